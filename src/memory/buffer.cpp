@@ -1,0 +1,68 @@
+#include "memory/buffer.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace sluice {
+
+Result<Buffer> Buffer::allocate(size_t bytes) {
+  constexpr size_t kHuge = size_t{2} << 20;
+  constexpr size_t kPage = 4096;
+  Buffer buffer;
+  if (bytes == 0) return buffer;
+  const size_t align = bytes > kHuge / 2 ? kHuge : kPage;
+  if (bytes > SIZE_MAX - 2 * kHuge) return Error(fmt::format("cannot allocate {} bytes", bytes));
+  const size_t rounded = (bytes + align - 1) / align * align;
+  const size_t mapped = align == kHuge ? rounded + kHuge : rounded;
+  void* mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) {
+    return Error(fmt::format("cannot allocate {} bytes: {}", bytes, std::strerror(errno)), "free memory, or make the table smaller");
+  }
+  const auto start = (reinterpret_cast<uintptr_t>(mapping) + align - 1) / align * align;
+  if (align == kHuge) madvise(reinterpret_cast<void*>(start), rounded, MADV_HUGEPAGE);  // advice: a refusal costs speed only
+  buffer.data_ = reinterpret_cast<std::byte*>(start);
+  buffer.size_ = bytes;
+  buffer.mapping_ = mapping;
+  buffer.mapping_bytes_ = mapped;
+  return buffer;
+}
+
+Result<Buffer> Buffer::map_file(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return Error(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
+  struct stat info {};
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    close(fd);
+    return Error(fmt::format("{} is not a regular file", path));
+  }
+  if (info.st_size == 0) {
+    close(fd);
+    return Error(fmt::format("{} is empty", path));
+  }
+  const auto bytes = static_cast<size_t>(info.st_size);
+  void* mapping = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  const int map_errno = errno;
+  close(fd);
+  if (mapping == MAP_FAILED) return Error(fmt::format("cannot map {}: {}", path, std::strerror(map_errno)));
+  Buffer buffer;
+  buffer.data_ = static_cast<std::byte*>(mapping);
+  buffer.size_ = bytes;
+  buffer.mapping_ = mapping;
+  buffer.mapping_bytes_ = bytes;
+  return buffer;
+}
+
+void Buffer::reset() {
+  if (mapping_ != nullptr) munmap(mapping_, mapping_bytes_);
+  data_ = nullptr;
+  mapping_ = nullptr;
+  size_ = mapping_bytes_ = 0;
+}
+
+}  // namespace sluice

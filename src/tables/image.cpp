@@ -1,0 +1,163 @@
+#include "tables/image.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "net/flow_key.h"
+
+namespace sluice {
+
+uint64_t image_checksum(std::span<const std::byte> bytes) {
+  uint64_t lane[4] = {0x9e3779b97f4a7c15ull, 0xbf58476d1ce4e5b9ull, 0x94d049bb133111ebull, 0x2545f4914f6cdd1dull};
+  size_t i = 0;
+  for (; i + 32 <= bytes.size(); i += 32) {
+    for (size_t k = 0; k < 4; ++k) {
+      uint64_t word;
+      std::memcpy(&word, bytes.data() + i + 8 * k, 8);
+      lane[k] = (lane[k] ^ word) * 0x9fb21c651e98df25ull;
+      lane[k] ^= lane[k] >> 29;
+    }
+  }
+  for (; i < bytes.size(); ++i) lane[0] = (lane[0] ^ static_cast<uint64_t>(bytes[i])) * 0x100000001b3ull;
+  return mix64(lane[0] ^ mix64(lane[1] ^ mix64(lane[2] ^ mix64(lane[3] ^ bytes.size()))));
+}
+
+const ImageSection* Image::find(SectionTag tag) const {
+  for (const ImageSection& s : sections()) {
+    if (s.tag == static_cast<uint32_t>(tag)) return &s;
+  }
+  return nullptr;
+}
+
+std::span<const std::byte> Image::section(SectionTag tag) const {
+  const ImageSection* s = find(tag);
+  if (s == nullptr) return {};
+  return bytes().subspan(s->offset, s->bytes);
+}
+
+Result<void> Image::check(std::span<const std::byte> bytes, ImageKind kind, std::string_view name) {
+  auto fail = [&](std::string what) {
+    return Error(fmt::format("{}: {}", name, what), "make it again with `sluice compile`");
+  };
+  ImageHeader header;
+  if (bytes.size() < sizeof header) return fail(fmt::format("{} bytes are too few for an image", bytes.size()));
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (std::memcmp(header.magic, kMagic, 8) != 0) return fail("not a Sluice image");
+  if (header.format_version != kFormatVersion) {
+    return fail(fmt::format("image format {} is not format {}, which this program reads", header.format_version, kFormatVersion));
+  }
+  if (header.kind != static_cast<uint32_t>(kind)) return fail(fmt::format("image of kind {}, expected kind {}", header.kind, static_cast<uint32_t>(kind)));
+  if (header.total_bytes != bytes.size()) {
+    return fail(fmt::format("truncated or extended: {} bytes, the header says {}", bytes.size(), header.total_bytes));
+  }
+  if (header.section_count > 64 || sizeof header + header.section_count * sizeof(ImageSection) > bytes.size()) {
+    return fail(fmt::format("{} sections do not fit", header.section_count));
+  }
+  for (uint32_t i = 0; i < header.section_count; ++i) {
+    ImageSection s;
+    std::memcpy(&s, bytes.data() + sizeof header + i * sizeof s, sizeof s);
+    if (s.offset % 64 != 0 || s.offset > bytes.size() || s.bytes > bytes.size() - s.offset) {
+      return fail(fmt::format("section {} lies outside the image", i));
+    }
+  }
+  if (image_checksum(bytes.subspan(sizeof header)) != header.checksum) return fail("checksum mismatch");
+  return {};
+}
+
+Result<Image> Image::open(const std::string& path, ImageKind kind) {
+  auto buffer = Buffer::map_file(path);
+  if (!buffer) return std::move(buffer).error();
+  if (auto ok = check({buffer->data(), buffer->size()}, kind, path); !ok) return std::move(ok).error();
+  Image image;
+  image.buffer_ = std::move(*buffer);
+  return image;
+}
+
+Result<Image> Image::from_bytes(std::span<const std::byte> bytes, ImageKind kind) {
+  if (auto ok = check(bytes, kind, "image"); !ok) return std::move(ok).error();
+  auto buffer = Buffer::allocate(bytes.size());
+  if (!buffer) return std::move(buffer).error();
+  std::memcpy(buffer->data(), bytes.data(), bytes.size());
+  Image image;
+  image.buffer_ = std::move(*buffer);
+  return image;
+}
+
+bool Image::is_image_file(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  char magic[8] = {};
+  const bool is = ::read(fd, magic, sizeof magic) == 8 && std::memcmp(magic, kMagic, 8) == 0;
+  ::close(fd);
+  return is;
+}
+
+Result<void> Image::write(const std::string& path) const {
+  const std::string aside = fmt::format("{}.tmp.{}", path, getpid());
+  const int fd = ::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return Error(fmt::format("cannot write {}: {}", aside, std::strerror(errno)));
+  size_t done = 0;
+  bool failed = false;
+  while (done < buffer_.size() && !failed) {
+    const ssize_t n = ::write(fd, buffer_.data() + done, std::min<size_t>(buffer_.size() - done, size_t{1} << 26));
+    if (n < 0 && errno == EINTR) continue;
+    failed = n <= 0;
+    if (!failed) done += static_cast<size_t>(n);
+  }
+  int code = failed ? errno : 0;
+  if (::close(fd) != 0 && code == 0) code = errno;
+  if (code == 0 && ::rename(aside.c_str(), path.c_str()) != 0) code = errno;
+  if (code != 0) {
+    ::unlink(aside.c_str());
+    return Error(fmt::format("cannot write {}: {}", path, std::strerror(code)));
+  }
+  return {};
+}
+
+size_t ImageBuilder::add(SectionTag tag, std::string_view algorithm, uint32_t layout_version, size_t bytes) {
+  ImageSection s{};
+  s.tag = static_cast<uint32_t>(tag);
+  s.layout_version = layout_version;
+  std::memcpy(s.algorithm, algorithm.data(), std::min(algorithm.size(), sizeof s.algorithm));
+  s.bytes = bytes;
+  sections_.push_back(s);
+  return sections_.size() - 1;
+}
+
+Result<void> ImageBuilder::allocate() {
+  auto round = [](uint64_t v) { return (v + 63) / 64 * 64; };
+  uint64_t offset = round(sizeof(ImageHeader) + sections_.size() * sizeof(ImageSection));
+  for (ImageSection& s : sections_) {
+    s.offset = offset;
+    offset = round(offset + s.bytes);
+  }
+  auto buffer = Buffer::allocate(offset);
+  if (!buffer) return std::move(buffer).error();
+  image_.buffer_ = std::move(*buffer);
+  ImageHeader header{};
+  std::memcpy(header.magic, Image::kMagic, 8);
+  header.format_version = Image::kFormatVersion;
+  header.kind = static_cast<uint32_t>(kind_);
+  header.total_bytes = offset;
+  header.section_count = static_cast<uint32_t>(sections_.size());
+  std::memcpy(image_.buffer_.data(), &header, sizeof header);
+  std::memcpy(image_.buffer_.data() + sizeof header, sections_.data(), sections_.size() * sizeof(ImageSection));
+  return {};
+}
+
+std::span<std::byte> ImageBuilder::data(size_t index) {
+  return {image_.buffer_.data() + sections_[index].offset, sections_[index].bytes};
+}
+
+Image ImageBuilder::finish() {
+  auto* header = reinterpret_cast<ImageHeader*>(image_.buffer_.data());
+  header->checksum = image_checksum(image_.bytes().subspan(sizeof(ImageHeader)));
+  return std::move(image_);
+}
+
+}  // namespace sluice

@@ -1,0 +1,127 @@
+// A table's Image: one flat relocatable blob. Offsets only, never pointers; the same bytes serve host, device and disk.
+//
+//   0        ImageHeader (64 bytes): magic, versions, kind, size, section count, checksum
+//   64       ImageSection[section_count] (32 bytes each): tag, algorithm, layout version, offset, size
+//   ...      sections, each 64-byte aligned (2 MiB-aligned blob in memory), zero padding between
+//
+// An image from disk is untrusted: Image::open checks the header, the checksum and that every section lies inside the blob;
+// each View's own `check` then checks every offset and index inside its section.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "base/result.h"
+#include "memory/buffer.h"
+
+namespace sluice {
+
+enum class ImageKind : uint32_t { kAcl = 1, kRoutes = 2, kAdjacency = 3 };
+
+struct ImageHeader {
+  char magic[8];  // "SLUICEIM"
+  uint32_t format_version;
+  uint32_t kind;  // ImageKind
+  uint64_t total_bytes;
+  uint32_t section_count;
+  uint32_t reserved0;
+  uint64_t checksum;  // of every byte from offset 64 on
+  uint8_t reserved[24];
+};
+static_assert(sizeof(ImageHeader) == 64 && std::is_trivially_copyable_v<ImageHeader>);
+
+// What a section holds. Stable numbers: images on disk carry them.
+enum class SectionTag : uint32_t {
+  kAclLookup = 1,    // the search structure; `algorithm` names it
+  kAclRules = 2,     // the rules as matched (for linear, verification and explain)
+  kAclActions = 3,   // per rule: action and mark
+  kAclSource = 4,    // per rule: source line numbers and file names
+  kFib4 = 16,        // IPv4 lookup structure; `algorithm` names it
+  kFib6 = 17,        // IPv6 lookup structure
+  kNextHopNames = 18,
+  kAdjacencies = 32,
+  kAdjacencyGroups = 33,
+};
+
+struct ImageSection {
+  uint32_t tag;  // SectionTag
+  uint32_t layout_version;
+  char algorithm[8];  // NUL-padded short name, e.g. "dir24"; empty where there is no choice
+  uint64_t offset;    // from the start of the blob, multiple of 64
+  uint64_t bytes;
+};
+static_assert(sizeof(ImageSection) == 32 && std::is_trivially_copyable_v<ImageSection>);
+
+// Owns the bytes of one table. Immutable once built; shared by generations through std::shared_ptr<const Image>.
+class Image {
+ public:
+  static constexpr char kMagic[9] = "SLUICEIM";
+  static constexpr uint32_t kFormatVersion = 1;
+
+  Image() = default;
+
+  // Maps an image file. Errors: not an image, wrong version or kind, truncated, checksum mismatch, sections out of range.
+  static Result<Image> open(const std::string& path, ImageKind kind);
+  // The same checks over bytes in memory (for tests and fuzzing); copies them.
+  static Result<Image> from_bytes(std::span<const std::byte> bytes, ImageKind kind);
+  // True when the file starts with the image magic.
+  static bool is_image_file(const std::string& path);
+
+  // Writes beside `path` and renames, so that no reader ever sees half an image.
+  Result<void> write(const std::string& path) const;
+
+  ImageKind kind() const { return static_cast<ImageKind>(header().kind); }
+  std::span<const std::byte> bytes() const { return {buffer_.data(), buffer_.size()}; }
+  const ImageHeader& header() const { return *reinterpret_cast<const ImageHeader*>(buffer_.data()); }
+  std::span<const ImageSection> sections() const {
+    return {reinterpret_cast<const ImageSection*>(buffer_.data() + sizeof(ImageHeader)), header().section_count};
+  }
+  const ImageSection* find(SectionTag tag) const;
+  // The bytes of a section; empty when it is absent.
+  std::span<const std::byte> section(SectionTag tag) const;
+  bool empty() const { return buffer_.empty(); }
+
+ private:
+  friend class ImageBuilder;
+  static Result<void> check(std::span<const std::byte> bytes, ImageKind kind, std::string_view name);
+  Buffer buffer_;
+};
+
+// Assembles an Image. Sections are declared first, then the blob is allocated once and filled in place.
+class ImageBuilder {
+ public:
+  explicit ImageBuilder(ImageKind kind) : kind_(kind) {}
+
+  // Declares a section of `bytes` zeroed bytes and returns its index for `data`.
+  size_t add(SectionTag tag, std::string_view algorithm, uint32_t layout_version, size_t bytes);
+  Result<void> allocate();
+  // Valid after allocate(): where to write section `index`.
+  std::span<std::byte> data(size_t index);
+  // Computes the checksum and hands the image over.
+  Image finish();
+
+ private:
+  ImageKind kind_;
+  std::vector<ImageSection> sections_;
+  Image image_;
+};
+
+// The checksum of images: 64-bit, four independent lanes so that 64 MiB cost a few milliseconds.
+uint64_t image_checksum(std::span<const std::byte> bytes);
+
+// A typed pointer into a section, or nullptr when [offset, offset + count * sizeof(T)) does not fit or is misaligned.
+template <typename T>
+const T* section_array(std::span<const std::byte> section, uint64_t offset, uint64_t count) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  if (offset > section.size() || offset % alignof(T) != 0) return nullptr;
+  if (count > (section.size() - offset) / sizeof(T)) return nullptr;
+  return reinterpret_cast<const T*>(section.data() + offset);
+}
+
+}  // namespace sluice
