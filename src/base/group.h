@@ -1,0 +1,30 @@
+// Group: the lanes that run one cooperative stage together. A CPU worker is a group of one lane; a GPU warp or block is
+// another; ThreadGroup (group_threads.h) is one of N host threads. A stage written against this interface runs on all.
+#pragma once
+
+#include <cstdint>
+
+#include "base/hd.h"
+
+namespace sluice {
+
+// One lane: every collective is the identity.
+struct OneLane {
+  SLUICE_HD uint32_t lane() const { return 0; }
+  SLUICE_HD uint32_t size() const { return 1; }
+  SLUICE_HD void sync() const {}
+  // Every lane gets the value of lane `from`.
+  template <typename T>
+  SLUICE_HD T broadcast(T value, uint32_t from = 0) const {
+    (void)from;
+    return value;
+  }
+  // Every lane gets op over all lanes' values, taken in lane order (op need not commute).
+  template <typename T, typename Op>
+  SLUICE_HD T reduce(T value, Op op) const {
+    (void)op;
+    return value;
+  }
+};
+
+}  // namespace sluice

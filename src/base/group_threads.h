@@ -1,0 +1,85 @@
+// host only
+// ThreadGroup: N host threads as the lanes of one group, for tests and the emulated device.
+#pragma once
+
+#include <barrier>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "base/assert.h"
+
+namespace sluice {
+
+// Shared by the lanes; each thread makes its own ThreadLane over it.
+class ThreadGroup {
+ public:
+  explicit ThreadGroup(uint32_t lanes) : barrier_(static_cast<ptrdiff_t>(lanes)), slots_(lanes) {}
+  uint32_t size() const { return static_cast<uint32_t>(slots_.size()); }
+
+  // Runs f(lane) on every lane and joins. Each lane is a ThreadLane.
+  template <typename F>
+  void run(F&& f);
+
+ private:
+  friend class ThreadLane;
+  struct alignas(64) Slot {
+    std::byte bytes[64];
+  };
+  std::barrier<> barrier_;
+  std::vector<Slot> slots_;
+};
+
+class ThreadLane {
+ public:
+  ThreadLane(ThreadGroup& group, uint32_t lane) : group_(&group), lane_(lane) {}
+  uint32_t lane() const { return lane_; }
+  uint32_t size() const { return group_->size(); }
+  void sync() const { group_->barrier_.arrive_and_wait(); }
+
+  template <typename T>
+  T broadcast(T value, uint32_t from = 0) const {
+    put(value);
+    sync();
+    T result = get<T>(from);
+    sync();
+    return result;
+  }
+  template <typename T, typename Op>
+  T reduce(T value, Op op) const {
+    put(value);
+    sync();
+    T result = get<T>(0);
+    for (uint32_t i = 1; i < size(); ++i) result = op(result, get<T>(i));
+    sync();
+    return result;
+  }
+
+ private:
+  template <typename T>
+  void put(const T& value) const {
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 64);
+    std::memcpy(group_->slots_[lane_].bytes, &value, sizeof value);
+  }
+  template <typename T>
+  T get(uint32_t lane) const {
+    T value;
+    std::memcpy(&value, group_->slots_[lane].bytes, sizeof value);
+    return value;
+  }
+
+  ThreadGroup* group_;
+  uint32_t lane_;
+};
+
+template <typename F>
+void ThreadGroup::run(F&& f) {
+  std::vector<std::jthread> threads;
+  threads.reserve(size());
+  for (uint32_t i = 0; i < size(); ++i) threads.emplace_back([this, i, &f] { f(ThreadLane(*this, i)); });
+}
+
+}  // namespace sluice

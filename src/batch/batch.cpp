@@ -1,0 +1,58 @@
+// host only
+#include "batch/batch.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace sluice {
+
+Result<Batch> Batch::create(uint32_t capacity, size_t arena_bytes) {
+  if (capacity == 0 || capacity > kMaxPackets) {
+    return Error(fmt::format("a batch of {} packets is out of range", capacity), fmt::format("use 1 to {}", kMaxPackets));
+  }
+  auto arena = Buffer::allocate(arena_bytes);
+  if (!arena) return std::move(arena).error();
+  Batch batch;
+  batch.capacity_ = capacity;
+  batch.frame_.resize(capacity);
+  batch.extent_.resize(capacity);
+  batch.annotation_.resize(capacity);
+  batch.key_.resize(capacity);
+  batch.timestamp_ns_.resize(capacity);
+  batch.order_.resize(capacity);
+  batch.worker_.resize(capacity);
+  batch.arena_ = std::move(*arena);
+  return batch;
+}
+
+uint8_t* Batch::reserve(size_t bytes) {
+  const size_t need = (kHeadroom + bytes + 63) / 64 * 64;
+  if (need > arena_.size() - used_) {
+    if (count_ != 0) return nullptr;
+    auto larger = Buffer::allocate(need);
+    if (!larger) return nullptr;
+    arena_ = std::move(*larger);
+    used_ = 0;
+  }
+  auto* frame = reinterpret_cast<uint8_t*>(arena_.data()) + used_ + kHeadroom;
+  used_ += need;
+  return frame;
+}
+
+bool Batch::clone(const Batch& from, uint32_t i) {
+  if (full()) return false;
+  const Extent& e = from.extent_[i];
+  uint8_t* frame = reserve(e.end);
+  if (frame == nullptr) return false;
+  // Header offsets may point before `data` (Strip) and into the headroom (EtherEncap): copy from the headroom on.
+  std::memcpy(frame - kHeadroom, from.frame_[i] - kHeadroom, kHeadroom + e.end);
+  const uint32_t k = push(frame, e.end, e.wire_end, from.timestamp_ns_[i], from.order_[i]);
+  extent_[k] = e;
+  annotation_[k] = from.annotation_[i];
+  key_[k] = from.key_[i];
+  worker_[k] = from.worker_[i];
+  return true;
+}
+
+}  // namespace sluice

@@ -1,0 +1,165 @@
+// Batch: up to 4096 packets as columns in one memory space.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/hd.h"
+#include "base/result.h"
+#include "batch/packet.h"
+#include "batch/selection.h"
+#include "memory/buffer.h"
+
+namespace sluice {
+
+struct Extent {
+  int32_t data;
+  uint32_t end;
+  uint32_t wire_end;
+  uint16_t l3;
+  uint16_t l4;
+};
+
+struct Annotation {
+  uint32_t rule;
+  uint32_t mark;
+  uint32_t next_hop;
+  uint16_t port;
+  uint16_t ether_type;
+  uint16_t vlan_tci;
+  uint16_t mtu;
+  uint8_t vlan_count;
+  uint8_t ttl;
+  uint8_t ip_flags;
+  uint8_t paint;
+  DropReason reason;
+  uint8_t limiter;  // 1-based egress rate limiter that this packet is subject to, 0: none
+  uint8_t reserved[2];
+};
+static_assert(sizeof(Extent) == 16 && sizeof(Annotation) == 28);
+
+// The columns by pointer: trivially copyable, passed by value to kernels. Column i of packet i; `count` rows are valid.
+struct BatchView {
+  uint8_t** frame;
+  Extent* extent;
+  Annotation* annotation;
+  FlowKey* key;
+  uint32_t count;
+
+  // Fills the registers of packet i; `live` says which spilled columns hold something.
+  SLUICE_HD void load(uint32_t i, FieldMask live, Packet& p) const {
+    const Extent& e = extent[i];
+    p.frame = frame[i];
+    p.data = e.data;
+    p.end = e.end;
+    p.wire_end = e.wire_end;
+    p.l3 = e.l3;
+    p.l4 = e.l4;
+    const Annotation& a = annotation[i];
+    p.rule = a.rule;
+    p.mark = a.mark;
+    p.next_hop = a.next_hop;
+    p.port = a.port;
+    p.ether_type = a.ether_type;
+    p.vlan_tci = a.vlan_tci;
+    p.mtu = a.mtu;
+    p.vlan_count = a.vlan_count;
+    p.ttl = a.ttl;
+    p.ip_flags = a.ip_flags;
+    p.paint = a.paint;
+    p.reason = a.reason;
+    if ((live & (kFieldKey | kFieldDestination)) != 0) p.key = key[i];
+  }
+  // Writes the registers back; `live` says which columns somebody reads later.
+  SLUICE_HD void store(uint32_t i, FieldMask live, const Packet& p) const {
+    extent[i] = Extent{p.data, p.end, p.wire_end, p.l3, p.l4};
+    Annotation& a = annotation[i];
+    a.rule = p.rule;
+    a.mark = p.mark;
+    a.next_hop = p.next_hop;
+    a.port = p.port;
+    a.ether_type = p.ether_type;
+    a.vlan_tci = p.vlan_tci;
+    a.mtu = p.mtu;
+    a.vlan_count = p.vlan_count;
+    a.ttl = p.ttl;
+    a.ip_flags = p.ip_flags;
+    a.paint = p.paint;
+    a.reason = p.reason;
+    if ((live & (kFieldKey | kFieldDestination)) != 0) key[i] = p.key;
+  }
+};
+static_assert(std::is_trivially_copyable_v<BatchView>);
+
+// Owns the columns and an arena for frames. Reused for ever: no allocation after `create`, except that `reserve_bytes` may
+// grow the arena for a frame larger than any before.
+class Batch {
+ public:
+  static constexpr uint32_t kMaxPackets = 4096;
+
+  // `capacity` packets (1..kMaxPackets) and `arena_bytes` of frame memory (0: this batch only refers to frames elsewhere).
+  static Result<Batch> create(uint32_t capacity, size_t arena_bytes);
+
+  uint32_t capacity() const { return capacity_; }
+  uint32_t size() const { return count_; }
+  bool full() const { return count_ == capacity_; }
+  BatchView view() {
+    return BatchView{frame_.data(), extent_.data(), annotation_.data(), key_.data(), count_};
+  }
+
+  // Forgets the packets and the arena's contents.
+  void clear() {
+    count_ = 0;
+    used_ = 0;
+  }
+
+  // Room for a frame of `bytes` with kHeadroom before it, 64-byte aligned; nullptr when the arena is full. The batch must not be
+  // full. A batch that is empty grows its arena for a frame that does not fit at all.
+  uint8_t* reserve(size_t bytes);
+
+  // Adds a packet whose frame lies at `frame` (from `reserve`, or anywhere that outlives the batch's use). Returns its index.
+  uint32_t push(uint8_t* frame, uint32_t captured, uint32_t wire, uint64_t timestamp_ns, uint32_t order) {
+    const uint32_t i = count_++;
+    frame_[i] = frame;
+    extent_[i] = Extent{0, captured, wire, 0, 0xffff};
+    annotation_[i] = Annotation{};
+    timestamp_ns_[i] = timestamp_ns;
+    order_[i] = order;
+    return i;
+  }
+
+  // Copies packet `i` of `from` (frame bytes, headroom contents, registers) into this batch. Returns false when there is no room.
+  bool clone(const Batch& from, uint32_t i);
+
+  uint8_t* frame(uint32_t i) const { return frame_[i]; }
+  Extent& extent(uint32_t i) { return extent_[i]; }
+  const Extent& extent(uint32_t i) const { return extent_[i]; }
+  Annotation& annotation(uint32_t i) { return annotation_[i]; }
+  const Annotation& annotation(uint32_t i) const { return annotation_[i]; }
+  FlowKey& key(uint32_t i) { return key_[i]; }
+  const FlowKey& key(uint32_t i) const { return key_[i]; }
+  uint64_t timestamp_ns(uint32_t i) const { return timestamp_ns_[i]; }
+  void set_timestamp_ns(uint32_t i, uint64_t value) { timestamp_ns_[i] = value; }
+  // The index of the packet in the batch that came in, from which this one descends: what egress orders by.
+  uint32_t order(uint32_t i) const { return order_[i]; }
+  // The worker that owns the packet's flow.
+  uint16_t& worker(uint32_t i) { return worker_[i]; }
+
+  uint32_t data_length(uint32_t i) const { return extent_[i].end - static_cast<uint32_t>(extent_[i].data); }
+
+ private:
+  uint32_t capacity_ = 0;
+  uint32_t count_ = 0;
+  size_t used_ = 0;
+  std::vector<uint8_t*> frame_;
+  std::vector<Extent> extent_;
+  std::vector<Annotation> annotation_;
+  std::vector<FlowKey> key_;
+  std::vector<uint64_t> timestamp_ns_;
+  std::vector<uint32_t> order_;
+  std::vector<uint16_t> worker_;
+  Buffer arena_;
+};
+
+}  // namespace sluice

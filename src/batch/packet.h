@@ -1,0 +1,75 @@
+// Packet registers: what stages see of one packet, in registers or L1 while a program runs over it.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "base/hd.h"
+#include "batch/drop_reason.h"
+#include "net/flow_key.h"
+
+namespace sluice {
+
+// Bytes that are free before every frame, so that headers can be pushed in place.
+inline constexpr int32_t kHeadroom = 128;
+
+// Which registers a stage reads or writes. The planner checks that what is read was written before, decides what crosses a
+// bus, and keeps only live fields between segments.
+using FieldMask = uint32_t;
+enum Field : FieldMask {
+  kFieldFrame = 1u << 0,     // bytes of the frame
+  kFieldExtent = 1u << 1,    // data, end, wire_end
+  kFieldL3 = 1u << 2,        // l3, l4, ether_type, VLANs, ttl, ip_flags: a parsed and checked network header
+  kFieldKey = 1u << 3,       // key
+  kFieldRule = 1u << 4,      // rule
+  kFieldMark = 1u << 5,      // mark
+  kFieldNextHop = 1u << 6,   // next_hop
+  kFieldPort = 1u << 7,      // port
+  kFieldPaint = 1u << 8,     // paint
+  kFieldDestination = 1u << 9,  // the destination address in key (set by a header check or SetIPAddress)
+  kFieldReason = 1u << 10,
+};
+// What every packet has when it enters the graph.
+inline constexpr FieldMask kFieldsAtIngress = kFieldFrame | kFieldExtent | kFieldMark | kFieldPaint | kFieldReason | kFieldPort;
+
+// Offsets count from `frame`; `data` may be negative, down to -kHeadroom. The bytes that exist are [data, end); the packet on
+// the wire was [data, wire_end): captures cut by a snap length have end < wire_end.
+struct Packet {
+  uint8_t* frame = nullptr;
+  int32_t data = 0;
+  uint32_t end = 0;
+  uint32_t wire_end = 0;
+  uint16_t l3 = 0;
+  uint16_t l4 = 0xffff;  // 0xffff: none
+  FlowKey key;
+  uint32_t rule = 0;      // 1-based rule of the last ACL, 0: none matched
+  uint32_t mark = 0;      // set by mark(N)
+  uint32_t next_hop = 0;  // id in the last route table, 0: none
+  uint16_t port = 0;      // output port of the adjacency
+  uint16_t ether_type = 0;
+  uint16_t vlan_tci = 0;
+  uint16_t mtu = 0;  // of the output that refused the packet (kTooBig)
+  uint8_t vlan_count = 0;
+  uint8_t ttl = 0;
+  uint8_t ip_flags = 0;
+  uint8_t paint = 0;
+  DropReason reason = DropReason::kNone;  // why it left by an error output, or was dropped
+  uint8_t reserved[3] = {};
+
+  SLUICE_HD uint32_t length() const { return end - static_cast<uint32_t>(data); }
+  SLUICE_HD uint32_t wire_length() const { return wire_end - static_cast<uint32_t>(data); }
+  SLUICE_HD uint8_t* bytes() const { return frame + data; }
+};
+static_assert(std::is_trivially_copyable_v<Packet> && sizeof(Packet) <= 128);
+
+// Stage outputs: 0 .. kMaxOutputs - 1 are the element's ports; kDropOutput always drops with packet.reason.
+inline constexpr unsigned kMaxOutputs = 15;
+inline constexpr uint8_t kDropOutput = 15;
+
+// Leaves by `output` as bad: where that output is not connected the packet is dropped with `reason`.
+SLUICE_HD uint8_t fail(Packet& packet, DropReason reason, uint8_t output = kDropOutput) {
+  packet.reason = reason;
+  return output;
+}
+
+}  // namespace sluice
