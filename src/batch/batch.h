@@ -29,13 +29,13 @@ struct Annotation {
   uint16_t ether_type;
   uint16_t vlan_tci;
   uint16_t mtu;
+  uint16_t ip_flags;
   uint8_t vlan_count;
   uint8_t ttl;
-  uint8_t ip_flags;
   uint8_t paint;
   DropReason reason;
   uint8_t limiter;  // 1-based egress rate limiter that this packet is subject to, 0: none
-  uint8_t reserved[2];
+  uint8_t reserved;
 };
 static_assert(sizeof(Extent) == 16 && sizeof(Annotation) == 28);
 

@@ -49,12 +49,12 @@ struct Packet {
   uint16_t ether_type = 0;
   uint16_t vlan_tci = 0;
   uint16_t mtu = 0;  // of the output that refused the packet (kTooBig)
+  uint16_t ip_flags = 0;  // Headers::Flags
   uint8_t vlan_count = 0;
   uint8_t ttl = 0;
-  uint8_t ip_flags = 0;
   uint8_t paint = 0;
   DropReason reason = DropReason::kNone;  // why it left by an error output, or was dropped
-  uint8_t reserved[3] = {};
+  uint8_t reserved[2] = {};
 
   SLUICE_HD uint32_t length() const { return end - static_cast<uint32_t>(data); }
   SLUICE_HD uint32_t wire_length() const { return wire_end - static_cast<uint32_t>(data); }

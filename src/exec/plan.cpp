@@ -1,0 +1,319 @@
+// host only
+#include "exec/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <set>
+
+namespace sluice {
+namespace {
+
+constexpr unsigned kNone = ~0u;
+
+// Depth-first order from the sources; edges that close a cycle are found and left out.
+struct Order {
+  std::vector<unsigned> elements;              // reachable, topologically sorted without the back edges
+  std::set<std::pair<unsigned, unsigned>> back;  // (from, to)
+};
+
+Order topological_order(const Router& router, const std::vector<std::vector<unsigned>>& successors) {
+  enum class Mark : uint8_t { kNew, kOpen, kDone };
+  const size_t n = router.elements.size();
+  std::vector<Mark> mark(n, Mark::kNew);
+  Order order;
+  struct Frame {
+    unsigned element;
+    size_t next;
+  };
+  for (unsigned root = 0; root < n; ++root) {
+    if (router.elements[root]->kind() != ElementKind::kSource || mark[root] != Mark::kNew) continue;
+    std::vector<Frame> stack{{root, 0}};
+    mark[root] = Mark::kOpen;
+    while (!stack.empty()) {
+      Frame& top = stack.back();
+      if (top.next == successors[top.element].size()) {
+        mark[top.element] = Mark::kDone;
+        order.elements.push_back(top.element);
+        stack.pop_back();
+        continue;
+      }
+      const unsigned to = successors[top.element][top.next++];
+      if (mark[to] == Mark::kOpen) {
+        order.back.insert({top.element, to});
+      } else if (mark[to] == Mark::kNew) {
+        mark[to] = Mark::kOpen;
+        stack.push_back({to, 0});
+      }
+    }
+  }
+  std::reverse(order.elements.begin(), order.elements.end());
+  return order;
+}
+
+class Planner {
+ public:
+  explicit Planner(const Router& router) : router_(router), n_(router.elements.size()) {}
+
+  Result<Plan> run() {
+    successors_.resize(n_);
+    predecessors_.resize(n_);
+    for (const RouterConnection& c : router_.connections) {
+      successors_[c.from].push_back(c.to);
+      predecessors_[c.to].push_back(c.from);
+    }
+    order_ = topological_order(router_, successors_);
+    group_elements();
+    make_nodes();
+    if (auto ok = connect(); !ok) return std::move(ok).error();
+    if (plan_.sources.empty()) {
+      return Error("the configuration has no packet source", "add FromDump(FILE), InfiniteSource(...), or give --in FILE");
+    }
+    compute_liveness();
+    return std::move(plan_);
+  }
+
+ private:
+  bool is_stage(unsigned e) const { return router_.elements[e]->kind() == ElementKind::kStage; }
+  bool is_source(unsigned e) const { return router_.elements[e]->kind() == ElementKind::kSource; }
+
+  unsigned find(unsigned e) {
+    while (parent_[e] != e) e = parent_[e] = parent_[parent_[e]];
+    return e;
+  }
+
+  // Depth counts the switches between programs and host nodes on the way to an element; stages of one depth that are connected
+  // form a segment. An edge between two nodes therefore always goes to a larger depth.
+  void group_elements() {
+    parent_.resize(n_);
+    std::iota(parent_.begin(), parent_.end(), 0u);
+    depth_.assign(n_, 0);
+    size_.assign(n_, 1);
+    for (unsigned e : order_.elements) {
+      if (is_source(e)) continue;
+      unsigned depth = 0;
+      for (unsigned p : predecessors_[e]) {
+        if (is_source(p) || order_.back.contains({p, e})) continue;
+        depth = std::max(depth, depth_[p] + (is_stage(p) && is_stage(e) ? 0 : 1));
+      }
+      depth_[e] = depth;
+      if (!is_stage(e)) continue;
+      std::set<unsigned> groups;
+      unsigned total = 1;
+      for (unsigned p : predecessors_[e]) {
+        if (is_source(p) || !is_stage(p) || depth_[p] != depth || order_.back.contains({p, e})) continue;
+        if (groups.insert(find(p)).second) total += size_[find(p)];
+      }
+      if (total > kMaxStages) {
+        depth_[e] = depth + 1;
+        continue;
+      }
+      for (unsigned g : groups) parent_[find(g)] = find(e);
+      size_[find(e)] = total;
+    }
+  }
+
+  void make_nodes() {
+    node_of_.assign(n_, kNone);
+    slot_of_.assign(n_, 0);
+    std::vector<unsigned> by_depth;
+    for (unsigned e : order_.elements) {
+      if (!is_source(e)) by_depth.push_back(e);
+    }
+    std::stable_sort(by_depth.begin(), by_depth.end(), [&](unsigned a, unsigned b) { return depth_[a] < depth_[b]; });
+    std::map<unsigned, unsigned> node_of_group;
+    for (unsigned e : by_depth) {
+      if (is_stage(e)) {
+        auto [it, fresh] = node_of_group.try_emplace(find(e), static_cast<unsigned>(plan_.nodes.size()));
+        if (fresh) {
+          PlanNode node;
+          node.type = PlanNode::Type::kSegment;
+          node.program = static_cast<unsigned>(plan_.programs.size());
+          node.inputs = 0;
+          plan_.programs.emplace_back();
+          plan_.nodes.push_back(std::move(node));
+        }
+        node_of_[e] = it->second;
+        PlanNode& node = plan_.nodes[it->second];
+        slot_of_[e] = static_cast<unsigned>(node.elements.size());
+        node.elements.push_back(e);
+      } else {
+        PlanNode node;
+        node.type = router_.elements[e]->kind() == ElementKind::kSink ? PlanNode::Type::kSink : PlanNode::Type::kHost;
+        node.elements = {e};
+        node.inputs = std::max(1u, router_.elements[e]->inputs);
+        node_of_[e] = static_cast<unsigned>(plan_.nodes.size());
+        plan_.nodes.push_back(std::move(node));
+      }
+    }
+  }
+
+  // The node input that leads to a port of an element from outside of its node.
+  PlanTarget enter(unsigned element, unsigned port) {
+    PlanNode& node = plan_.nodes[node_of_[element]];
+    if (node.type != PlanNode::Type::kSegment) return {node_of_[element], port};
+    const auto path = static_cast<uint8_t>(slot_of_[element]);
+    auto it = std::find(node.entries.begin(), node.entries.end(), path);
+    if (it == node.entries.end()) {
+      node.entries.push_back(path);
+      node.inputs = static_cast<unsigned>(node.entries.size());
+      it = node.entries.end() - 1;
+    }
+    return {node_of_[element], static_cast<uint32_t>(it - node.entries.begin())};
+  }
+
+  Result<void> connect() {
+    for (unsigned i = 0; i < plan_.nodes.size(); ++i) {
+      const PlanNode::Type type = plan_.nodes[i].type;
+      if (type == PlanNode::Type::kHost) {
+        const unsigned e = plan_.nodes[i].elements[0];
+        std::vector<PlanTarget> exits(router_.elements[e]->outputs);
+        for (unsigned out = 0; out < exits.size(); ++out) {
+          const auto to = router_.target(e, out);
+          if (to.element != kNone) exits[out] = enter(to.element, to.port);
+        }
+        plan_.nodes[i].exits = std::move(exits);
+      } else if (type == PlanNode::Type::kSegment) {
+        if (auto ok = connect_segment(i); !ok) return ok;
+      }
+    }
+    for (unsigned e = 0; e < n_; ++e) {
+      if (is_source(e)) {
+        const auto to = router_.target(e, 0);
+        if (to.element != kNone) plan_.sources.push_back({e, enter(to.element, to.port)});
+      }
+      if (router_.elements[e]->kind() == ElementKind::kSink) plan_.sinks.push_back(e);
+    }
+    return {};
+  }
+
+  Result<void> connect_segment(unsigned index) {
+    Program& program = plan_.programs[plan_.nodes[index].program];
+    const std::vector<unsigned> elements = plan_.nodes[index].elements;
+    program.stage_count = static_cast<uint32_t>(elements.size());
+    std::vector<PlanTarget> exits;
+    for (unsigned s = 0; s < elements.size(); ++s) {
+      const unsigned e = elements[s];
+      StageSlot& slot = program.stages[s];
+      slot.element = static_cast<uint16_t>(e);
+      slot.outputs = static_cast<uint8_t>(std::min(router_.elements[e]->outputs, kMaxOutputs));
+      std::fill(std::begin(slot.next), std::end(slot.next), kPathDropped);
+      for (unsigned out = 0; out < slot.outputs; ++out) {
+        const auto to = router_.target(e, out);
+        if (to.element == kNone) continue;
+        // Inside the segment a packet only ever moves to a later stage; a cycle leaves and comes back in.
+        if (node_of_[to.element] == index && slot_of_[to.element] > s) {
+          slot.next[out] = static_cast<uint8_t>(slot_of_[to.element]);
+          continue;
+        }
+        const PlanTarget target = enter(to.element, to.port);
+        auto it = std::find_if(exits.begin(), exits.end(),
+                               [&](const PlanTarget& x) { return x.node == target.node && x.input == target.input; });
+        if (it == exits.end()) {
+          if (exits.size() == kMaxExits) return Error(fmt::format("a segment has more than {} exits", kMaxExits));
+          exits.push_back(target);
+          it = exits.end() - 1;
+        }
+        slot.next[out] = static_cast<uint8_t>(kPathExit + (it - exits.begin()));
+      }
+    }
+    plan_.nodes[index].exits = std::move(exits);
+    return {};
+  }
+
+  void compute_liveness() {
+    for (PlanNode& node : plan_.nodes) {
+      if (node.type != PlanNode::Type::kSegment) continue;
+      for (unsigned e : node.elements) {
+        const StageTraits traits = router_.elements[e]->stage_traits();
+        node.reads |= traits.reads;
+        node.writes |= traits.writes;
+      }
+    }
+    // Whatever is not a sink may read every register; a sink reads the frame and its extent alone.
+    for (PlanNode& node : plan_.nodes) {
+      for (const PlanTarget& exit : node.exits) {
+        if (exit.node == kNone) continue;
+        PlanNode& to = plan_.nodes[exit.node];
+        const FieldMask fields = to.type == PlanNode::Type::kSink ? kFieldFrame | kFieldExtent : ~FieldMask{0};
+        node.live_out |= fields;
+        to.live_in |= fields;
+      }
+    }
+  }
+
+  const Router& router_;
+  size_t n_;
+  std::vector<std::vector<unsigned>> successors_, predecessors_;
+  Order order_;
+  std::vector<unsigned> parent_, depth_, size_, node_of_, slot_of_;
+  Plan plan_;
+};
+
+std::string field_names(FieldMask mask) {
+  static constexpr const char* kNames[] = {"frame", "extent", "l3", "key", "rule", "mark", "next_hop", "port", "paint", "destination", "reason"};
+  std::string out;
+  for (size_t i = 0; i < std::size(kNames); ++i) {
+    if ((mask >> i & 1) != 0) out += (out.empty() ? "" : " ") + std::string(kNames[i]);
+  }
+  return out.empty() ? "-" : out;
+}
+
+}  // namespace
+
+Result<Plan> make_plan(const Router& router) { return Planner(router).run(); }
+
+Result<std::unique_ptr<Snapshot>> bind_plan(const Plan& plan, const Router& router, TableSet tables) {
+  auto snapshot = std::make_unique<Snapshot>();
+  snapshot->tables = std::move(tables);
+  snapshot->programs = plan.programs;
+  Error errors;
+  for (Program& program : snapshot->programs) {
+    for (uint32_t s = 0; s < program.stage_count; ++s) {
+      StageSlot& slot = program.stages[s];
+      const Element& element = *router.elements[slot.element];
+      if (auto ok = element.bind(snapshot->tables, slot); !ok) {
+        Diagnostic d;
+        d.file = element.position.file;
+        d.line = element.position.line;
+        d.column = element.position.column;
+        d.message = fmt::format("{} :: {}: {}", element.name, element.class_name, ok.error().message);
+        d.suggestion = ok.error().hint;
+        errors.diagnostics.push_back(std::move(d));
+      }
+    }
+  }
+  if (!errors.diagnostics.empty()) {
+    errors.message = fmt::format("{} element{} cannot be bound", errors.diagnostics.size(), errors.diagnostics.size() == 1 ? "" : "s");
+    return errors;
+  }
+  return snapshot;
+}
+
+std::string describe(const Plan& plan, const Router& router) {
+  std::string out;
+  auto target_name = [&](const PlanTarget& t) {
+    return t.node == kNone ? std::string("drop") : fmt::format("node {}", t.node);
+  };
+  for (const PlanSource& s : plan.sources) {
+    out += fmt::format("source {} :: {} -> {}\n", router.elements[s.element]->name, router.elements[s.element]->class_name, target_name(s.target));
+  }
+  for (size_t i = 0; i < plan.nodes.size(); ++i) {
+    const PlanNode& node = plan.nodes[i];
+    if (node.type == PlanNode::Type::kSegment) {
+      out += fmt::format("node {}: segment, {} stages, program {} bytes\n", i, node.elements.size(), sizeof(Program));
+      for (unsigned e : node.elements) out += fmt::format("    {} :: {}\n", router.elements[e]->name, router.elements[e]->class_name);
+      out += fmt::format("    reads  {}\n    writes {}\n", field_names(node.reads), field_names(node.writes));
+    } else {
+      const Element& e = *router.elements[node.elements[0]];
+      out += fmt::format("node {}: {} {} :: {}\n", i, node.type == PlanNode::Type::kSink ? "sink" : "host", e.name, e.class_name);
+    }
+    for (size_t x = 0; x < node.exits.size(); ++x) out += fmt::format("    exit {} -> {}\n", x, target_name(node.exits[x]));
+  }
+  return out;
+}
+
+}  // namespace sluice

@@ -1,0 +1,56 @@
+// host only
+// The planner: cuts a router into segments (one Program each) and host nodes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "exec/program.h"
+#include "exec/snapshot.h"
+#include "graph/router.h"
+
+namespace sluice {
+
+struct PlanTarget {
+  uint32_t node = ~0u;  // ~0: not connected, dropped
+  uint32_t input = 0;
+};
+
+// One step of a batch's way. Nodes are in execution order: but for cycles of the graph, a target has a larger index.
+struct PlanNode {
+  enum class Type : uint8_t { kSegment, kHost, kSink } type = Type::kHost;
+  std::vector<unsigned> elements;    // kSegment: its stages in program order; else one
+  unsigned program = 0;              // kSegment: index into Plan::programs and Snapshot::programs
+  std::vector<uint8_t> entries;      // kSegment: input -> the path on which its packets start
+  unsigned inputs = 1;
+  std::vector<PlanTarget> exits;     // kSegment: by exit; kHost: by output
+  FieldMask live_in = 0;             // columns that hold something when packets arrive
+  FieldMask live_out = 0;            // columns that a later node reads
+  FieldMask reads = 0;               // union over the stages
+  FieldMask writes = 0;
+};
+
+struct PlanSource {
+  unsigned element;
+  PlanTarget target;
+};
+
+struct Plan {
+  std::vector<PlanNode> nodes;
+  std::vector<Program> programs;  // without tables: slots have element, outputs and next, storage is empty
+  std::vector<PlanSource> sources;
+  std::vector<unsigned> sinks;    // element indices, in graph order
+};
+
+// Stages are joined into maximal segments of at most kMaxStages; what comes after a host element starts a new one.
+// Errors: no source, more exits than a program can number.
+Result<Plan> make_plan(const Router& router);
+
+// Binds every program over the tables of one generation. Errors: each table that is missing or of the wrong kind.
+Result<std::unique_ptr<Snapshot>> bind_plan(const Plan& plan, const Router& router, TableSet tables);
+
+// Segments, fields in and out, host nodes, as text.
+std::string describe(const Plan& plan, const Router& router);
+
+}  // namespace sluice

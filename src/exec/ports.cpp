@@ -1,0 +1,175 @@
+// host only
+#include "exec/ports.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "ports/memory/frame_store.h"
+#include "ports/pcap/capture_reader.h"
+#include "ports/pcap/capture_writer.h"
+
+namespace sluice {
+namespace {
+
+class CaptureSource final : public BatchSource {
+ public:
+  CaptureSource(CaptureReader reader, uint64_t start, uint64_t limit) : reader_(std::move(reader)), skip_(start), left_(limit) {}
+
+  Result<void> read(Batch& batch) override {
+    batch.clear();
+    while (!batch.full() && left_ != 0) {
+      if (!held_) {
+        auto more = reader_.next(frame_);
+        if (!more) return batch.size() != 0 ? defer(std::move(more).error()) : Result<void>(std::move(more).error());
+        if (!*more) break;
+        if (skip_ != 0) {
+          --skip_;
+          continue;
+        }
+      }
+      uint8_t* to = batch.reserve(frame_.captured);
+      held_ = to == nullptr;
+      if (held_) {
+        if (batch.size() == 0) return Error(fmt::format("no memory for a frame of {} bytes", frame_.captured));
+        break;
+      }
+      std::memcpy(to, frame_.data, frame_.captured);
+      batch.push(to, frame_.captured, std::max(frame_.wire_bytes, frame_.captured), frame_.timestamp_ns, batch.size());
+      --left_;
+    }
+    return {};
+  }
+
+ private:
+  // The reader repeats the error at the next call: the packets before the damage go first.
+  static Result<void> defer(Error) { return {}; }
+
+  CaptureReader reader_;
+  CapturedFrame frame_{};
+  bool held_ = false;  // frame_ was read and did not fit the last batch
+  uint64_t skip_;
+  uint64_t left_;
+};
+
+// Plays a store again and again. The bytes are copied, as a network card would write them, because programs edit frames in place.
+class MemorySource final : public BatchSource {
+ public:
+  MemorySource(FrameStore store, uint64_t limit) : store_(std::move(store)), left_(limit) {}
+
+  Result<void> read(Batch& batch) override {
+    batch.clear();
+    const uint64_t size = store_.size();
+    if (size == 0) return {};
+    while (!batch.full() && left_ != 0) {
+      const FrameHeader header = store_.header(next_);
+      uint8_t* to = batch.reserve(header.captured);
+      if (to == nullptr) {
+        if (batch.size() == 0) return Error(fmt::format("no memory for a frame of {} bytes", header.captured));
+        break;
+      }
+      const uint8_t* from = store_.frame(next_);
+      __builtin_prefetch(from + 1024);
+      std::memcpy(to, from, header.captured);
+      batch.push(to, header.captured, header.wire_bytes, header.timestamp_ns, batch.size());
+      next_ = next_ + 1 == size ? 0 : next_ + 1;
+      --left_;
+    }
+    return {};
+  }
+
+ private:
+  FrameStore store_;
+  uint64_t next_ = 0;
+  uint64_t left_;
+};
+
+class PatternSource final : public BatchSource {
+ public:
+  explicit PatternSource(const PortSpec& spec) : pattern_(spec.pattern), burst_(spec.burst), left_(spec.limit) {}
+
+  Result<void> read(Batch& batch) override {
+    batch.clear();
+    const uint32_t burst = burst_ == 0 ? batch.capacity() : std::min(burst_, batch.capacity());
+    const auto bytes = static_cast<uint32_t>(pattern_.size());
+    while (batch.size() < burst && left_ != 0) {
+      uint8_t* to = batch.reserve(bytes);
+      if (to == nullptr) {
+        if (batch.size() == 0) return Error(fmt::format("no memory for a packet of {} bytes", bytes));
+        break;
+      }
+      std::memcpy(to, pattern_.data(), bytes);
+      // A generator has no clock of its own: packets are a microsecond apart, so that results do not depend on the machine.
+      batch.push(to, bytes, bytes, made_++ * 1000, batch.size());
+      --left_;
+    }
+    return {};
+  }
+
+ private:
+  std::vector<uint8_t> pattern_;
+  uint32_t burst_;
+  uint64_t left_;
+  uint64_t made_ = 0;
+};
+
+class CaptureSink final : public PacketSink {
+ public:
+  explicit CaptureSink(CaptureWriter writer) : writer_(std::move(writer)) {}
+  Result<void> write(const TxRecord& r) override {
+    if (writer_.append(FrameHeader{r.captured, r.wire, r.timestamp_ns}, r.data)) return {};
+    return writer_.error();
+  }
+  Result<void> commit() override { return writer_.commit(); }
+
+ private:
+  CaptureWriter writer_;
+};
+
+class MemorySink final : public PacketSink {
+ public:
+  Result<void> write(const TxRecord&) override { return {}; }
+  Result<void> commit() override { return {}; }
+};
+
+}  // namespace
+
+Result<std::unique_ptr<BatchSource>> open_source(const PortSpec& spec) {
+  switch (spec.type) {
+    case PortSpec::Type::kCapture: {
+      auto reader = CaptureReader::open(spec.path);
+      if (!reader) return std::move(reader).error();
+      return std::unique_ptr<BatchSource>(std::make_unique<CaptureSource>(std::move(*reader), spec.start, spec.limit));
+    }
+    case PortSpec::Type::kMemory: {
+      auto store = FrameStore::load(spec.path);
+      if (!store) return std::move(store).error();
+      const uint64_t limit = spec.limit == ~uint64_t{0} ? store->size() : spec.limit;
+      return std::unique_ptr<BatchSource>(std::make_unique<MemorySource>(std::move(*store), limit));
+    }
+    case PortSpec::Type::kPattern:
+      return std::unique_ptr<BatchSource>(std::make_unique<PatternSource>(spec));
+    case PortSpec::Type::kNull:
+      break;
+  }
+  return Error("this port cannot receive");
+}
+
+Result<std::unique_ptr<PacketSink>> open_sink(const PortSpec& spec) {
+  switch (spec.type) {
+    case PortSpec::Type::kCapture: {
+      auto writer = CaptureWriter::create(spec.path, {spec.nanosecond, spec.snaplen});
+      if (!writer) return std::move(writer).error();
+      return std::unique_ptr<PacketSink>(std::make_unique<CaptureSink>(std::move(*writer)));
+    }
+    case PortSpec::Type::kMemory:
+      return std::unique_ptr<PacketSink>(std::make_unique<MemorySink>());
+    case PortSpec::Type::kPattern:
+    case PortSpec::Type::kNull:
+      break;
+  }
+  return std::unique_ptr<PacketSink>();
+}
+
+}  // namespace sluice

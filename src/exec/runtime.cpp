@@ -1,0 +1,341 @@
+// host only
+#include "exec/runtime.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "net/parse.h"
+
+namespace sluice {
+namespace {
+
+uint64_t now_ns() {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+}  // namespace
+
+// One batch on its way: read by one thread, shared out to all workers, committed in order.
+struct Runtime::Job {
+  Batch batch;
+  unsigned source = 0;
+  const Snapshot* snapshot = nullptr;
+  uint64_t started_ns = 0;
+  std::vector<JobShare> shares;        // by worker
+  std::atomic<uint32_t> remaining{0};  // workers that have not finished their share
+};
+
+// Token bucket over the packets' own time stamps, so that results do not depend on the machine: the generic cell rate
+// algorithm (ITU-T I.371), tokens counted in nanoseconds of theoretical arrival time.
+struct Runtime::Limiter {
+  unsigned element;
+  uint64_t interval_ns;
+  uint64_t tolerance_ns;
+  uint64_t theoretical_ns = 0;
+
+  bool admit(uint64_t timestamp_ns) {
+    const uint64_t arrival = std::max(theoretical_ns, timestamp_ns);
+    if (arrival - timestamp_ns > tolerance_ns) return false;
+    theoretical_ns = arrival + interval_ns;
+    return true;
+  }
+};
+
+Runtime::Runtime(const Router& router, const Plan& plan, const RunOptions& options)
+    : router_(router), plan_(plan), options_(options), ports_(size_t{1} << 16) {
+  commit_stats_.elements.resize(router.elements.size());
+  for (unsigned e : limited_elements(router)) {
+    const Element::EgressRate rate = router.elements[e]->egress_rate();
+    const uint64_t interval = std::max<uint64_t>(1, 1'000'000'000 / rate.per_second);
+    limiters_.push_back({e, interval, interval * (std::max(1u, rate.burst) - 1)});
+  }
+}
+
+Runtime::~Runtime() = default;
+
+Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Plan& plan, const RunOptions& options) {
+  if (options.workers == 0 || options.workers > 256) {
+    return Error(fmt::format("{} workers is out of range", options.workers), "use 1 to 256");
+  }
+  if (options.batch == 0 || options.batch > Batch::kMaxPackets) {
+    return Error(fmt::format("a batch of {} packets is out of range", options.batch), fmt::format("use 1 to {}", Batch::kMaxPackets));
+  }
+  std::unique_ptr<Runtime> runtime(new Runtime(router, plan, options));
+  Error errors;
+  auto note = [&](unsigned e, const Error& error) {
+    Diagnostic d;
+    const Element& element = *router.elements[e];
+    d.file = element.position.file;
+    d.line = element.position.line;
+    d.column = element.position.column;
+    d.message = fmt::format("{} :: {}: {}", element.name, element.class_name, error.message);
+    d.suggestion = error.hint;
+    errors.diagnostics.push_back(std::move(d));
+  };
+  for (const PlanSource& s : plan.sources) {
+    auto source = open_source(router.elements[s.element]->port());
+    if (!source) {
+      note(s.element, source.error());
+      continue;
+    }
+    runtime->sources_.push_back(std::move(*source));
+  }
+  for (unsigned e : plan.sinks) {
+    const PortSpec spec = router.elements[e]->port();
+    auto sink = open_sink(spec);
+    if (!sink) {
+      note(e, sink.error());
+      continue;
+    }
+    runtime->sinks_.push_back(std::move(*sink));
+    runtime->sink_counters_.push_back({router.elements[e]->name, spec.path});
+  }
+  if (!errors.diagnostics.empty()) {
+    errors.message = fmt::format("{} port{} cannot be opened", errors.diagnostics.size(), errors.diagnostics.size() == 1 ? "" : "s");
+    return errors;
+  }
+  runtime->source_done_.resize(runtime->sources_.size());
+  for (unsigned w = 0; w < options.workers; ++w) runtime->workers_.push_back(std::make_unique<Worker>(plan, router, w));
+  return runtime;
+}
+
+// Fills the job with the next batch, sources in turn. False when every source is done.
+Result<bool> Runtime::read(Job& job) {
+  while (read_ < options_.max_packets && (options_.stop == nullptr || !options_.stop->load(std::memory_order_relaxed))) {
+    size_t tried = 0;
+    while (tried < sources_.size() && source_done_[next_source_]) {
+      next_source_ = (next_source_ + 1) % sources_.size();
+      ++tried;
+    }
+    if (tried == sources_.size()) return false;
+    job.source = static_cast<unsigned>(next_source_);
+    job.started_ns = now_ns();
+    if (auto ok = sources_[next_source_]->read(job.batch); !ok) return std::move(ok).error();
+    const bool done = job.batch.size() == 0;
+    if (done) source_done_[next_source_] = true;
+    next_source_ = (next_source_ + 1) % sources_.size();
+    if (done) continue;
+    read_ += job.batch.size();
+    for (JobShare& share : job.shares) share.clear();
+    steer(job);
+    return true;
+  }
+  return false;
+}
+
+void Runtime::steer(Job& job) {
+  const uint32_t n = job.batch.size();
+  const auto workers = static_cast<uint32_t>(workers_.size());
+  if (workers == 1) {
+    job.shares[0].packets.fill(n);
+    return;
+  }
+  for (JobShare& share : job.shares) share.packets.clear();
+  Headers headers;
+  for (uint32_t i = 0; i < n; ++i) {
+    const Extent& e = job.batch.extent(i);
+    const bool ip = parse_ethernet(job.batch.frame(i), e.end, e.wire_end, headers) == ParseStatus::kOk;
+    // A multiply keeps the high bits, which ECMP's modulo does not use: the two choices stay independent.
+    const uint32_t w = ip ? static_cast<uint32_t>(uint64_t{flow_hash(headers.key, 0x51u)} * workers >> 32) : 0;
+    job.batch.worker(i) = static_cast<uint16_t>(w);
+    job.shares[w].packets.add(i);
+  }
+}
+
+Result<void> Runtime::commit(Job& job) {
+  Result<void> result;
+  for (size_t s = 0; s < sinks_.size(); ++s) {
+    if (sinks_[s] == nullptr) continue;
+    const std::vector<TxRecord>* records = &job.shares[0].sent[s];
+    auto before = [](const TxRecord& a, const TxRecord& b) {
+      return a.order != b.order ? a.order < b.order : a.sequence < b.sequence;
+    };
+    if (job.shares.size() > 1 || !std::is_sorted(records->begin(), records->end(), before)) {
+      merged_.clear();
+      for (const JobShare& share : job.shares) merged_.insert(merged_.end(), share.sent[s].begin(), share.sent[s].end());
+      std::sort(merged_.begin(), merged_.end(), before);
+      records = &merged_;
+    }
+    RunReport::Sink& counters = sink_counters_[s];
+    for (const TxRecord& record : *records) {
+      if (record.limiter != 0) {
+        Limiter& limiter = limiters_[record.limiter - 1u];
+        if (!limiter.admit(record.timestamp_ns)) {
+          ++commit_stats_.elements[limiter.element].drops[static_cast<size_t>(DropReason::kIcmpRateLimited)];
+          continue;
+        }
+      }
+      if (result.ok()) result = sinks_[s]->write(record);
+      if (!result.ok()) {
+        ++commit_stats_.elements[plan_.sinks[s]].drops[static_cast<size_t>(DropReason::kOutputFailed)];
+        continue;
+      }
+      ++counters.packets;
+      counters.bytes += record.captured;
+      PortCounters& port = ports_[record.port];
+      ++port.packets;
+      port.bytes += record.captured;
+    }
+  }
+  prints_.clear();
+  for (const JobShare& share : job.shares) {
+    for (size_t i = 0; i < share.print_count; ++i) prints_.push_back(&share.prints[i]);
+  }
+  if (!prints_.empty() && options_.print) {
+    std::sort(prints_.begin(), prints_.end(), [](const PrintRecord* a, const PrintRecord* b) {
+      return a->order != b->order ? a->order < b->order : a->sequence < b->sequence;
+    });
+    for (const PrintRecord* p : prints_) options_.print(p->text);
+  }
+  last_generation_ = job.snapshot->generation;
+  Publisher::release(job.snapshot);
+  job.snapshot = nullptr;
+  committed_ += job.batch.size();
+  if (options_.progress) options_.progress(committed_);
+  return result;
+}
+
+Result<void> Runtime::run_inline() {
+  auto batch = Batch::create(options_.batch, std::max<size_t>(size_t{1} << 20, size_t{options_.batch} * 2048));
+  if (!batch) return std::move(batch).error();
+  Job job;
+  job.batch = std::move(*batch);
+  job.shares.resize(1);
+  QsbrReader reader;
+  while (true) {
+    auto more = read(job);
+    if (!more) return std::move(more).error();
+    if (!*more) return {};
+    job.snapshot = publisher_.acquire();
+    workers_[0]->run(*job.snapshot, job.batch, job.shares[0], job.source);
+    workers_[0]->stats().latency.record(now_ns() - job.started_ns, job.batch.size());
+    if (auto ok = commit(job); !ok) return ok;
+    reader.quiescent();
+  }
+}
+
+// The calling thread reads and commits; the workers each take their share of every job, in order.
+Result<void> Runtime::run_threads() {
+  const size_t ring = workers_.size() + 3;
+  std::vector<std::unique_ptr<Job>> jobs;
+  for (size_t i = 0; i < ring; ++i) {
+    auto batch = Batch::create(options_.batch, std::max<size_t>(size_t{1} << 20, size_t{options_.batch} * 2048));
+    if (!batch) return std::move(batch).error();
+    jobs.push_back(std::make_unique<Job>());
+    jobs.back()->batch = std::move(*batch);
+    jobs.back()->shares.resize(workers_.size());
+  }
+  constexpr uint64_t kClosed = uint64_t{1} << 63;
+  std::atomic<uint64_t> published{0};  // jobs handed out; kClosed is set when no more will come
+  std::vector<std::jthread> threads;
+  for (size_t w = 0; w < workers_.size(); ++w) {
+    threads.emplace_back([&, w] {
+      Worker& worker = *workers_[w];
+      for (uint64_t next = 0;; ++next) {
+        uint64_t seen = published.load(std::memory_order_acquire);
+        while ((seen & ~kClosed) == next) {
+          if ((seen & kClosed) != 0) return;
+          published.wait(seen, std::memory_order_acquire);
+          seen = published.load(std::memory_order_acquire);
+        }
+        Job& job = *jobs[next % ring];
+        JobShare& share = job.shares[w];
+        worker.run(*job.snapshot, job.batch, share, job.source);
+        worker.stats().latency.record(now_ns() - job.started_ns, share.packets.count());
+        if (job.remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) job.remaining.notify_one();
+      }
+    });
+  }
+  QsbrReader reader;
+  Result<void> result;
+  uint64_t made = 0;
+  uint64_t done = 0;
+  bool more = true;
+  while (more || done < made) {
+    while (done < made) {
+      Job& job = *jobs[done % ring];
+      uint32_t left = job.remaining.load(std::memory_order_acquire);
+      if (left != 0 && more && made - done < ring) break;
+      if (left != 0) {
+        reader.offline();
+        while ((left = job.remaining.load(std::memory_order_acquire)) != 0) job.remaining.wait(left, std::memory_order_acquire);
+        reader.online();
+      }
+      auto ok = commit(job);
+      if (!ok && result.ok()) {
+        result = std::move(ok);
+        more = false;
+      }
+      ++done;
+    }
+    reader.quiescent();
+    if (!more || made - done == ring) continue;
+    Job& job = *jobs[made % ring];
+    auto got = read(job);
+    if (!got) {
+      if (result.ok()) result = std::move(got).error();
+      more = false;
+    } else {
+      more = *got;
+    }
+    if (!more) continue;
+    job.snapshot = publisher_.acquire();
+    job.remaining.store(static_cast<uint32_t>(workers_.size()), std::memory_order_relaxed);
+    published.store(++made, std::memory_order_release);
+    published.notify_all();
+  }
+  published.store(made | kClosed, std::memory_order_release);
+  published.notify_all();
+  return result;
+}
+
+Result<void> Runtime::run(RunReport& report) {
+  if (publisher_.current() == nullptr) return Error("no generation was published before the run");
+  const uint64_t start = now_ns();
+  Result<void> result = workers_.size() == 1 ? run_inline() : run_threads();
+  if (result.ok()) {
+    for (auto& sink : sinks_) {
+      if (sink == nullptr) continue;
+      auto ok = sink->commit();
+      if (!ok && result.ok()) result = std::move(ok);
+    }
+  }
+  sources_.clear();
+  sinks_.clear();
+  seconds_ = static_cast<double>(now_ns() - start) * 1e-9;
+  fill(report);
+  return result;
+}
+
+void Runtime::fill(RunReport& report) const {
+  report = {};
+  for (const auto& worker : workers_) report.totals.add(worker->stats());
+  report.totals.add(commit_stats_);
+  report.packets_in = report.totals.packets_in;
+  report.bytes_in = report.totals.bytes_in;
+  report.generated = report.totals.generated;
+  for (const ElementCounters& e : report.totals.elements) {
+    for (size_t r = 0; r < kDropReasons; ++r) {
+      report.drops[r] += e.drops[r];
+      report.dropped += e.drops[r];
+    }
+  }
+  for (size_t s = 0; s < sink_counters_.size(); ++s) {
+    if (router_.elements[plan_.sinks[s]]->port().type == PortSpec::Type::kNull) continue;
+    report.sinks.push_back(sink_counters_[s]);
+    report.packets_out += sink_counters_[s].packets;
+    report.bytes_out += sink_counters_[s].bytes;
+  }
+  for (size_t p = 0; p < ports_.size(); ++p) {
+    if (ports_[p].packets != 0) report.ports[static_cast<uint16_t>(p)] = ports_[p];
+  }
+  report.seconds = seconds_;
+  report.generation = last_generation_;
+  report.workers = static_cast<unsigned>(workers_.size());
+}
+
+}  // namespace sluice

@@ -1,0 +1,103 @@
+// host only
+// Runtime: workers, batches and commits over one plan.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exec/plan.h"
+#include "exec/ports.h"
+#include "exec/publisher.h"
+#include "exec/stats.h"
+#include "exec/worker.h"
+
+namespace sluice {
+
+struct RunOptions {
+  unsigned workers = 1;       // 1..256 threads that run programs; with more than one, a further thread reads and writes
+  uint32_t batch = 256;       // packets a batch, 1..4096
+  uint64_t max_packets = ~uint64_t{0};  // stop reading after about this many
+  std::function<void(uint64_t packets)> progress;      // called now and then from the committing thread
+  std::function<void(std::string_view text)> print;    // lines of Print elements, in packet order; none: they are lost
+  const std::atomic<bool>* stop = nullptr;             // set from elsewhere (a signal): finish what was read, then stop
+};
+
+struct RunReport {
+  struct Sink {
+    std::string element;
+    std::string path;
+    uint64_t packets = 0;
+    uint64_t bytes = 0;
+  };
+  uint64_t packets_in = 0;
+  uint64_t bytes_in = 0;
+  uint64_t generated = 0;     // clones, ICMP errors
+  uint64_t packets_out = 0;
+  uint64_t bytes_out = 0;
+  std::map<uint16_t, PortCounters> ports;  // by the adjacency's output port
+  std::vector<Sink> sinks;
+  WorkerStats totals;         // elements and drops summed over workers
+  std::array<uint64_t, kDropReasons> drops{};
+  uint64_t dropped = 0;
+  double seconds = 0;
+  uint64_t generation = 0;
+  unsigned workers = 1;
+
+  // Every packet that came in or was made has left or was dropped with a reason.
+  bool conserved() const { return packets_in + generated == packets_out + dropped; }
+};
+
+// Packets of one flow always meet the same worker. Outputs are written in the order of the input, so the result does not depend on
+// the number of workers.
+class Runtime {
+ public:
+  // `router` and `plan` outlive the runtime. Opens all ports. Errors: each port that cannot be opened.
+  static Result<std::unique_ptr<Runtime>> create(const Router& router, const Plan& plan, const RunOptions& options);
+  ~Runtime();
+
+  // Where generations come from. At least one must be published before `run`; others may follow from any other thread.
+  Publisher& publisher() { return publisher_; }
+
+  // Reads all sources to their ends and commits the outputs. Errors: damaged input or an output that failed; then no output appears.
+  // The report is valid in both cases. Call once.
+  Result<void> run(RunReport& report);
+
+ private:
+  struct Job;
+  struct Limiter;
+  Runtime(const Router& router, const Plan& plan, const RunOptions& options);
+
+  Result<bool> read(Job& job);
+  void steer(Job& job);
+  Result<void> commit(Job& job);
+  Result<void> run_inline();
+  Result<void> run_threads();
+  void fill(RunReport& report) const;
+
+  const Router& router_;
+  const Plan& plan_;
+  RunOptions options_;
+  Publisher publisher_;
+  std::vector<std::unique_ptr<BatchSource>> sources_;
+  std::vector<bool> source_done_;
+  size_t next_source_ = 0;
+  std::vector<std::unique_ptr<PacketSink>> sinks_;
+  std::vector<RunReport::Sink> sink_counters_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Limiter> limiters_;
+  std::vector<PortCounters> ports_;
+  WorkerStats commit_stats_;  // what happens at egress
+  std::vector<TxRecord> merged_;
+  std::vector<const PrintRecord*> prints_;
+  uint64_t read_ = 0;
+  uint64_t committed_ = 0;
+  uint64_t last_generation_ = 0;
+  double seconds_ = 0;
+};
+
+}  // namespace sluice

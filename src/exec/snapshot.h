@@ -1,0 +1,23 @@
+// host only
+// Snapshot: all programs and images of one generation. A batch runs on exactly one.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "exec/program.h"
+#include "graph/table_set.h"
+
+namespace sluice {
+
+// Immutable once published, but for the count of batches in flight.
+struct Snapshot {
+  uint64_t generation = 0;
+  TableSet tables;                 // keeps the images alive that the programs' views point into
+  std::vector<Program> programs;   // by segment
+  mutable std::atomic<uint64_t> in_flight{0};  // batches that were started on this generation and are not committed
+};
+
+}  // namespace sluice

@@ -1,0 +1,54 @@
+// host only
+// Counters of one worker, and their sums.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/histogram.h"
+#include "batch/drop_reason.h"
+
+namespace sluice {
+
+inline constexpr size_t kDropReasons = static_cast<size_t>(DropReason::kCount);
+
+struct ElementCounters {
+  uint64_t packets = 0;  // that reached the element
+  uint64_t bytes = 0;    // their lengths on arrival
+  std::array<uint64_t, kDropReasons> drops{};
+
+  void add(const ElementCounters& other) {
+    packets += other.packets;
+    bytes += other.bytes;
+    for (size_t i = 0; i < kDropReasons; ++i) drops[i] += other.drops[i];
+  }
+};
+
+struct PortCounters {
+  uint64_t packets = 0;
+  uint64_t bytes = 0;
+};
+
+// Owned by one worker while it runs; read by others only after it stopped or through a copy at its loop top.
+struct WorkerStats {
+  std::vector<ElementCounters> elements;  // by element index of the graph
+  uint64_t packets_in = 0;
+  uint64_t bytes_in = 0;
+  uint64_t generated = 0;  // clones and packets of an element's own making
+  uint64_t batches = 0;
+  LatencyHistogram latency;  // batch read to batch done, ns, once for every packet
+
+  void add(const WorkerStats& other) {
+    if (elements.size() < other.elements.size()) elements.resize(other.elements.size());
+    for (size_t i = 0; i < other.elements.size(); ++i) elements[i].add(other.elements[i]);
+    packets_in += other.packets_in;
+    bytes_in += other.bytes_in;
+    generated += other.generated;
+    batches += other.batches;
+    latency.merge(other.latency);
+  }
+};
+
+}  // namespace sluice

@@ -1,0 +1,178 @@
+// host only
+// Element: the host object of one node of the configuration graph. It configures itself, says what it needs, and binds to a
+// stage; what cannot be a stage works on batches on the host. No element has a processing loop of its own.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "batch/batch.h"
+#include "batch/drop_reason.h"
+#include "batch/packet.h"
+#include "graph/arguments.h"
+#include "graph/stage_slot.h"
+#include "graph/table_set.h"
+
+namespace sluice {
+
+class Element;
+
+// How often a port may appear: exactly `min` when max == min; `max` = kAnyPorts for any number.
+inline constexpr unsigned kAnyPorts = ~0u;
+struct PortRange {
+  unsigned min = 1;
+  unsigned max = 1;
+};
+
+// Everything about an element class that the parser, the checks, the reference page and completion use.
+struct ElementClass {
+  std::string name;
+  std::vector<std::string> aliases;    // other names that configure the same class
+  std::string group;                   // heading of the reference page: "Ports", "Headers", "Tables", ...
+  std::string summary;                 // one line
+  std::string description;             // paragraphs of Markdown
+  std::vector<ArgumentSpec> arguments;
+  PortRange inputs{1, 1};
+  PortRange outputs{1, 1};
+  std::vector<std::string> output_docs;  // one line an output, where they differ
+  std::vector<DropReason> drops;         // the reasons it may give
+  std::string example;                   // one Click line
+  // `class_name` is the name or alias that the configuration used.
+  std::function<std::unique_ptr<Element>(std::string_view class_name)> make;
+};
+
+enum class ElementKind : uint8_t {
+  kStage,   // binds to a stage and runs inside a program, on any device
+  kHost,    // works on batches on the host
+  kSource,  // a port's receiving end, or a generator
+  kSink,    // a port's sending end, or the end of the road
+  kInfo,    // no ports: declares tables or settings
+};
+
+// What a stage needs and gives. `kind` is its type's index in elements/stages.h.
+struct StageTraits {
+  FieldMask reads = 0;
+  FieldMask writes = 0;
+};
+
+// A table that an element declares, to be loaded before the graph starts.
+struct TableDeclaration {
+  enum class Type : uint8_t { kAcl, kRoutes, kAdjacency } type;
+  std::string name;
+  std::vector<std::string> files;   // empty: inline text
+  std::string text;                 // inline content, where the table is written in the configuration itself
+  std::string format = "auto";
+  std::string algorithm;            // empty: the default
+  std::string algorithm6;           // routes: the IPv6 algorithm
+  std::string routes;               // adjacency: the route table whose next hops it resolves
+};
+
+struct PortSpec {
+  // kCapture: a capture file. kMemory: a capture loaded before the run and replayed from memory; as a sink it counts and forgets.
+  // kPattern: one packet again and again. kNull: the end of the road, where packets are dropped with a reason.
+  enum class Type : uint8_t { kCapture, kMemory, kPattern, kNull } type = Type::kNull;
+  std::string path;                 // capture, memory
+  bool nanosecond = true;           // capture, sending
+  uint32_t snaplen = 0;             // capture, sending; 0: whole packets
+  std::vector<uint8_t> pattern;     // generator: the packet's bytes
+  uint64_t limit = ~uint64_t{0};    // generator or capture: packets to give; ~0: no limit
+  uint64_t start = 0;               // capture: packets to skip first
+  uint32_t burst = 0;               // generator: packets a batch; 0: the executor's batch size
+  bool stop_when_done = true;
+};
+
+class HostContext;
+
+class Element {
+ public:
+  virtual ~Element() = default;
+
+  // Reads the arguments; reports every problem to `diagnostics`, at the argument. Called once, before the ports are known.
+  virtual void configure(const Arguments& arguments, Diagnostics& diagnostics) {
+    (void)arguments;
+    (void)diagnostics;
+  }
+  // Where the number of ports depends on the arguments (Classifier) or on use (Tee): the exact count, or nothing when the class's
+  // range decides.
+  virtual std::optional<unsigned> input_count() const { return std::nullopt; }
+  virtual std::optional<unsigned> output_count() const { return std::nullopt; }
+  // An output that may stay unconnected: what leaves there is dropped with its reason.
+  virtual bool output_optional(unsigned output) const { return output > 0; }
+
+  virtual ElementKind kind() const = 0;
+
+  // Tables that this element declares (kInfo, or an element with a file of its own).
+  virtual std::vector<TableDeclaration> tables() const { return {}; }
+
+  // kStage ------------------------------------------------------------------------------------------------------------
+  virtual StageTraits stage_traits() const { return {}; }
+  // Writes the stage over the tables of one generation into the slot. Errors: a table is missing or of the wrong kind.
+  virtual Result<void> bind(const TableSet& tables, StageSlot& slot) const {
+    (void)tables;
+    (void)slot;
+    return Error("not a stage");
+  }
+
+  // kHost -------------------------------------------------------------------------------------------------------------
+  // State of one worker; given back to `process` through the context.
+  struct State {
+    virtual ~State() = default;
+  };
+  virtual std::unique_ptr<State> make_state() const { return nullptr; }
+  // Handles the selected packets of a batch: forwards, drops or consumes each exactly once. Const while it runs.
+  virtual void process(HostContext& context, Batch& batch, const Selection& packets, unsigned input) const {
+    (void)context;
+    (void)batch;
+    (void)packets;
+    (void)input;
+  }
+
+  // The rate that packets marked with HostContext::limiter are held to at egress; none when per_second is 0.
+  struct EgressRate {
+    uint32_t per_second = 0;
+    uint32_t burst = 0;
+  };
+  virtual EgressRate egress_rate() const { return {}; }
+
+  // kSource, kSink ------------------------------------------------------------------------------------------------------
+  virtual PortSpec port() const { return {}; }
+
+  // Filled in by the graph before the plan is made.
+  std::string name;
+  const ElementClass* element_class = nullptr;
+  std::string class_name;     // as written
+  std::string configuration;  // as written
+  SourcePosition position;    // of the declaration
+  unsigned inputs = 0;        // connected ports
+  unsigned outputs = 0;
+};
+
+// What a host element may do while it handles a batch. Implemented by the executor; valid during `process` only.
+class HostContext {
+ public:
+  virtual ~HostContext() = default;
+  // Passes packets on. A packet is forwarded once; use spawn for copies.
+  virtual void forward(unsigned output, const Selection& packets) = 0;
+  // Ends one packet, counted at this element.
+  virtual void drop(Batch& batch, uint32_t i, DropReason reason) = 0;
+  // A batch with room for at least one packet whose packets will leave by `output` after `process` returns: push, reserve or clone
+  // into it. They count as generated. nullptr when no memory is left.
+  virtual Batch* spawn(unsigned output) = 0;
+  // Counts packets that should have been made and were not, as generated and dropped.
+  virtual void lose(uint32_t count, DropReason reason) = 0;
+  // One line for stderr, written in packet order (`order` of the packet it belongs to).
+  virtual void print(uint32_t order, std::string_view text) = 0;
+  // Makes a packet subject to this element's egress rate: packets over it are dropped at egress, in packet order.
+  virtual uint8_t limiter() const = 0;
+  virtual Element::State* state() = 0;
+  virtual unsigned worker() const = 0;
+};
+
+}  // namespace sluice
