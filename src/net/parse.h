@@ -142,49 +142,76 @@ SLUICE_HD bool has_source_route(const uint8_t* options, uint32_t bytes, bool& ba
   return found;
 }
 
-// Ports, TCP flags or ICMP type at `offset` of a packet that ends at `end`. Returns false when they were not captured.
-SLUICE_HD bool parse_l4(const uint8_t* frame, uint32_t captured, uint32_t offset, uint32_t end, uint8_t icmp_protocol,
-                        Headers& out) {
-  const uint8_t protocol = out.key.protocol;
+// What the link layer said; goes into Headers with the rest, so that every field is stored once.
+struct Link {
+  uint32_t l3 = 0;
+  uint16_t ether_type = 0;
+  uint16_t vlan_tci = 0;
+  uint16_t flags = 0;
+  uint8_t vlan_count = 0;
+};
+
+// Stores "nothing found" past the link layer and passes the status on: a failed parse leaves no half-filled key.
+SLUICE_HD ParseStatus fail(ParseStatus status, const Link& link, Headers& out) {
+  out = Headers{};
+  out.ether_type = link.ether_type;
+  out.l3_offset = static_cast<uint16_t>(link.l3);
+  out.vlan_tci = link.vlan_tci;
+  out.flags = link.flags;
+  out.vlan_count = link.vlan_count;
+  return status;
+}
+
+// Fills ports, TCP flags or ICMP type of `key`, and `l4_offset`, from `offset` of a packet that ends at `end`. Returns
+// false when they were not captured.
+[[gnu::always_inline]] SLUICE_HD bool parse_l4(const uint8_t* frame, uint32_t captured, uint32_t offset, uint32_t end,
+                                               uint8_t icmp_protocol, FlowKey& key, uint16_t& flags,
+                                               uint16_t& l4_offset) {
+  const uint8_t protocol = key.protocol;
   const uint32_t need = l4_minimum_bytes(protocol, icmp_protocol);
   if (end - offset < need) {
-    out.flags |= Headers::kL4Truncated;
+    flags |= Headers::kL4Truncated;
     return true;
   }
   if (captured < offset + need) return false;
-  out.l4_offset = static_cast<uint16_t>(offset);
+  l4_offset = static_cast<uint16_t>(offset);
   if (need == 0) return true;
   const uint8_t* l4 = frame + offset;
   const uint32_t first = load_le32(l4);
   if (protocol == icmp_protocol) {
-    out.key.icmp = swap16(static_cast<uint16_t>(first));
+    key.icmp = swap16(static_cast<uint16_t>(first));
     return true;
   }
-  out.key.src_port = swap16(static_cast<uint16_t>(first));
-  out.key.dst_port = swap16(static_cast<uint16_t>(first >> 16));
-  out.key.bits |= FlowKey::kHasPorts;
-  // Every protocol with ports has a byte 7; only TCP's byte 13 is flags.
+  key.src_port = swap16(static_cast<uint16_t>(first));
+  key.dst_port = swap16(static_cast<uint16_t>(first >> 16));
+  key.bits |= FlowKey::kHasPorts;
+  // Every protocol with ports has a byte 7; only TCP's byte 13 is flags. No branch: TCP and UDP come mixed.
   const bool tcp = protocol == kProtocolTcp;
-  const uint16_t tcp_flags = static_cast<uint16_t>(l4[tcp ? 13 : 7] << 8);
-  out.key.flags = tcp ? tcp_flags : uint16_t{0};
+  const uint32_t tcp_flags = l4[tcp ? 13 : 7];
+  key.flags = static_cast<uint16_t>(tcp_flags << 8 & (tcp ? 0xff00u : 0u));
   return true;
 }
 
-// Puts the IP part of `out` back to "nothing found", so that a failed parse leaves no half-filled key.
-SLUICE_HD ParseStatus fail(ParseStatus status, Headers& out) {
-  out.key = FlowKey{};
-  out.l4_offset = Headers::kNoOffset;
-  out.ip_bytes = 0;
-  out.ttl = 0;
-  out.flags &= Headers::kLinkMulticast | Headers::kLinkBroadcast;
-  return status;
-}
-
-// Precondition of both: out's IP part is as in Headers{}, l3 <= captured <= wire, l3 <= kMaxL3Offset.
+// Precondition of both: link.l3 <= captured <= wire, link.l3 <= kMaxL3Offset.
+// They store `out` only when they return kOk.
 inline constexpr uint32_t kMaxL3Offset = 32768;
 
-SLUICE_HD ParseStatus parse_ipv4(const uint8_t* frame, uint32_t captured, uint32_t wire, uint32_t l3,
-                                 bool verify_checksum, Headers& out) {
+[[gnu::always_inline]] SLUICE_HD void store(const FlowKey& key, const Link& link, uint16_t l4_offset, uint32_t ip_bytes,
+                                            uint16_t flags, uint8_t ttl, Headers& out) {
+  out.key = key;
+  out.ether_type = link.ether_type;
+  out.l3_offset = static_cast<uint16_t>(link.l3);
+  out.l4_offset = l4_offset;
+  out.vlan_tci = link.vlan_tci;
+  out.ip_bytes = ip_bytes;
+  out.flags = flags;
+  out.vlan_count = link.vlan_count;
+  out.ttl = ttl;
+}
+
+[[gnu::always_inline]] SLUICE_HD ParseStatus parse_ipv4(const uint8_t* frame, uint32_t captured, uint32_t wire,
+                                                        const Link& link, bool verify_checksum, Headers& out) {
+  const uint32_t l3 = link.l3;
   const uint32_t link_bytes = wire - l3;
   if (link_bytes < kIpv4HeaderBytes) return ParseStatus::kIpv4TooShort;
   if (captured - l3 < kIpv4HeaderBytes) return ParseStatus::kCapturedTooShort;
@@ -193,7 +220,7 @@ SLUICE_HD ParseStatus parse_ipv4(const uint8_t* frame, uint32_t captured, uint32
   const uint64_t w1 = load_le64(ip + 8);
   const uint32_t w2 = load_le32(ip + 16);
   uint32_t header_bytes = kIpv4HeaderBytes;
-  uint16_t flags = out.flags;
+  uint16_t flags = link.flags;
   if ((w0 & 0xff) == 0x45) {
     if (verify_checksum && !ipv4_checksum_ok20(w0, w1, w2)) return ParseStatus::kIpv4BadChecksum;
   } else {
@@ -223,28 +250,32 @@ SLUICE_HD ParseStatus parse_ipv4(const uint8_t* frame, uint32_t captured, uint32
   const uint32_t destination = swap32(w2);
   flags |= (fragment & kIpv4DontFragment) != 0 ? Headers::kDontFragment : 0;
   flags |= is_ipv4_multicast(destination) ? Headers::kIpMulticast : 0;
-  out.flags = flags;
-  out.key.src_lo = swap32(static_cast<uint32_t>(w1 >> 32));
-  out.key.dst_lo = destination;
-  out.key.protocol = static_cast<uint8_t>(w1 >> 8);
-  out.key.dscp = static_cast<uint8_t>(w0 >> 10 & 0x3f);
-  out.key.family = 4;
-  out.ip_bytes = total;
-  out.ttl = static_cast<uint8_t>(w1);
+  FlowKey key;
+  key.src_lo = swap32(static_cast<uint32_t>(w1 >> 32));
+  key.dst_lo = destination;
+  key.protocol = static_cast<uint8_t>(w1 >> 8);
+  key.dscp = static_cast<uint8_t>(w0 >> 10 & 0x3f);
+  key.family = 4;
+  uint16_t l4_offset = Headers::kNoOffset;
+  const uint8_t ttl = static_cast<uint8_t>(w1);
   if ((fragment & (kIpv4MoreFragments | kIpv4OffsetMask)) != 0) {
-    out.key.bits = FlowKey::kFragment;
+    key.bits = FlowKey::kFragment;
     if ((fragment & kIpv4OffsetMask) != 0) {
-      out.key.bits = FlowKey::kFragment | FlowKey::kLaterFragment;
+      key.bits = FlowKey::kFragment | FlowKey::kLaterFragment;
+      store(key, link, l4_offset, total, flags, ttl, out);
       return ParseStatus::kOk;
     }
   }
-  if (!parse_l4(frame, captured, l3 + header_bytes, l3 + total, kProtocolIcmp, out)) {
-    return fail(ParseStatus::kCapturedTooShort, out);
+  if (!parse_l4(frame, captured, l3 + header_bytes, l3 + total, kProtocolIcmp, key, flags, l4_offset)) {
+    return ParseStatus::kCapturedTooShort;
   }
+  store(key, link, l4_offset, total, flags, ttl, out);
   return ParseStatus::kOk;
 }
 
-SLUICE_HD ParseStatus parse_ipv6(const uint8_t* frame, uint32_t captured, uint32_t wire, uint32_t l3, Headers& out) {
+[[gnu::always_inline]] SLUICE_HD ParseStatus parse_ipv6(const uint8_t* frame, uint32_t captured, uint32_t wire,
+                                                        const Link& link, Headers& out) {
+  const uint32_t l3 = link.l3;
   if (wire - l3 < kIpv6HeaderBytes) return ParseStatus::kIpv6TooShort;
   if (captured - l3 < kIpv6HeaderBytes) return ParseStatus::kCapturedTooShort;
   const uint8_t* ip = frame + l3;
@@ -258,36 +289,36 @@ SLUICE_HD ParseStatus parse_ipv6(const uint8_t* frame, uint32_t captured, uint32
   uint8_t next = static_cast<uint8_t>(w0 >> 8);
   uint32_t at = l3 + kIpv6HeaderBytes;
   uint8_t bits = 0;
-  uint16_t flags = out.flags;
-  if (is_ipv6_extension(next)) {
+  uint16_t flags = link.flags;
+  for (uint32_t count = 0; is_ipv6_extension(next); ++count) {
+    if (count == kMaxIpv6ExtensionHeaders) return ParseStatus::kIpv6TooManyExtensionHeaders;
+    // RFC 8200 section 4.1: hop-by-hop options only right after the IPv6 header.
+    if (next == kIpv6HopByHop && count != 0) return ParseStatus::kIpv6BadExtensionHeader;
+    if (end - at < 8) return ParseStatus::kIpv6BadExtensionHeader;
+    if (captured < at + 8) return ParseStatus::kCapturedTooShort;
     flags |= Headers::kExtensionHeaders;
-    for (uint32_t count = 0; is_ipv6_extension(next); ++count) {
-      if (count == kMaxIpv6ExtensionHeaders) return ParseStatus::kIpv6TooManyExtensionHeaders;
-      if (next == kIpv6HopByHop && count != 0) return ParseStatus::kIpv6BadExtensionHeader;
-      if (end - at < 8) return ParseStatus::kIpv6BadExtensionHeader;
-      if (captured < at + 8) return ParseStatus::kCapturedTooShort;
-      const uint8_t* header = frame + at;
-      uint32_t bytes = 8;
-      bool later_fragment = false;
-      if (next == kIpv6Fragment) {
-        const uint16_t offset_more = load_be16(header + 2);
-        if ((offset_more & 0xfff9) != 0) bits = FlowKey::kFragment;
-        later_fragment = (offset_more & 0xfff8) != 0;
-      } else {
-        bytes = next == kIpv6Authentication ? (header[1] + 2u) * 4 : (header[1] + 1u) * 8;
-        if (bytes > end - at) return ParseStatus::kIpv6BadExtensionHeader;
-        if (next == kIpv6HopByHop) flags |= Headers::kHopByHop;
-        if (next == kIpv6Routing && header[2] == 0 && header[3] != 0) return ParseStatus::kIpv6RoutingType0;
-      }
-      next = header[0];
-      at += bytes;
-      if (later_fragment) {
+    const uint8_t* header = frame + at;
+    uint32_t bytes = 8;
+    if (next == kIpv6Fragment) {
+      const uint16_t offset_more = load_be16(header + 2);
+      if ((offset_more & 0xfff8) != 0) {
         bits = FlowKey::kFragment | FlowKey::kLaterFragment;
+        next = header[0];  // what it is a fragment of; its headers are in the first fragment
         break;
       }
+      if ((offset_more & 1) != 0) bits = FlowKey::kFragment;  // neither: an atomic fragment, RFC 6946
+    } else {
+      bytes = next == kIpv6Authentication ? (header[1] + 2u) * 4 : (header[1] + 1u) * 8;
+      if (bytes > end - at) return ParseStatus::kIpv6BadExtensionHeader;
+      if (next == kIpv6HopByHop) flags |= Headers::kHopByHop;
+      if (next == kIpv6Routing && header[2] == 0 && header[3] != 0) {
+        return ParseStatus::kIpv6RoutingType0;
+      }
     }
+    next = header[0];
+    at += bytes;
   }
-  FlowKey& key = out.key;
+  FlowKey key;
   key.src_hi = load_be64(ip + 8);
   key.src_lo = load_be64(ip + 16);
   key.dst_hi = load_be64(ip + 24);
@@ -297,12 +328,53 @@ SLUICE_HD ParseStatus parse_ipv6(const uint8_t* frame, uint32_t captured, uint32
   key.family = 6;
   key.bits = bits;
   flags |= is_ipv6_multicast(key.dst_hi) ? Headers::kIpMulticast : 0;
-  out.flags = flags;
-  out.ip_bytes = total;
-  out.ttl = static_cast<uint8_t>(w0);
-  if ((bits & FlowKey::kLaterFragment) != 0 || next == kIpv6NoNextHeader) return ParseStatus::kOk;
-  if (!parse_l4(frame, captured, at, end, kProtocolIcmpv6, out)) return fail(ParseStatus::kCapturedTooShort, out);
+  uint16_t l4_offset = Headers::kNoOffset;
+  const bool has_l4 = (bits & FlowKey::kLaterFragment) == 0 && next != kIpv6NoNextHeader;
+  if (has_l4 && !parse_l4(frame, captured, at, end, kProtocolIcmpv6, key, flags, l4_offset)) {
+    return ParseStatus::kCapturedTooShort;
+  }
+  store(key, link, l4_offset, total, flags, static_cast<uint8_t>(w0), out);
   return ParseStatus::kOk;
+}
+
+// Walks the link header and hands over to the family's parser.
+[[gnu::always_inline]] SLUICE_HD ParseStatus parse_link(const uint8_t* frame, uint32_t captured, uint32_t wire,
+                                                        bool verify_checksum, Link& link, Headers& out) {
+  if (captured < kEtherHeaderBytes) {
+    return wire < kEtherHeaderBytes ? ParseStatus::kTruncatedL2 : ParseStatus::kCapturedTooShort;
+  }
+  const uint64_t destination = load_le64(frame) & 0xffffffffffffull;
+  if ((destination & 1) != 0) {
+    link.flags = destination == 0xffffffffffffull ? Headers::kLinkBroadcast : Headers::kLinkMulticast;
+  }
+  uint16_t type = load_be16(frame + 12);
+  uint32_t at = kEtherHeaderBytes;
+  while (is_vlan_ether_type(type)) {
+    if (link.vlan_count == kMaxVlanTags) return ParseStatus::kTooManyVlans;
+    if (captured < at + kVlanTagBytes) {
+      return wire < at + kVlanTagBytes ? ParseStatus::kTruncatedL2 : ParseStatus::kCapturedTooShort;
+    }
+    if (link.vlan_count == 0) link.vlan_tci = load_be16(frame + at);
+    type = load_be16(frame + at + 2);
+    at += kVlanTagBytes;
+    ++link.vlan_count;
+  }
+  link.ether_type = type;
+  link.l3 = at;
+  if (type == kEtherTypeIpv4) return parse_ipv4(frame, captured, wire, link, verify_checksum, out);
+  if (type == kEtherTypeIpv6) return parse_ipv6(frame, captured, wire, link, out);
+  return ParseStatus::kNotIp;
+}
+
+// Looks at the version nibble and hands over to the family's parser.
+[[gnu::always_inline]] SLUICE_HD ParseStatus parse_network(const uint8_t* frame, uint32_t captured, uint32_t wire,
+                                                           uint32_t l3, bool verify_checksum, Link& link,
+                                                           Headers& out) {
+  if (l3 > wire || l3 > kMaxL3Offset) return ParseStatus::kTruncatedL2;
+  link.l3 = l3;
+  if (l3 >= captured) return l3 == wire ? ParseStatus::kIpv4TooShort : ParseStatus::kCapturedTooShort;
+  if (frame[l3] >> 4 == 6) return parse_ipv6(frame, captured, wire, link, out);
+  return parse_ipv4(frame, captured, wire, link, verify_checksum, out);
 }
 
 }  // namespace parse_detail
@@ -314,48 +386,23 @@ SLUICE_HD ParseStatus parse_ipv6(const uint8_t* frame, uint32_t captured, uint32
 // is past the frame or the limit; else one of the IP statuses.
 SLUICE_HD ParseStatus parse_ip(const uint8_t* frame, uint32_t captured_bytes, uint32_t wire_bytes, uint32_t l3_offset,
                                Headers& out, bool verify_checksum = true) {
-  out = Headers{};
   const uint32_t captured = captured_bytes < wire_bytes ? captured_bytes : wire_bytes;
-  if (l3_offset > wire_bytes || l3_offset > parse_detail::kMaxL3Offset) return ParseStatus::kTruncatedL2;
-  out.l3_offset = static_cast<uint16_t>(l3_offset);
-  if (l3_offset >= captured)
-    return l3_offset == wire_bytes ? ParseStatus::kIpv4TooShort : ParseStatus::kCapturedTooShort;
-  if (frame[l3_offset] >> 4 == 6) return parse_detail::parse_ipv6(frame, captured, wire_bytes, l3_offset, out);
-  return parse_detail::parse_ipv4(frame, captured, wire_bytes, l3_offset, verify_checksum, out);
+  parse_detail::Link link;
+  const ParseStatus status =
+      parse_detail::parse_network(frame, captured, wire_bytes, l3_offset, verify_checksum, link, out);
+  if (status == ParseStatus::kOk) return status;
+  return parse_detail::fail(status, link, out);
 }
 
 // Parses an Ethernet frame (without its FCS) of which `captured_bytes` are readable and `wire_bytes` were on the link;
 // a captured length above the wire length counts as the wire length. The EtherType decides the family.
 SLUICE_HD ParseStatus parse_ethernet(const uint8_t* frame, uint32_t captured_bytes, uint32_t wire_bytes, Headers& out,
                                      bool verify_checksum = true) {
-  out = Headers{};
   const uint32_t captured = captured_bytes < wire_bytes ? captured_bytes : wire_bytes;
-  if (captured < kEtherHeaderBytes) {
-    return wire_bytes < kEtherHeaderBytes ? ParseStatus::kTruncatedL2 : ParseStatus::kCapturedTooShort;
-  }
-  const uint64_t destination = load_le64(frame) & 0xffffffffffffull;
-  if ((destination & 1) != 0) {
-    out.flags = destination == 0xffffffffffffull ? Headers::kLinkBroadcast : Headers::kLinkMulticast;
-  }
-  uint16_t type = load_be16(frame + 12);
-  uint32_t at = kEtherHeaderBytes;
-  if (is_vlan_ether_type(type)) {
-    do {
-      if (out.vlan_count == kMaxVlanTags) return ParseStatus::kTooManyVlans;
-      if (captured < at + kVlanTagBytes) {
-        return wire_bytes < at + kVlanTagBytes ? ParseStatus::kTruncatedL2 : ParseStatus::kCapturedTooShort;
-      }
-      if (out.vlan_count == 0) out.vlan_tci = load_be16(frame + at);
-      type = load_be16(frame + at + 2);
-      at += kVlanTagBytes;
-      ++out.vlan_count;
-    } while (is_vlan_ether_type(type));
-  }
-  out.ether_type = type;
-  out.l3_offset = static_cast<uint16_t>(at);
-  if (type == kEtherTypeIpv4) return parse_detail::parse_ipv4(frame, captured, wire_bytes, at, verify_checksum, out);
-  if (type == kEtherTypeIpv6) return parse_detail::parse_ipv6(frame, captured, wire_bytes, at, out);
-  return ParseStatus::kNotIp;
+  parse_detail::Link link;
+  const ParseStatus status = parse_detail::parse_link(frame, captured, wire_bytes, verify_checksum, link, out);
+  if (status == ParseStatus::kOk) return status;
+  return parse_detail::fail(status, link, out);
 }
 
 }  // namespace sluice
