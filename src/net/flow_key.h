@@ -27,7 +27,7 @@ struct FlowKey {
   uint8_t dscp = 0;      // 6 bits
   uint8_t family = 0;    // 4, 6, or 0: not IP
   uint8_t bits = 0;
-  uint16_t icmp = 0;     // ICMP type << 8 | code; 0 for other protocols
+  uint16_t icmp = 0;  // ICMP type << 8 | code; 0 for other protocols
   uint32_t reserved = 0;
 
   friend bool operator==(const FlowKey&, const FlowKey&) = default;
@@ -41,8 +41,8 @@ SLUICE_HD uint64_t mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Five-tuple hash for ECMP and worker steering. The packets of one flow agree, fragments included: any fragment (first or
-// later) is hashed by addresses and protocol alone, because only the first carries ports.
+// Five-tuple hash for ECMP and worker steering. The packets of one flow agree, fragments included: any fragment (first
+// or later) is hashed by addresses and protocol alone, because only the first carries ports.
 SLUICE_HD uint32_t flow_hash(const FlowKey& key, uint32_t seed = 0) {
   uint64_t h = mix64(key.src_lo ^ (uint64_t{seed} << 32) ^ key.protocol);
   h = mix64(h ^ key.dst_lo);

@@ -102,7 +102,9 @@ std::string to_string(const IpAddress& address) {
   return buffer;
 }
 
-std::string to_string(const IpPrefix& prefix) { return fmt::format("{}/{}", to_string(prefix.address), prefix.length); }
+std::string to_string(const IpPrefix& prefix) {
+  return fmt::format("{}/{}", to_string(prefix.address), prefix.length);
+}
 
 std::string to_string(const MacAddress& mac) {
   const uint8_t* b = mac.bytes;

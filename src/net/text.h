@@ -12,7 +12,8 @@ namespace sluice {
 
 std::optional<uint32_t> parse_ipv4(std::string_view text);
 std::optional<IpAddress> parse_ip(std::string_view text);  // either family
-// "10.0.0.0/8", "2001:db8::/32", or a bare address (host prefix). Host bits are cleared; `had_host_bits` says if any was set.
+// "10.0.0.0/8", "2001:db8::/32", or a bare address (host prefix). Host bits are cleared; `had_host_bits` says if any
+// was set.
 std::optional<IpPrefix> parse_prefix(std::string_view text, bool* had_host_bits = nullptr);
 // "02:00:00:00:00:01", also with '-' between the bytes.
 std::optional<MacAddress> parse_mac(std::string_view text);

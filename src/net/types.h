@@ -63,9 +63,13 @@ struct IpPrefix {
 };
 
 // The mask of the `length` highest bits of a 64-bit word, length 0..64.
-SLUICE_HD uint64_t high_mask64(unsigned length) { return length == 0 ? 0 : ~uint64_t{0} << (64 - length); }
+SLUICE_HD uint64_t high_mask64(unsigned length) {
+  return length == 0 ? 0 : ~uint64_t{0} << (64 - length);
+}
 // The mask of the `length` highest bits of a 32-bit word, length 0..32.
-SLUICE_HD uint32_t high_mask32(unsigned length) { return length == 0 ? 0 : ~uint32_t{0} << (32 - length); }
+SLUICE_HD uint32_t high_mask32(unsigned length) {
+  return length == 0 ? 0 : ~uint32_t{0} << (32 - length);
+}
 
 static_assert(sizeof(Be16) == 2 && sizeof(Be32) == 4 && sizeof(Be64) == 8 && sizeof(MacAddress) == 6);
 
