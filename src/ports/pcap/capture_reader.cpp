@@ -1,0 +1,210 @@
+#include "ports/pcap/capture_reader.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <pcap/pcap.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+constexpr unsigned kGzipBuffer = 256 * 1024;
+constexpr size_t kStreamBuffer = 256 * 1024;
+
+}  // namespace
+
+// libpcap reads a FILE; the FILE reads zlib, which passes plain bytes through. So one path serves files, pipes and
+// gzip, and nothing needs to seek. The state never moves: libpcap and the FILE hold its address.
+struct CaptureReader::State {
+  std::string name;
+  gzFile gzip = nullptr;
+  pcap_t* pcap = nullptr;  // owns the FILE
+  std::string stream_error;
+  uint64_t bytes_read = 0;
+  uint64_t packets = 0;
+  CapturedFrame pending;
+  bool has_pending = false;  // read_burst met a frame that it could not place
+  bool ended = false;
+  bool failed = false;
+  Error failure;
+
+  ~State() {
+    if (pcap != nullptr) pcap_close(pcap);
+    if (gzip != nullptr) gzclose_r(gzip);
+  }
+
+  static ssize_t read(void* cookie, char* out, size_t bytes) {
+    auto* self = static_cast<State*>(cookie);
+    const auto wanted = static_cast<unsigned>(std::min<size_t>(bytes, 1u << 30));
+    const int got = gzread(self->gzip, out, wanted);
+    int code = Z_OK;
+    if (got < 0) {
+      const char* text = gzerror(self->gzip, &code);
+      self->stream_error = code == Z_ERRNO ? std::strerror(errno) : text;
+      errno = EIO;
+      return -1;
+    }
+    if (static_cast<unsigned>(got) < wanted) {
+      gzerror(self->gzip, &code);
+      if (code == Z_BUF_ERROR) self->stream_error = "the gzip stream ends early";
+    }
+    self->bytes_read += static_cast<uint64_t>(got);
+    return got;
+  }
+
+  // What libpcap said, unless the layer below knows better.
+  std::string reason(const char* pcap_text) const {
+    return stream_error.empty() ? std::string(pcap_text) : stream_error;
+  }
+
+  Error& fail(const char* pcap_text) {
+    failed = true;
+    const std::string why = reason(pcap_text);
+    failure = Error(fmt::format("{}: packet {}: {}", name, packets + 1, why));
+    if (why.find("snapshot length") != std::string::npos || why.find("different from the type") != std::string::npos) {
+      failure.hint =
+          "interfaces of one capture must agree; split it by interface (tshark -Y 'frame.interface_id == 0' -w "
+          "one.pcap)";
+    } else if (packets > 0) {
+      failure.hint = fmt::format("the {} packet{} before it can be read", packets, packets == 1 ? "" : "s");
+    }
+    return failure;
+  }
+};
+
+CaptureReader::CaptureReader(std::unique_ptr<State> state) : state_(std::move(state)) {}
+CaptureReader::CaptureReader(CaptureReader&&) noexcept = default;
+CaptureReader& CaptureReader::operator=(CaptureReader&&) noexcept = default;
+CaptureReader::~CaptureReader() = default;
+
+uint64_t CaptureReader::packets() const {
+  return state_->packets;
+}
+const std::string& CaptureReader::name() const {
+  return state_->name;
+}
+
+Result<CaptureReader> CaptureReader::open(const std::string& path) {
+  if (path == "-") {
+    const int copy = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    if (copy < 0) return Error(fmt::format("cannot read standard input: {}", std::strerror(errno)));
+    return open_descriptor(copy, "standard input");
+  }
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return Error(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
+  return open_descriptor(descriptor, path);
+}
+
+Result<CaptureReader> CaptureReader::open_descriptor(int descriptor, const std::string& name) {
+  struct stat info {};
+  if (fstat(descriptor, &info) == 0 && S_ISDIR(info.st_mode)) {
+    close(descriptor);
+    return Error(fmt::format("{} is a directory", name), "name a pcap or pcapng file");
+  }
+  auto state = std::make_unique<State>();
+  state->name = name;
+  state->gzip = gzdopen(descriptor, "rb");
+  if (state->gzip == nullptr) {
+    close(descriptor);
+    return Error(fmt::format("cannot read {}: out of memory", name));
+  }
+  gzbuffer(state->gzip, kGzipBuffer);
+
+  const cookie_io_functions_t functions{&State::read, nullptr, nullptr, nullptr};
+  FILE* stream = fopencookie(state.get(), "rb", functions);
+  if (stream == nullptr) return Error(fmt::format("cannot read {}: {}", name, std::strerror(errno)));
+  setvbuf(stream, nullptr, _IOFBF, kStreamBuffer);
+
+  char text[PCAP_ERRBUF_SIZE] = {};
+  state->pcap = pcap_fopen_offline_with_tstamp_precision(stream, PCAP_TSTAMP_PRECISION_NANO, text);
+  if (state->pcap == nullptr) {
+    std::fclose(stream);
+    if (state->bytes_read == 0 && state->stream_error.empty()) {
+      return Error(fmt::format("{} is empty", name),
+                   "a capture has at least a file header; write one with: sluice gen traffic --out FILE");
+    }
+    return Error(fmt::format("{} is not a capture that can be read: {}", name, state->reason(text)),
+                 "pcap and pcapng are accepted, plain or gzip");
+  }
+  const int link = pcap_datalink(state->pcap);
+  if (link != DLT_EN10MB) {
+    const char* link_name = pcap_datalink_val_to_name(link);
+    const char* description = pcap_datalink_val_to_description(link);
+    return Error(
+        fmt::format("{}: link type {} ({}{}) is not accepted", name, link, link_name != nullptr ? link_name : "unknown",
+                    description != nullptr ? fmt::format(": {}", description) : std::string()),
+        "only Ethernet (EN10MB, link type 1) is; capture on an Ethernet interface, or convert with tcprewrite "
+        "--dlt=enet");
+  }
+  return CaptureReader(std::move(state));
+}
+
+Result<bool> CaptureReader::next(CapturedFrame& frame) {
+  State& s = *state_;
+  if (s.has_pending) {
+    s.has_pending = false;
+    frame = s.pending;
+    ++s.packets;
+    return true;
+  }
+  if (s.failed) return Error(s.failure);
+  if (s.ended) return false;
+  pcap_pkthdr* header = nullptr;
+  const u_char* data = nullptr;
+  const int status = pcap_next_ex(s.pcap, &header, &data);
+  if (status == PCAP_ERROR_BREAK) {
+    // A gzip stream that ends early exactly between two packets looks like the end to libpcap.
+    if (!s.stream_error.empty()) return Error(s.fail(""));
+    s.ended = true;
+    return false;
+  }
+  if (status != 1) return Error(s.fail(pcap_geterr(s.pcap)));
+  if (header->caplen > kMaxCapturedBytes) {
+    return Error(
+        s.fail(fmt::format("captured length {} exceeds the limit of {}", header->caplen, kMaxCapturedBytes).c_str()));
+  }
+  frame.captured = header->caplen;
+  frame.wire_bytes = std::max(header->len, header->caplen);  // a wire length below the captured one is a lie
+  frame.timestamp_ns =
+      static_cast<uint64_t>(header->ts.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(header->ts.tv_usec);
+  frame.data = data;
+  ++s.packets;
+  return true;
+}
+
+Result<size_t> CaptureReader::read_burst(std::span<FrameSlot> slots) {
+  State& s = *state_;
+  size_t filled = 0;
+  for (FrameSlot& slot : slots) {
+    CapturedFrame frame;
+    Result<bool> got = next(frame);
+    if (!got.ok()) {
+      if (filled > 0) break;  // next() repeats the error
+      return std::move(got).error();
+    }
+    if (!*got) break;
+    if (frame.captured > slot.capacity) {
+      --s.packets;
+      s.pending = frame;
+      s.has_pending = true;
+      if (filled > 0) break;
+      return Error(fmt::format("{}: packet {}: {} bytes do not fit a slot of {}", s.name, s.packets + 1, frame.captured,
+                               slot.capacity),
+                   "raise the frame size of the port");
+    }
+    slot.header = frame;
+    std::memcpy(slot.data, frame.data, frame.captured);
+    ++filled;
+  }
+  return filled;
+}
+
+}  // namespace sluice

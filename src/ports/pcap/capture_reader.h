@@ -1,0 +1,56 @@
+// Reads Ethernet frames from a pcap or pcapng capture, plain or gzip, a file or a pipe, in bounded memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "ports/frame.h"
+
+namespace sluice {
+
+// Where read_burst puts one frame: the caller owns `data`, which has room for `capacity` bytes.
+struct FrameSlot {
+  uint8_t* data = nullptr;
+  uint32_t capacity = 0;
+  FrameHeader header;  // written by read_burst
+};
+
+// One pass over a capture, in file order. Not thread-safe. Move-only.
+//
+// The format is told by content, not by name: gzip by its magic, pcap and pcapng by libpcap. Stamps keep their
+// nanoseconds. A frame that was cut at a snaplen has captured < wire_bytes.
+class CaptureReader {
+ public:
+  // "-" is standard input. Errors: cannot open, empty, not a capture, a link type other than Ethernet (named).
+  static Result<CaptureReader> open(const std::string& path);
+  // The same over an open descriptor, which is owned from here on, also when it fails; `name` is for messages.
+  static Result<CaptureReader> open_descriptor(int descriptor, const std::string& name);
+
+  CaptureReader(CaptureReader&&) noexcept;
+  CaptureReader& operator=(CaptureReader&&) noexcept;
+  ~CaptureReader();
+
+  // True and a frame; false at the end; an error where the file is truncated or corrupt, with the number of the packet.
+  // Every frame before the damage has been delivered by then; each later call repeats the error. `frame.data` is valid
+  // until the next call. Allocates nothing on success once the largest frame has been seen.
+  Result<bool> next(CapturedFrame& frame);
+
+  // Copies up to slots.size() frames into the callers' slots and returns how many: 0 at the end. Damage after k > 0
+  // frames returns k, and the error comes with the next call. A frame larger than its slot is an error that names both
+  // sizes.
+  Result<size_t> read_burst(std::span<FrameSlot> slots);
+
+  uint64_t packets() const;         // delivered so far
+  const std::string& name() const;  // as given; "standard input" for "-"
+
+ private:
+  struct State;
+  explicit CaptureReader(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,613 @@
+// Captures that are written come back as they were; captures that are damaged say where, and lose nothing before it.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/test_data.h"
+#include "ports/memory/frame_store.h"
+#include "ports/pcap/capture_reader.h"
+#include "ports/pcap/capture_writer.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+struct Packet {
+  uint64_t timestamp_ns = 0;
+  uint32_t wire_bytes = 0;
+  std::string bytes;
+  friend bool operator==(const Packet&, const Packet&) = default;
+};
+
+class Captures : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "sluice_capture_XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::vector<std::string> files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_)) names.push_back(entry.path().filename().string());
+    return names;
+  }
+  std::string write_bytes(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path(name), std::ios::binary) << bytes;
+    return path(name);
+  }
+  fs::path folder_;
+};
+
+std::string slurp(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::vector<Packet> sample(size_t count) {
+  std::vector<Packet> packets;
+  for (size_t i = 0; i < count; ++i) {
+    Packet p;
+    p.timestamp_ns = 1'700'000'000'000'000'000u + i * 1'234'567'891u;
+    p.bytes.resize(14 + (i * 97) % 1500);
+    for (size_t j = 0; j < p.bytes.size(); ++j) p.bytes[j] = static_cast<char>(i * 31 + j);
+    p.wire_bytes = static_cast<uint32_t>(p.bytes.size());
+    packets.push_back(p);
+  }
+  return packets;
+}
+
+Result<void> write_all(const std::string& path, const std::vector<Packet>& packets,
+                       const CaptureWriterOptions& options = {}) {
+  Result<CaptureWriter> writer = CaptureWriter::create(path, options);
+  if (!writer.ok()) return std::move(writer).error();
+  for (const Packet& p : packets) {
+    writer->append({static_cast<uint32_t>(p.bytes.size()), p.wire_bytes, p.timestamp_ns},
+                   reinterpret_cast<const uint8_t*>(p.bytes.data()));
+  }
+  return writer->commit();
+}
+
+// Everything up to the end or the damage; `error` receives the latter.
+std::vector<Packet> drain(CaptureReader& reader, std::string* error = nullptr) {
+  std::vector<Packet> packets;
+  CapturedFrame frame;
+  while (true) {
+    Result<bool> got = reader.next(frame);
+    if (!got.ok()) {
+      EXPECT_NE(error, nullptr) << to_string(got.error());
+      if (error != nullptr) *error = to_string(got.error());
+      return packets;
+    }
+    if (!*got) return packets;
+    packets.push_back(
+        {frame.timestamp_ns, frame.wire_bytes, {reinterpret_cast<const char*>(frame.data), frame.captured}});
+  }
+}
+
+std::vector<Packet> read_all(const std::string& path, std::string* error = nullptr) {
+  Result<CaptureReader> reader = CaptureReader::open(path);
+  if (!reader.ok()) {
+    EXPECT_NE(error, nullptr) << to_string(reader.error());
+    if (error != nullptr) *error = to_string(reader.error());
+    return {};
+  }
+  return drain(*reader, error);
+}
+
+// The two formats by hand, so that what the reader accepts does not depend on what the writer produces.
+void put16(std::string& out, uint32_t v) {
+  out += static_cast<char>(v);
+  out += static_cast<char>(v >> 8);
+}
+void put32(std::string& out, uint32_t v) {
+  put16(out, v & 0xffff);
+  put16(out, v >> 16);
+}
+std::string pcap_header(uint32_t magic, uint32_t snaplen, uint32_t link_type) {
+  std::string out;
+  put32(out, magic);
+  put16(out, 2);
+  put16(out, 4);
+  put32(out, 0);
+  put32(out, 0);
+  put32(out, snaplen);
+  put32(out, link_type);
+  return out;
+}
+std::string pcap_record(uint32_t seconds, uint32_t fraction, uint32_t wire, const std::string& bytes) {
+  std::string out;
+  put32(out, seconds);
+  put32(out, fraction);
+  put32(out, static_cast<uint32_t>(bytes.size()));
+  put32(out, wire);
+  return out + bytes;
+}
+std::string block(uint32_t type, std::string body) {
+  while (body.size() % 4 != 0) body += '\0';
+  const auto total = static_cast<uint32_t>(body.size() + 12);
+  std::string out;
+  put32(out, type);
+  put32(out, total);
+  out += body;
+  put32(out, total);
+  return out;
+}
+std::string section_header() {
+  std::string body;
+  put32(body, 0x1a2b3c4d);
+  put16(body, 1);
+  put16(body, 0);
+  put32(body, 0xffffffff);
+  put32(body, 0xffffffff);
+  return block(0x0a0d0d0a, body);
+}
+std::string interface_block(uint32_t link_type, uint32_t snaplen, int resolution) {
+  std::string body;
+  put16(body, link_type);
+  put16(body, 0);
+  put32(body, snaplen);
+  if (resolution >= 0) {
+    put16(body, 9);  // if_tsresol
+    put16(body, 1);
+    put32(body, static_cast<uint32_t>(resolution));
+    put32(body, 0);  // end of options
+  }
+  return block(1, body);
+}
+std::string packet_block(uint32_t interface, uint64_t stamp, uint32_t wire, const std::string& bytes) {
+  std::string body;
+  put32(body, interface);
+  put32(body, static_cast<uint32_t>(stamp >> 32));
+  put32(body, static_cast<uint32_t>(stamp));
+  put32(body, static_cast<uint32_t>(bytes.size()));
+  put32(body, wire);
+  return block(6, body + bytes);
+}
+
+constexpr uint32_t kMicroMagic = 0xa1b2c3d4;
+constexpr uint32_t kNanoMagic = 0xa1b23c4d;
+
+TEST_F(Captures, NanosecondRoundTrip) {
+  const auto packets = sample(300);
+  ASSERT_TRUE(write_all(path("a.pcap"), packets).ok());
+  EXPECT_EQ(read_all(path("a.pcap")), packets);
+  EXPECT_THAT(files(), UnorderedElementsAre("a.pcap"));
+}
+
+TEST_F(Captures, MicrosecondRoundTripKeepsMicroseconds) {
+  auto packets = sample(300);
+  ASSERT_TRUE(write_all(path("a.pcap"), packets, {.nanosecond = false}).ok());
+  for (Packet& p : packets) p.timestamp_ns = p.timestamp_ns / 1000 * 1000;
+  EXPECT_EQ(read_all(path("a.pcap")), packets);
+}
+
+TEST_F(Captures, GzipRoundTripIsGzip) {
+  const auto packets = sample(2000);
+  ASSERT_TRUE(write_all(path("a.pcap.gz"), packets).ok());
+  EXPECT_EQ(slurp(path("a.pcap.gz")).substr(0, 2), "\x1f\x8b");
+  EXPECT_EQ(read_all(path("a.pcap.gz")), packets);
+  fs::rename(path("a.pcap.gz"), path("b.pcap"));  // told by content, not by name
+  EXPECT_EQ(read_all(path("b.pcap")), packets);
+}
+
+TEST_F(Captures, WriterWritesTheFormatByteForByte) {
+  ASSERT_TRUE(write_all(path("n.pcap"), {{1'000'000'007, 60, "hello"}}).ok());
+  EXPECT_EQ(slurp(path("n.pcap")), pcap_header(kNanoMagic, kMaxCapturedBytes, 1) + pcap_record(1, 7, 60, "hello"));
+  ASSERT_TRUE(write_all(path("u.pcap"), {{1'000'007'999, 5, "hello"}}, {.nanosecond = false, .snaplen = 3}).ok());
+  EXPECT_EQ(slurp(path("u.pcap")), pcap_header(kMicroMagic, 3, 1) + pcap_record(1, 7, 5, "hel"));
+}
+
+TEST_F(Captures, AnyPacketsComeBack) {
+  int n = 0;
+  EXPECT_TRUE(rc::check("round trip", [&](const std::vector<std::pair<uint32_t, std::string>>& drawn, bool gzip) {
+    RC_PRE(drawn.size() < 200);
+    std::vector<Packet> packets;
+    for (const auto& [stamp, bytes] : drawn) {
+      packets.push_back({stamp * 4'000'000'001u % 4'000'000'000'000'000'000u,
+                         static_cast<uint32_t>(bytes.size()) + stamp % 3, bytes});
+    }
+    const std::string name = path("r" + std::to_string(n++ % 4) + (gzip ? ".gz" : ".pcap"));
+    RC_ASSERT(write_all(name, packets).ok());
+    RC_ASSERT(read_all(name) == packets);
+  }));
+}
+
+TEST_F(Captures, TwoPartFramesAreJoined) {
+  const std::string head = "edited head";
+  const std::string rest = " and the rest";
+  for (const uint32_t snaplen : {0u, 5u, 11u, 15u, 100u}) {
+    auto writer = CaptureWriter::create(path("a.pcap"), {.snaplen = snaplen});
+    ASSERT_TRUE(writer.ok());
+    const FrameHeader header{static_cast<uint32_t>(head.size() + rest.size()), 1500, 42};
+    EXPECT_TRUE(writer->append(header, reinterpret_cast<const uint8_t*>(head.data()),
+                               static_cast<uint32_t>(head.size()), reinterpret_cast<const uint8_t*>(rest.data())));
+    ASSERT_TRUE(writer->commit().ok());
+    const std::string whole = head + rest;
+    EXPECT_EQ(read_all(path("a.pcap")),
+              (std::vector<Packet>{{42, 1500, snaplen == 0 ? whole : whole.substr(0, snaplen)}}));
+  }
+}
+
+TEST_F(Captures, SnaplenKeepsTheWireLength) {
+  ASSERT_TRUE(write_all(path("a.pcap"), sample(50), {.snaplen = 96}).ok());
+  const auto original = sample(50);
+  const auto got = read_all(path("a.pcap"));
+  ASSERT_EQ(got.size(), original.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].wire_bytes, original[i].bytes.size());
+    EXPECT_EQ(got[i].bytes, original[i].bytes.substr(0, 96));
+  }
+}
+
+TEST_F(Captures, BurstsGiveTheSameFrames) {
+  const auto packets = sample(157);
+  ASSERT_TRUE(write_all(path("a.pcap"), packets).ok());
+  auto reader = CaptureReader::open(path("a.pcap"));
+  ASSERT_TRUE(reader.ok());
+  std::vector<std::vector<uint8_t>> rooms(32, std::vector<uint8_t>(2048));
+  std::vector<FrameSlot> slots(32);
+  for (size_t i = 0; i < slots.size(); ++i) slots[i] = {rooms[i].data(), 2048, {}};
+  std::vector<Packet> got;
+  while (true) {
+    const auto count = reader->read_burst(slots);
+    ASSERT_TRUE(count.ok());
+    if (*count == 0) break;
+    for (size_t i = 0; i < *count; ++i) {
+      got.push_back({slots[i].header.timestamp_ns, slots[i].header.wire_bytes,
+                     std::string(reinterpret_cast<const char*>(slots[i].data), slots[i].header.captured)});
+    }
+  }
+  EXPECT_EQ(got, packets);
+  EXPECT_EQ(reader->packets(), packets.size());
+}
+
+TEST_F(Captures, BurstNamesAFrameThatDoesNotFitAndKeepsIt) {
+  ASSERT_TRUE(write_all(path("a.pcap"), {{1, 4, "abcd"}, {2, 9, "123456789"}, {3, 2, "zz"}}).ok());
+  auto reader = CaptureReader::open(path("a.pcap"));
+  ASSERT_TRUE(reader.ok());
+  uint8_t room[4][8];
+  std::vector<FrameSlot> slots;
+  for (auto& r : room) slots.push_back({r, 8, {}});
+  auto count = reader->read_burst(slots);
+  ASSERT_TRUE(count.ok());
+  EXPECT_EQ(*count, 1u);
+  count = reader->read_burst(slots);
+  ASSERT_FALSE(count.ok());
+  EXPECT_THAT(to_string(count.error()), HasSubstr("packet 2: 9 bytes do not fit a slot of 8"));
+  EXPECT_EQ(reader->packets(), 1u);
+  EXPECT_EQ(drain(*reader), (std::vector<Packet>{{2, 9, "123456789"}, {3, 2, "zz"}}));
+}
+
+TEST_F(Captures, BigEndianFilesAreRead) {
+  std::string bytes("\xa1\xb2\x3c\x4d\0\2\0\4\0\0\0\0\0\0\0\0\0\0\xff\xff\0\0\0\1", 24);
+  bytes += std::string("\0\0\0\1\0\0\0\2\0\0\0\3\0\0\0\4", 16) + "abc";
+  EXPECT_EQ(read_all(write_bytes("b.pcap", bytes)), (std::vector<Packet>{{1'000'000'002, 4, "abc"}}));
+}
+
+TEST_F(Captures, PcapngIsReadWithItsResolution) {
+  const std::string micro =
+      section_header() + interface_block(1, 65535, -1) + packet_block(0, 1'700'000'000'123'456, 100, "abcde");
+  EXPECT_EQ(read_all(write_bytes("m.pcapng", micro)), (std::vector<Packet>{{1'700'000'000'123'456'000, 100, "abcde"}}));
+  const std::string nano = section_header() + interface_block(1, 65535, 9) + interface_block(1, 65535, 6) +
+                           packet_block(0, 1'700'000'000'123'456'789, 5, "abcde") +
+                           block(0x0bad, "unknown block is skipped") + packet_block(1, 1'700'000'000'000'001, 3, "xyz");
+  EXPECT_EQ(read_all(write_bytes("n.pcapng", nano)),
+            (std::vector<Packet>{{1'700'000'000'123'456'789, 5, "abcde"}, {1'700'000'000'000'001'000, 3, "xyz"}}));
+}
+
+TEST_F(Captures, PcapngWithMixedLinkTypesIsRefusedAfterTheFirstFrames) {
+  std::string error;
+  const auto got =
+      read_all(write_bytes("x.pcapng", section_header() + interface_block(1, 65535, 9) + packet_block(0, 7, 3, "abc") +
+                                           interface_block(113, 65535, 9) + packet_block(1, 8, 3, "def")),
+               &error);
+  EXPECT_EQ(got.size(), 1u);
+  EXPECT_THAT(error, HasSubstr("packet 2"));
+  EXPECT_THAT(error, HasSubstr("type"));
+  EXPECT_THAT(error, HasSubstr("must agree"));
+}
+
+TEST_F(Captures, OtherLinkTypesAreNamed) {
+  for (const auto& [type, dlt] : {std::pair{113u, "LINUX_SLL"}, {101u, "RAW"}, {105u, "IEEE802_11"}, {0u, "NULL"}}) {
+    std::string error;
+    EXPECT_THAT(read_all(write_bytes("l.pcap", pcap_header(kMicroMagic, 65535, type)), &error), IsEmpty());
+    EXPECT_THAT(error, HasSubstr(dlt));
+    EXPECT_THAT(error, HasSubstr("only Ethernet (EN10MB"));
+  }
+}
+
+TEST_F(Captures, OpenErrorsSayWhatIsWrong) {
+  std::string error;
+  read_all(path("absent.pcap"), &error);
+  EXPECT_THAT(error, HasSubstr("cannot open"));
+  read_all(write_bytes("empty.pcap", ""), &error);
+  EXPECT_THAT(error, HasSubstr("is empty"));
+  read_all(write_bytes("short.pcap", pcap_header(kNanoMagic, 65535, 1).substr(0, 11)), &error);
+  EXPECT_THAT(error, HasSubstr("truncated"));
+  read_all(write_bytes("text.pcap", "permit ip from any to any, and more of this text\n"), &error);
+  EXPECT_THAT(error, HasSubstr("pcap and pcapng are accepted"));
+  read_all(folder_.string(), &error);
+  EXPECT_THAT(error, HasSubstr("is a directory"));
+  std::string version = pcap_header(kNanoMagic, 65535, 1);
+  version[4] = 9;
+  read_all(write_bytes("version.pcap", version), &error);
+  EXPECT_THAT(error, HasSubstr("version"));
+}
+
+TEST_F(Captures, ACaptureWithoutPacketsIsFine) {
+  EXPECT_THAT(read_all(write_bytes("none.pcap", pcap_header(kNanoMagic, 65535, 1))), IsEmpty());
+}
+
+// Cut anywhere, every whole packet before the cut is delivered, and the error carries the number of the one that is
+// not.
+TEST_F(Captures, TruncationDeliversWhatIsWholeAndNamesTheNext) {
+  const auto packets = sample(8);
+  ASSERT_TRUE(write_all(path("a.pcap"), packets).ok());
+  const std::string bytes = slurp(path("a.pcap"));
+  std::vector<size_t> ends{24};
+  for (const Packet& p : packets) ends.push_back(ends.back() + 16 + p.bytes.size());
+  ASSERT_EQ(ends.back(), bytes.size());
+  for (size_t cut = 24; cut < bytes.size(); cut += 1 + cut % 7) {
+    const size_t whole = static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), cut) - ends.begin()) - 1;
+    std::string error;
+    const auto got = read_all(write_bytes("cut.pcap", bytes.substr(0, cut)), &error);
+    ASSERT_EQ(got, std::vector<Packet>(packets.begin(), packets.begin() + static_cast<ptrdiff_t>(whole))) << cut;
+    if (cut == ends[whole]) {
+      EXPECT_EQ(error, "");
+    } else {
+      EXPECT_THAT(error, HasSubstr("packet " + std::to_string(whole + 1) + ": truncated")) << cut;
+    }
+  }
+}
+
+TEST_F(Captures, TruncatedGzipIsAnError) {
+  const auto packets = sample(500);
+  ASSERT_TRUE(write_all(path("a.pcap.gz"), packets).ok());
+  const std::string bytes = slurp(path("a.pcap.gz"));
+  std::string error;
+  auto got = read_all(write_bytes("cut.gz", bytes.substr(0, bytes.size() * 2 / 3)), &error);
+  EXPECT_GT(got.size(), 50u);
+  ASSERT_LT(got.size(), packets.size());
+  EXPECT_EQ(got, std::vector<Packet>(packets.begin(), packets.begin() + static_cast<ptrdiff_t>(got.size())));
+  EXPECT_THAT(error, HasSubstr("the gzip stream ends early"));
+  error.clear();
+  got = read_all(write_bytes("trailer.gz", bytes.substr(0, bytes.size() - 4)),
+                 &error);  // every packet is there, the trailer is not
+  EXPECT_EQ(got, packets);
+  EXPECT_THAT(error, HasSubstr("the gzip stream ends early"));
+  std::string flipped = bytes;
+  flipped[bytes.size() - 6] ^= 1;  // the CRC
+  error.clear();
+  read_all(write_bytes("crc.gz", flipped), &error);
+  EXPECT_THAT(error, HasSubstr("incorrect data check"));
+}
+
+TEST_F(Captures, CorruptLengthsAreErrorsThatRepeat) {
+  const std::string good = pcap_header(kNanoMagic, 262144, 1) + pcap_record(1, 2, 3, "abc");
+  std::string huge;
+  put32(huge, 1);
+  put32(huge, 2);
+  put32(huge, kMaxCapturedBytes + 1);
+  put32(huge, kMaxCapturedBytes + 1);
+  auto reader = CaptureReader::open(write_bytes("h.pcap", good + huge + std::string(kMaxCapturedBytes + 1, 'x')));
+  ASSERT_TRUE(reader.ok());
+  std::string first;
+  EXPECT_EQ(drain(*reader, &first).size(), 1u);
+  EXPECT_THAT(first, HasSubstr("packet 2"));
+  EXPECT_THAT(first, HasSubstr("262145"));
+  EXPECT_THAT(first, HasSubstr("262144"));
+  std::string second;
+  EXPECT_THAT(drain(*reader, &second), IsEmpty());
+  EXPECT_EQ(first, second);
+}
+
+TEST_F(Captures, TheLargestFrameIsAcceptedAndOneMoreByteIsNot) {
+  const std::string largest(kMaxCapturedBytes, 'q');
+  ASSERT_TRUE(write_all(path("l.pcap"), {{5, kMaxCapturedBytes, largest}}).ok());
+  EXPECT_EQ(read_all(path("l.pcap")), (std::vector<Packet>{{5, kMaxCapturedBytes, largest}}));
+  const auto refused = write_all(path("m.pcap"), {{5, kMaxCapturedBytes + 1, largest + "q"}});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(to_string(refused.error()), HasSubstr("packet 1: 262145 bytes exceed the limit of 262144"));
+  EXPECT_FALSE(CaptureWriter::create(path("n.pcap"), {.snaplen = kMaxCapturedBytes + 1}).ok());
+  EXPECT_THAT(files(), UnorderedElementsAre("l.pcap"));
+}
+
+TEST_F(Captures, AStampPast2106IsRefused) {
+  const auto refused = write_all(path("m.pcap"), {{5'000'000'000'000'000'000u, 1, "q"}});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(to_string(refused.error()), HasSubstr("2106"));
+  EXPECT_THAT(files(), IsEmpty());
+}
+
+TEST_F(Captures, NothingHalfWrittenIsLeft) {
+  write_bytes("old.pcap", "the old content");
+  {
+    auto writer = CaptureWriter::create(path("old.pcap"));
+    ASSERT_TRUE(writer.ok());
+    EXPECT_TRUE(writer->append({5, 5, 1}, reinterpret_cast<const uint8_t*>("hello")));
+    EXPECT_EQ(files().size(), 2u);
+    EXPECT_EQ(slurp(path("old.pcap")), "the old content");
+  }
+  EXPECT_THAT(files(), UnorderedElementsAre("old.pcap"));
+  EXPECT_EQ(slurp(path("old.pcap")), "the old content");
+  const auto nowhere = CaptureWriter::create(path("no/such/folder.pcap"));
+  ASSERT_FALSE(nowhere.ok());
+  EXPECT_THAT(to_string(nowhere.error()), HasSubstr("No such file"));
+  EXPECT_FALSE(CaptureWriter::create(folder_.string()).ok());
+}
+
+TEST_F(Captures, TwoWritersOfOneNameDoNotMix) {
+  auto a = CaptureWriter::create(path("x.pcap"));
+  auto b = CaptureWriter::create(path("x.pcap"));
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_TRUE(a->append({1, 1, 1}, reinterpret_cast<const uint8_t*>("a")));
+  EXPECT_TRUE(b->append({1, 1, 1}, reinterpret_cast<const uint8_t*>("b")));
+  ASSERT_TRUE(b->commit().ok());
+  ASSERT_TRUE(a->commit().ok());
+  EXPECT_EQ(read_all(path("x.pcap")), (std::vector<Packet>{{1, 1, "a"}}));
+  EXPECT_THAT(files(), UnorderedElementsAre("x.pcap"));
+}
+
+TEST_F(Captures, ASymbolicLinkIsFollowed) {
+  write_bytes("real.pcap", "old");
+  fs::create_symlink(path("real.pcap"), path("link.pcap"));
+  ASSERT_TRUE(write_all(path("link.pcap"), sample(3)).ok());
+  EXPECT_TRUE(fs::is_symlink(path("link.pcap")));
+  EXPECT_EQ(read_all(path("real.pcap")), sample(3));
+}
+
+TEST_F(Captures, AppendAfterCommitFails) {
+  auto writer = CaptureWriter::create(path("x.pcap"));
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE(writer->commit().ok());
+  EXPECT_FALSE(writer->append({1, 1, 1}, reinterpret_cast<const uint8_t*>("a")));
+  EXPECT_THAT(to_string(writer->error()), HasSubstr("already complete"));
+  EXPECT_THAT(read_all(path("x.pcap")), IsEmpty());
+}
+
+TEST_F(Captures, AFullDiskIsReported) {
+  if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "/dev/full is absent";
+  const auto full = write_all("/dev/full", sample(3));
+  ASSERT_FALSE(full.ok());
+  EXPECT_THAT(to_string(full.error()), HasSubstr("No space left on device"));
+  const auto many = write_all("/dev/full", sample(5000));  // fails in append, before commit
+  ASSERT_FALSE(many.ok());
+  fs::create_symlink("/dev/full", path("full.pcap.gz"));
+  const auto gzip = write_all(path("full.pcap.gz"), sample(5000));
+  ASSERT_FALSE(gzip.ok());
+  EXPECT_THAT(to_string(gzip.error()), HasSubstr("No space left on device"));
+}
+
+TEST_F(Captures, AFileSizeLimitIsReportedAndNothingIsLeft) {
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  const rlimit small{1 << 16, old.rlim_max};
+  const auto previous = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const auto result = write_all(path("big.pcap"), sample(3000));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
+  std::signal(SIGXFSZ, previous);
+  ASSERT_FALSE(result.ok());
+  EXPECT_THAT(to_string(result.error()), HasSubstr("File too large"));
+  EXPECT_THAT(files(), IsEmpty());
+}
+
+TEST_F(Captures, PipesWorkBothWays) {
+  const auto packets = sample(400);
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  std::thread source([&] { EXPECT_TRUE(write_all(path("pipe"), packets).ok()); });
+  EXPECT_EQ(read_all(path("pipe")), packets);
+  source.join();
+  EXPECT_THAT(files(), UnorderedElementsAre("pipe"));
+}
+
+TEST_F(Captures, StandardInputAndOutput) {
+  const auto packets = sample(20);
+  fflush(stdout);
+  const int saved_out = dup(STDOUT_FILENO);
+  const int file = ::open(path("out.pcap").c_str(), O_WRONLY | O_CREAT, 0600);
+  dup2(file, STDOUT_FILENO);
+  const auto written = write_all("-", packets);
+  dup2(saved_out, STDOUT_FILENO);
+  close(saved_out);
+  close(file);
+  ASSERT_TRUE(written.ok());
+  const int saved_in = dup(STDIN_FILENO);
+  const int input = ::open(path("out.pcap").c_str(), O_RDONLY);
+  dup2(input, STDIN_FILENO);
+  const auto got = read_all("-");
+  dup2(saved_in, STDIN_FILENO);
+  close(saved_in);
+  close(input);
+  EXPECT_EQ(got, packets);
+}
+
+TEST_F(Captures, AStoreHoldsTheSameFrames) {
+  const auto packets = sample(700);
+  ASSERT_TRUE(write_all(path("a.pcap.gz"), packets, {.snaplen = 800}).ok());
+  auto store = FrameStore::load(path("a.pcap.gz"));
+  ASSERT_TRUE(store.ok());
+  ASSERT_EQ(store->size(), packets.size());
+  uint64_t wire = 0;
+  for (uint64_t i = 0; i < store->size(); ++i) {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(store->frame(i)) % FrameStore::kAlignment, 0u);
+    EXPECT_GE(store->offsets()[i],
+              (i == 0 ? 0 : store->offsets()[i - 1] + store->captured()[i - 1]) + FrameStore::kHeadroom);
+    EXPECT_LE(store->offsets()[i] + store->captured()[i] + FrameStore::kHeadroom, store->buffer().size());
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(store->frame(i)), store->captured()[i]),
+              packets[i].bytes.substr(0, 800));
+    EXPECT_EQ(store->header(i).wire_bytes, packets[i].wire_bytes);
+    EXPECT_EQ(store->header(i).timestamp_ns, packets[i].timestamp_ns);
+    wire += packets[i].wire_bytes;
+  }
+  EXPECT_EQ(store->total_wire_bytes(), wire);
+  auto few = FrameStore::load(path("a.pcap.gz"), {.max_packets = 10});
+  ASSERT_TRUE(few.ok());
+  EXPECT_EQ(few->size(), 10u);
+}
+
+TEST_F(Captures, AStoreRefusesToPassItsMemoryLimit) {
+  ASSERT_TRUE(write_all(path("a.pcap"), sample(700)).ok());
+  const auto store = FrameStore::load(path("a.pcap"), {.max_bytes = 100'000});
+  ASSERT_FALSE(store.ok());
+  EXPECT_THAT(to_string(store.error()), HasSubstr("does not fit"));
+  EXPECT_THAT(to_string(store.error()), HasSubstr("a.pcap"));
+  FrameStore capped({.max_bytes = 100'000});
+  EXPECT_FALSE(capped.reserve(1000, 64'000).ok());
+  EXPECT_FALSE(capped.reserve(UINT64_MAX, UINT64_MAX).ok());
+  EXPECT_TRUE(capped.reserve(100, 6'400).ok());
+  const std::byte* before = capped.buffer().data();
+  for (int i = 0; i < 100; ++i) ASSERT_NE(capped.add({64, 64, 0}), nullptr);
+  EXPECT_EQ(capped.buffer().data(), before);
+  EXPECT_EQ(capped.add({kMaxCapturedBytes + 1, 0, 0}), nullptr);
+  EXPECT_THAT(capped.error().message, HasSubstr("262145"));
+}
+
+TEST(CaptureData, RealCapturesAreReadToTheirEnd) {
+  const auto folder = test_data("pcap");
+  if (!folder) GTEST_SKIP() << "no test captures (set SLUICE_DATA)";
+  size_t files = 0;
+  size_t packets = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(*folder)) {
+    if (!entry.is_regular_file()) continue;
+    ++files;
+    auto reader = CaptureReader::open(entry.path().string());
+    if (!reader.ok()) {  // a few are not Ethernet; the refusal has to say so
+      EXPECT_THAT(to_string(reader.error()), HasSubstr("only Ethernet")) << entry.path();
+      continue;
+    }
+    std::string error;
+    packets += drain(*reader, &error).size();
+    if (!error.empty()) {
+      EXPECT_THAT(error, HasSubstr("packet ")) << entry.path();
+    }
+  }
+  EXPECT_GE(files, 15u);
+  EXPECT_GT(packets, 7000u);
+  const auto sanitized = test_data("pcap/snabb/sanitized4k.pcap");
+  ASSERT_TRUE(sanitized.has_value());
+  EXPECT_EQ(read_all(*sanitized).size(), 4096u);
+}
+
+}  // namespace
+}  // namespace sluice

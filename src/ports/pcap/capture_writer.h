@@ -1,0 +1,53 @@
+// Writes Ethernet frames to a classic pcap file that appears under its name only when it is whole.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "ports/frame.h"
+
+namespace sluice {
+
+struct CaptureWriterOptions {
+  bool nanosecond = true;  // false: microsecond stamps, for old readers
+  uint32_t snaplen = 0;    // keep at most this many bytes of a frame; 0 keeps all
+};
+
+// Not thread-safe. Move-only.
+//
+// Bytes go to `path`.tmp.PID in the same folder; commit() renames it over `path`, so that a reader sees the old file or
+// the whole new one. Without commit() the destructor removes it. A name that ends in .gz is written as gzip. "-" is
+// standard output, and what is not a regular file (a pipe, /dev/null) is written directly. A symbolic link is followed.
+class CaptureWriter {
+ public:
+  // Errors: cannot create (path and reason), snaplen above kMaxCapturedBytes.
+  static Result<CaptureWriter> create(const std::string& path, const CaptureWriterOptions& options = {});
+
+  CaptureWriter(CaptureWriter&&) noexcept;
+  CaptureWriter& operator=(CaptureWriter&&) noexcept;
+  ~CaptureWriter();
+
+  // Appends one frame: header.captured bytes at `data`. False once anything has failed (disk full, a frame larger than
+  // kMaxCapturedBytes, a stamp past 2106); error() says what, and the file will not be committed. Writes of one frame
+  // are buffered, so a full disk may show at a later call or at commit().
+  bool append(const FrameHeader& header, const uint8_t* data);
+  // A frame in two parts: `head_bytes` bytes at `head` (an edited copy), then captured - head_bytes bytes at `rest`.
+  bool append(const FrameHeader& header, const uint8_t* head, uint32_t head_bytes, const uint8_t* rest);
+
+  bool ok() const;
+  const Error& error() const;  // empty while ok()
+  uint64_t packets() const;    // appended so far
+  const std::string& path() const;
+
+  // Flushes, closes and renames. Later calls to append fail. Errors: the first one that happened, or of these steps.
+  Result<void> commit();
+
+ private:
+  struct State;
+  explicit CaptureWriter(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace sluice
