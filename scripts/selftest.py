@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Tests of the scripts in this folder; run by ./dev test."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+
+import check_headers
+import check_layers
+import gen_tables
+import new_from_example
+import result_schema
+import store_result
+
+SCRIPTS = pathlib.Path(__file__).resolve().parent
+
+
+def document(**changes):
+    base = {"name": "x", "when": "2025-01-31T12:00:00Z", "machine": {"cpu": "c", "cores": 2, "os": "o", "compiler": "g"},
+            "git": "abc", "seed": 1, "input_hash": None,
+            "results": [{"case": "a|b", "unit": "Mpps", "median": 12.345, "min": 12.0, "max": 13.0, "n": 5}]}
+    return {**base, **changes}
+
+
+class Schema(unittest.TestCase):
+    def test_good(self):
+        self.assertEqual(result_schema.problems_of(document(), "x"), [])
+
+    def test_each_lack_is_named(self):
+        self.assertIn("the file is y.json", result_schema.problems_of(document(), "y")[0])
+        self.assertIn("when", result_schema.problems_of(document(when="yesterday"))[0])
+        self.assertIn("machine.cpu", result_schema.problems_of(document(machine={"cores": 1, "os": "", "compiler": ""}))[0])
+        self.assertIn("empty", result_schema.problems_of(document(results=[]))[0])
+        row = document()["results"][0]
+        self.assertIn("outside", result_schema.problems_of(document(results=[{**row, "median": 14}]))[0])
+        self.assertIn("twice", result_schema.problems_of(document(results=[row, row]))[0])
+        self.assertIn("unit", result_schema.problems_of(document(results=[{**row, "unit": None}]))[0])
+
+    def test_this_machine_fits_the_schema(self):
+        self.assertEqual(result_schema.problems_of(document(machine=result_schema.machine())), [])
+
+
+class Tables(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.results = pathlib.Path(self.folder.name)
+        (self.results / "x.json").write_text(json.dumps(document()))
+
+    def test_fills_and_is_stable(self):
+        text = "a\n<!-- generated: x -->\nold\n<!-- end generated -->\nb\n"
+        once = gen_tables.fill(text, "f.md", self.results)
+        self.assertIn("| a\\|b | 12.3 | Mpps | 12 - 13 | 5 |", once)
+        self.assertNotIn("old", once)
+        self.assertTrue(once.startswith("a\n") and once.endswith("\nb\n"))
+        self.assertEqual(gen_tables.fill(once, "f.md", self.results), once)
+
+    def test_markers_in_code_blocks_are_examples(self):
+        text = "```\n<!-- generated: nothing -->\n```\n"
+        self.assertEqual(gen_tables.fill(text, "f.md", self.results), text)
+
+    def test_errors_name_file_and_line(self):
+        with self.assertRaisesRegex(ValueError, "f.md:2: no '<!-- end"):
+            gen_tables.fill("\n<!-- generated: x -->\n", "f.md", self.results)
+        with self.assertRaisesRegex(ValueError, "f.md:1: there is no"):
+            gen_tables.fill("<!-- generated: y -->\n<!-- end generated -->\n", "f.md", self.results)
+
+
+class Store(unittest.TestCase):
+    def test_repetitions_become_one_row(self):
+        runs = [{"name": "BM/8", "run_name": "BM/8", "run_type": "iteration", "real_time": t, "time_unit": "us"}
+                for t in (3.0, 1.0, 2.0)]
+        runs.append({"name": "BM/8_mean", "run_name": "BM/8", "run_type": "aggregate", "real_time": 2.0, "time_unit": "us"})
+        runs.append({"name": "Rate", "real_time": 1.0, "items_per_second": 5e6})
+        made = store_result.convert({"benchmarks": runs}, "n", None, None, None, "c")
+        self.assertEqual(made["results"][0], {"case": "BM/8", "unit": "ns", "median": 2000.0, "min": 1000.0, "max": 3000.0,
+                                              "n": 3})
+        self.assertEqual((made["results"][1]["unit"], made["results"][1]["median"]), ("Mitems/s", 5.0))
+        self.assertEqual(result_schema.problems_of(made, "n"), [])
+
+    def test_failed_or_empty_runs_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "wrong answer"):
+            store_result.convert({"benchmarks": [{"name": "B", "error_occurred": True, "error_message": "wrong answer"}]},
+                                 "n", None, None, None, "c")
+        with self.assertRaisesRegex(ValueError, "no benchmark runs"):
+            store_result.convert({}, "n", None, None, None, "c")
+
+
+class New(unittest.TestCase):
+    def test_copies_and_renames(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            source = root / "src/tables/lpm/example"
+            source.mkdir(parents=True)
+            (source / "example.h").write_text('#include "tables/lpm/example/example.h"\nclass ExampleView; // EXAMPLE_1\n')
+            (root / "src/tables/lpm/algorithms.h").write_text("using All = TypeList<ExampleLpm, Trie>;\n")
+            written, lines = new_from_example.copy(root, "lpm", "two_level")
+            self.assertEqual(written, ["src/tables/lpm/two_level/two_level.h"])
+            self.assertEqual((root / written[0]).read_text(),
+                             '#include "tables/lpm/two_level/two_level.h"\nclass TwoLevelView; // TWO_LEVEL_1\n')
+            self.assertEqual(lines, ["src/tables/lpm/algorithms.h:1: using All = TypeList<TwoLevelLpm, Trie>;"])
+            for kind, name, words in (("lpm", "two_level", "exists"), ("acl", "a", "no skeleton"), ("lpm", "Two", "snake_case"),
+                                      ("lpm", "example", "itself"), ("lpm", "../x", "snake_case")):
+                with self.assertRaisesRegex(ValueError, words):
+                    new_from_example.copy(root, kind, name)
+
+
+class Headers(unittest.TestCase):
+    def test_host_only_counts_in_the_first_comment_alone(self):
+        self.assertTrue(check_headers.is_host_only("// A thing.\n// host only\n#pragma once\n"))
+        self.assertTrue(check_headers.is_host_only("// Host only: it has threads.\n"))
+        self.assertFalse(check_headers.is_host_only("// A thing.\n#pragma once\n// host only\n"))
+
+    def test_rule(self):
+        src = check_headers.ROOT / "src"
+        self.assertTrue(check_headers.is_shared(src / "net/a.h", ""))
+        self.assertTrue(check_headers.is_shared(src / "elements/x/stage.h", ""))
+        self.assertTrue(check_headers.is_shared(src / "base/a.h", "SLUICE_HD int f();"))
+        self.assertFalse(check_headers.is_shared(src / "base/a.h", "int f();"))
+
+
+class Sum(unittest.TestCase):
+    def run_sum(self, xml, *phases):
+        with tempfile.TemporaryDirectory() as folder:
+            if xml:
+                (pathlib.Path(folder) / "a.xml").write_text(xml)
+            said = subprocess.run([sys.executable, str(SCRIPTS / "sum_tests.py"), "--results", folder,
+                                   *(f"--phase={phase}" for phase in phases)], capture_output=True, text=True)
+            return said.returncode, said.stdout.splitlines()
+
+    def test_counts(self):
+        rc, lines = self.run_sum(
+            '<testsuites><testsuite name="S"><testcase name="a" classname="S" status="run"/>'
+            '<testcase name="b" classname="S" status="run"><skipped message="f.cpp:1&#10;no data here"/></testcase>'
+            '</testsuite></testsuites>', "ok")
+        self.assertEqual((rc, lines[-1]), (0, "2 passed, 0 failed, 1 skipped"))
+        self.assertIn("no data here", lines[0])
+
+    def test_failures(self):
+        rc, lines = self.run_sum('<testsuites><testcase name="a" classname="S"><failure/></testcase></testsuites>', "FAILED")
+        self.assertEqual((rc, lines[-1]), (1, "0 passed, 2 failed, 0 skipped"))
+
+    def test_an_empty_run_fails(self):
+        rc, lines = self.run_sum(None, "ok")
+        self.assertEqual((rc, lines[-1]), (1, "1 passed, 1 failed, 0 skipped"))
+
+
+class Layers(unittest.TestCase):
+    def test_allowed_is_closed(self):
+        for layer, may in check_layers.ALLOWED.items():
+            self.assertNotIn(layer, may)
+            for below in may:
+                self.assertLessEqual(check_layers.ALLOWED[below], may, f"{layer} includes {below}")
+
+
+if __name__ == "__main__":
+    unittest.main()
