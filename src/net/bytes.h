@@ -56,6 +56,10 @@ SLUICE_HD uint64_t load_be64(const uint8_t* p) {
   return swap64(load_le64(p));
 }
 
+SLUICE_HD void store_le64(uint8_t* p, uint64_t v) {
+  memcpy(p, &v, sizeof v);
+}
+
 SLUICE_HD void store_be16(uint8_t* p, uint16_t v) {
   const uint16_t wire = swap16(v);
   memcpy(p, &wire, sizeof wire);

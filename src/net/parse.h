@@ -6,6 +6,7 @@
 // kCapturedTooShort.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -337,6 +338,52 @@ inline constexpr uint32_t kMaxL3Offset = 32768;
   return ParseStatus::kOk;
 }
 
+// The frame that a data plane sees most, without the general path's branches: untagged unicast Ethernet, IPv4 without
+// options or fragmentation, TCP or UDP, 54 bytes captured. Returns false, with `out` untouched, for everything else and
+// for everything wrong: the general path then judges it. Both give the same Headers (parse_test, "plain path").
+[[gnu::always_inline]] SLUICE_HD bool parse_plain(const uint8_t* frame, uint32_t captured, uint32_t wire,
+                                                  bool verify_checksum, Headers& out) {
+  constexpr uint32_t kL4 = kEtherHeaderBytes + kIpv4HeaderBytes;
+  if (captured < kL4 + sizeof(TcpHeader)) return false;
+  const uint64_t w0 = load_le64(frame + kEtherHeaderBytes);
+  const uint64_t w1 = load_le64(frame + kEtherHeaderBytes + 8);
+  const uint32_t w2 = load_le32(frame + kEtherHeaderBytes + 16);
+  // In memory order: EtherType 08 00, version and IHL 45, and of byte 6..7 all but the reserved bit and DF.
+  const uint64_t unusual = ((load_le32(frame + 12) & 0xffffffu) ^ 0x450008u) | (w0 >> 48 & 0xff3fu) | (frame[0] & 1u);
+  const uint32_t protocol = static_cast<uint32_t>(w1 >> 8) & 0xff;
+  const bool tcp = protocol == kProtocolTcp;
+  if (unusual != 0 || (!tcp && protocol != kProtocolUdp)) return false;
+  const uint32_t total = swap16(static_cast<uint16_t>(w0 >> 16));
+  if (total < (tcp ? kIpv4HeaderBytes + sizeof(TcpHeader) : kIpv4HeaderBytes + sizeof(UdpHeader))) return false;
+  if (total > wire - kEtherHeaderBytes) return false;
+  if (verify_checksum && !ipv4_checksum_ok20(w0, w1, w2)) return false;
+  const uint32_t destination = swap32(w2);
+  const uint32_t ports = swap32(load_le32(frame + kL4));  // source above destination
+  const uint64_t tcp_flags = frame[kL4 + 13] & (tcp ? 0xffu : 0u);
+  const uint64_t flags =
+      (w0 >> 54 & 1) * Headers::kDontFragment | (is_ipv4_multicast(destination) ? uint64_t{Headers::kIpMulticast} : 0);
+  // Eight whole words, each stored straight from its register: the fields one by one are twice the stores, and an array
+  // in between is read back in 16-byte pieces that no store buffer forwards (26 ns a packet instead of 6).
+  uint8_t* to = reinterpret_cast<uint8_t*>(&out);
+  store_le64(to, 0);
+  store_le64(to + 8, swap32(static_cast<uint32_t>(w1 >> 32)));
+  store_le64(to + 16, 0);
+  store_le64(to + 24, destination);
+  store_le64(to + 32,
+             (ports >> 16 | ports << 16) | tcp_flags << 40 | uint64_t{protocol} << 48 | (w0 >> 10 & 0x3f) << 56);
+  store_le64(to + 40, 4 | FlowKey::kHasPorts << 8);
+  store_le64(to + 48, kEtherTypeIpv4 | kEtherHeaderBytes << 16 | uint64_t{kL4} << 32);
+  store_le64(to + 56, total | flags << 32 | (w1 & 0xff) << 56);
+  return true;
+}
+static_assert(offsetof(FlowKey, src_lo) == 8 && offsetof(FlowKey, dst_lo) == 24 && offsetof(FlowKey, src_port) == 32 &&
+              offsetof(FlowKey, dst_port) == 34 && offsetof(FlowKey, flags) == 36 &&
+              offsetof(FlowKey, protocol) == 38 && offsetof(FlowKey, dscp) == 39 && offsetof(FlowKey, family) == 40 &&
+              offsetof(FlowKey, bits) == 41);
+static_assert(offsetof(Headers, ether_type) == 48 && offsetof(Headers, l3_offset) == 50 &&
+              offsetof(Headers, l4_offset) == 52 && offsetof(Headers, ip_bytes) == 56 &&
+              offsetof(Headers, flags) == 60 && offsetof(Headers, vlan_count) == 62 && offsetof(Headers, ttl) == 63);
+
 // Walks the link header and hands over to the family's parser.
 [[gnu::always_inline]] SLUICE_HD ParseStatus parse_link(const uint8_t* frame, uint32_t captured, uint32_t wire,
                                                         bool verify_checksum, Link& link, Headers& out) {
@@ -399,6 +446,7 @@ SLUICE_HD ParseStatus parse_ip(const uint8_t* frame, uint32_t captured_bytes, ui
 SLUICE_HD ParseStatus parse_ethernet(const uint8_t* frame, uint32_t captured_bytes, uint32_t wire_bytes, Headers& out,
                                      bool verify_checksum = true) {
   const uint32_t captured = captured_bytes < wire_bytes ? captured_bytes : wire_bytes;
+  if (parse_detail::parse_plain(frame, captured, wire_bytes, verify_checksum, out)) return ParseStatus::kOk;
   parse_detail::Link link;
   const ParseStatus status = parse_detail::parse_link(frame, captured, wire_bytes, verify_checksum, link, out);
   if (status == ParseStatus::kOk) return status;
