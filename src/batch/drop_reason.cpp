@@ -54,7 +54,7 @@ constexpr Row kRows[] = {
     {"strip-too-short", "shorter than the bytes to strip"},
     {"bad-crc", "the CRC at the frame's end is wrong"},
     {"queue-full", "the queue was full"},
-    {"multicast-destination", "multicast is not forwarded here"},
+    {"multicast-destination", "multicast and limited broadcast are not forwarded here"},
     {"device-failed", "the device that ran the program failed"},
     {"output-failed", "the output port refused the frame"},
 };

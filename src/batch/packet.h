@@ -62,9 +62,11 @@ struct Packet {
 };
 static_assert(std::is_trivially_copyable_v<Packet> && sizeof(Packet) <= 128);
 
-// Stage outputs: 0 .. kMaxOutputs - 1 are the element's ports; kDropOutput always drops with packet.reason.
-inline constexpr unsigned kMaxOutputs = 15;
-inline constexpr uint8_t kDropOutput = 15;
+// Stage outputs: 0 .. 254 are the element's ports; kDropOutput always drops with packet.reason. A stage with more than
+// kMaxFusedOutputs outputs runs alone, not fused with others.
+inline constexpr uint8_t kDropOutput = 0xff;
+inline constexpr unsigned kMaxOutputs = 255;
+inline constexpr unsigned kMaxFusedOutputs = 15;
 
 // Leaves by `output` as bad: where that output is not connected the packet is dropped with `reason`.
 SLUICE_HD uint8_t fail(Packet& packet, DropReason reason, uint8_t output = kDropOutput) {

@@ -78,6 +78,7 @@ class Planner {
 
  private:
   bool is_stage(unsigned e) const { return router_.elements[e]->kind() == ElementKind::kStage; }
+  bool is_wide(unsigned e) const { return is_stage(e) && router_.elements[e]->outputs > kMaxFusedOutputs; }
   bool is_source(unsigned e) const { return router_.elements[e]->kind() == ElementKind::kSource; }
 
   unsigned find(unsigned e) {
@@ -97,14 +98,14 @@ class Planner {
       unsigned depth = 0;
       for (unsigned p : predecessors_[e]) {
         if (is_source(p) || order_.back.contains({p, e})) continue;
-        depth = std::max(depth, depth_[p] + (is_stage(p) && is_stage(e) ? 0 : 1));
+        depth = std::max(depth, depth_[p] + (is_stage(p) && is_stage(e) && !is_wide(p) && !is_wide(e) ? 0 : 1));
       }
       depth_[e] = depth;
-      if (!is_stage(e)) continue;
+      if (!is_stage(e) || is_wide(e)) continue;
       std::set<unsigned> groups;
       unsigned total = 1;
       for (unsigned p : predecessors_[e]) {
-        if (is_source(p) || !is_stage(p) || depth_[p] != depth || order_.back.contains({p, e})) continue;
+        if (is_source(p) || !is_stage(p) || is_wide(p) || depth_[p] != depth || order_.back.contains({p, e})) continue;
         if (groups.insert(find(p)).second) total += size_[find(p)];
       }
       if (total > kMaxStages) {
@@ -133,6 +134,7 @@ class Planner {
           node.type = PlanNode::Type::kSegment;
           node.program = static_cast<unsigned>(plan_.programs.size());
           node.inputs = 0;
+          node.wide = is_wide(e);
           plan_.programs.emplace_back();
           plan_.nodes.push_back(std::move(node));
         }
@@ -200,6 +202,14 @@ class Planner {
       StageSlot& slot = program.stages[s];
       slot.element = static_cast<uint16_t>(e);
       slot.outputs = static_cast<uint8_t>(std::min(router_.elements[e]->outputs, kMaxOutputs));
+      if (plan_.nodes[index].wide) {
+        exits.resize(slot.outputs);
+        for (unsigned out = 0; out < slot.outputs; ++out) {
+          const auto to = router_.target(e, out);
+          if (to.element != kNone) exits[out] = enter(to.element, to.port);
+        }
+        continue;
+      }
       std::fill(std::begin(slot.next), std::end(slot.next), kPathDropped);
       for (unsigned out = 0; out < slot.outputs; ++out) {
         const auto to = router_.target(e, out);

@@ -24,6 +24,7 @@ struct PlanNode {
   unsigned program = 0;              // kSegment: index into Plan::programs and Snapshot::programs
   std::vector<uint8_t> entries;      // kSegment: input -> the path on which its packets start
   unsigned inputs = 1;
+  bool wide = false;                 // kSegment: one stage with more outputs than can be fused; output n is exit n
   std::vector<PlanTarget> exits;     // kSegment: by exit; kHost: by output
   FieldMask live_in = 0;             // columns that hold something when packets arrive
   FieldMask live_out = 0;            // columns that a later node reads

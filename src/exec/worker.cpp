@@ -223,6 +223,15 @@ void Worker::run_tile(const Program& program, const PlanNode& node, const BatchV
     counters.packets += static_cast<uint64_t>(std::popcount(mask));
     counters.bytes += bytes;
     cpu_stage_kernel(slot.kind)(slot, tile, mask);
+    if (node.wide) {
+      // Outputs are exits, one to one; PlanNode::exits says which are not connected.
+      for_lanes(mask, [&](uint32_t i) {
+        const uint8_t out = tile.output[i];
+        tile.path[i] = out < node.exits.size() && node.exits[out].node != ~0u ? static_cast<uint8_t>(kPathExit) : kPathDropped;
+      });
+    } else {
+      for_lanes(mask, [&](uint32_t i) { tile.path[i] = slot.next[tile.output[i] & 15]; });
+    }
     const uint32_t died = tile.lanes_at(kPathDropped) & valid & ~dead;
     if (died != 0) {
       for_lanes(died, [&](uint32_t i) {
@@ -233,7 +242,14 @@ void Worker::run_tile(const Program& program, const PlanNode& node, const BatchV
     }
   }
   const uint32_t alive = valid & ~dead;
-  if (alive != 0) {
+  if (alive != 0 && node.wide) {
+    for_lanes(alive, [&](uint32_t i) {
+      view.store(tile.index[i], node.live_out, tile.packet[i]);
+      const PlanTarget target = node.exits[tile.output[i]];
+      pending_[first_input_[target.node] + target.input].add(tile.index[i]);
+      dirty_[target.node] = 1;
+    });
+  } else if (alive != 0) {
     const uint8_t first = tile.path[std::countr_zero(alive)];
     if (tile.lanes_at(first) == alive) {
       const PlanTarget target = node.exits[first - kPathExit];

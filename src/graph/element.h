@@ -149,7 +149,7 @@ class Element {
   const ElementClass* element_class = nullptr;
   std::string class_name;     // as written
   std::string configuration;  // as written
-  SourcePosition position;    // of the declaration
+  SourcePos position;          // of the declaration
   unsigned inputs = 0;        // connected ports
   unsigned outputs = 0;
 };

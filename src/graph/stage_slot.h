@@ -25,7 +25,7 @@ struct StageSlot {
   uint16_t element;  // index of the element in the graph, for counters
   uint8_t outputs;
   uint8_t reserved[3];
-  uint8_t next[16];  // output -> path; unconnected outputs and kDropOutput are kPathDropped
+  uint8_t next[16];  // output & 15 -> path; unconnected outputs and kDropOutput (so entry 15) are kPathDropped
   alignas(8) std::byte storage[kStorage];
 
   template <typename Stage>

@@ -1,6 +1,9 @@
 // host only
-// The CPU form of every stage: a loop over a tile. The stage's author wrote the packet; the loop, the prefetch pass and the
-// path update are here, once.
+// The CPU form of every stage: a loop over a tile. The stage's author wrote the packet; the loop, and the prefetch pass
+// are here, once.
+#include <array>
+
+#include "base/assert.h"
 #include "base/group.h"
 #include "elements/stages.h"
 #include "exec/cpu/tile.h"
@@ -13,15 +16,13 @@ void run_stage(const StageSlot& slot, Tile& tile, uint32_t mask) {
   const Stage& stage = slot.get<Stage>();
   if constexpr (requires { stage.run_group(OneLane{}, tile.packet, mask, tile.output); }) {
     stage.run_group(OneLane{}, tile.packet, mask, tile.output);
-    for_lanes(mask, [&](uint32_t i) { tile.path[i] = slot.next[tile.output[i]]; });
   } else if constexpr (requires { stage.burst(tile.packet, mask, tile.output); }) {
     stage.burst(tile.packet, mask, tile.output);
-    for_lanes(mask, [&](uint32_t i) { tile.path[i] = slot.next[tile.output[i]]; });
   } else {
     if constexpr (requires { stage.prefetch(tile.packet[0]); }) {
       for_lanes(mask, [&](uint32_t i) { stage.prefetch(tile.packet[i]); });
     }
-    for_lanes(mask, [&](uint32_t i) { tile.path[i] = slot.next[stage(tile.packet[i])]; });
+    for_lanes(mask, [&](uint32_t i) { tile.output[i] = stage(tile.packet[i]); });
   }
 }
 

@@ -50,7 +50,7 @@ inline void for_lanes(uint32_t mask, F&& f) {
   }
 }
 
-// Runs one stage over the lanes of `mask` and sets their paths.
+// Runs one stage over the lanes of `mask` and sets tile.output of each.
 using StageKernel = void (*)(const StageSlot&, Tile&, uint32_t mask);
 
 // The kernel of a stage kind (elements/stages.h).

@@ -1,0 +1,50 @@
+// ACL: the verdict of an access list on one packet. Host and device.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "base/hd.h"
+#include "batch/packet.h"
+#include "tables/acl/algorithms.h"
+
+namespace sluice {
+
+// `View` is the lookup structure of one ACL algorithm (tables/acl/algorithms.h). Output 0: permitted; output 1: denied.
+template <typename View>
+struct AclStage {
+  static constexpr FieldMask kReads = kFieldKey;
+  static constexpr FieldMask kWrites = kFieldRule | kFieldMark | kFieldReason;
+
+  View view;
+  AclActionsView actions;
+  uint32_t permit_by_default = 0;
+
+  SLUICE_HD uint8_t apply(Packet& p, uint32_t rule) const {
+    p.rule = rule;
+    if (rule == 0) return permit_by_default != 0 ? uint8_t{0} : fail(p, DropReason::kAclNoMatch, 1);
+    const AclAction action = actions.action(rule);
+    if (action.verb == AclVerb::kDeny) return fail(p, DropReason::kAclDeny, 1);
+    if (action.verb == AclVerb::kMark) p.mark = action.mark;
+    return 0;
+  }
+
+  SLUICE_HD uint8_t operator()(Packet& p) const { return apply(p, view.lookup(p.key)); }
+
+  // Host only: the lanes of `mask` at once.
+  void burst(Packet* packets, uint32_t mask, uint8_t* outputs) const {
+    const FlowKey* keys[32];
+    uint32_t rules[32];
+    uint8_t lanes[32];
+    size_t n = 0;
+    for (uint32_t m = mask; m != 0; m &= m - 1) {
+      const auto lane = static_cast<uint8_t>(std::countr_zero(m));
+      lanes[n] = lane;
+      keys[n++] = &packets[lane].key;
+    }
+    view.lookup_burst(keys, rules, n);
+    for (size_t i = 0; i < n; ++i) outputs[lanes[i]] = apply(packets[lanes[i]], rules[i]);
+  }
+};
+
+}  // namespace sluice

@@ -1,0 +1,47 @@
+// AdjacencyRewrite: from the next hop to a link header and an output port. Host and device.
+#pragma once
+
+#include <cstdint>
+
+#include "base/hd.h"
+#include "batch/packet.h"
+#include "net/bytes.h"
+#include "tables/adjacency/adjacency_view.h"
+
+namespace sluice {
+
+// Replaces whatever stands before the network header by the adjacency's Ethernet header (with its VLAN tag, if it has one).
+// Output 1: larger than the output's MTU. Groups choose by five-tuple hash (RFC 2992).
+struct AdjacencyStage {
+  static constexpr FieldMask kReads = kFieldNextHop | kFieldL3 | kFieldKey | kFieldFrame | kFieldExtent;
+  static constexpr FieldMask kWrites = kFieldFrame | kFieldExtent | kFieldPort | kFieldReason;
+
+  AdjacencyView view;
+
+  SLUICE_HD uint8_t operator()(Packet& p) const {
+    const AdjacencyChoice choice = view.choose(p.next_hop, p.key);
+    if (choice.adjacency == nullptr) return fail(p, choice.reason);
+    const Adjacency& a = *choice.adjacency;
+    const uint32_t ip_bytes = p.wire_end - p.l3;
+    if (a.mtu != 0 && ip_bytes > a.mtu) {
+      p.mtu = a.mtu;
+      const bool may_fragment = p.key.family == 4 && (p.ip_flags & Headers::kDontFragment) == 0;
+      return fail(p, may_fragment ? DropReason::kNeedsFragmentation : DropReason::kTooBig, 1);
+    }
+    const int32_t link = a.vlan != 0 ? 18 : 14;
+    p.data = static_cast<int32_t>(p.l3) - link;
+    uint8_t* to = p.bytes();
+    memcpy(to, a.macs, 12);
+    uint8_t* type = to + 12;
+    if (a.vlan != 0) {
+      store_be16(type, 0x8100);
+      store_be16(type + 2, a.vlan);
+      type += 4;
+    }
+    store_be16(type, p.key.family == 6 ? 0x86dd : 0x0800);
+    p.port = a.port;
+    return 0;
+  }
+};
+
+}  // namespace sluice

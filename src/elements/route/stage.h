@@ -1,0 +1,33 @@
+// IPRoute: longest prefix match of the destination, IPv4 and IPv6. Host and device.
+#pragma once
+
+#include <cstdint>
+
+#include "base/hd.h"
+#include "batch/packet.h"
+#include "tables/lpm/algorithms.h"
+
+namespace sluice {
+
+template <typename View4, typename View6>
+struct RouteStage {
+  static constexpr FieldMask kReads = kFieldDestination;
+  static constexpr FieldMask kWrites = kFieldNextHop | kFieldReason;
+
+  View4 view4;
+  View6 view6;
+
+  SLUICE_HD void prefetch(const Packet& p) const {
+    if (p.key.family == 4) {
+      view4.prefetch(static_cast<uint32_t>(p.key.dst_lo));
+    } else {
+      view6.prefetch(p.key.dst_hi, p.key.dst_lo);
+    }
+  }
+  SLUICE_HD uint8_t operator()(Packet& p) const {
+    p.next_hop = p.key.family == 4 ? view4.lookup(static_cast<uint32_t>(p.key.dst_lo)) : view6.lookup(p.key.dst_hi, p.key.dst_lo);
+    return p.next_hop != 0 ? uint8_t{0} : fail(p, DropReason::kNoRoute, 1);
+  }
+};
+
+}  // namespace sluice

@@ -1,0 +1,88 @@
+// The list of all stage types. A stage's index here is its `kind`: what CPU kernels, device kernels and planners go by.
+// To add an element: include its stage.h and put the type at the end of PlainStages.
+#pragma once
+
+#include <cstdint>
+#include <tuple>
+
+#include "base/type_list.h"
+#include "elements/acl/stage.h"
+#include "elements/adjacency/stage.h"
+#include "elements/classifier/stage.h"
+#include "elements/counter/stage.h"
+#include "elements/crc32/stage.h"
+#include "elements/dec_ttl/stage.h"
+#include "elements/ether/stage.h"
+#include "elements/ip_input/stage.h"
+#include "elements/ip_lookup/stage.h"
+#include "elements/paint/stage.h"
+#include "elements/route/stage.h"
+#include "elements/strip/stage.h"
+
+namespace sluice {
+
+using PlainStages = TypeList<PassStage, IpInputStage, HeaderCheckStage, DecTtlStage, AdjacencyStage, EtherEncapStage, EtherRewriteStage,
+                             EtherMirrorStage, PaintStage, PaintSwitchStage, StripStage, UnstripStage, ClassifierStage, SetCrc32Stage,
+                             CheckCrc32Stage>;
+
+namespace detail {
+
+template <typename A, typename B>
+struct Concat;
+template <typename... A, typename... B>
+struct Concat<TypeList<A...>, TypeList<B...>> {
+  using type = TypeList<A..., B...>;
+};
+
+// One ACL stage an algorithm.
+template <typename List>
+struct AclStagesOf;
+template <typename... A>
+struct AclStagesOf<AclAlgorithmList<A...>> {
+  using type = TypeList<AclStage<typename A::View>...>;
+};
+
+// One stage of each kind for each pair of an IPv4 and an IPv6 algorithm.
+template <typename A4, typename List6>
+struct RouteStagesOf4;
+template <typename A4, typename... A6>
+struct RouteStagesOf4<A4, std::tuple<A6...>> {
+  using type = TypeList<RouteStage<typename A4::View4, typename A6::View6>...>;
+};
+template <typename List4, typename List6>
+struct RouteStagesOf;
+template <typename List6>
+struct RouteStagesOf<std::tuple<>, List6> {
+  using type = TypeList<>;
+};
+template <typename A4, typename... Rest4, typename List6>
+struct RouteStagesOf<std::tuple<A4, Rest4...>, List6> {
+  using type = typename Concat<typename RouteStagesOf4<A4, List6>::type, typename RouteStagesOf<std::tuple<Rest4...>, List6>::type>::type;
+};
+
+template <typename List4>
+struct IpLookupStagesOf;
+template <typename... A4>
+struct IpLookupStagesOf<std::tuple<A4...>> {
+  using type = TypeList<IpLookupStage<typename A4::View4>...>;
+};
+
+}  // namespace detail
+
+using AclStages = typename detail::AclStagesOf<AclAlgorithms>::type;
+using RouteStages = typename detail::RouteStagesOf<LpmAlgorithms4, LpmAlgorithms6>::type;
+using IpLookupStages = typename detail::IpLookupStagesOf<LpmAlgorithms4>::type;
+
+using AllStages = typename detail::Concat<typename detail::Concat<PlainStages, AclStages>::type,
+                                          typename detail::Concat<RouteStages, IpLookupStages>::type>::type;
+
+template <typename Stage>
+inline constexpr uint16_t kStageKind = static_cast<uint16_t>(AllStages::index_of<Stage>());
+
+// Puts a stage into its slot under its kind.
+template <typename Stage, typename Slot>
+void place(Slot& slot, const Stage& stage) {
+  slot.set(kStageKind<Stage>, stage);
+}
+
+}  // namespace sluice
