@@ -286,11 +286,7 @@ Result<std::unique_ptr<Snapshot>> bind_plan(const Plan& plan, const Router& rout
       StageSlot& slot = program.stages[s];
       const Element& element = *router.elements[slot.element];
       if (auto ok = element.bind(snapshot->tables, slot); !ok) {
-        Diagnostic d;
-        d.file = element.position.file;
-        d.line = element.position.line;
-        d.column = element.position.column;
-        d.message = fmt::format("{} :: {}: {}", element.name, element.class_name, ok.error().message);
+        Diagnostic d = element.diagnostic(ok.error().message);
         d.suggestion = ok.error().hint;
         errors.diagnostics.push_back(std::move(d));
       }

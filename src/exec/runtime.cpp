@@ -67,12 +67,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
   std::unique_ptr<Runtime> runtime(new Runtime(router, plan, options));
   Error errors;
   auto note = [&](unsigned e, const Error& error) {
-    Diagnostic d;
-    const Element& element = *router.elements[e];
-    d.file = element.position.file;
-    d.line = element.position.line;
-    d.column = element.position.column;
-    d.message = fmt::format("{} :: {}: {}", element.name, element.class_name, error.message);
+    Diagnostic d = router.elements[e]->diagnostic(error.message);
     d.suggestion = error.hint;
     errors.diagnostics.push_back(std::move(d));
   };

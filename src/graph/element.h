@@ -144,6 +144,9 @@ class Element {
   // kSource, kSink ------------------------------------------------------------------------------------------------------
   virtual PortSpec port() const { return {}; }
 
+  // A finding at the element's declaration, with its line and a caret.
+  Diagnostic diagnostic(std::string message) const;
+
   // Filled in by the graph before the plan is made.
   std::string name;
   const ElementClass* element_class = nullptr;
