@@ -6,6 +6,7 @@
 #include "base/hd.h"
 #include "batch/packet.h"
 #include "net/bytes.h"
+#include "net/parse.h"
 #include "tables/adjacency/adjacency_view.h"
 
 namespace sluice {
@@ -22,6 +23,7 @@ struct AdjacencyStage {
     const AdjacencyChoice choice = view.choose(p.next_hop, p.key);
     if (choice.adjacency == nullptr) return fail(p, choice.reason);
     const Adjacency& a = *choice.adjacency;
+    if (p.l3 > p.end) return fail(p, DropReason::kCapturedTooShort);  // a later stage cut the header off
     const uint32_t ip_bytes = p.wire_end - p.l3;
     if (a.mtu != 0 && ip_bytes > a.mtu) {
       p.mtu = a.mtu;
