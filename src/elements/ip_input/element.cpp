@@ -49,9 +49,9 @@ class CheckHeader final : public StageElement<HeaderCheckStage> {
 
  private:
   template <typename F>
-  void words(const Arguments& arguments, const char* name, Diagnostics& diagnostics, F&& take) {
-    if (!arguments.has(name)) return;
-    for (const ArgumentValue& value : arguments.all(name)) {
+  void words(const Arguments& arguments, const char* argument, Diagnostics& diagnostics, F&& take) {
+    if (!arguments.has(argument)) return;
+    for (const ArgumentValue& value : arguments.all(argument)) {
       for (const ConfigSlice& slice : split_words(value.text)) {
         const std::string_view word = std::string_view(value.text).substr(slice.offset, slice.length);
         std::string problem = take(word);
