@@ -235,7 +235,7 @@ function(sluice_tests name)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
   sluice_split_sources("${CMAKE_SOURCE_DIR}/tests")
   list(TRANSFORM ARG_DEPS PREPEND sluice_)
-  sluice_add_tests(system "${CMAKE_SOURCE_DIR}/tests" "${ARG_DEPS}" ${sluice_test})
+  sluice_add_tests(system "${CMAKE_SOURCE_DIR}/tests" "${ARG_DEPS}" ${sluice_test} ${sluice_lib})
   sluice_add_fuzzers("${ARG_DEPS}" ${sluice_fuzz})
 endfunction()
 
