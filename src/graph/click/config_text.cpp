@@ -205,9 +205,7 @@ std::optional<std::string> unquote(std::string_view text, UnquoteFault* fault) {
     const char c = text[i];
     if (c == '\\' && i + 1 < text.size() && text[i + 1] == '<') {
       i = append_hex(i);
-      if (i == kNpos)
-        return fail(hex_at, hex_message[0] == 't' && hex_message[1] == 'h' && hex_message[2] == 'i' ? 1 : 2,
-                    hex_message, kHexExpected);
+      if (i == kNpos) return fail(hex_at, 1, hex_message, kHexExpected);
       continue;
     }
     if (!in_double) {

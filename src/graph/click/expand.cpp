@@ -19,7 +19,7 @@ constexpr size_t kNone = SIZE_MAX;
 
 // The variables of one instance of a scope.
 struct Environment {
-  const Environment* parent = nullptr;
+  Environment* parent = nullptr;
   const Scope* scope = nullptr;
   std::map<std::string, std::string, std::less<>> values;  // formals, command line, evaluated defines
   std::unordered_set<std::string> evaluating;
@@ -85,7 +85,7 @@ class Expander {
   // The value of a variable seen from `environment`, or nullopt.
   std::optional<std::string> lookup(std::string_view name, Environment& environment, size_t offset, size_t length,
                                     int depth) {
-    for (Environment* e = &environment; e != nullptr; e = const_cast<Environment*>(e->parent)) {
+    for (Environment* e = &environment; e != nullptr; e = e->parent) {
       if (const auto found = e->values.find(name); found != e->values.end()) return found->second;
       const auto define = e->scope->define_map.find(std::string(name));
       if (define == e->scope->define_map.end()) continue;
@@ -212,16 +212,13 @@ class Expander {
       if (!found) return fmt::format("{} is missing", f.keyword);
     }
     size_t next = 0;
-    size_t wanted = 0;
     for (const Formal& f : scope.formals) {
       if (!f.keyword.empty()) continue;
-      ++wanted;
       while (next < arguments.size() && taken[next]) ++next;
       if (next == arguments.size()) return "too few arguments";
       into->values[f.name] = strip_comments(text(next));
       taken[next] = true;
     }
-    (void)wanted;
     const bool rest = !scope.formals.empty() && scope.formals.back().keyword == "__REST__";
     std::string joined;
     for (size_t i = 0; i < arguments.size(); ++i) {
@@ -264,7 +261,7 @@ class Expander {
     const std::vector<ConfigSlice> arguments = split_arguments(config);
     const CompoundClass& compound = *e.type.compound;
     // The environment of the scope that the class was written in: lexical, not the caller's.
-    const Environment* home = &environment;
+    Environment* home = &environment;
     while (home != nullptr && home->scope != compound.defined_in) home = home->parent;
     const Scope* chosen = nullptr;
     const Scope* fitting = nullptr;

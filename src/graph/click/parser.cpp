@@ -164,7 +164,10 @@ class Parser {
     return names;
   }
 
-  static void suggest(Diagnostic& d, const std::string& found) {
+  static void suggest(Diagnostic& d, std::string_view word, const std::vector<std::string>& names) {
+    const std::string found = closest_match(word, names);
+    // Any two names of one letter are near by edits; that is no hint.
+    if (word.size() < 3 && (found.size() != word.size() || (found[0] | 32) != (word[0] | 32))) return;
     if (!found.empty()) d.suggestion = fmt::format("did you mean '{}'?", found);
   }
 
@@ -631,7 +634,8 @@ class Parser {
         item->has_type = true;
       } else {
         unexpected(type, "the class of the element");
-        item->failed = true;
+        item->type.primitive = "Idle";  // the name is declared, so that its uses are no findings
+        item->has_type = true;
       }
       item->type_offset = type.offset;
       item->type_length = type.length;
@@ -902,7 +906,7 @@ class Parser {
       std::vector<std::string> names = element_names();
       const std::vector<std::string> classes = class_names();
       names.insert(names.end(), classes.begin(), classes.end());
-      suggest(d, closest_match(item->name, names));
+      suggest(d, item->name, names);
       if (d.suggestion.empty() && !nested() && (item->name == "input" || item->name == "output")) {
         d.suggestion = "input and output exist inside { } only";
       }
@@ -1091,7 +1095,7 @@ class Parser {
       }
       std::vector<std::string> names = class_names();
       for (const auto& [name, offset] : later_) names.push_back(name);
-      suggest(d, closest_match(u.name, names));
+      suggest(d, u.name, names);
     }
   }
 
