@@ -66,6 +66,7 @@ proxy="$(apt-config dump --format '%v%n' Acquire::http::Proxy)"
 [ -z "$proxy" ] || export http_proxy="$proxy"
 
 root="$(mktemp -d "${TMPDIR:-/var/tmp}/sluice-fresh.XXXXXX")"
+chmod 755 "$root"  # mktemp's 700 would lock the ordinary user out of /
 cleanup() {
   if [ "$keep" = yes ]; then printf 'kept: %s\n' "$root"; else rm -rf --one-file-system "$root"; fi
 }
