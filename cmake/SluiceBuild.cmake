@@ -54,6 +54,14 @@ if(NOT SLUICE_CUDA STREQUAL "off")
     set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)
+    set(CMAKE_CUDA_STANDARD 20)
+    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    set(CMAKE_CUDA_EXTENSIONS OFF)
+    if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+      # CMake 3.25, Debian 12's, does not know that nvcc has C++20.
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+      set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+    endif()
     set(SLUICE_HAVE_CUDA ON)
     message(STATUS "CUDA: ${SLUICE_NVCC}, architectures ${CMAKE_CUDA_ARCHITECTURES}")
   endif()
@@ -65,9 +73,8 @@ set(sluice_cxx_options -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-missing-fi
   -march=x86-64-v2 -mtune=generic -fno-omit-frame-pointer)
 target_compile_options(sluice_options INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:${sluice_cxx_options}>")
 if(SLUICE_HAVE_CUDA)
-  # CMake 3.25, Debian 12's, does not know CMAKE_CUDA_STANDARD 20 for nvcc, so the flag is given here.
   target_compile_options(sluice_options INTERFACE
-    "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra,-march=x86-64-v2,-fno-omit-frame-pointer>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra,-march=x86-64-v2,-fno-omit-frame-pointer>")
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Optimised builds must keep their inner loops; -O2 of GCC 12 already vectorises, -O3 only bloats the parsers.
