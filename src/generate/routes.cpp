@@ -83,7 +83,7 @@ class Table4 {
     for (uint32_t site = 0x0100; site < 0xe000; ++site) {
       if (site >> 8 == 10 || site >> 8 == 127) continue;
       const uint64_t roll = random_.below(100);
-      density[site] = roll < 50 ? 1 : roll < 80 ? random_.between(4, 16) : random_.between(16, 90);
+      density[site] = roll < 35 ? 0 : roll < 50 ? 1 : roll < 80 ? random_.between(4, 16) : random_.between(16, 90);
     }
     sites_ = AliasTable(density);
   }
@@ -131,7 +131,7 @@ class Table4 {
     const size_t known = parents_.size();  // shorter ones only
     const uint64_t step = uint64_t{1} << (32 - length);
     // Short prefixes are fresh blocks; more and more of the longer ones split those.
-    const uint64_t nested = chance_threshold(length < 16 ? 0.05 : length < 20 ? 0.25 : length <= 24 ? 0.42 : 0.9);
+    const uint64_t nested = chance_threshold(length < 16 ? 0.05 : length < 20 ? 0.15 : length <= 24 ? 0.28 : 0.9);
     uint32_t made = 0;
     uint64_t failures = 0;
     while (made < count) {
