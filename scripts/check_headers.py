@@ -21,8 +21,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SHARED = ("net", "batch", "tables")
 CXX_FLAGS = ["-std=c++20", "-fsyntax-only", "-x", "c++", "-march=x86-64-v2", "-Wall", "-Wextra", "-Wshadow",
              "-Wnon-virtual-dtor", "-Wno-missing-field-initializers", "-Werror"]
-NVCC_FLAGS = ["-std=c++20", "-x", "cu", "--expt-relaxed-constexpr", "-arch=sm_90", "-Werror", "all-warnings", "-c",
-              "-o", "/dev/null"]
+NVCC_FLAGS = ["-std=c++20", "-x", "cu", "--expt-relaxed-constexpr", "-arch=sm_90", "-Werror", "all-warnings",
+              "-Xcompiler", "-march=x86-64-v2", "-c", "-o", "/dev/null"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 
 
