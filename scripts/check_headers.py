@@ -128,6 +128,9 @@ def main():
     if not headers:
         problems.append("no headers found below src/")
 
+    for problem in problems:
+        print(problem, file=sys.stderr)
+
     todo = [check for check in checks if not check.stamp.exists()]
     # The slow ones first, so that the last worker does not end alone.
     todo.sort(key=lambda check: check.kind != "nvcc")
@@ -135,8 +138,7 @@ def main():
         for check, said in zip(todo, pool.map(Check.run, todo)):
             if said is not None:
                 problems.append(f"src/{check.name} does not compile alone with {check.kind}:\n{said}")
-    for problem in problems:
-        print(problem, file=sys.stderr)
+                print(problems[-1], file=sys.stderr, flush=True)
     kinds = ", ".join(f"{sum(c.kind == kind for c in checks)} with {kind}" for kind in ("g++", "nvcc"))
     print(f"headers: {kinds}; {len(checks) - len(todo)} unchanged, {len(problems)} problems, "
           f"{time.monotonic() - start:.1f} s")
