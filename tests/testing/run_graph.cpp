@@ -8,7 +8,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "elements/load_tables.h"
+#include "elements/tables.h"
 #include "elements/register_all.h"
 #include "net/packet_builder.h"
 #include "ports/pcap/capture_writer.h"
@@ -52,7 +52,7 @@ GraphOutcome run_graph(const GraphRun& run) {
   if (!tables) return failed(tables.error());
   auto plan = make_plan(*router);
   if (!plan) return failed(plan.error());
-  auto snapshot = bind_plan(*plan, *router, tables->tables);
+  auto snapshot = bind_plan(*plan, *router, *tables);
   if (!snapshot) return failed(snapshot.error());
   RunOptions options;
   options.workers = run.workers;
