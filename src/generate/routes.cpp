@@ -131,21 +131,22 @@ class Table4 {
     const size_t known = parents_.size();  // shorter ones only
     const uint64_t step = uint64_t{1} << (32 - length);
     // Short prefixes are fresh blocks; more and more of the longer ones split those.
-    const uint64_t nested = chance_threshold(length < 16 ? 0.05 : length < 20 ? 0.15 : length <= 24 ? 0.28 : 0.9);
+    const uint64_t nested = chance_threshold(length < 16 ? 0.1 : length < 20 ? 0.35 : length <= 24 ? 0.5 : 0.9);
     uint32_t made = 0;
+    uint32_t nested_made = 0;
     uint64_t failures = 0;
+    uint64_t full = 0;  // times that the structure had no room; after a few, the rest of this length goes anywhere
     while (made < count) {
       uint64_t address = 0;
       uint64_t end = uint64_t{1} << 32;
       uint32_t hop = 0;
       uint32_t parent_hop = 0;
       bool fresh = false;
-      // Where the structure is full, anywhere will do.
-      const bool desperate = failures > 64;
-      if (!desperate && known != 0 && random_.chance(nested)) {
+      const bool desperate = failures > 64 || full > 8;
+      // The share counts prefixes, not draws: a fresh draw fails more often.
+      if (!desperate && known != 0 && (uint64_t{nested_made} << 32) <= nested * made) {
         Parent parent = parents_[random_.below(known)];
-        if (parent.nested && random_.below(2) == 0) parent = parents_[random_.below(known)];
-        if (parent.length >= length) continue;
+        if (parent.nested) parent = parents_[random_.below(known)];
         const uint64_t slots = uint64_t{1} << (length - parent.length);
         // A split starts at the parent's beginning as often as not.
         address = parent.address + (random_.below(2) == 0 ? 0 : random_.below(slots)) * step;
@@ -153,9 +154,9 @@ class Table4 {
         parent_hop = parent.next_hop;
         hop = random_.chance(kKeepParentHop) ? parent_hop : hops_.any();
       } else {
-        // A block outside all others; the shortest land anywhere, so that they do not bury the dense sites.
+        // A block outside all others; the short ones land anywhere, so that they do not bury the dense sites.
         for (int tries = 0; tries < 12; ++tries) {
-          const uint64_t site = desperate || length < 16 ? random_.below(65536) : sites_.draw(random_);
+          const uint64_t site = desperate || length < 20 ? random_.below(65536) : sites_.draw(random_);
           address = (site << 16 | random_.below(65536)) & high_mask32(length);
           if (desperate || length > 24 || !inside(static_cast<uint32_t>(address))) break;
         }
@@ -170,11 +171,13 @@ class Table4 {
         if (!random_.chance(kKeepRunHop))
           hop = parent_hop != 0 && random_.chance(kKeepParentHop) ? parent_hop : hops_.any();
         nested_.push_back(parent_hop != 0);
+        nested_made += parent_hop != 0;
         take(candidate, length);
         out_.push_back({{{0, candidate, 4}, static_cast<uint8_t>(length)}, hop});
         any = true;
         ++made;
       }
+      full += desperate;
       failures = any ? 0 : failures + 1;
     }
     for (size_t i = first; i < out_.size(); ++i) {
@@ -296,14 +299,16 @@ class Table6 {
     const bool high_half = length <= 64;
     const uint64_t step = uint64_t{1} << ((high_half ? 64 : 128) - length);  // of the half that it ends in
     uint64_t failures = 0;
+    uint64_t full = 0;  // times that the structure had no room; after a few, the rest of this length goes anywhere
+    uint32_t nested_made = 0;
     for (uint32_t made = 0; made < count;) {
       uint64_t hi;
       uint64_t lo = 0;
       uint64_t slots;  // of a run, from here
       uint32_t hop;
       uint32_t parent_hop = 0;
-      const bool desperate = failures > 64;
-      const bool fresh = desperate || known == 0 || !random_.chance(nested);
+      const bool desperate = failures > 64 || full > 8;
+      const bool fresh = desperate || known == 0 || (uint64_t{nested_made} << 32) > nested * made;
       if (fresh) {
         hi = desperate ? uint64_t{1} << 61 | (random_.next() >> 3) : allocation();
         if (!high_half) lo = random_.next();
@@ -338,10 +343,12 @@ class Table6 {
             hop = parent_hop != 0 && random_.chance(kKeepParentHop) ? parent_hop : hops_.any();
           out_.push_back({{{hi, lo, 6}, static_cast<uint8_t>(length)}, hop});
           any = true;
+          nested_made += parent_hop != 0;
           ++made;
         }
         (high_half ? hi : lo) += step;
       }
+      full += desperate;
       failures = any ? 0 : failures + 1;
     }
   }

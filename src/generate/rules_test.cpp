@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <sstream>
@@ -149,7 +150,7 @@ TEST_P(RuleShapes, NativeTextIsWrittenForMixedFamilies) {
   }
   EXPECT_EQ(lines, 400u);
   EXPECT_GT(six, 180u);
-  EXPECT_TRUE(line.ends_with("from any to any")) << line;
+  EXPECT_TRUE(text->ends_with("ip from any to any\n"));
 }
 
 // The shape, against what was measured on sets of each kind: shares in percent, wide enough for any seed.
@@ -195,10 +196,11 @@ TEST(RulesTest, ShapesHaveTheirHistograms) {
 
 TEST(RulesTest, SameSeedSameBytesEverywhere) {
   const std::pair<RulesOptions, uint64_t> golden[] = {
-      {{.shape = RuleShape::kAcl, .count = 2000, .seed = 1}, 0x1ull},
-      {{.shape = RuleShape::kFw, .count = 2000, .seed = 1}, 0x2ull},
-      {{.shape = RuleShape::kIpc, .count = 2000, .seed = 1}, 0x3ull},
-      {{.shape = RuleShape::kAcl, .count = 2000, .seed = 1, .ipv6_fraction = 0.25, .default_rule = true}, 0x4ull},
+      {{.shape = RuleShape::kAcl, .count = 2000, .seed = 1}, 0xe0121c7441f1f3f7ull},
+      {{.shape = RuleShape::kFw, .count = 2000, .seed = 1}, 0x221fbb14282f0715ull},
+      {{.shape = RuleShape::kIpc, .count = 2000, .seed = 1}, 0xc754b151d1955fd7ull},
+      {{.shape = RuleShape::kAcl, .count = 2000, .seed = 1, .ipv6_fraction = 0.25, .default_rule = true},
+       0x86cb866cf82d5ac9ull},
   };
   for (const auto& [options, expected] : golden) {
     auto text = generate_rules(options);
@@ -210,8 +212,11 @@ TEST(RulesTest, SameSeedSameBytesEverywhere) {
   }
 }
 
-TEST(RulesTest, AMillionRulesAreDistinct) {
-  const auto rules = rules_of({.shape = RuleShape::kFw, .count = 1'000'000});
+// A million with SLUICE_TEST_SCALE=10.
+TEST(RulesTest, ManyRulesAreDistinct) {
+  const char* scale = std::getenv("SLUICE_TEST_SCALE");
+  const uint32_t count = scale != nullptr && std::atoi(scale) >= 10 ? 1'000'000 : 200'000;
+  const auto rules = rules_of({.shape = RuleShape::kFw, .count = count});
   std::vector<uint64_t> hashes;
   for (const FlowRegion& r : rules) {
     uint64_t h = mix64(r.src.address.lo << 32 | r.dst.address.lo);
@@ -223,7 +228,7 @@ TEST(RulesTest, AMillionRulesAreDistinct) {
   }
   std::sort(hashes.begin(), hashes.end());
   EXPECT_EQ(std::adjacent_find(hashes.begin(), hashes.end()), hashes.end());
-  EXPECT_EQ(hashes.size(), 1'000'000u);
+  EXPECT_EQ(hashes.size(), count);
 }
 
 TEST(RulesTest, OptionsOutOfRangeAreRefused) {
