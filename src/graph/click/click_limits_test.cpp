@@ -97,5 +97,13 @@ TEST(ClickLimits, ArchivesAreNamed) {
   EXPECT_EQ(first_message("!<arch>\nconfig"), "big.click is an archive; archives are not supported");
 }
 
+// Found by click_fuzz: a landmark of line 0 gave a finding without a line.
+TEST(ClickRegression, ALandmarkOfLineZeroStillCountsFromOne) {
+  const auto graph = parse_click("# 0 \"built-in\"\n40 -> Discard;\n", "f.click");
+  ASSERT_FALSE(graph.ok());
+  EXPECT_EQ(graph.error().diagnostics[0].file, "built-in");
+  EXPECT_EQ(graph.error().diagnostics[0].line, 1u);
+}
+
 }  // namespace
 }  // namespace sluice
