@@ -110,7 +110,7 @@ TEST(Arguments, BandwidthsWithoutAUnitAreBytesPerSecond) {
   EXPECT_EQ(rate("8bps"), 8u);
   EXPECT_EQ(rate("9600baud"), 9600u);
   for (const char* wrong :
-       {"", "x", "10Xbps", "10M", "Mbps", "1.2.3", "-1", "99999999999999999999", "9999999999Gbps"}) {
+       {"", "x", "10Xbps", "10M", "Mbps", "1.2.3", "-1", "99999999999999999999", "99999999999Gbps"}) {
     EXPECT_EQ(rate(wrong), UINT64_MAX) << wrong;
   }
 }

@@ -507,7 +507,7 @@ const WrongConfiguration kWrong[] = {
      "  help: the other one is on line 1; avoid '/' in names\n"
      "error: 1 error in test.click\n"},
     {"BinaryJunk", "Idle -> \001\377 Discard;\n",
-     "test.click:1:9: error: unexpected '??'\n"
+     "test.click:1:9: error: unexpected '?\?'\n"
      "  Idle -> ?\377 Discard;\n"
      "          ^~\n"
      "  expected: an element after the arrow\n"

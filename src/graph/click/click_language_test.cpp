@@ -43,7 +43,7 @@ TEST(ClickLanguage, SemicolonsAreOptionalBetweenStatements) {
 TEST(ClickLanguage, PlainArrowsBroadcast) {
   EXPECT_EQ(flat("t :: Tee(2); a, b :: Discard; t [1] -> a, b; x, y :: Idle; x, y -> [3] t"),
             "t :: Tee(2);\na :: Discard;\nb :: Discard;\nx :: Idle;\ny :: Idle;\n\n"
-            "x -> [3] t [1] -> a;\nt [1] -> b;\ny -> [3] t;\n");
+            "x -> [3] t [1] -> a;\ny -> [3] t [1] -> b;\n");
 }
 
 TEST(ClickLanguage, DoubleArrowsJoinPortsOneByOne) {
