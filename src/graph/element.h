@@ -17,6 +17,7 @@
 #include "batch/drop_reason.h"
 #include "batch/packet.h"
 #include "graph/arguments.h"
+#include "graph/click/source.h"
 #include "graph/stage_slot.h"
 #include "graph/table_set.h"
 

@@ -279,8 +279,9 @@ class Expander {
       if (chosen == nullptr || exact) chosen = alternative.get();
       if (exact) break;
     }
-    const std::string title =
-        compound.name.empty() ? "this compound element" : fmt::format("'{}'", shown(compound.name));
+    const std::string title = !compound.name.empty() ? fmt::format("'{}'", shown(compound.name))
+                              : e.anonymous          ? std::string("this compound element")
+                                                     : fmt::format("'{}'", shown(e.name));
     if (fitting == nullptr) {
       const size_t at = e.config_length != 0 ? e.config_offset : e.class_offset;
       const size_t length = e.config_length != 0 ? e.config_length : e.class_length;

@@ -22,7 +22,7 @@ bool has_all_digit_component(std::string_view name) {
   while (true) {
     const size_t slash = name.find('/');
     const std::string_view part = name.substr(0, slash);
-    if (part.find_first_not_of("0123456789") == std::string_view::npos) return true;
+    if (!part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos) return true;
     if (slash == std::string_view::npos) return false;
     name.remove_prefix(slash + 1);
   }
@@ -78,6 +78,7 @@ class Parser {
       if (stray.kind == Token::kCloseParen) d.suggestion = "no '(' is open here";
     }
     finish_scope();
+    report_undeclared();
     tree.requirements = std::move(requirements_);
     return tree;
   }
@@ -312,7 +313,8 @@ class Parser {
     } else {
       name = word(lexer_.take());
       check_name(name, name_token.offset, name_token.length, "class");
-      if (scope_->element_map.count(name)) {
+      if (const auto found = scope_->element_map.find(name);
+          found != scope_->element_map.end() && !scope_->elements[static_cast<size_t>(found->second)].undeclared) {
         findings_
             .error(name_token.offset, name_token.length, fmt::format("'{}' is the name of an element", shown(name)))
             .expected = "a name for the class";
@@ -392,6 +394,7 @@ class Parser {
         if (!stopped_) {
           Diagnostic& d = findings_.error(open.offset, open.length, "no '}' closes this '{'");
           d.expected = "a closing }";
+          unclosed_brace_ = std::min(unclosed_brace_, open.offset);
         }
         break;
       }
@@ -617,7 +620,9 @@ class Parser {
       if (first_set) std::swap(item->in, item->out);
       return true;
     }
-    if (lexer_.peek().kind == Token::kDoubleColon) {
+    const bool one_colon = lexer_.peek().kind == Token::kUnknown && lexer_.text(lexer_.peek()) == ":";
+    if (one_colon) unexpected(lexer_.peek(), "'::'").suggestion = "declarations are written 'NAME :: CLASS'";
+    if (lexer_.peek().kind == Token::kDoubleColon || one_colon) {
       const Lexeme colons = lexer_.take();
       const Lexeme type = lexer_.peek();
       item->bare = false;
@@ -806,7 +811,6 @@ class Parser {
     if (t.kind == Token::kDash || (t.kind == Token::kUnknown && (text[0] == '=' || text[0] == '>'))) {
       d.suggestion = "connections are written '->'";
     }
-    if (t.kind == Token::kUnknown && text[0] == ':') d.suggestion = "declarations are written 'NAME :: CLASS'";
     recover();
   }
 
@@ -864,6 +868,16 @@ class Parser {
     }
     const auto declared = scope_->element_map.find(item->name);
     if (item->has_type) {
+      if (declared != scope_->element_map.end() && scope_->elements[static_cast<size_t>(declared->second)].undeclared) {
+        const size_t index = scope_->elements[static_cast<size_t>(declared->second)].undeclared_index;
+        if (index < undeclared_.size() && undeclared_[index].offset < item->name_offset) {
+          undeclared_[index].suggestion =
+              fmt::format("it is declared later, on {}; declare it before its use", line_of(item->name_offset));
+        }
+        scope_->elements[static_cast<size_t>(declared->second)].undeclared = false;
+        item->element = declared->second;
+        return;
+      }
       if (declared != scope_->element_map.end()) {
         Diagnostic& d = findings_.error(item->name_offset, item->name_length,
                                         fmt::format("element '{}' is declared twice", shown(item->name)));
@@ -900,16 +914,21 @@ class Parser {
     const bool known = find_class(item->name) != nullptr || known_.count(item->name) != 0;
     const bool capital = item->name[0] >= 'A' && item->name[0] <= 'Z';
     if (!known && !item->config && (!known_.empty() ? !defining_.count(item->name) : !capital)) {
-      Diagnostic& d = findings_.error(item->name_offset, item->name_length,
-                                      fmt::format("element '{}' is not declared", shown(item->name)));
-      d.expected = fmt::format("an element that is declared before, or a class");
       std::vector<std::string> names = element_names();
       const std::vector<std::string> classes = class_names();
       names.insert(names.end(), classes.begin(), classes.end());
-      suggest(d, item->name, names);
-      if (d.suggestion.empty() && !nested() && (item->name == "input" || item->name == "output")) {
-        d.suggestion = "input and output exist inside { } only";
+      Undeclared u{item->name, item->name_offset, item->name_length, {}};
+      Diagnostic hint;
+      suggest(hint, item->name, names);
+      u.suggestion = hint.suggestion;
+      if (u.suggestion.empty() && !nested() && (item->name == "input" || item->name == "output")) {
+        u.suggestion = "input and output exist inside { } only";
       }
+      if (undeclared_.size() < kMaxUnknown) {
+        e.undeclared_index = undeclared_.size();
+        undeclared_.push_back(std::move(u));
+      }
+      e.undeclared = true;
       // One finding per name: later uses mean the same element.
       e.name = item->name;
       e.type.primitive = "Idle";
@@ -1099,6 +1118,26 @@ class Parser {
     }
   }
 
+  struct Undeclared {
+    std::string name;
+    size_t offset;
+    size_t length;
+    std::string suggestion;
+  };
+  // Names that no declaration came for. Held back to the end, because what follows explains some of them.
+  void report_undeclared() {
+    for (const Undeclared& u : undeclared_) {
+      if (u.offset > unclosed_brace_) continue;  // perhaps it is declared outside of the brace that is not closed
+      Diagnostic& d = findings_.error(u.offset, u.length, fmt::format("element '{}' is not declared", shown(u.name)));
+      d.expected = "an element that is declared before, or a class";
+      d.suggestion = u.suggestion;
+      const auto later = later_.find(u.name);
+      if (later != later_.end() && later->second > u.offset) {
+        d.suggestion = fmt::format("it is defined later, on {}; define it before its use", line_of(later->second));
+      }
+    }
+  }
+
   struct Unknown {
     std::string name;
     size_t offset;
@@ -1115,6 +1154,8 @@ class Parser {
   std::unordered_set<std::string> defining_;       // classes whose body is open
   std::unordered_map<std::string, size_t> later_;  // every compound class that was defined, and where
   std::vector<Unknown> unknown_;
+  std::vector<Undeclared> undeclared_;
+  size_t unclosed_brace_ = SIZE_MAX;
   std::vector<Group> groups_;  // open groups of scope_
   std::vector<std::string> requirements_;
   uint32_t depth_ = 0;

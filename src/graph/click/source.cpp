@@ -31,7 +31,8 @@ bool parse_landmark(std::string_view text, uint32_t* line, std::string* file) {
     if (value > 0x7fffffff) return false;
   }
   if (i == digits) return false;
-  *line = static_cast<uint32_t>(value);
+  *line = std::max<uint32_t>(
+      1, static_cast<uint32_t>(value));  // preprocessors write 0 for what they built in; lines count from 1
   file->clear();
   skip_blanks();
   if (i < text.size() && text[i] == '"') {

@@ -27,6 +27,8 @@ struct ClassRef {
 struct Element {
   std::string name;  // within its scope
   bool anonymous = false;
+  bool undeclared = false;  // stands for a name that was used and never declared; the parse fails
+  size_t undeclared_index = SIZE_MAX;
   bool group = false;  // ( ... ): two tunnels and no scope of its own
   ClassRef type;
   size_t name_offset = 0;
