@@ -1,0 +1,129 @@
+#include "tables/lpm/algorithms.h"
+
+#include <memory>
+
+namespace sluice {
+namespace {
+
+template <typename List>
+std::vector<std::string> names_of() {
+  std::vector<std::string> names;
+  for_each_lpm<List>([&]<typename A>(A) { names.emplace_back(A::kName); });
+  return names;
+}
+
+Error unknown_algorithm(const char* family, std::string_view name, const std::vector<std::string>& known) {
+  const std::string near = closest_match(name, known);
+  std::string hint = near.empty() ? std::string() : fmt::format("did you mean {}? ", near);
+  hint += fmt::format("{} algorithms: {}", family, fmt::join(known, ", "));
+  return Error(fmt::format("no {} lookup algorithm is called '{}'", family, name.substr(0, 64)), std::move(hint));
+}
+
+}  // namespace
+
+std::vector<std::string> lpm_algorithm_names4() {
+  return names_of<LpmAlgorithms4>();
+}
+std::vector<std::string> lpm_algorithm_names6() {
+  return names_of<LpmAlgorithms6>();
+}
+
+Result<Image> build_routes(const Rib& rib, std::string_view algorithm4, std::string_view algorithm6) {
+  if (!rib.settled()) {
+    Rib copy = rib;
+    copy.settle();
+    return build_routes(copy, algorithm4, algorithm6);
+  }
+  Result<FibPlan> plan4 = Error(), plan6 = Error();
+  const char* name4 = "";
+  const char* name6 = "";
+  auto plan_family4 = [&]<typename A>(A) {
+    name4 = A::kName;
+    plan4 = A::plan4(rib);
+  };
+  auto plan_family6 = [&]<typename A>(A) {
+    name6 = A::kName;
+    plan6 = A::plan6(rib);
+  };
+  if (!with_lpm<LpmAlgorithms4>(algorithm4, plan_family4)) {
+    return unknown_algorithm("IPv4", algorithm4, lpm_algorithm_names4());
+  }
+  if (!plan4) return std::move(plan4).error();
+  if (!with_lpm<LpmAlgorithms6>(algorithm6, plan_family6)) {
+    return unknown_algorithm("IPv6", algorithm6, lpm_algorithm_names6());
+  }
+  if (!plan6) return std::move(plan6).error();
+  const FibPlan names = plan_next_hop_names(rib);
+
+  ImageBuilder builder(ImageKind::kRoutes);
+  const size_t fib4 = builder.add(SectionTag::kFib4, name4, plan4->layout_version, plan4->bytes);
+  const size_t fib6 = builder.add(SectionTag::kFib6, name6, plan6->layout_version, plan6->bytes);
+  const size_t text = builder.add(SectionTag::kNextHopNames, "", names.layout_version, names.bytes);
+  if (auto ok = builder.allocate(); !ok) return std::move(ok).error();
+  plan4->write(builder.data(fib4));
+  plan6->write(builder.data(fib6));
+  names.write(builder.data(text));
+  return builder.finish();
+}
+
+Result<NextHopNames> NextHopNames::open(std::span<const std::byte> section) {
+  const auto* head = section_array<uint32_t>(section, 0, 2);
+  if (head == nullptr) return Error(fmt::format("next-hop names: {} bytes are too few", section.size()));
+  NextHopNames names;
+  names.count_ = head[0];
+  names.offsets_ = section_array<uint32_t>(section, 8, uint64_t{names.count_} + 1);
+  if (names.count_ > Rib::kMaxNextHops || names.offsets_ == nullptr) {
+    return Error(fmt::format("next-hop names: {} names do not fit", names.count_));
+  }
+  const uint64_t text_at = 8 + (uint64_t{names.count_} + 1) * 4;
+  names.text_ = reinterpret_cast<const char*>(section.data() + text_at);
+  uint32_t last = 0;
+  for (uint32_t i = 0; i <= names.count_; ++i) {
+    if (names.offsets_[i] < last || names.offsets_[i] > section.size() - text_at) {
+      return Error(fmt::format("next-hop names: name {} lies outside", i));
+    }
+    last = names.offsets_[i];
+  }
+  return names;
+}
+
+FibPlan plan_next_hop_names(const Rib& rib) {
+  FibPlan plan;
+  plan.bytes = 8 + (size_t{rib.next_hop_count()} + 1) * 4;
+  for (const std::string& name : rib.next_hop_names()) plan.bytes += name.size();
+  plan.write = [names = rib.next_hop_names()](std::span<std::byte> out) {
+    auto* words = reinterpret_cast<uint32_t*>(out.data());
+    words[0] = static_cast<uint32_t>(names.size());
+    char* text = reinterpret_cast<char*>(words + 3 + names.size());
+    uint32_t at = 0;
+    for (size_t i = 0; i < names.size(); ++i) {
+      words[2 + i] = at;
+      std::memcpy(text + at, names[i].data(), names[i].size());
+      at += static_cast<uint32_t>(names[i].size());
+    }
+    words[2 + names.size()] = at;
+  };
+  return plan;
+}
+
+namespace detail {
+
+Result<FibSection> find_fib(const Image& image, SectionTag tag) {
+  const ImageSection* section = image.find(tag);
+  const char* family = tag == SectionTag::kFib4 ? "IPv4" : "IPv6";
+  if (section == nullptr) return Error(fmt::format("the image holds no {} table", family));
+  if (section->layout_version != 1) {
+    return Error(fmt::format("{} table of layout {}, this program reads 1", family, section->layout_version),
+                 "make it again with `sluice compile`");
+  }
+  auto names = NextHopNames::open(image.section(SectionTag::kNextHopNames));
+  if (!names) return std::move(names).error();
+  return FibSection{image.section(tag), section_algorithm(*section), names->count()};
+}
+
+Error unknown_fib(const FibSection& fib, const std::vector<std::string>& known) {
+  return unknown_algorithm("", fib.algorithm, known);
+}
+
+}  // namespace detail
+}  // namespace sluice

@@ -1,0 +1,134 @@
+// The LPM algorithms, by name: the one list that builders, tests, benchmarks, the command line and kernels go by.
+//
+// To add one: write its view and its plan function, and put a traits struct into the lists below. View4 has
+// open(section, next_hop_count), lookup(address), prefetch(address), lookup_bulk(...) and rebase(from, to); View6 the
+// same with (hi, lo). A family that an algorithm cannot serve leaves its list out.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "tables/image.h"
+#include "tables/lpm/dir24.h"
+#include "tables/lpm/next_hop_names.h"
+#include "tables/lpm/poptrie.h"
+#include "tables/lpm/rib.h"
+#include "tables/lpm/trie.h"
+
+namespace sluice {
+
+struct Dir24 {
+  static constexpr const char* kName = "dir24";
+  using View4 = Dir24View;
+  static Result<FibPlan> plan4(const Rib& rib) { return plan_dir24(rib); }
+};
+
+struct Poptrie {
+  static constexpr const char* kName = "poptrie";
+  using View4 = Poptrie4View;
+  using View6 = Poptrie6View;
+  static Result<FibPlan> plan4(const Rib& rib) { return plan_poptrie4(rib); }
+  static Result<FibPlan> plan6(const Rib& rib) { return plan_poptrie6(rib); }
+};
+
+// The oracle.
+struct Trie {
+  static constexpr const char* kName = "trie";
+  using View4 = Trie4View;
+  using View6 = Trie6View;
+  static Result<FibPlan> plan4(const Rib& rib) { return plan_trie4(rib); }
+  static Result<FibPlan> plan6(const Rib& rib) { return plan_trie6(rib); }
+};
+
+// The first of each list is the default.
+using LpmAlgorithms4 = std::tuple<Dir24, Poptrie, Trie>;
+using LpmAlgorithms6 = std::tuple<Poptrie, Trie>;
+
+// Calls f(Algorithm{}) for each algorithm of a list, in order.
+template <typename List, typename F>
+void for_each_lpm(F&& f) {
+  [&]<typename... A>(std::type_identity<std::tuple<A...>>) { (f(A{}), ...); }(std::type_identity<List>{});
+}
+// Calls f(Algorithm{}) for the algorithm of that name. False: there is none.
+template <typename List, typename F>
+bool with_lpm(std::string_view name, F&& f) {
+  bool found = false;
+  for_each_lpm<List>([&]<typename A>(A algorithm) {
+    if (found || name != A::kName) return;
+    found = true;
+    f(algorithm);
+  });
+  return found;
+}
+
+std::vector<std::string> lpm_algorithm_names4();
+std::vector<std::string> lpm_algorithm_names6();
+
+// One image (ImageKind::kRoutes) with sections kFib4, kFib6 and kNextHopNames. An unsettled Rib is copied and settled
+// first. Errors: unknown algorithm names (with the nearest name), out of memory, limits of an algorithm.
+Result<Image> build_routes(const Rib& rib, std::string_view algorithm4, std::string_view algorithm6);
+
+// The name of the algorithm that built a section.
+inline std::string_view section_algorithm(const ImageSection& section) {
+  return {section.algorithm, strnlen(section.algorithm, sizeof section.algorithm)};
+}
+
+// Opens the IPv4 table of a routes image and calls f(view), where view is the View4 of its algorithm. The image must
+// outlive the view. Errors: the section is missing, of an unknown algorithm or layout, or damaged.
+template <typename F>
+Result<void> with_fib4(const Image& image, F&& f);
+// The same for the IPv6 table.
+template <typename F>
+Result<void> with_fib6(const Image& image, F&& f);
+
+namespace detail {
+// The section, its algorithm and the next-hop count, or why not.
+struct FibSection {
+  std::span<const std::byte> bytes;
+  std::string_view algorithm;
+  uint32_t next_hop_count;
+};
+Result<FibSection> find_fib(const Image& image, SectionTag tag);
+Error unknown_fib(const FibSection& fib, const std::vector<std::string>& known);
+
+template <typename View, typename F>
+Result<void> open_fib(const FibSection& fib, F&& f) {
+  auto view = View::open(fib.bytes, fib.next_hop_count);
+  if (!view) return std::move(view).error();
+  f(*view);
+  return {};
+}
+}  // namespace detail
+
+template <typename F>
+Result<void> with_fib4(const Image& image, F&& f) {
+  auto fib = detail::find_fib(image, SectionTag::kFib4);
+  if (!fib) return std::move(fib).error();
+  Result<void> result;
+  if (!with_lpm<LpmAlgorithms4>(fib->algorithm,
+                                [&]<typename A>(A) { result = detail::open_fib<typename A::View4>(*fib, f); })) {
+    return detail::unknown_fib(*fib, lpm_algorithm_names4());
+  }
+  return result;
+}
+
+template <typename F>
+Result<void> with_fib6(const Image& image, F&& f) {
+  auto fib = detail::find_fib(image, SectionTag::kFib6);
+  if (!fib) return std::move(fib).error();
+  Result<void> result;
+  if (!with_lpm<LpmAlgorithms6>(fib->algorithm,
+                                [&]<typename A>(A) { result = detail::open_fib<typename A::View6>(*fib, f); })) {
+    return detail::unknown_fib(*fib, lpm_algorithm_names6());
+  }
+  return result;
+}
+
+}  // namespace sluice

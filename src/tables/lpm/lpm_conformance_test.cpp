@@ -1,0 +1,307 @@
+// Every LPM algorithm x {one by one, bulk by each instruction set, reloaded image, rebased view} against the trie, and
+// the trie against the definition.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "tables/lpm/algorithms.h"
+#include "tables/lpm/lpm_test_tables.h"
+
+namespace sluice {
+namespace {
+
+using namespace lpm_test;
+
+Image build(const Rib& rib, const char* algorithm4, const char* algorithm6) {
+  auto image = build_routes(rib, algorithm4, algorithm6);
+  EXPECT_TRUE(image.ok()) << (image.ok() ? "" : to_string(image.error()));
+  return std::move(*image);
+}
+
+// What a view says by every way in; all ways must agree.
+template <typename View>
+std::vector<uint32_t> ask4(const View& view, const std::vector<uint32_t>& addresses) {
+  std::vector<uint32_t> expected(addresses.size());
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    view.prefetch(addresses[i]);
+    expected[i] = view.lookup(addresses[i]);
+  }
+  std::vector<uint32_t> got(addresses.size(), 0xdeadbeef);
+  for (LpmIsa isa : available_lpm_isas()) {
+    std::fill(got.begin(), got.end(), 0xdeadbeef);
+    view.lookup_bulk(isa, addresses.data(), got.data(), got.size());
+    EXPECT_EQ(got, expected) << to_string(isa);
+  }
+  // Bursts of every size up to 40, one after the other, and nothing past their ends.
+  size_t at = 0;
+  for (size_t n = 0; at + n <= addresses.size(); n = (n + 1) % 41) {
+    uint32_t out[42];
+    std::fill(out, out + 42, 0xdeadbeef);
+    view.lookup_burst(addresses.data() + at, out, n);
+    for (size_t i = 0; i < n; ++i) EXPECT_EQ(out[i], expected[at + i]);
+    EXPECT_EQ(out[n], 0xdeadbeef);
+    at += n;
+  }
+  return expected;
+}
+
+template <typename View>
+std::vector<uint32_t> ask6(const View& view, const Addresses6& a) {
+  std::vector<uint32_t> expected(a.hi.size());
+  for (size_t i = 0; i < a.hi.size(); ++i) {
+    view.prefetch(a.hi[i], a.lo[i]);
+    expected[i] = view.lookup(a.hi[i], a.lo[i]);
+  }
+  std::vector<uint32_t> got(expected.size());
+  for (LpmIsa isa : available_lpm_isas()) {
+    std::fill(got.begin(), got.end(), 0xdeadbeef);
+    view.lookup_bulk(isa, a.hi.data(), a.lo.data(), got.data(), got.size());
+    EXPECT_EQ(got, expected) << to_string(isa);
+  }
+  size_t at = 0;
+  for (size_t n = 0; at + n <= a.hi.size(); n = (n + 1) % 41) {
+    uint32_t out[42];
+    std::fill(out, out + 42, 0xdeadbeef);
+    view.lookup_burst(a.hi.data() + at, a.lo.data() + at, out, n);
+    for (size_t i = 0; i < n; ++i) EXPECT_EQ(out[i], expected[at + i]);
+    EXPECT_EQ(out[n], 0xdeadbeef);
+    at += n;
+  }
+  return expected;
+}
+
+std::vector<uint32_t> ask4(const Image& image, const std::vector<uint32_t>& addresses) {
+  std::vector<uint32_t> out;
+  auto ok = with_fib4(image, [&](const auto& view) { out = ask4(view, addresses); });
+  EXPECT_TRUE(ok.ok()) << (ok.ok() ? "" : to_string(ok.error()));
+  return out;
+}
+std::vector<uint32_t> ask6(const Image& image, const Addresses6& addresses) {
+  std::vector<uint32_t> out;
+  auto ok = with_fib6(image, [&](const auto& view) { out = ask6(view, addresses); });
+  EXPECT_TRUE(ok.ok()) << (ok.ok() ? "" : to_string(ok.error()));
+  return out;
+}
+
+// Every algorithm against the trie, the trie against the definition, on the edges of all prefixes and random addresses.
+void expect_conformance(const Rib& rib, bool reload) {
+  std::vector<uint32_t> a4 = edge_addresses(rib.routes4());
+  Addresses6 a6 = edge_addresses(rib.routes6());
+  const auto random4 = uniform4(200, 4);
+  a4.insert(a4.end(), random4.begin(), random4.end());
+  const Addresses6 random6 = uniform6(200, 6);
+  a6.hi.insert(a6.hi.end(), random6.hi.begin(), random6.hi.end());
+  a6.lo.insert(a6.lo.end(), random6.lo.begin(), random6.lo.end());
+
+  const Image oracle = build(rib, "trie", "trie");
+  const auto expected4 = ask4(oracle, a4);
+  const auto expected6 = ask6(oracle, a6);
+  const size_t linear_limit = 2'000'000 / (rib.size() + 1);
+  for (size_t i = 0; i < std::min(a4.size(), linear_limit); ++i) {
+    ASSERT_EQ(expected4[i], linear_lookup4(rib.routes4(), a4[i])) << std::hex << a4[i];
+  }
+  for (size_t i = 0; i < std::min(a6.hi.size(), linear_limit); ++i) {
+    ASSERT_EQ(expected6[i], linear_lookup6(rib.routes6(), a6.hi[i], a6.lo[i]))
+        << std::hex << a6.hi[i] << ':' << a6.lo[i];
+  }
+  for_each_lpm<LpmAlgorithms4>([&]<typename A>(A) {
+    const Image image = build(rib, A::kName, "trie");
+    EXPECT_EQ(ask4(image, a4), expected4) << A::kName;
+    if (!reload) return;
+    auto again = Image::from_bytes(image.bytes(), ImageKind::kRoutes);
+    ASSERT_TRUE(again.ok());
+    EXPECT_EQ(ask4(*again, a4), expected4) << A::kName << " reloaded";
+    // A view moved to a copy answers from the copy.
+    auto view = A::View4::open(image.section(SectionTag::kFib4), rib.next_hop_count());
+    ASSERT_TRUE(view.ok());
+    const auto moved = view->rebase(image.section(SectionTag::kFib4).data(), again->section(SectionTag::kFib4).data());
+    for (size_t i = 0; i < a4.size(); ++i) ASSERT_EQ(moved.lookup(a4[i]), expected4[i]);
+  });
+  for_each_lpm<LpmAlgorithms6>([&]<typename A>(A) {
+    const Image image = build(rib, "trie", A::kName);
+    EXPECT_EQ(ask6(image, a6), expected6) << A::kName;
+    if (!reload) return;
+    auto again = Image::from_bytes(image.bytes(), ImageKind::kRoutes);
+    ASSERT_TRUE(again.ok());
+    EXPECT_EQ(ask6(*again, a6), expected6) << A::kName << " reloaded";
+    auto view = A::View6::open(image.section(SectionTag::kFib6), rib.next_hop_count());
+    ASSERT_TRUE(view.ok());
+    const auto moved = view->rebase(image.section(SectionTag::kFib6).data(), again->section(SectionTag::kFib6).data());
+    for (size_t i = 0; i < a6.hi.size(); ++i) ASSERT_EQ(moved.lookup(a6.hi[i], a6.lo[i]), expected6[i]);
+  });
+}
+
+TEST(LpmConformance, EmptyTableAnswersNothing) {
+  Rib rib;
+  expect_conformance(rib, true);
+}
+
+TEST(LpmConformance, DefaultRouteAnswersEverywhere) {
+  Rib rib;
+  intern_ids(rib, 1);
+  rib.add(prefix4(0, 0), 1);
+  rib.add(prefix6(0, 0, 0), 1);
+  rib.settle();
+  expect_conformance(rib, true);
+  EXPECT_EQ(linear_lookup4(rib.routes4(), 0xffffffffu), 1u);
+}
+
+TEST(LpmConformance, HostRoutesAtTheEndsOfTheLine) {
+  Rib rib;
+  intern_ids(rib, 8);
+  rib.add(prefix4(0, 32), 1);
+  rib.add(prefix4(0xffffffffu, 32), 2);
+  rib.add(prefix4(0x80000000u, 32), 3);
+  rib.add(prefix4(0x7fffffffu, 32), 4);
+  rib.add(prefix6(0, 0, 128), 5);
+  rib.add(prefix6(~0ull, ~0ull, 128), 6);
+  rib.add(prefix6(0x2000000000000000ull, 0, 128), 7);
+  rib.add(prefix6(0x3fffffffffffffffull, ~0ull, 128), 8);
+  rib.settle();
+  expect_conformance(rib, true);
+}
+
+// All lengths nested, along paths of zeros, of ones and mixed; next hops repeat so that runs merge and split.
+TEST(LpmConformance, EveryLengthNested) {
+  for (uint32_t hops : {1u, 2u, 129u}) {
+    Rib rib;
+    intern_ids(rib, hops);
+    for (uint64_t pattern : {0ull, ~0ull, 0x2aaaaaaaaaaaaaaaull, 0x20010db8c0a80101ull}) {
+      for (unsigned length = 0; length <= 128; ++length) {
+        if (length <= 32) rib.add(prefix4(static_cast<uint32_t>(pattern), length), 1 + length % hops);
+        rib.add(prefix6(pattern, pattern * 3, length), 1 + length % hops);
+      }
+    }
+    rib.settle();
+    expect_conformance(rib, false);
+  }
+}
+
+// All 256 host routes of one /24, and each second one of the next: blocks at both sides of a /24 border.
+TEST(LpmConformance, DenseHostRoutes) {
+  Rib rib;
+  intern_ids(rib, 300);
+  for (uint32_t i = 0; i < 512; i += i < 256 ? 1 : 2) {
+    rib.add(prefix4(0x0a0000ffu + i, 32), 1 + i % 300);
+    rib.add(prefix6(0x20010db800000000ull, 0xffull + i, 128), 1 + i % 300);
+    rib.add(prefix6(0x20010db800000000ull + (uint64_t{i} << 8), 0, 56), 1 + i % 300);
+  }
+  rib.settle();
+  expect_conformance(rib, true);
+}
+
+TEST(LpmConformance, RandomTablesOfManySizes) {
+  for (uint64_t seed : {1u, 2u, 3u}) {
+    for (size_t routes : {1u, 10u, 300u}) expect_conformance(random_rib(seed, routes, 1 + seed * 7), seed == 1);
+  }
+  expect_conformance(random_rib(9, 20000, 500), true);
+}
+
+// More next hops and blocks than 16 bits hold: dir24 goes wide and still agrees.
+TEST(LpmConformance, SixteenBitEntriesRunOut) {
+  Rib rib;
+  intern_ids(rib, 65535);
+  for (uint32_t i = 0; i < 3000; ++i) rib.add(prefix4(0x0b000000u + i * 128, 25), 65535 - i);
+  rib.settle();
+  const Image image = build(rib, "dir24", "trie");
+  auto view = Dir24View::open(image.section(SectionTag::kFib4), 65535);
+  ASSERT_TRUE(view.ok());
+  EXPECT_TRUE(view->wide());
+  EXPECT_EQ(view->lookup(0x0b000000u), 65535u);
+  expect_conformance(rib, true);
+  // One id fewer than the limit with one block stays narrow.
+  Rib narrow;
+  intern_ids(narrow, 65534);
+  narrow.add(prefix4(0x01020304, 32), 65534);
+  narrow.settle();
+  const Image small = build(narrow, "dir24", "trie");
+  auto narrow_view = Dir24View::open(small.section(SectionTag::kFib4), 65534);
+  ASSERT_TRUE(narrow_view.ok());
+  EXPECT_FALSE(narrow_view->wide());
+  EXPECT_EQ(narrow_view->lookup(0x01020304), 65534u);
+  EXPECT_EQ(narrow_view->lookup(0x01020305), 0u);
+}
+
+TEST(LpmConformance, AnyTableAgreesWithTheDefinition) {
+  rc::detail::TestParams params;
+  params.maxSuccess = 25;
+  params.maxSize = 100;
+  const auto result = rc::detail::checkTestable(
+      [] {
+        const auto routes = *rc::gen::container<std::vector<std::tuple<uint32_t, uint64_t, uint64_t, uint8_t>>>(
+            rc::gen::tuple(rc::gen::arbitrary<uint32_t>(), rc::gen::arbitrary<uint64_t>(),
+                           rc::gen::arbitrary<uint64_t>(), rc::gen::arbitrary<uint8_t>()));
+        Rib rib;
+        intern_ids(rib, 7);
+        for (const auto& [address, hi, lo, bits] : routes) {
+          rib.add(prefix4(address, bits % 33), 1 + address % 7);
+          rib.add(prefix6(hi, lo, bits % 129), 1 + static_cast<uint32_t>(hi % 7));
+        }
+        rib.settle();
+        const auto a4 = edge_addresses(rib.routes4());
+        const auto a6 = edge_addresses(rib.routes6());
+        for_each_lpm<LpmAlgorithms4>([&]<typename A>(A) {
+          const Image image = build(rib, A::kName, "trie");
+          RC_ASSERT(with_fib4(image, [&](const auto& view) {
+                      for (uint32_t a : a4) RC_ASSERT(view.lookup(a) == linear_lookup4(rib.routes4(), a));
+                    }).ok());
+        });
+        for_each_lpm<LpmAlgorithms6>([&]<typename A>(A) {
+          const Image image = build(rib, "trie", A::kName);
+          RC_ASSERT(with_fib6(image, [&](const auto& view) {
+                      for (size_t i = 0; i < a6.hi.size(); ++i) {
+                        RC_ASSERT(view.lookup(a6.hi[i], a6.lo[i]) == linear_lookup6(rib.routes6(), a6.hi[i], a6.lo[i]));
+                      }
+                    }).ok());
+        });
+      },
+      rc::detail::TestMetadata(), params);
+  EXPECT_TRUE(result.is<rc::detail::SuccessResult>()) << [&] {
+    std::ostringstream os;
+    rc::detail::printResultMessage(result, os);
+    return os.str();
+  }();
+}
+
+TEST(BuildRoutes, NamesTheNearestAlgorithm) {
+  Rib rib;
+  auto image = build_routes(rib, "dir42", "poptrie");
+  ASSERT_FALSE(image.ok());
+  EXPECT_NE(to_string(image.error()).find("did you mean dir24?"), std::string::npos) << to_string(image.error());
+  image = build_routes(rib, "dir24", "dir24");
+  ASSERT_FALSE(image.ok());
+  EXPECT_NE(to_string(image.error()).find("IPv6 algorithms: poptrie, trie"), std::string::npos);
+}
+
+TEST(BuildRoutes, SettlesACopyOfAnUnsettledRib) {
+  Rib rib;
+  const uint32_t id = rib.intern("here");
+  rib.add(prefix4(0x0a000000, 8), id);
+  const Image image = build(rib, "trie", "trie");
+  EXPECT_EQ(ask4(image, {0x0a010203, 0x0b000000}), (std::vector<uint32_t>{id, 0}));
+  EXPECT_FALSE(rib.settled());
+}
+
+TEST(BuildRoutes, KeepsTheNamesAsWritten) {
+  Rib rib;
+  for (const char* name : {"22", "eth0", "2001:db8::1", "22x"}) rib.intern(name);
+  const Image image = build(rib, "trie", "poptrie");
+  const auto path = std::filesystem::temp_directory_path() / "sluice_names_test.img";
+  ASSERT_TRUE(image.write(path.string()).ok());
+  auto loaded = Image::open(path.string(), ImageKind::kRoutes);
+  std::filesystem::remove(path);
+  ASSERT_TRUE(loaded.ok());
+  auto names = NextHopNames::open(loaded->section(SectionTag::kNextHopNames));
+  ASSERT_TRUE(names.ok());
+  ASSERT_EQ(names->count(), 4u);
+  EXPECT_EQ(names->name(1), "22");
+  EXPECT_EQ(names->name(3), "2001:db8::1");
+  EXPECT_EQ(names->name(4), "22x");
+  EXPECT_EQ(names->name(0), "-");
+  EXPECT_EQ(names->name(5), "-");
+}
+
+}  // namespace
+}  // namespace sluice
