@@ -21,8 +21,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SHARED = ("net", "batch", "tables")
 CXX_FLAGS = ["-std=c++20", "-fsyntax-only", "-x", "c++", "-march=x86-64-v2", "-Wall", "-Wextra", "-Wshadow",
              "-Wnon-virtual-dtor", "-Wno-missing-field-initializers", "-Werror"]
-NVCC_FLAGS = ["-std=c++20", "-x", "cu", "--expt-relaxed-constexpr", "-arch=sm_90", "-Werror", "all-warnings", "-c",
-              "-o", "/dev/null"]
+NVCC_FLAGS = ["-std=c++20", "-x", "cu", "--expt-relaxed-constexpr", "-arch=sm_90", "-Werror", "all-warnings",
+              "-Xcompiler", "-march=x86-64-v2", "-c", "-o", "/dev/null"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 
 
@@ -128,6 +128,9 @@ def main():
     if not headers:
         problems.append("no headers found below src/")
 
+    for problem in problems:
+        print(problem, file=sys.stderr)
+
     todo = [check for check in checks if not check.stamp.exists()]
     # The slow ones first, so that the last worker does not end alone.
     todo.sort(key=lambda check: check.kind != "nvcc")
@@ -135,8 +138,7 @@ def main():
         for check, said in zip(todo, pool.map(Check.run, todo)):
             if said is not None:
                 problems.append(f"src/{check.name} does not compile alone with {check.kind}:\n{said}")
-    for problem in problems:
-        print(problem, file=sys.stderr)
+                print(problems[-1], file=sys.stderr, flush=True)
     kinds = ", ".join(f"{sum(c.kind == kind for c in checks)} with {kind}" for kind in ("g++", "nvcc"))
     print(f"headers: {kinds}; {len(checks) - len(todo)} unchanged, {len(problems)} problems, "
           f"{time.monotonic() - start:.1f} s")

@@ -27,7 +27,7 @@ Result<Batch> Batch::create(uint32_t capacity, size_t arena_bytes) {
 }
 
 uint8_t* Batch::reserve(size_t bytes) {
-  const size_t need = (kHeadroom + bytes + 63) / 64 * 64;
+  const size_t need = arena_need(bytes);
   if (need > arena_.size() - used_) {
     if (count_ != 0) return nullptr;
     auto larger = Buffer::allocate(need);

@@ -35,7 +35,7 @@ struct Annotation {
   uint8_t paint;
   DropReason reason;
   uint8_t limiter;  // 1-based egress rate limiter that this packet is subject to, 0: none
-  uint8_t reserved;
+  uint8_t appended;  // see Packet
 };
 static_assert(sizeof(Extent) == 16 && sizeof(Annotation) == 28);
 
@@ -69,6 +69,7 @@ struct BatchView {
     p.ip_flags = a.ip_flags;
     p.paint = a.paint;
     p.reason = a.reason;
+    p.appended = a.appended;
     if ((live & (kFieldKey | kFieldDestination)) != 0) p.key = key[i];
   }
   // Writes the registers back; `live` says which columns somebody reads later.
@@ -87,6 +88,7 @@ struct BatchView {
     a.ip_flags = p.ip_flags;
     a.paint = p.paint;
     a.reason = p.reason;
+    a.appended = p.appended;
     if ((live & (kFieldKey | kFieldDestination)) != 0) key[i] = p.key;
   }
 };
@@ -114,9 +116,11 @@ class Batch {
     used_ = 0;
   }
 
-  // Room for a frame of `bytes` with kHeadroom before it, 64-byte aligned; nullptr when the arena is full. The batch must not be
+  // Room for a frame of `bytes` with kHeadroom before it and kTailroom after it, 64-byte aligned; nullptr when the arena is full. The batch must not be
   // full. A batch that is empty grows its arena for a frame that does not fit at all.
   uint8_t* reserve(size_t bytes);
+  // Whether a packet of `bytes` can be added: neither the columns nor the arena are full.
+  bool has_room(size_t bytes) const { return !full() && (count_ == 0 || arena_need(bytes) <= arena_.size() - used_); }
 
   // Adds a packet whose frame lies at `frame` (from `reserve`, or anywhere that outlives the batch's use). Returns its index.
   uint32_t push(uint8_t* frame, uint32_t captured, uint32_t wire, uint64_t timestamp_ns, uint32_t order) {
@@ -149,6 +153,8 @@ class Batch {
   uint32_t data_length(uint32_t i) const { return extent_[i].end - static_cast<uint32_t>(extent_[i].data); }
 
  private:
+  static size_t arena_need(size_t bytes) { return (kHeadroom + bytes + kTailroom + 63) / 64 * 64; }
+
   uint32_t capacity_ = 0;
   uint32_t count_ = 0;
   size_t used_ = 0;

@@ -57,6 +57,7 @@ constexpr Row kRows[] = {
     {"multicast-destination", "multicast and limited broadcast are not forwarded here"},
     {"device-failed", "the device that ran the program failed"},
     {"output-failed", "the output port refused the frame"},
+    {"no-tailroom", "no room after the frame for another trailer"},
 };
 static_assert(sizeof(kRows) / sizeof(kRows[0]) == static_cast<size_t>(DropReason::kCount));
 

@@ -53,6 +53,7 @@ enum class DropReason : uint8_t {
   kMulticastDestination = 43,  // no multicast forwarding
   kDeviceFailed = 44,
   kOutputFailed = 45,  // the port refused the frame
+  kNoTailroom = 46,
   kCount
 };
 

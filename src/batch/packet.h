@@ -12,6 +12,8 @@ namespace sluice {
 
 // Bytes that are free before every frame, so that headers can be pushed in place.
 inline constexpr int32_t kHeadroom = 128;
+// Bytes that are free after every frame for what stages append.
+inline constexpr uint32_t kTailroom = 64;
 
 // Which registers a stage reads or writes. The planner checks that what is read was written before, decides what crosses a
 // bus, and keeps only live fields between segments.
@@ -54,7 +56,8 @@ struct Packet {
   uint8_t ttl = 0;
   uint8_t paint = 0;
   DropReason reason = DropReason::kNone;  // why it left by an error output, or was dropped
-  uint8_t reserved[2] = {};
+  uint8_t appended = 0;  // bytes of the tail room that stages have used; never goes down
+  uint8_t reserved = 0;
 
   SLUICE_HD uint32_t length() const { return end - static_cast<uint32_t>(data); }
   SLUICE_HD uint32_t wire_length() const { return wire_end - static_cast<uint32_t>(data); }

@@ -117,9 +117,12 @@ class PatternSource final : public BatchSource {
 class CaptureSink final : public PacketSink {
  public:
   explicit CaptureSink(CaptureWriter writer) : writer_(std::move(writer)) {}
-  Result<void> write(const TxRecord& r) override {
-    if (writer_.append(FrameHeader{r.captured, r.wire, r.timestamp_ns}, r.data)) return {};
-    return writer_.error();
+  Result<void> write(std::span<const TxRecord> records, size_t& written) override {
+    for (written = 0; written < records.size(); ++written) {
+      const TxRecord& r = records[written];
+      if (!writer_.append(FrameHeader{r.captured, r.wire, r.timestamp_ns}, r.data)) return writer_.error();
+    }
+    return {};
   }
   Result<void> commit() override { return writer_.commit(); }
 
@@ -129,7 +132,10 @@ class CaptureSink final : public PacketSink {
 
 class MemorySink final : public PacketSink {
  public:
-  Result<void> write(const TxRecord&) override { return {}; }
+  Result<void> write(std::span<const TxRecord> records, size_t& written) override {
+    written = records.size();
+    return {};
+  }
   Result<void> commit() override { return {}; }
 };
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/result.h"
@@ -35,7 +36,8 @@ class BatchSource {
 class PacketSink {
  public:
   virtual ~PacketSink() = default;
-  virtual Result<void> write(const TxRecord& record) = 0;
+  // Takes the records in order. On an error `written` says how many were taken before it.
+  virtual Result<void> write(std::span<const TxRecord> records, size_t& written) = 0;
   // Makes the output appear under its name. Without it nothing is left behind.
   virtual Result<void> commit() = 0;
 };

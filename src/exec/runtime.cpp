@@ -155,26 +155,29 @@ Result<void> Runtime::commit(Job& job) {
       std::sort(merged_.begin(), merged_.end(), before);
       records = &merged_;
     }
-    RunReport::Sink& counters = sink_counters_[s];
-    for (const TxRecord& record : *records) {
-      if (record.limiter != 0) {
+    if (!limiters_.empty()) {
+      if (records != &merged_) merged_.assign(records->begin(), records->end());
+      std::erase_if(merged_, [&](const TxRecord& record) {
+        if (record.limiter == 0) return false;
         Limiter& limiter = limiters_[record.limiter - 1u];
-        if (!limiter.admit(record.timestamp_ns)) {
-          ++commit_stats_.elements[limiter.element].drops[static_cast<size_t>(DropReason::kIcmpRateLimited)];
-          continue;
-        }
-      }
-      if (result.ok()) result = sinks_[s]->write(record);
-      if (!result.ok()) {
-        ++commit_stats_.elements[plan_.sinks[s]].drops[static_cast<size_t>(DropReason::kOutputFailed)];
-        continue;
-      }
-      ++counters.packets;
+        if (limiter.admit(record.timestamp_ns)) return false;
+        ++commit_stats_.elements[limiter.element].drops[static_cast<size_t>(DropReason::kIcmpRateLimited)];
+        return true;
+      });
+      records = &merged_;
+    }
+    size_t written = 0;
+    if (result.ok()) result = sinks_[s]->write(*records, written);
+    RunReport::Sink& counters = sink_counters_[s];
+    for (size_t i = 0; i < written; ++i) {
+      const TxRecord& record = (*records)[i];
       counters.bytes += record.captured;
       PortCounters& port = ports_[record.port];
       ++port.packets;
       port.bytes += record.captured;
     }
+    counters.packets += written;
+    commit_stats_.elements[plan_.sinks[s]].drops[static_cast<size_t>(DropReason::kOutputFailed)] += records->size() - written;
   }
   prints_.clear();
   for (const JobShare& share : job.shares) {

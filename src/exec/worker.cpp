@@ -45,11 +45,11 @@ class Worker::Context final : public HostContext {
     worker_.drop(element_, reason, count);
   }
 
-  Batch* spawn(unsigned output) override {
+  Batch* spawn(unsigned output, size_t bytes) override {
     if (output >= open_.size() || output >= node_.exits.size() || node_.exits[output].node == ~0u) return nullptr;
     if (generation_ >= kMaxGenerations) return nullptr;
     Batch* batch = open_[output];
-    if (batch != nullptr && !batch->full()) return batch;
+    if (batch != nullptr && batch->has_room(bytes)) return batch;
     if (batch != nullptr) finish(output);
     if (share_.child_count == share_.children.size()) {
       if (share_.children.size() == kMaxChildren) return nullptr;

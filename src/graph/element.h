@@ -17,6 +17,7 @@
 #include "batch/drop_reason.h"
 #include "batch/packet.h"
 #include "graph/arguments.h"
+#include "graph/click/source.h"
 #include "graph/stage_slot.h"
 #include "graph/table_set.h"
 
@@ -56,7 +57,7 @@ enum class ElementKind : uint8_t {
   kInfo,    // no ports: declares tables or settings
 };
 
-// What a stage needs and gives. `kind` is its type's index in elements/stages.h.
+// What a stage (or a host element) needs of a packet and gives to it: the graph is checked by it.
 struct StageTraits {
   FieldMask reads = 0;
   FieldMask writes = 0;
@@ -111,8 +112,10 @@ class Element {
   // Tables that this element declares (kInfo, or an element with a file of its own).
   virtual std::vector<TableDeclaration> tables() const { return {}; }
 
-  // kStage ------------------------------------------------------------------------------------------------------------
+  // Fields that must have been written before, and fields that this element writes for whatever leaves it.
   virtual StageTraits stage_traits() const { return {}; }
+
+  // kStage ------------------------------------------------------------------------------------------------------------
   // Writes the stage over the tables of one generation into the slot. Errors: a table is missing or of the wrong kind.
   virtual Result<void> bind(const TableSet& tables, StageSlot& slot) const {
     (void)tables;
@@ -165,9 +168,9 @@ class HostContext {
   virtual void forward(unsigned output, const Selection& packets) = 0;
   // Ends one packet, counted at this element.
   virtual void drop(Batch& batch, uint32_t i, DropReason reason) = 0;
-  // A batch with room for at least one packet whose packets will leave by `output` after `process` returns: push, reserve or clone
-  // into it. They count as generated. nullptr when no memory is left.
-  virtual Batch* spawn(unsigned output) = 0;
+  // A batch with room for at least one packet of `bytes`, whose packets will leave by `output` after `process` returns: push, reserve
+  // or clone into it. They count as generated. nullptr when no memory is left, or when nothing is connected to the output.
+  virtual Batch* spawn(unsigned output, size_t bytes) = 0;
   // Counts packets that should have been made and were not, as generated and dropped.
   virtual void lose(uint32_t count, DropReason reason) = 0;
   // One line for stderr, written in packet order (`order` of the packet it belongs to).

@@ -338,32 +338,39 @@ inline constexpr uint32_t kMaxL3Offset = 32768;
   return ParseStatus::kOk;
 }
 
-// The frame that a data plane sees most, without the general path's branches: untagged unicast Ethernet, IPv4 without
-// options or fragmentation, TCP or UDP, 54 bytes captured. Returns false, with `out` untouched, for everything else and
-// for everything wrong: the general path then judges it. Both give the same Headers (parse_test, "plain path").
+// The frame that a data plane sees most, without the general path's branches: unicast Ethernet with at most one 802.1Q
+// tag, IPv4 without options or fragmentation, TCP or UDP, its headers captured. Returns false, with `out` untouched,
+// for everything else and for everything wrong: the general path then judges it. Both give the same Headers
+// (parse_test, "plain path").
+//
+// `tagged`, 0 or 1, is a constant where it is called, so that every offset is one too. Precondition: 14 bytes captured.
 [[gnu::always_inline]] SLUICE_HD bool parse_plain(const uint8_t* frame, uint32_t captured, uint32_t wire,
-                                                  bool verify_checksum, Headers& out) {
-  constexpr uint32_t kL4 = kEtherHeaderBytes + kIpv4HeaderBytes;
-  if (captured < kL4 + sizeof(TcpHeader)) return false;
-  const uint64_t w0 = load_le64(frame + kEtherHeaderBytes);
-  const uint64_t w1 = load_le64(frame + kEtherHeaderBytes + 8);
-  const uint32_t w2 = load_le32(frame + kEtherHeaderBytes + 16);
+                                                  uint32_t tagged, bool verify_checksum, Headers& out) {
+  constexpr uint32_t kHeaders = kEtherHeaderBytes + kIpv4HeaderBytes + sizeof(TcpHeader);
+  if (captured < kHeaders + kVlanTagBytes * tagged) return false;
+  const uint32_t l3 = kEtherHeaderBytes + kVlanTagBytes * tagged;
+  const uint32_t l4 = l3 + kIpv4HeaderBytes;
+  const uint64_t tci = tagged != 0 ? load_be16(frame + 14) : 0;
+  const uint64_t w0 = load_le64(frame + l3);
+  const uint64_t w1 = load_le64(frame + l3 + 8);
+  const uint32_t w2 = load_le32(frame + l3 + 16);
   // In memory order: EtherType 08 00, version and IHL 45, and of byte 6..7 all but the reserved bit and DF.
-  const uint64_t unusual = ((load_le32(frame + 12) & 0xffffffu) ^ 0x450008u) | (w0 >> 48 & 0xff3fu) | (frame[0] & 1u);
+  const uint64_t unusual =
+      ((load_le32(frame + l3 - 2) & 0xffffffu) ^ 0x450008u) | (w0 >> 48 & 0xff3fu) | (frame[0] & 1u);
   const uint32_t protocol = static_cast<uint32_t>(w1 >> 8) & 0xff;
   const bool tcp = protocol == kProtocolTcp;
   if (unusual != 0 || (!tcp && protocol != kProtocolUdp)) return false;
   const uint32_t total = swap16(static_cast<uint16_t>(w0 >> 16));
   if (total < (tcp ? kIpv4HeaderBytes + sizeof(TcpHeader) : kIpv4HeaderBytes + sizeof(UdpHeader))) return false;
-  if (total > wire - kEtherHeaderBytes) return false;
+  if (total > wire - l3) return false;
   if (verify_checksum && !ipv4_checksum_ok20(w0, w1, w2)) return false;
   const uint32_t destination = swap32(w2);
-  const uint32_t ports = swap32(load_le32(frame + kL4));  // source above destination
-  const uint64_t tcp_flags = frame[kL4 + 13] & (tcp ? 0xffu : 0u);
+  const uint32_t ports = swap32(load_le32(frame + l4));  // source above destination
+  const uint64_t tcp_flags = frame[l4 + 13] & (tcp ? 0xffu : 0u);
   const uint64_t flags =
       (w0 >> 54 & 1) * Headers::kDontFragment | (is_ipv4_multicast(destination) ? uint64_t{Headers::kIpMulticast} : 0);
   // Eight whole words, each stored straight from its register: the fields one by one are twice the stores, and an array
-  // in between is read back in 16-byte pieces that no store buffer forwards (26 ns a packet instead of 6).
+  // in between is read back in 16-byte pieces that no store buffer forwards.
   uint8_t* to = reinterpret_cast<uint8_t*>(&out);
   store_le64(to, 0);
   store_le64(to + 8, swap32(static_cast<uint32_t>(w1 >> 32)));
@@ -372,8 +379,8 @@ inline constexpr uint32_t kMaxL3Offset = 32768;
   store_le64(to + 32,
              (ports >> 16 | ports << 16) | tcp_flags << 40 | uint64_t{protocol} << 48 | (w0 >> 10 & 0x3f) << 56);
   store_le64(to + 40, 4 | FlowKey::kHasPorts << 8);
-  store_le64(to + 48, kEtherTypeIpv4 | kEtherHeaderBytes << 16 | uint64_t{kL4} << 32);
-  store_le64(to + 56, total | flags << 32 | (w1 & 0xff) << 56);
+  store_le64(to + 48, kEtherTypeIpv4 | l3 << 16 | uint64_t{l4} << 32 | tci << 48);
+  store_le64(to + 56, total | flags << 32 | uint64_t{tagged} << 48 | (w1 & 0xff) << 56);
   return true;
 }
 static_assert(offsetof(FlowKey, src_lo) == 8 && offsetof(FlowKey, dst_lo) == 24 && offsetof(FlowKey, src_port) == 32 &&
@@ -446,7 +453,12 @@ SLUICE_HD ParseStatus parse_ip(const uint8_t* frame, uint32_t captured_bytes, ui
 SLUICE_HD ParseStatus parse_ethernet(const uint8_t* frame, uint32_t captured_bytes, uint32_t wire_bytes, Headers& out,
                                      bool verify_checksum = true) {
   const uint32_t captured = captured_bytes < wire_bytes ? captured_bytes : wire_bytes;
-  if (parse_detail::parse_plain(frame, captured, wire_bytes, verify_checksum, out)) return ParseStatus::kOk;
+  if (captured >= kEtherHeaderBytes) {
+    const bool tagged = load_le16(frame + 12) == swap16(kEtherTypeVlan);
+    const bool plain = tagged ? parse_detail::parse_plain(frame, captured, wire_bytes, 1, verify_checksum, out)
+                              : parse_detail::parse_plain(frame, captured, wire_bytes, 0, verify_checksum, out);
+    if (plain) return ParseStatus::kOk;
+  }
   parse_detail::Link link;
   const ParseStatus status = parse_detail::parse_link(frame, captured, wire_bytes, verify_checksum, link, out);
   if (status == ParseStatus::kOk) return status;

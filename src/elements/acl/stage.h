@@ -33,7 +33,7 @@ struct AclStage {
 
   // Host only: the lanes of `mask` at once.
   void burst(Packet* packets, uint32_t mask, uint8_t* outputs) const {
-    const FlowKey* keys[32];
+    const FlowKey* keys[32] = {};
     uint32_t rules[32];
     uint8_t lanes[32];
     size_t n = 0;

@@ -6,7 +6,8 @@
 #include "base/hd.h"
 #include "batch/packet.h"
 #include "net/bytes.h"
-#include "tables/adjacency/adjacency_view.h"
+#include "net/parse.h"
+#include "tables/adjacency/adjacency.h"
 
 namespace sluice {
 
@@ -18,10 +19,19 @@ struct AdjacencyStage {
 
   AdjacencyView view;
 
+  SLUICE_HD static DropReason why_not(uint32_t flags) {
+    if ((flags & AdjacencyGroup::kDrop) != 0) return DropReason::kRouteDrop;
+    if ((flags & AdjacencyGroup::kLocal) != 0) return DropReason::kRouteLocal;
+    if ((flags & AdjacencyGroup::kPunt) != 0) return DropReason::kRoutePunt;
+    return DropReason::kNoAdjacency;
+  }
+  SLUICE_HD void prefetch(const Packet& p) const { view.prefetch(p.next_hop); }
+
   SLUICE_HD uint8_t operator()(Packet& p) const {
-    const AdjacencyChoice choice = view.choose(p.next_hop, p.key);
-    if (choice.adjacency == nullptr) return fail(p, choice.reason);
-    const Adjacency& a = *choice.adjacency;
+    const Adjacency* choice = view.select(p.next_hop, flow_hash(p.key));
+    if (choice == nullptr) return fail(p, why_not(view.flags(p.next_hop)));
+    const Adjacency& a = *choice;
+    if (p.l3 > p.end) return fail(p, DropReason::kCapturedTooShort);  // a later stage cut the header off
     const uint32_t ip_bytes = p.wire_end - p.l3;
     if (a.mtu != 0 && ip_bytes > a.mtu) {
       p.mtu = a.mtu;
@@ -31,7 +41,7 @@ struct AdjacencyStage {
     const int32_t link = a.vlan != 0 ? 18 : 14;
     p.data = static_cast<int32_t>(p.l3) - link;
     uint8_t* to = p.bytes();
-    memcpy(to, a.macs, 12);
+    memcpy(to, a.rewrite, 12);
     uint8_t* type = to + 12;
     if (a.vlan != 0) {
       store_be16(type, 0x8100);

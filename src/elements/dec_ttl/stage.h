@@ -6,19 +6,20 @@
 #include "base/hd.h"
 #include "batch/packet.h"
 #include "net/edit.h"
+#include "net/parse.h"
 
 namespace sluice {
 
 // RFC 1812 section 5.3.1, RFC 8200 section 3. Output 1: the packet must not live on.
 struct DecTtlStage {
-  static constexpr FieldMask kReads = kFieldFrame | kFieldL3;
+  static constexpr FieldMask kReads = kFieldFrame | kFieldL3 | kFieldKey;
   static constexpr FieldMask kWrites = kFieldFrame | kFieldL3 | kFieldReason;
 
   // 1: multicast packets are not checked (Click's MULTICAST false keeps them untouched).
   uint8_t skip_multicast = 0;
 
   SLUICE_HD uint8_t operator()(Packet& p) const {
-    if (skip_multicast != 0 && (p.ip_flags & 4) != 0) return 0;
+    if (skip_multicast != 0 && (p.ip_flags & Headers::kIpMulticast) != 0) return 0;
     if (p.ttl <= 1) return fail(p, p.key.family == 6 ? DropReason::kHopLimitExpired : DropReason::kTtlExpired, 1);
     --p.ttl;
     uint8_t* l3 = p.frame + p.l3;

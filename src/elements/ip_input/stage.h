@@ -51,18 +51,32 @@ SLUICE_HD DropReason drop_reason(ParseStatus status) {
   return DropReason::kNotIp;
 }
 
-// Puts what the parser found into the registers. `base` is where the parser's offset 0 lies, from p.frame: offsets become
-// offsets from p.frame, which needs base + offset >= 0 (true wherever the header was inside the frame or its headroom was not used).
-SLUICE_HD void take_headers(const Headers& h, int32_t base, Packet& p) {
+// Puts what the parser found into the registers. `base` is where the parser's offset 0 lies, from p.frame. False, with the registers
+// as they were, when a header lies before p.frame (it was pushed into the headroom) or past 65,534 bytes, which l3 and l4 cannot say.
+SLUICE_HD bool take_headers(const Headers& h, int32_t base, Packet& p) {
+  const int32_t l3 = base + h.l3_offset;
+  const int32_t l4 = h.l4_offset == Headers::kNoOffset ? l3 : base + h.l4_offset;
+  if (l3 < 0 || l4 >= Headers::kNoOffset) return false;
   p.key = h.key;
-  p.l3 = static_cast<uint16_t>(base + h.l3_offset);
-  p.l4 = h.l4_offset == Headers::kNoOffset ? Headers::kNoOffset : static_cast<uint16_t>(base + h.l4_offset);
+  p.l3 = static_cast<uint16_t>(l3);
+  p.l4 = h.l4_offset == Headers::kNoOffset ? Headers::kNoOffset : static_cast<uint16_t>(l4);
   p.ip_flags = h.flags;
   p.ttl = h.ttl;
   // Ethernet padding is legal: trim it (RFC 1812 section 3.3.5).
   const uint32_t ip_end = p.l3 + h.ip_bytes;
   if (ip_end < p.end) p.end = ip_end;
   if (ip_end < p.wire_end) p.wire_end = ip_end;
+  return true;
+}
+
+// The registers of a packet without a network header. They must not keep what they held: a register that no stage wrote for this
+// packet may hold another packet's value.
+SLUICE_HD void clear_headers(Packet& p) {
+  p.key = FlowKey{};
+  p.l3 = p.data <= 0 ? uint16_t{0} : p.data > 0xfffe ? uint16_t{0xfffe} : static_cast<uint16_t>(p.data);
+  p.l4 = Headers::kNoOffset;
+  p.ip_flags = 0;
+  p.ttl = 0;
 }
 
 struct IpInputStage {
@@ -78,8 +92,10 @@ struct IpInputStage {
     p.ether_type = h.ether_type;
     p.vlan_count = h.vlan_count;
     p.vlan_tci = h.vlan_tci;
-    if (status != ParseStatus::kOk) return fail(p, drop_reason(status), 1);
-    take_headers(h, p.data, p);
+    if (status != ParseStatus::kOk || !take_headers(h, p.data, p)) {
+      clear_headers(p);
+      return fail(p, status != ParseStatus::kOk ? drop_reason(status) : DropReason::kNoHeadroom, 1);
+    }
     if ((h.flags & (Headers::kIpMulticast | Headers::kLinkBroadcast | Headers::kLinkMulticast | Headers::kSourceRoute)) != 0) {
       if ((h.flags & Headers::kSourceRoute) != 0 && drop_source_routes != 0) return fail(p, DropReason::kSourceRoute, 1);
       if ((h.flags & Headers::kIpMulticast) != 0) return fail(p, DropReason::kMulticastDestination, 1);
@@ -96,6 +112,12 @@ struct IpInputStage {
   }
 };
 
+// An address that BADSRC, GOODDST or INTERFACES of a header check names.
+struct ListedAddress {
+  uint64_t hi;
+  uint64_t lo;
+};
+
 // CheckIPHeader, CheckIP6Header, MarkIPHeader: the same for data that starts with a network header. Output 1: bad.
 struct HeaderCheckStage {
   static constexpr FieldMask kReads = kFieldFrame | kFieldExtent;
@@ -103,33 +125,58 @@ struct HeaderCheckStage {
 
   uint16_t offset = 0;          // of the header, from the data pointer
   uint8_t verify_checksum = 1;
-  uint8_t check_source = 0;     // drop martian sources (Click's BADSRC in spirit)
   uint8_t family = 0;           // 4 or 6: nothing else passes; 0: either
-  uint8_t lenient = 0;          // MarkIPHeader: note what is there, never fail
+  uint8_t lenient = 0;          // MarkIPHeader: note what is there, trim nothing, never fail
+  uint8_t reserved = 0;
+  uint16_t bad_sources = 0;       // the first entries of `addresses`: sources that are dropped ...
+  uint16_t good_destinations = 0;  // ... unless the destination is one of those that follow
+  const ListedAddress* addresses = nullptr;
+
+  SLUICE_HD static bool listed(const ListedAddress* from, uint32_t count, uint64_t hi, uint64_t lo) {
+    for (uint32_t i = 0; i < count; ++i) {
+      if (from[i].lo == lo && from[i].hi == hi) return true;
+    }
+    return false;
+  }
+
+  SLUICE_HD DropReason check(Packet& p) const {
+    const bool six = family == 6;
+    if (offset < p.length() && family != 0 && (p.bytes()[offset] >> 4 == 6) != six) {
+      return six ? DropReason::kIpv6BadVersion : DropReason::kIpv4BadVersion;
+    }
+    Headers h;
+    const ParseStatus status = parse_ip(p.bytes(), p.length(), p.wire_length(), offset, h, verify_checksum != 0);
+    if (status == ParseStatus::kTruncatedL2 || (six && status == ParseStatus::kIpv4TooShort)) {
+      return six ? DropReason::kIpv6TooShort : DropReason::kIpv4TooShort;
+    }
+    if (status != ParseStatus::kOk) return drop_reason(status);
+    if (!take_headers(h, p.data, p)) return DropReason::kNoHeadroom;
+    p.ether_type = h.key.family == 6 ? 0x86dd : 0x0800;
+    return DropReason::kNone;
+  }
 
   SLUICE_HD uint8_t operator()(Packet& p) const {
-    Headers h;
-    // The parser counts from the frame, so that a header after an Ethernet one keeps its link header in reach.
-    const int32_t l3 = p.data + offset;
-    const uint32_t base = l3 < 0 ? 0u : static_cast<uint32_t>(l3);
-    const uint8_t* start = l3 < 0 ? p.frame + l3 : p.frame;
-    const uint32_t shift = l3 < 0 ? static_cast<uint32_t>(-l3) : 0u;
-    ParseStatus status = ParseStatus::kIpv4TooShort;
-    if (p.data + static_cast<int32_t>(offset) <= static_cast<int32_t>(p.end)) {
-      status = parse_ip(start, p.end + shift, p.wire_end + shift, base, h, verify_checksum != 0);
-    }
-    if (status != ParseStatus::kOk && lenient == 0) return fail(p, drop_reason(status), 1);
-    if (status != ParseStatus::kOk) {
-      p.l3 = static_cast<uint16_t>(base);
-      p.key = FlowKey{};
+    if (lenient != 0) {
+      const uint32_t end = p.end;
+      const uint32_t wire_end = p.wire_end;
+      if (check(p) != DropReason::kNone) {
+        clear_headers(p);
+        const int64_t l3 = int64_t{p.data} + offset;
+        p.l3 = l3 <= 0 ? uint16_t{0} : l3 < p.end && l3 < 0xffff ? static_cast<uint16_t>(l3) : p.l3;
+      }
+      p.end = end;
+      p.wire_end = wire_end;
       return 0;
     }
-    if (family != 0 && h.key.family != family) {
-      return fail(p, family == 4 ? DropReason::kIpv4BadVersion : DropReason::kIpv6BadVersion, 1);
+    const DropReason wrong = check(p);
+    if (wrong != DropReason::kNone) {
+      clear_headers(p);
+      return fail(p, wrong, 1);
     }
-    take_headers(h, -static_cast<int32_t>(shift), p);
-    p.ether_type = h.key.family == 6 ? 0x86dd : 0x0800;
-    if (check_source != 0 && is_source_martian(martian(p.key))) return fail(p, DropReason::kMartianSource, 1);
+    if (bad_sources != 0 && listed(addresses, bad_sources, p.key.src_hi, p.key.src_lo) &&
+        !listed(addresses + bad_sources, good_destinations, p.key.dst_hi, p.key.dst_lo)) {
+      return fail(p, DropReason::kMartianSource, 1);
+    }
     return 0;
   }
 };

@@ -26,7 +26,10 @@ struct IpLookupStage {
 
   SLUICE_HD void prefetch(const Packet& p) const { view.prefetch(static_cast<uint32_t>(p.key.dst_lo)); }
   SLUICE_HD uint8_t operator()(Packet& p) const {
-    if (p.key.family == 6) return fail(p, DropReason::kNoRoute);
+    if (p.key.family != 4) {
+      p.next_hop = 0;
+      return fail(p, DropReason::kNoRoute);
+    }
     p.next_hop = view.lookup(static_cast<uint32_t>(p.key.dst_lo));
     if (p.next_hop == 0 || p.next_hop >= target_count) return fail(p, DropReason::kNoRoute);
     const IpLookupTarget target = targets[p.next_hop];

@@ -1,4 +1,4 @@
-// IPRoute: longest prefix match of the destination, IPv4 and IPv6. Host and device.
+// IPRoute and LookupIP6Route: longest prefix match of the destination, IPv4 and IPv6. Host and device.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,16 @@ struct RouteStage {
   SLUICE_HD void prefetch(const Packet& p) const {
     if (p.key.family == 4) {
       view4.prefetch(static_cast<uint32_t>(p.key.dst_lo));
-    } else {
+    } else if (p.key.family == 6) {
       view6.prefetch(p.key.dst_hi, p.key.dst_lo);
     }
   }
   SLUICE_HD uint8_t operator()(Packet& p) const {
-    p.next_hop = p.key.family == 4 ? view4.lookup(static_cast<uint32_t>(p.key.dst_lo)) : view6.lookup(p.key.dst_hi, p.key.dst_lo);
+    if (p.key.family == 4) {
+      p.next_hop = view4.lookup(static_cast<uint32_t>(p.key.dst_lo));
+    } else {
+      p.next_hop = p.key.family == 6 ? view6.lookup(p.key.dst_hi, p.key.dst_lo) : 0;
+    }
     return p.next_hop != 0 ? uint8_t{0} : fail(p, DropReason::kNoRoute, 1);
   }
 };

@@ -246,16 +246,182 @@ Poptrie6View Poptrie6View::rebase(const std::byte* from, const std::byte* to) co
   return view;
 }
 
-void Poptrie4View::lookup_bulk(LpmIsa, const uint32_t* addresses, uint32_t* next_hops, size_t n) const {
-  for (size_t i = 0; i < n; ++i) next_hops[i] = lookup(addresses[i]);
+namespace {
+
+// A family's keys as 128 bits from which each step takes the highest eight, after the root has taken its own.
+struct Keys4 {
+  const uint32_t* addresses;
+  uint32_t root(size_t i) const { return addresses[i] >> 16; }
+  uint64_t high(size_t i) const { return uint64_t{addresses[i]} << 48; }
+  uint64_t low(size_t) const { return 0; }
+};
+struct Keys6 {
+  const uint64_t* hi;
+  const uint64_t* lo;
+  uint32_t root(size_t i) const { return Poptrie6View::root_index(hi[i]); }
+  uint64_t high(size_t i) const { return Poptrie6View::root_depth(hi[i]) == 0 ? hi[i] : hi[i] << 24 | lo[i] >> 40; }
+  uint64_t low(size_t i) const { return Poptrie6View::root_depth(hi[i]) == 0 ? lo[i] : lo[i] << 24; }
+};
+
+constexpr size_t kAhead = 32;
+
+// Groups of 16 in lockstep: the steps of one level are independent, and the list of unfinished keys is compacted
+// without branches, so that keys of different depths cost no mispredicted loop ends.
+template <typename Keys>
+void lookup_scalar(const PoptrieArrays& t, const Keys& keys, uint32_t* next_hops, size_t n) {
+  constexpr size_t kGroup = 16;
+  for (size_t base = 0; base < n; base += kGroup) {
+    const size_t count = std::min(kGroup, n - base);
+    for (size_t k = base + kAhead; k < std::min(base + kAhead + kGroup, n); ++k) {
+      __builtin_prefetch(t.root + keys.root(k));
+    }
+    uint32_t at[kGroup];
+    uint64_t high[kGroup], low[kGroup];
+    uint8_t todo[kGroup];
+    size_t left = 0;
+    for (size_t k = 0; k < count; ++k) {
+      at[k] = t.root[keys.root(base + k)];
+      high[k] = keys.high(base + k);
+      low[k] = keys.low(base + k);
+      todo[left] = static_cast<uint8_t>(k);
+      left += at[k] >> 31;
+    }
+    while (left > 0) {
+      for (size_t j = 0; j < left; ++j) {
+        const size_t k = todo[j];
+        __builtin_prefetch(t.quarters + size_t{at[k] & ~kNode} * 4 + (high[k] >> 62));
+      }
+      size_t still = 0;
+      for (size_t j = 0; j < left; ++j) {
+        const size_t k = todo[j];
+        at[k] = t.step(at[k], static_cast<uint32_t>(high[k] >> 56));
+        high[k] = high[k] << 8 | low[k] >> 56;
+        low[k] <<= 8;
+        todo[still] = static_cast<uint8_t>(k);
+        still += at[k] >> 31;
+      }
+      left = still;
+    }
+    for (size_t k = 0; k < count; ++k) next_hops[base + k] = at[k];
+  }
+}
+
+#if defined(__x86_64__)
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 and its own _mm512_undefined_epi32 (bug 105593)
+#endif
+
+// The same with eight keys a vector and four vectors at once: three gathers a step, one for the leaves at the end.
+template <typename Keys>
+__attribute__((target("avx512f,avx512vpopcntdq"))) void lookup_avx512(const PoptrieArrays& t, const Keys& keys,
+                                                                      uint32_t* next_hops, size_t n) {
+  constexpr size_t kVectors = 4;
+  constexpr size_t kGroup = kVectors * 8;
+  const __m512i one = _mm512_set1_epi64(1);
+  const __m512i ones = _mm512_set1_epi64(-1);
+  const __m512i low32 = _mm512_set1_epi64(0xffffffff);
+  const __m512i zero = _mm512_setzero_si512();
+  size_t base = 0;
+  for (; base + kGroup <= n; base += kGroup) {
+    for (size_t k = base + kAhead; k < std::min(base + kAhead + kGroup, n); ++k) {
+      __builtin_prefetch(t.root + keys.root(k));
+    }
+    alignas(64) uint64_t start[kGroup], high_words[kGroup], low_words[kGroup];
+    for (size_t k = 0; k < kGroup; ++k) {
+      start[k] = t.root[keys.root(base + k)];
+      high_words[k] = keys.high(base + k);
+      low_words[k] = keys.low(base + k);
+    }
+    __m512i at[kVectors], high[kVectors], low[kVectors];
+    __mmask8 more[kVectors], leaf[kVectors] = {};
+    unsigned any = 0;
+    for (size_t v = 0; v < kVectors; ++v) {
+      at[v] = _mm512_load_si512(start + 8 * v);
+      high[v] = _mm512_load_si512(high_words + 8 * v);
+      low[v] = _mm512_load_si512(low_words + 8 * v);
+      more[v] = _mm512_test_epi64_mask(at[v], _mm512_set1_epi64(int64_t{kNode}));
+      at[v] = _mm512_mask_and_epi64(at[v], more[v], at[v], _mm512_set1_epi64(0x7fffffff));
+      leaf[v] = 0;
+      any |= more[v];
+    }
+    while (any != 0) {
+      any = 0;
+      for (size_t v = 0; v < kVectors; ++v) {
+        const __mmask8 active = more[v];
+        if (active == 0) continue;
+        const __m512i slot = _mm512_and_si512(_mm512_srli_epi64(high[v], 56), _mm512_set1_epi64(63));
+        // A quarter is four 64-bit words, a node sixteen.
+        const __m512i word =
+            _mm512_add_epi64(_mm512_slli_epi64(at[v], 4), _mm512_slli_epi64(_mm512_srli_epi64(high[v], 62), 2));
+        const auto* q = reinterpret_cast<const long long*>(t.quarters);
+        const __m512i child = _mm512_mask_i64gather_epi64(zero, active, word, q, 8);
+        const __m512i run = _mm512_mask_i64gather_epi64(zero, active, word, q + 1, 8);
+        const __m512i bases = _mm512_mask_i64gather_epi64(zero, active, word, q + 2, 8);
+        const __m512i up_to = _mm512_srlv_epi64(ones, _mm512_sub_epi64(_mm512_set1_epi64(63), slot));
+        const __mmask8 goes_on = _mm512_mask_test_epi64_mask(active, child, _mm512_sllv_epi64(one, slot));
+        const __m512i bits = _mm512_mask_blend_epi64(goes_on, run, child);
+        const __m512i first =
+            _mm512_mask_blend_epi64(goes_on, _mm512_srli_epi64(bases, 32), _mm512_and_si512(bases, low32));
+        const __m512i index =
+            _mm512_add_epi64(first, _mm512_sub_epi64(_mm512_popcnt_epi64(_mm512_and_si512(bits, up_to)), one));
+        at[v] = _mm512_mask_mov_epi64(at[v], active, index);
+        leaf[v] = static_cast<__mmask8>(leaf[v] | (active & ~goes_on));
+        high[v] = _mm512_or_si512(_mm512_slli_epi64(high[v], 8), _mm512_srli_epi64(low[v], 56));
+        low[v] = _mm512_slli_epi64(low[v], 8);
+        more[v] = goes_on;
+        any |= goes_on;
+      }
+    }
+    for (size_t v = 0; v < kVectors; ++v) {
+      // A 32-bit gather of a two-byte leaf reads two bytes past it, which the section has.
+      const __m256i got =
+          _mm512_mask_i64gather_epi32(_mm256_setzero_si256(), leaf[v], at[v], t.leaves, sizeof(uint16_t));
+      const __m512i next_hop = _mm512_and_si512(_mm512_cvtepu32_epi64(got), _mm512_set1_epi64(0xffff));
+      at[v] = _mm512_mask_mov_epi64(at[v], leaf[v], next_hop);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(next_hops + base + 8 * v), _mm512_cvtepi64_epi32(at[v]));
+    }
+  }
+  for (; base < n; ++base) {
+    uint32_t at = t.root[keys.root(base)];
+    uint64_t high = keys.high(base), low = keys.low(base);
+    while ((at & kNode) != 0) {
+      at = t.step(at, static_cast<uint32_t>(high >> 56));
+      high = high << 8 | low >> 56;
+      low <<= 8;
+    }
+    next_hops[base] = at;
+  }
+}
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+#endif
+
+template <typename Keys>
+void lookup_with(LpmIsa isa, const PoptrieArrays& t, const Keys& keys, uint32_t* next_hops, size_t n) {
+#if defined(__x86_64__)
+  // AVX2 has no vector popcount; the scalar code runs in its place.
+  static const bool has_avx512 =
+      __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512vpopcntdq") != 0;
+  if (isa == LpmIsa::kAvx512 && has_avx512 && n >= 32) return lookup_avx512(t, keys, next_hops, n);
+#endif
+  lookup_scalar(t, keys, next_hops, n);
+}
+
+}  // namespace
+
+void Poptrie4View::lookup_bulk(LpmIsa isa, const uint32_t* addresses, uint32_t* next_hops, size_t n) const {
+  lookup_with(isa, arrays_, Keys4{addresses}, next_hops, n);
 }
 
 void Poptrie4View::lookup_bulk(const uint32_t* addresses, uint32_t* next_hops, size_t n) const {
   lookup_bulk(available_lpm_isas().back(), addresses, next_hops, n);
 }
 
-void Poptrie6View::lookup_bulk(LpmIsa, const uint64_t* hi, const uint64_t* lo, uint32_t* next_hops, size_t n) const {
-  for (size_t i = 0; i < n; ++i) next_hops[i] = lookup(hi[i], lo[i]);
+void Poptrie6View::lookup_bulk(LpmIsa isa, const uint64_t* hi, const uint64_t* lo, uint32_t* next_hops,
+                               size_t n) const {
+  lookup_with(isa, arrays_, Keys6{hi, lo}, next_hops, n);
 }
 
 void Poptrie6View::lookup_bulk(const uint64_t* hi, const uint64_t* lo, uint32_t* next_hops, size_t n) const {

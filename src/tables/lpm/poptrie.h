@@ -22,6 +22,7 @@
 #include <span>
 #include <type_traits>
 
+#include "base/bits.h"
 #include "base/hd.h"
 #include "base/result.h"
 #include "tables/lpm/plan.h"
@@ -47,14 +48,6 @@ struct alignas(32) PoptrieQuarter {
   uint64_t reserved;
 };
 static_assert(sizeof(PoptrieQuarter) == 32);
-
-SLUICE_HD uint32_t popcount64(uint64_t x) {
-#if defined(__CUDA_ARCH__)
-  return static_cast<uint32_t>(__popcll(static_cast<long long>(x)));
-#else
-  return static_cast<uint32_t>(__builtin_popcountll(x));
-#endif
-}
 
 // What both families share: the arrays and one step.
 struct PoptrieArrays {

@@ -1,0 +1,49 @@
+// host only
+#include "elements/stage_element.h"
+#include "elements/table_use.h"
+#include "graph/router.h"
+#include "tables/adjacency/adjacency_model.h"
+
+namespace sluice {
+namespace {
+
+class AdjacencyRewrite final : public Element {
+ public:
+  void configure(const Arguments& arguments, Diagnostics&) override { table_ = arguments.get_string("TABLE"); }
+  ElementKind kind() const override { return ElementKind::kStage; }
+  StageTraits stage_traits() const override { return {AdjacencyStage::kReads, AdjacencyStage::kWrites}; }
+  Result<void> bind(const TableSet& tables, StageSlot& slot) const override {
+    auto image = find_table(tables.adjacencies, "adjacency table", table_);
+    if (!image) return std::move(image).error();
+    auto view = open_adjacencies(**image);
+    if (!view) return std::move(view).error();
+    place(slot, AdjacencyStage{*view});
+    return {};
+  }
+
+ private:
+  std::string table_;
+};
+
+}  // namespace
+
+void register_adjacency(Registry& registry) {
+  ElementClass c;
+  c.name = "AdjacencyRewrite";
+  c.group = "Routing";
+  c.summary = "writes the next hop's Ethernet header and chooses the output port";
+  c.description =
+      "Replaces whatever stands before the network header by the adjacency's addresses and VLAN tag. A next hop with several adjacencies "
+      "chooses by flow (RFC 2992). A packet larger than the output's MTU leaves by output 1.";
+  c.arguments = {
+      {.name = "TABLE", .kind = ArgumentKind::kString, .positional = true, .mandatory = true, .help = "the name of an AdjacencyTable"}};
+  c.outputs = {1, 2};
+  c.output_docs = {"packets with their new link header", "packets larger than the output's MTU"};
+  c.drops = {DropReason::kTooBig,     DropReason::kNeedsFragmentation, DropReason::kNoAdjacency,      DropReason::kRouteDrop,
+             DropReason::kRouteLocal, DropReason::kRoutePunt,          DropReason::kCapturedTooShort};
+  c.example = "AdjacencyTable(adj, FILE neighbours.txt, ROUTES fib); in -> IPInput -> IPRoute(fib) -> AdjacencyRewrite(adj) -> out;";
+  c.make = make_element<AdjacencyRewrite>();
+  registry.add(std::move(c));
+}
+
+}  // namespace sluice

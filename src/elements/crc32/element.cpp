@@ -1,0 +1,50 @@
+// host only
+#include "elements/stage_element.h"
+#include "graph/router.h"
+
+namespace sluice {
+namespace {
+
+template <typename Stage>
+class CrcElement final : public StageElement<Stage> {
+ public:
+  void configure(const Arguments& arguments, Diagnostics&) override {
+    this->stage_.mode = arguments.get_string("MODE") == "fcs" ? Crc32Mode::kFcs : Crc32Mode::kClick;
+  }
+};
+
+}  // namespace
+
+void register_crc32(Registry& registry) {
+  const ArgumentSpec mode{.name = "MODE", .kind = ArgumentKind::kChoice, .default_text = "click",
+                          .help = "click: Click's CRC-32, most significant bit first, not inverted; fcs: the Ethernet frame check sequence",
+                          .choices = {"click", "fcs"}};
+  ElementClass set;
+  set.name = "SetCRC32";
+  set.group = "Checksums";
+  set.summary = "appends a CRC-32 of the packet";
+  set.description =
+      "Adds 4 bytes after the data. In mode `click` they are what Click's SetCRC32 appends (`123456789` gives 0x0376E6E7, stored in host "
+      "order); in mode `fcs` they are the frame check sequence of IEEE 802.3 (0xCBF43926). A packet of which a capture's snap length cut "
+      "bytes off is dropped. There is room for 16 trailers.";
+  set.arguments = {mode};
+  set.drops = {DropReason::kCapturedTooShort, DropReason::kNoTailroom};
+  set.example = "in -> SetCRC32(MODE fcs) -> out;";
+  set.make = make_element<CrcElement<SetCrc32Stage>>();
+  registry.add(std::move(set));
+
+  ElementClass check;
+  check.name = "CheckCRC32";
+  check.group = "Checksums";
+  check.summary = "checks and removes the CRC-32 at the packet's end";
+  check.description = "The counterpart of SetCRC32: the last 4 bytes are compared and taken off.";
+  check.arguments = {mode};
+  check.outputs = {1, 2};
+  check.output_docs = {"the CRC is right; the packet is 4 bytes shorter", "it is wrong; the packet is as it was"};
+  check.drops = {DropReason::kBadCrc, DropReason::kCapturedTooShort};
+  check.example = "in -> CheckCRC32(MODE fcs) -> out;";
+  check.make = make_element<CrcElement<CheckCrc32Stage>>();
+  registry.add(std::move(check));
+}
+
+}  // namespace sluice

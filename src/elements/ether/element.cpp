@@ -1,0 +1,74 @@
+// host only
+#include <cstring>
+
+#include "elements/stage_element.h"
+#include "graph/router.h"
+#include "net/bytes.h"
+
+namespace sluice {
+namespace {
+
+class EtherEncap final : public StageElement<EtherEncapStage> {
+ public:
+  void configure(const Arguments& arguments, Diagnostics&) override {
+    const MacAddress source = arguments.get_mac("SRC");
+    const MacAddress destination = arguments.get_mac("DST");
+    std::memcpy(stage_.header, destination.bytes, 6);
+    std::memcpy(stage_.header + 6, source.bytes, 6);
+    store_be16(stage_.header + 12, static_cast<uint16_t>(arguments.get_uint("ETHERTYPE")));
+  }
+};
+
+class EtherRewrite final : public StageElement<EtherRewriteStage> {
+ public:
+  void configure(const Arguments& arguments, Diagnostics&) override {
+    const MacAddress source = arguments.get_mac("SRC");
+    const MacAddress destination = arguments.get_mac("DST");
+    std::memcpy(stage_.addresses, destination.bytes, 6);
+    std::memcpy(stage_.addresses + 6, source.bytes, 6);
+  }
+};
+
+}  // namespace
+
+void register_ether(Registry& registry) {
+  const ArgumentSpec source{.name = "SRC", .kind = ArgumentKind::kMac, .positional = true, .mandatory = true, .help = "source address"};
+  const ArgumentSpec destination{
+      .name = "DST", .kind = ArgumentKind::kMac, .positional = true, .mandatory = true, .help = "destination address"};
+
+  ElementClass encap;
+  encap.name = "EtherEncap";
+  encap.group = "Headers";
+  encap.summary = "puts an Ethernet header before the packet";
+  encap.description = "The header goes into the 128 bytes of headroom before the data; the packet is not copied.";
+  encap.arguments = {{.name = "ETHERTYPE", .kind = ArgumentKind::kUint, .positional = true, .mandatory = true,
+                      .help = "EtherType, such as 0x0800", .min = 0, .max = 65535},
+                     source, destination};
+  encap.drops = {DropReason::kNoHeadroom};
+  encap.example = "in -> Strip(14) -> EtherEncap(0x0800, 02:00:00:00:00:01, 02:00:00:00:00:02) -> out;";
+  encap.make = make_element<EtherEncap>();
+  registry.add(std::move(encap));
+
+  ElementClass rewrite;
+  rewrite.name = "EtherRewrite";
+  rewrite.group = "Headers";
+  rewrite.summary = "writes both Ethernet addresses";
+  rewrite.description = "The packet's data starts with an Ethernet header; its type and tags stay.";
+  rewrite.arguments = {source, destination};
+  rewrite.drops = {DropReason::kTruncatedL2};
+  rewrite.example = "in -> EtherRewrite(02:00:00:00:00:01, 02:00:00:00:00:02) -> out;";
+  rewrite.make = make_element<EtherRewrite>();
+  registry.add(std::move(rewrite));
+
+  ElementClass mirror;
+  mirror.name = "EtherMirror";
+  mirror.group = "Headers";
+  mirror.summary = "swaps the Ethernet source and destination";
+  mirror.description = "The packet goes back to where it came from.";
+  mirror.drops = {DropReason::kTruncatedL2};
+  mirror.example = "in -> EtherMirror -> out;";
+  mirror.make = make_element<StageElement<EtherMirrorStage>>();
+  registry.add(std::move(mirror));
+}
+
+}  // namespace sluice

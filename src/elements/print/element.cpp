@@ -1,0 +1,77 @@
+// host only
+#include <fmt/format.h>
+
+#include "elements/stage_element.h"
+#include "elements/text_output.h"
+#include "graph/router.h"
+
+namespace sluice {
+namespace {
+
+class Print final : public Element {
+ public:
+  void configure(const Arguments& arguments, Diagnostics&) override {
+    prefix_ = arguments.get_string("LABEL");
+    if (!prefix_.empty()) prefix_ += ": ";
+    bytes_ = arguments.get_int(arguments.has("NBYTES") ? "NBYTES" : "MAXLENGTH");
+    timestamp_ = arguments.get_bool("TIMESTAMP");
+    contents_ = arguments.get_string("CONTENTS");
+    active_ = arguments.get_bool("ACTIVE");
+  }
+  ElementKind kind() const override { return ElementKind::kHost; }
+  void process(HostContext& context, Batch& batch, const Selection& packets, unsigned) const override {
+    if (active_) {
+      std::string line;
+      packets.for_each([&](uint32_t i) {
+        line.assign(prefix_);
+        if (timestamp_) fmt::format_to(std::back_inserter(line), "{}: ", timestamp_text(batch.timestamp_ns(i)));
+        const uint32_t length = batch.data_length(i);
+        fmt::format_to(std::back_inserter(line), "{:4}", length);
+        if (contents_ != "none") {
+          line += " | ";
+          const uint32_t shown = bytes_ < 0 || bytes_ > int64_t{length} ? length : static_cast<uint32_t>(bytes_);
+          const uint8_t* data = batch.frame(i) + batch.extent(i).data;
+          if (contents_ == "hex") {
+            append_hex(line, data, shown, 4, 0);
+          } else {
+            append_ascii(line, data, shown, 8, 0);
+          }
+        }
+        context.print(batch.order(i), line);
+      });
+    }
+    context.forward(0, packets);
+  }
+
+ private:
+  std::string prefix_;
+  std::string contents_;
+  int64_t bytes_ = 24;
+  bool timestamp_ = false;
+  bool active_ = true;
+};
+
+}  // namespace
+
+void register_print(Registry& registry) {
+  ElementClass c;
+  c.name = "Print";
+  c.group = "Debugging";
+  c.summary = "prints packets to stderr, in hexadecimal";
+  c.description = "One line a packet: the label, the length, the first bytes, as in `seen:   60 | ffffffff ffff0200`. Lines come in packet order.";
+  c.arguments = {
+      {.name = "LABEL", .kind = ArgumentKind::kString, .positional = true, .help = "stands before each line"},
+      {.name = "MAXLENGTH", .kind = ArgumentKind::kInt, .positional = true, .default_text = "24", .unit = "bytes",
+       .help = "how much of the packet is printed; -1: all", .min = -1, .max = 262144},
+      {.name = "NBYTES", .kind = ArgumentKind::kInt, .unit = "bytes", .help = "another name of MAXLENGTH", .min = -1, .max = 262144},
+      {.name = "CONTENTS", .kind = ArgumentKind::kChoice, .default_text = "hex", .help = "how bytes are printed",
+       .choices = {"none", "hex", "ascii"}},
+      {.name = "TIMESTAMP", .kind = ArgumentKind::kBool, .default_text = "false", .help = "print the packet's time stamp"},
+      {.name = "ACTIVE", .kind = ArgumentKind::kBool, .default_text = "true", .help = "false: print nothing"},
+  };
+  c.example = "in -> Print(seen, 16) -> out;";
+  c.make = make_element<Print>();
+  registry.add(std::move(c));
+}
+
+}  // namespace sluice

@@ -1,0 +1,45 @@
+// host only
+#include "elements/stage_element.h"
+#include "graph/router.h"
+
+namespace sluice {
+namespace {
+
+template <typename Stage>
+class StripElement final : public StageElement<Stage> {
+ public:
+  void configure(const Arguments& arguments, Diagnostics&) override {
+    this->stage_.bytes = static_cast<uint32_t>(arguments.get_uint("LENGTH"));
+  }
+};
+
+}  // namespace
+
+void register_strip(Registry& registry) {
+  const ArgumentSpec length{.name = "LENGTH", .kind = ArgumentKind::kUint, .positional = true, .mandatory = true, .unit = "bytes",
+                            .help = "how far the data pointer moves", .min = 0, .max = 262144};
+  ElementClass strip;
+  strip.name = "Strip";
+  strip.group = "Headers";
+  strip.summary = "removes bytes from the packet's start";
+  strip.description = "Moves the data pointer forward; the bytes stay where they are, so that Unstrip can bring them back.";
+  strip.arguments = {length};
+  strip.drops = {DropReason::kStripTooShort};
+  strip.example = "in -> Strip(14) -> CheckIPHeader -> out;";
+  strip.make = make_element<StripElement<StripStage>>();
+  registry.add(std::move(strip));
+
+  ElementClass unstrip;
+  unstrip.name = "Unstrip";
+  unstrip.group = "Headers";
+  unstrip.summary = "puts bytes back at the packet's start";
+  unstrip.description =
+      "Moves the data pointer back, over stripped bytes or into the 128 bytes of headroom, whose contents are not defined.";
+  unstrip.arguments = {length};
+  unstrip.drops = {DropReason::kNoHeadroom};
+  unstrip.example = "in -> Strip(14) -> CheckIPHeader -> Unstrip(14) -> out;";
+  unstrip.make = make_element<StripElement<UnstripStage>>();
+  registry.add(std::move(unstrip));
+}
+
+}  // namespace sluice

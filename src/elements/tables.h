@@ -1,0 +1,52 @@
+// host only
+// The tables that a configuration declares: AclTable, RouteTable and AdjacencyTable, and what elements declare of their own.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "graph/router.h"
+#include "graph/table_set.h"
+#include "tables/acl/rule_set.h"
+
+namespace sluice {
+
+// What the command line says about all tables, whatever the configuration says. Empty: nothing.
+struct TableOverrides {
+  std::string acl_algorithm;
+  std::string route_algorithm;   // IPv4
+  std::string route_algorithm6;
+};
+
+// How one table was made.
+struct TableLoad {
+  std::string name;
+  std::string kind;       // "acl", "routes", "adjacency"
+  std::string algorithm;  // routes: "dir24+poptrie"; adjacency: empty
+  size_t entries = 0;     // rules, routes, or next hops that lead somewhere
+  size_t bytes = 0;       // of the image
+  double parse_seconds = 0;
+  double build_seconds = 0;  // 0 for a compiled image
+  bool compiled = false;     // a file was an image already
+};
+
+struct TableReport {
+  std::vector<TableLoad> loads;      // in the order of declaration; adjacencies last
+  std::vector<Diagnostic> warnings;  // of the files
+};
+
+// Reads and builds every table that the router's elements declare. A file may be rules or routes as text, or one compiled image
+// (told by its content). Errors: those of all files together; two tables of one kind with one name; an adjacency table whose routes
+// do not exist.
+Result<TableSet> load_tables(const Router& router, const TableOverrides& overrides = {}, TableReport* report = nullptr);
+
+// One rule file as text. `format`: "auto" (by content), "classbench" or "native". Errors: the reader's.
+Result<RuleSet> parse_rules(std::string_view text, const std::string& file, std::string_view format);
+
+// One table by itself. `routes` is needed for kAdjacency only: the image whose next hops it resolves.
+Result<std::shared_ptr<const Image>> load_table(const TableDeclaration& declaration, const Image* routes, TableLoad* load,
+                                                std::vector<Diagnostic>* warnings);
+
+}  // namespace sluice

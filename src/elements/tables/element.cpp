@@ -1,0 +1,97 @@
+// host only
+#include "elements/stage_element.h"
+#include "elements/table_use.h"
+#include "graph/router.h"
+
+namespace sluice {
+namespace {
+
+class Table : public Element {
+ public:
+  ElementKind kind() const override { return ElementKind::kInfo; }
+  std::vector<TableDeclaration> tables() const override { return {table_}; }
+
+ protected:
+  void take(TableDeclaration::Type type, const Arguments& arguments) {
+    table_.type = type;
+    table_.name = arguments.get_string("NAME");
+    for (const ArgumentValue& file : arguments.all("FILE")) table_.files.push_back(file.text);
+  }
+  TableDeclaration table_{};
+};
+
+class AclTable final : public Table {
+ public:
+  void configure(const Arguments& arguments, Diagnostics&) override {
+    take(TableDeclaration::Type::kAcl, arguments);
+    table_.format = arguments.get_string("FORMAT");
+    table_.algorithm = arguments.get_string("ALGORITHM");
+  }
+};
+
+class RouteTable final : public Table {
+ public:
+  void configure(const Arguments& arguments, Diagnostics&) override {
+    take(TableDeclaration::Type::kRoutes, arguments);
+    table_.algorithm = arguments.get_string("ALGORITHM");
+    table_.algorithm6 = arguments.get_string("ALGORITHM6");
+  }
+};
+
+class AdjacencyTable final : public Table {
+ public:
+  void configure(const Arguments& arguments, Diagnostics&) override {
+    take(TableDeclaration::Type::kAdjacency, arguments);
+    table_.routes = arguments.get_string("ROUTES");
+  }
+};
+
+}  // namespace
+
+void register_tables(Registry& registry) {
+  const ArgumentSpec name{.name = "NAME", .kind = ArgumentKind::kString, .positional = true, .mandatory = true,
+                          .help = "what elements call the table"};
+  ElementClass acl;
+  acl.name = "AclTable";
+  acl.group = "Tables";
+  acl.summary = "declares an access list";
+  acl.description = "Several files are read one after the other, as one list. A compiled image stands alone.";
+  acl.arguments = {name,
+                   {.name = "FILE", .kind = ArgumentKind::kFilename, .mandatory = true, .repeated = true, .help = "rules, or a compiled image"},
+                   acl_format_argument(),
+                   acl_algorithm_argument()};
+  acl.inputs = acl.outputs = {0, 0};
+  acl.example = "AclTable(edge, FILE edge.acl); in -> IPInput -> ACL(edge) -> out;";
+  acl.make = make_element<AclTable>();
+  registry.add(std::move(acl));
+
+  ElementClass routes;
+  routes.name = "RouteTable";
+  routes.group = "Tables";
+  routes.summary = "declares a route table, IPv4 and IPv6";
+  routes.description = "Route text or MRT, plain, gzip or bzip2; of two routes for one prefix the later wins. A compiled image stands alone.";
+  routes.arguments = {name,
+                      {.name = "FILE", .kind = ArgumentKind::kFilename, .mandatory = true, .repeated = true, .help = "routes, or a compiled image"},
+                      route_algorithm_argument(),
+                      route_algorithm6_argument()};
+  routes.inputs = routes.outputs = {0, 0};
+  routes.example = "RouteTable(fib, FILE v4.txt, FILE v6.txt); in -> IPInput -> IPRoute(fib) -> out;";
+  routes.make = make_element<RouteTable>();
+  registry.add(std::move(routes));
+
+  ElementClass adjacency;
+  adjacency.name = "AdjacencyTable";
+  adjacency.group = "Tables";
+  adjacency.summary = "declares what the next hops of a route table lead to";
+  adjacency.description = "Without FILE every next hop gets made-up addresses and port 0, for demonstrations and benchmarks.";
+  adjacency.arguments = {
+      name,
+      {.name = "FILE", .kind = ArgumentKind::kFilename, .repeated = true, .help = "adjacencies, or a compiled image"},
+      {.name = "ROUTES", .kind = ArgumentKind::kString, .mandatory = true, .help = "the name of the RouteTable"}};
+  adjacency.inputs = adjacency.outputs = {0, 0};
+  adjacency.example = "AdjacencyTable(adj, FILE neighbours.txt, ROUTES fib); in -> IPInput -> IPRoute(fib) -> AdjacencyRewrite(adj) -> out;";
+  adjacency.make = make_element<AdjacencyTable>();
+  registry.add(std::move(adjacency));
+}
+
+}  // namespace sluice

@@ -1,0 +1,306 @@
+// host only
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "elements/table_use.h"
+#include "elements/tables.h"
+#include "formats/adjacency_text.h"
+#include "formats/classbench.h"
+#include "formats/compressed_file.h"
+#include "formats/route_files.h"
+#include "tables/adjacency/adjacency_model.h"
+
+namespace sluice {
+namespace {
+
+using ImagePointer = std::shared_ptr<const Image>;
+constexpr uint64_t kMaxTextBytes = uint64_t{1} << 30;
+
+class Clock {
+ public:
+  double lap() {
+    const auto now = std::chrono::steady_clock::now();
+    const double seconds = std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+    return seconds;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+Result<std::string> read_text(const std::string& path) {
+  auto stream = ByteStream::open(path);
+  if (!stream) return std::move(stream).error();
+  return read_all(*stream, kMaxTextBytes);
+}
+
+// Keeps the findings of several files together.
+class Errors {
+ public:
+  void add(const Error& error) {
+    ++count_;
+    if (error.diagnostics.empty()) {
+      Diagnostic d;
+      d.message = error.message;
+      d.suggestion = error.hint;
+      all_.diagnostics.push_back(std::move(d));
+    } else {
+      all_.diagnostics.insert(all_.diagnostics.end(), error.diagnostics.begin(), error.diagnostics.end());
+    }
+    all_.message = count_ == 1 ? error.message : fmt::format("{} tables or files have errors", count_);
+    if (count_ == 1) all_.hint = error.hint;
+    if (count_ == 1 && error.diagnostics.empty()) only_message_ = true;
+  }
+  bool ok() const { return count_ == 0; }
+  Error take() {
+    if (count_ == 1 && only_message_) all_.diagnostics.clear();
+    if (count_ > 1) all_.hint.clear();
+    return std::move(all_);
+  }
+
+ private:
+  Error all_;
+  size_t count_ = 0;
+  bool only_message_ = false;
+};
+
+// The one compiled image of a declaration, or nothing when its files are text. Errors: an image among several files.
+Result<ImagePointer> compiled(const TableDeclaration& d, ImageKind kind, bool* found) {
+  *found = false;
+  for (const std::string& file : d.files) {
+    if (!Image::is_image_file(file)) continue;
+    *found = true;
+    if (d.files.size() > 1) return Error(fmt::format("{} is a compiled image and cannot be joined with other files", file));
+    auto image = Image::open(file, kind);
+    if (!image) return std::move(image).error();
+    return ImagePointer(std::make_shared<const Image>(std::move(*image)));
+  }
+  return ImagePointer();
+}
+
+Result<RuleSet> read_rules(const TableDeclaration& d) {
+  RuleSet all;
+  Errors errors;
+  for (const std::string& file : d.files) {
+    auto text = read_text(file);
+    if (!text) {
+      errors.add(text.error());
+      continue;
+    }
+    auto rules = parse_rules(*text, file, d.format);
+    if (!rules) {
+      errors.add(rules.error());
+      continue;
+    }
+    const auto base = static_cast<uint32_t>(all.files.size());
+    all.files.insert(all.files.end(), rules->files.begin(), rules->files.end());
+    for (AclRule& rule : rules->rules) {
+      rule.file += base;
+      all.rules.push_back(rule);
+    }
+  }
+  if (!errors.ok()) return errors.take();
+  return all;
+}
+
+// A Rib that has a compiled table's next hops, with the same ids, and no routes.
+Result<Rib> next_hops_of(const Image& routes) {
+  auto names = NextHopNames::open(routes.section(SectionTag::kNextHopNames));
+  if (!names) return std::move(names).error();
+  Rib rib;
+  for (uint32_t id = 1; id <= names->count(); ++id) {
+    if (rib.intern(names->name(id)) != id) return Error(fmt::format("the routes image names its next hop '{}' twice", names->name(id)));
+  }
+  return rib;
+}
+
+Result<ImagePointer> share(Result<Image> image) {
+  if (!image) return std::move(image).error();
+  return ImagePointer(std::make_shared<const Image>(std::move(*image)));
+}
+
+Result<ImagePointer> load_acl(const TableDeclaration& d, TableLoad& load) {
+  Clock clock;
+  auto image = compiled(d, ImageKind::kAcl, &load.compiled);
+  if (!image) return image;
+  if (!load.compiled) {
+    auto rules = read_rules(d);
+    if (!rules) return std::move(rules).error();
+    load.parse_seconds = clock.lap();
+    image = share(build_acl(*rules, d.algorithm.empty() ? kDefaultAclAlgorithm : d.algorithm));
+    if (!image) return image;
+    load.build_seconds = clock.lap();
+  } else {
+    load.parse_seconds = clock.lap();
+  }
+  auto rules = AclRulesView::open(**image);
+  if (!rules) return std::move(rules).error();
+  load.entries = rules->size();
+  load.algorithm = acl_image_algorithm(**image);
+  return image;
+}
+
+Result<ImagePointer> load_routes(const TableDeclaration& d, TableLoad& load, std::vector<Diagnostic>* warnings) {
+  Clock clock;
+  auto image = compiled(d, ImageKind::kRoutes, &load.compiled);
+  if (!image) return image;
+  if (!load.compiled) {
+    Rib rib;
+    if (d.files.empty()) {
+      auto parsed = parse_routes(d.text, d.name, rib);
+      if (!parsed) return std::move(parsed).error();
+      rib.settle();
+    } else {
+      RouteReport report;
+      auto read = read_routes_files(d.files, &report);
+      if (!read) return std::move(read).error();
+      rib = std::move(*read);
+      if (warnings != nullptr) warnings->insert(warnings->end(), report.warnings.begin(), report.warnings.end());
+    }
+    load.entries = rib.size();
+    load.parse_seconds = clock.lap();
+    image = share(build_routes(rib, d.algorithm.empty() ? std::string_view(lpm_algorithm_names4().front()) : d.algorithm,
+                               d.algorithm6.empty() ? std::string_view(lpm_algorithm_names6().front()) : d.algorithm6));
+    if (!image) return image;
+    load.build_seconds = clock.lap();
+  } else {
+    load.parse_seconds = clock.lap();
+  }
+  const ImageSection* four = (*image)->find(SectionTag::kFib4);
+  const ImageSection* six = (*image)->find(SectionTag::kFib6);
+  if (four != nullptr && six != nullptr) load.algorithm = fmt::format("{}+{}", section_algorithm(*four), section_algorithm(*six));
+  return image;
+}
+
+Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& routes, TableLoad& load, std::vector<Diagnostic>* warnings) {
+  Clock clock;
+  auto image = compiled(d, ImageKind::kAdjacency, &load.compiled);
+  if (!image) return image;
+  if (!load.compiled) {
+    auto rib = next_hops_of(routes);
+    if (!rib) return std::move(rib).error();
+    AdjacencyModel model;
+    if (d.files.empty()) {
+      model = default_adjacencies(*rib);
+    } else {
+      std::string text;
+      for (const std::string& file : d.files) {
+        auto more = read_text(file);
+        if (!more) return std::move(more).error();
+        text += *more;
+        if (!text.empty() && text.back() != '\n') text += '\n';
+      }
+      auto parsed = parse_adjacencies(text, fmt::format("{}", fmt::join(d.files, "+")), *rib);
+      if (!parsed) return std::move(parsed).error();
+      model = std::move(*parsed);
+      if (warnings != nullptr) warnings->insert(warnings->end(), model.warnings.begin(), model.warnings.end());
+    }
+    load.entries = model.next_hop_count() - model.unresolved();
+    load.parse_seconds = clock.lap();
+    image = share(build_adjacencies(model));
+    if (!image) return image;
+    load.build_seconds = clock.lap();
+  } else {
+    auto view = open_adjacencies(**image);
+    if (!view) return std::move(view).error();
+    load.entries = view->adjacencies().size();
+    load.parse_seconds = clock.lap();
+  }
+  return image;
+}
+
+}  // namespace
+
+Result<RuleSet> parse_rules(std::string_view text, const std::string& file, std::string_view format) {
+  if (format == "native") return Error(fmt::format("{}: the native rule language is not built in", file), "use FORMAT classbench");
+  return parse_classbench(text, file);
+}
+
+Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, TableLoad* load, std::vector<Diagnostic>* warnings) {
+  TableLoad local;
+  TableLoad& report = load != nullptr ? *load : local;
+  report = {};
+  report.name = d.name;
+  Result<ImagePointer> image = ImagePointer();
+  switch (d.type) {
+    case TableDeclaration::Type::kAcl:
+      report.kind = "acl";
+      image = load_acl(d, report);
+      break;
+    case TableDeclaration::Type::kRoutes:
+      report.kind = "routes";
+      image = load_routes(d, report, warnings);
+      break;
+    case TableDeclaration::Type::kAdjacency:
+      report.kind = "adjacency";
+      if (routes == nullptr) return Error(fmt::format("the adjacency table '{}' needs the route table '{}'", d.name, d.routes));
+      image = load_adjacencies(d, *routes, report, warnings);
+      break;
+  }
+  if (image.ok()) report.bytes = (*image)->bytes().size();
+  return image;
+}
+
+Result<TableSet> load_tables(const Router& router, const TableOverrides& overrides, TableReport* report) {
+  TableSet set;
+  Errors errors;
+  TableReport local;
+  TableReport& out = report != nullptr ? *report : local;
+  auto table_map = [&](TableDeclaration::Type type) -> auto& {
+    return type == TableDeclaration::Type::kAcl ? set.acls : type == TableDeclaration::Type::kRoutes ? set.routes : set.adjacencies;
+  };
+  auto located = [](const Element& element, Error error) {
+    if (!error.diagnostics.empty()) return error;
+    Diagnostic d = element.diagnostic(error.message);
+    d.suggestion = error.hint;
+    error.diagnostics.push_back(std::move(d));
+    error.hint.clear();
+    return error;
+  };
+  // Adjacencies last: they need the routes' next hops.
+  for (const bool adjacencies : {false, true}) {
+    for (const auto& element : router.elements) {
+      for (TableDeclaration d : element->tables()) {
+        if ((d.type == TableDeclaration::Type::kAdjacency) != adjacencies) continue;
+        if (d.type == TableDeclaration::Type::kAcl && !overrides.acl_algorithm.empty()) d.algorithm = overrides.acl_algorithm;
+        if (d.type == TableDeclaration::Type::kRoutes && !overrides.route_algorithm.empty()) d.algorithm = overrides.route_algorithm;
+        if (d.type == TableDeclaration::Type::kRoutes && !overrides.route_algorithm6.empty()) d.algorithm6 = overrides.route_algorithm6;
+        auto& tables = table_map(d.type);
+        if (tables.contains(d.name)) {
+          errors.add(located(*element, Error(fmt::format("there are two {} called '{}'",
+                                                         d.type == TableDeclaration::Type::kAcl      ? "access lists"
+                                                         : d.type == TableDeclaration::Type::kRoutes ? "route tables"
+                                                                                                     : "adjacency tables",
+                                                         d.name),
+                                             "give one of them another name")));
+          continue;
+        }
+        tables[d.name] = nullptr;  // taken, whether it loads or not
+        const Image* routes = nullptr;
+        if (adjacencies) {
+          auto found = find_table(set.routes, "route table", d.routes);
+          if (!found) {
+            errors.add(located(*element, found.error()));
+            continue;
+          }
+          routes = found->get();
+          if (routes == nullptr) continue;  // it did not load, which was reported
+        }
+        TableLoad load;
+        auto image = load_table(d, routes, &load, &out.warnings);
+        if (!image) {
+          errors.add(located(*element, image.error()));
+          continue;
+        }
+        tables[d.name] = std::move(*image);
+        out.loads.push_back(std::move(load));
+      }
+    }
+  }
+  if (!errors.ok()) return errors.take();
+  return set;
+}
+
+}  // namespace sluice

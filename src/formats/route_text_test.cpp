@@ -1,0 +1,166 @@
+#include "formats/route_text.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "net/text.h"
+#include "tables/lpm/lpm_test_tables.h"
+
+namespace sluice {
+namespace {
+
+Rib read(std::string_view text) {
+  Rib rib;
+  auto report = parse_routes(text, "routes", rib);
+  EXPECT_TRUE(report.ok()) << (report.ok() ? "" : to_string(report.error()));
+  rib.settle();
+  return rib;
+}
+
+std::string next_hop(const Rib& rib, const char* prefix) {
+  const auto p = parse_prefix(prefix);
+  const uint32_t id = p ? rib.find(*p) : 0;
+  return id == 0 ? "-" : rib.next_hop_name(id);
+}
+
+TEST(RouteText, ReadsEveryFormOfALine) {
+  const Rib rib = read(
+      "1.0.0.0/24 22\n"
+      "# a comment\n\n   \t\r\n"
+      "2.0.0.0/8\t7\r\n"
+      "3.0.0.0/8,10.0.0.1\n"
+      "4.0.0.0/8 , via 10.0.0.2 # why\n"
+      "5.0.0.0/8 via 10.0.0.3 dev eth0 proto bgp metric 20\n"
+      "6.0.0.0/8 dev eth1 scope link\n"
+      "7.0.0.0/8 10.0.0.4 dev eth2\n"
+      "8.8.8.8 host\n"
+      "default via 192.0.2.1 dev eth0\n"
+      "default via fe80::1 dev eth0\n"
+      "2001:db8::/32 2001:db8::1\n"
+      "2001:db8:1:2:3:4:5:6/128 a\n"
+      "::ffff:1.2.3.4/128 b\n"
+      "::/0 c\n"
+      "2001:db8:a::1 d\n"
+      "9.0.0.0/8 last-line-without-newline");
+  EXPECT_EQ(next_hop(rib, "1.0.0.0/24"), "22");
+  EXPECT_EQ(next_hop(rib, "2.0.0.0/8"), "7");
+  EXPECT_EQ(next_hop(rib, "3.0.0.0/8"), "10.0.0.1");
+  EXPECT_EQ(next_hop(rib, "4.0.0.0/8"), "10.0.0.2");
+  EXPECT_EQ(next_hop(rib, "5.0.0.0/8"), "10.0.0.3");
+  EXPECT_EQ(next_hop(rib, "6.0.0.0/8"), "eth1");
+  EXPECT_EQ(next_hop(rib, "7.0.0.0/8"), "10.0.0.4");
+  EXPECT_EQ(next_hop(rib, "8.8.8.8/32"), "host");
+  EXPECT_EQ(next_hop(rib, "0.0.0.0/0"), "192.0.2.1");
+  EXPECT_EQ(next_hop(rib, "::/0"), "c");  // after `default via fe80::1`
+  EXPECT_EQ(rib.duplicates(), 1u);
+  EXPECT_EQ(next_hop(rib, "2001:db8::/32"), "2001:db8::1");
+  EXPECT_EQ(next_hop(rib, "2001:db8:1:2:3:4:5:6/128"), "a");
+  EXPECT_EQ(next_hop(rib, "::ffff:1.2.3.4/128"), "b");
+  EXPECT_EQ(next_hop(rib, "2001:db8:a::1/128"), "d");
+  EXPECT_EQ(next_hop(rib, "9.0.0.0/8"), "last-line-without-newline");
+}
+
+TEST(RouteText, FindsAllErrorsAtOnceAndLeavesTheRibAlone) {
+  Rib rib;
+  const uint32_t keep = rib.intern("keep");
+  rib.add(lpm_test::prefix4(0, 0), keep);
+  auto report = parse_routes(
+      "1.0.0.0/24 1\n"
+      "1.0.0.0/33 1\n"
+      "1.0.0/24 1\n"
+      "1.0.0.0/24\n"
+      "01.0.0.0/24 1\n"
+      "10.0.0.0/255.0.0.0 1\n"
+      "2001:db8::/129 1\n"
+      "2001:db8::1::/64 1\n"
+      "1.0.0.0/24 1 2\n"
+      "1.0.0.0/24 via\n"
+      "1.0.0.0/24 \x01\n",
+      "routes", rib);
+  ASSERT_FALSE(report.ok());
+  const auto& all = report.error().diagnostics;
+  ASSERT_EQ(all.size(), 10u) << to_string(report.error());
+  for (uint32_t i = 0; i < 10; ++i) EXPECT_EQ(all[i].line, i + 2);
+  EXPECT_EQ(all[0].expected, "0 to 32");
+  EXPECT_EQ(all[4].suggestion, "write 10.0.0.0/8");
+  EXPECT_EQ(all[7].column, 14u);
+  EXPECT_EQ(rib.next_hop_count(), 1u);
+  rib.settle();
+  EXPECT_EQ(rib.size(), 1u);
+}
+
+TEST(RouteText, HostBitsAreClearedWithAWarning) {
+  Rib rib;
+  auto report = parse_routes("1.2.3.4/8 1\n2001:db8::1/32 2\n", "routes", rib);
+  ASSERT_TRUE(report.ok());
+  ASSERT_EQ(report->warnings.size(), 2u);
+  EXPECT_EQ(report->warnings[0].suggestion, "taken as 1.0.0.0/8");
+  EXPECT_EQ(report->routes4, 1u);
+  EXPECT_EQ(report->routes6, 1u);
+  EXPECT_EQ(next_hop(rib, "1.0.0.0/8"), "1");
+  EXPECT_EQ(next_hop(rib, "2001:db8::/32"), "2");
+}
+
+TEST(RouteText, NextHopsRunOutWithOneError) {
+  std::string text;
+  for (int i = 0; i < 65600; ++i) text += "1.0.0.0/24 n" + std::to_string(i) + "\n";
+  Rib rib;
+  auto report = parse_routes(text, "routes", rib);
+  ASSERT_FALSE(report.ok());
+  ASSERT_EQ(report.error().diagnostics.size(), 1u);
+  EXPECT_EQ(report.error().diagnostics[0].line, 65536u);
+  EXPECT_EQ(rib.next_hop_count(), 0u);
+}
+
+TEST(RouteText, ManyErrorsAreCountedAndTheFirstKept) {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += "nonsense\n";
+  Rib rib;
+  auto report = parse_routes(text, "routes", rib);
+  ASSERT_FALSE(report.ok());
+  EXPECT_EQ(report.error().diagnostics.size(), Diagnostics::kLimit);
+  EXPECT_NE(report.error().message.find("5000 errors"), std::string::npos);
+}
+
+// The fast parsers against parse_prefix: what to_string writes, and the same with one byte changed.
+TEST(RouteText, PrefixesAreReadAsTheGeneralParserReadsThem) {
+  std::mt19937_64 random(3);
+  constexpr std::string_view kBytes = "0123456789abcdefABCDEFg:./- ";
+  size_t accepted = 0;
+  for (int i = 0; i < 60000; ++i) {
+    const bool v6 = random() % 2 != 0;
+    const auto length = static_cast<unsigned>(random() % (v6 ? 129 : 33));
+    uint64_t hi = random(), lo = random();
+    if (random() % 2 != 0) hi &= random() & random();
+    std::string word =
+        to_string(v6 ? lpm_test::prefix6(hi, lo, length) : lpm_test::prefix4(static_cast<uint32_t>(hi), length));
+    if (i % 2 != 0) {
+      const char c = kBytes[random() % (kBytes.size() - 1)];
+      const size_t at = random() % word.size();
+      switch (random() % 3) {
+        case 0:
+          word[at] = c;
+          break;
+        case 1:
+          word.insert(at, 1, c);
+          break;
+        default:
+          word.erase(at, 1);
+          break;
+      }
+    }
+    const auto expected = parse_prefix(word);
+    Rib rib;
+    auto report = parse_routes(word + " hop", "routes", rib);
+    if (word.empty() || word[0] == '-') continue;
+    ASSERT_EQ(report.ok(), expected.has_value()) << word;
+    if (!expected) continue;
+    ++accepted;
+    ASSERT_EQ(rib.find(*expected), 1u) << word;
+  }
+  EXPECT_GT(accepted, 30000u);
+}
+
+}  // namespace
+}  // namespace sluice

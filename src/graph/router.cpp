@@ -1,0 +1,273 @@
+// host only
+#include "graph/router.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace sluice {
+
+const ElementClass* Registry::find(std::string_view name) const {
+  for (const auto& c : classes_) {
+    if (c->name == name || std::find(c->aliases.begin(), c->aliases.end(), name) != c->aliases.end()) return c.get();
+  }
+  return nullptr;
+}
+
+std::vector<std::string> Registry::names() const {
+  std::vector<std::string> names;
+  for (const auto& c : classes_) {
+    names.push_back(c->name);
+    names.insert(names.end(), c->aliases.begin(), c->aliases.end());
+  }
+  return names;
+}
+
+Router::Target Router::target(unsigned element, unsigned output) const {
+  const auto at = std::lower_bound(connections.begin(), connections.end(), std::pair(element, output),
+                                   [](const RouterConnection& c, const auto& want) { return std::pair(c.from, c.from_port) < want; });
+  if (at == connections.end() || at->from != element || at->from_port != output) return {};
+  return {at->to, at->to_port};
+}
+
+const Element* Router::find(std::string_view name) const {
+  for (const auto& e : elements) {
+    if (e->name == name) return e.get();
+  }
+  return nullptr;
+}
+
+namespace {
+
+constexpr FieldMask kAllFields = ~FieldMask{0};
+
+// What an error message calls a field, and which elements write it.
+struct FieldName {
+  Field field;
+  const char* name;
+  const char* provider;
+};
+constexpr FieldName kFieldNames[] = {
+    {kFieldKey, "the packet's key", "CheckIPHeader or IPInput"},
+    {kFieldL3, "the packet's network header", "CheckIPHeader or IPInput"},
+    {kFieldDestination, "the packet's destination", "CheckIPHeader or IPInput"},
+    {kFieldNextHop, "the packet's next hop", "IPRoute"},
+    {kFieldRule, "the packet's access-list rule", "ACL"},
+};
+
+const char* plural(size_t n) { return n == 1 ? "" : "s"; }
+
+// "1", "1 or 2", "1 to 4", "at least 1".
+std::string range_text(unsigned min, unsigned max, const char* noun) {
+  if (max == 0) return fmt::format("no {}s", noun);
+  if (max == kAnyPorts) return fmt::format("at least {} {}{}", min, noun, plural(min));
+  if (min == max) return fmt::format("{} {}{}", min, noun, plural(min));
+  return fmt::format("{} {} {} {}s", min, max == min + 1 ? "or" : "to", max, noun);
+}
+
+class RouterBuilder {
+ public:
+  RouterBuilder(const ClickGraph& graph, const Registry& registry) : graph_(graph), registry_(registry) {}
+
+  Result<Router> run(std::string_view text) {
+    make_elements();
+    take_connections();
+    check_ports();
+    if (errors() == 0) check_fields();
+    std::stable_sort(findings_.begin(), findings_.end(), [](const Diagnostic& a, const Diagnostic& b) {
+      return std::tie(a.line, a.column) < std::tie(b.line, b.column);
+    });
+    if (errors() != 0) {
+      std::string file = findings_.front().file.empty() ? "configuration" : findings_.front().file;
+      Diagnostics all(std::move(file), text);
+      for (Diagnostic& d : findings_) all.add(std::move(d));
+      return all.to_error();
+    }
+    router_.warnings = std::move(findings_);
+    return std::move(router_);
+  }
+
+ private:
+  size_t errors() const {
+    return static_cast<size_t>(std::count_if(findings_.begin(), findings_.end(),
+                                             [](const Diagnostic& d) { return d.severity == Diagnostic::Severity::kError; }));
+  }
+
+  Diagnostic& report(const SourcePos& position, size_t length, std::string message) {
+    if (position.source) {
+      findings_.push_back(position.source->diagnostic(position.offset, std::max<size_t>(1, length), std::move(message)));
+    } else {
+      findings_.emplace_back().message = std::move(message);
+    }
+    return findings_.back();
+  }
+
+  void make_elements() {
+    for (const ClickElement& c : graph_.elements) {
+      std::unique_ptr<Element> element;
+      const ElementClass* found = registry_.find(c.class_name);
+      if (found == nullptr) {
+        Diagnostic& d = report(c.class_position, c.class_name.size(), fmt::format("unknown element class '{}'", c.class_name));
+        const std::string near = closest_match(c.class_name, registry_.names());
+        d.suggestion = near.empty() ? "`sluice elements` lists the classes" : fmt::format("did you mean {}?", near);
+      } else {
+        element = found->make(c.class_name);
+        element->name = c.name;
+        element->element_class = found;
+        element->class_name = c.class_name;
+        element->configuration = c.configuration;
+        element->position = c.name_position.source ? c.name_position : c.class_position;
+        const size_t before = findings_.size();
+        const Arguments arguments = Arguments::parse(found->arguments, c.configuration, c.configuration_origin, &findings_);
+        if (findings_.size() == before) {
+          Diagnostics own(element->position.file(), {});
+          element->configure(arguments, own);
+          findings_.insert(findings_.end(), own.all().begin(), own.all().end());
+        }
+        // A port count that rests on wrong arguments would only add noise.
+        configured_.push_back(std::none_of(findings_.begin() + static_cast<ptrdiff_t>(before), findings_.end(), [](const Diagnostic& d) {
+          return d.severity == Diagnostic::Severity::kError;
+        }));
+      }
+      if (element == nullptr) configured_.push_back(false);
+      router_.elements.push_back(std::move(element));
+    }
+  }
+
+  void take_connections() {
+    const size_t n = graph_.elements.size();
+    inputs_.resize(n);
+    outputs_.resize(n);
+    for (const ClickConnection& c : graph_.connections) {
+      router_.connections.push_back({c.from, c.from_port, c.to, c.to_port});
+      note(outputs_[c.from], c.from_port, &c);
+      note(inputs_[c.to], c.to_port, &c);
+    }
+    std::stable_sort(router_.connections.begin(), router_.connections.end(), [](const RouterConnection& a, const RouterConnection& b) {
+      return std::tie(a.from, a.from_port) < std::tie(b.from, b.from_port);
+    });
+    for (size_t e = 0; e < n; ++e) {
+      if (router_.elements[e] == nullptr) continue;
+      router_.elements[e]->inputs = static_cast<unsigned>(inputs_[e].size());
+      router_.elements[e]->outputs = static_cast<unsigned>(outputs_[e].size());
+    }
+  }
+
+  using Port = std::vector<const ClickConnection*>;
+  static void note(std::vector<Port>& ports, uint32_t port, const ClickConnection* connection) {
+    if (ports.size() <= port) ports.resize(port + 1);
+    ports[port].push_back(connection);
+  }
+
+  void check_ports() {
+    for (size_t e = 0; e < graph_.elements.size(); ++e) {
+      for (size_t port = 0; port < outputs_[e].size(); ++port) {
+        for (size_t i = 1; i < outputs_[e][port].size(); ++i) {
+          const ClickConnection& again = *outputs_[e][port][i];
+          Diagnostic& d = report(again.position, 2, fmt::format("output {} of '{}' is connected twice: to '{}' and to '{}'", port,
+                                                               graph_.elements[e].name, graph_.elements[outputs_[e][port][0]->to].name,
+                                                               graph_.elements[again.to].name));
+          d.suggestion = "put a Tee between them to send each packet both ways, or a Classifier to choose";
+        }
+      }
+      if (!configured_[e]) continue;
+      const Element& element = *router_.elements[e];
+      check_side(e, inputs_[e], "input", element.element_class->inputs, element.input_count(), [](unsigned) { return false; });
+      check_side(e, outputs_[e], "output", element.element_class->outputs, element.output_count(),
+                 [&](unsigned port) { return element.output_optional(port); });
+    }
+  }
+
+  template <typename Optional>
+  void check_side(size_t e, const std::vector<Port>& ports, const char* noun, PortRange range, std::optional<unsigned> exact,
+                  Optional optional) {
+    const ClickElement& c = graph_.elements[e];
+    if (exact) range = {*exact, *exact};
+    const size_t used = ports.size();
+    for (size_t port = range.max; port < used; ++port) {
+      if (ports[port].empty()) continue;
+      Diagnostic& d = report(ports[port][0]->position, 2, fmt::format("'{}' has no {} {}", c.name, noun, port));
+      d.expected = fmt::format("{}({}) has {}", c.class_name, exact && !c.configuration.empty() ? "..." : "",
+                               range_text(range.min, range.max, noun));
+    }
+    const size_t needed = std::max<size_t>(range.min, std::min<size_t>(used, range.max));
+    for (unsigned port = 0; port < needed; ++port) {
+      if (port < used && !ports[port].empty()) continue;
+      if (optional(port)) continue;
+      Diagnostic& d = report(c.name_position.source ? c.name_position : c.class_position, c.name.size(),
+                             fmt::format("{} {} of '{}' ({}) is not connected", noun, port, c.name, c.class_name));
+      d.suggestion = noun[0] == 'o' ? "connect it to Discard to drop its packets" : "connect something to it, or Idle";
+    }
+  }
+
+  // Forward data flow to a fixed point: a field is there when it was written on every path from a source. What no source reaches
+  // starts with everything, so that it says nothing.
+  void check_fields() {
+    const size_t n = router_.elements.size();
+    std::vector<FieldMask> in(n, kAllFields);
+    auto after = [&](unsigned e) {
+      const Element& element = *router_.elements[e];
+      const FieldMask before = element.kind() == ElementKind::kSource ? kFieldsAtIngress : in[e];
+      return before | element.stage_traits().writes;
+    };
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (const RouterConnection& c : router_.connections) {
+        const FieldMask now = in[c.to] & after(c.from);
+        changed |= now != in[c.to];
+        in[c.to] = now;
+      }
+    }
+    for (unsigned e = 0; e < n; ++e) {
+      const Element& element = *router_.elements[e];
+      const FieldMask missing = element.stage_traits().reads & ~in[e];
+      if (missing == 0) continue;
+      for (const FieldName& f : kFieldNames) {
+        if ((missing & f.field) == 0) continue;
+        const ClickElement& c = graph_.elements[e];
+        Diagnostic& d = report(element.position, c.name.size(),
+                               fmt::format("{} reads {}, which nothing before it writes{}", element.class_name, f.name, way(e, f.field, in)));
+        d.suggestion = fmt::format("put {} before it", f.provider);
+        break;
+      }
+    }
+  }
+
+  // " on the way from 'a'": the source from which the field is missing, when there are several sources.
+  std::string way(unsigned e, FieldMask field, const std::vector<FieldMask>& in) const {
+    size_t sources = 0;
+    for (const auto& x : router_.elements) sources += x->kind() == ElementKind::kSource ? 1 : 0;
+    if (sources < 2) return {};
+    std::vector<bool> seen(router_.elements.size());
+    std::vector<unsigned> stack{e};
+    while (!stack.empty()) {
+      const unsigned at = stack.back();
+      stack.pop_back();
+      if (seen[at]) continue;
+      seen[at] = true;
+      if (router_.elements[at]->kind() == ElementKind::kSource) return fmt::format(" on the way from '{}'", router_.elements[at]->name);
+      for (const RouterConnection& c : router_.connections) {
+        if (c.to != at || (router_.elements[c.from]->stage_traits().writes & field) != 0) continue;
+        if (router_.elements[c.from]->kind() == ElementKind::kSource || (in[c.from] & field) == 0) stack.push_back(c.from);
+      }
+    }
+    return {};
+  }
+
+  const ClickGraph& graph_;
+  const Registry& registry_;
+  Router router_;
+  std::vector<Diagnostic> findings_;
+  std::vector<bool> configured_;
+  std::vector<std::vector<Port>> inputs_, outputs_;
+};
+
+}  // namespace
+
+Result<Router> build_router(const ClickGraph& graph, const Registry& registry, std::string_view text) {
+  return RouterBuilder(graph, registry).run(text);
+}
+
+}  // namespace sluice

@@ -1,0 +1,102 @@
+// Every algorithm gives the oracle's verdict: random sets of all shapes, and the ones that hurt.
+#include <gtest/gtest.h>
+
+#include "tables/acl/acl_test_support.h"
+#include "tables/acl/conformance.h"
+
+namespace sluice {
+namespace {
+
+using acl_test::check_all_algorithms;
+using acl_test::keys_for;
+using acl_test::Random;
+
+TEST(AclConformance, RandomSetsOfBothFamilies) {
+  Random random(1);
+  for (size_t rules : {0, 1, 2, 3, 10, 33, 100, 400, 1500}) {
+    const auto set = acl_test::random_set(random, rules);
+    check_all_algorithms(set, keys_for(set, 600, random));
+  }
+}
+
+TEST(AclConformance, OneFamilyAlone) {
+  Random random(2);
+  for (uint8_t family : {4, 6}) {
+    const auto set = acl_test::random_set(random, 700, family);
+    check_all_algorithms(set, keys_for(set, 800, random));
+  }
+}
+
+TEST(AclConformance, NoRulesMatchNothing) {
+  Random random(3);
+  const RuleSet empty;
+  check_all_algorithms(empty, keys_for(empty, 100, random));
+}
+
+TEST(AclConformance, RulesThatOnlyOverlappingRangesTellApart) {
+  RuleSet set;
+  for (unsigned i = 0; i < 3000; ++i) {
+    AclRule rule;
+    rule.family = 4;
+    rule.src = {{0, 0x0a000000, 4}, 8};
+    rule.dst = {{0, 0x0a010000, 4}, 16};
+    rule.src_port_low = static_cast<uint16_t>(i * 7);
+    rule.src_port_high = static_cast<uint16_t>(i * 7 + 900);
+    rule.dst_port_low = static_cast<uint16_t>(60000 - i * 11);
+    rule.dst_port_high = static_cast<uint16_t>(60000 - i * 11 + 500);
+    rule.protocol = 6;
+    rule.protocol_mask = 0xff;
+    set.rules.push_back(rule);
+  }
+  Random random(4);
+  check_all_algorithms(set, keys_for(set, 1000, random));
+}
+
+TEST(AclConformance, TenThousandWildcards) {
+  RuleSet same;
+  same.rules.resize(10000);
+  Random random(5);
+  check_all_algorithms(same, keys_for(same, 200, random));
+  RuleSet distinct;  // wildcards but for a field that is never hashed
+  for (unsigned i = 0; i < 10000; ++i) {
+    AclRule rule;
+    rule.flags_mask = 0xffff;
+    rule.flags = static_cast<uint16_t>(i * 6);
+    distinct.rules.push_back(rule);
+  }
+  auto keys = keys_for(distinct, 300, random);
+  check_all_algorithms(distinct, keys);
+}
+
+TEST(AclConformance, EveryCombinationOfPrefixLengths) {
+  Random random(6);
+  RuleSet set;
+  for (uint8_t family : {4, 6}) {
+    const unsigned step = family == 4 ? 1 : 5, bits = family == 4 ? 32 : 128;
+    for (unsigned src = 0; src <= bits; src += step) {
+      for (unsigned dst = 0; dst <= bits; dst += step) {
+        AclRule rule = acl_test::random_rule(random, family);
+        auto cut = [&](IpPrefix& prefix, unsigned length) {
+          prefix.length = static_cast<uint8_t>(length);
+          prefix.address.family = family;
+          prefix.address.hi = family == 4 ? 0 : random() & high_mask64(std::min(length, 64u));
+          prefix.address.lo =
+              family == 4 ? random() & high_mask32(length) : random() & high_mask64(length > 64 ? length - 64 : 0);
+        };
+        cut(rule.src, src);
+        cut(rule.dst, dst);
+        set.rules.push_back(rule);
+      }
+    }
+  }
+  std::shuffle(set.rules.begin(), set.rules.end(), random);
+  check_all_algorithms(set, keys_for(set, 1500, random));
+  auto image = TupleSpaceAcl::build(set);
+  ASSERT_TRUE(image.ok());
+  const auto shape = TupleSpaceView::open(*image)->shape();
+  EXPECT_LE(shape.narrow_tables, 96u);
+  EXPECT_LE(shape.wide_tables, 96u);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,139 @@
+// The ACL algorithms by name. Adding one: its header here, one line in AclAlgorithms.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "base/hd.h"
+#include "base/result.h"
+#include "tables/acl/linear.h"
+#include "tables/acl/rule_set.h"
+#include "tables/acl/sections.h"
+#include "tables/acl/tuple_space.h"
+#include "tables/image.h"
+
+namespace sluice {
+
+// Each algorithm is a traits struct: kName, kSectionName (8 bytes at most), kSummary, View, build(const RuleSet&). A
+// View is trivially copyable and has open(const Image&) (checks every offset and index), lookup (host and device),
+// lookup_burst (host, n <= 32) and relocated.
+template <typename... Algorithms>
+struct AclAlgorithmList {};
+
+using AclAlgorithms = AclAlgorithmList<LinearAcl, TupleSpaceAcl>;
+
+inline constexpr const char* kDefaultAclAlgorithm = "tuple_space";
+inline constexpr size_t kAclBurst = 32;
+
+// Errors: unknown algorithm (with the nearest name), a rule set that check_rule_set refuses, out of memory.
+Result<Image> build_acl(const RuleSet& set, std::string_view algorithm = kDefaultAclAlgorithm);
+std::vector<std::string> acl_algorithm_names();
+// The name of the algorithm that built `image`, or empty when this program does not know it.
+std::string_view acl_image_algorithm(const Image& image);
+
+namespace detail {
+template <typename... Algorithms>
+union AclViewUnion;
+template <typename Last>
+union AclViewUnion<Last> {
+  AclViewUnion() : head() {}
+  typename Last::View head;
+};
+template <typename First, typename... Rest>
+requires(sizeof...(Rest) > 0) union AclViewUnion<First, Rest...> {
+  AclViewUnion() : head() {}
+  typename First::View head;
+  AclViewUnion<Rest...> tail;
+};
+
+template <typename List>
+class AclAnyView;
+
+template <typename... Algorithms>
+class AclAnyView<AclAlgorithmList<Algorithms...>> {
+ public:
+  AclAnyView() = default;
+  // Picks the View of the algorithm that built `image`. Errors: those of that View's open; an unknown algorithm.
+  static Result<AclAnyView> open(const Image& image) { return open_from<0, Algorithms...>(image); }
+
+  // 1-based position of the first matching rule, or 0. The switch is uniform over a batch.
+  SLUICE_HD uint32_t lookup(const FlowKey& key) const { return lookup_in<0>(views_, key); }
+  // Host only: `n` (at most kAclBurst) keys at once.
+  void lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const {
+    burst_in<0>(views_, keys, rules, n);
+  }
+  AclAnyView relocated(const std::byte* from, const std::byte* to) const {
+    AclAnyView copy = *this;
+    relocate_in<0>(copy.views_, from, to);
+    return copy;
+  }
+  SLUICE_HD uint32_t algorithm_index() const { return index_; }
+
+ private:
+  template <size_t I, typename First, typename... Rest>
+  static Result<AclAnyView> open_from(const Image& image) {
+    if (acl_image_algorithm(image) == First::kName) {
+      auto view = First::View::open(image);
+      if (!view) return std::move(view).error();
+      AclAnyView any;
+      any.index_ = I;
+      set<I>(any.views_, *view);
+      return any;
+    }
+    if constexpr (sizeof...(Rest) > 0) {
+      return open_from<I + 1, Rest...>(image);
+    } else {
+      return Error("ACL image: its algorithm is unknown to this program", "make it again with `sluice compile`");
+    }
+  }
+  template <size_t I, typename U, typename V>
+  static void set(U& u, const V& view) {
+    if constexpr (I == 0) {
+      u.head = view;
+    } else {
+      set<I - 1>(u.tail, view);
+    }
+  }
+  template <size_t I, typename U>
+  SLUICE_HD uint32_t lookup_in(const U& u, const FlowKey& key) const {
+    if constexpr (I + 1 == sizeof...(Algorithms)) {
+      return u.head.lookup(key);
+    } else {
+      return index_ == I ? u.head.lookup(key) : lookup_in<I + 1>(u.tail, key);
+    }
+  }
+  template <size_t I, typename U>
+  void burst_in(const U& u, const FlowKey* const* keys, uint32_t* rules, size_t n) const {
+    if constexpr (I + 1 == sizeof...(Algorithms)) {
+      u.head.lookup_burst(keys, rules, n);
+    } else {
+      index_ == I ? u.head.lookup_burst(keys, rules, n) : burst_in<I + 1>(u.tail, keys, rules, n);
+    }
+  }
+  template <size_t I, typename U>
+  void relocate_in(U& u, const std::byte* from, const std::byte* to) const {
+    if constexpr (I + 1 == sizeof...(Algorithms)) {
+      u.head = u.head.relocated(from, to);
+    } else {
+      if (index_ == I) {
+        u.head = u.head.relocated(from, to);
+      } else {
+        relocate_in<I + 1>(u.tail, from, to);
+      }
+    }
+  }
+
+  AclViewUnion<Algorithms...> views_;
+  uint32_t index_ = 0;
+};
+}  // namespace detail
+
+// The view of an ACL image whatever its algorithm: trivially copyable, host and device.
+using AclView = detail::AclAnyView<AclAlgorithms>;
+static_assert(std::is_trivially_copyable_v<AclView>);
+
+}  // namespace sluice

@@ -1,0 +1,117 @@
+// For tests: one rule set and its keys through every algorithm, every instruction set, and an image loaded from bytes;
+// each verdict against the oracle.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tables/acl/algorithms.h"
+
+namespace sluice::acl_test {
+
+inline std::string describe(const FlowKey& k) {
+  std::string out = "family " + std::to_string(k.family);
+  for (uint64_t v : {k.src_hi, k.src_lo, k.dst_hi, k.dst_lo}) out += " " + std::to_string(v);
+  for (unsigned v : {unsigned{k.src_port}, unsigned{k.dst_port}, unsigned{k.flags}, unsigned{k.protocol},
+                     unsigned{k.dscp}, unsigned{k.bits}, unsigned{k.icmp}}) {
+    out += " " + std::to_string(v);
+  }
+  return out;
+}
+
+// The oracle's verdicts, straight from the Model: it shares no image code with what is tested.
+inline std::vector<uint32_t> oracle(const RuleSet& set, const std::vector<FlowKey>& keys) {
+  std::vector<AclMatchRule> flat;
+  for (const AclRule& rule : set.rules) flat.push_back(flatten(rule, static_cast<uint32_t>(flat.size() + 1)));
+  std::vector<uint32_t> out;
+  for (const FlowKey& key : keys) {
+    uint32_t found = 0;
+    for (const AclMatchRule& rule : flat) {
+      if (!matches(rule, key)) continue;
+      found = rule.rule;
+      break;
+    }
+    out.push_back(found);
+  }
+  return out;
+}
+
+template <typename Burst>
+std::vector<uint32_t> in_bursts(const std::vector<FlowKey>& keys, Burst&& burst) {
+  std::vector<uint32_t> out(keys.size(), 0xdeadbeef);
+  std::vector<const FlowKey*> pointers;
+  for (const FlowKey& key : keys) pointers.push_back(&key);
+  // Bursts of every size from 1 to 32.
+  for (size_t at = 0, size = 1; at < keys.size(); at += size, size = size % kAclBurst + 1) {
+    size = std::min(size, keys.size() - at);
+    burst(pointers.data() + at, out.data() + at, size);
+  }
+  return out;
+}
+
+inline void expect_same(const std::vector<uint32_t>& want, const std::vector<uint32_t>& got,
+                        const std::vector<FlowKey>& keys, const std::string& what) {
+  ASSERT_EQ(want.size(), got.size());
+  size_t wrong = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (want[i] == got[i]) continue;
+    if (++wrong <= 3)
+      ADD_FAILURE() << what << ", packet " << i << ": rule " << got[i] << ", oracle " << want[i] << ": "
+                    << describe(keys[i]);
+  }
+  EXPECT_EQ(wrong, 0u) << what;
+}
+
+// Everything that one algorithm offers, against `want`.
+template <typename Algorithm>
+void check_algorithm(const RuleSet& set, std::vector<FlowKey> keys, std::vector<uint32_t> want) {
+  // A linear search is the oracle's own loop: on large sets a few keys say as much as all of them.
+  if (std::is_same_v<Algorithm, LinearAcl> && set.rules.size() > 5000) {
+    keys.resize(std::min<size_t>(keys.size(), 40));
+    want.resize(keys.size());
+  }
+  using View = typename Algorithm::View;
+  auto built = Algorithm::build(set);
+  ASSERT_TRUE(built.ok()) << to_string(built.error());
+  auto loaded = Image::from_bytes(built->bytes(), ImageKind::kAcl);
+  ASSERT_TRUE(loaded.ok()) << to_string(loaded.error());
+  const std::string name = Algorithm::kName;
+  for (const Image* image : {&*built, &*loaded}) {
+    auto view = View::open(*image);
+    ASSERT_TRUE(view.ok()) << to_string(view.error());
+    std::vector<uint32_t> single;
+    for (const FlowKey& key : keys) single.push_back(view->lookup(key));
+    expect_same(want, single, keys, name + " lookup");
+    expect_same(want, in_bursts(keys, [&](auto... a) { view->lookup_burst(a...); }), keys, name + " lookup_burst");
+    if constexpr (requires { View::isa_available(AclIsa::kScalar); }) {
+      for (AclIsa isa : {AclIsa::kScalar, AclIsa::kAvx2, AclIsa::kAvx512}) {
+        if (!View::isa_available(isa)) continue;
+        expect_same(want, in_bursts(keys, [&](auto... a) { view->lookup_burst_on(isa, a...); }), keys,
+                    name + " lookup_burst_on " + std::to_string(static_cast<int>(isa)));
+      }
+    }
+    auto any = AclView::open(*image);
+    ASSERT_TRUE(any.ok()) << to_string(any.error());
+    expect_same(want, in_bursts(keys, [&](auto... a) { any->lookup_burst(a...); }), keys, name + " through AclView");
+    if (!keys.empty()) {
+      EXPECT_EQ(any->lookup(keys[0]), want[0]);
+    }
+  }
+  auto first = View::open(*built);
+  const View moved = first->relocated(built->bytes().data(), loaded->bytes().data());
+  for (size_t i = 0; i < std::min<size_t>(keys.size(), 64); ++i) EXPECT_EQ(moved.lookup(keys[i]), want[i]);
+}
+
+template <typename... Algorithms>
+void check_list(AclAlgorithmList<Algorithms...>, const RuleSet& set, const std::vector<FlowKey>& keys) {
+  const auto want = oracle(set, keys);
+  (check_algorithm<Algorithms>(set, keys, want), ...);
+}
+
+inline void check_all_algorithms(const RuleSet& set, const std::vector<FlowKey>& keys) {
+  check_list(AclAlgorithms{}, set, keys);
+}
+
+}  // namespace sluice::acl_test

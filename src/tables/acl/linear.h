@@ -1,0 +1,47 @@
+// The oracle: every rule in order, the first match wins. O(rules) a packet; right by inspection.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "base/hd.h"
+#include "base/result.h"
+#include "tables/acl/rule_set.h"
+#include "tables/acl/sections.h"
+#include "tables/image.h"
+
+namespace sluice {
+
+class LinearView {
+ public:
+  LinearView() = default;
+  // Checks every rule. Errors: not an ACL image of `linear`, damaged.
+  static Result<LinearView> open(const Image& image);
+
+  // 1-based position of the first matching rule, or 0.
+  SLUICE_HD uint32_t lookup(const FlowKey& key) const {
+    for (uint32_t r = 1; r <= rules_.size(); ++r) {
+      if (matches(rules_.rule(r), key)) return r;
+    }
+    return 0;
+  }
+  // Host only: `n` (at most 32) keys at once.
+  void lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const;
+  // The same view over a copy of the image's bytes at `to`; `from` is where this view's image begins.
+  LinearView relocated(const std::byte* from, const std::byte* to) const;
+
+ private:
+  AclRulesView rules_;
+};
+static_assert(std::is_trivially_copyable_v<LinearView>);
+
+struct LinearAcl {
+  static constexpr const char* kName = "linear";
+  static constexpr const char* kSectionName = "linear";  // as images carry it: 8 bytes at most
+  static constexpr const char* kSummary = "every rule in order; the reference";
+  using View = LinearView;
+  static Result<Image> build(const RuleSet& set);
+};
+
+}  // namespace sluice

@@ -1,0 +1,88 @@
+// Next hop -> where the packet really goes: a group of adjacencies, chosen by flow hash. For host and device.
+//
+//   kAdjacencyGroups section: AdjacencyGroup[next_hop_count + 1], indexed by next-hop id (0 is never used)
+//   kAdjacencies section:     Adjacency[n]; group g owns buckets [first, first + count)
+//
+//   bucket = floor(hash * count / 2^32): hash-threshold of RFC 2992 with equal regions; a weight of k takes k
+//   neighbouring buckets, each with its own copy of the adjacency, so that a lookup is two loads: group, adjacency.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "base/hd.h"
+#include "base/result.h"
+#include "net/types.h"
+
+namespace sluice {
+
+// One neighbour, as the Ethernet rewrite wants it. 32 bytes: one sector on a device, two to a cache line.
+struct alignas(32) Adjacency {
+  uint8_t rewrite[12];  // destination MAC, source MAC: the first 12 bytes of the frame, one copy
+  uint16_t port;        // output port
+  uint16_t vlan;        // VLAN id 1..4094 to tag with, or 0: none
+  uint16_t mtu;         // bytes of the IP packet
+  uint16_t weight;      // as configured; for display only
+  uint32_t next_hop;    // the id that it belongs to; for display only
+  uint32_t reserved[2];
+};
+static_assert(sizeof(Adjacency) == 32 && std::is_trivially_copyable_v<Adjacency>);
+
+struct AdjacencyGroup {
+  enum Flags : uint16_t {
+    kDrop = 1,       // configured to be discarded: drop or blackhole
+    kLocal = 2,      // for this host
+    kPunt = 4,       // for the slow path
+    kBlackhole = 8,  // written as blackhole; kDrop is set too
+  };
+  uint32_t first;
+  uint16_t count;  // buckets; 0 with no flags: unresolved
+  uint16_t flags;
+};
+static_assert(sizeof(AdjacencyGroup) == 8);
+
+// Non-owning, trivially copyable.
+class AdjacencyView {
+ public:
+  // Errors: sizes that are no multiple of a record, a group whose buckets lie outside.
+  static Result<AdjacencyView> open(std::span<const std::byte> groups, std::span<const std::byte> adjacencies);
+  // The same view over copies of the two sections in another memory space.
+  AdjacencyView rebase(const std::byte* groups, const std::byte* adjacencies) const;
+
+  // Where a packet with this next hop and flow hash goes. nullptr: nowhere (unknown next hop, unresolved, or a group
+  // with flags): the caller reads flags() for the reason.
+  SLUICE_HD const Adjacency* select(uint32_t next_hop, uint32_t hash) const {
+    if (next_hop >= group_count_) return nullptr;
+    const AdjacencyGroup group = groups_[next_hop];
+    if (group.count == 0) return nullptr;
+    const uint32_t bucket = static_cast<uint32_t>((uint64_t{hash} * group.count) >> 32);
+    return adjacencies_ + (group.first + bucket);
+  }
+  // AdjacencyGroup::Flags; 0 for a next hop that forwards, or that nothing is known of.
+  SLUICE_HD uint32_t flags(uint32_t next_hop) const { return next_hop < group_count_ ? groups_[next_hop].flags : 0; }
+  SLUICE_HD void prefetch([[maybe_unused]] uint32_t next_hop) const {
+#if !defined(__CUDA_ARCH__)
+    if (next_hop < group_count_) __builtin_prefetch(groups_ + next_hop);
+#endif
+  }
+
+  uint32_t group_count() const {
+    return group_count_;
+  }  // next-hop ids are below it
+  std::span<const Adjacency> adjacencies() const {
+    return {adjacencies_, adjacency_count_};
+  }
+
+ private:
+  const AdjacencyGroup* groups_ = nullptr;
+  const Adjacency* adjacencies_ = nullptr;
+  uint32_t group_count_ = 0;
+  uint32_t adjacency_count_ = 0;
+};
+static_assert(std::is_trivially_copyable_v<AdjacencyView>);
+
+}  // namespace sluice

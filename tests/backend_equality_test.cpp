@@ -1,0 +1,167 @@
+// The test that holds the project together: one graph gives byte-identical results on every backend.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+
+#include "base/test_data.h"
+#include "tables/acl/algorithms.h"
+#include "tables/lpm/algorithms.h"
+#include "tests/testing/run_graph.h"
+
+namespace sluice {
+namespace {
+
+using testing::GraphOutcome;
+using testing::GraphRun;
+using testing::TempDir;
+
+struct Backend {
+  std::string acl = "linear";
+  std::string lpm4 = "trie";
+  std::string lpm6 = "trie";
+  unsigned workers = 1;
+  uint32_t batch = 256;
+  friend std::ostream& operator<<(std::ostream& out, const Backend& b) {
+    return out << b.acl << ' ' << b.lpm4 << ' ' << b.lpm6 << ' ' << b.workers << " workers, batches of " << b.batch;
+  }
+};
+
+// Every algorithm, then every worker count and batch size on the defaults.
+std::vector<Backend> backends() {
+  std::vector<Backend> all;
+  for (const std::string& acl : acl_algorithm_names()) {
+    for (const std::string& lpm4 : lpm_algorithm_names4()) {
+      for (const std::string& lpm6 : lpm_algorithm_names6()) {
+        all.push_back({acl, lpm4, lpm6, 1});
+        all.push_back({acl, lpm4, lpm6, 3});
+      }
+    }
+  }
+  for (unsigned workers : {1u, 2u, 5u}) {
+    for (uint32_t batch : {1u, 31u, 33u, 1000u, 4096u}) all.push_back({"tuple_space", "dir24", "poptrie", workers, batch});
+  }
+  return all;
+}
+
+struct Result {
+  std::string bytes;
+  std::string second;
+  std::string printed;
+  GraphOutcome outcome;
+};
+
+// `tail` is the graph after its tables; $OUT and $OUT2 are output captures.
+Result run(const TempDir& dir, const Backend& backend, std::string text) {
+  auto put = [&](const std::string& name, const std::string& value) {
+    for (size_t at; (at = text.find(name)) != std::string::npos;) text.replace(at, name.size(), value);
+  };
+  put("$OUT2", dir / "second.pcap");
+  put("$OUT", dir / "out.pcap");
+  GraphRun graph;
+  graph.text = text;
+  graph.workers = backend.workers;
+  graph.batch = backend.batch;
+  Result result;
+  result.outcome = testing::run_graph(graph);
+  result.bytes = testing::read_file(dir / "out.pcap");
+  result.second = testing::read_file(dir / "second.pcap");
+  result.printed = result.outcome.printed;
+  return result;
+}
+
+void expect_equal(const Result& want, const Result& got, const Backend& backend) {
+  ASSERT_TRUE(got.outcome.ok) << backend << "\n" << got.outcome.error;
+  EXPECT_TRUE(got.outcome.report.conserved()) << backend;
+  EXPECT_EQ(got.outcome.counters, want.outcome.counters) << backend;
+  EXPECT_TRUE(got.bytes == want.bytes) << backend << ": the output capture differs";
+  EXPECT_TRUE(got.second == want.second) << backend << ": the second capture differs";
+  EXPECT_EQ(got.printed, want.printed) << backend;
+}
+
+TEST(BackendEquality, StandardGraphOverEveryKindOfPacket) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", 6000);
+  auto text = [&](const Backend& b) {
+    return testing::standard_graph_text(dir, "FromDump(" + capture + ")", "ToDump($OUT)", b.acl, b.lpm4, b.lpm6);
+  };
+  const Backend oracle;
+  const Result want = run(dir, oracle, text(oracle));
+  ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+  ASSERT_TRUE(want.outcome.report.conserved());
+  EXPECT_EQ(want.outcome.report.packets_in, 6000u);
+  EXPECT_GT(want.outcome.report.packets_out, 1000u);
+  // The capture must reach every corner that it was made for, or equality says nothing.
+  for (DropReason reason : {DropReason::kNotIp, DropReason::kIpv4BadChecksum, DropReason::kIpv4BadVersion, DropReason::kMartianSource,
+                            DropReason::kAclDeny, DropReason::kNoRoute, DropReason::kRouteDrop, DropReason::kTtlExpired,
+                            DropReason::kHopLimitExpired}) {
+    EXPECT_GT(want.outcome.report.drops[static_cast<size_t>(reason)], 0u) << to_string(reason);
+  }
+  for (const Backend& backend : backends()) expect_equal(want, run(dir, backend, text(backend)), backend);
+}
+
+TEST(BackendEquality, ErrorsCopiesAndPrintsKeepTheirOrder) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", 3000, 2);
+  auto text = [&](const Backend& b) {
+    std::string t = testing::standard_graph_text(dir, "FromDump(" + capture + ")", "ToDump($OUT)", b.acl, b.lpm4, b.lpm6);
+    // The same tables, with ICMP errors that are routed themselves, copies, marks and lines.
+    t.erase(t.find("in ::"));
+    t += "in :: FromDump(" + capture + ") -> parse :: IPInput -> copy :: Tee(2);\n"
+         "copy[0] -> second :: ToDump($OUT2);\n"
+         "copy[1] -> acl :: ACL(TABLE edge) -> fib :: IPRoute(TABLE main) -> ttl :: DecIPTTL -> adj :: AdjacencyRewrite(TABLE adj)\n"
+         "  -> shown :: Print(tx, 8) -> out :: ToDump($OUT);\n"
+         "errors :: ICMPError(192.0.0.1, RATE 100000, BURST 5);\n"
+         "acl[1] -> errors; fib[1] -> errors; ttl[1] -> errors; adj[1] -> errors;\n"
+         "errors -> back :: IPRoute(TABLE main) -> ttl;\n";
+    return t;
+  };
+  const Backend oracle;
+  const Result want = run(dir, oracle, text(oracle));
+  ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+  ASSERT_TRUE(want.outcome.report.conserved());
+  EXPECT_GT(want.outcome.report.generated, 2000u);
+  EXPECT_GT(want.printed.size(), 1000u);
+  for (const Backend& backend : backends()) expect_equal(want, run(dir, backend, text(backend)), backend);
+}
+
+TEST(BackendEquality, RealCaptures) {
+  const auto folder = test_data("pcap");
+  if (!folder) GTEST_SKIP() << "no test data here (SLUICE_DATA)";
+  for (const char* name : {"snabb/sanitized4k.pcap", "snabb/vlan-ipv6-frags.pcap", "snabb/lwaftr-stick-imix.pcap", "cases/4in4tunnel.pcap",
+                           "cases/QinQpacket.pcap", "cases/badpackets.pcap", "cases/dns_fragmented.pcap", "cases/fuzz-2006-06-26-2594.pcap",
+                           "cases/geneve.pcap", "cases/http_ipv6.pcap", "cases/icmpv6.pcap", "cases/iphone.pcap", "cases/ipv6-bad-version.pcap",
+                           "cases/ipv6-routing-header.pcap", "cases/mptcp-v0.pcap", "cases/skype.pcap", "cases/vxlan.pcap"}) {
+    const TempDir dir;
+    auto text = [&](const Backend& b) {
+      std::string t = testing::standard_graph_text(dir, "FromDump(" + *folder + "/" + name + ")", "ToDump($OUT)", b.acl, b.lpm4, b.lpm6);
+      // Real addresses: default routes to two next hops, permit what no rule names.
+      testing::write_file(dir / "rib.txt", "0.0.0.0/0 a\n128.0.0.0/1 b\n::/0 c\n2a00::/12 d\n10.0.0.0/8 e\n192.0.5.0/24 drop-here\n");
+      t.replace(t.find("TABLE edge"), 10, "TABLE edge, DEFAULT permit");
+      return t;
+    };
+    const Backend oracle;
+    const Result want = run(dir, oracle, text(oracle));
+    if (!want.outcome.ok) {
+      // A link type that is refused, or a capture that is cut: then every backend says the same.
+      for (unsigned workers : {1u, 3u}) {
+        Backend b{"tuple_space", "dir24", "poptrie", workers};
+        EXPECT_EQ(run(dir, b, text(b)).outcome.error, want.outcome.error) << name;
+      }
+      continue;
+    }
+    ASSERT_TRUE(want.outcome.report.conserved()) << name;
+    for (const std::string& acl : acl_algorithm_names()) {
+      for (unsigned workers : {1u, 4u}) {
+        for (const std::string& lpm4 : lpm_algorithm_names4()) {
+          SCOPED_TRACE(name);
+          const Backend b{acl, lpm4, lpm4 == "trie" ? "trie" : "poptrie", workers};
+          expect_equal(want, run(dir, b, text(b)), b);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,1 @@
+Script(set i 0, label x, print $i, goto x $(lt $i 3)) ; c :: Classifier(12/0800 /* ip */, 12/0806 20/0001, -); c[0],c[1],c[2] -> Discard; Idle->c

@@ -1,0 +1,2 @@
+# 0 "built-in"
+40 -> Discard;

@@ -1,0 +1,199 @@
+#include "tests/testing/run_graph.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "elements/tables.h"
+#include "elements/register_all.h"
+#include "net/packet_builder.h"
+#include "ports/pcap/capture_writer.h"
+
+namespace sluice::testing {
+
+TempDir::TempDir() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "sluice-test-XXXXXX").string();
+  if (mkdtemp(pattern.data()) == nullptr) std::abort();
+  path_ = pattern;
+}
+
+TempDir::~TempDir() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write_file(const std::string& path, std::string_view bytes) {
+  std::ofstream out(path, std::ios::binary);
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+GraphOutcome run_graph(const GraphRun& run) {
+  GraphOutcome outcome;
+  auto failed = [&](const Error& error) {
+    outcome.error = to_string(error);
+    return outcome;
+  };
+  Registry registry;
+  register_elements(registry);
+  auto graph = parse_click(run.text, "test.click");
+  if (!graph) return failed(graph.error());
+  auto router = build_router(*graph, registry, run.text);
+  if (!router) return failed(router.error());
+  auto tables = load_tables(*router);
+  if (!tables) return failed(tables.error());
+  auto plan = make_plan(*router);
+  if (!plan) return failed(plan.error());
+  auto snapshot = bind_plan(*plan, *router, *tables);
+  if (!snapshot) return failed(snapshot.error());
+  RunOptions options;
+  options.workers = run.workers;
+  options.batch = run.batch;
+  options.progress = run.progress;
+  options.print = [&](std::string_view text) { outcome.printed.append(text).push_back('\n'); };
+  auto runtime = Runtime::create(*router, *plan, options);
+  if (!runtime) return failed(runtime.error());
+  (*runtime)->publisher().publish(std::move(*snapshot));
+  auto result = (*runtime)->run(outcome.report);
+  const RunReport& report = outcome.report;
+  for (size_t e = 0; e < router->elements.size(); ++e) {
+    const ElementCounters& c = report.totals.elements[e];
+    outcome.counters += fmt::format("{} {} {}", router->elements[e]->name, c.packets, c.bytes);
+    for (size_t r = 0; r < kDropReasons; ++r) {
+      if (c.drops[r] != 0) outcome.counters += fmt::format(" {}={}", to_string(static_cast<DropReason>(r)), c.drops[r]);
+    }
+    outcome.counters += '\n';
+  }
+  if (!result) return failed(result.error());
+  outcome.ok = true;
+  return outcome;
+}
+
+std::string write_mixed_capture(const std::string& path, uint32_t packets, uint64_t seed) {
+  auto writer = CaptureWriter::create(path);
+  if (!writer) std::abort();
+  uint64_t state = seed;
+  auto random = [&](uint32_t bound) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    return static_cast<uint32_t>((state >> 33) % bound);
+  };
+  for (uint32_t i = 0; i < packets; ++i) {
+    const std::string s4 = fmt::format("10.{}.{}.{}", random(4), random(256), 1 + random(254));
+    const std::string d4 = fmt::format("192.0.{}.{}", random(6), 1 + random(254));
+    const std::string s6 = fmt::format("2001:db8:{:x}::{:x}", random(16), 1 + random(9999));
+    const std::string d6 = fmt::format("2001:db8:f{:x}::{:x}", random(6), 1 + random(9999));
+    const auto sport = static_cast<uint16_t>(1024 + random(64));
+    const auto dport = static_cast<uint16_t>(random(3) == 0 ? 80 : random(1024));
+    const uint32_t kind = random(40);
+    PacketBuilder b = kind % 4 == 0   ? udp6(s6, d6).ports(sport, dport)
+                      : kind % 4 == 1 ? tcp4(s4, d4).ports(sport, dport).tcp_flags(static_cast<uint8_t>(random(64)))
+                      : kind % 4 == 2 ? udp4(s4, d4).ports(sport, dport)
+                                      : tcp6(s6, d6).ports(sport, dport).tcp_flags(0x10);
+    b.macs(MacAddress{{2, 0, 0, 0, 0, 9}}, MacAddress{{2, 0, 0, 0, 0, 8}});
+    if (random(6) == 0) b.vlan(static_cast<uint16_t>(1 + random(100)));
+    if (random(20) == 0) b.vlan(7);
+    if (random(12) == 0) b.ttl(static_cast<uint8_t>(random(3)));
+    if (random(8) == 0) b.dscp(static_cast<uint8_t>(random(64)));
+    const bool v4 = kind % 4 == 1 || kind % 4 == 2;
+    switch (kind) {
+      case 5:
+        b.fragment(8 * random(4), true);
+        break;
+      case 6: {
+        const uint8_t options[] = {7, 4, 5, 0};
+        b.ipv4_options(options);
+        break;
+      }
+      case 8:
+        b.hop_by_hop().destination_options(2);
+        break;
+      case 9:
+        b.bad_ip_checksum();
+        break;
+      case 10:
+        b.ip_version(5);
+        break;
+      case 12:
+        b.fragment(0, true);
+        break;
+      case 13:
+        b = v4 ? icmp4(s4, d4).icmp(8, 0) : icmp6(s6, d6).icmp(128, 0);
+        break;
+      case 14:
+        b = udp4("127.0.0.1", d4).ports(1, 2);
+        break;
+      case 16:
+        b = udp6("fe80::1", d6).ports(1, 2);
+        break;
+      case 17:
+        b = PacketBuilder::ether(0x0806).payload(28);
+        break;
+      case 18:
+        b = udp4(s4, "203.0.113.9").ports(1, 2);  // no route
+        break;
+      case 20:
+        b = udp6(s6, "2001:db9::1").ports(1, 2);  // no route
+        break;
+      case 21:
+        b.truncate(14 + random(30));
+        break;
+      case 22:
+        b.size(60 + random(200)).payload(random(10));
+        break;
+      default:
+        b.payload(random(600));
+        break;
+    }
+    const std::vector<uint8_t> frame = b.build();
+    const auto bytes = static_cast<uint32_t>(frame.size());
+    // A microsecond and a bit apart, so that rate limits have something to count.
+    if (!writer->append(FrameHeader{bytes, bytes, 1'700'000'000'000'000'000ull + i * 1'234ull}, frame.data())) std::abort();
+  }
+  if (!writer->commit().ok()) std::abort();
+  return path;
+}
+
+std::string standard_graph_text(const TempDir& dir, const std::string& source, const std::string& sink, const std::string& acl_algorithm,
+                                const std::string& algorithm4, const std::string& algorithm6) {
+  write_file(dir / "edge.acl",
+             "deny tcp from 10.0.0.0/16 to any port 80\n"
+             "mark(7) udp from any to 192.0.3.0/24\n"
+             "deny udp from 10.1.0.0/16 port 1024-1031 to 192.0.0.0/16\n"
+             "deny ip from 2001:db8:3::/48 to any\n"
+             "permit tcp from any to any port 0-1023\n"
+             "permit ip from any to any dscp 46\n"
+             "deny udp from any to 192.0.4.128/25 port 0-511\n"
+             "permit ip from 10.0.0.0/8 to any\n"
+             "permit ip from 2001:db8::/32 to any\n");
+  std::string routes =
+      "192.0.0.0/16 a\n192.0.1.0/24 b\n192.0.1.128/25 c\n192.0.1.200/32 d\n192.0.2.0/23 e\n192.0.5.0/24 drop-here\n"
+      "2001:db8:f000::/36 a\n2001:db8:f1::/48 b\n2001:db8:f2::/48 c\n2001:db8:f2::7/128 d\n2001:db8:f3::/48 e\n"
+      "2001:db8:f0::/48 a\n2001:db8:f4::/48 drop-here\n";
+  write_file(dir / "rib.txt", routes);
+  write_file(dir / "adj.txt",
+             "a 02:00:00:00:01:01 02:00:00:00:00:01 0\n"
+             "a 02:00:00:00:01:02 02:00:00:00:00:01 1\n"
+             "b 02:00:00:00:02:01 02:00:00:00:00:02 2 vlan 33\n"
+             "c 02:00:00:00:03:01 02:00:00:00:00:03 3 mtu 300\n"
+             "d 02:00:00:00:04:01 02:00:00:00:00:04 4\n"
+             "e 02:00:00:00:05:01 02:00:00:00:00:05 5 weight 3\n"
+             "e 02:00:00:00:05:02 02:00:00:00:00:05 6\n"
+             "drop-here drop\n");
+  return fmt::format(
+      "AclTable(edge, FILE {0}, ALGORITHM {1});\n"
+      "RouteTable(main, FILE {2}, ALGORITHM {3}, ALGORITHM6 {4});\n"
+      "AdjacencyTable(adj, FILE {5}, ROUTES main);\n"
+      "in :: {6} -> parse :: IPInput -> acl :: ACL(TABLE edge) -> fib :: IPRoute(TABLE main)\n"
+      "  -> ttl :: DecIPTTL -> out :: AdjacencyRewrite(TABLE adj) -> tx :: {7};\n",
+      dir / "edge.acl", acl_algorithm, dir / "rib.txt", algorithm4, algorithm6, dir / "adj.txt", source, sink);
+}
+
+}  // namespace sluice::testing

@@ -1,0 +1,55 @@
+// Runs a Click text over captures in a test's own folder and collects everything that can be compared.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "exec/runtime.h"
+
+namespace sluice::testing {
+
+// A folder that lives as long as the object.
+class TempDir {
+ public:
+  TempDir();
+  ~TempDir();
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+struct GraphRun {
+  std::string text;
+  unsigned workers = 1;
+  uint32_t batch = 256;
+  std::function<void(uint64_t)> progress;
+};
+
+struct GraphOutcome {
+  bool ok = false;
+  std::string error;      // rendered
+  RunReport report;
+  std::string printed;    // of Print elements
+  std::string counters;   // every element's packets, bytes and drops, as text that can be compared
+};
+
+GraphOutcome run_graph(const GraphRun& run);
+
+std::string read_file(const std::string& path);
+void write_file(const std::string& path, std::string_view bytes);
+
+// `packets` frames of every kind that the standard graph treats differently: IPv4 and IPv6, TCP, UDP, ICMP, VLAN and QinQ, options, fragments,
+// extension headers, padding, permitted and denied flows, routed and not, TTL 1, and malformed in several ways. Returns the path.
+std::string write_mixed_capture(const std::string& path, uint32_t packets, uint64_t seed = 1);
+
+// The standard graph over small tables (written into `dir`) that fit write_mixed_capture: `source` and `sink` are Click elements.
+std::string standard_graph_text(const TempDir& dir, const std::string& source, const std::string& sink, const std::string& acl_algorithm,
+                                const std::string& algorithm4, const std::string& algorithm6);
+
+}  // namespace sluice::testing
