@@ -1,0 +1,245 @@
+// host only
+#include "app.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "app_state.h"
+
+namespace sluice::app {
+namespace {
+
+std::atomic<bool> g_interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
+
+void on_signal(int) {
+  g_interrupted.store(true, std::memory_order_relaxed);
+}
+
+void to_stderr(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+}  // namespace
+
+AppState& app_state() {
+  static AppState state;
+  return state;
+}
+
+void install_signal_handlers() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second one ends the program at once
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  // A closed pipe is an error of write(), which is reported (or not) where the output stands.
+  signal(SIGPIPE, SIG_IGN);
+}
+
+std::string_view exit_code_help() {
+  return "Exit codes: 0 success; 1 the input or the configuration has errors; 2 wrong command line; 3 a file cannot be\n"
+         "read or written; 4 the device or feature is not available here; 5 a check failed; 130 interrupted.\n";
+}
+
+void fail(Exit code, std::string message, std::string hint) {
+  throw Failure{code, Error(std::move(message), std::move(hint))};
+}
+void fail(Exit code, Error error) {
+  throw Failure{code, std::move(error)};
+}
+
+CLI::App* add_subcommand(CLI::App& root, const std::string& name, const std::string& group, const std::string& summary,
+                         const std::string& examples, std::function<Exit()> run) {
+  CLI::App* sub = root.add_subcommand(name, summary)->group(group);
+  AppState& state = app_state();
+  sub->add_option("-o,--output", state.format, "How results are printed on stdout: table or json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->type_name("FORMAT");
+  sub->add_flag("-q,--quiet", state.quiet, "No progress and no notes on stderr; errors still appear");
+  std::string footer = "Examples:\n";
+  for (size_t at = 0; at < examples.size();) {
+    const size_t end = std::min(examples.find('\n', at), examples.size());
+    footer += "  " + examples.substr(at, end - at) + "\n";
+    at = end + 1;
+  }
+  sub->footer(footer + "\n" + std::string(exit_code_help()));
+  if (run) sub->callback([run = std::move(run)] { app_state().selected = run; });
+  return sub;
+}
+
+bool json_output() {
+  return app_state().format == "json";
+}
+bool quiet() {
+  return app_state().quiet;
+}
+std::string command_line() {
+  return app_state().command;
+}
+
+void print_out(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EPIPE) throw Failure{Exit::kIo, Error()};  // nobody listens: no message either
+      fail(Exit::kIo, fmt::format("standard output: cannot write: {}", std::strerror(errno)));
+    }
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+}
+void print_json(const Json& json) {
+  print_out(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+void note(std::string_view text) {
+  if (quiet()) return;
+  to_stderr(fmt::format("{}\n", text));
+}
+void warn(std::string_view text) {
+  to_stderr(fmt::format("warning: {}\n", text));
+}
+void print_warnings(const std::vector<Diagnostic>& diagnostics) {
+  if (quiet()) return;
+  for (const Diagnostic& d : diagnostics) to_stderr(to_string(d));
+}
+
+Json to_json(const Diagnostic& d) {
+  Json json{{"severity", d.severity == Diagnostic::Severity::kError ? "error" : "warning"},
+            {"file", d.file},
+            {"line", d.line},
+            {"column", d.column},
+            {"length", d.length},
+            {"source", d.source_line},
+            {"message", d.message}};
+  if (!d.expected.empty()) json["expected"] = d.expected;
+  if (!d.suggestion.empty()) json["suggestion"] = d.suggestion;
+  return json;
+}
+Json to_json(const Error& error, Exit code) {
+  Json json{{"message", error.message}, {"exit_code", static_cast<int>(code)}};
+  if (!error.hint.empty()) json["hint"] = error.hint;
+  json["diagnostics"] = Json::array();
+  for (const Diagnostic& d : error.diagnostics) json["diagnostics"].push_back(to_json(d));
+  return Json{{"error", json}};
+}
+
+std::string TextTable::str() const {
+  std::vector<size_t> width(heads_.size());
+  std::vector<bool> number(heads_.size(), true);
+  for (size_t c = 0; c < heads_.size(); ++c) {
+    width[c] = heads_[c].size();
+    for (const auto& row : rows_) {
+      width[c] = std::max(width[c], row[c].size());
+      if (!row[c].empty() && row[c] != "-" && std::strchr("0123456789", row[c][0]) == nullptr) number[c] = false;
+    }
+  }
+  std::string text;
+  auto line = [&](const std::vector<std::string>& row) {
+    std::string one;
+    for (size_t c = 0; c < row.size(); ++c) {
+      if (c != 0) one += "  ";
+      const std::string pad(width[c] - row[c].size(), ' ');
+      one += number[c] ? pad + row[c] : row[c] + pad;
+    }
+    while (!one.empty() && one.back() == ' ') one.pop_back();
+    text += one + "\n";
+  };
+  line(heads_);
+  for (const auto& row : rows_) line(row);
+  return text;
+}
+
+std::string with_commas(uint64_t n) {
+  std::string digits = std::to_string(n);
+  for (size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
+  return digits;
+}
+std::string human_bytes(double bytes) {
+  if (bytes < 1024) return fmt::format("{:.0f} B", bytes);
+  if (bytes < 1024 * 1024) return fmt::format("{:.1f} KiB", bytes / 1024);
+  if (bytes < 1024.0 * 1024 * 1024) return fmt::format("{:.1f} MiB", bytes / 1024 / 1024);
+  return fmt::format("{:.2f} GiB", bytes / 1024 / 1024 / 1024);
+}
+std::string human_rate(double per_second, std::string_view what) {
+  if (per_second >= 1e6) return fmt::format("{:.2f} M {}/s", per_second / 1e6, what);
+  if (per_second >= 1e3) return fmt::format("{:.1f} k {}/s", per_second / 1e3, what);
+  return fmt::format("{:.0f} {}/s", per_second, what);
+}
+std::string human_seconds(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.0f} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.1f} ms", seconds * 1e3);
+  return fmt::format("{:.2f} s", seconds);
+}
+
+Progress::Progress(std::string what, uint64_t total)
+    : what_(std::move(what)), total_(total), on_(!quiet() && ::isatty(STDERR_FILENO) == 1), started_(std::chrono::steady_clock::now()), last_(started_) {}
+
+void Progress::update(uint64_t done) {
+  done_ = done;
+  if (!on_) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last_ < std::chrono::milliseconds(200)) return;
+  last_ = now;
+  show();
+}
+void Progress::step(std::string what) {
+  what_ = std::move(what);
+  done_ = 0;
+  if (on_) show();
+}
+void Progress::show() {
+  std::string text = "\r\x1b[K" + what_;
+  if (done_ != 0) text += fmt::format(" {}", with_commas(done_));
+  if (done_ != 0 && total_ != 0) text += fmt::format(" of {}", with_commas(total_));
+  to_stderr(text);
+  shown_ = true;
+}
+void Progress::clear() {
+  if (shown_) to_stderr("\r\x1b[K");
+  shown_ = false;
+}
+
+const std::atomic<bool>& interrupted() {
+  return g_interrupted;
+}
+void stop_if_interrupted() {
+  if (g_interrupted.load(std::memory_order_relaxed)) fail(Exit::kInterrupted, "interrupted");
+}
+
+void add_device_option(CLI::App& sub, std::string& device) {
+  sub.add_option("--device", device, "Where lookups run: cpu, or auto (the best that is here)")->type_name("DEVICE");
+}
+std::string resolve_device(const std::string& device) {
+  if (device == "cpu") return device;
+  if (device == "auto") {
+    static bool said = false;
+    if (!said) note("device auto: this build has no GPU support; running on the CPU");
+    said = true;
+    return "cpu";
+  }
+  const std::string kind = device.substr(0, device.find(':'));
+  if (kind == "cuda") {
+    fail(Exit::kUnavailable, fmt::format("device '{}' is not available: this build has no GPU support", device), "use --device cpu, or auto");
+  }
+  if (kind == "emu") {
+    fail(Exit::kUnavailable, fmt::format("device '{}' is not available: this build has no emulated device", device), "use --device cpu, or auto");
+  }
+  const std::string near = closest_match(kind, {"cpu", "auto", "cuda", "emu"});
+  fail(Exit::kUsage, fmt::format("--device: there is no device '{}'", device), near.empty() ? "devices: cpu, auto" : fmt::format("did you mean '{}'?", near));
+}
+void add_workers_option(CLI::App& sub, unsigned& workers) {
+  sub.add_option("--workers", workers, "Threads that do the work, 1 to 256")->check(CLI::Range(1, 256))->type_name("N")->capture_default_str();
+}
+void exactly_one(bool first, bool second, std::string_view names) {
+  if (first == second) {
+    fail(Exit::kUsage, first ? fmt::format("{} cannot be given together", names) : fmt::format("{} is missing", names));
+  }
+}
+
+}  // namespace sluice::app

@@ -1,0 +1,156 @@
+// What every subcommand shares: exit codes, errors, output formats, progress, interruption.
+// host only
+#pragma once
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/result.h"
+
+namespace sluice::app {
+
+using Json = nlohmann::ordered_json;
+
+enum class Exit : int {
+  kOk = 0,
+  kBadInput = 1,     // the input or the configuration has errors
+  kUsage = 2,        // the command line is wrong
+  kIo = 3,           // a file is missing or unreadable, or an output failed
+  kUnavailable = 4,  // the device or feature is not available here
+  kCheckFailed = 5,  // a check of our own results failed
+  kInterrupted = 130,
+};
+std::string_view exit_code_help();
+
+// How a subcommand ends early; main prints it. The applications throw, the library never does.
+struct Failure {
+  Exit code;
+  Error error;
+};
+[[noreturn]] void fail(Exit code, std::string message, std::string hint = {});
+[[noreturn]] void fail(Exit code, Error error);
+// The value, or the end.
+template <typename T>
+T need(Result<T> result, Exit code = Exit::kBadInput) {
+  if (!result.ok()) fail(code, std::move(result).error());
+  return std::move(result).value();
+}
+inline void need(Result<void> result, Exit code = Exit::kBadInput) {
+  if (!result.ok()) fail(code, std::move(result).error());
+}
+
+// -- subcommands ----------------------------------------------------------------------------------------------------
+
+// A subcommand with the options that all have (-o, --quiet). `examples` is one command a line.
+CLI::App* add_subcommand(CLI::App& root, const std::string& name, const std::string& group, const std::string& summary,
+                         const std::string& examples, std::function<Exit()> run);
+
+bool json_output();  // -o json
+bool quiet();
+std::string command_line();  // as typed, for reports
+
+void add_classify(CLI::App& root);
+void add_route(CLI::App& root);
+void add_compile(CLI::App& root);
+void add_tables(CLI::App& root);
+void add_run(CLI::App& root);
+void add_check(CLI::App& root);
+void add_explain(CLI::App& root);
+void add_gen(CLI::App& root);
+void add_bench(CLI::App& root);
+void add_doctor(CLI::App& root);
+void add_elements(CLI::App& root);
+void add_demo(CLI::App& root);
+// The reference of all commands as Markdown, from the same declarations that --help prints.
+void add_reference(CLI::App& root);
+
+// -- output -----------------------------------------------------------------------------------------------------------
+
+// Prints to stdout. Errors end the program: quietly where the reader of a pipe has gone.
+void print_out(std::string_view text);
+void print_json(const Json& json);
+// A note for people, on stderr; nothing with --quiet.
+void note(std::string_view text);
+void warn(std::string_view text);
+void print_warnings(const std::vector<Diagnostic>& diagnostics);
+
+Json to_json(const Diagnostic& diagnostic);
+Json to_json(const Error& error, Exit code);
+
+// Columns of text; numbers are right-aligned.
+class TextTable {
+ public:
+  explicit TextTable(std::vector<std::string> heads) : heads_(std::move(heads)) {}
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  bool empty() const { return rows_.empty(); }
+  std::string str() const;
+
+ private:
+  std::vector<std::string> heads_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string with_commas(uint64_t n);
+std::string human_bytes(double bytes);
+std::string human_rate(double per_second, std::string_view what);
+std::string human_seconds(double seconds);
+
+// -- long work ----------------------------------------------------------------------------------------------------------
+
+// One line on stderr that is rewritten, on a terminal only and not with --quiet.
+class Progress {
+ public:
+  explicit Progress(std::string what, uint64_t total = 0);
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void update(uint64_t done);
+  void step(std::string what);
+  void clear();
+
+ private:
+  void show();
+  std::string what_;
+  uint64_t total_;
+  uint64_t done_ = 0;
+  bool on_;
+  bool shown_ = false;
+  std::chrono::steady_clock::time_point started_, last_;
+};
+
+class Stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// Set by SIGINT and SIGTERM. A second signal ends the program at once.
+const std::atomic<bool>& interrupted();
+// Ends the program with Exit::kInterrupted when a signal came.
+void stop_if_interrupted();
+
+// -- devices ------------------------------------------------------------------------------------------------------------
+
+// Adds --device; `device` becomes the name given.
+void add_device_option(CLI::App& sub, std::string& device);
+// "cpu" for cpu and auto (which says once that this build has no GPU support). Ends with kUnavailable for a device of another kind, kUsage
+// for no device at all.
+std::string resolve_device(const std::string& device);
+
+void add_workers_option(CLI::App& sub, unsigned& workers);
+// Ends with kUsage unless exactly one of the two was given.
+void exactly_one(bool first, bool second, std::string_view names);
+
+}  // namespace sluice::app

@@ -1,0 +1,21 @@
+// What main.cpp and app.cpp share.
+// host only
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "app.h"
+
+namespace sluice::app {
+
+struct AppState {
+  std::string format = "table";
+  bool quiet = false;
+  std::function<Exit()> selected;
+  std::string command;
+};
+AppState& app_state();
+void install_signal_handlers();
+
+}  // namespace sluice::app

@@ -1,0 +1,129 @@
+// sluice classify: the first matching rule of each packet.
+// host only
+#include <charconv>
+
+#include "app.h"
+#include "inputs.h"
+
+namespace sluice::app {
+namespace {
+
+struct Options {
+  std::string rules, format = "auto", trace, capture, algorithm, device = "cpu", out;
+  unsigned workers = 1;
+};
+
+constexpr size_t kBlock = size_t{1} << 18;
+
+Exit classify(const Options& o) {
+  exactly_one(!o.trace.empty(), !o.capture.empty(), "--trace or --in");
+  check_acl_algorithm(o.algorithm);
+  const std::string device = resolve_device(o.device);
+  need(check_readable(o.trace.empty() ? o.capture : o.trace), Exit::kIo);
+  const LoadedAcl acl = load_acl(o.rules, o.format, o.algorithm);
+  auto source = o.trace.empty() ? open_capture_keys(o.capture) : open_trace(o.trace);
+
+  // -o json without --out puts the results into the object; else they are lines.
+  const bool inside = json_output() && o.out.empty();
+  AtomicFile file;
+  if (!inside) file = need(AtomicFile::create(o.out.empty() ? "-" : o.out), Exit::kIo);
+  Json results = Json::array();
+
+  uint64_t packets = 0, matched = 0;
+  double seconds = 0;
+  std::vector<FlowKey> keys;
+  std::vector<uint32_t> found;
+  std::string lines;
+  Progress progress("classifying");
+  while (true) {
+    source->next(keys, kBlock);
+    if (keys.empty()) break;
+    found.assign(keys.size(), 0);
+    const Stopwatch lookup;
+    in_parallel(o.workers, keys.size(), [&](size_t begin, size_t end) {
+      const FlowKey* burst[kAclBurst];
+      uint32_t rules[kAclBurst];
+      uint32_t where[kAclBurst];
+      size_t n = 0;
+      auto flush = [&] {
+        acl.view.lookup_burst(burst, rules, n);
+        for (size_t i = 0; i < n; ++i) found[where[i]] = rules[i];
+        n = 0;
+      };
+      for (size_t i = begin; i < end; ++i) {
+        if (keys[i].family == 0) continue;  // not IP: no rule
+        burst[n] = &keys[i];
+        where[n++] = static_cast<uint32_t>(i);
+        if (n == kAclBurst) flush();
+      }
+      if (n != 0) flush();
+    });
+    seconds += lookup.seconds();
+    packets += keys.size();
+    lines.clear();
+    for (uint32_t rule : found) {
+      matched += rule != 0 ? 1 : 0;
+      if (inside) {
+        results.push_back(rule);
+        continue;
+      }
+      char digits[12];
+      char* end = std::to_chars(digits, digits + sizeof digits, rule).ptr;
+      *end++ = '\n';
+      lines.append(digits, end);
+    }
+    if (!inside) {
+      file.write(lines);
+      if (!file.ok()) break;
+    }
+    progress.update(packets);
+    if (interrupted().load(std::memory_order_relaxed)) break;
+  }
+  progress.clear();
+  if (!inside) {
+    const bool gone = file.broken_pipe();
+    if (auto done = file.commit(); !done.ok()) fail(Exit::kIo, gone || file.broken_pipe() ? Error() : done.error());
+  }
+  const double rate = seconds > 0 ? static_cast<double>(packets) / seconds : 0;
+  if (json_output()) {
+    Json json{{"packets", packets},
+              {"matched", matched},
+              {"seconds", seconds},
+              {"packets_per_second", rate},
+              {"algorithm", acl.algorithm},
+              {"device", device},
+              {"workers", o.workers},
+              {"rules", acl.count},
+              {"format", acl.format},
+              {"parse_seconds", acl.parse_seconds},
+              {"build_seconds", acl.build_seconds}};
+    if (inside) json["results"] = std::move(results);
+    print_json(json);
+  } else {
+    note(fmt::format("{} packets, {} matched, {} ({}), {} rules, {} on {}", with_commas(packets), with_commas(matched), human_seconds(seconds),
+                     human_rate(rate, "packets"), with_commas(acl.count), acl.algorithm, device));
+  }
+  return interrupted().load() ? Exit::kInterrupted : Exit::kOk;
+}
+
+}  // namespace
+
+void add_classify(CLI::App& root) {
+  auto o = std::make_shared<Options>();
+  CLI::App* sub = add_subcommand(root, "classify", "Tables",
+                                 "The first matching rule of each packet: one line a packet, in order, with the rule's position\n"
+                                 "(from 1; comments and blank lines do not count) or 0. A frame that is not IP, or damaged, gets 0.",
+                                 "sluice classify --rules acl1_10k --trace acl1_10k_trace --out verdicts.txt\n"
+                                 "sluice classify --rules edge.acl --in traffic.pcap --algorithm linear\n"
+                                 "sluice classify --rules edge.img --trace - -o json < trace.txt",
+                                 [o] { return classify(*o); });
+  sub->add_option("--rules", o->rules, "Rule file (ClassBench or native), or an image from `sluice compile`")->required()->type_name("FILE");
+  add_acl_options(*sub, o->format, o->algorithm);
+  sub->add_option("--trace", o->trace, "ClassBench trace: sip dip sport dport proto [word] [rule], in decimal")->type_name("FILE");
+  sub->add_option("--in", o->capture, "Capture: pcap or pcapng, plain or gzip")->type_name("PCAP");
+  sub->add_option("--out", o->out, "Where the lines go (default: stdout); appears when it is complete")->type_name("FILE");
+  add_device_option(*sub, o->device);
+  add_workers_option(*sub, o->workers);
+}
+
+}  // namespace sluice::app

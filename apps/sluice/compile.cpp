@@ -1,0 +1,332 @@
+// sluice compile: tables to image files.  sluice tables: what is in them.
+// host only
+#include <cstdio>
+#include <cstring>
+
+#include "app.h"
+#include "formats/adjacency_text.h"
+#include "inputs.h"
+#include "tables/adjacency/adjacency_model.h"
+
+namespace sluice::app {
+namespace {
+
+// -- compile -----------------------------------------------------------------------------------------------------------
+
+struct CompileOptions {
+  std::string acl, routes, adjacencies, out, algorithm, format = "auto";
+};
+
+Exit compile(const CompileOptions& o) {
+  if (o.acl.empty() && o.routes.empty()) fail(Exit::kUsage, "--acl or --routes is missing");
+  if (!o.acl.empty() && !o.routes.empty()) fail(Exit::kUsage, "--acl and --routes cannot be given together", "one image holds one table: run the command twice");
+  if (!o.adjacencies.empty() && o.routes.empty()) fail(Exit::kUsage, "--adjacencies needs --routes", "next hops are numbered by the route table");
+  if (!o.algorithm.empty() && !o.adjacencies.empty()) fail(Exit::kUsage, "--algorithm has no meaning for --adjacencies");
+  if (o.out == "-") fail(Exit::kUsage, "--out: an image is written to a file, not to stdout");
+  Json json;
+  double parse_seconds = 0, build_seconds = 0;
+  uint64_t entries = 0;
+  std::string what, algorithm, entries_are;
+  std::shared_ptr<const Image> image;
+  auto refuse_image = [](const std::string& file) {
+    if (file != "-" && Image::is_image_file(file)) {
+      fail(Exit::kBadInput, fmt::format("{}: this is a compiled image already", file), "give the file it was compiled from");
+    }
+  };
+  if (!o.acl.empty()) {
+    check_acl_algorithm(o.algorithm);
+    need(check_readable(o.acl), Exit::kIo);
+    refuse_image(o.acl);
+    const LoadedAcl acl = load_acl(o.acl, o.format, o.algorithm);
+    what = "acl";
+    algorithm = acl.algorithm;
+    entries = acl.count;
+    entries_are = "rules";
+    parse_seconds = acl.parse_seconds;
+    build_seconds = acl.build_seconds;
+    image = acl.image;
+  } else if (o.adjacencies.empty()) {
+    check_lpm_algorithms(o.algorithm);
+    const std::vector<std::string> files = split_commas(o.routes);
+    for (const std::string& file : files) {
+      need(check_readable(file), Exit::kIo);
+      refuse_image(file);
+    }
+    const LoadedRoutes routes = load_routes(files, o.algorithm);
+    what = "routes";
+    algorithm = routes.algorithm4 + "," + routes.algorithm6;
+    entries = routes.rib.size();
+    entries_are = "routes";
+    parse_seconds = routes.parse_seconds;
+    build_seconds = routes.build_seconds;
+    image = routes.image;
+  } else {
+    const Stopwatch parse;
+    const std::string text = need(read_text_file(o.adjacencies), Exit::kIo);
+    const Rib rib = read_routes(split_commas(o.routes), nullptr);
+    const AdjacencyModel model = need(parse_adjacencies(text, o.adjacencies == "-" ? "standard input" : o.adjacencies, rib));
+    print_warnings(model.warnings);
+    parse_seconds = parse.seconds();
+    const Stopwatch build;
+    image = std::make_shared<const Image>(need(build_adjacencies(model)));
+    build_seconds = build.seconds();
+    what = "adjacencies";
+    entries = model.next_hop_count();
+    entries_are = "next hops";
+  }
+  stop_if_interrupted();
+  need(image->write(o.out), Exit::kIo);
+  const size_t bytes = image->bytes().size();
+  if (json_output()) {
+    print_json({{"kind", what},
+                {"file", o.out},
+                {"algorithm", algorithm.empty() ? Json(nullptr) : Json(algorithm)},
+                {"entries", entries},
+                {"bytes", bytes},
+                {"parse_seconds", parse_seconds},
+                {"build_seconds", build_seconds}});
+  } else {
+    note(fmt::format("{}: {} {}{}, {}, read in {}, built in {}", o.out, with_commas(entries), entries_are,
+                     algorithm.empty() ? "" : " as " + algorithm, human_bytes(static_cast<double>(bytes)), human_seconds(parse_seconds),
+                     human_seconds(build_seconds)));
+  }
+  return Exit::kOk;
+}
+
+// -- tables ------------------------------------------------------------------------------------------------------------
+
+struct TablesOptions {
+  std::vector<std::string> files;
+  bool algorithms = false;
+  std::string algorithm, kind = "auto";
+};
+
+template <typename... A>
+std::vector<std::pair<std::string, std::string>> acl_summaries(AclAlgorithmList<A...>) {
+  return {{A::kName, A::kSummary}...};
+}
+
+Exit list_algorithms() {
+  Json json{{"acl", Json::array()}, {"routes", Json::array()}};
+  TextTable table({"table", "algorithm", "family", "default", "what it is"});
+  for (const auto& [name, summary] : acl_summaries(AclAlgorithms{})) {
+    json["acl"].push_back({{"name", name}, {"default", name == kDefaultAclAlgorithm}, {"summary", summary}});
+    table.add({"acl", name, "IPv4, IPv6", name == kDefaultAclAlgorithm ? "yes" : "", summary});
+  }
+  const auto all4 = lpm_algorithm_names4(), all6 = lpm_algorithm_names6();
+  auto about = [](const std::string& name) -> std::string {
+    if (name == "dir24") return "2^24 entries and second-level blocks; one or two loads a lookup";
+    if (name == "poptrie") return "multibit trie compressed by popcount; a few megabytes for a full table";
+    if (name == "trie") return "path-compressed binary trie; the reference";
+    return "";
+  };
+  for (const std::string& name : all4) {
+    const bool both = std::find(all6.begin(), all6.end(), name) != all6.end();
+    const std::string preset = (name == all4.front() ? "IPv4 " : std::string()) + (both && name == all6.front() ? "IPv6" : "");
+    json["routes"].push_back({{"name", name}, {"ipv4", true}, {"ipv6", both}, {"default4", name == all4.front()}, {"default6", both && name == all6.front()}, {"summary", about(name)}});
+    table.add({"routes", name, both ? "IPv4, IPv6" : "IPv4", preset, about(name)});
+  }
+  if (json_output()) {
+    print_json(json);
+  } else {
+    print_out(table.str());
+  }
+  return Exit::kOk;
+}
+
+Json describe_acl(const LoadedAcl& acl) {
+  const size_t bytes = acl.image->bytes().size();
+  Json json{{"file", acl.file},
+            {"kind", "acl"},
+            {"format", acl.format},
+            {"valid", true},
+            {"rules", acl.count},
+            {"algorithm", acl.algorithm},
+            {"bytes", bytes},
+            {"bytes_per_rule", acl.count != 0 ? static_cast<double>(bytes) / static_cast<double>(acl.count) : 0.0},
+            {"parse_seconds", acl.parse_seconds},
+            {"build_seconds", acl.build_seconds}};
+  uint64_t permit = 0, deny = 0, mark = 0, v4 = 0, v6 = 0, any = 0;
+  for (uint32_t r = 1; r <= acl.count; ++r) {
+    const AclVerb verb = acl.actions.action(r).verb;
+    permit += verb == AclVerb::kPermit ? 1 : 0;
+    deny += verb == AclVerb::kDeny ? 1 : 0;
+    mark += verb == AclVerb::kMark ? 1 : 0;
+    const uint8_t family = acl.rules.rule(r).family;
+    (family == 4 ? v4 : family == 6 ? v6 : any) += 1;
+  }
+  json["actions"] = {{"permit", permit}, {"deny", deny}, {"mark", mark}};
+  json["families"] = {{"ipv4", v4}, {"ipv6", v6}, {"either", any}};
+  if (acl.algorithm == TupleSpaceAcl::kName) {
+    const auto view = need(TupleSpaceView::open(*acl.image));
+    const auto shape = view.shape();
+    json["tuple_tables"] = {{"ipv4", shape.narrow_tables}, {"ipv6", shape.wide_tables}, {"longest_bucket", shape.longest_bucket}};
+  }
+  return json;
+}
+
+Json describe_routes(const LoadedRoutes& routes, const std::string& file) {
+  const size_t bytes = routes.image->bytes().size();
+  Json json{{"file", file}, {"kind", "routes"}, {"format", routes.from_image ? "image" : "routes"}, {"valid", true}};
+  if (!routes.from_image) {
+    json["routes4"] = routes.rib.routes4().size();
+    json["routes6"] = routes.rib.routes6().size();
+    json["duplicates"] = routes.rib.duplicates();
+    json["skipped"] = routes.report.skipped;
+  }
+  json["next_hops"] = routes.names.count();
+  json["algorithm4"] = routes.algorithm4;
+  json["algorithm6"] = routes.algorithm6;
+  json["bytes"] = bytes;
+  json["bytes4"] = routes.image->section(SectionTag::kFib4).size();
+  json["bytes6"] = routes.image->section(SectionTag::kFib6).size();
+  if (!routes.from_image && routes.rib.size() != 0) json["bytes_per_route"] = static_cast<double>(bytes) / static_cast<double>(routes.rib.size());
+  json["parse_seconds"] = routes.parse_seconds;
+  json["build_seconds"] = routes.build_seconds;
+  return json;
+}
+
+Result<std::string> read_start(const std::string& file, size_t bytes) {
+  std::FILE* f = std::fopen(file.c_str(), "rb");
+  if (f == nullptr) return Error(fmt::format("{}: cannot open", file));
+  std::string text(bytes, '\0');
+  text.resize(std::fread(text.data(), 1, bytes, f));
+  std::fclose(f);
+  return text;
+}
+
+// As the header says; the reader of that kind checks the rest.
+ImageKind image_kind(const std::string& file) {
+  ImageHeader header{};
+  const std::string start = need(read_start(file, sizeof header), Exit::kIo);
+  std::memcpy(&header, start.data(), start.size());
+  return static_cast<ImageKind>(header.kind);
+}
+
+// By its content: an image says what it is, '@' and rule verbs begin rules, and the rest are routes.
+std::string guess_kind(const std::string& file) {
+  if (file == "-") return "rules";
+  if (Image::is_image_file(file)) {
+    for (const auto& [kind, name] : {std::pair{ImageKind::kAcl, "rules"}, {ImageKind::kRoutes, "routes"}, {ImageKind::kAdjacency, "adjacencies"}}) {
+      if (image_kind(file) == kind) return name;
+    }
+    return "rules";  // damaged: its reader says how
+  }
+  std::string start = need(read_start(file, 4096), Exit::kIo);
+  for (size_t at = 0; at < start.size();) {
+    const size_t end = std::min(start.find('\n', at), start.size());
+    const size_t first = start.find_first_not_of(" \t\r", at);
+    if (first < end && start[first] != '#') {
+      const std::string word = start.substr(first, std::min(start.find_first_of(" \t\r\n(", first), start.size()) - first);
+      for (const char* verb : {"permit", "deny", "mark", "src", "dst", "name", "include", "rule", "action", "proto"}) {
+        if (word == verb) return "rules";
+      }
+      return word[0] == '@' ? "rules" : "routes";
+    }
+    at = end + 1;
+  }
+  return "rules";
+}
+
+std::string number_text(const Json& json, const char* key) {
+  return json.contains(key) ? with_commas(json[key].get<uint64_t>()) : "-";
+}
+
+Exit tables(const TablesOptions& o) {
+  if (o.algorithms) return list_algorithms();
+  if (o.files.empty()) fail(Exit::kUsage, "no file is named", "see 'sluice tables --help'; --algorithms lists the algorithms");
+  Json all = Json::array();
+  bool bad = false;
+  Exit worst = Exit::kOk;
+  for (const std::string& file : o.files) {
+    try {
+      need(check_readable(file), Exit::kIo);
+      const std::string kind = o.kind == "auto" ? guess_kind(file) : o.kind;
+      if (kind == "rules") {
+        all.push_back(describe_acl(load_acl(file, "auto", o.algorithm)));
+      } else if (kind == "routes") {
+        all.push_back(describe_routes(load_routes({file}, o.algorithm), file));
+      } else {
+        const Image image = need(Image::open(file, ImageKind::kAdjacency));
+        const AdjacencyView view = need(open_adjacencies(image));
+        all.push_back({{"file", file},
+                       {"kind", "adjacencies"},
+                       {"format", "image"},
+                       {"valid", true},
+                       {"next_hops", view.group_count() == 0 ? 0 : view.group_count() - 1},
+                       {"adjacencies", view.adjacencies().size()},
+                       {"bytes", image.bytes().size()}});
+      }
+    } catch (const Failure& failure) {
+      if (failure.code == Exit::kUsage || failure.code == Exit::kInterrupted) throw;
+      bad = true;
+      worst = failure.code;
+      Json json = to_json(failure.error, failure.code);
+      all.push_back({{"file", file}, {"valid", false}, {"error", json["error"]}});
+      if (!json_output()) std::fputs(to_string(failure.error).c_str(), stderr);
+    }
+  }
+  if (json_output()) {
+    print_json({{"tables", all}});
+    return bad ? worst : Exit::kOk;
+  }
+  TextTable table({"file", "kind", "entries", "algorithm", "bytes", "bytes/entry", "built", "notes"});
+  for (const Json& t : all) {
+    if (!t["valid"].get<bool>()) {
+      table.add({t["file"], "invalid", "-", "-", "-", "-", "-", t["error"]["message"]});
+      continue;
+    }
+    const double bytes = t["bytes"].get<double>();
+    std::string built = t.contains("build_seconds") ? human_seconds(t["build_seconds"].get<double>()) : "-";
+    if (t["kind"] == "acl") {
+      std::string notes = fmt::format("{} permit, {} deny, {} mark", number_text(t["actions"], "permit"), number_text(t["actions"], "deny"), number_text(t["actions"], "mark"));
+      if (t.contains("tuple_tables")) {
+        notes += fmt::format("; {} + {} tuple tables, longest bucket {}", number_text(t["tuple_tables"], "ipv4"), number_text(t["tuple_tables"], "ipv6"), number_text(t["tuple_tables"], "longest_bucket"));
+      }
+      table.add({t["file"], "acl " + t["format"].get<std::string>(), number_text(t, "rules"), t["algorithm"], human_bytes(bytes), fmt::format("{:.0f}", t["bytes_per_rule"].get<double>()), built, notes});
+    } else if (t["kind"] == "routes") {
+      const bool counted = t.contains("routes4");
+      const uint64_t entries = counted ? t["routes4"].get<uint64_t>() + t["routes6"].get<uint64_t>() : 0;
+      std::string notes = fmt::format("{} next hops", number_text(t, "next_hops"));
+      if (counted) notes += fmt::format("; IPv4 {}, IPv6 {}", number_text(t, "routes4"), number_text(t, "routes6"));
+      table.add({t["file"], "routes", counted ? with_commas(entries) : "-", t["algorithm4"].get<std::string>() + "," + t["algorithm6"].get<std::string>(), human_bytes(bytes),
+                 t.contains("bytes_per_route") ? fmt::format("{:.0f}", t["bytes_per_route"].get<double>()) : "-", built, notes});
+    } else {
+      table.add({t["file"], "adjacencies", number_text(t, "next_hops"), "-", human_bytes(bytes), "-", "-", fmt::format("{} adjacencies", number_text(t, "adjacencies"))});
+    }
+  }
+  print_out(table.str());
+  return bad ? worst : Exit::kOk;
+}
+
+}  // namespace
+
+void add_compile(CLI::App& root) {
+  auto o = std::make_shared<CompileOptions>();
+  CLI::App* sub = add_subcommand(root, "compile", "Tables",
+                                 "Compiles an access list, routes or adjacencies into an image: a file that other commands map\n"
+                                 "instead of parsing and building.",
+                                 "sluice compile --acl edge.acl --out edge.img\n"
+                                 "sluice compile --routes rib4.txt,rib6.txt --algorithm dir24,poptrie --out rib.img\n"
+                                 "sluice compile --adjacencies neighbours.txt --routes rib4.txt,rib6.txt --out adj.img",
+                                 [o] { return compile(*o); });
+  sub->add_option("--acl", o->acl, "Rule file, ClassBench or native")->type_name("FILE");
+  sub->add_option("--routes", o->routes, "Route files, text or MRT, joined by commas")->type_name("FILE[,FILE]");
+  sub->add_option("--adjacencies", o->adjacencies, "Adjacency file; its next hops are those of --routes")->type_name("FILE");
+  sub->add_option("--out", o->out, "The image; appears when it is complete")->required()->type_name("FILE");
+  sub->add_option("--algorithm", o->algorithm, "ACL algorithm, or A4[,A6] for routes (`sluice tables --algorithms` lists them)")->type_name("NAME");
+  sub->add_option("--format", o->format, "Of the rule file: auto, classbench or native")->check(CLI::IsMember({"auto", "classbench", "native"}))->type_name("FORMAT");
+}
+
+void add_tables(CLI::App& root) {
+  auto o = std::make_shared<TablesOptions>();
+  CLI::App* sub = add_subcommand(root, "tables", "Tables", "Describes rule files, route files and images: entries, algorithm, memory, build time, validity.",
+                                 "sluice tables edge.acl rib4.txt edge.img\nsluice tables --algorithms\nsluice tables rib.txt --algorithm poptrie -o json",
+                                 [o] { return tables(*o); });
+  sub->add_option("files", o->files, "Rule files, route files or images")->type_name("FILE...");
+  sub->add_option("--algorithm", o->algorithm, "Build text tables with this algorithm")->type_name("NAME");
+  sub->add_option("--kind", o->kind, "What the files are: auto, rules or routes")->check(CLI::IsMember({"auto", "rules", "routes"}))->type_name("KIND")->capture_default_str();
+  sub->add_flag("--algorithms", o->algorithms, "List the algorithms instead");
+}
+
+}  // namespace sluice::app

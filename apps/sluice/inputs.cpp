@@ -1,0 +1,301 @@
+// host only
+#include "inputs.h"
+
+#include <thread>
+
+#include "formats/classbench.h"
+#if __has_include("formats/native.h")
+#include "formats/native.h"
+#define SLUICE_HAS_NATIVE 1
+#endif
+#include "formats/route_files.h"
+#include "formats/trace.h"
+#include "net/parse.h"
+#include "net/text.h"
+#include "ports/pcap/capture_reader.h"
+
+namespace sluice::app {
+
+std::vector<std::string> split_commas(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    if (end > at) parts.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
+void add_acl_options(CLI::App& sub, std::string& format, std::string& algorithm) {
+  sub.add_option("--format", format, "Of the rule file: auto, classbench or native")
+      ->check(CLI::IsMember({"auto", "classbench", "native"}))
+      ->type_name("FORMAT")
+      ->capture_default_str();
+  sub.add_option("--algorithm", algorithm, fmt::format("One of: {} (default {})", fmt::join(acl_algorithm_names(), ", "), kDefaultAclAlgorithm))
+      ->type_name("NAME");
+}
+
+std::string check_acl_algorithm(const std::string& name) {
+  if (name.empty()) return kDefaultAclAlgorithm;
+  const auto names = acl_algorithm_names();
+  if (std::find(names.begin(), names.end(), name) != names.end()) return name;
+  const std::string near = closest_match(name, names);
+  fail(Exit::kUsage, fmt::format("--algorithm: there is no ACL algorithm '{}'", name),
+       near.empty() ? fmt::format("algorithms: {}", fmt::join(names, ", ")) : fmt::format("did you mean '{}'?", near));
+}
+
+namespace {
+
+// ClassBench rules begin with '@'; nothing of the native language does.
+std::string detect_rule_format(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const size_t first = text.find_first_not_of(" \t\r", at);
+    if (first < end && text[first] != '#') return text[first] == '@' ? "classbench" : "native";
+    at = end + 1;
+  }
+  return "native";
+}
+
+#ifndef SLUICE_HAS_NATIVE
+Result<RuleSet> parse_native(std::string_view, std::string file) {
+  return Error(fmt::format("{}: this build cannot read the native rule language", file));
+}
+#endif
+
+}  // namespace
+
+RuleSet read_rules(const std::string& path, const std::string& format, std::string* found_format) {
+  const std::string text = need(read_text_file(path), Exit::kIo);
+  const std::string name = path == "-" ? "standard input" : path;
+  std::string kind = format;
+  if (kind == "auto") kind = detect_rule_format(text);
+  if (found_format != nullptr) *found_format = kind;
+  return need(kind == "classbench" ? parse_classbench(text, name) : parse_native(text, name));
+}
+
+namespace {
+
+void open_acl(LoadedAcl& acl) {
+  acl.view = need(AclView::open(*acl.image));
+  acl.actions = need(AclActionsView::open(*acl.image));
+  acl.source = need(AclSourceView::open(*acl.image));
+  acl.rules = need(AclRulesView::open(*acl.image));
+  acl.algorithm = acl_image_algorithm(*acl.image);
+  acl.count = acl.rules.size();
+}
+
+}  // namespace
+
+LoadedAcl build_loaded_acl(RuleSet set, std::string file, std::string format, const std::string& algorithm) {
+  LoadedAcl acl;
+  acl.file = std::move(file);
+  acl.format = std::move(format);
+  acl.set = std::move(set);
+  Progress progress(fmt::format("building {} over {} rules", algorithm, with_commas(acl.set.rules.size())));
+  progress.step(fmt::format("building {} over {} rules", algorithm, with_commas(acl.set.rules.size())));
+  const Stopwatch build;
+  acl.image = std::make_shared<const Image>(need(build_acl(acl.set, algorithm)));
+  acl.build_seconds = build.seconds();
+  open_acl(acl);
+  stop_if_interrupted();
+  return acl;
+}
+
+LoadedAcl load_acl(const std::string& path, const std::string& format, const std::string& algorithm) {
+  const std::string name = check_acl_algorithm(algorithm);
+  need(check_readable(path), Exit::kIo);
+  if (path != "-" && Image::is_image_file(path)) {
+    LoadedAcl acl;
+    acl.file = path;
+    acl.format = "image";
+    const Stopwatch load;
+    acl.image = std::make_shared<const Image>(need(Image::open(path, ImageKind::kAcl)));
+    open_acl(acl);
+    acl.build_seconds = load.seconds();
+    if (!algorithm.empty() && algorithm != acl.algorithm) {
+      fail(Exit::kBadInput, fmt::format("{}: this image was compiled with the algorithm '{}', not '{}'", path, acl.algorithm, algorithm),
+           "leave --algorithm out, or give the rule file instead of the image");
+    }
+    return acl;
+  }
+  const Stopwatch parse;
+  std::string found;
+  RuleSet set = read_rules(path, format, &found);
+  const double seconds = parse.seconds();
+  LoadedAcl acl = build_loaded_acl(std::move(set), path, found, name);
+  acl.parse_seconds = seconds;
+  return acl;
+}
+
+// -- routes ----------------------------------------------------------------------------------------------------------
+
+LpmNames check_lpm_algorithms(const std::string& text) {
+  const auto all4 = lpm_algorithm_names4(), all6 = lpm_algorithm_names6();
+  LpmNames names{all4.front(), all6.front()};
+  const std::vector<std::string> given = split_commas(text);
+  auto has = [](const std::vector<std::string>& in, const std::string& name) { return std::find(in.begin(), in.end(), name) != in.end(); };
+  auto unknown = [](const std::string& name, const std::vector<std::string>& in, const char* family) {
+    const std::string near = closest_match(name, in);
+    fail(Exit::kUsage, fmt::format("--algorithm: there is no {} route algorithm '{}'", family, name),
+         near.empty() ? fmt::format("algorithms: {}", fmt::join(in, ", ")) : fmt::format("did you mean '{}'?", near));
+  };
+  if (given.size() > 2) fail(Exit::kUsage, fmt::format("--algorithm: '{}' names more than two algorithms", text), "give A, or A4,A6");
+  if (!given.empty()) {
+    if (!has(all4, given[0])) unknown(given[0], all4, "IPv4");
+    names.algorithm4 = given[0];
+    // One name serves both families where it can.
+    if (given.size() == 1 && has(all6, given[0])) names.algorithm6 = given[0];
+  }
+  if (given.size() == 2) {
+    if (!has(all6, given[1])) unknown(given[1], all6, "IPv6");
+    names.algorithm6 = given[1];
+  }
+  return names;
+}
+
+Rib read_routes(const std::vector<std::string>& files, RouteReport* report) {
+  for (const std::string& file : files) need(check_readable(file), Exit::kIo);
+  RouteReport own;
+  Rib rib = need(read_routes_files(files, &own));
+  print_warnings(own.warnings);
+  if (report != nullptr) *report = std::move(own);
+  return rib;
+}
+
+void open_routes(LoadedRoutes& routes) {
+  const Image& image = *routes.image;
+  routes.names = need(NextHopNames::open(image.section(SectionTag::kNextHopNames)));
+  if (const ImageSection* s = image.find(SectionTag::kFib4)) routes.algorithm4 = section_algorithm(*s);
+  if (const ImageSection* s = image.find(SectionTag::kFib6)) routes.algorithm6 = section_algorithm(*s);
+  need(with_fib4(image, [&](const auto& view) {
+    routes.lookup4 = [view](const uint32_t* a, uint32_t* out, size_t n) { view.lookup_bulk(a, out, n); };
+  }));
+  need(with_fib6(image, [&](const auto& view) {
+    routes.lookup6 = [view](const uint64_t* hi, const uint64_t* lo, uint32_t* out, size_t n) { view.lookup_bulk(hi, lo, out, n); };
+  }));
+}
+
+LoadedRoutes build_loaded_routes(Rib rib, std::vector<std::string> files, const std::string& algorithms) {
+  const LpmNames names = check_lpm_algorithms(algorithms);
+  LoadedRoutes routes;
+  routes.files = std::move(files);
+  routes.rib = std::move(rib);
+  Progress progress("");
+  progress.step(fmt::format("building {} and {} over {} routes", names.algorithm4, names.algorithm6, with_commas(routes.rib.size())));
+  const Stopwatch build;
+  routes.image = std::make_shared<const Image>(need(build_routes(routes.rib, names.algorithm4, names.algorithm6)));
+  routes.build_seconds = build.seconds();
+  open_routes(routes);
+  stop_if_interrupted();
+  return routes;
+}
+
+LoadedRoutes load_routes(const std::vector<std::string>& files, const std::string& algorithms) {
+  const LpmNames names = check_lpm_algorithms(algorithms);
+  if (files.empty()) fail(Exit::kUsage, "--routes: no file is named");
+  for (const std::string& file : files) need(check_readable(file), Exit::kIo);
+  for (const std::string& file : files) {
+    if (file == "-" || !Image::is_image_file(file)) continue;
+    if (files.size() > 1) {
+      fail(Exit::kBadInput, fmt::format("{}: a compiled image cannot be joined with other route files", file), "compile all of them into one image");
+    }
+    LoadedRoutes routes;
+    routes.files = files;
+    routes.from_image = true;
+    const Stopwatch load;
+    routes.image = std::make_shared<const Image>(need(Image::open(file, ImageKind::kRoutes)));
+    open_routes(routes);
+    routes.build_seconds = load.seconds();
+    if (!algorithms.empty() && (names.algorithm4 != routes.algorithm4 || names.algorithm6 != routes.algorithm6)) {
+      fail(Exit::kBadInput,
+           fmt::format("{}: this image was compiled with the algorithms '{},{}', not '{},{}'", file, routes.algorithm4, routes.algorithm6,
+                       names.algorithm4, names.algorithm6),
+           "leave --algorithm out, or give the route files instead of the image");
+    }
+    return routes;
+  }
+  Progress progress("");
+  progress.step("reading routes");
+  const Stopwatch parse;
+  RouteReport report;
+  Rib rib = read_routes(files, &report);
+  const double seconds = parse.seconds();
+  progress.clear();
+  LoadedRoutes routes = build_loaded_routes(std::move(rib), files, algorithms);
+  routes.parse_seconds = seconds;
+  routes.report = std::move(report);
+  return routes;
+}
+
+uint32_t LoadedRoutes::lookup(const IpAddress& address) const {
+  uint32_t next_hop = 0;
+  if (address.family == 4) {
+    const auto a = static_cast<uint32_t>(address.lo);
+    lookup4(&a, &next_hop, 1);
+  } else if (address.family == 6) {
+    lookup6(&address.hi, &address.lo, &next_hop, 1);
+  }
+  return next_hop;
+}
+
+// -- packets -----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+class TraceKeys final : public KeySource {
+ public:
+  explicit TraceKeys(std::vector<FlowKey> keys) : keys_(std::move(keys)) {}
+  void next(std::vector<FlowKey>& keys, size_t limit) override {
+    const size_t n = std::min(limit, keys_.size() - at_);
+    keys.assign(keys_.begin() + static_cast<ptrdiff_t>(at_), keys_.begin() + static_cast<ptrdiff_t>(at_ + n));
+    at_ += n;
+  }
+
+ private:
+  std::vector<FlowKey> keys_;
+  size_t at_ = 0;
+};
+
+class CaptureKeys final : public KeySource {
+ public:
+  explicit CaptureKeys(CaptureReader reader) : reader_(std::move(reader)) {}
+  void next(std::vector<FlowKey>& keys, size_t limit) override {
+    keys.clear();
+    CapturedFrame frame;
+    Headers headers;
+    while (keys.size() < limit && !interrupted().load(std::memory_order_relaxed) && need(reader_.next(frame))) {
+      const ParseStatus status = parse_ethernet(frame.data, frame.captured, frame.wire_bytes, headers);
+      keys.push_back(status == ParseStatus::kOk ? headers.key : FlowKey{});
+    }
+  }
+
+ private:
+  CaptureReader reader_;
+};
+
+}  // namespace
+
+std::unique_ptr<KeySource> open_trace(const std::string& path) {
+  const std::string text = need(read_text_file(path), Exit::kIo);
+  return std::make_unique<TraceKeys>(need(parse_trace(text, path == "-" ? "standard input" : path)));
+}
+std::unique_ptr<KeySource> open_capture_keys(const std::string& path) {
+  need(check_readable(path), Exit::kIo);
+  return std::make_unique<CaptureKeys>(need(CaptureReader::open(path)));
+}
+
+void in_parallel(unsigned workers, size_t n, const std::function<void(size_t, size_t)>& f) {
+  if (workers <= 1 || n < 4096) {
+    f(0, n);
+    return;
+  }
+  std::vector<std::jthread> threads;
+  for (unsigned w = 0; w < workers; ++w) {
+    // Shares begin at multiples of 32, the burst.
+    const size_t begin = n * w / workers & ~size_t{31}, end = w + 1 == workers ? n : n * (w + 1) / workers & ~size_t{31};
+    threads.emplace_back([&f, begin, end] { f(begin, end); });
+  }
+}
+
+}  // namespace sluice::app

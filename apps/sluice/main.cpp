@@ -1,0 +1,149 @@
+// sluice: one binary, one file a subcommand.
+// host only
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "app.h"
+#include "app_state.h"
+#include "control/machine.h"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::app;
+
+void print_failure(const Failure& failure) {
+  std::string text;
+  if (json_output()) {
+    text = to_json(failure.error, failure.code).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  } else {
+    text = to_string(failure.error);
+  }
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+std::vector<std::string> subcommand_names(CLI::App& app) {
+  std::vector<std::string> names;
+  for (CLI::App* sub : app.get_subcommands({})) {
+    if (!sub->get_group().empty()) names.push_back(sub->get_name());
+  }
+  return names;
+}
+
+// The deepest subcommand that was named.
+CLI::App* deepest(CLI::App* app) {
+  while (true) {
+    const auto used = app->get_subcommands();
+    if (used.empty()) return app;
+    app = used.front();
+  }
+}
+
+std::string full_name(const CLI::App* app) {
+  std::string name = app->get_name();
+  for (app = app->get_parent(); app != nullptr; app = app->get_parent()) name = app->get_name() + " " + name;
+  return name;
+}
+
+// A wrong command line: what is wrong, the nearest right word, and where to read more.
+Failure usage_failure(CLI::App& root, const CLI::ParseError& error) {
+  CLI::App* app = deepest(&root);
+  std::string message = error.what();
+  std::string hint;
+  const std::vector<std::string> extras = root.remaining(true);
+  if (!extras.empty()) {
+    const std::string& word = extras.front();
+    const bool option = word.size() > 1 && word[0] == '-';
+    const std::string bare = option ? word.substr(0, word.find('=')) : word;
+    const bool wants_subcommand = !option && !app->get_subcommands({}).empty();
+    if (option) {
+      message = fmt::format("'{}' is not an option of '{}'", bare, full_name(app));
+    } else if (wants_subcommand) {
+      message = fmt::format("'{}' is not a command of '{}'", bare, full_name(app));
+    } else {
+      message = fmt::format("'{}' takes no argument '{}'", full_name(app), bare);
+    }
+    std::string near = closest_match(bare, wants_subcommand ? subcommand_names(*app) : option_names(*app));
+    if (near.empty() && option) {
+      // --acl of one command is --rules of another: a longer name that begins alike is a good guess, too.
+      for (const std::string& name : option_names(*app)) {
+        if (bare.size() > 3 && name.compare(0, bare.size(), bare) == 0) near = name;
+      }
+    }
+    if (!near.empty()) hint = fmt::format("did you mean '{}'? ", near);
+  } else if (const auto* required = dynamic_cast<const CLI::RequiredError*>(&error); required != nullptr && app->get_require_subcommand_min() > 0) {
+    message = fmt::format("'{}' needs a command", full_name(app));
+  } else if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr || dynamic_cast<const CLI::ValidationError*>(&error) != nullptr ||
+             dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    while (!message.empty() && (message.back() == '\n' || message.back() == '.')) message.pop_back();
+  }
+  hint += fmt::format("see '{} --help'", full_name(app));
+  return Failure{Exit::kUsage, Error(message, hint)};
+}
+
+int run(int argc, char** argv) {
+  AppState& state = app_state();
+  for (int i = 0; i < argc; ++i) state.command += (i == 0 ? "sluice" : std::string(" ") + argv[i]);
+  CLI::App root("Classify, route and rewrite packets: one graph of network functions, the same bytes out on every device.", "sluice");
+  root.set_version_flag("--version", fmt::format("sluice {} ({})", sluice_version(), sluice_revision()));
+  root.require_subcommand(1);
+  root.get_formatter()->column_width(32);
+  root.footer(fmt::format("Each command explains itself: sluice COMMAND --help. Results go to stdout, everything else to stderr; -o json prints\n"
+                          "one JSON object (and an error as one JSON object on stderr).\n\n{}",
+                          exit_code_help()));
+  add_run(root);
+  add_check(root);
+  add_explain(root);
+  add_demo(root);
+  add_classify(root);
+  add_route(root);
+  add_compile(root);
+  add_tables(root);
+  add_gen(root);
+  add_bench(root);
+  add_doctor(root);
+  add_elements(root);
+  add_reference(root);
+  // The output format decides how a wrong command line is reported, so it is looked for before the rest is understood.
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "-ojson" || word == "--output=json" || ((word == "-o" || word == "--output") && i + 1 < argc && std::string(argv[i + 1]) == "json")) {
+      state.format = "json";
+    }
+  }
+  try {
+    root.parse(argc, argv);
+  } catch (const CLI::Success& done) {
+    // Help, or the version.
+    return root.exit(done) == 0 ? 0 : 2;
+  } catch (const CLI::ParseError& error) {
+    print_failure(usage_failure(root, error));
+    return static_cast<int>(Exit::kUsage);
+  }
+  install_signal_handlers();
+  try {
+    return static_cast<int>(state.selected ? state.selected() : Exit::kOk);
+  } catch (const Failure& failure) {
+    if (!failure.error.message.empty() || !failure.error.diagnostics.empty()) print_failure(failure);
+    return static_cast<int>(failure.code);
+  } catch (const std::bad_alloc&) {
+    print_failure(Failure{Exit::kIo, Error("out of memory")});
+    return static_cast<int>(Exit::kIo);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run(argc, argv);
+}

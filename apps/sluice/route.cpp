@@ -1,0 +1,186 @@
+// sluice route: the next hop of each address.
+// host only
+#include "app.h"
+#include "inputs.h"
+#include "net/text.h"
+
+namespace sluice::app {
+namespace {
+
+struct Options {
+  std::string routes, addresses, capture, algorithm, device = "cpu", out;
+  unsigned workers = 1;
+};
+
+constexpr size_t kBlock = size_t{1} << 18;
+
+// Every address of the text. Blank lines and '#' comments are skipped. All bad lines are reported at once.
+std::vector<IpAddress> parse_addresses(const std::string& text, const std::string& name) {
+  std::vector<IpAddress> addresses;
+  Diagnostics findings(name, text);
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    size_t begin = at, stop = end;
+    if (const size_t hash = text.find('#', at); hash < stop) stop = hash;
+    while (begin < stop && (text[begin] == ' ' || text[begin] == '\t')) ++begin;
+    while (stop > begin && (text[stop - 1] == ' ' || text[stop - 1] == '\t' || text[stop - 1] == '\r')) --stop;
+    at = end + 1;
+    if (begin == stop) continue;
+    const std::string_view word(text.data() + begin, stop - begin);
+    if (const auto address = parse_ip(word)) {
+      addresses.push_back(*address);
+      continue;
+    }
+    const std::string shown(word.substr(0, 60));
+    findings.error_at(begin, word.size(), fmt::format("'{}' is not an address", shown)).expected =
+        "one IPv4 or IPv6 address a line, such as 192.0.2.1 or 2001:db8::1";
+  }
+  if (!findings.ok()) fail(Exit::kBadInput, findings.to_error());
+  return addresses;
+}
+
+class AddressSource {
+ public:
+  explicit AddressSource(const Options& o) {
+    if (o.addresses.empty()) {
+      keys_ = open_capture_keys(o.capture);
+    } else {
+      all_ = parse_addresses(need(read_text_file(o.addresses), Exit::kIo), o.addresses == "-" ? "standard input" : o.addresses);
+    }
+  }
+  void next(std::vector<IpAddress>& out) {
+    out.clear();
+    if (keys_ == nullptr) {
+      const size_t n = std::min(kBlock, all_.size() - at_);
+      out.assign(all_.begin() + static_cast<ptrdiff_t>(at_), all_.begin() + static_cast<ptrdiff_t>(at_ + n));
+      at_ += n;
+      return;
+    }
+    keys_->next(block_, kBlock);
+    for (const FlowKey& key : block_) out.push_back({key.dst_hi, key.dst_lo, key.family});
+  }
+
+ private:
+  std::unique_ptr<KeySource> keys_;
+  std::vector<FlowKey> block_;
+  std::vector<IpAddress> all_;
+  size_t at_ = 0;
+};
+
+Exit route(const Options& o) {
+  exactly_one(!o.addresses.empty(), !o.capture.empty(), "--addresses or --in");
+  check_lpm_algorithms(o.algorithm);
+  const std::string device = resolve_device(o.device);
+  need(check_readable(o.addresses.empty() ? o.capture : o.addresses), Exit::kIo);
+  AddressSource source(o);
+  const LoadedRoutes routes = load_routes(split_commas(o.routes), o.algorithm);
+
+  const bool inside = json_output() && o.out.empty();
+  AtomicFile file;
+  if (!inside) file = need(AtomicFile::create(o.out.empty() ? "-" : o.out), Exit::kIo);
+  Json results = Json::array();
+  uint64_t looked_up = 0, matched = 0;
+  double seconds = 0;
+  std::vector<IpAddress> addresses;
+  std::vector<uint32_t> found, at4, at6, address4, hop4, hop6;
+  std::vector<uint64_t> hi, lo;
+  std::string lines;
+  Progress progress("routing");
+  while (true) {
+    source.next(addresses);
+    if (addresses.empty()) break;
+    for (auto* v : {&at4, &at6, &address4}) v->clear();
+    hi.clear();
+    lo.clear();
+    for (uint32_t i = 0; i < addresses.size(); ++i) {
+      const IpAddress& a = addresses[i];
+      if (a.family == 4) {
+        at4.push_back(i);
+        address4.push_back(static_cast<uint32_t>(a.lo));
+      } else if (a.family == 6) {
+        at6.push_back(i);
+        hi.push_back(a.hi);
+        lo.push_back(a.lo);
+      }
+    }
+    found.assign(addresses.size(), 0);
+    hop4.resize(at4.size());
+    hop6.resize(at6.size());
+    const Stopwatch lookup;
+    in_parallel(o.workers, at4.size(), [&](size_t b, size_t e) { routes.lookup4(address4.data() + b, hop4.data() + b, e - b); });
+    in_parallel(o.workers, at6.size(), [&](size_t b, size_t e) { routes.lookup6(hi.data() + b, lo.data() + b, hop6.data() + b, e - b); });
+    seconds += lookup.seconds();
+    for (size_t i = 0; i < at4.size(); ++i) found[at4[i]] = hop4[i];
+    for (size_t i = 0; i < at6.size(); ++i) found[at6[i]] = hop6[i];
+    looked_up += addresses.size();
+    lines.clear();
+    for (uint32_t hop : found) {
+      matched += hop != 0 ? 1 : 0;
+      if (inside) {
+        results.push_back(hop == 0 ? Json(nullptr) : Json(std::string(routes.names.name(hop))));
+      } else {
+        lines += routes.names.name(hop);
+        lines += '\n';
+      }
+    }
+    if (!inside) {
+      file.write(lines);
+      if (!file.ok()) break;
+    }
+    progress.update(looked_up);
+    if (interrupted().load(std::memory_order_relaxed)) break;
+  }
+  progress.clear();
+  if (!inside) {
+    if (auto done = file.commit(); !done.ok()) fail(Exit::kIo, file.broken_pipe() ? Error() : done.error());
+  }
+  const double rate = seconds > 0 ? static_cast<double>(looked_up) / seconds : 0;
+  if (json_output()) {
+    Json json{{"addresses", looked_up},
+              {"matched", matched},
+              {"seconds", seconds},
+              {"lookups_per_second", rate},
+              {"algorithm4", routes.algorithm4},
+              {"algorithm6", routes.algorithm6},
+              {"device", device},
+              {"workers", o.workers},
+              {"next_hops", routes.names.count()},
+              {"parse_seconds", routes.parse_seconds},
+              {"build_seconds", routes.build_seconds}};
+    if (!routes.from_image) {
+      json["routes4"] = routes.rib.routes4().size();
+      json["routes6"] = routes.rib.routes6().size();
+    }
+    if (inside) json["results"] = std::move(results);
+    print_json(json);
+  } else {
+    note(fmt::format("{} addresses, {} with a route, {} ({}), {} for IPv4 and {} for IPv6 on {}", with_commas(looked_up), with_commas(matched),
+                     human_seconds(seconds), human_rate(rate, "lookups"), routes.algorithm4, routes.algorithm6, device));
+  }
+  return interrupted().load() ? Exit::kInterrupted : Exit::kOk;
+}
+
+}  // namespace
+
+void add_route(CLI::App& root) {
+  auto o = std::make_shared<Options>();
+  CLI::App* sub = add_subcommand(root, "route", "Tables",
+                                 "The next hop of each address: one line an address, in order, with the next hop as the route file\n"
+                                 "writes it, or '-'. With --in, the destination of each frame ('-' for what is not IP).",
+                                 "sluice route --routes rib4.txt,rib6.txt --addresses hosts.txt\n"
+                                 "sluice route --routes bview.mrt.gz --in traffic.pcap --out hops.txt\n"
+                                 "echo 8.8.8.8 | sluice route --routes rib.img --addresses -",
+                                 [o] { return route(*o); });
+  sub->add_option("--routes", o->routes, "Route files (text or MRT, plain, gzip or bzip2), joined by commas, or one image")->required()->type_name("FILE[,FILE]");
+  sub->add_option("--addresses", o->addresses, "One address a line; '#' begins a comment; - is stdin")->type_name("FILE");
+  sub->add_option("--in", o->capture, "Capture: pcap or pcapng, plain or gzip")->type_name("PCAP");
+  sub->add_option("--algorithm", o->algorithm,
+                  fmt::format("IPv4 one of: {}; IPv6 one of: {} (the first is the default)", fmt::join(lpm_algorithm_names4(), ", "),
+                              fmt::join(lpm_algorithm_names6(), ", ")))
+      ->type_name("A4[,A6]");
+  sub->add_option("--out", o->out, "Where the lines go (default: stdout); appears when it is complete")->type_name("FILE");
+  add_device_option(*sub, o->device);
+  add_workers_option(*sub, o->workers);
+}
+
+}  // namespace sluice::app
