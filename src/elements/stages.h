@@ -13,6 +13,7 @@
 #include "elements/crc32/stage.h"
 #include "elements/dec_ttl/stage.h"
 #include "elements/ether/stage.h"
+#include "elements/example/stage.h"
 #include "elements/ip_input/stage.h"
 #include "elements/ip_lookup/stage.h"
 #include "elements/paint/stage.h"
@@ -23,7 +24,7 @@ namespace sluice {
 
 using PlainStages = TypeList<PassStage, IpInputStage, HeaderCheckStage, DecTtlStage, AdjacencyStage, EtherEncapStage, EtherRewriteStage,
                              EtherMirrorStage, PaintStage, PaintSwitchStage, StripStage, UnstripStage, ClassifierStage, SetCrc32Stage,
-                             CheckCrc32Stage>;
+                             CheckCrc32Stage, ExampleStage>;
 
 namespace detail {
 
