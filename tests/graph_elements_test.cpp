@@ -196,7 +196,7 @@ TEST_F(Graph, IPPrintDescribesPackets) {
                 "hex, MAXLENGTH 26) -> Discard;")
                 .printed,
             "id 77 paint 3 ttl 7 tos 0 length 46 10.0.0.1.1000 > 192.0.2.7.53: udp 26\n"
-            "  02000000 00020200 00000001 08004500 002e004d 00000000\n  0711\n");
+            "  02000000 00020200 00000001 08004500 002e004d 00000711\n  e76a\n");
 }
 
 TEST_F(Graph, IPPrintReadsNoByteThatIsNotThere) {

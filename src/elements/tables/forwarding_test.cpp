@@ -130,7 +130,7 @@ TEST_F(Forwarding, AllTableErrorsAtOnce) {
 }
 
 TEST_F(Forwarding, ATableThatIsNotThereIsNamed) {
-  const auto p = expect({1}).through("IPInput -> IPRoute(fub)", tables());
+  const auto p = expect(udp4("10.0.0.1", "192.0.2.7")).through("IPInput -> IPRoute(fub)", tables());
   EXPECT_EQ(p.error, "error: there is no route table 'fub'\n  help: did you mean 'fib'?\n");
 }
 
