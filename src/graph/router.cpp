@@ -189,7 +189,7 @@ class RouterBuilder {
     for (size_t port = range.max; port < used; ++port) {
       if (ports[port].empty()) continue;
       Diagnostic& d = report(ports[port][0]->position, 2, fmt::format("'{}' has no {} {}", c.name, noun, port));
-      d.expected = fmt::format("{}({}) has {}", c.class_name, exact && !c.configuration.empty() ? "..." : "",
+      d.expected = fmt::format("{}{} has {}", c.class_name, exact && !c.configuration.empty() ? "(...)" : "",
                                range_text(range.min, range.max, noun));
     }
     const size_t needed = std::max<size_t>(range.min, std::min<size_t>(used, range.max));

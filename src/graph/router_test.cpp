@@ -83,10 +83,10 @@ TEST(Router, ElementsKnowThemselvesAndTheirPorts) {
 TEST(Router, PortCountsOfTheClassAndOfTheElement) {
   EXPECT_EQ(findings("Source -> Parse -> Sink"), "");
   EXPECT_EQ(findings("Source -> p :: Parse; p[2] -> Sink;"),
-            "1:11: output 0 of 'p' (Parse) is not connected []\n1:24: 'p' has no output 2 [Parse() has 1 or 2 outputs]\n");
-  EXPECT_EQ(findings("s :: Source -> p :: Parse(1) -> Sink; p[1] -> Sink;"), "1:43: 'p' has no output 1 [Parse(...) has 1 output]\n");
+            "1:11: output 0 of 'p' (Parse) is not connected []\n1:28: 'p' has no output 2 [Parse has 1 or 2 outputs]\n");
+  EXPECT_EQ(findings("s :: Source -> p :: Parse(1) -> Sink; p[1] -> Sink;"), "1:44: 'p' has no output 1 [Parse(...) has 1 output]\n");
   EXPECT_EQ(findings("Source -> [1] j :: Join -> Sink"), "1:15: input 0 of 'j' (Join) is not connected []\n");
-  EXPECT_EQ(findings("Source -> i :: Info"), "1:8: 'i' has no input 0 [Info() has no inputs]\n");
+  EXPECT_EQ(findings("Source -> i :: Info"), "1:8: 'i' has no input 0 [Info has no inputs]\n");
 }
 
 TEST(Router, WrongArgumentsDoNotRaiseWrongPortErrors) {
