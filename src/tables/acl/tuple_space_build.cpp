@@ -120,7 +120,7 @@ class Chooser {
     while (left_ > 0) {
       const bool last = chosen.size() + 1 >= kMaxChosen;
       if (last) limit = ~size_t{0};
-      const size_t floor = std::min(left_, std::max<size_t>({1, left_ / 12, rules_.size() / 256}));
+      const size_t floor = std::min(left_, std::max<size_t>({1, left_ / 12, rules_.size() / 512}));
       const auto pick = last ? std::optional<size_t>(residual()) : best_candidate(limit, floor);
       if (!pick) {
         limit *= 2;
@@ -137,7 +137,7 @@ class Chooser {
   const std::vector<const AclMatchRule*>& rules() const { return rules_; }
 
  private:
-  static constexpr size_t kFirstLimit = 4;
+  static constexpr size_t kFirstLimit = 2;
   static constexpr size_t kMaxChosen = 96;
 
   struct Group {

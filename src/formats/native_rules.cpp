@@ -1,0 +1,860 @@
+#include "formats/native_rules.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+
+#include "formats/classbench.h"
+#include "net/text.h"
+
+namespace sluice {
+namespace {
+
+constexpr size_t kMaxDepth = 16;
+constexpr size_t kMaxIncludes = 1024;
+constexpr size_t kMaxBytes = size_t{256} << 20;
+constexpr size_t kMaxLineRules = 65536;
+constexpr size_t kMaxRules = size_t{1} << 22;
+constexpr size_t kMaxGroup = 65536;
+constexpr size_t kMaxMembers = size_t{1} << 20;  // of all groups together
+
+struct Named {
+  const char* name;
+  uint32_t value;
+};
+constexpr Named kProtocols[] = {
+    {"ip", 256}, {"tcp", 6}, {"udp", 17},   {"icmp", 1},  {"icmp6", 58}, {"icmpv6", 58},   {"igmp", 2},  {"gre", 47},
+    {"esp", 50}, {"ah", 51}, {"sctp", 132}, {"ospf", 89}, {"dccp", 33},  {"udplite", 136}, {"pim", 103}, {"vrrp", 112}};
+constexpr Named kServices[] = {{"http", 80},  {"https", 443}, {"ssh", 22},     {"dns", 53},  {"domain", 53},
+                               {"ntp", 123},  {"smtp", 25},   {"telnet", 23},  {"ftp", 21},  {"ftp-data", 20},
+                               {"bgp", 179},  {"snmp", 161},  {"syslog", 514}, {"tftp", 69}, {"ldap", 389},
+                               {"pop3", 110}, {"imap", 143},  {"rdp", 3389}};
+constexpr Named kFlags[] = {{"FIN", 1},  {"SYN", 2},  {"RST", 4},  {"PSH", 8},
+                            {"ACK", 16}, {"URG", 32}, {"ECE", 64}, {"CWR", 128}};
+
+bool same_word(std::string_view a, std::string_view b) {
+  auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return lower(x) == lower(y); });
+}
+
+template <size_t N>
+std::optional<uint32_t> find_named(const Named (&table)[N], std::string_view word) {
+  for (const Named& n : table) {
+    if (same_word(n.name, word)) return n.value;
+  }
+  return std::nullopt;
+}
+
+template <size_t N>
+std::string nearest(const Named (&table)[N], std::string_view word) {
+  std::vector<std::string> names;
+  for (const Named& n : table) names.emplace_back(n.name);
+  return closest_match(word, names);
+}
+
+std::optional<uint32_t> number(std::string_view word, uint64_t limit) {
+  uint64_t value = 0;
+  const bool hex = word.size() > 2 && word[0] == '0' && (word[1] | 0x20) == 'x';
+  if (hex) word.remove_prefix(2);
+  if (word.empty() || word.size() > 10) return std::nullopt;
+  for (char c : word) {
+    unsigned d = c >= '0' && c <= '9' ? static_cast<unsigned>(c - '0') : 99;
+    if (hex && (c | 0x20) >= 'a' && (c | 0x20) <= 'f') d = static_cast<unsigned>((c | 0x20) - 'a' + 10);
+    if (d > (hex ? 15u : 9u)) return std::nullopt;
+    value = value * (hex ? 16 : 10) + d;
+  }
+  if (value > limit) return std::nullopt;
+  return static_cast<uint32_t>(value);
+}
+
+struct PortRange {
+  uint16_t low = 0, high = 65535;
+};
+
+struct Address {
+  uint8_t family = 0;  // 0: any
+  IpPrefix prefix;
+};
+
+struct Word {
+  std::string_view text;
+  size_t at = 0;
+};
+
+// What all files of one reading share.
+struct Shared {
+  const IncludeReader& reader;
+  RuleSet set;
+  std::map<std::string, std::vector<Address>, std::less<>> addresses;
+  std::map<std::string, std::vector<PortRange>, std::less<>> ports;
+  size_t includes = 0;
+  size_t bytes = 0;
+  size_t members = 0;                 // of all groups
+  std::vector<std::string> chain;     // files being read, outermost first
+  std::vector<uint32_t> chain_lines;  // the line of the include in each but the innermost
+  bool full = false;                  // the limit of rules was reached and reported
+};
+
+class File {
+ public:
+  File(Shared& shared, std::string_view text, const std::string& name)
+      : shared_(shared), text_(text), name_(name), found_(name, text) {
+    file_ = static_cast<uint32_t>(shared_.set.files.size());
+    shared_.set.files.push_back(name);
+  }
+
+  // All findings of the file and its includes, in reading order.
+  Diagnostics& run() {
+    size_t at = 0;
+    for (line_ = 1; at < text_.size() && !shared_.full; ++line_) {
+      if (found_.error_count() > Diagnostics::kLimit) break;
+      size_t end = text_.find('\n', at);
+      if (end == std::string_view::npos) end = text_.size();
+      end_ = end;
+      split(at, end);
+      if (!words_.empty()) statement();
+      at = end + 1;
+    }
+    return found_;
+  }
+
+ private:
+  // ---- words -------------------------------------------------------------------------------------------------------
+  void split(size_t at, size_t end) {
+    words_.clear();
+    next_ = 0;
+    auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
+    while (at < end) {
+      const char c = text_[at];
+      if (blank(c)) {
+        ++at;
+        continue;
+      }
+      if (c == '#') break;
+      const size_t start = at;
+      if (c == '"') {
+        ++at;
+        while (at < end && text_[at] != '"') ++at;
+        if (at < end) ++at;
+      } else {
+        while (at < end && !blank(text_[at]) && text_[at] != '#' && text_[at] != '"') ++at;
+      }
+      words_.push_back({text_.substr(start, at - start), start});
+    }
+    if (!words_.empty()) end_ = words_.back().at + words_.back().text.size();  // where a missing word is reported
+  }
+  bool more() const { return next_ < words_.size(); }
+  std::string_view peek() const { return more() ? words_[next_].text : std::string_view(); }
+  Word take() { return more() ? words_[next_++] : Word{{}, end_}; }
+  bool take_if(std::string_view word) {
+    if (!more() || !same_word(peek(), word)) return false;
+    ++next_;
+    return true;
+  }
+
+  // ---- findings ----------------------------------------------------------------------------------------------------
+  bool fail(size_t at, size_t length, std::string message, std::string expected, std::string suggestion = {}) {
+    if (!shared_.chain_lines.empty()) {
+      for (size_t i = shared_.chain_lines.size(); i-- > 0;) {
+        message += fmt::format("{} {}:{}", i + 1 == shared_.chain_lines.size() ? " (included from" : ", from",
+                               shared_.chain[i], shared_.chain_lines[i]);
+      }
+      message += ")";
+    }
+    Diagnostic& d = found_.error_at(at, length, std::move(message));
+    d.expected = std::move(expected);
+    d.suggestion = std::move(suggestion);
+    return false;
+  }
+  bool fail(const Word& word, std::string_view what, std::string expected, std::string_view near = {}) {
+    return fail(word.at, word.text.size(),
+                word.text.empty() ? fmt::format("the line ends where {} should be", what)
+                                  : fmt::format("'{}' is not {}", word.text.substr(0, 60), what),
+                std::move(expected), near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
+  }
+
+  // ---- statements --------------------------------------------------------------------------------------------------
+  void statement() {
+    const std::string_view first = peek();
+    if (same_word(first, "define")) {
+      define();
+    } else if (same_word(first, "include")) {
+      include();
+    } else {
+      rule();
+    }
+  }
+
+  void define() {
+    take();
+    const Word name = take();
+    const auto good = [](std::string_view n) {
+      return !n.empty() && n.size() <= 64 && ((n[0] | 0x20) >= 'a' && (n[0] | 0x20) <= 'z') &&
+             std::all_of(n.begin(), n.end(), [](char c) {
+               return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '_' || c == '-';
+             });
+    };
+    if (!good(name.text)) {
+      fail(name, "a name",
+           "define NAME = ITEM, ITEM with a name of letters, digits, '-' and '_', not starting with a digit");
+      return;
+    }
+    if (same_word(name.text, "any") || find_named(kServices, name.text) || find_named(kProtocols, name.text)) {
+      fail(name.at, name.text.size(), fmt::format("'{}' is a word of the language", name.text), "a name of your own");
+      return;
+    }
+    if (shared_.addresses.contains(name.text) || shared_.ports.contains(name.text)) {
+      fail(name.at, name.text.size(), fmt::format("'{}' is defined already", name.text), "each name once");
+      return;
+    }
+    if (!take_if("=")) {
+      fail(take(), "'='", "define NAME = ITEM, ITEM");
+      return;
+    }
+    std::vector<Address> addresses;
+    std::vector<PortRange> ports;
+    bool any_item = false;
+    while (more()) {
+      const Word word = take();
+      for (const Word& item : items(word)) {
+        if (item.text.empty()) continue;  // the comma of "a, b"
+        any_item = true;
+        // An address has '.' or ':'; a name is what it names; the rest are ports.
+        const bool names_address = shared_.addresses.contains(item.text);
+        const bool is_address = names_address || item.text.find_first_of(".:") != std::string_view::npos;
+        if (is_address ? !ports.empty() : !addresses.empty()) {
+          fail(item.at, item.text.size(), fmt::format("group '{}' mixes addresses and ports", name.text),
+               "a group of one kind");
+          return;
+        }
+        if (is_address ? !address_item(item, addresses) : !port_item(item, ports)) return;
+        if (addresses.size() + ports.size() > kMaxGroup) {
+          fail(item.at, item.text.size(), fmt::format("group '{}' has more than {} members", name.text, kMaxGroup),
+               "a smaller group");
+          return;
+        }
+      }
+    }
+    shared_.members += addresses.size() + ports.size();
+    if (shared_.members > kMaxMembers) {
+      fail(name.at, name.text.size(), fmt::format("the groups have more than {} members in all", kMaxMembers),
+           "smaller groups");
+    } else if (!any_item) {
+      fail(Word{{}, end_}, "a member of the group", "define NAME = ITEM, ITEM");
+    } else if (!addresses.empty()) {
+      shared_.addresses.emplace(name.text, std::move(addresses));
+    } else {
+      shared_.ports.emplace(name.text, std::move(ports));
+    }
+  }
+
+  void include() {
+    const Word keyword = take();
+    const Word quoted = take();
+    if (quoted.text.size() < 3 || quoted.text.front() != '"' || quoted.text.back() != '"') {
+      fail(quoted, "a quoted file name", "include \"FILE\"");
+      return;
+    }
+    if (more()) {
+      fail(take(), "the end of the line", "nothing after the file name");
+      return;
+    }
+    const std::string relative(quoted.text.substr(1, quoted.text.size() - 2));
+    const std::string path = (std::filesystem::path(name_).parent_path() / relative).lexically_normal().string();
+    if (std::find(shared_.chain.begin(), shared_.chain.end(), path) != shared_.chain.end()) {
+      fail(quoted.at, quoted.text.size(), fmt::format("'{}' includes itself", path),
+           "files that do not include each other in a circle");
+      return;
+    }
+    if (shared_.chain.size() >= kMaxDepth || ++shared_.includes > kMaxIncludes) {
+      fail(keyword.at, keyword.text.size(),
+           shared_.chain.size() >= kMaxDepth ? fmt::format("includes are nested deeper than {}", kMaxDepth)
+                                             : fmt::format("more than {} includes", kMaxIncludes),
+           "fewer includes");
+      return;
+    }
+    auto text = shared_.reader(path);
+    if (!text) {
+      fail(quoted.at, quoted.text.size(), text.error().message, "a file that can be read");
+      return;
+    }
+    shared_.bytes += text->size();
+    if (shared_.bytes > kMaxBytes) {
+      fail(quoted.at, quoted.text.size(), fmt::format("the included files are larger than {} bytes in all", kMaxBytes),
+           "smaller files");
+      return;
+    }
+    shared_.chain.push_back(path);
+    shared_.chain_lines.push_back(line_);
+    File inner(shared_, *text, path);
+    for (const Diagnostic& d : inner.run().all()) found_.add(d);
+    shared_.chain.pop_back();
+    shared_.chain_lines.pop_back();
+  }
+
+  struct Draft {
+    AclRule rule;
+    std::vector<Address> src, dst;
+    std::vector<PortRange> sport, dport;
+    bool loose_ports = false;
+    bool has_action = false;
+  };
+
+  void rule() {
+    Draft& draft = draft_;
+    draft.rule = AclRule{};
+    draft.src.clear();
+    draft.dst.clear();
+    draft.sport.clear();
+    draft.dport.clear();
+    draft.loose_ports = draft.has_action = false;
+    const size_t start = words_[0].at;
+    static constexpr std::string_view kKeys[] = {"src", "dst", "proto", "sport", "dport", "tcp-flags", "action"};
+    const bool keyed =
+        std::any_of(std::begin(kKeys), std::end(kKeys), [&](std::string_view k) { return same_word(peek(), k); });
+    if (!(keyed ? keyed_rule(draft) : worded_rule(draft))) return;
+    emit(draft, start);
+  }
+
+  bool worded_rule(Draft& draft) {
+    const Word verb = take();
+    if (!action(verb, draft, false)) return false;
+    if (!same_word(peek(), "from")) {
+      const Word protocol = take();
+      if (!parse_protocol(protocol, draft.rule)) return false;
+    }
+    if (!take_if("from"))
+      return fail(take(), "'from'", "ACTION [PROTO] from ADDR [port PORTS] to ADDR [port PORTS] [OPTION]...", "from");
+    if (!addresses(draft.src, "a source address")) return false;
+    if (take_if("port") && !ports(draft.sport)) return false;
+    if (!take_if("to"))
+      return fail(take(), "'to'", "to ADDR, or port PORTS before it", closest_match(previous(), {"port", "to"}));
+    if (!addresses(draft.dst, "a destination address")) return false;
+    if (take_if("port") && !ports(draft.dport)) return false;
+    while (more()) {
+      if (!option(draft)) return false;
+    }
+    return true;
+  }
+
+  bool keyed_rule(Draft& draft) {
+    while (more()) {
+      const Word key = take();
+      if (same_word(key.text, "src")) {
+        if (!addresses(draft.src, "a source address")) return false;
+      } else if (same_word(key.text, "dst")) {
+        if (!addresses(draft.dst, "a destination address")) return false;
+      } else if (same_word(key.text, "proto")) {
+        if (!parse_protocol(take(), draft.rule)) return false;
+      } else if (same_word(key.text, "sport")) {
+        if (!ports(draft.sport)) return false;
+      } else if (same_word(key.text, "dport")) {
+        if (!ports(draft.dport)) return false;
+      } else if (same_word(key.text, "action")) {
+        if (!action(take(), draft, true)) return false;
+      } else {
+        --next_;
+        if (!option(draft)) return false;
+      }
+    }
+    if (!draft.has_action) return fail(Word{{}, end_}, "an action", "action pass|drop|mark(N)");
+    if (draft.src.empty()) draft.src.push_back({});
+    if (draft.dst.empty()) draft.dst.push_back({});
+    return true;
+  }
+
+  std::string_view previous() const { return next_ > 0 ? words_[next_ - 1].text : std::string_view(); }
+
+  bool action(const Word& word, Draft& draft, bool keyed) {
+    draft.has_action = true;
+    AclRule& rule = draft.rule;
+    const std::string_view t = word.text;
+    if (same_word(t, keyed ? "pass" : "permit")) {
+      rule.verb = AclVerb::kPermit;
+      return true;
+    }
+    if (same_word(t, keyed ? "drop" : "deny")) {
+      rule.verb = AclVerb::kDeny;
+      return true;
+    }
+    if (keyed && same_word(t, "mark")) {  // "mark" or "mark N"
+      rule.verb = AclVerb::kMark;
+      rule.mark = 1;
+      if (const auto n = number(peek(), 0xffffffff)) {
+        rule.mark = *n;
+        take();
+      }
+      return true;
+    }
+    if (t.size() > 6 && same_word(t.substr(0, 5), "mark(") && t.back() == ')') {
+      const auto n = number(t.substr(5, t.size() - 6), 0xffffffff);
+      if (!n) return fail({t.substr(5, t.size() - 6), word.at + 5}, "a mark", "a number, 0..4294967295");
+      rule.verb = AclVerb::kMark;
+      rule.mark = *n;
+      return true;
+    }
+    std::string near;
+    for (auto [alias, meant] : {std::pair{"accept", "permit"},
+                                {"allow", "permit"},
+                                {"pass", "permit"},
+                                {"drop", "deny"},
+                                {"reject", "deny"},
+                                {"block", "deny"}}) {
+      if (!keyed && same_word(t, alias)) near = meant;
+    }
+    if (near.empty())
+      near = keyed ? closest_match(t, {"pass", "drop", "mark"})
+                   : closest_match(t, {"permit", "deny", "mark(N)", "define", "include"});
+    if (keyed) return fail(word, "an action", "pass, drop or mark(N)", near);
+    return fail(word, "an action", "permit, deny or mark(N); or define, include, src, dst, action", near);
+  }
+
+  bool value_mask(std::string_view text, uint64_t limit, uint32_t& value, uint32_t& mask) {
+    const size_t slash = text.find('/');
+    if (slash == std::string_view::npos) return false;
+    const auto v = number(text.substr(0, slash), limit), m = number(text.substr(slash + 1), limit);
+    if (!v || !m) return false;
+    value = *v & *m;
+    mask = *m;
+    return true;
+  }
+
+  bool parse_protocol(const Word& word, AclRule& rule) {
+    uint32_t value = 0, mask = 0xff;
+    if (const auto named = find_named(kProtocols, word.text)) {
+      value = *named;
+      if (value == 256) value = mask = 0;  // ip: any
+    } else if (const auto n = number(word.text, 255)) {
+      value = *n;
+    } else if (!value_mask(word.text, 0xff, value, mask)) {
+      return fail(word, "a protocol", "ip, tcp, udp, icmp, icmp6, ..., a number 0..255, or 0xV/0xM",
+                  nearest(kProtocols, word.text));
+    }
+    rule.protocol = static_cast<uint8_t>(value);
+    rule.protocol_mask = static_cast<uint8_t>(mask);
+    return true;
+  }
+
+  // ---- lists -------------------------------------------------------------------------------------------------------
+  std::vector<Word> items(const Word& word) const {
+    std::vector<Word> out;
+    size_t begin = 0;
+    while (begin <= word.text.size()) {
+      const size_t end = std::min(word.text.find(',', begin), word.text.size());
+      out.push_back({word.text.substr(begin, end - begin), word.at + begin});
+      begin = end + 1;
+    }
+    return out;
+  }
+
+  bool address_item(const Word& item, std::vector<Address>& out) {
+    if (same_word(item.text, "any")) {
+      out.push_back({});
+      return true;
+    }
+    if (const auto group = shared_.addresses.find(item.text); group != shared_.addresses.end()) {
+      out.insert(out.end(), group->second.begin(), group->second.end());
+      return true;
+    }
+    if (const auto prefix = parse_prefix(item.text)) {
+      out.push_back({prefix->address.family, *prefix});
+      return true;
+    }
+    std::vector<std::string> names{"any"};
+    if (shared_.addresses.size() < 1000) {
+      for (const auto& [name, ignored] : shared_.addresses) names.push_back(name);
+    }
+    return fail(item, "an address", "any, ADDRESS, PREFIX such as 10.0.0.0/8 or 2001:db8::/32, or a defined name",
+                closest_match(item.text, names));
+  }
+
+  bool addresses(std::vector<Address>& out, std::string_view what) {
+    const Word word = take();
+    if (word.text.empty()) return fail(word, what, "any, ADDRESS, PREFIX, or a defined name");
+    if (word.text.find(',') == std::string_view::npos) return address_item(word, out);
+    for (const Word& item : items(word)) {
+      if (!address_item(item, out)) return false;
+      if (out.size() > kMaxGroup)
+        return fail(item, "within the limits", fmt::format("at most {} addresses", kMaxGroup));
+    }
+    return true;
+  }
+
+  std::optional<uint32_t> port(std::string_view text) const {
+    if (const auto n = number(text, 65535)) return n;
+    return find_named(kServices, text);
+  }
+
+  bool port_item(const Word& item, std::vector<PortRange>& out) {
+    const std::string_view t = item.text;
+    if (same_word(t, "any")) {
+      out.push_back({});
+      return true;
+    }
+    if (const auto one = port(t)) {
+      out.push_back({static_cast<uint16_t>(*one), static_cast<uint16_t>(*one)});
+      return true;
+    }
+    if (const auto group = shared_.ports.find(t); group != shared_.ports.end()) {
+      out.insert(out.end(), group->second.begin(), group->second.end());
+      return true;
+    }
+    const size_t dash = t.find('-');
+    if (dash != std::string_view::npos) {
+      const auto low = number(t.substr(0, dash), 65535), high = number(t.substr(dash + 1), 65535);
+      if (low && high) return port_range(item.at, t.size(), *low, *high, out);
+    }
+    std::vector<std::string> names;
+    for (const Named& n : kServices) names.emplace_back(n.name);
+    if (shared_.ports.size() < 1000) {
+      for (const auto& [name, ignored] : shared_.ports) names.push_back(name);
+    }
+    return fail(item, "a port",
+                "0..65535, LOW-HIGH, eq N, range LOW HIGH, gt N, lt N, any, a service or a defined name",
+                closest_match(t, names));
+  }
+
+  bool port_range(size_t at, size_t length, uint32_t low, uint32_t high, std::vector<PortRange>& out) {
+    if (low > high) {
+      return fail(at, length, fmt::format("port range {}-{} is empty", low, high), "LOW-HIGH with LOW <= HIGH",
+                  fmt::format("write it {}-{}", high, low));
+    }
+    out.push_back({static_cast<uint16_t>(low), static_cast<uint16_t>(high)});
+    return true;
+  }
+
+  bool ports(std::vector<PortRange>& out) {
+    if (take_if("eq")) {
+      const Word word = take();
+      const auto n = port(word.text);
+      if (!n) return fail(word, "a port", "eq N with N in 0..65535 or a service");
+      return port_range(word.at, word.text.size(), *n, *n, out);
+    }
+    if (take_if("range")) {
+      const Word a = take();
+      const auto low = port(a.text);
+      if (!low) return fail(a, "a port", "range LOW HIGH");
+      const Word b = take();
+      const auto high = port(b.text);
+      if (!high) return fail(b, "a port", "range LOW HIGH");
+      return port_range(a.at, b.at + b.text.size() - a.at, *low, *high, out);
+    }
+    if (same_word(peek(), "gt") || same_word(peek(), "lt")) {
+      const bool greater = same_word(take().text, "gt");
+      const Word word = take();
+      const auto n = port(word.text);
+      if (!n || *n == (greater ? 65535u : 0u))
+        return fail(word, "a port that leaves any", greater ? "gt N with N in 0..65534" : "lt N with N in 1..65535");
+      return greater ? port_range(word.at, 1, *n + 1, 65535, out) : port_range(word.at, 1, 0, *n - 1, out);
+    }
+    const Word word = take();
+    if (word.text.empty())
+      return fail(word, "a port", "80, 1000-2000, eq 80, range 1000 2000, a service or a defined name");
+    if (word.text.find(',') == std::string_view::npos) return port_item(word, out);
+    for (const Word& item : items(word)) {
+      if (!port_item(item, out)) return false;
+      if (out.size() > kMaxGroup) return fail(item, "within the limits", fmt::format("at most {} ports", kMaxGroup));
+    }
+    return true;
+  }
+
+  // ---- options -----------------------------------------------------------------------------------------------------
+  std::optional<uint32_t> flag_list(const Word& word, bool& good) {
+    uint32_t bits = 0;
+    for (const Word& item : items(word)) {
+      const auto flag = find_named(kFlags, item.text);
+      if (!flag) {
+        good = fail(item, "a TCP flag", "FIN, SYN, RST, PSH, ACK, URG, ECE or CWR", nearest(kFlags, item.text));
+        return std::nullopt;
+      }
+      bits |= *flag;
+    }
+    return bits;
+  }
+
+  bool option(Draft& draft) {
+    AclRule& rule = draft.rule;
+    const Word word = take();
+    uint32_t value = 0, mask = 0;
+    auto is = [&](std::string_view name) { return same_word(word.text, name); };
+    if (is("log")) {
+      rule.log = true;
+    } else if (is("frag")) {
+      rule.bits_mask |= FlowKey::kFragment;
+      rule.bits |= FlowKey::kFragment;
+    } else if (is("no-frag")) {
+      rule.bits_mask |= FlowKey::kFragment;
+      rule.bits &= static_cast<uint8_t>(~FlowKey::kFragment);
+    } else if (is("first-frag") || is("later-frag")) {
+      rule.bits_mask |= FlowKey::kFragment | FlowKey::kLaterFragment;
+      rule.bits |= is("later-frag") ? FlowKey::kFragment | FlowKey::kLaterFragment : FlowKey::kFragment;
+    } else if (is("loose-ports")) {
+      draft.loose_ports = true;
+    } else if (is("bits")) {
+      const Word v = take();
+      if (!value_mask(v.text, 0xff, value, mask)) return fail(v, "a value and mask", "bits 0xV/0xM, 8 bits");
+      rule.bits = static_cast<uint8_t>(value);
+      rule.bits_mask = static_cast<uint8_t>(mask);
+    } else if (is("flags")) {
+      const Word v = take();
+      if (!value_mask(v.text, 0xffff, value, mask)) {
+        bool good = true;
+        const size_t slash = v.text.find('/');
+        const auto set = v.text.empty() ? std::nullopt : flag_list({v.text.substr(0, slash), v.at}, good);
+        if (v.text.empty()) return fail(v, "TCP flags", "flags SYN/SYN,ACK or flags 0xV/0xM");
+        if (!set) return good;
+        auto tested = set;
+        if (slash != std::string_view::npos) tested = flag_list({v.text.substr(slash + 1), v.at + slash + 1}, good);
+        if (!tested) return good;
+        if ((*set & ~*tested) != 0)
+          return fail(v.at, v.text.size(), "a flag is required that is not in the mask",
+                      "SET/TESTED with every flag of SET in TESTED");
+        value = *set << 8;
+        mask = *tested << 8;
+      }
+      rule.flags = static_cast<uint16_t>(value);
+      rule.flags_mask = static_cast<uint16_t>(mask);
+    } else if (is("tcp-flags")) {
+      const Word v = take();
+      if (!value_mask(v.text, 0xff, value, mask)) return fail(v, "TCP flags", "tcp-flags V/M, each 0..0xff");
+      rule.flags = static_cast<uint16_t>(value << 8);
+      rule.flags_mask = static_cast<uint16_t>(mask << 8);
+    } else if (is("dscp")) {
+      const Word v = take();
+      const auto n = dscp(v.text);
+      if (!n) return fail(v, "a DSCP", "0..63, ef, af11..af43, cs0..cs7, va, le or default");
+      rule.dscp = static_cast<uint8_t>(*n);
+    } else if (is("icmp-type") || is("icmp-code")) {
+      const Word v = take();
+      const auto n = number(v.text, 255);
+      if (!n) return fail(v, is("icmp-type") ? "an ICMP type" : "an ICMP code", "0..255");
+      if (rule.protocol_mask != 0xff || (rule.protocol != 1 && rule.protocol != 58)) {
+        return fail(word.at, word.text.size(), fmt::format("'{}' needs the protocol", word.text),
+                    "icmp or icmp6 as the protocol");
+      }
+      const unsigned shift = is("icmp-type") ? 8 : 0;
+      rule.icmp = static_cast<uint16_t>((rule.icmp & ~(0xffu << shift)) | *n << shift);
+      rule.icmp_mask = static_cast<uint16_t>(rule.icmp_mask | 0xffu << shift);
+    } else if (is("icmp-match")) {
+      const Word v = take();
+      if (!value_mask(v.text, 0xffff, value, mask))
+        return fail(v, "a value and mask", "icmp-match 0xV/0xM, type << 8 | code");
+      rule.icmp = static_cast<uint16_t>(value);
+      rule.icmp_mask = static_cast<uint16_t>(mask);
+    } else {
+      return fail(
+          word, "an option",
+          "flags, tcp-flags, dscp, frag, no-frag, first-frag, later-frag, icmp-type, icmp-code, loose-ports or log",
+          closest_match(word.text, {"flags", "tcp-flags", "dscp", "frag", "no-frag", "first-frag", "later-frag",
+                                    "icmp-type", "icmp-code", "log", "port"}));
+    }
+    return true;
+  }
+
+  static std::optional<uint32_t> dscp(std::string_view t) {
+    if (const auto n = number(t, 63)) return n;
+    if (same_word(t, "ef")) return 46;
+    if (same_word(t, "va")) return 44;
+    if (same_word(t, "le")) return 1;
+    if (same_word(t, "default")) return 0;
+    if (t.size() == 4 && same_word(t.substr(0, 2), "af") && t[2] >= '1' && t[2] <= '4' && t[3] >= '1' && t[3] <= '3') {
+      return static_cast<uint32_t>(8 * (t[2] - '0') + 2 * (t[3] - '0'));  // RFC 2597
+    }
+    if (t.size() == 3 && same_word(t.substr(0, 2), "cs") && t[2] >= '0' && t[2] <= '7')
+      return static_cast<uint32_t>(8 * (t[2] - '0'));
+    return std::nullopt;
+  }
+
+  // ---- output ------------------------------------------------------------------------------------------------------
+  // One rule for each combination of the lists' members, in their order; pairs of different families are left out
+  // where a list holds several, and an error where it is the only pair.
+  void emit(Draft& draft, size_t start) {
+    const bool named_ports = !draft.sport.empty() || !draft.dport.empty();
+    if (draft.sport.empty()) draft.sport.push_back({});
+    if (draft.dport.empty()) draft.dport.push_back({});
+    AclRule rule = draft.rule;
+    rule.needs_ports = named_ports && !draft.loose_ports;
+    rule.file = file_;
+    rule.line = line_;
+    size_t made = 0;
+    for (const Address& src : draft.src) {
+      for (const Address& dst : draft.dst) {
+        if (src.family != 0 && dst.family != 0 && src.family != dst.family) continue;
+        rule.family = src.family != 0 ? src.family : dst.family;
+        rule.src = src.prefix;
+        rule.dst = dst.prefix;
+        for (const PortRange& sport : draft.sport) {
+          rule.src_port_low = sport.low;
+          rule.src_port_high = sport.high;
+          for (const PortRange& dport : draft.dport) {
+            rule.dst_port_low = dport.low;
+            rule.dst_port_high = dport.high;
+            if (++made > kMaxLineRules) {
+              fail(start, 1, fmt::format("the groups of this line make more than {} rules", kMaxLineRules),
+                   "smaller groups");
+              return;
+            }
+            if (shared_.set.rules.size() >= kMaxRules) {
+              fail(start, 1, fmt::format("more than {} rules", kMaxRules), "fewer rules");
+              shared_.full = true;
+              return;
+            }
+            shared_.set.rules.push_back(rule);
+          }
+        }
+      }
+    }
+    if (made == 0) {
+      fail(start, std::min<size_t>(end_ - start, 200),
+           "the source and the destination are of different address families", "addresses of one family");
+    }
+  }
+
+  Shared& shared_;
+  std::string_view text_;
+  std::string name_;
+  Diagnostics found_;
+  uint32_t file_ = 0;
+  uint32_t line_ = 0;
+  size_t end_ = 0;  // where the line's text ends
+  std::vector<Word> words_;
+  size_t next_ = 0;
+  Draft draft_;
+};
+
+std::string ports_text(uint16_t low, uint16_t high) {
+  return low == high ? fmt::format("{}", low) : fmt::format("{}-{}", low, high);
+}
+
+}  // namespace
+
+Result<RuleSet> parse_native_rules(std::string_view text, std::string file_name, const IncludeReader& reader) {
+  Shared shared{reader, {}, {}, {}, 0, text.size(), 0, {}, {}, false};
+  const std::string name = file_name.empty() ? "<input>" : std::filesystem::path(file_name).lexically_normal().string();
+  shared.chain.push_back(name);
+  File file(shared, text, name);
+  Diagnostics& found = file.run();
+  if (!found.ok()) return found.to_error();
+  return std::move(shared.set);
+}
+
+Result<RuleSet> parse_native_rules(std::string_view text, std::string file_name) {
+  return parse_native_rules(text, std::move(file_name),
+                            [](const std::string& path) { return read_text_file(path, kMaxBytes); });
+}
+
+std::string to_native(const AclRule& r) {
+  std::string out = r.verb == AclVerb::kMark   ? fmt::format("mark({})", r.mark)
+                    : r.verb == AclVerb::kDeny ? "deny"
+                                               : "permit";
+  if (r.protocol_mask == 0xff) {
+    const auto* named = std::find_if(std::begin(kProtocols), std::end(kProtocols),
+                                     [&](const Named& n) { return n.value == r.protocol; });
+    out += named != std::end(kProtocols) ? fmt::format(" {}", named->name) : fmt::format(" {}", r.protocol);
+  } else if (r.protocol_mask != 0) {
+    out += fmt::format(" 0x{:02x}/0x{:02x}", r.protocol & r.protocol_mask, r.protocol_mask);
+  }
+  auto address = [&](IpPrefix p) -> std::string {
+    if (r.family == 0) return "any";
+    p.address.family = r.family;
+    const bool host = p.length == (r.family == 4 ? 32 : 128);
+    return host ? to_string(p.address) : to_string(p);
+  };
+  const bool sports = r.src_port_low != 0 || r.src_port_high != 65535;
+  const bool dports = r.dst_port_low != 0 || r.dst_port_high != 65535;
+  out += " from " + address(r.src);
+  if (sports) out += " port " + ports_text(r.src_port_low, r.src_port_high);
+  out += " to " + address(r.dst);
+  if (dports || (r.needs_ports && !sports)) out += " port " + ports_text(r.dst_port_low, r.dst_port_high);
+  if ((sports || dports) && !r.needs_ports) out += " loose-ports";
+  if (r.flags_mask != 0) out += fmt::format(" flags 0x{:04x}/0x{:04x}", r.flags & r.flags_mask, r.flags_mask);
+  if (r.dscp != AclRule::kAnyDscp) out += fmt::format(" dscp {}", r.dscp);
+  if (r.bits_mask == FlowKey::kFragment) {
+    out += (r.bits & FlowKey::kFragment) != 0 ? " frag" : " no-frag";
+  } else if (r.bits_mask != 0) {
+    out += fmt::format(" bits 0x{:02x}/0x{:02x}", r.bits & r.bits_mask, r.bits_mask);
+  }
+  const bool icmp = r.protocol_mask == 0xff && (r.protocol == 1 || r.protocol == 58);
+  if (icmp && (r.icmp_mask & 0xff00) == 0xff00 && ((r.icmp_mask & 0xff) == 0 || (r.icmp_mask & 0xff) == 0xff)) {
+    out += fmt::format(" icmp-type {}", r.icmp >> 8);
+    if ((r.icmp_mask & 0xff) != 0) out += fmt::format(" icmp-code {}", r.icmp & 0xff);
+  } else if (r.icmp_mask != 0) {
+    out += fmt::format(" icmp-match 0x{:04x}/0x{:04x}", r.icmp & r.icmp_mask, r.icmp_mask);
+  }
+  if (r.log) out += " log";
+  return out;
+}
+
+std::string to_native(const RuleSet& set) {
+  std::string out;
+  for (const AclRule& rule : set.rules) {
+    out += to_native(rule);
+    out += '\n';
+  }
+  return out;
+}
+
+RuleFormat detect_rule_format(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const size_t first = text.find_first_not_of(" \t\r", at);
+    if (first < end && text[first] != '#') return text[first] == '@' ? RuleFormat::kClassBench : RuleFormat::kNative;
+    at = end + 1;
+  }
+  return RuleFormat::kNative;
+}
+
+Result<RuleFormat> parse_rule_format(std::string_view word) {
+  if (word == "auto") return RuleFormat::kAuto;
+  if (word == "classbench") return RuleFormat::kClassBench;
+  if (word == "native") return RuleFormat::kNative;
+  const std::string near = closest_match(word, {"auto", "classbench", "native"});
+  return Error(fmt::format("unknown rule format '{}'; there are: auto, classbench, native", word),
+               near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
+}
+
+Result<std::string> read_text_file(const std::string& path, size_t limit) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return Error(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
+  struct stat info {};
+  std::string text;
+  std::string fault;
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    fault = fmt::format("{} is not a regular file", path);
+  } else if (static_cast<uint64_t>(info.st_size) > limit) {
+    fault = fmt::format("{} has {} bytes, more than the limit of {}", path, info.st_size, limit);
+  } else {
+    text.resize(static_cast<size_t>(info.st_size));
+    size_t done = 0;
+    while (done < text.size()) {
+      const ssize_t n = ::read(fd, text.data() + done, text.size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) fault = fmt::format("cannot read {}: {}", path, std::strerror(errno));
+      if (n <= 0) break;
+      done += static_cast<size_t>(n);
+    }
+    text.resize(done);
+  }
+  ::close(fd);
+  if (!fault.empty()) return Error(fault);
+  return text;
+}
+
+Result<RuleSet> read_rules_file(const std::string& path, RuleFormat format) {
+  auto text = read_text_file(path, size_t{1} << 30);
+  if (!text) return std::move(text).error();
+  if (format == RuleFormat::kAuto) format = detect_rule_format(*text);
+  return format == RuleFormat::kClassBench ? parse_classbench(*text, path) : parse_native_rules(*text, path);
+}
+
+}  // namespace sluice
