@@ -1,0 +1,138 @@
+// ACL, IPRoute and AdjacencyRewrite over tables from files.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "elements/tables.h"
+#include "elements/testing.h"
+
+namespace sluice {
+namespace {
+
+using testing::expect;
+
+class Forwarding : public ::testing::Test {
+ protected:
+  Forwarding() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "sluice-elements-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) std::abort();
+    folder_ = pattern;
+    put("acl", "@10.0.0.0/8 192.0.2.0/24 0 : 65535 53 : 53 0x11/0xff 0/0\n@2001:db8::/32 ::/0 0 : 65535 0 : 65535 0/0 0/0\n");
+    put("routes", "192.0.2.0/24 a\n192.0.3.0/24 gone\n2001:db8::/32 b\n198.51.100.0/24 unknown\n203.0.113.0/24 me\n");
+    put("adjacencies", "a 02:00:00:00:0a:01 02:00:00:00:00:01 3\nb 02:00:00:00:0b:01 02:00:00:00:00:02 4 vlan 33 mtu 1280\ngone drop\nme local\n");
+  }
+  ~Forwarding() override { std::filesystem::remove_all(folder_); }
+
+  void put(const char* name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
+  std::string file(const char* name) const { return (folder_ / name).string(); }
+  std::string tables() const {
+    return "AclTable(edge, FILE " + file("acl") + ", FORMAT classbench); RouteTable(fib, FILE " + file("routes") + "); AdjacencyTable(adj, FILE " +
+           file("adjacencies") + ", ROUTES fib);";
+  }
+  testing::Passage forward(const PacketBuilder& packet) const {
+    return expect(packet).through("IPInput -> IPRoute(fib) -> DecIPTTL -> AdjacencyRewrite(adj)", tables());
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(Forwarding, AnAccessListPermitsAndDenies) {
+  for (const std::string acl : {"ACL(edge)", "ACL(TABLE edge)"}) {
+    EXPECT_EQ(expect(udp4("10.0.0.1", "192.0.2.7").ports(9, 53)).through("IPInput -> " + acl, tables()).passes().packet.rule, 1u);
+    EXPECT_EQ(expect(udp6("2001:db8::1", "2001:db9::2")).through("IPInput -> " + acl, tables()).passes().packet.rule, 2u);
+    expect(udp4("10.0.0.1", "192.0.2.7").ports(9, 54)).through("IPInput -> " + acl, tables()).drops(DropReason::kAclNoMatch).leaves_by(1);
+  }
+  expect(udp4("10.0.0.1", "192.0.2.7").ports(9, 54)).through("IPInput -> ACL(edge, DEFAULT permit)", tables()).passes();
+  for (const std::string algorithm : {"linear", "tuple_space"}) {
+    const std::string own = "IPInput -> ACL(FILE " + file("acl") + ", FORMAT classbench, ALGORITHM " + algorithm + ")";
+    expect(udp4("10.0.0.1", "192.0.2.7").ports(9, 53)).through(own).passes();
+    expect(udp4("11.0.0.1", "192.0.2.7").ports(9, 53)).through(own).drops(DropReason::kAclNoMatch);
+  }
+}
+
+TEST_F(Forwarding, FromRouteToLinkHeader) {
+  const auto four = forward(udp4("10.0.0.1", "192.0.2.7").vlan(9)).passes();
+  EXPECT_EQ(four.packet.port, 3);
+  const auto bytes = four.bytes();
+  EXPECT_EQ(std::vector<uint8_t>(bytes.begin(), bytes.begin() + 14),
+            (std::vector<uint8_t>{2, 0, 0, 0, 0x0a, 1, 2, 0, 0, 0, 0, 1, 8, 0}));
+  EXPECT_EQ(bytes[14], 0x45);
+  const auto six = forward(udp6("2001:db8::1", "2001:db8::2")).passes().bytes();
+  EXPECT_EQ(std::vector<uint8_t>(six.begin() + 12, six.begin() + 18), (std::vector<uint8_t>{0x81, 0, 0, 33, 0x86, 0xdd}));
+}
+
+TEST_F(Forwarding, WhatHasNowhereToGo) {
+  forward(udp4("10.0.0.1", "192.0.4.7")).drops(DropReason::kNoRoute).leaves_by(1);
+  forward(udp4("10.0.0.1", "192.0.3.7")).drops(DropReason::kRouteDrop);
+  forward(udp4("10.0.0.1", "203.0.113.7")).drops(DropReason::kRouteLocal);
+  forward(udp4("10.0.0.1", "198.51.100.7")).drops(DropReason::kNoAdjacency);
+  forward(udp6("2001:db8::1", "2001:db8::2").payload(1300)).drops(DropReason::kTooBig).leaves_by(1);
+  EXPECT_EQ(forward(udp6("2001:db8::1", "2001:db8::2").payload(1300)).packet.mtu, 1280);
+  forward(udp4("10.0.0.1", "192.0.2.7").payload(1600)).drops(DropReason::kNeedsFragmentation);
+  forward(udp4("10.0.0.1", "192.0.2.7").payload(1600).dont_fragment()).drops(DropReason::kTooBig);
+}
+
+TEST_F(Forwarding, ACompiledImageIsTakenByItsContent) {
+  TableDeclaration d{.type = TableDeclaration::Type::kRoutes, .name = "fib", .files = {file("routes")}};
+  auto routes = load_table(d, nullptr, nullptr, nullptr);
+  ASSERT_TRUE(routes.ok()) << to_string(routes.error());
+  ASSERT_TRUE((*routes)->write(file("compiled")).ok());
+  d.files = {file("compiled")};
+  TableLoad load;
+  auto again = load_table(d, nullptr, &load, nullptr);
+  ASSERT_TRUE(again.ok()) << to_string(again.error());
+  EXPECT_TRUE(load.compiled);
+  EXPECT_EQ(load.algorithm, "dir24+poptrie");
+  EXPECT_EQ(load.bytes, (*routes)->bytes().size());
+  const std::string text = "RouteTable(fib, FILE " + file("compiled") + "); AdjacencyTable(adj, FILE " + file("adjacencies") + ", ROUTES fib);";
+  const auto p = expect(udp4("10.0.0.1", "192.0.2.7")).through("IPInput -> IPRoute(fib) -> AdjacencyRewrite(adj)", text).passes();
+  EXPECT_EQ(p.packet.port, 3);
+}
+
+TEST_F(Forwarding, TheLoadIsReported) {
+  const std::string text = tables() + "InfiniteSource(LIMIT 0) -> IPInput -> ACL(edge) -> IPRoute(fib) -> AdjacencyRewrite(adj) -> Discard;";
+  auto graph = parse_click(text, "t");
+  ASSERT_TRUE(graph.ok());
+  auto router = build_router(*graph, testing::all_elements(), text);
+  ASSERT_TRUE(router.ok()) << to_string(router.error());
+  TableReport report;
+  auto tables = load_tables(*router, {.acl_algorithm = "linear"}, &report);
+  ASSERT_TRUE(tables.ok()) << to_string(tables.error());
+  ASSERT_EQ(report.loads.size(), 3u);
+  EXPECT_EQ(report.loads[0].kind, "acl");
+  EXPECT_EQ(report.loads[0].algorithm, "linear");
+  EXPECT_EQ(report.loads[0].entries, 2u);
+  EXPECT_EQ(report.loads[1].entries, 5u);
+  EXPECT_EQ(report.loads[2].entries, 4u);
+  EXPECT_GT(report.loads[1].bytes, 0u);
+}
+
+TEST_F(Forwarding, AllTableErrorsAtOnce) {
+  put("bad", "@10.0.0.0/99 192.0.2.0/24 0 : 65535 53 : 53 0x11/0xff 0/0\n");
+  const std::string text = "AclTable(edge, FILE " + file("bad") + ", FORMAT classbench); RouteTable(fib, FILE " + file("absent") +
+                           ");\nAdjacencyTable(adj, ROUTES fob);\nAdjacencyTable(adj, ROUTES fib);\nInfiniteSource -> Discard;";
+  auto graph = parse_click(text, "t.click");
+  ASSERT_TRUE(graph.ok());
+  auto router = build_router(*graph, testing::all_elements(), text);
+  ASSERT_TRUE(router.ok()) << to_string(router.error());
+  auto loaded = load_tables(*router);
+  ASSERT_FALSE(loaded.ok());
+  const std::string all = to_string(loaded.error());
+  EXPECT_NE(all.find("bad:1:"), std::string::npos) << all;
+  EXPECT_NE(all.find("absent"), std::string::npos) << all;
+  EXPECT_NE(all.find("there is no route table 'fob'"), std::string::npos) << all;
+  EXPECT_NE(all.find("did you mean 'fib'?"), std::string::npos) << all;
+  EXPECT_NE(all.find("there are two adjacency tables called 'adj'"), std::string::npos) << all;
+  EXPECT_NE(all.find("4 tables or files have errors"), std::string::npos) << all;
+}
+
+TEST_F(Forwarding, ATableThatIsNotThereIsNamed) {
+  const auto p = expect({1}).through("IPInput -> IPRoute(fub)", tables());
+  EXPECT_EQ(p.error, "error: there is no route table 'fub'\n  help: did you mean 'fib'?\n");
+}
+
+}  // namespace
+}  // namespace sluice
