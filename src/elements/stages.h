@@ -16,6 +16,7 @@
 #include "elements/ip_input/stage.h"
 #include "elements/ip_lookup/stage.h"
 #include "elements/paint/stage.h"
+#include "elements/port_switch/stage.h"
 #include "elements/route/stage.h"
 #include "elements/strip/stage.h"
 
@@ -23,7 +24,7 @@ namespace sluice {
 
 using PlainStages = TypeList<PassStage, IpInputStage, HeaderCheckStage, DecTtlStage, AdjacencyStage, EtherEncapStage, EtherRewriteStage,
                              EtherMirrorStage, PaintStage, PaintSwitchStage, StripStage, UnstripStage, ClassifierStage, SetCrc32Stage,
-                             CheckCrc32Stage>;
+                             CheckCrc32Stage, PortSwitchStage>;
 
 namespace detail {
 
