@@ -1,5 +1,5 @@
-// Elements that only an executor can drive: sources, sinks, Tee, Print, IPPrint, ICMPError, Idle. Each graph runs with one worker and
-// with three, and must give the same bytes.
+// Elements that only an executor can drive: sources, sinks, Tee, Print, IPPrint, ICMPError, Idle. Each graph runs with
+// one worker and with three, and must give the same bytes.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -57,7 +57,8 @@ class Graph : public ::testing::Test {
   // Runs the text with one worker and with three; $OUT, $OUT2 and $OUT3 are captures in the test's folder.
   GraphOutcome run(std::string text) {
     for (const char* name : {"$OUT3", "$OUT2", "$OUT"}) {
-      for (size_t at; (at = text.find(name)) != std::string::npos;) text.replace(at, std::string_view(name).size(), dir_ / (name + 1));
+      for (size_t at; (at = text.find(name)) != std::string::npos;)
+        text.replace(at, std::string_view(name).size(), dir_ / (name + 1));
     }
     GraphOutcome one = testing::run_graph({.text = text, .workers = 1});
     EXPECT_TRUE(one.ok) << one.error;
@@ -82,7 +83,10 @@ class Graph : public ::testing::Test {
 std::vector<std::vector<uint8_t>> flows(uint32_t n) {
   std::vector<std::vector<uint8_t>> frames;
   for (uint32_t i = 0; i < n; ++i) {
-    frames.push_back(udp4(fmt::format("10.0.0.{}", i % 250 + 1), "192.0.2.7").ports(static_cast<uint16_t>(i + 1), 53).payload(i % 50).build());
+    frames.push_back(udp4(fmt::format("10.0.0.{}", i % 250 + 1), "192.0.2.7")
+                         .ports(static_cast<uint16_t>(i + 1), 53)
+                         .payload(i % 50)
+                         .build());
   }
   return frames;
 }
@@ -110,7 +114,8 @@ TEST_F(Graph, FromDumpSkipsAndEnds) {
 
 TEST_F(Graph, FromMemoryPlaysAgainAndAgain) {
   const auto frames = flows(4);
-  const auto o = run("FromMemory(" + capture(frames) + ", LIMIT 10) -> t :: Tee; t[0] -> ToMemory; t[1] -> ToDump($OUT);");
+  const auto o =
+      run("FromMemory(" + capture(frames) + ", LIMIT 10) -> t :: Tee; t[0] -> ToMemory; t[1] -> ToDump($OUT);");
   EXPECT_EQ(o.report.packets_in, 10u);
   EXPECT_EQ(o.report.packets_out, 20u);
   EXPECT_EQ(out()[9].bytes, frames[1]);
@@ -118,7 +123,8 @@ TEST_F(Graph, FromMemoryPlaysAgainAndAgain) {
 }
 
 TEST_F(Graph, InfiniteSourceMakesWhatItIsTold) {
-  run("InfiniteSource(\\<01 02 03>, LIMIT 3, BURST 2) -> ToDump($OUT); InfiniteSource(DATA \"abcdef\", LIMIT 2, LENGTH 4) -> ToDump($OUT2);"
+  run("InfiniteSource(\\<01 02 03>, LIMIT 3, BURST 2) -> ToDump($OUT); InfiniteSource(DATA \"abcdef\", LIMIT 2, LENGTH "
+      "4) -> ToDump($OUT2);"
       "InfiniteSource(ACTIVE false) -> ToDump($OUT3);");
   const auto a = out();
   ASSERT_EQ(a.size(), 3u);
@@ -135,7 +141,8 @@ TEST_F(Graph, TeeSendsTheSameToEveryOutput) {
     frames.push_back(udp4(fmt::format("10.0.{}.1", i % 200), "192.0.2.7").payload(i % 3 == 0 ? 9000 : 100).build());
   }
   const auto o = run("FromDump(" + capture(frames) +
-                     ") -> t :: Tee(3); t[0] -> EtherMirror -> ToDump($OUT); t[1] -> Strip(14) -> ToDump($OUT2); t[2] -> ToDump($OUT3);");
+                     ") -> t :: Tee(3); t[0] -> EtherMirror -> ToDump($OUT); t[1] -> Strip(14) -> ToDump($OUT2); t[2] "
+                     "-> ToDump($OUT3);");
   EXPECT_EQ(o.report.generated, 600u);
   EXPECT_EQ(o.report.packets_out, 900u);
   EXPECT_EQ(o.report.dropped, 0u);
@@ -155,17 +162,21 @@ TEST_F(Graph, TeeSendsTheSameToEveryOutput) {
 
 TEST_F(Graph, CrcsSurviveThePorts) {
   const auto frames = flows(50);
-  run("FromDump(" + capture(frames) + ") -> SetCRC32(MODE fcs) -> t :: Tee; t[0] -> ToDump($OUT); t[1] -> CheckCRC32(MODE fcs) -> ToDump($OUT2);");
+  run("FromDump(" + capture(frames) +
+      ") -> SetCRC32(MODE fcs) -> t :: Tee; t[0] -> ToDump($OUT); t[1] -> CheckCRC32(MODE fcs) -> ToDump($OUT2);");
   EXPECT_EQ(out("OUT")[7].bytes.size(), frames[7].size() + 4);
   EXPECT_EQ(out("OUT2")[7].bytes, frames[7]);
 }
 
 TEST_F(Graph, PrintWritesOneLineAPacketInOrder) {
-  EXPECT_EQ(run("InfiniteSource(\"aaaa\", LIMIT 1) -> Print(ok) -> Print -> Print(CONTENTS none) -> Print(t, TIMESTAMP true, CONTENTS ascii) -> "
+  EXPECT_EQ(run("InfiniteSource(\"aaaa\", LIMIT 1) -> Print(ok) -> Print -> Print(CONTENTS none) -> Print(t, TIMESTAMP "
+                "true, CONTENTS ascii) -> "
                 "Print(off, ACTIVE false) -> Discard;")
                 .printed,
             "ok:    4 | 61616161\n   4 | 61616161\n   4\nt: 0.000000:    4 | aaaa\n");
-  EXPECT_EQ(run("InfiniteSource(\\<00 01 02 03 04 05 06 07 08>, LIMIT 1) -> Print(all, -1) -> Print(six, 6) -> Print(NBYTES 2) -> Discard;").printed,
+  EXPECT_EQ(run("InfiniteSource(\\<00 01 02 03 04 05 06 07 08>, LIMIT 1) -> Print(all, -1) -> Print(six, 6) -> "
+                "Print(NBYTES 2) -> Discard;")
+                .printed,
             "all:    9 | 00010203 04050607 08\nsix:    9 | 00010203 0405\n   9 | 0001\n");
   const auto o = run("FromDump(" + capture(flows(40)) + ") -> Print(p, 0) -> Discard;");
   EXPECT_EQ(std::count(o.printed.begin(), o.printed.end(), '\n'), 40);
@@ -182,7 +193,8 @@ TEST_F(Graph, IPPrintDescribesPackets) {
       ip4("10.0.0.1", "192.0.2.7", 50).build(),
       udp6("2001:db8::1", "2001:db8::2").ports(1000, 53).payload(2).build(),
   });
-  const auto o = run("FromDump(" + path + ") -> MarkIPHeader(14) -> c :: Classifier(12/0800, -); c[0] -> IPPrint(x) -> Discard; "
+  const auto o = run("FromDump(" + path +
+                     ") -> MarkIPHeader(14) -> c :: Classifier(12/0800, -); c[0] -> IPPrint(x) -> Discard; "
                      "c[1] -> MarkIP6Header(14) -> IPPrint -> Discard;");
   EXPECT_EQ(o.printed,
             "x: 10.0.0.1.1000 > 192.0.2.7.53: udp 26\n"
@@ -192,17 +204,20 @@ TEST_F(Graph, IPPrintDescribesPackets) {
             "x: 10.0.0.1 > 192.0.2.7: udp (frag 0:16@1480+)\n"
             "x: 10.0.0.1 > 192.0.2.7: ip-proto-50\n"
             "2001:db8::1.1000 > 2001:db8::2.53: udp 10\n");
-  EXPECT_EQ(run("FromDump(" + path + ", LIMIT 1) -> Paint(3) -> IPInput -> IPPrint(ID true, TTL true, PAINT true, LENGTH true, TOS true, CONTENTS "
-                "hex, MAXLENGTH 26) -> Discard;")
-                .printed,
-            "id 77 paint 3 ttl 7 tos 0 length 46 10.0.0.1.1000 > 192.0.2.7.53: udp 26\n"
-            "  02000000 00020200 00000001 08004500 002e004d 00000711\n  e76a\n");
+  EXPECT_EQ(
+      run("FromDump(" + path +
+          ", LIMIT 1) -> Paint(3) -> IPInput -> IPPrint(ID true, TTL true, PAINT true, LENGTH true, TOS true, CONTENTS "
+          "hex, MAXLENGTH 26) -> Discard;")
+          .printed,
+      "id 77 paint 3 ttl 7 tos 0 length 46 10.0.0.1.1000 > 192.0.2.7.53: udp 26\n"
+      "  02000000 00020200 00000001 08004500 002e004d 00000711\n  e76a\n");
 }
 
 TEST_F(Graph, IPPrintReadsNoByteThatIsNotThere) {
   std::vector<std::vector<uint8_t>> frames;
   const auto whole = tcp4("10.0.0.1", "192.0.2.7").ports(1, 2).payload(10).build();
-  for (size_t n = 0; n <= whole.size(); ++n) frames.emplace_back(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(n));
+  for (size_t n = 0; n <= whole.size(); ++n)
+    frames.emplace_back(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(n));
   frames.erase(frames.begin());
   const auto o = run("FromDump(" + capture(frames) + ") -> MarkIPHeader(14) -> IPPrint -> Discard;");
   EXPECT_EQ(static_cast<size_t>(std::count(o.printed.begin(), o.printed.end(), '\n')), frames.size());
@@ -210,8 +225,10 @@ TEST_F(Graph, IPPrintReadsNoByteThatIsNotThere) {
 
 // The text of a graph that answers everything that goes wrong.
 std::string answering(const std::string& source, const std::string& options = "") {
-  return source + " -> parse :: IPInput -> ttl :: DecIPTTL -> ToDump($OUT2);\nparse[1] -> e :: ICMPError(192.0.2.1 2001:db8::ffff" + options +
-         ");\nttl[1] -> e; e -> EtherEncap(0x0800, 02:00:00:00:00:01, 02:00:00:00:00:02) -> ToDump($OUT);\n";
+  return source +
+         " -> parse :: IPInput -> ttl :: DecIPTTL -> ToDump($OUT2);\nparse[1] -> e :: ICMPError(192.0.2.1 "
+         "2001:db8::ffff" +
+         options + ");\nttl[1] -> e; e -> EtherEncap(0x0800, 02:00:00:00:00:01, 02:00:00:00:00:02) -> ToDump($OUT);\n";
 }
 
 TEST_F(Graph, ICMPErrorAnswersAnExpiredPacket) {
@@ -242,13 +259,14 @@ TEST_F(Graph, ICMPErrorAnswersIPv6) {
 }
 
 TEST_F(Graph, ICMPErrorStaysSilentWhereTheRFCsSay) {
-  const auto o = run(answering("FromDump(" + capture({
-                                                  icmp4("10.0.0.1", "192.0.2.7").icmp(3, 1).ttl(1).build(),
-                                                  udp4("10.0.0.1", "192.0.2.7").fragment(1480, false).ttl(1).build(),
-                                                  udp4("10.0.0.1", "192.0.2.7").bad_ip_checksum().build(),
-                                                  udp4("10.0.0.1", "224.0.0.5").ttl(1).build(),
-                                                  PacketBuilder::ether(0x0806).payload(28).build(),
-                                              }) +
+  const auto o = run(answering("FromDump(" +
+                               capture({
+                                   icmp4("10.0.0.1", "192.0.2.7").icmp(3, 1).ttl(1).build(),
+                                   udp4("10.0.0.1", "192.0.2.7").fragment(1480, false).ttl(1).build(),
+                                   udp4("10.0.0.1", "192.0.2.7").bad_ip_checksum().build(),
+                                   udp4("10.0.0.1", "224.0.0.5").ttl(1).build(),
+                                   PacketBuilder::ether(0x0806).payload(28).build(),
+                               }) +
                                ")"));
   EXPECT_EQ(o.report.generated, 0u);
   EXPECT_EQ(o.report.packets_in, 5u);
@@ -270,7 +288,8 @@ TEST_F(Graph, ICMPErrorsAreHeldToTheirRate) {
 
 TEST_F(Graph, ICMPErrorCanSayWhatItIsTold) {
   const auto path = capture({udp4("10.0.0.1", "192.0.2.7").build()});
-  for (const auto& [options, type, code] : {std::tuple{"unreachable, host", 3, 1}, {"3, 13", 3, 13}, {"timeexceeded", 11, 0}, {"TYPE 12", 12, 0}}) {
+  for (const auto& [options, type, code] :
+       {std::tuple{"unreachable, host", 3, 1}, {"3, 13", 3, 13}, {"timeexceeded", 11, 0}, {"TYPE 12", 12, 0}}) {
     run("FromDump(" + path + ") -> IPInput -> ICMPError(192.0.2.1, " + std::string(options) + ") -> ToDump($OUT);");
     const auto got = out();
     ASSERT_EQ(got.size(), 1u) << options;
@@ -280,20 +299,25 @@ TEST_F(Graph, ICMPErrorCanSayWhatItIsTold) {
 }
 
 TEST_F(Graph, AnICMPErrorIsRoutedLikeAnyPacket) {
-  const auto path = capture({udp4("10.0.0.1", "192.0.2.7").ttl(1).build(), udp4("10.0.0.9", "203.0.113.7").ttl(9).build()});
-  const auto o = run("FromDump(" + path + ") -> IPInput -> rt :: RadixIPLookup(192.0.2.0/24 0, 10.0.0.0/8 1) -> ttl :: DecIPTTL -> Discard;\n"
-                     "rt[1] -> ToDump($OUT); ttl[1] -> ICMPError(192.0.2.1) -> rt;");
+  const auto path =
+      capture({udp4("10.0.0.1", "192.0.2.7").ttl(1).build(), udp4("10.0.0.9", "203.0.113.7").ttl(9).build()});
+  const auto o =
+      run("FromDump(" + path +
+          ") -> IPInput -> rt :: RadixIPLookup(192.0.2.0/24 0, 10.0.0.0/8 1) -> ttl :: DecIPTTL -> Discard;\n"
+          "rt[1] -> ToDump($OUT); ttl[1] -> ICMPError(192.0.2.1) -> rt;");
   EXPECT_EQ(o.report.packets_out, 1u);
   EXPECT_EQ(drops(o, DropReason::kNoRoute), 1u);
 }
 
 TEST_F(Graph, IdleAndDiscardEndTheRoad) {
-  const auto o = run("FromDump(" + capture(flows(10)) + ") -> t :: Tee; t[0] -> Idle; t[1] -> Discard; Idle -> Counter -> Discard;");
+  const auto o = run("FromDump(" + capture(flows(10)) +
+                     ") -> t :: Tee; t[0] -> Idle; t[1] -> Discard; Idle -> Counter -> Discard;");
   EXPECT_EQ(drops(o, DropReason::kDiscard), 20u);
 }
 
 TEST_F(Graph, DiscardKeepsTheReasonOfAnErrorOutput) {
-  const auto o = run("FromDump(" + capture({udp4("10.0.0.1", "192.0.2.7").bad_ip_checksum().build()}) + ") -> i :: IPInput -> Discard; i[1] -> bad :: Discard;");
+  const auto o = run("FromDump(" + capture({udp4("10.0.0.1", "192.0.2.7").bad_ip_checksum().build()}) +
+                     ") -> i :: IPInput -> Discard; i[1] -> bad :: Discard;");
   EXPECT_EQ(drops(o, DropReason::kIpv4BadChecksum), 1u);
 }
 

@@ -62,7 +62,7 @@ Exit compile(const CompileOptions& o) {
     image = routes.image;
   } else {
     const Stopwatch parse;
-    const std::string text = need(read_text_file(o.adjacencies), Exit::kIo);
+    const std::string text = need(read_whole_file(o.adjacencies), Exit::kIo);
     const Rib rib = read_routes(split_commas(o.routes), nullptr);
     const AdjacencyModel model = need(parse_adjacencies(text, o.adjacencies == "-" ? "standard input" : o.adjacencies, rib));
     print_warnings(model.warnings);

@@ -66,7 +66,7 @@ Result<RuleSet> parse_native(std::string_view, std::string file) {
 }  // namespace
 
 RuleSet read_rules(const std::string& path, const std::string& format, std::string* found_format) {
-  const std::string text = need(read_text_file(path), Exit::kIo);
+  const std::string text = need(read_whole_file(path), Exit::kIo);
   const std::string name = path == "-" ? "standard input" : path;
   std::string kind = format;
   if (kind == "auto") kind = detect_rule_format(text);
@@ -277,7 +277,7 @@ class CaptureKeys final : public KeySource {
 }  // namespace
 
 std::unique_ptr<KeySource> open_trace(const std::string& path) {
-  const std::string text = need(read_text_file(path), Exit::kIo);
+  const std::string text = need(read_whole_file(path), Exit::kIo);
   return std::make_unique<TraceKeys>(need(parse_trace(text, path == "-" ? "standard input" : path)));
 }
 std::unique_ptr<KeySource> open_capture_keys(const std::string& path) {

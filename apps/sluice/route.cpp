@@ -45,7 +45,7 @@ class AddressSource {
     if (o.addresses.empty()) {
       keys_ = open_capture_keys(o.capture);
     } else {
-      all_ = parse_addresses(need(read_text_file(o.addresses), Exit::kIo), o.addresses == "-" ? "standard input" : o.addresses);
+      all_ = parse_addresses(need(read_whole_file(o.addresses), Exit::kIo), o.addresses == "-" ? "standard input" : o.addresses);
     }
   }
   void next(std::vector<IpAddress>& out) {

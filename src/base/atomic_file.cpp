@@ -121,7 +121,7 @@ void AtomicFile::discard() {
   temporary_.clear();
 }
 
-Result<std::string> read_text_file(const std::string& path, uint64_t limit) {
+Result<std::string> read_whole_file(const std::string& path, uint64_t limit) {
   const bool standard = path == "-";
   const std::string name = standard ? "standard input" : path;
   const int descriptor = standard ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);

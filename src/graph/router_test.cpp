@@ -51,7 +51,8 @@ std::string findings(const std::string& text) {
   auto router = build_router(*graph, registry(), text);
   std::string out;
   if (router) return out;
-  for (const Diagnostic& d : router.error().diagnostics) out += fmt::format("{}:{}: {} [{}]\n", d.line, d.column, d.message, d.expected);
+  for (const Diagnostic& d : router.error().diagnostics)
+    out += fmt::format("{}:{}: {} [{}]\n", d.line, d.column, d.message, d.expected);
   return out;
 }
 
@@ -82,9 +83,11 @@ TEST(Router, ElementsKnowThemselvesAndTheirPorts) {
 
 TEST(Router, PortCountsOfTheClassAndOfTheElement) {
   EXPECT_EQ(findings("Source -> Parse -> Sink"), "");
-  EXPECT_EQ(findings("Source -> p :: Parse; p[2] -> Sink;"),
-            "1:11: output 0 of 'p' (Parse) is not connected []\n1:28: 'p' has no output 2 [Parse has 1 or 2 outputs]\n");
-  EXPECT_EQ(findings("s :: Source -> p :: Parse(1) -> Sink; p[1] -> Sink;"), "1:44: 'p' has no output 1 [Parse(...) has 1 output]\n");
+  EXPECT_EQ(
+      findings("Source -> p :: Parse; p[2] -> Sink;"),
+      "1:11: output 0 of 'p' (Parse) is not connected []\n1:28: 'p' has no output 2 [Parse has 1 or 2 outputs]\n");
+  EXPECT_EQ(findings("s :: Source -> p :: Parse(1) -> Sink; p[1] -> Sink;"),
+            "1:44: 'p' has no output 1 [Parse(...) has 1 output]\n");
   EXPECT_EQ(findings("Source -> [1] j :: Join -> Sink"), "1:15: input 0 of 'j' (Join) is not connected []\n");
   EXPECT_EQ(findings("Source -> i :: Info"), "1:8: 'i' has no input 0 [Info has no inputs]\n");
 }
@@ -111,7 +114,9 @@ TEST(Router, WithoutASourceTextTheNameSaysWhere) {
   graph.connections.push_back({0, 0, 1, 0, {}});
   auto router = build_router(graph, registry(), "");
   ASSERT_FALSE(router.ok());
-  EXPECT_EQ(to_string(router.error()), "configuration: error: unknown element class 'Usee'\n  help: did you mean Use?\nerror: 1 error in configuration\n");
+  EXPECT_EQ(to_string(router.error()),
+            "configuration: error: unknown element class 'Usee'\n  help: did you mean Use?\nerror: 1 error in "
+            "configuration\n");
 }
 
 }  // namespace

@@ -12,7 +12,9 @@ TEST(Example, LetsPacketsUpToItsLimitPass) {
   expect(std::vector<uint8_t>(61)).through("Example(60)").drops(DropReason::kTooBig).leaves_by(1);
 }
 
-TEST(Example, NeedsItsLimit) { EXPECT_NE(testing::findings_of("Example()").find("LIMIT"), std::string::npos); }
+TEST(Example, NeedsItsLimit) {
+  EXPECT_NE(testing::findings_of("Example()").find("LIMIT"), std::string::npos);
+}
 
 }  // namespace
 }  // namespace sluice

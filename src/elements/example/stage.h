@@ -16,7 +16,9 @@ struct ExampleStage {
   uint32_t limit = 0;
 
   // Write the packet, not the loop. No allocation, no exception, no host call: this runs on a device too.
-  SLUICE_HD uint8_t operator()(Packet& p) const { return p.length() <= limit ? uint8_t{0} : fail(p, DropReason::kTooBig, 1); }
+  SLUICE_HD uint8_t operator()(Packet& p) const {
+    return p.length() <= limit ? uint8_t{0} : fail(p, DropReason::kTooBig, 1);
+  }
 };
 
 }  // namespace sluice

@@ -1,0 +1,104 @@
+// sluice doctor: what this machine has, and the command that mends each gap.
+// host only
+#include <sys/statvfs.h>
+
+#include <thread>
+
+#include "app.h"
+#include "control/machine.h"
+
+namespace sluice::app {
+namespace {
+
+struct Finding {
+  std::string what;
+  std::string state;  // "ok", "gap", "info"
+  std::string value;
+  std::string why;  // of a gap
+  std::string mend;
+};
+
+std::vector<Finding> examine(const Machine& m) {
+  std::vector<Finding> f;
+  auto ok = [&](std::string what, std::string value) { f.push_back({std::move(what), "ok", std::move(value), "", ""}); };
+  auto info = [&](std::string what, std::string value) { f.push_back({std::move(what), "info", std::move(value), "", ""}); };
+  auto gap = [&](std::string what, std::string value, std::string why, std::string mend) {
+    f.push_back({std::move(what), "gap", std::move(value), std::move(why), std::move(mend)});
+  };
+  ok("cpu", fmt::format("{}, {} cores{}", m.cpu, m.cores, m.hypervisor ? ", virtual machine" : ""));
+  const bool avx512 = std::find(m.simd.begin(), m.simd.end(), "avx512bw") != m.simd.end();
+  const bool avx2 = std::find(m.simd.begin(), m.simd.end(), "avx2") != m.simd.end();
+  if (avx512) {
+    ok("simd", fmt::format("{}", fmt::join(m.simd, " ")));
+  } else {
+    info("simd", fmt::format("{}; {} paths are used", fmt::join(m.simd, " "), avx2 ? "AVX2 or scalar" : "scalar"));
+  }
+  if (m.memory_gib < 2) {
+    gap("memory", fmt::format("{} GiB", m.memory_gib), "full tables with room for a change need 2 GiB", "use a machine with more memory, or smaller tables");
+  } else {
+    ok("memory", fmt::format("{} GiB", m.memory_gib));
+  }
+  if (m.thp == "never") {
+    gap("huge pages", "transparent huge pages are off", "large tables on 4 KiB pages look up at about two thirds of the rate", "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled");
+  } else if (m.thp.empty()) {
+    info("huge pages", "the kernel does not say; tables fall back to 4 KiB pages");
+  } else {
+    ok("huge pages", fmt::format("transparent: {}; reserved: {} ({} free, not needed)", m.thp, m.hugepages_total, m.hugepages_free));
+  }
+  ok("libpcap", m.libpcap);
+  ok("kernel", fmt::format("{}, {}", m.kernel, m.os));
+  if (m.build_type == "Debug" || m.build_type == "unknown") {
+    gap("build", fmt::format("{}, {}", m.compiler, m.build_type), "rates of an unoptimised build mean nothing", "cmake --preset cpu && ninja -C build/cpu sluice");
+  } else {
+    ok("build", fmt::format("sluice {} ({}), {}, {}", sluice_version(), sluice_revision(), m.compiler, m.build_type));
+  }
+  if (m.open_files < 1024) {
+    gap("open files", fmt::format("limit {}", m.open_files), "one output file a port needs more", "ulimit -n 4096");
+  } else {
+    ok("open files", fmt::format("limit {}", m.open_files));
+  }
+  if (m.gpus.empty()) {
+    info("gpu", "none here (no /dev/nvidia*); everything runs on the CPU");
+  } else if (m.gpu_driver.empty()) {
+    gap("gpu", fmt::format("{} without a driver", fmt::join(m.gpus, " ")), "the NVIDIA driver is not loaded", "sudo modprobe nvidia");
+  } else {
+    info("gpu", fmt::format("{}; this build has no GPU support, so it is not used", fmt::join(m.gpus, " ")));
+  }
+  return f;
+}
+
+Exit doctor() {
+  const Machine machine = describe_machine();
+  const std::vector<Finding> findings = examine(machine);
+  size_t gaps = 0;
+  for (const Finding& f : findings) gaps += f.state == "gap" ? 1 : 0;
+  if (json_output()) {
+    Json json{{"version", sluice_version()}, {"revision", sluice_revision()}, {"machine", to_json(machine)}, {"gaps", gaps}, {"findings", Json::array()}};
+    for (const Finding& f : findings) {
+      Json one{{"what", f.what}, {"state", f.state}, {"value", f.value}};
+      if (f.state == "gap") {
+        one["why"] = f.why;
+        one["mend"] = f.mend;
+      }
+      json["findings"].push_back(one);
+    }
+    print_json(json);
+    return Exit::kOk;
+  }
+  std::string text;
+  for (const Finding& f : findings) {
+    text += fmt::format("{:<5} {:<11} {}\n", f.state, f.what, f.value);
+    if (f.state == "gap") text += fmt::format("{:<17} why:  {}\n{:<17} mend: {}\n", "", f.why, "", f.mend);
+  }
+  text += gaps == 0 ? "nothing to mend\n" : fmt::format("{} thing{} to mend\n", gaps, gaps == 1 ? "" : "s");
+  print_out(text);
+  return Exit::kOk;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& root) {
+  add_subcommand(root, "doctor", "Tools", "What this machine has, and the exact command that mends each gap.", "sluice doctor\nsluice doctor -o json", [] { return doctor(); });
+}
+
+}  // namespace sluice::app

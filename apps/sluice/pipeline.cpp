@@ -1,0 +1,167 @@
+// host only
+#include "pipeline.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "elements/ip_input/stage.h"
+#include "elements/register_all.h"
+#include "ports/pcap/capture_reader.h"
+#include "tables/acl/algorithms.h"
+#include "tables/acl/sections.h"
+
+namespace sluice::app {
+
+const Registry& registry() {
+  static const Registry all = [] {
+    Registry r;
+    register_elements(r);
+    return r;
+  }();
+  return all;
+}
+
+std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, const Defines& defines) {
+  auto p = std::make_unique<Pipeline>();
+  p->text = std::move(text);
+  p->name = std::move(name);
+  ParseOptions options;
+  options.defines = defines;
+  options.known_classes = registry().names();
+  p->graph = need(parse_click(p->text, p->name, options));
+  p->router = need(build_router(p->graph, registry(), p->text));
+  print_warnings(p->router.warnings);
+  p->plan = need(make_plan(p->router));
+  return p;
+}
+
+void check_files(const Pipeline& pipeline, bool sources) {
+  Error errors;
+  auto check = [&](const Element& element, const std::string& path) {
+    auto readable = check_readable(path);
+    if (!readable.ok()) errors.diagnostics.push_back(element.diagnostic(readable.error().message));
+  };
+  for (const auto& element : pipeline.router.elements) {
+    for (const TableDeclaration& table : element->tables()) {
+      for (const std::string& file : table.files) check(*element, file);
+    }
+    const PortSpec port = element->port();
+    if (sources && element->kind() == ElementKind::kSource && (port.type == PortSpec::Type::kCapture || port.type == PortSpec::Type::kMemory)) {
+      check(*element, port.path);
+    }
+  }
+  if (errors.diagnostics.empty()) return;
+  errors.message = fmt::format("{} file{} cannot be read", errors.diagnostics.size(), errors.diagnostics.size() == 1 ? "" : "s");
+  fail(Exit::kIo, std::move(errors));
+}
+
+void load_pipeline_tables(Pipeline& pipeline, const TableOverrides& overrides) {
+  Progress progress("");
+  progress.step("reading and building tables");
+  pipeline.tables = need(load_tables(pipeline.router, overrides, &pipeline.table_report));
+  progress.clear();
+  print_warnings(pipeline.table_report.warnings);
+  stop_if_interrupted();
+}
+
+namespace {
+
+// Why no runtime could be made: a source that is no capture is the user's input, all else is files.
+Exit why(const Pipeline& pipeline) {
+  for (const PlanSource& s : pipeline.plan.sources) {
+    const PortSpec port = pipeline.router.elements[s.element]->port();
+    struct stat status {};
+    if (port.type == PortSpec::Type::kPattern || ::stat(port.path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    if (!CaptureReader::open(port.path).ok()) return Exit::kBadInput;
+  }
+  return Exit::kIo;
+}
+
+}  // namespace
+
+PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options) {
+  auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
+  Progress progress("packets");
+  options.stop = &interrupted();
+  options.progress = [&](uint64_t packets) { progress.update(packets); };
+  auto runtime = Runtime::create(pipeline.router, pipeline.plan, options);
+  if (!runtime.ok()) fail(why(pipeline), std::move(runtime).error());
+  (*runtime)->publisher().publish(std::move(snapshot));
+  PipelineRun run;
+  const auto done = (*runtime)->run(run.report);
+  progress.clear();
+  if (!done.ok()) {
+    const bool output_failed = run.report.drops[static_cast<size_t>(DropReason::kOutputFailed)] != 0 ||
+                               std::any_of(run.report.sinks.begin(), run.report.sinks.end(), [&](const RunReport::Sink& sink) {
+                                 return !sink.path.empty() && done.error().message.find(sink.path) != std::string::npos;
+                               });
+    fail(output_failed ? Exit::kIo : Exit::kBadInput, done.error());
+  }
+  run.interrupted = interrupted().load();
+  if (!run.report.conserved()) {
+    fail(Exit::kCheckFailed,
+         fmt::format("packets are not conserved: {} in + {} generated is not {} out + {} dropped", run.report.packets_in, run.report.generated,
+                     run.report.packets_out, run.report.dropped),
+         "this is a defect of sluice; please report it with the configuration");
+  }
+  return run;
+}
+
+std::string drops_text(const std::array<uint64_t, kDropReasons>& drops) {
+  std::vector<std::pair<uint64_t, std::string>> sorted;
+  for (size_t r = 0; r < drops.size(); ++r) {
+    if (drops[r] != 0) sorted.emplace_back(drops[r], to_string(static_cast<DropReason>(r)));
+  }
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first != b.first ? a.first > b.first : a.second < b.second; });
+  std::string text;
+  for (const auto& [count, reason] : sorted) text += fmt::format("{}{} {}", text.empty() ? "" : "  ", reason, with_commas(count));
+  return text;
+}
+
+std::string summary(const RunReport& r, const std::string& device) {
+  std::string text = fmt::format("in     {} packets, {}\n", with_commas(r.packets_in), human_bytes(static_cast<double>(r.bytes_in)));
+  if (r.generated != 0) text += fmt::format("made   {} packets\n", with_commas(r.generated));
+  text += fmt::format("out    {} packets, {}", with_commas(r.packets_out), human_bytes(static_cast<double>(r.bytes_out)));
+  if (r.ports.size() > 1) {
+    size_t shown = 0;
+    for (const auto& [port, counters] : r.ports) {
+      if (++shown > 8) {
+        text += fmt::format(", and {} more ports", r.ports.size() - 8);
+        break;
+      }
+      text += fmt::format("{} port {}: {}", shown == 1 ? ";" : ",", port, with_commas(counters.packets));
+    }
+  }
+  text += fmt::format("\ndrops  {}{}{}\n", with_commas(r.dropped), r.dropped != 0 ? ": " : "", drops_text(r.drops));
+  text += fmt::format("time   {} on {} x{}, {}, p50 {:.1f} us, p99 {:.1f} us\n", human_seconds(r.seconds), device, r.workers,
+                      human_rate(r.seconds > 0 ? static_cast<double>(r.packets_in) / r.seconds : 0, "packets"),
+                      static_cast<double>(r.totals.latency.percentile(50)) * 1e-3, static_cast<double>(r.totals.latency.percentile(99)) * 1e-3);
+  return text;
+}
+
+std::vector<uint64_t> rule_hits(const std::string& capture, const Image& acl) {
+  const AclView view = need(AclView::open(acl));
+  const AclRulesView rules = need(AclRulesView::open(acl));
+  CaptureReader reader = need(CaptureReader::open(capture));
+  std::vector<uint64_t> hits(rules.size() + size_t{1});
+  CapturedFrame frame;
+  const IpInputStage input;
+  while (need(reader.next(frame))) {
+    Packet p;
+    // The stage reads only; frames of a reader are constant.
+    p.frame = const_cast<uint8_t*>(frame.data);
+    p.end = frame.captured;
+    p.wire_end = std::max(frame.wire_bytes, frame.captured);
+    if (input(p) == 0) ++hits[view.lookup(p.key)];
+  }
+  return hits;
+}
+
+std::string rule_place(const Image& acl, uint32_t rule) {
+  const auto source = need(AclSourceView::open(acl));
+  if (source.line(rule) == 0) return fmt::format("rule {}", rule);
+  return fmt::format("{}:{}", source.file(rule), source.line(rule));
+}
+
+}  // namespace sluice::app

@@ -1,0 +1,57 @@
+// From a configuration to a finished run: what run, bench, demo and check share.
+// host only
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app.h"
+#include "control/report.h"
+#include "elements/tables.h"
+#include "exec/plan.h"
+#include "exec/runtime.h"
+#include "graph/click/syntax.h"
+#include "graph/router.h"
+
+namespace sluice::app {
+
+const Registry& registry();
+
+// A configuration, checked, with its tables loaded.
+struct Pipeline {
+  std::string name;  // of the configuration, for messages
+  std::string text;
+  ClickGraph graph;
+  Router router;
+  Plan plan;
+  TableSet tables;
+  TableReport table_report;
+};
+
+using Defines = std::vector<std::pair<std::string, std::string>>;
+
+// Parses and checks the graph and plans it; the tables are not read.
+std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, const Defines& defines);
+// Ends with kIo where a file of the configuration cannot be read, kBadInput where a table has errors.
+void check_files(const Pipeline& pipeline, bool sources);
+void load_pipeline_tables(Pipeline& pipeline, const TableOverrides& overrides);
+
+struct PipelineRun {
+  RunReport report;
+  bool interrupted = false;
+};
+// Runs it once. Ends with kIo, kBadInput, or kCheckFailed when packets are not conserved.
+PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options);
+
+// "in ... out ... drops ..." for people.
+std::string summary(const RunReport& report, const std::string& device);
+std::string drops_text(const std::array<uint64_t, kDropReasons>& drops);
+
+// How often each rule of the access list decided, for the packets of a capture that reach it behind IPInput; index 0: no rule.
+std::vector<uint64_t> rule_hits(const std::string& capture, const Image& acl);
+// "edge.acl:17 permit tcp ..." of a rule.
+std::string rule_place(const Image& acl, uint32_t rule);
+
+}  // namespace sluice::app

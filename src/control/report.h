@@ -1,0 +1,21 @@
+// A finished run as JSON: what `sluice run -o json` prints.
+// host only
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "elements/tables.h"
+#include "exec/runtime.h"
+#include "graph/router.h"
+
+namespace sluice {
+
+// One object: packets_in, bytes_in, packets_out, bytes_out, generated, dropped, conserved, out {port: {packets, bytes}}, sinks, drops
+// {reason: n} without zeros, elements, tables, latency_ns, seconds, generation, workers, device. packets_in + generated = packets_out +
+// the sum of drops.
+nlohmann::ordered_json to_json(const RunReport& report, const Router& router, const TableReport& tables, const std::string& device);
+
+nlohmann::ordered_json to_json(const TableLoad& load);
+
+}  // namespace sluice

@@ -1,0 +1,36 @@
+// The graph that most users mean, as Click text: from a capture through access list, routes and rewrite to captures.
+// host only
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace sluice {
+
+// Empty strings and lists leave their part out.
+struct StandardGraph {
+  std::string acl;
+  std::string acl_format = "auto";
+  std::string acl_algorithm;
+  std::vector<std::string> routes;
+  std::string route_algorithm, route_algorithm6;
+  std::vector<std::string> adjacencies;  // none: made-up ones, when there are routes
+  std::string in;
+  bool in_memory = false;                // the capture is loaded before the run
+  uint64_t limit = 0;                    // packets from memory; 0: once through the capture
+  std::string out;                       // packets of all ports, or of those that port_out does not name
+  std::vector<std::pair<uint16_t, std::string>> port_out;
+  bool permit_by_default = false;
+  bool icmp_errors = false;
+  std::vector<std::string> icmp_sources;  // the router's own addresses
+  bool icmp_for_denied = false;           // administratively prohibited for what the access list denies
+};
+
+// Errors: ports without routes (nothing chooses a port), more than 14 ports, ICMP errors without routes.
+Result<std::string> standard_graph_text(const StandardGraph& graph);
+
+}  // namespace sluice

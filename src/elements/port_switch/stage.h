@@ -1,0 +1,28 @@
+// PortSwitch: by the output port that the adjacency chose. Host and device.
+#pragma once
+
+#include <cstdint>
+
+#include "base/hd.h"
+#include "batch/packet.h"
+
+namespace sluice {
+
+// Output i gets the packets of ports[i]; all others leave by output `count`.
+struct PortSwitchStage {
+  static constexpr FieldMask kReads = kFieldPort;
+  static constexpr FieldMask kWrites = kFieldReason;
+  static constexpr unsigned kMaxPorts = 14;
+
+  uint16_t ports[kMaxPorts] = {};
+  uint8_t count = 0;
+
+  SLUICE_HD uint8_t operator()(Packet& p) const {
+    for (uint8_t i = 0; i < count; ++i) {
+      if (ports[i] == p.port) return i;
+    }
+    return fail(p, DropReason::kUnconnectedOutput, count);
+  }
+};
+
+}  // namespace sluice
