@@ -8,6 +8,7 @@
 #include "formats/adjacency_text.h"
 #include "formats/classbench.h"
 #include "formats/compressed_file.h"
+#include "formats/native_rules.h"
 #include "formats/route_files.h"
 #include "tables/adjacency/adjacency_model.h"
 
@@ -214,8 +215,10 @@ Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& ro
 }  // namespace
 
 Result<RuleSet> parse_rules(std::string_view text, const std::string& file, std::string_view format) {
-  if (format == "native") return Error(fmt::format("{}: the native rule language is not built in", file), "use FORMAT classbench");
-  return parse_classbench(text, file);
+  auto kind = parse_rule_format(format);
+  if (!kind) return std::move(kind).error();
+  if (*kind == RuleFormat::kAuto) kind = detect_rule_format(text);
+  return *kind == RuleFormat::kNative ? parse_native_rules(text, file) : parse_classbench(text, file);
 }
 
 Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, TableLoad* load, std::vector<Diagnostic>* warnings) {
