@@ -86,10 +86,11 @@ class [[nodiscard]] Result {
   explicit operator bool() const { return ok(); }
   T& value() & { return assert(ok()), *std::get_if<0>(&state_); }
   const T& value() const& { return assert(ok()), *std::get_if<0>(&state_); }
-  T&& value() && { return assert(ok()), std::move(*std::get_if<0>(&state_)); }
+  // By value: `for (auto& x : *make())` must not keep a reference into a temporary.
+  T value() && { return assert(ok()), std::move(*std::get_if<0>(&state_)); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
-  T&& operator*() && { return std::move(*this).value(); }
+  T operator*() && { return std::move(*this).value(); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
   const Error& error() const& { return assert(!ok()), *std::get_if<1>(&state_); }

@@ -9,7 +9,6 @@
 #include "base/result.h"
 #include "graph/router.h"
 #include "graph/table_set.h"
-#include "tables/acl/rule_set.h"
 
 namespace sluice {
 
@@ -41,9 +40,6 @@ struct TableReport {
 // (told by its content). Errors: those of all files together; two tables of one kind with one name; an adjacency table whose routes
 // do not exist.
 Result<TableSet> load_tables(const Router& router, const TableOverrides& overrides = {}, TableReport* report = nullptr);
-
-// One rule file as text. `format`: "auto" (by content), "classbench" or "native". Errors: the reader's.
-Result<RuleSet> parse_rules(std::string_view text, const std::string& file, std::string_view format);
 
 // One table by itself. `routes` is needed for kAdjacency only: the image whose next hops it resolves.
 Result<std::shared_ptr<const Image>> load_table(const TableDeclaration& declaration, const Image* routes, TableLoad* load,

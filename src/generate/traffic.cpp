@@ -24,9 +24,10 @@ struct Flow {
   uint8_t protocol = 0;
   uint8_t family = 4;
   uint8_t tcp_flags = 0;
-  uint32_t packets = 0;  // so far
+  uint32_t packets = 0;   // so far
+  uint32_t sequence = 0;  // of TCP: payload bytes so far
 };
-static_assert(sizeof(Flow) == 48);
+static_assert(sizeof(Flow) == 56);
 
 bool has_ports(uint8_t protocol) {
   return protocol == kTcp || protocol == kUdp || protocol == kUdpLite || protocol == kSctp || protocol == kDccp;
@@ -395,7 +396,8 @@ FrameHeader TrafficGenerator::State::next(uint8_t* out) {
     ++stats.tcp;
     put16(q, flow.src_port);
     put16(q + 2, flow.dst_port);
-    put32(q + 4, flow.packets);
+    put32(q + 4, flow.sequence);
+    flow.sequence += data_bytes;
     put32(q + 8, (flow.tcp_flags & 0x10) != 0 ? 1 : 0);
     q[12] = 0x50;
     q[13] = flow.tcp_flags;

@@ -20,7 +20,7 @@ class Forwarding : public ::testing::Test {
     std::string pattern = (std::filesystem::temp_directory_path() / "sluice-elements-XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr) std::abort();
     folder_ = pattern;
-    put("acl", "@10.0.0.0/8 192.0.2.0/24 0 : 65535 53 : 53 0x11/0xff 0/0\n@2001:db8::/32 ::/0 0 : 65535 0 : 65535 0/0 0/0\n");
+    put("acl", "@10.0.0.0/8 192.0.2.0/24 0 : 65535 53 : 53 0x11/0xFF\n@2001:db8::/32 ::/0 0 : 65535 0 : 65535 0x00/0x00\n");
     put("routes", "192.0.2.0/24 a\n192.0.3.0/24 gone\n2001:db8::/32 b\n198.51.100.0/24 unknown\n203.0.113.0/24 me\n");
     put("adjacencies", "a 02:00:00:00:0a:01 02:00:00:00:00:01 3\nb 02:00:00:00:0b:01 02:00:00:00:00:02 4 vlan 33 mtu 1280\ngone drop\nme local\n");
   }
@@ -111,7 +111,7 @@ TEST_F(Forwarding, TheLoadIsReported) {
 }
 
 TEST_F(Forwarding, AllTableErrorsAtOnce) {
-  put("bad", "@10.0.0.0/99 192.0.2.0/24 0 : 65535 53 : 53 0x11/0xff 0/0\n");
+  put("bad", "@10.0.0.0/99 192.0.2.0/24 0 : 65535 53 : 53 0x11/0xFF\n");
   const std::string text = "AclTable(edge, FILE " + file("bad") + ", FORMAT classbench); RouteTable(fib, FILE " + file("absent") +
                            ");\nAdjacencyTable(adj, ROUTES fob);\nAdjacencyTable(adj, ROUTES fib);\nInfiniteSource -> Discard;";
   auto graph = parse_click(text, "t.click");

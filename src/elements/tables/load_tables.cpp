@@ -6,7 +6,6 @@
 #include "elements/table_use.h"
 #include "elements/tables.h"
 #include "formats/adjacency_text.h"
-#include "formats/classbench.h"
 #include "formats/compressed_file.h"
 #include "formats/native_rules.h"
 #include "formats/route_files.h"
@@ -84,13 +83,10 @@ Result<ImagePointer> compiled(const TableDeclaration& d, ImageKind kind, bool* f
 Result<RuleSet> read_rules(const TableDeclaration& d) {
   RuleSet all;
   Errors errors;
+  auto format = parse_rule_format(d.format);
+  if (!format) return std::move(format).error();
   for (const std::string& file : d.files) {
-    auto text = read_text(file);
-    if (!text) {
-      errors.add(text.error());
-      continue;
-    }
-    auto rules = parse_rules(*text, file, d.format);
+    auto rules = read_rules_file(file, *format);
     if (!rules) {
       errors.add(rules.error());
       continue;
@@ -213,13 +209,6 @@ Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& ro
 }
 
 }  // namespace
-
-Result<RuleSet> parse_rules(std::string_view text, const std::string& file, std::string_view format) {
-  auto kind = parse_rule_format(format);
-  if (!kind) return std::move(kind).error();
-  if (*kind == RuleFormat::kAuto) kind = detect_rule_format(text);
-  return *kind == RuleFormat::kNative ? parse_native_rules(text, file) : parse_classbench(text, file);
-}
 
 Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, TableLoad* load, std::vector<Diagnostic>* warnings) {
   TableLoad local;

@@ -37,7 +37,6 @@ struct Tuple {
 };
 
 struct Narrow {
-  static constexpr bool kWide = false;
   static constexpr uint8_t kBits = 32;
   struct Item {
     uint32_t src, dst, ports, protocol;
@@ -49,7 +48,6 @@ struct Narrow {
 };
 
 struct Wide {
-  static constexpr bool kWide = true;
   static constexpr uint8_t kBits = 128;
   struct Item {
     uint32_t words[8];

@@ -1,0 +1,251 @@
+// Lookup and build rates of the ACL algorithms. Sets: the published ClassBench ones where they are at hand, and one
+// made here. Packets are drawn uniformly from the rules' regions, the worst case for caches. Before anything is timed,
+// a sample is checked against the oracle. With SLUICE_PEERS, DPDK's rte_acl runs on the same keys in the same program.
+#include <benchmark/benchmark.h>
+
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/test_data.h"
+#include "formats/classbench.h"
+#include "tables/acl/acl_test_support.h"
+#include "tables/acl/algorithms.h"
+
+#if defined(SLUICE_PEERS)
+#include <rte_acl.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_vect.h>
+#endif
+
+namespace sluice {
+namespace {
+
+constexpr size_t kKeys = 1'000'000;
+
+struct Workload {
+  std::string text;
+  RuleSet set;
+  std::vector<FlowKey> keys;
+  std::vector<const FlowKey*> pointers;
+};
+
+std::string unpack(const std::string& path) {
+  std::string out;
+  FILE* pipe = popen(("xz -dc '" + path + "'").c_str(), "r");
+  if (pipe == nullptr) return out;
+  char buffer[65536];
+  while (const size_t n = fread(buffer, 1, sizeof buffer, pipe)) out.append(buffer, n);
+  pclose(pipe);
+  return out;
+}
+
+// Null when the set is not at hand. "made_N": N rules of both families from a fixed seed.
+Workload* workload(const std::string& name) {
+  static std::map<std::string, std::unique_ptr<Workload>> all;
+  auto& w = all[name];
+  if (w) return w.get();
+  auto fresh = std::make_unique<Workload>();
+  acl_test::Random random(5);
+  if (name.starts_with("made_")) {
+    fresh->set = acl_test::random_set(random, std::stoul(name.substr(5)));
+  } else {
+    const auto path = test_data(("acl/" + name + ".xz").c_str());
+    if (!path) return nullptr;
+    fresh->text = unpack(*path);
+    auto set = parse_classbench(fresh->text, name);
+    if (!set || set->rules.empty()) return nullptr;
+    fresh->set = std::move(*set);
+  }
+  fresh->keys.reserve(kKeys);
+  for (size_t i = 0; i < kKeys; ++i) {
+    fresh->keys.push_back(acl_test::key_in(fresh->set.rules[acl_test::below(random, fresh->set.rules.size())], random));
+    fresh->keys.back().bits |= FlowKey::kHasPorts;
+  }
+  for (const FlowKey& key : fresh->keys) fresh->pointers.push_back(&key);
+  w = std::move(fresh);
+  return w.get();
+}
+
+void parse(benchmark::State& state, const std::string& name) {
+  const Workload* w = workload(name);
+  if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
+  for (auto _ : state) benchmark::DoNotOptimize(parse_classbench(w->text, name));
+  state.counters["rules"] = static_cast<double>(w->set.rules.size());
+}
+
+template <typename Algorithm>
+void build(benchmark::State& state, const std::string& name) {
+  const Workload* w = workload(name);
+  if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
+  size_t bytes = 0;
+  for (auto _ : state) {
+    auto image = Algorithm::build(w->set);
+    if (!image) return state.SkipWithError("the build failed");
+    bytes = image->bytes().size();
+  }
+  state.counters["bytes_per_rule"] = static_cast<double>(bytes) / static_cast<double>(w->set.rules.size());
+}
+
+enum class How { kBurst, kBurstScalar, kBurstAvx2, kSingle };
+
+void lookup(benchmark::State& state, const std::string& name, How how) {
+  Workload* w = workload(name);
+  if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
+  auto image = TupleSpaceAcl::build(w->set);
+  auto oracle_image = LinearAcl::build(w->set);
+  if (!image || !oracle_image) return state.SkipWithError("the build failed");
+  const auto view = TupleSpaceView::open(*image);
+  const auto oracle = LinearView::open(*oracle_image);
+  if (!view || !oracle) return state.SkipWithError("the image does not open");
+  if (how == How::kBurstAvx2 && !TupleSpaceView::isa_available(AclIsa::kAvx2))
+    return state.SkipWithError("no AVX2 here");
+  uint32_t rules[32];
+  for (size_t i = 0; i < kKeys; i += kKeys / 10) {
+    view->lookup_burst(w->pointers.data() + i, rules, 32);
+    for (size_t k = 0; k < 32; ++k) {
+      if (rules[k] != oracle->lookup(w->keys[i + k])) return state.SkipWithError("a verdict differs from the oracle's");
+    }
+  }
+  size_t at = 0;
+  for (auto _ : state) {
+    const FlowKey* const* keys = w->pointers.data() + at;
+    switch (how) {
+      case How::kBurst:
+        view->lookup_burst(keys, rules, 32);
+        break;
+      case How::kBurstScalar:
+        view->lookup_burst_on(AclIsa::kScalar, keys, rules, 32);
+        break;
+      case How::kBurstAvx2:
+        view->lookup_burst_on(AclIsa::kAvx2, keys, rules, 32);
+        break;
+      case How::kSingle:
+        for (size_t i = 0; i < 32; ++i) rules[i] = view->lookup(*keys[i]);
+    }
+    benchmark::DoNotOptimize(rules);
+    at = at + 64 <= kKeys ? at + 32 : 0;
+  }
+  state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * 32);
+  state.counters["tables"] = view->shape().narrow_tables + view->shape().wide_tables;
+}
+
+#if defined(SLUICE_PEERS)
+// Fields in network order, as rte_acl wants them; the flags take the last 4-byte group.
+struct PeerKey {
+  uint8_t protocol;
+  uint8_t pad[3];
+  uint32_t src, dst;
+  uint16_t src_port, dst_port;
+  uint32_t flags;
+};
+static_assert(sizeof(PeerKey) == 20);
+
+RTE_ACL_RULE_DEF(PeerRule, 6);
+
+void peer(benchmark::State& state, const std::string& name) {
+  Workload* w = workload(name);
+  if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
+  static const bool started = [] {
+    const char* arguments[] = {
+        "acl_bench", "--no-huge", "-m",           "2048", "--no-pci", "--no-telemetry", "--force-max-simd-bitwidth=512",
+        "-l",        "0",         "--log-level=3"};
+    return rte_eal_init(static_cast<int>(std::size(arguments)), const_cast<char**>(arguments)) >= 0;
+  }();
+  if (!started) return state.SkipWithError("DPDK's environment did not start");
+  static const rte_acl_field_def kFields[6] = {
+      {RTE_ACL_FIELD_TYPE_BITMASK, 1, 0, 0, 0}, {RTE_ACL_FIELD_TYPE_MASK, 4, 1, 1, 4},
+      {RTE_ACL_FIELD_TYPE_MASK, 4, 2, 2, 8},    {RTE_ACL_FIELD_TYPE_RANGE, 2, 3, 3, 12},
+      {RTE_ACL_FIELD_TYPE_RANGE, 2, 4, 3, 14},  {RTE_ACL_FIELD_TYPE_BITMASK, 4, 5, 4, 16}};
+  rte_acl_param parameters{};
+  parameters.name = name.c_str();
+  parameters.socket_id = SOCKET_ID_ANY;
+  parameters.rule_size = RTE_ACL_RULE_SZ(6);
+  parameters.max_rule_num = static_cast<uint32_t>(w->set.rules.size());
+  rte_acl_ctx* context = rte_acl_create(&parameters);
+  if (context == nullptr) return state.SkipWithError("rte_acl_create failed");
+  for (size_t i = 0; i < w->set.rules.size(); ++i) {
+    const AclRule& r = w->set.rules[i];
+    PeerRule rule{};
+    rule.data.category_mask = 1;
+    rule.data.priority = static_cast<int32_t>(w->set.rules.size() - i);
+    rule.data.userdata = static_cast<uint32_t>(i + 1);
+    rule.field[0].value.u8 = r.protocol;
+    rule.field[0].mask_range.u8 = r.protocol_mask;
+    rule.field[1].value.u32 = static_cast<uint32_t>(r.src.address.lo);
+    rule.field[1].mask_range.u32 = r.src.length;
+    rule.field[2].value.u32 = static_cast<uint32_t>(r.dst.address.lo);
+    rule.field[2].mask_range.u32 = r.dst.length;
+    rule.field[3].value.u16 = r.src_port_low;
+    rule.field[3].mask_range.u16 = r.src_port_high;
+    rule.field[4].value.u16 = r.dst_port_low;
+    rule.field[4].mask_range.u16 = r.dst_port_high;
+    rule.field[5].value.u32 = r.flags;
+    rule.field[5].mask_range.u32 = r.flags_mask;
+    if (rte_acl_add_rules(context, reinterpret_cast<rte_acl_rule*>(&rule), 1) != 0)
+      return state.SkipWithError("rte_acl_add_rules failed");
+  }
+  rte_acl_config config{};
+  config.num_categories = 1;
+  config.num_fields = 6;
+  std::copy(std::begin(kFields), std::end(kFields), config.defs);
+  if (rte_acl_build(context, &config) != 0) return state.SkipWithError("rte_acl_build failed");
+  std::vector<PeerKey> keys;
+  std::vector<const uint8_t*> pointers;
+  for (const FlowKey& k : w->keys) {
+    keys.push_back({k.protocol,
+                    {},
+                    __builtin_bswap32(static_cast<uint32_t>(k.src_lo)),
+                    __builtin_bswap32(static_cast<uint32_t>(k.dst_lo)),
+                    __builtin_bswap16(k.src_port),
+                    __builtin_bswap16(k.dst_port),
+                    __builtin_bswap32(k.flags)});
+  }
+  for (const PeerKey& k : keys) pointers.push_back(reinterpret_cast<const uint8_t*>(&k));
+  auto image = TupleSpaceAcl::build(w->set);
+  const auto view = TupleSpaceView::open(*image);
+  uint32_t rules[32];
+  for (size_t i = 0; i < 3200; i += 32) {
+    rte_acl_classify(context, pointers.data() + i, rules, 32, 1);
+    for (size_t k = 0; k < 32; ++k) {
+      if (rules[k] != view->lookup(w->keys[i + k])) return state.SkipWithError("rte_acl and tuple_space disagree");
+    }
+  }
+  size_t at = 0;
+  for (auto _ : state) {
+    rte_acl_classify(context, pointers.data() + at, rules, 32, 1);
+    benchmark::DoNotOptimize(rules);
+    at = at + 64 <= kKeys ? at + 32 : 0;
+  }
+  state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * 32);
+  rte_acl_free(context);
+}
+#endif
+
+const bool kRegistered = [] {
+  for (const char* set :
+       {"acl1_1k", "acl1_10k", "fw1_10k", "ipc1_10k", "acl1_100k", "fw1_100k", "ipc1_100k", "made_10000"}) {
+    const std::string name = set;
+    auto add = [&](const char* what, auto run) {
+      benchmark::RegisterBenchmark((std::string("acl/") + what + "/" + name).c_str(), run)
+          ->Unit(benchmark::kMicrosecond);
+    };
+    if (!name.starts_with("made_")) add("parse", [name](benchmark::State& s) { parse(s, name); });
+    add("build/tuple_space", [name](benchmark::State& s) { build<TupleSpaceAcl>(s, name); });
+    add("build/linear", [name](benchmark::State& s) { build<LinearAcl>(s, name); });
+    add("lookup/tuple_space/burst", [name](benchmark::State& s) { lookup(s, name, How::kBurst); });
+    add("lookup/tuple_space/burst_scalar", [name](benchmark::State& s) { lookup(s, name, How::kBurstScalar); });
+    add("lookup/tuple_space/burst_avx2", [name](benchmark::State& s) { lookup(s, name, How::kBurstAvx2); });
+    add("lookup/tuple_space/single", [name](benchmark::State& s) { lookup(s, name, How::kSingle); });
+#if defined(SLUICE_PEERS)
+    if (!name.starts_with("made_")) add("lookup/rte_acl", [name](benchmark::State& s) { peer(s, name); });
+#endif
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace sluice

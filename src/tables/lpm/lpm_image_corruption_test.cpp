@@ -1,0 +1,118 @@
+// Sections with words changed: `open` refuses them, or every answer is in bounds (ASan watches the loads).
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "tables/lpm/algorithms.h"
+#include "tables/lpm/lpm_test_tables.h"
+
+namespace sluice {
+namespace {
+
+using namespace lpm_test;
+
+struct Damage {
+  size_t refused = 0, accepted = 0;
+};
+
+// Changes 32-bit words one at a time: all of the header, then random ones of the body.
+template <typename Try>
+Damage damage(std::span<const std::byte> section, size_t body_words, Try&& attempt) {
+  // A Buffer, not a vector: views need the alignment of an image.
+  auto copy = Buffer::allocate(section.size());
+  EXPECT_TRUE(copy.ok());
+  std::memcpy(copy->data(), section.data(), section.size());
+  std::mt19937_64 random(17);
+  Damage out;
+  for (size_t i = 0; i < 16 + body_words; ++i) {
+    const size_t at = i < 16 ? i * 4 : (16 + random() % (section.size() / 4 - 16)) * 4;
+    for (uint32_t value : {0xffffffffu, 0x7fffffffu, 0x80000000u, 1u, static_cast<uint32_t>(random())}) {
+      uint32_t before;
+      std::memcpy(&before, copy->data() + at, 4);
+      std::memcpy(copy->data() + at, &value, 4);
+      ++(attempt(std::span<const std::byte>(copy->data(), copy->size())) ? out.accepted : out.refused);
+      std::memcpy(copy->data() + at, &before, 4);
+    }
+  }
+  // Cut short at many places.
+  for (size_t n : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, section.size() / 2, section.size() - 66}) {
+    EXPECT_FALSE(attempt(section.first(n))) << n << " of " << section.size();
+  }
+  return out;
+}
+
+TEST(LpmImageCorruption, EveryViewRefusesItOrStaysInBounds) {
+  const Rib rib = random_rib(21, 400, 50);
+  const auto a4 = edge_addresses(rib.routes4());
+  const auto a6 = edge_addresses(rib.routes6());
+  for_each_lpm<LpmAlgorithms4>([&]<typename A>(A) {
+    const auto image = build_routes(rib, A::kName, "trie");
+    ASSERT_TRUE(image.ok());
+    const auto section = image->section(SectionTag::kFib4);
+    const size_t words = section.size() > (1 << 20) ? 2 : 100;  // dir24 reads 32 MB an attempt
+    const Damage d = damage(section, words, [&](std::span<const std::byte> bytes) {
+      auto view = A::View4::open(bytes, rib.next_hop_count());
+      if (!view) return false;
+      std::vector<uint32_t> out(a4.size());
+      for (LpmIsa isa : available_lpm_isas()) view->lookup_bulk(isa, a4.data(), out.data(), out.size());
+      for (size_t i = 0; i < a4.size(); ++i) {
+        EXPECT_LE(out[i], rib.next_hop_count());
+        EXPECT_LE(view->lookup(a4[i]), rib.next_hop_count());
+      }
+      return true;
+    });
+    EXPECT_GT(d.refused, 10u) << A::kName;
+    EXPECT_GT(d.accepted, 10u) << A::kName;
+  });
+  for_each_lpm<LpmAlgorithms6>([&]<typename A>(A) {
+    const auto image = build_routes(rib, "trie", A::kName);
+    ASSERT_TRUE(image.ok());
+    const auto section = image->section(SectionTag::kFib6);
+    const size_t words = section.size() > (4 << 20) ? 8 : 100;
+    const Damage d = damage(section, words, [&](std::span<const std::byte> bytes) {
+      auto view = A::View6::open(bytes, rib.next_hop_count());
+      if (!view) return false;
+      std::vector<uint32_t> out(a6.hi.size());
+      for (LpmIsa isa : available_lpm_isas())
+        view->lookup_bulk(isa, a6.hi.data(), a6.lo.data(), out.data(), out.size());
+      for (size_t i = 0; i < out.size(); ++i) {
+        EXPECT_LE(out[i], rib.next_hop_count());
+        EXPECT_LE(view->lookup(a6.hi[i], a6.lo[i]), rib.next_hop_count());
+      }
+      return true;
+    });
+    EXPECT_GT(d.refused, 10u) << A::kName;
+    EXPECT_GT(d.accepted, 10u) << A::kName;
+  });
+}
+
+// An image whose FIB was built for more next hops than it names is refused.
+TEST(LpmImageCorruption, FewerNextHopsThanTheTableUses) {
+  const Rib rib = random_rib(22, 400, 50);
+  for_each_lpm<LpmAlgorithms4>([&]<typename A>(A) {
+    const auto image = build_routes(rib, A::kName, "trie");
+    EXPECT_TRUE(A::View4::open(image->section(SectionTag::kFib4), 50).ok());
+    EXPECT_FALSE(A::View4::open(image->section(SectionTag::kFib4), 10).ok()) << A::kName;
+  });
+  for_each_lpm<LpmAlgorithms6>([&]<typename A>(A) {
+    const auto image = build_routes(rib, "trie", A::kName);
+    EXPECT_FALSE(A::View6::open(image->section(SectionTag::kFib6), 10).ok()) << A::kName;
+  });
+}
+
+TEST(LpmImageCorruption, UnknownAlgorithmsAndMissingSections) {
+  ImageBuilder builder(ImageKind::kRoutes);
+  builder.add(SectionTag::kFib4, "newtrie", 1, 64);
+  const size_t names = builder.add(SectionTag::kNextHopNames, "", 1, 12);
+  ASSERT_TRUE(builder.allocate().ok());
+  (void)names;  // zero names
+  const Image image = builder.finish();
+  auto four = with_fib4(image, [](const auto&) { FAIL(); });
+  ASSERT_FALSE(four.ok());
+  EXPECT_NE(four.error().message.find("newtrie"), std::string::npos);
+  EXPECT_FALSE(with_fib6(image, [](const auto&) { FAIL(); }).ok());
+}
+
+}  // namespace
+}  // namespace sluice
