@@ -26,8 +26,9 @@ std::vector<std::string> Registry::names() const {
 }
 
 Router::Target Router::target(unsigned element, unsigned output) const {
-  const auto at = std::lower_bound(connections.begin(), connections.end(), std::pair(element, output),
-                                   [](const RouterConnection& c, const auto& want) { return std::pair(c.from, c.from_port) < want; });
+  const auto at = std::lower_bound(
+      connections.begin(), connections.end(), std::pair(element, output),
+      [](const RouterConnection& c, const auto& want) { return std::pair(c.from, c.from_port) < want; });
   if (at == connections.end() || at->from != element || at->from_port != output) return {};
   return {at->to, at->to_port};
 }
@@ -57,7 +58,9 @@ constexpr FieldName kFieldNames[] = {
     {kFieldRule, "the packet's access-list rule", "ACL"},
 };
 
-const char* plural(size_t n) { return n == 1 ? "" : "s"; }
+const char* plural(size_t n) {
+  return n == 1 ? "" : "s";
+}
 
 // "1", "1 or 2", "1 to 4", "at least 1".
 std::string range_text(unsigned min, unsigned max, const char* noun) {
@@ -91,13 +94,15 @@ class RouterBuilder {
 
  private:
   size_t errors() const {
-    return static_cast<size_t>(std::count_if(findings_.begin(), findings_.end(),
-                                             [](const Diagnostic& d) { return d.severity == Diagnostic::Severity::kError; }));
+    return static_cast<size_t>(std::count_if(findings_.begin(), findings_.end(), [](const Diagnostic& d) {
+      return d.severity == Diagnostic::Severity::kError;
+    }));
   }
 
   Diagnostic& report(const SourcePos& position, size_t length, std::string message) {
     if (position.source) {
-      findings_.push_back(position.source->diagnostic(position.offset, std::max<size_t>(1, length), std::move(message)));
+      findings_.push_back(
+          position.source->diagnostic(position.offset, std::max<size_t>(1, length), std::move(message)));
     } else {
       findings_.emplace_back().message = std::move(message);
     }
@@ -109,7 +114,8 @@ class RouterBuilder {
       std::unique_ptr<Element> element;
       const ElementClass* found = registry_.find(c.class_name);
       if (found == nullptr) {
-        Diagnostic& d = report(c.class_position, c.class_name.size(), fmt::format("unknown element class '{}'", c.class_name));
+        Diagnostic& d =
+            report(c.class_position, c.class_name.size(), fmt::format("unknown element class '{}'", c.class_name));
         const std::string near = closest_match(c.class_name, registry_.names());
         d.suggestion = near.empty() ? "`sluice elements` lists the classes" : fmt::format("did you mean {}?", near);
       } else {
@@ -120,16 +126,17 @@ class RouterBuilder {
         element->configuration = c.configuration;
         element->position = c.name_position.source ? c.name_position : c.class_position;
         const size_t before = findings_.size();
-        const Arguments arguments = Arguments::parse(found->arguments, c.configuration, c.configuration_origin, &findings_);
+        const Arguments arguments =
+            Arguments::parse(found->arguments, c.configuration, c.configuration_origin, &findings_);
         if (findings_.size() == before) {
           Diagnostics own(element->position.file(), {});
           element->configure(arguments, own);
           findings_.insert(findings_.end(), own.all().begin(), own.all().end());
         }
         // A port count that rests on wrong arguments would only add noise.
-        configured_.push_back(std::none_of(findings_.begin() + static_cast<ptrdiff_t>(before), findings_.end(), [](const Diagnostic& d) {
-          return d.severity == Diagnostic::Severity::kError;
-        }));
+        configured_.push_back(
+            std::none_of(findings_.begin() + static_cast<ptrdiff_t>(before), findings_.end(),
+                         [](const Diagnostic& d) { return d.severity == Diagnostic::Severity::kError; }));
       }
       if (element == nullptr) configured_.push_back(false);
       router_.elements.push_back(std::move(element));
@@ -145,9 +152,10 @@ class RouterBuilder {
       note(outputs_[c.from], c.from_port, &c);
       note(inputs_[c.to], c.to_port, &c);
     }
-    std::stable_sort(router_.connections.begin(), router_.connections.end(), [](const RouterConnection& a, const RouterConnection& b) {
-      return std::tie(a.from, a.from_port) < std::tie(b.from, b.from_port);
-    });
+    std::stable_sort(router_.connections.begin(), router_.connections.end(),
+                     [](const RouterConnection& a, const RouterConnection& b) {
+                       return std::tie(a.from, a.from_port) < std::tie(b.from, b.from_port);
+                     });
     for (size_t e = 0; e < n; ++e) {
       if (router_.elements[e] == nullptr) continue;
       router_.elements[e]->inputs = static_cast<unsigned>(inputs_[e].size());
@@ -166,30 +174,32 @@ class RouterBuilder {
       for (size_t port = 0; port < outputs_[e].size(); ++port) {
         for (size_t i = 1; i < outputs_[e][port].size(); ++i) {
           const ClickConnection& again = *outputs_[e][port][i];
-          Diagnostic& d = report(again.position, 2, fmt::format("output {} of '{}' is connected twice: to '{}' and to '{}'", port,
-                                                               graph_.elements[e].name, graph_.elements[outputs_[e][port][0]->to].name,
-                                                               graph_.elements[again.to].name));
+          Diagnostic& d = report(
+              again.position, 2,
+              fmt::format("output {} of '{}' is connected twice: to '{}' and to '{}'", port, graph_.elements[e].name,
+                          graph_.elements[outputs_[e][port][0]->to].name, graph_.elements[again.to].name));
           d.suggestion = "put a Tee between them to send each packet both ways, or a Classifier to choose";
         }
       }
       if (!configured_[e]) continue;
       const Element& element = *router_.elements[e];
-      check_side(e, inputs_[e], "input", element.element_class->inputs, element.input_count(), [](unsigned) { return false; });
+      check_side(e, inputs_[e], "input", element.element_class->inputs, element.input_count(),
+                 [](unsigned) { return false; });
       check_side(e, outputs_[e], "output", element.element_class->outputs, element.output_count(),
                  [&](unsigned port) { return element.output_optional(port); });
     }
   }
 
   template <typename Optional>
-  void check_side(size_t e, const std::vector<Port>& ports, const char* noun, PortRange range, std::optional<unsigned> exact,
-                  Optional optional) {
+  void check_side(size_t e, const std::vector<Port>& ports, const char* noun, PortRange range,
+                  std::optional<unsigned> exact, Optional optional) {
     const ClickElement& c = graph_.elements[e];
     if (exact) range = {*exact, *exact};
     const size_t used = ports.size();
     for (size_t port = range.max; port < used; ++port) {
       if (ports[port].empty()) continue;
       Diagnostic& d = report(ports[port][0]->position, 2, fmt::format("'{}' has no {} {}", c.name, noun, port));
-      d.expected = fmt::format("{}({}) has {}", c.class_name, exact && !c.configuration.empty() ? "..." : "",
+      d.expected = fmt::format("{}{} has {}", c.class_name, exact && !c.configuration.empty() ? "(...)" : "",
                                range_text(range.min, range.max, noun));
     }
     const size_t needed = std::max<size_t>(range.min, std::min<size_t>(used, range.max));
@@ -202,8 +212,8 @@ class RouterBuilder {
     }
   }
 
-  // Forward data flow to a fixed point: a field is there when it was written on every path from a source. What no source reaches
-  // starts with everything, so that it says nothing.
+  // Forward data flow to a fixed point: a field is there when it was written on every path from a source. What no
+  // source reaches starts with everything, so that it says nothing.
   void check_fields() {
     const size_t n = router_.elements.size();
     std::vector<FieldMask> in(n, kAllFields);
@@ -228,7 +238,8 @@ class RouterBuilder {
         if ((missing & f.field) == 0) continue;
         const ClickElement& c = graph_.elements[e];
         Diagnostic& d = report(element.position, c.name.size(),
-                               fmt::format("{} reads {}, which nothing before it writes{}", element.class_name, f.name, way(e, f.field, in)));
+                               fmt::format("{} reads {}, which nothing before it writes{}", element.class_name, f.name,
+                                           way(e, f.field, in)));
         d.suggestion = fmt::format("put {} before it", f.provider);
         break;
       }
@@ -247,10 +258,12 @@ class RouterBuilder {
       stack.pop_back();
       if (seen[at]) continue;
       seen[at] = true;
-      if (router_.elements[at]->kind() == ElementKind::kSource) return fmt::format(" on the way from '{}'", router_.elements[at]->name);
+      if (router_.elements[at]->kind() == ElementKind::kSource)
+        return fmt::format(" on the way from '{}'", router_.elements[at]->name);
       for (const RouterConnection& c : router_.connections) {
         if (c.to != at || (router_.elements[c.from]->stage_traits().writes & field) != 0) continue;
-        if (router_.elements[c.from]->kind() == ElementKind::kSource || (in[c.from] & field) == 0) stack.push_back(c.from);
+        if (router_.elements[c.from]->kind() == ElementKind::kSource || (in[c.from] & field) == 0)
+          stack.push_back(c.from);
       }
     }
     return {};
