@@ -12,6 +12,7 @@
 #include "base/sha256.h"
 #include "control/machine.h"
 #include "control/standard_graph.h"
+#include "formats/classbench.h"
 #include "generate/random.h"
 #include "generate/routes.h"
 #include "generate/rules.h"
@@ -138,7 +139,7 @@ RuleSet rules_of(const Options& o, std::string& text, std::string& format) {
   r.seed = o.seed;
   text = need(generate_rules(r), Exit::kUsage);
   format = "classbench";
-  return need(parse_rules(text, "generated rules", "classbench"));
+  return need(parse_classbench(text, "generated rules"));
 }
 
 Exit bench_classify(const Options& o) {
