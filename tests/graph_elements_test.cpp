@@ -321,6 +321,55 @@ TEST_F(Graph, DiscardKeepsTheReasonOfAnErrorOutput) {
   EXPECT_EQ(drops(o, DropReason::kIpv4BadChecksum), 1u);
 }
 
+TEST_F(Graph, NoElementLosesAPacketOfAnyKind) {
+  const std::string mixed = testing::write_mixed_capture(dir_ / "mixed.pcap", 500, 7);
+  for (const char* element : {
+           "Counter",
+           "Null",
+           "Paint(3)",
+           "Paint(1) -> PaintSwitch",
+           "Strip(14)",
+           "Strip(40) -> Unstrip(20)",
+           "EtherMirror",
+           "EtherRewrite(02:00:00:00:00:01, 02:00:00:00:00:02)",
+           "EtherEncap(0x0800, 02:00:00:00:00:01, 02:00:00:00:00:02)",
+           "SetCRC32",
+           "SetCRC32 -> CheckCRC32",
+           "CheckCRC32(MODE fcs)",
+           "IPInput",
+           "IPInput(MARTIANS false, SOURCE_ROUTES true)",
+           "CheckIPHeader(14)",
+           "CheckIPHeader2(14)",
+           "CheckIP6Header(14)",
+           "MarkIPHeader(14)",
+           "MarkIP6Header(14)",
+           "Strip(14) -> CheckIPHeader",
+           "CheckIPHeader(18)",
+           "MarkIPHeader(100) -> DecIPTTL",
+           "IPInput -> DecIPTTL(MULTICAST false)",
+           "Classifier(12/0800)",
+           "Classifier(12/0800 23/11, 100/00, !12/86dd)",
+           "IPInput -> IPLookup(192.0.0.0/16 0)",
+           "MarkIPHeader(14) -> RadixIPLookup(192.0.1.0/24 0, 192.0.0.0/16 10.0.0.1 0)",
+           "Print(x)",
+           "MarkIPHeader(14) -> IPPrint(CONTENTS hex)",
+           "MarkIP6Header(14) -> IPPrint(x, TTL true, ID true, CONTENTS ascii)",
+           "Tee(1)",
+           "MarkIPHeader(14) -> ICMPError(10.0.0.1 2001:db8::1, unreachable)",
+           "IPInput -> ICMPError(10.0.0.1 2001:db8::1, 3, 4)",
+       }) {
+    SCOPED_TRACE(element);
+    std::string text = "FromDump(" + mixed + ") -> " + element + " -> ToDump($OUT);";
+    if (std::string_view(element).starts_with("Paint(1)"))
+      text = "FromDump(" + mixed + ") -> Paint(1) -> p :: PaintSwitch -> Discard; p[1] -> ToDump($OUT);";
+    if (std::string_view(element).starts_with("Classifier(12/0800 ")) {
+      text = "FromDump(" + mixed + ") -> c :: " + element + " -> ToDump($OUT); c[1] -> Discard; c[2] -> ToDump($OUT2);";
+    }
+    const auto o = run(text);
+    EXPECT_EQ(o.report.packets_in, 500u);
+  }
+}
+
 TEST_F(Graph, AWideClassifierIsOneNodeOfItsOwn) {
   std::string text = "FromDump(" + capture(flows(200)) + ") -> c :: Classifier(";
   for (int i = 0; i < 40; ++i) text += fmt::format("29/{:02x},", i + 1);

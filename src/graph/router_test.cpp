@@ -104,6 +104,23 @@ TEST(Router, FieldsFlowThroughHostElementsAndRoundCycles) {
   EXPECT_EQ(findings("Source -> j :: Join -> p :: Parse -> u :: Use -> Sink; u[1] -> [1] j;"), "");
 }
 
+TEST(Router, LargeGraphsTakeLinearTimeAndBoundedMemory) {
+  // A chain that is written backwards, so that every pass over its connections would move a field by one element only;
+  // and as many errors as elements.
+  constexpr int kElements = 30000;
+  std::string text;
+  for (int i = kElements; i-- > 0;) text += fmt::format("u{} :: Use; u{} -> u{};\n", i, i, i + 1);
+  text += fmt::format("u{} :: Sink; Source -> p :: Parse -> u0;", kElements);
+  EXPECT_EQ(findings(text), "");
+  text.replace(text.find("Source -> p :: Parse"), 20, "Source");
+  auto graph = parse_click(text, "g");
+  ASSERT_TRUE(graph.ok());
+  auto router = build_router(*graph, registry(), text);
+  ASSERT_FALSE(router.ok());
+  EXPECT_EQ(router.error().diagnostics.size(), Diagnostics::kLimit);
+  EXPECT_EQ(router.error().message, "30000 errors in g");
+}
+
 TEST(Router, WithoutASourceTextTheNameSaysWhere) {
   ClickGraph graph;
   graph.elements.resize(2);
