@@ -136,7 +136,9 @@ std::string TextTable::str() const {
     width[c] = heads_[c].size();
     for (const auto& row : rows_) {
       width[c] = std::max(width[c], row[c].size());
-      if (!row[c].empty() && row[c] != "-" && std::strchr("0123456789", row[c][0]) == nullptr) number[c] = false;
+      // A number, with its unit at most.
+      const bool digit = !row[c].empty() && std::strchr("0123456789", row[c][0]) != nullptr;
+      if (row[c] != "-" && !row[c].empty() && (!digit || row[c].size() > 14)) number[c] = false;
     }
   }
   std::string text;

@@ -4,10 +4,7 @@
 #include <thread>
 
 #include "formats/classbench.h"
-#if __has_include("formats/native.h")
-#include "formats/native.h"
-#define SLUICE_HAS_NATIVE 1
-#endif
+#include "formats/native_rules.h"
 #include "formats/route_files.h"
 #include "formats/trace.h"
 #include "net/parse.h"
@@ -44,34 +41,13 @@ std::string check_acl_algorithm(const std::string& name) {
        near.empty() ? fmt::format("algorithms: {}", fmt::join(names, ", ")) : fmt::format("did you mean '{}'?", near));
 }
 
-namespace {
-
-// ClassBench rules begin with '@'; nothing of the native language does.
-std::string detect_rule_format(std::string_view text) {
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const size_t first = text.find_first_not_of(" \t\r", at);
-    if (first < end && text[first] != '#') return text[first] == '@' ? "classbench" : "native";
-    at = end + 1;
-  }
-  return "native";
-}
-
-#ifndef SLUICE_HAS_NATIVE
-Result<RuleSet> parse_native(std::string_view, std::string file) {
-  return Error(fmt::format("{}: this build cannot read the native rule language", file));
-}
-#endif
-
-}  // namespace
-
 RuleSet read_rules(const std::string& path, const std::string& format, std::string* found_format) {
   const std::string text = need(read_whole_file(path), Exit::kIo);
   const std::string name = path == "-" ? "standard input" : path;
-  std::string kind = format;
-  if (kind == "auto") kind = detect_rule_format(text);
-  if (found_format != nullptr) *found_format = kind;
-  return need(kind == "classbench" ? parse_classbench(text, name) : parse_native(text, name));
+  RuleFormat kind = need(parse_rule_format(format), Exit::kUsage);
+  if (kind == RuleFormat::kAuto) kind = detect_rule_format(text);
+  if (found_format != nullptr) *found_format = kind == RuleFormat::kNative ? "native" : "classbench";
+  return need(kind == RuleFormat::kNative ? parse_native_rules(text, name) : parse_classbench(text, name));
 }
 
 namespace {

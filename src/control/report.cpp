@@ -50,7 +50,7 @@ Json to_json(const RunReport& report, const Router& router, const TableReport& t
   json["generation"] = report.generation;
   json["workers"] = report.workers;
   json["device"] = device;
-  const LatencyHistogram& latency = report.totals.latency;
+  const auto& latency = report.totals.latency;
   json["latency_ns"] = {{"p50", latency.percentile(50)}, {"p99", latency.percentile(99)}, {"p999", latency.percentile(99.9)}, {"max", latency.max()}};
   json["tables"] = Json::array();
   for (const TableLoad& load : tables.loads) json["tables"].push_back(to_json(load));

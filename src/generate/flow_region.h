@@ -7,10 +7,10 @@
 
 namespace sluice {
 
-struct PortRange {
+struct RegionPorts {
   uint16_t low = 0;
   uint16_t high = 65535;
-  friend bool operator==(const PortRange&, const PortRange&) = default;
+  friend bool operator==(const RegionPorts&, const RegionPorts&) = default;
 };
 
 // A header is inside when every field is. A prefix of family 0 and length 0 stands for any address of either family.
@@ -18,8 +18,8 @@ struct PortRange {
 struct FlowRegion {
   IpPrefix src;
   IpPrefix dst;
-  PortRange src_port;
-  PortRange dst_port;
+  RegionPorts src_port;
+  RegionPorts dst_port;
   uint8_t protocol = 0;
   uint8_t protocol_mask = 0;
   uint16_t flags = 0;

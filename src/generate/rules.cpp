@@ -305,7 +305,7 @@ class RuleGenerator {
     return static_cast<unsigned>(std::clamp(static_cast<int>(length) + kStep[random_.below(16)], 1, 32));
   }
 
-  PortRange port(PortClass port_class) {
+  RegionPorts port(PortClass port_class) {
     switch (port_class) {
       case kWc:
         return {0, 65535};
@@ -391,10 +391,10 @@ class RuleGenerator {
   uint64_t same_pair_;
   std::vector<Pair> pairs_;
   std::vector<uint16_t> services_;
-  std::vector<PortRange> ranges_;
+  std::vector<RegionPorts> ranges_;
 };
 
-void put_ports(TextWriter& out, const PortRange& range) {
+void put_ports(TextWriter& out, const RegionPorts& range) {
   if (range.low == 0 && range.high == 65535) return;
   out.put(" port ").number(range.low);
   if (range.high != range.low) out.put('-').number(range.high);

@@ -170,7 +170,7 @@ TEST(RulesTest, ShapesHaveTheirHistograms) {
       std::set<std::pair<uint64_t, int>> sources;
       for (const FlowRegion& r : rules) {
         exact += r.dst_port.low == r.dst_port.high;
-        wild += r.src_port == PortRange{} && r.dst_port == PortRange{};
+        wild += r.src_port == RegionPorts{} && r.dst_port == RegionPorts{};
         tcp += r.protocol == 6;
         udp += r.protocol == 17;
         host += r.src.length == 32;

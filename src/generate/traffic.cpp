@@ -216,14 +216,14 @@ Flow TrafficGenerator::State::make_flow(Random& r) {
     }
   }
 
-  const PortRange src_ports = region != nullptr ? region->src_port : PortRange{};
-  const PortRange dst_ports = region != nullptr ? region->dst_port : PortRange{};
+  const RegionPorts src_ports = region != nullptr ? region->src_port : RegionPorts{};
+  const RegionPorts dst_ports = region != nullptr ? region->dst_port : RegionPorts{};
   if (has_ports(flow.protocol)) {
     // Clients use high ports and servers known ones, where nothing says otherwise.
     static constexpr uint16_t kServers[] = {443, 443, 443, 443,  80,   80,   53,   22,
                                             25,  123, 993, 3478, 5060, 8080, 8443, 51820};
-    const bool any_src = src_ports == PortRange{};
-    const bool any_dst = dst_ports == PortRange{};
+    const bool any_src = src_ports == RegionPorts{};
+    const bool any_dst = dst_ports == RegionPorts{};
     flow.src_port = static_cast<uint16_t>(any_src ? r.between(1024, 65535) : r.between(src_ports.low, src_ports.high));
     flow.dst_port = any_dst ? r.below(4) == 0 ? static_cast<uint16_t>(r.between(1024, 65535)) : kServers[r.below(16)]
                             : static_cast<uint16_t>(r.between(dst_ports.low, dst_ports.high));

@@ -1,0 +1,522 @@
+// sluice bench: rates with their machine, input and a check against the oracle before anything is timed.
+// host only
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <thread>
+
+#include "app.h"
+#include "base/sha256.h"
+#include "control/machine.h"
+#include "control/standard_graph.h"
+#include "formats/classbench.h"
+#include "generate/random.h"
+#include "generate/routes.h"
+#include "generate/rules.h"
+#include "generate/traffic.h"
+#include "inputs.h"
+#include "net/parse.h"
+#include "pipeline.h"
+#include "ports/pcap/capture_writer.h"
+
+namespace sluice::app {
+
+std::vector<FlowRegion> regions_of(const RuleSet& set);  // gen.cpp
+
+namespace {
+
+struct Options {
+  std::string rules, format = "auto", algorithm, shape = "acl", routes, route_algorithm, adjacencies, name, device = "cpu";
+  uint64_t seed = 1;
+  uint32_t count = 10'000, ipv4 = 900'000, ipv6 = 160'000;
+  unsigned repetitions = 5, workers = 1;
+  uint64_t packets = 0, sample = 20'000;
+  uint32_t batch = 256;
+  std::vector<uint32_t> sizes = {64};
+  bool spoil = false;  // hidden: makes the check find something, so that a test can see the refusal
+};
+
+// A folder that goes away with the run.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "sluice-bench-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) fail(Exit::kIo, "cannot make a temporary folder", "set TMPDIR to a folder that can be written");
+    path_ = pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+struct Case {
+  std::string name;
+  std::string unit;
+  std::vector<double> values;
+  Json more = Json::object();
+};
+
+std::string now_utc() {
+  const std::time_t now = std::time(nullptr);
+  std::tm tm{};
+  gmtime_r(&now, &tm);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+  return text;
+}
+
+struct Verified {
+  uint64_t sample = 0, mismatches = 0;
+  std::string oracle;
+};
+
+// Nothing is timed, and nothing reported, after a result that is not the oracle's.
+void require(const Verified& v, const std::string& what) {
+  if (v.mismatches == 0) return;
+  fail(Exit::kCheckFailed, fmt::format("{}: {} of {} sampled results differ from the oracle ({}); nothing is reported", what, v.mismatches, v.sample, v.oracle),
+       "this is a defect of sluice; please report it with this command line");
+}
+
+Exit report(const Options& o, const std::string& kind, const std::string& input_hash, const Verified& verified, std::vector<Case> cases, Json more) {
+  Json json{{"schema", 1},
+            {"name", o.name.empty() ? "bench_" + kind : o.name},
+            {"when", now_utc()},
+            {"command", command_line()},
+            {"machine", to_json(describe_machine())},
+            {"git", sluice_revision()},
+            {"seed", o.seed},
+            {"input_hash", "sha256:" + input_hash},
+            {"checked", fmt::format("{} of {} sampled results equal the oracle's ({})", verified.sample - verified.mismatches, verified.sample, verified.oracle)},
+            {"verified", {{"sample", verified.sample}, {"oracle", verified.oracle}, {"mismatches", verified.mismatches}}}};
+  json.update(more);
+  json["results"] = Json::array();
+  TextTable table({"case", "median", "min", "max", "n", "unit"});
+  for (Case& c : cases) {
+    std::sort(c.values.begin(), c.values.end());
+    const size_t n = c.values.size();
+    const double median = n % 2 != 0 ? c.values[n / 2] : (c.values[n / 2 - 1] + c.values[n / 2]) / 2;
+    Json one{{"case", c.name}, {"unit", c.unit}, {"median", median}, {"min", c.values.front()}, {"max", c.values.back()}, {"n", n}};
+    one.update(c.more);
+    json["results"].push_back(one);
+    table.add({c.name, fmt::format("{:.3f}", median), fmt::format("{:.3f}", c.values.front()), fmt::format("{:.3f}", c.values.back()), std::to_string(n), c.unit});
+  }
+  if (json_output()) {
+    print_json(json);
+  } else {
+    const Machine m = describe_machine();
+    print_out(table.str() + fmt::format("{}, {} cores, {}, {}; seed {}; {}\n", m.cpu, m.cores, m.compiler, m.build_type, o.seed, json["checked"].get<std::string>()));
+  }
+  return Exit::kOk;
+}
+
+// Runs f, which does `items` items, until a tenth of a second has gone by; items a second in millions.
+double rate_of(uint64_t items, const std::function<void()>& f) {
+  const Stopwatch watch;
+  uint64_t done = 0;
+  do {
+    f();
+    done += items;
+  } while (watch.seconds() < 0.1);
+  return static_cast<double>(done) / watch.seconds() * 1e-6;
+}
+
+RuleSet rules_of(const Options& o, std::string& text, std::string& format) {
+  if (!o.rules.empty()) {
+    text = need(read_whole_file(o.rules), Exit::kIo);
+    return read_rules(o.rules, o.format, &format);
+  }
+  RulesOptions r;
+  r.shape = o.shape == "fw" ? RuleShape::kFw : o.shape == "ipc" ? RuleShape::kIpc : RuleShape::kAcl;
+  r.count = o.count;
+  r.seed = o.seed;
+  text = need(generate_rules(r), Exit::kUsage);
+  format = "classbench";
+  return need(parse_classbench(text, "generated rules"));
+}
+
+Exit bench_classify(const Options& o) {
+  resolve_device(o.device);
+  const std::string algorithm = check_acl_algorithm(o.algorithm);
+  std::string text, format;
+  RuleSet set = rules_of(o, text, format);
+  const std::vector<FlowRegion> regions = regions_of(set);
+  const std::string source = o.rules.empty() ? fmt::format("{}_{}", o.shape, o.count) : std::filesystem::path(o.rules).filename().string();
+  const LoadedAcl acl = build_loaded_acl(set, "rules", format, algorithm);
+  const LoadedAcl oracle = build_loaded_acl(std::move(set), "rules", format, LinearAcl::kName);
+  stop_if_interrupted();
+
+  TrafficOptions t;
+  t.packets = o.packets != 0 ? o.packets : 200'000;
+  t.flows = static_cast<uint32_t>(std::min<uint64_t>(t.packets, 1'000'000));
+  t.zipf = 0;
+  t.size_mix = SizeMix::kFixed;
+  t.seed = o.seed;
+  t.regions = regions;
+  TrafficGenerator generator = need(TrafficGenerator::create(t));
+  std::vector<FlowKey> keys;
+  std::vector<uint8_t> frame(TrafficGenerator::kMaxFrame);
+  for (uint64_t i = 0; i < t.packets; ++i) {
+    const FrameHeader header = generator.next(frame.data());
+    Headers headers;
+    if (parse_ethernet(frame.data(), header.captured, header.wire_bytes, headers) == ParseStatus::kOk) keys.push_back(headers.key);
+  }
+  if (keys.empty()) fail(Exit::kBadInput, "no packet can hit these rules");
+  auto classify_all = [&](const AclView& view, std::vector<uint32_t>& found) {
+    const FlowKey* burst[kAclBurst];
+    for (size_t i = 0; i < keys.size(); i += kAclBurst) {
+      const size_t n = std::min(kAclBurst, keys.size() - i);
+      for (size_t k = 0; k < n; ++k) burst[k] = &keys[i + k];
+      view.lookup_burst(burst, found.data() + i, n);
+    }
+  };
+  std::vector<uint32_t> found(keys.size());
+  classify_all(acl.view, found);
+  if (o.spoil) found[0] += 1;
+  Verified verified{std::min<uint64_t>(o.sample, keys.size()), 0, LinearAcl::kName};
+  for (uint64_t i = 0; i < verified.sample; ++i) {
+    const size_t k = i * keys.size() / verified.sample;
+    if (found[k] != oracle.view.lookup(keys[k])) ++verified.mismatches;
+  }
+  require(verified, source + "/" + algorithm);
+  Case c{fmt::format("{}/{}", source, algorithm), "Mpackets/s", {}, {{"build_seconds", acl.build_seconds}, {"bytes", acl.image->bytes().size()}, {"rules", acl.count}}};
+  Progress progress("repetition", o.repetitions);
+  for (unsigned r = 0; r < o.repetitions; ++r) {
+    c.values.push_back(rate_of(keys.size(), [&] { classify_all(acl.view, found); }));
+    progress.update(r + 1);
+    stop_if_interrupted();
+  }
+  progress.clear();
+  return report(o, "classify", sha256(text), verified, {c}, {{"packets", keys.size()}, {"device", "cpu"}, {"workers", 1}});
+}
+
+Rib rib_of(const Options& o, std::string& hash) {
+  if (!o.routes.empty()) {
+    Sha256 sum;
+    for (const std::string& file : split_commas(o.routes)) sum.update(need(sha256_of_file(file), Exit::kIo));
+    hash = sum.finish();
+    return read_routes(split_commas(o.routes), nullptr);
+  }
+  RoutesOptions r;
+  r.ipv4_count = o.ipv4;
+  r.ipv6_count = o.ipv6;
+  r.seed = o.seed;
+  const std::string text = need(generate_routes(r), Exit::kUsage);
+  hash = sha256(text);
+  Rib rib;
+  need(parse_routes(text, "generated routes", rib));
+  rib.settle();
+  return rib;
+}
+
+struct Addresses {
+  std::vector<uint32_t> v4;
+  std::vector<uint64_t> hi, lo;
+};
+
+// uniform: any address (IPv6: in 2000::/3). prefix: a random host of a random prefix. zipf: prefix's addresses, skewed.
+Addresses draw(const Rib& rib, const std::string& pattern, size_t n, uint64_t seed) {
+  Addresses a;
+  Random random(seed, pattern == "uniform" ? 1 : pattern == "prefix" ? 2 : 3);
+  if (pattern == "uniform") {
+    for (size_t i = 0; i < n; ++i) {
+      a.v4.push_back(static_cast<uint32_t>(random.next()));
+      a.hi.push_back(uint64_t{1} << 61 | random.next() >> 3);
+      a.lo.push_back(random.next());
+    }
+    return a;
+  }
+  auto host4 = [&](const Route4& r) { return r.address | (static_cast<uint32_t>(random.next()) & ~high_mask32(r.length)); };
+  auto host6 = [&](const Route6& r) {
+    return std::pair{r.hi | (random.next() & ~high_mask64(std::min<unsigned>(r.length, 64))), r.lo | (random.next() & ~high_mask64(r.length > 64 ? r.length - 64u : 0))};
+  };
+  const auto routes4 = rib.routes4();
+  const auto routes6 = rib.routes6();
+  if (pattern == "prefix") {
+    for (size_t i = 0; i < n; ++i) {
+      if (!routes4.empty()) a.v4.push_back(host4(routes4[random.below(routes4.size())]));
+      if (routes6.empty()) continue;
+      const auto [hi, lo] = host6(routes6[random.below(routes6.size())]);
+      a.hi.push_back(hi);
+      a.lo.push_back(lo);
+    }
+    return a;
+  }
+  // A fixed set of hosts, the k-th drawn with k^-1.
+  const size_t hosts = 65'536;
+  Addresses set;
+  for (size_t i = 0; i < hosts; ++i) {
+    if (!routes4.empty()) set.v4.push_back(host4(routes4[random.below(routes4.size())]));
+    if (routes6.empty()) continue;
+    const auto [hi, lo] = host6(routes6[random.below(routes6.size())]);
+    set.hi.push_back(hi);
+    set.lo.push_back(lo);
+  }
+  const AliasTable popular(zipf_weights(hosts, 1.0));
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t k = popular.draw(random);
+    if (!routes4.empty()) a.v4.push_back(set.v4[k]);
+    if (routes6.empty()) continue;
+    a.hi.push_back(set.hi[k]);
+    a.lo.push_back(set.lo[k]);
+  }
+  return a;
+}
+
+Exit bench_route(const Options& o) {
+  resolve_device(o.device);
+  check_lpm_algorithms(o.algorithm);
+  std::string hash;
+  Rib rib = rib_of(o, hash);
+  const LoadedRoutes oracle = build_loaded_routes(rib, {}, Trie::kName);
+  const LoadedRoutes routes = build_loaded_routes(std::move(rib), {}, o.algorithm);
+  const size_t n = o.packets != 0 ? o.packets : size_t{1} << 20;
+  Verified verified{0, 0, Trie::kName};
+  std::vector<Case> cases;
+  Progress progress("");
+  for (const std::string pattern : {"uniform", "prefix", "zipf"}) {
+    const Addresses a = draw(routes.rib, pattern, n, o.seed);
+    std::vector<uint32_t> found(n), expected(n);
+    for (const int family : {4, 6}) {
+      const size_t count = family == 4 ? a.v4.size() : a.hi.size();
+      if (count == 0 || (family == 4 ? routes.rib.routes4().empty() : routes.rib.routes6().empty())) continue;
+      auto look = [&](const LoadedRoutes& in, std::vector<uint32_t>& out, size_t upto) {
+        family == 4 ? in.lookup4(a.v4.data(), out.data(), upto) : in.lookup6(a.hi.data(), a.lo.data(), out.data(), upto);
+      };
+      const size_t sample = std::min<size_t>(o.sample, count);
+      look(routes, found, sample);
+      look(oracle, expected, sample);
+      if (o.spoil) found[0] += 1;
+      verified.sample += sample;
+      for (size_t i = 0; i < sample; ++i) verified.mismatches += found[i] != expected[i] ? 1 : 0;
+      require(verified, pattern);
+      progress.step(fmt::format("IPv{} {}", family, pattern));
+      const std::string& name = family == 4 ? routes.algorithm4 : routes.algorithm6;
+      Case c{fmt::format("ipv{}/{}/{}", family, name, pattern), "Mlookups/s", {}, {{"bytes", routes.image->section(family == 4 ? SectionTag::kFib4 : SectionTag::kFib6).size()}}};
+      for (unsigned r = 0; r < o.repetitions; ++r) {
+        c.values.push_back(rate_of(count, [&] { look(routes, found, count); }));
+        stop_if_interrupted();
+      }
+      cases.push_back(std::move(c));
+    }
+  }
+  progress.clear();
+  return report(o, "route", hash, verified, std::move(cases),
+                {{"routes4", routes.rib.routes4().size()}, {"routes6", routes.rib.routes6().size()}, {"build_seconds", routes.build_seconds}, {"device", "cpu"}, {"workers", 1}});
+}
+
+// The capture that a pipeline bench plays, and the graph around it.
+Exit bench_pipeline(const Options& o) {
+  const std::string device = resolve_device(o.device);
+  TemporaryFolder folder;
+  Progress progress("");
+  progress.step("making tables and traffic");
+  Sha256 hash;
+  StandardGraph g;
+  std::string text, format;
+  const RuleSet set = rules_of(o, text, format);
+  hash.update(text);
+  g.acl = o.rules;
+  g.acl_format = o.format;
+  if (g.acl.empty()) {
+    g.acl = folder / "rules";
+    AtomicFile file = need(AtomicFile::create(g.acl), Exit::kIo);
+    file.write(text);
+    need(file.commit(), Exit::kIo);
+  }
+  g.acl_algorithm = check_acl_algorithm(o.algorithm);
+  const LpmNames names = check_lpm_algorithms(o.route_algorithm);
+  g.route_algorithm = names.algorithm4;
+  g.route_algorithm6 = names.algorithm6;
+  g.routes = split_commas(o.routes);
+  if (g.routes.empty()) {
+    RoutesOptions r;
+    r.ipv4_count = o.ipv4;
+    r.ipv6_count = o.ipv6;
+    r.seed = o.seed;
+    const std::string routes = need(generate_routes(r), Exit::kUsage);
+    hash.update(routes);
+    g.routes = {folder / "routes"};
+    AtomicFile file = need(AtomicFile::create(g.routes[0]), Exit::kIo);
+    file.write(routes);
+    need(file.commit(), Exit::kIo);
+  } else {
+    for (const std::string& file : g.routes) hash.update(need(sha256_of_file(file), Exit::kIo));
+  }
+  if (!o.adjacencies.empty()) g.adjacencies = {o.adjacencies};
+  g.permit_by_default = true;
+  const Rib rib = read_routes(g.routes, nullptr);
+  std::vector<IpPrefix> destinations;
+  for (const Route4& r : rib.routes4()) destinations.push_back({{0, r.address, 4}, r.length});
+  std::vector<Case> cases;
+  Verified verified{0, 0, "linear, trie"};
+  for (const uint32_t size : o.sizes) {
+    for (const bool with_acl : {true, false}) {
+      TrafficOptions t;
+      t.packets = 65'536;
+      t.flows = 65'536;
+      t.zipf = 0;
+      t.size_mix = SizeMix::kFixed;
+      t.fixed_bytes = size;
+      t.seed = o.seed;
+      // With the access list its own regions are hit; without it the whole table is.
+      if (with_acl) {
+        t.regions = regions_of(set);
+      } else {
+        t.destinations = destinations;
+      }
+      const std::string capture = folder / fmt::format("{}-{}.pcap", size, with_acl ? "acl" : "all");
+      {
+        auto writer = need(CaptureWriter::create(capture), Exit::kIo);
+        need(generate_traffic(t, writer), Exit::kIo);
+        need(writer.commit(), Exit::kIo);
+      }
+      hash.update(need(sha256_of_file(capture), Exit::kIo));
+      StandardGraph mine = g;
+      if (!with_acl) mine.acl.clear();
+
+      // The check: the same packets through the same graph with the oracles, to captures that must be equal.
+      progress.step(fmt::format("checking {} bytes {}", size, with_acl ? "with ACL" : "without ACL"));
+      const uint64_t sample = std::min<uint64_t>(o.sample, t.packets);
+      std::string sums[2];
+      for (const int reference : {0, 1}) {
+        StandardGraph checked = mine;
+        checked.in = capture;
+        checked.out = folder / fmt::format("check{}.pcap", reference);
+        if (reference == 1) {
+          checked.acl_algorithm = LinearAcl::kName;
+          checked.route_algorithm = checked.route_algorithm6 = Trie::kName;
+        }
+        auto pipeline = parse_pipeline(need(standard_graph_text(checked)), "standard graph", {});
+        load_pipeline_tables(*pipeline, {});
+        RunOptions options;
+        options.max_packets = sample;
+        const PipelineRun done = run_pipeline(*pipeline, options);
+        if (done.interrupted) fail(Exit::kInterrupted, "interrupted");
+        sums[reference] = need(sha256_of_file(checked.out), Exit::kIo) + drops_text(done.report.drops);
+      }
+      if (o.spoil) sums[0] += "!";
+      verified.sample += sample;
+      if (sums[0] != sums[1]) verified.mismatches += 1;
+      require(verified, fmt::format("{} bytes", size));
+
+      mine.in = capture;
+      mine.in_memory = true;
+      mine.limit = o.packets != 0 ? o.packets : with_acl ? 1'000'000 : 4'000'000;
+      auto pipeline = parse_pipeline(need(standard_graph_text(mine)), "standard graph", {});
+      load_pipeline_tables(*pipeline, {});
+      Case c{fmt::format("{}/{}B/x{}", with_acl ? "acl+routes" : "routes", size, o.workers), "Mpackets/s", {}};
+      RunReport last;
+      for (unsigned r = 0; r < o.repetitions; ++r) {
+        progress.step(fmt::format("{} repetition {}", c.name, r + 1));
+        // Workers are independent: each has its own source, programs and counters, as with one receive queue each.
+        std::vector<RunReport> reports(o.workers);
+        std::vector<std::exception_ptr> failures(o.workers);
+        {
+          std::vector<std::jthread> threads;
+          for (unsigned w = 0; w < o.workers; ++w) {
+            auto one = [&, w] {
+              try {
+                RunOptions options;
+                options.batch = o.batch;
+                options.stop = &interrupted();
+                auto runtime = need(Runtime::create(pipeline->router, pipeline->plan, options));
+                runtime->publisher().publish(need(bind_plan(pipeline->plan, pipeline->router, pipeline->tables)));
+                need(runtime->run(reports[w]));
+              } catch (...) {
+                failures[w] = std::current_exception();
+              }
+            };
+            if (o.workers == 1) {
+              one();
+            } else {
+              threads.emplace_back(one);
+            }
+          }
+        }
+        for (const std::exception_ptr& failure : failures) {
+          if (failure) std::rethrow_exception(failure);
+        }
+        stop_if_interrupted();
+        double rate = 0;
+        for (const RunReport& one : reports) {
+          if (!one.conserved()) fail(Exit::kCheckFailed, "packets are not conserved");
+          rate += static_cast<double>(one.packets_in) / one.seconds * 1e-6;
+        }
+        c.values.push_back(rate);
+        last = reports[0];
+      }
+      std::vector<double> sorted = c.values;
+      std::sort(sorted.begin(), sorted.end());
+      c.more = {{"ns_per_packet", 1e3 * o.workers / sorted[sorted.size() / 2]},
+                {"workers", o.workers},
+                {"frame_bytes", size},
+                {"packets_each", last.packets_in},
+                {"forwarded_part", last.packets_in != 0 ? static_cast<double>(last.packets_out) / static_cast<double>(last.packets_in) : 0.0}};
+      cases.push_back(std::move(c));
+    }
+  }
+  progress.clear();
+  return report(o, "pipeline", hash.finish(), verified, std::move(cases), {{"rules", set.rules.size()}, {"routes4", rib.routes4().size()}, {"routes6", rib.routes6().size()}, {"device", device}, {"workers", o.workers}});
+}
+
+}  // namespace
+
+void add_bench(CLI::App& root) {
+  CLI::App* bench = add_subcommand(root, "bench", "Tools", "Measures rates: median, spread, machine and input, after a sample was checked against the oracle.",
+                                   "sluice bench classify --rules acl1_10k\nsluice bench route -o json > bench/results/bench_route.json\nsluice bench pipeline --sizes 64,512,1518", nullptr);
+  bench->require_subcommand(1);
+  auto common = [](CLI::App& sub, Options& o) {
+    sub.add_option("--seed", o.seed, "Of all that is generated")->type_name("N")->capture_default_str();
+    sub.add_option("--repetitions", o.repetitions, "At least 5")->check(CLI::Range(5u, 1000u))->type_name("N")->capture_default_str();
+    sub.add_option("--sample", o.sample, "Results compared with the oracle first")->check(CLI::Range(uint64_t{1}, uint64_t{100'000'000}))->type_name("N")->capture_default_str();
+    sub.add_option("--packets", o.packets, "Packets or addresses a round (default: by kind)")->type_name("N");
+    sub.add_option("--name", o.name, "Of the measurement, in the JSON (default bench_KIND)")->type_name("NAME");
+    sub.add_flag("--spoil-check", o.spoil, "")->group("");
+    add_device_option(sub, o.device);
+  };
+  auto rule_options = [](CLI::App& sub, Options& o) {
+    sub.add_option("--shape", o.shape, "Of generated rules: acl, fw or ipc")->check(CLI::IsMember({"acl", "fw", "ipc"}))->type_name("SHAPE")->capture_default_str();
+    sub.add_option("--count", o.count, "Generated rules")->check(CLI::Range(10u, 1'000'000u))->type_name("N")->capture_default_str();
+  };
+  auto route_options = [](CLI::App& sub, Options& o) {
+    sub.add_option("--routes", o.routes, "Route files (default: generated)")->type_name("FILE[,FILE]");
+    sub.add_option("--ipv4", o.ipv4, "Generated IPv4 routes")->check(CLI::Range(0u, 2'000'000u))->type_name("N")->capture_default_str();
+    sub.add_option("--ipv6", o.ipv6, "Generated IPv6 routes")->check(CLI::Range(0u, 2'000'000u))->type_name("N")->capture_default_str();
+  };
+
+  auto c = std::make_shared<Options>();
+  CLI::App* classify = add_subcommand(*bench, "classify", "Subcommands", "Lookups in an access list, by packets drawn from its rules", "sluice bench classify --rules acl1_10k\nsluice bench classify --shape fw --count 10000 -o json", [c] { return bench_classify(*c); });
+  classify->add_option("--rules", c->rules, "Rule file (default: generated)")->type_name("FILE");
+  add_acl_options(*classify, c->format, c->algorithm);
+  rule_options(*classify, *c);
+  common(*classify, *c);
+
+  auto r = std::make_shared<Options>();
+  CLI::App* route = add_subcommand(*bench, "route", "Subcommands", "Lookups in route tables: uniform, prefix-weighted and Zipf addresses", "sluice bench route\nsluice bench route --routes rib4.txt,rib6.txt --algorithm poptrie -o json", [r] { return bench_route(*r); });
+  route_options(*route, *r);
+  route->add_option("--algorithm", r->algorithm, "Route algorithms")->type_name("A4[,A6]");
+  common(*route, *r);
+
+  auto p = std::make_shared<Options>();
+  CLI::App* pipeline = add_subcommand(*bench, "pipeline", "Subcommands", "The standard graph on packets in memory, with and without access list", "sluice bench pipeline\nsluice bench pipeline --acl acl1_10k --routes rib4.txt,rib6.txt --workers 2 -o json", [p] { return bench_pipeline(*p); });
+  pipeline->add_option("--acl", p->rules, "Rule file (default: generated)")->type_name("FILE");
+  add_acl_options(*pipeline, p->format, p->algorithm);
+  rule_options(*pipeline, *p);
+  route_options(*pipeline, *p);
+  pipeline->add_option("--route-algorithm", p->route_algorithm, "Route algorithms")->type_name("A4[,A6]");
+  pipeline->add_option("--adjacencies", p->adjacencies, "Adjacency file (default: made up)")->type_name("FILE");
+  pipeline->add_option("--sizes", p->sizes, "Frame sizes with FCS, joined by commas")->delimiter(',')->check(CLI::Range(64u, 9618u))->type_name("BYTES,...");
+  pipeline->add_option("--batch", p->batch, "Packets a batch")->check(CLI::Range(1, 4096))->type_name("N")->capture_default_str();
+  add_workers_option(*pipeline, p->workers);
+  common(*pipeline, *p);
+}
+
+}  // namespace sluice::app

@@ -1,0 +1,488 @@
+// sluice explain: what happens to one packet, and why.
+// host only
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <optional>
+
+#include "app.h"
+#include "elements/adjacency/stage.h"
+#include "elements/dec_ttl/stage.h"
+#include "elements/ip_input/stage.h"
+#include "formats/adjacency_text.h"
+#include "formats/native_rules.h"
+#include "inputs.h"
+#include "net/packet_builder.h"
+#include "net/text.h"
+#include "pipeline.h"
+#include "ports/pcap/capture_reader.h"
+#include "tables/adjacency/adjacency_model.h"
+
+namespace sluice::app {
+namespace {
+
+struct Options {
+  std::string packet, hex, capture, acl, format = "auto", routes, adjacencies, policy = "deny", algorithm;
+  uint64_t number = 1;
+  unsigned near = 3;
+};
+
+// -- the packet ----------------------------------------------------------------------------------------------------------
+
+// ip 10.0.0.1 > 8.8.8.8 tcp 1234 > 80 [flags S] [ttl N] [dscp N] [len N] [df] [frag OFFSET] [vlan N]
+class PacketText {
+ public:
+  explicit PacketText(const std::string& text) : text_(text), findings_("--packet", text) {
+    for (size_t at = 0; at < text.size();) {
+      while (at < text.size() && (text[at] == ' ' || text[at] == '\t' || text[at] == ',' || text[at] == '[' || text[at] == ']')) ++at;
+      const size_t begin = at;
+      while (at < text.size() && text[at] != ' ' && text[at] != '\t' && text[at] != ',' && text[at] != '[' && text[at] != ']') ++at;
+      if (at > begin) words_.push_back({begin, at - begin});
+    }
+  }
+
+  std::vector<uint8_t> build() {
+    std::vector<uint8_t> frame;
+    parse(frame);
+    if (!findings_.ok()) fail(Exit::kBadInput, findings_.to_error());
+    return frame;
+  }
+
+ private:
+  struct Word {
+    size_t begin, length;
+  };
+  bool done() const { return next_ >= words_.size(); }
+  std::string peek() const { return done() ? std::string() : text_.substr(words_[next_].begin, words_[next_].length); }
+  std::string take() {
+    std::string word = peek();
+    if (!done()) ++next_;
+    return word;
+  }
+  // At the word that take() gave last, or at the end of the text.
+  void wrong(const std::string& message, const std::string& expected, bool last = true) {
+    const bool at_end = words_.empty() || (last ? next_ == 0 : done());
+    const Word where = at_end ? Word{text_.size(), 1} : words_[last ? next_ - 1 : next_];
+    Diagnostic& finding = findings_.error_at(where.begin, where.length, message);
+    finding.expected = expected;
+    if (!suggestion_.empty()) finding.suggestion = fmt::format("did you mean '{}'?", suggestion_);
+  }
+  std::optional<unsigned> number(unsigned limit, const char* what) {
+    if (done()) {
+      wrong(fmt::format("the {} is missing", what), fmt::format("a number from 0 to {}", limit), false);
+      return std::nullopt;
+    }
+    const std::string word = take();
+    unsigned value = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size() || value > limit) {
+      wrong(fmt::format("'{}' is not a {}", word, what), fmt::format("a number from 0 to {}", limit));
+      return std::nullopt;
+    }
+    return value;
+  }
+  std::optional<IpAddress> address(const char* what) {
+    if (done()) {
+      wrong(fmt::format("the {} address is missing", what), "an IPv4 or IPv6 address", false);
+      return std::nullopt;
+    }
+    const std::string word = take();
+    const auto parsed = parse_ip(word);
+    if (!parsed) wrong(fmt::format("'{}' is not an address", word), "an IPv4 or IPv6 address");
+    return parsed;
+  }
+  bool arrow() {
+    if (take() == ">") return true;
+    wrong("'>' is missing here", "SOURCE > DESTINATION");
+    return false;
+  }
+
+  void parse(std::vector<uint8_t>& frame) {
+    if (peek() == "ip" || peek() == "ip6" || peek() == "IP" || peek() == "IP6") take();
+    const auto src = address("source");
+    if (!src || !arrow()) return;
+    const auto dst = address("destination");
+    if (!dst) return;
+    if (src->family != dst->family) {
+      wrong("the two addresses are of different families", "two IPv4 or two IPv6 addresses");
+      return;
+    }
+    uint8_t protocol = 17;
+    std::optional<unsigned> sport, dport, type, code;
+    bool ports = false, icmp = false, given = false;
+    static const std::vector<std::string> kOptions = {"tcp", "udp", "sctp", "icmp", "icmp6", "proto", "flags", "ttl", "dscp", "len", "df", "frag", "vlan"};
+    std::optional<unsigned> flags, ttl, dscp, length, fragment, vlan;
+    bool df = false;
+    while (!done()) {
+      const std::string word = take();
+      if (word == "tcp" || word == "udp" || word == "sctp") {
+        given = true;
+        protocol = word == "tcp" ? 6 : word == "udp" ? 17 : 132;
+        if (peek().empty() || std::isdigit(static_cast<unsigned char>(peek()[0])) == 0) continue;
+        ports = true;
+        sport = number(65535, "source port");
+        if (!sport || !arrow()) return;
+        dport = number(65535, "destination port");
+        if (!dport) return;
+      } else if (word == "icmp" || word == "icmp6") {
+        given = icmp = true;
+        protocol = src->family == 4 ? 1 : 58;
+        if (peek().empty() || std::isdigit(static_cast<unsigned char>(peek()[0])) == 0) continue;
+        type = number(255, "ICMP type");
+        if (!peek().empty() && std::isdigit(static_cast<unsigned char>(peek()[0])) != 0) code = number(255, "ICMP code");
+      } else if (word == "proto") {
+        given = true;
+        const auto n = number(255, "protocol number");
+        if (!n) return;
+        protocol = static_cast<uint8_t>(*n);
+      } else if (word == "flags") {
+        unsigned bits = 0;
+        const std::string letters = take();
+        for (char c : letters) {
+          const size_t bit = std::string("FSRP.UEW").find(c == 'A' ? '.' : c);
+          if (bit == std::string::npos) {
+            wrong(fmt::format("'{}' is not a TCP flag", c), "letters of F S R P . (or A) U E W, as tcpdump prints them");
+            break;
+          }
+          bits |= 1u << bit;
+        }
+        if (letters.empty()) wrong("the TCP flags are missing", "letters of F S R P . (or A) U E W", false);
+        flags = bits;
+      } else if (word == "ttl") {
+        if (!(ttl = number(255, "TTL"))) return;
+      } else if (word == "dscp") {
+        if (!(dscp = number(63, "DSCP"))) return;
+      } else if (word == "len") {
+        if (!(length = number(9000, "length"))) return;
+      } else if (word == "frag") {
+        if (!(fragment = number(65528, "fragment offset"))) return;
+      } else if (word == "vlan") {
+        if (!(vlan = number(4094, "VLAN id"))) return;
+      } else if (word == "df") {
+        df = true;
+      } else {
+        suggestion_ = closest_match(word, kOptions);
+        wrong(fmt::format("'{}' is not understood here", word), "tcp SPORT > DPORT, udp, icmp TYPE CODE, proto N, flags S, ttl N, dscp N, len N, df, frag N, vlan N");
+        return;
+      }
+    }
+    if (!findings_.ok()) return;
+    if (!given) protocol = 253;  // RFC 3692: for experiments; no L4 header
+    PacketBuilder b = PacketBuilder::ip(*src, *dst, protocol);
+    if (ports) b.ports(static_cast<uint16_t>(*sport), static_cast<uint16_t>(*dport));
+    if (icmp) b.icmp(static_cast<uint8_t>(type.value_or(src->family == 4 ? 8 : 128)), static_cast<uint8_t>(code.value_or(0)));
+    if (flags) b.tcp_flags(static_cast<uint8_t>(*flags));
+    if (ttl) b.ttl(static_cast<uint8_t>(*ttl));
+    if (dscp) b.dscp(static_cast<uint8_t>(*dscp));
+    if (df) b.dont_fragment();
+    if (fragment) b.fragment(*fragment & ~7u, true);
+    if (vlan && *vlan != 0) b.vlan(static_cast<uint16_t>(*vlan));
+    b.size(length ? *length + 14 + (vlan ? 4u : 0u) : 60);
+    frame = b.build();
+  }
+
+  const std::string& text_;
+  Diagnostics findings_;
+  std::vector<Word> words_;
+  size_t next_ = 0;
+  std::string suggestion_;
+};
+
+std::vector<uint8_t> bytes_of_hex(const std::string& text) {
+  std::vector<uint8_t> bytes;
+  int high = -1;
+  Diagnostics findings("--hex", text);
+  for (size_t i = 0; i < text.size() && findings.ok(); ++i) {
+    const char c = text[i];
+    if (c == ' ' || c == ':' || c == '\n' || c == '\t') continue;
+    const char* digits = "0123456789abcdef";
+    const char* at = c == '\0' ? nullptr : std::strchr(digits, std::tolower(static_cast<unsigned char>(c)));
+    if (at == nullptr) {
+      findings.error_at(i, 1, fmt::format("'{}' is not a hexadecimal digit", c)).expected = "the frame from its Ethernet header on, two digits a byte";
+    } else if (high < 0) {
+      high = static_cast<int>(at - digits);
+    } else {
+      bytes.push_back(static_cast<uint8_t>(high << 4 | static_cast<int>(at - digits)));
+      high = -1;
+    }
+  }
+  if (findings.ok() && high >= 0) findings.error_at(text.size() - 1, 1, "the last byte has one digit only").expected = "two digits a byte";
+  if (!findings.ok()) fail(Exit::kBadInput, findings.to_error());
+  return bytes;
+}
+
+std::string key_text(const FlowKey& k) {
+  const IpAddress src{k.src_hi, k.src_lo, k.family}, dst{k.dst_hi, k.dst_lo, k.family};
+  std::string t = fmt::format("{} {} > {} protocol {}", k.family == 6 ? "ip6" : "ip", to_string(src), to_string(dst), k.protocol);
+  if ((k.bits & FlowKey::kHasPorts) != 0) t += fmt::format(" ports {} > {}", k.src_port, k.dst_port);
+  if (k.protocol == 6) t += fmt::format(" flags 0x{:02x}", k.flags >> 8);
+  if (k.icmp != 0) t += fmt::format(" icmp {} {}", k.icmp >> 8, k.icmp & 255);
+  if (k.dscp != 0) t += fmt::format(" dscp {}", k.dscp);
+  if ((k.bits & FlowKey::kFragment) != 0) t += (k.bits & FlowKey::kLaterFragment) != 0 ? " later fragment" : " first fragment";
+  return t;
+}
+
+// The fields of the rule that do not fit, in the order in which a reader looks.
+std::vector<std::string> misfits(const AclMatchRule& r, const FlowKey& k) {
+  std::vector<std::string> no;
+  auto length = [&](uint8_t n) { return k.family == 4 && n >= 96 ? n - 96 : n; };
+  if (r.family != 0 && r.family != k.family) no.push_back(fmt::format("family: the rule is for IPv{}", r.family));
+  else {
+    if (!prefix_agrees(r.src_hi ^ k.src_hi, r.src_lo ^ k.src_lo, r.src_length))
+      no.push_back(fmt::format("source {} is not in {}/{}", to_string(IpAddress{k.src_hi, k.src_lo, k.family}), to_string(IpAddress{r.src_hi, r.src_lo, k.family}), length(r.src_length)));
+    if (!prefix_agrees(r.dst_hi ^ k.dst_hi, r.dst_lo ^ k.dst_lo, r.dst_length))
+      no.push_back(fmt::format("destination {} is not in {}/{}", to_string(IpAddress{k.dst_hi, k.dst_lo, k.family}), to_string(IpAddress{r.dst_hi, r.dst_lo, k.family}), length(r.dst_length)));
+  }
+  if (((k.protocol ^ r.protocol) & r.protocol_mask) != 0) no.push_back(fmt::format("protocol {} is not {}", k.protocol, r.protocol));
+  if (k.src_port < r.src_port_low || k.src_port > r.src_port_high) no.push_back(fmt::format("source port {} is not in {}-{}", k.src_port, r.src_port_low, r.src_port_high));
+  if (k.dst_port < r.dst_port_low || k.dst_port > r.dst_port_high) no.push_back(fmt::format("destination port {} is not in {}-{}", k.dst_port, r.dst_port_low, r.dst_port_high));
+  if (((k.flags ^ r.flags) & r.flags_mask) != 0) no.push_back(fmt::format("flags 0x{:04x} do not have 0x{:04x}/0x{:04x}", k.flags, r.flags, r.flags_mask));
+  if (((k.dscp ^ r.dscp) & r.dscp_mask) != 0) no.push_back(fmt::format("DSCP {} is not {}", k.dscp, r.dscp));
+  if (((k.bits ^ r.bits) & r.bits_mask) != 0) no.push_back("fragment or port presence differs");
+  if (((k.icmp ^ r.icmp) & r.icmp_mask) != 0) no.push_back(fmt::format("ICMP {} {} is not {} {}", k.icmp >> 8, k.icmp & 255, r.icmp >> 8, r.icmp & 255));
+  return no;
+}
+
+// The rule's line as its file has it today, or nothing.
+std::string rule_text(const LoadedAcl& acl, uint32_t rule) {
+  const std::string file(acl.source.file(rule));
+  const uint32_t line = acl.source.line(rule);
+  if (line == 0) return {};
+  static std::string cached_file, text;
+  if (cached_file != file) {
+    auto read = read_whole_file(file);
+    text = read.ok() ? *read : std::string();
+    cached_file = file;
+  }
+  size_t at = 0;
+  for (uint32_t l = 1; l < line; ++l) {
+    at = text.find('\n', at);
+    if (at == std::string::npos) return {};
+    ++at;
+  }
+  std::string found = text.substr(at, std::min(text.find('\n', at), text.size()) - at);
+  for (char& c : found) c = c == '\t' || c == '\r' ? ' ' : c;
+  while (!found.empty() && found.back() == ' ') found.pop_back();
+  return found;
+}
+
+Json rule_json(const LoadedAcl& acl, uint32_t rule) {
+  const AclVerb verb = acl.actions.action(rule).verb;
+  Json json{{"rule", rule}, {"action", verb == AclVerb::kDeny ? "deny" : verb == AclVerb::kMark ? "mark" : "permit"}};
+  if (acl.source.line(rule) != 0) {
+    json["file"] = acl.source.file(rule);
+    json["line"] = acl.source.line(rule);
+  }
+  if (const std::string text = rule_text(acl, rule); !text.empty()) json["text"] = text;
+  return json;
+}
+std::string rule_line(const Json& r) {
+  std::string t = fmt::format("rule {}", r["rule"].get<uint32_t>());
+  if (r.contains("file")) t += fmt::format(" at {}:{}", r["file"].get<std::string>(), r["line"].get<uint32_t>());
+  if (r.contains("text")) t += fmt::format(": {}", r["text"].get<std::string>());
+  return t;
+}
+
+Exit explain(const Options& o) {
+  const int given = (o.packet.empty() ? 0 : 1) + (o.hex.empty() ? 0 : 1) + (o.capture.empty() ? 0 : 1);
+  if (given == 0) fail(Exit::kUsage, "--packet, --hex or --in is missing");
+  if (given > 1) fail(Exit::kUsage, "--packet, --hex and --in cannot be given together");
+  if (!o.adjacencies.empty() && o.routes.empty()) fail(Exit::kUsage, "--adjacencies needs --routes");
+  std::vector<uint8_t> frame;
+  uint32_t wire = 0;
+  if (!o.packet.empty()) {
+    frame = PacketText(o.packet).build();
+  } else if (!o.hex.empty()) {
+    frame = bytes_of_hex(o.hex);
+  } else {
+    need(check_readable(o.capture), Exit::kIo);
+    CaptureReader reader = need(CaptureReader::open(o.capture));
+    CapturedFrame captured;
+    for (uint64_t i = 0; i < o.number; ++i) {
+      if (!need(reader.next(captured))) fail(Exit::kBadInput, fmt::format("{}: there is no packet {}: it holds {}", o.capture, o.number, i));
+    }
+    frame.assign(captured.data, captured.data + captured.captured);
+    wire = captured.wire_bytes;
+  }
+  wire = std::max(wire, static_cast<uint32_t>(frame.size()));
+  std::vector<uint8_t> memory(kHeadroom + frame.size() + 64);
+  std::copy(frame.begin(), frame.end(), memory.begin() + kHeadroom);
+  Packet p;
+  p.frame = memory.data() + kHeadroom;
+  p.end = static_cast<uint32_t>(frame.size());
+  p.wire_end = wire;
+
+  Json json{{"bytes", frame.size()}};
+  std::string t;
+  std::string verdict;
+  bool alive = true;
+  auto drop = [&](DropReason reason) {
+    alive = false;
+    verdict = fmt::format("dropped: {}", to_string(reason));
+    json["verdict"] = {{"forwarded", false}, {"reason", to_string(reason)}};
+  };
+  Headers headers;
+  const ParseStatus status = parse_ethernet(frame.data(), static_cast<uint32_t>(frame.size()), wire, headers);
+  if (status == ParseStatus::kOk) {
+    json["packet"] = key_text(headers.key);
+    t += fmt::format("packet     {}, ttl {}, {} bytes\n", key_text(headers.key), headers.ttl, frame.size());
+  } else {
+    json["packet"] = nullptr;
+    t += fmt::format("packet     {} bytes, {}\n", frame.size(), to_string(status));
+  }
+  if (IpInputStage{}(p) != 0) drop(p.reason);
+  t += fmt::format("checks     {}\n", alive ? "passed" : fmt::format("failed: {}, {}", to_string(p.reason), describe(p.reason)));
+  bool disagree = false;
+
+  if (!o.acl.empty()) {
+    const LoadedAcl acl = load_acl(o.acl, o.format, o.algorithm);
+    if (alive) {
+      // By the definition itself, then by every algorithm.
+      uint32_t rule = 0;
+      for (uint32_t r = 1; r <= acl.rules.size() && rule == 0; ++r) {
+        if (matches(acl.rules.rule(r), p.key)) rule = r;
+      }
+      Json asked = Json::object();
+      std::vector<std::string> said;
+      if (acl.set.rules.empty()) {
+        asked[acl.algorithm] = acl.view.lookup(p.key);
+      } else {
+        for (const std::string& name : acl_algorithm_names()) {
+          const Image image = need(build_acl(acl.set, name));
+          asked[name] = need(AclView::open(image)).lookup(p.key);
+        }
+      }
+      for (const auto& [name, found] : asked.items()) {
+        said.push_back(fmt::format("{} {}", name, found.get<uint32_t>()));
+        disagree |= found.get<uint32_t>() != rule;
+      }
+      Json near = Json::array();
+      for (uint32_t r = rule == 0 ? acl.rules.size() : rule - 1; r >= 1 && near.size() < o.near; --r) {
+        const auto no = misfits(acl.rules.rule(r), p.key);
+        if (no.size() != 1) continue;
+        Json one = rule_json(acl, r);
+        one["fails"] = no[0];
+        near.push_back(one);
+      }
+      json["acl"] = {{"match", rule != 0 ? rule_json(acl, rule) : Json(nullptr)}, {"algorithms", asked}, {"near_misses", near}};
+      if (rule != 0) {
+        t += fmt::format("acl        {} -> {}\n", rule_line(json["acl"]["match"]), json["acl"]["match"]["action"].get<std::string>());
+      } else {
+        t += fmt::format("acl        no rule matches: {} by default\n", o.policy);
+      }
+      t += fmt::format("           asked: {}{}\n", fmt::join(said, ", "), disagree ? "  THEY DISAGREE" : "");
+      for (const Json& one : near) t += fmt::format("near miss  {}\n           because {}\n", rule_line(one), one["fails"].get<std::string>());
+      const AclVerb verb = acl.actions.action(rule).verb;
+      if (rule == 0 && o.policy == "deny") drop(DropReason::kAclNoMatch);
+      if (verb == AclVerb::kDeny) drop(DropReason::kAclDeny);
+      if (verb == AclVerb::kMark) t += fmt::format("mark       {}\n", acl.actions.action(rule).mark);
+    }
+  }
+  if (!o.routes.empty()) {
+    const LoadedRoutes routes = load_routes(split_commas(o.routes), "");
+    if (alive) {
+      const IpAddress dst{p.key.dst_hi, p.key.dst_lo, p.key.family};
+      const uint32_t hop = routes.lookup(dst);
+      Json route{{"destination", to_string(dst)}, {"next_hop", hop != 0 ? Json(std::string(routes.names.name(hop))) : Json(nullptr)}};
+      std::string prefix;
+      uint32_t by_prefix = 0;
+      std::vector<std::string> said;
+      if (!routes.from_image) {
+        for (int length = dst.family == 4 ? 32 : 128; length >= 0 && by_prefix == 0; --length) {
+          const auto n = static_cast<unsigned>(length);
+          IpPrefix candidate{dst, static_cast<uint8_t>(length)};
+          if (dst.family == 4) {
+            candidate.address.lo &= high_mask32(n);
+          } else {
+            candidate.address.hi &= high_mask64(std::min(n, 64u));
+            candidate.address.lo &= high_mask64(n > 64 ? n - 64 : 0);
+          }
+          by_prefix = routes.rib.find(candidate);
+          if (by_prefix != 0) prefix = to_string(candidate);
+        }
+        route["prefix"] = prefix.empty() ? Json(nullptr) : Json(prefix);
+        disagree |= by_prefix != hop;
+        const auto names = dst.family == 4 ? lpm_algorithm_names4() : lpm_algorithm_names6();
+        for (const std::string& name : names) {
+          LoadedRoutes other = build_loaded_routes(routes.rib, {}, dst.family == 4 ? name : lpm_algorithm_names4().front() + "," + name);
+          const uint32_t found = other.lookup(dst);
+          disagree |= found != hop;
+          route["algorithms"][name] = std::string(other.names.name(found));
+          said.push_back(fmt::format("{} {}", name, other.names.name(found)));
+        }
+      }
+      json["route"] = route;
+      t += hop == 0 ? std::string("route      none\n") : fmt::format("route      {}next hop {}\n", prefix.empty() ? "" : prefix + " -> ", routes.names.name(hop));
+      if (!said.empty()) t += fmt::format("           asked: {}\n", fmt::join(said, ", "));
+      p.next_hop = hop;
+      if (hop == 0) drop(DropReason::kNoRoute);
+      if (alive) {
+        Rib ids;
+        for (uint32_t id = 1; id <= routes.names.count(); ++id) ids.intern(routes.names.name(id));
+        AdjacencyModel model = default_adjacencies(ids);
+        if (!o.adjacencies.empty()) {
+          model = need(parse_adjacencies(need(read_whole_file(o.adjacencies), Exit::kIo), o.adjacencies, routes.names));
+          print_warnings(model.warnings);
+        }
+        const Image image = need(build_adjacencies(model));
+        const uint8_t ttl = p.ttl;
+        if (DecTtlStage{}(p) != 0) {
+          drop(p.reason);
+          t += fmt::format("ttl        {}: expired\n", ttl);
+        } else {
+          t += fmt::format("edit       {} {} -> {}\n", p.key.family == 4 ? "ttl" : "hop limit", ttl, p.ttl);
+          json["edits"] = {{"ttl", {{"from", ttl}, {"to", p.ttl}}}};
+          const AdjacencyStage rewrite{need(open_adjacencies(image))};
+          if (rewrite(p) != 0) {
+            drop(p.reason);
+            t += fmt::format("adjacency  {}\n", describe(p.reason));
+          } else {
+            MacAddress to{}, from{};
+            std::copy(p.bytes(), p.bytes() + 6, to.bytes);
+            std::copy(p.bytes() + 6, p.bytes() + 12, from.bytes);
+            json["adjacency"] = {{"destination", to_string(to)}, {"source", to_string(from)}, {"port", p.port}, {"made_up", o.adjacencies.empty()}};
+            t += fmt::format("adjacency  {} <- {}, port {}{}\n", to_string(to), to_string(from), p.port, o.adjacencies.empty() ? " (made up: no --adjacencies)" : "");
+          }
+        }
+      }
+    }
+  }
+  if (alive) {
+    verdict = o.routes.empty() ? "passed" : fmt::format("forwarded to port {}", p.port);
+    json["verdict"] = {{"forwarded", true}, {"port", p.port}};
+  }
+  json["agree"] = !disagree;
+  t += fmt::format("verdict    {}\n", verdict);
+  if (json_output()) {
+    print_json(json);
+  } else {
+    print_out(t);
+  }
+  if (disagree) fail(Exit::kCheckFailed, "the algorithms do not agree about this packet", "this is a defect of sluice; please report it with the tables");
+  return Exit::kOk;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& root) {
+  auto o = std::make_shared<Options>();
+  CLI::App* sub = add_subcommand(root, "explain", "Packets",
+                                 "What happens to one packet and why: the rule that decides and the near misses above it, the route, the\n"
+                                 "adjacency, the edits, the verdict. Every algorithm is asked, and they must agree.",
+                                 "sluice explain --packet 'ip 10.0.0.1 > 8.8.8.8 tcp 1234 > 80 flags S' --acl edge.acl --routes rib.txt\n"
+                                 "sluice explain --in a.pcap --number 17 --acl edge.acl\n"
+                                 "sluice explain --hex '0200 0000 0001 ...' --routes rib.txt -o json",
+                                 [o] { return explain(*o); });
+  sub->add_option("--packet", o->packet, "ip SRC > DST [tcp|udp SPORT > DPORT | icmp TYPE CODE | proto N] [flags S] [ttl N] [dscp N] [len N] [df] [frag N] [vlan N]")->type_name("TEXT");
+  sub->add_option("--hex", o->hex, "The frame from its Ethernet header on")->type_name("BYTES");
+  sub->add_option("--in", o->capture, "Take the packet from this capture")->type_name("PCAP");
+  sub->add_option("--number", o->number, "Which packet of --in, from 1")->check(CLI::Range(uint64_t{1}, ~uint64_t{0}))->type_name("N")->capture_default_str();
+  sub->add_option("--acl", o->acl, "Access list: rules or an image")->type_name("FILE");
+  add_acl_options(*sub, o->format, o->algorithm);
+  sub->add_option("--routes", o->routes, "Route files or an image")->type_name("FILE[,FILE]");
+  sub->add_option("--adjacencies", o->adjacencies, "Adjacency file (default: made-up ones)")->type_name("FILE");
+  sub->add_option("--default", o->policy, "For packets that no rule matches: deny or permit")->check(CLI::IsMember({"deny", "permit"}))->type_name("ACTION")->capture_default_str();
+  sub->add_option("--near", o->near, "Near misses to show")->type_name("N")->capture_default_str();
+}
+
+}  // namespace sluice::app

@@ -1,0 +1,250 @@
+// run, --print-graph, bench, demo, doctor, elements: sums hold, outputs equal, nothing left behind.
+#include <csignal>
+#include <set>
+
+#include "net/packet_builder.h"
+#include "ports/pcap/capture_reader.h"
+#include "ports/pcap/capture_writer.h"
+#include "tests/testing/run_sluice.h"
+
+namespace sluice {
+namespace {
+
+using nlohmann::json;
+using testing::CliTest;
+using testing::Said;
+
+class CliRunTest : public CliTest {
+ protected:
+  void SetUp() override {
+    CliTest::SetUp();
+    write("edge.acl", "deny udp from any to any port 53\npermit ip from any to any\n");
+    write("rib", "8.0.0.0/8 a\n9.0.0.0/8 b\n2001:db8::/32 a\n10.0.0.0/8 a\n");
+    write("adj", "a 02:00:00:00:00:0a 02:00:00:00:00:01 1\nb 02:00:00:00:00:0b 02:00:00:00:00:01 2 vlan 9\n");
+    auto writer = CaptureWriter::create(path("in.pcap"));
+    ASSERT_TRUE(writer.ok());
+    auto add = [&](const PacketBuilder& packet) {
+      const auto f = packet.build();
+      ASSERT_TRUE(writer->append(FrameHeader{static_cast<uint32_t>(f.size()), static_cast<uint32_t>(f.size()), ++stamp_}, f.data()));
+    };
+    for (uint16_t i = 0; i < 100; ++i) {
+      add(tcp4("10.0.0.1", "8.1.1.1").ports(i, 80).payload(i));          // port 1
+      add(tcp4("10.0.0.1", "9.1.1.1").ports(i, 80).payload(10));         // port 2
+      add(udp4("10.0.0.1", "8.1.1.1").ports(i, 53));                      // denied
+      add(tcp4("10.0.0.1", "7.1.1.1").ports(i, 80));                      // no route
+      add(tcp4("10.0.0.1", "8.1.1.1").ports(i, 80).ttl(1));               // expires
+      add(tcp4("10.0.0.1", "8.1.1.1").ports(i, 80).bad_ip_checksum());    // bad
+      add(tcp6("2001:db8::1", "2001:db8::2").ports(i, 443).payload(600));  // port 1
+    }
+    ASSERT_TRUE(writer->commit().ok());
+  }
+  uint64_t stamp_ = 1'700'000'000'000'000'000;
+  const std::string standard_ = "--acl edge.acl --routes rib --adjacencies adj --in in.pcap";
+};
+
+uint64_t sum(const json& object) {
+  uint64_t total = 0;
+  for (const auto& [key, value] : object.items()) total += value.is_object() ? value["packets"].get<uint64_t>() : value.get<uint64_t>();
+  return total;
+}
+
+void expect_conserved(const json& j) {
+  EXPECT_EQ(j["packets_in"].get<uint64_t>() + j["generated"].get<uint64_t>(), j["packets_out"].get<uint64_t>() + sum(j["drops"]));
+  EXPECT_EQ(sum(j["out"]), j["packets_out"].get<uint64_t>());
+  uint64_t sinks = 0, drops = 0;
+  for (const json& s : j["sinks"]) sinks += s["packets"].get<uint64_t>();
+  for (const json& e : j["elements"]) drops += sum(e["drops"]);
+  EXPECT_EQ(sinks, j["packets_out"].get<uint64_t>());
+  EXPECT_EQ(drops, j["dropped"].get<uint64_t>());
+}
+
+TEST_F(CliRunTest, TheReportHoldsWhatTheGraphDid) {
+  const Said said = sluice("run " + standard_ + " --out out.pcap -o json");
+  ASSERT_EQ(said.code, 0) << said.err;
+  const json j = said.json();
+  for (const char* field : {"packets_in", "bytes_in", "packets_out", "bytes_out", "out", "sinks", "drops", "generated", "elements", "seconds", "generation", "workers", "device", "latency_ns", "tables"}) {
+    EXPECT_TRUE(j.contains(field)) << field;
+  }
+  EXPECT_EQ(j["packets_in"], 700);
+  EXPECT_EQ(j["packets_out"], 300);
+  EXPECT_EQ(j["out"]["1"]["packets"], 200);
+  EXPECT_EQ(j["out"]["2"]["packets"], 100);
+  EXPECT_EQ(j["drops"], (json{{"acl-deny", 100}, {"no-route", 100}, {"ttl-expired", 100}, {"ipv4-bad-checksum", 100}}));
+  EXPECT_EQ(j["generation"], 1);
+  EXPECT_EQ(j["workers"], 1);
+  EXPECT_EQ(j["device"], "cpu");
+  for (const char* p : {"p50", "p99", "p999", "max"}) EXPECT_GT(j["latency_ns"][p], 0) << p;
+  ASSERT_EQ(j["tables"].size(), 3u);
+  EXPECT_EQ(j["tables"][0]["entries"], 2);
+  expect_conserved(j);
+  auto reader = CaptureReader::open(path("out.pcap"));
+  ASSERT_TRUE(reader.ok());
+  CapturedFrame frame;
+  uint64_t frames = 0;
+  while (*reader->next(frame)) ++frames;
+  EXPECT_EQ(frames, 300u);
+  EXPECT_EQ(files(), (std::vector<std::string>{"adj", "edge.acl", "in.pcap", "out.pcap", "rib"}));
+}
+
+TEST_F(CliRunTest, ThePrintedGraphRunsToTheSameBytes) {
+  for (const std::string extra : {"", " --default permit", " --icmp-errors 192.0.2.1,2001:db8::ff --icmp-denied"}) {
+    ASSERT_EQ(sluice("run " + standard_ + extra + " --out out.pcap").code, 0);
+    ASSERT_EQ(shell("\"$SLUICE\" run " + standard_ + extra + " --out again.pcap --print-graph > graph.click").code, 0);
+    const Said said = sluice("run graph.click -o json");
+    ASSERT_EQ(said.code, 0) << said.err << read("graph.click");
+    expect_conserved(said.json());
+    EXPECT_TRUE(read("out.pcap") == read("again.pcap")) << extra;
+    // The canonical text of the graph is a graph, too.
+    ASSERT_EQ(shell("\"$SLUICE\" run graph.click --print-graph > canonical.click && \"$SLUICE\" check canonical.click").code, 0);
+  }
+}
+
+TEST_F(CliRunTest, WorkersAndBatchesDoNotChangeABit) {
+  ASSERT_EQ(sluice("run " + standard_ + " --out out.pcap").code, 0);
+  for (const char* options : {"--workers 2", "--workers 5 --batch 7", "--batch 1", "--batch 4096", "--algorithm linear --route-algorithm trie"}) {
+    ASSERT_EQ(sluice("run " + standard_ + " --out other.pcap " + options).code, 0) << options;
+    EXPECT_TRUE(read("out.pcap") == read("other.pcap")) << options;
+  }
+}
+
+TEST_F(CliRunTest, OutputsByPortHoldEachItsOwn) {
+  const Said said = sluice("run " + standard_ + " --out 1=one.pcap --out 2=two.pcap --out rest.pcap -o json");
+  ASSERT_EQ(said.code, 0) << said.err;
+  const json j = said.json();
+  std::map<std::string, uint64_t> packets;
+  for (const json& s : j["sinks"]) packets[s["path"]] = s["packets"];
+  EXPECT_EQ(packets, (std::map<std::string, uint64_t>{{"one.pcap", 200}, {"two.pcap", 100}, {"rest.pcap", 0}}));
+  expect_conserved(j);
+}
+
+TEST_F(CliRunTest, IcmpErrorsAnswerWhatCannotBeForwarded) {
+  const Said said = sluice("run " + standard_ + " --icmp-errors 192.0.2.1,2001:db8::ff --out out.pcap -o json");
+  ASSERT_EQ(said.code, 0) << said.err;
+  const json j = said.json();
+  // 100 expired and 100 without a route are answered; the answers go back to 10.0.0.1.
+  EXPECT_EQ(j["generated"], 200);
+  EXPECT_EQ(j["packets_out"], 500);
+  expect_conserved(j);
+}
+
+TEST_F(CliRunTest, WithoutOutputPacketsAreCountedAndForgotten) {
+  const json j = sluice("run --routes rib --in in.pcap -o json").json();
+  EXPECT_EQ(j["packets_in"], 700);
+  EXPECT_EQ(j["packets_out"], 400);
+  expect_conserved(j);
+  EXPECT_EQ(files(), (std::vector<std::string>{"adj", "edge.acl", "in.pcap", "rib"}));
+}
+
+TEST_F(CliRunTest, AConfigurationTakesVariables) {
+  write("g.click", "FromDump($IN) -> Counter -> ToDump($OUT);");
+  const Said said = sluice("run g.click IN=in.pcap OUT=out.pcap -o json");
+  ASSERT_EQ(said.code, 0) << said.err;
+  EXPECT_EQ(said.json()["packets_out"], 700);
+  EXPECT_TRUE(exists("out.pcap"));
+}
+
+TEST_F(CliRunTest, CapturesGoThroughPipes) {
+  const Said said = shell("\"$SLUICE\" run --routes rib --in - --out - < in.pcap | \"$SLUICE\" classify --rules edge.acl --in - | sort | uniq -c");
+  EXPECT_EQ(said.code, 0) << said.err;
+  EXPECT_EQ(said.out, "    100 1\n    300 2\n");
+}
+
+TEST_F(CliRunTest, TopRulesCountWhatReachesTheList) {
+  const json j = sluice("run " + standard_ + " --top-rules 3 -o json").json();
+  ASSERT_EQ(j["top_rules"].size(), 2u);
+  EXPECT_EQ(j["top_rules"][0]["packets"], 500);
+  EXPECT_EQ(j["top_rules"][0]["at"], "edge.acl:2");
+  EXPECT_EQ(j["top_rules"][1]["packets"], 100);
+  EXPECT_EQ(j["top_rules"][1]["action"], "deny");
+}
+
+TEST_F(CliRunTest, AnInterruptCommitsWhatWasRead) {
+  write("g.click", "InfiniteSource(DATA \\<00 01 02 03>) -> ToDump(out.pcap);");
+  const Said said = shell("\"$SLUICE\" run g.click -o json & sleep 0.5; kill -INT $!; wait $!");
+  EXPECT_EQ(said.code, 130) << said.err;
+  const json j = said.json();
+  EXPECT_EQ(j["interrupted"], true);
+  EXPECT_GT(j["packets_out"], 0);
+  expect_conserved(j);
+  auto reader = CaptureReader::open(path("out.pcap"));
+  ASSERT_TRUE(reader.ok());
+  CapturedFrame frame;
+  uint64_t frames = 0;
+  while (*reader->next(frame)) ++frames;
+  EXPECT_EQ(j["packets_out"], frames);
+}
+
+TEST_F(CliRunTest, AFailureLeavesNothingHalfWritten) {
+  // The capture is damaged after its first packets; the old output stays as it is.
+  const std::string capture = read("in.pcap");
+  write("cut.pcap", capture.substr(0, capture.size() / 2 + 5));
+  write("out.pcap", "old");
+  const Said said = sluice("run --routes rib --in cut.pcap --out out.pcap");
+  EXPECT_EQ(said.code, 1);
+  EXPECT_NE(said.err.find("cut.pcap"), std::string::npos) << said.err;
+  EXPECT_EQ(read("out.pcap"), "old");
+  EXPECT_EQ(files(), (std::vector<std::string>{"adj", "cut.pcap", "edge.acl", "in.pcap", "out.pcap", "rib"}));
+  EXPECT_EQ(sluice("run --routes rib --in in.pcap --out /dev/full").code, 3);
+  EXPECT_EQ(sluice("run --routes rib --in in.pcap --out none/out.pcap").code, 3);
+  EXPECT_EQ(sluice("classify --rules edge.acl --in in.pcap --out /dev/full").code, 3);
+  EXPECT_EQ(sluice("classify --rules edge.acl --in cut.pcap --out verdicts").code, 1);
+  EXPECT_FALSE(exists("verdicts"));
+}
+
+TEST_F(CliRunTest, BenchVerifiesOrRefuses) {
+  const Said said = sluice("bench classify --count 100 --packets 2000 --sample 2000 -o json");
+  ASSERT_EQ(said.code, 0) << said.err;
+  const json j = said.json();
+  for (const char* field : {"schema", "name", "when", "command", "machine", "git", "seed", "input_hash", "checked", "verified", "results"}) EXPECT_TRUE(j.contains(field)) << field;
+  EXPECT_EQ(j["verified"]["mismatches"], 0);
+  EXPECT_EQ(j["verified"]["oracle"], "linear");
+  const json& r = j["results"][0];
+  EXPECT_GE(r["n"], 5);
+  EXPECT_LE(r["min"], r["median"]);
+  EXPECT_LE(r["median"], r["max"]);
+  const Said spoilt = sluice("bench classify --count 100 --packets 2000 --spoil-check -o json");
+  EXPECT_EQ(spoilt.code, 5);
+  EXPECT_TRUE(spoilt.out.empty());
+  EXPECT_EQ(json::parse(spoilt.err)["error"]["exit_code"], 5);
+  const json route = sluice("bench route --ipv4 500 --ipv6 200 --packets 4096 -o json").json();
+  EXPECT_EQ(route["results"].size(), 6u);
+  EXPECT_EQ(sluice("bench route --ipv4 500 --ipv6 200 --packets 4096 --spoil-check").code, 5);
+  const json pipeline = sluice("bench pipeline --count 100 --ipv4 500 --ipv6 10 --packets 20000 --sample 5000 -o json").json();
+  EXPECT_EQ(pipeline["results"].size(), 2u);
+  EXPECT_EQ(pipeline["results"][1]["forwarded_part"], 1.0);
+  EXPECT_EQ(sluice("bench pipeline --count 100 --ipv4 500 --ipv6 10 --packets 20000 --sample 5000 --spoil-check").code, 5);
+}
+
+TEST_F(CliRunTest, DemoIsIdenticalAndConserved) {
+  const Said said = sluice("demo --dir d --packets 5000 --rules 500 --ipv4 3000 --ipv6 500 -o json");
+  ASSERT_EQ(said.code, 0) << said.err;
+  const json j = said.json();
+  EXPECT_EQ(j["identical"], true);
+  ASSERT_EQ(j["runs"].size(), 2u);
+  for (const json& run : j["runs"]) {
+    EXPECT_EQ(run["packets_in"], 5000);
+    EXPECT_GT(run["packets_out"], 0);
+    expect_conserved(run);
+    for (const char* reason : {"acl-deny", "no-route", "ttl-expired", "ipv4-bad-checksum"}) EXPECT_TRUE(run["drops"].contains(reason)) << reason;
+  }
+  EXPECT_TRUE(exists("d/out.pcap") && exists("d/edge.acl") && exists("d/rib.txt") && exists("d/imix.pcap"));
+}
+
+TEST_F(CliRunTest, DoctorAndElementsSpeakJson) {
+  const json doctor = sluice("doctor -o json").json();
+  EXPECT_TRUE(doctor["machine"]["cores"].is_number());
+  EXPECT_GE(doctor["findings"].size(), 8u);
+  for (const json& f : doctor["findings"]) {
+    if (f["state"] == "gap") EXPECT_FALSE(f["mend"].get<std::string>().empty()) << f.dump();
+  }
+  const json elements = sluice("elements -o json").json();
+  std::set<std::string> names;
+  for (const json& e : elements["elements"]) names.insert(e["name"].get<std::string>());
+  for (const char* name : {"FromDump", "ToDump", "InfiniteSource", "CheckIPHeader", "Classifier", "ACL", "IPRoute", "DecIPTTL", "EtherEncap", "Counter", "Discard", "Tee", "Paint", "Print", "ICMPError", "PortSwitch"}) {
+    EXPECT_TRUE(names.contains(name)) << name;
+  }
+  EXPECT_EQ(sluice("elements IPRoute -o json").json()["name"], "IPRoute");
+}
+
+}  // namespace
+}  // namespace sluice

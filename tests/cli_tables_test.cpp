@@ -1,0 +1,274 @@
+// classify, route, compile, tables, gen, check and explain against oracles that the test computes itself.
+#include <random>
+
+#include "base/test_data.h"
+#include "net/flow_key.h"
+#include "net/packet_builder.h"
+#include "net/text.h"
+#include "ports/pcap/capture_writer.h"
+#include "tests/testing/run_sluice.h"
+
+namespace sluice {
+namespace {
+
+using testing::CliTest;
+using testing::Said;
+
+struct Rule {
+  uint32_t src, src_length, dst, dst_length, sport_low, sport_high, dport_low, dport_high, protocol, mask;
+};
+struct Key {
+  uint32_t src, dst, sport, dport, protocol;
+};
+
+std::string dotted(uint32_t a) {
+  return to_string(IpAddress{0, a, 4});
+}
+
+class CliTablesTest : public CliTest {
+ protected:
+  // Rules over a small space, so that most keys meet several; comments and blank lines between do not count.
+  void make_rules(unsigned n) {
+    std::string text = "# a comment\n\n";
+    for (unsigned i = 0; i < n; ++i) {
+      Rule r{};
+      r.src_length = random_() % 3 == 0 ? 0 : 24 + random_() % 9;
+      r.dst_length = random_() % 3 == 0 ? 0 : 24 + random_() % 9;
+      r.src = 0x0a000000u | (random_() & 0x3ff);
+      r.dst = 0xc0a80000u | (random_() & 0x3ff);
+      r.sport_high = 65535;
+      r.dport_low = random_() % 100;
+      r.dport_high = r.dport_low + random_() % 100;
+      r.protocol = random_() % 2 == 0 ? 6 : 17;
+      r.mask = random_() % 4 == 0 ? 0 : 255;
+      rules_.push_back(r);
+      char line[200];
+      std::snprintf(line, sizeof line, "@%s/%u\t%s/%u\t%u : %u\t%u : %u\t0x%02x/0x%02x\n", dotted(r.src).c_str(), r.src_length, dotted(r.dst).c_str(), r.dst_length, r.sport_low, r.sport_high, r.dport_low, r.dport_high, r.protocol, r.mask);
+      text += line;
+      if (i % 10 == 9) text += "\n# between\n";
+    }
+    write("rules", text);
+  }
+  void make_keys(unsigned n) {
+    std::string text;
+    for (unsigned i = 0; i < n; ++i) {
+      Key k{0x0a000000u | static_cast<uint32_t>(random_() & 0x3ff), 0xc0a80000u | static_cast<uint32_t>(random_() & 0x3ff), static_cast<uint32_t>(random_() % 65536), static_cast<uint32_t>(random_() % 220), random_() % 2 == 0 ? 6u : 17u};
+      keys_.push_back(k);
+      text += std::to_string(k.src) + "\t" + std::to_string(k.dst) + "\t" + std::to_string(k.sport) + "\t" + std::to_string(k.dport) + "\t" + std::to_string(k.protocol) + "\n";
+    }
+    write("trace", text);
+  }
+  static bool covers(uint32_t prefix, uint32_t length, uint32_t a) {
+    return length == 0 || (prefix >> (32 - length)) == (a >> (32 - length));
+  }
+  unsigned first_match(const Key& k) const {
+    for (size_t i = 0; i < rules_.size(); ++i) {
+      const Rule& r = rules_[i];
+      if (covers(r.src, r.src_length, k.src) && covers(r.dst, r.dst_length, k.dst) && k.sport >= r.sport_low && k.sport <= r.sport_high &&
+          k.dport >= r.dport_low && k.dport <= r.dport_high && (k.protocol & r.mask) == (r.protocol & r.mask)) {
+        return static_cast<unsigned>(i + 1);
+      }
+    }
+    return 0;
+  }
+  std::string expected() const {
+    std::string text;
+    for (const Key& k : keys_) text += std::to_string(first_match(k)) + "\n";
+    return text;
+  }
+
+  std::mt19937 random_{20240131};
+  std::vector<Rule> rules_;
+  std::vector<Key> keys_;
+};
+
+TEST_F(CliTablesTest, ClassifyGivesTheFirstMatchForEveryAlgorithmWorkerAndImage) {
+  make_rules(200);
+  make_keys(9000);
+  const std::string want = expected();
+  ASSERT_NE(want.find("0\n"), std::string::npos);
+  for (const char* options : {"", "--algorithm linear", "--algorithm tuple_space", "--workers 3", "--device auto", "--format classbench"}) {
+    const Said said = sluice(std::string("classify --rules rules --trace trace ") + options);
+    EXPECT_EQ(said.code, 0) << said.err;
+    EXPECT_TRUE(said.out == want) << options;
+  }
+  EXPECT_EQ(sluice("classify --rules rules --trace trace --out verdicts").code, 0);
+  EXPECT_EQ(read("verdicts"), want);
+  EXPECT_EQ(sluice("compile --acl rules --out rules.img").code, 0);
+  EXPECT_EQ(sluice("classify --rules rules.img --trace trace").out, want);
+  EXPECT_EQ(shell("\"$SLUICE\" classify --rules rules --trace - < trace").out, want);
+}
+
+TEST_F(CliTablesTest, ClassifyJsonCountsWhatItFound) {
+  make_rules(50);
+  make_keys(500);
+  const Said said = sluice("classify --rules rules --trace trace -o json");
+  ASSERT_EQ(said.code, 0) << said.err;
+  const auto json = said.json();
+  uint64_t matched = 0;
+  for (const Key& k : keys_) matched += first_match(k) != 0 ? 1 : 0;
+  EXPECT_EQ(json["packets"], 500);
+  EXPECT_EQ(json["matched"], matched);
+  EXPECT_EQ(json["rules"], 50);
+  EXPECT_EQ(json["algorithm"], "tuple_space");
+  ASSERT_EQ(json["results"].size(), 500u);
+  for (size_t i = 0; i < 500; ++i) EXPECT_EQ(json["results"][i], first_match(keys_[i]));
+  EXPECT_TRUE(said.err.empty()) << said.err;
+}
+
+TEST_F(CliTablesTest, EveryFrameOfACaptureGetsALine) {
+  write("rules", "permit udp from 10.0.0.0/8 to any port 53\ndeny ip from any to any\n");
+  auto writer = CaptureWriter::create(path("in.pcap"));
+  ASSERT_TRUE(writer.ok());
+  auto add = [&](const std::vector<uint8_t>& f) {
+    ASSERT_TRUE(writer->append(FrameHeader{static_cast<uint32_t>(f.size()), static_cast<uint32_t>(f.size()), 1}, f.data()));
+  };
+  add(udp4("10.0.0.1", "8.8.8.8").ports(999, 53).build());
+  add(udp4("11.0.0.1", "8.8.8.8").ports(999, 53).build());
+  add(PacketBuilder::ether(0x0806).payload(46).build());
+  add(udp4("10.0.0.1", "8.8.8.8").ports(999, 53).bad_ip_checksum().build());
+  add(udp6("2001:db8::1", "2001:db8::2").build());
+  ASSERT_TRUE(writer->commit().ok());
+  EXPECT_EQ(sluice("classify --rules rules --in in.pcap").out, "1\n2\n0\n0\n2\n");
+  write("routes", "8.0.0.0/8 east\n8.8.8.0/24 west\n2001:db8::/32 six\n");
+  EXPECT_EQ(sluice("route --routes routes --in in.pcap").out, "west\nwest\n-\n-\nsix\n");
+}
+
+TEST_F(CliTablesTest, RouteGivesTheLongestPrefixAsWritten) {
+  struct Route {
+    uint32_t address, length;
+    std::string hop;
+  };
+  std::vector<Route> routes;
+  std::string text;
+  for (unsigned i = 0; i < 400; ++i) {
+    Route r{static_cast<uint32_t>(random_()) & 0x0fffffff, 4 + static_cast<uint32_t>(random_() % 29), "hop-" + std::to_string(random_() % 20)};
+    r.address &= ~uint32_t{0} << (32 - r.length);
+    bool twice = false;
+    for (const Route& other : routes) twice |= other.address == r.address && other.length == r.length;
+    if (twice) continue;
+    routes.push_back(r);
+    text += dotted(r.address) + "/" + std::to_string(r.length) + " " + r.hop + "\n";
+  }
+  write("rib4", text);
+  write("rib6", "2001:db8::/32 via-six\n2001:db8:1::/48 2001:db8::9\n");
+  std::string addresses = "# addresses\n\n", want;
+  for (unsigned i = 0; i < 5000; ++i) {
+    const auto a = static_cast<uint32_t>(random_()) & 0x1fffffff;
+    const Route* best = nullptr;
+    for (const Route& r : routes) {
+      if (covers(r.address, r.length, a) && (best == nullptr || r.length > best->length)) best = &r;
+    }
+    addresses += dotted(a) + "\n";
+    want += (best != nullptr ? best->hop : "-") + "\n";
+    if (i % 1000 == 0) {
+      addresses += "2001:db8:1::5\n2001:db8:2::5\n2002::\n";
+      want += "2001:db8::9\nvia-six\n-\n";
+    }
+  }
+  write("addresses", addresses);
+  for (const char* options : {"", "--algorithm dir24", "--algorithm poptrie", "--algorithm trie", "--algorithm dir24,trie", "--workers 2"}) {
+    const Said said = sluice(std::string("route --routes rib4,rib6 --addresses addresses ") + options);
+    EXPECT_EQ(said.code, 0) << said.err;
+    EXPECT_TRUE(said.out == want) << options;
+  }
+  EXPECT_EQ(sluice("compile --routes rib4,rib6 --out rib.img").code, 0);
+  EXPECT_EQ(sluice("route --routes rib.img --addresses addresses --out hops").code, 0);
+  EXPECT_EQ(read("hops"), want);
+  const auto json = sluice("route --routes rib4,rib6 --addresses addresses -o json").json();
+  EXPECT_EQ(json["addresses"], 5015);
+  EXPECT_EQ(json["results"][0].is_null(), want[0] == '-');
+}
+
+TEST_F(CliTablesTest, TablesDescribesAndFlagsDamage) {
+  make_rules(30);
+  write("rib", "10.0.0.0/8 a\n2001:db8::/32 b\n");
+  ASSERT_EQ(sluice("compile --acl rules --out rules.img").code, 0);
+  ASSERT_EQ(sluice("compile --routes rib --out rib.img").code, 0);
+  write("adj", "a 02:00:00:00:00:01 02:00:00:00:00:02 1\nb 02:00:00:00:00:03 02:00:00:00:00:02 2\n");
+  ASSERT_EQ(sluice("compile --adjacencies adj --routes rib --out adj.img").code, 0);
+  const auto json = sluice("tables rules rules.img rib rib.img adj.img -o json").json();
+  ASSERT_EQ(json["tables"].size(), 5u);
+  EXPECT_EQ(json["tables"][0]["rules"], 30);
+  EXPECT_EQ(json["tables"][1]["rules"], 30);
+  EXPECT_EQ(json["tables"][1]["format"], "image");
+  EXPECT_EQ(json["tables"][2]["routes4"], 1);
+  EXPECT_EQ(json["tables"][2]["routes6"], 1);
+  EXPECT_EQ(json["tables"][3]["next_hops"], 2);
+  EXPECT_EQ(json["tables"][4]["adjacencies"], 2);
+  std::string damaged = read("rules.img");
+  damaged[damaged.size() / 2] = static_cast<char>(damaged[damaged.size() / 2] ^ 1);
+  write("damaged.img", damaged);
+  const Said said = sluice("tables rules.img damaged.img -o json");
+  EXPECT_EQ(said.code, 1);
+  EXPECT_EQ(said.json()["tables"][0]["valid"], true);
+  EXPECT_EQ(said.json()["tables"][1]["valid"], false);
+  const auto algorithms = sluice("tables --algorithms -o json").json();
+  EXPECT_GE(algorithms["acl"].size(), 2u);
+  EXPECT_GE(algorithms["routes"].size(), 3u);
+}
+
+TEST_F(CliTablesTest, GenIsTheSameForASeedAndReadsBack) {
+  EXPECT_EQ(sluice("gen rules --shape fw --count 300 --seed 5 --out a").code, 0);
+  EXPECT_EQ(shell("\"$SLUICE\" gen rules --shape fw --count 300 --seed 5 > b").code, 0);
+  EXPECT_EQ(read("a"), read("b"));
+  EXPECT_EQ(sluice("gen rules --shape fw --count 300 --seed 6 --out c").code, 0);
+  EXPECT_NE(read("a"), read("c"));
+  EXPECT_EQ(sluice("check --rules a -o json").json()["rules"], 300);
+  EXPECT_EQ(sluice("gen rules --count 200 --ipv6 0.5 --out mixed").code, 0);
+  EXPECT_EQ(sluice("check --rules mixed -o json").json()["rules"], 200);
+  EXPECT_EQ(sluice("gen trace --rules a --packets 1000 --out t").code, 0);
+  const auto verdicts = sluice("classify --rules a --trace t -o json").json();
+  EXPECT_EQ(verdicts["packets"], 1000);
+  EXPECT_EQ(verdicts["matched"], 1000);
+  EXPECT_EQ(sluice("gen routes --ipv4 500 --ipv6 300 --out r").code, 0);
+  const auto routes = sluice("check --routes r -o json").json();
+  EXPECT_EQ(routes["routes4"], 500);
+  EXPECT_EQ(routes["routes6"], 300);
+  const auto traffic = sluice("gen traffic --rules a --packets 2000 --flows 50 --malformed 0.1 --out t.pcap -o json").json();
+  EXPECT_EQ(traffic["packets"], 2000);
+  EXPECT_GT(traffic["malformed"], 100);
+  EXPECT_EQ(sluice("classify --rules a --in t.pcap").lines().size(), 2000u);
+}
+
+TEST_F(CliTablesTest, ExplainNamesTheRuleTheNearMissAndTheRoute) {
+  write("edge.acl", "# edge\npermit tcp from 10.0.0.0/8 to any port 443\ndeny udp from any to any\npermit tcp from 10.0.0.0/8 to any port 80\n");
+  write("rib", "8.0.0.0/8 isp1\n8.8.8.0/24 isp2\n");
+  write("adj", "isp2 02:00:00:00:00:22 02:00:00:00:00:01 7\nisp1 drop\n");
+  const Said said = sluice("explain --packet 'ip 10.0.0.1 > 8.8.8.8 tcp 1234 > 80 flags S' --acl edge.acl --routes rib --adjacencies adj -o json");
+  ASSERT_EQ(said.code, 0) << said.err;
+  const auto json = said.json();
+  EXPECT_EQ(json["acl"]["match"]["rule"], 3);
+  EXPECT_EQ(json["acl"]["match"]["line"], 4);
+  EXPECT_EQ(json["acl"]["match"]["text"], "permit tcp from 10.0.0.0/8 to any port 80");
+  EXPECT_EQ(json["acl"]["algorithms"]["linear"], 3);
+  EXPECT_EQ(json["acl"]["algorithms"]["tuple_space"], 3);
+  EXPECT_EQ(json["acl"]["near_misses"][0]["fails"], "protocol 6 is not 17");
+  EXPECT_EQ(json["acl"]["near_misses"][1]["fails"], "destination port 80 is not in 443-443");
+  EXPECT_EQ(json["route"]["prefix"], "8.8.8.0/24");
+  EXPECT_EQ(json["route"]["next_hop"], "isp2");
+  EXPECT_EQ(json["adjacency"]["destination"], "02:00:00:00:00:22");
+  EXPECT_EQ(json["verdict"]["forwarded"], true);
+  EXPECT_EQ(json["verdict"]["port"], 7);
+  EXPECT_EQ(json["edits"]["ttl"]["to"], 63);
+  auto verdict = [&](const std::string& packet) { return sluice("explain --packet '" + packet + "' --acl edge.acl --routes rib --adjacencies adj -o json").json()["verdict"]; };
+  EXPECT_EQ(verdict("ip 10.0.0.1 > 8.8.8.8 udp 1 > 80")["reason"], "acl-deny");
+  EXPECT_EQ(verdict("ip 11.0.0.1 > 8.8.8.8 tcp 1 > 80")["reason"], "acl-no-match");
+  EXPECT_EQ(verdict("ip 10.0.0.1 > 9.8.8.8 tcp 1 > 80")["reason"], "no-route");
+  EXPECT_EQ(verdict("ip 10.0.0.1 > 8.8.8.8 tcp 1 > 80 ttl 1")["reason"], "ttl-expired");
+  EXPECT_EQ(verdict("ip 10.0.0.1 > 8.9.8.8 tcp 1 > 80")["reason"], "route-drop");
+  EXPECT_EQ(verdict("ip 127.0.0.1 > 8.8.8.8 tcp 1 > 80")["reason"], "martian-source");
+}
+
+TEST_F(CliTablesTest, BothSetsOfRealFormatsAgreeAcrossAlgorithms) {
+  const auto rules = test_data("acl/acl1_1k.xz"), trace = test_data("acl/acl1_100k_trace.xz");
+  if (!rules || !trace) GTEST_SKIP() << "the large test data is not here (SLUICE_DATA)";
+  ASSERT_EQ(shell("xz -dc '" + *rules + "' > rules && xz -dc '" + *trace + "' | head -20000 > trace").code, 0);
+  const Said a = sluice("classify --rules rules --trace trace --algorithm linear"), b = sluice("classify --rules rules --trace trace");
+  EXPECT_EQ(a.code, 0) << a.err;
+  EXPECT_EQ(a.lines().size(), 20000u);
+  EXPECT_TRUE(a.out == b.out);
+}
+
+}  // namespace
+}  // namespace sluice

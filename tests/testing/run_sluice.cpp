@@ -1,0 +1,58 @@
+// host only
+#include "tests/testing/run_sluice.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace sluice::testing {
+
+namespace fs = std::filesystem;
+
+void CliTest::SetUp() {
+  std::string pattern = (fs::temp_directory_path() / "sluice-cli-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+  folder_ = pattern;
+}
+void CliTest::TearDown() {
+  std::error_code ignored;
+  if (!folder_.empty()) fs::remove_all(folder_, ignored);
+}
+
+Said CliTest::shell(const std::string& command) const {
+  // Outside the folder, so that files() shows what the program left and nothing else.
+  const std::string out = folder_.string() + ".out", err = folder_.string() + ".err";
+  const std::string whole =
+      "cd '" + folder_.string() + "' && export SLUICE='" + SLUICE_BINARY + "' && { " + command + "\n} > '" + out + "' 2> '" + err + "' < /dev/null";
+  const char* argv[] = {"bash", "-c", whole.c_str(), nullptr};
+  Said said;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execv("/bin/bash", const_cast<char* const*>(argv));
+    ::_exit(127);
+  }
+  int status = 0;
+  if (child < 0 || ::waitpid(child, &status, 0) != child) return said;
+  said.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  auto take = [](const std::string& file) {
+    std::ostringstream text;
+    text << std::ifstream(file, std::ios::binary).rdbuf();
+    fs::remove(file);
+    return text.str();
+  };
+  said.out = take(out);
+  said.err = take(err);
+  return said;
+}
+
+std::vector<std::string> CliTest::files() const {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder_)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace sluice::testing

@@ -1,0 +1,52 @@
+// Runs the built program as a user does, and keeps what it said.
+// host only
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace sluice::testing {
+
+struct Said {
+  int code = -1;  // exit code; 128 + signal
+  std::string out, err;
+  nlohmann::json json() const { return nlohmann::json::parse(out, nullptr, false); }
+  std::vector<std::string> lines() const {
+    std::vector<std::string> all;
+    std::istringstream text(out);
+    for (std::string line; std::getline(text, line);) all.push_back(line);
+    return all;
+  }
+};
+
+// A folder of its own, and commands that run in it: `sluice ARGUMENTS` by a shell, so that pipes and quotes work.
+class CliTest : public ::testing::Test {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+
+  Said sluice(const std::string& arguments) const { return shell("\"$SLUICE\" " + arguments); }
+  // $SLUICE is the program.
+  Said shell(const std::string& command) const;
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name, std::ios::binary) << text; }
+  std::string read(const std::string& name) const {
+    std::ifstream file(folder_ / name, std::ios::binary);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+  bool exists(const std::string& name) const { return std::filesystem::exists(folder_ / name); }
+  // The names in the folder, sorted: nothing half-written may be among them.
+  std::vector<std::string> files() const;
+
+  std::filesystem::path folder_;
+};
+
+}  // namespace sluice::testing
