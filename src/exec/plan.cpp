@@ -201,6 +201,7 @@ class Planner {
       const unsigned e = elements[s];
       StageSlot& slot = program.stages[s];
       slot.element = static_cast<uint16_t>(e);
+      slot.moves_extent = (router_.elements[e]->stage_traits().writes & kFieldExtent) != 0 ? 1 : 0;
       slot.outputs = static_cast<uint8_t>(std::min(router_.elements[e]->outputs, kMaxOutputs));
       if (plan_.nodes[index].wide) {
         exits.resize(slot.outputs);

@@ -10,7 +10,7 @@ namespace {
 // A packet may go round a cycle of the graph this often, and made packets may make packets this deep, before they are dropped.
 constexpr unsigned kMaxRounds = 64;
 constexpr unsigned kMaxGenerations = 8;
-constexpr size_t kMaxChildren = 256;
+constexpr size_t kMaxChildren = 2048;
 constexpr size_t kChildArena = size_t{1} << 20;
 constexpr uint32_t kChildPackets = 256;
 
@@ -95,7 +95,7 @@ class Worker::Context final : public HostContext {
 };
 
 Worker::Worker(const Plan& plan, const Router& router, unsigned id)
-    : plan_(plan), router_(router), id_(id), tile_(std::make_unique<Tile>()) {
+    : plan_(plan), router_(router), id_(id), tiles_{std::make_unique<Tile>(), std::make_unique<Tile>()} {
   stats_.elements.resize(router.elements.size());
   uint32_t inputs = 0;
   for (const PlanNode& node : plan.nodes) {
@@ -183,46 +183,87 @@ void Worker::run_nodes(const Snapshot& snapshot, Batch& batch, JobShare& share, 
   }
 }
 
+// Two tiles are under way at a time: while the front stages of one run (parsing, mostly), the table lines that the other will read
+// are on their way from memory.
 void Worker::run_segment(const Snapshot& snapshot, const PlanNode& node, Batch& batch, Selection* inputs) {
   const Program& program = snapshot.programs[node.program];
   const BatchView view = batch.view();
-  Tile& tile = *tile_;
   const uint32_t words = (view.count + 63) / 64;
+  uint32_t front = program.stage_count;
+  for (uint32_t s = 0; s < front; ++s) {
+    if (cpu_stage_prefetch(program.stages[s].kind) != nullptr) front = s;
+  }
+  Tile* filling = tiles_[0].get();
+  Tile* waiting = nullptr;  // its front stages are done
+  auto full = [&] {
+    start_tile(*filling);
+    run_stages(program, node, *filling, 0, front);
+    if (front == program.stage_count) {
+      finish_tile(node, view, *filling);
+    } else {
+      const uint32_t alive = filling->valid & ~filling->dead;
+      for (uint32_t s = front; s < program.stage_count; ++s) {
+        const StagePrefetch prefetch = cpu_stage_prefetch(program.stages[s].kind);
+        if (prefetch != nullptr) prefetch(program.stages[s], *filling, alive);
+      }
+      if (waiting != nullptr) {
+        run_stages(program, node, *waiting, front, program.stage_count);
+        finish_tile(node, view, *waiting);
+      }
+      waiting = filling;
+      filling = waiting == tiles_[0].get() ? tiles_[1].get() : tiles_[0].get();
+    }
+    filling->count = 0;
+  };
+  filling->count = 0;
   for (unsigned input = 0; input < node.inputs; ++input) {
     // Taken before it runs: a cycle may deliver to this very input.
     const Selection packets = inputs[input];
     inputs[input].clear();
-    tile.count = 0;
+    const uint8_t entry = node.entries[input];
     for (uint32_t w = 0; w < words; ++w) {
       for (uint64_t bits = packets.word(w); bits != 0; bits &= bits - 1) {
         const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(bits));
-        const uint32_t lane = tile.count++;
-        tile.index[lane] = i;
-        tile.path[lane] = node.entries[input];
-        view.load(i, node.live_in, tile.packet[lane]);
-        __builtin_prefetch(tile.packet[lane].bytes());
-        if (tile.count == Tile::kLanes) run_tile(program, node, view);
+        const uint32_t lane = filling->count++;
+        filling->index[lane] = i;
+        filling->path[lane] = entry;
+        view.load(i, node.live_in, filling->packet[lane]);
+        __builtin_prefetch(filling->packet[lane].bytes());
+        if (filling->count == Tile::kLanes) full();
       }
     }
-    if (tile.count != 0) run_tile(program, node, view);
+    if (filling->count != 0) full();
+  }
+  if (waiting != nullptr) {
+    run_stages(program, node, *waiting, front, program.stage_count);
+    finish_tile(node, view, *waiting);
   }
 }
 
-void Worker::run_tile(const Program& program, const PlanNode& node, const BatchView& view) {
-  Tile& tile = *tile_;
+void Worker::start_tile(Tile& tile) {
   std::fill(tile.path + tile.count, tile.path + Tile::kLanes, kPathDropped);
-  const uint32_t valid = tile.count == Tile::kLanes ? ~uint32_t{0} : (uint32_t{1} << tile.count) - 1;
-  uint32_t dead = 0;  // dropped and counted
-  for (uint32_t s = 0; s < program.stage_count; ++s) {
+  tile.valid = tile.count == Tile::kLanes ? ~uint32_t{0} : (uint32_t{1} << tile.count) - 1;
+  tile.dead = 0;
+}
+
+void Worker::run_stages(const Program& program, const PlanNode& node, Tile& tile, uint32_t begin, uint32_t end) {
+  // Lengths are summed anew only where the lanes or the extents may have changed since the stage before.
+  uint32_t counted_mask = 0;
+  uint64_t counted_bytes = 0;
+  for (uint32_t s = begin; s < end; ++s) {
     const uint32_t mask = tile.lanes_at(static_cast<uint8_t>(s));
     if (mask == 0) continue;
     const StageSlot& slot = program.stages[s];
     ElementCounters& counters = stats_.elements[slot.element];
-    uint64_t bytes = 0;
-    for_lanes(mask, [&](uint32_t i) { bytes += tile.packet[i].length(); });
+    if (mask != counted_mask) {
+      counted_bytes = 0;
+      for_lanes(mask, [&](uint32_t i) { counted_bytes += tile.packet[i].length(); });
+      counted_mask = mask;
+    }
     counters.packets += static_cast<uint64_t>(std::popcount(mask));
-    counters.bytes += bytes;
-    cpu_stage_kernel(slot.kind)(slot, tile, mask);
+    counters.bytes += counted_bytes;
+    if (slot.moves_extent != 0) counted_mask = 0;
+    cpu_stage_kernel(slot.kind)(slot, tile, mask, begin != 0);
     if (node.wide) {
       // Outputs are exits, one to one; PlanNode::exits says which are not connected.
       for_lanes(mask, [&](uint32_t i) {
@@ -230,45 +271,37 @@ void Worker::run_tile(const Program& program, const PlanNode& node, const BatchV
         tile.path[i] = out < node.exits.size() && node.exits[out].node != ~0u ? static_cast<uint8_t>(kPathExit) : kPathDropped;
       });
     } else {
-      for_lanes(mask, [&](uint32_t i) { tile.path[i] = slot.next[tile.output[i] & 15]; });
+      tile.advance(static_cast<uint8_t>(s), slot.next);
     }
-    const uint32_t died = tile.lanes_at(kPathDropped) & valid & ~dead;
+    const uint32_t died = tile.lanes_at(kPathDropped) & tile.valid & ~tile.dead;
     if (died != 0) {
       for_lanes(died, [&](uint32_t i) {
         const DropReason reason = tile.packet[i].reason;
         ++counters.drops[static_cast<size_t>(reason == DropReason::kNone ? DropReason::kUnconnectedOutput : reason)];
       });
-      dead |= died;
+      tile.dead |= died;
     }
   }
-  const uint32_t alive = valid & ~dead;
-  if (alive != 0 && node.wide) {
-    for_lanes(alive, [&](uint32_t i) {
-      view.store(tile.index[i], node.live_out, tile.packet[i]);
-      const PlanTarget target = node.exits[tile.output[i]];
-      pending_[first_input_[target.node] + target.input].add(tile.index[i]);
-      dirty_[target.node] = 1;
-    });
-  } else if (alive != 0) {
-    const uint8_t first = tile.path[std::countr_zero(alive)];
-    if (tile.lanes_at(first) == alive) {
-      const PlanTarget target = node.exits[first - kPathExit];
-      Selection& to = pending_[first_input_[target.node] + target.input];
-      for_lanes(alive, [&](uint32_t i) {
-        view.store(tile.index[i], node.live_out, tile.packet[i]);
-        to.add(tile.index[i]);
-      });
-      dirty_[target.node] = 1;
-    } else {
-      for_lanes(alive, [&](uint32_t i) {
-        view.store(tile.index[i], node.live_out, tile.packet[i]);
-        const PlanTarget target = node.exits[tile.path[i] - kPathExit];
-        pending_[first_input_[target.node] + target.input].add(tile.index[i]);
-        dirty_[target.node] = 1;
-      });
-    }
+}
+
+// Writes the registers back and delivers the packets to their exits.
+void Worker::finish_tile(const PlanNode& node, const BatchView& view, Tile& tile) {
+  const uint32_t alive = tile.valid & ~tile.dead;
+  if (alive == 0) return;
+  for_lanes(alive, [&](uint32_t i) { view.store(tile.index[i], node.live_out, tile.packet[i]); });
+  const uint8_t first = tile.path[std::countr_zero(alive)];
+  if (!node.wide && (tile.lanes_at(first) & alive) == alive) {
+    const PlanTarget target = node.exits[first - kPathExit];
+    Selection& to = pending_[first_input_[target.node] + target.input];
+    for_lanes(alive, [&](uint32_t i) { to.add(tile.index[i]); });
+    dirty_[target.node] = 1;
+    return;
   }
-  tile.count = 0;
+  for_lanes(alive, [&](uint32_t i) {
+    const PlanTarget target = node.exits[node.wide ? tile.output[i] : tile.path[i] - kPathExit];
+    pending_[first_input_[target.node] + target.input].add(tile.index[i]);
+    dirty_[target.node] = 1;
+  });
 }
 
 void Worker::run_host(const PlanNode& node, Batch& batch, JobShare& share, Selection* inputs, unsigned generation) {

@@ -59,7 +59,9 @@ class Worker {
   void deliver(const PlanTarget& target, const Selection& packets);
   void run_nodes(const Snapshot& snapshot, Batch& batch, JobShare& share, unsigned generation);
   void run_segment(const Snapshot& snapshot, const PlanNode& node, Batch& batch, Selection* inputs);
-  void run_tile(const Program& program, const PlanNode& node, const BatchView& view);
+  static void start_tile(Tile& tile);
+  void run_stages(const Program& program, const PlanNode& node, Tile& tile, uint32_t begin, uint32_t end);
+  void finish_tile(const PlanNode& node, const BatchView& view, Tile& tile);
   void run_host(const PlanNode& node, Batch& batch, JobShare& share, Selection* inputs, unsigned generation);
   void run_sink(const PlanNode& node, Batch& batch, JobShare& share, Selection* inputs);
   void drop(unsigned element, DropReason reason, uint64_t count = 1);
@@ -75,7 +77,7 @@ class Worker {
   std::vector<uint32_t> sink_index_;     // element -> index into JobShare::sent
   std::vector<uint8_t> limiter_;         // element -> 1-based limiter, 0 none
   std::vector<Child> queue_;
-  std::unique_ptr<Tile> tile_;
+  std::unique_ptr<Tile> tiles_[2];
 };
 
 // The elements that limit a rate at egress, in graph order: limiter n is the n-1st of them.

@@ -24,7 +24,8 @@ struct StageSlot {
   uint16_t kind;
   uint16_t element;  // index of the element in the graph, for counters
   uint8_t outputs;
-  uint8_t reserved[3];
+  uint8_t moves_extent;  // 1: the stage may change the packet's extent, so lengths must be counted anew after it
+  uint8_t reserved[2];
   uint8_t next[16];  // output & 15 -> path; unconnected outputs and kDropOutput (so entry 15) are kPathDropped
   alignas(8) std::byte storage[kStorage];
 

@@ -28,7 +28,7 @@ struct AdjacencyStage {
   SLUICE_HD void prefetch(const Packet& p) const { view.prefetch(p.next_hop); }
 
   SLUICE_HD uint8_t operator()(Packet& p) const {
-    const Adjacency* choice = view.select(p.next_hop, flow_hash(p.key));
+    const Adjacency* choice = view.select_by(p.next_hop, [&] { return flow_hash(p.key); });
     if (choice == nullptr) return fail(p, why_not(view.flags(p.next_hop)));
     const Adjacency& a = *choice;
     if (p.l3 > p.end) return fail(p, DropReason::kCapturedTooShort);  // a later stage cut the header off

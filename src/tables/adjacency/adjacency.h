@@ -62,6 +62,15 @@ class AdjacencyView {
     const uint32_t bucket = static_cast<uint32_t>((uint64_t{hash} * group.count) >> 32);
     return adjacencies_ + (group.first + bucket);
   }
+  // The same with the hash as a function, which only a group of several buckets calls.
+  template <typename Hash>
+  SLUICE_HD const Adjacency* select_by(uint32_t next_hop, Hash&& hash) const {
+    if (next_hop >= group_count_) return nullptr;
+    const AdjacencyGroup group = groups_[next_hop];
+    if (group.count <= 1) return group.count == 0 ? nullptr : adjacencies_ + group.first;
+    const uint32_t bucket = static_cast<uint32_t>((uint64_t{hash()} * group.count) >> 32);
+    return adjacencies_ + (group.first + bucket);
+  }
   // AdjacencyGroup::Flags; 0 for a next hop that forwards, or that nothing is known of.
   SLUICE_HD uint32_t flags(uint32_t next_hop) const { return next_hop < group_count_ ? groups_[next_hop].flags : 0; }
   SLUICE_HD void prefetch([[maybe_unused]] uint32_t next_hop) const {
