@@ -30,12 +30,22 @@ void register_port_switch(Registry& registry) {
   c.name = "PortSwitch";
   c.group = "Routing";
   c.summary = "separates packets by the output port that AdjacencyRewrite chose";
-  c.description = "Output i gets the packets of the i-th PORT; packets of other ports leave by the last output, or are dropped where it is not connected.";
-  c.arguments = {{.name = "PORT", .kind = ArgumentKind::kUint, .positional = true, .mandatory = true, .repeated = true, .help = "an output port of the adjacencies", .min = 0, .max = 65535}};
+  c.description =
+      "Output i gets the packets of the i-th PORT; packets of other ports leave by the last output, or are dropped "
+      "where it is not connected.";
+  c.arguments = {{.name = "PORT",
+                  .kind = ArgumentKind::kUint,
+                  .positional = true,
+                  .mandatory = true,
+                  .repeated = true,
+                  .help = "an output port of the adjacencies",
+                  .min = 0,
+                  .max = 65535}};
   c.outputs = {1, PortSwitchStage::kMaxPorts + 1};
   c.output_docs = {"packets of the first PORT, and so on; the last output: all others"};
   c.drops = {DropReason::kUnconnectedOutput};
-  c.example = "rewrite -> ps :: PortSwitch(1, 2); ps[0] -> ToDump(one.pcap); ps[1] -> ToDump(two.pcap); ps[2] -> Discard;";
+  c.example =
+      "rewrite -> ps :: PortSwitch(1, 2); ps[0] -> ToDump(one.pcap); ps[1] -> ToDump(two.pcap); ps[2] -> Discard;";
   c.make = make_element<PortSwitch>();
   registry.add(std::move(c));
 }
