@@ -41,12 +41,14 @@ TEST(Arguments, OfElementsThatNeedAKey) {
       {"ICMPError(10.0.0.1, redirect)", "2:38: 'redirect' is not an ICMP error type that can be made here"},
       {"ICMPError(10.0.0.1, unreachable, 99)", "2:51: '99' is not an ICMP error code that can be made here"},
   };
-  for (const auto& [element, want] : cases) EXPECT_EQ(findings_of(std::string("CheckIPHeader -> ") + element), want) << element;
+  for (const auto& [element, want] : cases)
+    EXPECT_EQ(findings_of(std::string("CheckIPHeader -> ") + element), want) << element;
 }
 
 TEST(Arguments, OfPorts) {
   EXPECT_EQ(findings("FromDump(a, FORCE_IP true) -> Discard;"),
-            "1:22: packets start with their link header here; FORCE_IP cannot be had [put IPInput behind FromDump, or Strip(14) and CheckIPHeader]");
+            "1:22: packets start with their link header here; FORCE_IP cannot be had [put IPInput behind FromDump, or "
+            "Strip(14) and CheckIPHeader]");
   EXPECT_EQ(findings("FromDump(a, START 5) -> Discard;"),
             "1:19: START chooses packets by time, which is not supported [SKIP and LIMIT choose packets by number]");
   EXPECT_EQ(findings("FromDump(a, TIMING true) -> Discard;"),
@@ -55,7 +57,8 @@ TEST(Arguments, OfPorts) {
 }
 
 TEST(Graph, FindsEveryErrorAtOnce) {
-  EXPECT_EQ(findings("InfiniteSource -> Clasifier(-) -> Discard;\nInfiniteSource -> t :: Tee(2) -> Discard;\nInfiniteSource -> ACL(e) -> d :: "
+  EXPECT_EQ(findings("InfiniteSource -> Clasifier(-) -> Discard;\nInfiniteSource -> t :: Tee(2) -> "
+                     "Discard;\nInfiniteSource -> ACL(e) -> d :: "
                      "Discard;\nd -> Discard;\n"),
             "1:19: unknown element class 'Clasifier' [did you mean Classifier?]\n"
             "2:19: output 1 of 't' (Tee) is not connected [connect it to Discard to drop its packets]\n"
@@ -64,28 +67,36 @@ TEST(Graph, FindsEveryErrorAtOnce) {
 
 TEST(Graph, AnOutputGoesToOnePlace) {
   EXPECT_EQ(findings("s :: InfiniteSource;\ns -> a :: Discard;\ns -> b :: Discard;"),
-            "3:3: output 0 of 's' is connected twice: to 'a' and to 'b' [put a Tee between them to send each packet both ways, or a Classifier to "
+            "3:3: output 0 of 's' is connected twice: to 'a' and to 'b' [put a Tee between them to send each packet "
+            "both ways, or a Classifier to "
             "choose]");
 }
 
 TEST(Graph, StagesNeedWhatTheyRead) {
-  EXPECT_EQ(findings("InfiniteSource -> ACL(e) -> Discard;"),
-            "1:19: ACL reads the packet's key, which nothing before it writes [put CheckIPHeader or IPInput before it]");
-  EXPECT_EQ(findings("InfiniteSource -> DecIPTTL -> Discard;"),
-            "1:19: DecIPTTL reads the packet's key, which nothing before it writes [put CheckIPHeader or IPInput before it]");
-  EXPECT_EQ(findings("InfiniteSource -> IPInput -> AdjacencyRewrite(a) -> Discard;"),
-            "1:30: AdjacencyRewrite reads the packet's next hop, which nothing before it writes [put IPRoute before it]");
-  EXPECT_EQ(findings("InfiniteSource -> IPInput -> t :: Tee -> IPRoute(f) -> AdjacencyRewrite(a) -> Discard; t[1] -> ACL(e) -> Discard;"), "");
+  EXPECT_EQ(
+      findings("InfiniteSource -> ACL(e) -> Discard;"),
+      "1:19: ACL reads the packet's key, which nothing before it writes [put CheckIPHeader or IPInput before it]");
+  EXPECT_EQ(
+      findings("InfiniteSource -> DecIPTTL -> Discard;"),
+      "1:19: DecIPTTL reads the packet's key, which nothing before it writes [put CheckIPHeader or IPInput before it]");
+  EXPECT_EQ(
+      findings("InfiniteSource -> IPInput -> AdjacencyRewrite(a) -> Discard;"),
+      "1:30: AdjacencyRewrite reads the packet's next hop, which nothing before it writes [put IPRoute before it]");
+  EXPECT_EQ(findings("InfiniteSource -> IPInput -> t :: Tee -> IPRoute(f) -> AdjacencyRewrite(a) -> Discard; t[1] -> "
+                     "ACL(e) -> Discard;"),
+            "");
 }
 
 TEST(Graph, EveryWayMustWriteIt) {
   EXPECT_EQ(findings("good :: InfiniteSource -> IPInput -> acl :: ACL(e) -> Discard;\nbad :: InfiniteSource -> acl;"),
-            "1:38: ACL reads the packet's key, which nothing before it writes on the way from 'bad' [put CheckIPHeader or IPInput before it]");
+            "1:38: ACL reads the packet's key, which nothing before it writes on the way from 'bad' [put CheckIPHeader "
+            "or IPInput before it]");
 }
 
 TEST(Graph, ACycleDoesNotHideAGap) {
-  EXPECT_EQ(findings("InfiniteSource -> c :: Classifier(12/0800, -); c[0] -> IPInput -> c; c[1] -> DecIPTTL -> Discard;"),
-            "1:78: DecIPTTL reads the packet's key, which nothing before it writes [put CheckIPHeader or IPInput before it]");
+  EXPECT_EQ(
+      findings("InfiniteSource -> c :: Classifier(12/0800, -); c[0] -> IPInput -> c; c[1] -> DecIPTTL -> Discard;"),
+      "1:78: DecIPTTL reads the packet's key, which nothing before it writes [put CheckIPHeader or IPInput before it]");
 }
 
 TEST(Schema, EveryClassIsDocumentedAndItsOptionsAreSound) {

@@ -8,12 +8,17 @@
 #include "elements/tables.h"
 #include "elements/testing.h"
 
+namespace sluice {
+void register_example(Registry&);  // the skeleton is in no product
+}
+
 namespace sluice::testing {
 
 const Registry& all_elements() {
   static const Registry* const registry = [] {
     auto* made = new Registry;
     register_elements(*made);
+    register_example(*made);
     return made;
   }();
   return *registry;

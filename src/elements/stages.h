@@ -13,6 +13,7 @@
 #include "elements/crc32/stage.h"
 #include "elements/dec_ttl/stage.h"
 #include "elements/ether/stage.h"
+#include "elements/example/stage.h"
 #include "elements/ip_input/stage.h"
 #include "elements/ip_lookup/stage.h"
 #include "elements/paint/stage.h"
@@ -22,9 +23,10 @@
 
 namespace sluice {
 
-using PlainStages = TypeList<PassStage, IpInputStage, HeaderCheckStage, DecTtlStage, AdjacencyStage, EtherEncapStage, EtherRewriteStage,
-                             EtherMirrorStage, PaintStage, PaintSwitchStage, StripStage, UnstripStage, ClassifierStage, SetCrc32Stage,
-                             CheckCrc32Stage, PortSwitchStage>;
+using PlainStages =
+    TypeList<PassStage, IpInputStage, HeaderCheckStage, DecTtlStage, AdjacencyStage, EtherEncapStage, EtherRewriteStage,
+             EtherMirrorStage, PaintStage, PaintSwitchStage, StripStage, UnstripStage, ClassifierStage, SetCrc32Stage,
+             CheckCrc32Stage, PortSwitchStage, ExampleStage>;
 
 namespace detail {
 
@@ -58,7 +60,8 @@ struct RouteStagesOf<std::tuple<>, List6> {
 };
 template <typename A4, typename... Rest4, typename List6>
 struct RouteStagesOf<std::tuple<A4, Rest4...>, List6> {
-  using type = typename Concat<typename RouteStagesOf4<A4, List6>::type, typename RouteStagesOf<std::tuple<Rest4...>, List6>::type>::type;
+  using type = typename Concat<typename RouteStagesOf4<A4, List6>::type,
+                               typename RouteStagesOf<std::tuple<Rest4...>, List6>::type>::type;
 };
 
 template <typename List4>

@@ -17,30 +17,44 @@
 namespace sluice {
 
 // Errors: no table of that name, with the nearest one.
-inline Result<std::shared_ptr<const Image>> find_table(const std::map<std::string, std::shared_ptr<const Image>, std::less<>>& tables,
-                                                       std::string_view kind, const std::string& name) {
+inline Result<std::shared_ptr<const Image>> find_table(
+    const std::map<std::string, std::shared_ptr<const Image>, std::less<>>& tables, std::string_view kind,
+    const std::string& name) {
   if (const auto it = tables.find(name); it != tables.end()) return it->second;
   std::vector<std::string> names;
   for (const auto& [known, image] : tables) names.push_back(known);
   const std::string near = closest_match(name, names);
-  return Error(fmt::format("there is no {} '{}'", kind, name), near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
+  return Error(fmt::format("there is no {} '{}'", kind, name),
+               near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
 }
 
 inline ArgumentSpec acl_format_argument() {
-  return {.name = "FORMAT", .kind = ArgumentKind::kChoice, .default_text = "auto", .help = "the rule files' language",
+  return {.name = "FORMAT",
+          .kind = ArgumentKind::kChoice,
+          .default_text = "auto",
+          .help = "the rule files' language",
           .choices = {"auto", "classbench", "native"}};
 }
 inline ArgumentSpec acl_algorithm_argument() {
-  return {.name = "ALGORITHM", .kind = ArgumentKind::kChoice, .default_text = kDefaultAclAlgorithm, .help = "the classification algorithm",
+  return {.name = "ALGORITHM",
+          .kind = ArgumentKind::kChoice,
+          .default_text = kDefaultAclAlgorithm,
+          .help = "the classification algorithm",
           .choices = acl_algorithm_names()};
 }
 inline ArgumentSpec route_algorithm_argument() {
-  return {.name = "ALGORITHM", .kind = ArgumentKind::kChoice, .default_text = lpm_algorithm_names4().front(),
-          .help = "the IPv4 lookup algorithm", .choices = lpm_algorithm_names4()};
+  return {.name = "ALGORITHM",
+          .kind = ArgumentKind::kChoice,
+          .default_text = lpm_algorithm_names4().front(),
+          .help = "the IPv4 lookup algorithm",
+          .choices = lpm_algorithm_names4()};
 }
 inline ArgumentSpec route_algorithm6_argument() {
-  return {.name = "ALGORITHM6", .kind = ArgumentKind::kChoice, .default_text = lpm_algorithm_names6().front(),
-          .help = "the IPv6 lookup algorithm", .choices = lpm_algorithm_names6()};
+  return {.name = "ALGORITHM6",
+          .kind = ArgumentKind::kChoice,
+          .default_text = lpm_algorithm_names6().front(),
+          .help = "the IPv6 lookup algorithm",
+          .choices = lpm_algorithm_names6()};
 }
 
 }  // namespace sluice

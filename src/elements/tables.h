@@ -1,5 +1,6 @@
 // host only
-// The tables that a configuration declares: AclTable, RouteTable and AdjacencyTable, and what elements declare of their own.
+// The tables that a configuration declares: AclTable, RouteTable and AdjacencyTable, and what elements declare of their
+// own.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@ namespace sluice {
 // What the command line says about all tables, whatever the configuration says. Empty: nothing.
 struct TableOverrides {
   std::string acl_algorithm;
-  std::string route_algorithm;   // IPv4
+  std::string route_algorithm;  // IPv4
   std::string route_algorithm6;
 };
 
@@ -36,13 +37,13 @@ struct TableReport {
   std::vector<Diagnostic> warnings;  // of the files
 };
 
-// Reads and builds every table that the router's elements declare. A file may be rules or routes as text, or one compiled image
-// (told by its content). Errors: those of all files together; two tables of one kind with one name; an adjacency table whose routes
-// do not exist.
+// Reads and builds every table that the router's elements declare. A file may be rules or routes as text, or one
+// compiled image (told by its content). Errors: those of all files together; two tables of one kind with one name; an
+// adjacency table whose routes do not exist.
 Result<TableSet> load_tables(const Router& router, const TableOverrides& overrides = {}, TableReport* report = nullptr);
 
 // One table by itself. `routes` is needed for kAdjacency only: the image whose next hops it resolves.
-Result<std::shared_ptr<const Image>> load_table(const TableDeclaration& declaration, const Image* routes, TableLoad* load,
-                                                std::vector<Diagnostic>* warnings);
+Result<std::shared_ptr<const Image>> load_table(const TableDeclaration& declaration, const Image* routes,
+                                                TableLoad* load, std::vector<Diagnostic>* warnings);
 
 }  // namespace sluice

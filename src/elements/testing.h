@@ -17,7 +17,8 @@
 
 namespace sluice::testing {
 
-// Where a packet ended: past the last element, or out of element `element` (0: the first) by an output that leads nowhere.
+// Where a packet ended: past the last element, or out of element `element` (0: the first) by an output that leads
+// nowhere.
 struct Passage {
   bool passed = false;
   unsigned element = 0;
@@ -46,8 +47,8 @@ class Expectation {
     paint_ = paint;
     return *this;
   }
-  // `chain` is elements with one input and outputs that all lead to the next one ("all outputs": only output 0 does unless the class
-  // has no error output). `before` is Click text that stands before it, such as table declarations.
+  // `chain` is elements with one input and outputs that all lead to the next one ("all outputs": only output 0 does
+  // unless the class has no error output). `before` is Click text that stands before it, such as table declarations.
   Passage through(const std::string& chain, const std::string& before = {}) const;
 
  private:
@@ -56,8 +57,12 @@ class Expectation {
   uint8_t paint_ = 0;
 };
 
-inline Expectation expect(const PacketBuilder& packet) { return Expectation(packet.build()); }
-inline Expectation expect(std::vector<uint8_t> bytes) { return Expectation(std::move(bytes)); }
+inline Expectation expect(const PacketBuilder& packet) {
+  return Expectation(packet.build());
+}
+inline Expectation expect(std::vector<uint8_t> bytes) {
+  return Expectation(std::move(bytes));
+}
 
 // "line:column: message" of everything that is wrong (or warned about) in a configuration, one a line.
 std::string findings(const std::string& text);

@@ -11,10 +11,12 @@
 namespace sluice {
 
 // Seconds and microseconds, as Click prints them.
-inline std::string timestamp_text(uint64_t ns) { return fmt::format("{}.{:06}", ns / 1'000'000'000, ns % 1'000'000'000 / 1000); }
+inline std::string timestamp_text(uint64_t ns) {
+  return fmt::format("{}.{:06}", ns / 1'000'000'000, ns % 1'000'000'000 / 1000);
+}
 
-// What stands between byte i - 1 and byte i: a new line with two blanks after every `line` bytes (0: never), a blank after every
-// `group`.
+// What stands between byte i - 1 and byte i: a new line with two blanks after every `line` bytes (0: never), a blank
+// after every `group`.
 inline void append_gap(std::string& to, uint32_t i, uint32_t group, uint32_t line) {
   if (i == 0) return;
   if (line != 0 && i % line == 0) {

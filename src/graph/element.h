@@ -1,6 +1,6 @@
 // host only
-// Element: the host object of one node of the configuration graph. It configures itself, says what it needs, and binds to a
-// stage; what cannot be a stage works on batches on the host. No element has a processing loop of its own.
+// Element: the host object of one node of the configuration graph. It configures itself, says what it needs, and binds
+// to a stage; what cannot be a stage works on batches on the host. No element has a processing loop of its own.
 #pragma once
 
 #include <cstdint>
@@ -35,10 +35,10 @@ struct PortRange {
 // Everything about an element class that the parser, the checks, the reference page and completion use.
 struct ElementClass {
   std::string name;
-  std::vector<std::string> aliases;    // other names that configure the same class
-  std::string group;                   // heading of the reference page: "Ports", "Headers", "Tables", ...
-  std::string summary;                 // one line
-  std::string description;             // paragraphs of Markdown
+  std::vector<std::string> aliases;  // other names that configure the same class
+  std::string group;                 // heading of the reference page: "Ports", "Headers", "Tables", ...
+  std::string summary;               // one line
+  std::string description;           // paragraphs of Markdown
   std::vector<ArgumentSpec> arguments;
   PortRange inputs{1, 1};
   PortRange outputs{1, 1};
@@ -67,25 +67,26 @@ struct StageTraits {
 struct TableDeclaration {
   enum class Type : uint8_t { kAcl, kRoutes, kAdjacency } type;
   std::string name;
-  std::vector<std::string> files;   // empty: inline text
-  std::string text;                 // inline content, where the table is written in the configuration itself
+  std::vector<std::string> files;  // empty: inline text
+  std::string text;                // inline content, where the table is written in the configuration itself
   std::string format = "auto";
-  std::string algorithm;            // empty: the default
-  std::string algorithm6;           // routes: the IPv6 algorithm
-  std::string routes;               // adjacency: the route table whose next hops it resolves
+  std::string algorithm;   // empty: the default
+  std::string algorithm6;  // routes: the IPv6 algorithm
+  std::string routes;      // adjacency: the route table whose next hops it resolves
 };
 
 struct PortSpec {
-  // kCapture: a capture file. kMemory: a capture loaded before the run and replayed from memory; as a sink it counts and forgets.
-  // kPattern: one packet again and again. kNull: the end of the road, where packets are dropped with a reason.
+  // kCapture: a capture file. kMemory: a capture loaded before the run and replayed from memory; as a sink it counts
+  // and forgets. kPattern: one packet again and again. kNull: the end of the road, where packets are dropped with a
+  // reason.
   enum class Type : uint8_t { kCapture, kMemory, kPattern, kNull } type = Type::kNull;
-  std::string path;                 // capture, memory
-  bool nanosecond = true;           // capture, sending
-  uint32_t snaplen = 0;             // capture, sending; 0: whole packets
-  std::vector<uint8_t> pattern;     // generator: the packet's bytes
-  uint64_t limit = ~uint64_t{0};    // generator or capture: packets to give; ~0: no limit
-  uint64_t start = 0;               // capture: packets to skip first
-  uint32_t burst = 0;               // generator: packets a batch; 0: the executor's batch size
+  std::string path;               // capture, memory
+  bool nanosecond = true;         // capture, sending
+  uint32_t snaplen = 0;           // capture, sending; 0: whole packets
+  std::vector<uint8_t> pattern;   // generator: the packet's bytes
+  uint64_t limit = ~uint64_t{0};  // generator or capture: packets to give; ~0: no limit
+  uint64_t start = 0;             // capture: packets to skip first
+  uint32_t burst = 0;             // generator: packets a batch; 0: the executor's batch size
   bool stop_when_done = true;
 };
 
@@ -95,13 +96,14 @@ class Element {
  public:
   virtual ~Element() = default;
 
-  // Reads the arguments; reports every problem to `diagnostics`, at the argument. Called once, before the ports are known.
+  // Reads the arguments; reports every problem to `diagnostics`, at the argument. Called once, before the ports are
+  // known.
   virtual void configure(const Arguments& arguments, Diagnostics& diagnostics) {
     (void)arguments;
     (void)diagnostics;
   }
-  // Where the number of ports depends on the arguments (Classifier) or on use (Tee): the exact count, or nothing when the class's
-  // range decides.
+  // Where the number of ports depends on the arguments (Classifier) or on use (Tee): the exact count, or nothing when
+  // the class's range decides.
   virtual std::optional<unsigned> input_count() const { return std::nullopt; }
   virtual std::optional<unsigned> output_count() const { return std::nullopt; }
   // An output that may stay unconnected: what leaves there is dropped with its reason.
@@ -144,7 +146,8 @@ class Element {
   };
   virtual EgressRate egress_rate() const { return {}; }
 
-  // kSource, kSink ------------------------------------------------------------------------------------------------------
+  // kSource, kSink
+  // ------------------------------------------------------------------------------------------------------
   virtual PortSpec port() const { return {}; }
 
   // A finding at the element's declaration, with its line and a caret.
@@ -155,7 +158,7 @@ class Element {
   const ElementClass* element_class = nullptr;
   std::string class_name;     // as written
   std::string configuration;  // as written
-  SourcePos position;          // of the declaration
+  SourcePos position;         // of the declaration
   unsigned inputs = 0;        // connected ports
   unsigned outputs = 0;
 };
@@ -168,8 +171,9 @@ class HostContext {
   virtual void forward(unsigned output, const Selection& packets) = 0;
   // Ends one packet, counted at this element.
   virtual void drop(Batch& batch, uint32_t i, DropReason reason) = 0;
-  // A batch with room for at least one packet of `bytes`, whose packets will leave by `output` after `process` returns: push, reserve
-  // or clone into it. They count as generated. nullptr when no memory is left, or when nothing is connected to the output.
+  // A batch with room for at least one packet of `bytes`, whose packets will leave by `output` after `process` returns:
+  // push, reserve or clone into it. They count as generated. nullptr when no memory is left, or when nothing is
+  // connected to the output.
   virtual Batch* spawn(unsigned output, size_t bytes) = 0;
   // Counts packets that should have been made and were not, as generated and dropped.
   virtual void lose(uint32_t count, DropReason reason) = 0;

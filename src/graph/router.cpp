@@ -26,8 +26,9 @@ std::vector<std::string> Registry::names() const {
 }
 
 Router::Target Router::target(unsigned element, unsigned output) const {
-  const auto at = std::lower_bound(connections.begin(), connections.end(), std::pair(element, output),
-                                   [](const RouterConnection& c, const auto& want) { return std::pair(c.from, c.from_port) < want; });
+  const auto at = std::lower_bound(
+      connections.begin(), connections.end(), std::pair(element, output),
+      [](const RouterConnection& c, const auto& want) { return std::pair(c.from, c.from_port) < want; });
   if (at == connections.end() || at->from != element || at->from_port != output) return {};
   return {at->to, at->to_port};
 }
@@ -57,7 +58,9 @@ constexpr FieldName kFieldNames[] = {
     {kFieldRule, "the packet's access-list rule", "ACL"},
 };
 
-const char* plural(size_t n) { return n == 1 ? "" : "s"; }
+const char* plural(size_t n) {
+  return n == 1 ? "" : "s";
+}
 
 // "1", "1 or 2", "1 to 4", "at least 1".
 std::string range_text(unsigned min, unsigned max, const char* noun) {
@@ -75,14 +78,15 @@ class RouterBuilder {
     make_elements();
     take_connections();
     check_ports();
-    if (errors() == 0) check_fields();
+    if (errors_ == 0) check_fields();
     std::stable_sort(findings_.begin(), findings_.end(), [](const Diagnostic& a, const Diagnostic& b) {
       return std::tie(a.line, a.column) < std::tie(b.line, b.column);
     });
-    if (errors() != 0) {
+    if (errors_ != 0) {
       std::string file = findings_.front().file.empty() ? "configuration" : findings_.front().file;
       Diagnostics all(std::move(file), text);
       for (Diagnostic& d : findings_) all.add(std::move(d));
+      for (size_t i = all.error_count(); i < errors_; ++i) all.add({});
       return all.to_error();
     }
     router_.warnings = std::move(findings_);
@@ -90,18 +94,21 @@ class RouterBuilder {
   }
 
  private:
-  size_t errors() const {
-    return static_cast<size_t>(std::count_if(findings_.begin(), findings_.end(),
-                                             [](const Diagnostic& d) { return d.severity == Diagnostic::Severity::kError; }));
+  // Keeps a bounded number of findings, so that no configuration makes the list grow without end, and counts the
+  // errors.
+  static constexpr size_t kStored = 4 * Diagnostics::kLimit;
+  Diagnostic& add(Diagnostic d) {
+    if (d.severity == Diagnostic::Severity::kError) ++errors_;
+    if (findings_.size() >= kStored) return ignored_ = std::move(d);
+    return findings_.emplace_back(std::move(d));
   }
 
   Diagnostic& report(const SourcePos& position, size_t length, std::string message) {
-    if (position.source) {
-      findings_.push_back(position.source->diagnostic(position.offset, std::max<size_t>(1, length), std::move(message)));
-    } else {
-      findings_.emplace_back().message = std::move(message);
-    }
-    return findings_.back();
+    if (position.source)
+      return add(position.source->diagnostic(position.offset, std::max<size_t>(1, length), std::move(message)));
+    Diagnostic d;
+    d.message = std::move(message);
+    return add(std::move(d));
   }
 
   void make_elements() {
@@ -109,7 +116,8 @@ class RouterBuilder {
       std::unique_ptr<Element> element;
       const ElementClass* found = registry_.find(c.class_name);
       if (found == nullptr) {
-        Diagnostic& d = report(c.class_position, c.class_name.size(), fmt::format("unknown element class '{}'", c.class_name));
+        Diagnostic& d =
+            report(c.class_position, c.class_name.size(), fmt::format("unknown element class '{}'", c.class_name));
         const std::string near = closest_match(c.class_name, registry_.names());
         d.suggestion = near.empty() ? "`sluice elements` lists the classes" : fmt::format("did you mean {}?", near);
       } else {
@@ -119,17 +127,17 @@ class RouterBuilder {
         element->class_name = c.class_name;
         element->configuration = c.configuration;
         element->position = c.name_position.source ? c.name_position : c.class_position;
-        const size_t before = findings_.size();
-        const Arguments arguments = Arguments::parse(found->arguments, c.configuration, c.configuration_origin, &findings_);
-        if (findings_.size() == before) {
+        const size_t before = errors_;
+        std::vector<Diagnostic> wrong;
+        const Arguments arguments = Arguments::parse(found->arguments, c.configuration, c.configuration_origin, &wrong);
+        if (wrong.empty()) {
           Diagnostics own(element->position.file(), {});
           element->configure(arguments, own);
-          findings_.insert(findings_.end(), own.all().begin(), own.all().end());
+          wrong = own.all();
         }
+        for (Diagnostic& d : wrong) add(std::move(d));
         // A port count that rests on wrong arguments would only add noise.
-        configured_.push_back(std::none_of(findings_.begin() + static_cast<ptrdiff_t>(before), findings_.end(), [](const Diagnostic& d) {
-          return d.severity == Diagnostic::Severity::kError;
-        }));
+        configured_.push_back(errors_ == before);
       }
       if (element == nullptr) configured_.push_back(false);
       router_.elements.push_back(std::move(element));
@@ -145,9 +153,10 @@ class RouterBuilder {
       note(outputs_[c.from], c.from_port, &c);
       note(inputs_[c.to], c.to_port, &c);
     }
-    std::stable_sort(router_.connections.begin(), router_.connections.end(), [](const RouterConnection& a, const RouterConnection& b) {
-      return std::tie(a.from, a.from_port) < std::tie(b.from, b.from_port);
-    });
+    std::stable_sort(router_.connections.begin(), router_.connections.end(),
+                     [](const RouterConnection& a, const RouterConnection& b) {
+                       return std::tie(a.from, a.from_port) < std::tie(b.from, b.from_port);
+                     });
     for (size_t e = 0; e < n; ++e) {
       if (router_.elements[e] == nullptr) continue;
       router_.elements[e]->inputs = static_cast<unsigned>(inputs_[e].size());
@@ -166,30 +175,32 @@ class RouterBuilder {
       for (size_t port = 0; port < outputs_[e].size(); ++port) {
         for (size_t i = 1; i < outputs_[e][port].size(); ++i) {
           const ClickConnection& again = *outputs_[e][port][i];
-          Diagnostic& d = report(again.position, 2, fmt::format("output {} of '{}' is connected twice: to '{}' and to '{}'", port,
-                                                               graph_.elements[e].name, graph_.elements[outputs_[e][port][0]->to].name,
-                                                               graph_.elements[again.to].name));
+          Diagnostic& d = report(
+              again.position, 2,
+              fmt::format("output {} of '{}' is connected twice: to '{}' and to '{}'", port, graph_.elements[e].name,
+                          graph_.elements[outputs_[e][port][0]->to].name, graph_.elements[again.to].name));
           d.suggestion = "put a Tee between them to send each packet both ways, or a Classifier to choose";
         }
       }
       if (!configured_[e]) continue;
       const Element& element = *router_.elements[e];
-      check_side(e, inputs_[e], "input", element.element_class->inputs, element.input_count(), [](unsigned) { return false; });
+      check_side(e, inputs_[e], "input", element.element_class->inputs, element.input_count(),
+                 [](unsigned) { return false; });
       check_side(e, outputs_[e], "output", element.element_class->outputs, element.output_count(),
                  [&](unsigned port) { return element.output_optional(port); });
     }
   }
 
   template <typename Optional>
-  void check_side(size_t e, const std::vector<Port>& ports, const char* noun, PortRange range, std::optional<unsigned> exact,
-                  Optional optional) {
+  void check_side(size_t e, const std::vector<Port>& ports, const char* noun, PortRange range,
+                  std::optional<unsigned> exact, Optional optional) {
     const ClickElement& c = graph_.elements[e];
     if (exact) range = {*exact, *exact};
     const size_t used = ports.size();
     for (size_t port = range.max; port < used; ++port) {
       if (ports[port].empty()) continue;
       Diagnostic& d = report(ports[port][0]->position, 2, fmt::format("'{}' has no {} {}", c.name, noun, port));
-      d.expected = fmt::format("{}({}) has {}", c.class_name, exact && !c.configuration.empty() ? "..." : "",
+      d.expected = fmt::format("{}{} has {}", c.class_name, exact && !c.configuration.empty() ? "(...)" : "",
                                range_text(range.min, range.max, noun));
     }
     const size_t needed = std::max<size_t>(range.min, std::min<size_t>(used, range.max));
@@ -202,22 +213,34 @@ class RouterBuilder {
     }
   }
 
-  // Forward data flow to a fixed point: a field is there when it was written on every path from a source. What no source reaches
-  // starts with everything, so that it says nothing.
+  // Forward data flow to a fixed point: a field is there when it was written on every path from a source. What no
+  // source reaches starts with everything, so that it says nothing. An element is taken up again only when it lost a
+  // field, so that the work is linear in the connections.
   void check_fields() {
     const size_t n = router_.elements.size();
     std::vector<FieldMask> in(n, kAllFields);
-    auto after = [&](unsigned e) {
+    std::vector<unsigned> work;
+    std::vector<bool> queued(n);
+    for (unsigned e = 0; e < n; ++e) {
+      if (router_.elements[e]->kind() != ElementKind::kSource) continue;
+      work.push_back(e);
+      queued[e] = true;
+    }
+    while (!work.empty()) {
+      const unsigned e = work.back();
+      work.pop_back();
+      queued[e] = false;
       const Element& element = *router_.elements[e];
       const FieldMask before = element.kind() == ElementKind::kSource ? kFieldsAtIngress : in[e];
-      return before | element.stage_traits().writes;
-    };
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (const RouterConnection& c : router_.connections) {
-        const FieldMask now = in[c.to] & after(c.from);
-        changed |= now != in[c.to];
-        in[c.to] = now;
+      const FieldMask after = before | element.stage_traits().writes;
+      for (const Port& port : outputs_[e]) {
+        for (const ClickConnection* c : port) {
+          const FieldMask now = in[c->to] & after;
+          if (now == in[c->to]) continue;
+          in[c->to] = now;
+          if (!queued[c->to]) work.push_back(c->to);
+          queued[c->to] = true;
+        }
       }
     }
     for (unsigned e = 0; e < n; ++e) {
@@ -228,7 +251,8 @@ class RouterBuilder {
         if ((missing & f.field) == 0) continue;
         const ClickElement& c = graph_.elements[e];
         Diagnostic& d = report(element.position, c.name.size(),
-                               fmt::format("{} reads {}, which nothing before it writes{}", element.class_name, f.name, way(e, f.field, in)));
+                               fmt::format("{} reads {}, which nothing before it writes{}", element.class_name, f.name,
+                                           way(e, f.field, in)));
         d.suggestion = fmt::format("put {} before it", f.provider);
         break;
       }
@@ -237,8 +261,10 @@ class RouterBuilder {
 
   // " on the way from 'a'": the source from which the field is missing, when there are several sources.
   std::string way(unsigned e, FieldMask field, const std::vector<FieldMask>& in) const {
+    if (errors_ >= kStored) return {};
+    const auto is_source = [&](unsigned at) { return router_.elements[at]->kind() == ElementKind::kSource; };
     size_t sources = 0;
-    for (const auto& x : router_.elements) sources += x->kind() == ElementKind::kSource ? 1 : 0;
+    for (unsigned at = 0; at < router_.elements.size(); ++at) sources += is_source(at) ? 1 : 0;
     if (sources < 2) return {};
     std::vector<bool> seen(router_.elements.size());
     std::vector<unsigned> stack{e};
@@ -247,10 +273,12 @@ class RouterBuilder {
       stack.pop_back();
       if (seen[at]) continue;
       seen[at] = true;
-      if (router_.elements[at]->kind() == ElementKind::kSource) return fmt::format(" on the way from '{}'", router_.elements[at]->name);
-      for (const RouterConnection& c : router_.connections) {
-        if (c.to != at || (router_.elements[c.from]->stage_traits().writes & field) != 0) continue;
-        if (router_.elements[c.from]->kind() == ElementKind::kSource || (in[c.from] & field) == 0) stack.push_back(c.from);
+      if (is_source(at)) return fmt::format(" on the way from '{}'", router_.elements[at]->name);
+      for (const Port& port : inputs_[at]) {
+        for (const ClickConnection* c : port) {
+          if ((router_.elements[c->from]->stage_traits().writes & field) != 0) continue;
+          if (is_source(c->from) || (in[c->from] & field) == 0) stack.push_back(c->from);
+        }
       }
     }
     return {};
@@ -260,6 +288,8 @@ class RouterBuilder {
   const Registry& registry_;
   Router router_;
   std::vector<Diagnostic> findings_;
+  Diagnostic ignored_;
+  size_t errors_ = 0;
   std::vector<bool> configured_;
   std::vector<std::vector<Port>> inputs_, outputs_;
 };

@@ -46,8 +46,8 @@ struct Router {
   const Element* find(std::string_view name) const;
 };
 
-// Instantiates, configures and checks a parsed graph. All errors at once: unknown classes (with a suggestion), arguments, port numbers,
-// unconnected ports, outputs used twice, and stages that read what no stage before them wrote.
+// Instantiates, configures and checks a parsed graph. All errors at once: unknown classes (with a suggestion),
+// arguments, port numbers, unconnected ports, outputs used twice, and stages that read what no stage before them wrote.
 Result<Router> build_router(const ClickGraph& graph, const Registry& registry, std::string_view text);
 
 }  // namespace sluice

@@ -155,8 +155,9 @@ SLUICE_HD uint32_t crc32_group(const Group& group, Crc32Mode mode, const uint8_t
   const uint32_t from = lane == 0 ? 0 : first + (lane - 1) * piece;
   const uint32_t length = lane == 0 ? first : piece;
   const Piece mine{crc32_update(mode, lane == 0 ? kCrc32Start : 0, data + from, length), length};
-  const Piece all = group.reduce(
-      mine, [mode](const Piece& a, const Piece& b) { return Piece{crc32_shift(mode, a.crc, b.bytes) ^ b.crc, a.bytes + b.bytes}; });
+  const Piece all = group.reduce(mine, [mode](const Piece& a, const Piece& b) {
+    return Piece{crc32_shift(mode, a.crc, b.bytes) ^ b.crc, a.bytes + b.bytes};
+  });
   return all.crc;
 }
 

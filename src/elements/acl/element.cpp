@@ -13,7 +13,8 @@ Result<void> place_acl(AclAlgorithmList<Algorithms...>, const Image& image, bool
   auto actions = AclActionsView::open(image);
   if (!actions) return std::move(actions).error();
   const std::string_view name = acl_image_algorithm(image);
-  Result<void> result = Error("the ACL image's algorithm is unknown to this program", "make it again with `sluice compile`");
+  Result<void> result =
+      Error("the ACL image's algorithm is unknown to this program", "make it again with `sluice compile`");
   auto try_one = [&]<typename A>(std::type_identity<A>) {
     if (name != A::kName) return;
     auto view = A::View::open(image);
@@ -37,8 +38,9 @@ class Acl final : public Element {
   void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
     permit_ = arguments.get_string("DEFAULT") == "permit";
     if (arguments.has("TABLE") == arguments.has("FILE")) {
-      Diagnostic d = arguments.error_at(arguments.has("TABLE") ? "FILE" : "TABLE",
-                                        arguments.has("TABLE") ? "both TABLE and FILE are given" : "neither TABLE nor FILE is given");
+      Diagnostic d = arguments.error_at(
+          arguments.has("TABLE") ? "FILE" : "TABLE",
+          arguments.has("TABLE") ? "both TABLE and FILE are given" : "neither TABLE nor FILE is given");
       d.expected = "TABLE NAME of an AclTable, or FILE with the rules";
       diagnostics.add(std::move(d));
       return;
@@ -87,14 +89,21 @@ void register_acl(Registry& registry) {
   c.group = "Classification";
   c.summary = "permits or denies packets by an access list";
   c.description =
-      "The first rule that matches the packet's addresses, ports, protocol, flags, DSCP and fragment bits decides: permit, deny, or mark. IPv4 "
+      "The first rule that matches the packet's addresses, ports, protocol, flags, DSCP and fragment bits decides: "
+      "permit, deny, or mark. IPv4 "
       "and IPv6 rules share a list.";
   c.arguments = {
       {.name = "TABLE", .kind = ArgumentKind::kString, .positional = true, .help = "the name of an AclTable"},
-      {.name = "FILE", .kind = ArgumentKind::kFilename, .repeated = true, .help = "rules, for a table of this element's own"},
+      {.name = "FILE",
+       .kind = ArgumentKind::kFilename,
+       .repeated = true,
+       .help = "rules, for a table of this element's own"},
       acl_format_argument(),
       acl_algorithm_argument(),
-      {.name = "DEFAULT", .kind = ArgumentKind::kChoice, .default_text = "deny", .help = "what happens when no rule matches",
+      {.name = "DEFAULT",
+       .kind = ArgumentKind::kChoice,
+       .default_text = "deny",
+       .help = "what happens when no rule matches",
        .choices = {"deny", "permit"}},
   };
   c.outputs = {1, 2};

@@ -33,15 +33,22 @@ void register_adjacency(Registry& registry) {
   c.group = "Routing";
   c.summary = "writes the next hop's Ethernet header and chooses the output port";
   c.description =
-      "Replaces whatever stands before the network header by the adjacency's addresses and VLAN tag. A next hop with several adjacencies "
+      "Replaces whatever stands before the network header by the adjacency's addresses and VLAN tag. A next hop with "
+      "several adjacencies "
       "chooses by flow (RFC 2992). A packet larger than the output's MTU leaves by output 1.";
-  c.arguments = {
-      {.name = "TABLE", .kind = ArgumentKind::kString, .positional = true, .mandatory = true, .help = "the name of an AdjacencyTable"}};
+  c.arguments = {{.name = "TABLE",
+                  .kind = ArgumentKind::kString,
+                  .positional = true,
+                  .mandatory = true,
+                  .help = "the name of an AdjacencyTable"}};
   c.outputs = {1, 2};
   c.output_docs = {"packets with their new link header", "packets larger than the output's MTU"};
-  c.drops = {DropReason::kTooBig,     DropReason::kNeedsFragmentation, DropReason::kNoAdjacency,      DropReason::kRouteDrop,
-             DropReason::kRouteLocal, DropReason::kRoutePunt,          DropReason::kCapturedTooShort};
-  c.example = "AdjacencyTable(adj, FILE neighbours.txt, ROUTES fib); in -> IPInput -> IPRoute(fib) -> AdjacencyRewrite(adj) -> out;";
+  c.drops = {DropReason::kTooBig,          DropReason::kNeedsFragmentation, DropReason::kNoAdjacency,
+             DropReason::kRouteDrop,       DropReason::kRouteLocal,         DropReason::kRoutePunt,
+             DropReason::kCapturedTooShort};
+  c.example =
+      "AdjacencyTable(adj, FILE neighbours.txt, ROUTES fib); in -> IPInput -> IPRoute(fib) -> AdjacencyRewrite(adj) -> "
+      "out;";
   c.make = make_element<AdjacencyRewrite>();
   registry.add(std::move(c));
 }

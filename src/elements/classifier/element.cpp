@@ -27,13 +27,15 @@ class Classifier final : public StageElement<ClassifierStage> {
       add_pattern(arguments, pattern, diagnostics);
       if (tests_.size() > before) tests_.back().ends_pattern = 1;
       if (tests_.size() > kMaxTests) {
-        diagnostics.add(arguments.error_in(pattern, fmt::format("the patterns need more than {} comparisons", kMaxTests)));
+        diagnostics.add(
+            arguments.error_in(pattern, fmt::format("the patterns need more than {} comparisons", kMaxTests)));
         return;
       }
       ++patterns_;
     }
     if (patterns_ > kMaxOutputs) {
-      diagnostics.add(arguments.error_at("PATTERN", fmt::format("{} patterns; there are {} outputs at most", patterns_, kMaxOutputs)));
+      diagnostics.add(arguments.error_at(
+          "PATTERN", fmt::format("{} patterns; there are {} outputs at most", patterns_, kMaxOutputs)));
     }
     stage_.tests = tests_.data();
     stage_.count = static_cast<uint32_t>(tests_.size());
@@ -80,7 +82,8 @@ class Classifier final : public StageElement<ClassifierStage> {
     if (value.empty()) return fmt::format("'{}' has no value", whole);
     if (value.size() % 2 != 0) return fmt::format("'{}' has an odd number of digits", value);
     if (percent != std::string_view::npos && mask.size() != value.size()) {
-      return fmt::format("the mask '{}' has {} digits and the value '{}' has {}", mask, mask.size(), value, value.size());
+      return fmt::format("the mask '{}' has {} digits and the value '{}' has {}", mask, mask.size(), value,
+                         value.size());
     }
     std::vector<ClassifierTest> tests;
     for (size_t i = 0; i < value.size(); i += 2) {
@@ -127,10 +130,16 @@ void register_classifier(Registry& registry) {
   c.group = "Classification";
   c.summary = "sends a packet to the output of the first pattern that its bytes match";
   c.description =
-      "A pattern is a list of clauses `OFFSET/VALUE[%MASK]` that must all hold: the bytes at OFFSET (decimal) are VALUE (hexadecimal, `?` is "
-      "any digit) under MASK. `!` before a clause turns it round. `-` matches everything. A clause about bytes past the packet's end does "
+      "A pattern is a list of clauses `OFFSET/VALUE[%MASK]` that must all hold: the bytes at OFFSET (decimal) are "
+      "VALUE (hexadecimal, `?` is "
+      "any digit) under MASK. `!` before a clause turns it round. `-` matches everything. A clause about bytes past "
+      "the packet's end does "
       "not hold.";
-  c.arguments = {{.name = "PATTERN", .kind = ArgumentKind::kRaw, .positional = true, .mandatory = true, .repeated = true,
+  c.arguments = {{.name = "PATTERN",
+                  .kind = ArgumentKind::kRaw,
+                  .positional = true,
+                  .mandatory = true,
+                  .repeated = true,
                   .help = "one pattern an output"}};
   c.outputs = {1, kMaxOutputs};
   c.output_docs = {"packets that match the first pattern", "packets that match the second and not the first", "..."};

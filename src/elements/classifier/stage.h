@@ -8,15 +8,15 @@
 
 namespace sluice {
 
-// One comparison: up to 4 bytes at `offset` of the data, under a mask. A clause is a run of comparisons that must all hold, or, when
-// negated, not all hold; a pattern is a run of clauses that must all hold. A comparison with bytes past the packet's end is false (so
-// a negated clause is true there, as in Click).
+// One comparison: up to 4 bytes at `offset` of the data, under a mask. A clause is a run of comparisons that must all
+// hold, or, when negated, not all hold; a pattern is a run of clauses that must all hold. A comparison with bytes past
+// the packet's end is false (so a negated clause is true there, as in Click).
 struct ClassifierTest {
   uint32_t offset;
-  uint32_t mask;   // as loaded from memory: byte 0 of the packet in the lowest byte
+  uint32_t mask;  // as loaded from memory: byte 0 of the packet in the lowest byte
   uint32_t value;
-  uint8_t bytes;   // 0..4: what must exist
-  uint8_t negated;      // the clause that this test ends is negated
+  uint8_t bytes;    // 0..4: what must exist
+  uint8_t negated;  // the clause that this test ends is negated
   uint8_t ends_clause;
   uint8_t ends_pattern;
 };

@@ -9,7 +9,8 @@ void register_counter(Registry& registry) {
   counter.name = "Counter";
   counter.group = "Basics";
   counter.summary = "counts packets and bytes";
-  counter.description = "Packets pass unchanged. Every element counts what reaches it; a Counter is a name for a place to count at.";
+  counter.description =
+      "Packets pass unchanged. Every element counts what reaches it; a Counter is a name for a place to count at.";
   counter.example = "in :: FromDump(a.pcap) -> seen :: Counter -> ToDump(b.pcap);";
   counter.make = make_element<StageElement<PassStage>>();
   registry.add(counter);

@@ -14,7 +14,9 @@ namespace {
 
 using testing::expect;
 
-const uint8_t* bytes_of(std::string_view text) { return reinterpret_cast<const uint8_t*>(text.data()); }
+const uint8_t* bytes_of(std::string_view text) {
+  return reinterpret_cast<const uint8_t*>(text.data());
+}
 
 std::vector<uint8_t> counting(size_t n) {
   std::vector<uint8_t> out(n);

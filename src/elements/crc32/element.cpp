@@ -16,16 +16,21 @@ class CrcElement final : public StageElement<Stage> {
 }  // namespace
 
 void register_crc32(Registry& registry) {
-  const ArgumentSpec mode{.name = "MODE", .kind = ArgumentKind::kChoice, .default_text = "click",
-                          .help = "click: Click's CRC-32, most significant bit first, not inverted; fcs: the Ethernet frame check sequence",
-                          .choices = {"click", "fcs"}};
+  const ArgumentSpec mode{
+      .name = "MODE",
+      .kind = ArgumentKind::kChoice,
+      .default_text = "click",
+      .help = "click: Click's CRC-32, most significant bit first, not inverted; fcs: the Ethernet frame check sequence",
+      .choices = {"click", "fcs"}};
   ElementClass set;
   set.name = "SetCRC32";
   set.group = "Checksums";
   set.summary = "appends a CRC-32 of the packet";
   set.description =
-      "Adds 4 bytes after the data. In mode `click` they are what Click's SetCRC32 appends (`123456789` gives 0x0376E6E7, stored in host "
-      "order); in mode `fcs` they are the frame check sequence of IEEE 802.3 (0xCBF43926). A packet of which a capture's snap length cut "
+      "Adds 4 bytes after the data. In mode `click` they are what Click's SetCRC32 appends (`123456789` gives "
+      "0x0376E6E7, stored in host "
+      "order); in mode `fcs` they are the frame check sequence of IEEE 802.3 (0xCBF43926). A packet of which a "
+      "capture's snap length cut "
       "bytes off is dropped. There is room for 16 trailers.";
   set.arguments = {mode};
   set.drops = {DropReason::kCapturedTooShort, DropReason::kNoTailroom};

@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-// Appends the CRC of the packet's bytes, 4 bytes: host order (little-endian) in both modes, which for `fcs` is the order on the
-// wire. Every lane of the group calls run_group with the same arguments; lane 0 writes the packets.
+// Appends the CRC of the packet's bytes, 4 bytes: host order (little-endian) in both modes, which for `fcs` is the
+// order on the wire. Every lane of the group calls run_group with the same arguments; lane 0 writes the packets.
 struct SetCrc32Stage {
   static constexpr FieldMask kReads = kFieldFrame | kFieldExtent;
   static constexpr FieldMask kWrites = kFieldFrame | kFieldExtent | kFieldReason;
@@ -24,9 +24,9 @@ struct SetCrc32Stage {
       const uint32_t i = trailing_zeros32(mask);
       Packet& p = packets[i];
       // What a snap length cut off cannot be summed.
-      const DropReason wrong = p.end != p.wire_end                ? DropReason::kCapturedTooShort
+      const DropReason wrong = p.end != p.wire_end           ? DropReason::kCapturedTooShort
                                : p.appended + 4u > kTailroom ? DropReason::kNoTailroom
-                                                                  : DropReason::kNone;
+                                                             : DropReason::kNone;
       uint32_t crc = 0;
       if (wrong == DropReason::kNone) crc = crc32_finish(mode, crc32_group(group, mode, p.bytes(), p.length()));
       group.sync();
@@ -58,7 +58,9 @@ struct CheckCrc32Stage {
     for (; mask != 0; mask &= mask - 1) {
       const uint32_t i = trailing_zeros32(mask);
       Packet& p = packets[i];
-      DropReason wrong = p.end != p.wire_end ? DropReason::kCapturedTooShort : p.length() < 4 ? DropReason::kBadCrc : DropReason::kNone;
+      DropReason wrong = p.end != p.wire_end ? DropReason::kCapturedTooShort
+                         : p.length() < 4    ? DropReason::kBadCrc
+                                             : DropReason::kNone;
       if (wrong == DropReason::kNone) {
         const uint32_t crc = crc32_finish(mode, crc32_group(group, mode, p.bytes(), p.length() - 4));
         if (crc != load_le32(p.frame + p.end - 4)) wrong = DropReason::kBadCrc;

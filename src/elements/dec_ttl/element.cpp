@@ -7,7 +7,9 @@ namespace {
 
 class DecTtl final : public StageElement<DecTtlStage> {
  public:
-  void configure(const Arguments& arguments, Diagnostics&) override { stage_.skip_multicast = arguments.get_bool("MULTICAST") ? 0 : 1; }
+  void configure(const Arguments& arguments, Diagnostics&) override {
+    stage_.skip_multicast = arguments.get_bool("MULTICAST") ? 0 : 1;
+  }
 };
 
 }  // namespace
@@ -19,9 +21,12 @@ void register_dec_ttl(Registry& registry) {
   c.group = "IP";
   c.summary = "decrements the TTL or hop limit";
   c.description =
-      "IPv4 and IPv6 (RFC 1812 section 5.3.1, RFC 8200 section 3). The IPv4 checksum is updated incrementally (RFC 1624). A packet whose "
+      "IPv4 and IPv6 (RFC 1812 section 5.3.1, RFC 8200 section 3). The IPv4 checksum is updated incrementally (RFC "
+      "1624). A packet whose "
       "TTL is 1 or 0 leaves unchanged by output 1, or is dropped.";
-  c.arguments = {{.name = "MULTICAST", .kind = ArgumentKind::kBool, .default_text = "true",
+  c.arguments = {{.name = "MULTICAST",
+                  .kind = ArgumentKind::kBool,
+                  .default_text = "true",
                   .help = "false: packets to multicast addresses pass unchanged"}};
   c.outputs = {1, 2};
   c.output_docs = {"decremented packets", "packets that must not live on"};

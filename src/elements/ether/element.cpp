@@ -32,7 +32,8 @@ class EtherRewrite final : public StageElement<EtherRewriteStage> {
 }  // namespace
 
 void register_ether(Registry& registry) {
-  const ArgumentSpec source{.name = "SRC", .kind = ArgumentKind::kMac, .positional = true, .mandatory = true, .help = "source address"};
+  const ArgumentSpec source{
+      .name = "SRC", .kind = ArgumentKind::kMac, .positional = true, .mandatory = true, .help = "source address"};
   const ArgumentSpec destination{
       .name = "DST", .kind = ArgumentKind::kMac, .positional = true, .mandatory = true, .help = "destination address"};
 
@@ -41,9 +42,15 @@ void register_ether(Registry& registry) {
   encap.group = "Headers";
   encap.summary = "puts an Ethernet header before the packet";
   encap.description = "The header goes into the 128 bytes of headroom before the data; the packet is not copied.";
-  encap.arguments = {{.name = "ETHERTYPE", .kind = ArgumentKind::kUint, .positional = true, .mandatory = true,
-                      .help = "EtherType, such as 0x0800", .min = 0, .max = 65535},
-                     source, destination};
+  encap.arguments = {{.name = "ETHERTYPE",
+                      .kind = ArgumentKind::kUint,
+                      .positional = true,
+                      .mandatory = true,
+                      .help = "EtherType, such as 0x0800",
+                      .min = 0,
+                      .max = 65535},
+                     source,
+                     destination};
   encap.drops = {DropReason::kNoHeadroom};
   encap.example = "in -> Strip(14) -> EtherEncap(0x0800, 02:00:00:00:00:01, 02:00:00:00:00:02) -> out;";
   encap.make = make_element<EtherEncap>();

@@ -56,19 +56,21 @@ class IcmpErrorElement final : public Element {
         const std::string_view word = std::string_view(value.text).substr(slice.offset, slice.length);
         const auto address = parse_ip(word);
         if (!address) {
-          diagnostics.add(arguments.error_in(value, fmt::format("'{}' is not an IP address", word), slice.offset, slice.length));
+          diagnostics.add(
+              arguments.error_in(value, fmt::format("'{}' is not an IP address", word), slice.offset, slice.length));
           continue;
         }
         IpAddress& mine = address->family == 4 ? source4_ : source6_;
         if (mine.family != 0) {
-          diagnostics.add(
-              arguments.error_in(value, fmt::format("'{}' is a second IPv{} address", word, address->family), slice.offset, slice.length));
+          diagnostics.add(arguments.error_in(
+              value, fmt::format("'{}' is a second IPv{} address", word, address->family), slice.offset, slice.length));
         }
         mine = *address;
       }
     }
     if (arguments.has("TYPE")) take_type(arguments, diagnostics);
-    if (arguments.has("CODE") && !arguments.has("TYPE")) diagnostics.add(arguments.error_at("CODE", "CODE is given without TYPE"));
+    if (arguments.has("CODE") && !arguments.has("TYPE"))
+      diagnostics.add(arguments.error_at("CODE", "CODE is given without TYPE"));
     rate_ = static_cast<uint32_t>(arguments.get_uint("RATE"));
     burst_ = static_cast<uint32_t>(arguments.get_uint("BURST"));
   }
@@ -101,8 +103,9 @@ class IcmpErrorElement final : public Element {
     if (fixed_) return;
     types.erase(std::unique(types.begin(), types.end()), types.end());
     const bool bad_type = codes.empty();
-    Diagnostic d = arguments.error_at(bad_type ? "TYPE" : "CODE", fmt::format("'{}' is not an ICMP error {} that can be made here",
-                                                                             bad_type ? type : code, bad_type ? "type" : "code"));
+    Diagnostic d =
+        arguments.error_at(bad_type ? "TYPE" : "CODE", fmt::format("'{}' is not an ICMP error {} that can be made here",
+                                                                   bad_type ? type : code, bad_type ? "type" : "code"));
     d.expected = fmt::format("{}", fmt::join(bad_type ? types : codes, ", "));
     diagnostics.add(std::move(d));
   }
@@ -159,21 +162,44 @@ void register_icmp_error(Registry& registry) {
   c.group = "IP";
   c.summary = "answers packets that cannot be forwarded with ICMP errors";
   c.description =
-      "Takes packets from other elements' error outputs, drops each with the reason that it came with, and makes an ICMP or ICMPv6 error "
-      "about it (RFC 792, RFC 1812 section 4.3, RFC 4443) unless the RFCs forbid one. The error is an IP packet without a link header that is as "
-      "checked as after CheckIPHeader: send it to IPRoute. Without TYPE the reason chooses: expired TTL or hop limit -> time exceeded, no "
-      "route -> network unreachable, no adjacency -> host unreachable, access list -> administratively prohibited, too big -> fragmentation "
-      "needed or packet too big with the MTU. Errors over RATE are dropped at egress, counted as icmp-rate-limited, by the packets' own time "
+      "Takes packets from other elements' error outputs, drops each with the reason that it came with, and makes an "
+      "ICMP or ICMPv6 error "
+      "about it (RFC 792, RFC 1812 section 4.3, RFC 4443) unless the RFCs forbid one. The error is an IP packet "
+      "without a link header that is as "
+      "checked as after CheckIPHeader: send it to IPRoute. Without TYPE the reason chooses: expired TTL or hop limit "
+      "-> time exceeded, no "
+      "route -> network unreachable, no adjacency -> host unreachable, access list -> administratively prohibited, too "
+      "big -> fragmentation "
+      "needed or packet too big with the MTU. Errors over RATE are dropped at egress, counted as icmp-rate-limited, by "
+      "the packets' own time "
       "stamps.";
   c.arguments = {
-      {.name = "SRC", .kind = ArgumentKind::kRaw, .positional = true, .mandatory = true,
+      {.name = "SRC",
+       .kind = ArgumentKind::kRaw,
+       .positional = true,
+       .mandatory = true,
        .help = "the router's own addresses, one a family, separated by a space"},
-      {.name = "TYPE", .kind = ArgumentKind::kWord, .positional = true, .help = "timeexceeded, unreachable or parameterproblem, or its number"},
-      {.name = "CODE", .kind = ArgumentKind::kWord, .positional = true,
+      {.name = "TYPE",
+       .kind = ArgumentKind::kWord,
+       .positional = true,
+       .help = "timeexceeded, unreachable or parameterproblem, or its number"},
+      {.name = "CODE",
+       .kind = ArgumentKind::kWord,
+       .positional = true,
        .help = "transit, net, host, needfrag, filterprohibited or erroratptr, or its number"},
-      {.name = "RATE", .kind = ArgumentKind::kUint, .default_text = "1000", .unit = "packets per second", .help = "0: no limit", .min = 0,
+      {.name = "RATE",
+       .kind = ArgumentKind::kUint,
+       .default_text = "1000",
+       .unit = "packets per second",
+       .help = "0: no limit",
+       .min = 0,
        .max = 1e9},
-      {.name = "BURST", .kind = ArgumentKind::kUint, .default_text = "100", .unit = "packets", .help = "how many may leave at once", .min = 1,
+      {.name = "BURST",
+       .kind = ArgumentKind::kUint,
+       .default_text = "100",
+       .unit = "packets",
+       .help = "how many may leave at once",
+       .min = 1,
        .max = 1e6},
   };
   c.drops = {DropReason::kIcmpRateLimited, DropReason::kNoBuffer};

@@ -17,7 +17,9 @@ class IpInput final : public StageElement<IpInputStage> {
   }
 };
 
-ListedAddress listed(const IpAddress& a) { return {a.hi, a.lo}; }
+ListedAddress listed(const IpAddress& a) {
+  return {a.hi, a.lo};
+}
 
 // CheckIPHeader, CheckIPHeader2 and CheckIP6Header.
 class CheckHeader final : public StageElement<HeaderCheckStage> {
@@ -55,27 +57,32 @@ class CheckHeader final : public StageElement<HeaderCheckStage> {
       for (const ConfigSlice& slice : split_words(value.text)) {
         const std::string_view word = std::string_view(value.text).substr(slice.offset, slice.length);
         std::string problem = take(word);
-        if (!problem.empty()) diagnostics.add(arguments.error_in(value, std::move(problem), slice.offset, slice.length));
+        if (!problem.empty())
+          diagnostics.add(arguments.error_in(value, std::move(problem), slice.offset, slice.length));
       }
     }
   }
 
   std::string add_address(std::string_view word, std::vector<ListedAddress>& to) const {
     const auto address = parse_ip(word);
-    if (!address || address->family != stage_.family) return fmt::format("'{}' is not an IPv{} address", word, stage_.family);
+    if (!address || address->family != stage_.family)
+      return fmt::format("'{}' is not an IPv{} address", word, stage_.family);
     to.push_back(listed(*address));
     return {};
   }
 
-  // ADDR/LENGTH of one of the router's own interfaces: its broadcast address is no source, its address a good destination.
-  std::string add_interface(std::string_view word, std::vector<ListedAddress>& bad, std::vector<ListedAddress>& good) const {
+  // ADDR/LENGTH of one of the router's own interfaces: its broadcast address is no source, its address a good
+  // destination.
+  std::string add_interface(std::string_view word, std::vector<ListedAddress>& bad,
+                            std::vector<ListedAddress>& good) const {
     const auto prefix = parse_prefix(word);
     const auto address = parse_ip(word.substr(0, word.find('/')));
     if (!prefix || !address || address->family != stage_.family) {
       return fmt::format("'{}' is not an IPv{} address with a prefix length", word, stage_.family);
     }
     good.push_back(listed(*address));
-    if (stage_.family == 4 && prefix->length < 31) bad.push_back({0, prefix->address.lo | (0xffffffffu & ~high_mask32(prefix->length))});
+    if (stage_.family == 4 && prefix->length < 31)
+      bad.push_back({0, prefix->address.lo | (0xffffffffu & ~high_mask32(prefix->length))});
     return {};
   }
 
@@ -89,18 +96,23 @@ class MarkHeader final : public StageElement<HeaderCheckStage> {
     stage_.lenient = 1;
     stage_.verify_checksum = 0;
   }
-  void configure(const Arguments& arguments, Diagnostics&) override { stage_.offset = static_cast<uint16_t>(arguments.get_uint("OFFSET")); }
+  void configure(const Arguments& arguments, Diagnostics&) override {
+    stage_.offset = static_cast<uint16_t>(arguments.get_uint("OFFSET"));
+  }
 };
 
-const std::vector<DropReason> kIpv4Drops = {DropReason::kCapturedTooShort,   DropReason::kIpv4TooShort,       DropReason::kIpv4BadVersion,
-                                            DropReason::kIpv4BadHeaderLength, DropReason::kIpv4BadTotalLength, DropReason::kIpv4TruncatedFrame,
+const std::vector<DropReason> kIpv4Drops = {DropReason::kCapturedTooShort,   DropReason::kIpv4TooShort,
+                                            DropReason::kIpv4BadVersion,     DropReason::kIpv4BadHeaderLength,
+                                            DropReason::kIpv4BadTotalLength, DropReason::kIpv4TruncatedFrame,
                                             DropReason::kIpv4BadChecksum};
-const std::vector<DropReason> kIpv6Drops = {DropReason::kCapturedTooShort,       DropReason::kIpv6TooShort,
-                                            DropReason::kIpv6BadVersion,         DropReason::kIpv6BadPayloadLength,
-                                            DropReason::kIpv6BadExtensionHeader, DropReason::kIpv6TooManyExtensionHeaders,
-                                            DropReason::kIpv6RoutingType0};
+const std::vector<DropReason> kIpv6Drops = {
+    DropReason::kCapturedTooShort,     DropReason::kIpv6TooShort,           DropReason::kIpv6BadVersion,
+    DropReason::kIpv6BadPayloadLength, DropReason::kIpv6BadExtensionHeader, DropReason::kIpv6TooManyExtensionHeaders,
+    DropReason::kIpv6RoutingType0};
 
-void append(std::vector<DropReason>& to, const std::vector<DropReason>& from) { to.insert(to.end(), from.begin(), from.end()); }
+void append(std::vector<DropReason>& to, const std::vector<DropReason>& from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
 
 }  // namespace
 
@@ -110,45 +122,71 @@ void register_ip_input(Registry& registry) {
   input.group = "IP";
   input.summary = "from an Ethernet frame to a checked IPv4 or IPv6 packet";
   input.description =
-      "Finds the network header behind Ethernet and up to 4 VLAN tags, checks it (RFC 1812 sections 5.2.2 and 5.3.7, RFC 8200), trims "
-      "Ethernet padding, and sets the packet's key and destination. The data still starts with the Ethernet header. Multicast, packets "
+      "Finds the network header behind Ethernet and up to 4 VLAN tags, checks it (RFC 1812 sections 5.2.2 and 5.3.7, "
+      "RFC 8200), trims "
+      "Ethernet padding, and sets the packet's key and destination. The data still starts with the Ethernet header. "
+      "Multicast, packets "
       "that came as link-layer broadcast, martians and source routes are bad here.";
   input.arguments = {
-      {.name = "MARTIANS", .kind = ArgumentKind::kBool, .default_text = "true", .help = "drop addresses that must not be forwarded"},
-      {.name = "SOURCE_ROUTES", .kind = ArgumentKind::kBool, .default_text = "false", .help = "let packets with source-route options pass"},
+      {.name = "MARTIANS",
+       .kind = ArgumentKind::kBool,
+       .default_text = "true",
+       .help = "drop addresses that must not be forwarded"},
+      {.name = "SOURCE_ROUTES",
+       .kind = ArgumentKind::kBool,
+       .default_text = "false",
+       .help = "let packets with source-route options pass"},
   };
   input.outputs = {1, 2};
   input.output_docs = {"good packets", "bad packets"};
   input.drops = {DropReason::kNotIp, DropReason::kTruncatedL2, DropReason::kTooManyVlans};
   append(input.drops, kIpv4Drops);
   append(input.drops, {kIpv6Drops.begin() + 1, kIpv6Drops.end()});
-  append(input.drops, {DropReason::kSourceRoute, DropReason::kMulticastDestination, DropReason::kLinkBroadcast, DropReason::kMartianSource,
-                       DropReason::kMartianDestination, DropReason::kNoHeadroom});
-  input.example = "FromDump(in.pcap) -> IPInput -> ACL(TABLE edge) -> IPRoute(TABLE fib) -> DecIPTTL -> AdjacencyRewrite(TABLE adj) -> ToDump(out.pcap);";
+  append(input.drops, {DropReason::kSourceRoute, DropReason::kMulticastDestination, DropReason::kLinkBroadcast,
+                       DropReason::kMartianSource, DropReason::kMartianDestination, DropReason::kNoHeadroom});
+  input.example =
+      "FromDump(in.pcap) -> IPInput -> ACL(TABLE edge) -> IPRoute(TABLE fib) -> DecIPTTL -> AdjacencyRewrite(TABLE "
+      "adj) -> ToDump(out.pcap);";
   input.make = make_element<IpInput>();
   registry.add(std::move(input));
 
-  const ArgumentSpec offset{.name = "OFFSET", .kind = ArgumentKind::kUint, .positional = true, .default_text = "0", .unit = "bytes",
-                            .help = "where the header starts, from the packet's start", .min = 0, .max = 32768};
-  const ArgumentSpec verbose{.name = "VERBOSE", .kind = ArgumentKind::kBool, .default_text = "false",
+  const ArgumentSpec offset{.name = "OFFSET",
+                            .kind = ArgumentKind::kUint,
+                            .positional = true,
+                            .default_text = "0",
+                            .unit = "bytes",
+                            .help = "where the header starts, from the packet's start",
+                            .min = 0,
+                            .max = 32768};
+  const ArgumentSpec verbose{.name = "VERBOSE",
+                             .kind = ArgumentKind::kBool,
+                             .default_text = "false",
                              .help = "accepted for Click's sake: bad packets are counted by reason"};
-  const ArgumentSpec details{.name = "DETAILS", .kind = ArgumentKind::kBool, .default_text = "false",
+  const ArgumentSpec details{.name = "DETAILS",
+                             .kind = ArgumentKind::kBool,
+                             .default_text = "false",
                              .help = "accepted for Click's sake: bad packets are always counted by reason"};
-  const ArgumentSpec bad_source{.name = "BADSRC", .kind = ArgumentKind::kRaw, .help = "source addresses, separated by spaces, that are bad"};
+  const ArgumentSpec bad_source{
+      .name = "BADSRC", .kind = ArgumentKind::kRaw, .help = "source addresses, separated by spaces, that are bad"};
   const ArgumentSpec good_destination{
-      .name = "GOODDST", .kind = ArgumentKind::kRaw, .help = "destination addresses, separated by spaces, for which BADSRC does not hold"};
+      .name = "GOODDST",
+      .kind = ArgumentKind::kRaw,
+      .help = "destination addresses, separated by spaces, for which BADSRC does not hold"};
   ElementClass check;
   check.name = "CheckIPHeader";
   check.group = "IP";
   check.summary = "checks the IPv4 header that the packet starts with";
   check.description =
-      "Version, header length, total length and checksum (RFC 1812 section 5.2.2). Trims what follows the packet, such as Ethernet padding, "
+      "Version, header length, total length and checksum (RFC 1812 section 5.2.2). Trims what follows the packet, such "
+      "as Ethernet padding, "
       "and sets the packet's key and destination.";
   check.arguments = {
       offset,
       {.name = "CHECKSUM", .kind = ArgumentKind::kBool, .default_text = "true", .help = "verify the header checksum"},
-      {.name = "INTERFACES", .kind = ArgumentKind::kRaw,
-       .help = "the router's own ADDR/LENGTH, separated by spaces: their broadcast addresses, 0.0.0.0 and 255.255.255.255 are bad sources"},
+      {.name = "INTERFACES",
+       .kind = ArgumentKind::kRaw,
+       .help = "the router's own ADDR/LENGTH, separated by spaces: their broadcast addresses, 0.0.0.0 and "
+               "255.255.255.255 are bad sources"},
       bad_source,
       good_destination,
       verbose,
@@ -172,7 +210,8 @@ void register_ip_input(Registry& registry) {
   check6.name = "CheckIP6Header";
   check6.summary = "checks the IPv6 header that the packet starts with";
   check6.description =
-      "Version, payload length and extension headers (RFC 8200, RFC 5095). Trims what follows the packet and sets its key and destination.";
+      "Version, payload length and extension headers (RFC 8200, RFC 5095). Trims what follows the packet and sets its "
+      "key and destination.";
   check6.arguments = {offset, bad_source, good_destination, verbose};
   check6.drops = kIpv6Drops;
   append(check6.drops, {DropReason::kMartianSource, DropReason::kNoHeadroom});
@@ -187,7 +226,8 @@ void register_ip_input(Registry& registry) {
   mark.group = "IP";
   mark.summary = "notes where the IPv4 header is, without judging it";
   mark.description =
-      "Sets the packet's key and destination when a header that can be read stands there, else an empty key. Nothing is trimmed or dropped.";
+      "Sets the packet's key and destination when a header that can be read stands there, else an empty key. Nothing "
+      "is trimmed or dropped.";
   mark.arguments = {offset};
   mark.example = "in -> MarkIPHeader(14) -> IPPrint -> out;";
   mark.make = [](std::string_view) { return std::make_unique<MarkHeader>(uint8_t{4}); };

@@ -8,8 +8,12 @@ namespace {
 
 using testing::expect;
 
-PacketBuilder good4() { return udp4("10.0.0.1", "192.0.2.7").ports(1000, 53).ttl(7); }
-PacketBuilder good6() { return udp6("2001:db8::1", "2001:db8::2").ports(1000, 53); }
+PacketBuilder good4() {
+  return udp4("10.0.0.1", "192.0.2.7").ports(1000, 53).ttl(7);
+}
+PacketBuilder good6() {
+  return udp6("2001:db8::1", "2001:db8::2").ports(1000, 53);
+}
 
 TEST(IPInput, SetsRegistersFromTheFrame) {
   const auto p = expect(good4().vlan(5).payload(20)).through("IPInput").passes();
@@ -68,7 +72,8 @@ TEST(IPInput, ABadPacketKeepsNoKey) {
 }
 
 TEST(IPInput, ReadsALinkHeaderThatWasPushedIntoTheHeadroom) {
-  const auto p = expect(good4().no_link()).through("EtherEncap(0x0800, 02:00:00:00:00:01, 02:00:00:00:00:02) -> IPInput").passes();
+  const auto p =
+      expect(good4().no_link()).through("EtherEncap(0x0800, 02:00:00:00:00:01, 02:00:00:00:00:02) -> IPInput").passes();
   EXPECT_EQ(p.packet.data, -14);
   EXPECT_EQ(p.packet.l3, 0);
 }
@@ -89,7 +94,8 @@ TEST(CheckIPHeader, AHeaderInTheHeadroomCannotBeNamed) {
 
 TEST(CheckIPHeader, TakesTheHeaderAtItsOffset) {
   expect(good4()).through("CheckIPHeader").drops(DropReason::kIpv4BadChecksum).leaves_by(1);
-  for (const char* chain : {"CheckIPHeader(14)", "CheckIPHeader(OFFSET 14)", "Strip(14) -> CheckIPHeader", "CheckIPHeader(14, VERBOSE true)"}) {
+  for (const char* chain : {"CheckIPHeader(14)", "CheckIPHeader(OFFSET 14)", "Strip(14) -> CheckIPHeader",
+                            "CheckIPHeader(14, VERBOSE true)"}) {
     const auto p = expect(good4()).through(chain).passes();
     EXPECT_EQ(p.packet.l3, 14) << chain;
     EXPECT_EQ(p.packet.l4, 34) << chain;

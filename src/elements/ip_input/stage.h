@@ -51,8 +51,9 @@ SLUICE_HD DropReason drop_reason(ParseStatus status) {
   return DropReason::kNotIp;
 }
 
-// Puts what the parser found into the registers. `base` is where the parser's offset 0 lies, from p.frame. False, with the registers
-// as they were, when a header lies before p.frame (it was pushed into the headroom) or past 65,534 bytes, which l3 and l4 cannot say.
+// Puts what the parser found into the registers. `base` is where the parser's offset 0 lies, from p.frame. False, with
+// the registers as they were, when a header lies before p.frame (it was pushed into the headroom) or past 65,534 bytes,
+// which l3 and l4 cannot say.
 SLUICE_HD bool take_headers(const Headers& h, int32_t base, Packet& p) {
   const int32_t l3 = base + h.l3_offset;
   const int32_t l4 = h.l4_offset == Headers::kNoOffset ? l3 : base + h.l4_offset;
@@ -69,8 +70,8 @@ SLUICE_HD bool take_headers(const Headers& h, int32_t base, Packet& p) {
   return true;
 }
 
-// The registers of a packet without a network header. They must not keep what they held: a register that no stage wrote for this
-// packet may hold another packet's value.
+// The registers of a packet without a network header. They must not keep what they held: a register that no stage wrote
+// for this packet may hold another packet's value.
 SLUICE_HD void clear_headers(Packet& p) {
   p.key = FlowKey{};
   p.l3 = p.data <= 0 ? uint16_t{0} : p.data > 0xfffe ? uint16_t{0xfffe} : static_cast<uint16_t>(p.data);
@@ -96,10 +97,13 @@ struct IpInputStage {
       clear_headers(p);
       return fail(p, status != ParseStatus::kOk ? drop_reason(status) : DropReason::kNoHeadroom, 1);
     }
-    if ((h.flags & (Headers::kIpMulticast | Headers::kLinkBroadcast | Headers::kLinkMulticast | Headers::kSourceRoute)) != 0) {
-      if ((h.flags & Headers::kSourceRoute) != 0 && drop_source_routes != 0) return fail(p, DropReason::kSourceRoute, 1);
+    if ((h.flags &
+         (Headers::kIpMulticast | Headers::kLinkBroadcast | Headers::kLinkMulticast | Headers::kSourceRoute)) != 0) {
+      if ((h.flags & Headers::kSourceRoute) != 0 && drop_source_routes != 0)
+        return fail(p, DropReason::kSourceRoute, 1);
       if ((h.flags & Headers::kIpMulticast) != 0) return fail(p, DropReason::kMulticastDestination, 1);
-      if ((h.flags & (Headers::kLinkBroadcast | Headers::kLinkMulticast)) != 0) return fail(p, DropReason::kLinkBroadcast, 1);
+      if ((h.flags & (Headers::kLinkBroadcast | Headers::kLinkMulticast)) != 0)
+        return fail(p, DropReason::kLinkBroadcast, 1);
     }
     if (is_limited_broadcast(p.key)) return fail(p, DropReason::kMulticastDestination, 1);
     if (check_martians != 0) {
@@ -123,12 +127,12 @@ struct HeaderCheckStage {
   static constexpr FieldMask kReads = kFieldFrame | kFieldExtent;
   static constexpr FieldMask kWrites = kFieldExtent | kFieldL3 | kFieldKey | kFieldDestination | kFieldReason;
 
-  uint16_t offset = 0;          // of the header, from the data pointer
+  uint16_t offset = 0;  // of the header, from the data pointer
   uint8_t verify_checksum = 1;
-  uint8_t family = 0;           // 4 or 6: nothing else passes; 0: either
-  uint8_t lenient = 0;          // MarkIPHeader: note what is there, trim nothing, never fail
+  uint8_t family = 0;   // 4 or 6: nothing else passes; 0: either
+  uint8_t lenient = 0;  // MarkIPHeader: note what is there, trim nothing, never fail
   uint8_t reserved = 0;
-  uint16_t bad_sources = 0;       // the first entries of `addresses`: sources that are dropped ...
+  uint16_t bad_sources = 0;        // the first entries of `addresses`: sources that are dropped ...
   uint16_t good_destinations = 0;  // ... unless the destination is one of those that follow
   const ListedAddress* addresses = nullptr;
 

@@ -31,7 +31,11 @@ std::optional<IpPrefix> parse_click_prefix(std::string_view word) {
 }
 
 // The algorithm behind each of Click's names.
-std::string algorithm_of(std::string_view class_name) { return class_name == "DirectIPLookup" || class_name == "IPLookup" ? "dir24" : class_name == "RangeIPLookup" ? "poptrie" : "trie"; }
+std::string algorithm_of(std::string_view class_name) {
+  return class_name == "DirectIPLookup" || class_name == "IPLookup" ? "dir24"
+         : class_name == "RangeIPLookup"                            ? "poptrie"
+                                                                    : "trie";
+}
 
 class IpLookup final : public Element {
  public:
@@ -47,8 +51,9 @@ class IpLookup final : public Element {
       const std::vector<ConfigSlice> words = split_words(text);
       auto word = [&](size_t i) { return text.substr(words[i].offset, words[i].length); };
       auto wrong = [&](std::string message, size_t i) {
-        Diagnostic d = i < words.size() ? arguments.error_in(route, std::move(message), words[i].offset, words[i].length)
-                                        : arguments.error_in(route, std::move(message));
+        Diagnostic d = i < words.size()
+                           ? arguments.error_in(route, std::move(message), words[i].offset, words[i].length)
+                           : arguments.error_in(route, std::move(message));
         d.expected = "ADDRESS/MASK [GATEWAY] OUTPUT, such as 10.0.0.0/8 192.0.2.1 1";
         diagnostics.add(std::move(d));
       };
@@ -84,11 +89,13 @@ class IpLookup final : public Element {
         return;
       }
       if (!seen.try_emplace({prefix->address.lo, prefix->length}, 0).second) {
-        Diagnostic d = arguments.error_in(route, fmt::format("a later route for {} replaces the one before", to_string(*prefix)));
+        Diagnostic d =
+            arguments.error_in(route, fmt::format("a later route for {} replaces the one before", to_string(*prefix)));
         d.severity = Diagnostic::Severity::kWarning;
         diagnostics.add(std::move(d));
       }
-      // The table reads text: next hops are called by their numbers, first use first, so that the names' ids are the same numbers.
+      // The table reads text: next hops are called by their numbers, first use first, so that the names' ids are the
+      // same numbers.
       text_ += fmt::format("{} {}\n", to_string(*prefix), it->second);
       used_.insert(output);
     }
@@ -100,7 +107,9 @@ class IpLookup final : public Element {
     using Any = IpLookupStage<Trie::View4>;
     return {Any::kReads, Any::kWrites};
   }
-  std::optional<unsigned> output_count() const override { return std::max(used_.empty() ? 1u : *used_.rbegin() + 1, outputs); }
+  std::optional<unsigned> output_count() const override {
+    return std::max(used_.empty() ? 1u : *used_.rbegin() + 1, outputs);
+  }
   bool output_optional(unsigned output) const override { return !used_.contains(output); }
   std::vector<TableDeclaration> tables() const override {
     TableDeclaration own{.type = TableDeclaration::Type::kRoutes, .name = name};
@@ -136,16 +145,27 @@ void register_ip_lookup(Registry& registry) {
   c.group = "Routing";
   c.summary = "longest prefix match over routes in the configuration, IPv4, one output a port";
   c.description =
-      "Looks the packet's destination up, sets the destination to the route's gateway if it has one, and sends the packet to the route's "
-      "output. Of two routes for one prefix the later wins, with a warning. Click's names are one element here; the name chooses the "
+      "Looks the packet's destination up, sets the destination to the route's gateway if it has one, and sends the "
+      "packet to the route's "
+      "output. Of two routes for one prefix the later wins, with a warning. Click's names are one element here; the "
+      "name chooses the "
       "algorithm: DirectIPLookup and IPLookup `dir24`, RangeIPLookup `poptrie`, the others `trie`.";
   c.arguments = {
-      {.name = "ROUTE", .kind = ArgumentKind::kRaw, .positional = true, .repeated = true, .help = "ADDRESS/MASK [GATEWAY] OUTPUT"},
-      {.name = "ALGORITHM", .kind = ArgumentKind::kChoice, .help = "instead of the one that the name chooses", .choices = lpm_algorithm_names4()},
+      {.name = "ROUTE",
+       .kind = ArgumentKind::kRaw,
+       .positional = true,
+       .repeated = true,
+       .help = "ADDRESS/MASK [GATEWAY] OUTPUT"},
+      {.name = "ALGORITHM",
+       .kind = ArgumentKind::kChoice,
+       .help = "instead of the one that the name chooses",
+       .choices = lpm_algorithm_names4()},
   };
   c.outputs = {1, kMaxOutputs};
   c.drops = {DropReason::kNoRoute};
-  c.example = "rt :: RadixIPLookup(10.0.0.0/8 0, 0.0.0.0/0 192.0.2.1 1); in -> CheckIPHeader -> rt; rt[0] -> lan; rt[1] -> wan;";
+  c.example =
+      "rt :: RadixIPLookup(10.0.0.0/8 0, 0.0.0.0/0 192.0.2.1 1); in -> CheckIPHeader -> rt; rt[0] -> lan; rt[1] -> "
+      "wan;";
   c.make = [](std::string_view called) { return std::make_unique<IpLookup>(called); };
   registry.add(std::move(c));
 }

@@ -1,5 +1,5 @@
-#include <gtest/gtest.h>
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 #include <rapidcheck.h>
 
 #include "elements/testing.h"
@@ -10,9 +10,11 @@ namespace {
 
 using testing::expect;
 
-const char* const kNames[] = {"IPLookup", "LinearIPLookup", "RadixIPLookup", "DirectIPLookup", "RangeIPLookup", "StaticIPLookup"};
+const char* const kNames[] = {"IPLookup",       "LinearIPLookup", "RadixIPLookup",
+                              "DirectIPLookup", "RangeIPLookup",  "StaticIPLookup"};
 
-testing::Passage look_up(const char* name, const std::string& routes, unsigned outputs, const std::string& destination) {
+testing::Passage look_up(const char* name, const std::string& routes, unsigned outputs,
+                         const std::string& destination) {
   std::string before = fmt::format("r :: {}({});", name, routes);
   for (unsigned i = 1; i < outputs; ++i) before += fmt::format("r[{}] -> Discard;", i);
   return expect(udp4("10.0.0.1", destination).no_link()).through("CheckIPHeader -> r", before);
@@ -39,7 +41,8 @@ TEST(IPLookup, IPv6HasNoRoute) {
 }
 
 TEST(IPLookup, TheLaterOfTwoRoutesWins) {
-  EXPECT_EQ(testing::findings("i :: InfiniteSource -> CheckIPHeader -> r :: IPLookup(10.0.0.0/8 0, 10.0.0.0/8 1);\nr[0] -> Discard; r[1] -> Discard;"),
+  EXPECT_EQ(testing::findings("i :: InfiniteSource -> CheckIPHeader -> r :: IPLookup(10.0.0.0/8 0, 10.0.0.0/8 "
+                              "1);\nr[0] -> Discard; r[1] -> Discard;"),
             "1:69: a later route for 10.0.0.0/8 replaces the one before");
   look_up("RadixIPLookup", "10.0.0.0/8 0, 10.0.0.0/8 1", 2, "10.0.0.9").leaves_by(1);
 }

@@ -1,4 +1,5 @@
-// Click's IPLookup family: longest prefix match of the destination to an output and an optional gateway. Host and device.
+// Click's IPLookup family: longest prefix match of the destination to an output and an optional gateway. Host and
+// device.
 #pragma once
 
 #include <cstdint>

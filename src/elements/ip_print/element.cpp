@@ -102,7 +102,8 @@ class IpPrint final : public Element {
     }
     if ((key.bits & FlowKey::kFragment) != 0 && v4) {
       const uint32_t field = load_be16(ip + 6);
-      fmt::format_to(out, " (frag {}:{}@{}{})", load_be16(ip + 4), payload, (field & 0x1fff) * 8, (field & 0x2000) != 0 ? "+" : "");
+      fmt::format_to(out, " (frag {}:{}@{}{})", load_be16(ip + 4), payload, (field & 0x1fff) * 8,
+                     (field & 0x2000) != 0 ? "+" : "");
     }
     if (contents_ == "no") return;
     line += "\n  ";
@@ -142,11 +143,24 @@ void register_ip_print(Registry& registry) {
   c.description = "One line a packet, such as `10.0.0.1.1000 > 192.0.2.7.53: udp 26`. Lines come in packet order.";
   c.arguments = {
       {.name = "LABEL", .kind = ArgumentKind::kString, .positional = true, .help = "stands before each line"},
-      {.name = "CONTENTS", .kind = ArgumentKind::kChoice, .default_text = "no", .help = "also print the packet's bytes",
+      {.name = "CONTENTS",
+       .kind = ArgumentKind::kChoice,
+       .default_text = "no",
+       .help = "also print the packet's bytes",
        .choices = {"no", "hex", "ascii"}},
-      {.name = "MAXLENGTH", .kind = ArgumentKind::kInt, .default_text = "1500", .unit = "bytes", .help = "how many of them; -1: all",
-       .min = -1, .max = 262144},
-      {.name = "NBYTES", .kind = ArgumentKind::kInt, .unit = "bytes", .help = "another name of MAXLENGTH", .min = -1, .max = 262144},
+      {.name = "MAXLENGTH",
+       .kind = ArgumentKind::kInt,
+       .default_text = "1500",
+       .unit = "bytes",
+       .help = "how many of them; -1: all",
+       .min = -1,
+       .max = 262144},
+      {.name = "NBYTES",
+       .kind = ArgumentKind::kInt,
+       .unit = "bytes",
+       .help = "another name of MAXLENGTH",
+       .min = -1,
+       .max = 262144},
       flag("TIMESTAMP", "print the packet's time stamp"),
       flag("ID", "print the IPv4 identification"),
       flag("PAINT", "print the paint"),

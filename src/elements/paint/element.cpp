@@ -37,7 +37,13 @@ void register_paint(Registry& registry) {
   paint.summary = "sets the paint of a packet";
   paint.description = "The paint is one byte that travels with the packet; it is 0 when the packet enters.";
   paint.arguments = {
-      {.name = "COLOR", .kind = ArgumentKind::kUint, .positional = true, .mandatory = true, .help = "the new paint", .min = 0, .max = 255},
+      {.name = "COLOR",
+       .kind = ArgumentKind::kUint,
+       .positional = true,
+       .mandatory = true,
+       .help = "the new paint",
+       .min = 0,
+       .max = 255},
       {.name = "ANNO", .kind = ArgumentKind::kRaw, .positional = true, .help = "refused: there is one paint"},
   };
   paint.example = "from_lan -> Paint(1) -> router;";

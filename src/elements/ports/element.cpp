@@ -29,13 +29,15 @@ class FromDump final : public PortElement {
       diagnostics.add(std::move(d));
     }
     if (arguments.get_bool("FORCE_IP")) {
-      Diagnostic d = arguments.error_at("FORCE_IP", "packets start with their link header here; FORCE_IP cannot be had");
+      Diagnostic d =
+          arguments.error_at("FORCE_IP", "packets start with their link header here; FORCE_IP cannot be had");
       d.suggestion = "put IPInput behind FromDump, or Strip(14) and CheckIPHeader";
       diagnostics.add(std::move(d));
     }
     for (const char* option : {"START", "START_AFTER", "END", "END_AFTER", "INTERVAL"}) {
       if (!arguments.has(option)) continue;
-      Diagnostic d = arguments.error_at(option, fmt::format("{} chooses packets by time, which is not supported", option));
+      Diagnostic d =
+          arguments.error_at(option, fmt::format("{} chooses packets by time, which is not supported", option));
       d.suggestion = "SKIP and LIMIT choose packets by number";
       diagnostics.add(std::move(d));
     }
@@ -101,8 +103,11 @@ class Discard final : public PortElement {
 }  // namespace
 
 void register_ports(Registry& registry) {
-  const ArgumentSpec limit{.name = "LIMIT", .kind = ArgumentKind::kUint, .unit = "packets", .help = "stop after this many"};
-  const ArgumentSpec stop{.name = "STOP", .kind = ArgumentKind::kBool, .default_text = "true",
+  const ArgumentSpec limit{
+      .name = "LIMIT", .kind = ArgumentKind::kUint, .unit = "packets", .help = "stop after this many"};
+  const ArgumentSpec stop{.name = "STOP",
+                          .kind = ArgumentKind::kBool,
+                          .default_text = "true",
                           .help = "accepted for Click's sake: a run ends when every source is done"};
   ElementClass from_dump;
   from_dump.name = "FromDump";
@@ -112,9 +117,16 @@ void register_ports(Registry& registry) {
   from_dump.arguments = {
       {.name = "FILE", .kind = ArgumentKind::kFilename, .positional = true, .mandatory = true, .help = "the capture"},
       limit,
-      {.name = "SKIP", .kind = ArgumentKind::kUint, .default_text = "0", .unit = "packets", .help = "packets to leave out at the start"},
+      {.name = "SKIP",
+       .kind = ArgumentKind::kUint,
+       .default_text = "0",
+       .unit = "packets",
+       .help = "packets to leave out at the start"},
       stop,
-      {.name = "TIMING", .kind = ArgumentKind::kBool, .default_text = "false", .help = "true has no effect and is warned about"},
+      {.name = "TIMING",
+       .kind = ArgumentKind::kBool,
+       .default_text = "false",
+       .help = "true has no effect and is warned about"},
       {.name = "FORCE_IP", .kind = ArgumentKind::kBool, .default_text = "false", .help = "refused when true"},
       {.name = "START", .kind = ArgumentKind::kRaw, .help = "refused"},
       {.name = "START_AFTER", .kind = ArgumentKind::kRaw, .help = "refused"},
@@ -131,8 +143,11 @@ void register_ports(Registry& registry) {
   from_memory.name = "FromMemory";
   from_memory.group = "Ports";
   from_memory.summary = "replays a capture from memory";
-  from_memory.description = "The whole capture is read before the run and played again and again up to LIMIT packets; default: once.";
-  from_memory.arguments = {{.name = "FILE", .kind = ArgumentKind::kFilename, .positional = true, .mandatory = true, .help = "the capture"}, limit};
+  from_memory.description =
+      "The whole capture is read before the run and played again and again up to LIMIT packets; default: once.";
+  from_memory.arguments = {
+      {.name = "FILE", .kind = ArgumentKind::kFilename, .positional = true, .mandatory = true, .help = "the capture"},
+      limit};
   from_memory.inputs = {0, 0};
   from_memory.example = "FromMemory(in.pcap, LIMIT 1000000) -> IPInput -> ToMemory;";
   from_memory.make = make_element<FromMemory>();
@@ -144,14 +159,36 @@ void register_ports(Registry& registry) {
   infinite.summary = "makes one packet again and again";
   infinite.description = "Time stamps are one microsecond apart and start at 0. Without LIMIT it never ends.";
   infinite.arguments = {
-      {.name = "DATA", .kind = ArgumentKind::kBytes, .positional = true, .unit = "bytes", .help = "the packet; default: bytes 0 to 63",
+      {.name = "DATA",
+       .kind = ArgumentKind::kBytes,
+       .positional = true,
+       .unit = "bytes",
+       .help = "the packet; default: bytes 0 to 63",
        .max = 65535},
-      {.name = "LIMIT", .kind = ArgumentKind::kInt, .positional = true, .default_text = "-1", .unit = "packets",
-       .help = "how many; -1: without end", .min = -1},
-      {.name = "BURST", .kind = ArgumentKind::kUint, .positional = true, .unit = "packets", .help = "packets a batch; default: the batch size",
-       .min = 1, .max = 4096},
-      {.name = "ACTIVE", .kind = ArgumentKind::kBool, .positional = true, .default_text = "true", .help = "false: make nothing"},
-      {.name = "LENGTH", .kind = ArgumentKind::kUint, .unit = "bytes", .help = "cut DATA to this length, or fill it up with zeros", .min = 1,
+      {.name = "LIMIT",
+       .kind = ArgumentKind::kInt,
+       .positional = true,
+       .default_text = "-1",
+       .unit = "packets",
+       .help = "how many; -1: without end",
+       .min = -1},
+      {.name = "BURST",
+       .kind = ArgumentKind::kUint,
+       .positional = true,
+       .unit = "packets",
+       .help = "packets a batch; default: the batch size",
+       .min = 1,
+       .max = 4096},
+      {.name = "ACTIVE",
+       .kind = ArgumentKind::kBool,
+       .positional = true,
+       .default_text = "true",
+       .help = "false: make nothing"},
+      {.name = "LENGTH",
+       .kind = ArgumentKind::kUint,
+       .unit = "bytes",
+       .help = "cut DATA to this length, or fill it up with zeros",
+       .min = 1,
        .max = 65535},
       stop,
   };
@@ -167,10 +204,19 @@ void register_ports(Registry& registry) {
   to_dump.description = "pcap. The file appears under its name when the run ends well, and not before.";
   to_dump.arguments = {
       {.name = "FILE", .kind = ArgumentKind::kFilename, .positional = true, .mandatory = true, .help = "the capture"},
-      {.name = "SNAPLEN", .kind = ArgumentKind::kUint, .default_text = "0", .unit = "bytes", .help = "how much of each packet; 0: all",
-       .min = 0, .max = 262144},
+      {.name = "SNAPLEN",
+       .kind = ArgumentKind::kUint,
+       .default_text = "0",
+       .unit = "bytes",
+       .help = "how much of each packet; 0: all",
+       .min = 0,
+       .max = 262144},
       {.name = "NANO", .kind = ArgumentKind::kBool, .default_text = "true", .help = "time stamps in nanoseconds"},
-      {.name = "ENCAP", .kind = ArgumentKind::kChoice, .default_text = "ETHER", .help = "the link type", .choices = {"ETHER"}},
+      {.name = "ENCAP",
+       .kind = ArgumentKind::kChoice,
+       .default_text = "ETHER",
+       .help = "the link type",
+       .choices = {"ETHER"}},
   };
   to_dump.outputs = {0, 0};
   to_dump.drops = {DropReason::kOutputFailed};

@@ -58,15 +58,34 @@ void register_print(Registry& registry) {
   c.name = "Print";
   c.group = "Debugging";
   c.summary = "prints packets to stderr, in hexadecimal";
-  c.description = "One line a packet: the label, the length, the first bytes, as in `seen:   60 | ffffffff ffff0200`. Lines come in packet order.";
+  c.description =
+      "One line a packet: the label, the length, the first bytes, as in `seen:   60 | ffffffff ffff0200`. Lines come "
+      "in packet order.";
   c.arguments = {
       {.name = "LABEL", .kind = ArgumentKind::kString, .positional = true, .help = "stands before each line"},
-      {.name = "MAXLENGTH", .kind = ArgumentKind::kInt, .positional = true, .default_text = "24", .unit = "bytes",
-       .help = "how much of the packet is printed; -1: all", .min = -1, .max = 262144},
-      {.name = "NBYTES", .kind = ArgumentKind::kInt, .unit = "bytes", .help = "another name of MAXLENGTH", .min = -1, .max = 262144},
-      {.name = "CONTENTS", .kind = ArgumentKind::kChoice, .default_text = "hex", .help = "how bytes are printed",
+      {.name = "MAXLENGTH",
+       .kind = ArgumentKind::kInt,
+       .positional = true,
+       .default_text = "24",
+       .unit = "bytes",
+       .help = "how much of the packet is printed; -1: all",
+       .min = -1,
+       .max = 262144},
+      {.name = "NBYTES",
+       .kind = ArgumentKind::kInt,
+       .unit = "bytes",
+       .help = "another name of MAXLENGTH",
+       .min = -1,
+       .max = 262144},
+      {.name = "CONTENTS",
+       .kind = ArgumentKind::kChoice,
+       .default_text = "hex",
+       .help = "how bytes are printed",
        .choices = {"none", "hex", "ascii"}},
-      {.name = "TIMESTAMP", .kind = ArgumentKind::kBool, .default_text = "false", .help = "print the packet's time stamp"},
+      {.name = "TIMESTAMP",
+       .kind = ArgumentKind::kBool,
+       .default_text = "false",
+       .help = "print the packet's time stamp"},
       {.name = "ACTIVE", .kind = ArgumentKind::kBool, .default_text = "true", .help = "false: print nothing"},
   };
   c.example = "in -> Print(seen, 16) -> out;";

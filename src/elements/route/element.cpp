@@ -41,7 +41,11 @@ void register_route(Registry& registry) {
   c.group = "Routing";
   c.summary = "finds the next hop of the destination by longest prefix match";
   c.description = "IPv4 and IPv6. The next hop goes to AdjacencyRewrite.";
-  c.arguments = {{.name = "TABLE", .kind = ArgumentKind::kString, .positional = true, .mandatory = true, .help = "the name of a RouteTable"}};
+  c.arguments = {{.name = "TABLE",
+                  .kind = ArgumentKind::kString,
+                  .positional = true,
+                  .mandatory = true,
+                  .help = "the name of a RouteTable"}};
   c.outputs = {1, 2};
   c.output_docs = {"packets with a next hop", "packets that no prefix covers"};
   c.drops = {DropReason::kNoRoute};

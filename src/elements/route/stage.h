@@ -1,4 +1,4 @@
-// IPRoute and LookupIP6Route: longest prefix match of the destination, IPv4 and IPv6. Host and device.
+// IPRoute: longest prefix match of the destination, IPv4 and IPv6. Host and device.
 #pragma once
 
 #include <cstdint>

@@ -16,13 +16,20 @@ class StripElement final : public StageElement<Stage> {
 }  // namespace
 
 void register_strip(Registry& registry) {
-  const ArgumentSpec length{.name = "LENGTH", .kind = ArgumentKind::kUint, .positional = true, .mandatory = true, .unit = "bytes",
-                            .help = "how far the data pointer moves", .min = 0, .max = 262144};
+  const ArgumentSpec length{.name = "LENGTH",
+                            .kind = ArgumentKind::kUint,
+                            .positional = true,
+                            .mandatory = true,
+                            .unit = "bytes",
+                            .help = "how far the data pointer moves",
+                            .min = 0,
+                            .max = 262144};
   ElementClass strip;
   strip.name = "Strip";
   strip.group = "Headers";
   strip.summary = "removes bytes from the packet's start";
-  strip.description = "Moves the data pointer forward; the bytes stay where they are, so that Unstrip can bring them back.";
+  strip.description =
+      "Moves the data pointer forward; the bytes stay where they are, so that Unstrip can bring them back.";
   strip.arguments = {length};
   strip.drops = {DropReason::kStripTooShort};
   strip.example = "in -> Strip(14) -> CheckIPHeader -> out;";
@@ -34,7 +41,8 @@ void register_strip(Registry& registry) {
   unstrip.group = "Headers";
   unstrip.summary = "puts bytes back at the packet's start";
   unstrip.description =
-      "Moves the data pointer back, over stripped bytes or into the 128 bytes of headroom, whose contents are not defined.";
+      "Moves the data pointer back, over stripped bytes or into the 128 bytes of headroom, whose contents are not "
+      "defined.";
   unstrip.arguments = {length};
   unstrip.drops = {DropReason::kNoHeadroom};
   unstrip.example = "in -> Strip(14) -> CheckIPHeader -> Unstrip(14) -> out;";

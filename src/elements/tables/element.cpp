@@ -49,7 +49,10 @@ class AdjacencyTable final : public Table {
 }  // namespace
 
 void register_tables(Registry& registry) {
-  const ArgumentSpec name{.name = "NAME", .kind = ArgumentKind::kString, .positional = true, .mandatory = true,
+  const ArgumentSpec name{.name = "NAME",
+                          .kind = ArgumentKind::kString,
+                          .positional = true,
+                          .mandatory = true,
                           .help = "what elements call the table"};
   ElementClass acl;
   acl.name = "AclTable";
@@ -57,7 +60,11 @@ void register_tables(Registry& registry) {
   acl.summary = "declares an access list";
   acl.description = "Several files are read one after the other, as one list. A compiled image stands alone.";
   acl.arguments = {name,
-                   {.name = "FILE", .kind = ArgumentKind::kFilename, .mandatory = true, .repeated = true, .help = "rules, or a compiled image"},
+                   {.name = "FILE",
+                    .kind = ArgumentKind::kFilename,
+                    .mandatory = true,
+                    .repeated = true,
+                    .help = "rules, or a compiled image"},
                    acl_format_argument(),
                    acl_algorithm_argument()};
   acl.inputs = acl.outputs = {0, 0};
@@ -69,9 +76,15 @@ void register_tables(Registry& registry) {
   routes.name = "RouteTable";
   routes.group = "Tables";
   routes.summary = "declares a route table, IPv4 and IPv6";
-  routes.description = "Route text or MRT, plain, gzip or bzip2; of two routes for one prefix the later wins. A compiled image stands alone.";
+  routes.description =
+      "Route text or MRT, plain, gzip or bzip2; of two routes for one prefix the later wins. A compiled image stands "
+      "alone.";
   routes.arguments = {name,
-                      {.name = "FILE", .kind = ArgumentKind::kFilename, .mandatory = true, .repeated = true, .help = "routes, or a compiled image"},
+                      {.name = "FILE",
+                       .kind = ArgumentKind::kFilename,
+                       .mandatory = true,
+                       .repeated = true,
+                       .help = "routes, or a compiled image"},
                       route_algorithm_argument(),
                       route_algorithm6_argument()};
   routes.inputs = routes.outputs = {0, 0};
@@ -83,13 +96,16 @@ void register_tables(Registry& registry) {
   adjacency.name = "AdjacencyTable";
   adjacency.group = "Tables";
   adjacency.summary = "declares what the next hops of a route table lead to";
-  adjacency.description = "Without FILE every next hop gets made-up addresses and port 0, for demonstrations and benchmarks.";
+  adjacency.description =
+      "Without FILE every next hop gets made-up addresses and port 0, for demonstrations and benchmarks.";
   adjacency.arguments = {
       name,
       {.name = "FILE", .kind = ArgumentKind::kFilename, .repeated = true, .help = "adjacencies, or a compiled image"},
       {.name = "ROUTES", .kind = ArgumentKind::kString, .mandatory = true, .help = "the name of the RouteTable"}};
   adjacency.inputs = adjacency.outputs = {0, 0};
-  adjacency.example = "AdjacencyTable(adj, FILE neighbours.txt, ROUTES fib); in -> IPInput -> IPRoute(fib) -> AdjacencyRewrite(adj) -> out;";
+  adjacency.example =
+      "AdjacencyTable(adj, FILE neighbours.txt, ROUTES fib); in -> IPInput -> IPRoute(fib) -> AdjacencyRewrite(adj) -> "
+      "out;";
   adjacency.make = make_element<AdjacencyTable>();
   registry.add(std::move(adjacency));
 }

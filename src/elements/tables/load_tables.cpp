@@ -72,7 +72,8 @@ Result<ImagePointer> compiled(const TableDeclaration& d, ImageKind kind, bool* f
   for (const std::string& file : d.files) {
     if (!Image::is_image_file(file)) continue;
     *found = true;
-    if (d.files.size() > 1) return Error(fmt::format("{} is a compiled image and cannot be joined with other files", file));
+    if (d.files.size() > 1)
+      return Error(fmt::format("{} is a compiled image and cannot be joined with other files", file));
     auto image = Image::open(file, kind);
     if (!image) return std::move(image).error();
     return ImagePointer(std::make_shared<const Image>(std::move(*image)));
@@ -108,7 +109,8 @@ Result<Rib> next_hops_of(const Image& routes) {
   if (!names) return std::move(names).error();
   Rib rib;
   for (uint32_t id = 1; id <= names->count(); ++id) {
-    if (rib.intern(names->name(id)) != id) return Error(fmt::format("the routes image names its next hop '{}' twice", names->name(id)));
+    if (rib.intern(names->name(id)) != id)
+      return Error(fmt::format("the routes image names its next hop '{}' twice", names->name(id)));
   }
   return rib;
 }
@@ -158,8 +160,9 @@ Result<ImagePointer> load_routes(const TableDeclaration& d, TableLoad& load, std
     }
     load.entries = rib.size();
     load.parse_seconds = clock.lap();
-    image = share(build_routes(rib, d.algorithm.empty() ? std::string_view(lpm_algorithm_names4().front()) : d.algorithm,
-                               d.algorithm6.empty() ? std::string_view(lpm_algorithm_names6().front()) : d.algorithm6));
+    image =
+        share(build_routes(rib, d.algorithm.empty() ? std::string_view(lpm_algorithm_names4().front()) : d.algorithm,
+                           d.algorithm6.empty() ? std::string_view(lpm_algorithm_names6().front()) : d.algorithm6));
     if (!image) return image;
     load.build_seconds = clock.lap();
   } else {
@@ -167,11 +170,13 @@ Result<ImagePointer> load_routes(const TableDeclaration& d, TableLoad& load, std
   }
   const ImageSection* four = (*image)->find(SectionTag::kFib4);
   const ImageSection* six = (*image)->find(SectionTag::kFib6);
-  if (four != nullptr && six != nullptr) load.algorithm = fmt::format("{}+{}", section_algorithm(*four), section_algorithm(*six));
+  if (four != nullptr && six != nullptr)
+    load.algorithm = fmt::format("{}+{}", section_algorithm(*four), section_algorithm(*six));
   return image;
 }
 
-Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& routes, TableLoad& load, std::vector<Diagnostic>* warnings) {
+Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& routes, TableLoad& load,
+                                      std::vector<Diagnostic>* warnings) {
   Clock clock;
   auto image = compiled(d, ImageKind::kAdjacency, &load.compiled);
   if (!image) return image;
@@ -210,7 +215,8 @@ Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& ro
 
 }  // namespace
 
-Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, TableLoad* load, std::vector<Diagnostic>* warnings) {
+Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, TableLoad* load,
+                                std::vector<Diagnostic>* warnings) {
   TableLoad local;
   TableLoad& report = load != nullptr ? *load : local;
   report = {};
@@ -227,7 +233,8 @@ Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, 
       break;
     case TableDeclaration::Type::kAdjacency:
       report.kind = "adjacency";
-      if (routes == nullptr) return Error(fmt::format("the adjacency table '{}' needs the route table '{}'", d.name, d.routes));
+      if (routes == nullptr)
+        return Error(fmt::format("the adjacency table '{}' needs the route table '{}'", d.name, d.routes));
       image = load_adjacencies(d, *routes, report, warnings);
       break;
   }
@@ -241,7 +248,9 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
   TableReport local;
   TableReport& out = report != nullptr ? *report : local;
   auto table_map = [&](TableDeclaration::Type type) -> auto& {
-    return type == TableDeclaration::Type::kAcl ? set.acls : type == TableDeclaration::Type::kRoutes ? set.routes : set.adjacencies;
+    return type == TableDeclaration::Type::kAcl      ? set.acls
+           : type == TableDeclaration::Type::kRoutes ? set.routes
+                                                     : set.adjacencies;
   };
   auto located = [](const Element& element, Error error) {
     if (!error.diagnostics.empty()) return error;
@@ -256,17 +265,21 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
     for (const auto& element : router.elements) {
       for (TableDeclaration d : element->tables()) {
         if ((d.type == TableDeclaration::Type::kAdjacency) != adjacencies) continue;
-        if (d.type == TableDeclaration::Type::kAcl && !overrides.acl_algorithm.empty()) d.algorithm = overrides.acl_algorithm;
-        if (d.type == TableDeclaration::Type::kRoutes && !overrides.route_algorithm.empty()) d.algorithm = overrides.route_algorithm;
-        if (d.type == TableDeclaration::Type::kRoutes && !overrides.route_algorithm6.empty()) d.algorithm6 = overrides.route_algorithm6;
+        if (d.type == TableDeclaration::Type::kAcl && !overrides.acl_algorithm.empty())
+          d.algorithm = overrides.acl_algorithm;
+        if (d.type == TableDeclaration::Type::kRoutes && !overrides.route_algorithm.empty())
+          d.algorithm = overrides.route_algorithm;
+        if (d.type == TableDeclaration::Type::kRoutes && !overrides.route_algorithm6.empty())
+          d.algorithm6 = overrides.route_algorithm6;
         auto& tables = table_map(d.type);
         if (tables.contains(d.name)) {
-          errors.add(located(*element, Error(fmt::format("there are two {} called '{}'",
-                                                         d.type == TableDeclaration::Type::kAcl      ? "access lists"
-                                                         : d.type == TableDeclaration::Type::kRoutes ? "route tables"
-                                                                                                     : "adjacency tables",
-                                                         d.name),
-                                             "give one of them another name")));
+          errors.add(
+              located(*element, Error(fmt::format("there are two {} called '{}'",
+                                                  d.type == TableDeclaration::Type::kAcl      ? "access lists"
+                                                  : d.type == TableDeclaration::Type::kRoutes ? "route tables"
+                                                                                              : "adjacency tables",
+                                                  d.name),
+                                      "give one of them another name")));
           continue;
         }
         tables[d.name] = nullptr;  // taken, whether it loads or not

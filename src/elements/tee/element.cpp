@@ -36,8 +36,12 @@ void register_tee(Registry& registry) {
   c.group = "Basics";
   c.summary = "sends a copy of each packet to every output";
   c.description = "The packet itself leaves by the last output; the others get copies, which count as generated.";
-  c.arguments = {{.name = "N", .kind = ArgumentKind::kUint, .positional = true, .help = "number of outputs; default: as many as are connected",
-                  .min = 1, .max = 64}};
+  c.arguments = {{.name = "N",
+                  .kind = ArgumentKind::kUint,
+                  .positional = true,
+                  .help = "number of outputs; default: as many as are connected",
+                  .min = 1,
+                  .max = 64}};
   c.outputs = {1, 64};
   c.drops = {DropReason::kNoBuffer};
   c.example = "in -> t :: Tee; t[0] -> ToDump(copy.pcap); t[1] -> router;";

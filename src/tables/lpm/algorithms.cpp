@@ -1,5 +1,7 @@
 #include "tables/lpm/algorithms.h"
 
+#include <fmt/format.h>
+
 #include <memory>
 
 namespace sluice {
