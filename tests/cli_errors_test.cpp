@@ -27,31 +27,45 @@ class CliErrorsTest : public CliTest {
 
 TEST_F(CliErrorsTest, WrongCommandLines) {
   expect("", 2, "error: 'sluice' needs a command\n  help: see 'sluice --help'\n");
-  expect("clasify --rules rules", 2, "error: 'clasify' is not a command of 'sluice'\n  help: did you mean 'classify'? see 'sluice --help'\n");
-  expect("classify --rulez rules --trace trace", 2, "error: '--rulez' is not an option of 'sluice classify'\n  help: did you mean '--rules'? see 'sluice classify --help'\n");
+  expect("clasify --rules rules", 2,
+         "error: 'clasify' is not a command of 'sluice'\n  help: did you mean 'classify'? see 'sluice --help'\n");
+  expect("classify --rulez rules --trace trace", 2,
+         "error: '--rulez' is not an option of 'sluice classify'\n  help: did you mean '--rules'? see 'sluice classify "
+         "--help'\n");
   expect("classify --trace trace", 2, "error: --rules is required\n  help: see 'sluice classify --help'\n");
   expect("classify --rules rules", 2, "error: --trace or --in is missing\n");
   expect("classify --rules rules --trace trace --in x", 2, "error: --trace or --in cannot be given together\n");
-  expect("classify --rules rules --trace trace --algorithm lineer", 2, "error: --algorithm: there is no ACL algorithm 'lineer'\n  help: did you mean 'linear'?\n");
-  expect("classify --rules rules --trace trace extra", 2, "error: 'sluice classify' takes no argument 'extra'\n  help: see 'sluice classify --help'\n");
-  expect("route --routes routes --addresses x --algorithm dir25", 2, "error: --algorithm: there is no IPv4 route algorithm 'dir25'\n  help: did you mean 'dir24'?\n");
-  expect("route --routes routes --addresses x --algorithm dir24,dir24", 2, "error: --algorithm: there is no IPv6 route algorithm 'dir24'\n  help: algorithms: poptrie, trie\n");
+  expect("classify --rules rules --trace trace --algorithm lineer", 2,
+         "error: --algorithm: there is no ACL algorithm 'lineer'\n  help: did you mean 'linear'?\n");
+  expect("classify --rules rules --trace trace extra", 2,
+         "error: 'sluice classify' takes no argument 'extra'\n  help: see 'sluice classify --help'\n");
+  expect("route --routes routes --addresses x --algorithm dir25", 2,
+         "error: --algorithm: there is no IPv4 route algorithm 'dir25'\n  help: did you mean 'dir24'?\n");
+  expect("route --routes routes --addresses x --algorithm dir24,dir24", 2,
+         "error: --algorithm: there is no IPv6 route algorithm 'dir24'\n  help: algorithms: poptrie, trie\n");
   expect("compile --out x.img", 2, "error: --acl or --routes is missing\n");
-  expect("compile --acl rules --routes routes --out x.img", 2, "error: --acl and --routes cannot be given together\n  help: one image holds one table: run the command twice\n");
+  expect(
+      "compile --acl rules --routes routes --out x.img", 2,
+      "error: --acl and --routes cannot be given together\n  help: one image holds one table: run the command twice\n");
   expect("run", 2, "error: neither a configuration nor --in is given\n  help: see 'sluice run --help'\n");
-  expect("run --acl rules", 2, "error: --in is missing\n");
+  expect("run --acl rules", 2, "error: --in is missing\n  help: see 'sluice run --help'\n");
   expect("run --in a.pcap --adjacencies x", 2, "error: --adjacencies needs --routes\n");
-  expect("run --in a.pcap --routes routes --icmp-errors 1.2.3", 2, "error: --icmp-errors: '1.2.3' is not an address\n  help: give the router's own IPv4 address, IPv6 address, or both with a comma\n");
-  expect("run --in a.pcap --out 1=b.pcap", 2, "error: outputs by port need routes\n  help: give --routes, or one --out FILE\n");
+  expect("run --in a.pcap --routes routes --icmp-errors 1.2.3", 2,
+         "error: --icmp-errors: '1.2.3' is not an address\n  help: give the router's own IPv4 address, IPv6 address, "
+         "or both with a comma\n");
+  expect("run --in a.pcap --out 1=b.pcap", 2,
+         "error: outputs by port need routes\n  help: give --routes, or one --out FILE\n");
   expect("run --in a.pcap --out a.pcap", 2, "error: --out: 'a.pcap' is the input\n");
   expect("elements IPRout", 2, "error: there is no element class 'IPRout'\n  help: did you mean 'IPRoute'?\n");
   expect("gen", 2, "error: 'sluice gen' needs a command\n  help: see 'sluice gen --help'\n");
   expect("explain --acl rules", 2, "error: --packet, --hex or --in is missing\n");
-  expect("classify --rules rules --trace trace --device cud", 2, "error: --device: there is no device 'cud'\n  help: did you mean 'cuda'?\n");
+  expect("classify --rules rules --trace trace --device cud", 2,
+         "error: --device: there is no device 'cud'\n  help: did you mean 'cuda'?\n");
 }
 
 TEST_F(CliErrorsTest, DevicesThatAreNotHere) {
-  expect("classify --rules rules --trace trace --device cuda:0", 4, "error: device 'cuda:0' is not available: this build has no GPU support\n  help: use --device cpu, or auto\n");
+  expect("classify --rules rules --trace trace --device cuda:0", 4,
+         "error: device 'cuda:0' is not available: this build has no GPU support\n  help: use --device cpu, or auto\n");
   const Said said = sluice("classify --rules rules --trace trace --device auto");
   EXPECT_EQ(said.code, 0);
   EXPECT_EQ(said.err.find("device auto: this build has no GPU support; running on the CPU\n"), 0u) << said.err;
@@ -60,12 +74,16 @@ TEST_F(CliErrorsTest, DevicesThatAreNotHere) {
 TEST_F(CliErrorsTest, FilesThatAreNotThere) {
   expect("classify --rules none --trace trace", 3, "error: none: cannot open: No such file or directory\n");
   expect("classify --rules rules --trace none --out o", 3, "error: none: cannot open: No such file or directory\n");
-  expect("route --routes routes,none --addresses trace", 3, "error: none: cannot open: No such file or directory\n");
+  write("addresses", "10.0.0.1\n");
+  expect("route --routes routes,none --addresses addresses", 3,
+         "error: none: cannot open: No such file or directory\n");
   expect("classify --rules . --trace trace", 3, "error: .: cannot read: it is a folder\n");
 }
 
 TEST_F(CliErrorsTest, BadInputShowsEveryLineWithACaret) {
-  write("bad", "@10.0.0.0/8\t0.0.0.0/0\t0 : 65535\t90 : 80\t0x06/0xFF\n@10.0.0.0/40\t0.0.0.0/0\t0 : 65535\t80 : 80\t0x06/0xFF\n");
+  write("bad",
+        "@10.0.0.0/8\t0.0.0.0/0\t0 : 65535\t90 : 80\t0x06/0xFF\n@10.0.0.0/40\t0.0.0.0/0\t0 : 65535\t80 : "
+        "80\t0x06/0xFF\n");
   const Said said = sluice("classify --rules bad --trace trace --out o");
   EXPECT_EQ(said.code, 1);
   EXPECT_NE(said.err.find("bad:1:"), std::string::npos) << said.err;
@@ -78,8 +96,10 @@ TEST_F(CliErrorsTest, BadInputShowsEveryLineWithACaret) {
 
   write("addresses", "10.0.0.1\nfoo\n\n1.2.3.400 # bar\n");
   expect("route --routes routes --addresses addresses --out o", 1,
-         "addresses:2:1: error: 'foo' is not an address\n  foo\n  ^~~\n  expected: one IPv4 or IPv6 address a line, such as 192.0.2.1 or 2001:db8::1\n"
-         "addresses:4:1: error: '1.2.3.400' is not an address\n  1.2.3.400 # bar\n  ^~~~~~~~~\n  expected: one IPv4 or IPv6 address a line, such as 192.0.2.1 or 2001:db8::1\n"
+         "addresses:2:1: error: 'foo' is not an address\n  foo\n  ^~~\n  expected: one IPv4 or IPv6 address a line, "
+         "such as 192.0.2.1 or 2001:db8::1\n"
+         "addresses:4:1: error: '1.2.3.400' is not an address\n  1.2.3.400 # bar\n  ^~~~~~~~~\n  expected: one IPv4 or "
+         "IPv6 address a line, such as 192.0.2.1 or 2001:db8::1\n"
          "error: 2 errors in addresses\n");
   write("notpcap", "hello, this is no capture at all\n");
   EXPECT_EQ(sluice("classify --rules rules --in notpcap --out o").code, 1);
@@ -106,9 +126,11 @@ TEST_F(CliErrorsTest, ConfigurationsPointAtTheMistakes) {
 }
 
 TEST_F(CliErrorsTest, PacketTextsPointAtTheWord) {
-  expect("explain --packet 'ip 10.0.0.1 > 8.8.8.8 tpc 1 > 2'", 1,
-         "--packet:1:23: error: 'tpc' is not understood here\n  ip 10.0.0.1 > 8.8.8.8 tpc 1 > 2\n                        ^~~\n"
-         "  expected: tcp SPORT > DPORT, udp, icmp TYPE CODE, proto N, flags S, ttl N, dscp N, len N, df, frag N, vlan N\n  help: did you mean 'tcp'?\n"
+  expect("explain --packet 'ip 10.0.0.1 > 8.8.8.8 tcpp 1 > 2'", 1,
+         "--packet:1:23: error: 'tcpp' is not understood here\n  ip 10.0.0.1 > 8.8.8.8 tcpp 1 > 2\n                    "
+         "    ^~~~\n"
+         "  expected: tcp SPORT > DPORT, udp, icmp TYPE CODE, proto N, flags S, ttl N, dscp N, len N, df, frag N, vlan "
+         "N\n  help: did you mean 'tcp'?\n"
          "error: 1 error in --packet\n");
   EXPECT_EQ(sluice("explain --packet 'ip 10.0.0.1 > 2001::1'").code, 1);
   EXPECT_EQ(sluice("explain --packet 'ip 10.0.0.1 >'").code, 1);
@@ -131,11 +153,32 @@ TEST_F(CliErrorsTest, JsonErrorsAreObjectsOnStderr) {
 }
 
 TEST_F(CliErrorsTest, HelpNamesExitCodesAndExamples) {
-  for (const char* command : {"", "run", "check", "explain", "demo", "classify", "route", "compile", "tables", "gen", "gen rules", "gen routes", "gen trace", "gen traffic", "bench", "bench classify", "bench route", "bench pipeline", "doctor", "elements"}) {
+  for (const char* command : {"",
+                              "run",
+                              "check",
+                              "explain",
+                              "demo",
+                              "classify",
+                              "route",
+                              "compile",
+                              "tables",
+                              "gen",
+                              "gen rules",
+                              "gen routes",
+                              "gen trace",
+                              "gen traffic",
+                              "bench",
+                              "bench classify",
+                              "bench route",
+                              "bench pipeline",
+                              "doctor",
+                              "elements"}) {
     const Said said = sluice(std::string(command) + " --help");
     EXPECT_EQ(said.code, 0) << command;
     EXPECT_NE(said.out.find("Exit codes: 0 success"), std::string::npos) << command;
-    if (*command != '\0') EXPECT_NE(said.out.find("Examples:"), std::string::npos) << command;
+    if (*command != '\0') {
+      EXPECT_NE(said.out.find("Examples:"), std::string::npos) << command;
+    }
   }
   const Said version = sluice("--version");
   EXPECT_EQ(version.code, 0);

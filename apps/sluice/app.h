@@ -105,7 +105,8 @@ std::string human_bytes(double bytes);
 std::string human_rate(double per_second, std::string_view what);
 std::string human_seconds(double seconds);
 
-// -- long work ----------------------------------------------------------------------------------------------------------
+// -- long work
+// ----------------------------------------------------------------------------------------------------------
 
 // One line on stderr that is rewritten, on a terminal only and not with --quiet.
 class Progress {
@@ -141,12 +142,13 @@ const std::atomic<bool>& interrupted();
 // Ends the program with Exit::kInterrupted when a signal came.
 void stop_if_interrupted();
 
-// -- devices ------------------------------------------------------------------------------------------------------------
+// -- devices
+// ------------------------------------------------------------------------------------------------------------
 
 // Adds --device; `device` becomes the name given.
 void add_device_option(CLI::App& sub, std::string& device);
-// "cpu" for cpu and auto (which says once that this build has no GPU support). Ends with kUnavailable for a device of another kind, kUsage
-// for no device at all.
+// "cpu" for cpu and auto (which says once that this build has no GPU support). Ends with kUnavailable for a device of
+// another kind, kUsage for no device at all.
 std::string resolve_device(const std::string& device);
 
 void add_workers_option(CLI::App& sub, unsigned& workers);

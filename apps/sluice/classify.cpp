@@ -100,8 +100,9 @@ Exit classify(const Options& o) {
     if (inside) json["results"] = std::move(results);
     print_json(json);
   } else {
-    note(fmt::format("{} packets, {} matched, {} ({}), {} rules, {} on {}", with_commas(packets), with_commas(matched), human_seconds(seconds),
-                     human_rate(rate, "packets"), with_commas(acl.count), acl.algorithm, device));
+    note(fmt::format("{} packets, {} matched, {} ({}), {} rules, {} on {}", with_commas(packets), with_commas(matched),
+                     human_seconds(seconds), human_rate(rate, "packets"), with_commas(acl.count), acl.algorithm,
+                     device));
   }
   return interrupted().load() ? Exit::kInterrupted : Exit::kOk;
 }
@@ -110,18 +111,23 @@ Exit classify(const Options& o) {
 
 void add_classify(CLI::App& root) {
   auto o = std::make_shared<Options>();
-  CLI::App* sub = add_subcommand(root, "classify", "Tables",
-                                 "The first matching rule of each packet: one line a packet, in order, with the rule's position\n"
-                                 "(from 1; comments and blank lines do not count) or 0. A frame that is not IP, or damaged, gets 0.",
-                                 "sluice classify --rules acl1_10k --trace acl1_10k_trace --out verdicts.txt\n"
-                                 "sluice classify --rules edge.acl --in traffic.pcap --algorithm linear\n"
-                                 "sluice classify --rules edge.img --trace - -o json < trace.txt",
-                                 [o] { return classify(*o); });
-  sub->add_option("--rules", o->rules, "Rule file (ClassBench or native), or an image from `sluice compile`")->required()->type_name("FILE");
+  CLI::App* sub = add_subcommand(
+      root, "classify", "Tables",
+      "The first matching rule of each packet: one line a packet, in order, with the rule's position\n"
+      "(from 1; comments and blank lines do not count) or 0. A frame that is not IP, or damaged, gets 0.",
+      "sluice classify --rules acl1_10k --trace acl1_10k_trace --out verdicts.txt\n"
+      "sluice classify --rules edge.acl --in traffic.pcap --algorithm linear\n"
+      "sluice classify --rules edge.img --trace - -o json < trace.txt",
+      [o] { return classify(*o); });
+  sub->add_option("--rules", o->rules, "Rule file (ClassBench or native), or an image from `sluice compile`")
+      ->required()
+      ->type_name("FILE");
   add_acl_options(*sub, o->format, o->algorithm);
-  sub->add_option("--trace", o->trace, "ClassBench trace: sip dip sport dport proto [word] [rule], in decimal")->type_name("FILE");
+  sub->add_option("--trace", o->trace, "ClassBench trace: sip dip sport dport proto [word] [rule], in decimal")
+      ->type_name("FILE");
   sub->add_option("--in", o->capture, "Capture: pcap or pcapng, plain or gzip")->type_name("PCAP");
-  sub->add_option("--out", o->out, "Where the lines go (default: stdout); appears when it is complete")->type_name("FILE");
+  sub->add_option("--out", o->out, "Where the lines go (default: stdout); appears when it is complete")
+      ->type_name("FILE");
   add_device_option(*sub, o->device);
   add_workers_option(*sub, o->workers);
 }

@@ -11,7 +11,8 @@
 namespace sluice::app {
 namespace {
 
-// -- compile -----------------------------------------------------------------------------------------------------------
+// -- compile
+// -----------------------------------------------------------------------------------------------------------
 
 struct CompileOptions {
   std::string acl, routes, adjacencies, out, algorithm, format = "auto";
@@ -19,9 +20,13 @@ struct CompileOptions {
 
 Exit compile(const CompileOptions& o) {
   if (o.acl.empty() && o.routes.empty()) fail(Exit::kUsage, "--acl or --routes is missing");
-  if (!o.acl.empty() && !o.routes.empty()) fail(Exit::kUsage, "--acl and --routes cannot be given together", "one image holds one table: run the command twice");
-  if (!o.adjacencies.empty() && o.routes.empty()) fail(Exit::kUsage, "--adjacencies needs --routes", "next hops are numbered by the route table");
-  if (!o.algorithm.empty() && !o.adjacencies.empty()) fail(Exit::kUsage, "--algorithm has no meaning for --adjacencies");
+  if (!o.acl.empty() && !o.routes.empty())
+    fail(Exit::kUsage, "--acl and --routes cannot be given together",
+         "one image holds one table: run the command twice");
+  if (!o.adjacencies.empty() && o.routes.empty())
+    fail(Exit::kUsage, "--adjacencies needs --routes", "next hops are numbered by the route table");
+  if (!o.algorithm.empty() && !o.adjacencies.empty())
+    fail(Exit::kUsage, "--algorithm has no meaning for --adjacencies");
   if (o.out == "-") fail(Exit::kUsage, "--out: an image is written to a file, not to stdout");
   Json json;
   double parse_seconds = 0, build_seconds = 0;
@@ -30,7 +35,8 @@ Exit compile(const CompileOptions& o) {
   std::shared_ptr<const Image> image;
   auto refuse_image = [](const std::string& file) {
     if (file != "-" && Image::is_image_file(file)) {
-      fail(Exit::kBadInput, fmt::format("{}: this is a compiled image already", file), "give the file it was compiled from");
+      fail(Exit::kBadInput, fmt::format("{}: this is a compiled image already", file),
+           "give the file it was compiled from");
     }
   };
   if (!o.acl.empty()) {
@@ -64,7 +70,8 @@ Exit compile(const CompileOptions& o) {
     const Stopwatch parse;
     const std::string text = need(read_whole_file(o.adjacencies), Exit::kIo);
     const Rib rib = read_routes(split_commas(o.routes), nullptr);
-    const AdjacencyModel model = need(parse_adjacencies(text, o.adjacencies == "-" ? "standard input" : o.adjacencies, rib));
+    const AdjacencyModel model =
+        need(parse_adjacencies(text, o.adjacencies == "-" ? "standard input" : o.adjacencies, rib));
     print_warnings(model.warnings);
     parse_seconds = parse.seconds();
     const Stopwatch build;
@@ -87,13 +94,14 @@ Exit compile(const CompileOptions& o) {
                 {"build_seconds", build_seconds}});
   } else {
     note(fmt::format("{}: {} {}{}, {}, read in {}, built in {}", o.out, with_commas(entries), entries_are,
-                     algorithm.empty() ? "" : " as " + algorithm, human_bytes(static_cast<double>(bytes)), human_seconds(parse_seconds),
-                     human_seconds(build_seconds)));
+                     algorithm.empty() ? "" : " as " + algorithm, human_bytes(static_cast<double>(bytes)),
+                     human_seconds(parse_seconds), human_seconds(build_seconds)));
   }
   return Exit::kOk;
 }
 
-// -- tables ------------------------------------------------------------------------------------------------------------
+// -- tables
+// ------------------------------------------------------------------------------------------------------------
 
 struct TablesOptions {
   std::vector<std::string> files;
@@ -122,8 +130,14 @@ Exit list_algorithms() {
   };
   for (const std::string& name : all4) {
     const bool both = std::find(all6.begin(), all6.end(), name) != all6.end();
-    const std::string preset = (name == all4.front() ? "IPv4 " : std::string()) + (both && name == all6.front() ? "IPv6" : "");
-    json["routes"].push_back({{"name", name}, {"ipv4", true}, {"ipv6", both}, {"default4", name == all4.front()}, {"default6", both && name == all6.front()}, {"summary", about(name)}});
+    const std::string preset =
+        (name == all4.front() ? "IPv4 " : std::string()) + (both && name == all6.front() ? "IPv6" : "");
+    json["routes"].push_back({{"name", name},
+                              {"ipv4", true},
+                              {"ipv6", both},
+                              {"default4", name == all4.front()},
+                              {"default6", both && name == all6.front()},
+                              {"summary", about(name)}});
     table.add({"routes", name, both ? "IPv4, IPv6" : "IPv4", preset, about(name)});
   }
   if (json_output()) {
@@ -160,7 +174,8 @@ Json describe_acl(const LoadedAcl& acl) {
   if (acl.algorithm == TupleSpaceAcl::kName) {
     const auto view = need(TupleSpaceView::open(*acl.image));
     const auto shape = view.shape();
-    json["tuple_tables"] = {{"ipv4", shape.narrow_tables}, {"ipv6", shape.wide_tables}, {"longest_bucket", shape.longest_bucket}};
+    json["tuple_tables"] = {
+        {"ipv4", shape.narrow_tables}, {"ipv6", shape.wide_tables}, {"longest_bucket", shape.longest_bucket}};
   }
   return json;
 }
@@ -180,7 +195,8 @@ Json describe_routes(const LoadedRoutes& routes, const std::string& file) {
   json["bytes"] = bytes;
   json["bytes4"] = routes.image->section(SectionTag::kFib4).size();
   json["bytes6"] = routes.image->section(SectionTag::kFib6).size();
-  if (!routes.from_image && routes.rib.size() != 0) json["bytes_per_route"] = static_cast<double>(bytes) / static_cast<double>(routes.rib.size());
+  if (!routes.from_image && routes.rib.size() != 0)
+    json["bytes_per_route"] = static_cast<double>(bytes) / static_cast<double>(routes.rib.size());
   json["parse_seconds"] = routes.parse_seconds;
   json["build_seconds"] = routes.build_seconds;
   return json;
@@ -207,7 +223,9 @@ ImageKind image_kind(const std::string& file) {
 std::string guess_kind(const std::string& file) {
   if (file == "-") return "rules";
   if (Image::is_image_file(file)) {
-    for (const auto& [kind, name] : {std::pair{ImageKind::kAcl, "rules"}, {ImageKind::kRoutes, "routes"}, {ImageKind::kAdjacency, "adjacencies"}}) {
+    for (const auto& [kind, name] : {std::pair{ImageKind::kAcl, "rules"},
+                                     {ImageKind::kRoutes, "routes"},
+                                     {ImageKind::kAdjacency, "adjacencies"}}) {
       if (image_kind(file) == kind) return name;
     }
     return "rules";  // damaged: its reader says how
@@ -217,7 +235,8 @@ std::string guess_kind(const std::string& file) {
     const size_t end = std::min(start.find('\n', at), start.size());
     const size_t first = start.find_first_not_of(" \t\r", at);
     if (first < end && start[first] != '#') {
-      const std::string word = start.substr(first, std::min(start.find_first_of(" \t\r\n(", first), start.size()) - first);
+      const std::string word =
+          start.substr(first, std::min(start.find_first_of(" \t\r\n(", first), start.size()) - first);
       for (const char* verb : {"permit", "deny", "mark", "src", "dst", "name", "include", "rule", "action", "proto"}) {
         if (word == verb) return "rules";
       }
@@ -234,7 +253,8 @@ std::string number_text(const Json& json, const char* key) {
 
 Exit tables(const TablesOptions& o) {
   if (o.algorithms) return list_algorithms();
-  if (o.files.empty()) fail(Exit::kUsage, "no file is named", "see 'sluice tables --help'; --algorithms lists the algorithms");
+  if (o.files.empty())
+    fail(Exit::kUsage, "no file is named", "see 'sluice tables --help'; --algorithms lists the algorithms");
   Json all = Json::array();
   bool bad = false;
   Exit worst = Exit::kOk;
@@ -279,20 +299,26 @@ Exit tables(const TablesOptions& o) {
     const double bytes = t["bytes"].get<double>();
     std::string built = t.contains("build_seconds") ? human_seconds(t["build_seconds"].get<double>()) : "-";
     if (t["kind"] == "acl") {
-      std::string notes = fmt::format("{} permit, {} deny, {} mark", number_text(t["actions"], "permit"), number_text(t["actions"], "deny"), number_text(t["actions"], "mark"));
+      std::string notes = fmt::format("{} permit, {} deny, {} mark", number_text(t["actions"], "permit"),
+                                      number_text(t["actions"], "deny"), number_text(t["actions"], "mark"));
       if (t.contains("tuple_tables")) {
-        notes += fmt::format("; {} + {} tuple tables, longest bucket {}", number_text(t["tuple_tables"], "ipv4"), number_text(t["tuple_tables"], "ipv6"), number_text(t["tuple_tables"], "longest_bucket"));
+        notes += fmt::format("; {} + {} tuple tables, longest bucket {}", number_text(t["tuple_tables"], "ipv4"),
+                             number_text(t["tuple_tables"], "ipv6"), number_text(t["tuple_tables"], "longest_bucket"));
       }
-      table.add({t["file"], "acl " + t["format"].get<std::string>(), number_text(t, "rules"), t["algorithm"], human_bytes(bytes), fmt::format("{:.0f}", t["bytes_per_rule"].get<double>()), built, notes});
+      table.add({t["file"], "acl " + t["format"].get<std::string>(), number_text(t, "rules"), t["algorithm"],
+                 human_bytes(bytes), fmt::format("{:.0f}", t["bytes_per_rule"].get<double>()), built, notes});
     } else if (t["kind"] == "routes") {
       const bool counted = t.contains("routes4");
       const uint64_t entries = counted ? t["routes4"].get<uint64_t>() + t["routes6"].get<uint64_t>() : 0;
       std::string notes = fmt::format("{} next hops", number_text(t, "next_hops"));
       if (counted) notes += fmt::format("; IPv4 {}, IPv6 {}", number_text(t, "routes4"), number_text(t, "routes6"));
-      table.add({t["file"], "routes", counted ? with_commas(entries) : "-", t["algorithm4"].get<std::string>() + "," + t["algorithm6"].get<std::string>(), human_bytes(bytes),
-                 t.contains("bytes_per_route") ? fmt::format("{:.0f}", t["bytes_per_route"].get<double>()) : "-", built, notes});
+      table.add({t["file"], "routes", counted ? with_commas(entries) : "-",
+                 t["algorithm4"].get<std::string>() + "," + t["algorithm6"].get<std::string>(), human_bytes(bytes),
+                 t.contains("bytes_per_route") ? fmt::format("{:.0f}", t["bytes_per_route"].get<double>()) : "-", built,
+                 notes});
     } else {
-      table.add({t["file"], "adjacencies", number_text(t, "next_hops"), "-", human_bytes(bytes), "-", "-", fmt::format("{} adjacencies", number_text(t, "adjacencies"))});
+      table.add({t["file"], "adjacencies", number_text(t, "next_hops"), "-", human_bytes(bytes), "-", "-",
+                 fmt::format("{} adjacencies", number_text(t, "adjacencies"))});
     }
   }
   print_out(table.str());
@@ -303,29 +329,41 @@ Exit tables(const TablesOptions& o) {
 
 void add_compile(CLI::App& root) {
   auto o = std::make_shared<CompileOptions>();
-  CLI::App* sub = add_subcommand(root, "compile", "Tables",
-                                 "Compiles an access list, routes or adjacencies into an image: a file that other commands map\n"
-                                 "instead of parsing and building.",
-                                 "sluice compile --acl edge.acl --out edge.img\n"
-                                 "sluice compile --routes rib4.txt,rib6.txt --algorithm dir24,poptrie --out rib.img\n"
-                                 "sluice compile --adjacencies neighbours.txt --routes rib4.txt,rib6.txt --out adj.img",
-                                 [o] { return compile(*o); });
+  CLI::App* sub =
+      add_subcommand(root, "compile", "Tables",
+                     "Compiles an access list, routes or adjacencies into an image: a file that other commands map\n"
+                     "instead of parsing and building.",
+                     "sluice compile --acl edge.acl --out edge.img\n"
+                     "sluice compile --routes rib4.txt,rib6.txt --algorithm dir24,poptrie --out rib.img\n"
+                     "sluice compile --adjacencies neighbours.txt --routes rib4.txt,rib6.txt --out adj.img",
+                     [o] { return compile(*o); });
   sub->add_option("--acl", o->acl, "Rule file, ClassBench or native")->type_name("FILE");
   sub->add_option("--routes", o->routes, "Route files, text or MRT, joined by commas")->type_name("FILE[,FILE]");
-  sub->add_option("--adjacencies", o->adjacencies, "Adjacency file; its next hops are those of --routes")->type_name("FILE");
+  sub->add_option("--adjacencies", o->adjacencies, "Adjacency file; its next hops are those of --routes")
+      ->type_name("FILE");
   sub->add_option("--out", o->out, "The image; appears when it is complete")->required()->type_name("FILE");
-  sub->add_option("--algorithm", o->algorithm, "ACL algorithm, or A4[,A6] for routes (`sluice tables --algorithms` lists them)")->type_name("NAME");
-  sub->add_option("--format", o->format, "Of the rule file: auto, classbench or native")->check(CLI::IsMember({"auto", "classbench", "native"}))->type_name("FORMAT");
+  sub->add_option("--algorithm", o->algorithm,
+                  "ACL algorithm, or A4[,A6] for routes (`sluice tables --algorithms` lists them)")
+      ->type_name("NAME");
+  sub->add_option("--format", o->format, "Of the rule file: auto, classbench or native")
+      ->check(CLI::IsMember({"auto", "classbench", "native"}))
+      ->type_name("FORMAT");
 }
 
 void add_tables(CLI::App& root) {
   auto o = std::make_shared<TablesOptions>();
-  CLI::App* sub = add_subcommand(root, "tables", "Tables", "Describes rule files, route files and images: entries, algorithm, memory, build time, validity.",
-                                 "sluice tables edge.acl rib4.txt edge.img\nsluice tables --algorithms\nsluice tables rib.txt --algorithm poptrie -o json",
-                                 [o] { return tables(*o); });
+  CLI::App* sub =
+      add_subcommand(root, "tables", "Tables",
+                     "Describes rule files, route files and images: entries, algorithm, memory, build time, validity.",
+                     "sluice tables edge.acl rib4.txt edge.img\nsluice tables --algorithms\nsluice tables rib.txt "
+                     "--algorithm poptrie -o json",
+                     [o] { return tables(*o); });
   sub->add_option("files", o->files, "Rule files, route files or images")->type_name("FILE...");
   sub->add_option("--algorithm", o->algorithm, "Build text tables with this algorithm")->type_name("NAME");
-  sub->add_option("--kind", o->kind, "What the files are: auto, rules or routes")->check(CLI::IsMember({"auto", "rules", "routes"}))->type_name("KIND")->capture_default_str();
+  sub->add_option("--kind", o->kind, "What the files are: auto, rules or routes")
+      ->check(CLI::IsMember({"auto", "rules", "routes"}))
+      ->type_name("KIND")
+      ->capture_default_str();
   sub->add_flag("--algorithms", o->algorithms, "List the algorithms instead");
 }
 

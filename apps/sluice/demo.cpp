@@ -99,8 +99,8 @@ Exit demo(const Options& o) {
   }
   stop_if_interrupted();
 
-  // Three kinds of packets, in turn: flows of the access list's own regions; flows to routed destinations, IPv4 and IPv6, that mostly
-  // no rule names; and every 200th with a TTL of 1.
+  // Three kinds of packets, in turn: flows of the access list's own regions; flows to routed destinations, IPv4 and
+  // IPv6, that mostly no rule names; and every 200th with a TTL of 1.
   progress.step("making traffic");
   TrafficOptions listed;
   listed.packets = o.packets;
@@ -125,8 +125,13 @@ Exit demo(const Options& o) {
       FrameHeader header;
       if (random.below(200) == 0) {
         const IpPrefix& to = destinations[random.below(destinations.size())];
-        const IpAddress from = to.address.family == 4 ? IpAddress{0, 0xc6336401, 4} : IpAddress{0x20010db800000000, 1, 6};
-        const auto bytes = PacketBuilder::ip(from, to.address, 17).ttl(1).ports(33434, static_cast<uint16_t>(33434 + i % 30)).size(60).build();
+        const IpAddress from =
+            to.address.family == 4 ? IpAddress{0, 0xc6336401, 4} : IpAddress{0x20010db800000000, 1, 6};
+        const auto bytes = PacketBuilder::ip(from, to.address, 17)
+                               .ttl(1)
+                               .ports(33434, static_cast<uint16_t>(33434 + i % 30))
+                               .size(60)
+                               .build();
         std::copy(bytes.begin(), bytes.end(), frame.begin());
         header.captured = header.wire_bytes = static_cast<uint32_t>(bytes.size());
       } else {
@@ -146,8 +151,9 @@ Exit demo(const Options& o) {
   g.routes = {routes};
   g.in = capture;
   g.permit_by_default = true;
-  std::string t = fmt::format("  reading imix.pcap ({} packets) -> acl({}) -> lpm4/6({}+{}) -> ttl,checksum,mac -> out.pcap\n", with_commas(o.packets),
-                              with_commas(o.rules), with_commas(o.ipv4), with_commas(o.ipv6));
+  std::string t =
+      fmt::format("  reading imix.pcap ({} packets) -> acl({}) -> lpm4/6({}+{}) -> ttl,checksum,mac -> out.pcap\n",
+                  with_commas(o.packets), with_commas(o.rules), with_commas(o.ipv4), with_commas(o.ipv6));
   t += fmt::format("  {:<8} {:>8} {:>8} {:>8} {:>8}   {}\n", "backend", "Mpps", "Gb/s", "p50 us", "p99 us", "output");
   Json json{{"packets", o.packets}, {"runs", Json::array()}, {"machine", to_json(describe_machine())}};
   std::shared_ptr<const Image> acl;
@@ -180,9 +186,13 @@ Exit demo(const Options& o) {
     const std::string sum = need(sha256_of_file(g.out), Exit::kIo);
     sums.push_back(sum);
     const double rate = static_cast<double>(last.packets_in) / last.seconds;
-    t += fmt::format("  {:<8} {:>8.2f} {:>8.2f} {:>8.1f} {:>8.1f}   sha256 {}..{}\n", fmt::format("cpu x{}", workers), rate * 1e-6,
-                     static_cast<double>(last.bytes_in) * 8e-9 / last.seconds, static_cast<double>(last.totals.latency.percentile(50)) * 1e-3,
-                     static_cast<double>(last.totals.latency.percentile(99)) * 1e-3, sum.substr(0, 8), workers == 1 ? "" : sum == sums[0] ? "  identical" : "  DIFFERENT");
+    t += fmt::format("  {:<8} {:>8.2f} {:>8.2f} {:>8.1f} {:>8.1f}   sha256 {}..{}\n", fmt::format("cpu x{}", workers),
+                     rate * 1e-6, static_cast<double>(last.bytes_in) * 8e-9 / last.seconds,
+                     static_cast<double>(last.totals.latency.percentile(50)) * 1e-3,
+                     static_cast<double>(last.totals.latency.percentile(99)) * 1e-3, sum.substr(0, 8),
+                     workers == 1     ? ""
+                     : sum == sums[0] ? "  identical"
+                                      : "  DIFFERENT");
     Json one = to_json(last, pipeline->router, TableReport{}, "cpu");
     one["sha256"] = sum;
     json["runs"].push_back(one);
@@ -204,24 +214,35 @@ Exit demo(const Options& o) {
   for (size_t d = 0; d < last.drops.size(); ++d) {
     if (last.drops[d] != 0) drops.emplace_back(last.drops[d], static_cast<DropReason>(d));
   }
-  std::sort(drops.begin(), drops.end(), [](const auto& a, const auto& b) { return a.first != b.first ? a.first > b.first : a.second < b.second; });
-  t += fmt::format("  drops {}:", with_commas(last.dropped));
+  std::sort(drops.begin(), drops.end(),
+            [](const auto& a, const auto& b) { return a.first != b.first ? a.first > b.first : a.second < b.second; });
+  std::string line = fmt::format("  drops {}:", with_commas(last.dropped));
   for (const auto& [count, reason] : drops) {
-    t += fmt::format(" {} {}", to_string(reason), with_commas(count));
-    if (reason == DropReason::kAclDeny && top_deny != 0) t += fmt::format(" (top rule {}, {})", place(top_deny), with_commas(hits[top_deny]));
-    t += ' ';
+    std::string one = fmt::format(" {} {}", to_string(reason), with_commas(count));
+    if (reason == DropReason::kAclDeny && top_deny != 0)
+      one += fmt::format(" (top rule {}, {})", place(top_deny), with_commas(hits[top_deny]));
+    if (line.size() + one.size() > 118) {
+      t += line + "\n";
+      line = "       ";
+    }
+    line += one + " ";
   }
-  while (t.back() == ' ') t.pop_back();
-  t += fmt::format("\n  in {} = out {} + drops {}", with_commas(last.packets_in), with_commas(last.packets_out), with_commas(last.dropped));
+  while (line.back() == ' ') line.pop_back();
+  t += line;
+  t += fmt::format("\n  in {} = out {} + drops {}", with_commas(last.packets_in), with_commas(last.packets_out),
+                   with_commas(last.dropped));
   if (top != 0) t += fmt::format("; the rule that matched most: {}, {} packets", place(top), with_commas(hits[top]));
   t += "\n  tables:";
   for (const TableLoad& load : loads.loads) {
-    t += fmt::format(" {} {} as {}, read {} + built {}, {};", load.kind, with_commas(load.entries), load.algorithm.empty() ? "adjacencies" : load.algorithm,
-                     human_seconds(load.parse_seconds), human_seconds(load.build_seconds), human_bytes(static_cast<double>(load.bytes)));
+    t += fmt::format(" {} {} as {}, read {} + built {}, {};", load.kind, with_commas(load.entries),
+                     load.algorithm.empty() ? "adjacencies" : load.algorithm, human_seconds(load.parse_seconds),
+                     human_seconds(load.build_seconds), human_bytes(static_cast<double>(load.bytes)));
   }
   t.back() = '\n';
   if (folder.kept()) {
-    t += fmt::format("  files are in {}; the same by hand:\n    sluice run --acl {} --routes {} --in {} --out {} --default permit\n", folder.path(), rules, routes, capture, folder / "out.pcap");
+    t += fmt::format(
+        "  files are in {}; the same by hand:\n    sluice run --acl {} --routes {} --in {} --out {} --default permit\n",
+        folder.path(), rules, routes, capture, folder / "out.pcap");
   }
   t += fmt::format("  {} in all\n", human_seconds(whole.seconds()));
   json["identical"] = sums[0] == sums[1];
@@ -235,7 +256,9 @@ Exit demo(const Options& o) {
   } else {
     print_out(t);
   }
-  if (sums[0] != sums[1]) fail(Exit::kCheckFailed, "one worker and two workers wrote different outputs", "this is a defect of sluice; please report it");
+  if (sums[0] != sums[1])
+    fail(Exit::kCheckFailed, "one worker and two workers wrote different outputs",
+         "this is a defect of sluice; please report it");
   return Exit::kOk;
 }
 
@@ -243,16 +266,31 @@ Exit demo(const Options& o) {
 
 void add_demo(CLI::App& root) {
   auto o = std::make_shared<Options>();
-  CLI::App* sub = add_subcommand(root, "demo", "Packets",
-                                 "The main job on generated input of real size: 10,000 rules, a full IPv4 and IPv6 table and mixed traffic,\n"
-                                 "with one worker and with two, whose outputs must be identical.",
-                                 "sluice demo\nsluice demo --dir demo-out\nsluice demo --packets 50000 --ipv4 10000 --ipv6 2000 --rules 1000 -o json", [o] { return demo(*o); });
+  CLI::App* sub = add_subcommand(
+      root, "demo", "Packets",
+      "The main job on generated input of real size: 10,000 rules, a full IPv4 and IPv6 table and mixed traffic,\n"
+      "with one worker and with two, whose outputs must be identical.",
+      "sluice demo\nsluice demo --dir demo-out\nsluice demo --packets 50000 --ipv4 10000 --ipv6 2000 --rules 1000 -o "
+      "json",
+      [o] { return demo(*o); });
   sub->add_option("--dir", o->dir, "Write the files here and keep them")->type_name("FOLDER");
   sub->add_flag("--keep", o->keep, "Keep the temporary folder, and say where it is");
-  sub->add_option("--packets", o->packets, "Packets of traffic")->check(CLI::Range(uint64_t{1000}, uint64_t{100'000'000}))->type_name("N")->capture_default_str();
-  sub->add_option("--rules", o->rules, "Rules")->check(CLI::Range(10u, 1'000'000u))->type_name("N")->capture_default_str();
-  sub->add_option("--ipv4", o->ipv4, "IPv4 routes")->check(CLI::Range(1u, 2'000'000u))->type_name("N")->capture_default_str();
-  sub->add_option("--ipv6", o->ipv6, "IPv6 routes")->check(CLI::Range(0u, 2'000'000u))->type_name("N")->capture_default_str();
+  sub->add_option("--packets", o->packets, "Packets of traffic")
+      ->check(CLI::Range(uint64_t{1000}, uint64_t{100'000'000}))
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_option("--rules", o->rules, "Rules")
+      ->check(CLI::Range(10u, 1'000'000u))
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_option("--ipv4", o->ipv4, "IPv4 routes")
+      ->check(CLI::Range(1u, 2'000'000u))
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_option("--ipv6", o->ipv6, "IPv6 routes")
+      ->check(CLI::Range(0u, 2'000'000u))
+      ->type_name("N")
+      ->capture_default_str();
   sub->add_option("--seed", o->seed, "Of all that is generated")->type_name("N")->capture_default_str();
 }
 

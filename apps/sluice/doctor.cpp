@@ -20,8 +20,12 @@ struct Finding {
 
 std::vector<Finding> examine(const Machine& m) {
   std::vector<Finding> f;
-  auto ok = [&](std::string what, std::string value) { f.push_back({std::move(what), "ok", std::move(value), "", ""}); };
-  auto info = [&](std::string what, std::string value) { f.push_back({std::move(what), "info", std::move(value), "", ""}); };
+  auto ok = [&](std::string what, std::string value) {
+    f.push_back({std::move(what), "ok", std::move(value), "", ""});
+  };
+  auto info = [&](std::string what, std::string value) {
+    f.push_back({std::move(what), "info", std::move(value), "", ""});
+  };
   auto gap = [&](std::string what, std::string value, std::string why, std::string mend) {
     f.push_back({std::move(what), "gap", std::move(value), std::move(why), std::move(mend)});
   };
@@ -34,21 +38,26 @@ std::vector<Finding> examine(const Machine& m) {
     info("simd", fmt::format("{}; {} paths are used", fmt::join(m.simd, " "), avx2 ? "AVX2 or scalar" : "scalar"));
   }
   if (m.memory_gib < 2) {
-    gap("memory", fmt::format("{} GiB", m.memory_gib), "full tables with room for a change need 2 GiB", "use a machine with more memory, or smaller tables");
+    gap("memory", fmt::format("{} GiB", m.memory_gib), "full tables with room for a change need 2 GiB",
+        "use a machine with more memory, or smaller tables");
   } else {
     ok("memory", fmt::format("{} GiB", m.memory_gib));
   }
   if (m.thp == "never") {
-    gap("huge pages", "transparent huge pages are off", "large tables on 4 KiB pages look up at about two thirds of the rate", "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled");
+    gap("huge pages", "transparent huge pages are off",
+        "large tables on 4 KiB pages look up at about two thirds of the rate",
+        "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled");
   } else if (m.thp.empty()) {
     info("huge pages", "the kernel does not say; tables fall back to 4 KiB pages");
   } else {
-    ok("huge pages", fmt::format("transparent: {}; reserved: {} ({} free, not needed)", m.thp, m.hugepages_total, m.hugepages_free));
+    ok("huge pages",
+       fmt::format("transparent: {}; reserved: {} ({} free, not needed)", m.thp, m.hugepages_total, m.hugepages_free));
   }
   ok("libpcap", m.libpcap);
   ok("kernel", fmt::format("{}, {}", m.kernel, m.os));
   if (m.build_type == "Debug" || m.build_type == "unknown") {
-    gap("build", fmt::format("{}, {}", m.compiler, m.build_type), "rates of an unoptimised build mean nothing", "cmake --preset cpu && ninja -C build/cpu sluice");
+    gap("build", fmt::format("{}, {}", m.compiler, m.build_type), "rates of an unoptimised build mean nothing",
+        "cmake --preset cpu && ninja -C build/cpu sluice");
   } else {
     ok("build", fmt::format("sluice {} ({}), {}, {}", sluice_version(), sluice_revision(), m.compiler, m.build_type));
   }
@@ -60,7 +69,8 @@ std::vector<Finding> examine(const Machine& m) {
   if (m.gpus.empty()) {
     info("gpu", "none here (no /dev/nvidia*); everything runs on the CPU");
   } else if (m.gpu_driver.empty()) {
-    gap("gpu", fmt::format("{} without a driver", fmt::join(m.gpus, " ")), "the NVIDIA driver is not loaded", "sudo modprobe nvidia");
+    gap("gpu", fmt::format("{} without a driver", fmt::join(m.gpus, " ")), "the NVIDIA driver is not loaded",
+        "sudo modprobe nvidia");
   } else {
     info("gpu", fmt::format("{}; this build has no GPU support, so it is not used", fmt::join(m.gpus, " ")));
   }
@@ -73,7 +83,11 @@ Exit doctor() {
   size_t gaps = 0;
   for (const Finding& f : findings) gaps += f.state == "gap" ? 1 : 0;
   if (json_output()) {
-    Json json{{"version", sluice_version()}, {"revision", sluice_revision()}, {"machine", to_json(machine)}, {"gaps", gaps}, {"findings", Json::array()}};
+    Json json{{"version", sluice_version()},
+              {"revision", sluice_revision()},
+              {"machine", to_json(machine)},
+              {"gaps", gaps},
+              {"findings", Json::array()}};
     for (const Finding& f : findings) {
       Json one{{"what", f.what}, {"state", f.state}, {"value", f.value}};
       if (f.state == "gap") {
@@ -98,7 +112,8 @@ Exit doctor() {
 }  // namespace
 
 void add_doctor(CLI::App& root) {
-  add_subcommand(root, "doctor", "Tools", "What this machine has, and the exact command that mends each gap.", "sluice doctor\nsluice doctor -o json", [] { return doctor(); });
+  add_subcommand(root, "doctor", "Tools", "What this machine has, and the exact command that mends each gap.",
+                 "sluice doctor\nsluice doctor -o json", [] { return doctor(); });
 }
 
 }  // namespace sluice::app

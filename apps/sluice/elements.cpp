@@ -14,9 +14,19 @@ std::string ports_text(const PortRange& range) {
 }
 
 Json element_json(const ElementClass& c) {
-  Json json{{"name", c.name}, {"aliases", c.aliases}, {"group", c.group}, {"summary", c.summary}, {"description", c.description}, {"synopsis", synopsis(c.arguments)}, {"arguments", Json::array()}};
+  Json json{{"name", c.name},
+            {"aliases", c.aliases},
+            {"group", c.group},
+            {"summary", c.summary},
+            {"description", c.description},
+            {"synopsis", synopsis(c.arguments)},
+            {"arguments", Json::array()}};
   for (const ArgumentSpec& a : c.arguments) {
-    Json one{{"name", a.name}, {"kind", kind_name(a.kind)}, {"positional", a.positional}, {"mandatory", a.mandatory}, {"repeated", a.repeated}};
+    Json one{{"name", a.name},
+             {"kind", kind_name(a.kind)},
+             {"positional", a.positional},
+             {"mandatory", a.mandatory},
+             {"repeated", a.repeated}};
     if (!a.default_text.empty()) one["default"] = a.default_text;
     if (!a.unit.empty()) one["unit"] = a.unit;
     if (!a.choices.empty()) one["choices"] = a.choices;
@@ -24,7 +34,9 @@ Json element_json(const ElementClass& c) {
     one["help"] = a.help;
     json["arguments"].push_back(one);
   }
-  auto range = [](const PortRange& r) { return Json{{"min", r.min}, {"max", r.max == kAnyPorts ? Json(nullptr) : Json(r.max)}}; };
+  auto range = [](const PortRange& r) {
+    return Json{{"min", r.min}, {"max", r.max == kAnyPorts ? Json(nullptr) : Json(r.max)}};
+  };
   json["inputs"] = range(c.inputs);
   json["outputs"] = range(c.outputs);
   json["output_docs"] = c.output_docs;
@@ -74,7 +86,8 @@ Exit elements(const std::string& name) {
   const ElementClass* c = registry().find(name);
   if (c == nullptr) {
     const std::string near = closest_match(name, registry().names());
-    fail(Exit::kUsage, fmt::format("there is no element class '{}'", name), near.empty() ? "'sluice elements' lists them" : fmt::format("did you mean '{}'?", near));
+    fail(Exit::kUsage, fmt::format("there is no element class '{}'", name),
+         near.empty() ? "'sluice elements' lists them" : fmt::format("did you mean '{}'?", near));
   }
   if (json_output()) {
     print_json(element_json(*c));
@@ -88,7 +101,9 @@ Exit elements(const std::string& name) {
 
 void add_elements(CLI::App& root) {
   auto name = std::make_shared<std::string>();
-  CLI::App* sub = add_subcommand(root, "elements", "Tools", "Lists the element classes of configurations, or documents one.", "sluice elements\nsluice elements IPRoute\nsluice elements -o json", [name] { return elements(*name); });
+  CLI::App* sub = add_subcommand(
+      root, "elements", "Tools", "Lists the element classes of configurations, or documents one.",
+      "sluice elements\nsluice elements IPRoute\nsluice elements -o json", [name] { return elements(*name); });
   sub->add_option("name", *name, "A class to document")->type_name("NAME");
 }
 

@@ -27,16 +27,21 @@ struct Options {
   unsigned near = 3;
 };
 
-// -- the packet ----------------------------------------------------------------------------------------------------------
+// -- the packet
+// ----------------------------------------------------------------------------------------------------------
 
 // ip 10.0.0.1 > 8.8.8.8 tcp 1234 > 80 [flags S] [ttl N] [dscp N] [len N] [df] [frag OFFSET] [vlan N]
 class PacketText {
  public:
   explicit PacketText(const std::string& text) : text_(text), findings_("--packet", text) {
     for (size_t at = 0; at < text.size();) {
-      while (at < text.size() && (text[at] == ' ' || text[at] == '\t' || text[at] == ',' || text[at] == '[' || text[at] == ']')) ++at;
+      while (at < text.size() &&
+             (text[at] == ' ' || text[at] == '\t' || text[at] == ',' || text[at] == '[' || text[at] == ']'))
+        ++at;
       const size_t begin = at;
-      while (at < text.size() && text[at] != ' ' && text[at] != '\t' && text[at] != ',' && text[at] != '[' && text[at] != ']') ++at;
+      while (at < text.size() && text[at] != ' ' && text[at] != '\t' && text[at] != ',' && text[at] != '[' &&
+             text[at] != ']')
+        ++at;
       if (at > begin) words_.push_back({begin, at - begin});
     }
   }
@@ -110,7 +115,8 @@ class PacketText {
     uint8_t protocol = 17;
     std::optional<unsigned> sport, dport, type, code;
     bool ports = false, icmp = false, given = false;
-    static const std::vector<std::string> kOptions = {"tcp", "udp", "sctp", "icmp", "icmp6", "proto", "flags", "ttl", "dscp", "len", "df", "frag", "vlan"};
+    static const std::vector<std::string> kOptions = {"tcp", "udp",  "sctp", "icmp", "icmp6", "proto", "flags",
+                                                      "ttl", "dscp", "len",  "df",   "frag",  "vlan"};
     std::optional<unsigned> flags, ttl, dscp, length, fragment, vlan;
     bool df = false;
     while (!done()) {
@@ -129,7 +135,8 @@ class PacketText {
         protocol = src->family == 4 ? 1 : 58;
         if (peek().empty() || std::isdigit(static_cast<unsigned char>(peek()[0])) == 0) continue;
         type = number(255, "ICMP type");
-        if (!peek().empty() && std::isdigit(static_cast<unsigned char>(peek()[0])) != 0) code = number(255, "ICMP code");
+        if (!peek().empty() && std::isdigit(static_cast<unsigned char>(peek()[0])) != 0)
+          code = number(255, "ICMP code");
       } else if (word == "proto") {
         given = true;
         const auto n = number(255, "protocol number");
@@ -141,7 +148,8 @@ class PacketText {
         for (char c : letters) {
           const size_t bit = std::string("FSRP.UEW").find(c == 'A' ? '.' : c);
           if (bit == std::string::npos) {
-            wrong(fmt::format("'{}' is not a TCP flag", c), "letters of F S R P . (or A) U E W, as tcpdump prints them");
+            wrong(fmt::format("'{}' is not a TCP flag", c),
+                  "letters of F S R P . (or A) U E W, as tcpdump prints them");
             break;
           }
           bits |= 1u << bit;
@@ -162,7 +170,8 @@ class PacketText {
         df = true;
       } else {
         suggestion_ = closest_match(word, kOptions);
-        wrong(fmt::format("'{}' is not understood here", word), "tcp SPORT > DPORT, udp, icmp TYPE CODE, proto N, flags S, ttl N, dscp N, len N, df, frag N, vlan N");
+        wrong(fmt::format("'{}' is not understood here", word),
+              "tcp SPORT > DPORT, udp, icmp TYPE CODE, proto N, flags S, ttl N, dscp N, len N, df, frag N, vlan N");
         return;
       }
     }
@@ -170,7 +179,8 @@ class PacketText {
     if (!given) protocol = 253;  // RFC 3692: for experiments; no L4 header
     PacketBuilder b = PacketBuilder::ip(*src, *dst, protocol);
     if (ports) b.ports(static_cast<uint16_t>(*sport), static_cast<uint16_t>(*dport));
-    if (icmp) b.icmp(static_cast<uint8_t>(type.value_or(src->family == 4 ? 8 : 128)), static_cast<uint8_t>(code.value_or(0)));
+    if (icmp)
+      b.icmp(static_cast<uint8_t>(type.value_or(src->family == 4 ? 8 : 128)), static_cast<uint8_t>(code.value_or(0)));
     if (flags) b.tcp_flags(static_cast<uint8_t>(*flags));
     if (ttl) b.ttl(static_cast<uint8_t>(*ttl));
     if (dscp) b.dscp(static_cast<uint8_t>(*dscp));
@@ -198,7 +208,8 @@ std::vector<uint8_t> bytes_of_hex(const std::string& text) {
     const char* digits = "0123456789abcdef";
     const char* at = c == '\0' ? nullptr : std::strchr(digits, std::tolower(static_cast<unsigned char>(c)));
     if (at == nullptr) {
-      findings.error_at(i, 1, fmt::format("'{}' is not a hexadecimal digit", c)).expected = "the frame from its Ethernet header on, two digits a byte";
+      findings.error_at(i, 1, fmt::format("'{}' is not a hexadecimal digit", c)).expected =
+          "the frame from its Ethernet header on, two digits a byte";
     } else if (high < 0) {
       high = static_cast<int>(at - digits);
     } else {
@@ -206,19 +217,22 @@ std::vector<uint8_t> bytes_of_hex(const std::string& text) {
       high = -1;
     }
   }
-  if (findings.ok() && high >= 0) findings.error_at(text.size() - 1, 1, "the last byte has one digit only").expected = "two digits a byte";
+  if (findings.ok() && high >= 0)
+    findings.error_at(text.size() - 1, 1, "the last byte has one digit only").expected = "two digits a byte";
   if (!findings.ok()) fail(Exit::kBadInput, findings.to_error());
   return bytes;
 }
 
 std::string key_text(const FlowKey& k) {
   const IpAddress src{k.src_hi, k.src_lo, k.family}, dst{k.dst_hi, k.dst_lo, k.family};
-  std::string t = fmt::format("{} {} > {} protocol {}", k.family == 6 ? "ip6" : "ip", to_string(src), to_string(dst), k.protocol);
+  std::string t =
+      fmt::format("{} {} > {} protocol {}", k.family == 6 ? "ip6" : "ip", to_string(src), to_string(dst), k.protocol);
   if ((k.bits & FlowKey::kHasPorts) != 0) t += fmt::format(" ports {} > {}", k.src_port, k.dst_port);
   if (k.protocol == 6) t += fmt::format(" flags 0x{:02x}", k.flags >> 8);
   if (k.icmp != 0) t += fmt::format(" icmp {} {}", k.icmp >> 8, k.icmp & 255);
   if (k.dscp != 0) t += fmt::format(" dscp {}", k.dscp);
-  if ((k.bits & FlowKey::kFragment) != 0) t += (k.bits & FlowKey::kLaterFragment) != 0 ? " later fragment" : " first fragment";
+  if ((k.bits & FlowKey::kFragment) != 0)
+    t += (k.bits & FlowKey::kLaterFragment) != 0 ? " later fragment" : " first fragment";
   return t;
 }
 
@@ -226,20 +240,28 @@ std::string key_text(const FlowKey& k) {
 std::vector<std::string> misfits(const AclMatchRule& r, const FlowKey& k) {
   std::vector<std::string> no;
   auto length = [&](uint8_t n) { return k.family == 4 && n >= 96 ? n - 96 : n; };
-  if (r.family != 0 && r.family != k.family) no.push_back(fmt::format("family: the rule is for IPv{}", r.family));
+  if (r.family != 0 && r.family != k.family)
+    no.push_back(fmt::format("family: the rule is for IPv{}", r.family));
   else {
     if (!prefix_agrees(r.src_hi ^ k.src_hi, r.src_lo ^ k.src_lo, r.src_length))
-      no.push_back(fmt::format("source {} is not in {}/{}", to_string(IpAddress{k.src_hi, k.src_lo, k.family}), to_string(IpAddress{r.src_hi, r.src_lo, k.family}), length(r.src_length)));
+      no.push_back(fmt::format("source {} is not in {}/{}", to_string(IpAddress{k.src_hi, k.src_lo, k.family}),
+                               to_string(IpAddress{r.src_hi, r.src_lo, k.family}), length(r.src_length)));
     if (!prefix_agrees(r.dst_hi ^ k.dst_hi, r.dst_lo ^ k.dst_lo, r.dst_length))
-      no.push_back(fmt::format("destination {} is not in {}/{}", to_string(IpAddress{k.dst_hi, k.dst_lo, k.family}), to_string(IpAddress{r.dst_hi, r.dst_lo, k.family}), length(r.dst_length)));
+      no.push_back(fmt::format("destination {} is not in {}/{}", to_string(IpAddress{k.dst_hi, k.dst_lo, k.family}),
+                               to_string(IpAddress{r.dst_hi, r.dst_lo, k.family}), length(r.dst_length)));
   }
-  if (((k.protocol ^ r.protocol) & r.protocol_mask) != 0) no.push_back(fmt::format("protocol {} is not {}", k.protocol, r.protocol));
-  if (k.src_port < r.src_port_low || k.src_port > r.src_port_high) no.push_back(fmt::format("source port {} is not in {}-{}", k.src_port, r.src_port_low, r.src_port_high));
-  if (k.dst_port < r.dst_port_low || k.dst_port > r.dst_port_high) no.push_back(fmt::format("destination port {} is not in {}-{}", k.dst_port, r.dst_port_low, r.dst_port_high));
-  if (((k.flags ^ r.flags) & r.flags_mask) != 0) no.push_back(fmt::format("flags 0x{:04x} do not have 0x{:04x}/0x{:04x}", k.flags, r.flags, r.flags_mask));
+  if (((k.protocol ^ r.protocol) & r.protocol_mask) != 0)
+    no.push_back(fmt::format("protocol {} is not {}", k.protocol, r.protocol));
+  if (k.src_port < r.src_port_low || k.src_port > r.src_port_high)
+    no.push_back(fmt::format("source port {} is not in {}-{}", k.src_port, r.src_port_low, r.src_port_high));
+  if (k.dst_port < r.dst_port_low || k.dst_port > r.dst_port_high)
+    no.push_back(fmt::format("destination port {} is not in {}-{}", k.dst_port, r.dst_port_low, r.dst_port_high));
+  if (((k.flags ^ r.flags) & r.flags_mask) != 0)
+    no.push_back(fmt::format("flags 0x{:04x} do not have 0x{:04x}/0x{:04x}", k.flags, r.flags, r.flags_mask));
   if (((k.dscp ^ r.dscp) & r.dscp_mask) != 0) no.push_back(fmt::format("DSCP {} is not {}", k.dscp, r.dscp));
   if (((k.bits ^ r.bits) & r.bits_mask) != 0) no.push_back("fragment or port presence differs");
-  if (((k.icmp ^ r.icmp) & r.icmp_mask) != 0) no.push_back(fmt::format("ICMP {} {} is not {} {}", k.icmp >> 8, k.icmp & 255, r.icmp >> 8, r.icmp & 255));
+  if (((k.icmp ^ r.icmp) & r.icmp_mask) != 0)
+    no.push_back(fmt::format("ICMP {} {} is not {} {}", k.icmp >> 8, k.icmp & 255, r.icmp >> 8, r.icmp & 255));
   return no;
 }
 
@@ -299,7 +321,8 @@ Exit explain(const Options& o) {
     CaptureReader reader = need(CaptureReader::open(o.capture));
     CapturedFrame captured;
     for (uint64_t i = 0; i < o.number; ++i) {
-      if (!need(reader.next(captured))) fail(Exit::kBadInput, fmt::format("{}: there is no packet {}: it holds {}", o.capture, o.number, i));
+      if (!need(reader.next(captured)))
+        fail(Exit::kBadInput, fmt::format("{}: there is no packet {}: it holds {}", o.capture, o.number, i));
     }
     frame.assign(captured.data, captured.data + captured.captured);
     wire = captured.wire_bytes;
@@ -331,7 +354,8 @@ Exit explain(const Options& o) {
     t += fmt::format("packet     {} bytes, {}\n", frame.size(), to_string(status));
   }
   if (IpInputStage{}(p) != 0) drop(p.reason);
-  t += fmt::format("checks     {}\n", alive ? "passed" : fmt::format("failed: {}, {}", to_string(p.reason), describe(p.reason)));
+  t += fmt::format("checks     {}\n",
+                   alive ? "passed" : fmt::format("failed: {}, {}", to_string(p.reason), describe(p.reason)));
   bool disagree = false;
 
   if (!o.acl.empty()) {
@@ -364,14 +388,17 @@ Exit explain(const Options& o) {
         one["fails"] = no[0];
         near.push_back(one);
       }
-      json["acl"] = {{"match", rule != 0 ? rule_json(acl, rule) : Json(nullptr)}, {"algorithms", asked}, {"near_misses", near}};
+      json["acl"] = {
+          {"match", rule != 0 ? rule_json(acl, rule) : Json(nullptr)}, {"algorithms", asked}, {"near_misses", near}};
       if (rule != 0) {
-        t += fmt::format("acl        {} -> {}\n", rule_line(json["acl"]["match"]), json["acl"]["match"]["action"].get<std::string>());
+        t += fmt::format("acl        {} -> {}\n", rule_line(json["acl"]["match"]),
+                         json["acl"]["match"]["action"].get<std::string>());
       } else {
         t += fmt::format("acl        no rule matches: {} by default\n", o.policy);
       }
       t += fmt::format("           asked: {}{}\n", fmt::join(said, ", "), disagree ? "  THEY DISAGREE" : "");
-      for (const Json& one : near) t += fmt::format("near miss  {}\n           because {}\n", rule_line(one), one["fails"].get<std::string>());
+      for (const Json& one : near)
+        t += fmt::format("near miss  {}\n           because {}\n", rule_line(one), one["fails"].get<std::string>());
       const AclVerb verb = acl.actions.action(rule).verb;
       if (rule == 0 && o.policy == "deny") drop(DropReason::kAclNoMatch);
       if (verb == AclVerb::kDeny) drop(DropReason::kAclDeny);
@@ -383,7 +410,8 @@ Exit explain(const Options& o) {
     if (alive) {
       const IpAddress dst{p.key.dst_hi, p.key.dst_lo, p.key.family};
       const uint32_t hop = routes.lookup(dst);
-      Json route{{"destination", to_string(dst)}, {"next_hop", hop != 0 ? Json(std::string(routes.names.name(hop))) : Json(nullptr)}};
+      Json route{{"destination", to_string(dst)},
+                 {"next_hop", hop != 0 ? Json(std::string(routes.names.name(hop))) : Json(nullptr)}};
       std::string prefix;
       uint32_t by_prefix = 0;
       std::vector<std::string> said;
@@ -404,7 +432,8 @@ Exit explain(const Options& o) {
         disagree |= by_prefix != hop;
         const auto names = dst.family == 4 ? lpm_algorithm_names4() : lpm_algorithm_names6();
         for (const std::string& name : names) {
-          LoadedRoutes other = build_loaded_routes(routes.rib, {}, dst.family == 4 ? name : lpm_algorithm_names4().front() + "," + name);
+          LoadedRoutes other =
+              build_loaded_routes(routes.rib, {}, dst.family == 4 ? name : lpm_algorithm_names4().front() + "," + name);
           const uint32_t found = other.lookup(dst);
           disagree |= found != hop;
           route["algorithms"][name] = std::string(other.names.name(found));
@@ -412,7 +441,9 @@ Exit explain(const Options& o) {
         }
       }
       json["route"] = route;
-      t += hop == 0 ? std::string("route      none\n") : fmt::format("route      {}next hop {}\n", prefix.empty() ? "" : prefix + " -> ", routes.names.name(hop));
+      t += hop == 0 ? std::string("route      none\n")
+                    : fmt::format("route      {}next hop {}\n", prefix.empty() ? "" : prefix + " -> ",
+                                  routes.names.name(hop));
       if (!said.empty()) t += fmt::format("           asked: {}\n", fmt::join(said, ", "));
       p.next_hop = hop;
       if (hop == 0) drop(DropReason::kNoRoute);
@@ -440,8 +471,12 @@ Exit explain(const Options& o) {
             MacAddress to{}, from{};
             std::copy(p.bytes(), p.bytes() + 6, to.bytes);
             std::copy(p.bytes() + 6, p.bytes() + 12, from.bytes);
-            json["adjacency"] = {{"destination", to_string(to)}, {"source", to_string(from)}, {"port", p.port}, {"made_up", o.adjacencies.empty()}};
-            t += fmt::format("adjacency  {} <- {}, port {}{}\n", to_string(to), to_string(from), p.port, o.adjacencies.empty() ? " (made up: no --adjacencies)" : "");
+            json["adjacency"] = {{"destination", to_string(to)},
+                                 {"source", to_string(from)},
+                                 {"port", p.port},
+                                 {"made_up", o.adjacencies.empty()}};
+            t += fmt::format("adjacency  {} <- {}, port {}{}\n", to_string(to), to_string(from), p.port,
+                             o.adjacencies.empty() ? " (made up: no --adjacencies)" : "");
           }
         }
       }
@@ -458,7 +493,9 @@ Exit explain(const Options& o) {
   } else {
     print_out(t);
   }
-  if (disagree) fail(Exit::kCheckFailed, "the algorithms do not agree about this packet", "this is a defect of sluice; please report it with the tables");
+  if (disagree)
+    fail(Exit::kCheckFailed, "the algorithms do not agree about this packet",
+         "this is a defect of sluice; please report it with the tables");
   return Exit::kOk;
 }
 
@@ -466,22 +503,32 @@ Exit explain(const Options& o) {
 
 void add_explain(CLI::App& root) {
   auto o = std::make_shared<Options>();
-  CLI::App* sub = add_subcommand(root, "explain", "Packets",
-                                 "What happens to one packet and why: the rule that decides and the near misses above it, the route, the\n"
-                                 "adjacency, the edits, the verdict. Every algorithm is asked, and they must agree.",
-                                 "sluice explain --packet 'ip 10.0.0.1 > 8.8.8.8 tcp 1234 > 80 flags S' --acl edge.acl --routes rib.txt\n"
-                                 "sluice explain --in a.pcap --number 17 --acl edge.acl\n"
-                                 "sluice explain --hex '0200 0000 0001 ...' --routes rib.txt -o json",
-                                 [o] { return explain(*o); });
-  sub->add_option("--packet", o->packet, "ip SRC > DST [tcp|udp SPORT > DPORT | icmp TYPE CODE | proto N] [flags S] [ttl N] [dscp N] [len N] [df] [frag N] [vlan N]")->type_name("TEXT");
+  CLI::App* sub = add_subcommand(
+      root, "explain", "Packets",
+      "What happens to one packet and why: the rule that decides and the near misses above it, the route, the\n"
+      "adjacency, the edits, the verdict. Every algorithm is asked, and they must agree.",
+      "sluice explain --packet 'ip 10.0.0.1 > 8.8.8.8 tcp 1234 > 80 flags S' --acl edge.acl --routes rib.txt\n"
+      "sluice explain --in a.pcap --number 17 --acl edge.acl\n"
+      "sluice explain --hex '0200 0000 0001 ...' --routes rib.txt -o json",
+      [o] { return explain(*o); });
+  sub->add_option("--packet", o->packet,
+                  "ip SRC > DST [tcp|udp SPORT > DPORT | icmp TYPE CODE | proto N] [flags S] [ttl N] [dscp N] [len N] "
+                  "[df] [frag N] [vlan N]")
+      ->type_name("TEXT");
   sub->add_option("--hex", o->hex, "The frame from its Ethernet header on")->type_name("BYTES");
   sub->add_option("--in", o->capture, "Take the packet from this capture")->type_name("PCAP");
-  sub->add_option("--number", o->number, "Which packet of --in, from 1")->check(CLI::Range(uint64_t{1}, ~uint64_t{0}))->type_name("N")->capture_default_str();
+  sub->add_option("--number", o->number, "Which packet of --in, from 1")
+      ->check(CLI::Range(uint64_t{1}, ~uint64_t{0}))
+      ->type_name("N")
+      ->capture_default_str();
   sub->add_option("--acl", o->acl, "Access list: rules or an image")->type_name("FILE");
   add_acl_options(*sub, o->format, o->algorithm);
   sub->add_option("--routes", o->routes, "Route files or an image")->type_name("FILE[,FILE]");
   sub->add_option("--adjacencies", o->adjacencies, "Adjacency file (default: made-up ones)")->type_name("FILE");
-  sub->add_option("--default", o->policy, "For packets that no rule matches: deny or permit")->check(CLI::IsMember({"deny", "permit"}))->type_name("ACTION")->capture_default_str();
+  sub->add_option("--default", o->policy, "For packets that no rule matches: deny or permit")
+      ->check(CLI::IsMember({"deny", "permit"}))
+      ->type_name("ACTION")
+      ->capture_default_str();
   sub->add_option("--near", o->near, "Near misses to show")->type_name("N")->capture_default_str();
 }
 

@@ -89,14 +89,16 @@ Exit gen_routes(const Options& o) {
   r.ipv6_count = o.ipv6_count;
   r.next_hops = o.next_hops;
   r.seed = o.seed;
-  write_text(o.out, need(generate_routes(r), Exit::kUsage),
-             fmt::format("{} IPv4 and {} IPv6 routes, seed {}", with_commas(o.ipv4_count), with_commas(o.ipv6_count), o.seed));
+  write_text(
+      o.out, need(generate_routes(r), Exit::kUsage),
+      fmt::format("{} IPv4 and {} IPv6 routes, seed {}", with_commas(o.ipv4_count), with_commas(o.ipv6_count), o.seed));
   return Exit::kOk;
 }
 
 Exit gen_trace(const Options& o) {
   const RuleSet set = read_rules(o.rules, o.format, nullptr);
-  write_text(o.out, need(generate_trace(regions_of(set), {o.packets, o.seed})), fmt::format("{} packets, seed {}", with_commas(o.packets), o.seed));
+  write_text(o.out, need(generate_trace(regions_of(set), {o.packets, o.seed})),
+             fmt::format("{} packets, seed {}", with_commas(o.packets), o.seed));
   return Exit::kOk;
 }
 
@@ -125,62 +127,130 @@ Exit gen_traffic(const Options& o) {
   uint64_t malformed = 0;
   for (uint64_t n : stats.malformed) malformed += n;
   if (json_output()) {
-    print_json({{"file", o.out}, {"packets", stats.packets}, {"bytes", stats.bytes}, {"ipv4", stats.ipv4}, {"ipv6", stats.ipv6}, {"vlan", stats.vlan}, {"tcp", stats.tcp}, {"udp", stats.udp}, {"icmp", stats.icmp}, {"other", stats.other}, {"malformed", malformed}, {"seed", o.seed}});
+    print_json({{"file", o.out},
+                {"packets", stats.packets},
+                {"bytes", stats.bytes},
+                {"ipv4", stats.ipv4},
+                {"ipv6", stats.ipv6},
+                {"vlan", stats.vlan},
+                {"tcp", stats.tcp},
+                {"udp", stats.udp},
+                {"icmp", stats.icmp},
+                {"other", stats.other},
+                {"malformed", malformed},
+                {"seed", o.seed}});
   } else {
-    note(fmt::format("{}: {} packets, {}, {} IPv4, {} IPv6, {} malformed, seed {}", o.out, with_commas(stats.packets), human_bytes(static_cast<double>(stats.bytes)), with_commas(stats.ipv4), with_commas(stats.ipv6), with_commas(malformed), o.seed));
+    note(fmt::format("{}: {} packets, {}, {} IPv4, {} IPv6, {} malformed, seed {}", o.out, with_commas(stats.packets),
+                     human_bytes(static_cast<double>(stats.bytes)), with_commas(stats.ipv4), with_commas(stats.ipv6),
+                     with_commas(malformed), o.seed));
   }
   return Exit::kOk;
 }
 
 void add_common(CLI::App& sub, Options& o) {
-  sub.add_option("--out", o.out, "Where it goes ('-': stdout); appears when it is complete")->type_name("FILE")->capture_default_str();
-  sub.add_option("--seed", o.seed, "The same seed gives the same bytes, on every machine")->type_name("N")->capture_default_str();
+  sub.add_option("--out", o.out, "Where it goes ('-': stdout); appears when it is complete")
+      ->type_name("FILE")
+      ->capture_default_str();
+  sub.add_option("--seed", o.seed, "The same seed gives the same bytes, on every machine")
+      ->type_name("N")
+      ->capture_default_str();
 }
 
 }  // namespace
 
 void add_gen(CLI::App& root) {
-  CLI::App* gen = add_subcommand(root, "gen", "Tools", "Makes rules, routes, traces and traffic, the same on every machine for the same seed.",
-                                 "sluice gen rules --shape fw --count 10000 --seed 7 --out fw.acl\nsluice gen traffic --rules fw.acl --packets 1000000 --out t.pcap", nullptr);
+  CLI::App* gen = add_subcommand(
+      root, "gen", "Tools", "Makes rules, routes, traces and traffic, the same on every machine for the same seed.",
+      "sluice gen rules --shape fw --count 10000 --seed 7 --out fw.acl\nsluice gen traffic --rules fw.acl --packets "
+      "1000000 --out t.pcap",
+      nullptr);
   gen->require_subcommand(1);
   const CLI::Validator fraction = CLI::Range(0.0, 1.0);
 
   auto r = std::make_shared<Options>();
-  CLI::App* rules = add_subcommand(*gen, "rules", "Subcommands", "A rule set with the shape of access lists, firewalls or IP chains",
-                                   "sluice gen rules --shape acl --count 10000 > acl.rules\nsluice gen rules --count 1000 --ipv6 0.3 --language native --out mixed.acl", [r] { return gen_rules(*r); });
-  rules->add_option("--shape", r->shape, "acl, fw or ipc")->check(CLI::IsMember({"acl", "fw", "ipc"}))->type_name("SHAPE")->capture_default_str();
-  rules->add_option("--count", r->count, "Rules, 10 to 1000000")->check(CLI::Range(10u, 1'000'000u))->type_name("N")->capture_default_str();
+  CLI::App* rules =
+      add_subcommand(*gen, "rules", "Subcommands", "A rule set with the shape of access lists, firewalls or IP chains",
+                     "sluice gen rules --shape acl --count 10000 > acl.rules\nsluice gen rules --count 1000 --ipv6 0.3 "
+                     "--language native --out mixed.acl",
+                     [r] { return gen_rules(*r); });
+  rules->add_option("--shape", r->shape, "acl, fw or ipc")
+      ->check(CLI::IsMember({"acl", "fw", "ipc"}))
+      ->type_name("SHAPE")
+      ->capture_default_str();
+  rules->add_option("--count", r->count, "Rules, 10 to 1000000")
+      ->check(CLI::Range(10u, 1'000'000u))
+      ->type_name("N")
+      ->capture_default_str();
   rules->add_option("--ipv6", r->ipv6, "Part of the rules that is IPv6, 0 to 1")->check(fraction)->type_name("PART");
   rules->add_flag("--default-rule", r->default_rule, "The last rule matches everything");
-  rules->add_option("--language", r->language, "auto (ClassBench, native where IPv6 is asked for), classbench or native")->check(CLI::IsMember({"auto", "classbench", "native"}))->type_name("LANGUAGE");
+  rules
+      ->add_option("--language", r->language, "auto (ClassBench, native where IPv6 is asked for), classbench or native")
+      ->check(CLI::IsMember({"auto", "classbench", "native"}))
+      ->type_name("LANGUAGE");
   add_common(*rules, *r);
 
   auto n = std::make_shared<Options>();
-  CLI::App* routes = add_subcommand(*gen, "routes", "Subcommands", "A routing table with the shape of a full Internet table", "sluice gen routes --out rib.txt\nsluice gen routes --ipv4 10000 --ipv6 0 --next-hops 16", [n] { return gen_routes(*n); });
-  routes->add_option("--ipv4", n->ipv4_count, "IPv4 routes")->check(CLI::Range(0u, 2'000'000u))->type_name("N")->capture_default_str();
-  routes->add_option("--ipv6", n->ipv6_count, "IPv6 routes")->check(CLI::Range(0u, 2'000'000u))->type_name("N")->capture_default_str();
-  routes->add_option("--next-hops", n->next_hops, "Next hops, written 1..N")->check(CLI::Range(1u, 65'535u))->type_name("N")->capture_default_str();
+  CLI::App* routes =
+      add_subcommand(*gen, "routes", "Subcommands", "A routing table with the shape of a full Internet table",
+                     "sluice gen routes --out rib.txt\nsluice gen routes --ipv4 10000 --ipv6 0 --next-hops 16",
+                     [n] { return gen_routes(*n); });
+  routes->add_option("--ipv4", n->ipv4_count, "IPv4 routes")
+      ->check(CLI::Range(0u, 2'000'000u))
+      ->type_name("N")
+      ->capture_default_str();
+  routes->add_option("--ipv6", n->ipv6_count, "IPv6 routes")
+      ->check(CLI::Range(0u, 2'000'000u))
+      ->type_name("N")
+      ->capture_default_str();
+  routes->add_option("--next-hops", n->next_hops, "Next hops, written 1..N")
+      ->check(CLI::Range(1u, 65'535u))
+      ->type_name("N")
+      ->capture_default_str();
   add_common(*routes, *n);
 
   auto t = std::make_shared<Options>();
-  CLI::App* trace = add_subcommand(*gen, "trace", "Subcommands", "A ClassBench trace whose packets are drawn from a rule file", "sluice gen trace --rules acl.rules --packets 100000 --out acl.trace", [t] { return gen_trace(*t); });
+  CLI::App* trace = add_subcommand(
+      *gen, "trace", "Subcommands", "A ClassBench trace whose packets are drawn from a rule file",
+      "sluice gen trace --rules acl.rules --packets 100000 --out acl.trace", [t] { return gen_trace(*t); });
   trace->add_option("--rules", t->rules, "Rule file, IPv4")->required()->type_name("FILE");
-  trace->add_option("--format", t->format, "Of the rule file")->check(CLI::IsMember({"auto", "classbench", "native"}))->type_name("FORMAT");
+  trace->add_option("--format", t->format, "Of the rule file")
+      ->check(CLI::IsMember({"auto", "classbench", "native"}))
+      ->type_name("FORMAT");
   trace->add_option("--packets", t->packets, "How many")->type_name("N")->capture_default_str();
   add_common(*trace, *t);
 
   auto p = std::make_shared<Options>();
-  CLI::App* traffic = add_subcommand(*gen, "traffic", "Subcommands", "A capture of five-tuple flows with Zipf popularity", "sluice gen traffic --packets 1000000 --flows 50000 --out t.pcap\nsluice gen traffic --rules fw.acl --routes rib.txt --malformed 0.01 --out t.pcap.gz", [p] { return gen_traffic(*p); });
+  CLI::App* traffic =
+      add_subcommand(*gen, "traffic", "Subcommands", "A capture of five-tuple flows with Zipf popularity",
+                     "sluice gen traffic --packets 1000000 --flows 50000 --out t.pcap\nsluice gen traffic --rules "
+                     "fw.acl --routes rib.txt --malformed 0.01 --out t.pcap.gz",
+                     [p] { return gen_traffic(*p); });
   traffic->add_option("--packets", p->packets, "How many")->type_name("N")->capture_default_str();
-  traffic->add_option("--flows", p->flows, "Five-tuples")->check(CLI::Range(1u, 16'777'216u))->type_name("N")->capture_default_str();
-  traffic->add_option("--zipf", p->zipf, "Popularity of the k-th flow is k^-Z; 0 is uniform")->check(CLI::Range(0.0, 8.0))->type_name("Z")->capture_default_str();
-  traffic->add_option("--mix", p->mix, "imix (7:4:1 of 64, 570, 1518), imix-stockholm (IP 40, 576, 1500) or fixed")->check(CLI::IsMember({"imix", "imix-stockholm", "fixed"}))->type_name("MIX")->capture_default_str();
-  traffic->add_option("--size", p->size, "Frame size with FCS, for --mix fixed")->check(CLI::Range(64u, 9618u))->type_name("BYTES")->capture_default_str();
+  traffic->add_option("--flows", p->flows, "Five-tuples")
+      ->check(CLI::Range(1u, 16'777'216u))
+      ->type_name("N")
+      ->capture_default_str();
+  traffic->add_option("--zipf", p->zipf, "Popularity of the k-th flow is k^-Z; 0 is uniform")
+      ->check(CLI::Range(0.0, 8.0))
+      ->type_name("Z")
+      ->capture_default_str();
+  traffic->add_option("--mix", p->mix, "imix (7:4:1 of 64, 570, 1518), imix-stockholm (IP 40, 576, 1500) or fixed")
+      ->check(CLI::IsMember({"imix", "imix-stockholm", "fixed"}))
+      ->type_name("MIX")
+      ->capture_default_str();
+  traffic->add_option("--size", p->size, "Frame size with FCS, for --mix fixed")
+      ->check(CLI::Range(64u, 9618u))
+      ->type_name("BYTES")
+      ->capture_default_str();
   traffic->add_option("--ipv6", p->ipv6, "Part of the flows that is IPv6")->check(fraction)->type_name("PART");
   traffic->add_option("--vlan", p->vlan, "Part of the flows with an 802.1Q tag")->check(fraction)->type_name("PART");
-  traffic->add_option("--malformed", p->malformed, "Part of the packets that is broken in one of ten ways")->check(fraction)->type_name("PART");
+  traffic->add_option("--malformed", p->malformed, "Part of the packets that is broken in one of ten ways")
+      ->check(fraction)
+      ->type_name("PART");
   traffic->add_option("--rules", p->rules, "Draw flows from these rules")->type_name("FILE");
-  traffic->add_option("--format", p->format, "Of the rule file")->check(CLI::IsMember({"auto", "classbench", "native"}))->type_name("FORMAT");
+  traffic->add_option("--format", p->format, "Of the rule file")
+      ->check(CLI::IsMember({"auto", "classbench", "native"}))
+      ->type_name("FORMAT");
   traffic->add_option("--routes", p->routes, "Draw destinations from these routes")->type_name("FILE[,FILE]");
   add_common(*traffic, *p);
 }

@@ -28,7 +28,8 @@ void add_acl_options(CLI::App& sub, std::string& format, std::string& algorithm)
       ->check(CLI::IsMember({"auto", "classbench", "native"}))
       ->type_name("FORMAT")
       ->capture_default_str();
-  sub.add_option("--algorithm", algorithm, fmt::format("One of: {} (default {})", fmt::join(acl_algorithm_names(), ", "), kDefaultAclAlgorithm))
+  sub.add_option("--algorithm", algorithm,
+                 fmt::format("One of: {} (default {})", fmt::join(acl_algorithm_names(), ", "), kDefaultAclAlgorithm))
       ->type_name("NAME");
 }
 
@@ -90,7 +91,8 @@ LoadedAcl load_acl(const std::string& path, const std::string& format, const std
     open_acl(acl);
     acl.build_seconds = load.seconds();
     if (!algorithm.empty() && algorithm != acl.algorithm) {
-      fail(Exit::kBadInput, fmt::format("{}: this image was compiled with the algorithm '{}', not '{}'", path, acl.algorithm, algorithm),
+      fail(Exit::kBadInput,
+           fmt::format("{}: this image was compiled with the algorithm '{}', not '{}'", path, acl.algorithm, algorithm),
            "leave --algorithm out, or give the rule file instead of the image");
     }
     return acl;
@@ -110,13 +112,16 @@ LpmNames check_lpm_algorithms(const std::string& text) {
   const auto all4 = lpm_algorithm_names4(), all6 = lpm_algorithm_names6();
   LpmNames names{all4.front(), all6.front()};
   const std::vector<std::string> given = split_commas(text);
-  auto has = [](const std::vector<std::string>& in, const std::string& name) { return std::find(in.begin(), in.end(), name) != in.end(); };
+  auto has = [](const std::vector<std::string>& in, const std::string& name) {
+    return std::find(in.begin(), in.end(), name) != in.end();
+  };
   auto unknown = [](const std::string& name, const std::vector<std::string>& in, const char* family) {
     const std::string near = closest_match(name, in);
     fail(Exit::kUsage, fmt::format("--algorithm: there is no {} route algorithm '{}'", family, name),
          near.empty() ? fmt::format("algorithms: {}", fmt::join(in, ", ")) : fmt::format("did you mean '{}'?", near));
   };
-  if (given.size() > 2) fail(Exit::kUsage, fmt::format("--algorithm: '{}' names more than two algorithms", text), "give A, or A4,A6");
+  if (given.size() > 2)
+    fail(Exit::kUsage, fmt::format("--algorithm: '{}' names more than two algorithms", text), "give A, or A4,A6");
   if (!given.empty()) {
     if (!has(all4, given[0])) unknown(given[0], all4, "IPv4");
     names.algorithm4 = given[0];
@@ -148,7 +153,9 @@ void open_routes(LoadedRoutes& routes) {
     routes.lookup4 = [view](const uint32_t* a, uint32_t* out, size_t n) { view.lookup_bulk(a, out, n); };
   }));
   need(with_fib6(image, [&](const auto& view) {
-    routes.lookup6 = [view](const uint64_t* hi, const uint64_t* lo, uint32_t* out, size_t n) { view.lookup_bulk(hi, lo, out, n); };
+    routes.lookup6 = [view](const uint64_t* hi, const uint64_t* lo, uint32_t* out, size_t n) {
+      view.lookup_bulk(hi, lo, out, n);
+    };
   }));
 }
 
@@ -158,7 +165,8 @@ LoadedRoutes build_loaded_routes(Rib rib, std::vector<std::string> files, const 
   routes.files = std::move(files);
   routes.rib = std::move(rib);
   Progress progress("");
-  progress.step(fmt::format("building {} and {} over {} routes", names.algorithm4, names.algorithm6, with_commas(routes.rib.size())));
+  progress.step(fmt::format("building {} and {} over {} routes", names.algorithm4, names.algorithm6,
+                            with_commas(routes.rib.size())));
   const Stopwatch build;
   routes.image = std::make_shared<const Image>(need(build_routes(routes.rib, names.algorithm4, names.algorithm6)));
   routes.build_seconds = build.seconds();
@@ -174,7 +182,8 @@ LoadedRoutes load_routes(const std::vector<std::string>& files, const std::strin
   for (const std::string& file : files) {
     if (file == "-" || !Image::is_image_file(file)) continue;
     if (files.size() > 1) {
-      fail(Exit::kBadInput, fmt::format("{}: a compiled image cannot be joined with other route files", file), "compile all of them into one image");
+      fail(Exit::kBadInput, fmt::format("{}: a compiled image cannot be joined with other route files", file),
+           "compile all of them into one image");
     }
     LoadedRoutes routes;
     routes.files = files;
@@ -185,8 +194,8 @@ LoadedRoutes load_routes(const std::vector<std::string>& files, const std::strin
     routes.build_seconds = load.seconds();
     if (!algorithms.empty() && (names.algorithm4 != routes.algorithm4 || names.algorithm6 != routes.algorithm6)) {
       fail(Exit::kBadInput,
-           fmt::format("{}: this image was compiled with the algorithms '{},{}', not '{},{}'", file, routes.algorithm4, routes.algorithm6,
-                       names.algorithm4, names.algorithm6),
+           fmt::format("{}: this image was compiled with the algorithms '{},{}', not '{},{}'", file, routes.algorithm4,
+                       routes.algorithm6, names.algorithm4, names.algorithm6),
            "leave --algorithm out, or give the route files instead of the image");
     }
     return routes;
@@ -215,7 +224,8 @@ uint32_t LoadedRoutes::lookup(const IpAddress& address) const {
   return next_hop;
 }
 
-// -- packets -----------------------------------------------------------------------------------------------------------
+// -- packets
+// -----------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -269,7 +279,8 @@ void in_parallel(unsigned workers, size_t n, const std::function<void(size_t, si
   std::vector<std::jthread> threads;
   for (unsigned w = 0; w < workers; ++w) {
     // Shares begin at multiples of 32, the burst.
-    const size_t begin = n * w / workers & ~size_t{31}, end = w + 1 == workers ? n : n * (w + 1) / workers & ~size_t{31};
+    const size_t begin = n * w / workers & ~size_t{31},
+                 end = w + 1 == workers ? n : n * (w + 1) / workers & ~size_t{31};
     threads.emplace_back([&f, begin, end] { f(begin, end); });
   }
 }

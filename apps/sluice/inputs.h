@@ -76,7 +76,8 @@ LoadedRoutes build_loaded_routes(Rib rib, std::vector<std::string> files, const 
 // Opens the views of `routes.image`.
 void open_routes(LoadedRoutes& routes);
 
-// -- packets -----------------------------------------------------------------------------------------------------------
+// -- packets
+// -----------------------------------------------------------------------------------------------------------
 
 // Keys in blocks: a trace, or the frames of a capture. A frame that is not IP, or damaged, has family 0.
 class KeySource {

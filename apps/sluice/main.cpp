@@ -81,9 +81,11 @@ Failure usage_failure(CLI::App& root, const CLI::ParseError& error) {
       }
     }
     if (!near.empty()) hint = fmt::format("did you mean '{}'? ", near);
-  } else if (const auto* required = dynamic_cast<const CLI::RequiredError*>(&error); required != nullptr && app->get_require_subcommand_min() > 0) {
+  } else if (const auto* required = dynamic_cast<const CLI::RequiredError*>(&error);
+             required != nullptr && app->get_require_subcommand_min() > 0) {
     message = fmt::format("'{}' needs a command", full_name(app));
-  } else if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr || dynamic_cast<const CLI::ValidationError*>(&error) != nullptr ||
+  } else if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr ||
+             dynamic_cast<const CLI::ValidationError*>(&error) != nullptr ||
              dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     while (!message.empty() && (message.back() == '\n' || message.back() == '.')) message.pop_back();
   }
@@ -94,13 +96,17 @@ Failure usage_failure(CLI::App& root, const CLI::ParseError& error) {
 int run(int argc, char** argv) {
   AppState& state = app_state();
   for (int i = 0; i < argc; ++i) state.command += (i == 0 ? "sluice" : std::string(" ") + argv[i]);
-  CLI::App root("Classify, route and rewrite packets: one graph of network functions, the same bytes out on every device.", "sluice");
+  CLI::App root(
+      "Classify, route and rewrite packets: one graph of network functions, the same bytes out on every device.",
+      "sluice");
   root.set_version_flag("--version", fmt::format("sluice {} ({})", sluice_version(), sluice_revision()));
   root.require_subcommand(1);
   root.get_formatter()->column_width(32);
-  root.footer(fmt::format("Each command explains itself: sluice COMMAND --help. Results go to stdout, everything else to stderr; -o json prints\n"
-                          "one JSON object (and an error as one JSON object on stderr).\n\n{}",
-                          exit_code_help()));
+  root.footer(
+      fmt::format("Each command explains itself: sluice COMMAND --help. Results go to stdout, everything else to "
+                  "stderr; -o json prints\n"
+                  "one JSON object (and an error as one JSON object on stderr).\n\n{}",
+                  exit_code_help()));
   add_run(root);
   add_check(root);
   add_explain(root);
@@ -117,7 +123,8 @@ int run(int argc, char** argv) {
   // The output format decides how a wrong command line is reported, so it is looked for before the rest is understood.
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word == "-ojson" || word == "--output=json" || ((word == "-o" || word == "--output") && i + 1 < argc && std::string(argv[i + 1]) == "json")) {
+    if (word == "-ojson" || word == "--output=json" ||
+        ((word == "-o" || word == "--output") && i + 1 < argc && std::string(argv[i + 1]) == "json")) {
       state.format = "json";
     }
   }

@@ -47,12 +47,14 @@ void check_files(const Pipeline& pipeline, bool sources) {
       for (const std::string& file : table.files) check(*element, file);
     }
     const PortSpec port = element->port();
-    if (sources && element->kind() == ElementKind::kSource && (port.type == PortSpec::Type::kCapture || port.type == PortSpec::Type::kMemory)) {
+    if (sources && element->kind() == ElementKind::kSource &&
+        (port.type == PortSpec::Type::kCapture || port.type == PortSpec::Type::kMemory)) {
       check(*element, port.path);
     }
   }
   if (errors.diagnostics.empty()) return;
-  errors.message = fmt::format("{} file{} cannot be read", errors.diagnostics.size(), errors.diagnostics.size() == 1 ? "" : "s");
+  errors.message =
+      fmt::format("{} file{} cannot be read", errors.diagnostics.size(), errors.diagnostics.size() == 1 ? "" : "s");
   fail(Exit::kIo, std::move(errors));
 }
 
@@ -72,7 +74,8 @@ Exit why(const Pipeline& pipeline) {
   for (const PlanSource& s : pipeline.plan.sources) {
     const PortSpec port = pipeline.router.elements[s.element]->port();
     struct stat status {};
-    if (port.type == PortSpec::Type::kPattern || ::stat(port.path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    if (port.type == PortSpec::Type::kPattern || ::stat(port.path.c_str(), &status) != 0 || !S_ISREG(status.st_mode))
+      continue;
     if (!CaptureReader::open(port.path).ok()) return Exit::kBadInput;
   }
   return Exit::kIo;
@@ -92,17 +95,18 @@ PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options) {
   const auto done = (*runtime)->run(run.report);
   progress.clear();
   if (!done.ok()) {
-    const bool output_failed = run.report.drops[static_cast<size_t>(DropReason::kOutputFailed)] != 0 ||
-                               std::any_of(run.report.sinks.begin(), run.report.sinks.end(), [&](const RunReport::Sink& sink) {
-                                 return !sink.path.empty() && done.error().message.find(sink.path) != std::string::npos;
-                               });
+    const bool output_failed =
+        run.report.drops[static_cast<size_t>(DropReason::kOutputFailed)] != 0 ||
+        std::any_of(run.report.sinks.begin(), run.report.sinks.end(), [&](const RunReport::Sink& sink) {
+          return !sink.path.empty() && done.error().message.find(sink.path) != std::string::npos;
+        });
     fail(output_failed ? Exit::kIo : Exit::kBadInput, done.error());
   }
   run.interrupted = interrupted().load();
   if (!run.report.conserved()) {
     fail(Exit::kCheckFailed,
-         fmt::format("packets are not conserved: {} in + {} generated is not {} out + {} dropped", run.report.packets_in, run.report.generated,
-                     run.report.packets_out, run.report.dropped),
+         fmt::format("packets are not conserved: {} in + {} generated is not {} out + {} dropped",
+                     run.report.packets_in, run.report.generated, run.report.packets_out, run.report.dropped),
          "this is a defect of sluice; please report it with the configuration");
   }
   return run;
@@ -113,16 +117,20 @@ std::string drops_text(const std::array<uint64_t, kDropReasons>& drops) {
   for (size_t r = 0; r < drops.size(); ++r) {
     if (drops[r] != 0) sorted.emplace_back(drops[r], to_string(static_cast<DropReason>(r)));
   }
-  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first != b.first ? a.first > b.first : a.second < b.second; });
+  std::sort(sorted.begin(), sorted.end(),
+            [](const auto& a, const auto& b) { return a.first != b.first ? a.first > b.first : a.second < b.second; });
   std::string text;
-  for (const auto& [count, reason] : sorted) text += fmt::format("{}{} {}", text.empty() ? "" : "  ", reason, with_commas(count));
+  for (const auto& [count, reason] : sorted)
+    text += fmt::format("{}{} {}", text.empty() ? "" : "  ", reason, with_commas(count));
   return text;
 }
 
 std::string summary(const RunReport& r, const std::string& device) {
-  std::string text = fmt::format("in     {} packets, {}\n", with_commas(r.packets_in), human_bytes(static_cast<double>(r.bytes_in)));
+  std::string text =
+      fmt::format("in     {} packets, {}\n", with_commas(r.packets_in), human_bytes(static_cast<double>(r.bytes_in)));
   if (r.generated != 0) text += fmt::format("made   {} packets\n", with_commas(r.generated));
-  text += fmt::format("out    {} packets, {}", with_commas(r.packets_out), human_bytes(static_cast<double>(r.bytes_out)));
+  text +=
+      fmt::format("out    {} packets, {}", with_commas(r.packets_out), human_bytes(static_cast<double>(r.bytes_out)));
   if (r.ports.size() > 1) {
     size_t shown = 0;
     for (const auto& [port, counters] : r.ports) {
@@ -134,9 +142,11 @@ std::string summary(const RunReport& r, const std::string& device) {
     }
   }
   text += fmt::format("\ndrops  {}{}{}\n", with_commas(r.dropped), r.dropped != 0 ? ": " : "", drops_text(r.drops));
-  text += fmt::format("time   {} on {} x{}, {}, p50 {:.1f} us, p99 {:.1f} us\n", human_seconds(r.seconds), device, r.workers,
-                      human_rate(r.seconds > 0 ? static_cast<double>(r.packets_in) / r.seconds : 0, "packets"),
-                      static_cast<double>(r.totals.latency.percentile(50)) * 1e-3, static_cast<double>(r.totals.latency.percentile(99)) * 1e-3);
+  text +=
+      fmt::format("time   {} on {} x{}, {}, p50 {:.1f} us, p99 {:.1f} us\n", human_seconds(r.seconds), device,
+                  r.workers, human_rate(r.seconds > 0 ? static_cast<double>(r.packets_in) / r.seconds : 0, "packets"),
+                  static_cast<double>(r.totals.latency.percentile(50)) * 1e-3,
+                  static_cast<double>(r.totals.latency.percentile(99)) * 1e-3);
   return text;
 }
 

@@ -49,7 +49,8 @@ PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options);
 std::string summary(const RunReport& report, const std::string& device);
 std::string drops_text(const std::array<uint64_t, kDropReasons>& drops);
 
-// How often each rule of the access list decided, for the packets of a capture that reach it behind IPInput; index 0: no rule.
+// How often each rule of the access list decided, for the packets of a capture that reach it behind IPInput; index 0:
+// no rule.
 std::vector<uint64_t> rule_hits(const std::string& capture, const Image& acl);
 // "edge.acl:17 permit tcp ..." of a rule.
 std::string rule_place(const Image& acl, uint32_t rule);

@@ -45,7 +45,8 @@ class AddressSource {
     if (o.addresses.empty()) {
       keys_ = open_capture_keys(o.capture);
     } else {
-      all_ = parse_addresses(need(read_whole_file(o.addresses), Exit::kIo), o.addresses == "-" ? "standard input" : o.addresses);
+      all_ = parse_addresses(need(read_whole_file(o.addresses), Exit::kIo),
+                             o.addresses == "-" ? "standard input" : o.addresses);
     }
   }
   void next(std::vector<IpAddress>& out) {
@@ -107,8 +108,10 @@ Exit route(const Options& o) {
     hop4.resize(at4.size());
     hop6.resize(at6.size());
     const Stopwatch lookup;
-    in_parallel(o.workers, at4.size(), [&](size_t b, size_t e) { routes.lookup4(address4.data() + b, hop4.data() + b, e - b); });
-    in_parallel(o.workers, at6.size(), [&](size_t b, size_t e) { routes.lookup6(hi.data() + b, lo.data() + b, hop6.data() + b, e - b); });
+    in_parallel(o.workers, at4.size(),
+                [&](size_t b, size_t e) { routes.lookup4(address4.data() + b, hop4.data() + b, e - b); });
+    in_parallel(o.workers, at6.size(),
+                [&](size_t b, size_t e) { routes.lookup6(hi.data() + b, lo.data() + b, hop6.data() + b, e - b); });
     seconds += lookup.seconds();
     for (size_t i = 0; i < at4.size(); ++i) found[at4[i]] = hop4[i];
     for (size_t i = 0; i < at6.size(); ++i) found[at6[i]] = hop6[i];
@@ -154,8 +157,9 @@ Exit route(const Options& o) {
     if (inside) json["results"] = std::move(results);
     print_json(json);
   } else {
-    note(fmt::format("{} addresses, {} with a route, {} ({}), {} for IPv4 and {} for IPv6 on {}", with_commas(looked_up), with_commas(matched),
-                     human_seconds(seconds), human_rate(rate, "lookups"), routes.algorithm4, routes.algorithm6, device));
+    note(fmt::format("{} addresses, {} with a route, {} ({}), {} for IPv4 and {} for IPv6 on {}",
+                     with_commas(looked_up), with_commas(matched), human_seconds(seconds), human_rate(rate, "lookups"),
+                     routes.algorithm4, routes.algorithm6, device));
   }
   return interrupted().load() ? Exit::kInterrupted : Exit::kOk;
 }
@@ -164,21 +168,27 @@ Exit route(const Options& o) {
 
 void add_route(CLI::App& root) {
   auto o = std::make_shared<Options>();
-  CLI::App* sub = add_subcommand(root, "route", "Tables",
-                                 "The next hop of each address: one line an address, in order, with the next hop as the route file\n"
-                                 "writes it, or '-'. With --in, the destination of each frame ('-' for what is not IP).",
-                                 "sluice route --routes rib4.txt,rib6.txt --addresses hosts.txt\n"
-                                 "sluice route --routes bview.mrt.gz --in traffic.pcap --out hops.txt\n"
-                                 "echo 8.8.8.8 | sluice route --routes rib.img --addresses -",
-                                 [o] { return route(*o); });
-  sub->add_option("--routes", o->routes, "Route files (text or MRT, plain, gzip or bzip2), joined by commas, or one image")->required()->type_name("FILE[,FILE]");
-  sub->add_option("--addresses", o->addresses, "One address a line; '#' begins a comment; - is stdin")->type_name("FILE");
+  CLI::App* sub = add_subcommand(
+      root, "route", "Tables",
+      "The next hop of each address: one line an address, in order, with the next hop as the route file\n"
+      "writes it, or '-'. With --in, the destination of each frame ('-' for what is not IP).",
+      "sluice route --routes rib4.txt,rib6.txt --addresses hosts.txt\n"
+      "sluice route --routes bview.mrt.gz --in traffic.pcap --out hops.txt\n"
+      "echo 8.8.8.8 | sluice route --routes rib.img --addresses -",
+      [o] { return route(*o); });
+  sub->add_option("--routes", o->routes,
+                  "Route files (text or MRT, plain, gzip or bzip2), joined by commas, or one image")
+      ->required()
+      ->type_name("FILE[,FILE]");
+  sub->add_option("--addresses", o->addresses, "One address a line; '#' begins a comment; - is stdin")
+      ->type_name("FILE");
   sub->add_option("--in", o->capture, "Capture: pcap or pcapng, plain or gzip")->type_name("PCAP");
   sub->add_option("--algorithm", o->algorithm,
-                  fmt::format("IPv4 one of: {}; IPv6 one of: {} (the first is the default)", fmt::join(lpm_algorithm_names4(), ", "),
-                              fmt::join(lpm_algorithm_names6(), ", ")))
+                  fmt::format("IPv4 one of: {}; IPv6 one of: {} (the first is the default)",
+                              fmt::join(lpm_algorithm_names4(), ", "), fmt::join(lpm_algorithm_names6(), ", ")))
       ->type_name("A4[,A6]");
-  sub->add_option("--out", o->out, "Where the lines go (default: stdout); appears when it is complete")->type_name("FILE");
+  sub->add_option("--out", o->out, "Where the lines go (default: stdout); appears when it is complete")
+      ->type_name("FILE");
   add_device_option(*sub, o->device);
   add_workers_option(*sub, o->workers);
 }

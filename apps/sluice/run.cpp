@@ -14,7 +14,8 @@ namespace {
 
 struct Options {
   std::vector<std::string> words;  // FILE.click and NAME=VAL
-  std::string acl, format = "auto", routes, adjacencies, in, icmp, policy = "deny", device = "cpu", algorithm, route_algorithm;
+  std::string acl, format = "auto", routes, adjacencies, in, icmp, policy = "deny", device = "cpu", algorithm,
+                   route_algorithm;
   std::vector<std::string> out;
   bool icmp_denied = false, print_graph = false, print_plan = false;
   unsigned workers = 1;
@@ -26,7 +27,8 @@ struct Options {
 bool is_define(const std::string& word) {
   const size_t equals = word.find('=');
   if (equals == 0 || equals == std::string::npos) return false;
-  return std::all_of(word.begin(), word.begin() + static_cast<ptrdiff_t>(equals), [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+  return std::all_of(word.begin(), word.begin() + static_cast<ptrdiff_t>(equals),
+                     [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
 }
 
 StandardGraph standard_graph_of(const Options& o) {
@@ -40,9 +42,12 @@ StandardGraph standard_graph_of(const Options& o) {
   for (const std::string& out : o.out) {
     const size_t equals = out.find('=');
     const bool numbered = equals != std::string::npos && equals > 0 && equals <= 5 &&
-                          std::all_of(out.begin(), out.begin() + static_cast<ptrdiff_t>(equals), [](unsigned char c) { return std::isdigit(c) != 0; });
+                          std::all_of(out.begin(), out.begin() + static_cast<ptrdiff_t>(equals),
+                                      [](unsigned char c) { return std::isdigit(c) != 0; });
     if (!numbered) {
-      if (!g.out.empty()) fail(Exit::kUsage, fmt::format("--out: both '{}' and '{}' are for all ports", g.out, out), "write PORT=FILE for one port");
+      if (!g.out.empty())
+        fail(Exit::kUsage, fmt::format("--out: both '{}' and '{}' are for all ports", g.out, out),
+             "write PORT=FILE for one port");
       g.out = out;
       continue;
     }
@@ -53,16 +58,20 @@ StandardGraph standard_graph_of(const Options& o) {
   std::vector<std::string> files = {g.out};
   for (const auto& [port, file] : g.port_out) files.push_back(file);
   for (size_t i = 0; i < files.size(); ++i) {
-    if (!files[i].empty() && files[i] == o.in && o.in != "-") fail(Exit::kUsage, fmt::format("--out: '{}' is the input", files[i]));
+    if (!files[i].empty() && files[i] == o.in && o.in != "-")
+      fail(Exit::kUsage, fmt::format("--out: '{}' is the input", files[i]));
     for (size_t k = 0; k < i; ++k) {
-      if (!files[i].empty() && files[i] == files[k]) fail(Exit::kUsage, fmt::format("--out: '{}' is there twice", files[i]));
+      if (!files[i].empty() && files[i] == files[k])
+        fail(Exit::kUsage, fmt::format("--out: '{}' is there twice", files[i]));
     }
   }
   if (!o.icmp.empty()) {
     g.icmp_errors = true;
     g.icmp_for_denied = o.icmp_denied;
     for (const std::string& word : split_commas(o.icmp)) {
-      if (!parse_ip(word)) fail(Exit::kUsage, fmt::format("--icmp-errors: '{}' is not an address", word), "give the router's own IPv4 address, IPv6 address, or both with a comma");
+      if (!parse_ip(word))
+        fail(Exit::kUsage, fmt::format("--icmp-errors: '{}' is not an address", word),
+             "give the router's own IPv4 address, IPv6 address, or both with a comma");
       g.icmp_sources.push_back(word);
     }
   }
@@ -83,11 +92,19 @@ Exit run(const Options& o) {
     }
   }
   const bool standard = file.empty();
-  const bool parts = !o.acl.empty() || !o.routes.empty() || !o.adjacencies.empty() || !o.in.empty() || !o.out.empty() || !o.icmp.empty();
-  if (!standard && parts) fail(Exit::kUsage, fmt::format("'{}' is a whole configuration; --acl, --routes, --in and the like are for the standard graph", file), "write them in the file, or leave the file out");
-  if (standard && o.in.empty()) fail(Exit::kUsage, parts ? "--in is missing" : "neither a configuration nor --in is given", "see 'sluice run --help'");
+  const bool parts = !o.acl.empty() || !o.routes.empty() || !o.adjacencies.empty() || !o.in.empty() || !o.out.empty() ||
+                     !o.icmp.empty();
+  if (!standard && parts)
+    fail(Exit::kUsage,
+         fmt::format("'{}' is a whole configuration; --acl, --routes, --in and the like are for the standard graph",
+                     file),
+         "write them in the file, or leave the file out");
+  if (standard && o.in.empty())
+    fail(Exit::kUsage, parts ? "--in is missing" : "neither a configuration nor --in is given",
+         "see 'sluice run --help'");
   if (!o.adjacencies.empty() && o.routes.empty()) fail(Exit::kUsage, "--adjacencies needs --routes");
-  if (!o.icmp.empty() && o.routes.empty()) fail(Exit::kUsage, "--icmp-errors needs --routes", "the errors are routed like any packet");
+  if (!o.icmp.empty() && o.routes.empty())
+    fail(Exit::kUsage, "--icmp-errors needs --routes", "the errors are routed like any packet");
   const std::string device = resolve_device(o.device);
   if (!o.algorithm.empty()) check_acl_algorithm(o.algorithm);
   TableOverrides overrides;
@@ -110,7 +127,11 @@ Exit run(const Options& o) {
     print_out(text);
     return Exit::kOk;
   }
-  auto pipeline = parse_pipeline(std::move(text), standard ? "standard graph" : file == "-" ? "standard input" : file, defines);
+  auto pipeline = parse_pipeline(std::move(text),
+                                 standard      ? "standard graph"
+                                 : file == "-" ? "standard input"
+                                               : file,
+                                 defines);
   if (o.print_graph) {
     print_out(print_click(pipeline->graph));
     return Exit::kOk;
@@ -138,7 +159,8 @@ Exit run(const Options& o) {
     for (uint32_t r = 1; r < hits.size(); ++r) {
       if (hits[r] != 0) order.push_back(r);
     }
-    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return hits[a] != hits[b] ? hits[a] > hits[b] : a < b; });
+    std::sort(order.begin(), order.end(),
+              [&](uint32_t a, uint32_t b) { return hits[a] != hits[b] ? hits[a] > hits[b] : a < b; });
     if (order.size() > o.top) order.resize(o.top);
     for (uint32_t r : order) {
       const AclVerb verb = actions.action(r).verb;
@@ -147,7 +169,8 @@ Exit run(const Options& o) {
       top_text += fmt::format("{:>10}  rule {} ({}) at {}\n", with_commas(hits[r]), r, name, rule_place(*acl, r));
     }
   }
-  const bool stdout_taken = std::any_of(done.report.sinks.begin(), done.report.sinks.end(), [](const RunReport::Sink& s) { return s.path == "-"; });
+  const bool stdout_taken = std::any_of(done.report.sinks.begin(), done.report.sinks.end(),
+                                        [](const RunReport::Sink& s) { return s.path == "-"; });
   if (json_output() && !stdout_taken) {
     Json json = to_json(done.report, pipeline->router, pipeline->table_report, device);
     if (o.top != 0) json["top_rules"] = top;
@@ -166,7 +189,8 @@ Exit run(const Options& o) {
   return done.interrupted ? Exit::kInterrupted : Exit::kOk;
 }
 
-// -- check -------------------------------------------------------------------------------------------------------------
+// -- check
+// -------------------------------------------------------------------------------------------------------------
 
 struct CheckOptions {
   std::vector<std::string> words;
@@ -190,7 +214,8 @@ Exit check(const CheckOptions& o) {
     json["routes4"] = routes.rib.routes4().size();
     json["routes6"] = routes.rib.routes6().size();
     json["warnings"] = routes.report.warnings.size();
-    text += fmt::format("{}: {} IPv4 and {} IPv6 routes, no errors\n", o.routes, with_commas(routes.rib.routes4().size()), with_commas(routes.rib.routes6().size()));
+    text += fmt::format("{}: {} IPv4 and {} IPv6 routes, no errors\n", o.routes,
+                        with_commas(routes.rib.routes4().size()), with_commas(routes.rib.routes6().size()));
   }
   if (!o.words.empty()) {
     std::string file;
@@ -205,7 +230,8 @@ Exit check(const CheckOptions& o) {
       }
     }
     if (file.empty()) fail(Exit::kUsage, "no configuration is named");
-    auto pipeline = parse_pipeline(need(read_whole_file(file), Exit::kIo), file == "-" ? "standard input" : file, defines);
+    auto pipeline =
+        parse_pipeline(need(read_whole_file(file), Exit::kIo), file == "-" ? "standard input" : file, defines);
     check_files(*pipeline, false);
     load_pipeline_tables(*pipeline, {});
     need(bind_plan(pipeline->plan, pipeline->router, pipeline->tables));
@@ -213,7 +239,8 @@ Exit check(const CheckOptions& o) {
     json["warnings"] = pipeline->router.warnings.size();
     json["tables"] = Json::array();
     for (const TableLoad& load : pipeline->table_report.loads) json["tables"].push_back(to_json(load));
-    text += fmt::format("{}: {} elements, {} tables, no errors\n", file, pipeline->router.elements.size(), pipeline->table_report.loads.size());
+    text += fmt::format("{}: {} elements, {} tables, no errors\n", file, pipeline->router.elements.size(),
+                        pipeline->table_report.loads.size());
   }
   if (json_output()) {
     print_json(json);
@@ -227,46 +254,68 @@ Exit check(const CheckOptions& o) {
 
 void add_run(CLI::App& root) {
   auto o = std::make_shared<Options>();
-  CLI::App* sub = add_subcommand(root, "run", "Packets",
-                                 "Takes packets through a graph: a Click file, or the standard graph\n"
-                                 "in -> header checks -> access list -> routes -> TTL -> rewrite -> out,\n"
-                                 "whose parts appear as their tables are given. Outputs appear when the run has ended well.",
-                                 "sluice run --acl edge.acl --routes rib.txt --in a.pcap --out b.pcap\n"
-                                 "sluice run --routes rib.txt --adjacencies adj.txt --in a.pcap --out 1=lan.pcap --out 2=wan.pcap --out rest.pcap\n"
-                                 "sluice run --acl edge.acl --routes rib.txt --in a.pcap --print-graph > edge.click\n"
-                                 "sluice run edge.click IN=b.pcap --workers 2 -o json",
-                                 [o] { return run(*o); });
-  sub->add_option("configuration", o->words, "A Click file ('-': stdin) and NAME=VALUE for its variables")->type_name("FILE [NAME=VALUE...]");
+  CLI::App* sub =
+      add_subcommand(root, "run", "Packets",
+                     "Takes packets through a graph: a Click file, or the standard graph\n"
+                     "in -> header checks -> access list -> routes -> TTL -> rewrite -> out,\n"
+                     "whose parts appear as their tables are given. Outputs appear when the run has ended well.",
+                     "sluice run --acl edge.acl --routes rib.txt --in a.pcap --out b.pcap\n"
+                     "sluice run --routes rib.txt --adjacencies adj.txt --in a.pcap --out 1=lan.pcap --out 2=wan.pcap "
+                     "--out rest.pcap\n"
+                     "sluice run --acl edge.acl --routes rib.txt --in a.pcap --print-graph > edge.click\n"
+                     "sluice run edge.click IN=b.pcap --workers 2 -o json",
+                     [o] { return run(*o); });
+  sub->add_option("configuration", o->words, "A Click file ('-': stdin) and NAME=VALUE for its variables")
+      ->type_name("FILE [NAME=VALUE...]");
   sub->add_option("--acl", o->acl, "Access list: rules (ClassBench or native) or an image")->type_name("FILE");
-  sub->add_option("--format", o->format, "Of --acl: auto, classbench or native")->check(CLI::IsMember({"auto", "classbench", "native"}))->type_name("FORMAT");
-  sub->add_option("--routes", o->routes, "Route files (text or MRT), joined by commas, or an image")->type_name("FILE[,FILE]");
-  sub->add_option("--adjacencies", o->adjacencies, "Next hop -> MAC addresses, VLAN, port (default: made-up ones)")->type_name("FILE");
+  sub->add_option("--format", o->format, "Of --acl: auto, classbench or native")
+      ->check(CLI::IsMember({"auto", "classbench", "native"}))
+      ->type_name("FORMAT");
+  sub->add_option("--routes", o->routes, "Route files (text or MRT), joined by commas, or an image")
+      ->type_name("FILE[,FILE]");
+  sub->add_option("--adjacencies", o->adjacencies, "Next hop -> MAC addresses, VLAN, port (default: made-up ones)")
+      ->type_name("FILE");
   sub->add_option("--in", o->in, "Capture to read ('-': stdin)")->type_name("PCAP");
-  sub->add_option("--out", o->out, "Capture to write; PORT=FILE for one output port, several times (default: count and forget)")
+  sub->add_option("--out", o->out,
+                  "Capture to write; PORT=FILE for one output port, several times (default: count and forget)")
       ->type_name("[PORT=]PCAP")
       ->take_all();
-  sub->add_option("--icmp-errors", o->icmp, "Answer expired, unroutable and too big packets, from these own addresses")->type_name("SRC4[,SRC6]");
+  sub->add_option("--icmp-errors", o->icmp, "Answer expired, unroutable and too big packets, from these own addresses")
+      ->type_name("SRC4[,SRC6]");
   sub->add_flag("--icmp-denied", o->icmp_denied, "With --icmp-errors: also answer packets that the access list denies");
-  sub->add_option("--default", o->policy, "For packets that no rule matches: deny or permit")->check(CLI::IsMember({"deny", "permit"}))->type_name("ACTION")->capture_default_str();
+  sub->add_option("--default", o->policy, "For packets that no rule matches: deny or permit")
+      ->check(CLI::IsMember({"deny", "permit"}))
+      ->type_name("ACTION")
+      ->capture_default_str();
   sub->add_option("--algorithm", o->algorithm, "ACL algorithm for all access lists")->type_name("NAME");
-  sub->add_option("--route-algorithm", o->route_algorithm, "Route algorithms for all route tables")->type_name("A4[,A6]");
+  sub->add_option("--route-algorithm", o->route_algorithm, "Route algorithms for all route tables")
+      ->type_name("A4[,A6]");
   sub->add_flag("--print-graph", o->print_graph, "Print the graph as Click text and stop");
   sub->add_flag("--print-plan", o->print_plan, "Print how the graph is cut into programs and stop");
   add_workers_option(*sub, o->workers);
-  sub->add_option("--batch", o->batch, "Packets a batch, 1 to 4096")->check(CLI::Range(1, 4096))->type_name("N")->capture_default_str();
+  sub->add_option("--batch", o->batch, "Packets a batch, 1 to 4096")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N")
+      ->capture_default_str();
   sub->add_option("--limit", o->limit, "Stop after about this many packets")->type_name("N");
-  sub->add_option("--top-rules", o->top, "Also count and show the N rules that decided most (standard graph)")->type_name("N");
+  sub->add_option("--top-rules", o->top, "Also count and show the N rules that decided most (standard graph)")
+      ->type_name("N");
   add_device_option(*sub, o->device);
 }
 
 void add_check(CLI::App& root) {
   auto o = std::make_shared<CheckOptions>();
-  CLI::App* sub = add_subcommand(root, "check", "Packets", "Reads a configuration, rules or routes and reports every error with its place, without running anything.",
-                                 "sluice check edge.click\nsluice check --rules edge.acl\nsluice check --routes rib4.txt,rib6.txt -o json",
-                                 [o] { return check(*o); });
-  sub->add_option("configuration", o->words, "A Click file ('-': stdin) and NAME=VALUE for its variables")->type_name("FILE [NAME=VALUE...]");
+  CLI::App* sub = add_subcommand(
+      root, "check", "Packets",
+      "Reads a configuration, rules or routes and reports every error with its place, without running anything.",
+      "sluice check edge.click\nsluice check --rules edge.acl\nsluice check --routes rib4.txt,rib6.txt -o json",
+      [o] { return check(*o); });
+  sub->add_option("configuration", o->words, "A Click file ('-': stdin) and NAME=VALUE for its variables")
+      ->type_name("FILE [NAME=VALUE...]");
   sub->add_option("--rules", o->rules, "Rule file or image")->type_name("FILE");
-  sub->add_option("--format", o->format, "Of the rule file: auto, classbench or native")->check(CLI::IsMember({"auto", "classbench", "native"}))->type_name("FORMAT");
+  sub->add_option("--format", o->format, "Of the rule file: auto, classbench or native")
+      ->check(CLI::IsMember({"auto", "classbench", "native"}))
+      ->type_name("FORMAT");
   sub->add_option("--routes", o->routes, "Route files or an image")->type_name("FILE[,FILE]");
 }
 

@@ -19,7 +19,9 @@ struct AtomicFileTest : testing::Test {
     path = (folder / "out.txt").string();
   }
   void TearDown() override { fs::remove_all(folder); }
-  size_t files() const { return static_cast<size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator())); }
+  size_t files() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+  }
   fs::path folder;
   std::string path;
 };

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cctype>
+#include <cmath>
 #include <fstream>
 #include <sstream>
 
@@ -77,7 +77,9 @@ Machine describe_machine() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) == 0) m.cores = static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
-  m.memory_gib = std::round(static_cast<double>(leading_number(first_value("/proc/meminfo", "MemTotal", ':'))) / 1024 / 1024 * 10) / 10;
+  m.memory_gib = std::round(static_cast<double>(leading_number(first_value("/proc/meminfo", "MemTotal", ':'))) / 1024 /
+                            1024 * 10) /
+                 10;
   m.hugepages_total = leading_number(first_value("/proc/meminfo", "HugePages_Total", ':'));
   m.hugepages_free = leading_number(first_value("/proc/meminfo", "HugePages_Free", ':'));
   m.os = first_value("/etc/os-release", "PRETTY_NAME", '=');
@@ -85,7 +87,8 @@ Machine describe_machine() {
 #if defined(__clang__)
   m.compiler = "clang++ " __clang_version__;
 #elif defined(__GNUC__)
-  m.compiler = "g++ " + std::to_string(__GNUC__) + "." + std::to_string(__GNUC_MINOR__) + "." + std::to_string(__GNUC_PATCHLEVEL__);
+  m.compiler = "g++ " + std::to_string(__GNUC__) + "." + std::to_string(__GNUC_MINOR__) + "." +
+               std::to_string(__GNUC_PATCHLEVEL__);
 #endif
   m.build_type = SLUICE_BUILD_TYPE;
   if (__builtin_cpu_supports("sse4.2")) m.simd.push_back("sse4.2");
@@ -96,13 +99,15 @@ Machine describe_machine() {
   if (__builtin_cpu_supports("avx512vbmi")) m.simd.push_back("avx512vbmi");
   const std::string thp = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
   const size_t open = thp.find('['), close = thp.find(']');
-  if (open != std::string::npos && close != std::string::npos && close > open) m.thp = thp.substr(open + 1, close - open - 1);
+  if (open != std::string::npos && close != std::string::npos && close > open)
+    m.thp = thp.substr(open + 1, close - open - 1);
   m.libpcap = pcap_lib_version();
   m.hypervisor = (" " + first_value("/proc/cpuinfo", "flags", ':') + " ").find(" hypervisor ") != std::string::npos;
   if (DIR* dev = opendir("/dev"); dev != nullptr) {
     while (const dirent* entry = readdir(dev)) {
       const std::string file = entry->d_name;
-      if (file.size() > 6 && file.compare(0, 6, "nvidia") == 0 && std::all_of(file.begin() + 6, file.end(), [](unsigned char c) { return std::isdigit(c) != 0; })) {
+      if (file.size() > 6 && file.compare(0, 6, "nvidia") == 0 &&
+          std::all_of(file.begin() + 6, file.end(), [](unsigned char c) { return std::isdigit(c) != 0; })) {
         m.gpus.push_back("/dev/" + file);
       }
     }
@@ -112,7 +117,8 @@ Machine describe_machine() {
   m.gpu_driver = first_value("/proc/driver/nvidia/version", "NVRM version", ':');
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) m.open_files = limit.rlim_cur;
-  if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) m.locked_memory = limit.rlim_cur == RLIM_INFINITY ? ~uint64_t{0} : limit.rlim_cur;
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0)
+    m.locked_memory = limit.rlim_cur == RLIM_INFINITY ? ~uint64_t{0} : limit.rlim_cur;
   return m;
 }
 

@@ -28,8 +28,8 @@ struct Machine {
   std::vector<std::string> gpus;  // by /dev/nvidia* and /proc/driver/nvidia
   std::string gpu_driver;
   bool hypervisor = false;
-  uint64_t open_files = 0;        // limit
-  uint64_t locked_memory = 0;     // limit in bytes; ~0: none
+  uint64_t open_files = 0;     // limit
+  uint64_t locked_memory = 0;  // limit in bytes; ~0: none
 };
 
 // Reads /proc and /sys; what cannot be read stays empty. Allocates a few kilobytes.

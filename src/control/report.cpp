@@ -24,14 +24,16 @@ Json to_json(const RunReport& report, const Router& router, const TableReport& t
     }
     return json;
   };
-  Json json{{"packets_in", report.packets_in},   {"bytes_in", report.bytes_in},   {"packets_out", report.packets_out},
-            {"bytes_out", report.bytes_out},     {"generated", report.generated}, {"dropped", report.dropped},
+  Json json{{"packets_in", report.packets_in}, {"bytes_in", report.bytes_in},   {"packets_out", report.packets_out},
+            {"bytes_out", report.bytes_out},   {"generated", report.generated}, {"dropped", report.dropped},
             {"conserved", report.conserved()}};
   json["out"] = Json::object();
-  for (const auto& [port, counters] : report.ports) json["out"][std::to_string(port)] = {{"packets", counters.packets}, {"bytes", counters.bytes}};
+  for (const auto& [port, counters] : report.ports)
+    json["out"][std::to_string(port)] = {{"packets", counters.packets}, {"bytes", counters.bytes}};
   json["sinks"] = Json::array();
   for (const RunReport::Sink& sink : report.sinks) {
-    json["sinks"].push_back({{"element", sink.element}, {"path", sink.path}, {"packets", sink.packets}, {"bytes", sink.bytes}});
+    json["sinks"].push_back(
+        {{"element", sink.element}, {"path", sink.path}, {"packets", sink.packets}, {"bytes", sink.bytes}});
   }
   json["drops"] = drops(report.drops);
   json["elements"] = Json::array();
@@ -51,7 +53,10 @@ Json to_json(const RunReport& report, const Router& router, const TableReport& t
   json["workers"] = report.workers;
   json["device"] = device;
   const auto& latency = report.totals.latency;
-  json["latency_ns"] = {{"p50", latency.percentile(50)}, {"p99", latency.percentile(99)}, {"p999", latency.percentile(99.9)}, {"max", latency.max()}};
+  json["latency_ns"] = {{"p50", latency.percentile(50)},
+                        {"p99", latency.percentile(99)},
+                        {"p999", latency.percentile(99.9)},
+                        {"max", latency.max()}};
   json["tables"] = Json::array();
   for (const TableLoad& load : tables.loads) json["tables"].push_back(to_json(load));
   return json;

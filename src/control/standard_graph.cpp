@@ -18,10 +18,14 @@ std::string file_list(const std::vector<std::string>& files) {
 }  // namespace
 
 Result<std::string> standard_graph_text(const StandardGraph& g) {
-  if (g.routes.empty() && !g.port_out.empty()) return Error("outputs by port need routes", "give --routes, or one --out FILE");
-  if (g.routes.empty() && g.icmp_errors) return Error("ICMP errors need routes: they are routed like any packet", "give --routes");
+  if (g.routes.empty() && !g.port_out.empty())
+    return Error("outputs by port need routes", "give --routes, or one --out FILE");
+  if (g.routes.empty() && g.icmp_errors)
+    return Error("ICMP errors need routes: they are routed like any packet", "give --routes");
   if (g.routes.empty() && !g.adjacencies.empty()) return Error("adjacencies need routes", "give --routes");
-  if (g.port_out.size() > 14) return Error(fmt::format("{} outputs by port; at most 14 are possible", g.port_out.size()), "join some, or write a graph of your own");
+  if (g.port_out.size() > 14)
+    return Error(fmt::format("{} outputs by port; at most 14 are possible", g.port_out.size()),
+                 "join some, or write a graph of your own");
   std::string t;
   if (!g.acl.empty()) {
     t += fmt::format("AclTable(acl, FILE {}", quote(g.acl));
@@ -37,9 +41,11 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
     t += "AdjacencyTable(adj" + file_list(g.adjacencies) + ", ROUTES fib);\n";
   }
   if (!t.empty()) t += "\n";
-  t += fmt::format("in :: {}({}{});\n", g.in_memory ? "FromMemory" : "FromDump", quote(g.in), g.limit != 0 ? fmt::format(", LIMIT {}", g.limit) : "");
+  t += fmt::format("in :: {}({}{});\n", g.in_memory ? "FromMemory" : "FromDump", quote(g.in),
+                   g.limit != 0 ? fmt::format(", LIMIT {}", g.limit) : "");
   std::string chain = "in -> input :: IPInput";
-  if (!g.acl.empty()) chain += fmt::format("\n   -> acl_check :: ACL(TABLE acl{})", g.permit_by_default ? ", DEFAULT permit" : "");
+  if (!g.acl.empty())
+    chain += fmt::format("\n   -> acl_check :: ACL(TABLE acl{})", g.permit_by_default ? ", DEFAULT permit" : "");
   if (!g.routes.empty()) {
     chain += "\n   -> route :: IPRoute(TABLE fib)\n   -> ttl :: DecIPTTL\n   -> rewrite :: AdjacencyRewrite(TABLE adj)";
   }

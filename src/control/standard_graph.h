@@ -20,9 +20,9 @@ struct StandardGraph {
   std::string route_algorithm, route_algorithm6;
   std::vector<std::string> adjacencies;  // none: made-up ones, when there are routes
   std::string in;
-  bool in_memory = false;                // the capture is loaded before the run
-  uint64_t limit = 0;                    // packets from memory; 0: once through the capture
-  std::string out;                       // packets of all ports, or of those that port_out does not name
+  bool in_memory = false;  // the capture is loaded before the run
+  uint64_t limit = 0;      // packets from memory; 0: once through the capture
+  std::string out;         // packets of all ports, or of those that port_out does not name
   std::vector<std::pair<uint16_t, std::string>> port_out;
   bool permit_by_default = false;
   bool icmp_errors = false;

@@ -2,8 +2,8 @@
 #include "tests/testing/run_sluice.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -25,8 +25,8 @@ void CliTest::TearDown() {
 Said CliTest::shell(const std::string& command) const {
   // Outside the folder, so that files() shows what the program left and nothing else.
   const std::string out = folder_.string() + ".out", err = folder_.string() + ".err";
-  const std::string whole =
-      "cd '" + folder_.string() + "' && export SLUICE='" + SLUICE_BINARY + "' && { " + command + "\n} > '" + out + "' 2> '" + err + "' < /dev/null";
+  const std::string whole = "cd '" + folder_.string() + "' && export SLUICE='" + SLUICE_BINARY + "' && { " + command +
+                            "\n} > '" + out + "' 2> '" + err + "' < /dev/null";
   const char* argv[] = {"bash", "-c", whole.c_str(), nullptr};
   Said said;
   const pid_t child = ::fork();

@@ -35,7 +35,9 @@ class CliTest : public ::testing::Test {
   // $SLUICE is the program.
   Said shell(const std::string& command) const;
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name, std::ios::binary) << text; }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+  }
   std::string read(const std::string& name) const {
     std::ifstream file(folder_ / name, std::ios::binary);
     std::ostringstream text;
