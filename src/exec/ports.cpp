@@ -1,6 +1,8 @@
 // host only
 #include "exec/ports.h"
 
+#include "base/prefetch.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +17,8 @@ namespace {
 
 class CaptureSource final : public BatchSource {
  public:
-  CaptureSource(CaptureReader reader, uint64_t start, uint64_t limit) : reader_(std::move(reader)), skip_(start), left_(limit) {}
+  CaptureSource(CaptureReader reader, uint64_t start, uint64_t limit)
+      : reader_(std::move(reader)), skip_(start), left_(limit) {}
 
   Result<void> read(Batch& batch) override {
     batch.clear();
@@ -53,10 +56,12 @@ class CaptureSource final : public BatchSource {
   uint64_t left_;
 };
 
-// Plays a store again and again. The bytes are copied, as a network card would write them, because programs edit frames in place.
+// Plays a store again and again. The bytes are copied, as a network card would write them, because programs edit frames
+// in place.
 class MemorySource final : public BatchSource {
  public:
-  // Frames are packed, 64-byte aligned and padded: without the store's headroom a pass over small frames reads consecutive lines.
+  // Frames are packed, 64-byte aligned and padded: without the store's headroom a pass over small frames reads
+  // consecutive lines.
   static Result<std::unique_ptr<BatchSource>> create(const FrameStore& store, uint64_t limit) {
     auto source = std::make_unique<MemorySource>();
     uint64_t bytes = 0;
@@ -88,7 +93,7 @@ class MemorySource final : public BatchSource {
         break;
       }
       const uint8_t* from = base + offset_;
-      __builtin_prefetch(from + kAhead);
+      prefetch_read(from + kAhead);
       copy_frame(to, from, header.captured);
       batch.push(to, header.captured, header.wire_bytes, header.timestamp_ns, batch.size());
       offset_ += padded(header.captured);
@@ -133,7 +138,8 @@ class PatternSource final : public BatchSource {
         break;
       }
       std::memcpy(to, pattern_.data(), bytes);
-      // A generator has no clock of its own: packets are a microsecond apart, so that results do not depend on the machine.
+      // A generator has no clock of its own: packets are a microsecond apart, so that results do not depend on the
+      // machine.
       batch.push(to, bytes, bytes, made_++ * 1000, batch.size());
       --left_;
     }

@@ -1,13 +1,16 @@
 // host only
 #include "exec/worker.h"
 
+#include "base/prefetch.h"
+
 #include <algorithm>
 #include <array>
 
 namespace sluice {
 namespace {
 
-// A packet may go round a cycle of the graph this often, and made packets may make packets this deep, before they are dropped.
+// A packet may go round a cycle of the graph this often, and made packets may make packets this deep, before they are
+// dropped.
 constexpr unsigned kMaxRounds = 64;
 constexpr unsigned kMaxGenerations = 8;
 constexpr size_t kMaxChildren = 2048;
@@ -183,8 +186,8 @@ void Worker::run_nodes(const Snapshot& snapshot, Batch& batch, JobShare& share, 
   }
 }
 
-// Two tiles are under way at a time: while the front stages of one run (parsing, mostly), the table lines that the other will read
-// are on their way from memory.
+// Two tiles are under way at a time: while the front stages of one run (parsing, mostly), the table lines that the
+// other will read are on their way from memory.
 void Worker::run_segment(const Snapshot& snapshot, const PlanNode& node, Batch& batch, Selection* inputs) {
   const Program& program = snapshot.programs[node.program];
   const BatchView view = batch.view();
@@ -228,7 +231,7 @@ void Worker::run_segment(const Snapshot& snapshot, const PlanNode& node, Batch& 
         filling->index[lane] = i;
         filling->path[lane] = entry;
         view.load(i, node.live_in, filling->packet[lane]);
-        __builtin_prefetch(filling->packet[lane].bytes());
+        prefetch_read(filling->packet[lane].bytes());
         if (filling->count == Tile::kLanes) full();
       }
     }
@@ -268,7 +271,8 @@ void Worker::run_stages(const Program& program, const PlanNode& node, Tile& tile
       // Outputs are exits, one to one; PlanNode::exits says which are not connected.
       for_lanes(mask, [&](uint32_t i) {
         const uint8_t out = tile.output[i];
-        tile.path[i] = out < node.exits.size() && node.exits[out].node != ~0u ? static_cast<uint8_t>(kPathExit) : kPathDropped;
+        tile.path[i] =
+            out < node.exits.size() && node.exits[out].node != ~0u ? static_cast<uint8_t>(kPathExit) : kPathDropped;
       });
     } else {
       tile.advance(static_cast<uint8_t>(s), slot.next);
@@ -342,8 +346,9 @@ void Worker::run_sink(const PlanNode& node, Batch& batch, JobShare& share, Selec
       ++counters.drops[static_cast<size_t>(reason)];
       return;
     }
-    sent.push_back({batch.frame(i) + extent.data, batch.timestamp_ns(i), length, extent.wire_end - static_cast<uint32_t>(extent.data),
-                    batch.order(i), static_cast<uint32_t>(sent.size()), a.port, a.limiter});
+    sent.push_back({batch.frame(i) + extent.data, batch.timestamp_ns(i), length,
+                    extent.wire_end - static_cast<uint32_t>(extent.data), batch.order(i),
+                    static_cast<uint32_t>(sent.size()), a.port, a.limiter});
   });
 }
 

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "base/assert.h"
+#include "base/prefetch.h"
 #include "tables/acl/tuple_space_lanes.h"
 #include "tables/acl/tuple_space_layout.h"
 
@@ -198,7 +199,7 @@ void TupleSpaceView::burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rul
       for (uint32_t mask = probe(lanes, n, t, filter_, hash) & live; mask != 0; mask &= mask - 1) {
         const auto lane = static_cast<uint32_t>(std::countr_zero(mask));
         const auto slot = static_cast<uint32_t>(t.slot_base + (uint64_t{hash[lane]} >> t.slot_shift));
-        __builtin_prefetch(slots_ + slot);
+        prefetch_read(slots_ + slot);
         candidates[count++] = {slot, lane};
       }
     }
@@ -208,9 +209,9 @@ void TupleSpaceView::burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rul
       const uint32_t at = entry - (entry != 0);  // an empty slot is dropped below, without a branch
       candidates[kept] = {at, candidates[c].lane};
       if constexpr (kWide) {
-        __builtin_prefetch(entries6_ + at);
+        prefetch_read(entries6_ + at);
       } else {
-        __builtin_prefetch(entries4_ + at);
+        prefetch_read(entries4_ + at);
       }
       kept += entry != 0;
     }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/hd.h"
+#include "base/prefetch.h"
 #include "base/result.h"
 #include "net/types.h"
 
@@ -75,7 +76,7 @@ class AdjacencyView {
   SLUICE_HD uint32_t flags(uint32_t next_hop) const { return next_hop < group_count_ ? groups_[next_hop].flags : 0; }
   SLUICE_HD void prefetch([[maybe_unused]] uint32_t next_hop) const {
 #if !defined(__CUDA_ARCH__)
-    if (next_hop < group_count_) __builtin_prefetch(groups_ + next_hop);
+    if (next_hop < group_count_) prefetch_read(groups_ + next_hop);
 #endif
   }
 

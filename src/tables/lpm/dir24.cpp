@@ -1,5 +1,7 @@
 #include "tables/lpm/dir24.h"
 
+#include "base/prefetch.h"
+
 #include <fmt/format.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -79,7 +81,7 @@ void lookup_scalar(const Entry* slots, const uint16_t* blocks, uint32_t limit, c
                    uint32_t* next_hops, size_t n) {
   size_t i = 0;
   for (; i + kAhead < n; ++i) {
-    __builtin_prefetch(slots + (addresses[i + kAhead] >> 8));
+    prefetch_read(slots + (addresses[i + kAhead] >> 8));
     next_hops[i] = lookup_one(slots, blocks, limit, addresses[i]);
   }
   // The end, and all of a small burst: the loads are independent, so the processor overlaps them by itself.
@@ -101,7 +103,7 @@ __attribute__((target("avx2"))) void lookup_avx2(const Entry* slots, const uint1
   size_t i = 0;
   for (; i + 8 <= n; i += 8) {
     if (i + kAhead + 8 <= n) {
-      for (size_t k = 0; k < 8; ++k) __builtin_prefetch(slots + (addresses[i + kAhead + k] >> 8));
+      for (size_t k = 0; k < 8; ++k) prefetch_read(slots + (addresses[i + kAhead + k] >> 8));
     }
     const __m256i address = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(addresses + i));
     __m256i entry =
@@ -129,7 +131,7 @@ __attribute__((target("avx512f"))) void lookup_avx512(const Entry* slots, const 
   const __m512i zero = _mm512_setzero_si512();
   for (size_t i = 0; i < n; i += 16) {
     if (i + kAhead + 16 <= n) {
-      for (size_t k = 0; k < 16; ++k) __builtin_prefetch(slots + (addresses[i + kAhead + k] >> 8));
+      for (size_t k = 0; k < 16; ++k) prefetch_read(slots + (addresses[i + kAhead + k] >> 8));
     }
     const auto lanes = static_cast<__mmask16>(n - i >= 16 ? 0xffff : (1u << (n - i)) - 1);
     const __m512i address = _mm512_maskz_loadu_epi32(lanes, addresses + i);

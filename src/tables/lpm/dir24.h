@@ -16,6 +16,7 @@
 #include <type_traits>
 
 #include "base/hd.h"
+#include "base/prefetch.h"
 #include "base/result.h"
 #include "tables/lpm/plan.h"
 #include "tables/lpm/rib.h"
@@ -48,7 +49,7 @@ class Dir24View {
   SLUICE_HD void prefetch([[maybe_unused]] uint32_t address) const {
 #if !defined(__CUDA_ARCH__)
     const size_t index = address >> 8;
-    __builtin_prefetch(wide_ != nullptr ? static_cast<const void*>(wide_ + index) : narrow_ + index);
+    prefetch_read(wide_ != nullptr ? static_cast<const void*>(wide_ + index) : narrow_ + index);
 #endif
   }
 

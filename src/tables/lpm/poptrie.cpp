@@ -1,5 +1,7 @@
 #include "tables/lpm/poptrie.h"
 
+#include "base/prefetch.h"
+
 #include <fmt/format.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -273,7 +275,7 @@ void lookup_scalar(const PoptrieArrays& t, const Keys& keys, uint32_t* next_hops
   for (size_t base = 0; base < n; base += kGroup) {
     const size_t count = std::min(kGroup, n - base);
     for (size_t k = base + kAhead; k < std::min(base + kAhead + kGroup, n); ++k) {
-      __builtin_prefetch(t.root + keys.root(k));
+      prefetch_read(t.root + keys.root(k));
     }
     uint32_t at[kGroup];
     uint64_t high[kGroup], low[kGroup];
@@ -289,7 +291,7 @@ void lookup_scalar(const PoptrieArrays& t, const Keys& keys, uint32_t* next_hops
     while (left > 0) {
       for (size_t j = 0; j < left; ++j) {
         const size_t k = todo[j];
-        __builtin_prefetch(t.quarters + size_t{at[k] & ~kNode} * 4 + (high[k] >> 62));
+        prefetch_read(t.quarters + size_t{at[k] & ~kNode} * 4 + (high[k] >> 62));
       }
       size_t still = 0;
       for (size_t j = 0; j < left; ++j) {
@@ -325,7 +327,7 @@ __attribute__((target("avx512f,avx512vpopcntdq"))) void lookup_avx512(const Popt
   size_t base = 0;
   for (; base + kGroup <= n; base += kGroup) {
     for (size_t k = base + kAhead; k < std::min(base + kAhead + kGroup, n); ++k) {
-      __builtin_prefetch(t.root + keys.root(k));
+      prefetch_read(t.root + keys.root(k));
     }
     alignas(64) uint64_t start[kGroup], high_words[kGroup], low_words[kGroup];
     for (size_t k = 0; k < kGroup; ++k) {

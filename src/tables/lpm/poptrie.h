@@ -24,6 +24,7 @@
 
 #include "base/bits.h"
 #include "base/hd.h"
+#include "base/prefetch.h"
 #include "base/result.h"
 #include "tables/lpm/plan.h"
 #include "tables/lpm/rib.h"
@@ -85,7 +86,7 @@ class Poptrie4View {
   }
   SLUICE_HD void prefetch([[maybe_unused]] uint32_t address) const {
 #if !defined(__CUDA_ARCH__)
-    __builtin_prefetch(arrays_.root + (address >> 16));
+    prefetch_read(arrays_.root + (address >> 16));
 #endif
   }
 
@@ -126,7 +127,7 @@ class Poptrie6View {
   }
   SLUICE_HD void prefetch([[maybe_unused]] uint64_t hi, [[maybe_unused]] uint64_t lo) const {
 #if !defined(__CUDA_ARCH__)
-    __builtin_prefetch(arrays_.root + root_index(hi));
+    prefetch_read(arrays_.root + root_index(hi));
 #endif
   }
 
