@@ -23,21 +23,23 @@ Result<Batch> Batch::create(uint32_t capacity, size_t arena_bytes) {
   batch.order_.resize(capacity);
   batch.worker_.resize(capacity);
   batch.arena_ = std::move(*arena);
+  batch.arena_base_ = reinterpret_cast<uint8_t*>(batch.arena_.data());
+  batch.arena_bytes_ = batch.arena_.size();
   return batch;
 }
 
-uint8_t* Batch::reserve(size_t bytes) {
-  const size_t need = arena_need(bytes);
-  if (need > arena_.size() - used_) {
-    if (count_ != 0) return nullptr;
+// The arena is full. An empty batch grows it, for a frame that is larger than any before.
+uint8_t* Batch::reserve_slow(size_t need) {
+  if (count_ != 0) return nullptr;
+  if (need > arena_bytes_) {
     auto larger = Buffer::allocate(need);
     if (!larger) return nullptr;
     arena_ = std::move(*larger);
-    used_ = 0;
+    arena_base_ = reinterpret_cast<uint8_t*>(arena_.data());
+    arena_bytes_ = arena_.size();
   }
-  auto* frame = reinterpret_cast<uint8_t*>(arena_.data()) + used_ + kHeadroom;
-  used_ += need;
-  return frame;
+  used_ = need;
+  return arena_base_ + kHeadroom;
 }
 
 bool Batch::clone(const Batch& from, uint32_t i) {

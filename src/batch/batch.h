@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "base/hd.h"
@@ -49,50 +50,27 @@ struct BatchView {
 
   // Fills the registers of packet i; `live` says which spilled columns hold something.
   SLUICE_HD void load(uint32_t i, FieldMask live, Packet& p) const {
-    const Extent& e = extent[i];
     p.frame = frame[i];
-    p.data = e.data;
-    p.end = e.end;
-    p.wire_end = e.wire_end;
-    p.l3 = e.l3;
-    p.l4 = e.l4;
-    const Annotation& a = annotation[i];
-    p.rule = a.rule;
-    p.mark = a.mark;
-    p.next_hop = a.next_hop;
-    p.port = a.port;
-    p.ether_type = a.ether_type;
-    p.vlan_tci = a.vlan_tci;
-    p.mtu = a.mtu;
-    p.vlan_count = a.vlan_count;
-    p.ttl = a.ttl;
-    p.ip_flags = a.ip_flags;
-    p.paint = a.paint;
-    p.reason = a.reason;
-    p.appended = a.appended;
+    memcpy(&p.data, &extent[i], sizeof(Extent));
+    memcpy(&p.rule, &annotation[i], sizeof(Annotation));
     if ((live & (kFieldKey | kFieldDestination)) != 0) p.key = key[i];
   }
   // Writes the registers back; `live` says which columns somebody reads later.
   SLUICE_HD void store(uint32_t i, FieldMask live, const Packet& p) const {
-    extent[i] = Extent{p.data, p.end, p.wire_end, p.l3, p.l4};
-    Annotation& a = annotation[i];
-    a.rule = p.rule;
-    a.mark = p.mark;
-    a.next_hop = p.next_hop;
-    a.port = p.port;
-    a.ether_type = p.ether_type;
-    a.vlan_tci = p.vlan_tci;
-    a.mtu = p.mtu;
-    a.vlan_count = p.vlan_count;
-    a.ttl = p.ttl;
-    a.ip_flags = p.ip_flags;
-    a.paint = p.paint;
-    a.reason = p.reason;
-    a.appended = p.appended;
+    memcpy(&extent[i], &p.data, sizeof(Extent));
+    memcpy(&annotation[i], &p.rule, sizeof(Annotation));
     if ((live & (kFieldKey | kFieldDestination)) != 0) key[i] = p.key;
   }
 };
 static_assert(std::is_trivially_copyable_v<BatchView>);
+// Both are whole runs of registers, so that a load and a store are a few vector moves.
+static_assert(offsetof(Packet, l4) - offsetof(Packet, data) == offsetof(Extent, l4) &&
+              offsetof(Packet, end) - offsetof(Packet, data) == offsetof(Extent, end) &&
+              offsetof(Packet, l3) - offsetof(Packet, data) == offsetof(Extent, l3));
+static_assert(offsetof(Packet, port) - offsetof(Packet, rule) == offsetof(Annotation, port) &&
+              offsetof(Packet, ip_flags) - offsetof(Packet, rule) == offsetof(Annotation, ip_flags) &&
+              offsetof(Packet, reason) - offsetof(Packet, rule) == offsetof(Annotation, reason) &&
+              offsetof(Packet, appended) - offsetof(Packet, rule) == offsetof(Annotation, appended));
 
 // Owns the columns and an arena for frames. Reused for ever: no allocation after `create`, except that `reserve_bytes` may
 // grow the arena for a frame larger than any before.
@@ -118,9 +96,15 @@ class Batch {
 
   // Room for a frame of `bytes` with kHeadroom before it and kTailroom after it, 64-byte aligned; nullptr when the arena is full. The batch must not be
   // full. A batch that is empty grows its arena for a frame that does not fit at all.
-  uint8_t* reserve(size_t bytes);
+  uint8_t* reserve(size_t bytes) {
+    const size_t need = arena_need(bytes);
+    if (need > arena_bytes_ - used_) return reserve_slow(need);
+    uint8_t* frame = arena_base_ + used_ + kHeadroom;
+    used_ += need;
+    return frame;
+  }
   // Whether a packet of `bytes` can be added: neither the columns nor the arena are full.
-  bool has_room(size_t bytes) const { return !full() && (count_ == 0 || arena_need(bytes) <= arena_.size() - used_); }
+  bool has_room(size_t bytes) const { return !full() && (count_ == 0 || arena_need(bytes) <= arena_bytes_ - used_); }
 
   // Adds a packet whose frame lies at `frame` (from `reserve`, or anywhere that outlives the batch's use). Returns its index.
   uint32_t push(uint8_t* frame, uint32_t captured, uint32_t wire, uint64_t timestamp_ns, uint32_t order) {
@@ -153,6 +137,7 @@ class Batch {
   uint32_t data_length(uint32_t i) const { return extent_[i].end - static_cast<uint32_t>(extent_[i].data); }
 
  private:
+  uint8_t* reserve_slow(size_t need);
   static size_t arena_need(size_t bytes) { return (kHeadroom + bytes + kTailroom + 63) / 64 * 64; }
 
   uint32_t capacity_ = 0;
@@ -166,6 +151,8 @@ class Batch {
   std::vector<uint32_t> order_;
   std::vector<uint16_t> worker_;
   Buffer arena_;
+  uint8_t* arena_base_ = nullptr;  // of arena_, here so that `reserve` stays in registers
+  size_t arena_bytes_ = 0;
 };
 
 }  // namespace sluice

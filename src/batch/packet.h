@@ -38,26 +38,28 @@ inline constexpr FieldMask kFieldsAtIngress = kFieldFrame | kFieldExtent | kFiel
 // the wire was [data, wire_end): captures cut by a snap length have end < wire_end.
 struct Packet {
   uint8_t* frame = nullptr;
+  // From here on as in Extent (batch.h).
   int32_t data = 0;
   uint32_t end = 0;
   uint32_t wire_end = 0;
   uint16_t l3 = 0;
   uint16_t l4 = 0xffff;  // 0xffff: none
-  FlowKey key;
+  // From here on as in Annotation (batch.h).
   uint32_t rule = 0;      // 1-based rule of the last ACL, 0: none matched
   uint32_t mark = 0;      // set by mark(N)
   uint32_t next_hop = 0;  // id in the last route table, 0: none
   uint16_t port = 0;      // output port of the adjacency
   uint16_t ether_type = 0;
   uint16_t vlan_tci = 0;
-  uint16_t mtu = 0;  // of the output that refused the packet (kTooBig)
+  uint16_t mtu = 0;       // of the output that refused the packet (kTooBig)
   uint16_t ip_flags = 0;  // Headers::Flags
   uint8_t vlan_count = 0;
   uint8_t ttl = 0;
   uint8_t paint = 0;
   DropReason reason = DropReason::kNone;  // why it left by an error output, or was dropped
-  uint8_t appended = 0;  // bytes of the tail room that stages have used; never goes down
-  uint8_t reserved = 0;
+  uint8_t limiter = 0;                    // 1-based egress rate limiter that this packet is subject to, 0: none
+  uint8_t appended = 0;                   // bytes of the tail room that stages have used; never goes down
+  FlowKey key;
 
   SLUICE_HD uint32_t length() const { return end - static_cast<uint32_t>(data); }
   SLUICE_HD uint32_t wire_length() const { return wire_end - static_cast<uint32_t>(data); }

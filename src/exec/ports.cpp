@@ -94,6 +94,7 @@ class MemorySource final : public BatchSource {
       }
       const uint8_t* from = base + offset_;
       prefetch_read(from + kAhead);
+      prefetch_read(&header + kAhead / 64);
       copy_frame(to, from, header.captured);
       batch.push(to, header.captured, header.wire_bytes, header.timestamp_ns, batch.size());
       offset_ += padded(header.captured);

@@ -149,7 +149,7 @@ Result<void> Runtime::commit(Job& job) {
     auto before = [](const TxRecord& a, const TxRecord& b) {
       return a.order != b.order ? a.order < b.order : a.sequence < b.sequence;
     };
-    if (job.shares.size() > 1 || !std::is_sorted(records->begin(), records->end(), before)) {
+    if (job.shares.size() > 1 || !job.shares[0].in_order[s]) {
       merged_.clear();
       for (const JobShare& share : job.shares) merged_.insert(merged_.end(), share.sent[s].begin(), share.sent[s].end());
       std::sort(merged_.begin(), merged_.end(), before);
@@ -169,12 +169,15 @@ Result<void> Runtime::commit(Job& job) {
     size_t written = 0;
     if (result.ok()) result = sinks_[s]->write(*records, written);
     RunReport::Sink& counters = sink_counters_[s];
-    for (size_t i = 0; i < written; ++i) {
-      const TxRecord& record = (*records)[i];
-      counters.bytes += record.captured;
-      PortCounters& port = ports_[record.port];
-      ++port.packets;
-      port.bytes += record.captured;
+    // Runs of one port are summed in registers.
+    for (size_t i = 0; i < written;) {
+      const uint16_t port = (*records)[i].port;
+      uint64_t bytes = 0;
+      const size_t first = i;
+      for (; i < written && (*records)[i].port == port; ++i) bytes += (*records)[i].captured;
+      counters.bytes += bytes;
+      ports_[port].packets += i - first;
+      ports_[port].bytes += bytes;
     }
     counters.packets += written;
     commit_stats_.elements[plan_.sinks[s]].drops[static_cast<size_t>(DropReason::kOutputFailed)] += records->size() - written;

@@ -132,6 +132,7 @@ void Worker::deliver(const PlanTarget& target, const Selection& packets) {
 
 void Worker::run(const Snapshot& snapshot, Batch& batch, JobShare& share, unsigned source) {
   share.sent.resize(plan_.sinks.size());
+  share.in_order.resize(plan_.sinks.size(), 1);
   uint64_t bytes = 0;
   const uint32_t packets = share.packets.count();
   share.packets.for_each([&](uint32_t i) { bytes += batch.data_length(i); });
@@ -335,21 +336,37 @@ void Worker::run_sink(const PlanNode& node, Batch& batch, JobShare& share, Selec
   ElementCounters& counters = stats_.elements[e];
   const bool drops = router_.elements[e]->port().type == PortSpec::Type::kNull;
   std::vector<TxRecord>& sent = share.sent[sink_index_[e]];
+  if (drops) {
+    packets.for_each([&](uint32_t i) {
+      ++counters.packets;
+      counters.bytes += batch.data_length(i);
+      const DropReason reason = batch.annotation(i).reason;
+      ++counters.drops[static_cast<size_t>(reason == DropReason::kNone ? DropReason::kDiscard : reason)];
+    });
+    return;
+  }
+  const size_t before = sent.size();
+  const uint32_t count = packets.count();
+  uint64_t bytes = 0;
+  uint32_t sequence = static_cast<uint32_t>(before);
+  uint32_t last = before != 0 ? sent.back().order : 0;
+  bool in_order = true;
+  sent.resize(before + count);
+  TxRecord* to = sent.data() + before;
   packets.for_each([&](uint32_t i) {
     const Extent& extent = batch.extent(i);
     const uint32_t length = batch.data_length(i);
-    ++counters.packets;
-    counters.bytes += length;
     const Annotation& a = batch.annotation(i);
-    if (drops) {
-      const DropReason reason = a.reason == DropReason::kNone ? DropReason::kDiscard : a.reason;
-      ++counters.drops[static_cast<size_t>(reason)];
-      return;
-    }
-    sent.push_back({batch.frame(i) + extent.data, batch.timestamp_ns(i), length,
-                    extent.wire_end - static_cast<uint32_t>(extent.data), batch.order(i),
-                    static_cast<uint32_t>(sent.size()), a.port, a.limiter});
+    const uint32_t order = batch.order(i);
+    in_order &= order >= last;
+    last = order;
+    bytes += length;
+    *to++ = {batch.frame(i) + extent.data, batch.timestamp_ns(i), length, extent.wire_end - static_cast<uint32_t>(extent.data), order,
+             sequence++, a.port, a.limiter};
   });
+  if (!in_order) share.in_order[sink_index_[e]] = 0;
+  counters.packets += count;
+  counters.bytes += bytes;
 }
 
 }  // namespace sluice

@@ -25,6 +25,7 @@ struct PrintRecord {
 struct JobShare {
   Selection packets;
   std::vector<std::vector<TxRecord>> sent;  // by sink
+  std::vector<uint8_t> in_order;            // by sink: its records came in the order of the input
   std::vector<PrintRecord> prints;
   size_t print_count = 0;                         // records in use; their strings keep their memory
   std::vector<std::unique_ptr<Batch>> children;  // batches that elements made
@@ -32,6 +33,7 @@ struct JobShare {
 
   void clear() {
     for (auto& records : sent) records.clear();
+    in_order.assign(in_order.size(), 1);
     print_count = child_count = 0;
   }
 };

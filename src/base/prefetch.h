@@ -1,0 +1,19 @@
+// Asks for a cache line ahead of its use.
+#pragma once
+
+#include "base/hd.h"
+
+namespace sluice {
+
+// Nothing on a device. On x86 this is an asm statement, because GCC takes a function that only calls __builtin_prefetch for pure and
+// drops calls to it (seen with GCC 12: a whole prefetch pass became `ret`).
+SLUICE_HD void prefetch_read([[maybe_unused]] const void* address) {
+#if defined(__CUDA_ARCH__)
+#elif defined(__x86_64__)
+  asm volatile("prefetcht0 %0" : : "m"(*static_cast<const char*>(address)));
+#else
+  __builtin_prefetch(address);
+#endif
+}
+
+}  // namespace sluice
