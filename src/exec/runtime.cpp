@@ -17,6 +17,13 @@ uint64_t now_ns() {
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
 }
 
+// Tells the core that this is a spinning loop.
+inline void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
 }  // namespace
 
 // One batch on its way: read by one thread, shared out to all workers, committed in order.
@@ -221,7 +228,9 @@ Result<void> Runtime::run_inline() {
 
 // The calling thread reads and commits; the workers each take their share of every job, in order.
 Result<void> Runtime::run_threads() {
-  const size_t ring = workers_.size() + 3;
+  const size_t ring = 2 * workers_.size() + 4;
+  // A futex costs several microseconds; a batch is often shorter than that. Spin first where every thread has a core of its own.
+  const int spins = std::thread::hardware_concurrency() > workers_.size() ? 4000 : 0;
   std::vector<std::unique_ptr<Job>> jobs;
   for (size_t i = 0; i < ring; ++i) {
     auto batch = Batch::create(options_.batch, std::max<size_t>(size_t{1} << 20, size_t{options_.batch} * 2048));
@@ -240,8 +249,11 @@ Result<void> Runtime::run_threads() {
         uint64_t seen = published.load(std::memory_order_acquire);
         while ((seen & ~kClosed) == next) {
           if ((seen & kClosed) != 0) return;
-          published.wait(seen, std::memory_order_acquire);
-          seen = published.load(std::memory_order_acquire);
+          for (int i = 0; i < spins && (seen = published.load(std::memory_order_acquire)) == next; ++i) pause();
+          if (seen == next) {
+            published.wait(seen, std::memory_order_acquire);
+            seen = published.load(std::memory_order_acquire);
+          }
         }
         Job& job = *jobs[next % ring];
         JobShare& share = job.shares[w];
@@ -263,6 +275,7 @@ Result<void> Runtime::run_threads() {
       if (left != 0 && more && made - done < ring) break;
       if (left != 0) {
         reader.offline();
+        for (int i = 0; i < spins && job.remaining.load(std::memory_order_acquire) != 0; ++i) pause();
         while ((left = job.remaining.load(std::memory_order_acquire)) != 0) job.remaining.wait(left, std::memory_order_acquire);
         reader.online();
       }
