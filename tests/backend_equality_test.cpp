@@ -39,7 +39,8 @@ std::vector<Backend> backends() {
     }
   }
   for (unsigned workers : {1u, 2u, 5u}) {
-    for (uint32_t batch : {1u, 31u, 33u, 1000u, 4096u}) all.push_back({"tuple_space", "dir24", "poptrie", workers, batch});
+    for (uint32_t batch : {1u, 31u, 33u, 1000u, 4096u})
+      all.push_back({"tuple_space", "dir24", "poptrie", workers, batch});
   }
   return all;
 }
@@ -92,9 +93,9 @@ TEST(BackendEquality, StandardGraphOverEveryKindOfPacket) {
   EXPECT_EQ(want.outcome.report.packets_in, 6000u);
   EXPECT_GT(want.outcome.report.packets_out, 1000u);
   // The capture must reach every corner that it was made for, or equality says nothing.
-  for (DropReason reason : {DropReason::kNotIp, DropReason::kIpv4BadChecksum, DropReason::kIpv4BadVersion, DropReason::kMartianSource,
-                            DropReason::kAclDeny, DropReason::kNoRoute, DropReason::kRouteDrop, DropReason::kTtlExpired,
-                            DropReason::kHopLimitExpired}) {
+  for (DropReason reason : {DropReason::kNotIp, DropReason::kIpv4BadChecksum, DropReason::kIpv4BadVersion,
+                            DropReason::kMartianSource, DropReason::kAclDeny, DropReason::kNoRoute,
+                            DropReason::kRouteDrop, DropReason::kTtlExpired, DropReason::kHopLimitExpired}) {
     EXPECT_GT(want.outcome.report.drops[static_cast<size_t>(reason)], 0u) << to_string(reason);
   }
   for (const Backend& backend : backends()) expect_equal(want, run(dir, backend, text(backend)), backend);
@@ -104,12 +105,15 @@ TEST(BackendEquality, ErrorsCopiesAndPrintsKeepTheirOrder) {
   const TempDir dir;
   const std::string capture = testing::write_mixed_capture(dir / "in.pcap", 3000, 2);
   auto text = [&](const Backend& b) {
-    std::string t = testing::standard_graph_text(dir, "FromDump(" + capture + ")", "ToDump($OUT)", b.acl, b.lpm4, b.lpm6);
+    std::string t =
+        testing::standard_graph_text(dir, "FromDump(" + capture + ")", "ToDump($OUT)", b.acl, b.lpm4, b.lpm6);
     // The same tables, with ICMP errors that are routed themselves, copies, marks and lines.
     t.erase(t.find("in ::"));
-    t += "in :: FromDump(" + capture + ") -> parse :: IPInput -> copy :: Tee(2);\n"
+    t += "in :: FromDump(" + capture +
+         ") -> parse :: IPInput -> copy :: Tee(2);\n"
          "copy[0] -> second :: ToDump($OUT2);\n"
-         "copy[1] -> acl :: ACL(TABLE edge) -> fib :: IPRoute(TABLE main) -> ttl :: DecIPTTL -> adj :: AdjacencyRewrite(TABLE adj)\n"
+         "copy[1] -> acl :: ACL(TABLE edge) -> fib :: IPRoute(TABLE main) -> ttl :: DecIPTTL -> adj :: "
+         "AdjacencyRewrite(TABLE adj)\n"
          "  -> shown :: Print(tx, 8) -> out :: ToDump($OUT);\n"
          "errors :: ICMPError(192.0.0.1, RATE 100000, BURST 5);\n"
          "acl[1] -> errors; fib[1] -> errors; ttl[1] -> errors; adj[1] -> errors;\n"
@@ -128,15 +132,19 @@ TEST(BackendEquality, ErrorsCopiesAndPrintsKeepTheirOrder) {
 TEST(BackendEquality, RealCaptures) {
   const auto folder = test_data("pcap");
   if (!folder) GTEST_SKIP() << "no test data here (SLUICE_DATA)";
-  for (const char* name : {"snabb/sanitized4k.pcap", "snabb/vlan-ipv6-frags.pcap", "snabb/lwaftr-stick-imix.pcap", "cases/4in4tunnel.pcap",
-                           "cases/QinQpacket.pcap", "cases/badpackets.pcap", "cases/dns_fragmented.pcap", "cases/fuzz-2006-06-26-2594.pcap",
-                           "cases/geneve.pcap", "cases/http_ipv6.pcap", "cases/icmpv6.pcap", "cases/iphone.pcap", "cases/ipv6-bad-version.pcap",
-                           "cases/ipv6-routing-header.pcap", "cases/mptcp-v0.pcap", "cases/skype.pcap", "cases/vxlan.pcap"}) {
+  for (const char* name :
+       {"snabb/sanitized4k.pcap", "snabb/vlan-ipv6-frags.pcap", "snabb/lwaftr-stick-imix.pcap", "cases/4in4tunnel.pcap",
+        "cases/QinQpacket.pcap", "cases/badpackets.pcap", "cases/dns_fragmented.pcap",
+        "cases/fuzz-2006-06-26-2594.pcap", "cases/geneve.pcap", "cases/http_ipv6.pcap", "cases/icmpv6.pcap",
+        "cases/iphone.pcap", "cases/ipv6-bad-version.pcap", "cases/ipv6-routing-header.pcap", "cases/mptcp-v0.pcap",
+        "cases/skype.pcap", "cases/vxlan.pcap"}) {
     const TempDir dir;
     auto text = [&](const Backend& b) {
-      std::string t = testing::standard_graph_text(dir, "FromDump(" + *folder + "/" + name + ")", "ToDump($OUT)", b.acl, b.lpm4, b.lpm6);
+      std::string t = testing::standard_graph_text(dir, "FromDump(" + *folder + "/" + name + ")", "ToDump($OUT)", b.acl,
+                                                   b.lpm4, b.lpm6);
       // Real addresses: default routes to two next hops, permit what no rule names.
-      testing::write_file(dir / "rib.txt", "0.0.0.0/0 a\n128.0.0.0/1 b\n::/0 c\n2a00::/12 d\n10.0.0.0/8 e\n192.0.5.0/24 drop-here\n");
+      testing::write_file(dir / "rib.txt",
+                          "0.0.0.0/0 a\n128.0.0.0/1 b\n::/0 c\n2a00::/12 d\n10.0.0.0/8 e\n192.0.5.0/24 drop-here\n");
       t.replace(t.find("TABLE edge"), 10, "TABLE edge, DEFAULT permit");
       return t;
     };

@@ -16,8 +16,8 @@ namespace {
 
 using testing::TempDir;
 
-// In generation A the ACL permits 192.0.2.0/24 and only that has a route; in generation B it is 198.51.100.0/24. A batch that met the ACL of
-// one and the routes of the other would permit packets that have no route.
+// In generation A the ACL permits 192.0.2.0/24 and only that has a route; in generation B it is 198.51.100.0/24. A
+// batch that met the ACL of one and the routes of the other would permit packets that have no route.
 class Generations : public ::testing::TestWithParam<unsigned> {};
 
 TEST_P(Generations, AreNeverMixedWhilePacketsFlow) {
@@ -33,8 +33,9 @@ TEST_P(Generations, AreNeverMixedWhilePacketsFlow) {
     ASSERT_TRUE(writer->commit().ok());
   }
   constexpr uint64_t kPackets = 400'000;
-  const std::string text = "AclTable(edge, FILE " + (dir / "edge.acl") + ");\nRouteTable(main, FILE " + (dir / "rib.txt") +
-                           ", ALGORITHM poptrie);\nFromMemory(" + (dir / "in.pcap") + ", LIMIT " + std::to_string(kPackets) +
+  const std::string text = "AclTable(edge, FILE " + (dir / "edge.acl") + ");\nRouteTable(main, FILE " +
+                           (dir / "rib.txt") + ", ALGORITHM poptrie);\nFromMemory(" + (dir / "in.pcap") + ", LIMIT " +
+                           std::to_string(kPackets) +
                            ") -> IPInput -> acl :: ACL(TABLE edge) -> fib :: IPRoute(TABLE main) -> ToMemory;\n";
   Registry registry;
   register_elements(registry);
@@ -78,7 +79,8 @@ TEST_P(Generations, AreNeverMixedWhilePacketsFlow) {
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(report.packets_in, kPackets);
   EXPECT_TRUE(report.conserved());
-  EXPECT_EQ(report.drops[static_cast<size_t>(DropReason::kNoRoute)], 0u) << "an ACL of one generation met the routes of another";
+  EXPECT_EQ(report.drops[static_cast<size_t>(DropReason::kNoRoute)], 0u)
+      << "an ACL of one generation met the routes of another";
   EXPECT_EQ(report.drops[static_cast<size_t>(DropReason::kAclNoMatch)], kPackets / 2);
   EXPECT_EQ(report.packets_out, kPackets / 2);
   EXPECT_GT(published.load(), 2u) << "the run ended before the tables changed";

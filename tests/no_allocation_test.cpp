@@ -51,7 +51,8 @@ TEST_P(NoAllocation, AfterWarmUp) {
   const std::string capture = testing::write_mixed_capture(dir / "in.pcap", 4096);
   testing::GraphRun run;
   run.workers = GetParam();
-  run.text = testing::standard_graph_text(dir, "FromMemory(" + capture + ", LIMIT 400000)", "ToMemory", "tuple_space", "dir24", "poptrie");
+  run.text = testing::standard_graph_text(dir, "FromMemory(" + capture + ", LIMIT 400000)", "ToMemory", "tuple_space",
+                                          "dir24", "poptrie");
   uint64_t seen = 0;
   run.progress = [&](uint64_t packets) {
     seen = packets;

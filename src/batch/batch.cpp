@@ -9,7 +9,8 @@ namespace sluice {
 
 Result<Batch> Batch::create(uint32_t capacity, size_t arena_bytes) {
   if (capacity == 0 || capacity > kMaxPackets) {
-    return Error(fmt::format("a batch of {} packets is out of range", capacity), fmt::format("use 1 to {}", kMaxPackets));
+    return Error(fmt::format("a batch of {} packets is out of range", capacity),
+                 fmt::format("use 1 to {}", kMaxPackets));
   }
   auto arena = Buffer::allocate(arena_bytes);
   if (!arena) return std::move(arena).error();

@@ -35,7 +35,7 @@ struct Annotation {
   uint8_t ttl;
   uint8_t paint;
   DropReason reason;
-  uint8_t limiter;  // 1-based egress rate limiter that this packet is subject to, 0: none
+  uint8_t limiter;   // 1-based egress rate limiter that this packet is subject to, 0: none
   uint8_t appended;  // see Packet
 };
 static_assert(sizeof(Extent) == 16 && sizeof(Annotation) == 28);
@@ -72,21 +72,20 @@ static_assert(offsetof(Packet, port) - offsetof(Packet, rule) == offsetof(Annota
               offsetof(Packet, reason) - offsetof(Packet, rule) == offsetof(Annotation, reason) &&
               offsetof(Packet, appended) - offsetof(Packet, rule) == offsetof(Annotation, appended));
 
-// Owns the columns and an arena for frames. Reused for ever: no allocation after `create`, except that `reserve_bytes` may
-// grow the arena for a frame larger than any before.
+// Owns the columns and an arena for frames. Reused for ever: no allocation after `create`, except that `reserve_bytes`
+// may grow the arena for a frame larger than any before.
 class Batch {
  public:
   static constexpr uint32_t kMaxPackets = 4096;
 
-  // `capacity` packets (1..kMaxPackets) and `arena_bytes` of frame memory (0: this batch only refers to frames elsewhere).
+  // `capacity` packets (1..kMaxPackets) and `arena_bytes` of frame memory (0: this batch only refers to frames
+  // elsewhere).
   static Result<Batch> create(uint32_t capacity, size_t arena_bytes);
 
   uint32_t capacity() const { return capacity_; }
   uint32_t size() const { return count_; }
   bool full() const { return count_ == capacity_; }
-  BatchView view() {
-    return BatchView{frame_.data(), extent_.data(), annotation_.data(), key_.data(), count_};
-  }
+  BatchView view() { return BatchView{frame_.data(), extent_.data(), annotation_.data(), key_.data(), count_}; }
 
   // Forgets the packets and the arena's contents.
   void clear() {
@@ -94,8 +93,9 @@ class Batch {
     used_ = 0;
   }
 
-  // Room for a frame of `bytes` with kHeadroom before it and kTailroom after it, 64-byte aligned; nullptr when the arena is full. The batch must not be
-  // full. A batch that is empty grows its arena for a frame that does not fit at all.
+  // Room for a frame of `bytes` with kHeadroom before it and kTailroom after it, 64-byte aligned; nullptr when the
+  // arena is full. The batch must not be full. A batch that is empty grows its arena for a frame that does not fit at
+  // all.
   uint8_t* reserve(size_t bytes) {
     const size_t need = arena_need(bytes);
     if (need > arena_bytes_ - used_) return reserve_slow(need);
@@ -106,7 +106,8 @@ class Batch {
   // Whether a packet of `bytes` can be added: neither the columns nor the arena are full.
   bool has_room(size_t bytes) const { return !full() && (count_ == 0 || arena_need(bytes) <= arena_bytes_ - used_); }
 
-  // Adds a packet whose frame lies at `frame` (from `reserve`, or anywhere that outlives the batch's use). Returns its index.
+  // Adds a packet whose frame lies at `frame` (from `reserve`, or anywhere that outlives the batch's use). Returns its
+  // index.
   uint32_t push(uint8_t* frame, uint32_t captured, uint32_t wire, uint64_t timestamp_ns, uint32_t order) {
     const uint32_t i = count_++;
     frame_[i] = frame;
@@ -117,7 +118,8 @@ class Batch {
     return i;
   }
 
-  // Copies packet `i` of `from` (frame bytes, headroom contents, registers) into this batch. Returns false when there is no room.
+  // Copies packet `i` of `from` (frame bytes, headroom contents, registers) into this batch. Returns false when there
+  // is no room.
   bool clone(const Batch& from, uint32_t i);
 
   uint8_t* frame(uint32_t i) const { return frame_[i]; }

@@ -38,7 +38,7 @@ enum class DropReason : uint8_t {
   kNoAdjacency = 28,
   kTtlExpired = 29,
   kHopLimitExpired = 30,
-  kTooBig = 31,             // DF or IPv6, larger than the output's MTU
+  kTooBig = 31,              // DF or IPv6, larger than the output's MTU
   kNeedsFragmentation = 32,  // IPv4 without DF, larger than the output's MTU
   kClassifierNoMatch = 33,
   kUnconnectedOutput = 34,

@@ -15,27 +15,28 @@ inline constexpr int32_t kHeadroom = 128;
 // Bytes that are free after every frame for what stages append.
 inline constexpr uint32_t kTailroom = 64;
 
-// Which registers a stage reads or writes. The planner checks that what is read was written before, decides what crosses a
-// bus, and keeps only live fields between segments.
+// Which registers a stage reads or writes. The planner checks that what is read was written before, decides what
+// crosses a bus, and keeps only live fields between segments.
 using FieldMask = uint32_t;
 enum Field : FieldMask {
-  kFieldFrame = 1u << 0,     // bytes of the frame
-  kFieldExtent = 1u << 1,    // data, end, wire_end
-  kFieldL3 = 1u << 2,        // l3, l4, ether_type, VLANs, ttl, ip_flags: a parsed and checked network header
-  kFieldKey = 1u << 3,       // key
-  kFieldRule = 1u << 4,      // rule
-  kFieldMark = 1u << 5,      // mark
-  kFieldNextHop = 1u << 6,   // next_hop
-  kFieldPort = 1u << 7,      // port
-  kFieldPaint = 1u << 8,     // paint
+  kFieldFrame = 1u << 0,        // bytes of the frame
+  kFieldExtent = 1u << 1,       // data, end, wire_end
+  kFieldL3 = 1u << 2,           // l3, l4, ether_type, VLANs, ttl, ip_flags: a parsed and checked network header
+  kFieldKey = 1u << 3,          // key
+  kFieldRule = 1u << 4,         // rule
+  kFieldMark = 1u << 5,         // mark
+  kFieldNextHop = 1u << 6,      // next_hop
+  kFieldPort = 1u << 7,         // port
+  kFieldPaint = 1u << 8,        // paint
   kFieldDestination = 1u << 9,  // the destination address in key (set by a header check or SetIPAddress)
   kFieldReason = 1u << 10,
 };
 // What every packet has when it enters the graph.
-inline constexpr FieldMask kFieldsAtIngress = kFieldFrame | kFieldExtent | kFieldMark | kFieldPaint | kFieldReason | kFieldPort;
+inline constexpr FieldMask kFieldsAtIngress =
+    kFieldFrame | kFieldExtent | kFieldMark | kFieldPaint | kFieldReason | kFieldPort;
 
-// Offsets count from `frame`; `data` may be negative, down to -kHeadroom. The bytes that exist are [data, end); the packet on
-// the wire was [data, wire_end): captures cut by a snap length have end < wire_end.
+// Offsets count from `frame`; `data` may be negative, down to -kHeadroom. The bytes that exist are [data, end); the
+// packet on the wire was [data, wire_end): captures cut by a snap length have end < wire_end.
 struct Packet {
   uint8_t* frame = nullptr;
   // From here on as in Extent (batch.h).

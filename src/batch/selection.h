@@ -43,7 +43,8 @@ class Selection {
   template <typename F>
   void for_each(F&& f) const {
     for (uint32_t w = 0; w < kWords; ++w) {
-      for (uint64_t bits = words_[w]; bits != 0; bits &= bits - 1) f(w * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
+      for (uint64_t bits = words_[w]; bits != 0; bits &= bits - 1)
+        f(w * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
     }
   }
 

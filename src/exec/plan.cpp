@@ -16,7 +16,7 @@ constexpr unsigned kNone = ~0u;
 
 // Depth-first order from the sources; edges that close a cycle are found and left out.
 struct Order {
-  std::vector<unsigned> elements;              // reachable, topologically sorted without the back edges
+  std::vector<unsigned> elements;                // reachable, topologically sorted without the back edges
   std::set<std::pair<unsigned, unsigned>> back;  // (from, to)
 };
 
@@ -70,7 +70,8 @@ class Planner {
     make_nodes();
     if (auto ok = connect(); !ok) return std::move(ok).error();
     if (plan_.sources.empty()) {
-      return Error("the configuration has no packet source", "add FromDump(FILE), InfiniteSource(...), or give --in FILE");
+      return Error("the configuration has no packet source",
+                   "add FromDump(FILE), InfiniteSource(...), or give --in FILE");
     }
     compute_liveness();
     return std::move(plan_);
@@ -86,8 +87,8 @@ class Planner {
     return e;
   }
 
-  // Depth counts the switches between programs and host nodes on the way to an element; stages of one depth that are connected
-  // form a segment. An edge between two nodes therefore always goes to a larger depth.
+  // Depth counts the switches between programs and host nodes on the way to an element; stages of one depth that are
+  // connected form a segment. An edge between two nodes therefore always goes to a larger depth.
   void group_elements() {
     parent_.resize(n_);
     std::iota(parent_.begin(), parent_.end(), 0u);
@@ -265,7 +266,8 @@ class Planner {
 };
 
 std::string field_names(FieldMask mask) {
-  static constexpr const char* kNames[] = {"frame", "extent", "l3", "key", "rule", "mark", "next_hop", "port", "paint", "destination", "reason"};
+  static constexpr const char* kNames[] = {"frame",    "extent", "l3",    "key",         "rule",  "mark",
+                                           "next_hop", "port",   "paint", "destination", "reason"};
   std::string out;
   for (size_t i = 0; i < std::size(kNames); ++i) {
     if ((mask >> i & 1) != 0) out += (out.empty() ? "" : " ") + std::string(kNames[i]);
@@ -275,7 +277,9 @@ std::string field_names(FieldMask mask) {
 
 }  // namespace
 
-Result<Plan> make_plan(const Router& router) { return Planner(router).run(); }
+Result<Plan> make_plan(const Router& router) {
+  return Planner(router).run();
+}
 
 Result<std::unique_ptr<Snapshot>> bind_plan(const Plan& plan, const Router& router, TableSet tables) {
   auto snapshot = std::make_unique<Snapshot>();
@@ -294,7 +298,8 @@ Result<std::unique_ptr<Snapshot>> bind_plan(const Plan& plan, const Router& rout
     }
   }
   if (!errors.diagnostics.empty()) {
-    errors.message = fmt::format("{} element{} cannot be bound", errors.diagnostics.size(), errors.diagnostics.size() == 1 ? "" : "s");
+    errors.message = fmt::format("{} element{} cannot be bound", errors.diagnostics.size(),
+                                 errors.diagnostics.size() == 1 ? "" : "s");
     return errors;
   }
   return snapshot;
@@ -306,19 +311,23 @@ std::string describe(const Plan& plan, const Router& router) {
     return t.node == kNone ? std::string("drop") : fmt::format("node {}", t.node);
   };
   for (const PlanSource& s : plan.sources) {
-    out += fmt::format("source {} :: {} -> {}\n", router.elements[s.element]->name, router.elements[s.element]->class_name, target_name(s.target));
+    out += fmt::format("source {} :: {} -> {}\n", router.elements[s.element]->name,
+                       router.elements[s.element]->class_name, target_name(s.target));
   }
   for (size_t i = 0; i < plan.nodes.size(); ++i) {
     const PlanNode& node = plan.nodes[i];
     if (node.type == PlanNode::Type::kSegment) {
       out += fmt::format("node {}: segment, {} stages, program {} bytes\n", i, node.elements.size(), sizeof(Program));
-      for (unsigned e : node.elements) out += fmt::format("    {} :: {}\n", router.elements[e]->name, router.elements[e]->class_name);
+      for (unsigned e : node.elements)
+        out += fmt::format("    {} :: {}\n", router.elements[e]->name, router.elements[e]->class_name);
       out += fmt::format("    reads  {}\n    writes {}\n", field_names(node.reads), field_names(node.writes));
     } else {
       const Element& e = *router.elements[node.elements[0]];
-      out += fmt::format("node {}: {} {} :: {}\n", i, node.type == PlanNode::Type::kSink ? "sink" : "host", e.name, e.class_name);
+      out += fmt::format("node {}: {} {} :: {}\n", i, node.type == PlanNode::Type::kSink ? "sink" : "host", e.name,
+                         e.class_name);
     }
-    for (size_t x = 0; x < node.exits.size(); ++x) out += fmt::format("    exit {} -> {}\n", x, target_name(node.exits[x]));
+    for (size_t x = 0; x < node.exits.size(); ++x)
+      out += fmt::format("    exit {} -> {}\n", x, target_name(node.exits[x]));
   }
   return out;
 }

@@ -28,8 +28,8 @@ struct TxRecord {
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
-  // Clears the batch and appends packets, at most its capacity, with order 0, 1, 2, ... Leaves it empty at the end of the input.
-  // Errors: damaged input; what came before it has been delivered.
+  // Clears the batch and appends packets, at most its capacity, with order 0, 1, 2, ... Leaves it empty at the end of
+  // the input. Errors: damaged input; what came before it has been delivered.
   virtual Result<void> read(Batch& batch) = 0;
 };
 

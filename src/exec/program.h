@@ -8,8 +8,9 @@
 
 namespace sluice {
 
-// A packet carries its `path`: stage i runs on the packets whose path is i, and an output moves the packet to a later stage, to
-// an exit, or to the drop. So a branch is a predicate and a merge costs nothing, on a tile in L1 as on a warp.
+// A packet carries its `path`: stage i runs on the packets whose path is i, and an output moves the packet to a later
+// stage, to an exit, or to the drop. So a branch is a predicate and a merge costs nothing, on a tile in L1 as on a
+// warp.
 struct Program {
   uint32_t stage_count = 0;
   uint32_t reserved = 0;

@@ -17,8 +17,12 @@ namespace {
 
 #if defined(__SANITIZE_THREAD__)
 char grace_order;
-void reader_left() { __tsan_release(&grace_order); }
-void writer_waited() { __tsan_acquire(&grace_order); }
+void reader_left() {
+  __tsan_release(&grace_order);
+}
+void writer_waited() {
+  __tsan_acquire(&grace_order);
+}
 #else
 void reader_left() {}
 void writer_waited() {}
@@ -26,7 +30,9 @@ void writer_waited() {}
 
 }  // namespace
 
-QsbrReader::QsbrReader() { urcu_qsbr_register_thread(); }
+QsbrReader::QsbrReader() {
+  urcu_qsbr_register_thread();
+}
 
 QsbrReader::~QsbrReader() {
   reader_left();
@@ -43,7 +49,9 @@ void QsbrReader::offline() {
   urcu_qsbr_thread_offline();
 }
 
-void QsbrReader::online() { urcu_qsbr_thread_online(); }
+void QsbrReader::online() {
+  urcu_qsbr_thread_online();
+}
 
 Publisher::~Publisher() {
   const Snapshot* last = current_.exchange(nullptr);
@@ -72,7 +80,9 @@ size_t Publisher::retired() const {
 }
 
 void Publisher::reap() {
-  std::erase_if(retired_, [](const std::unique_ptr<const Snapshot>& s) { return s->in_flight.load(std::memory_order_acquire) == 0; });
+  std::erase_if(retired_, [](const std::unique_ptr<const Snapshot>& s) {
+    return s->in_flight.load(std::memory_order_acquire) == 0;
+  });
 }
 
 }  // namespace sluice

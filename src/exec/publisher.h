@@ -12,7 +12,8 @@
 
 namespace sluice {
 
-// Registers the calling thread as a QSBR reader for its lifetime. One a thread; the thread is online after construction.
+// Registers the calling thread as a QSBR reader for its lifetime. One a thread; the thread is online after
+// construction.
 class QsbrReader {
  public:
   QsbrReader();
@@ -34,8 +35,8 @@ class Publisher {
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;
 
-  // Makes `next` the current generation and retires the one before. Gives it its generation number and returns it. Blocks for a
-  // grace period; never called from a QSBR reader. Thread-safe.
+  // Makes `next` the current generation and retires the one before. Gives it its generation number and returns it.
+  // Blocks for a grace period; never called from a QSBR reader. Thread-safe.
   uint64_t publish(std::unique_ptr<Snapshot> next);
 
   // The current generation; valid until the calling reader's next quiescent state. nullptr before the first publish.

@@ -14,7 +14,8 @@ namespace {
 
 uint64_t now_ns() {
   return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+          .count());
 }
 
 // Tells the core that this is a spinning loop.
@@ -69,7 +70,8 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
     return Error(fmt::format("{} workers is out of range", options.workers), "use 1 to 256");
   }
   if (options.batch == 0 || options.batch > Batch::kMaxPackets) {
-    return Error(fmt::format("a batch of {} packets is out of range", options.batch), fmt::format("use 1 to {}", Batch::kMaxPackets));
+    return Error(fmt::format("a batch of {} packets is out of range", options.batch),
+                 fmt::format("use 1 to {}", Batch::kMaxPackets));
   }
   std::unique_ptr<Runtime> runtime(new Runtime(router, plan, options));
   Error errors;
@@ -97,7 +99,8 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
     runtime->sink_counters_.push_back({router.elements[e]->name, spec.path});
   }
   if (!errors.diagnostics.empty()) {
-    errors.message = fmt::format("{} port{} cannot be opened", errors.diagnostics.size(), errors.diagnostics.size() == 1 ? "" : "s");
+    errors.message =
+        fmt::format("{} port{} cannot be opened", errors.diagnostics.size(), errors.diagnostics.size() == 1 ? "" : "s");
     return errors;
   }
   runtime->source_done_.resize(runtime->sources_.size());
@@ -107,7 +110,8 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
 
 // Fills the job with the next batch, sources in turn. False when every source is done.
 Result<bool> Runtime::read(Job& job) {
-  while (read_ < options_.max_packets && (options_.stop == nullptr || !options_.stop->load(std::memory_order_relaxed))) {
+  while (read_ < options_.max_packets &&
+         (options_.stop == nullptr || !options_.stop->load(std::memory_order_relaxed))) {
     size_t tried = 0;
     while (tried < sources_.size() && source_done_[next_source_]) {
       next_source_ = (next_source_ + 1) % sources_.size();
@@ -158,7 +162,8 @@ Result<void> Runtime::commit(Job& job) {
     };
     if (job.shares.size() > 1 || !job.shares[0].in_order[s]) {
       merged_.clear();
-      for (const JobShare& share : job.shares) merged_.insert(merged_.end(), share.sent[s].begin(), share.sent[s].end());
+      for (const JobShare& share : job.shares)
+        merged_.insert(merged_.end(), share.sent[s].begin(), share.sent[s].end());
       std::sort(merged_.begin(), merged_.end(), before);
       records = &merged_;
     }
@@ -187,7 +192,8 @@ Result<void> Runtime::commit(Job& job) {
       ports_[port].bytes += bytes;
     }
     counters.packets += written;
-    commit_stats_.elements[plan_.sinks[s]].drops[static_cast<size_t>(DropReason::kOutputFailed)] += records->size() - written;
+    commit_stats_.elements[plan_.sinks[s]].drops[static_cast<size_t>(DropReason::kOutputFailed)] +=
+        records->size() - written;
   }
   prints_.clear();
   for (const JobShare& share : job.shares) {
@@ -229,7 +235,8 @@ Result<void> Runtime::run_inline() {
 // The calling thread reads and commits; the workers each take their share of every job, in order.
 Result<void> Runtime::run_threads() {
   const size_t ring = 2 * workers_.size() + 4;
-  // A futex costs several microseconds; a batch is often shorter than that. Spin first where every thread has a core of its own.
+  // A futex costs several microseconds; a batch is often shorter than that. Spin first where every thread has a core of
+  // its own.
   const int spins = std::thread::hardware_concurrency() > workers_.size() ? 4000 : 0;
   std::vector<std::unique_ptr<Job>> jobs;
   for (size_t i = 0; i < ring; ++i) {
@@ -276,7 +283,8 @@ Result<void> Runtime::run_threads() {
       if (left != 0) {
         reader.offline();
         for (int i = 0; i < spins && job.remaining.load(std::memory_order_acquire) != 0; ++i) pause();
-        while ((left = job.remaining.load(std::memory_order_acquire)) != 0) job.remaining.wait(left, std::memory_order_acquire);
+        while ((left = job.remaining.load(std::memory_order_acquire)) != 0)
+          job.remaining.wait(left, std::memory_order_acquire);
         reader.online();
       }
       auto ok = commit(job);

@@ -19,12 +19,12 @@
 namespace sluice {
 
 struct RunOptions {
-  unsigned workers = 1;       // 1..256 threads that run programs; with more than one, a further thread reads and writes
-  uint32_t batch = 256;       // packets a batch, 1..4096
-  uint64_t max_packets = ~uint64_t{0};  // stop reading after about this many
-  std::function<void(uint64_t packets)> progress;      // called now and then from the committing thread
-  std::function<void(std::string_view text)> print;    // lines of Print elements, in packet order; none: they are lost
-  const std::atomic<bool>* stop = nullptr;             // set from elsewhere (a signal): finish what was read, then stop
+  unsigned workers = 1;  // 1..256 threads that run programs; with more than one, a further thread reads and writes
+  uint32_t batch = 256;  // packets a batch, 1..4096
+  uint64_t max_packets = ~uint64_t{0};               // stop reading after about this many
+  std::function<void(uint64_t packets)> progress;    // called now and then from the committing thread
+  std::function<void(std::string_view text)> print;  // lines of Print elements, in packet order; none: they are lost
+  const std::atomic<bool>* stop = nullptr;           // set from elsewhere (a signal): finish what was read, then stop
 };
 
 struct RunReport {
@@ -36,12 +36,12 @@ struct RunReport {
   };
   uint64_t packets_in = 0;
   uint64_t bytes_in = 0;
-  uint64_t generated = 0;     // clones, ICMP errors
+  uint64_t generated = 0;  // clones, ICMP errors
   uint64_t packets_out = 0;
   uint64_t bytes_out = 0;
   std::map<uint16_t, PortCounters> ports;  // by the adjacency's output port
   std::vector<Sink> sinks;
-  WorkerStats totals;         // elements and drops summed over workers
+  WorkerStats totals;  // elements and drops summed over workers
   std::array<uint64_t, kDropReasons> drops{};
   uint64_t dropped = 0;
   double seconds = 0;
@@ -52,8 +52,8 @@ struct RunReport {
   bool conserved() const { return packets_in + generated == packets_out + dropped; }
 };
 
-// Packets of one flow always meet the same worker. Outputs are written in the order of the input, so the result does not depend on
-// the number of workers.
+// Packets of one flow always meet the same worker. Outputs are written in the order of the input, so the result does
+// not depend on the number of workers.
 class Runtime {
  public:
   // `router` and `plan` outlive the runtime. Opens all ports. Errors: each port that cannot be opened.
@@ -63,8 +63,8 @@ class Runtime {
   // Where generations come from. At least one must be published before `run`; others may follow from any other thread.
   Publisher& publisher() { return publisher_; }
 
-  // Reads all sources to their ends and commits the outputs. Errors: damaged input or an output that failed; then no output appears.
-  // The report is valid in both cases. Call once.
+  // Reads all sources to their ends and commits the outputs. Errors: damaged input or an output that failed; then no
+  // output appears. The report is valid in both cases. Call once.
   Result<void> run(RunReport& report);
 
  private:

@@ -15,8 +15,8 @@ namespace sluice {
 // Immutable once published, but for the count of batches in flight.
 struct Snapshot {
   uint64_t generation = 0;
-  TableSet tables;                 // keeps the images alive that the programs' views point into
-  std::vector<Program> programs;   // by segment
+  TableSet tables;                             // keeps the images alive that the programs' views point into
+  std::vector<Program> programs;               // by segment
   mutable std::atomic<uint64_t> in_flight{0};  // batches that were started on this generation and are not committed
 };
 

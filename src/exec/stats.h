@@ -38,7 +38,7 @@ struct WorkerStats {
   uint64_t bytes_in = 0;
   uint64_t generated = 0;  // clones and packets of an element's own making
   uint64_t batches = 0;
-  Histogram latency;   // batch read to batch done, ns, once for every packet
+  Histogram latency;  // batch read to batch done, ns, once for every packet
 
   void add(const WorkerStats& other) {
     if (elements.size() < other.elements.size()) elements.resize(other.elements.size());

@@ -361,8 +361,14 @@ void Worker::run_sink(const PlanNode& node, Batch& batch, JobShare& share, Selec
     in_order &= order >= last;
     last = order;
     bytes += length;
-    *to++ = {batch.frame(i) + extent.data, batch.timestamp_ns(i), length, extent.wire_end - static_cast<uint32_t>(extent.data), order,
-             sequence++, a.port, a.limiter};
+    *to++ = {batch.frame(i) + extent.data,
+             batch.timestamp_ns(i),
+             length,
+             extent.wire_end - static_cast<uint32_t>(extent.data),
+             order,
+             sequence++,
+             a.port,
+             a.limiter};
   });
   if (!in_order) share.in_order[sink_index_[e]] = 0;
   counters.packets += count;

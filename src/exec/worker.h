@@ -21,13 +21,14 @@ struct PrintRecord {
   std::string text;
 };
 
-// What one worker made of its share of one batch. It lives in the job, because frames and records must last until the commit.
+// What one worker made of its share of one batch. It lives in the job, because frames and records must last until the
+// commit.
 struct JobShare {
   Selection packets;
   std::vector<std::vector<TxRecord>> sent;  // by sink
   std::vector<uint8_t> in_order;            // by sink: its records came in the order of the input
   std::vector<PrintRecord> prints;
-  size_t print_count = 0;                         // records in use; their strings keep their memory
+  size_t print_count = 0;                        // records in use; their strings keep their memory
   std::vector<std::unique_ptr<Batch>> children;  // batches that elements made
   size_t child_count = 0;
 
@@ -44,8 +45,8 @@ class Worker {
   Worker(const Plan& plan, const Router& router, unsigned id);
   ~Worker();
 
-  // Runs share.packets of `batch`, which entered at `source` (an index into plan.sources), on one generation. The share's records
-  // are filled; share.clear() was called before. No allocation once the largest batch has been seen.
+  // Runs share.packets of `batch`, which entered at `source` (an index into plan.sources), on one generation. The
+  // share's records are filled; share.clear() was called before. No allocation once the largest batch has been seen.
   void run(const Snapshot& snapshot, Batch& batch, JobShare& share, unsigned source);
 
   WorkerStats& stats() { return stats_; }
@@ -72,12 +73,12 @@ class Worker {
   const Router& router_;
   unsigned id_;
   WorkerStats stats_;
-  std::vector<Selection> pending_;       // of all node inputs
-  std::vector<uint32_t> first_input_;    // node -> index into pending_
-  std::vector<uint8_t> dirty_;           // node -> something is pending
+  std::vector<Selection> pending_;                       // of all node inputs
+  std::vector<uint32_t> first_input_;                    // node -> index into pending_
+  std::vector<uint8_t> dirty_;                           // node -> something is pending
   std::vector<std::unique_ptr<Element::State>> states_;  // by element
-  std::vector<uint32_t> sink_index_;     // element -> index into JobShare::sent
-  std::vector<uint8_t> limiter_;         // element -> 1-based limiter, 0 none
+  std::vector<uint32_t> sink_index_;                     // element -> index into JobShare::sent
+  std::vector<uint8_t> limiter_;                         // element -> 1-based limiter, 0 none
   std::vector<Child> queue_;
   std::unique_ptr<Tile> tiles_[2];
 };

@@ -32,7 +32,8 @@ struct StageSlot {
   template <typename Stage>
   void set(uint16_t stage_kind, const Stage& stage) {
     static_assert(std::is_trivially_copyable_v<Stage>, "a stage is copied to the device byte by byte");
-    static_assert(sizeof(Stage) <= kStorage && alignof(Stage) <= 8, "a stage must fit its slot: put the rest into an image");
+    static_assert(sizeof(Stage) <= kStorage && alignof(Stage) <= 8,
+                  "a stage must fit its slot: put the rest into an image");
     kind = stage_kind;
     std::memcpy(storage, &stage, sizeof stage);
   }

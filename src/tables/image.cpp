@@ -49,9 +49,11 @@ Result<void> Image::check(std::span<const std::byte> bytes, ImageKind kind, std:
   std::memcpy(&header, bytes.data(), sizeof header);
   if (std::memcmp(header.magic, kMagic, 8) != 0) return fail("not a Sluice image");
   if (header.format_version != kFormatVersion) {
-    return fail(fmt::format("image format {} is not format {}, which this program reads", header.format_version, kFormatVersion));
+    return fail(fmt::format("image format {} is not format {}, which this program reads", header.format_version,
+                            kFormatVersion));
   }
-  if (header.kind != static_cast<uint32_t>(kind)) return fail(fmt::format("image of kind {}, expected kind {}", header.kind, static_cast<uint32_t>(kind)));
+  if (header.kind != static_cast<uint32_t>(kind))
+    return fail(fmt::format("image of kind {}, expected kind {}", header.kind, static_cast<uint32_t>(kind)));
   if (header.total_bytes != bytes.size()) {
     return fail(fmt::format("truncated or extended: {} bytes, the header says {}", bytes.size(), header.total_bytes));
   }

@@ -4,8 +4,8 @@
 //   64       ImageSection[section_count] (32 bytes each): tag, algorithm, layout version, offset, size
 //   ...      sections, each 64-byte aligned (2 MiB-aligned blob in memory), zero padding between
 //
-// An image from disk is untrusted: Image::open checks the header, the checksum and that every section lies inside the blob;
-// each View's own `check` then checks every offset and index inside its section.
+// An image from disk is untrusted: Image::open checks the header, the checksum and that every section lies inside the
+// blob; each View's own `check` then checks every offset and index inside its section.
 #pragma once
 
 #include <cstddef>
@@ -38,12 +38,12 @@ static_assert(sizeof(ImageHeader) == 64 && std::is_trivially_copyable_v<ImageHea
 
 // What a section holds. Stable numbers: images on disk carry them.
 enum class SectionTag : uint32_t {
-  kAclLookup = 1,    // the search structure; `algorithm` names it
-  kAclRules = 2,     // the rules as matched (for linear, verification and explain)
-  kAclActions = 3,   // per rule: action and mark
-  kAclSource = 4,    // per rule: source line numbers and file names
-  kFib4 = 16,        // IPv4 lookup structure; `algorithm` names it
-  kFib6 = 17,        // IPv6 lookup structure
+  kAclLookup = 1,   // the search structure; `algorithm` names it
+  kAclRules = 2,    // the rules as matched (for linear, verification and explain)
+  kAclActions = 3,  // per rule: action and mark
+  kAclSource = 4,   // per rule: source line numbers and file names
+  kFib4 = 16,       // IPv4 lookup structure; `algorithm` names it
+  kFib6 = 17,       // IPv6 lookup structure
   kNextHopNames = 18,
   kAdjacencies = 32,
   kAdjacencyGroups = 33,
@@ -66,7 +66,8 @@ class Image {
 
   Image() = default;
 
-  // Maps an image file. Errors: not an image, wrong version or kind, truncated, checksum mismatch, sections out of range.
+  // Maps an image file. Errors: not an image, wrong version or kind, truncated, checksum mismatch, sections out of
+  // range.
   static Result<Image> open(const std::string& path, ImageKind kind);
   // The same checks over bytes in memory (for tests and fuzzing); copies them.
   static Result<Image> from_bytes(std::span<const std::byte> bytes, ImageKind kind);

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "elements/tables.h"
 #include "elements/register_all.h"
+#include "elements/tables.h"
 #include "net/packet_builder.h"
 #include "ports/pcap/capture_writer.h"
 
@@ -155,14 +155,16 @@ std::string write_mixed_capture(const std::string& path, uint32_t packets, uint6
     const std::vector<uint8_t> frame = b.build();
     const auto bytes = static_cast<uint32_t>(frame.size());
     // A microsecond and a bit apart, so that rate limits have something to count.
-    if (!writer->append(FrameHeader{bytes, bytes, 1'700'000'000'000'000'000ull + i * 1'234ull}, frame.data())) std::abort();
+    if (!writer->append(FrameHeader{bytes, bytes, 1'700'000'000'000'000'000ull + i * 1'234ull}, frame.data()))
+      std::abort();
   }
   if (!writer->commit().ok()) std::abort();
   return path;
 }
 
-std::string standard_graph_text(const TempDir& dir, const std::string& source, const std::string& sink, const std::string& acl_algorithm,
-                                const std::string& algorithm4, const std::string& algorithm6) {
+std::string standard_graph_text(const TempDir& dir, const std::string& source, const std::string& sink,
+                                const std::string& acl_algorithm, const std::string& algorithm4,
+                                const std::string& algorithm6) {
   write_file(dir / "edge.acl",
              "deny tcp from 10.0.0.0/16 to any port 80\n"
              "mark(7) udp from any to 192.0.3.0/24\n"

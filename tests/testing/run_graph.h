@@ -33,10 +33,10 @@ struct GraphRun {
 
 struct GraphOutcome {
   bool ok = false;
-  std::string error;      // rendered
+  std::string error;  // rendered
   RunReport report;
-  std::string printed;    // of Print elements
-  std::string counters;   // every element's packets, bytes and drops, as text that can be compared
+  std::string printed;   // of Print elements
+  std::string counters;  // every element's packets, bytes and drops, as text that can be compared
 };
 
 GraphOutcome run_graph(const GraphRun& run);
@@ -44,12 +44,15 @@ GraphOutcome run_graph(const GraphRun& run);
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, std::string_view bytes);
 
-// `packets` frames of every kind that the standard graph treats differently: IPv4 and IPv6, TCP, UDP, ICMP, VLAN and QinQ, options, fragments,
-// extension headers, padding, permitted and denied flows, routed and not, TTL 1, and malformed in several ways. Returns the path.
+// `packets` frames of every kind that the standard graph treats differently: IPv4 and IPv6, TCP, UDP, ICMP, VLAN and
+// QinQ, options, fragments, extension headers, padding, permitted and denied flows, routed and not, TTL 1, and
+// malformed in several ways. Returns the path.
 std::string write_mixed_capture(const std::string& path, uint32_t packets, uint64_t seed = 1);
 
-// The standard graph over small tables (written into `dir`) that fit write_mixed_capture: `source` and `sink` are Click elements.
-std::string standard_graph_text(const TempDir& dir, const std::string& source, const std::string& sink, const std::string& acl_algorithm,
-                                const std::string& algorithm4, const std::string& algorithm6);
+// The standard graph over small tables (written into `dir`) that fit write_mixed_capture: `source` and `sink` are Click
+// elements.
+std::string standard_graph_text(const TempDir& dir, const std::string& source, const std::string& sink,
+                                const std::string& acl_algorithm, const std::string& algorithm4,
+                                const std::string& algorithm6);
 
 }  // namespace sluice::testing

@@ -94,8 +94,8 @@ struct IpInputStage {
     return judge(p, h, status);
   }
 
-  // Host only: parses all lanes before it reads what the parser wrote. Headers are written in narrow pieces and read in wide ones,
-  // which within one packet waits for each store to leave the store buffer.
+  // Host only: parses all lanes before it reads what the parser wrote. Headers are written in narrow pieces and read in
+  // wide ones, which within one packet waits for each store to leave the store buffer.
   void burst(Packet* packets, uint32_t mask, uint8_t* outputs) const {
     Headers headers[32];
     ParseStatus status[32];

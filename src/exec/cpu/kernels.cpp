@@ -29,16 +29,17 @@ inline void run_stage(const StageSlot& slot, Tile& tile, uint32_t mask, [[maybe_
   }
 }
 
-// The same source for two instruction sets, chosen once at start: x86-64-v2 is what the program needs, v3 (byte-swapping loads,
-// three-operand shifts) is worth a few clocks a packet to the parser. `flatten` puts everything that a stage calls into the kernel.
+// The same source for two instruction sets, chosen once at start: x86-64-v2 is what the program needs, v3
+// (byte-swapping loads, three-operand shifts) is worth a few clocks a packet to the parser. `flatten` puts everything
+// that a stage calls into the kernel.
 template <typename Stage>
 __attribute__((flatten)) void kernel_baseline(const StageSlot& slot, Tile& tile, uint32_t mask, bool prefetched) {
   run_stage<Stage>(slot, tile, mask, prefetched);
 }
 #if defined(__x86_64__)
 template <typename Stage>
-__attribute__((flatten, target("avx2,bmi,bmi2,movbe,lzcnt"))) void kernel_v3(const StageSlot& slot, Tile& tile, uint32_t mask,
-                                                                             bool prefetched) {
+__attribute__((flatten, target("avx2,bmi,bmi2,movbe,lzcnt"))) void kernel_v3(const StageSlot& slot, Tile& tile,
+                                                                             uint32_t mask, bool prefetched) {
   run_stage<Stage>(slot, tile, mask, prefetched);
 }
 #endif

@@ -22,9 +22,9 @@ struct alignas(64) Tile {
   uint8_t output[kLanes];
   uint32_t index[kLanes];  // row of the batch
   Packet packet[kLanes];
-  uint32_t count;   // lanes in use
-  uint32_t valid;   // their mask
-  uint32_t dead;    // dropped and counted
+  uint32_t count;  // lanes in use
+  uint32_t valid;  // their mask
+  uint32_t dead;   // dropped and counted
 
   // The lanes whose path is `value`.
   uint32_t lanes_at(uint8_t value) const {
@@ -41,7 +41,8 @@ struct alignas(64) Tile {
 #endif
   }
 
-  // Moves the lanes at `from` along their outputs: path = next[output & 15]. kDropOutput lands on entry 15, which drops.
+  // Moves the lanes at `from` along their outputs: path = next[output & 15]. kDropOutput lands on entry 15, which
+  // drops.
   void advance(uint8_t from, const uint8_t (&next)[16]) {
 #if defined(__SSE4_1__)
     const __m128i table = _mm_loadu_si128(reinterpret_cast<const __m128i*>(next));
@@ -72,11 +73,12 @@ inline void for_lanes(uint32_t mask, F&& f) {
   }
 }
 
-// Runs one stage over the lanes of `mask` and sets tile.output of each. `prefetched`: the stage's early prefetch has run.
+// Runs one stage over the lanes of `mask` and sets tile.output of each. `prefetched`: the stage's early prefetch has
+// run.
 using StageKernel = void (*)(const StageSlot&, Tile&, uint32_t mask, bool prefetched);
 
-// Asks for what a stage will read first of its table, for the lanes of `mask`. Only stages that find their table by the key alone have
-// one: then it can run long before the stage.
+// Asks for what a stage will read first of its table, for the lanes of `mask`. Only stages that find their table by the
+// key alone have one: then it can run long before the stage.
 using StagePrefetch = void (*)(const StageSlot&, const Tile&, uint32_t mask);
 
 // The kernel of a stage kind (elements/stages.h).

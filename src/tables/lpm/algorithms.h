@@ -5,7 +5,6 @@
 // same with (hi, lo). A family that an algorithm cannot serve leaves its list out.
 #pragma once
 
-
 #include <cstring>
 #include <string>
 #include <string_view>
