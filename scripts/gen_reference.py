@@ -28,7 +28,11 @@ FRAMEWORK = {
 
 
 def cell(text):
-    return " ".join(str(text).split()).replace("|", "\\|")
+    """Plain text for a table's cell: what Markdown would take for its own is escaped."""
+    plain = " ".join(str(text).split())
+    if "`" not in plain:
+        plain = plain.replace("\\", "\\\\").replace("<", "&lt;")
+    return plain.replace("|", "\\|")
 
 
 def anchor(name):

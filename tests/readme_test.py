@@ -10,7 +10,8 @@ Fenced blocks take part by what stands behind their language:
     ```console run               after each "$ COMMAND" its output; compared with every number, and the kind of its
                                  unit, left out, so that rates and times may differ. "..." is any number of lines.
 
-`build/cpu` in the folder is the build folder of the program, and HOME is the folder itself.
+--update writes what the commands said into the console blocks, instead of comparing: for when an output has changed on
+purpose, or to show the figures of a quiet machine. `build/cpu` in the folder is the build folder of the program, and HOME is the folder itself.
 """
 import argparse
 import os
@@ -21,7 +22,7 @@ import sys
 import tempfile
 
 FENCE = re.compile(r"^```(\w+) (.+)$")
-NUMBER = re.compile(r"-?\d[\d,.]*\s?(?:[num]?s|[KMG]?i?B|[kMG](?:pps|bps))?\b")
+NUMBER = re.compile(r"-?\d[\d,.]*(?:\s?(?:[num]?s|[KMG]iB|B|bytes|[kMG])\b)?")
 LIMIT_S = 60
 
 
@@ -91,6 +92,7 @@ class Runner:
         self.environment = {**os.environ, "PATH": f"{binary.parent}:{os.environ['PATH']}", "HOME": str(folder),
                             "NO_COLOR": "1"}
         self.failures = []
+        self.updates = {}  # by line of the block's fence: its new text
         self.commands = self.files = 0
 
     def shell(self, script):
@@ -101,11 +103,12 @@ class Runner:
     def run(self, path):
         for line, _, words, text in blocks(path):
             try:
-                self.block(f"{path}:{line}", words, text)
+                self.block(path, line, words, text)
             except (ValueError, subprocess.TimeoutExpired) as error:
                 self.failures.append(f"{path}:{line}: {error}")
 
-    def block(self, where, words, text):
+    def block(self, path, line, words, text):
+        where = f"{path}:{line}"
         options = dict(word.split("=", 1) for word in words if "=" in word)
         unknown = set(options) - {"file", "exit"} | {word for word in words if "=" not in word} - {"run"}
         if unknown or ("run" in words) == ("file" in options):
@@ -115,20 +118,31 @@ class Runner:
             self.files += 1
             return
         steps = sessions(text) if text.startswith("$ ") else [(text, None)]
+        said = []
         for command, expected in steps:
             self.commands += 1
             done = self.shell(command)
+            said.append(f"$ {command}\n{done.stdout}")
             code = int(options.get("exit", 0))
             if done.returncode != code:
                 self.failures.append(f"{where}: exit code {done.returncode}, not {code}, of: {command}\n{done.stdout}")
             elif expected is not None and not fits(expected, done.stdout.rstrip("\n").split("\n")):
                 self.failures.append(f"{where}: another output of: {command}\n--- expected\n" + "\n".join(expected) +
                                      f"\n--- said\n{done.stdout}")
+        if text.startswith("$ "):
+            self.updates[line] = "".join(said)
+
+    def rewrite(self, path):
+        lines = path.read_text(encoding="utf-8").split("\n")
+        for start in sorted(self.updates, reverse=True):
+            lines[start:lines.index("```", start)] = self.updates[start].rstrip("\n").split("\n")
+        path.write_text("\n".join(lines), encoding="utf-8")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=pathlib.Path, required=True)
+    parser.add_argument("--update", action="store_true")
     parser.add_argument("documents", type=pathlib.Path, nargs="+")
     arguments = parser.parse_args()
     failed = False
@@ -136,6 +150,10 @@ def main():
         with tempfile.TemporaryDirectory(prefix="sluice-readme-") as folder:
             runner = Runner(arguments.binary.resolve(), pathlib.Path(folder))
             runner.run(document)
+        if arguments.update:
+            runner.failures = [failure for failure in runner.failures if "another output of" not in failure]
+            if not runner.failures:
+                runner.rewrite(document)
         if runner.commands == 0:
             runner.failures.append(f"{document}: no block of it is marked to run")
         for failure in runner.failures:
