@@ -2,6 +2,7 @@
 """Tests of the scripts in this folder; run by ./dev test."""
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,9 @@ import result_schema
 import store_result
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
+ROOT = SCRIPTS.parent
+sys.path.insert(0, str(ROOT / "tests"))
+import readme_test
 
 
 def document(**changes):
@@ -114,6 +118,48 @@ class Reference(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "no such drop reason: loop"):
             gen_reference.drops_page({"elements": [], "drop_reasons": [r for r in self.said["drop_reasons"]
                                                                        if r["name"] != "loop"]})
+
+
+class Readme(unittest.TestCase):
+    def test_numbers_may_differ_and_words_may_not(self):
+        self.assertTrue(readme_test.fits(["in  5 packets, 67.0 MiB"], ["in     200,000 packets, 1.2 KiB"]))
+        self.assertTrue(readme_test.fits(["time 2.0 ms, 1.1 M packets/s"], ["time 3 s, 900.0 k packets/s"]))
+        self.assertFalse(readme_test.fits(["in 5 packets"], ["out 5 packets"]))
+        self.assertFalse(readme_test.fits(["in 5"], ["in 5", "more"]))
+        self.assertFalse(readme_test.fits(["in 5", "more"], ["in 5"]))
+
+    def test_dots_are_any_lines(self):
+        self.assertTrue(readme_test.fits(["a", "...", "c"], ["a", "b", "c", "c"]))
+        self.assertTrue(readme_test.fits(["..."], []))
+        self.assertFalse(readme_test.fits(["a", "...", "c"], ["a", "b"]))
+
+    def test_sessions_join_continued_commands(self):
+        self.assertEqual(readme_test.sessions("$ a \\\n  b\nsaid\n$ c\n"), [("a \\\n  b", ["said"]), ("c", [])])
+        with self.assertRaisesRegex(ValueError, "begins with"):
+            readme_test.sessions("said\n")
+
+
+class Links(unittest.TestCase):
+    def test_each_relative_link_leads_to_a_file_and_heading(self):
+        files = [path for pattern in ("*.md", *(f"{folder}/**/*.md" for folder in
+                 ("docs", "src", "apps", "bench", "tests", "scripts"))) for path in ROOT.glob(pattern)]
+        self.assertGreater(len(files), 20)
+        broken = []
+        for path in files:
+            text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+            for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text)):
+                if link.startswith(("http:", "https:", "mailto:")):
+                    continue
+                name, _, heading = link.partition("#")
+                target = (path.parent / name) if name else path
+                if not target.exists():
+                    broken.append(f"{path.relative_to(ROOT)}: {link}")
+                elif heading and target.suffix == ".md":
+                    there = target.read_text(encoding="utf-8")
+                    anchors = {gen_reference.anchor(h) for h in re.findall(r"^#+ (.*)$", there, re.M)}
+                    if heading not in anchors | set(re.findall(r'<a id="([^"]+)"', there)):
+                        broken.append(f"{path.relative_to(ROOT)}: {link} has no such heading")
+        self.assertEqual(broken, [])
 
 
 class Store(unittest.TestCase):
