@@ -4,6 +4,8 @@
     <!-- generated: NAME -->      from bench/results/NAME.json; everything up to the end marker is replaced
     <!-- end generated -->
 
+NAME may hold '*': the rows of all files that fit make one table. NAME? may lack its file: then the text says so.
+
 gen_tables.py writes the files; gen_tables.py --check writes nothing and fails where a file is stale.
 """
 import argparse
@@ -14,7 +16,7 @@ import sys
 import result_schema
 
 ROOT = result_schema.ROOT
-BEGIN = re.compile(r"^<!-- generated: ([A-Za-z0-9_.-]+) -->$")
+BEGIN = re.compile(r"^<!-- generated: ([A-Za-z0-9_.*-]+)(\?)? -->$")
 END = "<!-- end generated -->"
 
 
@@ -25,26 +27,25 @@ def number(value):
     return f"{value:,.0f}"
 
 
-def table(document):
-    results = document["results"]
-    peers = any("peer" in result for result in results)
-    notes = any(result.get("note") for result in results)
-    head = ["case", "median", "unit", "min - max", "n"] + (["peer", "peer's median"] if peers else []) + \
-        (["note"] if notes else [])
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for result in results:
-        row = [result["case"], number(result["median"]), result["unit"],
-               f"{number(result['min'])} - {number(result['max'])}", str(result["n"])]
-        if peers:
-            median = result.get("peer_median")
-            row += [result.get("peer", ""), "" if median is None else number(median)]
-        if notes:
-            row.append(result.get("note") or "")
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
+# Keys of a result that get a column where they are present: heading and text.
+EXTRA = {
+    "ns_per_packet": ("ns a packet", number),
+    "rules": ("rules", lambda value: f"{value:,}"),
+    "bytes": ("MiB", lambda value: number(value / 2**20)),
+    "build_seconds": ("build, ms", lambda value: number(value * 1e3)),
+}
+
+
+def machine_line(document):
     machine = document["machine"]
-    where = [machine["cpu"], f"{machine['cores']} cores"] + ([machine["gpu"]] if machine.get("gpu") else []) + \
+    where = [machine["cpu"], f"{machine['cores']} cores"] + ([str(machine["gpu"])] if machine.get("gpu") else []) + \
         [machine["os"], machine["compiler"]]
-    about = [f"{', '.join(where)}; revision {document['git']}, {document['when'][:10]}"]
+    return f"Measured on {', '.join(where)}; revision {document['git']}, {document['when'][:10]}"
+
+
+def origin(document):
+    """Input, check and command of one measurement."""
+    about = []
     if document.get("seed") is not None:
         about.append(f"seed {document['seed']}")
     if document.get("input_hash"):
@@ -53,7 +54,40 @@ def table(document):
         about.append(f"checked: {document['checked']}")
     if document.get("command"):
         about.append(f"`{document['command']}`")
-    return lines + ["", "Measured on " + "; ".join(about) + "."]
+    return "; ".join(about)
+
+
+def table(*documents):
+    """The rows of all documents as one table, and below it where and how they were measured."""
+    results = [result for document in documents for result in document["results"]]
+    peers = any("peer" in result for result in results)
+    notes = any(result.get("note") for result in results)
+    extra = [key for key in EXTRA if any(isinstance(result.get(key), (int, float)) for result in results)]
+    head = ["case", "median", "unit", "min - max", "n"] + (["peer", "peer's median"] if peers else []) + \
+        [EXTRA[key][0] for key in extra] + (["note"] if notes else [])
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for result in results:
+        row = [result["case"], number(result["median"]), result["unit"],
+               f"{number(result['min'])} - {number(result['max'])}", str(result["n"])]
+        if peers:
+            median = result.get("peer_median")
+            row += [result.get("peer", ""), "" if median is None else number(median)]
+        for key in extra:
+            row.append(EXTRA[key][1](result[key]) if isinstance(result.get(key), (int, float)) else "")
+        if notes:
+            row.append(result.get("note") or "")
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
+    lines.append("")
+    if len(documents) == 1:
+        about = origin(documents[0])
+        return lines + [machine_line(documents[0]) + (f"; {about}" if about else "") + "."]
+    # Each machine, revision and day once, with its measurements below it.
+    for where in dict.fromkeys(machine_line(document) for document in documents):
+        lines += [where + ":", ""]
+        lines += [f"- {document['name']}: {origin(document) or 'no further details'}"
+                  for document in documents if machine_line(document) == where]
+        lines.append("")
+    return lines[:-1]
 
 
 def fill(text, path, results):
@@ -76,10 +110,13 @@ def fill(text, path, results):
             end = lines.index(END, i)
         except ValueError:
             raise ValueError(f"{path}:{i}: no '{END}' after this line") from None
-        source = results / f"{match.group(1)}.json"
-        if not source.is_file():
-            raise ValueError(f"{path}:{i}: there is no {source}")
-        out += table(result_schema.read(source)) + [END]
+        sources = sorted(results.glob(f"{match.group(1)}.json"))
+        if sources:
+            out += table(*map(result_schema.read, sources)) + [END]
+        elif match.group(2):
+            out += ["No measurement is stored yet.", END]
+        else:
+            raise ValueError(f"{path}:{i}: there is no {results / match.group(1)}.json")
         i = end + 1
     return "\n".join(out)
 

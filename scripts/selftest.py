@@ -2,6 +2,7 @@
 """Tests of the scripts in this folder; run by ./dev test."""
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -11,12 +12,16 @@ sys.dont_write_bytecode = True
 
 import check_headers
 import check_layers
+import gen_reference
 import gen_tables
 import new_from_example
 import result_schema
 import store_result
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
+ROOT = SCRIPTS.parent
+sys.path.insert(0, str(ROOT / "tests"))
+import readme_test
 
 
 def document(**changes):
@@ -59,6 +64,24 @@ class Tables(unittest.TestCase):
         self.assertTrue(once.startswith("a\n") and once.endswith("\nb\n"))
         self.assertEqual(gen_tables.fill(once, "f.md", self.results), once)
 
+    def test_a_question_mark_lets_the_file_be_absent(self):
+        text = "<!-- generated: y? -->\nold\n<!-- end generated -->\n"
+        once = gen_tables.fill(text, "f.md", self.results)
+        self.assertIn("No measurement is stored yet.", once)
+        self.assertNotIn("old", once)
+        present = gen_tables.fill("<!-- generated: x? -->\n<!-- end generated -->\n", "f.md", self.results)
+        self.assertIn("| 12.3 | Mpps |", present)
+
+    def test_a_star_joins_files_into_one_table(self):
+        row = {**document()["results"][0], "case": "second", "build_seconds": 0.25, "bytes": 3 * 2**20}
+        (self.results / "x2.json").write_text(json.dumps(document(name="x2", command="do it", results=[row])))
+        lines = gen_tables.fill("<!-- generated: x* -->\n<!-- end generated -->\n", "f.md", self.results).split("\n")
+        self.assertEqual(sum(line.startswith("| case") for line in lines), 1)
+        self.assertIn("| second | 12.3 | Mpps | 12 - 13 | 5 | 3 | 250 |", lines)
+        self.assertIn("| a\\|b | 12.3 | Mpps | 12 - 13 | 5 |  |  |", lines)
+        self.assertEqual(sum(line.startswith("Measured on") for line in lines), 1)
+        self.assertIn("- x2: seed 1; `do it`", lines)
+
     def test_markers_in_code_blocks_are_examples(self):
         text = "```\n<!-- generated: nothing -->\n```\n"
         self.assertEqual(gen_tables.fill(text, "f.md", self.results), text)
@@ -68,6 +91,75 @@ class Tables(unittest.TestCase):
             gen_tables.fill("\n<!-- generated: x -->\n", "f.md", self.results)
         with self.assertRaisesRegex(ValueError, "f.md:1: there is no"):
             gen_tables.fill("<!-- generated: y -->\n<!-- end generated -->\n", "f.md", self.results)
+
+
+class Reference(unittest.TestCase):
+    said = {"drop_reasons": [{"number": i, "name": name, "description": f"is {name}"} for i, name in
+                             enumerate(["none", "unconnected-output", "loop", "icmp-rate-limited", "output-failed", "bad|x"])],
+            "elements": [{"name": "B", "aliases": ["Bee"], "group": "Basics", "summary": "Does b.", "description": "Long.",
+                          "synopsis": "SIZE [, MODE m]", "inputs": {"min": 1, "max": 1}, "outputs": {"min": 1, "max": None},
+                          "output_docs": ["good"], "drops": ["bad|x"], "example": "B(3)",
+                          "arguments": [{"name": "SIZE", "positional": True, "mandatory": True, "repeated": False,
+                                         "accepts": "a|b", "unit": "bytes", "help": "How much", "kind": "integer"},
+                                        {"name": "MODE", "positional": False, "mandatory": False, "repeated": True,
+                                         "default": "m", "accepts": "m or n", "help": "How", "kind": "choice"}]}]}
+
+    def test_elements_show_their_schema(self):
+        page = gen_reference.elements_page(self.said)
+        self.assertIn("| `SIZE` | a\\|b, bytes | mandatory | by place or keyword | How much |", page)
+        self.assertIn("| `MODE` | m or n | `m` | keyword, repeated | How |", page)
+        for text in ("Also called Bee.", "Inputs: 1. Outputs: 1 or more.", "- output 0: good", "B(SIZE [, MODE m])", "```click\nB(3)"):
+            self.assertIn(text, page)
+
+    def test_drops_name_their_givers(self):
+        page = gen_reference.drops_page(self.said)
+        self.assertIn("is bad\\|x | [B](elements.md#b) |", page)
+        self.assertIn("| 2 | <a id=\"loop\"></a>`loop` | is loop | any element", page)
+        with self.assertRaisesRegex(ValueError, "no such drop reason: loop"):
+            gen_reference.drops_page({"elements": [], "drop_reasons": [r for r in self.said["drop_reasons"]
+                                                                       if r["name"] != "loop"]})
+
+
+class Readme(unittest.TestCase):
+    def test_numbers_may_differ_and_words_may_not(self):
+        self.assertTrue(readme_test.fits(["in  5 packets, 67.0 MiB"], ["in     200,000 packets, 1.2 KiB"]))
+        self.assertTrue(readme_test.fits(["time 2.0 ms, 1.1 M packets/s"], ["time 3 s, 900.0 k packets/s"]))
+        self.assertFalse(readme_test.fits(["in 5 packets"], ["out 5 packets"]))
+        self.assertFalse(readme_test.fits(["in 5"], ["in 5", "more"]))
+        self.assertFalse(readme_test.fits(["in 5", "more"], ["in 5"]))
+
+    def test_dots_are_any_lines(self):
+        self.assertTrue(readme_test.fits(["a", "...", "c"], ["a", "b", "c", "c"]))
+        self.assertTrue(readme_test.fits(["..."], []))
+        self.assertFalse(readme_test.fits(["a", "...", "c"], ["a", "b"]))
+
+    def test_sessions_join_continued_commands(self):
+        self.assertEqual(readme_test.sessions("$ a \\\n  b\nsaid\n$ c\n"), [("a \\\n  b", ["said"]), ("c", [])])
+        with self.assertRaisesRegex(ValueError, "begins with"):
+            readme_test.sessions("said\n")
+
+
+class Links(unittest.TestCase):
+    def test_each_relative_link_leads_to_a_file_and_heading(self):
+        files = [path for pattern in ("*.md", *(f"{folder}/**/*.md" for folder in
+                 ("docs", "src", "apps", "bench", "tests", "scripts"))) for path in ROOT.glob(pattern)]
+        self.assertGreater(len(files), 20)
+        broken = []
+        for path in files:
+            text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+            for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text)):
+                if link.startswith(("http:", "https:", "mailto:")):
+                    continue
+                name, _, heading = link.partition("#")
+                target = (path.parent / name) if name else path
+                if not target.exists():
+                    broken.append(f"{path.relative_to(ROOT)}: {link}")
+                elif heading and target.suffix == ".md":
+                    there = target.read_text(encoding="utf-8")
+                    anchors = {gen_reference.anchor(h) for h in re.findall(r"^#+ (.*)$", there, re.M)}
+                    if heading not in anchors | set(re.findall(r'<a id="([^"]+)"', there)):
+                        broken.append(f"{path.relative_to(ROOT)}: {link} has no such heading")
+        self.assertEqual(broken, [])
 
 
 class Store(unittest.TestCase):

@@ -46,6 +46,16 @@ Json element_json(const ElementClass& c) {
   return json;
 }
 
+// All of them, in the order of their numbers, for the reference page.
+Json drop_reasons_json() {
+  Json json = Json::array();
+  for (unsigned i = 0; i < static_cast<unsigned>(DropReason::kCount); ++i) {
+    const auto reason = static_cast<DropReason>(i);
+    json.push_back({{"number", i}, {"name", to_string(reason)}, {"description", describe(reason)}});
+  }
+  return json;
+}
+
 std::string manual(const ElementClass& c) {
   std::string t = fmt::format("{}: {}\n", c.name, c.summary);
   if (!c.aliases.empty()) t += fmt::format("also called {}\n", fmt::join(c.aliases, ", "));
@@ -77,7 +87,7 @@ Exit elements(const std::string& name) {
       table.add({c->group, c->name, c->summary});
     }
     if (json_output()) {
-      print_json({{"elements", json}});
+      print_json({{"elements", json}, {"drop_reasons", drop_reasons_json()}});
     } else {
       print_out(table.str());
     }
