@@ -145,7 +145,7 @@ void Runtime::steer(Job& job) {
   for (uint32_t i = 0; i < n; ++i) {
     const Extent& e = job.batch.extent(i);
     const bool ip = parse_ethernet(job.batch.frame(i), e.end, e.wire_end, headers) == ParseStatus::kOk;
-    // A multiply keeps the high bits, which ECMP's modulo does not use: the two choices stay independent.
+    // ECMP hashes with another seed, so the two choices stay independent.
     const uint32_t w = ip ? static_cast<uint32_t>(uint64_t{flow_hash(headers.key, 0x51u)} * workers >> 32) : 0;
     job.batch.worker(i) = static_cast<uint16_t>(w);
     job.shares[w].packets.add(i);
