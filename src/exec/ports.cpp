@@ -25,7 +25,11 @@ class CaptureSource final : public BatchSource {
     while (!batch.full() && left_ != 0) {
       if (!held_) {
         auto more = reader_.next(frame_);
-        if (!more) return batch.size() != 0 ? defer(std::move(more).error()) : Result<void>(std::move(more).error());
+        if (!more) {
+          // The reader repeats the error at the next call: the packets before the damage go first.
+          if (batch.size() != 0) return {};
+          return std::move(more).error();
+        }
         if (!*more) break;
         if (skip_ != 0) {
           --skip_;
@@ -46,9 +50,6 @@ class CaptureSource final : public BatchSource {
   }
 
  private:
-  // The reader repeats the error at the next call: the packets before the damage go first.
-  static Result<void> defer(Error) { return {}; }
-
   CaptureReader reader_;
   CapturedFrame frame_{};
   bool held_ = false;  // frame_ was read and did not fit the last batch
