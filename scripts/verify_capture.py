@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Checks a capture that Sluice wrote against the one that it read, with readers that share no code with Sluice.
 
-    verify_capture.py --before IN.pcap --after OUT.pcap [--dst MAC] [--src MAC] [--no-tshark]
+    verify_capture.py --before IN.pcap --after OUT.pcap [--dst MAC] [--src MAC] [--limit N] [--no-tshark]
 
-Every packet of OUT must be a packet of IN, in the order of IN, with TTL or hop limit one lower, a right IPv4 header checksum, an
-unchanged payload, and the given MAC addresses. tshark must find no bad IPv4 checksum and no malformed packet that it did not find in
-the matching input. Prints a summary; exit code 0 when all holds, 1 when not, 77 when scapy or tshark is missing.
+Each of the first N packets of OUT must be a packet of IN, in the order of IN, with TTL or hop limit one lower, a right IPv4 header
+checksum, an unchanged payload, and the given MAC addresses. tshark must find no bad IPv4 header checksum, and no packet malformed that
+it does not find malformed in IN, too. Prints a summary; exit code 0 when all holds, 1 when not, 77 when scapy or tshark is missing.
 """
 
 import argparse
@@ -44,9 +44,37 @@ def ones_complement_sum(header):
     return total
 
 
+# Malformed counts where one of these says so: what tshark makes of the applications above them depends on earlier packets.
+HEADERS = ("eth", "ethertype", "vlan", "ieee8021ad", "ip", "ipv6", "tcp", "udp", "sctp")
+
+
+def tshark_findings(path, limit, problems):
+    """{frame number: (status of the outer IPv4 header checksum, malformed?)} of the first `limit` frames (0: all)."""
+    command = ["tshark", "-n", "-r", path]
+    for preference in ("ip.check_checksum:TRUE", "ip.defragment:FALSE", "ipv6.defragment:FALSE", "tcp.desegment_tcp_streams:FALSE"):
+        command += ["-o", preference]
+    if limit:
+        command += ["-c", str(limit)]
+    command += ["-T", "fields", "-E", "occurrence=f"]
+    for field in ("frame.number", "frame.protocols", "ip.checksum.status"):
+        command += ["-e", field]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        problems.append(f"tshark: {path}: {result.stderr.strip()[:200]}")
+    findings = {}
+    for line in result.stdout.splitlines():
+        number, protocols, status = (line.split("\t") + ["", ""])[:3]
+        layers = protocols.split(":")
+        malformed = "_ws.malformed" in layers and layers[layers.index("_ws.malformed") - 1] in HEADERS
+        findings[int(number)] = (status, malformed)
+    return findings
+
+
 def identity(ip):
-    """What forwarding must not change, and the TTL."""
+    """What forwarding must not change, and the TTL; (None, 0) where the header is cut short."""
     raw = bytes(ip.original)
+    if len(raw) < (20 if isinstance(ip, IP) else 40):
+        return None, 0
     if isinstance(ip, IP):
         length = int.from_bytes(raw[2:4], "big")
         raw = raw[:length]
@@ -62,41 +90,50 @@ def main():
     parser.add_argument("--after", required=True)
     parser.add_argument("--dst")
     parser.add_argument("--src")
+    parser.add_argument("--limit", type=int, default=0, metavar="N", help="packets of OUT that are looked at (default: all)")
     parser.add_argument("--no-tshark", action="store_true")
     options = parser.parse_args()
 
     problems = []
-    source = packets(options.before)
+    source = enumerate(packets(options.before), 1)
+    matches = {}  # frame number in OUT -> frame number in IN
+    last_before = 0
     count = 0
     skipped = 0
     for packet in packets(options.after):
+        if options.limit and count == options.limit:
+            break
         count += 1
         ip = network_layer(packet)
         if ip is None:
             problems.append(f"packet {count}: not IP")
             continue
         want, ttl = identity(ip)
+        if want is None:
+            problems.append(f"packet {count}: no whole IP header")
+            continue
         if isinstance(ip, IP):
             header = bytes(ip.original)[:ip.ihl * 4]
             if ones_complement_sum(header) != 0xFFFF:
                 problems.append(f"packet {count}: wrong IPv4 header checksum")
-            # scapy's own computation agrees
-            copy = ip.copy()
-            given = copy.chksum
-            del copy.chksum
-            if IP(bytes(copy)).chksum != given and not ip.options:
-                problems.append(f"packet {count}: scapy computes another checksum")
+            # scapy's own computation agrees. The header alone is built: its length field and payload stay out of it.
+            elif not ip.options:
+                bare = IP(header)
+                del bare.chksum
+                if IP(bytes(bare)[:20]).chksum != ip.chksum:
+                    problems.append(f"packet {count}: scapy computes another checksum")
         if options.dst and packet.dst != options.dst:
             problems.append(f"packet {count}: destination MAC {packet.dst}")
         if options.src and packet.src != options.src:
             problems.append(f"packet {count}: source MAC {packet.src}")
         found = False
-        for before in source:
+        for last_before, before in source:
             other = network_layer(before)
             if other is not None:
                 have, ttl_before = identity(other)
                 if have == want and ttl_before == ttl + 1:
                     found = True
+                    matches[count] = last_before
                     break
             skipped += 1
         if not found:
@@ -107,19 +144,15 @@ def main():
         if shutil.which("tshark") is None:
             print("tshark is missing", file=sys.stderr)
             sys.exit(77)
-        command = ["tshark", "-n", "-r", options.after, "-o", "ip.check_checksum:TRUE", "-Y",
-                   "ip.checksum.status == \"Bad\"", "-T", "fields", "-e", "frame.number"]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        if result.returncode != 0:
-            problems.append("tshark: " + result.stderr.strip())
-        # A quoted header inside an ICMP error may be bad as it came; only outer headers count, which scapy has judged above.
-        bad = [line for line in result.stdout.split() if line]
-        if bad:
-            inner = subprocess.run(["tshark", "-n", "-r", options.after, "-o", "ip.check_checksum:TRUE", "-Y",
-                                    "ip.checksum.status == \"Bad\" && !icmp", "-T", "fields", "-e", "frame.number"],
-                                   capture_output=True, text=True, check=False).stdout.split()
-            problems += [f"tshark: packet {n} has a bad checksum" for n in inner]
-
+        after = tshark_findings(options.after, options.limit, problems)
+        before = tshark_findings(options.before, last_before, problems)
+        if len(after) != count:
+            problems.append(f"tshark reads {len(after)} packets, scapy {count}")
+        for number, (status, malformed) in after.items():
+            if status in ("0", "Bad"):
+                problems.append(f"tshark: packet {number} has a bad checksum")
+            elif malformed and not before.get(matches.get(number), ("", False))[1]:
+                problems.append(f"tshark: packet {number} is malformed, and was not in the input")
     for problem in problems[:20]:
         print(problem)
     print(f"{count} packets out, {skipped} of the input not forwarded before the last of them, {len(problems)} problems")

@@ -230,6 +230,21 @@ TEST_F(CliRunTest, BenchVerifiesOrRefuses) {
             5);
 }
 
+TEST_F(CliRunTest, ASizeMeansThatEveryFrameHasIt) {
+  auto bytes = [&](const std::string& options) {
+    const Said said = sluice("gen traffic --packets 100 --flows 9 --out t.pcap -o json " + options);
+    EXPECT_EQ(said.code, 0) << said.err;
+    return said.code == 0 ? said.json()["bytes"].get<uint64_t>() : 0;
+  };
+  EXPECT_EQ(bytes("--size 200"), bytes("--size 200 --mix fixed"));
+  EXPECT_EQ(bytes("--size 300") - bytes("--size 200"), 100u * 100);
+  EXPECT_EQ(bytes("--mix fixed"), bytes("--size 64"));
+  EXPECT_EQ(bytes(""), bytes("--mix imix"));
+  const Said both = sluice("gen traffic --size 200 --mix imix --out t.pcap");
+  EXPECT_EQ(both.code, 2);
+  EXPECT_NE(both.err.find("--size: the mix 'imix' has sizes of its own"), std::string::npos) << both.err;
+}
+
 TEST_F(CliRunTest, DemoIsIdenticalAndConserved) {
   const Said said = sluice("demo --dir d --packets 5000 --rules 500 --ipv4 3000 --ipv6 500 -o json");
   ASSERT_EQ(said.code, 0) << said.err;
@@ -240,8 +255,9 @@ TEST_F(CliRunTest, DemoIsIdenticalAndConserved) {
     EXPECT_EQ(run["packets_in"], 5000);
     EXPECT_GT(run["packets_out"], 0);
     expect_conserved(run);
-    for (const char* reason : {"acl-deny", "no-route", "ttl-expired", "ipv4-bad-checksum"})
+    for (const char* reason : {"acl-deny", "no-route", "ttl-expired", "ipv4-bad-checksum"}) {
       EXPECT_TRUE(run["drops"].contains(reason)) << reason;
+    }
   }
   EXPECT_TRUE(exists("d/out.pcap") && exists("d/edge.acl") && exists("d/rib.txt") && exists("d/imix.pcap"));
 }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "app.h"
+#include "control/command_text.h"
 #include "elements/adjacency/stage.h"
 #include "elements/dec_ttl/stage.h"
 #include "elements/ip_input/stage.h"
@@ -26,202 +27,6 @@ struct Options {
   uint64_t number = 1;
   unsigned near = 3;
 };
-
-// -- the packet
-// ----------------------------------------------------------------------------------------------------------
-
-// ip 10.0.0.1 > 8.8.8.8 tcp 1234 > 80 [flags S] [ttl N] [dscp N] [len N] [df] [frag OFFSET] [vlan N]
-class PacketText {
- public:
-  explicit PacketText(const std::string& text) : text_(text), findings_("--packet", text) {
-    for (size_t at = 0; at < text.size();) {
-      while (at < text.size() &&
-             (text[at] == ' ' || text[at] == '\t' || text[at] == ',' || text[at] == '[' || text[at] == ']'))
-        ++at;
-      const size_t begin = at;
-      while (at < text.size() && text[at] != ' ' && text[at] != '\t' && text[at] != ',' && text[at] != '[' &&
-             text[at] != ']')
-        ++at;
-      if (at > begin) words_.push_back({begin, at - begin});
-    }
-  }
-
-  std::vector<uint8_t> build() {
-    std::vector<uint8_t> frame;
-    parse(frame);
-    if (!findings_.ok()) fail(Exit::kBadInput, findings_.to_error());
-    return frame;
-  }
-
- private:
-  struct Word {
-    size_t begin, length;
-  };
-  bool done() const { return next_ >= words_.size(); }
-  std::string peek() const { return done() ? std::string() : text_.substr(words_[next_].begin, words_[next_].length); }
-  std::string take() {
-    std::string word = peek();
-    if (!done()) ++next_;
-    return word;
-  }
-  // At the word that take() gave last, or at the end of the text.
-  void wrong(const std::string& message, const std::string& expected, bool last = true) {
-    const bool at_end = words_.empty() || (last ? next_ == 0 : done());
-    const Word where = at_end ? Word{text_.size(), 1} : words_[last ? next_ - 1 : next_];
-    Diagnostic& finding = findings_.error_at(where.begin, where.length, message);
-    finding.expected = expected;
-    if (!suggestion_.empty()) finding.suggestion = fmt::format("did you mean '{}'?", suggestion_);
-  }
-  std::optional<unsigned> number(unsigned limit, const char* what) {
-    if (done()) {
-      wrong(fmt::format("the {} is missing", what), fmt::format("a number from 0 to {}", limit), false);
-      return std::nullopt;
-    }
-    const std::string word = take();
-    unsigned value = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (error != std::errc() || end != word.data() + word.size() || value > limit) {
-      wrong(fmt::format("'{}' is not a {}", word, what), fmt::format("a number from 0 to {}", limit));
-      return std::nullopt;
-    }
-    return value;
-  }
-  std::optional<IpAddress> address(const char* what) {
-    if (done()) {
-      wrong(fmt::format("the {} address is missing", what), "an IPv4 or IPv6 address", false);
-      return std::nullopt;
-    }
-    const std::string word = take();
-    const auto parsed = parse_ip(word);
-    if (!parsed) wrong(fmt::format("'{}' is not an address", word), "an IPv4 or IPv6 address");
-    return parsed;
-  }
-  bool arrow() {
-    if (take() == ">") return true;
-    wrong("'>' is missing here", "SOURCE > DESTINATION");
-    return false;
-  }
-
-  void parse(std::vector<uint8_t>& frame) {
-    if (peek() == "ip" || peek() == "ip6" || peek() == "IP" || peek() == "IP6") take();
-    const auto src = address("source");
-    if (!src || !arrow()) return;
-    const auto dst = address("destination");
-    if (!dst) return;
-    if (src->family != dst->family) {
-      wrong("the two addresses are of different families", "two IPv4 or two IPv6 addresses");
-      return;
-    }
-    uint8_t protocol = 17;
-    std::optional<unsigned> sport, dport, type, code;
-    bool ports = false, icmp = false, given = false;
-    static const std::vector<std::string> kOptions = {"tcp", "udp",  "sctp", "icmp", "icmp6", "proto", "flags",
-                                                      "ttl", "dscp", "len",  "df",   "frag",  "vlan"};
-    std::optional<unsigned> flags, ttl, dscp, length, fragment, vlan;
-    bool df = false;
-    while (!done()) {
-      const std::string word = take();
-      if (word == "tcp" || word == "udp" || word == "sctp") {
-        given = true;
-        protocol = word == "tcp" ? 6 : word == "udp" ? 17 : 132;
-        if (peek().empty() || std::isdigit(static_cast<unsigned char>(peek()[0])) == 0) continue;
-        ports = true;
-        sport = number(65535, "source port");
-        if (!sport || !arrow()) return;
-        dport = number(65535, "destination port");
-        if (!dport) return;
-      } else if (word == "icmp" || word == "icmp6") {
-        given = icmp = true;
-        protocol = src->family == 4 ? 1 : 58;
-        if (peek().empty() || std::isdigit(static_cast<unsigned char>(peek()[0])) == 0) continue;
-        type = number(255, "ICMP type");
-        if (!peek().empty() && std::isdigit(static_cast<unsigned char>(peek()[0])) != 0)
-          code = number(255, "ICMP code");
-      } else if (word == "proto") {
-        given = true;
-        const auto n = number(255, "protocol number");
-        if (!n) return;
-        protocol = static_cast<uint8_t>(*n);
-      } else if (word == "flags") {
-        unsigned bits = 0;
-        const std::string letters = take();
-        for (char c : letters) {
-          const size_t bit = std::string("FSRP.UEW").find(c == 'A' ? '.' : c);
-          if (bit == std::string::npos) {
-            wrong(fmt::format("'{}' is not a TCP flag", c),
-                  "letters of F S R P . (or A) U E W, as tcpdump prints them");
-            break;
-          }
-          bits |= 1u << bit;
-        }
-        if (letters.empty()) wrong("the TCP flags are missing", "letters of F S R P . (or A) U E W", false);
-        flags = bits;
-      } else if (word == "ttl") {
-        if (!(ttl = number(255, "TTL"))) return;
-      } else if (word == "dscp") {
-        if (!(dscp = number(63, "DSCP"))) return;
-      } else if (word == "len") {
-        if (!(length = number(9000, "length"))) return;
-      } else if (word == "frag") {
-        if (!(fragment = number(65528, "fragment offset"))) return;
-      } else if (word == "vlan") {
-        if (!(vlan = number(4094, "VLAN id"))) return;
-      } else if (word == "df") {
-        df = true;
-      } else {
-        suggestion_ = closest_match(word, kOptions);
-        wrong(fmt::format("'{}' is not understood here", word),
-              "tcp SPORT > DPORT, udp, icmp TYPE CODE, proto N, flags S, ttl N, dscp N, len N, df, frag N, vlan N");
-        return;
-      }
-    }
-    if (!findings_.ok()) return;
-    if (!given) protocol = 253;  // RFC 3692: for experiments; no L4 header
-    PacketBuilder b = PacketBuilder::ip(*src, *dst, protocol);
-    if (ports) b.ports(static_cast<uint16_t>(*sport), static_cast<uint16_t>(*dport));
-    if (icmp)
-      b.icmp(static_cast<uint8_t>(type.value_or(src->family == 4 ? 8 : 128)), static_cast<uint8_t>(code.value_or(0)));
-    if (flags) b.tcp_flags(static_cast<uint8_t>(*flags));
-    if (ttl) b.ttl(static_cast<uint8_t>(*ttl));
-    if (dscp) b.dscp(static_cast<uint8_t>(*dscp));
-    if (df) b.dont_fragment();
-    if (fragment) b.fragment(*fragment & ~7u, true);
-    if (vlan && *vlan != 0) b.vlan(static_cast<uint16_t>(*vlan));
-    b.size(length ? *length + 14 + (vlan ? 4u : 0u) : 60);
-    frame = b.build();
-  }
-
-  const std::string& text_;
-  Diagnostics findings_;
-  std::vector<Word> words_;
-  size_t next_ = 0;
-  std::string suggestion_;
-};
-
-std::vector<uint8_t> bytes_of_hex(const std::string& text) {
-  std::vector<uint8_t> bytes;
-  int high = -1;
-  Diagnostics findings("--hex", text);
-  for (size_t i = 0; i < text.size() && findings.ok(); ++i) {
-    const char c = text[i];
-    if (c == ' ' || c == ':' || c == '\n' || c == '\t') continue;
-    const char* digits = "0123456789abcdef";
-    const char* at = c == '\0' ? nullptr : std::strchr(digits, std::tolower(static_cast<unsigned char>(c)));
-    if (at == nullptr) {
-      findings.error_at(i, 1, fmt::format("'{}' is not a hexadecimal digit", c)).expected =
-          "the frame from its Ethernet header on, two digits a byte";
-    } else if (high < 0) {
-      high = static_cast<int>(at - digits);
-    } else {
-      bytes.push_back(static_cast<uint8_t>(high << 4 | static_cast<int>(at - digits)));
-      high = -1;
-    }
-  }
-  if (findings.ok() && high >= 0)
-    findings.error_at(text.size() - 1, 1, "the last byte has one digit only").expected = "two digits a byte";
-  if (!findings.ok()) fail(Exit::kBadInput, findings.to_error());
-  return bytes;
-}
 
 std::string key_text(const FlowKey& k) {
   const IpAddress src{k.src_hi, k.src_lo, k.family}, dst{k.dst_hi, k.dst_lo, k.family};
@@ -313,9 +118,9 @@ Exit explain(const Options& o) {
   std::vector<uint8_t> frame;
   uint32_t wire = 0;
   if (!o.packet.empty()) {
-    frame = PacketText(o.packet).build();
+    frame = need(parse_packet_text(o.packet, "--packet"), Exit::kBadInput);
   } else if (!o.hex.empty()) {
-    frame = bytes_of_hex(o.hex);
+    frame = need(parse_hex_bytes(o.hex, "--hex"), Exit::kBadInput);
   } else {
     need(check_readable(o.capture), Exit::kIo);
     CaptureReader reader = need(CaptureReader::open(o.capture));

@@ -44,9 +44,9 @@ struct Options {
   // routes
   uint32_t ipv4_count = 900'000, ipv6_count = 160'000, next_hops = 256;
   // traffic
-  uint32_t flows = 10'000, size = 64;
+  uint32_t flows = 10'000, size = 0;  // size 0: not given
   double zipf = 1.0, vlan = 0, malformed = 0;
-  std::string mix = "imix", routes;
+  std::string mix, routes;  // mix: empty: fixed where a size is given, else imix
 };
 
 void write_text(const std::string& path, const std::string& text, std::string_view what) {
@@ -107,8 +107,13 @@ Exit gen_traffic(const Options& o) {
   t.packets = o.packets;
   t.flows = o.flows;
   t.zipf = o.zipf;
-  t.size_mix = o.mix == "imix" ? SizeMix::kImix : o.mix == "imix-stockholm" ? SizeMix::kImixStockholm : SizeMix::kFixed;
-  t.fixed_bytes = o.size;
+  if (o.size != 0 && !o.mix.empty() && o.mix != "fixed")
+    fail(Exit::kUsage, fmt::format("--size: the mix '{}' has sizes of its own", o.mix), "leave --size or --mix out");
+  t.size_mix = o.mix.empty() && o.size == 0 ? SizeMix::kImix
+               : o.mix == "imix"            ? SizeMix::kImix
+               : o.mix == "imix-stockholm"  ? SizeMix::kImixStockholm
+                                            : SizeMix::kFixed;
+  t.fixed_bytes = o.size == 0 ? 64 : o.size;
   t.ipv6_fraction = o.ipv6;
   t.vlan_fraction = o.vlan;
   t.malformed_fraction = o.malformed;
@@ -234,14 +239,14 @@ void add_gen(CLI::App& root) {
       ->check(CLI::Range(0.0, 8.0))
       ->type_name("Z")
       ->capture_default_str();
-  traffic->add_option("--mix", p->mix, "imix (7:4:1 of 64, 570, 1518), imix-stockholm (IP 40, 576, 1500) or fixed")
+  traffic
+      ->add_option("--mix", p->mix,
+                   "imix (7:4:1 of 64, 570, 1518; the default), imix-stockholm (IP 40, 576, 1500) or fixed")
       ->check(CLI::IsMember({"imix", "imix-stockholm", "fixed"}))
-      ->type_name("MIX")
-      ->capture_default_str();
-  traffic->add_option("--size", p->size, "Frame size with FCS, for --mix fixed")
+      ->type_name("MIX");
+  traffic->add_option("--size", p->size, "Frame size with FCS, every packet's (default of --mix fixed: 64)")
       ->check(CLI::Range(64u, 9618u))
-      ->type_name("BYTES")
-      ->capture_default_str();
+      ->type_name("BYTES");
   traffic->add_option("--ipv6", p->ipv6, "Part of the flows that is IPv6")->check(fraction)->type_name("PART");
   traffic->add_option("--vlan", p->vlan, "Part of the flows with an 802.1Q tag")->check(fraction)->type_name("PART");
   traffic->add_option("--malformed", p->malformed, "Part of the packets that is broken in one of ten ways")

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "app.h"
+#include "control/command_text.h"
 #include "control/standard_graph.h"
 #include "graph/click/print.h"
 #include "inputs.h"
@@ -40,20 +41,16 @@ StandardGraph standard_graph_of(const Options& o) {
   g.in = o.in;
   g.permit_by_default = o.policy == "permit";
   for (const std::string& out : o.out) {
-    const size_t equals = out.find('=');
-    const bool numbered = equals != std::string::npos && equals > 0 && equals <= 5 &&
-                          std::all_of(out.begin(), out.begin() + static_cast<ptrdiff_t>(equals),
-                                      [](unsigned char c) { return std::isdigit(c) != 0; });
-    if (!numbered) {
-      if (!g.out.empty())
-        fail(Exit::kUsage, fmt::format("--out: both '{}' and '{}' are for all ports", g.out, out),
-             "write PORT=FILE for one port");
-      g.out = out;
+    auto parsed = parse_port_file(out);
+    if (!parsed.ok()) fail(Exit::kUsage, fmt::format("--out: {}", parsed.error().message));
+    if (parsed->port) {
+      g.port_out.emplace_back(*parsed->port, parsed->file);
       continue;
     }
-    const unsigned long port = std::stoul(out.substr(0, equals));
-    if (port > 65535) fail(Exit::kUsage, fmt::format("--out: port {} is larger than 65535", port));
-    g.port_out.emplace_back(static_cast<uint16_t>(port), out.substr(equals + 1));
+    if (!g.out.empty())
+      fail(Exit::kUsage, fmt::format("--out: both '{}' and '{}' are for all ports", g.out, out),
+           "write PORT=FILE for one port");
+    g.out = out;
   }
   std::vector<std::string> files = {g.out};
   for (const auto& [port, file] : g.port_out) files.push_back(file);

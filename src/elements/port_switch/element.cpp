@@ -19,6 +19,12 @@ class PortSwitch final : public StageElement<PortSwitchStage> {
       stage_.ports[stage_.count++] = static_cast<uint16_t>(value.number);
     }
   }
+  Result<void> bind(const TableSet&, StageSlot& slot) const override {
+    PortSwitchStage stage = stage_;
+    stage.others = outputs > stage.count;
+    place(slot, stage);
+    return {};
+  }
   std::optional<unsigned> output_count() const override { return stage_.count + 1u; }
   bool output_optional(unsigned output) const override { return output == stage_.count; }
 };
