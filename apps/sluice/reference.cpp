@@ -5,10 +5,12 @@
 namespace sluice::app {
 namespace {
 
-void section(CLI::App& app, const std::string& name, std::string& t) {
-  t += fmt::format("\n## {}\n\n```\n{}```\n", name, app.help(name));
+// `parent` is what stands before the name of `app` on a command line.
+void section(CLI::App& app, const std::string& parent, std::string& t) {
+  const std::string name = parent + " " + app.get_name();
+  t += fmt::format("\n## {}\n\n```\n{}```\n", name, app.help(parent));
   for (CLI::App* sub : app.get_subcommands({})) {
-    if (!sub->get_group().empty()) section(*sub, name + " " + sub->get_name(), t);
+    if (!sub->get_group().empty()) section(*sub, name, t);
   }
 }
 
@@ -22,7 +24,7 @@ void add_reference(CLI::App& root) {
         "says.\n\n```\n" +
         root.help() + "```\n";
     for (CLI::App* command : root.get_subcommands({})) {
-      if (!command->get_group().empty()) section(*command, "sluice " + command->get_name(), t);
+      if (!command->get_group().empty()) section(*command, "sluice", t);
     }
     print_out(t);
   });
