@@ -152,6 +152,29 @@ TEST_F(CliRunTest, AConfigurationTakesVariables) {
   EXPECT_TRUE(exists("out.pcap"));
 }
 
+TEST_F(CliRunTest, PrintedPacketsAreLinesOnStderr) {
+  write("g.click", "FromDump(in.pcap) -> Print(seen, 4) -> Discard;");
+  const Said said = sluice("run g.click --workers 2");
+  ASSERT_EQ(said.code, 0) << said.err;
+  EXPECT_EQ(said.err.rfind("seen:   5", 0), 0u) << said.err.substr(0, 80);
+  size_t lines = 0;
+  for (size_t at = 0; (at = said.err.find("seen: ", at)) != std::string::npos; ++at) {
+    EXPECT_TRUE(at == 0 || said.err[at - 1] == '\n') << at;
+    ++lines;
+  }
+  EXPECT_EQ(lines, 700u);
+  EXPECT_EQ(said.err.find("seen: "), 0u);
+}
+
+TEST_F(CliRunTest, GraphAndPlanAreJsonWhenAsked) {
+  write("g.click", "FromDump(in.pcap) -> Counter -> Discard;");
+  const std::string graph = sluice("run g.click --print-graph").out;
+  EXPECT_EQ(sluice("run g.click --print-graph -o json").json()["graph"], graph);
+  EXPECT_EQ(sluice("run g.click --print-plan -o json").json()["plan"], sluice("run g.click --print-plan").out);
+  EXPECT_EQ(sluice("run " + standard_ + " --print-graph -o json").json()["graph"],
+            sluice("run " + standard_ + " --print-graph").out);
+}
+
 TEST_F(CliRunTest, CapturesGoThroughPipes) {
   const Said said = shell(
       "\"$SLUICE\" run --routes rib --in - --out - < in.pcap | \"$SLUICE\" classify --rules edge.acl --in - | sort | "

@@ -206,6 +206,10 @@ TEST_F(CliTablesTest, TablesDescribesAndFlagsDamage) {
   EXPECT_EQ(json["tables"][2]["routes6"], 1);
   EXPECT_EQ(json["tables"][3]["next_hops"], 2);
   EXPECT_EQ(json["tables"][4]["adjacencies"], 2);
+  write("empty.trace", "");
+  const Said mixed = sluice("classify --rules rib.img --trace empty.trace");
+  EXPECT_EQ(mixed.code, 1);
+  EXPECT_NE(mixed.err.find("an image of routes, expected one of an access list"), std::string::npos) << mixed.err;
   std::string damaged = read("rules.img");
   damaged[damaged.size() / 2] = static_cast<char>(damaged[damaged.size() / 2] ^ 1);
   write("damaged.img", damaged);
@@ -231,6 +235,12 @@ TEST_F(CliTablesTest, GenIsTheSameForASeedAndReadsBack) {
   const auto verdicts = sluice("classify --rules a --trace t -o json").json();
   EXPECT_EQ(verdicts["packets"], 1000);
   EXPECT_EQ(verdicts["matched"], 1000);
+  // Both languages say the same rules, TCP flags included.
+  EXPECT_EQ(sluice("gen rules --count 300 --language classbench --out cb").code, 0);
+  EXPECT_EQ(sluice("gen rules --count 300 --language native --out nat").code, 0);
+  EXPECT_NE(read("nat").find(" flags 0x"), std::string::npos);
+  EXPECT_EQ(sluice("gen trace --rules cb --packets 2000 --out u").code, 0);
+  EXPECT_EQ(sluice("classify --rules cb --trace u").out, sluice("classify --rules nat --trace u").out);
   EXPECT_EQ(sluice("gen routes --ipv4 500 --ipv6 300 --out r").code, 0);
   const auto routes = sluice("check --routes r -o json").json();
   EXPECT_EQ(routes["routes4"], 500);

@@ -114,7 +114,8 @@ void add_classify(CLI::App& root) {
   CLI::App* sub = add_subcommand(
       root, "classify", "Tables",
       "The first matching rule of each packet: one line a packet, in order, with the rule's position\n"
-      "(from 1; comments and blank lines do not count) or 0. A frame that is not IP, or damaged, gets 0.",
+      "(from 1; comments and blank lines do not count) or 0. A frame that is not IP, or damaged, gets 0.\n"
+      "A native line with lists or groups stands for several rules, which count one by one.",
       "sluice classify --rules acl1_10k --trace acl1_10k_trace --out verdicts.txt\n"
       "sluice classify --rules edge.acl --in traffic.pcap --algorithm linear\n"
       "sluice classify --rules edge.img --trace - -o json < trace.txt",
@@ -123,7 +124,9 @@ void add_classify(CLI::App& root) {
       ->required()
       ->type_name("FILE");
   add_acl_options(*sub, o->format, o->algorithm);
-  sub->add_option("--trace", o->trace, "ClassBench trace: sip dip sport dport proto [word] [rule], in decimal")
+  sub->add_option(
+         "--trace", o->trace,
+         "ClassBench trace: sip dip sport dport proto [[word] rule], in decimal; the flags are the upper half of word")
       ->type_name("FILE");
   sub->add_option("--in", o->capture, "Capture: pcap or pcapng, plain or gzip")->type_name("PCAP");
   sub->add_option("--out", o->out, "Where the lines go (default: stdout); appears when it is complete")

@@ -120,8 +120,15 @@ Exit run(const Options& o) {
     text = need(read_whole_file(file), Exit::kIo);
   }
   // --print-graph of the standard graph is its text: that is what a user wants to start from.
+  auto show = [](const char* name, const std::string& what) {
+    if (json_output()) {
+      print_json(Json{{name, what}});
+    } else {
+      print_out(what);
+    }
+  };
   if (o.print_graph && standard) {
-    print_out(text);
+    show("graph", text);
     return Exit::kOk;
   }
   auto pipeline = parse_pipeline(std::move(text),
@@ -130,11 +137,11 @@ Exit run(const Options& o) {
                                                : file,
                                  defines);
   if (o.print_graph) {
-    print_out(print_click(pipeline->graph));
+    show("graph", print_click(pipeline->graph));
     return Exit::kOk;
   }
   if (o.print_plan) {
-    print_out(describe(pipeline->plan, pipeline->router));
+    show("plan", describe(pipeline->plan, pipeline->router));
     return Exit::kOk;
   }
   check_files(*pipeline, true);
@@ -143,7 +150,11 @@ Exit run(const Options& o) {
   options.workers = o.workers;
   options.batch = o.batch;
   if (o.limit != 0) options.max_packets = o.limit;
-  options.print = [](std::string_view line) { std::fwrite(line.data(), 1, line.size(), stderr); };
+  std::string shown_line;
+  options.print = [&shown_line](std::string_view line) {
+    shown_line.assign(line).push_back('\n');
+    std::fwrite(shown_line.data(), 1, shown_line.size(), stderr);
+  };
   const PipelineRun done = run_pipeline(*pipeline, options);
 
   const Image* acl = pipeline->tables.acls.empty() ? nullptr : pipeline->tables.acls.begin()->second.get();

@@ -475,7 +475,7 @@ Result<std::string> to_native(std::span<const FlowRegion> rules, uint64_t seed) 
     out.put(" to ");
     put_native_prefix(out, r.dst);
     put_ports(out, r.dst_port);
-    if (r.flags_mask != 0) out.put(" flags ").hex(r.flags >> 8, 2).put('/').hex(r.flags_mask >> 8, 2);
+    if (r.flags_mask != 0) out.put(" flags ").hex(r.flags, 4).put('/').hex(r.flags_mask, 4);
     out.put('\n');
   }
   return out.take();

@@ -40,6 +40,22 @@ std::span<const std::byte> Image::section(SectionTag tag) const {
   return bytes().subspan(s->offset, s->bytes);
 }
 
+namespace {
+
+std::string kind_name(uint32_t kind) {
+  switch (static_cast<ImageKind>(kind)) {
+    case ImageKind::kAcl:
+      return "an access list";
+    case ImageKind::kRoutes:
+      return "routes";
+    case ImageKind::kAdjacency:
+      return "adjacencies";
+  }
+  return fmt::format("kind {}", kind);
+}
+
+}  // namespace
+
 Result<void> Image::check(std::span<const std::byte> bytes, ImageKind kind, std::string_view name) {
   auto fail = [&](std::string what) {
     return Error(fmt::format("{}: {}", name, what), "make it again with `sluice compile`");
@@ -52,8 +68,10 @@ Result<void> Image::check(std::span<const std::byte> bytes, ImageKind kind, std:
     return fail(fmt::format("image format {} is not format {}, which this program reads", header.format_version,
                             kFormatVersion));
   }
-  if (header.kind != static_cast<uint32_t>(kind))
-    return fail(fmt::format("image of kind {}, expected kind {}", header.kind, static_cast<uint32_t>(kind)));
+  if (header.kind != static_cast<uint32_t>(kind)) {
+    return Error(fmt::format("{}: an image of {}, expected one of {}", name, kind_name(header.kind),
+                             kind_name(static_cast<uint32_t>(kind))));
+  }
   if (header.total_bytes != bytes.size()) {
     return fail(fmt::format("truncated or extended: {} bytes, the header says {}", bytes.size(), header.total_bytes));
   }

@@ -15,9 +15,18 @@
 namespace sluice {
 namespace {
 
-// ADDR, ADDR/LENGTH or ADDR/NETMASK; host bits are cleared, as Click does.
-std::optional<IpPrefix> parse_click_prefix(std::string_view word) {
-  const size_t slash = word.find('/');
+// ADDR, ADDR/LENGTH or ADDR/NETMASK; host bits are cleared, as Click does. Before a '/', address bytes left out at the
+// end are 0, also as in Click: 0/0, 10/8, 172.16/12.
+std::optional<IpPrefix> parse_click_prefix(std::string_view given) {
+  std::string whole(given);
+  size_t slash = whole.find('/');
+  if (slash != std::string::npos && slash != 0 && whole.find(':') == std::string::npos) {
+    for (auto dots = std::count(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(slash), '.'); dots < 3; ++dots) {
+      whole.insert(slash, ".0");
+      slash += 2;
+    }
+  }
+  const std::string_view word = whole;
   if (slash != std::string_view::npos) {
     if (const auto mask = parse_ipv4(word.substr(slash + 1))) {
       const auto address = parse_ipv4(word.substr(0, slash));

@@ -31,6 +31,20 @@ TEST(IPLookup, EveryNameFindsTheLongestPrefix) {
   }
 }
 
+TEST(IPLookup, BytesLeftOutBeforeTheSlashAreZero) {
+  const char* routes = "0/0 0, 10/8 1, 172.16/12 2, 192.0.2/255.255.255.0 3";
+  look_up("StaticIPLookup", routes, 4, "0.0.0.1").leaves_by(0);
+  look_up("StaticIPLookup", routes, 4, "10.9.0.1").leaves_by(1);
+  look_up("StaticIPLookup", routes, 4, "172.31.0.1").leaves_by(2);
+  look_up("StaticIPLookup", routes, 4, "192.0.2.200").leaves_by(3);
+  look_up("StaticIPLookup", routes, 4, "192.0.3.1").leaves_by(0);
+  for (const char* bad : {"10", "10.1", "10./8", "/8", ".1/8", "1.2.3.4.5/8", "10/33", "300/8", "10/"}) {
+    EXPECT_EQ(testing::findings(
+                  fmt::format("i :: InfiniteSource -> CheckIPHeader -> r :: IPLookup({} 0);\nr[0] -> Discard;", bad)),
+              fmt::format("1:55: '{}' is not an IPv4 prefix", bad));
+  }
+}
+
 TEST(IPLookup, NoRouteDrops) {
   for (const char* name : kNames) look_up(name, "10.0.0.0/8 0", 1, "11.0.0.1").drops(DropReason::kNoRoute);
   look_up("IPLookup", "", 1, "11.0.0.1").drops(DropReason::kNoRoute);
