@@ -113,6 +113,9 @@ Exit report(const Options& o, const std::string& kind, const std::string& input_
     const double median = n % 2 != 0 ? c.values[n / 2] : (c.values[n / 2 - 1] + c.values[n / 2]) / 2;
     Json one{{"case", c.name},          {"unit", c.unit},         {"median", median},
              {"min", c.values.front()}, {"max", c.values.back()}, {"n", n}};
+    // The same in plain terms: things a second, and how far apart the runs were, relative to the median.
+    one["rate"] = median * 1e6;
+    one["spread"] = median > 0 ? (c.values.back() - c.values.front()) / median : 0.0;
     one.update(c.more);
     json["results"].push_back(one);
     table.add({c.name, fmt::format("{:.3f}", median), fmt::format("{:.3f}", c.values.front()),
