@@ -256,9 +256,14 @@ void Dir24View::lookup_bulk(LpmIsa isa, const uint32_t* addresses, uint32_t* nex
   }
 }
 
+namespace {
+// Chosen once before main: a function-local static would be checked on every burst.
+const LpmIsa kBurstIsa = available_lpm_isas().back();
+}  // namespace
+
 void Dir24View::lookup_bulk(const uint32_t* addresses, uint32_t* next_hops, size_t n) const {
   // With room to prefetch, plain loads beat gathers (Zen 4: lpm_bench.cpp); a burst without it is better gathered.
-  lookup_bulk(n > kAhead ? LpmIsa::kScalar : available_lpm_isas().back(), addresses, next_hops, n);
+  lookup_bulk(n > kAhead ? LpmIsa::kScalar : kBurstIsa, addresses, next_hops, n);
 }
 
 const char* to_string(LpmIsa isa) {
