@@ -33,10 +33,13 @@ class CheckHeader final : public StageElement<HeaderCheckStage> {
     std::vector<ListedAddress> good;
     words(arguments, "BADSRC", diagnostics, [&](std::string_view word) { return add_address(word, bad); });
     words(arguments, "GOODDST", diagnostics, [&](std::string_view word) { return add_address(word, good); });
-    words(arguments, "INTERFACES", diagnostics, [&](std::string_view word) { return add_interface(word, bad, good); });
-    if (arguments.has("INTERFACES") && stage_.family == 4) {
-      bad.push_back({0, 0});
-      bad.push_back({0, 0xffffffffu});
+    if (stage_.family == 4) {  // CheckIP6Header has no such argument
+      words(arguments, "INTERFACES", diagnostics,
+            [&](std::string_view word) { return add_interface(word, bad, good); });
+      if (arguments.has("INTERFACES")) {
+        bad.push_back({0, 0});
+        bad.push_back({0, 0xffffffffu});
+      }
     }
     if (bad.size() > 65535 || good.size() > 65535) {
       diagnostics.add(arguments.error_at("BADSRC", "more than 65535 addresses"));
