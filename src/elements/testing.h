@@ -23,11 +23,15 @@ struct Passage {
   bool passed = false;
   unsigned element = 0;
   uint8_t output = 0;
-  Packet packet;                 // the registers; packet.frame points into `storage`
+  Packet packet;                 // the registers; packet.frame dangles in a copy, bytes() does not
   std::vector<uint8_t> storage;  // headroom, frame, tail room
   std::string error;             // the chain itself is wrong
 
-  std::vector<uint8_t> bytes() const { return {packet.bytes(), packet.bytes() + packet.length()}; }
+  std::vector<uint8_t> bytes() const {
+    if (storage.empty()) return {};
+    const uint8_t* at = storage.data() + kHeadroom + packet.data;
+    return {at, at + packet.length()};
+  }
 
   // Each returns *this, so that a sentence can go on.
   const Passage& passes() const;
