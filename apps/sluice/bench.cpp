@@ -91,7 +91,7 @@ void require(const Verified& v, const std::string& what) {
 }
 
 Exit report(const Options& o, const std::string& kind, const std::string& input_hash, const Verified& verified,
-            std::vector<Case> cases, Json more) {
+            std::vector<Case> cases, const Json& more) {
   Json json{
       {"schema", 1},
       {"name", o.name.empty() ? "bench_" + kind : o.name},
