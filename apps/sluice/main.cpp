@@ -51,7 +51,7 @@ CLI::App* deepest(CLI::App* app) {
 
 std::string full_name(const CLI::App* app) {
   std::string name = app->get_name();
-  for (app = app->get_parent(); app != nullptr; app = app->get_parent()) name = app->get_name() + " " + name;
+  for (app = app->get_parent(); app != nullptr; app = app->get_parent()) name.insert(0, " ").insert(0, app->get_name());
   return name;
 }
 
