@@ -27,7 +27,7 @@
 namespace sluice {
 namespace {
 
-std::string trim(std::string text) {
+std::string trim(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t\"\n");
   if (begin == std::string::npos) return {};
   return text.substr(begin, text.find_last_not_of(" \t\"\n") + 1 - begin);
