@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <tuple>
 #include <type_traits>
 
 namespace sluice {
@@ -37,6 +38,10 @@ struct TypeList {
     ((found = found || std::is_same_v<T, Types>, index += found ? 0 : 1), ...);
     return index;
   }
+
+  // The type at position I.
+  template <size_t I>
+  using At = std::tuple_element_t<I, std::tuple<Types...>>;
 
   // The list wrapped in another template, for example TypeList<A, B>::apply<testing::Types>.
   template <template <typename...> typename Template>

@@ -20,6 +20,13 @@ struct AclStage {
   AclActionsView actions;
   uint32_t permit_by_default = 0;
 
+  // Every pointer that the stage holds: f(pointer) into an image, f(pointer, count) to an array of the element's own.
+  template <typename F>
+  void each_pointer(F&& f) {
+    view.each_pointer(f);
+    actions.each_pointer(f);
+  }
+
   SLUICE_HD uint8_t apply(Packet& p, uint32_t rule) const {
     p.rule = rule;
     if (rule == 0) return permit_by_default != 0 ? uint8_t{0} : fail(p, DropReason::kAclNoMatch, 1);

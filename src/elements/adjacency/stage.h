@@ -19,6 +19,12 @@ struct AdjacencyStage {
 
   AdjacencyView view;
 
+  // Every pointer that the stage holds: f(pointer) into an image, f(pointer, count) to an array of the element's own.
+  template <typename F>
+  void each_pointer(F&& f) {
+    view.each_pointer(f);
+  }
+
   SLUICE_HD static DropReason why_not(uint32_t flags) {
     if ((flags & AdjacencyGroup::kDrop) != 0) return DropReason::kRouteDrop;
     if ((flags & AdjacencyGroup::kLocal) != 0) return DropReason::kRouteLocal;

@@ -29,6 +29,12 @@ struct ClassifierStage {
   const ClassifierTest* tests = nullptr;  // of all patterns in order; the pattern "-" is one test with mask 0, bytes 0
   uint32_t count = 0;
 
+  // Every pointer that the stage holds: f(pointer) into an image, f(pointer, count) to an array of the element's own.
+  template <typename F>
+  void each_pointer(F&& f) {
+    f(tests, count);
+  }
+
   SLUICE_HD bool holds(const Packet& p, const ClassifierTest& t) const {
     if (uint64_t{t.offset} + t.bytes > p.length()) return false;
     const uint8_t* at = p.bytes() + t.offset;

@@ -157,6 +157,12 @@ struct HeaderCheckStage {
   uint16_t good_destinations = 0;  // ... unless the destination is one of those that follow
   const ListedAddress* addresses = nullptr;
 
+  // Every pointer that the stage holds: f(pointer) into an image, f(pointer, count) to an array of the element's own.
+  template <typename F>
+  void each_pointer(F&& f) {
+    f(addresses, uint32_t{bad_sources} + good_destinations);
+  }
+
   SLUICE_HD static bool listed(const ListedAddress* from, uint32_t count, uint64_t hi, uint64_t lo) {
     for (uint32_t i = 0; i < count; ++i) {
       if (from[i].lo == lo && from[i].hi == hi) return true;

@@ -25,6 +25,13 @@ struct IpLookupStage {
   const IpLookupTarget* targets = nullptr;  // by next-hop id; entry 0 unused
   uint32_t target_count = 0;
 
+  // Every pointer that the stage holds: f(pointer) into an image, f(pointer, count) to an array of the element's own.
+  template <typename F>
+  void each_pointer(F&& f) {
+    view.each_pointer(f);
+    f(targets, target_count);
+  }
+
   SLUICE_HD void prefetch(const Packet& p) const { view.prefetch(static_cast<uint32_t>(p.key.dst_lo)); }
   SLUICE_HD uint8_t operator()(Packet& p) const {
     if (p.key.family != 4) {

@@ -17,6 +17,13 @@ struct RouteStage {
   View4 view4;
   View6 view6;
 
+  // Every pointer that the stage holds: f(pointer) into an image, f(pointer, count) to an array of the element's own.
+  template <typename F>
+  void each_pointer(F&& f) {
+    view4.each_pointer(f);
+    view6.each_pointer(f);
+  }
+
   SLUICE_HD void prefetch(const Packet& p) const {
     if (p.key.family == 4) {
       view4.prefetch(static_cast<uint32_t>(p.key.dst_lo));

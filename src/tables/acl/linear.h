@@ -31,6 +31,12 @@ class LinearView {
   // The same view over a copy of the image's bytes at `to`; `from` is where this view's image begins.
   LinearView relocated(const std::byte* from, const std::byte* to) const;
 
+  // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
+  template <typename F>
+  void each_pointer(F&& f) {
+    rules_.each_pointer(f);
+  }
+
  private:
   AclRulesView rules_;
 };

@@ -39,6 +39,12 @@ class AclRulesView {
   // The same view over a copy of the image's bytes at `to`; `from` is where this view's image begins.
   AclRulesView relocated(const std::byte* from, const std::byte* to) const;
 
+  // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
+  template <typename F>
+  void each_pointer(F&& f) {
+    f(rules_);
+  }
+
  private:
   const AclMatchRule* rules_ = nullptr;
   uint32_t count_ = 0;
@@ -56,6 +62,12 @@ class AclActionsView {
     return rule <= count_ && actions_ != nullptr ? actions_[rule] : AclAction{};
   }
   AclActionsView relocated(const std::byte* from, const std::byte* to) const;
+
+  // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
+  template <typename F>
+  void each_pointer(F&& f) {
+    f(actions_);
+  }
 
  private:
   const AclAction* actions_ = nullptr;

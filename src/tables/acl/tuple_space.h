@@ -134,6 +134,17 @@ class TupleSpaceView {
   // Table `i` of the narrow (IPv4) or wide ones, in search order.
   const TupleTable& table(bool wide, uint32_t i) const { return tables_[wide ? narrow_ + i : i]; }
 
+  // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
+  template <typename F>
+  void each_pointer(F&& f) {
+    f(tables_);
+    f(filter_);
+    f(slots_);
+    f(entries4_);
+    f(entries6_);
+    rules_.each_pointer(f);
+  }
+
  private:
   SLUICE_HD uint32_t lookup4(const FlowKey& key) const;
   SLUICE_HD uint32_t lookup6(const FlowKey& key) const;

@@ -87,6 +87,13 @@ class AdjacencyView {
     return {adjacencies_, adjacency_count_};
   }
 
+  // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
+  template <typename F>
+  void each_pointer(F&& f) {
+    f(groups_);
+    f(adjacencies_);
+  }
+
  private:
   const AdjacencyGroup* groups_ = nullptr;
   const Adjacency* adjacencies_ = nullptr;

@@ -65,6 +65,14 @@ class Dir24View {
     return wide_ != nullptr;
   }
 
+  // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
+  template <typename F>
+  void each_pointer(F&& f) {
+    f(narrow_);
+    f(wide_);
+    f(blocks_);
+  }
+
  private:
   const uint16_t* narrow_ = nullptr;
   const uint32_t* wide_ = nullptr;

@@ -96,6 +96,14 @@ class Poptrie4View {
     lookup_bulk(addresses, next_hops, n);
   }
 
+  // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
+  template <typename F>
+  void each_pointer(F&& f) {
+    f(arrays_.root);
+    f(arrays_.quarters);
+    f(arrays_.leaves);
+  }
+
  private:
   PoptrieArrays arrays_;
 };
@@ -142,6 +150,14 @@ class Poptrie6View {
   }
   SLUICE_HD static unsigned root_depth(uint64_t hi) {
     return hi >> 61 == 1 ? 24 : 0;
+  }
+
+  // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
+  template <typename F>
+  void each_pointer(F&& f) {
+    f(arrays_.root);
+    f(arrays_.quarters);
+    f(arrays_.leaves);
   }
 
  private:

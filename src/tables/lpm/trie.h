@@ -77,6 +77,12 @@ class Trie4View {
     lookup_bulk(addresses, next_hops, n);
   }
 
+  // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
+  template <typename F>
+  void each_pointer(F&& f) {
+    f(nodes_);
+  }
+
  private:
   const TrieNode4* nodes_ = nullptr;
 };
@@ -112,6 +118,12 @@ class Trie6View {
   }
   void lookup_burst(const uint64_t* hi, const uint64_t* lo, uint32_t* next_hops, size_t n) const {
     lookup_bulk(hi, lo, next_hops, n);
+  }
+
+  // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
+  template <typename F>
+  void each_pointer(F&& f) {
+    f(nodes_);
   }
 
  private:

@@ -1,0 +1,146 @@
+// The body of every device kernel: a packet's way through the stages of a program, and one record's way through it.
+// Host (emulated device, redone packets) and device, launch and persistent: one source, so they cannot disagree.
+#pragma once
+
+#include <cstdint>
+
+#include "base/group.h"
+#include "elements/stages.h"
+#include "exec/device/record.h"
+#include "exec/program.h"
+
+namespace sluice {
+
+// A program as a device runs it: its stages point into that device's memory.
+struct DeviceProgram {
+  Program program;
+  uint8_t begin = 0;  // stages [begin, end) run on the device
+  uint8_t end = 0;
+  uint8_t wide = 0;  // the one stage's outputs are exits
+  uint8_t chain = 0;  // which specialised chain this is (0: none, the generic switch)
+  uint32_t reserved = 0;
+  RecordShape shape;  // of header and address records; keys need none
+};
+static_assert(std::is_trivially_copyable_v<DeviceProgram> && sizeof(DeviceProgram) <= 2064);
+
+// One packet's state in a program.
+struct Walker {
+  Packet packet;
+  uint32_t visited = 0;
+  uint8_t path = kPathDropped;
+  uint8_t output = 0;
+};
+
+namespace device_detail {
+
+template <typename Stage>
+inline constexpr bool kCooperative = requires(const Stage& stage, Packet* packets, uint8_t* outputs) {
+  stage.run_group(OneLane{}, packets, 1u, outputs);
+};
+
+// One packet through the stage type at position `kind` of [kLow, kHigh): a binary search, so that a warp's uniform
+// kind costs five comparisons.
+template <size_t kLow, size_t kHigh, typename Group>
+SLUICE_HD uint8_t dispatch(const StageSlot& slot, Packet& p, const Group& group) {
+  if constexpr (kHigh - kLow == 1) {
+    using Stage = typename AllStages::template At<kLow>;
+    const Stage& stage = slot.template get<Stage>();
+    if constexpr (kCooperative<Stage>) {
+      uint8_t output = 0;
+      stage.run_group(group, &p, 1u, &output);
+      return output;
+    } else {
+      return stage(p);
+    }
+  } else {
+    constexpr size_t kMiddle = (kLow + kHigh) / 2;
+    return slot.kind < kMiddle ? dispatch<kLow, kMiddle>(slot, p, group) : dispatch<kMiddle, kHigh>(slot, p, group);
+  }
+}
+
+}  // namespace device_detail
+
+// One packet through one stage, whatever its kind; a lane by itself.
+SLUICE_HD uint8_t run_stage_alone(const StageSlot& slot, Packet& p) {
+  return device_detail::dispatch<0, AllStages::kSize>(slot, p, OneLane{});
+}
+
+SLUICE_HD void take_output(const DeviceProgram& program, const StageSlot& slot, uint32_t s, uint8_t output, Walker& w) {
+  w.visited |= 1u << (s - program.begin);
+  w.output = output;
+  w.path = program.wide != 0 ? static_cast<uint8_t>(kPathExit) : slot.next[output & 15];
+}
+
+// The stages [begin, end) for one packet by itself.
+SLUICE_HD void walk_alone(const DeviceProgram& program, Walker& w) {
+  for (uint32_t s = program.begin; s < program.end; ++s) {
+    if (w.path != s) continue;
+    const StageSlot& slot = program.program.stages[s];
+    take_output(program, slot, s, run_stage_alone(slot, w.packet), w);
+  }
+}
+
+// -- records ----------------------------------------------------------------------------------------------------------
+
+// Fills the walker from a record's words. `bytes` is scratch of kHeadroom + kRecordRegion + kTailroom bytes for the
+// frame of a header record.
+SLUICE_HD void read_record(RecordKind kind, const DeviceProgram& program, const Word* in, uint8_t* bytes, Walker& w) {
+  w = Walker{};
+  w.path = program.begin;
+  if (kind == RecordKind::kKey4) {
+    w.packet.key = unpack_key4(in[0]);
+    return;
+  }
+  PayloadReader reader(in);
+  if (kind == RecordKind::kKey6) {
+    reader.get(&w.packet.key, kKeyBytes);
+    return;
+  }
+  RegisterRecord r;
+  reader.get(&r, sizeof r);
+  memcpy(&w.packet.data, &r.extent, sizeof(Extent));
+  memcpy(&w.packet.rule, &r.annotation, sizeof(Annotation));
+  w.path = r.path;
+  if (kind == RecordKind::kAddress) {
+    uint64_t frame;
+    reader.get(&frame, sizeof frame);
+    w.packet.frame = reinterpret_cast<uint8_t*>(frame);
+  }
+  if (program.shape.key_in != 0) reader.get(&w.packet.key, kKeyBytes);
+  if (kind == RecordKind::kHeader) {
+    reader.get(bytes + kHeadroom, program.shape.region);
+    w.packet.frame = bytes + kHeadroom;
+  }
+}
+
+// Calls store(index, word) for each word of the result, in order.
+template <typename Store>
+SLUICE_HD void write_result(RecordKind kind, const DeviceProgram& program, const Walker& w, uint32_t tag,
+                            Store&& store) {
+  Steps steps;
+  steps.visited = static_cast<uint16_t>(w.visited);
+  steps.output = w.output;
+  steps.reason = w.packet.reason;
+  if (kind == RecordKind::kKey4 || kind == RecordKind::kKey6) {
+    store(0u, pack_result({w.packet.rule, w.packet.mark, w.packet.next_hop, steps}, tag));
+    return;
+  }
+  RegisterRecord r;
+  memcpy(&r.extent, &w.packet.data, sizeof(Extent));
+  memcpy(&r.annotation, &w.packet.rule, sizeof(Annotation));
+  r.visited = steps.visited;
+  r.path = steps.output;
+  r.redo = kind == RecordKind::kHeader && w.packet.data < -kRecordHeadroom ? 1 : 0;
+  PayloadWriter writer(tag, store);
+  writer.put(&r, sizeof r);
+  if (program.shape.key_out != 0) writer.put(&w.packet.key, kKeyBytes);
+  if (kind == RecordKind::kHeader) {
+    writer.put(w.packet.frame - kRecordHeadroom, static_cast<uint32_t>(kRecordHeadroom) + program.shape.region);
+  }
+  writer.finish();
+}
+
+// Room for the frame of a header record: what stages may push in front and append behind included.
+inline constexpr uint32_t kRecordScratch = static_cast<uint32_t>(kHeadroom) + kRecordRegion + kTailroom;
+
+}  // namespace sluice

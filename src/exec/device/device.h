@@ -1,0 +1,169 @@
+// host only
+// Device: what the executor asks of an accelerator, whatever it is (CUDA, or host threads that emulate one).
+//
+// Three parts: memory of the device (tables and programs are made resident there), drivers that run record bodies over
+// slabs (launch mode) or rings (persistent mode), and facts about the device. Channels (channel.h) are the host's side
+// of both modes and are written once for all devices.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "exec/device/body.h"
+#include "exec/device/record.h"
+
+namespace sluice {
+
+enum class DeviceMode : uint8_t { kLaunch, kPersistent, kAdaptive };
+enum class Transport : uint8_t {
+  kStaged,    // pinned slabs, one copy in and one copy out around each kernel
+  kZeroCopy,  // the kernel reads and writes mapped pinned memory
+  kTagged,    // the ring of persistent mode
+  kCommList,  // records are addresses of frames, which lie in mapped host memory
+  kCommPool,  // the same over a copy of the frames in device memory
+};
+
+inline const char* to_string(DeviceMode mode) {
+  return mode == DeviceMode::kLaunch ? "launch" : mode == DeviceMode::kPersistent ? "persistent" : "adaptive";
+}
+inline const char* to_string(Transport transport) {
+  switch (transport) {
+    case Transport::kStaged:
+      return "staged";
+    case Transport::kZeroCopy:
+      return "zerocopy";
+    case Transport::kTagged:
+      return "tagged";
+    case Transport::kCommList:
+      return "commlist";
+    case Transport::kCommPool:
+      return "commpool";
+  }
+  return "?";
+}
+
+struct DeviceInfo {
+  std::string name;  // "emu", "NVIDIA H100 80GB HBM3"
+  std::string kind;  // "emu", "cuda"
+  unsigned ordinal = 0;
+  size_t memory_bytes = 0;
+  unsigned multiprocessors = 0;
+};
+
+// Device utilisation and power, where the device can say. Negative: unknown.
+struct DevicePower {
+  double watts = -1;
+  double utilisation = -1;  // 0..1
+};
+
+// Bytes of one memory space; freed with the last reference, never while a kernel may read them.
+class DeviceBlob {
+ public:
+  virtual ~DeviceBlob() = default;
+  virtual void* device() const = 0;  // address for kernels
+  virtual void* host() const = 0;    // address for the host; nullptr where it has none
+  virtual size_t size() const = 0;
+};
+
+enum class MemorySpace : uint8_t {
+  kDevice,  // the device's own; the host has no address
+  kMapped,  // pinned host memory that the device reads and writes over the bus
+  kStaging  // kMapped for the host, write-combining off; the device copies from and to it
+};
+
+// How many records, of what shape, one slab or ring holds.
+struct ChannelShape {
+  RecordShape record;
+  uint32_t capacity = 0;  // records; a power of two
+  uint32_t words_in = 0;  // of one record
+  uint32_t words_out = 0;
+};
+
+// Launch mode: runs the body over the records of a slab. One driver a channel; used by one thread.
+class SlabDriver {
+ public:
+  virtual ~SlabDriver() = default;
+  // Slab `slab`'s words as the host sees them. They stay where they are for the driver's life.
+  virtual Word* in(uint32_t slab) = 0;
+  virtual const Word* out(uint32_t slab) = 0;
+  // Starts `count` records of a slab. `program` is copied. `pool`: host range that kCommPool copies in before and out
+  // after (empty otherwise). Errors: the device failed.
+  struct Range {
+    std::byte* host = nullptr;
+    size_t bytes = 0;
+    void* device = nullptr;
+  };
+  virtual Result<void> start(uint32_t slab, uint32_t count, const DeviceProgram& program, const Range& pool) = 0;
+  // Whether a started slab is done. Errors: the device failed.
+  virtual Result<bool> done(uint32_t slab) = 0;
+};
+
+// The words in mapped memory through which a host and the servers of one ring speak. A server is one warp (or one
+// emulating thread): it polls the records i with (i / kLanes) % servers == its number.
+struct RingControl {
+  static constexpr uint32_t kMaxServers = 64;
+  // Host writes.
+  alignas(64) uint32_t stop;   // not 0: servers leave
+  uint32_t epoch;              // counts program changes; servers take the program slot of its parity and acknowledge
+  // Servers write, one slot each.
+  struct alignas(64) Server {
+    uint32_t ack;   // the last epoch taken
+    uint32_t beat;  // counts while it lives
+    uint32_t left;  // 1: it has obeyed `stop`
+    uint32_t reserved[13];
+  };
+  Server servers[kMaxServers];
+};
+
+// Persistent mode: resident servers for one ring.
+class RingDriver {
+ public:
+  static constexpr uint32_t kLanes = 32;
+  virtual ~RingDriver() = default;
+  virtual Word* in() = 0;         // capacity x words_in
+  virtual const Word* out() = 0;  // capacity x words_out
+  virtual RingControl* control() = 0;
+  virtual uint32_t servers() const = 0;
+  // Puts a program into slot `parity` of the device's memory; complete on return. Never called for a slot that records
+  // on their way may name. Errors: the device failed.
+  virtual Result<void> write_program(uint32_t parity, const DeviceProgram& program) = 0;
+  // Starts the servers at record serial `next` (a multiple of kLanes x servers is not required). control()->stop is 0.
+  virtual Result<void> start(uint64_t next, uint64_t lap0) = 0;
+  // After control()->stop was set: waits until the servers are gone, at most about a second. Errors: they are not.
+  virtual Result<void> join() = 0;
+  // Errors: the device failed (a sticky CUDA error); never blocks.
+  virtual Result<void> check() = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceInfo& info() const = 0;
+  virtual DevicePower power() { return {}; }
+
+  // Zero-filled. Errors: out of memory, with the size asked for and what is free.
+  virtual Result<std::shared_ptr<DeviceBlob>> allocate(MemorySpace space, size_t bytes) = 0;
+  // Copies host bytes into a kDevice blob; complete on return. Works while persistent kernels run.
+  virtual Result<void> upload(DeviceBlob& to, size_t offset, const void* from, size_t bytes) = 0;
+  // Makes host memory that exists readable and writable for kernels, until `unpin`. Returns its device address.
+  virtual Result<void*> pin(void* host, size_t bytes) = 0;
+  virtual void unpin(void* host) = 0;
+
+  virtual Result<std::unique_ptr<SlabDriver>> make_slabs(const ChannelShape& shape, uint32_t slabs,
+                                                         Transport transport) = 0;
+  virtual Result<std::unique_ptr<RingDriver>> make_ring(const ChannelShape& shape) = 0;
+};
+
+// `name`: "emu", "emu:N", "cuda", "cuda:N". Errors: no such device, with what there is.
+Result<std::unique_ptr<Device>> open_device(const std::string& name);
+// How many CUDA devices can be used; 0 with the reason where there are none.
+struct DeviceCount {
+  unsigned count = 0;
+  std::string why_none;
+};
+DeviceCount count_cuda_devices();
+
+}  // namespace sluice

@@ -1,0 +1,237 @@
+// Records: what one packet is on its way to a device and back, as tagged words. Host and device.
+//
+//   kind       in                                              out
+//   kKey4      1 word: five-tuple, flags, DSCP, fragment       1 word: rule, mark, next hop, steps
+//   kKey6      3 words: the whole FlowKey                      the same
+//   kHeader    registers and the first bytes of the frame      registers and the bytes as the program left them
+//   kAddress   registers and the frame's address               registers; bytes were edited in place
+//
+// `steps` says which stages the packet met and how it left the last: the host counts by it exactly as if it had run them.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "batch/batch.h"
+#include "batch/packet.h"
+#include "exec/device/word.h"
+
+namespace sluice {
+
+enum class RecordKind : uint8_t { kKey4, kKey6, kHeader, kAddress };
+
+// The bytes of a frame that a header record carries, from the frame's start; and how far the program may push headers
+// in front of it before the packet is redone on the host.
+inline constexpr uint32_t kRecordRegion = 128;
+inline constexpr int32_t kRecordHeadroom = 32;
+
+// What became of one packet on the device.
+struct Steps {
+  uint16_t visited = 0;  // bit i: stage begin + i took the packet
+  uint8_t output = 0;   // of the last stage
+  DropReason reason = DropReason::kNone;
+  bool redo = false;  // the device could not; the host runs the same stages from the same registers
+};
+
+// In a key's result there is room for eight stages: the planner offloads no more of them that way.
+inline constexpr unsigned kMaxKeyStages = 8;
+SLUICE_HD uint32_t pack_key_steps(const Steps& s) {
+  return (uint32_t{s.visited} & 0xffu) | uint32_t{s.output} << 8 | static_cast<uint32_t>(s.reason) << 16 |
+         (s.redo ? 1u << 24 : 0u);
+}
+SLUICE_HD Steps unpack_key_steps(uint32_t w) {
+  Steps s;
+  s.visited = static_cast<uint16_t>(w & 0xffu);
+  s.output = static_cast<uint8_t>(w >> 8);
+  s.reason = static_cast<DropReason>(w >> 16 & 0xff);
+  s.redo = (w >> 24 & 1) != 0;
+  return s;
+}
+
+// -- keys -------------------------------------------------------------------------------------------------------------
+
+// Packets whose key is IPv4 fit one word: addresses 64 bits, ports or ICMP 32, protocol 8, TCP flags 8, DSCP 6, bits 3.
+SLUICE_HD bool fits_key4(const FlowKey& k) { return k.family == 4; }
+
+SLUICE_HD Word pack_key4(const FlowKey& k, uint32_t tag) {
+  Word out;
+  out.w[0] = static_cast<uint32_t>(k.src_lo);
+  out.w[1] = static_cast<uint32_t>(k.dst_lo);
+  // ICMP has no ports: its type and code take their place.
+  out.w[2] = (k.bits & FlowKey::kHasPorts) != 0 ? uint32_t{k.src_port} << 16 | k.dst_port : uint32_t{k.icmp};
+  out.w[3] = uint32_t{k.protocol} | uint32_t{k.flags} >> 8 << 8 | uint32_t{k.dscp} << 16 | uint32_t{k.bits} << 22 |
+             tag << 25;
+  return out;
+}
+SLUICE_HD FlowKey unpack_key4(const Word& in) {
+  FlowKey k;
+  k.src_lo = in.w[0];
+  k.dst_lo = in.w[1];
+  k.protocol = static_cast<uint8_t>(in.w[3]);
+  k.flags = static_cast<uint16_t>(in.w[3] & 0xff00u);
+  k.dscp = static_cast<uint8_t>(in.w[3] >> 16 & 63u);
+  k.bits = static_cast<uint8_t>(in.w[3] >> 22 & 7u);
+  k.family = 4;
+  if ((k.bits & FlowKey::kHasPorts) != 0) {
+    k.src_port = static_cast<uint16_t>(in.w[2] >> 16);
+    k.dst_port = static_cast<uint16_t>(in.w[2]);
+  } else {
+    k.icmp = static_cast<uint16_t>(in.w[2]);
+  }
+  return k;
+}
+
+SLUICE_HD constexpr uint32_t words_for(uint32_t bytes) { return (bytes + kWordPayload - 1) / kWordPayload; }
+
+// Writes bytes into the payloads of consecutive words, each of which goes out as it is full: store(index, word).
+template <typename Store>
+class PayloadWriter {
+ public:
+  SLUICE_HD PayloadWriter(uint32_t tag, Store& store) : store_(store), tag_(tag) {}
+  SLUICE_HD void put(const void* from, uint32_t bytes) {
+    const auto* at = static_cast<const uint8_t*>(from);
+    while (bytes != 0) {
+      const uint32_t room = kWordPayload - used_;
+      const uint32_t n = bytes < room ? bytes : room;
+      memcpy(reinterpret_cast<uint8_t*>(&word_) + used_, at, n);
+      at += n;
+      bytes -= n;
+      used_ += n;
+      if (used_ == kWordPayload) flush();
+    }
+  }
+  // After the last put.
+  SLUICE_HD void finish() {
+    if (used_ != 0) flush();
+  }
+
+ private:
+  SLUICE_HD void flush() {
+    set_word_tag(word_, tag_);
+    store_(index_++, word_);
+    word_ = Word{};
+    used_ = 0;
+  }
+  Store& store_;
+  uint32_t tag_;
+  uint32_t index_ = 0;
+  uint32_t used_ = 0;
+  Word word_{};
+};
+
+class PayloadReader {
+ public:
+  SLUICE_HD explicit PayloadReader(const Word* words) : words_(words) {}
+  SLUICE_HD void get(void* to, uint32_t bytes) {
+    auto* at = static_cast<uint8_t*>(to);
+    while (bytes != 0) {
+      const uint32_t room = kWordPayload - used_;
+      const uint32_t n = bytes < room ? bytes : room;
+      memcpy(at, reinterpret_cast<const uint8_t*>(words_) + used_, n);
+      at += n;
+      bytes -= n;
+      used_ += n;
+      if (used_ == kWordPayload) {
+        ++words_;
+        used_ = 0;
+      }
+    }
+  }
+
+ private:
+  const Word* words_;
+  uint32_t used_ = 0;
+};
+
+// All of a FlowKey but its unused last word.
+inline constexpr uint32_t kKeyBytes = sizeof(FlowKey) - sizeof(uint32_t);
+inline constexpr uint32_t kKey6Words = words_for(kKeyBytes);
+static_assert(kKey6Words == 3);
+
+// The result of a key record.
+struct KeyResult {
+  uint32_t rule;
+  uint32_t mark;
+  uint32_t next_hop;
+  Steps steps;
+};
+SLUICE_HD Word pack_result(const KeyResult& r, uint32_t tag) {
+  return Word{{r.rule, r.mark, r.next_hop, pack_key_steps(r.steps) | tag << 25}};
+}
+SLUICE_HD KeyResult unpack_result(const Word& w) { return {w.w[0], w.w[1], w.w[2], unpack_key_steps(w.w[3])}; }
+
+// -- registers --------------------------------------------------------------------------------------------------------
+
+// The registers in front of every header and address record, and of their results.
+struct RegisterRecord {
+  Extent extent;
+  Annotation annotation;
+  uint16_t visited;  // out, as in Steps
+  uint8_t path;      // in: the path on which the packet starts; out: Steps::output
+  uint8_t redo;      // out
+};
+static_assert(sizeof(RegisterRecord) == 48 && std::is_trivially_copyable_v<RegisterRecord>);
+
+// What a header or address record carries beside the registers, in this order.
+struct RecordShape {
+  RecordKind kind = RecordKind::kKey4;
+  uint8_t key_in = 0;   // the key goes in: the program reads one that was found before
+  uint8_t key_out = 0;  // and comes back
+  uint8_t reserved = 0;
+  uint16_t region = kRecordRegion;  // header: bytes of the frame, at most kRecordRegion
+  uint16_t reserved2 = 0;
+};
+
+// Words in and out of one record.
+//   header in:    registers | key? | region bytes from the frame's start
+//   header out:   registers | key? | kRecordHeadroom + region bytes, from kRecordHeadroom before the frame's start
+//   address in:   registers | frame address in the device's space (8 bytes) | key?
+//   address out:  registers | key?
+SLUICE_HD constexpr uint32_t words_in(const RecordShape& s) {
+  const uint32_t key = s.key_in != 0 ? kKeyBytes : 0;
+  switch (s.kind) {
+    case RecordKind::kKey4:
+      return 1;
+    case RecordKind::kKey6:
+      return kKey6Words;
+    case RecordKind::kHeader:
+      return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + key + s.region);
+    case RecordKind::kAddress:
+      return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + 8 + key);
+  }
+  return 0;
+}
+SLUICE_HD constexpr uint32_t words_out(const RecordShape& s) {
+  const uint32_t key = s.key_out != 0 ? kKeyBytes : 0;
+  switch (s.kind) {
+    case RecordKind::kKey4:
+    case RecordKind::kKey6:
+      return 1;
+    case RecordKind::kHeader:
+      return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + key + kRecordHeadroom + s.region);
+    case RecordKind::kAddress:
+      return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + key);
+  }
+  return 0;
+}
+inline constexpr uint32_t kMaxWordsIn =
+    words_for(sizeof(RegisterRecord) + kKeyBytes + kRecordRegion);
+inline constexpr uint32_t kMaxWordsOut =
+    words_for(sizeof(RegisterRecord) + kKeyBytes + kRecordHeadroom + kRecordRegion);
+
+inline const char* to_string(RecordKind kind) {
+  switch (kind) {
+    case RecordKind::kKey4:
+      return "key4";
+    case RecordKind::kKey6:
+      return "key6";
+    case RecordKind::kHeader:
+      return "header";
+    case RecordKind::kAddress:
+      return "address";
+  }
+  return "?";
+}
+
+}  // namespace sluice

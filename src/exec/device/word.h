@@ -1,0 +1,110 @@
+// Word: the unit of everything that crosses to a device: 16 bytes that are written and read in one piece, with a tag.
+//
+//   bytes 0..14   payload
+//   byte 15       bits 1..7: the tag; bit 0: one more payload bit
+//
+// The tag says which use of its place the word belongs to (docs/design/device.md has the argument why a reader that
+// finds the tag it expects has the whole word, and why a tag never aliases).
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#include "base/hd.h"
+
+namespace sluice {
+
+struct alignas(16) Word {
+  uint32_t w[4];
+};
+static_assert(std::is_trivially_copyable_v<Word> && sizeof(Word) == 16);
+
+inline constexpr uint32_t kWordPayload = 15;
+
+// The tag of lap `lap` for generation parity `parity`: 6 bits of lap, 1 of parity. Laps count from 1, so memory that
+// was never written (tag 0) is not the first lap's.
+SLUICE_HD constexpr uint32_t make_tag(uint64_t lap, uint32_t parity) {
+  return (static_cast<uint32_t>(lap) & 63u) << 1 | (parity & 1u);
+}
+SLUICE_HD constexpr uint32_t tag_lap(uint32_t tag) { return tag >> 1; }
+SLUICE_HD constexpr uint32_t tag_parity(uint32_t tag) { return tag & 1u; }
+
+SLUICE_HD uint32_t word_tag(const Word& word) { return word.w[3] >> 25; }
+SLUICE_HD void set_word_tag(Word& word, uint32_t tag) { word.w[3] = (word.w[3] & 0x01ffffffu) | tag << 25; }
+
+// How a side of the bus reads and writes words that the other side writes and reads at the same time.
+//
+// Host: one aligned 16-byte vector move, which x86-64 processors with AVX do in one piece (Intel SDM volume 3, section
+// 9.1.1; AMD APM volume 2, section 7.3.2). The thread sanitizer does not see vector moves as atomic, and a processor
+// without AVX need not do them in one piece: there the two halves are atomics, and the half with the tag is written
+// last (release) and read first (acquire).
+struct HostWords {
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__) && !defined(SLUICE_PORTABLE_WORDS)
+  static void store(Word* to, const Word& word) {
+    __m128i value;
+    memcpy(&value, &word, 16);
+    asm volatile("movdqa %1, %0" : "=m"(*to) : "x"(value) : "memory");
+  }
+  static Word load(const Word* from) {
+    __m128i value;
+    asm volatile("movdqa %1, %0" : "=x"(value) : "m"(*from) : "memory");
+    Word word;
+    memcpy(&word, &value, 16);
+    return word;
+  }
+#else
+  static void store(Word* to, const Word& word) {
+    uint64_t halves[2];
+    memcpy(halves, &word, 16);
+    auto* at = reinterpret_cast<uint64_t*>(to);
+    __atomic_store_n(at, halves[0], __ATOMIC_RELAXED);
+    __atomic_store_n(at + 1, halves[1], __ATOMIC_RELEASE);
+  }
+  static Word load(const Word* from) {
+    uint64_t halves[2];
+    const auto* at = reinterpret_cast<const uint64_t*>(from);
+    halves[1] = __atomic_load_n(at + 1, __ATOMIC_ACQUIRE);
+    halves[0] = __atomic_load_n(at, __ATOMIC_RELAXED);
+    Word word;
+    memcpy(&word, halves, 16);
+    return word;
+  }
+#endif
+  // An 8-byte word: a narrow result.
+  static void store64(uint64_t* to, uint64_t value) { __atomic_store_n(to, value, __ATOMIC_RELEASE); }
+  static uint64_t load64(const uint64_t* from) { return __atomic_load_n(from, __ATOMIC_ACQUIRE); }
+};
+
+// Device: relaxed 16-byte accesses at system scope (PTX ISA 8.3: ld/st of .b128 are single-copy atomic on sm_70 and
+// later).
+struct DeviceWords {
+#if defined(__CUDACC__)
+  static __device__ __forceinline__ void store(Word* to, const Word& word) {
+    asm volatile(
+        "{ .reg .b128 v; .reg .b64 lo, hi; mov.b64 lo, {%1, %2}; mov.b64 hi, {%3, %4}; mov.b128 v, {lo, hi};"
+        " st.relaxed.sys.global.b128 [%0], v; }" ::"l"(to),
+        "r"(word.w[0]), "r"(word.w[1]), "r"(word.w[2]), "r"(word.w[3])
+        : "memory");
+  }
+  static __device__ __forceinline__ Word load(const Word* from) {
+    Word word;
+    asm volatile(
+        "{ .reg .b128 v; .reg .b64 lo, hi; ld.relaxed.sys.global.b128 v, [%4]; mov.b128 {lo, hi}, v;"
+        " mov.b64 {%0, %1}, lo; mov.b64 {%2, %3}, hi; }"
+        : "=r"(word.w[0]), "=r"(word.w[1]), "=r"(word.w[2]), "=r"(word.w[3])
+        : "l"(from)
+        : "memory");
+    return word;
+  }
+  static __device__ __forceinline__ void store64(uint64_t* to, uint64_t value) {
+    asm volatile("st.relaxed.sys.global.b64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+  }
+#endif
+};
+
+}  // namespace sluice
