@@ -29,6 +29,8 @@ struct Walker {
   uint32_t visited = 0;
   uint8_t path = kPathDropped;
   uint8_t output = 0;
+  uint8_t moves = 0;               // stages met so far that may move the extent
+  uint32_t lengths[kMaxStages];    // the packet's length after each of them: byte counters go by it
 };
 
 namespace device_detail {
@@ -68,6 +70,7 @@ SLUICE_HD uint8_t run_stage_alone(const StageSlot& slot, Packet& p) {
 SLUICE_HD void take_output(const DeviceProgram& program, const StageSlot& slot, uint32_t s, uint8_t output, Walker& w) {
   w.visited |= 1u << (s - program.begin);
   w.output = output;
+  if (slot.moves_extent != 0) w.lengths[w.moves++] = w.packet.length();
   w.path = program.wide != 0 ? static_cast<uint8_t>(kPathExit) : slot.next[output & 15];
 }
 
@@ -85,7 +88,10 @@ SLUICE_HD void walk_alone(const DeviceProgram& program, Walker& w) {
 // Fills the walker from a record's words. `bytes` is scratch of kHeadroom + kRecordRegion + kTailroom bytes for the
 // frame of a header record.
 SLUICE_HD void read_record(RecordKind kind, const DeviceProgram& program, const Word* in, uint8_t* bytes, Walker& w) {
-  w = Walker{};
+  w.packet = Packet{};
+  w.visited = 0;
+  w.output = 0;
+  w.moves = 0;
   w.path = program.begin;
   if (kind == RecordKind::kKey4) {
     w.packet.key = unpack_key4(in[0]);
@@ -133,6 +139,10 @@ SLUICE_HD void write_result(RecordKind kind, const DeviceProgram& program, const
   r.redo = kind == RecordKind::kHeader && w.packet.data < -kRecordHeadroom ? 1 : 0;
   PayloadWriter writer(tag, store);
   writer.put(&r, sizeof r);
+  for (uint32_t i = 0; i < program.shape.moves; ++i) {
+    const uint32_t length = i < w.moves ? w.lengths[i] : 0;
+    writer.put(&length, sizeof length);
+  }
   if (program.shape.key_out != 0) writer.put(&w.packet.key, kKeyBytes);
   if (kind == RecordKind::kHeader) {
     writer.put(w.packet.frame - kRecordHeadroom, static_cast<uint32_t>(kRecordHeadroom) + program.shape.region);

@@ -178,16 +178,16 @@ struct RecordShape {
   RecordKind kind = RecordKind::kKey4;
   uint8_t key_in = 0;   // the key goes in: the program reads one that was found before
   uint8_t key_out = 0;  // and comes back
-  uint8_t reserved = 0;
+  uint8_t moves = 0;    // stages of the program that may move the extent: so many lengths come back
   uint16_t region = kRecordRegion;  // header: bytes of the frame, at most kRecordRegion
   uint16_t reserved2 = 0;
 };
 
 // Words in and out of one record.
 //   header in:    registers | key? | region bytes from the frame's start
-//   header out:   registers | key? | kRecordHeadroom + region bytes, from kRecordHeadroom before the frame's start
+//   header out:   registers | lengths (4 bytes each) | key? | kRecordHeadroom + region bytes, from kRecordHeadroom before the frame's start
 //   address in:   registers | frame address in the device's space (8 bytes) | key?
-//   address out:  registers | key?
+//   address out:  registers | lengths | key?
 SLUICE_HD constexpr uint32_t words_in(const RecordShape& s) {
   const uint32_t key = s.key_in != 0 ? kKeyBytes : 0;
   switch (s.kind) {
@@ -203,7 +203,7 @@ SLUICE_HD constexpr uint32_t words_in(const RecordShape& s) {
   return 0;
 }
 SLUICE_HD constexpr uint32_t words_out(const RecordShape& s) {
-  const uint32_t key = s.key_out != 0 ? kKeyBytes : 0;
+  const uint32_t key = (s.key_out != 0 ? kKeyBytes : 0) + 4u * s.moves;
   switch (s.kind) {
     case RecordKind::kKey4:
     case RecordKind::kKey6:
@@ -218,7 +218,7 @@ SLUICE_HD constexpr uint32_t words_out(const RecordShape& s) {
 inline constexpr uint32_t kMaxWordsIn =
     words_for(sizeof(RegisterRecord) + kKeyBytes + kRecordRegion);
 inline constexpr uint32_t kMaxWordsOut =
-    words_for(sizeof(RegisterRecord) + kKeyBytes + kRecordHeadroom + kRecordRegion);
+    words_for(sizeof(RegisterRecord) + 4 * 16 + kKeyBytes + kRecordHeadroom + kRecordRegion);
 
 inline const char* to_string(RecordKind kind) {
   switch (kind) {

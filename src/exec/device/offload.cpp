@@ -1,0 +1,132 @@
+// host only
+#include "exec/device/offload.h"
+
+#include <fmt/format.h>
+
+namespace sluice {
+namespace {
+
+// What a key record can bring and its result can take back.
+constexpr FieldMask kKeyReads = kFieldKey | kFieldDestination;
+constexpr FieldMask kKeyWrites = kFieldRule | kFieldMark | kFieldNextHop | kFieldReason;
+constexpr FieldMask kLookups = kFieldRule | kFieldNextHop;
+constexpr FieldMask kKeyFields = kFieldKey | kFieldDestination;
+// What a header parser gives.
+constexpr FieldMask kParsed = kFieldKey | kFieldL3;
+
+bool reads_past_headers(const Element& element) {
+  const std::string& name = element.element_class != nullptr ? element.element_class->name : element.class_name;
+  return name == "SetCRC32" || name == "CheckCRC32";
+}
+// Bytes before the frame's start may be stale in a gathered header, so what uncovers them stays on the host.
+bool uncovers_headroom(const Element& element) {
+  return element.element_class != nullptr && element.element_class->name == "Unstrip";
+}
+// Reads the frame at places that its configuration names: only whole frames are safe.
+bool reads_anywhere(const Element& element) {
+  const std::string& name = element.element_class != nullptr ? element.element_class->name : element.class_name;
+  return name == "Classifier" || name == "Strip" || name == "CheckIPHeader" || name == "CheckIP6Header" ||
+         name == "MarkIPHeader" || name == "ExampleLength";
+}
+
+Offload by_key(const PlanNode& node, const Router& router) {
+  Offload o;
+  if (node.wide) {
+    o.why = "one stage with many outputs: its result does not fit a key's";
+    return o;
+  }
+  // The longest run of stages that need the key alone, with a lookup among them.
+  for (unsigned begin = 0; begin < node.elements.size(); ++begin) {
+    unsigned end = begin;
+    FieldMask writes = 0;
+    for (; end < node.elements.size() && end - begin < kMaxKeyStages; ++end) {
+      const StageTraits t = router.elements[node.elements[end]]->stage_traits();
+      if ((t.reads & ~kKeyReads) != 0 || (t.writes & ~kKeyWrites) != 0) break;
+      writes |= t.writes;
+    }
+    if ((writes & kLookups) == 0 || end - begin <= unsigned{o.end} - o.begin) continue;
+    o.on_device = true;
+    o.keys = true;
+    o.begin = static_cast<uint8_t>(begin);
+    o.end = static_cast<uint8_t>(end);
+    o.writes = writes;
+  }
+  o.why = o.on_device ? (o.end < node.elements.size() ? "keys cross, edits are applied at write-back" : "keys cross")
+                      : "no lookup by key";
+  return o;
+}
+
+Offload by_frame(const PlanNode& node, const Router& router, RecordKind kind) {
+  Offload o;
+  o.shape.kind = kind;
+  o.end = static_cast<uint8_t>(node.elements.size());
+  FieldMask written = 0, needed = 0;
+  bool past_headers = false;
+  for (unsigned e : node.elements) {
+    const Element& element = *router.elements[e];
+    const StageTraits t = element.stage_traits();
+    needed |= t.reads & ~written;
+    written |= t.writes;
+    past_headers |= reads_past_headers(element);
+    o.whole_frames |= reads_anywhere(element);
+    if (uncovers_headroom(element)) {
+      o.why = fmt::format("{} uncovers bytes before the frame", element.name);
+      return o;
+    }
+    if ((t.writes & kFieldExtent) != 0) ++o.shape.moves;
+  }
+  if (past_headers && kind == RecordKind::kHeader) {
+    o.why = "a stage reads whole frames: address records only";
+    return o;
+  }
+  o.on_device = true;
+  o.writes = written;
+  o.writes_frame = (written & kFieldFrame) != 0;
+  o.shape.key_in = (needed & kKeyFields) != 0 ? 1 : 0;
+  o.shape.key_out = (written & kParsed) != 0 ? 1 : 0;
+  o.why = kind == RecordKind::kHeader ? "headers cross" : "frames stay where they are, addresses cross";
+  return o;
+}
+
+}  // namespace
+
+std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, RecordChoice choice) {
+  std::vector<Offload> all;
+  for (const PlanNode& node : plan.nodes) {
+    Offload o;
+    if (node.type != PlanNode::Type::kSegment) {
+      o.why = "a host element";
+    } else if (choice == RecordChoice::kKey) {
+      o = by_key(node, router);
+    } else if (choice == RecordChoice::kHeader || choice == RecordChoice::kAddress) {
+      o = by_frame(node, router, choice == RecordChoice::kHeader ? RecordKind::kHeader : RecordKind::kAddress);
+    } else {
+      // Fewest bytes first; a program with neither a lookup nor a sum over the frame gains nothing by the trip.
+      o = by_key(node, router);
+      bool sums = false;
+      for (unsigned e : node.elements) sums |= reads_past_headers(*router.elements[e]);
+      if (sums) {
+        o = by_frame(node, router, RecordKind::kAddress);
+      } else if (!o.on_device) {
+        FieldMask writes = 0;
+        for (unsigned e : node.elements) writes |= router.elements[e]->stage_traits().writes;
+        if ((writes & kLookups) != 0) {
+          o = by_frame(node, router, RecordKind::kHeader);
+        } else {
+          o.why = "no lookup: the trip would cost more than the work";
+        }
+      }
+    }
+    all.push_back(std::move(o));
+  }
+  return all;
+}
+
+CrossingBytes crossing_bytes(const Offload& o) {
+  if (!o.on_device) return {};
+  RecordShape shape = o.shape;
+  if (o.keys) shape.kind = RecordKind::kKey4;
+  return {words_in(shape) * 16, words_out(shape) * 16};
+}
+
+}  // namespace sluice

@@ -1,0 +1,42 @@
+// host only
+// Which stages of a segment run on a device, and as what its packets cross.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exec/device/record.h"
+#include "exec/plan.h"
+
+namespace sluice {
+
+// What the user asks for: the planner's choice, or one kind of record for every segment that can have it.
+enum class RecordChoice : uint8_t { kAuto, kKey, kHeader, kAddress };
+
+// How one segment is split. Stages [0, begin) run on the host first, [begin, end) on the device, the rest on the host
+// when the results are back (late edits). Every stage runs on both sides, so the split is a matter of cost alone.
+struct Offload {
+  bool on_device = false;
+  bool keys = false;        // records are keys: IPv4 and IPv6 packets go their own ways
+  RecordShape shape;        // where they are not
+  uint8_t begin = 0;
+  uint8_t end = 0;
+  bool whole_frames = false;  // header records: only frames that fit whole may go (a stage reads past the headers)
+  bool writes_frame = false;  // header records: bytes come back changed
+  FieldMask writes = 0;       // of the stages on the device
+  std::string why;            // one line: why so, or why not
+};
+
+// One offload a node (by node index; nodes that are no segment stay on the host).
+std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, RecordChoice choice);
+
+// Bytes a packet each way, for IPv4.
+struct CrossingBytes {
+  uint32_t in = 0;
+  uint32_t out = 0;
+};
+CrossingBytes crossing_bytes(const Offload& offload);
+
+}  // namespace sluice

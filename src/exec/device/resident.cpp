@@ -1,0 +1,134 @@
+// host only
+#include "exec/device/resident.h"
+
+#include <fmt/format.h>
+
+#include "base/assert.h"
+#include "elements/stages.h"
+
+namespace sluice {
+namespace {
+
+template <typename Stage>
+void visit_stage(StageSlot& slot, PointerVisitor& visitor) {
+  if constexpr (requires(Stage& stage) { stage.each_pointer([](auto&, uint32_t = 0) {}); }) {
+    Stage stage;
+    std::memcpy(&stage, slot.storage, sizeof stage);
+    stage.each_pointer([&]<typename T>(const T*& pointer, uint32_t count = 0) {
+      pointer = static_cast<const T*>(visitor.moved(pointer, size_t{count} * sizeof(T)));
+    });
+    std::memcpy(slot.storage, &stage, sizeof stage);
+  }
+}
+
+template <typename... Stages>
+void visit_any(TypeList<Stages...>, StageSlot& slot, PointerVisitor& visitor) {
+  using Visit = void (*)(StageSlot&, PointerVisitor&);
+  static constexpr Visit kVisits[] = {&visit_stage<Stages>...};
+  SLUICE_ASSERT(slot.kind < sizeof...(Stages));
+  kVisits[slot.kind](slot, visitor);
+}
+
+// Translates host pointers into the copies' addresses, copying what is not there yet.
+class Mover final : public PointerVisitor {
+ public:
+  Mover(Device& device, Resident& resident) : device_(device), resident_(resident) {}
+
+  struct Region {
+    const std::byte* from;
+    size_t bytes;
+    std::byte* to;
+  };
+  std::vector<Region> regions;
+  Result<void> result;
+
+  const void* moved(const void* pointer, size_t bytes) override {
+    if (pointer == nullptr || !result.ok()) return nullptr;
+    const auto* at = static_cast<const std::byte*>(pointer);
+    // An empty array may begin where its image ends.
+    for (const bool at_end : {false, true}) {
+      for (const Region& r : regions) {
+        if (at >= r.from && (at < r.from + r.bytes || (at_end && at == r.from + r.bytes))) return r.to + (at - r.from);
+      }
+    }
+    if (bytes == 0) {
+      // A pointer into none of the generation's images.
+      SLUICE_ASSERT(bytes != 0);
+      result = Error("a stage points outside of its tables");
+      return nullptr;
+    }
+    auto blob = device_.allocate(MemorySpace::kDevice, bytes);
+    if (!blob) {
+      result = std::move(blob).error();
+      return nullptr;
+    }
+    if (auto ok = device_.upload(**blob, 0, pointer, bytes); !ok) {
+      result = std::move(ok);
+      return nullptr;
+    }
+    regions.push_back({at, bytes, static_cast<std::byte*>((*blob)->device())});
+    resident_.bytes += bytes;
+    resident_.uploaded_bytes += bytes;
+    resident_.blobs.push_back(std::move(*blob));
+    return resident_.blobs.back()->device();
+  }
+
+ private:
+  Device& device_;
+  Resident& resident_;
+};
+
+}  // namespace
+
+void visit_pointers(StageSlot& slot, PointerVisitor& visitor) { visit_any(AllStages{}, slot, visitor); }
+
+Result<std::shared_ptr<Resident>> Residency::load(const Snapshot& snapshot, const Plan& plan,
+                                                  const std::vector<Offload>& offloads) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(images_, [](const auto& entry) { return entry.second.first.expired(); });
+  auto resident = std::make_shared<Resident>();
+  Mover mover(device_, *resident);
+  auto bring = [&](const std::shared_ptr<const Image>& image) -> Result<void> {
+    auto& [known, weak] = images_[image.get()];
+    std::shared_ptr<DeviceBlob> blob = known.lock() == image ? weak.lock() : nullptr;
+    const auto bytes = image->bytes();
+    if (blob == nullptr) {
+      auto made = device_.allocate(MemorySpace::kDevice, bytes.size());
+      if (!made) return std::move(made).error();
+      blob = std::move(*made);
+      if (auto ok = device_.upload(*blob, 0, bytes.data(), bytes.size()); !ok) return ok;
+      known = image;
+      weak = blob;
+      resident->uploaded_bytes += bytes.size();
+    }
+    mover.regions.push_back({bytes.data(), bytes.size(), static_cast<std::byte*>(blob->device())});
+    resident->bytes += bytes.size();
+    resident->blobs.push_back(std::move(blob));
+    return {};
+  };
+  for (const auto* tables : {&snapshot.tables.acls, &snapshot.tables.routes, &snapshot.tables.adjacencies}) {
+    for (const auto& [name, image] : *tables) {
+      if (auto ok = bring(image); !ok) return std::move(ok).error();
+    }
+  }
+  resident->programs.resize(plan.nodes.size());
+  for (size_t n = 0; n < plan.nodes.size(); ++n) {
+    const Offload& offload = offloads[n];
+    if (!offload.on_device) continue;
+    DeviceProgram& program = resident->programs[n];
+    program.program = snapshot.programs[plan.nodes[n].program];
+    program.begin = offload.begin;
+    program.end = offload.end;
+    program.wide = plan.nodes[n].wide ? 1 : 0;
+    program.shape = offload.shape;
+    for (uint32_t s = offload.begin; s < offload.end; ++s) visit_pointers(program.program.stages[s], mover);
+    if (!mover.result.ok()) return std::move(mover.result).error();
+    // Stages that stay on the host must not lead anywhere from here.
+    for (uint32_t s = 0; s < program.program.stage_count; ++s) {
+      if (s < offload.begin || s >= offload.end) std::memset(program.program.stages[s].storage, 0, StageSlot::kStorage);
+    }
+  }
+  return resident;
+}
+
+}  // namespace sluice

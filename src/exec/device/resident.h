@@ -1,0 +1,48 @@
+// host only
+// Resident: the tables and programs of one generation in a device's memory.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "exec/device/device.h"
+#include "exec/device/offload.h"
+#include "exec/snapshot.h"
+
+namespace sluice {
+
+// Immutable once made; kept alive by its Snapshot.
+struct Resident {
+  uint32_t parity = 0;                   // which program slot of the rings it took
+  std::vector<DeviceProgram> programs;   // by node of the plan; empty programs for nodes on the host
+  size_t bytes = 0;                      // of device memory, tables that other generations share included
+  size_t uploaded_bytes = 0;             // what this generation had to copy
+  std::vector<std::shared_ptr<DeviceBlob>> blobs;
+};
+
+// Makes generations resident on one device. An image that is there already is not copied again. Thread-safe.
+class Residency {
+ public:
+  explicit Residency(Device& device) : device_(device) {}
+  // Errors: not enough device memory, the device failed. Nothing of the generation is left behind then.
+  Result<std::shared_ptr<Resident>> load(const Snapshot& snapshot, const Plan& plan,
+                                         const std::vector<Offload>& offloads);
+
+ private:
+  Device& device_;
+  std::mutex mutex_;
+  std::map<const Image*, std::pair<std::weak_ptr<const Image>, std::weak_ptr<DeviceBlob>>> images_;
+};
+
+// Calls f(const T*& pointer) or f(const T*& pointer, count) for every pointer of the bound stage in `slot`.
+struct PointerVisitor {
+  virtual ~PointerVisitor() = default;
+  // `count` bytes of an element's own, or 0: into an image.
+  virtual const void* moved(const void* pointer, size_t bytes) = 0;
+};
+void visit_pointers(StageSlot& slot, PointerVisitor& visitor);
+
+}  // namespace sluice
