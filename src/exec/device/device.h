@@ -143,6 +143,8 @@ class Device {
   virtual ~Device() = default;
   virtual const DeviceInfo& info() const = 0;
   virtual DevicePower power() { return {}; }
+  // Chooses a specialised kernel for the program (DeviceProgram::chain), where the device has one.
+  virtual void specialise(DeviceProgram& program) const { (void)program; }
 
   // Zero-filled. Errors: out of memory, with the size asked for and what is free.
   virtual Result<std::shared_ptr<DeviceBlob>> allocate(MemorySpace space, size_t bytes) = 0;

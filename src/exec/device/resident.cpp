@@ -144,6 +144,7 @@ Result<std::shared_ptr<Resident>> Residency::load(const Snapshot& snapshot, cons
     for (uint32_t s = 0; s < program.program.stage_count; ++s) {
       if (s < offload.begin || s >= offload.end) std::memset(program.program.stages[s].storage, 0, StageSlot::kStorage);
     }
+    device_.specialise(program);
   }
   return resident;
 }
