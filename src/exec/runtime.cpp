@@ -79,7 +79,6 @@ Result<void> Runtime::open_channels() {
   for (const auto& device : d.devices) {
     auto state = std::make_unique<DeviceState>();
     state->device = device;
-    state->residency = std::make_unique<Residency>(*device);
     state->report.info = device->info();
     devices_.push_back(std::move(state));
   }
@@ -136,7 +135,7 @@ void Runtime::make_resident(Snapshot& snapshot) {
   snapshot.residents.resize(devices_.size());
   for (size_t d = 0; d < devices_.size(); ++d) {
     DeviceState& state = *devices_[d];
-    auto resident = state.residency->load(snapshot, plan_, offloads_);
+    auto resident = sluice::make_resident(*state.device, snapshot, plan_, offloads_);
     Result<void> result;
     if (!resident) {
       result = std::move(resident).error();
@@ -334,23 +333,49 @@ Result<void> Runtime::commit(Job& job) {
   return result;
 }
 
+// One thread does all: with a device it has several batches on their way.
 Result<void> Runtime::run_inline() {
-  auto batch = Batch::create(options_.batch, std::max<size_t>(size_t{1} << 20, size_t{options_.batch} * 2048));
-  if (!batch) return std::move(batch).error();
-  Job job;
-  job.batch = std::move(*batch);
-  job.shares.resize(1);
+  Worker& worker = *workers_[0];
+  const size_t depth = worker.depth();
+  std::vector<std::unique_ptr<Job>> jobs;
+  for (size_t i = 0; i < depth; ++i) {
+    auto batch = Batch::create(options_.batch, std::max<size_t>(size_t{1} << 20, size_t{options_.batch} * 2048));
+    if (!batch) return std::move(batch).error();
+    jobs.push_back(std::make_unique<Job>());
+    jobs.back()->batch = std::move(*batch);
+    jobs.back()->shares.resize(1);
+    pin(jobs.back()->batch);
+  }
   QsbrReader reader;
-  while (true) {
-    auto more = read(job);
-    if (!more) return std::move(more).error();
-    if (!*more) return {};
-    job.snapshot = publisher_.acquire();
-    workers_[0]->run(*job.snapshot, job.batch, job.shares[0], job.source);
-    workers_[0]->stats().latency.record(now_ns() - job.started_ns, job.batch.size());
-    if (auto ok = commit(job); !ok) return ok;
+  Result<void> result;
+  bool more = true;
+  for (uint64_t made = 0, done = 0; more || done < made;) {
+    if (more && made - done < depth) {
+      Job& job = *jobs[made % depth];
+      auto got = read(job);
+      if (!got) {
+        result = std::move(got).error();
+        more = false;
+        continue;
+      }
+      more = *got;
+      if (!more) continue;
+      job.snapshot = publisher_.acquire();
+      worker.start(*job.snapshot, job.batch, job.shares[0], job.source);
+      ++made;
+    }
+    if (worker.finish()) {
+      Job& job = *jobs[done % depth];
+      worker.stats().latency.record(now_ns() - job.started_ns, job.batch.size());
+      ++done;
+      if (auto ok = commit(job); !ok && result.ok()) {
+        result = std::move(ok);
+        more = false;
+      }
+    }
     reader.quiescent();
   }
+  return result;
 }
 
 // The calling thread reads and commits; the workers each take their share of every job, in order.
@@ -453,7 +478,7 @@ Result<void> Runtime::run_threads() {
 Result<void> Runtime::run(RunReport& report) {
   if (publisher_.current() == nullptr) return Error("no generation was published before the run");
   const uint64_t start = now_ns();
-  Result<void> result = workers_.size() == 1 && devices_.empty() ? run_inline() : run_threads();
+  Result<void> result = workers_.size() == 1 ? run_inline() : run_threads();
   if (result.ok()) {
     for (auto& sink : sinks_) {
       if (sink == nullptr) continue;

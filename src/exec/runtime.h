@@ -114,7 +114,6 @@ class Runtime {
   // A device and what the runtime keeps for it.
   struct DeviceState {
     std::shared_ptr<Device> device;
-    std::unique_ptr<Residency> residency;
     PinnedRanges pinned;
     std::vector<void*> pins;
     DeviceReport report;
