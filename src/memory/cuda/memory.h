@@ -57,7 +57,10 @@ class CudaMemory {
   Result<void> download(void* to, const void* from, size_t bytes);
 
   // Brackets a resident kernel's life.
-  void resident_started() { resident_.fetch_add(1); }
+  void resident_started() {
+    const std::lock_guard lock(mutex_);  // nobody is in the middle of freeing
+    resident_.fetch_add(1);
+  }
   void resident_left();
   bool has_resident() const { return resident_.load() != 0; }
   // A kernel does not leave: nothing of this device is freed any more, so that nothing waits for it.
