@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <functional>
+
 #include "base/assert.h"
 #include "elements/stages.h"
 
@@ -41,16 +43,15 @@ class Mover final : public PointerVisitor {
   };
   std::vector<Region> regions;
   Result<void> result;
+  // Makes the image resident that `at` points into: adds its region, or leaves things as they are when there is none.
+  std::function<Result<void>(const std::byte* at)> bring;
 
   const void* moved(const void* pointer, size_t bytes) override {
     if (pointer == nullptr || !result.ok()) return nullptr;
     const auto* at = static_cast<const std::byte*>(pointer);
-    // An empty array may begin where its image ends.
-    for (const bool at_end : {false, true}) {
-      for (const Region& r : regions) {
-        if (at >= r.from && (at < r.from + r.bytes || (at_end && at == r.from + r.bytes))) return r.to + (at - r.from);
-      }
-    }
+    if (const void* to = find(at)) return to;
+    if (result = bring(at); !result.ok()) return nullptr;
+    if (const void* to = find(at)) return to;
     if (bytes == 0) {
       // A pointer into none of the generation's images.
       SLUICE_ASSERT(bytes != 0);
@@ -74,6 +75,16 @@ class Mover final : public PointerVisitor {
   }
 
  private:
+  const void* find(const std::byte* at) const {
+    // An empty array may begin where its image ends.
+    for (const bool at_end : {false, true}) {
+      for (const Region& r : regions) {
+        if (at >= r.from && (at < r.from + r.bytes || (at_end && at == r.from + r.bytes))) return r.to + (at - r.from);
+      }
+    }
+    return nullptr;
+  }
+
   Device& device_;
   Resident& resident_;
 };
@@ -88,7 +99,7 @@ Result<std::shared_ptr<Resident>> Residency::load(const Snapshot& snapshot, cons
   std::erase_if(images_, [](const auto& entry) { return entry.second.first.expired(); });
   auto resident = std::make_shared<Resident>();
   Mover mover(device_, *resident);
-  auto bring = [&](const std::shared_ptr<const Image>& image) -> Result<void> {
+  auto bring_image = [&](const std::shared_ptr<const Image>& image) -> Result<void> {
     auto& [known, weak] = images_[image.get()];
     std::shared_ptr<DeviceBlob> blob = known.lock() == image ? weak.lock() : nullptr;
     const auto bytes = image->bytes();
@@ -106,11 +117,17 @@ Result<std::shared_ptr<Resident>> Residency::load(const Snapshot& snapshot, cons
     resident->blobs.push_back(std::move(blob));
     return {};
   };
-  for (const auto* tables : {&snapshot.tables.acls, &snapshot.tables.routes, &snapshot.tables.adjacencies}) {
-    for (const auto& [name, image] : *tables) {
-      if (auto ok = bring(image); !ok) return std::move(ok).error();
+  mover.bring = [&](const std::byte* at) -> Result<void> {
+    for (const auto* tables : {&snapshot.tables.acls, &snapshot.tables.routes, &snapshot.tables.adjacencies}) {
+      for (const auto& [name, image] : *tables) {
+        const auto bytes = image->bytes();
+        if (at >= bytes.data() && at <= bytes.data() + bytes.size()) {
+          if (auto ok = bring_image(image); !ok) return ok;
+        }
+      }
     }
-  }
+    return {};
+  };
   resident->programs.resize(plan.nodes.size());
   for (size_t n = 0; n < plan.nodes.size(); ++n) {
     const Offload& offload = offloads[n];

@@ -1,0 +1,266 @@
+// host only
+#include "exec/device/channel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace sluice {
+namespace {
+
+uint64_t now_ns() {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+          .count());
+}
+
+uint32_t load(const uint32_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
+void store(uint32_t& word, uint32_t value) { __atomic_store_n(&word, value, __ATOMIC_RELEASE); }
+
+}  // namespace
+
+Result<std::unique_ptr<Channel>> Channel::create(Device& device, const RecordShape& record,
+                                                 const ChannelOptions& options) {
+  ChannelShape shape;
+  shape.record = record;
+  shape.words_in = words_in(record);
+  shape.words_out = words_out(record);
+  shape.capacity = std::bit_ceil(std::max(options.records, RingDriver::kLanes));
+  std::unique_ptr<Channel> channel(new Channel(device, shape, options));
+  if (options.mode != DeviceMode::kPersistent) {
+    auto slabs = device.make_slabs(shape, options.flights, options.transport);
+    if (!slabs) return std::move(slabs).error();
+    channel->slabs_ = std::move(*slabs);
+    channel->slab_laps_.assign(options.flights, 0);
+    channel->slab_busy_.assign(options.flights, false);
+  }
+  if (options.mode != DeviceMode::kLaunch) {
+    ChannelShape ring = shape;
+    ring.capacity = std::bit_ceil(shape.capacity * options.flights);
+    auto made = device.make_ring(ring);
+    if (!made) return std::move(made).error();
+    channel->ring_ = std::move(*made);
+    channel->shape_.capacity = ring.capacity;
+    channel->beats_.assign(channel->ring_->servers(), 0);
+    channel->ring_mode_ = options.mode == DeviceMode::kPersistent;
+  }
+  return channel;
+}
+
+Channel::~Channel() {
+  const std::lock_guard lock(control_);
+  if (ring_running_) {
+    store(ring_->control()->stop, 1);
+    (void)ring_->join();
+  }
+}
+
+void Channel::fail(Error error) {
+  {
+    const std::lock_guard lock(why_mutex_);
+    if (why_.empty()) why_ = error.message;
+  }
+  failed_.store(true, std::memory_order_relaxed);
+}
+
+std::string Channel::why() const {
+  const std::lock_guard lock(why_mutex_);
+  return why_;
+}
+
+Result<void> Channel::install(const DeviceProgram& program, uint32_t parity) {
+  if (ring_ == nullptr || failed()) return {};
+  const std::lock_guard lock(control_);
+  if (auto ok = ring_->write_program(parity, program); !ok) {
+    fail(ok.error());
+    return ok;
+  }
+  RingControl& control = *ring_->control();
+  const uint32_t epoch = control.epoch + ((control.epoch & 1) == parity ? 2 : 1);
+  store(control.epoch, epoch);
+  if (!ring_running_) return {};
+  // Every server takes the new program before a record may name it.
+  const uint64_t start = now_ns();
+  for (uint32_t s = 0; s < ring_->servers(); ++s) {
+    while (load(control.servers[s].ack) != epoch) {
+      if (now_ns() - start > options_.watchdog_ns) {
+        Error error(fmt::format("server {} of a ring did not take a new program within {} ms", s,
+                                options_.watchdog_ns / 1'000'000));
+        fail(error);
+        return error;
+      }
+      std::this_thread::yield();
+    }
+  }
+  return {};
+}
+
+bool Channel::enter_ring() {
+  const std::lock_guard lock(control_);
+  if (ring_running_) return true;
+  store(ring_->control()->stop, 0);
+  if (auto ok = ring_->start(head_, 1); !ok) {
+    fail(ok.error());
+    return false;
+  }
+  ring_running_ = true;
+  beat_ns_ = now_ns();
+  return true;
+}
+
+void Channel::leave_ring() {
+  const std::lock_guard lock(control_);
+  if (!ring_running_) return;
+  store(ring_->control()->stop, 1);
+  if (auto ok = ring_->join(); !ok) fail(ok.error());
+  ring_running_ = false;
+}
+
+bool Channel::open(Flight& flight, uint32_t records, uint32_t parity) {
+  if (failed()) return false;
+  flight = {};
+  flight.limit = records;
+  flight.words_in = shape_.words_in;
+  flight.words_out = shape_.words_out;
+  flight.parity = static_cast<uint8_t>(parity);
+  flight.opened_ns = now_ns();
+  if (ring_mode_) {
+    if (!ring_running_ && !enter_ring()) return false;
+    if (head_ + records - tail_ > shape_.capacity) return false;
+    flight.ring = true;
+    flight.in = ring_->in();
+    flight.out = ring_->out();
+    flight.first = head_;
+    flight.lap0 = 1;
+    flight.mask = shape_.capacity - 1;
+    flight.shift = static_cast<uint8_t>(std::countr_zero(shape_.capacity));
+    ++in_ring_;
+    return true;
+  }
+  for (uint32_t i = 0; i < slab_busy_.size(); ++i) {
+    if (slab_busy_[i]) continue;
+    slab_busy_[i] = true;
+    flight.slab = i;
+    flight.in = slabs_->in(i);
+    flight.out = slabs_->out(i);
+    flight.lap0 = ++slab_laps_[i];
+    flight.mask = ~uint32_t{0};
+    flight.shift = 63;
+    return true;
+  }
+  return false;
+}
+
+void Channel::submit(Flight& flight, const DeviceProgram& program, const SlabDriver::Range& pool) {
+  flight.submitted_ns = flight.progress_ns = now_ns();
+  stats_.fill.record(flight.submitted_ns - flight.opened_ns);
+  ++stats_.flights;
+  stats_.records += flight.count;
+  stats_.bytes_in += uint64_t{flight.count} * shape_.words_in * sizeof(Word);
+  stats_.bytes_out += uint64_t{flight.count} * shape_.words_out * sizeof(Word);
+  if (options_.mode == DeviceMode::kAdaptive) adapt(flight);
+  if (flight.ring) {
+    head_ = flight.first + flight.count;
+    return;
+  }
+  ++stats_.launches;
+  if (flight.count == 0) return;
+  if (auto ok = slabs_->start(flight.slab, flight.count, program, pool); !ok) {
+    fail(ok.error());
+    flight.failed = true;
+  }
+}
+
+// A flight that is at least half full says that packets come faster than they are taken.
+void Channel::adapt(const Flight& flight) {
+  const bool busy = flight.count * 2 >= options_.records;
+  busy_ = busy ? busy_ + 1 : 0;
+  idle_ = busy ? 0 : idle_ + 1;
+  if (!ring_mode_ && busy_ >= options_.enter_after) {
+    ring_mode_ = true;
+    ++stats_.switches;
+  } else if (ring_mode_ && idle_ >= options_.leave_after) {
+    ring_mode_ = false;  // flights that are in the ring come home first: see close
+    ++stats_.switches;
+  }
+}
+
+// Whether some server of the ring has shown life since `watchdog_ns` ago.
+bool Channel::beating(uint64_t now) {
+  const RingControl& control = *ring_->control();
+  for (uint32_t s = 0; s < beats_.size(); ++s) {
+    const uint32_t beat = load(control.servers[s].beat);
+    if (beat != beats_[s]) {
+      beats_[s] = beat;
+      beat_ns_ = now;
+    }
+  }
+  return now - beat_ns_ < options_.watchdog_ns;
+}
+
+void Channel::poll(Flight& flight) {
+  if (flight.failed || flight.ready == flight.count) return;
+  const uint32_t before = flight.ready;
+  if (flight.ring) {
+    for (; flight.ready < flight.count; ++flight.ready) {
+      const Word* result = flight.result(flight.ready);
+      const uint32_t tag = flight.tag(flight.ready);
+      bool all = true;
+      // The last word first: it is the one that is most often missing.
+      for (uint32_t w = flight.words_out; all && w-- > 0;) all = word_tag(HostWords::load(result + w)) == tag;
+      if (!all) break;
+    }
+  } else {
+    auto done = slabs_->done(flight.slab);
+    if (!done) {
+      fail(done.error());
+      flight.failed = true;
+      return;
+    }
+    if (*done) flight.ready = flight.count;
+  }
+  if (flight.ready == flight.count) {
+    stats_.transfer.record(now_ns() - flight.submitted_ns);
+    return;
+  }
+  if (flight.ready != before) {
+    flight.progress_ns = now_ns();
+    return;
+  }
+  if (failed()) {
+    flight.failed = true;
+    return;
+  }
+  const uint64_t now = now_ns();
+  if (now - flight.progress_ns < options_.watchdog_ns) return;
+  if (flight.ring) {
+    if (auto ok = ring_->check(); !ok) {
+      fail(ok.error());
+      flight.failed = true;
+      return;
+    }
+    // Servers that beat but do not answer are as lost as ones that do not beat; they get twice the time.
+    const bool alive = beating(now);
+    if (alive && now - flight.progress_ns < 2 * options_.watchdog_ns) return;
+    fail(Error(fmt::format("no {} from the device for {} ms", alive ? "answer" : "heartbeat",
+                           (now - flight.progress_ns) / 1'000'000)));
+  } else {
+    fail(Error(fmt::format("a kernel has not ended within {} ms", options_.watchdog_ns / 1'000'000)));
+  }
+  flight.failed = true;
+}
+
+void Channel::close(Flight& flight) {
+  if (flight.ring) {
+    tail_ = flight.first + flight.count;
+    if (--in_ring_ == 0 && !ring_mode_ && !failed()) leave_ring();
+  } else if (!flight.failed) {
+    // The slab of a failed flight may still be written to.
+    slab_busy_[flight.slab] = false;
+  }
+  flight.in = nullptr;
+}
+
+}  // namespace sluice

@@ -1,0 +1,134 @@
+// host only
+// Channel: one worker's way to a device for the records of one shape, in launch or persistent mode or changing between
+// them. The host's side of both modes; what a device adds are drivers (device.h).
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/histogram.h"
+#include "exec/device/device.h"
+#include "exec/device/resident.h"
+
+namespace sluice {
+
+struct ChannelOptions {
+  DeviceMode mode = DeviceMode::kLaunch;
+  Transport transport = Transport::kStaged;  // of launch mode; persistent mode is tagged
+  uint32_t records = 256;                    // most records of one flight
+  uint32_t flights = 4;                      // flights at a time, 1..16
+  uint32_t enter_after = 4;                  // adaptive: busy flights in a row before persistent mode is entered
+  uint32_t leave_after = 16;                 // adaptive: idle ones before it is left
+  uint64_t watchdog_ns = 2'000'000'000;      // no progress for so long: the device has failed
+};
+
+// Records in one piece on their way. Record i lies at place(i) of `in`, its result at the same place of `out`.
+struct Flight {
+  Word* in = nullptr;
+  const Word* out = nullptr;
+  uint32_t words_in = 0;
+  uint32_t words_out = 0;
+  uint32_t count = 0;  // records written
+  uint32_t limit = 0;  // at most so many
+  uint64_t first = 0;  // serial of record 0
+  uint64_t lap0 = 0;
+  uint32_t mask = 0;   // capacity - 1
+  uint8_t shift = 0;   // log2(capacity)
+  uint8_t parity = 0;
+  bool ring = false;
+  bool failed = false;  // the device is gone: what has no result never gets one
+  uint32_t slab = 0;
+  uint64_t opened_ns = 0;
+  uint64_t submitted_ns = 0;
+  uint64_t progress_ns = 0;  // when a result was last seen
+  uint32_t ready = 0;  // leading records whose results are there
+
+  uint32_t place(uint32_t i) const { return static_cast<uint32_t>(first + i) & mask; }
+  uint32_t tag(uint32_t i) const { return make_tag(lap0 + ((first + i) >> shift), parity); }
+  Word* record(uint32_t i) const { return in + size_t{place(i)} * words_in; }
+  const Word* result(uint32_t i) const { return out + size_t{place(i)} * words_out; }
+};
+
+// Written by the worker that owns the channel, read when it has stopped.
+struct ChannelStats {
+  uint64_t flights = 0;
+  uint64_t records = 0;
+  uint64_t launches = 0;          // flights that took a kernel launch
+  uint64_t switches = 0;          // adaptive: mode changes
+  uint64_t bytes_in = 0, bytes_out = 0;
+  Histogram fill;      // open to submit, ns, once a flight: the batch's wait while records are gathered
+  Histogram transfer;  // submit to all results: transfers and kernel
+
+  void add(const ChannelStats& o) {
+    flights += o.flights;
+    records += o.records;
+    launches += o.launches;
+    switches += o.switches;
+    bytes_in += o.bytes_in;
+    bytes_out += o.bytes_out;
+    fill.merge(o.fill);
+    transfer.merge(o.transfer);
+  }
+};
+
+// open, submit, poll and close belong to one thread (the worker); install to the publishing thread.
+class Channel {
+ public:
+  static Result<std::unique_ptr<Channel>> create(Device& device, const RecordShape& shape, const ChannelOptions& options);
+  ~Channel();
+
+  // Makes the program of a new generation known. The generation before last must not be in flight any more. Errors: the
+  // device failed.
+  Result<void> install(const DeviceProgram& program, uint32_t parity);
+
+  // Room for up to `records` records; false when there is none until an older flight is closed.
+  bool open(Flight& flight, uint32_t records, uint32_t parity);
+  // All records are written. `pool` as in SlabDriver::start.
+  void submit(Flight& flight, const DeviceProgram& program, const SlabDriver::Range& pool = {});
+  // Updates flight.ready; flight.failed when the device is gone.
+  void poll(Flight& flight);
+  // Frees the flight's room. Flights are closed in the order in which they were opened.
+  void close(Flight& flight);
+
+  bool failed() const { return failed_.load(std::memory_order_relaxed); }
+  // Why it failed. After failed().
+  std::string why() const;
+  const ChannelStats& stats() const { return stats_; }
+  const ChannelShape& shape() const { return shape_; }
+
+ private:
+  Channel(Device& device, const ChannelShape& shape, const ChannelOptions& options)
+      : device_(device), shape_(shape), options_(options) {}
+  void fail(Error error);
+  bool enter_ring();
+  void leave_ring();
+  void adapt(const Flight& flight);
+  bool beating(uint64_t now);
+
+  Device& device_;
+  ChannelShape shape_;
+  ChannelOptions options_;
+  std::unique_ptr<SlabDriver> slabs_;
+  std::unique_ptr<RingDriver> ring_;
+  std::vector<uint64_t> slab_laps_;
+  std::vector<bool> slab_busy_;
+  uint64_t head_ = 0;  // serial of the next record of the ring
+  uint64_t tail_ = 0;  // records before it are closed
+  uint32_t in_ring_ = 0;
+  bool ring_mode_ = false;  // flights go by the ring
+  std::mutex control_;      // ring start, stop, and program changes
+  bool ring_running_ = false;
+  std::vector<uint32_t> beats_;
+  uint64_t beat_ns_ = 0;
+  uint32_t busy_ = 0, idle_ = 0;
+  std::atomic<bool> failed_{false};
+  mutable std::mutex why_mutex_;
+  std::string why_;
+  ChannelStats stats_;
+};
+
+}  // namespace sluice

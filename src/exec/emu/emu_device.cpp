@@ -1,0 +1,311 @@
+// host only
+#include "exec/emu/emu_device.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/assert.h"
+#include "memory/buffer.h"
+
+namespace sluice {
+namespace {
+
+using Shared = EmuDevice::Shared;
+
+uint32_t load(const uint32_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
+void store(uint32_t& word, uint32_t value) { __atomic_store_n(&word, value, __ATOMIC_RELEASE); }
+
+void be_late(const Shared& shared) {
+  if (const uint64_t ns = shared.faults.late_ns.load(std::memory_order_relaxed); ns != 0) {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(ns));
+  }
+}
+
+class EmuBlob final : public DeviceBlob {
+ public:
+  EmuBlob(Buffer buffer, MemorySpace space, std::shared_ptr<Shared> shared)
+      : buffer_(std::move(buffer)), space_(space), shared_(std::move(shared)) {}
+  ~EmuBlob() override {
+    if (space_ == MemorySpace::kDevice) shared_->used.fetch_sub(buffer_.size(), std::memory_order_relaxed);
+  }
+  void* device() const override { return const_cast<std::byte*>(buffer_.data()); }
+  void* host() const override { return space_ == MemorySpace::kDevice ? nullptr : device(); }
+  size_t size() const override { return buffer_.size(); }
+
+ private:
+  Buffer buffer_;
+  MemorySpace space_;
+  std::shared_ptr<Shared> shared_;
+};
+
+// One record through the body: the words in, and store(index, word) for the words out.
+template <typename Store>
+void run_record(const DeviceProgram& program, RecordKind kind, const Word* in, uint32_t tag, uint8_t* scratch,
+                Store&& store_word) {
+  Walker walker;
+  read_record(kind, program, in, scratch, walker);
+  walk_alone(program, walker);
+  write_result(kind, program, walker, tag, store_word);
+}
+
+// -- launch mode ------------------------------------------------------------------------------------------------------
+
+class EmuSlabs final : public SlabDriver {
+ public:
+  EmuSlabs(const ChannelShape& shape, uint32_t slabs, std::shared_ptr<Shared> shared)
+      : shape_(shape), slabs_(slabs), shared_(std::move(shared)) {
+    for (Slab& slab : slabs_) {
+      slab.in.resize(size_t{shape.capacity} * shape.words_in);
+      slab.out.resize(size_t{shape.capacity} * shape.words_out);
+    }
+    thread_ = std::jthread([this] { work(); });
+  }
+  ~EmuSlabs() override {
+    {
+      const std::lock_guard lock(mutex_);
+      closing_ = true;
+    }
+    wake_.notify_one();
+  }
+
+  Word* in(uint32_t slab) override { return slabs_[slab].in.data(); }
+  const Word* out(uint32_t slab) override { return slabs_[slab].out.data(); }
+
+  Result<void> start(uint32_t slab, uint32_t count, const DeviceProgram& program, const Range&) override {
+    if (shared_->faults.refuse_start.load(std::memory_order_relaxed)) return Error("the emulated device refuses to start");
+    if (shared_->killed()) return Error("the emulated device was killed");
+    {
+      const std::lock_guard lock(mutex_);
+      slabs_[slab].count = count;
+      slabs_[slab].program = program;
+      slabs_[slab].done = false;
+      queue_.push_back(slab);
+    }
+    wake_.notify_one();
+    return {};
+  }
+  Result<bool> done(uint32_t slab) override {
+    const std::lock_guard lock(mutex_);
+    if (!slabs_[slab].done && shared_->killed()) return Error("the emulated device was killed");
+    return slabs_[slab].done;
+  }
+
+ private:
+  struct Slab {
+    std::vector<Word> in, out;
+    uint32_t count = 0;
+    bool done = false;
+    DeviceProgram program;
+  };
+
+  void work() {
+    alignas(16) uint8_t scratch[kRecordScratch] = {};
+    while (true) {
+      uint32_t number = 0;
+      {
+        std::unique_lock lock(mutex_);
+        wake_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+        if (closing_) return;
+        number = queue_.front();
+        queue_.pop_front();
+      }
+      if (shared_->stuck() || shared_->killed()) continue;
+      be_late(*shared_);
+      Slab& slab = slabs_[number];
+      bool whole = true;
+      for (uint32_t i = 0; whole && i < slab.count; ++i) {
+        const Word* in = slab.in.data() + size_t{i} * shape_.words_in;
+        Word* out = slab.out.data() + size_t{i} * shape_.words_out;
+        auto put = [&](uint32_t w, const Word& word) { out[w] = word; };
+        run_record(slab.program, shape_.record.kind, in, word_tag(in[0]), scratch, put);
+        shared_->records.fetch_add(1, std::memory_order_relaxed);
+        whole = !shared_->stuck() && !shared_->killed();
+      }
+      if (!whole) continue;
+      const std::lock_guard lock(mutex_);
+      slab.done = true;
+    }
+  }
+
+  ChannelShape shape_;
+  std::vector<Slab> slabs_;
+  std::shared_ptr<Shared> shared_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<uint32_t> queue_;
+  bool closing_ = false;
+  std::jthread thread_;  // last: it uses all of the above
+};
+
+// -- persistent mode --------------------------------------------------------------------------------------------------
+
+class EmuRing final : public RingDriver {
+ public:
+  EmuRing(const ChannelShape& shape, uint32_t servers, std::shared_ptr<Shared> shared)
+      : shape_(shape), servers_(servers), shared_(std::move(shared)), control_(std::make_unique<RingControl>()) {
+    in_.resize(size_t{shape.capacity} * shape.words_in);
+    out_.resize(size_t{shape.capacity} * shape.words_out);
+  }
+  ~EmuRing() override {
+    store(control_->stop, 1);
+    threads_.clear();
+  }
+
+  Word* in() override { return in_.data(); }
+  const Word* out() override { return out_.data(); }
+  RingControl* control() override { return control_.get(); }
+  uint32_t servers() const override { return servers_; }
+
+  Result<void> write_program(uint32_t parity, const DeviceProgram& program) override {
+    if (shared_->killed()) return Error("the emulated device was killed");
+    programs_[parity] = program;
+    return {};
+  }
+  Result<void> start(uint64_t next, uint64_t lap0) override {
+    if (shared_->faults.refuse_start.load(std::memory_order_relaxed)) return Error("the emulated device refuses to start");
+    if (auto ok = check(); !ok) return ok;
+    threads_.clear();
+    for (uint32_t s = 0; s < servers_; ++s) {
+      store(control_->servers[s].left, 0);
+      threads_.emplace_back([this, s, next, lap0] { serve(s, next, lap0); });
+    }
+    return {};
+  }
+  Result<void> join() override {
+    threads_.clear();
+    return {};
+  }
+  Result<void> check() override {
+    if (shared_->killed()) return Error("the emulated device was killed");
+    return {};
+  }
+
+ private:
+  // As a warp does it: 32 lanes, each polls its own record of the group; the group is left when all are done.
+  void serve(uint32_t server, uint64_t next, uint64_t lap0) {
+    RingControl::Server& self = control_->servers[server];
+    alignas(16) uint8_t scratch[kRecordScratch] = {};
+    std::array<DeviceProgram, 2> programs;
+    uint32_t epoch = load(control_->epoch);
+    programs = programs_;
+    store(self.ack, epoch);
+    const auto shift = static_cast<uint32_t>(std::countr_zero(shape_.capacity));
+    uint64_t group = next / kLanes;
+    while (group % servers_ != server) ++group;
+    // Lanes before `next` belong to flights that are over.
+    uint32_t done = group == next / kLanes ? (uint32_t{1} << (next % kLanes)) - 1 : 0;
+    std::vector<Word> record(shape_.words_in);
+    uint32_t beat = load(self.beat);
+    uint32_t idle = 0;
+    while (load(control_->stop) == 0) {
+      if (shared_->killed()) return;
+      if (shared_->stuck()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        continue;
+      }
+      store(self.beat, ++beat);
+      if (const uint32_t now = load(control_->epoch); now != epoch) {
+        programs[now & 1] = programs_[now & 1];
+        epoch = now;
+        store(self.ack, epoch);
+      }
+      bool any = false;
+      for (uint32_t lane = 0; lane < kLanes; ++lane) {
+        if ((done >> lane & 1) != 0) continue;
+        const uint64_t serial = group * kLanes + lane;
+        const uint64_t place = serial & (shape_.capacity - 1);
+        const uint32_t lap = tag_lap(make_tag(lap0 + (serial >> shift), 0));
+        const Word* in = in_.data() + place * shape_.words_in;
+        uint32_t tag = 0;
+        bool whole = true;
+        for (uint32_t w = 0; whole && w < shape_.words_in; ++w) {
+          record[w] = HostWords::load(in + w);
+          tag = word_tag(record[w]);
+          whole = tag_lap(tag) == lap;
+        }
+        if (!whole) break;  // records are written in order: the ones behind are not there either
+        be_late(*shared_);
+        Word* out = out_.data() + place * shape_.words_out;
+        auto put = [&](uint32_t w, const Word& word) { HostWords::store(out + w, word); };
+        run_record(programs[tag_parity(tag)], shape_.record.kind, record.data(), tag, scratch, put);
+        done |= uint32_t{1} << lane;
+        any = true;
+        shared_->records.fetch_add(1, std::memory_order_relaxed);
+        if (shared_->stuck() || shared_->killed()) break;
+      }
+      if (done == ~uint32_t{0}) {
+        group += servers_;
+        done = 0;
+      }
+      if (any) {
+        idle = 0;
+      } else if (++idle < 64) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(std::chrono::microseconds(idle < 1000 ? 20 : 200));
+      }
+    }
+    store(self.left, 1);
+  }
+
+  ChannelShape shape_;
+  uint32_t servers_;
+  std::shared_ptr<Shared> shared_;
+  std::unique_ptr<RingControl> control_;
+  std::vector<Word> in_, out_;
+  std::array<DeviceProgram, 2> programs_;
+  std::vector<std::jthread> threads_;  // last: they use all of the above
+};
+
+}  // namespace
+
+EmuDevice::EmuDevice(unsigned ordinal, uint32_t servers) : servers_(servers), shared_(std::make_shared<Shared>()) {
+  SLUICE_ASSERT(servers >= 1 && servers <= RingControl::kMaxServers);
+  info_.name = "emulated device";
+  info_.kind = "emu";
+  info_.ordinal = ordinal;
+  info_.multiprocessors = servers;
+}
+EmuDevice::~EmuDevice() = default;
+
+Result<std::shared_ptr<DeviceBlob>> EmuDevice::allocate(MemorySpace space, size_t bytes) {
+  if (space == MemorySpace::kDevice) {
+    const uint64_t limit = shared_->faults.memory_limit.load(std::memory_order_relaxed);
+    const uint64_t used = shared_->used.load(std::memory_order_relaxed);
+    if (bytes > limit || used > limit - bytes) {
+      return Error(fmt::format("the device has no {} bytes: {} of {} are in use", bytes, used, limit));
+    }
+  }
+  auto buffer = Buffer::allocate(bytes);
+  if (!buffer) return std::move(buffer).error();
+  if (space == MemorySpace::kDevice) shared_->used.fetch_add(bytes, std::memory_order_relaxed);
+  return std::shared_ptr<DeviceBlob>(std::make_shared<EmuBlob>(std::move(*buffer), space, shared_));
+}
+
+Result<void> EmuDevice::upload(DeviceBlob& to, size_t offset, const void* from, size_t bytes) {
+  if (shared_->killed()) return Error("the emulated device was killed");
+  SLUICE_ASSERT(offset <= to.size() && bytes <= to.size() - offset);
+  std::memcpy(static_cast<std::byte*>(to.device()) + offset, from, bytes);
+  return {};
+}
+
+Result<void*> EmuDevice::pin(void* host, size_t) { return host; }
+void EmuDevice::unpin(void*) {}
+
+Result<std::unique_ptr<SlabDriver>> EmuDevice::make_slabs(const ChannelShape& shape, uint32_t slabs, Transport) {
+  return std::unique_ptr<SlabDriver>(std::make_unique<EmuSlabs>(shape, slabs, shared_));
+}
+
+Result<std::unique_ptr<RingDriver>> EmuDevice::make_ring(const ChannelShape& shape) {
+  return std::unique_ptr<RingDriver>(std::make_unique<EmuRing>(shape, servers_, shared_));
+}
+
+}  // namespace sluice

@@ -1,0 +1,57 @@
+// host only
+// EmuDevice: host threads in a GPU's place. The same records, bodies, slabs and ring protocol, so that everything but
+// the CUDA calls is tested, under the thread sanitizer too, where there is no GPU; and faults that a real device is not
+// asked for.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "exec/device/device.h"
+
+namespace sluice {
+
+struct EmuFaults {
+  std::atomic<uint64_t> late_ns{0};             // every answer comes so much later
+  std::atomic<uint64_t> stuck_after{~0ull};     // after so many records (of the whole device) nothing is answered any more
+  std::atomic<uint64_t> killed_after{~0ull};    // after so many the device reports an error and its threads are gone
+  std::atomic<uint64_t> memory_limit{~0ull};    // bytes of kDevice memory
+  std::atomic<bool> refuse_start{false};        // slabs and rings cannot be started
+};
+
+class EmuDevice final : public Device {
+ public:
+  // `ordinal` is for show. `servers`: threads a ring, 1 to RingControl::kMaxServers.
+  explicit EmuDevice(unsigned ordinal = 0, uint32_t servers = 1);
+  ~EmuDevice() override;
+
+  const DeviceInfo& info() const override { return info_; }
+  EmuFaults& faults() { return shared_->faults; }
+
+  Result<std::shared_ptr<DeviceBlob>> allocate(MemorySpace space, size_t bytes) override;
+  Result<void> upload(DeviceBlob& to, size_t offset, const void* from, size_t bytes) override;
+  Result<void*> pin(void* host, size_t bytes) override;
+  void unpin(void* host) override;
+  Result<std::unique_ptr<SlabDriver>> make_slabs(const ChannelShape& shape, uint32_t slabs,
+                                                 Transport transport) override;
+  Result<std::unique_ptr<RingDriver>> make_ring(const ChannelShape& shape) override;
+
+  // What the device's threads share; it outlives the device while they run.
+  struct Shared {
+    EmuFaults faults;
+    std::atomic<uint64_t> records{0};
+    std::atomic<uint64_t> used{0};
+    bool stuck() const { return records.load(std::memory_order_relaxed) >= faults.stuck_after.load(std::memory_order_relaxed); }
+    bool killed() const {
+      return records.load(std::memory_order_relaxed) >= faults.killed_after.load(std::memory_order_relaxed);
+    }
+  };
+
+ private:
+  DeviceInfo info_;
+  uint32_t servers_;
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace sluice
