@@ -1,4 +1,4 @@
-#include "exec/cuda/cuda_device.h"
+#include "exec/cuda/open_cuda.h"
 
 #include <fmt/format.h>
 

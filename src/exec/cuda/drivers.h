@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "exec/cuda/cuda_device.h"
+#include "exec/cuda/open_cuda.h"
 #include "exec/cuda/kernels.h"
 #include "exec/device/device.h"
 #include "memory/cuda/memory.h"

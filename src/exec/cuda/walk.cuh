@@ -92,6 +92,19 @@ __device__ __forceinline__ uint8_t run_stage(const Stage& stage, Walker& w, bool
   return output;
 }
 
+// take_output for any record; a key's packet has no extent, and an array in its walker would put it into local memory.
+template <RecordKind K>
+__device__ __forceinline__ void leave_stage(const DeviceProgram& program, const StageSlot& slot, uint32_t s,
+                                            uint8_t output, Walker& w) {
+  if constexpr (kIsKey<K>) {
+    w.visited |= 1u << (s - program.begin);
+    w.output = output;
+    w.path = program.wide != 0 ? static_cast<uint8_t>(kPathExit) : slot.next[output & 15];
+  } else {
+    take_output(program, slot, s, output, w);
+  }
+}
+
 template <RecordKind K>
 __device__ __forceinline__ void walk_any(const DeviceProgram& program, Walker& w, const Scratch& scratch) {
   const uint32_t end = program.end;
@@ -104,7 +117,7 @@ __device__ __forceinline__ void walk_any(const DeviceProgram& program, Walker& w
     uint8_t output = 0;
     auto run = [&](const auto& stage) { output = run_stage<K>(stage, w, mine, mask, scratch); };
     visit<K, 0, AllStages::kSize>(slot, run);
-    if (mine) take_output(program, slot, s, output, w);
+    if (mine) leave_stage<K>(program, slot, s, output, w);
     __syncwarp();
   }
 }
@@ -115,7 +128,7 @@ __device__ __forceinline__ void walk_chain(TypeList<Stages...>, const DeviceProg
   auto one = [&]<typename Stage>(TypeTag<Stage>) {
     if (w.path == s) {
       const StageSlot& slot = program.program.stages[s];
-      take_output(program, slot, s, slot.template get<Stage>()(w.packet), w);
+      leave_stage<K>(program, slot, s, slot.template get<Stage>()(w.packet), w);
     }
     ++s;
   };
