@@ -1,0 +1,46 @@
+#include "exec/cuda/chains.h"
+
+#include <array>
+
+namespace sluice {
+namespace {
+
+template <typename... Stages>
+bool is_chain(const DeviceProgram& program, TypeTag<TypeList<Stages...>>) {
+  if (program.end - program.begin != static_cast<int>(sizeof...(Stages))) return false;
+  uint32_t s = program.begin;
+  return ((program.program.stages[s++].kind == kStageKind<Stages>)&&...);
+}
+
+constexpr auto kKeyStages = [] {
+  std::array<bool, AllStages::kSize> runs{};
+  size_t i = 0;
+  AllStages::for_each([&](auto tag) { runs[i++] = kRunsOnKeys<typename decltype(tag)::type>; });
+  return runs;
+}();
+
+}  // namespace
+
+uint8_t chain_of(const DeviceProgram& program) {
+  uint8_t found = 0;
+  uint8_t number = 0;
+  AllChains::for_each([&](auto tag) {
+    ++number;
+    if (found == 0 && is_chain(program, tag)) found = number;
+  });
+  return found;
+}
+
+bool runs_on(RecordKind kind, const DeviceProgram& program) {
+  if (program.begin >= program.end || program.end > program.program.stage_count || program.end > kMaxStages) {
+    return false;
+  }
+  for (uint32_t s = program.begin; s < program.end; ++s) {
+    const uint16_t stage = program.program.stages[s].kind;
+    if (stage >= AllStages::kSize) return false;
+    if ((kind == RecordKind::kKey4 || kind == RecordKind::kKey6) && !kKeyStages[stage]) return false;
+  }
+  return true;
+}
+
+}  // namespace sluice

@@ -1,0 +1,40 @@
+// Chains: programs that are common enough to have kernels of their own, without the switch over all stage types.
+#pragma once
+
+#include <cstdint>
+
+#include "base/type_list.h"
+#include "elements/stages.h"
+#include "exec/device/body.h"
+
+namespace sluice {
+
+namespace chains_detail {
+using Acl = AclStage<TupleSpaceAcl::View>;
+using RouteDir24 = RouteStage<Dir24::View4, Poptrie::View6>;
+using RoutePoptrie = RouteStage<Poptrie::View4, Poptrie::View6>;
+}  // namespace chains_detail
+
+// DeviceProgram::chain of a chain is 1 + its index here; 0 is the generic switch.
+using NoChain = TypeList<>;
+using AclChain = TypeList<chains_detail::Acl>;
+using RouteDir24Chain = TypeList<chains_detail::RouteDir24>;
+using RoutePoptrieChain = TypeList<chains_detail::RoutePoptrie>;
+using AclRouteDir24Chain = TypeList<chains_detail::Acl, chains_detail::RouteDir24>;
+using AclRoutePoptrieChain = TypeList<chains_detail::Acl, chains_detail::RoutePoptrie>;
+using AllChains = TypeList<AclChain, RouteDir24Chain, RoutePoptrieChain, AclRouteDir24Chain, AclRoutePoptrieChain>;
+inline constexpr uint8_t kChains = static_cast<uint8_t>(AllChains::kSize);
+
+// The chain that the stages [begin, end) are, or 0. Host.
+uint8_t chain_of(const DeviceProgram& program);
+
+// Whether a stage type can run on a key alone: a key record brings the key, and takes nothing of a frame back.
+template <typename Stage>
+inline constexpr bool kRunsOnKeys =
+    (Stage::kReads & ~(kFieldKey | kFieldDestination | kFieldRule | kFieldMark | kFieldNextHop | kFieldReason)) == 0 &&
+    (Stage::kWrites & (kFieldFrame | kFieldL3 | kFieldExtent)) == 0;
+
+// Whether every stage of [begin, end) can run on a record of this kind, and the range is one. Host.
+bool runs_on(RecordKind kind, const DeviceProgram& program);
+
+}  // namespace sluice

@@ -1,0 +1,155 @@
+#include "exec/cuda/open_cuda.h"
+
+#include <fmt/format.h>
+
+#include "exec/cuda/drivers.h"
+#include "exec/cuda/nvml.h"
+
+namespace sluice {
+namespace {
+
+class CudaBlob final : public DeviceBlob {
+ public:
+  CudaBlob(std::shared_ptr<CudaMemory> memory, MemorySpace space, void* address, size_t bytes)
+      : memory_(std::move(memory)), space_(space), address_(address), bytes_(bytes) {}
+  ~CudaBlob() override {
+    if (space_ == MemorySpace::kDevice) {
+      memory_->free_device(address_);
+    } else {
+      memory_->free_pinned(address_);
+    }
+  }
+  CudaBlob(const CudaBlob&) = delete;
+  CudaBlob& operator=(const CudaBlob&) = delete;
+
+  // Pinned memory has one address for both sides.
+  void* device() const override { return address_; }
+  void* host() const override { return space_ == MemorySpace::kDevice ? nullptr : address_; }
+  size_t size() const override { return bytes_; }
+
+ private:
+  std::shared_ptr<CudaMemory> memory_;
+  MemorySpace space_;
+  void* address_;
+  size_t bytes_;
+};
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(std::shared_ptr<CudaShared> shared, DeviceInfo info, std::unique_ptr<Nvml> nvml)
+      : shared_(std::move(shared)), info_(std::move(info)), nvml_(std::move(nvml)) {}
+
+  const DeviceInfo& info() const override { return info_; }
+  DevicePower power() override { return nvml_ == nullptr ? DevicePower{} : nvml_->read(); }
+
+  Result<std::shared_ptr<DeviceBlob>> allocate(MemorySpace space, size_t bytes) override {
+    auto address = space == MemorySpace::kDevice ? shared_->memory->allocate_device(bytes)
+                                                 : shared_->memory->allocate_pinned(bytes);
+    if (!address) return std::move(address).error();
+    return std::shared_ptr<DeviceBlob>(std::make_shared<CudaBlob>(shared_->memory, space, *address, bytes));
+  }
+  Result<void> upload(DeviceBlob& to, size_t offset, const void* from, size_t bytes) override {
+    if (offset > to.size() || bytes > to.size() - offset) {
+      return Error(fmt::format("upload of {} bytes at {} into {} bytes of device memory", bytes, offset, to.size()));
+    }
+    return shared_->memory->upload(static_cast<std::byte*>(to.device()) + offset, from, bytes);
+  }
+  Result<void*> pin(void* host, size_t bytes) override { return shared_->memory->pin(host, bytes); }
+  void unpin(void* host) override { shared_->memory->unpin(host); }
+
+  Result<std::unique_ptr<SlabDriver>> make_slabs(const ChannelShape& shape, uint32_t slabs,
+                                                 Transport transport) override {
+    return make_cuda_slabs(shared_, shape, slabs, transport);
+  }
+  Result<std::unique_ptr<RingDriver>> make_ring(const ChannelShape& shape) override {
+    return make_cuda_ring(shared_, shape);
+  }
+
+  CudaMemory* memory() { return shared_->memory.get(); }
+
+ private:
+  std::shared_ptr<CudaShared> shared_;
+  DeviceInfo info_;
+  std::unique_ptr<Nvml> nvml_;
+};
+
+}  // namespace
+
+DeviceCount count_cuda_devices() {
+  prepare_cuda_runtime();
+  int count = 0;
+  const cudaError_t e = cudaGetDeviceCount(&count);
+  (void)cudaGetLastError();
+  if (e != cudaSuccess) {
+    return {0, fmt::format("{} ({})", cudaGetErrorName(e), cudaGetErrorString(e))};
+  }
+  if (count <= 0) return {0, "the driver knows no device"};
+  return {static_cast<unsigned>(count), {}};
+}
+
+Result<std::unique_ptr<Device>> open_cuda_device(unsigned ordinal, const CudaOptions& options) {
+  const DeviceCount found = count_cuda_devices();
+  if (found.count == 0) return Error("no CUDA device: " + found.why_none, "check `nvidia-smi`, or use --device cpu");
+  if (ordinal >= found.count) {
+    return Error(fmt::format("no CUDA device {}: there {} {}", ordinal, found.count == 1 ? "is" : "are", found.count),
+                 fmt::format("devices count from 0: use cuda:0{}",
+                             found.count > 1 ? fmt::format(" .. cuda:{}", found.count - 1) : ""));
+  }
+  const int device = static_cast<int>(ordinal);
+  auto memory = CudaMemory::open(device, options.reserve_bytes);
+  if (!memory) return std::move(memory).error();
+
+  cudaDeviceProp properties{};
+  if (const cudaError_t e = cudaGetDeviceProperties(&properties, device); e != cudaSuccess) {
+    return cuda_error(e, fmt::format("read the properties of device {}", ordinal));
+  }
+  // Loads each kernel now, and shows now whether there is code for this device.
+  for (const void* kernel : all_kernels()) {
+    cudaFuncAttributes attributes{};
+    cudaError_t e = cudaFuncGetAttributes(&attributes, kernel);
+    if (e == cudaSuccess) {
+      e = cudaFuncSetAttribute(
+          kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+          static_cast<int>(properties.sharedMemPerBlockOptin - attributes.sharedSizeBytes));
+    }
+    if (e != cudaSuccess) {
+      (void)cudaGetLastError();
+      return cuda_error(e, fmt::format("load the kernels on {} (compute capability {}.{})", properties.name,
+                                       properties.major, properties.minor));
+    }
+  }
+
+  auto shared = std::make_shared<CudaShared>();
+  shared->memory = std::move(*memory);
+  shared->options = options;
+  shared->processors = static_cast<uint32_t>(properties.multiProcessorCount);
+  DeviceInfo info;
+  info.name = properties.name;
+  info.kind = "cuda";
+  info.ordinal = ordinal;
+  info.memory_bytes = properties.totalGlobalMem;
+  info.multiprocessors = shared->processors;
+  char bus_id[32] = {};
+  std::unique_ptr<Nvml> nvml;
+  if (cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, device) == cudaSuccess) nvml = Nvml::open(bus_id);
+  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(std::move(shared), std::move(info), std::move(nvml)));
+}
+
+CudaMemory* cuda_memory(Device& device) {
+  auto* cuda = dynamic_cast<CudaDevice*>(&device);
+  return cuda == nullptr ? nullptr : cuda->memory();
+}
+
+Result<void> check_shape(const ChannelShape& shape) {
+  if (shape.capacity < 32 || (shape.capacity & (shape.capacity - 1)) != 0) {
+    return Error(fmt::format("a channel of {} records: it must be a power of two, at least 32", shape.capacity));
+  }
+  if (shape.words_in != words_in(shape.record) || shape.words_out != words_out(shape.record)) {
+    return Error(fmt::format("a channel of {} records with {} words in and {} out: the record has {} and {}",
+                             to_string(shape.record.kind), shape.words_in, shape.words_out, words_in(shape.record),
+                             words_out(shape.record)));
+  }
+  return {};
+}
+
+}  // namespace sluice

@@ -1,0 +1,33 @@
+// host only
+// The two drivers of a CUDA device. Internal to exec/cuda.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "exec/cuda/open_cuda.h"
+#include "exec/cuda/kernels.h"
+#include "exec/device/device.h"
+#include "memory/cuda/memory.h"
+
+namespace sluice {
+
+// What all drivers of one device share.
+struct CudaShared {
+  std::shared_ptr<CudaMemory> memory;
+  CudaOptions options;
+  uint32_t processors = 0;
+  std::atomic<uint32_t> resident_blocks{0};
+};
+
+Result<std::unique_ptr<SlabDriver>> make_cuda_slabs(std::shared_ptr<CudaShared> shared, const ChannelShape& shape,
+                                                    uint32_t slabs, Transport transport);
+Result<std::unique_ptr<RingDriver>> make_cuda_ring(std::shared_ptr<CudaShared> shared, const ChannelShape& shape);
+
+// Errors: a capacity that is no power of two of at least 32, word counts that are not the record's.
+Result<void> check_shape(const ChannelShape& shape);
+
+}  // namespace sluice

@@ -1,0 +1,48 @@
+#include "exec/cuda/kernels.h"
+
+#include "exec/cuda/chains.h"
+
+namespace sluice {
+
+const void* launch_kernel(RecordKind kind, uint8_t chain) {
+  switch (kind) {
+    case RecordKind::kKey4:
+      return kernels_detail::launch_key4(chain);
+    case RecordKind::kKey6:
+      return kernels_detail::launch_key6(chain);
+    case RecordKind::kHeader:
+      return kernels_detail::launch_header();
+    case RecordKind::kAddress:
+      return kernels_detail::launch_address();
+  }
+  return nullptr;
+}
+
+const void* ring_kernel(RecordKind kind, bool stamps) {
+  switch (kind) {
+    case RecordKind::kKey4:
+      return kernels_detail::ring_key4(stamps);
+    case RecordKind::kKey6:
+      return kernels_detail::ring_key6();
+    case RecordKind::kHeader:
+      return kernels_detail::ring_header();
+    case RecordKind::kAddress:
+      return kernels_detail::ring_address();
+  }
+  return nullptr;
+}
+
+std::vector<const void*> all_kernels() {
+  std::vector<const void*> all;
+  for (RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6}) {
+    for (uint8_t chain = 0; chain <= kChains; ++chain) all.push_back(launch_kernel(kind, chain));
+  }
+  for (RecordKind kind : {RecordKind::kHeader, RecordKind::kAddress}) all.push_back(launch_kernel(kind, 0));
+  all.push_back(ring_kernel(RecordKind::kKey4, true));
+  for (RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kHeader, RecordKind::kAddress}) {
+    all.push_back(ring_kernel(kind, false));
+  }
+  return all;
+}
+
+}  // namespace sluice

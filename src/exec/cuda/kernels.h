@@ -1,0 +1,95 @@
+// The device kernels as the host sees them: addresses, arguments and shared memory. No CUDA types.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/hd.h"
+#include "exec/device/body.h"
+#include "exec/device/device.h"
+
+namespace sluice {
+
+// -- shared memory of one warp ----------------------------------------------------------------------------------------
+
+inline constexpr uint32_t kFrameStride = kRecordScratch + 4;
+
+SLUICE_HD constexpr uint32_t scratch_words_bytes(uint32_t words_in, uint32_t words_out) {
+  const uint32_t packet = (static_cast<uint32_t>(sizeof(Packet)) + 15) / 16;
+  uint32_t words = words_in > words_out ? words_in : words_out;
+  if (words < packet) words = packet;
+  return 32 * 16 * words;
+}
+// Of header and address records; keys need none. A multiple of 16.
+SLUICE_HD constexpr uint32_t warp_scratch_bytes(RecordKind kind, uint32_t words_in, uint32_t words_out) {
+  if (kind == RecordKind::kKey4 || kind == RecordKind::kKey6) return 0;
+  return scratch_words_bytes(words_in, words_out) + 32 + (kind == RecordKind::kHeader ? 32 * kFrameStride : 0);
+}
+
+// -- launch mode ------------------------------------------------------------------------------------------------------
+
+// What follows the program in a launch kernel's arguments.
+struct LaunchArguments {
+  const Word* in;
+  Word* out;
+  const uint32_t* count_at;  // where the count lies on the device; nullptr: it is `count`
+  uint32_t count;
+  uint32_t words_in, words_out;
+};
+
+// Kernel(const DeviceProgram, const LaunchArguments), blocks of launch_threads(kind), a lane a record.
+const void* launch_kernel(RecordKind kind, uint8_t chain);
+inline constexpr uint32_t launch_threads(RecordKind kind) {
+  return kind == RecordKind::kKey4 || kind == RecordKind::kKey6 ? 128 : 64;
+}
+
+// -- rings ------------------------------------------------------------------------------------------------------------
+
+// How long a server took from finding a record to having stored its result, in bins of kRingBinNs; the last bin has all
+// that took longer.
+inline constexpr uint32_t kRingBins = 256;
+inline constexpr uint32_t kRingBinNs = 64;
+
+struct RingArguments {
+  const Word* in;
+  Word* out;
+  RingControl* control;
+  const DeviceProgram* programs;  // two slots, device memory
+  uint32_t* histogram;            // kRingBins counts; nullptr where the kernel takes no stamps
+  uint64_t next;                  // the first record's serial
+  uint64_t lap0;                  // the lap of serial 0
+  uint32_t capacity;
+  uint32_t servers;
+  uint32_t words_in, words_out;
+};
+
+// A program slot, in device memory and in each server's shared memory.
+inline constexpr uint32_t kProgramSlotBytes = (sizeof(DeviceProgram) + 15) / 16 * 16;
+
+// Kernel(const RingArguments), a warp a server.
+const void* ring_kernel(RecordKind kind, bool stamps);
+// The most servers in a block, and a block's shared memory.
+inline constexpr uint32_t ring_block_warps(RecordKind kind) {
+  return kind == RecordKind::kKey4 || kind == RecordKind::kKey6 ? 8 : 4;
+}
+inline constexpr uint32_t ring_shared_bytes(RecordKind kind, uint32_t warps, uint32_t words_in, uint32_t words_out) {
+  return warps * (2 * kProgramSlotBytes + warp_scratch_bytes(kind, words_in, words_out));
+}
+
+// Every kernel in the program, so that all are loaded before the first resident one starts.
+std::vector<const void*> all_kernels();
+
+// One file each; launch_kernel and ring_kernel choose.
+namespace kernels_detail {
+const void* launch_key4(uint8_t chain);
+const void* launch_key6(uint8_t chain);
+const void* launch_header();
+const void* launch_address();
+const void* ring_key4(bool stamps);
+const void* ring_key6();
+const void* ring_header();
+const void* ring_address();
+}  // namespace kernels_detail
+
+}  // namespace sluice

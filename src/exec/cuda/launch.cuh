@@ -1,0 +1,59 @@
+// The launch kernel: a lane a record of a slab. Instantiated once a record kind and chain.
+#pragma once
+
+#include "exec/cuda/walk.cuh"
+
+namespace sluice::cuda_walk {
+
+template <RecordKind K, typename Chain>
+__global__ void __launch_bounds__(launch_threads(K))
+    launch(const __grid_constant__ DeviceProgram program, const __grid_constant__ LaunchArguments a) {
+  const uint32_t count = a.count_at != nullptr ? *a.count_at : a.count;
+  const uint32_t record = blockIdx.x * blockDim.x + threadIdx.x;
+  const uint32_t lane = threadIdx.x & 31;
+  const uint32_t first = record - lane;
+  if (first >= count) return;
+  const bool here = record < count;
+  Walker w;
+  Scratch scratch;
+  uint32_t tag = 0;
+  if constexpr (kIsKey<K>) {
+    constexpr uint32_t kWords = K == RecordKind::kKey4 ? 1 : kKey6Words;
+    Word words[kWords];
+#pragma unroll
+    // A lane past the end reads the last record, and does nothing with it: cheaper than a second path.
+    for (uint32_t i = 0; i < kWords; ++i) words[i] = load_plain(a.in + size_t{here ? record : count - 1} * kWords + i);
+    tag = word_tag(words[0]);
+    read_key<K>(program, words, w);
+    if (!here) w.path = kPathDropped;
+    walk_warp<K, Chain>(program, w, scratch);
+    if (here) write_result(K, program, w, tag, [&](uint32_t, const Word& word) { store_plain(a.out + record, word); });
+  } else {
+    extern __shared__ uint4 shared[];
+    scratch = scratch_of<K>(reinterpret_cast<uint8_t*>(shared), threadIdx.x / 32, a.words_in, a.words_out);
+    const uint32_t records = count - first < 32 ? count - first : 32;
+    const Word* in = a.in + size_t{first} * a.words_in;
+#pragma unroll 4
+    for (uint32_t i = lane; i < records * a.words_in; i += 32) store_plain(scratch.words + i, load_plain(in + i));
+    __syncwarp();
+    if (here) {
+      const Word* mine = scratch.words + lane * a.words_in;
+      tag = word_tag(mine[0]);
+      read_frame<K>(program, mine, scratch.frames + lane * kFrameStride, w);
+    } else {
+      w.path = kPathDropped;
+    }
+    __syncwarp();
+    walk_warp<K, Chain>(program, w, scratch);
+    if (here) {
+      Word* mine = scratch.words + lane * a.words_out;
+      write_result(K, program, w, tag, [mine](uint32_t i, const Word& word) { mine[i] = word; });
+    }
+    __syncwarp();
+    Word* out = a.out + size_t{first} * a.words_out;
+#pragma unroll 4
+    for (uint32_t i = lane; i < records * a.words_out; i += 32) store_plain(out + i, load_plain(scratch.words + i));
+  }
+}
+
+}  // namespace sluice::cuda_walk

@@ -1,0 +1,43 @@
+// host only
+// The CUDA device: how it is opened, and what it offers beyond Device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "exec/device/device.h"
+
+namespace sluice {
+
+class CudaMemory;
+
+struct CudaOptions {
+  // Device bytes allocated at the start. Tables that are published while rings run come out of it.
+  size_t reserve_bytes = size_t{512} << 20;
+  // Staged slabs are started as CUDA graphs.
+  bool graphs = false;
+  // Servers of a ring; 0: capacity / 32, at most 16.
+  uint32_t ring_servers = 0;
+  // Servers in one block; 0: as many as the kernel allows.
+  uint32_t ring_block_servers = 0;
+  // Servers of rings of key4 records take stamps (ring_stamps).
+  bool stamps = false;
+  // Processors that rings leave free for launch kernels and table uploads.
+  uint32_t spare_processors = 8;
+};
+
+// Errors: no driver, no such device (with how many there are), a device that this build has no code for.
+Result<std::unique_ptr<Device>> open_cuda_device(unsigned ordinal, const CudaOptions& options = {});
+
+// Times from finding a record to having stored its result, as the servers of `ring` saw them: counts in bins of
+// kRingBinNs nanoseconds, since the ring was made. Empty where the ring takes no stamps. After join() only. Errors: the
+// device failed.
+Result<std::vector<uint32_t>> ring_stamps(RingDriver& ring);
+
+// The memory of a device that open_cuda_device opened; for the benches beside it.
+CudaMemory* cuda_memory(Device& device);
+
+}  // namespace sluice

@@ -1,0 +1,230 @@
+// Persistent mode: one ring's resident servers.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "exec/cuda/chains.h"
+#include "exec/cuda/drivers.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::chrono::milliseconds kJoinLimit{1000};
+
+class CudaRing final : public RingDriver {
+ public:
+  CudaRing(std::shared_ptr<CudaShared> shared, const ChannelShape& shape)
+      : shared_(std::move(shared)), shape_(shape) {}
+  ~CudaRing() override {
+    if (running_) {
+      __atomic_store_n(&control_->stop, 1u, __ATOMIC_RELEASE);
+      (void)join();
+    }
+    // Servers that do not leave still read and write this memory, and destroying their stream would wait for them.
+    if (running_) return;
+    CudaMemory& memory = *shared_->memory;
+    memory.use();
+    if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
+    memory.free_pinned(in_);
+    memory.free_pinned(out_);
+    memory.free_pinned(control_);
+    memory.free_device(programs_);
+    memory.free_device(histogram_);
+  }
+  CudaRing(const CudaRing&) = delete;
+  CudaRing& operator=(const CudaRing&) = delete;
+
+  Result<void> create() {
+    const CudaOptions& options = shared_->options;
+    const RecordKind kind = shape_.record.kind;
+    servers_ = options.ring_servers != 0 ? options.ring_servers : shape_.capacity / kLanes;
+    const uint32_t most = options.ring_servers != 0 ? RingControl::kMaxServers : 16;
+    if (servers_ > most) servers_ = most;
+    if (servers_ > shape_.capacity / kLanes) servers_ = shape_.capacity / kLanes;
+    block_servers_ = ring_block_warps(kind);
+    if (options.ring_block_servers != 0 && options.ring_block_servers < block_servers_) {
+      block_servers_ = options.ring_block_servers;
+    }
+    if (block_servers_ > servers_) block_servers_ = servers_;
+    stamps_ = options.stamps && kind == RecordKind::kKey4;
+    kernel_ = ring_kernel(kind, stamps_);
+
+    CudaMemory& memory = *shared_->memory;
+    memory.use();
+    void* at = nullptr;
+    if (auto r = take(memory.allocate_pinned(size_t{shape_.capacity} * shape_.words_in * sizeof(Word)), at); !r) return r;
+    in_ = static_cast<Word*>(at);
+    if (auto r = take(memory.allocate_pinned(size_t{shape_.capacity} * shape_.words_out * sizeof(Word)), at); !r) return r;
+    out_ = static_cast<Word*>(at);
+    if (auto r = take(memory.allocate_pinned(sizeof(RingControl)), at); !r) return r;
+    control_ = static_cast<RingControl*>(at);
+    if (auto r = take(memory.allocate_device(2 * size_t{kProgramSlotBytes}), at); !r) return r;
+    programs_ = static_cast<std::byte*>(at);
+    if (stamps_) {
+      if (auto r = take(memory.allocate_device(kRingBins * sizeof(uint32_t)), at); !r) return r;
+      histogram_ = static_cast<uint32_t*>(at);
+    }
+    if (const cudaError_t e = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking); e != cudaSuccess) {
+      return cuda_error(e, "create a stream for a ring");
+    }
+    return {};
+  }
+
+  Word* in() override { return in_; }
+  const Word* out() override { return out_; }
+  RingControl* control() override { return control_; }
+  uint32_t servers() const override { return servers_; }
+
+  Result<void> write_program(uint32_t parity, const DeviceProgram& program) override {
+    if (!runs_on(shape_.record.kind, program)) {
+      return Error(fmt::format("stages [{}, {}) of a program of {} do not run on {} records", program.begin,
+                               program.end, program.program.stage_count, to_string(shape_.record.kind)));
+    }
+    alignas(16) std::byte slot[kProgramSlotBytes] = {};
+    memcpy(slot, &program, sizeof program);
+    return shared_->memory->upload(programs_ + size_t{parity & 1} * kProgramSlotBytes, slot, sizeof slot);
+  }
+
+  Result<void> start(uint64_t next, uint64_t lap0) override {
+    if (running_) return Error("the servers of this ring run already");
+    const uint32_t blocks = (servers_ + block_servers_ - 1) / block_servers_;
+    const uint32_t spare = shared_->options.spare_processors;
+    const uint32_t limit = shared_->processors > spare ? shared_->processors - spare : 1;
+    const uint32_t before = shared_->resident_blocks.fetch_add(blocks);
+    if (before + blocks > limit) {
+      shared_->resident_blocks.fetch_sub(blocks);
+      return Error(fmt::format("a ring needs {} of the device's {} multiprocessors, but rings hold {} and {} are kept free",
+                               blocks, shared_->processors, before, spare),
+                   "use fewer workers, fewer rings a worker, or launch mode");
+    }
+    for (uint32_t i = 0; i < servers_; ++i) __atomic_store_n(&control_->servers[i].left, 0u, __ATOMIC_RELAXED);
+    RingArguments a{};
+    a.in = in_;
+    a.out = out_;
+    a.control = control_;
+    a.programs = reinterpret_cast<const DeviceProgram*>(programs_);
+    a.histogram = histogram_;
+    a.next = next;
+    a.lap0 = lap0;
+    a.capacity = shape_.capacity;
+    a.servers = servers_;
+    a.words_in = shape_.words_in;
+    a.words_out = shape_.words_out;
+    void* arguments[] = {&a};
+    CudaMemory& memory = *shared_->memory;
+    memory.use();
+    memory.resident_started();
+    const uint32_t bytes = ring_shared_bytes(shape_.record.kind, block_servers_, shape_.words_in, shape_.words_out);
+    if (const cudaError_t e =
+            cudaLaunchKernel(kernel_, dim3(blocks), dim3(block_servers_ * 32), arguments, bytes, stream_);
+        e != cudaSuccess) {
+      (void)cudaGetLastError();
+      memory.resident_left();
+      shared_->resident_blocks.fetch_sub(blocks);
+      return cuda_error(e, "start the servers of a ring");
+    }
+    blocks_ = blocks;
+    running_ = true;
+    return {};
+  }
+
+  Result<void> join() override {
+    if (!running_) return {};
+    const auto limit = std::chrono::steady_clock::now() + kJoinLimit;
+    shared_->memory->use();
+    for (;;) {
+      const cudaError_t e = cudaStreamQuery(stream_);
+      if (e == cudaSuccess) break;
+      (void)cudaGetLastError();
+      if (e != cudaErrorNotReady) {
+        // A failed device runs nothing any more.
+        left();
+        return cuda_error(e, "stop the servers of a ring");
+      }
+      if (std::chrono::steady_clock::now() > limit) {
+        uint32_t there = 0;
+        for (uint32_t i = 0; i < servers_; ++i) {
+          there += __atomic_load_n(&control_->servers[i].left, __ATOMIC_ACQUIRE) == 0 ? 1 : 0;
+        }
+        shared_->memory->abandon();
+        return Error(fmt::format("{} of {} servers of a ring do not stop", there, servers_),
+                     "the device is stuck: restart the program");
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+    left();
+    return {};
+  }
+
+  Result<void> check() override {
+    // A resident kernel that still runs is cudaErrorNotReady; one that failed is the failure.
+    if (!running_) return {};
+    shared_->memory->use();
+    const cudaError_t e = cudaStreamQuery(stream_);
+    if (e == cudaErrorNotReady) {
+      (void)cudaGetLastError();
+      return {};
+    }
+    if (e != cudaSuccess) return cuda_error(e, "run the servers of a ring");
+    if (__atomic_load_n(&control_->stop, __ATOMIC_RELAXED) == 0) {
+      return Error("the servers of a ring have left without being told to");
+    }
+    return {};
+  }
+
+  Result<std::vector<uint32_t>> stamps() {
+    std::vector<uint32_t> bins;
+    if (histogram_ == nullptr) return bins;
+    bins.resize(kRingBins);
+    if (auto copied = shared_->memory->download(bins.data(), histogram_, bins.size() * sizeof(uint32_t)); !copied) {
+      return std::move(copied).error();
+    }
+    return bins;
+  }
+
+ private:
+  static Result<void> take(Result<void*> from, void*& to) {
+    if (!from) return std::move(from).error();
+    to = *from;
+    return {};
+  }
+  void left() {
+    running_ = false;
+    shared_->resident_blocks.fetch_sub(blocks_);
+    shared_->memory->resident_left();
+  }
+
+  std::shared_ptr<CudaShared> shared_;
+  ChannelShape shape_;
+  const void* kernel_ = nullptr;
+  uint32_t servers_ = 0;
+  uint32_t block_servers_ = 0;
+  uint32_t blocks_ = 0;
+  bool stamps_ = false;
+  bool running_ = false;
+  Word* in_ = nullptr;
+  Word* out_ = nullptr;
+  RingControl* control_ = nullptr;
+  std::byte* programs_ = nullptr;
+  uint32_t* histogram_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<RingDriver>> make_cuda_ring(std::shared_ptr<CudaShared> shared, const ChannelShape& shape) {
+  if (auto fits = check_shape(shape); !fits) return std::move(fits).error();
+  auto ring = std::make_unique<CudaRing>(std::move(shared), shape);
+  if (auto made = ring->create(); !made) return std::move(made).error();
+  return std::unique_ptr<RingDriver>(std::move(ring));
+}
+
+Result<std::vector<uint32_t>> ring_stamps(RingDriver& ring) {
+  auto* cuda = dynamic_cast<CudaRing*>(&ring);
+  if (cuda == nullptr) return std::vector<uint32_t>{};
+  return cuda->stamps();
+}
+
+}  // namespace sluice

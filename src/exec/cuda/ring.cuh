@@ -1,0 +1,244 @@
+// The ring kernel of persistent mode: a warp is a server that polls its groups of 32 records, runs them and stores their
+// results, until the host says stop. docs/design/device.md has the protocol and the memory-ordering argument.
+#pragma once
+
+#include "exec/cuda/walk.cuh"
+
+namespace sluice::cuda_walk {
+
+__device__ __forceinline__ uint32_t load_relaxed_sys(const uint32_t* from) {
+  uint32_t v;
+  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
+  return v;
+}
+__device__ __forceinline__ uint32_t load_acquire_sys(const uint32_t* from) {
+  uint32_t v;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
+  return v;
+}
+__device__ __forceinline__ void store_relaxed_sys(uint32_t* to, uint32_t v) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
+}
+__device__ __forceinline__ void store_release_sys(uint32_t* to, uint32_t v) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
+}
+__device__ __forceinline__ void fence_sys() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+__device__ __forceinline__ uint64_t global_ns() {
+  uint64_t v;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(v)::"memory");
+  return v;
+}
+
+// After so many empty polls in a row a server begins to sleep between them; a poll itself takes about a microsecond.
+inline constexpr uint32_t kIdleBeforeSleep = 4096;
+inline constexpr uint32_t kLongestSleepNs = 1000;
+// Every so many polls a server looks at `stop` and `epoch`; the loads travel beside the poll's own. A group of frames can
+// take so long that a server looks after each.
+template <RecordKind K>
+inline constexpr uint32_t kPollsPerLook = kIsKey<K> ? 8 : 1;
+// A beat at least every so many cycles: 0.15 ms at the highest clock, 0.9 ms at the lowest.
+inline constexpr uint32_t kCyclesPerBeat = 300'000;
+
+// Copies a program slot into the server's shared memory. The slots lie in global memory that the host wrote before it
+// changed `epoch`, which this server has acquired.
+__device__ __forceinline__ void take_program(const DeviceProgram* from, DeviceProgram* to, uint32_t lane) {
+  const auto* source = reinterpret_cast<const uint4*>(from);
+  auto* target = reinterpret_cast<uint4*>(to);
+  __syncwarp();
+  for (uint32_t i = lane; i < kProgramSlotBytes / 16; i += 32) {
+    uint4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(source + i)
+                 : "memory");
+    target[i] = v;
+  }
+  __syncwarp();
+}
+
+// The chains are choices inside one kernel here: the program changes while the kernel runs.
+template <RecordKind K>
+__device__ __forceinline__ void walk_program(const DeviceProgram& program, Walker& w, const Scratch& scratch) {
+  if constexpr (kIsKey<K>) {
+    uint8_t number = 0;
+    bool done = false;
+    auto one = [&]<typename Chain>(TypeTag<Chain>) {
+      if (++number != program.chain) return;
+      walk_warp<K, Chain>(program, w, scratch);
+      done = true;
+    };
+    AllChains::for_each(one);
+    __syncwarp();
+    if (done) return;
+  }
+  walk_warp<K, NoChain>(program, w, scratch);
+}
+
+template <RecordKind K, bool kStamps>
+__global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid_constant__ RingArguments a) {
+  extern __shared__ uint4 shared[];
+  const uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  const uint32_t server = blockIdx.x * warps + warp;
+  if (server >= a.servers) return;
+
+  auto* bytes = reinterpret_cast<uint8_t*>(shared);
+  // Slot p at programs + p * kProgramSlotBytes.
+  uint8_t* programs = bytes + size_t{warp} * 2 * kProgramSlotBytes;
+  auto program_of = [programs](uint32_t parity) -> DeviceProgram* {
+    return reinterpret_cast<DeviceProgram*>(programs + parity * kProgramSlotBytes);
+  };
+  auto slot_of = [&a](uint32_t parity) {
+    return reinterpret_cast<const DeviceProgram*>(reinterpret_cast<const uint8_t*>(a.programs) +
+                                                  parity * kProgramSlotBytes);
+  };
+  const Scratch scratch =
+      scratch_of<K>(bytes + size_t{warps} * 2 * kProgramSlotBytes, warp, a.words_in, a.words_out);
+  RingControl::Server& me = a.control->servers[server];
+
+  // Every lane acquires for itself; the warp goes by what lane 0 saw.
+  uint32_t epoch = __shfl_sync(kAll, load_acquire_sys(&a.control->epoch), 0);
+  take_program(slot_of(0), program_of(0), lane);
+  take_program(slot_of(1), program_of(1), lane);
+  if (lane == 0) store_release_sys(&me.ack, epoch);
+
+  uint64_t group = a.next / 32;
+  uint32_t done = 0;
+  {
+    const auto turn = static_cast<uint32_t>(group % a.servers);
+    const uint32_t ahead = server >= turn ? server - turn : server + a.servers - turn;
+    if (ahead == 0) done = (1u << (a.next & 31)) - 1;
+    group += ahead;
+  }
+  const uint32_t lap_shift = 31 - __clz(static_cast<int>(a.capacity));
+  uint32_t polls = 0, idle = 0, beat = 0, beaten = static_cast<uint32_t>(clock64());
+
+  for (;;) {
+    const uint64_t serial = group * 32 + lane;
+    const auto first = static_cast<uint32_t>(group * 32) & (a.capacity - 1);  // slot of lane 0
+    const uint32_t slot = first + lane;
+    const uint32_t lap = static_cast<uint32_t>(a.lap0 + (serial >> lap_shift)) & 63u;
+
+    // The poll. A lane whose record is done reads it again: the warp's load stays one piece.
+    constexpr uint32_t kWords = K == RecordKind::kKey6 ? kKey6Words : 1;
+    Word words[kWords];
+    if constexpr (kIsKey<K>) {
+#pragma unroll
+      for (uint32_t i = 0; i < kWords; ++i) words[i] = DeviceWords::load(a.in + size_t{slot} * kWords + i);
+    } else {
+      words[0] = DeviceWords::load(a.in + size_t{slot} * a.words_in + (a.words_in - 1));
+    }
+    if (++polls % kPollsPerLook<K> == 0) {
+      const uint32_t stop = __shfl_sync(kAll, load_relaxed_sys(&a.control->stop), 0);
+      const uint32_t now = __shfl_sync(kAll, load_relaxed_sys(&a.control->epoch), 0);
+      if (stop != 0) break;
+      if (now != epoch) {
+        epoch = __shfl_sync(kAll, load_acquire_sys(&a.control->epoch), 0);
+        // More than one change may have come: each slot is current after this.
+        take_program(slot_of(epoch & 1), program_of(epoch & 1), lane);
+        take_program(slot_of(~epoch & 1), program_of(~epoch & 1), lane);
+        if (lane == 0) store_release_sys(&me.ack, epoch);
+      }
+      const auto cycles = static_cast<uint32_t>(clock64());
+      if (__shfl_sync(kAll, cycles - beaten, 0) > kCyclesPerBeat) {
+        beaten = __shfl_sync(kAll, cycles, 0);
+        if (lane == 0) store_relaxed_sys(&me.beat, ++beat);
+      }
+    }
+    bool ready = (done >> lane & 1) == 0;
+#pragma unroll
+    for (uint32_t i = 0; i < kWords; ++i) ready = ready && tag_lap(word_tag(words[i])) == lap;
+    uint32_t mask = __ballot_sync(kAll, ready);
+    if (mask == 0) {
+      if (++idle > kIdleBeforeSleep) {
+        const uint32_t ns = (idle - kIdleBeforeSleep) / 16;
+        __nanosleep(ns < kLongestSleepNs ? ns : kLongestSleepNs);
+        if (ns >= kLongestSleepNs) idle = kIdleBeforeSleep + 16 * kLongestSleepNs;
+      }
+      continue;
+    }
+    idle = 0;
+    uint64_t found = 0;
+    if constexpr (kStamps) found = global_ns();
+
+    Walker w;
+    w.path = kPathDropped;
+    uint32_t tag = word_tag(words[0]);
+    if constexpr (kIsKey<K>) {
+      if (ready) read_key<K>(*program_of(tag_parity(tag)), words, w);
+    } else {
+      // The words of the whole group, a line at a time; a record counts when each of its words has come.
+      const Word* in = a.in + size_t{first} * a.words_in;
+      const uint32_t count = 32 * a.words_in;
+      for (uint32_t i = lane; i < count; i += 128) {
+        Word some[4];
+#pragma unroll
+        for (uint32_t k = 0; k < 4; ++k) some[k] = i + 32 * k < count ? DeviceWords::load(in + i + 32 * k) : Word{};
+#pragma unroll
+        for (uint32_t k = 0; k < 4; ++k) {
+          if (i + 32 * k < count) store_plain(scratch.words + i + 32 * k, some[k]);
+        }
+      }
+      __syncwarp();
+      const Word* mine = scratch.words + lane * a.words_in;
+      for (uint32_t i = 0; ready && i < a.words_in; ++i) ready = tag_lap(word_tag(mine[i])) == lap;
+      mask = __ballot_sync(kAll, ready);
+      if (mask == 0) continue;
+      tag = word_tag(mine[0]);
+      // Frames were written before their record: what follows may not be older (and not out of this processor's cache).
+      if constexpr (K == RecordKind::kAddress) fence_sys();
+      if (ready) {
+        read_frame<K>(*program_of(tag_parity(tag)), mine, scratch.frames + lane * kFrameStride, w);
+      }
+      __syncwarp();
+    }
+
+    // Records of two generations may stand in one group.
+    const uint32_t odd = __ballot_sync(kAll, ready && tag_parity(tag) == 1);
+#pragma unroll 1
+    for (uint32_t parity = 0; parity < 2; ++parity) {
+      const uint32_t these = parity == 0 ? mask & ~odd : mask & odd;
+      if (these == 0) continue;
+      // The others stand aside: no stage has their path.
+      const bool now = (these >> lane & 1) != 0;
+      const uint8_t path = w.path;
+      if (!now) w.path = kPathDropped;
+      walk_program<K>(*program_of(parity), w, scratch);
+      if (!now) w.path = path;
+    }
+
+    if constexpr (kIsKey<K>) {
+      if (ready) {
+        write_result(K, *program_of(tag_parity(tag)), w, tag,
+                     [&](uint32_t, const Word& word) { DeviceWords::store(a.out + slot, word); });
+      }
+    } else {
+      // What was edited in place is seen before the result is.
+      if constexpr (K == RecordKind::kAddress) fence_sys();
+      Word* mine = scratch.words + lane * a.words_out;
+      if (ready) {
+        write_result(K, *program_of(tag_parity(tag)), w, tag, [mine](uint32_t i, const Word& word) { mine[i] = word; });
+      }
+      __syncwarp();
+      Word* out = a.out + size_t{first} * a.words_out;
+      for (uint32_t i = lane; i < 32 * a.words_out; i += 32) {
+        if ((mask >> (i / a.words_out) & 1) != 0) DeviceWords::store(out + i, load_plain(scratch.words + i));
+      }
+      __syncwarp();
+    }
+    if constexpr (kStamps) {
+      if (lane == 0) {
+        const uint64_t bin = (global_ns() - found) / kRingBinNs;
+        atomicAdd(a.histogram + (bin < kRingBins ? bin : kRingBins - 1), 1u);
+      }
+    }
+    done |= mask;
+    if (done == kAll) {
+      done = 0;
+      group += a.servers;
+    }
+  }
+  __syncwarp();
+  if (lane == 0) store_release_sys(&me.left, 1u);
+}
+
+}  // namespace sluice::cuda_walk

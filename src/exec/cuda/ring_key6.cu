@@ -1,0 +1,9 @@
+#include "exec/cuda/ring.cuh"
+
+namespace sluice::kernels_detail {
+
+const void* ring_key6() {
+  return reinterpret_cast<const void*>(&cuda_walk::ring<RecordKind::kKey6, false>);
+}
+
+}  // namespace sluice::kernels_detail

@@ -1,0 +1,277 @@
+// Launch mode: slabs of records, a stream each, reused for ever.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "exec/cuda/chains.h"
+#include "exec/cuda/drivers.h"
+
+namespace sluice {
+namespace {
+
+// A graph of one staged slab for up to `records` records: copy in, kernel, copy out.
+struct SlabGraph {
+  cudaGraphExec_t exec = nullptr;
+  cudaGraphNode_t kernel = nullptr;
+  uint64_t program = 0;  // which program its kernel node holds
+};
+
+class CudaSlabs final : public SlabDriver {
+ public:
+  // In front of a slab's records: a word whose first four bytes are the count, for graphs, whose kernel nodes stay.
+  static constexpr size_t kFront = 1;
+  static constexpr uint32_t kSmallestGraph = 64;
+
+  CudaSlabs(std::shared_ptr<CudaShared> shared, const ChannelShape& shape, Transport transport)
+      : shared_(std::move(shared)), shape_(shape), transport_(transport) {}
+  ~CudaSlabs() override {
+    shared_->memory->use();
+    for (Slab& s : slabs_) {
+      // Launch kernels end: waiting is bounded, unless the device has failed, and then it returns at once.
+      if (s.stream != nullptr) (void)cudaStreamSynchronize(s.stream);
+      for (SlabGraph& graph : s.graphs) {
+        if (graph.exec != nullptr) (void)cudaGraphExecDestroy(graph.exec);
+      }
+      if (s.event != nullptr) (void)cudaEventDestroy(s.event);
+      if (s.stream != nullptr) (void)cudaStreamDestroy(s.stream);
+      shared_->memory->free_pinned(s.host_in);
+      shared_->memory->free_pinned(s.host_out);
+      shared_->memory->free_device(s.device_in);
+      shared_->memory->free_device(s.device_out);
+    }
+    (void)cudaGetLastError();
+  }
+  CudaSlabs(const CudaSlabs&) = delete;
+  CudaSlabs& operator=(const CudaSlabs&) = delete;
+
+  Result<void> create(uint32_t slabs) {
+    shared_->memory->use();
+    slabs_.resize(slabs);
+    CudaMemory& memory = *shared_->memory;
+    for (Slab& s : slabs_) {
+      if (auto r = take(memory.allocate_pinned(in_bytes(shape_.capacity)), s.host_in); !r) return r;
+      if (auto r = take(memory.allocate_pinned(out_bytes(shape_.capacity)), s.host_out); !r) return r;
+      if (staged()) {
+        if (auto r = take(memory.allocate_device(in_bytes(shape_.capacity)), s.device_in); !r) return r;
+        if (auto r = take(memory.allocate_device(out_bytes(shape_.capacity)), s.device_out); !r) return r;
+      }
+      if (const cudaError_t e = cudaStreamCreateWithFlags(&s.stream, cudaStreamNonBlocking); e != cudaSuccess) {
+        return cuda_error(e, "create a stream for a slab");
+      }
+      if (const cudaError_t e = cudaEventCreateWithFlags(&s.event, cudaEventDisableTiming); e != cudaSuccess) {
+        return cuda_error(e, "create an event for a slab");
+      }
+      if (graphs()) {
+        size_t sizes = 1;
+        for (uint32_t n = kSmallestGraph; n < shape_.capacity; n *= 2) ++sizes;
+        s.graphs.resize(sizes);
+      }
+    }
+    return {};
+  }
+
+  Word* in(uint32_t slab) override { return slabs_[slab].host_in + kFront; }
+  const Word* out(uint32_t slab) override { return slabs_[slab].host_out; }
+
+  Result<void> start(uint32_t slab, uint32_t count, const DeviceProgram& program, const Range& pool) override {
+    if (count == 0 || count > shape_.capacity) {
+      return Error(fmt::format("{} records in a slab of {}", count, shape_.capacity));
+    }
+    Slab& s = slabs_[slab];
+    shared_->memory->use();
+    if (auto taken = take_program(program); !taken) return taken;
+    if (graphs()) return start_graph(s, count);
+
+    if (transport_ == Transport::kCommPool && pool.bytes != 0) {
+      if (auto r = copy(pool.device, pool.host, pool.bytes, cudaMemcpyHostToDevice, s.stream); !r) return r;
+    }
+    if (staged()) {
+      if (auto r = copy(s.device_in + kFront, s.host_in + kFront, in_bytes(count) - kFront * sizeof(Word),
+                        cudaMemcpyHostToDevice, s.stream);
+          !r) {
+        return r;
+      }
+    }
+    LaunchArguments a{};
+    a.in = (staged() ? s.device_in : s.host_in) + kFront;
+    a.out = staged() ? s.device_out : s.host_out;
+    a.count = count;
+    a.words_in = shape_.words_in;
+    a.words_out = shape_.words_out;
+    void* arguments[] = {&program_, &a};
+    if (const cudaError_t e = cudaLaunchKernel(kernel_, blocks(count), dim3(threads()), arguments, shared_bytes(),
+                                               s.stream);
+        e != cudaSuccess) {
+      (void)cudaGetLastError();
+      return cuda_error(e, "launch a kernel");
+    }
+    if (staged()) {
+      if (auto r = copy(s.host_out, s.device_out, out_bytes(count), cudaMemcpyDeviceToHost, s.stream); !r) return r;
+    }
+    if (transport_ == Transport::kCommPool && pool.bytes != 0) {
+      if (auto r = copy(pool.host, pool.device, pool.bytes, cudaMemcpyDeviceToHost, s.stream); !r) return r;
+    }
+    return record(s);
+  }
+
+  Result<bool> done(uint32_t slab) override {
+    shared_->memory->use();
+    const cudaError_t e = cudaEventQuery(slabs_[slab].event);
+    if (e == cudaSuccess) return true;
+    if (e == cudaErrorNotReady) {
+      (void)cudaGetLastError();
+      return false;
+    }
+    return cuda_error(e, "finish a slab");
+  }
+
+ private:
+  struct Slab {
+    cudaStream_t stream = nullptr;
+    cudaEvent_t event = nullptr;
+    Word* host_in = nullptr;  // kFront words, then the records
+    Word* host_out = nullptr;
+    Word* device_in = nullptr;  // the same; staged only
+    Word* device_out = nullptr;
+    std::vector<SlabGraph> graphs;  // for kSmallestGraph << i records
+  };
+
+  static Result<void> take(Result<void*> from, Word*& to) {
+    if (!from) return std::move(from).error();
+    to = static_cast<Word*>(*from);
+    return {};
+  }
+  bool staged() const { return transport_ == Transport::kStaged; }
+  bool graphs() const { return staged() && shared_->options.graphs; }
+  size_t in_bytes(uint32_t count) const { return (kFront + size_t{count} * shape_.words_in) * sizeof(Word); }
+  size_t out_bytes(uint32_t count) const { return size_t{count} * shape_.words_out * sizeof(Word); }
+  uint32_t threads() const { return launch_threads(shape_.record.kind); }
+  dim3 blocks(uint32_t count) const { return dim3((count + threads() - 1) / threads()); }
+  size_t shared_bytes() const {
+    return size_t{threads() / 32} * warp_scratch_bytes(shape_.record.kind, shape_.words_in, shape_.words_out);
+  }
+
+  static Result<void> copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+    const cudaError_t e = cudaMemcpyAsync(to, from, bytes, kind, stream);
+    if (e != cudaSuccess) {
+      (void)cudaGetLastError();
+      return cuda_error(e, fmt::format("copy {} bytes of a slab", bytes));
+    }
+    return {};
+  }
+  static Result<void> record(Slab& s) {
+    if (const cudaError_t e = cudaEventRecord(s.event, s.stream); e != cudaSuccess) {
+      (void)cudaGetLastError();
+      return cuda_error(e, "record the end of a slab");
+    }
+    return {};
+  }
+
+  // Programs change rarely: what follows from one is found once.
+  Result<void> take_program(const DeviceProgram& program) {
+    if (program_number_ != 0 && memcmp(&program, &program_, sizeof program) == 0) return {};
+    if (!runs_on(shape_.record.kind, program)) {
+      return Error(fmt::format("stages [{}, {}) of a program of {} do not run on {} records", program.begin,
+                               program.end, program.program.stage_count, to_string(shape_.record.kind)));
+    }
+    memcpy(&program_, &program, sizeof program);
+    ++program_number_;
+    kernel_ = launch_kernel(shape_.record.kind, program.chain);
+    return {};
+  }
+
+  Result<void> start_graph(Slab& s, uint32_t count) {
+    uint32_t records = kSmallestGraph;
+    size_t which = 0;
+    for (; records < count; records *= 2) ++which;
+    if (records > shape_.capacity) records = shape_.capacity;
+    SlabGraph& graph = s.graphs[which];
+    memcpy(s.host_in, &count, sizeof count);
+    if (graph.exec != nullptr && graph.program != program_number_) {
+      cudaKernelNodeParams node = node_params(s, records);
+      void* arguments[] = {&program_, &arguments_};
+      node.kernelParams = arguments;
+      if (cudaGraphExecKernelNodeSetParams(graph.exec, graph.kernel, &node) == cudaSuccess) {
+        graph.program = program_number_;
+      } else {  // another kernel may not fit the node: build it anew
+        (void)cudaGetLastError();
+        (void)cudaGraphExecDestroy(graph.exec);
+        graph.exec = nullptr;
+      }
+    }
+    if (graph.exec == nullptr) {
+      if (auto built = build(s, records, graph); !built) return built;
+    }
+    if (const cudaError_t e = cudaGraphLaunch(graph.exec, s.stream); e != cudaSuccess) {
+      (void)cudaGetLastError();
+      return cuda_error(e, "launch a graph");
+    }
+    return record(s);
+  }
+
+  cudaKernelNodeParams node_params(Slab& s, uint32_t records) {
+    arguments_ = LaunchArguments{};
+    arguments_.in = s.device_in + kFront;
+    arguments_.out = s.device_out;
+    arguments_.count_at = reinterpret_cast<const uint32_t*>(s.device_in);
+    arguments_.words_in = shape_.words_in;
+    arguments_.words_out = shape_.words_out;
+    cudaKernelNodeParams node{};
+    node.func = const_cast<void*>(kernel_);
+    node.gridDim = blocks(records);
+    node.blockDim = dim3(threads());
+    node.sharedMemBytes = static_cast<unsigned>(shared_bytes());
+    return node;
+  }
+
+  Result<void> build(Slab& s, uint32_t records, SlabGraph& out) {
+    cudaGraph_t graph = nullptr;
+    cudaError_t e = cudaGraphCreate(&graph, 0);
+    cudaGraphNode_t in = nullptr, back = nullptr;
+    if (e == cudaSuccess) {
+      e = cudaGraphAddMemcpyNode1D(&in, graph, nullptr, 0, s.device_in, s.host_in, in_bytes(records),
+                                   cudaMemcpyHostToDevice);
+    }
+    if (e == cudaSuccess) {
+      cudaKernelNodeParams node = node_params(s, records);
+      void* arguments[] = {&program_, &arguments_};
+      node.kernelParams = arguments;
+      e = cudaGraphAddKernelNode(&out.kernel, graph, &in, 1, &node);
+    }
+    if (e == cudaSuccess) {
+      e = cudaGraphAddMemcpyNode1D(&back, graph, &out.kernel, 1, s.host_out, s.device_out, out_bytes(records),
+                                   cudaMemcpyDeviceToHost);
+    }
+    if (e == cudaSuccess) e = cudaGraphInstantiate(&out.exec, graph, 0);
+    if (graph != nullptr) (void)cudaGraphDestroy(graph);
+    if (e != cudaSuccess) {
+      (void)cudaGetLastError();
+      out.exec = nullptr;
+      return cuda_error(e, "build a graph for a slab");
+    }
+    out.program = program_number_;
+    return {};
+  }
+
+  std::shared_ptr<CudaShared> shared_;
+  ChannelShape shape_;
+  Transport transport_;
+  std::vector<Slab> slabs_;
+  DeviceProgram program_{};
+  uint64_t program_number_ = 0;  // 0: none yet
+  const void* kernel_ = nullptr;
+  LaunchArguments arguments_{};
+};
+
+}  // namespace
+
+Result<std::unique_ptr<SlabDriver>> make_cuda_slabs(std::shared_ptr<CudaShared> shared, const ChannelShape& shape,
+                                                    uint32_t slabs, Transport transport) {
+  if (transport == Transport::kTagged) return Error("slabs do not go by the tagged transport: it is the rings'");
+  if (auto fits = check_shape(shape); !fits) return std::move(fits).error();
+  auto driver = std::make_unique<CudaSlabs>(std::move(shared), shape, transport);
+  if (auto made = driver->create(slabs); !made) return std::move(made).error();
+  return std::unique_ptr<SlabDriver>(std::move(driver));
+}
+
+}  // namespace sluice

@@ -1,0 +1,196 @@
+// A warp's way through a program: what launch kernels and ring kernels share. Device only.
+//
+// Lanes walk together: at each stage those lanes run whose packet stands there, the others wait. A cooperative stage is
+// run by all 32 lanes over the packets of those that stand there, which for that time lie in shared memory.
+//
+// Key records never touch memory on their way: the packet is registers, and code that needs a frame is not compiled in.
+// Header and address records have scratch in shared memory, one piece a warp:
+//
+//   words     32 records as they came or as they go, so that memory is read and written whole lines at a time; during a
+//             cooperative stage, the packets
+//   outputs   32 bytes, of a cooperative stage
+//   frames    header records: room for each lane's frame; a stride of 81 words, so that lanes meet no bank twice
+#pragma once
+
+#include <cstdint>
+
+#include "base/bits.h"
+#include "exec/cuda/chains.h"
+#include "exec/cuda/kernels.h"
+#include "exec/cuda/warp_group.h"
+#include "exec/device/body.h"
+
+namespace sluice::cuda_walk {
+
+inline constexpr uint32_t kAll = 0xffffffffu;
+
+template <RecordKind K>
+inline constexpr bool kIsKey = K == RecordKind::kKey4 || K == RecordKind::kKey6;
+
+struct Scratch {
+  Word* words = nullptr;
+  uint8_t* outputs = nullptr;
+  uint8_t* frames = nullptr;
+};
+
+// Carves warp `warp`'s scratch out of the block's shared memory from `base` (16-byte aligned).
+template <RecordKind K>
+__device__ __forceinline__ Scratch scratch_of(uint8_t* base, uint32_t warp, uint32_t words_in, uint32_t words_out) {
+  Scratch s;
+  if constexpr (!kIsKey<K>) {
+    uint8_t* at = base + size_t{warp} * warp_scratch_bytes(K, words_in, words_out);
+    s.words = reinterpret_cast<Word*>(at);
+    at += scratch_words_bytes(words_in, words_out);
+    s.outputs = at;
+    s.frames = at + 32;
+  }
+  return s;
+}
+
+// -- stages -----------------------------------------------------------------------------------------------------------
+
+template <RecordKind K, typename Stage>
+inline constexpr bool kCompiled = !kIsKey<K> || kRunsOnKeys<Stage>;
+
+// f(stage) for the stage type at position `kind` of [kLow, kHigh). `kind` is the same for the whole warp.
+template <RecordKind K, size_t kLow, size_t kHigh, typename F>
+__device__ __forceinline__ void visit(const StageSlot& slot, F& f) {
+  if constexpr (kHigh - kLow == 1) {
+    using Stage = typename AllStages::template At<kLow>;
+    if constexpr (kCompiled<K, Stage>) f(slot.template get<Stage>());
+  } else {
+    constexpr size_t kMiddle = (kLow + kHigh) / 2;
+    if (slot.kind < kMiddle) {
+      visit<K, kLow, kMiddle>(slot, f);
+    } else {
+      visit<K, kMiddle, kHigh>(slot, f);
+    }
+  }
+}
+
+// One stage for the lanes of `mask`; `mine`: this lane is one of them.
+template <RecordKind K, typename Stage>
+__device__ __forceinline__ uint8_t run_stage(const Stage& stage, Walker& w, bool mine, uint32_t mask,
+                                             const Scratch& scratch) {
+  uint8_t output = 0;
+  if constexpr (device_detail::kCooperative<Stage>) {
+    auto* packets = reinterpret_cast<Packet*>(scratch.words);
+    const uint32_t lane = threadIdx.x & 31;
+    if (mine) packets[lane] = w.packet;
+    __syncwarp();
+    stage.run_group(WarpGroup{}, packets, mask, scratch.outputs);
+    __syncwarp();
+    if (mine) {
+      w.packet = packets[lane];
+      output = scratch.outputs[lane];
+    }
+    __syncwarp();
+  } else {
+    if (mine) output = stage(w.packet);
+    __syncwarp();
+  }
+  return output;
+}
+
+// take_output for any record; a key's packet has no extent, and an array in its walker would put it into local memory.
+template <RecordKind K>
+__device__ __forceinline__ void leave_stage(const DeviceProgram& program, const StageSlot& slot, uint32_t s,
+                                            uint8_t output, Walker& w) {
+  if constexpr (kIsKey<K>) {
+    w.visited |= 1u << (s - program.begin);
+    w.output = output;
+    w.path = program.wide != 0 ? static_cast<uint8_t>(kPathExit) : slot.next[output & 15];
+  } else {
+    take_output(program, slot, s, output, w);
+  }
+}
+
+template <RecordKind K>
+__device__ __forceinline__ void walk_any(const DeviceProgram& program, Walker& w, const Scratch& scratch) {
+  const uint32_t end = program.end;
+#pragma unroll 1
+  for (uint32_t s = program.begin; s < end; ++s) {
+    const bool mine = w.path == s;
+    const uint32_t mask = __ballot_sync(kAll, mine);
+    if (mask == 0) continue;
+    const StageSlot& slot = program.program.stages[s];
+    uint8_t output = 0;
+    auto run = [&](const auto& stage) { output = run_stage<K>(stage, w, mine, mask, scratch); };
+    visit<K, 0, AllStages::kSize>(slot, run);
+    if (mine) leave_stage<K>(program, slot, s, output, w);
+    __syncwarp();
+  }
+}
+
+template <RecordKind K, typename... Stages>
+__device__ __forceinline__ void walk_chain(TypeList<Stages...>, const DeviceProgram& program, Walker& w) {
+  uint32_t s = program.begin;
+  auto one = [&]<typename Stage>(TypeTag<Stage>) {
+    if (w.path == s) {
+      const StageSlot& slot = program.program.stages[s];
+      leave_stage<K>(program, slot, s, slot.template get<Stage>()(w.packet), w);
+    }
+    ++s;
+  };
+  (one(TypeTag<Stages>{}), ...);
+}
+
+// Called by all 32 lanes; a lane without a packet has the path kPathDropped. `Chain`: NoChain for any program.
+template <RecordKind K, typename Chain>
+__device__ __forceinline__ void walk_warp(const DeviceProgram& program, Walker& w, const Scratch& scratch) {
+  if constexpr (std::is_same_v<Chain, NoChain>) {
+    walk_any<K>(program, w, scratch);
+  } else {
+    walk_chain<K>(Chain{}, program, w);
+  }
+}
+
+// -- records ----------------------------------------------------------------------------------------------------------
+
+// Four payload bytes of a record from stream offset `offset`, a constant where the caller is unrolled.
+__device__ __forceinline__ uint32_t payload32(const Word* words, uint32_t offset) {
+  uint32_t value = 0;
+#pragma unroll
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint32_t word = (offset + i) / kWordPayload, byte = (offset + i) % kWordPayload;
+    value |= (words[word].w[byte / 4] >> (8 * (byte % 4)) & 0xffu) << (8 * i);
+  }
+  return value;
+}
+
+// Fills a fresh walker from a key record that lies in registers. Equal to read_record, which would put the walker into
+// local memory.
+template <RecordKind K>
+__device__ __forceinline__ void read_key(const DeviceProgram& program, const Word* words, Walker& w) {
+  w.path = program.begin;
+  if constexpr (K == RecordKind::kKey4) {
+    w.packet.key = unpack_key4(words[0]);
+  } else {
+    uint32_t key[sizeof(FlowKey) / 4] = {};
+#pragma unroll
+    for (uint32_t i = 0; i < kKeyBytes / 4; ++i) key[i] = payload32(words, 4 * i);
+    memcpy(&w.packet.key, key, sizeof key);
+  }
+}
+
+// The walker of a header or address record whose words lie at `words`. `frame`: this lane's scratch.
+template <RecordKind K>
+__device__ __forceinline__ void read_frame(const DeviceProgram& program, const Word* words, uint8_t* frame, Walker& w) {
+  if constexpr (K == RecordKind::kHeader) {
+    // The head room goes back to the host whether or not a stage pushed into it.
+    auto* head = reinterpret_cast<uint32_t*>(frame + kHeadroom - kRecordHeadroom);
+#pragma unroll
+    for (int32_t i = 0; i < kRecordHeadroom / 4; ++i) head[i] = 0;
+  }
+  read_record(K, program, words, frame, w);
+}
+
+__device__ __forceinline__ Word load_plain(const Word* from) {
+  const uint4 v = *reinterpret_cast<const uint4*>(from);
+  return Word{{v.x, v.y, v.z, v.w}};
+}
+__device__ __forceinline__ void store_plain(Word* to, const Word& word) {
+  *reinterpret_cast<uint4*>(to) = make_uint4(word.w[0], word.w[1], word.w[2], word.w[3]);
+}
+
+}  // namespace sluice::cuda_walk

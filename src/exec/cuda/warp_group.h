@@ -1,0 +1,54 @@
+// WarpGroup: the 32 lanes of a warp as a Group (base/group.h). Device only; empty to a host compiler.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "base/hd.h"
+
+namespace sluice {
+
+#if defined(__CUDACC__)
+
+// Every collective is called by all 32 lanes together, in a block of one dimension whose size is a multiple of 32.
+struct WarpGroup {
+  static constexpr uint32_t kAll = 0xffffffffu;
+
+  __device__ __forceinline__ uint32_t lane() const { return threadIdx.x & 31u; }
+  __device__ __forceinline__ uint32_t size() const { return 32; }
+  __device__ __forceinline__ void sync() const { __syncwarp(kAll); }
+
+  template <typename T>
+  __device__ __forceinline__ T broadcast(T value, uint32_t from = 0) const {
+    return exchange(value, [from](uint32_t word) { return __shfl_sync(kAll, word, static_cast<int>(from)); });
+  }
+  // A tree that joins neighbours only, the lower lanes on the left: op must associate, but need not commute.
+  template <typename T, typename Op>
+  __device__ __forceinline__ T reduce(T value, Op op) const {
+#pragma unroll
+    for (uint32_t step = 1; step < 32; step <<= 1) {
+      const T right = exchange(value, [step](uint32_t word) { return __shfl_down_sync(kAll, word, step); });
+      if ((lane() & (2 * step - 1)) == 0) value = op(value, right);
+    }
+    return broadcast(value);
+  }
+
+ private:
+  template <typename T, typename Shuffle>
+  static __device__ __forceinline__ T exchange(const T& value, Shuffle shuffle) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    constexpr size_t kWords = (sizeof(T) + 3) / 4;
+    uint32_t words[kWords] = {};
+    memcpy(words, &value, sizeof value);
+#pragma unroll
+    for (size_t i = 0; i < kWords; ++i) words[i] = shuffle(words[i]);
+    T out;
+    memcpy(&out, words, sizeof out);
+    return out;
+  }
+};
+
+#endif
+
+}  // namespace sluice
