@@ -159,7 +159,10 @@ DeviceLookup::DeviceLookup(const OpenDevices& devices, const std::string& elemen
     failed_ = true;
   };
   auto resident = make_resident(*device_, *snapshot_, pipeline_->plan, offloads);
-  if (!resident) return fall_back(resident.error());
+  if (!resident) {
+    fall_back(resident.error());
+    return;
+  }
   (*resident)->parity = 1;
   snapshot_->residents.push_back(std::move(*resident));
   ChannelOptions options;
@@ -171,7 +174,10 @@ DeviceLookup::DeviceLookup(const OpenDevices& devices, const std::string& elemen
   options.enter_after = devices.options.enter_after;
   options.leave_after = devices.options.leave_after;
   auto link = KeyLink::open(*device_, *snapshot_->residents[0], node_, options);
-  if (!link) return fall_back(link.error());
+  if (!link) {
+    fall_back(link.error());
+    return;
+  }
   link_ = std::move(*link);
 }
 
