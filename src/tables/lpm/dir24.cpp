@@ -88,6 +88,12 @@ void lookup_scalar(const Entry* slots, const uint16_t* blocks, uint32_t limit, c
   for (; i < n; ++i) next_hops[i] = lookup_one(slots, blocks, limit, addresses[i]);
 }
 
+// tbl8 lies right behind tbl24, which saves the vector functions an argument.
+template <typename Entry>
+inline const uint16_t* blocks_after(const Entry* slots) {
+  return reinterpret_cast<const uint16_t*>(slots + kSlots);
+}
+
 #if defined(__x86_64__)
 // A vector step serves 32 addresses: all its gathers start before any of them is looked at, the entries are stored
 // unmasked, and only then are the addresses that go on in a block (few in most tables) answered anew, out of line. A
@@ -120,84 +126,86 @@ inline void answer_few(const uint16_t* blocks, uint32_t limit, const uint32_t* a
 #endif
 // Gather indices are signed 32-bit with a scale: tbl24 needs 24 bits, and blocks * 256 <= 2^30 entries fit.
 //
-// For each instruction set: `step` stores the 32 entries and says whether one is past `limit`; `answer` replaces those
-// by their blocks' next hops; `rest` runs any number of addresses; `resume` goes on after a first step that needs
-// `answer`; `lookup` is the first step, and for a burst of 32 usually all.
+// For each instruction set: `step` stores the 32 entries and returns a bit for each that is past `limit`; `answer`
+// replaces those by their blocks' next hops; `rest` runs any number of addresses; `resume` goes on after a first step
+// that needs `answer`; `lookup` is the first step, and for a burst of 32 usually all. No function has more than the six
+// arguments that fit into registers, so that each ends with a jump to the next.
 struct Avx2 {
   static constexpr size_t kVectors = kStep / 8;
 
   template <typename Entry>
-  __attribute__((target("avx2"), always_inline)) static inline bool step(const Entry* slots, uint32_t limit,
-                                                                         const uint32_t* addresses,
-                                                                         uint32_t* next_hops) {
+  __attribute__((target("avx2"), always_inline)) static inline uint32_t step(const Entry* slots, uint32_t limit,
+                                                                             const uint32_t* addresses,
+                                                                             uint32_t* next_hops) {
     __m256i entry[kVectors];
     for (size_t v = 0; v < kVectors; ++v) {
       const __m256i address = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(addresses + 8 * v));
       entry[v] =
           _mm256_i32gather_epi32(reinterpret_cast<const int*>(slots), _mm256_srli_epi32(address, 8), sizeof(Entry));
     }
-    __m256i more = _mm256_setzero_si256();
+    uint32_t more = 0;
     for (size_t v = 0; v < kVectors; ++v) {
       if constexpr (sizeof(Entry) == 2) entry[v] = _mm256_and_si256(entry[v], _mm256_set1_epi32(0xffff));
-      // Both are below 2^31.
-      more = _mm256_or_si256(more, _mm256_cmpgt_epi32(entry[v], _mm256_set1_epi32(static_cast<int>(limit))));
+      const __m256i past = past_limit(entry[v], limit);
+      more |= static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(past))) << 8 * v;
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(next_hops + 8 * v), entry[v]);
     }
-    return _mm256_testz_si256(more, more) == 0;
+    return more;
+  }
+
+  __attribute__((target("avx2"), always_inline)) static inline __m256i past_limit(__m256i entry, uint32_t limit) {
+    return _mm256_cmpgt_epi32(entry, _mm256_set1_epi32(static_cast<int>(limit)));  // both are below 2^31
   }
 
   __attribute__((target("avx2"), noinline)) static void answer(const uint16_t* blocks, uint32_t limit,
-                                                               const uint32_t* addresses, uint32_t* next_hops) {
-    __m256i entry[kVectors], past[kVectors];
-    uint32_t more = 0;
-    for (size_t v = 0; v < kVectors; ++v) {
-      entry[v] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(next_hops + 8 * v));
-      past[v] = _mm256_cmpgt_epi32(entry[v], _mm256_set1_epi32(static_cast<int>(limit)));
-      more |= static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(past[v]))) << 8 * v;
-    }
+                                                               const uint32_t* addresses, uint32_t* next_hops,
+                                                               uint32_t more) {
     if (__builtin_popcount(more) <= kFew) return answer_few(blocks, limit, addresses, next_hops, more);
     for (size_t v = 0; v < kVectors; ++v) {
       const __m256i address = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(addresses + 8 * v));
-      const __m256i block = _mm256_sub_epi32(entry[v], _mm256_set1_epi32(static_cast<int>(limit + 1)));
+      const __m256i entry = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(next_hops + 8 * v));
+      const __m256i past = past_limit(entry, limit);
+      const __m256i block = _mm256_sub_epi32(entry, _mm256_set1_epi32(static_cast<int>(limit + 1)));
       const __m256i index =
           _mm256_or_si256(_mm256_slli_epi32(block, 8), _mm256_and_si256(address, _mm256_set1_epi32(255)));
       const __m256i second = _mm256_mask_i32gather_epi32(_mm256_setzero_si256(), reinterpret_cast<const int*>(blocks),
-                                                         index, past[v], sizeof(uint16_t));
+                                                         index, past, sizeof(uint16_t));
       const __m256i next_hop = _mm256_and_si256(second, _mm256_set1_epi32(0xffff));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(next_hops + 8 * v),
-                          _mm256_blendv_epi8(entry[v], next_hop, past[v]));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(next_hops + 8 * v), _mm256_blendv_epi8(entry, next_hop, past));
     }
   }
 
   template <typename Entry>
-  __attribute__((target("avx2"), noinline)) static void rest(const Entry* slots, const uint16_t* blocks, uint32_t limit,
+  __attribute__((target("avx2"), noinline)) static void rest(const Entry* slots, uint32_t limit,
                                                              const uint32_t* addresses, uint32_t* next_hops, size_t n) {
     size_t i = 0;
     for (; i + kStep <= n; i += kStep) {
       if (i + kAhead + kStep <= n) prefetch_step(slots, addresses + i + kAhead);
-      if (step(slots, limit, addresses + i, next_hops + i)) [[unlikely]]
-        answer(blocks, limit, addresses + i, next_hops + i);
+      const uint32_t more = step(slots, limit, addresses + i, next_hops + i);
+      if (more != 0) [[unlikely]]
+        answer(blocks_after(slots), limit, addresses + i, next_hops + i, more);
     }
     if (i == n) return;
     _mm256_zeroupper();  // GCC 12 leaves it out where it knows which registers a tail call uses
-    lookup_scalar(slots, blocks, limit, addresses + i, next_hops + i, n - i);
+    lookup_scalar(slots, blocks_after(slots), limit, addresses + i, next_hops + i, n - i);
   }
 
   template <typename Entry>
-  __attribute__((target("avx2"), noinline)) static void resume(const Entry* slots, const uint16_t* blocks,
-                                                               uint32_t limit, const uint32_t* addresses,
-                                                               uint32_t* next_hops, size_t n) {
-    answer(blocks, limit, addresses, next_hops);
-    if (n > kStep) rest(slots, blocks, limit, addresses + kStep, next_hops + kStep, n - kStep);
+  __attribute__((target("avx2"), noinline)) static void resume(const Entry* slots, uint32_t limit,
+                                                               const uint32_t* addresses, uint32_t* next_hops, size_t n,
+                                                               uint32_t more) {
+    answer(blocks_after(slots), limit, addresses, next_hops, more);
+    if (n > kStep) rest(slots, limit, addresses + kStep, next_hops + kStep, n - kStep);
   }
 
   template <typename Entry>
-  __attribute__((target("avx2"))) static void lookup(const Entry* slots, const uint16_t* blocks, uint32_t limit,
-                                                     const uint32_t* addresses, uint32_t* next_hops, size_t n) {
-    if (n < kStep || n > kAhead) return rest(slots, blocks, limit, addresses, next_hops, n);
-    if (step(slots, limit, addresses, next_hops)) [[unlikely]]
-      return resume(slots, blocks, limit, addresses, next_hops, n);
-    if (n > kStep) rest(slots, blocks, limit, addresses + kStep, next_hops + kStep, n - kStep);
+  __attribute__((target("avx2"))) static void lookup(const Entry* slots, uint32_t limit, const uint32_t* addresses,
+                                                     uint32_t* next_hops, size_t n) {
+    if (n < kStep || n > kAhead) return rest(slots, limit, addresses, next_hops, n);
+    const uint32_t more = step(slots, limit, addresses, next_hops);
+    if (more != 0) [[unlikely]]
+      return resume(slots, limit, addresses, next_hops, n, more);
+    if (n > kStep) rest(slots, limit, addresses + kStep, next_hops + kStep, n - kStep);
   }
 };
 
@@ -205,9 +213,9 @@ struct Avx512 {
   static constexpr size_t kVectors = kStep / 16;
 
   template <typename Entry>
-  __attribute__((target("avx512f"), always_inline)) static inline bool step(const Entry* slots, uint32_t limit,
-                                                                            const uint32_t* addresses,
-                                                                            uint32_t* next_hops) {
+  __attribute__((target("avx512f"), always_inline)) static inline uint32_t step(const Entry* slots, uint32_t limit,
+                                                                                const uint32_t* addresses,
+                                                                                uint32_t* next_hops) {
     __m512i entry[kVectors];
     for (size_t v = 0; v < kVectors; ++v) {
       const __m512i address = _mm512_loadu_si512(addresses + 16 * v);
@@ -216,65 +224,61 @@ struct Avx512 {
     uint32_t more = 0;
     for (size_t v = 0; v < kVectors; ++v) {
       if constexpr (sizeof(Entry) == 2) entry[v] = _mm512_and_si512(entry[v], _mm512_set1_epi32(0xffff));
-      more |= _mm512_cmpgt_epu32_mask(entry[v], _mm512_set1_epi32(static_cast<int>(limit)));
+      const __mmask16 past = _mm512_cmpgt_epu32_mask(entry[v], _mm512_set1_epi32(static_cast<int>(limit)));
+      more |= static_cast<uint32_t>(past) << 16 * v;
       _mm512_storeu_si512(next_hops + 16 * v, entry[v]);
     }
-    return more != 0;
+    return more;
   }
 
   __attribute__((target("avx512f"), noinline)) static void answer(const uint16_t* blocks, uint32_t limit,
-                                                                  const uint32_t* addresses, uint32_t* next_hops) {
-    __m512i entry[kVectors];
-    __mmask16 past[kVectors];
-    uint32_t more = 0;
-    for (size_t v = 0; v < kVectors; ++v) {
-      entry[v] = _mm512_loadu_si512(next_hops + 16 * v);
-      past[v] = _mm512_cmpgt_epu32_mask(entry[v], _mm512_set1_epi32(static_cast<int>(limit)));
-      more |= static_cast<uint32_t>(past[v]) << 16 * v;
-    }
+                                                                  const uint32_t* addresses, uint32_t* next_hops,
+                                                                  uint32_t more) {
     if (__builtin_popcount(more) <= kFew) return answer_few(blocks, limit, addresses, next_hops, more);
     for (size_t v = 0; v < kVectors; ++v) {
       const __m512i address = _mm512_loadu_si512(addresses + 16 * v);
-      const __m512i block = _mm512_sub_epi32(entry[v], _mm512_set1_epi32(static_cast<int>(limit + 1)));
+      const __m512i entry = _mm512_loadu_si512(next_hops + 16 * v);
+      const auto past = static_cast<__mmask16>(more >> 16 * v);
+      const __m512i block = _mm512_sub_epi32(entry, _mm512_set1_epi32(static_cast<int>(limit + 1)));
       const __m512i index =
           _mm512_or_si512(_mm512_slli_epi32(block, 8), _mm512_and_si512(address, _mm512_set1_epi32(255)));
-      const __m512i second =
-          _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), past[v], index, blocks, sizeof(uint16_t));
-      _mm512_storeu_si512(next_hops + 16 * v,
-                          _mm512_mask_and_epi32(entry[v], past[v], second, _mm512_set1_epi32(0xffff)));
+      const __m512i second = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), past, index, blocks, sizeof(uint16_t));
+      _mm512_storeu_si512(next_hops + 16 * v, _mm512_mask_and_epi32(entry, past, second, _mm512_set1_epi32(0xffff)));
     }
   }
 
   template <typename Entry>
-  __attribute__((target("avx512f"), noinline)) static void rest(const Entry* slots, const uint16_t* blocks,
-                                                                uint32_t limit, const uint32_t* addresses,
-                                                                uint32_t* next_hops, size_t n) {
+  __attribute__((target("avx512f"), noinline)) static void rest(const Entry* slots, uint32_t limit,
+                                                                const uint32_t* addresses, uint32_t* next_hops,
+                                                                size_t n) {
     size_t i = 0;
     for (; i + kStep <= n; i += kStep) {
       if (i + kAhead + kStep <= n) prefetch_step(slots, addresses + i + kAhead);
-      if (step(slots, limit, addresses + i, next_hops + i)) [[unlikely]]
-        answer(blocks, limit, addresses + i, next_hops + i);
+      const uint32_t more = step(slots, limit, addresses + i, next_hops + i);
+      if (more != 0) [[unlikely]]
+        answer(blocks_after(slots), limit, addresses + i, next_hops + i, more);
     }
     if (i == n) return;
     _mm256_zeroupper();  // as above
-    lookup_scalar(slots, blocks, limit, addresses + i, next_hops + i, n - i);
+    lookup_scalar(slots, blocks_after(slots), limit, addresses + i, next_hops + i, n - i);
   }
 
   template <typename Entry>
-  __attribute__((target("avx512f"), noinline)) static void resume(const Entry* slots, const uint16_t* blocks,
-                                                                  uint32_t limit, const uint32_t* addresses,
-                                                                  uint32_t* next_hops, size_t n) {
-    answer(blocks, limit, addresses, next_hops);
-    if (n > kStep) rest(slots, blocks, limit, addresses + kStep, next_hops + kStep, n - kStep);
+  __attribute__((target("avx512f"), noinline)) static void resume(const Entry* slots, uint32_t limit,
+                                                                  const uint32_t* addresses, uint32_t* next_hops,
+                                                                  size_t n, uint32_t more) {
+    answer(blocks_after(slots), limit, addresses, next_hops, more);
+    if (n > kStep) rest(slots, limit, addresses + kStep, next_hops + kStep, n - kStep);
   }
 
   template <typename Entry>
-  __attribute__((target("avx512f"))) static void lookup(const Entry* slots, const uint16_t* blocks, uint32_t limit,
-                                                        const uint32_t* addresses, uint32_t* next_hops, size_t n) {
-    if (n < kStep || n > kAhead) return rest(slots, blocks, limit, addresses, next_hops, n);
-    if (step(slots, limit, addresses, next_hops)) [[unlikely]]
-      return resume(slots, blocks, limit, addresses, next_hops, n);
-    if (n > kStep) rest(slots, blocks, limit, addresses + kStep, next_hops + kStep, n - kStep);
+  __attribute__((target("avx512f"))) static void lookup(const Entry* slots, uint32_t limit, const uint32_t* addresses,
+                                                        uint32_t* next_hops, size_t n) {
+    if (n < kStep || n > kAhead) return rest(slots, limit, addresses, next_hops, n);
+    const uint32_t more = step(slots, limit, addresses, next_hops);
+    if (more != 0) [[unlikely]]
+      return resume(slots, limit, addresses, next_hops, n, more);
+    if (n > kStep) rest(slots, limit, addresses + kStep, next_hops + kStep, n - kStep);
   }
 };
 #if defined(__GNUC__) && !defined(__clang__)
@@ -287,13 +291,13 @@ const bool kHasAvx512 = __builtin_cpu_supports("avx512f") != 0;
 #endif
 
 template <typename Entry>
-inline void lookup_with(LpmIsa isa, const Entry* slots, const uint16_t* blocks, uint32_t limit,
-                        const uint32_t* addresses, uint32_t* next_hops, size_t n) {
+inline void lookup_with(LpmIsa isa, const Entry* slots, uint32_t limit, const uint32_t* addresses, uint32_t* next_hops,
+                        size_t n) {
 #if defined(__x86_64__)
-  if (isa == LpmIsa::kAvx512 && kHasAvx512) return Avx512::lookup(slots, blocks, limit, addresses, next_hops, n);
-  if (isa == LpmIsa::kAvx2 && kHasAvx2) return Avx2::lookup(slots, blocks, limit, addresses, next_hops, n);
+  if (isa == LpmIsa::kAvx512 && kHasAvx512) return Avx512::lookup(slots, limit, addresses, next_hops, n);
+  if (isa == LpmIsa::kAvx2 && kHasAvx2) return Avx2::lookup(slots, limit, addresses, next_hops, n);
 #endif
-  lookup_scalar(slots, blocks, limit, addresses, next_hops, n);
+  lookup_scalar(slots, blocks_after(slots), limit, addresses, next_hops, n);
 }
 
 // n is a multiple of 16.
@@ -381,9 +385,9 @@ Dir24View Dir24View::rebase(const std::byte* from, const std::byte* to) const {
 
 void Dir24View::lookup_bulk(LpmIsa isa, const uint32_t* addresses, uint32_t* next_hops, size_t n) const {
   if (wide_ != nullptr) {
-    lookup_with(isa, wide_, blocks_, next_hops_, addresses, next_hops, n);
+    lookup_with(isa, wide_, next_hops_, addresses, next_hops, n);
   } else {
-    lookup_with(isa, narrow_, blocks_, next_hops_, addresses, next_hops, n);
+    lookup_with(isa, narrow_, next_hops_, addresses, next_hops, n);
   }
 }
 
