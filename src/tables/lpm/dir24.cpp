@@ -68,30 +68,30 @@ void fill(const std::vector<Interval4>& intervals, uint32_t next_hops, Entry* sl
 // How many addresses ahead the bulk loops ask for their lines; measured best between 32 and 128 on Zen 4.
 constexpr size_t kAhead = 64;
 
+// tbl8 lies right behind tbl24, which saves the lookups an argument.
 template <typename Entry>
-inline uint32_t lookup_one(const Entry* slots, const uint16_t* blocks, uint32_t limit, uint32_t address) {
+inline const uint16_t* blocks_after(const Entry* slots) {
+  return reinterpret_cast<const uint16_t*>(slots + kSlots);
+}
+
+template <typename Entry>
+inline uint32_t lookup_one(const Entry* slots, uint32_t address, uint32_t limit) {
   const uint32_t entry = slots[address >> 8];
   if (entry > limit) [[unlikely]]
-    return blocks[size_t{entry - limit - 1} * 256 + (address & 255)];
+    return blocks_after(slots)[size_t{entry - limit - 1} * 256 + (address & 255)];
   return entry;
 }
 
 template <typename Entry>
-void lookup_scalar(const Entry* slots, const uint16_t* blocks, uint32_t limit, const uint32_t* addresses,
-                   uint32_t* next_hops, size_t n) {
+void lookup_scalar(const Entry* slots, const uint32_t* addresses, uint32_t* next_hops, size_t n, uint32_t limit) {
   size_t i = 0;
   for (; i + kAhead < n; ++i) {
     prefetch_read(slots + (addresses[i + kAhead] >> 8));
-    next_hops[i] = lookup_one(slots, blocks, limit, addresses[i]);
+    next_hops[i] = lookup_one(slots, addresses[i], limit);
   }
   // The end, and all of a small burst: the loads are independent, so the processor overlaps them by itself.
-  for (; i < n; ++i) next_hops[i] = lookup_one(slots, blocks, limit, addresses[i]);
-}
-
-// tbl8 lies right behind tbl24, which saves the vector functions an argument.
-template <typename Entry>
-inline const uint16_t* blocks_after(const Entry* slots) {
-  return reinterpret_cast<const uint16_t*>(slots + kSlots);
+#pragma GCC unroll 8
+  for (; i < n; ++i) next_hops[i] = lookup_one(slots, addresses[i], limit);
 }
 
 #if defined(__x86_64__)
@@ -129,14 +129,15 @@ inline void answer_few(const uint16_t* blocks, uint32_t limit, const uint32_t* a
 // For each instruction set: `step` stores the 32 entries and returns a bit for each that is past `limit`; `answer`
 // replaces those by their blocks' next hops; `rest` runs any number of addresses; `resume` goes on after a first step
 // that needs `answer`; `lookup` is the first step, and for a burst of 32 usually all. No function has more than the six
-// arguments that fit into registers, so that each ends with a jump to the next.
+// arguments that fit into registers, so that each ends with a jump to the next; those that lookup_bulk was called with
+// keep their places.
 struct Avx2 {
   static constexpr size_t kVectors = kStep / 8;
 
   template <typename Entry>
-  __attribute__((target("avx2"), always_inline)) static inline uint32_t step(const Entry* slots, uint32_t limit,
+  __attribute__((target("avx2"), always_inline)) static inline uint32_t step(const Entry* slots,
                                                                              const uint32_t* addresses,
-                                                                             uint32_t* next_hops) {
+                                                                             uint32_t* next_hops, uint32_t limit) {
     __m256i entry[kVectors];
     for (size_t v = 0; v < kVectors; ++v) {
       const __m256i address = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(addresses + 8 * v));
@@ -176,36 +177,36 @@ struct Avx2 {
   }
 
   template <typename Entry>
-  __attribute__((target("avx2"), noinline)) static void rest(const Entry* slots, uint32_t limit,
-                                                             const uint32_t* addresses, uint32_t* next_hops, size_t n) {
+  __attribute__((target("avx2"), noinline)) static void rest(const Entry* slots, const uint32_t* addresses,
+                                                             uint32_t* next_hops, size_t n, uint32_t limit) {
     size_t i = 0;
     for (; i + kStep <= n; i += kStep) {
       if (i + kAhead + kStep <= n) prefetch_step(slots, addresses + i + kAhead);
-      const uint32_t more = step(slots, limit, addresses + i, next_hops + i);
+      const uint32_t more = step(slots, addresses + i, next_hops + i, limit);
       if (more != 0) [[unlikely]]
         answer(blocks_after(slots), limit, addresses + i, next_hops + i, more);
     }
     if (i == n) return;
     _mm256_zeroupper();  // GCC 12 leaves it out where it knows which registers a tail call uses
-    lookup_scalar(slots, blocks_after(slots), limit, addresses + i, next_hops + i, n - i);
+    lookup_scalar(slots, addresses + i, next_hops + i, n - i, limit);
   }
 
   template <typename Entry>
-  __attribute__((target("avx2"), noinline)) static void resume(const Entry* slots, uint32_t limit,
-                                                               const uint32_t* addresses, uint32_t* next_hops, size_t n,
+  __attribute__((target("avx2"), noinline)) static void resume(const Entry* slots, const uint32_t* addresses,
+                                                               uint32_t* next_hops, size_t n, uint32_t limit,
                                                                uint32_t more) {
     answer(blocks_after(slots), limit, addresses, next_hops, more);
-    if (n > kStep) rest(slots, limit, addresses + kStep, next_hops + kStep, n - kStep);
+    if (n > kStep) rest(slots, addresses + kStep, next_hops + kStep, n - kStep, limit);
   }
 
   template <typename Entry>
-  __attribute__((target("avx2"))) static void lookup(const Entry* slots, uint32_t limit, const uint32_t* addresses,
-                                                     uint32_t* next_hops, size_t n) {
-    if (n < kStep || n > kAhead) return rest(slots, limit, addresses, next_hops, n);
-    const uint32_t more = step(slots, limit, addresses, next_hops);
+  __attribute__((target("avx2"))) static void lookup(const Entry* slots, const uint32_t* addresses, uint32_t* next_hops,
+                                                     size_t n, uint32_t limit) {
+    if (n < kStep || n > kAhead) return rest(slots, addresses, next_hops, n, limit);
+    const uint32_t more = step(slots, addresses, next_hops, limit);
     if (more != 0) [[unlikely]]
-      return resume(slots, limit, addresses, next_hops, n, more);
-    if (n > kStep) rest(slots, limit, addresses + kStep, next_hops + kStep, n - kStep);
+      return resume(slots, addresses, next_hops, n, limit, more);
+    if (n > kStep) rest(slots, addresses + kStep, next_hops + kStep, n - kStep, limit);
   }
 };
 
@@ -213,9 +214,9 @@ struct Avx512 {
   static constexpr size_t kVectors = kStep / 16;
 
   template <typename Entry>
-  __attribute__((target("avx512f"), always_inline)) static inline uint32_t step(const Entry* slots, uint32_t limit,
+  __attribute__((target("avx512f"), always_inline)) static inline uint32_t step(const Entry* slots,
                                                                                 const uint32_t* addresses,
-                                                                                uint32_t* next_hops) {
+                                                                                uint32_t* next_hops, uint32_t limit) {
     __m512i entry[kVectors];
     for (size_t v = 0; v < kVectors; ++v) {
       const __m512i address = _mm512_loadu_si512(addresses + 16 * v);
@@ -248,37 +249,36 @@ struct Avx512 {
   }
 
   template <typename Entry>
-  __attribute__((target("avx512f"), noinline)) static void rest(const Entry* slots, uint32_t limit,
-                                                                const uint32_t* addresses, uint32_t* next_hops,
-                                                                size_t n) {
+  __attribute__((target("avx512f"), noinline)) static void rest(const Entry* slots, const uint32_t* addresses,
+                                                                uint32_t* next_hops, size_t n, uint32_t limit) {
     size_t i = 0;
     for (; i + kStep <= n; i += kStep) {
       if (i + kAhead + kStep <= n) prefetch_step(slots, addresses + i + kAhead);
-      const uint32_t more = step(slots, limit, addresses + i, next_hops + i);
+      const uint32_t more = step(slots, addresses + i, next_hops + i, limit);
       if (more != 0) [[unlikely]]
         answer(blocks_after(slots), limit, addresses + i, next_hops + i, more);
     }
     if (i == n) return;
     _mm256_zeroupper();  // as above
-    lookup_scalar(slots, blocks_after(slots), limit, addresses + i, next_hops + i, n - i);
+    lookup_scalar(slots, addresses + i, next_hops + i, n - i, limit);
   }
 
   template <typename Entry>
-  __attribute__((target("avx512f"), noinline)) static void resume(const Entry* slots, uint32_t limit,
-                                                                  const uint32_t* addresses, uint32_t* next_hops,
-                                                                  size_t n, uint32_t more) {
+  __attribute__((target("avx512f"), noinline)) static void resume(const Entry* slots, const uint32_t* addresses,
+                                                                  uint32_t* next_hops, size_t n, uint32_t limit,
+                                                                  uint32_t more) {
     answer(blocks_after(slots), limit, addresses, next_hops, more);
-    if (n > kStep) rest(slots, limit, addresses + kStep, next_hops + kStep, n - kStep);
+    if (n > kStep) rest(slots, addresses + kStep, next_hops + kStep, n - kStep, limit);
   }
 
   template <typename Entry>
-  __attribute__((target("avx512f"))) static void lookup(const Entry* slots, uint32_t limit, const uint32_t* addresses,
-                                                        uint32_t* next_hops, size_t n) {
-    if (n < kStep || n > kAhead) return rest(slots, limit, addresses, next_hops, n);
-    const uint32_t more = step(slots, limit, addresses, next_hops);
+  __attribute__((target("avx512f"))) static void lookup(const Entry* slots, const uint32_t* addresses,
+                                                        uint32_t* next_hops, size_t n, uint32_t limit) {
+    if (n < kStep || n > kAhead) return rest(slots, addresses, next_hops, n, limit);
+    const uint32_t more = step(slots, addresses, next_hops, limit);
     if (more != 0) [[unlikely]]
-      return resume(slots, limit, addresses, next_hops, n, more);
-    if (n > kStep) rest(slots, limit, addresses + kStep, next_hops + kStep, n - kStep);
+      return resume(slots, addresses, next_hops, n, limit, more);
+    if (n > kStep) rest(slots, addresses + kStep, next_hops + kStep, n - kStep, limit);
   }
 };
 #if defined(__GNUC__) && !defined(__clang__)
@@ -291,13 +291,13 @@ const bool kHasAvx512 = __builtin_cpu_supports("avx512f") != 0;
 #endif
 
 template <typename Entry>
-inline void lookup_with(LpmIsa isa, const Entry* slots, uint32_t limit, const uint32_t* addresses, uint32_t* next_hops,
-                        size_t n) {
+inline void lookup_with(LpmIsa isa, const Entry* slots, const uint32_t* addresses, uint32_t* next_hops, size_t n,
+                        uint32_t limit) {
 #if defined(__x86_64__)
-  if (isa == LpmIsa::kAvx512 && kHasAvx512) return Avx512::lookup(slots, limit, addresses, next_hops, n);
-  if (isa == LpmIsa::kAvx2 && kHasAvx2) return Avx2::lookup(slots, limit, addresses, next_hops, n);
+  if (isa == LpmIsa::kAvx512 && kHasAvx512) return Avx512::lookup(slots, addresses, next_hops, n, limit);
+  if (isa == LpmIsa::kAvx2 && kHasAvx2) return Avx2::lookup(slots, addresses, next_hops, n, limit);
 #endif
-  lookup_scalar(slots, blocks_after(slots), limit, addresses, next_hops, n);
+  lookup_scalar(slots, addresses, next_hops, n, limit);
 }
 
 // n is a multiple of 16.
@@ -385,20 +385,22 @@ Dir24View Dir24View::rebase(const std::byte* from, const std::byte* to) const {
 
 void Dir24View::lookup_bulk(LpmIsa isa, const uint32_t* addresses, uint32_t* next_hops, size_t n) const {
   if (wide_ != nullptr) {
-    lookup_with(isa, wide_, next_hops_, addresses, next_hops, n);
+    lookup_with(isa, wide_, addresses, next_hops, n, next_hops_);
   } else {
-    lookup_with(isa, narrow_, next_hops_, addresses, next_hops, n);
+    lookup_with(isa, narrow_, addresses, next_hops, n, next_hops_);
   }
 }
 
-namespace {
-// Chosen once before main: a function-local static would be checked on every burst.
-const LpmIsa kBurstIsa = available_lpm_isas().back();
-}  // namespace
-
 void Dir24View::lookup_bulk(const uint32_t* addresses, uint32_t* next_hops, size_t n) const {
   // With room to prefetch, plain loads beat gathers (Zen 4: lpm_bench.cpp); a burst without it is better gathered.
-  lookup_bulk(n > kAhead ? LpmIsa::kScalar : kBurstIsa, addresses, next_hops, n);
+  if (n > kAhead) return lookup_bulk(LpmIsa::kScalar, addresses, next_hops, n);
+#if defined(__x86_64__)
+  if (kHasAvx512) {
+    if (narrow_ != nullptr) return Avx512::lookup(narrow_, addresses, next_hops, n, next_hops_);
+    return Avx512::lookup(wide_, addresses, next_hops, n, next_hops_);
+  }
+#endif
+  lookup_bulk(LpmIsa::kAvx2, addresses, next_hops, n);
 }
 
 const char* to_string(LpmIsa isa) {
