@@ -392,15 +392,16 @@ void Dir24View::lookup_bulk(LpmIsa isa, const uint32_t* addresses, uint32_t* nex
 }
 
 void Dir24View::lookup_bulk(const uint32_t* addresses, uint32_t* next_hops, size_t n) const {
-  // With room to prefetch, plain loads beat gathers (Zen 4: lpm_bench.cpp); a burst without it is better gathered.
-  if (n > kAhead) return lookup_bulk(LpmIsa::kScalar, addresses, next_hops, n);
 #if defined(__x86_64__)
-  if (kHasAvx512) {
+  // Anything else is better served by plain loads, as measured on Zen 4 (lpm_bench.cpp): less than a step, runs long
+  // enough to prefetch, and the 8-lane gathers of AVX2.
+  if (n >= kStep && n <= kAhead && kHasAvx512) {
     if (narrow_ != nullptr) return Avx512::lookup(narrow_, addresses, next_hops, n, next_hops_);
     return Avx512::lookup(wide_, addresses, next_hops, n, next_hops_);
   }
 #endif
-  lookup_bulk(LpmIsa::kAvx2, addresses, next_hops, n);
+  if (narrow_ != nullptr) return lookup_scalar(narrow_, addresses, next_hops, n, next_hops_);
+  lookup_scalar(wide_, addresses, next_hops, n, next_hops_);
 }
 
 const char* to_string(LpmIsa isa) {
