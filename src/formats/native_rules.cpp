@@ -738,7 +738,7 @@ std::string ports_text(uint16_t low, uint16_t high) {
 
 }  // namespace
 
-Result<RuleSet> parse_native_rules(std::string_view text, std::string file_name, const IncludeReader& reader) {
+Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const IncludeReader& reader) {
   Shared shared{reader, {}, {}, {}, 0, text.size(), 0, {}, {}, false};
   const std::string name = file_name.empty() ? "<input>" : std::filesystem::path(file_name).lexically_normal().string();
   shared.chain.push_back(name);
@@ -748,8 +748,8 @@ Result<RuleSet> parse_native_rules(std::string_view text, std::string file_name,
   return std::move(shared.set);
 }
 
-Result<RuleSet> parse_native_rules(std::string_view text, std::string file_name) {
-  return parse_native_rules(text, std::move(file_name),
+Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name) {
+  return parse_native_rules(text, file_name,
                             [](const std::string& path) { return read_text_file(path, kMaxBytes); });
 }
 

@@ -32,8 +32,8 @@ using IncludeReader = std::function<Result<std::string>(const std::string& path)
 // Errors: every malformed line of the file and of its includes, with its place, the include chain, what was expected
 // and the nearest word. Limits: 16 includes deep, 1024 includes and 256 MiB in all, 65,536 rules a line or members a
 // group, 2^20 members of all groups, 2^22 rules.
-Result<RuleSet> parse_native_rules(std::string_view text, std::string file_name);
-Result<RuleSet> parse_native_rules(std::string_view text, std::string file_name, const IncludeReader& reader);
+Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name);
+Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const IncludeReader& reader);
 
 // Writes the set as native rules that parse back to the same matches and actions, one line a rule.
 std::string to_native(const RuleSet& set);

@@ -164,7 +164,7 @@ class RouteTextParser {
   static std::string_view next_word(const char*& p, const char* end) {
     while (p != end && is_separator(*p)) ++p;
     const char* begin = p;
-    if (p != end && *p == '#') return {p, 0};
+    if (p != end && *p == '#') end = p;  // a comment: the empty word, here and from now on
     while (p != end && !is_separator(*p)) ++p;
     return {begin, static_cast<size_t>(p - begin)};
   }
