@@ -242,7 +242,8 @@ Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, 
   return image;
 }
 
-Result<TableSet> load_tables(const Router& router, const TableOverrides& overrides, TableReport* report) {
+Result<TableSet> load_tables(const Router& router, const TableOverrides& overrides, TableReport* report,
+                             const TableGaps& gaps) {
   TableSet set;
   Errors errors;
   TableReport local;
@@ -283,11 +284,12 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
           continue;
         }
         tables[d.name] = nullptr;  // taken, whether it loads or not
+        if (gaps.unreadable.contains(element.get())) continue;
         const Image* routes = nullptr;
         if (adjacencies) {
           auto found = find_table(set.routes, "route table", d.routes);
           if (!found) {
-            errors.add(located(*element, found.error()));
+            if (!gaps.incomplete) errors.add(located(*element, found.error()));
             continue;
           }
           routes = found->get();
