@@ -1,14 +1,10 @@
 #include "formats/native_rules.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -16,6 +12,7 @@
 #include <span>
 
 #include "formats/classbench.h"
+#include "formats/compressed_file.h"
 #include "net/text.h"
 
 namespace sluice {
@@ -897,7 +894,13 @@ Result<RuleSet> parse_native_rules(std::string_view text, const std::string& fil
 }
 
 Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name) {
-  return parse_native_rules(text, file_name, [](const std::string& path) { return read_text_file(path, kMaxBytes); });
+  return parse_native_rules(text, file_name, [](const std::string& path) -> Result<std::string> {
+    // A rule file may be a stranger's: what it includes is neither a pipe nor a device.
+    struct stat info {};
+    if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+      return Error(fmt::format("{} is not a regular file", path));
+    return read_text_file(path, kMaxBytes);
+  });
 }
 
 std::string to_native(const AclRule& r) {
@@ -970,38 +973,13 @@ Result<RuleFormat> parse_rule_format(std::string_view word) {
                near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
 }
 
-Result<std::string> read_text_file(const std::string& path, size_t limit) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return Error(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
-  struct stat info {};
-  std::string text;
-  std::string fault;
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    fault = fmt::format("{} is not a regular file", path);
-  } else if (static_cast<uint64_t>(info.st_size) > limit) {
-    fault = fmt::format("{} has {} bytes, more than the limit of {}", path, info.st_size, limit);
-  } else {
-    text.resize(static_cast<size_t>(info.st_size));
-    size_t done = 0;
-    while (done < text.size()) {
-      const ssize_t n = ::read(fd, text.data() + done, text.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fault = fmt::format("cannot read {}: {}", path, std::strerror(errno));
-      if (n <= 0) break;
-      done += static_cast<size_t>(n);
-    }
-    text.resize(done);
-  }
-  ::close(fd);
-  if (!fault.empty()) return Error(fault);
-  return text;
-}
-
-Result<RuleSet> read_rules_file(const std::string& path, RuleFormat format) {
-  auto text = read_text_file(path, size_t{1} << 30);
+Result<RuleSet> read_rules_file(const std::string& path, RuleFormat format, RuleFormat* found) {
+  auto text = read_text_file(path);
   if (!text) return std::move(text).error();
   if (format == RuleFormat::kAuto) format = detect_rule_format(*text);
-  return format == RuleFormat::kClassBench ? parse_classbench(*text, path) : parse_native_rules(*text, path);
+  if (found != nullptr) *found = format;
+  const std::string name = path == "-" ? "standard input" : path;
+  return format == RuleFormat::kClassBench ? parse_classbench(*text, name) : parse_native_rules(*text, name);
 }
 
 }  // namespace sluice

@@ -30,8 +30,8 @@ namespace sluice {
 using IncludeReader = std::function<Result<std::string>(const std::string& path)>;
 
 // Errors: everything that is wrong in the file and in its includes (in a line, each part is read for itself), with its
-// place, the include chain, what was expected and the nearest word. Limits: 16 includes deep, 1024 includes and 256 MiB in all, 65,536 rules a line or members a
-// group, 2^20 members of all groups, 2^22 rules.
+// place, the include chain, what was expected and the nearest word. Limits: 16 includes deep, 1024 includes and 256 MiB
+// in all, 65,536 rules a line or members a group, 2^20 members of all groups, 2^22 rules.
 Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name);
 Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const IncludeReader& reader);
 
@@ -46,9 +46,10 @@ enum class RuleFormat : uint8_t { kAuto, kClassBench, kNative };
 RuleFormat detect_rule_format(std::string_view text);
 // "auto", "classbench" or "native". Errors: another word, with the nearest.
 Result<RuleFormat> parse_rule_format(std::string_view word);
-// Reads rules from a file. Errors: those of the file system and of the format's parser. Limit: 1 GiB.
-Result<RuleSet> read_rules_file(const std::string& path, RuleFormat format = RuleFormat::kAuto);
-// A whole file as text. Errors: cannot open or read, not a regular file, larger than `limit`.
-Result<std::string> read_text_file(const std::string& path, size_t limit);
+// Reads rules from a file, plain, gzip or bzip2, as the files that it includes; "-" is standard input. `found`, when
+// given, receives the format. Errors: those of the file system, of the compression and of the format's parser. Limit:
+// 1 GiB of text.
+Result<RuleSet> read_rules_file(const std::string& path, RuleFormat format = RuleFormat::kAuto,
+                                RuleFormat* found = nullptr);
 
 }  // namespace sluice

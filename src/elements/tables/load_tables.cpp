@@ -15,7 +15,6 @@ namespace sluice {
 namespace {
 
 using ImagePointer = std::shared_ptr<const Image>;
-constexpr uint64_t kMaxTextBytes = uint64_t{1} << 30;
 
 class Clock {
  public:
@@ -29,12 +28,6 @@ class Clock {
  private:
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
-
-Result<std::string> read_text(const std::string& path) {
-  auto stream = ByteStream::open(path);
-  if (!stream) return std::move(stream).error();
-  return read_all(*stream, kMaxTextBytes);
-}
 
 // Keeps the findings of several files together.
 class Errors {
@@ -189,7 +182,7 @@ Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& ro
     } else {
       std::string text;
       for (const std::string& file : d.files) {
-        auto more = read_text(file);
+        auto more = read_text_file(file);
         if (!more) return std::move(more).error();
         text += *more;
         if (!text.empty() && text.back() != '\n') text += '\n';
