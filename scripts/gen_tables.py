@@ -4,6 +4,8 @@
     <!-- generated: NAME -->      from bench/results/NAME.json; everything up to the end marker is replaced
     <!-- end generated -->
 
+    <!-- generated: NAME in words -->      the same results as one sentence instead of a table
+
 NAME may hold '*': the rows of all files that fit make one table. NAME? may lack its file: then the text says so.
 
 gen_tables.py writes the files; gen_tables.py --check writes nothing and fails where a file is stale.
@@ -16,7 +18,7 @@ import sys
 import result_schema
 
 ROOT = result_schema.ROOT
-BEGIN = re.compile(r"^<!-- generated: ([A-Za-z0-9_.*-]+)(\?)? -->$")
+BEGIN = re.compile(r"^<!-- generated: ([A-Za-z0-9_.*-]+)(\?)?( in words)? -->$")
 END = "<!-- end generated -->"
 
 
@@ -90,6 +92,15 @@ def table(*documents):
     return lines[:-1]
 
 
+def sentence(document):
+    """The medians of a document, its machine, revision and day."""
+    said = [f"**{number(result['median'])} {result['unit']}** {result['case']}" for result in document["results"]]
+    counts = sorted({result["n"] for result in document["results"]})
+    n = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    where = machine_line(document)
+    return [f"{', '.join(said)}: medians of {n}. {where}."]
+
+
 def fill(text, path, results):
     """The text with its tables made new. Raises ValueError with a message for the user."""
     out = []
@@ -111,7 +122,11 @@ def fill(text, path, results):
         except ValueError:
             raise ValueError(f"{path}:{i}: no '{END}' after this line") from None
         sources = sorted(results.glob(f"{match.group(1)}.json"))
-        if sources:
+        if match.group(3) and len(sources) > 1:
+            raise ValueError(f"{path}:{i}: one sentence over {len(sources)} files")
+        if sources and match.group(3):
+            out += sentence(result_schema.read(sources[0])) + [END]
+        elif sources:
             out += table(*map(result_schema.read, sources)) + [END]
         elif match.group(2):
             out += ["No measurement is stored yet.", END]

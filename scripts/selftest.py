@@ -82,6 +82,17 @@ class Tables(unittest.TestCase):
         self.assertEqual(sum(line.startswith("Measured on") for line in lines), 1)
         self.assertIn("- x2: seed 1; `do it`", lines)
 
+    def test_in_words_is_one_sentence(self):
+        text = "<!-- generated: x in words -->\nold\n<!-- end generated -->\n"
+        once = gen_tables.fill(text, "f.md", self.results)
+        self.assertEqual(once.split("\n")[1].split(" Measured on ")[0], "**12.3 Mpps** a|b: medians of 5.")
+        self.assertIn("; revision ", once)
+        self.assertEqual(len(once.split("\n")), 4)
+        self.assertEqual(gen_tables.fill(once, "f.md", self.results), once)
+        (self.results / "x2.json").write_text(json.dumps(document(name="x2")))
+        with self.assertRaisesRegex(ValueError, "f.md:1: one sentence over 2 files"):
+            gen_tables.fill("<!-- generated: x* in words -->\n<!-- end generated -->\n", "f.md", self.results)
+
     def test_markers_in_code_blocks_are_examples(self):
         text = "```\n<!-- generated: nothing -->\n```\n"
         self.assertEqual(gen_tables.fill(text, "f.md", self.results), text)

@@ -125,6 +125,87 @@ TEST_F(CliErrorsTest, ConfigurationsPointAtTheMistakes) {
   EXPECT_EQ(sluice("check var.click IN=x").code, 0);
 }
 
+// No phase hides what another one would find: arguments, files, rules, routes and ports are reported together, and what
+// only follows from a finding (the adjacencies of a route table that is wrong) is not.
+TEST_F(CliErrorsTest, PhasesDoNotHideEachOther) {
+  write("bad.acl", "permitt from any to any\n");
+  write("bad.rib", "10.0.0.0/33 2\n");
+  write("notpcap", "hello, this is no capture at all\n");
+  write("all.click",
+        "AclTable(edge, FILE bad.acl, SPEED 3);\n"
+        "AclTable(other, FILE bad.acl);\n"
+        "AclTable(gone, FILE none.acl);\n"
+        "RouteTable(fib, FILE bad.rib);\n"
+        "RouteTable(wrong, FIL rib);\n"
+        "AdjacencyTable(adj, ROUTES wrong);\n"
+        "FromDump(notpcap) -> IPInput -> ACL(TABLE other) -> ToDump(no/folder/out.pcap);\n"
+        "FromDump(none.pcap) -> Discard;\n");
+  const std::string arguments =
+      "all.click:1:30: error: unknown keyword 'SPEED'\n"
+      "  AclTable(edge, FILE bad.acl, SPEED 3);\n"
+      "                               ^~~~~\n"
+      "  expected: one of FILE, FORMAT, ALGORITHM\n"
+      "all.click:5:19: error: unknown keyword 'FIL'\n"
+      "  RouteTable(wrong, FIL rib);\n"
+      "                    ^~~\n"
+      "  help: did you mean 'FILE'?\n";
+  const std::string table_files =
+      "all.click:3:1: error: none.acl: cannot open: No such file or directory\n"
+      "  AclTable(gone, FILE none.acl);\n"
+      "  ^~~~~~~~\n";
+  const std::string tables =
+      "bad.acl:1:1: error: 'permitt' is not an action\n"
+      "  permitt from any to any\n"
+      "  ^~~~~~~\n"
+      "  expected: permit, deny or mark(N); or define, include, src, dst, action\n"
+      "  help: did you mean 'permit'?\n"
+      "bad.rib:1:1: error: '33' is not a prefix length of IPv4\n"
+      "  10.0.0.0/33 2\n"
+      "  ^~~~~~~~~~~\n"
+      "  expected: 0 to 32\n";
+  const auto before = files();
+  expect("run all.click", 1,
+         arguments + table_files +
+             "all.click:8:1: error: none.pcap: cannot open: No such file or directory\n"
+             "  FromDump(none.pcap) -> Discard;\n"
+             "  ^~~~~~~~\n" +
+             tables +
+             "all.click:7:1: error: notpcap is not a capture that can be read: unknown file format\n"
+             "  FromDump(notpcap) -> IPInput -> ACL(TABLE other) -> ToDump(no/folder/out.pcap);\n"
+             "  ^~~~~~~~\n"
+             "  help: pcap and pcapng are accepted, plain or gzip\n"
+             "all.click:7:53: error: cannot write no/folder/out.pcap: No such file or directory\n"
+             "  FromDump(notpcap) -> IPInput -> ACL(TABLE other) -> ToDump(no/folder/out.pcap);\n"
+             "                                                      ^~~~~~\n"
+             "error: 2 errors in all.click; 2 files cannot be read; 2 tables or files have errors; "
+             "2 ports cannot be opened\n");
+  expect("check all.click", 1,
+         arguments + table_files + tables +
+             "error: 2 errors in all.click; 1 file cannot be read; 2 tables or files have errors\n");
+  // The standard graph, of which the user sees no text: a bad rule and an output that cannot be opened.
+  const Said standard = sluice("run --acl bad.acl --in notpcap --out no/folder/out.pcap");
+  EXPECT_EQ(standard.code, 1);
+  EXPECT_NE(standard.err.find("bad.acl:1:1: error:"), std::string::npos) << standard.err;
+  EXPECT_NE(standard.err.find("notpcap is not a capture"), std::string::npos) << standard.err;
+  EXPECT_NE(standard.err.find("cannot write no/folder/out.pcap"), std::string::npos) << standard.err;
+  EXPECT_NE(standard.err.find("error: 1 error in bad.acl; 2 ports cannot be opened\n"), std::string::npos)
+      << standard.err;
+  // Only files that cannot be opened: that is exit code 3. A good output is looked at and leaves nothing behind.
+  write("files.click",
+        "RouteTable(fib, FILE none.rib);\nFromDump(none.pcap) -> IPInput -> IPRoute(TABLE fib) -> ToDump(o.pcap);\n");
+  expect("run files.click", 3,
+         "files.click:1:1: error: none.rib: cannot open: No such file or directory\n"
+         "  RouteTable(fib, FILE none.rib);\n"
+         "  ^~~~~~~~~~\n"
+         "files.click:2:1: error: none.pcap: cannot open: No such file or directory\n"
+         "  FromDump(none.pcap) -> IPInput -> IPRoute(TABLE fib) -> ToDump(o.pcap);\n"
+         "  ^~~~~~~~\n"
+         "error: 2 files cannot be read\n");
+  auto after = files();
+  std::erase(after, "files.click");
+  EXPECT_EQ(after, before);
+}
+
 TEST_F(CliErrorsTest, PacketTextsPointAtTheWord) {
   expect("explain --packet 'ip 10.0.0.1 > 8.8.8.8 tcpp 1 > 2'", 1,
          "--packet:1:23: error: 'tcpp' is not understood here\n  ip 10.0.0.1 > 8.8.8.8 tcpp 1 > 2\n                    "

@@ -252,6 +252,25 @@ TEST_F(CliTablesTest, GenIsTheSameForASeedAndReadsBack) {
   EXPECT_EQ(sluice("classify --rules a --in t.pcap").lines().size(), 2000u);
 }
 
+TEST_F(CliTablesTest, CompressedRulesAreRules) {
+  write("edge.acl", "define web = 80, 443\npermit tcp from any to any port web\ndeny from any to any\n");
+  write("rib", "10.0.0.0/8 a\n");
+  EXPECT_EQ(sluice("gen traffic --rules edge.acl --packets 500 --out t.pcap").code, 0);
+  EXPECT_EQ(shell("gzip -n < edge.acl > packed && gzip -n < rib > packed-rib").code, 0);
+  const Said plain = sluice("classify --rules edge.acl --in t.pcap");
+  EXPECT_EQ(plain.lines().size(), 500u);
+  EXPECT_EQ(sluice("classify --rules packed --in t.pcap").out, plain.out);
+  EXPECT_EQ(sluice("classify --rules - --in t.pcap < packed").out, plain.out);
+  const auto described = sluice("tables packed packed-rib -o json");
+  EXPECT_EQ(described.code, 0) << described.err;
+  EXPECT_EQ(sluice("compile --acl packed --out packed.img").code, 0);
+  EXPECT_EQ(sluice("classify --rules packed.img --in t.pcap").out, plain.out);
+  const auto run = sluice("run --acl packed --in t.pcap --out o.pcap -o json").json();
+  EXPECT_EQ(run["packets_in"], 500) << run;
+  const Said why = sluice("explain --packet 'ip 10.0.0.1 > 8.8.8.8 tcp 1 > 443' --acl packed");
+  EXPECT_NE(why.out.find("permit tcp from any to any port web"), std::string::npos) << why.out << why.err;
+}
+
 TEST_F(CliTablesTest, ExplainNamesTheRuleTheNearMissAndTheRoute) {
   write("edge.acl",
         "# edge\npermit tcp from 10.0.0.0/8 to any port 443\ndeny udp from any to any\npermit tcp from 10.0.0.0/8 to "

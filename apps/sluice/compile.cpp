@@ -2,9 +2,11 @@
 // host only
 #include <cstdio>
 #include <cstring>
+#include <span>
 
 #include "app.h"
 #include "formats/adjacency_text.h"
+#include "formats/compressed_file.h"
 #include "inputs.h"
 #include "tables/adjacency/adjacency_model.h"
 
@@ -68,7 +70,7 @@ Exit compile(const CompileOptions& o) {
     image = routes.image;
   } else {
     const Stopwatch parse;
-    const std::string text = need(read_whole_file(o.adjacencies), Exit::kIo);
+    const std::string text = need(read_text_file(o.adjacencies), Exit::kIo);
     const Rib rib = read_routes(split_commas(o.routes), nullptr);
     const AdjacencyModel model =
         need(parse_adjacencies(text, o.adjacencies == "-" ? "standard input" : o.adjacencies, rib));
@@ -230,14 +232,17 @@ std::string guess_kind(const std::string& file) {
     }
     return "rules";  // damaged: its reader says how
   }
-  std::string start = need(read_start(file, 4096), Exit::kIo);
+  ByteStream stream = need(ByteStream::open(file), Exit::kIo);
+  std::string start(4096, '\0');
+  start.resize(need(stream.read(std::as_writable_bytes(std::span(start)))));
   for (size_t at = 0; at < start.size();) {
     const size_t end = std::min(start.find('\n', at), start.size());
     const size_t first = start.find_first_not_of(" \t\r", at);
     if (first < end && start[first] != '#') {
       const std::string word =
           start.substr(first, std::min(start.find_first_of(" \t\r\n(", first), start.size()) - first);
-      for (const char* verb : {"permit", "deny", "mark", "src", "dst", "name", "include", "rule", "action", "proto"}) {
+      for (const char* verb : {"permit", "deny", "mark", "define", "include", "src", "dst", "proto", "sport", "dport",
+                               "tcp-flags", "action"}) {
         if (word == verb) return "rules";
       }
       return word[0] == '@' ? "rules" : "routes";
@@ -337,7 +342,7 @@ void add_compile(CLI::App& root) {
                      "sluice compile --routes rib4.txt,rib6.txt --algorithm dir24,poptrie --out rib.img\n"
                      "sluice compile --adjacencies neighbours.txt --routes rib4.txt,rib6.txt --out adj.img",
                      [o] { return compile(*o); });
-  sub->add_option("--acl", o->acl, "Rule file, ClassBench or native")->type_name("FILE");
+  sub->add_option("--acl", o->acl, "Rule file, ClassBench or native (plain, gzip or bzip2)")->type_name("FILE");
   sub->add_option("--routes", o->routes, "Route files, text or MRT, joined by commas")->type_name("FILE[,FILE]");
   sub->add_option("--adjacencies", o->adjacencies, "Adjacency file; its next hops are those of --routes")
       ->type_name("FILE");

@@ -11,6 +11,7 @@
 #include "elements/dec_ttl/stage.h"
 #include "elements/ip_input/stage.h"
 #include "formats/adjacency_text.h"
+#include "formats/compressed_file.h"
 #include "formats/native_rules.h"
 #include "inputs.h"
 #include "net/packet_builder.h"
@@ -77,7 +78,7 @@ std::string rule_text(const LoadedAcl& acl, uint32_t rule) {
   if (line == 0) return {};
   static std::string cached_file, text;
   if (cached_file != file) {
-    auto read = read_whole_file(file);
+    auto read = read_text_file(file);
     text = read.ok() ? *read : std::string();
     cached_file = file;
   }
@@ -257,7 +258,7 @@ Exit explain(const Options& o) {
         for (uint32_t id = 1; id <= routes.names.count(); ++id) ids.intern(routes.names.name(id));
         AdjacencyModel model = default_adjacencies(ids);
         if (!o.adjacencies.empty()) {
-          model = need(parse_adjacencies(need(read_whole_file(o.adjacencies), Exit::kIo), o.adjacencies, routes.names));
+          model = need(parse_adjacencies(need(read_text_file(o.adjacencies), Exit::kIo), o.adjacencies, routes.names));
           print_warnings(model.warnings);
         }
         const Image image = need(build_adjacencies(model));

@@ -43,12 +43,11 @@ std::string check_acl_algorithm(const std::string& name) {
 }
 
 RuleSet read_rules(const std::string& path, const std::string& format, std::string* found_format) {
-  const std::string text = need(read_whole_file(path), Exit::kIo);
-  const std::string name = path == "-" ? "standard input" : path;
+  need(check_readable(path), Exit::kIo);
   RuleFormat kind = need(parse_rule_format(format), Exit::kUsage);
-  if (kind == RuleFormat::kAuto) kind = detect_rule_format(text);
+  RuleSet set = need(read_rules_file(path, kind, &kind));
   if (found_format != nullptr) *found_format = kind == RuleFormat::kNative ? "native" : "classbench";
-  return need(kind == RuleFormat::kNative ? parse_native_rules(text, name) : parse_classbench(text, name));
+  return set;
 }
 
 namespace {

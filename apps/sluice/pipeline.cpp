@@ -4,9 +4,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <set>
 
 #include "elements/ip_input/stage.h"
 #include "elements/register_all.h"
+#include "exec/ports.h"
 #include "ports/pcap/capture_reader.h"
 #include "tables/acl/algorithms.h"
 #include "tables/acl/sections.h"
@@ -22,7 +24,9 @@ const Registry& registry() {
   return all;
 }
 
-std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, const Defines& defines) {
+namespace {
+
+std::unique_ptr<Pipeline> parse_graph(std::string text, std::string name, const Defines& defines) {
   auto p = std::make_unique<Pipeline>();
   p->text = std::move(text);
   p->name = std::move(name);
@@ -30,32 +34,148 @@ std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, con
   options.defines = defines;
   options.known_classes = registry().names();
   p->graph = need(parse_click(p->text, p->name, options));
+  return p;
+}
+
+bool is_regular(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+// The findings of several phases, in their order.
+class Phases {
+ public:
+  void add(Error error, Exit code) {
+    all_.diagnostics.insert(all_.diagnostics.end(), error.diagnostics.begin(), error.diagnostics.end());
+    if (!error.message.empty()) all_.message += (all_.message.empty() ? "" : "; ") + error.message;
+    if (all_.hint.empty()) all_.hint = std::move(error.hint);
+    code_ = ok_ || code < code_ ? code : code_;
+    ok_ = false;
+  }
+  bool ok() const { return ok_; }
+  [[noreturn]] void end() { fail(code_, std::move(all_)); }
+
+ private:
+  Error all_;
+  Exit code_ = Exit::kOk;
+  bool ok_ = true;
+};
+
+// The elements with table files that cannot be read.
+std::set<const Element*> check_table_files(const Router& router, Error& errors) {
+  std::set<const Element*> unreadable;
+  for (const auto& element : router.elements) {
+    for (const TableDeclaration& table : element->tables()) {
+      for (const std::string& file : table.files) {
+        auto readable = check_readable(file);
+        if (readable.ok()) continue;
+        errors.diagnostics.push_back(element->diagnostic(readable.error().message));
+        unreadable.insert(element.get());
+      }
+    }
+  }
+  return unreadable;
+}
+
+// The captures that sources read: whether they can be opened, and what they hold where that can be read twice.
+void check_sources(const Router& router, Error& unreadable, Error& bad) {
+  for (const auto& element : router.elements) {
+    const PortSpec port = element->port();
+    if (element->kind() != ElementKind::kSource ||
+        (port.type != PortSpec::Type::kCapture && port.type != PortSpec::Type::kMemory))
+      continue;
+    if (auto readable = check_readable(port.path); !readable.ok()) {
+      unreadable.diagnostics.push_back(element->diagnostic(readable.error().message));
+    } else if (is_regular(port.path)) {
+      if (auto reader = CaptureReader::open(port.path); !reader.ok()) {
+        Diagnostic d = element->diagnostic(reader.error().message);
+        d.suggestion = reader.error().hint;
+        bad.diagnostics.push_back(std::move(d));
+      }
+    }
+  }
+}
+
+// The captures that sinks write. Nothing appears: what is not committed goes away.
+void check_sinks(const Router& router, Error& errors) {
+  for (const auto& element : router.elements) {
+    const PortSpec port = element->port();
+    struct stat status {};
+    if (element->kind() != ElementKind::kSink || port.type != PortSpec::Type::kCapture || port.path == "-" ||
+        (::stat(port.path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)))
+      continue;
+    auto sink = open_sink(port);
+    if (sink.ok()) continue;
+    Diagnostic d = element->diagnostic(sink.error().message);
+    d.suggestion = sink.error().hint;
+    errors.diagnostics.push_back(std::move(d));
+  }
+}
+
+void add_counted(Phases& phases, Error errors, Exit code, const char* noun, const char* what) {
+  const size_t n = errors.diagnostics.size();
+  if (n == 0) return;
+  errors.message = fmt::format("{} {}{} cannot be {}", n, noun, n == 1 ? "" : "s", what);
+  phases.add(std::move(errors), code);
+}
+
+}  // namespace
+
+std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, const Defines& defines) {
+  auto p = parse_graph(std::move(text), std::move(name), defines);
   p->router = need(build_router(p->graph, registry(), p->text));
   print_warnings(p->router.warnings);
   p->plan = need(make_plan(p->router));
   return p;
 }
 
-void check_files(const Pipeline& pipeline, bool sources) {
-  Error errors;
-  auto check = [&](const Element& element, const std::string& path) {
-    auto readable = check_readable(path);
-    if (!readable.ok()) errors.diagnostics.push_back(element.diagnostic(readable.error().message));
-  };
-  for (const auto& element : pipeline.router.elements) {
-    for (const TableDeclaration& table : element->tables()) {
-      for (const std::string& file : table.files) check(*element, file);
+std::unique_ptr<Pipeline> load_pipeline(std::string text, std::string name, const Defines& defines,
+                                        const TableOverrides& overrides, bool ports) {
+  auto p = parse_graph(std::move(text), std::move(name), defines);
+  Phases phases;
+  TableGaps gaps;
+  Router sound;
+  auto router = build_router(p->graph, registry(), p->text, &sound);
+  if (router.ok()) {
+    p->router = std::move(*router);
+    print_warnings(p->router.warnings);
+    if (auto plan = make_plan(p->router); plan.ok()) {
+      p->plan = std::move(*plan);
+    } else {
+      phases.add(std::move(plan).error(), Exit::kBadInput);
     }
-    const PortSpec port = element->port();
-    if (sources && element->kind() == ElementKind::kSource &&
-        (port.type == PortSpec::Type::kCapture || port.type == PortSpec::Type::kMemory)) {
-      check(*element, port.path);
+  } else {
+    phases.add(std::move(router).error(), Exit::kBadInput);
+    p->router = std::move(sound);
+    gaps.incomplete = p->router.elements.size() != p->graph.elements.size();
+  }
+  const bool planned = phases.ok();
+  Error unreadable, bad;
+  gaps.unreadable = check_table_files(p->router, unreadable);
+  if (ports) check_sources(p->router, unreadable, bad);
+  add_counted(phases, std::move(unreadable), Exit::kIo, "file", "read");
+  Progress progress("");
+  progress.step("reading and building tables");
+  auto tables = load_tables(p->router, overrides, &p->table_report, gaps);
+  progress.clear();
+  print_warnings(p->table_report.warnings);
+  stop_if_interrupted();
+  if (!tables.ok()) {
+    phases.add(std::move(tables).error(), Exit::kBadInput);
+  } else {
+    p->tables = std::move(*tables);
+    // Whether every element finds its table shows only where all were loaded.
+    if (planned && gaps.unreadable.empty()) {
+      if (auto bound = bind_plan(p->plan, p->router, p->tables); !bound.ok())
+        phases.add(std::move(bound).error(), Exit::kBadInput);
     }
   }
-  if (errors.diagnostics.empty()) return;
-  errors.message =
-      fmt::format("{} file{} cannot be read", errors.diagnostics.size(), errors.diagnostics.size() == 1 ? "" : "s");
-  fail(Exit::kIo, std::move(errors));
+  // A run opens its outputs itself; here they are looked at for what else there is to say.
+  const Exit code = bad.diagnostics.empty() ? Exit::kIo : Exit::kBadInput;
+  if (ports && (!phases.ok() || code == Exit::kBadInput)) check_sinks(p->router, bad);
+  add_counted(phases, std::move(bad), code, "port", "opened");
+  if (!phases.ok()) phases.end();
+  return p;
 }
 
 void load_pipeline_tables(Pipeline& pipeline, const TableOverrides& overrides) {
@@ -73,9 +193,7 @@ namespace {
 Exit why(const Pipeline& pipeline) {
   for (const PlanSource& s : pipeline.plan.sources) {
     const PortSpec port = pipeline.router.elements[s.element]->port();
-    struct stat status {};
-    if (port.type == PortSpec::Type::kPattern || ::stat(port.path.c_str(), &status) != 0 || !S_ISREG(status.st_mode))
-      continue;
+    if (port.type == PortSpec::Type::kPattern || !is_regular(port.path)) continue;
     if (!CaptureReader::open(port.path).ok()) return Exit::kBadInput;
   }
   return Exit::kIo;

@@ -34,8 +34,13 @@ using Defines = std::vector<std::pair<std::string, std::string>>;
 
 // Parses and checks the graph and plans it; the tables are not read.
 std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, const Defines& defines);
-// Ends with kIo where a file of the configuration cannot be read, kBadInput where a table has errors.
-void check_files(const Pipeline& pipeline, bool sources);
+// The same and the tables; `ports`: what the sources and sinks name is looked at as well. Ends with everything that is
+// wrong and does not follow from something else: a text that does not parse alone; else arguments and connections,
+// files that cannot be read, rules and routes, and ports together. kIo where it is only files that cannot be opened,
+// else kBadInput.
+std::unique_ptr<Pipeline> load_pipeline(std::string text, std::string name, const Defines& defines,
+                                        const TableOverrides& overrides, bool ports);
+// Ends with kBadInput where a table has errors.
 void load_pipeline_tables(Pipeline& pipeline, const TableOverrides& overrides);
 
 struct PipelineRun {

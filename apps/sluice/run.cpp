@@ -134,21 +134,17 @@ Exit run(const Options& o) {
     show("graph", text);
     return Exit::kOk;
   }
-  auto pipeline = parse_pipeline(std::move(text),
-                                 standard      ? "standard graph"
-                                 : file == "-" ? "standard input"
-                                               : file,
-                                 defines);
-  if (o.print_graph) {
-    show("graph", print_click(pipeline->graph));
+  const std::string title = standard ? "standard graph" : file == "-" ? "standard input" : file;
+  if (o.print_graph || o.print_plan) {
+    const auto parsed = parse_pipeline(std::move(text), title, defines);
+    if (o.print_graph) {
+      show("graph", print_click(parsed->graph));
+    } else {
+      show("plan", describe(parsed->plan, parsed->router) + describe_offloads(*parsed, devices));
+    }
     return Exit::kOk;
   }
-  if (o.print_plan) {
-    show("plan", describe(pipeline->plan, pipeline->router) + describe_offloads(*pipeline, devices));
-    return Exit::kOk;
-  }
-  check_files(*pipeline, true);
-  load_pipeline_tables(*pipeline, overrides);
+  auto pipeline = load_pipeline(std::move(text), title, defines, overrides, true);
   RunOptions options;
   options.workers = o.workers;
   options.batch = o.batch;
@@ -252,11 +248,8 @@ Exit check(const CheckOptions& o) {
       }
     }
     if (file.empty()) fail(Exit::kUsage, "no configuration is named");
-    auto pipeline =
-        parse_pipeline(need(read_whole_file(file), Exit::kIo), file == "-" ? "standard input" : file, defines);
-    check_files(*pipeline, false);
-    load_pipeline_tables(*pipeline, {});
-    need(bind_plan(pipeline->plan, pipeline->router, pipeline->tables));
+    const auto pipeline = load_pipeline(need(read_whole_file(file), Exit::kIo), file == "-" ? "standard input" : file,
+                                        defines, {}, false);
     json["elements"] = pipeline->router.elements.size();
     json["warnings"] = pipeline->router.warnings.size();
     json["tables"] = Json::array();

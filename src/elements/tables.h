@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,10 +38,17 @@ struct TableReport {
   std::vector<Diagnostic> warnings;  // of the files
 };
 
+// What is known to be wrong already, so that load_tables does not report it again.
+struct TableGaps {
+  std::set<const Element*> unreadable;  // their tables are not read
+  bool incomplete = false;              // declarations are missing: a route table that is not there is no finding
+};
+
 // Reads and builds every table that the router's elements declare. A file may be rules or routes as text, or one
 // compiled image (told by its content). Errors: those of all files together; two tables of one kind with one name; an
 // adjacency table whose routes do not exist.
-Result<TableSet> load_tables(const Router& router, const TableOverrides& overrides = {}, TableReport* report = nullptr);
+Result<TableSet> load_tables(const Router& router, const TableOverrides& overrides = {}, TableReport* report = nullptr,
+                             const TableGaps& gaps = {});
 
 // One table by itself. `routes` is needed for kAdjacency only: the image whose next hops it resolves.
 Result<std::shared_ptr<const Image>> load_table(const TableDeclaration& declaration, const Image* routes,

@@ -1,14 +1,42 @@
 // host only
-// Bytes and times as text, for Print and IPPrint.
+// What Print and IPPrint share: their options, and bytes and times as text.
 #pragma once
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <string>
 
+#include "graph/arguments.h"
+
 namespace sluice {
+
+// LABEL, MAXLENGTH or NBYTES, CONTENTS, TIMESTAMP and ACTIVE, which both elements declare.
+struct PrintOptions {
+  std::string prefix;    // "label: ", or nothing
+  std::string contents;  // one of the choices that the element declares
+  int64_t bytes = 0;     // -1: all
+  bool timestamp = false;
+  bool active = true;
+
+  static PrintOptions read(const Arguments& arguments) {
+    PrintOptions o;
+    o.prefix = arguments.get_string("LABEL");
+    if (!o.prefix.empty()) o.prefix += ": ";
+    o.contents = arguments.get_string("CONTENTS");
+    o.bytes = arguments.get_int(arguments.has("NBYTES") ? "NBYTES" : "MAXLENGTH");
+    o.timestamp = arguments.get_bool("TIMESTAMP");
+    o.active = arguments.get_bool("ACTIVE");
+    return o;
+  }
+
+  // How many bytes of a packet of `length` are printed.
+  uint32_t shown(uint32_t length) const {
+    return bytes < 0 ? length : static_cast<uint32_t>(std::min<int64_t>(bytes, length));
+  }
+};
 
 // Seconds and microseconds, as Click prints them.
 inline std::string timestamp_text(uint64_t ns) {

@@ -222,9 +222,9 @@ ByteStream& ByteStream::operator=(ByteStream&&) noexcept = default;
 
 Result<ByteStream> ByteStream::open(const std::string& path, uint64_t limit) {
   auto state = std::make_unique<State>();
-  state->name = path;
+  state->name = path == "-" ? "standard input" : path;
   state->limit = limit;
-  state->fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  state->fd = path == "-" ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (state->fd < 0) return Error(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
   struct stat info {};
   if (fstat(state->fd, &info) != 0 || S_ISDIR(info.st_mode)) return Error(fmt::format("{} is a directory", path));
@@ -285,8 +285,8 @@ Result<std::string> read_all(ByteStream& stream, uint64_t limit) {
   std::string text;
   size_t size = 0;
   for (;;) {
-    // Grows by doubling, so that a full table costs few copies.
-    if (size == text.size()) text.resize(std::max<size_t>(size_t{1} << 16, size * 2));
+    // Grows by doubling, so that a full table costs few copies; a byte past the limit is enough to see that it is past.
+    if (size == text.size()) text.resize(std::min<uint64_t>(std::max<size_t>(size_t{1} << 16, size * 2), limit) + 1);
     auto n = stream.read({reinterpret_cast<std::byte*>(text.data()) + size, text.size() - size});
     if (!n) return std::move(n).error();
     size += *n;
@@ -297,6 +297,12 @@ Result<std::string> read_all(ByteStream& stream, uint64_t limit) {
   }
   text.resize(size);
   return text;
+}
+
+Result<std::string> read_text_file(const std::string& path, uint64_t limit) {
+  auto stream = ByteStream::open(path);
+  if (!stream) return std::move(stream).error();
+  return read_all(*stream, limit);
 }
 
 }  // namespace sluice

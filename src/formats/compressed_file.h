@@ -22,7 +22,8 @@ class ByteStream {
   ByteStream(ByteStream&&) noexcept;
   ByteStream& operator=(ByteStream&&) noexcept;
 
-  // A file or a pipe. Errors: cannot open or read, a directory, a compression that is not supported (xz, zstd, zip).
+  // A file or a pipe; "-" is standard input. Errors: cannot open or read, a directory, a compression that is not
+  // supported (xz, zstd, zip).
   static Result<ByteStream> open(const std::string& path, uint64_t limit = kDefaultLimit);
   // Bytes in memory, which must outlive the stream; `name` stands in errors.
   static Result<ByteStream> over(std::span<const std::byte> bytes, const std::string& name,
@@ -44,7 +45,14 @@ class ByteStream {
   std::unique_ptr<State> state_;
 };
 
-// The whole rest of a stream. Errors: those of read, and more than `limit` bytes.
+// The whole rest of a stream. Never holds more than 1.5 times the limit. Errors: those of read, and more than `limit`
+// bytes.
 Result<std::string> read_all(ByteStream& stream, uint64_t limit);
+
+// What a text that a user names may come to, decompressed.
+constexpr uint64_t kMaxTextBytes = uint64_t{1} << 30;
+// A whole file or pipe as text, decompressed; "-" is standard input. Errors: those of ByteStream, and more than `limit`
+// bytes of text.
+Result<std::string> read_text_file(const std::string& path, uint64_t limit = kMaxTextBytes);
 
 }  // namespace sluice

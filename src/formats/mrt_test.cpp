@@ -14,6 +14,8 @@
 #include <map>
 
 #include "base/test_data.h"
+#include "formats/compressed_file.h"
+#include "formats/native_rules.h"
 #include "formats/route_files.h"
 #include "net/text.h"
 
@@ -233,6 +235,20 @@ TEST(CompressedFile, OutputIsBounded) {
   EXPECT_FALSE(read_all(*wide, 1 << 20).ok());
 }
 
+TEST(CompressedFile, ATextIsHeldUpToItsLimit) {
+  const std::string text(200000, 'x');
+  const std::string packed = gzip(text);
+  for (const size_t limit : {text.size() + 1, text.size()}) {
+    auto stream = ByteStream::over(bytes_of(packed), "text");
+    auto all = read_all(*stream, limit);
+    ASSERT_TRUE(all.ok()) << limit;
+    EXPECT_EQ(*all, text);
+    EXPECT_LE(all->capacity(), 2 * limit);
+  }
+  auto stream = ByteStream::over(bytes_of(packed), "text");
+  EXPECT_FALSE(read_all(*stream, text.size() - 1).ok());
+}
+
 class RouteFiles : public ::testing::Test {
  protected:
   std::string write(const char* name, const std::string& bytes) {
@@ -245,6 +261,38 @@ class RouteFiles : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(dir_); }
   std::filesystem::path dir_;
 };
+
+// Rule files go through the same reader, and so do the files that they include.
+TEST_F(RouteFiles, RulesAreReadThroughGzipAndBzip2) {
+  const std::string native = "define web = 80, 443\npermit tcp from any to any port web\ndeny from any to any\n";
+  const std::string classbench = "@10.0.0.0/8\t0.0.0.0/0\t0 : 65535\t80 : 80\t0x06/0xFF\n";
+  const std::string included = write("inner.txt", gzip(native));
+  for (const auto& pack : {gzip, bzip}) {
+    RuleFormat found = RuleFormat::kAuto;
+    auto rules = read_rules_file(write("a.acl", pack(native)), RuleFormat::kAuto, &found);
+    ASSERT_TRUE(rules.ok()) << to_string(rules.error());
+    EXPECT_EQ(rules->rules.size(), 3u);
+    EXPECT_EQ(found, RuleFormat::kNative);
+    rules = read_rules_file(write("b.acl", pack(classbench)), RuleFormat::kAuto, &found);
+    ASSERT_TRUE(rules.ok()) << to_string(rules.error());
+    EXPECT_EQ(rules->rules.size(), 1u);
+    EXPECT_EQ(found, RuleFormat::kClassBench);
+    rules = read_rules_file(write("c.acl", pack("include \"inner.txt\"\npermit from any to any\n")));
+    ASSERT_TRUE(rules.ok()) << to_string(rules.error());
+    EXPECT_EQ(rules->rules.size(), 4u);
+    EXPECT_EQ(rules->files.at(rules->rules[0].file), included);
+    const std::string bad = write("d.acl", pack("permit from any to any\npermitt from any to any\n"));
+    EXPECT_EQ(read_rules_file(bad).error().diagnostics.at(0).line, 2u);
+    const std::string packed = pack(native);
+    const std::string cut = write("e.acl", packed.substr(0, packed.size() / 2));
+    EXPECT_NE(to_string(read_rules_file(cut).error()).find("truncated"), std::string::npos);
+    const std::string bomb = write("f.acl", pack(std::string(10 << 20, '#')));
+    EXPECT_NE(read_text_file(bomb, 1 << 20).error().message.find("more than 1048576 bytes of text"), std::string::npos);
+  }
+  // An include is a file, never what could block or never end.
+  const auto device = read_rules_file(write("g.acl", "include \"/dev/zero\"\n"));
+  EXPECT_NE(to_string(device.error()).find("/dev/zero is not a regular file"), std::string::npos);
+}
 
 TEST_F(RouteFiles, FormatsAreToldApartByContent) {
   RouteReport report;

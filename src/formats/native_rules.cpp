@@ -1,20 +1,18 @@
 #include "formats/native_rules.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 
 #include "formats/classbench.h"
+#include "formats/compressed_file.h"
 #include "net/text.h"
 
 namespace sluice {
@@ -77,6 +75,12 @@ std::optional<uint32_t> number(std::string_view word, uint64_t limit) {
   return static_cast<uint32_t>(value);
 }
 
+// Keys, of which one begins a keyed rule; and options, which both forms have.
+constexpr const char* kKeys[] = {"src", "dst", "proto", "sport", "dport", "tcp-flags", "action"};
+constexpr const char* kOptions[] = {"flags",      "tcp-flags",   "dscp", "frag",      "no-frag",
+                                    "first-frag", "later-frag",  "bits", "icmp-type", "icmp-code",
+                                    "icmp-match", "loose-ports", "log"};
+
 struct PortRange {
   uint16_t low = 0, high = 65535;
 };
@@ -97,6 +101,7 @@ struct Shared {
   RuleSet set;
   std::map<std::string, std::vector<Address>, std::less<>> addresses;
   std::map<std::string, std::vector<PortRange>, std::less<>> ports;
+  std::set<std::string, std::less<>> unsound;  // groups whose definition has a finding; their uses have none
   size_t includes = 0;
   size_t bytes = 0;
   size_t members = 0;                 // of all groups
@@ -183,6 +188,17 @@ class File {
                 std::move(expected), near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
   }
 
+  // Past this nothing more is shown, so that a line of any length costs a bounded number of findings.
+  bool enough() const { return found_.error_count() > Diagnostics::kLimit; }
+
+  // After a finding: moves to the next of these words, so that what follows it is still looked at. False (at the end of
+  // the line) when there is none.
+  template <typename Wanted>
+  bool resume(Wanted wanted) {
+    while (more() && !wanted(peek())) ++next_;
+    return more() && !enough();
+  }
+
   // ---- statements --------------------------------------------------------------------------------------------------
   void statement() {
     const std::string_view first = peek();
@@ -204,43 +220,58 @@ class File {
                return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '_' || c == '-';
              });
     };
+    bool sound = false;
     if (!good(name.text)) {
       fail(name, "a name",
            "define NAME = ITEM, ITEM with a name of letters, digits, '-' and '_', not starting with a digit");
-      return;
-    }
-    if (same_word(name.text, "any") || find_named(kServices, name.text) || find_named(kProtocols, name.text)) {
+    } else if (same_word(name.text, "any") || find_named(kServices, name.text) || find_named(kProtocols, name.text)) {
       fail(name.at, name.text.size(), fmt::format("'{}' is a word of the language", name.text), "a name of your own");
-      return;
-    }
-    if (shared_.addresses.contains(name.text) || shared_.ports.contains(name.text)) {
+    } else if (shared_.addresses.contains(name.text) || shared_.ports.contains(name.text) ||
+               shared_.unsound.contains(name.text)) {
       fail(name.at, name.text.size(), fmt::format("'{}' is defined already", name.text), "each name once");
-      return;
+    } else {
+      sound = true;
     }
     if (!take_if("=")) {
-      fail(take(), "'='", "define NAME = ITEM, ITEM");
+      if (sound) {
+        fail(take(), "'='", "define NAME = ITEM, ITEM");
+        shared_.unsound.emplace(name.text);
+      }
       return;
     }
+    members(name, sound);
+  }
+
+  // What a group holds. A group with a finding counts as defined, so that its uses are not findings as well.
+  void members(const Word& name, bool sound) {
+    const size_t errors = found_.error_count();
     std::vector<Address> addresses;
     std::vector<PortRange> ports;
     bool any_item = false;
-    while (more()) {
+    while (more() && !enough()) {
       const Word word = take();
       for (const Word& item : items(word)) {
         if (item.text.empty()) continue;  // the comma of "a, b"
+        if (enough()) break;
         any_item = true;
+        if (shared_.unsound.contains(item.text)) {
+          shared_.unsound.emplace(name.text);
+          continue;
+        }
         // An address has '.' or ':'; a name is what it names; the rest are ports.
         const bool names_address = shared_.addresses.contains(item.text);
         const bool is_address = names_address || item.text.find_first_of(".:") != std::string_view::npos;
         if (is_address ? !ports.empty() : !addresses.empty()) {
           fail(item.at, item.text.size(), fmt::format("group '{}' mixes addresses and ports", name.text),
                "a group of one kind");
+          shared_.unsound.emplace(name.text);
           return;
         }
-        if (is_address ? !address_item(item, addresses) : !port_item(item, ports)) return;
+        is_address ? address_item(item, addresses) : port_item(item, ports);
         if (addresses.size() + ports.size() > kMaxGroup) {
           fail(item.at, item.text.size(), fmt::format("group '{}' has more than {} members", name.text, kMaxGroup),
                "a smaller group");
+          shared_.unsound.emplace(name.text);
           return;
         }
       }
@@ -251,6 +282,10 @@ class File {
            "smaller groups");
     } else if (!any_item) {
       fail(Word{{}, end_}, "a member of the group", "define NAME = ITEM, ITEM");
+    }
+    if (!sound || shared_.unsound.contains(name.text)) return;
+    if (found_.error_count() != errors) {
+      shared_.unsound.emplace(name.text);
     } else if (!addresses.empty()) {
       shared_.addresses.emplace(name.text, std::move(addresses));
     } else {
@@ -308,6 +343,8 @@ class File {
     std::vector<PortRange> sport, dport;
     bool loose_ports = false;
     bool has_action = false;
+    bool protocol_unknown = false;  // a finding was made there
+    bool addresses_unknown = false;
   };
 
   void rule() {
@@ -317,60 +354,99 @@ class File {
     draft.dst.clear();
     draft.sport.clear();
     draft.dport.clear();
-    draft.loose_ports = draft.has_action = false;
+    draft.loose_ports = draft.has_action = draft.protocol_unknown = draft.addresses_unknown = false;
     const size_t start = words_[0].at;
-    static constexpr std::string_view kKeys[] = {"src", "dst", "proto", "sport", "dport", "tcp-flags", "action"};
-    const bool keyed =
-        std::any_of(std::begin(kKeys), std::end(kKeys), [&](std::string_view k) { return same_word(peek(), k); });
-    if (!(keyed ? keyed_rule(draft) : worded_rule(draft))) return;
-    emit(draft, start);
+    const bool keyed = is_key(peek());
+    const size_t errors = found_.error_count();
+    keyed ? keyed_rule(draft) : worded_rule(draft);
+    if (found_.error_count() == errors) {
+      emit(draft, start);
+    } else if (!draft.addresses_unknown && !draft.src.empty() && !draft.dst.empty()) {
+      families_meet(draft, start);
+    }
   }
 
-  bool worded_rule(Draft& draft) {
-    const Word verb = take();
-    if (!action(verb, draft, false)) return false;
+  // The words that an option or a key may begin with: where reading goes on after a finding.
+  static bool is_option(std::string_view word) {
+    return std::any_of(std::begin(kOptions), std::end(kOptions), [&](const char* o) { return same_word(o, word); });
+  }
+  static bool is_key(std::string_view word) {
+    return std::any_of(std::begin(kKeys), std::end(kKeys), [&](const char* k) { return same_word(k, word); });
+  }
+
+  static bool begins_part(std::string_view word) { return is_key(word) || is_option(word); }
+
+  // Every finding of the line that does not follow from another one: each part is read for itself, and after a finding
+  // reading goes on at the next word that can only be the beginning of a part.
+  void worded_rule(Draft& draft) {
+    auto is = [](const char* word) { return [word](std::string_view w) { return same_word(w, word); }; };
+    auto to = is("to"), from = is("from");
+    auto port_or_to = [](std::string_view w) { return same_word(w, "port") || same_word(w, "to"); };
+    auto port_or_option = [](std::string_view w) { return same_word(w, "port") || is_option(w); };
+    if (!action(take(), draft, false)) {
+      // One word before "from" is the protocol; of several nobody knows which one is.
+      const bool protocol = next_ + 1 < words_.size() && from(words_[next_ + 1].text);
+      draft.protocol_unknown = !protocol;
+      if (!protocol && !resume(from)) return;
+    }
     if (!same_word(peek(), "from")) {
-      const Word protocol = take();
-      if (!parse_protocol(protocol, draft.rule)) return false;
+      draft.protocol_unknown = !parse_protocol(take(), draft.rule);
+      if (draft.protocol_unknown && !resume(from)) return;
     }
-    if (!take_if("from"))
-      return fail(take(), "'from'", "ACTION [PROTO] from ADDR [port PORTS] to ADDR [port PORTS] [OPTION]...", "from");
-    if (!addresses(draft.src, "a source address")) return false;
-    if (take_if("port") && !ports(draft.sport)) return false;
-    if (!take_if("to"))
-      return fail(take(), "'to'", "to ADDR, or port PORTS before it", closest_match(previous(), {"port", "to"}));
-    if (!addresses(draft.dst, "a destination address")) return false;
-    if (take_if("port") && !ports(draft.dport)) return false;
-    while (more()) {
-      if (!option(draft)) return false;
+    if (!take_if("from")) {
+      fail(take(), "'from'", "ACTION [PROTO] from ADDR [port PORTS] to ADDR [port PORTS] [OPTION]...", "from");
+      draft.addresses_unknown = true;
+      if (!resume(to)) return;
+    } else {
+      if (!addresses(draft.src, "a source address")) {
+        draft.addresses_unknown = true;
+        if (!resume(port_or_to)) return;
+      }
+      if (take_if("port") && !ports(draft.sport) && !resume(to)) return;
     }
-    return true;
+    if (!same_word(peek(), "to")) {
+      fail(take(), "'to'", "to ADDR, or port PORTS before it", closest_match(previous(), {"port", "to"}));
+      draft.addresses_unknown = true;
+      const bool later = std::any_of(words_.begin() + static_cast<std::ptrdiff_t>(next_), words_.end(),
+                                     [&](const Word& w) { return to(w.text); });
+      if (later ? !resume(to) : !resume(port_or_option)) return;
+    }
+    if (take_if("to") && !addresses(draft.dst, "a destination address")) {
+      draft.addresses_unknown = true;
+      if (!resume(port_or_option)) return;
+    }
+    if (take_if("port") && !ports(draft.dport) && !resume(is_option)) return;
+    while (more() && !enough()) option(draft);
   }
 
-  bool keyed_rule(Draft& draft) {
-    while (more()) {
+  void keyed_rule(Draft& draft) {
+    while (more() && !enough()) {
       const Word key = take();
+      bool good = true;
       if (same_word(key.text, "src")) {
-        if (!addresses(draft.src, "a source address")) return false;
+        good = addresses(draft.src, "a source address");
+        draft.addresses_unknown |= !good;
       } else if (same_word(key.text, "dst")) {
-        if (!addresses(draft.dst, "a destination address")) return false;
+        good = addresses(draft.dst, "a destination address");
+        draft.addresses_unknown |= !good;
       } else if (same_word(key.text, "proto")) {
-        if (!parse_protocol(take(), draft.rule)) return false;
+        good = parse_protocol(take(), draft.rule);
+        draft.protocol_unknown |= !good;
       } else if (same_word(key.text, "sport")) {
-        if (!ports(draft.sport)) return false;
+        good = ports(draft.sport);
       } else if (same_word(key.text, "dport")) {
-        if (!ports(draft.dport)) return false;
+        good = ports(draft.dport);
       } else if (same_word(key.text, "action")) {
-        if (!action(take(), draft, true)) return false;
+        good = action(take(), draft, true);
       } else {
         --next_;
-        if (!option(draft)) return false;
+        good = option(draft);
       }
+      if (!good && is_key(key.text) && !resume(begins_part)) break;
     }
-    if (!draft.has_action) return fail(Word{{}, end_}, "an action", "action pass|drop|mark(N)");
+    if (!draft.has_action && !enough()) fail(Word{{}, end_}, "an action", "action pass|drop|mark(N)");
     if (draft.src.empty()) draft.src.push_back({});
     if (draft.dst.empty()) draft.dst.push_back({});
-    return true;
   }
 
   std::string_view previous() const { return next_ > 0 ? words_[next_ - 1].text : std::string_view(); }
@@ -419,14 +495,23 @@ class File {
     return fail(word, "an action", "permit, deny or mark(N); or define, include, src, dst, action", near);
   }
 
-  bool value_mask(std::string_view text, uint64_t limit, uint32_t& value, uint32_t& mask) {
-    const size_t slash = text.find('/');
-    if (slash == std::string_view::npos) return false;
-    const auto v = number(text.substr(0, slash), limit), m = number(text.substr(slash + 1), limit);
-    if (!v || !m) return false;
-    value = *v & *m;
+  enum class Pair : uint8_t { kNone, kGood, kWrong };  // no V/M at all; one; one that cannot be meant, as reported
+
+  Pair value_mask(const Word& word, uint64_t limit, uint32_t& value, uint32_t& mask) {
+    const size_t slash = word.text.find('/');
+    if (slash == std::string_view::npos) return Pair::kNone;
+    const auto v = number(word.text.substr(0, slash), limit), m = number(word.text.substr(slash + 1), limit);
+    if (!v || !m) return Pair::kNone;
+    value = *v;
     mask = *m;
-    return true;
+    if ((value & ~mask) == 0) return Pair::kGood;
+    const int digits = limit > 0xff ? 4 : 2;
+    fail(word.at, word.text.size(),
+         fmt::format("the value has bits that the mask leaves out: 0x{:0{}x}", value & ~mask, digits),
+         "VALUE/MASK with every bit of VALUE in MASK",
+         fmt::format("write 0x{0:0{3}x}/0x{1:0{3}x} to test them too, 0x{2:0{3}x}/0x{4:0{3}x} to leave them out", value,
+                     value | mask, value & mask, digits, mask));
+    return Pair::kWrong;
   }
 
   bool parse_protocol(const Word& word, AclRule& rule) {
@@ -436,7 +521,8 @@ class File {
       if (value == 256) value = mask = 0;  // ip: any
     } else if (const auto n = number(word.text, 255)) {
       value = *n;
-    } else if (!value_mask(word.text, 0xff, value, mask)) {
+    } else if (const Pair pair = value_mask(word, 0xff, value, mask); pair != Pair::kGood) {
+      if (pair == Pair::kWrong) return false;
       return fail(word, "a protocol", "ip, tcp, udp, icmp, icmp6, ..., a number 0..255, or 0xV/0xM",
                   nearest(kProtocols, word.text));
     }
@@ -466,6 +552,10 @@ class File {
       out.insert(out.end(), group->second.begin(), group->second.end());
       return true;
     }
+    if (shared_.unsound.contains(item.text)) {
+      out.push_back({});
+      return true;
+    }
     if (const auto prefix = parse_prefix(item.text)) {
       out.push_back({prefix->address.family, *prefix});
       return true;
@@ -482,12 +572,14 @@ class File {
     const Word word = take();
     if (word.text.empty()) return fail(word, what, "any, ADDRESS, PREFIX, or a defined name");
     if (word.text.find(',') == std::string_view::npos) return address_item(word, out);
+    bool good = true;
     for (const Word& item : items(word)) {
-      if (!address_item(item, out)) return false;
+      good &= address_item(item, out);
+      if (enough()) return false;
       if (out.size() > kMaxGroup)
         return fail(item, "within the limits", fmt::format("at most {} addresses", kMaxGroup));
     }
-    return true;
+    return good;
   }
 
   std::optional<uint32_t> port(std::string_view text) const {
@@ -507,6 +599,10 @@ class File {
     }
     if (const auto group = shared_.ports.find(t); group != shared_.ports.end()) {
       out.insert(out.end(), group->second.begin(), group->second.end());
+      return true;
+    }
+    if (shared_.unsound.contains(t)) {
+      out.push_back({});
       return true;
     }
     const size_t dash = t.find('-');
@@ -543,10 +639,12 @@ class File {
     if (take_if("range")) {
       const Word a = take();
       const auto low = port(a.text);
-      if (!low) return fail(a, "a port", "range LOW HIGH");
+      if (!low) fail(a, "a port", "range LOW HIGH");
+      if (a.text.empty()) return false;
       const Word b = take();
       const auto high = port(b.text);
-      if (!high) return fail(b, "a port", "range LOW HIGH");
+      if (!high) fail(b, "a port", "range LOW HIGH");
+      if (!low || !high) return false;
       return port_range(a.at, b.at + b.text.size() - a.at, *low, *high, out);
     }
     if (same_word(peek(), "gt") || same_word(peek(), "lt")) {
@@ -561,25 +659,48 @@ class File {
     if (word.text.empty())
       return fail(word, "a port", "80, 1000-2000, eq 80, range 1000 2000, a service or a defined name");
     if (word.text.find(',') == std::string_view::npos) return port_item(word, out);
+    bool good = true;
     for (const Word& item : items(word)) {
-      if (!port_item(item, out)) return false;
+      good &= port_item(item, out);
+      if (enough()) return false;
       if (out.size() > kMaxGroup) return fail(item, "within the limits", fmt::format("at most {} ports", kMaxGroup));
     }
-    return true;
+    return good;
   }
 
   // ---- options -----------------------------------------------------------------------------------------------------
   std::optional<uint32_t> flag_list(const Word& word, bool& good) {
     uint32_t bits = 0;
+    bool all = true;
     for (const Word& item : items(word)) {
+      if (enough()) break;
       const auto flag = find_named(kFlags, item.text);
       if (!flag) {
-        good = fail(item, "a TCP flag", "FIN, SYN, RST, PSH, ACK, URG, ECE or CWR", nearest(kFlags, item.text));
-        return std::nullopt;
+        good = all = fail(item, "a TCP flag", "FIN, SYN, RST, PSH, ACK, URG, ECE or CWR", nearest(kFlags, item.text));
+        continue;
       }
       bits |= *flag;
     }
+    if (!all) return std::nullopt;
     return bits;
+  }
+
+  bool pair(const Word& word, uint64_t limit, uint32_t& value, uint32_t& mask, std::string_view what,
+            const char* expected) {
+    const Pair found = value_mask(word, limit, value, mask);
+    return found == Pair::kGood || (found == Pair::kNone && fail(word, what, expected));
+  }
+
+  // V/M of at most two digits each and a mask that is not 0: one byte is meant. Four digits are taken at their word.
+  static bool one_byte_pair(std::string_view pair) {
+    const size_t slash = pair.find('/');
+    if (slash == std::string_view::npos) return false;
+    auto one_byte = [](std::string_view n) {
+      const bool hex = n.size() > 2 && (n[1] | 0x20) == 'x';
+      return n.size() <= (hex ? 4 : 3) && number(n, 0xff).has_value();
+    };
+    const std::string_view mask = pair.substr(slash + 1);
+    return one_byte(pair.substr(0, slash)) && one_byte(mask) && number(mask, 0xff) != 0u;
   }
 
   bool option(Draft& draft) {
@@ -602,20 +723,27 @@ class File {
       draft.loose_ports = true;
     } else if (is("bits")) {
       const Word v = take();
-      if (!value_mask(v.text, 0xff, value, mask)) return fail(v, "a value and mask", "bits 0xV/0xM, 8 bits");
+      if (!pair(v, 0xff, value, mask, "a value and mask", "bits 0xV/0xM, 8 bits")) return false;
       rule.bits = static_cast<uint8_t>(value);
       rule.bits_mask = static_cast<uint8_t>(mask);
     } else if (is("flags")) {
       const Word v = take();
-      if (!value_mask(v.text, 0xffff, value, mask)) {
+      if (one_byte_pair(v.text)) {
+        // The trap of this notation: the TCP flags byte, where its 16 bits are wanted.
+        return fail(v.at, v.text.size(), "these bits are below the TCP flags byte, and no packet has them",
+                    "16 bits with the TCP flags byte in the upper half, or names",
+                    fmt::format("write tcp-flags {}, or four digits", v.text));
+      }
+      const Pair numbers = value_mask(v, 0xffff, value, mask);
+      if (numbers == Pair::kWrong) return false;
+      if (numbers == Pair::kNone) {
         bool good = true;
         const size_t slash = v.text.find('/');
         const auto set = v.text.empty() ? std::nullopt : flag_list({v.text.substr(0, slash), v.at}, good);
         if (v.text.empty()) return fail(v, "TCP flags", "flags SYN/SYN,ACK or flags 0xV/0xM");
-        if (!set) return good;
         auto tested = set;
         if (slash != std::string_view::npos) tested = flag_list({v.text.substr(slash + 1), v.at + slash + 1}, good);
-        if (!tested) return good;
+        if (!set || !tested) return good;
         if ((*set & ~*tested) != 0)
           return fail(v.at, v.text.size(), "a flag is required that is not in the mask",
                       "SET/TESTED with every flag of SET in TESTED");
@@ -626,7 +754,7 @@ class File {
       rule.flags_mask = static_cast<uint16_t>(mask);
     } else if (is("tcp-flags")) {
       const Word v = take();
-      if (!value_mask(v.text, 0xff, value, mask)) return fail(v, "TCP flags", "tcp-flags V/M, each 0..0xff");
+      if (!pair(v, 0xff, value, mask, "TCP flags", "tcp-flags V/M, each 0..0xff")) return false;
       rule.flags = static_cast<uint16_t>(value << 8);
       rule.flags_mask = static_cast<uint16_t>(mask << 8);
     } else if (is("dscp")) {
@@ -637,21 +765,22 @@ class File {
     } else if (is("icmp-type") || is("icmp-code")) {
       const Word v = take();
       const auto n = number(v.text, 255);
-      if (!n) return fail(v, is("icmp-type") ? "an ICMP type" : "an ICMP code", "0..255");
-      if (rule.protocol_mask != 0xff || (rule.protocol != 1 && rule.protocol != 58)) {
+      if (!n) fail(v, is("icmp-type") ? "an ICMP type" : "an ICMP code", "0..255");
+      if (!draft.protocol_unknown && (rule.protocol_mask != 0xff || (rule.protocol != 1 && rule.protocol != 58))) {
         return fail(word.at, word.text.size(), fmt::format("'{}' needs the protocol", word.text),
                     "icmp or icmp6 as the protocol");
       }
+      if (!n) return false;
       const unsigned shift = is("icmp-type") ? 8 : 0;
       rule.icmp = static_cast<uint16_t>((rule.icmp & ~(0xffu << shift)) | *n << shift);
       rule.icmp_mask = static_cast<uint16_t>(rule.icmp_mask | 0xffu << shift);
     } else if (is("icmp-match")) {
       const Word v = take();
-      if (!value_mask(v.text, 0xffff, value, mask))
-        return fail(v, "a value and mask", "icmp-match 0xV/0xM, type << 8 | code");
+      if (!pair(v, 0xffff, value, mask, "a value and mask", "icmp-match 0xV/0xM, type << 8 | code")) return false;
       rule.icmp = static_cast<uint16_t>(value);
       rule.icmp_mask = static_cast<uint16_t>(mask);
     } else {
+      resume(begins_part);  // nobody knows how many words it would have
       return fail(
           word, "an option",
           "flags, tcp-flags, dscp, frag, no-frag, first-frag, later-frag, icmp-type, icmp-code, loose-ports or log",
@@ -687,8 +816,15 @@ class File {
     rule.file = file_;
     rule.line = line_;
     size_t made = 0;
+    // Of long lists only the partners of the same family are walked, so that the work is bounded by the rules made.
+    std::vector<Address> partners[2];
+    const bool many = draft.src.size() * draft.dst.size() > kMaxLineRules;
+    for (const Address& a : many ? draft.dst : std::vector<Address>()) {
+      if (a.family != 6) partners[0].push_back(a);
+      if (a.family != 4) partners[1].push_back(a);
+    }
     for (const Address& src : draft.src) {
-      for (const Address& dst : draft.dst) {
+      for (const Address& dst : many&& src.family != 0 ? partners[src.family == 6 ? 1 : 0] : draft.dst) {
         if (src.family != 0 && dst.family != 0 && src.family != dst.family) continue;
         rule.family = src.family != 0 ? src.family : dst.family;
         rule.src = src.prefix;
@@ -714,10 +850,19 @@ class File {
         }
       }
     }
-    if (made == 0) {
-      fail(start, std::min<size_t>(end_ - start, 200),
-           "the source and the destination are of different address families", "addresses of one family");
-    }
+    if (made == 0) families_meet(draft, start);
+  }
+
+  // Finds fault where every pair of addresses is of two families.
+  void families_meet(const Draft& draft, size_t start) {
+    auto families = [](const std::vector<Address>& list) {
+      unsigned seen = 0;
+      for (const Address& a : list) seen |= a.family == 0 ? 3u : a.family == 4 ? 1u : 2u;
+      return seen;
+    };
+    if ((families(draft.src) & families(draft.dst)) != 0) return;
+    fail(start, std::min<size_t>(end_ - start, 200), "the source and the destination are of different address families",
+         "addresses of one family");
   }
 
   Shared& shared_;
@@ -738,8 +883,8 @@ std::string ports_text(uint16_t low, uint16_t high) {
 
 }  // namespace
 
-Result<RuleSet> parse_native_rules(std::string_view text, std::string file_name, const IncludeReader& reader) {
-  Shared shared{reader, {}, {}, {}, 0, text.size(), 0, {}, {}, false};
+Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const IncludeReader& reader) {
+  Shared shared{reader, {}, {}, {}, {}, 0, text.size(), 0, {}, {}, false};
   const std::string name = file_name.empty() ? "<input>" : std::filesystem::path(file_name).lexically_normal().string();
   shared.chain.push_back(name);
   File file(shared, text, name);
@@ -748,9 +893,14 @@ Result<RuleSet> parse_native_rules(std::string_view text, std::string file_name,
   return std::move(shared.set);
 }
 
-Result<RuleSet> parse_native_rules(std::string_view text, std::string file_name) {
-  return parse_native_rules(text, std::move(file_name),
-                            [](const std::string& path) { return read_text_file(path, kMaxBytes); });
+Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name) {
+  return parse_native_rules(text, file_name, [](const std::string& path) -> Result<std::string> {
+    // A rule file may be a stranger's: what it includes is neither a pipe nor a device.
+    struct stat info {};
+    if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+      return Error(fmt::format("{} is not a regular file", path));
+    return read_text_file(path, kMaxBytes);
+  });
 }
 
 std::string to_native(const AclRule& r) {
@@ -823,38 +973,13 @@ Result<RuleFormat> parse_rule_format(std::string_view word) {
                near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
 }
 
-Result<std::string> read_text_file(const std::string& path, size_t limit) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return Error(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
-  struct stat info {};
-  std::string text;
-  std::string fault;
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    fault = fmt::format("{} is not a regular file", path);
-  } else if (static_cast<uint64_t>(info.st_size) > limit) {
-    fault = fmt::format("{} has {} bytes, more than the limit of {}", path, info.st_size, limit);
-  } else {
-    text.resize(static_cast<size_t>(info.st_size));
-    size_t done = 0;
-    while (done < text.size()) {
-      const ssize_t n = ::read(fd, text.data() + done, text.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fault = fmt::format("cannot read {}: {}", path, std::strerror(errno));
-      if (n <= 0) break;
-      done += static_cast<size_t>(n);
-    }
-    text.resize(done);
-  }
-  ::close(fd);
-  if (!fault.empty()) return Error(fault);
-  return text;
-}
-
-Result<RuleSet> read_rules_file(const std::string& path, RuleFormat format) {
-  auto text = read_text_file(path, size_t{1} << 30);
+Result<RuleSet> read_rules_file(const std::string& path, RuleFormat format, RuleFormat* found) {
+  auto text = read_text_file(path);
   if (!text) return std::move(text).error();
   if (format == RuleFormat::kAuto) format = detect_rule_format(*text);
-  return format == RuleFormat::kClassBench ? parse_classbench(*text, path) : parse_native_rules(*text, path);
+  if (found != nullptr) *found = format;
+  const std::string name = path == "-" ? "standard input" : path;
+  return format == RuleFormat::kClassBench ? parse_classbench(*text, name) : parse_native_rules(*text, name);
 }
 
 }  // namespace sluice

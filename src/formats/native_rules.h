@@ -8,7 +8,7 @@
 //   PROTO    ip | tcp | udp | icmp | icmp6 | sctp | gre | esp | ... | 0..255 | 0xV/0xM
 //   ADDR     any | PREFIX | ADDRESS | NAME, or several with ',' and no blanks between
 //   PORTS    80 | 1000-2000 | eq 80 | range 1000 2000 | gt N | lt N | any | http | NAME, or several with ','
-//   OPTION   flags SYN,ACK/SYN,ACK,RST | flags SYN | flags 0xV/0xM (16 bits, TCP byte << 8)
+//   OPTION   flags SYN,ACK/SYN,ACK,RST | flags SYN | flags 0xV/0xM (16 bits, TCP byte << 8, four digits)
 //            tcp-flags V/M (the TCP byte) | dscp 0..63|ef|afXY|csN | frag | no-frag | first-frag | later-frag
 //            bits 0xV/0xM | icmp-type N | icmp-code N | icmp-match 0xV/0xM | loose-ports | log
 //
@@ -29,11 +29,11 @@ namespace sluice {
 // Gives the text of an included file by its path (already joined to the including file's folder).
 using IncludeReader = std::function<Result<std::string>(const std::string& path)>;
 
-// Errors: every malformed line of the file and of its includes, with its place, the include chain, what was expected
-// and the nearest word. Limits: 16 includes deep, 1024 includes and 256 MiB in all, 65,536 rules a line or members a
-// group, 2^20 members of all groups, 2^22 rules.
-Result<RuleSet> parse_native_rules(std::string_view text, std::string file_name);
-Result<RuleSet> parse_native_rules(std::string_view text, std::string file_name, const IncludeReader& reader);
+// Errors: everything that is wrong in the file and in its includes (in a line, each part is read for itself), with its
+// place, the include chain, what was expected and the nearest word. Limits: 16 includes deep, 1024 includes and 256 MiB
+// in all, 65,536 rules a line or members a group, 2^20 members of all groups, 2^22 rules.
+Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name);
+Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const IncludeReader& reader);
 
 // Writes the set as native rules that parse back to the same matches and actions, one line a rule.
 std::string to_native(const RuleSet& set);
@@ -46,9 +46,10 @@ enum class RuleFormat : uint8_t { kAuto, kClassBench, kNative };
 RuleFormat detect_rule_format(std::string_view text);
 // "auto", "classbench" or "native". Errors: another word, with the nearest.
 Result<RuleFormat> parse_rule_format(std::string_view word);
-// Reads rules from a file. Errors: those of the file system and of the format's parser. Limit: 1 GiB.
-Result<RuleSet> read_rules_file(const std::string& path, RuleFormat format = RuleFormat::kAuto);
-// A whole file as text. Errors: cannot open or read, not a regular file, larger than `limit`.
-Result<std::string> read_text_file(const std::string& path, size_t limit);
+// Reads rules from a file, plain, gzip or bzip2, as the files that it includes; "-" is standard input. `found`, when
+// given, receives the format. Errors: those of the file system, of the compression and of the format's parser. Limit:
+// 1 GiB of text.
+Result<RuleSet> read_rules_file(const std::string& path, RuleFormat format = RuleFormat::kAuto,
+                                RuleFormat* found = nullptr);
 
 }  // namespace sluice

@@ -156,6 +156,143 @@ TEST(NativeRules, ErrorsSayWhereWhatAndHow) {
   EXPECT_THAT(all, HasSubstr("3 errors in t.acl"));
 }
 
+TEST(NativeRules, EveryPartOfALineIsReadForItself) {
+  const std::string line = "  permitt tcpp from 1.0.0.0/33,x port 9-8 to any port htpp,70000 flags SIN dscp 64 logg\n";
+  EXPECT_EQ(bad("permitt tcpp from 1.0.0.0/33,x port 9-8 to any port htpp,70000 flags SIN dscp 64 logg\n"),
+            "t.acl:1:1: error: 'permitt' is not an action\n" + line +
+                "  ^~~~~~~\n"
+                "  expected: permit, deny or mark(N); or define, include, src, dst, action\n"
+                "  help: did you mean 'permit'?\n"
+                "t.acl:1:9: error: 'tcpp' is not a protocol\n" +
+                line +
+                "          ^~~~\n"
+                "  expected: ip, tcp, udp, icmp, icmp6, ..., a number 0..255, or 0xV/0xM\n"
+                "  help: did you mean 'tcp'?\n"
+                "t.acl:1:19: error: '1.0.0.0/33' is not an address\n" +
+                line +
+                "                    ^~~~~~~~~~\n"
+                "  expected: any, ADDRESS, PREFIX such as 10.0.0.0/8 or 2001:db8::/32, or a defined name\n"
+                "t.acl:1:30: error: 'x' is not an address\n" +
+                line +
+                "                               ^\n"
+                "  expected: any, ADDRESS, PREFIX such as 10.0.0.0/8 or 2001:db8::/32, or a defined name\n"
+                "t.acl:1:37: error: port range 9-8 is empty\n" +
+                line +
+                "                                      ^~~\n"
+                "  expected: LOW-HIGH with LOW <= HIGH\n"
+                "  help: write it 8-9\n"
+                "t.acl:1:53: error: 'htpp' is not a port\n" +
+                line +
+                "                                                      ^~~~\n"
+                "  expected: 0..65535, LOW-HIGH, eq N, range LOW HIGH, gt N, lt N, any, a service or a defined name\n"
+                "  help: did you mean 'http'?\n"
+                "t.acl:1:58: error: '70000' is not a port\n" +
+                line +
+                "                                                           ^~~~~\n"
+                "  expected: 0..65535, LOW-HIGH, eq N, range LOW HIGH, gt N, lt N, any, a service or a defined name\n"
+                "t.acl:1:70: error: 'SIN' is not a TCP flag\n" +
+                line +
+                "                                                                       ^~~\n"
+                "  expected: FIN, SYN, RST, PSH, ACK, URG, ECE or CWR\n"
+                "  help: did you mean 'FIN'?\n"
+                "t.acl:1:79: error: '64' is not a DSCP\n" +
+                line +
+                "                                                                                ^~\n"
+                "  expected: 0..63, ef, af11..af43, cs0..cs7, va, le or default\n"
+                "t.acl:1:82: error: 'logg' is not an option\n" +
+                line +
+                "                                                                                   ^~~~\n"
+                "  expected: flags, tcp-flags, dscp, frag, no-frag, first-frag, later-frag, icmp-type, icmp-code, "
+                "loose-ports or log\n"
+                "  help: did you mean 'log'?\n"
+                "error: 10 errors in t.acl\n");
+  // Only what is wrong for itself: the ICMP type needs a protocol, and the protocol is what could not be read.
+  struct Case {
+    const char* text;
+    std::vector<const char*> places;
+  };
+  const Case cases[] = {
+      {"permit icpm from any to any icmp-type 8 dscp 64", {"1:8:", "1:46:"}},
+      {"permit from any too 10.0.0.300 dscp 64", {"1:17:", "1:37:"}},
+      {"permit from any port 80 443 to 10.0.0.300", {"1:25:", "1:32:"}},
+      {"permit tcp form 10.0.0.300 to 10.0.0.301 foo bar log baz", {"1:12:", "1:31:", "1:54:"}},
+      {"permit from 10.0.0.1 to ::1 dscp 64", {"1:34:", "1:1:"}},
+      {"permit from 10.0.0.1 to ::x dscp 64", {"1:25:", "1:34:"}},
+      {"permit 10.0.0.0/8 to any", {"1:8:"}},
+      {"permit from any to any dscp 64 foo bar log baz", {"1:29:", "1:32:", "1:44:"}},
+      {"nonsense and more of it", {"1:1:"}},
+      {"src 10.0.0.300 dport x proto tpc action dropp", {"1:5:", "1:22:", "1:30:", "1:41:"}},
+      {"src 10.0.0.300 dport range a b", {"1:5:", "1:28:", "1:30:", "1:31:"}},
+      {"define g = 80, x, 70000\ndefine h = g, 90000\npermit tcp from any to any port g,h\ndeny from z to any",
+       {"1:16:", "1:19:", "2:15:", "4:11:"}},
+      {"define 9 = 80, x", {"1:8:", "1:16:"}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.text);
+    const auto set = parse_native_rules(c.text, "t.acl");
+    ASSERT_FALSE(set.ok());
+    std::vector<std::string> places;
+    for (const Diagnostic& d : set.error().diagnostics)
+      places.push_back(std::to_string(d.line) + ":" + std::to_string(d.column) + ":");
+    EXPECT_EQ(places, std::vector<std::string>(c.places.begin(), c.places.end())) << to_string(set.error());
+  }
+}
+
+TEST(NativeRules, ALineOfMistakesIsBounded) {
+  std::string text = "permit tcp from ";
+  for (int i = 0; i < 100000; ++i) text += "x,";
+  const auto set = parse_native_rules(text + "x to any\n" + text, "t.acl");
+  ASSERT_FALSE(set.ok());
+  EXPECT_EQ(set.error().diagnostics.size(), Diagnostics::kLimit);
+  EXPECT_EQ(set.error().hint, "only the first 100 are shown");
+}
+
+TEST(NativeRules, LongListsOfTwoFamiliesAreWalkedOnce) {
+  // 60,000 by 60,000 pairs in each of 10 lines, of which 60,000 make a rule.
+  std::string four = "define four = 10.0.0.0", six = "define six = 10.1.0.0";
+  for (int i = 1; i < 60000; ++i) {
+    four += ",10.0." + std::to_string(i >> 8) + "." + std::to_string(i & 255);
+    six += ",2001:db8::" + std::to_string(i % 10000);
+  }
+  std::string text = four + "\n" + six + "\n";
+  for (int i = 0; i < 10; ++i) text += "permit from four to six\n";
+  const RuleSet set = good(text);
+  EXPECT_EQ(set.rules.size(), 10u * 60000u);
+  EXPECT_EQ(set.rules.back().line, 12u);
+}
+
+TEST(NativeRules, ValuesStayInsideTheirMasks) {
+  EXPECT_EQ(bad("permit tcp from any to any flags 0x02/0x12\n"),
+            "t.acl:1:34: error: these bits are below the TCP flags byte, and no packet has them\n"
+            "  permit tcp from any to any flags 0x02/0x12\n"
+            "                                   ^~~~~~~~~\n"
+            "  expected: 16 bits with the TCP flags byte in the upper half, or names\n"
+            "  help: write tcp-flags 0x02/0x12, or four digits\n"
+            "error: 1 error in t.acl\n");
+  EXPECT_EQ(bad("permit tcp from any to any tcp-flags 0x12/0x02\n"),
+            "t.acl:1:38: error: the value has bits that the mask leaves out: 0x10\n"
+            "  permit tcp from any to any tcp-flags 0x12/0x02\n"
+            "                                       ^~~~~~~~~\n"
+            "  expected: VALUE/MASK with every bit of VALUE in MASK\n"
+            "  help: write 0x12/0x12 to test them too, 0x02/0x02 to leave them out\n"
+            "error: 1 error in t.acl\n");
+  EXPECT_THAT(bad("permit tcp from any to any flags 0x1200/0x0200"),
+              HasSubstr("1:34: error: the value has bits that the mask leaves out: 0x1000\n"));
+  EXPECT_THAT(bad("permit 0x06/0x04 from any to any"), HasSubstr("1:8: error: the value has bits"));
+  EXPECT_THAT(bad("permit from any to any bits 0x06/0x04"), HasSubstr("1:29: error: the value has bits"));
+  EXPECT_THAT(bad("permit icmp from any to any icmp-match 0x0801/0xff00"),
+              HasSubstr("1:40: error: the value has bits"));
+  EXPECT_THAT(bad("permit tcp from any to any flags 2/18"), HasSubstr("1:34: error: these bits are below"));
+  // Four digits are taken at their word, and no flags at all is what ClassBench writes.
+  const RuleSet set = good(
+      "permit tcp from any to any flags 0x0002/0x0012\npermit tcp from any to any flags 0x00/0x00\n"
+      "permit tcp from any to any flags 0x0200/0x1200\n");
+  ASSERT_EQ(set.rules.size(), 3u);
+  EXPECT_EQ(set.rules[0].flags_mask, 0x0012);
+  EXPECT_EQ(set.rules[1].flags_mask, 0);
+  EXPECT_EQ(set.rules[2].flags, 0x0200);
+}
+
 TEST(NativeRules, GroupBombsAreRefused) {
   std::string text = "define g = ";
   for (int i = 0; i < 600; ++i) text += std::to_string(i) + ", ";

@@ -11,8 +11,6 @@
 namespace sluice {
 namespace {
 
-constexpr uint64_t kMaxText = uint64_t{1} << 30;
-
 Result<RouteReport> read_one(const std::string& path, Rib& rib, const MrtOptions& mrt) {
   auto stream = ByteStream::open(path);
   if (!stream) return std::move(stream).error();
@@ -23,7 +21,7 @@ Result<RouteReport> read_one(const std::string& path, Rib& rib, const MrtOptions
                  "give it alone, or give the route files it was compiled from");
   }
   if (looks_like_mrt(*start)) return parse_mrt(*stream, rib, mrt);
-  auto text = read_all(*stream, kMaxText);
+  auto text = read_all(*stream, kMaxTextBytes);
   if (!text) return std::move(text).error();
   return parse_routes(*text, path, rib);
 }

@@ -164,9 +164,16 @@ class RouteTextParser {
   static std::string_view next_word(const char*& p, const char* end) {
     while (p != end && is_separator(*p)) ++p;
     const char* begin = p;
-    if (p != end && *p == '#') return {p, 0};
+    if (p != end && *p == '#') end = p;  // a comment: the empty word, here and from now on
     while (p != end && !is_separator(*p)) ++p;
     return {begin, static_cast<size_t>(p - begin)};
+  }
+
+  // The words that `ip route` puts before a prefix.
+  static bool is_route_type(std::string_view word) {
+    static constexpr std::string_view kTypes[] = {"blackhole", "unreachable", "prohibit",  "throw",   "unicast",
+                                                  "local",     "broadcast",   "multicast", "anycast", "nat"};
+    return std::find(std::begin(kTypes), std::end(kTypes), word) != std::end(kTypes);
   }
 
   void slow_line(const char* p, const char* end) {
@@ -174,6 +181,16 @@ class RouteTextParser {
     std::string_view next_hop;
     std::string_view word = next_word(p, end);
     const char* const expected = "PREFIX NEXTHOP, PREFIX via NEXTHOP or PREFIX dev NAME";
+    if (is_route_type(where)) {
+      Diagnostic& d = error(where, fmt::format("routes of the type '{}' are not understood", where));
+      d.expected = expected;
+      if (!word.empty() && (where == "blackhole" || where == "unreachable" || where == "prohibit")) {
+        d.suggestion = fmt::format(
+            "write '{} blackhole' to drop its packets; an adjacency file, where there is one, says 'blackhole drop'",
+            printable(word));
+      }
+      return;
+    }
     if (word == "via" || word == "dev") {
       const std::string_view key = word;
       next_hop = next_word(p, end);

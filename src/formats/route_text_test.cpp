@@ -90,6 +90,37 @@ TEST(RouteText, FindsAllErrorsAtOnceAndLeavesTheRibAlone) {
   EXPECT_EQ(rib.size(), 1u);
 }
 
+TEST(RouteText, TypesOfIpRouteAreNamed) {
+  Rib rib;
+  auto report = parse_routes(
+      "blackhole 10.0.0.0/8\nunreachable 2001:db8::/32 dev lo metric 1024\nprohibit\n"
+      "local 10.0.0.1 dev eth0\n10.1.0.0/16 blackhole\n",
+      "routes", rib);
+  ASSERT_FALSE(report.ok());
+  EXPECT_EQ(to_string(report.error()),
+            "routes:1:1: error: routes of the type 'blackhole' are not understood\n"
+            "  blackhole 10.0.0.0/8\n"
+            "  ^~~~~~~~~\n"
+            "  expected: PREFIX NEXTHOP, PREFIX via NEXTHOP or PREFIX dev NAME\n"
+            "  help: write '10.0.0.0/8 blackhole' to drop its packets; an adjacency file, where there is one, says "
+            "'blackhole drop'\n"
+            "routes:2:1: error: routes of the type 'unreachable' are not understood\n"
+            "  unreachable 2001:db8::/32 dev lo metric 1024\n"
+            "  ^~~~~~~~~~~\n"
+            "  expected: PREFIX NEXTHOP, PREFIX via NEXTHOP or PREFIX dev NAME\n"
+            "  help: write '2001:db8::/32 blackhole' to drop its packets; an adjacency file, where there is one, says "
+            "'blackhole drop'\n"
+            "routes:3:1: error: routes of the type 'prohibit' are not understood\n"
+            "  prohibit\n"
+            "  ^~~~~~~~\n"
+            "  expected: PREFIX NEXTHOP, PREFIX via NEXTHOP or PREFIX dev NAME\n"
+            "routes:4:1: error: routes of the type 'local' are not understood\n"
+            "  local 10.0.0.1 dev eth0\n"
+            "  ^~~~~\n"
+            "  expected: PREFIX NEXTHOP, PREFIX via NEXTHOP or PREFIX dev NAME\n"
+            "error: 4 errors in routes\n");
+}
+
 TEST(RouteText, HostBitsAreClearedWithAWarning) {
   Rib rib;
   auto report = parse_routes("1.2.3.4/8 1\n2001:db8::1/32 2\n", "routes", rib);

@@ -1,6 +1,7 @@
 #include "generate/random.h"
 
 #include <bit>
+#include <cmath>
 
 namespace sluice {
 
@@ -70,7 +71,7 @@ uint64_t fixed_exp2_negative(uint64_t y) {
 
 std::vector<uint64_t> zipf_weights(uint64_t count, double exponent) {
   const double clamped = exponent < 0 ? 0 : exponent > 8 ? 8 : exponent;
-  const auto scaled = static_cast<uint64_t>(clamped * 65536.0 + 0.5);
+  const auto scaled = static_cast<uint64_t>(std::llround(clamped * 65536.0));
   std::vector<uint64_t> weights(count);
   for (uint64_t k = 1; k <= count; ++k) {
     const auto y = static_cast<uint64_t>(static_cast<unsigned __int128>(fixed_log2(k)) * scaled >> 16);

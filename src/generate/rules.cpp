@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <tuple>
 #include <unordered_set>
 
@@ -261,7 +262,7 @@ class RuleGenerator {
 
   std::vector<FlowRegion> run() {
     const uint32_t drawn = options_.count - (options_.default_rule ? 1 : 0);
-    const auto six = static_cast<uint32_t>(static_cast<double>(drawn) * options_.ipv6_fraction + 0.5);
+    const auto six = static_cast<uint32_t>(std::lround(static_cast<double>(drawn) * options_.ipv6_fraction));
     std::unordered_set<FlowRegion, KeyHash> seen;
     seen.reserve(drawn * 2);
     std::vector<FlowRegion> rules;

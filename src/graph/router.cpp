@@ -74,7 +74,7 @@ class RouterBuilder {
  public:
   RouterBuilder(const ClickGraph& graph, const Registry& registry) : graph_(graph), registry_(registry) {}
 
-  Result<Router> run(std::string_view text) {
+  Result<Router> run(std::string_view text, Router* sound) {
     make_elements();
     take_connections();
     check_ports();
@@ -83,6 +83,9 @@ class RouterBuilder {
       return std::tie(a.line, a.column) < std::tie(b.line, b.column);
     });
     if (errors_ != 0) {
+      for (size_t e = 0; sound != nullptr && e < configured_.size(); ++e) {
+        if (configured_[e]) sound->elements.push_back(std::move(router_.elements[e]));
+      }
       std::string file = findings_.front().file.empty() ? "configuration" : findings_.front().file;
       Diagnostics all(std::move(file), text);
       for (Diagnostic& d : findings_) all.add(std::move(d));
@@ -296,8 +299,8 @@ class RouterBuilder {
 
 }  // namespace
 
-Result<Router> build_router(const ClickGraph& graph, const Registry& registry, std::string_view text) {
-  return RouterBuilder(graph, registry).run(text);
+Result<Router> build_router(const ClickGraph& graph, const Registry& registry, std::string_view text, Router* sound) {
+  return RouterBuilder(graph, registry).run(text, sound);
 }
 
 }  // namespace sluice

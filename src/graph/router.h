@@ -48,6 +48,9 @@ struct Router {
 
 // Instantiates, configures and checks a parsed graph. All errors at once: unknown classes (with a suggestion),
 // arguments, port numbers, unconnected ports, outputs used twice, and stages that read what no stage before them wrote.
-Result<Router> build_router(const ClickGraph& graph, const Registry& registry, std::string_view text);
+// On failure `sound`, when given, receives the elements whose own arguments are right, without connections: what else
+// they ask for (tables, files) can still be looked at.
+Result<Router> build_router(const ClickGraph& graph, const Registry& registry, std::string_view text,
+                            Router* sound = nullptr);
 
 }  // namespace sluice

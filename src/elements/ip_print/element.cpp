@@ -14,26 +14,21 @@ namespace {
 class IpPrint final : public Element {
  public:
   void configure(const Arguments& arguments, Diagnostics&) override {
-    prefix_ = arguments.get_string("LABEL");
-    if (!prefix_.empty()) prefix_ += ": ";
-    bytes_ = arguments.get_int(arguments.has("NBYTES") ? "NBYTES" : "MAXLENGTH");
-    contents_ = arguments.get_string("CONTENTS");
-    timestamp_ = arguments.get_bool("TIMESTAMP");
+    options_ = PrintOptions::read(arguments);
     id_ = arguments.get_bool("ID");
     paint_ = arguments.get_bool("PAINT");
     tos_ = arguments.get_bool("TOS");
     ttl_ = arguments.get_bool("TTL");
     length_ = arguments.get_bool("LENGTH");
-    active_ = arguments.get_bool("ACTIVE");
   }
   ElementKind kind() const override { return ElementKind::kHost; }
   StageTraits stage_traits() const override { return {kFieldKey | kFieldL3, 0}; }
 
   void process(HostContext& context, Batch& batch, const Selection& packets, unsigned) const override {
-    if (active_) {
+    if (options_.active) {
       std::string line;
       packets.for_each([&](uint32_t i) {
-        line.assign(prefix_);
+        line.assign(options_.prefix);
         describe(batch, i, line);
         context.print(batch.order(i), line);
       });
@@ -48,7 +43,7 @@ class IpPrint final : public Element {
     const FlowKey& key = batch.key(i);
     const Extent& e = batch.extent(i);
     const uint32_t header_bytes = key.family == 6 ? 40u : 20u;
-    if (timestamp_) fmt::format_to(out, "{}: ", timestamp_text(batch.timestamp_ns(i)));
+    if (options_.timestamp) fmt::format_to(out, "{}: ", timestamp_text(batch.timestamp_ns(i)));
     if (key.family == 0 || e.end < e.l3 + header_bytes) {
       line += "(Not an IP packet)";
       return;
@@ -105,28 +100,24 @@ class IpPrint final : public Element {
       fmt::format_to(out, " (frag {}:{}@{}{})", load_be16(ip + 4), payload, (field & 0x1fff) * 8,
                      (field & 0x2000) != 0 ? "+" : "");
     }
-    if (contents_ == "no") return;
+    if (options_.contents == "no") return;
     line += "\n  ";
     const uint32_t length = batch.data_length(i);
-    const uint32_t shown = bytes_ < 0 || bytes_ > int64_t{length} ? length : static_cast<uint32_t>(bytes_);
+    const uint32_t shown = options_.shown(length);
     const uint8_t* data = batch.frame(i) + e.data;
-    if (contents_ == "hex") {
+    if (options_.contents == "hex") {
       append_hex(line, data, shown, 4, 24);
     } else {
       append_ascii(line, data, shown, 8, 48);
     }
   }
 
-  std::string prefix_;
-  std::string contents_;
-  int64_t bytes_ = 1500;
-  bool timestamp_ = false;
+  PrintOptions options_;
   bool id_ = false;
   bool paint_ = false;
   bool tos_ = false;
   bool ttl_ = false;
   bool length_ = false;
-  bool active_ = true;
 };
 
 }  // namespace

@@ -10,28 +10,21 @@ namespace {
 
 class Print final : public Element {
  public:
-  void configure(const Arguments& arguments, Diagnostics&) override {
-    prefix_ = arguments.get_string("LABEL");
-    if (!prefix_.empty()) prefix_ += ": ";
-    bytes_ = arguments.get_int(arguments.has("NBYTES") ? "NBYTES" : "MAXLENGTH");
-    timestamp_ = arguments.get_bool("TIMESTAMP");
-    contents_ = arguments.get_string("CONTENTS");
-    active_ = arguments.get_bool("ACTIVE");
-  }
+  void configure(const Arguments& arguments, Diagnostics&) override { options_ = PrintOptions::read(arguments); }
   ElementKind kind() const override { return ElementKind::kHost; }
   void process(HostContext& context, Batch& batch, const Selection& packets, unsigned) const override {
-    if (active_) {
+    if (options_.active) {
       std::string line;
       packets.for_each([&](uint32_t i) {
-        line.assign(prefix_);
-        if (timestamp_) fmt::format_to(std::back_inserter(line), "{}: ", timestamp_text(batch.timestamp_ns(i)));
+        line.assign(options_.prefix);
+        if (options_.timestamp) fmt::format_to(std::back_inserter(line), "{}: ", timestamp_text(batch.timestamp_ns(i)));
         const uint32_t length = batch.data_length(i);
         fmt::format_to(std::back_inserter(line), "{:4}", length);
-        if (contents_ != "none") {
+        if (options_.contents != "none") {
           line += " | ";
-          const uint32_t shown = bytes_ < 0 || bytes_ > int64_t{length} ? length : static_cast<uint32_t>(bytes_);
+          const uint32_t shown = options_.shown(length);
           const uint8_t* data = batch.frame(i) + batch.extent(i).data;
-          if (contents_ == "hex") {
+          if (options_.contents == "hex") {
             append_hex(line, data, shown, 4, 0);
           } else {
             append_ascii(line, data, shown, 8, 0);
@@ -44,11 +37,7 @@ class Print final : public Element {
   }
 
  private:
-  std::string prefix_;
-  std::string contents_;
-  int64_t bytes_ = 24;
-  bool timestamp_ = false;
-  bool active_ = true;
+  PrintOptions options_;
 };
 
 }  // namespace

@@ -58,7 +58,9 @@ void register_tables(Registry& registry) {
   acl.name = "AclTable";
   acl.group = "Tables";
   acl.summary = "declares an access list";
-  acl.description = "Several files are read one after the other, as one list. A compiled image stands alone.";
+  acl.description =
+      "ClassBench or native rules, plain, gzip or bzip2. Several files are read one after the other, as one list. A "
+      "compiled image stands alone.";
   acl.arguments = {name,
                    {.name = "FILE",
                     .kind = ArgumentKind::kFilename,

@@ -15,7 +15,6 @@ namespace sluice {
 namespace {
 
 using ImagePointer = std::shared_ptr<const Image>;
-constexpr uint64_t kMaxTextBytes = uint64_t{1} << 30;
 
 class Clock {
  public:
@@ -29,12 +28,6 @@ class Clock {
  private:
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
-
-Result<std::string> read_text(const std::string& path) {
-  auto stream = ByteStream::open(path);
-  if (!stream) return std::move(stream).error();
-  return read_all(*stream, kMaxTextBytes);
-}
 
 // Keeps the findings of several files together.
 class Errors {
@@ -189,7 +182,7 @@ Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& ro
     } else {
       std::string text;
       for (const std::string& file : d.files) {
-        auto more = read_text(file);
+        auto more = read_text_file(file);
         if (!more) return std::move(more).error();
         text += *more;
         if (!text.empty() && text.back() != '\n') text += '\n';
@@ -242,7 +235,8 @@ Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, 
   return image;
 }
 
-Result<TableSet> load_tables(const Router& router, const TableOverrides& overrides, TableReport* report) {
+Result<TableSet> load_tables(const Router& router, const TableOverrides& overrides, TableReport* report,
+                             const TableGaps& gaps) {
   TableSet set;
   Errors errors;
   TableReport local;
@@ -283,11 +277,12 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
           continue;
         }
         tables[d.name] = nullptr;  // taken, whether it loads or not
+        if (gaps.unreadable.contains(element.get())) continue;
         const Image* routes = nullptr;
         if (adjacencies) {
           auto found = find_table(set.routes, "route table", d.routes);
           if (!found) {
-            errors.add(located(*element, found.error()));
+            if (!gaps.incomplete) errors.add(located(*element, found.error()));
             continue;
           }
           routes = found->get();

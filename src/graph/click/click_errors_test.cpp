@@ -470,6 +470,26 @@ const WrongConfiguration kWrong[] = {
      "          ^~~~~~~~~~~~~~~~~\n"
      "  help: put the library's text into this file\n"
      "error: 1 error in test.click\n"},
+    {"UnknownRequirements", "require(ip6, package slice,\n  linuxmodule);\nrequire(package);\nrequire(ip6 twice);\n",
+     "test.click:1:22: error: this configuration requires 'slice', which is not here\n"
+     "  require(ip6, package slice,\n"
+     "                       ^~~~~\n"
+     "  expected: one of: sluice, userlevel, ip6, int64, batch, pcap\n"
+     "  help: did you mean 'sluice'?\n"
+     "test.click:2:3: error: this configuration requires 'linuxmodule', which is not here\n"
+     "    linuxmodule);\n"
+     "    ^~~~~~~~~~~\n"
+     "  expected: one of: sluice, userlevel, ip6, int64, batch, pcap\n"
+     "  help: remove it if the elements are here all the same: `sluice elements`\n"
+     "test.click:3:9: error: 'package' without a name\n"
+     "  require(package);\n"
+     "          ^~~~~~~\n"
+     "  expected: package NAME, or NAME, with one of: sluice, userlevel, ip6, int64, batch, pcap\n"
+     "test.click:4:13: error: unexpected 'twice' in 'require'\n"
+     "  require(ip6 twice);\n"
+     "              ^~~~~\n"
+     "  expected: package NAME, or NAME, with one of: sluice, userlevel, ip6, int64, batch, pcap\n"
+     "error: 4 errors in test.click\n"},
     {"NameOfDigits", "a/5 :: Idle;\n",
      "test.click:1:1: error: element name 'a/5' has a component of digits only\n"
      "  a/5 :: Idle;\n"

@@ -152,8 +152,8 @@ TEST(ClickLanguage, CommentsEndIdentifiers) {
 }
 
 TEST(ClickLanguage, RequirementsAreRecorded) {
-  EXPECT_EQ(flat("require(package sluice, /* c */ other); a :: Idle"),
-            "require(package sluice);\nrequire(other);\na :: Idle;\n");
+  EXPECT_EQ(flat("require(package sluice, /* c */ ip6); require(package \"batch\"); a :: Idle"),
+            "require(package sluice);\nrequire(ip6);\nrequire(package \"batch\");\na :: Idle;\n");
 }
 
 TEST(ClickLanguage, CyclesOfTunnelsCarryNothing) {

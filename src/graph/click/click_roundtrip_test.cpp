@@ -86,6 +86,7 @@ TEST(ClickRoundTrip, RandomTextsParseOrAreRefusedWithPlaces) {
                                            "C(5)",
                                            "Idle -> ",
                                            " -> Discard",
+                                           "require(ip6)",
                                            "require(p)"};
   int parsed = 0;
   const bool held = rc::check([&] {

@@ -246,7 +246,7 @@ class Expander {
     return count == 1 ? fmt::format("{} 0 only", what) : fmt::format("{}s 0 to {}", what, count - 1);
   }
 
-  Instance expand_compound(const Element& e, std::string name, Environment& environment, uint32_t depth) {
+  Instance expand_compound(const Element& e, const std::string& name, Environment& environment, uint32_t depth) {
     Instance instance{add_node(kNone), add_node(kNone)};
     if (++instances_ > options_.max_elements) {
       stop(e.name_offset, e.name_length, fmt::format("more than {} compound elements", options_.max_elements));
@@ -329,7 +329,7 @@ class Expander {
         continue;
       }
       if (e.type.compound) {
-        instances[i] = expand_compound(e, std::move(name), environment, depth);
+        instances[i] = expand_compound(e, name, environment, depth);
         continue;
       }
       if (graph_.elements.size() >= options_.max_elements) {

@@ -119,7 +119,7 @@ void Lexer::advance() {
     size_t end = position_ + 1;
     while (end < text_.size() && end - position_ < 256) {
       const auto byte = static_cast<unsigned char>(text_[end]);
-      if (byte < 0x80 && byte != 0 && byte != c) break;
+      if (byte < 0x80 && byte != 0 && byte != static_cast<unsigned char>(c)) break;
       ++end;
     }
     return set(Token::kUnknown, end - position_);

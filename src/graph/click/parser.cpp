@@ -259,12 +259,42 @@ class Parser {
             "put the library's text into this file";
         continue;
       }
+      if (!provided(argument, config->offset + a.offset)) continue;
       std::string kept = strip_comments(argument);
       for (char& c : kept) {
         if (c == '\n' || c == '\r') c = ' ';
       }
       requirements_.push_back(std::move(kept));
     }
+  }
+
+  // `package NAME` or `NAME` of something that is here; else a finding. `at` is the argument's place in the text.
+  bool provided(std::string_view argument, size_t at) {
+    const auto words = split_words(argument);
+    auto word = [&](const ConfigSlice& w) { return unquote(argument.substr(w.offset, w.length)).value_or(""); };
+    const bool package = word(words[0]) == "package";
+    const size_t named = package ? 1 : 0;
+    const std::string known = fmt::format("{}", fmt::join(options_.provided, ", "));
+    if (words.size() != named + 1) {
+      const ConfigSlice& wrong = words.size() > named ? words[named + 1] : words[0];
+      Diagnostic& d = findings_.error(
+          at + wrong.offset, wrong.length,
+          words.size() > named
+              ? fmt::format("unexpected '{}' in 'require'", shown(argument.substr(wrong.offset, wrong.length)))
+              : std::string("'package' without a name"));
+      d.expected = fmt::format("package NAME, or NAME, with one of: {}", known);
+      return false;
+    }
+    const std::string name = word(words[named]);
+    if (std::find(options_.provided.begin(), options_.provided.end(), name) != options_.provided.end()) return true;
+    Diagnostic& d = findings_.error(at + words[named].offset, words[named].length,
+                                    fmt::format("this configuration requires '{}', which is not here",
+                                                shown(argument.substr(words[named].offset, words[named].length))));
+    d.expected = fmt::format("one of: {}", known);
+    const std::string near = closest_match(name, options_.provided);
+    d.suggestion = near.empty() ? std::string("remove it if the elements are here all the same: `sluice elements`")
+                                : fmt::format("did you mean '{}'?", near);
+    return false;
   }
 
   void parse_define() {

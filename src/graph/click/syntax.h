@@ -70,6 +70,9 @@ struct ParseOptions {
   std::vector<std::string> known_classes;
   // Classes with a variable language of their own: an unknown $name in their configuration stays as it stands.
   std::vector<std::string> free_variable_classes = {"Script", "DriverManager"};
+  // What `require(NAME)` and `require(package NAME)` may name, in the words of Click's own element requirements; any
+  // other is an error.
+  std::vector<std::string> provided = {"sluice", "userlevel", "ip6", "int64", "batch", "pcap"};
 
   // Limits: past one, parsing ends with an error that names it.
   size_t max_source_bytes = size_t{64} << 20;

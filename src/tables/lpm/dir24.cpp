@@ -68,101 +68,236 @@ void fill(const std::vector<Interval4>& intervals, uint32_t next_hops, Entry* sl
 // How many addresses ahead the bulk loops ask for their lines; measured best between 32 and 128 on Zen 4.
 constexpr size_t kAhead = 64;
 
+// tbl8 lies right behind tbl24, which saves the lookups an argument.
 template <typename Entry>
-inline uint32_t lookup_one(const Entry* slots, const uint16_t* blocks, uint32_t limit, uint32_t address) {
+inline const uint16_t* blocks_after(const Entry* slots) {
+  return reinterpret_cast<const uint16_t*>(slots + kSlots);
+}
+
+template <typename Entry>
+inline uint32_t lookup_one(const Entry* slots, uint32_t address, uint32_t limit) {
   const uint32_t entry = slots[address >> 8];
   if (entry > limit) [[unlikely]]
-    return blocks[size_t{entry - limit - 1} * 256 + (address & 255)];
+    return blocks_after(slots)[size_t{entry - limit - 1} * 256 + (address & 255)];
   return entry;
 }
 
 template <typename Entry>
-void lookup_scalar(const Entry* slots, const uint16_t* blocks, uint32_t limit, const uint32_t* addresses,
-                   uint32_t* next_hops, size_t n) {
+void lookup_scalar(const Entry* slots, const uint32_t* addresses, uint32_t* next_hops, size_t n, uint32_t limit) {
   size_t i = 0;
   for (; i + kAhead < n; ++i) {
     prefetch_read(slots + (addresses[i + kAhead] >> 8));
-    next_hops[i] = lookup_one(slots, blocks, limit, addresses[i]);
+    next_hops[i] = lookup_one(slots, addresses[i], limit);
   }
   // The end, and all of a small burst: the loads are independent, so the processor overlaps them by itself.
-  for (; i < n; ++i) next_hops[i] = lookup_one(slots, blocks, limit, addresses[i]);
+#pragma GCC unroll 8
+  for (; i < n; ++i) next_hops[i] = lookup_one(slots, addresses[i], limit);
 }
 
 #if defined(__x86_64__)
+// A vector step serves 32 addresses: all its gathers start before any of them is looked at, the entries are stored
+// unmasked, and only then are the addresses that go on in a block (few in most tables) answered anew, out of line. A
+// burst's lookups overlap with the next burst's as far as both fit into the processor's window, so each instruction
+// counts: a branch after each gather, masked loads and stores, or registers saved for the rare path made a burst of 32
+// take up to a third longer on Zen 4 (docs/design/lpm.md).
+constexpr size_t kStep = 32;
+// Up to so many addresses of a step go on in their blocks one by one; more are gathered.
+constexpr int kFew = 8;
+
+template <typename Entry>
+inline void prefetch_step(const Entry* slots, const uint32_t* addresses) {
+#pragma GCC unroll 8
+  for (size_t k = 0; k < kStep; ++k) prefetch_read(slots + (addresses[k] >> 8));
+}
+
+// next_hops[k] is still an entry past `limit` for each bit k of `more`.
+inline void answer_few(const uint16_t* blocks, uint32_t limit, const uint32_t* addresses, uint32_t* next_hops,
+                       uint32_t more) {
+  for (; more != 0; more &= more - 1) {
+    const int k = __builtin_ctz(more);
+    next_hops[k] = blocks[size_t{next_hops[k] - limit - 1} * 256 + (addresses[k] & 255)];
+  }
+}
+
 // GCC 12 warns about its own _mm512_undefined_epi32 (bug 105593).
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 // Gather indices are signed 32-bit with a scale: tbl24 needs 24 bits, and blocks * 256 <= 2^30 entries fit.
-template <typename Entry>
-__attribute__((target("avx2"))) void lookup_avx2(const Entry* slots, const uint16_t* blocks, uint32_t limit,
-                                                 const uint32_t* addresses, uint32_t* next_hops, size_t n) {
-  const __m256i low16 = _mm256_set1_epi32(0xffff);
-  const __m256i limits = _mm256_set1_epi32(static_cast<int>(limit));
-  size_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    if (i + kAhead + 8 <= n) {
-      for (size_t k = 0; k < 8; ++k) prefetch_read(slots + (addresses[i + kAhead + k] >> 8));
+//
+// For each instruction set: `step` stores the 32 entries and returns a bit for each that is past `limit`; `answer`
+// replaces those by their blocks' next hops; `rest` runs any number of addresses; `resume` goes on after a first step
+// that needs `answer`; `lookup` is the first step, and for a burst of 32 usually all. No function has more than the six
+// arguments that fit into registers, so that each ends with a jump to the next; those that lookup_bulk was called with
+// keep their places.
+struct Avx2 {
+  static constexpr size_t kVectors = kStep / 8;
+
+  template <typename Entry>
+  __attribute__((target("avx2"), always_inline)) static inline uint32_t step(const Entry* slots,
+                                                                             const uint32_t* addresses,
+                                                                             uint32_t* next_hops, uint32_t limit) {
+    __m256i entry[kVectors];
+    for (size_t v = 0; v < kVectors; ++v) {
+      const __m256i address = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(addresses + 8 * v));
+      entry[v] =
+          _mm256_i32gather_epi32(reinterpret_cast<const int*>(slots), _mm256_srli_epi32(address, 8), sizeof(Entry));
     }
-    const __m256i address = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(addresses + i));
-    __m256i entry =
-        _mm256_i32gather_epi32(reinterpret_cast<const int*>(slots), _mm256_srli_epi32(address, 8), sizeof(Entry));
-    if constexpr (sizeof(Entry) == 2) entry = _mm256_and_si256(entry, low16);
-    const __m256i more = _mm256_cmpgt_epi32(entry, limits);  // both below 2^31
-    if (_mm256_movemask_epi8(more) != 0) [[unlikely]] {
-      const __m256i block = _mm256_sub_epi32(entry, _mm256_add_epi32(limits, _mm256_set1_epi32(1)));
+    uint32_t more = 0;
+    for (size_t v = 0; v < kVectors; ++v) {
+      if constexpr (sizeof(Entry) == 2) entry[v] = _mm256_and_si256(entry[v], _mm256_set1_epi32(0xffff));
+      const __m256i past = past_limit(entry[v], limit);
+      more |= static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(past))) << 8 * v;
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(next_hops + 8 * v), entry[v]);
+    }
+    return more;
+  }
+
+  __attribute__((target("avx2"), always_inline)) static inline __m256i past_limit(__m256i entry, uint32_t limit) {
+    return _mm256_cmpgt_epi32(entry, _mm256_set1_epi32(static_cast<int>(limit)));  // both are below 2^31
+  }
+
+  __attribute__((target("avx2"), noinline)) static void answer(const uint16_t* blocks, uint32_t limit,
+                                                               const uint32_t* addresses, uint32_t* next_hops,
+                                                               uint32_t more) {
+    if (__builtin_popcount(more) <= kFew) return answer_few(blocks, limit, addresses, next_hops, more);
+    for (size_t v = 0; v < kVectors; ++v) {
+      const __m256i address = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(addresses + 8 * v));
+      const __m256i entry = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(next_hops + 8 * v));
+      const __m256i past = past_limit(entry, limit);
+      const __m256i block = _mm256_sub_epi32(entry, _mm256_set1_epi32(static_cast<int>(limit + 1)));
       const __m256i index =
           _mm256_or_si256(_mm256_slli_epi32(block, 8), _mm256_and_si256(address, _mm256_set1_epi32(255)));
       const __m256i second = _mm256_mask_i32gather_epi32(_mm256_setzero_si256(), reinterpret_cast<const int*>(blocks),
-                                                         index, more, sizeof(uint16_t));
-      entry = _mm256_blendv_epi8(entry, _mm256_and_si256(second, low16), more);
+                                                         index, past, sizeof(uint16_t));
+      const __m256i next_hop = _mm256_and_si256(second, _mm256_set1_epi32(0xffff));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(next_hops + 8 * v), _mm256_blendv_epi8(entry, next_hop, past));
     }
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(next_hops + i), entry);
   }
-  lookup_scalar(slots, blocks, limit, addresses + i, next_hops + i, n - i);
-}
 
-template <typename Entry>
-__attribute__((target("avx512f"))) void lookup_avx512(const Entry* slots, const uint16_t* blocks, uint32_t limit,
-                                                      const uint32_t* addresses, uint32_t* next_hops, size_t n) {
-  const __m512i low16 = _mm512_set1_epi32(0xffff);
-  const __m512i limits = _mm512_set1_epi32(static_cast<int>(limit));
-  const __m512i zero = _mm512_setzero_si512();
-  for (size_t i = 0; i < n; i += 16) {
-    if (i + kAhead + 16 <= n) {
-      for (size_t k = 0; k < 16; ++k) prefetch_read(slots + (addresses[i + kAhead + k] >> 8));
+  template <typename Entry>
+  __attribute__((target("avx2"), noinline)) static void rest(const Entry* slots, const uint32_t* addresses,
+                                                             uint32_t* next_hops, size_t n, uint32_t limit) {
+    size_t i = 0;
+    for (; i + kStep <= n; i += kStep) {
+      if (i + kAhead + kStep <= n) prefetch_step(slots, addresses + i + kAhead);
+      const uint32_t more = step(slots, addresses + i, next_hops + i, limit);
+      if (more != 0) [[unlikely]]
+        answer(blocks_after(slots), limit, addresses + i, next_hops + i, more);
     }
-    const auto lanes = static_cast<__mmask16>(n - i >= 16 ? 0xffff : (1u << (n - i)) - 1);
-    const __m512i address = _mm512_maskz_loadu_epi32(lanes, addresses + i);
-    __m512i entry = _mm512_mask_i32gather_epi32(zero, lanes, _mm512_srli_epi32(address, 8), slots, sizeof(Entry));
-    if constexpr (sizeof(Entry) == 2) entry = _mm512_and_si512(entry, low16);
-    const __mmask16 more = _mm512_cmpgt_epu32_mask(entry, limits);
-    if (more != 0) [[unlikely]] {
-      const __m512i block = _mm512_sub_epi32(entry, _mm512_add_epi32(limits, _mm512_set1_epi32(1)));
+    if (i == n) return;
+    _mm256_zeroupper();  // GCC 12 leaves it out where it knows which registers a tail call uses
+    lookup_scalar(slots, addresses + i, next_hops + i, n - i, limit);
+  }
+
+  template <typename Entry>
+  __attribute__((target("avx2"), noinline)) static void resume(const Entry* slots, const uint32_t* addresses,
+                                                               uint32_t* next_hops, size_t n, uint32_t limit,
+                                                               uint32_t more) {
+    answer(blocks_after(slots), limit, addresses, next_hops, more);
+    if (n > kStep) rest(slots, addresses + kStep, next_hops + kStep, n - kStep, limit);
+  }
+
+  template <typename Entry>
+  __attribute__((target("avx2"))) static void lookup(const Entry* slots, const uint32_t* addresses, uint32_t* next_hops,
+                                                     size_t n, uint32_t limit) {
+    if (n < kStep || n > kAhead) return rest(slots, addresses, next_hops, n, limit);
+    const uint32_t more = step(slots, addresses, next_hops, limit);
+    if (more != 0) [[unlikely]]
+      return resume(slots, addresses, next_hops, n, limit, more);
+    if (n > kStep) rest(slots, addresses + kStep, next_hops + kStep, n - kStep, limit);
+  }
+};
+
+struct Avx512 {
+  static constexpr size_t kVectors = kStep / 16;
+
+  template <typename Entry>
+  __attribute__((target("avx512f"), always_inline)) static inline uint32_t step(const Entry* slots,
+                                                                                const uint32_t* addresses,
+                                                                                uint32_t* next_hops, uint32_t limit) {
+    __m512i entry[kVectors];
+    for (size_t v = 0; v < kVectors; ++v) {
+      const __m512i address = _mm512_loadu_si512(addresses + 16 * v);
+      entry[v] = _mm512_i32gather_epi32(_mm512_srli_epi32(address, 8), slots, sizeof(Entry));
+    }
+    uint32_t more = 0;
+    for (size_t v = 0; v < kVectors; ++v) {
+      if constexpr (sizeof(Entry) == 2) entry[v] = _mm512_and_si512(entry[v], _mm512_set1_epi32(0xffff));
+      const __mmask16 past = _mm512_cmpgt_epu32_mask(entry[v], _mm512_set1_epi32(static_cast<int>(limit)));
+      more |= static_cast<uint32_t>(past) << 16 * v;
+      _mm512_storeu_si512(next_hops + 16 * v, entry[v]);
+    }
+    return more;
+  }
+
+  __attribute__((target("avx512f"), noinline)) static void answer(const uint16_t* blocks, uint32_t limit,
+                                                                  const uint32_t* addresses, uint32_t* next_hops,
+                                                                  uint32_t more) {
+    if (__builtin_popcount(more) <= kFew) return answer_few(blocks, limit, addresses, next_hops, more);
+    for (size_t v = 0; v < kVectors; ++v) {
+      const __m512i address = _mm512_loadu_si512(addresses + 16 * v);
+      const __m512i entry = _mm512_loadu_si512(next_hops + 16 * v);
+      const auto past = static_cast<__mmask16>(more >> 16 * v);
+      const __m512i block = _mm512_sub_epi32(entry, _mm512_set1_epi32(static_cast<int>(limit + 1)));
       const __m512i index =
           _mm512_or_si512(_mm512_slli_epi32(block, 8), _mm512_and_si512(address, _mm512_set1_epi32(255)));
-      const __m512i second = _mm512_mask_i32gather_epi32(zero, more, index, blocks, sizeof(uint16_t));
-      entry = _mm512_mask_and_epi32(entry, more, second, low16);
+      const __m512i second = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), past, index, blocks, sizeof(uint16_t));
+      _mm512_storeu_si512(next_hops + 16 * v, _mm512_mask_and_epi32(entry, past, second, _mm512_set1_epi32(0xffff)));
     }
-    _mm512_mask_storeu_epi32(next_hops + i, lanes, entry);
   }
-}
+
+  template <typename Entry>
+  __attribute__((target("avx512f"), noinline)) static void rest(const Entry* slots, const uint32_t* addresses,
+                                                                uint32_t* next_hops, size_t n, uint32_t limit) {
+    size_t i = 0;
+    for (; i + kStep <= n; i += kStep) {
+      if (i + kAhead + kStep <= n) prefetch_step(slots, addresses + i + kAhead);
+      const uint32_t more = step(slots, addresses + i, next_hops + i, limit);
+      if (more != 0) [[unlikely]]
+        answer(blocks_after(slots), limit, addresses + i, next_hops + i, more);
+    }
+    if (i == n) return;
+    _mm256_zeroupper();  // as above
+    lookup_scalar(slots, addresses + i, next_hops + i, n - i, limit);
+  }
+
+  template <typename Entry>
+  __attribute__((target("avx512f"), noinline)) static void resume(const Entry* slots, const uint32_t* addresses,
+                                                                  uint32_t* next_hops, size_t n, uint32_t limit,
+                                                                  uint32_t more) {
+    answer(blocks_after(slots), limit, addresses, next_hops, more);
+    if (n > kStep) rest(slots, addresses + kStep, next_hops + kStep, n - kStep, limit);
+  }
+
+  template <typename Entry>
+  __attribute__((target("avx512f"))) static void lookup(const Entry* slots, const uint32_t* addresses,
+                                                        uint32_t* next_hops, size_t n, uint32_t limit) {
+    if (n < kStep || n > kAhead) return rest(slots, addresses, next_hops, n, limit);
+    const uint32_t more = step(slots, addresses, next_hops, limit);
+    if (more != 0) [[unlikely]]
+      return resume(slots, addresses, next_hops, n, limit, more);
+    if (n > kStep) rest(slots, addresses + kStep, next_hops + kStep, n - kStep, limit);
+  }
+};
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
 #endif
+
+// Asked once before main: function-local statics would be checked on every burst. Until then lookups are scalar.
+const bool kHasAvx2 = __builtin_cpu_supports("avx2") != 0;
+const bool kHasAvx512 = __builtin_cpu_supports("avx512f") != 0;
 #endif
 
 template <typename Entry>
-void lookup_with(LpmIsa isa, const Entry* slots, const uint16_t* blocks, uint32_t limit, const uint32_t* addresses,
-                 uint32_t* next_hops, size_t n) {
+inline void lookup_with(LpmIsa isa, const Entry* slots, const uint32_t* addresses, uint32_t* next_hops, size_t n,
+                        uint32_t limit) {
 #if defined(__x86_64__)
-  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
-  static const bool has_avx512 = __builtin_cpu_supports("avx512f") != 0;
-  if (isa == LpmIsa::kAvx512 && has_avx512) return lookup_avx512(slots, blocks, limit, addresses, next_hops, n);
-  if (isa == LpmIsa::kAvx2 && has_avx2) return lookup_avx2(slots, blocks, limit, addresses, next_hops, n);
+  if (isa == LpmIsa::kAvx512 && kHasAvx512) return Avx512::lookup(slots, addresses, next_hops, n, limit);
+  if (isa == LpmIsa::kAvx2 && kHasAvx2) return Avx2::lookup(slots, addresses, next_hops, n, limit);
 #endif
-  lookup_scalar(slots, blocks, limit, addresses, next_hops, n);
+  lookup_scalar(slots, addresses, next_hops, n, limit);
 }
 
 // n is a multiple of 16.
@@ -250,20 +385,23 @@ Dir24View Dir24View::rebase(const std::byte* from, const std::byte* to) const {
 
 void Dir24View::lookup_bulk(LpmIsa isa, const uint32_t* addresses, uint32_t* next_hops, size_t n) const {
   if (wide_ != nullptr) {
-    lookup_with(isa, wide_, blocks_, next_hops_, addresses, next_hops, n);
+    lookup_with(isa, wide_, addresses, next_hops, n, next_hops_);
   } else {
-    lookup_with(isa, narrow_, blocks_, next_hops_, addresses, next_hops, n);
+    lookup_with(isa, narrow_, addresses, next_hops, n, next_hops_);
   }
 }
 
-namespace {
-// Chosen once before main: a function-local static would be checked on every burst.
-const LpmIsa kBurstIsa = available_lpm_isas().back();
-}  // namespace
-
 void Dir24View::lookup_bulk(const uint32_t* addresses, uint32_t* next_hops, size_t n) const {
-  // With room to prefetch, plain loads beat gathers (Zen 4: lpm_bench.cpp); a burst without it is better gathered.
-  lookup_bulk(n > kAhead ? LpmIsa::kScalar : kBurstIsa, addresses, next_hops, n);
+#if defined(__x86_64__)
+  // Anything else is better served by plain loads, as measured on Zen 4 (lpm_bench.cpp): less than a step, runs long
+  // enough to prefetch, and the 8-lane gathers of AVX2.
+  if (n >= kStep && n <= kAhead && kHasAvx512) {
+    if (narrow_ != nullptr) return Avx512::lookup(narrow_, addresses, next_hops, n, next_hops_);
+    return Avx512::lookup(wide_, addresses, next_hops, n, next_hops_);
+  }
+#endif
+  if (narrow_ != nullptr) return lookup_scalar(narrow_, addresses, next_hops, n, next_hops_);
+  lookup_scalar(wide_, addresses, next_hops, n, next_hops_);
 }
 
 const char* to_string(LpmIsa isa) {

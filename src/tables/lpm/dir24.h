@@ -53,7 +53,8 @@ class Dir24View {
 #endif
   }
 
-  // next_hops[i] = lookup(addresses[i]), n of any size, by the fastest instruction set that this processor has.
+  // next_hops[i] = lookup(addresses[i]), n of any size, by the fastest way for n that this processor has. Fastest a
+  // lookup in multiples of 32.
   void lookup_bulk(const uint32_t* addresses, uint32_t* next_hops, size_t n) const;
   // The same by one instruction set, which must be available (else scalar runs).
   void lookup_bulk(LpmIsa isa, const uint32_t* addresses, uint32_t* next_hops, size_t n) const;

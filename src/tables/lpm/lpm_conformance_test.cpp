@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <random>
 
 #include "tables/lpm/algorithms.h"
 #include "tables/lpm/lpm_test_tables.h"
@@ -222,6 +224,50 @@ TEST(LpmConformance, SixteenBitEntriesRunOut) {
   EXPECT_FALSE(narrow_view->wide());
   EXPECT_EQ(narrow_view->lookup(0x01020304), 65534u);
   EXPECT_EQ(narrow_view->lookup(0x01020305), 0u);
+}
+
+// Vector steps look at 32 addresses at once and answer those in blocks apart, few of them in another way than many:
+// every size of a burst up to two steps and a part, with every number of addresses in blocks, in both entry widths.
+TEST(LpmConformance, Dir24BurstsWithAnyNumberOfAddressesInBlocks) {
+  Rib rib;
+  intern_ids(rib, 600);
+  rib.add(prefix4(0x0a000000, 8), 600);
+  for (uint32_t i = 0; i < 512; ++i) rib.add(prefix4(0x0a010000 + i, 32), 1 + i);  // two blocks
+  rib.settle();
+  std::mt19937 random(7);
+  for (bool wide : {false, true}) {
+    auto plan = plan_dir24(rib, wide);
+    ASSERT_TRUE(plan.ok());
+    auto buffer = Buffer::allocate(plan->bytes);
+    ASSERT_TRUE(buffer.ok());
+    plan->write({buffer->data(), buffer->size()});
+    auto view = Dir24View::open({buffer->data(), buffer->size()}, rib.next_hop_count());
+    ASSERT_TRUE(view.ok());
+    ASSERT_EQ(view->wide(), wide);
+    for (size_t n = 0; n <= 70; ++n) {
+      for (size_t in_blocks = 0; in_blocks <= std::min<size_t>(n, 33); ++in_blocks) {
+        // Exact sizes, so that a sanitizer sees any access past the end.
+        std::vector<uint32_t> addresses(n), expected(n);
+        for (size_t i = 0; i < n; ++i) {
+          const uint32_t low = random();
+          addresses[i] = i < in_blocks ? 0x0a010000 + low % 512 : low % 8 == 0 ? low : 0x0a020000 + low % 65536;
+        }
+        std::shuffle(addresses.begin(), addresses.end(), random);
+        for (size_t i = 0; i < n; ++i) {
+          const uint32_t a = addresses[i];
+          expected[i] = a >> 24 != 0x0a ? 0 : a - 0x0a010000 < 512 ? 1 + (a - 0x0a010000) : 600;
+        }
+        std::vector<uint32_t> got(n, 0xdeadbeef);
+        view->lookup_bulk(addresses.data(), got.data(), n);
+        ASSERT_EQ(got, expected) << n << " addresses, " << in_blocks << " in blocks";
+        for (LpmIsa isa : available_lpm_isas()) {
+          got.assign(n, 0xdeadbeef);
+          view->lookup_bulk(isa, addresses.data(), got.data(), n);
+          ASSERT_EQ(got, expected) << to_string(isa) << ", " << n << " addresses, " << in_blocks << " in blocks";
+        }
+      }
+    }
+  }
 }
 
 TEST(LpmConformance, AnyTableAgreesWithTheDefinition) {

@@ -2,4 +2,4 @@
 a :: Idle;
 #line 40 "second.click"
 a -> /* here */ b :: { -> Counter -> } -> Discard // end
-require(package sluice, other);
+require(package sluice, ip6);

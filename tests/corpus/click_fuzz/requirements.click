@@ -1,0 +1,3 @@
+require(package slice, linuxmodule);
+require(package, ip6 twice);
+a :: Idle;
