@@ -148,7 +148,7 @@ Json to_json(const DeviceReport& d) {
 
 DeviceLookup::DeviceLookup(const OpenDevices& devices, const std::string& element, TableSet tables)
     : device_(devices.options.devices.at(0)) {
-  pipeline_ = parse_pipeline("InfiniteSource -> lookup :: " + element + " -> Discard; lookup[1] -> Discard;", "lookup", {});
+  pipeline_ = parse_pipeline("InfiniteSource -> IPInput -> lookup :: " + element + " -> Discard; lookup[1] -> Discard;", "lookup", {});
   snapshot_ = need(bind_plan(pipeline_->plan, pipeline_->router, std::move(tables)));
   const std::vector<Offload> offloads = plan_offloads(pipeline_->plan, pipeline_->router, RecordChoice::kKey);
   while (node_ < offloads.size() && !offloads[node_].on_device) ++node_;
