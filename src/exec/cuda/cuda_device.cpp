@@ -140,6 +140,12 @@ CudaMemory* cuda_memory(Device& device) {
   return cuda == nullptr ? nullptr : cuda->memory();
 }
 
+Result<void> cuda_download(Device& device, void* to, const void* from, size_t bytes) {
+  CudaMemory* memory = cuda_memory(device);
+  if (memory == nullptr) return Error("not a CUDA device");
+  return memory->download(to, from, bytes);
+}
+
 Result<void> check_shape(const ChannelShape& shape) {
   if (shape.capacity < 32 || (shape.capacity & (shape.capacity - 1)) != 0) {
     return Error(fmt::format("a channel of {} records: it must be a power of two, at least 32", shape.capacity));
