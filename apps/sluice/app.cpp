@@ -219,30 +219,6 @@ void stop_if_interrupted() {
   if (g_interrupted.load(std::memory_order_relaxed)) fail(Exit::kInterrupted, "interrupted");
 }
 
-void add_device_option(CLI::App& sub, std::string& device) {
-  sub.add_option("--device", device, "Where lookups run: cpu, or auto (the best that is here)")->type_name("DEVICE");
-}
-std::string resolve_device(const std::string& device) {
-  if (device == "cpu") return device;
-  if (device == "auto") {
-    static bool said = false;
-    if (!said) note("device auto: this build has no GPU support; running on the CPU");
-    said = true;
-    return "cpu";
-  }
-  const std::string kind = device.substr(0, device.find(':'));
-  if (kind == "cuda") {
-    fail(Exit::kUnavailable, fmt::format("device '{}' is not available: this build has no GPU support", device),
-         "use --device cpu, or auto");
-  }
-  if (kind == "emu") {
-    fail(Exit::kUnavailable, fmt::format("device '{}' is not available: this build has no emulated device", device),
-         "use --device cpu, or auto");
-  }
-  const std::string near = closest_match(kind, {"cpu", "auto", "cuda", "emu"});
-  fail(Exit::kUsage, fmt::format("--device: there is no device '{}'", device),
-       near.empty() ? "devices: cpu, auto" : fmt::format("did you mean '{}'?", near));
-}
 void add_workers_option(CLI::App& sub, unsigned& workers) {
   sub.add_option("--workers", workers, "Threads that do the work, 1 to 256")
       ->check(CLI::Range(1, 256))

@@ -145,11 +145,6 @@ void stop_if_interrupted();
 // -- devices
 // ------------------------------------------------------------------------------------------------------------
 
-// Adds --device; `device` becomes the name given.
-void add_device_option(CLI::App& sub, std::string& device);
-// "cpu" for cpu and auto (which says once that this build has no GPU support). Ends with kUnavailable for a device of
-// another kind, kUsage for no device at all.
-std::string resolve_device(const std::string& device);
 
 void add_workers_option(CLI::App& sub, unsigned& workers);
 // Ends with kUsage unless exactly one of the two was given.

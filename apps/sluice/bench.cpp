@@ -10,6 +10,7 @@
 
 #include "app.h"
 #include "base/sha256.h"
+#include "bench.h"
 #include "control/machine.h"
 #include "control/standard_graph.h"
 #include "elements/ip_input/stage.h"
@@ -29,17 +30,7 @@ std::vector<FlowRegion> regions_of(const RuleSet& set);  // gen.cpp
 
 namespace {
 
-struct Options {
-  std::string rules, format = "auto", algorithm, shape = "acl", routes, route_algorithm, adjacencies, name,
-                     device = "cpu";
-  uint64_t seed = 1;
-  uint32_t count = 10'000, ipv4 = 900'000, ipv6 = 160'000;
-  unsigned repetitions = 5, workers = 1;
-  uint64_t packets = 0, sample = 20'000;
-  uint32_t batch = 256;
-  std::vector<uint32_t> sizes = {64};
-  bool spoil = false;  // hidden: makes the check find something, so that a test can see the refusal
-};
+using Options = BenchOptions;
 
 // A folder that goes away with the run.
 class TemporaryFolder {
@@ -60,13 +51,6 @@ class TemporaryFolder {
   std::string path_;
 };
 
-struct Case {
-  std::string name;
-  std::string unit;
-  std::vector<double> values;
-  Json more = Json::object();
-};
-
 std::string now_utc() {
   const std::time_t now = std::time(nullptr);
   std::tm tm{};
@@ -76,11 +60,6 @@ std::string now_utc() {
   return text;
 }
 
-struct Verified {
-  uint64_t sample = 0, mismatches = 0;
-  std::string oracle;
-};
-
 // Nothing is timed, and nothing reported, after a result that is not the oracle's.
 void require(const Verified& v, const std::string& what) {
   if (v.mismatches == 0) return;
@@ -88,47 +67,6 @@ void require(const Verified& v, const std::string& what) {
        fmt::format("{}: {} of {} sampled results differ from the oracle ({}); nothing is reported", what, v.mismatches,
                    v.sample, v.oracle),
        "this is a defect of sluice; please report it with this command line");
-}
-
-Exit report(const Options& o, const std::string& kind, const std::string& input_hash, const Verified& verified,
-            std::vector<Case> cases, const Json& more) {
-  Json json{
-      {"schema", 1},
-      {"name", o.name.empty() ? "bench_" + kind : o.name},
-      {"when", now_utc()},
-      {"command", command_line()},
-      {"machine", to_json(describe_machine())},
-      {"git", sluice_revision()},
-      {"seed", o.seed},
-      {"input_hash", "sha256:" + input_hash},
-      {"checked", fmt::format("{} of {} sampled results equal the oracle's ({})", verified.sample - verified.mismatches,
-                              verified.sample, verified.oracle)},
-      {"verified", {{"sample", verified.sample}, {"oracle", verified.oracle}, {"mismatches", verified.mismatches}}}};
-  json.update(more);
-  json["results"] = Json::array();
-  TextTable table({"case", "median", "min", "max", "n", "unit"});
-  for (Case& c : cases) {
-    std::sort(c.values.begin(), c.values.end());
-    const size_t n = c.values.size();
-    const double median = n % 2 != 0 ? c.values[n / 2] : (c.values[n / 2 - 1] + c.values[n / 2]) / 2;
-    Json one{{"case", c.name},          {"unit", c.unit},         {"median", median},
-             {"min", c.values.front()}, {"max", c.values.back()}, {"n", n}};
-    // The same in plain terms: things a second, and how far apart the runs were, relative to the median.
-    one["rate"] = median * 1e6;
-    one["spread"] = median > 0 ? (c.values.back() - c.values.front()) / median : 0.0;
-    one.update(c.more);
-    json["results"].push_back(one);
-    table.add({c.name, fmt::format("{:.3f}", median), fmt::format("{:.3f}", c.values.front()),
-               fmt::format("{:.3f}", c.values.back()), std::to_string(n), c.unit});
-  }
-  if (json_output()) {
-    print_json(json);
-  } else {
-    const Machine m = describe_machine();
-    print_out(table.str() + fmt::format("{}, {} cores, {}, {}; seed {}; {}\n", m.cpu, m.cores, m.compiler, m.build_type,
-                                        o.seed, json["checked"].get<std::string>()));
-  }
-  return Exit::kOk;
 }
 
 // Runs f, which does `items` items, until a tenth of a second has gone by; items a second in millions.
@@ -157,7 +95,7 @@ RuleSet rules_of(const Options& o, std::string& text, std::string& format) {
 }
 
 Exit bench_classify(const Options& o) {
-  resolve_device(o.device);
+  const OpenDevices devices = open_devices(o.device);
   const std::string algorithm = check_acl_algorithm(o.algorithm);
   std::string text, format;
   RuleSet set = rules_of(o, text, format);
@@ -202,19 +140,29 @@ Exit bench_classify(const Options& o) {
     if (found[k] != oracle.view.lookup(keys[k])) ++verified.mismatches;
   }
   require(verified, source + "/" + algorithm);
+  std::vector<Case> cases;
   Case c{fmt::format("{}/{}", source, algorithm),
          "Mpackets/s",
          {},
          {{"build_seconds", acl.build_seconds}, {"bytes", acl.image->bytes().size()}, {"rules", acl.count}}};
   Progress progress("repetition", o.repetitions);
-  for (unsigned r = 0; r < o.repetitions; ++r) {
+  for (unsigned r = 0; r < o.repetitions && !o.device_only; ++r) {
     c.values.push_back(rate_of(keys.size(), [&] { classify_all(acl.view, found); }));
     progress.update(r + 1);
     stop_if_interrupted();
   }
   progress.clear();
-  return report(o, "classify", sha256(text), verified, {c},
-                {{"packets", keys.size()}, {"device", "cpu"}, {"workers", 1}});
+  if (!o.device_only) cases.push_back(std::move(c));
+  if (!devices.options.devices.empty()) {
+    TableSet tables;
+    tables.acls["t"] = acl.image;
+    std::vector<uint32_t> expected;
+    for (const uint32_t rule : found) expected.push_back(result_digest(rule, 0));
+    add_device_cases(o, devices, fmt::format("{}/{}", source, algorithm), "ACL(TABLE t, DEFAULT permit)", tables, keys,
+                     expected, cases);
+  }
+  return bench_report(o, "classify", sha256(text), verified, std::move(cases),
+                {{"packets", keys.size()}, {"device", devices.label}, {"workers", o.workers}});
 }
 
 Rib rib_of(const Options& o, std::string& hash) {
@@ -294,7 +242,7 @@ Addresses draw(const Rib& rib, const std::string& pattern, size_t n, uint64_t se
 }
 
 Exit bench_route(const Options& o) {
-  resolve_device(o.device);
+  const OpenDevices devices = open_devices(o.device);
   check_lpm_algorithms(o.algorithm);
   std::string hash;
   Rib rib = rib_of(o, hash);
@@ -327,25 +275,39 @@ Exit bench_route(const Options& o) {
              "Mlookups/s",
              {},
              {{"bytes", routes.image->section(family == 4 ? SectionTag::kFib4 : SectionTag::kFib6).size()}}};
-      for (unsigned r = 0; r < o.repetitions; ++r) {
+      for (unsigned r = 0; r < o.repetitions && !o.device_only; ++r) {
         c.values.push_back(rate_of(count, [&] { look(routes, found, count); }));
         stop_if_interrupted();
       }
-      cases.push_back(std::move(c));
+      if (!devices.options.devices.empty() && family == 4) {
+        look(routes, found, count);
+        std::vector<FlowKey> keys(count);
+        std::vector<uint32_t> digests(count);
+        for (size_t i = 0; i < count; ++i) {
+          keys[i].family = 4;
+          keys[i].dst_lo = a.v4[i];
+          digests[i] = result_digest(0, found[i]);
+        }
+        TableSet tables;
+        tables.routes["t"] = routes.image;
+        add_device_cases(o, devices, c.name, "IPRoute(TABLE t)", tables, keys, digests, cases);
+      }
+      if (!o.device_only) cases.push_back(std::move(c));
     }
   }
   progress.clear();
-  return report(o, "route", hash, verified, std::move(cases),
+  return bench_report(o, "route", hash, verified, std::move(cases),
                 {{"routes4", routes.rib.routes4().size()},
                  {"routes6", routes.rib.routes6().size()},
                  {"build_seconds", routes.build_seconds},
-                 {"device", "cpu"},
-                 {"workers", 1}});
+                 {"device", devices.label},
+                 {"workers", o.workers}});
 }
 
 // The capture that a pipeline bench plays, and the graph around it.
 Exit bench_pipeline(const Options& o) {
-  const std::string device = resolve_device(o.device);
+  const OpenDevices devices = open_devices(o.device);
+  const std::string& device = devices.label;
   TemporaryFolder folder;
   Progress progress("");
   progress.step("making tables and traffic");
@@ -481,6 +443,10 @@ Exit bench_pipeline(const Options& o) {
                 RunOptions options;
                 options.batch = o.batch;
                 options.stop = &interrupted();
+                options.device = devices.options;
+                if (!devices.options.devices.empty()) {
+                  options.device.devices = {devices.options.devices[w % devices.options.devices.size()]};
+                }
                 auto runtime = need(Runtime::create(pipeline->router, pipeline->plan, options));
                 runtime->publisher().publish(need(bind_plan(pipeline->plan, pipeline->router, pipeline->tables)));
                 need(runtime->run(reports[w]));
@@ -520,7 +486,7 @@ Exit bench_pipeline(const Options& o) {
     }
   }
   progress.clear();
-  return report(o, "pipeline", hash.finish(), verified, std::move(cases),
+  return bench_report(o, "pipeline", hash.finish(), verified, std::move(cases),
                 {{"rules", set.rules.size()},
                  {"routes4", rib.routes4().size()},
                  {"routes6", rib.routes6().size()},
@@ -529,6 +495,47 @@ Exit bench_pipeline(const Options& o) {
 }
 
 }  // namespace
+
+Exit bench_report(const BenchOptions& o, const std::string& kind, const std::string& input_hash,
+                  const Verified& verified, std::vector<Case> cases, const Json& more) {
+  Json json{
+      {"schema", 1},
+      {"name", o.name.empty() ? "bench_" + kind : o.name},
+      {"when", now_utc()},
+      {"command", command_line()},
+      {"machine", to_json(describe_machine())},
+      {"git", sluice_revision()},
+      {"seed", o.seed},
+      {"input_hash", "sha256:" + input_hash},
+      {"checked", fmt::format("{} of {} sampled results equal the oracle's ({})", verified.sample - verified.mismatches,
+                              verified.sample, verified.oracle)},
+      {"verified", {{"sample", verified.sample}, {"oracle", verified.oracle}, {"mismatches", verified.mismatches}}}};
+  json.update(more);
+  json["results"] = Json::array();
+  TextTable table({"case", "median", "min", "max", "n", "unit"});
+  for (Case& c : cases) {
+    std::sort(c.values.begin(), c.values.end());
+    const size_t n = c.values.size();
+    const double median = n % 2 != 0 ? c.values[n / 2] : (c.values[n / 2 - 1] + c.values[n / 2]) / 2;
+    Json one{{"case", c.name},          {"unit", c.unit},         {"median", median},
+             {"min", c.values.front()}, {"max", c.values.back()}, {"n", n}};
+    // The same in plain terms: things a second, and how far apart the runs were, relative to the median.
+    one["rate"] = median * 1e6;
+    one["spread"] = median > 0 ? (c.values.back() - c.values.front()) / median : 0.0;
+    one.update(c.more);
+    json["results"].push_back(one);
+    table.add({c.name, fmt::format("{:.3f}", median), fmt::format("{:.3f}", c.values.front()),
+               fmt::format("{:.3f}", c.values.back()), std::to_string(n), c.unit});
+  }
+  if (json_output()) {
+    print_json(json);
+  } else {
+    const Machine m = describe_machine();
+    print_out(table.str() + fmt::format("{}, {} cores, {}, {}; seed {}; {}\n", m.cpu, m.cores, m.compiler, m.build_type,
+                                        o.seed, json["checked"].get<std::string>()));
+  }
+  return Exit::kOk;
+}
 
 void add_bench(CLI::App& root) {
   CLI::App* bench = add_subcommand(
@@ -551,7 +558,7 @@ void add_bench(CLI::App& root) {
     sub.add_option("--packets", o.packets, "Packets or addresses a round (default: by kind)")->type_name("N");
     sub.add_option("--name", o.name, "Of the measurement, in the JSON (default bench_KIND)")->type_name("NAME");
     sub.add_flag("--spoil-check", o.spoil, "")->group("");
-    add_device_option(sub, o.device);
+    add_device_options(sub, o.device, true);
   };
   auto rule_options = [](CLI::App& sub, Options& o) {
     sub.add_option("--shape", o.shape, "Of generated rules: acl, fw or ipc")
@@ -575,6 +582,16 @@ void add_bench(CLI::App& root) {
         ->capture_default_str();
   };
 
+  auto device_options = [](CLI::App& sub, Options& o) {
+    sub.add_option("--frames", o.frames, "Records a flight to the device, joined by commas")
+        ->delimiter(',')
+        ->check(CLI::Range(32u, 65'536u))
+        ->type_name("N,...");
+    sub.add_option("--frame-repetitions", o.frame_repetitions, "Flights a case and thread")->type_name("N");
+    sub.add_flag("--device-only", o.device_only, "Leave the CPU's case out");
+  };
+  add_bench_latency(*bench);
+
   auto c = std::make_shared<Options>();
   CLI::App* classify =
       add_subcommand(*bench, "classify", "Subcommands", "Lookups in an access list, by packets drawn from its rules",
@@ -582,6 +599,8 @@ void add_bench(CLI::App& root) {
                      [c] { return bench_classify(*c); });
   classify->add_option("--rules", c->rules, "Rule file (default: generated)")->type_name("FILE");
   add_acl_options(*classify, c->format, c->algorithm);
+  add_workers_option(*classify, c->workers);
+  device_options(*classify, *c);
   rule_options(*classify, *c);
   common(*classify, *c);
 
@@ -592,6 +611,8 @@ void add_bench(CLI::App& root) {
       [r] { return bench_route(*r); });
   route_options(*route, *r);
   route->add_option("--algorithm", r->algorithm, "Route algorithms")->type_name("A4[,A6]");
+  add_workers_option(*route, r->workers);
+  device_options(*route, *r);
   common(*route, *r);
 
   auto p = std::make_shared<Options>();

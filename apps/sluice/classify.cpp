@@ -3,13 +3,15 @@
 #include <charconv>
 
 #include "app.h"
+#include "devices.h"
 #include "inputs.h"
 
 namespace sluice::app {
 namespace {
 
 struct Options {
-  std::string rules, format = "auto", trace, capture, algorithm, device = "cpu", out;
+  std::string rules, format = "auto", trace, capture, algorithm, out;
+  DeviceFlags device;
   unsigned workers = 1;
 };
 
@@ -18,10 +20,19 @@ constexpr size_t kBlock = size_t{1} << 18;
 Exit classify(const Options& o) {
   exactly_one(!o.trace.empty(), !o.capture.empty(), "--trace or --in");
   check_acl_algorithm(o.algorithm);
-  const std::string device = resolve_device(o.device);
+  const OpenDevices devices = open_devices(o.device);
+  const std::string& device = devices.label;
   need(check_readable(o.trace.empty() ? o.capture : o.trace), Exit::kIo);
   const LoadedAcl acl = load_acl(o.rules, o.format, o.algorithm);
   auto source = o.trace.empty() ? open_capture_keys(o.capture) : open_trace(o.trace);
+
+  std::unique_ptr<DeviceLookup> on_device;
+  std::vector<KeyResult> results_of;
+  if (!devices.options.devices.empty()) {
+    TableSet tables;
+    tables.acls["rules"] = acl.image;
+    on_device = std::make_unique<DeviceLookup>(devices, "ACL(TABLE rules)", std::move(tables));
+  }
 
   // -o json without --out puts the results into the object; else they are lines.
   const bool inside = json_output() && o.out.empty();
@@ -40,7 +51,11 @@ Exit classify(const Options& o) {
     if (keys.empty()) break;
     found.assign(keys.size(), 0);
     const Stopwatch lookup;
-    in_parallel(o.workers, keys.size(), [&](size_t begin, size_t end) {
+    if (on_device != nullptr && on_device->run(keys, results_of)) {
+      // What is not IP has no rule.
+      for (size_t i = 0; i < keys.size(); ++i) found[i] = keys[i].family == 0 ? 0 : results_of[i].rule;
+    } else {
+      in_parallel(o.workers, keys.size(), [&](size_t begin, size_t end) {
       const FlowKey* burst[kAclBurst];
       uint32_t rules[kAclBurst];
       uint32_t where[kAclBurst];
@@ -58,6 +73,7 @@ Exit classify(const Options& o) {
       }
       if (n != 0) flush();
     });
+    }
     seconds += lookup.seconds();
     packets += keys.size();
     lines.clear();
@@ -131,7 +147,7 @@ void add_classify(CLI::App& root) {
   sub->add_option("--in", o->capture, "Capture: pcap or pcapng, plain or gzip")->type_name("PCAP");
   sub->add_option("--out", o->out, "Where the lines go (default: stdout); appears when it is complete")
       ->type_name("FILE");
-  add_device_option(*sub, o->device);
+  add_device_options(*sub, o->device, false);
   add_workers_option(*sub, o->workers);
 }
 

@@ -1,6 +1,7 @@
 // sluice route: the next hop of each address.
 // host only
 #include "app.h"
+#include "devices.h"
 #include "inputs.h"
 #include "net/text.h"
 
@@ -8,7 +9,8 @@ namespace sluice::app {
 namespace {
 
 struct Options {
-  std::string routes, addresses, capture, algorithm, device = "cpu", out;
+  std::string routes, addresses, capture, algorithm, out;
+  DeviceFlags device;
   unsigned workers = 1;
 };
 
@@ -71,10 +73,20 @@ class AddressSource {
 Exit route(const Options& o) {
   exactly_one(!o.addresses.empty(), !o.capture.empty(), "--addresses or --in");
   check_lpm_algorithms(o.algorithm);
-  const std::string device = resolve_device(o.device);
+  const OpenDevices devices = open_devices(o.device);
+  const std::string& device = devices.label;
   need(check_readable(o.addresses.empty() ? o.capture : o.addresses), Exit::kIo);
   AddressSource source(o);
   const LoadedRoutes routes = load_routes(split_commas(o.routes), o.algorithm);
+
+  std::unique_ptr<DeviceLookup> on_device;
+  std::vector<KeyResult> results_of;
+  std::vector<FlowKey> keys;
+  if (!devices.options.devices.empty()) {
+    TableSet tables;
+    tables.routes["routes"] = routes.image;
+    on_device = std::make_unique<DeviceLookup>(devices, "IPRoute(TABLE routes)", std::move(tables));
+  }
 
   const bool inside = json_output() && o.out.empty();
   AtomicFile file;
@@ -108,13 +120,26 @@ Exit route(const Options& o) {
     hop4.resize(at4.size());
     hop6.resize(at6.size());
     const Stopwatch lookup;
+    bool answered = false;
+    if (on_device != nullptr) {
+      keys.assign(addresses.size(), FlowKey{});
+      for (size_t i = 0; i < addresses.size(); ++i) {
+        keys[i].family = static_cast<uint8_t>(addresses[i].family);
+        keys[i].dst_hi = addresses[i].hi;
+        keys[i].dst_lo = addresses[i].lo;
+      }
+      answered = on_device->run(keys, results_of);
+      for (size_t i = 0; answered && i < keys.size(); ++i) found[i] = results_of[i].next_hop;
+    }
+    if (!answered) {
     in_parallel(o.workers, at4.size(),
                 [&](size_t b, size_t e) { routes.lookup4(address4.data() + b, hop4.data() + b, e - b); });
     in_parallel(o.workers, at6.size(),
                 [&](size_t b, size_t e) { routes.lookup6(hi.data() + b, lo.data() + b, hop6.data() + b, e - b); });
-    seconds += lookup.seconds();
     for (size_t i = 0; i < at4.size(); ++i) found[at4[i]] = hop4[i];
     for (size_t i = 0; i < at6.size(); ++i) found[at6[i]] = hop6[i];
+    }
+    seconds += lookup.seconds();
     looked_up += addresses.size();
     lines.clear();
     for (uint32_t hop : found) {
@@ -189,7 +214,7 @@ void add_route(CLI::App& root) {
       ->type_name("A4[,A6]");
   sub->add_option("--out", o->out, "Where the lines go (default: stdout); appears when it is complete")
       ->type_name("FILE");
-  add_device_option(*sub, o->device);
+  add_device_options(*sub, o->device, false);
   add_workers_option(*sub, o->workers);
 }
 

@@ -6,6 +6,7 @@
 #include "control/command_text.h"
 #include "control/standard_graph.h"
 #include "graph/click/print.h"
+#include "devices.h"
 #include "inputs.h"
 #include "net/text.h"
 #include "pipeline.h"
@@ -15,9 +16,10 @@ namespace {
 
 struct Options {
   std::vector<std::string> words;  // FILE.click and NAME=VAL
-  std::string acl, format = "auto", routes, adjacencies, in, icmp, policy = "deny", device = "cpu", algorithm,
+  std::string acl, format = "auto", routes, adjacencies, in, icmp, policy = "deny", algorithm,
                    route_algorithm;
   std::vector<std::string> out;
+  DeviceFlags device;
   bool icmp_denied = false, print_graph = false, print_plan = false;
   unsigned workers = 1;
   uint32_t batch = 256;
@@ -102,7 +104,8 @@ Exit run(const Options& o) {
   if (!o.adjacencies.empty() && o.routes.empty()) fail(Exit::kUsage, "--adjacencies needs --routes");
   if (!o.icmp.empty() && o.routes.empty())
     fail(Exit::kUsage, "--icmp-errors needs --routes", "the errors are routed like any packet");
-  const std::string device = resolve_device(o.device);
+  const OpenDevices devices = open_devices(o.device);
+  const std::string& device = devices.label;
   if (!o.algorithm.empty()) check_acl_algorithm(o.algorithm);
   TableOverrides overrides;
   overrides.acl_algorithm = o.algorithm;
@@ -141,7 +144,7 @@ Exit run(const Options& o) {
     return Exit::kOk;
   }
   if (o.print_plan) {
-    show("plan", describe(pipeline->plan, pipeline->router));
+    show("plan", describe(pipeline->plan, pipeline->router) + describe_offloads(*pipeline, devices));
     return Exit::kOk;
   }
   check_files(*pipeline, true);
@@ -149,6 +152,7 @@ Exit run(const Options& o) {
   RunOptions options;
   options.workers = o.workers;
   options.batch = o.batch;
+  options.device = devices.options;
   if (o.limit != 0) options.max_packets = o.limit;
   std::string shown_line;
   options.print = [&shown_line](std::string_view line) {
@@ -156,6 +160,7 @@ Exit run(const Options& o) {
     std::fwrite(shown_line.data(), 1, shown_line.size(), stderr);
   };
   const PipelineRun done = run_pipeline(*pipeline, options);
+  const bool device_failed = report_failures(done.report) && !devices.automatic;
 
   const Image* acl = pipeline->tables.acls.empty() ? nullptr : pipeline->tables.acls.begin()->second.get();
   Json top = Json::array();
@@ -183,6 +188,14 @@ Exit run(const Options& o) {
     Json json = to_json(done.report, pipeline->router, pipeline->table_report, device);
     if (o.top != 0) json["top_rules"] = top;
     json["interrupted"] = done.interrupted;
+    if (!done.report.devices.empty()) {
+      json["offload"] = {{"offloaded", done.report.offload.offloaded},
+                         {"on_host", done.report.offload.on_host},
+                         {"redone", done.report.offload.redone},
+                         {"rescued", done.report.offload.rescued}};
+      json["devices"] = Json::array();
+      for (const DeviceReport& d : done.report.devices) json["devices"].push_back(to_json(d));
+    }
     print_json(json);
   } else {
     std::string shown = summary(done.report, device);
@@ -194,6 +207,7 @@ Exit run(const Options& o) {
       print_out(shown);
     }
   }
+  if (device_failed) return Exit::kUnavailable;
   return done.interrupted ? Exit::kInterrupted : Exit::kOk;
 }
 
@@ -308,7 +322,7 @@ void add_run(CLI::App& root) {
   sub->add_option("--limit", o->limit, "Stop after about this many packets")->type_name("N");
   sub->add_option("--top-rules", o->top, "Also count and show the N rules that decided most (standard graph)")
       ->type_name("N");
-  add_device_option(*sub, o->device);
+  add_device_options(*sub, o->device, true);
 }
 
 void add_check(CLI::App& root) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "base/hd.h"
@@ -86,6 +87,9 @@ class Batch {
   uint32_t size() const { return count_; }
   bool full() const { return count_ == capacity_; }
   BatchView view() { return BatchView{frame_.data(), extent_.data(), annotation_.data(), key_.data(), count_}; }
+
+  // The memory behind `reserve`: it moves only when a frame larger than all of it comes.
+  std::span<std::byte> arena() { return {reinterpret_cast<std::byte*>(arena_.data()), arena_bytes_}; }
 
   // Forgets the packets and the arena's contents.
   void clear() {

@@ -9,6 +9,8 @@
 #include <numeric>
 #include <set>
 
+#include "exec/cpu/tile.h"
+
 namespace sluice {
 namespace {
 
@@ -295,6 +297,13 @@ Result<std::unique_ptr<Snapshot>> bind_plan(const Plan& plan, const Router& rout
         d.suggestion = ok.error().hint;
         errors.diagnostics.push_back(std::move(d));
       }
+    }
+  }
+  for (Program& program : snapshot->programs) {
+    program.front = 0;
+    while (program.front < program.stage_count &&
+           (!errors.diagnostics.empty() || cpu_stage_prefetch(program.stages[program.front].kind) == nullptr)) {
+      ++program.front;
     }
   }
   if (!errors.diagnostics.empty()) {

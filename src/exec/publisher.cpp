@@ -4,6 +4,7 @@
 #include <urcu/urcu-qsbr.h>
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 
 #if defined(__SANITIZE_THREAD__)
@@ -59,6 +60,8 @@ Publisher::~Publisher() {
 }
 
 uint64_t Publisher::publish(std::unique_ptr<Snapshot> next) {
+  const std::lock_guard publishing(publishing_);
+  if (prepare_) prepare_(*next);
   const std::lock_guard lock(writer_);
   const uint64_t generation = generation_.load(std::memory_order_relaxed) + 1;
   next->generation = generation;
@@ -72,6 +75,17 @@ uint64_t Publisher::publish(std::unique_ptr<Snapshot> next) {
   }
   reap();
   return generation;
+}
+
+void Publisher::drain_retired() {
+  while (true) {
+    {
+      const std::lock_guard lock(writer_);
+      reap();
+      if (retired_.empty()) return;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
 }
 
 size_t Publisher::retired() const {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -38,6 +39,10 @@ class Publisher {
   // Makes `next` the current generation and retires the one before. Gives it its generation number and returns it.
   // Blocks for a grace period; never called from a QSBR reader. Thread-safe.
   uint64_t publish(std::unique_ptr<Snapshot> next);
+  // Called by `publish` on each generation before it becomes current, one at a time. Set it before the first publish.
+  void set_prepare(std::function<void(Snapshot&)> prepare) { prepare_ = std::move(prepare); }
+  // Waits until no batch in flight holds a retired generation. For the publishing thread.
+  void drain_retired();
 
   // The current generation; valid until the calling reader's next quiescent state. nullptr before the first publish.
   const Snapshot* current() const { return current_.load(std::memory_order_acquire); }
@@ -58,6 +63,8 @@ class Publisher {
 
   std::atomic<const Snapshot*> current_{nullptr};
   std::atomic<uint64_t> generation_{0};
+  std::function<void(Snapshot&)> prepare_;
+  std::mutex publishing_;  // held over prepare and flip; writer_ guards the list alone
   mutable std::mutex writer_;
   std::vector<std::unique_ptr<const Snapshot>> retired_;
 };

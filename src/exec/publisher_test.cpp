@@ -13,7 +13,7 @@ namespace {
 std::unique_ptr<Snapshot> stamped(uint32_t stamp) {
   auto snapshot = std::make_unique<Snapshot>();
   snapshot->programs.resize(3);
-  for (Program& program : snapshot->programs) program.reserved = stamp;
+  for (Program& program : snapshot->programs) program.front = stamp;
   return snapshot;
 }
 
@@ -32,7 +32,7 @@ TEST(Publisher, AGenerationInFlightOutlivesItsSuccessors) {
   publisher.publish(stamped(2));
   publisher.publish(stamped(3));
   EXPECT_EQ(publisher.retired(), 1u) << "generation 1 is in flight, generation 2 never was";
-  EXPECT_EQ(held->programs[2].reserved, 1u);
+  EXPECT_EQ(held->programs[2].front, 1u);
   Publisher::release(held);
   publisher.publish(stamped(4));
   EXPECT_EQ(publisher.retired(), 0u);
@@ -54,8 +54,8 @@ TEST(Publisher, ReadersSeeWholeGenerationsWhileTheyChange) {
         const bool pinned = r == 2;  // one reader holds generations across quiescent states
         const Snapshot* s = pinned ? publisher.acquire() : publisher.current();
         if (pinned) reader.quiescent();
-        const uint32_t stamp = s->programs[0].reserved;
-        for (const Program& program : s->programs) mixed += program.reserved != stamp;
+        const uint32_t stamp = s->programs[0].front;
+        for (const Program& program : s->programs) mixed += program.front != stamp;
         mixed += s->generation != stamp;
         backwards += stamp < last;
         last = stamp;

@@ -63,7 +63,124 @@ Runtime::Runtime(const Router& router, const Plan& plan, const RunOptions& optio
   }
 }
 
-Runtime::~Runtime() = default;
+Runtime::~Runtime() {
+  for (auto& state : devices_) {
+    for (void* host : state->pins) state->device->unpin(host);
+  }
+}
+
+// Channels of every worker to its device.
+Result<void> Runtime::open_channels() {
+  const DeviceOptions& d = options_.device;
+  const RecordChoice records = d.transport == Transport::kCommList || d.transport == Transport::kCommPool
+                                   ? RecordChoice::kAddress
+                                   : d.records;
+  offloads_ = plan_offloads(plan_, router_, records);
+  for (const auto& device : d.devices) {
+    auto state = std::make_unique<DeviceState>();
+    state->device = device;
+    state->report.info = device->info();
+    devices_.push_back(std::move(state));
+  }
+  // Elements that keep state from batch to batch, and packets that go in circles, must see batches one after another.
+  bool one_by_one = false;
+  for (size_t n = 0; n < plan_.nodes.size(); ++n) {
+    for (const PlanTarget& exit : plan_.nodes[n].exits) one_by_one |= exit.node != ~0u && exit.node <= n;
+  }
+  for (const auto& element : router_.elements) {
+    if (element->kind() == ElementKind::kHost && element->make_state() != nullptr) one_by_one = true;
+  }
+  ChannelOptions options;
+  options.mode = d.mode;
+  options.transport = d.transport;
+  options.records = std::max<uint32_t>(options_.batch, 256);
+  options.flights = one_by_one ? 1 : d.flights;
+  options.enter_after = d.enter_after;
+  options.leave_after = d.leave_after;
+  options.watchdog_ns = d.watchdog_ns;
+  for (size_t w = 0; w < workers_.size(); ++w) {
+    WorkerDevice worker;
+    worker.index = static_cast<unsigned>(w % devices_.size());
+    worker.offloads = &offloads_;
+    worker.flights = options.flights;
+    DeviceState& state = *devices_[worker.index];
+    worker.pinned = &state.pinned;
+    worker.ipv4.resize(plan_.nodes.size());
+    worker.others.resize(plan_.nodes.size());
+    for (size_t n = 0; n < plan_.nodes.size(); ++n) {
+      const Offload& offload = offloads_[n];
+      if (!offload.on_device) continue;
+      RecordShape shape = offload.shape;
+      if (offload.keys) shape.kind = RecordKind::kKey4;
+      auto channel = Channel::create(*state.device, shape, options);
+      if (!channel) return std::move(channel).error();
+      worker.ipv4[n] = std::move(*channel);
+      if (!offload.keys) continue;
+      shape.kind = RecordKind::kKey6;
+      channel = Channel::create(*state.device, shape, options);
+      if (!channel) return std::move(channel).error();
+      worker.others[n] = std::move(*channel);
+    }
+    workers_[w]->use_device(std::move(worker));
+  }
+  publisher_.set_prepare([this](Snapshot& snapshot) { make_resident(snapshot); });
+  return {};
+}
+
+// Puts a generation into the memory of every device before it becomes current.
+void Runtime::make_resident(Snapshot& snapshot) {
+  // Program slots take turns: the generation before last must have come home.
+  publisher_.drain_retired();
+  const uint32_t parity = ++loads_ & 1;
+  snapshot.residents.resize(devices_.size());
+  for (size_t d = 0; d < devices_.size(); ++d) {
+    DeviceState& state = *devices_[d];
+    auto resident = sluice::make_resident(*state.device, snapshot, plan_, offloads_);
+    Result<void> result;
+    if (!resident) {
+      result = std::move(resident).error();
+    } else {
+      (*resident)->parity = parity;
+      for (const auto& worker : workers_) {
+        if (worker->device().index != d) continue;
+        for (size_t n = 0; n < plan_.nodes.size(); ++n) {
+          for (const auto* channels : {&worker->device().ipv4, &worker->device().others}) {
+            Channel* channel = (*channels)[n].get();
+            if (channel == nullptr || !result.ok()) continue;
+            result = channel->install((*resident)->programs[n], parity);
+          }
+        }
+      }
+    }
+    const std::lock_guard lock(state.mutex);
+    if (!result.ok()) {
+      ++state.report.refused_generations;
+      if (state.report.failure.empty()) state.report.failure = result.error().message;
+      continue;
+    }
+    state.report.resident_bytes = (*resident)->bytes;
+    state.report.uploaded_bytes += (*resident)->uploaded_bytes;
+    snapshot.residents[d] = std::move(*resident);
+  }
+}
+
+// Lets devices reach the frames of a batch, where some segment's records are addresses.
+void Runtime::pin(Batch& batch) {
+  bool addresses = false;
+  for (const Offload& o : offloads_) addresses |= o.on_device && !o.keys && o.shape.kind == RecordKind::kAddress;
+  if (!addresses) return;
+  const std::span<std::byte> arena = batch.arena();
+  for (auto& state : devices_) {
+    auto device = state->device->pin(arena.data(), arena.size());
+    if (!device) {
+      // Its frames stay on the host then.
+      if (state->report.failure.empty()) state->report.failure = device.error().message;
+      continue;
+    }
+    state->pinned.add(arena.data(), arena.size(), static_cast<std::byte*>(*device));
+    state->pins.push_back(arena.data());
+  }
+}
 
 Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Plan& plan, const RunOptions& options) {
   if (options.workers == 0 || options.workers > 256) {
@@ -105,6 +222,9 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
   }
   runtime->source_done_.resize(runtime->sources_.size());
   for (unsigned w = 0; w < options.workers; ++w) runtime->workers_.push_back(std::make_unique<Worker>(plan, router, w));
+  if (!options.device.devices.empty()) {
+    if (auto ok = runtime->open_channels(); !ok) return std::move(ok).error();
+  }
   return runtime;
 }
 
@@ -213,28 +333,55 @@ Result<void> Runtime::commit(Job& job) {
   return result;
 }
 
+// One thread does all: with a device it has several batches on their way.
 Result<void> Runtime::run_inline() {
-  auto batch = Batch::create(options_.batch, std::max<size_t>(size_t{1} << 20, size_t{options_.batch} * 2048));
-  if (!batch) return std::move(batch).error();
-  Job job;
-  job.batch = std::move(*batch);
-  job.shares.resize(1);
+  Worker& worker = *workers_[0];
+  const size_t depth = worker.depth();
+  std::vector<std::unique_ptr<Job>> jobs;
+  for (size_t i = 0; i < depth; ++i) {
+    auto batch = Batch::create(options_.batch, std::max<size_t>(size_t{1} << 20, size_t{options_.batch} * 2048));
+    if (!batch) return std::move(batch).error();
+    jobs.push_back(std::make_unique<Job>());
+    jobs.back()->batch = std::move(*batch);
+    jobs.back()->shares.resize(1);
+    pin(jobs.back()->batch);
+  }
   QsbrReader reader;
-  while (true) {
-    auto more = read(job);
-    if (!more) return std::move(more).error();
-    if (!*more) return {};
-    job.snapshot = publisher_.acquire();
-    workers_[0]->run(*job.snapshot, job.batch, job.shares[0], job.source);
-    workers_[0]->stats().latency.record(now_ns() - job.started_ns, job.batch.size());
-    if (auto ok = commit(job); !ok) return ok;
+  Result<void> result;
+  bool more = true;
+  for (uint64_t made = 0, done = 0; more || done < made;) {
+    if (more && made - done < depth) {
+      Job& job = *jobs[made % depth];
+      auto got = read(job);
+      if (!got) {
+        result = std::move(got).error();
+        more = false;
+        continue;
+      }
+      more = *got;
+      if (!more) continue;
+      job.snapshot = publisher_.acquire();
+      worker.start(*job.snapshot, job.batch, job.shares[0], job.source);
+      ++made;
+    }
+    if (worker.finish()) {
+      Job& job = *jobs[done % depth];
+      worker.stats().latency.record(now_ns() - job.started_ns, job.batch.size());
+      ++done;
+      if (auto ok = commit(job); !ok && result.ok()) {
+        result = std::move(ok);
+        more = false;
+      }
+    }
     reader.quiescent();
   }
+  return result;
 }
 
 // The calling thread reads and commits; the workers each take their share of every job, in order.
 Result<void> Runtime::run_threads() {
-  const size_t ring = 2 * workers_.size() + 4;
+  const uint32_t depth = workers_[0]->depth();
+  const size_t ring = 2 * workers_.size() + 4 + depth;
   // A futex costs several microseconds; a batch is often shorter than that. Spin first where every thread has a core of
   // its own.
   const int spins = std::thread::hardware_concurrency() > workers_.size() ? 4000 : 0;
@@ -245,6 +392,7 @@ Result<void> Runtime::run_threads() {
     jobs.push_back(std::make_unique<Job>());
     jobs.back()->batch = std::move(*batch);
     jobs.back()->shares.resize(workers_.size());
+    pin(jobs.back()->batch);
   }
   constexpr uint64_t kClosed = uint64_t{1} << 63;
   std::atomic<uint64_t> published{0};  // jobs handed out; kClosed is set when no more will come
@@ -252,20 +400,32 @@ Result<void> Runtime::run_threads() {
   for (size_t w = 0; w < workers_.size(); ++w) {
     threads.emplace_back([&, w] {
       Worker& worker = *workers_[w];
-      for (uint64_t next = 0;; ++next) {
+      uint64_t next = 0;  // job to start
+      uint64_t done = 0;  // job to finish
+      while (true) {
         uint64_t seen = published.load(std::memory_order_acquire);
-        while ((seen & ~kClosed) == next) {
+        if ((seen & ~kClosed) == next && next == done) {
           if ((seen & kClosed) != 0) return;
           for (int i = 0; i < spins && (seen = published.load(std::memory_order_acquire)) == next; ++i) pause();
-          if (seen == next) {
-            published.wait(seen, std::memory_order_acquire);
-            seen = published.load(std::memory_order_acquire);
-          }
+          if (seen == next) published.wait(seen, std::memory_order_acquire);
+          continue;
         }
-        Job& job = *jobs[next % ring];
-        JobShare& share = job.shares[w];
-        worker.run(*job.snapshot, job.batch, share, job.source);
-        worker.stats().latency.record(now_ns() - job.started_ns, share.packets.count());
+        if ((seen & ~kClosed) != next && next - done < worker.depth()) {
+          Job& job = *jobs[next % ring];
+          worker.start(*job.snapshot, job.batch, job.shares[w], job.source);
+          ++next;
+        }
+        if (!worker.finish()) {
+          if (spins != 0) {
+            pause();
+          } else {
+            std::this_thread::yield();
+          }
+          continue;
+        }
+        Job& job = *jobs[done % ring];
+        worker.stats().latency.record(now_ns() - job.started_ns, job.shares[w].packets.count());
+        ++done;
         if (job.remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) job.remaining.notify_one();
       }
     });
@@ -333,7 +493,7 @@ Result<void> Runtime::run(RunReport& report) {
   return result;
 }
 
-void Runtime::fill(RunReport& report) const {
+void Runtime::fill(RunReport& report) {
   report = {};
   for (const auto& worker : workers_) report.totals.add(worker->stats());
   report.totals.add(commit_stats_);
@@ -355,6 +515,24 @@ void Runtime::fill(RunReport& report) const {
   for (size_t p = 0; p < ports_.size(); ++p) {
     if (ports_[p].packets != 0) report.ports[static_cast<uint16_t>(p)] = ports_[p];
   }
+  for (size_t d = 0; d < devices_.size(); ++d) {
+    DeviceState& state = *devices_[d];
+    const std::lock_guard lock(state.mutex);
+    report.devices.push_back(state.report);
+    DeviceReport& device = report.devices.back();
+    device.power = state.device->power();
+    for (const auto& worker : workers_) {
+      if (worker->device().index != d) continue;
+      for (const auto* channels : {&worker->device().ipv4, &worker->device().others}) {
+        for (const auto& channel : *channels) {
+          if (channel == nullptr) continue;
+          device.channels.add(channel->stats());
+          if (channel->failed() && device.failure.empty()) device.failure = channel->why();
+        }
+      }
+    }
+  }
+  for (const auto& worker : workers_) report.offload.add(worker->device_counters());
   report.seconds = seconds_;
   report.generation = last_generation_;
   report.workers = static_cast<unsigned>(workers_.size());

@@ -6,10 +6,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "exec/device/channel.h"
+#include "exec/device/offload.h"
+#include "exec/device/resident.h"
 #include "exec/plan.h"
 #include "exec/ports.h"
 #include "exec/publisher.h"
@@ -18,6 +22,17 @@
 
 namespace sluice {
 
+// How packets reach devices. The defaults suit a GPU behind PCI Express.
+struct DeviceOptions {
+  std::vector<std::shared_ptr<Device>> devices;  // empty: the CPU alone. Worker w uses device w modulo their number
+  DeviceMode mode = DeviceMode::kLaunch;
+  Transport transport = Transport::kStaged;  // of launch mode
+  RecordChoice records = RecordChoice::kAuto;
+  uint32_t flights = 4;  // batches of one worker at a time
+  uint32_t enter_after = 4, leave_after = 16;
+  uint64_t watchdog_ns = 2'000'000'000;
+};
+
 struct RunOptions {
   unsigned workers = 1;  // 1..256 threads that run programs; with more than one, a further thread reads and writes
   uint32_t batch = 256;  // packets a batch, 1..4096
@@ -25,6 +40,18 @@ struct RunOptions {
   std::function<void(uint64_t packets)> progress;    // called now and then from the committing thread
   std::function<void(std::string_view text)> print;  // lines of Print elements, in packet order; none: they are lost
   const std::atomic<bool>* stop = nullptr;           // set from elsewhere (a signal): finish what was read, then stop
+  DeviceOptions device;
+};
+
+// What one device did.
+struct DeviceReport {
+  DeviceInfo info;
+  ChannelStats channels;
+  DevicePower power;
+  size_t resident_bytes = 0;         // of the last generation
+  size_t uploaded_bytes = 0;         // of all generations
+  uint64_t refused_generations = 0;  // that could not be put there: they ran on the host
+  std::string failure;               // empty: none
 };
 
 struct RunReport {
@@ -47,6 +74,8 @@ struct RunReport {
   double seconds = 0;
   uint64_t generation = 0;
   unsigned workers = 1;
+  std::vector<DeviceReport> devices;
+  DeviceCounters offload;
 
   // Every packet that came in or was made has left or was dropped with a reason.
   bool conserved() const { return packets_in + generated == packets_out + dropped; }
@@ -77,11 +106,26 @@ class Runtime {
   Result<void> commit(Job& job);
   Result<void> run_inline();
   Result<void> run_threads();
-  void fill(RunReport& report) const;
+  void fill(RunReport& report);
+  Result<void> open_channels();
+  void make_resident(Snapshot& snapshot);
+  void pin(Batch& batch);
+
+  // A device and what the runtime keeps for it.
+  struct DeviceState {
+    std::shared_ptr<Device> device;
+    PinnedRanges pinned;
+    std::vector<void*> pins;
+    DeviceReport report;
+    std::mutex mutex;  // report, from the publishing thread
+  };
 
   const Router& router_;
   const Plan& plan_;
   RunOptions options_;
+  std::vector<Offload> offloads_;
+  std::vector<std::unique_ptr<DeviceState>> devices_;
+  uint32_t loads_ = 0;  // generations that were made resident
   Publisher publisher_;
   std::vector<std::unique_ptr<BatchSource>> sources_;
   std::vector<bool> source_done_;

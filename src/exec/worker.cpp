@@ -1,6 +1,7 @@
 // host only
 #include "exec/worker.h"
 
+#include "base/assert.h"
 #include "base/prefetch.h"
 
 #include <algorithm>
@@ -30,8 +31,12 @@ std::vector<unsigned> limited_elements(const Router& router) {
 // What a host element sees while it handles one batch.
 class Worker::Context final : public HostContext {
  public:
-  Context(Worker& worker, const PlanNode& node, JobShare& share, unsigned generation)
-      : worker_(worker), node_(node), share_(share), generation_(generation), element_(node.elements[0]) {
+  Context(Worker& worker, const PlanNode& node)
+      : worker_(worker),
+        node_(node),
+        share_(*worker.walk_->share),
+        generation_(worker.walk_->generation),
+        element_(node.elements[0]) {
     open_.fill(nullptr);
   }
 
@@ -85,7 +90,7 @@ class Worker::Context final : public HostContext {
  private:
   void finish(unsigned output) {
     worker_.stats_.generated += open_[output]->size();
-    worker_.queue_.push_back({open_[output], node_.exits[output], generation_ + 1});
+    worker_.walk_->children.push_back({open_[output], node_.exits[output], generation_ + 1});
     open_[output] = nullptr;
   }
 
@@ -105,8 +110,12 @@ Worker::Worker(const Plan& plan, const Router& router, unsigned id)
     first_input_.push_back(inputs);
     inputs += node.inputs;
   }
-  pending_.resize(inputs);
-  dirty_.resize(plan.nodes.size());
+  walks_.push_back(std::make_unique<Walk>());
+  for (auto& walk : walks_) {
+    walk->pending.resize(inputs);
+    walk->dirty.resize(plan.nodes.size());
+    walk->children.reserve(64);
+  }
   states_.resize(router.elements.size());
   sink_index_.resize(router.elements.size());
   limiter_.resize(router.elements.size());
@@ -116,7 +125,6 @@ Worker::Worker(const Plan& plan, const Router& router, unsigned id)
   for (uint32_t i = 0; i < plan.sinks.size(); ++i) sink_index_[plan.sinks[i]] = i;
   uint8_t limiter = 0;
   for (unsigned e : limited_elements(router)) limiter_[e] = ++limiter;
-  queue_.reserve(64);
 }
 
 Worker::~Worker() = default;
@@ -126,11 +134,21 @@ void Worker::drop(unsigned element, DropReason reason, uint64_t count) {
 }
 
 void Worker::deliver(const PlanTarget& target, const Selection& packets) {
-  pending_[first_input_[target.node] + target.input].merge(packets);
-  dirty_[target.node] = 1;
+  walk_->pending[first_input_[target.node] + target.input].merge(packets);
+  walk_->dirty[target.node] = 1;
 }
 
 void Worker::run(const Snapshot& snapshot, Batch& batch, JobShare& share, unsigned source) {
+  start(snapshot, batch, share, source);
+  while (!finish()) {
+  }
+}
+
+void Worker::start(const Snapshot& snapshot, Batch& batch, JobShare& share, unsigned source) {
+  SLUICE_ASSERT(on_way_ < walks_.size());
+  Walk& walk = *walks_[(oldest_ + on_way_) % walks_.size()];
+  ++on_way_;
+  walk_ = &walk;
   share.sent.resize(plan_.sinks.size());
   share.in_order.resize(plan_.sinks.size(), 1);
   uint64_t bytes = 0;
@@ -143,29 +161,65 @@ void Worker::run(const Snapshot& snapshot, Batch& batch, JobShare& share, unsign
   at_source.bytes += bytes;
   ++stats_.batches;
 
-  deliver(plan_.sources[source].target, share.packets);
-  run_nodes(snapshot, batch, share, 0);
-  for (size_t next = 0; next < queue_.size(); ++next) {
-    const Child child = queue_[next];
+  walk.snapshot = &snapshot;
+  walk.root = walk.batch = &batch;
+  walk.share = &share;
+  walk.generation = 0;
+  walk.node = 0;
+  walk.round = 0;
+  walk.again = false;
+  walk.waiting = false;
+  walk.children.clear();
+  walk.next_child = 0;
+  if (packets != 0) deliver(plan_.sources[source].target, share.packets);
+  advance(walk);
+}
+
+bool Worker::finish() {
+  Walk& walk = *walks_[oldest_];
+  if (walk.batch != nullptr && !advance(walk)) return false;
+  oldest_ = (oldest_ + 1) % walks_.size();
+  --on_way_;
+  return true;
+}
+
+// Goes on until the walk waits for a device (false) or is at its end.
+bool Worker::advance(Walk& walk) {
+  walk_ = &walk;
+  while (true) {
+    if (!run_nodes(walk)) return false;
+    if (walk.next_child == walk.children.size()) {
+      walk.batch = nullptr;
+      return true;
+    }
+    const Child child = walk.children[walk.next_child++];
+    walk.batch = child.batch;
+    walk.generation = child.generation;
+    walk.node = 0;
+    walk.round = 0;
+    walk.again = false;
     Selection all;
     all.fill(child.batch->size());
     deliver(child.target, all);
-    run_nodes(snapshot, *child.batch, share, child.generation);
   }
-  queue_.clear();
 }
 
-void Worker::run_nodes(const Snapshot& snapshot, Batch& batch, JobShare& share, unsigned generation) {
-  bool again = true;
-  for (unsigned round = 0; again; ++round) {
-    again = false;
-    for (size_t n = 0; n < plan_.nodes.size(); ++n) {
-      if (dirty_[n] == 0) continue;
-      dirty_[n] = 0;
-      again = true;
+// False: the walk waits for a device.
+bool Worker::run_nodes(Walk& walk) {
+  while (true) {
+    for (; walk.node < plan_.nodes.size(); ++walk.node) {
+      const size_t n = walk.node;
+      if (walk.waiting) {
+        if (!collect(n)) return false;
+        walk.waiting = false;
+        continue;
+      }
+      if (walk.dirty[n] == 0) continue;
+      walk.dirty[n] = 0;
+      walk.again = true;
       const PlanNode& node = plan_.nodes[n];
-      Selection* inputs = &pending_[first_input_[n]];
-      if (round >= kMaxRounds) {
+      Selection* inputs = &walk.pending[first_input_[n]];
+      if (walk.round >= kMaxRounds) {
         for (unsigned i = 0; i < node.inputs; ++i) {
           drop(node.elements[0], DropReason::kLoop, inputs[i].count());
           inputs[i].clear();
@@ -174,34 +228,42 @@ void Worker::run_nodes(const Snapshot& snapshot, Batch& batch, JobShare& share, 
       }
       switch (node.type) {
         case PlanNode::Type::kSegment:
-          run_segment(snapshot, node, batch, inputs);
+          if (can_offload(n)) {
+            if (launch(n, inputs)) {
+              walk.waiting = true;
+              return false;
+            }
+          } else {
+            run_segment(node, inputs);
+          }
           break;
         case PlanNode::Type::kHost:
-          run_host(node, batch, share, inputs, generation);
+          run_host(node, inputs);
           break;
         case PlanNode::Type::kSink:
-          run_sink(node, batch, share, inputs);
+          run_sink(node, inputs);
           break;
       }
     }
+    if (!walk.again) return true;
+    walk.again = false;
+    walk.node = 0;
+    ++walk.round;
   }
 }
 
 // Two tiles are under way at a time: while the front stages of one run (parsing, mostly), the table lines that the
 // other will read are on their way from memory.
-void Worker::run_segment(const Snapshot& snapshot, const PlanNode& node, Batch& batch, Selection* inputs) {
-  const Program& program = snapshot.programs[node.program];
-  const BatchView view = batch.view();
+void Worker::run_segment(const PlanNode& node, Selection* inputs) {
+  const Program& program = walk_->snapshot->programs[node.program];
+  const BatchView view = walk_->batch->view();
   const uint32_t words = (view.count + 63) / 64;
-  uint32_t front = program.stage_count;
-  for (uint32_t s = 0; s < front; ++s) {
-    if (cpu_stage_prefetch(program.stages[s].kind) != nullptr) front = s;
-  }
+  const uint32_t front = program.front;
   Tile* filling = tiles_[0].get();
   Tile* waiting = nullptr;  // its front stages are done
   auto full = [&] {
     start_tile(*filling);
-    run_stages(program, node, *filling, 0, front);
+    run_stages(program, node, *filling, 0, front, false);
     if (front == program.stage_count) {
       finish_tile(node, view, *filling);
     } else {
@@ -211,7 +273,7 @@ void Worker::run_segment(const Snapshot& snapshot, const PlanNode& node, Batch& 
         if (prefetch != nullptr) prefetch(program.stages[s], *filling, alive);
       }
       if (waiting != nullptr) {
-        run_stages(program, node, *waiting, front, program.stage_count);
+        run_stages(program, node, *waiting, front, program.stage_count, true);
         finish_tile(node, view, *waiting);
       }
       waiting = filling;
@@ -239,7 +301,7 @@ void Worker::run_segment(const Snapshot& snapshot, const PlanNode& node, Batch& 
     if (filling->count != 0) full();
   }
   if (waiting != nullptr) {
-    run_stages(program, node, *waiting, front, program.stage_count);
+    run_stages(program, node, *waiting, front, program.stage_count, true);
     finish_tile(node, view, *waiting);
   }
 }
@@ -250,7 +312,8 @@ void Worker::start_tile(Tile& tile) {
   tile.dead = 0;
 }
 
-void Worker::run_stages(const Program& program, const PlanNode& node, Tile& tile, uint32_t begin, uint32_t end) {
+void Worker::run_stages(const Program& program, const PlanNode& node, Tile& tile, uint32_t begin, uint32_t end,
+                        bool prefetched) {
   // Lengths are summed anew only where the lanes or the extents may have changed since the stage before.
   uint32_t counted_mask = 0;
   uint64_t counted_bytes = 0;
@@ -267,7 +330,7 @@ void Worker::run_stages(const Program& program, const PlanNode& node, Tile& tile
     counters.packets += static_cast<uint64_t>(std::popcount(mask));
     counters.bytes += counted_bytes;
     if (slot.moves_extent != 0) counted_mask = 0;
-    cpu_stage_kernel(slot.kind)(slot, tile, mask, begin != 0);
+    cpu_stage_kernel(slot.kind)(slot, tile, mask, prefetched);
     if (node.wide) {
       // Outputs are exits, one to one; PlanNode::exits says which are not connected.
       for_lanes(mask, [&](uint32_t i) {
@@ -297,21 +360,22 @@ void Worker::finish_tile(const PlanNode& node, const BatchView& view, Tile& tile
   const uint8_t first = tile.path[std::countr_zero(alive)];
   if (!node.wide && (tile.lanes_at(first) & alive) == alive) {
     const PlanTarget target = node.exits[first - kPathExit];
-    Selection& to = pending_[first_input_[target.node] + target.input];
+    Selection& to = walk_->pending[first_input_[target.node] + target.input];
     for_lanes(alive, [&](uint32_t i) { to.add(tile.index[i]); });
-    dirty_[target.node] = 1;
+    walk_->dirty[target.node] = 1;
     return;
   }
   for_lanes(alive, [&](uint32_t i) {
     const PlanTarget target = node.exits[node.wide ? tile.output[i] : tile.path[i] - kPathExit];
-    pending_[first_input_[target.node] + target.input].add(tile.index[i]);
-    dirty_[target.node] = 1;
+    walk_->pending[first_input_[target.node] + target.input].add(tile.index[i]);
+    walk_->dirty[target.node] = 1;
   });
 }
 
-void Worker::run_host(const PlanNode& node, Batch& batch, JobShare& share, Selection* inputs, unsigned generation) {
+void Worker::run_host(const PlanNode& node, Selection* inputs) {
   const unsigned e = node.elements[0];
-  Context context(*this, node, share, generation);
+  Batch& batch = *walk_->batch;
+  Context context(*this, node);
   for (unsigned input = 0; input < node.inputs; ++input) {
     const Selection packets = inputs[input];
     inputs[input].clear();
@@ -325,7 +389,9 @@ void Worker::run_host(const PlanNode& node, Batch& batch, JobShare& share, Selec
   context.finish_all();
 }
 
-void Worker::run_sink(const PlanNode& node, Batch& batch, JobShare& share, Selection* inputs) {
+void Worker::run_sink(const PlanNode& node, Selection* inputs) {
+  Batch& batch = *walk_->batch;
+  JobShare& share = *walk_->share;
   const unsigned e = node.elements[0];
   for (unsigned input = 1; input < node.inputs; ++input) {
     inputs[0].merge(inputs[input]);

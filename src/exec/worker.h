@@ -1,5 +1,6 @@
 // host only
-// Worker: takes its share of a batch through the plan, run to completion.
+// Worker: takes its share of batches through the plan. On the CPU run to completion; with a device, several batches are
+// on their way at a time.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,8 @@
 
 #include "batch/batch.h"
 #include "exec/cpu/tile.h"
+#include "exec/device/channel.h"
+#include "exec/device/offload.h"
 #include "exec/plan.h"
 #include "exec/ports.h"
 #include "exec/stats.h"
@@ -39,17 +42,78 @@ struct JobShare {
   }
 };
 
+// Host memory that kernels may read and write, and where they see it. Filled before the run, read by all workers.
+class PinnedRanges {
+ public:
+  void add(std::byte* host, size_t bytes, std::byte* device) { ranges_.push_back({host, bytes, device}); }
+  // The device's address of `at`, or nullptr when [at, at + bytes) is not pinned.
+  uint8_t* device_address(const uint8_t* at, size_t bytes) const {
+    for (const Range& r : ranges_) {
+      const auto* p = reinterpret_cast<const std::byte*>(at);
+      if (p >= r.host && bytes <= r.bytes && p <= r.host + (r.bytes - bytes)) {
+        return reinterpret_cast<uint8_t*>(r.device + (p - r.host));
+      }
+    }
+    return nullptr;
+  }
+  bool empty() const { return ranges_.empty(); }
+
+ private:
+  struct Range {
+    std::byte* host;
+    size_t bytes;
+    std::byte* device;
+  };
+  std::vector<Range> ranges_;
+};
+
+// One worker's share of one device.
+struct WorkerDevice {
+  unsigned index = 0;                             // of Snapshot::residents
+  const std::vector<Offload>* offloads = nullptr;  // by node
+  const PinnedRanges* pinned = nullptr;
+  std::vector<std::unique_ptr<Channel>> ipv4;   // by node: keys of IPv4 packets, or all records of another kind
+  std::vector<std::unique_ptr<Channel>> others;  // by node: keys of all other packets
+  uint32_t flights = 1;                          // batches at a time
+};
+
+// How packets of offloaded segments went.
+struct DeviceCounters {
+  uint64_t offloaded = 0;  // answered by the device
+  uint64_t on_host = 0;    // that could not go: too long, an unusual header, no generation on the device
+  uint64_t redone = 0;     // came back undone
+  uint64_t rescued = 0;    // the device failed; the host did it
+  void add(const DeviceCounters& o) {
+    offloaded += o.offloaded;
+    on_host += o.on_host;
+    redone += o.redone;
+    rescued += o.rescued;
+  }
+};
+
 class Worker {
  public:
   // `plan` and `router` outlive the worker.
   Worker(const Plan& plan, const Router& router, unsigned id);
   ~Worker();
 
+  // Before the first batch. At most one.
+  void use_device(WorkerDevice device);
+  // Batches that can be on their way at a time: 1 on the CPU.
+  uint32_t depth() const { return static_cast<uint32_t>(walks_.size()); }
+
   // Runs share.packets of `batch`, which entered at `source` (an index into plan.sources), on one generation. The
   // share's records are filled; share.clear() was called before. No allocation once the largest batch has been seen.
   void run(const Snapshot& snapshot, Batch& batch, JobShare& share, unsigned source);
 
+  // The same in steps, for depth() batches at a time. `start` precondition: fewer than depth() are on their way.
+  // `finish` goes on with the oldest one: true when it is done and gone. Neither waits.
+  void start(const Snapshot& snapshot, Batch& batch, JobShare& share, unsigned source);
+  bool finish();
+
   WorkerStats& stats() { return stats_; }
+  const DeviceCounters& device_counters() const { return device_counters_; }
+  const WorkerDevice& device() const { return device_; }
 
  private:
   class Context;
@@ -58,29 +122,71 @@ class Worker {
     PlanTarget target;
     unsigned generation;
   };
+  // Records of one channel on their way, and where they belong.
+  struct Airborne {
+    Channel* channel = nullptr;
+    Flight flight;
+    uint32_t applied = 0;           // records whose results were taken
+    std::vector<uint16_t> rows;     // record -> row of the batch
+    std::vector<uint8_t> paths;     // record -> path at which it left
+    std::vector<uint8_t> saved;     // address records: the frames' first bytes as they left
+  };
+  // One batch on its way through the plan.
+  struct Walk {
+    const Snapshot* snapshot = nullptr;
+    Batch* root = nullptr;
+    Batch* batch = nullptr;  // root, or one of its children
+    JobShare* share = nullptr;
+    unsigned generation = 0;
+    std::vector<Selection> pending;  // of all node inputs
+    std::vector<uint8_t> dirty;      // node -> something is pending
+    std::vector<Child> children;
+    size_t next_child = 0;
+    size_t node = 0;
+    unsigned round = 0;
+    bool again = false;
+    bool waiting = false;  // for the records of node `node`
+    Airborne airborne[2];
+  };
 
+  bool advance(Walk& walk);
+  bool run_nodes(Walk& walk);
   void deliver(const PlanTarget& target, const Selection& packets);
-  void run_nodes(const Snapshot& snapshot, Batch& batch, JobShare& share, unsigned generation);
-  void run_segment(const Snapshot& snapshot, const PlanNode& node, Batch& batch, Selection* inputs);
+  void run_segment(const PlanNode& node, Selection* inputs);
   static void start_tile(Tile& tile);
-  void run_stages(const Program& program, const PlanNode& node, Tile& tile, uint32_t begin, uint32_t end);
+  void run_stages(const Program& program, const PlanNode& node, Tile& tile, uint32_t begin, uint32_t end,
+                  bool prefetched);
   void finish_tile(const PlanNode& node, const BatchView& view, Tile& tile);
-  void run_host(const PlanNode& node, Batch& batch, JobShare& share, Selection* inputs, unsigned generation);
-  void run_sink(const PlanNode& node, Batch& batch, JobShare& share, Selection* inputs);
+  void run_host(const PlanNode& node, Selection* inputs);
+  void run_sink(const PlanNode& node, Selection* inputs);
   void drop(unsigned element, DropReason reason, uint64_t count = 1);
+
+  // worker_device.cpp
+  bool can_offload(size_t node) const;
+  bool launch(size_t node, Selection* inputs);
+  bool collect(size_t node);
+  bool send(size_t node, const Offload& offload, const BatchView& view, Tile& tile, uint32_t lane);
+  void apply(const PlanNode& node, const Offload& offload, const Program& program, Airborne& airborne, uint32_t ready);
+  void count_visits(const Program& program, uint32_t begin, uint32_t visited, uint32_t length, const uint32_t* lengths);
+  Steps take_key(const Offload& offload, const Word* from, Packet& p, const Program& program);
+  Steps take_registers(const Offload& offload, const Flight& flight, uint32_t i, Packet& p, const Program& program);
+  Airborne* airborne_for(size_t node, const Offload& offload, const Packet& packet);
 
   const Plan& plan_;
   const Router& router_;
   unsigned id_;
   WorkerStats stats_;
-  std::vector<Selection> pending_;                       // of all node inputs
-  std::vector<uint32_t> first_input_;                    // node -> index into pending_
-  std::vector<uint8_t> dirty_;                           // node -> something is pending
+  std::vector<uint32_t> first_input_;                    // node -> index into Walk::pending
   std::vector<std::unique_ptr<Element::State>> states_;  // by element
   std::vector<uint32_t> sink_index_;                     // element -> index into JobShare::sent
   std::vector<uint8_t> limiter_;                         // element -> 1-based limiter, 0 none
-  std::vector<Child> queue_;
+  std::vector<std::unique_ptr<Walk>> walks_;             // a ring: oldest_ and the on_way_ after it are in use
+  size_t oldest_ = 0;
+  size_t on_way_ = 0;
+  Walk* walk_ = nullptr;  // the one that is being advanced
   std::unique_ptr<Tile> tiles_[2];
+  WorkerDevice device_;
+  DeviceCounters device_counters_;
 };
 
 // The elements that limit a rate at egress, in graph order: limiter n is the n-1st of them.

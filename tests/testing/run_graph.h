@@ -29,6 +29,7 @@ struct GraphRun {
   unsigned workers = 1;
   uint32_t batch = 256;
   std::function<void(uint64_t)> progress;
+  DeviceOptions device;
 };
 
 struct GraphOutcome {

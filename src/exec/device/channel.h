@@ -99,6 +99,7 @@ class Channel {
   std::string why() const;
   const ChannelStats& stats() const { return stats_; }
   const ChannelShape& shape() const { return shape_; }
+  const ChannelOptions& options() const { return options_; }
 
  private:
   Channel(Device& device, const ChannelShape& shape, const ChannelOptions& options)

@@ -8,12 +8,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "base/result.h"
 #include "exec/device/body.h"
 #include "exec/device/record.h"
+#include "tables/image.h"
 
 namespace sluice {
 
@@ -138,11 +142,20 @@ class RingDriver {
   virtual Result<void> check() = 0;
 };
 
+// Images that are in a device's memory already, by their bytes on the host. Thread-safe through `mutex`.
+struct DeviceImages {
+  std::mutex mutex;
+  std::map<const Image*, std::pair<std::weak_ptr<const Image>, std::weak_ptr<DeviceBlob>>> images;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
+  DeviceImages& images() { return images_; }
   virtual const DeviceInfo& info() const = 0;
   virtual DevicePower power() { return {}; }
+  // Chooses a specialised kernel for the program (DeviceProgram::chain), where the device has one.
+  virtual void specialise(DeviceProgram& program) const { (void)program; }
 
   // Zero-filled. Errors: out of memory, with the size asked for and what is free.
   virtual Result<std::shared_ptr<DeviceBlob>> allocate(MemorySpace space, size_t bytes) = 0;
@@ -155,6 +168,9 @@ class Device {
   virtual Result<std::unique_ptr<SlabDriver>> make_slabs(const ChannelShape& shape, uint32_t slabs,
                                                          Transport transport) = 0;
   virtual Result<std::unique_ptr<RingDriver>> make_ring(const ChannelShape& shape) = 0;
+
+ private:
+  DeviceImages images_;
 };
 
 // `name`: "emu", "emu:N", "cuda", "cuda:N". Errors: no such device, with what there is.

@@ -93,21 +93,32 @@ class Mover final : public PointerVisitor {
 
 void visit_pointers(StageSlot& slot, PointerVisitor& visitor) { visit_any(AllStages{}, slot, visitor); }
 
-Result<std::shared_ptr<Resident>> Residency::load(const Snapshot& snapshot, const Plan& plan,
-                                                  const std::vector<Offload>& offloads) {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(images_, [](const auto& entry) { return entry.second.first.expired(); });
+DeviceProgram device_program(const PlanNode& node, const Program& program, const Offload& offload) {
+  DeviceProgram made;
+  made.program = program;
+  made.begin = offload.begin;
+  made.end = offload.end;
+  made.wide = node.wide ? 1 : 0;
+  made.shape = offload.shape;
+  return made;
+}
+
+Result<std::shared_ptr<Resident>> make_resident(Device& device, const Snapshot& snapshot, const Plan& plan,
+                                                const std::vector<Offload>& offloads) {
+  const std::lock_guard lock(device.images().mutex);
+  auto& images = device.images().images;
+  std::erase_if(images, [](const auto& entry) { return entry.second.first.expired(); });
   auto resident = std::make_shared<Resident>();
-  Mover mover(device_, *resident);
+  Mover mover(device, *resident);
   auto bring_image = [&](const std::shared_ptr<const Image>& image) -> Result<void> {
-    auto& [known, weak] = images_[image.get()];
+    auto& [known, weak] = images[image.get()];
     std::shared_ptr<DeviceBlob> blob = known.lock() == image ? weak.lock() : nullptr;
     const auto bytes = image->bytes();
     if (blob == nullptr) {
-      auto made = device_.allocate(MemorySpace::kDevice, bytes.size());
+      auto made = device.allocate(MemorySpace::kDevice, bytes.size());
       if (!made) return std::move(made).error();
       blob = std::move(*made);
-      if (auto ok = device_.upload(*blob, 0, bytes.data(), bytes.size()); !ok) return ok;
+      if (auto ok = device.upload(*blob, 0, bytes.data(), bytes.size()); !ok) return ok;
       known = image;
       weak = blob;
       resident->uploaded_bytes += bytes.size();
@@ -133,17 +144,14 @@ Result<std::shared_ptr<Resident>> Residency::load(const Snapshot& snapshot, cons
     const Offload& offload = offloads[n];
     if (!offload.on_device) continue;
     DeviceProgram& program = resident->programs[n];
-    program.program = snapshot.programs[plan.nodes[n].program];
-    program.begin = offload.begin;
-    program.end = offload.end;
-    program.wide = plan.nodes[n].wide ? 1 : 0;
-    program.shape = offload.shape;
+    program = device_program(plan.nodes[n], snapshot.programs[plan.nodes[n].program], offload);
     for (uint32_t s = offload.begin; s < offload.end; ++s) visit_pointers(program.program.stages[s], mover);
     if (!mover.result.ok()) return std::move(mover.result).error();
     // Stages that stay on the host must not lead anywhere from here.
     for (uint32_t s = 0; s < program.program.stage_count; ++s) {
       if (s < offload.begin || s >= offload.end) std::memset(program.program.stages[s].storage, 0, StageSlot::kStorage);
     }
+    device.specialise(program);
   }
   return resident;
 }

@@ -3,9 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "exec/device/device.h"
@@ -23,19 +21,13 @@ struct Resident {
   std::vector<std::shared_ptr<DeviceBlob>> blobs;
 };
 
-// Makes generations resident on one device. An image that is there already is not copied again. Thread-safe.
-class Residency {
- public:
-  explicit Residency(Device& device) : device_(device) {}
-  // Errors: not enough device memory, the device failed. Nothing of the generation is left behind then.
-  Result<std::shared_ptr<Resident>> load(const Snapshot& snapshot, const Plan& plan,
-                                         const std::vector<Offload>& offloads);
+// Makes a generation resident. An image that is there already is not copied again. Thread-safe. Errors: not enough
+// device memory, the device failed. Nothing of the generation is left behind then.
+Result<std::shared_ptr<Resident>> make_resident(Device& device, const Snapshot& snapshot, const Plan& plan,
+                                                const std::vector<Offload>& offloads);
 
- private:
-  Device& device_;
-  std::mutex mutex_;
-  std::map<const Image*, std::pair<std::weak_ptr<const Image>, std::weak_ptr<DeviceBlob>>> images_;
-};
+// How a segment's program looks to a device before its pointers are translated.
+DeviceProgram device_program(const PlanNode& node, const Program& program, const Offload& offload);
 
 // Calls f(const T*& pointer) or f(const T*& pointer, count) for every pointer of the bound stage in `slot`.
 struct PointerVisitor {

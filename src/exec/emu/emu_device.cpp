@@ -175,7 +175,9 @@ class EmuRing final : public RingDriver {
     threads_.clear();
     for (uint32_t s = 0; s < servers_; ++s) {
       store(control_->servers[s].left, 0);
-      threads_.emplace_back([this, s, next, lap0] { serve(s, next, lap0); });
+      threads_.emplace_back([this, s, next, lap0, epoch = control_->epoch, programs = programs_]() mutable {
+        serve(s, next, lap0, epoch, programs);
+      });
     }
     return {};
   }
@@ -190,12 +192,9 @@ class EmuRing final : public RingDriver {
 
  private:
   // As a warp does it: 32 lanes, each polls its own record of the group; the group is left when all are done.
-  void serve(uint32_t server, uint64_t next, uint64_t lap0) {
+  void serve(uint32_t server, uint64_t next, uint64_t lap0, uint32_t epoch, std::array<DeviceProgram, 2>& programs) {
     RingControl::Server& self = control_->servers[server];
     alignas(16) uint8_t scratch[kRecordScratch] = {};
-    std::array<DeviceProgram, 2> programs;
-    uint32_t epoch = load(control_->epoch);
-    programs = programs_;
     store(self.ack, epoch);
     const auto shift = static_cast<uint32_t>(std::countr_zero(shape_.capacity));
     uint64_t group = next / kLanes;

@@ -1,0 +1,52 @@
+// host only
+// What the parts of `sluice bench` share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app.h"
+#include "devices.h"
+
+namespace sluice::app {
+
+struct BenchOptions {
+  std::string rules, format = "auto", algorithm, shape = "acl", routes, route_algorithm, adjacencies, name;
+  DeviceFlags device;
+  uint64_t seed = 1;
+  uint32_t count = 10'000, ipv4 = 900'000, ipv6 = 160'000;
+  unsigned repetitions = 5, workers = 1;
+  uint64_t packets = 0, sample = 20'000;
+  uint32_t batch = 256;
+  std::vector<uint32_t> sizes = {64};
+  std::vector<uint32_t> frames;     // records a flight, for what goes to a device
+  uint64_t frame_repetitions = 0;   // flights a case; 0: by kind
+  bool device_only = false;         // leave the CPU's own case out
+  bool spoil = false;  // hidden: makes the check find something, so that a test can see the refusal
+};
+
+struct Case {
+  std::string name;
+  std::string unit;
+  std::vector<double> values;
+  Json more = Json::object();
+};
+
+struct Verified {
+  uint64_t sample = 0, mismatches = 0;
+  std::string oracle;
+};
+
+// Prints the measurement; `input_hash` is the SHA-256 of what was measured.
+Exit bench_report(const BenchOptions& o, const std::string& kind, const std::string& input_hash,
+                  const Verified& verified, std::vector<Case> cases, const Json& more);
+
+// The cases of one lookup element on a device: host-fed by every frame size, and device-resident where the device can.
+// expected[i]: result_digest of keys[i]'s rule and next hop.
+void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const std::string& name,
+                      const std::string& element, const TableSet& tables, const std::vector<FlowKey>& keys,
+                      const std::vector<uint32_t>& expected, std::vector<Case>& cases);
+
+void add_bench_latency(CLI::App& bench);
+
+}  // namespace sluice::app

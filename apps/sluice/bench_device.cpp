@@ -1,0 +1,308 @@
+// sluice bench latency, bench sweep, and the device's part of bench classify and route: keys from host memory through a
+// device, every result checked.
+// host only
+#include <algorithm>
+#include <thread>
+
+#include "bench.h"
+#include "base/sha256.h"
+#include "devices.h"
+#include "formats/classbench.h"
+#include "generate/random.h"
+#if defined(SLUICE_WITH_CUDA)
+#include "exec/cuda/flag_ring.h"
+#include "exec/cuda/resident.h"
+#endif
+
+namespace sluice::app {
+namespace {
+
+// The last byte of a prefix length list that spreads `masks` source lengths over 32 .. 12 and destination lengths.
+struct MaskPair {
+  unsigned src, dst;
+};
+std::vector<MaskPair> mask_pairs(unsigned masks) {
+  std::vector<MaskPair> all;
+  for (unsigned i = 0; i < masks; ++i) all.push_back({32 - i % 21, 32 - (i / 21) % 21});
+  return all;
+}
+
+std::string address(uint32_t a) {
+  return fmt::format("{}.{}.{}.{}", a >> 24, a >> 16 & 255, a >> 8 & 255, a & 255);
+}
+
+// `count` rules over `masks` pairs of prefix lengths, all for UDP and one destination port each way.
+RuleSet mask_rules(unsigned count, unsigned masks, std::vector<FlowKey>& hits) {
+  const std::vector<MaskPair> pairs = mask_pairs(masks);
+  std::string text;
+  for (unsigned i = 0; i < count; ++i) {
+    const MaskPair m = pairs[i % masks];
+    // The rule's number stands in the highest bits, so that it survives the shortest mask.
+    const uint32_t src = (10u << 24 | (i & 0xfffu) << 12 | (i >> 12)) & high_mask32(m.src);
+    const uint32_t dst = (20u << 24 | (i * 7 & 0xfffu) << 12) & high_mask32(m.dst);
+    text += fmt::format("@{}/{}\t{}/{}\t0 : 65535\t{} : {}\t0x11/0xFF\t0x0000/0x0000\n", address(src), m.src, address(dst),
+                        m.dst, 1000 + i, 1000 + i);
+    FlowKey key;
+    key.family = 4;
+    key.src_lo = src;
+    key.dst_lo = dst;
+    key.src_port = 7;
+    key.dst_port = static_cast<uint16_t>(1000 + i);
+    key.protocol = 17;
+    key.bits = FlowKey::kHasPorts;
+    hits.push_back(key);
+  }
+  return need(parse_classbench(text, "generated rules"));
+}
+
+struct Prepared {
+  std::unique_ptr<DeviceLookup> lookup;
+  std::vector<Word> records;
+  std::vector<uint32_t> expected;
+};
+
+// The records of keys (IPv4 ones alone) and what the oracle says of them.
+template <typename Oracle>
+void prepare(Prepared& p, const std::vector<FlowKey>& keys, Oracle&& oracle) {
+  for (const FlowKey& key : keys) {
+    if (!fits_key4(key)) continue;
+    p.records.push_back(pack_key4(key, 0));
+    p.expected.push_back(oracle(key));
+  }
+}
+
+Case drive_case(const std::string& name, Prepared& p, const DriveOptions& options, unsigned repetitions,
+                bool rate_is_the_value) {
+  Case c{name, rate_is_the_value ? "Mpackets/s" : "us", {}};
+  Histogram all;
+  double rate = 0;
+  std::vector<double> rates;
+  for (unsigned r = 0; r < repetitions; ++r) {
+    auto done = drive(p.lookup->device(), p.lookup->resident(), p.lookup->node(), p.records, p.expected, options);
+    if (!done) fail(Exit::kUnavailable, done.error());
+    if (done->wrong != 0)
+      fail(Exit::kCheckFailed, fmt::format("{}: {} of {} results differ from the oracle; nothing is reported", name,
+                                           done->wrong, done->packets));
+    rate = done->rate * 1e-6;
+    rates.push_back(rate);
+    c.values.push_back(rate_is_the_value ? rate : static_cast<double>(done->round_trip.percentile(50)) * 1e-3);
+    all.merge(done->round_trip);
+    stop_if_interrupted();
+  }
+  std::sort(rates.begin(), rates.end());
+  c.more = {{"p50_us", static_cast<double>(all.percentile(50)) * 1e-3},
+            {"p99_us", static_cast<double>(all.percentile(99)) * 1e-3},
+            {"p999_us", static_cast<double>(all.percentile(99.9)) * 1e-3},
+            {"frame", options.channel.records},
+            {"flights", options.channel.flights},
+            {"threads", options.threads},
+            {"mpackets_per_second", rates[rates.size() / 2]}};
+  return c;
+}
+
+ChannelOptions channel_options(const OpenDevices& devices, uint32_t frame) {
+  ChannelOptions o;
+  o.mode = devices.options.mode;
+  o.transport = devices.options.transport;
+  o.records = frame;
+  o.flights = devices.options.flights;
+  o.enter_after = devices.options.enter_after;
+  o.leave_after = devices.options.leave_after;
+  o.watchdog_ns = devices.options.watchdog_ns;
+  return o;
+}
+
+Prepared prepare_rules(const OpenDevices& devices, RuleSet set, const std::string& algorithm,
+                       const std::vector<FlowKey>& keys) {
+  Prepared p;
+  const LoadedAcl acl = build_loaded_acl(set, "rules", "classbench", algorithm);
+  const LoadedAcl oracle = build_loaded_acl(std::move(set), "rules", "classbench", LinearAcl::kName);
+  TableSet tables;
+  tables.acls["t"] = acl.image;
+  p.lookup = std::make_unique<DeviceLookup>(devices, "ACL(TABLE t, DEFAULT permit)", std::move(tables));
+  if (!p.lookup->ready()) fail(Exit::kUnavailable, "the device could not take the tables");
+  prepare(p, keys, [&](const FlowKey& key) { return result_digest(oracle.view.lookup(key), 0); });
+  return p;
+}
+
+#if defined(SLUICE_WITH_CUDA)
+// The usual protocol (doorbell, done flag) over the same kernel body.
+Case flag_ring_case(const std::string& name, Prepared& p, const DriveOptions& options, unsigned repetitions) {
+  Case c{name, "us", {}};
+  Histogram all;
+  const uint32_t frame = options.channel.records;
+  const DeviceProgram& program = p.lookup->resident().programs[p.lookup->node()];
+  for (unsigned r = 0; r < repetitions; ++r) {
+    auto ring = need(FlagRing::start(p.lookup->device(), program, frame));
+    Histogram one;
+    size_t at = 0;
+    uint64_t wrong = 0;
+    for (uint64_t n = 0; n < options.frames + options.warm_up; ++n) {
+      const auto begin = std::chrono::steady_clock::now();
+      const size_t first = at;
+      for (uint32_t i = 0; i < frame; ++i) {
+        HostWords::store(ring->in() + i, p.records[at]);
+        if (++at == p.records.size()) at = 0;
+      }
+      ring->ring(frame);
+      while (!ring->done()) {
+      }
+      const auto took = std::chrono::steady_clock::now() - begin;
+      if (n >= options.warm_up)
+        one.record(static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(took).count()));
+      size_t k = first;
+      for (uint32_t i = 0; i < frame; ++i) {
+        const Word word = HostWords::load(ring->out() + i);
+        wrong += result_digest(word.w[0], word.w[2]) != p.expected[k] ? 1 : 0;
+        if (++k == p.records.size()) k = 0;
+      }
+    }
+    need(ring->stop());
+    if (wrong != 0) fail(Exit::kCheckFailed, fmt::format("{}: {} results differ from the oracle", name, wrong));
+    c.values.push_back(static_cast<double>(one.percentile(50)) * 1e-3);
+    all.merge(one);
+    stop_if_interrupted();
+  }
+  c.more = {{"p50_us", static_cast<double>(all.percentile(50)) * 1e-3},
+            {"p99_us", static_cast<double>(all.percentile(99)) * 1e-3},
+            {"p999_us", static_cast<double>(all.percentile(99.9)) * 1e-3},
+            {"frame", frame}};
+  return c;
+}
+#endif
+
+Exit bench_latency(const BenchOptions& o) {
+  const OpenDevices devices = open_devices(o.device);
+  if (devices.options.devices.empty()) fail(Exit::kUsage, "the round trip to a device needs a device", "give --device cuda or emu");
+  const uint64_t frame_repetitions = o.frame_repetitions != 0 ? o.frame_repetitions : 50'000;
+  std::vector<Case> cases;
+  Progress progress("");
+  struct Setting {
+    std::string name, algorithm;
+    unsigned rules, masks;
+    int hit;  // -1 none, 0 first, 1 last
+  };
+  std::vector<Setting> settings;
+  for (const unsigned rules : {1u, 16u, 128u, 1024u}) {
+    for (const int hit : {-1, 0, 1}) {
+      if (rules == 1 && hit == 1) continue;
+      for (const char* algorithm : {TupleSpaceAcl::kName, LinearAcl::kName}) {
+        settings.push_back({fmt::format("{} rules, 1 mask, {}", rules, hit < 0 ? "no match" : hit == 0 ? "first" : "last"),
+                            algorithm, rules, 1, hit});
+      }
+    }
+  }
+  for (const unsigned masks : {1u, 8u, 16u, 21u}) {
+    settings.push_back({fmt::format("1024 rules, {} masks, all", masks), TupleSpaceAcl::kName, 1024, masks, 2});
+  }
+  for (const Setting& s : settings) {
+    std::vector<FlowKey> hits;
+    RuleSet set = mask_rules(s.rules, s.masks, hits);
+    std::vector<FlowKey> keys;
+    for (size_t i = 0; i < 8192; ++i) {
+      FlowKey key = s.hit == 0 ? hits.front() : s.hit == 1 ? hits.back() : hits[i * 37 % hits.size()];
+      if (s.hit < 0) key.dst_port = 1;
+      if (s.masks == 1 || s.hit != 2) key.src_port = static_cast<uint16_t>(i);
+      keys.push_back(key);
+    }
+    Prepared p = prepare_rules(devices, std::move(set), s.algorithm, keys);
+    DriveOptions d;
+    const uint32_t frame = o.frames.empty() ? 256 : o.frames[0];
+    d.channel = channel_options(devices, frame);
+    d.channel.flights = 1;
+    d.frames = frame_repetitions;
+    d.warm_up = std::min<uint64_t>(1000, frame_repetitions / 10 + 1);
+    progress.step(s.name + " " + s.algorithm);
+    cases.push_back(drive_case(fmt::format("{}, {}", s.name, s.algorithm), p, d, o.repetitions, false));
+#if defined(SLUICE_WITH_CUDA)
+    if (p.lookup->device().info().kind == "cuda" && s.algorithm == TupleSpaceAcl::kName && frame <= FlagRing::kMaxRecords) {
+      cases.push_back(flag_ring_case(fmt::format("{}, {}, flags", s.name, s.algorithm), p, d, o.repetitions));
+    }
+#endif
+  }
+  progress.clear();
+  return bench_report(o, "latency", sha256("generated"), {frame_repetitions, 0, "linear"}, std::move(cases),
+                      {{"device", devices.label},
+                       {"mode", o.device.mode},
+                       {"transport", o.device.mode == "persistent" ? "tagged" : o.device.transport},
+                       {"frame", o.frames.empty() ? 256 : o.frames[0]}});
+}
+
+}  // namespace
+
+void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const std::string& name,
+                      const std::string& element, const TableSet& tables, const std::vector<FlowKey>& keys,
+                      const std::vector<uint32_t>& expected, std::vector<Case>& cases) {
+  Prepared p;
+  p.lookup = std::make_unique<DeviceLookup>(devices, element, tables);
+  if (!p.lookup->ready()) fail(Exit::kUnavailable, "the device could not take the tables");
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (!fits_key4(keys[i])) continue;
+    p.records.push_back(pack_key4(keys[i], 0));
+    p.expected.push_back(expected[i]);
+  }
+  if (p.records.empty()) return;
+  Progress progress("");
+  const std::vector<uint32_t> frames = o.frames.empty() ? std::vector<uint32_t>{256} : o.frames;
+  for (const uint32_t frame : frames) {
+    DriveOptions d;
+    d.channel = channel_options(devices, frame);
+    d.threads = o.workers;
+    // About two million packets a thread unless told otherwise.
+    d.frames = o.frame_repetitions != 0 ? o.frame_repetitions : std::max<uint64_t>(200, 2'000'000 / frame);
+    d.warm_up = d.frames / 10 + 1;
+    const std::string way = fmt::format("{}/{}", o.device.mode, o.device.mode == "persistent" ? "tagged" : o.device.transport);
+    progress.step(fmt::format("{} {} frames of {}", name, way, frame));
+    cases.push_back(drive_case(fmt::format("{}/{}/x{}/{}", name, way, o.workers, frame), p, d, o.repetitions, true));
+  }
+#if defined(SLUICE_WITH_CUDA)
+  if (p.lookup->device().info().kind == "cuda") {
+    progress.step(name + " device-resident");
+    // Large enough to fill the device for a while.
+    std::vector<Word> records = p.records;
+    std::vector<uint32_t> want = p.expected;
+    while (records.size() < (size_t{1} << 24)) {
+      const size_t n = records.size();
+      records.insert(records.end(), records.begin(), records.begin() + static_cast<ptrdiff_t>(n));
+      want.insert(want.end(), want.begin(), want.begin() + static_cast<ptrdiff_t>(n));
+    }
+    std::vector<uint32_t> got(records.size());
+    const bool rules = element.rfind("ACL", 0) == 0;
+    const std::vector<double> rates =
+        need(resident_rate(p.lookup->device(), p.lookup->resident().programs[p.lookup->node()], records,
+                           rules ? ResidentField::kRule : ResidentField::kNextHop, got.data(), std::max(5u, o.repetitions)));
+    uint64_t wrong = 0;
+    for (size_t i = 0; i < got.size(); ++i)
+      wrong += result_digest(rules ? got[i] : 0, rules ? 0 : got[i]) != want[i] ? 1 : 0;
+    if (wrong != 0)
+      fail(Exit::kCheckFailed, fmt::format("{}: {} device-resident results differ from the oracle", name, wrong));
+    Case c{name + "/resident", "Mpackets/s", {}};
+    for (const double rate : rates) c.values.push_back(rate * 1e-6);
+    c.more = {{"records", records.size()}};
+    cases.push_back(std::move(c));
+  }
+#endif
+  progress.clear();
+}
+
+void add_bench_latency(CLI::App& bench) {
+  auto o = std::make_shared<BenchOptions>();
+  o->device.device = "auto";
+  o->device.mode = "persistent";
+  CLI::App* sub = add_subcommand(
+      bench, "latency", "Subcommands",
+      "The round trip of a frame of packets to a device and back, by rules and masks: first record written to last\n"
+      "result read.",
+      "sluice bench latency --device cuda\nsluice bench latency --device emu --frame-repetitions 200",
+      [o] { return bench_latency(*o); });
+  add_device_options(*sub, o->device, true);
+  sub->add_option("--frames", o->frames, "Packets a frame")->check(CLI::Range(32u, 65'536u))->type_name("N");
+  sub->add_option("--frame-repetitions", o->frame_repetitions, "Frames a case (default 50,000)")->type_name("N");
+  sub->add_option("--repetitions", o->repetitions, "Of each case")
+      ->check(CLI::Range(1u, 1000u))
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_option("--name", o->name, "Of the measurement, in the JSON (default bench_latency)")->type_name("NAME");
+}
+
+}  // namespace sluice::app

@@ -1,0 +1,67 @@
+// host only
+// What all commands that take --device share: its options, opening devices, and lookups on one.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "app.h"
+#include "exec/device/drive.h"
+#include "exec/runtime.h"
+#include "inputs.h"
+#include "pipeline.h"
+
+namespace sluice::app {
+
+struct DeviceFlags {
+  std::string device = "cpu";
+  std::string mode = "launch", transport = "staged", records = "auto", threading = "full";
+  uint32_t flights = 4, enter_after = 4, leave_after = 16, watchdog_ms = 2000;
+};
+
+// --device, --mode and --transport, and the rest where `all`.
+void add_device_options(CLI::App& sub, DeviceFlags& flags, bool all);
+
+// The devices that the flags name, with how to use them. `label`: "cpu", "cuda:0", ... for reports. With `auto` and
+// nothing there: a note, and the CPU. Ends with kUnavailable where a device that was asked for is not there, kUsage for
+// flags that contradict one another.
+struct OpenDevices {
+  DeviceOptions options;
+  std::string label;
+  bool automatic = false;  // --device auto: failures are notes
+};
+OpenDevices open_devices(const DeviceFlags& flags);
+
+// Says what failed, once a device; returns whether any did.
+bool report_failures(const RunReport& report);
+Json to_json(const DeviceReport& report);
+
+// A program of one lookup element over tables, on the first of the devices.
+class DeviceLookup {
+ public:
+  // `element`: Click text such as "ACL(TABLE t)".
+  DeviceLookup(const OpenDevices& devices, const std::string& element, TableSet tables);
+  // The results of keys, in order. When the device fails: a note, and nothing (the caller's CPU path takes over).
+  bool run(std::span<const FlowKey> keys, std::vector<KeyResult>& results);
+
+  // Whether the device took the tables.
+  bool ready() const { return !failed_; }
+  Device& device() { return *device_; }
+  const Resident& resident() const { return *snapshot_->residents[0] ; }
+  size_t node() const { return node_; }
+
+ private:
+  std::shared_ptr<Device> device_;
+  std::unique_ptr<Pipeline> pipeline_;
+  std::unique_ptr<Snapshot> snapshot_;
+  size_t node_ = 0;
+  std::unique_ptr<KeyLink> link_;
+  bool failed_ = false;
+};
+
+// Segments, what crosses, how.
+std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devices);
+
+}  // namespace sluice::app

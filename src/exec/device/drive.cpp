@@ -1,0 +1,218 @@
+// host only
+#include "exec/device/drive.h"
+
+#include <algorithm>
+#include <barrier>
+#include <chrono>
+#include <thread>
+
+namespace sluice {
+namespace {
+
+uint64_t now_ns() {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+          .count());
+}
+
+inline void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Waiting for an emulated device on few cores: let it run.
+void wait_a_little(bool alone) {
+  if (alone) {
+    pause();
+  } else {
+    std::this_thread::yield();
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<KeyLink>> KeyLink::open(Device& device, const Resident& resident, size_t node,
+                                               const ChannelOptions& options) {
+  std::unique_ptr<KeyLink> link(new KeyLink());
+  link->resident_ = &resident;
+  link->node_ = node;
+  link->shares_cores_ = device.info().kind == "emu";
+  for (const RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6}) {
+    RecordShape shape;
+    shape.kind = kind;
+    auto channel = Channel::create(device, shape, options);
+    if (!channel) return std::move(channel).error();
+    if (auto ok = (*channel)->install(resident.programs[node], resident.parity); !ok) return std::move(ok).error();
+    (kind == RecordKind::kKey4 ? link->ipv4_ : link->others_) = std::move(*channel);
+  }
+  return link;
+}
+
+Result<void> KeyLink::run(std::span<const FlowKey> keys, std::span<KeyResult> results) {
+  const bool alone = !shares_cores_;
+  const uint32_t frame = ipv4_->options().records;
+  struct Air {
+    Flight flight;
+    std::vector<size_t> at;
+  };
+  struct Chunk {
+    Air air[2];
+    bool used[2] = {false, false};
+  };
+  std::vector<Chunk> chunks(ipv4_->options().flights);
+  size_t next = 0, made = 0, done = 0;
+  while (next < keys.size() || done < made) {
+    if (next < keys.size() && made - done < chunks.size()) {
+      Chunk& chunk = chunks[made % chunks.size()];
+      chunk.used[0] = chunk.used[1] = false;
+      const size_t end = std::min(keys.size(), next + frame);
+      for (; next < end; ++next) {
+        const int other = fits_key4(keys[next]) ? 0 : 1;
+        Channel& channel = other != 0 ? *others_ : *ipv4_;
+        Air& air = chunk.air[other];
+        if (!chunk.used[other]) {
+          if (!channel.open(air.flight, frame, parity())) return Error("the device failed: " + channel.why());
+          air.at.clear();
+          chunk.used[other] = true;
+        }
+        const uint32_t i = air.flight.count;
+        Word* to = air.flight.record(i);
+        const uint32_t tag = air.flight.tag(i);
+        auto put = [&](uint32_t w, const Word& word) { HostWords::store(to + w, word); };
+        if (other == 0) {
+          put(0, pack_key4(keys[next], tag));
+        } else {
+          PayloadWriter writer(tag, put);
+          writer.put(&keys[next], kKeyBytes);
+          writer.finish();
+        }
+        air.at.push_back(next);
+        ++air.flight.count;
+      }
+      for (int other : {0, 1}) {
+        if (chunk.used[other]) (other != 0 ? *others_ : *ipv4_).submit(chunk.air[other].flight, program());
+      }
+      ++made;
+      if (made - done < chunks.size() && next < keys.size()) continue;
+    }
+    Chunk& chunk = chunks[done % chunks.size()];
+    bool all = true;
+    for (int other : {0, 1}) {
+      if (!chunk.used[other]) continue;
+      Channel& channel = other != 0 ? *others_ : *ipv4_;
+      Air& air = chunk.air[other];
+      channel.poll(air.flight);
+      if (air.flight.failed) return Error("the device failed: " + channel.why());
+      if (air.flight.ready < air.flight.count) {
+        all = false;
+        continue;
+      }
+      for (uint32_t i = 0; i < air.flight.count; ++i) {
+        results[air.at[i]] = unpack_result(HostWords::load(air.flight.result(i)));
+      }
+      channel.close(air.flight);
+      chunk.used[other] = false;
+    }
+    if (all) {
+      ++done;
+    } else {
+      wait_a_little(alone);
+    }
+  }
+  return {};
+}
+
+Result<DriveResult> drive(Device& device, const Resident& resident, size_t node, std::span<const Word> records,
+                          std::span<const uint32_t> expected, const DriveOptions& options) {
+  struct Mine {
+    std::unique_ptr<Channel> channel;
+    DriveResult result;
+    Result<void> ok;
+  };
+  std::vector<Mine> all(options.threads);
+  for (Mine& mine : all) {
+    RecordShape shape;
+    shape.kind = RecordKind::kKey4;
+    auto channel = Channel::create(device, shape, options.channel);
+    if (!channel) return std::move(channel).error();
+    mine.channel = std::move(*channel);
+    if (auto ok = mine.channel->install(resident.programs[node], resident.parity); !ok) return std::move(ok).error();
+  }
+  const bool alone = std::thread::hardware_concurrency() > options.threads && device.info().kind != "emu";
+  const DeviceProgram& program = resident.programs[node];
+  std::barrier start(static_cast<ptrdiff_t>(options.threads));
+  auto work = [&](uint32_t t) {
+    Mine& mine = all[t];
+    Channel& channel = *mine.channel;
+    const uint32_t frame = options.channel.records;
+    std::vector<Flight> flights(options.channel.flights);
+    std::vector<size_t> starts(flights.size());
+    size_t key = records.size() / options.threads * t;
+    uint64_t made = 0, done = 0, begun = 0;
+    const uint64_t total = options.warm_up + options.frames;
+    start.arrive_and_wait();
+    while (done < total) {
+      while (made < total && made - done < flights.size()) {
+        Flight& flight = flights[made % flights.size()];
+        if (made == options.warm_up) begun = now_ns();
+        if (!channel.open(flight, frame, resident.parity)) break;
+        starts[made % flights.size()] = key;
+        for (uint32_t i = 0; i < frame; ++i) {
+          Word word = records[key];
+          word.w[3] |= flight.tag(i) << 25;
+          HostWords::store(flight.record(i), word);
+          if (++key == records.size()) key = 0;
+        }
+        flight.count = frame;
+        channel.submit(flight, program);
+        ++made;
+      }
+      if (channel.failed() && done == made) break;
+      Flight& flight = flights[done % flights.size()];
+      channel.poll(flight);
+      if (flight.failed || channel.failed()) break;
+      if (flight.ready < flight.count) {
+        wait_a_little(alone);
+        continue;
+      }
+      const uint64_t end = now_ns();
+      if (done >= options.warm_up) mine.result.round_trip.record(end - flight.opened_ns);
+      size_t at = starts[done % flights.size()];
+      for (uint32_t i = 0; i < flight.count; ++i) {
+        const Word word = HostWords::load(flight.result(i));
+        mine.result.wrong += result_digest(word.w[0], word.w[2]) != expected[at] ? 1 : 0;
+        if (++at == records.size()) at = 0;
+      }
+      channel.close(flight);
+      ++done;
+    }
+    if (channel.failed()) {
+      mine.ok = Error("the device failed: " + channel.why());
+      return;
+    }
+    const double seconds = static_cast<double>(now_ns() - begun) * 1e-9;
+    mine.result.seconds = seconds;
+    mine.result.packets = options.frames * frame;
+    mine.result.rate = static_cast<double>(mine.result.packets) / seconds;
+  };
+  if (options.threads == 1) {
+    work(0);
+  } else {
+    std::vector<std::jthread> threads;
+    for (uint32_t t = 0; t < options.threads; ++t) threads.emplace_back(work, t);
+  }
+  DriveResult sum;
+  for (Mine& mine : all) {
+    if (!mine.ok.ok()) return std::move(mine.ok).error();
+    sum.packets += mine.result.packets;
+    sum.wrong += mine.result.wrong;
+    sum.seconds = std::max(sum.seconds, mine.result.seconds);
+    sum.rate += mine.result.rate;
+    sum.round_trip.merge(mine.result.round_trip);
+    sum.channels.add(mine.channel->stats());
+  }
+  return sum;
+}
+
+}  // namespace sluice

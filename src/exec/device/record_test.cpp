@@ -1,0 +1,120 @@
+// Records: what goes in comes out, whatever the tag, and a tag never says more than it should.
+#include "exec/device/record.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <vector>
+
+#include "exec/device/body.h"
+
+namespace sluice {
+namespace {
+
+FlowKey random_key(bool v4) {
+  FlowKey k;
+  const auto protocol = *rc::gen::element<uint8_t>(1, 6, 17, 58, 132, 47);
+  k.protocol = protocol;
+  k.family = v4 ? 4 : *rc::gen::element<uint8_t>(0, 6);
+  k.src_lo = v4 ? *rc::gen::arbitrary<uint32_t>() : *rc::gen::arbitrary<uint64_t>();
+  k.dst_lo = v4 ? *rc::gen::arbitrary<uint32_t>() : *rc::gen::arbitrary<uint64_t>();
+  if (!v4) {
+    k.src_hi = *rc::gen::arbitrary<uint64_t>();
+    k.dst_hi = *rc::gen::arbitrary<uint64_t>();
+  }
+  k.dscp = *rc::gen::inRange<uint8_t>(0, 64);
+  k.bits = *rc::gen::element<uint8_t>(0, 1, 2, 3, 6);
+  if ((k.bits & FlowKey::kHasPorts) != 0) {
+    k.src_port = *rc::gen::arbitrary<uint16_t>();
+    k.dst_port = *rc::gen::arbitrary<uint16_t>();
+    if (protocol == 6) k.flags = static_cast<uint16_t>(*rc::gen::arbitrary<uint8_t>() << 8);
+  } else if (protocol == 1 || protocol == 58) {
+    k.icmp = *rc::gen::arbitrary<uint16_t>();
+  }
+  return k;
+}
+
+TEST(Record, Ipv4KeysFitOneWord) {
+  rc::check([] {
+    const FlowKey key = random_key(true);
+    const auto tag = *rc::gen::inRange<uint32_t>(0, 128);
+    const Word word = pack_key4(key, tag);
+    RC_ASSERT(word_tag(word) == tag);
+    RC_ASSERT(unpack_key4(word) == key);
+  });
+}
+
+TEST(Record, AllKeysFitThreeWords) {
+  rc::check([] {
+    const FlowKey key = random_key(*rc::gen::arbitrary<bool>());
+    const auto tag = *rc::gen::inRange<uint32_t>(0, 128);
+    Word words[kKey6Words];
+    auto put = [&](uint32_t i, const Word& w) { words[i] = w; };
+    PayloadWriter writer(tag, put);
+    writer.put(&key, kKeyBytes);
+    writer.finish();
+    for (const Word& w : words) RC_ASSERT(word_tag(w) == tag);
+    FlowKey back;
+    PayloadReader(words).get(&back, kKeyBytes);
+    RC_ASSERT(back == key);
+  });
+}
+
+TEST(Record, PayloadsOfAnyLengthsInAnyPieces) {
+  rc::check([] {
+    const auto bytes = *rc::gen::container<std::vector<uint8_t>>(200, rc::gen::arbitrary<uint8_t>());
+    const auto tag = *rc::gen::inRange<uint32_t>(0, 128);
+    const auto cut = *rc::gen::inRange<uint32_t>(0, 200);
+    std::vector<Word> words(words_for(200));
+    uint32_t stored = 0;
+    auto put = [&](uint32_t i, const Word& w) {
+      RC_ASSERT(i == stored++);
+      words[i] = w;
+    };
+    PayloadWriter writer(tag, put);
+    writer.put(bytes.data(), cut);
+    writer.put(bytes.data() + cut, 200 - cut);
+    writer.finish();
+    RC_ASSERT(stored == words.size());
+    for (const Word& w : words) RC_ASSERT(word_tag(w) == tag);
+    std::vector<uint8_t> back(200);
+    PayloadReader reader(words.data());
+    const auto other_cut = *rc::gen::inRange<uint32_t>(0, 200);
+    reader.get(back.data(), other_cut);
+    reader.get(back.data() + other_cut, 200 - other_cut);
+    RC_ASSERT(back == bytes);
+  });
+}
+
+TEST(Record, ResultsComeBackWhole) {
+  rc::check([] {
+    KeyResult r;
+    r.rule = *rc::gen::arbitrary<uint32_t>();
+    r.mark = *rc::gen::arbitrary<uint32_t>();
+    r.next_hop = *rc::gen::arbitrary<uint32_t>();
+    r.steps.visited = *rc::gen::arbitrary<uint8_t>();
+    r.steps.output = *rc::gen::arbitrary<uint8_t>();
+    r.steps.reason = static_cast<DropReason>(*rc::gen::inRange<uint32_t>(0, static_cast<uint32_t>(DropReason::kCount)));
+    r.steps.redo = *rc::gen::arbitrary<bool>();
+    const auto tag = *rc::gen::inRange<uint32_t>(0, 128);
+    const Word word = pack_result(r, tag);
+    RC_ASSERT(word_tag(word) == tag);
+    const KeyResult back = unpack_result(word);
+    RC_ASSERT(back.rule == r.rule && back.mark == r.mark && back.next_hop == r.next_hop);
+    RC_ASSERT(back.steps.visited == r.steps.visited && back.steps.output == r.steps.output);
+    RC_ASSERT(back.steps.reason == r.steps.reason && back.steps.redo == r.steps.redo);
+  });
+}
+
+// A place of a ring holds the record of this lap or of the one before it, or nothing yet: their tags must differ.
+TEST(Record, TagsOfNeighbouringLapsDiffer) {
+  EXPECT_NE(tag_lap(make_tag(1, 0)), 0u) << "memory that was never written must not look like lap 1";
+  for (uint64_t lap = 1; lap < 1000; ++lap) {
+    EXPECT_NE(tag_lap(make_tag(lap, 0)), tag_lap(make_tag(lap + 1, 0)));
+    EXPECT_EQ(tag_lap(make_tag(lap, 0)), tag_lap(make_tag(lap, 1)));
+    EXPECT_EQ(tag_parity(make_tag(lap, 1)), 1u);
+  }
+}
+
+}  // namespace
+}  // namespace sluice

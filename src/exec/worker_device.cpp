@@ -1,0 +1,338 @@
+// host only
+// The worker's side of offloaded segments: packets leave as records, and what comes back is exactly what the host's own
+// stages would have made of them.
+#include <algorithm>
+#include <bit>
+
+#include "base/assert.h"
+#include "exec/worker.h"
+#include "net/ether.h"
+#include "net/ipv4.h"
+#include "net/ipv6.h"
+#include "net/l4.h"
+
+namespace sluice {
+namespace {
+
+// Whether a parser that starts at the frame's first byte reads nothing past kRecordRegion, although the frame goes on.
+// IPv4: 14 bytes, two tags, 60 of header and 20 of TCP are 102 at most. IPv6 with extension headers may go anywhere.
+bool headers_fit_region(const uint8_t* frame, uint32_t end) {
+  static_assert(14 + 4 * kMaxVlanTags + 60 + 20 <= kRecordRegion);
+  uint32_t at = 12;
+  for (unsigned tags = 0; tags <= kMaxVlanTags && at + 2 <= end; ++tags, at += 4) {
+    const uint16_t type = load_be16(frame + at);
+    if (type == 0x8100 || type == 0x88a8 || type == 0x9100) continue;
+    if (type != 0x86dd) return true;
+    const uint32_t next = at + 2 + 6;
+    if (next >= end) return true;
+    return frame[next] == kProtocolTcp || frame[next] == kProtocolUdp || frame[next] == kProtocolIcmpv6;
+  }
+  return true;
+}
+
+// Bytes at a frame's start that stages may change in place: what an address record keeps a copy of.
+constexpr uint32_t kSavedBytes = 128;
+
+}  // namespace
+
+void Worker::use_device(WorkerDevice device) {
+  SLUICE_ASSERT(on_way_ == 0 && device.flights >= 1);
+  device_ = std::move(device);
+  uint32_t records = 0;
+  for (const auto& channels : {&device_.ipv4, &device_.others}) {
+    for (const auto& channel : *channels) {
+      if (channel != nullptr) records = std::max(records, channel->shape().capacity);
+    }
+  }
+  records = std::min<uint32_t>(records, Batch::kMaxPackets);
+  while (walks_.size() < device_.flights) {
+    walks_.push_back(std::make_unique<Walk>());
+    walks_.back()->pending.resize(walks_[0]->pending.size());
+    walks_.back()->dirty.resize(walks_[0]->dirty.size());
+    walks_.back()->children.reserve(64);
+  }
+  bool addresses = false;
+  for (const Offload& o : *device_.offloads) {
+    addresses |= o.on_device && !o.keys && o.shape.kind == RecordKind::kAddress && o.writes_frame;
+  }
+  for (auto& walk : walks_) {
+    for (Airborne& a : walk->airborne) {
+      a.rows.resize(records);
+      a.paths.resize(records);
+      if (addresses) a.saved.resize(size_t{records} * kSavedBytes);
+    }
+  }
+}
+
+// Whether the packets of a segment can go to the device now.
+bool Worker::can_offload(size_t node) const {
+  if (device_.offloads == nullptr || !(*device_.offloads)[node].on_device) return false;
+  if (device_.ipv4[node] == nullptr || device_.ipv4[node]->failed()) return false;
+  if (device_.others[node] != nullptr && device_.others[node]->failed()) return false;
+  return walk_->snapshot->residents.size() > device_.index && walk_->snapshot->residents[device_.index] != nullptr;
+}
+
+// Runs what comes before the offloaded stages and sends the packets off. False: nothing is on its way.
+bool Worker::launch(size_t n, Selection* inputs) {
+  const PlanNode& node = plan_.nodes[n];
+  const Offload& offload = (*device_.offloads)[n];
+  const Program& program = walk_->snapshot->programs[node.program];
+  const BatchView view = walk_->batch->view();
+  const uint32_t words = (view.count + 63) / 64;
+  for (Airborne& a : walk_->airborne) {
+    a.channel = nullptr;
+    a.applied = 0;
+  }
+  Tile& tile = *tiles_[0];
+  auto full = [&] {
+    start_tile(tile);
+    run_stages(program, node, tile, 0, offload.begin, false);
+    for (uint32_t lane = 0; lane < tile.count; ++lane) {
+      const uint8_t path = tile.path[lane];
+      if (path < offload.begin || path >= offload.end) continue;
+      if (send(n, offload, view, tile, lane)) {
+        tile.path[lane] = kPathDropped;
+        tile.dead |= uint32_t{1} << lane;  // not here any more
+      } else {
+        ++device_counters_.on_host;
+      }
+    }
+    run_stages(program, node, tile, offload.begin, program.stage_count, false);
+    finish_tile(node, view, tile);
+    tile.count = 0;
+  };
+  tile.count = 0;
+  for (unsigned input = 0; input < node.inputs; ++input) {
+    const Selection packets = inputs[input];
+    inputs[input].clear();
+    for (uint32_t w = 0; w < words; ++w) {
+      for (uint64_t bits = packets.word(w); bits != 0; bits &= bits - 1) {
+        const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(bits));
+        const uint32_t lane = tile.count++;
+        tile.index[lane] = i;
+        tile.path[lane] = node.entries[input];
+        view.load(i, node.live_in, tile.packet[lane]);
+        if (tile.count == Tile::kLanes) full();
+      }
+    }
+    if (tile.count != 0) full();
+  }
+  bool any = false;
+  const DeviceProgram& resident = walk_->snapshot->residents[device_.index]->programs[n];
+  for (Airborne& a : walk_->airborne) {
+    if (a.channel == nullptr) continue;
+    a.channel->submit(a.flight, resident);
+    any = true;
+  }
+  return any;
+}
+
+// The flight for one packet, opened when it is the first; nullptr when there is no room.
+Worker::Airborne* Worker::airborne_for(size_t n, const Offload& offload, const Packet& packet) {
+  const bool other = offload.keys && !fits_key4(packet.key);
+  Airborne& a = walk_->airborne[other ? 1 : 0];
+  if (a.channel == nullptr) {
+    Channel* channel = (other ? device_.others : device_.ipv4)[n].get();
+    const uint32_t parity = walk_->snapshot->residents[device_.index]->parity;
+    const auto records = static_cast<uint32_t>(std::min<size_t>(channel->options().records, a.rows.size()));
+    if (!channel->open(a.flight, records, parity)) return nullptr;
+    a.channel = channel;
+  }
+  return a.flight.count < a.flight.limit ? &a : nullptr;
+}
+
+// Writes the packet's record. False: it has to stay on the host.
+bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile& tile, uint32_t lane) {
+  const Packet& p = tile.packet[lane];
+  const uint8_t path = tile.path[lane];
+  uint8_t* device_frame = nullptr;
+  if (offload.keys) {
+    // The device starts from cleared registers.
+    if (path != offload.begin || (p.rule | p.mark | p.next_hop) != 0) return false;
+  } else if (offload.shape.kind == RecordKind::kHeader) {
+    if (p.data < 0) return false;
+    if (p.end > offload.shape.region) {
+      if (offload.whole_frames || p.data != 0 || p.l3 + 60u > offload.shape.region) return false;
+      if (!headers_fit_region(p.frame, p.end)) return false;
+    }
+  } else {
+    device_frame = device_.pinned->device_address(p.frame - kHeadroom, size_t{kHeadroom} + p.end + kTailroom);
+    if (device_frame == nullptr) return false;
+    device_frame += kHeadroom;
+  }
+  Airborne* a = airborne_for(n, offload, p);
+  if (a == nullptr) return false;
+  Flight& flight = a->flight;
+  const uint32_t i = flight.count;
+  view.store(tile.index[lane], ~FieldMask{0}, p);
+  a->rows[i] = static_cast<uint16_t>(tile.index[lane]);
+  a->paths[i] = path;
+  Word* to = flight.record(i);
+  const uint32_t tag = flight.tag(i);
+  auto put = [&](uint32_t w, const Word& word) { HostWords::store(to + w, word); };
+  if (offload.keys) {
+    if (a == &walk_->airborne[0]) {
+      put(0, pack_key4(p.key, tag));
+    } else {
+      PayloadWriter writer(tag, put);
+      writer.put(&p.key, kKeyBytes);
+      writer.finish();
+    }
+  } else {
+    RegisterRecord r{};
+    std::memcpy(&r.extent, &p.data, sizeof(Extent));
+    std::memcpy(&r.annotation, &p.rule, sizeof(Annotation));
+    r.path = path;
+    PayloadWriter writer(tag, put);
+    writer.put(&r, sizeof r);
+    if (offload.shape.kind == RecordKind::kAddress) {
+      if (offload.writes_frame) {
+        std::memcpy(a->saved.data() + size_t{i} * kSavedBytes, p.frame, std::min(kSavedBytes, p.end));
+      }
+      const auto address = reinterpret_cast<uint64_t>(device_frame);
+      writer.put(&address, sizeof address);
+    }
+    if (offload.shape.key_in != 0) writer.put(&p.key, kKeyBytes);
+    if (offload.shape.kind == RecordKind::kHeader) {
+      const uint32_t bytes = std::min<uint32_t>(offload.shape.region, p.end);
+      writer.put(p.frame, bytes);
+      static constexpr uint8_t kZeros[kRecordRegion] = {};
+      writer.put(kZeros, offload.shape.region - bytes);
+    }
+    writer.finish();
+  }
+  ++flight.count;
+  return true;
+}
+
+// Takes the results that have come. True: all have.
+bool Worker::collect(size_t n) {
+  const PlanNode& node = plan_.nodes[n];
+  const Offload& offload = (*device_.offloads)[n];
+  const Program& program = walk_->snapshot->programs[node.program];
+  bool all = true;
+  for (Airborne& a : walk_->airborne) {
+    if (a.channel == nullptr) continue;
+    a.channel->poll(a.flight);
+    // Whole tiles while more is to come: the stages behind are cheaper so.
+    uint32_t ready = a.flight.ready;
+    if (ready < a.flight.count) ready = a.applied + (ready - a.applied) / Tile::kLanes * Tile::kLanes;
+    if (a.flight.failed) ready = a.flight.count;
+    if (ready != a.applied) apply(node, offload, program, a, ready);
+    if (a.applied == a.flight.count) {
+      a.channel->close(a.flight);
+      a.channel = nullptr;
+    } else {
+      all = false;
+    }
+  }
+  return all;
+}
+
+// Records [a.applied, ready) go on on the host; those past flight.ready are done here from the start.
+void Worker::apply(const PlanNode& node, const Offload& offload, const Program& program, Airborne& a, uint32_t ready) {
+  const BatchView view = walk_->batch->view();
+  Tile& tile = *tiles_[0];
+  while (a.applied < ready) {
+    tile.count = std::min<uint32_t>(Tile::kLanes, ready - a.applied);
+    uint32_t dead = 0;
+    for (uint32_t lane = 0; lane < tile.count; ++lane) {
+      const uint32_t i = a.applied + lane;
+      Packet& p = tile.packet[lane];
+      tile.index[lane] = a.rows[i];
+      tile.path[lane] = a.paths[i];
+      view.load(a.rows[i], ~FieldMask{0}, p);
+      if (i >= a.flight.ready) {
+        ++device_counters_.rescued;
+        if (!offload.keys && offload.shape.kind == RecordKind::kAddress && offload.writes_frame) {
+          std::memcpy(p.frame, a.saved.data() + size_t{i} * kSavedBytes, std::min(kSavedBytes, p.end));
+        }
+        continue;
+      }
+      const Steps steps = offload.keys ? take_key(offload, a.flight.result(i), p, program)
+                                       : take_registers(offload, a.flight, i, p, program);
+      if (steps.redo || steps.visited == 0) {
+        ++device_counters_.redone;
+        continue;
+      }
+      ++device_counters_.offloaded;
+      const uint32_t last = offload.begin + static_cast<uint32_t>(std::bit_width(steps.visited)) - 1u;
+      const StageSlot& slot = program.stages[last];
+      tile.output[lane] = steps.output;
+      if (node.wide) {
+        const bool out = steps.output < node.exits.size() && node.exits[steps.output].node != ~0u;
+        tile.path[lane] = out ? static_cast<uint8_t>(kPathExit) : kPathDropped;
+      } else {
+        tile.path[lane] = slot.next[steps.output & 15];
+      }
+      if (tile.path[lane] == kPathDropped) {
+        const DropReason reason = p.reason == DropReason::kNone ? DropReason::kUnconnectedOutput : p.reason;
+        ++stats_.elements[slot.element].drops[static_cast<size_t>(reason)];
+        dead |= uint32_t{1} << lane;
+      }
+    }
+    start_tile(tile);
+    tile.dead = dead;
+    run_stages(program, node, tile, offload.begin, program.stage_count, false);
+    finish_tile(node, view, tile);
+    a.applied += tile.count;
+  }
+}
+
+// Counts a packet at the stages that it met, as run_stages does. `length` is its length on arrival.
+void Worker::count_visits(const Program& program, uint32_t begin, uint32_t visited, uint32_t length,
+                          const uint32_t* lengths) {
+  for (uint32_t bits = visited; bits != 0; bits &= bits - 1) {
+    const StageSlot& slot = program.stages[begin + static_cast<uint32_t>(std::countr_zero(bits))];
+    ElementCounters& counters = stats_.elements[slot.element];
+    ++counters.packets;
+    counters.bytes += length;
+    if (slot.moves_extent != 0) length = *lengths++;
+  }
+}
+
+Steps Worker::take_key(const Offload& offload, const Word* from, Packet& p, const Program& program) {
+  const KeyResult r = unpack_result(HostWords::load(from));
+  if (r.steps.visited == 0) return r.steps;
+  count_visits(program, offload.begin, r.steps.visited, p.length(), nullptr);
+  if ((offload.writes & kFieldRule) != 0) p.rule = r.rule;
+  if ((offload.writes & kFieldMark) != 0) p.mark = r.mark;
+  if ((offload.writes & kFieldNextHop) != 0) p.next_hop = r.next_hop;
+  if (r.steps.reason != DropReason::kNone) p.reason = r.steps.reason;
+  return r.steps;
+}
+
+Steps Worker::take_registers(const Offload& offload, const Flight& flight, uint32_t i, Packet& p,
+                             const Program& program) {
+  Word words[kMaxWordsOut];
+  const Word* from = flight.result(i);
+  for (uint32_t w = 0; w < flight.words_out; ++w) words[w] = HostWords::load(from + w);
+  PayloadReader reader(words);
+  RegisterRecord r;
+  reader.get(&r, sizeof r);
+  Steps steps;
+  steps.visited = r.visited;
+  steps.output = r.path;
+  steps.redo = r.redo != 0;
+  if (steps.redo || steps.visited == 0) return steps;
+  uint32_t lengths[kMaxStages] = {};
+  reader.get(lengths, 4u * offload.shape.moves);
+  count_visits(program, offload.begin, r.visited, p.length(), lengths);
+  const uint32_t end = p.end;
+  std::memcpy(&p.data, &r.extent, sizeof(Extent));
+  std::memcpy(&p.rule, &r.annotation, sizeof(Annotation));
+  if (offload.shape.key_out != 0) reader.get(&p.key, kKeyBytes);
+  if (offload.shape.kind == RecordKind::kHeader && offload.writes_frame) {
+    uint8_t bytes[kRecordHeadroom + kRecordRegion];
+    reader.get(bytes, static_cast<uint32_t>(kRecordHeadroom) + offload.shape.region);
+    const int32_t from_byte = std::min(p.data, 0);
+    const int32_t to_byte = static_cast<int32_t>(std::min<uint32_t>(offload.shape.region, end));
+    if (to_byte > from_byte) {
+      std::memcpy(p.frame + from_byte, bytes + kRecordHeadroom + from_byte, static_cast<size_t>(to_byte - from_byte));
+    }
+  }
+  steps.reason = p.reason;
+  return steps;
+}
+
+}  // namespace sluice

@@ -1,0 +1,262 @@
+// One graph gives the same bytes, counters and lines whether its segments run on the CPU or on a device, whatever
+// crosses the bus and by which transport. The emulated device is always there; CUDA devices join where they exist.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/test_data.h"
+#include "exec/emu/emu_device.h"
+#include "tests/testing/run_graph.h"
+
+namespace sluice {
+namespace {
+
+using testing::GraphOutcome;
+using testing::GraphRun;
+using testing::TempDir;
+
+struct Way {
+  DeviceMode mode;
+  Transport transport;
+  RecordChoice records;
+  unsigned workers;
+  uint32_t batch;
+  unsigned devices = 1;
+  uint32_t flights = 4;
+  friend std::ostream& operator<<(std::ostream& out, const Way& w) {
+    return out << to_string(w.mode) << ' ' << to_string(w.transport) << " records " << static_cast<int>(w.records) << ", "
+               << w.workers << " workers, batches of " << w.batch << ", " << w.devices << " devices, " << w.flights
+               << " flights";
+  }
+};
+
+std::vector<Way> ways() {
+  using enum RecordChoice;
+  std::vector<Way> all;
+  for (const auto& [mode, transport] :
+       {std::pair{DeviceMode::kLaunch, Transport::kStaged}, std::pair{DeviceMode::kLaunch, Transport::kZeroCopy},
+        std::pair{DeviceMode::kPersistent, Transport::kTagged}, std::pair{DeviceMode::kAdaptive, Transport::kStaged}}) {
+    for (const RecordChoice records : {kAuto, kKey, kHeader, kAddress}) all.push_back({mode, transport, records, 1, 256});
+    all.push_back({mode, transport, kAuto, 3, 100});
+    all.push_back({mode, transport, kHeader, 2, 33, 2});
+  }
+  all.push_back({DeviceMode::kLaunch, Transport::kCommList, kAuto, 1, 256});
+  all.push_back({DeviceMode::kPersistent, Transport::kTagged, kAuto, 1, 1, 1, 1});
+  all.push_back({DeviceMode::kPersistent, Transport::kTagged, kKey, 2, 4096, 1, 2});
+  all.push_back({DeviceMode::kLaunch, Transport::kStaged, kKey, 3, 64, 3, 8});
+  return all;
+}
+
+std::vector<std::shared_ptr<Device>> emulated(unsigned count, uint32_t servers = 1) {
+  std::vector<std::shared_ptr<Device>> devices;
+  for (unsigned i = 0; i < count; ++i) devices.push_back(std::make_shared<EmuDevice>(i, servers));
+  return devices;
+}
+
+struct Result {
+  GraphOutcome outcome;
+  std::string bytes, second;
+};
+
+Result run(const TempDir& dir, std::string text, const Way* way, std::vector<std::shared_ptr<Device>> devices = {}) {
+  auto put = [&](const std::string& name, const std::string& value) {
+    for (size_t at; (at = text.find(name)) != std::string::npos;) text.replace(at, name.size(), value);
+  };
+  put("$OUT2", dir / "second.pcap");
+  put("$OUT", dir / "out.pcap");
+  GraphRun graph;
+  graph.text = text;
+  if (way != nullptr) {
+    graph.workers = way->workers;
+    graph.batch = way->batch;
+    graph.device.devices = devices.empty() ? emulated(way->devices) : std::move(devices);
+    graph.device.mode = way->mode;
+    graph.device.transport = way->transport;
+    graph.device.records = way->records;
+    graph.device.flights = way->flights;
+  }
+  Result result;
+  result.outcome = testing::run_graph(graph);
+  result.bytes = testing::read_file(dir / "out.pcap");
+  result.second = testing::read_file(dir / "second.pcap");
+  return result;
+}
+
+void expect_equal(const Result& want, const Result& got) {
+  ASSERT_TRUE(got.outcome.ok) << got.outcome.error;
+  EXPECT_TRUE(got.outcome.report.conserved());
+  EXPECT_EQ(got.outcome.counters, want.outcome.counters);
+  EXPECT_TRUE(got.bytes == want.bytes) << "the output capture differs";
+  EXPECT_TRUE(got.second == want.second) << "the second capture differs";
+  EXPECT_EQ(got.outcome.printed, want.outcome.printed);
+}
+
+std::string standard(const TempDir& dir, const std::string& capture, const std::string& acl = "tuple_space",
+                     const std::string& lpm4 = "dir24", const std::string& lpm6 = "poptrie") {
+  return testing::standard_graph_text(dir, "FromDump(" + capture + ")", "ToDump($OUT)", acl, lpm4, lpm6);
+}
+
+TEST(DeviceEquality, StandardGraphEveryWay) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", 5000);
+  const std::string text = standard(dir, capture);
+  const Result want = run(dir, text, nullptr);
+  ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+  for (const Way& way : ways()) {
+    SCOPED_TRACE(::testing::PrintToString(way));
+    const Result got = run(dir, text, &way);
+    expect_equal(want, got);
+    // Equality says nothing if the packets never left the host.
+    EXPECT_GT(got.outcome.report.offload.offloaded, 2000u);
+    EXPECT_EQ(got.outcome.report.offload.rescued, 0u);
+    ASSERT_EQ(got.outcome.report.devices.size(), way.devices);
+    EXPECT_EQ(got.outcome.report.devices[0].failure, "");
+    EXPECT_GT(got.outcome.report.devices[0].channels.records, 0u);
+  }
+}
+
+TEST(DeviceEquality, EveryAlgorithm) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", 1500, 3);
+  const Way key{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kKey, 2, 128};
+  const Way header{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kHeader, 1, 256};
+  const Result want = run(dir, standard(dir, capture, "linear", "trie", "trie"), nullptr);
+  for (const std::string& acl : acl_algorithm_names()) {
+    for (const std::string& lpm4 : lpm_algorithm_names4()) {
+      for (const std::string& lpm6 : lpm_algorithm_names6()) {
+        for (const Way* way : {&key, &header}) {
+          SCOPED_TRACE(acl + " " + lpm4 + " " + lpm6);
+          expect_equal(want, run(dir, standard(dir, capture, acl, lpm4, lpm6), way));
+        }
+      }
+    }
+  }
+}
+
+// Host elements between segments, copies, packets that elements make, lines, and a way back into the graph.
+TEST(DeviceEquality, HostElementsAndMadePackets) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", 2000, 2);
+  std::string text = standard(dir, capture);
+  text.erase(text.find("in ::"));
+  text += "in :: FromDump(" + capture +
+          ") -> parse :: IPInput -> copy :: Tee(2);\n"
+          "copy[0] -> second :: ToDump($OUT2);\n"
+          "copy[1] -> acl :: ACL(TABLE edge) -> fib :: IPRoute(TABLE main) -> ttl :: DecIPTTL -> adj :: "
+          "AdjacencyRewrite(TABLE adj)\n"
+          "  -> shown :: Print(tx, 8) -> out :: ToDump($OUT);\n"
+          "errors :: ICMPError(192.0.0.1, RATE 100000, BURST 5);\n"
+          "acl[1] -> errors; fib[1] -> errors; ttl[1] -> errors; adj[1] -> errors;\n"
+          "errors -> back :: IPRoute(TABLE main) -> ttl;\n";
+  const Result want = run(dir, text, nullptr);
+  ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+  ASSERT_GT(want.outcome.report.generated, 1000u);
+  for (const Way& way : ways()) {
+    SCOPED_TRACE(::testing::PrintToString(way));
+    expect_equal(want, run(dir, text, &way));
+  }
+}
+
+// Programs without a lookup, that read and write whole frames.
+TEST(DeviceEquality, FramesClassifiersAndSums) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", 2000, 5);
+  const std::string text = "in :: FromDump(" + capture +
+                           ") -> c :: Classifier(12/0800, 12/86dd, -);\n"
+                           "c[0] -> EtherMirror -> SetCRC32 -> p :: Paint(3) -> out :: ToDump($OUT);\n"
+                           "c[1] -> Strip(14) -> six :: CheckIP6Header -> EtherEncap(0x86dd, 02:00:00:00:00:01, 02:00:00:00:00:02)"
+                           " -> SetCRC32 -> check :: CheckCRC32 -> second :: ToDump($OUT2);\n"
+                           "c[2] -> Discard;\n";
+  const Result want = run(dir, text, nullptr);
+  ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+  ASSERT_GT(want.outcome.report.packets_out, 500u);
+  uint64_t offloaded = 0;
+  for (const Way& way : ways()) {
+    SCOPED_TRACE(::testing::PrintToString(way));
+    const Result got = run(dir, text, &way);
+    expect_equal(want, got);
+    offloaded += got.outcome.report.offload.offloaded;
+  }
+  EXPECT_GT(offloaded, 2000u);
+}
+
+TEST(DeviceEquality, RealCaptures) {
+  const auto folder = test_data("pcap");
+  if (!folder) GTEST_SKIP() << "no test data here (SLUICE_DATA)";
+  for (const char* name :
+       {"snabb/vlan-ipv6-frags.pcap", "snabb/lwaftr-stick-imix.pcap", "cases/4in4tunnel.pcap", "cases/QinQpacket.pcap",
+        "cases/dns_fragmented.pcap", "cases/fuzz-2006-06-26-2594.pcap", "cases/geneve.pcap", "cases/http_ipv6.pcap",
+        "cases/icmpv6.pcap", "cases/ipv6-bad-version.pcap", "cases/ipv6-routing-header.pcap", "cases/vxlan.pcap"}) {
+    SCOPED_TRACE(name);
+    const TempDir dir;
+    std::string text = standard(dir, *folder + "/" + name);
+    testing::write_file(dir / "rib.txt",
+                        "0.0.0.0/0 a\n128.0.0.0/1 b\n::/0 c\n2a00::/12 d\n10.0.0.0/8 e\n192.0.5.0/24 drop-here\n");
+    text.replace(text.find("TABLE edge"), 10, "TABLE edge, DEFAULT permit");
+    const Result want = run(dir, text, nullptr);
+    if (!want.outcome.ok) continue;  // refused alike: backend_equality holds that
+    for (const Way& way : {Way{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kKey, 1, 256},
+                           Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kHeader, 2, 64},
+                           Way{DeviceMode::kLaunch, Transport::kCommList, RecordChoice::kAuto, 1, 256}}) {
+      SCOPED_TRACE(::testing::PrintToString(way));
+      expect_equal(want, run(dir, text, &way));
+    }
+  }
+}
+
+// -- faults -----------------------------------------------------------------------------------------------------------
+
+struct Fault {
+  const char* name;
+  void (*set)(EmuFaults&);
+  bool fails;
+};
+
+TEST(DeviceFaults, TheHostTakesOverAndNothingIsLostOrReordered) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", 4000, 9);
+  const std::string text = standard(dir, capture);
+  const Result want = run(dir, text, nullptr);
+  const Fault faults[] = {
+      {"late", [](EmuFaults& f) { f.late_ns = 20'000; }, false},
+      {"stuck", [](EmuFaults& f) { f.stuck_after = 700; }, true},
+      {"killed", [](EmuFaults& f) { f.killed_after = 900; }, true},
+      {"killed at once", [](EmuFaults& f) { f.killed_after = 0; }, true},
+      {"no memory", [](EmuFaults& f) { f.memory_limit = 1000; }, true},
+      {"no start", [](EmuFaults& f) { f.refuse_start = true; }, true},
+  };
+  for (const Fault& fault : faults) {
+    for (const Way& way : {Way{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kKey, 1, 256},
+                           Way{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kHeader, 2, 64},
+                           Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kKey, 2, 256},
+                           Way{DeviceMode::kLaunch, Transport::kCommList, RecordChoice::kAuto, 1, 256},
+                           Way{DeviceMode::kAdaptive, Transport::kStaged, RecordChoice::kKey, 1, 256}}) {
+      SCOPED_TRACE(fault.name);
+      SCOPED_TRACE(::testing::PrintToString(way));
+      auto device = std::make_shared<EmuDevice>();
+      fault.set(device->faults());
+      std::string t = text;
+      for (size_t at; (at = t.find("$OUT")) != std::string::npos;) t.replace(at, 4, dir / "out.pcap");
+      GraphRun graph;
+      graph.text = t;
+      graph.workers = way.workers;
+      graph.batch = way.batch;
+      graph.device.devices = {device};
+      graph.device.mode = way.mode;
+      graph.device.transport = way.transport;
+      graph.device.records = way.records;
+      graph.device.watchdog_ns = 100'000'000;
+      Result got;
+      got.outcome = testing::run_graph(graph);
+      got.bytes = testing::read_file(dir / "out.pcap");
+      got.second = want.second;
+      expect_equal(want, got);
+      ASSERT_EQ(got.outcome.report.devices.size(), 1u);
+      EXPECT_EQ(!got.outcome.report.devices[0].failure.empty(), fault.fails) << got.outcome.report.devices[0].failure;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice
