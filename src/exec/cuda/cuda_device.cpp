@@ -108,9 +108,8 @@ Result<std::unique_ptr<Device>> open_cuda_device(unsigned ordinal, const CudaOpt
     cudaFuncAttributes attributes{};
     cudaError_t e = cudaFuncGetAttributes(&attributes, kernel);
     if (e == cudaSuccess) {
-      e = cudaFuncSetAttribute(
-          kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-          static_cast<int>(properties.sharedMemPerBlockOptin - attributes.sharedSizeBytes));
+      e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(properties.sharedMemPerBlockOptin - attributes.sharedSizeBytes));
     }
     if (e != cudaSuccess) {
       (void)cudaGetLastError();
