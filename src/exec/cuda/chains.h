@@ -30,9 +30,9 @@ uint8_t chain_of(const DeviceProgram& program);
 
 // Whether a stage type can run on a key alone: a key record brings the key, and takes nothing of a frame back.
 template <typename Stage>
-inline constexpr bool kRunsOnKeys =
-    (Stage::kReads & ~(kFieldKey | kFieldDestination | kFieldRule | kFieldMark | kFieldNextHop | kFieldReason)) == 0 &&
-    (Stage::kWrites & (kFieldFrame | kFieldL3 | kFieldExtent)) == 0;
+inline constexpr bool kRunsOnKeys = (Stage::kReads & ~(kFieldKey | kFieldDestination | kFieldRule | kFieldMark |
+                                                       kFieldNextHop | kFieldReason)) == 0 &&
+                                    (Stage::kWrites & (kFieldFrame | kFieldL3 | kFieldExtent)) == 0;
 
 // Whether every stage of [begin, end) can run on a record of this kind, and the range is one. Host.
 bool runs_on(RecordKind kind, const DeviceProgram& program);

@@ -108,9 +108,8 @@ Result<std::unique_ptr<Device>> open_cuda_device(unsigned ordinal, const CudaOpt
     cudaFuncAttributes attributes{};
     cudaError_t e = cudaFuncGetAttributes(&attributes, kernel);
     if (e == cudaSuccess) {
-      e = cudaFuncSetAttribute(
-          kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-          static_cast<int>(properties.sharedMemPerBlockOptin - attributes.sharedSizeBytes));
+      e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(properties.sharedMemPerBlockOptin - attributes.sharedSizeBytes));
     }
     if (e != cudaSuccess) {
       (void)cudaGetLastError();
@@ -138,6 +137,12 @@ Result<std::unique_ptr<Device>> open_cuda_device(unsigned ordinal, const CudaOpt
 CudaMemory* cuda_memory(Device& device) {
   auto* cuda = dynamic_cast<CudaDevice*>(&device);
   return cuda == nullptr ? nullptr : cuda->memory();
+}
+
+Result<void> cuda_download(Device& device, void* to, const void* from, size_t bytes) {
+  CudaMemory* memory = cuda_memory(device);
+  if (memory == nullptr) return Error("not a CUDA device");
+  return memory->download(to, from, bytes);
 }
 
 Result<void> check_shape(const ChannelShape& shape) {

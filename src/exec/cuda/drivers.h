@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "exec/cuda/open_cuda.h"
 #include "exec/cuda/kernels.h"
+#include "exec/cuda/open_cuda.h"
 #include "exec/device/device.h"
 #include "memory/cuda/memory.h"
 

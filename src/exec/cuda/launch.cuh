@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(launch_threads(K))
     if (here) {
       const Word* mine = scratch.words + lane * a.words_in;
       tag = word_tag(mine[0]);
-      read_frame<K>(program, mine, scratch.frames + lane * kFrameStride, w);
+      read_record(K, program, mine, scratch.frames + lane * kFrameStride, w);
     } else {
       w.path = kPathDropped;
     }

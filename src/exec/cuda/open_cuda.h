@@ -37,6 +37,9 @@ Result<std::unique_ptr<Device>> open_cuda_device(unsigned ordinal, const CudaOpt
 // device failed.
 Result<std::vector<uint32_t>> ring_stamps(RingDriver& ring);
 
+// Copies device memory to the host; for tests and benches.
+Result<void> cuda_download(Device& device, void* to, const void* from, size_t bytes);
+
 // The memory of a device that open_cuda_device opened; for the benches beside it.
 CudaMemory* cuda_memory(Device& device);
 

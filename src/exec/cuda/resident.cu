@@ -121,8 +121,8 @@ Result<std::vector<double>> lookups(Device& device, const View& view, std::span<
   Run run(*memory);
   return run.go(addresses.data(), addresses.size_bytes(), next_hops, addresses.size_bytes(), size_t{quads} * 16,
                 size_t{quads} * 16, addresses.size(), repeats, [&](void* in, void* out, cudaStream_t stream) {
-                  resident_addresses<View><<<(quads + 255) / 256, 256, 0, stream>>>(
-                      view, static_cast<const uint4*>(in), static_cast<uint4*>(out), quads);
+                  resident_addresses<View><<<(quads + 255) / 256, 256, 0, stream>>>(view, static_cast<const uint4*>(in),
+                                                                                    static_cast<uint4*>(out), quads);
                 });
 }
 
@@ -152,9 +152,8 @@ Result<std::vector<double>> resident_rate(Device& device, const DeviceProgram& p
                 });
 }
 
-Result<std::vector<double>> resident_lookups(Device& device, const Dir24View& view,
-                                             std::span<const uint32_t> addresses, uint32_t* next_hops,
-                                             unsigned repeats) {
+Result<std::vector<double>> resident_lookups(Device& device, const Dir24View& view, std::span<const uint32_t> addresses,
+                                             uint32_t* next_hops, unsigned repeats) {
   return lookups(device, view, addresses, next_hops, repeats);
 }
 Result<std::vector<double>> resident_lookups(Device& device, const Poptrie4View& view,

@@ -24,9 +24,8 @@ Result<std::vector<double>> resident_rate(Device& device, const DeviceProgram& p
                                           ResidentField field, uint32_t* results, unsigned repeats);
 
 // The same for a lookup alone: 4-byte addresses in, 4-byte next hops out. The view points into device memory.
-Result<std::vector<double>> resident_lookups(Device& device, const Dir24View& view,
-                                             std::span<const uint32_t> addresses, uint32_t* next_hops,
-                                             unsigned repeats);
+Result<std::vector<double>> resident_lookups(Device& device, const Dir24View& view, std::span<const uint32_t> addresses,
+                                             uint32_t* next_hops, unsigned repeats);
 Result<std::vector<double>> resident_lookups(Device& device, const Poptrie4View& view,
                                              std::span<const uint32_t> addresses, uint32_t* next_hops,
                                              unsigned repeats);

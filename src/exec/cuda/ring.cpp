@@ -15,8 +15,7 @@ constexpr std::chrono::milliseconds kJoinLimit{1000};
 
 class CudaRing final : public RingDriver {
  public:
-  CudaRing(std::shared_ptr<CudaShared> shared, const ChannelShape& shape)
-      : shared_(std::move(shared)), shape_(shape) {}
+  CudaRing(std::shared_ptr<CudaShared> shared, const ChannelShape& shape) : shared_(std::move(shared)), shape_(shape) {}
   ~CudaRing() override {
     if (running_) {
       __atomic_store_n(&control_->stop, 1u, __ATOMIC_RELEASE);
@@ -54,9 +53,11 @@ class CudaRing final : public RingDriver {
     CudaMemory& memory = *shared_->memory;
     memory.use();
     void* at = nullptr;
-    if (auto r = take(memory.allocate_pinned(size_t{shape_.capacity} * shape_.words_in * sizeof(Word)), at); !r) return r;
+    if (auto r = take(memory.allocate_pinned(size_t{shape_.capacity} * shape_.words_in * sizeof(Word)), at); !r)
+      return r;
     in_ = static_cast<Word*>(at);
-    if (auto r = take(memory.allocate_pinned(size_t{shape_.capacity} * shape_.words_out * sizeof(Word)), at); !r) return r;
+    if (auto r = take(memory.allocate_pinned(size_t{shape_.capacity} * shape_.words_out * sizeof(Word)), at); !r)
+      return r;
     out_ = static_cast<Word*>(at);
     if (auto r = take(memory.allocate_pinned(sizeof(RingControl)), at); !r) return r;
     control_ = static_cast<RingControl*>(at);
@@ -95,9 +96,10 @@ class CudaRing final : public RingDriver {
     const uint32_t before = shared_->resident_blocks.fetch_add(blocks);
     if (before + blocks > limit) {
       shared_->resident_blocks.fetch_sub(blocks);
-      return Error(fmt::format("a ring needs {} of the device's {} multiprocessors, but rings hold {} and {} are kept free",
-                               blocks, shared_->processors, before, spare),
-                   "use fewer workers, fewer rings a worker, or launch mode");
+      return Error(
+          fmt::format("a ring needs {} of the device's {} multiprocessors, but rings hold {} and {} are kept free",
+                      blocks, shared_->processors, before, spare),
+          "use fewer workers, fewer rings a worker, or launch mode");
     }
     for (uint32_t i = 0; i < servers_; ++i) __atomic_store_n(&control_->servers[i].left, 0u, __ATOMIC_RELAXED);
     RingArguments a{};

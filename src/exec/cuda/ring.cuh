@@ -1,5 +1,5 @@
-// The ring kernel of persistent mode: a warp is a server that polls its groups of 32 records, runs them and stores their
-// results, until the host says stop. docs/design/device.md has the protocol and the memory-ordering argument.
+// The ring kernel of persistent mode: a warp is a server that polls its groups of 32 records, runs them and stores
+// their results, until the host says stop. docs/design/device.md has the protocol and the memory-ordering argument.
 #pragma once
 
 #include "exec/cuda/walk.cuh"
@@ -22,7 +22,9 @@ __device__ __forceinline__ void store_relaxed_sys(uint32_t* to, uint32_t v) {
 __device__ __forceinline__ void store_release_sys(uint32_t* to, uint32_t v) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
 }
-__device__ __forceinline__ void fence_sys() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+__device__ __forceinline__ void fence_sys() {
+  asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
 __device__ __forceinline__ uint64_t global_ns() {
   uint64_t v;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(v)::"memory");
@@ -32,8 +34,8 @@ __device__ __forceinline__ uint64_t global_ns() {
 // After so many empty polls in a row a server begins to sleep between them; a poll itself takes about a microsecond.
 inline constexpr uint32_t kIdleBeforeSleep = 4096;
 inline constexpr uint32_t kLongestSleepNs = 1000;
-// Every so many polls a server looks at `stop` and `epoch`; the loads travel beside the poll's own. A group of frames can
-// take so long that a server looks after each.
+// Every so many polls a server looks at `stop` and `epoch`; the loads travel beside the poll's own. A group of frames
+// can take so long that a server looks after each.
 template <RecordKind K>
 inline constexpr uint32_t kPollsPerLook = kIsKey<K> ? 8 : 1;
 // A beat at least every so many cycles: 0.15 ms at the highest clock, 0.9 ms at the lowest.
@@ -91,8 +93,7 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
     return reinterpret_cast<const DeviceProgram*>(reinterpret_cast<const uint8_t*>(a.programs) +
                                                   parity * kProgramSlotBytes);
   };
-  const Scratch scratch =
-      scratch_of<K>(bytes + size_t{warps} * 2 * kProgramSlotBytes, warp, a.words_in, a.words_out);
+  const Scratch scratch = scratch_of<K>(bytes + size_t{warps} * 2 * kProgramSlotBytes, warp, a.words_in, a.words_out);
   RingControl::Server& me = a.control->servers[server];
 
   // Every lane acquires for itself; the warp goes by what lane 0 saw.
@@ -187,7 +188,7 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
       // Frames were written before their record: what follows may not be older (and not out of this processor's cache).
       if constexpr (K == RecordKind::kAddress) fence_sys();
       if (ready) {
-        read_frame<K>(*program_of(tag_parity(tag)), mine, scratch.frames + lane * kFrameStride, w);
+        read_record(K, *program_of(tag_parity(tag)), mine, scratch.frames + lane * kFrameStride, w);
       }
       __syncwarp();
     }

@@ -99,8 +99,8 @@ class CudaSlabs final : public SlabDriver {
     a.words_in = shape_.words_in;
     a.words_out = shape_.words_out;
     void* arguments[] = {&program_, &a};
-    if (const cudaError_t e = cudaLaunchKernel(kernel_, blocks(count), dim3(threads()), arguments, shared_bytes(),
-                                               s.stream);
+    if (const cudaError_t e =
+            cudaLaunchKernel(kernel_, blocks(count), dim3(threads()), arguments, shared_bytes(), s.stream);
         e != cudaSuccess) {
       (void)cudaGetLastError();
       return cuda_error(e, "launch a kernel");

@@ -173,18 +173,6 @@ __device__ __forceinline__ void read_key(const DeviceProgram& program, const Wor
   }
 }
 
-// The walker of a header or address record whose words lie at `words`. `frame`: this lane's scratch.
-template <RecordKind K>
-__device__ __forceinline__ void read_frame(const DeviceProgram& program, const Word* words, uint8_t* frame, Walker& w) {
-  if constexpr (K == RecordKind::kHeader) {
-    // The head room goes back to the host whether or not a stage pushed into it.
-    auto* head = reinterpret_cast<uint32_t*>(frame + kHeadroom - kRecordHeadroom);
-#pragma unroll
-    for (int32_t i = 0; i < kRecordHeadroom / 4; ++i) head[i] = 0;
-  }
-  read_record(K, program, words, frame, w);
-}
-
 __device__ __forceinline__ Word load_plain(const Word* from) {
   const uint4 v = *reinterpret_cast<const uint4*>(from);
   return Word{{v.x, v.y, v.z, v.w}};

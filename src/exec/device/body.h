@@ -114,6 +114,8 @@ SLUICE_HD void read_record(RecordKind kind, const DeviceProgram& program, const 
   }
   if (program.shape.key_in != 0) reader.get(&w.packet.key, kKeyBytes);
   if (kind == RecordKind::kHeader) {
+    // The head room goes back whether or not a stage pushed into it: never another packet's bytes.
+    memset(bytes + kHeadroom - kRecordHeadroom, 0, kRecordHeadroom);
     reader.get(bytes + kHeadroom, program.shape.region);
     w.packet.frame = bytes + kHeadroom;
   }

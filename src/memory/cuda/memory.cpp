@@ -11,7 +11,9 @@ namespace {
 
 constexpr size_t kAlignment = 256;
 
-size_t rounded(size_t bytes) { return (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment; }
+size_t rounded(size_t bytes) {
+  return (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 std::string free_text() {
   size_t free = 0, total = 0;
@@ -75,8 +77,7 @@ Result<std::shared_ptr<CudaMemory>> CudaMemory::open(int ordinal, size_t reserve
       return cuda_error(e, fmt::format("allocate {} MiB of pinned memory for copies", kStagingBytes >> 20));
     }
     memory->staging_[i] = static_cast<std::byte*>(staging);
-    if (const cudaError_t e = cudaEventCreateWithFlags(&memory->copied_[i], cudaEventDisableTiming);
-        e != cudaSuccess) {
+    if (const cudaError_t e = cudaEventCreateWithFlags(&memory->copied_[i], cudaEventDisableTiming); e != cudaSuccess) {
       return cuda_error(e, "create an event");
     }
   }

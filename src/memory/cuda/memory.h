@@ -1,9 +1,9 @@
 // host only
 // Memory of one CUDA device and pinned host memory: the only place that allocates either.
 //
-// While a resident kernel runs, nothing may be freed or unpinned: both wait for all kernels of the device. What is given
-// back then is kept until the last resident kernel has left. Device bytes come out of a reserve that is allocated at the
-// start; past it each request is an allocation of its own.
+// While a resident kernel runs, nothing may be freed or unpinned: both wait for all kernels of the device. What is
+// given back then is kept until the last resident kernel has left. Device bytes come out of a reserve that is allocated
+// at the start; past it each request is an allocation of its own.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -91,8 +91,8 @@ class CudaMemory {
   std::mutex mutex_;  // of all below
   std::vector<std::unique_ptr<Chunk>> chunks_;
   std::unordered_map<void*, Piece> pieces_;
-  std::map<char*, size_t> pinned_;   // by pin()
-  std::vector<void*> late_pinned_;   // freed, but kept while kernels are resident
+  std::map<char*, size_t> pinned_;  // by pin()
+  std::vector<void*> late_pinned_;  // freed, but kept while kernels are resident
   std::vector<void*> late_unpins_;
   std::mutex copying_;  // of the stream and its staging
   cudaStream_t stream_ = nullptr;
