@@ -2,6 +2,7 @@
 // crosses the bus and by which transport. The emulated device is always there; CUDA devices join where they exist.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -25,9 +26,9 @@ struct Way {
   unsigned devices = 1;
   uint32_t flights = 4;
   friend std::ostream& operator<<(std::ostream& out, const Way& w) {
-    return out << to_string(w.mode) << ' ' << to_string(w.transport) << " records " << static_cast<int>(w.records) << ", "
-               << w.workers << " workers, batches of " << w.batch << ", " << w.devices << " devices, " << w.flights
-               << " flights";
+    return out << to_string(w.mode) << ' ' << to_string(w.transport) << " records " << static_cast<int>(w.records)
+               << ", " << w.workers << " workers, batches of " << w.batch << ", " << w.devices << " devices, "
+               << w.flights << " flights";
   }
 };
 
@@ -37,7 +38,8 @@ std::vector<Way> ways() {
   for (const auto& [mode, transport] :
        {std::pair{DeviceMode::kLaunch, Transport::kStaged}, std::pair{DeviceMode::kLaunch, Transport::kZeroCopy},
         std::pair{DeviceMode::kPersistent, Transport::kTagged}, std::pair{DeviceMode::kAdaptive, Transport::kStaged}}) {
-    for (const RecordChoice records : {kAuto, kKey, kHeader, kAddress}) all.push_back({mode, transport, records, 1, 256});
+    for (const RecordChoice records : {kAuto, kKey, kHeader, kAddress})
+      all.push_back({mode, transport, records, 1, 256});
     all.push_back({mode, transport, kAuto, 3, 100});
     all.push_back({mode, transport, kHeader, 2, 33, 2});
   }
@@ -54,12 +56,45 @@ std::vector<std::shared_ptr<Device>> emulated(unsigned count, uint32_t servers =
   return devices;
 }
 
+// The kinds of devices that every way is walked on.
+std::vector<std::string> kinds() {
+  std::vector<std::string> all = {"emu"};
+  static const DeviceCount cuda = count_cuda_devices();
+  static const bool said = [] {
+    if (cuda.count == 0) std::printf("no CUDA device here (%s): the emulated one alone\n", cuda.why_none.c_str());
+    return true;
+  }();
+  (void)said;
+  if (cuda.count != 0) all.push_back("cuda");
+  return all;
+}
+
+std::vector<std::shared_ptr<Device>> devices_of(const std::string& kind, unsigned count) {
+  if (kind == "emu") return emulated(count);
+  // Opened once: a context takes a second.
+  static std::vector<std::shared_ptr<Device>> opened;
+  const unsigned there = count_cuda_devices().count;
+  std::vector<std::shared_ptr<Device>> devices;
+  for (unsigned i = 0; i < count; ++i) {
+    while (opened.size() <= i % there) {
+      auto device = open_device("cuda:" + std::to_string(opened.size()));
+      if (!device) {
+        ADD_FAILURE() << device.error().message;
+        return {};
+      }
+      opened.push_back(std::move(*device));
+    }
+    devices.push_back(opened[i % there]);
+  }
+  return devices;
+}
+
 struct Result {
   GraphOutcome outcome;
   std::string bytes, second;
 };
 
-Result run(const TempDir& dir, std::string text, const Way* way, std::vector<std::shared_ptr<Device>> devices = {}) {
+Result run(const TempDir& dir, std::string text, const Way* way, const std::string& kind = "emu") {
   auto put = [&](const std::string& name, const std::string& value) {
     for (size_t at; (at = text.find(name)) != std::string::npos;) text.replace(at, name.size(), value);
   };
@@ -70,7 +105,7 @@ Result run(const TempDir& dir, std::string text, const Way* way, std::vector<std
   if (way != nullptr) {
     graph.workers = way->workers;
     graph.batch = way->batch;
-    graph.device.devices = devices.empty() ? emulated(way->devices) : std::move(devices);
+    graph.device.devices = devices_of(kind, way->devices);
     graph.device.mode = way->mode;
     graph.device.transport = way->transport;
     graph.device.records = way->records;
@@ -103,16 +138,18 @@ TEST(DeviceEquality, StandardGraphEveryWay) {
   const std::string text = standard(dir, capture);
   const Result want = run(dir, text, nullptr);
   ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
-  for (const Way& way : ways()) {
-    SCOPED_TRACE(::testing::PrintToString(way));
-    const Result got = run(dir, text, &way);
-    expect_equal(want, got);
-    // Equality says nothing if the packets never left the host.
-    EXPECT_GT(got.outcome.report.offload.offloaded, 2000u);
-    EXPECT_EQ(got.outcome.report.offload.rescued, 0u);
-    ASSERT_EQ(got.outcome.report.devices.size(), way.devices);
-    EXPECT_EQ(got.outcome.report.devices[0].failure, "");
-    EXPECT_GT(got.outcome.report.devices[0].channels.records, 0u);
+  for (const std::string& kind : kinds()) {
+    for (const Way& way : ways()) {
+      SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
+      const Result got = run(dir, text, &way, kind);
+      expect_equal(want, got);
+      // Equality says nothing if the packets never left the host.
+      EXPECT_GT(got.outcome.report.offload.offloaded, 2000u);
+      EXPECT_EQ(got.outcome.report.offload.rescued, 0u);
+      ASSERT_EQ(got.outcome.report.devices.size(), way.devices);
+      EXPECT_EQ(got.outcome.report.devices[0].failure, "");
+      EXPECT_GT(got.outcome.report.devices[0].channels.records, 0u);
+    }
   }
 }
 
@@ -125,9 +162,11 @@ TEST(DeviceEquality, EveryAlgorithm) {
   for (const std::string& acl : acl_algorithm_names()) {
     for (const std::string& lpm4 : lpm_algorithm_names4()) {
       for (const std::string& lpm6 : lpm_algorithm_names6()) {
-        for (const Way* way : {&key, &header}) {
-          SCOPED_TRACE(acl + " " + lpm4 + " " + lpm6);
-          expect_equal(want, run(dir, standard(dir, capture, acl, lpm4, lpm6), way));
+        for (const std::string& kind : kinds()) {
+          for (const Way* way : {&key, &header}) {
+            SCOPED_TRACE(kind + " " + acl + " " + lpm4 + " " + lpm6);
+            expect_equal(want, run(dir, standard(dir, capture, acl, lpm4, lpm6), way, kind));
+          }
         }
       }
     }
@@ -152,9 +191,11 @@ TEST(DeviceEquality, HostElementsAndMadePackets) {
   const Result want = run(dir, text, nullptr);
   ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
   ASSERT_GT(want.outcome.report.generated, 1000u);
-  for (const Way& way : ways()) {
-    SCOPED_TRACE(::testing::PrintToString(way));
-    expect_equal(want, run(dir, text, &way));
+  for (const std::string& kind : kinds()) {
+    for (const Way& way : ways()) {
+      SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
+      expect_equal(want, run(dir, text, &way, kind));
+    }
   }
 }
 
@@ -162,21 +203,24 @@ TEST(DeviceEquality, HostElementsAndMadePackets) {
 TEST(DeviceEquality, FramesClassifiersAndSums) {
   const TempDir dir;
   const std::string capture = testing::write_mixed_capture(dir / "in.pcap", 2000, 5);
-  const std::string text = "in :: FromDump(" + capture +
-                           ") -> c :: Classifier(12/0800, 12/86dd, -);\n"
-                           "c[0] -> EtherMirror -> SetCRC32 -> p :: Paint(3) -> out :: ToDump($OUT);\n"
-                           "c[1] -> Strip(14) -> six :: CheckIP6Header -> EtherEncap(0x86dd, 02:00:00:00:00:01, 02:00:00:00:00:02)"
-                           " -> SetCRC32 -> check :: CheckCRC32 -> second :: ToDump($OUT2);\n"
-                           "c[2] -> Discard;\n";
+  const std::string text =
+      "in :: FromDump(" + capture +
+      ") -> c :: Classifier(12/0800, 12/86dd, -);\n"
+      "c[0] -> EtherMirror -> SetCRC32 -> p :: Paint(3) -> out :: ToDump($OUT);\n"
+      "c[1] -> Strip(14) -> six :: CheckIP6Header -> EtherEncap(0x86dd, 02:00:00:00:00:01, 02:00:00:00:00:02)"
+      " -> SetCRC32 -> check :: CheckCRC32 -> second :: ToDump($OUT2);\n"
+      "c[2] -> Discard;\n";
   const Result want = run(dir, text, nullptr);
   ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
   ASSERT_GT(want.outcome.report.packets_out, 500u);
   uint64_t offloaded = 0;
-  for (const Way& way : ways()) {
-    SCOPED_TRACE(::testing::PrintToString(way));
-    const Result got = run(dir, text, &way);
-    expect_equal(want, got);
-    offloaded += got.outcome.report.offload.offloaded;
+  for (const std::string& kind : kinds()) {
+    for (const Way& way : ways()) {
+      SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
+      const Result got = run(dir, text, &way, kind);
+      expect_equal(want, got);
+      offloaded += got.outcome.report.offload.offloaded;
+    }
   }
   EXPECT_GT(offloaded, 2000u);
 }
@@ -199,8 +243,10 @@ TEST(DeviceEquality, RealCaptures) {
     for (const Way& way : {Way{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kKey, 1, 256},
                            Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kHeader, 2, 64},
                            Way{DeviceMode::kLaunch, Transport::kCommList, RecordChoice::kAuto, 1, 256}}) {
-      SCOPED_TRACE(::testing::PrintToString(way));
-      expect_equal(want, run(dir, text, &way));
+      for (const std::string& kind : kinds()) {
+        SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
+        expect_equal(want, run(dir, text, &way, kind));
+      }
     }
   }
 }
