@@ -543,8 +543,8 @@ struct RingUser {
     ASSERT_TRUE(written.ok()) << to_string(written.error());
     program[which] = on_host;
     RingControl& control = *ring->control();
-    const uint32_t epoch = control.epoch + ((control.epoch & 1) == which ? 2 : 1);
-    __atomic_store_n(&control.epoch, epoch, __ATOMIC_RELEASE);
+    const uint32_t epoch = control.epoch() + ((control.epoch() & 1) == which ? 2 : 1);
+    control.order_epoch(epoch);
     if (running) {
       const auto limit = std::chrono::steady_clock::now() + kPatience;
       for (uint32_t s = 0; s < ring->servers(); ++s) {
@@ -557,7 +557,7 @@ struct RingUser {
     parity = which;
   }
   void start() {
-    __atomic_store_n(&ring->control()->stop, 0u, __ATOMIC_RELEASE);
+    ring->control()->order_stop(0);
     const auto started = ring->start(head, 1);
     ASSERT_TRUE(started.ok()) << to_string(started.error());
     running = true;
@@ -565,7 +565,7 @@ struct RingUser {
   void stop() {
     if (!running) return;
     running = false;
-    __atomic_store_n(&ring->control()->stop, 1u, __ATOMIC_RELEASE);
+    ring->control()->order_stop(1);
     const auto joined = ring->join();
     EXPECT_TRUE(joined.ok()) << to_string(joined.error());
   }
@@ -720,7 +720,7 @@ TEST_P(CudaDeviceTest, UploadsAndLaunchesGoOnBesideARing) {
     const auto limit = std::chrono::steady_clock::now() + kPatience;
     while (!through.load()) {
       if (std::chrono::steady_clock::now() > limit && !late.exchange(true)) {
-        __atomic_store_n(&user.ring->control()->stop, 1u, __ATOMIC_RELEASE);
+        user.ring->control()->order_stop(1);
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }

@@ -1,6 +1,7 @@
 // Persistent mode: one ring's resident servers.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -12,13 +13,15 @@ namespace sluice {
 namespace {
 
 constexpr std::chrono::milliseconds kJoinLimit{1000};
+// Compute capability 9.0 has 228 KiB of shared memory a multiprocessor.
+constexpr uint32_t kOwnProcessorBytes = 115 * 1024;
 
 class CudaRing final : public RingDriver {
  public:
   CudaRing(std::shared_ptr<CudaShared> shared, const ChannelShape& shape) : shared_(std::move(shared)), shape_(shape) {}
   ~CudaRing() override {
     if (running_) {
-      __atomic_store_n(&control_->stop, 1u, __ATOMIC_RELEASE);
+      control_->order_stop(1);
       (void)join();
     }
     // Servers that do not leave still read and write this memory, and destroying their stream would wait for them.
@@ -39,13 +42,10 @@ class CudaRing final : public RingDriver {
     const CudaOptions& options = shared_->options;
     const RecordKind kind = shape_.record.kind;
     servers_ = options.ring_servers != 0 ? options.ring_servers : shape_.capacity / kLanes;
-    const uint32_t most = options.ring_servers != 0 ? RingControl::kMaxServers : 16;
+    const uint32_t most = options.ring_servers != 0 ? RingControl::kMaxServers : 8;
     if (servers_ > most) servers_ = most;
     if (servers_ > shape_.capacity / kLanes) servers_ = shape_.capacity / kLanes;
-    block_servers_ = ring_block_warps(kind);
-    if (options.ring_block_servers != 0 && options.ring_block_servers < block_servers_) {
-      block_servers_ = options.ring_block_servers;
-    }
+    block_servers_ = std::min(std::max(1u, options.ring_block_servers), ring_block_warps(kind));
     if (block_servers_ > servers_) block_servers_ = servers_;
     stamps_ = options.stamps && kind == RecordKind::kKey4;
     kernel_ = ring_kernel(kind, stamps_);
@@ -90,16 +90,24 @@ class CudaRing final : public RingDriver {
 
   Result<void> start(uint64_t next, uint64_t lap0) override {
     if (running_) return Error("the servers of this ring run already");
-    const uint32_t blocks = (servers_ + block_servers_ - 1) / block_servers_;
     const uint32_t spare = shared_->options.spare_processors;
     const uint32_t limit = shared_->processors > spare ? shared_->processors - spare : 1;
-    const uint32_t before = shared_->resident_blocks.fetch_add(blocks);
-    if (before + blocks > limit) {
+    // Servers share a multiprocessor only where there are not enough: loads return in order there, so one server's table
+    // lookups would wait behind another's polls across the bus.
+    uint32_t block_servers = block_servers_;
+    uint32_t blocks = 0;
+    for (;; block_servers *= 2) {
+      block_servers = std::min({block_servers, ring_block_warps(shape_.record.kind), servers_});
+      blocks = (servers_ + block_servers - 1) / block_servers;
+      const uint32_t before = shared_->resident_blocks.fetch_add(blocks);
+      if (before + blocks <= limit) break;
       shared_->resident_blocks.fetch_sub(blocks);
-      return Error(
-          fmt::format("a ring needs {} of the device's {} multiprocessors, but rings hold {} and {} are kept free",
-                      blocks, shared_->processors, before, spare),
-          "use fewer workers, fewer rings a worker, or launch mode");
+      if (block_servers == ring_block_warps(shape_.record.kind) || block_servers == servers_) {
+        return Error(
+            fmt::format("a ring needs {} of the device's {} multiprocessors, but rings hold {} and {} are kept free",
+                        blocks, shared_->processors, before, spare),
+            "use fewer workers, fewer rings a worker, or launch mode");
+      }
     }
     for (uint32_t i = 0; i < servers_; ++i) __atomic_store_n(&control_->servers[i].left, 0u, __ATOMIC_RELAXED);
     RingArguments a{};
@@ -118,9 +126,12 @@ class CudaRing final : public RingDriver {
     CudaMemory& memory = *shared_->memory;
     memory.use();
     memory.resident_started();
-    const uint32_t bytes = ring_shared_bytes(shape_.record.kind, block_servers_, shape_.words_in, shape_.words_out);
+    // More than half of a multiprocessor's shared memory: no two of these blocks meet on one.
+    const uint32_t bytes =
+        std::max(kOwnProcessorBytes,
+                 ring_shared_bytes(shape_.record.kind, block_servers, shape_.words_in, shape_.words_out));
     if (const cudaError_t e =
-            cudaLaunchKernel(kernel_, dim3(blocks), dim3(block_servers_ * 32), arguments, bytes, stream_);
+            cudaLaunchKernel(kernel_, dim3(blocks), dim3(block_servers * 32), arguments, bytes, stream_);
         e != cudaSuccess) {
       (void)cudaGetLastError();
       memory.resident_left();
@@ -170,7 +181,7 @@ class CudaRing final : public RingDriver {
       return {};
     }
     if (e != cudaSuccess) return cuda_error(e, "run the servers of a ring");
-    if (__atomic_load_n(&control_->stop, __ATOMIC_RELAXED) == 0) {
+    if (!control_->stopping()) {
       return Error("the servers of a ring have left without being told to");
     }
     return {};

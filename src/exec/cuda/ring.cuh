@@ -37,7 +37,7 @@ inline constexpr uint32_t kLongestSleepNs = 1000;
 // Every so many polls a server looks at `stop` and `epoch`; the loads travel beside the poll's own. A group of frames
 // can take so long that a server looks after each.
 template <RecordKind K>
-inline constexpr uint32_t kPollsPerLook = kIsKey<K> ? 8 : 1;
+inline constexpr uint32_t kPollsPerLook = kIsKey<K> ? 32 : 1;
 // A beat at least every so many cycles: 0.15 ms at the highest clock, 0.9 ms at the lowest.
 inline constexpr uint32_t kCyclesPerBeat = 300'000;
 
@@ -95,9 +95,10 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
   };
   const Scratch scratch = scratch_of<K>(bytes + size_t{warps} * 2 * kProgramSlotBytes, warp, a.words_in, a.words_out);
   RingControl::Server& me = a.control->servers[server];
+  const RingControl::Order& order = a.control->orders[server];
 
   // Every lane acquires for itself; the warp goes by what lane 0 saw.
-  uint32_t epoch = __shfl_sync(kAll, load_acquire_sys(&a.control->epoch), 0);
+  uint32_t epoch = __shfl_sync(kAll, load_acquire_sys(&order.epoch), 0);
   take_program(slot_of(0), program_of(0), lane);
   take_program(slot_of(1), program_of(1), lane);
   if (lane == 0) store_release_sys(&me.ack, epoch);
@@ -130,11 +131,11 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
       words[0] = DeviceWords::load(a.in + size_t{slot} * a.words_in + (a.words_in - 1));
     }
     if (++polls % kPollsPerLook<K> == 0) {
-      const uint32_t stop = __shfl_sync(kAll, load_relaxed_sys(&a.control->stop), 0);
-      const uint32_t now = __shfl_sync(kAll, load_relaxed_sys(&a.control->epoch), 0);
+      const uint32_t stop = __shfl_sync(kAll, load_relaxed_sys(&order.stop), 0);
+      const uint32_t now = __shfl_sync(kAll, load_relaxed_sys(&order.epoch), 0);
       if (stop != 0) break;
       if (now != epoch) {
-        epoch = __shfl_sync(kAll, load_acquire_sys(&a.control->epoch), 0);
+        epoch = __shfl_sync(kAll, load_acquire_sys(&order.epoch), 0);
         // More than one change may have come: each slot is current after this.
         take_program(slot_of(epoch & 1), program_of(epoch & 1), lane);
         take_program(slot_of(~epoch & 1), program_of(~epoch & 1), lane);

@@ -17,7 +17,6 @@ uint64_t now_ns() {
 }
 
 uint32_t load(const uint32_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
-void store(uint32_t& word, uint32_t value) { __atomic_store_n(&word, value, __ATOMIC_RELEASE); }
 
 }  // namespace
 
@@ -52,7 +51,7 @@ Result<std::unique_ptr<Channel>> Channel::create(Device& device, const RecordSha
 Channel::~Channel() {
   const std::lock_guard lock(control_);
   if (ring_running_) {
-    store(ring_->control()->stop, 1);
+    ring_->control()->order_stop(1);
     (void)ring_->join();
   }
 }
@@ -78,8 +77,8 @@ Result<void> Channel::install(const DeviceProgram& program, uint32_t parity) {
     return ok;
   }
   RingControl& control = *ring_->control();
-  const uint32_t epoch = control.epoch + ((control.epoch & 1) == parity ? 2 : 1);
-  store(control.epoch, epoch);
+  const uint32_t epoch = control.epoch() + ((control.epoch() & 1) == parity ? 2 : 1);
+  control.order_epoch(epoch);
   if (!ring_running_) return {};
   // Every server takes the new program before a record may name it.
   const uint64_t start = now_ns();
@@ -100,7 +99,7 @@ Result<void> Channel::install(const DeviceProgram& program, uint32_t parity) {
 bool Channel::enter_ring() {
   const std::lock_guard lock(control_);
   if (ring_running_) return true;
-  store(ring_->control()->stop, 0);
+  ring_->control()->order_stop(0);
   if (auto ok = ring_->start(head_, 1); !ok) {
     fail(ok.error());
     return false;
@@ -113,7 +112,7 @@ bool Channel::enter_ring() {
 void Channel::leave_ring() {
   const std::lock_guard lock(control_);
   if (!ring_running_) return;
-  store(ring_->control()->stop, 1);
+  ring_->control()->order_stop(1);
   if (auto ok = ring_->join(); !ok) fail(ok.error());
   ring_running_ = false;
 }

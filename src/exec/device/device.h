@@ -111,9 +111,14 @@ class SlabDriver {
 // emulating thread): it polls the records i with (i / kLanes) % servers == its number.
 struct RingControl {
   static constexpr uint32_t kMaxServers = 64;
-  // Host writes.
-  alignas(64) uint32_t stop;   // not 0: servers leave
-  uint32_t epoch;              // counts program changes; servers take the program slot of its parity and acknowledge
+  // Host writes, each server's own line: loads of one host line by several multiprocessors wait for one another, a bus
+  // round trip each.
+  struct alignas(64) Order {
+    uint32_t stop;   // not 0: the server leaves
+    uint32_t epoch;  // counts program changes; servers take the program slot of its parity and acknowledge
+    uint32_t reserved[14];
+  };
+  Order orders[kMaxServers];
   // Servers write, one slot each.
   struct alignas(64) Server {
     uint32_t ack;   // the last epoch taken
@@ -122,6 +127,16 @@ struct RingControl {
     uint32_t reserved[13];
   };
   Server servers[kMaxServers];
+
+  // The host's side of the orders.
+  void order_stop(uint32_t stop) {
+    for (Order& order : orders) __atomic_store_n(&order.stop, stop, __ATOMIC_RELEASE);
+  }
+  void order_epoch(uint32_t epoch) {
+    for (Order& order : orders) __atomic_store_n(&order.epoch, epoch, __ATOMIC_RELEASE);
+  }
+  bool stopping() const { return __atomic_load_n(&orders[0].stop, __ATOMIC_RELAXED) != 0; }
+  uint32_t epoch() const { return __atomic_load_n(&orders[0].epoch, __ATOMIC_RELAXED); }
 };
 
 // Persistent mode: resident servers for one ring.
@@ -136,9 +151,9 @@ class RingDriver {
   // Puts a program into slot `parity` of the device's memory; complete on return. Never called for a slot that records
   // on their way may name. Errors: the device failed.
   virtual Result<void> write_program(uint32_t parity, const DeviceProgram& program) = 0;
-  // Starts the servers at record serial `next` (a multiple of kLanes x servers is not required). control()->stop is 0.
+  // Starts the servers at record serial `next` (a multiple of kLanes x servers is not required). It is not told to stop.
   virtual Result<void> start(uint64_t next, uint64_t lap0) = 0;
-  // After control()->stop was set: waits until the servers are gone, at most about a second. Errors: they are not.
+  // After it was told to stop: waits until the servers are gone, at most about a second. Errors: they are not.
   virtual Result<void> join() = 0;
   // Errors: the device failed (a sticky CUDA error); never blocks.
   virtual Result<void> check() = 0;

@@ -158,7 +158,7 @@ class EmuRing final : public RingDriver {
     out_.resize(size_t{shape.capacity} * shape.result_bytes() / sizeof(Word));
   }
   ~EmuRing() override {
-    store(control_->stop, 1);
+    control_->order_stop(1);
     threads_.clear();
   }
 
@@ -178,7 +178,7 @@ class EmuRing final : public RingDriver {
     threads_.clear();
     for (uint32_t s = 0; s < servers_; ++s) {
       store(control_->servers[s].left, 0);
-      threads_.emplace_back([this, s, next, lap0, epoch = control_->epoch, programs = programs_]() mutable {
+      threads_.emplace_back([this, s, next, lap0, epoch = control_->epoch(), programs = programs_]() mutable {
         serve(s, next, lap0, epoch, programs);
       });
     }
@@ -207,14 +207,14 @@ class EmuRing final : public RingDriver {
     std::vector<Word> record(shape_.words_in);
     uint32_t beat = load(self.beat);
     uint32_t idle = 0;
-    while (load(control_->stop) == 0) {
+    while (load(control_->orders[server].stop) == 0) {
       if (shared_->killed()) return;
       if (shared_->stuck()) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         continue;
       }
       store(self.beat, ++beat);
-      if (const uint32_t now = load(control_->epoch); now != epoch) {
+      if (const uint32_t now = load(control_->orders[server].epoch); now != epoch) {
         programs[now & 1] = programs_[now & 1];
         epoch = now;
         store(self.ack, epoch);
