@@ -26,9 +26,9 @@ namespace {
 
 using testing::TempDir;
 
-// Generation g is of variant g mod 5: its access list permits that variant's prefixes alone, its routes know them alone,
-// and its adjacencies forward that variant's next hop alone. Five, so that a program slot that was not rewritten (two
-// generations back) differs as much as its neighbour. Whatever mixes two generations, at whichever element and on
+// Generation g is of variant g mod 5: its access list permits that variant's prefixes alone, its routes know them
+// alone, and its adjacencies forward that variant's next hop alone. Five, so that a program slot that was not rewritten
+// (two generations back) differs as much as its neighbour. Whatever mixes two generations, at whichever element and on
 // whichever side of the bus, drops a packet for another reason than the access list's. The adjacency also writes the
 // generation's number into the destination address: the output says which generation each batch met.
 constexpr uint32_t kVariants = 5;
