@@ -20,6 +20,7 @@
 #include "ports/pcap/capture_reader.h"
 #include "ports/pcap/capture_writer.h"
 #include "tests/testing/run_graph.h"
+#include "tests/testing/run_sluice.h"
 
 namespace sluice {
 namespace {
@@ -371,6 +372,51 @@ TEST(DeviceGenerations, TheFirstWithoutRoom) {
   if (HasFatalFailure()) return;
   EXPECT_EQ(o.report.devices[0].refused_generations, 1u);
   EXPECT_GT(o.report.offload.offloaded, 0u);
+}
+
+// -- the command that does it for minutes -----------------------------------------------------------------------------
+
+class DeviceSoak : public testing::CliTest {
+ protected:
+  // Small tables: the command's own default is meant for minutes.
+  testing::Said soak(const std::string& more) const {
+    return sluice(
+        "bench soak -q -o json --minutes 0.01 --rules 100 --routes 1000 --route-algorithm poptrie,poptrie "
+        "--watchdog 60000 " +
+        more);
+  }
+};
+
+TEST_F(DeviceSoak, NothingIsWrong) {
+  for (const char* device : {"--device cpu", "--device emu --mode persistent", "--device emu --mode launch --workers 2",
+                             "--device emu --mode adaptive --workers 2 --shared-reader"}) {
+    SCOPED_TRACE(device);
+    const testing::Said said = soak(std::string(device) + " --swaps 5");
+    EXPECT_EQ(said.code, 0) << said.out << said.err;
+    const auto json = said.json();
+    ASSERT_TRUE(json.is_object());
+    EXPECT_EQ(json["swaps"], 5);
+    EXPECT_EQ(json["packets_mixed"], 0);
+    EXPECT_EQ(json["packets_lost"], 0);
+    EXPECT_GT(json["packets"], 0);
+    EXPECT_EQ(json["packets_out"].get<uint64_t>() * 4, json["packets"].get<uint64_t>());
+    EXPECT_TRUE(json["wrong"].empty());
+    EXPECT_GT(json["publish_ms"]["max"], 0.0);
+    EXPECT_EQ(json["offloaded"], std::string(device) == "--device cpu" ? 0 : json["packets"].get<uint64_t>());
+  }
+}
+
+// A soak that cannot fail says nothing: one generation with another's rules or adjacencies, and a packet too few.
+TEST_F(DeviceSoak, FindsWhatIsWrong) {
+  for (const char* spoil : {"rules", "adjacencies", "lost"}) {
+    SCOPED_TRACE(spoil);
+    const testing::Said said = soak(std::string("--device emu --swaps 2 --spoil ") + spoil);
+    EXPECT_EQ(said.code, 5) << said.out << said.err;
+    const auto json = said.json();
+    ASSERT_TRUE(json.is_object());
+    EXPECT_FALSE(json["wrong"].empty());
+    EXPECT_GT(json[std::string(spoil) == "lost" ? "packets_lost" : "packets_mixed"], 0);
+  }
 }
 
 }  // namespace

@@ -470,13 +470,13 @@ Exit bench_soak(const SoakOptions& o) {
                          name);
     };
     std::string text = fmt::format(
-        "time      {} on {} x{}{}, {}\n"
+        "time      {} on {} x{}{}{}\n"
         "packets   {} in, {}; {} out, {} denied\n"
         "mixed     {}\n"
         "lost      {}\n"
         "swaps     {} of {}; {} rules, {} routes, {} each\n",
         human_seconds(took), devices.label, o.workers, o.shared ? " behind one reader" : "",
-        devices.options.devices.empty() ? "" : fmt::format("mode {}", to_string(devices.options.mode)),
+        devices.options.devices.empty() ? "" : fmt::format(", mode {}", to_string(devices.options.mode)),
         with_commas(tally.in), human_rate(rate, "packets"), with_commas(tally.out), with_commas(tally.denied),
         with_commas(tally.mixed()), with_commas(tally.lost), with_commas(done), with_commas(o.swaps),
         with_commas(o.rules), with_commas(route_count), human_bytes(static_cast<double>(table_bytes)));
