@@ -28,28 +28,17 @@ namespace sluice::app {
 
 std::vector<FlowRegion> regions_of(const RuleSet& set);  // gen.cpp
 
-namespace {
+TemporaryFolder::TemporaryFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "sluice-bench-XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr)
+    fail(Exit::kIo, "cannot make a temporary folder", "set TMPDIR to a folder that can be written");
+  path_ = pattern;
+}
 
-using Options = BenchOptions;
-
-// A folder that goes away with the run.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "sluice-bench-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr)
-      fail(Exit::kIo, "cannot make a temporary folder", "set TMPDIR to a folder that can be written");
-    path_ = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
 
 std::string now_utc() {
   const std::time_t now = std::time(nullptr);
@@ -59,6 +48,10 @@ std::string now_utc() {
   std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
   return text;
 }
+
+namespace {
+
+using Options = BenchOptions;
 
 // Nothing is timed, and nothing reported, after a result that is not the oracle's.
 void require(const Verified& v, const std::string& what) {
@@ -591,6 +584,7 @@ void add_bench(CLI::App& root) {
     sub.add_flag("--device-only", o.device_only, "Leave the CPU's case out");
   };
   add_bench_latency(*bench);
+  add_bench_soak(*bench);
 
   auto c = std::make_shared<Options>();
   CLI::App* classify =

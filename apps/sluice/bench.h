@@ -25,6 +25,21 @@ struct BenchOptions {
   bool spoil = false;  // hidden: makes the check find something, so that a test can see the refusal
 };
 
+// A folder that goes away with the run.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+std::string now_utc();  // "2026-01-31T12:00:00Z"
+
 struct Case {
   std::string name;
   std::string unit;
@@ -48,5 +63,6 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
                       const std::vector<uint32_t>& expected, std::vector<Case>& cases);
 
 void add_bench_latency(CLI::App& bench);
+void add_bench_soak(CLI::App& bench);
 
 }  // namespace sluice::app

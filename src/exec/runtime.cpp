@@ -174,6 +174,7 @@ void Runtime::pin(Batch& batch) {
     auto device = state->device->pin(arena.data(), arena.size());
     if (!device) {
       // Its frames stay on the host then.
+      const std::lock_guard lock(state->mutex);
       if (state->report.failure.empty()) state->report.failure = device.error().message;
       continue;
     }
