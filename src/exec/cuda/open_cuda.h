@@ -19,10 +19,10 @@ struct CudaOptions {
   size_t reserve_bytes = size_t{512} << 20;
   // Staged slabs are started as CUDA graphs.
   bool graphs = false;
-  // Servers of a ring; 0: capacity / 32, at most 8.
+  // Servers of a ring; 0: capacity / 32, at most 32.
   uint32_t ring_servers = 0;
-  // Servers that share a multiprocessor while there are enough of them.
-  uint32_t ring_block_servers = 1;
+  // Servers in one block while there is room.
+  uint32_t ring_block_servers = 4;
   // Servers of rings of key4 records take stamps (ring_stamps).
   bool stamps = false;
   // Processors that rings leave free for launch kernels and table uploads.

@@ -13,8 +13,6 @@ namespace sluice {
 namespace {
 
 constexpr std::chrono::milliseconds kJoinLimit{1000};
-// Compute capability 9.0 has 228 KiB of shared memory a multiprocessor.
-constexpr uint32_t kOwnProcessorBytes = 115 * 1024;
 
 class CudaRing final : public RingDriver {
  public:
@@ -42,7 +40,7 @@ class CudaRing final : public RingDriver {
     const CudaOptions& options = shared_->options;
     const RecordKind kind = shape_.record.kind;
     servers_ = options.ring_servers != 0 ? options.ring_servers : shape_.capacity / kLanes;
-    const uint32_t most = options.ring_servers != 0 ? RingControl::kMaxServers : 8;
+    const uint32_t most = options.ring_servers != 0 ? RingControl::kMaxServers : 32;
     if (servers_ > most) servers_ = most;
     if (servers_ > shape_.capacity / kLanes) servers_ = shape_.capacity / kLanes;
     block_servers_ = std::min(std::max(1u, options.ring_block_servers), ring_block_warps(kind));
@@ -91,9 +89,9 @@ class CudaRing final : public RingDriver {
   Result<void> start(uint64_t next, uint64_t lap0) override {
     if (running_) return Error("the servers of this ring run already");
     const uint32_t spare = shared_->options.spare_processors;
-    const uint32_t limit = shared_->processors > spare ? shared_->processors - spare : 1;
-    // Servers share a multiprocessor only where there are not enough: loads return in order there, so one server's table
-    // lookups would wait behind another's polls across the bus.
+    // Two blocks a multiprocessor fit with room for launch kernels beside them.
+    const uint32_t limit = 2 * (shared_->processors > spare ? shared_->processors - spare : 1);
+    // Few servers a block spread a ring over the device; more of them when there are many rings.
     uint32_t block_servers = block_servers_;
     uint32_t blocks = 0;
     for (;; block_servers *= 2) {
@@ -104,8 +102,8 @@ class CudaRing final : public RingDriver {
       shared_->resident_blocks.fetch_sub(blocks);
       if (block_servers == ring_block_warps(shape_.record.kind) || block_servers == servers_) {
         return Error(
-            fmt::format("a ring needs {} of the device's {} multiprocessors, but rings hold {} and {} are kept free",
-                        blocks, shared_->processors, before, spare),
+            fmt::format("a ring needs {} blocks, but rings hold {} of the {} that {} multiprocessors take", blocks, before,
+                        limit, shared_->processors),
             "use fewer workers, fewer rings a worker, or launch mode");
       }
     }
@@ -126,10 +124,7 @@ class CudaRing final : public RingDriver {
     CudaMemory& memory = *shared_->memory;
     memory.use();
     memory.resident_started();
-    // More than half of a multiprocessor's shared memory: no two of these blocks meet on one.
-    const uint32_t bytes =
-        std::max(kOwnProcessorBytes,
-                 ring_shared_bytes(shape_.record.kind, block_servers, shape_.words_in, shape_.words_out));
+    const uint32_t bytes = ring_shared_bytes(shape_.record.kind, block_servers, shape_.words_in, shape_.words_out);
     if (const cudaError_t e =
             cudaLaunchKernel(kernel_, dim3(blocks), dim3(block_servers * 32), arguments, bytes, stream_);
         e != cudaSuccess) {
