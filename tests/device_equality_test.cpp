@@ -25,10 +25,11 @@ struct Way {
   uint32_t batch;
   unsigned devices = 1;
   uint32_t flights = 4;
+  uint64_t target_ns = 0;  // of latency
   friend std::ostream& operator<<(std::ostream& out, const Way& w) {
     return out << to_string(w.mode) << ' ' << to_string(w.transport) << " records " << static_cast<int>(w.records)
                << ", " << w.workers << " workers, batches of " << w.batch << ", " << w.devices << " devices, "
-               << w.flights << " flights";
+               << w.flights << " flights, target " << w.target_ns << " ns";
   }
 };
 
@@ -47,6 +48,8 @@ std::vector<Way> ways() {
   all.push_back({DeviceMode::kPersistent, Transport::kTagged, kAuto, 1, 1, 1, 1});
   all.push_back({DeviceMode::kPersistent, Transport::kTagged, kKey, 2, 4096, 1, 2});
   all.push_back({DeviceMode::kLaunch, Transport::kStaged, kKey, 3, 64, 3, 8});
+  all.push_back({DeviceMode::kLaunch, Transport::kStaged, kAuto, 2, 256, 1, 4, 100'000});
+  all.push_back({DeviceMode::kAdaptive, Transport::kStaged, kKey, 1, 1024, 1, 4, 50'000});
   return all;
 }
 
@@ -110,6 +113,7 @@ Result run(const TempDir& dir, std::string text, const Way* way, const std::stri
     graph.device.transport = way->transport;
     graph.device.records = way->records;
     graph.device.flights = way->flights;
+    graph.latency_target_ns = way->target_ns;
   }
   Result result;
   result.outcome = testing::run_graph(graph);

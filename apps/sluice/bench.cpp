@@ -306,6 +306,7 @@ Exit bench_route(const Options& o) {
 
 // The capture that a pipeline bench plays, and the graph around it.
 Exit bench_pipeline(const Options& o) {
+  const uint64_t latency_target = latency_target_ns(o.latency_target);
   const OpenDevices devices = open_devices(o.device);
   const std::string& device = devices.label;
   TemporaryFolder folder;
@@ -442,6 +443,7 @@ Exit bench_pipeline(const Options& o) {
               try {
                 RunOptions options;
                 options.batch = o.batch;
+                options.latency_target_ns = latency_target;
                 options.stop = &interrupted();
                 options.device = devices.options;
                 if (!devices.options.devices.empty()) {
@@ -482,6 +484,11 @@ Exit bench_pipeline(const Options& o) {
           {"packets_each", last.packets_in},
           {"forwarded_part",
            last.packets_in != 0 ? static_cast<double>(last.packets_out) / static_cast<double>(last.packets_in) : 0.0}};
+      c.more["latency_ns"] = {{"p50", last.totals.latency.percentile(50)}, {"p99", last.totals.latency.percentile(99)}};
+      c.more["batch"] = {{"limit", last.batch.limit},
+                         {"latency_target_ns", last.batch.target_ns},
+                         {"raised", last.batch.raised},
+                         {"lowered", last.batch.lowered}};
       cases.push_back(std::move(c));
     }
   }
@@ -634,6 +641,7 @@ void add_bench(CLI::App& root) {
       ->check(CLI::Range(1, 4096))
       ->type_name("N")
       ->capture_default_str();
+  add_latency_target_option(*pipeline, p->latency_target);
   add_workers_option(*pipeline, p->workers);
   common(*pipeline, *p);
 }

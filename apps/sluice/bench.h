@@ -11,6 +11,7 @@
 namespace sluice::app {
 
 struct BenchOptions {
+  std::string latency_target;
   std::string rules, format = "auto", algorithm, shape = "acl", routes, route_algorithm, adjacencies, name;
   DeviceFlags device;
   uint64_t seed = 1;

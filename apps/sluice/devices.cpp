@@ -58,6 +58,20 @@ void add_device_options(CLI::App& sub, DeviceFlags& f, bool all) {
       ->capture_default_str();
 }
 
+void add_latency_target_option(CLI::App& sub, std::string& text) {
+  sub.add_option("--latency-target", text,
+                 "Make batches smaller than --batch while they take longer than this, such as 50us (ns, us, ms, s)")
+      ->type_name("TIME");
+}
+
+uint64_t latency_target_ns(const std::string& text) {
+  if (text.empty()) return 0;
+  auto parsed = parse_duration(text);
+  if (!parsed.ok())
+    fail(Exit::kUsage, fmt::format("--latency-target: {}", parsed.error().message), parsed.error().hint);
+  return *parsed;
+}
+
 OpenDevices open_devices(const DeviceFlags& f) {
   OpenDevices open;
   open.options.mode = choice<DeviceMode>(

@@ -33,6 +33,8 @@ struct Runtime::Job {
   unsigned source = 0;
   const Snapshot* snapshot = nullptr;
   uint64_t started_ns = 0;
+  uint64_t round = 0;  // of the sizer, when it was read
+  std::atomic<uint64_t> done_ns{0};
   std::vector<JobShare> shares;        // by worker
   std::atomic<uint32_t> remaining{0};  // workers that have not finished their share
 };
@@ -221,6 +223,8 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
     return errors;
   }
   runtime->source_done_.resize(runtime->sources_.size());
+  // Sources take turns by batches: with more than one, the size of batches decides the order of packets.
+  runtime->sizer_ = BatchSizer(runtime->sources_.size() == 1 ? options.latency_target_ns : 0, options.batch);
   for (unsigned w = 0; w < options.workers; ++w) runtime->workers_.push_back(std::make_unique<Worker>(plan, router, w));
   if (!options.device.devices.empty()) {
     if (auto ok = runtime->open_channels(); !ok) return std::move(ok).error();
@@ -240,6 +244,8 @@ Result<bool> Runtime::read(Job& job) {
     if (tried == sources_.size()) return false;
     job.source = static_cast<unsigned>(next_source_);
     job.started_ns = now_ns();
+    job.round = sizer_.round();
+    job.batch.set_limit(sizer_.limit());
     if (auto ok = sources_[next_source_]->read(job.batch); !ok) return std::move(ok).error();
     const bool done = job.batch.size() == 0;
     if (done) source_done_[next_source_] = true;
@@ -328,6 +334,7 @@ Result<void> Runtime::commit(Job& job) {
   last_generation_ = job.snapshot->generation;
   Publisher::release(job.snapshot);
   job.snapshot = nullptr;
+  sizer_.took(job.done_ns.load(std::memory_order_relaxed) - job.started_ns, job.batch.size(), job.round);
   committed_ += job.batch.size();
   if (options_.progress) options_.progress(committed_);
   return result;
@@ -366,7 +373,9 @@ Result<void> Runtime::run_inline() {
     }
     if (worker.finish()) {
       Job& job = *jobs[done % depth];
-      worker.stats().latency.record(now_ns() - job.started_ns, job.batch.size());
+      const uint64_t now = now_ns();
+      worker.stats().latency.record(now - job.started_ns, job.batch.size());
+      job.done_ns.store(now, std::memory_order_relaxed);
       ++done;
       if (auto ok = commit(job); !ok && result.ok()) {
         result = std::move(ok);
@@ -424,7 +433,10 @@ Result<void> Runtime::run_threads() {
           continue;
         }
         Job& job = *jobs[done % ring];
-        worker.stats().latency.record(now_ns() - job.started_ns, job.shares[w].packets.count());
+        const uint64_t now = now_ns();
+        worker.stats().latency.record(now - job.started_ns, job.shares[w].packets.count());
+        // The last of the workers counts; the others' times are a little earlier at most.
+        job.done_ns.store(now, std::memory_order_relaxed);
         ++done;
         if (job.remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) job.remaining.notify_one();
       }
@@ -536,6 +548,10 @@ void Runtime::fill(RunReport& report) {
   report.seconds = seconds_;
   report.generation = last_generation_;
   report.workers = static_cast<unsigned>(workers_.size());
+  report.batch.target_ns = source_done_.size() == 1 ? options_.latency_target_ns : 0;
+  report.batch.limit = sizer_.limit();
+  report.batch.raised = sizer_.raised();
+  report.batch.lowered = sizer_.lowered();
 }
 
 }  // namespace sluice

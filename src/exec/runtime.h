@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "exec/batch_sizer.h"
 #include "exec/device/channel.h"
 #include "exec/device/offload.h"
 #include "exec/device/resident.h"
@@ -36,6 +37,9 @@ struct DeviceOptions {
 struct RunOptions {
   unsigned workers = 1;  // 1..256 threads that run programs; with more than one, a further thread reads and writes
   uint32_t batch = 256;  // packets a batch, 1..4096
+  // Not 0: batches are made smaller while they take longer than this from their reading to their end, and larger again up
+  // to `batch`. The result does not depend on it; with several sources, which take turns by batches, it has no effect.
+  uint64_t latency_target_ns = 0;
   uint64_t max_packets = ~uint64_t{0};               // stop reading after about this many
   std::function<void(uint64_t packets)> progress;    // called now and then from the committing thread
   std::function<void(std::string_view text)> print;  // lines of Print elements, in packet order; none: they are lost
@@ -74,6 +78,11 @@ struct RunReport {
   double seconds = 0;
   uint64_t generation = 0;
   unsigned workers = 1;
+  struct BatchSize {
+    uint64_t target_ns = 0;  // 0: none, or without effect
+    uint32_t limit = 0;      // at the end
+    uint64_t raised = 0, lowered = 0;
+  } batch;
   std::vector<DeviceReport> devices;
   DeviceCounters offload;
 
@@ -138,6 +147,7 @@ class Runtime {
   WorkerStats commit_stats_;  // what happens at egress
   std::vector<TxRecord> merged_;
   std::vector<const PrintRecord*> prints_;
+  BatchSizer sizer_{0, 1};
   uint64_t read_ = 0;
   uint64_t committed_ = 0;
   uint64_t last_generation_ = 0;
