@@ -44,7 +44,8 @@ std::vector<Backend> backends() {
     for (uint32_t batch : {1u, 31u, 33u, 1000u, 4096u})
       all.push_back({"tuple_space", "dir24", "poptrie", workers, batch});
     // The first is never met, the second sometimes.
-    for (uint64_t target_ns : {1u, 20'000u}) all.push_back({"tuple_space", "dir24", "poptrie", workers, 300, target_ns});
+    for (uint64_t target_ns : {1u, 20'000u})
+      all.push_back({"tuple_space", "dir24", "poptrie", workers, 300, target_ns});
   }
   return all;
 }

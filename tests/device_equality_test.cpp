@@ -288,15 +288,15 @@ TEST(DeviceFaults, TheHostTakesOverAndNothingIsLostOrReordered) {
       {"no start", [](EmuFaults& f) { f.refuse_start = true; }, true},
   };
   for (const Fault& fault : faults) {
-    for (const Way& way : {Way{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kKey, 1, 256},
-                           Way{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kHeader, 2, 64},
-                           Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kKey, 2, 256},
-                           Way{DeviceMode::kLaunch, Transport::kCommList, RecordChoice::kAuto, 1, 256},
-                           Way{DeviceMode::kAdaptive, Transport::kStaged, RecordChoice::kKey, 1, 256},
-                           Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kKey, 3, 64, 1, 4, 0,
-                               DeviceThreading::kMaster},
-                           Way{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kHeader, 2, 64, 1, 4, 0,
-                               DeviceThreading::kMaster}}) {
+    for (const Way& way :
+         {Way{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kKey, 1, 256},
+          Way{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kHeader, 2, 64},
+          Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kKey, 2, 256},
+          Way{DeviceMode::kLaunch, Transport::kCommList, RecordChoice::kAuto, 1, 256},
+          Way{DeviceMode::kAdaptive, Transport::kStaged, RecordChoice::kKey, 1, 256},
+          Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kKey, 3, 64, 1, 4, 0, DeviceThreading::kMaster},
+          Way{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kHeader, 2, 64, 1, 4, 0,
+              DeviceThreading::kMaster}}) {
       SCOPED_TRACE(fault.name);
       SCOPED_TRACE(::testing::PrintToString(way));
       auto device = std::make_shared<EmuDevice>();

@@ -162,7 +162,7 @@ Exit bench_classify(const Options& o) {
                      expected, cases);
   }
   return bench_report(o, "classify", sha256(text), verified, std::move(cases),
-                {{"packets", keys.size()}, {"device", devices.label}, {"workers", o.workers}});
+                      {{"packets", keys.size()}, {"device", devices.label}, {"workers", o.workers}});
 }
 
 Rib rib_of(const Options& o, std::string& hash) {
@@ -297,11 +297,11 @@ Exit bench_route(const Options& o) {
   }
   progress.clear();
   return bench_report(o, "route", hash, verified, std::move(cases),
-                {{"routes4", routes.rib.routes4().size()},
-                 {"routes6", routes.rib.routes6().size()},
-                 {"build_seconds", routes.build_seconds},
-                 {"device", devices.label},
-                 {"workers", o.workers}});
+                      {{"routes4", routes.rib.routes4().size()},
+                       {"routes6", routes.rib.routes6().size()},
+                       {"build_seconds", routes.build_seconds},
+                       {"device", devices.label},
+                       {"workers", o.workers}});
 }
 
 // The capture that a pipeline bench plays, and the graph around it.
@@ -494,11 +494,11 @@ Exit bench_pipeline(const Options& o) {
   }
   progress.clear();
   return bench_report(o, "pipeline", hash.finish(), verified, std::move(cases),
-                {{"rules", set.rules.size()},
-                 {"routes4", rib.routes4().size()},
-                 {"routes6", rib.routes6().size()},
-                 {"device", device},
-                 {"workers", o.workers}});
+                      {{"rules", set.rules.size()},
+                       {"routes4", rib.routes4().size()},
+                       {"routes6", rib.routes6().size()},
+                       {"device", device},
+                       {"workers", o.workers}});
 }
 
 }  // namespace

@@ -80,7 +80,8 @@ uint64_t latency_target_ns(const std::string& text) {
 OpenDevices open_devices(const DeviceFlags& f) {
   OpenDevices open;
   open.options.mode = choice<DeviceMode>(
-      f.mode, {{"launch", DeviceMode::kLaunch}, {"persistent", DeviceMode::kPersistent}, {"adaptive", DeviceMode::kAdaptive}});
+      f.mode,
+      {{"launch", DeviceMode::kLaunch}, {"persistent", DeviceMode::kPersistent}, {"adaptive", DeviceMode::kAdaptive}});
   open.options.transport = choice<Transport>(f.transport, {{"staged", Transport::kStaged},
                                                            {"zerocopy", Transport::kZeroCopy},
                                                            {"commlist", Transport::kCommList},
@@ -170,7 +171,8 @@ Json to_json(const DeviceReport& d) {
 
 DeviceLookup::DeviceLookup(const OpenDevices& devices, const std::string& element, TableSet tables)
     : device_(devices.options.devices.at(0)) {
-  pipeline_ = parse_pipeline("InfiniteSource -> IPInput -> lookup :: " + element + " -> Discard; lookup[1] -> Discard;", "lookup", {});
+  pipeline_ = parse_pipeline("InfiniteSource -> IPInput -> lookup :: " + element + " -> Discard; lookup[1] -> Discard;",
+                             "lookup", {});
   snapshot_ = need(bind_plan(pipeline_->plan, pipeline_->router, std::move(tables)));
   const std::vector<Offload> offloads = plan_offloads(pipeline_->plan, pipeline_->router, RecordChoice::kKey);
   while (node_ < offloads.size() && !offloads[node_].on_device) ++node_;
@@ -221,8 +223,8 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
   const RecordChoice records =
       d.transport == Transport::kCommList || d.transport == Transport::kCommPool ? RecordChoice::kAddress : d.records;
   const std::vector<Offload> offloads = plan_offloads(pipeline.plan, pipeline.router, records);
-  std::string text = fmt::format("device {}: {} device{}, mode {}, transport {}, threading {}, {} flights a worker\n", devices.label,
-                                 d.devices.size(), d.devices.size() == 1 ? "" : "s", to_string(d.mode),
+  std::string text = fmt::format("device {}: {} device{}, mode {}, transport {}, threading {}, {} flights a worker\n",
+                                 devices.label, d.devices.size(), d.devices.size() == 1 ? "" : "s", to_string(d.mode),
                                  d.mode == DeviceMode::kPersistent ? "tagged" : to_string(d.transport),
                                  to_string(d.threading), d.flights);
   for (size_t n = 0; n < offloads.size(); ++n) {

@@ -53,7 +53,7 @@ class DeviceLookup {
   // Whether the device took the tables.
   bool ready() const { return !failed_; }
   Device& device() { return *device_; }
-  const Resident& resident() const { return *snapshot_->residents[0] ; }
+  const Resident& resident() const { return *snapshot_->residents[0]; }
   size_t node() const { return node_; }
 
  private:

@@ -5,8 +5,8 @@
 #include "app.h"
 #include "control/command_text.h"
 #include "control/standard_graph.h"
-#include "graph/click/print.h"
 #include "devices.h"
+#include "graph/click/print.h"
 #include "inputs.h"
 #include "net/text.h"
 #include "pipeline.h"
@@ -16,8 +16,8 @@ namespace {
 
 struct Options {
   std::vector<std::string> words;  // FILE.click and NAME=VAL
-  std::string acl, format = "auto", routes, adjacencies, in, icmp, policy = "deny", algorithm,
-                   route_algorithm, latency_target;
+  std::string acl, format = "auto", routes, adjacencies, in, icmp, policy = "deny", algorithm, route_algorithm,
+                   latency_target;
   std::vector<std::string> out;
   DeviceFlags device;
   bool icmp_denied = false, print_graph = false, print_plan = false;

@@ -28,13 +28,15 @@ TEST(Duration, NumbersWithUnits) {
 }
 
 TEST(Duration, AnythingElseIsRefused) {
-  for (const char* text : {"", "50", "us", ".5us", "5.us", "1.2.3us", "-5us", "+5us", "5 us", "5US", "5m", "5usx", "0x5us", "1e3us"}) {
+  for (const char* text :
+       {"", "50", "us", ".5us", "5.us", "1.2.3us", "-5us", "+5us", "5 us", "5US", "5m", "5usx", "0x5us", "1e3us"}) {
     const auto parsed = parse_duration(text);
     ASSERT_FALSE(parsed.ok()) << text;
     EXPECT_EQ(parsed.error().message, std::string("'") + text + "' is not a time");
     EXPECT_EQ(parsed.error().hint, "write a number and its unit: 800ns, 50us, 1.5ms or 2s");
   }
-  for (const char* text : {"0us", "0.0s", "3601s", "99999999999999999999999999999999ns", "99999999999999999999999999999.9s"}) {
+  for (const char* text :
+       {"0us", "0.0s", "3601s", "99999999999999999999999999999999ns", "99999999999999999999999999999.9s"}) {
     const auto parsed = parse_duration(text);
     ASSERT_FALSE(parsed.ok()) << text;
     EXPECT_EQ(parsed.error().message, std::string("'") + text + "' is out of range");

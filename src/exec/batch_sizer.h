@@ -8,8 +8,8 @@
 namespace sluice {
 
 // Additive increase, multiplicative decrease (Chiu and Jain, "Analysis of the increase and decrease algorithms for
-// congestion avoidance", 1989): a batch over the target takes a quarter off the limit; a full batch below three quarters
-// of the target adds kStep. Between the two nothing changes. Deterministic; belongs to one thread.
+// congestion avoidance", 1989): a batch over the target takes a quarter off the limit; a full batch below three
+// quarters of the target adds kStep. Between the two nothing changes. Deterministic; belongs to one thread.
 //
 // Batches that were read before the last change say nothing about the limit as it is now: they carry the `round` of
 // their reading, and only those of the present round count. So several batches that are on their way together, and are

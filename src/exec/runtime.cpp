@@ -7,6 +7,7 @@
 #include <chrono>
 #include <thread>
 
+#include "exec/device/trace.h"
 #include "net/parse.h"
 
 namespace sluice {
@@ -75,9 +76,8 @@ Runtime::~Runtime() {
 // Channels of every worker to its device.
 Result<void> Runtime::open_channels() {
   const DeviceOptions& d = options_.device;
-  const RecordChoice records = d.transport == Transport::kCommList || d.transport == Transport::kCommPool
-                                   ? RecordChoice::kAddress
-                                   : d.records;
+  const RecordChoice records =
+      d.transport == Transport::kCommList || d.transport == Transport::kCommPool ? RecordChoice::kAddress : d.records;
   offloads_ = plan_offloads(plan_, router_, records);
   for (const auto& device : d.devices) {
     auto state = std::make_unique<DeviceState>();
@@ -104,7 +104,8 @@ Result<void> Runtime::open_channels() {
   options.enter_after = d.enter_after;
   options.leave_after = d.leave_after;
   options.watchdog_ns = d.watchdog_ns;
-  auto open = [&](DeviceState& state, size_t w, size_t line, const RecordShape& shape) -> Result<std::unique_ptr<RecordChannel>> {
+  auto open = [&](DeviceState& state, size_t w, size_t line,
+                  const RecordShape& shape) -> Result<std::unique_ptr<RecordChannel>> {
     if (state.master != nullptr) {
       return state.master->channel(static_cast<unsigned>(w), static_cast<uint32_t>(line), shape, options);
     }
@@ -294,6 +295,7 @@ void Runtime::steer(Job& job) {
 }
 
 Result<void> Runtime::commit(Job& job) {
+  const TraceRange trace("commit");
   Result<void> result;
   for (size_t s = 0; s < sinks_.size(); ++s) {
     if (sinks_[s] == nullptr) continue;
@@ -371,6 +373,7 @@ Result<void> Runtime::run_inline() {
   QsbrReader reader;
   Result<void> result;
   bool more = true;
+  TraceSpan waiting;
   for (uint64_t made = 0, done = 0; more || done < made;) {
     if (more && made - done < depth) {
       Job& job = *jobs[made % depth];
@@ -386,7 +389,10 @@ Result<void> Runtime::run_inline() {
       worker.start(*job.snapshot, job.batch, job.shares[0], job.source);
       ++made;
     }
-    if (worker.finish()) {
+    if (!worker.finish()) {
+      if (!more || made - done == depth) waiting.begin("wait");
+    } else {
+      waiting.end();
       Job& job = *jobs[done % depth];
       const uint64_t now = now_ns();
       worker.stats().latency.record(now - job.started_ns, job.batch.size());
@@ -426,6 +432,7 @@ Result<void> Runtime::run_threads() {
       Worker& worker = *workers_[w];
       uint64_t next = 0;  // job to start
       uint64_t done = 0;  // job to finish
+      TraceSpan waiting;
       while (true) {
         uint64_t seen = published.load(std::memory_order_acquire);
         if ((seen & ~kClosed) == next && next == done) {
@@ -435,11 +442,13 @@ Result<void> Runtime::run_threads() {
           continue;
         }
         if ((seen & ~kClosed) != next && next - done < worker.depth()) {
+          waiting.end();
           Job& job = *jobs[next % ring];
           worker.start(*job.snapshot, job.batch, job.shares[w], job.source);
           ++next;
         }
         if (!worker.finish()) {
+          waiting.begin("wait");
           if (spins != 0) {
             pause();
           } else {
@@ -447,6 +456,7 @@ Result<void> Runtime::run_threads() {
           }
           continue;
         }
+        waiting.end();
         Job& job = *jobs[done % ring];
         const uint64_t now = now_ns();
         worker.stats().latency.record(now - job.started_ns, job.shares[w].packets.count());

@@ -26,7 +26,9 @@ namespace sluice {
 
 // Who speaks to a device: every worker by channels of its own, or one thread for all workers of the device.
 enum class DeviceThreading : uint8_t { kFull, kMaster };
-inline const char* to_string(DeviceThreading t) { return t == DeviceThreading::kFull ? "full" : "master"; }
+inline const char* to_string(DeviceThreading t) {
+  return t == DeviceThreading::kFull ? "full" : "master";
+}
 
 // How packets reach devices. The defaults suit a GPU behind PCI Express.
 struct DeviceOptions {
@@ -43,8 +45,9 @@ struct DeviceOptions {
 struct RunOptions {
   unsigned workers = 1;  // 1..256 threads that run programs; with more than one, a further thread reads and writes
   uint32_t batch = 256;  // packets a batch, 1..4096
-  // Not 0: batches are made smaller while they take longer than this from their reading to their end, and larger again up
-  // to `batch`. The result does not depend on it; with several sources, which take turns by batches, it has no effect.
+  // Not 0: batches are made smaller while they take longer than this from their reading to their end, and larger again
+  // up to `batch`. The result does not depend on it; with several sources, which take turns by batches, it has no
+  // effect.
   uint64_t latency_target_ns = 0;
   uint64_t max_packets = ~uint64_t{0};               // stop reading after about this many
   std::function<void(uint64_t packets)> progress;    // called now and then from the committing thread

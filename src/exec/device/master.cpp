@@ -44,7 +44,9 @@ class Fifo {
 };
 
 // Bytes of one result.
-size_t result_bytes(const Flight& flight) { return size_t{flight.words_out} * sizeof(Word); }
+size_t result_bytes(const Flight& flight) {
+  return size_t{flight.words_out} * sizeof(Word);
+}
 
 }  // namespace
 
@@ -189,7 +191,9 @@ MasterThread::MasterThread(Device& device, unsigned workers)
   queues_.resize(workers);
 }
 
-MasterThread::~MasterThread() { stop(); }
+MasterThread::~MasterThread() {
+  stop();
+}
 
 Result<std::unique_ptr<RecordChannel>> MasterThread::channel(unsigned worker, uint32_t number,
                                                              const RecordShape& record, const ChannelOptions& options) {
@@ -206,7 +210,8 @@ Result<std::unique_ptr<RecordChannel>> MasterThread::channel(unsigned worker, ui
     line->channel = std::move(*made);
     line->waiting.reserve(size_t{workers} * options.flights);
     line->air.reserve(size_t{workers} * options.flights);
-    for (size_t i = 0; i < size_t{workers} * options.flights; ++i) line->air.push().parts.reserve(size_t{workers} * options.flights);
+    for (size_t i = 0; i < size_t{workers} * options.flights; ++i)
+      line->air.push().parts.reserve(size_t{workers} * options.flights);
     while (!line->air.empty()) line->air.pop();
     lines_.push_back(std::move(line));
     found = lines_.end() - 1;
@@ -215,9 +220,8 @@ Result<std::unique_ptr<RecordChannel>> MasterThread::channel(unsigned worker, ui
   slots_[worker] += options.flights;
   ChannelShape shape = line.channel->shape();
   shape.capacity = std::bit_ceil(std::max(options.records, RingDriver::kLanes));
-  return std::unique_ptr<RecordChannel>(
-      std::make_unique<MasteredChannel>(*this, *line.channel, worker, static_cast<uint32_t>(found - lines_.begin()),
-                                        line.users++ == 0, shape, options));
+  return std::unique_ptr<RecordChannel>(std::make_unique<MasteredChannel>(
+      *this, *line.channel, worker, static_cast<uint32_t>(found - lines_.begin()), line.users++ == 0, shape, options));
 }
 
 void MasterThread::start() {
@@ -306,7 +310,8 @@ bool MasterThread::gather(Line& line) {
     size_t parts = 1;
     for (; parts < line.waiting.size() && first.pool.host == nullptr; ++parts) {
       const MasteredChannel::Slot& next = *line.waiting[parts];
-      if (next.program != first.program || next.flight.parity != first.flight.parity || next.pool.host != nullptr) break;
+      if (next.program != first.program || next.flight.parity != first.flight.parity || next.pool.host != nullptr)
+        break;
       if (limit + next.flight.limit > line.options.records) break;
       limit += next.flight.limit;
     }

@@ -3,8 +3,9 @@
 //
 // With full-path threading every worker owns channels of its own. Here the workers own MasteredChannels: a flight is a
 // slab of host memory, which the worker hands over by its queue and polls by one word. The master copies the records of
-// all flights that wait for the same program into one flight of the real channel, and their results back. It costs a copy
-// each way and a thread; it gives larger launches and one caller of the driver (the master of PacketShader, SIGCOMM 2010).
+// all flights that wait for the same program into one flight of the real channel, and their results back. It costs a
+// copy each way and a thread; it gives larger launches and one caller of the driver (the master of PacketShader,
+// SIGCOMM 2010).
 #pragma once
 
 #include <atomic>
@@ -57,7 +58,7 @@ class MasterThread {
   bool poll(Line& line);
 
   Device& device_;
-  bool spin_;  // the device has cores of its own, and so has every thread
+  bool spin_;                                                // the device has cores of its own, and so has every thread
   std::vector<uint32_t> slots_;                              // by worker: flights of all its channels
   std::vector<std::unique_ptr<SpscQueue<Request>>> queues_;  // by worker, from `start` on
   std::vector<std::unique_ptr<Line>> lines_;
