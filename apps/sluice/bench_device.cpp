@@ -152,8 +152,8 @@ Case flag_ring_case(const std::string& name, Prepared& p, const DriveOptions& op
         one.record(static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(took).count()));
       size_t k = first;
       for (uint32_t i = 0; i < frame; ++i) {
-        const Word word = HostWords::load(ring->out() + i);
-        wrong += result_digest(word.w[0], word.w[2]) != p.expected[k] ? 1 : 0;
+        const KeyResult r = unpack_result(HostWords::load64(ring->out() + i));
+        wrong += result_digest(r.rule, r.next_hop) != p.expected[k] ? 1 : 0;
         if (++k == p.records.size()) k = 0;
       }
     }

@@ -168,7 +168,7 @@ class Worker {
   bool send(size_t node, const Offload& offload, const BatchView& view, Tile& tile, uint32_t lane);
   void apply(const PlanNode& node, const Offload& offload, const Program& program, Airborne& airborne, uint32_t ready);
   void count_visits(const Program& program, uint32_t begin, uint32_t visited, uint32_t length, const uint32_t* lengths);
-  Steps take_key(const Offload& offload, const Word* from, Packet& p, const Program& program);
+  Steps take_key(const Offload& offload, uint64_t word, Packet& p, const Program& program);
   Steps take_registers(const Offload& offload, const Flight& flight, uint32_t i, Packet& p, const Program& program);
   Airborne* airborne_for(size_t node, const Offload& offload, const Packet& packet);
 

@@ -255,7 +255,7 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
         }
         continue;
       }
-      const Steps steps = offload.keys ? take_key(offload, a.flight.result(i), p, program)
+      const Steps steps = offload.keys ? take_key(offload, a.flight.key_result(i), p, program)
                                        : take_registers(offload, a.flight, i, p, program);
       if (steps.redo || steps.visited == 0) {
         ++device_counters_.redone;
@@ -297,12 +297,11 @@ void Worker::count_visits(const Program& program, uint32_t begin, uint32_t visit
   }
 }
 
-Steps Worker::take_key(const Offload& offload, const Word* from, Packet& p, const Program& program) {
-  const KeyResult r = unpack_result(HostWords::load(from));
-  if (r.steps.visited == 0) return r.steps;
+Steps Worker::take_key(const Offload& offload, uint64_t word, Packet& p, const Program& program) {
+  const KeyResult r = unpack_result(word);
+  if (r.steps.redo || r.steps.visited == 0) return r.steps;
   count_visits(program, offload.begin, r.steps.visited, p.length(), nullptr);
   if ((offload.writes & kFieldRule) != 0) p.rule = r.rule;
-  if ((offload.writes & kFieldMark) != 0) p.mark = r.mark;
   if ((offload.writes & kFieldNextHop) != 0) p.next_hop = r.next_hop;
   if (r.steps.reason != DropReason::kNone) p.reason = r.steps.reason;
   return r.steps;

@@ -21,7 +21,7 @@ struct Flags {
 };
 
 __global__ void __launch_bounds__(FlagRing::kMaxRecords, 1)
-    flag_server(const __grid_constant__ DeviceProgram program, const Word* in, Word* out, Flags* flags) {
+    flag_server(const __grid_constant__ DeviceProgram program, const Word* in, uint64_t* out, Flags* flags) {
   __shared__ uint32_t count;
   for (uint32_t sequence = 1;; ++sequence) {
     if (threadIdx.x == 0) {
@@ -40,8 +40,7 @@ __global__ void __launch_bounds__(FlagRing::kMaxRecords, 1)
     if (!here) w.path = kPathDropped;
     walk_program<RecordKind::kKey4>(program, w, Scratch{});
     if (here) {
-      write_result(RecordKind::kKey4, program, w, tag,
-                   [&](uint32_t, const Word& result) { DeviceWords::store(out + threadIdx.x, result); });
+      DeviceWords::store64(out + threadIdx.x, key_result(w, tag));
     }
     // Every lane's result before the flag.
     fence_sys();
@@ -88,7 +87,7 @@ class CudaFlagRing final : public FlagRing {
   }
 
   Word* in() override { return in_; }
-  const Word* out() override { return out_; }
+  const uint64_t* out() override { return out_; }
   void ring(uint32_t count) override {
     __atomic_store_n(&flags_->count, count, __ATOMIC_RELAXED);
     __atomic_store_n(&flags_->doorbell, ++sequence_, __ATOMIC_RELEASE);
@@ -117,7 +116,7 @@ class CudaFlagRing final : public FlagRing {
  private:
   CudaMemory& memory_;
   Word* in_ = nullptr;
-  Word* out_ = nullptr;
+  uint64_t* out_ = nullptr;
   Flags* flags_ = nullptr;
   cudaStream_t stream_ = nullptr;
   uint32_t sequence_ = 0;

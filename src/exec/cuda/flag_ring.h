@@ -21,7 +21,7 @@ class FlagRing {
   virtual ~FlagRing() = default;
 
   virtual Word* in() = 0;
-  virtual const Word* out() = 0;
+  virtual const uint64_t* out() = 0;
   // Hands `count` written records over.
   virtual void ring(uint32_t count) = 0;
   // Whether the results of the batch last handed over are there.

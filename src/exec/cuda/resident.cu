@@ -29,11 +29,7 @@ __global__ void __launch_bounds__(128)
   uint32_t value = w.packet.rule;
   if (field == ResidentField::kNextHop) value = w.packet.next_hop;
   if (field == ResidentField::kSteps) {
-    Steps steps;
-    steps.visited = static_cast<uint16_t>(w.visited);
-    steps.output = w.output;
-    steps.reason = w.packet.reason;
-    value = pack_key_steps(steps);
+    value = w.visited | uint32_t{w.output} << 8 | static_cast<uint32_t>(w.packet.reason) << 16;
   }
   out[record] = value;
 }

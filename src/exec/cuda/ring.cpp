@@ -56,7 +56,7 @@ class CudaRing final : public RingDriver {
     if (auto r = take(memory.allocate_pinned(size_t{shape_.capacity} * shape_.words_in * sizeof(Word)), at); !r)
       return r;
     in_ = static_cast<Word*>(at);
-    if (auto r = take(memory.allocate_pinned(size_t{shape_.capacity} * shape_.words_out * sizeof(Word)), at); !r)
+    if (auto r = take(memory.allocate_pinned(shape_.capacity * shape_.result_bytes()), at); !r)
       return r;
     out_ = static_cast<Word*>(at);
     if (auto r = take(memory.allocate_pinned(sizeof(RingControl)), at); !r) return r;
@@ -74,7 +74,7 @@ class CudaRing final : public RingDriver {
   }
 
   Word* in() override { return in_; }
-  const Word* out() override { return out_; }
+  const void* out() override { return out_; }
   RingControl* control() override { return control_; }
   uint32_t servers() const override { return servers_; }
 

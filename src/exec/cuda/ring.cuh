@@ -111,6 +111,7 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
     group += ahead;
   }
   const uint32_t lap_shift = 31 - __clz(static_cast<int>(a.capacity));
+  uint32_t seen = 0;  // what the poll before this one found of an unfinished group
   uint32_t polls = 0, idle = 0, beat = 0, beaten = static_cast<uint32_t>(clock64());
 
   for (;;) {
@@ -149,6 +150,12 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
 #pragma unroll
     for (uint32_t i = 0; i < kWords; ++i) ready = ready && tag_lap(word_tag(words[i])) == lap;
     uint32_t mask = __ballot_sync(kAll, ready);
+    if (mask != 0 && (mask | done) != kAll && mask != seen) {
+      // The host is writing this very group. Another poll costs less than another walk for the rest of it.
+      seen = mask;
+      continue;
+    }
+    seen = 0;
     if (mask == 0) {
       if (++idle > kIdleBeforeSleep) {
         const uint32_t ns = (idle - kIdleBeforeSleep) / 16;
@@ -209,8 +216,7 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
 
     if constexpr (kIsKey<K>) {
       if (ready) {
-        write_result(K, *program_of(tag_parity(tag)), w, tag,
-                     [&](uint32_t, const Word& word) { DeviceWords::store(a.out + slot, word); });
+        DeviceWords::store64(reinterpret_cast<uint64_t*>(a.out) + slot, key_result(w, tag));
       }
     } else {
       // What was edited in place is seen before the result is.

@@ -71,7 +71,7 @@ class CudaSlabs final : public SlabDriver {
   }
 
   Word* in(uint32_t slab) override { return slabs_[slab].host_in + kFront; }
-  const Word* out(uint32_t slab) override { return slabs_[slab].host_out; }
+  const void* out(uint32_t slab) override { return slabs_[slab].host_out; }
 
   Result<void> start(uint32_t slab, uint32_t count, const DeviceProgram& program, const Range& pool) override {
     if (count == 0 || count > shape_.capacity) {
@@ -144,7 +144,7 @@ class CudaSlabs final : public SlabDriver {
   bool staged() const { return transport_ == Transport::kStaged; }
   bool graphs() const { return staged() && shared_->options.graphs; }
   size_t in_bytes(uint32_t count) const { return (kFront + size_t{count} * shape_.words_in) * sizeof(Word); }
-  size_t out_bytes(uint32_t count) const { return size_t{count} * shape_.words_out * sizeof(Word); }
+  size_t out_bytes(uint32_t count) const { return count * shape_.result_bytes(); }
   uint32_t threads() const { return launch_threads(shape_.record.kind); }
   dim3 blocks(uint32_t count) const { return dim3((count + threads() - 1) / threads()); }
   size_t shared_bytes() const {

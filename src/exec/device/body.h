@@ -121,23 +121,20 @@ SLUICE_HD void read_record(RecordKind kind, const DeviceProgram& program, const 
   }
 }
 
-// Calls store(index, word) for each word of the result, in order.
+// The result of a key record.
+SLUICE_HD uint64_t key_result(const Walker& w, uint32_t tag) {
+  return pack_result(w.packet.rule, w.packet.mark, w.packet.next_hop, w.visited, w.output, w.packet.reason, tag);
+}
+
+// Calls store(index, word) for each word of the result of a header or address record, in order.
 template <typename Store>
 SLUICE_HD void write_result(RecordKind kind, const DeviceProgram& program, const Walker& w, uint32_t tag,
                             Store&& store) {
-  Steps steps;
-  steps.visited = static_cast<uint16_t>(w.visited);
-  steps.output = w.output;
-  steps.reason = w.packet.reason;
-  if (kind == RecordKind::kKey4 || kind == RecordKind::kKey6) {
-    store(0u, pack_result({w.packet.rule, w.packet.mark, w.packet.next_hop, steps}, tag));
-    return;
-  }
   RegisterRecord r;
   memcpy(&r.extent, &w.packet.data, sizeof(Extent));
   memcpy(&r.annotation, &w.packet.rule, sizeof(Annotation));
-  r.visited = steps.visited;
-  r.path = steps.output;
+  r.visited = static_cast<uint16_t>(w.visited);
+  r.path = w.output;
   r.redo = kind == RecordKind::kHeader && w.packet.data < -kRecordHeadroom ? 1 : 0;
   PayloadWriter writer(tag, store);
   writer.put(&r, sizeof r);

@@ -124,6 +124,7 @@ bool Channel::open(Flight& flight, uint32_t records, uint32_t parity) {
   flight.limit = records;
   flight.words_in = shape_.words_in;
   flight.words_out = shape_.words_out;
+  flight.bytes_out = static_cast<uint32_t>(shape_.result_bytes());
   flight.parity = static_cast<uint8_t>(parity);
   flight.opened_ns = now_ns();
   if (ring_mode_) {
@@ -131,7 +132,7 @@ bool Channel::open(Flight& flight, uint32_t records, uint32_t parity) {
     if (head_ + records - tail_ > shape_.capacity) return false;
     flight.ring = true;
     flight.in = ring_->in();
-    flight.out = ring_->out();
+    flight.out = static_cast<const std::byte*>(ring_->out());
     flight.first = head_;
     flight.lap0 = 1;
     flight.mask = shape_.capacity - 1;
@@ -144,7 +145,7 @@ bool Channel::open(Flight& flight, uint32_t records, uint32_t parity) {
     slab_busy_[i] = true;
     flight.slab = i;
     flight.in = slabs_->in(i);
-    flight.out = slabs_->out(i);
+    flight.out = static_cast<const std::byte*>(slabs_->out(i));
     flight.lap0 = ++slab_laps_[i];
     flight.mask = ~uint32_t{0};
     flight.shift = 63;
@@ -159,7 +160,7 @@ void Channel::submit(Flight& flight, const DeviceProgram& program, const SlabDri
   ++stats_.flights;
   stats_.records += flight.count;
   stats_.bytes_in += uint64_t{flight.count} * shape_.words_in * sizeof(Word);
-  stats_.bytes_out += uint64_t{flight.count} * shape_.words_out * sizeof(Word);
+  stats_.bytes_out += uint64_t{flight.count} * shape_.result_bytes();
   if (options_.mode == DeviceMode::kAdaptive) adapt(flight);
   if (flight.ring) {
     head_ = flight.first + flight.count;
@@ -200,10 +201,28 @@ bool Channel::beating(uint64_t now) {
   return now - beat_ns_ < options_.watchdog_ns;
 }
 
+// How many leading results of a flight of keys are there. The flight's places are one run, or two where it wraps.
+uint32_t Channel::ready_keys(const Flight& flight) {
+  const auto* out = reinterpret_cast<const uint64_t*>(flight.out);
+  uint32_t i = flight.ready;
+  while (i < flight.count) {
+    const uint32_t place = flight.place(i);
+    const uint32_t run = std::min(flight.count - i, flight.mask - place + 1);
+    const uint64_t tag = uint64_t{flight.tag(i)} << 57;
+    for (uint32_t k = 0; k < run; ++k) {
+      if (((HostWords::load64(out + place + k) ^ tag) >> 57) != 0) return i + k;
+    }
+    i += run;
+  }
+  return i;
+}
+
 void Channel::poll(Flight& flight) {
   if (flight.failed || flight.ready == flight.count) return;
   const uint32_t before = flight.ready;
-  if (flight.ring) {
+  if (flight.ring && flight.words_out == 0) {
+    flight.ready = ready_keys(flight);
+  } else if (flight.ring) {
     for (; flight.ready < flight.count; ++flight.ready) {
       const Word* result = flight.result(flight.ready);
       const uint32_t tag = flight.tag(flight.ready);

@@ -3,8 +3,10 @@
 // them. The host's side of both modes; what a device adds are drivers (device.h).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -29,9 +31,10 @@ struct ChannelOptions {
 // Records in one piece on their way. Record i lies at place(i) of `in`, its result at the same place of `out`.
 struct Flight {
   Word* in = nullptr;
-  const Word* out = nullptr;
+  const std::byte* out = nullptr;
   uint32_t words_in = 0;
-  uint32_t words_out = 0;
+  uint32_t words_out = 0;  // 0: keys
+  uint32_t bytes_out = 0;
   uint32_t count = 0;  // records written
   uint32_t limit = 0;  // at most so many
   uint64_t first = 0;  // serial of record 0
@@ -50,7 +53,25 @@ struct Flight {
   uint32_t place(uint32_t i) const { return static_cast<uint32_t>(first + i) & mask; }
   uint32_t tag(uint32_t i) const { return make_tag(lap0 + ((first + i) >> shift), parity); }
   Word* record(uint32_t i) const { return in + size_t{place(i)} * words_in; }
-  const Word* result(uint32_t i) const { return out + size_t{place(i)} * words_out; }
+  const Word* result(uint32_t i) const {
+    return reinterpret_cast<const Word*>(out + size_t{place(i)} * bytes_out);
+  }
+  // Appends `n` one-word records whose tags are 0.
+  void put_words(const Word* from, uint32_t n) {
+    while (n != 0) {
+      const uint32_t at = place(count);
+      const uint32_t run = mask == ~uint32_t{0} ? n : std::min(n, mask - at + 1);
+      const uint32_t bits = tag(count);
+      Word* to = in + at;
+      for (uint32_t k = 0; k < run; ++k) HostWords::store_tagged(to + k, from + k, bits);
+      from += run;
+      count += run;
+      n -= run;
+    }
+  }
+  uint64_t key_result(uint32_t i) const {
+    return HostWords::load64(reinterpret_cast<const uint64_t*>(out) + place(i));
+  }
 };
 
 // Written by the worker that owns the channel, read when it has stopped.
@@ -126,6 +147,7 @@ class Channel final : public RecordChannel {
   void leave_ring();
   void adapt(const Flight& flight);
   bool beating(uint64_t now);
+  static uint32_t ready_keys(const Flight& flight);
 
   Device& device_;
   ChannelShape shape_;

@@ -83,7 +83,9 @@ struct ChannelShape {
   RecordShape record;
   uint32_t capacity = 0;  // records; a power of two
   uint32_t words_in = 0;  // of one record
-  uint32_t words_out = 0;
+  uint32_t words_out = 0;  // 0 for keys, whose results are 64-bit words
+
+  size_t result_bytes() const { return bytes_out(record); }
 };
 
 // Launch mode: runs the body over the records of a slab. One driver a channel; used by one thread.
@@ -92,7 +94,7 @@ class SlabDriver {
   virtual ~SlabDriver() = default;
   // Slab `slab`'s words as the host sees them. They stay where they are for the driver's life.
   virtual Word* in(uint32_t slab) = 0;
-  virtual const Word* out(uint32_t slab) = 0;
+  virtual const void* out(uint32_t slab) = 0;
   // Starts `count` records of a slab. `program` is copied. `pool`: host range that kCommPool copies in before and out
   // after (empty otherwise). Errors: the device failed.
   struct Range {
@@ -128,7 +130,7 @@ class RingDriver {
   static constexpr uint32_t kLanes = 32;
   virtual ~RingDriver() = default;
   virtual Word* in() = 0;         // capacity x words_in
-  virtual const Word* out() = 0;  // capacity x words_out
+  virtual const void* out() = 0;  // capacity x result_bytes()
   virtual RingControl* control() = 0;
   virtual uint32_t servers() const = 0;
   // Puts a program into slot `parity` of the device's memory; complete on return. Never called for a slot that records

@@ -109,7 +109,7 @@ Result<void> KeyLink::run(std::span<const FlowKey> keys, std::span<KeyResult> re
         continue;
       }
       for (uint32_t i = 0; i < air.flight.count; ++i) {
-        results[air.at[i]] = unpack_result(HostWords::load(air.flight.result(i)));
+        results[air.at[i]] = unpack_result(air.flight.key_result(i));
       }
       channel.close(air.flight);
       chunk.used[other] = false;
@@ -158,13 +158,12 @@ Result<DriveResult> drive(Device& device, const Resident& resident, size_t node,
         if (made == options.warm_up) begun = now_ns();
         if (!channel.open(flight, frame, resident.parity)) break;
         starts[made % flights.size()] = key;
-        for (uint32_t i = 0; i < frame; ++i) {
-          Word word = records[key];
-          word.w[3] |= flight.tag(i) << 25;
-          HostWords::store(flight.record(i), word);
-          if (++key == records.size()) key = 0;
+        for (uint32_t left = frame; left != 0;) {
+          const auto n = static_cast<uint32_t>(std::min<size_t>(left, records.size() - key));
+          flight.put_words(records.data() + key, n);
+          left -= n;
+          if ((key += n) == records.size()) key = 0;
         }
-        flight.count = frame;
         channel.submit(flight, program);
         ++made;
       }
@@ -179,11 +178,14 @@ Result<DriveResult> drive(Device& device, const Resident& resident, size_t node,
       const uint64_t end = now_ns();
       if (done >= options.warm_up) mine.result.round_trip.record(end - flight.opened_ns);
       size_t at = starts[done % flights.size()];
+      const auto* out = reinterpret_cast<const uint64_t*>(flight.out);
+      uint64_t wrong = 0;
       for (uint32_t i = 0; i < flight.count; ++i) {
-        const Word word = HostWords::load(flight.result(i));
-        mine.result.wrong += result_digest(word.w[0], word.w[2]) != expected[at] ? 1 : 0;
+        const KeyResult r = unpack_result(HostWords::load64(out + flight.place(i)));
+        wrong += result_digest(r.rule, r.next_hop) != expected[at] ? 1 : 0;
         if (++at == records.size()) at = 0;
       }
+      mine.result.wrong += wrong;
       channel.close(flight);
       ++done;
     }

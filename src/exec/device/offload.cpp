@@ -126,7 +126,7 @@ CrossingBytes crossing_bytes(const Offload& o) {
   if (!o.on_device) return {};
   RecordShape shape = o.shape;
   if (o.keys) shape.kind = RecordKind::kKey4;
-  return {words_in(shape) * 16, words_out(shape) * 16};
+  return {words_in(shape) * 16, bytes_out(shape)};
 }
 
 }  // namespace sluice

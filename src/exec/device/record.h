@@ -1,7 +1,7 @@
 // Records: what one packet is on its way to a device and back, as tagged words. Host and device.
 //
 //   kind       in                                              out
-//   kKey4      1 word: five-tuple, flags, DSCP, fragment       1 word: rule, mark, next hop, steps
+//   kKey4      1 word: five-tuple, flags, DSCP, fragment       8 bytes: rule, next hop, steps
 //   kKey6      3 words: the whole FlowKey                      the same
 //   kHeader    registers and the first bytes of the frame      registers and the bytes as the program left them
 //   kAddress   registers and the frame's address               registers; bytes were edited in place
@@ -33,21 +33,6 @@ struct Steps {
   DropReason reason = DropReason::kNone;
   bool redo = false;  // the device could not; the host runs the same stages from the same registers
 };
-
-// In a key's result there is room for eight stages: the planner offloads no more of them that way.
-inline constexpr unsigned kMaxKeyStages = 8;
-SLUICE_HD uint32_t pack_key_steps(const Steps& s) {
-  return (uint32_t{s.visited} & 0xffu) | uint32_t{s.output} << 8 | static_cast<uint32_t>(s.reason) << 16 |
-         (s.redo ? 1u << 24 : 0u);
-}
-SLUICE_HD Steps unpack_key_steps(uint32_t w) {
-  Steps s;
-  s.visited = static_cast<uint16_t>(w & 0xffu);
-  s.output = static_cast<uint8_t>(w >> 8);
-  s.reason = static_cast<DropReason>(w >> 16 & 0xff);
-  s.redo = (w >> 24 & 1) != 0;
-  return s;
-}
 
 // -- keys -------------------------------------------------------------------------------------------------------------
 
@@ -149,17 +134,39 @@ inline constexpr uint32_t kKeyBytes = sizeof(FlowKey) - sizeof(uint32_t);
 inline constexpr uint32_t kKey6Words = words_for(kKeyBytes);
 static_assert(kKey6Words == 3);
 
-// The result of a key record.
+// The result of a key record is one 64-bit word, half of the bus that a register each would take:
+//
+//   bits 0..20   rule      21..41   next hop      42..45   stages met     46..49   output of the last
+//   bits 50..55  reason    56       redo          57..63   tag
+//
+// What does not fit (a rule or next hop past two million, a mark, an output past 15) is redone on the host.
 struct KeyResult {
   uint32_t rule;
-  uint32_t mark;
   uint32_t next_hop;
   Steps steps;
 };
-SLUICE_HD Word pack_result(const KeyResult& r, uint32_t tag) {
-  return Word{{r.rule, r.mark, r.next_hop, pack_key_steps(r.steps) | tag << 25}};
+inline constexpr uint32_t kMaxKeyStages = 4;
+inline constexpr uint32_t kMaxKeyValue = (1u << 21) - 1;
+static_assert(static_cast<uint32_t>(DropReason::kCount) <= 64);
+
+SLUICE_HD uint64_t pack_result(uint32_t rule, uint32_t mark, uint32_t next_hop, uint32_t visited, uint32_t output,
+                               DropReason reason, uint32_t tag) {
+  const bool fits = rule <= kMaxKeyValue && next_hop <= kMaxKeyValue && mark == 0 && (output < 16 || output == kDropOutput);
+  return uint64_t{rule & kMaxKeyValue} | uint64_t{next_hop & kMaxKeyValue} << 21 | uint64_t{visited & 15u} << 42 |
+         uint64_t{output & 15u} << 46 | uint64_t{static_cast<uint32_t>(reason) & 63u} << 50 |
+         (fits ? uint64_t{0} : uint64_t{1} << 56) | uint64_t{tag} << 57;
 }
-SLUICE_HD KeyResult unpack_result(const Word& w) { return {w.w[0], w.w[1], w.w[2], unpack_key_steps(w.w[3])}; }
+SLUICE_HD uint32_t result_tag(uint64_t word) { return static_cast<uint32_t>(word >> 57); }
+SLUICE_HD KeyResult unpack_result(uint64_t word) {
+  KeyResult r;
+  r.rule = static_cast<uint32_t>(word) & kMaxKeyValue;
+  r.next_hop = static_cast<uint32_t>(word >> 21) & kMaxKeyValue;
+  r.steps.visited = static_cast<uint16_t>(word >> 42 & 15);
+  r.steps.output = static_cast<uint8_t>(word >> 46 & 15);
+  r.steps.reason = static_cast<DropReason>(word >> 50 & 63);
+  r.steps.redo = (word >> 56 & 1) != 0;
+  return r;
+}
 
 // -- registers --------------------------------------------------------------------------------------------------------
 
@@ -183,7 +190,7 @@ struct RecordShape {
   uint16_t reserved2 = 0;
 };
 
-// Words in and out of one record.
+// Words in and out of one record (a key's result is none: it has 8 bytes).
 //   header in:    registers | key? | region bytes from the frame's start
 //   header out:   registers | lengths (4 bytes each) | key? | kRecordHeadroom + region bytes, from kRecordHeadroom before the frame's start
 //   address in:   registers | frame address in the device's space (8 bytes) | key?
@@ -207,13 +214,17 @@ SLUICE_HD constexpr uint32_t words_out(const RecordShape& s) {
   switch (s.kind) {
     case RecordKind::kKey4:
     case RecordKind::kKey6:
-      return 1;
+      return 0;
     case RecordKind::kHeader:
       return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + key + kRecordHeadroom + s.region);
     case RecordKind::kAddress:
       return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + key);
   }
   return 0;
+}
+// Bytes of one result.
+SLUICE_HD constexpr uint32_t bytes_out(const RecordShape& s) {
+  return s.kind == RecordKind::kKey4 || s.kind == RecordKind::kKey6 ? 8 : words_out(s) * static_cast<uint32_t>(sizeof(Word));
 }
 inline constexpr uint32_t kMaxWordsIn =
     words_for(sizeof(RegisterRecord) + kKeyBytes + kRecordRegion);

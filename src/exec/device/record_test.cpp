@@ -86,23 +86,24 @@ TEST(Record, PayloadsOfAnyLengthsInAnyPieces) {
   });
 }
 
-TEST(Record, ResultsComeBackWhole) {
+TEST(Record, ResultsComeBackWholeOrAreRedone) {
   rc::check([] {
-    KeyResult r;
-    r.rule = *rc::gen::arbitrary<uint32_t>();
-    r.mark = *rc::gen::arbitrary<uint32_t>();
-    r.next_hop = *rc::gen::arbitrary<uint32_t>();
-    r.steps.visited = *rc::gen::arbitrary<uint8_t>();
-    r.steps.output = *rc::gen::arbitrary<uint8_t>();
-    r.steps.reason = static_cast<DropReason>(*rc::gen::inRange<uint32_t>(0, static_cast<uint32_t>(DropReason::kCount)));
-    r.steps.redo = *rc::gen::arbitrary<bool>();
+    const auto value = rc::gen::oneOf(rc::gen::inRange<uint32_t>(0, kMaxKeyValue + 1), rc::gen::arbitrary<uint32_t>());
+    const uint32_t rule = *value, next_hop = *value;
+    const auto mark = *rc::gen::element<uint32_t>(0, 0, 0, 1, 0xffffffffu);
+    const auto visited = *rc::gen::inRange<uint32_t>(0, 16);
+    const auto output = *rc::gen::element<uint32_t>(0, 1, 15, 16, 200, kDropOutput);
+    const auto reason = static_cast<DropReason>(*rc::gen::inRange<uint32_t>(0, static_cast<uint32_t>(DropReason::kCount)));
     const auto tag = *rc::gen::inRange<uint32_t>(0, 128);
-    const Word word = pack_result(r, tag);
-    RC_ASSERT(word_tag(word) == tag);
+    const uint64_t word = pack_result(rule, mark, next_hop, visited, output, reason, tag);
+    RC_ASSERT(result_tag(word) == tag);
     const KeyResult back = unpack_result(word);
-    RC_ASSERT(back.rule == r.rule && back.mark == r.mark && back.next_hop == r.next_hop);
-    RC_ASSERT(back.steps.visited == r.steps.visited && back.steps.output == r.steps.output);
-    RC_ASSERT(back.steps.reason == r.steps.reason && back.steps.redo == r.steps.redo);
+    const bool fits = rule <= kMaxKeyValue && next_hop <= kMaxKeyValue && mark == 0 && output != 16 && output != 200;
+    RC_ASSERT(back.steps.redo == !fits);
+    if (!fits) return;
+    RC_ASSERT(back.rule == rule && back.next_hop == next_hop);
+    RC_ASSERT(back.steps.visited == visited && back.steps.output == (output & 15));
+    RC_ASSERT(back.steps.reason == reason);
   });
 }
 

@@ -45,17 +45,22 @@ SLUICE_HD void set_word_tag(Word& word, uint32_t tag) { word.w[3] = (word.w[3] &
 // last (release) and read first (acquire).
 struct HostWords {
 #if defined(__SSE2__) && !defined(__SANITIZE_THREAD__) && !defined(SLUICE_PORTABLE_WORDS)
+  // Put together in registers: a vector load behind four narrower stores to the stack would wait for all of them.
   static void store(Word* to, const Word& word) {
-    __m128i value;
-    memcpy(&value, &word, 16);
-    asm volatile("movdqa %1, %0" : "=m"(*to) : "x"(value) : "memory");
+    *reinterpret_cast<volatile __m128i*>(to) =
+        _mm_set_epi32(static_cast<int>(word.w[3]), static_cast<int>(word.w[2]), static_cast<int>(word.w[1]),
+                      static_cast<int>(word.w[0]));
   }
   static Word load(const Word* from) {
-    __m128i value;
-    asm volatile("movdqa %1, %0" : "=x"(value) : "m"(*from) : "memory");
+    const __m128i value = *reinterpret_cast<const volatile __m128i*>(from);
     Word word;
     memcpy(&word, &value, 16);
     return word;
+  }
+  // Stores *from with `tag` in place of its own, which is 0.
+  static void store_tagged(Word* to, const Word* from, uint32_t tag) {
+    const __m128i bits = _mm_set_epi32(static_cast<int>(tag << 25), 0, 0, 0);
+    *reinterpret_cast<volatile __m128i*>(to) = _mm_or_si128(_mm_load_si128(reinterpret_cast<const __m128i*>(from)), bits);
   }
 #else
   static void store(Word* to, const Word& word) {
@@ -73,6 +78,11 @@ struct HostWords {
     Word word;
     memcpy(&word, halves, 16);
     return word;
+  }
+  static void store_tagged(Word* to, const Word* from, uint32_t tag) {
+    Word word = *from;
+    word.w[3] |= tag << 25;
+    store(to, word);
   }
 #endif
   // An 8-byte word: a narrow result.

@@ -46,14 +46,18 @@ class EmuBlob final : public DeviceBlob {
   std::shared_ptr<Shared> shared_;
 };
 
-// One record through the body: the words in, and store(index, word) for the words out.
-template <typename Store>
+// One record through the body, from the words in to its result at `out`.
 void run_record(const DeviceProgram& program, RecordKind kind, const Word* in, uint32_t tag, uint8_t* scratch,
-                Store&& store_word) {
+                std::byte* out) {
   Walker walker;
   read_record(kind, program, in, scratch, walker);
   walk_alone(program, walker);
-  write_result(kind, program, walker, tag, store_word);
+  if (kind == RecordKind::kKey4 || kind == RecordKind::kKey6) {
+    HostWords::store64(reinterpret_cast<uint64_t*>(out), key_result(walker, tag));
+    return;
+  }
+  auto* words = reinterpret_cast<Word*>(out);
+  write_result(kind, program, walker, tag, [&](uint32_t w, const Word& word) { HostWords::store(words + w, word); });
 }
 
 // -- launch mode ------------------------------------------------------------------------------------------------------
@@ -64,7 +68,7 @@ class EmuSlabs final : public SlabDriver {
       : shape_(shape), slabs_(slabs), shared_(std::move(shared)) {
     for (Slab& slab : slabs_) {
       slab.in.resize(size_t{shape.capacity} * shape.words_in);
-      slab.out.resize(size_t{shape.capacity} * shape.words_out);
+      slab.out.resize(size_t{shape.capacity} * shape.result_bytes() / sizeof(Word));
     }
     thread_ = std::jthread([this] { work(); });
   }
@@ -77,7 +81,7 @@ class EmuSlabs final : public SlabDriver {
   }
 
   Word* in(uint32_t slab) override { return slabs_[slab].in.data(); }
-  const Word* out(uint32_t slab) override { return slabs_[slab].out.data(); }
+  const void* out(uint32_t slab) override { return slabs_[slab].out.data(); }
 
   Result<void> start(uint32_t slab, uint32_t count, const DeviceProgram& program, const Range&) override {
     if (shared_->faults.refuse_start.load(std::memory_order_relaxed)) return Error("the emulated device refuses to start");
@@ -123,9 +127,8 @@ class EmuSlabs final : public SlabDriver {
       bool whole = true;
       for (uint32_t i = 0; whole && i < slab.count; ++i) {
         const Word* in = slab.in.data() + size_t{i} * shape_.words_in;
-        Word* out = slab.out.data() + size_t{i} * shape_.words_out;
-        auto put = [&](uint32_t w, const Word& word) { out[w] = word; };
-        run_record(slab.program, shape_.record.kind, in, word_tag(in[0]), scratch, put);
+        std::byte* out = reinterpret_cast<std::byte*>(slab.out.data()) + i * shape_.result_bytes();
+        run_record(slab.program, shape_.record.kind, in, word_tag(in[0]), scratch, out);
         shared_->records.fetch_add(1, std::memory_order_relaxed);
         whole = !shared_->stuck() && !shared_->killed();
       }
@@ -152,7 +155,7 @@ class EmuRing final : public RingDriver {
   EmuRing(const ChannelShape& shape, uint32_t servers, std::shared_ptr<Shared> shared)
       : shape_(shape), servers_(servers), shared_(std::move(shared)), control_(std::make_unique<RingControl>()) {
     in_.resize(size_t{shape.capacity} * shape.words_in);
-    out_.resize(size_t{shape.capacity} * shape.words_out);
+    out_.resize(size_t{shape.capacity} * shape.result_bytes() / sizeof(Word));
   }
   ~EmuRing() override {
     store(control_->stop, 1);
@@ -160,7 +163,7 @@ class EmuRing final : public RingDriver {
   }
 
   Word* in() override { return in_.data(); }
-  const Word* out() override { return out_.data(); }
+  const void* out() override { return out_.data(); }
   RingControl* control() override { return control_.get(); }
   uint32_t servers() const override { return servers_; }
 
@@ -232,9 +235,8 @@ class EmuRing final : public RingDriver {
         }
         if (!whole) break;  // records are written in order: the ones behind are not there either
         be_late(*shared_);
-        Word* out = out_.data() + place * shape_.words_out;
-        auto put = [&](uint32_t w, const Word& word) { HostWords::store(out + w, word); };
-        run_record(programs[tag_parity(tag)], shape_.record.kind, record.data(), tag, scratch, put);
+        std::byte* out = reinterpret_cast<std::byte*>(out_.data()) + place * shape_.result_bytes();
+        run_record(programs[tag_parity(tag)], shape_.record.kind, record.data(), tag, scratch, out);
         done |= uint32_t{1} << lane;
         any = true;
         shared_->records.fetch_add(1, std::memory_order_relaxed);
