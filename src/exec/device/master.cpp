@@ -43,11 +43,6 @@ class Fifo {
   size_t head_ = 0, tail_ = 0;
 };
 
-// Bytes of one result.
-size_t result_bytes(const Flight& flight) {
-  return size_t{flight.words_out} * sizeof(Word);
-}
-
 }  // namespace
 
 // A worker's side. Slot: one flight's memory, and what the master says about it.
@@ -65,7 +60,7 @@ class MasteredChannel final : public RecordChannel {
         slots_(options.flights) {
     for (Slot& slot : slots_) {
       slot.in.resize(size_t{options.records} * shape.words_in);
-      slot.out.resize(size_t{options.records} * shape.words_out);
+      slot.out.resize((size_t{options.records} * shape.result_bytes() + sizeof(Word) - 1) / sizeof(Word));
     }
   }
 
@@ -86,10 +81,11 @@ class MasteredChannel final : public RecordChannel {
       flight.limit = std::min(records, options_.records);
       flight.words_in = shape_.words_in;
       flight.words_out = shape_.words_out;
+      flight.bytes_out = static_cast<uint32_t>(shape_.result_bytes());
       flight.parity = static_cast<uint8_t>(parity);
       flight.slab = i;
       flight.in = slot.in.data();
-      flight.out = slot.out.data();
+      flight.out = reinterpret_cast<const std::byte*>(slot.out.data());
       flight.lap0 = 1;
       flight.mask = ~uint32_t{0};
       flight.shift = 63;
@@ -355,7 +351,7 @@ bool MasterThread::poll(Line& line) {
     Line::Air& air = line.air[i];
     Flight& flight = air.flight;
     line.channel->poll(flight);
-    const size_t bytes = result_bytes(flight);
+    const size_t bytes = flight.bytes_out;
     while (air.copied < flight.ready) {
       const Line::Part& part = air.parts[air.part];
       const uint32_t end = std::min(flight.ready, air.part_begin + part.count);
