@@ -69,6 +69,11 @@ Runtime::Runtime(const Router& router, const Plan& plan, const RunOptions& optio
 Runtime::~Runtime() {
   for (auto& state : devices_) {
     if (state->master != nullptr) state->master->stop();
+  }
+  // Channels go before the tables that a device may still be reading (publisher_), and a master's after its users.
+  workers_.clear();
+  for (auto& state : devices_) {
+    state->master.reset();
     for (void* host : state->pins) state->device->unpin(host);
   }
 }
