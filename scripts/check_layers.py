@@ -36,7 +36,7 @@ ALL = set(ALLOWED)
 TOPS = {"apps", "tests", "bench"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
-CUDA_HEADER = re.compile(r"^(cuda(_\w+)?\.h|cuda/.*|cub/.*|thrust/.*|cooperative_groups(/.*|\.h)|nvml\.h|nvrtc\.h|"
+CUDA_HEADER = re.compile(r"^(cuda(_\w+)?\.h|cuda/.*|cub/.*|thrust/.*|cooperative_groups(/.*|\.h)|nvml\.h|nvrtc\.h|nvtx3/.*|"
                          r"device_launch_parameters\.h|nv/target|cuda\w*\.hpp)$")
 CUDA_FOLDERS = ("src/memory/cuda/", "src/exec/cuda/")
 SUFFIXES = {".h", ".cpp", ".cc", ".cu", ".cuh"}
@@ -146,6 +146,7 @@ def self_test():
         ({"src/net/a.h": '#include "missing.h"'}, "not a file of this project"),
         ({"src/net/a.h": "#include <cuda_runtime.h>"}, "CUDA headers belong"),
         ({"src/exec/cpu/a.h": "#include <cub/cub.cuh>"}, "CUDA headers belong"),
+        ({"src/exec/device/a.h": "#include <nvtx3/nvToolsExt.h>"}, "CUDA headers belong"),
         ({"src/exec/cuda/a.cu": "#include <cuda_runtime.h>"}, None),
         ({"src/memory/cuda/a.cpp": "#include <cuda.h>"}, None),
         ({"src/stuff/a.h": ""}, "no known layer"),

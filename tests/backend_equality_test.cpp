@@ -22,8 +22,10 @@ struct Backend {
   std::string lpm6 = "trie";
   unsigned workers = 1;
   uint32_t batch = 256;
+  uint64_t target_ns = 0;  // of latency
   friend std::ostream& operator<<(std::ostream& out, const Backend& b) {
-    return out << b.acl << ' ' << b.lpm4 << ' ' << b.lpm6 << ' ' << b.workers << " workers, batches of " << b.batch;
+    return out << b.acl << ' ' << b.lpm4 << ' ' << b.lpm6 << ' ' << b.workers << " workers, batches of " << b.batch
+               << ", target " << b.target_ns << " ns";
   }
 };
 
@@ -41,6 +43,9 @@ std::vector<Backend> backends() {
   for (unsigned workers : {1u, 2u, 5u}) {
     for (uint32_t batch : {1u, 31u, 33u, 1000u, 4096u})
       all.push_back({"tuple_space", "dir24", "poptrie", workers, batch});
+    // The first is never met, the second sometimes.
+    for (uint64_t target_ns : {1u, 20'000u})
+      all.push_back({"tuple_space", "dir24", "poptrie", workers, 300, target_ns});
   }
   return all;
 }
@@ -63,6 +68,7 @@ Result run(const TempDir& dir, const Backend& backend, std::string text) {
   graph.text = text;
   graph.workers = backend.workers;
   graph.batch = backend.batch;
+  graph.latency_target_ns = backend.target_ns;
   Result result;
   result.outcome = testing::run_graph(graph);
   result.bytes = testing::read_file(dir / "out.pcap");
@@ -98,7 +104,39 @@ TEST(BackendEquality, StandardGraphOverEveryKindOfPacket) {
                             DropReason::kRouteDrop, DropReason::kTtlExpired, DropReason::kHopLimitExpired}) {
     EXPECT_GT(want.outcome.report.drops[static_cast<size_t>(reason)], 0u) << to_string(reason);
   }
-  for (const Backend& backend : backends()) expect_equal(want, run(dir, backend, text(backend)), backend);
+  for (const Backend& backend : backends()) {
+    const Result got = run(dir, backend, text(backend));
+    expect_equal(want, got, backend);
+    // A target that no batch meets: 300 packets, a quarter less each time, down to 32.
+    if (backend.target_ns == 1) {
+      // With threads many batches are read before the first is done.
+      EXPECT_LT(got.outcome.report.batch.limit, 300u) << backend;
+      if (backend.workers == 1) {
+        EXPECT_EQ(got.outcome.report.batch.limit, 32u) << backend;
+        EXPECT_EQ(got.outcome.report.batch.lowered, 8u) << backend;
+      }
+      EXPECT_EQ(got.outcome.report.batch.raised, 0u) << backend;
+    }
+    if (backend.target_ns == 0) {
+      EXPECT_EQ(got.outcome.report.batch.limit, backend.batch) << backend;
+    }
+  }
+}
+
+// Sources take turns by batches, so a target must not change their size there.
+TEST(BackendEquality, ALatencyTargetLeavesTheTurnsOfSourcesAlone) {
+  const TempDir dir;
+  const std::string one = testing::write_mixed_capture(dir / "one.pcap", 1500, 3);
+  const std::string two = testing::write_mixed_capture(dir / "two.pcap", 900, 4);
+  const std::string text = "a :: FromDump(" + one + ") -> out :: ToDump($OUT); b :: FromDump(" + two + ") -> out;\n";
+  Backend backend;
+  const Result want = run(dir, backend, text);
+  ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+  backend.target_ns = 1;
+  const Result got = run(dir, backend, text);
+  expect_equal(want, got, backend);
+  EXPECT_EQ(got.outcome.report.batch.target_ns, 0u);
+  EXPECT_EQ(got.outcome.report.batch.limit, 256u);
 }
 
 TEST(BackendEquality, ErrorsCopiesAndPrintsKeepTheirOrder) {

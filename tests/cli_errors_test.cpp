@@ -1,4 +1,5 @@
 // What a user is told about a wrong command line or input: exact texts and exit codes, and nothing left behind.
+#include "exec/device/device.h"
 #include "tests/testing/run_sluice.h"
 
 namespace sluice {
@@ -64,11 +65,49 @@ TEST_F(CliErrorsTest, WrongCommandLines) {
 }
 
 TEST_F(CliErrorsTest, DevicesThatAreNotHere) {
-  expect("classify --rules rules --trace trace --device cuda:0", 4,
-         "error: device 'cuda:0' is not available: this build has no GPU support\n  help: use --device cpu, or auto\n");
+  const DeviceCount cuda = count_cuda_devices();
+  if (cuda.count != 0) GTEST_SKIP() << "there are CUDA devices here";
+#if defined(SLUICE_WITH_CUDA)
+  const std::string refusal =
+      "error: no CUDA device: " + cuda.why_none + "\n  help: check `nvidia-smi`, or use --device cpu\n";
+#else
+  const std::string refusal =
+      "error: this program was built without CUDA\n  help: build it with ./dev build cuda, or use --device cpu\n";
+#endif
+  for (const char* name : {"cuda", "cuda:0", "cuda:7"}) {
+    expect(std::string("classify --rules rules --trace trace --device ") + name, 4, refusal);
+    expect(std::string("run --in a.pcap --device ") + name, 4, refusal);
+  }
+  expect("run --in a.pcap --device cuda:all", 4,
+         "error: no CUDA device: " + cuda.why_none + "\n  help: use --device cpu, or auto\n");
   const Said said = sluice("classify --rules rules --trace trace --device auto");
   EXPECT_EQ(said.code, 0);
-  EXPECT_EQ(said.err.find("device auto: this build has no GPU support; running on the CPU\n"), 0u) << said.err;
+  EXPECT_EQ(said.err.find("device auto: " + cuda.why_none + "; running on the CPU\n"), 0u) << said.err;
+}
+
+TEST_F(CliErrorsTest, DeviceOptions) {
+  expect("run --in a.pcap --device gpu", 2, "error: --device: there is no device 'gpu'\n  help: did you mean 'cpu'?\n");
+  expect("run --in a.pcap --device fpga", 2,
+         "error: --device: there is no device 'fpga'\n  help: devices: cpu, auto, cuda, emu\n");
+  expect("run --in a.pcap --device emu:x", 4,
+         "error: 'emu:x' is no device\n  help: write cuda:N or emu:N with a number N\n");
+  expect(
+      "run --in a.pcap --latency-target 50", 2,
+      "error: --latency-target: '50' is not a time\n  help: write a number and its unit: 800ns, 50us, 1.5ms or 2s\n");
+  expect("run --in a.pcap --latency-target 50min", 2,
+         "error: --latency-target: '50min' is not a time\n  help: write a number and its unit: 800ns, 50us, 1.5ms or "
+         "2s\n");
+  expect("run --in a.pcap --latency-target 0us", 2,
+         "error: --latency-target: '0us' is out of range\n  help: use 1ns to 3600s\n");
+  expect("bench pipeline --latency-target fast", 2,
+         "error: --latency-target: 'fast' is not a time\n  help: write a number and its unit: 800ns, 50us, 1.5ms or "
+         "2s\n");
+  for (const char* wrong : {"--mode fast", "--transport pcie", "--records bytes", "--threading both", "--flights 17"}) {
+    const Said said = sluice(std::string("run --in a.pcap --device emu ") + wrong);
+    EXPECT_EQ(said.code, 2) << wrong;
+    const std::string option = std::string(wrong).substr(0, std::string(wrong).find(' '));
+    EXPECT_EQ(said.err.find("error: " + option + ": "), 0u) << said.err;
+  }
 }
 
 TEST_F(CliErrorsTest, FilesThatAreNotThere) {

@@ -285,10 +285,38 @@ TEST_F(CliRunTest, DemoIsIdenticalAndConserved) {
   EXPECT_TRUE(exists("d/out.pcap") && exists("d/edge.acl") && exists("d/rib.txt") && exists("d/imix.pcap"));
 }
 
+// Devices and latency targets change the report and not the output.
+TEST_F(CliRunTest, DevicesAndLatencyTargets) {
+  ASSERT_EQ(sluice("run " + standard_ + " --out cpu.pcap").code, 0);
+  for (const char* how : {"--latency-target 1ns --batch 64", "--device emu --threading full",
+                          "--device emu --threading master --workers 2 --mode persistent",
+                          "--device emu --threading master --workers 2 --latency-target 1ms"}) {
+    const Said said = sluice("run " + standard_ + " --out out.pcap -o json " + how);
+    ASSERT_EQ(said.code, 0) << how << said.err;
+    EXPECT_TRUE(read("out.pcap") == read("cpu.pcap")) << how;
+    const json j = said.json();
+    expect_conserved(j);
+    for (const char* field : {"limit", "latency_target_ns", "raised", "lowered"})
+      EXPECT_TRUE(j["batch"].contains(field)) << field;
+    if (std::string(how).find("1ns") != std::string::npos) {
+      EXPECT_EQ(j["batch"]["limit"], 32);
+      EXPECT_EQ(j["batch"]["latency_target_ns"], 1);
+      EXPECT_EQ(j["batch"]["lowered"], 3);
+    }
+    if (std::string(how).find("emu") != std::string::npos) {
+      ASSERT_EQ(j["devices"].size(), 1u) << how;
+      EXPECT_GT(j["offload"]["offloaded"], 0) << how;
+      EXPECT_EQ(j["devices"][0]["master_flights"] > 0, std::string(how).find("master") != std::string::npos) << how;
+    }
+  }
+}
+
 TEST_F(CliRunTest, DoctorAndElementsSpeakJson) {
   const json doctor = sluice("doctor -o json").json();
   EXPECT_TRUE(doctor["machine"]["cores"].is_number());
   EXPECT_GE(doctor["findings"].size(), 8u);
+  EXPECT_TRUE(std::any_of(doctor["findings"].begin(), doctor["findings"].end(),
+                          [](const json& f) { return f["what"] == "cuda"; }));
   for (const json& f : doctor["findings"]) {
     if (f["state"] == "gap") {
       EXPECT_FALSE(f["mend"].get<std::string>().empty()) << f.dump();

@@ -155,7 +155,7 @@ Exit bench_classify(const Options& o) {
                      expected, cases);
   }
   return bench_report(o, "classify", sha256(text), verified, std::move(cases),
-                {{"packets", keys.size()}, {"device", devices.label}, {"workers", o.workers}});
+                      {{"packets", keys.size()}, {"device", devices.label}, {"workers", o.workers}});
 }
 
 Rib rib_of(const Options& o, std::string& hash) {
@@ -290,15 +290,16 @@ Exit bench_route(const Options& o) {
   }
   progress.clear();
   return bench_report(o, "route", hash, verified, std::move(cases),
-                {{"routes4", routes.rib.routes4().size()},
-                 {"routes6", routes.rib.routes6().size()},
-                 {"build_seconds", routes.build_seconds},
-                 {"device", devices.label},
-                 {"workers", o.workers}});
+                      {{"routes4", routes.rib.routes4().size()},
+                       {"routes6", routes.rib.routes6().size()},
+                       {"build_seconds", routes.build_seconds},
+                       {"device", devices.label},
+                       {"workers", o.workers}});
 }
 
 // The capture that a pipeline bench plays, and the graph around it.
 Exit bench_pipeline(const Options& o) {
+  const uint64_t latency_target = latency_target_ns(o.latency_target);
   const OpenDevices devices = open_devices(o.device);
   const std::string& device = devices.label;
   TemporaryFolder folder;
@@ -435,6 +436,7 @@ Exit bench_pipeline(const Options& o) {
               try {
                 RunOptions options;
                 options.batch = o.batch;
+                options.latency_target_ns = latency_target;
                 options.stop = &interrupted();
                 options.device = devices.options;
                 if (!devices.options.devices.empty()) {
@@ -475,16 +477,21 @@ Exit bench_pipeline(const Options& o) {
           {"packets_each", last.packets_in},
           {"forwarded_part",
            last.packets_in != 0 ? static_cast<double>(last.packets_out) / static_cast<double>(last.packets_in) : 0.0}};
+      c.more["latency_ns"] = {{"p50", last.totals.latency.percentile(50)}, {"p99", last.totals.latency.percentile(99)}};
+      c.more["batch"] = {{"limit", last.batch.limit},
+                         {"latency_target_ns", last.batch.target_ns},
+                         {"raised", last.batch.raised},
+                         {"lowered", last.batch.lowered}};
       cases.push_back(std::move(c));
     }
   }
   progress.clear();
   return bench_report(o, "pipeline", hash.finish(), verified, std::move(cases),
-                {{"rules", set.rules.size()},
-                 {"routes4", rib.routes4().size()},
-                 {"routes6", rib.routes6().size()},
-                 {"device", device},
-                 {"workers", o.workers}});
+                      {{"rules", set.rules.size()},
+                       {"routes4", rib.routes4().size()},
+                       {"routes6", rib.routes6().size()},
+                       {"device", device},
+                       {"workers", o.workers}});
 }
 
 }  // namespace
@@ -628,6 +635,7 @@ void add_bench(CLI::App& root) {
       ->check(CLI::Range(1, 4096))
       ->type_name("N")
       ->capture_default_str();
+  add_latency_target_option(*pipeline, p->latency_target);
   add_workers_option(*pipeline, p->workers);
   common(*pipeline, *p);
 }

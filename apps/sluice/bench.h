@@ -11,6 +11,7 @@
 namespace sluice::app {
 
 struct BenchOptions {
+  std::string latency_target;
   std::string rules, format = "auto", algorithm, shape = "acl", routes, route_algorithm, adjacencies, name;
   DeviceFlags device;
   uint64_t seed = 1;
@@ -19,10 +20,10 @@ struct BenchOptions {
   uint64_t packets = 0, sample = 20'000;
   uint32_t batch = 256;
   std::vector<uint32_t> sizes = {64};
-  std::vector<uint32_t> frames;     // records a flight, for what goes to a device
-  uint64_t frame_repetitions = 0;   // flights a case; 0: by kind
-  bool device_only = false;         // leave the CPU's own case out
-  bool spoil = false;  // hidden: makes the check find something, so that a test can see the refusal
+  std::vector<uint32_t> frames;    // records a flight, for what goes to a device
+  uint64_t frame_repetitions = 0;  // flights a case; 0: by kind
+  bool device_only = false;        // leave the CPU's own case out
+  bool spoil = false;              // hidden: makes the check find something, so that a test can see the refusal
 };
 
 // A folder that goes away with the run.

@@ -44,6 +44,11 @@ void add_device_options(CLI::App& sub, DeviceFlags& f, bool all) {
       ->check(CLI::IsMember({"auto", "key", "header", "address"}))
       ->type_name("KIND")
       ->capture_default_str();
+  sub.add_option("--threading", f.threading,
+                 "Who speaks to a device: full (every worker) or master (one thread for all workers)")
+      ->check(CLI::IsMember({"full", "master"}))
+      ->type_name("WHO")
+      ->capture_default_str();
   sub.add_option("--enter-after", f.enter_after, "Adaptive: busy batches before persistent mode")
       ->check(CLI::Range(1u, 1'000'000u))
       ->type_name("N")
@@ -58,10 +63,25 @@ void add_device_options(CLI::App& sub, DeviceFlags& f, bool all) {
       ->capture_default_str();
 }
 
+void add_latency_target_option(CLI::App& sub, std::string& text) {
+  sub.add_option("--latency-target", text,
+                 "Make batches smaller than --batch while they take longer than this, such as 50us (ns, us, ms, s)")
+      ->type_name("TIME");
+}
+
+uint64_t latency_target_ns(const std::string& text) {
+  if (text.empty()) return 0;
+  auto parsed = parse_duration(text);
+  if (!parsed.ok())
+    fail(Exit::kUsage, fmt::format("--latency-target: {}", parsed.error().message), parsed.error().hint);
+  return *parsed;
+}
+
 OpenDevices open_devices(const DeviceFlags& f) {
   OpenDevices open;
   open.options.mode = choice<DeviceMode>(
-      f.mode, {{"launch", DeviceMode::kLaunch}, {"persistent", DeviceMode::kPersistent}, {"adaptive", DeviceMode::kAdaptive}});
+      f.mode,
+      {{"launch", DeviceMode::kLaunch}, {"persistent", DeviceMode::kPersistent}, {"adaptive", DeviceMode::kAdaptive}});
   open.options.transport = choice<Transport>(f.transport, {{"staged", Transport::kStaged},
                                                            {"zerocopy", Transport::kZeroCopy},
                                                            {"commlist", Transport::kCommList},
@@ -70,6 +90,8 @@ OpenDevices open_devices(const DeviceFlags& f) {
                                                           {"key", RecordChoice::kKey},
                                                           {"header", RecordChoice::kHeader},
                                                           {"address", RecordChoice::kAddress}});
+  open.options.threading =
+      choice<DeviceThreading>(f.threading, {{"full", DeviceThreading::kFull}, {"master", DeviceThreading::kMaster}});
   open.options.flights = f.flights;
   open.options.enter_after = f.enter_after;
   open.options.leave_after = f.leave_after;
@@ -131,6 +153,7 @@ Json to_json(const DeviceReport& d) {
             {"name", d.info.name},
             {"flights", d.channels.flights},
             {"records", d.channels.records},
+            {"master_flights", d.master_flights},
             {"launches", d.channels.launches},
             {"mode_switches", d.channels.switches},
             {"bytes_in", d.channels.bytes_in},
@@ -148,7 +171,8 @@ Json to_json(const DeviceReport& d) {
 
 DeviceLookup::DeviceLookup(const OpenDevices& devices, const std::string& element, TableSet tables)
     : device_(devices.options.devices.at(0)) {
-  pipeline_ = parse_pipeline("InfiniteSource -> IPInput -> lookup :: " + element + " -> Discard; lookup[1] -> Discard;", "lookup", {});
+  pipeline_ = parse_pipeline("InfiniteSource -> IPInput -> lookup :: " + element + " -> Discard; lookup[1] -> Discard;",
+                             "lookup", {});
   snapshot_ = need(bind_plan(pipeline_->plan, pipeline_->router, std::move(tables)));
   const std::vector<Offload> offloads = plan_offloads(pipeline_->plan, pipeline_->router, RecordChoice::kKey);
   while (node_ < offloads.size() && !offloads[node_].on_device) ++node_;
@@ -199,9 +223,10 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
   const RecordChoice records =
       d.transport == Transport::kCommList || d.transport == Transport::kCommPool ? RecordChoice::kAddress : d.records;
   const std::vector<Offload> offloads = plan_offloads(pipeline.plan, pipeline.router, records);
-  std::string text = fmt::format("device {}: {} device{}, mode {}, transport {}, {} flights a worker\n", devices.label,
-                                 d.devices.size(), d.devices.size() == 1 ? "" : "s", to_string(d.mode),
-                                 d.mode == DeviceMode::kPersistent ? "tagged" : to_string(d.transport), d.flights);
+  std::string text = fmt::format("device {}: {} device{}, mode {}, transport {}, threading {}, {} flights a worker\n",
+                                 devices.label, d.devices.size(), d.devices.size() == 1 ? "" : "s", to_string(d.mode),
+                                 d.mode == DeviceMode::kPersistent ? "tagged" : to_string(d.transport),
+                                 to_string(d.threading), d.flights);
   for (size_t n = 0; n < offloads.size(); ++n) {
     const PlanNode& node = pipeline.plan.nodes[n];
     if (node.type != PlanNode::Type::kSegment) continue;

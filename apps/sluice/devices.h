@@ -24,6 +24,10 @@ struct DeviceFlags {
 // --device, --mode and --transport, and the rest where `all`.
 void add_device_options(CLI::App& sub, DeviceFlags& flags, bool all);
 
+// --latency-target, and what it says in nanoseconds: 0 for none. Ends with kUsage where it is no time.
+void add_latency_target_option(CLI::App& sub, std::string& text);
+uint64_t latency_target_ns(const std::string& text);
+
 // The devices that the flags name, with how to use them. `label`: "cpu", "cuda:0", ... for reports. With `auto` and
 // nothing there: a note, and the CPU. Ends with kUnavailable where a device that was asked for is not there, kUsage for
 // flags that contradict one another.
@@ -49,7 +53,7 @@ class DeviceLookup {
   // Whether the device took the tables.
   bool ready() const { return !failed_; }
   Device& device() { return *device_; }
-  const Resident& resident() const { return *snapshot_->residents[0] ; }
+  const Resident& resident() const { return *snapshot_->residents[0]; }
   size_t node() const { return node_; }
 
  private:

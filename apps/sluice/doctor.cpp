@@ -6,6 +6,7 @@
 
 #include "app.h"
 #include "control/machine.h"
+#include "exec/device/device.h"
 
 namespace sluice::app {
 namespace {
@@ -72,7 +73,25 @@ std::vector<Finding> examine(const Machine& m) {
     gap("gpu", fmt::format("{} without a driver", fmt::join(m.gpus, " ")), "the NVIDIA driver is not loaded",
         "sudo modprobe nvidia");
   } else {
-    info("gpu", fmt::format("{}; this build has no GPU support, so it is not used", fmt::join(m.gpus, " ")));
+    ok("gpu", fmt::format("{}, driver {}", fmt::join(m.gpus, " "), m.gpu_driver));
+  }
+  const DeviceCount cuda = count_cuda_devices();
+  if (cuda.count == 0) {
+    info("cuda", fmt::format("not usable: {}; --device cpu and --device emu are", cuda.why_none));
+  } else {
+    std::string names;
+    for (unsigned i = 0; i < cuda.count; ++i) {
+      auto device = open_device(fmt::format("cuda:{}", i));
+      if (!device.ok()) {
+        gap("cuda", fmt::format("cuda:{}", i), device.error().message,
+            device.error().hint.empty() ? "nvidia-smi" : device.error().hint);
+        continue;
+      }
+      const DeviceInfo& d = (*device)->info();
+      names += fmt::format("{}cuda:{} {} ({} GiB, {} multiprocessors)", names.empty() ? "" : "; ", i, d.name,
+                           d.memory_bytes >> 30, d.multiprocessors);
+    }
+    if (!names.empty()) ok("cuda", names);
   }
   return f;
 }

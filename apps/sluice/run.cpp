@@ -5,8 +5,8 @@
 #include "app.h"
 #include "control/command_text.h"
 #include "control/standard_graph.h"
-#include "graph/click/print.h"
 #include "devices.h"
+#include "graph/click/print.h"
 #include "inputs.h"
 #include "net/text.h"
 #include "pipeline.h"
@@ -16,8 +16,8 @@ namespace {
 
 struct Options {
   std::vector<std::string> words;  // FILE.click and NAME=VAL
-  std::string acl, format = "auto", routes, adjacencies, in, icmp, policy = "deny", algorithm,
-                   route_algorithm;
+  std::string acl, format = "auto", routes, adjacencies, in, icmp, policy = "deny", algorithm, route_algorithm,
+                   latency_target;
   std::vector<std::string> out;
   DeviceFlags device;
   bool icmp_denied = false, print_graph = false, print_plan = false;
@@ -104,6 +104,7 @@ Exit run(const Options& o) {
   if (!o.adjacencies.empty() && o.routes.empty()) fail(Exit::kUsage, "--adjacencies needs --routes");
   if (!o.icmp.empty() && o.routes.empty())
     fail(Exit::kUsage, "--icmp-errors needs --routes", "the errors are routed like any packet");
+  const uint64_t latency_target = latency_target_ns(o.latency_target);
   const OpenDevices devices = open_devices(o.device);
   const std::string& device = devices.label;
   if (!o.algorithm.empty()) check_acl_algorithm(o.algorithm);
@@ -148,6 +149,7 @@ Exit run(const Options& o) {
   RunOptions options;
   options.workers = o.workers;
   options.batch = o.batch;
+  options.latency_target_ns = latency_target;
   options.device = devices.options;
   if (o.limit != 0) options.max_packets = o.limit;
   std::string shown_line;
@@ -312,6 +314,7 @@ void add_run(CLI::App& root) {
       ->check(CLI::Range(1, 4096))
       ->type_name("N")
       ->capture_default_str();
+  add_latency_target_option(*sub, o->latency_target);
   sub->add_option("--limit", o->limit, "Stop after about this many packets")->type_name("N");
   sub->add_option("--top-rules", o->top, "Also count and show the N rules that decided most (standard graph)")
       ->type_name("N");

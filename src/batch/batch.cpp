@@ -15,7 +15,7 @@ Result<Batch> Batch::create(uint32_t capacity, size_t arena_bytes) {
   auto arena = Buffer::allocate(arena_bytes);
   if (!arena) return std::move(arena).error();
   Batch batch;
-  batch.capacity_ = capacity;
+  batch.capacity_ = batch.limit_ = capacity;
   batch.frame_.resize(capacity);
   batch.extent_.resize(capacity);
   batch.annotation_.resize(capacity);

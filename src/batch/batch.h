@@ -85,7 +85,10 @@ class Batch {
 
   uint32_t capacity() const { return capacity_; }
   uint32_t size() const { return count_; }
-  bool full() const { return count_ == capacity_; }
+  // Packets that the batch takes for now, 1..capacity(); capacity() after `create`.
+  uint32_t limit() const { return limit_; }
+  void set_limit(uint32_t limit) { limit_ = limit < 1 ? 1 : limit > capacity_ ? capacity_ : limit; }
+  bool full() const { return count_ >= limit_; }
   BatchView view() { return BatchView{frame_.data(), extent_.data(), annotation_.data(), key_.data(), count_}; }
 
   // The memory behind `reserve`: it moves only when a frame larger than all of it comes.
@@ -107,7 +110,7 @@ class Batch {
     used_ += need;
     return frame;
   }
-  // Whether a packet of `bytes` can be added: neither the columns nor the arena are full.
+  // Whether a packet of `bytes` can be added: neither the limit is reached nor the arena full.
   bool has_room(size_t bytes) const { return !full() && (count_ == 0 || arena_need(bytes) <= arena_bytes_ - used_); }
 
   // Adds a packet whose frame lies at `frame` (from `reserve`, or anywhere that outlives the batch's use). Returns its
@@ -147,6 +150,7 @@ class Batch {
   static size_t arena_need(size_t bytes) { return (kHeadroom + bytes + kTailroom + 63) / 64 * 64; }
 
   uint32_t capacity_ = 0;
+  uint32_t limit_ = 0;
   uint32_t count_ = 0;
   size_t used_ = 0;
   std::vector<uint8_t*> frame_;

@@ -214,6 +214,41 @@ Result<std::vector<uint8_t>> parse_hex_bytes(const std::string& text, const std:
   return bytes;
 }
 
+Result<uint64_t> parse_duration(std::string_view text) {
+  constexpr uint64_t kLongest = 3'600'000'000'000;
+  const auto wrong = [&] {
+    return Error(fmt::format("'{}' is not a time", text), "write a number and its unit: 800ns, 50us, 1.5ms or 2s");
+  };
+  size_t digits = 0;
+  size_t point = std::string_view::npos;
+  for (; digits < text.size(); ++digits) {
+    if (text[digits] == '.' && point == std::string_view::npos && digits != 0) {
+      point = digits;
+    } else if (text[digits] < '0' || text[digits] > '9') {
+      break;
+    }
+  }
+  const std::string_view unit = text.substr(digits);
+  const uint64_t scale = unit == "ns"   ? 1
+                         : unit == "us" ? 1'000
+                         : unit == "ms" ? 1'000'000
+                         : unit == "s"  ? 1'000'000'000
+                                        : 0;
+  if (digits == 0 || point == digits - 1 || scale == 0) return wrong();
+  // Exact: digits before the point in units, those behind it in ever smaller ones.
+  uint64_t ns = 0;
+  for (const char c : text.substr(0, std::min(point, digits))) {
+    ns = std::min(kLongest + 1, ns * 10 + static_cast<uint64_t>(c - '0') * scale);
+  }
+  uint64_t part = scale;
+  for (const char c : point < digits ? text.substr(point + 1, digits - point - 1) : std::string_view()) {
+    part /= 10;
+    ns += static_cast<uint64_t>(c - '0') * part;
+  }
+  if (ns == 0 || ns > kLongest) return Error(fmt::format("'{}' is out of range", text), "use 1ns to 3600s");
+  return ns;
+}
+
 Result<PortFile> parse_port_file(std::string_view word) {
   const size_t equals = word.find('=');
   const bool numbered = equals != std::string_view::npos && equals > 0 && equals <= 5 &&

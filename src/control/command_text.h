@@ -22,6 +22,10 @@ Result<std::vector<uint8_t>> parse_packet_text(const std::string& text, const st
 // Two hexadecimal digits a byte; blanks and colons between digits do not count. Errors: another character, half a byte.
 Result<std::vector<uint8_t>> parse_hex_bytes(const std::string& text, const std::string& name);
 
+// A time with its unit, such as 800ns, 50us, 1.5ms or 2s, in nanoseconds. Errors: no unit, another unit, not a number,
+// less than 1 ns or more than an hour.
+Result<uint64_t> parse_duration(std::string_view text);
+
 // PORT=FILE, or FILE alone. A name such as out=1.pcap, or with more than five digits before '=', is a file.
 struct PortFile {
   std::optional<uint16_t> port;

@@ -52,6 +52,10 @@ Json to_json(const RunReport& report, const Router& router, const TableReport& t
   json["generation"] = report.generation;
   json["workers"] = report.workers;
   json["device"] = device;
+  json["batch"] = {{"limit", report.batch.limit},
+                   {"latency_target_ns", report.batch.target_ns},
+                   {"raised", report.batch.raised},
+                   {"lowered", report.batch.lowered}};
   const auto& latency = report.totals.latency;
   json["latency_ns"] = {{"p50", latency.percentile(50)},
                         {"p99", latency.percentile(99)},

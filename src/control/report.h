@@ -12,7 +12,8 @@
 namespace sluice {
 
 // One object: packets_in, bytes_in, packets_out, bytes_out, generated, dropped, conserved, out {port: {packets,
-// bytes}}, sinks, drops {reason: n} without zeros, elements, tables, latency_ns, seconds, generation, workers, device.
+// bytes}}, sinks, drops {reason: n} without zeros, elements, tables, latency_ns, seconds, generation, workers, device,
+// batch {limit, latency_target_ns, raised, lowered}: how large batches were at the end, and how often that changed.
 // packets_in + generated = packets_out + the sum of drops.
 nlohmann::ordered_json to_json(const RunReport& report, const Router& router, const TableReport& tables,
                                const std::string& device);

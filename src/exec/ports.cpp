@@ -131,7 +131,7 @@ class PatternSource final : public BatchSource {
 
   Result<void> read(Batch& batch) override {
     batch.clear();
-    const uint32_t burst = burst_ == 0 ? batch.capacity() : std::min(burst_, batch.capacity());
+    const uint32_t burst = burst_ == 0 ? batch.limit() : std::min(burst_, batch.limit());
     const auto bytes = static_cast<uint32_t>(pattern_.size());
     while (batch.size() < burst && left_ != 0) {
       uint8_t* to = batch.reserve(bytes);

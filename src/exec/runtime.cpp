@@ -7,6 +7,7 @@
 #include <chrono>
 #include <thread>
 
+#include "exec/device/trace.h"
 #include "net/parse.h"
 
 namespace sluice {
@@ -33,6 +34,8 @@ struct Runtime::Job {
   unsigned source = 0;
   const Snapshot* snapshot = nullptr;
   uint64_t started_ns = 0;
+  uint64_t round = 0;  // of the sizer, when it was read
+  std::atomic<uint64_t> done_ns{0};
   std::vector<JobShare> shares;        // by worker
   std::atomic<uint32_t> remaining{0};  // workers that have not finished their share
 };
@@ -65,6 +68,12 @@ Runtime::Runtime(const Router& router, const Plan& plan, const RunOptions& optio
 
 Runtime::~Runtime() {
   for (auto& state : devices_) {
+    if (state->master != nullptr) state->master->stop();
+  }
+  // Channels go before the tables that a device may still be reading (publisher_), and a master's after its users.
+  workers_.clear();
+  for (auto& state : devices_) {
+    state->master.reset();
     for (void* host : state->pins) state->device->unpin(host);
   }
 }
@@ -72,14 +81,16 @@ Runtime::~Runtime() {
 // Channels of every worker to its device.
 Result<void> Runtime::open_channels() {
   const DeviceOptions& d = options_.device;
-  const RecordChoice records = d.transport == Transport::kCommList || d.transport == Transport::kCommPool
-                                   ? RecordChoice::kAddress
-                                   : d.records;
+  const RecordChoice records =
+      d.transport == Transport::kCommList || d.transport == Transport::kCommPool ? RecordChoice::kAddress : d.records;
   offloads_ = plan_offloads(plan_, router_, records);
   for (const auto& device : d.devices) {
     auto state = std::make_unique<DeviceState>();
     state->device = device;
     state->report.info = device->info();
+    if (d.threading == DeviceThreading::kMaster) {
+      state->master = std::make_unique<MasterThread>(*device, static_cast<unsigned>(workers_.size()));
+    }
     devices_.push_back(std::move(state));
   }
   // Elements that keep state from batch to batch, and packets that go in circles, must see batches one after another.
@@ -98,6 +109,15 @@ Result<void> Runtime::open_channels() {
   options.enter_after = d.enter_after;
   options.leave_after = d.leave_after;
   options.watchdog_ns = d.watchdog_ns;
+  auto open = [&](DeviceState& state, size_t w, size_t line,
+                  const RecordShape& shape) -> Result<std::unique_ptr<RecordChannel>> {
+    if (state.master != nullptr) {
+      return state.master->channel(static_cast<unsigned>(w), static_cast<uint32_t>(line), shape, options);
+    }
+    auto channel = Channel::create(*state.device, shape, options);
+    if (!channel) return std::move(channel).error();
+    return std::unique_ptr<RecordChannel>(std::move(*channel));
+  };
   for (size_t w = 0; w < workers_.size(); ++w) {
     WorkerDevice worker;
     worker.index = static_cast<unsigned>(w % devices_.size());
@@ -112,16 +132,19 @@ Result<void> Runtime::open_channels() {
       if (!offload.on_device) continue;
       RecordShape shape = offload.shape;
       if (offload.keys) shape.kind = RecordKind::kKey4;
-      auto channel = Channel::create(*state.device, shape, options);
+      auto channel = open(state, w, 2 * n, shape);
       if (!channel) return std::move(channel).error();
       worker.ipv4[n] = std::move(*channel);
       if (!offload.keys) continue;
       shape.kind = RecordKind::kKey6;
-      channel = Channel::create(*state.device, shape, options);
+      channel = open(state, w, 2 * n + 1, shape);
       if (!channel) return std::move(channel).error();
       worker.others[n] = std::move(*channel);
     }
     workers_[w]->use_device(std::move(worker));
+  }
+  for (auto& state : devices_) {
+    if (state->master != nullptr) state->master->start();
   }
   publisher_.set_prepare([this](Snapshot& snapshot) { make_resident(snapshot); });
   return {};
@@ -145,7 +168,7 @@ void Runtime::make_resident(Snapshot& snapshot) {
         if (worker->device().index != d) continue;
         for (size_t n = 0; n < plan_.nodes.size(); ++n) {
           for (const auto* channels : {&worker->device().ipv4, &worker->device().others}) {
-            Channel* channel = (*channels)[n].get();
+            RecordChannel* channel = (*channels)[n].get();
             if (channel == nullptr || !result.ok()) continue;
             result = channel->install((*resident)->programs[n], parity);
           }
@@ -222,6 +245,8 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
     return errors;
   }
   runtime->source_done_.resize(runtime->sources_.size());
+  // Sources take turns by batches: with more than one, the size of batches decides the order of packets.
+  runtime->sizer_ = BatchSizer(runtime->sources_.size() == 1 ? options.latency_target_ns : 0, options.batch);
   for (unsigned w = 0; w < options.workers; ++w) runtime->workers_.push_back(std::make_unique<Worker>(plan, router, w));
   if (!options.device.devices.empty()) {
     if (auto ok = runtime->open_channels(); !ok) return std::move(ok).error();
@@ -241,6 +266,8 @@ Result<bool> Runtime::read(Job& job) {
     if (tried == sources_.size()) return false;
     job.source = static_cast<unsigned>(next_source_);
     job.started_ns = now_ns();
+    job.round = sizer_.round();
+    job.batch.set_limit(sizer_.limit());
     if (auto ok = sources_[next_source_]->read(job.batch); !ok) return std::move(ok).error();
     const bool done = job.batch.size() == 0;
     if (done) source_done_[next_source_] = true;
@@ -274,6 +301,7 @@ void Runtime::steer(Job& job) {
 }
 
 Result<void> Runtime::commit(Job& job) {
+  const TraceRange trace("commit");
   Result<void> result;
   for (size_t s = 0; s < sinks_.size(); ++s) {
     if (sinks_[s] == nullptr) continue;
@@ -329,6 +357,7 @@ Result<void> Runtime::commit(Job& job) {
   last_generation_ = job.snapshot->generation;
   Publisher::release(job.snapshot);
   job.snapshot = nullptr;
+  sizer_.took(job.done_ns.load(std::memory_order_relaxed) - job.started_ns, job.batch.size(), job.round);
   committed_ += job.batch.size();
   if (options_.progress) options_.progress(committed_);
   return result;
@@ -350,6 +379,7 @@ Result<void> Runtime::run_inline() {
   QsbrReader reader;
   Result<void> result;
   bool more = true;
+  TraceSpan waiting;
   for (uint64_t made = 0, done = 0; more || done < made;) {
     if (more && made - done < depth) {
       Job& job = *jobs[made % depth];
@@ -365,9 +395,14 @@ Result<void> Runtime::run_inline() {
       worker.start(*job.snapshot, job.batch, job.shares[0], job.source);
       ++made;
     }
-    if (worker.finish()) {
+    if (!worker.finish()) {
+      if (!more || made - done == depth) waiting.begin("wait");
+    } else {
+      waiting.end();
       Job& job = *jobs[done % depth];
-      worker.stats().latency.record(now_ns() - job.started_ns, job.batch.size());
+      const uint64_t now = now_ns();
+      worker.stats().latency.record(now - job.started_ns, job.batch.size());
+      job.done_ns.store(now, std::memory_order_relaxed);
       ++done;
       if (auto ok = commit(job); !ok && result.ok()) {
         result = std::move(ok);
@@ -403,6 +438,7 @@ Result<void> Runtime::run_threads() {
       Worker& worker = *workers_[w];
       uint64_t next = 0;  // job to start
       uint64_t done = 0;  // job to finish
+      TraceSpan waiting;
       while (true) {
         uint64_t seen = published.load(std::memory_order_acquire);
         if ((seen & ~kClosed) == next && next == done) {
@@ -412,11 +448,13 @@ Result<void> Runtime::run_threads() {
           continue;
         }
         if ((seen & ~kClosed) != next && next - done < worker.depth()) {
+          waiting.end();
           Job& job = *jobs[next % ring];
           worker.start(*job.snapshot, job.batch, job.shares[w], job.source);
           ++next;
         }
         if (!worker.finish()) {
+          waiting.begin("wait");
           if (spins != 0) {
             pause();
           } else {
@@ -424,8 +462,12 @@ Result<void> Runtime::run_threads() {
           }
           continue;
         }
+        waiting.end();
         Job& job = *jobs[done % ring];
-        worker.stats().latency.record(now_ns() - job.started_ns, job.shares[w].packets.count());
+        const uint64_t now = now_ns();
+        worker.stats().latency.record(now - job.started_ns, job.shares[w].packets.count());
+        // The last of the workers counts; the others' times are a little earlier at most.
+        job.done_ns.store(now, std::memory_order_relaxed);
         ++done;
         if (job.remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) job.remaining.notify_one();
       }
@@ -487,6 +529,9 @@ Result<void> Runtime::run(RunReport& report) {
       if (!ok && result.ok()) result = std::move(ok);
     }
   }
+  for (auto& state : devices_) {
+    if (state->master != nullptr) state->master->stop();
+  }
   sources_.clear();
   sinks_.clear();
   seconds_ = static_cast<double>(now_ns() - start) * 1e-9;
@@ -522,6 +567,15 @@ void Runtime::fill(RunReport& report) {
     report.devices.push_back(state.report);
     DeviceReport& device = report.devices.back();
     device.power = state.device->power();
+    if (state.master != nullptr) {
+      // What the workers see is in their channels; what crossed, in the master's.
+      const ChannelStats real = state.master->stats();
+      device.channels.launches = real.launches;
+      device.channels.switches = real.switches;
+      device.channels.bytes_in = real.bytes_in;
+      device.channels.bytes_out = real.bytes_out;
+      device.master_flights = real.flights;
+    }
     for (const auto& worker : workers_) {
       if (worker->device().index != d) continue;
       for (const auto* channels : {&worker->device().ipv4, &worker->device().others}) {
@@ -537,6 +591,10 @@ void Runtime::fill(RunReport& report) {
   report.seconds = seconds_;
   report.generation = last_generation_;
   report.workers = static_cast<unsigned>(workers_.size());
+  report.batch.target_ns = source_done_.size() == 1 ? options_.latency_target_ns : 0;
+  report.batch.limit = sizer_.limit();
+  report.batch.raised = sizer_.raised();
+  report.batch.lowered = sizer_.lowered();
 }
 
 }  // namespace sluice

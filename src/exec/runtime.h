@@ -11,7 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "exec/batch_sizer.h"
 #include "exec/device/channel.h"
+#include "exec/device/master.h"
 #include "exec/device/offload.h"
 #include "exec/device/resident.h"
 #include "exec/plan.h"
@@ -22,12 +24,19 @@
 
 namespace sluice {
 
+// Who speaks to a device: every worker by channels of its own, or one thread for all workers of the device.
+enum class DeviceThreading : uint8_t { kFull, kMaster };
+inline const char* to_string(DeviceThreading t) {
+  return t == DeviceThreading::kFull ? "full" : "master";
+}
+
 // How packets reach devices. The defaults suit a GPU behind PCI Express.
 struct DeviceOptions {
   std::vector<std::shared_ptr<Device>> devices;  // empty: the CPU alone. Worker w uses device w modulo their number
   DeviceMode mode = DeviceMode::kLaunch;
   Transport transport = Transport::kStaged;  // of launch mode
   RecordChoice records = RecordChoice::kAuto;
+  DeviceThreading threading = DeviceThreading::kFull;
   uint32_t flights = 4;  // batches of one worker at a time
   uint32_t enter_after = 4, leave_after = 16;
   uint64_t watchdog_ns = 2'000'000'000;
@@ -36,6 +45,10 @@ struct DeviceOptions {
 struct RunOptions {
   unsigned workers = 1;  // 1..256 threads that run programs; with more than one, a further thread reads and writes
   uint32_t batch = 256;  // packets a batch, 1..4096
+  // Not 0: batches are made smaller while they take longer than this from their reading to their end, and larger again
+  // up to `batch`. The result does not depend on it; with several sources, which take turns by batches, it has no
+  // effect.
+  uint64_t latency_target_ns = 0;
   uint64_t max_packets = ~uint64_t{0};               // stop reading after about this many
   std::function<void(uint64_t packets)> progress;    // called now and then from the committing thread
   std::function<void(std::string_view text)> print;  // lines of Print elements, in packet order; none: they are lost
@@ -51,6 +64,7 @@ struct DeviceReport {
   size_t resident_bytes = 0;         // of the last generation
   size_t uploaded_bytes = 0;         // of all generations
   uint64_t refused_generations = 0;  // that could not be put there: they ran on the host
+  uint64_t master_flights = 0;       // with master threading: flights of the master; channels.flights are the workers'
   std::string failure;               // empty: none
 };
 
@@ -74,6 +88,11 @@ struct RunReport {
   double seconds = 0;
   uint64_t generation = 0;
   unsigned workers = 1;
+  struct BatchSize {
+    uint64_t target_ns = 0;  // 0: none, or without effect
+    uint32_t limit = 0;      // at the end
+    uint64_t raised = 0, lowered = 0;
+  } batch;
   std::vector<DeviceReport> devices;
   DeviceCounters offload;
 
@@ -116,6 +135,7 @@ class Runtime {
     std::shared_ptr<Device> device;
     PinnedRanges pinned;
     std::vector<void*> pins;
+    std::unique_ptr<MasterThread> master;  // with master threading
     DeviceReport report;
     std::mutex mutex;  // report, from the publishing thread
   };
@@ -138,6 +158,7 @@ class Runtime {
   WorkerStats commit_stats_;  // what happens at egress
   std::vector<TxRecord> merged_;
   std::vector<const PrintRecord*> prints_;
+  BatchSizer sizer_{0, 1};
   uint64_t read_ = 0;
   uint64_t committed_ = 0;
   uint64_t last_generation_ = 0;

@@ -72,8 +72,8 @@ struct WorkerDevice {
   unsigned index = 0;                             // of Snapshot::residents
   const std::vector<Offload>* offloads = nullptr;  // by node
   const PinnedRanges* pinned = nullptr;
-  std::vector<std::unique_ptr<Channel>> ipv4;   // by node: keys of IPv4 packets, or all records of another kind
-  std::vector<std::unique_ptr<Channel>> others;  // by node: keys of all other packets
+  std::vector<std::unique_ptr<RecordChannel>> ipv4;   // by node: keys of IPv4 packets, or all records of another kind
+  std::vector<std::unique_ptr<RecordChannel>> others;  // by node: keys of all other packets
   uint32_t flights = 1;                          // batches at a time
 };
 
@@ -124,7 +124,7 @@ class Worker {
   };
   // Records of one channel on their way, and where they belong.
   struct Airborne {
-    Channel* channel = nullptr;
+    RecordChannel* channel = nullptr;
     Flight flight;
     uint32_t applied = 0;           // records whose results were taken
     std::vector<uint16_t> rows;     // record -> row of the batch

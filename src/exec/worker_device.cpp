@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "base/assert.h"
+#include "exec/device/trace.h"
 #include "exec/worker.h"
 #include "net/ether.h"
 #include "net/ipv4.h"
@@ -83,6 +84,8 @@ bool Worker::launch(size_t n, Selection* inputs) {
     a.channel = nullptr;
     a.applied = 0;
   }
+  TraceSpan trace;
+  trace.begin("gather");
   Tile& tile = *tiles_[0];
   auto full = [&] {
     start_tile(tile);
@@ -117,6 +120,8 @@ bool Worker::launch(size_t n, Selection* inputs) {
     }
     if (tile.count != 0) full();
   }
+  trace.end();
+  trace.begin("submit");
   bool any = false;
   const DeviceProgram& resident = walk_->snapshot->residents[device_.index]->programs[n];
   for (Airborne& a : walk_->airborne) {
@@ -132,7 +137,7 @@ Worker::Airborne* Worker::airborne_for(size_t n, const Offload& offload, const P
   const bool other = offload.keys && !fits_key4(packet.key);
   Airborne& a = walk_->airborne[other ? 1 : 0];
   if (a.channel == nullptr) {
-    Channel* channel = (other ? device_.others : device_.ipv4)[n].get();
+    RecordChannel* channel = (other ? device_.others : device_.ipv4)[n].get();
     const uint32_t parity = walk_->snapshot->residents[device_.index]->parity;
     const auto records = static_cast<uint32_t>(std::min<size_t>(channel->options().records, a.rows.size()));
     if (!channel->open(a.flight, records, parity)) return nullptr;
@@ -231,6 +236,7 @@ bool Worker::collect(size_t n) {
 
 // Records [a.applied, ready) go on on the host; those past flight.ready are done here from the start.
 void Worker::apply(const PlanNode& node, const Offload& offload, const Program& program, Airborne& a, uint32_t ready) {
+  const TraceRange trace("apply");
   const BatchView view = walk_->batch->view();
   Tile& tile = *tiles_[0];
   while (a.applied < ready) {

@@ -57,6 +57,7 @@ GraphOutcome run_graph(const GraphRun& run) {
   RunOptions options;
   options.workers = run.workers;
   options.batch = run.batch;
+  options.latency_target_ns = run.latency_target_ns;
   options.device = run.device;
   options.progress = run.progress;
   options.print = [&](std::string_view text) { outcome.printed.append(text).push_back('\n'); };

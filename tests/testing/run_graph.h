@@ -28,6 +28,7 @@ struct GraphRun {
   std::string text;
   unsigned workers = 1;
   uint32_t batch = 256;
+  uint64_t latency_target_ns = 0;
   std::function<void(uint64_t)> progress;
   DeviceOptions device;
 };

@@ -96,31 +96,48 @@ struct ChannelStats {
   }
 };
 
+// What a worker sees of a channel: one of its own (Channel), or a share in one that a master serves (master.h).
 // open, submit, poll and close belong to one thread (the worker); install to the publishing thread.
-class Channel {
+class RecordChannel {
  public:
-  static Result<std::unique_ptr<Channel>> create(Device& device, const RecordShape& shape, const ChannelOptions& options);
-  ~Channel();
+  virtual ~RecordChannel() = default;
 
   // Makes the program of a new generation known. The generation before last must not be in flight any more. Errors: the
   // device failed.
-  Result<void> install(const DeviceProgram& program, uint32_t parity);
+  virtual Result<void> install(const DeviceProgram& program, uint32_t parity) = 0;
 
   // Room for up to `records` records; false when there is none until an older flight is closed.
-  bool open(Flight& flight, uint32_t records, uint32_t parity);
+  virtual bool open(Flight& flight, uint32_t records, uint32_t parity) = 0;
   // All records are written. `pool` as in SlabDriver::start.
-  void submit(Flight& flight, const DeviceProgram& program, const SlabDriver::Range& pool = {});
+  virtual void submit(Flight& flight, const DeviceProgram& program, const SlabDriver::Range& pool = {}) = 0;
   // Updates flight.ready; flight.failed when the device is gone.
-  void poll(Flight& flight);
+  virtual void poll(Flight& flight) = 0;
   // Frees the flight's room. Flights are closed in the order in which they were opened.
-  void close(Flight& flight);
+  virtual void close(Flight& flight) = 0;
 
-  bool failed() const { return failed_.load(std::memory_order_relaxed); }
+  virtual bool failed() const = 0;
   // Why it failed. After failed().
-  std::string why() const;
-  const ChannelStats& stats() const { return stats_; }
-  const ChannelShape& shape() const { return shape_; }
-  const ChannelOptions& options() const { return options_; }
+  virtual std::string why() const = 0;
+  virtual const ChannelStats& stats() const = 0;
+  virtual const ChannelShape& shape() const = 0;
+  virtual const ChannelOptions& options() const = 0;
+};
+
+class Channel final : public RecordChannel {
+ public:
+  static Result<std::unique_ptr<Channel>> create(Device& device, const RecordShape& shape, const ChannelOptions& options);
+  ~Channel() override;
+
+  Result<void> install(const DeviceProgram& program, uint32_t parity) override;
+  bool open(Flight& flight, uint32_t records, uint32_t parity) override;
+  void submit(Flight& flight, const DeviceProgram& program, const SlabDriver::Range& pool = {}) override;
+  void poll(Flight& flight) override;
+  void close(Flight& flight) override;
+  bool failed() const override { return failed_.load(std::memory_order_relaxed); }
+  std::string why() const override;
+  const ChannelStats& stats() const override { return stats_; }
+  const ChannelShape& shape() const override { return shape_; }
+  const ChannelOptions& options() const override { return options_; }
 
  private:
   Channel(Device& device, const ChannelShape& shape, const ChannelOptions& options)

@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "elements/stages.h"
+#include "exec/device/trace.h"
 
 namespace sluice {
 namespace {
@@ -105,6 +106,7 @@ DeviceProgram device_program(const PlanNode& node, const Program& program, const
 
 Result<std::shared_ptr<Resident>> make_resident(Device& device, const Snapshot& snapshot, const Plan& plan,
                                                 const std::vector<Offload>& offloads) {
+  const TraceRange trace("upload");
   const std::lock_guard lock(device.images().mutex);
   auto& images = device.images().images;
   std::erase_if(images, [](const auto& entry) { return entry.second.first.expired(); });
