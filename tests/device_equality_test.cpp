@@ -23,7 +23,9 @@ constexpr bool kWatched = true;
 #else
 constexpr bool kWatched = false;
 #endif
-constexpr uint32_t packets(uint32_t n) { return kWatched ? n / 5 : n; }
+constexpr uint32_t packets(uint32_t n) {
+  return kWatched ? n / 5 : n;
+}
 
 struct Way {
   DeviceMode mode;

@@ -145,7 +145,6 @@ void stop_if_interrupted();
 // -- devices
 // ------------------------------------------------------------------------------------------------------------
 
-
 void add_workers_option(CLI::App& sub, unsigned& workers);
 // Ends with kUsage unless exactly one of the two was given.
 void exactly_one(bool first, bool second, std::string_view names);

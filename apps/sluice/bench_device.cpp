@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <thread>
 
-#include "bench.h"
 #include "base/sha256.h"
+#include "bench.h"
 #include "devices.h"
 #include "formats/classbench.h"
 #include "generate/random.h"
@@ -40,8 +40,8 @@ RuleSet mask_rules(unsigned count, unsigned masks, std::vector<FlowKey>& hits) {
     // The rule's number stands in the highest bits, so that it survives the shortest mask.
     const uint32_t src = (10u << 24 | (i & 0xfffu) << 12 | (i >> 12)) & high_mask32(m.src);
     const uint32_t dst = (20u << 24 | (i * 7 & 0xfffu) << 12) & high_mask32(m.dst);
-    text += fmt::format("@{}/{}\t{}/{}\t0 : 65535\t{} : {}\t0x11/0xFF\t0x0000/0x0000\n", address(src), m.src, address(dst),
-                        m.dst, 1000 + i, 1000 + i);
+    text += fmt::format("@{}/{}\t{}/{}\t0 : 65535\t{} : {}\t0x11/0xFF\t0x0000/0x0000\n", address(src), m.src,
+                        address(dst), m.dst, 1000 + i, 1000 + i);
     FlowKey key;
     key.family = 4;
     key.src_lo = src;
@@ -173,7 +173,8 @@ Case flag_ring_case(const std::string& name, Prepared& p, const DriveOptions& op
 
 Exit bench_latency(const BenchOptions& o) {
   const OpenDevices devices = open_devices(o.device);
-  if (devices.options.devices.empty()) fail(Exit::kUsage, "the round trip to a device needs a device", "give --device cuda or emu");
+  if (devices.options.devices.empty())
+    fail(Exit::kUsage, "the round trip to a device needs a device", "give --device cuda or emu");
   const uint64_t frame_repetitions = o.frame_repetitions != 0 ? o.frame_repetitions : 50'000;
   std::vector<Case> cases;
   Progress progress("");
@@ -187,7 +188,10 @@ Exit bench_latency(const BenchOptions& o) {
     for (const int hit : {-1, 0, 1}) {
       if (rules == 1 && hit == 1) continue;
       for (const char* algorithm : {TupleSpaceAcl::kName, LinearAcl::kName}) {
-        settings.push_back({fmt::format("{} rules, 1 mask, {}", rules, hit < 0 ? "no match" : hit == 0 ? "first" : "last"),
+        settings.push_back({fmt::format("{} rules, 1 mask, {}", rules,
+                                        hit < 0    ? "no match"
+                                        : hit == 0 ? "first"
+                                                   : "last"),
                             algorithm, rules, 1, hit});
       }
     }
@@ -215,7 +219,8 @@ Exit bench_latency(const BenchOptions& o) {
     progress.step(s.name + " " + s.algorithm);
     cases.push_back(drive_case(fmt::format("{}, {}", s.name, s.algorithm), p, d, o.repetitions, false));
 #if defined(SLUICE_WITH_CUDA)
-    if (p.lookup->device().info().kind == "cuda" && s.algorithm == TupleSpaceAcl::kName && frame <= FlagRing::kMaxRecords) {
+    if (p.lookup->device().info().kind == "cuda" && s.algorithm == TupleSpaceAcl::kName &&
+        frame <= FlagRing::kMaxRecords) {
       cases.push_back(flag_ring_case(fmt::format("{}, {}, flags", s.name, s.algorithm), p, d, o.repetitions));
     }
 #endif
@@ -251,7 +256,8 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
     // About two million packets a thread unless told otherwise.
     d.frames = o.frame_repetitions != 0 ? o.frame_repetitions : std::max<uint64_t>(200, 2'000'000 / frame);
     d.warm_up = d.frames / 10 + 1;
-    const std::string way = fmt::format("{}/{}", o.device.mode, o.device.mode == "persistent" ? "tagged" : o.device.transport);
+    const std::string way =
+        fmt::format("{}/{}", o.device.mode, o.device.mode == "persistent" ? "tagged" : o.device.transport);
     progress.step(fmt::format("{} {} frames of {}", name, way, frame));
     cases.push_back(drive_case(fmt::format("{}/{}/x{}/{}", name, way, o.workers, frame), p, d, o.repetitions, true));
   }
@@ -268,9 +274,9 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
     }
     std::vector<uint32_t> got(records.size());
     const bool rules = element.rfind("ACL", 0) == 0;
-    const std::vector<double> rates =
-        need(resident_rate(p.lookup->device(), p.lookup->resident().programs[p.lookup->node()], records,
-                           rules ? ResidentField::kRule : ResidentField::kNextHop, got.data(), std::max(5u, o.repetitions)));
+    const std::vector<double> rates = need(
+        resident_rate(p.lookup->device(), p.lookup->resident().programs[p.lookup->node()], records,
+                      rules ? ResidentField::kRule : ResidentField::kNextHop, got.data(), std::max(5u, o.repetitions)));
     uint64_t wrong = 0;
     for (size_t i = 0; i < got.size(); ++i)
       wrong += result_digest(rules ? got[i] : 0, rules ? 0 : got[i]) != want[i] ? 1 : 0;

@@ -56,23 +56,23 @@ Exit classify(const Options& o) {
       for (size_t i = 0; i < keys.size(); ++i) found[i] = keys[i].family == 0 ? 0 : results_of[i].rule;
     } else {
       in_parallel(o.workers, keys.size(), [&](size_t begin, size_t end) {
-      const FlowKey* burst[kAclBurst];
-      uint32_t rules[kAclBurst];
-      uint32_t where[kAclBurst];
-      size_t n = 0;
-      auto flush = [&] {
-        acl.view.lookup_burst(burst, rules, n);
-        for (size_t i = 0; i < n; ++i) found[where[i]] = rules[i];
-        n = 0;
-      };
-      for (size_t i = begin; i < end; ++i) {
-        if (keys[i].family == 0) continue;  // not IP: no rule
-        burst[n] = &keys[i];
-        where[n++] = static_cast<uint32_t>(i);
-        if (n == kAclBurst) flush();
-      }
-      if (n != 0) flush();
-    });
+        const FlowKey* burst[kAclBurst];
+        uint32_t rules[kAclBurst];
+        uint32_t where[kAclBurst];
+        size_t n = 0;
+        auto flush = [&] {
+          acl.view.lookup_burst(burst, rules, n);
+          for (size_t i = 0; i < n; ++i) found[where[i]] = rules[i];
+          n = 0;
+        };
+        for (size_t i = begin; i < end; ++i) {
+          if (keys[i].family == 0) continue;  // not IP: no rule
+          burst[n] = &keys[i];
+          where[n++] = static_cast<uint32_t>(i);
+          if (n == kAclBurst) flush();
+        }
+        if (n != 0) flush();
+      });
     }
     seconds += lookup.seconds();
     packets += keys.size();

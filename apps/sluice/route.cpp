@@ -132,12 +132,12 @@ Exit route(const Options& o) {
       for (size_t i = 0; answered && i < keys.size(); ++i) found[i] = results_of[i].next_hop;
     }
     if (!answered) {
-    in_parallel(o.workers, at4.size(),
-                [&](size_t b, size_t e) { routes.lookup4(address4.data() + b, hop4.data() + b, e - b); });
-    in_parallel(o.workers, at6.size(),
-                [&](size_t b, size_t e) { routes.lookup6(hi.data() + b, lo.data() + b, hop6.data() + b, e - b); });
-    for (size_t i = 0; i < at4.size(); ++i) found[at4[i]] = hop4[i];
-    for (size_t i = 0; i < at6.size(); ++i) found[at6[i]] = hop6[i];
+      in_parallel(o.workers, at4.size(),
+                  [&](size_t b, size_t e) { routes.lookup4(address4.data() + b, hop4.data() + b, e - b); });
+      in_parallel(o.workers, at6.size(),
+                  [&](size_t b, size_t e) { routes.lookup6(hi.data() + b, lo.data() + b, hop6.data() + b, e - b); });
+      for (size_t i = 0; i < at4.size(); ++i) found[at4[i]] = hop4[i];
+      for (size_t i = 0; i < at6.size(); ++i) found[at6[i]] = hop6[i];
     }
     seconds += lookup.seconds();
     looked_up += addresses.size();

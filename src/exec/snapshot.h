@@ -17,8 +17,8 @@ struct Resident;
 // Immutable once published, but for the count of batches in flight.
 struct Snapshot {
   uint64_t generation = 0;
-  TableSet tables;                             // keeps the images alive that the programs' views point into
-  std::vector<Program> programs;               // by segment
+  TableSet tables;                // keeps the images alive that the programs' views point into
+  std::vector<Program> programs;  // by segment
   // By device of the runtime: the generation in its memory; nullptr where it could not be put there.
   std::vector<std::shared_ptr<const Resident>> residents;
   mutable std::atomic<uint64_t> in_flight{0};  // batches that were started on this generation and are not committed

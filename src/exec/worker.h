@@ -69,12 +69,12 @@ class PinnedRanges {
 
 // One worker's share of one device.
 struct WorkerDevice {
-  unsigned index = 0;                             // of Snapshot::residents
+  unsigned index = 0;                              // of Snapshot::residents
   const std::vector<Offload>* offloads = nullptr;  // by node
   const PinnedRanges* pinned = nullptr;
-  std::vector<std::unique_ptr<RecordChannel>> ipv4;   // by node: keys of IPv4 packets, or all records of another kind
+  std::vector<std::unique_ptr<RecordChannel>> ipv4;    // by node: keys of IPv4 packets, or all records of another kind
   std::vector<std::unique_ptr<RecordChannel>> others;  // by node: keys of all other packets
-  uint32_t flights = 1;                          // batches at a time
+  uint32_t flights = 1;                                // batches at a time
 };
 
 // How packets of offloaded segments went.
@@ -126,10 +126,10 @@ class Worker {
   struct Airborne {
     RecordChannel* channel = nullptr;
     Flight flight;
-    uint32_t applied = 0;           // records whose results were taken
-    std::vector<uint16_t> rows;     // record -> row of the batch
-    std::vector<uint8_t> paths;     // record -> path at which it left
-    std::vector<uint8_t> saved;     // address records: the frames' first bytes as they left
+    uint32_t applied = 0;        // records whose results were taken
+    std::vector<uint16_t> rows;  // record -> row of the batch
+    std::vector<uint8_t> paths;  // record -> path at which it left
+    std::vector<uint8_t> saved;  // address records: the frames' first bytes as they left
   };
   // One batch on its way through the plan.
   struct Walk {

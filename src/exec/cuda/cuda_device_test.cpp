@@ -811,8 +811,8 @@ TEST_P(CudaDeviceTest, ResidentRunsAgree) {
         uint64_t word = 0;
         memcpy(&word, expected_of(named.program, &records[i], 0).data(), sizeof word);
         const KeyResult want = unpack_result(word);
-        const uint32_t steps = want.steps.visited | uint32_t{want.steps.output} << 8 |
-                               static_cast<uint32_t>(want.steps.reason) << 16;
+        const uint32_t steps =
+            want.steps.visited | uint32_t{want.steps.output} << 8 | static_cast<uint32_t>(want.steps.reason) << 16;
         // What does not fit a result (a mark) fits a field.
         if (want.steps.redo) continue;
         wrong += got[i] != (field == ResidentField::kRule      ? want.rule

@@ -54,8 +54,7 @@ class CudaRing final : public RingDriver {
     if (auto r = take(memory.allocate_pinned(size_t{shape_.capacity} * shape_.words_in * sizeof(Word)), at); !r)
       return r;
     in_ = static_cast<Word*>(at);
-    if (auto r = take(memory.allocate_pinned(shape_.capacity * shape_.result_bytes()), at); !r)
-      return r;
+    if (auto r = take(memory.allocate_pinned(shape_.capacity * shape_.result_bytes()), at); !r) return r;
     out_ = static_cast<Word*>(at);
     if (auto r = take(memory.allocate_pinned(sizeof(RingControl)), at); !r) return r;
     control_ = static_cast<RingControl*>(at);
@@ -101,10 +100,9 @@ class CudaRing final : public RingDriver {
       if (before + blocks <= limit) break;
       shared_->resident_blocks.fetch_sub(blocks);
       if (block_servers == ring_block_warps(shape_.record.kind) || block_servers == servers_) {
-        return Error(
-            fmt::format("a ring needs {} blocks, but rings hold {} of the {} that {} multiprocessors take", blocks, before,
-                        limit, shared_->processors),
-            "use fewer workers, fewer rings a worker, or launch mode");
+        return Error(fmt::format("a ring needs {} blocks, but rings hold {} of the {} that {} multiprocessors take",
+                                 blocks, before, limit, shared_->processors),
+                     "use fewer workers, fewer rings a worker, or launch mode");
       }
     }
     for (uint32_t i = 0; i < servers_; ++i) __atomic_store_n(&control_->servers[i].left, 0u, __ATOMIC_RELAXED);

@@ -16,7 +16,7 @@ struct DeviceProgram {
   Program program;
   uint8_t begin = 0;  // stages [begin, end) run on the device
   uint8_t end = 0;
-  uint8_t wide = 0;  // the one stage's outputs are exits
+  uint8_t wide = 0;   // the one stage's outputs are exits
   uint8_t chain = 0;  // which specialised chain this is (0: none, the generic switch)
   uint32_t reserved = 0;
   RecordShape shape;  // of header and address records; keys need none
@@ -29,8 +29,8 @@ struct Walker {
   uint32_t visited = 0;
   uint8_t path = kPathDropped;
   uint8_t output = 0;
-  uint8_t moves = 0;               // stages met so far that may move the extent
-  uint32_t lengths[kMaxStages];    // the packet's length after each of them: byte counters go by it
+  uint8_t moves = 0;             // stages met so far that may move the extent
+  uint32_t lengths[kMaxStages];  // the packet's length after each of them: byte counters go by it
 };
 
 namespace device_detail {

@@ -16,7 +16,9 @@ uint64_t now_ns() {
           .count());
 }
 
-uint32_t load(const uint32_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
+uint32_t load(const uint32_t& word) {
+  return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
+}
 
 }  // namespace
 

@@ -39,8 +39,8 @@ struct Flight {
   uint32_t limit = 0;  // at most so many
   uint64_t first = 0;  // serial of record 0
   uint64_t lap0 = 0;
-  uint32_t mask = 0;   // capacity - 1
-  uint8_t shift = 0;   // log2(capacity)
+  uint32_t mask = 0;  // capacity - 1
+  uint8_t shift = 0;  // log2(capacity)
   uint8_t parity = 0;
   bool ring = false;
   bool failed = false;  // the device is gone: what has no result never gets one
@@ -48,14 +48,12 @@ struct Flight {
   uint64_t opened_ns = 0;
   uint64_t submitted_ns = 0;
   uint64_t progress_ns = 0;  // when a result was last seen
-  uint32_t ready = 0;  // leading records whose results are there
+  uint32_t ready = 0;        // leading records whose results are there
 
   uint32_t place(uint32_t i) const { return static_cast<uint32_t>(first + i) & mask; }
   uint32_t tag(uint32_t i) const { return make_tag(lap0 + ((first + i) >> shift), parity); }
   Word* record(uint32_t i) const { return in + size_t{place(i)} * words_in; }
-  const Word* result(uint32_t i) const {
-    return reinterpret_cast<const Word*>(out + size_t{place(i)} * bytes_out);
-  }
+  const Word* result(uint32_t i) const { return reinterpret_cast<const Word*>(out + size_t{place(i)} * bytes_out); }
   // Appends `n` one-word records whose tags are 0.
   void put_words(const Word* from, uint32_t n) {
     while (n != 0) {
@@ -69,17 +67,15 @@ struct Flight {
       n -= run;
     }
   }
-  uint64_t key_result(uint32_t i) const {
-    return HostWords::load64(reinterpret_cast<const uint64_t*>(out) + place(i));
-  }
+  uint64_t key_result(uint32_t i) const { return HostWords::load64(reinterpret_cast<const uint64_t*>(out) + place(i)); }
 };
 
 // Written by the worker that owns the channel, read when it has stopped.
 struct ChannelStats {
   uint64_t flights = 0;
   uint64_t records = 0;
-  uint64_t launches = 0;          // flights that took a kernel launch
-  uint64_t switches = 0;          // adaptive: mode changes
+  uint64_t launches = 0;  // flights that took a kernel launch
+  uint64_t switches = 0;  // adaptive: mode changes
   uint64_t bytes_in = 0, bytes_out = 0;
   Histogram fill;      // open to submit, ns, once a flight: the batch's wait while records are gathered
   Histogram transfer;  // submit to all results: transfers and kernel
@@ -125,7 +121,8 @@ class RecordChannel {
 
 class Channel final : public RecordChannel {
  public:
-  static Result<std::unique_ptr<Channel>> create(Device& device, const RecordShape& shape, const ChannelOptions& options);
+  static Result<std::unique_ptr<Channel>> create(Device& device, const RecordShape& shape,
+                                                 const ChannelOptions& options);
   ~Channel() override;
 
   Result<void> install(const DeviceProgram& program, uint32_t parity) override;

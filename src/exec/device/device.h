@@ -81,8 +81,8 @@ enum class MemorySpace : uint8_t {
 // How many records, of what shape, one slab or ring holds.
 struct ChannelShape {
   RecordShape record;
-  uint32_t capacity = 0;  // records; a power of two
-  uint32_t words_in = 0;  // of one record
+  uint32_t capacity = 0;   // records; a power of two
+  uint32_t words_in = 0;   // of one record
   uint32_t words_out = 0;  // 0 for keys, whose results are 64-bit words
 
   size_t result_bytes() const { return bytes_out(record); }
@@ -151,7 +151,8 @@ class RingDriver {
   // Puts a program into slot `parity` of the device's memory; complete on return. Never called for a slot that records
   // on their way may name. Errors: the device failed.
   virtual Result<void> write_program(uint32_t parity, const DeviceProgram& program) = 0;
-  // Starts the servers at record serial `next` (a multiple of kLanes x servers is not required). It is not told to stop.
+  // Starts the servers at record serial `next` (a multiple of kLanes x servers is not required). It is not told to
+  // stop.
   virtual Result<void> start(uint64_t next, uint64_t lap0) = 0;
   // After it was told to stop: waits until the servers are gone, at most about a second. Errors: they are not.
   virtual Result<void> join() = 0;

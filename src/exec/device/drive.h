@@ -39,17 +39,17 @@ class KeyLink {
 // A stream of IPv4 keys as fast as it goes: each thread fills frames of `frame` records and keeps up to `flights` of
 // them on their way. Every result's rule and next hop are compared with what is expected.
 struct DriveOptions {
-  ChannelOptions channel;   // records is the frame
+  ChannelOptions channel;  // records is the frame
   uint32_t threads = 1;
-  uint64_t frames = 1000;   // a thread, after `warm_up` of them
+  uint64_t frames = 1000;  // a thread, after `warm_up` of them
   uint64_t warm_up = 100;
 };
 struct DriveResult {
   uint64_t packets = 0;
-  uint64_t wrong = 0;      // results that were not as expected
-  double seconds = 0;      // of the slowest thread
-  double rate = 0;         // packets a second: the threads' rates added
-  Histogram round_trip;    // first record written to last result read, ns, once a frame
+  uint64_t wrong = 0;    // results that were not as expected
+  double seconds = 0;    // of the slowest thread
+  double rate = 0;       // packets a second: the threads' rates added
+  Histogram round_trip;  // first record written to last result read, ns, once a frame
   ChannelStats channels;
 };
 // `records`: pack_key4 of the keys with tag 0; `expected`: rule ^ next_hop * 2654435761u of each. Errors: the device
@@ -57,6 +57,8 @@ struct DriveResult {
 Result<DriveResult> drive(Device& device, const Resident& resident, size_t node, std::span<const Word> records,
                           std::span<const uint32_t> expected, const DriveOptions& options);
 
-SLUICE_HD uint32_t result_digest(uint32_t rule, uint32_t next_hop) { return rule ^ next_hop * 2654435761u; }
+SLUICE_HD uint32_t result_digest(uint32_t rule, uint32_t next_hop) {
+  return rule ^ next_hop * 2654435761u;
+}
 
 }  // namespace sluice

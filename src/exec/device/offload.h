@@ -19,8 +19,8 @@ enum class RecordChoice : uint8_t { kAuto, kKey, kHeader, kAddress };
 // when the results are back (late edits). Every stage runs on both sides, so the split is a matter of cost alone.
 struct Offload {
   bool on_device = false;
-  bool keys = false;        // records are keys: IPv4 and IPv6 packets go their own ways
-  RecordShape shape;        // where they are not
+  bool keys = false;  // records are keys: IPv4 and IPv6 packets go their own ways
+  RecordShape shape;  // where they are not
   uint8_t begin = 0;
   uint8_t end = 0;
   bool whole_frames = false;  // header records: only frames that fit whole may go (a stage reads past the headers)

@@ -33,7 +33,9 @@ Result<std::unique_ptr<Device>> open_device(const std::string& name) {
 }
 
 #if !defined(SLUICE_WITH_CUDA)
-DeviceCount count_cuda_devices() { return {0, "this program was built without CUDA"}; }
+DeviceCount count_cuda_devices() {
+  return {0, "this program was built without CUDA"};
+}
 #endif
 
 }  // namespace sluice

@@ -6,7 +6,8 @@
 //   kHeader    registers and the first bytes of the frame      registers and the bytes as the program left them
 //   kAddress   registers and the frame's address               registers; bytes were edited in place
 //
-// `steps` says which stages the packet met and how it left the last: the host counts by it exactly as if it had run them.
+// `steps` says which stages the packet met and how it left the last: the host counts by it exactly as if it had run
+// them.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ inline constexpr int32_t kRecordHeadroom = 32;
 // What became of one packet on the device.
 struct Steps {
   uint16_t visited = 0;  // bit i: stage begin + i took the packet
-  uint8_t output = 0;   // of the last stage
+  uint8_t output = 0;    // of the last stage
   DropReason reason = DropReason::kNone;
   bool redo = false;  // the device could not; the host runs the same stages from the same registers
 };
@@ -37,7 +38,9 @@ struct Steps {
 // -- keys -------------------------------------------------------------------------------------------------------------
 
 // Packets whose key is IPv4 fit one word: addresses 64 bits, ports or ICMP 32, protocol 8, TCP flags 8, DSCP 6, bits 3.
-SLUICE_HD bool fits_key4(const FlowKey& k) { return k.family == 4; }
+SLUICE_HD bool fits_key4(const FlowKey& k) {
+  return k.family == 4;
+}
 
 SLUICE_HD Word pack_key4(const FlowKey& k, uint32_t tag) {
   Word out;
@@ -45,8 +48,8 @@ SLUICE_HD Word pack_key4(const FlowKey& k, uint32_t tag) {
   out.w[1] = static_cast<uint32_t>(k.dst_lo);
   // ICMP has no ports: its type and code take their place.
   out.w[2] = (k.bits & FlowKey::kHasPorts) != 0 ? uint32_t{k.src_port} << 16 | k.dst_port : uint32_t{k.icmp};
-  out.w[3] = uint32_t{k.protocol} | uint32_t{k.flags} >> 8 << 8 | uint32_t{k.dscp} << 16 | uint32_t{k.bits} << 22 |
-             tag << 25;
+  out.w[3] =
+      uint32_t{k.protocol} | uint32_t{k.flags} >> 8 << 8 | uint32_t{k.dscp} << 16 | uint32_t{k.bits} << 22 | tag << 25;
   return out;
 }
 SLUICE_HD FlowKey unpack_key4(const Word& in) {
@@ -67,7 +70,9 @@ SLUICE_HD FlowKey unpack_key4(const Word& in) {
   return k;
 }
 
-SLUICE_HD constexpr uint32_t words_for(uint32_t bytes) { return (bytes + kWordPayload - 1) / kWordPayload; }
+SLUICE_HD constexpr uint32_t words_for(uint32_t bytes) {
+  return (bytes + kWordPayload - 1) / kWordPayload;
+}
 
 // Writes bytes into the payloads of consecutive words, each of which goes out as it is full: store(index, word).
 template <typename Store>
@@ -151,12 +156,15 @@ static_assert(static_cast<uint32_t>(DropReason::kCount) <= 64);
 
 SLUICE_HD uint64_t pack_result(uint32_t rule, uint32_t mark, uint32_t next_hop, uint32_t visited, uint32_t output,
                                DropReason reason, uint32_t tag) {
-  const bool fits = rule <= kMaxKeyValue && next_hop <= kMaxKeyValue && mark == 0 && (output < 16 || output == kDropOutput);
+  const bool fits =
+      rule <= kMaxKeyValue && next_hop <= kMaxKeyValue && mark == 0 && (output < 16 || output == kDropOutput);
   return uint64_t{rule & kMaxKeyValue} | uint64_t{next_hop & kMaxKeyValue} << 21 | uint64_t{visited & 15u} << 42 |
          uint64_t{output & 15u} << 46 | uint64_t{static_cast<uint32_t>(reason) & 63u} << 50 |
          (fits ? uint64_t{0} : uint64_t{1} << 56) | uint64_t{tag} << 57;
 }
-SLUICE_HD uint32_t result_tag(uint64_t word) { return static_cast<uint32_t>(word >> 57); }
+SLUICE_HD uint32_t result_tag(uint64_t word) {
+  return static_cast<uint32_t>(word >> 57);
+}
 SLUICE_HD KeyResult unpack_result(uint64_t word) {
   KeyResult r;
   r.rule = static_cast<uint32_t>(word) & kMaxKeyValue;
@@ -183,18 +191,18 @@ static_assert(sizeof(RegisterRecord) == 48 && std::is_trivially_copyable_v<Regis
 // What a header or address record carries beside the registers, in this order.
 struct RecordShape {
   RecordKind kind = RecordKind::kKey4;
-  uint8_t key_in = 0;   // the key goes in: the program reads one that was found before
-  uint8_t key_out = 0;  // and comes back
-  uint8_t moves = 0;    // stages of the program that may move the extent: so many lengths come back
+  uint8_t key_in = 0;               // the key goes in: the program reads one that was found before
+  uint8_t key_out = 0;              // and comes back
+  uint8_t moves = 0;                // stages of the program that may move the extent: so many lengths come back
   uint16_t region = kRecordRegion;  // header: bytes of the frame, at most kRecordRegion
   uint16_t reserved2 = 0;
 };
 
 // Words in and out of one record (a key's result is none: it has 8 bytes).
 //   header in:    registers | key? | region bytes from the frame's start
-//   header out:   registers | lengths (4 bytes each) | key? | kRecordHeadroom + region bytes, from kRecordHeadroom before the frame's start
-//   address in:   registers | frame address in the device's space (8 bytes) | key?
-//   address out:  registers | lengths | key?
+//   header out:   registers | lengths (4 bytes each) | key? | kRecordHeadroom + region bytes, from kRecordHeadroom
+//   before the frame's start address in:   registers | frame address in the device's space (8 bytes) | key? address
+//   out:  registers | lengths | key?
 SLUICE_HD constexpr uint32_t words_in(const RecordShape& s) {
   const uint32_t key = s.key_in != 0 ? kKeyBytes : 0;
   switch (s.kind) {
@@ -224,10 +232,11 @@ SLUICE_HD constexpr uint32_t words_out(const RecordShape& s) {
 }
 // Bytes of one result.
 SLUICE_HD constexpr uint32_t bytes_out(const RecordShape& s) {
-  return s.kind == RecordKind::kKey4 || s.kind == RecordKind::kKey6 ? 8 : words_out(s) * static_cast<uint32_t>(sizeof(Word));
+  return s.kind == RecordKind::kKey4 || s.kind == RecordKind::kKey6
+             ? 8
+             : words_out(s) * static_cast<uint32_t>(sizeof(Word));
 }
-inline constexpr uint32_t kMaxWordsIn =
-    words_for(sizeof(RegisterRecord) + kKeyBytes + kRecordRegion);
+inline constexpr uint32_t kMaxWordsIn = words_for(sizeof(RegisterRecord) + kKeyBytes + kRecordRegion);
 inline constexpr uint32_t kMaxWordsOut =
     words_for(sizeof(RegisterRecord) + 4 * 16 + kKeyBytes + kRecordHeadroom + kRecordRegion);
 

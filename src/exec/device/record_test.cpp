@@ -93,7 +93,8 @@ TEST(Record, ResultsComeBackWholeOrAreRedone) {
     const auto mark = *rc::gen::element<uint32_t>(0, 0, 0, 1, 0xffffffffu);
     const auto visited = *rc::gen::inRange<uint32_t>(0, 16);
     const auto output = *rc::gen::element<uint32_t>(0, 1, 15, 16, 200, kDropOutput);
-    const auto reason = static_cast<DropReason>(*rc::gen::inRange<uint32_t>(0, static_cast<uint32_t>(DropReason::kCount)));
+    const auto reason =
+        static_cast<DropReason>(*rc::gen::inRange<uint32_t>(0, static_cast<uint32_t>(DropReason::kCount)));
     const auto tag = *rc::gen::inRange<uint32_t>(0, 128);
     const uint64_t word = pack_result(rule, mark, next_hop, visited, output, reason, tag);
     RC_ASSERT(result_tag(word) == tag);

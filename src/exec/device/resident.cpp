@@ -14,7 +14,7 @@ namespace {
 
 template <typename Stage>
 void visit_stage(StageSlot& slot, PointerVisitor& visitor) {
-  if constexpr (requires(Stage& stage) { stage.each_pointer([](auto&, uint32_t = 0) {}); }) {
+  if constexpr (requires(Stage & stage) { stage.each_pointer([](auto&, uint32_t = 0) {}); }) {
     Stage stage;
     std::memcpy(&stage, slot.storage, sizeof stage);
     stage.each_pointer([&]<typename T>(const T*& pointer, uint32_t count = 0) {
@@ -92,7 +92,9 @@ class Mover final : public PointerVisitor {
 
 }  // namespace
 
-void visit_pointers(StageSlot& slot, PointerVisitor& visitor) { visit_any(AllStages{}, slot, visitor); }
+void visit_pointers(StageSlot& slot, PointerVisitor& visitor) {
+  visit_any(AllStages{}, slot, visitor);
+}
 
 DeviceProgram device_program(const PlanNode& node, const Program& program, const Offload& offload) {
   DeviceProgram made;

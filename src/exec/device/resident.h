@@ -14,10 +14,10 @@ namespace sluice {
 
 // Immutable once made; kept alive by its Snapshot.
 struct Resident {
-  uint32_t parity = 0;                   // which program slot of the rings it took
-  std::vector<DeviceProgram> programs;   // by node of the plan; empty programs for nodes on the host
-  size_t bytes = 0;                      // of device memory, tables that other generations share included
-  size_t uploaded_bytes = 0;             // what this generation had to copy
+  uint32_t parity = 0;                  // which program slot of the rings it took
+  std::vector<DeviceProgram> programs;  // by node of the plan; empty programs for nodes on the host
+  size_t bytes = 0;                     // of device memory, tables that other generations share included
+  size_t uploaded_bytes = 0;            // what this generation had to copy
   std::vector<std::shared_ptr<DeviceBlob>> blobs;
 };
 

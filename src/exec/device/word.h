@@ -31,11 +31,19 @@ inline constexpr uint32_t kWordPayload = 15;
 SLUICE_HD constexpr uint32_t make_tag(uint64_t lap, uint32_t parity) {
   return (static_cast<uint32_t>(lap) & 63u) << 1 | (parity & 1u);
 }
-SLUICE_HD constexpr uint32_t tag_lap(uint32_t tag) { return tag >> 1; }
-SLUICE_HD constexpr uint32_t tag_parity(uint32_t tag) { return tag & 1u; }
+SLUICE_HD constexpr uint32_t tag_lap(uint32_t tag) {
+  return tag >> 1;
+}
+SLUICE_HD constexpr uint32_t tag_parity(uint32_t tag) {
+  return tag & 1u;
+}
 
-SLUICE_HD uint32_t word_tag(const Word& word) { return word.w[3] >> 25; }
-SLUICE_HD void set_word_tag(Word& word, uint32_t tag) { word.w[3] = (word.w[3] & 0x01ffffffu) | tag << 25; }
+SLUICE_HD uint32_t word_tag(const Word& word) {
+  return word.w[3] >> 25;
+}
+SLUICE_HD void set_word_tag(Word& word, uint32_t tag) {
+  word.w[3] = (word.w[3] & 0x01ffffffu) | tag << 25;
+}
 
 // How a side of the bus reads and writes words that the other side writes and reads at the same time.
 //
@@ -47,9 +55,8 @@ struct HostWords {
 #if defined(__SSE2__) && !defined(__SANITIZE_THREAD__) && !defined(SLUICE_PORTABLE_WORDS)
   // Put together in registers: a vector load behind four narrower stores to the stack would wait for all of them.
   static void store(Word* to, const Word& word) {
-    *reinterpret_cast<volatile __m128i*>(to) =
-        _mm_set_epi32(static_cast<int>(word.w[3]), static_cast<int>(word.w[2]), static_cast<int>(word.w[1]),
-                      static_cast<int>(word.w[0]));
+    *reinterpret_cast<volatile __m128i*>(to) = _mm_set_epi32(static_cast<int>(word.w[3]), static_cast<int>(word.w[2]),
+                                                             static_cast<int>(word.w[1]), static_cast<int>(word.w[0]));
   }
   static Word load(const Word* from) {
     const __m128i value = *reinterpret_cast<const volatile __m128i*>(from);
@@ -60,7 +67,8 @@ struct HostWords {
   // Stores *from with `tag` in place of its own, which is 0.
   static void store_tagged(Word* to, const Word* from, uint32_t tag) {
     const __m128i bits = _mm_set_epi32(static_cast<int>(tag << 25), 0, 0, 0);
-    *reinterpret_cast<volatile __m128i*>(to) = _mm_or_si128(_mm_load_si128(reinterpret_cast<const __m128i*>(from)), bits);
+    *reinterpret_cast<volatile __m128i*>(to) =
+        _mm_or_si128(_mm_load_si128(reinterpret_cast<const __m128i*>(from)), bits);
   }
 #else
   static void store(Word* to, const Word& word) {
@@ -86,8 +94,12 @@ struct HostWords {
   }
 #endif
   // An 8-byte word: a narrow result.
-  static void store64(uint64_t* to, uint64_t value) { __atomic_store_n(to, value, __ATOMIC_RELEASE); }
-  static uint64_t load64(const uint64_t* from) { return __atomic_load_n(from, __ATOMIC_ACQUIRE); }
+  static void store64(uint64_t* to, uint64_t value) {
+    __atomic_store_n(to, value, __ATOMIC_RELEASE);
+  }
+  static uint64_t load64(const uint64_t* from) {
+    return __atomic_load_n(from, __ATOMIC_ACQUIRE);
+  }
 };
 
 // Device: relaxed 16-byte accesses at system scope (PTX ISA 8.3: ld/st of .b128 are single-copy atomic on sm_70 and

@@ -20,8 +20,12 @@ namespace {
 
 using Shared = EmuDevice::Shared;
 
-uint32_t load(const uint32_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
-void store(uint32_t& word, uint32_t value) { __atomic_store_n(&word, value, __ATOMIC_RELEASE); }
+uint32_t load(const uint32_t& word) {
+  return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
+}
+void store(uint32_t& word, uint32_t value) {
+  __atomic_store_n(&word, value, __ATOMIC_RELEASE);
+}
 
 void be_late(const Shared& shared) {
   if (const uint64_t ns = shared.faults.late_ns.load(std::memory_order_relaxed); ns != 0) {
@@ -84,7 +88,8 @@ class EmuSlabs final : public SlabDriver {
   const void* out(uint32_t slab) override { return slabs_[slab].out.data(); }
 
   Result<void> start(uint32_t slab, uint32_t count, const DeviceProgram& program, const Range&) override {
-    if (shared_->faults.refuse_start.load(std::memory_order_relaxed)) return Error("the emulated device refuses to start");
+    if (shared_->faults.refuse_start.load(std::memory_order_relaxed))
+      return Error("the emulated device refuses to start");
     if (shared_->killed()) return Error("the emulated device was killed");
     {
       const std::lock_guard lock(mutex_);
@@ -173,7 +178,8 @@ class EmuRing final : public RingDriver {
     return {};
   }
   Result<void> start(uint64_t next, uint64_t lap0) override {
-    if (shared_->faults.refuse_start.load(std::memory_order_relaxed)) return Error("the emulated device refuses to start");
+    if (shared_->faults.refuse_start.load(std::memory_order_relaxed))
+      return Error("the emulated device refuses to start");
     if (auto ok = check(); !ok) return ok;
     threads_.clear();
     for (uint32_t s = 0; s < servers_; ++s) {
@@ -298,7 +304,9 @@ Result<void> EmuDevice::upload(DeviceBlob& to, size_t offset, const void* from, 
   return {};
 }
 
-Result<void*> EmuDevice::pin(void* host, size_t) { return host; }
+Result<void*> EmuDevice::pin(void* host, size_t) {
+  return host;
+}
 void EmuDevice::unpin(void*) {}
 
 Result<std::unique_ptr<SlabDriver>> EmuDevice::make_slabs(const ChannelShape& shape, uint32_t slabs, Transport) {

@@ -13,11 +13,11 @@
 namespace sluice {
 
 struct EmuFaults {
-  std::atomic<uint64_t> late_ns{0};             // every answer comes so much later
-  std::atomic<uint64_t> stuck_after{~0ull};     // after so many records (of the whole device) nothing is answered any more
-  std::atomic<uint64_t> killed_after{~0ull};    // after so many the device reports an error and its threads are gone
-  std::atomic<uint64_t> memory_limit{~0ull};    // bytes of kDevice memory
-  std::atomic<bool> refuse_start{false};        // slabs and rings cannot be started
+  std::atomic<uint64_t> late_ns{0};          // every answer comes so much later
+  std::atomic<uint64_t> stuck_after{~0ull};  // after so many records (of the whole device) nothing is answered any more
+  std::atomic<uint64_t> killed_after{~0ull};  // after so many the device reports an error and its threads are gone
+  std::atomic<uint64_t> memory_limit{~0ull};  // bytes of kDevice memory
+  std::atomic<bool> refuse_start{false};      // slabs and rings cannot be started
 };
 
 class EmuDevice final : public Device {
@@ -42,7 +42,9 @@ class EmuDevice final : public Device {
     EmuFaults faults;
     std::atomic<uint64_t> records{0};
     std::atomic<uint64_t> used{0};
-    bool stuck() const { return records.load(std::memory_order_relaxed) >= faults.stuck_after.load(std::memory_order_relaxed); }
+    bool stuck() const {
+      return records.load(std::memory_order_relaxed) >= faults.stuck_after.load(std::memory_order_relaxed);
+    }
     bool killed() const {
       return records.load(std::memory_order_relaxed) >= faults.killed_after.load(std::memory_order_relaxed);
     }
