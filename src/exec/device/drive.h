@@ -57,7 +57,7 @@ struct DriveResult {
 Result<DriveResult> drive(Device& device, const Resident& resident, size_t node, std::span<const Word> records,
                           std::span<const uint32_t> expected, const DriveOptions& options);
 
-SLUICE_HD uint32_t result_digest(uint32_t rule, uint32_t next_hop) {
+inline uint32_t result_digest(uint32_t rule, uint32_t next_hop) {
   return rule ^ next_hop * 2654435761u;
 }
 
