@@ -32,6 +32,9 @@ def number(value):
 # Keys of a result that get a column where they are present: heading and text.
 EXTRA = {
     "ns_per_packet": ("ns a packet", number),
+    "p50_us": ("p50, us", number),
+    "p99_us": ("p99, us", number),
+    "p999_us": ("p99.9, us", number),
     "rules": ("rules", lambda value: f"{value:,}"),
     "bytes": ("MiB", lambda value: number(value / 2**20)),
     "build_seconds": ("build, ms", lambda value: number(value * 1e3)),
