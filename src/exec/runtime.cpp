@@ -106,6 +106,8 @@ Result<void> Runtime::open_channels() {
   options.transport = d.transport;
   options.records = std::max<uint32_t>(options_.batch, 256);
   options.flights = one_by_one ? 1 : d.flights;
+  // A worker's share of a batch is what its flights hold.
+  options.busy_records = std::max<uint32_t>(1, options_.batch / static_cast<uint32_t>(workers_.size()) / 2);
   options.enter_after = d.enter_after;
   options.leave_after = d.leave_after;
   options.watchdog_ns = d.watchdog_ns;

@@ -175,9 +175,9 @@ void Channel::submit(Flight& flight, const DeviceProgram& program, const SlabDri
   }
 }
 
-// A flight that is at least half full says that packets come faster than they are taken.
+// A flight that is well filled says that packets come faster than they are taken.
 void Channel::adapt(const Flight& flight) {
-  const bool busy = flight.count * 2 >= options_.records;
+  const bool busy = flight.count >= (options_.busy_records != 0 ? options_.busy_records : options_.records / 2);
   busy_ = busy ? busy_ + 1 : 0;
   idle_ = busy ? 0 : idle_ + 1;
   if (!ring_mode_ && busy_ >= options_.enter_after) {

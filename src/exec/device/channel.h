@@ -23,6 +23,7 @@ struct ChannelOptions {
   Transport transport = Transport::kStaged;  // of launch mode; persistent mode is tagged
   uint32_t records = 256;                    // most records of one flight
   uint32_t flights = 4;                      // flights at a time, 1..16
+  uint32_t busy_records = 0;                 // adaptive: a flight of so many is a busy one; 0: half of records
   uint32_t enter_after = 4;                  // adaptive: busy flights in a row before persistent mode is entered
   uint32_t leave_after = 16;                 // adaptive: idle ones before it is left
   uint64_t watchdog_ns = 2'000'000'000;      // no progress for so long: the device has failed

@@ -100,7 +100,7 @@ FibPlan plan_next_hop_names(const Rib& rib) {
     uint32_t at = 0;
     for (size_t i = 0; i < names.size(); ++i) {
       words[2 + i] = at;
-      std::memcpy(text + at, names[i].data(), names[i].size());
+      names[i].copy(text + at, names[i].size());
       at += static_cast<uint32_t>(names[i].size());
     }
     words[2 + names.size()] = at;

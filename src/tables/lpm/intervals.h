@@ -56,7 +56,7 @@ std::vector<Interval<Key>> intervals_of(std::span<const Route> routes) {
     if (out.empty() || out.back().next_hop != next_hop) out.push_back({begin, next_hop});
   };
   auto close_top = [&] {
-    const Open& top = stack[--depth];
+    const Open& top = stack[depth - 1];
     if (wrapped || cursor > top.last) return;
     emit(cursor, top.next_hop);
     cursor = top.last + 1;
@@ -64,14 +64,14 @@ std::vector<Interval<Key>> intervals_of(std::span<const Route> routes) {
   };
   for (const Route& route : routes) {
     const Key begin = route_begin(route);
-    while (depth > 0 && stack[depth - 1].last < begin) close_top();
+    for (; depth > 0 && stack[depth - 1].last < begin; --depth) close_top();
     if (cursor < begin) {
       emit(cursor, depth > 0 ? stack[depth - 1].next_hop : uint16_t{0});
       cursor = begin;
     }
     stack[depth++] = {route_last(route), route.next_hop};
   }
-  while (depth > 0) close_top();
+  for (; depth > 0; --depth) close_top();
   if (!wrapped) emit(cursor, 0);
   return out;
 }

@@ -226,7 +226,7 @@ rte_lpm* shared_lpm() {
 #endif
 
 void register_all() {
-  auto name = [](std::string what, int pattern, size_t burst) {
+  auto name = [](const std::string& what, int pattern, size_t burst) {
     return what + "/" + pattern_name(pattern) + "/" + std::to_string(burst);
   };
   for (int p = 0; p < 2; ++p) {
