@@ -132,6 +132,10 @@ function(sluice_precompile target group)
     target_precompile_headers(sluice_pch_${group} PRIVATE ${headers})
   endif()
   target_precompile_headers(${target} REUSE_FROM sluice_pch_${group})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # What ccache needs to see through them; CCACHE_SLOPPINESS in ./dev is the other half.
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>")
+  endif()
 endfunction()
 
 function(sluice_split_sources dir)
