@@ -1,9 +1,11 @@
 // DecIPTTL: one hop less to live, IPv4 and IPv6. Host and device.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "base/hd.h"
+#include "batch/fast_burst.h"
 #include "batch/packet.h"
 #include "net/edit.h"
 #include "net/parse.h"
@@ -29,6 +31,22 @@ struct DecTtlStage {
       decrement_ttl_ipv4(l3);
     }
     return 0;
+  }
+
+  // See FastBurst: no multicast there.
+  uint32_t fast(FastBurst& burst, uint32_t mask) const {
+    uint32_t alive = 0;
+    for (uint32_t m = mask; m != 0; m &= m - 1) {
+      const auto lane = static_cast<uint32_t>(std::countr_zero(m));
+      if (burst.ttl(lane) > 1) {
+        alive |= uint32_t{1} << lane;
+      } else {
+        burst.output[lane] = 1;
+        burst.reason[lane] = DropReason::kTtlExpired;
+      }
+    }
+    burst.hopped |= alive;
+    return alive;
   }
 };
 
