@@ -10,6 +10,7 @@
 #include "formats/classbench.h"
 #include "generate/random.h"
 #if defined(SLUICE_WITH_CUDA)
+#include "base/clock.h"
 #include "exec/cuda/flag_ring.h"
 #include "exec/cuda/resident.h"
 #endif
@@ -138,7 +139,7 @@ Case flag_ring_case(const std::string& name, Prepared& p, const DriveOptions& op
     size_t at = 0;
     uint64_t wrong = 0;
     for (uint64_t n = 0; n < options.frames + options.warm_up; ++n) {
-      const auto begin = std::chrono::steady_clock::now();
+      const uint64_t begin = now_ns();
       const size_t first = at;
       for (uint32_t i = 0; i < frame; ++i) {
         HostWords::store(ring->in() + i, p.records[at]);
@@ -147,9 +148,8 @@ Case flag_ring_case(const std::string& name, Prepared& p, const DriveOptions& op
       ring->ring(frame);
       while (!ring->done()) {
       }
-      const auto took = std::chrono::steady_clock::now() - begin;
-      if (n >= options.warm_up)
-        one.record(static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(took).count()));
+      const uint64_t took = now_ns() - begin;
+      if (n >= options.warm_up) one.record(took);
       size_t k = first;
       for (uint32_t i = 0; i < frame; ++i) {
         const KeyResult r = unpack_result(HostWords::load64(ring->out() + i));

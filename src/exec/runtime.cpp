@@ -4,30 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <thread>
 
+#include "base/clock.h"
 #include "exec/device/trace.h"
 #include "net/parse.h"
 
 namespace sluice {
-namespace {
-
-uint64_t now_ns() {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-          .count());
-}
-
-// Tells the core that this is a spinning loop.
-inline void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
-}  // namespace
-
 // One batch on its way: read by one thread, shared out to all workers, committed in order.
 struct Runtime::Job {
   Batch batch;
@@ -445,7 +428,7 @@ Result<void> Runtime::run_threads() {
         uint64_t seen = published.load(std::memory_order_acquire);
         if ((seen & ~kClosed) == next && next == done) {
           if ((seen & kClosed) != 0) return;
-          for (int i = 0; i < spins && (seen = published.load(std::memory_order_acquire)) == next; ++i) pause();
+          for (int i = 0; i < spins && (seen = published.load(std::memory_order_acquire)) == next; ++i) cpu_pause();
           if (seen == next) published.wait(seen, std::memory_order_acquire);
           continue;
         }
@@ -457,11 +440,7 @@ Result<void> Runtime::run_threads() {
         }
         if (!worker.finish()) {
           waiting.begin("wait");
-          if (spins != 0) {
-            pause();
-          } else {
-            std::this_thread::yield();
-          }
+          spin_once(spins != 0);
           continue;
         }
         waiting.end();
@@ -487,7 +466,7 @@ Result<void> Runtime::run_threads() {
       if (left != 0 && more && made - done < ring) break;
       if (left != 0) {
         reader.offline();
-        for (int i = 0; i < spins && job.remaining.load(std::memory_order_acquire) != 0; ++i) pause();
+        for (int i = 0; i < spins && job.remaining.load(std::memory_order_acquire) != 0; ++i) cpu_pause();
         while ((left = job.remaining.load(std::memory_order_acquire)) != 0)
           job.remaining.wait(left, std::memory_order_acquire);
         reader.online();

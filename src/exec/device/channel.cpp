@@ -4,17 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <thread>
+
+#include "base/clock.h"
 
 namespace sluice {
 namespace {
-
-uint64_t now_ns() {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-          .count());
-}
 
 uint32_t load(const uint32_t& word) {
   return __atomic_load_n(&word, __ATOMIC_ACQUIRE);

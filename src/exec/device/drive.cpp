@@ -3,34 +3,11 @@
 
 #include <algorithm>
 #include <barrier>
-#include <chrono>
 #include <thread>
 
+#include "base/clock.h"
+
 namespace sluice {
-namespace {
-
-uint64_t now_ns() {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-          .count());
-}
-
-inline void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
-// Waiting for an emulated device on few cores: let it run.
-void wait_a_little(bool alone) {
-  if (alone) {
-    pause();
-  } else {
-    std::this_thread::yield();
-  }
-}
-
-}  // namespace
 
 Result<std::unique_ptr<KeyLink>> KeyLink::open(Device& device, const Resident& resident, size_t node,
                                                const ChannelOptions& options) {
@@ -117,7 +94,7 @@ Result<void> KeyLink::run(std::span<const FlowKey> keys, std::span<KeyResult> re
     if (all) {
       ++done;
     } else {
-      wait_a_little(alone);
+      spin_once(alone);
     }
   }
   return {};
@@ -172,7 +149,7 @@ Result<DriveResult> drive(Device& device, const Resident& resident, size_t node,
       channel.poll(flight);
       if (flight.failed || channel.failed()) break;
       if (flight.ready < flight.count) {
-        wait_a_little(alone);
+        spin_once(alone);
         continue;
       }
       const uint64_t end = now_ns();

@@ -3,25 +3,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstring>
 
 #include "base/assert.h"
+#include "base/clock.h"
 
 namespace sluice {
 namespace {
-
-uint64_t now_ns() {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-          .count());
-}
-
-inline void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 // A queue of at most as many values as were reserved.
 template <typename T>
@@ -274,11 +262,7 @@ void MasterThread::run() {
     if (any) {
       idle = 0;
     } else if (flying || (spin_ && ++idle < 4000)) {
-      if (spin_) {
-        pause();
-      } else {
-        std::this_thread::yield();
-      }
+      spin_once(spin_);
     } else {
       bell_.wait(heard, std::memory_order_acquire);
     }
