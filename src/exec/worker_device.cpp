@@ -3,6 +3,7 @@
 // stages would have made of them.
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 
 #include "base/assert.h"
 #include "exec/device/trace.h"
@@ -16,14 +17,14 @@ namespace sluice {
 namespace {
 
 // Whether a parser that starts at the frame's first byte reads nothing past kRecordRegion, although the frame goes on.
-// IPv4: 14 bytes, two tags, 60 of header and 20 of TCP are 102 at most. IPv6 with extension headers may go anywhere.
+// IPv4: 14 bytes, four tags, 60 of header and 20 of TCP are 110 at most. IPv6 with extension headers may go anywhere.
 bool headers_fit_region(const uint8_t* frame, uint32_t end) {
-  static_assert(14 + 4 * kMaxVlanTags + 60 + 20 <= kRecordRegion);
-  uint32_t at = 12;
-  for (unsigned tags = 0; tags <= kMaxVlanTags && at + 2 <= end; ++tags, at += 4) {
+  static_assert(kEtherHeaderBytes + kMaxVlanTags * kVlanTagBytes + 60 + 20 <= kRecordRegion);
+  uint32_t at = offsetof(EtherHeader, ether_type);
+  for (unsigned tags = 0; tags <= kMaxVlanTags && at + 2 <= end; ++tags, at += kVlanTagBytes) {
     const uint16_t type = load_be16(frame + at);
-    if (type == 0x8100 || type == 0x88a8 || type == 0x9100) continue;
-    if (type != 0x86dd) return true;
+    if (is_vlan_ether_type(type)) continue;
+    if (type != kEtherTypeIpv6) return true;
     const uint32_t next = at + 2 + 6;
     if (next >= end) return true;
     return frame[next] == kProtocolTcp || frame[next] == kProtocolUdp || frame[next] == kProtocolIcmpv6;
