@@ -80,16 +80,13 @@ bool Worker::launch(size_t n, Selection* inputs) {
   const Offload& offload = (*device_.offloads)[n];
   const Program& program = walk_->snapshot->programs[node.program];
   const BatchView view = walk_->batch->view();
-  const uint32_t words = (view.count + 63) / 64;
   for (Airborne& a : walk_->airborne) {
     a.channel = nullptr;
     a.applied = 0;
   }
   TraceSpan trace;
   trace.begin("gather");
-  Tile& tile = *tiles_[0];
-  auto full = [&] {
-    start_tile(tile);
+  gather(node, view, inputs, [&](Tile& tile) -> Tile& {
     run_stages(program, node, tile, 0, offload.begin, false);
     for (uint32_t lane = 0; lane < tile.count; ++lane) {
       const uint8_t path = tile.path[lane];
@@ -103,24 +100,8 @@ bool Worker::launch(size_t n, Selection* inputs) {
     }
     run_stages(program, node, tile, offload.begin, program.stage_count, false);
     finish_tile(node, view, tile);
-    tile.count = 0;
-  };
-  tile.count = 0;
-  for (unsigned input = 0; input < node.inputs; ++input) {
-    const Selection packets = inputs[input];
-    inputs[input].clear();
-    for (uint32_t w = 0; w < words; ++w) {
-      for (uint64_t bits = packets.word(w); bits != 0; bits &= bits - 1) {
-        const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(bits));
-        const uint32_t lane = tile.count++;
-        tile.index[lane] = i;
-        tile.path[lane] = node.entries[input];
-        view.load(i, node.live_in, tile.packet[lane]);
-        if (tile.count == Tile::kLanes) full();
-      }
-    }
-    if (tile.count != 0) full();
-  }
+    return tile;
+  });
   trace.end();
   trace.begin("submit");
   bool any = false;
@@ -266,12 +247,7 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
       const uint32_t last = offload.begin + static_cast<uint32_t>(std::bit_width(steps.visited)) - 1u;
       const StageSlot& slot = program.stages[last];
       tile.output[lane] = steps.output;
-      if (node.wide) {
-        const bool out = steps.output < node.exits.size() && node.exits[steps.output].node != ~0u;
-        tile.path[lane] = out ? static_cast<uint8_t>(kPathExit) : kPathDropped;
-      } else {
-        tile.path[lane] = slot.next[steps.output & 15];
-      }
+      tile.path[lane] = node.wide ? node.wide_path(steps.output) : slot.next[steps.output & 15];
       if (tile.path[lane] == kPathDropped) {
         const DropReason reason = p.reason == DropReason::kNone ? DropReason::kUnconnectedOutput : p.reason;
         ++stats_.elements[slot.element].drops[static_cast<size_t>(reason)];
