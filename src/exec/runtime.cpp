@@ -348,19 +348,26 @@ Result<void> Runtime::commit(Job& job) {
   return result;
 }
 
-// One thread does all: with a device it has several batches on their way.
-Result<void> Runtime::run_inline() {
-  Worker& worker = *workers_[0];
-  const size_t depth = worker.depth();
+Result<std::vector<std::unique_ptr<Runtime::Job>>> Runtime::make_jobs(size_t count) {
   std::vector<std::unique_ptr<Job>> jobs;
-  for (size_t i = 0; i < depth; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     auto batch = Batch::create(options_.batch, std::max<size_t>(size_t{1} << 20, size_t{options_.batch} * 2048));
     if (!batch) return std::move(batch).error();
     jobs.push_back(std::make_unique<Job>());
     jobs.back()->batch = std::move(*batch);
-    jobs.back()->shares.resize(1);
+    jobs.back()->shares.resize(workers_.size());
     pin(jobs.back()->batch);
   }
+  return jobs;
+}
+
+// One thread does all: with a device it has several batches on their way.
+Result<void> Runtime::run_inline() {
+  Worker& worker = *workers_[0];
+  const size_t depth = worker.depth();
+  auto made_jobs = make_jobs(depth);
+  if (!made_jobs) return std::move(made_jobs).error();
+  const std::vector<std::unique_ptr<Job>> jobs = std::move(*made_jobs);
   QsbrReader reader;
   Result<void> result;
   bool more = true;
@@ -406,15 +413,9 @@ Result<void> Runtime::run_threads() {
   // A futex costs several microseconds; a batch is often shorter than that. Spin first where every thread has a core of
   // its own.
   const int spins = std::thread::hardware_concurrency() > workers_.size() ? 4000 : 0;
-  std::vector<std::unique_ptr<Job>> jobs;
-  for (size_t i = 0; i < ring; ++i) {
-    auto batch = Batch::create(options_.batch, std::max<size_t>(size_t{1} << 20, size_t{options_.batch} * 2048));
-    if (!batch) return std::move(batch).error();
-    jobs.push_back(std::make_unique<Job>());
-    jobs.back()->batch = std::move(*batch);
-    jobs.back()->shares.resize(workers_.size());
-    pin(jobs.back()->batch);
-  }
+  auto made_jobs = make_jobs(ring);
+  if (!made_jobs) return std::move(made_jobs).error();
+  const std::vector<std::unique_ptr<Job>> jobs = std::move(*made_jobs);
   constexpr uint64_t kClosed = uint64_t{1} << 63;
   std::atomic<uint64_t> published{0};  // jobs handed out; kClosed is set when no more will come
   std::vector<std::jthread> threads;

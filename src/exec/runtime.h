@@ -123,6 +123,7 @@ class Runtime {
   Result<bool> read(Job& job);
   void steer(Job& job);
   Result<void> commit(Job& job);
+  Result<std::vector<std::unique_ptr<Job>>> make_jobs(size_t count);
   Result<void> run_inline();
   Result<void> run_threads();
   void fill(RunReport& report);
