@@ -154,40 +154,33 @@ bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile&
   view.store(tile.index[lane], ~FieldMask{0}, p);
   a->rows[i] = static_cast<uint16_t>(tile.index[lane]);
   a->paths[i] = path;
-  Word* to = flight.record(i);
-  const uint32_t tag = flight.tag(i);
-  auto put = [&](uint32_t w, const Word& word) { HostWords::store(to + w, word); };
   if (offload.keys) {
-    if (a == &walk_->airborne[0]) {
-      put(0, pack_key4(p.key, tag));
-    } else {
-      PayloadWriter writer(tag, put);
-      writer.put(&p.key, kKeyBytes);
-      writer.finish();
-    }
-  } else {
-    RegisterRecord r{};
-    std::memcpy(&r.extent, &p.data, sizeof(Extent));
-    std::memcpy(&r.annotation, &p.rule, sizeof(Annotation));
-    r.path = path;
-    PayloadWriter writer(tag, put);
-    writer.put(&r, sizeof r);
-    if (offload.shape.kind == RecordKind::kAddress) {
-      if (offload.writes_frame) {
-        std::memcpy(a->saved.data() + size_t{i} * kSavedBytes, p.frame, std::min(kSavedBytes, p.end));
-      }
-      const auto address = reinterpret_cast<uint64_t>(device_frame);
-      writer.put(&address, sizeof address);
-    }
-    if (offload.shape.key_in != 0) writer.put(&p.key, kKeyBytes);
-    if (offload.shape.kind == RecordKind::kHeader) {
-      const uint32_t bytes = std::min<uint32_t>(offload.shape.region, p.end);
-      writer.put(p.frame, bytes);
-      static constexpr uint8_t kZeros[kRecordRegion] = {};
-      writer.put(kZeros, offload.shape.region - bytes);
-    }
-    writer.finish();
+    flight.put_key(p.key);
+    return true;
   }
+  Word* to = flight.record(i);
+  auto put = [&](uint32_t w, const Word& word) { HostWords::store(to + w, word); };
+  RegisterRecord r{};
+  std::memcpy(&r.extent, &p.data, sizeof(Extent));
+  std::memcpy(&r.annotation, &p.rule, sizeof(Annotation));
+  r.path = path;
+  PayloadWriter writer(flight.tag(i), put);
+  writer.put(&r, sizeof r);
+  if (offload.shape.kind == RecordKind::kAddress) {
+    if (offload.writes_frame) {
+      std::memcpy(a->saved.data() + size_t{i} * kSavedBytes, p.frame, std::min(kSavedBytes, p.end));
+    }
+    const auto address = reinterpret_cast<uint64_t>(device_frame);
+    writer.put(&address, sizeof address);
+  }
+  if (offload.shape.key_in != 0) writer.put(&p.key, kKeyBytes);
+  if (offload.shape.kind == RecordKind::kHeader) {
+    const uint32_t bytes = std::min<uint32_t>(offload.shape.region, p.end);
+    writer.put(p.frame, bytes);
+    static constexpr uint8_t kZeros[kRecordRegion] = {};
+    writer.put(kZeros, offload.shape.region - bytes);
+  }
+  writer.finish();
   ++flight.count;
   return true;
 }

@@ -116,13 +116,7 @@ void Channel::leave_ring() {
 
 bool Channel::open(Flight& flight, uint32_t records, uint32_t parity) {
   if (failed()) return false;
-  flight = {};
-  flight.limit = records;
-  flight.words_in = shape_.words_in;
-  flight.words_out = shape_.words_out;
-  flight.bytes_out = static_cast<uint32_t>(shape_.result_bytes());
-  flight.parity = static_cast<uint8_t>(parity);
-  flight.opened_ns = now_ns();
+  flight = Flight(shape_, records, parity, now_ns());
   if (ring_mode_) {
     if (!ring_running_ && !enter_ring()) return false;
     if (head_ + records - tail_ > shape_.capacity) return false;
@@ -139,12 +133,7 @@ bool Channel::open(Flight& flight, uint32_t records, uint32_t parity) {
   for (uint32_t i = 0; i < slab_busy_.size(); ++i) {
     if (slab_busy_[i]) continue;
     slab_busy_[i] = true;
-    flight.slab = i;
-    flight.in = slabs_->in(i);
-    flight.out = static_cast<const std::byte*>(slabs_->out(i));
-    flight.lap0 = ++slab_laps_[i];
-    flight.mask = ~uint32_t{0};
-    flight.shift = 63;
+    flight.on_slab(i, slabs_->in(i), slabs_->out(i), ++slab_laps_[i]);
     return true;
   }
   return false;

@@ -53,19 +53,8 @@ Result<void> KeyLink::run(std::span<const FlowKey> keys, std::span<KeyResult> re
           air.at.clear();
           chunk.used[other] = true;
         }
-        const uint32_t i = air.flight.count;
-        Word* to = air.flight.record(i);
-        const uint32_t tag = air.flight.tag(i);
-        auto put = [&](uint32_t w, const Word& word) { HostWords::store(to + w, word); };
-        if (other == 0) {
-          put(0, pack_key4(keys[next], tag));
-        } else {
-          PayloadWriter writer(tag, put);
-          writer.put(&keys[next], kKeyBytes);
-          writer.finish();
-        }
+        air.flight.put_key(keys[next]);
         air.at.push_back(next);
-        ++air.flight.count;
       }
       for (int other : {0, 1}) {
         if (chunk.used[other]) (other != 0 ? *others_ : *ipv4_).submit(chunk.air[other].flight, program());
