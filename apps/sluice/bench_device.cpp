@@ -62,13 +62,13 @@ struct Prepared {
   std::vector<uint32_t> expected;
 };
 
-// The records of keys (IPv4 ones alone) and what the oracle says of them.
-template <typename Oracle>
-void prepare(Prepared& p, const std::vector<FlowKey>& keys, Oracle&& oracle) {
-  for (const FlowKey& key : keys) {
-    if (!fits_key4(key)) continue;
-    p.records.push_back(pack_key4(key, 0));
-    p.expected.push_back(oracle(key));
+// The records of keys (IPv4 ones alone) and what the oracle says of them: expected(i) of keys[i].
+template <typename Expected>
+void prepare(Prepared& p, const std::vector<FlowKey>& keys, Expected&& expected) {
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (!fits_key4(keys[i])) continue;
+    p.records.push_back(pack_key4(keys[i], 0));
+    p.expected.push_back(expected(i));
   }
 }
 
@@ -122,7 +122,7 @@ Prepared prepare_rules(const OpenDevices& devices, RuleSet set, const std::strin
   tables.acls["t"] = acl.image;
   p.lookup = std::make_unique<DeviceLookup>(devices, "ACL(TABLE t, DEFAULT permit)", std::move(tables));
   if (!p.lookup->ready()) fail(Exit::kUnavailable, "the device could not take the tables");
-  prepare(p, keys, [&](const FlowKey& key) { return result_digest(oracle.view.lookup(key), 0); });
+  prepare(p, keys, [&](size_t i) { return result_digest(oracle.view.lookup(keys[i]), 0); });
   return p;
 }
 
@@ -241,11 +241,7 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
   Prepared p;
   p.lookup = std::make_unique<DeviceLookup>(devices, element, tables);
   if (!p.lookup->ready()) fail(Exit::kUnavailable, "the device could not take the tables");
-  for (size_t i = 0; i < keys.size(); ++i) {
-    if (!fits_key4(keys[i])) continue;
-    p.records.push_back(pack_key4(keys[i], 0));
-    p.expected.push_back(expected[i]);
-  }
+  prepare(p, keys, [&](size_t i) { return expected[i]; });
   if (p.records.empty()) return;
   Progress progress("");
   const std::vector<uint32_t> frames = o.frames.empty() ? std::vector<uint32_t>{256} : o.frames;
