@@ -101,18 +101,6 @@ Case drive_case(const std::string& name, Prepared& p, const DriveOptions& option
   return c;
 }
 
-ChannelOptions channel_options(const OpenDevices& devices, uint32_t frame) {
-  ChannelOptions o;
-  o.mode = devices.options.mode;
-  o.transport = devices.options.transport;
-  o.records = frame;
-  o.flights = devices.options.flights;
-  o.enter_after = devices.options.enter_after;
-  o.leave_after = devices.options.leave_after;
-  o.watchdog_ns = devices.options.watchdog_ns;
-  return o;
-}
-
 Prepared prepare_rules(const OpenDevices& devices, RuleSet set, const std::string& algorithm,
                        const std::vector<FlowKey>& keys) {
   Prepared p;
@@ -212,7 +200,7 @@ Exit bench_latency(const BenchOptions& o) {
     Prepared p = prepare_rules(devices, std::move(set), s.algorithm, keys);
     DriveOptions d;
     const uint32_t frame = o.frames.empty() ? 256 : o.frames[0];
-    d.channel = channel_options(devices, frame);
+    d.channel = devices.options.channel(frame);
     d.channel.flights = 1;
     d.frames = frame_repetitions;
     d.warm_up = std::min<uint64_t>(1000, frame_repetitions / 10 + 1);
@@ -247,7 +235,7 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
   const std::vector<uint32_t> frames = o.frames.empty() ? std::vector<uint32_t>{256} : o.frames;
   for (const uint32_t frame : frames) {
     DriveOptions d;
-    d.channel = channel_options(devices, frame);
+    d.channel = devices.options.channel(frame);
     d.threads = o.workers;
     // About two million packets a thread unless told otherwise.
     d.frames = o.frame_repetitions != 0 ? o.frame_repetitions : std::max<uint64_t>(200, 2'000'000 / frame);

@@ -84,16 +84,10 @@ Result<void> Runtime::open_channels() {
   for (const auto& element : router_.elements) {
     if (element->kind() == ElementKind::kHost && element->make_state() != nullptr) one_by_one = true;
   }
-  ChannelOptions options;
-  options.mode = d.mode;
-  options.transport = d.transport;
-  options.records = std::max<uint32_t>(options_.batch, 256);
-  options.flights = one_by_one ? 1 : d.flights;
+  ChannelOptions options = d.channel(std::max<uint32_t>(options_.batch, 256));
+  if (one_by_one) options.flights = 1;
   // A worker's share of a batch is what its flights hold.
   options.busy_records = std::max<uint32_t>(1, options_.batch / static_cast<uint32_t>(workers_.size()) / 2);
-  options.enter_after = d.enter_after;
-  options.leave_after = d.leave_after;
-  options.watchdog_ns = d.watchdog_ns;
   auto open = [&](DeviceState& state, size_t w, size_t line,
                   const RecordShape& shape) -> Result<std::unique_ptr<RecordChannel>> {
     if (state.master != nullptr) {
