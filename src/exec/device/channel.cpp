@@ -9,13 +9,6 @@
 #include "base/clock.h"
 
 namespace sluice {
-namespace {
-
-uint32_t load(const uint32_t& word) {
-  return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
-}
-
-}  // namespace
 
 Result<std::unique_ptr<Channel>> Channel::create(Device& device, const RecordShape& record,
                                                  const ChannelOptions& options) {
@@ -80,7 +73,7 @@ Result<void> Channel::install(const DeviceProgram& program, uint32_t parity) {
   // Every server takes the new program before a record may name it.
   const uint64_t start = now_ns();
   for (uint32_t s = 0; s < ring_->servers(); ++s) {
-    while (load(control.servers[s].ack) != epoch) {
+    while (HostWords::load32(&control.servers[s].ack) != epoch) {
       if (now_ns() - start > options_.watchdog_ns) {
         Error error(fmt::format("server {} of a ring did not take a new program within {} ms", s,
                                 options_.watchdog_ns / 1'000'000));
@@ -177,7 +170,7 @@ void Channel::adapt(const Flight& flight) {
 bool Channel::beating(uint64_t now) {
   const RingControl& control = *ring_->control();
   for (uint32_t s = 0; s < beats_.size(); ++s) {
-    const uint32_t beat = load(control.servers[s].beat);
+    const uint32_t beat = HostWords::load32(&control.servers[s].beat);
     if (beat != beats_[s]) {
       beats_[s] = beat;
       beat_ns_ = now;
