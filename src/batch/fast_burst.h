@@ -21,23 +21,29 @@ namespace sluice {
 // Columns of lanes outside a mask hold what some packet left there: they may be read, and mean nothing.
 struct alignas(64) FastBurst {
   static constexpr uint32_t kLanes = 32;
+  static constexpr uint32_t kRoom = kLanes + 16;  // columns are written a whole vector at a time
 
-  Key4 key[kLanes];
-  uint8_t* frame[kLanes];
-  uint32_t row[kLanes];       // of the batch
-  uint32_t length[kLanes];    // bytes of the frame on arrival
-  uint32_t ip_bytes[kLanes];  // of the network packet: what lies behind is padding
-  uint32_t rule[kLanes];
-  uint32_t next_hop[kLanes];
-  const uint8_t* rewrite[kLanes];  // 12 bytes for the frame's start, where `rewritten` says so
-  uint16_t port[kLanes];
-  uint8_t output[kLanes];
-  DropReason reason[kLanes];
+  uint32_t source[kRoom];       // the key's parts (net/key4.h)
+  uint32_t destination[kRoom];
+  uint32_t ports[kRoom];
+  uint32_t rest[kRoom];
+  uint8_t* frame[kRoom];
+  uint32_t row[kRoom];       // of the batch
+  uint32_t length[kRoom];    // bytes of the frame on arrival
+  uint32_t ip_bytes[kRoom];  // of the network packet: what lies behind is padding
+  uint32_t ttl[kRoom];       // on arrival
+  uint32_t rule[kRoom];
+  uint32_t next_hop[kRoom];
+  const uint8_t* rewrite[kRoom];  // 12 bytes for the frame's start, where `rewritten` says so
+  uint16_t port[kRoom];
+  uint8_t output[kRoom];
+  DropReason reason[kRoom];
   uint32_t count;      // lanes in use
   uint32_t hopped;     // lanes whose TTL goes down by one
   uint32_t rewritten;  // lanes whose link header is replaced, and whose port is set
 
-  uint8_t ttl(uint32_t lane) const { return frame[lane][14 + 8]; }
+  Key4 key(uint32_t lane) const { return {source[lane], destination[lane], ports[lane], rest[lane]}; }
+  uint32_t lanes() const { return count == kLanes ? ~uint32_t{0} : (uint32_t{1} << count) - 1; }
 };
 
 inline constexpr uint8_t kFastRefused = 0xfe;

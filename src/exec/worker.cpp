@@ -101,8 +101,13 @@ class Worker::Context final : public HostContext {
   std::array<Batch*, 64> open_;
 };
 
-Worker::Worker(const Plan& plan, const Router& router, unsigned id)
-    : plan_(plan), router_(router), id_(id), tiles_{std::make_unique<Tile>(), std::make_unique<Tile>()} {
+Worker::Worker(const Plan& plan, const Router& router, unsigned id, bool fast_path)
+    : plan_(plan),
+      router_(router),
+      id_(id),
+      tiles_{std::make_unique<Tile>(), std::make_unique<Tile>()},
+      bursts_{std::make_unique<FastBurst>(), std::make_unique<FastBurst>()},
+      fast_path_(fast_path) {
   stats_.elements.resize(router.elements.size());
   uint32_t inputs = 0;
   for (const PlanNode& node : plan.nodes) {
@@ -257,6 +262,7 @@ void Worker::run_segment(const PlanNode& node, Selection* inputs) {
   const Program& program = walk_->snapshot->programs[node.program];
   const BatchView view = walk_->batch->view();
   const uint32_t front = program.front;
+  if (fast_path_ && program.fast != 0 && node.live_in == 0) run_segment_fast(node, program, view, inputs);
   Tile* waiting = nullptr;  // its front stages are done
   gather(node, view, inputs, [&](Tile& tile) -> Tile& {
     run_stages(program, node, tile, 0, front, false);

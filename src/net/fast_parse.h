@@ -21,9 +21,10 @@ inline constexpr uint32_t kFastBytes = 42;
 
 // True when `frame`, `bytes` long, is an untagged unicast Ethernet frame with an IPv4 packet without options, not a
 // fragment, with a right checksum, lengths that hold, addresses that are plainly no martians (net/martian.h), and TCP
-// or UDP with its header there. Then parse_ethernet says kOk, `key` is what it finds, and `ip_bytes` its length as its
-// header says. False says nothing about the packet, and the outputs hold nothing. Reads no byte past `bytes`.
-[[gnu::always_inline]] inline bool parse_fast(const uint8_t* frame, uint32_t bytes, Key4& key, uint32_t& ip_bytes) {
+// or UDP with its header there. Then parse_ethernet says kOk, `key` and `ttl` are what it finds, and `ip_bytes` is the packet's
+// length as its header says. False says nothing about the packet, and the outputs hold nothing. Reads no byte past `bytes`.
+[[gnu::always_inline]] inline bool parse_fast(const uint8_t* frame, uint32_t bytes, Key4& key, uint32_t& ip_bytes,
+                                                     uint32_t& ttl) {
   if (bytes < kFastBytes) return false;
   const uint64_t w0 = load_le64(frame + kFastL3);  // version, IHL, DSCP, length, identification, fragment
   const uint64_t w1 = load_le64(frame + kFastL3 + 8);
@@ -51,6 +52,7 @@ inline constexpr uint32_t kFastBytes = 42;
   const uint32_t flags = static_cast<uint32_t>(frame[kFastL4 + (tcp ? 13 : 7)]) & (tcp ? 0xffu : 0u);
   key.rest = protocol | flags << 8 | static_cast<uint32_t>(w0 >> 10 & 0x3f) << 16 | uint32_t{FlowKey::kHasPorts} << 22;
   ip_bytes = total;
+  ttl = static_cast<uint8_t>(w1);
   return true;
 }
 

@@ -64,7 +64,7 @@ struct AclStage {
     for (uint32_t m = mask; m != 0; m &= m - 1) {
       const auto lane = static_cast<uint8_t>(std::countr_zero(m));
       lanes[n] = lane;
-      flow[n] = unpack_key4(burst.key[lane]);
+      flow[n] = unpack_key4(burst.key(lane));
       keys[n] = &flow[n];
       ++n;
     }

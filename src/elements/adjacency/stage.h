@@ -70,7 +70,7 @@ struct AdjacencyStage {
     for (uint32_t m = mask; m != 0; m &= m - 1) {
       const auto lane = static_cast<uint32_t>(std::countr_zero(m));
       const uint32_t next_hop = burst.next_hop[lane];
-      const Adjacency* a = view.select_by(next_hop, [&] { return flow_hash(unpack_key4(burst.key[lane])); });
+      const Adjacency* a = view.select_by(next_hop, [&] { return flow_hash(unpack_key4(burst.key(lane))); });
       if (a == nullptr) {
         burst.output[lane] = kDropOutput;
         burst.reason[lane] = why_not(view.flags(next_hop));

@@ -35,15 +35,13 @@ struct DecTtlStage {
 
   // See FastBurst: no multicast there.
   uint32_t fast(FastBurst& burst, uint32_t mask) const {
-    uint32_t alive = 0;
-    for (uint32_t m = mask; m != 0; m &= m - 1) {
+    uint32_t old = 0;
+    for (uint32_t i = 0; i < burst.count; ++i) old |= uint32_t{burst.ttl[i] <= 1} << i;
+    const uint32_t alive = mask & ~old;
+    for (uint32_t m = mask & old; m != 0; m &= m - 1) {
       const auto lane = static_cast<uint32_t>(std::countr_zero(m));
-      if (burst.ttl(lane) > 1) {
-        alive |= uint32_t{1} << lane;
-      } else {
-        burst.output[lane] = 1;
-        burst.reason[lane] = DropReason::kTtlExpired;
-      }
+      burst.output[lane] = 1;
+      burst.reason[lane] = DropReason::kTtlExpired;
     }
     burst.hopped |= alive;
     return alive;

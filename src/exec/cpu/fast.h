@@ -29,6 +29,9 @@ uint32_t fast_stages(const Program& program);
 // rows go to `rest`. Returns how many those are. Reads the frames; columns of the batch are left alone.
 uint32_t gather_fast(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest);
 
+// The same without vector instructions, which is what the other is held to.
+uint32_t gather_fast_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest);
+
 // Makes the edits that stages noted for the lanes of `mask`, in the frames and in the batch's columns.
 void commit_fast(const BatchView& view, const FastBurst& burst, uint32_t mask);
 

@@ -74,6 +74,11 @@ struct Flight {
     mask = ~uint32_t{0};
     shift = 63;
   }
+  // Appends the record of one key of a common packet: kKey4 records alone.
+  void put_key(const Key4& key) {
+    HostWords::store(record(count), Word{{key.source, key.destination, key.ports, key.rest | tag(count) << 25}});
+    ++count;
+  }
   // Appends the record of one key. Flights of kKey4 records, whose one word says what they are, take what fits_key4.
   void put_key(const FlowKey& key) {
     Word* to = record(count);

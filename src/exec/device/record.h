@@ -139,6 +139,10 @@ SLUICE_HD uint64_t pack_result(uint32_t rule, uint32_t mark, uint32_t next_hop, 
          uint64_t{output & 15u} << 46 | uint64_t{static_cast<uint32_t>(reason) & 63u} << 50 |
          (fits ? uint64_t{0} : uint64_t{1} << 56) | uint64_t{tag} << 57;
 }
+// Whether the packet met exactly the stages of the mask, left the last by output 0 and has no drop reason.
+SLUICE_HD bool passed_all(uint64_t word, uint32_t visited) {
+  return (word >> 42 & 0x7fff) == visited;
+}
 SLUICE_HD uint32_t result_tag(uint64_t word) {
   return static_cast<uint32_t>(word >> 57);
 }
