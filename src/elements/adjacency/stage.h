@@ -18,6 +18,7 @@ namespace sluice {
 struct AdjacencyStage {
   static constexpr FieldMask kReads = kFieldNextHop | kFieldL3 | kFieldKey | kFieldFrame | kFieldExtent;
   static constexpr FieldMask kWrites = kFieldFrame | kFieldExtent | kFieldPort | kFieldReason;
+  static constexpr FrameUse kFrameUse = FrameUse::kHeaders;
 
   AdjacencyView view;
 

@@ -16,6 +16,7 @@ namespace sluice {
 struct DecTtlStage {
   static constexpr FieldMask kReads = kFieldFrame | kFieldL3 | kFieldKey;
   static constexpr FieldMask kWrites = kFieldFrame | kFieldL3 | kFieldReason;
+  static constexpr FrameUse kFrameUse = FrameUse::kHeaders;
 
   // 1: multicast packets are not checked (Click's MULTICAST false keeps them untouched).
   uint8_t skip_multicast = 0;
