@@ -15,15 +15,15 @@ namespace sluice {
 //   uint32_t fast(FastBurst& burst, uint32_t mask) const;
 //
 // which gives the lanes of `mask` that leave by output 0. For each other lane it sets output and reason; kFastRefused
-// sends the packet through the ordinary registers instead, from the start. A frame is not touched before all stages have
-// spoken: edits are noted in the columns, and made at the end. So a packet that is refused has not changed.
+// sends the packet through the ordinary registers instead, from the start. A frame is not touched before all stages
+// have spoken: edits are noted in the columns, and made at the end. So a packet that is refused has not changed.
 //
 // Columns of lanes outside a mask hold what some packet left there: they may be read, and mean nothing.
 struct alignas(64) FastBurst {
   static constexpr uint32_t kLanes = 32;
   static constexpr uint32_t kRoom = kLanes + 16;  // columns are written a whole vector at a time
 
-  uint32_t source[kRoom];       // the key's parts (net/key4.h)
+  uint32_t source[kRoom];  // the key's parts (net/key4.h)
   uint32_t destination[kRoom];
   uint32_t ports[kRoom];
   uint32_t rest[kRoom];

@@ -157,7 +157,8 @@ void Worker::start(const Snapshot& snapshot, Batch& batch, JobShare& share, unsi
   share.in_order.resize(plan_.sinks.size(), 1);
   uint64_t bytes = 0;
   const uint32_t packets = share.packets.count();
-  share.packets.for_each([&](uint32_t i) { bytes += batch.data_length(i); });
+  const Extent* extents = batch.view().extent;
+  share.packets.for_each([&](uint32_t i) { bytes += extents[i].end - static_cast<uint32_t>(extents[i].data); });
   stats_.packets_in += packets;
   stats_.bytes_in += bytes;
   ElementCounters& at_source = stats_.elements[plan_.sources[source].element];
@@ -396,16 +397,19 @@ void Worker::run_sink(const PlanNode& node, Selection* inputs) {
   bool in_order = true;
   sent.resize(before + count);
   TxRecord* to = sent.data() + before;
+  const BatchView view = batch.view();
+  const uint32_t* orders = batch.orders();
+  const uint64_t* timestamps = batch.rows().timestamp_ns;
   packets.for_each([&](uint32_t i) {
-    const Extent& extent = batch.extent(i);
-    const uint32_t length = batch.data_length(i);
-    const Annotation& a = batch.annotation(i);
-    const uint32_t order = batch.order(i);
+    const Extent extent = view.extent[i];
+    const uint32_t length = extent.end - static_cast<uint32_t>(extent.data);
+    const Annotation& a = view.annotation[i];
+    const uint32_t order = orders[i];
     in_order &= order >= last;
     last = order;
     bytes += length;
-    *to++ = {batch.frame(i) + extent.data,
-             batch.timestamp_ns(i),
+    *to++ = {view.frame[i] + extent.data,
+             timestamps[i],
              length,
              extent.wire_end - static_cast<uint32_t>(extent.data),
              order,

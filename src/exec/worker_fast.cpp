@@ -30,11 +30,12 @@ void Worker::gather_bursts(const PlanNode& node, const BatchView& view, Selectio
       if (bits == 0) continue;
       uint32_t rows[64];
       uint32_t n = 0;
-      for (uint64_t b = bits; b != 0; b &= b - 1) {
-        const uint32_t row = w * 64 + static_cast<uint32_t>(std::countr_zero(b));
-        prefetch_read(view.frame[row]);
-        rows[n++] = row;
+      if (bits == ~uint64_t{0}) {
+        for (; n < 64; ++n) rows[n] = w * 64 + n;
+      } else {
+        for (uint64_t b = bits; b != 0; b &= b - 1) rows[n++] = w * 64 + static_cast<uint32_t>(std::countr_zero(b));
       }
+      for (uint32_t i = 0; i < n; ++i) prefetch_read(view.frame[rows[i]]);
       for (uint32_t at = 0; at < n;) {
         const uint32_t some = std::min(n - at, FastBurst::kLanes - burst->count);
         uint32_t rest[FastBurst::kLanes];
@@ -106,6 +107,7 @@ uint32_t Worker::finish_fast(const PlanNode& node, const Program& program, const
   const uint32_t all = burst.lanes();
   const uint32_t passed = run_fast(program, burst, begin, stopped, came);
   count_fast(program, burst, passed | stopped, came);
+  stats_.fast += static_cast<uint64_t>(std::popcount(passed | stopped));
   if (passed == 0) return all & ~stopped;
   commit_fast(view, burst, passed);
   const StageSlot& last = program.stages[program.fast - 1];
@@ -164,21 +166,21 @@ void Worker::launch_fast(size_t n, const Offload& offload, const BatchView& view
   gather_bursts(node, view, inputs, [&](FastBurst* burst, Selection& left) -> FastBurst* {
     if (burst == nullptr) return nullptr;
     if (a == nullptr) a = airborne_for(n, offload, true);
-    uint32_t room = a == nullptr ? 0 : std::min(burst->count, a->flight.limit - a->flight.count);
+    const uint32_t room = a == nullptr ? 0 : std::min(burst->count, a->flight.limit - a->flight.count);
     for (uint32_t i = 0; i < room; ++i) {
-      const uint32_t record = a->flight.count;
+      const uint32_t record = a->flight.count + i;
       a->rows[record] = static_cast<uint16_t>(burst->row[i]);
       a->paths[record] = kPathFast;
-      a->flight.put_key(burst->key(i));
     }
+    a->flight.put_keys(burst->source, burst->destination, burst->ports, burst->rest, room);
     for (uint32_t i = room; i < burst->count; ++i) left.add(burst->row[i]);
     burst->count = 0;
     return burst;
   });
 }
 
-// Takes the results of records [applied, applied + n), n at most 32, that came from the fast path and went the usual way
-// through the device's stages. Returns the records that are done.
+// Takes the results of records [applied, applied + n), n at most 32, that came from the fast path and went the usual
+// way through the device's stages. Returns the records that are done.
 uint32_t Worker::apply_fast(const PlanNode& node, const Offload& offload, const Program& program, const BatchView& view,
                             Airborne& a, uint32_t n) {
   const uint32_t usual = (1u << (offload.end - offload.begin)) - 1;

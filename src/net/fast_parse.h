@@ -21,10 +21,11 @@ inline constexpr uint32_t kFastBytes = 42;
 
 // True when `frame`, `bytes` long, is an untagged unicast Ethernet frame with an IPv4 packet without options, not a
 // fragment, with a right checksum, lengths that hold, addresses that are plainly no martians (net/martian.h), and TCP
-// or UDP with its header there. Then parse_ethernet says kOk, `key` and `ttl` are what it finds, and `ip_bytes` is the packet's
-// length as its header says. False says nothing about the packet, and the outputs hold nothing. Reads no byte past `bytes`.
+// or UDP with its header there. Then parse_ethernet says kOk, `key` and `ttl` are what it finds, and `ip_bytes` is the
+// packet's length as its header says. False says nothing about the packet, and the outputs hold nothing. Reads no byte
+// past `bytes`.
 [[gnu::always_inline]] inline bool parse_fast(const uint8_t* frame, uint32_t bytes, Key4& key, uint32_t& ip_bytes,
-                                                     uint32_t& ttl) {
+                                              uint32_t& ttl) {
   if (bytes < kFastBytes) return false;
   const uint64_t w0 = load_le64(frame + kFastL3);  // version, IHL, DSCP, length, identification, fragment
   const uint64_t w1 = load_le64(frame + kFastL3 + 8);

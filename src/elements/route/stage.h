@@ -47,7 +47,7 @@ struct RouteStage {
     for (uint32_t i = 0; i < burst.count; ++i) view4.prefetch(burst.destination[i]);
   }
   uint32_t fast(FastBurst& burst, uint32_t mask) const {
-    for (uint32_t i = 0; i < burst.count; ++i) burst.next_hop[i] = view4.lookup(burst.destination[i]);
+    view4.lookup_burst(burst.destination, burst.next_hop, burst.count);
     uint32_t found = 0;
     for (uint32_t i = 0; i < burst.count; ++i) found |= uint32_t{burst.next_hop[i] != 0} << i;
     for (uint32_t m = mask & ~found; m != 0; m &= m - 1) {

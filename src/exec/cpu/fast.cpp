@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "elements/stages.h"
+#include "exec/cpu/tile.h"
 #include "net/edit.h"
 #include "net/fast_parse.h"
 
@@ -17,7 +18,9 @@ namespace sluice {
 namespace {
 
 template <typename Stage>
-concept Fast = requires(const Stage& stage, FastBurst& burst) { stage.fast(burst, 1u); };
+concept Fast = requires(const Stage& stage, FastBurst& burst) {
+  stage.fast(burst, 1u);
+};
 
 template <typename Stage>
 __attribute__((flatten)) uint32_t fast_kernel(const StageSlot& slot, FastBurst& burst, uint32_t mask) {
@@ -145,8 +148,7 @@ SLUICE_FAST_AVX512 inline Columns transpose(At&& at) {
 }
 
 SLUICE_FAST_AVX512 inline Lanes big_endian(Lanes v) {
-  const __m512i order =
-      _mm512_broadcast_i32x4(_mm_setr_epi8(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12));
+  const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12));
   return reinterpret_cast<Lanes>(_mm512_shuffle_epi8(reinterpret_cast<__m512i>(v), order));
 }
 // All ones where the address is plainly no martian.
@@ -244,19 +246,30 @@ uint32_t gather_fast_scalar(const BatchView& view, const uint32_t* rows, uint32_
   return gather_scalar(view, rows, n, burst, rest);
 }
 
-void commit_fast(const BatchView& view, const FastBurst& burst, uint32_t mask) {
-  for (uint32_t m = mask; m != 0; m &= m - 1) {
-    const auto lane = static_cast<uint32_t>(std::countr_zero(m));
+namespace {
+
+template <bool kAll>
+void commit_lanes(const BatchView& view, const FastBurst& burst, uint32_t mask) {
+  for_lanes(mask, [&](uint32_t lane) {
     const uint32_t row = burst.row[lane];
     uint8_t* frame = burst.frame[lane];
-    if ((burst.hopped >> lane & 1) != 0) decrement_ttl_ipv4(frame + kFastL3);
+    if (kAll || (burst.hopped >> lane & 1) != 0) decrement_ttl_ipv4(frame + kFastL3);
     const uint32_t end = kFastL3 + burst.ip_bytes[lane];
     view.extent[row] = Extent{0, end, end, kFastL3, kFastL4};
-    Annotation& a = view.annotation[row];
-    if ((burst.rewritten >> lane & 1) != 0) {
+    if (kAll || (burst.rewritten >> lane & 1) != 0) {
       std::memcpy(frame, burst.rewrite[lane], 12);
-      a.port = burst.port[lane];
+      view.annotation[row].port = burst.port[lane];
     }
+  });
+}
+
+}  // namespace
+
+void commit_fast(const BatchView& view, const FastBurst& burst, uint32_t mask) {
+  if ((mask & ~(burst.hopped & burst.rewritten)) == 0) {
+    commit_lanes<true>(view, burst, mask);
+  } else {
+    commit_lanes<false>(view, burst, mask);
   }
 }
 
