@@ -46,7 +46,7 @@ def run_target(build, target, runs, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default="build/fuzz")
+    parser.add_argument("--build", default="build/asan")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--runs", type=int, default=20000)
     parser.add_argument("--seconds", type=int, default=10, help="at most this long for new inputs, per target")

@@ -18,7 +18,7 @@ using testing::GraphRun;
 using testing::TempDir;
 
 // Where every access is watched, fewer packets go fewer ways; every mode, transport and kind of record stays.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(SLUICE_SANITIZED)
 constexpr bool kWatched = true;
 #else
 constexpr bool kWatched = false;

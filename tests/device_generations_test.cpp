@@ -52,7 +52,7 @@ std::string name_of(const Setting& s) {
 
 // Table changes of a case: `base`, times SLUICE_TEST_SCALE; fewer where every access is watched.
 uint64_t swaps(uint64_t base) {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(SLUICE_SANITIZED)
   base = base / 8 + 3;
 #endif
   const char* text = std::getenv("SLUICE_TEST_SCALE");
@@ -253,7 +253,7 @@ void expect_whole(const Outcome& o, uint64_t generations) {
 
 std::vector<Setting> settings(const std::string& kind) {
   using enum RecordChoice;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(SLUICE_SANITIZED)
   // Each mode, and two devices, once.
   return {{kind, DeviceMode::kPersistent, kAuto, 2, 2},
           {kind, DeviceMode::kLaunch, kHeader, 2, 1},

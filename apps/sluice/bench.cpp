@@ -483,6 +483,10 @@ Exit bench_pipeline(const Options& o) {
                          {"raised", last.batch.raised},
                          {"lowered", last.batch.lowered}};
       cases.push_back(std::move(c));
+      if (with_acl) {
+        progress.step(fmt::format("{} bytes, device-resident", size));
+        add_resident_frames(o, devices, *pipeline, capture, fmt::format("acl+routes/{}B", size), cases);
+      }
     }
   }
   progress.clear();

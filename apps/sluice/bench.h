@@ -63,6 +63,11 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
                       const std::string& element, const TableSet& tables, const std::vector<FlowKey>& keys,
                       const std::vector<uint32_t>& expected, std::vector<Case>& cases);
 
+// The whole standard graph over frames that lie in the memory of a CUDA device, every one of them checked against the
+// host. No case on other devices, or where the graph is not the one that has a kernel of its own.
+void add_resident_frames(const BenchOptions& o, const OpenDevices& devices, const Pipeline& pipeline,
+                         const std::string& capture, const std::string& name, std::vector<Case>& cases);
+
 void add_bench_latency(CLI::App& bench);
 void add_bench_soak(CLI::App& bench);
 

@@ -2,6 +2,7 @@
 // device, every result checked.
 // host only
 #include <algorithm>
+#include <cstring>
 #include <thread>
 
 #include "base/sha256.h"
@@ -13,6 +14,7 @@
 #include "base/clock.h"
 #include "exec/cuda/flag_ring.h"
 #include "exec/cuda/resident.h"
+#include "ports/memory/frame_store.h"
 #endif
 
 namespace sluice::app {
@@ -273,6 +275,69 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
   }
 #endif
   progress.clear();
+}
+
+void add_resident_frames([[maybe_unused]] const BenchOptions& o, [[maybe_unused]] const OpenDevices& devices,
+                         [[maybe_unused]] const Pipeline& pipeline, [[maybe_unused]] const std::string& capture,
+                         [[maybe_unused]] const std::string& name, [[maybe_unused]] std::vector<Case>& cases) {
+#if defined(SLUICE_WITH_CUDA)
+  if (devices.options.devices.empty() || devices.options.devices[0]->info().kind != "cuda") return;
+  Device& device = *devices.options.devices[0];
+  auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
+  const std::vector<Offload> offloads = plan_offloads(pipeline.plan, pipeline.router, RecordChoice::kAddress);
+  const PlanNode& node = pipeline.plan.nodes.at(0);
+  // IPInput, ACL, IPRoute, DecIPTTL, AdjacencyRewrite.
+  if (!offloads[0].on_device || node.elements.size() != 5) return;
+  auto resident = make_resident(device, *snapshot, pipeline.plan, offloads);
+  if (!resident) fail(Exit::kUnavailable, resident.error());
+
+  const FrameStore store = need(FrameStore::load(capture));
+  uint32_t longest = 0;
+  for (const uint32_t bytes : store.captured()) longest = std::max(longest, bytes);
+  ResidentFrames frames;
+  frames.stride = (longest + 4 + 63) / 64 * 64;
+  // Past what the device caches, and long enough to time.
+  const uint64_t copies = std::max<uint64_t>(1, (size_t{1} << 28) / frames.stride / store.size());
+  const uint64_t count = copies * store.size();
+  frames.bytes.resize(ResidentFrames::kLead + count * frames.stride);
+  frames.lengths.resize(count);
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t from = i % store.size();
+    frames.lengths[i] = store.captured()[from];
+    std::memcpy(frames.bytes.data() + ResidentFrames::kLead + i * frames.stride, store.frame(from), frames.lengths[i]);
+  }
+  // What the host makes of the same frames.
+  const DeviceProgram program = device_program(node, snapshot->programs[node.program], offloads[0]);
+  std::vector<uint8_t> want(
+      frames.bytes.begin(),
+      frames.bytes.begin() + static_cast<ptrdiff_t>(ResidentFrames::kLead + store.size() * frames.stride));
+  std::vector<uint32_t> outcomes(store.size());
+  for (uint64_t i = 0; i < store.size(); ++i) {
+    Walker w;
+    w.packet.frame = want.data() + ResidentFrames::kLead + i * frames.stride;
+    w.packet.end = w.packet.wire_end = frames.lengths[i];
+    w.path = program.begin;
+    walk_alone(program, w);
+    outcomes[i] = frame_outcome(w);
+  }
+  std::vector<uint32_t> got(count);
+  const std::vector<double> rates =
+      need(resident_frames(device, (*resident)->programs[0], frames, got.data(), std::max(5u, o.repetitions)));
+  uint64_t wrong = 0;
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t from = i % store.size();
+    wrong += got[i] != outcomes[from] ||
+             std::memcmp(frames.bytes.data() + ResidentFrames::kLead + i * frames.stride,
+                         want.data() + ResidentFrames::kLead + from * frames.stride, frames.lengths[i]) != 0;
+  }
+  if (wrong != 0)
+    fail(Exit::kCheckFailed,
+         fmt::format("{}: {} of {} device-resident frames differ from the host's", name, wrong, count));
+  Case c{name + "/resident", "Mpackets/s", {}};
+  for (const double rate : rates) c.values.push_back(rate * 1e-6);
+  c.more = {{"frames", count}, {"stride", frames.stride}};
+  cases.push_back(std::move(c));
+#endif
 }
 
 void add_bench_latency(CLI::App& bench) {

@@ -43,8 +43,13 @@ class Selection {
   template <typename F>
   void for_each(F&& f) const {
     for (uint32_t w = 0; w < kWords; ++w) {
-      for (uint64_t bits = words_[w]; bits != 0; bits &= bits - 1)
-        f(w * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
+      const uint64_t all = words_[w];
+      if (all == ~uint64_t{0}) {
+        // Most often; a plain loop.
+        for (uint32_t i = w * 64; i < w * 64 + 64; ++i) f(i);
+        continue;
+      }
+      for (uint64_t bits = all; bits != 0; bits &= bits - 1) f(w * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
     }
   }
 

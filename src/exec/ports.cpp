@@ -93,12 +93,16 @@ class MemorySource final : public BatchSource {
     const auto most = static_cast<uint32_t>(std::min<uint64_t>(batch.limit(), left_));
     const Batch::Rows rows = batch.rows();
     uint32_t made = 0;
+    Batch::Room room = batch.room();
     for (; made < most; ++made) {
       const FrameHeader& header = headers[next];
-      uint8_t* to = batch.reserve(header.captured);
+      uint8_t* to = room.take(header.captured);
       if (to == nullptr) {
-        if (made == 0) return Error(fmt::format("no memory for a frame of {} bytes", header.captured));
-        break;
+        if (made != 0) break;
+        // It may grow for a frame larger than all of it.
+        to = batch.reserve(header.captured);
+        if (to == nullptr) return Error(fmt::format("no memory for a frame of {} bytes", header.captured));
+        room = batch.room();
       }
       const uint8_t* from = base + offset;
       prefetch_read(from + kAhead);
@@ -110,6 +114,7 @@ class MemorySource final : public BatchSource {
       offset += padded(header.captured);
       if (++next == frames) next = offset = 0;
     }
+    batch.keep(room);
     batch.append(made);
     next_ = next;
     offset_ = offset;

@@ -70,6 +70,7 @@ struct AdjacencyStage {
     uint32_t sent = 0;
     for (uint32_t m = mask; m != 0; m &= m - 1) {
       const auto lane = static_cast<uint32_t>(std::countr_zero(m));
+      const uint32_t lane_bit = m & (0u - m);
       const uint32_t next_hop = burst.next_hop[lane];
       const Adjacency* a = view.select_by(next_hop, [&] { return flow_hash(unpack_key4(burst.key(lane))); });
       if (a == nullptr) {
@@ -83,7 +84,7 @@ struct AdjacencyStage {
       }
       burst.rewrite[lane] = a->rewrite;
       burst.port[lane] = a->port;
-      sent |= uint32_t{1} << lane;
+      sent |= lane_bit;
     }
     burst.rewritten |= sent;
     return sent;

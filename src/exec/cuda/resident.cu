@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstring>
 #include <functional>
 
 #include "exec/cuda/open_cuda.h"
@@ -50,6 +51,48 @@ __global__ void __launch_bounds__(256)
   out[i] = r;
 }
 
+// The standard graph with an access list and routes.
+using StandardChain =
+    TypeList<IpInputStage, chains_detail::Acl, chains_detail::RouteDir24, DecTtlStage, AdjacencyStage>;
+
+template <typename... Stages>
+bool is_chain(TypeList<Stages...>, const DeviceProgram& program) {
+  uint32_t s = program.begin;
+  return program.end - program.begin == sizeof...(Stages) &&
+         ((program.program.stages[s++].kind == kStageKind<Stages>)&&...);
+}
+
+template <typename... Stages>
+__device__ __forceinline__ uint32_t walk_frame(TypeList<Stages...>, const DeviceProgram& program, Packet& p) {
+  uint32_t s = program.begin;
+  uint32_t path = s;
+  uint32_t visited = 0;
+  uint32_t output = 0;
+  auto one = [&]<typename Stage>(TypeTag<Stage>) {
+    if (path == s) {
+      const StageSlot& slot = program.program.stages[s];
+      output = slot.template get<Stage>()(p);
+      visited |= 1u << (s - program.begin);
+      path = slot.next[output & 15];
+    }
+    ++s;
+  };
+  (one(TypeTag<Stages>{}), ...);
+  return visited | output << 16 | static_cast<uint32_t>(p.reason) << 24;
+}
+
+__global__ void __launch_bounds__(128)
+    resident_frames_kernel(const __grid_constant__ DeviceProgram program, uint8_t* __restrict__ frames,
+                           const uint32_t* __restrict__ lengths, uint32_t* __restrict__ out, uint32_t stride,
+                           uint32_t count) {
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  Packet p;
+  p.frame = frames + size_t{i} * stride;
+  p.end = p.wire_end = lengths[i];
+  out[i] = walk_frame(StandardChain{}, program, p);
+}
+
 // Device memory, a stream and two events, given back together.
 class Run {
  public:
@@ -66,10 +109,12 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // `launch(in, out, stream)` starts the kernel; `count` is what a rate counts.
+  // `launch(in, out, stream)` starts the kernel; `count` is what a rate counts; `restore`, if any, comes before each
+  // and is not timed.
   Result<std::vector<double>> go(const void* input, size_t input_bytes, void* output, size_t output_bytes,
                                  size_t padded_input, size_t padded_output, size_t count, unsigned repeats,
-                                 const std::function<void(void*, void*, cudaStream_t)>& launch) {
+                                 const std::function<void(void*, void*, cudaStream_t)>& launch,
+                                 const std::function<cudaError_t(void*, cudaStream_t)>& restore = {}) {
     auto in = memory_.allocate_device(padded_input);
     if (!in) return std::move(in).error();
     in_ = *in;
@@ -83,7 +128,8 @@ class Run {
     }
     std::vector<double> rates;
     for (unsigned i = 0; e == cudaSuccess && i <= repeats; ++i) {
-      e = cudaEventRecord(events_[0], stream_);
+      if (restore) e = restore(in_, stream_);
+      if (e == cudaSuccess) e = cudaEventRecord(events_[0], stream_);
       if (e == cudaSuccess) {
         launch(in_, out_, stream_);
         e = cudaGetLastError();
@@ -98,6 +144,9 @@ class Run {
     if (auto copied = memory_.download(output, out_, output_bytes); !copied) return std::move(copied).error();
     return rates;
   }
+
+  // The input as the last run left it.
+  const void* input() const { return in_; }
 
  private:
   CudaMemory& memory_;
@@ -146,6 +195,41 @@ Result<std::vector<double>> resident_rate(Device& device, const DeviceProgram& p
                   });
                   if (!started) resident_records<NoChain><<<blocks, 128, 0, stream>>>(program, from, to, count, field);
                 });
+}
+
+Result<std::vector<double>> resident_frames(Device& device, const DeviceProgram& program, ResidentFrames& frames,
+                                            uint32_t* outcomes, unsigned repeats) {
+  CudaMemory* memory = cuda_memory(device);
+  if (memory == nullptr) return Error("device-resident rates are for CUDA devices");
+  if (frames.lengths.empty()) return Error("no frames");
+  if (!is_chain(StandardChain{}, program)) return Error("the program is not the standard graph's");
+  const auto count = static_cast<uint32_t>(frames.lengths.size());
+  const size_t bytes = frames.bytes.size();
+  const size_t lengths_at = (bytes + 255) / 256 * 256;
+  const size_t pristine_at = lengths_at + (size_t{count} * 4 + 255) / 256 * 256;
+  // One piece of memory: the frames, their lengths, and the frames as they came.
+  std::vector<uint8_t> input(pristine_at + bytes);
+  memcpy(input.data(), frames.bytes.data(), bytes);
+  memcpy(input.data() + lengths_at, frames.lengths.data(), size_t{count} * 4);
+  memcpy(input.data() + pristine_at, frames.bytes.data(), bytes);
+  Run run(*memory);
+  auto rates = run.go(
+      input.data(), input.size(), outcomes, size_t{count} * 4, input.size(), size_t{count} * 4, count, repeats,
+      [&](void* in, void* out, cudaStream_t stream) {
+        auto* base = static_cast<uint8_t*>(in);
+        resident_frames_kernel<<<(count + 127) / 128, 128, 0, stream>>>(
+            program, base + ResidentFrames::kLead, reinterpret_cast<const uint32_t*>(base + lengths_at),
+            static_cast<uint32_t*>(out), frames.stride, count);
+      },
+      [&](void* in, cudaStream_t stream) {
+        auto* base = static_cast<uint8_t*>(in);
+        return cudaMemcpyAsync(base, base + pristine_at, bytes, cudaMemcpyDeviceToDevice, stream);
+      });
+  if (!rates) return rates;
+  if (auto copied = memory->download(frames.bytes.data(), run.input(), bytes); !copied) {
+    return std::move(copied).error();
+  }
+  return rates;
 }
 
 Result<std::vector<double>> resident_lookups(Device& device, const Dir24View& view, std::span<const uint32_t> addresses,

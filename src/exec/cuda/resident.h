@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "exec/device/body.h"
 #include "exec/device/device.h"
 #include "tables/lpm/dir24.h"
 #include "tables/lpm/poptrie.h"
@@ -29,5 +30,24 @@ Result<std::vector<double>> resident_lookups(Device& device, const Dir24View& vi
 Result<std::vector<double>> resident_lookups(Device& device, const Poptrie4View& view,
                                              std::span<const uint32_t> addresses, uint32_t* next_hops,
                                              unsigned repeats);
+
+// Whole programs over whole frames, all of them in device memory: parsing, lookups and edits.
+struct ResidentFrames {
+  std::vector<uint8_t> bytes;          // frame i begins at kLead + i * stride
+  std::vector<uint32_t> lengths;       // of each
+  uint32_t stride = 0;                 // bytes, a multiple of 64 and at least 4 more than the longest frame
+  static constexpr size_t kLead = 64;  // a VLAN tag may be pushed before the first
+};
+// What became of one frame: stages met | output of the last << 16 | drop reason << 24.
+inline uint32_t frame_outcome(const Walker& w) {
+  return w.visited | uint32_t{w.output} << 16 | static_cast<uint32_t>(w.packet.reason) << 24;
+}
+
+// Runs a program over the frames, `repeats` times after one that is not counted, each time over the bytes as they were
+// given. Returns frames a second of each. `frames.bytes` then holds what the last run made of them, `outcomes` (one a
+// frame) what became of each. Errors as above, and a program that is not the standard graph's with an access list and
+// routes (tuple_space, dir24, poptrie): IPInput, ACL, IPRoute, DecIPTTL, AdjacencyRewrite.
+Result<std::vector<double>> resident_frames(Device& device, const DeviceProgram& program, ResidentFrames& frames,
+                                            uint32_t* outcomes, unsigned repeats);
 
 }  // namespace sluice
