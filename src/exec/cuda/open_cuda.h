@@ -23,7 +23,11 @@ struct CudaOptions {
   uint32_t ring_servers = 0;
   // Servers in one block while there is room.
   uint32_t ring_block_servers = 4;
-  // Servers of rings of key4 records take stamps (ring_stamps).
+  // Polls of one server of key4 records on their way together while rings have few servers: 1, 2 or 4.
+  uint32_t ring_polls = 2;
+  // With more servers than this in all rings, a server asks for one word before it polls a whole group.
+  uint32_t ring_quiet = 32;
+  // Servers of rings take stamps (ring_stamps).
   bool stamps = false;
   // Processors that rings leave free for launch kernels and table uploads.
   uint32_t spare_processors = 8;

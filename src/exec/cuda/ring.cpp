@@ -45,8 +45,8 @@ class CudaRing final : public RingDriver {
     if (servers_ > shape_.capacity / kLanes) servers_ = shape_.capacity / kLanes;
     block_servers_ = std::min(std::max(1u, options.ring_block_servers), ring_block_warps(kind));
     if (block_servers_ > servers_) block_servers_ = servers_;
-    stamps_ = options.stamps && kind == RecordKind::kKey4;
-    kernel_ = ring_kernel(kind, stamps_);
+    stamps_ = options.stamps;
+    kernel_ = ring_kernel(kind, options.ring_polls);
 
     CudaMemory& memory = *shared_->memory;
     memory.use();
@@ -112,6 +112,8 @@ class CudaRing final : public RingDriver {
     a.control = control_;
     a.programs = reinterpret_cast<const DeviceProgram*>(programs_);
     a.histogram = histogram_;
+    a.crowd = shared_->crowd;
+    a.quiet = shared_->options.ring_quiet;
     a.next = next;
     a.lap0 = lap0;
     a.capacity = shape_.capacity;

@@ -209,11 +209,9 @@ uint32_t Channel::ready_keys(const Flight& flight) {
   while (i < flight.count) {
     const uint32_t place = flight.place(i);
     const uint32_t run = std::min(flight.count - i, flight.mask - place + 1);
-    const uint64_t tag = uint64_t{flight.tag(i)} << 57;
-    for (uint32_t k = 0; k < run; ++k) {
-      if (((HostWords::load64(out + place + k) ^ tag) >> 57) != 0) return i + k;
-    }
-    i += run;
+    const uint32_t there = leading_results(out + place, run, flight.tag(i));
+    i += there;
+    if (there != run) break;
   }
   return i;
 }

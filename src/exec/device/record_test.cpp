@@ -118,5 +118,20 @@ TEST(Record, TagsOfNeighbouringLapsDiffer) {
   }
 }
 
+// However the run lies to cache lines, and wherever its first stranger stands.
+TEST(Record, LeadingResultsStopAtTheFirstOtherTag) {
+  rc::check([] {
+    const auto tag = *rc::gen::inRange<uint32_t>(0, 128);
+    const auto n = *rc::gen::inRange<uint32_t>(0, 70);
+    const auto start = *rc::gen::inRange<uint32_t>(0, 9);
+    const auto stranger = *rc::gen::inRange<uint32_t>(0, 90);  // past n: none
+    const auto other = (tag + *rc::gen::inRange<uint32_t>(1, 128)) & 127u;
+    alignas(64) uint64_t results[80];
+    for (uint32_t i = 0; i < 80; ++i) results[i] = uint64_t{tag} << 57 | *rc::gen::inRange<uint64_t>(0, 1ull << 57);
+    if (stranger < n) results[start + stranger] ^= uint64_t{tag ^ other} << 57;
+    RC_ASSERT(leading_results(results + start, n, tag) == std::min(n, stranger));
+  });
+}
+
 }  // namespace
 }  // namespace sluice
