@@ -4,30 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <thread>
 
+#include "base/clock.h"
 #include "exec/device/trace.h"
 #include "net/parse.h"
 
 namespace sluice {
-namespace {
-
-uint64_t now_ns() {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-          .count());
-}
-
-// Tells the core that this is a spinning loop.
-inline void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
-}  // namespace
-
 // One batch on its way: read by one thread, shared out to all workers, committed in order.
 struct Runtime::Job {
   Batch batch;
@@ -101,16 +84,10 @@ Result<void> Runtime::open_channels() {
   for (const auto& element : router_.elements) {
     if (element->kind() == ElementKind::kHost && element->make_state() != nullptr) one_by_one = true;
   }
-  ChannelOptions options;
-  options.mode = d.mode;
-  options.transport = d.transport;
-  options.records = std::max<uint32_t>(options_.batch, 256);
-  options.flights = one_by_one ? 1 : d.flights;
+  ChannelOptions options = d.channel(std::max<uint32_t>(options_.batch, 256));
+  if (one_by_one) options.flights = 1;
   // A worker's share of a batch is what its flights hold.
   options.busy_records = std::max<uint32_t>(1, options_.batch / static_cast<uint32_t>(workers_.size()) / 2);
-  options.enter_after = d.enter_after;
-  options.leave_after = d.leave_after;
-  options.watchdog_ns = d.watchdog_ns;
   auto open = [&](DeviceState& state, size_t w, size_t line,
                   const RecordShape& shape) -> Result<std::unique_ptr<RecordChannel>> {
     if (state.master != nullptr) {
@@ -143,12 +120,35 @@ Result<void> Runtime::open_channels() {
       if (!channel) return std::move(channel).error();
       worker.others[n] = std::move(*channel);
     }
+    if (auto ok = open_pools(*state.device, options, worker); !ok) return ok;
     workers_[w]->use_device(std::move(worker));
   }
   for (auto& state : devices_) {
     if (state->master != nullptr) state->master->start();
   }
   publisher_.set_prepare([this](Snapshot& snapshot) { make_resident(snapshot); });
+  return {};
+}
+
+// Whether frames are copied to a pool on the device. Rings have no copies around them: their records name host memory.
+bool Runtime::pooled() const {
+  return options_.device.transport == Transport::kCommPool && options_.device.mode == DeviceMode::kLaunch;
+}
+
+// Room for the frames of each flight, on both sides, where some segment's records are addresses.
+Result<void> Runtime::open_pools(Device& device, const ChannelOptions& options, WorkerDevice& worker) {
+  bool addresses = false;
+  for (const Offload& o : offloads_) addresses |= o.on_device && !o.keys && o.shape.kind == RecordKind::kAddress;
+  if (!pooled() || !addresses) return {};
+  // A batch of usual frames fits; what does not stays on the host.
+  const size_t bytes = std::min<size_t>(size_t{8} << 20, (size_t{1} << 16) + size_t{options_.batch} * 2048);
+  for (uint32_t f = 0; f < options.flights; ++f) {
+    auto host = device.allocate(MemorySpace::kStaging, bytes);
+    if (!host) return std::move(host).error();
+    auto there = device.allocate(MemorySpace::kDevice, bytes);
+    if (!there) return std::move(there).error();
+    worker.pools.push_back({std::move(*host), std::move(*there)});
+  }
   return {};
 }
 
@@ -193,7 +193,7 @@ void Runtime::make_resident(Snapshot& snapshot) {
 void Runtime::pin(Batch& batch) {
   bool addresses = false;
   for (const Offload& o : offloads_) addresses |= o.on_device && !o.keys && o.shape.kind == RecordKind::kAddress;
-  if (!addresses) return;
+  if (!addresses || pooled()) return;
   const std::span<std::byte> arena = batch.arena();
   for (auto& state : devices_) {
     auto device = state->device->pin(arena.data(), arena.size());
@@ -359,25 +359,33 @@ Result<void> Runtime::commit(Job& job) {
   last_generation_ = job.snapshot->generation;
   Publisher::release(job.snapshot);
   job.snapshot = nullptr;
+  commit_stats_.egress.record(now_ns() - job.done_ns.load(std::memory_order_relaxed));
   sizer_.took(job.done_ns.load(std::memory_order_relaxed) - job.started_ns, job.batch.size(), job.round);
   committed_ += job.batch.size();
   if (options_.progress) options_.progress(committed_);
   return result;
 }
 
-// One thread does all: with a device it has several batches on their way.
-Result<void> Runtime::run_inline() {
-  Worker& worker = *workers_[0];
-  const size_t depth = worker.depth();
+Result<std::vector<std::unique_ptr<Runtime::Job>>> Runtime::make_jobs(size_t count) {
   std::vector<std::unique_ptr<Job>> jobs;
-  for (size_t i = 0; i < depth; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     auto batch = Batch::create(options_.batch, std::max<size_t>(size_t{1} << 20, size_t{options_.batch} * 2048));
     if (!batch) return std::move(batch).error();
     jobs.push_back(std::make_unique<Job>());
     jobs.back()->batch = std::move(*batch);
-    jobs.back()->shares.resize(1);
+    jobs.back()->shares.resize(workers_.size());
     pin(jobs.back()->batch);
   }
+  return jobs;
+}
+
+// One thread does all: with a device it has several batches on their way.
+Result<void> Runtime::run_inline() {
+  Worker& worker = *workers_[0];
+  const size_t depth = worker.depth();
+  auto made_jobs = make_jobs(depth);
+  if (!made_jobs) return std::move(made_jobs).error();
+  const std::vector<std::unique_ptr<Job>> jobs = std::move(*made_jobs);
   QsbrReader reader;
   Result<void> result;
   bool more = true;
@@ -394,6 +402,7 @@ Result<void> Runtime::run_inline() {
       more = *got;
       if (!more) continue;
       job.snapshot = publisher_.acquire();
+      worker.stats().wait.record(now_ns() - job.started_ns);
       worker.start(*job.snapshot, job.batch, job.shares[0], job.source);
       ++made;
     }
@@ -423,15 +432,9 @@ Result<void> Runtime::run_threads() {
   // A futex costs several microseconds; a batch is often shorter than that. Spin first where every thread has a core of
   // its own.
   const int spins = std::thread::hardware_concurrency() > workers_.size() ? 4000 : 0;
-  std::vector<std::unique_ptr<Job>> jobs;
-  for (size_t i = 0; i < ring; ++i) {
-    auto batch = Batch::create(options_.batch, std::max<size_t>(size_t{1} << 20, size_t{options_.batch} * 2048));
-    if (!batch) return std::move(batch).error();
-    jobs.push_back(std::make_unique<Job>());
-    jobs.back()->batch = std::move(*batch);
-    jobs.back()->shares.resize(workers_.size());
-    pin(jobs.back()->batch);
-  }
+  auto made_jobs = make_jobs(ring);
+  if (!made_jobs) return std::move(made_jobs).error();
+  const std::vector<std::unique_ptr<Job>> jobs = std::move(*made_jobs);
   constexpr uint64_t kClosed = uint64_t{1} << 63;
   std::atomic<uint64_t> published{0};  // jobs handed out; kClosed is set when no more will come
   std::vector<std::jthread> threads;
@@ -445,23 +448,20 @@ Result<void> Runtime::run_threads() {
         uint64_t seen = published.load(std::memory_order_acquire);
         if ((seen & ~kClosed) == next && next == done) {
           if ((seen & kClosed) != 0) return;
-          for (int i = 0; i < spins && (seen = published.load(std::memory_order_acquire)) == next; ++i) pause();
+          for (int i = 0; i < spins && (seen = published.load(std::memory_order_acquire)) == next; ++i) cpu_pause();
           if (seen == next) published.wait(seen, std::memory_order_acquire);
           continue;
         }
         if ((seen & ~kClosed) != next && next - done < worker.depth()) {
           waiting.end();
           Job& job = *jobs[next % ring];
+          worker.stats().wait.record(now_ns() - job.started_ns);
           worker.start(*job.snapshot, job.batch, job.shares[w], job.source);
           ++next;
         }
         if (!worker.finish()) {
           waiting.begin("wait");
-          if (spins != 0) {
-            pause();
-          } else {
-            std::this_thread::yield();
-          }
+          spin_once(spins != 0);
           continue;
         }
         waiting.end();
@@ -487,7 +487,7 @@ Result<void> Runtime::run_threads() {
       if (left != 0 && more && made - done < ring) break;
       if (left != 0) {
         reader.offline();
-        for (int i = 0; i < spins && job.remaining.load(std::memory_order_acquire) != 0; ++i) pause();
+        for (int i = 0; i < spins && job.remaining.load(std::memory_order_acquire) != 0; ++i) cpu_pause();
         while ((left = job.remaining.load(std::memory_order_acquire)) != 0)
           job.remaining.wait(left, std::memory_order_acquire);
         reader.online();
@@ -576,6 +576,8 @@ void Runtime::fill(RunReport& report) {
       device.channels.switches = real.switches;
       device.channels.bytes_in = real.bytes_in;
       device.channels.bytes_out = real.bytes_out;
+      device.channels.kernel.merge(real.kernel);
+      device.channels.transfer.merge(real.transfer);
       device.master_flights = real.flights;
     }
     for (const auto& worker : workers_) {
@@ -583,7 +585,7 @@ void Runtime::fill(RunReport& report) {
       for (const auto* channels : {&worker->device().ipv4, &worker->device().others}) {
         for (const auto& channel : *channels) {
           if (channel == nullptr) continue;
-          device.channels.add(channel->stats());
+          device.channels.add(channel->final_stats());
           if (channel->failed() && device.failure.empty()) device.failure = channel->why();
         }
       }

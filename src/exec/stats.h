@@ -39,6 +39,8 @@ struct WorkerStats {
   uint64_t generated = 0;  // clones and packets of an element's own making
   uint64_t batches = 0;
   Histogram latency;  // batch read to batch done, ns, once for every packet
+  Histogram wait;     // batch read to a worker's start with it, ns, once a batch and worker
+  Histogram egress;   // batch done to its outputs written, in order, ns, once a batch
 
   void add(const WorkerStats& other) {
     if (elements.size() < other.elements.size()) elements.resize(other.elements.size());
@@ -48,6 +50,8 @@ struct WorkerStats {
     generated += other.generated;
     batches += other.batches;
     latency.merge(other.latency);
+    wait.merge(other.wait);
+    egress.merge(other.egress);
   }
 };
 

@@ -3,11 +3,13 @@
 // on their way at a time.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/prefetch.h"
 #include "batch/batch.h"
 #include "exec/cpu/tile.h"
 #include "exec/device/channel.h"
@@ -67,6 +69,12 @@ class PinnedRanges {
   std::vector<Range> ranges_;
 };
 
+// Frames of one flight: gathered by the host, copied to the device and back in one piece each way.
+struct FramePool {
+  std::shared_ptr<DeviceBlob> host, device;
+  uint32_t used = 0;
+};
+
 // One worker's share of one device.
 struct WorkerDevice {
   unsigned index = 0;                              // of Snapshot::residents
@@ -74,6 +82,7 @@ struct WorkerDevice {
   const PinnedRanges* pinned = nullptr;
   std::vector<std::unique_ptr<RecordChannel>> ipv4;    // by node: keys of IPv4 packets, or all records of another kind
   std::vector<std::unique_ptr<RecordChannel>> others;  // by node: keys of all other packets
+  std::vector<FramePool> pools;                        // one a flight; none: frames are reached where they lie
   uint32_t flights = 1;                                // batches at a time
 };
 
@@ -130,6 +139,12 @@ class Worker {
     std::vector<uint16_t> rows;  // record -> row of the batch
     std::vector<uint8_t> paths;  // record -> path at which it left
     std::vector<uint8_t> saved;  // address records: the frames' first bytes as they left
+    FramePool* pool = nullptr;   // address records: where the frames went, or nullptr
+    // By record, in the pool: where the frame's byte 0 is, and how many bytes from there went.
+    struct Pooled {
+      uint32_t at, bytes;
+    };
+    std::vector<Pooled> pooled;
   };
   // One batch on its way through the plan.
   struct Walk {
@@ -153,6 +168,8 @@ class Worker {
   bool run_nodes(Walk& walk);
   void deliver(const PlanTarget& target, const Selection& packets);
   void run_segment(const PlanNode& node, Selection* inputs);
+  template <typename Full>
+  void gather(const PlanNode& node, const BatchView& view, Selection* inputs, Full&& full);
   static void start_tile(Tile& tile);
   void run_stages(const Program& program, const PlanNode& node, Tile& tile, uint32_t begin, uint32_t end,
                   bool prefetched);
@@ -169,7 +186,8 @@ class Worker {
   void apply(const PlanNode& node, const Offload& offload, const Program& program, Airborne& airborne, uint32_t ready);
   void count_visits(const Program& program, uint32_t begin, uint32_t visited, uint32_t length, const uint32_t* lengths);
   Steps take_key(const Offload& offload, uint64_t word, Packet& p, const Program& program);
-  Steps take_registers(const Offload& offload, const Flight& flight, uint32_t i, Packet& p, const Program& program);
+  Steps take_registers(const Offload& offload, const Airborne& airborne, uint32_t i, Packet& p, const Program& program);
+  static bool put_in_pool(const Offload& offload, const Packet& p, FramePool& pool, Airborne::Pooled& place);
   Airborne* airborne_for(size_t node, const Offload& offload, const Packet& packet);
 
   const Plan& plan_;
@@ -188,6 +206,38 @@ class Worker {
   WorkerDevice device_;
   DeviceCounters device_counters_;
 };
+
+// Takes the packets that wait at a segment's inputs into tiles. Tile& full(Tile&): runs one that is full or the last of
+// its input, and says which is filled next.
+template <typename Full>
+void Worker::gather(const PlanNode& node, const BatchView& view, Selection* inputs, Full&& full) {
+  const uint32_t words = (view.count + 63) / 64;
+  Tile* tile = tiles_[0].get();
+  tile->count = 0;
+  auto run = [&] {
+    start_tile(*tile);
+    tile = &full(*tile);
+    tile->count = 0;
+  };
+  for (unsigned input = 0; input < node.inputs; ++input) {
+    // Taken before it runs: a cycle may deliver to this very input.
+    const Selection packets = inputs[input];
+    inputs[input].clear();
+    const uint8_t entry = node.entries[input];
+    for (uint32_t w = 0; w < words; ++w) {
+      for (uint64_t bits = packets.word(w); bits != 0; bits &= bits - 1) {
+        const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(bits));
+        const uint32_t lane = tile->count++;
+        tile->index[lane] = i;
+        tile->path[lane] = entry;
+        view.load(i, node.live_in, tile->packet[lane]);
+        prefetch_read(tile->packet[lane].bytes());
+        if (tile->count == Tile::kLanes) run();
+      }
+    }
+    if (tile->count != 0) run();
+  }
+}
 
 // The elements that limit a rate at egress, in graph order: limiter n is the n-1st of them.
 std::vector<unsigned> limited_elements(const Router& router);

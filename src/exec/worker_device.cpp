@@ -3,6 +3,7 @@
 // stages would have made of them.
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 
 #include "base/assert.h"
 #include "exec/device/trace.h"
@@ -16,14 +17,14 @@ namespace sluice {
 namespace {
 
 // Whether a parser that starts at the frame's first byte reads nothing past kRecordRegion, although the frame goes on.
-// IPv4: 14 bytes, two tags, 60 of header and 20 of TCP are 102 at most. IPv6 with extension headers may go anywhere.
+// IPv4: 14 bytes, four tags, 60 of header and 20 of TCP are 110 at most. IPv6 with extension headers may go anywhere.
 bool headers_fit_region(const uint8_t* frame, uint32_t end) {
-  static_assert(14 + 4 * kMaxVlanTags + 60 + 20 <= kRecordRegion);
-  uint32_t at = 12;
-  for (unsigned tags = 0; tags <= kMaxVlanTags && at + 2 <= end; ++tags, at += 4) {
+  static_assert(kEtherHeaderBytes + kMaxVlanTags * kVlanTagBytes + 60 + 20 <= kRecordRegion);
+  uint32_t at = offsetof(EtherHeader, ether_type);
+  for (unsigned tags = 0; tags <= kMaxVlanTags && at + 2 <= end; ++tags, at += kVlanTagBytes) {
     const uint16_t type = load_be16(frame + at);
-    if (type == 0x8100 || type == 0x88a8 || type == 0x9100) continue;
-    if (type != 0x86dd) return true;
+    if (is_vlan_ether_type(type)) continue;
+    if (type != kEtherTypeIpv6) return true;
     const uint32_t next = at + 2 + 6;
     if (next >= end) return true;
     return frame[next] == kProtocolTcp || frame[next] == kProtocolUdp || frame[next] == kProtocolIcmpv6;
@@ -56,11 +57,14 @@ void Worker::use_device(WorkerDevice device) {
   for (const Offload& o : *device_.offloads) {
     addresses |= o.on_device && !o.keys && o.shape.kind == RecordKind::kAddress && o.writes_frame;
   }
-  for (auto& walk : walks_) {
+  for (size_t w = 0; w < walks_.size(); ++w) {
+    auto& walk = walks_[w];
+    if (!device_.pools.empty()) walk->airborne[0].pool = &device_.pools[w];
     for (Airborne& a : walk->airborne) {
       a.rows.resize(records);
       a.paths.resize(records);
       if (addresses) a.saved.resize(size_t{records} * kSavedBytes);
+      a.pooled.resize(device_.pools.empty() ? 0 : records);
     }
   }
 }
@@ -79,16 +83,14 @@ bool Worker::launch(size_t n, Selection* inputs) {
   const Offload& offload = (*device_.offloads)[n];
   const Program& program = walk_->snapshot->programs[node.program];
   const BatchView view = walk_->batch->view();
-  const uint32_t words = (view.count + 63) / 64;
   for (Airborne& a : walk_->airborne) {
     a.channel = nullptr;
     a.applied = 0;
+    if (a.pool != nullptr) a.pool->used = 0;
   }
   TraceSpan trace;
   trace.begin("gather");
-  Tile& tile = *tiles_[0];
-  auto full = [&] {
-    start_tile(tile);
+  gather(node, view, inputs, [&](Tile& tile) -> Tile& {
     run_stages(program, node, tile, 0, offload.begin, false);
     for (uint32_t lane = 0; lane < tile.count; ++lane) {
       const uint8_t path = tile.path[lane];
@@ -102,31 +104,20 @@ bool Worker::launch(size_t n, Selection* inputs) {
     }
     run_stages(program, node, tile, offload.begin, program.stage_count, false);
     finish_tile(node, view, tile);
-    tile.count = 0;
-  };
-  tile.count = 0;
-  for (unsigned input = 0; input < node.inputs; ++input) {
-    const Selection packets = inputs[input];
-    inputs[input].clear();
-    for (uint32_t w = 0; w < words; ++w) {
-      for (uint64_t bits = packets.word(w); bits != 0; bits &= bits - 1) {
-        const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(bits));
-        const uint32_t lane = tile.count++;
-        tile.index[lane] = i;
-        tile.path[lane] = node.entries[input];
-        view.load(i, node.live_in, tile.packet[lane]);
-        if (tile.count == Tile::kLanes) full();
-      }
-    }
-    if (tile.count != 0) full();
-  }
+    return tile;
+  });
   trace.end();
   trace.begin("submit");
   bool any = false;
   const DeviceProgram& resident = walk_->snapshot->residents[device_.index]->programs[n];
   for (Airborne& a : walk_->airborne) {
     if (a.channel == nullptr) continue;
-    a.channel->submit(a.flight, resident);
+    SlabDriver::Range frames;
+    if (a.pool != nullptr && a.pool->used != 0) {
+      frames = {static_cast<std::byte*>(a.pool->host->host()), a.pool->used, a.pool->device->device(),
+                offload.writes_frame};
+    }
+    a.channel->submit(a.flight, resident, frames);
     any = true;
   }
   return any;
@@ -146,6 +137,27 @@ Worker::Airborne* Worker::airborne_for(size_t n, const Offload& offload, const P
   return a.flight.count < a.flight.limit ? &a : nullptr;
 }
 
+// Copies what the stages may read of a frame behind the others of its flight. False: there is no room.
+bool Worker::put_in_pool(const Offload& offload, const Packet& p, FramePool& pool, Airborne::Pooled& place) {
+  // Where no stage moves the extent, nothing is pushed in front or appended behind.
+  const bool moves = offload.shape.moves != 0;
+  const uint32_t before = moves ? kHeadroom : (static_cast<uint32_t>(p.data < 0 ? -p.data : 0) + 15) / 16 * 16;
+  uint32_t bytes = p.end;
+  if (!offload.whole_frames && p.data == 0 && p.l3 + 60u <= kRecordRegion && headers_fit_region(p.frame, p.end)) {
+    bytes = std::min(bytes, kRecordRegion);
+  }
+  const uint64_t need = uint64_t{before} + bytes + (moves ? kTailroom : 0);
+  if (pool.used + need > pool.host->size()) return false;
+  place.at = pool.used + before;
+  place.bytes = bytes;
+  const int32_t first = std::min(p.data, 0);
+  std::memcpy(static_cast<std::byte*>(pool.host->host()) + place.at + first, p.frame + first,
+              static_cast<size_t>(static_cast<int64_t>(bytes) - first));
+  pool.used = static_cast<uint32_t>((pool.used + need + 15) / 16 * 16);
+  if (pool.used > pool.host->size()) pool.used = static_cast<uint32_t>(pool.host->size());
+  return true;
+}
+
 // Writes the packet's record. False: it has to stay on the host.
 bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile& tile, uint32_t lane) {
   const Packet& p = tile.packet[lane];
@@ -160,7 +172,7 @@ bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile&
       if (offload.whole_frames || p.data != 0 || p.l3 + 60u > offload.shape.region) return false;
       if (!headers_fit_region(p.frame, p.end)) return false;
     }
-  } else {
+  } else if (walk_->airborne[0].pool == nullptr) {
     device_frame = device_.pinned->device_address(p.frame - kHeadroom, size_t{kHeadroom} + p.end + kTailroom);
     if (device_frame == nullptr) return false;
     device_frame += kHeadroom;
@@ -169,43 +181,40 @@ bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile&
   if (a == nullptr) return false;
   Flight& flight = a->flight;
   const uint32_t i = flight.count;
+  if (a->pool != nullptr && !offload.keys && offload.shape.kind == RecordKind::kAddress) {
+    if (!put_in_pool(offload, p, *a->pool, a->pooled[i])) return false;
+    device_frame = static_cast<uint8_t*>(a->pool->device->device()) + a->pooled[i].at;
+  }
   view.store(tile.index[lane], ~FieldMask{0}, p);
   a->rows[i] = static_cast<uint16_t>(tile.index[lane]);
   a->paths[i] = path;
-  Word* to = flight.record(i);
-  const uint32_t tag = flight.tag(i);
-  auto put = [&](uint32_t w, const Word& word) { HostWords::store(to + w, word); };
   if (offload.keys) {
-    if (a == &walk_->airborne[0]) {
-      put(0, pack_key4(p.key, tag));
-    } else {
-      PayloadWriter writer(tag, put);
-      writer.put(&p.key, kKeyBytes);
-      writer.finish();
-    }
-  } else {
-    RegisterRecord r{};
-    std::memcpy(&r.extent, &p.data, sizeof(Extent));
-    std::memcpy(&r.annotation, &p.rule, sizeof(Annotation));
-    r.path = path;
-    PayloadWriter writer(tag, put);
-    writer.put(&r, sizeof r);
-    if (offload.shape.kind == RecordKind::kAddress) {
-      if (offload.writes_frame) {
-        std::memcpy(a->saved.data() + size_t{i} * kSavedBytes, p.frame, std::min(kSavedBytes, p.end));
-      }
-      const auto address = reinterpret_cast<uint64_t>(device_frame);
-      writer.put(&address, sizeof address);
-    }
-    if (offload.shape.key_in != 0) writer.put(&p.key, kKeyBytes);
-    if (offload.shape.kind == RecordKind::kHeader) {
-      const uint32_t bytes = std::min<uint32_t>(offload.shape.region, p.end);
-      writer.put(p.frame, bytes);
-      static constexpr uint8_t kZeros[kRecordRegion] = {};
-      writer.put(kZeros, offload.shape.region - bytes);
-    }
-    writer.finish();
+    flight.put_key(p.key);
+    return true;
   }
+  Word* to = flight.record(i);
+  auto put = [&](uint32_t w, const Word& word) { HostWords::store(to + w, word); };
+  RegisterRecord r{};
+  std::memcpy(&r.extent, &p.data, sizeof(Extent));
+  std::memcpy(&r.annotation, &p.rule, sizeof(Annotation));
+  r.path = path;
+  PayloadWriter writer(flight.tag(i), put);
+  writer.put(&r, sizeof r);
+  if (offload.shape.kind == RecordKind::kAddress) {
+    if (offload.writes_frame && a->pool == nullptr) {
+      std::memcpy(a->saved.data() + size_t{i} * kSavedBytes, p.frame, std::min(kSavedBytes, p.end));
+    }
+    const auto address = reinterpret_cast<uint64_t>(device_frame);
+    writer.put(&address, sizeof address);
+  }
+  if (offload.shape.key_in != 0) writer.put(&p.key, kKeyBytes);
+  if (offload.shape.kind == RecordKind::kHeader) {
+    const uint32_t bytes = std::min<uint32_t>(offload.shape.region, p.end);
+    writer.put(p.frame, bytes);
+    static constexpr uint8_t kZeros[kRecordRegion] = {};
+    writer.put(kZeros, offload.shape.region - bytes);
+  }
+  writer.finish();
   ++flight.count;
   return true;
 }
@@ -250,13 +259,13 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
       view.load(a.rows[i], ~FieldMask{0}, p);
       if (i >= a.flight.ready) {
         ++device_counters_.rescued;
-        if (!offload.keys && offload.shape.kind == RecordKind::kAddress && offload.writes_frame) {
+        if (!offload.keys && offload.shape.kind == RecordKind::kAddress && offload.writes_frame && a.pool == nullptr) {
           std::memcpy(p.frame, a.saved.data() + size_t{i} * kSavedBytes, std::min(kSavedBytes, p.end));
         }
         continue;
       }
       const Steps steps = offload.keys ? take_key(offload, a.flight.key_result(i), p, program)
-                                       : take_registers(offload, a.flight, i, p, program);
+                                       : take_registers(offload, a, i, p, program);
       if (steps.redo || steps.visited == 0) {
         ++device_counters_.redone;
         continue;
@@ -265,12 +274,7 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
       const uint32_t last = offload.begin + static_cast<uint32_t>(std::bit_width(steps.visited)) - 1u;
       const StageSlot& slot = program.stages[last];
       tile.output[lane] = steps.output;
-      if (node.wide) {
-        const bool out = steps.output < node.exits.size() && node.exits[steps.output].node != ~0u;
-        tile.path[lane] = out ? static_cast<uint8_t>(kPathExit) : kPathDropped;
-      } else {
-        tile.path[lane] = slot.next[steps.output & 15];
-      }
+      tile.path[lane] = node.wide ? node.wide_path(steps.output) : slot.next[steps.output & 15];
       if (tile.path[lane] == kPathDropped) {
         const DropReason reason = p.reason == DropReason::kNone ? DropReason::kUnconnectedOutput : p.reason;
         ++stats_.elements[slot.element].drops[static_cast<size_t>(reason)];
@@ -307,8 +311,9 @@ Steps Worker::take_key(const Offload& offload, uint64_t word, Packet& p, const P
   return r.steps;
 }
 
-Steps Worker::take_registers(const Offload& offload, const Flight& flight, uint32_t i, Packet& p,
+Steps Worker::take_registers(const Offload& offload, const Airborne& a, uint32_t i, Packet& p,
                              const Program& program) {
+  const Flight& flight = a.flight;
   Word words[kMaxWordsOut];
   const Word* from = flight.result(i);
   for (uint32_t w = 0; w < flight.words_out; ++w) words[w] = HostWords::load(from + w);
@@ -334,6 +339,16 @@ Steps Worker::take_registers(const Offload& offload, const Flight& flight, uint3
     const int32_t to_byte = static_cast<int32_t>(std::min<uint32_t>(offload.shape.region, end));
     if (to_byte > from_byte) {
       std::memcpy(p.frame + from_byte, bytes + kRecordHeadroom + from_byte, static_cast<size_t>(to_byte - from_byte));
+    }
+  }
+  if (offload.shape.kind == RecordKind::kAddress && offload.writes_frame && a.pool != nullptr) {
+    // Of a frame that went in part only that part can have changed.
+    const Airborne::Pooled& place = a.pooled[i];
+    const int32_t from_byte = std::min(p.data, 0);
+    const auto to_byte = static_cast<int32_t>(place.bytes < end ? place.bytes : p.end);
+    if (to_byte > from_byte) {
+      std::memcpy(p.frame + from_byte, static_cast<const std::byte*>(a.pool->host->host()) + place.at + from_byte,
+                  static_cast<size_t>(to_byte - from_byte));
     }
   }
   steps.reason = p.reason;

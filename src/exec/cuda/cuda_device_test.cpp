@@ -548,7 +548,7 @@ struct RingUser {
     if (running) {
       const auto limit = std::chrono::steady_clock::now() + kPatience;
       for (uint32_t s = 0; s < ring->servers(); ++s) {
-        while (__atomic_load_n(&control.servers[s].ack, __ATOMIC_ACQUIRE) != epoch) {
+        while (HostWords::load32(&control.servers[s].ack) != epoch) {
           ASSERT_LT(std::chrono::steady_clock::now(), limit) << "server " << s << " does not take the program";
           std::this_thread::yield();
         }
@@ -737,33 +737,43 @@ TEST_P(CudaDeviceTest, UploadsAndLaunchesGoOnBesideARing) {
   for (const Item& item : items) user.put(item, 0, 0);
   user.take();
   EXPECT_EQ(user.wrong, 0u);
-  const uint32_t beat = __atomic_load_n(&user.ring->control()->servers[0].beat, __ATOMIC_ACQUIRE);
+  const uint32_t beat = HostWords::load32(&user.ring->control()->servers[0].beat);
   const auto limit = std::chrono::steady_clock::now() + kPatience;
-  while (__atomic_load_n(&user.ring->control()->servers[0].beat, __ATOMIC_ACQUIRE) == beat) {
+  while (HostWords::load32(&user.ring->control()->servers[0].beat) == beat) {
     ASSERT_LT(std::chrono::steady_clock::now(), limit) << "no heartbeat";
     std::this_thread::yield();
   }
 }
 
-TEST_P(CudaDeviceTest, StampsCountEachGroup) {
-  if (!is_cuda()) GTEST_SKIP() << "of the CUDA rings";
-  CudaOptions options;
-  options.stamps = true;
-  device_ = must(open(options));
+TEST_P(CudaDeviceTest, KernelsAreTimedWhereAsked) {
+  if (GetParam() == std::string("cuda_graphs")) GTEST_SKIP() << "a graph's kernel is inside it";
   loaded_ = std::make_unique<Loaded>(*device_, tables_);
   const auto items = some_items(tables_, 256, RecordKind::kKey4);
   const auto programs = key_programs(tables_, RecordKind::kKey4);
-  RingUser user(*device_, programs[0].program, 256);
-  user.install(programs[0].program, (*loaded_)(programs[0].program), 0);
-  user.start();
-  for (const Item& item : items) user.put(item, 0, 0);
-  user.take();
-  user.stop();
-  EXPECT_EQ(user.wrong, 0u);
-  uint64_t sum = 0;
-  for (uint32_t bin : must(ring_stamps(*user.ring))) sum += bin;
-  EXPECT_GE(sum, 8u);
-  EXPECT_LE(sum, 256u);
+  for (const bool on : {false, true}) {
+    device_->time_kernels(on);
+    RingUser user(*device_, programs[0].program, 256);
+    user.install(programs[0].program, (*loaded_)(programs[0].program), 0);
+    user.start();
+    for (const Item& item : items) user.put(item, 0, 0);
+    user.take();
+    user.stop();
+    EXPECT_EQ(user.wrong, 0u);
+    Histogram groups;
+    const auto added = user.ring->add_kernel_times(groups);
+    ASSERT_TRUE(added.ok()) << to_string(added.error());
+    // A group that came in pieces counts as often.
+    EXPECT_GE(groups.count(), on ? 8u : 0u);
+    EXPECT_LE(groups.count(), on ? 256u : 0u);
+
+    auto slabs = must(device_->make_slabs(user.shape, 1, Transport::kZeroCopy));
+    for (uint32_t i = 0; i < items.size(); ++i) write_record(programs[0].program, items[i], 0, 1, slabs->in(0) + i);
+    const auto started = slabs->start(0, 256, (*loaded_)(programs[0].program), {});
+    ASSERT_TRUE(started.ok()) << to_string(started.error());
+    const auto limit = std::chrono::steady_clock::now() + kPatience;
+    while (!must(slabs->done(0))) ASSERT_LT(std::chrono::steady_clock::now(), limit);
+    EXPECT_EQ(slabs->kernel_ns(0) != 0, on);
+  }
 }
 
 TEST_P(CudaDeviceTest, TheFlagRingAgrees) {

@@ -70,7 +70,7 @@ struct RingArguments {
 inline constexpr uint32_t kProgramSlotBytes = (sizeof(DeviceProgram) + 15) / 16 * 16;
 
 // Kernel(const RingArguments), a warp a server.
-const void* ring_kernel(RecordKind kind, uint32_t polls);
+const void* ring_kernel(RecordKind kind);
 // The most servers in a block, and a block's shared memory.
 inline constexpr uint32_t ring_block_warps(RecordKind kind) {
   return kind == RecordKind::kKey4 || kind == RecordKind::kKey6 ? 8 : 4;
@@ -88,7 +88,7 @@ const void* launch_key4(uint8_t chain);
 const void* launch_key6(uint8_t chain);
 const void* launch_header();
 const void* launch_address();
-const void* ring_key4(uint32_t polls);
+const void* ring_key4();
 const void* ring_key6();
 const void* ring_header();
 const void* ring_address();

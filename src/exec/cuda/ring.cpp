@@ -43,10 +43,12 @@ class CudaRing final : public RingDriver {
     const uint32_t most = options.ring_servers != 0 ? RingControl::kMaxServers : 32;
     if (servers_ > most) servers_ = most;
     if (servers_ > shape_.capacity / kLanes) servers_ = shape_.capacity / kLanes;
-    block_servers_ = std::min(std::max(1u, options.ring_block_servers), ring_block_warps(kind));
+    // A small ring is one block, whose servers poll in step.
+    const bool small = servers_ <= ring_block_warps(kind);
+    block_servers_ = small ? servers_ : std::min(std::max(1u, options.ring_block_servers), ring_block_warps(kind));
     if (block_servers_ > servers_) block_servers_ = servers_;
     stamps_ = options.stamps;
-    kernel_ = ring_kernel(kind, options.ring_polls);
+    kernel_ = ring_kernel(kind);
 
     CudaMemory& memory = *shared_->memory;
     memory.use();
@@ -154,7 +156,7 @@ class CudaRing final : public RingDriver {
       if (std::chrono::steady_clock::now() > limit) {
         uint32_t there = 0;
         for (uint32_t i = 0; i < servers_; ++i) {
-          there += __atomic_load_n(&control_->servers[i].left, __ATOMIC_ACQUIRE) == 0 ? 1 : 0;
+          there += HostWords::load32(&control_->servers[i].left) == 0 ? 1 : 0;
         }
         shared_->memory->abandon();
         return Error(fmt::format("{} of {} servers of a ring do not stop", there, servers_),
@@ -182,14 +184,14 @@ class CudaRing final : public RingDriver {
     return {};
   }
 
-  Result<std::vector<uint32_t>> stamps() {
-    std::vector<uint32_t> bins;
-    if (histogram_ == nullptr) return bins;
-    bins.resize(kRingBins);
+  Result<void> add_kernel_times(Histogram& to) override {
+    if (histogram_ == nullptr) return {};
+    std::vector<uint32_t> bins(kRingBins);
     if (auto copied = shared_->memory->download(bins.data(), histogram_, bins.size() * sizeof(uint32_t)); !copied) {
-      return std::move(copied).error();
+      return copied;
     }
-    return bins;
+    for (uint32_t i = 0; i < kRingBins; ++i) to.record(uint64_t{i} * kRingBinNs + kRingBinNs / 2, bins[i]);
+    return {};
   }
 
  private:
@@ -227,12 +229,6 @@ Result<std::unique_ptr<RingDriver>> make_cuda_ring(std::shared_ptr<CudaShared> s
   auto ring = std::make_unique<CudaRing>(std::move(shared), shape);
   if (auto made = ring->create(); !made) return std::move(made).error();
   return std::unique_ptr<RingDriver>(std::move(ring));
-}
-
-Result<std::vector<uint32_t>> ring_stamps(RingDriver& ring) {
-  auto* cuda = dynamic_cast<CudaRing*>(&ring);
-  if (cuda == nullptr) return std::vector<uint32_t>{};
-  return cuda->stamps();
 }
 
 }  // namespace sluice

@@ -43,14 +43,17 @@ inline constexpr uint32_t kLooksPerBeat = 8;
 // After so many looks without work (4 ms) a server begins to sleep between polls, longer with each look.
 inline constexpr uint32_t kIdleLooks = 256;
 inline constexpr uint32_t kLongestSleepNs = 1000;
-// The cycles that a poll of host memory takes, a little less than on an H100: polls of one server that are on their way
-// together leave at even distances within it.
-inline constexpr uint32_t kPollCycles = 2000;
+// The servers of a block poll in step with its first one. That one waits so many cycles after a poll, so that the
+// others' have come back too; they start at most so many after it, and go on without it when it is at work for longer
+// than a poll takes.
+inline constexpr uint32_t kStepGap = 250;
+inline constexpr uint32_t kStepLate = 400;
+inline constexpr uint32_t kStepPatience = 3000;
 
 __device__ __forceinline__ uint32_t cycles_now() {
   return static_cast<uint32_t>(clock64());
 }
-// A hint between the servers of one block: which group a server found last.
+// What the servers of one block tell one another; nothing is read on the strength of it.
 __device__ __forceinline__ void store_hint(uint32_t* to, uint32_t v) {
   asm volatile("st.relaxed.cta.shared.u32 [%0], %1;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))), "r"(v)
                : "memory");
@@ -99,14 +102,13 @@ __device__ __forceinline__ void walk_program(const DeviceProgram& program, Walke
   walk_warp<K, NoChain>(program, w, scratch);
 }
 
-// kPolls: polls of one server that are on their way together while few servers poll.
-template <RecordKind K, uint32_t kPolls>
+template <RecordKind K>
 __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid_constant__ RingArguments a) {
   extern __shared__ uint4 shared[];
   const uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   const uint32_t server = blockIdx.x * warps + warp;
-  // found[w]: the lower bits of the last group of which server w of this block has found all records.
-  __shared__ uint32_t found[ring_block_warps(K)];
+  // Of the block's first server: the lower bits of the last group that it has found, and when it polled last.
+  __shared__ uint32_t lead_group, lead_step;
   uint64_t group = a.next / 32;
   uint32_t done = 0;
   {
@@ -115,7 +117,10 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
     if (ahead == 0) done = (1u << (a.next & 31)) - 1;
     group += ahead;
   }
-  if (lane == 0) store_hint(&found[warp], static_cast<uint32_t>(group) - a.servers);
+  if (threadIdx.x == 0) {
+    store_hint(&lead_group, static_cast<uint32_t>(group) - a.servers);
+    store_hint(&lead_step, 0);
+  }
   __syncthreads();
   if (server >= a.servers) return;
 
@@ -169,7 +174,6 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
   };
 
   constexpr uint32_t kWords = K == RecordKind::kKey6 ? kKey6Words : 1;
-  Word polled[kPolls][kWords] = {};
   for (;;) {
     const auto first = static_cast<uint32_t>(group * 32) & (a.capacity - 1);  // slot of lane 0
     const uint32_t slot = first + lane;
@@ -201,69 +205,44 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
     };
     bool stay = !due() || look();
     bool ask = warp == 0;  // crowded: one word before the whole group
+    uint32_t stepped = cycles_now();
     while (stay) {
+      bool poll = true;
       if (crowded) {
-        // Records are written in order: none of this group before those of the one before it.
-        if (warp != 0 && static_cast<int32_t>(load_hint(&found[warp - 1]) - (static_cast<uint32_t>(group) - 1)) < 0) {
-          __nanosleep(32);
-        } else {
-          bool there = true;
-          if (ask) {
-            const uint32_t next = first + static_cast<uint32_t>(__ffs(static_cast<int>(~done)) - 1);
-            const Word one = DeviceWords::load(a.in + size_t{next} * a.words_in + (a.words_in - 1));
-            there = tag_lap(word_tag(one)) == lap;
-            there = __shfl_sync(kAll, there, 0);
-          }
-          if (there) {
-            issue(words);
-            mask = __ballot_sync(kAll, ready_in(words));
-            if (enough(mask)) break;
-            ask = mask == 0;
-          }
+        // Records are written in order: none of this group before those of the block's first server.
+        const uint32_t lead = __shfl_sync(kAll, load_hint(&lead_group), 0);
+        if (warp != 0 && static_cast<int32_t>(lead + warp - static_cast<uint32_t>(group)) < 0) {
+          __nanosleep(20);
+          poll = false;
+        } else if (ask) {
+          const uint32_t next = first + static_cast<uint32_t>(__ffs(static_cast<int>(~done)) - 1);
+          const Word one = DeviceWords::load(a.in + size_t{next} * a.words_in + (a.words_in - 1));
+          poll = __shfl_sync(kAll, tag_lap(word_tag(one)) == lap, 0);
         }
-        nap();
-        if (due()) stay = look();
-        continue;
-      }
-      uint32_t left = cycles_now() - kPollCycles;
-      auto in_step = [&] {
-        if constexpr (kPolls > 1) {
-          while (cycles_now() - left < kPollCycles / kPolls) {
-          }
-          left = cycles_now();
+      } else if (warp == 0) {
+        while (warps > 1 && cycles_now() - stepped < kStepGap) {
         }
-      };
-#pragma unroll
-      for (uint32_t k = 0; k + 1 < kPolls; ++k) {
-        in_step();
-        issue(polled[k]);
-      }
-      bool have = false;
-      while (!have) {
-#pragma unroll
-        for (uint32_t k = 0; k < kPolls; ++k) {
-          if (have) continue;
-          in_step();
-          issue(polled[(k + kPolls - 1) % kPolls]);
-          mask = __ballot_sync(kAll, ready_in(polled[k]));
-          if (enough(mask)) {
-#pragma unroll
-            for (uint32_t i = 0; i < kWords; ++i) words[i] = polled[k][i];
-            have = true;
-          }
-        }
-        if (have) break;
-        nap();
-        if (due()) {
-          stay = look();
-          if (!stay || crowded) break;
+        if (lane == 0) store_hint(&lead_step, cycles_now());
+      } else {
+        // In step all servers see a frame at one time; out of step, the last of eight sees it half a poll later.
+        for (uint32_t now; (now = cycles_now()) - load_hint(&lead_step) > kStepLate && now - stepped < kStepPatience;) {
         }
       }
-      if (have) break;
+      __syncwarp();
+      if (poll) {
+        if (crowded && threadIdx.x == 0) store_hint(&lead_group, static_cast<uint32_t>(group));
+        issue(words);
+        mask = __ballot_sync(kAll, ready_in(words));
+        if (enough(mask)) break;
+        ask = mask == 0;
+        stepped = cycles_now();
+      }
+      nap();
+      if (due()) stay = look();
     }
     if (!stay) break;
     idle = 0;
-    if ((mask | done) == kAll && lane == 0) store_hint(&found[warp], static_cast<uint32_t>(group));
+    if (threadIdx.x == 0) store_hint(&lead_group, static_cast<uint32_t>(group));
     bool ready = (mask >> lane & 1) != 0;
     uint64_t began = 0;
     if (a.histogram != nullptr) began = global_ns();
@@ -335,11 +314,6 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
     if (a.histogram != nullptr && lane == 0) {
       const uint64_t bin = (global_ns() - began) / kRingBinNs;
       atomicAdd(a.histogram + (bin < kRingBins ? bin : kRingBins - 1), 1u);
-    }
-    // Polls that are still on their way keep their registers: given to others, these would wait for them.
-    if (a.servers == 0) {
-#pragma unroll
-      for (uint32_t k = 0; k < kPolls; ++k) a.out[k] = polled[k][0];
     }
     done |= mask;
     if (done == kAll) {

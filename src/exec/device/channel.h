@@ -31,6 +31,16 @@ struct ChannelOptions {
 
 // Records in one piece on their way. Record i lies at place(i) of `in`, its result at the same place of `out`.
 struct Flight {
+  Flight() = default;
+  // For up to `most` records of `shape` and the generation of parity `of`. Where they lie is still to be said.
+  Flight(const ChannelShape& shape, uint32_t most, uint32_t of, uint64_t now)
+      : words_in(shape.words_in),
+        words_out(shape.words_out),
+        bytes_out(static_cast<uint32_t>(shape.result_bytes())),
+        limit(most),
+        parity(static_cast<uint8_t>(of)),
+        opened_ns(now) {}
+
   Word* in = nullptr;
   const std::byte* out = nullptr;
   uint32_t words_in = 0;
@@ -55,6 +65,29 @@ struct Flight {
   uint32_t tag(uint32_t i) const { return make_tag(lap0 + ((first + i) >> shift), parity); }
   Word* record(uint32_t i) const { return in + size_t{place(i)} * words_in; }
   const Word* result(uint32_t i) const { return reinterpret_cast<const Word*>(out + size_t{place(i)} * bytes_out); }
+  // Memory of the flight's own: record i lies at place i, all in lap `lap`.
+  void on_slab(uint32_t number, Word* records, const void* results, uint64_t lap) {
+    slab = number;
+    in = records;
+    out = static_cast<const std::byte*>(results);
+    lap0 = lap;
+    mask = ~uint32_t{0};
+    shift = 63;
+  }
+  // Appends the record of one key. Flights of kKey4 records, whose one word says what they are, take what fits_key4.
+  void put_key(const FlowKey& key) {
+    Word* to = record(count);
+    const uint32_t bits = tag(count);
+    if (words_in == 1) {
+      HostWords::store(to, pack_key4(key, bits));
+    } else {
+      auto store = [&](uint32_t w, const Word& word) { HostWords::store(to + w, word); };
+      PayloadWriter writer(bits, store);
+      writer.put(&key, kKeyBytes);
+      writer.finish();
+    }
+    ++count;
+  }
   // Appends `n` one-word records whose tags are 0.
   void put_words(const Word* from, uint32_t n) {
     while (n != 0) {
@@ -78,8 +111,10 @@ struct ChannelStats {
   uint64_t launches = 0;  // flights that took a kernel launch
   uint64_t switches = 0;  // adaptive: mode changes
   uint64_t bytes_in = 0, bytes_out = 0;
-  Histogram fill;      // open to submit, ns, once a flight: the batch's wait while records are gathered
-  Histogram transfer;  // submit to all results: transfers and kernel
+  Histogram fill;    // open to submit, ns, once a flight: the batch's wait while records are gathered
+  Histogram device;  // submit to all results: transfers and kernel
+  Histogram kernel;  // where it is measured: a flight's kernel; of a ring, a group of 32 records in its server's hands
+  Histogram transfer;  // `device` less the flight's kernel; launch mode, where the kernel is measured
 
   void add(const ChannelStats& o) {
     flights += o.flights;
@@ -89,6 +124,8 @@ struct ChannelStats {
     bytes_in += o.bytes_in;
     bytes_out += o.bytes_out;
     fill.merge(o.fill);
+    device.merge(o.device);
+    kernel.merge(o.kernel);
     transfer.merge(o.transfer);
   }
 };
@@ -116,6 +153,8 @@ class RecordChannel {
   // Why it failed. After failed().
   virtual std::string why() const = 0;
   virtual const ChannelStats& stats() const = 0;
+  // The same with what is read off the device: not for every batch. The worker has stopped.
+  virtual ChannelStats final_stats() { return stats(); }
   virtual const ChannelShape& shape() const = 0;
   virtual const ChannelOptions& options() const = 0;
 };
@@ -134,6 +173,7 @@ class Channel final : public RecordChannel {
   bool failed() const override { return failed_.load(std::memory_order_relaxed); }
   std::string why() const override;
   const ChannelStats& stats() const override { return stats_; }
+  ChannelStats final_stats() override;
   const ChannelShape& shape() const override { return shape_; }
   const ChannelOptions& options() const override { return options_; }
 

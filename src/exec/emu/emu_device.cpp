@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <condition_variable>
@@ -13,19 +14,13 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "memory/buffer.h"
 
 namespace sluice {
 namespace {
 
 using Shared = EmuDevice::Shared;
-
-uint32_t load(const uint32_t& word) {
-  return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
-}
-void store(uint32_t& word, uint32_t value) {
-  __atomic_store_n(&word, value, __ATOMIC_RELEASE);
-}
 
 void be_late(const Shared& shared) {
   if (const uint64_t ns = shared.faults.late_ns.load(std::memory_order_relaxed); ns != 0) {
@@ -87,7 +82,7 @@ class EmuSlabs final : public SlabDriver {
   Word* in(uint32_t slab) override { return slabs_[slab].in.data(); }
   const void* out(uint32_t slab) override { return slabs_[slab].out.data(); }
 
-  Result<void> start(uint32_t slab, uint32_t count, const DeviceProgram& program, const Range&) override {
+  Result<void> start(uint32_t slab, uint32_t count, const DeviceProgram& program, const Range& pool) override {
     if (shared_->faults.refuse_start.load(std::memory_order_relaxed))
       return Error("the emulated device refuses to start");
     if (shared_->killed()) return Error("the emulated device was killed");
@@ -95,6 +90,7 @@ class EmuSlabs final : public SlabDriver {
       const std::lock_guard lock(mutex_);
       slabs_[slab].count = count;
       slabs_[slab].program = program;
+      slabs_[slab].pool = pool;
       slabs_[slab].done = false;
       queue_.push_back(slab);
     }
@@ -106,13 +102,19 @@ class EmuSlabs final : public SlabDriver {
     if (!slabs_[slab].done && shared_->killed()) return Error("the emulated device was killed");
     return slabs_[slab].done;
   }
+  uint64_t kernel_ns(uint32_t slab) override {
+    const std::lock_guard lock(mutex_);
+    return slabs_[slab].kernel_ns;
+  }
 
  private:
   struct Slab {
     std::vector<Word> in, out;
     uint32_t count = 0;
     bool done = false;
+    uint64_t kernel_ns = 0;
     DeviceProgram program;
+    Range pool;
   };
 
   void work() {
@@ -129,6 +131,8 @@ class EmuSlabs final : public SlabDriver {
       if (shared_->stuck() || shared_->killed()) continue;
       be_late(*shared_);
       Slab& slab = slabs_[number];
+      if (slab.pool.bytes != 0) std::memcpy(slab.pool.device, slab.pool.host, slab.pool.bytes);
+      const uint64_t start = shared_->timed ? now_ns() : 0;
       bool whole = true;
       for (uint32_t i = 0; whole && i < slab.count; ++i) {
         const Word* in = slab.in.data() + size_t{i} * shape_.words_in;
@@ -138,7 +142,10 @@ class EmuSlabs final : public SlabDriver {
         whole = !shared_->stuck() && !shared_->killed();
       }
       if (!whole) continue;
+      const uint64_t took = shared_->timed ? std::max<uint64_t>(1, now_ns() - start) : 0;
+      if (slab.pool.bytes != 0 && slab.pool.back) std::memcpy(slab.pool.host, slab.pool.device, slab.pool.bytes);
       const std::lock_guard lock(mutex_);
+      slab.kernel_ns = took;
       slab.done = true;
     }
   }
@@ -183,7 +190,7 @@ class EmuRing final : public RingDriver {
     if (auto ok = check(); !ok) return ok;
     threads_.clear();
     for (uint32_t s = 0; s < servers_; ++s) {
-      store(control_->servers[s].left, 0);
+      HostWords::store32(&control_->servers[s].left, 0);
       threads_.emplace_back([this, s, next, lap0, epoch = control_->epoch(), programs = programs_]() mutable {
         serve(s, next, lap0, epoch, programs);
       });
@@ -198,34 +205,40 @@ class EmuRing final : public RingDriver {
     if (shared_->killed()) return Error("the emulated device was killed");
     return {};
   }
+  Result<void> add_kernel_times(Histogram& to) override {
+    const std::lock_guard lock(times_mutex_);
+    to.merge(times_);
+    return {};
+  }
 
  private:
   // As a warp does it: 32 lanes, each polls its own record of the group; the group is left when all are done.
   void serve(uint32_t server, uint64_t next, uint64_t lap0, uint32_t epoch, std::array<DeviceProgram, 2>& programs) {
     RingControl::Server& self = control_->servers[server];
     alignas(16) uint8_t scratch[kRecordScratch] = {};
-    store(self.ack, epoch);
+    HostWords::store32(&self.ack, epoch);
     const auto shift = static_cast<uint32_t>(std::countr_zero(shape_.capacity));
     uint64_t group = next / kLanes;
     while (group % servers_ != server) ++group;
     // Lanes before `next` belong to flights that are over.
     uint32_t done = group == next / kLanes ? (uint32_t{1} << (next % kLanes)) - 1 : 0;
     std::vector<Word> record(shape_.words_in);
-    uint32_t beat = load(self.beat);
+    uint32_t beat = HostWords::load32(&self.beat);
     uint32_t idle = 0;
-    while (load(control_->orders[server].stop) == 0) {
+    while (HostWords::load32(&control_->orders[server].stop) == 0) {
       if (shared_->killed()) return;
       if (shared_->stuck()) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         continue;
       }
-      store(self.beat, ++beat);
-      if (const uint32_t now = load(control_->orders[server].epoch); now != epoch) {
+      HostWords::store32(&self.beat, ++beat);
+      if (const uint32_t now = HostWords::load32(&control_->orders[server].epoch); now != epoch) {
         programs[now & 1] = programs_[now & 1];
         epoch = now;
-        store(self.ack, epoch);
+        HostWords::store32(&self.ack, epoch);
       }
       bool any = false;
+      const uint64_t start = shared_->timed ? now_ns() : 0;
       for (uint32_t lane = 0; lane < kLanes; ++lane) {
         if ((done >> lane & 1) != 0) continue;
         const uint64_t serial = group * kLanes + lane;
@@ -253,6 +266,10 @@ class EmuRing final : public RingDriver {
         done = 0;
       }
       if (any) {
+        if (start != 0) {
+          const std::lock_guard lock(times_mutex_);
+          times_.record(now_ns() - start);
+        }
         idle = 0;
       } else if (++idle < 64) {
         std::this_thread::yield();
@@ -260,7 +277,7 @@ class EmuRing final : public RingDriver {
         std::this_thread::sleep_for(std::chrono::microseconds(idle < 1000 ? 20 : 200));
       }
     }
-    store(self.left, 1);
+    HostWords::store32(&self.left, 1);
   }
 
   ChannelShape shape_;
@@ -269,6 +286,8 @@ class EmuRing final : public RingDriver {
   std::unique_ptr<RingControl> control_;
   std::vector<Word> in_, out_;
   std::array<DeviceProgram, 2> programs_;
+  std::mutex times_mutex_;
+  Histogram times_;
   std::vector<std::jthread> threads_;  // last: they use all of the above
 };
 
