@@ -125,10 +125,6 @@ Result<std::unique_ptr<Device>> open_cuda_device(unsigned ordinal, const CudaOpt
   shared->memory = std::move(*memory);
   shared->options = options;
   shared->processors = static_cast<uint32_t>(properties.multiProcessorCount);
-  // Lives as long as the memory that it comes from.
-  auto crowd = shared->memory->allocate_device(sizeof(uint32_t));
-  if (!crowd) return std::move(crowd).error();
-  shared->crowd = static_cast<uint32_t*>(*crowd);
   DeviceInfo info;
   info.name = properties.name;
   info.kind = "cuda";

@@ -21,7 +21,6 @@ struct CudaShared {
   CudaOptions options;
   uint32_t processors = 0;
   std::atomic<uint32_t> resident_blocks{0};
-  uint32_t* crowd = nullptr;  // in device memory: servers that run
 };
 
 Result<std::unique_ptr<SlabDriver>> make_cuda_slabs(std::shared_ptr<CudaShared> shared, const ChannelShape& shape,

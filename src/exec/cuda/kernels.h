@@ -57,13 +57,11 @@ struct RingArguments {
   RingControl* control;
   const DeviceProgram* programs;  // two slots, device memory
   uint32_t* histogram;            // kRingBins counts; nullptr: no stamps are taken
-  uint32_t* crowd;                // how many servers of all rings there are, device memory
   uint64_t next;                  // the first record's serial
   uint64_t lap0;                  // the lap of serial 0
   uint32_t capacity;
   uint32_t servers;
   uint32_t words_in, words_out;
-  uint32_t quiet;  // with more servers than this, a server asks for one word before it polls a whole group
 };
 
 // A program slot, in device memory and in each server's shared memory.

@@ -23,8 +23,6 @@ struct CudaOptions {
   uint32_t ring_servers = 0;
   // Servers in one block while there is room.
   uint32_t ring_block_servers = 4;
-  // With more servers than this in all rings, a server asks for one word before it polls a whole group.
-  uint32_t ring_quiet = 32;
   // As Device::time_kernels.
   bool stamps = false;
   // Processors that rings leave free for launch kernels and table uploads.

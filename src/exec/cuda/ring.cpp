@@ -43,9 +43,9 @@ class CudaRing final : public RingDriver {
     const uint32_t most = options.ring_servers != 0 ? RingControl::kMaxServers : 32;
     if (servers_ > most) servers_ = most;
     if (servers_ > shape_.capacity / kLanes) servers_ = shape_.capacity / kLanes;
-    // A small ring is one block, whose servers poll in step.
-    const bool small = servers_ <= ring_block_warps(kind);
-    block_servers_ = small ? servers_ : std::min(std::max(1u, options.ring_block_servers), ring_block_warps(kind));
+    block_servers_ = std::min(std::max(1u, options.ring_block_servers), ring_block_warps(kind));
+    // A small ring is there for its round trip: polls of one multiprocessor get in one another's way.
+    if (servers_ <= 8 && options.ring_servers == 0) block_servers_ = 1;
     if (block_servers_ > servers_) block_servers_ = servers_;
     stamps_ = options.stamps;
     kernel_ = ring_kernel(kind);
@@ -114,8 +114,6 @@ class CudaRing final : public RingDriver {
     a.control = control_;
     a.programs = reinterpret_cast<const DeviceProgram*>(programs_);
     a.histogram = histogram_;
-    a.crowd = shared_->crowd;
-    a.quiet = shared_->options.ring_quiet;
     a.next = next;
     a.lap0 = lap0;
     a.capacity = shape_.capacity;

@@ -16,11 +16,6 @@ __device__ __forceinline__ uint32_t load_acquire_sys(const uint32_t* from) {
   asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
   return v;
 }
-__device__ __forceinline__ uint32_t load_relaxed_gpu(const uint32_t* from) {
-  uint32_t v;
-  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
-  return v;
-}
 __device__ __forceinline__ void store_relaxed_sys(uint32_t* to, uint32_t v) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
 }
@@ -36,36 +31,15 @@ __device__ __forceinline__ uint64_t global_ns() {
   return v;
 }
 
-// A server looks at `stop` and `epoch` after so many cycles (about 16 us), and after each group; a beat at least every
-// so many looks (0.15 ms at the highest clock, 0.9 ms at the lowest).
-inline constexpr uint32_t kCyclesPerLook = 30'000;
-inline constexpr uint32_t kLooksPerBeat = 8;
-// After so many looks without work (4 ms) a server begins to sleep between polls, longer with each look.
-inline constexpr uint32_t kIdleLooks = 256;
+// After so many empty polls in a row a server begins to sleep between them; a poll itself takes about a microsecond.
+inline constexpr uint32_t kIdleBeforeSleep = 4096;
 inline constexpr uint32_t kLongestSleepNs = 1000;
-// The servers of a block poll in step with its first one. That one waits so many cycles after a poll, so that the
-// others' have come back too; they start at most so many after it, and go on without it when it is at work for longer
-// than a poll takes.
-inline constexpr uint32_t kStepGap = 250;
-inline constexpr uint32_t kStepLate = 400;
-inline constexpr uint32_t kStepPatience = 3000;
-
-__device__ __forceinline__ uint32_t cycles_now() {
-  return static_cast<uint32_t>(clock64());
-}
-// What the servers of one block tell one another; nothing is read on the strength of it.
-__device__ __forceinline__ void store_hint(uint32_t* to, uint32_t v) {
-  asm volatile("st.relaxed.cta.shared.u32 [%0], %1;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))), "r"(v)
-               : "memory");
-}
-__device__ __forceinline__ uint32_t load_hint(const uint32_t* from) {
-  uint32_t v;
-  asm volatile("ld.relaxed.cta.shared.u32 %0, [%1];"
-               : "=r"(v)
-               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(from)))
-               : "memory");
-  return v;
-}
+// Every so many polls a server looks at `stop` and `epoch`; the loads travel beside the poll's own. A group of frames
+// can take so long that a server looks after each.
+template <RecordKind K>
+inline constexpr uint32_t kPollsPerLook = kIsKey<K> ? 32 : 1;
+// A beat at least every so many cycles: 0.15 ms at the highest clock, 0.9 ms at the lowest.
+inline constexpr uint32_t kCyclesPerBeat = 300'000;
 
 // Copies a program slot into the server's shared memory. The slots lie in global memory that the host wrote before it
 // changed `epoch`, which this server has acquired.
@@ -107,21 +81,6 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
   extern __shared__ uint4 shared[];
   const uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   const uint32_t server = blockIdx.x * warps + warp;
-  // Of the block's first server: the lower bits of the last group that it has found, and when it polled last.
-  __shared__ uint32_t lead_group, lead_step;
-  uint64_t group = a.next / 32;
-  uint32_t done = 0;
-  {
-    const auto turn = static_cast<uint32_t>(group % a.servers);
-    const uint32_t ahead = server >= turn ? server - turn : server + a.servers - turn;
-    if (ahead == 0) done = (1u << (a.next & 31)) - 1;
-    group += ahead;
-  }
-  if (threadIdx.x == 0) {
-    store_hint(&lead_group, static_cast<uint32_t>(group) - a.servers);
-    store_hint(&lead_step, 0);
-  }
-  __syncthreads();
   if (server >= a.servers) return;
 
   auto* bytes = reinterpret_cast<uint8_t*>(shared);
@@ -144,108 +103,71 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
   take_program(slot_of(1), program_of(1), lane);
   if (lane == 0) store_release_sys(&me.ack, epoch);
 
-  if (lane == 0) atomicAdd(a.crowd, 1u);
+  uint64_t group = a.next / 32;
+  uint32_t done = 0;
+  {
+    const auto turn = static_cast<uint32_t>(group % a.servers);
+    const uint32_t ahead = server >= turn ? server - turn : server + a.servers - turn;
+    if (ahead == 0) done = (1u << (a.next & 31)) - 1;
+    group += ahead;
+  }
   const uint32_t lap_shift = 31 - __clz(static_cast<int>(a.capacity));
-  uint32_t beat = 0, looks = 0, idle = 0, looked = cycles_now();
-  // Many servers would fill the bus with polls of empty groups, half a kilobyte each.
-  bool crowded = __shfl_sync(kAll, load_relaxed_gpu(a.crowd), 0) > a.quiet;
+  uint32_t seen = 0;  // what the poll before this one found of an unfinished group
+  uint32_t polls = 0, idle = 0, beat = 0, beaten = static_cast<uint32_t>(clock64());
 
-  auto due = [&] { return __shfl_sync(kAll, cycles_now() - looked, 0) > kCyclesPerLook; };
-  // False: the server is to leave.
-  auto look = [&]() -> bool {
-    looked = cycles_now();
-    const uint32_t stop = __shfl_sync(kAll, load_relaxed_sys(&order.stop), 0);
-    const uint32_t now = __shfl_sync(kAll, load_relaxed_sys(&order.epoch), 0);
-    crowded = __shfl_sync(kAll, load_relaxed_gpu(a.crowd), 0) > a.quiet;
-    if (stop != 0) return false;
-    if (now != epoch) {
-      epoch = __shfl_sync(kAll, load_acquire_sys(&order.epoch), 0);
-      // More than one change may have come: each slot is current after this.
-      take_program(slot_of(epoch & 1), program_of(epoch & 1), lane);
-      take_program(slot_of(~epoch & 1), program_of(~epoch & 1), lane);
-      if (lane == 0) store_release_sys(&me.ack, epoch);
-    }
-    if (++looks % kLooksPerBeat == 0 && lane == 0) store_relaxed_sys(&me.beat, ++beat);
-    if (idle < kIdleLooks + kLongestSleepNs) ++idle;
-    return true;
-  };
-  auto nap = [&] {
-    if (idle > kIdleLooks) __nanosleep(idle - kIdleLooks);
-  };
-
-  constexpr uint32_t kWords = K == RecordKind::kKey6 ? kKey6Words : 1;
   for (;;) {
+    const uint64_t serial = group * 32 + lane;
     const auto first = static_cast<uint32_t>(group * 32) & (a.capacity - 1);  // slot of lane 0
     const uint32_t slot = first + lane;
-    const uint32_t lap = static_cast<uint32_t>(a.lap0 + (group * 32 >> lap_shift)) & 63u;
+    const uint32_t lap = static_cast<uint32_t>(a.lap0 + (serial >> lap_shift)) & 63u;
 
-    // A poll. A lane whose record is done reads it again: the warp's load stays one piece.
-    auto issue = [&](Word* to) {
-      if constexpr (kIsKey<K>) {
-#pragma unroll
-        for (uint32_t i = 0; i < kWords; ++i) to[i] = DeviceWords::load(a.in + size_t{slot} * kWords + i);
-      } else {
-        to[0] = DeviceWords::load(a.in + size_t{slot} * a.words_in + (a.words_in - 1));
-      }
-    };
-    auto ready_in = [&](const Word* from) -> bool {
-      bool there = (done >> lane & 1) == 0;
-#pragma unroll
-      for (uint32_t i = 0; i < kWords; ++i) there = there && tag_lap(word_tag(from[i])) == lap;
-      return there;
-    };
+    // The poll. A lane whose record is done reads it again: the warp's load stays one piece.
+    constexpr uint32_t kWords = K == RecordKind::kKey6 ? kKey6Words : 1;
     Word words[kWords];
-    uint32_t mask = 0;
-    uint32_t seen = 0;  // what the poll before this one found of an unfinished group
-    // The host may be writing this very group. Another poll costs less than another walk for the rest of it.
-    auto enough = [&](uint32_t m) -> bool {
-      const bool yes = m != 0 && ((m | done) == kAll || m == seen);
-      seen = m;
-      return yes;
-    };
-    bool stay = !due() || look();
-    bool ask = warp == 0;  // crowded: one word before the whole group
-    uint32_t stepped = cycles_now();
-    while (stay) {
-      bool poll = true;
-      if (crowded) {
-        // Records are written in order: none of this group before those of the block's first server.
-        const uint32_t lead = __shfl_sync(kAll, load_hint(&lead_group), 0);
-        if (warp != 0 && static_cast<int32_t>(lead + warp - static_cast<uint32_t>(group)) < 0) {
-          __nanosleep(20);
-          poll = false;
-        } else if (ask) {
-          const uint32_t next = first + static_cast<uint32_t>(__ffs(static_cast<int>(~done)) - 1);
-          const Word one = DeviceWords::load(a.in + size_t{next} * a.words_in + (a.words_in - 1));
-          poll = __shfl_sync(kAll, tag_lap(word_tag(one)) == lap, 0);
-        }
-      } else if (warp == 0) {
-        while (warps > 1 && cycles_now() - stepped < kStepGap) {
-        }
-        if (lane == 0) store_hint(&lead_step, cycles_now());
-      } else {
-        // In step all servers see a frame at one time; out of step, the last of eight sees it half a poll later.
-        for (uint32_t now; (now = cycles_now()) - load_hint(&lead_step) > kStepLate && now - stepped < kStepPatience;) {
-        }
-      }
-      __syncwarp();
-      if (poll) {
-        if (crowded && threadIdx.x == 0) store_hint(&lead_group, static_cast<uint32_t>(group));
-        issue(words);
-        mask = __ballot_sync(kAll, ready_in(words));
-        if (enough(mask)) break;
-        ask = mask == 0;
-        stepped = cycles_now();
-      }
-      nap();
-      if (due()) stay = look();
+    if constexpr (kIsKey<K>) {
+#pragma unroll
+      for (uint32_t i = 0; i < kWords; ++i) words[i] = DeviceWords::load(a.in + size_t{slot} * kWords + i);
+    } else {
+      words[0] = DeviceWords::load(a.in + size_t{slot} * a.words_in + (a.words_in - 1));
     }
-    if (!stay) break;
+    if (++polls % kPollsPerLook<K> == 0) {
+      const uint32_t stop = __shfl_sync(kAll, load_relaxed_sys(&order.stop), 0);
+      const uint32_t now = __shfl_sync(kAll, load_relaxed_sys(&order.epoch), 0);
+      if (stop != 0) break;
+      if (now != epoch) {
+        epoch = __shfl_sync(kAll, load_acquire_sys(&order.epoch), 0);
+        // More than one change may have come: each slot is current after this.
+        take_program(slot_of(epoch & 1), program_of(epoch & 1), lane);
+        take_program(slot_of(~epoch & 1), program_of(~epoch & 1), lane);
+        if (lane == 0) store_release_sys(&me.ack, epoch);
+      }
+      const auto cycles = static_cast<uint32_t>(clock64());
+      if (__shfl_sync(kAll, cycles - beaten, 0) > kCyclesPerBeat) {
+        beaten = __shfl_sync(kAll, cycles, 0);
+        if (lane == 0) store_relaxed_sys(&me.beat, ++beat);
+      }
+    }
+    bool ready = (done >> lane & 1) == 0;
+#pragma unroll
+    for (uint32_t i = 0; i < kWords; ++i) ready = ready && tag_lap(word_tag(words[i])) == lap;
+    uint32_t mask = __ballot_sync(kAll, ready);
+    if (mask != 0 && (mask | done) != kAll && mask != seen) {
+      // The host is writing this very group. Another poll costs less than another walk for the rest of it.
+      seen = mask;
+      continue;
+    }
+    seen = 0;
+    if (mask == 0) {
+      if (++idle > kIdleBeforeSleep) {
+        const uint32_t ns = (idle - kIdleBeforeSleep) / 16;
+        __nanosleep(ns < kLongestSleepNs ? ns : kLongestSleepNs);
+        if (ns >= kLongestSleepNs) idle = kIdleBeforeSleep + 16 * kLongestSleepNs;
+      }
+      continue;
+    }
     idle = 0;
-    if (threadIdx.x == 0) store_hint(&lead_group, static_cast<uint32_t>(group));
-    bool ready = (mask >> lane & 1) != 0;
-    uint64_t began = 0;
-    if (a.histogram != nullptr) began = global_ns();
+    uint64_t found = 0;
+    if (a.histogram != nullptr) found = global_ns();
 
     Walker w;
     w.path = kPathDropped;
@@ -312,7 +234,7 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
       __syncwarp();
     }
     if (a.histogram != nullptr && lane == 0) {
-      const uint64_t bin = (global_ns() - began) / kRingBinNs;
+      const uint64_t bin = (global_ns() - found) / kRingBinNs;
       atomicAdd(a.histogram + (bin < kRingBins ? bin : kRingBins - 1), 1u);
     }
     done |= mask;
@@ -322,10 +244,7 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
     }
   }
   __syncwarp();
-  if (lane == 0) {
-    atomicSub(a.crowd, 1u);
-    store_release_sys(&me.left, 1u);
-  }
+  if (lane == 0) store_release_sys(&me.left, 1u);
 }
 
 }  // namespace sluice::cuda_walk
