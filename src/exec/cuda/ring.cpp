@@ -13,6 +13,17 @@ namespace sluice {
 namespace {
 
 constexpr std::chrono::milliseconds kJoinLimit{1000};
+// The driver has 32 queues at most (prepare_cuda_runtime asks for them); uploads and slabs need some.
+constexpr uint32_t kMostRings = 30;
+
+template <typename F>
+struct ScopeExit {
+  explicit ScopeExit(F f) : f_(std::move(f)) {}
+  ~ScopeExit() { f_(); }
+  ScopeExit(const ScopeExit&) = delete;
+  ScopeExit& operator=(const ScopeExit&) = delete;
+  F f_;
+};
 
 class CudaRing final : public RingDriver {
  public:
@@ -66,9 +77,6 @@ class CudaRing final : public RingDriver {
       if (auto r = take(memory.allocate_device(kRingBins * sizeof(uint32_t)), at); !r) return r;
       histogram_ = static_cast<uint32_t*>(at);
     }
-    if (const cudaError_t e = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking); e != cudaSuccess) {
-      return cuda_error(e, "create a stream for a ring");
-    }
     return {};
   }
 
@@ -89,6 +97,24 @@ class CudaRing final : public RingDriver {
 
   Result<void> start(uint64_t next, uint64_t lap0) override {
     if (running_) return Error("the servers of this ring run already");
+    // A ring that never runs has no stream: past the number of the driver's queues, streams share one, and what shares
+    // it with a resident kernel waits for ever.
+    if (shared_->resident_rings.fetch_add(1) >= kMostRings) {
+      shared_->resident_rings.fetch_sub(1);
+      return Error(fmt::format("{} rings run on the device, and it takes no more", kMostRings),
+                   "use fewer workers, or launch mode");
+    }
+    bool started = false;
+    const ScopeExit uncount([&] {
+      if (!started) shared_->resident_rings.fetch_sub(1);
+    });
+    shared_->memory->use();
+    if (stream_ == nullptr) {
+      if (const cudaError_t e = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking); e != cudaSuccess) {
+        (void)cudaGetLastError();
+        return cuda_error(e, "create a stream for a ring");
+      }
+    }
     const uint32_t spare = shared_->options.spare_processors;
     // Two blocks a multiprocessor fit with room for launch kernels beside them.
     const uint32_t limit = 2 * (shared_->processors > spare ? shared_->processors - spare : 1);
@@ -134,7 +160,7 @@ class CudaRing final : public RingDriver {
       return cuda_error(e, "start the servers of a ring");
     }
     blocks_ = blocks;
-    running_ = true;
+    running_ = started = true;
     return {};
   }
 
@@ -200,6 +226,7 @@ class CudaRing final : public RingDriver {
   }
   void left() {
     running_ = false;
+    shared_->resident_rings.fetch_sub(1);
     shared_->resident_blocks.fetch_sub(blocks_);
     shared_->memory->resident_left();
   }
