@@ -37,10 +37,12 @@ struct Way {
   uint32_t flights = 4;
   uint64_t target_ns = 0;  // of latency
   DeviceThreading threading = DeviceThreading::kFull;
+  bool fast_path = true;
   friend std::ostream& operator<<(std::ostream& out, const Way& w) {
     return out << to_string(w.mode) << ' ' << to_string(w.transport) << " records " << static_cast<int>(w.records)
                << ", " << w.workers << " workers, batches of " << w.batch << ", " << w.devices << " devices, "
-               << w.flights << " flights, target " << w.target_ns << " ns, threading " << to_string(w.threading);
+               << w.flights << " flights, target " << w.target_ns << " ns, threading " << to_string(w.threading)
+               << (w.fast_path ? "" : ", no fast path");
   }
 };
 
@@ -54,6 +56,7 @@ std::vector<Way> ways() {
       if (!kWatched || records == kAddress) all.push_back({mode, transport, records, 1, 256});
     }
     all.push_back({mode, transport, kAuto, 3, 100});
+    all.push_back({mode, transport, kKey, 1, 64, 1, 4, 0, DeviceThreading::kFull, false});
     all.push_back({mode, transport, kHeader, 2, 33, 2});
   }
   for (const Transport transport : {Transport::kCommList, Transport::kCommPool}) {
@@ -89,6 +92,7 @@ struct Result {
 Result run(const TempDir& dir, std::string text, const Way* way, const std::string& kind = "emu") {
   GraphRun graph;
   graph.text = testing::with_outputs(dir, std::move(text));
+  graph.fast_path = way != nullptr && way->fast_path;
   if (way != nullptr) {
     graph.workers = way->workers;
     graph.batch = way->batch;

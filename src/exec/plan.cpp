@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "exec/cpu/fast.h"
 #include "exec/cpu/tile.h"
 
 namespace sluice {
@@ -309,6 +310,7 @@ Result<std::unique_ptr<Snapshot>> bind_plan(const Plan& plan, const Router& rout
     while (program.front < program.stage_count && cpu_stage_prefetch(program.stages[program.front].kind) == nullptr) {
       ++program.front;
     }
+    program.fast = fast_stages(program);
   }
   return snapshot;
 }

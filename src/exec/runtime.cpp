@@ -249,7 +249,8 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
   runtime->source_done_.resize(runtime->sources_.size());
   // Sources take turns by batches: with more than one, the size of batches decides the order of packets.
   runtime->sizer_ = BatchSizer(runtime->sources_.size() == 1 ? options.latency_target_ns : 0, options.batch);
-  for (unsigned w = 0; w < options.workers; ++w) runtime->workers_.push_back(std::make_unique<Worker>(plan, router, w));
+  for (unsigned w = 0; w < options.workers; ++w)
+    runtime->workers_.push_back(std::make_unique<Worker>(plan, router, w, options.fast_path));
   if (!options.device.devices.empty()) {
     if (auto ok = runtime->open_channels(); !ok) return std::move(ok).error();
   }

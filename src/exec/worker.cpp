@@ -101,8 +101,13 @@ class Worker::Context final : public HostContext {
   std::array<Batch*, 64> open_;
 };
 
-Worker::Worker(const Plan& plan, const Router& router, unsigned id)
-    : plan_(plan), router_(router), id_(id), tiles_{std::make_unique<Tile>(), std::make_unique<Tile>()} {
+Worker::Worker(const Plan& plan, const Router& router, unsigned id, bool fast_path)
+    : plan_(plan),
+      router_(router),
+      id_(id),
+      tiles_{std::make_unique<Tile>(), std::make_unique<Tile>()},
+      bursts_{std::make_unique<FastBurst>(), std::make_unique<FastBurst>()},
+      fast_path_(fast_path) {
   stats_.elements.resize(router.elements.size());
   uint32_t inputs = 0;
   for (const PlanNode& node : plan.nodes) {
@@ -152,7 +157,8 @@ void Worker::start(const Snapshot& snapshot, Batch& batch, JobShare& share, unsi
   share.in_order.resize(plan_.sinks.size(), 1);
   uint64_t bytes = 0;
   const uint32_t packets = share.packets.count();
-  share.packets.for_each([&](uint32_t i) { bytes += batch.data_length(i); });
+  const Extent* extents = batch.view().extent;
+  share.packets.for_each([&](uint32_t i) { bytes += extents[i].end - static_cast<uint32_t>(extents[i].data); });
   stats_.packets_in += packets;
   stats_.bytes_in += bytes;
   ElementCounters& at_source = stats_.elements[plan_.sources[source].element];
@@ -257,6 +263,7 @@ void Worker::run_segment(const PlanNode& node, Selection* inputs) {
   const Program& program = walk_->snapshot->programs[node.program];
   const BatchView view = walk_->batch->view();
   const uint32_t front = program.front;
+  if (fast_path_ && program.fast != 0 && node.live_in == 0) run_segment_fast(node, program, view, inputs);
   Tile* waiting = nullptr;  // its front stages are done
   gather(node, view, inputs, [&](Tile& tile) -> Tile& {
     run_stages(program, node, tile, 0, front, false);
@@ -390,16 +397,19 @@ void Worker::run_sink(const PlanNode& node, Selection* inputs) {
   bool in_order = true;
   sent.resize(before + count);
   TxRecord* to = sent.data() + before;
+  const BatchView view = batch.view();
+  const uint32_t* orders = batch.orders();
+  const uint64_t* timestamps = batch.rows().timestamp_ns;
   packets.for_each([&](uint32_t i) {
-    const Extent& extent = batch.extent(i);
-    const uint32_t length = batch.data_length(i);
-    const Annotation& a = batch.annotation(i);
-    const uint32_t order = batch.order(i);
+    const Extent extent = view.extent[i];
+    const uint32_t length = extent.end - static_cast<uint32_t>(extent.data);
+    const Annotation& a = view.annotation[i];
+    const uint32_t order = orders[i];
     in_order &= order >= last;
     last = order;
     bytes += length;
-    *to++ = {batch.frame(i) + extent.data,
-             batch.timestamp_ns(i),
+    *to++ = {view.frame[i] + extent.data,
+             timestamps[i],
              length,
              extent.wire_end - static_cast<uint32_t>(extent.data),
              order,

@@ -11,6 +11,7 @@
 
 #include "base/prefetch.h"
 #include "batch/batch.h"
+#include "exec/cpu/fast.h"
 #include "exec/cpu/tile.h"
 #include "exec/device/channel.h"
 #include "exec/device/offload.h"
@@ -103,7 +104,7 @@ struct DeviceCounters {
 class Worker {
  public:
   // `plan` and `router` outlive the worker.
-  Worker(const Plan& plan, const Router& router, unsigned id);
+  Worker(const Plan& plan, const Router& router, unsigned id, bool fast_path = true);
   ~Worker();
 
   // Before the first batch. At most one.
@@ -146,6 +147,9 @@ class Worker {
     };
     std::vector<Pooled> pooled;
   };
+  // Airborne::paths of a record whose packet has no registers yet: the fast path sent it.
+  static constexpr uint8_t kPathFast = 0xfe;
+  static_assert(kPathFast >= kPathExit + kMaxExits);
   // One batch on its way through the plan.
   struct Walk {
     const Snapshot* snapshot = nullptr;
@@ -178,6 +182,18 @@ class Worker {
   void run_sink(const PlanNode& node, Selection* inputs);
   void drop(unsigned element, DropReason reason, uint64_t count = 1);
 
+  // worker_fast.cpp
+  template <typename Full>
+  void gather_bursts(const PlanNode& node, const BatchView& view, Selection* inputs, Full&& full);
+  void run_segment_fast(const PlanNode& node, const Program& program, const BatchView& view, Selection* inputs);
+  void launch_fast(size_t node, const Offload& offload, const BatchView& view, Selection* inputs);
+  uint32_t apply_fast(const PlanNode& node, const Offload& offload, const Program& program, const BatchView& view,
+                      Airborne& airborne, uint32_t n);
+  uint32_t finish_fast(const PlanNode& node, const Program& program, const BatchView& view, FastBurst& burst,
+                       uint32_t begin);
+  uint32_t run_fast(const Program& program, FastBurst& burst, uint32_t begin, uint32_t& stopped, uint32_t* came);
+  void count_fast(const Program& program, const FastBurst& burst, uint32_t mask, const uint32_t* came);
+
   // worker_device.cpp
   bool can_offload(size_t node) const;
   bool launch(size_t node, Selection* inputs);
@@ -188,7 +204,7 @@ class Worker {
   Steps take_key(const Offload& offload, uint64_t word, Packet& p, const Program& program);
   Steps take_registers(const Offload& offload, const Airborne& airborne, uint32_t i, Packet& p, const Program& program);
   static bool put_in_pool(const Offload& offload, const Packet& p, FramePool& pool, Airborne::Pooled& place);
-  Airborne* airborne_for(size_t node, const Offload& offload, const Packet& packet);
+  Airborne* airborne_for(size_t node, const Offload& offload, bool ipv4);
 
   const Plan& plan_;
   const Router& router_;
@@ -203,6 +219,8 @@ class Worker {
   size_t on_way_ = 0;
   Walk* walk_ = nullptr;  // the one that is being advanced
   std::unique_ptr<Tile> tiles_[2];
+  std::unique_ptr<FastBurst> bursts_[2];
+  bool fast_path_;
   WorkerDevice device_;
   DeviceCounters device_counters_;
 };

@@ -90,6 +90,10 @@ bool Worker::launch(size_t n, Selection* inputs) {
   }
   TraceSpan trace;
   trace.begin("gather");
+  // Records of one word, made by parsing alone.
+  if (fast_path_ && offload.keys && offload.begin == 1 && program.fast >= offload.end && node.live_in == 0) {
+    launch_fast(n, offload, view, inputs);
+  }
   gather(node, view, inputs, [&](Tile& tile) -> Tile& {
     run_stages(program, node, tile, 0, offload.begin, false);
     for (uint32_t lane = 0; lane < tile.count; ++lane) {
@@ -124,8 +128,8 @@ bool Worker::launch(size_t n, Selection* inputs) {
 }
 
 // The flight for one packet, opened when it is the first; nullptr when there is no room.
-Worker::Airborne* Worker::airborne_for(size_t n, const Offload& offload, const Packet& packet) {
-  const bool other = offload.keys && !fits_key4(packet.key);
+Worker::Airborne* Worker::airborne_for(size_t n, const Offload& offload, bool ipv4) {
+  const bool other = offload.keys && !ipv4;
   Airborne& a = walk_->airborne[other ? 1 : 0];
   if (a.channel == nullptr) {
     RecordChannel* channel = (other ? device_.others : device_.ipv4)[n].get();
@@ -177,7 +181,7 @@ bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile&
     if (device_frame == nullptr) return false;
     device_frame += kHeadroom;
   }
-  Airborne* a = airborne_for(n, offload, p);
+  Airborne* a = airborne_for(n, offload, fits_key4(p.key));
   if (a == nullptr) return false;
   Flight& flight = a->flight;
   const uint32_t i = flight.count;
@@ -248,15 +252,31 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
   const TraceRange trace("apply");
   const BatchView view = walk_->batch->view();
   Tile& tile = *tiles_[0];
+  uint32_t source[Tile::kLanes];
   while (a.applied < ready) {
-    tile.count = std::min<uint32_t>(Tile::kLanes, ready - a.applied);
-    uint32_t dead = 0;
-    for (uint32_t lane = 0; lane < tile.count; ++lane) {
-      const uint32_t i = a.applied + lane;
-      Packet& p = tile.packet[lane];
+    const uint32_t n = std::min<uint32_t>(Tile::kLanes, ready - a.applied);
+    // Records of the fast path that are done there; those that are left have no registers yet.
+    const uint32_t gone = apply_fast(node, offload, program, view, a, n);
+    tile.count = 0;
+    for (uint32_t k = 0; k < n; ++k) {
+      if ((gone >> k & 1) != 0) continue;
+      const uint32_t i = a.applied + k;
+      const uint32_t lane = tile.count++;
       tile.index[lane] = a.rows[i];
       tile.path[lane] = a.paths[i];
-      view.load(a.rows[i], ~FieldMask{0}, p);
+      source[lane] = i;
+      const bool fast = a.paths[i] == kPathFast;
+      if (fast) tile.path[lane] = 0;
+      view.load(a.rows[i], fast ? node.live_in : ~FieldMask{0}, tile.packet[lane]);
+    }
+    a.applied += n;
+    if (tile.count == 0) continue;
+    start_tile(tile);
+    run_stages(program, node, tile, 0, offload.begin, false);
+    uint32_t dead = 0;
+    for (uint32_t lane = 0; lane < tile.count; ++lane) {
+      const uint32_t i = source[lane];
+      Packet& p = tile.packet[lane];
       if (i >= a.flight.ready) {
         ++device_counters_.rescued;
         if (!offload.keys && offload.shape.kind == RecordKind::kAddress && offload.writes_frame && a.pool == nullptr) {
@@ -281,11 +301,9 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
         dead |= uint32_t{1} << lane;
       }
     }
-    start_tile(tile);
     tile.dead = dead;
     run_stages(program, node, tile, offload.begin, program.stage_count, false);
     finish_tile(node, view, tile);
-    a.applied += tile.count;
   }
 }
 

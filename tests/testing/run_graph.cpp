@@ -58,6 +58,7 @@ GraphOutcome run_graph(const GraphRun& run) {
   options.workers = run.workers;
   options.batch = run.batch;
   options.latency_target_ns = run.latency_target_ns;
+  options.fast_path = run.fast_path;
   options.device = run.device;
   options.progress = run.progress;
   options.print = [&](std::string_view text) { outcome.printed.append(text).push_back('\n'); };

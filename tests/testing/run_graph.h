@@ -30,6 +30,7 @@ struct GraphRun {
   uint32_t batch = 256;
   uint64_t latency_target_ns = 0;
   std::function<void(uint64_t)> progress;
+  bool fast_path = true;
   DeviceOptions device;
 };
 

@@ -74,6 +74,21 @@ struct Flight {
     mask = ~uint32_t{0};
     shift = 63;
   }
+  // Appends the records of n keys given as columns: kKey4 records alone. Precondition: n <= limit - count.
+  void put_keys(const uint32_t* source, const uint32_t* destination, const uint32_t* ports, const uint32_t* rest,
+                uint32_t n) {
+    for (uint32_t i = 0; i < n;) {
+      // Up to the end of the memory places follow one another, in one lap.
+      const uint32_t at = place(count);
+      const uint32_t some = n - i < mask - at ? n - i : mask - at + 1 < n - i ? mask - at + 1 : n - i;
+      Word* to = in + at;
+      const uint32_t bits = tag(count) << 25;
+      for (uint32_t k = 0; k < some; ++k, ++i) {
+        HostWords::store(to + k, Word{{source[i], destination[i], ports[i], rest[i] | bits}});
+      }
+      count += some;
+    }
+  }
   // Appends the record of one key. Flights of kKey4 records, whose one word says what they are, take what fits_key4.
   void put_key(const FlowKey& key) {
     Word* to = record(count);
