@@ -309,8 +309,16 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
         all += (all.empty() ? "" : " -> ") + pipeline.router.elements[node.elements[s]]->name;
       return all.empty() ? std::string("nothing") : all;
     };
-    text += fmt::format("node {}: {}; {} bytes a packet in, {} out{}\n", n, o.why, bytes.in, bytes.out,
-                        o.keys ? fmt::format(" (IPv6: {} in)", kKey6Words * 16) : "");
+    // Frames are gathered and copied: in whole or by their first bytes, and back where they are edited.
+    const bool pooled = !o.keys && o.shape.kind == RecordKind::kAddress && d.transport == Transport::kCommPool &&
+                        d.mode == DeviceMode::kLaunch;
+    const std::string frames =
+        !pooled ? ""
+                : fmt::format(", and {} of the frame{}",
+                              o.whole_frames ? "all" : fmt::format("the first {} bytes", kRecordRegion),
+                              o.writes_frame ? " each way" : " in");
+    text += fmt::format("node {}: {}; {} bytes a packet in, {} out{}{}\n", n, pooled ? "frames are gathered" : o.why,
+                        bytes.in, bytes.out, o.keys ? fmt::format(" (IPv6: {} in)", kKey6Words * 16) : "", frames);
     text += fmt::format("    host before  {}\n    device       {}\n    host after   {}\n", names(0, o.begin),
                         names(o.begin, o.end), names(o.end, node.elements.size()));
   }
