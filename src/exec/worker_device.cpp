@@ -329,8 +329,7 @@ Steps Worker::take_key(const Offload& offload, uint64_t word, Packet& p, const P
   return r.steps;
 }
 
-Steps Worker::take_registers(const Offload& offload, const Airborne& a, uint32_t i, Packet& p,
-                             const Program& program) {
+Steps Worker::take_registers(const Offload& offload, const Airborne& a, uint32_t i, Packet& p, const Program& program) {
   const Flight& flight = a.flight;
   Word words[kMaxWordsOut];
   const Word* from = flight.result(i);

@@ -148,7 +148,7 @@ class CudaSlabs final : public SlabDriver {
     cudaStream_t stream = nullptr;
     cudaEvent_t event = nullptr;
     cudaEvent_t before = nullptr, after = nullptr;  // around the kernel, where it is measured
-    Word* host_in = nullptr;  // kFront words, then the records
+    Word* host_in = nullptr;                        // kFront words, then the records
     Word* host_out = nullptr;
     Word* device_in = nullptr;  // the same; staged only
     Word* device_out = nullptr;
