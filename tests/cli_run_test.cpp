@@ -61,6 +61,27 @@ void expect_conserved(const json& j) {
   EXPECT_EQ(drops, j["dropped"].get<uint64_t>());
 }
 
+TEST_F(CliRunTest, ADevicesReportSaysWhereTheTimeWent) {
+  for (const char* way : {"--mode launch", "--mode launch --transport commpool", "--mode persistent",
+                          "--mode launch --threading master --workers 2"}) {
+    SCOPED_TRACE(way);
+    const std::string command = "run " + standard_ + " --device emu --watchdog 20000 " + way;
+    const json plain = sluice(command + " -o json").json();
+    ASSERT_EQ(plain["devices"].size(), 1u);
+    const json& d = plain["devices"][0];
+    EXPECT_FALSE(d.contains("kernel_ns"));
+    for (const char* field : {"gather_ns", "device_ns"}) EXPECT_GT(d[field]["p50"], 0) << field;
+    for (const char* field : {"wait_ns", "egress_ns"}) EXPECT_GT(plain[field]["max"], 0) << field;
+    const json timed = sluice(command + " --kernel-times -o json").json()["devices"][0];
+    EXPECT_GT(timed["kernel_ns"]["p50"], 0);
+    EXPECT_GE(timed["device_ns"]["max"], timed["transfer_ns"]["p50"]);
+    const Said text = sluice(command + " --kernel-times");
+    for (const char* word : {"emu:0", "wait", "gather", "kernel", "transfer", "egress"}) {
+      EXPECT_NE(text.out.find(word), std::string::npos) << word;
+    }
+  }
+}
+
 TEST_F(CliRunTest, TheReportHoldsWhatTheGraphDid) {
   const Said said = sluice("run " + standard_ + " --out out.pcap -o json");
   ASSERT_EQ(said.code, 0) << said.err;
@@ -171,6 +192,10 @@ TEST_F(CliRunTest, GraphAndPlanAreJsonWhenAsked) {
   const std::string graph = sluice("run g.click --print-graph").out;
   EXPECT_EQ(sluice("run g.click --print-graph -o json").json()["graph"], graph);
   EXPECT_EQ(sluice("run g.click --print-plan -o json").json()["plan"], sluice("run g.click --print-plan").out);
+  EXPECT_EQ(sluice("show plan g.click").out, sluice("run g.click --print-plan").out);
+  EXPECT_EQ(sluice("show plan g.click --device emu --mode persistent").out,
+            sluice("run g.click --print-plan --device emu --mode persistent").out);
+  EXPECT_EQ(sluice("show").code, 2);
   EXPECT_EQ(sluice("run " + standard_ + " --print-graph -o json").json()["graph"],
             sluice("run " + standard_ + " --print-graph").out);
 }

@@ -59,8 +59,13 @@ std::vector<Way> ways() {
     all.push_back({mode, transport, kKey, 1, 64, 1, 4, 0, DeviceThreading::kFull, false});
     all.push_back({mode, transport, kHeader, 2, 33, 2});
   }
-  all.push_back({DeviceMode::kLaunch, Transport::kCommList, kAuto, 1, 256});
+  for (const Transport transport : {Transport::kCommList, Transport::kCommPool}) {
+    all.push_back({DeviceMode::kLaunch, transport, kAuto, 1, 256});
+  }
+  all.push_back({DeviceMode::kLaunch, Transport::kCommPool, kAuto, 3, 100});
   if (kWatched) return all;
+  all.push_back({DeviceMode::kLaunch, Transport::kCommPool, kAuto, 2, 4096, 2, 2});
+  all.push_back({DeviceMode::kAdaptive, Transport::kCommPool, kAuto, 1, 256});
   all.push_back({DeviceMode::kPersistent, Transport::kTagged, kAuto, 1, 1, 1, 1});
   all.push_back({DeviceMode::kPersistent, Transport::kTagged, kKey, 2, 4096, 1, 2});
   all.push_back({DeviceMode::kLaunch, Transport::kStaged, kKey, 3, 64, 3, 8});
@@ -75,6 +80,7 @@ std::vector<Way> ways() {
     all.push_back({mode, transport, kAuto, 5, 33, 2, 2, 0, kMaster});
   }
   all.push_back({DeviceMode::kLaunch, Transport::kCommList, kAuto, 2, 256, 1, 4, 0, kMaster});
+  all.push_back({DeviceMode::kLaunch, Transport::kCommPool, kAuto, 2, 256, 1, 4, 0, kMaster});
   return all;
 }
 
@@ -221,7 +227,9 @@ TEST(DeviceEquality, RealCaptures) {
   for (const char* name :
        {"snabb/vlan-ipv6-frags.pcap", "snabb/lwaftr-stick-imix.pcap", "cases/4in4tunnel.pcap", "cases/QinQpacket.pcap",
         "cases/dns_fragmented.pcap", "cases/fuzz-2006-06-26-2594.pcap", "cases/geneve.pcap", "cases/http_ipv6.pcap",
-        "cases/icmpv6.pcap", "cases/ipv6-bad-version.pcap", "cases/ipv6-routing-header.pcap", "cases/vxlan.pcap"}) {
+        "cases/icmpv6.pcap", "cases/ipv6-bad-version.pcap", "cases/ipv6-routing-header.pcap", "cases/vxlan.pcap",
+        "cases/badpackets.pcap", "cases/ip6_frag_asan.pcap", "cases/iphone.pcap", "cases/mptcp-v0.pcap",
+        "cases/skype.pcap", "snabb/sanitized4k.pcap"}) {
     SCOPED_TRACE(name);
     const TempDir dir;
     const std::string text = testing::real_graph_text(dir, "FromDump(" + *folder + "/" + name + ")", "ToDump($OUT)",
@@ -230,7 +238,10 @@ TEST(DeviceEquality, RealCaptures) {
     if (!want.outcome.ok) continue;  // refused alike: backend_equality holds that
     for (const Way& way : {Way{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kKey, 1, 256},
                            Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kHeader, 2, 64},
-                           Way{DeviceMode::kLaunch, Transport::kCommList, RecordChoice::kAuto, 1, 256}}) {
+                           Way{DeviceMode::kLaunch, Transport::kCommList, RecordChoice::kAuto, 1, 256},
+                           Way{DeviceMode::kLaunch, Transport::kCommPool, RecordChoice::kAuto, 1, 256},
+                           Way{DeviceMode::kLaunch, Transport::kCommPool, RecordChoice::kAuto, 2, 256},
+                           Way{DeviceMode::kAdaptive, Transport::kZeroCopy, RecordChoice::kAuto, 1, 256}}) {
       for (const std::string& kind : testing::device_kinds()) {
         SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
         expect_equal(want, run(dir, text, &way, kind));

@@ -64,6 +64,7 @@ void add_route(CLI::App& root);
 void add_compile(CLI::App& root);
 void add_tables(CLI::App& root);
 void add_run(CLI::App& root);
+void add_show(CLI::App& root);
 void add_check(CLI::App& root);
 void add_explain(CLI::App& root);
 void add_gen(CLI::App& root);

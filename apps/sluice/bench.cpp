@@ -478,6 +478,13 @@ Exit bench_pipeline(const Options& o) {
           {"forwarded_part",
            last.packets_in != 0 ? static_cast<double>(last.packets_out) / static_cast<double>(last.packets_in) : 0.0}};
       c.more["latency_ns"] = {{"p50", last.totals.latency.percentile(50)}, {"p99", last.totals.latency.percentile(99)}};
+      if (!last.devices.empty()) {
+        c.more["wait_p50_ns"] = last.totals.wait.percentile(50);
+        c.more["egress_p50_ns"] = last.totals.egress.percentile(50);
+        c.more["device_p50_ns"] = last.devices[0].channels.device.percentile(50);
+        if (!last.devices[0].channels.kernel.empty())
+          c.more["kernel_p50_ns"] = last.devices[0].channels.kernel.percentile(50);
+      }
       c.more["batch"] = {{"limit", last.batch.limit},
                          {"latency_target_ns", last.batch.target_ns},
                          {"raised", last.batch.raised},

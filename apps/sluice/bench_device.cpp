@@ -78,10 +78,11 @@ Case drive_case(const std::string& name, Prepared& p, const DriveOptions& option
                 bool rate_is_the_value) {
   Case c{name, rate_is_the_value ? "Mpackets/s" : "us", {}};
   Histogram all;
+  ChannelStats channels;
   double rate = 0;
   std::vector<double> rates;
   for (unsigned r = 0; r < repetitions; ++r) {
-    auto done = drive(p.lookup->device(), p.lookup->resident(), p.lookup->node(), p.records, p.expected, options);
+    auto done = drive(p.lookup->targets(), p.lookup->node(), p.records, p.expected, options);
     if (!done) fail(Exit::kUnavailable, done.error());
     if (done->wrong != 0)
       fail(Exit::kCheckFailed, fmt::format("{}: {} of {} results differ from the oracle; nothing is reported", name,
@@ -90,6 +91,7 @@ Case drive_case(const std::string& name, Prepared& p, const DriveOptions& option
     rates.push_back(rate);
     c.values.push_back(rate_is_the_value ? rate : static_cast<double>(done->round_trip.percentile(50)) * 1e-3);
     all.merge(done->round_trip);
+    channels.add(done->channels);
     stop_if_interrupted();
   }
   std::sort(rates.begin(), rates.end());
@@ -99,7 +101,14 @@ Case drive_case(const std::string& name, Prepared& p, const DriveOptions& option
             {"frame", options.channel.records},
             {"flights", options.channel.flights},
             {"threads", options.threads},
-            {"mpackets_per_second", rates[rates.size() / 2]}};
+            {"mpackets_per_second", rates[rates.size() / 2]},
+            {"gather_p50_us", static_cast<double>(channels.fill.percentile(50)) * 1e-3},
+            {"device_p50_us", static_cast<double>(channels.device.percentile(50)) * 1e-3},
+            {"device_p99_us", static_cast<double>(channels.device.percentile(99)) * 1e-3}};
+  if (!channels.kernel.empty()) {
+    c.more["kernel_p50_us"] = static_cast<double>(channels.kernel.percentile(50)) * 1e-3;
+    c.more["kernel_p99_us"] = static_cast<double>(channels.kernel.percentile(99)) * 1e-3;
+  }
   return c;
 }
 

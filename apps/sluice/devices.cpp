@@ -2,6 +2,7 @@
 #include "devices.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "control/command_text.h"
 #include "exec/device/offload.h"
@@ -40,6 +41,7 @@ void add_device_options(CLI::App& sub, DeviceFlags& f, bool all) {
       ->type_name("N")
       ->capture_default_str();
   if (!all) return;
+  sub.add_flag("--kernel-times", f.kernel_times, "Measure kernels too: kernel and transfer apart in the statistics");
   sub.add_option("--records", f.records, "What crosses: auto (fewest bytes), key, header or address")
       ->check(CLI::IsMember({"auto", "key", "header", "address"}))
       ->type_name("KIND")
@@ -129,6 +131,7 @@ OpenDevices open_devices(const DeviceFlags& f) {
       open.options.devices.clear();
       return open;
     }
+    (*device)->time_kernels(f.kernel_times);
     open.options.devices.push_back(std::move(*device));
   }
   return open;
@@ -145,6 +148,40 @@ bool report_failures(const RunReport& report) {
   return any;
 }
 
+namespace {
+
+// A flight's time on the bus. Resident kernels are measured by groups, not by flights: there it is what their median
+// leaves of the device's time.
+uint64_t transfer_ns(const ChannelStats& stats, double percent) {
+  if (!stats.transfer.empty()) return stats.transfer.percentile(percent);
+  const uint64_t all = stats.device.percentile(percent), kernel = stats.kernel.percentile(50);
+  return all - std::min(all, kernel);
+}
+
+}  // namespace
+
+std::string device_lines(const RunReport& report) {
+  std::string text;
+  for (const DeviceReport& d : report.devices) {
+    const auto times = [](const char* name, uint64_t p50, uint64_t p99) {
+      return fmt::format(", {} {:.1f}/{:.1f}", name, static_cast<double>(p50) * 1e-3, static_cast<double>(p99) * 1e-3);
+    };
+    const auto of = [&](const char* name, const Histogram& h) {
+      return times(name, h.percentile(50), h.percentile(99));
+    };
+    text += fmt::format("{}:{}  {} packets; p50/p99 in us: wait {:.1f}/{:.1f}", d.info.kind, d.info.ordinal,
+                        with_commas(d.channels.records), static_cast<double>(report.totals.wait.percentile(50)) * 1e-3,
+                        static_cast<double>(report.totals.wait.percentile(99)) * 1e-3);
+    text += of("gather", d.channels.fill) + of("device", d.channels.device);
+    if (!d.channels.kernel.empty()) {
+      text +=
+          of("kernel", d.channels.kernel) + times("transfer", transfer_ns(d.channels, 50), transfer_ns(d.channels, 99));
+    }
+    text += of("egress", report.totals.egress) + "\n";
+  }
+  return text;
+}
+
 Json to_json(const DeviceReport& d) {
   const auto times = [](const Histogram& h) {
     return Json{{"p50", h.percentile(50)}, {"p99", h.percentile(99)}, {"p999", h.percentile(99.9)}, {"max", h.max()}};
@@ -159,18 +196,25 @@ Json to_json(const DeviceReport& d) {
             {"bytes_in", d.channels.bytes_in},
             {"bytes_out", d.channels.bytes_out},
             {"gather_ns", times(d.channels.fill)},
-            {"device_ns", times(d.channels.transfer)},
+            {"device_ns", times(d.channels.device)},
             {"resident_bytes", d.resident_bytes},
             {"uploaded_bytes", d.uploaded_bytes},
             {"refused_generations", d.refused_generations},
             {"failure", d.failure}};
+  if (!d.channels.kernel.empty()) {
+    json["kernel_ns"] = times(d.channels.kernel);
+    json["transfer_ns"] = {{"p50", transfer_ns(d.channels, 50)},
+                           {"p99", transfer_ns(d.channels, 99)},
+                           {"p999", transfer_ns(d.channels, 99.9)},
+                           {"max", transfer_ns(d.channels, 100)}};
+  }
   if (d.power.watts >= 0) json["watts"] = d.power.watts;
   if (d.power.utilisation >= 0) json["utilisation"] = d.power.utilisation;
   return json;
 }
 
 DeviceLookup::DeviceLookup(const OpenDevices& devices, const std::string& element, TableSet tables)
-    : device_(devices.options.devices.at(0)) {
+    : devices_(devices.options.devices) {
   pipeline_ = parse_pipeline("InfiniteSource -> IPInput -> lookup :: " + element + " -> Discard; lookup[1] -> Discard;",
                              "lookup", {});
   snapshot_ = need(bind_plan(pipeline_->plan, pipeline_->router, std::move(tables)));
@@ -182,31 +226,62 @@ DeviceLookup::DeviceLookup(const OpenDevices& devices, const std::string& elemen
     note(fmt::format("device auto: {}; running on the CPU", error.message));
     failed_ = true;
   };
-  auto resident = make_resident(*device_, *snapshot_, pipeline_->plan, offloads);
-  if (!resident) {
-    fall_back(resident.error());
-    return;
+  for (const auto& device : devices_) {
+    auto resident = make_resident(*device, *snapshot_, pipeline_->plan, offloads);
+    if (!resident) {
+      fall_back(resident.error());
+      return;
+    }
+    (*resident)->parity = 1;
+    snapshot_->residents.push_back(std::move(*resident));
+    auto link = KeyLink::open(*device, *snapshot_->residents.back(), node_, devices.options.channel(4096));
+    if (!link) {
+      fall_back(link.error());
+      return;
+    }
+    shares_.emplace_back().link = std::move(*link);
   }
-  (*resident)->parity = 1;
-  snapshot_->residents.push_back(std::move(*resident));
-  auto link = KeyLink::open(*device_, *snapshot_->residents[0], node_, devices.options.channel(4096));
-  if (!link) {
-    fall_back(link.error());
-    return;
-  }
-  link_ = std::move(*link);
+}
+
+std::vector<DriveTarget> DeviceLookup::targets() const {
+  std::vector<DriveTarget> all;
+  for (size_t d = 0; d < devices_.size(); ++d) all.push_back({devices_[d].get(), snapshot_->residents[d].get()});
+  return all;
 }
 
 bool DeviceLookup::run(std::span<const FlowKey> keys, std::vector<KeyResult>& results) {
   if (failed_) return false;
   results.resize(keys.size());
-  if (auto ok = link_->run(keys, results); !ok) {
-    note(fmt::format("device {}:{}: {}; the CPU takes over", device_->info().kind, device_->info().ordinal,
-                     ok.error().message));
-    failed_ = true;
-    return false;
+  if (shares_.size() == 1) {
+    shares_[0].ok = shares_[0].link->run(keys, results);
+  } else {
+    for (Share& share : shares_) {
+      share.keys.clear();
+      share.at.clear();
+    }
+    for (size_t i = 0; i < keys.size(); ++i) {
+      // As the runtime spreads packets over workers, and these over devices.
+      Share& share = shares_[uint64_t{flow_hash(keys[i], 0x51u)} * shares_.size() >> 32];
+      share.keys.push_back(keys[i]);
+      share.at.push_back(i);
+    }
+    std::vector<std::jthread> threads;
+    for (Share& share : shares_) {
+      share.results.resize(share.keys.size());
+      threads.emplace_back([&share] { share.ok = share.link->run(share.keys, share.results); });
+    }
+    threads.clear();
+    for (const Share& share : shares_) {
+      for (size_t i = 0; i < share.at.size(); ++i) results[share.at[i]] = share.results[i];
+    }
   }
-  return true;
+  for (size_t d = 0; d < shares_.size(); ++d) {
+    if (shares_[d].ok.ok()) continue;
+    const DeviceInfo& info = devices_[d]->info();
+    note(fmt::format("device {}:{}: {}; the CPU takes over", info.kind, info.ordinal, shares_[d].ok.error().message));
+    failed_ = true;
+  }
+  return !failed_;
 }
 
 std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devices) {
@@ -234,8 +309,16 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
         all += (all.empty() ? "" : " -> ") + pipeline.router.elements[node.elements[s]]->name;
       return all.empty() ? std::string("nothing") : all;
     };
-    text += fmt::format("node {}: {}; {} bytes a packet in, {} out{}\n", n, o.why, bytes.in, bytes.out,
-                        o.keys ? fmt::format(" (IPv6: {} in)", kKey6Words * 16) : "");
+    // Frames are gathered and copied: in whole or by their first bytes, and back where they are edited.
+    const bool pooled = !o.keys && o.shape.kind == RecordKind::kAddress && d.transport == Transport::kCommPool &&
+                        d.mode == DeviceMode::kLaunch;
+    const std::string frames =
+        !pooled ? ""
+                : fmt::format(", and {} of the frame{}",
+                              o.whole_frames ? "all" : fmt::format("the first {} bytes", kRecordRegion),
+                              o.writes_frame ? " each way" : " in");
+    text += fmt::format("node {}: {}; {} bytes a packet in, {} out{}{}\n", n, pooled ? "frames are gathered" : o.why,
+                        bytes.in, bytes.out, o.keys ? fmt::format(" (IPv6: {} in)", kKey6Words * 16) : "", frames);
     text += fmt::format("    host before  {}\n    device       {}\n    host after   {}\n", names(0, o.begin),
                         names(o.begin, o.end), names(o.end, node.elements.size()));
   }

@@ -19,6 +19,7 @@ struct DeviceFlags {
   std::string device = "cpu";
   std::string mode = "launch", transport = "staged", records = "auto", threading = "full";
   uint32_t flights = 4, enter_after = 4, leave_after = 16, watchdog_ms = 2000;
+  bool kernel_times = false;
 };
 
 // --device, --mode and --transport, and the rest where `all`.
@@ -41,8 +42,10 @@ OpenDevices open_devices(const DeviceFlags& flags);
 // Says what failed, once a device; returns whether any did.
 bool report_failures(const RunReport& report);
 Json to_json(const DeviceReport& report);
+// One line a device: where its packets' time went. Empty without devices.
+std::string device_lines(const RunReport& report);
 
-// A program of one lookup element over tables, on the first of the devices.
+// A program of one lookup element over tables, on all of the devices: flows are spread over them by hash.
 class DeviceLookup {
  public:
   // `element`: Click text such as "ACL(TABLE t)".
@@ -52,16 +55,25 @@ class DeviceLookup {
 
   // Whether the device took the tables.
   bool ready() const { return !failed_; }
-  Device& device() { return *device_; }
+  Device& device() { return *devices_[0]; }
   const Resident& resident() const { return *snapshot_->residents[0]; }
+  std::vector<DriveTarget> targets() const;
   size_t node() const { return node_; }
 
  private:
-  std::shared_ptr<Device> device_;
+  // By device: the keys that are its, and where they stand.
+  struct Share {
+    std::unique_ptr<KeyLink> link;
+    std::vector<FlowKey> keys;
+    std::vector<size_t> at;
+    std::vector<KeyResult> results;
+    Result<void> ok;
+  };
+  std::vector<std::shared_ptr<Device>> devices_;
   std::unique_ptr<Pipeline> pipeline_;
   std::unique_ptr<Snapshot> snapshot_;
   size_t node_ = 0;
-  std::unique_ptr<KeyLink> link_;
+  std::vector<Share> shares_;
   bool failed_ = false;
 };
 

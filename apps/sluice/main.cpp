@@ -108,6 +108,7 @@ int run(int argc, char** argv) {
                   "one JSON object (and an error as one JSON object on stderr).\n\n{}",
                   exit_code_help()));
   add_run(root);
+  add_show(root);
   add_check(root);
   add_explain(root);
   add_demo(root);

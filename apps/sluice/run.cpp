@@ -196,7 +196,7 @@ Exit run(const Options& o) {
     }
     print_json(json);
   } else {
-    std::string shown = summary(done.report, device);
+    std::string shown = summary(done.report, device) + device_lines(done.report);
     if (!top_text.empty()) shown += "rules\n" + top_text;
     if (stdout_taken) {
       if (!shown.empty() && shown.back() == '\n') shown.pop_back();
@@ -269,6 +269,48 @@ Exit check(const CheckOptions& o) {
 
 }  // namespace
 
+namespace {
+
+// What `run` and `show plan` take.
+void add_run_options(CLI::App& sub, Options& o) {
+  sub.add_option("configuration", o.words, "A Click file ('-': stdin) and NAME=VALUE for its variables")
+      ->type_name("FILE [NAME=VALUE...]");
+  sub.add_option("--acl", o.acl, "Access list: rules (ClassBench or native) or an image")->type_name("FILE");
+  sub.add_option("--format", o.format, "Of --acl: auto, classbench or native")
+      ->check(CLI::IsMember({"auto", "classbench", "native"}))
+      ->type_name("FORMAT");
+  sub.add_option("--routes", o.routes, "Route files (text or MRT), joined by commas, or an image")
+      ->type_name("FILE[,FILE]");
+  sub.add_option("--adjacencies", o.adjacencies, "Next hop -> MAC addresses, VLAN, port (default: made-up ones)")
+      ->type_name("FILE");
+  sub.add_option("--in", o.in, "Capture to read ('-': stdin)")->type_name("PCAP");
+  sub.add_option("--out", o.out,
+                 "Capture to write; PORT=FILE for one output port, several times (default: count and forget)")
+      ->type_name("[PORT=]PCAP")
+      ->take_all();
+  sub.add_option("--icmp-errors", o.icmp, "Answer expired, unroutable and too big packets, from these own addresses")
+      ->type_name("SRC4[,SRC6]");
+  sub.add_flag("--icmp-denied", o.icmp_denied, "With --icmp-errors: also answer packets that the access list denies");
+  sub.add_option("--default", o.policy, "For packets that no rule matches: deny or permit")
+      ->check(CLI::IsMember({"deny", "permit"}))
+      ->type_name("ACTION")
+      ->capture_default_str();
+  sub.add_option("--algorithm", o.algorithm, "ACL algorithm for all access lists")->type_name("NAME");
+  sub.add_option("--route-algorithm", o.route_algorithm, "Route algorithms for all route tables")->type_name("A4[,A6]");
+  add_workers_option(sub, o.workers);
+  sub.add_option("--batch", o.batch, "Packets a batch, 1 to 4096")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N")
+      ->capture_default_str();
+  add_latency_target_option(sub, o.latency_target);
+  sub.add_option("--limit", o.limit, "Stop after about this many packets")->type_name("N");
+  sub.add_option("--top-rules", o.top, "Also count and show the N rules that decided most (standard graph)")
+      ->type_name("N");
+  add_device_options(sub, o.device, true);
+}
+
+}  // namespace
+
 void add_run(CLI::App& root) {
   auto o = std::make_shared<Options>();
   CLI::App* sub =
@@ -282,43 +324,25 @@ void add_run(CLI::App& root) {
                      "sluice run --acl edge.acl --routes rib.txt --in a.pcap --print-graph > edge.click\n"
                      "sluice run edge.click IN=b.pcap --workers 2 -o json",
                      [o] { return run(*o); });
-  sub->add_option("configuration", o->words, "A Click file ('-': stdin) and NAME=VALUE for its variables")
-      ->type_name("FILE [NAME=VALUE...]");
-  sub->add_option("--acl", o->acl, "Access list: rules (ClassBench or native) or an image")->type_name("FILE");
-  sub->add_option("--format", o->format, "Of --acl: auto, classbench or native")
-      ->check(CLI::IsMember({"auto", "classbench", "native"}))
-      ->type_name("FORMAT");
-  sub->add_option("--routes", o->routes, "Route files (text or MRT), joined by commas, or an image")
-      ->type_name("FILE[,FILE]");
-  sub->add_option("--adjacencies", o->adjacencies, "Next hop -> MAC addresses, VLAN, port (default: made-up ones)")
-      ->type_name("FILE");
-  sub->add_option("--in", o->in, "Capture to read ('-': stdin)")->type_name("PCAP");
-  sub->add_option("--out", o->out,
-                  "Capture to write; PORT=FILE for one output port, several times (default: count and forget)")
-      ->type_name("[PORT=]PCAP")
-      ->take_all();
-  sub->add_option("--icmp-errors", o->icmp, "Answer expired, unroutable and too big packets, from these own addresses")
-      ->type_name("SRC4[,SRC6]");
-  sub->add_flag("--icmp-denied", o->icmp_denied, "With --icmp-errors: also answer packets that the access list denies");
-  sub->add_option("--default", o->policy, "For packets that no rule matches: deny or permit")
-      ->check(CLI::IsMember({"deny", "permit"}))
-      ->type_name("ACTION")
-      ->capture_default_str();
-  sub->add_option("--algorithm", o->algorithm, "ACL algorithm for all access lists")->type_name("NAME");
-  sub->add_option("--route-algorithm", o->route_algorithm, "Route algorithms for all route tables")
-      ->type_name("A4[,A6]");
+  add_run_options(*sub, *o);
   sub->add_flag("--print-graph", o->print_graph, "Print the graph as Click text and stop");
   sub->add_flag("--print-plan", o->print_plan, "Print how the graph is cut into programs and stop");
-  add_workers_option(*sub, o->workers);
-  sub->add_option("--batch", o->batch, "Packets a batch, 1 to 4096")
-      ->check(CLI::Range(1, 4096))
-      ->type_name("N")
-      ->capture_default_str();
-  add_latency_target_option(*sub, o->latency_target);
-  sub->add_option("--limit", o->limit, "Stop after about this many packets")->type_name("N");
-  sub->add_option("--top-rules", o->top, "Also count and show the N rules that decided most (standard graph)")
-      ->type_name("N");
-  add_device_options(*sub, o->device, true);
+}
+
+void add_show(CLI::App& root) {
+  CLI::App* show = add_subcommand(root, "show", "Packets", "Shows how a graph would run, without running it.",
+                                  "sluice show plan --acl edge.acl --routes rib.txt --in a.pcap --device emu", nullptr);
+  show->require_subcommand(1);
+  auto o = std::make_shared<Options>();
+  o->print_plan = true;
+  CLI::App* plan = add_subcommand(
+      *show, "plan", "Subcommands",
+      "How the graph is cut into programs, what runs on a device and what crosses: run --print-plan. The options are\n"
+      "those of run.",
+      "sluice show plan edge.click --device cuda --mode persistent\nsluice show plan --routes rib.txt --in a.pcap -o "
+      "json",
+      [o] { return run(*o); });
+  add_run_options(*plan, *o);
 }
 
 void add_check(CLI::App& root) {

@@ -61,6 +61,9 @@ Json to_json(const RunReport& report, const Router& router, const TableReport& t
                         {"p99", latency.percentile(99)},
                         {"p999", latency.percentile(99.9)},
                         {"max", latency.max()}};
+  for (const auto& [name, times] : {std::pair{"wait_ns", &report.totals.wait}, {"egress_ns", &report.totals.egress}}) {
+    json[name] = {{"p50", times->percentile(50)}, {"p99", times->percentile(99)}, {"max", times->max()}};
+  }
   json["tables"] = Json::array();
   for (const TableLoad& load : tables.loads) json["tables"].push_back(to_json(load));
   return json;

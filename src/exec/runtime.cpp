@@ -120,12 +120,35 @@ Result<void> Runtime::open_channels() {
       if (!channel) return std::move(channel).error();
       worker.others[n] = std::move(*channel);
     }
+    if (auto ok = open_pools(*state.device, options, worker); !ok) return ok;
     workers_[w]->use_device(std::move(worker));
   }
   for (auto& state : devices_) {
     if (state->master != nullptr) state->master->start();
   }
   publisher_.set_prepare([this](Snapshot& snapshot) { make_resident(snapshot); });
+  return {};
+}
+
+// Whether frames are copied to a pool on the device. Rings have no copies around them: their records name host memory.
+bool Runtime::pooled() const {
+  return options_.device.transport == Transport::kCommPool && options_.device.mode == DeviceMode::kLaunch;
+}
+
+// Room for the frames of each flight, on both sides, where some segment's records are addresses.
+Result<void> Runtime::open_pools(Device& device, const ChannelOptions& options, WorkerDevice& worker) {
+  bool addresses = false;
+  for (const Offload& o : offloads_) addresses |= o.on_device && !o.keys && o.shape.kind == RecordKind::kAddress;
+  if (!pooled() || !addresses) return {};
+  // A batch of usual frames fits; what does not stays on the host.
+  const size_t bytes = std::min<size_t>(size_t{8} << 20, (size_t{1} << 16) + size_t{options_.batch} * 2048);
+  for (uint32_t f = 0; f < options.flights; ++f) {
+    auto host = device.allocate(MemorySpace::kStaging, bytes);
+    if (!host) return std::move(host).error();
+    auto there = device.allocate(MemorySpace::kDevice, bytes);
+    if (!there) return std::move(there).error();
+    worker.pools.push_back({std::move(*host), std::move(*there)});
+  }
   return {};
 }
 
@@ -170,7 +193,7 @@ void Runtime::make_resident(Snapshot& snapshot) {
 void Runtime::pin(Batch& batch) {
   bool addresses = false;
   for (const Offload& o : offloads_) addresses |= o.on_device && !o.keys && o.shape.kind == RecordKind::kAddress;
-  if (!addresses) return;
+  if (!addresses || pooled()) return;
   const std::span<std::byte> arena = batch.arena();
   for (auto& state : devices_) {
     auto device = state->device->pin(arena.data(), arena.size());
@@ -337,6 +360,7 @@ Result<void> Runtime::commit(Job& job) {
   last_generation_ = job.snapshot->generation;
   Publisher::release(job.snapshot);
   job.snapshot = nullptr;
+  commit_stats_.egress.record(now_ns() - job.done_ns.load(std::memory_order_relaxed));
   sizer_.took(job.done_ns.load(std::memory_order_relaxed) - job.started_ns, job.batch.size(), job.round);
   committed_ += job.batch.size();
   if (options_.progress) options_.progress(committed_);
@@ -379,6 +403,7 @@ Result<void> Runtime::run_inline() {
       more = *got;
       if (!more) continue;
       job.snapshot = publisher_.acquire();
+      worker.stats().wait.record(now_ns() - job.started_ns);
       worker.start(*job.snapshot, job.batch, job.shares[0], job.source);
       ++made;
     }
@@ -431,6 +456,7 @@ Result<void> Runtime::run_threads() {
         if ((seen & ~kClosed) != next && next - done < worker.depth()) {
           waiting.end();
           Job& job = *jobs[next % ring];
+          worker.stats().wait.record(now_ns() - job.started_ns);
           worker.start(*job.snapshot, job.batch, job.shares[w], job.source);
           ++next;
         }
@@ -551,6 +577,8 @@ void Runtime::fill(RunReport& report) {
       device.channels.switches = real.switches;
       device.channels.bytes_in = real.bytes_in;
       device.channels.bytes_out = real.bytes_out;
+      device.channels.kernel.merge(real.kernel);
+      device.channels.transfer.merge(real.transfer);
       device.master_flights = real.flights;
     }
     for (const auto& worker : workers_) {
@@ -558,7 +586,7 @@ void Runtime::fill(RunReport& report) {
       for (const auto* channels : {&worker->device().ipv4, &worker->device().others}) {
         for (const auto& channel : *channels) {
           if (channel == nullptr) continue;
-          device.channels.add(channel->stats());
+          device.channels.add(channel->final_stats());
           if (channel->failed() && device.failure.empty()) device.failure = channel->why();
         }
       }

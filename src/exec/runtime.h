@@ -145,6 +145,8 @@ class Runtime {
   Result<void> open_channels();
   void make_resident(Snapshot& snapshot);
   void pin(Batch& batch);
+  bool pooled() const;
+  Result<void> open_pools(Device& device, const ChannelOptions& options, WorkerDevice& worker);
 
   // A device and what the runtime keeps for it.
   struct DeviceState {

@@ -40,6 +40,8 @@ struct WorkerStats {
   uint64_t batches = 0;
   uint64_t fast = 0;  // packets that took the fast path to its end, or to their drop
   Histogram latency;  // batch read to batch done, ns, once for every packet
+  Histogram wait;     // batch read to a worker's start with it, ns, once a batch and worker
+  Histogram egress;   // batch done to its outputs written, in order, ns, once a batch
 
   void add(const WorkerStats& other) {
     if (elements.size() < other.elements.size()) elements.resize(other.elements.size());
@@ -50,6 +52,8 @@ struct WorkerStats {
     batches += other.batches;
     fast += other.fast;
     latency.merge(other.latency);
+    wait.merge(other.wait);
+    egress.merge(other.egress);
   }
 };
 

@@ -70,6 +70,12 @@ class PinnedRanges {
   std::vector<Range> ranges_;
 };
 
+// Frames of one flight: gathered by the host, copied to the device and back in one piece each way.
+struct FramePool {
+  std::shared_ptr<DeviceBlob> host, device;
+  uint32_t used = 0;
+};
+
 // One worker's share of one device.
 struct WorkerDevice {
   unsigned index = 0;                              // of Snapshot::residents
@@ -77,6 +83,7 @@ struct WorkerDevice {
   const PinnedRanges* pinned = nullptr;
   std::vector<std::unique_ptr<RecordChannel>> ipv4;    // by node: keys of IPv4 packets, or all records of another kind
   std::vector<std::unique_ptr<RecordChannel>> others;  // by node: keys of all other packets
+  std::vector<FramePool> pools;                        // one a flight; none: frames are reached where they lie
   uint32_t flights = 1;                                // batches at a time
 };
 
@@ -133,6 +140,12 @@ class Worker {
     std::vector<uint16_t> rows;  // record -> row of the batch
     std::vector<uint8_t> paths;  // record -> path at which it left
     std::vector<uint8_t> saved;  // address records: the frames' first bytes as they left
+    FramePool* pool = nullptr;   // address records: where the frames went, or nullptr
+    // By record, in the pool: where the frame's byte 0 is, and how many bytes from there went.
+    struct Pooled {
+      uint32_t at, bytes;
+    };
+    std::vector<Pooled> pooled;
   };
   // Airborne::paths of a record whose packet has no registers yet: the fast path sent it.
   static constexpr uint8_t kPathFast = 0xfe;
@@ -189,7 +202,8 @@ class Worker {
   void apply(const PlanNode& node, const Offload& offload, const Program& program, Airborne& airborne, uint32_t ready);
   void count_visits(const Program& program, uint32_t begin, uint32_t visited, uint32_t length, const uint32_t* lengths);
   Steps take_key(const Offload& offload, uint64_t word, Packet& p, const Program& program);
-  Steps take_registers(const Offload& offload, const Flight& flight, uint32_t i, Packet& p, const Program& program);
+  Steps take_registers(const Offload& offload, const Airborne& airborne, uint32_t i, Packet& p, const Program& program);
+  static bool put_in_pool(const Offload& offload, const Packet& p, FramePool& pool, Airborne::Pooled& place);
   Airborne* airborne_for(size_t node, const Offload& offload, bool ipv4);
 
   const Plan& plan_;

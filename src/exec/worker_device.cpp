@@ -57,11 +57,14 @@ void Worker::use_device(WorkerDevice device) {
   for (const Offload& o : *device_.offloads) {
     addresses |= o.on_device && !o.keys && o.shape.kind == RecordKind::kAddress && o.writes_frame;
   }
-  for (auto& walk : walks_) {
+  for (size_t w = 0; w < walks_.size(); ++w) {
+    auto& walk = walks_[w];
+    if (!device_.pools.empty()) walk->airborne[0].pool = &device_.pools[w];
     for (Airborne& a : walk->airborne) {
       a.rows.resize(records);
       a.paths.resize(records);
       if (addresses) a.saved.resize(size_t{records} * kSavedBytes);
+      a.pooled.resize(device_.pools.empty() ? 0 : records);
     }
   }
 }
@@ -83,6 +86,7 @@ bool Worker::launch(size_t n, Selection* inputs) {
   for (Airborne& a : walk_->airborne) {
     a.channel = nullptr;
     a.applied = 0;
+    if (a.pool != nullptr) a.pool->used = 0;
   }
   TraceSpan trace;
   trace.begin("gather");
@@ -112,7 +116,12 @@ bool Worker::launch(size_t n, Selection* inputs) {
   const DeviceProgram& resident = walk_->snapshot->residents[device_.index]->programs[n];
   for (Airborne& a : walk_->airborne) {
     if (a.channel == nullptr) continue;
-    a.channel->submit(a.flight, resident);
+    SlabDriver::Range frames;
+    if (a.pool != nullptr && a.pool->used != 0) {
+      frames = {static_cast<std::byte*>(a.pool->host->host()), a.pool->used, a.pool->device->device(),
+                offload.writes_frame};
+    }
+    a.channel->submit(a.flight, resident, frames);
     any = true;
   }
   return any;
@@ -132,6 +141,27 @@ Worker::Airborne* Worker::airborne_for(size_t n, const Offload& offload, bool ip
   return a.flight.count < a.flight.limit ? &a : nullptr;
 }
 
+// Copies what the stages may read of a frame behind the others of its flight. False: there is no room.
+bool Worker::put_in_pool(const Offload& offload, const Packet& p, FramePool& pool, Airborne::Pooled& place) {
+  // Where no stage moves the extent, nothing is pushed in front or appended behind.
+  const bool moves = offload.shape.moves != 0;
+  const uint32_t before = moves ? kHeadroom : (static_cast<uint32_t>(p.data < 0 ? -p.data : 0) + 15) / 16 * 16;
+  uint32_t bytes = p.end;
+  if (!offload.whole_frames && p.data == 0 && p.l3 + 60u <= kRecordRegion && headers_fit_region(p.frame, p.end)) {
+    bytes = std::min(bytes, kRecordRegion);
+  }
+  const uint64_t need = uint64_t{before} + bytes + (moves ? kTailroom : 0);
+  if (pool.used + need > pool.host->size()) return false;
+  place.at = pool.used + before;
+  place.bytes = bytes;
+  const int32_t first = std::min(p.data, 0);
+  std::memcpy(static_cast<std::byte*>(pool.host->host()) + place.at + first, p.frame + first,
+              static_cast<size_t>(static_cast<int64_t>(bytes) - first));
+  pool.used = static_cast<uint32_t>((pool.used + need + 15) / 16 * 16);
+  if (pool.used > pool.host->size()) pool.used = static_cast<uint32_t>(pool.host->size());
+  return true;
+}
+
 // Writes the packet's record. False: it has to stay on the host.
 bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile& tile, uint32_t lane) {
   const Packet& p = tile.packet[lane];
@@ -146,7 +176,7 @@ bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile&
       if (offload.whole_frames || p.data != 0 || p.l3 + 60u > offload.shape.region) return false;
       if (!headers_fit_region(p.frame, p.end)) return false;
     }
-  } else {
+  } else if (walk_->airborne[0].pool == nullptr) {
     device_frame = device_.pinned->device_address(p.frame - kHeadroom, size_t{kHeadroom} + p.end + kTailroom);
     if (device_frame == nullptr) return false;
     device_frame += kHeadroom;
@@ -155,6 +185,10 @@ bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile&
   if (a == nullptr) return false;
   Flight& flight = a->flight;
   const uint32_t i = flight.count;
+  if (a->pool != nullptr && !offload.keys && offload.shape.kind == RecordKind::kAddress) {
+    if (!put_in_pool(offload, p, *a->pool, a->pooled[i])) return false;
+    device_frame = static_cast<uint8_t*>(a->pool->device->device()) + a->pooled[i].at;
+  }
   view.store(tile.index[lane], ~FieldMask{0}, p);
   a->rows[i] = static_cast<uint16_t>(tile.index[lane]);
   a->paths[i] = path;
@@ -171,7 +205,7 @@ bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile&
   PayloadWriter writer(flight.tag(i), put);
   writer.put(&r, sizeof r);
   if (offload.shape.kind == RecordKind::kAddress) {
-    if (offload.writes_frame) {
+    if (offload.writes_frame && a->pool == nullptr) {
       std::memcpy(a->saved.data() + size_t{i} * kSavedBytes, p.frame, std::min(kSavedBytes, p.end));
     }
     const auto address = reinterpret_cast<uint64_t>(device_frame);
@@ -245,13 +279,13 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
       Packet& p = tile.packet[lane];
       if (i >= a.flight.ready) {
         ++device_counters_.rescued;
-        if (!offload.keys && offload.shape.kind == RecordKind::kAddress && offload.writes_frame) {
+        if (!offload.keys && offload.shape.kind == RecordKind::kAddress && offload.writes_frame && a.pool == nullptr) {
           std::memcpy(p.frame, a.saved.data() + size_t{i} * kSavedBytes, std::min(kSavedBytes, p.end));
         }
         continue;
       }
       const Steps steps = offload.keys ? take_key(offload, a.flight.key_result(i), p, program)
-                                       : take_registers(offload, a.flight, i, p, program);
+                                       : take_registers(offload, a, i, p, program);
       if (steps.redo || steps.visited == 0) {
         ++device_counters_.redone;
         continue;
@@ -295,8 +329,8 @@ Steps Worker::take_key(const Offload& offload, uint64_t word, Packet& p, const P
   return r.steps;
 }
 
-Steps Worker::take_registers(const Offload& offload, const Flight& flight, uint32_t i, Packet& p,
-                             const Program& program) {
+Steps Worker::take_registers(const Offload& offload, const Airborne& a, uint32_t i, Packet& p, const Program& program) {
+  const Flight& flight = a.flight;
   Word words[kMaxWordsOut];
   const Word* from = flight.result(i);
   for (uint32_t w = 0; w < flight.words_out; ++w) words[w] = HostWords::load(from + w);
@@ -322,6 +356,16 @@ Steps Worker::take_registers(const Offload& offload, const Flight& flight, uint3
     const int32_t to_byte = static_cast<int32_t>(std::min<uint32_t>(offload.shape.region, end));
     if (to_byte > from_byte) {
       std::memcpy(p.frame + from_byte, bytes + kRecordHeadroom + from_byte, static_cast<size_t>(to_byte - from_byte));
+    }
+  }
+  if (offload.shape.kind == RecordKind::kAddress && offload.writes_frame && a.pool != nullptr) {
+    // Of a frame that went in part only that part can have changed.
+    const Airborne::Pooled& place = a.pooled[i];
+    const int32_t from_byte = std::min(p.data, 0);
+    const auto to_byte = static_cast<int32_t>(place.bytes < end ? place.bytes : p.end);
+    if (to_byte > from_byte) {
+      std::memcpy(p.frame + from_byte, static_cast<const std::byte*>(a.pool->host->host()) + place.at + from_byte,
+                  static_cast<size_t>(to_byte - from_byte));
     }
   }
   steps.reason = p.reason;

@@ -21,9 +21,10 @@ struct alignas(16) Key4 {
 };
 static_assert(sizeof(Key4) == 16 && std::is_trivially_copyable_v<Key4>);
 
-// Whether the key has the compact form: family 4.
+// Whether the key has the compact form: family 4. A key of a ClassBench trace may have 16 bits of flags, which no
+// packet has: it does not fit.
 SLUICE_HD bool fits_key4(const FlowKey& k) {
-  return k.family == 4;
+  return k.family == 4 && (k.flags & 0xffu) == 0;
 }
 
 SLUICE_HD Key4 pack_key4(const FlowKey& k) {

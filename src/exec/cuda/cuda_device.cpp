@@ -58,6 +58,7 @@ class CudaDevice final : public Device {
   Result<void*> pin(void* host, size_t bytes) override { return shared_->memory->pin(host, bytes); }
   void unpin(void* host) override { shared_->memory->unpin(host); }
 
+  void time_kernels(bool on) override { shared_->options.stamps = on; }
   void specialise(DeviceProgram& program) const override { program.chain = chain_of(program); }
   Result<std::unique_ptr<SlabDriver>> make_slabs(const ChannelShape& shape, uint32_t slabs,
                                                  Transport transport) override {

@@ -745,25 +745,90 @@ TEST_P(CudaDeviceTest, UploadsAndLaunchesGoOnBesideARing) {
   }
 }
 
-TEST_P(CudaDeviceTest, StampsCountEachGroup) {
+// As many rings as a device takes, all of them resident: launches, copies and allocations still get through, and one
+// ring more is refused.
+TEST_P(CudaDeviceTest, TheLastRingIsRefusedAndLeavesRoom) {
   if (!is_cuda()) GTEST_SKIP() << "of the CUDA rings";
-  CudaOptions options;
-  options.stamps = true;
-  device_ = must(open(options));
   loaded_ = std::make_unique<Loaded>(*device_, tables_);
   const auto items = some_items(tables_, 256, RecordKind::kKey4);
   const auto programs = key_programs(tables_, RecordKind::kKey4);
-  RingUser user(*device_, programs[0].program, 256);
-  user.install(programs[0].program, (*loaded_)(programs[0].program), 0);
-  user.start();
-  for (const Item& item : items) user.put(item, 0, 0);
-  user.take();
-  user.stop();
-  EXPECT_EQ(user.wrong, 0u);
-  uint64_t sum = 0;
-  for (uint32_t bin : must(ring_stamps(*user.ring))) sum += bin;
-  EXPECT_GE(sum, 8u);
-  EXPECT_LE(sum, 256u);
+  std::vector<std::unique_ptr<RingUser>> users;
+  std::atomic<bool> through{false}, late{false};
+  for (size_t n = 0; n <= 30; ++n) {
+    users.push_back(std::make_unique<RingUser>(*device_, programs[0].program, 32));
+    users.back()->install(programs[0].program, (*loaded_)(programs[0].program), 0);
+  }
+  std::thread watchdog([&] {
+    const auto limit = std::chrono::steady_clock::now() + kPatience;
+    while (!through.load()) {
+      if (std::chrono::steady_clock::now() > limit && !late.exchange(true)) {
+        for (auto& user : users) user->ring->control()->order_stop(1);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  });
+  for (size_t n = 0; n < 30; ++n) users[n]->start();
+  const auto refused = users[30]->ring->start(0, 1);
+  {
+    const Loaded again(*device_, tables_);
+    run_slab(programs[3], Transport::kStaged, items);
+  }
+  through.store(true);
+  watchdog.join();
+  ASSERT_FALSE(late.load()) << "a launch, an upload or a ring waits for resident kernels";
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("takes no more"), std::string::npos) << refused.error().message;
+  for (size_t n = 0; n < 30; ++n) {
+    for (size_t i = 0; i < 32; ++i) users[n]->put(items[i], 0, 0);
+    users[n]->take();
+    EXPECT_EQ(users[n]->wrong, 0u) << n;
+  }
+}
+
+TEST_P(CudaDeviceTest, TwoDevicesReachOnePinnedRange) {
+  if (!is_cuda()) GTEST_SKIP() << "of the CUDA allocator";
+  // The same GPU twice where there is one: what is pinned is pinned for the driver.
+  auto second = must(open_cuda_device(count_cuda_devices().count > 1 ? 1 : 0));
+  auto buffer = must(Buffer::allocate(size_t{1} << 20));
+  void* const here = must(device_->pin(buffer.data(), buffer.size()));
+  void* const there = must(second->pin(buffer.data(), buffer.size()));
+  EXPECT_NE(here, nullptr);
+  EXPECT_NE(there, nullptr);
+  second->unpin(buffer.data());
+  device_->unpin(buffer.data());
+  EXPECT_NE(must(second->pin(buffer.data(), buffer.size())), nullptr) << "it was not unpinned";
+  second->unpin(buffer.data());
+}
+
+TEST_P(CudaDeviceTest, KernelsAreTimedWhereAsked) {
+  if (GetParam() == std::string("cuda_graphs")) GTEST_SKIP() << "a graph's kernel is inside it";
+  loaded_ = std::make_unique<Loaded>(*device_, tables_);
+  const auto items = some_items(tables_, 256, RecordKind::kKey4);
+  const auto programs = key_programs(tables_, RecordKind::kKey4);
+  for (const bool on : {false, true}) {
+    device_->time_kernels(on);
+    RingUser user(*device_, programs[0].program, 256);
+    user.install(programs[0].program, (*loaded_)(programs[0].program), 0);
+    user.start();
+    for (const Item& item : items) user.put(item, 0, 0);
+    user.take();
+    user.stop();
+    EXPECT_EQ(user.wrong, 0u);
+    Histogram groups;
+    const auto added = user.ring->add_kernel_times(groups);
+    ASSERT_TRUE(added.ok()) << to_string(added.error());
+    // A group that came in pieces counts as often.
+    EXPECT_GE(groups.count(), on ? 8u : 0u);
+    EXPECT_LE(groups.count(), on ? 256u : 0u);
+
+    auto slabs = must(device_->make_slabs(user.shape, 1, Transport::kZeroCopy));
+    for (uint32_t i = 0; i < items.size(); ++i) write_record(programs[0].program, items[i], 0, 1, slabs->in(0) + i);
+    const auto started = slabs->start(0, 256, (*loaded_)(programs[0].program), {});
+    ASSERT_TRUE(started.ok()) << to_string(started.error());
+    const auto limit = std::chrono::steady_clock::now() + kPatience;
+    while (!must(slabs->done(0))) ASSERT_LT(std::chrono::steady_clock::now(), limit);
+    EXPECT_EQ(slabs->kernel_ns(0) != 0, on);
+  }
 }
 
 TEST_P(CudaDeviceTest, TheFlagRingAgrees) {

@@ -21,6 +21,7 @@ struct CudaShared {
   CudaOptions options;
   uint32_t processors = 0;
   std::atomic<uint32_t> resident_blocks{0};
+  std::atomic<uint32_t> resident_rings{0};
 };
 
 Result<std::unique_ptr<SlabDriver>> make_cuda_slabs(std::shared_ptr<CudaShared> shared, const ChannelShape& shape,

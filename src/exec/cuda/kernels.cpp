@@ -18,10 +18,10 @@ const void* launch_kernel(RecordKind kind, uint8_t chain) {
   return nullptr;
 }
 
-const void* ring_kernel(RecordKind kind, bool stamps) {
+const void* ring_kernel(RecordKind kind) {
   switch (kind) {
     case RecordKind::kKey4:
-      return kernels_detail::ring_key4(stamps);
+      return kernels_detail::ring_key4();
     case RecordKind::kKey6:
       return kernels_detail::ring_key6();
     case RecordKind::kHeader:
@@ -38,9 +38,8 @@ std::vector<const void*> all_kernels() {
     for (uint8_t chain = 0; chain <= kChains; ++chain) all.push_back(launch_kernel(kind, chain));
   }
   for (RecordKind kind : {RecordKind::kHeader, RecordKind::kAddress}) all.push_back(launch_kernel(kind, 0));
-  all.push_back(ring_kernel(RecordKind::kKey4, true));
   for (RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kHeader, RecordKind::kAddress}) {
-    all.push_back(ring_kernel(kind, false));
+    all.push_back(ring_kernel(kind));
   }
   return all;
 }

@@ -56,7 +56,7 @@ struct RingArguments {
   Word* out;
   RingControl* control;
   const DeviceProgram* programs;  // two slots, device memory
-  uint32_t* histogram;            // kRingBins counts; nullptr where the kernel takes no stamps
+  uint32_t* histogram;            // kRingBins counts; nullptr: no stamps are taken
   uint64_t next;                  // the first record's serial
   uint64_t lap0;                  // the lap of serial 0
   uint32_t capacity;
@@ -68,7 +68,7 @@ struct RingArguments {
 inline constexpr uint32_t kProgramSlotBytes = (sizeof(DeviceProgram) + 15) / 16 * 16;
 
 // Kernel(const RingArguments), a warp a server.
-const void* ring_kernel(RecordKind kind, bool stamps);
+const void* ring_kernel(RecordKind kind);
 // The most servers in a block, and a block's shared memory.
 inline constexpr uint32_t ring_block_warps(RecordKind kind) {
   return kind == RecordKind::kKey4 || kind == RecordKind::kKey6 ? 8 : 4;
@@ -86,7 +86,7 @@ const void* launch_key4(uint8_t chain);
 const void* launch_key6(uint8_t chain);
 const void* launch_header();
 const void* launch_address();
-const void* ring_key4(bool stamps);
+const void* ring_key4();
 const void* ring_key6();
 const void* ring_header();
 const void* ring_address();

@@ -23,7 +23,7 @@ struct CudaOptions {
   uint32_t ring_servers = 0;
   // Servers in one block while there is room.
   uint32_t ring_block_servers = 4;
-  // Servers of rings of key4 records take stamps (ring_stamps).
+  // As Device::time_kernels.
   bool stamps = false;
   // Processors that rings leave free for launch kernels and table uploads.
   uint32_t spare_processors = 8;
@@ -31,11 +31,6 @@ struct CudaOptions {
 
 // Errors: no driver, no such device (with how many there are), a device that this build has no code for.
 Result<std::unique_ptr<Device>> open_cuda_device(unsigned ordinal, const CudaOptions& options = {});
-
-// Times from finding a record to having stored its result, as the servers of `ring` saw them: counts in bins of
-// kRingBinNs nanoseconds, since the ring was made. Empty where the ring takes no stamps. After join() only. Errors: the
-// device failed.
-Result<std::vector<uint32_t>> ring_stamps(RingDriver& ring);
 
 // Copies device memory to the host; for tests and benches.
 Result<void> cuda_download(Device& device, void* to, const void* from, size_t bytes);

@@ -13,6 +13,17 @@ namespace sluice {
 namespace {
 
 constexpr std::chrono::milliseconds kJoinLimit{1000};
+// The driver has 32 queues at most (prepare_cuda_runtime asks for them); uploads and slabs need some.
+constexpr uint32_t kMostRings = 30;
+
+template <typename F>
+struct ScopeExit {
+  explicit ScopeExit(F f) : f_(std::move(f)) {}
+  ~ScopeExit() { f_(); }
+  ScopeExit(const ScopeExit&) = delete;
+  ScopeExit& operator=(const ScopeExit&) = delete;
+  F f_;
+};
 
 class CudaRing final : public RingDriver {
  public:
@@ -44,9 +55,11 @@ class CudaRing final : public RingDriver {
     if (servers_ > most) servers_ = most;
     if (servers_ > shape_.capacity / kLanes) servers_ = shape_.capacity / kLanes;
     block_servers_ = std::min(std::max(1u, options.ring_block_servers), ring_block_warps(kind));
+    // A small ring is there for its round trip: polls of one multiprocessor get in one another's way.
+    if (servers_ <= 8 && options.ring_servers == 0) block_servers_ = 1;
     if (block_servers_ > servers_) block_servers_ = servers_;
-    stamps_ = options.stamps && kind == RecordKind::kKey4;
-    kernel_ = ring_kernel(kind, stamps_);
+    stamps_ = options.stamps;
+    kernel_ = ring_kernel(kind);
 
     CudaMemory& memory = *shared_->memory;
     memory.use();
@@ -63,9 +76,6 @@ class CudaRing final : public RingDriver {
     if (stamps_) {
       if (auto r = take(memory.allocate_device(kRingBins * sizeof(uint32_t)), at); !r) return r;
       histogram_ = static_cast<uint32_t*>(at);
-    }
-    if (const cudaError_t e = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking); e != cudaSuccess) {
-      return cuda_error(e, "create a stream for a ring");
     }
     return {};
   }
@@ -87,6 +97,24 @@ class CudaRing final : public RingDriver {
 
   Result<void> start(uint64_t next, uint64_t lap0) override {
     if (running_) return Error("the servers of this ring run already");
+    // A ring that never runs has no stream: past the number of the driver's queues, streams share one, and what shares
+    // it with a resident kernel waits for ever.
+    if (shared_->resident_rings.fetch_add(1) >= kMostRings) {
+      shared_->resident_rings.fetch_sub(1);
+      return Error(fmt::format("{} rings run on the device, and it takes no more", kMostRings),
+                   "use fewer workers, or launch mode");
+    }
+    bool started = false;
+    const ScopeExit uncount([&] {
+      if (!started) shared_->resident_rings.fetch_sub(1);
+    });
+    shared_->memory->use();
+    if (stream_ == nullptr) {
+      if (const cudaError_t e = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking); e != cudaSuccess) {
+        (void)cudaGetLastError();
+        return cuda_error(e, "create a stream for a ring");
+      }
+    }
     const uint32_t spare = shared_->options.spare_processors;
     // Two blocks a multiprocessor fit with room for launch kernels beside them.
     const uint32_t limit = 2 * (shared_->processors > spare ? shared_->processors - spare : 1);
@@ -132,7 +160,7 @@ class CudaRing final : public RingDriver {
       return cuda_error(e, "start the servers of a ring");
     }
     blocks_ = blocks;
-    running_ = true;
+    running_ = started = true;
     return {};
   }
 
@@ -180,14 +208,14 @@ class CudaRing final : public RingDriver {
     return {};
   }
 
-  Result<std::vector<uint32_t>> stamps() {
-    std::vector<uint32_t> bins;
-    if (histogram_ == nullptr) return bins;
-    bins.resize(kRingBins);
+  Result<void> add_kernel_times(Histogram& to) override {
+    if (histogram_ == nullptr) return {};
+    std::vector<uint32_t> bins(kRingBins);
     if (auto copied = shared_->memory->download(bins.data(), histogram_, bins.size() * sizeof(uint32_t)); !copied) {
-      return std::move(copied).error();
+      return copied;
     }
-    return bins;
+    for (uint32_t i = 0; i < kRingBins; ++i) to.record(uint64_t{i} * kRingBinNs + kRingBinNs / 2, bins[i]);
+    return {};
   }
 
  private:
@@ -198,6 +226,7 @@ class CudaRing final : public RingDriver {
   }
   void left() {
     running_ = false;
+    shared_->resident_rings.fetch_sub(1);
     shared_->resident_blocks.fetch_sub(blocks_);
     shared_->memory->resident_left();
   }
@@ -225,12 +254,6 @@ Result<std::unique_ptr<RingDriver>> make_cuda_ring(std::shared_ptr<CudaShared> s
   auto ring = std::make_unique<CudaRing>(std::move(shared), shape);
   if (auto made = ring->create(); !made) return std::move(made).error();
   return std::unique_ptr<RingDriver>(std::move(ring));
-}
-
-Result<std::vector<uint32_t>> ring_stamps(RingDriver& ring) {
-  auto* cuda = dynamic_cast<CudaRing*>(&ring);
-  if (cuda == nullptr) return std::vector<uint32_t>{};
-  return cuda->stamps();
 }
 
 }  // namespace sluice

@@ -76,7 +76,7 @@ __device__ __forceinline__ void walk_program(const DeviceProgram& program, Walke
   walk_warp<K, NoChain>(program, w, scratch);
 }
 
-template <RecordKind K, bool kStamps>
+template <RecordKind K>
 __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid_constant__ RingArguments a) {
   extern __shared__ uint4 shared[];
   const uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
     }
     idle = 0;
     uint64_t found = 0;
-    if constexpr (kStamps) found = global_ns();
+    if (a.histogram != nullptr) found = global_ns();
 
     Walker w;
     w.path = kPathDropped;
@@ -233,11 +233,9 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
       }
       __syncwarp();
     }
-    if constexpr (kStamps) {
-      if (lane == 0) {
-        const uint64_t bin = (global_ns() - found) / kRingBinNs;
-        atomicAdd(a.histogram + (bin < kRingBins ? bin : kRingBins - 1), 1u);
-      }
+    if (a.histogram != nullptr && lane == 0) {
+      const uint64_t bin = (global_ns() - found) / kRingBinNs;
+      atomicAdd(a.histogram + (bin < kRingBins ? bin : kRingBins - 1), 1u);
     }
     done |= mask;
     if (done == kAll) {

@@ -3,7 +3,7 @@
 namespace sluice::kernels_detail {
 
 const void* ring_address() {
-  return reinterpret_cast<const void*>(&cuda_walk::ring<RecordKind::kAddress, false>);
+  return reinterpret_cast<const void*>(&cuda_walk::ring<RecordKind::kAddress>);
 }
 
 }  // namespace sluice::kernels_detail

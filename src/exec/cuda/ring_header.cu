@@ -3,7 +3,7 @@
 namespace sluice::kernels_detail {
 
 const void* ring_header() {
-  return reinterpret_cast<const void*>(&cuda_walk::ring<RecordKind::kHeader, false>);
+  return reinterpret_cast<const void*>(&cuda_walk::ring<RecordKind::kHeader>);
 }
 
 }  // namespace sluice::kernels_detail

@@ -32,7 +32,9 @@ class CudaSlabs final : public SlabDriver {
       for (SlabGraph& graph : s.graphs) {
         if (graph.exec != nullptr) (void)cudaGraphExecDestroy(graph.exec);
       }
-      if (s.event != nullptr) (void)cudaEventDestroy(s.event);
+      for (cudaEvent_t event : {s.event, s.before, s.after}) {
+        if (event != nullptr) (void)cudaEventDestroy(event);
+      }
       if (s.stream != nullptr) (void)cudaStreamDestroy(s.stream);
       shared_->memory->free_pinned(s.host_in);
       shared_->memory->free_pinned(s.host_out);
@@ -60,6 +62,14 @@ class CudaSlabs final : public SlabDriver {
       }
       if (const cudaError_t e = cudaEventCreateWithFlags(&s.event, cudaEventDisableTiming); e != cudaSuccess) {
         return cuda_error(e, "create an event for a slab");
+      }
+      // Graphs have their kernel inside.
+      if (shared_->options.stamps && !graphs()) {
+        for (cudaEvent_t* event : {&s.before, &s.after}) {
+          if (const cudaError_t e = cudaEventCreate(event); e != cudaSuccess) {
+            return cuda_error(e, "create an event for a slab");
+          }
+        }
       }
       if (graphs()) {
         size_t sizes = 1;
@@ -99,16 +109,18 @@ class CudaSlabs final : public SlabDriver {
     a.words_in = shape_.words_in;
     a.words_out = shape_.words_out;
     void* arguments[] = {&program_, &a};
+    if (s.before != nullptr) (void)cudaEventRecord(s.before, s.stream);
     if (const cudaError_t e =
             cudaLaunchKernel(kernel_, blocks(count), dim3(threads()), arguments, shared_bytes(), s.stream);
         e != cudaSuccess) {
       (void)cudaGetLastError();
       return cuda_error(e, "launch a kernel");
     }
+    if (s.after != nullptr) (void)cudaEventRecord(s.after, s.stream);
     if (staged()) {
       if (auto r = copy(s.host_out, s.device_out, out_bytes(count), cudaMemcpyDeviceToHost, s.stream); !r) return r;
     }
-    if (transport_ == Transport::kCommPool && pool.bytes != 0) {
+    if (transport_ == Transport::kCommPool && pool.bytes != 0 && pool.back) {
       if (auto r = copy(pool.host, pool.device, pool.bytes, cudaMemcpyDeviceToHost, s.stream); !r) return r;
     }
     return record(s);
@@ -124,12 +136,19 @@ class CudaSlabs final : public SlabDriver {
     }
     return cuda_error(e, "finish a slab");
   }
+  uint64_t kernel_ns(uint32_t slab) override {
+    const Slab& s = slabs_[slab];
+    float ms = 0;
+    if (s.after == nullptr || cudaEventElapsedTime(&ms, s.before, s.after) != cudaSuccess) return 0;
+    return static_cast<uint64_t>(ms * 1e6f);
+  }
 
  private:
   struct Slab {
     cudaStream_t stream = nullptr;
     cudaEvent_t event = nullptr;
-    Word* host_in = nullptr;  // kFront words, then the records
+    cudaEvent_t before = nullptr, after = nullptr;  // around the kernel, where it is measured
+    Word* host_in = nullptr;                        // kFront words, then the records
     Word* host_out = nullptr;
     Word* device_in = nullptr;  // the same; staged only
     Word* device_out = nullptr;

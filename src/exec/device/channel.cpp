@@ -139,6 +139,10 @@ void Channel::submit(Flight& flight, const DeviceProgram& program, const SlabDri
   stats_.records += flight.count;
   stats_.bytes_in += uint64_t{flight.count} * shape_.words_in * sizeof(Word);
   stats_.bytes_out += uint64_t{flight.count} * shape_.result_bytes();
+  if (!flight.ring) {
+    stats_.bytes_in += pool.bytes;
+    stats_.bytes_out += pool.back ? pool.bytes : 0;
+  }
   if (options_.mode == DeviceMode::kAdaptive) adapt(flight);
   if (flight.ring) {
     head_ = flight.first + flight.count;
@@ -186,11 +190,9 @@ uint32_t Channel::ready_keys(const Flight& flight) {
   while (i < flight.count) {
     const uint32_t place = flight.place(i);
     const uint32_t run = std::min(flight.count - i, flight.mask - place + 1);
-    const uint32_t tag = flight.tag(i);
-    for (uint32_t k = 0; k < run; ++k) {
-      if (result_tag(HostWords::load64(out + place + k)) != tag) return i + k;
-    }
-    i += run;
+    const uint32_t there = leading_results(out + place, run, flight.tag(i));
+    i += there;
+    if (there != run) break;
   }
   return i;
 }
@@ -219,7 +221,12 @@ void Channel::poll(Flight& flight) {
     if (*done) flight.ready = flight.count;
   }
   if (flight.ready == flight.count) {
-    stats_.transfer.record(now_ns() - flight.submitted_ns);
+    const uint64_t took = now_ns() - flight.submitted_ns;
+    stats_.device.record(took);
+    if (const uint64_t kernel = flight.ring ? 0 : slabs_->kernel_ns(flight.slab); kernel != 0) {
+      stats_.kernel.record(kernel);
+      stats_.transfer.record(took - std::min(kernel, took));
+    }
     return;
   }
   if (flight.ready != before) {
@@ -247,6 +254,13 @@ void Channel::poll(Flight& flight) {
     fail(Error(fmt::format("a kernel has not ended within {} ms", options_.watchdog_ns / 1'000'000)));
   }
   flight.failed = true;
+}
+
+ChannelStats Channel::final_stats() {
+  ChannelStats all = stats_;
+  // A device that failed says nothing more.
+  if (ring_ != nullptr && !failed()) (void)ring_->add_kernel_times(all.kernel);
+  return all;
 }
 
 void Channel::close(Flight& flight) {

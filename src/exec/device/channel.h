@@ -126,8 +126,10 @@ struct ChannelStats {
   uint64_t launches = 0;  // flights that took a kernel launch
   uint64_t switches = 0;  // adaptive: mode changes
   uint64_t bytes_in = 0, bytes_out = 0;
-  Histogram fill;      // open to submit, ns, once a flight: the batch's wait while records are gathered
-  Histogram transfer;  // submit to all results: transfers and kernel
+  Histogram fill;    // open to submit, ns, once a flight: the batch's wait while records are gathered
+  Histogram device;  // submit to all results: transfers and kernel
+  Histogram kernel;  // where it is measured: a flight's kernel; of a ring, a group of 32 records in its server's hands
+  Histogram transfer;  // `device` less the flight's kernel; launch mode, where the kernel is measured
 
   void add(const ChannelStats& o) {
     flights += o.flights;
@@ -137,6 +139,8 @@ struct ChannelStats {
     bytes_in += o.bytes_in;
     bytes_out += o.bytes_out;
     fill.merge(o.fill);
+    device.merge(o.device);
+    kernel.merge(o.kernel);
     transfer.merge(o.transfer);
   }
 };
@@ -164,6 +168,8 @@ class RecordChannel {
   // Why it failed. After failed().
   virtual std::string why() const = 0;
   virtual const ChannelStats& stats() const = 0;
+  // The same with what is read off the device: not for every batch. The worker has stopped.
+  virtual ChannelStats final_stats() { return stats(); }
   virtual const ChannelShape& shape() const = 0;
   virtual const ChannelOptions& options() const = 0;
 };
@@ -182,6 +188,7 @@ class Channel final : public RecordChannel {
   bool failed() const override { return failed_.load(std::memory_order_relaxed); }
   std::string why() const override;
   const ChannelStats& stats() const override { return stats_; }
+  ChannelStats final_stats() override;
   const ChannelShape& shape() const override { return shape_; }
   const ChannelOptions& options() const override { return options_; }
 

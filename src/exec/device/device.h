@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "base/histogram.h"
 #include "base/result.h"
 #include "exec/device/body.h"
 #include "exec/device/record.h"
@@ -101,10 +102,16 @@ class SlabDriver {
     std::byte* host = nullptr;
     size_t bytes = 0;
     void* device = nullptr;
+    bool back = true;  // kernels change it
   };
   virtual Result<void> start(uint32_t slab, uint32_t count, const DeviceProgram& program, const Range& pool) = 0;
   // Whether a started slab is done. Errors: the device failed.
   virtual Result<bool> done(uint32_t slab) = 0;
+  // How long the kernel of a slab that is done took, in nanoseconds; 0: not measured (Device::time_kernels).
+  virtual uint64_t kernel_ns(uint32_t slab) {
+    (void)slab;
+    return 0;
+  }
 };
 
 // The words in mapped memory through which a host and the servers of one ring speak. A server is one warp (or one
@@ -158,6 +165,12 @@ class RingDriver {
   virtual Result<void> join() = 0;
   // Errors: the device failed (a sticky CUDA error); never blocks.
   virtual Result<void> check() = 0;
+  // Adds the times from finding a group of records to having stored its results, in nanoseconds, since the ring was
+  // made. None where they are not measured (Device::time_kernels). Errors: the device failed.
+  virtual Result<void> add_kernel_times(Histogram& to) {
+    (void)to;
+    return {};
+  }
 };
 
 // Images that are in a device's memory already, by their bytes on the host. Thread-safe through `mutex`.
@@ -172,6 +185,8 @@ class Device {
   DeviceImages& images() { return images_; }
   virtual const DeviceInfo& info() const = 0;
   virtual DevicePower power() { return {}; }
+  // Drivers that are made from now on measure their kernels: two events a launch, two looks at the clock a group.
+  virtual void time_kernels(bool on) { (void)on; }
   // Chooses a specialised kernel for the program (DeviceProgram::chain), where the device has one.
   virtual void specialise(DeviceProgram& program) const { (void)program; }
 

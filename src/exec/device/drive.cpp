@@ -89,7 +89,7 @@ Result<void> KeyLink::run(std::span<const FlowKey> keys, std::span<KeyResult> re
   return {};
 }
 
-Result<DriveResult> drive(Device& device, const Resident& resident, size_t node, std::span<const Word> records,
+Result<DriveResult> drive(std::span<const DriveTarget> targets, size_t node, std::span<const Word> records,
                           std::span<const uint32_t> expected, const DriveOptions& options) {
   struct Mine {
     std::unique_ptr<Channel> channel;
@@ -97,19 +97,22 @@ Result<DriveResult> drive(Device& device, const Resident& resident, size_t node,
     Result<void> ok;
   };
   std::vector<Mine> all(options.threads);
-  for (Mine& mine : all) {
+  for (uint32_t t = 0; t < options.threads; ++t) {
+    Mine& mine = all[t];
+    const auto& [device, resident] = targets[t % targets.size()];
     RecordShape shape;
     shape.kind = RecordKind::kKey4;
-    auto channel = Channel::create(device, shape, options.channel);
+    auto channel = Channel::create(*device, shape, options.channel);
     if (!channel) return std::move(channel).error();
     mine.channel = std::move(*channel);
-    if (auto ok = mine.channel->install(resident.programs[node], resident.parity); !ok) return std::move(ok).error();
+    if (auto ok = mine.channel->install(resident->programs[node], resident->parity); !ok) return std::move(ok).error();
   }
-  const bool alone = std::thread::hardware_concurrency() > options.threads && device.info().kind != "emu";
-  const DeviceProgram& program = resident.programs[node];
+  const bool alone = std::thread::hardware_concurrency() > options.threads && targets[0].device->info().kind != "emu";
   std::barrier start(static_cast<ptrdiff_t>(options.threads));
   auto work = [&](uint32_t t) {
     Mine& mine = all[t];
+    const Resident& resident = *targets[t % targets.size()].resident;
+    const DeviceProgram& program = resident.programs[node];
     Channel& channel = *mine.channel;
     const uint32_t frame = options.channel.records;
     std::vector<Flight> flights(options.channel.flights);
@@ -178,7 +181,7 @@ Result<DriveResult> drive(Device& device, const Resident& resident, size_t node,
     sum.seconds = std::max(sum.seconds, mine.result.seconds);
     sum.rate += mine.result.rate;
     sum.round_trip.merge(mine.result.round_trip);
-    sum.channels.add(mine.channel->stats());
+    sum.channels.add(mine.channel->final_stats());
   }
   return sum;
 }

@@ -52,9 +52,14 @@ struct DriveResult {
   Histogram round_trip;  // first record written to last result read, ns, once a frame
   ChannelStats channels;
 };
-// `records`: pack_key4 of the keys with tag 0; `expected`: rule ^ next_hop * 2654435761u of each. Errors: the device
-// failed.
-Result<DriveResult> drive(Device& device, const Resident& resident, size_t node, std::span<const Word> records,
+// A device and its copy of the tables.
+struct DriveTarget {
+  Device* device = nullptr;
+  const Resident* resident = nullptr;
+};
+// Thread t uses target t modulo their number. `records`: pack_key4 of the keys with tag 0; `expected`: rule ^ next_hop
+// * 2654435761u of each. Errors: the device failed.
+Result<DriveResult> drive(std::span<const DriveTarget> targets, size_t node, std::span<const Word> records,
                           std::span<const uint32_t> expected, const DriveOptions& options);
 
 inline uint32_t result_digest(uint32_t rule, uint32_t next_hop) {

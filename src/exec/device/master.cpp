@@ -92,7 +92,7 @@ class MasteredChannel final : public RecordChannel {
     const bool gone = slot.failed.load(std::memory_order_acquire);
     flight.ready = slot.ready.load(std::memory_order_acquire);
     if (flight.ready == flight.count) {
-      stats_.transfer.record(now_ns() - flight.submitted_ns);
+      stats_.device.record(now_ns() - flight.submitted_ns);
     } else {
       flight.failed = gone;
     }
@@ -213,7 +213,7 @@ void MasterThread::stop() {
 
 ChannelStats MasterThread::stats() const {
   ChannelStats sum;
-  for (const auto& line : lines_) sum.add(line->channel->stats());
+  for (const auto& line : lines_) sum.add(line->channel->final_stats());
   return sum;
 }
 

@@ -66,6 +66,7 @@ Offload by_frame(const PlanNode& node, const Router& router, RecordKind kind) {
     return o;
   }
   o.on_device = true;
+  if (kind == RecordKind::kAddress) o.whole_frames |= past_headers;
   o.writes = written;
   o.writes_frame = (written & kFieldFrame) != 0;
   o.shape.key_in = (needed & kKeyFields) != 0 ? 1 : 0;

@@ -23,8 +23,8 @@ struct Offload {
   RecordShape shape;  // where they are not
   uint8_t begin = 0;
   uint8_t end = 0;
-  bool whole_frames = false;  // header records: only frames that fit whole may go (a stage reads past the headers)
-  bool writes_frame = false;  // header records: bytes come back changed
+  bool whole_frames = false;  // a stage reads past the headers: header records take only frames that fit whole
+  bool writes_frame = false;  // bytes of the frame change
   FieldMask writes = 0;       // of the stages on the device
   std::string why;            // one line: why so, or why not
 };

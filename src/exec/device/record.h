@@ -14,6 +14,10 @@
 #include <cstring>
 #include <type_traits>
 
+#if defined(__SSE4_1__)
+#include <smmintrin.h>
+#endif
+
 #include "batch/batch.h"
 #include "batch/packet.h"
 #include "exec/device/word.h"
@@ -145,6 +149,31 @@ SLUICE_HD bool passed_all(uint64_t word, uint32_t visited) {
 }
 SLUICE_HD uint32_t result_tag(uint64_t word) {
   return static_cast<uint32_t>(word >> 57);
+}
+// Host: how many of the `n` results from `out` have the tag, before the first that has not. A cache line in one step,
+// so that the loads of many lines, which the device has just written, are on their way together.
+inline uint32_t leading_results(const uint64_t* out, uint32_t n, uint32_t tag) {
+  const uint64_t want = uint64_t{tag} << 57;
+  uint32_t i = 0;
+#if defined(__SSE4_1__) && !defined(__SANITIZE_THREAD__) && !defined(SLUICE_PORTABLE_WORDS) && !defined(__CUDACC__)
+  while (i < n && (reinterpret_cast<uintptr_t>(out + i) & 63) != 0) {
+    if (((HostWords::load64(out + i) ^ want) >> 57) != 0) return i;
+    ++i;
+  }
+  const __m128i wanted = _mm_set1_epi64x(static_cast<long long>(want));
+  const __m128i bits = _mm_set1_epi64x(static_cast<long long>(uint64_t{127} << 57));
+  for (; i + 8 <= n; i += 8) {
+    const auto* line = reinterpret_cast<const volatile __m128i*>(out + i);
+    const __m128i a = line[0], b = line[1], c = line[2], d = line[3];
+    const __m128i differ = _mm_or_si128(_mm_or_si128(_mm_xor_si128(a, wanted), _mm_xor_si128(b, wanted)),
+                                        _mm_or_si128(_mm_xor_si128(c, wanted), _mm_xor_si128(d, wanted)));
+    if (_mm_testz_si128(differ, bits) == 0) break;
+  }
+#endif
+  for (; i < n; ++i) {
+    if (((HostWords::load64(out + i) ^ want) >> 57) != 0) return i;
+  }
+  return n;
 }
 SLUICE_HD KeyResult unpack_result(uint64_t word) {
   KeyResult r;

@@ -86,6 +86,19 @@ TEST(Record, PayloadsOfAnyLengthsInAnyPieces) {
   });
 }
 
+// A trace's key may have more flags than a packet: packed, it would be another key.
+TEST(Record, KeysThatFitOneWordComeBackWhole) {
+  FlowKey key;
+  key.family = 4;
+  key.src_lo = 1;
+  key.dst_lo = 2;
+  key.bits = FlowKey::kHasPorts;
+  for (uint32_t flags = 0; flags < 0x10000; flags += 0x55) {
+    key.flags = static_cast<uint16_t>(flags);
+    ASSERT_EQ(fits_key4(key), unpack_key4(pack_key4(key, 3)) == key) << flags;
+  }
+}
+
 TEST(Record, ResultsComeBackWholeOrAreRedone) {
   rc::check([] {
     const auto value = rc::gen::oneOf(rc::gen::inRange<uint32_t>(0, kMaxKeyValue + 1), rc::gen::arbitrary<uint32_t>());
@@ -116,6 +129,21 @@ TEST(Record, TagsOfNeighbouringLapsDiffer) {
     EXPECT_EQ(tag_lap(make_tag(lap, 0)), tag_lap(make_tag(lap, 1)));
     EXPECT_EQ(tag_parity(make_tag(lap, 1)), 1u);
   }
+}
+
+// However the run lies to cache lines, and wherever its first stranger stands.
+TEST(Record, LeadingResultsStopAtTheFirstOtherTag) {
+  rc::check([] {
+    const auto tag = *rc::gen::inRange<uint32_t>(0, 128);
+    const auto n = *rc::gen::inRange<uint32_t>(0, 70);
+    const auto start = *rc::gen::inRange<uint32_t>(0, 9);
+    const auto stranger = *rc::gen::inRange<uint32_t>(0, 90);  // past n: none
+    const auto other = (tag + *rc::gen::inRange<uint32_t>(1, 128)) & 127u;
+    alignas(64) uint64_t results[80];
+    for (uint32_t i = 0; i < 80; ++i) results[i] = uint64_t{tag} << 57 | *rc::gen::inRange<uint64_t>(0, 1ull << 57);
+    if (stranger < n) results[start + stranger] ^= uint64_t{tag ^ other} << 57;
+    RC_ASSERT(leading_results(results + start, n, tag) == std::min(n, stranger));
+  });
 }
 
 }  // namespace

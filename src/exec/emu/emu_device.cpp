@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <condition_variable>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "memory/buffer.h"
 
 namespace sluice {
@@ -80,7 +82,7 @@ class EmuSlabs final : public SlabDriver {
   Word* in(uint32_t slab) override { return slabs_[slab].in.data(); }
   const void* out(uint32_t slab) override { return slabs_[slab].out.data(); }
 
-  Result<void> start(uint32_t slab, uint32_t count, const DeviceProgram& program, const Range&) override {
+  Result<void> start(uint32_t slab, uint32_t count, const DeviceProgram& program, const Range& pool) override {
     if (shared_->faults.refuse_start.load(std::memory_order_relaxed))
       return Error("the emulated device refuses to start");
     if (shared_->killed()) return Error("the emulated device was killed");
@@ -88,6 +90,7 @@ class EmuSlabs final : public SlabDriver {
       const std::lock_guard lock(mutex_);
       slabs_[slab].count = count;
       slabs_[slab].program = program;
+      slabs_[slab].pool = pool;
       slabs_[slab].done = false;
       queue_.push_back(slab);
     }
@@ -99,13 +102,19 @@ class EmuSlabs final : public SlabDriver {
     if (!slabs_[slab].done && shared_->killed()) return Error("the emulated device was killed");
     return slabs_[slab].done;
   }
+  uint64_t kernel_ns(uint32_t slab) override {
+    const std::lock_guard lock(mutex_);
+    return slabs_[slab].kernel_ns;
+  }
 
  private:
   struct Slab {
     std::vector<Word> in, out;
     uint32_t count = 0;
     bool done = false;
+    uint64_t kernel_ns = 0;
     DeviceProgram program;
+    Range pool;
   };
 
   void work() {
@@ -122,6 +131,8 @@ class EmuSlabs final : public SlabDriver {
       if (shared_->stuck() || shared_->killed()) continue;
       be_late(*shared_);
       Slab& slab = slabs_[number];
+      if (slab.pool.bytes != 0) std::memcpy(slab.pool.device, slab.pool.host, slab.pool.bytes);
+      const uint64_t start = shared_->timed ? now_ns() : 0;
       bool whole = true;
       for (uint32_t i = 0; whole && i < slab.count; ++i) {
         const Word* in = slab.in.data() + size_t{i} * shape_.words_in;
@@ -131,7 +142,10 @@ class EmuSlabs final : public SlabDriver {
         whole = !shared_->stuck() && !shared_->killed();
       }
       if (!whole) continue;
+      const uint64_t took = shared_->timed ? std::max<uint64_t>(1, now_ns() - start) : 0;
+      if (slab.pool.bytes != 0 && slab.pool.back) std::memcpy(slab.pool.host, slab.pool.device, slab.pool.bytes);
       const std::lock_guard lock(mutex_);
+      slab.kernel_ns = took;
       slab.done = true;
     }
   }
@@ -191,6 +205,11 @@ class EmuRing final : public RingDriver {
     if (shared_->killed()) return Error("the emulated device was killed");
     return {};
   }
+  Result<void> add_kernel_times(Histogram& to) override {
+    const std::lock_guard lock(times_mutex_);
+    to.merge(times_);
+    return {};
+  }
 
  private:
   // As a warp does it: 32 lanes, each polls its own record of the group; the group is left when all are done.
@@ -219,6 +238,7 @@ class EmuRing final : public RingDriver {
         HostWords::store32(&self.ack, epoch);
       }
       bool any = false;
+      const uint64_t start = shared_->timed ? now_ns() : 0;
       for (uint32_t lane = 0; lane < kLanes; ++lane) {
         if ((done >> lane & 1) != 0) continue;
         const uint64_t serial = group * kLanes + lane;
@@ -246,6 +266,10 @@ class EmuRing final : public RingDriver {
         done = 0;
       }
       if (any) {
+        if (start != 0) {
+          const std::lock_guard lock(times_mutex_);
+          times_.record(now_ns() - start);
+        }
         idle = 0;
       } else if (++idle < 64) {
         std::this_thread::yield();
@@ -262,6 +286,8 @@ class EmuRing final : public RingDriver {
   std::unique_ptr<RingControl> control_;
   std::vector<Word> in_, out_;
   std::array<DeviceProgram, 2> programs_;
+  std::mutex times_mutex_;
+  Histogram times_;
   std::vector<std::jthread> threads_;  // last: they use all of the above
 };
 

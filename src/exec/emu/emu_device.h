@@ -31,6 +31,7 @@ class EmuDevice final : public Device {
 
   Result<std::shared_ptr<DeviceBlob>> allocate(MemorySpace space, size_t bytes) override;
   Result<void> upload(DeviceBlob& to, size_t offset, const void* from, size_t bytes) override;
+  void time_kernels(bool on) override { shared_->timed = on; }
   Result<void*> pin(void* host, size_t bytes) override;
   void unpin(void* host) override;
   Result<std::unique_ptr<SlabDriver>> make_slabs(const ChannelShape& shape, uint32_t slabs,
@@ -42,6 +43,7 @@ class EmuDevice final : public Device {
     EmuFaults faults;
     std::atomic<uint64_t> records{0};
     std::atomic<uint64_t> used{0};
+    std::atomic<bool> timed{false};  // kernels are measured
     bool stuck() const {
       return records.load(std::memory_order_relaxed) >= faults.stuck_after.load(std::memory_order_relaxed);
     }

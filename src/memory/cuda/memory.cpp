@@ -50,6 +50,8 @@ void prepare_cuda_runtime() {
   static const bool once = [] {
     // A lazily loaded kernel waits for resident ones, which never end.
     setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+    // Streams that share a queue wait for one another's kernels; 8 queues are the default, 32 the most.
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
     return true;
   }();
   (void)once;
@@ -232,7 +234,16 @@ Result<void*> CudaMemory::pin(void* host, size_t bytes) {
     }
   }
   if (const cudaError_t e = cudaHostRegister(host, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
-      e != cudaSuccess) {
+      e == cudaErrorHostMemoryAlreadyRegistered) {
+    // Pinned through another device, which pins for all of them; it unpins, too.
+    (void)cudaGetLastError();
+    void* device = nullptr;
+    if (const cudaError_t mapped = cudaHostGetDevicePointer(&device, host, 0); mapped != cudaSuccess) {
+      (void)cudaGetLastError();
+      return cuda_error(mapped, "map host memory that another device has pinned");
+    }
+    return device;
+  } else if (e != cudaSuccess) {
     (void)cudaGetLastError();
     return cuda_error(e, fmt::format("pin {} bytes of host memory", bytes));
   }
