@@ -92,17 +92,18 @@ void build(benchmark::State& state, const std::string& name) {
 
 enum class How { kBurst, kBurstScalar, kBurstAvx2, kSingle };
 
+template <typename Algorithm>
 void lookup(benchmark::State& state, const std::string& name, How how) {
   Workload* w = workload(name);
   if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
-  auto image = TupleSpaceAcl::build(w->set);
+  auto image = Algorithm::build(w->set);
   auto oracle_image = LinearAcl::build(w->set);
   if (!image || !oracle_image) return state.SkipWithError("the build failed");
-  const auto view = TupleSpaceView::open(*image);
+  using View = typename Algorithm::View;
+  const auto view = View::open(*image);
   const auto oracle = LinearView::open(*oracle_image);
   if (!view || !oracle) return state.SkipWithError("the image does not open");
-  if (how == How::kBurstAvx2 && !TupleSpaceView::isa_available(AclIsa::kAvx2))
-    return state.SkipWithError("no AVX2 here");
+  if (how == How::kBurstAvx2 && !View::isa_available(AclIsa::kAvx2)) return state.SkipWithError("no AVX2 here");
   uint32_t rules[32];
   for (size_t i = 0; i < kKeys; i += kKeys / 10) {
     view->lookup_burst(w->pointers.data() + i, rules, 32);
@@ -234,12 +235,20 @@ const bool kRegistered = [] {
           ->Unit(benchmark::kMicrosecond);
     };
     if (!name.starts_with("made_")) add("parse", [name](benchmark::State& s) { parse(s, name); });
-    add("build/tuple_space", [name](benchmark::State& s) { build<TupleSpaceAcl>(s, name); });
     add("build/linear", [name](benchmark::State& s) { build<LinearAcl>(s, name); });
-    add("lookup/tuple_space/burst", [name](benchmark::State& s) { lookup(s, name, How::kBurst); });
-    add("lookup/tuple_space/burst_scalar", [name](benchmark::State& s) { lookup(s, name, How::kBurstScalar); });
-    add("lookup/tuple_space/burst_avx2", [name](benchmark::State& s) { lookup(s, name, How::kBurstAvx2); });
-    add("lookup/tuple_space/single", [name](benchmark::State& s) { lookup(s, name, How::kSingle); });
+    auto add_algorithm = [&]<typename A>(std::type_identity<A>) {
+      const std::string algorithm = A::kName;
+      add(("build/" + algorithm).c_str(), [name](benchmark::State& s) { build<A>(s, name); });
+      const std::pair<const char*, How> ways[] = {{"/burst", How::kBurst},
+                                                  {"/burst_scalar", How::kBurstScalar},
+                                                  {"/burst_avx2", How::kBurstAvx2},
+                                                  {"/single", How::kSingle}};
+      for (const auto& [way, how] : ways) {
+        add(("lookup/" + algorithm + way).c_str(), [name, how](benchmark::State& s) { lookup<A>(s, name, how); });
+      }
+    };
+    add_algorithm(std::type_identity<TupleSpaceAcl>{});
+    add_algorithm(std::type_identity<TupleMergeAcl>{});
 #if defined(SLUICE_PEERS)
     if (!name.starts_with("made_")) add("lookup/rte_acl", [name](benchmark::State& s) { peer(s, name); });
 #endif
