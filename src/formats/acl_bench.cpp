@@ -11,6 +11,7 @@
 
 #include "base/test_data.h"
 #include "formats/classbench.h"
+#include "memory/buffer.h"
 #include "tables/acl/acl_test_support.h"
 #include "tables/acl/algorithms.h"
 
@@ -18,6 +19,7 @@
 #include <rte_acl.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
+#include <rte_malloc.h>
 #include <rte_vect.h>
 #endif
 
@@ -26,10 +28,29 @@ namespace {
 
 constexpr size_t kKeys = 1'000'000;
 
+// On huge pages where the kernel grants them: the keys of every contender, so that the walk over them costs all alike.
+template <typename T>
+class Huge {
+ public:
+  void resize(size_t n) {
+    auto buffer = Buffer::allocate(n * sizeof(T));
+    if (!buffer) std::abort();
+    buffer_ = std::move(*buffer);
+    count_ = n;
+  }
+  T* begin() { return reinterpret_cast<T*>(buffer_.data()); }
+  T* end() { return begin() + count_; }
+  T& operator[](size_t i) { return begin()[i]; }
+
+ private:
+  Buffer buffer_;
+  size_t count_ = 0;
+};
+
 struct Workload {
   std::string text;
   RuleSet set;
-  std::vector<FlowKey> keys;
+  Huge<FlowKey> keys;
   std::vector<const FlowKey*> pointers;
 };
 
@@ -60,10 +81,10 @@ Workload* workload(const std::string& name) {
     if (!set || set->rules.empty()) return nullptr;
     fresh->set = std::move(*set);
   }
-  fresh->keys.reserve(kKeys);
-  for (size_t i = 0; i < kKeys; ++i) {
-    fresh->keys.push_back(acl_test::key_in(fresh->set.rules[acl_test::below(random, fresh->set.rules.size())], random));
-    fresh->keys.back().bits |= FlowKey::kHasPorts;
+  fresh->keys.resize(kKeys);
+  for (FlowKey& key : fresh->keys) {
+    key = acl_test::key_in(fresh->set.rules[acl_test::below(random, fresh->set.rules.size())], random);
+    key.bits |= FlowKey::kHasPorts;
   }
   for (const FlowKey& key : fresh->keys) fresh->pointers.push_back(&key);
   w = std::move(fresh);
@@ -154,7 +175,12 @@ void peer(benchmark::State& state, const std::string& name) {
     const char* arguments[] = {
         "acl_bench", "--no-huge", "-m",           "2048", "--no-pci", "--no-telemetry", "--force-max-simd-bitwidth=512",
         "-l",        "0",         "--log-level=3"};
-    return rte_eal_init(static_cast<int>(std::size(arguments)), const_cast<char**>(arguments)) >= 0;
+    if (rte_eal_init(static_cast<int>(std::size(arguments)), const_cast<char**>(arguments)) < 0) return false;
+    // rte_acl's tables on huge pages, as ours: a heap of its own over memory that asks for them.
+    constexpr size_t kHeap = size_t{3} << 29, kPage = size_t{2} << 20;
+    static auto heap = Buffer::allocate(kHeap);
+    return heap.ok() && rte_malloc_heap_create("huge") == 0 &&
+           rte_malloc_heap_memory_add("huge", heap->data(), kHeap, nullptr, 0, kPage) == 0;
   }();
   if (!started) return state.SkipWithError("DPDK's environment did not start");
   static const rte_acl_field_def kFields[6] = {
@@ -163,7 +189,7 @@ void peer(benchmark::State& state, const std::string& name) {
       {RTE_ACL_FIELD_TYPE_RANGE, 2, 4, 3, 14},  {RTE_ACL_FIELD_TYPE_BITMASK, 4, 5, 4, 16}};
   rte_acl_param parameters{};
   parameters.name = name.c_str();
-  parameters.socket_id = SOCKET_ID_ANY;
+  parameters.socket_id = rte_malloc_heap_get_socket("huge");
   parameters.rule_size = RTE_ACL_RULE_SZ(6);
   parameters.max_rule_num = static_cast<uint32_t>(w->set.rules.size());
   rte_acl_ctx* context = rte_acl_create(&parameters);
@@ -194,25 +220,27 @@ void peer(benchmark::State& state, const std::string& name) {
   config.num_fields = 6;
   std::copy(std::begin(kFields), std::end(kFields), config.defs);
   if (rte_acl_build(context, &config) != 0) return state.SkipWithError("rte_acl_build failed");
-  std::vector<PeerKey> keys;
+  Huge<PeerKey> keys;
   std::vector<const uint8_t*> pointers;
-  for (const FlowKey& k : w->keys) {
-    keys.push_back({k.protocol,
-                    {},
-                    __builtin_bswap32(static_cast<uint32_t>(k.src_lo)),
-                    __builtin_bswap32(static_cast<uint32_t>(k.dst_lo)),
-                    __builtin_bswap16(k.src_port),
-                    __builtin_bswap16(k.dst_port),
-                    __builtin_bswap32(k.flags)});
+  keys.resize(kKeys);
+  for (size_t i = 0; i < kKeys; ++i) {
+    const FlowKey& k = w->keys[i];
+    keys[i] = {k.protocol,
+               {},
+               __builtin_bswap32(static_cast<uint32_t>(k.src_lo)),
+               __builtin_bswap32(static_cast<uint32_t>(k.dst_lo)),
+               __builtin_bswap16(k.src_port),
+               __builtin_bswap16(k.dst_port),
+               __builtin_bswap32(k.flags)};
   }
   for (const PeerKey& k : keys) pointers.push_back(reinterpret_cast<const uint8_t*>(&k));
-  auto image = TupleSpaceAcl::build(w->set);
-  const auto view = TupleSpaceView::open(*image);
+  auto image = TupleMergeAcl::build(w->set);
+  const auto view = TupleMergeView::open(*image);
   uint32_t rules[32];
   for (size_t i = 0; i < 3200; i += 32) {
     rte_acl_classify(context, pointers.data() + i, rules, 32, 1);
     for (size_t k = 0; k < 32; ++k) {
-      if (rules[k] != view->lookup(w->keys[i + k])) return state.SkipWithError("rte_acl and tuple_space disagree");
+      if (rules[k] != view->lookup(w->keys[i + k])) return state.SkipWithError("rte_acl and tuple_merge disagree");
     }
   }
   size_t at = 0;
@@ -227,8 +255,8 @@ void peer(benchmark::State& state, const std::string& name) {
 #endif
 
 const bool kRegistered = [] {
-  for (const char* set :
-       {"acl1_1k", "acl1_10k", "fw1_10k", "ipc1_10k", "acl1_100k", "fw1_100k", "ipc1_100k", "made_10000"}) {
+  for (const char* set : {"acl1_1k", "fw1_1k", "ipc1_1k", "acl1_10k", "fw1_10k", "ipc1_10k", "acl1_100k", "fw1_100k",
+                          "ipc1_100k", "made_10000"}) {
     const std::string name = set;
     auto add = [&](const char* what, auto run) {
       benchmark::RegisterBenchmark((std::string("acl/") + what + "/" + name).c_str(), run)

@@ -2,6 +2,7 @@
 #include "tables/acl/tuple_merge.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/assert.h"
 #include "base/prefetch.h"
@@ -123,6 +124,7 @@ void TupleMergeView::burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rul
     for (size_t w = 0; w < 8; ++w) {
       if (kWide || w == 3 || w == 7) lanes.word[w][i] = p.word[w];
     }
+    if constexpr (!kWide) lanes.pair[i] = uint64_t{p.word[7]} << 32 | p.word[3];
     lanes.ports[i] = p.ports;
     lanes.protocol[i] = p.protocol;
     lanes.fields[i] = p.fields;
@@ -155,19 +157,23 @@ void TupleMergeView::burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rul
 
 void TupleMergeView::lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const {
   SLUICE_ASSERT(isa_available(isa));
+  static constexpr uint8_t kAll[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                       16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
   for (size_t begin = 0; begin < n; begin += 32) {
     const size_t count = std::min<size_t>(32, n - begin);
+    uint32_t narrow_mask = 0;
+    for (size_t i = 0; i < count; ++i) narrow_mask |= uint32_t{keys[begin + i]->family == 4} << i;
+    if (static_cast<size_t>(std::popcount(narrow_mask)) == count) {
+      burst<false>(isa, keys + begin, rules + begin, kAll, count);
+      continue;
+    }
     uint8_t narrow[32], wide[32];
     size_t narrow_count = 0, wide_count = 0;
-    for (size_t i = 0; i < count; ++i) {
-      const bool is_narrow = keys[begin + i]->family == 4;
-      narrow[narrow_count] = static_cast<uint8_t>(i);
-      wide[wide_count] = static_cast<uint8_t>(i);
-      narrow_count += is_narrow;
-      wide_count += !is_narrow;
+    for (uint8_t i = 0; i < count; ++i) {
+      (narrow_mask >> i & 1) != 0 ? narrow[narrow_count++] = i : wide[wide_count++] = i;
     }
     if (narrow_count > 0) burst<false>(isa, keys + begin, rules + begin, narrow, narrow_count);
-    if (wide_count > 0) burst<true>(isa, keys + begin, rules + begin, wide, wide_count);
+    burst<true>(isa, keys + begin, rules + begin, wide, wide_count);
   }
 }
 

@@ -15,8 +15,10 @@
 // stand in both.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "base/hd.h"
@@ -32,7 +34,7 @@ namespace sluice {
 struct alignas(16) TupleMergeTable {
   uint32_t src_mask[4];
   uint32_t dst_mask[4];
-  uint32_t port_mask;
+  uint32_t port_mask;  // over merge_ports
   uint32_t protocol_mask;
   uint32_t slot_base;
   uint32_t best;       // the lowest position of its rules
@@ -50,17 +52,30 @@ inline constexpr uint32_t kMergeMore = 1u << 31;        // in the last word of a
 inline constexpr uint32_t kMergeFull = 1u << 30;        // has conditions that the columns lack: ask the full rule
 inline constexpr uint32_t kMergeNone = kMergeFull - 1;  // no rule here; also the mask of the rule's position
 
-// The remaining conditions in one word: flags (high byte), DSCP (narrow) or family (wide), protocol, fragment bits.
+// Parts of a key as one load each. Little-endian: the ports are destination << 16 | source, as they lie in memory.
+SLUICE_HD uint32_t merge_load(const void* from) {
+  uint32_t v;
+  memcpy(&v, from, sizeof v);
+  return v;
+}
+SLUICE_HD uint32_t merge_ports(const FlowKey& key) {
+  static_assert(std::endian::native == std::endian::little &&
+                offsetof(FlowKey, dst_port) == offsetof(FlowKey, src_port) + 2);
+  return merge_load(&key.src_port);
+}
+// The remaining conditions in one word: DSCP (narrow) or family (wide), protocol, flags (high byte), fragment bits.
 SLUICE_HD uint32_t merge_fields(const FlowKey& key, bool wide) {
-  return static_cast<uint32_t>(key.flags >> 8) << 24 | static_cast<uint32_t>(wide ? key.family : key.dscp) << 16 |
-         static_cast<uint32_t>(key.protocol) << 8 | key.bits;
+  static_assert(offsetof(FlowKey, protocol) == offsetof(FlowKey, flags) + 2 &&
+                offsetof(FlowKey, dscp) == offsetof(FlowKey, flags) + 3);
+  const uint32_t word = (merge_load(&key.flags) & 0xffffff00u) | key.bits;
+  return wide ? (word & 0x00ffffffu) | static_cast<uint32_t>(key.family) << 24 : word;
 }
 
 // Eight IPv4 rules as columns: four cache lines, 32 bytes a rule.
 struct alignas(64) TupleMergeBlock4 {
   uint32_t address[2 * kMergeLanes];  // source, destination, alternately
   uint32_t fields[kMergeLanes], fields_mask[kMergeLanes];
-  uint32_t ports_low[kMergeLanes], ports_span[kMergeLanes];  // source << 16 | destination; span: high - low
+  uint32_t ports_low[kMergeLanes], ports_span[kMergeLanes];  // destination << 16 | source; span: high - low
   uint32_t rule[kMergeLanes];                                // ascending positions, then kMergeNone
   uint8_t free[2 * kMergeLanes];                             // 32 - prefix length, alternately
   uint32_t reserved[4];
@@ -83,7 +98,8 @@ struct alignas(16) TupleMergeLoose {
   uint32_t fields, fields_mask;
   uint32_t ports_low, ports_span;
   uint32_t rule;
-  uint32_t words;  // bit i: mask[i] is not zero
+  uint32_t words;  // bit i: mask[i] is not zero; bit 8: fields_mask is not zero; bit 9: some port is ruled out
+  static constexpr uint32_t kFields = 1u << 8, kPorts = 1u << 9;
   uint32_t reserved[2];
 };
 static_assert(sizeof(TupleMergeLoose) == 96);
@@ -196,7 +212,7 @@ SLUICE_HD TupleMergeView::Probe TupleMergeView::probe_of(const FlowKey& key) {
   }
   p.word[3] = static_cast<uint32_t>(key.src_lo);
   p.word[7] = static_cast<uint32_t>(key.dst_lo);
-  p.ports = static_cast<uint32_t>(key.src_port) << 16 | key.dst_port;
+  p.ports = merge_ports(key);
   p.protocol = key.protocol * kTupleProtocolFactor;
   p.fields = merge_fields(key, kWide);
   return p;

@@ -26,10 +26,10 @@ using tuple_detail::Tuple;
 using tuple_merge_detail::Header;
 
 // What a packet pays, in clocks of one core, all measured: a probe, a block, a loose rule.
-constexpr double kProbeCost = 4.5, kBlockCost = 25, kLooseCost = 0.45;
-constexpr size_t kFirstLimit = 16, kLastLimit = 128;  // rules in a bucket
+constexpr double kProbeCost = 3, kBlockCost = 20, kLooseCost = 0.3;
+constexpr size_t kFirstLimit = 24, kLastLimit = 128;  // rules in a bucket
 constexpr size_t kMaxChosen = 64;                     // tables of each kind
-constexpr size_t kMaxLoose = 64;
+constexpr size_t kMaxLoose = 128;
 constexpr size_t kSample = 384, kPackets = 192, kWeighed = 6;
 
 struct Item {
@@ -50,7 +50,7 @@ Item item_of(const AclMatchRule& r) {
   }
   i.word[3] = static_cast<uint32_t>(r.src_lo);
   i.word[7] = static_cast<uint32_t>(r.dst_lo);
-  i.ports = uint32_t{r.src_port_low} << 16 | r.dst_port_low;
+  i.ports = uint32_t{r.dst_port_low} << 16 | r.src_port_low;
   i.protocol = r.protocol * kTupleProtocolFactor;
   return i;
 }
@@ -72,7 +72,7 @@ TupleMergeTable table_of(const Tuple& tuple) {
     if (t.dst_mask[w] != 0) t.words |= static_cast<uint8_t>(16u << w);
   }
   t.port_mask =
-      ((tuple.fields & Tuple::kSrcPort) != 0 ? 0xffff0000u : 0) | ((tuple.fields & Tuple::kDstPort) != 0 ? 0xffffu : 0);
+      ((tuple.fields & Tuple::kDstPort) != 0 ? 0xffff0000u : 0) | ((tuple.fields & Tuple::kSrcPort) != 0 ? 0xffffu : 0);
   t.protocol_mask = (tuple.fields & Tuple::kProtocol) != 0 ? ~0u : 0;
   return t;
 }
@@ -180,8 +180,8 @@ class Chooser {
         i.word[w] |= static_cast<uint32_t>(random()) & ~word_mask<kWide>(tuple.src, w);
         i.word[4 + w] |= static_cast<uint32_t>(random()) & ~word_mask<kWide>(tuple.dst, w);
       }
-      i.ports = static_cast<uint32_t>(r.src_port_low + random() % (r.src_port_high - r.src_port_low + 1u)) << 16 |
-                static_cast<uint32_t>(r.dst_port_low + random() % (r.dst_port_high - r.dst_port_low + 1u));
+      i.ports = static_cast<uint32_t>(r.dst_port_low + random() % (r.dst_port_high - r.dst_port_low + 1u)) << 16 |
+                static_cast<uint32_t>(r.src_port_low + random() % (r.src_port_high - r.src_port_low + 1u));
       if (r.protocol_mask == 0) i.protocol = 6 * kTupleProtocolFactor;
       packets_.push_back(i);
     }
@@ -424,25 +424,26 @@ class Packer {
   std::array<std::vector<uint32_t>, kMergeLanes> open_;
 };
 
+// As merge_fields has them.
+uint32_t fields_word(unsigned top, unsigned protocol, unsigned flags, unsigned bits) {
+  return static_cast<uint32_t>(top << 24 | protocol << 16 | (flags & 0xff00u) | bits);
+}
 uint32_t fields_of(const AclMatchRule& r, bool wide) {
-  return static_cast<uint32_t>(r.flags >> 8) << 24 | static_cast<uint32_t>(wide ? r.family : r.dscp) << 16 |
-         static_cast<uint32_t>(r.protocol) << 8 | r.bits;
+  return fields_word(wide ? r.family : r.dscp, r.protocol, r.flags, r.bits);
 }
 uint32_t fields_mask_of(const AclMatchRule& r, bool wide) {
-  const uint32_t third = wide ? (r.family != 0 ? 0xff : 0) : r.dscp_mask;
-  return static_cast<uint32_t>(r.flags_mask >> 8) << 24 | third << 16 | static_cast<uint32_t>(r.protocol_mask) << 8 |
-         r.bits_mask;
+  return fields_word(wide ? (r.family != 0 ? 0xff : 0) : r.dscp_mask, r.protocol_mask, r.flags_mask, r.bits_mask);
 }
 uint32_t word_of(const AclMatchRule& r, bool wide) {
   const bool full = r.icmp_mask != 0 || (r.flags_mask & 0xff) != 0 || (wide && r.dscp_mask != 0);
   return r.rule | (full ? kMergeFull : 0);
 }
 uint32_t ports_low_of(const AclMatchRule& r) {
-  return uint32_t{r.src_port_low} << 16 | r.dst_port_low;
+  return uint32_t{r.dst_port_low} << 16 | r.src_port_low;
 }
 uint32_t ports_span_of(const AclMatchRule& r) {
-  return static_cast<uint32_t>(r.src_port_high - r.src_port_low) << 16 |
-         static_cast<uint32_t>(r.dst_port_high - r.dst_port_low);
+  return static_cast<uint32_t>(r.dst_port_high - r.dst_port_low) << 16 |
+         static_cast<uint32_t>(r.src_port_high - r.src_port_low);
 }
 
 void write_lane(TupleMergeBlock4& b, size_t i, const AclMatchRule& r) {
@@ -494,6 +495,8 @@ TupleMergeLoose loose_of(const AclMatchRule& r) {
   l.fields_mask = fields_mask_of(r, kWide);
   l.ports_low = ports_low_of(r);
   l.ports_span = ports_span_of(r);
+  if (l.fields_mask != 0) l.words |= TupleMergeLoose::kFields;
+  if (l.ports_span != ~0u) l.words |= TupleMergeLoose::kPorts;
   l.rule = word_of(r, kWide);
   return l;
 }

@@ -134,8 +134,7 @@ SLUICE_AVX512 void verify4_avx512(const TupleMergeView& view, K::Lanes& lanes, c
   const TupleMergeBlock4* const blocks = K::blocks4(view);
   for (size_t c = 0; c < candidates.count; ++c) {
     const uint32_t lane = candidates.lane[c];
-    const __m512i address =
-        _mm512_set1_epi64(static_cast<int64_t>(uint64_t{lanes.word[7][lane]} << 32 | lanes.word[3][lane]));
+    const __m512i address = _mm512_set1_epi64(static_cast<int64_t>(lanes.pair[lane]));
     const __m256i ports = _mm256_set1_epi32(static_cast<int>(lanes.ports[lane]));
     const __m256i fields = _mm256_set1_epi32(static_cast<int>(lanes.fields[lane]));
     const TupleMergeBlock4* block = blocks + candidates.block[c];
@@ -193,41 +192,74 @@ SLUICE_AVX512 void verify6_avx512(const TupleMergeView& view, K::Lanes& lanes, c
   }
 }
 
-template <bool kWide>
-SLUICE_AVX512 void loose_avx512(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
+// The lanes of `m` whose rule, asked in full, matches too.
+template <size_t kHalves>
+void ask_in_full(const TupleMergeView& view, const K::Lanes& lanes, size_t n, uint32_t word, uint32_t (&m)[kHalves]) {
+  for (size_t half = 0; half < kHalves; ++half) {
+    for (uint32_t rest = m[half]; rest != 0; rest &= rest - 1) {
+      const auto bit = static_cast<unsigned>(std::countr_zero(rest));
+      const size_t lane = 16 * half + bit;
+      if (lane >= n || !K::full(view, word, *lanes.key[lane])) m[half] &= ~(1u << bit);
+    }
+  }
+}
+
+// kHalves vectors of 16 lanes at once, so that what a rule costs is shared.
+template <bool kWide, size_t kHalves>
+SLUICE_AVX512 void loose_halves(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
   const TupleMergeLoose* const begin = K::loose_begin(view, kWide);
   const TupleMergeLoose* const end = begin + K::loose_count(view, kWide);
-  for (size_t i = 0; i < n; i += 16) {
-    const __m512i src = _mm512_load_si512(&lanes.word[3][i]), dst = _mm512_load_si512(&lanes.word[7][i]);
-    const __m512i ports = _mm512_load_si512(&lanes.ports[i]), fields = _mm512_load_si512(&lanes.fields[i]);
-    __m512i best = _mm512_load_si512(&lanes.best[i]);
-    for (const TupleMergeLoose* l = begin; l != end; ++l) {
-      __mmask16 m;
-      if constexpr (kWide) {
-        m = 0xffff;
-        for (unsigned w = 0; w < 8; ++w) {
-          if ((l->words >> w & 1) == 0) continue;
-          const __m512i x = _mm512_xor_si512(_mm512_load_si512(&lanes.word[w][i]), all512(l->value[w]));
-          m = _mm512_mask_testn_epi32_mask(m, x, all512(l->mask[w]));
-        }
-      } else {
-        m = _mm512_testn_epi32_mask(_mm512_xor_si512(src, all512(l->value[3])), all512(l->mask[3]));
-        m = _mm512_mask_testn_epi32_mask(m, _mm512_xor_si512(dst, all512(l->value[7])), all512(l->mask[7]));
-      }
-      m = _mm512_mask_testn_epi32_mask(m, _mm512_xor_si512(fields, all512(l->fields)), all512(l->fields_mask));
-      const __m512i past = _mm512_subs_epu16(_mm512_sub_epi16(ports, all512(l->ports_low)), all512(l->ports_span));
-      m = _mm512_mask_testn_epi32_mask(m, past, past);
-      if ((l->rule & kMergeFull) != 0) [[unlikely]] {
-        for (uint32_t rest = m; rest != 0; rest &= rest - 1) {
-          const auto lane = static_cast<unsigned>(std::countr_zero(rest));
-          if (i + lane >= n || !K::full(view, l->rule, *lanes.key[i + lane]))
-            m = static_cast<__mmask16>(m & ~(1u << lane));
-        }
-      }
-      best = _mm512_mask_min_epu32(best, m, best, all512(l->rule & kMergeNone));
-    }
-    _mm512_store_si512(&lanes.best[i], best);
+  __m512i src[kHalves], dst[kHalves], ports[kHalves], fields[kHalves], best[kHalves];
+  for (size_t h = 0; h < kHalves; ++h) {
+    src[h] = _mm512_load_si512(&lanes.word[3][16 * h]);
+    dst[h] = _mm512_load_si512(&lanes.word[7][16 * h]);
+    ports[h] = _mm512_load_si512(&lanes.ports[16 * h]);
+    fields[h] = _mm512_load_si512(&lanes.fields[16 * h]);
+    best[h] = _mm512_load_si512(&lanes.best[16 * h]);
   }
+  for (const TupleMergeLoose* l = begin; l != end; ++l) {
+    __m512i differs[kHalves];
+    for (size_t h = 0; h < kHalves; ++h) differs[h] = _mm512_setzero_si512();
+    // differs |= (value ^ v) & mask
+    auto add = [&](size_t h, __m512i v, uint32_t value, uint32_t mask) SLUICE_AVX512 {
+      differs[h] =
+          _mm512_ternarylogic_epi32(differs[h], _mm512_xor_si512(v, all512(value)), all512(mask), 0xf8);  // a | (b & c)
+    };
+    if constexpr (kWide) {
+      for (unsigned w = 0; w < 8; ++w) {
+        if ((l->words >> w & 1) == 0) continue;
+        for (size_t h = 0; h < kHalves; ++h) add(h, _mm512_load_si512(&lanes.word[w][16 * h]), l->value[w], l->mask[w]);
+      }
+    } else {
+      if ((l->words & 1u << 3) != 0) {
+        for (size_t h = 0; h < kHalves; ++h) add(h, src[h], l->value[3], l->mask[3]);
+      }
+      if ((l->words & 1u << 7) != 0) {
+        for (size_t h = 0; h < kHalves; ++h) add(h, dst[h], l->value[7], l->mask[7]);
+      }
+    }
+    if ((l->words & TupleMergeLoose::kFields) != 0) {
+      for (size_t h = 0; h < kHalves; ++h) add(h, fields[h], l->fields, l->fields_mask);
+    }
+    if ((l->words & TupleMergeLoose::kPorts) != 0) {
+      for (size_t h = 0; h < kHalves; ++h) {
+        differs[h] = _mm512_or_si512(
+            differs[h], _mm512_subs_epu16(_mm512_sub_epi16(ports[h], all512(l->ports_low)), all512(l->ports_span)));
+      }
+    }
+    uint32_t m[kHalves];
+    for (size_t h = 0; h < kHalves; ++h) m[h] = _mm512_testn_epi32_mask(differs[h], differs[h]);
+    if ((l->rule & kMergeFull) != 0) [[unlikely]]
+      ask_in_full(view, lanes, n, l->rule, m);
+    for (size_t h = 0; h < kHalves; ++h)
+      best[h] = _mm512_mask_min_epu32(best[h], static_cast<__mmask16>(m[h]), best[h], all512(l->rule & kMergeNone));
+  }
+  for (size_t h = 0; h < kHalves; ++h) _mm512_store_si512(&lanes.best[16 * h], best[h]);
+}
+
+template <bool kWide>
+void loose_avx512(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
+  n > 16 ? loose_halves<kWide, 2>(view, lanes, n) : loose_halves<kWide, 1>(view, lanes, n);
 }
 
 SLUICE_AVX2 inline __m256i all256(uint32_t v) {
@@ -294,8 +326,7 @@ SLUICE_AVX2 void verify4_avx2(const TupleMergeView& view, K::Lanes& lanes, const
   const TupleMergeBlock4* const blocks = K::blocks4(view);
   for (size_t c = 0; c < candidates.count; ++c) {
     const uint32_t lane = candidates.lane[c];
-    const __m256i address =
-        _mm256_set1_epi64x(static_cast<int64_t>(uint64_t{lanes.word[7][lane]} << 32 | lanes.word[3][lane]));
+    const __m256i address = _mm256_set1_epi64x(static_cast<int64_t>(lanes.pair[lane]));
     const __m256i ports = all256(lanes.ports[lane]), fields = all256(lanes.fields[lane]);
     const TupleMergeBlock4* block = blocks + candidates.block[c];
     uint32_t best = lanes.best[lane];

@@ -11,6 +11,7 @@ namespace sluice {
 struct TupleMergeKernels {
   struct Lanes {
     alignas(64) uint32_t word[8][32];  // address words; narrow lanes use 3 (source) and 7 (destination) only
+    alignas(64) uint64_t pair[32];     // narrow lanes: destination << 32 | source
     alignas(64) uint32_t ports[32];
     alignas(64) uint32_t protocol[32];  // times kTupleProtocolFactor
     alignas(64) uint32_t fields[32];
