@@ -167,8 +167,15 @@ class TupleMergeView {
   template <bool kWide>
   SLUICE_HD bool loose_matches(const TupleMergeLoose& l, const Probe& p, const FlowKey& key) const;
 
+  // Whether `rule` comes before `best`; kMergeNone comes last.
+  SLUICE_HD bool beats(uint32_t rule, uint32_t best) const {
+    if (order_ == nullptr) return rule < best;
+    return rule != kMergeNone && (best == kMergeNone || order_[rule] < order_[best]);
+  }
+
  private:
   friend struct TupleMergeKernels;
+  friend class LiveAcl;
   template <bool kWide>
   void burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, const uint8_t* which, size_t n) const;
   template <bool kWide>
@@ -182,6 +189,8 @@ class TupleMergeView {
   const TupleMergeBlock4* blocks4_ = nullptr;
   const TupleMergeBlock6* blocks6_ = nullptr;
   const TupleMergeLoose* loose_ = nullptr;  // narrow ones first, each part in order of position
+  // A live table's priorities by rule word; nullptr in images, where rule words are in order themselves.
+  const uint64_t* order_ = nullptr;
   AclRulesView rules_;
   uint32_t narrow_ = 0, wide_ = 0;
   uint32_t narrow_loose_ = 0, wide_loose_ = 0;
@@ -242,7 +251,12 @@ SLUICE_HD uint32_t merge_tag(uint32_t h) {
 template <bool kWide>
 SLUICE_HD uint32_t TupleMergeView::block_of(const TupleMergeTable& t, const Probe& p) const {
   const uint32_t h = merge_hash<kWide>(t, p.word, p.ports, p.protocol);
-  const uint32_t slot = slots_[t.slot_base + (uint64_t{h} >> t.slot_shift)];
+  const uint32_t* const from = slots_ + t.slot_base + (uint64_t{h} >> t.slot_shift);
+#if defined(__CUDA_ARCH__)
+  const uint32_t slot = *from;
+#else
+  const uint32_t slot = __atomic_load_n(from, __ATOMIC_RELAXED);  // a live table's writer may be storing
+#endif
   const uint32_t tag = slot & 255;
   return tag == 0 || tag == merge_tag(h) ? slot >> 8 : 0;
 }
@@ -254,7 +268,7 @@ SLUICE_HD uint32_t TupleMergeView::scan(uint32_t block, const Probe& p, const Fl
       const TupleMergeBlock6& b = blocks6_[block];
       for (uint32_t i = 0; i < kMergeLanes; ++i) {
         const uint32_t word = b.rule[i] & ~kMergeMore;
-        if ((word & kMergeNone) >= best) return best;
+        if (!beats(word & kMergeNone, best)) return best;
         uint64_t differs = ((p.fields ^ b.fields[i]) & b.fields_mask[i]);
         const uint64_t halves[4] = {key.src_hi, key.src_lo, key.dst_hi, key.dst_lo};
         for (unsigned h = 0; h < 4; ++h) {
@@ -272,13 +286,13 @@ SLUICE_HD uint32_t TupleMergeView::scan(uint32_t block, const Probe& p, const Fl
                                  (static_cast<uint64_t>(p.word[7] ^ b.address[2 * i + 1]) >> b.free[2 * i + 1]);
         if (differs != 0) continue;
         const uint32_t word = b.rule[i] & ~kMergeMore;
-        if ((word & kMergeNone) >= best) return best;
+        if (!beats(word & kMergeNone, best)) return best;
         if (((p.fields ^ b.fields[i]) & b.fields_mask[i]) == 0 &&
             merge_ports_in(p.ports, b.ports_low[i], b.ports_span[i]) && full(word, key))
           return word & kMergeNone;
       }
       if ((b.rule[kMergeLanes - 1] & kMergeMore) == 0) return best;
-      if ((blocks4_[block + 1].rule[0] & kMergeNone) >= best) return best;
+      if (!beats(blocks4_[block + 1].rule[0] & kMergeNone, best)) return best;
     }
   }
 }

@@ -17,13 +17,14 @@
 
 #include "tables/acl/tuple_merge.h"
 #include "tables/acl/tuple_merge_layout.h"
+#include "tables/acl/tuple_merge_rules.h"
 #include "tables/acl/tuple_rules.h"
 
 namespace sluice {
 namespace {
 
 using tuple_detail::Tuple;
-using tuple_merge_detail::Header;
+using namespace tuple_merge_detail;
 
 // What a packet pays, in clocks of one core, all measured: a probe, a block, a loose rule.
 constexpr double kProbeCost = 3, kBlockCost = 20, kLooseCost = 0.3;
@@ -32,51 +33,6 @@ constexpr size_t kMaxChosen = 64;                     // tables of each kind
 constexpr size_t kMaxLoose = 128;
 constexpr size_t kSample = 384, kPackets = 192, kWeighed = 6;
 
-struct Item {
-  uint32_t word[8];
-  uint32_t ports, protocol;
-};
-
-template <bool kWide>
-Item item_of(const AclMatchRule& r) {
-  Item i{};
-  if constexpr (kWide) {
-    i.word[0] = static_cast<uint32_t>(r.src_hi >> 32);
-    i.word[1] = static_cast<uint32_t>(r.src_hi);
-    i.word[2] = static_cast<uint32_t>(r.src_lo >> 32);
-    i.word[4] = static_cast<uint32_t>(r.dst_hi >> 32);
-    i.word[5] = static_cast<uint32_t>(r.dst_hi);
-    i.word[6] = static_cast<uint32_t>(r.dst_lo >> 32);
-  }
-  i.word[3] = static_cast<uint32_t>(r.src_lo);
-  i.word[7] = static_cast<uint32_t>(r.dst_lo);
-  i.ports = uint32_t{r.dst_port_low} << 16 | r.src_port_low;
-  i.protocol = r.protocol * kTupleProtocolFactor;
-  return i;
-}
-
-// The mask of address word `w` (most significant first) of a prefix of `length` bits; narrow addresses are word 3.
-template <bool kWide>
-uint32_t word_mask(unsigned length, unsigned w) {
-  if (!kWide) return w == 3 ? high_mask32(length) : 0;
-  return high_mask32(length > 32 * w ? std::min(32u, length - 32 * w) : 0);
-}
-
-template <bool kWide>
-TupleMergeTable table_of(const Tuple& tuple) {
-  TupleMergeTable t{};
-  for (unsigned w = 0; w < 4; ++w) {
-    t.src_mask[w] = word_mask<kWide>(tuple.src, w);
-    t.dst_mask[w] = word_mask<kWide>(tuple.dst, w);
-    if (t.src_mask[w] != 0) t.words |= static_cast<uint8_t>(1u << w);
-    if (t.dst_mask[w] != 0) t.words |= static_cast<uint8_t>(16u << w);
-  }
-  t.port_mask =
-      ((tuple.fields & Tuple::kDstPort) != 0 ? 0xffff0000u : 0) | ((tuple.fields & Tuple::kSrcPort) != 0 ? 0xffffu : 0);
-  t.protocol_mask = (tuple.fields & Tuple::kProtocol) != 0 ? ~0u : 0;
-  return t;
-}
-
 // Shift that leaves enough high bits for 1 to 2 slots a rule.
 uint8_t slot_shift_for(size_t rules) {
   const auto bits = static_cast<unsigned>(std::bit_width(std::max<size_t>(1, rules - 1)));
@@ -84,6 +40,7 @@ uint8_t slot_shift_for(size_t rules) {
 }
 
 struct Chosen {
+  Tuple tuple;
   TupleMergeTable table;
   std::vector<uint64_t> placed;  // slot << 32 | index of the rule, sorted
 };
@@ -329,7 +286,7 @@ class Chooser {
   }
 
   void place(const Tuple& tuple, size_t limit) {
-    Chosen chosen{table_of<kWide>(tuple), {}};
+    Chosen chosen{tuple, table_of<kWide>(tuple), {}};
     const size_t n = compatible(tuple);
     const uint8_t shift = slot_shift_for(n);
     std::vector<uint32_t> counts(size_t{1} << (32 - shift), 0);
@@ -424,44 +381,6 @@ class Packer {
   std::array<std::vector<uint32_t>, kMergeLanes> open_;
 };
 
-// As merge_fields has them.
-uint32_t fields_word(unsigned top, unsigned protocol, unsigned flags, unsigned bits) {
-  return static_cast<uint32_t>(top << 24 | protocol << 16 | (flags & 0xff00u) | bits);
-}
-uint32_t fields_of(const AclMatchRule& r, bool wide) {
-  return fields_word(wide ? r.family : r.dscp, r.protocol, r.flags, r.bits);
-}
-uint32_t fields_mask_of(const AclMatchRule& r, bool wide) {
-  return fields_word(wide ? (r.family != 0 ? 0xff : 0) : r.dscp_mask, r.protocol_mask, r.flags_mask, r.bits_mask);
-}
-uint32_t word_of(const AclMatchRule& r, bool wide) {
-  const bool full = r.icmp_mask != 0 || (r.flags_mask & 0xff) != 0 || (wide && r.dscp_mask != 0);
-  return r.rule | (full ? kMergeFull : 0);
-}
-uint32_t ports_low_of(const AclMatchRule& r) {
-  return uint32_t{r.dst_port_low} << 16 | r.src_port_low;
-}
-uint32_t ports_span_of(const AclMatchRule& r) {
-  return static_cast<uint32_t>(r.dst_port_high - r.dst_port_low) << 16 |
-         static_cast<uint32_t>(r.src_port_high - r.src_port_low);
-}
-
-void write_lane(TupleMergeBlock4& b, size_t i, const AclMatchRule& r) {
-  b.address[2 * i] = static_cast<uint32_t>(r.src_lo);
-  b.address[2 * i + 1] = static_cast<uint32_t>(r.dst_lo);
-  b.free[2 * i] = static_cast<uint8_t>(r.src_length == 0 ? 32 : 128 - r.src_length);
-  b.free[2 * i + 1] = static_cast<uint8_t>(r.dst_length == 0 ? 32 : 128 - r.dst_length);
-}
-void write_lane(TupleMergeBlock6& b, size_t i, const AclMatchRule& r) {
-  const uint64_t halves[4] = {r.src_hi, r.src_lo, r.dst_hi, r.dst_lo};
-  for (size_t h = 0; h < 4; ++h) {
-    const unsigned length = h < 2 ? r.src_length : r.dst_length;
-    const unsigned bits = h % 2 == 0 ? std::min(length, 64u) : length - std::min(length, 64u);
-    b.address[h][i] = halves[h];
-    b.free[h][i] = static_cast<uint8_t>(64 - bits);
-  }
-}
-
 template <bool kWide, typename Block>
 void write_block(Block& b, Packer::Block packed, const Chooser<kWide>& chooser) {
   std::sort(packed.rule.begin(), packed.rule.begin() + packed.count);  // rules are indexed in order of position
@@ -470,35 +389,9 @@ void write_block(Block& b, Packer::Block packed, const Chooser<kWide>& chooser) 
       b.rule[i] = kMergeNone;
       continue;
     }
-    const AclMatchRule& r = chooser.rule(packed.rule[i]);
-    write_lane(b, i, r);
-    b.fields[i] = fields_of(r, kWide);
-    b.fields_mask[i] = fields_mask_of(r, kWide);
-    b.ports_low[i] = ports_low_of(r);
-    b.ports_span[i] = ports_span_of(r);
-    b.rule[i] = word_of(r, kWide);
+    write_merge_lane(b, i, chooser.rule(packed.rule[i]));
   }
   if (packed.more) b.rule[kMergeLanes - 1] |= kMergeMore;
-}
-
-template <bool kWide>
-TupleMergeLoose loose_of(const AclMatchRule& r) {
-  TupleMergeLoose l{};
-  const Item item = item_of<kWide>(r);
-  const Tuple tuple = tuple_detail::tuple_of(r, kWide ? 128 : 32);
-  for (unsigned w = 0; w < 8; ++w) {
-    l.value[w] = item.word[w];
-    l.mask[w] = word_mask<kWide>(w < 4 ? tuple.src : tuple.dst, w % 4);
-    if (l.mask[w] != 0) l.words |= 1u << w;
-  }
-  l.fields = fields_of(r, kWide);
-  l.fields_mask = fields_mask_of(r, kWide);
-  l.ports_low = ports_low_of(r);
-  l.ports_span = ports_span_of(r);
-  if (l.fields_mask != 0) l.words |= TupleMergeLoose::kFields;
-  if (l.ports_span != ~0u) l.words |= TupleMergeLoose::kPorts;
-  l.rule = word_of(r, kWide);
-  return l;
 }
 
 // Slots and blocks of one kind of tables.
@@ -529,6 +422,17 @@ struct Half {
 };
 
 }  // namespace
+
+std::vector<Tuple> tuple_merge_detail::choose_tuples(const std::vector<AclMatchRule>& flat, bool wide) {
+  std::vector<Tuple> out;
+  auto take = [&](auto chooser) {
+    chooser.run();
+    for (const Chosen& c : chooser.chosen()) out.push_back(c.tuple);
+  };
+  wide ? take(Chooser<true>(tuple_detail::distinct_rules(flat, 6)))
+       : take(Chooser<false>(tuple_detail::distinct_rules(flat, 4)));
+  return out;
+}
 
 Result<Image> TupleMergeAcl::build(const RuleSet& set) {
   auto flat = flatten_all(set);

@@ -52,7 +52,7 @@ void loose_scalar(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
   const uint32_t count = K::loose_count(view, kWide);
   for (size_t i = 0; i < n; ++i) {
     const auto p = probe_at(lanes, i);
-    for (uint32_t l = 0; l < count && (loose[l].rule & kMergeNone) < lanes.best[i]; ++l) {
+    for (uint32_t l = 0; l < count && lanes.best[i] == kMergeNone; ++l) {
       if (view.loose_matches<kWide>(loose[l], p, *lanes.key[i])) lanes.best[i] = loose[l].rule & kMergeNone;
     }
   }
@@ -74,6 +74,12 @@ inline uint32_t first_match(const TupleMergeView& view, const uint32_t* rule, ui
     return kMergeNone;
   }
   return mask != 0 ? word & kMergeNone : kMergeNone;
+}
+
+// The better of the two; without a branch where rule words are in order.
+inline uint32_t keep(const TupleMergeView& view, uint32_t found, uint32_t best) {
+  if (K::live(view)) return view.beats(found, best) ? found : best;
+  return found < best ? found : best;
 }
 
 SLUICE_AVX512 inline __m512i all512(uint32_t v) {
@@ -149,10 +155,10 @@ SLUICE_AVX512 void verify4_avx512(const TupleMergeView& view, K::Lanes& lanes, c
                                                         load8(block->fields_mask), 0xf8);  // a | (b & c)
       const __mmask8 match = _mm256_mask_testn_epi32_mask(near, differs, differs);
       const uint32_t found = first_match(view, block->rule, match, *lanes.key[lane]);
-      best = found < best ? found : best;
+      best = keep(view, found, best);
       if ((block->rule[kMergeLanes - 1] & kMergeMore) == 0) break;
       ++block;
-      if ((block->rule[0] & kMergeNone) >= best) break;
+      if (!view.beats(block->rule[0] & kMergeNone, best)) break;
     }
     lanes.best[lane] = best;
   }
@@ -183,10 +189,10 @@ SLUICE_AVX512 void verify6_avx512(const TupleMergeView& view, K::Lanes& lanes, c
                                                         load8(block->fields_mask), 0xf8);
       const __mmask8 match = _mm256_mask_testn_epi32_mask(near, differs, differs);
       const uint32_t found = first_match(view, block->rule, match, key);
-      best = found < best ? found : best;
+      best = keep(view, found, best);
       if ((block->rule[kMergeLanes - 1] & kMergeMore) == 0) break;
       ++block;
-      if ((block->rule[0] & kMergeNone) >= best) break;
+      if (!view.beats(block->rule[0] & kMergeNone, best)) break;
     }
     lanes.best[lane] = best;
   }
@@ -251,8 +257,11 @@ SLUICE_AVX512 void loose_halves(const TupleMergeView& view, K::Lanes& lanes, siz
     for (size_t h = 0; h < kHalves; ++h) m[h] = _mm512_testn_epi32_mask(differs[h], differs[h]);
     if ((l->rule & kMergeFull) != 0) [[unlikely]]
       ask_in_full(view, lanes, n, l->rule, m);
-    for (size_t h = 0; h < kHalves; ++h)
-      best[h] = _mm512_mask_min_epu32(best[h], static_cast<__mmask16>(m[h]), best[h], all512(l->rule & kMergeNone));
+    // In order, so the first that matches is the best.
+    for (size_t h = 0; h < kHalves; ++h) {
+      const __mmask16 first = _mm512_mask_cmpeq_epi32_mask(static_cast<__mmask16>(m[h]), best[h], all512(kMergeNone));
+      best[h] = _mm512_mask_mov_epi32(best[h], first, all512(l->rule & kMergeNone));
+    }
   }
   for (size_t h = 0; h < kHalves; ++h) _mm512_store_si512(&lanes.best[16 * h], best[h]);
 }
@@ -345,10 +354,10 @@ SLUICE_AVX2 void verify4_avx2(const TupleMergeView& view, K::Lanes& lanes, const
           past, _mm256_and_si256(_mm256_xor_si256(fields, load256(block->fields)), load256(block->fields_mask)));
       const uint32_t match = near & mask256(zero256(differs));
       const uint32_t found = first_match(view, block->rule, match, *lanes.key[lane]);
-      best = found < best ? found : best;
+      best = keep(view, found, best);
       if ((block->rule[kMergeLanes - 1] & kMergeMore) == 0) break;
       ++block;
-      if ((block->rule[0] & kMergeNone) >= best) break;
+      if (!view.beats(block->rule[0] & kMergeNone, best)) break;
     }
     lanes.best[lane] = best;
   }
@@ -379,9 +388,9 @@ SLUICE_AVX2 void loose_avx2(const TupleMergeView& view, K::Lanes& lanes, size_t 
         }
         same = load256(keep);
       }
-      // Where it does not match, the rule's word becomes all ones.
-      const __m256i found = _mm256_or_si256(all256(l->rule & kMergeNone), _mm256_xor_si256(same, all256(~0u)));
-      best = _mm256_min_epu32(best, found);
+      // In order, so the first that matches is the best.
+      const __m256i first = _mm256_and_si256(same, _mm256_cmpeq_epi32(best, all256(kMergeNone)));
+      best = _mm256_blendv_epi8(best, all256(l->rule & kMergeNone), first);
     }
     _mm256_store_si256(reinterpret_cast<__m256i*>(&lanes.best[i]), best);
   }

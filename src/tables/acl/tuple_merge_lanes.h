@@ -43,6 +43,7 @@ struct TupleMergeKernels {
 
   // The view's parts, for the kernels.
   static const uint32_t* slots(const TupleMergeView& v) { return v.slots_; }
+  static bool live(const TupleMergeView& v) { return v.order_ != nullptr; }
   static const TupleMergeBlock4* blocks4(const TupleMergeView& v) { return v.blocks4_; }
   static const TupleMergeBlock6* blocks6(const TupleMergeView& v) { return v.blocks6_; }
   static const TupleMergeLoose* loose_begin(const TupleMergeView& v, bool wide) {
