@@ -3,10 +3,13 @@
 // a sample is checked against the oracle. With SLUICE_PEERS, DPDK's rte_acl runs on the same keys in the same program.
 #include <benchmark/benchmark.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/test_data.h"
@@ -14,6 +17,7 @@
 #include "memory/buffer.h"
 #include "tables/acl/acl_test_support.h"
 #include "tables/acl/algorithms.h"
+#include "tables/acl/live.h"
 
 #if defined(SLUICE_PEERS)
 #include <rte_acl.h>
@@ -155,6 +159,77 @@ void lookup(benchmark::State& state, const std::string& name, How how) {
   state.counters["tables"] = view->shape().narrow_tables + view->shape().wide_tables;
 }
 
+// Single-rule changes a second, each its own version, of rules drawn from the set: remove one, put it back. With
+// `readers`, one thread searches meanwhile; `lookups` is its rate.
+void live_update(benchmark::State& state, const std::string& name, bool reader) {
+  Workload* w = workload(name);
+  if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
+  std::vector<LiveRule> rules;
+  for (size_t i = 0; i < w->set.rules.size(); ++i) rules.push_back({(i + 1) << 20, w->set.rules[i]});
+  auto table = LiveAcl::create(rules, 2 * rules.size());
+  if (!table) return state.SkipWithError("the table was not made");
+  std::atomic<bool> stop{false};
+  uint64_t packets = 0, again = 0;
+  std::thread thread;
+  if (reader) {
+    thread = std::thread([&] {
+      LiveAcl::Reader own(**table);
+      LiveMatch found[32];
+      for (size_t at = 0; !stop.load(std::memory_order_relaxed); at = at + 64 <= kKeys ? at + 32 : 0) {
+        own.lookup_burst(w->pointers.data() + at, found, 32);
+        packets += 32;
+      }
+      again = own.again();
+    });
+  }
+  acl_test::Random random(7);
+  LiveChange change;
+  const auto begin = std::chrono::steady_clock::now();
+  uint64_t changes = 0;
+  for (auto _ : state) {
+    const LiveRule& rule = rules[acl_test::below(random, rules.size())];
+    change.clear();
+    change.remove(rule.priority);
+    bool ok = (*table)->apply(change).ok();
+    change.clear();
+    change.add(rule.priority, rule.rule);
+    ok = ok && (*table)->apply(change).ok();
+    if (!ok) {
+      state.SkipWithError("a change was refused");
+      break;
+    }
+    changes += 2;
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  stop = true;
+  if (thread.joinable()) thread.join();
+  state.SetItemsProcessed(static_cast<int64_t>(changes));
+  if (reader) {
+    state.counters["lookups"] = static_cast<double>(packets) / seconds;
+    state.counters["again"] = packets == 0 ? 0 : static_cast<double>(again) / static_cast<double>(packets);
+  }
+}
+
+// Lookups of a live table that nothing changes.
+void live_lookup(benchmark::State& state, const std::string& name) {
+  Workload* w = workload(name);
+  if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
+  std::vector<LiveRule> rules;
+  for (size_t i = 0; i < w->set.rules.size(); ++i) rules.push_back({(i + 1) << 20, w->set.rules[i]});
+  auto table = LiveAcl::create(rules, 2 * rules.size());
+  if (!table) return state.SkipWithError("the table was not made");
+  LiveAcl::Reader reader(**table);
+  LiveMatch found[32];
+  size_t at = 0;
+  for (auto _ : state) {
+    reader.lookup_burst(w->pointers.data() + at, found, 32);
+    benchmark::DoNotOptimize(found);
+    at = at + 64 <= kKeys ? at + 32 : 0;
+  }
+  state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * 32);
+  state.counters["bytes_per_rule"] = static_cast<double>((*table)->used_bytes()) / static_cast<double>(rules.size());
+}
+
 #if defined(SLUICE_PEERS)
 // Fields in network order, as rte_acl wants them; the flags take the last 4-byte group.
 struct PeerKey {
@@ -284,6 +359,9 @@ const bool kRegistered = [] {
     };
     add_algorithm(std::type_identity<TupleSpaceAcl>{});
     add_algorithm(std::type_identity<TupleMergeAcl>{});
+    add("live/lookup", [name](benchmark::State& s) { live_lookup(s, name); });
+    add("live/update", [name](benchmark::State& s) { live_update(s, name, false); });
+    add("live/update_and_lookup", [name](benchmark::State& s) { live_update(s, name, true); });
 #if defined(SLUICE_PEERS)
     if (!name.starts_with("made_")) add("lookup/rte_acl", [name](benchmark::State& s) { peer(s, name); });
 #endif

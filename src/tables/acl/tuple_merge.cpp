@@ -32,6 +32,7 @@ Result<TupleMergeView> TupleMergeView::open(const Image& image) {
   view.wide_ = header->wide_tables;
   view.narrow_loose_ = header->narrow_loose;
   view.wide_loose_ = header->wide_loose;
+  view.loose_at_[1] = header->narrow_loose;
   view.blocks4_count_ = header->narrow_blocks;
   view.blocks6_count_ = header->wide_blocks;
   view.tables_ = section_array<TupleMergeTable>(*section, header->tables_offset, uint64_t{view.narrow_} + view.wide_);

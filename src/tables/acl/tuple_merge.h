@@ -194,6 +194,7 @@ class TupleMergeView {
   AclRulesView rules_;
   uint32_t narrow_ = 0, wide_ = 0;
   uint32_t narrow_loose_ = 0, wide_loose_ = 0;
+  uint32_t loose_at_[2] = {0, 0};  // where the narrow and the wide ones begin
   uint32_t blocks4_count_ = 0, blocks6_count_ = 0;
 };
 static_assert(std::is_trivially_copyable_v<TupleMergeView>);
@@ -312,8 +313,7 @@ template <bool kWide>
 SLUICE_HD uint32_t TupleMergeView::lookup_as(const FlowKey& key) const {
   const Probe p = probe_of<kWide>(key);
   uint32_t best = kMergeNone;
-  const uint32_t first_loose = kWide ? narrow_loose_ : 0,
-                 end_loose = first_loose + (kWide ? wide_loose_ : narrow_loose_);
+  const uint32_t first_loose = loose_at_[kWide], end_loose = first_loose + (kWide ? wide_loose_ : narrow_loose_);
   for (uint32_t i = first_loose; i < end_loose; ++i) {
     if (!loose_matches<kWide>(loose_[i], p, key)) continue;
     best = loose_[i].rule & kMergeNone;

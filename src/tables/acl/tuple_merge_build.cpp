@@ -427,7 +427,10 @@ std::vector<Tuple> tuple_merge_detail::choose_tuples(const std::vector<AclMatchR
   std::vector<Tuple> out;
   auto take = [&](auto chooser) {
     chooser.run();
-    for (const Chosen& c : chooser.chosen()) out.push_back(c.tuple);
+    auto& chosen = chooser.chosen();
+    std::stable_sort(chosen.begin(), chosen.end(),
+                     [](const Chosen& a, const Chosen& b) { return a.table.entries > b.table.entries; });
+    for (const Chosen& c : chosen) out.push_back(c.tuple);
   };
   wide ? take(Chooser<true>(tuple_detail::distinct_rules(flat, 6)))
        : take(Chooser<false>(tuple_detail::distinct_rules(flat, 4)));
