@@ -159,66 +159,78 @@ void lookup(benchmark::State& state, const std::string& name, How how) {
   state.counters["tables"] = view->shape().narrow_tables + view->shape().wide_tables;
 }
 
-// Single-rule changes a second, each its own version, of rules drawn from the set: remove one, put it back. With
-// `readers`, one thread searches meanwhile; `lookups` is its rate.
+std::unique_ptr<LiveAcl> live_table(const Workload& w, std::vector<LiveRule>& rules) {
+  for (size_t i = 0; i < w.set.rules.size(); ++i) rules.push_back({(i + 1) << 20, w.set.rules[i]});
+  auto table = LiveAcl::create(rules, 2 * rules.size());
+  return table ? std::move(*table) : nullptr;
+}
+
+// Two single-rule changes, each its own version: removes a rule and puts it back.
+bool toggle(LiveAcl& table, const std::vector<LiveRule>& rules, acl_test::Random& random, LiveChange& change) {
+  const LiveRule& rule = rules[acl_test::below(random, rules.size())];
+  change.clear();
+  change.remove(rule.priority);
+  bool ok = table.apply(change).ok();
+  change.clear();
+  change.add(rule.priority, rule.rule);
+  return table.apply(change).ok() && ok;
+}
+
+// Single-rule changes as fast as they go; with `reader`, while another thread searches.
 void live_update(benchmark::State& state, const std::string& name, bool reader) {
   Workload* w = workload(name);
   if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
   std::vector<LiveRule> rules;
-  for (size_t i = 0; i < w->set.rules.size(); ++i) rules.push_back({(i + 1) << 20, w->set.rules[i]});
-  auto table = LiveAcl::create(rules, 2 * rules.size());
+  const auto table = live_table(*w, rules);
   if (!table) return state.SkipWithError("the table was not made");
   std::atomic<bool> stop{false};
-  uint64_t packets = 0, again = 0;
   std::thread thread;
   if (reader) {
     thread = std::thread([&] {
-      LiveAcl::Reader own(**table);
+      LiveAcl::Reader own(*table);
       LiveMatch found[32];
-      for (size_t at = 0; !stop.load(std::memory_order_relaxed); at = at + 64 <= kKeys ? at + 32 : 0) {
+      for (size_t at = 0; !stop.load(std::memory_order_relaxed); at = at + 64 <= kKeys ? at + 32 : 0)
         own.lookup_burst(w->pointers.data() + at, found, 32);
-        packets += 32;
-      }
-      again = own.again();
     });
   }
   acl_test::Random random(7);
   LiveChange change;
-  const auto begin = std::chrono::steady_clock::now();
-  uint64_t changes = 0;
   for (auto _ : state) {
-    const LiveRule& rule = rules[acl_test::below(random, rules.size())];
-    change.clear();
-    change.remove(rule.priority);
-    bool ok = (*table)->apply(change).ok();
-    change.clear();
-    change.add(rule.priority, rule.rule);
-    ok = ok && (*table)->apply(change).ok();
-    if (!ok) {
+    if (!toggle(*table, rules, random, change)) {
       state.SkipWithError("a change was refused");
       break;
     }
-    changes += 2;
   }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   stop = true;
   if (thread.joinable()) thread.join();
-  state.SetItemsProcessed(static_cast<int64_t>(changes));
-  if (reader) {
-    state.counters["lookups"] = static_cast<double>(packets) / seconds;
-    state.counters["again"] = packets == 0 ? 0 : static_cast<double>(again) / static_cast<double>(packets);
-  }
+  state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * 2);
 }
 
-// Lookups of a live table that nothing changes.
-void live_lookup(benchmark::State& state, const std::string& name) {
+// Lookups, while another thread makes `updates` single-rule changes a second (0: none).
+void live_lookup(benchmark::State& state, const std::string& name, double updates) {
   Workload* w = workload(name);
   if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
   std::vector<LiveRule> rules;
-  for (size_t i = 0; i < w->set.rules.size(); ++i) rules.push_back({(i + 1) << 20, w->set.rules[i]});
-  auto table = LiveAcl::create(rules, 2 * rules.size());
+  const auto table = live_table(*w, rules);
   if (!table) return state.SkipWithError("the table was not made");
-  LiveAcl::Reader reader(**table);
+  const size_t bytes = table->used_bytes();
+  std::atomic<bool> stop{false};
+  uint64_t changes = 0;
+  std::thread thread;
+  const auto begin = std::chrono::steady_clock::now();
+  auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
+  if (updates > 0) {
+    thread = std::thread([&] {
+      acl_test::Random random(7);
+      LiveChange change;
+      while (!stop.load(std::memory_order_relaxed)) {
+        const auto due = static_cast<uint64_t>(seconds() * updates);
+        for (; changes < due && !stop.load(std::memory_order_relaxed); changes += 2)
+          toggle(*table, rules, random, change);
+      }
+    });
+  }
+  LiveAcl::Reader reader(*table);
   LiveMatch found[32];
   size_t at = 0;
   for (auto _ : state) {
@@ -226,8 +238,11 @@ void live_lookup(benchmark::State& state, const std::string& name) {
     benchmark::DoNotOptimize(found);
     at = at + 64 <= kKeys ? at + 32 : 0;
   }
+  stop = true;
+  if (thread.joinable()) thread.join();
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * 32);
-  state.counters["bytes_per_rule"] = static_cast<double>((*table)->used_bytes()) / static_cast<double>(rules.size());
+  state.counters["bytes_per_rule"] = static_cast<double>(bytes) / static_cast<double>(rules.size());
+  if (updates > 0) state.counters["updates"] = static_cast<double>(changes) / seconds();
 }
 
 #if defined(SLUICE_PEERS)
@@ -359,7 +374,8 @@ const bool kRegistered = [] {
     };
     add_algorithm(std::type_identity<TupleSpaceAcl>{});
     add_algorithm(std::type_identity<TupleMergeAcl>{});
-    add("live/lookup", [name](benchmark::State& s) { live_lookup(s, name); });
+    add("live/lookup", [name](benchmark::State& s) { live_lookup(s, name, 0); });
+    add("live/lookup_at_1M_updates", [name](benchmark::State& s) { live_lookup(s, name, 1e6); });
     add("live/update", [name](benchmark::State& s) { live_update(s, name, false); });
     add("live/update_and_lookup", [name](benchmark::State& s) { live_update(s, name, true); });
 #if defined(SLUICE_PEERS)

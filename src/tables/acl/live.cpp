@@ -85,6 +85,7 @@ struct LiveAcl::State {
 
   explicit State(size_t most)
       : capacity(most),
+        blocks_capacity(sizes(most).blocks),
         blocks{Runs(static_cast<uint32_t>(sizes(most).blocks)), Runs(static_cast<uint32_t>(sizes(most).blocks))} {}
 
   // --- shared with readers ---
@@ -105,7 +106,7 @@ struct LiveAcl::State {
 
   // --- the writer's ---
   std::mutex mutex;
-  size_t capacity;
+  size_t capacity, blocks_capacity;
   Runs blocks[2];
   std::vector<TupleMergeTable> tables[2];
   std::vector<Tuple> tuples[2];
@@ -124,6 +125,7 @@ struct LiveAcl::State {
   std::deque<Retired> retired;
   std::vector<uint32_t> free_loose;
   size_t used_blocks[2] = {0, 0};
+  std::vector<uint8_t> sharers[2];  // by block: how many slots beside the first lead to it
 
   struct Touched {
     uint32_t half, slot;
@@ -147,7 +149,9 @@ struct LiveAcl::State {
     auto walk = [&](const auto* b) {
       for (;; ++b) {
         for (uint32_t word : b->rule) {
-          if ((word & kMergeNone) != kMergeNone) f(word & kMergeNone);
+          // Blocks that create() filled are shared by buckets of a table; a rule of another slot never matches here.
+          const uint32_t w = word & kMergeNone;
+          if (w != kMergeNone && places[half][w].slot == slot) f(w);
         }
         if ((b->rule[kMergeLanes - 1] & kMergeMore) == 0) return;
       }
@@ -230,8 +234,9 @@ struct LiveAcl::State {
       best = {slot, merge_tag(h)};
     }
     if (fewest == ~size_t{0}) best.slot = kLooseSlot;
+    Touched& bucket = touch(kHalf, best.slot);  // before the rule has its place: an old lane may carry the same word
     places[kHalf][word] = best;
-    touch(kHalf, best.slot).rules.push_back(word);
+    bucket.rules.push_back(word);
   }
   void erase(uint32_t half, uint32_t word) {
     if (places[half][word].slot == kNoSlot) return;
@@ -288,7 +293,7 @@ struct LiveAcl::State {
   }
 
   // New blocks for every touched bucket, written but not reachable. False: no memory; nothing is changed.
-  bool stage() {
+  bool stage(bool share = false) {
     size_t i = 0;
     for (; i < touched_count; ++i) {
       Touched& t = touched[i];
@@ -306,6 +311,7 @@ struct LiveAcl::State {
         continue;
       }
       if (length == 0) continue;
+      if (share && t.rules.size() < kMergeLanes) continue;  // later
       t.run = blocks[t.half].take(length);
       if (t.run == kNoSlot) break;
       used_blocks[t.half] += length;
@@ -325,7 +331,7 @@ struct LiveAcl::State {
       t.half == 0 ? write(as<TupleMergeBlock4>(block_memory[0]) + t.run)
                   : write(as<TupleMergeBlock6>(block_memory[1]) + t.run);
     }
-    if (i == touched_count) return true;
+    if (i == touched_count) return !share || stage_shared();
     for (size_t k = 0; k < i; ++k) {
       const Touched& t = touched[k];
       const auto length = static_cast<uint32_t>((t.rules.size() + kMergeLanes - 1) / kMergeLanes);
@@ -337,6 +343,59 @@ struct LiveAcl::State {
       }
     }
     return false;
+  }
+
+  // For create(): short buckets of a table fill blocks together.
+  bool stage_shared() {
+    std::array<std::vector<uint32_t>, kMergeLanes + 1> open;  // by free lanes
+    std::vector<uint32_t> order_of(touched_count);
+    for (uint32_t i = 0; i < touched_count; ++i) order_of[i] = i;
+    std::sort(order_of.begin(), order_of.end(), [&](uint32_t a, uint32_t b) {
+      return std::pair(touched[a].half, touched[a].slot) < std::pair(touched[b].half, touched[b].slot);
+    });
+    for (uint32_t half : {0u, 1u}) sharers[half].resize(blocks_capacity);
+    uint32_t table = 0, half_before = 0;
+    for (uint32_t i : order_of) {
+      Touched& t = touched[i];
+      const size_t n = t.rules.size();
+      if (t.slot == kLooseSlot || n == 0 || n >= kMergeLanes) continue;
+      // Another table begins: its hash is another, and its rules must not meet these.
+      const auto& of = tables[t.half];
+      bool next = t.half != half_before;
+      if (next) table = 0;
+      half_before = t.half;
+      while (table + 1 < of.size() && of[table + 1].slot_base <= t.slot) ++table, next = true;
+      if (next) {
+        for (auto& o : open) o.clear();
+      }
+      size_t room = n;
+      while (room <= kMergeLanes && open[room].empty()) ++room;
+      uint32_t used = 0;
+      if (room <= kMergeLanes) {
+        t.run = open[room].back();
+        open[room].pop_back();
+        used = static_cast<uint32_t>(kMergeLanes - room);
+        ++sharers[t.half][t.run];
+      } else {
+        t.run = blocks[t.half].take(1);
+        if (t.run == kNoSlot) return false;
+        ++used_blocks[t.half];
+        room = kMergeLanes;
+      }
+      auto write = [&](auto& b) {
+        for (uint32_t lane = used; lane < kMergeLanes; ++lane) {
+          if (lane - used < n) {
+            write_merge_lane(b, lane, rules()[t.rules[lane - used] - 1]);
+          } else {
+            b.rule[lane] = kMergeNone;
+          }
+        }
+      };
+      t.half == 0 ? write(as<TupleMergeBlock4>(block_memory[0])[t.run])
+                  : write(as<TupleMergeBlock6>(block_memory[1])[t.run]);
+      open[room - n].push_back(t.run);
+    }
+    return true;
   }
 
   // Makes the staged blocks what readers see, and retires the old ones as of `version`.
@@ -358,13 +417,19 @@ struct LiveAcl::State {
         fresh = (t.run + 1) << 8 | tag;
       }
       __atomic_store_n(&slots()[t.slot], fresh, __ATOMIC_RELEASE);
-      if (old_length > 0) retired.push_back({version, (old >> 8) - 1, old_length, static_cast<uint8_t>(t.half)});
+      if (old_length == 0) continue;
+      const uint32_t block = (old >> 8) - 1;
+      if (old_length == 1 && sharers[t.half][block] > 0) {
+        --sharers[t.half][block];  // other slots still lead to it
+      } else {
+        retired.push_back({version, block, old_length, static_cast<uint8_t>(t.half)});
+      }
     }
   }
 
   void clear_touched() {
     touched_count = 0;
-    touched_at.clear();
+    if (!touched_at.empty()) touched_at.clear();  // it costs its buckets
   }
 
   TupleMergeView current() const {
@@ -378,16 +443,24 @@ struct LiveAcl::State {
     return v;
   }
 
-  // Whether an operation after version `from` matches the key, up to `to`. A log that has run over says yes.
-  bool changed(uint64_t from, uint64_t to, const FlowKey& key) const {
+  // The keys that an operation after version `from`, up to `to`, matches.
+  uint32_t changed(uint64_t from, uint64_t to, const FlowKey* const* keys, size_t n) const {
+    uint32_t out = 0;
     for (uint64_t v = from; v < to; ++v) {
       AclMatchRule rule;
       uint64_t words[8];
       for (size_t w = 0; w < 8; ++w) words[w] = log[v % kLog].words[w].load(std::memory_order_relaxed);
       std::memcpy(&rule, words, sizeof rule);
-      if (matches(rule, key)) return true;
+      // Few packets have even the low address words of a rule.
+      auto low_mask = [](unsigned length) { return high_mask64(length > 64 ? std::min(length, 128u) - 64 : 0); };
+      const uint64_t src = low_mask(rule.src_length), dst = low_mask(rule.dst_length);
+      for (size_t i = 0; i < n; ++i) {
+        const FlowKey& key = *keys[i];
+        if ((((key.src_lo ^ rule.src_lo) & src) | ((key.dst_lo ^ rule.dst_lo) & dst)) != 0) continue;
+        out |= uint32_t{rule.src_length > 128 || rule.dst_length > 128 || matches(rule, key)} << i;
+      }
     }
-    return false;
+    return out;
   }
   bool overrun(uint64_t from) const {
     std::atomic_thread_fence(std::memory_order_acquire);
@@ -481,11 +554,11 @@ Result<std::unique_ptr<LiveAcl>> LiveAcl::create(std::span<const LiveRule> given
     s.by_priority.emplace(rule.priority, word);
     s.insert_all(word);
   }
-  if (!s.stage()) return Error("no memory for the blocks of the access list", "raise the capacity");
+  if (!s.stage(true)) return Error("no memory for the blocks of the access list", "raise the capacity");
   s.publish(0);
   s.clear_touched();
-  s.touched.clear();
-  s.touched.shrink_to_fit();
+  s.touched = {};  // as large as the table
+  s.touched_at = {};
   return std::unique_ptr<LiveAcl>(new LiveAcl(std::move(state)));
 }
 
@@ -551,8 +624,9 @@ Result<uint64_t> LiveAcl::apply(const LiveChange& change) {
     s.insert_all(word);
     done.push_back({rule.priority, word, true});
   }
-  if (!failed && !s.stage() && (s.reclaim(), !s.stage()))
-    fail(change.size() - 1, "no memory left for blocks", "raise the capacity");
+  bool staged = !failed && s.stage();
+  while (!failed && !staged && s.wait_for_readers()) staged = s.stage();
+  if (!failed && !staged) fail(change.size() - 1, "no memory left for blocks", "raise the capacity");
   if (failed) {
     for (size_t i = done.size(); i-- > 0;) {
       if (done[i].added) {
@@ -625,22 +699,32 @@ void LiveAcl::Reader::lookup_burst(const FlowKey* const* keys, LiveMatch* found,
   const uint64_t from = s.finished.load(std::memory_order_acquire);
   epoch.store(from, std::memory_order_seq_cst);
   uint32_t words[32];
+  auto resolve = [&] {
+    for (size_t i = 0; i < n; ++i)
+      found[i] = words[i] == 0 ? LiveMatch{} : LiveMatch{s.order()[words[i]], s.actions()[words[i]]};
+  };
   s.current().lookup_burst(keys, words, n);
   std::atomic_thread_fence(std::memory_order_acquire);
   const uint64_t to = s.started.load(std::memory_order_relaxed);
   if (to != from) {
     const bool all = to - from > kLog - kMaxChange;
+    uint32_t touched = all ? ~0u : s.changed(from, to, keys, n);
     for (size_t i = 0; i < n; ++i) {
-      bool again = all || s.changed(from, to, *keys[i]);
+      bool again = (touched >> i & 1) != 0;
       for (unsigned tries = 0; again; ++tries) {
         ++again_;
-        std::unique_lock<std::mutex> lock;
-        if (tries >= 1000) lock = std::unique_lock(s.mutex);  // changes that all touch this packet, without end
+        if (tries >= 1000) {  // changes that touch this packet without end: hold them up for one burst
+          epoch.store(kIdle, std::memory_order_release);  // the writer may be waiting for this reader
+          const std::scoped_lock lock(s.mutex);
+          s.current().lookup_burst(keys, words, n);
+          resolve();
+          return;
+        }
         const uint64_t v = s.finished.load(std::memory_order_acquire);
         s.current().lookup_burst(&keys[i], &words[i], 1);
         std::atomic_thread_fence(std::memory_order_acquire);
         const uint64_t w = s.started.load(std::memory_order_relaxed);
-        again = w - v > kLog - kMaxChange || s.changed(v, w, *keys[i]) || s.overrun(v);
+        again = w - v > kLog - kMaxChange || s.changed(v, w, &keys[i], 1) != 0 || s.overrun(v);
       }
     }
     // The log that was read may have run over meanwhile.
@@ -649,8 +733,7 @@ void LiveAcl::Reader::lookup_burst(const FlowKey* const* keys, LiveMatch* found,
       return lookup_burst(keys, found, n);
     }
   }
-  for (size_t i = 0; i < n; ++i)
-    found[i] = words[i] == 0 ? LiveMatch{} : LiveMatch{s.order()[words[i]], s.actions()[words[i]]};
+  resolve();
   epoch.store(kIdle, std::memory_order_release);
 }
 

@@ -269,7 +269,7 @@ SLUICE_HD uint32_t TupleMergeView::scan(uint32_t block, const Probe& p, const Fl
       const TupleMergeBlock6& b = blocks6_[block];
       for (uint32_t i = 0; i < kMergeLanes; ++i) {
         const uint32_t word = b.rule[i] & ~kMergeMore;
-        if (!beats(word & kMergeNone, best)) return best;
+        if (order_ == nullptr && (word & kMergeNone) >= best) return best;  // in order, images only
         uint64_t differs = ((p.fields ^ b.fields[i]) & b.fields_mask[i]);
         const uint64_t halves[4] = {key.src_hi, key.src_lo, key.dst_hi, key.dst_lo};
         for (unsigned h = 0; h < 4; ++h) {
@@ -277,7 +277,7 @@ SLUICE_HD uint32_t TupleMergeView::scan(uint32_t block, const Probe& p, const Fl
           differs |= b.free[h][i] < 64 ? x >> b.free[h][i] : 0;
         }
         if (differs == 0 && merge_ports_in(p.ports, b.ports_low[i], b.ports_span[i]) && full(word, key))
-          return word & kMergeNone;
+          return beats(word & kMergeNone, best) ? word & kMergeNone : best;
       }
       if ((b.rule[kMergeLanes - 1] & kMergeMore) == 0) return best;
     } else {
@@ -287,10 +287,10 @@ SLUICE_HD uint32_t TupleMergeView::scan(uint32_t block, const Probe& p, const Fl
                                  (static_cast<uint64_t>(p.word[7] ^ b.address[2 * i + 1]) >> b.free[2 * i + 1]);
         if (differs != 0) continue;
         const uint32_t word = b.rule[i] & ~kMergeMore;
-        if (!beats(word & kMergeNone, best)) return best;
+        if (order_ == nullptr && (word & kMergeNone) >= best) return best;  // in order, images only
         if (((p.fields ^ b.fields[i]) & b.fields_mask[i]) == 0 &&
             merge_ports_in(p.ports, b.ports_low[i], b.ports_span[i]) && full(word, key))
-          return word & kMergeNone;
+          return beats(word & kMergeNone, best) ? word & kMergeNone : best;
       }
       if ((b.rule[kMergeLanes - 1] & kMergeMore) == 0) return best;
       if (!beats(blocks4_[block + 1].rule[0] & kMergeNone, best)) return best;
