@@ -135,6 +135,8 @@ function(sluice_precompile target group)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # What ccache needs to see through them; CCACHE_SLOPPINESS in ./dev is the other half.
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>")
+  elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -fno-pch-timestamp>")
   endif()
 endfunction()
 

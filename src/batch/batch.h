@@ -125,6 +125,22 @@ class Batch {
     return i;
   }
 
+  // The same for many at a time: the caller fills rows [0, n) of an empty batch, n at most limit(), then calls
+  // append(n), which numbers them and clears their annotations.
+  struct Rows {
+    uint8_t** frame;
+    Extent* extent;
+    uint64_t* timestamp_ns;
+  };
+  Rows rows() { return {frame_.data(), extent_.data(), timestamp_ns_.data()}; }
+  void append(uint32_t n) {
+    std::memset(static_cast<void*>(annotation_.data()), 0, n * sizeof(Annotation));
+    static_assert(static_cast<uint8_t>(DropReason::kNone) == 0);
+    uint32_t* order = order_.data();
+    for (uint32_t i = 0; i < n; ++i) order[i] = i;
+    count_ = n;
+  }
+
   // Copies packet `i` of `from` (frame bytes, headroom contents, registers) into this batch. Returns false when there
   // is no room.
   bool clone(const Batch& from, uint32_t i);
@@ -140,6 +156,7 @@ class Batch {
   void set_timestamp_ns(uint32_t i, uint64_t value) { timestamp_ns_[i] = value; }
   // The index of the packet in the batch that came in, from which this one descends: what egress orders by.
   uint32_t order(uint32_t i) const { return order_[i]; }
+  const uint32_t* orders() const { return order_.data(); }
   // The worker that owns the packet's flow.
   uint16_t& worker(uint32_t i) { return worker_[i]; }
 

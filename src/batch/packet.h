@@ -31,6 +31,16 @@ enum Field : FieldMask {
   kFieldDestination = 1u << 9,  // the destination address in key (set by a header check or SetIPAddress)
   kFieldReason = 1u << 10,
 };
+// How a stage uses the bytes of the frame (a stage type's kFrameUse): decides what of a frame must reach the stage
+// where it runs away from the host. A stage that reads the frame, or writes it or its extent, and does not say is
+// kAnywhere.
+enum class FrameUse : uint8_t {
+  kNone,      // not at all; lengths are in registers
+  kHeaders,   // from the first byte over the headers as far as net/parse.h goes, and edits there
+  kPayload,   // all bytes, of every packet
+  kAnywhere,  // at places that its configuration names, or it moves the first byte there for those behind it
+  kInFront,   // uncovers bytes in front of the frame
+};
 // What every packet has when it enters the graph.
 inline constexpr FieldMask kFieldsAtIngress =
     kFieldFrame | kFieldExtent | kFieldMark | kFieldPaint | kFieldReason | kFieldPort;

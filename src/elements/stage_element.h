@@ -10,12 +10,24 @@
 
 namespace sluice {
 
+// What a stage type says of itself.
+template <typename Stage>
+constexpr StageTraits traits_of() {
+  StageTraits traits{Stage::kReads, Stage::kWrites};
+  if constexpr (requires { Stage::kFrameUse; }) {
+    traits.frame = Stage::kFrameUse;
+  } else if ((Stage::kReads & kFieldFrame) == 0 && (Stage::kWrites & (kFieldFrame | kFieldExtent)) == 0) {
+    traits.frame = FrameUse::kNone;
+  }
+  return traits;
+}
+
 // For a stage without tables. A derived class fills `stage_` in configure().
 template <typename Stage>
 class StageElement : public Element {
  public:
   ElementKind kind() const override { return ElementKind::kStage; }
-  StageTraits stage_traits() const override { return {Stage::kReads, Stage::kWrites}; }
+  StageTraits stage_traits() const override { return traits_of<Stage>(); }
   Result<void> bind(const TableSet&, StageSlot& slot) const override {
     place(slot, stage_);
     return {};

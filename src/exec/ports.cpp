@@ -86,22 +86,34 @@ class MemorySource final : public BatchSource {
     batch.clear();
     if (headers_.empty()) return {};
     const auto* base = reinterpret_cast<const uint8_t*>(packed_.data());
-    while (!batch.full() && left_ != 0) {
-      const FrameHeader& header = headers_[next_];
+    const FrameHeader* headers = headers_.data();
+    const uint64_t frames = headers_.size();
+    uint64_t next = next_;
+    uint64_t offset = offset_;
+    const auto most = static_cast<uint32_t>(std::min<uint64_t>(batch.limit(), left_));
+    const Batch::Rows rows = batch.rows();
+    uint32_t made = 0;
+    for (; made < most; ++made) {
+      const FrameHeader& header = headers[next];
       uint8_t* to = batch.reserve(header.captured);
       if (to == nullptr) {
-        if (batch.size() == 0) return Error(fmt::format("no memory for a frame of {} bytes", header.captured));
+        if (made == 0) return Error(fmt::format("no memory for a frame of {} bytes", header.captured));
         break;
       }
-      const uint8_t* from = base + offset_;
+      const uint8_t* from = base + offset;
       prefetch_read(from + kAhead);
       prefetch_read(&header + kAhead / 64);
       copy_frame(to, from, header.captured);
-      batch.push(to, header.captured, header.wire_bytes, header.timestamp_ns, batch.size());
-      offset_ += padded(header.captured);
-      if (++next_ == headers_.size()) next_ = offset_ = 0;
-      --left_;
+      rows.frame[made] = to;
+      rows.extent[made] = Extent{0, header.captured, header.wire_bytes, 0, 0xffff};
+      rows.timestamp_ns[made] = header.timestamp_ns;
+      offset += padded(header.captured);
+      if (++next == frames) next = offset = 0;
     }
+    batch.append(made);
+    next_ = next;
+    offset_ = offset;
+    left_ -= made;
     return {};
   }
 

@@ -15,6 +15,8 @@ struct Program {
   uint32_t stage_count = 0;
   // The first stage with an early prefetch (cpu/tile.h): the stages before it run while its lines are on their way.
   uint32_t front = 0;
+  // Stages, from the first, that common packets take as columns (cpu/fast.h); 0: none.
+  uint32_t fast = 0;
   StageSlot stages[kMaxStages] = {};
 };
 static_assert(std::is_trivially_copyable_v<Program> && sizeof(Program) <= 2048, "kernel arguments are limited");

@@ -40,6 +40,19 @@ struct DeviceOptions {
   uint32_t flights = 4;  // batches of one worker at a time
   uint32_t enter_after = 4, leave_after = 16;
   uint64_t watchdog_ns = 2'000'000'000;
+
+  // How a channel is opened for flights of up to `most` records.
+  ChannelOptions channel(uint32_t most) const {
+    ChannelOptions o;
+    o.mode = mode;
+    o.transport = transport;
+    o.records = most;
+    o.flights = flights;
+    o.enter_after = enter_after;
+    o.leave_after = leave_after;
+    o.watchdog_ns = watchdog_ns;
+    return o;
+  }
 };
 
 struct RunOptions {
@@ -53,6 +66,8 @@ struct RunOptions {
   std::function<void(uint64_t packets)> progress;    // called now and then from the committing thread
   std::function<void(std::string_view text)> print;  // lines of Print elements, in packet order; none: they are lost
   const std::atomic<bool>* stop = nullptr;           // set from elsewhere (a signal): finish what was read, then stop
+  // False: every packet takes the ordinary path. For comparison: the result is the same.
+  bool fast_path = true;
   DeviceOptions device;
 };
 
@@ -123,6 +138,7 @@ class Runtime {
   Result<bool> read(Job& job);
   void steer(Job& job);
   Result<void> commit(Job& job);
+  Result<std::vector<std::unique_ptr<Job>>> make_jobs(size_t count);
   Result<void> run_inline();
   Result<void> run_threads();
   void fill(RunReport& report);

@@ -38,6 +38,7 @@ struct WorkerStats {
   uint64_t bytes_in = 0;
   uint64_t generated = 0;  // clones and packets of an element's own making
   uint64_t batches = 0;
+  uint64_t fast = 0;  // packets that took the fast path to its end, or to their drop
   Histogram latency;  // batch read to batch done, ns, once for every packet
 
   void add(const WorkerStats& other) {
@@ -47,6 +48,7 @@ struct WorkerStats {
     bytes_in += other.bytes_in;
     generated += other.generated;
     batches += other.batches;
+    fast += other.fast;
     latency.merge(other.latency);
   }
 };

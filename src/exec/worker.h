@@ -3,12 +3,15 @@
 // on their way at a time.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/prefetch.h"
 #include "batch/batch.h"
+#include "exec/cpu/fast.h"
 #include "exec/cpu/tile.h"
 #include "exec/device/channel.h"
 #include "exec/device/offload.h"
@@ -94,7 +97,7 @@ struct DeviceCounters {
 class Worker {
  public:
   // `plan` and `router` outlive the worker.
-  Worker(const Plan& plan, const Router& router, unsigned id);
+  Worker(const Plan& plan, const Router& router, unsigned id, bool fast_path = true);
   ~Worker();
 
   // Before the first batch. At most one.
@@ -131,6 +134,9 @@ class Worker {
     std::vector<uint8_t> paths;  // record -> path at which it left
     std::vector<uint8_t> saved;  // address records: the frames' first bytes as they left
   };
+  // Airborne::paths of a record whose packet has no registers yet: the fast path sent it.
+  static constexpr uint8_t kPathFast = 0xfe;
+  static_assert(kPathFast >= kPathExit + kMaxExits);
   // One batch on its way through the plan.
   struct Walk {
     const Snapshot* snapshot = nullptr;
@@ -153,6 +159,8 @@ class Worker {
   bool run_nodes(Walk& walk);
   void deliver(const PlanTarget& target, const Selection& packets);
   void run_segment(const PlanNode& node, Selection* inputs);
+  template <typename Full>
+  void gather(const PlanNode& node, const BatchView& view, Selection* inputs, Full&& full);
   static void start_tile(Tile& tile);
   void run_stages(const Program& program, const PlanNode& node, Tile& tile, uint32_t begin, uint32_t end,
                   bool prefetched);
@@ -160,6 +168,18 @@ class Worker {
   void run_host(const PlanNode& node, Selection* inputs);
   void run_sink(const PlanNode& node, Selection* inputs);
   void drop(unsigned element, DropReason reason, uint64_t count = 1);
+
+  // worker_fast.cpp
+  template <typename Full>
+  void gather_bursts(const PlanNode& node, const BatchView& view, Selection* inputs, Full&& full);
+  void run_segment_fast(const PlanNode& node, const Program& program, const BatchView& view, Selection* inputs);
+  void launch_fast(size_t node, const Offload& offload, const BatchView& view, Selection* inputs);
+  uint32_t apply_fast(const PlanNode& node, const Offload& offload, const Program& program, const BatchView& view,
+                      Airborne& airborne, uint32_t n);
+  uint32_t finish_fast(const PlanNode& node, const Program& program, const BatchView& view, FastBurst& burst,
+                       uint32_t begin);
+  uint32_t run_fast(const Program& program, FastBurst& burst, uint32_t begin, uint32_t& stopped, uint32_t* came);
+  void count_fast(const Program& program, const FastBurst& burst, uint32_t mask, const uint32_t* came);
 
   // worker_device.cpp
   bool can_offload(size_t node) const;
@@ -170,7 +190,7 @@ class Worker {
   void count_visits(const Program& program, uint32_t begin, uint32_t visited, uint32_t length, const uint32_t* lengths);
   Steps take_key(const Offload& offload, uint64_t word, Packet& p, const Program& program);
   Steps take_registers(const Offload& offload, const Flight& flight, uint32_t i, Packet& p, const Program& program);
-  Airborne* airborne_for(size_t node, const Offload& offload, const Packet& packet);
+  Airborne* airborne_for(size_t node, const Offload& offload, bool ipv4);
 
   const Plan& plan_;
   const Router& router_;
@@ -185,9 +205,43 @@ class Worker {
   size_t on_way_ = 0;
   Walk* walk_ = nullptr;  // the one that is being advanced
   std::unique_ptr<Tile> tiles_[2];
+  std::unique_ptr<FastBurst> bursts_[2];
+  bool fast_path_;
   WorkerDevice device_;
   DeviceCounters device_counters_;
 };
+
+// Takes the packets that wait at a segment's inputs into tiles. Tile& full(Tile&): runs one that is full or the last of
+// its input, and says which is filled next.
+template <typename Full>
+void Worker::gather(const PlanNode& node, const BatchView& view, Selection* inputs, Full&& full) {
+  const uint32_t words = (view.count + 63) / 64;
+  Tile* tile = tiles_[0].get();
+  tile->count = 0;
+  auto run = [&] {
+    start_tile(*tile);
+    tile = &full(*tile);
+    tile->count = 0;
+  };
+  for (unsigned input = 0; input < node.inputs; ++input) {
+    // Taken before it runs: a cycle may deliver to this very input.
+    const Selection packets = inputs[input];
+    inputs[input].clear();
+    const uint8_t entry = node.entries[input];
+    for (uint32_t w = 0; w < words; ++w) {
+      for (uint64_t bits = packets.word(w); bits != 0; bits &= bits - 1) {
+        const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(bits));
+        const uint32_t lane = tile->count++;
+        tile->index[lane] = i;
+        tile->path[lane] = entry;
+        view.load(i, node.live_in, tile->packet[lane]);
+        prefetch_read(tile->packet[lane].bytes());
+        if (tile->count == Tile::kLanes) run();
+      }
+    }
+    if (tile->count != 0) run();
+  }
+}
 
 // The elements that limit a rate at egress, in graph order: limiter n is the n-1st of them.
 std::vector<unsigned> limited_elements(const Router& router);

@@ -61,6 +61,7 @@ enum class ElementKind : uint8_t {
 struct StageTraits {
   FieldMask reads = 0;
   FieldMask writes = 0;
+  FrameUse frame = FrameUse::kAnywhere;
 };
 
 // A table that an element declares, to be loaded before the graph starts.

@@ -56,6 +56,9 @@ SLUICE_HD uint64_t load_be64(const uint8_t* p) {
   return swap64(load_le64(p));
 }
 
+SLUICE_HD void store_le32(uint8_t* p, uint32_t v) {
+  memcpy(p, &v, sizeof v);
+}
 SLUICE_HD void store_le64(uint8_t* p, uint64_t v) {
   memcpy(p, &v, sizeof v);
 }

@@ -15,13 +15,16 @@ namespace sluice {
 // Decrements the TTL and updates the checksum (RFC 1812 section 5.3.1, RFC 1624 eq. 3). Returns the new TTL: at 0 the
 // packet is not to be forwarded. A TTL that is 0 already stays, and 0 is returned.
 SLUICE_HD uint8_t decrement_ttl_ipv4(uint8_t* ip) {
-  const uint8_t ttl = ip[8];
+  // TTL, protocol and checksum in one word, in memory order: the ones'-complement sum does not mind the order of bytes
+  // (RFC 1071 section 2 B).
+  const uint32_t word = load_le32(ip + 8);
+  const auto ttl = static_cast<uint8_t>(word);
   if (ttl == 0) return 0;
-  // The word changes from m = ttl << 8 | protocol to m' = m - 0x0100, so ~m + m' is 0xffff - 0x0100 whatever m is.
-  uint32_t sum = static_cast<uint16_t>(~load_be16(ip + 10)) + 0xfeffu;
+  // The 16-bit word changes from m = ttl << 8 | protocol to m' = m - 0x0100, so ~m + m' is 0xffff - 0x0100 whatever m
+  // is; its bytes swapped, that is 0xfffe.
+  uint32_t sum = (~word >> 16) + 0xfffeu;
   sum = (sum & 0xffff) + (sum >> 16);
-  ip[8] = static_cast<uint8_t>(ttl - 1);
-  store_be16(ip + 10, static_cast<uint16_t>(~sum));
+  store_le32(ip + 8, (~sum << 16) | ((word - 1) & 0xffff));
   return static_cast<uint8_t>(ttl - 1);
 }
 

@@ -61,7 +61,9 @@ class Acl final : public Element {
     own_ = std::move(own);
   }
   ElementKind kind() const override { return ElementKind::kStage; }
-  StageTraits stage_traits() const override { return {AclStages_traits::kReads, AclStages_traits::kWrites}; }
+  StageTraits stage_traits() const override {
+    return traits_of<AclStage<LinearAcl::View>>();  // the fields do not depend on the algorithm
+  }
   std::vector<TableDeclaration> tables() const override {
     if (!own_) return {};
     TableDeclaration own = *own_;
@@ -75,7 +77,6 @@ class Acl final : public Element {
   }
 
  private:
-  using AclStages_traits = AclStage<LinearAcl::View>;  // the fields do not depend on the algorithm
   std::string table_;
   std::optional<TableDeclaration> own_;
   bool permit_ = false;

@@ -11,7 +11,7 @@ class AdjacencyRewrite final : public Element {
  public:
   void configure(const Arguments& arguments, Diagnostics&) override { table_ = arguments.get_string("TABLE"); }
   ElementKind kind() const override { return ElementKind::kStage; }
-  StageTraits stage_traits() const override { return {AdjacencyStage::kReads, AdjacencyStage::kWrites}; }
+  StageTraits stage_traits() const override { return traits_of<AdjacencyStage>(); }
   Result<void> bind(const TableSet& tables, StageSlot& slot) const override {
     auto image = find_table(tables.adjacencies, "adjacency table", table_);
     if (!image) return std::move(image).error();

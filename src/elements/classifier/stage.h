@@ -25,6 +25,7 @@ static_assert(sizeof(ClassifierTest) == 16);
 struct ClassifierStage {
   static constexpr FieldMask kReads = kFieldFrame | kFieldExtent;
   static constexpr FieldMask kWrites = kFieldReason;
+  static constexpr FrameUse kFrameUse = FrameUse::kAnywhere;
 
   const ClassifierTest* tests = nullptr;  // of all patterns in order; the pattern "-" is one test with mask 0, bytes 0
   uint32_t count = 0;

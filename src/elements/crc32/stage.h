@@ -15,6 +15,7 @@ namespace sluice {
 struct SetCrc32Stage {
   static constexpr FieldMask kReads = kFieldFrame | kFieldExtent;
   static constexpr FieldMask kWrites = kFieldFrame | kFieldExtent | kFieldReason;
+  static constexpr FrameUse kFrameUse = FrameUse::kPayload;
 
   Crc32Mode mode = Crc32Mode::kClick;
 
@@ -50,6 +51,7 @@ struct SetCrc32Stage {
 struct CheckCrc32Stage {
   static constexpr FieldMask kReads = kFieldFrame | kFieldExtent;
   static constexpr FieldMask kWrites = kFieldExtent | kFieldReason;
+  static constexpr FrameUse kFrameUse = FrameUse::kPayload;
 
   Crc32Mode mode = Crc32Mode::kClick;
 

@@ -1,9 +1,11 @@
 // DecIPTTL: one hop less to live, IPv4 and IPv6. Host and device.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "base/hd.h"
+#include "batch/fast_burst.h"
 #include "batch/packet.h"
 #include "net/edit.h"
 #include "net/parse.h"
@@ -14,6 +16,7 @@ namespace sluice {
 struct DecTtlStage {
   static constexpr FieldMask kReads = kFieldFrame | kFieldL3 | kFieldKey;
   static constexpr FieldMask kWrites = kFieldFrame | kFieldL3 | kFieldReason;
+  static constexpr FrameUse kFrameUse = FrameUse::kHeaders;
 
   // 1: multicast packets are not checked (Click's MULTICAST false keeps them untouched).
   uint8_t skip_multicast = 0;
@@ -29,6 +32,20 @@ struct DecTtlStage {
       decrement_ttl_ipv4(l3);
     }
     return 0;
+  }
+
+  // See FastBurst: no multicast there.
+  uint32_t fast(FastBurst& burst, uint32_t mask) const {
+    uint32_t old = 0;
+    for (uint32_t i = 0; i < burst.count; ++i) old |= uint32_t{burst.ttl[i] <= 1} << i;
+    const uint32_t alive = mask & ~old;
+    for (uint32_t m = mask & old; m != 0; m &= m - 1) {
+      const auto lane = static_cast<uint32_t>(std::countr_zero(m));
+      burst.output[lane] = 1;
+      burst.reason[lane] = DropReason::kTtlExpired;
+    }
+    burst.hopped |= alive;
+    return alive;
   }
 };
 

@@ -12,6 +12,7 @@ namespace sluice {
 struct EtherEncapStage {
   static constexpr FieldMask kReads = kFieldExtent;
   static constexpr FieldMask kWrites = kFieldFrame | kFieldExtent | kFieldReason;
+  static constexpr FrameUse kFrameUse = FrameUse::kHeaders;
 
   uint8_t header[14];  // destination, source, EtherType as on the wire
 
@@ -26,6 +27,7 @@ struct EtherEncapStage {
 struct EtherRewriteStage {
   static constexpr FieldMask kReads = kFieldExtent;
   static constexpr FieldMask kWrites = kFieldFrame | kFieldReason;
+  static constexpr FrameUse kFrameUse = FrameUse::kHeaders;
 
   uint8_t addresses[12];  // destination, source
 
@@ -39,6 +41,7 @@ struct EtherRewriteStage {
 struct EtherMirrorStage {
   static constexpr FieldMask kReads = kFieldFrame | kFieldExtent;
   static constexpr FieldMask kWrites = kFieldFrame | kFieldReason;
+  static constexpr FrameUse kFrameUse = FrameUse::kHeaders;
 
   SLUICE_HD uint8_t operator()(Packet& p) const {
     if (p.length() < 14) return fail(p, DropReason::kTruncatedL2);

@@ -84,6 +84,7 @@ SLUICE_HD void clear_headers(Packet& p) {
 struct IpInputStage {
   static constexpr FieldMask kReads = kFieldFrame | kFieldExtent;
   static constexpr FieldMask kWrites = kFieldExtent | kFieldL3 | kFieldKey | kFieldDestination | kFieldReason;
+  static constexpr FrameUse kFrameUse = FrameUse::kHeaders;
 
   uint8_t check_martians = 1;
   uint8_t drop_source_routes = 1;
@@ -147,6 +148,7 @@ struct ListedAddress {
 struct HeaderCheckStage {
   static constexpr FieldMask kReads = kFieldFrame | kFieldExtent;
   static constexpr FieldMask kWrites = kFieldExtent | kFieldL3 | kFieldKey | kFieldDestination | kFieldReason;
+  static constexpr FrameUse kFrameUse = FrameUse::kAnywhere;  // at `offset`
 
   uint16_t offset = 0;  // of the header, from the data pointer
   uint8_t verify_checksum = 1;

@@ -112,10 +112,7 @@ class IpLookup final : public Element {
   }
 
   ElementKind kind() const override { return ElementKind::kStage; }
-  StageTraits stage_traits() const override {
-    using Any = IpLookupStage<Trie::View4>;
-    return {Any::kReads, Any::kWrites};
-  }
+  StageTraits stage_traits() const override { return traits_of<IpLookupStage<Trie::View4>>(); }
   std::optional<unsigned> output_count() const override {
     return std::max(used_.empty() ? 1u : *used_.rbegin() + 1, outputs);
   }

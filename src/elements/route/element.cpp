@@ -11,8 +11,7 @@ class IpRoute final : public Element {
   void configure(const Arguments& arguments, Diagnostics&) override { table_ = arguments.get_string("TABLE"); }
   ElementKind kind() const override { return ElementKind::kStage; }
   StageTraits stage_traits() const override {
-    using Any = RouteStage<Trie::View4, Trie::View6>;  // the fields do not depend on the algorithms
-    return {Any::kReads, Any::kWrites};
+    return traits_of<RouteStage<Trie::View4, Trie::View6>>();  // the fields do not depend on the algorithms
   }
   Result<void> bind(const TableSet& tables, StageSlot& slot) const override {
     auto image = find_table(tables.routes, "route table", table_);

@@ -1,9 +1,11 @@
 // IPRoute: longest prefix match of the destination, IPv4 and IPv6. Host and device.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "base/hd.h"
+#include "batch/fast_burst.h"
 #include "batch/packet.h"
 #include "tables/lpm/algorithms.h"
 
@@ -38,6 +40,22 @@ struct RouteStage {
       p.next_hop = p.key.family == 6 ? view6.lookup(p.key.dst_hi, p.key.dst_lo) : 0;
     }
     return p.next_hop != 0 ? uint8_t{0} : fail(p, DropReason::kNoRoute, 1);
+  }
+
+  // See FastBurst.
+  void fast_prefetch(const FastBurst& burst) const {
+    for (uint32_t i = 0; i < burst.count; ++i) view4.prefetch(burst.destination[i]);
+  }
+  uint32_t fast(FastBurst& burst, uint32_t mask) const {
+    view4.lookup_burst(burst.destination, burst.next_hop, burst.count);
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < burst.count; ++i) found |= uint32_t{burst.next_hop[i] != 0} << i;
+    for (uint32_t m = mask & ~found; m != 0; m &= m - 1) {
+      const auto lane = static_cast<uint32_t>(std::countr_zero(m));
+      burst.output[lane] = 1;
+      burst.reason[lane] = DropReason::kNoRoute;
+    }
+    return mask & found;
   }
 };
 

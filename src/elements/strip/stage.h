@@ -11,6 +11,7 @@ namespace sluice {
 struct StripStage {
   static constexpr FieldMask kReads = kFieldExtent;
   static constexpr FieldMask kWrites = kFieldExtent | kFieldReason;
+  static constexpr FrameUse kFrameUse = FrameUse::kAnywhere;  // those behind it start there
 
   uint32_t bytes = 0;
 
@@ -24,6 +25,7 @@ struct StripStage {
 struct UnstripStage {
   static constexpr FieldMask kReads = kFieldExtent;
   static constexpr FieldMask kWrites = kFieldExtent | kFieldReason;
+  static constexpr FrameUse kFrameUse = FrameUse::kInFront;
 
   uint32_t bytes = 0;
 

@@ -14,21 +14,6 @@ constexpr FieldMask kKeyFields = kFieldKey | kFieldDestination;
 // What a header parser gives.
 constexpr FieldMask kParsed = kFieldKey | kFieldL3;
 
-bool reads_past_headers(const Element& element) {
-  const std::string& name = element.element_class != nullptr ? element.element_class->name : element.class_name;
-  return name == "SetCRC32" || name == "CheckCRC32";
-}
-// Bytes before the frame's start may be stale in a gathered header, so what uncovers them stays on the host.
-bool uncovers_headroom(const Element& element) {
-  return element.element_class != nullptr && element.element_class->name == "Unstrip";
-}
-// Reads the frame at places that its configuration names: only whole frames are safe.
-bool reads_anywhere(const Element& element) {
-  const std::string& name = element.element_class != nullptr ? element.element_class->name : element.class_name;
-  return name == "Classifier" || name == "Strip" || name == "CheckIPHeader" || name == "CheckIP6Header" ||
-         name == "MarkIPHeader" || name == "ExampleLength";
-}
-
 Offload by_key(const PlanNode& node, const Router& router) {
   Offload o;
   if (node.wide) {
@@ -67,9 +52,10 @@ Offload by_frame(const PlanNode& node, const Router& router, RecordKind kind) {
     const StageTraits t = element.stage_traits();
     needed |= t.reads & ~written;
     written |= t.writes;
-    past_headers |= reads_past_headers(element);
-    o.whole_frames |= reads_anywhere(element);
-    if (uncovers_headroom(element)) {
+    past_headers |= t.frame == FrameUse::kPayload;
+    o.whole_frames |= t.frame == FrameUse::kAnywhere;
+    // Bytes before the frame's start may be stale in a gathered header.
+    if (t.frame == FrameUse::kInFront) {
       o.why = fmt::format("{} uncovers bytes before the frame", element.name);
       return o;
     }
@@ -104,7 +90,7 @@ std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, Recor
       // Fewest bytes first; a program with neither a lookup nor a sum over the frame gains nothing by the trip.
       o = by_key(node, router);
       bool sums = false;
-      for (unsigned e : node.elements) sums |= reads_past_headers(*router.elements[e]);
+      for (unsigned e : node.elements) sums |= router.elements[e]->stage_traits().frame == FrameUse::kPayload;
       if (sums) {
         o = by_frame(node, router, RecordKind::kAddress);
       } else if (!o.on_device) {

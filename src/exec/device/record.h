@@ -17,6 +17,7 @@
 #include "batch/batch.h"
 #include "batch/packet.h"
 #include "exec/device/word.h"
+#include "net/key4.h"
 
 namespace sluice {
 
@@ -37,37 +38,13 @@ struct Steps {
 
 // -- keys -------------------------------------------------------------------------------------------------------------
 
-// Packets whose key is IPv4 fit one word: addresses 64 bits, ports or ICMP 32, protocol 8, TCP flags 8, DSCP 6, bits 3.
-SLUICE_HD bool fits_key4(const FlowKey& k) {
-  return k.family == 4;
-}
-
+// Packets whose key is IPv4 fit one word (net/key4.h), the tag in the bits that the key leaves free.
 SLUICE_HD Word pack_key4(const FlowKey& k, uint32_t tag) {
-  Word out;
-  out.w[0] = static_cast<uint32_t>(k.src_lo);
-  out.w[1] = static_cast<uint32_t>(k.dst_lo);
-  // ICMP has no ports: its type and code take their place.
-  out.w[2] = (k.bits & FlowKey::kHasPorts) != 0 ? uint32_t{k.src_port} << 16 | k.dst_port : uint32_t{k.icmp};
-  out.w[3] =
-      uint32_t{k.protocol} | uint32_t{k.flags} >> 8 << 8 | uint32_t{k.dscp} << 16 | uint32_t{k.bits} << 22 | tag << 25;
-  return out;
+  const Key4 key = pack_key4(k);
+  return Word{{key.source, key.destination, key.ports, key.rest | tag << 25}};
 }
 SLUICE_HD FlowKey unpack_key4(const Word& in) {
-  FlowKey k;
-  k.src_lo = in.w[0];
-  k.dst_lo = in.w[1];
-  k.protocol = static_cast<uint8_t>(in.w[3]);
-  k.flags = static_cast<uint16_t>(in.w[3] & 0xff00u);
-  k.dscp = static_cast<uint8_t>(in.w[3] >> 16 & 63u);
-  k.bits = static_cast<uint8_t>(in.w[3] >> 22 & 7u);
-  k.family = 4;
-  if ((k.bits & FlowKey::kHasPorts) != 0) {
-    k.src_port = static_cast<uint16_t>(in.w[2] >> 16);
-    k.dst_port = static_cast<uint16_t>(in.w[2]);
-  } else {
-    k.icmp = static_cast<uint16_t>(in.w[2]);
-  }
-  return k;
+  return unpack_key4(Key4{in.w[0], in.w[1], in.w[2], in.w[3]});
 }
 
 SLUICE_HD constexpr uint32_t words_for(uint32_t bytes) {
@@ -161,6 +138,10 @@ SLUICE_HD uint64_t pack_result(uint32_t rule, uint32_t mark, uint32_t next_hop, 
   return uint64_t{rule & kMaxKeyValue} | uint64_t{next_hop & kMaxKeyValue} << 21 | uint64_t{visited & 15u} << 42 |
          uint64_t{output & 15u} << 46 | uint64_t{static_cast<uint32_t>(reason) & 63u} << 50 |
          (fits ? uint64_t{0} : uint64_t{1} << 56) | uint64_t{tag} << 57;
+}
+// Whether the packet met exactly the stages of the mask, left the last by output 0 and has no drop reason.
+SLUICE_HD bool passed_all(uint64_t word, uint32_t visited) {
+  return (word >> 42 & 0x7fff) == visited;
 }
 SLUICE_HD uint32_t result_tag(uint64_t word) {
   return static_cast<uint32_t>(word >> 57);

@@ -1,0 +1,41 @@
+// host only
+// The fast path: bursts of common packets as columns, without the packet registers. Which programs have one, and the
+// kernels of their stages.
+#pragma once
+
+#include <cstdint>
+
+#include "batch/batch.h"
+#include "batch/fast_burst.h"
+#include "exec/program.h"
+#include "graph/stage_slot.h"
+
+namespace sluice {
+
+// The lanes of `mask` that leave the stage by output 0; the others' output and reason are set.
+using FastKernel = uint32_t (*)(const StageSlot&, FastBurst&, uint32_t mask);
+using FastPrefetch = void (*)(const StageSlot&, const FastBurst&);
+
+// The kernel of a stage kind, or nullptr: the stage takes packets with registers only.
+FastKernel cpu_fast_kernel(uint16_t kind);
+// Asks for what the kernel reads first, going by keys alone; or nullptr.
+FastPrefetch cpu_fast_prefetch(uint16_t kind);
+
+// How many stages of a bound program, from its first, the fast path covers: 0 where the first does not parse frames.
+// Each one but the last leads to the next by output 0.
+uint32_t fast_stages(const Program& program);
+
+// Appends the packets of `rows` (n of them) that are common packets to the burst, which has room for all; the others'
+// rows go to `rest`. Returns how many those are. Reads the frames; columns of the batch are left alone.
+uint32_t gather_fast(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest);
+
+// The same without vector instructions, which is what the other is held to.
+uint32_t gather_fast_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest);
+
+// Makes the edits that stages noted for the lanes of `mask`, in the frames and in the batch's columns.
+void commit_fast(const BatchView& view, const FastBurst& burst, uint32_t mask);
+
+// The registers of a lane as the ordinary stages would have left them after the commit.
+void registers_of(const BatchView& view, const FastBurst& burst, uint32_t lane, Packet& packet);
+
+}  // namespace sluice

@@ -1,0 +1,217 @@
+// host only
+// The worker's fast path: common packets go through the first stages of a program as columns (cpu/fast.h), on the host
+// alone or around a device. What comes of it, counters included, is what comes of the ordinary path, to which every
+// packet goes that is not common after all.
+#include <bit>
+#include <cstring>
+
+#include "base/prefetch.h"
+#include "exec/worker.h"
+#include "net/fast_parse.h"
+
+namespace sluice {
+
+// Takes the packets that are common out of the inputs, in bursts: `full` is called with each and returns those of its
+// lanes that must take the ordinary path; they and all others stay in the inputs.
+template <typename Full>
+void Worker::gather_bursts(const PlanNode& node, const BatchView& view, Selection* inputs, Full&& full) {
+  const uint32_t words = (view.count + 63) / 64;
+  for (unsigned input = 0; input < node.inputs; ++input) {
+    // Only what enters at the first stage has all stages of the fast path before it.
+    if (node.entries[input] != 0) continue;
+    const Selection packets = inputs[input];
+    Selection& left = inputs[input];
+    left.clear();
+    FastBurst* burst = bursts_[0].get();
+    burst->count = 0;
+    auto run = [&] { burst = full(burst, left); };
+    for (uint32_t w = 0; w < words; ++w) {
+      const uint64_t bits = packets.word(w);
+      if (bits == 0) continue;
+      uint32_t rows[64];
+      uint32_t n = 0;
+      if (bits == ~uint64_t{0}) {
+        for (; n < 64; ++n) rows[n] = w * 64 + n;
+      } else {
+        for (uint64_t b = bits; b != 0; b &= b - 1) rows[n++] = w * 64 + static_cast<uint32_t>(std::countr_zero(b));
+      }
+      for (uint32_t i = 0; i < n; ++i) prefetch_read(view.frame[rows[i]]);
+      for (uint32_t at = 0; at < n;) {
+        const uint32_t some = std::min(n - at, FastBurst::kLanes - burst->count);
+        uint32_t rest[FastBurst::kLanes];
+        const uint32_t others = gather_fast(view, rows + at, some, *burst, rest);
+        for (uint32_t r = 0; r < others; ++r) left.add(rest[r]);
+        at += some;
+        if (burst->count == FastBurst::kLanes) run();
+      }
+    }
+    if (burst->count != 0) run();
+    full(nullptr, left);
+  }
+}
+
+// Takes the burst through the program's fast stages from `begin` on. Returns the lanes that passed them all; `stopped`:
+// those that were dropped, and counted as drops. All others must take the ordinary path. came[s]: the lanes that came
+// to stage s.
+uint32_t Worker::run_fast(const Program& program, FastBurst& burst, uint32_t begin, uint32_t& stopped, uint32_t* came) {
+  uint32_t alive = burst.lanes();
+  burst.hopped = burst.rewritten = 0;
+  stopped = 0;
+  for (uint32_t s = 0; s < begin; ++s) came[s] = alive;
+  for (uint32_t s = begin; s < program.fast; ++s) {
+    came[s] = alive;
+    if (alive == 0) continue;
+    const StageSlot& slot = program.stages[s];
+    const uint32_t passed = cpu_fast_kernel(slot.kind)(slot, burst, alive);
+    for (uint32_t m = alive & ~passed; m != 0; m &= m - 1) {
+      const auto lane = static_cast<uint32_t>(std::countr_zero(m));
+      const uint8_t output = burst.output[lane];
+      if (output == kFastRefused || slot.next[output & 15] != kPathDropped) continue;
+      stopped |= uint32_t{1} << lane;
+      const DropReason reason = burst.reason[lane];
+      ++stats_.elements[slot.element]
+            .drops[static_cast<size_t>(reason == DropReason::kNone ? DropReason::kUnconnectedOutput : reason)];
+    }
+    alive = passed;
+  }
+  return alive;
+}
+
+// Counts the lanes of `mask` at the stages that they came to.
+void Worker::count_fast(const Program& program, const FastBurst& burst, uint32_t mask, const uint32_t* came) {
+  uint32_t counted = 0;
+  uint64_t bytes = 0;
+  for (uint32_t s = 0; s < program.fast; ++s) {
+    const uint32_t lanes = came[s] & mask;
+    if (lanes == 0) break;
+    ElementCounters& counters = stats_.elements[program.stages[s].element];
+    if (s <= 1 || lanes != counted) {
+      // The first stage sees what came; it trims the padding.
+      const uint32_t* lengths = s == 0 ? burst.length : burst.ip_bytes;
+      bytes = 0;
+      for_lanes(lanes, [&](uint32_t i) { bytes += lengths[i]; });
+      if (s != 0) bytes += kFastL3 * static_cast<uint64_t>(std::popcount(lanes));
+      counted = lanes;
+    }
+    counters.packets += static_cast<uint64_t>(std::popcount(lanes));
+    counters.bytes += bytes;
+  }
+}
+
+// Runs the burst from stage `begin` to the end of the program. Returns the lanes that must take the ordinary path
+// instead: nothing has been counted of them, and nothing changed.
+uint32_t Worker::finish_fast(const PlanNode& node, const Program& program, const BatchView& view, FastBurst& burst,
+                             uint32_t begin) {
+  uint32_t came[kMaxStages];
+  uint32_t stopped = 0;
+  const uint32_t all = burst.lanes();
+  const uint32_t passed = run_fast(program, burst, begin, stopped, came);
+  count_fast(program, burst, passed | stopped, came);
+  stats_.fast += static_cast<uint64_t>(std::popcount(passed | stopped));
+  if (passed == 0) return all & ~stopped;
+  commit_fast(view, burst, passed);
+  const StageSlot& last = program.stages[program.fast - 1];
+  const uint8_t path = last.next[0];
+  if (path == kPathDropped) {
+    stats_.elements[last.element].drops[static_cast<size_t>(DropReason::kUnconnectedOutput)] +=
+        static_cast<uint64_t>(std::popcount(passed));
+  } else if (path < kPathExit || (node.live_out & ~(kFieldFrame | kFieldExtent)) != 0) {
+    // The rest of the program, or a later node, wants registers.
+    Tile& tile = *tiles_[0];
+    tile.count = 0;
+    for_lanes(passed, [&](uint32_t i) {
+      const uint32_t lane = tile.count++;
+      tile.index[lane] = burst.row[i];
+      tile.path[lane] = path;
+      registers_of(view, burst, i, tile.packet[lane]);
+    });
+    start_tile(tile);
+    run_stages(program, node, tile, program.fast, program.stage_count, false);
+    finish_tile(node, view, tile);
+  } else {
+    const PlanTarget target = node.exits[path - kPathExit];
+    Selection& to = walk_->pending[first_input_[target.node] + target.input];
+    for_lanes(passed, [&](uint32_t i) { to.add(burst.row[i]); });
+    walk_->dirty[target.node] = 1;
+  }
+  return all & ~(passed | stopped);
+}
+
+// Takes the common packets of the inputs through the segment. Two bursts are under way at a time, as with tiles.
+void Worker::run_segment_fast(const PlanNode& node, const Program& program, const BatchView& view, Selection* inputs) {
+  FastBurst* waiting = nullptr;
+  auto finish = [&](Selection& left) {
+    const uint32_t refused = finish_fast(node, program, view, *waiting, 1);
+    for_lanes(refused, [&](uint32_t i) { left.add(waiting->row[i]); });
+  };
+  gather_bursts(node, view, inputs, [&](FastBurst* burst, Selection& left) -> FastBurst* {
+    if (burst != nullptr) {
+      for (uint32_t s = 1; s < program.fast; ++s) {
+        const FastPrefetch prefetch = cpu_fast_prefetch(program.stages[s].kind);
+        if (prefetch != nullptr) prefetch(program.stages[s], *burst);
+      }
+    }
+    if (waiting != nullptr) finish(left);
+    waiting = burst;
+    FastBurst* next = waiting == bursts_[0].get() ? bursts_[1].get() : bursts_[0].get();
+    next->count = 0;
+    return next;
+  });
+}
+
+// Sends the common packets of the inputs off, as far as there is room.
+void Worker::launch_fast(size_t n, const Offload& offload, const BatchView& view, Selection* inputs) {
+  const PlanNode& node = plan_.nodes[n];
+  Airborne* a = nullptr;
+  gather_bursts(node, view, inputs, [&](FastBurst* burst, Selection& left) -> FastBurst* {
+    if (burst == nullptr) return nullptr;
+    if (a == nullptr) a = airborne_for(n, offload, true);
+    const uint32_t room = a == nullptr ? 0 : std::min(burst->count, a->flight.limit - a->flight.count);
+    for (uint32_t i = 0; i < room; ++i) {
+      const uint32_t record = a->flight.count + i;
+      a->rows[record] = static_cast<uint16_t>(burst->row[i]);
+      a->paths[record] = kPathFast;
+    }
+    a->flight.put_keys(burst->source, burst->destination, burst->ports, burst->rest, room);
+    for (uint32_t i = room; i < burst->count; ++i) left.add(burst->row[i]);
+    burst->count = 0;
+    return burst;
+  });
+}
+
+// Takes the results of records [applied, applied + n), n at most 32, that came from the fast path and went the usual
+// way through the device's stages. Returns the records that are done.
+uint32_t Worker::apply_fast(const PlanNode& node, const Offload& offload, const Program& program, const BatchView& view,
+                            Airborne& a, uint32_t n) {
+  const uint32_t usual = (1u << (offload.end - offload.begin)) - 1;
+  FastBurst& burst = *bursts_[0];
+  uint8_t record[FastBurst::kLanes];
+  uint32_t rows[FastBurst::kLanes], rules[FastBurst::kLanes], next_hops[FastBurst::kLanes];
+  uint32_t lane = 0;
+  for (uint32_t k = 0; k < n; ++k) {
+    const uint32_t i = a.applied + k;
+    if (a.paths[i] != kPathFast || i >= a.flight.ready) continue;
+    const uint64_t word = a.flight.key_result(i);
+    if (!passed_all(word, usual)) continue;
+    const KeyResult result = unpack_result(word);
+    const uint32_t row = a.rows[i];
+    rows[lane] = row;
+    rules[lane] = result.rule;
+    next_hops[lane] = result.next_hop;
+    record[lane++] = static_cast<uint8_t>(k);
+  }
+  if (lane == 0) return 0;
+  // Read again rather than kept: the frames are near, and a kept copy would take more room than they do.
+  burst.count = 0;
+  uint32_t none[FastBurst::kLanes];
+  gather_fast(view, rows, lane, burst, none);
+  std::memcpy(burst.rule, rules, lane * sizeof rules[0]);
+  std::memcpy(burst.next_hop, next_hops, lane * sizeof next_hops[0]);
+  const uint32_t refused = finish_fast(node, program, view, burst, offload.end);
+  uint32_t gone = 0;
+  for (uint32_t i = 0; i < lane; ++i) gone |= uint32_t{(refused >> i & 1) == 0} << record[i];
+  device_counters_.offloaded += static_cast<uint64_t>(std::popcount(gone));
+  return gone;
+}
+
+}  // namespace sluice

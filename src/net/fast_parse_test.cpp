@@ -1,0 +1,131 @@
+#include "net/fast_parse.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "net/packet_builder.h"
+#include "net/parse.h"
+
+namespace sluice {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+// What the parser for every packet says of the same frame: whether it is common, by the words of fast_parse.h.
+bool common(const Headers& h, ParseStatus status) {
+  if (status != ParseStatus::kOk || h.key.family != 4 || h.vlan_count != 0) return false;
+  if ((h.flags & ~uint32_t{Headers::kDontFragment}) != 0 || (h.key.bits & FlowKey::kFragment) != 0) return false;
+  if (h.key.protocol != kProtocolTcp && h.key.protocol != kProtocolUdp) return false;
+  for (const uint64_t address : {h.key.src_lo, h.key.dst_lo}) {
+    const uint64_t first = address >> 24;
+    if (first == 0 || first > 223 || first == 127 || first == 169) return false;
+  }
+  return true;
+}
+
+// "" when both agree. The frame lies in a block of exactly its size: reading past it shows.
+std::string difference(const Bytes& frame) {
+  const std::unique_ptr<uint8_t[]> exact(new uint8_t[frame.size()]);
+  if (!frame.empty()) std::memcpy(exact.get(), frame.data(), frame.size());
+  const auto bytes = static_cast<uint32_t>(frame.size());
+  Headers h;
+  const ParseStatus status = parse_ethernet(exact.get(), bytes, bytes, h);
+  Key4 key{};
+  uint32_t ip_bytes = 0, ttl = 0;
+  const bool fast = parse_fast(exact.get(), bytes, key, ip_bytes, ttl);
+  // The reserved bit of the fragment word keeps a packet from being common; the other parser does not show it.
+  const bool reserved = bytes > 20 && (exact[20] & 0x80) != 0;
+  if (fast != (common(h, status) && !reserved)) return fast ? "taken, but not common" : "common, but not taken";
+  if (!fast) return "";
+  if (!(unpack_key4(key) == h.key)) return "another key";
+  if (ip_bytes != h.ip_bytes) return "another length";
+  if (ttl != h.ttl) return "another TTL";
+  if (h.l3_offset != kFastL3 || h.l4_offset != kFastL4) return "another place";
+  return "";
+}
+
+std::vector<Bytes> frames() {
+  std::vector<Bytes> all;
+  for (const uint32_t size : {42u, 46u, 60u, 61u, 128u, 1514u}) {
+    for (const bool tcp : {false, true}) {
+      auto b = tcp ? tcp4("10.1.2.3", "192.0.2.9").ports(1000, 80).tcp_flags(0x12) : udp4("10.1.2.3", "192.0.2.9").ports(53, 5353);
+      b.macs(MacAddress{{2, 0, 0, 0, 0, 9}}, MacAddress{{2, 0, 0, 0, 0, 8}}).dscp(46).ttl(7);
+      if (size >= 60) b.size(size + 4);
+      all.push_back(b.build());
+      all.push_back(b.dont_fragment().build());
+    }
+  }
+  return all;
+}
+
+TEST(FastParse, TakesCommonPackets) {
+  for (const Bytes& frame : frames()) {
+    Key4 key{};
+    uint32_t ip_bytes = 0, ttl = 0;
+    EXPECT_TRUE(parse_fast(frame.data(), static_cast<uint32_t>(frame.size()), key, ip_bytes, ttl)) << frame.size();
+    EXPECT_EQ(difference(frame), "") << frame.size();
+  }
+}
+
+TEST(FastParse, LeavesEveryOtherKind) {
+  const MacAddress to{{2, 0, 0, 0, 0, 9}}, from{{2, 0, 0, 0, 0, 8}};
+  const uint8_t options[] = {1, 1, 1, 0};
+  const std::vector<Bytes> others = {
+      udp4("10.1.2.3", "192.0.2.9").macs(to, from).vlan(5).build(),
+      udp4("10.1.2.3", "192.0.2.9").macs(to, from).ipv4_options(options).build(),
+      udp4("10.1.2.3", "192.0.2.9").macs(to, from).fragment(0, true).build(),
+      udp4("10.1.2.3", "192.0.2.9").macs(to, from).fragment(8, false).payload(30).build(),
+      udp4("10.1.2.3", "192.0.2.9").macs(to, from).bad_ip_checksum().build(),
+      udp4("10.1.2.3", "192.0.2.9").macs(MacAddress{{255, 255, 255, 255, 255, 255}}, from).build(),
+      udp4("127.0.0.1", "192.0.2.9").macs(to, from).build(),
+      udp4("10.1.2.3", "224.0.0.9").macs(to, from).build(),
+      udp4("169.254.2.3", "192.0.2.9").macs(to, from).build(),
+      icmp4("10.1.2.3", "192.0.2.9").macs(to, from).icmp(8, 0).build(),
+      udp6("2001:db8::1", "2001:db8::2").macs(to, from).build(),
+      PacketBuilder::ether(0x0806).macs(to, from).payload(60).build(),
+  };
+  for (size_t i = 0; i < others.size(); ++i) {
+    Key4 key{};
+    uint32_t ip_bytes = 0, ttl = 0;
+    EXPECT_FALSE(parse_fast(others[i].data(), static_cast<uint32_t>(others[i].size()), key, ip_bytes, ttl)) << i;
+    EXPECT_EQ(difference(others[i]), "") << i;
+  }
+}
+
+TEST(FastParse, EveryBitOfAHeaderMatters) {
+  for (const Bytes& frame : frames()) {
+    if (frame.size() > 64) continue;
+    for (size_t bit = 0; bit < frame.size() * 8; ++bit) {
+      Bytes changed = frame;
+      changed[bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
+      ASSERT_EQ(difference(changed), "") << frame.size() << " bit " << bit;
+      store_be16(changed.data() + 24, ipv4_header_checksum(changed.data() + 14, 20));
+      ASSERT_EQ(difference(changed), "") << frame.size() << " bit " << bit << ", checksum mended";
+    }
+    for (size_t size = 0; size <= frame.size(); ++size) {
+      ASSERT_EQ(difference(Bytes(frame.begin(), frame.begin() + static_cast<ptrdiff_t>(size))), "") << size;
+    }
+  }
+}
+
+TEST(FastParse, AgreesWithTheParserForEveryPacket) {
+  const auto all = frames();
+  EXPECT_TRUE(rc::check("mutations", [&] {
+    for (int round = 0; round < 20; ++round) {
+      Bytes frame = *rc::gen::elementOf(all);
+      const auto edits = *rc::gen::inRange(0, 4);
+      for (int i = 0; i < edits; ++i) frame[*rc::gen::inRange<size_t>(0, 42)] = *rc::gen::arbitrary<uint8_t>();
+      if (*rc::gen::inRange(0, 4) != 0) store_be16(frame.data() + 24, ipv4_header_checksum(frame.data() + 14, 20));
+      frame.resize(*rc::gen::inRange<size_t>(frame.size() / 2, frame.size() + 1));
+      RC_ASSERT(difference(frame) == "");
+    }
+  }));
+}
+
+}  // namespace
+}  // namespace sluice
