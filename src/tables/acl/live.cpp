@@ -24,6 +24,7 @@ constexpr size_t kBucketLimit = 24;  // rules in a bucket while another table ha
 constexpr size_t kMaxLooseLive = 192;
 constexpr size_t kLooseRegions = 256;  // copies of the loose rules, of which readers may hold some
 constexpr size_t kLog = 4096;          // operations that a slow reader may be behind
+static_assert(kLooseRegions * kMaxLooseLive <= 65536, "views count loose rules in 16 bits");
 constexpr uint64_t kIdle = ~uint64_t{0};
 
 // Where a rule stands in one half (narrow or wide).
@@ -436,10 +437,10 @@ struct LiveAcl::State {
     TupleMergeView v = view;
     const uint64_t narrow = loose[0].load(std::memory_order_acquire), wide = loose[1].load(std::memory_order_acquire);
     v.loose_ = reinterpret_cast<const TupleMergeLoose*>(loose_memory.data());
-    v.narrow_loose_ = static_cast<uint32_t>(narrow);
-    v.wide_loose_ = static_cast<uint32_t>(wide);
-    v.loose_at_[0] = static_cast<uint32_t>(narrow >> 32);
-    v.loose_at_[1] = static_cast<uint32_t>(wide >> 32);
+    v.narrow_loose_ = static_cast<uint16_t>(narrow);
+    v.wide_loose_ = static_cast<uint16_t>(wide);
+    v.loose_at_[0] = static_cast<uint16_t>(narrow >> 32);
+    v.loose_at_[1] = static_cast<uint16_t>(wide >> 32);
     return v;
   }
 
@@ -544,9 +545,9 @@ Result<std::unique_ptr<LiveAcl>> LiveAcl::create(std::span<const LiveRule> given
   s.view.blocks4_ = as<TupleMergeBlock4>(s.block_memory[0]);
   s.view.blocks6_ = as<TupleMergeBlock6>(s.block_memory[1]);
   s.view.order_ = s.order();
-  s.view.rules_ = AclRulesView::over(s.rules(), static_cast<uint32_t>(words));
-  s.view.narrow_ = static_cast<uint32_t>(s.tables[0].size());
-  s.view.wide_ = static_cast<uint32_t>(s.tables[1].size());
+  s.view.rules_ = s.rules();
+  s.view.narrow_ = static_cast<uint16_t>(s.tables[0].size());
+  s.view.wide_ = static_cast<uint16_t>(s.tables[1].size());
   s.by_priority.reserve(std::min<size_t>(capacity, 2 * sorted.size() + 1024));
   for (const LiveRule& rule : sorted) {
     const uint32_t word = s.take_word();

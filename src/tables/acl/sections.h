@@ -33,14 +33,6 @@ class AclRulesView {
   // Errors: section absent, of another version, truncated, or with a rule out of its ranges.
   static Result<AclRulesView> open(const Image& image);
 
-  // Rules in memory of the caller's: rule r at rules[r - 1].
-  static AclRulesView over(const AclMatchRule* rules, uint32_t count) {
-    AclRulesView view;
-    view.rules_ = rules;
-    view.count_ = count;
-    return view;
-  }
-
   SLUICE_HD uint32_t size() const { return count_; }
   // Precondition: 1 <= rule <= size().
   SLUICE_HD const AclMatchRule& rule(uint32_t rule) const { return rules_[rule - 1]; }

@@ -27,18 +27,16 @@ Result<TupleMergeView> TupleMergeView::open(const Image& image) {
     return broken("the header is damaged");
   }
   TupleMergeView view;
-  view.rules_ = *rules;
-  view.narrow_ = header->narrow_tables;
-  view.wide_ = header->wide_tables;
-  view.narrow_loose_ = header->narrow_loose;
-  view.wide_loose_ = header->wide_loose;
-  view.loose_at_[1] = header->narrow_loose;
-  view.blocks4_count_ = header->narrow_blocks;
-  view.blocks6_count_ = header->wide_blocks;
+  if (rules->size() > 0) view.rules_ = &rules->rule(1);
+  view.narrow_ = static_cast<uint16_t>(header->narrow_tables);
+  view.wide_ = static_cast<uint16_t>(header->wide_tables);
+  view.narrow_loose_ = static_cast<uint16_t>(header->narrow_loose);
+  view.wide_loose_ = static_cast<uint16_t>(header->wide_loose);
+  view.loose_at_[1] = view.narrow_loose_;
   view.tables_ = section_array<TupleMergeTable>(*section, header->tables_offset, uint64_t{view.narrow_} + view.wide_);
   view.slots_ = section_array<uint32_t>(*section, header->slots_offset, header->slot_count);
-  view.blocks4_ = section_array<TupleMergeBlock4>(*section, header->narrow_offset, view.blocks4_count_);
-  view.blocks6_ = section_array<TupleMergeBlock6>(*section, header->wide_offset, view.blocks6_count_);
+  view.blocks4_ = section_array<TupleMergeBlock4>(*section, header->narrow_offset, header->narrow_blocks);
+  view.blocks6_ = section_array<TupleMergeBlock6>(*section, header->wide_offset, header->wide_blocks);
   view.loose_ =
       section_array<TupleMergeLoose>(*section, header->loose_offset, uint64_t{view.narrow_loose_} + view.wide_loose_);
   if (view.tables_ == nullptr || view.slots_ == nullptr || view.blocks4_ == nullptr || view.blocks6_ == nullptr ||
@@ -54,7 +52,7 @@ Result<TupleMergeView> TupleMergeView::open(const Image& image) {
     const uint64_t slot_begin = slot_end;
     slot_end += uint64_t{1} << (32 - t.slot_shift);
     if (slot_end > header->slot_count) return broken("a table lies outside the section");
-    const uint32_t limit = i < view.narrow_ ? view.blocks4_count_ : view.blocks6_count_;
+    const uint32_t limit = i < view.narrow_ ? header->narrow_blocks : header->wide_blocks;
     uint32_t most = 0;
     for (uint64_t s = slot_begin; s < slot_end; ++s) most = std::max(most, view.slots_[s] >> 8);
     if (most > limit) return broken("a slot points past the blocks");
@@ -63,7 +61,7 @@ Result<TupleMergeView> TupleMergeView::open(const Image& image) {
   auto word_ok = [&](uint32_t word, bool last) {
     const uint32_t rule = word & kMergeNone;
     if (!last && (word & kMergeMore) != 0) return false;
-    return rule == kMergeNone ? (word & kMergeFull) == 0 : rule >= 1 && rule <= view.rules_.size();
+    return rule == kMergeNone ? (word & kMergeFull) == 0 : rule >= 1 && rule <= rules->size();
   };
   auto blocks_ok = [&](const auto* blocks, uint32_t count, uint8_t most_free) {
     for (uint32_t i = 0; i < count; ++i) {
@@ -77,7 +75,7 @@ Result<TupleMergeView> TupleMergeView::open(const Image& image) {
     }
     return count == 0 || (blocks[count - 1].rule[kMergeLanes - 1] & kMergeMore) == 0;
   };
-  if (!blocks_ok(view.blocks4_, view.blocks4_count_, 32) || !blocks_ok(view.blocks6_, view.blocks6_count_, 64))
+  if (!blocks_ok(view.blocks4_, header->narrow_blocks, 32) || !blocks_ok(view.blocks6_, header->wide_blocks, 64))
     return broken("a block is out of range");
   for (uint32_t i = 0; i < view.narrow_loose_ + view.wide_loose_; ++i) {
     if (!word_ok(view.loose_[i].rule, false)) return broken("a loose rule is out of range");
@@ -92,19 +90,24 @@ TupleMergeView TupleMergeView::relocated(const std::byte* from, const std::byte*
   view.blocks4_ = relocate(blocks4_, from, to);
   view.blocks6_ = relocate(blocks6_, from, to);
   view.loose_ = relocate(loose_, from, to);
-  view.rules_ = rules_.relocated(from, to);
+  view.rules_ = relocate(rules_, from, to);
   return view;
 }
 
 TupleMergeView::Shape TupleMergeView::shape() const {
-  Shape shape{narrow_, wide_, blocks4_count_, blocks6_count_, narrow_loose_, wide_loose_, 0};
-  uint32_t run = 0;
-  auto count = [&](uint32_t word) {
-    shape.longest_bucket = std::max(shape.longest_bucket, ++run);
-    if ((word & kMergeMore) == 0) run = 0;
+  Shape shape{narrow_, wide_, 0, 0, narrow_loose_, wide_loose_, 0};
+  auto visit = [&](const TupleMergeTable& t, const auto* blocks, uint32_t& count) {
+    for (uint64_t s = 0; s < uint64_t{1} << (32 - t.slot_shift); ++s) {
+      const uint32_t block = slots_[t.slot_base + s] >> 8;
+      if (block == 0) continue;
+      uint32_t run = 1;
+      while ((blocks[block - 1 + run - 1].rule[kMergeLanes - 1] & kMergeMore) != 0) ++run;
+      shape.longest_bucket = std::max(shape.longest_bucket, run);
+      count = std::max(count, block - 1 + run);
+    }
   };
-  for (uint32_t i = 0; i < blocks4_count_; ++i) count(blocks4_[i].rule[kMergeLanes - 1]);
-  for (uint32_t i = 0; i < blocks6_count_; ++i) count(blocks6_[i].rule[kMergeLanes - 1]);
+  for (uint32_t i = 0; i < narrow_; ++i) visit(tables_[i], blocks4_, shape.narrow_blocks);
+  for (uint32_t i = 0; i < wide_; ++i) visit(tables_[narrow_ + i], blocks6_, shape.wide_blocks);
   return shape;
 }
 

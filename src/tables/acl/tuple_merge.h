@@ -148,7 +148,7 @@ class TupleMergeView {
     f(blocks4_);
     f(blocks6_);
     f(loose_);
-    rules_.each_pointer(f);
+    f(rules_);
   }
 
   // What one key looks like to the search; built once a packet.
@@ -181,7 +181,7 @@ class TupleMergeView {
   template <bool kWide>
   SLUICE_HD uint32_t lookup_as(const FlowKey& key) const;
   SLUICE_HD bool full(uint32_t word, const FlowKey& key) const {
-    return (word & kMergeFull) == 0 || matches(rules_.rule(word & kMergeNone), key);
+    return (word & kMergeFull) == 0 || matches(rules_[(word & kMergeNone) - 1], key);
   }
 
   const TupleMergeTable* tables_ = nullptr;  // narrow ones first, each part in order of best
@@ -191,13 +191,12 @@ class TupleMergeView {
   const TupleMergeLoose* loose_ = nullptr;  // narrow ones first, each part in order of position
   // A live table's priorities by rule word; nullptr in images, where rule words are in order themselves.
   const uint64_t* order_ = nullptr;
-  AclRulesView rules_;
-  uint32_t narrow_ = 0, wide_ = 0;
-  uint32_t narrow_loose_ = 0, wide_loose_ = 0;
-  uint32_t loose_at_[2] = {0, 0};  // where the narrow and the wide ones begin
-  uint32_t blocks4_count_ = 0, blocks6_count_ = 0;
+  const AclMatchRule* rules_ = nullptr;  // rule r at r - 1
+  uint16_t narrow_ = 0, wide_ = 0;
+  uint16_t narrow_loose_ = 0, wide_loose_ = 0;
+  uint16_t loose_at_[2] = {0, 0};  // where the narrow and the wide ones begin
 };
-static_assert(std::is_trivially_copyable_v<TupleMergeView>);
+static_assert(std::is_trivially_copyable_v<TupleMergeView> && sizeof(TupleMergeView) == 72);
 
 struct TupleMergeAcl {
   static constexpr const char* kName = "tuple_merge";
