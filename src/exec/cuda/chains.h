@@ -24,8 +24,8 @@ using RoutePoptrieChain = TypeList<chains_detail::RoutePoptrie>;
 using AclRouteDir24Chain = TypeList<chains_detail::Acl, chains_detail::RouteDir24>;
 using AclRoutePoptrieChain = TypeList<chains_detail::Acl, chains_detail::RoutePoptrie>;
 using AclMergeChain = TypeList<chains_detail::AclMerge>;
-using AllChains = TypeList<AclChain, RouteDir24Chain, RoutePoptrieChain, AclRouteDir24Chain, AclRoutePoptrieChain,
-                           AclMergeChain>;
+using AllChains =
+    TypeList<AclChain, RouteDir24Chain, RoutePoptrieChain, AclRouteDir24Chain, AclRoutePoptrieChain, AclMergeChain>;
 inline constexpr uint8_t kChains = static_cast<uint8_t>(AllChains::kSize);
 
 // The chain that the stages [begin, end) are, or 0. Host.
