@@ -3,21 +3,27 @@
 // a sample is checked against the oracle. With SLUICE_PEERS, DPDK's rte_acl runs on the same keys in the same program.
 #include <benchmark/benchmark.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/test_data.h"
 #include "formats/classbench.h"
+#include "memory/buffer.h"
 #include "tables/acl/acl_test_support.h"
 #include "tables/acl/algorithms.h"
+#include "tables/acl/live.h"
 
 #if defined(SLUICE_PEERS)
 #include <rte_acl.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
+#include <rte_malloc.h>
 #include <rte_vect.h>
 #endif
 
@@ -26,10 +32,29 @@ namespace {
 
 constexpr size_t kKeys = 1'000'000;
 
+// On huge pages where the kernel grants them: the keys of every contender, so that the walk over them costs all alike.
+template <typename T>
+class Huge {
+ public:
+  void resize(size_t n) {
+    auto buffer = Buffer::allocate(n * sizeof(T));
+    if (!buffer) std::abort();
+    buffer_ = std::move(*buffer);
+    count_ = n;
+  }
+  T* begin() { return reinterpret_cast<T*>(buffer_.data()); }
+  T* end() { return begin() + count_; }
+  T& operator[](size_t i) { return begin()[i]; }
+
+ private:
+  Buffer buffer_;
+  size_t count_ = 0;
+};
+
 struct Workload {
   std::string text;
   RuleSet set;
-  std::vector<FlowKey> keys;
+  Huge<FlowKey> keys;
   std::vector<const FlowKey*> pointers;
 };
 
@@ -60,10 +85,10 @@ Workload* workload(const std::string& name) {
     if (!set || set->rules.empty()) return nullptr;
     fresh->set = std::move(*set);
   }
-  fresh->keys.reserve(kKeys);
-  for (size_t i = 0; i < kKeys; ++i) {
-    fresh->keys.push_back(acl_test::key_in(fresh->set.rules[acl_test::below(random, fresh->set.rules.size())], random));
-    fresh->keys.back().bits |= FlowKey::kHasPorts;
+  fresh->keys.resize(kKeys);
+  for (FlowKey& key : fresh->keys) {
+    key = acl_test::key_in(fresh->set.rules[acl_test::below(random, fresh->set.rules.size())], random);
+    key.bits |= FlowKey::kHasPorts;
   }
   for (const FlowKey& key : fresh->keys) fresh->pointers.push_back(&key);
   w = std::move(fresh);
@@ -92,17 +117,18 @@ void build(benchmark::State& state, const std::string& name) {
 
 enum class How { kBurst, kBurstScalar, kBurstAvx2, kSingle };
 
+template <typename Algorithm>
 void lookup(benchmark::State& state, const std::string& name, How how) {
   Workload* w = workload(name);
   if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
-  auto image = TupleSpaceAcl::build(w->set);
+  auto image = Algorithm::build(w->set);
   auto oracle_image = LinearAcl::build(w->set);
   if (!image || !oracle_image) return state.SkipWithError("the build failed");
-  const auto view = TupleSpaceView::open(*image);
+  using View = typename Algorithm::View;
+  const auto view = View::open(*image);
   const auto oracle = LinearView::open(*oracle_image);
   if (!view || !oracle) return state.SkipWithError("the image does not open");
-  if (how == How::kBurstAvx2 && !TupleSpaceView::isa_available(AclIsa::kAvx2))
-    return state.SkipWithError("no AVX2 here");
+  if (how == How::kBurstAvx2 && !View::isa_available(AclIsa::kAvx2)) return state.SkipWithError("no AVX2 here");
   uint32_t rules[32];
   for (size_t i = 0; i < kKeys; i += kKeys / 10) {
     view->lookup_burst(w->pointers.data() + i, rules, 32);
@@ -133,6 +159,92 @@ void lookup(benchmark::State& state, const std::string& name, How how) {
   state.counters["tables"] = view->shape().narrow_tables + view->shape().wide_tables;
 }
 
+std::unique_ptr<LiveAcl> live_table(const Workload& w, std::vector<LiveRule>& rules) {
+  for (size_t i = 0; i < w.set.rules.size(); ++i) rules.push_back({(i + 1) << 20, w.set.rules[i]});
+  auto table = LiveAcl::create(rules, 2 * rules.size());
+  return table ? std::move(*table) : nullptr;
+}
+
+// Two single-rule changes, each its own version: removes a rule and puts it back.
+bool toggle(LiveAcl& table, const std::vector<LiveRule>& rules, acl_test::Random& random, LiveChange& change) {
+  const LiveRule& rule = rules[acl_test::below(random, rules.size())];
+  change.clear();
+  change.remove(rule.priority);
+  bool ok = table.apply(change).ok();
+  change.clear();
+  change.add(rule.priority, rule.rule);
+  return table.apply(change).ok() && ok;
+}
+
+// Single-rule changes as fast as they go; with `reader`, while another thread searches.
+void live_update(benchmark::State& state, const std::string& name, bool reader) {
+  Workload* w = workload(name);
+  if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
+  std::vector<LiveRule> rules;
+  const auto table = live_table(*w, rules);
+  if (!table) return state.SkipWithError("the table was not made");
+  std::atomic<bool> stop{false};
+  std::thread thread;
+  if (reader) {
+    thread = std::thread([&] {
+      LiveAcl::Reader own(*table);
+      LiveMatch found[32];
+      for (size_t at = 0; !stop.load(std::memory_order_relaxed); at = at + 64 <= kKeys ? at + 32 : 0)
+        own.lookup_burst(w->pointers.data() + at, found, 32);
+    });
+  }
+  acl_test::Random random(7);
+  LiveChange change;
+  for (auto _ : state) {
+    if (!toggle(*table, rules, random, change)) {
+      state.SkipWithError("a change was refused");
+      break;
+    }
+  }
+  stop = true;
+  if (thread.joinable()) thread.join();
+  state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * 2);
+}
+
+// Lookups, while another thread makes `updates` single-rule changes a second (0: none).
+void live_lookup(benchmark::State& state, const std::string& name, double updates) {
+  Workload* w = workload(name);
+  if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
+  std::vector<LiveRule> rules;
+  const auto table = live_table(*w, rules);
+  if (!table) return state.SkipWithError("the table was not made");
+  const size_t bytes = table->used_bytes();
+  std::atomic<bool> stop{false};
+  uint64_t changes = 0;
+  std::thread thread;
+  const auto begin = std::chrono::steady_clock::now();
+  auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
+  if (updates > 0) {
+    thread = std::thread([&] {
+      acl_test::Random random(7);
+      LiveChange change;
+      while (!stop.load(std::memory_order_relaxed)) {
+        const auto due = static_cast<uint64_t>(seconds() * updates);
+        for (; changes < due && !stop.load(std::memory_order_relaxed); changes += 2)
+          toggle(*table, rules, random, change);
+      }
+    });
+  }
+  LiveAcl::Reader reader(*table);
+  LiveMatch found[32];
+  size_t at = 0;
+  for (auto _ : state) {
+    reader.lookup_burst(w->pointers.data() + at, found, 32);
+    benchmark::DoNotOptimize(found);
+    at = at + 64 <= kKeys ? at + 32 : 0;
+  }
+  stop = true;
+  if (thread.joinable()) thread.join();
+  state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * 32);
+  state.counters["bytes_per_rule"] = static_cast<double>(bytes) / static_cast<double>(rules.size());
+  if (updates > 0) state.counters["updates"] = static_cast<double>(changes) / seconds();
+}
+
 #if defined(SLUICE_PEERS)
 // Fields in network order, as rte_acl wants them; the flags take the last 4-byte group.
 struct PeerKey {
@@ -146,32 +258,26 @@ static_assert(sizeof(PeerKey) == 20);
 
 RTE_ACL_RULE_DEF(PeerRule, 6);
 
-void peer(benchmark::State& state, const std::string& name) {
-  Workload* w = workload(name);
-  if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
-  static const bool started = [] {
-    const char* arguments[] = {
-        "acl_bench", "--no-huge", "-m",           "2048", "--no-pci", "--no-telemetry", "--force-max-simd-bitwidth=512",
-        "-l",        "0",         "--log-level=3"};
-    return rte_eal_init(static_cast<int>(std::size(arguments)), const_cast<char**>(arguments)) >= 0;
-  }();
-  if (!started) return state.SkipWithError("DPDK's environment did not start");
+// Built once a set: it takes seconds.
+rte_acl_ctx* peer_context(const Workload& w, const std::string& name) {
+  static std::map<std::string, rte_acl_ctx*> all;
+  if (const auto it = all.find(name); it != all.end()) return it->second;
   static const rte_acl_field_def kFields[6] = {
       {RTE_ACL_FIELD_TYPE_BITMASK, 1, 0, 0, 0}, {RTE_ACL_FIELD_TYPE_MASK, 4, 1, 1, 4},
       {RTE_ACL_FIELD_TYPE_MASK, 4, 2, 2, 8},    {RTE_ACL_FIELD_TYPE_RANGE, 2, 3, 3, 12},
       {RTE_ACL_FIELD_TYPE_RANGE, 2, 4, 3, 14},  {RTE_ACL_FIELD_TYPE_BITMASK, 4, 5, 4, 16}};
   rte_acl_param parameters{};
   parameters.name = name.c_str();
-  parameters.socket_id = SOCKET_ID_ANY;
+  parameters.socket_id = rte_malloc_heap_get_socket("huge");
   parameters.rule_size = RTE_ACL_RULE_SZ(6);
-  parameters.max_rule_num = static_cast<uint32_t>(w->set.rules.size());
+  parameters.max_rule_num = static_cast<uint32_t>(w.set.rules.size());
   rte_acl_ctx* context = rte_acl_create(&parameters);
-  if (context == nullptr) return state.SkipWithError("rte_acl_create failed");
-  for (size_t i = 0; i < w->set.rules.size(); ++i) {
-    const AclRule& r = w->set.rules[i];
+  if (context == nullptr) return nullptr;
+  for (size_t i = 0; i < w.set.rules.size(); ++i) {
+    const AclRule& r = w.set.rules[i];
     PeerRule rule{};
     rule.data.category_mask = 1;
-    rule.data.priority = static_cast<int32_t>(w->set.rules.size() - i);
+    rule.data.priority = static_cast<int32_t>(w.set.rules.size() - i);
     rule.data.userdata = static_cast<uint32_t>(i + 1);
     rule.field[0].value.u8 = r.protocol;
     rule.field[0].mask_range.u8 = r.protocol_mask;
@@ -185,33 +291,54 @@ void peer(benchmark::State& state, const std::string& name) {
     rule.field[4].mask_range.u16 = r.dst_port_high;
     rule.field[5].value.u32 = r.flags;
     rule.field[5].mask_range.u32 = r.flags_mask;
-    if (rte_acl_add_rules(context, reinterpret_cast<rte_acl_rule*>(&rule), 1) != 0)
-      return state.SkipWithError("rte_acl_add_rules failed");
+    if (rte_acl_add_rules(context, reinterpret_cast<rte_acl_rule*>(&rule), 1) != 0) return nullptr;
   }
   rte_acl_config config{};
   config.num_categories = 1;
   config.num_fields = 6;
   std::copy(std::begin(kFields), std::end(kFields), config.defs);
-  if (rte_acl_build(context, &config) != 0) return state.SkipWithError("rte_acl_build failed");
-  std::vector<PeerKey> keys;
+  if (rte_acl_build(context, &config) != 0) return nullptr;
+  return all[name] = context;
+}
+
+void peer(benchmark::State& state, const std::string& name) {
+  Workload* w = workload(name);
+  if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
+  static const bool started = [] {
+    const char* arguments[] = {
+        "acl_bench", "--no-huge", "-m",           "2048", "--no-pci", "--no-telemetry", "--force-max-simd-bitwidth=512",
+        "-l",        "0",         "--log-level=3"};
+    if (rte_eal_init(static_cast<int>(std::size(arguments)), const_cast<char**>(arguments)) < 0) return false;
+    // rte_acl's tables on huge pages, as ours: a heap of its own over memory that asks for them.
+    constexpr size_t kHeap = size_t{4} << 30, kPage = size_t{2} << 20;
+    static auto heap = Buffer::allocate(kHeap);
+    return heap.ok() && rte_malloc_heap_create("huge") == 0 &&
+           rte_malloc_heap_memory_add("huge", heap->data(), kHeap, nullptr, 0, kPage) == 0;
+  }();
+  if (!started) return state.SkipWithError("DPDK's environment did not start");
+  rte_acl_ctx* const context = peer_context(*w, name);
+  if (context == nullptr) return state.SkipWithError("rte_acl could not be built");
+  Huge<PeerKey> keys;
   std::vector<const uint8_t*> pointers;
-  for (const FlowKey& k : w->keys) {
-    keys.push_back({k.protocol,
-                    {},
-                    __builtin_bswap32(static_cast<uint32_t>(k.src_lo)),
-                    __builtin_bswap32(static_cast<uint32_t>(k.dst_lo)),
-                    __builtin_bswap16(k.src_port),
-                    __builtin_bswap16(k.dst_port),
-                    __builtin_bswap32(k.flags)});
+  keys.resize(kKeys);
+  for (size_t i = 0; i < kKeys; ++i) {
+    const FlowKey& k = w->keys[i];
+    keys[i] = {k.protocol,
+               {},
+               __builtin_bswap32(static_cast<uint32_t>(k.src_lo)),
+               __builtin_bswap32(static_cast<uint32_t>(k.dst_lo)),
+               __builtin_bswap16(k.src_port),
+               __builtin_bswap16(k.dst_port),
+               __builtin_bswap32(k.flags)};
   }
   for (const PeerKey& k : keys) pointers.push_back(reinterpret_cast<const uint8_t*>(&k));
-  auto image = TupleSpaceAcl::build(w->set);
-  const auto view = TupleSpaceView::open(*image);
+  auto image = TupleMergeAcl::build(w->set);
+  const auto view = TupleMergeView::open(*image);
   uint32_t rules[32];
   for (size_t i = 0; i < 3200; i += 32) {
     rte_acl_classify(context, pointers.data() + i, rules, 32, 1);
     for (size_t k = 0; k < 32; ++k) {
-      if (rules[k] != view->lookup(w->keys[i + k])) return state.SkipWithError("rte_acl and tuple_space disagree");
+      if (rules[k] != view->lookup(w->keys[i + k])) return state.SkipWithError("rte_acl and tuple_merge disagree");
     }
   }
   size_t at = 0;
@@ -221,25 +348,36 @@ void peer(benchmark::State& state, const std::string& name) {
     at = at + 64 <= kKeys ? at + 32 : 0;
   }
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * 32);
-  rte_acl_free(context);
 }
 #endif
 
 const bool kRegistered = [] {
-  for (const char* set :
-       {"acl1_1k", "acl1_10k", "fw1_10k", "ipc1_10k", "acl1_100k", "fw1_100k", "ipc1_100k", "made_10000"}) {
+  for (const char* set : {"acl1_1k", "fw1_1k", "ipc1_1k", "acl1_10k", "fw1_10k", "ipc1_10k", "acl1_100k", "fw1_100k",
+                          "ipc1_100k", "made_10000"}) {
     const std::string name = set;
     auto add = [&](const char* what, auto run) {
       benchmark::RegisterBenchmark((std::string("acl/") + what + "/" + name).c_str(), run)
           ->Unit(benchmark::kMicrosecond);
     };
     if (!name.starts_with("made_")) add("parse", [name](benchmark::State& s) { parse(s, name); });
-    add("build/tuple_space", [name](benchmark::State& s) { build<TupleSpaceAcl>(s, name); });
     add("build/linear", [name](benchmark::State& s) { build<LinearAcl>(s, name); });
-    add("lookup/tuple_space/burst", [name](benchmark::State& s) { lookup(s, name, How::kBurst); });
-    add("lookup/tuple_space/burst_scalar", [name](benchmark::State& s) { lookup(s, name, How::kBurstScalar); });
-    add("lookup/tuple_space/burst_avx2", [name](benchmark::State& s) { lookup(s, name, How::kBurstAvx2); });
-    add("lookup/tuple_space/single", [name](benchmark::State& s) { lookup(s, name, How::kSingle); });
+    auto add_algorithm = [&]<typename A>(std::type_identity<A>) {
+      const std::string algorithm = A::kName;
+      add(("build/" + algorithm).c_str(), [name](benchmark::State& s) { build<A>(s, name); });
+      const std::pair<const char*, How> ways[] = {{"/burst", How::kBurst},
+                                                  {"/burst_scalar", How::kBurstScalar},
+                                                  {"/burst_avx2", How::kBurstAvx2},
+                                                  {"/single", How::kSingle}};
+      for (const auto& [way, how] : ways) {
+        add(("lookup/" + algorithm + way).c_str(), [name, how](benchmark::State& s) { lookup<A>(s, name, how); });
+      }
+    };
+    add_algorithm(std::type_identity<TupleSpaceAcl>{});
+    add_algorithm(std::type_identity<TupleMergeAcl>{});
+    add("live/lookup", [name](benchmark::State& s) { live_lookup(s, name, 0); });
+    add("live/lookup_at_1M_updates", [name](benchmark::State& s) { live_lookup(s, name, 1e6); });
+    add("live/update", [name](benchmark::State& s) { live_update(s, name, false); });
+    add("live/update_and_lookup", [name](benchmark::State& s) { live_update(s, name, true); });
 #if defined(SLUICE_PEERS)
     if (!name.starts_with("made_")) add("lookup/rte_acl", [name](benchmark::State& s) { peer(s, name); });
 #endif

@@ -55,7 +55,7 @@ TEST_F(Forwarding, AnAccessListPermitsAndDenies) {
         .leaves_by(1);
   }
   expect(udp4("10.0.0.1", "192.0.2.7").ports(9, 54)).through("IPInput -> ACL(edge, DEFAULT permit)", tables()).passes();
-  for (const std::string algorithm : {"linear", "tuple_space"}) {
+  for (const std::string algorithm : {"linear", "tuple_space", "tuple_merge"}) {
     const std::string own = "IPInput -> ACL(FILE " + file("acl") + ", FORMAT classbench, ALGORITHM " + algorithm + ")";
     expect(udp4("10.0.0.1", "192.0.2.7").ports(9, 53)).through(own).passes();
     expect(udp4("11.0.0.1", "192.0.2.7").ports(9, 53)).through(own).drops(DropReason::kAclNoMatch);

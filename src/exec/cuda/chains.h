@@ -11,6 +11,7 @@ namespace sluice {
 
 namespace chains_detail {
 using Acl = AclStage<TupleSpaceAcl::View>;
+using AclMerge = AclStage<TupleMergeAcl::View>;
 using RouteDir24 = RouteStage<Dir24::View4, Poptrie::View6>;
 using RoutePoptrie = RouteStage<Poptrie::View4, Poptrie::View6>;
 }  // namespace chains_detail
@@ -22,7 +23,9 @@ using RouteDir24Chain = TypeList<chains_detail::RouteDir24>;
 using RoutePoptrieChain = TypeList<chains_detail::RoutePoptrie>;
 using AclRouteDir24Chain = TypeList<chains_detail::Acl, chains_detail::RouteDir24>;
 using AclRoutePoptrieChain = TypeList<chains_detail::Acl, chains_detail::RoutePoptrie>;
-using AllChains = TypeList<AclChain, RouteDir24Chain, RoutePoptrieChain, AclRouteDir24Chain, AclRoutePoptrieChain>;
+using AclMergeChain = TypeList<chains_detail::AclMerge>;
+using AllChains =
+    TypeList<AclChain, RouteDir24Chain, RoutePoptrieChain, AclRouteDir24Chain, AclRoutePoptrieChain, AclMergeChain>;
 inline constexpr uint8_t kChains = static_cast<uint8_t>(AllChains::kSize);
 
 // The chain that the stages [begin, end) are, or 0. Host.

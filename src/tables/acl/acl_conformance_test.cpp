@@ -96,6 +96,12 @@ TEST(AclConformance, EveryCombinationOfPrefixLengths) {
   const auto shape = TupleSpaceView::open(*image)->shape();
   EXPECT_LE(shape.narrow_tables, 96u);
   EXPECT_LE(shape.wide_tables, 96u);
+  auto merged = TupleMergeAcl::build(set);
+  ASSERT_TRUE(merged.ok());
+  const auto merged_shape = TupleMergeView::open(*merged)->shape();
+  EXPECT_LE(merged_shape.narrow_tables, 64u);
+  EXPECT_LE(merged_shape.wide_tables, 64u);
+  EXPECT_LE(merged_shape.narrow_loose + merged_shape.wide_loose, 256u);
 }
 
 }  // namespace

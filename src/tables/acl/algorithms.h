@@ -13,6 +13,7 @@
 #include "tables/acl/linear.h"
 #include "tables/acl/rule_set.h"
 #include "tables/acl/sections.h"
+#include "tables/acl/tuple_merge.h"
 #include "tables/acl/tuple_space.h"
 #include "tables/image.h"
 
@@ -24,7 +25,7 @@ namespace sluice {
 template <typename... Algorithms>
 struct AclAlgorithmList {};
 
-using AclAlgorithms = AclAlgorithmList<LinearAcl, TupleSpaceAcl>;
+using AclAlgorithms = AclAlgorithmList<LinearAcl, TupleSpaceAcl, TupleMergeAcl>;
 
 inline constexpr const char* kDefaultAclAlgorithm = "tuple_space";
 inline constexpr size_t kAclBurst = 32;

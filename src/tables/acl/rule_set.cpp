@@ -12,8 +12,9 @@ uint8_t flat_length(const IpPrefix& prefix) {
   return static_cast<uint8_t>(prefix.address.family == 4 ? 96 + prefix.length : prefix.length);
 }
 
-// What is wrong with one rule, or nullptr.
-const char* fault(const AclRule& rule) {
+}  // namespace
+
+const char* acl_rule_fault(const AclRule& rule) {
   if (rule.family != 0 && rule.family != 4 && rule.family != 6) return "the address family is not 4, 6 or 0";
   for (const IpPrefix* prefix : {&rule.src, &rule.dst}) {
     if (prefix->length == 0) continue;
@@ -26,8 +27,6 @@ const char* fault(const AclRule& rule) {
   if (rule.verb == AclVerb::kNone || rule.verb > AclVerb::kMark) return "the action is unknown";
   return nullptr;
 }
-
-}  // namespace
 
 AclMatchRule flatten(const AclRule& rule, uint32_t position) {
   AclMatchRule flat{};
@@ -77,7 +76,7 @@ Result<void> check_rule_set(const RuleSet& set) {
   size_t faults = 0;
   for (size_t i = 0; i < set.rules.size(); ++i) {
     const AclRule& rule = set.rules[i];
-    const char* what = fault(rule);
+    const char* what = acl_rule_fault(rule);
     if (what == nullptr && !set.files.empty() && rule.file >= set.files.size())
       what = "the source file is not in the list of files";
     if (what == nullptr) continue;

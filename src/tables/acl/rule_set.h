@@ -112,6 +112,9 @@ AclMatchRule flatten(const AclRule& rule, uint32_t position);
 // Whether any key can tell the two apart: equal flat forms but for the position.
 bool same_match(const AclMatchRule& a, const AclMatchRule& b);
 
+// What is wrong with one rule as check_rule_set has it, its file apart; nullptr: nothing.
+const char* acl_rule_fault(const AclRule& rule);
+
 // Errors: too many rules; per rule, with its file and line: empty port range, prefix length or family out of range or
 // in conflict, DSCP above 63, file index out of range.
 Result<void> check_rule_set(const RuleSet& set);

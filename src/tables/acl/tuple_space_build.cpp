@@ -13,28 +13,15 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "tables/acl/tuple_rules.h"
 #include "tables/acl/tuple_space.h"
 #include "tables/acl/tuple_space_layout.h"
 
 namespace sluice {
 namespace {
 
+using tuple_detail::Tuple;
 using tuple_space_detail::Header;
-
-// Address lengths and which of the other fields are hashed.
-struct Tuple {
-  uint8_t src = 0, dst = 0;
-  uint8_t fields = 0;  // kSrcPort | kDstPort | kProtocol
-
-  static constexpr uint8_t kSrcPort = 1, kDstPort = 2, kProtocol = 4;
-  // Whether a table of this tuple can hold a rule of tuple `rule`.
-  bool covers(const Tuple& rule) const { return src <= rule.src && dst <= rule.dst && (fields & ~rule.fields) == 0; }
-  uint32_t id() const { return uint32_t{src} << 16 | uint32_t{dst} << 8 | fields; }
-  // How many key bits it hashes.
-  unsigned weight() const {
-    return unsigned{src} + dst + 16u * std::popcount(uint8_t(fields & 3u)) + ((fields & kProtocol) != 0 ? 8u : 0u);
-  }
-};
 
 struct Narrow {
   static constexpr uint8_t kBits = 32;
@@ -152,13 +139,7 @@ class Chooser {
     std::unordered_map<uint32_t, size_t> index;
     for (size_t i = 0; i < rules_.size(); ++i) {
       const AclMatchRule& r = *rules_[i];
-      Tuple tuple;
-      const auto length = [](uint8_t l) { return static_cast<uint8_t>(l == 0 ? 0 : l - (128 - Family::kBits)); };
-      tuple.src = length(r.src_length);
-      tuple.dst = length(r.dst_length);
-      if (r.src_port_low == r.src_port_high) tuple.fields |= Tuple::kSrcPort;
-      if (r.dst_port_low == r.dst_port_high) tuple.fields |= Tuple::kDstPort;
-      if (r.protocol_mask == 0xff) tuple.fields |= Tuple::kProtocol;
+      const Tuple tuple = tuple_detail::tuple_of(r, Family::kBits);
       items_.push_back(
           Family::item(r, uint32_t{r.src_port_low} << 16 | r.dst_port_low, r.protocol * kTupleProtocolFactor));
       const auto [it, fresh] = index.try_emplace(tuple.id(), groups_.size());
@@ -305,32 +286,6 @@ class Chooser {
   uint32_t round_ = 0;
 };
 
-// The rules that can match keys of one kind, each distinct match once (the first: no later twin can ever win).
-std::vector<const AclMatchRule*> select(const std::vector<AclMatchRule>& flat, uint8_t family) {
-  struct Hash {
-    size_t operator()(const AclMatchRule* r) const {
-      uint64_t words[8];
-      std::memcpy(words, r, sizeof words);
-      words[7] &= 0xffffffffu;  // without the position
-      uint64_t h = 0;
-      for (uint64_t w : words) h = (h ^ w) * 0x9fb21c651e98df25ull, h ^= h >> 32;
-      return h;
-    }
-  };
-  std::vector<const AclMatchRule*> out;
-  out.reserve(flat.size());
-  std::vector<uint32_t> seen(std::bit_ceil(2 * flat.size() + 2), 0);  // open addressing, 1 + index into out
-  for (const AclMatchRule& r : flat) {
-    if (r.family != 0 && r.family != family) continue;
-    size_t at = Hash()(&r) & (seen.size() - 1);
-    while (seen[at] != 0 && !same_match(*out[seen[at] - 1], r)) at = (at + 1) & (seen.size() - 1);
-    if (seen[at] != 0) continue;
-    out.push_back(&r);
-    seen[at] = static_cast<uint32_t>(out.size());
-  }
-  return out;
-}
-
 TupleEntry4 entry4(const AclMatchRule& r) {
   TupleEntry4 e{};
   e.src = static_cast<uint32_t>(r.src_lo);
@@ -358,8 +313,8 @@ TupleEntry4 entry4(const AclMatchRule& r) {
 Result<Image> TupleSpaceAcl::build(const RuleSet& set) {
   auto flat = flatten_all(set);
   if (!flat) return std::move(flat).error();
-  Chooser<Narrow> narrow(select(*flat, 4));
-  Chooser<Wide> wide(select(*flat, 6));
+  Chooser<Narrow> narrow(tuple_detail::distinct_rules(*flat, 4));
+  Chooser<Wide> wide(tuple_detail::distinct_rules(*flat, 6));
   auto narrow_tables = narrow.run();
   auto wide_tables = wide.run();
   auto by_best = [](const Chosen& a, const Chosen& b) { return a.table.best < b.table.best; };

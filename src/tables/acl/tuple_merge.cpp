@@ -1,0 +1,191 @@
+// tuple_merge: opening images and the burst search. The builder is in tuple_merge_build.cpp.
+#include "tables/acl/tuple_merge.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/assert.h"
+#include "base/prefetch.h"
+#include "tables/acl/tuple_merge_lanes.h"
+#include "tables/acl/tuple_merge_layout.h"
+
+namespace sluice {
+
+using tuple_merge_detail::Header;
+
+Result<TupleMergeView> TupleMergeView::open(const Image& image) {
+  auto section = acl_section(image, SectionTag::kAclLookup, TupleMergeAcl::kSectionName);
+  if (!section) return std::move(section).error();
+  auto rules = AclRulesView::open(image);
+  if (!rules) return std::move(rules).error();
+  auto broken = [](const char* what) {
+    return Error(std::string("ACL image: tuple_merge: ") + what, "make the image again with `sluice compile`");
+  };
+  const auto* header = section_array<Header>(*section, 0, 1);
+  if (header == nullptr || header->narrow_tables > Header::kMaxTables || header->wide_tables > Header::kMaxTables ||
+      header->narrow_loose > Header::kMaxLoose || header->wide_loose > Header::kMaxLoose) {
+    return broken("the header is damaged");
+  }
+  TupleMergeView view;
+  if (rules->size() > 0) view.rules_ = &rules->rule(1);
+  view.narrow_ = static_cast<uint16_t>(header->narrow_tables);
+  view.wide_ = static_cast<uint16_t>(header->wide_tables);
+  view.narrow_loose_ = static_cast<uint16_t>(header->narrow_loose);
+  view.wide_loose_ = static_cast<uint16_t>(header->wide_loose);
+  view.loose_at_[1] = view.narrow_loose_;
+  view.tables_ = section_array<TupleMergeTable>(*section, header->tables_offset, uint64_t{view.narrow_} + view.wide_);
+  view.slots_ = section_array<uint32_t>(*section, header->slots_offset, header->slot_count);
+  view.blocks4_ = section_array<TupleMergeBlock4>(*section, header->narrow_offset, header->narrow_blocks);
+  view.blocks6_ = section_array<TupleMergeBlock6>(*section, header->wide_offset, header->wide_blocks);
+  view.loose_ =
+      section_array<TupleMergeLoose>(*section, header->loose_offset, uint64_t{view.narrow_loose_} + view.wide_loose_);
+  if (view.tables_ == nullptr || view.slots_ == nullptr || view.blocks4_ == nullptr || view.blocks6_ == nullptr ||
+      view.loose_ == nullptr) {
+    return broken("an array lies outside the section");
+  }
+  // The slots of the tables follow each other without a gap, so each word is checked once.
+  uint64_t slot_end = 0;
+  for (uint32_t i = 0; i < view.narrow_ + view.wide_; ++i) {
+    const TupleMergeTable& t = view.tables_[i];
+    if (t.slot_shift < 1 || t.slot_shift > 32) return broken("a table's size is damaged");
+    if (t.slot_base != slot_end) return broken("a table is out of place");
+    const uint64_t slot_begin = slot_end;
+    slot_end += uint64_t{1} << (32 - t.slot_shift);
+    if (slot_end > header->slot_count) return broken("a table lies outside the section");
+    const uint32_t limit = i < view.narrow_ ? header->narrow_blocks : header->wide_blocks;
+    uint32_t most = 0;
+    for (uint64_t s = slot_begin; s < slot_end; ++s) most = std::max(most, view.slots_[s] >> 8);
+    if (most > limit) return broken("a slot points past the blocks");
+  }
+  // A scan ends at a block without kMergeMore; with the last block so, every scan ends inside the array.
+  auto word_ok = [&](uint32_t word, bool last) {
+    const uint32_t rule = word & kMergeNone;
+    if (!last && (word & kMergeMore) != 0) return false;
+    return rule == kMergeNone ? (word & kMergeFull) == 0 : rule >= 1 && rule <= rules->size();
+  };
+  auto blocks_ok = [&](const auto* blocks, uint32_t count, uint8_t most_free) {
+    for (uint32_t i = 0; i < count; ++i) {
+      for (uint32_t lane = 0; lane < kMergeLanes; ++lane) {
+        if (!word_ok(blocks[i].rule[lane], lane + 1 == kMergeLanes)) return false;
+      }
+      const auto* free = reinterpret_cast<const uint8_t*>(&blocks[i].free);
+      for (size_t f = 0; f < sizeof(blocks[i].free); ++f) {
+        if (free[f] > most_free) return false;
+      }
+    }
+    return count == 0 || (blocks[count - 1].rule[kMergeLanes - 1] & kMergeMore) == 0;
+  };
+  if (!blocks_ok(view.blocks4_, header->narrow_blocks, 32) || !blocks_ok(view.blocks6_, header->wide_blocks, 64))
+    return broken("a block is out of range");
+  for (uint32_t i = 0; i < view.narrow_loose_ + view.wide_loose_; ++i) {
+    if (!word_ok(view.loose_[i].rule, false)) return broken("a loose rule is out of range");
+  }
+  return view;
+}
+
+TupleMergeView TupleMergeView::relocated(const std::byte* from, const std::byte* to) const {
+  TupleMergeView view = *this;
+  view.tables_ = relocate(tables_, from, to);
+  view.slots_ = relocate(slots_, from, to);
+  view.blocks4_ = relocate(blocks4_, from, to);
+  view.blocks6_ = relocate(blocks6_, from, to);
+  view.loose_ = relocate(loose_, from, to);
+  view.rules_ = relocate(rules_, from, to);
+  return view;
+}
+
+TupleMergeView::Shape TupleMergeView::shape() const {
+  Shape shape{narrow_, wide_, 0, 0, narrow_loose_, wide_loose_, 0};
+  auto visit = [&](const TupleMergeTable& t, const auto* blocks, uint32_t& count) {
+    for (uint64_t s = 0; s < uint64_t{1} << (32 - t.slot_shift); ++s) {
+      const uint32_t block = slots_[t.slot_base + s] >> 8;
+      if (block == 0) continue;
+      uint32_t run = 1;
+      while ((blocks[block - 1 + run - 1].rule[kMergeLanes - 1] & kMergeMore) != 0) ++run;
+      shape.longest_bucket = std::max(shape.longest_bucket, run);
+      count = std::max(count, block - 1 + run);
+    }
+  };
+  for (uint32_t i = 0; i < narrow_; ++i) visit(tables_[i], blocks4_, shape.narrow_blocks);
+  for (uint32_t i = 0; i < wide_; ++i) visit(tables_[narrow_ + i], blocks6_, shape.wide_blocks);
+  return shape;
+}
+
+// Searches the keys keys[which[0..n)]: the loose rules, then the tables in groups. A group's tables are probed for all
+// lanes and the blocks of what they hold prefetched; then every candidate is verified. Nothing branches on a packet but
+// the length of a bucket.
+template <bool kWide>
+void TupleMergeView::burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, const uint8_t* which,
+                           size_t n) const {
+  using K = TupleMergeKernels;
+  const K& kernels = K::of(isa, kWide);
+  K::Lanes lanes;
+  K::Candidates candidates;
+  for (size_t i = 0; i < n; ++i) {
+    const FlowKey& k = *keys[which[i]];
+    lanes.key[i] = &k;
+    const Probe p = probe_of<kWide>(k);
+    for (size_t w = 0; w < 8; ++w) {
+      if (kWide || w == 3 || w == 7) lanes.word[w][i] = p.word[w];
+    }
+    if constexpr (!kWide) lanes.pair[i] = uint64_t{p.word[7]} << 32 | p.word[3];
+    lanes.ports[i] = p.ports;
+    lanes.protocol[i] = p.protocol;
+    lanes.fields[i] = p.fields;
+    lanes.best[i] = kMergeNone;
+  }
+  for (size_t i = n; i % 16 != 0; ++i) {
+    for (size_t w = 0; w < 8; ++w) {
+      if (kWide || w == 3 || w == 7) lanes.word[w][i] = 0;
+    }
+    lanes.key[i] = lanes.key[0];
+    lanes.ports[i] = lanes.protocol[i] = lanes.fields[i] = lanes.best[i] = 0;
+  }
+  if ((kWide ? wide_loose_ : narrow_loose_) > 0) kernels.loose(*this, lanes, n);
+  const TupleMergeTable* const tables = tables_ + (kWide ? narrow_ : 0);
+  const uint32_t count = kWide ? wide_ : narrow_;
+  for (uint32_t first = 0; first < count; first += K::kGroup) {
+    const uint32_t end = std::min(first + static_cast<uint32_t>(K::kGroup), count);
+    candidates.count = 0;
+    for (uint32_t i = first; i < end; ++i) kernels.probe(*this, lanes, n, tables[i], candidates);
+    for (size_t c = 0; c < candidates.count; ++c) {
+      const std::byte* block = kWide ? reinterpret_cast<const std::byte*>(blocks6_ + candidates.block[c])
+                                     : reinterpret_cast<const std::byte*>(blocks4_ + candidates.block[c]);
+      for (size_t line = 0; line < (kWide ? sizeof(TupleMergeBlock6) : sizeof(TupleMergeBlock4)); line += 64)
+        prefetch_read(block + line);
+    }
+    kernels.verify(*this, lanes, candidates);
+  }
+  for (size_t i = 0; i < n; ++i) rules[which[i]] = lanes.best[i] == kMergeNone ? 0 : lanes.best[i];
+}
+
+void TupleMergeView::lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const {
+  SLUICE_ASSERT(isa_available(isa));
+  static constexpr uint8_t kAll[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                       16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+  for (size_t begin = 0; begin < n; begin += 32) {
+    const size_t count = std::min<size_t>(32, n - begin);
+    uint32_t narrow_mask = 0;
+    for (size_t i = 0; i < count; ++i) narrow_mask |= uint32_t{keys[begin + i]->family == 4} << i;
+    if (static_cast<size_t>(std::popcount(narrow_mask)) == count) {
+      burst<false>(isa, keys + begin, rules + begin, kAll, count);
+      continue;
+    }
+    uint8_t narrow[32], wide[32];
+    size_t narrow_count = 0, wide_count = 0;
+    for (uint8_t i = 0; i < count; ++i) {
+      (narrow_mask >> i & 1) != 0 ? narrow[narrow_count++] = i : wide[wide_count++] = i;
+    }
+    if (narrow_count > 0) burst<false>(isa, keys + begin, rules + begin, narrow, narrow_count);
+    burst<true>(isa, keys + begin, rules + begin, wide, wide_count);
+  }
+}
+
+void TupleMergeView::lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const {
+  static const AclIsa isa = isa_available(AclIsa::kAvx512) ? AclIsa::kAvx512
+                            : isa_available(AclIsa::kAvx2) ? AclIsa::kAvx2
+                                                           : AclIsa::kScalar;
+  lookup_burst_on(isa, keys, rules, n);
+}
+
+}  // namespace sluice

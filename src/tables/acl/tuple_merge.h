@@ -1,0 +1,331 @@
+// Few coarse hash tables whose buckets are blocks of eight rules, compared at once.
+//
+// After TupleMerge (Daly et al., ToN 2019), built offline and shaped by what a packet costs on a vector machine: a
+// probe of a table for 16 packets is one hash and one gather, a block of eight whole rules is verified in a dozen
+// vector instructions, a branch that goes wrong costs more than either. So tables are few and coarse, a bucket holds up
+// to 16 rules, and every candidate is verified without a branch. A tuple may leave any bit out: a block's rules are
+// compared whole, so correctness never rests on the choice of tuples, and small buckets of a table share blocks.
+//
+//   table       masks; slots [slot_base, + 2^(32 - slot_shift)), picked by the hash's high bits
+//   slot (u32)  tag:8 | 1 + first block:24; 0: empty; tag 0: several keys, any passes
+//   block       8 rules as columns, best first; kMore in the last rule word: the bucket goes on in the next block
+//   loose       the few rules that no table is worth: compared with every packet
+//
+// IPv4 keys search the narrow half (blocks of 256 bytes), all others the wide one (448 bytes); rules without a family
+// stand in both.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "base/hd.h"
+#include "base/result.h"
+#include "tables/acl/rule_set.h"
+#include "tables/acl/sections.h"
+#include "tables/acl/tuple_space.h"
+#include "tables/image.h"
+
+namespace sluice {
+
+// One hash table. Masks select the key's bits as in TupleTable.
+struct alignas(16) TupleMergeTable {
+  uint32_t src_mask[4];
+  uint32_t dst_mask[4];
+  uint32_t port_mask;  // over merge_ports
+  uint32_t protocol_mask;
+  uint32_t slot_base;
+  uint32_t best;       // the lowest position of its rules
+  uint8_t slot_shift;  // 1..32
+  uint8_t words;       // bit i: address word i (src 0..3, dst 4..7) has mask bits; wide tables only
+  uint16_t reserved;
+  uint32_t entries;
+  uint32_t reserved2[2];
+};
+static_assert(sizeof(TupleMergeTable) == 64 && std::is_trivially_copyable_v<TupleMergeTable>);
+
+inline constexpr uint32_t kMergeLanes = 8;  // rules in a block
+// Rule words of blocks and loose rules.
+inline constexpr uint32_t kMergeMore = 1u << 31;        // in the last word of a block: another block follows
+inline constexpr uint32_t kMergeFull = 1u << 30;        // has conditions that the columns lack: ask the full rule
+inline constexpr uint32_t kMergeNone = kMergeFull - 1;  // no rule here; also the mask of the rule's position
+
+// Parts of a key as one load each. Little-endian: the ports are destination << 16 | source, as they lie in memory.
+SLUICE_HD uint32_t merge_load(const void* from) {
+  uint32_t v;
+  memcpy(&v, from, sizeof v);
+  return v;
+}
+SLUICE_HD uint32_t merge_ports(const FlowKey& key) {
+  static_assert(std::endian::native == std::endian::little &&
+                offsetof(FlowKey, dst_port) == offsetof(FlowKey, src_port) + 2);
+  return merge_load(&key.src_port);
+}
+// The remaining conditions in one word: DSCP (narrow) or family (wide), protocol, flags (high byte), fragment bits.
+SLUICE_HD uint32_t merge_fields(const FlowKey& key, bool wide) {
+  static_assert(offsetof(FlowKey, protocol) == offsetof(FlowKey, flags) + 2 &&
+                offsetof(FlowKey, dscp) == offsetof(FlowKey, flags) + 3);
+  const uint32_t word = (merge_load(&key.flags) & 0xffffff00u) | key.bits;
+  return wide ? (word & 0x00ffffffu) | static_cast<uint32_t>(key.family) << 24 : word;
+}
+
+// Eight IPv4 rules as columns: four cache lines, 32 bytes a rule.
+struct alignas(64) TupleMergeBlock4 {
+  uint32_t address[2 * kMergeLanes];  // source, destination, alternately
+  uint32_t fields[kMergeLanes], fields_mask[kMergeLanes];
+  uint32_t ports_low[kMergeLanes], ports_span[kMergeLanes];  // destination << 16 | source; span: high - low
+  uint32_t rule[kMergeLanes];                                // ascending positions, then kMergeNone
+  uint8_t free[2 * kMergeLanes];                             // 32 - prefix length, alternately
+  uint32_t reserved[4];
+};
+static_assert(sizeof(TupleMergeBlock4) == 256);
+
+// Eight rules of any family: seven cache lines, 56 bytes a rule.
+struct alignas(64) TupleMergeBlock6 {
+  uint64_t address[4][kMergeLanes];  // source high, low; destination high, low
+  uint32_t fields[kMergeLanes], fields_mask[kMergeLanes];
+  uint32_t ports_low[kMergeLanes], ports_span[kMergeLanes];
+  uint32_t rule[kMergeLanes];
+  uint8_t free[4][kMergeLanes];  // 64 - the prefix's bits in that half
+};
+static_assert(sizeof(TupleMergeBlock6) == 448);
+
+// A rule that is compared with every packet. Address words most significant first (IPv4 is word 3 alone).
+struct alignas(16) TupleMergeLoose {
+  uint32_t value[8], mask[8];  // source, destination
+  uint32_t fields, fields_mask;
+  uint32_t ports_low, ports_span;
+  uint32_t rule;
+  uint32_t words;  // bit i: mask[i] is not zero; bit 8: fields_mask is not zero; bit 9: some port is ruled out
+  static constexpr uint32_t kFields = 1u << 8, kPorts = 1u << 9;
+  uint32_t reserved[2];
+};
+static_assert(sizeof(TupleMergeLoose) == 96);
+
+// Whether both 16-bit halves of `ports` lie in [low, low + span].
+SLUICE_HD bool merge_ports_in(uint32_t ports, uint32_t low, uint32_t span) {
+  return (static_cast<uint16_t>((ports >> 16) - (low >> 16)) <= (span >> 16)) &
+         (static_cast<uint16_t>(ports - low) <= static_cast<uint16_t>(span));
+}
+
+class TupleMergeView {
+ public:
+  TupleMergeView() = default;
+  // Checks every offset, index and run. Errors: not an ACL image of `tuple_merge`, damaged.
+  static Result<TupleMergeView> open(const Image& image);
+
+  // 1-based position of the first matching rule, or 0.
+  SLUICE_HD uint32_t lookup(const FlowKey& key) const {
+    return key.family == 4 ? lookup_as<false>(key) : lookup_as<true>(key);
+  }
+  // Host only: `n` (at most 32) keys at once, with the widest vectors that the processor has.
+  void lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const;
+  // The same on a chosen instruction set, for tests and benches. Precondition: isa_available(isa).
+  void lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const;
+  static bool isa_available(AclIsa isa) { return TupleSpaceView::isa_available(isa); }
+
+  // The same view over a copy of the image's bytes at `to`; `from` is where this view's image begins.
+  TupleMergeView relocated(const std::byte* from, const std::byte* to) const;
+
+  // What `show` and benches print; longest_bucket in blocks.
+  struct Shape {
+    uint32_t narrow_tables, wide_tables;
+    uint32_t narrow_blocks, wide_blocks;
+    uint32_t narrow_loose, wide_loose;
+    uint32_t longest_bucket;
+  };
+  Shape shape() const;
+  // Table `i` of the narrow (IPv4) or wide ones, in search order.
+  const TupleMergeTable& table(bool wide, uint32_t i) const { return tables_[wide ? narrow_ + i : i]; }
+
+  // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
+  template <typename F>
+  void each_pointer(F&& f) {
+    f(tables_);
+    f(slots_);
+    f(blocks4_);
+    f(blocks6_);
+    f(loose_);
+    f(rules_);
+  }
+
+  // What one key looks like to the search; built once a packet.
+  struct Probe {
+    uint32_t word[8];
+    uint32_t ports, protocol, fields;
+  };
+  template <bool kWide>
+  SLUICE_HD static Probe probe_of(const FlowKey& key);
+  // The slot's block plus one, or 0 when the table has nothing for the key.
+  template <bool kWide>
+  SLUICE_HD uint32_t block_of(const TupleMergeTable& t, const Probe& p) const;
+  // The best rule below `best` in the bucket that begins at `block`, or `best`.
+  template <bool kWide>
+  SLUICE_HD uint32_t scan(uint32_t block, const Probe& p, const FlowKey& key, uint32_t best) const;
+  template <bool kWide>
+  SLUICE_HD bool loose_matches(const TupleMergeLoose& l, const Probe& p, const FlowKey& key) const;
+
+  // Whether `rule` comes before `best`; kMergeNone comes last.
+  SLUICE_HD bool beats(uint32_t rule, uint32_t best) const {
+    if (order_ == nullptr) return rule < best;
+    return rule != kMergeNone && (best == kMergeNone || order_[rule] < order_[best]);
+  }
+
+ private:
+  friend struct TupleMergeKernels;
+  friend class LiveAcl;
+  template <bool kWide>
+  void burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, const uint8_t* which, size_t n) const;
+  template <bool kWide>
+  SLUICE_HD uint32_t lookup_as(const FlowKey& key) const;
+  SLUICE_HD bool full(uint32_t word, const FlowKey& key) const {
+    return (word & kMergeFull) == 0 || matches(rules_[(word & kMergeNone) - 1], key);
+  }
+
+  const TupleMergeTable* tables_ = nullptr;  // narrow ones first, each part in order of best
+  const uint32_t* slots_ = nullptr;
+  const TupleMergeBlock4* blocks4_ = nullptr;
+  const TupleMergeBlock6* blocks6_ = nullptr;
+  const TupleMergeLoose* loose_ = nullptr;  // narrow ones first, each part in order of position
+  // A live table's priorities by rule word; nullptr in images, where rule words are in order themselves.
+  const uint64_t* order_ = nullptr;
+  const AclMatchRule* rules_ = nullptr;  // rule r at r - 1
+  uint16_t narrow_ = 0, wide_ = 0;
+  uint16_t narrow_loose_ = 0, wide_loose_ = 0;
+  uint16_t loose_at_[2] = {0, 0};  // where the narrow and the wide ones begin
+};
+static_assert(std::is_trivially_copyable_v<TupleMergeView> && sizeof(TupleMergeView) == 72);
+
+struct TupleMergeAcl {
+  static constexpr const char* kName = "tuple_merge";
+  static constexpr const char* kSectionName = "tuplemrg";
+  static constexpr const char* kSummary = "few coarse hash tables, rules verified eight at a time";
+  using View = TupleMergeView;
+  // About 40 bytes a rule (IPv4) besides the rules, actions and sources. Errors: a rule set that check_rule_set
+  // refuses, memory.
+  static Result<Image> build(const RuleSet& set);
+};
+
+template <bool kWide>
+SLUICE_HD TupleMergeView::Probe TupleMergeView::probe_of(const FlowKey& key) {
+  Probe p;
+  if constexpr (kWide) {
+    p.word[0] = static_cast<uint32_t>(key.src_hi >> 32);
+    p.word[1] = static_cast<uint32_t>(key.src_hi);
+    p.word[2] = static_cast<uint32_t>(key.src_lo >> 32);
+    p.word[4] = static_cast<uint32_t>(key.dst_hi >> 32);
+    p.word[5] = static_cast<uint32_t>(key.dst_hi);
+    p.word[6] = static_cast<uint32_t>(key.dst_lo >> 32);
+  }
+  p.word[3] = static_cast<uint32_t>(key.src_lo);
+  p.word[7] = static_cast<uint32_t>(key.dst_lo);
+  p.ports = merge_ports(key);
+  p.protocol = key.protocol * kTupleProtocolFactor;
+  p.fields = merge_fields(key, kWide);
+  return p;
+}
+
+// The hash of a table: the twin of the vector kernels.
+template <bool kWide>
+SLUICE_HD uint32_t merge_hash(const TupleMergeTable& t, const uint32_t* word, uint32_t ports, uint32_t protocol) {
+  uint32_t h = 0;
+  if constexpr (kWide) {
+    for (unsigned i = 0; i < 4; ++i) {
+      if ((t.words >> i & 1) != 0) h = tuple_step(h, word[i] & t.src_mask[i]);
+    }
+    for (unsigned i = 0; i < 4; ++i) {
+      if ((t.words >> (4 + i) & 1) != 0) h = tuple_step(h, word[4 + i] & t.dst_mask[i]);
+    }
+  } else {
+    h = tuple_step(tuple_step(0, word[3] & t.src_mask[3]), word[7] & t.dst_mask[3]);
+  }
+  return tuple_finish(h, ports & t.port_mask, protocol & t.protocol_mask);
+}
+// A slot's tag for a hash: 1..255.
+SLUICE_HD uint32_t merge_tag(uint32_t h) {
+  return (h & 255) != 0 ? h & 255 : 1;
+}
+
+template <bool kWide>
+SLUICE_HD uint32_t TupleMergeView::block_of(const TupleMergeTable& t, const Probe& p) const {
+  const uint32_t h = merge_hash<kWide>(t, p.word, p.ports, p.protocol);
+  const uint32_t* const from = slots_ + t.slot_base + (uint64_t{h} >> t.slot_shift);
+#if defined(__CUDA_ARCH__)
+  const uint32_t slot = *from;
+#else
+  const uint32_t slot = __atomic_load_n(from, __ATOMIC_RELAXED);  // a live table's writer may be storing
+#endif
+  const uint32_t tag = slot & 255;
+  return tag == 0 || tag == merge_tag(h) ? slot >> 8 : 0;
+}
+
+template <bool kWide>
+SLUICE_HD uint32_t TupleMergeView::scan(uint32_t block, const Probe& p, const FlowKey& key, uint32_t best) const {
+  for (;; ++block) {
+    if constexpr (kWide) {
+      const TupleMergeBlock6& b = blocks6_[block];
+      for (uint32_t i = 0; i < kMergeLanes; ++i) {
+        const uint32_t word = b.rule[i] & ~kMergeMore;
+        if (order_ == nullptr && (word & kMergeNone) >= best) return best;  // in order, images only
+        uint64_t differs = ((p.fields ^ b.fields[i]) & b.fields_mask[i]);
+        const uint64_t halves[4] = {key.src_hi, key.src_lo, key.dst_hi, key.dst_lo};
+        for (unsigned h = 0; h < 4; ++h) {
+          const uint64_t x = halves[h] ^ b.address[h][i];
+          differs |= b.free[h][i] < 64 ? x >> b.free[h][i] : 0;
+        }
+        if (differs == 0 && merge_ports_in(p.ports, b.ports_low[i], b.ports_span[i]) && full(word, key))
+          return beats(word & kMergeNone, best) ? word & kMergeNone : best;
+      }
+      if ((b.rule[kMergeLanes - 1] & kMergeMore) == 0) return best;
+    } else {
+      const TupleMergeBlock4& b = blocks4_[block];
+      for (uint32_t i = 0; i < kMergeLanes; ++i) {
+        const uint64_t differs = (static_cast<uint64_t>(p.word[3] ^ b.address[2 * i]) >> b.free[2 * i]) |
+                                 (static_cast<uint64_t>(p.word[7] ^ b.address[2 * i + 1]) >> b.free[2 * i + 1]);
+        if (differs != 0) continue;
+        const uint32_t word = b.rule[i] & ~kMergeMore;
+        if (order_ == nullptr && (word & kMergeNone) >= best) return best;  // in order, images only
+        if (((p.fields ^ b.fields[i]) & b.fields_mask[i]) == 0 &&
+            merge_ports_in(p.ports, b.ports_low[i], b.ports_span[i]) && full(word, key))
+          return beats(word & kMergeNone, best) ? word & kMergeNone : best;
+      }
+      if ((b.rule[kMergeLanes - 1] & kMergeMore) == 0) return best;
+      if (!beats(blocks4_[block + 1].rule[0] & kMergeNone, best)) return best;
+    }
+  }
+}
+
+template <bool kWide>
+SLUICE_HD bool TupleMergeView::loose_matches(const TupleMergeLoose& l, const Probe& p, const FlowKey& key) const {
+  uint32_t differs = (p.fields ^ l.fields) & l.fields_mask;
+  if constexpr (kWide) {
+    for (unsigned i = 0; i < 8; ++i) differs |= (p.word[i] ^ l.value[i]) & l.mask[i];
+  } else {
+    differs |= ((p.word[3] ^ l.value[3]) & l.mask[3]) | ((p.word[7] ^ l.value[7]) & l.mask[7]);
+  }
+  return differs == 0 && merge_ports_in(p.ports, l.ports_low, l.ports_span) && full(l.rule, key);
+}
+
+template <bool kWide>
+SLUICE_HD uint32_t TupleMergeView::lookup_as(const FlowKey& key) const {
+  const Probe p = probe_of<kWide>(key);
+  uint32_t best = kMergeNone;
+  const uint32_t first_loose = loose_at_[kWide], end_loose = first_loose + (kWide ? wide_loose_ : narrow_loose_);
+  for (uint32_t i = first_loose; i < end_loose; ++i) {
+    if (!loose_matches<kWide>(loose_[i], p, key)) continue;
+    best = loose_[i].rule & kMergeNone;
+    break;
+  }
+  const uint32_t first = kWide ? narrow_ : 0, end = first + (kWide ? wide_ : narrow_);
+  for (uint32_t i = first; i < end; ++i) {
+    const TupleMergeTable& t = tables_[i];
+    if (t.best >= best) break;
+    const uint32_t block = block_of<kWide>(t, p);
+    if (block != 0) best = scan<kWide>(block - 1, p, key, best);
+  }
+  return best == kMergeNone ? 0 : best;
+}
+
+}  // namespace sluice

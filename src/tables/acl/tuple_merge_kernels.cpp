@@ -1,0 +1,430 @@
+// The vector kernels of tuple_merge. The scalar ones are the code that lookup() runs; the others must give the same.
+#include <bit>
+
+#include "tables/acl/tuple_merge_lanes.h"
+
+#if defined(__x86_64__)
+#if defined(__GNUC__) && !defined(__clang__)
+// GCC 12's own intrinsics start from a deliberately undefined register, and GCC warns of it.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+#include <immintrin.h>
+#endif
+
+namespace sluice {
+namespace {
+
+using K = TupleMergeKernels;
+
+TupleMergeView::Probe probe_at(const K::Lanes& lanes, size_t i) {
+  TupleMergeView::Probe p;
+  for (size_t w = 0; w < 8; ++w) p.word[w] = lanes.word[w][i];
+  p.ports = lanes.ports[i];
+  p.protocol = lanes.protocol[i];
+  p.fields = lanes.fields[i];
+  return p;
+}
+
+template <bool kWide>
+void probe_scalar(const TupleMergeView& view, const K::Lanes& lanes, size_t n, const TupleMergeTable& t,
+                  K::Candidates& out) {
+  for (size_t i = 0; i < n; ++i) {
+    if (t.best >= lanes.best[i]) continue;
+    const uint32_t block = view.block_of<kWide>(t, probe_at(lanes, i));
+    out.block[out.count] = block - 1;
+    out.lane[out.count] = static_cast<uint32_t>(i);
+    out.count += block != 0;
+  }
+}
+
+template <bool kWide>
+void verify_scalar(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates) {
+  for (size_t c = 0; c < candidates.count; ++c) {
+    const uint32_t lane = candidates.lane[c];
+    lanes.best[lane] = view.scan<kWide>(candidates.block[c], probe_at(lanes, lane), *lanes.key[lane], lanes.best[lane]);
+  }
+}
+
+template <bool kWide>
+void loose_scalar(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
+  const TupleMergeLoose* loose = K::loose_begin(view, kWide);
+  const uint32_t count = K::loose_count(view, kWide);
+  for (size_t i = 0; i < n; ++i) {
+    const auto p = probe_at(lanes, i);
+    for (uint32_t l = 0; l < count && lanes.best[i] == kMergeNone; ++l) {
+      if (view.loose_matches<kWide>(loose[l], p, *lanes.key[i])) lanes.best[i] = loose[l].rule & kMergeNone;
+    }
+  }
+}
+
+#if defined(__x86_64__)
+
+#define SLUICE_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,popcnt")))
+#define SLUICE_AVX2 __attribute__((target("avx2,bmi,popcnt")))
+
+// The first rule of a block among the lanes of `mask`, its full conditions included, or kMergeNone.
+inline uint32_t first_match(const TupleMergeView& view, const uint32_t* rule, uint32_t mask, const FlowKey& key) {
+  const uint32_t word = rule[std::countr_zero(mask | 0x80u)];
+  if (((word & kMergeFull) != 0) & (mask != 0)) [[unlikely]] {
+    for (; mask != 0; mask &= mask - 1) {
+      const uint32_t w = rule[std::countr_zero(mask)];
+      if (K::full(view, w & ~kMergeMore, key)) return w & kMergeNone;
+    }
+    return kMergeNone;
+  }
+  return mask != 0 ? word & kMergeNone : kMergeNone;
+}
+
+// The better of the two; without a branch where rule words are in order.
+template <bool kLive>
+__attribute__((always_inline)) inline uint32_t keep(const TupleMergeView& view, uint32_t found, uint32_t best) {
+  if constexpr (kLive) return view.beats(found, best) ? found : best;
+  return found < best ? found : best;
+}
+
+SLUICE_AVX512 inline __m512i all512(uint32_t v) {
+  return _mm512_set1_epi32(static_cast<int>(v));
+}
+SLUICE_AVX512 inline __m512i step512(__m512i h, __m512i word) {
+  h = _mm512_mullo_epi32(_mm512_add_epi32(h, word), all512(0x85ebca6bu));
+  return _mm512_xor_si512(h, _mm512_srli_epi32(h, 16));
+}
+
+template <bool kWide>
+SLUICE_AVX512 void probe_avx512(const TupleMergeView& view, const K::Lanes& lanes, size_t n, const TupleMergeTable& t,
+                                K::Candidates& out) {
+  const uint32_t* const slots = K::slots(view) + t.slot_base;
+  const __m128i shift = _mm_cvtsi32_si128(t.slot_shift);
+  size_t count = out.count;
+  for (size_t i = 0; i < n; i += 16) {
+    __m512i h = _mm512_setzero_si512();
+    if constexpr (kWide) {
+      for (unsigned w = 0; w < 8; ++w) {
+        if ((t.words >> w & 1) == 0) continue;
+        const uint32_t m = w < 4 ? t.src_mask[w] : t.dst_mask[w - 4];
+        h = step512(h, _mm512_and_si512(_mm512_load_si512(&lanes.word[w][i]), all512(m)));
+      }
+    } else {
+      h = step512(h, _mm512_and_si512(_mm512_load_si512(&lanes.word[3][i]), all512(t.src_mask[3])));
+      h = step512(h, _mm512_and_si512(_mm512_load_si512(&lanes.word[7][i]), all512(t.dst_mask[3])));
+    }
+    const __m512i ports = _mm512_and_si512(_mm512_load_si512(&lanes.ports[i]), all512(t.port_mask));
+    const __m512i protocol = _mm512_and_si512(_mm512_load_si512(&lanes.protocol[i]), all512(t.protocol_mask));
+    h = _mm512_add_epi32(h, _mm512_xor_si512(ports, protocol));
+    h = _mm512_mullo_epi32(h, all512(0xc2b2ae35u));
+    h = _mm512_xor_si512(h, _mm512_srli_epi32(h, 15));
+    const __m512i slot = _mm512_i32gather_epi32(_mm512_srl_epi32(h, shift), slots, 4);
+    const __mmask16 open = _mm512_cmplt_epu32_mask(all512(t.best), _mm512_load_si512(&lanes.best[i]));
+    const __mmask16 used = _mm512_mask_test_epi32_mask(open, slot, slot);
+    const __m512i low = all512(255);
+    const __m512i tag = _mm512_max_epu32(_mm512_and_si512(h, low), all512(1));
+    // A tag of the key's own, or none.
+    const __mmask16 own = _mm512_mask_testn_epi32_mask(used, _mm512_xor_si512(slot, tag), low);
+    const __mmask16 any = _mm512_mask_testn_epi32_mask(used, slot, low);
+    const auto take = static_cast<__mmask16>(own | any);
+    const __m512i block = _mm512_sub_epi32(_mm512_srli_epi32(slot, 8), all512(1));
+    const __m512i lane = _mm512_add_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                                          all512(static_cast<uint32_t>(i)));
+    _mm512_storeu_si512(out.block + count, _mm512_maskz_compress_epi32(take, block));
+    _mm512_storeu_si512(out.lane + count, _mm512_maskz_compress_epi32(take, lane));
+    count += static_cast<size_t>(_mm_popcnt_u32(take));
+  }
+  out.count = count;
+}
+
+SLUICE_AVX512 inline __m256i load8(const uint32_t* p) {
+  return _mm256_load_si256(reinterpret_cast<const __m256i*>(p));
+}
+
+template <bool kLive>
+SLUICE_AVX512 void verify4_avx512(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates) {
+  const TupleMergeBlock4* const blocks = K::blocks4(view);
+  for (size_t c = 0; c < candidates.count; ++c) {
+    const uint32_t lane = candidates.lane[c];
+    const __m512i address = _mm512_set1_epi64(static_cast<int64_t>(lanes.pair[lane]));
+    const __m256i ports = _mm256_set1_epi32(static_cast<int>(lanes.ports[lane]));
+    const __m256i fields = _mm256_set1_epi32(static_cast<int>(lanes.fields[lane]));
+    const TupleMergeBlock4* block = blocks + candidates.block[c];
+    uint32_t best = lanes.best[lane];
+    for (;;) {
+      const __m512i free = _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(block->free)));
+      const __m512i x = _mm512_srlv_epi32(_mm512_xor_si512(address, _mm512_load_si512(block->address)), free);
+      const __mmask8 near = _mm512_testn_epi64_mask(x, x);
+      const __m256i past =
+          _mm256_subs_epu16(_mm256_sub_epi16(ports, load8(block->ports_low)), load8(block->ports_span));
+      const __m256i differs = _mm256_ternarylogic_epi32(past, _mm256_xor_si256(fields, load8(block->fields)),
+                                                        load8(block->fields_mask), 0xf8);  // a | (b & c)
+      const __mmask8 match = _mm256_mask_testn_epi32_mask(near, differs, differs);
+      const uint32_t found = first_match(view, block->rule, match, *lanes.key[lane]);
+      best = keep<kLive>(view, found, best);
+      if ((block->rule[kMergeLanes - 1] & kMergeMore) == 0) break;
+      ++block;
+      if (!view.beats(block->rule[0] & kMergeNone, best)) break;
+    }
+    lanes.best[lane] = best;
+  }
+}
+
+template <bool kLive>
+SLUICE_AVX512 void verify6_avx512(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates) {
+  const TupleMergeBlock6* const blocks = K::blocks6(view);
+  for (size_t c = 0; c < candidates.count; ++c) {
+    const uint32_t lane = candidates.lane[c];
+    const FlowKey& key = *lanes.key[lane];
+    const uint64_t halves[4] = {key.src_hi, key.src_lo, key.dst_hi, key.dst_lo};
+    const __m256i ports = _mm256_set1_epi32(static_cast<int>(lanes.ports[lane]));
+    const __m256i fields = _mm256_set1_epi32(static_cast<int>(lanes.fields[lane]));
+    const TupleMergeBlock6* block = blocks + candidates.block[c];
+    uint32_t best = lanes.best[lane];
+    for (;;) {
+      __m512i x = _mm512_setzero_si512();
+      for (size_t h = 0; h < 4; ++h) {
+        const __m512i free = _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(block->free[h])));
+        const __m512i d =
+            _mm512_xor_si512(_mm512_set1_epi64(static_cast<int64_t>(halves[h])), _mm512_load_si512(block->address[h]));
+        x = _mm512_or_si512(x, _mm512_srlv_epi64(d, free));
+      }
+      const __mmask8 near = _mm512_testn_epi64_mask(x, x);
+      const __m256i past =
+          _mm256_subs_epu16(_mm256_sub_epi16(ports, load8(block->ports_low)), load8(block->ports_span));
+      const __m256i differs = _mm256_ternarylogic_epi32(past, _mm256_xor_si256(fields, load8(block->fields)),
+                                                        load8(block->fields_mask), 0xf8);
+      const __mmask8 match = _mm256_mask_testn_epi32_mask(near, differs, differs);
+      const uint32_t found = first_match(view, block->rule, match, key);
+      best = keep<kLive>(view, found, best);
+      if ((block->rule[kMergeLanes - 1] & kMergeMore) == 0) break;
+      ++block;
+      if (!view.beats(block->rule[0] & kMergeNone, best)) break;
+    }
+    lanes.best[lane] = best;
+  }
+}
+
+// The lanes of `m` whose rule, asked in full, matches too.
+template <size_t kHalves>
+void ask_in_full(const TupleMergeView& view, const K::Lanes& lanes, size_t n, uint32_t word, uint32_t (&m)[kHalves]) {
+  for (size_t half = 0; half < kHalves; ++half) {
+    for (uint32_t rest = m[half]; rest != 0; rest &= rest - 1) {
+      const auto bit = static_cast<unsigned>(std::countr_zero(rest));
+      const size_t lane = 16 * half + bit;
+      if (lane >= n || !K::full(view, word, *lanes.key[lane])) m[half] &= ~(1u << bit);
+    }
+  }
+}
+
+// kHalves vectors of 16 lanes at once, so that what a rule costs is shared.
+template <bool kWide, size_t kHalves>
+SLUICE_AVX512 void loose_halves(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
+  const TupleMergeLoose* const begin = K::loose_begin(view, kWide);
+  const TupleMergeLoose* const end = begin + K::loose_count(view, kWide);
+  __m512i src[kHalves], dst[kHalves], ports[kHalves], fields[kHalves], best[kHalves];
+  for (size_t h = 0; h < kHalves; ++h) {
+    src[h] = _mm512_load_si512(&lanes.word[3][16 * h]);
+    dst[h] = _mm512_load_si512(&lanes.word[7][16 * h]);
+    ports[h] = _mm512_load_si512(&lanes.ports[16 * h]);
+    fields[h] = _mm512_load_si512(&lanes.fields[16 * h]);
+    best[h] = _mm512_load_si512(&lanes.best[16 * h]);
+  }
+  for (const TupleMergeLoose* l = begin; l != end; ++l) {
+    __m512i differs[kHalves];
+    for (size_t h = 0; h < kHalves; ++h) differs[h] = _mm512_setzero_si512();
+    // differs |= (value ^ v) & mask
+    auto add = [&](size_t h, __m512i v, uint32_t value, uint32_t mask) SLUICE_AVX512 {
+      differs[h] =
+          _mm512_ternarylogic_epi32(differs[h], _mm512_xor_si512(v, all512(value)), all512(mask), 0xf8);  // a | (b & c)
+    };
+    if constexpr (kWide) {
+      for (unsigned w = 0; w < 8; ++w) {
+        if ((l->words >> w & 1) == 0) continue;
+        for (size_t h = 0; h < kHalves; ++h) add(h, _mm512_load_si512(&lanes.word[w][16 * h]), l->value[w], l->mask[w]);
+      }
+    } else {
+      if ((l->words & 1u << 3) != 0) {
+        for (size_t h = 0; h < kHalves; ++h) add(h, src[h], l->value[3], l->mask[3]);
+      }
+      if ((l->words & 1u << 7) != 0) {
+        for (size_t h = 0; h < kHalves; ++h) add(h, dst[h], l->value[7], l->mask[7]);
+      }
+    }
+    if ((l->words & TupleMergeLoose::kFields) != 0) {
+      for (size_t h = 0; h < kHalves; ++h) add(h, fields[h], l->fields, l->fields_mask);
+    }
+    if ((l->words & TupleMergeLoose::kPorts) != 0) {
+      for (size_t h = 0; h < kHalves; ++h) {
+        differs[h] = _mm512_or_si512(
+            differs[h], _mm512_subs_epu16(_mm512_sub_epi16(ports[h], all512(l->ports_low)), all512(l->ports_span)));
+      }
+    }
+    uint32_t m[kHalves];
+    for (size_t h = 0; h < kHalves; ++h) m[h] = _mm512_testn_epi32_mask(differs[h], differs[h]);
+    if ((l->rule & kMergeFull) != 0) [[unlikely]]
+      ask_in_full(view, lanes, n, l->rule, m);
+    // In order, so the first that matches is the best.
+    for (size_t h = 0; h < kHalves; ++h) {
+      const __mmask16 first = _mm512_mask_cmpeq_epi32_mask(static_cast<__mmask16>(m[h]), best[h], all512(kMergeNone));
+      best[h] = _mm512_mask_mov_epi32(best[h], first, all512(l->rule & kMergeNone));
+    }
+  }
+  for (size_t h = 0; h < kHalves; ++h) _mm512_store_si512(&lanes.best[16 * h], best[h]);
+}
+
+template <bool kWide>
+void loose_avx512(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
+  n > 16 ? loose_halves<kWide, 2>(view, lanes, n) : loose_halves<kWide, 1>(view, lanes, n);
+}
+
+SLUICE_AVX2 inline __m256i all256(uint32_t v) {
+  return _mm256_set1_epi32(static_cast<int>(v));
+}
+SLUICE_AVX2 inline __m256i load256(const void* p) {
+  return _mm256_load_si256(static_cast<const __m256i*>(p));
+}
+SLUICE_AVX2 inline __m256i step256(__m256i h, __m256i word) {
+  h = _mm256_mullo_epi32(_mm256_add_epi32(h, word), all256(0x85ebca6bu));
+  return _mm256_xor_si256(h, _mm256_srli_epi32(h, 16));
+}
+// The lanes that are zero.
+SLUICE_AVX2 inline __m256i zero256(__m256i v) {
+  return _mm256_cmpeq_epi32(v, _mm256_setzero_si256());
+}
+SLUICE_AVX2 inline uint32_t mask256(__m256i v) {
+  return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(v)));
+}
+
+template <bool kWide>
+SLUICE_AVX2 void probe_avx2(const TupleMergeView& view, const K::Lanes& lanes, size_t n, const TupleMergeTable& t,
+                            K::Candidates& out) {
+  const auto* const slots = reinterpret_cast<const int*>(K::slots(view) + t.slot_base);
+  const __m128i shift = _mm_cvtsi32_si128(t.slot_shift);
+  size_t count = out.count;
+  for (size_t i = 0; i < n; i += 8) {
+    __m256i h = _mm256_setzero_si256();
+    if constexpr (kWide) {
+      for (unsigned w = 0; w < 8; ++w) {
+        if ((t.words >> w & 1) == 0) continue;
+        const uint32_t m = w < 4 ? t.src_mask[w] : t.dst_mask[w - 4];
+        h = step256(h, _mm256_and_si256(load256(&lanes.word[w][i]), all256(m)));
+      }
+    } else {
+      h = step256(h, _mm256_and_si256(load256(&lanes.word[3][i]), all256(t.src_mask[3])));
+      h = step256(h, _mm256_and_si256(load256(&lanes.word[7][i]), all256(t.dst_mask[3])));
+    }
+    const __m256i ports = _mm256_and_si256(load256(&lanes.ports[i]), all256(t.port_mask));
+    const __m256i protocol = _mm256_and_si256(load256(&lanes.protocol[i]), all256(t.protocol_mask));
+    h = _mm256_add_epi32(h, _mm256_xor_si256(ports, protocol));
+    h = _mm256_mullo_epi32(h, all256(0xc2b2ae35u));
+    h = _mm256_xor_si256(h, _mm256_srli_epi32(h, 15));
+    const __m256i slot = _mm256_i32gather_epi32(slots, _mm256_srl_epi32(h, shift), 4);
+    const __m256i low = all256(255);
+    const __m256i tag = _mm256_max_epu32(_mm256_and_si256(h, low), all256(1));
+    const __m256i own = zero256(_mm256_and_si256(_mm256_xor_si256(slot, tag), low));
+    const __m256i any = zero256(_mm256_and_si256(slot, low));
+    // Positions are below 2^30, so signed compares serve.
+    const __m256i open = _mm256_cmpgt_epi32(load256(&lanes.best[i]), all256(t.best < kMergeNone ? t.best : kMergeNone));
+    const __m256i take = _mm256_andnot_si256(zero256(slot), _mm256_and_si256(open, _mm256_or_si256(own, any)));
+    alignas(32) uint32_t block[8];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(block), _mm256_sub_epi32(_mm256_srli_epi32(slot, 8), all256(1)));
+    for (uint32_t m = mask256(take); m != 0; m &= m - 1) {
+      const auto lane = static_cast<uint32_t>(std::countr_zero(m));
+      out.block[count] = block[lane];
+      out.lane[count++] = static_cast<uint32_t>(i) + lane;
+    }
+  }
+  out.count = count;
+}
+
+template <bool kLive>
+SLUICE_AVX2 void verify4_avx2(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates) {
+  const TupleMergeBlock4* const blocks = K::blocks4(view);
+  for (size_t c = 0; c < candidates.count; ++c) {
+    const uint32_t lane = candidates.lane[c];
+    const __m256i address = _mm256_set1_epi64x(static_cast<int64_t>(lanes.pair[lane]));
+    const __m256i ports = all256(lanes.ports[lane]), fields = all256(lanes.fields[lane]);
+    const TupleMergeBlock4* block = blocks + candidates.block[c];
+    uint32_t best = lanes.best[lane];
+    for (;;) {
+      uint32_t near = 0;
+      for (unsigned half = 0; half < 2; ++half) {
+        const __m256i free =
+            _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(block->free + 8 * half)));
+        const __m256i x = _mm256_srlv_epi32(_mm256_xor_si256(address, load256(block->address + 8 * half)), free);
+        const __m256i same = _mm256_cmpeq_epi64(x, _mm256_setzero_si256());
+        near |= static_cast<uint32_t>(_mm256_movemask_pd(_mm256_castsi256_pd(same))) << (4 * half);
+      }
+      const __m256i past =
+          _mm256_subs_epu16(_mm256_sub_epi16(ports, load256(block->ports_low)), load256(block->ports_span));
+      const __m256i differs = _mm256_or_si256(
+          past, _mm256_and_si256(_mm256_xor_si256(fields, load256(block->fields)), load256(block->fields_mask)));
+      const uint32_t match = near & mask256(zero256(differs));
+      const uint32_t found = first_match(view, block->rule, match, *lanes.key[lane]);
+      best = keep<kLive>(view, found, best);
+      if ((block->rule[kMergeLanes - 1] & kMergeMore) == 0) break;
+      ++block;
+      if (!view.beats(block->rule[0] & kMergeNone, best)) break;
+    }
+    lanes.best[lane] = best;
+  }
+}
+
+template <bool kWide>
+SLUICE_AVX2 void loose_avx2(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
+  const TupleMergeLoose* const begin = K::loose_begin(view, kWide);
+  const TupleMergeLoose* const end = begin + K::loose_count(view, kWide);
+  for (size_t i = 0; i < n; i += 8) {
+    const __m256i ports = load256(&lanes.ports[i]), fields = load256(&lanes.fields[i]);
+    __m256i best = load256(&lanes.best[i]);
+    for (const TupleMergeLoose* l = begin; l != end; ++l) {
+      __m256i differs = _mm256_and_si256(_mm256_xor_si256(fields, all256(l->fields)), all256(l->fields_mask));
+      for (unsigned w = kWide ? 0 : 3; w < 8; w += kWide ? 1 : 4) {
+        differs = _mm256_or_si256(
+            differs,
+            _mm256_and_si256(_mm256_xor_si256(load256(&lanes.word[w][i]), all256(l->value[w])), all256(l->mask[w])));
+      }
+      differs = _mm256_or_si256(
+          differs, _mm256_subs_epu16(_mm256_sub_epi16(ports, all256(l->ports_low)), all256(l->ports_span)));
+      __m256i same = zero256(differs);
+      if ((l->rule & kMergeFull) != 0) [[unlikely]] {
+        alignas(32) uint32_t keep[8];
+        _mm256_store_si256(reinterpret_cast<__m256i*>(keep), same);
+        for (size_t lane = 0; lane < 8; ++lane) {
+          if (keep[lane] != 0 && (i + lane >= n || !K::full(view, l->rule, *lanes.key[i + lane]))) keep[lane] = 0;
+        }
+        same = load256(keep);
+      }
+      // In order, so the first that matches is the best.
+      const __m256i first = _mm256_and_si256(same, _mm256_cmpeq_epi32(best, all256(kMergeNone)));
+      best = _mm256_blendv_epi8(best, all256(l->rule & kMergeNone), first);
+    }
+    _mm256_store_si256(reinterpret_cast<__m256i*>(&lanes.best[i]), best);
+  }
+}
+
+// Live tables compare priorities, images positions.
+template <K::VerifyFn kImage, K::VerifyFn kLive>
+void verify_of(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates) {
+  K::live(view) ? kLive(view, lanes, candidates) : kImage(view, lanes, candidates);
+}
+
+#endif
+
+}  // namespace
+
+const TupleMergeKernels& TupleMergeKernels::of(AclIsa isa, bool wide) {
+  static constexpr TupleMergeKernels kScalar[2] = {{probe_scalar<false>, verify_scalar<false>, loose_scalar<false>},
+                                                   {probe_scalar<true>, verify_scalar<true>, loose_scalar<true>}};
+#if defined(__x86_64__)
+  static constexpr TupleMergeKernels kAvx2[2] = {
+      {probe_avx2<false>, verify_of<verify4_avx2<false>, verify4_avx2<true>>, loose_avx2<false>},
+      {probe_avx2<true>, verify_scalar<true>, loose_avx2<true>}};
+  static constexpr TupleMergeKernels kAvx512[2] = {
+      {probe_avx512<false>, verify_of<verify4_avx512<false>, verify4_avx512<true>>, loose_avx512<false>},
+      {probe_avx512<true>, verify_of<verify6_avx512<false>, verify6_avx512<true>>, loose_avx512<true>}};
+  if (isa == AclIsa::kAvx512) return kAvx512[wide];
+  if (isa == AclIsa::kAvx2) return kAvx2[wide];
+#endif
+  (void)isa;
+  return kScalar[wide];
+}
+
+}  // namespace sluice

@@ -1,0 +1,54 @@
+// Internal to tuple_merge: 32 keys as columns, and the vector kernels over them. Host only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tables/acl/tuple_merge.h"
+
+namespace sluice {
+
+struct TupleMergeKernels {
+  struct Lanes {
+    alignas(64) uint32_t word[8][32];  // address words; narrow lanes use 3 (source) and 7 (destination) only
+    alignas(64) uint64_t pair[32];     // narrow lanes: destination << 32 | source
+    alignas(64) uint32_t ports[32];
+    alignas(64) uint32_t protocol[32];  // times kTupleProtocolFactor
+    alignas(64) uint32_t fields[32];
+    alignas(64) uint32_t best[32];  // what is found so far; kMergeNone: nothing
+    const FlowKey* key[32];
+  };
+  // Room for a vector past the last candidate.
+  static constexpr size_t kGroup = 8;  // tables that are probed before their candidates are verified
+  struct Candidates {
+    alignas(64) uint32_t block[kGroup * 32 + 16];
+    alignas(64) uint32_t lane[kGroup * 32 + 16];
+    size_t count = 0;
+  };
+
+  // Adds the blocks that table `t` has for lanes [0, n) that it may still improve. Lanes past n, up to the next
+  // multiple of 16, are defined but not real: their best is 0.
+  using ProbeFn = void (*)(const TupleMergeView& view, const Lanes& lanes, size_t n, const TupleMergeTable& t,
+                           Candidates& out);
+  // Compares each candidate's bucket with its lane and keeps the better rule.
+  using VerifyFn = void (*)(const TupleMergeView& view, Lanes& lanes, const Candidates& candidates);
+  // Compares the loose rules with all lanes.
+  using LooseFn = void (*)(const TupleMergeView& view, Lanes& lanes, size_t n);
+
+  ProbeFn probe;
+  VerifyFn verify;
+  LooseFn loose;
+
+  static const TupleMergeKernels& of(AclIsa isa, bool wide);
+
+  // The view's parts, for the kernels.
+  static const uint32_t* slots(const TupleMergeView& v) { return v.slots_; }
+  static bool live(const TupleMergeView& v) { return v.order_ != nullptr; }
+  static const TupleMergeBlock4* blocks4(const TupleMergeView& v) { return v.blocks4_; }
+  static const TupleMergeBlock6* blocks6(const TupleMergeView& v) { return v.blocks6_; }
+  static const TupleMergeLoose* loose_begin(const TupleMergeView& v, bool wide) { return v.loose_ + v.loose_at_[wide]; }
+  static uint32_t loose_count(const TupleMergeView& v, bool wide) { return wide ? v.wide_loose_ : v.narrow_loose_; }
+  static bool full(const TupleMergeView& v, uint32_t word, const FlowKey& key) { return v.full(word, key); }
+};
+
+}  // namespace sluice
