@@ -16,8 +16,10 @@
 #include "tables/image.h"
 #include "tables/lpm/dir24.h"
 #include "tables/lpm/next_hop_names.h"
+#include "tables/lpm/planb.h"
 #include "tables/lpm/poptrie.h"
 #include "tables/lpm/rib.h"
+#include "tables/lpm/sail.h"
 #include "tables/lpm/trie.h"
 
 namespace sluice {
@@ -26,6 +28,18 @@ struct Dir24 {
   static constexpr const char* kName = "dir24";
   using View4 = Dir24View;
   static Result<FibPlan> plan4(const Rib& rib) { return plan_dir24(rib); }
+};
+
+struct Sail {
+  static constexpr const char* kName = "sail";
+  using View4 = SailView;
+  static Result<FibPlan> plan4(const Rib& rib) { return plan_sail(rib); }
+};
+
+struct PlanB {
+  static constexpr const char* kName = "planb";
+  using View6 = PlanBView;
+  static Result<FibPlan> plan6(const Rib& rib) { return plan_planb(rib); }
 };
 
 struct Poptrie {
@@ -46,8 +60,8 @@ struct Trie {
 };
 
 // The first of each list is the default.
-using LpmAlgorithms4 = std::tuple<Dir24, Poptrie, Trie>;
-using LpmAlgorithms6 = std::tuple<Poptrie, Trie>;
+using LpmAlgorithms4 = std::tuple<Dir24, Poptrie, Sail, Trie>;
+using LpmAlgorithms6 = std::tuple<Poptrie, PlanB, Trie>;
 
 // Calls f(Algorithm{}) for each algorithm of a list, in order.
 template <typename List, typename F>

@@ -318,7 +318,7 @@ TEST(BuildRoutes, NamesTheNearestAlgorithm) {
   EXPECT_NE(to_string(image.error()).find("did you mean dir24?"), std::string::npos) << to_string(image.error());
   image = build_routes(rib, "dir24", "dir24");
   ASSERT_FALSE(image.ok());
-  EXPECT_NE(to_string(image.error()).find("IPv6 algorithms: poptrie, trie"), std::string::npos);
+  EXPECT_NE(to_string(image.error()).find("IPv6 algorithms: poptrie, planb, trie"), std::string::npos);
 }
 
 TEST(BuildRoutes, SettlesACopyOfAnUnsettledRib) {
