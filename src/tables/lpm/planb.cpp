@@ -130,8 +130,8 @@ Result<FibPlan> plan_planb(const Rib& rib, bool force_wide) {
     auto put = [&](auto* leaf) {
       using Leaf = std::remove_pointer_t<decltype(leaf)>;
       for (uint32_t value : tree->values) {
-        *leaf++ = static_cast<Leaf>((value & PlanBTree::kBlock) == 0 ? value
-                                                                     : header.next_hops + 1 + (value & ~PlanBTree::kBlock));
+        *leaf++ = static_cast<Leaf>(
+            (value & PlanBTree::kBlock) == 0 ? value : header.next_hops + 1 + (value & ~PlanBTree::kBlock));
       }
     };
     if (header.leaf_bytes == 2) {
@@ -208,7 +208,8 @@ Result<PlanBView> PlanBView::open(std::span<const std::byte> section, uint32_t n
     if (view.starts_[b + 1] > h.low_count) return Error(fmt::format("planb: list {} lies outside", b));
   }
   for (uint32_t i = 0; i < h.low_count; ++i) {
-    if (view.low_hops_[i] > next_hop_count) return Error(fmt::format("planb: list entry {} has an unknown next hop", i));
+    if (view.low_hops_[i] > next_hop_count)
+      return Error(fmt::format("planb: list entry {} has an unknown next hop", i));
   }
   return view;
 }
@@ -274,8 +275,8 @@ struct PlanBBulk {
 #endif
 
   template <typename Leaf>
-  static void finish(const PlanBView& v, const Leaf* leaves, const uint64_t* at, const uint64_t* lo, uint32_t* next_hops,
-                     size_t n) {
+  static void finish(const PlanBView& v, const Leaf* leaves, const uint64_t* at, const uint64_t* lo,
+                     uint32_t* next_hops, size_t n) {
     const size_t first = size_t{v.first_leaf_};
     bool more = false;
     for (size_t k = 0; k < n; ++k) {

@@ -13,8 +13,8 @@
 // are stored with their highest bit turned over, so that signed compares (all that AVX2 has) order them.
 //
 // Levels but the last are laid out as if full and the last one is cut off after its last leaf; places that no lookup
-// reaches cost address space and no cache. Deviations from the paper: lower halves have a list of their own instead of a
-// second tree, and leaves share a number range with the lists.
+// reaches cost address space and no cache. Deviations from the paper: lower halves have a list of their own instead of
+// a second tree, and leaves share a number range with the lists.
 #pragma once
 
 #include <cstddef>

@@ -209,8 +209,7 @@ Result<SailView> SailView::open(std::span<const std::byte> section, uint32_t nex
   const uint64_t block_entries = uint64_t{header->block_count} * 256;
   SailView view;
   view.root_ = section_array<uint32_t>(section, sizeof(SailHeader), kRoots);
-  view.blocks_ =
-      section_array<uint16_t>(section, chunks_at + entries * header->entry_bytes, block_entries + kTail / 2);
+  view.blocks_ = section_array<uint16_t>(section, chunks_at + entries * header->entry_bytes, block_entries + kTail / 2);
   if (view.root_ == nullptr || view.blocks_ == nullptr) {
     return Error(fmt::format("sail: {} bytes do not hold {} chunks and {} blocks", section.size(), header->chunk_count,
                              header->block_count));
@@ -233,7 +232,8 @@ Result<SailView> SailView::open(std::span<const std::byte> section, uint32_t nex
     return Error(fmt::format("sail: entry {} is past {} next hops and {} blocks", highest, header->next_hops,
                              header->block_count));
   }
-  if (highest_entry(view.blocks_, block_entries) > next_hop_count) return Error("sail: a block has an unknown next hop");
+  if (highest_entry(view.blocks_, block_entries) > next_hop_count)
+    return Error("sail: a block has an unknown next hop");
   return view;
 }
 

@@ -67,7 +67,9 @@ class SailView {
   void lookup_burst(const uint32_t* addresses, uint32_t* next_hops, size_t n) const {
     lookup_bulk(addresses, next_hops, n);
   }
-  bool wide() const { return wide_ != nullptr; }
+  bool wide() const {
+    return wide_ != nullptr;
+  }
 
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
