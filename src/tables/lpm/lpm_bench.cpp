@@ -27,6 +27,7 @@
 #include "base/test_data.h"
 #include "net/text.h"
 #include "tables/lpm/algorithms.h"
+#include "tables/lpm/live.h"
 #include "tables/lpm/lpm_test_tables.h"
 
 #if defined(SLUICE_PEERS)
@@ -530,6 +531,33 @@ void register_all() {
       build_benchmark(state, plan);
     })->Unit(benchmark::kMillisecond);
   };
+  // 10,000 changes of a full table (a third withdrawals, the rest moves and returns) set and published, as one
+  // iteration; 200 of them, a busy second of BGP divided by a hundred publications; and what planb takes for the same:
+  // a new table.
+  for (size_t changes : {size_t{200}, size_t{10'000}}) {
+    benchmark::RegisterBenchmark(("live4/set_and_publish/" + std::to_string(changes)).c_str(),
+                                 [changes](benchmark::State& state) {
+                                   static auto live = LiveFib4::create(tables().rib);
+                                   if (!live) return state.SkipWithError("cannot build");
+                                   const auto routes = tables().rib.routes4();
+                                   std::mt19937_64 random(3);
+                                   size_t chunks = 0;
+                                   for (auto _ : state) {
+                                     for (size_t i = 0; i < changes; ++i) {
+                                       const Route4& r = routes[random() % routes.size()];
+                                       const uint32_t hop = random() % 3 == 0 ? 0 : 1 + random() % 256;
+                                       live->set(r.address, r.length, static_cast<uint16_t>(hop));
+                                     }
+                                     if (!live->publish().ok()) return state.SkipWithError("no memory");
+                                     live->release(live->generation());
+                                     chunks += live->last_changed();
+                                   }
+                                   state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * changes));
+                                   state.counters["chunks"] =
+                                       static_cast<double>(chunks) / static_cast<double>(state.iterations());
+                                 })
+        ->Unit(benchmark::kMillisecond);
+  }
   build("build4/dir24", Dir24::plan4);
   build("build4/poptrie", Poptrie::plan4);
   build("build4/sail", Sail::plan4);

@@ -170,7 +170,7 @@ Result<PlanBView> PlanBView::open(std::span<const std::byte> section, uint32_t n
   view.starts_ = section_array<uint32_t>(section, at.starts, uint64_t{h.block_count} + 1);
   view.low_keys_ = section_array<uint64_t>(section, at.low_keys, h.low_count);
   view.low_hops_ = section_array<uint16_t>(section, at.low_hops, h.low_count);
-  view.levels_ = h.levels;
+  view.levels_ = static_cast<uint16_t>(h.levels);
   view.first_leaf_ = static_cast<uint32_t>(level_begin(h.levels));
   view.next_hops_ = h.next_hops;
   if (view.keys_ == nullptr || view.starts_ == nullptr || at.end > section.size()) {
@@ -193,14 +193,9 @@ Result<PlanBView> PlanBView::open(std::span<const std::byte> section, uint32_t n
     const uint64_t highest = *std::max_element(leaves, leaves + h.leaf_count);
     return highest <= uint64_t{h.next_hops} + h.block_count;
   };
-  bool ok;
-  if (h.leaf_bytes == 2) {
-    view.narrow_ = section_array<uint16_t>(section, at.leaves, h.leaf_count);
-    ok = check_leaves(view.narrow_);
-  } else {
-    view.wide_ = section_array<uint32_t>(section, at.leaves, h.leaf_count);
-    ok = check_leaves(view.wide_);
-  }
+  view.wide_ = h.leaf_bytes == 4;
+  view.leaves_ = section.data() + at.leaves;
+  const bool ok = view.wide_ ? check_leaves(view.wide_leaves()) : check_leaves(view.narrow_leaves());
   if (!ok) return Error("planb: a leaf is past the next hops and lists");
   if (view.starts_[0] != 0 || view.starts_[h.block_count] != h.low_count) return Error("planb: lists do not add up");
   for (uint32_t b = 0; b < h.block_count; ++b) {
@@ -217,7 +212,7 @@ Result<PlanBView> PlanBView::open(std::span<const std::byte> section, uint32_t n
 PlanBView PlanBView::rebase(const std::byte* from, const std::byte* to) const {
   PlanBView view = *this;
   view.each_pointer([&]<typename T>(const T*& p) {
-    if (p != nullptr) p = reinterpret_cast<const T*>(to + (reinterpret_cast<const std::byte*>(p) - from));
+    p = reinterpret_cast<const T*>(to + (reinterpret_cast<const std::byte*>(p) - from));
   });
   return view;
 }
@@ -319,8 +314,8 @@ struct PlanBBulk {
 };
 
 void PlanBView::lookup_bulk(LpmIsa isa, const uint64_t* hi, const uint64_t* lo, uint32_t* next_hops, size_t n) const {
-  if (narrow_ != nullptr) return PlanBBulk::run(isa, *this, narrow_, hi, lo, next_hops, n);
-  PlanBBulk::run(isa, *this, wide_, hi, lo, next_hops, n);
+  if (!wide_) return PlanBBulk::run(isa, *this, narrow_leaves(), hi, lo, next_hops, n);
+  PlanBBulk::run(isa, *this, wide_leaves(), hi, lo, next_hops, n);
 }
 
 void PlanBView::lookup_bulk(const uint64_t* hi, const uint64_t* lo, uint32_t* next_hops, size_t n) const {

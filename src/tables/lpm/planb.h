@@ -70,14 +70,13 @@ class PlanBView {
     lookup_bulk(hi, lo, next_hops, n);
   }
   uint32_t levels() const { return levels_; }
-  bool wide() const { return wide_ != nullptr; }
+  bool wide() const { return wide_; }
 
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
   void each_pointer(F&& f) {
     f(keys_);
-    f(narrow_);
-    f(wide_);
+    f(leaves_);
     f(starts_);
     f(low_keys_);
     f(low_hops_);
@@ -85,7 +84,7 @@ class PlanBView {
 
  private:
   SLUICE_HD uint32_t answer(uint32_t leaf, uint64_t lo) const {
-    const uint32_t entry = wide_ != nullptr ? wide_[leaf] : narrow_[leaf];
+    const uint32_t entry = wide_ ? wide_leaves()[leaf] : narrow_leaves()[leaf];
     return entry <= next_hops_ ? entry : search_low(entry - next_hops_ - 1, lo);
   }
   // The last key of the block that is not above `lo`; the first is 0.
@@ -98,15 +97,17 @@ class PlanBView {
     }
     return low_hops_[first];
   }
+  SLUICE_HD const uint16_t* narrow_leaves() const { return reinterpret_cast<const uint16_t*>(leaves_); }
+  SLUICE_HD const uint32_t* wide_leaves() const { return reinterpret_cast<const uint32_t*>(leaves_); }
   friend struct PlanBBulk;
 
   const int64_t* keys_ = nullptr;
-  const uint16_t* narrow_ = nullptr;
-  const uint32_t* wide_ = nullptr;
+  const std::byte* leaves_ = nullptr;
   const uint32_t* starts_ = nullptr;
   const uint64_t* low_keys_ = nullptr;
   const uint16_t* low_hops_ = nullptr;
-  uint32_t levels_ = 0;
+  uint16_t levels_ = 0;
+  bool wide_ = false;
   uint32_t first_leaf_ = 0;
   uint32_t next_hops_ = 0;
 };

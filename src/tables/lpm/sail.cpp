@@ -220,14 +220,10 @@ Result<SailView> SailView::open(std::span<const std::byte> section, uint32_t nex
       return Error(fmt::format("sail: root entry {} has the chunk at {} of {}", i, view.root_[i], entries));
     }
   }
-  uint32_t highest;
-  if (header->entry_bytes == 2) {
-    view.narrow_ = section_array<uint16_t>(section, chunks_at, entries);
-    highest = highest_entry(view.narrow_, entries);
-  } else {
-    view.wide_ = section_array<uint32_t>(section, chunks_at, entries);
-    highest = highest_entry(view.wide_, entries);
-  }
+  view.wide_ = header->entry_bytes == 4;
+  view.entries_ = section.data() + chunks_at;
+  const uint32_t highest =
+      view.wide_ ? highest_entry(view.wide_entries(), entries) : highest_entry(view.narrow_entries(), entries);
   if (highest > header->next_hops && highest - header->next_hops > header->block_count) {
     return Error(fmt::format("sail: entry {} is past {} next hops and {} blocks", highest, header->next_hops,
                              header->block_count));
@@ -238,20 +234,16 @@ Result<SailView> SailView::open(std::span<const std::byte> section, uint32_t nex
 }
 
 SailView SailView::rebase(const std::byte* from, const std::byte* to) const {
-  auto moved = [&]<typename T>(const T* p) {
-    return p == nullptr ? p : reinterpret_cast<const T*>(to + (reinterpret_cast<const std::byte*>(p) - from));
-  };
   SailView view = *this;
-  view.root_ = moved(root_);
-  view.narrow_ = moved(narrow_);
-  view.wide_ = moved(wide_);
-  view.blocks_ = moved(blocks_);
+  view.each_pointer([&]<typename T>(const T*& p) {
+    p = reinterpret_cast<const T*>(to + (reinterpret_cast<const std::byte*>(p) - from));
+  });
   return view;
 }
 
 void SailView::lookup_bulk(const uint32_t* addresses, uint32_t* next_hops, size_t n) const {
-  if (narrow_ != nullptr) return lookup_all(root_, narrow_, blocks_, next_hops_, addresses, next_hops, n);
-  lookup_all(root_, wide_, blocks_, next_hops_, addresses, next_hops, n);
+  if (!wide_) return lookup_all(root_, narrow_entries(), blocks_, next_hops_, addresses, next_hops, n);
+  lookup_all(root_, wide_entries(), blocks_, next_hops_, addresses, next_hops, n);
 }
 
 // Plain loads on every processor: the work is two loads and six simple operations, and gathers only cost more.

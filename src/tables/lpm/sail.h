@@ -49,7 +49,7 @@ class SailView {
   // The next-hop id for `address` (host order), or 0.
   SLUICE_HD uint32_t lookup(uint32_t address) const {
     const uint32_t at = root_[address >> 16] + (address >> 8 & 255);
-    const uint32_t entry = wide_ != nullptr ? wide_[at] : narrow_[at];
+    const uint32_t entry = wide_ ? wide_entries()[at] : narrow_entries()[at];
     if (entry <= next_hops_) return entry;
     return blocks_[size_t{entry - next_hops_ - 1} * 256 + (address & 255)];
   }
@@ -57,7 +57,7 @@ class SailView {
   SLUICE_HD void prefetch([[maybe_unused]] uint32_t address) const {
 #if !defined(__CUDA_ARCH__)
     const uint32_t at = root_[address >> 16] + (address >> 8 & 255);
-    prefetch_read(wide_ != nullptr ? static_cast<const void*>(wide_ + at) : narrow_ + at);
+    prefetch_read(entries_ + size_t{at} * (wide_ ? 4 : 2));
 #endif
   }
 
@@ -68,24 +68,32 @@ class SailView {
     lookup_bulk(addresses, next_hops, n);
   }
   bool wide() const {
-    return wide_ != nullptr;
+    return wide_;
   }
 
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
   void each_pointer(F&& f) {
     f(root_);
-    f(narrow_);
-    f(wide_);
+    f(entries_);
     f(blocks_);
   }
 
  private:
+  friend class LiveFib4;  // makes views of tables that change
+
+  SLUICE_HD const uint16_t* narrow_entries() const {
+    return reinterpret_cast<const uint16_t*>(entries_);
+  }
+  SLUICE_HD const uint32_t* wide_entries() const {
+    return reinterpret_cast<const uint32_t*>(entries_);
+  }
+
   const uint32_t* root_ = nullptr;
-  const uint16_t* narrow_ = nullptr;
-  const uint32_t* wide_ = nullptr;
+  const std::byte* entries_ = nullptr;
   const uint16_t* blocks_ = nullptr;
   uint32_t next_hops_ = 0;
+  bool wide_ = false;
 };
 static_assert(std::is_trivially_copyable_v<SailView>);
 
