@@ -59,20 +59,15 @@ struct Result {
 
 // `tail` is the graph after its tables; $OUT and $OUT2 are output captures.
 Result run(const TempDir& dir, const Backend& backend, std::string text) {
-  auto put = [&](const std::string& name, const std::string& value) {
-    for (size_t at; (at = text.find(name)) != std::string::npos;) text.replace(at, name.size(), value);
-  };
-  put("$OUT2", dir / "second.pcap");
-  put("$OUT", dir / "out.pcap");
   GraphRun graph;
-  graph.text = text;
+  graph.text = testing::with_outputs(dir, std::move(text));
   graph.workers = backend.workers;
   graph.batch = backend.batch;
   graph.latency_target_ns = backend.target_ns;
   Result result;
   result.outcome = testing::run_graph(graph);
-  result.bytes = testing::read_file(dir / "out.pcap");
-  result.second = testing::read_file(dir / "second.pcap");
+  result.bytes = testing::read_file(dir / "OUT");
+  result.second = testing::read_file(dir / "OUT2");
   result.printed = result.outcome.printed;
   return result;
 }
@@ -178,13 +173,8 @@ TEST(BackendEquality, RealCaptures) {
         "cases/skype.pcap", "cases/vxlan.pcap"}) {
     const TempDir dir;
     auto text = [&](const Backend& b) {
-      std::string t = testing::standard_graph_text(dir, "FromDump(" + *folder + "/" + name + ")", "ToDump($OUT)", b.acl,
-                                                   b.lpm4, b.lpm6);
-      // Real addresses: default routes to two next hops, permit what no rule names.
-      testing::write_file(dir / "rib.txt",
-                          "0.0.0.0/0 a\n128.0.0.0/1 b\n::/0 c\n2a00::/12 d\n10.0.0.0/8 e\n192.0.5.0/24 drop-here\n");
-      t.replace(t.find("TABLE edge"), 10, "TABLE edge, DEFAULT permit");
-      return t;
+      return testing::real_graph_text(dir, "FromDump(" + *folder + "/" + name + ")", "ToDump($OUT)", b.acl, b.lpm4,
+                                      b.lpm6);
     };
     const Backend oracle;
     const Result want = run(dir, oracle, text(oracle));

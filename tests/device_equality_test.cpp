@@ -2,12 +2,12 @@
 // crosses the bus and by which transport. The emulated device is always there; CUDA devices join where they exist.
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <string>
 #include <vector>
 
 #include "base/test_data.h"
 #include "exec/emu/emu_device.h"
+#include "tests/testing/devices.h"
 #include "tests/testing/run_graph.h"
 
 namespace sluice {
@@ -75,62 +75,18 @@ std::vector<Way> ways() {
   return all;
 }
 
-std::vector<std::shared_ptr<Device>> emulated(unsigned count, uint32_t servers = 1) {
-  std::vector<std::shared_ptr<Device>> devices;
-  for (unsigned i = 0; i < count; ++i) devices.push_back(std::make_shared<EmuDevice>(i, servers));
-  return devices;
-}
-
-// The kinds of devices that every way is walked on.
-std::vector<std::string> kinds() {
-  std::vector<std::string> all = {"emu"};
-  static const DeviceCount cuda = count_cuda_devices();
-  static const bool said = [] {
-    if (cuda.count == 0) std::printf("no CUDA device here (%s): the emulated one alone\n", cuda.why_none.c_str());
-    return true;
-  }();
-  (void)said;
-  if (cuda.count != 0) all.push_back("cuda");
-  return all;
-}
-
-std::vector<std::shared_ptr<Device>> devices_of(const std::string& kind, unsigned count) {
-  if (kind == "emu") return emulated(count);
-  // Opened once: a context takes a second.
-  static std::vector<std::shared_ptr<Device>> opened;
-  const unsigned there = count_cuda_devices().count;
-  std::vector<std::shared_ptr<Device>> devices;
-  for (unsigned i = 0; i < count; ++i) {
-    while (opened.size() <= i % there) {
-      auto device = open_device("cuda:" + std::to_string(opened.size()));
-      if (!device) {
-        ADD_FAILURE() << device.error().message;
-        return {};
-      }
-      opened.push_back(std::move(*device));
-    }
-    devices.push_back(opened[i % there]);
-  }
-  return devices;
-}
-
 struct Result {
   GraphOutcome outcome;
   std::string bytes, second;
 };
 
 Result run(const TempDir& dir, std::string text, const Way* way, const std::string& kind = "emu") {
-  auto put = [&](const std::string& name, const std::string& value) {
-    for (size_t at; (at = text.find(name)) != std::string::npos;) text.replace(at, name.size(), value);
-  };
-  put("$OUT2", dir / "second.pcap");
-  put("$OUT", dir / "out.pcap");
   GraphRun graph;
-  graph.text = text;
+  graph.text = testing::with_outputs(dir, std::move(text));
   if (way != nullptr) {
     graph.workers = way->workers;
     graph.batch = way->batch;
-    graph.device.devices = devices_of(kind, way->devices);
+    graph.device.devices = testing::devices_of(kind, way->devices);
     graph.device.mode = way->mode;
     graph.device.transport = way->transport;
     graph.device.records = way->records;
@@ -140,8 +96,8 @@ Result run(const TempDir& dir, std::string text, const Way* way, const std::stri
   }
   Result result;
   result.outcome = testing::run_graph(graph);
-  result.bytes = testing::read_file(dir / "out.pcap");
-  result.second = testing::read_file(dir / "second.pcap");
+  result.bytes = testing::read_file(dir / "OUT");
+  result.second = testing::read_file(dir / "OUT2");
   return result;
 }
 
@@ -165,7 +121,7 @@ TEST(DeviceEquality, StandardGraphEveryWay) {
   const std::string text = standard(dir, capture);
   const Result want = run(dir, text, nullptr);
   ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
-  for (const std::string& kind : kinds()) {
+  for (const std::string& kind : testing::device_kinds()) {
     for (const Way& way : ways()) {
       SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
       const Result got = run(dir, text, &way, kind);
@@ -193,7 +149,7 @@ TEST(DeviceEquality, EveryAlgorithm) {
       const std::string& lpm6 = names6[i / names4.size()];
       // Every algorithm still, though not with every other.
       if (kWatched && i % names4.size() % names6.size() != i / names4.size()) continue;
-      for (const std::string& kind : kinds()) {
+      for (const std::string& kind : testing::device_kinds()) {
         for (const Way* way : {&key, &header}) {
           SCOPED_TRACE(kind + " " + acl + " " + lpm4 + " " + lpm6);
           expect_equal(want, run(dir, standard(dir, capture, acl, lpm4, lpm6), way, kind));
@@ -221,7 +177,7 @@ TEST(DeviceEquality, HostElementsAndMadePackets) {
   const Result want = run(dir, text, nullptr);
   ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
   ASSERT_GT(want.outcome.report.generated, packets(1000));
-  for (const std::string& kind : kinds()) {
+  for (const std::string& kind : testing::device_kinds()) {
     for (const Way& way : ways()) {
       SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
       expect_equal(want, run(dir, text, &way, kind));
@@ -244,7 +200,7 @@ TEST(DeviceEquality, FramesClassifiersAndSums) {
   ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
   ASSERT_GT(want.outcome.report.packets_out, packets(500));
   uint64_t offloaded = 0;
-  for (const std::string& kind : kinds()) {
+  for (const std::string& kind : testing::device_kinds()) {
     for (const Way& way : ways()) {
       SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
       const Result got = run(dir, text, &way, kind);
@@ -264,16 +220,14 @@ TEST(DeviceEquality, RealCaptures) {
         "cases/icmpv6.pcap", "cases/ipv6-bad-version.pcap", "cases/ipv6-routing-header.pcap", "cases/vxlan.pcap"}) {
     SCOPED_TRACE(name);
     const TempDir dir;
-    std::string text = standard(dir, *folder + "/" + name);
-    testing::write_file(dir / "rib.txt",
-                        "0.0.0.0/0 a\n128.0.0.0/1 b\n::/0 c\n2a00::/12 d\n10.0.0.0/8 e\n192.0.5.0/24 drop-here\n");
-    text.replace(text.find("TABLE edge"), 10, "TABLE edge, DEFAULT permit");
+    const std::string text = testing::real_graph_text(dir, "FromDump(" + *folder + "/" + name + ")", "ToDump($OUT)",
+                                                      "tuple_space", "dir24", "poptrie");
     const Result want = run(dir, text, nullptr);
     if (!want.outcome.ok) continue;  // refused alike: backend_equality holds that
     for (const Way& way : {Way{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kKey, 1, 256},
                            Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kHeader, 2, 64},
                            Way{DeviceMode::kLaunch, Transport::kCommList, RecordChoice::kAuto, 1, 256}}) {
-      for (const std::string& kind : kinds()) {
+      for (const std::string& kind : testing::device_kinds()) {
         SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
         expect_equal(want, run(dir, text, &way, kind));
       }
@@ -316,10 +270,8 @@ TEST(DeviceFaults, TheHostTakesOverAndNothingIsLostOrReordered) {
       SCOPED_TRACE(::testing::PrintToString(way));
       auto device = std::make_shared<EmuDevice>();
       fault.set(device->faults());
-      std::string t = text;
-      for (size_t at; (at = t.find("$OUT")) != std::string::npos;) t.replace(at, 4, dir / "out.pcap");
       GraphRun graph;
-      graph.text = t;
+      graph.text = testing::with_outputs(dir, text);
       graph.workers = way.workers;
       graph.batch = way.batch;
       graph.device.devices = {device};
@@ -331,7 +283,7 @@ TEST(DeviceFaults, TheHostTakesOverAndNothingIsLostOrReordered) {
       graph.device.watchdog_ns = fault.fails ? 100'000'000 : 20'000'000'000;
       Result got;
       got.outcome = testing::run_graph(graph);
-      got.bytes = testing::read_file(dir / "out.pcap");
+      got.bytes = testing::read_file(dir / "OUT");
       got.second = want.second;
       expect_equal(want, got);
       ASSERT_EQ(got.outcome.report.devices.size(), 1u);

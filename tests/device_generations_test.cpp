@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <thread>
 
@@ -19,6 +17,7 @@
 #include "net/packet_builder.h"
 #include "ports/pcap/capture_reader.h"
 #include "ports/pcap/capture_writer.h"
+#include "tests/testing/devices.h"
 #include "tests/testing/run_graph.h"
 #include "tests/testing/run_sluice.h"
 
@@ -35,7 +34,7 @@ using testing::TempDir;
 constexpr uint32_t kVariants = 5;
 
 struct Setting {
-  const char* kind;
+  std::string kind;
   DeviceMode mode;
   RecordChoice records;
   unsigned workers;
@@ -61,40 +60,6 @@ uint64_t swaps(uint64_t base) {
   return base * (scale == 0 ? 1 : scale);
 }
 
-std::vector<std::shared_ptr<Device>> devices_of(const Setting& s) {
-  std::vector<std::shared_ptr<Device>> devices;
-  if (std::strcmp(s.kind, "emu") == 0) {
-    for (unsigned i = 0; i < s.devices; ++i) devices.push_back(std::make_shared<EmuDevice>(i));
-    return devices;
-  }
-  // Opened once: a context takes a second. Where there are fewer GPUs, one stands for several.
-  static std::vector<std::shared_ptr<Device>> opened;
-  const unsigned there = count_cuda_devices().count;
-  for (unsigned i = 0; i < s.devices; ++i) {
-    while (opened.size() <= i % there) {
-      auto device = open_device("cuda:" + std::to_string(opened.size()));
-      if (!device) {
-        ADD_FAILURE() << device.error().message;
-        return {};
-      }
-      opened.push_back(std::move(*device));
-    }
-    devices.push_back(opened[i % there]);
-  }
-  return devices;
-}
-
-// Whether CUDA devices join; says so once where they do not.
-bool cuda_here() {
-  static const DeviceCount cuda = count_cuda_devices();
-  static const bool said = [] {
-    if (cuda.count == 0) std::printf("no CUDA device here (%s): the emulated one alone\n", cuda.why_none.c_str());
-    return true;
-  }();
-  (void)said;
-  return cuda.count != 0;
-}
-
 struct Outcome {
   bool ran = false;
   RunReport report;
@@ -108,7 +73,7 @@ struct Outcome {
 
 class Swapper {
  public:
-  explicit Swapper(const Setting& setting) : s_(setting), devices_(devices_of(setting)) {
+  explicit Swapper(const Setting& setting) : s_(setting), devices_(testing::devices_of(setting.kind, setting.devices)) {
     const std::string capture = dir_ / "in.pcap";
     auto writer = CaptureWriter::create(capture);
     if (!writer) std::abort();
@@ -286,7 +251,7 @@ void expect_whole(const Outcome& o, uint64_t generations) {
   EXPECT_EQ(o.report.offload.redone, 0u);
 }
 
-std::vector<Setting> settings(const char* kind) {
+std::vector<Setting> settings(const std::string& kind) {
   using enum RecordChoice;
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   // Each mode, and two devices, once.
@@ -309,9 +274,7 @@ std::vector<Setting> settings(const char* kind) {
 }
 
 TEST(DeviceGenerations, AreNeverMixedWhilePacketsFlow) {
-  std::vector<const char*> kinds = {"emu"};
-  if (cuda_here()) kinds.push_back("cuda");
-  for (const char* kind : kinds) {
+  for (const std::string& kind : testing::device_kinds()) {
     for (const Setting& setting : settings(kind)) {
       SCOPED_TRACE(name_of(setting));
       const uint64_t generations = swaps(setting.swaps) + 1;

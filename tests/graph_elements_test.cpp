@@ -56,10 +56,7 @@ class Graph : public ::testing::Test {
 
   // Runs the text with one worker and with three; $OUT, $OUT2 and $OUT3 are captures in the test's folder.
   GraphOutcome run(std::string text) {
-    for (const char* name : {"$OUT3", "$OUT2", "$OUT"}) {
-      for (size_t at; (at = text.find(name)) != std::string::npos;)
-        text.replace(at, std::string_view(name).size(), dir_ / (name + 1));
-    }
+    text = testing::with_outputs(dir_, std::move(text));
     GraphOutcome one = testing::run_graph({.text = text, .workers = 1});
     EXPECT_TRUE(one.ok) << one.error;
     EXPECT_TRUE(one.report.conserved());

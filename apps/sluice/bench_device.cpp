@@ -10,6 +10,7 @@
 #include "formats/classbench.h"
 #include "generate/random.h"
 #if defined(SLUICE_WITH_CUDA)
+#include "base/clock.h"
 #include "exec/cuda/flag_ring.h"
 #include "exec/cuda/resident.h"
 #endif
@@ -61,13 +62,13 @@ struct Prepared {
   std::vector<uint32_t> expected;
 };
 
-// The records of keys (IPv4 ones alone) and what the oracle says of them.
-template <typename Oracle>
-void prepare(Prepared& p, const std::vector<FlowKey>& keys, Oracle&& oracle) {
-  for (const FlowKey& key : keys) {
-    if (!fits_key4(key)) continue;
-    p.records.push_back(pack_key4(key, 0));
-    p.expected.push_back(oracle(key));
+// The records of keys (IPv4 ones alone) and what the oracle says of them: expected(i) of keys[i].
+template <typename Expected>
+void prepare(Prepared& p, const std::vector<FlowKey>& keys, Expected&& expected) {
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (!fits_key4(keys[i])) continue;
+    p.records.push_back(pack_key4(keys[i], 0));
+    p.expected.push_back(expected(i));
   }
 }
 
@@ -100,18 +101,6 @@ Case drive_case(const std::string& name, Prepared& p, const DriveOptions& option
   return c;
 }
 
-ChannelOptions channel_options(const OpenDevices& devices, uint32_t frame) {
-  ChannelOptions o;
-  o.mode = devices.options.mode;
-  o.transport = devices.options.transport;
-  o.records = frame;
-  o.flights = devices.options.flights;
-  o.enter_after = devices.options.enter_after;
-  o.leave_after = devices.options.leave_after;
-  o.watchdog_ns = devices.options.watchdog_ns;
-  return o;
-}
-
 Prepared prepare_rules(const OpenDevices& devices, RuleSet set, const std::string& algorithm,
                        const std::vector<FlowKey>& keys) {
   Prepared p;
@@ -121,7 +110,7 @@ Prepared prepare_rules(const OpenDevices& devices, RuleSet set, const std::strin
   tables.acls["t"] = acl.image;
   p.lookup = std::make_unique<DeviceLookup>(devices, "ACL(TABLE t, DEFAULT permit)", std::move(tables));
   if (!p.lookup->ready()) fail(Exit::kUnavailable, "the device could not take the tables");
-  prepare(p, keys, [&](const FlowKey& key) { return result_digest(oracle.view.lookup(key), 0); });
+  prepare(p, keys, [&](size_t i) { return result_digest(oracle.view.lookup(keys[i]), 0); });
   return p;
 }
 
@@ -138,7 +127,7 @@ Case flag_ring_case(const std::string& name, Prepared& p, const DriveOptions& op
     size_t at = 0;
     uint64_t wrong = 0;
     for (uint64_t n = 0; n < options.frames + options.warm_up; ++n) {
-      const auto begin = std::chrono::steady_clock::now();
+      const uint64_t begin = now_ns();
       const size_t first = at;
       for (uint32_t i = 0; i < frame; ++i) {
         HostWords::store(ring->in() + i, p.records[at]);
@@ -147,9 +136,8 @@ Case flag_ring_case(const std::string& name, Prepared& p, const DriveOptions& op
       ring->ring(frame);
       while (!ring->done()) {
       }
-      const auto took = std::chrono::steady_clock::now() - begin;
-      if (n >= options.warm_up)
-        one.record(static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(took).count()));
+      const uint64_t took = now_ns() - begin;
+      if (n >= options.warm_up) one.record(took);
       size_t k = first;
       for (uint32_t i = 0; i < frame; ++i) {
         const KeyResult r = unpack_result(HostWords::load64(ring->out() + i));
@@ -212,7 +200,7 @@ Exit bench_latency(const BenchOptions& o) {
     Prepared p = prepare_rules(devices, std::move(set), s.algorithm, keys);
     DriveOptions d;
     const uint32_t frame = o.frames.empty() ? 256 : o.frames[0];
-    d.channel = channel_options(devices, frame);
+    d.channel = devices.options.channel(frame);
     d.channel.flights = 1;
     d.frames = frame_repetitions;
     d.warm_up = std::min<uint64_t>(1000, frame_repetitions / 10 + 1);
@@ -241,17 +229,13 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
   Prepared p;
   p.lookup = std::make_unique<DeviceLookup>(devices, element, tables);
   if (!p.lookup->ready()) fail(Exit::kUnavailable, "the device could not take the tables");
-  for (size_t i = 0; i < keys.size(); ++i) {
-    if (!fits_key4(keys[i])) continue;
-    p.records.push_back(pack_key4(keys[i], 0));
-    p.expected.push_back(expected[i]);
-  }
+  prepare(p, keys, [&](size_t i) { return expected[i]; });
   if (p.records.empty()) return;
   Progress progress("");
   const std::vector<uint32_t> frames = o.frames.empty() ? std::vector<uint32_t>{256} : o.frames;
   for (const uint32_t frame : frames) {
     DriveOptions d;
-    d.channel = channel_options(devices, frame);
+    d.channel = devices.options.channel(frame);
     d.threads = o.workers;
     // About two million packets a thread unless told otherwise.
     d.frames = o.frame_repetitions != 0 ? o.frame_repetitions : std::max<uint64_t>(200, 2'000'000 / frame);

@@ -189,15 +189,7 @@ DeviceLookup::DeviceLookup(const OpenDevices& devices, const std::string& elemen
   }
   (*resident)->parity = 1;
   snapshot_->residents.push_back(std::move(*resident));
-  ChannelOptions options;
-  options.mode = devices.options.mode;
-  options.transport = devices.options.transport;
-  options.flights = devices.options.flights;
-  options.records = 4096;
-  options.watchdog_ns = devices.options.watchdog_ns;
-  options.enter_after = devices.options.enter_after;
-  options.leave_after = devices.options.leave_after;
-  auto link = KeyLink::open(*device_, *snapshot_->residents[0], node_, options);
+  auto link = KeyLink::open(*device_, *snapshot_->residents[0], node_, devices.options.channel(4096));
   if (!link) {
     fall_back(link.error());
     return;

@@ -299,17 +299,16 @@ Result<std::unique_ptr<Snapshot>> bind_plan(const Plan& plan, const Router& rout
       }
     }
   }
-  for (Program& program : snapshot->programs) {
-    program.front = 0;
-    while (program.front < program.stage_count &&
-           (!errors.diagnostics.empty() || cpu_stage_prefetch(program.stages[program.front].kind) == nullptr)) {
-      ++program.front;
-    }
-  }
   if (!errors.diagnostics.empty()) {
     errors.message = fmt::format("{} element{} cannot be bound", errors.diagnostics.size(),
                                  errors.diagnostics.size() == 1 ? "" : "s");
     return errors;
+  }
+  for (Program& program : snapshot->programs) {
+    program.front = 0;
+    while (program.front < program.stage_count && cpu_stage_prefetch(program.stages[program.front].kind) == nullptr) {
+      ++program.front;
+    }
   }
   return snapshot;
 }

@@ -30,6 +30,11 @@ struct PlanNode {
   FieldMask live_out = 0;         // columns that a later node reads
   FieldMask reads = 0;            // union over the stages
   FieldMask writes = 0;
+
+  // Whether packets that leave by exit (kHost: output) `n` go anywhere.
+  bool connects(size_t n) const { return n < exits.size() && exits[n].node != ~0u; }
+  // Where `wide` stages' packets go on: their outputs are exits, one to one.
+  uint8_t wide_path(uint8_t output) const { return connects(output) ? kPathExit : kPathDropped; }
 };
 
 struct PlanSource {

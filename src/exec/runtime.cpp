@@ -4,30 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <thread>
 
+#include "base/clock.h"
 #include "exec/device/trace.h"
 #include "net/parse.h"
 
 namespace sluice {
-namespace {
-
-uint64_t now_ns() {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-          .count());
-}
-
-// Tells the core that this is a spinning loop.
-inline void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
-}  // namespace
-
 // One batch on its way: read by one thread, shared out to all workers, committed in order.
 struct Runtime::Job {
   Batch batch;
@@ -101,16 +84,10 @@ Result<void> Runtime::open_channels() {
   for (const auto& element : router_.elements) {
     if (element->kind() == ElementKind::kHost && element->make_state() != nullptr) one_by_one = true;
   }
-  ChannelOptions options;
-  options.mode = d.mode;
-  options.transport = d.transport;
-  options.records = std::max<uint32_t>(options_.batch, 256);
-  options.flights = one_by_one ? 1 : d.flights;
+  ChannelOptions options = d.channel(std::max<uint32_t>(options_.batch, 256));
+  if (one_by_one) options.flights = 1;
   // A worker's share of a batch is what its flights hold.
   options.busy_records = std::max<uint32_t>(1, options_.batch / static_cast<uint32_t>(workers_.size()) / 2);
-  options.enter_after = d.enter_after;
-  options.leave_after = d.leave_after;
-  options.watchdog_ns = d.watchdog_ns;
   auto open = [&](DeviceState& state, size_t w, size_t line,
                   const RecordShape& shape) -> Result<std::unique_ptr<RecordChannel>> {
     if (state.master != nullptr) {
@@ -365,19 +342,26 @@ Result<void> Runtime::commit(Job& job) {
   return result;
 }
 
-// One thread does all: with a device it has several batches on their way.
-Result<void> Runtime::run_inline() {
-  Worker& worker = *workers_[0];
-  const size_t depth = worker.depth();
+Result<std::vector<std::unique_ptr<Runtime::Job>>> Runtime::make_jobs(size_t count) {
   std::vector<std::unique_ptr<Job>> jobs;
-  for (size_t i = 0; i < depth; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     auto batch = Batch::create(options_.batch, std::max<size_t>(size_t{1} << 20, size_t{options_.batch} * 2048));
     if (!batch) return std::move(batch).error();
     jobs.push_back(std::make_unique<Job>());
     jobs.back()->batch = std::move(*batch);
-    jobs.back()->shares.resize(1);
+    jobs.back()->shares.resize(workers_.size());
     pin(jobs.back()->batch);
   }
+  return jobs;
+}
+
+// One thread does all: with a device it has several batches on their way.
+Result<void> Runtime::run_inline() {
+  Worker& worker = *workers_[0];
+  const size_t depth = worker.depth();
+  auto made_jobs = make_jobs(depth);
+  if (!made_jobs) return std::move(made_jobs).error();
+  const std::vector<std::unique_ptr<Job>> jobs = std::move(*made_jobs);
   QsbrReader reader;
   Result<void> result;
   bool more = true;
@@ -423,15 +407,9 @@ Result<void> Runtime::run_threads() {
   // A futex costs several microseconds; a batch is often shorter than that. Spin first where every thread has a core of
   // its own.
   const int spins = std::thread::hardware_concurrency() > workers_.size() ? 4000 : 0;
-  std::vector<std::unique_ptr<Job>> jobs;
-  for (size_t i = 0; i < ring; ++i) {
-    auto batch = Batch::create(options_.batch, std::max<size_t>(size_t{1} << 20, size_t{options_.batch} * 2048));
-    if (!batch) return std::move(batch).error();
-    jobs.push_back(std::make_unique<Job>());
-    jobs.back()->batch = std::move(*batch);
-    jobs.back()->shares.resize(workers_.size());
-    pin(jobs.back()->batch);
-  }
+  auto made_jobs = make_jobs(ring);
+  if (!made_jobs) return std::move(made_jobs).error();
+  const std::vector<std::unique_ptr<Job>> jobs = std::move(*made_jobs);
   constexpr uint64_t kClosed = uint64_t{1} << 63;
   std::atomic<uint64_t> published{0};  // jobs handed out; kClosed is set when no more will come
   std::vector<std::jthread> threads;
@@ -445,7 +423,7 @@ Result<void> Runtime::run_threads() {
         uint64_t seen = published.load(std::memory_order_acquire);
         if ((seen & ~kClosed) == next && next == done) {
           if ((seen & kClosed) != 0) return;
-          for (int i = 0; i < spins && (seen = published.load(std::memory_order_acquire)) == next; ++i) pause();
+          for (int i = 0; i < spins && (seen = published.load(std::memory_order_acquire)) == next; ++i) cpu_pause();
           if (seen == next) published.wait(seen, std::memory_order_acquire);
           continue;
         }
@@ -457,11 +435,7 @@ Result<void> Runtime::run_threads() {
         }
         if (!worker.finish()) {
           waiting.begin("wait");
-          if (spins != 0) {
-            pause();
-          } else {
-            std::this_thread::yield();
-          }
+          spin_once(spins != 0);
           continue;
         }
         waiting.end();
@@ -487,7 +461,7 @@ Result<void> Runtime::run_threads() {
       if (left != 0 && more && made - done < ring) break;
       if (left != 0) {
         reader.offline();
-        for (int i = 0; i < spins && job.remaining.load(std::memory_order_acquire) != 0; ++i) pause();
+        for (int i = 0; i < spins && job.remaining.load(std::memory_order_acquire) != 0; ++i) cpu_pause();
         while ((left = job.remaining.load(std::memory_order_acquire)) != 0)
           job.remaining.wait(left, std::memory_order_acquire);
         reader.online();

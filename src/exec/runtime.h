@@ -40,6 +40,19 @@ struct DeviceOptions {
   uint32_t flights = 4;  // batches of one worker at a time
   uint32_t enter_after = 4, leave_after = 16;
   uint64_t watchdog_ns = 2'000'000'000;
+
+  // How a channel is opened for flights of up to `most` records.
+  ChannelOptions channel(uint32_t most) const {
+    ChannelOptions o;
+    o.mode = mode;
+    o.transport = transport;
+    o.records = most;
+    o.flights = flights;
+    o.enter_after = enter_after;
+    o.leave_after = leave_after;
+    o.watchdog_ns = watchdog_ns;
+    return o;
+  }
 };
 
 struct RunOptions {
@@ -123,6 +136,7 @@ class Runtime {
   Result<bool> read(Job& job);
   void steer(Job& job);
   Result<void> commit(Job& job);
+  Result<std::vector<std::unique_ptr<Job>>> make_jobs(size_t count);
   Result<void> run_inline();
   Result<void> run_threads();
   void fill(RunReport& report);

@@ -2,7 +2,6 @@
 #include "exec/worker.h"
 
 #include "base/assert.h"
-#include "base/prefetch.h"
 
 #include <algorithm>
 #include <array>
@@ -41,7 +40,7 @@ class Worker::Context final : public HostContext {
   }
 
   void forward(unsigned output, const Selection& packets) override {
-    if (output < node_.exits.size() && node_.exits[output].node != ~0u) {
+    if (node_.connects(output)) {
       worker_.deliver(node_.exits[output], packets);
     } else {
       worker_.drop(element_, DropReason::kUnconnectedOutput, packets.count());
@@ -54,7 +53,7 @@ class Worker::Context final : public HostContext {
   }
 
   Batch* spawn(unsigned output, size_t bytes) override {
-    if (output >= open_.size() || output >= node_.exits.size() || node_.exits[output].node == ~0u) return nullptr;
+    if (output >= open_.size() || !node_.connects(output)) return nullptr;
     if (generation_ >= kMaxGenerations) return nullptr;
     Batch* batch = open_[output];
     if (batch != nullptr && batch->has_room(bytes)) return batch;
@@ -257,49 +256,26 @@ bool Worker::run_nodes(Walk& walk) {
 void Worker::run_segment(const PlanNode& node, Selection* inputs) {
   const Program& program = walk_->snapshot->programs[node.program];
   const BatchView view = walk_->batch->view();
-  const uint32_t words = (view.count + 63) / 64;
   const uint32_t front = program.front;
-  Tile* filling = tiles_[0].get();
   Tile* waiting = nullptr;  // its front stages are done
-  auto full = [&] {
-    start_tile(*filling);
-    run_stages(program, node, *filling, 0, front, false);
+  gather(node, view, inputs, [&](Tile& tile) -> Tile& {
+    run_stages(program, node, tile, 0, front, false);
     if (front == program.stage_count) {
-      finish_tile(node, view, *filling);
-    } else {
-      const uint32_t alive = filling->valid & ~filling->dead;
-      for (uint32_t s = front; s < program.stage_count; ++s) {
-        const StagePrefetch prefetch = cpu_stage_prefetch(program.stages[s].kind);
-        if (prefetch != nullptr) prefetch(program.stages[s], *filling, alive);
-      }
-      if (waiting != nullptr) {
-        run_stages(program, node, *waiting, front, program.stage_count, true);
-        finish_tile(node, view, *waiting);
-      }
-      waiting = filling;
-      filling = waiting == tiles_[0].get() ? tiles_[1].get() : tiles_[0].get();
+      finish_tile(node, view, tile);
+      return tile;
     }
-    filling->count = 0;
-  };
-  filling->count = 0;
-  for (unsigned input = 0; input < node.inputs; ++input) {
-    // Taken before it runs: a cycle may deliver to this very input.
-    const Selection packets = inputs[input];
-    inputs[input].clear();
-    const uint8_t entry = node.entries[input];
-    for (uint32_t w = 0; w < words; ++w) {
-      for (uint64_t bits = packets.word(w); bits != 0; bits &= bits - 1) {
-        const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(bits));
-        const uint32_t lane = filling->count++;
-        filling->index[lane] = i;
-        filling->path[lane] = entry;
-        view.load(i, node.live_in, filling->packet[lane]);
-        prefetch_read(filling->packet[lane].bytes());
-        if (filling->count == Tile::kLanes) full();
-      }
+    const uint32_t alive = tile.valid & ~tile.dead;
+    for (uint32_t s = front; s < program.stage_count; ++s) {
+      const StagePrefetch prefetch = cpu_stage_prefetch(program.stages[s].kind);
+      if (prefetch != nullptr) prefetch(program.stages[s], tile, alive);
     }
-    if (filling->count != 0) full();
-  }
+    if (waiting != nullptr) {
+      run_stages(program, node, *waiting, front, program.stage_count, true);
+      finish_tile(node, view, *waiting);
+    }
+    waiting = &tile;
+    return waiting == tiles_[0].get() ? *tiles_[1] : *tiles_[0];
+  });
   if (waiting != nullptr) {
     run_stages(program, node, *waiting, front, program.stage_count, true);
     finish_tile(node, view, *waiting);
@@ -332,12 +308,7 @@ void Worker::run_stages(const Program& program, const PlanNode& node, Tile& tile
     if (slot.moves_extent != 0) counted_mask = 0;
     cpu_stage_kernel(slot.kind)(slot, tile, mask, prefetched);
     if (node.wide) {
-      // Outputs are exits, one to one; PlanNode::exits says which are not connected.
-      for_lanes(mask, [&](uint32_t i) {
-        const uint8_t out = tile.output[i];
-        tile.path[i] =
-            out < node.exits.size() && node.exits[out].node != ~0u ? static_cast<uint8_t>(kPathExit) : kPathDropped;
-      });
+      for_lanes(mask, [&](uint32_t i) { tile.path[i] = node.wide_path(tile.output[i]); });
     } else {
       tile.advance(static_cast<uint8_t>(s), slot.next);
     }

@@ -3,11 +3,13 @@
 // on their way at a time.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/prefetch.h"
 #include "batch/batch.h"
 #include "exec/cpu/tile.h"
 #include "exec/device/channel.h"
@@ -153,6 +155,8 @@ class Worker {
   bool run_nodes(Walk& walk);
   void deliver(const PlanTarget& target, const Selection& packets);
   void run_segment(const PlanNode& node, Selection* inputs);
+  template <typename Full>
+  void gather(const PlanNode& node, const BatchView& view, Selection* inputs, Full&& full);
   static void start_tile(Tile& tile);
   void run_stages(const Program& program, const PlanNode& node, Tile& tile, uint32_t begin, uint32_t end,
                   bool prefetched);
@@ -188,6 +192,38 @@ class Worker {
   WorkerDevice device_;
   DeviceCounters device_counters_;
 };
+
+// Takes the packets that wait at a segment's inputs into tiles. Tile& full(Tile&): runs one that is full or the last of
+// its input, and says which is filled next.
+template <typename Full>
+void Worker::gather(const PlanNode& node, const BatchView& view, Selection* inputs, Full&& full) {
+  const uint32_t words = (view.count + 63) / 64;
+  Tile* tile = tiles_[0].get();
+  tile->count = 0;
+  auto run = [&] {
+    start_tile(*tile);
+    tile = &full(*tile);
+    tile->count = 0;
+  };
+  for (unsigned input = 0; input < node.inputs; ++input) {
+    // Taken before it runs: a cycle may deliver to this very input.
+    const Selection packets = inputs[input];
+    inputs[input].clear();
+    const uint8_t entry = node.entries[input];
+    for (uint32_t w = 0; w < words; ++w) {
+      for (uint64_t bits = packets.word(w); bits != 0; bits &= bits - 1) {
+        const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(bits));
+        const uint32_t lane = tile->count++;
+        tile->index[lane] = i;
+        tile->path[lane] = entry;
+        view.load(i, node.live_in, tile->packet[lane]);
+        prefetch_read(tile->packet[lane].bytes());
+        if (tile->count == Tile::kLanes) run();
+      }
+    }
+    if (tile->count != 0) run();
+  }
+}
 
 // The elements that limit a rate at egress, in graph order: limiter n is the n-1st of them.
 std::vector<unsigned> limited_elements(const Router& router);

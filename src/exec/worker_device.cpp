@@ -3,6 +3,7 @@
 // stages would have made of them.
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 
 #include "base/assert.h"
 #include "exec/device/trace.h"
@@ -16,14 +17,14 @@ namespace sluice {
 namespace {
 
 // Whether a parser that starts at the frame's first byte reads nothing past kRecordRegion, although the frame goes on.
-// IPv4: 14 bytes, two tags, 60 of header and 20 of TCP are 102 at most. IPv6 with extension headers may go anywhere.
+// IPv4: 14 bytes, four tags, 60 of header and 20 of TCP are 110 at most. IPv6 with extension headers may go anywhere.
 bool headers_fit_region(const uint8_t* frame, uint32_t end) {
-  static_assert(14 + 4 * kMaxVlanTags + 60 + 20 <= kRecordRegion);
-  uint32_t at = 12;
-  for (unsigned tags = 0; tags <= kMaxVlanTags && at + 2 <= end; ++tags, at += 4) {
+  static_assert(kEtherHeaderBytes + kMaxVlanTags * kVlanTagBytes + 60 + 20 <= kRecordRegion);
+  uint32_t at = offsetof(EtherHeader, ether_type);
+  for (unsigned tags = 0; tags <= kMaxVlanTags && at + 2 <= end; ++tags, at += kVlanTagBytes) {
     const uint16_t type = load_be16(frame + at);
-    if (type == 0x8100 || type == 0x88a8 || type == 0x9100) continue;
-    if (type != 0x86dd) return true;
+    if (is_vlan_ether_type(type)) continue;
+    if (type != kEtherTypeIpv6) return true;
     const uint32_t next = at + 2 + 6;
     if (next >= end) return true;
     return frame[next] == kProtocolTcp || frame[next] == kProtocolUdp || frame[next] == kProtocolIcmpv6;
@@ -79,16 +80,13 @@ bool Worker::launch(size_t n, Selection* inputs) {
   const Offload& offload = (*device_.offloads)[n];
   const Program& program = walk_->snapshot->programs[node.program];
   const BatchView view = walk_->batch->view();
-  const uint32_t words = (view.count + 63) / 64;
   for (Airborne& a : walk_->airborne) {
     a.channel = nullptr;
     a.applied = 0;
   }
   TraceSpan trace;
   trace.begin("gather");
-  Tile& tile = *tiles_[0];
-  auto full = [&] {
-    start_tile(tile);
+  gather(node, view, inputs, [&](Tile& tile) -> Tile& {
     run_stages(program, node, tile, 0, offload.begin, false);
     for (uint32_t lane = 0; lane < tile.count; ++lane) {
       const uint8_t path = tile.path[lane];
@@ -102,24 +100,8 @@ bool Worker::launch(size_t n, Selection* inputs) {
     }
     run_stages(program, node, tile, offload.begin, program.stage_count, false);
     finish_tile(node, view, tile);
-    tile.count = 0;
-  };
-  tile.count = 0;
-  for (unsigned input = 0; input < node.inputs; ++input) {
-    const Selection packets = inputs[input];
-    inputs[input].clear();
-    for (uint32_t w = 0; w < words; ++w) {
-      for (uint64_t bits = packets.word(w); bits != 0; bits &= bits - 1) {
-        const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(bits));
-        const uint32_t lane = tile.count++;
-        tile.index[lane] = i;
-        tile.path[lane] = node.entries[input];
-        view.load(i, node.live_in, tile.packet[lane]);
-        if (tile.count == Tile::kLanes) full();
-      }
-    }
-    if (tile.count != 0) full();
-  }
+    return tile;
+  });
   trace.end();
   trace.begin("submit");
   bool any = false;
@@ -172,40 +154,33 @@ bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile&
   view.store(tile.index[lane], ~FieldMask{0}, p);
   a->rows[i] = static_cast<uint16_t>(tile.index[lane]);
   a->paths[i] = path;
-  Word* to = flight.record(i);
-  const uint32_t tag = flight.tag(i);
-  auto put = [&](uint32_t w, const Word& word) { HostWords::store(to + w, word); };
   if (offload.keys) {
-    if (a == &walk_->airborne[0]) {
-      put(0, pack_key4(p.key, tag));
-    } else {
-      PayloadWriter writer(tag, put);
-      writer.put(&p.key, kKeyBytes);
-      writer.finish();
-    }
-  } else {
-    RegisterRecord r{};
-    std::memcpy(&r.extent, &p.data, sizeof(Extent));
-    std::memcpy(&r.annotation, &p.rule, sizeof(Annotation));
-    r.path = path;
-    PayloadWriter writer(tag, put);
-    writer.put(&r, sizeof r);
-    if (offload.shape.kind == RecordKind::kAddress) {
-      if (offload.writes_frame) {
-        std::memcpy(a->saved.data() + size_t{i} * kSavedBytes, p.frame, std::min(kSavedBytes, p.end));
-      }
-      const auto address = reinterpret_cast<uint64_t>(device_frame);
-      writer.put(&address, sizeof address);
-    }
-    if (offload.shape.key_in != 0) writer.put(&p.key, kKeyBytes);
-    if (offload.shape.kind == RecordKind::kHeader) {
-      const uint32_t bytes = std::min<uint32_t>(offload.shape.region, p.end);
-      writer.put(p.frame, bytes);
-      static constexpr uint8_t kZeros[kRecordRegion] = {};
-      writer.put(kZeros, offload.shape.region - bytes);
-    }
-    writer.finish();
+    flight.put_key(p.key);
+    return true;
   }
+  Word* to = flight.record(i);
+  auto put = [&](uint32_t w, const Word& word) { HostWords::store(to + w, word); };
+  RegisterRecord r{};
+  std::memcpy(&r.extent, &p.data, sizeof(Extent));
+  std::memcpy(&r.annotation, &p.rule, sizeof(Annotation));
+  r.path = path;
+  PayloadWriter writer(flight.tag(i), put);
+  writer.put(&r, sizeof r);
+  if (offload.shape.kind == RecordKind::kAddress) {
+    if (offload.writes_frame) {
+      std::memcpy(a->saved.data() + size_t{i} * kSavedBytes, p.frame, std::min(kSavedBytes, p.end));
+    }
+    const auto address = reinterpret_cast<uint64_t>(device_frame);
+    writer.put(&address, sizeof address);
+  }
+  if (offload.shape.key_in != 0) writer.put(&p.key, kKeyBytes);
+  if (offload.shape.kind == RecordKind::kHeader) {
+    const uint32_t bytes = std::min<uint32_t>(offload.shape.region, p.end);
+    writer.put(p.frame, bytes);
+    static constexpr uint8_t kZeros[kRecordRegion] = {};
+    writer.put(kZeros, offload.shape.region - bytes);
+  }
+  writer.finish();
   ++flight.count;
   return true;
 }
@@ -265,12 +240,7 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
       const uint32_t last = offload.begin + static_cast<uint32_t>(std::bit_width(steps.visited)) - 1u;
       const StageSlot& slot = program.stages[last];
       tile.output[lane] = steps.output;
-      if (node.wide) {
-        const bool out = steps.output < node.exits.size() && node.exits[steps.output].node != ~0u;
-        tile.path[lane] = out ? static_cast<uint8_t>(kPathExit) : kPathDropped;
-      } else {
-        tile.path[lane] = slot.next[steps.output & 15];
-      }
+      tile.path[lane] = node.wide ? node.wide_path(steps.output) : slot.next[steps.output & 15];
       if (tile.path[lane] == kPathDropped) {
         const DropReason reason = p.reason == DropReason::kNone ? DropReason::kUnconnectedOutput : p.reason;
         ++stats_.elements[slot.element].drops[static_cast<size_t>(reason)];

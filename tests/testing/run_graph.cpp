@@ -79,6 +79,14 @@ GraphOutcome run_graph(const GraphRun& run) {
   return outcome;
 }
 
+std::string with_outputs(const TempDir& dir, std::string text) {
+  // The longer names first: $OUT is the beginning of all of them.
+  for (const std::string name : {"OUT3", "OUT2", "OUT"}) {
+    for (size_t at; (at = text.find("$" + name)) != std::string::npos;) text.replace(at, name.size() + 1, dir / name);
+  }
+  return text;
+}
+
 std::string write_mixed_capture(const std::string& path, uint32_t packets, uint64_t seed) {
   auto writer = CaptureWriter::create(path);
   if (!writer) std::abort();
@@ -198,6 +206,15 @@ std::string standard_graph_text(const TempDir& dir, const std::string& source, c
       "in :: {6} -> parse :: IPInput -> acl :: ACL(TABLE edge) -> fib :: IPRoute(TABLE main)\n"
       "  -> ttl :: DecIPTTL -> out :: AdjacencyRewrite(TABLE adj) -> tx :: {7};\n",
       dir / "edge.acl", acl_algorithm, dir / "rib.txt", algorithm4, algorithm6, dir / "adj.txt", source, sink);
+}
+
+std::string real_graph_text(const TempDir& dir, const std::string& source, const std::string& sink,
+                            const std::string& acl_algorithm, const std::string& algorithm4,
+                            const std::string& algorithm6) {
+  std::string text = standard_graph_text(dir, source, sink, acl_algorithm, algorithm4, algorithm6);
+  write_file(dir / "rib.txt",
+             "0.0.0.0/0 a\n128.0.0.0/1 b\n::/0 c\n2a00::/12 d\n10.0.0.0/8 e\n192.0.5.0/24 drop-here\n");
+  return text.replace(text.find("TABLE edge"), 10, "TABLE edge, DEFAULT permit");
 }
 
 }  // namespace sluice::testing

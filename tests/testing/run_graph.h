@@ -43,6 +43,9 @@ struct GraphOutcome {
 
 GraphOutcome run_graph(const GraphRun& run);
 
+// The text with the captures OUT, OUT2 and OUT3 of the folder in place of $OUT, $OUT2 and $OUT3.
+std::string with_outputs(const TempDir& dir, std::string text);
+
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, std::string_view bytes);
 
@@ -56,5 +59,10 @@ std::string write_mixed_capture(const std::string& path, uint32_t packets, uint6
 std::string standard_graph_text(const TempDir& dir, const std::string& source, const std::string& sink,
                                 const std::string& acl_algorithm, const std::string& algorithm4,
                                 const std::string& algorithm6);
+
+// The same for captures of real traffic: default routes to two next hops, and what no rule names is permitted.
+std::string real_graph_text(const TempDir& dir, const std::string& source, const std::string& sink,
+                            const std::string& acl_algorithm, const std::string& algorithm4,
+                            const std::string& algorithm6);
 
 }  // namespace sluice::testing

@@ -548,7 +548,7 @@ struct RingUser {
     if (running) {
       const auto limit = std::chrono::steady_clock::now() + kPatience;
       for (uint32_t s = 0; s < ring->servers(); ++s) {
-        while (__atomic_load_n(&control.servers[s].ack, __ATOMIC_ACQUIRE) != epoch) {
+        while (HostWords::load32(&control.servers[s].ack) != epoch) {
           ASSERT_LT(std::chrono::steady_clock::now(), limit) << "server " << s << " does not take the program";
           std::this_thread::yield();
         }
@@ -737,9 +737,9 @@ TEST_P(CudaDeviceTest, UploadsAndLaunchesGoOnBesideARing) {
   for (const Item& item : items) user.put(item, 0, 0);
   user.take();
   EXPECT_EQ(user.wrong, 0u);
-  const uint32_t beat = __atomic_load_n(&user.ring->control()->servers[0].beat, __ATOMIC_ACQUIRE);
+  const uint32_t beat = HostWords::load32(&user.ring->control()->servers[0].beat);
   const auto limit = std::chrono::steady_clock::now() + kPatience;
-  while (__atomic_load_n(&user.ring->control()->servers[0].beat, __ATOMIC_ACQUIRE) == beat) {
+  while (HostWords::load32(&user.ring->control()->servers[0].beat) == beat) {
     ASSERT_LT(std::chrono::steady_clock::now(), limit) << "no heartbeat";
     std::this_thread::yield();
   }

@@ -90,9 +90,9 @@ class CudaFlagRing final : public FlagRing {
   const uint64_t* out() override { return out_; }
   void ring(uint32_t count) override {
     __atomic_store_n(&flags_->count, count, __ATOMIC_RELAXED);
-    __atomic_store_n(&flags_->doorbell, ++sequence_, __ATOMIC_RELEASE);
+    HostWords::store32(&flags_->doorbell, ++sequence_);
   }
-  bool done() const override { return __atomic_load_n(&flags_->done, __ATOMIC_ACQUIRE) == sequence_; }
+  bool done() const override { return HostWords::load32(&flags_->done) == sequence_; }
   Result<void> stop() override {
     if (!running_) return {};
     ring(0);

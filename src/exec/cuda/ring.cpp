@@ -152,7 +152,7 @@ class CudaRing final : public RingDriver {
       if (std::chrono::steady_clock::now() > limit) {
         uint32_t there = 0;
         for (uint32_t i = 0; i < servers_; ++i) {
-          there += __atomic_load_n(&control_->servers[i].left, __ATOMIC_ACQUIRE) == 0 ? 1 : 0;
+          there += HostWords::load32(&control_->servers[i].left) == 0 ? 1 : 0;
         }
         shared_->memory->abandon();
         return Error(fmt::format("{} of {} servers of a ring do not stop", there, servers_),

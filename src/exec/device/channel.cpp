@@ -4,23 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <thread>
 
+#include "base/clock.h"
+
 namespace sluice {
-namespace {
-
-uint64_t now_ns() {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-          .count());
-}
-
-uint32_t load(const uint32_t& word) {
-  return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
-}
-
-}  // namespace
 
 Result<std::unique_ptr<Channel>> Channel::create(Device& device, const RecordShape& record,
                                                  const ChannelOptions& options) {
@@ -85,7 +73,7 @@ Result<void> Channel::install(const DeviceProgram& program, uint32_t parity) {
   // Every server takes the new program before a record may name it.
   const uint64_t start = now_ns();
   for (uint32_t s = 0; s < ring_->servers(); ++s) {
-    while (load(control.servers[s].ack) != epoch) {
+    while (HostWords::load32(&control.servers[s].ack) != epoch) {
       if (now_ns() - start > options_.watchdog_ns) {
         Error error(fmt::format("server {} of a ring did not take a new program within {} ms", s,
                                 options_.watchdog_ns / 1'000'000));
@@ -121,13 +109,7 @@ void Channel::leave_ring() {
 
 bool Channel::open(Flight& flight, uint32_t records, uint32_t parity) {
   if (failed()) return false;
-  flight = {};
-  flight.limit = records;
-  flight.words_in = shape_.words_in;
-  flight.words_out = shape_.words_out;
-  flight.bytes_out = static_cast<uint32_t>(shape_.result_bytes());
-  flight.parity = static_cast<uint8_t>(parity);
-  flight.opened_ns = now_ns();
+  flight = Flight(shape_, records, parity, now_ns());
   if (ring_mode_) {
     if (!ring_running_ && !enter_ring()) return false;
     if (head_ + records - tail_ > shape_.capacity) return false;
@@ -144,12 +126,7 @@ bool Channel::open(Flight& flight, uint32_t records, uint32_t parity) {
   for (uint32_t i = 0; i < slab_busy_.size(); ++i) {
     if (slab_busy_[i]) continue;
     slab_busy_[i] = true;
-    flight.slab = i;
-    flight.in = slabs_->in(i);
-    flight.out = static_cast<const std::byte*>(slabs_->out(i));
-    flight.lap0 = ++slab_laps_[i];
-    flight.mask = ~uint32_t{0};
-    flight.shift = 63;
+    flight.on_slab(i, slabs_->in(i), slabs_->out(i), ++slab_laps_[i]);
     return true;
   }
   return false;
@@ -193,7 +170,7 @@ void Channel::adapt(const Flight& flight) {
 bool Channel::beating(uint64_t now) {
   const RingControl& control = *ring_->control();
   for (uint32_t s = 0; s < beats_.size(); ++s) {
-    const uint32_t beat = load(control.servers[s].beat);
+    const uint32_t beat = HostWords::load32(&control.servers[s].beat);
     if (beat != beats_[s]) {
       beats_[s] = beat;
       beat_ns_ = now;
@@ -209,9 +186,9 @@ uint32_t Channel::ready_keys(const Flight& flight) {
   while (i < flight.count) {
     const uint32_t place = flight.place(i);
     const uint32_t run = std::min(flight.count - i, flight.mask - place + 1);
-    const uint64_t tag = uint64_t{flight.tag(i)} << 57;
+    const uint32_t tag = flight.tag(i);
     for (uint32_t k = 0; k < run; ++k) {
-      if (((HostWords::load64(out + place + k) ^ tag) >> 57) != 0) return i + k;
+      if (result_tag(HostWords::load64(out + place + k)) != tag) return i + k;
     }
     i += run;
   }

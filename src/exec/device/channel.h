@@ -31,6 +31,16 @@ struct ChannelOptions {
 
 // Records in one piece on their way. Record i lies at place(i) of `in`, its result at the same place of `out`.
 struct Flight {
+  Flight() = default;
+  // For up to `most` records of `shape` and the generation of parity `of`. Where they lie is still to be said.
+  Flight(const ChannelShape& shape, uint32_t most, uint32_t of, uint64_t now)
+      : words_in(shape.words_in),
+        words_out(shape.words_out),
+        bytes_out(static_cast<uint32_t>(shape.result_bytes())),
+        limit(most),
+        parity(static_cast<uint8_t>(of)),
+        opened_ns(now) {}
+
   Word* in = nullptr;
   const std::byte* out = nullptr;
   uint32_t words_in = 0;
@@ -55,6 +65,29 @@ struct Flight {
   uint32_t tag(uint32_t i) const { return make_tag(lap0 + ((first + i) >> shift), parity); }
   Word* record(uint32_t i) const { return in + size_t{place(i)} * words_in; }
   const Word* result(uint32_t i) const { return reinterpret_cast<const Word*>(out + size_t{place(i)} * bytes_out); }
+  // Memory of the flight's own: record i lies at place i, all in lap `lap`.
+  void on_slab(uint32_t number, Word* records, const void* results, uint64_t lap) {
+    slab = number;
+    in = records;
+    out = static_cast<const std::byte*>(results);
+    lap0 = lap;
+    mask = ~uint32_t{0};
+    shift = 63;
+  }
+  // Appends the record of one key. Flights of kKey4 records, whose one word says what they are, take what fits_key4.
+  void put_key(const FlowKey& key) {
+    Word* to = record(count);
+    const uint32_t bits = tag(count);
+    if (words_in == 1) {
+      HostWords::store(to, pack_key4(key, bits));
+    } else {
+      auto store = [&](uint32_t w, const Word& word) { HostWords::store(to + w, word); };
+      PayloadWriter writer(bits, store);
+      writer.put(&key, kKeyBytes);
+      writer.finish();
+    }
+    ++count;
+  }
   // Appends `n` one-word records whose tags are 0.
   void put_words(const Word* from, uint32_t n) {
     while (n != 0) {

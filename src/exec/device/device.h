@@ -130,10 +130,10 @@ struct RingControl {
 
   // The host's side of the orders.
   void order_stop(uint32_t stop) {
-    for (Order& order : orders) __atomic_store_n(&order.stop, stop, __ATOMIC_RELEASE);
+    for (Order& order : orders) HostWords::store32(&order.stop, stop);
   }
   void order_epoch(uint32_t epoch) {
-    for (Order& order : orders) __atomic_store_n(&order.epoch, epoch, __ATOMIC_RELEASE);
+    for (Order& order : orders) HostWords::store32(&order.epoch, epoch);
   }
   bool stopping() const { return __atomic_load_n(&orders[0].stop, __ATOMIC_RELAXED) != 0; }
   uint32_t epoch() const { return __atomic_load_n(&orders[0].epoch, __ATOMIC_RELAXED); }

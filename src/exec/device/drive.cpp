@@ -3,34 +3,11 @@
 
 #include <algorithm>
 #include <barrier>
-#include <chrono>
 #include <thread>
 
+#include "base/clock.h"
+
 namespace sluice {
-namespace {
-
-uint64_t now_ns() {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-          .count());
-}
-
-inline void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
-// Waiting for an emulated device on few cores: let it run.
-void wait_a_little(bool alone) {
-  if (alone) {
-    pause();
-  } else {
-    std::this_thread::yield();
-  }
-}
-
-}  // namespace
 
 Result<std::unique_ptr<KeyLink>> KeyLink::open(Device& device, const Resident& resident, size_t node,
                                                const ChannelOptions& options) {
@@ -76,19 +53,8 @@ Result<void> KeyLink::run(std::span<const FlowKey> keys, std::span<KeyResult> re
           air.at.clear();
           chunk.used[other] = true;
         }
-        const uint32_t i = air.flight.count;
-        Word* to = air.flight.record(i);
-        const uint32_t tag = air.flight.tag(i);
-        auto put = [&](uint32_t w, const Word& word) { HostWords::store(to + w, word); };
-        if (other == 0) {
-          put(0, pack_key4(keys[next], tag));
-        } else {
-          PayloadWriter writer(tag, put);
-          writer.put(&keys[next], kKeyBytes);
-          writer.finish();
-        }
+        air.flight.put_key(keys[next]);
         air.at.push_back(next);
-        ++air.flight.count;
       }
       for (int other : {0, 1}) {
         if (chunk.used[other]) (other != 0 ? *others_ : *ipv4_).submit(chunk.air[other].flight, program());
@@ -117,7 +83,7 @@ Result<void> KeyLink::run(std::span<const FlowKey> keys, std::span<KeyResult> re
     if (all) {
       ++done;
     } else {
-      wait_a_little(alone);
+      spin_once(alone);
     }
   }
   return {};
@@ -172,7 +138,7 @@ Result<DriveResult> drive(Device& device, const Resident& resident, size_t node,
       channel.poll(flight);
       if (flight.failed || channel.failed()) break;
       if (flight.ready < flight.count) {
-        wait_a_little(alone);
+        spin_once(alone);
         continue;
       }
       const uint64_t end = now_ns();

@@ -3,25 +3,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstring>
 
 #include "base/assert.h"
+#include "base/clock.h"
 
 namespace sluice {
 namespace {
-
-uint64_t now_ns() {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-          .count());
-}
-
-inline void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 // A queue of at most as many values as were reserved.
 template <typename T>
@@ -77,19 +65,8 @@ class MasteredChannel final : public RecordChannel {
       slot.busy = true;
       slot.ready.store(0, std::memory_order_relaxed);
       slot.failed.store(false, std::memory_order_relaxed);
-      flight = {};
-      flight.limit = std::min(records, options_.records);
-      flight.words_in = shape_.words_in;
-      flight.words_out = shape_.words_out;
-      flight.bytes_out = static_cast<uint32_t>(shape_.result_bytes());
-      flight.parity = static_cast<uint8_t>(parity);
-      flight.slab = i;
-      flight.in = slot.in.data();
-      flight.out = reinterpret_cast<const std::byte*>(slot.out.data());
-      flight.lap0 = 1;
-      flight.mask = ~uint32_t{0};
-      flight.shift = 63;
-      flight.opened_ns = now_ns();
+      flight = Flight(shape_, std::min(records, options_.records), parity, now_ns());
+      flight.on_slab(i, slot.in.data(), slot.out.data(), 1);
       return true;
     }
     return false;
@@ -274,11 +251,7 @@ void MasterThread::run() {
     if (any) {
       idle = 0;
     } else if (flying || (spin_ && ++idle < 4000)) {
-      if (spin_) {
-        pause();
-      } else {
-        std::this_thread::yield();
-      }
+      spin_once(spin_);
     } else {
       bell_.wait(heard, std::memory_order_acquire);
     }

@@ -100,6 +100,13 @@ struct HostWords {
   static uint64_t load64(const uint64_t* from) {
     return __atomic_load_n(from, __ATOMIC_ACQUIRE);
   }
+  // A 4-byte word: an order or a sign of life.
+  static void store32(uint32_t* to, uint32_t value) {
+    __atomic_store_n(to, value, __ATOMIC_RELEASE);
+  }
+  static uint32_t load32(const uint32_t* from) {
+    return __atomic_load_n(from, __ATOMIC_ACQUIRE);
+  }
 };
 
 // Device: relaxed 16-byte accesses at system scope (PTX ISA 8.3: ld/st of .b128 are single-copy atomic on sm_70 and

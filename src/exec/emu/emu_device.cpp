@@ -20,13 +20,6 @@ namespace {
 
 using Shared = EmuDevice::Shared;
 
-uint32_t load(const uint32_t& word) {
-  return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
-}
-void store(uint32_t& word, uint32_t value) {
-  __atomic_store_n(&word, value, __ATOMIC_RELEASE);
-}
-
 void be_late(const Shared& shared) {
   if (const uint64_t ns = shared.faults.late_ns.load(std::memory_order_relaxed); ns != 0) {
     std::this_thread::sleep_for(std::chrono::nanoseconds(ns));
@@ -183,7 +176,7 @@ class EmuRing final : public RingDriver {
     if (auto ok = check(); !ok) return ok;
     threads_.clear();
     for (uint32_t s = 0; s < servers_; ++s) {
-      store(control_->servers[s].left, 0);
+      HostWords::store32(&control_->servers[s].left, 0);
       threads_.emplace_back([this, s, next, lap0, epoch = control_->epoch(), programs = programs_]() mutable {
         serve(s, next, lap0, epoch, programs);
       });
@@ -204,26 +197,26 @@ class EmuRing final : public RingDriver {
   void serve(uint32_t server, uint64_t next, uint64_t lap0, uint32_t epoch, std::array<DeviceProgram, 2>& programs) {
     RingControl::Server& self = control_->servers[server];
     alignas(16) uint8_t scratch[kRecordScratch] = {};
-    store(self.ack, epoch);
+    HostWords::store32(&self.ack, epoch);
     const auto shift = static_cast<uint32_t>(std::countr_zero(shape_.capacity));
     uint64_t group = next / kLanes;
     while (group % servers_ != server) ++group;
     // Lanes before `next` belong to flights that are over.
     uint32_t done = group == next / kLanes ? (uint32_t{1} << (next % kLanes)) - 1 : 0;
     std::vector<Word> record(shape_.words_in);
-    uint32_t beat = load(self.beat);
+    uint32_t beat = HostWords::load32(&self.beat);
     uint32_t idle = 0;
-    while (load(control_->orders[server].stop) == 0) {
+    while (HostWords::load32(&control_->orders[server].stop) == 0) {
       if (shared_->killed()) return;
       if (shared_->stuck()) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         continue;
       }
-      store(self.beat, ++beat);
-      if (const uint32_t now = load(control_->orders[server].epoch); now != epoch) {
+      HostWords::store32(&self.beat, ++beat);
+      if (const uint32_t now = HostWords::load32(&control_->orders[server].epoch); now != epoch) {
         programs[now & 1] = programs_[now & 1];
         epoch = now;
-        store(self.ack, epoch);
+        HostWords::store32(&self.ack, epoch);
       }
       bool any = false;
       for (uint32_t lane = 0; lane < kLanes; ++lane) {
@@ -260,7 +253,7 @@ class EmuRing final : public RingDriver {
         std::this_thread::sleep_for(std::chrono::microseconds(idle < 1000 ? 20 : 200));
       }
     }
-    store(self.left, 1);
+    HostWords::store32(&self.left, 1);
   }
 
   ChannelShape shape_;
