@@ -218,100 +218,157 @@ PlanBView PlanBView::rebase(const std::byte* from, const std::byte* to) const {
 }
 
 // Sixteen lookups in step: a level's nodes are sixteen independent loads, and the branch at the end of a level is the
-// same for all. `at` counts keys, eight a node.
+// same for all. `at` counts keys, eight a node: 8 * (9 node + 1 + below) = at + 8 * (at + below + 1). A step is five
+// instructions in AVX-512 and each of them shows, so nothing of it goes through memory that has not to.
 constexpr size_t kGroup = 16;
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 and its own _mm512_undefined_epi32 (bug 105593)
+#endif
+
 struct PlanBBulk {
-  __attribute__((always_inline)) static inline uint32_t below_scalar(const int64_t* keys, int64_t key) {
+  template <typename Leaf>
+  struct Table {
+    const PlanBView& view;
+    const int64_t* keys;
+    const Leaf* leaves;  // such that the leaf of `at` is leaves[at / 8]
+    uint32_t levels, limit;
+  };
+
+  static uint32_t below_scalar(const int64_t* keys, int64_t key) {
     uint32_t below = 0;
     for (int k = 0; k < 8; ++k) below += keys[k] < key ? 1 : 0;
     return below;
   }
-  static void group_scalar(const PlanBView& v, const uint64_t* hi, uint64_t* at) {
-    for (size_t k = 0; k < kGroup; ++k) at[k] = 0;
-    for (uint32_t level = 0; level < v.levels_; ++level) {
-      for (size_t k = 0; k < kGroup; ++k) {
-        at[k] = at[k] * 9 + 8 + 8 * below_scalar(v.keys_ + at[k], turned(hi[k]));
+
+  // Of a group's lookups, those that end in a block.
+  template <typename Leaf>
+  __attribute__((noinline)) static void search_blocks(const Table<Leaf>& t, const uint64_t* lo, uint32_t* next_hops) {
+    for (size_t k = 0; k < kGroup; ++k) {
+      if (next_hops[k] > t.limit) next_hops[k] = t.view.search_low(next_hops[k] - t.limit - 1, lo[k]);
+    }
+  }
+
+  // Each of these answers whole groups, n a multiple of kGroup: with the loop inside, the constants stay in registers.
+  template <typename Leaf>
+  static void run_scalar(const Table<Leaf>& t, const uint64_t* hi, const uint64_t* lo, uint32_t* next_hops, size_t n) {
+    for (; n > 0; n -= kGroup, hi += kGroup, lo += kGroup, next_hops += kGroup) {
+      uint64_t at[kGroup] = {};
+      for (uint32_t level = 0; level < t.levels; ++level) {
+        for (size_t k = 0; k < kGroup; ++k) at[k] += 8 * (at[k] + below_scalar(t.keys + at[k], turned(hi[k])) + 1);
       }
+      uint32_t more = 0;
+      for (size_t k = 0; k < kGroup; ++k) {
+        next_hops[k] = t.leaves[at[k] / 8];
+        more |= next_hops[k] > t.limit ? 1 : 0;
+      }
+      if (more != 0) [[unlikely]]
+        search_blocks(t, lo, next_hops);
     }
   }
 #if defined(__x86_64__)
-  __attribute__((target("avx2,popcnt"))) static void group_avx2(const PlanBView& v, const uint64_t* hi, uint64_t* at) {
-    for (size_t k = 0; k < kGroup; ++k) at[k] = 0;
-    const int64_t* const keys = v.keys_;
-    for (uint32_t level = 0; level < v.levels_; ++level) {
+  template <typename Leaf>
+  __attribute__((target("avx2,popcnt"))) static void run_avx2(const Table<Leaf>& t, const uint64_t* hi,
+                                                              const uint64_t* lo, uint32_t* next_hops, size_t n) {
+    const __m256i turn = _mm256_set1_epi64x(static_cast<int64_t>(PlanBView::kTurn));
+    for (; n > 0; n -= kGroup, hi += kGroup, lo += kGroup, next_hops += kGroup) {
+      uint64_t at[kGroup] = {};
+      for (uint32_t level = 0; level < t.levels; ++level) {
 #pragma GCC unroll 16
-      for (size_t k = 0; k < kGroup; ++k) {
-        const __m256i key = _mm256_set1_epi64x(turned(hi[k]));
-        const auto* node = reinterpret_cast<const __m256i*>(keys + at[k]);
-        const __m256i first = _mm256_cmpgt_epi64(key, _mm256_load_si256(node));
-        const __m256i second = _mm256_cmpgt_epi64(key, _mm256_load_si256(node + 1));
-        // Sixteen bits a pair of 64-bit lanes; two saturating packs leave one byte a key, in any order.
-        const __m256i both = _mm256_packs_epi32(first, second);
-        const auto bits = static_cast<unsigned>(_mm256_movemask_epi8(both));
-        at[k] = at[k] * 9 + 8 + 2 * static_cast<unsigned>(__builtin_popcount(bits));
+        for (size_t k = 0; k < kGroup; ++k) {
+          const __m256i key = _mm256_xor_si256(_mm256_set1_epi64x(static_cast<int64_t>(hi[k])), turn);
+          const auto* node = reinterpret_cast<const __m256i*>(t.keys + at[k]);
+          const __m256i first = _mm256_cmpgt_epi64(key, _mm256_load_si256(node));
+          const __m256i second = _mm256_cmpgt_epi64(key, _mm256_load_si256(node + 1));
+          // Two packs leave four bits a key, in any order.
+          const auto bits = static_cast<unsigned>(_mm256_movemask_epi8(_mm256_packs_epi32(first, second)));
+          at[k] += 8 * (at[k] + 1) + 2 * static_cast<unsigned>(__builtin_popcount(bits));
+        }
       }
+      uint32_t more = 0;
+      for (size_t k = 0; k < kGroup; ++k) {
+        next_hops[k] = t.leaves[at[k] / 8];
+        more |= next_hops[k] > t.limit ? 1 : 0;
+      }
+      if (more != 0) [[unlikely]]
+        search_blocks(t, lo, next_hops);
     }
   }
-  __attribute__((target("avx512f,avx512dq,popcnt"))) static void group_avx512(const PlanBView& v, const uint64_t* hi,
-                                                                              uint64_t* at) {
-    for (size_t k = 0; k < kGroup; ++k) at[k] = 0;
-    const int64_t* const keys = v.keys_;
-    __m512i key[kGroup];
-    for (size_t k = 0; k < kGroup; ++k) key[k] = _mm512_set1_epi64(turned(hi[k]));
-    for (uint32_t level = 0; level < v.levels_; ++level) {
+
+  template <typename Leaf>
+  __attribute__((target("avx512f,avx512dq,bmi,popcnt"))) static void run_avx512(const Table<Leaf>& t,
+                                                                                const uint64_t* hi, const uint64_t* lo,
+                                                                                uint32_t* next_hops, size_t n) {
+    const __m512i turn = _mm512_set1_epi64(static_cast<int64_t>(PlanBView::kTurn));
+    const int64_t* const keys = t.keys;
+    for (; n > 0; n -= kGroup, hi += kGroup, lo += kGroup, next_hops += kGroup) {
+      __m512i key[kGroup];
+      uint64_t at[kGroup];
 #pragma GCC unroll 16
       for (size_t k = 0; k < kGroup; ++k) {
-        const __mmask8 below = _mm512_cmplt_epi64_mask(_mm512_load_si512(keys + at[k]), key[k]);
-        at[k] = at[k] * 9 + 8 + 8 * static_cast<unsigned>(__builtin_popcount(_cvtmask8_u32(below)));
+        key[k] = _mm512_xor_si512(_mm512_set1_epi64(static_cast<int64_t>(hi[k])), turn);
+        at[k] = 0;
       }
+      for (uint32_t level = t.levels; level > 0; --level) {
+#pragma GCC unroll 16
+        for (size_t k = 0; k < kGroup; ++k) {
+          const __mmask8 below = _mm512_cmpgt_epi64_mask(key[k], _mm512_load_si512(keys + at[k]));
+          const uint64_t sum = at[k] + static_cast<unsigned>(__builtin_popcount(_cvtmask8_u32(below)));
+          at[k] += 8 * sum + 8;
+        }
+      }
+      const Leaf* const leaves = t.leaves;
+      const uint32_t limit = t.limit;
+      uint32_t more = 0;
+#pragma GCC unroll 16
+      for (size_t k = 0; k < kGroup; ++k) {
+        const uint32_t entry = leaves[at[k] / 8];
+        next_hops[k] = entry;
+        more |= entry > limit ? 1 : 0;
+      }
+      if (more != 0) [[unlikely]]
+        search_blocks(t, lo, next_hops);
     }
   }
 #endif
-
-  template <typename Leaf>
-  static void finish(const PlanBView& v, const Leaf* leaves, const uint64_t* at, const uint64_t* lo,
-                     uint32_t* next_hops, size_t n) {
-    const size_t first = size_t{v.first_leaf_};
-    bool more = false;
-    for (size_t k = 0; k < n; ++k) {
-      const uint32_t entry = leaves[at[k] / 8 - first];
-      next_hops[k] = entry;
-      more |= entry > v.next_hops_;
-    }
-    if (!more) [[likely]]
-      return;
-    for (size_t k = 0; k < n; ++k) {
-      if (next_hops[k] > v.next_hops_) next_hops[k] = v.search_low(next_hops[k] - v.next_hops_ - 1, lo[k]);
-    }
-  }
 
   template <typename Leaf>
   static void run(LpmIsa isa, const PlanBView& v, const Leaf* leaves, const uint64_t* hi, const uint64_t* lo,
                   uint32_t* next_hops, size_t n) {
-    auto group = group_scalar;
+    auto whole = run_scalar<Leaf>;
 #if defined(__x86_64__)
-    static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
-    static const bool has_avx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512dq") != 0;
-    if (isa == LpmIsa::kAvx512 && has_avx512) {
-      group = group_avx512;
-    } else if (isa != LpmIsa::kScalar && has_avx2) {
-      group = group_avx2;
+    if (isa == LpmIsa::kAvx512 && kHasAvx512) {
+      whole = run_avx512<Leaf>;
+    } else if (isa != LpmIsa::kScalar && kHasAvx2) {
+      whole = run_avx2<Leaf>;
     }
 #endif
-    uint64_t at[kGroup];
-    size_t i = 0;
-    for (; i + kGroup <= n; i += kGroup) {
-      group(v, hi + i, at);
-      finish(v, leaves, at, lo + i, next_hops + i, kGroup);
-    }
+    const Table<Leaf> t{v, v.keys_, leaves - v.first_leaf_, v.levels_, v.next_hops_};
+    const size_t i = n / kGroup * kGroup;
+    whole(t, hi, lo, next_hops, i);
     if (i == n) return;
-    uint64_t rest[kGroup] = {};
-    std::copy(hi + i, hi + n, rest);
-    group(v, rest, at);
-    finish(v, leaves, at, lo + i, next_hops + i, n - i);
+    uint64_t rest_hi[kGroup] = {}, rest_lo[kGroup] = {};
+    uint32_t found[kGroup];
+    std::copy(hi + i, hi + n, rest_hi);
+    std::copy(lo + i, lo + n, rest_lo);
+    whole(t, rest_hi, rest_lo, found, kGroup);
+    std::copy(found, found + (n - i), next_hops + i);
   }
+
+ private:
+#if defined(__x86_64__)
+  // Asked once before main; until then lookups are scalar.
+  static const bool kHasAvx2, kHasAvx512;
+#endif
 };
+#if defined(__x86_64__)
+const bool PlanBBulk::kHasAvx2 = __builtin_cpu_supports("avx2") != 0;
+const bool PlanBBulk::kHasAvx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512dq") != 0;
+#endif
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 void PlanBView::lookup_bulk(LpmIsa isa, const uint64_t* hi, const uint64_t* lo, uint32_t* next_hops, size_t n) const {
   if (!wide_) return PlanBBulk::run(isa, *this, narrow_leaves(), hi, lo, next_hops, n);
