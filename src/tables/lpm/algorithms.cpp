@@ -80,8 +80,8 @@ LpmChoice choose_lpm(const Rib& rib, LpmTarget target) {
     choice.algorithm6 = Poptrie::kName;
     choice.why6 = "reads one 32-byte sector a level, the unit in which a GPU reads";
   } else {
-    choice.algorithm6 = PlanB::kName;
-    choice.why6 = "one cache line a level, the same number of levels for every address";
+    choice.algorithm6 = Range24::kName;
+    choice.why6 = "two small arrays and three cache lines for every address, without a branch";
   }
   return choice;
 }

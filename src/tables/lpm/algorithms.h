@@ -18,6 +18,7 @@
 #include "tables/lpm/next_hop_names.h"
 #include "tables/lpm/planb.h"
 #include "tables/lpm/poptrie.h"
+#include "tables/lpm/range24.h"
 #include "tables/lpm/rib.h"
 #include "tables/lpm/sail.h"
 #include "tables/lpm/scan.h"
@@ -38,6 +39,14 @@ struct Sail {
       "direct arrays at 16, 24 and 32 bits, equal parts shared; two or three loads a lookup, 9 MB for a full table";
   using View4 = SailView;
   static Result<FibPlan> plan4(const Rib& rib) { return plan_sail(rib); }
+};
+
+struct Range24 {
+  static constexpr const char* kName = "range24";
+  static constexpr const char* kSummary =
+      "direct to 24 bits, then flat 16-ary trees over address ranges; three cache lines, 2 MB for a full table";
+  using View6 = Range24View;
+  static Result<FibPlan> plan6(const Rib& rib) { return plan_range24(rib); }
 };
 
 struct PlanB {
@@ -87,10 +96,10 @@ struct Bloom {
 
 // The first of each list is the default.
 using LpmAlgorithms4 = std::tuple<Dir24, Sail, Poptrie, Trie, Linear, Bloom>;
-using LpmAlgorithms6 = std::tuple<Poptrie, PlanB, Trie, Linear, Bloom>;
+using LpmAlgorithms6 = std::tuple<Poptrie, Range24, PlanB, Trie, Linear, Bloom>;
 // The same without those whose Views another has: what lists of stages are made of.
 using LpmStageAlgorithms4 = std::tuple<Dir24, Sail, Poptrie, Trie, Linear>;
-using LpmStageAlgorithms6 = std::tuple<Poptrie, PlanB, Trie, Linear>;
+using LpmStageAlgorithms6 = std::tuple<Poptrie, Range24, PlanB, Trie, Linear>;
 
 // Calls f(Algorithm{}) for each algorithm of a list, in order.
 template <typename List, typename F>

@@ -564,6 +564,7 @@ void register_all() {
   build("build4/trie", Trie::plan4);
   build("build6/poptrie", Poptrie::plan6);
   build("build6/planb", PlanB::plan6);
+  build("build6/range24", Range24::plan6);
   build("build6/trie", Trie::plan6);
 }
 

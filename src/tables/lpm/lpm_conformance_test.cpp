@@ -333,14 +333,15 @@ TEST(BuildRoutes, NamesTheNearestAlgorithm) {
   EXPECT_NE(to_string(image.error()).find("did you mean dir24?"), std::string::npos) << to_string(image.error());
   image = build_routes(rib, "dir24", "dir24");
   ASSERT_FALSE(image.ok());
-  EXPECT_NE(to_string(image.error()).find("IPv6 algorithms: poptrie, planb, trie, linear, bloom"), std::string::npos);
+  EXPECT_NE(to_string(image.error()).find("IPv6 algorithms: poptrie, range24, planb, trie, linear, bloom"),
+            std::string::npos);
 }
 
 TEST(BuildRoutes, AutoChoosesByTableAndTarget) {
   Rib rib = random_rib(3, 200, 5);
   const LpmChoice cpu = choose_lpm(rib, LpmTarget::kCpu), gpu = choose_lpm(rib, LpmTarget::kGpu);
   EXPECT_EQ(cpu.algorithm4, "sail");
-  EXPECT_EQ(cpu.algorithm6, "planb");
+  EXPECT_EQ(cpu.algorithm6, "range24");
   EXPECT_EQ(gpu.algorithm4, "dir24");
   EXPECT_EQ(gpu.algorithm6, "poptrie");
   for (LpmTarget target : {LpmTarget::kCpu, LpmTarget::kGpu}) {
@@ -432,6 +433,62 @@ TEST(LpmConformance, PlanBTreesOfEveryHeight) {
       EXPECT_EQ(got, ask6(oracle, a)) << routes;
     }
   }
+}
+
+// range24: both leaf widths; a /24 with as many ranges as a tree holds, one fewer and one more; trees that neighbours
+// share; /48s divided further, at both ends of a /24; more trees than there may be.
+TEST(LpmConformance, Range24TreesAndLists) {
+  auto expect_same = [](const Rib& rib, bool wide, size_t stride) {
+    auto plan = plan_range24(rib, wide);
+    ASSERT_TRUE(plan.ok());
+    auto buffer = Buffer::allocate(plan->bytes);
+    ASSERT_TRUE(buffer.ok());
+    plan->write({buffer->data(), buffer->size()});
+    auto view = Range24View::open({buffer->data(), plan->bytes}, rib.next_hop_count());
+    ASSERT_TRUE(view.ok()) << to_string(view.error());
+    EXPECT_EQ(view->wide(), wide);
+    const Addresses6 all = edge_addresses(rib.routes6());
+    Addresses6 a;
+    for (size_t i = 0; i < all.hi.size(); i += stride) {
+      a.hi.push_back(all.hi[i]);
+      a.lo.push_back(all.lo[i]);
+    }
+    EXPECT_EQ(ask6(*view, a), ask6(build(rib, "trie", "trie"), a));
+  };
+  // Separate /48s: with the space between them two ranges each, and one more where the last ends before the /24 does.
+  for (uint64_t routes : {1u, 2u, 2047u, 2048u, 2049u, 4095u, 4096u, 5000u}) {
+    Rib rib;
+    intern_ids(rib, 9);
+    for (uint64_t i = 0; i < routes; ++i) {
+      rib.add(prefix6(0x2001000000000000ull + (i << 17), 0, 48), 1 + static_cast<uint32_t>(i % 9));
+      rib.add(prefix6(0x2001010000000000ull + (i << 16), 0, 48), 1 + static_cast<uint32_t>(i % 9));
+    }
+    rib.settle();
+    expect_same(rib, false, 1);
+  }
+  Rib ends;
+  intern_ids(ends, 20);
+  for (uint64_t c :
+       {0x2001000000000000ull, 0x2001010000000000ull, 0x20010f0000000000ull, 0xffffff0000000000ull, 0ull}) {
+    ends.add(prefix6(c, 0, 128), 1);
+    ends.add(prefix6(c | 0xffff, ~0ull, 128), 2);
+    ends.add(prefix6(c | 0x10000, 0, 64), 3);
+    ends.add(prefix6(c | 0x20000, 0, 48), 4);
+    ends.add(prefix6(c | 0x20000, 5, 126), 5);
+    ends.add(prefix6(c | 0xff0000ffffull, 0, 72), 6);
+    ends.add(prefix6(c | 0xffffffffffull, ~0ull, 128), 7);
+    ends.add(prefix6(c | 0xffffff0000ull, 0, 50), 8);
+    ends.add(prefix6(c | 0xfffffe0000ull, 0, 48), 9);
+  }
+  ends.settle();
+  expect_same(ends, false, 1);
+  expect_same(ends, true, 1);
+  // A boundary in 3,000 /16s: the first 2,048 have trees.
+  Rib many;
+  intern_ids(many, 3);
+  for (uint64_t r = 0; r < 3000; ++r) many.add(prefix6(r << 48 | 0x123456780000ull, 0, 48), 1 + r % 3);
+  many.settle();
+  expect_same(many, false, 3);
 }
 
 // sail: 4-byte entries, and runs longer than the distance that its lookups look ahead.
