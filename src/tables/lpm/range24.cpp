@@ -317,51 +317,79 @@ struct Range24Bulk {
     const uint32_t* const third = v.keys_ + size_t{v.third_} * 16;
     const uint32_t limit = v.next_hops_;
     for (; n > 0; n -= kGroup, hi += kGroup, lo += kGroup, next_hops += kGroup) {
-      uint32_t all = kAnswer;
+      // The address's parts as they lie in memory: x86 is little-endian.
+      const auto* bytes = reinterpret_cast<const unsigned char*>(hi);
+      uint32_t entries[kGroup];
+      uint32_t all = kAnswer, any = 0;
 #pragma GCC unroll 16
       for (size_t k = 0; k < kGroup; ++k) {
-        const uint32_t entry = chunks[root[hi[k] >> 48] + (hi[k] >> 40 & 255)];
-        next_hops[k] = entry;
+        uint16_t high;
+        std::memcpy(&high, bytes + 8 * k + 6, sizeof high);
+        const uint32_t entry = chunks[root[high] + bytes[8 * k + 5]];
+        entries[k] = entry;
         all &= entry;
+        any |= entry;
       }
-      const __m512i entries = _mm512_loadu_si512(next_hops);
-      const __m512i clear = _mm512_andnot_si512(_mm512_set1_epi32(static_cast<int>(kAnswer)), entries);
       if (all != 0) {
-        _mm512_storeu_si512(next_hops, clear);
-        if (_mm512_cmpgt_epu32_mask(clear, _mm512_set1_epi32(static_cast<int>(limit))) != 0) [[unlikely]]
-          search_lists(v, hi, lo, next_hops);
+        answer_direct(v, entries, hi, lo, next_hops);
         continue;
       }
-      // Those that have their answer already go down the first tree for company.
-      const __mmask16 direct = top_bits(entries);
-      alignas(64) uint32_t tree[kGroup];
-      _mm512_store_si512(tree, _mm512_mask_mov_epi32(entries, direct, _mm512_setzero_si512()));
-      __m512i key[kGroup];
-      uint64_t at[kGroup];
-#pragma GCC unroll 16
-      for (size_t k = 0; k < kGroup; ++k) {
-        key[k] = _mm512_set1_epi32(static_cast<int>(hi[k] >> 16));
-        const __mmask16 below = _mm512_cmpgt_epu32_mask(key[k], _mm512_load_si512(first + size_t{tree[k]} * 16));
-        at[k] = (uint64_t{tree[k]} * 16 + static_cast<unsigned>(__builtin_popcount(below))) * 16;
+      // Those few that have their answer already go down the first tree for company and are answered anew. (Nothing
+      // here reads as a vector what was written in parts: such a load would wait until all of it is in the cache.)
+      uint32_t kept[kGroup];
+      if ((any & kAnswer) != 0) {
+        for (size_t k = 0; k < kGroup; ++k) {
+          kept[k] = entries[k];
+          if ((entries[k] & kAnswer) != 0) entries[k] = 0;
+        }
       }
-#pragma GCC unroll 16
-      for (size_t k = 0; k < kGroup; ++k) {
-        const __mmask16 below = _mm512_cmpgt_epu32_mask(key[k], _mm512_load_si512(second + at[k]));
-        at[k] = (at[k] + static_cast<unsigned>(__builtin_popcount(below))) * 16;
+      uint32_t more = any & kAnswer;
+      for (size_t half = 0; half < kGroup; half += 8) {  // eight: what has registers
+        __m512i key[8];
+        uint64_t at[8];  // counts keys, sixteen a node
+#pragma GCC unroll 8
+        for (size_t k = 0; k < 8; ++k) {
+          uint32_t middle;
+          std::memcpy(&middle, bytes + 8 * (half + k) + 2, sizeof middle);
+          key[k] = _mm512_set1_epi32(static_cast<int>(middle));
+          const uint64_t node = uint64_t{entries[half + k]} * 16;
+          const __mmask16 below = _mm512_cmpgt_epu32_mask(key[k], _mm512_load_si512(first + node));
+          at[k] = (node + static_cast<unsigned>(__builtin_popcount(below))) * 16;
+        }
+#pragma GCC unroll 8
+        for (size_t k = 0; k < 8; ++k) {
+          const __mmask16 below = _mm512_cmpgt_epu32_mask(key[k], _mm512_load_si512(second + at[k]));
+          at[k] = (at[k] + static_cast<unsigned>(__builtin_popcount(below))) * 16;
+        }
+#pragma GCC unroll 8
+        for (size_t k = 0; k < 8; ++k) {
+          const __mmask16 below = _mm512_cmpgt_epu32_mask(key[k], _mm512_load_si512(third + at[k]));
+          const uint32_t leaf = leaves[at[k] + static_cast<unsigned>(__builtin_popcount(below))];
+          next_hops[half + k] = leaf;
+          more |= limit - leaf;  // the highest bit: past the limit
+        }
       }
-#pragma GCC unroll 16
-      for (size_t k = 0; k < kGroup; ++k) {
-        const __mmask16 below = _mm512_cmpgt_epu32_mask(key[k], _mm512_load_si512(third + at[k]));
-        next_hops[k] = leaves[at[k] + static_cast<unsigned>(__builtin_popcount(below))];
+      if ((more & kAnswer) == 0) [[likely]]
+        continue;
+      if ((any & kAnswer) != 0) {
+        for (size_t k = 0; k < kGroup; ++k) {
+          if ((kept[k] & kAnswer) != 0) next_hops[k] = kept[k] & ~kAnswer;
+        }
       }
-      const __m512i found = _mm512_mask_mov_epi32(_mm512_loadu_si512(next_hops), direct, clear);
-      _mm512_storeu_si512(next_hops, found);
-      if (_mm512_cmpgt_epu32_mask(found, _mm512_set1_epi32(static_cast<int>(limit))) != 0) [[unlikely]]
-        search_lists(v, hi, lo, next_hops);
+      search_lists(v, hi, lo, next_hops);
     }
   }
-  __attribute__((target("avx512f"), always_inline)) static inline __mmask16 top_bits(__m512i v) {
-    return _mm512_cmplt_epi32_mask(v, _mm512_setzero_si512());
+  __attribute__((noinline)) static void answer_direct(const Range24View& v, const uint32_t* entries, const uint64_t* hi,
+                                                      const uint64_t* lo, uint32_t* next_hops) {
+    uint32_t more = 0;
+#pragma GCC unroll 16
+    for (size_t k = 0; k < kGroup; ++k) {
+      const uint32_t answer = entries[k] & ~kAnswer;
+      next_hops[k] = answer;
+      more |= v.next_hops_ - answer;
+    }
+    if ((more & kAnswer) != 0) [[unlikely]]
+      search_lists(v, hi, lo, next_hops);
   }
 #endif
 
