@@ -12,6 +12,7 @@ import argparse
 import datetime
 import json
 import pathlib
+import re
 import statistics
 import sys
 
@@ -25,7 +26,7 @@ def convert(raw, name, seed, input_hash, checked, command):
     for run in raw.get("benchmarks", []):
         if run.get("run_type", "iteration") != "iteration":
             continue  # google-benchmark's own aggregates; they lack min and max
-        case = run.get("run_name", run["name"])
+        case = re.sub(r"/(iterations:[0-9]+|manual_time)", "", run.get("run_name", run["name"]))
         if run.get("error_occurred"):
             raise ValueError(f"{case}: {run.get('error_message', 'the benchmark failed')}")
         if "ratio" in run:

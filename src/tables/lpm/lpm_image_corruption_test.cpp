@@ -69,7 +69,7 @@ TEST(LpmImageCorruption, EveryViewRefusesItOrStaysInBounds) {
     const auto image = build_routes(rib, "trie", A::kName);
     ASSERT_TRUE(image.ok());
     const auto section = image->section(SectionTag::kFib6);
-    const size_t words = section.size() > (4 << 20) ? 8 : 100;
+    const size_t words = section.size() > (1 << 20) ? 4 : 100;
     const Damage d = damage(section, words, [&](std::span<const std::byte> bytes) {
       auto view = A::View6::open(bytes, rib.next_hop_count());
       if (!view) return false;
