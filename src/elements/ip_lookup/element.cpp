@@ -159,7 +159,8 @@ void register_ip_lookup(Registry& registry) {
       "packet to the route's "
       "output. Of two routes for one prefix the later wins, with a warning. Click's names are one element here; the "
       "name chooses the "
-      "algorithm: DirectIPLookup and IPLookup `dir24`, RangeIPLookup `poptrie`, LinearIPLookup `linear`, the others `trie`.";
+      "algorithm: DirectIPLookup and IPLookup `dir24`, RangeIPLookup `poptrie`, LinearIPLookup `linear`, the others "
+      "`trie`.";
   c.arguments = {
       {.name = "ROUTE",
        .kind = ArgumentKind::kRaw,
