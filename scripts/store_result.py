@@ -4,13 +4,15 @@
     build/cpu/net_benches --benchmark_repetitions=5 --benchmark_format=json > raw.json
     scripts/store_result.py raw.json --name net_parse
 
-A benchmark that sets items_per_second is stored as a rate (Mitems/s), any other as its time (ns). Repetitions of a
+A benchmark with a counter `ratio` is stored as that, one that sets items_per_second as a rate (Mitems/s), any other as
+its time (ns). Repetitions of a
 benchmark become one row with median, min, max and n.
 """
 import argparse
 import datetime
 import json
 import pathlib
+import re
 import statistics
 import sys
 
@@ -24,10 +26,12 @@ def convert(raw, name, seed, input_hash, checked, command):
     for run in raw.get("benchmarks", []):
         if run.get("run_type", "iteration") != "iteration":
             continue  # google-benchmark's own aggregates; they lack min and max
-        case = run.get("run_name", run["name"])
+        case = re.sub(r"/(iterations:[0-9]+|manual_time)", "", run.get("run_name", run["name"]))
         if run.get("error_occurred"):
             raise ValueError(f"{case}: {run.get('error_message', 'the benchmark failed')}")
-        if "items_per_second" in run:
+        if "ratio" in run:
+            unit, value = "x", run["ratio"]
+        elif "items_per_second" in run:
             unit, value = "Mitems/s", run["items_per_second"] / 1e6
         else:
             unit, value = "ns", run["real_time"] * NS[run.get("time_unit", "ns")]

@@ -124,24 +124,32 @@ Exit list_algorithms() {
     table.add({"acl", name, "IPv4, IPv6", name == kDefaultAclAlgorithm ? "yes" : "", summary});
   }
   const auto all4 = lpm_algorithm_names4(), all6 = lpm_algorithm_names6();
-  auto about = [](const std::string& name) -> std::string {
-    if (name == "dir24") return "2^24 entries and second-level blocks; one or two loads a lookup";
-    if (name == "poptrie") return "multibit trie compressed by popcount; a few megabytes for a full table";
-    if (name == "trie") return "path-compressed binary trie; the reference";
-    return "";
-  };
-  for (const std::string& name : all4) {
-    const bool both = std::find(all6.begin(), all6.end(), name) != all6.end();
-    const std::string preset =
-        (name == all4.front() ? "IPv4 " : std::string()) + (both && name == all6.front() ? "IPv6" : "");
-    json["routes"].push_back({{"name", name},
-                              {"ipv4", true},
-                              {"ipv6", both},
-                              {"default4", name == all4.front()},
-                              {"default6", both && name == all6.front()},
-                              {"summary", about(name)}});
-    table.add({"routes", name, both ? "IPv4, IPv6" : "IPv4", preset, about(name)});
+  for (const LpmSummary& s : lpm_summaries()) {
+    const bool default4 = s.ipv4 && s.name == all4.front(), default6 = s.ipv6 && s.name == all6.front();
+    json["routes"].push_back({{"name", s.name},
+                              {"ipv4", s.ipv4},
+                              {"ipv6", s.ipv6},
+                              {"default4", default4},
+                              {"default6", default6},
+                              {"summary", s.summary}});
+    table.add({"routes", s.name,
+               s.ipv4 && s.ipv6 ? "IPv4, IPv6"
+               : s.ipv4         ? "IPv4"
+                                : "IPv6",
+               default4 && default6 ? "IPv4, IPv6"
+               : default4           ? "IPv4"
+               : default6           ? "IPv6"
+                                    : "",
+               s.summary});
   }
+  const char* const chosen = "one of the above, by the table and the device; `sluice tables FILE` says which and why";
+  json["routes"].push_back({{"name", kLpmAuto},
+                            {"ipv4", true},
+                            {"ipv6", true},
+                            {"default4", false},
+                            {"default6", false},
+                            {"summary", chosen}});
+  table.add({"routes", kLpmAuto, "IPv4, IPv6", "", chosen});
   if (json_output()) {
     print_json(json);
   } else {
@@ -192,6 +200,13 @@ Json describe_routes(const LoadedRoutes& routes, const std::string& file) {
     json["skipped"] = routes.report.skipped;
   }
   json["next_hops"] = routes.names.count();
+  if (!routes.from_image) {
+    const LpmChoice cpu = choose_lpm(routes.rib, LpmTarget::kCpu), gpu = choose_lpm(routes.rib, LpmTarget::kGpu);
+    auto said = [](const LpmChoice& c) {
+      return Json{{"algorithm4", c.algorithm4}, {"why4", c.why4}, {"algorithm6", c.algorithm6}, {"why6", c.why6}};
+    };
+    json["auto"] = {{"cpu", said(cpu)}, {"gpu", said(gpu)}};
+  }
   json["algorithm4"] = routes.algorithm4;
   json["algorithm6"] = routes.algorithm6;
   json["bytes"] = bytes;
@@ -317,6 +332,12 @@ Exit tables(const TablesOptions& o) {
       const uint64_t entries = counted ? t["routes4"].get<uint64_t>() + t["routes6"].get<uint64_t>() : 0;
       std::string notes = fmt::format("{} next hops", number_text(t, "next_hops"));
       if (counted) notes += fmt::format("; IPv4 {}, IPv6 {}", number_text(t, "routes4"), number_text(t, "routes6"));
+      if (t.contains("auto")) {
+        const Json& c = t["auto"]["cpu"];
+        notes +=
+            fmt::format("; auto is {} ({}) and {} ({})", c["algorithm4"].get<std::string>(),
+                        c["why4"].get<std::string>(), c["algorithm6"].get<std::string>(), c["why6"].get<std::string>());
+      }
       table.add({t["file"], "routes", counted ? with_commas(entries) : "-",
                  t["algorithm4"].get<std::string>() + "," + t["algorithm6"].get<std::string>(), human_bytes(bytes),
                  t.contains("bytes_per_route") ? fmt::format("{:.0f}", t["bytes_per_route"].get<double>()) : "-", built,

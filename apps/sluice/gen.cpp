@@ -42,7 +42,8 @@ struct Options {
   std::string rules, format = "auto";
   uint64_t packets = 100'000;
   // routes
-  uint32_t ipv4_count = 900'000, ipv6_count = 160'000, next_hops = 256;
+  uint32_t ipv4_count = 900'000, ipv6_count = 160'000, next_hops = 256, like_count = 1'000'000;
+  std::string like;
   // traffic
   uint32_t flows = 10'000, size = 0;  // size 0: not given
   double zipf = 1.0, vlan = 0, malformed = 0;
@@ -84,6 +85,12 @@ Exit gen_rules(const Options& o) {
 }
 
 Exit gen_routes(const Options& o) {
+  if (!o.like.empty()) {
+    const Rib rib = read_routes(split_commas(o.like), nullptr);
+    write_text(o.out, need(generate_routes_like(rib, {o.like_count, o.seed}), Exit::kUsage),
+               fmt::format("{} routes like {}, seed {}", with_commas(o.like_count), o.like, o.seed));
+    return Exit::kOk;
+  }
   RoutesOptions r;
   r.ipv4_count = o.ipv4_count;
   r.ipv6_count = o.ipv6_count;
@@ -197,7 +204,8 @@ void add_gen(CLI::App& root) {
   auto n = std::make_shared<Options>();
   CLI::App* routes =
       add_subcommand(*gen, "routes", "Subcommands", "A routing table with the shape of a full Internet table",
-                     "sluice gen routes --out rib.txt\nsluice gen routes --ipv4 10000 --ipv6 0 --next-hops 16",
+                     "sluice gen routes --out rib.txt\nsluice gen routes --ipv4 10000 --ipv6 0 --next-hops 16\n"
+                     "sluice gen routes --count 4000000 --like rib.mrt.bz2 --out large.txt",
                      [n] { return gen_routes(*n); });
   routes->add_option("--ipv4", n->ipv4_count, "IPv4 routes")
       ->check(CLI::Range(0u, 2'000'000u))
@@ -209,6 +217,15 @@ void add_gen(CLI::App& root) {
       ->capture_default_str();
   routes->add_option("--next-hops", n->next_hops, "Next hops, written 1..N")
       ->check(CLI::Range(1u, 65'535u))
+      ->type_name("N")
+      ->capture_default_str();
+  auto* like =
+      routes
+          ->add_option("--like", n->like, "Take the prefixes of these route files, fewer or split into more (--count)")
+          ->type_name("FILE[,FILE]");
+  routes->add_option("--count", n->like_count, "With --like: routes of both families together")
+      ->check(CLI::Range(0u, 4'000'000u))
+      ->needs(like)
       ->type_name("N")
       ->capture_default_str();
   add_common(*routes, *n);

@@ -108,7 +108,7 @@ LoadedAcl load_acl(const std::string& path, const std::string& format, const std
 // -- routes ----------------------------------------------------------------------------------------------------------
 
 LpmNames check_lpm_algorithms(const std::string& text) {
-  const auto all4 = lpm_algorithm_names4(), all6 = lpm_algorithm_names6();
+  const auto all4 = lpm_algorithm_choices4(), all6 = lpm_algorithm_choices6();
   LpmNames names{all4.front(), all6.front()};
   const std::vector<std::string> given = split_commas(text);
   auto has = [](const std::vector<std::string>& in, const std::string& name) {
@@ -191,7 +191,9 @@ LoadedRoutes load_routes(const std::vector<std::string>& files, const std::strin
     routes.image = std::make_shared<const Image>(need(Image::open(file, ImageKind::kRoutes)));
     open_routes(routes);
     routes.build_seconds = load.seconds();
-    if (!algorithms.empty() && (names.algorithm4 != routes.algorithm4 || names.algorithm6 != routes.algorithm6)) {
+    auto other = [](const std::string& asked, const std::string& has) { return asked != kLpmAuto && asked != has; };
+    if (!algorithms.empty() &&
+        (other(names.algorithm4, routes.algorithm4) || other(names.algorithm6, routes.algorithm6))) {
       fail(Exit::kBadInput,
            fmt::format("{}: this image was compiled with the algorithms '{},{}', not '{},{}'", file, routes.algorithm4,
                        routes.algorithm6, names.algorithm4, names.algorithm6),

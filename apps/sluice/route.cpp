@@ -210,7 +210,7 @@ void add_route(CLI::App& root) {
   sub->add_option("--in", o->capture, "Capture: pcap or pcapng, plain or gzip")->type_name("PCAP");
   sub->add_option("--algorithm", o->algorithm,
                   fmt::format("IPv4 one of: {}; IPv6 one of: {} (the first is the default)",
-                              fmt::join(lpm_algorithm_names4(), ", "), fmt::join(lpm_algorithm_names6(), ", ")))
+                              fmt::join(lpm_algorithm_choices4(), ", "), fmt::join(lpm_algorithm_choices6(), ", ")))
       ->type_name("A4[,A6]");
   sub->add_option("--out", o->out, "Where the lines go (default: stdout); appears when it is complete")
       ->type_name("FILE");

@@ -74,8 +74,8 @@ struct IpLookupStagesOf<std::tuple<A4...>> {
 }  // namespace detail
 
 using AclStages = typename detail::AclStagesOf<AclAlgorithms>::type;
-using RouteStages = typename detail::RouteStagesOf<LpmAlgorithms4, LpmAlgorithms6>::type;
-using IpLookupStages = typename detail::IpLookupStagesOf<LpmAlgorithms4>::type;
+using RouteStages = typename detail::RouteStagesOf<LpmStageAlgorithms4, LpmStageAlgorithms6>::type;
+using IpLookupStages = typename detail::IpLookupStagesOf<LpmStageAlgorithms4>::type;
 
 using AllStages = typename detail::Concat<typename detail::Concat<PlainStages, AclStages>::type,
                                           typename detail::Concat<RouteStages, IpLookupStages>::type>::type;

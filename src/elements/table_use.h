@@ -47,14 +47,14 @@ inline ArgumentSpec route_algorithm_argument() {
           .kind = ArgumentKind::kChoice,
           .default_text = lpm_algorithm_names4().front(),
           .help = "the IPv4 lookup algorithm",
-          .choices = lpm_algorithm_names4()};
+          .choices = lpm_algorithm_choices4()};
 }
 inline ArgumentSpec route_algorithm6_argument() {
   return {.name = "ALGORITHM6",
           .kind = ArgumentKind::kChoice,
           .default_text = lpm_algorithm_names6().front(),
           .help = "the IPv6 lookup algorithm",
-          .choices = lpm_algorithm_names6()};
+          .choices = lpm_algorithm_choices6()};
 }
 
 }  // namespace sluice

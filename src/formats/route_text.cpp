@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
+#include <map>
+#include <tuple>
 
 #include "net/text.h"
 
@@ -104,8 +107,9 @@ class RouteTextParser {
     while (p != end && !full_) {
       const void* newline = std::memchr(p, '\n', static_cast<size_t>(end - p));
       const char* stop = newline != nullptr ? static_cast<const char*>(newline) : end;
+      next_line_ = newline != nullptr ? stop + 1 : end;
       line(p, stop);
-      p = newline != nullptr ? stop + 1 : end;
+      p = next_line_;
     }
     if (!findings_.ok()) {
       rib_.rollback(mark);
@@ -169,37 +173,133 @@ class RouteTextParser {
     return {begin, static_cast<size_t>(p - begin)};
   }
 
-  // The words that `ip route` puts before a prefix.
-  static bool is_route_type(std::string_view word) {
-    static constexpr std::string_view kTypes[] = {"blackhole", "unreachable", "prohibit",  "throw",   "unicast",
-                                                  "local",     "broadcast",   "multicast", "anycast", "nat"};
+  // The words that `ip route` puts before a prefix: those that drop, and those of the host itself.
+  static bool is_dropping_type(std::string_view word) {
+    return word == "blackhole" || word == "unreachable" || word == "prohibit";
+  }
+  static bool is_own_type(std::string_view word) {
+    static constexpr std::string_view kTypes[] = {"local", "broadcast", "multicast", "anycast", "throw", "nat"};
     return std::find(std::begin(kTypes), std::end(kTypes), word) != std::end(kTypes);
+  }
+  static bool has_word(const char* p, const char* end, std::string_view wanted) {
+    for (std::string_view word = next_word(p, end); !word.empty(); word = next_word(p, end)) {
+      if (word == wanted) return true;
+    }
+    return false;
+  }
+  // Whether the line after this one goes on with `nexthop`.
+  bool goes_on() const {
+    const char* p = next_line_;
+    const char* const end = text_.data() + text_.size();
+    while (p != end && is_separator(*p)) ++p;
+    constexpr std::string_view kWord = "nexthop";
+    const auto left = static_cast<size_t>(end - p);
+    return left > kWord.size() && std::string_view(p, kWord.size()) == kWord && is_separator(p[kWord.size()]);
+  }
+
+  // The members of a multipath route that a line names, added to `name`. False: an error was reported.
+  bool members(const char* p, const char* end, std::string& name) {
+    const char* q = p;
+    std::string_view word = next_word(q, end);
+    while (!word.empty()) {
+      if (word != "nexthop") {
+        word = next_word(q, end);
+        continue;
+      }
+      const std::string_view begin = word;
+      std::string_view hop, device, weight;
+      for (word = next_word(q, end); !word.empty() && word != "nexthop"; word = next_word(q, end)) {
+        if (word == "via") {
+          hop = next_word(q, end);
+          if (hop == "inet6" || hop == "inet") hop = next_word(q, end);
+        } else if (word == "dev") {
+          device = next_word(q, end);
+        } else if (word == "weight") {
+          weight = next_word(q, end);
+        }
+      }
+      if (hop.empty()) hop = device;
+      if (hop.empty()) {
+        error(begin, "'nexthop' without a next hop").expected = "nexthop via ADDRESS dev NAME weight N";
+        return false;
+      }
+      if (!name.empty()) name += '+';
+      name += hop;
+      if (!weight.empty() && weight != "1") {
+        name += '*';
+        name += weight;
+      }
+      if (name.size() > 4 * kMaxName) break;  // refused by its length below
+    }
+    return true;
+  }
+
+  // True: a lower metric of the same prefix stands already. Lines without a metric have none to lose by.
+  bool outranked(const IpPrefix& prefix, std::string_view metric) {
+    uint32_t value = 0;
+    const auto [stop, code] = std::from_chars(metric.data(), metric.data() + metric.size(), value);
+    if (code != std::errc() || stop != metric.data() + metric.size()) return false;
+    const auto [at, fresh] = metrics_.try_emplace(
+        std::tuple(prefix.address.family, prefix.address.hi, prefix.address.lo, prefix.length), value);
+    if (fresh) return false;
+    if (at->second <= value) return true;
+    at->second = value;
+    return false;
   }
 
   void slow_line(const char* p, const char* end) {
-    const std::string_view where = next_word(p, end);
+    const std::string_view first = next_word(p, end);
+    std::string_view where = first;
     std::string_view next_hop;
-    std::string_view word = next_word(p, end);
     const char* const expected = "PREFIX NEXTHOP, PREFIX via NEXTHOP or PREFIX dev NAME";
-    if (is_route_type(where)) {
-      Diagnostic& d = error(where, fmt::format("routes of the type '{}' are not understood", where));
-      d.expected = expected;
-      if (!word.empty() && (where == "blackhole" || where == "unreachable" || where == "prohibit")) {
-        d.suggestion = fmt::format(
-            "write '{} blackhole' to drop its packets; an adjacency file, where there is one, says 'blackhole drop'",
-            printable(word));
+    const bool dropping = is_dropping_type(first), own = is_own_type(first);
+    if (dropping || own || first == "unicast") {
+      where = next_word(p, end);
+      if (where.empty()) {
+        error(first, fmt::format("'{}' without a prefix", first)).expected = expected;
+        return;
       }
-      return;
     }
-    if (word == "via" || word == "dev") {
+    std::string_view metric;
+    bool six = false;  // words that only `ip -6 route` prints: what `default` alone does not say
+    {
+      const char* q = p;
+      for (std::string_view w = next_word(q, end); !w.empty(); w = next_word(q, end)) {
+        if (w == "metric") metric = next_word(q, end);
+        six |= w == "pref" || w == "hoplimit" || w == "error";
+      }
+    }
+    std::string together;  // the name of a multipath route
+    std::string_view word = next_word(p, end);
+    if (word == "nhid") {
+      next_word(p, end);
+      word = next_word(p, end);
+    }
+    const bool here = word == "nexthop" || (word != "via" && word != "dev" && has_word(p, end, "nexthop"));
+    if (dropping) {
+      next_hop = first;
+    } else if (here || (word != "via" && word != "dev" && goes_on())) {
+      const char* const line_begin = word.empty() ? end : word.data();
+      if (!members(line_begin, end, together)) return;
+      const char* const text_end = text_.data() + text_.size();
+      while (goes_on()) {
+        const void* newline = std::memchr(next_line_, '\n', static_cast<size_t>(text_end - next_line_));
+        const char* const stop = newline != nullptr ? static_cast<const char*>(newline) : text_end;
+        const char* const begin = next_line_;
+        next_line_ = newline != nullptr ? stop + 1 : text_end;
+        if (!members(begin, stop, together)) return;
+      }
+      next_hop = together;
+    } else if (word == "via" || word == "dev") {
       const std::string_view key = word;
       next_hop = next_word(p, end);
+      if (key == "via" && (next_hop == "inet6" || next_hop == "inet")) next_hop = next_word(p, end);
       if (next_hop.empty()) {
         error(key, fmt::format("'{}' without a next hop", key)).expected = expected;
         return;
       }
       // The rest of a line of `ip route` says nothing about where the packet goes once the next hop is known.
-    } else {
+    } else if (!own) {
       next_hop = word;
       if (!next_hop.empty()) word = next_word(p, end);
       if (!next_hop.empty() && !word.empty() && word != "dev") {
@@ -210,30 +310,43 @@ class RouteTextParser {
     IpPrefix prefix;
     bool host_bits = false;
     if (where == "default") {
-      prefix.address.family = next_hop.find(':') != std::string_view::npos && parse_ip(next_hop) ? 6 : 4;
+      const std::string_view one = next_hop.substr(0, next_hop.find_first_of("+*"));
+      const bool six_hop = one.find(':') != std::string_view::npos && parse_ip(one);
+      prefix.address.family = six_hop || six ? 6 : 4;
     } else if (auto parsed = parse_prefix(where, &host_bits)) {
       prefix = *parsed;
     } else {
       bad_prefix(where);
       return;
     }
+    if (own) {
+      ++report_.skipped;
+      return;
+    }
     if (next_hop.empty()) {
       findings_.error_at(offset(where) + where.size(), 1, fmt::format("{} has no next hop", where)).expected = expected;
       return;
     }
+    // Where to point: a name put together here stands nowhere in the text.
+    const std::string_view at = together.empty() ? next_hop : where;
     if (next_hop.size() > kMaxName) {
-      error(next_hop, fmt::format("a next hop of {} bytes", next_hop.size())).expected = "at most 255 bytes";
+      error(at, fmt::format("a next hop of {} bytes", next_hop.size())).expected = "at most 255 bytes";
       return;
     }
     for (const char& c : next_hop) {
       if (c > ' ' && c < 0x7f) continue;
-      error({&c, 1}, fmt::format("byte 0x{:02x} in a next hop", static_cast<unsigned char>(c))).expected =
-          "printable ASCII";
+      error(together.empty() ? std::string_view(&c, 1) : where,
+            fmt::format("byte 0x{:02x} in a next hop", static_cast<unsigned char>(c)))
+          .expected = "printable ASCII";
+      return;
+    }
+    if (!metric.empty() && outranked(prefix, metric)) {
+      ++report_.skipped;
       return;
     }
     const uint32_t id = rib_.intern(next_hop);
     if (id == 0) {
-      error(next_hop, fmt::format("more than {} different next hops", Rib::kMaxNextHops));
+      error(at, fmt::format("more than {} different next hops", Rib::kMaxNextHops));
       full_ = true;  // every further line would say the same
       return;
     }
@@ -275,6 +388,8 @@ class RouteTextParser {
   Rib& rib_;
   Diagnostics findings_;
   RouteReport report_;
+  const char* next_line_ = nullptr;
+  std::map<std::tuple<uint8_t, uint64_t, uint64_t, uint8_t>, uint32_t> metrics_;  // of lines that give one
   bool full_ = false;
 };
 

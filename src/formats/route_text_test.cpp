@@ -90,35 +90,92 @@ TEST(RouteText, FindsAllErrorsAtOnceAndLeavesTheRibAlone) {
   EXPECT_EQ(rib.size(), 1u);
 }
 
-TEST(RouteText, TypesOfIpRouteAreNamed) {
+// What `ip route` and `ip -6 route` print.
+TEST(RouteText, OutputOfIpRoute) {
   Rib rib;
   auto report = parse_routes(
-      "blackhole 10.0.0.0/8\nunreachable 2001:db8::/32 dev lo metric 1024\nprohibit\n"
-      "local 10.0.0.1 dev eth0\n10.1.0.0/16 blackhole\n",
+      "default via 192.0.2.1 dev eth0 proto dhcp src 192.0.2.7 metric 100 \n"
+      "default via 192.0.2.9 dev wlan0 proto dhcp metric 600 \n"
+      "10.0.0.0/24 dev eth1 proto kernel scope link src 10.0.0.5 linkdown \n"
+      "10.1.0.0/16 nhid 12 via 10.0.0.2 dev eth1 proto bgp metric 20 \n"
+      "10.2.0.0/16 via inet6 fe80::2 dev eth1 \n"
+      "10.3.0.0/16 proto static metric 20 \n"
+      "\tnexthop via 10.0.0.3 dev eth1 weight 1 \n"
+      "\tnexthop via inet6 fe80::4 dev eth2 weight 3 \n"
+      "\tnexthop dev tun0 weight 1 \n"
+      "10.4.0.0/16 \\\tnexthop via 10.0.0.3 dev eth1 weight 1 \\\tnexthop via 10.0.0.4 dev eth1 weight 1 \n"
+      "blackhole 10.5.0.0/16 proto static \n"
+      "unreachable 10.6.0.0/16 \n"
+      "prohibit 10.7.0.0/16 \n"
+      "unicast 10.8.0.0/16 via 10.0.0.8 dev eth1 \n"
+      "throw 10.9.0.0/16 \n"
+      "local 10.0.0.5 dev eth1 table local proto kernel scope host src 10.0.0.5 \n"
+      "broadcast 10.0.0.255 dev eth1 table local proto kernel scope link src 10.0.0.5 \n",
       "routes", rib);
+  ASSERT_TRUE(report.ok()) << to_string(report.error());
+  rib.settle();
+  EXPECT_EQ(next_hop(rib, "0.0.0.0/0"), "192.0.2.1");
+  EXPECT_EQ(next_hop(rib, "10.0.0.0/24"), "eth1");
+  EXPECT_EQ(next_hop(rib, "10.1.0.0/16"), "10.0.0.2");
+  EXPECT_EQ(next_hop(rib, "10.2.0.0/16"), "fe80::2");
+  EXPECT_EQ(next_hop(rib, "10.3.0.0/16"), "10.0.0.3+fe80::4*3+tun0");
+  EXPECT_EQ(next_hop(rib, "10.4.0.0/16"), "10.0.0.3+10.0.0.4");
+  EXPECT_EQ(next_hop(rib, "10.5.0.0/16"), "blackhole");
+  EXPECT_EQ(next_hop(rib, "10.6.0.0/16"), "unreachable");
+  EXPECT_EQ(next_hop(rib, "10.7.0.0/16"), "prohibit");
+  EXPECT_EQ(next_hop(rib, "10.8.0.0/16"), "10.0.0.8");
+  EXPECT_EQ(next_hop(rib, "10.9.0.0/16"), "-");
+  EXPECT_EQ(next_hop(rib, "10.0.0.5/32"), "-");
+  EXPECT_EQ(report->routes4, 10u);
+  EXPECT_EQ(report->routes6, 0u);
+  EXPECT_EQ(report->skipped, 4u);  // the second default, throw, local, broadcast
+}
+
+TEST(RouteText, OutputOfIp6Route) {
+  Rib rib;
+  auto report = parse_routes(
+      "2001:db8:1::/64 dev eth0 proto ra metric 100 expires 2591994sec pref medium\n"
+      "unreachable 2001:db8:2::/48 dev lo metric 1024 error -113 pref medium\n"
+      "fe80::/64 dev eth0 proto kernel metric 256 pref medium\n"
+      "fe80::/64 dev eth1 proto kernel metric 256 pref medium\n"
+      "2001:db8:3::/48 metric 1024 pref medium\n"
+      "\tnexthop via fe80::1 dev eth0 weight 1 \n"
+      "\tnexthop via fe80::2 dev eth1 weight 1 pref medium\n"
+      "blackhole default dev lo metric 4294967295 error -22 pref medium\n"
+      "default via fe80::9 dev eth0 proto ra metric 100 pref medium\n"
+      "multicast ff00::/8 dev eth0 table local proto kernel metric 256 pref medium\n",
+      "routes", rib);
+  ASSERT_TRUE(report.ok()) << to_string(report.error());
+  rib.settle();
+  EXPECT_EQ(next_hop(rib, "2001:db8:1::/64"), "eth0");
+  EXPECT_EQ(next_hop(rib, "2001:db8:2::/48"), "unreachable");
+  EXPECT_EQ(next_hop(rib, "fe80::/64"), "eth0");  // the first of two with one metric
+  EXPECT_EQ(next_hop(rib, "2001:db8:3::/48"), "fe80::1+fe80::2");
+  EXPECT_EQ(next_hop(rib, "::/0"), "fe80::9");  // metric 100 before 4294967295
+  EXPECT_EQ(next_hop(rib, "0.0.0.0/0"), "-");
+  EXPECT_EQ(report->skipped, 2u);
+}
+
+TEST(RouteText, BadLinesOfIpRouteAreShown) {
+  Rib rib;
+  auto report =
+      parse_routes("prohibit\n10.1.0.0/16 proto static\n\tnexthop weight 1\n10.2.0.0/16 proto static\n10.3.0.0/16 x\n",
+                   "routes", rib);
   ASSERT_FALSE(report.ok());
   EXPECT_EQ(to_string(report.error()),
-            "routes:1:1: error: routes of the type 'blackhole' are not understood\n"
-            "  blackhole 10.0.0.0/8\n"
-            "  ^~~~~~~~~\n"
-            "  expected: PREFIX NEXTHOP, PREFIX via NEXTHOP or PREFIX dev NAME\n"
-            "  help: write '10.0.0.0/8 blackhole' to drop its packets; an adjacency file, where there is one, says "
-            "'blackhole drop'\n"
-            "routes:2:1: error: routes of the type 'unreachable' are not understood\n"
-            "  unreachable 2001:db8::/32 dev lo metric 1024\n"
-            "  ^~~~~~~~~~~\n"
-            "  expected: PREFIX NEXTHOP, PREFIX via NEXTHOP or PREFIX dev NAME\n"
-            "  help: write '2001:db8::/32 blackhole' to drop its packets; an adjacency file, where there is one, says "
-            "'blackhole drop'\n"
-            "routes:3:1: error: routes of the type 'prohibit' are not understood\n"
+            "routes:1:1: error: 'prohibit' without a prefix\n"
             "  prohibit\n"
             "  ^~~~~~~~\n"
             "  expected: PREFIX NEXTHOP, PREFIX via NEXTHOP or PREFIX dev NAME\n"
-            "routes:4:1: error: routes of the type 'local' are not understood\n"
-            "  local 10.0.0.1 dev eth0\n"
-            "  ^~~~~\n"
+            "routes:3:2: error: 'nexthop' without a next hop\n"
+            "   nexthop weight 1\n"
+            "   ^~~~~~~\n"
+            "  expected: nexthop via ADDRESS dev NAME weight N\n"
+            "routes:4:19: error: unexpected 'static' after the next hop\n"
+            "  10.2.0.0/16 proto static\n"
+            "                    ^~~~~~\n"
             "  expected: PREFIX NEXTHOP, PREFIX via NEXTHOP or PREFIX dev NAME\n"
-            "error: 4 errors in routes\n");
+            "error: 3 errors in routes\n");
 }
 
 TEST(RouteText, HostBitsAreClearedWithAWarning) {

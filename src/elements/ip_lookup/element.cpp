@@ -43,6 +43,7 @@ std::optional<IpPrefix> parse_click_prefix(std::string_view given) {
 std::string algorithm_of(std::string_view class_name) {
   return class_name == "DirectIPLookup" || class_name == "IPLookup" ? "dir24"
          : class_name == "RangeIPLookup"                            ? "poptrie"
+         : class_name == "LinearIPLookup"                           ? "linear"
                                                                     : "trie";
 }
 
@@ -155,7 +156,8 @@ void register_ip_lookup(Registry& registry) {
       "packet to the route's "
       "output. Of two routes for one prefix the later wins, with a warning. Click's names are one element here; the "
       "name chooses the "
-      "algorithm: DirectIPLookup and IPLookup `dir24`, RangeIPLookup `poptrie`, the others `trie`.";
+      "algorithm: DirectIPLookup and IPLookup `dir24`, RangeIPLookup `poptrie`, LinearIPLookup `linear`, the others "
+      "`trie`.";
   c.arguments = {
       {.name = "ROUTE",
        .kind = ArgumentKind::kRaw,
@@ -165,7 +167,7 @@ void register_ip_lookup(Registry& registry) {
       {.name = "ALGORITHM",
        .kind = ArgumentKind::kChoice,
        .help = "instead of the one that the name chooses",
-       .choices = lpm_algorithm_names4()},
+       .choices = lpm_algorithm_choices4()},
   };
   c.outputs = {1, kMaxOutputs};
   c.drops = {DropReason::kNoRoute};

@@ -30,11 +30,72 @@ std::vector<std::string> lpm_algorithm_names6() {
   return names_of<LpmAlgorithms6>();
 }
 
-Result<Image> build_routes(const Rib& rib, std::string_view algorithm4, std::string_view algorithm6) {
+std::vector<LpmSummary> lpm_summaries() {
+  std::vector<LpmSummary> all;
+  for_each_lpm<LpmAlgorithms4>([&]<typename A>(A) { all.push_back({A::kName, A::kSummary, true, false}); });
+  for_each_lpm<LpmAlgorithms6>([&]<typename A>(A) {
+    for (LpmSummary& s : all) {
+      if (s.name != A::kName) continue;
+      s.ipv6 = true;
+      return;
+    }
+    all.push_back({A::kName, A::kSummary, false, true});
+  });
+  return all;
+}
+
+std::vector<std::string> lpm_algorithm_choices4() {
+  auto names = lpm_algorithm_names4();
+  names.emplace_back(kLpmAuto);
+  return names;
+}
+std::vector<std::string> lpm_algorithm_choices6() {
+  auto names = lpm_algorithm_names6();
+  names.emplace_back(kLpmAuto);
+  return names;
+}
+
+LpmChoice choose_lpm(const Rib& rib, LpmTarget target) {
+  // /24s with longer prefixes in them: each costs dir24 and sail 512 bytes.
+  size_t divided = 0;
+  int64_t last = -1;
+  for (const Route4& r : rib.routes4()) {
+    if (r.length <= 24 || r.address >> 8 == last) continue;
+    last = r.address >> 8;
+    ++divided;
+  }
+  constexpr size_t kManyDivided = 100'000;  // 50 MB of blocks
+  LpmChoice choice;
+  if (divided > kManyDivided) {
+    choice.algorithm4 = Poptrie::kName;
+    choice.why4 = fmt::format("{} /24s have longer prefixes, which cost direct tables half a KiB each", divided);
+  } else if (target == LpmTarget::kGpu) {
+    choice.algorithm4 = Dir24::kName;
+    choice.why4 = "one load for nearly every address, and 32 MB fit into the device's L2 cache";
+  } else {
+    choice.algorithm4 = Sail::kName;
+    choice.why4 = "two loads without a branch, from a third of dir24's memory";
+  }
+  if (target == LpmTarget::kGpu) {
+    choice.algorithm6 = Poptrie::kName;
+    choice.why6 = "reads one 32-byte sector a level, the unit in which a GPU reads";
+  } else {
+    choice.algorithm6 = Range24::kName;
+    choice.why6 = "two small arrays and three cache lines for every address, without a branch";
+  }
+  return choice;
+}
+
+Result<Image> build_routes(const Rib& rib, std::string_view algorithm4, std::string_view algorithm6, LpmTarget target) {
   if (!rib.settled()) {
     Rib copy = rib;
     copy.settle();
-    return build_routes(copy, algorithm4, algorithm6);
+    return build_routes(copy, algorithm4, algorithm6, target);
+  }
+  if (algorithm4 == kLpmAuto || algorithm6 == kLpmAuto) {
+    const LpmChoice choice = choose_lpm(rib, target);
+    return build_routes(rib, algorithm4 == kLpmAuto ? std::string_view(choice.algorithm4) : algorithm4,
+                        algorithm6 == kLpmAuto ? std::string_view(choice.algorithm6) : algorithm6, target);
   }
   Result<FibPlan> plan4 = Error(), plan6 = Error();
   const char* name4 = "";

@@ -16,20 +16,50 @@
 #include "tables/image.h"
 #include "tables/lpm/dir24.h"
 #include "tables/lpm/next_hop_names.h"
+#include "tables/lpm/planb.h"
 #include "tables/lpm/poptrie.h"
+#include "tables/lpm/range24.h"
 #include "tables/lpm/rib.h"
+#include "tables/lpm/sail.h"
+#include "tables/lpm/scan.h"
 #include "tables/lpm/trie.h"
 
 namespace sluice {
 
 struct Dir24 {
   static constexpr const char* kName = "dir24";
+  static constexpr const char* kSummary = "2^24 entries and second-level blocks; one or two loads a lookup";
   using View4 = Dir24View;
   static Result<FibPlan> plan4(const Rib& rib) { return plan_dir24(rib); }
 };
 
+struct Sail {
+  static constexpr const char* kName = "sail";
+  static constexpr const char* kSummary =
+      "direct arrays at 16, 24 and 32 bits, equal parts shared; two or three loads a lookup, 9 MB for a full table";
+  using View4 = SailView;
+  static Result<FibPlan> plan4(const Rib& rib) { return plan_sail(rib); }
+};
+
+struct Range24 {
+  static constexpr const char* kName = "range24";
+  static constexpr const char* kSummary =
+      "direct to 24 bits, then flat 16-ary trees over address ranges; three cache lines, 2 MB for a full table";
+  using View6 = Range24View;
+  static Result<FibPlan> plan6(const Rib& rib) { return plan_range24(rib); }
+};
+
+struct PlanB {
+  static constexpr const char* kName = "planb";
+  static constexpr const char* kSummary =
+      "flat 9-ary search tree over address ranges; one cache line a level, about 1 MB for a full table";
+  using View6 = PlanBView;
+  static Result<FibPlan> plan6(const Rib& rib) { return plan_planb(rib); }
+};
+
 struct Poptrie {
   static constexpr const char* kName = "poptrie";
+  static constexpr const char* kSummary = "multibit trie compressed by popcount; a few megabytes for a full table";
   using View4 = Poptrie4View;
   using View6 = Poptrie6View;
   static Result<FibPlan> plan4(const Rib& rib) { return plan_poptrie4(rib); }
@@ -39,15 +69,37 @@ struct Poptrie {
 // The oracle.
 struct Trie {
   static constexpr const char* kName = "trie";
+  static constexpr const char* kSummary = "path-compressed binary trie; the reference";
   using View4 = Trie4View;
   using View6 = Trie6View;
   static Result<FibPlan> plan4(const Rib& rib) { return plan_trie4(rib); }
   static Result<FibPlan> plan6(const Rib& rib) { return plan_trie6(rib); }
 };
 
+struct Linear {
+  static constexpr const char* kName = "linear";
+  static constexpr const char* kSummary = "all routes, longest first; for a handful of them";
+  using View4 = Scan4View;
+  using View6 = Scan6View;
+  static Result<FibPlan> plan4(const Rib& rib) { return plan_linear4(rib); }
+  static Result<FibPlan> plan6(const Rib& rib) { return plan_linear6(rib); }
+};
+
+struct Bloom {
+  static constexpr const char* kName = "bloom";
+  static constexpr const char* kSummary = "a Bloom filter and a hash table for each prefix length, longest first";
+  using View4 = Scan4View;
+  using View6 = Scan6View;
+  static Result<FibPlan> plan4(const Rib& rib) { return plan_bloom4(rib); }
+  static Result<FibPlan> plan6(const Rib& rib) { return plan_bloom6(rib); }
+};
+
 // The first of each list is the default.
-using LpmAlgorithms4 = std::tuple<Dir24, Poptrie, Trie>;
-using LpmAlgorithms6 = std::tuple<Poptrie, Trie>;
+using LpmAlgorithms4 = std::tuple<Dir24, Sail, Poptrie, Trie, Linear, Bloom>;
+using LpmAlgorithms6 = std::tuple<Poptrie, Range24, PlanB, Trie, Linear, Bloom>;
+// The same without those whose Views another has: what lists of stages are made of.
+using LpmStageAlgorithms4 = std::tuple<Dir24, Sail, Poptrie, Trie, Linear>;
+using LpmStageAlgorithms6 = std::tuple<Poptrie, Range24, PlanB, Trie, Linear>;
 
 // Calls f(Algorithm{}) for each algorithm of a list, in order.
 template <typename List, typename F>
@@ -69,9 +121,32 @@ bool with_lpm(std::string_view name, F&& f) {
 std::vector<std::string> lpm_algorithm_names4();
 std::vector<std::string> lpm_algorithm_names6();
 
+struct LpmSummary {
+  std::string name, summary;
+  bool ipv4, ipv6;
+};
+// Every algorithm once, in the order of the lists.
+std::vector<LpmSummary> lpm_summaries();
+
+// The name that lets choose_lpm choose.
+inline constexpr const char* kLpmAuto = "auto";
+// The names and kLpmAuto: what an option accepts.
+std::vector<std::string> lpm_algorithm_choices4();
+std::vector<std::string> lpm_algorithm_choices6();
+
+// Where a table's lookups will run.
+enum class LpmTarget : uint8_t { kCpu, kGpu };
+struct LpmChoice {
+  std::string algorithm4, algorithm6;
+  std::string why4, why6;  // one clause each, for people
+};
+// What `auto` stands for, by the shape of the table and by where it will be used. The Rib must be settled.
+LpmChoice choose_lpm(const Rib& rib, LpmTarget target);
+
 // One image (ImageKind::kRoutes) with sections kFib4, kFib6 and kNextHopNames. An unsettled Rib is copied and settled
 // first. Errors: unknown algorithm names (with the nearest name), out of memory, limits of an algorithm.
-Result<Image> build_routes(const Rib& rib, std::string_view algorithm4, std::string_view algorithm6);
+Result<Image> build_routes(const Rib& rib, std::string_view algorithm4, std::string_view algorithm6,
+                           LpmTarget target = LpmTarget::kCpu);
 
 // The name of the algorithm that built a section.
 inline std::string_view section_algorithm(const ImageSection& section) {

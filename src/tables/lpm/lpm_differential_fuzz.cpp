@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto a4 = edge_addresses(rib.routes4());
   const auto a6 = edge_addresses(rib.routes6());
   for_each_lpm<LpmAlgorithms4>([&]<typename A>(A) {
-    if (std::string_view(A::kName) == "dir24" && !with_dir24) return;
+    if ((std::string_view(A::kName) == "dir24" || std::string_view(A::kName) == "bloom") && !with_dir24) return;
     const auto image = build_routes(rib, A::kName, "trie");
     if (!image) std::abort();
     const auto ok = with_fib4(*image, [&](const auto& view) {
@@ -52,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!ok) std::abort();
   });
   for_each_lpm<LpmAlgorithms6>([&]<typename A>(A) {
-    if (std::string_view(A::kName) == "poptrie" && !with_poptrie6) return;
+    if ((std::string_view(A::kName) == "poptrie" || std::string_view(A::kName) == "bloom") && !with_poptrie6) return;
     const auto image = build_routes(rib, "trie", A::kName);
     if (!image) std::abort();
     const auto ok = with_fib6(*image, [&](const auto& view) {

@@ -1,0 +1,443 @@
+#include "tables/lpm/range24.h"
+
+#include <fmt/format.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "tables/image.h"
+#include "tables/lpm/intervals.h"
+
+namespace sluice {
+namespace {
+
+constexpr size_t kRoots = Range24View::kRoots;
+constexpr uint32_t kAnswer = Range24View::kAnswer;
+constexpr uint32_t kNever = UINT32_MAX;  // no key is above it
+constexpr uint32_t kTreeLeaves = 4096;
+constexpr uint32_t kMaxTrees = 2048;  // 50 MiB; what does not fit goes into lists
+constexpr uint32_t kMaxBlocks = 1u << 28;
+constexpr uint32_t kBlock = 1u << 30;  // in a value that is not written yet: a list's number
+
+struct RangeLeaf {
+  uint32_t begin;  // address bits 16..47
+  uint32_t value;  // a next hop, or kBlock | list
+};
+
+struct RangeTables {
+  std::vector<uint32_t> root = std::vector<uint32_t>(kRoots);
+  std::vector<uint32_t> chunks;
+  std::vector<std::vector<RangeLeaf>> trees;
+  std::vector<uint32_t> starts;
+  std::vector<Range24View::LowKey> low_keys;
+  std::vector<uint16_t> low_hops;
+
+  explicit RangeTables(const std::vector<Interval6>& intervals) : intervals_(intervals) {
+    std::vector<uint32_t> shared(size_t{Rib::kMaxNextHops} + 1, UINT32_MAX);
+    size_t at = 0;
+    for (uint32_t r = 0; r < kRoots; ++r) {
+      const Uint128 begin = Uint128{r} << 112, last = begin | (~Uint128{0} >> 16);
+      while (at + 1 < intervals.size() && intervals[at + 1].begin <= begin) ++at;
+      if (at + 1 < intervals.size() && intervals[at + 1].begin <= last) {
+        root[r] = static_cast<uint32_t>(chunks.size());
+        fill_chunk(r, at);
+        continue;
+      }
+      uint32_t& chunk = shared[intervals[at].next_hop];
+      if (chunk == UINT32_MAX) {
+        chunk = static_cast<uint32_t>(chunks.size());
+        chunks.insert(chunks.end(), 256, kAnswer | intervals[at].next_hop);
+      }
+      root[r] = chunk;
+    }
+    starts.push_back(static_cast<uint32_t>(low_keys.size()));
+  }
+
+ private:
+  void fill_chunk(uint32_t r, size_t at) {
+    bool open = false;  // the last tree is this /16's and has room
+    for (uint32_t c = 0; c < 256; ++c) {
+      const Uint128 begin = Uint128{r << 8 | c} << 104, last = begin | (~Uint128{0} >> 24);
+      while (at + 1 < intervals_.size() && intervals_[at + 1].begin <= begin) ++at;
+      if (at + 1 == intervals_.size() || intervals_[at + 1].begin > last) {
+        chunks.push_back(kAnswer | intervals_[at].next_hop);
+        continue;
+      }
+      const size_t low = low_keys.size(), lists = starts.size();
+      std::vector<RangeLeaf> leaves = ranges(begin, last, at);
+      if (leaves.size() == 1) {
+        chunks.push_back(kAnswer | leaves[0].value);
+        continue;
+      }
+      const bool fits = open && trees.back().size() + leaves.size() <= kTreeLeaves;
+      if (leaves.size() > kTreeLeaves || (!fits && trees.size() == kMaxTrees)) {
+        low_keys.resize(low);
+        low_hops.resize(low);
+        starts.resize(lists);
+        chunks.push_back(kAnswer | whole_list(begin, last, at));
+        continue;
+      }
+      if (!fits) trees.emplace_back();
+      open = true;
+      trees.back().insert(trees.back().end(), leaves.begin(), leaves.end());
+      chunks.push_back(static_cast<uint32_t>(trees.size() - 1));
+    }
+  }
+
+  uint32_t new_list(Uint128 begin, uint16_t next_hop) {
+    starts.push_back(static_cast<uint32_t>(low_keys.size()));
+    add_low(begin, next_hop);
+    return kBlock | static_cast<uint32_t>(starts.size() - 1);
+  }
+  void add_low(Uint128 begin, uint16_t next_hop) {
+    low_keys.push_back({static_cast<uint64_t>(begin >> 64), static_cast<uint64_t>(begin)});
+    low_hops.push_back(next_hop);
+  }
+  // All boundaries of [begin, last], of which interval `at` holds the begin.
+  uint32_t whole_list(Uint128 begin, Uint128 last, size_t at) {
+    const uint32_t list = new_list(begin, intervals_[at].next_hop);
+    for (size_t i = at + 1; i < intervals_.size() && intervals_[i].begin <= last; ++i) {
+      add_low(intervals_[i].begin, intervals_[i].next_hop);
+    }
+    return list;
+  }
+  // [begin, last] in ranges of whole /48s; those with boundaries inside become lists.
+  std::vector<RangeLeaf> ranges(Uint128 begin, Uint128 last, size_t at) {
+    auto slot_of = [](Uint128 a) { return static_cast<uint32_t>(a >> 80); };
+    std::vector<RangeLeaf> out = {{slot_of(begin), intervals_[at].next_hop}};
+    uint16_t before = intervals_[at].next_hop;
+    bool open = false;
+    for (size_t i = at + 1; i < intervals_.size() && intervals_[i].begin <= last; ++i) {
+      const Interval6& interval = intervals_[i];
+      const uint32_t slot = slot_of(interval.begin);
+      const bool aligned = interval.begin << 48 == 0;
+      if (open && slot != out.back().begin) {
+        open = false;
+        if (!aligned || slot != out.back().begin + 1) out.push_back({out.back().begin + 1, before});
+      }
+      if (aligned) {
+        out.push_back({slot, interval.next_hop});
+      } else {
+        if (!open) {
+          open = true;
+          if (out.back().begin != slot) out.push_back({slot, 0});
+          out.back().value = new_list(interval.begin >> 80 << 80, before);
+        }
+        add_low(interval.begin, interval.next_hop);
+      }
+      before = interval.next_hop;
+    }
+    if (open && out.back().begin != slot_of(last)) out.push_back({out.back().begin + 1, before});
+    return out;
+  }
+
+  const std::vector<Interval6>& intervals_;
+};
+
+// Where the parts of a section begin, from its header's counts.
+struct Offsets {
+  uint64_t root, chunks, keys, leaves, starts, low_keys, low_hops, end;
+  explicit Offsets(const Range24Header& h) {
+    auto round = [](uint64_t v) { return (v + 63) / 64 * 64; };
+    root = sizeof(Range24Header);
+    chunks = root + kRoots * 4;
+    keys = chunks + uint64_t{h.chunk_count} * 1024;
+    leaves = keys + uint64_t{h.tree_count} * (1 + 16 + 256) * 64;
+    starts = round(leaves + uint64_t{h.tree_count} * kTreeLeaves * h.leaf_bytes);
+    low_keys = round(starts + (uint64_t{h.block_count} + 1) * 4);
+    low_hops = round(low_keys + uint64_t{h.low_count} * 16);
+    end = round(low_hops + uint64_t{h.low_count} * 2);
+  }
+};
+
+}  // namespace
+
+Result<FibPlan> plan_range24(const Rib& rib, bool force_wide) {
+  const auto intervals = intervals_of<Uint128>(rib.routes6());
+  if (intervals.size() > kMaxBlocks) return Error("range24: the table has more than 2^28 intervals");
+  auto t = std::make_shared<RangeTables>(intervals);
+  Range24Header header{};
+  header.next_hops = rib.next_hop_count();
+  header.chunk_count = static_cast<uint32_t>(t->chunks.size() / 256);
+  header.tree_count = static_cast<uint32_t>(t->trees.size());
+  header.block_count = static_cast<uint32_t>(t->starts.size() - 1);
+  header.low_count = static_cast<uint32_t>(t->low_keys.size());
+  header.leaf_bytes = force_wide || header.next_hops + header.block_count > 65535 ? 4 : 2;
+  const Offsets at(header);
+  FibPlan plan;
+  plan.bytes = at.end;
+  plan.write = [t, header, at](std::span<std::byte> out) {
+    auto copy = [&](uint64_t offset, const auto& array) {
+      if (!array.empty()) std::memcpy(out.data() + offset, array.data(), array.size() * sizeof(array[0]));
+    };
+    auto value_of = [&](uint32_t value) {
+      return (value & kBlock) == 0 ? value : header.next_hops + 1 + (value & ~kBlock);
+    };
+    std::memcpy(out.data(), &header, sizeof header);
+    copy(at.root, t->root);
+    auto* chunks = reinterpret_cast<uint32_t*>(out.data() + at.chunks);
+    for (size_t i = 0; i < t->chunks.size(); ++i) {
+      const uint32_t entry = t->chunks[i];
+      chunks[i] = (entry & kAnswer) == 0 ? entry : kAnswer | value_of(entry & ~kAnswer);
+    }
+    const size_t trees = t->trees.size();
+    auto* keys = reinterpret_cast<uint32_t*>(out.data() + at.keys);
+    std::fill_n(keys, trees * (1 + 16 + 256) * 16, kNever);
+    for (size_t tree = 0; tree < trees; ++tree) {
+      const std::vector<RangeLeaf>& leaves = t->trees[tree];
+      size_t first_node = 0, span = 256;  // of the level; leaves under a child
+      for (size_t nodes = 1; nodes <= 256; first_node += trees * nodes, nodes *= 16, span /= 16) {
+        for (size_t node = 0; node < nodes; ++node) {
+          uint32_t* key = keys + (first_node + tree * nodes + node) * 16;
+          for (size_t k = 0; k < 15; ++k) {
+            const size_t next = (node * 16 + k + 1) * span;
+            if (next < leaves.size()) key[k] = leaves[next].begin - 1;
+          }
+        }
+      }
+      for (size_t i = 0; i < leaves.size(); ++i) {
+        const size_t leaf = tree * kTreeLeaves + i;
+        if (header.leaf_bytes == 2) {
+          reinterpret_cast<uint16_t*>(out.data() + at.leaves)[leaf] = static_cast<uint16_t>(value_of(leaves[i].value));
+        } else {
+          reinterpret_cast<uint32_t*>(out.data() + at.leaves)[leaf] = value_of(leaves[i].value);
+        }
+      }
+    }
+    copy(at.starts, t->starts);
+    copy(at.low_keys, t->low_keys);
+    copy(at.low_hops, t->low_hops);
+  };
+  return plan;
+}
+
+Result<Range24View> Range24View::open(std::span<const std::byte> section, uint32_t next_hop_count) {
+  const auto* header = section_array<Range24Header>(section, 0, 1);
+  if (header == nullptr) return Error(fmt::format("range24: {} bytes are too few", section.size()));
+  const Range24Header& h = *header;
+  if ((h.leaf_bytes != 2 && h.leaf_bytes != 4) || h.next_hops > next_hop_count || h.chunk_count == 0 ||
+      h.chunk_count > 2 * kRoots || h.tree_count > kMaxTrees || h.block_count > h.low_count ||
+      h.low_count > kMaxBlocks) {
+    return Error(fmt::format("range24: {} chunks, {} trees with leaves of {} bytes, {} lists, {} next hops",
+                             h.chunk_count, h.tree_count, h.leaf_bytes, h.block_count, h.next_hops));
+  }
+  const Offsets at(h);
+  if (at.end > section.size()) {
+    return Error(fmt::format("range24: {} trees and {} lists do not fit in {} bytes", h.tree_count, h.block_count,
+                             section.size()));
+  }
+  auto array = [&]<typename T>(uint64_t offset, const T*) {
+    return reinterpret_cast<const T*>(section.data() + offset);
+  };
+  Range24View view;
+  view.root_ = array(at.root, view.root_);
+  view.chunks_ = array(at.chunks, view.chunks_);
+  view.keys_ = array(at.keys, view.keys_);
+  view.leaves_ = section.data() + at.leaves;
+  view.lists_ = section.data() + at.starts;
+  view.second_ = h.tree_count;
+  view.third_ = h.tree_count * 17;
+  view.low_keys_at_ = static_cast<uint32_t>((at.low_keys - at.starts) / 64);
+  view.low_hops_at_ = static_cast<uint32_t>((at.low_hops - at.starts) / 64);
+  view.next_hops_ = h.next_hops;
+  view.wide_ = h.leaf_bytes == 4 ? 1 : 0;
+  for (size_t i = 0; i < kRoots; ++i) {
+    if (view.root_[i] % 256 != 0 || view.root_[i] / 256 >= h.chunk_count) {
+      return Error(fmt::format("range24: root entry {} has chunk {}", i, view.root_[i] / 256));
+    }
+  }
+  const uint64_t answers = uint64_t{h.next_hops} + h.block_count;
+  for (size_t i = 0; i < size_t{h.chunk_count} * 256; ++i) {
+    const uint32_t entry = view.chunks_[i];
+    const bool ok = (entry & kAnswer) != 0 ? (entry & ~kAnswer) <= answers : entry < h.tree_count;
+    if (!ok) return Error(fmt::format("range24: chunk entry {} is {:#x}", i, entry));
+  }
+  // The last of a node's sixteen keys keeps every lookup inside the node's sixteen children.
+  for (size_t node = 0; node < size_t{h.tree_count} * (1 + 16 + 256); ++node) {
+    if (view.keys_[node * 16 + 15] != kNever) return Error(fmt::format("range24: node {} has too many children", node));
+  }
+  for (size_t i = 0; i < size_t{h.tree_count} * kTreeLeaves; ++i) {
+    const uint32_t value = view.wide_ != 0 ? view.wide_leaves()[i] : view.narrow_leaves()[i];
+    if (value > answers) return Error(fmt::format("range24: leaf {} is {}", i, value));
+  }
+  const uint32_t* starts = view.starts();
+  if (starts[0] != 0 || starts[h.block_count] != h.low_count) return Error("range24: lists do not add up");
+  for (uint32_t b = 0; b < h.block_count; ++b) {
+    if (starts[b] >= starts[b + 1] || starts[b + 1] > h.low_count) {
+      return Error(fmt::format("range24: list {} is empty or lies outside", b));
+    }
+  }
+  for (uint32_t i = 0; i < h.low_count; ++i) {
+    if (view.low_hops()[i] > next_hop_count) {
+      return Error(fmt::format("range24: list entry {} has an unknown next hop", i));
+    }
+  }
+  return view;
+}
+
+Range24View Range24View::rebase(const std::byte* from, const std::byte* to) const {
+  Range24View view = *this;
+  view.each_pointer([&]<typename T>(const T*& p) {
+    p = reinterpret_cast<const T*>(to + (reinterpret_cast<const std::byte*>(p) - from));
+  });
+  return view;
+}
+
+// Sixteen lookups in step, as planb's.
+constexpr size_t kGroup = 16;
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 and its own _mm512_undefined_epi32 (bug 105593)
+#endif
+
+struct Range24Bulk {
+  // The group's answers where the chunk has them (bit k of `direct`), replaced by list searches where they are lists.
+  __attribute__((noinline)) static void search_lists(const Range24View& v, const uint64_t* hi, const uint64_t* lo,
+                                                     uint32_t* next_hops) {
+    for (size_t k = 0; k < kGroup; ++k) {
+      if (next_hops[k] > v.next_hops_) next_hops[k] = v.search_low(next_hops[k] - v.next_hops_ - 1, hi[k], lo[k]);
+    }
+  }
+
+#if defined(__x86_64__)
+  template <typename Leaf>
+  __attribute__((target("avx512f,avx512bw,bmi,popcnt"))) static void run_avx512(const Range24View& v,
+                                                                                const Leaf* leaves, const uint64_t* hi,
+                                                                                const uint64_t* lo, uint32_t* next_hops,
+                                                                                size_t n) {
+    const uint32_t* const root = v.root_;
+    const uint32_t* const chunks = v.chunks_;
+    const uint32_t* const first = v.keys_;
+    const uint32_t* const second = v.keys_ + size_t{v.second_} * 16;
+    const uint32_t* const third = v.keys_ + size_t{v.third_} * 16;
+    const uint32_t limit = v.next_hops_;
+    for (; n > 0; n -= kGroup, hi += kGroup, lo += kGroup, next_hops += kGroup) {
+      // The address's parts as they lie in memory: x86 is little-endian.
+      const auto* bytes = reinterpret_cast<const unsigned char*>(hi);
+      uint32_t entries[kGroup];
+      uint32_t all = kAnswer, any = 0;
+#pragma GCC unroll 16
+      for (size_t k = 0; k < kGroup; ++k) {
+        uint16_t high;
+        std::memcpy(&high, bytes + 8 * k + 6, sizeof high);
+        const uint32_t entry = chunks[root[high] + bytes[8 * k + 5]];
+        entries[k] = entry;
+        all &= entry;
+        any |= entry;
+      }
+      if (all != 0) {
+        answer_direct(v, entries, hi, lo, next_hops);
+        continue;
+      }
+      // Those few that have their answer already go down the first tree for company and are answered anew. (Nothing
+      // here reads as a vector what was written in parts: such a load would wait until all of it is in the cache.)
+      uint32_t kept[kGroup];
+      if ((any & kAnswer) != 0) {
+        for (size_t k = 0; k < kGroup; ++k) {
+          kept[k] = entries[k];
+          if ((entries[k] & kAnswer) != 0) entries[k] = 0;
+        }
+      }
+      uint32_t more = any & kAnswer;
+      for (size_t half = 0; half < kGroup; half += 8) {  // eight: what has registers
+        __m512i key[8];
+        uint64_t at[8];  // counts keys, sixteen a node
+#pragma GCC unroll 8
+        for (size_t k = 0; k < 8; ++k) {
+          uint32_t middle;
+          std::memcpy(&middle, bytes + 8 * (half + k) + 2, sizeof middle);
+          key[k] = _mm512_set1_epi32(static_cast<int>(middle));
+          const uint64_t node = uint64_t{entries[half + k]} * 16;
+          const __mmask16 below = _mm512_cmpgt_epu32_mask(key[k], _mm512_load_si512(first + node));
+          at[k] = (node + static_cast<unsigned>(__builtin_popcount(below))) * 16;
+        }
+#pragma GCC unroll 8
+        for (size_t k = 0; k < 8; ++k) {
+          const __mmask16 below = _mm512_cmpgt_epu32_mask(key[k], _mm512_load_si512(second + at[k]));
+          at[k] = (at[k] + static_cast<unsigned>(__builtin_popcount(below))) * 16;
+        }
+#pragma GCC unroll 8
+        for (size_t k = 0; k < 8; ++k) {
+          const __mmask16 below = _mm512_cmpgt_epu32_mask(key[k], _mm512_load_si512(third + at[k]));
+          const uint32_t leaf = leaves[at[k] + static_cast<unsigned>(__builtin_popcount(below))];
+          next_hops[half + k] = leaf;
+          more |= limit - leaf;  // the highest bit: past the limit
+        }
+      }
+      if ((more & kAnswer) == 0) [[likely]]
+        continue;
+      if ((any & kAnswer) != 0) {
+        for (size_t k = 0; k < kGroup; ++k) {
+          if ((kept[k] & kAnswer) != 0) next_hops[k] = kept[k] & ~kAnswer;
+        }
+      }
+      search_lists(v, hi, lo, next_hops);
+    }
+  }
+  __attribute__((noinline)) static void answer_direct(const Range24View& v, const uint32_t* entries, const uint64_t* hi,
+                                                      const uint64_t* lo, uint32_t* next_hops) {
+    uint32_t more = 0;
+#pragma GCC unroll 16
+    for (size_t k = 0; k < kGroup; ++k) {
+      const uint32_t answer = entries[k] & ~kAnswer;
+      next_hops[k] = answer;
+      more |= v.next_hops_ - answer;
+    }
+    if ((more & kAnswer) != 0) [[unlikely]]
+      search_lists(v, hi, lo, next_hops);
+  }
+#endif
+
+  template <typename Leaf>
+  static void run_scalar(const Range24View& v, const Leaf*, const uint64_t* hi, const uint64_t* lo, uint32_t* next_hops,
+                         size_t n) {
+    for (size_t i = 0; i < n; ++i) next_hops[i] = v.lookup(hi[i], lo[i]);
+  }
+
+  template <typename Leaf>
+  static void run(LpmIsa isa, const Range24View& v, const Leaf* leaves, const uint64_t* hi, const uint64_t* lo,
+                  uint32_t* next_hops, size_t n) {
+#if defined(__x86_64__)
+    if (isa == LpmIsa::kAvx512 && kHasAvx512 && v.third_ != 0) {
+      const size_t i = n / kGroup * kGroup;
+      run_avx512(v, leaves, hi, lo, next_hops, i);
+      if (i == n) return;
+      uint64_t rest_hi[kGroup] = {}, rest_lo[kGroup] = {};
+      uint32_t found[kGroup];
+      std::copy(hi + i, hi + n, rest_hi);
+      std::copy(lo + i, lo + n, rest_lo);
+      run_avx512(v, leaves, rest_hi, rest_lo, found, kGroup);
+      std::copy(found, found + (n - i), next_hops + i);
+      return;
+    }
+#endif
+    run_scalar(v, leaves, hi, lo, next_hops, n);
+  }
+
+ private:
+#if defined(__x86_64__)
+  static const bool kHasAvx512;  // asked once before main; until then lookups are scalar
+#endif
+};
+#if defined(__x86_64__)
+const bool Range24Bulk::kHasAvx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0;
+#endif
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+
+void Range24View::lookup_bulk(LpmIsa isa, const uint64_t* hi, const uint64_t* lo, uint32_t* next_hops, size_t n) const {
+  if (wide_ == 0) return Range24Bulk::run(isa, *this, narrow_leaves(), hi, lo, next_hops, n);
+  Range24Bulk::run(isa, *this, wide_leaves(), hi, lo, next_hops, n);
+}
+
+void Range24View::lookup_bulk(const uint64_t* hi, const uint64_t* lo, uint32_t* next_hops, size_t n) const {
+  lookup_bulk(available_lpm_isas().back(), hi, lo, next_hops, n);
+}
+
+}  // namespace sluice
