@@ -30,16 +30,21 @@ struct Backend {
   }
 };
 
-// Every algorithm, then every worker count and batch size on the defaults.
+// Every access list algorithm, every pair of route algorithms (each pair is a stage of its own), then every worker
+// count and batch size on the defaults.
 std::vector<Backend> backends() {
   std::vector<Backend> all;
   for (const std::string& acl : acl_algorithm_names()) {
-    for (const std::string& lpm4 : lpm_algorithm_names4()) {
-      for (const std::string& lpm6 : lpm_algorithm_names6()) {
-        all.push_back({acl, lpm4, lpm6, 1});
-        all.push_back({acl, lpm4, lpm6, 3});
-        all.push_back({acl, lpm4, lpm6, 1, 256, 0, false});
-      }
+    all.push_back({acl, "dir24", "poptrie", 1});
+    all.push_back({acl, "dir24", "poptrie", 3});
+    all.push_back({acl, "dir24", "poptrie", 1, 256, 0, false});
+  }
+  unsigned turn = 0;
+  for (const std::string& lpm4 : lpm_algorithm_names4()) {
+    for (const std::string& lpm6 : lpm_algorithm_names6()) {
+      all.push_back({"tuple_space", lpm4, lpm6, 1});
+      all.push_back({"linear", lpm4, lpm6, 1 + 2 * (turn % 2), 256, 0, turn % 3 != 0});
+      ++turn;
     }
   }
   for (unsigned workers : {1u, 2u, 5u}) {

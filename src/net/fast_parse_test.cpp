@@ -53,7 +53,8 @@ std::vector<Bytes> frames() {
   std::vector<Bytes> all;
   for (const uint32_t size : {42u, 46u, 60u, 61u, 128u, 1514u}) {
     for (const bool tcp : {false, true}) {
-      auto b = tcp ? tcp4("10.1.2.3", "192.0.2.9").ports(1000, 80).tcp_flags(0x12) : udp4("10.1.2.3", "192.0.2.9").ports(53, 5353);
+      auto b = tcp ? tcp4("10.1.2.3", "192.0.2.9").ports(1000, 80).tcp_flags(0x12)
+                   : udp4("10.1.2.3", "192.0.2.9").ports(53, 5353);
       b.macs(MacAddress{{2, 0, 0, 0, 0, 9}}, MacAddress{{2, 0, 0, 0, 0, 8}}).dscp(46).ttl(7);
       if (size >= 60) b.size(size + 4);
       all.push_back(b.build());

@@ -11,16 +11,21 @@
 namespace sluice {
 namespace {
 
-uint64_t next(uint64_t& state) { return mix64(state += 0x9e3779b97f4a7c15ull); }
+uint64_t next(uint64_t& state) {
+  return mix64(state += 0x9e3779b97f4a7c15ull);
+}
 
 // A batch of common packets with every third damaged somewhere in its headers or its extent.
 Batch mixed(uint32_t packets, uint64_t seed) {
   Batch batch = std::move(*Batch::create(packets, size_t{packets} * 512));
   for (uint32_t i = 0; i < packets; ++i) {
     const uint64_t r = next(seed);
-    auto b = (r & 1) != 0 ? tcp4("10.1.2.3", "192.0.2.9").tcp_flags(static_cast<uint8_t>(r >> 8)) : udp4("10.1.2.3", "192.0.2.9");
+    auto b = (r & 1) != 0 ? tcp4("10.1.2.3", "192.0.2.9").tcp_flags(static_cast<uint8_t>(r >> 8))
+                          : udp4("10.1.2.3", "192.0.2.9");
     b.macs(MacAddress{{2, 0, 0, 0, 0, 9}}, MacAddress{{2, 0, 0, 0, 0, 8}});
-    b.ports(static_cast<uint16_t>(r >> 16), static_cast<uint16_t>(r >> 32)).ttl(static_cast<uint8_t>(r >> 3)).dscp(static_cast<uint8_t>(r >> 40 & 63));
+    b.ports(static_cast<uint16_t>(r >> 16), static_cast<uint16_t>(r >> 32))
+        .ttl(static_cast<uint8_t>(r >> 3))
+        .dscp(static_cast<uint8_t>(r >> 40 & 63));
     if ((r >> 50 & 1) != 0) b.size(64 + static_cast<uint32_t>(r >> 51 & 63));
     std::vector<uint8_t> bytes = b.build();
     uint32_t wire = static_cast<uint32_t>(bytes.size());

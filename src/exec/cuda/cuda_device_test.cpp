@@ -754,7 +754,8 @@ TEST_P(CudaDeviceTest, TheLastRingIsRefusedAndLeavesRoom) {
   const auto programs = key_programs(tables_, RecordKind::kKey4);
   std::vector<std::unique_ptr<RingUser>> users;
   std::atomic<bool> through{false}, late{false};
-  for (size_t n = 0; n <= 30; ++n) {
+  const size_t most = std::string(GetParam()) == "cuda_graphs" ? 22 : 30;
+  for (size_t n = 0; n <= most; ++n) {
     users.push_back(std::make_unique<RingUser>(*device_, programs[0].program, 32));
     users.back()->install(programs[0].program, (*loaded_)(programs[0].program), 0);
   }
@@ -767,8 +768,8 @@ TEST_P(CudaDeviceTest, TheLastRingIsRefusedAndLeavesRoom) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   });
-  for (size_t n = 0; n < 30; ++n) users[n]->start();
-  const auto refused = users[30]->ring->start(0, 1);
+  for (size_t n = 0; n < most; ++n) users[n]->start();
+  const auto refused = users[most]->ring->start(0, 1);
   {
     const Loaded again(*device_, tables_);
     run_slab(programs[3], Transport::kStaged, items);
@@ -778,7 +779,7 @@ TEST_P(CudaDeviceTest, TheLastRingIsRefusedAndLeavesRoom) {
   ASSERT_FALSE(late.load()) << "a launch, an upload or a ring waits for resident kernels";
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("takes no more"), std::string::npos) << refused.error().message;
-  for (size_t n = 0; n < 30; ++n) {
+  for (size_t n = 0; n < most; ++n) {
     for (size_t i = 0; i < 32; ++i) users[n]->put(items[i], 0, 0);
     users[n]->take();
     EXPECT_EQ(users[n]->wrong, 0u) << n;
