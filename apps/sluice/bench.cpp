@@ -154,8 +154,9 @@ Exit bench_classify(const Options& o) {
     add_device_cases(o, devices, fmt::format("{}/{}", source, algorithm), "ACL(TABLE t, DEFAULT permit)", tables, keys,
                      expected, cases);
   }
-  return bench_report(o, "classify", sha256(text), verified, std::move(cases),
-                      {{"packets", keys.size()}, {"device", devices.label}, {"workers", o.workers}});
+  return bench_report(
+      o, "classify", sha256(text), verified, std::move(cases),
+      {{"packets", keys.size()}, {"device", devices.label}, {"gpu", gpu_name(devices)}, {"workers", o.workers}});
 }
 
 Rib rib_of(const Options& o, std::string& hash) {
@@ -294,6 +295,7 @@ Exit bench_route(const Options& o) {
                        {"routes6", routes.rib.routes6().size()},
                        {"build_seconds", routes.build_seconds},
                        {"device", devices.label},
+                       {"gpu", gpu_name(devices)},
                        {"workers", o.workers}});
 }
 
@@ -502,6 +504,7 @@ Exit bench_pipeline(const Options& o) {
                        {"routes4", rib.routes4().size()},
                        {"routes6", rib.routes6().size()},
                        {"device", device},
+                       {"gpu", gpu_name(devices)},
                        {"workers", o.workers}});
 }
 
@@ -522,6 +525,11 @@ Exit bench_report(const BenchOptions& o, const std::string& kind, const std::str
                               verified.sample, verified.oracle)},
       {"verified", {{"sample", verified.sample}, {"oracle", verified.oracle}, {"mismatches", verified.mismatches}}}};
   json.update(more);
+  if (json.contains("gpu")) {
+    // The driver's files, which describe_machine reads, are not there in a container.
+    if (const std::string gpu = json["gpu"].get<std::string>(); !gpu.empty()) json["machine"]["gpu"] = gpu;
+    json.erase("gpu");
+  }
   json["results"] = Json::array();
   TextTable table({"case", "median", "min", "max", "n", "unit"});
   for (Case& c : cases) {

@@ -227,6 +227,7 @@ Exit bench_latency(const BenchOptions& o) {
   progress.clear();
   return bench_report(o, "latency", sha256("generated"), {frame_repetitions, 0, "linear"}, std::move(cases),
                       {{"device", devices.label},
+                       {"gpu", gpu_name(devices)},
                        {"mode", o.device.mode},
                        {"transport", o.device.mode == "persistent" ? "tagged" : o.device.transport},
                        {"frame", o.frames.empty() ? 256 : o.frames[0]}});

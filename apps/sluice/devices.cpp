@@ -137,6 +137,13 @@ OpenDevices open_devices(const DeviceFlags& f) {
   return open;
 }
 
+std::string gpu_name(const OpenDevices& devices) {
+  for (const auto& device : devices.options.devices) {
+    if (device->info().kind == "cuda") return device->info().name;
+  }
+  return "";
+}
+
 bool report_failures(const RunReport& report) {
   bool any = false;
   for (const DeviceReport& d : report.devices) {

@@ -39,6 +39,9 @@ struct OpenDevices {
 };
 OpenDevices open_devices(const DeviceFlags& flags);
 
+// The first CUDA device's name, or "".
+std::string gpu_name(const OpenDevices& devices);
+
 // Says what failed, once a device; returns whether any did.
 bool report_failures(const RunReport& report);
 Json to_json(const DeviceReport& report);
