@@ -54,6 +54,12 @@ std::vector<Backend> backends() {
     for (uint64_t target_ns : {1u, 20'000u})
       all.push_back({"tuple_space", "dir24", "poptrie", workers, 300, target_ns});
   }
+#if defined(SLUICE_SANITIZED)
+  // Where every access is watched, a third of them: all share their code but for the lookups, which have tests of their
+  // own.
+  for (size_t i = 0; 3 * i < all.size(); ++i) all[i] = all[3 * i];
+  all.resize((all.size() + 2) / 3);
+#endif
   return all;
 }
 

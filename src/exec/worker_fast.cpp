@@ -172,7 +172,7 @@ void Worker::launch_fast(size_t n, const Offload& offload, const BatchView& view
       a->rows[record] = static_cast<uint16_t>(burst->row[i]);
       a->paths[record] = kPathFast;
     }
-    a->flight.put_keys(burst->source, burst->destination, burst->ports, burst->rest, room);
+    if (room != 0) a->flight.put_keys(burst->source, burst->destination, burst->ports, burst->rest, room);
     for (uint32_t i = room; i < burst->count; ++i) left.add(burst->row[i]);
     burst->count = 0;
     return burst;
