@@ -255,7 +255,8 @@ SLUICE_HD uint32_t TupleMergeView::block_of(const TupleMergeTable& t, const Prob
 #if defined(__CUDA_ARCH__)
   const uint32_t slot = *from;
 #else
-  const uint32_t slot = __atomic_load_n(from, __ATOMIC_RELAXED);  // a live table's writer may be storing
+  // A live table's writer may be storing; what the slot leads to was written before it (one load on x86).
+  const uint32_t slot = __atomic_load_n(from, __ATOMIC_ACQUIRE);
 #endif
   const uint32_t tag = slot & 255;
   return tag == 0 || tag == merge_tag(h) ? slot >> 8 : 0;
