@@ -190,7 +190,7 @@ function(sluice_add_tests name dir deps)
   if(name STREQUAL "system")
     # As long as all the others together: in parts that run beside each other.
     set(threads ON)
-    set(shards 2)
+    set(shards 4)
   endif()
   foreach(shard RANGE 1 ${shards})
     set(test ${name})
