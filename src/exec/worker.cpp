@@ -321,10 +321,7 @@ void Worker::run_stages(const Program& program, const PlanNode& node, Tile& tile
     }
     const uint32_t died = tile.lanes_at(kPathDropped) & tile.valid & ~tile.dead;
     if (died != 0) {
-      for_lanes(died, [&](uint32_t i) {
-        const DropReason reason = tile.packet[i].reason;
-        ++counters.drops[static_cast<size_t>(reason == DropReason::kNone ? DropReason::kUnconnectedOutput : reason)];
-      });
+      for_lanes(died, [&](uint32_t i) { drop_at(slot, tile.packet[i].reason); });
       tile.dead |= died;
     }
   }

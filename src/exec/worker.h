@@ -181,6 +181,10 @@ class Worker {
   void run_host(const PlanNode& node, Selection* inputs);
   void run_sink(const PlanNode& node, Selection* inputs);
   void drop(unsigned element, DropReason reason, uint64_t count = 1);
+  // A packet that left a stage by an output without a successor: a packet that is not bad has no reason of its own.
+  void drop_at(const StageSlot& slot, DropReason reason) {
+    drop(slot.element, reason == DropReason::kNone ? DropReason::kUnconnectedOutput : reason);
+  }
 
   // worker_fast.cpp
   template <typename Full>

@@ -296,8 +296,7 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
       tile.output[lane] = steps.output;
       tile.path[lane] = node.wide ? node.wide_path(steps.output) : slot.next[steps.output & 15];
       if (tile.path[lane] == kPathDropped) {
-        const DropReason reason = p.reason == DropReason::kNone ? DropReason::kUnconnectedOutput : p.reason;
-        ++stats_.elements[slot.element].drops[static_cast<size_t>(reason)];
+        drop_at(slot, p.reason);
         dead |= uint32_t{1} << lane;
       }
     }

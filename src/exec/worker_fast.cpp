@@ -11,8 +11,9 @@
 
 namespace sluice {
 
-// Takes the packets that are common out of the inputs, in bursts: `full` is called with each and returns those of its
-// lanes that must take the ordinary path; they and all others stay in the inputs.
+// Takes the packets that are common out of the inputs, in bursts: `full(burst, left)` is called with each, puts the
+// rows that must take the ordinary path after all into `left`, and returns the burst to fill next; after the last it is
+// called with nullptr. What is left, and all packets that are not common, stay in the inputs.
 template <typename Full>
 void Worker::gather_bursts(const PlanNode& node, const BatchView& view, Selection* inputs, Full&& full) {
   const uint32_t words = (view.count + 63) / 64;
@@ -68,9 +69,7 @@ uint32_t Worker::run_fast(const Program& program, FastBurst& burst, uint32_t beg
       const uint8_t output = burst.output[lane];
       if (output == kFastRefused || slot.next[output & 15] != kPathDropped) continue;
       stopped |= uint32_t{1} << lane;
-      const DropReason reason = burst.reason[lane];
-      ++stats_.elements[slot.element]
-            .drops[static_cast<size_t>(reason == DropReason::kNone ? DropReason::kUnconnectedOutput : reason)];
+      drop_at(slot, burst.reason[lane]);
     }
     alive = passed;
   }
@@ -113,8 +112,7 @@ uint32_t Worker::finish_fast(const PlanNode& node, const Program& program, const
   const StageSlot& last = program.stages[program.fast - 1];
   const uint8_t path = last.next[0];
   if (path == kPathDropped) {
-    stats_.elements[last.element].drops[static_cast<size_t>(DropReason::kUnconnectedOutput)] +=
-        static_cast<uint64_t>(std::popcount(passed));
+    drop(last.element, DropReason::kUnconnectedOutput, static_cast<uint64_t>(std::popcount(passed)));
   } else if (path < kPathExit || (node.live_out & ~(kFieldFrame | kFieldExtent)) != 0) {
     // The rest of the program, or a later node, wants registers.
     Tile& tile = *tiles_[0];
