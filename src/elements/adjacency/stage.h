@@ -63,9 +63,6 @@ struct AdjacencyStage {
   }
 
   // See FastBurst. What needs more than twelve bytes of the frame's start takes the ordinary way.
-  void fast_prefetch_late(const FastBurst& burst, uint32_t mask) const {
-    for (uint32_t m = mask; m != 0; m &= m - 1) view.prefetch(burst.next_hop[std::countr_zero(m)]);
-  }
   uint32_t fast(FastBurst& burst, uint32_t mask) const {
     uint32_t sent = 0;
     for (uint32_t m = mask; m != 0; m &= m - 1) {
