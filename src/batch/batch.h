@@ -122,6 +122,7 @@ class Batch {
     annotation_[i] = Annotation{};
     timestamp_ns_[i] = timestamp_ns;
     order_[i] = order;
+    numbered_ &= order == i;
     return i;
   }
 
@@ -158,8 +159,7 @@ class Batch {
   void append(uint32_t n) {
     std::memset(static_cast<void*>(annotation_.data()), 0, n * sizeof(Annotation));
     static_assert(static_cast<uint8_t>(DropReason::kNone) == 0);
-    uint32_t* order = order_.data();
-    for (uint32_t i = 0; i < n; ++i) order[i] = i;
+    if (!numbered_) number();
     count_ = n;
   }
 
@@ -183,9 +183,12 @@ class Batch {
   uint16_t& worker(uint32_t i) { return worker_[i]; }
 
   uint32_t data_length(uint32_t i) const { return extent_[i].end - static_cast<uint32_t>(extent_[i].data); }
+  // The sum of the lengths of `packets`.
+  uint64_t bytes(const Selection& packets) const;
 
  private:
   uint8_t* reserve_slow(size_t need);
+  void number();
   // An odd number of cache lines: the headers of small frames, which are all that most programs touch, then lie in all
   // sets of a cache and not in every fourth.
   static size_t arena_need(size_t bytes) { return ((kHeadroom + bytes + kTailroom + 63) / 64 | 1) * 64; }
@@ -200,6 +203,7 @@ class Batch {
   std::vector<FlowKey> key_;
   std::vector<uint64_t> timestamp_ns_;
   std::vector<uint32_t> order_;
+  bool numbered_ = false;  // order_[i] is i in every row, used or not
   std::vector<uint16_t> worker_;
   Buffer arena_;
   uint8_t* arena_base_ = nullptr;  // of arena_, here so that `reserve` stays in registers

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <thread>
 
 #include "base/clock.h"
@@ -303,24 +304,65 @@ void Runtime::steer(Job& job) {
   }
 }
 
+// Counts packets of a batch that left by a sink.
+void Runtime::count_sent(Batch& batch, const Selection& rows, RunReport::Sink& counters) {
+  counters.packets += rows.count();
+  counters.bytes += batch.bytes(rows);
+  const BatchView view = batch.view();
+  const auto length = [&](uint32_t i) { return view.extent[i].end - static_cast<uint32_t>(view.extent[i].data); };
+  const auto add = [&](uint32_t port, uint64_t packets, uint64_t bytes) {
+    ports_[port].packets += packets;
+    ports_[port].bytes += bytes;
+  };
+  for (uint32_t w = 0; w * 64 < view.count; ++w) {
+    const uint64_t bits = rows.word(w);
+    if (bits != ~uint64_t{0}) {
+      for (uint64_t b = bits; b != 0; b &= b - 1) {
+        const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(b));
+        add(view.annotation[i].port, 1, length(i));
+      }
+      continue;
+    }
+    // Four at a time: where all packets have one port, its counter would otherwise be read, added to and written by
+    // each, which must wait for the one before.
+    for (uint32_t i = w * 64; i < w * 64 + 64; i += 4) {
+      const Annotation* a = view.annotation + i;
+      if (((a[0].port ^ a[1].port) | (a[0].port ^ a[2].port) | (a[0].port ^ a[3].port)) == 0) {
+        add(a[0].port, 4, uint64_t{length(i)} + length(i + 1) + length(i + 2) + length(i + 3));
+      } else {
+        for (uint32_t k = 0; k < 4; ++k) add(a[k].port, 1, length(i + k));
+      }
+    }
+  }
+}
+
 Result<void> Runtime::commit(Job& job) {
   const TraceRange trace("commit");
   Result<void> result;
   for (size_t s = 0; s < sinks_.size(); ++s) {
     if (sinks_[s] == nullptr) continue;
-    const std::vector<TxRecord>* records = &job.shares[0].sent[s];
-    auto before = [](const TxRecord& a, const TxRecord& b) {
-      return a.order != b.order ? a.order < b.order : a.sequence < b.sequence;
-    };
-    if (job.shares.size() > 1 || !job.shares[0].in_order[s]) {
-      merged_.clear();
-      for (const JobShare& share : job.shares)
-        merged_.insert(merged_.end(), share.sent[s].begin(), share.sent[s].end());
-      std::sort(merged_.begin(), merged_.end(), before);
-      records = &merged_;
+    RunReport::Sink& counters = sink_counters_[s];
+    merged_.clear();
+    uint64_t failed = 0;  // not written, because an output failed
+    for (const JobShare& share : job.shares) {
+      merged_.insert(merged_.end(), share.sent[s].made.begin(), share.sent[s].made.end());
     }
-    if (!limiters_.empty()) {
-      if (records != &merged_) merged_.assign(records->begin(), records->end());
+    const bool made = !merged_.empty();
+    Selection rows = job.shares[0].sent[s].rows;
+    for (size_t w = 1; w < job.shares.size(); ++w) rows.merge(job.shares[w].sent[s].rows);
+    // Only packets that an element made are subject to a limit. The others are in order already, and a sink that does
+    // not read them need not see them.
+    if (sinks_[s]->reads_frames()) {
+      rows.for_each([&](uint32_t i) { merged_.push_back(tx_record(job.batch, i, 0)); });
+    } else if (result.ok()) {
+      count_sent(job.batch, rows, counters);
+    } else {
+      failed += rows.count();
+    }
+    if (made) {
+      std::sort(merged_.begin(), merged_.end(), [](const TxRecord& x, const TxRecord& y) {
+        return x.order != y.order ? x.order < y.order : x.sequence < y.sequence;
+      });
       std::erase_if(merged_, [&](const TxRecord& record) {
         if (record.limiter == 0) return false;
         Limiter& limiter = limiters_[record.limiter - 1u];
@@ -328,24 +370,18 @@ Result<void> Runtime::commit(Job& job) {
         ++commit_stats_.elements[limiter.element].drops[static_cast<size_t>(DropReason::kIcmpRateLimited)];
         return true;
       });
-      records = &merged_;
     }
     size_t written = 0;
-    if (result.ok()) result = sinks_[s]->write(*records, written);
-    RunReport::Sink& counters = sink_counters_[s];
-    // Runs of one port are summed in registers.
-    for (size_t i = 0; i < written;) {
-      const uint16_t port = (*records)[i].port;
-      uint64_t bytes = 0;
-      const size_t first = i;
-      for (; i < written && (*records)[i].port == port; ++i) bytes += (*records)[i].captured;
-      counters.bytes += bytes;
-      ports_[port].packets += i - first;
-      ports_[port].bytes += bytes;
+    if (result.ok()) result = sinks_[s]->write(merged_, written);
+    for (size_t i = 0; i < written; ++i) {
+      counters.bytes += merged_[i].captured;
+      PortCounters& port = ports_[merged_[i].port];
+      ++port.packets;
+      port.bytes += merged_[i].captured;
     }
     counters.packets += written;
-    commit_stats_.elements[plan_.sinks[s]].drops[static_cast<size_t>(DropReason::kOutputFailed)] +=
-        records->size() - written;
+    failed += merged_.size() - written;
+    commit_stats_.elements[plan_.sinks[s]].drops[static_cast<size_t>(DropReason::kOutputFailed)] += failed;
   }
   prints_.clear();
   for (const JobShare& share : job.shares) {

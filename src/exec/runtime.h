@@ -138,6 +138,7 @@ class Runtime {
   Result<bool> read(Job& job);
   void steer(Job& job);
   Result<void> commit(Job& job);
+  void count_sent(Batch& batch, const Selection& rows, RunReport::Sink& counters);
   Result<std::vector<std::unique_ptr<Job>>> make_jobs(size_t count);
   Result<void> run_inline();
   Result<void> run_threads();

@@ -30,17 +30,23 @@ struct PrintRecord {
 // What one worker made of its share of one batch. It lives in the job, because frames and records must last until the
 // commit.
 struct JobShare {
+  // What came to a sink.
+  struct Sent {
+    Selection rows;              // of the batch that came in
+    std::vector<TxRecord> made;  // packets of batches that elements made, as they arrived
+  };
   Selection packets;
-  std::vector<std::vector<TxRecord>> sent;  // by sink
-  std::vector<uint8_t> in_order;            // by sink: its records came in the order of the input
+  std::vector<Sent> sent;  // by sink
   std::vector<PrintRecord> prints;
   size_t print_count = 0;                        // records in use; their strings keep their memory
   std::vector<std::unique_ptr<Batch>> children;  // batches that elements made
   size_t child_count = 0;
 
   void clear() {
-    for (auto& records : sent) records.clear();
-    in_order.assign(in_order.size(), 1);
+    for (Sent& s : sent) {
+      s.rows.clear();
+      s.made.clear();
+    }
     print_count = child_count = 0;
   }
 };
