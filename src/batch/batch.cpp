@@ -67,7 +67,8 @@ uint64_t Batch::bytes(const Selection& packets) const {
       total += sum[1] - sum[0];
       continue;
     }
-    for (uint64_t b = bits; b != 0; b &= b - 1) total += data_length(w * 64 + static_cast<uint32_t>(std::countr_zero(b)));
+    for (uint64_t b = bits; b != 0; b &= b - 1)
+      total += data_length(w * 64 + static_cast<uint32_t>(std::countr_zero(b)));
   }
   return total;
 }

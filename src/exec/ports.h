@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 
@@ -57,7 +59,20 @@ class PacketSink {
   virtual Result<void> commit() = 0;
 };
 
-Result<std::unique_ptr<BatchSource>> open_source(const PortSpec& spec);
+// The captures that memory sources play. Runtimes that share one play one copy of each capture, as it was when the
+// first of them opened it. Any thread.
+struct PackedFrames;
+class FrameCache {
+ public:
+  // Errors: the capture cannot be read, or does not fit memory.
+  Result<std::shared_ptr<const PackedFrames>> get(const std::string& path);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const PackedFrames>> frames_;
+};
+
+Result<std::unique_ptr<BatchSource>> open_source(const PortSpec& spec, FrameCache& cache);
 // nullptr for kNull: such a sink drops.
 Result<std::unique_ptr<PacketSink>> open_sink(const PortSpec& spec);
 

@@ -224,8 +224,9 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
     d.suggestion = error.hint;
     errors.diagnostics.push_back(std::move(d));
   };
+  FrameCache own;
   for (const PlanSource& s : plan.sources) {
-    auto source = open_source(router.elements[s.element]->port());
+    auto source = open_source(router.elements[s.element]->port(), options.frames != nullptr ? *options.frames : own);
     if (!source) {
       note(s.element, source.error());
       continue;

@@ -389,9 +389,8 @@ void Worker::run_sink(const PlanNode& node, Selection* inputs) {
     sent.rows.merge(packets);
     return;
   }
-  packets.for_each([&](uint32_t i) {
-    sent.made.push_back(tx_record(batch, i, static_cast<uint32_t>(sent.made.size()) + 1));
-  });
+  packets.for_each(
+      [&](uint32_t i) { sent.made.push_back(tx_record(batch, i, static_cast<uint32_t>(sent.made.size()) + 1)); });
 }
 
 }  // namespace sluice

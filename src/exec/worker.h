@@ -145,6 +145,12 @@ class Worker {
     uint32_t applied = 0;        // records whose results were taken
     std::vector<uint16_t> rows;  // record -> row of the batch
     std::vector<uint8_t> paths;  // record -> path at which it left
+    // The first `fast` records are the fast path's, whose packets have no registers. Of these, by record, what
+    // `restore` gives back; the columns have FastBurst::kLanes places more than records.
+    uint32_t fast = 0;
+    std::vector<uint32_t> lengths, ip_bytes, hops;
+    void keep(const FastBurst& burst, uint32_t n);
+    void restore(uint32_t n, const BatchView& view, FastBurst& burst) const;
     std::vector<uint8_t> saved;  // address records: the frames' first bytes as they left
     FramePool* pool = nullptr;   // address records: where the frames went, or nullptr
     // By record, in the pool: where the frame's byte 0 is, and how many bytes from there went.
@@ -153,9 +159,6 @@ class Worker {
     };
     std::vector<Pooled> pooled;
   };
-  // Airborne::paths of a record whose packet has no registers yet: the fast path sent it.
-  static constexpr uint8_t kPathFast = 0xfe;
-  static_assert(kPathFast >= kPathExit + kMaxExits);
   // One batch on its way through the plan.
   struct Walk {
     const Snapshot* snapshot = nullptr;
@@ -200,8 +203,9 @@ class Worker {
   uint32_t apply_fast(const PlanNode& node, const Offload& offload, const Program& program, const BatchView& view,
                       Airborne& airborne, uint32_t n);
   uint32_t finish_fast(const PlanNode& node, const Program& program, const BatchView& view, FastBurst& burst,
-                       uint32_t begin);
-  uint32_t run_fast(const Program& program, FastBurst& burst, uint32_t begin, uint32_t& stopped, uint32_t* came);
+                       uint32_t all, uint32_t begin);
+  uint32_t run_fast(const Program& program, FastBurst& burst, uint32_t alive, uint32_t begin, uint32_t& stopped,
+                    uint32_t* came);
   void count_fast(const Program& program, const FastBurst& burst, uint32_t mask, const uint32_t* came);
 
   // worker_device.cpp
