@@ -51,25 +51,29 @@ void Batch::number() {
 }
 
 uint64_t Batch::bytes(const Selection& packets) const {
-  // A whole extent is added at a time. 64 of them cannot overflow the difference of their sums.
-  using Four = uint32_t __attribute__((vector_size(16)));
-  static_assert(sizeof(Extent) == sizeof(Four) && offsetof(Extent, data) == 0 && offsetof(Extent, end) == 4);
   uint64_t total = 0;
-  for (uint32_t w = 0; w * 64 < count_; ++w) {
-    const uint64_t bits = packets.word(w);
-    if (bits == ~uint64_t{0}) {
-      Four sum{};
-      for (uint32_t i = w * 64; i < w * 64 + 64; ++i) {
-        Four extent;
-        std::memcpy(&extent, &extent_[i], sizeof extent);
-        sum += extent;
-      }
-      total += sum[1] - sum[0];
-      continue;
+  for (uint32_t w = 0; w * 64 < count_; ++w) total += bytes(packets, w);
+  return total;
+}
+
+uint64_t Batch::bytes(const Selection& packets, uint32_t w) const {
+  const uint64_t bits = packets.word(w);
+  if (bits == ~uint64_t{0}) {
+    // A whole extent is added at a time. 64 of them cannot overflow the difference of their sums.
+    using Four = uint32_t __attribute__((vector_size(16)));
+    static_assert(sizeof(Extent) == sizeof(Four) && offsetof(Extent, data) == 0 && offsetof(Extent, end) == 4);
+    Four sum{};
+    const Extent* extents = &extent_[w * 64];
+#pragma GCC unroll 16
+    for (uint32_t i = 0; i < 64; ++i) {
+      Four extent;
+      std::memcpy(&extent, extents + i, sizeof extent);
+      sum += extent;
     }
-    for (uint64_t b = bits; b != 0; b &= b - 1)
-      total += data_length(w * 64 + static_cast<uint32_t>(std::countr_zero(b)));
+    return sum[1] - sum[0];
   }
+  uint64_t total = 0;
+  for (uint64_t b = bits; b != 0; b &= b - 1) total += data_length(w * 64 + static_cast<uint32_t>(std::countr_zero(b)));
   return total;
 }
 

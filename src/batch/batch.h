@@ -126,6 +126,10 @@ class Batch {
     return i;
   }
 
+  // What a frame of `bytes` takes of the arena. An odd number of cache lines: the headers of small frames, which are
+  // all that most programs touch, then lie in all sets of a cache and not in every fourth.
+  static constexpr size_t arena_need(size_t bytes) { return ((kHeadroom + bytes + kTailroom + 63) / 64 | 1) * 64; }
+
   // `reserve` for many frames, with its cursor in the caller's registers: room(), take() for each, then keep().
   class Room {
    public:
@@ -137,6 +141,15 @@ class Batch {
       at_ += need;
       left_ -= need;
       return frame;
+    }
+    // Room for up to n frames of `bytes` each, arena_need(bytes) apart; `taken` says how many. Returns the first.
+    uint8_t* take_many(size_t bytes, uint32_t n, uint32_t& taken) {
+      const size_t need = arena_need(bytes);
+      taken = n <= left_ / need ? n : static_cast<uint32_t>(left_ / need);
+      uint8_t* first = at_ + kHeadroom;
+      at_ += taken * need;
+      left_ -= taken * need;
+      return first;
     }
 
    private:
@@ -183,16 +196,13 @@ class Batch {
   uint16_t& worker(uint32_t i) { return worker_[i]; }
 
   uint32_t data_length(uint32_t i) const { return extent_[i].end - static_cast<uint32_t>(extent_[i].data); }
-  // The sum of the lengths of `packets`.
+  // The sum of the lengths of `packets`, or of those of its word `w` alone.
   uint64_t bytes(const Selection& packets) const;
+  uint64_t bytes(const Selection& packets, uint32_t w) const;
 
  private:
   uint8_t* reserve_slow(size_t need);
   void number();
-  // An odd number of cache lines: the headers of small frames, which are all that most programs touch, then lie in all
-  // sets of a cache and not in every fourth.
-  static size_t arena_need(size_t bytes) { return ((kHeadroom + bytes + kTailroom + 63) / 64 | 1) * 64; }
-
   uint32_t capacity_ = 0;
   uint32_t limit_ = 0;
   uint32_t count_ = 0;

@@ -44,7 +44,7 @@ struct alignas(64) FastBurst {
   uint32_t count;      // lanes in use
   uint32_t hopped;     // lanes whose TTL goes down by one
   uint32_t rewritten;  // lanes whose link header is replaced, and whose port is set
-  bool one_run;        // the lanes' rows follow one another: found by find_run when all lanes are there
+  bool one_run;        // all lanes are in use and their rows follow one another: found by find_run
   // Not null: the key's columns hold nothing yet. The lanes' keys lie here as records, 16 bytes each: a Key4 whose
   // upper seven bits are another's. Most stages behind a device never ask.
   const std::byte* late_keys;
@@ -69,8 +69,8 @@ struct alignas(64) FastBurst {
   }
   uint32_t lanes() const { return count == kLanes ? ~uint32_t{0} : (uint32_t{1} << count) - 1; }
   void find_run() {
-    uint32_t differ = 0;
-    for (uint32_t i = 0; i < kLanes; ++i) differ |= i < count ? (row[i] - row[0]) ^ i : 0;
+    uint32_t differ = count ^ kLanes;
+    for (uint32_t i = 0; i < kLanes; ++i) differ |= (row[i] - row[0]) ^ i;
     one_run = differ == 0;
   }
   // The lanes for which `holds(lane)` is true, which may look at columns alone; of lanes past `count` it says nothing.
@@ -78,7 +78,7 @@ struct alignas(64) FastBurst {
   template <typename Holds>
   static uint32_t lanes_where(Holds&& holds) {
     uint32_t lanes = 0;
-    for (uint32_t i = 0; i < kLanes; ++i) lanes |= holds(i) ? kLane[i] : 0;
+    for (uint32_t i = 0; i < kLanes; ++i) lanes |= kLane[i] & (0u - uint32_t{holds(i)});
     return lanes;
   }
 

@@ -78,10 +78,27 @@ constexpr uint64_t lines_of(uint32_t bytes) {
 }
 static_assert(lines_of(kMaxCapturedBytes) <= UINT16_MAX);
 
-// Copies frames, in whole lines, while there is room: both sides are aligned to lines and padded. Returns how many;
-// `from` moves behind them.
+// Copies frames of one line each, while there is room. As `place`.
+template <typename Line>
+uint32_t place_lines(const uint8_t*& from, uint32_t n, uint8_t** frames, Batch::Room& room) {
+  uint32_t taken = 0;
+  uint8_t* first = room.take_many(64, n, taken);
+  constexpr size_t kStep = Batch::arena_need(64);
+#pragma GCC unroll 4
+  for (uint32_t i = 0; i < taken; ++i) {
+    frames[i] = first + i * kStep;
+    prefetch_read(from + i * size_t{64} + kAhead);
+    Line::copy(first + i * kStep, from + i * size_t{64});
+  }
+  from += taken * size_t{64};
+  return taken;
+}
+
+// Copies frames, in whole lines, while there is room: both sides are aligned to lines and padded. `lines`: of each
+// frame, nullptr where all have one. Returns how many; `from` moves behind them.
 template <typename Line>
 uint32_t place(const uint8_t*& from, const uint16_t* lines, uint32_t n, uint8_t** frames, Batch::Room& room) {
+  if (lines == nullptr) return place_lines<Line>(from, n, frames, room);
   Batch::Room left = room;
   const uint8_t* at = from;
   uint32_t i = 0;
@@ -119,6 +136,7 @@ const Place kPlace = choose_place();
 struct PackedFrames {
   Buffer bytes;                 // kAhead more than the frames
   std::vector<uint16_t> lines;  // of each frame
+  bool one_line = true;         // every frame has one
   std::vector<Extent> extents;
   std::vector<uint64_t> timestamps;
 
@@ -138,6 +156,7 @@ struct PackedFrames {
       const uint64_t lines = lines_of(header.captured);
       std::memcpy(to, store.frame(i), header.captured);
       packed->lines.push_back(static_cast<uint16_t>(lines));
+      packed->one_line &= lines == 1;
       packed->extents.push_back(Extent{0, header.captured, header.wire_bytes, 0, 0xffff});
       packed->timestamps.push_back(header.timestamp_ns);
       to += lines * 64;
@@ -181,7 +200,8 @@ class MemorySource final : public BatchSource {
     while (made < most) {
       const auto run = static_cast<uint32_t>(std::min<uint64_t>(most - made, frames.lines.size() - next_));
       const uint8_t* from = base + offset_;
-      const uint32_t placed = kPlace(from, frames.lines.data() + next_, run, rows.frame + made, room);
+      const uint16_t* lines = frames.one_line ? nullptr : frames.lines.data() + next_;
+      const uint32_t placed = kPlace(from, lines, run, rows.frame + made, room);
       take(rows, made, placed, static_cast<uint64_t>(from - base));
       made += placed;
       if (placed != run) break;

@@ -95,6 +95,30 @@ TEST_F(MemorySourceTest, PlaysWhatItHoldsAgainAndAgain) {
   }
 }
 
+// These take a way of their own.
+TEST_F(MemorySourceTest, PlaysFramesOfOneLine) {
+  const auto frames = frames_of({60, 64, 14, 1, 63, 60, 33});
+  for (const size_t arena : {size_t{4096}, size_t{1} << 20}) {
+    auto source = open(frames, 100);
+    Batch batch = Batch::create(30, arena).value();
+    size_t at = 0;
+    while (true) {
+      ASSERT_TRUE(source->read(batch).ok());
+      if (batch.size() == 0) break;
+      const uint8_t* end = nullptr;
+      for (uint32_t i = 0; i < batch.size(); ++i, ++at) {
+        const Extent& e = batch.extent(i);
+        const Played got{Bytes(batch.frame(i), batch.frame(i) + e.end), e.wire_end, batch.timestamp_ns(i)};
+        ASSERT_TRUE(got == frames[at % frames.size()]) << "frame " << at;
+        EXPECT_TRUE(end == nullptr || batch.frame(i) - kHeadroom >= end);
+        end = batch.frame(i) + e.end + kTailroom;
+        std::memset(batch.frame(i) - kHeadroom, 0xee, kHeadroom + e.end + kTailroom);
+      }
+    }
+    EXPECT_EQ(at, 100u);
+  }
+}
+
 TEST_F(MemorySourceTest, GrowsABatchForAFrameLargerThanItsMemory) {
   const auto frames = frames_of({60, 200'000, 60});
   auto source = open(frames, 9);

@@ -259,9 +259,9 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
     // Records of the fast path that are done there; those that are left have no registers yet.
     const uint32_t gone = apply_fast(node, offload, program, view, a, n);
     tile.count = 0;
-    for (uint32_t k = 0; k < n; ++k) {
-      if ((gone >> k & 1) != 0) continue;
-      const uint32_t i = a.applied + k;
+    const uint32_t all = n == Tile::kLanes ? ~uint32_t{0} : (uint32_t{1} << n) - 1;
+    for (uint32_t left = all & ~gone; left != 0; left &= left - 1) {
+      const uint32_t i = a.applied + static_cast<uint32_t>(std::countr_zero(left));
       const uint32_t lane = tile.count++;
       const bool fast = i < a.fast;
       tile.index[lane] = a.rows[i];

@@ -32,7 +32,9 @@ void Worker::gather_bursts(const PlanNode& node, const BatchView& view, Selectio
       uint32_t n = 0;
       if (bits == ~uint64_t{0}) {
         for (; n < 64; ++n) rows[n] = w * 64 + n;
-        for (uint32_t i = 0; i < 64; ++i) prefetch_read(view.frame[w * 64 + i]);
+        uint8_t* const* frames = view.frame + w * 64;
+#pragma GCC unroll 8
+        for (uint32_t i = 0; i < 64; ++i) prefetch_read(frames[i]);
       } else {
         for (uint64_t b = bits; b != 0; b &= b - 1) {
           rows[n] = w * 64 + static_cast<uint32_t>(std::countr_zero(b));
@@ -78,6 +80,21 @@ uint32_t Worker::run_fast(const Program& program, FastBurst& burst, uint32_t ali
   return alive;
 }
 
+namespace {
+
+// Lengths of 32 frames fit 32 bits.
+uint32_t sum_of(const uint32_t* lengths, uint32_t lanes) {
+  uint32_t sum = 0;
+  if (lanes == ~uint32_t{0}) {
+    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) sum += lengths[i];
+  } else {
+    for (; lanes != 0; lanes &= lanes - 1) sum += lengths[std::countr_zero(lanes)];
+  }
+  return sum;
+}
+
+}  // namespace
+
 // Counts the lanes of `mask` at the stages that they came to.
 void Worker::count_fast(const Program& program, const FastBurst& burst, uint32_t mask, const uint32_t* came) {
   uint32_t counted = 0;
@@ -89,9 +106,7 @@ void Worker::count_fast(const Program& program, const FastBurst& burst, uint32_t
     if (s <= 1 || lanes != counted) {
       // The first stage sees what came; it trims the padding.
       const uint32_t* lengths = s == 0 ? burst.length : burst.ip_bytes;
-      uint32_t sum = 0;
-      for_lanes(lanes, [&](uint32_t i) { sum += lengths[i]; });
-      bytes = sum;
+      bytes = sum_of(lengths, lanes);
       if (s != 0) bytes += kFastL3 * static_cast<uint64_t>(std::popcount(lanes));
       counted = lanes;
     }
@@ -162,7 +177,8 @@ void Worker::run_segment_fast(const PlanNode& node, const Program& program, cons
 // Notes what `restore` gives back: of the burst's first n packets, whose keys follow those of the fast path before
 // them. Whole columns are copied: there is room for as many lanes behind the last.
 void Worker::Airborne::keep(const FastBurst& burst, uint32_t n) {
-  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) rows[fast + i] = static_cast<uint16_t>(burst.row[i]);
+  uint16_t* to = &rows[fast];
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) to[i] = static_cast<uint16_t>(burst.row[i]);
   std::memcpy(&lengths[fast], burst.length, sizeof(uint32_t) * FastBurst::kLanes);
   std::memcpy(&ip_bytes[fast], burst.ip_bytes, sizeof(uint32_t) * FastBurst::kLanes);
   std::memcpy(&hops[fast], burst.hop, sizeof(uint32_t) * FastBurst::kLanes);
@@ -173,7 +189,8 @@ void Worker::Airborne::keep(const FastBurst& burst, uint32_t n) {
 void Worker::Airborne::restore(uint32_t n, const BatchView& view, FastBurst& burst) const {
   burst.clear();
   burst.count = n;
-  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.row[i] = rows[applied + i];
+  const uint16_t* from = &rows[applied];
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.row[i] = from[i];
   std::memcpy(burst.length, &lengths[applied], sizeof(uint32_t) * FastBurst::kLanes);
   std::memcpy(burst.ip_bytes, &ip_bytes[applied], sizeof(uint32_t) * FastBurst::kLanes);
   std::memcpy(burst.hop, &hops[applied], sizeof(uint32_t) * FastBurst::kLanes);

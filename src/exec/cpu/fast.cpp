@@ -289,15 +289,20 @@ uint32_t gather_fast_scalar(const BatchView& view, const uint32_t* rows, uint32_
 
 namespace {
 
-template <bool kAll>
-void edit_frames(const BatchView& view, const FastBurst& burst, const uint32_t* hops, uint32_t mask) {
+// What commit_fast stores: by lane, the word around the TTL and the packet's end.
+struct Edits {
+  uint32_t hop[FastBurst::kLanes], end[FastBurst::kLanes];
+};
+
+void edit_some(const BatchView& view, const FastBurst& burst, const Edits& edits, uint32_t mask) {
   for_lanes(mask, [&](uint32_t lane) {
+    const uint32_t row = burst.row[lane];
     uint8_t* frame = burst.frame[lane];
-    if (kAll || (burst.hopped >> lane & 1) != 0) store_le32(frame + kFastL3 + kHopWord, hops[lane]);
-    if (kAll || (burst.rewritten >> lane & 1) != 0) {
-      std::memcpy(frame, burst.rewrite[lane], 12);
-      view.annotation[burst.row[lane]].port = burst.port[lane];
-    }
+    if ((burst.hopped >> lane & 1) != 0) store_le32(frame + kFastL3 + kHopWord, edits.hop[lane]);
+    view.extent[row] = Extent{0, edits.end[lane], edits.end[lane], kFastL3, kFastL4};
+    if ((burst.rewritten >> lane & 1) == 0) return;
+    std::memcpy(frame, burst.rewrite[lane], 12);
+    view.annotation[row].port = burst.port[lane];
   });
 }
 
@@ -309,33 +314,40 @@ inline Four extent_to(Four end) {
   return (end & Four{0, ~0u, ~0u, 0}) | Four{0, 0, 0, kFastL3 | kFastL4 << 16};
 }
 
+// All lanes have all edits, and their rows follow one another.
+void edit_run(const BatchView& view, const FastBurst& burst, const Edits& edits) {
+#pragma GCC unroll 4
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
+    uint8_t* frame = burst.frame[i];
+    store_le32(frame + kFastL3 + kHopWord, edits.hop[i]);
+    std::memcpy(frame, burst.rewrite[i], 12);
+  }
+  Annotation* annotations = view.annotation + burst.row[0];
+#pragma GCC unroll 8
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) annotations[i].port = burst.port[i];
+  Extent* extents = view.extent + burst.row[0];
+  for (uint32_t i = 0; i < FastBurst::kLanes; i += 4) {
+    Four end;
+    std::memcpy(&end, edits.end + i, sizeof end);
+    const Four made[4] = {extent_to(__builtin_shufflevector(end, end, 0, 0, 0, 0)),
+                          extent_to(__builtin_shufflevector(end, end, 1, 1, 1, 1)),
+                          extent_to(__builtin_shufflevector(end, end, 2, 2, 2, 2)),
+                          extent_to(__builtin_shufflevector(end, end, 3, 3, 3, 3))};
+    std::memcpy(extents + i, made, sizeof made);
+  }
+}
+
 }  // namespace
 
 // What is arithmetic is done for all lanes at once, in loops of a constant length; then each frame is stored to.
 void commit_fast(const BatchView& view, const FastBurst& burst, uint32_t mask) {
-  uint32_t hops[FastBurst::kLanes], ends[FastBurst::kLanes];
-  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) hops[i] = next_hop_word(burst.hop[i]);
-  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) ends[i] = burst.ip_bytes[i] + kFastL3;
-  if ((mask & ~(burst.hopped & burst.rewritten)) == 0) {
-    edit_frames<true>(view, burst, hops, mask);
+  Edits edits;
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) edits.hop[i] = next_hop_word(burst.hop[i]);
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) edits.end[i] = burst.ip_bytes[i] + kFastL3;
+  if (burst.one_run && (mask & burst.hopped & burst.rewritten) == ~uint32_t{0}) {
+    edit_run(view, burst, edits);
   } else {
-    edit_frames<false>(view, burst, hops, mask);
-  }
-  if (mask == ~uint32_t{0} && burst.one_run) {
-    Extent* to = view.extent + burst.row[0];
-    for (uint32_t i = 0; i < FastBurst::kLanes; i += 4) {
-      Four end;
-      std::memcpy(&end, ends + i, sizeof end);
-      const Four made[4] = {extent_to(__builtin_shufflevector(end, end, 0, 0, 0, 0)),
-                            extent_to(__builtin_shufflevector(end, end, 1, 1, 1, 1)),
-                            extent_to(__builtin_shufflevector(end, end, 2, 2, 2, 2)),
-                            extent_to(__builtin_shufflevector(end, end, 3, 3, 3, 3))};
-      std::memcpy(to + i, made, sizeof made);
-    }
-  } else {
-    for_lanes(mask, [&](uint32_t lane) {
-      view.extent[burst.row[lane]] = Extent{0, ends[lane], ends[lane], kFastL3, kFastL4};
-    });
+    edit_some(view, burst, edits, mask);
   }
 }
 

@@ -65,6 +65,7 @@ const bool kHasAvx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_suppo
 // GCC 12 takes the registers that its own headers leave undefined on purpose for a mistake.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 // A group, and eight bytes of an adjacency, are a gather of eight lanes each.
 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) uint32_t AdjacencyView::select_plain_avx512(
     const uint32_t* next_hops, const uint32_t* ip_bytes, const uint8_t** rewrites, uint16_t* ports) const {
