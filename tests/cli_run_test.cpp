@@ -266,8 +266,8 @@ TEST_F(CliRunTest, BenchVerifiesOrRefuses) {
   const Said spoilt = sluice("bench classify --count 100 --packets 2000 --spoil-check -o json");
   EXPECT_EQ(spoilt.code, 5);
   EXPECT_TRUE(spoilt.out.empty());
-  EXPECT_EQ(json::parse(spoilt.err)["error"]["exit_code"], 5);
-  const json route = sluice("bench route --ipv4 500 --ipv6 200 --packets 4096 -o json").json();
+  EXPECT_EQ(Json::parse(spoilt.err)["error"]["exit_code"], 5);
+  const Json route = sluice("bench route --ipv4 500 --ipv6 200 --packets 4096 -o json").json();
   EXPECT_EQ(route["results"].size(), 6u);
   EXPECT_EQ(sluice("bench route --ipv4 500 --ipv6 200 --packets 4096 --spoil-check").code, 5);
   const Json pipeline =
@@ -337,7 +337,7 @@ TEST_F(CliRunTest, DevicesAndLatencyTargets) {
 }
 
 TEST_F(CliRunTest, DoctorAndElementsSpeakJson) {
-  const json doctor = sluice("doctor -o json").json();
+  const Json doctor = sluice("doctor -o json").json();
   EXPECT_TRUE(doctor["machine"]["cores"].is_number());
   EXPECT_GE(doctor["findings"].size(), 8u);
   EXPECT_TRUE(std::any_of(doctor["findings"].begin(), doctor["findings"].end(),
@@ -347,7 +347,7 @@ TEST_F(CliRunTest, DoctorAndElementsSpeakJson) {
       EXPECT_FALSE(f["mend"].get<std::string>().empty()) << f.dump();
     }
   }
-  const json elements = sluice("elements -o json").json();
+  const Json elements = sluice("elements -o json").json();
   std::set<std::string> names;
   for (const Json& e : elements["elements"]) names.insert(e["name"].get<std::string>());
   for (const char* name :
