@@ -191,7 +191,6 @@ class Batch {
   void set_timestamp_ns(uint32_t i, uint64_t value) { timestamp_ns_[i] = value; }
   // The index of the packet in the batch that came in, from which this one descends: what egress orders by.
   uint32_t order(uint32_t i) const { return order_[i]; }
-  const uint32_t* orders() const { return order_.data(); }
   // The worker that owns the packet's flow.
   uint16_t& worker(uint32_t i) { return worker_[i]; }
 
