@@ -28,6 +28,14 @@ void be_late(const Shared& shared) {
   }
 }
 
+// Before each record.
+void be_held(Shared& shared) {
+  const uint64_t number = shared.begun.fetch_add(1, std::memory_order_relaxed);
+  while (number >= shared.faults.held_after.load(std::memory_order_relaxed)) {
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
 class EmuBlob final : public DeviceBlob {
  public:
   EmuBlob(Buffer buffer, MemorySpace space, std::shared_ptr<Shared> shared)
@@ -137,6 +145,7 @@ class EmuSlabs final : public SlabDriver {
       for (uint32_t i = 0; whole && i < slab.count; ++i) {
         const Word* in = slab.in.data() + size_t{i} * shape_.words_in;
         std::byte* out = reinterpret_cast<std::byte*>(slab.out.data()) + i * shape_.result_bytes();
+        be_held(*shared_);
         run_record(slab.program, shape_.record.kind, in, word_tag(in[0]), scratch, out);
         shared_->records.fetch_add(1, std::memory_order_relaxed);
         whole = !shared_->stuck() && !shared_->killed();
@@ -254,6 +263,7 @@ class EmuRing final : public RingDriver {
         }
         if (!whole) break;  // records are written in order: the ones behind are not there either
         be_late(*shared_);
+        be_held(*shared_);
         std::byte* out = reinterpret_cast<std::byte*>(out_.data()) + place * shape_.result_bytes();
         run_record(programs[tag_parity(tag)], shape_.record.kind, record.data(), tag, scratch, out);
         done |= uint32_t{1} << lane;
