@@ -102,19 +102,19 @@ TEST(DeviceFaults, TheHostTakesOverAndNothingIsLostOrReordered) {
 class HeldDevices {
  public:
   // The first `held` of `count` are.
-  HeldDevices(unsigned count, unsigned held) {
+  HeldDevices(unsigned count, unsigned held) : held_(held) {
     for (unsigned i = 0; i < count; ++i) {
       devices_.push_back(std::make_shared<EmuDevice>(i));
       if (i < held) devices_.back()->faults().held_after = 0;
-      released_.push_back(i < held ? 0 : kAll);
     }
+    released_.resize(held);
   }
   ~HeldDevices() { release(); }
 
   testing::Devices all() const { return {devices_.begin(), devices_.end()}; }
   // Lets each held one do some more of its records. Once there are none it says so by taking its time.
   void let(uint64_t records) {
-    for (size_t i = 0; i < devices_.size(); ++i) {
+    for (size_t i = 0; i < held_; ++i) {
       if (released_[i] == kAll) continue;
       devices_[i]->faults().held_after = released_[i] += records;
       const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
@@ -130,16 +130,18 @@ class HeldDevices {
   void release() {
     for (const auto& device : devices_) device->faults().held_after = kAll;
   }
+  // That the held ones answered.
   uint64_t records() const {
     uint64_t sum = 0;
-    for (const auto& device : devices_) sum += device->records();
+    for (size_t i = 0; i < held_; ++i) sum += devices_[i]->records();
     return sum;
   }
 
  private:
   static constexpr uint64_t kAll = ~uint64_t{0};
   std::vector<std::shared_ptr<EmuDevice>> devices_;
-  std::vector<uint64_t> released_;
+  size_t held_;
+  std::vector<uint64_t> released_;  // by held device: what its EmuFaults::held_after is
 };
 
 // Devices are given up with records in their hands, and then do these a few at a time, between commits, while the host
@@ -188,9 +190,43 @@ TEST(DeviceFaults, WhatALateDeviceWritesMeetsNoPacket) {
         // Equality says nothing where no record was given up and answered afterwards.
         EXPECT_GT(report.offload.rescued, 0u);
         EXPECT_GT(late, 0u);
+        // All batches' memory once more, at most; pools are in the hands of the flight that they belong to.
+        const size_t jobs = way.workers == 1 ? way.flights : 2 * way.workers + 4 + way.flights;
+        EXPECT_GT(report.set_aside_bytes, 0u);
+        EXPECT_LE(report.set_aside_bytes, jobs << 20);
         for (unsigned d = 0; d < held; ++d) EXPECT_NE(report.devices[d].failure, "");
       }
     }
+  }
+}
+
+// One that is not done when the run is over keeps what it may still read and write, until it is.
+TEST(DeviceFaults, ADeviceThatDoesNotStopKeepsItsMemory) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", 600, 13);
+  const std::string text = edits(capture);
+  const DeviceOutcome want = run_way(dir, text, nullptr, {});
+  ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+  ASSERT_EQ(kept_runs(), 0u);
+  for (const Way& way : {Way{kLaunch, kCommList, kAuto, 2, 64}, Way{kPersistent, kTagged, kAddress, 1, 64},
+                         Way{kLaunch, kCommPool, kAuto, 1, 64, 1, 2, 0, kMaster}}) {
+    SCOPED_TRACE(::testing::PrintToString(way));
+    HeldDevices devices(1, 1);
+    const DeviceOutcome got =
+        run_way(dir, text, &way, devices.all(), [](GraphRun& graph) { graph.device.watchdog_ns = 30'000'000; });
+    expect_equal(want, got);
+    EXPECT_TRUE(got.outcome.report.devices[0].still_running);
+    EXPECT_NE(got.outcome.report.devices[0].failure, "");
+    EXPECT_EQ(devices.records(), 0u);
+    EXPECT_EQ(kept_runs(), 1u);
+    // All that it still does lies in memory that is there; then nothing is kept.
+    devices.release();
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (kept_runs() != 0 && std::chrono::steady_clock::now() < limit) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(kept_runs(), 0u);
+    EXPECT_GT(devices.records(), 0u);
   }
 }
 

@@ -566,7 +566,7 @@ struct RingUser {
     if (!running) return;
     running = false;
     ring->control()->order_stop(1);
-    const auto joined = ring->join();
+    const auto joined = ring->join(kStopLimitNs);
     EXPECT_TRUE(joined.ok()) << to_string(joined.error());
   }
   uint32_t slot(uint64_t serial) const { return static_cast<uint32_t>(serial) & (shape.capacity - 1); }
