@@ -151,8 +151,8 @@ Case flag_ring_case(const std::string& name, Prepared& p, const DriveOptions& op
       if (n >= options.warm_up) one.record(took);
       size_t k = first;
       for (uint32_t i = 0; i < frame; ++i) {
-        const KeyResult r = unpack_result(HostWords::load64(ring->out() + i));
-        wrong += result_digest(r.rule, r.next_hop) != p.expected[k] ? 1 : 0;
+        const KeyResult result = unpack_result(HostWords::load64(ring->out() + i));
+        wrong += result_digest(result.rule, result.next_hop) != p.expected[k] ? 1 : 0;
         if (++k == p.records.size()) k = 0;
       }
     }

@@ -45,23 +45,12 @@ struct AclStagesOf<AclAlgorithmList<A...>> {
   using type = TypeList<AclStage<typename A::View>...>;
 };
 
-// One stage of each kind for each pair of an IPv4 and an IPv6 algorithm.
-template <typename A4, typename List6>
-struct RouteStagesOf4;
-template <typename A4, typename... A6>
-struct RouteStagesOf4<A4, std::tuple<A6...>> {
-  using type = TypeList<RouteStage<typename A4::View4, typename A6::View6>...>;
-};
-template <typename List4, typename List6>
+// One stage an IPv4 algorithm, with the IPv6 table of any algorithm.
+template <typename List4>
 struct RouteStagesOf;
-template <typename List6>
-struct RouteStagesOf<std::tuple<>, List6> {
-  using type = TypeList<>;
-};
-template <typename A4, typename... Rest4, typename List6>
-struct RouteStagesOf<std::tuple<A4, Rest4...>, List6> {
-  using type = typename Concat<typename RouteStagesOf4<A4, List6>::type,
-                               typename RouteStagesOf<std::tuple<Rest4...>, List6>::type>::type;
+template <typename... A4>
+struct RouteStagesOf<std::tuple<A4...>> {
+  using type = TypeList<RouteStage<typename A4::View4, AnyView6>...>;
 };
 
 template <typename List4>
@@ -74,7 +63,11 @@ struct IpLookupStagesOf<std::tuple<A4...>> {
 }  // namespace detail
 
 using AclStages = typename detail::AclStagesOf<AclAlgorithms>::type;
-using RouteStages = typename detail::RouteStagesOf<LpmStageAlgorithms4, LpmStageAlgorithms6>::type;
+// The pairs that have a stage without the switch over IPv6 algorithms: what tables are made of unless asked otherwise.
+using DirectRouteStages =
+    TypeList<RouteStage<Dir24::View4, Poptrie::View6>, RouteStage<Poptrie::View4, Poptrie::View6>>;
+using RouteStages =
+    typename detail::Concat<DirectRouteStages, typename detail::RouteStagesOf<LpmStageAlgorithms4>::type>::type;
 using IpLookupStages = typename detail::IpLookupStagesOf<LpmStageAlgorithms4>::type;
 
 using AllStages = typename detail::Concat<typename detail::Concat<PlainStages, AclStages>::type,

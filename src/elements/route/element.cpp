@@ -17,12 +17,14 @@ class IpRoute final : public Element {
     auto image = find_table(tables.routes, "route table", table_);
     if (!image) return std::move(image).error();
     Result<void> six;
-    Result<void> four = with_fib4(**image, [&](const auto& view4) {
-      six = with_fib6(**image, [&](const auto& view6) {
-        RouteStage<std::decay_t<decltype(view4)>, std::decay_t<decltype(view6)>> stage;
-        stage.view4 = view4;
-        stage.view6 = view6;
-        place(slot, stage);
+    Result<void> four = with_fib4(**image, [&]<typename View4>(const View4& view4) {
+      six = with_fib6(**image, [&]<typename View6>(const View6& view6) {
+        using Direct = RouteStage<View4, View6>;
+        if constexpr (DirectRouteStages::contains<Direct>()) {
+          place(slot, Direct{view4, view6});
+        } else {
+          place(slot, RouteStage<View4, AnyView6>{view4, AnyView6(view6)});
+        }
       });
     });
     return four.ok() ? six : four;

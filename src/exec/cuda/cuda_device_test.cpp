@@ -104,7 +104,7 @@ RouteStage<View4, View6> route_stage(const Image& image) {
     if constexpr (std::is_same_v<V, View4>) stage.view4 = view;
   });
   const auto take6 = with_fib6(image, [&]<typename V>(const V& view) {
-    if constexpr (std::is_same_v<V, View6>) stage.view6 = view;
+    if constexpr (std::is_constructible_v<View6, const V&>) stage.view6 = View6(view);
   });
   EXPECT_TRUE(take4.ok() && take6.ok());
   return stage;
@@ -120,7 +120,7 @@ auto route_poptrie(const Tables& t) {
   return route_stage<Poptrie4View, Poptrie6View>(t.poptrie);
 }
 auto route_trie(const Tables& t) {
-  return route_stage<Trie4View, Trie6View>(t.trie);
+  return route_stage<Trie4View, AnyView6>(t.trie);
 }
 
 struct Named {

@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "tables/image.h"
+#include "tables/lpm/any_view6.h"
 #include "tables/lpm/dir24.h"
 #include "tables/lpm/next_hop_names.h"
 #include "tables/lpm/planb.h"
@@ -97,9 +98,10 @@ struct Bloom {
 // The first of each list is the default.
 using LpmAlgorithms4 = std::tuple<Dir24, Sail, Poptrie, Trie, Linear, Bloom>;
 using LpmAlgorithms6 = std::tuple<Poptrie, Range24, PlanB, Trie, Linear, Bloom>;
-// The same without those whose Views another has: what lists of stages are made of.
+// The same without those whose Views another has: what the list of stages is made of.
 using LpmStageAlgorithms4 = std::tuple<Dir24, Sail, Poptrie, Trie, Linear>;
-using LpmStageAlgorithms6 = std::tuple<Poptrie, Range24, PlanB, Trie, Linear>;
+// A View6 that holds that of any algorithm.
+using AnyView6 = AnyView6Of<Poptrie6View, Range24View, PlanBView, Trie6View, Scan6View>;
 
 // Calls f(Algorithm{}) for each algorithm of a list, in order.
 template <typename List, typename F>

@@ -235,7 +235,6 @@ Result<Range24View> Range24View::open(std::span<const std::byte> section, uint32
   };
   Range24View view;
   view.root_ = array(at.root, view.root_);
-  view.chunks_ = array(at.chunks, view.chunks_);
   view.keys_ = array(at.keys, view.keys_);
   view.leaves_ = section.data() + at.leaves;
   view.lists_ = section.data() + at.starts;
@@ -252,7 +251,7 @@ Result<Range24View> Range24View::open(std::span<const std::byte> section, uint32
   }
   const uint64_t answers = uint64_t{h.next_hops} + h.block_count;
   for (size_t i = 0; i < size_t{h.chunk_count} * 256; ++i) {
-    const uint32_t entry = view.chunks_[i];
+    const uint32_t entry = view.chunks()[i];
     const bool ok = (entry & kAnswer) != 0 ? (entry & ~kAnswer) <= answers : entry < h.tree_count;
     if (!ok) return Error(fmt::format("range24: chunk entry {} is {:#x}", i, entry));
   }
@@ -311,7 +310,7 @@ struct Range24Bulk {
                                                                                 const uint64_t* lo, uint32_t* next_hops,
                                                                                 size_t n) {
     const uint32_t* const root = v.root_;
-    const uint32_t* const chunks = v.chunks_;
+    const uint32_t* const chunks = v.chunks();
     const uint32_t* const first = v.keys_;
     const uint32_t* const second = v.keys_ + size_t{v.second_} * 16;
     const uint32_t* const third = v.keys_ + size_t{v.third_} * 16;

@@ -54,7 +54,7 @@ class Range24View {
 
   // The next-hop id, or 0. Both halves in host order.
   SLUICE_HD uint32_t lookup(uint64_t hi, uint64_t lo) const {
-    uint32_t at = chunks_[root_[hi >> 48] + (hi >> 40 & 255)];
+    uint32_t at = chunks()[root_[hi >> 48] + (hi >> 40 & 255)];
     if ((at & kAnswer) != 0) {
       at &= ~kAnswer;
     } else {
@@ -79,7 +79,6 @@ class Range24View {
   template <typename F>
   void each_pointer(F&& f) {
     f(root_);
-    f(chunks_);
     f(keys_);
     f(leaves_);
     f(lists_);
@@ -93,6 +92,7 @@ class Range24View {
     for (int k = 0; k < 16; ++k) count += keys[k] < key ? 1 : 0;
     return count;
   }
+  SLUICE_HD const uint32_t* chunks() const { return root_ + kRoots; }  // they follow it in the section
   SLUICE_HD const uint16_t* narrow_leaves() const { return reinterpret_cast<const uint16_t*>(leaves_); }
   SLUICE_HD const uint32_t* wide_leaves() const { return reinterpret_cast<const uint32_t*>(leaves_); }
   SLUICE_HD const uint32_t* starts() const { return reinterpret_cast<const uint32_t*>(lists_); }
@@ -115,7 +115,6 @@ class Range24View {
   }
 
   const uint32_t* root_ = nullptr;
-  const uint32_t* chunks_ = nullptr;
   const uint32_t* keys_ = nullptr;
   const std::byte* leaves_ = nullptr;
   const std::byte* lists_ = nullptr;

@@ -1,0 +1,55 @@
+// The IPv6 table of any of several algorithms behind one type: one switch a lookup, where a code path for each pair of
+// an IPv4 and an IPv6 algorithm would be too many. Host and device.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "base/hd.h"
+#include "base/type_list.h"
+
+namespace sluice {
+
+// Views: View6 types (tables/lpm/algorithms.h), trivially copyable. Made without one it must not be asked.
+template <typename... Views>
+class AnyView6Of {
+ public:
+  AnyView6Of() = default;
+  template <typename View>
+  requires(TypeList<Views...>::template contains<View>()) explicit AnyView6Of(const View& view)
+      : index_(static_cast<uint32_t>(TypeList<Views...>::template index_of<View>())) {
+    static_assert(std::is_trivially_copyable_v<View> && alignof(View) <= 8);
+    std::memcpy(storage_, &view, sizeof view);
+  }
+
+  // The next-hop id, or 0. Both halves in host order.
+  SLUICE_HD uint32_t lookup(uint64_t hi, uint64_t lo) const {
+    uint32_t next_hop = 0;
+    ((index_ == kIndex<Views> ? void(next_hop = get<Views>().lookup(hi, lo)) : void()), ...);
+    return next_hop;
+  }
+  SLUICE_HD void prefetch(uint64_t hi, uint64_t lo) const {
+    ((index_ == kIndex<Views> ? get<Views>().prefetch(hi, lo) : void()), ...);
+  }
+  // Calls f(pointer) for each pointer into the image, as a reference.
+  template <typename F>
+  void each_pointer(F&& f) {
+    ((index_ == kIndex<Views> ? reinterpret_cast<Views*>(storage_)->each_pointer(f) : void()), ...);
+  }
+
+ private:
+  template <typename View>
+  static constexpr uint32_t kIndex = static_cast<uint32_t>(TypeList<Views...>::template index_of<View>());
+  template <typename View>
+  SLUICE_HD const View& get() const {
+    return *reinterpret_cast<const View*>(storage_);
+  }
+
+  alignas(8) std::byte storage_[std::max({sizeof(Views)...})] = {};
+  uint32_t index_ = 0;
+};
+
+}  // namespace sluice
