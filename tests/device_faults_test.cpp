@@ -35,11 +35,13 @@ std::string standard(const TempDir& dir, const std::string& capture) {
                                       "poptrie");
 }
 
-// Edits that are wrong when they are done twice: addresses are swapped at the frame's start, in front of it and past
-// its first 128 bytes, and a sum is checked and another written in its place.
+// Edits that are wrong when they are done twice: addresses are swapped at the frame's start, far and near in front of
+// it and past its first 128 bytes, and a sum is checked and another written in its place.
 std::string edits(const std::string& capture) {
   return "in :: FromDump(" + capture +
-         ") -> c :: Classifier(12/0800, 12/86dd, -);\n"
+         ") -> EtherEncap(0x0800, 02:00:00:00:00:03, 02:00:00:00:00:04)"
+         " -> EtherEncap(0x88b5, 02:00:00:00:00:05, 02:00:00:00:00:06) -> EtherMirror -> Print(one, 44)"
+         " -> EtherMirror -> Print(two, 44) -> Strip(28) -> c :: Classifier(12/0800, 12/86dd, -);\n"
          "c[0] -> EtherMirror -> SetCRC32 -> EtherEncap(0x0800, 02:00:00:00:00:01, 02:00:00:00:00:02) -> Print(mid, 24)"
          " -> EtherMirror -> Strip(14) -> CheckCRC32 -> EtherMirror -> SetCRC32 -> out :: ToDump($OUT);\n"
          "c[1] -> Strip(130) -> EtherMirror -> SetCRC32 -> second :: ToDump($OUT2);\n"

@@ -14,6 +14,8 @@ namespace sluice {
 inline constexpr int32_t kHeadroom = 128;
 // Bytes that are free after every frame for what stages append.
 inline constexpr uint32_t kTailroom = 64;
+// Bytes that one stage puts in front of a packet at most: an Ethernet header with a VLAN tag.
+inline constexpr int32_t kMostPushed = 18;
 
 // Which registers a stage reads or writes. The planner checks that what is read was written before, decides what
 // crosses a bus, and keeps only live fields between segments.
@@ -34,10 +36,9 @@ enum Field : FieldMask {
 // How a stage uses the bytes of the frame (a stage type's kFrameUse): decides what of a frame must reach the stage
 // where it runs away from the host. A stage that reads the frame, or writes it or its extent, and does not say is
 // kAnywhere.
-inline constexpr int32_t kMostPushed = 18;  // bytes that one stage puts in front of the first: Ethernet with a VLAN tag
 enum class FrameUse : uint8_t {
   kNone,      // not at all; lengths are in registers
-  kHeaders,   // from the first byte over the headers as far as net/parse.h goes, and edits there; pushes kMostPushed
+  kHeaders,   // from the first byte over the headers as far as net/parse.h goes, edits there, kMostPushed in front
   kPayload,   // all bytes, of every packet
   kAnywhere,  // at places that its configuration names, or it moves the first byte there for those behind it
   kInFront,   // uncovers bytes in front of the frame

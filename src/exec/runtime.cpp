@@ -84,8 +84,8 @@ struct Runtime::Kept {
     std::vector<Kept> runs;
   };
   static All& all() {
-    static auto* all = new All();
-    return *all;
+    static auto* made = new All();
+    return *made;
   }
 };
 
