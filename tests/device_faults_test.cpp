@@ -31,7 +31,7 @@ using enum RecordChoice;
 using enum DeviceThreading;
 
 std::string standard(const TempDir& dir, const std::string& capture) {
-  return testing::standard_graph_text(dir, "FromDump(" + capture + ")", "ToDump($OUT)", "tuple_space", "dir24",
+  return testing::standard_graph_text(dir, "FromDump(" + capture + ")", "ToDump($OUT)", "tuple_space", "poptrie",
                                       "poptrie");
 }
 

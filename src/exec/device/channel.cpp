@@ -74,6 +74,7 @@ Result<void> Channel::install(const DeviceProgram& program, uint32_t parity) {
   RingControl& control = *ring_->control();
   const uint32_t epoch = control.epoch() + ((control.epoch() & 1) == parity ? 2 : 1);
   control.order_epoch(epoch);
+  ring_->send_orders();
   if (!ring_running_) return {};
   // Every server takes the new program before a record may name it.
   const uint64_t start = now_ns();
@@ -91,10 +92,15 @@ Result<void> Channel::install(const DeviceProgram& program, uint32_t parity) {
   return {};
 }
 
+void Channel::order_stop(uint32_t stop) {
+  ring_->control()->order_stop(stop);
+  ring_->send_orders();
+}
+
 bool Channel::enter_ring() {
   const std::lock_guard lock(control_);
   if (ring_running_) return true;
-  ring_->control()->order_stop(0);
+  order_stop(0);
   if (auto ok = ring_->start(head_, 1); !ok) {
     fail(ok.error());
     return false;
@@ -107,7 +113,7 @@ bool Channel::enter_ring() {
 Result<void> Channel::leave_ring(uint64_t limit_ns) {
   const std::lock_guard lock(control_);
   if (!ring_running_) return {};
-  ring_->control()->order_stop(1);
+  order_stop(1);
   if (auto ok = ring_->join(limit_ns); !ok) {
     fail(ok.error());
     return ok;
@@ -125,6 +131,7 @@ bool Channel::open(Flight& flight, uint32_t records, uint32_t parity) {
     flight.ring = true;
     flight.in = ring_->in();
     flight.out = static_cast<const std::byte*>(ring_->out());
+    flight.window = ring_->window();
     flight.first = head_;
     flight.lap0 = 1;
     flight.mask = shape_.capacity - 1;
@@ -142,9 +149,11 @@ bool Channel::open(Flight& flight, uint32_t records, uint32_t parity) {
 }
 
 void Channel::submit(Flight& flight, const DeviceProgram& program, const SlabDriver::Range& pool) {
+  flight.push(true);
   flight.submitted_ns = flight.progress_ns = now_ns();
   stats_.fill.record(flight.submitted_ns - flight.opened_ns);
   ++stats_.flights;
+  stats_.pushed += flight.window.to != nullptr ? 1 : 0;
   stats_.records += flight.count;
   stats_.bytes_in += uint64_t{flight.count} * shape_.words_in * sizeof(Word);
   stats_.bytes_out += uint64_t{flight.count} * shape_.result_bytes();
