@@ -94,6 +94,10 @@ class Batch {
   // The memory behind `reserve`: it moves only when a frame larger than all of it comes.
   std::span<std::byte> arena() { return {reinterpret_cast<std::byte*>(arena_.data()), arena_bytes_}; }
 
+  // Forgets the packets, takes a new arena of the same size and gives the old one away: somebody may still write there.
+  // Errors: out of memory; nothing has changed then.
+  Result<Buffer> exchange_arena();
+
   // Forgets the packets and the arena's contents.
   void clear() {
     count_ = 0;
@@ -186,6 +190,7 @@ class Batch {
 
  private:
   uint8_t* reserve_slow(size_t need);
+  void use_arena(Buffer arena);
   // An odd number of cache lines: the headers of small frames, which are all that most programs touch, then lie in all
   // sets of a cache and not in every fourth.
   static size_t arena_need(size_t bytes) { return ((kHeadroom + bytes + kTailroom + 63) / 64 | 1) * 64; }

@@ -32,13 +32,6 @@ Result<AdjacencyView> AdjacencyView::open(std::span<const std::byte> groups, std
   return view;
 }
 
-AdjacencyView AdjacencyView::rebase(const std::byte* groups, const std::byte* adjacencies) const {
-  AdjacencyView view = *this;
-  view.groups_ = reinterpret_cast<const AdjacencyGroup*>(groups);
-  view.adjacencies_ = reinterpret_cast<const Adjacency*>(adjacencies);
-  return view;
-}
-
 uint32_t AdjacencyModel::unresolved() const {
   uint32_t n = 0;
   for (uint32_t i = 1; i <= next_hop_count(); ++i) n += groups_[i].flags == 0 && groups_[i].neighbours.empty() ? 1 : 0;
