@@ -56,7 +56,7 @@ class Acl final : public Element {
     if (!arguments.has("FILE")) return;
     TableDeclaration own{.type = TableDeclaration::Type::kAcl};
     for (const ArgumentValue& file : arguments.all("FILE")) own.files.push_back(file.text);
-    own.format = arguments.get_string("FORMAT");
+    own.format = acl_format(arguments, diagnostics);
     own.algorithm = arguments.get_string("ALGORITHM");
     own_ = std::move(own);
   }

@@ -7,8 +7,8 @@
 #include "elements/tables.h"
 #include "formats/adjacency_text.h"
 #include "formats/compressed_file.h"
-#include "formats/native_rules.h"
 #include "formats/route_files.h"
+#include "formats/rule_files.h"
 #include "tables/adjacency/adjacency_model.h"
 
 namespace sluice {
