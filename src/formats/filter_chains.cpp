@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace sluice {
 namespace {
 
@@ -14,7 +16,6 @@ constexpr size_t kMaxSteps = size_t{1} << 23;
 struct Effects {
   bool log = false;
   std::optional<uint32_t> mark;
-  bool any() const { return log || mark.has_value(); }
 };
 struct Group {
   AclRegion region;
@@ -31,18 +32,20 @@ class Flattener {
 
   bool run(size_t base, const FilterPolicy& policy) {
     Groups all(1);
-    all[0].region.families = policy.families;
+    all[0].region.only_families(policy.families);
     const Groups start = all;
+    policy_.line = policy.line;
+    policy_.target = policy.verb == AclVerb::kDeny ? FilterRule::Target::kDrop : FilterRule::Target::kAccept;
     stack_.push_back(base);
     if (!chain(base, std::move(all))) return false;
-    // Packets that reach the policy with an effect first: the last rule is for those without.
-    FilterRule last;
-    last.line = policy.line;
-    last.target = policy.verb == AclVerb::kDeny ? FilterRule::Target::kDrop : FilterRule::Target::kAccept;
-    for (const Group& group : back_) {
-      if (group.effects.any() && !emit(group, last)) return false;
+    // The last rule is for packets without an effect that shows; up to the last group with one, all are written.
+    size_t groups = back_.size();
+    auto shows = [&](const Effects& e) { return e.log || (e.mark && policy.verb != AclVerb::kDeny); };
+    while (groups > 0 && !shows(back_[groups - 1].effects)) --groups;
+    for (size_t i = 0; i < groups; ++i) {
+      if (!emit(back_[i], policy_)) return false;
     }
-    return emit(start[0], last);
+    return emit(start[0], policy_);
   }
 
   std::optional<FlattenProblem> problem;
@@ -110,15 +113,15 @@ class Flattener {
   }
   // The packets of `live` that it does not match.
   bool misses(const FilterRule& rule, const Groups& live, Groups& out) {
-    std::vector<AclRegion> left;
+    if (!rule.rest) return too_many(rule);
+    if (!step(rule, live.size() * rule.rest->size() + 1)) return false;
     for (const Group& group : live) {
-      left.assign(1, group.region);
-      for (const AclRegion& match : rule.match) {
-        if (!step(rule, left.size() + 1)) return false;
-        if (!take_away(left, {&match, 1}, kMaxRegions)) return too_many(rule);
+      for (const AclRegion& other : *rule.rest) {
+        const auto common = intersect(group.region, other);
+        if (!common) continue;
+        if (out.size() >= kMaxRegions) return too_many(rule);
+        out.push_back({*common, group.effects});
       }
-      for (const AclRegion& region : left) out.push_back({region, group.effects});
-      if (out.size() > kMaxRegions) return too_many(rule);
     }
     return true;
   }
@@ -127,60 +130,77 @@ class Flattener {
                 "simpler conditions on returns, logs, marks and negations");
   }
 
-  // Writes out chain c for the packets of `live`. Those that come back are in back_; a packet that was decided may be
-  // among them too, which does no harm: the rule that decided it stands before all that is written about it later.
+  bool decide(const Groups& groups, const FilterRule& rule) {
+    for (size_t i = 0; i < groups.size(); ++i) {
+      // Of few groups those are left out that others before them contain: effects make many of them.
+      const auto last = groups.begin() + static_cast<std::ptrdiff_t>(i);
+      if (i < 64 &&
+          std::any_of(groups.begin(), last, [&](const Group& g) { return contains(g.region, groups[i].region); })) {
+        continue;
+      }
+      if (!emit(groups[i], rule)) return false;
+    }
+    return true;
+  }
+  static void put_before(Groups& live, Groups first) {
+    first.insert(first.end(), live.begin(), live.end());
+    live = std::move(first);
+  }
+
+  // Writes out chain c for the packets of `live`. Groups overlap: a packet is in the first one that contains it, as it
+  // will meet the first rule that is written about it. So an effect puts groups in front and takes nothing away, and
+  // only packets that leave the chain undecided are taken out of the rest. Those that come back are in back_, in
+  // order too; a packet that was decided may be among them, which does no harm: what decided it stands before.
   bool chain(size_t c, Groups live) {
+    const bool is_base = stack_.size() == 1;  // what comes back from there meets the policy
     Groups returned;
     for (const FilterRule& rule : chains_[c].rules) {
       if (live.empty()) break;
+      Groups hit;
+      if (!hits(rule, live, hit)) return false;
       switch (rule.target) {
         case FilterRule::Target::kAccept:
-        case FilterRule::Target::kDrop: {
-          Groups hit;
-          if (!hits(rule, live, hit)) return false;
-          for (const Group& group : hit) {
-            if (!emit(group, rule)) return false;
-          }
+        case FilterRule::Target::kDrop:
+          if (!decide(hit, rule)) return false;
           break;
-        }
-        case FilterRule::Target::kContinue: {
-          if (!rule.log && !rule.mark) break;
-          Groups next;
-          if (!hits(rule, live, next) || !misses(rule, live, next)) return false;
-          live = std::move(next);
+        case FilterRule::Target::kContinue:
+          if (rule.log || rule.mark) put_before(live, std::move(hit));
           break;
-        }
-        case FilterRule::Target::kReturn: {
-          Groups next;
-          if (!hits(rule, live, returned) || !misses(rule, live, next)) return false;
-          live = std::move(next);
+        case FilterRule::Target::kReturn:
+          if (!away(rule, is_base, live, std::move(hit), returned)) return false;
           break;
-        }
         case FilterRule::Target::kJump:
         case FilterRule::Target::kGoto: {
-          Groups hit;
-          if (!hits(rule, live, hit)) return false;
+          if (hit.empty()) break;
           const bool changes = rule.log || rule.mark || has_effects(rule.chain, 0);
-          if (!hit.empty()) {
-            if (!enter(rule, std::move(hit))) return false;
-          } else {
-            back_.clear();
-          }
+          if (!enter(rule, std::move(hit))) return false;
           Groups came_back = std::move(back_);
-          const bool away = rule.target == FilterRule::Target::kGoto;
-          if (!away && !changes) break;  // they go on as they were
-          Groups next;
-          if (!misses(rule, live, next)) return false;
-          Groups& to = away ? returned : next;
-          to.insert(to.end(), came_back.begin(), came_back.end());
-          if (to.size() > kMaxRegions) return too_many(rule);
-          live = std::move(next);
+          if (rule.target == FilterRule::Target::kGoto) {
+            if (!away(rule, is_base, live, std::move(came_back), returned)) return false;
+          } else if (changes) {
+            put_before(live, std::move(came_back));
+          }
           break;
         }
       }
+      if (live.size() + returned.size() > kMaxRegions) return too_many(rule);
     }
     returned.insert(returned.end(), live.begin(), live.end());
     back_ = std::move(returned);
+    return true;
+  }
+
+  // Takes the rule's packets out of the chain; `groups` is what is known of those that go back.
+  bool away(const FilterRule& rule, bool is_base, Groups& live, Groups groups, Groups& returned) {
+    if (is_base) {
+      FilterRule decided = policy_;
+      decided.line = rule.line;
+      return decide(groups, decided);
+    }
+    Groups next;
+    if (!misses(rule, live, next)) return false;
+    live = std::move(next);
+    returned.insert(returned.end(), groups.begin(), groups.end());
     return true;
   }
 
@@ -202,6 +222,7 @@ class Flattener {
   const std::vector<FilterChain>& chains_;
   RuleSet& set_;
   AclRule like_;
+  FilterRule policy_;
   std::vector<uint8_t> effects_;
   std::vector<size_t> stack_;
   Groups back_;

@@ -27,6 +27,8 @@ struct FilterRule {
     kGoto,  // a jump that returns to where this chain was called from
   };
   std::vector<AclRegion> match;  // a union; empty: no packet
+  // All other packets of the families; none when they would need too many regions (then the rule may only decide).
+  std::optional<std::vector<AclRegion>> rest;
   Target target = Target::kContinue;
   size_t chain = 0;  // of kJump and kGoto: index into the chains
   // Effects on packets that match, before the target. They stay with the packet until it is decided.

@@ -70,8 +70,10 @@ inline IpPrefix draw_prefix(Random& random, uint8_t family) {
 inline Rule draw_rule(Random& random, const Model& model, size_t chain, size_t chains) {
   using Kind = Condition::Kind;
   Rule r;
+  // All but a prefix of IPv6 is up to 128 prefixes; of both addresses, or returned from, it may be too many.
   auto add = [&](Kind kind) -> Condition& {
-    r.conditions.push_back({.kind = kind, .negated = chance(random, 25)});
+    const bool address6 = model.family == 6 && (kind == Kind::kSrc || kind == Kind::kDst);
+    r.conditions.push_back({.kind = kind, .negated = chance(random, address6 ? 3 : 25)});
     return r.conditions.back();
   };
   if (chance(random, 40)) add(Kind::kSrc).prefixes = {draw_prefix(random, model.family)};

@@ -323,7 +323,7 @@ class Reader {
 
   AclRegion everything() const {
     AclRegion r;
-    r.families = table_->family == 4 ? AclRegion::kIpv4 : AclRegion::kIpv6;
+    r.only_families(table_->family == 4 ? AclRegion::kIpv4 : AclRegion::kIpv6);
     return r;
   }
 
@@ -361,7 +361,8 @@ class Reader {
         while (more() && !words_[next_].text.starts_with('-') && words_[next_].text != "!") ++next_;
       }
     }
-    rule.match = d.match.take();
+    rule.match = d.match.match();
+    rule.rest = d.match.rest();
     return good;
   }
 
@@ -450,13 +451,11 @@ class Reader {
     const auto high = dash == std::string_view::npos ? low : parse_ip(v.text.substr(dash + 1));
     if (!low || !high || low->family != table_->family || high->family != table_->family)
       return wrong(v, fmt::format("a range of IPv{} addresses", table_->family), "LOW-HIGH");
-    std::vector<AclRegion> values;
-    for (const IpPrefix& prefix : prefixes_of_range(*low, *high)) {
-      values.push_back(everything());
-      source ? values.back().only_src(prefix) : values.back().only_dst(prefix);
-    }
-    if (values.empty()) return fail(v, "the range is empty", "LOW-HIGH with LOW <= HIGH");
-    return keep(d, v, everything(), values, negated);
+    if (high->hi < low->hi || (high->hi == low->hi && high->lo < low->lo))
+      return fail(v, "the range is empty", "LOW-HIGH with LOW <= HIGH");
+    AclRegion r;
+    source ? r.only_src(*low, *high) : r.only_dst(*low, *high);
+    return keep(d, v, everything(), {r}, negated);
   }
 
   bool protocol(Draft& d, const Word& word, bool negated) {

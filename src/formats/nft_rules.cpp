@@ -251,6 +251,7 @@ class Reader {
     auto flush = [&] {
       if (!pending.log && !pending.mark) return;
       pending.match = match.match();
+      pending.rest = match.rest();
       out.push_back(pending);
       pending = proto;
     };
@@ -292,6 +293,7 @@ class Reader {
         decided = true;
         pending = proto;
         r.match = match.match();
+        r.rest = match.rest();
         out.push_back(std::move(r));
       }
     }
@@ -349,7 +351,8 @@ class Reader {
       MatchBuilder own = match;
       if (!member(key, parts, values)) return false;
       if (!own.keep(within(parts), values)) return too_many(pair);
-      r.match = own.take();
+      r.match = own.match();
+      r.rest = own.rest();
       out.push_back(std::move(r));
     }
     return true;
@@ -456,7 +459,7 @@ class Reader {
     const uint8_t family = protocol == "ip" ? 4 : protocol == "ip6" ? 6 : 0;
     if (family != 0) {
       s.family = family;
-      s.within.families = family == 4 ? AclRegion::kIpv4 : AclRegion::kIpv6;
+      s.within.only_families(family == 4 ? AclRegion::kIpv4 : AclRegion::kIpv6);
       if (field == "saddr" || field == "daddr") {
         s.field = field == "saddr" ? Field::kSrc : Field::kDst;
         return true;
@@ -512,7 +515,7 @@ class Reader {
       s.family = protocol == "icmp" ? 4 : 6;
       s.bits = 8;
       s.within = not_later_fragment(protocol_region(protocol == "icmp" ? 1 : 58));
-      s.within.families = protocol == "icmp" ? AclRegion::kIpv4 : AclRegion::kIpv6;
+      s.within.only_families(protocol == "icmp" ? AclRegion::kIpv4 : AclRegion::kIpv6);
       return true;
     }
     return fail(at, fmt::format("'{} {}' is not known to a rule", protocol, field),
@@ -640,11 +643,8 @@ class Reader {
     switch (s.field) {
       case Field::kSrc:
       case Field::kDst:
-        for (const IpPrefix& prefix : prefixes_of_range(low, high)) {
-          out.emplace_back();
-          s.field == Field::kSrc ? out.back().only_src(prefix) : out.back().only_dst(prefix);
-        }
-        return;
+        s.field == Field::kSrc ? r.only_src(low, high) : r.only_dst(low, high);
+        break;
       case Field::kSrcPort:
       case Field::kDstPort:
         (s.field == Field::kSrcPort ? r.src_port : r.dst_port) = {static_cast<uint16_t>(low.lo),
@@ -690,7 +690,7 @@ class Reader {
       const bool four = t == "ipv4" || t == "ip", six = t == "ipv6" || t == "ip6";
       if (!four && !six) return wrong();
       out.emplace_back();
-      out.back().families = four ? AclRegion::kIpv4 : AclRegion::kIpv6;
+      out.back().only_families(four ? AclRegion::kIpv4 : AclRegion::kIpv6);
       return true;
     }
     if (s.field == Field::kFragment) {

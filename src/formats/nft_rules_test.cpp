@@ -123,7 +123,7 @@ std::string print(const Model& m) {
 }
 
 TEST(NftRules, DecideAsTheChainsDo) {
-  compare_with_model(400, print, [](const std::string& text) { return parse_nft_rules(text, "t"); });
+  compare_with_model(200, print, [](const std::string& text) { return parse_nft_rules(text, "t"); });
 }
 
 // An inet table with one base chain; `rules` is lists of statements, one rule each; `more` is further entries.

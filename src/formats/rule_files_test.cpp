@@ -47,7 +47,7 @@ TEST(RuleFormat, EachIsReadByItsReader) {
     EXPECT_EQ(set->rules.size(), 1u);
     EXPECT_TRUE(parse_rules(file.text, "f", {file.format, {}}).ok());
     for (const auto& other : files) {
-      if (other.format != file.format) EXPECT_FALSE(parse_rules(file.text, "f", {other.format, {}}).ok()) << file.text;
+      EXPECT_EQ(parse_rules(file.text, "f", {other.format, {}}).ok(), other.format == file.format) << file.text;
     }
   }
   EXPECT_FALSE(read_rules_file("/nonexistent/rules").ok());

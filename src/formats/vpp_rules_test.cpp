@@ -157,7 +157,7 @@ TEST(VppRules, NameWhatTheyDoNotUnderstand) {
             "9:20: the source and the destination are of different address families\n"
             "10:27: 'log' is not a part of a rule\n"
             "11:41: no ICMP type or code is in this range\n"
-            "12:33: the line ends where a protocol should be\n");
+            "12:32: the line ends where a protocol should be\n");
 }
 
 }  // namespace

@@ -709,7 +709,7 @@ bool test_regions(const PatternStep& s, std::vector<AclRegion>& out) {
   std::vector<AclRegion> inside;
   switch (s.source) {
     case PatternSource::kFamily:
-      r.families = static_cast<uint8_t>((holds(4) ? AclRegion::kIpv4 : 0) | (holds(6) ? AclRegion::kIpv6 : 0));
+      r.only_families(static_cast<uint8_t>((holds(4) ? AclRegion::kIpv4 : 0) | (holds(6) ? AclRegion::kIpv6 : 0)));
       if (r.families != 0) out.push_back(r);
       return true;
     case PatternSource::kProtocol: {

@@ -22,7 +22,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto actions = AclActionsView::open(*image);
   if (!rules || !actions) std::abort();
   ShadowOptions options;
-  options.pieces = 256;
   options.rule_steps = 1 << 16;
   const auto findings = find_shadowed(*rules, *actions, options);
   RuleSet kept = set;

@@ -6,20 +6,37 @@
 namespace sluice {
 namespace {
 
-using Prefix = AclRegion::Prefix;
+using Address = AclRegion::Address;
+using Addresses = AclRegion::Addresses;
 
-void cut(Prefix& prefix) {
-  prefix.hi &= high_mask64(std::min<unsigned>(prefix.length, 64));
-  prefix.lo &= high_mask64(prefix.length > 64 ? prefix.length - 64u : 0);
+constexpr Address kLastIpv4{0, 0xffffffff};
+
+// The last address of the prefix that begins at `a`; its length on the scale of 128 bits.
+Address last_of(Address a, unsigned length) {
+  a.hi |= ~high_mask64(std::min(length, 64u));
+  a.lo |= ~high_mask64(length > 64 ? length - 64 : 0);
+  return a;
+}
+Address after(Address a) {
+  if (++a.lo == 0) ++a.hi;
+  return a;
+}
+Address before(Address a) {
+  if (a.lo-- == 0) --a.hi;
+  return a;
 }
 
-bool prefix_has(const Prefix& outer, const Prefix& inner) {
-  return outer.length <= inner.length && prefix_agrees(outer.hi ^ inner.hi, outer.lo ^ inner.lo, outer.length);
+// The prefix on the scale of 128 bits; an IPv4 /0 is one of length 96.
+Addresses addresses_of(Address first, unsigned length) {
+  const Address ones = last_of({0, 0}, length);
+  first.hi &= ~ones.hi;
+  first.lo &= ~ones.lo;
+  return {first, last_of(first, length)};
 }
 
-bool prefix_meet(const Prefix& a, const Prefix& b, Prefix& out) {
-  out = a.length >= b.length ? a : b;
-  return prefix_agrees(a.hi ^ b.hi, a.lo ^ b.lo, std::min(a.length, b.length));
+bool addresses_meet(const Addresses& a, const Addresses& b, Addresses& out) {
+  out = {std::max(a.low, b.low), std::min(a.high, b.high)};
+  return out.low <= out.high;
 }
 
 bool cube_meet(const AclRegion::Cube& a, const AclRegion::Cube& b, AclRegion::Cube& out) {
@@ -72,12 +89,12 @@ void each_bits(uint8_t set, F&& f) {
   }
 }
 
-IpPrefix to_prefix(const Prefix& prefix, uint8_t family) {
-  IpPrefix out;
-  if (prefix.length == 0) return out;
-  out.address = {prefix.hi, prefix.lo, family};
-  out.length = static_cast<uint8_t>(family == 4 ? prefix.length - 96 : prefix.length);
-  return out;
+// The prefixes of a field of a rule; one of length 0 where it says nothing.
+std::vector<IpPrefix> prefixes_of(const Addresses& field, uint8_t families) {
+  const uint8_t family = families == AclRegion::kIpv4 ? 4 : 6;
+  const Address last = family == 4 ? kLastIpv4 : Address{~uint64_t{0}, ~uint64_t{0}};
+  if (field.low == Address{} && field.high >= last) return {IpPrefix{}};
+  return prefixes_of_range({field.low.hi, field.low.lo, family}, {field.high.hi, field.high.lo, family});
 }
 
 }  // namespace
@@ -88,21 +105,28 @@ void AclRegion::only_bits(uint8_t value, uint8_t mask) {
   }
 }
 
-void AclRegion::only_prefix(Prefix& field, const IpPrefix& prefix) {
-  families &= prefix.address.family == 4 ? kIpv4 : kIpv6;
-  field.hi = prefix.address.hi;
-  field.lo = prefix.address.lo;
-  field.length = static_cast<uint8_t>(prefix.length == 0           ? 0
-                                      : prefix.address.family == 4 ? 96 + prefix.length
-                                                                   : prefix.length);
-  cut(field);
+void AclRegion::only_families(uint8_t which) {
+  families &= which;
+  if (families != kIpv4) return;
+  src.high = std::min(src.high, kLastIpv4);
+  dst.high = std::min(dst.high, kLastIpv4);
+}
+
+void AclRegion::only_prefix(Addresses& field, const IpPrefix& prefix) {
+  only_families(prefix.address.family == 4 ? kIpv4 : kIpv6);
+  field = addresses_of({prefix.address.hi, prefix.address.lo}, (prefix.address.family == 4 ? 96u : 0u) + prefix.length);
+}
+
+void AclRegion::only_range(Addresses& field, const IpAddress& low, const IpAddress& high) {
+  only_families(low.family == 4 ? kIpv4 : kIpv6);
+  field = {{low.hi, low.lo}, {high.hi, high.lo}};
 }
 
 std::optional<AclRegion> region_of(const AclMatchRule& rule) {
   AclRegion r;
-  if (rule.family != 0) r.families = rule.family == 4 ? AclRegion::kIpv4 : AclRegion::kIpv6;
-  r.src = {rule.src_hi, rule.src_lo, rule.src_length};
-  r.dst = {rule.dst_hi, rule.dst_lo, rule.dst_length};
+  if (rule.family != 0) r.only_families(rule.family == 4 ? AclRegion::kIpv4 : AclRegion::kIpv6);
+  if (rule.src_length != 0) r.src = addresses_of({rule.src_hi, rule.src_lo}, rule.src_length);
+  if (rule.dst_length != 0) r.dst = addresses_of({rule.dst_hi, rule.dst_lo}, rule.dst_length);
   r.src_port = {rule.src_port_low, rule.src_port_high};
   r.dst_port = {rule.dst_port_low, rule.dst_port_high};
   r.flags = {rule.flags, rule.flags_mask};
@@ -135,7 +159,8 @@ bool contains(const AclRegion& outer, const AclRegion& inner) {
          (inner.dscp & ~outer.dscp) == 0 && outer.src_port.low <= inner.src_port.low &&
          inner.src_port.high <= outer.src_port.high && outer.dst_port.low <= inner.dst_port.low &&
          inner.dst_port.high <= outer.dst_port.high && cube_has(outer.flags, inner.flags) &&
-         cube_has(outer.icmp, inner.icmp) && prefix_has(outer.src, inner.src) && prefix_has(outer.dst, inner.dst);
+         cube_has(outer.icmp, inner.icmp) && outer.src.low <= inner.src.low && inner.src.high <= outer.src.high &&
+         outer.dst.low <= inner.dst.low && inner.dst.high <= outer.dst.high;
 }
 
 bool contains(const AclRegion& r, const FlowKey& k) {
@@ -144,8 +169,8 @@ bool contains(const AclRegion& r, const FlowKey& k) {
          (r.protocols[k.protocol / 64] >> k.protocol % 64 & 1) != 0 && k.src_port >= r.src_port.low &&
          k.src_port <= r.src_port.high && k.dst_port >= r.dst_port.low && k.dst_port <= r.dst_port.high &&
          ((k.flags ^ r.flags.value) & r.flags.mask) == 0 && ((k.icmp ^ r.icmp.value) & r.icmp.mask) == 0 &&
-         prefix_agrees(r.src.hi ^ k.src_hi, r.src.lo ^ k.src_lo, r.src.length) &&
-         prefix_agrees(r.dst.hi ^ k.dst_hi, r.dst.lo ^ k.dst_lo, r.dst.length);
+         r.src.low <= Address{k.src_hi, k.src_lo} && Address{k.src_hi, k.src_lo} <= r.src.high &&
+         r.dst.low <= Address{k.dst_hi, k.dst_lo} && Address{k.dst_hi, k.dst_lo} <= r.dst.high;
 }
 
 std::optional<AclRegion> intersect(const AclRegion& a, const AclRegion& b) {
@@ -158,7 +183,7 @@ std::optional<AclRegion> intersect(const AclRegion& a, const AclRegion& b) {
   if (r.families == 0 || r.bits == 0 || r.dscp == 0 || any == 0) return std::nullopt;
   if (!range_meet(a.src_port, b.src_port, r.src_port) || !range_meet(a.dst_port, b.dst_port, r.dst_port) ||
       !cube_meet(a.flags, b.flags, r.flags) || !cube_meet(a.icmp, b.icmp, r.icmp) ||
-      !prefix_meet(a.src, b.src, r.src) || !prefix_meet(a.dst, b.dst, r.dst)) {
+      !addresses_meet(a.src, b.src, r.src) || !addresses_meet(a.dst, b.dst, r.dst)) {
     return std::nullopt;
   }
   return r;
@@ -178,8 +203,8 @@ void subtract(const AclRegion& a, const AclRegion& b, std::vector<AclRegion>& ou
     out.push_back(p);
   };
   if (rest.families != common->families) {
-    piece([&](AclRegion& p) { p.families &= static_cast<uint8_t>(~common->families); });
-    rest.families = common->families;
+    piece([&](AclRegion& p) { p.only_families(static_cast<uint8_t>(~common->families)); });
+    rest.only_families(common->families);
   }
   if (rest.protocols != common->protocols) {
     piece([&](AclRegion& p) {
@@ -212,19 +237,9 @@ void subtract(const AclRegion& a, const AclRegion& b, std::vector<AclRegion>& ou
     }
   }
   for (auto field : {&AclRegion::src, &AclRegion::dst}) {
-    const Prefix to = (*common).*field;
-    unsigned length = (rest.*field).length;
-    if (length == 0 && rest.families == AclRegion::kIpv4) length = 96;
-    while (length < to.length) {
-      ++length;
-      piece([&](AclRegion& p) {
-        Prefix& sibling = p.*field;
-        sibling = to;
-        sibling.length = static_cast<uint8_t>(length);
-        (length <= 64 ? sibling.hi : sibling.lo) ^= uint64_t{1} << (length <= 64 ? 64 - length : 128 - length);
-        cut(sibling);
-      });
-    }
+    const Addresses to = (*common).*field;
+    if ((rest.*field).low < to.low) piece([&](AclRegion& p) { (p.*field).high = before(to.low); });
+    if ((rest.*field).high > to.high) piece([&](AclRegion& p) { (p.*field).low = after(to.high); });
     rest.*field = to;
   }
 }
@@ -269,12 +284,19 @@ FlowKey key_of(const AclRegion& r, uint64_t draw) {
   };
   FlowKey k;
   k.family = r.families == 3 ? (noise() & 1) != 0 ? 6 : 4 : r.families == AclRegion::kIpv4 ? 4 : 6;
-  auto address = [&](const Prefix& p, uint64_t& hi, uint64_t& lo) {
-    hi = p.hi | (noise() & ~high_mask64(std::min<unsigned>(p.length, 64)));
-    lo = p.lo | (noise() & ~high_mask64(p.length > 64 ? p.length - 64u : 0));
-    if (k.family != 4) return;
-    hi = 0;
-    lo &= 0xffffffff;
+  auto address = [&](const Addresses& field, uint64_t& hi, uint64_t& lo) {
+    Address last = field.high;
+    if (k.family == 4) last = std::min(last, kLastIpv4);
+    // Noise below the bits that low and high share, then back into the range.
+    unsigned shared = 0;
+    while (shared < 128 && prefix_agrees(field.low.hi ^ last.hi, field.low.lo ^ last.lo, shared + 1)) ++shared;
+    const Address ones = last_of({0, 0}, shared);
+    Address a{field.low.hi & ~ones.hi, field.low.lo & ~ones.lo};
+    a.hi |= noise() & ones.hi;
+    a.lo |= noise() & ones.lo;
+    a = std::clamp(a, field.low, last);
+    hi = a.hi;
+    lo = a.lo;
   };
   address(r.src, k.src_hi, k.src_lo);
   address(r.dst, k.dst_hi, k.dst_lo);
@@ -292,11 +314,33 @@ FlowKey key_of(const AclRegion& r, uint64_t draw) {
   return k;
 }
 
+std::vector<IpPrefix> prefixes_of_range(const IpAddress& low, const IpAddress& high) {
+  std::vector<IpPrefix> out;
+  const Address end{high.hi, high.lo};
+  Address at{low.hi, low.lo};
+  if (low.family != high.family || end < at) return out;
+  const unsigned shortest = low.family == 4 ? 96 : 0;
+  while (true) {
+    // The shortest prefix that begins here and does not go past the end.
+    unsigned length = 128;
+    while (length > shortest) {
+      const Address ones = last_of({0, 0}, length - 1);
+      if ((at.hi & ones.hi) != 0 || (at.lo & ones.lo) != 0 || last_of(at, length - 1) > end) break;
+      --length;
+    }
+    out.push_back({{at.hi, at.lo, low.family}, static_cast<uint8_t>(length - shortest)});
+    at = last_of(at, length);
+    if (at >= end) return out;
+    at = after(at);
+  }
+}
+
 size_t rule_count(const AclRegion& r) {
   size_t protocols = 0, bits = 0;
   each_cube(r.protocols, 0, 256, [&](uint8_t, uint8_t) { ++protocols; });
   each_bits(r.bits, [&](uint8_t, uint8_t) { ++bits; });
-  return protocols * bits * (r.dscp == ~uint64_t{0} ? 1 : static_cast<size_t>(std::popcount(r.dscp)));
+  return protocols * bits * (r.dscp == ~uint64_t{0} ? 1 : static_cast<size_t>(std::popcount(r.dscp))) *
+         prefixes_of(r.src, r.families).size() * prefixes_of(r.dst, r.families).size();
 }
 
 void append_rules(const AclRegion& r, const AclRule& like, std::vector<AclRule>& out) {
@@ -307,8 +351,6 @@ void append_rules(const AclRegion& r, const AclRule& like, std::vector<AclRule>&
   rule.file = like.file;
   rule.line = like.line;
   rule.family = r.families == 3 ? 0 : r.families == AclRegion::kIpv4 ? 4 : 6;
-  rule.src = to_prefix(r.src, rule.family);
-  rule.dst = to_prefix(r.dst, rule.family);
   rule.src_port_low = r.src_port.low;
   rule.src_port_high = r.src_port.high;
   rule.dst_port_low = r.dst_port.low;
@@ -317,6 +359,7 @@ void append_rules(const AclRegion& r, const AclRule& like, std::vector<AclRule>&
   rule.flags_mask = r.flags.mask;
   rule.icmp = r.icmp.value;
   rule.icmp_mask = r.icmp.mask;
+  const auto sources = prefixes_of(r.src, r.families), destinations = prefixes_of(r.dst, r.families);
   each_cube(r.protocols, 0, 256, [&](uint8_t protocol, uint8_t protocol_mask) {
     rule.protocol = protocol;
     rule.protocol_mask = protocol_mask;
@@ -334,7 +377,13 @@ void append_rules(const AclRegion& r, const AclRule& like, std::vector<AclRule>&
         } else {
           continue;
         }
-        out.push_back(rule);
+        for (const IpPrefix& src : sources) {
+          rule.src = src;
+          for (const IpPrefix& dst : destinations) {
+            rule.dst = dst;
+            out.push_back(rule);
+          }
+        }
       }
     });
   });

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -23,10 +24,13 @@ struct AclRegion {
   // Which of the eight values of FlowKey::bits occur: 0, ports, fragment, fragment with ports, later fragment.
   static constexpr uint8_t kBitsThatOccur = 1u << 0 | 1u << 1 | 1u << 2 | 1u << 3 | 1u << 6;
 
-  struct Prefix {
-    uint64_t hi = 0, lo = 0;  // FlowKey's form, bits past the length zero
-    uint8_t length = 0;       // AclMatchRule's scale: 0, or 96 + n for an IPv4 /n
-    friend bool operator==(const Prefix&, const Prefix&) = default;
+  struct Address {
+    uint64_t hi = 0, lo = 0;  // FlowKey's form
+    friend auto operator<=>(const Address&, const Address&) = default;
+  };
+  struct Addresses {
+    Address low, high{~uint64_t{0}, ~uint64_t{0}};  // of IPv4 alone, high is at most 2^32 - 1
+    friend bool operator==(const Addresses&, const Addresses&) = default;
   };
   struct Range {
     uint16_t low = 0, high = 65535;
@@ -37,9 +41,9 @@ struct AclRegion {
     friend bool operator==(const Cube&, const Cube&) = default;
   };
 
-  uint8_t families = kIpv4 | kIpv6;  // both only with both prefixes of length 0
+  uint8_t families = kIpv4 | kIpv6;  // both only with all addresses
   uint8_t bits = kBitsThatOccur;     // bit b: keys with FlowKey::bits == b
-  Prefix src, dst;
+  Addresses src, dst;
   Range src_port, dst_port;
   Cube flags, icmp;
   std::array<uint64_t, 4> protocols{~uint64_t{0}, ~uint64_t{0}, ~uint64_t{0},
@@ -52,14 +56,18 @@ struct AclRegion {
   }
   // Keeps the values of FlowKey::bits with (bits & mask) == value.
   void only_bits(uint8_t value, uint8_t mask);
-  // Of one family, which must be left in `families`.
+  // Of one family, which must be left in `families`. A range is from low to high, both included.
+  void only_families(uint8_t which);
   void only_src(const IpPrefix& prefix) { only_prefix(src, prefix); }
   void only_dst(const IpPrefix& prefix) { only_prefix(dst, prefix); }
+  void only_src(const IpAddress& low, const IpAddress& high) { only_range(src, low, high); }
+  void only_dst(const IpAddress& low, const IpAddress& high) { only_range(dst, low, high); }
 
   friend bool operator==(const AclRegion&, const AclRegion&) = default;
 
  private:
-  void only_prefix(Prefix& field, const IpPrefix& prefix);
+  void only_prefix(Addresses& field, const IpPrefix& prefix);
+  void only_range(Addresses& field, const IpAddress& low, const IpAddress& high);
 };
 
 // The keys that the rule matches; nothing when only keys that cannot occur would.
@@ -68,7 +76,7 @@ std::optional<AclRegion> region_of(const AclMatchRule& rule);
 bool contains(const AclRegion& outer, const AclRegion& inner);
 bool contains(const AclRegion& region, const FlowKey& key);
 std::optional<AclRegion> intersect(const AclRegion& a, const AclRegion& b);
-// Appends what is left of `a` without `b`, as disjoint regions: none when b contains a, at most about 300 otherwise.
+// Appends what is left of `a` without `b`, as disjoint regions: none when b contains a, at most 44 otherwise.
 void subtract(const AclRegion& a, const AclRegion& b, std::vector<AclRegion>& out);
 
 // Unions, as lists of regions. Each function replaces `list`; false, with the list in no particular state, when it
@@ -78,6 +86,10 @@ bool take_away(std::vector<AclRegion>& list, std::span<const AclRegion> what, si
 
 // A key of the region: for draw 0 and 1 a corner (all lowest, all highest), else any, always the same one for a draw.
 FlowKey key_of(const AclRegion& region, uint64_t draw);
+
+// The fewest prefixes that make up the addresses from low to high, in order; none when they are of two families or the
+// range is empty.
+std::vector<IpPrefix> prefixes_of_range(const IpAddress& low, const IpAddress& high);
 
 // How many rules append_rules would write, and the rules: together they match exactly the region's keys (of those that
 // can occur). `like` says the action, file and line.

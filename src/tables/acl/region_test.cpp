@@ -78,7 +78,8 @@ TEST(AclRegion, IntersectsContainsAndSubtractsAsSetsDo) {
     if (i % 2 == 0) {  // one that shares fields with a
       b.src = a.src;
       b.families = a.families;
-      b.dst = a.families == 3 || i % 4 == 0 ? AclRegion::Prefix{} : a.dst;
+      b.dst = a.families == 3 || i % 4 == 0 ? AclRegion::Addresses{} : a.dst;
+      b.only_families(b.families);
       if (i % 3 == 0) b.flags = b.icmp = {};
       if (i % 5 == 0) b.src_port = b.dst_port = {};
       if (i % 7 == 0) b.protocols = a.protocols;
@@ -141,6 +142,26 @@ TEST(AclRegion, WritesRulesThatMatchItsKeys) {
       for (const AclRule& rule : rules) matched |= matches(flatten(rule, 1), key);
       ASSERT_EQ(matched, contains(region, key));
     }
+  }
+}
+
+TEST(AclRegion, RangesAreTheFewestPrefixes) {
+  const IpAddress all_ones{~uint64_t{0}, ~uint64_t{0}, 6};
+  EXPECT_EQ(prefixes_of_range({0, 0, 4}, {0, 0xffffffff, 4}), (std::vector<IpPrefix>{{{0, 0, 4}, 0}}));
+  EXPECT_EQ(prefixes_of_range({0, 0, 6}, all_ones), (std::vector<IpPrefix>{{{0, 0, 6}, 0}}));
+  EXPECT_EQ(prefixes_of_range(all_ones, all_ones), (std::vector<IpPrefix>{{all_ones, 128}}));
+  EXPECT_EQ(prefixes_of_range({0, 1, 4}, {0, 0xffffffff, 4}).size(), 32u);
+  EXPECT_EQ(prefixes_of_range({0, 1, 6}, {~uint64_t{0}, ~uint64_t{0} - 1, 6}).size(), 254u);
+  EXPECT_TRUE(prefixes_of_range({0, 2, 4}, {0, 1, 4}).empty());
+  Random random(6);
+  for (int i = 0; i < 300; ++i) {
+    const uint64_t a = below(random, 4000), b = a + below(random, 4000);
+    uint64_t next = a;
+    for (const IpPrefix& p : prefixes_of_range({0, a, 4}, {0, b, 4})) {
+      ASSERT_EQ(p.address.lo, next);
+      next += uint64_t{1} << (32 - p.length);
+    }
+    EXPECT_EQ(next, b + 1);
   }
 }
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
-#include <tuple>
+#include <compare>
+#include <utility>
 
 #include "tables/acl/region.h"
 
@@ -11,60 +11,52 @@ namespace sluice {
 namespace {
 
 constexpr unsigned kDraws = 24;
+constexpr unsigned kMaxDepth = 1000;
+constexpr size_t kTried = 16;  // rules that are tried before one cuts a region
 
 // The rules of one family by one of their prefixes: which of them meet a prefix.
+struct Prefix {
+  uint64_t hi = 0, lo = 0;
+  unsigned length = 0;
+  friend auto operator<=>(const Prefix&, const Prefix&) = default;
+};
 class PrefixIndex {
  public:
-  using Field = AclRegion::Prefix AclRegion::*;
-
-  PrefixIndex(const std::vector<AclRegion>& regions, std::vector<uint32_t> rules, Field field)
-      : regions_(regions), rules_(std::move(rules)), field_(field) {
-    std::sort(rules_.begin(), rules_.end(), [&](uint32_t a, uint32_t b) {
-      const Prefix &x = regions_[a].*field_, &y = regions_[b].*field_;
-      return std::tuple(x.hi, x.lo, x.length, a) < std::tuple(y.hi, y.lo, y.length, b);
-    });
-    for (uint32_t rule : rules_) lengths_[(regions_[rule].*field_).length] = true;
+  void add(uint32_t rule, const Prefix& prefix) { entries_.emplace_back(prefix, rule); }
+  void settle() {
+    std::sort(entries_.begin(), entries_.end());
+    for (const auto& [prefix, rule] : entries_) lengths_[prefix.length] = true;
   }
 
-  // Calls f(first, last) for runs of rules that together are exactly those that meet the prefix.
+  // Calls f(first, last) for runs of entries that together are exactly those that meet the prefix.
   template <typename F>
-  void each_run(const AclRegion& region, F&& f) const {
-    const Prefix prefix = region.*field_;
+  void each_run(const Prefix& prefix, F&& f) const {
     // Those inside of it, itself among them, and shorter ones that begin where it begins.
-    Prefix end = prefix;
-    end.hi |= ~high_mask64(std::min<unsigned>(prefix.length, 64));
-    end.lo |= ~high_mask64(prefix.length > 64 ? prefix.length - 64u : 0);
-    auto below = [&](uint32_t rule, const Prefix& p) {
-      const Prefix& x = regions_[rule].*field_;
-      return std::tuple(x.hi, x.lo, x.length) < std::tuple(p.hi, p.lo, p.length);
-    };
-    auto above = [&](const Prefix& p, uint32_t rule) {
-      const Prefix& x = regions_[rule].*field_;
-      return std::tuple(p.hi, p.lo, p.length) < std::tuple(x.hi, x.lo, x.length);
-    };
-    Prefix begin = prefix;
+    Prefix begin = prefix, end = prefix;
     begin.length = 0;
+    end.hi |= ~high_mask64(std::min(prefix.length, 64u));
+    end.lo |= ~high_mask64(prefix.length > 64 ? prefix.length - 64 : 0);
     end.length = 255;
-    const auto first = std::lower_bound(rules_.begin(), rules_.end(), begin, below);
-    f(first, std::upper_bound(first, rules_.end(), end, above));
+    f(lower(begin), lower(end));
     // Those around it that begin before it.
     for (unsigned length = 0; length < prefix.length; ++length) {
       if (!lengths_[length]) continue;
-      Prefix around = prefix;
-      around.length = static_cast<uint8_t>(length);
-      around.hi &= high_mask64(std::min(length, 64u));
-      around.lo &= high_mask64(length > 64 ? length - 64 : 0);
+      Prefix around{prefix.hi & high_mask64(std::min(length, 64u)),
+                    prefix.lo & high_mask64(length > 64 ? length - 64 : 0), length};
       if (around.hi == prefix.hi && around.lo == prefix.lo) continue;
-      const auto at = std::lower_bound(rules_.begin(), rules_.end(), around, below);
-      f(at, std::upper_bound(at, rules_.end(), around, above));
+      const auto first = lower(around);
+      ++around.length;
+      f(first, lower(around));
     }
   }
 
  private:
-  using Prefix = AclRegion::Prefix;
-  const std::vector<AclRegion>& regions_;
-  std::vector<uint32_t> rules_;
-  Field field_;
+  using Entry = std::pair<Prefix, uint32_t>;
+  std::vector<Entry>::const_iterator lower(const Prefix& prefix) const {
+    return std::lower_bound(entries_.begin(), entries_.end(), prefix,
+                            [](const Entry& e, const Prefix& p) { return e.first < p; });
+  }
+  std::vector<Entry> entries_;
   std::array<bool, 256> lengths_{};
 };
 
@@ -72,21 +64,26 @@ class Finder {
  public:
   Finder(const AclRulesView& rules, const AclActionsView& actions, const ShadowOptions& options)
       : actions_(actions), options_(options) {
-    std::vector<uint32_t> of_family[2];
     for (uint32_t r = 0; r < rules.size(); ++r) {
-      const auto region = region_of(rules.rule(r + 1));
+      const AclMatchRule& rule = rules.rule(r + 1);
+      const auto region = region_of(rule);
       regions_.push_back(region.value_or(AclRegion{}));
       state_.push_back(region ? State::kKept : State::kImpossible);
+      // With the bits past its length cut off.
+      src_.push_back({regions_.back().src.low.hi, regions_.back().src.low.lo, rule.src_length});
+      dst_.push_back({regions_.back().dst.low.hi, regions_.back().dst.low.lo, rule.dst_length});
       if (!region) continue;
       if (region->families == 3) {
         either_.push_back(r);
       } else {
-        of_family[region->families == AclRegion::kIpv4 ? 0 : 1].push_back(r);
+        const size_t f = region->families == AclRegion::kIpv4 ? 0 : 1;
+        by_src_[f].add(r, src_[r]);
+        by_dst_[f].add(r, dst_[r]);
       }
     }
-    for (const auto& list : of_family) {
-      by_src_.emplace_back(regions_, list, &AclRegion::src);
-      by_dst_.emplace_back(regions_, list, &AclRegion::dst);
+    for (size_t f = 0; f < 2; ++f) {
+      by_src_[f].settle();
+      by_dst_[f].settle();
     }
   }
 
@@ -143,45 +140,82 @@ class Finder {
   bool meeting(uint32_t r, std::vector<uint32_t>& out) {
     out.clear();
     const AclRegion& region = regions_[r];
-    auto take = [&](auto first, auto last) {
-      if (!spend(static_cast<uint64_t>(last - first))) return;
-      for (auto it = first; it != last; ++it) {
-        if (*it != r && state_[*it] != State::kGone && intersect(regions_[*it], region)) out.push_back(*it);
-      }
+    auto take = [&](uint32_t other) {
+      if (other != r && state_[other] != State::kGone && intersect(regions_[other], region)) out.push_back(other);
     };
-    take(either_.begin(), either_.end());
+    if (!spend(either_.size())) return false;
+    for (uint32_t other : either_) take(other);
     for (size_t f = 0; f < 2; ++f) {
       if ((region.families >> f & 1) == 0) continue;
-      uint64_t sizes[2] = {0, 0};
-      by_src_[f].each_run(region, [&](auto a, auto b) { sizes[0] += static_cast<uint64_t>(b - a); });
-      by_dst_[f].each_run(region, [&](auto a, auto b) { sizes[1] += static_cast<uint64_t>(b - a); });
-      (sizes[0] < sizes[1] ? by_src_ : by_dst_)[f].each_run(region, take);
+      uint64_t by_src = 0, by_dst = 0;
+      by_src_[f].each_run(src_[r], [&](auto first, auto last) { by_src += static_cast<uint64_t>(last - first); });
+      by_dst_[f].each_run(dst_[r], [&](auto first, auto last) { by_dst += static_cast<uint64_t>(last - first); });
+      if (!spend(std::min(by_src, by_dst))) return false;
+      (by_src < by_dst ? by_src_ : by_dst_)[f].each_run(by_src < by_dst ? src_[r] : dst_[r],
+                                                        [&](auto first, auto last) {
+                                                          for (; first != last; ++first) take(first->second);
+                                                        });
     }
     std::sort(out.begin(), out.end());
-    return steps_left_ != 0;
+    return true;
   }
 
-  // Takes the rules in `by` away from `pieces`; those that took something go to `used`. False: past the limits.
-  bool subtract_all(std::vector<AclRegion>& pieces, const std::vector<uint32_t>& by, std::vector<uint32_t>* used) {
-    std::vector<AclRegion> left;
-    for (uint32_t j : by) {
-      if (pieces.empty()) return true;
-      if (!spend(pieces.size())) return false;
-      bool took = false;
-      left.clear();
-      for (const AclRegion& piece : pieces) {
-        if (!intersect(piece, regions_[j])) {
-          left.push_back(piece);
-          continue;
-        }
-        took = true;
-        subtract(piece, regions_[j], left);
-        if (left.size() > options_.pieces) return false;
+  enum class Answer : uint8_t { kYes, kNo, kLimit };
+
+  // Whether every packet of `piece` that no rule of `above` takes meets, of `below`, first a rule that acts as `own`
+  // does; without `own`, whether there is no such packet. A piece that a rule of `above` contains is done with; else
+  // one of them cuts it, and what it leaves is asked about. Rules that were needed are put into used_.
+  Answer look(const AclRegion& piece, const std::vector<uint32_t>& above, const std::vector<uint32_t>& below,
+              const AclAction* own, unsigned depth) {
+    if (!spend(above.size() + below.size() + 1) || depth > kMaxDepth) return Answer::kLimit;
+    std::vector<uint32_t> cutting;
+    for (uint32_t j : above) {
+      if (contains(regions_[j], piece)) {
+        if (own == nullptr) used_.push_back(j);
+        return Answer::kYes;
       }
-      pieces.swap(left);
-      if (took && used != nullptr) used->push_back(j);
+      if (intersect(regions_[j], piece)) cutting.push_back(j);
     }
-    return true;
+    std::vector<uint32_t> deciding;
+    for (uint32_t j : below) {
+      if (intersect(regions_[j], piece)) deciding.push_back(j);
+    }
+    std::vector<AclRegion> left;
+    if (!cutting.empty()) {
+      // The rule that leaves the fewest pieces.
+      std::vector<AclRegion> tried;
+      uint32_t best = cutting[0];
+      if (!spend(std::min<size_t>(cutting.size(), kTried))) return Answer::kLimit;
+      for (size_t i = 0; i < cutting.size() && i < kTried; ++i) {
+        tried.clear();
+        subtract(piece, regions_[cutting[i]], tried);
+        if (!left.empty() && tried.size() >= left.size()) continue;
+        left.swap(tried);
+        best = cutting[i];
+      }
+      if (own == nullptr) used_.push_back(best);
+    } else {
+      if (own == nullptr) return Answer::kNo;
+      if (deciding.empty()) {
+        AclAction unmatched;
+        unmatched.verb = options_.unmatched;
+        return *own == unmatched ? Answer::kYes : Answer::kNo;
+      }
+      if (action(deciding[0]) != *own) return Answer::kNo;
+      used_.push_back(deciding[0]);
+      subtract(piece, regions_[deciding[0]], left);
+    }
+    for (const AclRegion& rest : left) {
+      const Answer answer = look(rest, cutting, deciding, own, depth + 1);
+      if (answer != Answer::kYes) return answer;
+    }
+    return Answer::kYes;
+  }
+
+  const std::vector<uint32_t>& used() {
+    std::sort(used_.begin(), used_.end());
+    used_.erase(std::unique(used_.begin(), used_.end()), used_.end());
+    return used_;
   }
 
   void look_above(uint32_t r) {
@@ -195,10 +229,10 @@ class Finder {
     for (unsigned draw = 0; draw < kDraws; ++draw) {
       if (first_of(above, key_of(region, draw)) == nullptr) return;  // a packet of its own
     }
-    std::vector<AclRegion> pieces{region};
-    std::vector<uint32_t> used;
-    if (!subtract_all(pieces, above, &used)) return report(r, RuleFinding::Kind::kUndecided, {});
-    if (pieces.empty()) report(r, RuleFinding::Kind::kShadowed, used);
+    used_.clear();
+    const Answer answer = look(region, above, {}, nullptr, 0);
+    if (answer == Answer::kLimit) return report(r, RuleFinding::Kind::kUndecided, {});
+    if (answer == Answer::kYes) report(r, RuleFinding::Kind::kShadowed, used());
   }
 
   const uint32_t* first_of(const std::vector<uint32_t>& list, const FlowKey& key) const {
@@ -226,32 +260,20 @@ class Finder {
       const uint32_t* next = first_of(below, key);
       if ((next != nullptr ? action(*next) : unmatched) != own) return;  // its verdict would change
     }
-    std::vector<AclRegion> pieces{region};
-    if (!subtract_all(pieces, above, nullptr)) return report(r, RuleFinding::Kind::kUndecided, {});
-    std::vector<uint32_t> used;
-    std::vector<uint32_t> one(1);
-    for (uint32_t j : below) {
-      if (pieces.empty()) break;
-      if (action(j) != own) {
-        if (!spend(pieces.size())) return report(r, RuleFinding::Kind::kUndecided, {});
-        for (const AclRegion& piece : pieces) {
-          if (intersect(piece, regions_[j])) return;
-        }
-        continue;
-      }
-      one[0] = j;
-      if (!subtract_all(pieces, one, &used)) return report(r, RuleFinding::Kind::kUndecided, {});
-    }
-    if (pieces.empty() || own == unmatched) report(r, RuleFinding::Kind::kRedundant, used);
+    used_.clear();
+    const Answer answer = look(region, above, below, &own, 0);
+    if (answer == Answer::kLimit) return report(r, RuleFinding::Kind::kUndecided, {});
+    if (answer == Answer::kYes) report(r, RuleFinding::Kind::kRedundant, used());
   }
 
   const AclActionsView& actions_;
   const ShadowOptions& options_;
   std::vector<AclRegion> regions_;
   std::vector<State> state_;
-  std::vector<uint32_t> either_;  // rules of both families
-  std::vector<PrefixIndex> by_src_, by_dst_;
-  std::vector<uint32_t> met_;
+  std::vector<uint32_t> either_;       // rules of both families
+  std::vector<Prefix> src_, dst_;      // of each rule
+  PrefixIndex by_src_[2], by_dst_[2];  // IPv4, IPv6
+  std::vector<uint32_t> met_, used_;
   std::vector<RuleFinding> findings_;
   uint64_t steps_left_ = 0;
   uint64_t spent_ = 0;

@@ -3,7 +3,8 @@
 // Exact or silent: a rule is reported only when every key that can occur (region.h) bears it out, and where the work
 // would pass a limit the rule is reported as not decided. All reported rules but those not decided may be removed
 // together. A rule is looked at with the rules that meet it; a packet of its own that no earlier rule takes, drawn by
-// chance, settles most rules; else the earlier rules are subtracted from it one by one, as products of intervals.
+// chance, settles most rules; else the rule is cut by earlier ones, as a product of intervals, until each piece is
+// inside of one of them or a piece is left.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +27,7 @@ struct RuleFinding {
   };
   uint32_t rule = 0;  // 1-based
   Kind kind = Kind::kUndecided;
-  // kShadowed: the earlier rules that together leave it nothing, a single one where one alone does. kRedundant: the
+  // kShadowed: earlier rules that together leave it nothing, a single one where one alone does. kRedundant: the
   // later rules that decide its packets. In order, the first kMaxBy of them.
   std::vector<uint32_t> by;
   uint32_t by_count = 0;  // all of them
@@ -39,7 +40,6 @@ struct ShadowOptions {
   // What is done with a packet that no rule matches; kNone: unknown, so a rule that decides such packets is not
   // redundant.
   AclVerb unmatched = AclVerb::kNone;
-  size_t pieces = 2048;                     // regions that are left of one rule at a time
   uint64_t rule_steps = uint64_t{1} << 24;  // comparisons of two regions for one rule
   uint64_t steps = uint64_t{1} << 33;       // the same for the whole list; rules past it are not decided
 };

@@ -247,7 +247,7 @@ TEST(Shadow, SaysWhenItDoesNotKnow) {
   set.rules.push_back(high);
   set.rules.push_back(all);
   ShadowOptions options;
-  options.pieces = 8;
+  options.rule_steps = 100;
   auto last = find(set, options).back();
   EXPECT_EQ(last.rule, 23u);
   EXPECT_EQ(last.kind, Kind::kUndecided);
