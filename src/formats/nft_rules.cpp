@@ -624,7 +624,8 @@ class Reader {
       const auto a = v.is(Kind::kString) ? parse_ip(v.text()) : std::nullopt;
       return a && a->family == s.family ? a : std::nullopt;
     }
-    std::optional<uint64_t> n = v.integer();
+    std::optional<uint32_t> n;
+    if (const auto integer = v.integer(); integer && *integer <= highest(s)) n = static_cast<uint32_t>(*integer);
     if (v.is(Kind::kString)) {
       const std::string_view t = v.text();
       n = number(t, highest(s));
@@ -640,6 +641,7 @@ class Reader {
   // Appends the keys with the field from low to high.
   static void between(const IpAddress& low, const IpAddress& high, const Selector& s, std::vector<AclRegion>& out) {
     AclRegion r;
+    const AclRegion::Range ports{static_cast<uint16_t>(low.lo), static_cast<uint16_t>(high.lo)};
     switch (s.field) {
       case Field::kSrc:
       case Field::kDst:
@@ -647,8 +649,7 @@ class Reader {
         break;
       case Field::kSrcPort:
       case Field::kDstPort:
-        (s.field == Field::kSrcPort ? r.src_port : r.dst_port) = {static_cast<uint16_t>(low.lo),
-                                                                  static_cast<uint16_t>(high.lo)};
+        (s.field == Field::kSrcPort ? r.src_port : r.dst_port) = ports;
         break;
       case Field::kProtocol:
         r.protocols = {};

@@ -736,10 +736,10 @@ bool test_regions(const PatternStep& s, std::vector<AclRegion>& out) {
     case PatternSource::kSrcPort:
     case PatternSource::kDstPort:
       if ((s.mask & 0xffff) != 0xffff) return false;
-      if (s.low <= 65535)
-        (s.source == PatternSource::kSrcPort ? r.src_port : r.dst_port) = {
-            static_cast<uint16_t>(s.low), static_cast<uint16_t>(std::min<uint64_t>(high, 65535))};
-      if (s.low <= 65535) inside.push_back(r);
+      if (s.low > 65535) break;
+      const AclRegion::Range ports{static_cast<uint16_t>(s.low), static_cast<uint16_t>(high > 65535 ? 65535 : high)};
+      (s.source == PatternSource::kSrcPort ? r.src_port : r.dst_port) = ports;
+      inside.push_back(r);
       break;
     case PatternSource::kTcpFlags: {
       if (s.span != 0) return false;

@@ -360,7 +360,17 @@ std::string fault(const std::string& pattern) {
 TEST(Patterns, NameWhatIsWrong) {
   EXPECT_EQ(fault("src hots 10.0.0.1"), "4+4: 'hots' is not a primitive");
   EXPECT_EQ(fault("src port 70000"), "9+5: '70000' is not a value of this field");
-  EXPECT_EQ(fault("tcp and"), "7+0: 'the pattern ends'" + std::string()) << "see below";
+  EXPECT_EQ(fault("tcp and"), "7+0: the pattern ends where a primitive should be");
+  EXPECT_EQ(fault("tcp )"), "4+1: ')' does not belong here");
+  EXPECT_EQ(fault("(tcp"), "4+0: the pattern ends where ')' should be");
+  EXPECT_EQ(fault("src host 10.0.0.0/8"), "9+10: '10.0.0.0/8' is not an address");
+  EXPECT_EQ(fault("ip[0:5] 1"), "5+1: '5' is not a length");
+  EXPECT_EQ(fault("icmp port 5"), "10+1: protocol 1 has no ports");
+  EXPECT_EQ(fault("tcp opt sny"), "8+3: 'sny' is not a TCP flag");
+  EXPECT_EQ(fault("src dst port 5"), "4+3: there are two directions");
+  EXPECT_EQ(fault("tcp ? udp"), "9+0: the pattern ends where ':' should be");
+  EXPECT_EQ(fault("80"), "0+2: '80' is not a primitive");
+  EXPECT_EQ(fault(""), "0+0: the pattern is empty");
 }
 
 TEST(Patterns, HaveLimits) {
