@@ -351,12 +351,10 @@ class PatternParser {
     if (q.about == About::kNothing) {
       // What is left out is as before.
       if (bare) {
-        q = previous_;
-        if (address && q.about != About::kHost && q.about != About::kNet) {
-          q.about = About::kNothing;
-        } else if (!address && (q.about == About::kHost || q.about == About::kNet)) {
-          q.about = About::kNothing;
-        }
+        // An address after an address, anything else after its own kind; else it starts anew.
+        const bool addresses = previous_.about == About::kHost || previous_.about == About::kNet;
+        if (address == addresses) q = previous_;
+        if (address) q.about = About::kNothing;
       } else if (!address) {
         q.about = previous_.about;
         if (!q.protocol) q.protocol = previous_.protocol;
@@ -734,13 +732,14 @@ bool test_regions(const PatternStep& s, std::vector<AclRegion>& out) {
       if (r.bits != 0) out.push_back(r);
       return true;
     case PatternSource::kSrcPort:
-    case PatternSource::kDstPort:
+    case PatternSource::kDstPort: {
       if ((s.mask & 0xffff) != 0xffff) return false;
       if (s.low > 65535) break;
       const AclRegion::Range ports{static_cast<uint16_t>(s.low), static_cast<uint16_t>(high > 65535 ? 65535 : high)};
       (s.source == PatternSource::kSrcPort ? r.src_port : r.dst_port) = ports;
       inside.push_back(r);
       break;
+    }
     case PatternSource::kTcpFlags: {
       if (s.span != 0) return false;
       const uint32_t mask = s.mask & 0xff;

@@ -121,7 +121,8 @@ Tree draw_primitive(Random& random) {
       return {fmt::format("{}net 10.0.1.0{}", words[side], below(random, 2) == 0 ? "/24" : " mask 255.255.255.0"),
               [=](const Frame& f) { return of_sides([&](bool s) { return f.address(s).starts_with("10.0.1."); }); }};
     case 2:
-      return {fmt::format("{}10.0.0.2", words[side]),
+      // Without a direction and `host` it would take the direction of an address before it.
+      return {fmt::format("{}10.0.0.2", side == 2 ? "host " : words[side]),
               [=](const Frame& f) { return of_sides([&](bool s) { return f.address(s) == "10.0.0.2"; }); }};
     case 3:
     case 4: {
@@ -261,15 +262,11 @@ TEST(Patterns, ProgramsAndRulesAgreeWithTheBytes) {
         ++hits;
         break;
       }
-      ASSERT_EQ(run(list, p.packet), want) << "seed " << seed << "\n"
-                                           << trees[0].text << "\n"
-                                           << trees[1].text << "\n"
-                                           << trees[2].text;
+      SCOPED_TRACE(fmt::format("seed {}\n{}\n{}\n{}\n{:02x}", seed, trees[0].text, trees[1].text, trees[2].text,
+                               fmt::join(frame.bytes, " ")));
+      ASSERT_EQ(run(list, p.packet), want);
       if (rules) {
-        ASSERT_EQ(by_rules(*rules, p.packet.key), want) << "seed " << seed << "\n"
-                                                        << trees[0].text << "\n"
-                                                        << trees[1].text << "\n"
-                                                        << trees[2].text;
+        ASSERT_EQ(by_rules(*rules, p.packet.key), want);
       }
     }
   }
@@ -332,10 +329,27 @@ TEST(Patterns, CaseByCase) {
                           "src port < 2000"}) {
     EXPECT_TRUE(matches_pattern(yes, syn)) << yes;
   }
-  for (const char* no :
-       {"udp", "dst 10.0.0.1", "port 81", "tcp opt ack", "ip frag", "icmp", "src port 5", "ip[9] != 6", "none",
-        "ip[60000] 0", "ip[60000] != 0", "udp[0:2] 1234", "src net 2001:db8::/32", "src host != 10.0.0.1", "ip vers 6",
-        "ip ttl > 9", "src and dst host 10.0.0.1", "icmp type 0", "tcp win < 0"}) {
+  for (const char* no : {"udp",
+                         "dst 10.0.0.1",
+                         "port 81",
+                         "tcp opt ack",
+                         "ip frag",
+                         "icmp",
+                         "src port 5",
+                         "ip[9] != 6",
+                         "none",
+                         "ip[60000] 0",
+                         "ip[60000] != 0",
+                         "udp[0:2] 1234",
+                         "src net 2001:db8::/32",
+                         "src host != 10.0.0.1",
+                         "ip vers 6",
+                         "ip ttl > 9",
+                         "src and dst host 10.0.0.1",
+                         "dst host 1.2.3.4 or 10.0.0.1",
+                         "src port 5 or 80",
+                         "icmp type 0",
+                         "tcp win < 0"}) {
     EXPECT_FALSE(matches_pattern(no, syn)) << no;
   }
   EXPECT_TRUE(matches_pattern("udp port domain", udp));
