@@ -54,7 +54,6 @@ struct DeviceWindow::Vulkan {
   VkInstance instance = VK_NULL_HANDLE;
   VkPhysicalDevice physical = VK_NULL_HANDLE;
   VkDevice device = VK_NULL_HANDLE;
-  VkBuffer buffer = VK_NULL_HANDLE;
   VkDeviceMemory memory = VK_NULL_HANDLE;
 
   template <typename F>
@@ -68,7 +67,6 @@ struct DeviceWindow::Vulkan {
 
   ~Vulkan() {
     if (device != VK_NULL_HANDLE) {
-      if (buffer != VK_NULL_HANDLE) of_device<PFN_vkDestroyBuffer>("vkDestroyBuffer")(device, buffer, nullptr);
       if (memory != VK_NULL_HANDLE) of_device<PFN_vkFreeMemory>("vkFreeMemory")(device, memory, nullptr);
       of_device<PFN_vkDestroyDevice>("vkDestroyDevice")(device, nullptr);
     }
@@ -132,56 +130,31 @@ struct DeviceWindow::Vulkan {
     return {};
   }
 
-  // A buffer of its own memory, local to the device and mapped, and a descriptor to import it by.
-  Result<int> allocate(size_t bytes, void*& mapped, size_t& allocated) {
-    VkExternalMemoryBufferCreateInfo external{};
-    external.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO;
-    external.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
-    VkBufferCreateInfo create{};
-    create.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
-    create.pNext = &external;
-    create.size = bytes;
-    create.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT;
-    if (const VkResult r = of_device<PFN_vkCreateBuffer>("vkCreateBuffer")(device, &create, nullptr, &buffer);
-        r != VK_SUCCESS) {
-      buffer = VK_NULL_HANDLE;
-      return vulkan_error("vkCreateBuffer", r);
-    }
-    VkMemoryRequirements needs{};
-    of_device<PFN_vkGetBufferMemoryRequirements>("vkGetBufferMemoryRequirements")(device, buffer, &needs);
+  // Memory that is local to the device and mapped, and a descriptor to import it by. No buffer is made of it: drivers
+  // bind exported buffers to other types, while CUDA imports this one.
+  Result<int> allocate(size_t bytes, void*& mapped) {
     VkPhysicalDeviceMemoryProperties types{};
     of_instance<PFN_vkGetPhysicalDeviceMemoryProperties>("vkGetPhysicalDeviceMemoryProperties")(physical, &types);
     constexpr VkMemoryPropertyFlags kWanted = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT |
                                               VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
                                               VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
     uint32_t type = 0;
-    while (type < types.memoryTypeCount &&
-           ((needs.memoryTypeBits >> type & 1) == 0 || (types.memoryTypes[type].propertyFlags & kWanted) != kWanted)) {
-      ++type;
-    }
+    while (type < types.memoryTypeCount && (types.memoryTypes[type].propertyFlags & kWanted) != kWanted) ++type;
     if (type == types.memoryTypeCount) return Error("the device has no memory that the host can write");
-    VkMemoryDedicatedAllocateInfo dedicated{};
-    dedicated.sType = VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO;
-    dedicated.buffer = buffer;
     VkExportMemoryAllocateInfo exported{};
     exported.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO;
-    exported.pNext = &dedicated;
     exported.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
     VkMemoryAllocateInfo allocate{};
     allocate.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
     allocate.pNext = &exported;
-    allocate.allocationSize = needs.size;
+    allocate.allocationSize = bytes;
     allocate.memoryTypeIndex = type;
     if (const VkResult r = of_device<PFN_vkAllocateMemory>("vkAllocateMemory")(device, &allocate, nullptr, &memory);
         r != VK_SUCCESS) {
       memory = VK_NULL_HANDLE;
       return vulkan_error("vkAllocateMemory", r);
     }
-    if (const VkResult r = of_device<PFN_vkBindBufferMemory>("vkBindBufferMemory")(device, buffer, memory, 0);
-        r != VK_SUCCESS) {
-      return vulkan_error("vkBindBufferMemory", r);
-    }
-    if (const VkResult r = of_device<PFN_vkMapMemory>("vkMapMemory")(device, memory, 0, needs.size, 0, &mapped);
+    if (const VkResult r = of_device<PFN_vkMapMemory>("vkMapMemory")(device, memory, 0, bytes, 0, &mapped);
         r != VK_SUCCESS) {
       return vulkan_error("vkMapMemory", r);
     }
@@ -193,7 +166,6 @@ struct DeviceWindow::Vulkan {
     if (const VkResult r = of_device<PFN_vkGetMemoryFdKHR>("vkGetMemoryFdKHR")(device, &get_fd, &fd); r != VK_SUCCESS) {
       return vulkan_error("vkGetMemoryFdKHR", r);
     }
-    allocated = needs.size;
     return fd;
   }
 };
@@ -215,14 +187,12 @@ Result<std::unique_ptr<DeviceWindow>> DeviceWindow::open(int ordinal, size_t byt
   std::unique_ptr<DeviceWindow> window(new DeviceWindow());
   if (auto started = window->vulkan_->start(properties.uuid); !started) return std::move(started).error();
   void* mapped = nullptr;
-  size_t allocated = 0;
-  auto fd = window->vulkan_->allocate(bytes, mapped, allocated);
+  auto fd = window->vulkan_->allocate(bytes, mapped);
   if (!fd) return std::move(fd).error();
   cudaExternalMemoryHandleDesc handle{};
   handle.type = cudaExternalMemoryHandleTypeOpaqueFd;
   handle.handle.fd = *fd;
-  handle.size = allocated;
-  handle.flags = cudaExternalMemoryDedicated;
+  handle.size = bytes;
   if (const cudaError_t e = cudaImportExternalMemory(&window->imported_, &handle); e != cudaSuccess) {
     (void)cudaGetLastError();
     (void)close(*fd);  // the import would have taken it over
