@@ -38,6 +38,7 @@ struct TupleMergeKernels {
   ProbeFn probe;
   VerifyFn verify;
   LooseFn loose;
+  LooseFn sieve;  // the same by the sieve; narrow lanes only
 
   static const TupleMergeKernels& of(AclIsa isa, bool wide);
 
@@ -46,6 +47,7 @@ struct TupleMergeKernels {
   static bool live(const TupleMergeView& v) { return v.order_ != nullptr; }
   static const TupleMergeBlock4* blocks4(const TupleMergeView& v) { return v.blocks4_; }
   static const TupleMergeBlock6* blocks6(const TupleMergeView& v) { return v.blocks6_; }
+  static const TupleMergeSieve& sieve_of(const TupleMergeView& v) { return *v.sieve_; }
   static const TupleMergeLoose* loose_begin(const TupleMergeView& v, bool wide) { return v.loose_ + v.loose_at_[wide]; }
   static uint32_t loose_count(const TupleMergeView& v, bool wide) { return wide ? v.wide_loose_ : v.narrow_loose_; }
   static bool full(const TupleMergeView& v, uint32_t word, const FlowKey& key) { return v.full(word, key); }

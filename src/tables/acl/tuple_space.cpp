@@ -59,6 +59,21 @@ Result<TupleSpaceView> TupleSpaceView::open(const Image& image) {
       if (view.slots_[s] > limit) return broken("a slot points past the entries");
     }
   }
+  if (header->prune_offset != 0) {
+    view.prune_ = section_array<TuplePrune>(*section, header->prune_offset, 1);
+    if (view.prune_ == nullptr ||
+        section_array<std::byte>(*section, header->prune_offset, header->prune_bytes) == nullptr ||
+        !tuple_prune_detail::prune_ok(*view.prune_, header->prune_bytes, view.narrow_)) {
+      return broken("the sets of tables are damaged");
+    }
+    for (uint32_t i = 0; i < view.narrow_; ++i) {
+      const TuplePrune::Table& t = view.prune_->tables[i];
+      if (t.slot_base != view.tables_[i].slot_base || t.slot_shift != view.tables_[i].slot_shift || t.src_free > 32 ||
+          t.dst_free > 32) {
+        return broken("a table's short form is damaged");
+      }
+    }
+  }
   // A walk ends at a flagged entry; with the last one flagged, every walk ends inside the array.
   auto rule_ok = [&](uint32_t word) {
     const uint32_t rule = word & TupleEntry4::kRuleMask;
@@ -86,6 +101,7 @@ TupleSpaceView TupleSpaceView::relocated(const std::byte* from, const std::byte*
   view.slots_ = relocate(slots_, from, to);
   view.entries4_ = relocate(entries4_, from, to);
   view.entries6_ = relocate(entries6_, from, to);
+  view.prune_ = relocate(prune_, from, to);
   view.rules_ = rules_.relocated(from, to);
   return view;
 }
