@@ -110,8 +110,9 @@ Result<TupleMergeView> TupleMergeView::open(const Image& image) {
     if (!word_ok(view.loose_[i].rule, false)) return broken("a loose rule is out of range");
   }
   if (header->sieve_offset != 0) {
-    view.sieve_ = section_array<TupleMergeSieve>(*section, header->sieve_offset, 1);
-    if (view.sieve_ == nullptr || !sieve_ok(*section, *header, *view.sieve_, rules->size()))
+    const auto* const sieve = section_array<TupleMergeSieve>(*section, header->sieve_offset, 1);
+    view.sieved_ = sieve != nullptr && &view.sieve() == sieve;
+    if (!view.sieved_ || !sieve_ok(*section, *header, *sieve, rules->size()))
       return broken("the sieve of the loose rules is damaged");
   }
   return view;
@@ -124,7 +125,6 @@ TupleMergeView TupleMergeView::relocated(const std::byte* from, const std::byte*
   view.blocks4_ = relocate(blocks4_, from, to);
   view.blocks6_ = relocate(blocks6_, from, to);
   view.loose_ = relocate(loose_, from, to);
-  view.sieve_ = relocate(sieve_, from, to);
   view.rules_ = relocate(rules_, from, to);
   return view;
 }
@@ -185,8 +185,8 @@ void fill(TupleMergeKernels::Lanes& lanes, const FlowKey* const* keys, const uin
 }  // namespace
 
 // Searches the keys keys[which[0..n)]: the loose rules, then the tables in groups. A group's tables are probed for all
-// lanes and the blocks of what they hold prefetched; then every candidate is verified. Nothing branches on a packet but
-// the length of a bucket.
+// lanes and the blocks of what they hold prefetched; then, table by table, the candidates are verified that the tables
+// before have not beaten. Nothing branches on a packet but the length of a bucket.
 template <bool kWide>
 void TupleMergeView::burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, const uint8_t* which,
                            size_t n) const {
@@ -195,7 +195,7 @@ void TupleMergeView::burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rul
   K::Lanes lanes;
   K::Candidates candidates;
   fill<kWide>(lanes, keys, which, n);
-  if (!kWide && sieve_ != nullptr) {
+  if (!kWide && sieved_) {
     kernels.sieve(*this, lanes, n);
   } else if ((kWide ? wide_loose_ : narrow_loose_) > 0) {
     kernels.loose(*this, lanes, n);
@@ -205,14 +205,21 @@ void TupleMergeView::burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rul
   for (uint32_t first = 0; first < count; first += K::kGroup) {
     const uint32_t end = std::min(first + static_cast<uint32_t>(K::kGroup), count);
     candidates.count = 0;
-    for (uint32_t i = first; i < end; ++i) kernels.probe(*this, lanes, n, tables[i], candidates);
+    for (uint32_t i = first; i < end; ++i) {
+      kernels.probe(*this, lanes, n, tables[i], candidates);
+      candidates.end[i - first] = candidates.count;
+    }
     for (size_t c = 0; c < candidates.count; ++c) {
       const std::byte* block = kWide ? reinterpret_cast<const std::byte*>(blocks6_ + candidates.block[c])
                                      : reinterpret_cast<const std::byte*>(blocks4_ + candidates.block[c]);
       for (size_t line = 0; line < (kWide ? sizeof(TupleMergeBlock6) : sizeof(TupleMergeBlock4)); line += 64)
         prefetch_read(block + line);
     }
-    kernels.verify(*this, lanes, candidates);
+    for (uint32_t i = first, begin = 0; i < end; ++i) {
+      const size_t stop = candidates.end[i - first];
+      if (begin < stop) kernels.verify(*this, lanes, candidates, begin, stop, tables[i].best);
+      begin = static_cast<uint32_t>(stop);
+    }
   }
   for (size_t i = 0; i < n; ++i) rules[which[i]] = lanes.best[i] == kMergeNone ? 0 : lanes.best[i];
 }

@@ -173,7 +173,6 @@ class TupleMergeView {
     f(blocks4_);
     f(blocks6_);
     f(loose_);
-    f(sieve_);
     f(rules_);
   }
 
@@ -193,6 +192,12 @@ class TupleMergeView {
                           AclTally* tally = nullptr) const;
   template <bool kWide>
   SLUICE_HD bool loose_matches(const TupleMergeLoose& l, const Probe& p, const FlowKey& key) const;
+  // Precondition: there is one. It follows the loose rules at the next multiple of 64 bytes, which saves a pointer: a
+  // view has to fit a stage.
+  SLUICE_HD const TupleMergeSieve& sieve() const {
+    const auto end = reinterpret_cast<uintptr_t>(loose_ + narrow_loose_ + wide_loose_);
+    return *reinterpret_cast<const TupleMergeSieve*>((end + 63) & ~uintptr_t{63});
+  }
   // The best loose rule of an IPv4 key, or kMergeNone. Precondition: there is a sieve.
   SLUICE_HD uint32_t sieved(const Probe& p, const FlowKey& key) const;
   // The first of the rules that the rows have left.
@@ -222,15 +227,15 @@ class TupleMergeView {
   const TupleMergeBlock4* blocks4_ = nullptr;
   const TupleMergeBlock6* blocks6_ = nullptr;
   const TupleMergeLoose* loose_ = nullptr;  // narrow ones first, each part in order of position
-  const TupleMergeSieve* sieve_ = nullptr;  // nullptr: the narrow loose rules are compared one by one
   // A live table's priorities by rule word; nullptr in images, where rule words are in order themselves.
   const uint64_t* order_ = nullptr;
   const AclMatchRule* rules_ = nullptr;  // rule r at r - 1
   uint16_t narrow_ = 0, wide_ = 0;
   uint16_t narrow_loose_ = 0, wide_loose_ = 0;
   uint16_t loose_at_[2] = {0, 0};  // where the narrow and the wide ones begin
+  bool sieved_ = false;            // a sieve follows the loose rules
 };
-static_assert(std::is_trivially_copyable_v<TupleMergeView> && sizeof(TupleMergeView) == 80);
+static_assert(std::is_trivially_copyable_v<TupleMergeView> && sizeof(TupleMergeView) == 72);
 
 struct TupleMergeAcl {
   static constexpr const char* kName = "tuple_merge";
@@ -364,7 +369,7 @@ SLUICE_HD uint32_t TupleMergeView::first_of(TupleMergeSieve::Row left, const Pro
   for (unsigned half = 0; half < 2; ++half) {
     for (; left.rules[half] != 0; left.rules[half] &= left.rules[half] - 1) {
       const uint32_t i = 64 * half + trailing_zeros64(left.rules[half]);
-      const uint32_t word = sieve_->rule[i];
+      const uint32_t word = sieve().rule[i];
       if ((word & kMergeFull) == 0 || loose_matches<false>(loose_[i], p, key)) return word & kMergeNone;
     }
   }
@@ -372,10 +377,11 @@ SLUICE_HD uint32_t TupleMergeView::first_of(TupleMergeSieve::Row left, const Pro
 }
 
 SLUICE_HD uint32_t TupleMergeView::sieved(const Probe& p, const FlowKey& key) const {
+  const TupleMergeSieve& from = sieve();
   TupleMergeSieve::Row left = {{~uint64_t{0}, ~uint64_t{0}}};
-  const TupleMergeSieve::Row* rows = sieve_->rows();
-  for (uint32_t i = 0; i < sieve_->count; ++i, rows += 256) {
-    const uint32_t at = sieve_->at[i];
+  const TupleMergeSieve::Row* rows = from.rows();
+  for (uint32_t i = 0; i < from.count; ++i, rows += 256) {
+    const uint32_t at = from.at[i];
     const uint32_t word = at < 8 ? (at < 4 ? p.word[3] : p.word[7]) : (at < 12 ? p.ports : p.fields);
     const TupleMergeSieve::Row& row = tuple_fetch(rows + (word >> (8 * (at & 3)) & 255));
     left.rules[0] &= row.rules[0];
@@ -388,7 +394,7 @@ template <bool kWide>
 SLUICE_HD uint32_t TupleMergeView::lookup_as(const FlowKey& key, AclTally* tally) const {
   const Probe p = probe_of<kWide>(key);
   uint32_t best = kMergeNone;
-  if (!kWide && sieve_ != nullptr) {
+  if (!kWide && sieved_) {
     best = sieved(p, key);
   } else {
     const uint32_t first_loose = loose_at_[kWide], end_loose = first_loose + (kWide ? wide_loose_ : narrow_loose_);

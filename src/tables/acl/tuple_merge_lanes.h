@@ -24,14 +24,17 @@ struct TupleMergeKernels {
     alignas(64) uint32_t block[kGroup * 32 + 16];
     alignas(64) uint32_t lane[kGroup * 32 + 16];
     size_t count = 0;
+    size_t end[kGroup];  // of each table's candidates
   };
 
   // Adds the blocks that table `t` has for lanes [0, n) that it may still improve. Lanes past n, up to the next
   // multiple of 16, are defined but not real: their best is 0.
   using ProbeFn = void (*)(const TupleMergeView& view, const Lanes& lanes, size_t n, const TupleMergeTable& t,
                            Candidates& out);
-  // Compares each candidate's bucket with its lane and keeps the better rule.
-  using VerifyFn = void (*)(const TupleMergeView& view, Lanes& lanes, const Candidates& candidates);
+  // Compares the buckets of candidates [begin, end), of a table whose best rule is `best`, with their lanes and keeps
+  // the better rule; leaves those out that the table cannot improve any more.
+  using VerifyFn = void (*)(const TupleMergeView& view, Lanes& lanes, const Candidates& candidates, size_t begin,
+                            size_t end, uint32_t best);
   // Compares the loose rules with all lanes.
   using LooseFn = void (*)(const TupleMergeView& view, Lanes& lanes, size_t n);
 
@@ -47,7 +50,6 @@ struct TupleMergeKernels {
   static bool live(const TupleMergeView& v) { return v.order_ != nullptr; }
   static const TupleMergeBlock4* blocks4(const TupleMergeView& v) { return v.blocks4_; }
   static const TupleMergeBlock6* blocks6(const TupleMergeView& v) { return v.blocks6_; }
-  static const TupleMergeSieve& sieve_of(const TupleMergeView& v) { return *v.sieve_; }
   static const TupleMergeLoose* loose_begin(const TupleMergeView& v, bool wide) { return v.loose_ + v.loose_at_[wide]; }
   static uint32_t loose_count(const TupleMergeView& v, bool wide) { return wide ? v.wide_loose_ : v.narrow_loose_; }
   static bool full(const TupleMergeView& v, uint32_t word, const FlowKey& key) { return v.full(word, key); }

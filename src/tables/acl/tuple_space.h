@@ -205,10 +205,9 @@ class TupleSpaceView {
   const AclMatchRule* entries6_ = nullptr;
   const TuplePrune* prune_ = nullptr;  // nullptr: a search visits every narrow table
   AclRulesView rules_;
-  uint32_t narrow_ = 0, wide_ = 0;
-  uint32_t count4_ = 0, count6_ = 0;
+  uint16_t narrow_ = 0, wide_ = 0;
 };
-static_assert(std::is_trivially_copyable_v<TupleSpaceView>);
+static_assert(std::is_trivially_copyable_v<TupleSpaceView> && sizeof(TupleSpaceView) == 72);
 
 struct TupleSpaceAcl {
   static constexpr const char* kName = "tuple_space";
@@ -286,7 +285,7 @@ SLUICE_HD uint32_t TupleSpaceView::lookup6(const FlowKey& key, AclTally* tally) 
   const uint32_t ports = uint32_t{key.src_port} << 16 | key.dst_port;
   const uint32_t protocol = key.protocol * kTupleProtocolFactor;
   uint32_t best = ~0u;
-  for (uint32_t i = narrow_; i < narrow_ + wide_; ++i) {
+  for (uint32_t i = narrow_, end = i + wide_; i < end; ++i) {
     const TupleTable& t = tables_[i];
     if (t.best >= best) break;
     if (tally != nullptr) ++tally->tables;
