@@ -47,15 +47,23 @@ Work work_of(const View& view, const AclRulesView& rules) {
   return {static_cast<double>(tally.tables) / kSample, static_cast<double>(tally.reads) / kSample};
 }
 
+// What a lookup costs, in picoseconds: a constant, a table probed, a rule or block of rules compared. Fitted to the
+// measured rates of the published sets with 1,000 and 10,000 rules (docs/design/acl.md).
+struct Price {
+  double fixed, table, read;
+};
+constexpr Price kMergeOnCore = {5000, 3000, 10000};  // one Zen 4 core, AVX-512
+constexpr Price kSpaceOnGpu = {0, 5, 7}, kPrunedOnGpu = {28, 0, 10}, kMergeOnGpu = {5, 6, 34};  // one H100
+
 struct Candidate {
   Image image;
   const char* name;
   Work work;
-  double cost;  // picoseconds a packet, of a device; clocks a packet, of a core
+  double cost;
 };
 
-template <typename Algorithm>
-Result<Candidate> candidate(const RuleSet& set, double fixed, double table, double read) {
+template <typename Algorithm, typename PriceOf>
+Result<Candidate> candidate(const RuleSet& set, PriceOf&& price_of) {
   auto image = Algorithm::build(set);
   if (!image) return std::move(image).error();
   auto view = Algorithm::View::open(*image);
@@ -63,35 +71,33 @@ Result<Candidate> candidate(const RuleSet& set, double fixed, double table, doub
   auto rules = AclRulesView::open(*image);
   if (!rules) return std::move(rules).error();
   const Work work = rules->size() == 0 ? Work{0, 0} : work_of(*view, *rules);
-  return Candidate{std::move(*image), Algorithm::kName, work, fixed + table * work.tables + read * work.reads};
+  const Price price = price_of(*view);
+  return Candidate{std::move(*image), Algorithm::kName, work,
+                   price.fixed + price.table * work.tables + price.read * work.reads};
 }
 
 }  // namespace
 
 Result<AclChosen> choose_acl(const RuleSet& set, AclTarget target) {
-  // Measured on one Zen 4 core with AVX-512.
-  if (target == AclTarget::kCpu) {
-    auto merge = candidate<TupleMergeAcl>(set, 40, 3, 18);
-    if (!merge) return std::move(merge).error();
-    return AclChosen{
-        std::move(merge->image), merge->name,
-        fmt::format("{:.1f} tables and {:.1f} blocks of eight rules a packet, about {:.0f} clocks; nothing "
-                    "else was quicker on a core with any set",
-                    merge->work.tables, merge->work.reads, merge->cost)};
-  }
-  // Measured on one H100.
-  auto space = candidate<TupleSpaceAcl>(set, 25, 8, 8);
-  if (!space) return std::move(space).error();
-  auto merge = candidate<TupleMergeAcl>(set, 45, 8, 25);
+  auto merge = candidate<TupleMergeAcl>(
+      set, [&](const auto&) { return target == AclTarget::kCpu ? kMergeOnCore : kMergeOnGpu; });
   if (!merge) return std::move(merge).error();
-  const bool coarse = merge->cost < space->cost;
-  Candidate& best = coarse ? *merge : *space;
-  const Candidate& other = coarse ? *space : *merge;
+  if (target == AclTarget::kCpu) {
+    return AclChosen{std::move(merge->image), merge->name,
+                     fmt::format("{:.1f} tables and {:.1f} blocks of eight rules a packet, about {:.0f} ns of a core; "
+                                 "no other was quicker on a core with any set",
+                                 merge->work.tables, merge->work.reads, merge->cost / 1000)};
+  }
+  auto space = candidate<TupleSpaceAcl>(
+      set, [](const TupleSpaceView& view) { return view.pruned() ? kPrunedOnGpu : kSpaceOnGpu; });
+  if (!space) return std::move(space).error();
+  const bool blocks = merge->cost < space->cost;
+  Candidate& best = blocks ? *merge : *space;
+  const Candidate& other = blocks ? *space : *merge;
   return AclChosen{std::move(best.image), best.name,
-                   fmt::format("{:.1f} tables and {:.1f} {} a packet, about {:.0f} ps of an H100; {} needs {:.1f} and "
-                               "{:.1f}, about {:.0f} ps",
-                               best.work.tables, best.work.reads, coarse ? "blocks" : "entries", best.cost, other.name,
-                               other.work.tables, other.work.reads, other.cost)};
+                   fmt::format("{:.1f} tables and {:.1f} {} a packet, about {:.0f} ps of an H100; {} about {:.0f} ps",
+                               best.work.tables, best.work.reads, blocks ? "blocks of eight rules" : "rules", best.cost,
+                               other.name, other.cost)};
 }
 
 }  // namespace sluice

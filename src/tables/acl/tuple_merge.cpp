@@ -184,9 +184,10 @@ void fill(TupleMergeKernels::Lanes& lanes, const FlowKey* const* keys, const uin
 
 }  // namespace
 
-// Searches the keys keys[which[0..n)]: the loose rules, then the tables in groups. A group's tables are probed for all
-// lanes and the blocks of what they hold prefetched; then, table by table, the candidates are verified that the tables
-// before have not beaten. Nothing branches on a packet but the length of a bucket.
+// Searches the keys keys[which[0..n)]: the loose rules, then table by table: a probe for all lanes that the table may
+// still improve, then the candidates, each verified whole. Nothing branches on a packet but the length of a bucket, and
+// no candidate waits for another, so the processor overlaps their cache misses by itself: prefetches, and probes of
+// several tables ahead, cost more than they hide.
 template <bool kWide>
 void TupleMergeView::burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, const uint8_t* which,
                            size_t n) const {
@@ -202,24 +203,10 @@ void TupleMergeView::burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rul
   }
   const TupleMergeTable* const tables = tables_ + (kWide ? narrow_ : 0);
   const uint32_t count = kWide ? wide_ : narrow_;
-  for (uint32_t first = 0; first < count; first += K::kGroup) {
-    const uint32_t end = std::min(first + static_cast<uint32_t>(K::kGroup), count);
+  for (uint32_t i = 0; i < count; ++i) {
     candidates.count = 0;
-    for (uint32_t i = first; i < end; ++i) {
-      kernels.probe(*this, lanes, n, tables[i], candidates);
-      candidates.end[i - first] = candidates.count;
-    }
-    for (size_t c = 0; c < candidates.count; ++c) {
-      const std::byte* block = kWide ? reinterpret_cast<const std::byte*>(blocks6_ + candidates.block[c])
-                                     : reinterpret_cast<const std::byte*>(blocks4_ + candidates.block[c]);
-      for (size_t line = 0; line < (kWide ? sizeof(TupleMergeBlock6) : sizeof(TupleMergeBlock4)); line += 64)
-        prefetch_read(block + line);
-    }
-    for (uint32_t i = first, begin = 0; i < end; ++i) {
-      const size_t stop = candidates.end[i - first];
-      if (begin < stop) kernels.verify(*this, lanes, candidates, begin, stop, tables[i].best);
-      begin = static_cast<uint32_t>(stop);
-    }
+    kernels.probe(*this, lanes, n, tables[i], candidates);
+    kernels.verify(*this, lanes, candidates);
   }
   for (size_t i = 0; i < n; ++i) rules[which[i]] = lanes.best[i] == kMergeNone ? 0 : lanes.best[i];
 }

@@ -42,11 +42,9 @@ void probe_scalar(const TupleMergeView& view, const K::Lanes& lanes, size_t n, c
 }
 
 template <bool kWide>
-void verify_scalar(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates, size_t begin,
-                   size_t end, uint32_t best) {
-  for (size_t c = begin; c < end; ++c) {
+void verify_scalar(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates) {
+  for (size_t c = 0; c < candidates.count; ++c) {
     const uint32_t lane = candidates.lane[c];
-    if (best >= lanes.best[lane]) continue;
     lanes.best[lane] = view.scan<kWide>(candidates.block[c], probe_at(lanes, lane), *lanes.key[lane], lanes.best[lane]);
   }
 }
@@ -177,34 +175,15 @@ SLUICE_AVX512 inline __m256i load8(const uint32_t* p) {
   return _mm256_load_si256(reinterpret_cast<const __m256i*>(p));
 }
 
-// The candidates [begin, end) of one table, at most 32, whose lanes the table may still improve.
-struct Kept {
-  SLUICE_AVX512 Kept(const K::Lanes& lanes, const K::Candidates& candidates, size_t begin, size_t end, uint32_t best) {
-    const __m512i low = _mm512_load_si512(lanes.best), high = _mm512_load_si512(lanes.best + 16);
-    for (size_t c = begin; c < end; c += 16) {
-      const auto real = static_cast<__mmask16>(_bzhi_u32(0xffff, static_cast<uint32_t>(end - c)));
-      const __m512i of = _mm512_loadu_si512(candidates.lane + c);
-      const __mmask16 open = _mm512_mask_cmplt_epu32_mask(real, all512(best), _mm512_permutex2var_epi32(low, of, high));
-      _mm512_storeu_si512(lane + count, _mm512_maskz_compress_epi32(open, of));
-      _mm512_storeu_si512(block + count, _mm512_maskz_compress_epi32(open, _mm512_loadu_si512(candidates.block + c)));
-      count += static_cast<size_t>(_mm_popcnt_u32(open));
-    }
-  }
-  alignas(64) uint32_t lane[48], block[48];
-  size_t count = 0;
-};
-
 template <bool kLive>
-SLUICE_AVX512 void verify4_avx512(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates,
-                                  size_t begin, size_t end, uint32_t table_best) {
-  const Kept kept(lanes, candidates, begin, end, table_best);
+SLUICE_AVX512 void verify4_avx512(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates) {
   const TupleMergeBlock4* const blocks = K::blocks4(view);
-  for (size_t c = 0; c < kept.count; ++c) {
-    const uint32_t lane = kept.lane[c];
+  for (size_t c = 0; c < candidates.count; ++c) {
+    const uint32_t lane = candidates.lane[c];
     const __m512i address = _mm512_set1_epi64(static_cast<int64_t>(lanes.pair[lane]));
     const __m256i ports = _mm256_set1_epi32(static_cast<int>(lanes.ports[lane]));
     const __m256i fields = _mm256_set1_epi32(static_cast<int>(lanes.fields[lane]));
-    const TupleMergeBlock4* block = blocks + kept.block[c];
+    const TupleMergeBlock4* block = blocks + candidates.block[c];
     uint32_t best = lanes.best[lane];
     for (;;) {
       const __m512i free = _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(block->free)));
@@ -226,17 +205,15 @@ SLUICE_AVX512 void verify4_avx512(const TupleMergeView& view, K::Lanes& lanes, c
 }
 
 template <bool kLive>
-SLUICE_AVX512 void verify6_avx512(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates,
-                                  size_t begin, size_t end, uint32_t table_best) {
-  const Kept kept(lanes, candidates, begin, end, table_best);
+SLUICE_AVX512 void verify6_avx512(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates) {
   const TupleMergeBlock6* const blocks = K::blocks6(view);
-  for (size_t c = 0; c < kept.count; ++c) {
-    const uint32_t lane = kept.lane[c];
+  for (size_t c = 0; c < candidates.count; ++c) {
+    const uint32_t lane = candidates.lane[c];
     const FlowKey& key = *lanes.key[lane];
     const uint64_t halves[4] = {key.src_hi, key.src_lo, key.dst_hi, key.dst_lo};
     const __m256i ports = _mm256_set1_epi32(static_cast<int>(lanes.ports[lane]));
     const __m256i fields = _mm256_set1_epi32(static_cast<int>(lanes.fields[lane]));
-    const TupleMergeBlock6* block = blocks + kept.block[c];
+    const TupleMergeBlock6* block = blocks + candidates.block[c];
     uint32_t best = lanes.best[lane];
     for (;;) {
       __m512i x = _mm512_setzero_si512();
@@ -396,12 +373,10 @@ SLUICE_AVX2 void probe_avx2(const TupleMergeView& view, const K::Lanes& lanes, s
 }
 
 template <bool kLive>
-SLUICE_AVX2 void verify4_avx2(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates,
-                              size_t begin, size_t end, uint32_t table_best) {
+SLUICE_AVX2 void verify4_avx2(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates) {
   const TupleMergeBlock4* const blocks = K::blocks4(view);
-  for (size_t c = begin; c < end; ++c) {
+  for (size_t c = 0; c < candidates.count; ++c) {
     const uint32_t lane = candidates.lane[c];
-    if (table_best >= lanes.best[lane]) continue;
     const __m256i address = _mm256_set1_epi64x(static_cast<int64_t>(lanes.pair[lane]));
     const __m256i ports = all256(lanes.ports[lane]), fields = all256(lanes.fields[lane]);
     const TupleMergeBlock4* block = blocks + candidates.block[c];
@@ -465,9 +440,8 @@ SLUICE_AVX2 void loose_avx2(const TupleMergeView& view, K::Lanes& lanes, size_t 
 
 // Live tables compare priorities, images positions.
 template <K::VerifyFn kImage, K::VerifyFn kLive>
-void verify_of(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates, size_t begin, size_t end,
-               uint32_t best) {
-  (K::live(view) ? kLive : kImage)(view, lanes, candidates, begin, end, best);
+void verify_of(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates) {
+  (K::live(view) ? kLive : kImage)(view, lanes, candidates);
 }
 
 #endif

@@ -19,22 +19,18 @@ struct TupleMergeKernels {
     const FlowKey* key[32];
   };
   // Room for a vector past the last candidate.
-  static constexpr size_t kGroup = 8;  // tables that are probed before their candidates are verified
   struct Candidates {
-    alignas(64) uint32_t block[kGroup * 32 + 16];
-    alignas(64) uint32_t lane[kGroup * 32 + 16];
+    alignas(64) uint32_t block[32 + 16];
+    alignas(64) uint32_t lane[32 + 16];
     size_t count = 0;
-    size_t end[kGroup];  // of each table's candidates
   };
 
   // Adds the blocks that table `t` has for lanes [0, n) that it may still improve. Lanes past n, up to the next
   // multiple of 16, are defined but not real: their best is 0.
   using ProbeFn = void (*)(const TupleMergeView& view, const Lanes& lanes, size_t n, const TupleMergeTable& t,
                            Candidates& out);
-  // Compares the buckets of candidates [begin, end), of a table whose best rule is `best`, with their lanes and keeps
-  // the better rule; leaves those out that the table cannot improve any more.
-  using VerifyFn = void (*)(const TupleMergeView& view, Lanes& lanes, const Candidates& candidates, size_t begin,
-                            size_t end, uint32_t best);
+  // Compares each candidate's bucket with its lane and keeps the better rule.
+  using VerifyFn = void (*)(const TupleMergeView& view, Lanes& lanes, const Candidates& candidates);
   // Compares the loose rules with all lanes.
   using LooseFn = void (*)(const TupleMergeView& view, Lanes& lanes, size_t n);
 

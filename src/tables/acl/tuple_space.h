@@ -176,6 +176,9 @@ class TupleSpaceView {
   // Table `i` of the narrow (IPv4) or wide ones, in search order.
   const TupleTable& table(bool wide, uint32_t i) const { return tables_[wide ? narrow_ + i : i]; }
 
+  // Whether single lookups ask first which tables matter.
+  bool pruned() const { return prune_ != nullptr; }
+
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
   void each_pointer(F&& f) {
