@@ -66,6 +66,7 @@ struct RunOptions {
   std::function<void(uint64_t packets)> progress;    // called now and then from the committing thread
   std::function<void(std::string_view text)> print;  // lines of Print elements, in packet order; none: they are lost
   const std::atomic<bool>* stop = nullptr;           // set from elsewhere (a signal): finish what was read, then stop
+  std::shared_ptr<FrameCache> frames;                // that memory sources play; none: each runtime loads its own
   // False: every packet takes the ordinary path. For comparison: the result is the same.
   bool fast_path = true;
   DeviceOptions device;
@@ -149,6 +150,7 @@ class Runtime {
   Result<void> make_jobs(size_t count);
   Result<void> exchange_frames(Job& job);
   void stop_devices();
+  void count_sent(Batch& batch, const Selection& rows, RunReport::Sink& counters);
   Result<void> run_inline();
   Result<void> run_threads();
   void fill(RunReport& report);

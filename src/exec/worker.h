@@ -30,9 +30,13 @@ struct PrintRecord {
 // What one worker made of its share of one batch. It lives in the job, because frames and records must last until the
 // commit.
 struct JobShare {
+  // What came to a sink.
+  struct Sent {
+    Selection rows;              // of the batch that came in
+    std::vector<TxRecord> made;  // packets of batches that elements made, as they arrived
+  };
   Selection packets;
-  std::vector<std::vector<TxRecord>> sent;  // by sink
-  std::vector<uint8_t> in_order;            // by sink: its records came in the order of the input
+  std::vector<Sent> sent;  // by sink
   std::vector<PrintRecord> prints;
   size_t print_count = 0;                        // records in use; their strings keep their memory
   std::vector<std::unique_ptr<Batch>> children;  // batches that elements made
@@ -43,8 +47,10 @@ struct JobShare {
   void clear() {
     given_up = false;
     own_frames.clear();
-    for (auto& records : sent) records.clear();
-    in_order.assign(in_order.size(), 1);
+    for (Sent& s : sent) {
+      s.rows.clear();
+      s.made.clear();
+    }
     print_count = child_count = 0;
   }
 };
@@ -148,6 +154,12 @@ class Worker {
     uint32_t applied = 0;        // records whose results were taken
     std::vector<uint16_t> rows;  // record -> row of the batch
     std::vector<uint8_t> paths;  // record -> path at which it left
+    // The first `fast` records are the fast path's, whose packets have no registers. Of these, by record, what
+    // `restore` gives back; the columns have FastBurst::kLanes places more than records.
+    uint32_t fast = 0;
+    std::vector<uint32_t> lengths, ip_bytes, hops;
+    void keep(const FastBurst& burst, uint32_t n);
+    void restore(uint32_t n, const BatchView& view, FastBurst& burst) const;
     // Address records of frames that are edited where they lie: by record, bytes [first, end) of the frame as they
     // were, at kept_bytes[at].
     struct Kept {
@@ -166,9 +178,6 @@ class Worker {
     };
     std::vector<Pooled> pooled;
   };
-  // Airborne::paths of a record whose packet has no registers yet: the fast path sent it.
-  static constexpr uint8_t kPathFast = 0xfe;
-  static_assert(kPathFast >= kPathExit + kMaxExits);
   // One batch on its way through the plan.
   struct Walk {
     const Snapshot* snapshot = nullptr;
@@ -213,8 +222,9 @@ class Worker {
   uint32_t apply_fast(const PlanNode& node, const Offload& offload, const Program& program, const BatchView& view,
                       Airborne& airborne, uint32_t n);
   uint32_t finish_fast(const PlanNode& node, const Program& program, const BatchView& view, FastBurst& burst,
-                       uint32_t begin);
-  uint32_t run_fast(const Program& program, FastBurst& burst, uint32_t begin, uint32_t& stopped, uint32_t* came);
+                       uint32_t all, uint32_t begin);
+  uint32_t run_fast(const Program& program, FastBurst& burst, uint32_t alive, uint32_t begin, uint32_t& stopped,
+                    uint32_t* came);
   void count_fast(const Program& program, const FastBurst& burst, uint32_t mask, const uint32_t* came);
 
   // worker_device.cpp

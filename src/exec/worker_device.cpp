@@ -63,9 +63,10 @@ void Worker::use_device(WorkerDevice device) {
     auto& walk = walks_[w];
     if (!device_.pools.empty()) walk->airborne[0].pool = &device_.pools[w];
     for (Airborne& a : walk->airborne) {
-      a.rows.resize(records);
+      a.rows.resize(records + FastBurst::kLanes);
       a.paths.resize(records);
       a.kept.resize(addresses ? records : 0);
+      for (auto* column : {&a.lengths, &a.ip_bytes, &a.hops}) column->resize(records + FastBurst::kLanes);
       a.pooled.resize(device_.pools.empty() ? 0 : records);
     }
   }
@@ -87,7 +88,7 @@ bool Worker::launch(size_t n, Selection* inputs) {
   const BatchView view = walk_->batch->view();
   for (Airborne& a : walk_->airborne) {
     a.channel = nullptr;
-    a.applied = 0;
+    a.applied = a.fast = 0;
     a.kept_used = 0;
     if (a.pool != nullptr) a.pool->used = 0;
   }
@@ -137,7 +138,7 @@ Worker::Airborne* Worker::airborne_for(size_t n, const Offload& offload, bool ip
   if (a.channel == nullptr) {
     RecordChannel* channel = (other ? device_.others : device_.ipv4)[n].get();
     const uint32_t parity = walk_->snapshot->residents[device_.index]->parity;
-    const auto records = static_cast<uint32_t>(std::min<size_t>(channel->options().records, a.rows.size()));
+    const auto records = static_cast<uint32_t>(std::min<size_t>(channel->options().records, a.paths.size()));
     if (!channel->open(a.flight, records, parity)) return nullptr;
     a.channel = channel;
   }
@@ -322,15 +323,14 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
     // Records of the fast path that are done there; those that are left have no registers yet.
     const uint32_t gone = apply_fast(node, offload, program, view, a, n);
     tile.count = 0;
-    for (uint32_t k = 0; k < n; ++k) {
-      if ((gone >> k & 1) != 0) continue;
-      const uint32_t i = a.applied + k;
+    const uint32_t all = n == Tile::kLanes ? ~uint32_t{0} : (uint32_t{1} << n) - 1;
+    for (uint32_t left = all & ~gone; left != 0; left &= left - 1) {
+      const uint32_t i = a.applied + static_cast<uint32_t>(std::countr_zero(left));
       const uint32_t lane = tile.count++;
+      const bool fast = i < a.fast;
       tile.index[lane] = a.rows[i];
-      tile.path[lane] = a.paths[i];
+      tile.path[lane] = fast ? 0 : a.paths[i];
       source[lane] = i;
-      const bool fast = a.paths[i] == kPathFast;
-      if (fast) tile.path[lane] = 0;
       view.load(a.rows[i], fast ? node.live_in : ~FieldMask{0}, tile.packet[lane]);
     }
     a.applied += n;

@@ -89,7 +89,11 @@ struct Flight {
       const uint32_t some = n - i < mask - at ? n - i : mask - at + 1 < n - i ? mask - at + 1 : n - i;
       Word* to = in + at;
       const uint32_t bits = tag(count) << 25;
-      for (uint32_t k = 0; k < some; ++k, ++i) {
+      uint32_t k = 0;
+      for (; k + 4 <= some; k += 4, i += 4) {
+        HostWords::store_four(to + k, source + i, destination + i, ports + i, rest + i, bits);
+      }
+      for (; k < some; ++k, ++i) {
         HostWords::store(to + k, Word{{source[i], destination[i], ports[i], rest[i] | bits}});
       }
       count += some;
@@ -124,6 +128,24 @@ struct Flight {
       n -= run;
       push(false);
     }
+  }
+  // The records [i, i + n), of one word each, one after another: where they lie, or in `copy` where that is not one
+  // piece.
+  const std::byte* key_records(uint32_t i, uint32_t n, std::byte* copy) const {
+    const uint32_t at = place(i);
+    const uint32_t run = mask - at < n - 1 ? mask - at + 1 : n;
+    if (run == n) return reinterpret_cast<const std::byte*>(in + at);
+    memcpy(copy, in + at, run * sizeof(Word));
+    memcpy(copy + run * sizeof(Word), in, (n - run) * sizeof(Word));
+    return copy;
+  }
+  // The results of records [i, i + n), all of which are ready.
+  void key_results(uint32_t i, uint32_t n, uint64_t* to) const {
+    const auto* results = reinterpret_cast<const uint64_t*>(out);
+    const uint32_t at = place(i);
+    const uint32_t run = mask - at < n - 1 ? mask - at + 1 : n;
+    memcpy(to, results + at, run * sizeof(uint64_t));
+    memcpy(to + run, results, (n - run) * sizeof(uint64_t));
   }
   // Copies the lines of records that the window does not have yet: full ones, and with `all` the last one, too. A line
   // may go twice, since records before and behind these have in it what they had.
