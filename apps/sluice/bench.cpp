@@ -90,13 +90,14 @@ RuleSet rules_of(const Options& o, std::string& text, std::string& format) {
 
 Exit bench_classify(const Options& o) {
   const OpenDevices devices = open_devices(o.device);
-  const std::string algorithm = check_acl_algorithm(o.algorithm);
+  const std::string asked = check_acl_algorithm(o.algorithm);
   std::string text, format;
   RuleSet set = rules_of(o, text, format);
   const std::vector<FlowRegion> regions = regions_of(set);
   const std::string source =
       o.rules.empty() ? fmt::format("{}_{}", o.shape, o.count) : std::filesystem::path(o.rules).filename().string();
-  const LoadedAcl acl = build_loaded_acl(set, "rules", format, algorithm);
+  const LoadedAcl acl = build_loaded_acl(set, "rules", format, asked, acl_target(devices));
+  const std::string& algorithm = acl.algorithm;
   const LoadedAcl oracle = build_loaded_acl(std::move(set), "rules", format, LinearAcl::kName);
   stop_if_interrupted();
 

@@ -25,10 +25,23 @@ Result<Batch> Batch::create(uint32_t capacity, size_t arena_bytes) {
   batch.order_.resize(capacity);
   batch.number();
   batch.worker_.resize(capacity);
-  batch.arena_ = std::move(*arena);
-  batch.arena_base_ = reinterpret_cast<uint8_t*>(batch.arena_.data());
-  batch.arena_bytes_ = batch.arena_.size();
+  batch.use_arena(std::move(*arena));
   return batch;
+}
+
+void Batch::use_arena(Buffer arena) {
+  arena_ = std::move(arena);
+  arena_base_ = reinterpret_cast<uint8_t*>(arena_.data());
+  arena_bytes_ = arena_.size();
+}
+
+Result<Buffer> Batch::exchange_arena() {
+  auto fresh = Buffer::allocate(arena_bytes_);
+  if (!fresh) return fresh;
+  clear();
+  Buffer old = std::move(arena_);
+  use_arena(std::move(*fresh));
+  return old;
 }
 
 // The arena is full. An empty batch grows it, for a frame that is larger than any before.
@@ -37,9 +50,7 @@ uint8_t* Batch::reserve_slow(size_t need) {
   if (need > arena_bytes_) {
     auto larger = Buffer::allocate(need);
     if (!larger) return nullptr;
-    arena_ = std::move(*larger);
-    arena_base_ = reinterpret_cast<uint8_t*>(arena_.data());
-    arena_bytes_ = arena_.size();
+    use_arena(std::move(*larger));
   }
   used_ = need;
   return arena_base_ + kHeadroom;

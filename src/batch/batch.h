@@ -94,6 +94,10 @@ class Batch {
   // The memory behind `reserve`: it moves only when a frame larger than all of it comes.
   std::span<std::byte> arena() { return {reinterpret_cast<std::byte*>(arena_.data()), arena_bytes_}; }
 
+  // Forgets the packets, takes a new arena of the same size and gives the old one away: somebody may still write there.
+  // Errors: out of memory; nothing has changed then.
+  Result<Buffer> exchange_arena();
+
   // Forgets the packets and the arena's contents.
   void clear() {
     count_ = 0;
@@ -201,6 +205,7 @@ class Batch {
 
  private:
   uint8_t* reserve_slow(size_t need);
+  void use_arena(Buffer arena);
   void number();
   uint32_t capacity_ = 0;
   uint32_t limit_ = 0;

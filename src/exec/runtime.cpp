@@ -22,6 +22,11 @@ struct Runtime::Job {
   std::atomic<uint64_t> done_ns{0};
   std::vector<JobShare> shares;        // by worker
   std::atomic<uint32_t> remaining{0};  // workers that have not finished their share
+
+  // A device was given up with frames of the batch.
+  bool given_up() const {
+    return std::any_of(shares.begin(), shares.end(), [](const JobShare& share) { return share.given_up; });
+  }
 };
 
 // Token bucket over the packets' own time stamps, so that results do not depend on the machine: the generic cell rate
@@ -50,16 +55,103 @@ Runtime::Runtime(const Router& router, const Plan& plan, const RunOptions& optio
   }
 }
 
+// What devices that do not stop may still read and write, and what they are waited for with.
+struct Runtime::Kept {
+  std::vector<std::unique_ptr<Job>> jobs;
+  std::vector<Buffer> set_aside;
+  std::vector<std::unique_ptr<DeviceState>> devices;
+  std::vector<WorkerDevice> workers;
+
+  // Whether all have stopped.
+  bool stop() {
+    std::vector<const WorkerDevice*> all;
+    for (const WorkerDevice& worker : workers) all.push_back(&worker);
+    bool stopped = true;
+    for (size_t d = 0; d < devices.size(); ++d) stopped &= stop_device(*devices[d], d, all, 0).ok();
+    return stopped;
+  }
+  // They have stopped. Channels go first, and a master's after its users.
+  void let_go() {
+    workers.clear();
+    for (auto& state : devices) {
+      state->master.reset();
+      for (void* host : state->pins) state->device->unpin(host);
+    }
+  }
+
+  // What is left at the end of the process stays as it is.
+  struct All {
+    std::mutex mutex;
+    std::vector<Kept> runs;
+  };
+  static All& all() {
+    static auto* made = new All();
+    return *made;
+  }
+};
+
+size_t kept_runs() {
+  Runtime::Kept::All& all = Runtime::Kept::all();
+  const std::lock_guard lock(all.mutex);
+  std::erase_if(all.runs, [](Runtime::Kept& run) {
+    const bool stopped = run.stop();
+    if (stopped) run.let_go();
+    return stopped;
+  });
+  return all.runs.size();
+}
+
+// Waits until the device is done with what it was given. Errors: it is not.
+Result<void> Runtime::stop_device(DeviceState& state, size_t index, const std::vector<const WorkerDevice*>& workers,
+                                  uint64_t limit_ns) {
+  Result<void> result;
+  const auto stop = [&](auto& what) {
+    // One that does not stop says enough of the device.
+    if (auto ok = what.stop(result.ok() ? limit_ns : 0); !ok && result.ok()) result = std::move(ok);
+  };
+  if (state.master != nullptr) stop(*state.master);
+  for (const WorkerDevice* worker : workers) {
+    if (worker->index != index) continue;
+    for (const auto* channels : {&worker->ipv4, &worker->others}) {
+      for (const auto& channel : *channels) {
+        if (channel != nullptr) stop(*channel);
+      }
+    }
+  }
+  return result;
+}
+
+// No worker has a batch, and none gets one. Once.
+void Runtime::stop_devices() {
+  if (stopped_) return;
+  stopped_ = true;
+  std::vector<const WorkerDevice*> workers;
+  for (const auto& worker : workers_) workers.push_back(&worker->device());
+  for (size_t d = 0; d < devices_.size(); ++d) {
+    DeviceState& state = *devices_[d];
+    const Result<void> result = stop_device(state, d, workers, kStopLimitNs);
+    if (result.ok()) continue;
+    const std::lock_guard lock(state.mutex);
+    state.report.still_running = true;
+    if (state.report.failure.empty()) state.report.failure = result.error().message;
+  }
+}
+
 Runtime::~Runtime() {
-  for (auto& state : devices_) {
-    if (state->master != nullptr) state->master->stop();
+  stop_devices();
+  Kept run;
+  for (auto& worker : workers_) run.workers.push_back(worker->release_device());
+  run.devices = std::move(devices_);
+  run.jobs = std::move(jobs_);
+  run.set_aside = std::move(set_aside_);
+  if (std::none_of(run.devices.begin(), run.devices.end(), [](const auto& d) { return d->report.still_running; })) {
+    // Before the tables that a device was reading (publisher_).
+    run.let_go();
+    return;
   }
-  // Channels go before the tables that a device may still be reading (publisher_), and a master's after its users.
-  workers_.clear();
-  for (auto& state : devices_) {
-    state->master.reset();
-    for (void* host : state->pins) state->device->unpin(host);
-  }
+  Kept::All& all = Kept::all();
+  const std::lock_guard lock(all.mutex);
+  all.runs.push_back(std::move(run));
 }
 
 // Channels of every worker to its device.
@@ -217,6 +309,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
     return Error(fmt::format("a batch of {} packets is out of range", options.batch),
                  fmt::format("use 1 to {}", Batch::kMaxPackets));
   }
+  (void)kept_runs();
   std::unique_ptr<Runtime> runtime(new Runtime(router, plan, options));
   Error errors;
   auto note = [&](unsigned e, const Error& error) {
@@ -269,6 +362,9 @@ Result<bool> Runtime::read(Job& job) {
       ++tried;
     }
     if (tried == sources_.size()) return false;
+    if (job.given_up()) {
+      if (auto ok = exchange_frames(job); !ok) return std::move(ok).error();
+    }
     job.source = static_cast<unsigned>(next_source_);
     job.started_ns = now_ns();
     job.round = sizer_.round();
@@ -284,6 +380,17 @@ Result<bool> Runtime::read(Job& job) {
     return true;
   }
   return false;
+}
+
+// A device that was given up with frames of this batch may still write into them: the next packets lie elsewhere. That
+// is not pinned, as to pin may wait for this very device; so no device reaches it, none is given up with frames there,
+// and a job sets one arena aside at most.
+Result<void> Runtime::exchange_frames(Job& job) {
+  auto old = job.batch.exchange_arena();
+  if (!old) return std::move(old).error();
+  set_aside_.push_back(std::move(*old));
+  for (JobShare& share : job.shares) share.given_up = false;
+  return {};
 }
 
 void Runtime::steer(Job& job) {
@@ -404,26 +511,24 @@ Result<void> Runtime::commit(Job& job) {
   return result;
 }
 
-Result<std::vector<std::unique_ptr<Runtime::Job>>> Runtime::make_jobs(size_t count) {
-  std::vector<std::unique_ptr<Job>> jobs;
+Result<void> Runtime::make_jobs(size_t count) {
   for (size_t i = 0; i < count; ++i) {
     auto batch = Batch::create(options_.batch, std::max<size_t>(size_t{1} << 20, size_t{options_.batch} * 2048));
     if (!batch) return std::move(batch).error();
-    jobs.push_back(std::make_unique<Job>());
-    jobs.back()->batch = std::move(*batch);
-    jobs.back()->shares.resize(workers_.size());
-    pin(jobs.back()->batch);
+    jobs_.push_back(std::make_unique<Job>());
+    jobs_.back()->batch = std::move(*batch);
+    jobs_.back()->shares.resize(workers_.size());
+    pin(jobs_.back()->batch);
   }
-  return jobs;
+  return {};
 }
 
 // One thread does all: with a device it has several batches on their way.
 Result<void> Runtime::run_inline() {
   Worker& worker = *workers_[0];
   const size_t depth = worker.depth();
-  auto made_jobs = make_jobs(depth);
-  if (!made_jobs) return std::move(made_jobs).error();
-  const std::vector<std::unique_ptr<Job>> jobs = std::move(*made_jobs);
+  if (auto ok = make_jobs(depth); !ok) return ok;
+  const std::vector<std::unique_ptr<Job>>& jobs = jobs_;
   QsbrReader reader;
   Result<void> result;
   bool more = true;
@@ -470,9 +575,8 @@ Result<void> Runtime::run_threads() {
   // A futex costs several microseconds; a batch is often shorter than that. Spin first where every thread has a core of
   // its own.
   const int spins = std::thread::hardware_concurrency() > workers_.size() ? 4000 : 0;
-  auto made_jobs = make_jobs(ring);
-  if (!made_jobs) return std::move(made_jobs).error();
-  const std::vector<std::unique_ptr<Job>> jobs = std::move(*made_jobs);
+  if (auto ok = make_jobs(ring); !ok) return ok;
+  const std::vector<std::unique_ptr<Job>>& jobs = jobs_;
   constexpr uint64_t kClosed = uint64_t{1} << 63;
   std::atomic<uint64_t> published{0};  // jobs handed out; kClosed is set when no more will come
   std::vector<std::jthread> threads;
@@ -569,12 +673,10 @@ Result<void> Runtime::run(RunReport& report) {
       if (!ok && result.ok()) result = std::move(ok);
     }
   }
-  for (auto& state : devices_) {
-    if (state->master != nullptr) state->master->stop();
-  }
   sources_.clear();
   sinks_.clear();
   seconds_ = static_cast<double>(now_ns() - start) * 1e-9;
+  stop_devices();
   fill(report);
   return result;
 }
@@ -630,7 +732,16 @@ void Runtime::fill(RunReport& report) {
       }
     }
   }
-  for (const auto& worker : workers_) report.offload.add(worker->device_counters());
+  for (const auto& worker : workers_) {
+    report.offload.add(worker->device_counters());
+    for (const FramePool& pool : worker->device().pools) {
+      if (pool.given_up) report.set_aside_bytes += pool.host->size();
+    }
+  }
+  for (const Buffer& arena : set_aside_) report.set_aside_bytes += arena.size();
+  for (const auto& job : jobs_) {
+    if (job->given_up()) report.set_aside_bytes += job->batch.arena().size();
+  }
   report.seconds = seconds_;
   report.generation = last_generation_;
   report.workers = static_cast<unsigned>(workers_.size());

@@ -41,8 +41,12 @@ struct JobShare {
   size_t print_count = 0;                        // records in use; their strings keep their memory
   std::vector<std::unique_ptr<Batch>> children;  // batches that elements made
   size_t child_count = 0;
+  bool given_up = false;           // with records of this share: the device may still read and write the batch's frames
+  std::vector<Buffer> own_frames;  // where the frames of these records were copied to
 
   void clear() {
+    given_up = false;
+    own_frames.clear();
     for (Sent& s : sent) {
       s.rows.clear();
       s.made.clear();
@@ -80,6 +84,7 @@ class PinnedRanges {
 struct FramePool {
   std::shared_ptr<DeviceBlob> host, device;
   uint32_t used = 0;
+  bool given_up = false;  // with frames in it: the device may still read and write there
 };
 
 // One worker's share of one device.
@@ -87,9 +92,11 @@ struct WorkerDevice {
   unsigned index = 0;                              // of Snapshot::residents
   const std::vector<Offload>* offloads = nullptr;  // by node
   const PinnedRanges* pinned = nullptr;
+  // Outlive the channels, by which the device is waited for.
+  std::vector<std::shared_ptr<const Resident>> given_up;  // generations of flights that were given up
+  std::vector<FramePool> pools;                           // one a flight; none: frames are reached where they lie
   std::vector<std::unique_ptr<RecordChannel>> ipv4;    // by node: keys of IPv4 packets, or all records of another kind
   std::vector<std::unique_ptr<RecordChannel>> others;  // by node: keys of all other packets
-  std::vector<FramePool> pools;                        // one a flight; none: frames are reached where they lie
   uint32_t flights = 1;                                // batches at a time
 };
 
@@ -130,6 +137,8 @@ class Worker {
   WorkerStats& stats() { return stats_; }
   const DeviceCounters& device_counters() const { return device_counters_; }
   const WorkerDevice& device() const { return device_; }
+  // What the worker has of its device, for somebody who keeps it longer. The worker takes no batch any more.
+  WorkerDevice release_device() { return std::move(device_); }
 
  private:
   class Context;
@@ -151,8 +160,18 @@ class Worker {
     std::vector<uint32_t> lengths, ip_bytes, hops;
     void keep(const FastBurst& burst, uint32_t n);
     void restore(uint32_t n, const BatchView& view, FastBurst& burst) const;
-    std::vector<uint8_t> saved;  // address records: the frames' first bytes as they left
-    FramePool* pool = nullptr;   // address records: where the frames went, or nullptr
+    // Address records of frames that are edited where they lie: by record, bytes [first, end) of the frame as they
+    // were, at kept_bytes[at].
+    struct Kept {
+      uint32_t at;
+      int32_t first;
+      uint32_t end;
+    };
+    std::vector<Kept> kept;
+    std::vector<uint8_t> kept_bytes;  // grows; kept_used are in use
+    uint32_t kept_used = 0;
+    uint8_t* own = nullptr;     // after it was given up: where the next frame is copied to; nullptr: there is no room
+    FramePool* pool = nullptr;  // address records: where the frames went, or nullptr
     // By record, in the pool: where the frame's byte 0 is, and how many bytes from there went.
     struct Pooled {
       uint32_t at, bytes;
@@ -212,6 +231,9 @@ class Worker {
   bool can_offload(size_t node) const;
   bool launch(size_t node, Selection* inputs);
   bool collect(size_t node);
+  void give_up(const Offload& offload, Airborne& airborne);
+  static void keep(const Offload& offload, const Packet& p, Airborne& airborne, uint32_t i);
+  static bool move_frame(const Offload& offload, Airborne& airborne, uint32_t i, Packet& p);
   bool send(size_t node, const Offload& offload, const BatchView& view, Tile& tile, uint32_t lane);
   void apply(const PlanNode& node, const Offload& offload, const Program& program, Airborne& airborne, uint32_t ready);
   void count_visits(const Program& program, uint32_t begin, uint32_t visited, uint32_t length, const uint32_t* lengths);

@@ -31,33 +31,20 @@ void fast_prefetch(const StageSlot& slot, const FastBurst& burst) {
   slot.get<Stage>().fast_prefetch(burst);
 }
 
-template <typename Stage>
-constexpr FastKernel kernel_of() {
+constexpr auto kKernels = AllStages::table<FastKernel>([]<typename Stage>(TypeTag<Stage>) -> FastKernel {
   if constexpr (Fast<Stage>) {
     return &fast_kernel<Stage>;
   } else {
     return nullptr;
   }
-}
-template <typename Stage>
-constexpr FastPrefetch prefetch_of() {
+});
+constexpr auto kPrefetches = AllStages::table<FastPrefetch>([]<typename Stage>(TypeTag<Stage>) -> FastPrefetch {
   if constexpr (requires(const Stage& stage, const FastBurst& burst) { stage.fast_prefetch(burst); }) {
     return &fast_prefetch<Stage>;
   } else {
     return nullptr;
   }
-}
-
-template <typename... Stages>
-constexpr auto kernels(TypeList<Stages...>) {
-  return std::array<FastKernel, sizeof...(Stages)>{kernel_of<Stages>()...};
-}
-template <typename... Stages>
-constexpr auto prefetches(TypeList<Stages...>) {
-  return std::array<FastPrefetch, sizeof...(Stages)>{prefetch_of<Stages>()...};
-}
-constexpr auto kKernels = kernels(AllStages{});
-constexpr auto kPrefetches = prefetches(AllStages{});
+});
 
 }  // namespace
 

@@ -216,6 +216,9 @@ class RecordChannel {
   virtual void poll(Flight& flight) = 0;
   // Frees the flight's room. Flights are closed in the order in which they were opened.
   virtual void close(Flight& flight) = 0;
+  // No flight is opened any more. Waits until the device is done with all that it was given, at most `limit_ns`.
+  // Errors: it is not, and may read and write the channel's memory and what records named, however late.
+  virtual Result<void> stop(uint64_t limit_ns) = 0;
 
   virtual bool failed() const = 0;
   // Why it failed. After failed().
@@ -238,6 +241,7 @@ class Channel final : public RecordChannel {
   void submit(Flight& flight, const DeviceProgram& program, const SlabDriver::Range& pool = {}) override;
   void poll(Flight& flight) override;
   void close(Flight& flight) override;
+  Result<void> stop(uint64_t limit_ns) override;
   bool failed() const override { return failed_.load(std::memory_order_relaxed); }
   std::string why() const override;
   const ChannelStats& stats() const override { return stats_; }
@@ -251,7 +255,7 @@ class Channel final : public RecordChannel {
   void fail(Error error);
   void order_stop(uint32_t stop);
   bool enter_ring();
-  void leave_ring();
+  Result<void> leave_ring(uint64_t limit_ns);
   void adapt(const Flight& flight);
   bool beating(uint64_t now);
   static uint32_t ready_keys(const Flight& flight);

@@ -36,13 +36,6 @@ Result<AdjacencyView> AdjacencyView::open(std::span<const std::byte> groups, std
   return view;
 }
 
-AdjacencyView AdjacencyView::rebase(const std::byte* groups, const std::byte* adjacencies) const {
-  AdjacencyView view = *this;
-  view.groups_ = reinterpret_cast<const AdjacencyGroup*>(groups);
-  view.adjacencies_ = reinterpret_cast<const Adjacency*>(adjacencies);
-  return view;
-}
-
 uint32_t AdjacencyView::select_plain_scalar(const uint32_t* next_hops, const uint32_t* ip_bytes,
                                             const uint8_t** rewrites, uint16_t* ports) const {
   uint32_t plain = 0;

@@ -51,8 +51,6 @@ class AdjacencyView {
  public:
   // Errors: sizes that are no multiple of a record, a group whose buckets lie outside.
   static Result<AdjacencyView> open(std::span<const std::byte> groups, std::span<const std::byte> adjacencies);
-  // The same view over copies of the two sections in another memory space.
-  AdjacencyView rebase(const std::byte* groups, const std::byte* adjacencies) const;
 
   // Where a packet with this next hop and flow hash goes. nullptr: nowhere (unknown next hop, unresolved, or a group
   // with flags): the caller reads flags() for the reason.
