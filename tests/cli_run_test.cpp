@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 using testing::CliTest;
 using testing::Said;
 
@@ -43,20 +43,20 @@ class CliRunTest : public CliTest {
   const std::string standard_ = "--acl edge.acl --routes rib --adjacencies adj --in in.pcap";
 };
 
-uint64_t sum(const json& object) {
+uint64_t sum(const Json& object) {
   uint64_t total = 0;
   for (const auto& [key, value] : object.items())
     total += value.is_object() ? value["packets"].get<uint64_t>() : value.get<uint64_t>();
   return total;
 }
 
-void expect_conserved(const json& j) {
+void expect_conserved(const Json& j) {
   EXPECT_EQ(j["packets_in"].get<uint64_t>() + j["generated"].get<uint64_t>(),
             j["packets_out"].get<uint64_t>() + sum(j["drops"]));
   EXPECT_EQ(sum(j["out"]), j["packets_out"].get<uint64_t>());
   uint64_t sinks = 0, drops = 0;
-  for (const json& s : j["sinks"]) sinks += s["packets"].get<uint64_t>();
-  for (const json& e : j["elements"]) drops += sum(e["drops"]);
+  for (const Json& s : j["sinks"]) sinks += s["packets"].get<uint64_t>();
+  for (const Json& e : j["elements"]) drops += sum(e["drops"]);
   EXPECT_EQ(sinks, j["packets_out"].get<uint64_t>());
   EXPECT_EQ(drops, j["dropped"].get<uint64_t>());
 }
@@ -66,13 +66,13 @@ TEST_F(CliRunTest, ADevicesReportSaysWhereTheTimeWent) {
                           "--mode launch --threading master --workers 2"}) {
     SCOPED_TRACE(way);
     const std::string command = "run " + standard_ + " --device emu --watchdog 20000 " + way;
-    const json plain = sluice(command + " -o json").json();
+    const Json plain = sluice(command + " -o json").json();
     ASSERT_EQ(plain["devices"].size(), 1u);
-    const json& d = plain["devices"][0];
+    const Json& d = plain["devices"][0];
     EXPECT_FALSE(d.contains("kernel_ns"));
     for (const char* field : {"gather_ns", "device_ns"}) EXPECT_GT(d[field]["p50"], 0) << field;
     for (const char* field : {"wait_ns", "egress_ns"}) EXPECT_GT(plain[field]["max"], 0) << field;
-    const json timed = sluice(command + " --kernel-times -o json").json()["devices"][0];
+    const Json timed = sluice(command + " --kernel-times -o json").json()["devices"][0];
     EXPECT_GT(timed["kernel_ns"]["p50"], 0);
     EXPECT_GE(timed["device_ns"]["max"], timed["transfer_ns"]["p50"]);
     const Said text = sluice(command + " --kernel-times");
@@ -85,7 +85,7 @@ TEST_F(CliRunTest, ADevicesReportSaysWhereTheTimeWent) {
 TEST_F(CliRunTest, TheReportHoldsWhatTheGraphDid) {
   const Said said = sluice("run " + standard_ + " --out out.pcap -o json");
   ASSERT_EQ(said.code, 0) << said.err;
-  const json j = said.json();
+  const Json j = said.json();
   for (const char* field : {"packets_in", "bytes_in", "packets_out", "bytes_out", "out", "sinks", "drops", "generated",
                             "elements", "seconds", "generation", "workers", "device", "latency_ns", "tables"}) {
     EXPECT_TRUE(j.contains(field)) << field;
@@ -94,7 +94,7 @@ TEST_F(CliRunTest, TheReportHoldsWhatTheGraphDid) {
   EXPECT_EQ(j["packets_out"], 300);
   EXPECT_EQ(j["out"]["1"]["packets"], 200);
   EXPECT_EQ(j["out"]["2"]["packets"], 100);
-  EXPECT_EQ(j["drops"], (json{{"acl-deny", 100}, {"no-route", 100}, {"ttl-expired", 100}, {"ipv4-bad-checksum", 100}}));
+  EXPECT_EQ(j["drops"], (Json{{"acl-deny", 100}, {"no-route", 100}, {"ttl-expired", 100}, {"ipv4-bad-checksum", 100}}));
   EXPECT_EQ(j["generation"], 1);
   EXPECT_EQ(j["workers"], 1);
   EXPECT_EQ(j["device"], "cpu");
@@ -138,9 +138,9 @@ TEST_F(CliRunTest, WorkersAndBatchesDoNotChangeABit) {
 TEST_F(CliRunTest, OutputsByPortHoldEachItsOwn) {
   const Said said = sluice("run " + standard_ + " --out 1=one.pcap --out 2=two.pcap --out rest.pcap -o json");
   ASSERT_EQ(said.code, 0) << said.err;
-  const json j = said.json();
+  const Json j = said.json();
   std::map<std::string, uint64_t> packets;
-  for (const json& s : j["sinks"]) packets[s["path"]] = s["packets"];
+  for (const Json& s : j["sinks"]) packets[s["path"]] = s["packets"];
   EXPECT_EQ(packets, (std::map<std::string, uint64_t>{{"one.pcap", 200}, {"two.pcap", 100}, {"rest.pcap", 0}}));
   expect_conserved(j);
 }
@@ -148,7 +148,7 @@ TEST_F(CliRunTest, OutputsByPortHoldEachItsOwn) {
 TEST_F(CliRunTest, IcmpErrorsAnswerWhatCannotBeForwarded) {
   const Said said = sluice("run " + standard_ + " --icmp-errors 192.0.2.1,2001:db8::ff --out out.pcap -o json");
   ASSERT_EQ(said.code, 0) << said.err;
-  const json j = said.json();
+  const Json j = said.json();
   // 100 expired and 100 without a route are answered; the answers go back to 10.0.0.1, as many as one burst of the rate
   // limit lets through within these 700 ns.
   EXPECT_EQ(j["generated"], 200);
@@ -158,7 +158,7 @@ TEST_F(CliRunTest, IcmpErrorsAnswerWhatCannotBeForwarded) {
 }
 
 TEST_F(CliRunTest, WithoutOutputPacketsAreCountedAndForgotten) {
-  const json j = sluice("run --routes rib --in in.pcap -o json").json();
+  const Json j = sluice("run --routes rib --in in.pcap -o json").json();
   EXPECT_EQ(j["packets_in"], 700);
   EXPECT_EQ(j["packets_out"], 400);
   expect_conserved(j);
@@ -209,7 +209,7 @@ TEST_F(CliRunTest, CapturesGoThroughPipes) {
 }
 
 TEST_F(CliRunTest, TopRulesCountWhatReachesTheList) {
-  const json j = sluice("run " + standard_ + " --top-rules 3 -o json").json();
+  const Json j = sluice("run " + standard_ + " --top-rules 3 -o json").json();
   ASSERT_EQ(j["top_rules"].size(), 2u);
   EXPECT_EQ(j["top_rules"][0]["packets"], 500);
   EXPECT_EQ(j["top_rules"][0]["at"], "edge.acl:2");
@@ -221,7 +221,7 @@ TEST_F(CliRunTest, AnInterruptCommitsWhatWasRead) {
   write("g.click", "InfiniteSource(DATA \\<00 01 02 03>) -> ToDump(out.pcap);");
   const Said said = shell("\"$SLUICE\" run g.click -o json & sleep 0.5; kill -INT $!; wait $!");
   EXPECT_EQ(said.code, 130) << said.err;
-  const json j = said.json();
+  const Json j = said.json();
   EXPECT_EQ(j["interrupted"], true);
   EXPECT_GT(j["packets_out"], 0);
   expect_conserved(j);
@@ -253,24 +253,24 @@ TEST_F(CliRunTest, AFailureLeavesNothingHalfWritten) {
 TEST_F(CliRunTest, BenchVerifiesOrRefuses) {
   const Said said = sluice("bench classify --count 100 --packets 2000 --sample 2000 -o json");
   ASSERT_EQ(said.code, 0) << said.err;
-  const json j = said.json();
+  const Json j = said.json();
   for (const char* field :
        {"schema", "name", "when", "command", "machine", "git", "seed", "input_hash", "checked", "verified", "results"})
     EXPECT_TRUE(j.contains(field)) << field;
   EXPECT_EQ(j["verified"]["mismatches"], 0);
   EXPECT_EQ(j["verified"]["oracle"], "linear");
-  const json& r = j["results"][0];
+  const Json& r = j["results"][0];
   EXPECT_GE(r["n"], 5);
   EXPECT_LE(r["min"], r["median"]);
   EXPECT_LE(r["median"], r["max"]);
   const Said spoilt = sluice("bench classify --count 100 --packets 2000 --spoil-check -o json");
   EXPECT_EQ(spoilt.code, 5);
   EXPECT_TRUE(spoilt.out.empty());
-  EXPECT_EQ(json::parse(spoilt.err)["error"]["exit_code"], 5);
-  const json route = sluice("bench route --ipv4 500 --ipv6 200 --packets 4096 -o json").json();
+  EXPECT_EQ(Json::parse(spoilt.err)["error"]["exit_code"], 5);
+  const Json route = sluice("bench route --ipv4 500 --ipv6 200 --packets 4096 -o json").json();
   EXPECT_EQ(route["results"].size(), 6u);
   EXPECT_EQ(sluice("bench route --ipv4 500 --ipv6 200 --packets 4096 --spoil-check").code, 5);
-  const json pipeline =
+  const Json pipeline =
       sluice("bench pipeline --count 100 --ipv4 500 --ipv6 10 --packets 20000 --sample 5000 -o json").json();
   EXPECT_EQ(pipeline["results"].size(), 2u);
   EXPECT_GT(pipeline["results"][1]["forwarded_part"], 0.99);
@@ -296,10 +296,10 @@ TEST_F(CliRunTest, ASizeMeansThatEveryFrameHasIt) {
 TEST_F(CliRunTest, DemoIsIdenticalAndConserved) {
   const Said said = sluice("demo --dir d --packets 5000 --rules 500 --ipv4 3000 --ipv6 500 -o json");
   ASSERT_EQ(said.code, 0) << said.err;
-  const json j = said.json();
+  const Json j = said.json();
   EXPECT_EQ(j["identical"], true);
   ASSERT_EQ(j["runs"].size(), 2u);
-  for (const json& run : j["runs"]) {
+  for (const Json& run : j["runs"]) {
     EXPECT_EQ(run["packets_in"], 5000);
     EXPECT_GT(run["packets_out"], 0);
     expect_conserved(run);
@@ -319,7 +319,7 @@ TEST_F(CliRunTest, DevicesAndLatencyTargets) {
     const Said said = sluice("run " + standard_ + " --out out.pcap -o json " + how);
     ASSERT_EQ(said.code, 0) << how << said.err;
     EXPECT_TRUE(read("out.pcap") == read("cpu.pcap")) << how;
-    const json j = said.json();
+    const Json j = said.json();
     expect_conserved(j);
     for (const char* field : {"limit", "latency_target_ns", "raised", "lowered"})
       EXPECT_TRUE(j["batch"].contains(field)) << field;
@@ -337,19 +337,19 @@ TEST_F(CliRunTest, DevicesAndLatencyTargets) {
 }
 
 TEST_F(CliRunTest, DoctorAndElementsSpeakJson) {
-  const json doctor = sluice("doctor -o json").json();
+  const Json doctor = sluice("doctor -o json").json();
   EXPECT_TRUE(doctor["machine"]["cores"].is_number());
   EXPECT_GE(doctor["findings"].size(), 8u);
   EXPECT_TRUE(std::any_of(doctor["findings"].begin(), doctor["findings"].end(),
-                          [](const json& f) { return f["what"] == "cuda"; }));
-  for (const json& f : doctor["findings"]) {
+                          [](const Json& f) { return f["what"] == "cuda"; }));
+  for (const Json& f : doctor["findings"]) {
     if (f["state"] == "gap") {
       EXPECT_FALSE(f["mend"].get<std::string>().empty()) << f.dump();
     }
   }
-  const json elements = sluice("elements -o json").json();
+  const Json elements = sluice("elements -o json").json();
   std::set<std::string> names;
-  for (const json& e : elements["elements"]) names.insert(e["name"].get<std::string>());
+  for (const Json& e : elements["elements"]) names.insert(e["name"].get<std::string>());
   for (const char* name :
        {"FromDump", "ToDump", "InfiniteSource", "CheckIPHeader", "Classifier", "ACL", "IPRoute", "DecIPTTL",
         "EtherEncap", "Counter", "Discard", "Tee", "Paint", "Print", "ICMPError", "PortSwitch"}) {

@@ -217,6 +217,17 @@ Exit bench_latency(const BenchOptions& o) {
     d.warm_up = std::min<uint64_t>(1000, frame_repetitions / 10 + 1);
     progress.step(s.name + " " + s.algorithm);
     cases.push_back(drive_case(fmt::format("{}, {}", s.name, s.algorithm), p, d, o.repetitions, false));
+    if (o.workers > 1 && s.hit == 2) {
+      // The same rules under load: every thread with --flights frames on their way.
+      for (const uint32_t loaded : o.frames.empty() ? std::vector<uint32_t>{256} : o.frames) {
+        DriveOptions all = d;
+        all.channel = devices.options.channel(loaded);
+        all.threads = o.workers;
+        cases.push_back(drive_case(
+            fmt::format("{}, {}, {} threads, {} x {}", s.name, s.algorithm, o.workers, all.channel.flights, loaded), p,
+            all, o.repetitions, true));
+      }
+    }
 #if defined(SLUICE_WITH_CUDA)
     if (p.lookup->device().info().kind == "cuda" && s.algorithm == TupleSpaceAcl::kName &&
         frame <= FlagRing::kMaxRecords) {
@@ -361,7 +372,14 @@ void add_bench_latency(CLI::App& bench) {
       "sluice bench latency --device cuda\nsluice bench latency --device emu --frame-repetitions 200",
       [o] { return bench_latency(*o); });
   add_device_options(*sub, o->device, true);
-  sub->add_option("--frames", o->frames, "Packets a frame")->check(CLI::Range(32u, 65'536u))->type_name("N");
+  sub->add_option("--frames", o->frames, "Packets a frame; several, by commas, for --workers")
+      ->delimiter(',')
+      ->check(CLI::Range(32u, 65'536u))
+      ->type_name("N");
+  sub->add_option("--workers", o->workers, "More than 1: also the rate of so many host threads over 1,024 rules")
+      ->check(CLI::Range(1u, 256u))
+      ->type_name("N")
+      ->capture_default_str();
   sub->add_option("--frame-repetitions", o->frame_repetitions, "Frames a case (default 50,000)")->type_name("N");
   sub->add_option("--repetitions", o->repetitions, "Of each case")
       ->check(CLI::Range(1u, 1000u))

@@ -9,15 +9,13 @@
 namespace sluice::app {
 namespace {
 
-struct Options {
+struct ClassifyFlags {
   std::string rules, format = "auto", trace, capture, algorithm, out;
   DeviceFlags device;
   unsigned workers = 1;
 };
 
-constexpr size_t kBlock = size_t{1} << 18;
-
-Exit classify(const Options& o) {
+Exit classify(const ClassifyFlags& o) {
   exactly_one(!o.trace.empty(), !o.capture.empty(), "--trace or --in");
   check_acl_algorithm(o.algorithm);
   const OpenDevices devices = open_devices(o.device);
@@ -47,7 +45,7 @@ Exit classify(const Options& o) {
   std::string lines;
   Progress progress("classifying");
   while (true) {
-    source->next(keys, kBlock);
+    source->next(keys, kKeyBlock);
     if (keys.empty()) break;
     found.assign(keys.size(), 0);
     const Stopwatch lookup;
@@ -126,7 +124,7 @@ Exit classify(const Options& o) {
 }  // namespace
 
 void add_classify(CLI::App& root) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ClassifyFlags>();
   CLI::App* sub = add_subcommand(
       root, "classify", "Tables",
       "The first matching rule of each packet: one line a packet, in order, with the rule's position\n"

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct DemoFlags {
   std::string dir;
   bool keep = false;
   uint64_t packets = 500'000, seed = 1;
@@ -43,7 +43,7 @@ void write_file(const std::string& path, const std::string& text) {
 // Removes what the demo made, and the folder where it was the demo's own.
 class Folder {
  public:
-  explicit Folder(const Options& o) : keep_(o.keep || !o.dir.empty()) {
+  explicit Folder(const DemoFlags& o) : keep_(o.keep || !o.dir.empty()) {
     if (!o.dir.empty()) {
       std::error_code error;
       fs::create_directories(o.dir, error);
@@ -75,7 +75,7 @@ std::string edge_rules(const std::vector<FlowRegion>& regions, uint64_t seed) {
   return text;
 }
 
-Exit demo(const Options& o) {
+Exit demo(const DemoFlags& o) {
   const Stopwatch whole;
   Folder folder(o);
   Progress progress("");
@@ -265,7 +265,7 @@ Exit demo(const Options& o) {
 }  // namespace
 
 void add_demo(CLI::App& root) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<DemoFlags>();
   CLI::App* sub = add_subcommand(
       root, "demo", "Packets",
       "The main job on generated input of real size: 10,000 rules, a full IPv4 and IPv6 table and mixed traffic,\n"

@@ -40,6 +40,12 @@ void add_device_options(CLI::App& sub, DeviceFlags& f, bool all) {
       ->check(CLI::Range(1u, 16u))
       ->type_name("N")
       ->capture_default_str();
+  sub.add_option("--ring-memory", f.ring_memory,
+                 "Of persistent mode: where the device takes keys from: device (its own memory, written over the bus), "
+                 "host (pinned memory, read over the bus), or auto (device where that can be)")
+      ->check(CLI::IsMember({"auto", "host", "device"}))
+      ->type_name("WHERE")
+      ->capture_default_str();
   if (!all) return;
   sub.add_flag("--kernel-times", f.kernel_times, "Measure kernels too: kernel and transfer apart in the statistics");
   sub.add_option("--records", f.records, "What crosses: auto (fewest bytes), key, header or address")
@@ -94,6 +100,8 @@ OpenDevices open_devices(const DeviceFlags& f) {
                                                           {"address", RecordChoice::kAddress}});
   open.options.threading =
       choice<DeviceThreading>(f.threading, {{"full", DeviceThreading::kFull}, {"master", DeviceThreading::kMaster}});
+  const RingMemory ring_memory = choice<RingMemory>(
+      f.ring_memory, {{"auto", RingMemory::kAuto}, {"host", RingMemory::kHost}, {"device", RingMemory::kDevice}});
   open.options.flights = f.flights;
   open.options.enter_after = f.enter_after;
   open.options.leave_after = f.leave_after;
@@ -132,6 +140,7 @@ OpenDevices open_devices(const DeviceFlags& f) {
       return open;
     }
     (*device)->time_kernels(f.kernel_times);
+    if (auto ok = (*device)->use_ring_memory(ring_memory); !ok) fail(Exit::kUnavailable, ok.error());
     open.options.devices.push_back(std::move(*device));
   }
   return open;
@@ -200,6 +209,7 @@ Json to_json(const DeviceReport& d) {
             {"master_flights", d.master_flights},
             {"launches", d.channels.launches},
             {"mode_switches", d.channels.switches},
+            {"pushed_flights", d.channels.pushed},
             {"bytes_in", d.channels.bytes_in},
             {"bytes_out", d.channels.bytes_out},
             {"gather_ns", times(d.channels.fill)},

@@ -23,7 +23,7 @@
 namespace sluice::app {
 namespace {
 
-struct Options {
+struct ExplainFlags {
   std::string packet, hex, capture, acl, format = "auto", routes, adjacencies, policy = "deny", algorithm;
   uint64_t number = 1;
   unsigned near = 3;
@@ -111,7 +111,7 @@ std::string rule_line(const Json& r) {
   return t;
 }
 
-Exit explain(const Options& o) {
+Exit explain(const ExplainFlags& o) {
   const int given = (o.packet.empty() ? 0 : 1) + (o.hex.empty() ? 0 : 1) + (o.capture.empty() ? 0 : 1);
   if (given == 0) fail(Exit::kUsage, "--packet, --hex or --in is missing");
   if (given > 1) fail(Exit::kUsage, "--packet, --hex and --in cannot be given together");
@@ -308,7 +308,7 @@ Exit explain(const Options& o) {
 }  // namespace
 
 void add_explain(CLI::App& root) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ExplainFlags>();
   CLI::App* sub = add_subcommand(
       root, "explain", "Packets",
       "What happens to one packet and why: the rule that decides and the near misses above it, the route, the\n"

@@ -31,7 +31,7 @@ std::vector<FlowRegion> regions_of(const RuleSet& set) {
 
 namespace {
 
-struct Options {
+struct GenFlags {
   std::string out = "-";
   uint64_t seed = 1;
   // rules, trace
@@ -66,7 +66,7 @@ RuleShape shape_of(const std::string& name) {
   return name == "fw" ? RuleShape::kFw : name == "ipc" ? RuleShape::kIpc : RuleShape::kAcl;
 }
 
-Exit gen_rules(const Options& o) {
+Exit gen_rules(const GenFlags& o) {
   RulesOptions r;
   r.shape = shape_of(o.shape);
   r.count = o.count;
@@ -84,7 +84,7 @@ Exit gen_rules(const Options& o) {
   return Exit::kOk;
 }
 
-Exit gen_routes(const Options& o) {
+Exit gen_routes(const GenFlags& o) {
   if (!o.like.empty()) {
     const Rib rib = read_routes(split_commas(o.like), nullptr);
     write_text(o.out, need(generate_routes_like(rib, {o.like_count, o.seed}), Exit::kUsage),
@@ -102,14 +102,14 @@ Exit gen_routes(const Options& o) {
   return Exit::kOk;
 }
 
-Exit gen_trace(const Options& o) {
+Exit gen_trace(const GenFlags& o) {
   const RuleSet set = read_rules(o.rules, o.format, nullptr);
   write_text(o.out, need(generate_trace(regions_of(set), {o.packets, o.seed})),
              fmt::format("{} packets, seed {}", with_commas(o.packets), o.seed));
   return Exit::kOk;
 }
 
-Exit gen_traffic(const Options& o) {
+Exit gen_traffic(const GenFlags& o) {
   TrafficOptions t;
   t.packets = o.packets;
   t.flows = o.flows;
@@ -159,7 +159,7 @@ Exit gen_traffic(const Options& o) {
   return Exit::kOk;
 }
 
-void add_common(CLI::App& sub, Options& o) {
+void add_common(CLI::App& sub, GenFlags& o) {
   sub.add_option("--out", o.out, "Where it goes ('-': stdout); appears when it is complete")
       ->type_name("FILE")
       ->capture_default_str();
@@ -179,7 +179,7 @@ void add_gen(CLI::App& root) {
   gen->require_subcommand(1);
   const CLI::Validator fraction = CLI::Range(0.0, 1.0);
 
-  auto r = std::make_shared<Options>();
+  auto r = std::make_shared<GenFlags>();
   CLI::App* rules =
       add_subcommand(*gen, "rules", "Subcommands", "A rule set with the shape of access lists, firewalls or IP chains",
                      "sluice gen rules --shape acl --count 10000 > acl.rules\nsluice gen rules --count 1000 --ipv6 0.3 "
@@ -201,7 +201,7 @@ void add_gen(CLI::App& root) {
       ->type_name("LANGUAGE");
   add_common(*rules, *r);
 
-  auto n = std::make_shared<Options>();
+  auto n = std::make_shared<GenFlags>();
   CLI::App* routes =
       add_subcommand(*gen, "routes", "Subcommands", "A routing table with the shape of a full Internet table",
                      "sluice gen routes --out rib.txt\nsluice gen routes --ipv4 10000 --ipv6 0 --next-hops 16\n"
@@ -230,7 +230,7 @@ void add_gen(CLI::App& root) {
       ->capture_default_str();
   add_common(*routes, *n);
 
-  auto t = std::make_shared<Options>();
+  auto t = std::make_shared<GenFlags>();
   CLI::App* trace = add_subcommand(
       *gen, "trace", "Subcommands", "A ClassBench trace whose packets are drawn from a rule file",
       "sluice gen trace --rules acl.rules --packets 100000 --out acl.trace", [t] { return gen_trace(*t); });
@@ -241,7 +241,7 @@ void add_gen(CLI::App& root) {
   trace->add_option("--packets", t->packets, "How many")->type_name("N")->capture_default_str();
   add_common(*trace, *t);
 
-  auto p = std::make_shared<Options>();
+  auto p = std::make_shared<GenFlags>();
   CLI::App* traffic =
       add_subcommand(*gen, "traffic", "Subcommands", "A capture of five-tuple flows with Zipf popularity",
                      "sluice gen traffic --packets 1000000 --flows 50000 --out t.pcap\nsluice gen traffic --rules "

@@ -82,6 +82,9 @@ void open_routes(LoadedRoutes& routes);
 // -- packets
 // -----------------------------------------------------------------------------------------------------------
 
+// Keys are read and looked up so many at a time.
+inline constexpr size_t kKeyBlock = size_t{1} << 18;
+
 // Keys in blocks: a trace, or the frames of a capture. A frame that is not IP, or damaged, has family 0.
 class KeySource {
  public:

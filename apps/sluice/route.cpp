@@ -8,13 +8,11 @@
 namespace sluice::app {
 namespace {
 
-struct Options {
+struct RouteFlags {
   std::string routes, addresses, capture, algorithm, out;
   DeviceFlags device;
   unsigned workers = 1;
 };
-
-constexpr size_t kBlock = size_t{1} << 18;
 
 // Every address of the text. Blank lines and '#' comments are skipped. All bad lines are reported at once.
 std::vector<IpAddress> parse_addresses(const std::string& text, const std::string& name) {
@@ -43,7 +41,7 @@ std::vector<IpAddress> parse_addresses(const std::string& text, const std::strin
 
 class AddressSource {
  public:
-  explicit AddressSource(const Options& o) {
+  explicit AddressSource(const RouteFlags& o) {
     if (o.addresses.empty()) {
       keys_ = open_capture_keys(o.capture);
     } else {
@@ -54,12 +52,12 @@ class AddressSource {
   void next(std::vector<IpAddress>& out) {
     out.clear();
     if (keys_ == nullptr) {
-      const size_t n = std::min(kBlock, all_.size() - at_);
+      const size_t n = std::min(kKeyBlock, all_.size() - at_);
       out.assign(all_.begin() + static_cast<ptrdiff_t>(at_), all_.begin() + static_cast<ptrdiff_t>(at_ + n));
       at_ += n;
       return;
     }
-    keys_->next(block_, kBlock);
+    keys_->next(block_, kKeyBlock);
     for (const FlowKey& key : block_) out.push_back({key.dst_hi, key.dst_lo, key.family});
   }
 
@@ -70,7 +68,7 @@ class AddressSource {
   size_t at_ = 0;
 };
 
-Exit route(const Options& o) {
+Exit route(const RouteFlags& o) {
   exactly_one(!o.addresses.empty(), !o.capture.empty(), "--addresses or --in");
   check_lpm_algorithms(o.algorithm);
   const OpenDevices devices = open_devices(o.device);
@@ -192,7 +190,7 @@ Exit route(const Options& o) {
 }  // namespace
 
 void add_route(CLI::App& root) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<RouteFlags>();
   CLI::App* sub = add_subcommand(
       root, "route", "Tables",
       "The next hop of each address: one line an address, in order, with the next hop as the route file\n"

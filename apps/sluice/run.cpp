@@ -14,7 +14,7 @@
 namespace sluice::app {
 namespace {
 
-struct Options {
+struct RunFlags {
   std::vector<std::string> words;  // FILE.click and NAME=VAL
   std::string acl, format = "auto", routes, adjacencies, in, icmp, policy = "deny", algorithm, route_algorithm,
                    latency_target;
@@ -34,7 +34,7 @@ bool is_define(const std::string& word) {
                      [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
 }
 
-StandardGraph standard_graph_of(const Options& o) {
+StandardGraph standard_graph_of(const RunFlags& o) {
   StandardGraph g;
   g.acl = o.acl;
   g.acl_format = o.format;
@@ -77,7 +77,7 @@ StandardGraph standard_graph_of(const Options& o) {
   return g;
 }
 
-Exit run(const Options& o) {
+Exit run(const RunFlags& o) {
   std::string file;
   Defines defines;
   for (const std::string& word : o.words) {
@@ -272,7 +272,7 @@ Exit check(const CheckOptions& o) {
 namespace {
 
 // What `run` and `show plan` take.
-void add_run_options(CLI::App& sub, Options& o) {
+void add_run_options(CLI::App& sub, RunFlags& o) {
   sub.add_option("configuration", o.words, "A Click file ('-': stdin) and NAME=VALUE for its variables")
       ->type_name("FILE [NAME=VALUE...]");
   sub.add_option("--acl", o.acl, "Access list: rules (ClassBench or native) or an image")->type_name("FILE");
@@ -312,7 +312,7 @@ void add_run_options(CLI::App& sub, Options& o) {
 }  // namespace
 
 void add_run(CLI::App& root) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<RunFlags>();
   CLI::App* sub =
       add_subcommand(root, "run", "Packets",
                      "Takes packets through a graph: a Click file, or the standard graph\n"
@@ -333,7 +333,7 @@ void add_show(CLI::App& root) {
   CLI::App* show = add_subcommand(root, "show", "Packets", "Shows how a graph would run, without running it.",
                                   "sluice show plan --acl edge.acl --routes rib.txt --in a.pcap --device emu", nullptr);
   show->require_subcommand(1);
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<RunFlags>();
   o->print_plan = true;
   CLI::App* plan = add_subcommand(
       *show, "plan", "Subcommands",

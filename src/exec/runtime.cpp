@@ -575,6 +575,7 @@ void Runtime::fill(RunReport& report) {
       const ChannelStats real = state.master->stats();
       device.channels.launches = real.launches;
       device.channels.switches = real.switches;
+      device.channels.pushed = real.pushed;
       device.channels.bytes_in = real.bytes_in;
       device.channels.bytes_out = real.bytes_out;
       device.channels.kernel.merge(real.kernel);

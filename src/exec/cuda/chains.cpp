@@ -38,7 +38,7 @@ bool runs_on(RecordKind kind, const DeviceProgram& program) {
   for (uint32_t s = program.begin; s < program.end; ++s) {
     const uint16_t stage = program.program.stages[s].kind;
     if (stage >= AllStages::kSize) return false;
-    if ((kind == RecordKind::kKey4 || kind == RecordKind::kKey6) && !kKeyStages[stage]) return false;
+    if (is_key(kind) && !kKeyStages[stage]) return false;
   }
   return true;
 }

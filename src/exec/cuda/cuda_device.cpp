@@ -59,6 +59,17 @@ class CudaDevice final : public Device {
   void unpin(void* host) override { shared_->memory->unpin(host); }
 
   void time_kernels(bool on) override { shared_->options.stamps = on; }
+  Result<void> use_ring_memory(RingMemory memory) override {
+    if (memory == RingMemory::kDevice) {
+      // A little of it says whether there is any.
+      if (auto ok = can_push(); !ok) return ok;
+      auto window = shared_->memory->allocate_window(1);
+      if (!window) return std::move(window).error();
+      shared_->memory->free_device(window->device);
+    }
+    shared_->options.ring_memory = memory;
+    return {};
+  }
   void specialise(DeviceProgram& program) const override { program.chain = chain_of(program); }
   Result<std::unique_ptr<SlabDriver>> make_slabs(const ChannelShape& shape, uint32_t slabs,
                                                  Transport transport) override {

@@ -14,6 +14,7 @@
 #include "exec/cuda/kernels.h"
 #include "exec/cuda/open_cuda.h"
 #include "exec/cuda/resident.h"
+#include "exec/device/channel.h"
 #include "exec/device/device.h"
 #include "exec/device/resident.h"
 #include "net/packet_builder.h"
@@ -269,7 +270,7 @@ struct Item {
 
 std::vector<Item> some_items(Tables& t, size_t n, RecordKind kind) {
   std::vector<Item> items(n);
-  if (kind == RecordKind::kKey4 || kind == RecordKind::kKey6) {
+  if (is_key(kind)) {
     const auto keys = some_keys(t, n, kind);
     for (size_t i = 0; i < n; ++i) items[i].key = keys[i];
     return items;
@@ -391,6 +392,7 @@ class CudaDeviceTest : public ::testing::TestWithParam<const char*> {
     return open_cuda_device(0, options);
   }
 
+  void key_rings_equal_the_host(RingMemory memory);
   void run_slab(const Named& named, Transport transport, std::vector<Item> items) {
     SCOPED_TRACE(std::string(named.name) + ", " + to_string(transport) + ", " + to_string(named.program.shape.kind));
     const bool addresses = named.program.shape.kind == RecordKind::kAddress;
@@ -545,6 +547,7 @@ struct RingUser {
     RingControl& control = *ring->control();
     const uint32_t epoch = control.epoch() + ((control.epoch() & 1) == which ? 2 : 1);
     control.order_epoch(epoch);
+    ring->send_orders();
     if (running) {
       const auto limit = std::chrono::steady_clock::now() + kPatience;
       for (uint32_t s = 0; s < ring->servers(); ++s) {
@@ -557,7 +560,7 @@ struct RingUser {
     parity = which;
   }
   void start() {
-    ring->control()->order_stop(0);
+    order_stop(0);
     const auto started = ring->start(head, 1);
     ASSERT_TRUE(started.ok()) << to_string(started.error());
     running = true;
@@ -565,9 +568,13 @@ struct RingUser {
   void stop() {
     if (!running) return;
     running = false;
-    ring->control()->order_stop(1);
+    order_stop(1);
     const auto joined = ring->join();
     EXPECT_TRUE(joined.ok()) << to_string(joined.error());
+  }
+  void order_stop(uint32_t stop) {
+    ring->control()->order_stop(stop);
+    ring->send_orders();
   }
   uint32_t slot(uint64_t serial) const { return static_cast<uint32_t>(serial) & (shape.capacity - 1); }
   void put(const Item& item, uint64_t frame, uint64_t host_frame) {
@@ -576,6 +583,12 @@ struct RingUser {
     write_record(program[parity], item, host_frame, tag, in.data());
     want.push_back(expected_of(program[parity], in.data(), tag));
     write_record(program[parity], item, frame, tag, ring->in() + size_t{slot(head)} * shape.words_in);
+    if (const RecordWindow window = ring->window(); window.to != nullptr) {
+      const size_t first = size_t{slot(head)} * shape.words_in / kLineWords;
+      const size_t last = (size_t{slot(head) + 1} * shape.words_in + kLineWords - 1) / kLineWords;
+      window.copy(window.to + first * 64, reinterpret_cast<const std::byte*>(ring->in()) + first * 64, last - first);
+      flush_lines();
+    }
     ++head;
   }
   // All records up to the head.
@@ -624,12 +637,15 @@ struct RingUser {
   bool running = false;
 };
 
-TEST_P(CudaDeviceTest, KeyRingsEqualTheHostOverManyLaps) {
+void CudaDeviceTest::key_rings_equal_the_host(RingMemory memory) {
+  const auto chosen = device_->use_ring_memory(memory);
+  if (!chosen.ok()) GTEST_SKIP() << to_string(chosen.error());
   loaded_ = std::make_unique<Loaded>(*device_, tables_);
   for (const RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6}) {
     const auto items = some_items(tables_, 512, kind);
     const auto programs = key_programs(tables_, kind);
     RingUser user(*device_, programs[0].program, 256);
+    ASSERT_EQ(user.ring->window().to != nullptr, memory == RingMemory::kDevice);
     user.install(programs[0].program, (*loaded_)(programs[0].program), 0);
     user.start();
     // More than 64 laps: the tag wraps. Batches of all sizes, so that groups come in parts.
@@ -654,6 +670,14 @@ TEST_P(CudaDeviceTest, KeyRingsEqualTheHostOverManyLaps) {
     EXPECT_EQ(user.wrong, 0u) << to_string(kind);
     EXPECT_GT(swaps, 10u);
   }
+}
+
+TEST_P(CudaDeviceTest, KeyRingsEqualTheHostOverManyLaps) {
+  key_rings_equal_the_host(RingMemory::kHost);
+}
+
+TEST_P(CudaDeviceTest, KeyRingsInDeviceMemoryEqualTheHostOverManyLaps) {
+  key_rings_equal_the_host(RingMemory::kDevice);
 }
 
 TEST_P(CudaDeviceTest, ARingHoldsTwoGenerationsAtOnce) {

@@ -28,6 +28,9 @@ Result<std::unique_ptr<SlabDriver>> make_cuda_slabs(std::shared_ptr<CudaShared> 
                                                     uint32_t slabs, Transport transport);
 Result<std::unique_ptr<RingDriver>> make_cuda_ring(std::shared_ptr<CudaShared> shared, const ChannelShape& shape);
 
+// Whether this processor can write records into device memory. Errors: it has no 64-byte stores.
+Result<void> can_push();
+
 // Errors: a capacity that is no power of two of at least 32, word counts that are not the record's.
 Result<void> check_shape(const ChannelShape& shape);
 

@@ -23,7 +23,7 @@ SLUICE_HD constexpr uint32_t scratch_words_bytes(uint32_t words_in, uint32_t wor
 }
 // Of header and address records; keys need none. A multiple of 16.
 SLUICE_HD constexpr uint32_t warp_scratch_bytes(RecordKind kind, uint32_t words_in, uint32_t words_out) {
-  if (kind == RecordKind::kKey4 || kind == RecordKind::kKey6) return 0;
+  if (is_key(kind)) return 0;
   return scratch_words_bytes(words_in, words_out) + 32 + (kind == RecordKind::kHeader ? 32 * kFrameStride : 0);
 }
 
@@ -41,7 +41,7 @@ struct LaunchArguments {
 // Kernel(const DeviceProgram, const LaunchArguments), blocks of launch_threads(kind), a lane a record.
 const void* launch_kernel(RecordKind kind, uint8_t chain);
 inline constexpr uint32_t launch_threads(RecordKind kind) {
-  return kind == RecordKind::kKey4 || kind == RecordKind::kKey6 ? 128 : 64;
+  return is_key(kind) ? 128 : 64;
 }
 
 // -- rings ------------------------------------------------------------------------------------------------------------
@@ -55,10 +55,11 @@ struct RingArguments {
   const Word* in;
   Word* out;
   RingControl* control;
-  const DeviceProgram* programs;  // two slots, device memory
-  uint32_t* histogram;            // kRingBins counts; nullptr: no stamps are taken
-  uint64_t next;                  // the first record's serial
-  uint64_t lap0;                  // the lap of serial 0
+  const RingControl::Order* orders;  // a server each: the control's, or their copy in device memory
+  const DeviceProgram* programs;     // two slots, device memory
+  uint32_t* histogram;               // kRingBins counts; nullptr: no stamps are taken
+  uint64_t next;                     // the first record's serial
+  uint64_t lap0;                     // the lap of serial 0
   uint32_t capacity;
   uint32_t servers;
   uint32_t words_in, words_out;
@@ -71,7 +72,7 @@ inline constexpr uint32_t kProgramSlotBytes = (sizeof(DeviceProgram) + 15) / 16 
 const void* ring_kernel(RecordKind kind);
 // The most servers in a block, and a block's shared memory.
 inline constexpr uint32_t ring_block_warps(RecordKind kind) {
-  return kind == RecordKind::kKey4 || kind == RecordKind::kKey6 ? 8 : 4;
+  return is_key(kind) ? 8 : 4;
 }
 inline constexpr uint32_t ring_shared_bytes(RecordKind kind, uint32_t warps, uint32_t words_in, uint32_t words_out) {
   return warps * (2 * kProgramSlotBytes + warp_scratch_bytes(kind, words_in, words_out));

@@ -25,6 +25,8 @@ struct CudaOptions {
   uint32_t ring_block_servers = 4;
   // As Device::time_kernels.
   bool stamps = false;
+  // As Device::use_ring_memory.
+  RingMemory ring_memory = RingMemory::kAuto;
   // Processors that rings leave free for launch kernels and table uploads.
   uint32_t spare_processors = 8;
 };

@@ -8,6 +8,7 @@
 
 #include "exec/cuda/chains.h"
 #include "exec/cuda/drivers.h"
+#include "memory/buffer.h"
 
 namespace sluice {
 namespace {
@@ -33,6 +34,7 @@ class CudaRing final : public RingDriver {
   ~CudaRing() override {
     if (running_) {
       control_->order_stop(1);
+      send_orders();
       (void)join();
     }
     // Servers that do not leave still read and write this memory, and destroying their stream would wait for them.
@@ -40,7 +42,9 @@ class CudaRing final : public RingDriver {
     CudaMemory& memory = *shared_->memory;
     memory.use();
     if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
-    memory.free_pinned(in_);
+    if (window_ == nullptr) memory.free_pinned(in_);
+    memory.free_device(device_in_);
+    memory.free_device(orders_);
     memory.free_pinned(out_);
     memory.free_pinned(control_);
     memory.free_device(programs_);
@@ -66,13 +70,20 @@ class CudaRing final : public RingDriver {
     CudaMemory& memory = *shared_->memory;
     memory.use();
     void* at = nullptr;
-    if (auto r = take(memory.allocate_pinned(size_t{shape_.capacity} * shape_.words_in * sizeof(Word)), at); !r)
-      return r;
-    in_ = static_cast<Word*>(at);
+    const size_t bytes_in = size_t{shape_.capacity} * shape_.words_in * sizeof(Word);
+    if (options.ring_memory != RingMemory::kHost && is_key(kind)) {
+      auto made = make_window(bytes_in);
+      if (!made && options.ring_memory == RingMemory::kDevice) return made;
+    }
+    if (window_ == nullptr) {
+      if (auto r = take(memory.allocate_pinned(bytes_in), at); !r) return r;
+      in_ = static_cast<Word*>(at);
+    }
     if (auto r = take(memory.allocate_pinned(shape_.capacity * shape_.result_bytes()), at); !r) return r;
     out_ = static_cast<Word*>(at);
     if (auto r = take(memory.allocate_pinned(sizeof(RingControl)), at); !r) return r;
     control_ = static_cast<RingControl*>(at);
+    send_orders();
     if (auto r = take(memory.allocate_device(2 * size_t{kProgramSlotBytes}), at); !r) return r;
     programs_ = static_cast<std::byte*>(at);
     if (stamps_) {
@@ -84,7 +95,14 @@ class CudaRing final : public RingDriver {
 
   Word* in() override { return in_; }
   const void* out() override { return out_; }
+  RecordWindow window() override { return {window_, window_ != nullptr ? whole_line_copy() : nullptr}; }
   RingControl* control() override { return control_; }
+  void send_orders() override {
+    if (window_ == nullptr) return;
+    whole_line_copy()(window_orders_, reinterpret_cast<const std::byte*>(control_->orders),
+                      sizeof control_->orders / 64);
+    flush_lines();
+  }
   uint32_t servers() const override { return servers_; }
 
   Result<void> write_program(uint32_t parity, const DeviceProgram& program) override {
@@ -138,7 +156,8 @@ class CudaRing final : public RingDriver {
     }
     for (uint32_t i = 0; i < servers_; ++i) __atomic_store_n(&control_->servers[i].left, 0u, __ATOMIC_RELAXED);
     RingArguments a{};
-    a.in = in_;
+    a.in = window_ != nullptr ? reinterpret_cast<const Word*>(device_in_) : in_;
+    a.orders = window_ != nullptr ? reinterpret_cast<const RingControl::Order*>(orders_) : control_->orders;
     a.out = out_;
     a.control = control_;
     a.programs = reinterpret_cast<const DeviceProgram*>(programs_);
@@ -227,6 +246,28 @@ class CudaRing final : public RingDriver {
     to = *from;
     return {};
   }
+  // Records and orders in device memory that the host writes; what the host has of the records is ordinary memory.
+  Result<void> make_window(size_t bytes_in) {
+    CudaMemory& memory = *shared_->memory;
+    if (auto ok = can_push(); !ok) return ok;
+    auto words = memory.allocate_window(bytes_in);
+    if (!words) return std::move(words).error();
+    auto orders = memory.allocate_window(sizeof control_->orders);
+    auto copy = Buffer::allocate(bytes_in);
+    if (!orders || !copy) {
+      memory.free_device(words->device);
+      if (orders) memory.free_device(orders->device);
+      return orders ? std::move(copy).error() : std::move(orders).error();
+    }
+    copy_ = std::move(*copy);
+    in_ = reinterpret_cast<Word*>(copy_.data());
+    window_ = words->host;
+    device_in_ = words->device;
+    window_orders_ = orders->host;
+    orders_ = orders->device;
+    whole_line_copy()(window_, copy_.data(), bytes_in / 64);  // zeros
+    return {};
+  }
   void left() {
     running_ = false;
     shared_->resident_rings.fetch_sub(1);
@@ -243,6 +284,11 @@ class CudaRing final : public RingDriver {
   bool stamps_ = false;
   bool running_ = false;
   Word* in_ = nullptr;
+  Buffer copy_;                         // in_, where there is a window
+  std::byte* window_ = nullptr;         // records as the device sees them, for the host to write
+  std::byte* device_in_ = nullptr;      // the same for the device
+  std::byte* window_orders_ = nullptr;  // the control's orders as the device sees them, for the host
+  std::byte* orders_ = nullptr;         // the same for the device
   Word* out_ = nullptr;
   RingControl* control_ = nullptr;
   std::byte* programs_ = nullptr;
@@ -251,6 +297,14 @@ class CudaRing final : public RingDriver {
 };
 
 }  // namespace
+
+Result<void> can_push() {
+  if (whole_line_copy() == nullptr) {
+    return Error("this processor has no 64-byte stores: records cannot be written into device memory",
+                 "use --ring-memory host");
+  }
+  return {};
+}
 
 Result<std::unique_ptr<RingDriver>> make_cuda_ring(std::shared_ptr<CudaShared> shared, const ChannelShape& shape) {
   if (auto fits = check_shape(shape); !fits) return std::move(fits).error();

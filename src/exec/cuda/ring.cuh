@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
   };
   const Scratch scratch = scratch_of<K>(bytes + size_t{warps} * 2 * kProgramSlotBytes, warp, a.words_in, a.words_out);
   RingControl::Server& me = a.control->servers[server];
-  const RingControl::Order& order = a.control->orders[server];
+  const RingControl::Order& order = a.orders[server];
 
   // Every lane acquires for itself; the warp goes by what lane 0 saw.
   uint32_t epoch = __shfl_sync(kAll, load_acquire_sys(&order.epoch), 0);

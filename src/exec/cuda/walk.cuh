@@ -25,7 +25,7 @@ namespace sluice::cuda_walk {
 inline constexpr uint32_t kAll = 0xffffffffu;
 
 template <RecordKind K>
-inline constexpr bool kIsKey = K == RecordKind::kKey4 || K == RecordKind::kKey6;
+inline constexpr bool kIsKey = is_key(K);
 
 struct Scratch {
   Word* words = nullptr;

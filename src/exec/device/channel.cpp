@@ -41,7 +41,7 @@ Result<std::unique_ptr<Channel>> Channel::create(Device& device, const RecordSha
 Channel::~Channel() {
   const std::lock_guard lock(control_);
   if (ring_running_) {
-    ring_->control()->order_stop(1);
+    order_stop(1);
     (void)ring_->join();
   }
 }
@@ -69,6 +69,7 @@ Result<void> Channel::install(const DeviceProgram& program, uint32_t parity) {
   RingControl& control = *ring_->control();
   const uint32_t epoch = control.epoch() + ((control.epoch() & 1) == parity ? 2 : 1);
   control.order_epoch(epoch);
+  ring_->send_orders();
   if (!ring_running_) return {};
   // Every server takes the new program before a record may name it.
   const uint64_t start = now_ns();
@@ -86,10 +87,15 @@ Result<void> Channel::install(const DeviceProgram& program, uint32_t parity) {
   return {};
 }
 
+void Channel::order_stop(uint32_t stop) {
+  ring_->control()->order_stop(stop);
+  ring_->send_orders();
+}
+
 bool Channel::enter_ring() {
   const std::lock_guard lock(control_);
   if (ring_running_) return true;
-  ring_->control()->order_stop(0);
+  order_stop(0);
   if (auto ok = ring_->start(head_, 1); !ok) {
     fail(ok.error());
     return false;
@@ -102,7 +108,7 @@ bool Channel::enter_ring() {
 void Channel::leave_ring() {
   const std::lock_guard lock(control_);
   if (!ring_running_) return;
-  ring_->control()->order_stop(1);
+  order_stop(1);
   if (auto ok = ring_->join(); !ok) fail(ok.error());
   ring_running_ = false;
 }
@@ -116,6 +122,7 @@ bool Channel::open(Flight& flight, uint32_t records, uint32_t parity) {
     flight.ring = true;
     flight.in = ring_->in();
     flight.out = static_cast<const std::byte*>(ring_->out());
+    flight.window = ring_->window();
     flight.first = head_;
     flight.lap0 = 1;
     flight.mask = shape_.capacity - 1;
@@ -133,9 +140,11 @@ bool Channel::open(Flight& flight, uint32_t records, uint32_t parity) {
 }
 
 void Channel::submit(Flight& flight, const DeviceProgram& program, const SlabDriver::Range& pool) {
+  flight.push(true);
   flight.submitted_ns = flight.progress_ns = now_ns();
   stats_.fill.record(flight.submitted_ns - flight.opened_ns);
   ++stats_.flights;
+  stats_.pushed += flight.window.to != nullptr ? 1 : 0;
   stats_.records += flight.count;
   stats_.bytes_in += uint64_t{flight.count} * shape_.words_in * sizeof(Word);
   stats_.bytes_out += uint64_t{flight.count} * shape_.result_bytes();

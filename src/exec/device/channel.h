@@ -29,6 +29,10 @@ struct ChannelOptions {
   uint64_t watchdog_ns = 2'000'000'000;      // no progress for so long: the device has failed
 };
 
+// Words in a 64-byte line, and how many records are written before their lines are pushed.
+inline constexpr size_t kLineWords = 4;
+inline constexpr uint32_t kPushRun = 64;
+
 // Records in one piece on their way. Record i lies at place(i) of `in`, its result at the same place of `out`.
 struct Flight {
   Flight() = default;
@@ -60,6 +64,8 @@ struct Flight {
   uint64_t submitted_ns = 0;
   uint64_t progress_ns = 0;  // when a result was last seen
   uint32_t ready = 0;        // leading records whose results are there
+  RecordWindow window;       // of a ring
+  uint32_t pushed = 0;       // leading records that are in the window
 
   uint32_t place(uint32_t i) const { return static_cast<uint32_t>(first + i) & mask; }
   uint32_t tag(uint32_t i) const { return make_tag(lap0 + ((first + i) >> shift), parity); }
@@ -88,6 +94,7 @@ struct Flight {
       }
       count += some;
     }
+    push(false);
   }
   // Appends the record of one key. Flights of kKey4 records, whose one word says what they are, take what fits_key4.
   void put_key(const FlowKey& key) {
@@ -107,14 +114,36 @@ struct Flight {
   void put_words(const Word* from, uint32_t n) {
     while (n != 0) {
       const uint32_t at = place(count);
-      const uint32_t run = mask == ~uint32_t{0} ? n : std::min(n, mask - at + 1);
+      uint32_t run = mask == ~uint32_t{0} ? n : std::min(n, mask - at + 1);
+      if (window.to != nullptr) run = std::min(run, kPushRun);
       const uint32_t bits = tag(count);
       Word* to = in + at;
       for (uint32_t k = 0; k < run; ++k) HostWords::store_tagged(to + k, from + k, bits);
       from += run;
       count += run;
       n -= run;
+      push(false);
     }
+  }
+  // Copies the lines of records that the window does not have yet: full ones, and with `all` the last one, too. A line
+  // may go twice, since records before and behind these have in it what they had.
+  void push(bool all) {
+    if (window.to == nullptr) return;
+    while (pushed != count) {
+      const uint32_t at = place(pushed);
+      const uint32_t run = std::min(count - pushed, mask - at + 1);
+      const size_t begin = size_t{at} * words_in, end = begin + size_t{run} * words_in;
+      const size_t line = begin / kLineWords, end_line = all ? (end + kLineWords - 1) / kLineWords : end / kLineWords;
+      if (end_line > line)
+        window.copy(window.to + line * 64, reinterpret_cast<std::byte*>(in) + line * 64, end_line - line);
+      if (end_line * kLineWords >= end) {
+        pushed += run;
+      } else {
+        if (end_line > line) pushed += static_cast<uint32_t>((end_line * kLineWords - begin) / words_in);
+        return;
+      }
+    }
+    if (all) flush_lines();
   }
   uint64_t key_result(uint32_t i) const { return HostWords::load64(reinterpret_cast<const uint64_t*>(out) + place(i)); }
 };
@@ -125,6 +154,7 @@ struct ChannelStats {
   uint64_t records = 0;
   uint64_t launches = 0;  // flights that took a kernel launch
   uint64_t switches = 0;  // adaptive: mode changes
+  uint64_t pushed = 0;    // flights whose records the host wrote into device memory
   uint64_t bytes_in = 0, bytes_out = 0;
   Histogram fill;    // open to submit, ns, once a flight: the batch's wait while records are gathered
   Histogram device;  // submit to all results: transfers and kernel
@@ -136,6 +166,7 @@ struct ChannelStats {
     records += o.records;
     launches += o.launches;
     switches += o.switches;
+    pushed += o.pushed;
     bytes_in += o.bytes_in;
     bytes_out += o.bytes_out;
     fill.merge(o.fill);
@@ -196,6 +227,7 @@ class Channel final : public RecordChannel {
   Channel(Device& device, const ChannelShape& shape, const ChannelOptions& options)
       : device_(device), shape_(shape), options_(options) {}
   void fail(Error error);
+  void order_stop(uint32_t stop);
   bool enter_ring();
   void leave_ring();
   void adapt(const Flight& flight);

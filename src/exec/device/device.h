@@ -17,6 +17,7 @@
 #include "base/histogram.h"
 #include "base/result.h"
 #include "exec/device/body.h"
+#include "exec/device/lines.h"
 #include "exec/device/record.h"
 #include "tables/image.h"
 
@@ -146,14 +147,30 @@ struct RingControl {
   uint32_t epoch() const { return __atomic_load_n(&orders[0].epoch, __ATOMIC_RELAXED); }
 };
 
+// Where the servers of a ring find its records.
+enum class RingMemory : uint8_t {
+  kAuto,   // kDevice where there is such memory
+  kHost,   // in pinned host memory: each look is a round trip over the bus
+  kDevice  // in device memory, into which the host writes whole lines
+};
+
+// Memory of the device that takes records in place of in(): the host writes in(), then copies its lines there.
+struct RecordWindow {
+  std::byte* to = nullptr;  // of the ring's place 0, 64-byte aligned; nullptr: the device reads in()
+  CopyLines copy = nullptr;
+};
+
 // Persistent mode: resident servers for one ring.
 class RingDriver {
  public:
   static constexpr uint32_t kLanes = 32;
   virtual ~RingDriver() = default;
-  virtual Word* in() = 0;         // capacity x words_in
+  virtual Word* in() = 0;         // capacity x words_in, 64-byte aligned
   virtual const void* out() = 0;  // capacity x result_bytes()
+  virtual RecordWindow window() { return {}; }
   virtual RingControl* control() = 0;
+  // control()'s orders have changed.
+  virtual void send_orders() {}
   virtual uint32_t servers() const = 0;
   // Puts a program into slot `parity` of the device's memory; complete on return. Never called for a slot that records
   // on their way may name. Errors: the device failed.
@@ -187,6 +204,8 @@ class Device {
   virtual DevicePower power() { return {}; }
   // Drivers that are made from now on measure their kernels: two events a launch, two looks at the clock a group.
   virtual void time_kernels(bool on) { (void)on; }
+  // Where rings that are made from now on take their records. Errors: kDevice, and the device has no such memory.
+  virtual Result<void> use_ring_memory(RingMemory memory) = 0;
   // Chooses a specialised kernel for the program (DeviceProgram::chain), where the device has one.
   virtual void specialise(DeviceProgram& program) const { (void)program; }
 

@@ -26,6 +26,9 @@
 namespace sluice {
 
 enum class RecordKind : uint8_t { kKey4, kKey6, kHeader, kAddress };
+SLUICE_HD constexpr bool is_key(RecordKind kind) {
+  return kind == RecordKind::kKey4 || kind == RecordKind::kKey6;
+}
 
 // The bytes of a frame that a header record carries, from the frame's start; and how far the program may push headers
 // in front of it before the packet is redone on the host.

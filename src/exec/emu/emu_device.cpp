@@ -51,7 +51,7 @@ void run_record(const DeviceProgram& program, RecordKind kind, const Word* in, u
   Walker walker;
   read_record(kind, program, in, scratch, walker);
   walk_alone(program, walker);
-  if (kind == RecordKind::kKey4 || kind == RecordKind::kKey6) {
+  if (is_key(kind)) {
     HostWords::store64(reinterpret_cast<uint64_t*>(out), key_result(walker, tag));
     return;
   }
@@ -164,9 +164,10 @@ class EmuSlabs final : public SlabDriver {
 
 class EmuRing final : public RingDriver {
  public:
-  EmuRing(const ChannelShape& shape, uint32_t servers, std::shared_ptr<Shared> shared)
+  EmuRing(const ChannelShape& shape, uint32_t servers, RingMemory memory, std::shared_ptr<Shared> shared)
       : shape_(shape), servers_(servers), shared_(std::move(shared)), control_(std::make_unique<RingControl>()) {
-    in_.resize(size_t{shape.capacity} * shape.words_in);
+    in_.resize(size_t{shape.capacity} * shape.words_in / 4);
+    if (memory != RingMemory::kHost) window_.resize(in_.size());
     out_.resize(size_t{shape.capacity} * shape.result_bytes() / sizeof(Word));
   }
   ~EmuRing() override {
@@ -174,8 +175,12 @@ class EmuRing final : public RingDriver {
     threads_.clear();
   }
 
-  Word* in() override { return in_.data(); }
+  Word* in() override { return reinterpret_cast<Word*>(in_.data()); }
   const void* out() override { return out_.data(); }
+  RecordWindow window() override {
+    if (window_.empty()) return {};
+    return {reinterpret_cast<std::byte*>(window_.data()), &copy_lines_as_words};
+  }
   RingControl* control() override { return control_.get(); }
   uint32_t servers() const override { return servers_; }
 
@@ -244,7 +249,8 @@ class EmuRing final : public RingDriver {
         const uint64_t serial = group * kLanes + lane;
         const uint64_t place = serial & (shape_.capacity - 1);
         const uint32_t lap = tag_lap(make_tag(lap0 + (serial >> shift), 0));
-        const Word* in = in_.data() + place * shape_.words_in;
+        const Word* in =
+            reinterpret_cast<const Word*>((window_.empty() ? in_ : window_).data()) + place * shape_.words_in;
         uint32_t tag = 0;
         bool whole = true;
         for (uint32_t w = 0; whole && w < shape_.words_in; ++w) {
@@ -284,7 +290,11 @@ class EmuRing final : public RingDriver {
   uint32_t servers_;
   std::shared_ptr<Shared> shared_;
   std::unique_ptr<RingControl> control_;
-  std::vector<Word> in_, out_;
+  struct alignas(64) Line {
+    Word words[4];
+  };
+  std::vector<Line> in_, window_;
+  std::vector<Word> out_;
   std::array<DeviceProgram, 2> programs_;
   std::mutex times_mutex_;
   Histogram times_;
@@ -333,7 +343,7 @@ Result<std::unique_ptr<SlabDriver>> EmuDevice::make_slabs(const ChannelShape& sh
 }
 
 Result<std::unique_ptr<RingDriver>> EmuDevice::make_ring(const ChannelShape& shape) {
-  return std::unique_ptr<RingDriver>(std::make_unique<EmuRing>(shape, servers_, shared_));
+  return std::unique_ptr<RingDriver>(std::make_unique<EmuRing>(shape, servers_, ring_memory_, shared_));
 }
 
 }  // namespace sluice

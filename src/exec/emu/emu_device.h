@@ -32,6 +32,11 @@ class EmuDevice final : public Device {
   Result<std::shared_ptr<DeviceBlob>> allocate(MemorySpace space, size_t bytes) override;
   Result<void> upload(DeviceBlob& to, size_t offset, const void* from, size_t bytes) override;
   void time_kernels(bool on) override { shared_->timed = on; }
+  // kAuto is kDevice: memory of its own beside the host's.
+  Result<void> use_ring_memory(RingMemory memory) override {
+    ring_memory_ = memory;
+    return {};
+  }
   Result<void*> pin(void* host, size_t bytes) override;
   void unpin(void* host) override;
   Result<std::unique_ptr<SlabDriver>> make_slabs(const ChannelShape& shape, uint32_t slabs,
@@ -55,6 +60,7 @@ class EmuDevice final : public Device {
  private:
   DeviceInfo info_;
   uint32_t servers_;
+  RingMemory ring_memory_ = RingMemory::kAuto;
   std::shared_ptr<Shared> shared_;
 };
 

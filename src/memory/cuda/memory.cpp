@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "memory/cuda/window.h"
+
 namespace sluice {
 namespace {
 
@@ -90,14 +92,22 @@ Result<std::shared_ptr<CudaMemory>> CudaMemory::open(int ordinal, size_t reserve
   return memory;
 }
 
+CudaMemory::CudaMemory(int ordinal) : ordinal_(ordinal) {}
+
 CudaMemory::~CudaMemory() {
   // Freeing waits for the device: with a kernel that does not leave, for ever.
-  if (abandoned_ || has_resident()) return;
+  if (abandoned_ || has_resident()) {
+    (void)window_.release();
+    return;
+  }
   use();
   for (void* p : late_pinned_) (void)cudaFreeHost(p);
   for (void* p : late_unpins_) (void)cudaHostUnregister(p);
   for (const auto& [p, bytes] : pinned_) (void)cudaHostUnregister(p);
-  for (auto& chunk : chunks_) (void)cudaFree(chunk->base);
+  for (auto& chunk : chunks_) {
+    if (chunk->host == nullptr) (void)cudaFree(chunk->base);
+  }
+  window_.reset();
   for (int i = 0; i < 2; ++i) {
     if (copied_[i] != nullptr) (void)cudaEventDestroy(copied_[i]);
     if (staging_[i] != nullptr) (void)cudaFreeHost(staging_[i]);
@@ -118,14 +128,16 @@ Result<CudaMemory::Chunk*> CudaMemory::add_chunk(size_t bytes, bool reserve) {
   chunk->base = static_cast<char*>(base);
   chunk->bytes = bytes;
   chunk->reserve = reserve;
+  chunk->host = nullptr;
   chunk->free[0] = bytes;
   chunks_.push_back(std::move(chunk));
   return chunks_.back().get();
 }
 
 // First fit.
-void* CudaMemory::carve(size_t bytes) {
+void* CudaMemory::carve(size_t bytes, bool window) {
   for (auto& chunk : chunks_) {
+    if ((chunk->host != nullptr) != window) continue;
     for (auto it = chunk->free.begin(); it != chunk->free.end(); ++it) {
       if (it->second < bytes) continue;
       const auto [offset, room] = *it;
@@ -156,6 +168,34 @@ Result<void*> CudaMemory::allocate_device(size_t bytes) {
     return std::move(done).error();
   }
   return address;
+}
+
+Result<CudaMemory::Window> CudaMemory::allocate_window(size_t bytes) {
+  use();
+  const size_t need = rounded(bytes);
+  const std::lock_guard lock(mutex_);
+  if (window_ == nullptr && why_no_window_.empty()) {
+    auto window = DeviceWindow::open(ordinal_, kWindowBytes);
+    if (window) {
+      window_ = std::move(*window);
+      auto chunk = std::make_unique<Chunk>();
+      chunk->base = reinterpret_cast<char*>(window_->device());
+      chunk->bytes = window_->size();
+      chunk->reserve = true;
+      chunk->host = window_->host();
+      chunk->free[0] = chunk->bytes;
+      chunks_.push_back(std::move(chunk));
+    } else {
+      why_no_window_ = window.error().message;
+    }
+  }
+  if (window_ == nullptr) return Error("device memory cannot be written from the host: " + why_no_window_);
+  auto* device = static_cast<std::byte*>(carve(need, true));
+  if (device == nullptr) {
+    return Error(fmt::format("{} bytes are not free in the {} MiB of device memory that the host can write", need,
+                             kWindowBytes >> 20));
+  }
+  return Window{window_->host() + (device - window_->device()), device};
 }
 
 Result<void> CudaMemory::zero(void* address, size_t bytes) {

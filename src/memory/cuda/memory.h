@@ -21,6 +21,8 @@
 
 namespace sluice {
 
+class DeviceWindow;
+
 // "cannot DOING: NAME (TEXT)", with the next step where one is known.
 Error cuda_error(cudaError_t status, const std::string& doing);
 
@@ -47,6 +49,13 @@ class CudaMemory {
   // Zero-filled pinned host memory, page-aligned; host and device use the same address.
   Result<void*> allocate_pinned(size_t bytes);
   void free_pinned(void* address);
+  // Device memory that the host writes straight, by whole lines (window.h). Not cleared, 256-byte aligned, freed by
+  // free_device. Errors: there is none on this machine, or no more of it.
+  struct Window {
+    std::byte* host;
+    std::byte* device;
+  };
+  Result<Window> allocate_window(size_t bytes);
   // Pins host memory that exists; returns its address for the device. Errors: it is pinned, or a part of it.
   Result<void*> pin(void* host, size_t bytes);
   void unpin(void* host);
@@ -67,11 +76,12 @@ class CudaMemory {
   void abandon() { abandoned_.store(true); }
 
  private:
-  explicit CudaMemory(int ordinal) : ordinal_(ordinal) {}
+  explicit CudaMemory(int ordinal);
   struct Chunk {
     char* base;
     size_t bytes;
     bool reserve;
+    std::byte* host;                // of a window; else nullptr
     std::map<size_t, size_t> free;  // offset -> bytes
   };
   struct Piece {
@@ -79,11 +89,14 @@ class CudaMemory {
     size_t offset, bytes;
   };
   Result<Chunk*> add_chunk(size_t bytes, bool reserve);
-  void* carve(size_t bytes);
+  // From chunks that are windows, or from those that are not.
+  void* carve(size_t bytes, bool window = false);
   void drop_empty_chunks();
   Result<void> zero(void* address, size_t bytes);
 
   static constexpr size_t kStagingBytes = size_t{4} << 20;
+  // One window for everything: what it takes to make and to free one must not happen beside a resident kernel.
+  static constexpr size_t kWindowBytes = size_t{64} << 20;
 
   const int ordinal_;
   std::atomic<uint32_t> resident_{0};
@@ -91,6 +104,8 @@ class CudaMemory {
   std::mutex mutex_;  // of all below
   std::vector<std::unique_ptr<Chunk>> chunks_;
   std::unordered_map<void*, Piece> pieces_;
+  std::unique_ptr<DeviceWindow> window_;
+  std::string why_no_window_;
   std::map<char*, size_t> pinned_;  // by pin()
   std::vector<void*> late_pinned_;  // freed, but kept while kernels are resident
   std::vector<void*> late_unpins_;

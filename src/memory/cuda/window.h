@@ -1,0 +1,44 @@
+// host only
+// DeviceWindow: memory of a CUDA device that the host writes straight, over the bus (the device's BAR).
+//
+// CUDA gives no such memory where the link is not coherent; the same driver's Vulkan side does: a memory type that is
+// local to the device and visible to the host, which CUDA imports (VK_KHR_external_memory_fd). The driver is loaded at
+// run time, through the Vulkan loader or, without one, directly.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <memory>
+
+#include "base/result.h"
+
+namespace sluice {
+
+class DeviceWindow {
+ public:
+  // Not cleared. Errors: this build or machine has no Vulkan driver of the device, or the device no such memory.
+  static Result<std::unique_ptr<DeviceWindow>> open(int ordinal, size_t bytes);
+  // Waits for the device's kernels.
+  ~DeviceWindow();
+  DeviceWindow(const DeviceWindow&) = delete;
+  DeviceWindow& operator=(const DeviceWindow&) = delete;
+
+  // Write-combining memory: whole lines are written quickly, reads take a microsecond each.
+  std::byte* host() const { return host_; }
+  // The same bytes for kernels.
+  std::byte* device() const { return device_; }
+  size_t size() const { return size_; }
+
+ private:
+  struct Vulkan;
+  DeviceWindow();
+
+  std::unique_ptr<Vulkan> vulkan_;
+  cudaExternalMemory_t imported_ = nullptr;
+  std::byte* host_ = nullptr;
+  std::byte* device_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace sluice
