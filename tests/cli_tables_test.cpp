@@ -123,6 +123,65 @@ TEST_F(CliTablesTest, ClassifyJsonCountsWhatItFound) {
   EXPECT_TRUE(said.err.empty()) << said.err;
 }
 
+TEST_F(CliTablesTest, CheckFindsRulesThatCanGo) {
+  write("list.acl",
+        "permit tcp from 10.0.0.0/8 to any\n# between\ndeny tcp from 10.1.0.0/16 to any port 22\n"
+        "permit udp from 10.1.0.0/16 to any\npermit udp from 10.0.0.0/8 to any\n");
+  const Said said = sluice("check --rules list.acl --shadowed -o json");
+  ASSERT_EQ(said.code, 0) << said.err;
+  const auto report = said.json()["shadowed"];
+  EXPECT_EQ(report["shadowed"], 1);
+  EXPECT_EQ(report["redundant"], 1);
+  EXPECT_EQ(report["not_decided"], 0);
+  ASSERT_EQ(report["findings"].size(), 2u);
+  const auto &shadowed = report["findings"][0], &redundant = report["findings"][1];
+  EXPECT_EQ(shadowed["finding"], "shadowed");
+  EXPECT_EQ(shadowed["file"], "list.acl");
+  EXPECT_EQ(shadowed["line"], 3);
+  EXPECT_EQ(shadowed["conflict"], true);
+  EXPECT_EQ(shadowed["by"][0]["line"], 1);
+  EXPECT_EQ(shadowed["by"][0]["text"], "permit tcp from 10.0.0.0/8 to any");
+  EXPECT_EQ(redundant["line"], 4);
+  EXPECT_EQ(redundant["by"][0]["line"], 5);
+  const Said text = sluice("check --rules list.acl --shadowed");
+  EXPECT_NE(text.out.find("shadowed    rule 2 at list.acl:3: deny tcp"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("rule 1 at list.acl:1: permit tcp"), std::string::npos) << text.out;
+  // A last rule that denies is nothing new where what matches no rule is denied.
+  write("last.acl", "permit tcp from any to any\ndeny from any to any\n");
+  EXPECT_EQ(sluice("check --rules last.acl --shadowed -o json").json()["shadowed"]["redundant"], 0);
+  EXPECT_EQ(sluice("check --rules last.acl --shadowed --default deny -o json").json()["shadowed"]["redundant"], 1);
+  EXPECT_EQ(sluice("check --shadowed --routes last.acl").code, 2);
+  // From an image too, by what it keeps of the file.
+  ASSERT_EQ(sluice("compile --acl list.acl --out list.img").code, 0);
+  EXPECT_EQ(sluice("check --rules list.img --shadowed -o json").json()["shadowed"]["findings"], report["findings"]);
+}
+
+TEST_F(CliTablesTest, ReadsFiltersOfOtherPrograms) {
+  write("trace", "167772161\t3221225985\t40000\t22\t6\n16843009\t3221225985\t40000\t22\t6\n");
+  write("fw",
+        "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n-A INPUT -j DROP\n"
+        "-A FORWARD ! -s 10.0.0.0/8 -p tcp -m tcp --dport 22 -j DROP\nCOMMIT\n");
+  const Said unclear = sluice("classify --rules fw --trace trace");
+  EXPECT_EQ(unclear.code, 1);
+  EXPECT_NE(unclear.err.find("INPUT and FORWARD have rules"), std::string::npos) << unclear.err;
+  const Said forward = sluice("classify --rules fw --format iptables:FORWARD --trace trace -o json");
+  ASSERT_EQ(forward.code, 0) << forward.err;
+  EXPECT_EQ(forward.json()["format"], "iptables");
+  EXPECT_EQ(forward.json()["results"][0], forward.json()["rules"]) << "the policy, last";
+  EXPECT_LT(forward.json()["results"][1], forward.json()["rules"]);
+  const Said wrong = sluice("classify --rules fw --format iptable --trace trace");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_NE(wrong.err.find("did you mean 'iptables'?"), std::string::npos) << wrong.err;
+  write("vpp", "set acl-plugin acl deny src 10.0.0.0/8 proto 6 dport 22, permit\n");
+  EXPECT_EQ(sluice("classify --rules vpp --trace trace").out, "1\n2\n");
+  write("nft",
+        R"({"nftables": [{"chain": {"family": "ip", "table": "t", "name": "c", "type": "filter", "hook": "forward"}},
+{"rule": {"family": "ip", "table": "t", "chain": "c", "expr": [{"match": {"op": "==", "left": {"payload": {"protocol": "ip",
+ "field": "saddr"}}, "right": {"prefix": {"addr": "10.0.0.0", "len": 8}}}}, {"drop": null}]}}]})");
+  EXPECT_EQ(sluice("classify --rules nft --trace trace").out, "1\n2\n");
+  EXPECT_EQ(sluice("classify --rules nft --format nft:t/c --trace trace").out, "1\n2\n");
+}
+
 TEST_F(CliTablesTest, EveryFrameOfACaptureGetsALine) {
   write("rules", "permit udp from 10.0.0.0/8 to any port 53\ndeny ip from any to any\n");
   auto writer = CaptureWriter::create(path("in.pcap"));

@@ -7,6 +7,7 @@
 #include "app.h"
 #include "formats/adjacency_text.h"
 #include "formats/compressed_file.h"
+#include "formats/rule_files.h"
 #include "inputs.h"
 #include "tables/adjacency/adjacency_model.h"
 
@@ -251,7 +252,7 @@ ImageKind image_kind(const std::string& file) {
   return static_cast<ImageKind>(header.kind);
 }
 
-// By its content: an image says what it is, '@' and rule verbs begin rules, and the rest are routes.
+// By its content: an image says what it is, rules begin as detect_rule_format says or with a verb, the rest are routes.
 std::string guess_kind(const std::string& file) {
   if (file == "-") return "rules";
   if (Image::is_image_file(file)) {
@@ -275,7 +276,7 @@ std::string guess_kind(const std::string& file) {
                                "tcp-flags", "action"}) {
         if (word == verb) return "rules";
       }
-      return word[0] == '@' ? "rules" : "routes";
+      return detect_rule_format(start) != RuleFormat::kNative ? "rules" : "routes";
     }
     at = end + 1;
   }
@@ -393,9 +394,7 @@ void add_compile(CLI::App& root) {
   sub->add_option("--algorithm", o->algorithm,
                   "ACL algorithm, or A4[,A6] for routes (`sluice tables --algorithms` lists them)")
       ->type_name("NAME");
-  sub->add_option("--format", o->format, "Of the rule file: auto, classbench or native")
-      ->check(CLI::IsMember({"auto", "classbench", "native"}))
-      ->type_name("FORMAT");
+  add_format_option(*sub, o->format);
 }
 
 void add_tables(CLI::App& root) {

@@ -12,12 +12,12 @@
 #include "elements/ip_input/stage.h"
 #include "formats/adjacency_text.h"
 #include "formats/compressed_file.h"
-#include "formats/native_rules.h"
 #include "inputs.h"
 #include "net/packet_builder.h"
 #include "net/text.h"
 #include "pipeline.h"
 #include "ports/pcap/capture_reader.h"
+#include "rule_text.h"
 #include "tables/adjacency/adjacency_model.h"
 
 namespace sluice::app {
@@ -69,46 +69,6 @@ std::vector<std::string> misfits(const AclMatchRule& r, const FlowKey& k) {
   if (((k.icmp ^ r.icmp) & r.icmp_mask) != 0)
     no.push_back(fmt::format("ICMP {} {} is not {} {}", k.icmp >> 8, k.icmp & 255, r.icmp >> 8, r.icmp & 255));
   return no;
-}
-
-// The rule's line as its file has it today, or nothing.
-std::string rule_text(const LoadedAcl& acl, uint32_t rule) {
-  const std::string file(acl.source.file(rule));
-  const uint32_t line = acl.source.line(rule);
-  if (line == 0) return {};
-  static std::string cached_file, text;
-  if (cached_file != file) {
-    auto read = read_text_file(file);
-    text = read.ok() ? *read : std::string();
-    cached_file = file;
-  }
-  size_t at = 0;
-  for (uint32_t l = 1; l < line; ++l) {
-    at = text.find('\n', at);
-    if (at == std::string::npos) return {};
-    ++at;
-  }
-  std::string found = text.substr(at, std::min(text.find('\n', at), text.size()) - at);
-  for (char& c : found) c = c == '\t' || c == '\r' ? ' ' : c;
-  while (!found.empty() && found.back() == ' ') found.pop_back();
-  return found;
-}
-
-Json rule_json(const LoadedAcl& acl, uint32_t rule) {
-  const AclVerb verb = acl.actions.action(rule).verb;
-  Json json{{"rule", rule}, {"action", verb == AclVerb::kDeny ? "deny" : verb == AclVerb::kMark ? "mark" : "permit"}};
-  if (acl.source.line(rule) != 0) {
-    json["file"] = acl.source.file(rule);
-    json["line"] = acl.source.line(rule);
-  }
-  if (const std::string text = rule_text(acl, rule); !text.empty()) json["text"] = text;
-  return json;
-}
-std::string rule_line(const Json& r) {
-  std::string t = fmt::format("rule {}", r["rule"].get<uint32_t>());
-  if (r.contains("file")) t += fmt::format(" at {}:{}", r["file"].get<std::string>(), r["line"].get<uint32_t>());
-  if (r.contains("text")) t += fmt::format(": {}", r["text"].get<std::string>());
-  return t;
 }
 
 Exit explain(const ExplainFlags& o) {

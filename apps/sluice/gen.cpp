@@ -235,9 +235,7 @@ void add_gen(CLI::App& root) {
       *gen, "trace", "Subcommands", "A ClassBench trace whose packets are drawn from a rule file",
       "sluice gen trace --rules acl.rules --packets 100000 --out acl.trace", [t] { return gen_trace(*t); });
   trace->add_option("--rules", t->rules, "Rule file, IPv4")->required()->type_name("FILE");
-  trace->add_option("--format", t->format, "Of the rule file")
-      ->check(CLI::IsMember({"auto", "classbench", "native"}))
-      ->type_name("FORMAT");
+  add_format_option(*trace, t->format);
   trace->add_option("--packets", t->packets, "How many")->type_name("N")->capture_default_str();
   add_common(*trace, *t);
 
@@ -270,9 +268,7 @@ void add_gen(CLI::App& root) {
       ->check(fraction)
       ->type_name("PART");
   traffic->add_option("--rules", p->rules, "Draw flows from these rules")->type_name("FILE");
-  traffic->add_option("--format", p->format, "Of the rule file")
-      ->check(CLI::IsMember({"auto", "classbench", "native"}))
-      ->type_name("FORMAT");
+  add_format_option(*traffic, p->format);
   traffic->add_option("--routes", p->routes, "Draw destinations from these routes")->type_name("FILE[,FILE]");
   add_common(*traffic, *p);
 }

@@ -4,8 +4,8 @@
 #include <thread>
 
 #include "formats/classbench.h"
-#include "formats/native_rules.h"
 #include "formats/route_files.h"
+#include "formats/rule_files.h"
 #include "formats/trace.h"
 #include "net/parse.h"
 #include "net/text.h"
@@ -23,11 +23,19 @@ std::vector<std::string> split_commas(const std::string& text) {
   return parts;
 }
 
+CLI::Option* add_format_option(CLI::App& sub, std::string& format, std::string_view of) {
+  return sub.add_option("--format", format, fmt::format("Of {}: {}", of, kRuleFormatHelp))
+      ->check([](const std::string& word) {
+        const auto choice = parse_rule_format(word);
+        if (choice.ok()) return std::string();
+        const Error& e = choice.error();
+        return e.hint.empty() ? e.message : fmt::format("{} ({})", e.message, e.hint);
+      })
+      ->type_name("FORMAT");
+}
+
 void add_acl_options(CLI::App& sub, std::string& format, std::string& algorithm) {
-  sub.add_option("--format", format, "Of the rule file: auto, classbench or native")
-      ->check(CLI::IsMember({"auto", "classbench", "native"}))
-      ->type_name("FORMAT")
-      ->capture_default_str();
+  add_format_option(sub, format)->capture_default_str();
   sub.add_option("--algorithm", algorithm,
                  fmt::format("One of: {} (default {})", fmt::join(acl_algorithm_choices(), ", "), kDefaultAclAlgorithm))
       ->type_name("NAME");
@@ -44,9 +52,9 @@ std::string check_acl_algorithm(const std::string& name) {
 
 RuleSet read_rules(const std::string& path, const std::string& format, std::string* found_format) {
   need(check_readable(path), Exit::kIo);
-  RuleFormat kind = need(parse_rule_format(format), Exit::kUsage);
-  RuleSet set = need(read_rules_file(path, kind, &kind));
-  if (found_format != nullptr) *found_format = kind == RuleFormat::kNative ? "native" : "classbench";
+  RuleFormat kind = RuleFormat::kAuto;
+  RuleSet set = need(read_rules_file(path, need(parse_rule_format(format), Exit::kUsage), &kind));
+  if (found_format != nullptr) *found_format = to_string(kind);
   return set;
 }
 

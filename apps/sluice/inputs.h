@@ -25,7 +25,7 @@ std::vector<std::string> split_commas(const std::string& text);
 
 struct LoadedAcl {
   std::string file;
-  std::string format;  // "classbench", "native" or "image"
+  std::string format;  // of RuleFormat, or "image"
   RuleSet set;         // empty for an image
   std::shared_ptr<const Image> image;
   AclView view;
@@ -38,6 +38,8 @@ struct LoadedAcl {
   double build_seconds = 0;
 };
 
+// The rule format of `of`, checked.
+CLI::Option* add_format_option(CLI::App& sub, std::string& format, std::string_view of = "the rule file");
 void add_acl_options(CLI::App& sub, std::string& format, std::string& algorithm);
 // A rule file in any format, or a compiled image. Ends the program with the file's errors.
 RuleSet read_rules(const std::string& path, const std::string& format, std::string* found_format);

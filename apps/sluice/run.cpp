@@ -10,6 +10,7 @@
 #include "inputs.h"
 #include "net/text.h"
 #include "pipeline.h"
+#include "shadowed.h"
 
 namespace sluice::app {
 namespace {
@@ -190,7 +191,8 @@ Exit run(const RunFlags& o) {
       json["offload"] = {{"offloaded", done.report.offload.offloaded},
                          {"on_host", done.report.offload.on_host},
                          {"redone", done.report.offload.redone},
-                         {"rescued", done.report.offload.rescued}};
+                         {"rescued", done.report.offload.rescued},
+                         {"set_aside_bytes", done.report.set_aside_bytes}};
       json["devices"] = Json::array();
       for (const DeviceReport& d : done.report.devices) json["devices"].push_back(to_json(d));
     }
@@ -214,13 +216,15 @@ Exit run(const RunFlags& o) {
 
 struct CheckOptions {
   std::vector<std::string> words;
-  std::string rules, format = "auto", routes;
-  bool tables = true;
+  std::string rules, format = "auto", routes, policy;
+  bool shadowed = false;
 };
 
 Exit check(const CheckOptions& o) {
   const int given = (o.words.empty() ? 0 : 1) + (o.rules.empty() ? 0 : 1) + (o.routes.empty() ? 0 : 1);
   if (given == 0) fail(Exit::kUsage, "nothing to check", "give a .click file, --rules FILE or --routes FILE");
+  if (o.shadowed && o.rules.empty()) fail(Exit::kUsage, "--shadowed needs --rules");
+  if (!o.policy.empty() && !o.shadowed) fail(Exit::kUsage, "--default needs --shadowed");
   Json json{{"ok", true}};
   std::string text;
   if (!o.rules.empty()) {
@@ -228,6 +232,7 @@ Exit check(const CheckOptions& o) {
     const LoadedAcl acl = load_acl(o.rules, o.format, "");
     json["rules"] = acl.count;
     text += fmt::format("{}: {} rules ({}), no errors\n", o.rules, with_commas(acl.count), acl.format);
+    if (o.shadowed) text += report_shadowed(acl, o.policy, json);
   }
   if (!o.routes.empty()) {
     const LoadedRoutes routes = load_routes(split_commas(o.routes), "");
@@ -276,9 +281,7 @@ void add_run_options(CLI::App& sub, RunFlags& o) {
   sub.add_option("configuration", o.words, "A Click file ('-': stdin) and NAME=VALUE for its variables")
       ->type_name("FILE [NAME=VALUE...]");
   sub.add_option("--acl", o.acl, "Access list: rules (ClassBench or native) or an image")->type_name("FILE");
-  sub.add_option("--format", o.format, "Of --acl: auto, classbench or native")
-      ->check(CLI::IsMember({"auto", "classbench", "native"}))
-      ->type_name("FORMAT");
+  add_format_option(sub, o.format, "--acl");
   sub.add_option("--routes", o.routes, "Route files (text or MRT), joined by commas, or an image")
       ->type_name("FILE[,FILE]");
   sub.add_option("--adjacencies", o.adjacencies, "Next hop -> MAC addresses, VLAN, port (default: made-up ones)")
@@ -350,14 +353,21 @@ void add_check(CLI::App& root) {
   CLI::App* sub = add_subcommand(
       root, "check", "Packets",
       "Reads a configuration, rules or routes and reports every error with its place, without running anything.",
-      "sluice check edge.click\nsluice check --rules edge.acl\nsluice check --routes rib4.txt,rib6.txt -o json",
+      "sluice check edge.click\nsluice check --rules edge.acl --shadowed\nsluice check --routes rib4.txt,rib6.txt -o "
+      "json",
       [o] { return check(*o); });
   sub->add_option("configuration", o->words, "A Click file ('-': stdin) and NAME=VALUE for its variables")
       ->type_name("FILE [NAME=VALUE...]");
   sub->add_option("--rules", o->rules, "Rule file or image")->type_name("FILE");
-  sub->add_option("--format", o->format, "Of the rule file: auto, classbench or native")
-      ->check(CLI::IsMember({"auto", "classbench", "native"}))
-      ->type_name("FORMAT");
+  add_format_option(*sub, o->format);
+  sub->add_flag(
+      "--shadowed", o->shadowed,
+      "Also report rules of --rules that can go: those that no packet reaches, and those whose removal changes "
+      "no verdict");
+  sub->add_option("--default", o->policy,
+                  "With --shadowed, for packets that no rule matches: deny or permit (default: unknown)")
+      ->check(CLI::IsMember({"deny", "permit"}))
+      ->type_name("ACTION");
   sub->add_option("--routes", o->routes, "Route files or an image")->type_name("FILE[,FILE]");
 }
 

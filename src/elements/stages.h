@@ -14,6 +14,7 @@
 #include "elements/dec_ttl/stage.h"
 #include "elements/ether/stage.h"
 #include "elements/example/stage.h"
+#include "elements/ip_filter/stage.h"
 #include "elements/ip_input/stage.h"
 #include "elements/ip_lookup/stage.h"
 #include "elements/paint/stage.h"
@@ -26,7 +27,7 @@ namespace sluice {
 using PlainStages =
     TypeList<PassStage, IpInputStage, HeaderCheckStage, DecTtlStage, AdjacencyStage, EtherEncapStage, EtherRewriteStage,
              EtherMirrorStage, PaintStage, PaintSwitchStage, StripStage, UnstripStage, ClassifierStage, SetCrc32Stage,
-             CheckCrc32Stage, PortSwitchStage, ExampleStage>;
+             CheckCrc32Stage, PortSwitchStage, ExampleStage, PatternStage>;
 
 namespace detail {
 

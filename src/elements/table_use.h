@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "formats/rule_files.h"
 #include "graph/arguments.h"
 #include "tables/acl/algorithms.h"
 #include "tables/image.h"
@@ -30,10 +31,20 @@ inline Result<std::shared_ptr<const Image>> find_table(
 
 inline ArgumentSpec acl_format_argument() {
   return {.name = "FORMAT",
-          .kind = ArgumentKind::kChoice,
+          .kind = ArgumentKind::kWord,
           .default_text = "auto",
-          .help = "the rule files' language",
-          .choices = {"auto", "classbench", "native"}};
+          .help = fmt::format("the rule files' language: {}", kRuleFormatHelp)};
+}
+// What was given for it; a finding when there is no such format.
+inline std::string acl_format(const Arguments& arguments, Diagnostics& diagnostics) {
+  const std::string& word = arguments.get_string("FORMAT");
+  if (const auto choice = parse_rule_format(word); !choice) {
+    Diagnostic d = arguments.error_at("FORMAT", choice.error().message);
+    d.expected = kRuleFormatHelp;
+    d.suggestion = choice.error().hint;
+    diagnostics.add(std::move(d));
+  }
+  return word;
 }
 inline ArgumentSpec acl_algorithm_argument() {
   return {.name = "ALGORITHM",

@@ -15,8 +15,8 @@
 
 #include "base/test_data.h"
 #include "formats/compressed_file.h"
-#include "formats/native_rules.h"
 #include "formats/route_files.h"
+#include "formats/rule_files.h"
 #include "net/text.h"
 
 namespace sluice {
@@ -269,11 +269,11 @@ TEST_F(RouteFiles, RulesAreReadThroughGzipAndBzip2) {
   const std::string included = write("inner.txt", gzip(native));
   for (const auto& pack : {gzip, bzip}) {
     RuleFormat found = RuleFormat::kAuto;
-    auto rules = read_rules_file(write("a.acl", pack(native)), RuleFormat::kAuto, &found);
+    auto rules = read_rules_file(write("a.acl", pack(native)), {}, &found);
     ASSERT_TRUE(rules.ok()) << to_string(rules.error());
     EXPECT_EQ(rules->rules.size(), 3u);
     EXPECT_EQ(found, RuleFormat::kNative);
-    rules = read_rules_file(write("b.acl", pack(classbench)), RuleFormat::kAuto, &found);
+    rules = read_rules_file(write("b.acl", pack(classbench)), {}, &found);
     ASSERT_TRUE(rules.ok()) << to_string(rules.error());
     EXPECT_EQ(rules->rules.size(), 1u);
     EXPECT_EQ(found, RuleFormat::kClassBench);

@@ -11,12 +11,14 @@
 #include <set>
 #include <span>
 
-#include "formats/classbench.h"
 #include "formats/compressed_file.h"
+#include "formats/names.h"
 #include "net/text.h"
 
 namespace sluice {
 namespace {
+
+using namespace names;
 
 constexpr size_t kMaxDepth = 16;
 constexpr size_t kMaxIncludes = 1024;
@@ -25,55 +27,6 @@ constexpr size_t kMaxLineRules = 65536;
 constexpr size_t kMaxRules = size_t{1} << 22;
 constexpr size_t kMaxGroup = 65536;
 constexpr size_t kMaxMembers = size_t{1} << 20;  // of all groups together
-
-struct Named {
-  const char* name;
-  uint32_t value;
-};
-constexpr Named kProtocols[] = {
-    {"ip", 256}, {"tcp", 6}, {"udp", 17},   {"icmp", 1},  {"icmp6", 58}, {"icmpv6", 58},   {"igmp", 2},  {"gre", 47},
-    {"esp", 50}, {"ah", 51}, {"sctp", 132}, {"ospf", 89}, {"dccp", 33},  {"udplite", 136}, {"pim", 103}, {"vrrp", 112}};
-constexpr Named kServices[] = {{"http", 80},  {"https", 443}, {"ssh", 22},     {"dns", 53},  {"domain", 53},
-                               {"ntp", 123},  {"smtp", 25},   {"telnet", 23},  {"ftp", 21},  {"ftp-data", 20},
-                               {"bgp", 179},  {"snmp", 161},  {"syslog", 514}, {"tftp", 69}, {"ldap", 389},
-                               {"pop3", 110}, {"imap", 143},  {"rdp", 3389}};
-constexpr Named kFlags[] = {{"FIN", 1},  {"SYN", 2},  {"RST", 4},  {"PSH", 8},
-                            {"ACK", 16}, {"URG", 32}, {"ECE", 64}, {"CWR", 128}};
-
-bool same_word(std::string_view a, std::string_view b) {
-  auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return lower(x) == lower(y); });
-}
-
-template <size_t N>
-std::optional<uint32_t> find_named(const Named (&table)[N], std::string_view word) {
-  for (const Named& n : table) {
-    if (same_word(n.name, word)) return n.value;
-  }
-  return std::nullopt;
-}
-
-template <size_t N>
-std::string nearest(const Named (&table)[N], std::string_view word) {
-  std::vector<std::string> names;
-  for (const Named& n : table) names.emplace_back(n.name);
-  return closest_match(word, names);
-}
-
-std::optional<uint32_t> number(std::string_view word, uint64_t limit) {
-  uint64_t value = 0;
-  const bool hex = word.size() > 2 && word[0] == '0' && (word[1] | 0x20) == 'x';
-  if (hex) word.remove_prefix(2);
-  if (word.empty() || word.size() > 10) return std::nullopt;
-  for (char c : word) {
-    unsigned d = c >= '0' && c <= '9' ? static_cast<unsigned>(c - '0') : 99;
-    if (hex && (c | 0x20) >= 'a' && (c | 0x20) <= 'f') d = static_cast<unsigned>((c | 0x20) - 'a' + 10);
-    if (d > (hex ? 15u : 9u)) return std::nullopt;
-    value = value * (hex ? 16 : 10) + d;
-  }
-  if (value > limit) return std::nullopt;
-  return static_cast<uint32_t>(value);
-}
 
 // Keys, of which one begins a keyed rule; and options, which both forms have.
 constexpr const char* kKeys[] = {"src", "dst", "proto", "sport", "dport", "tcp-flags", "action"};
@@ -759,7 +712,7 @@ class File {
       rule.flags_mask = static_cast<uint16_t>(mask << 8);
     } else if (is("dscp")) {
       const Word v = take();
-      const auto n = dscp(v.text);
+      const auto n = dscp_value(v.text);
       if (!n) return fail(v, "a DSCP", "0..63, ef, af11..af43, cs0..cs7, va, le or default");
       rule.dscp = static_cast<uint8_t>(*n);
     } else if (is("icmp-type") || is("icmp-code")) {
@@ -788,20 +741,6 @@ class File {
                                     "icmp-type", "icmp-code", "log", "port"}));
     }
     return true;
-  }
-
-  static std::optional<uint32_t> dscp(std::string_view t) {
-    if (const auto n = number(t, 63)) return n;
-    if (same_word(t, "ef")) return 46;
-    if (same_word(t, "va")) return 44;
-    if (same_word(t, "le")) return 1;
-    if (same_word(t, "default")) return 0;
-    if (t.size() == 4 && same_word(t.substr(0, 2), "af") && t[2] >= '1' && t[2] <= '4' && t[3] >= '1' && t[3] <= '3') {
-      return static_cast<uint32_t>(8 * (t[2] - '0') + 2 * (t[3] - '0'));  // RFC 2597
-    }
-    if (t.size() == 3 && same_word(t.substr(0, 2), "cs") && t[2] >= '0' && t[2] <= '7')
-      return static_cast<uint32_t>(8 * (t[2] - '0'));
-    return std::nullopt;
   }
 
   // ---- output ------------------------------------------------------------------------------------------------------
@@ -952,34 +891,6 @@ std::string to_native(const RuleSet& set) {
     out += '\n';
   }
   return out;
-}
-
-RuleFormat detect_rule_format(std::string_view text) {
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const size_t first = text.find_first_not_of(" \t\r", at);
-    if (first < end && text[first] != '#') return text[first] == '@' ? RuleFormat::kClassBench : RuleFormat::kNative;
-    at = end + 1;
-  }
-  return RuleFormat::kNative;
-}
-
-Result<RuleFormat> parse_rule_format(std::string_view word) {
-  if (word == "auto") return RuleFormat::kAuto;
-  if (word == "classbench") return RuleFormat::kClassBench;
-  if (word == "native") return RuleFormat::kNative;
-  const std::string near = closest_match(word, {"auto", "classbench", "native"});
-  return Error(fmt::format("unknown rule format '{}'; there are: auto, classbench, native", word),
-               near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
-}
-
-Result<RuleSet> read_rules_file(const std::string& path, RuleFormat format, RuleFormat* found) {
-  auto text = read_text_file(path);
-  if (!text) return std::move(text).error();
-  if (format == RuleFormat::kAuto) format = detect_rule_format(*text);
-  if (found != nullptr) *found = format;
-  const std::string name = path == "-" ? "standard input" : path;
-  return format == RuleFormat::kClassBench ? parse_classbench(*text, name) : parse_native_rules(*text, name);
 }
 
 }  // namespace sluice

@@ -40,16 +40,4 @@ std::string to_native(const RuleSet& set);
 // One rule in the native language, without a newline.
 std::string to_native(const AclRule& rule);
 
-enum class RuleFormat : uint8_t { kAuto, kClassBench, kNative };
-
-// By the first line that is neither blank nor a comment: '@' begins a ClassBench rule.
-RuleFormat detect_rule_format(std::string_view text);
-// "auto", "classbench" or "native". Errors: another word, with the nearest.
-Result<RuleFormat> parse_rule_format(std::string_view word);
-// Reads rules from a file, plain, gzip or bzip2, as the files that it includes; "-" is standard input. `found`, when
-// given, receives the format. Errors: those of the file system, of the compression and of the format's parser. Limit:
-// 1 GiB of text.
-Result<RuleSet> read_rules_file(const std::string& path, RuleFormat format = RuleFormat::kAuto,
-                                RuleFormat* found = nullptr);
-
 }  // namespace sluice

@@ -345,13 +345,5 @@ TEST(ClassBenchText, WritingAndReadingAgree) {
   });
 }
 
-TEST(RuleFormat, IsDetected) {
-  EXPECT_EQ(detect_rule_format("# c\n\n  @1.2.3.4/32 ..."), RuleFormat::kClassBench);
-  EXPECT_EQ(detect_rule_format("permit from any to any"), RuleFormat::kNative);
-  EXPECT_EQ(detect_rule_format(""), RuleFormat::kNative);
-  EXPECT_THAT(to_string(parse_rule_format("clasbench").error()), HasSubstr("did you mean 'classbench'?"));
-  EXPECT_FALSE(read_rules_file("/nonexistent/rules").ok());
-}
-
 }  // namespace
 }  // namespace sluice

@@ -1,37 +1,13 @@
 // host only
 #include <fmt/format.h>
 
+#include "elements/acl/place.h"
 #include "elements/stage_element.h"
 #include "elements/table_use.h"
 #include "graph/router.h"
 
 namespace sluice {
 namespace {
-
-template <typename... Algorithms>
-Result<void> place_acl(AclAlgorithmList<Algorithms...>, const Image& image, bool permit, StageSlot& slot) {
-  auto actions = AclActionsView::open(image);
-  if (!actions) return std::move(actions).error();
-  const std::string_view name = acl_image_algorithm(image);
-  Result<void> result =
-      Error("the ACL image's algorithm is unknown to this program", "make it again with `sluice compile`");
-  auto try_one = [&]<typename A>(std::type_identity<A>) {
-    if (name != A::kName) return;
-    auto view = A::View::open(image);
-    if (!view) {
-      result = std::move(view).error();
-      return;
-    }
-    AclStage<typename A::View> stage;
-    stage.view = *view;
-    stage.actions = *actions;
-    stage.permit_by_default = permit ? 1 : 0;
-    place(slot, stage);
-    result = {};
-  };
-  (try_one(std::type_identity<Algorithms>{}), ...);
-  return result;
-}
 
 class Acl final : public Element {
  public:
@@ -56,7 +32,7 @@ class Acl final : public Element {
     if (!arguments.has("FILE")) return;
     TableDeclaration own{.type = TableDeclaration::Type::kAcl};
     for (const ArgumentValue& file : arguments.all("FILE")) own.files.push_back(file.text);
-    own.format = arguments.get_string("FORMAT");
+    own.format = acl_format(arguments, diagnostics);
     own.algorithm = arguments.get_string("ALGORITHM");
     own_ = std::move(own);
   }
@@ -73,7 +49,7 @@ class Acl final : public Element {
   Result<void> bind(const TableSet& tables, StageSlot& slot) const override {
     auto image = find_table(tables.acls, "ACL table", own_ ? name : table_);
     if (!image) return std::move(image).error();
-    return place_acl(AclAlgorithms{}, **image, permit_, slot);
+    return place_acl(**image, {.permit_by_default = permit_}, slot);
   }
 
  private:

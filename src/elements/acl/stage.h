@@ -20,6 +20,9 @@ struct AclStage {
   View view;
   AclActionsView actions;
   uint32_t permit_by_default = 0;
+  // IPFilter: the mark is the output that a packet leaves by; what is denied or matches nothing is dropped. Neither
+  // mark nor rule are written.
+  uint32_t output_is_mark = 0;
 
   // Every pointer that the stage holds: f(pointer) into an image, f(pointer, count) to an array of the element's own.
   template <typename F>
@@ -29,6 +32,7 @@ struct AclStage {
   }
 
   SLUICE_HD uint8_t apply(Packet& p, uint32_t rule) const {
+    if (output_is_mark != 0) return classify(p, rule);
     p.rule = rule;
     if (rule == 0) return permit_by_default != 0 ? uint8_t{0} : fail(p, DropReason::kAclNoMatch, 1);
     const AclAction action = actions.action(rule);
@@ -37,7 +41,18 @@ struct AclStage {
     return 0;
   }
 
-  SLUICE_HD uint8_t operator()(Packet& p) const { return apply(p, view.lookup(p.key)); }
+  SLUICE_HD uint8_t classify(Packet& p, uint32_t rule) const {
+    const AclAction action = actions.action(rule);
+    if (action.verb == AclVerb::kMark) return static_cast<uint8_t>(action.mark);
+    return fail(p, action.verb == AclVerb::kDeny ? DropReason::kAclDeny : DropReason::kClassifierNoMatch);
+  }
+
+  SLUICE_HD uint8_t operator()(Packet& p) const { return apply(p, rule_of(p.key)); }
+
+  // A filter has nothing to say about what is not IP.
+  SLUICE_HD uint32_t rule_of(const FlowKey& key) const {
+    return output_is_mark != 0 && key.family == 0 ? 0 : view.lookup(key);
+  }
 
   // Host only: the lanes of `mask` at once.
   void burst(Packet* packets, uint32_t mask, uint8_t* outputs) const {
@@ -51,11 +66,15 @@ struct AclStage {
       keys[n++] = &packets[lane].key;
     }
     view.lookup_burst(keys, rules, n);
-    for (size_t i = 0; i < n; ++i) outputs[lanes[i]] = apply(packets[lanes[i]], rules[i]);
+    for (size_t i = 0; i < n; ++i) {
+      Packet& p = packets[lanes[i]];
+      outputs[lanes[i]] = apply(p, output_is_mark != 0 && p.key.family == 0 ? 0 : rules[i]);
+    }
   }
 
   // See FastBurst. A mark takes the ordinary way: it has no column.
   uint32_t fast(FastBurst& burst, uint32_t mask) const {
+    burst.fill_keys();
     FlowKey flow[FastBurst::kLanes];
     const FlowKey* keys[FastBurst::kLanes] = {};
     uint32_t rules[FastBurst::kLanes];
@@ -74,7 +93,7 @@ struct AclStage {
     return passed;
   }
   uint32_t judge_fast(FastBurst& burst, uint32_t lane, uint32_t rule) const {
-    burst.rule[lane] = rule;
+    if (output_is_mark == 0) burst.rule[lane] = rule;
     Packet p;
     burst.output[lane] = apply(p, rule);
     burst.reason[lane] = p.reason;

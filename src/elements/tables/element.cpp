@@ -22,9 +22,9 @@ class Table : public Element {
 
 class AclTable final : public Table {
  public:
-  void configure(const Arguments& arguments, Diagnostics&) override {
+  void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
     take(TableDeclaration::Type::kAcl, arguments);
-    table_.format = arguments.get_string("FORMAT");
+    table_.format = acl_format(arguments, diagnostics);
     table_.algorithm = arguments.get_string("ALGORITHM");
   }
 };

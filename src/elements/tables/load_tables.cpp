@@ -9,6 +9,7 @@
 #include "formats/compressed_file.h"
 #include "formats/native_rules.h"
 #include "formats/route_files.h"
+#include "formats/rule_files.h"
 #include "tables/adjacency/adjacency_model.h"
 
 namespace sluice {
@@ -118,7 +119,7 @@ Result<ImagePointer> load_acl(const TableDeclaration& d, TableLoad& load) {
   auto image = compiled(d, ImageKind::kAcl, &load.compiled);
   if (!image) return image;
   if (!load.compiled) {
-    auto rules = read_rules(d);
+    auto rules = d.files.empty() ? parse_native_rules(d.text, d.name) : read_rules(d);
     if (!rules) return std::move(rules).error();
     load.parse_seconds = clock.lap();
     image = share(build_acl(*rules, d.algorithm.empty() ? kDefaultAclAlgorithm : d.algorithm));

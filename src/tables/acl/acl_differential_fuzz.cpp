@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "memory/buffer.h"
+#include "tables/acl/acl_fuzz_input.h"
 #include "tables/acl/acl_test_support.h"
 #include "tables/acl/algorithms.h"
 #include "tables/acl/tuple_prune.h"
@@ -11,70 +12,6 @@
 namespace {
 
 using namespace sluice;
-
-class Bytes {
- public:
-  Bytes(const uint8_t* data, size_t size) : data_(data), size_(size) {}
-  bool more() const { return at_ < size_; }
-  uint8_t byte() { return at_ < size_ ? data_[at_++] : uint8_t{0}; }
-  uint16_t half() {
-    const unsigned high = byte();
-    return static_cast<uint16_t>(high << 8 | byte());
-  }
-
- private:
-  const uint8_t* data_;
-  size_t size_;
-  size_t at_ = 0;
-};
-
-// Addresses differ in few places, so that rules meet.
-uint64_t spread(uint8_t b) {
-  return (b & 15) * 0x1000000010000001ull ^ uint64_t { b } << 24 ^ uint64_t(b >> 4) << 56;
-}
-
-IpPrefix prefix(Bytes& in, uint8_t family) {
-  IpPrefix p;
-  p.address.family = family;
-  p.length = static_cast<uint8_t>(in.byte() % (family == 4 ? 33 : 129));
-  p.address.hi = family == 4 ? 0 : spread(in.byte()) & high_mask64(std::min<unsigned>(p.length, 64));
-  p.address.lo = spread(in.byte());
-  p.address.lo &= family == 4 ? high_mask32(p.length) : high_mask64(p.length > 64 ? p.length - 64u : 0);
-  return p;
-}
-
-AclRule rule(Bytes& in) {
-  AclRule r;
-  const uint8_t shape = in.byte();
-  r.family = std::array<uint8_t, 4>{4, 4, 6, 0}[shape & 3];
-  if (r.family != 0) {
-    r.src = prefix(in, r.family);
-    r.dst = prefix(in, r.family);
-  }
-  auto ports = [&](uint16_t& low, uint16_t& high) {
-    low = in.byte();
-    high = (shape & 4) != 0 ? low : static_cast<uint16_t>(low + in.half() % (65536u - low));
-  };
-  if ((shape & 8) != 0) ports(r.src_port_low, r.src_port_high);
-  if ((shape & 16) != 0) ports(r.dst_port_low, r.dst_port_high);
-  if ((shape & 32) != 0) {
-    r.protocol_mask = (shape & 4) != 0 ? 0xff : in.byte();
-    r.protocol = in.byte() & 7 & r.protocol_mask;
-  }
-  if ((shape & 64) != 0) {
-    r.flags_mask = static_cast<uint16_t>(in.byte() << 8);
-    r.flags = static_cast<uint16_t>(in.byte() << 8) & r.flags_mask;
-    r.bits_mask = in.byte() & 7;
-    r.bits = in.byte() & r.bits_mask;
-  }
-  if ((shape & 128) != 0) {
-    r.needs_ports = (in.byte() & 1) != 0;
-    r.dscp = (in.byte() & 1) != 0 ? in.byte() & 63 : AclRule::kAnyDscp;
-    r.icmp_mask = in.half() & 0x0101;
-    r.icmp = in.half() & r.icmp_mask;
-  }
-  return r;
-}
 
 template <typename Algorithm>
 void check(const RuleSet& set, const std::vector<FlowKey>& keys, const std::vector<uint32_t>& want) {
@@ -123,10 +60,10 @@ void check_prune(const RuleSet& set, const std::vector<FlowKey>& keys) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  Bytes in(data, size);
+  acl_test::Bytes in(data, size);
   acl_test::Random random(in.half());
   RuleSet set;
-  while (in.more() && set.rules.size() < 400) set.rules.push_back(rule(in));
+  while (in.more() && set.rules.size() < 400) set.rules.push_back(acl_test::rule_from(in));
   auto linear = LinearAcl::build(set);
   if (!linear) std::abort();
   const auto oracle = LinearView::open(*linear);

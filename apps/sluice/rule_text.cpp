@@ -1,0 +1,58 @@
+#include "rule_text.h"
+
+#include "formats/compressed_file.h"
+#include "formats/native_rules.h"
+
+namespace sluice::app {
+namespace {
+
+constexpr size_t kMaxShown = 200;
+
+// The lines of the file that was asked for last.
+const std::string& line_text(const std::string& file, uint32_t line) {
+  static std::string cached, none;
+  static std::vector<std::string> lines;
+  if (cached != file) {
+    lines.clear();
+    const auto read = read_text_file(file);
+    for (size_t at = 0; read.ok() && at < read->size();) {
+      const size_t end = std::min(read->find('\n', at), read->size());
+      lines.push_back(read->substr(at, std::min(end - at, kMaxShown + 1)));
+      at = end + 1;
+    }
+    cached = file;
+  }
+  return line <= lines.size() ? lines[line - 1] : none;
+}
+
+std::string rule_text(const LoadedAcl& acl, uint32_t rule) {
+  const uint32_t line = acl.source.line(rule);
+  if (line == 0) return {};
+  std::string found = line_text(std::string(acl.source.file(rule)), line);
+  for (char& c : found) c = c == '\t' || c == '\r' ? ' ' : c;
+  while (!found.empty() && found.back() == ' ') found.pop_back();
+  if (found.size() <= kMaxShown) return found;
+  return rule <= acl.set.rules.size() ? to_native(acl.set.rules[rule - 1]) : found.substr(0, kMaxShown) + " ...";
+}
+
+}  // namespace
+
+Json rule_json(const LoadedAcl& acl, uint32_t rule) {
+  const AclVerb verb = acl.actions.action(rule).verb;
+  Json json{{"rule", rule}, {"action", verb == AclVerb::kDeny ? "deny" : verb == AclVerb::kMark ? "mark" : "permit"}};
+  if (acl.source.line(rule) != 0) {
+    json["file"] = acl.source.file(rule);
+    json["line"] = acl.source.line(rule);
+  }
+  if (const std::string text = rule_text(acl, rule); !text.empty()) json["text"] = text;
+  return json;
+}
+
+std::string rule_line(const Json& r) {
+  std::string t = fmt::format("rule {}", r["rule"].get<uint32_t>());
+  if (r.contains("file")) t += fmt::format(" at {}:{}", r["file"].get<std::string>(), r["line"].get<uint32_t>());
+  if (r.contains("text")) t += fmt::format(": {}", r["text"].get<std::string>());
+  return t;
+}
+
+}  // namespace sluice::app

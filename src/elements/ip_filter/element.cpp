@@ -1,0 +1,172 @@
+// host only
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "elements/acl/place.h"
+#include "elements/ip_filter/pattern.h"
+#include "elements/stage_element.h"
+#include "elements/table_use.h"
+#include "formats/native_rules.h"
+#include "graph/click/config_text.h"
+#include "graph/router.h"
+
+namespace sluice {
+namespace {
+
+// From this many steps on an access list is made where one can say the same: it looks a packet up at a cost that hardly
+// grows with the patterns.
+constexpr size_t kTableFrom = 32;
+constexpr size_t kMaxTableRules = 65536;
+
+class IpFilter final : public Element {
+ public:
+  explicit IpFilter(bool actions) : actions_(actions) {}
+
+  void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
+    PatternList patterns;
+    for (const ArgumentValue& argument : arguments.rest()) {
+      std::string_view text = argument.text;
+      uint8_t output = 0;
+      size_t skipped = 0;
+      if (actions_) {
+        if (!action(arguments, argument, output, skipped, diagnostics)) continue;
+        text.remove_prefix(skipped);
+      } else if (outputs_ >= kMaxOutputs) {
+        diagnostics.add(arguments.error_in(argument, fmt::format("there are {} outputs at most", kMaxOutputs)));
+        return;
+      } else {
+        output = static_cast<uint8_t>(outputs_);
+      }
+      if (output != kDropOutput) outputs_ = std::max(outputs_, output + 1u);
+      if (const auto fault = patterns.add(text, output)) {
+        Diagnostic d = arguments.error_in(argument, fault->message, skipped + fault->offset, fault->length);
+        d.expected = fault->expected;
+        d.suggestion = fault->suggestion;
+        diagnostics.add(std::move(d));
+      }
+    }
+    // An IPFilter that denies everything still has its first output.
+    outputs_ = std::max(outputs_, 1u);
+    if (!diagnostics.ok()) return;
+    uint32_t first = 0;
+    steps_ = patterns.program(&first);
+    stage_ = {steps_.data(), static_cast<uint32_t>(steps_.size()), first};
+    traits_ = {kFieldKey, kFieldReason, FrameUse::kNone};
+    if (patterns.uses_ttl()) traits_.reads |= kFieldL3;
+    if (patterns.uses_frame()) {
+      traits_.reads |= kFieldFrame | kFieldExtent | kFieldL3;
+      traits_.frame = FrameUse::kAnywhere;
+    }
+    if (steps_.size() < kTableFrom) return;
+    if (const auto rules = patterns.rules(kMaxTableRules)) rules_ = to_native(*rules);
+  }
+  std::optional<unsigned> output_count() const override { return outputs_; }
+  bool output_optional(unsigned) const override { return false; }
+  ElementKind kind() const override { return ElementKind::kStage; }
+  StageTraits stage_traits() const override { return traits_; }
+
+  std::vector<TableDeclaration> tables() const override {
+    if (rules_.empty()) return {};
+    TableDeclaration own{.type = TableDeclaration::Type::kAcl};
+    own.name = name;
+    own.text = rules_;
+    return {own};
+  }
+  Result<void> bind(const TableSet& tables, StageSlot& slot) const override {
+    if (rules_.empty()) {
+      place(slot, stage_);
+      return {};
+    }
+    auto image = find_table(tables.acls, "ACL table", name);
+    if (!image) return std::move(image).error();
+    return place_acl(**image, {.output_is_mark = true}, slot);
+  }
+
+ private:
+  // "allow", "deny" or an output before the pattern; `skipped` is its length.
+  bool action(const Arguments& arguments, const ArgumentValue& argument, uint8_t& output, size_t& skipped,
+              Diagnostics& diagnostics) {
+    const std::vector<ConfigSlice> words = split_words(argument.text);
+    const std::string_view word =
+        words.empty() ? std::string_view() : std::string_view(argument.text).substr(words[0].offset, words[0].length);
+    skipped = words.empty() ? 0 : words[0].offset + words[0].length;
+    unsigned n = 0;
+    const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), n);
+    if (word == "allow" || word == "accept") {
+      output = 0;
+    } else if (word == "deny" || word == "drop") {
+      output = kDropOutput;
+    } else if (code == std::errc() && end == word.data() + word.size() && !word.empty() && n < kMaxOutputs) {
+      output = static_cast<uint8_t>(n);
+    } else {
+      Diagnostic d = arguments.error_in(
+          argument,
+          word.empty() ? std::string("the pattern is empty") : fmt::format("'{}' is not an action", word.substr(0, 60)),
+          words.empty() ? 0 : words[0].offset, word.size());
+      d.expected = fmt::format("allow, deny, or an output from 0 to {}, and then a pattern", kMaxOutputs - 1);
+      const std::string near = closest_match(word, {"allow", "deny", "drop", "accept"});
+      if (!near.empty()) d.suggestion = fmt::format("did you mean '{}'?", near);
+      diagnostics.add(std::move(d));
+      return false;
+    }
+    return true;
+  }
+
+  bool actions_;
+  unsigned outputs_ = 0;
+  std::vector<PatternStep> steps_;
+  PatternStage stage_;
+  StageTraits traits_{kFieldKey, kFieldReason, FrameUse::kNone};
+  std::string rules_;  // the table form, as native rules; empty: the program runs
+};
+
+constexpr const char* kLanguage =
+    "A pattern is made of primitives with `and`, `or`, `not` (`&&`, `||`, `!`), parentheses and `C ? A : B`: "
+    "`[src|dst|src or "
+    "dst|src and dst] [tcp|udp] host A`, `net P`, `port N`; `ip proto P`; `ip vers`, `hl`, `id`, `len`, `tos`, `dscp`, "
+    "`ttl` N; `ip frag`, `unfrag`, `ect`, `ce`; `tcp opt syn`, `tcp win N`; `icmp type T`; bytes as in `ip[8:1]` and "
+    "`tcp[13]`; names of protocols; `true`, `false`, `-`. Before a value may stand `& MASK` and `==`, `!=`, `<`, `>`, "
+    "`<=` or "
+    "`>=`. Qualifiers carry over: `src port 80 or 81`. Ports are those of first fragments; `src port != 5` holds for "
+    "packets "
+    "with ports only, `!(src port == 5)` for all others too. IPv6 addresses may stand wherever IPv4 ones may. Long "
+    "lists "
+    "of patterns that rules can say are looked up as an access list.";
+
+}  // namespace
+
+void register_ip_filter(Registry& registry) {
+  for (const bool actions : {false, true}) {
+    ElementClass c;
+    c.name = actions ? "IPFilter" : "IPClassifier";
+    c.group = "Classification";
+    c.summary = actions ? "passes or drops a packet as the first pattern that it matches says"
+                        : "sends an IP packet to the output of the first pattern that it matches";
+    c.description =
+        std::string(actions ? "Each argument is `allow` (output 0), `deny`, or an output's number, and a pattern. What "
+                              "matches none is dropped. "
+                            : "One pattern an output. What matches none is dropped. ") +
+        kLanguage;
+    c.arguments = {{.name = "PATTERN",
+                    .kind = ArgumentKind::kRaw,
+                    .positional = true,
+                    .mandatory = true,
+                    .repeated = true,
+                    .help = actions ? "an action and a pattern" : "one pattern an output"}};
+    c.outputs = {1, kMaxOutputs};
+    c.output_docs = actions
+                        ? std::vector<std::string>{"packets that are allowed", "packets whose pattern says 1", "..."}
+                        : std::vector<std::string>{"packets that match the first pattern",
+                                                   "packets that match the second and not the first", "..."};
+    c.drops = {DropReason::kClassifierNoMatch};
+    if (actions) c.drops.insert(c.drops.begin(), DropReason::kAclDeny);
+    c.example = actions ? "in -> IPInput -> IPFilter(allow tcp dst port 80 or 443, deny all) -> out;"
+                        : "c :: IPClassifier(icmp type echo, tcp or udp, -); in -> IPInput -> c; c[0] -> a; c[1] -> b; "
+                          "c[2] -> Discard;";
+    c.make = [actions](std::string_view) { return std::make_unique<IpFilter>(actions); };
+    registry.add(std::move(c));
+  }
+}
+
+}  // namespace sluice

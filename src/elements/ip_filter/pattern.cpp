@@ -1,0 +1,832 @@
+#include "elements/ip_filter/pattern.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/result.h"
+#include "formats/match_builder.h"
+#include "formats/names.h"
+#include "net/text.h"
+
+namespace sluice {
+namespace {
+
+using namespace names;
+using Source = PatternSource;
+
+// What a primitive is about, before its value.
+enum class About : uint8_t {
+  kNothing,
+  kHost,
+  kNet,
+  kPort,
+  kProtocol,
+  kVersion,
+  kHeaderLength,
+  kId,
+  kLength,
+  kTos,
+  kDscp,
+  kTtl,
+  kFragment,
+  kUnfragmented,
+  kEct,
+  kCe,
+  kTcpOption,
+  kTcpWindow,
+  kIcmpType,
+  kBytes,
+};
+enum class Side : uint8_t { kNone, kSrc, kDst, kEither, kBoth };
+
+struct AboutWord {
+  const char* word;
+  About about;
+};
+constexpr AboutWord kAbouts[] = {{"host", About::kHost},
+                                 {"net", About::kNet},
+                                 {"port", About::kPort},
+                                 {"proto", About::kProtocol},
+                                 {"vers", About::kVersion},
+                                 {"hl", About::kHeaderLength},
+                                 {"id", About::kId},
+                                 {"len", About::kLength},
+                                 {"tos", About::kTos},
+                                 {"dscp", About::kDscp},
+                                 {"ttl", About::kTtl},
+                                 {"frag", About::kFragment},
+                                 {"unfrag", About::kUnfragmented},
+                                 {"ect", About::kEct},
+                                 {"ce", About::kCe},
+                                 {"opt", About::kTcpOption},
+                                 {"win", About::kTcpWindow},
+                                 {"type", About::kIcmpType}};
+constexpr Named kMoreIcmpTypes[] = {
+    {"echo", 8}, {"unreachable", 3}, {"timestamp", 13}, {"timeexceeded", 11}, {"parameterproblem", 12}};
+
+struct Qualifiers {
+  Side side = Side::kNone;
+  std::optional<uint8_t> protocol;  // tcp, udp, ...
+  About about = About::kNothing;
+  friend bool operator==(const Qualifiers&, const Qualifiers&) = default;
+};
+
+struct Token {
+  std::string_view text;
+  size_t at = 0;
+};
+
+}  // namespace
+
+// Recursive descent; every function returns a node, or sets fault_.
+class PatternParser {
+ public:
+  PatternParser(PatternList& list, std::string_view text) : list_(list), text_(text) { tokenize(); }
+
+  std::optional<PatternFault> run(uint32_t& root) {
+    if (tokens_.empty()) {
+      error({text_, 0}, "the pattern is empty", "a pattern, or - for all packets");
+    } else {
+      root = expression(0);
+      if (!fault_ && more()) {
+        error(peek(), fmt::format("'{}' does not belong here", peek().text), "and, or, a primitive or the end");
+      }
+    }
+    return fault_;
+  }
+
+ private:
+  using Kind = PatternNode::Kind;
+
+  // ---- tokens ------------------------------------------------------------------------------------------------------
+  void tokenize() {
+    auto word = [](char c) {
+      return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '_' || c == '.' || c == '-' ||
+             c == '/' || c == ':';
+    };
+    for (size_t at = 0; at < text_.size();) {
+      const char c = text_[at];
+      size_t to = at + 1;
+      if (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
+        at = to;
+        continue;
+      }
+      if (word(c)) {
+        // Inside of brackets ':' stands alone.
+        while (to < text_.size() && word(text_[to]) && !(bracket_ && (text_[to] == ':' || c == ':'))) ++to;
+      } else if (to < text_.size()) {
+        const char next = text_[to];
+        if ((c == '&' && next == '&') || (c == '|' && next == '|') ||
+            ((c == '=' || c == '!' || c == '<' || c == '>') && next == '='))
+          ++to;
+      }
+      if (c == '[') bracket_ = true;
+      if (c == ']') bracket_ = false;
+      tokens_.push_back({text_.substr(at, to - at), at});
+      at = to;
+    }
+  }
+  bool more() const { return next_ < tokens_.size(); }
+  Token peek(size_t ahead = 0) const {
+    return next_ + ahead < tokens_.size() ? tokens_[next_ + ahead] : Token{{}, text_.size()};
+  }
+  Token take() {
+    const Token t = peek();
+    if (more()) ++next_;
+    return t;
+  }
+  bool is(std::string_view a, size_t ahead = 0) const {
+    return same_word(peek(ahead).text, a) && next_ + ahead < tokens_.size();
+  }
+  bool take_if(std::string_view a) {
+    if (!is(a)) return false;
+    ++next_;
+    return true;
+  }
+
+  uint32_t error(const Token& at, std::string message, std::string expected, std::string suggestion = {}) {
+    if (!fault_) {
+      fault_ = PatternFault{at.at, at.text.size(), std::move(message), std::move(expected), std::move(suggestion)};
+    }
+    return 0;
+  }
+  uint32_t wrong(const Token& at, std::string_view what, std::string expected, std::string_view near = {}) {
+    return error(at,
+                 at.text.empty() ? fmt::format("the pattern ends where {} should be", what)
+                                 : fmt::format("'{}' is not {}", at.text.substr(0, 60), what),
+                 std::move(expected), near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
+  }
+
+  // ---- nodes -------------------------------------------------------------------------------------------------------
+  uint32_t node(PatternNode n) {
+    // An address is its family and up to four words.
+    list_.steps_ += n.kind == Kind::kTest ? 1 : n.kind == Kind::kPrefix ? 5 : 0;
+    if (list_.nodes_.size() >= PatternList::kMaxParts || list_.steps_ > PatternList::kMaxParts)
+      return error({text_, 0}, fmt::format("the patterns have more than {} parts", PatternList::kMaxParts), "fewer");
+    list_.nodes_.push_back(n);
+    return static_cast<uint32_t>(list_.nodes_.size() - 1);
+  }
+  uint32_t constant(bool value) { return node({.kind = Kind::kConst, .value = value}); }
+  uint32_t join(Kind kind, uint32_t a, uint32_t b = 0, uint32_t c = 0) {
+    return node({.kind = kind, .a = a, .b = b, .c = c});
+  }
+  uint32_t test(Source source, uint32_t mask, uint32_t low, uint32_t high, bool outside = false, uint16_t offset = 0,
+                unsigned bytes = 0) {
+    PatternNode n{.kind = Kind::kTest};
+    n.test.source = source;
+    n.test.mask = mask;
+    n.test.low = low;
+    n.test.span = high - low;
+    n.test.outside = outside ? 1 : 0;
+    n.test.offset = offset;
+    n.test.bytes = bytes & 7;
+    list_.uses_frame_ |= source == Source::kIpBytes || source == Source::kTransBytes;
+    list_.uses_ttl_ |= source == Source::kTtl;
+    return node(n);
+  }
+  uint32_t equals(Source source, uint32_t value) { return test(source, ~0u, value, value); }
+  // Ports and what else is behind the IP header of a first fragment: some bits are set or clear.
+  uint32_t bits(uint8_t value, uint8_t mask) { return test(Source::kBits, mask, value, value); }
+
+  // ---- expressions -------------------------------------------------------------------------------------------------
+  uint32_t expression(unsigned depth) {
+    if (depth > PatternList::kMaxDepth)
+      return error(peek(), fmt::format("more than {} levels", PatternList::kMaxDepth), "a flatter pattern");
+    const uint32_t condition = alternatives(depth);
+    if (fault_ || !take_if("?")) return condition;
+    const uint32_t yes = expression(depth + 1);
+    if (fault_) return 0;
+    if (!take_if(":")) return wrong(peek(), "':'", "CONDITION ? PATTERN : PATTERN");
+    const uint32_t no = expression(depth + 1);
+    return fault_ ? 0 : join(Kind::kIf, condition, yes, no);
+  }
+  // Joined as a balanced tree, so that a long list is no deep one; the order stays.
+  uint32_t joined(Kind kind, const std::vector<uint32_t>& parts, size_t from, size_t to) {
+    if (fault_) return 0;
+    if (to - from == 1) return parts[from];
+    const size_t middle = from + (to - from) / 2;
+    const uint32_t left = joined(kind, parts, from, middle), right = joined(kind, parts, middle, to);
+    return fault_ ? 0 : join(kind, left, right);
+  }
+  uint32_t alternatives(unsigned depth) {
+    std::vector<uint32_t> parts{conjunction(depth)};
+    while (!fault_ && (take_if("or") || take_if("||"))) parts.push_back(conjunction(depth));
+    return joined(Kind::kOr, parts, 0, parts.size());
+  }
+  bool at_end_of_conjunction() const { return !more() || is("or") || is("||") || is(")") || is("?") || is(":"); }
+  uint32_t conjunction(unsigned depth) {
+    std::vector<uint32_t> parts{factor(depth)};
+    while (!fault_ && (take_if("and") || take_if("&&") || !at_end_of_conjunction())) parts.push_back(factor(depth));
+    return joined(Kind::kAnd, parts, 0, parts.size());
+  }
+  uint32_t factor(unsigned depth) {
+    if (depth > PatternList::kMaxDepth)
+      return error(peek(), fmt::format("more than {} levels", PatternList::kMaxDepth), "a flatter pattern");
+    if (take_if("not") || take_if("!")) {
+      const uint32_t inner = factor(depth + 1);
+      return fault_ ? 0 : join(Kind::kNot, inner);
+    }
+    if (take_if("(")) {
+      const uint32_t inner = expression(depth + 1);
+      if (fault_) return 0;
+      if (!take_if(")")) return wrong(peek(), "')'", "')'");
+      return inner;
+    }
+    if (take_if("true") || take_if("all") || take_if("any") || take_if("-")) return constant(true);
+    if (take_if("false") || take_if("none")) return constant(false);
+    return primitive();
+  }
+
+  // ---- primitives --------------------------------------------------------------------------------------------------
+  static std::optional<uint8_t> transport(std::string_view word) {
+    const auto n = find_named(kProtocols, word);
+    return n && *n < 256 ? std::optional(static_cast<uint8_t>(*n)) : std::nullopt;
+  }
+
+  uint32_t primitive() {
+    Qualifiers q;
+    const Token start = peek();
+    bool ip_word = false;
+    while (more()) {
+      if (is("src") || is("dst")) {
+        const bool src = is("src");
+        if (q.side != Side::kNone)
+          return error(peek(), "there are two directions", "src, dst, src or dst, src and dst");
+        const bool both = is("and", 1), either = is("or", 1);
+        if ((both || either) && is(src ? "dst" : "src", 2)) {
+          q.side = both ? Side::kBoth : Side::kEither;
+          next_ += 3;
+        } else {
+          q.side = src ? Side::kSrc : Side::kDst;
+          ++next_;
+        }
+        continue;
+      }
+      if (is("[", 1) && (is("ip") || is("transp") || transport(peek().text))) return raw();
+      if (is("ip")) {
+        ip_word = true;
+        ++next_;
+        continue;
+      }
+      const auto protocol = transport(peek().text);
+      if (protocol && q.about == About::kNothing && !q.protocol) {
+        q.protocol = protocol;
+        ++next_;
+        continue;
+      }
+      const auto* about = std::find_if(std::begin(kAbouts), std::end(kAbouts),
+                                       [&](const AboutWord& a) { return same_word(a.word, peek().text); });
+      if (about == std::end(kAbouts) || q.about != About::kNothing) break;
+      q.about = about->about;
+      ++next_;
+    }
+    const bool value_follows = !at_end_of_conjunction() && !is("and") && !is("&&");
+    switch (q.about) {
+      case About::kFragment:
+        return bits(FlowKey::kFragment, FlowKey::kFragment);
+      case About::kUnfragmented:
+        return bits(0, FlowKey::kFragment);
+      case About::kEct:
+        return with_ipv4(join(Kind::kOr, ip_bytes(1, 1, 3, 1), ip_bytes(1, 1, 3, 2)));
+      case About::kCe:
+        return with_ipv4(ip_bytes(1, 1, 3, 3));
+      case About::kNothing:
+        if (q.protocol && q.side == Side::kNone && !begins_value()) return protocol_is(*q.protocol);
+        if (ip_word && !q.protocol && q.side == Side::kNone && !begins_value()) return constant(true);
+        break;
+      default:
+        break;
+    }
+    if (!value_follows) {
+      if (next_ == 0 || peek().at == start.at) return unknown(peek());
+      return wrong(peek(), "a value", "a value of what stands before it");
+    }
+    return compared(q, ip_word);
+  }
+
+  uint32_t unknown(const Token& t) {
+    std::vector<std::string> words{"src", "dst", "ip",  "tcp",  "udp",   "icmp",
+                                   "and", "or",  "not", "true", "false", "all"};
+    for (const AboutWord& a : kAbouts) words.emplace_back(a.word);
+    return wrong(t, "a primitive", "src, dst, host, net, port, ip ..., tcp ..., icmp type, ip[P:L] and the like",
+                 closest_match(t.text, words));
+  }
+
+  // Whether a value or a comparison stands here, rather than the next primitive.
+  bool begins_value() const {
+    if (!more()) return false;
+    const std::string_view t = peek().text;
+    if (is("=") || is("==") || is("!=") || is("<") || is(">") || is("<=") || is(">=") || is("&")) return true;
+    return (t[0] >= '0' && t[0] <= '9') || parse_prefix(t).has_value();
+  }
+
+  struct Comparison {
+    uint32_t mask = ~0u;
+    std::string_view op = "==";
+    Token value;
+    bool explicit_op = false;
+  };
+
+  uint32_t compared(Qualifiers q, bool ip_word) {
+    Comparison c;
+    if (take_if("&")) {
+      const Token m = take();
+      const auto mask = number(m.text, 0xffffffff);
+      if (!mask) return wrong(m, "a mask", "a number");
+      c.mask = *mask;
+      c.explicit_op = true;
+    }
+    for (const char* op : {"==", "=", "!=", "<=", ">=", "<", ">"}) {
+      if (!take_if(op)) continue;
+      c.op = std::string_view(op) == "=" ? "==" : op;
+      c.explicit_op = true;
+      break;
+    }
+    if (at_end_of_conjunction()) return wrong(peek(), "a value", "a number, an address or a name");
+    c.value = take();
+    const bool bare = q == Qualifiers{} && !ip_word;
+    const auto prefix = parse_prefix(c.value.text);
+    const bool address = prefix && c.value.text.find_first_of(".:") != std::string_view::npos;
+    if (q.about == About::kNothing) {
+      // What is left out is as before.
+      if (bare) {
+        // An address after an address, anything else after its own kind; else it starts anew.
+        const bool addresses = previous_.about == About::kHost || previous_.about == About::kNet;
+        if (address == addresses) q = previous_;
+        if (address) q.about = About::kNothing;
+      } else if (!address) {
+        q.about = previous_.about;
+        if (!q.protocol) q.protocol = previous_.protocol;
+      }
+      if (address && q.about == About::kNothing)
+        q.about = c.value.text.find('/') != std::string_view::npos ? About::kNet : About::kHost;
+    }
+    if (q.about == About::kNothing) return unknown(c.value);
+    previous_ = q;
+    const uint32_t n = primitive_of(q, c, prefix);
+    if (fault_) return 0;
+    // Ports, flags and types ask for their protocol themselves.
+    const bool own = q.about == About::kPort || q.about == About::kTcpOption || q.about == About::kTcpWindow ||
+                     q.about == About::kIcmpType;
+    return q.protocol && !own ? both(protocol_is(*q.protocol), n) : n;
+  }
+
+  uint32_t both(uint32_t a, uint32_t b) { return fault_ ? 0 : join(Kind::kAnd, a, b); }
+  uint32_t protocol_is(uint8_t protocol) { return equals(Source::kProtocol, protocol); }
+  uint32_t with_ipv4(uint32_t n) { return both(equals(Source::kFamily, 4), n); }
+  uint32_t ip_bytes(uint16_t offset, unsigned bytes, uint32_t mask, uint32_t value) {
+    return test(Source::kIpBytes, mask, value, value, false, offset, bytes);
+  }
+
+  uint32_t primitive_of(const Qualifiers& q, const Comparison& c, const std::optional<IpPrefix>& prefix) {
+    switch (q.about) {
+      case About::kHost:
+      case About::kNet:
+        return address(q, c, prefix);
+      case About::kPort:
+        return port(q, c);
+      case About::kProtocol:
+        return numeric(c, Source::kProtocol, 255,
+                       [](std::string_view t) -> std::optional<uint32_t> { return transport(t); });
+      case About::kVersion:
+        return numeric(c, Source::kFamily, 15);
+      case About::kHeaderLength:
+        return with_ipv4(numeric(c, Source::kIpBytes, 15, {}, 0, 1, 0x0f));
+      case About::kId:
+        return with_ipv4(numeric(c, Source::kIpBytes, 65535, {}, 4, 2));
+      case About::kLength:
+        return with_ipv4(numeric(c, Source::kIpBytes, 65535, {}, 2, 2));
+      case About::kTos:
+        return with_ipv4(numeric(c, Source::kIpBytes, 255, {}, 1, 1));
+      case About::kDscp:
+        return numeric(c, Source::kDscp, 63, dscp_value);
+      case About::kTtl:
+        return numeric(c, Source::kTtl, 255);
+      case About::kTcpOption:
+        return tcp_option(q, c);
+      case About::kTcpWindow:
+        return both(tcp_header(q, c), numeric(c, Source::kTransBytes, 65535, {}, 14, 2));
+      case About::kIcmpType: {
+        const bool six = q.protocol == 58;
+        const uint32_t n = numeric(c, Source::kIcmpType, 255, [six](std::string_view t) {
+          auto found = six ? find_named(kIcmp6Types, t) : find_named(kIcmpTypes, t);
+          if (!found && !six) found = find_named(kMoreIcmpTypes, t);
+          return found;
+        });
+        if (fault_) return 0;
+        if (q.protocol && *q.protocol != 1 && *q.protocol != 58)
+          return error(c.value, "only ICMP has types", "icmp type T");
+        return both(both(protocol_is(six ? 58 : 1), bits(0, FlowKey::kLaterFragment)),
+                    both(equals(Source::kFamily, six ? 6 : 4), n));
+      }
+      default:
+        return unknown(c.value);
+    }
+  }
+
+  // VALUE, or a range that the operator makes of it, of a number with a mask. `all` is the field's largest value.
+  template <typename Names = std::optional<uint32_t> (*)(std::string_view)>
+  uint32_t numeric(const Comparison& c, Source source, uint32_t all, Names named = {}, uint16_t offset = 0,
+                   unsigned bytes = 0, uint32_t field = ~0u) {
+    std::optional<uint32_t> v = number(c.value.text, all);
+    if constexpr (std::is_pointer_v<Names>) {
+      if (!v && named != nullptr) v = named(c.value.text);
+    } else {
+      if (!v) v = named(c.value.text);
+    }
+    if (!v) return wrong(c.value, "a value of this field", fmt::format("a number, 0..{}, or a name", all));
+    const uint32_t mask = c.mask & field;
+    uint32_t low = *v, high = *v;
+    if (c.op == "<=" || c.op == "<") low = 0;
+    if (c.op == ">=" || c.op == ">") high = ~0u;
+    if (c.op == "<") {
+      if (*v == 0) return constant(false);
+      high = *v - 1;
+    }
+    if (c.op == ">") {
+      if (*v == ~0u) return constant(false);
+      low = *v + 1;
+    }
+    return test(source, mask, low, high, c.op == "!=", offset, bytes);
+  }
+
+  uint32_t address(const Qualifiers& q, const Comparison& c, std::optional<IpPrefix> prefix) {
+    if (c.mask != ~0u || (c.op != "==" && c.op != "!="))
+      return error(c.value, "addresses are equal or not", "host ADDRESS, net PREFIX, with == or !=");
+    if (q.about == About::kNet && prefix && is("mask")) {
+      take();
+      const Token m = take();
+      const auto mask = parse_ip(m.text);
+      uint32_t length = 0;
+      while (mask && length < 32 && (mask->lo >> (31 - length) & 1) != 0) ++length;
+      if (!mask || mask->family != 4 || prefix->address.family != 4 || mask->lo != high_mask32(length))
+        return wrong(m, "a mask", "an IPv4 mask whose ones have no gaps");
+      prefix->length = static_cast<uint8_t>(length);
+      prefix->address.lo &= high_mask32(length);
+    }
+    const bool whole = prefix && prefix->length == (prefix->address.family == 4 ? 32 : 128);
+    if (!prefix || (q.about == About::kHost && (!whole || c.value.text.find('/') != std::string_view::npos)))
+      return wrong(c.value, q.about == About::kHost ? "an address" : "a prefix",
+                   q.about == About::kHost ? "10.0.0.1 or 2001:db8::1" : "10.0.0.0/8, 2001:db8::/32, or net A mask M");
+    auto side = [&](bool source) { return node({.kind = Kind::kPrefix, .source = source, .prefix = *prefix}); };
+    uint32_t n = 0;
+    switch (q.side) {
+      case Side::kSrc:
+        n = side(true);
+        break;
+      case Side::kDst:
+        n = side(false);
+        break;
+      case Side::kBoth:
+        n = both(side(true), side(false));
+        break;
+      default: {
+        const uint32_t src = side(true), dst = side(false);
+        n = fault_ ? 0 : join(Kind::kOr, src, dst);
+      }
+    }
+    if (fault_ || c.op == "==") return n;
+    return both(equals(Source::kFamily, prefix->address.family), join(Kind::kNot, n));
+  }
+
+  uint32_t port(const Qualifiers& q, const Comparison& c) {
+    uint32_t protocols = 0;
+    if (q.protocol) {
+      if (*q.protocol != 6 && *q.protocol != 17 && *q.protocol != 132 && *q.protocol != 33 && *q.protocol != 136)
+        return error(c.value, fmt::format("protocol {} has no ports", *q.protocol), "tcp, udp, sctp, dccp or udplite");
+      protocols = protocol_is(*q.protocol);
+    } else {
+      const uint32_t tcp = protocol_is(6), udp = protocol_is(17);
+      protocols = fault_ ? 0 : join(Kind::kOr, tcp, udp);
+    }
+    Comparison plain = c;
+    const bool unequal = c.op == "!=";
+    if (unequal) plain.op = "==";
+    auto side = [&](Source source) {
+      return numeric(plain, source, 65535, [](std::string_view t) { return find_named(kServices, t); });
+    };
+    uint32_t n = 0;
+    switch (q.side) {
+      case Side::kSrc:
+        n = side(Source::kSrcPort);
+        break;
+      case Side::kDst:
+        n = side(Source::kDstPort);
+        break;
+      case Side::kBoth:
+        n = side(Source::kSrcPort);
+        n = both(n, fault_ ? 0 : side(Source::kDstPort));
+        break;
+      default: {
+        n = side(Source::kSrcPort);
+        const uint32_t dst = fault_ ? 0 : side(Source::kDstPort);
+        n = fault_ ? 0 : join(Kind::kOr, n, dst);
+      }
+    }
+    if (fault_) return 0;
+    if (unequal) n = join(Kind::kNot, n);
+    return both(both(protocols, bits(FlowKey::kHasPorts, FlowKey::kHasPorts)), n);
+  }
+
+  uint32_t tcp_header(const Qualifiers& q, const Comparison& c) {
+    if (q.protocol && *q.protocol != 6) return error(c.value, "only TCP has this field", "tcp");
+    return both(protocol_is(6), bits(FlowKey::kHasPorts, FlowKey::kHasPorts));
+  }
+
+  uint32_t tcp_option(const Qualifiers& q, const Comparison& c) {
+    const auto flag = find_named(kFlags, c.value.text);
+    if (!c.explicit_op) {  // has the flag
+      const auto v = flag ? flag : number(c.value.text, 255);
+      if (!v) return wrong(c.value, "a TCP flag", "syn, ack, fin, rst, psh, urg", nearest(kFlags, c.value.text));
+      return both(tcp_header(q, c), test(Source::kTcpFlags, *v, *v, *v));
+    }
+    return both(tcp_header(q, c),
+                numeric(c, Source::kTcpFlags, 255, [](std::string_view t) { return find_named(kFlags, t); }));
+  }
+
+  // NAME[P:L], NAME[P]
+  uint32_t raw() {
+    const Token name = take();
+    take();  // the bracket
+    const Token p = take();
+    const auto offset = number(p.text, 65000);
+    if (!offset) return wrong(p, "an offset", "ip[OFFSET:LENGTH]");
+    uint32_t bytes = 1;
+    if (take_if(":")) {
+      const Token l = take();
+      const auto length = number(l.text, 4);
+      if (!length || *length == 0) return wrong(l, "a length", "1 to 4 bytes");
+      bytes = *length;
+    }
+    if (!take_if("]")) return wrong(peek(), "']'", "ip[OFFSET:LENGTH]");
+    Comparison c;
+    if (take_if("&")) {
+      const Token m = take();
+      const auto mask = number(m.text, 0xffffffff);
+      if (!mask) return wrong(m, "a mask", "a number");
+      c.mask = *mask;
+    }
+    for (const char* op : {"==", "=", "!=", "<=", ">=", "<", ">"}) {
+      if (!take_if(op)) continue;
+      c.op = std::string_view(op) == "=" ? "==" : op;
+      break;
+    }
+    if (at_end_of_conjunction()) return wrong(peek(), "a value", "a number");
+    c.value = take();
+    const bool ip = same_word(name.text, "ip");
+    const uint32_t n = numeric(c, ip ? Source::kIpBytes : Source::kTransBytes, bytes == 4 ? ~0u : (1u << 8 * bytes) - 1,
+                               {}, static_cast<uint16_t>(*offset), bytes);
+    const auto protocol = transport(name.text);
+    return protocol && !fault_ ? both(protocol_is(*protocol), n) : n;
+  }
+
+  PatternList& list_;
+  std::string_view text_;
+  std::vector<Token> tokens_;
+  size_t next_ = 0;
+  bool bracket_ = false;
+  Qualifiers previous_;
+  std::optional<PatternFault> fault_;
+};
+
+std::optional<PatternFault> PatternList::add(std::string_view text, uint8_t output) {
+  uint32_t root = 0;
+  if (auto fault = PatternParser(*this, text).run(root)) return fault;
+  patterns_.push_back({root, output});
+  return std::nullopt;
+}
+
+// ---- the program ---------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Writes steps from the last to the first, so that targets exist when they are needed.
+class Emitter {
+ public:
+  explicit Emitter(const std::vector<PatternNode>& nodes) : nodes_(nodes) {}
+
+  // Where a packet goes to have `node` decided, if it then goes to yes or no. Numbers count from the end until
+  // finish().
+  uint16_t emit(uint32_t node, uint16_t yes, uint16_t no) {
+    const PatternNode& n = nodes_[node];
+    switch (n.kind) {
+      case PatternNode::Kind::kConst:
+        return n.value ? yes : no;
+      case PatternNode::Kind::kTest:
+        return step(n.test, yes, no);
+      case PatternNode::Kind::kPrefix:
+        return prefix(n, yes, no);
+      case PatternNode::Kind::kNot:
+        return emit(n.a, no, yes);
+      case PatternNode::Kind::kAnd:
+        return emit(n.a, emit(n.b, yes, no), no);
+      case PatternNode::Kind::kOr:
+        return emit(n.a, yes, emit(n.b, yes, no));
+      case PatternNode::Kind::kIf: {
+        const uint16_t then = emit(n.b, yes, no), otherwise = emit(n.c, yes, no);
+        return emit(n.a, then, otherwise);
+      }
+    }
+    return no;
+  }
+
+  std::vector<PatternStep> finish(uint16_t& first) {
+    const auto last = static_cast<uint16_t>(steps_.size() - 1);
+    auto turn = [&](uint16_t target) {
+      return (target & PatternStep::kDone) != 0 ? target : static_cast<uint16_t>(last - target);
+    };
+    std::reverse(steps_.begin(), steps_.end());
+    for (PatternStep& s : steps_) {
+      s.yes = turn(s.yes);
+      s.no = turn(s.no);
+    }
+    first = turn(first);
+    return std::move(steps_);
+  }
+
+ private:
+  uint16_t step(PatternStep s, uint16_t yes, uint16_t no) {
+    s.yes = yes;
+    s.no = no;
+    steps_.push_back(s);
+    return static_cast<uint16_t>(steps_.size() - 1);
+  }
+
+  uint16_t prefix(const PatternNode& n, uint16_t yes, uint16_t no) {
+    const IpAddress& a = n.prefix.address;
+    const unsigned width = a.family == 4 ? 32 : 128, words = width / 32;
+    uint16_t at = yes;
+    for (unsigned w = words; w-- > 0;) {
+      const unsigned begins = w * 32;
+      if (n.prefix.length <= begins) continue;
+      const uint32_t mask = high_mask32(std::min(n.prefix.length - begins, 32u));
+      const unsigned place = w + (4 - words);  // IPv4 lies in the last word
+      const uint64_t half = place < 2 ? a.hi : a.lo;
+      const auto value = static_cast<uint32_t>(place % 2 == 0 ? half >> 32 : half) & mask;
+      PatternStep s{};
+      s.source = PatternSource::kAddress;
+      s.mask = mask;
+      s.low = value;
+      s.offset = static_cast<uint16_t>(place + (n.source ? 0 : 4));
+      at = step(s, at, no);
+    }
+    PatternStep family{};
+    family.source = PatternSource::kFamily;
+    family.mask = ~0u;
+    family.low = a.family;
+    return step(family, at, no);
+  }
+
+  const std::vector<PatternNode>& nodes_;
+  std::vector<PatternStep> steps_;
+};
+
+}  // namespace
+
+std::vector<PatternStep> PatternList::program(uint32_t* first) const {
+  Emitter emitter(nodes_);
+  uint16_t at = PatternStep::kNoMatch;
+  for (size_t i = patterns_.size(); i-- > 0;) {
+    at = emitter.emit(patterns_[i].root, static_cast<uint16_t>(PatternStep::kDone | patterns_[i].output), at);
+  }
+  auto steps = emitter.finish(at);
+  *first = at;
+  return steps;
+}
+
+// ---- rules ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// The regions of one comparison, where rules can say it.
+bool test_regions(const PatternStep& s, std::vector<AclRegion>& out) {
+  AclRegion r;
+  auto holds = [&](uint32_t value) { return ((value & s.mask) - s.low <= s.span) != (s.outside != 0); };
+  const uint64_t high = uint64_t{s.low} + s.span;
+  std::vector<AclRegion> inside;
+  switch (s.source) {
+    case PatternSource::kFamily:
+      r.only_families(static_cast<uint8_t>((holds(4) ? AclRegion::kIpv4 : 0) | (holds(6) ? AclRegion::kIpv6 : 0)));
+      if (r.families != 0) out.push_back(r);
+      return true;
+    case PatternSource::kProtocol: {
+      uint64_t any = 0;
+      for (uint32_t p = 0; p < 256; ++p) {
+        if (!holds(p)) r.protocols[p / 64] &= ~(uint64_t{1} << p % 64);
+      }
+      for (uint64_t word : r.protocols) any |= word;
+      if (any != 0) out.push_back(r);
+      return true;
+    }
+    case PatternSource::kDscp:
+      for (uint32_t d = 0; d < 64; ++d) {
+        if (!holds(d)) r.dscp &= ~(uint64_t{1} << d);
+      }
+      if (r.dscp != 0) out.push_back(r);
+      return true;
+    case PatternSource::kBits:
+      for (uint32_t b = 0; b < 8; ++b) {
+        if (!holds(b)) r.bits &= static_cast<uint8_t>(~(1u << b));
+      }
+      if (r.bits != 0) out.push_back(r);
+      return true;
+    case PatternSource::kSrcPort:
+    case PatternSource::kDstPort: {
+      if ((s.mask & 0xffff) != 0xffff) return false;
+      if (s.low > 65535) break;
+      const AclRegion::Range ports{static_cast<uint16_t>(s.low), static_cast<uint16_t>(high > 65535 ? 65535 : high)};
+      (s.source == PatternSource::kSrcPort ? r.src_port : r.dst_port) = ports;
+      inside.push_back(r);
+      break;
+    }
+    case PatternSource::kTcpFlags: {
+      if (s.span != 0) return false;
+      const uint32_t mask = s.mask & 0xff;
+      r.flags = {static_cast<uint16_t>(s.low << 8), static_cast<uint16_t>(mask << 8)};
+      if ((s.low & ~mask) == 0) inside.push_back(r);
+      break;
+    }
+    case PatternSource::kIcmpType:
+    case PatternSource::kIcmpCode: {
+      if ((s.mask & 0xff) != 0xff) return false;
+      const unsigned shift = s.source == PatternSource::kIcmpType ? 8 : 0;
+      if (s.low > 255) break;
+      for (const IpPrefix& p : prefixes_of_range({0, s.low, 4}, {0, std::min<uint64_t>(high, 255), 4})) {
+        r.icmp = {static_cast<uint16_t>(p.address.lo << shift),
+                  static_cast<uint16_t>((high_mask32(p.length) & 0xff) << shift)};
+        inside.push_back(r);
+      }
+      break;
+    }
+    default:
+      return false;
+  }
+  if (s.outside == 0) {
+    out = std::move(inside);
+    return true;
+  }
+  out.assign(1, AclRegion{});
+  return take_away(out, inside, MatchBuilder::kLimit);
+}
+
+}  // namespace
+
+bool PatternList::regions(uint32_t node, std::vector<AclRegion>& out, size_t limit) const {
+  const PatternNode& n = nodes_[node];
+  out.clear();
+  switch (n.kind) {
+    case PatternNode::Kind::kConst:
+      if (n.value) out.emplace_back();
+      return true;
+    case PatternNode::Kind::kTest:
+      return test_regions(n.test, out);
+    case PatternNode::Kind::kPrefix:
+      out.emplace_back();
+      n.source ? out.back().only_src(n.prefix) : out.back().only_dst(n.prefix);
+      return true;
+    case PatternNode::Kind::kNot: {
+      std::vector<AclRegion> inner;
+      if (!regions(n.a, inner, limit)) return false;
+      out.emplace_back();
+      return take_away(out, inner, limit);
+    }
+    case PatternNode::Kind::kAnd: {
+      std::vector<AclRegion> other;
+      return regions(n.a, out, limit) && regions(n.b, other, limit) && keep_only(out, other, limit);
+    }
+    case PatternNode::Kind::kOr: {
+      std::vector<AclRegion> other;
+      if (!regions(n.a, out, limit) || !regions(n.b, other, limit)) return false;
+      out.insert(out.end(), other.begin(), other.end());
+      return out.size() <= limit;
+    }
+    case PatternNode::Kind::kIf: {
+      std::vector<AclRegion> condition, yes;
+      if (!regions(n.a, condition, limit) || !regions(n.b, yes, limit) || !regions(n.c, out, limit)) return false;
+      if (!keep_only(yes, condition, limit) || !take_away(out, condition, limit)) return false;
+      out.insert(out.end(), yes.begin(), yes.end());
+      return out.size() <= limit;
+    }
+  }
+  return false;
+}
+
+std::optional<RuleSet> PatternList::rules(size_t limit) const {
+  RuleSet set;
+  std::vector<AclRegion> of_pattern;
+  AclRule like;
+  for (const Pattern& pattern : patterns_) {
+    ++like.line;
+    like.verb = pattern.output == kDropOutput ? AclVerb::kDeny : AclVerb::kMark;
+    like.mark = pattern.output == kDropOutput ? 0 : pattern.output;
+    if (!regions(pattern.root, of_pattern, limit)) return std::nullopt;
+    for (const AclRegion& region : of_pattern) {
+      if (set.rules.size() + rule_count(region) > limit) return std::nullopt;
+      append_rules(region, like, set.rules);
+    }
+  }
+  return set;
+}
+
+}  // namespace sluice

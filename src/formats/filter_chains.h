@@ -1,0 +1,65 @@
+// Chains of filter rules (netfilter's model: jumps, returns, a policy) to one ordered list that decides every packet as
+// the chains do. Host only.
+//
+// A chain that is jumped to is written out where the jump stands, its rules narrowed to the packets that get there; a
+// return takes its packets out of the rest of the chain. Both are exact: sets of packets are products of intervals and
+// lists of them (tables/acl/region.h), and what would need too many is an error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tables/acl/region.h"
+#include "tables/acl/rule_set.h"
+
+namespace sluice {
+
+struct FilterRule {
+  enum class Target : uint8_t {
+    kContinue,  // nothing but its effects
+    kAccept,
+    kDrop,
+    kReturn,
+    kJump,
+    kGoto,  // a jump that returns to where this chain was called from
+  };
+  std::vector<AclRegion> match;  // a union; empty: no packet
+  // All other packets of the families; none when they would need too many regions (then the rule may only decide).
+  std::optional<std::vector<AclRegion>> rest;
+  Target target = Target::kContinue;
+  size_t chain = 0;  // of kJump and kGoto: index into the chains
+  // Effects on packets that match, before the target. They stay with the packet until it is decided.
+  bool log = false;
+  std::optional<uint32_t> mark;
+  uint32_t line = 0;
+  size_t at = 0, length = 1;  // in the text, for findings
+};
+
+struct FilterChain {
+  std::string name;
+  std::vector<FilterRule> rules;
+};
+
+struct FilterPolicy {
+  AclVerb verb = AclVerb::kPermit;  // kPermit or kDeny
+  uint8_t families = 3;             // AclRegion::families: the packets that the chain sees at all
+  uint32_t line = 0;
+};
+
+// Why chains cannot be written as a list, and the place of the rule to name.
+struct FlattenProblem {
+  std::string message;
+  std::string expected;
+  size_t at = 0, length = 1;
+};
+
+// Appends the rules of `base` and all that it reaches to `set`, then one for its policy. Every chain index must be in
+// range. Problems: chains that call each other in a circle or deeper than 64, more than 2^20 rules or 65,536 regions at
+// a time, more than 2^23 steps.
+std::optional<FlattenProblem> flatten_chains(const std::vector<FilterChain>& chains, size_t base,
+                                             const FilterPolicy& policy, uint32_t file, RuleSet& set);
+
+}  // namespace sluice

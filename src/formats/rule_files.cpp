@@ -1,0 +1,102 @@
+#include "formats/rule_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "formats/classbench.h"
+#include "formats/compressed_file.h"
+#include "formats/iptables_rules.h"
+#include "formats/native_rules.h"
+#include "formats/nft_rules.h"
+#include "formats/vpp_rules.h"
+
+namespace sluice {
+namespace {
+
+constexpr RuleFormat kFormats[] = {RuleFormat::kAuto, RuleFormat::kClassBench, RuleFormat::kNative,
+                                   RuleFormat::kVpp,  RuleFormat::kIptables,   RuleFormat::kNft};
+
+}  // namespace
+
+const char* to_string(RuleFormat format) {
+  switch (format) {
+    case RuleFormat::kAuto:
+      return "auto";
+    case RuleFormat::kClassBench:
+      return "classbench";
+    case RuleFormat::kNative:
+      return "native";
+    case RuleFormat::kVpp:
+      return "vpp";
+    case RuleFormat::kIptables:
+      return "iptables";
+    case RuleFormat::kNft:
+      return "nft";
+  }
+  return "";
+}
+
+Result<RuleFormatChoice> parse_rule_format(std::string_view word) {
+  const size_t colon = word.find(':');
+  const std::string_view name = word.substr(0, colon);
+  std::vector<std::string> all;
+  for (RuleFormat format : kFormats) {
+    all.emplace_back(to_string(format));
+    if (name != all.back()) continue;
+    RuleFormatChoice choice{format, {}};
+    if (colon == std::string_view::npos) return choice;
+    choice.chain = word.substr(colon + 1);
+    if (format != RuleFormat::kIptables && format != RuleFormat::kNft)
+      return Error(fmt::format("the rule format '{}' has no chains", name), "write it without ':'");
+    if (choice.chain.empty()) return Error(fmt::format("'{}' names no chain", word), "write it without ':'");
+    return choice;
+  }
+  const std::string near = closest_match(name, all);
+  return Error(fmt::format("unknown rule format '{}'; there are: {}", word, fmt::join(all, ", ")),
+               near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
+}
+
+RuleFormat detect_rule_format(std::string_view text) {
+  const size_t start = text.find_first_not_of(" \t\r\n");
+  if (start != std::string_view::npos && text[start] == '{') return RuleFormat::kNft;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const size_t first = text.find_first_not_of(" \t\r", at);
+    if (first < end && text[first] != '#') {
+      const std::string_view line = text.substr(first, end - first);
+      if (line[0] == '@') return RuleFormat::kClassBench;
+      if (is_iptables_start(line)) return RuleFormat::kIptables;
+      return is_vpp_command(line) ? RuleFormat::kVpp : RuleFormat::kNative;
+    }
+    at = end + 1;
+  }
+  return RuleFormat::kNative;
+}
+
+Result<RuleSet> parse_rules(std::string_view text, const std::string& file_name, const RuleFormatChoice& choice,
+                            RuleFormat* found) {
+  const RuleFormat format = choice.format == RuleFormat::kAuto ? detect_rule_format(text) : choice.format;
+  if (found != nullptr) *found = format;
+  switch (format) {
+    case RuleFormat::kClassBench:
+      return parse_classbench(text, file_name);
+    case RuleFormat::kVpp:
+      return parse_vpp_rules(text, file_name);
+    case RuleFormat::kIptables:
+      return parse_iptables_rules(text, file_name, choice.chain);
+    case RuleFormat::kNft:
+      return parse_nft_rules(text, file_name, choice.chain);
+    default:
+      return parse_native_rules(text, file_name);
+  }
+}
+
+Result<RuleSet> read_rules_file(const std::string& path, const RuleFormatChoice& choice, RuleFormat* found) {
+  auto text = read_text_file(path);
+  if (!text) return std::move(text).error();
+  return parse_rules(*text, path == "-" ? "standard input" : path, choice, found);
+}
+
+}  // namespace sluice

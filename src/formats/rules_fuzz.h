@@ -1,0 +1,34 @@
+// For fuzz targets of rule readers: what every set that a reader accepts must bear.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "formats/native_rules.h"
+
+namespace sluice {
+
+// It is valid, and the native text of its rules reads back to the same rules (of a large set, the first 500).
+inline void check_accepted(const RuleSet& set) {
+  if (!check_rule_set(set).ok()) std::abort();
+  RuleSet some;
+  some.files = set.files;
+  some.rules.assign(set.rules.begin(),
+                    set.rules.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(set.rules.size(), 500)));
+  const auto again = parse_native_rules(to_native(some), "again");
+  if (!again || again->rules.size() != some.rules.size()) std::abort();
+  for (size_t i = 0; i < some.rules.size(); ++i) {
+    if (!same_match(flatten(some.rules[i], 1), flatten(again->rules[i], 1))) std::abort();
+    if (some.rules[i].verb != again->rules[i].verb || some.rules[i].mark != again->rules[i].mark ||
+        some.rules[i].log != again->rules[i].log) {
+      std::abort();
+    }
+  }
+}
+
+// A refusal says why.
+inline void check_refused(const Error& error) {
+  if (to_string(error).empty()) std::abort();
+}
+
+}  // namespace sluice

@@ -1,0 +1,13 @@
+// Any bytes as VPP commands: no crash; what is accepted is valid and survives a round trip through the native language.
+#include <cstddef>
+#include <cstdint>
+
+#include "formats/rules_fuzz.h"
+#include "formats/vpp_rules.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace sluice;
+  const auto set = parse_vpp_rules({reinterpret_cast<const char*>(data), size}, "fuzz");
+  set ? check_accepted(*set) : check_refused(set.error());
+  return 0;
+}

@@ -1,0 +1,392 @@
+#include "tables/acl/region.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace sluice {
+namespace {
+
+using Address = AclRegion::Address;
+using Addresses = AclRegion::Addresses;
+
+constexpr Address kLastIpv4{0, 0xffffffff};
+
+// The last address of the prefix that begins at `a`; its length on the scale of 128 bits.
+Address last_of(Address a, unsigned length) {
+  a.hi |= ~high_mask64(std::min(length, 64u));
+  a.lo |= ~high_mask64(length > 64 ? length - 64 : 0);
+  return a;
+}
+Address after(Address a) {
+  if (++a.lo == 0) ++a.hi;
+  return a;
+}
+Address before(Address a) {
+  if (a.lo-- == 0) --a.hi;
+  return a;
+}
+
+// The prefix on the scale of 128 bits; an IPv4 /0 is one of length 96.
+Addresses addresses_of(Address first, unsigned length) {
+  const Address ones = last_of({0, 0}, length);
+  first.hi &= ~ones.hi;
+  first.lo &= ~ones.lo;
+  return {first, last_of(first, length)};
+}
+
+bool addresses_meet(const Addresses& a, const Addresses& b, Addresses& out) {
+  out = {std::max(a.low, b.low), std::min(a.high, b.high)};
+  return out.low <= out.high;
+}
+
+bool cube_meet(const AclRegion::Cube& a, const AclRegion::Cube& b, AclRegion::Cube& out) {
+  out = {static_cast<uint16_t>(a.value | b.value), static_cast<uint16_t>(a.mask | b.mask)};
+  return ((a.value ^ b.value) & a.mask & b.mask) == 0;
+}
+
+bool range_meet(const AclRegion::Range& a, const AclRegion::Range& b, AclRegion::Range& out) {
+  out = {std::max(a.low, b.low), std::min(a.high, b.high)};
+  return out.low <= out.high;
+}
+
+// Calls f(value, mask) for disjoint cubes that make up the set of bytes.
+template <typename F>
+void each_cube(const std::array<uint64_t, 4>& set, unsigned from, unsigned size, F&& f) {
+  unsigned count = 0;
+  for (unsigned p = from; p < from + size; ++p) count += static_cast<unsigned>(set[p / 64] >> p % 64 & 1);
+  if (count == 0) return;
+  if (count == size) {
+    f(static_cast<uint8_t>(from), static_cast<uint8_t>(256 - size));
+    return;
+  }
+  each_cube(set, from, size / 2, f);
+  each_cube(set, from + size / 2, size / 2, f);
+}
+
+// Calls f(value, mask) for few cubes over FlowKey::bits that make up the set, of the values that occur.
+template <typename F>
+void each_bits(uint8_t set, F&& f) {
+  uint8_t left = set & AclRegion::kBitsThatOccur;
+  while (left != 0) {
+    uint8_t best = 0, best_value = 0, best_mask = 0;
+    // Fewest tested bits first, so that of equal gains the shorter condition is taken.
+    for (const uint8_t mask : {0, 1, 2, 4, 3, 5, 6, 7}) {
+      for (uint8_t value = 0; value < 8; ++value) {
+        if ((value & ~mask) != 0) continue;
+        uint8_t cube = 0;
+        for (unsigned b = 0; b < 8; ++b) {
+          if ((b & mask) == value) cube = static_cast<uint8_t>(cube | 1u << b);
+        }
+        cube &= AclRegion::kBitsThatOccur;
+        if ((cube & ~set) != 0 || std::popcount(static_cast<uint8_t>(cube & left)) <= std::popcount(best)) continue;
+        best = cube & left;
+        best_value = value;
+        best_mask = mask;
+      }
+    }
+    f(best_value, best_mask);
+    left &= static_cast<uint8_t>(~best);
+  }
+}
+
+// The prefixes of a field of a rule; one of length 0 where it says nothing.
+std::vector<IpPrefix> prefixes_of(const Addresses& field, uint8_t families) {
+  const uint8_t family = families == AclRegion::kIpv4 ? 4 : 6;
+  const Address last = family == 4 ? kLastIpv4 : Address{~uint64_t{0}, ~uint64_t{0}};
+  if (field.low == Address{} && field.high >= last) return {IpPrefix{}};
+  return prefixes_of_range({field.low.hi, field.low.lo, family}, {field.high.hi, field.high.lo, family});
+}
+
+}  // namespace
+
+void AclRegion::only_bits(uint8_t value, uint8_t mask) {
+  for (unsigned b = 0; b < 8; ++b) {
+    if (((b ^ value) & mask) != 0) bits &= static_cast<uint8_t>(~(1u << b));
+  }
+}
+
+void AclRegion::only_families(uint8_t which) {
+  families &= which;
+  if (families != kIpv4) return;
+  src.high = std::min(src.high, kLastIpv4);
+  dst.high = std::min(dst.high, kLastIpv4);
+}
+
+void AclRegion::only_prefix(Addresses& field, const IpPrefix& prefix) {
+  only_families(prefix.address.family == 4 ? kIpv4 : kIpv6);
+  field = addresses_of({prefix.address.hi, prefix.address.lo}, (prefix.address.family == 4 ? 96u : 0u) + prefix.length);
+}
+
+void AclRegion::only_range(Addresses& field, const IpAddress& low, const IpAddress& high) {
+  only_families(low.family == 4 ? kIpv4 : kIpv6);
+  field = {{low.hi, low.lo}, {high.hi, high.lo}};
+}
+
+std::optional<AclRegion> region_of(const AclMatchRule& rule) {
+  AclRegion r;
+  if (rule.family != 0) r.only_families(rule.family == 4 ? AclRegion::kIpv4 : AclRegion::kIpv6);
+  if (rule.src_length != 0) r.src = addresses_of({rule.src_hi, rule.src_lo}, rule.src_length);
+  if (rule.dst_length != 0) r.dst = addresses_of({rule.dst_hi, rule.dst_lo}, rule.dst_length);
+  r.src_port = {rule.src_port_low, rule.src_port_high};
+  r.dst_port = {rule.dst_port_low, rule.dst_port_high};
+  r.flags = {rule.flags, rule.flags_mask};
+  r.icmp = {rule.icmp, rule.icmp_mask};
+  r.only_bits(rule.bits, rule.bits_mask);
+  if (rule.protocol_mask == 0xff) {
+    r.only_protocol(rule.protocol);
+  } else if (rule.protocol_mask != 0) {
+    for (unsigned p = 0; p < 256; ++p) {
+      if (((p ^ rule.protocol) & rule.protocol_mask) != 0) r.protocols[p / 64] &= ~(uint64_t{1} << p % 64);
+    }
+  }
+  if (rule.dscp_mask != 0) {
+    for (unsigned d = 0; d < 64; ++d) {
+      if (((d ^ rule.dscp) & rule.dscp_mask) != 0) r.dscp &= ~(uint64_t{1} << d);
+    }
+  }
+  if (r.bits == 0 || r.dscp == 0) return std::nullopt;
+  return r;
+}
+
+bool contains(const AclRegion& outer, const AclRegion& inner) {
+  for (size_t i = 0; i < 4; ++i) {
+    if ((inner.protocols[i] & ~outer.protocols[i]) != 0) return false;
+  }
+  auto cube_has = [](const AclRegion::Cube& a, const AclRegion::Cube& b) {
+    return (a.mask & ~b.mask) == 0 && ((a.value ^ b.value) & a.mask) == 0;
+  };
+  return (inner.families & ~outer.families) == 0 && (inner.bits & ~outer.bits) == 0 &&
+         (inner.dscp & ~outer.dscp) == 0 && outer.src_port.low <= inner.src_port.low &&
+         inner.src_port.high <= outer.src_port.high && outer.dst_port.low <= inner.dst_port.low &&
+         inner.dst_port.high <= outer.dst_port.high && cube_has(outer.flags, inner.flags) &&
+         cube_has(outer.icmp, inner.icmp) && outer.src.low <= inner.src.low && inner.src.high <= outer.src.high &&
+         outer.dst.low <= inner.dst.low && inner.dst.high <= outer.dst.high;
+}
+
+bool contains(const AclRegion& r, const FlowKey& k) {
+  const uint8_t family = k.family == 4 ? AclRegion::kIpv4 : k.family == 6 ? AclRegion::kIpv6 : 0;
+  return (r.families & family) != 0 && (r.bits >> (k.bits & 7) & 1) != 0 && (r.dscp >> (k.dscp & 63) & 1) != 0 &&
+         (r.protocols[k.protocol / 64] >> k.protocol % 64 & 1) != 0 && k.src_port >= r.src_port.low &&
+         k.src_port <= r.src_port.high && k.dst_port >= r.dst_port.low && k.dst_port <= r.dst_port.high &&
+         ((k.flags ^ r.flags.value) & r.flags.mask) == 0 && ((k.icmp ^ r.icmp.value) & r.icmp.mask) == 0 &&
+         r.src.low <= Address{k.src_hi, k.src_lo} && Address{k.src_hi, k.src_lo} <= r.src.high &&
+         r.dst.low <= Address{k.dst_hi, k.dst_lo} && Address{k.dst_hi, k.dst_lo} <= r.dst.high;
+}
+
+std::optional<AclRegion> intersect(const AclRegion& a, const AclRegion& b) {
+  AclRegion r;
+  r.families = a.families & b.families;
+  r.bits = a.bits & b.bits;
+  r.dscp = a.dscp & b.dscp;
+  uint64_t any = 0;
+  for (size_t i = 0; i < 4; ++i) any |= r.protocols[i] = a.protocols[i] & b.protocols[i];
+  if (r.families == 0 || r.bits == 0 || r.dscp == 0 || any == 0) return std::nullopt;
+  if (!range_meet(a.src_port, b.src_port, r.src_port) || !range_meet(a.dst_port, b.dst_port, r.dst_port) ||
+      !cube_meet(a.flags, b.flags, r.flags) || !cube_meet(a.icmp, b.icmp, r.icmp) ||
+      !addresses_meet(a.src, b.src, r.src) || !addresses_meet(a.dst, b.dst, r.dst)) {
+    return std::nullopt;
+  }
+  return r;
+}
+
+void subtract(const AclRegion& a, const AclRegion& b, std::vector<AclRegion>& out) {
+  const auto common = intersect(a, b);
+  if (!common) {
+    out.push_back(a);
+    return;
+  }
+  // Field by field: what b leaves out there is a piece; the rest shrinks until it is the common part.
+  AclRegion rest = a;
+  auto piece = [&](auto&& change) {
+    AclRegion p = rest;
+    change(p);
+    out.push_back(p);
+  };
+  if (rest.families != common->families) {
+    piece([&](AclRegion& p) { p.only_families(static_cast<uint8_t>(~common->families)); });
+    rest.only_families(common->families);
+  }
+  if (rest.protocols != common->protocols) {
+    piece([&](AclRegion& p) {
+      for (size_t i = 0; i < 4; ++i) p.protocols[i] &= ~common->protocols[i];
+    });
+    rest.protocols = common->protocols;
+  }
+  if (rest.bits != common->bits) {
+    piece([&](AclRegion& p) { p.bits &= static_cast<uint8_t>(~common->bits); });
+    rest.bits = common->bits;
+  }
+  if (rest.dscp != common->dscp) {
+    piece([&](AclRegion& p) { p.dscp &= ~common->dscp; });
+    rest.dscp = common->dscp;
+  }
+  for (auto field : {&AclRegion::src_port, &AclRegion::dst_port}) {
+    const AclRegion::Range to = (*common).*field;
+    if ((rest.*field).low < to.low) piece([&](AclRegion& p) { (p.*field).high = static_cast<uint16_t>(to.low - 1); });
+    if ((rest.*field).high > to.high) piece([&](AclRegion& p) { (p.*field).low = static_cast<uint16_t>(to.high + 1); });
+    rest.*field = to;
+  }
+  for (auto field : {&AclRegion::flags, &AclRegion::icmp}) {
+    const AclRegion::Cube to = (*common).*field;
+    for (unsigned left = to.mask & ~(rest.*field).mask; left != 0; left &= left - 1) {
+      const auto bit = static_cast<uint16_t>(left & (~left + 1));
+      (rest.*field).mask |= bit;
+      (rest.*field).value |= bit & static_cast<uint16_t>(~to.value);
+      out.push_back(rest);
+      (rest.*field).value = static_cast<uint16_t>(((rest.*field).value & ~bit) | (to.value & bit));
+    }
+  }
+  for (auto field : {&AclRegion::src, &AclRegion::dst}) {
+    const Addresses to = (*common).*field;
+    if ((rest.*field).low < to.low) piece([&](AclRegion& p) { (p.*field).high = before(to.low); });
+    if ((rest.*field).high > to.high) piece([&](AclRegion& p) { (p.*field).low = after(to.high); });
+    rest.*field = to;
+  }
+}
+
+bool keep_only(std::vector<AclRegion>& list, std::span<const AclRegion> what, size_t limit) {
+  std::vector<AclRegion> out;
+  for (const AclRegion& a : list) {
+    for (const AclRegion& b : what) {
+      if (const auto common = intersect(a, b)) out.push_back(*common);
+      if (out.size() > limit) return false;
+    }
+  }
+  list = std::move(out);
+  return true;
+}
+
+bool take_away(std::vector<AclRegion>& list, std::span<const AclRegion> what, size_t limit) {
+  std::vector<AclRegion> out;
+  for (const AclRegion& b : what) {
+    out.clear();
+    for (const AclRegion& a : list) {
+      subtract(a, b, out);
+      if (out.size() > limit) return false;
+    }
+    list.swap(out);
+  }
+  return true;
+}
+
+FlowKey key_of(const AclRegion& r, uint64_t draw) {
+  uint64_t state = draw;
+  // All zeros, all ones, or noise.
+  auto noise = [&]() -> uint64_t {
+    return draw == 0 ? 0 : draw == 1 ? ~uint64_t{0} : mix64(state += 0x9e3779b97f4a7c15);
+  };
+  // The member at or after a drawn place, round and round; for all ones the highest.
+  auto member = [&](auto has, unsigned size) {
+    unsigned at = static_cast<unsigned>(noise() % size);
+    if (draw == 1) at = size - 1;
+    while (!has(at)) at = draw == 1 ? at - 1 : (at + 1) % size;
+    return at;
+  };
+  FlowKey k;
+  k.family = r.families == 3 ? (noise() & 1) != 0 ? 6 : 4 : r.families == AclRegion::kIpv4 ? 4 : 6;
+  auto address = [&](const Addresses& field, uint64_t& hi, uint64_t& lo) {
+    Address last = field.high;
+    if (k.family == 4) last = std::min(last, kLastIpv4);
+    // Noise below the bits that low and high share, then back into the range.
+    unsigned shared = 0;
+    while (shared < 128 && prefix_agrees(field.low.hi ^ last.hi, field.low.lo ^ last.lo, shared + 1)) ++shared;
+    const Address ones = last_of({0, 0}, shared);
+    Address a{field.low.hi & ~ones.hi, field.low.lo & ~ones.lo};
+    a.hi |= noise() & ones.hi;
+    a.lo |= noise() & ones.lo;
+    a = std::clamp(a, field.low, last);
+    hi = a.hi;
+    lo = a.lo;
+  };
+  address(r.src, k.src_hi, k.src_lo);
+  address(r.dst, k.dst_hi, k.dst_lo);
+  k.src_port = static_cast<uint16_t>(r.src_port.low + noise() % (r.src_port.high - r.src_port.low + 1u));
+  k.dst_port = static_cast<uint16_t>(r.dst_port.low + noise() % (r.dst_port.high - r.dst_port.low + 1u));
+  if (draw == 1) {
+    k.src_port = r.src_port.high;
+    k.dst_port = r.dst_port.high;
+  }
+  k.flags = static_cast<uint16_t>(r.flags.value | (noise() & ~r.flags.mask));
+  k.icmp = static_cast<uint16_t>(r.icmp.value | (noise() & ~r.icmp.mask));
+  k.bits = static_cast<uint8_t>(member([&](unsigned b) { return (r.bits >> b & 1) != 0; }, 8));
+  k.dscp = static_cast<uint8_t>(member([&](unsigned d) { return (r.dscp >> d & 1) != 0; }, 64));
+  k.protocol = static_cast<uint8_t>(member([&](unsigned p) { return (r.protocols[p / 64] >> p % 64 & 1) != 0; }, 256));
+  return k;
+}
+
+std::vector<IpPrefix> prefixes_of_range(const IpAddress& low, const IpAddress& high) {
+  std::vector<IpPrefix> out;
+  const Address end{high.hi, high.lo};
+  Address at{low.hi, low.lo};
+  if (low.family != high.family || end < at) return out;
+  const unsigned shortest = low.family == 4 ? 96 : 0;
+  while (true) {
+    // The shortest prefix that begins here and does not go past the end.
+    unsigned length = 128;
+    while (length > shortest) {
+      const Address ones = last_of({0, 0}, length - 1);
+      if ((at.hi & ones.hi) != 0 || (at.lo & ones.lo) != 0 || last_of(at, length - 1) > end) break;
+      --length;
+    }
+    out.push_back({{at.hi, at.lo, low.family}, static_cast<uint8_t>(length - shortest)});
+    at = last_of(at, length);
+    if (at >= end) return out;
+    at = after(at);
+  }
+}
+
+size_t rule_count(const AclRegion& r) {
+  size_t protocols = 0, bits = 0;
+  each_cube(r.protocols, 0, 256, [&](uint8_t, uint8_t) { ++protocols; });
+  each_bits(r.bits, [&](uint8_t, uint8_t) { ++bits; });
+  return protocols * bits * (r.dscp == ~uint64_t{0} ? 1 : static_cast<size_t>(std::popcount(r.dscp))) *
+         prefixes_of(r.src, r.families).size() * prefixes_of(r.dst, r.families).size();
+}
+
+void append_rules(const AclRegion& r, const AclRule& like, std::vector<AclRule>& out) {
+  AclRule rule;
+  rule.verb = like.verb;
+  rule.mark = like.mark;
+  rule.log = like.log;
+  rule.file = like.file;
+  rule.line = like.line;
+  rule.family = r.families == 3 ? 0 : r.families == AclRegion::kIpv4 ? 4 : 6;
+  rule.src_port_low = r.src_port.low;
+  rule.src_port_high = r.src_port.high;
+  rule.dst_port_low = r.dst_port.low;
+  rule.dst_port_high = r.dst_port.high;
+  rule.flags = r.flags.value;
+  rule.flags_mask = r.flags.mask;
+  rule.icmp = r.icmp.value;
+  rule.icmp_mask = r.icmp.mask;
+  const auto sources = prefixes_of(r.src, r.families), destinations = prefixes_of(r.dst, r.families);
+  each_cube(r.protocols, 0, 256, [&](uint8_t protocol, uint8_t protocol_mask) {
+    rule.protocol = protocol;
+    rule.protocol_mask = protocol_mask;
+    each_bits(r.bits, [&](uint8_t bits, uint8_t mask) {
+      rule.needs_ports = (bits & mask & FlowKey::kHasPorts) != 0;
+      const auto own = static_cast<uint8_t>(rule.needs_ports ? mask & ~FlowKey::kHasPorts : mask);
+      rule.bits_mask = own;
+      rule.bits = bits & own;
+      for (unsigned d = 0; d < 64; ++d) {
+        if (r.dscp == ~uint64_t{0}) {
+          rule.dscp = AclRule::kAnyDscp;
+          d = 63;
+        } else if ((r.dscp >> d & 1) != 0) {
+          rule.dscp = static_cast<uint8_t>(d);
+        } else {
+          continue;
+        }
+        for (const IpPrefix& src : sources) {
+          rule.src = src;
+          for (const IpPrefix& dst : destinations) {
+            rule.dst = dst;
+            out.push_back(rule);
+          }
+        }
+      }
+    });
+  });
+}
+
+}  // namespace sluice

@@ -1,0 +1,207 @@
+#include "tables/acl/region.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include "tables/acl/acl_test_support.h"
+
+namespace sluice {
+namespace {
+
+using acl_test::below;
+using acl_test::Random;
+
+// A key that can occur, near the rules.
+FlowKey occurring(FlowKey key, Random& random) {
+  static constexpr uint8_t kBits[] = {0, 1, 2, 3, 6};
+  if ((AclRegion::kBitsThatOccur >> key.bits & 1) == 0) key.bits = kBits[below(random, 5)];
+  if (key.family == 0) key.family = 4;
+  if (key.family == 4) {
+    key.src_hi = key.dst_hi = 0;
+    key.src_lo &= 0xffffffff;
+    key.dst_lo &= 0xffffffff;
+  }
+  return key;
+}
+
+AclRegion random_region(Random& random) {
+  while (true) {
+    AclRule rule = acl_test::random_rule(random);
+    // Short prefixes, so that regions meet.
+    if (auto region = region_of(flatten(rule, 1))) {
+      if (acl_test::chance(random, 30)) region->protocols[0] &= ~(uint64_t{1} << 6 | uint64_t{1} << 17);
+      if (acl_test::chance(random, 30)) region->dscp &= ~uint64_t{0} << 40;
+      const uint64_t any = region->protocols[0] | region->protocols[1] | region->protocols[2] | region->protocols[3];
+      if (any != 0 && region->dscp != 0) return *region;
+    }
+  }
+}
+
+TEST(AclRegion, HasTheKeysThatItsRuleMatches) {
+  Random random(1);
+  for (int i = 0; i < 3000; ++i) {
+    const AclRule rule = acl_test::random_rule(random);
+    const AclMatchRule flat = flatten(rule, 1);
+    const auto region = region_of(flat);
+    for (int k = 0; k < 4; ++k) {
+      const FlowKey key = occurring(k < 3 ? acl_test::key_in(rule, random) : acl_test::random_key(random), random);
+      EXPECT_EQ(region && contains(*region, key), matches(flat, key));
+    }
+  }
+}
+
+TEST(AclRegion, OfImpossibleBitsIsNothing) {
+  AclRule rule;
+  rule.bits_mask = FlowKey::kFragment | FlowKey::kLaterFragment;
+  rule.bits = FlowKey::kLaterFragment;  // a later fragment that is not a fragment
+  EXPECT_FALSE(region_of(flatten(rule, 1)).has_value());
+  rule.bits |= FlowKey::kFragment;
+  EXPECT_TRUE(region_of(flatten(rule, 1)).has_value());
+  rule.needs_ports = true;
+  EXPECT_FALSE(region_of(flatten(rule, 1)).has_value());
+}
+
+TEST(AclRegion, KeysOfARegionAreInIt) {
+  Random random(2);
+  for (int i = 0; i < 2000; ++i) {
+    const AclRegion region = random_region(random);
+    for (uint64_t draw = 0; draw < 8; ++draw) ASSERT_TRUE(contains(region, key_of(region, draw))) << i << " " << draw;
+  }
+}
+
+TEST(AclRegion, IntersectsContainsAndSubtractsAsSetsDo) {
+  Random random(3);
+  size_t met = 0, inside = 0;
+  for (int i = 0; i < 6000; ++i) {
+    const AclRegion a = random_region(random);
+    AclRegion b = random_region(random);
+    if (i % 2 == 0) {  // one that shares fields with a
+      b.src = a.src;
+      b.families = a.families;
+      b.dst = a.families == 3 || i % 4 == 0 ? AclRegion::Addresses{} : a.dst;
+      b.only_families(b.families);
+      if (i % 3 == 0) b.flags = b.icmp = {};
+      if (i % 5 == 0) b.src_port = b.dst_port = {};
+      if (i % 7 == 0) b.protocols = a.protocols;
+      if (i % 3 == 0) b.bits = AclRegion::kBitsThatOccur;
+    }
+    const auto common = intersect(a, b);
+    std::vector<AclRegion> pieces;
+    subtract(a, b, pieces);
+    met += common ? 1 : 0;
+    inside += contains(b, a) ? 1 : 0;
+    EXPECT_EQ(contains(b, a), pieces.empty());
+    EXPECT_EQ(contains(b, a), common && *common == a);
+    std::vector<FlowKey> keys;
+    for (uint64_t draw = 0; draw < 6; ++draw) {
+      keys.push_back(key_of(a, draw));
+      keys.push_back(key_of(b, draw));
+      if (common) keys.push_back(key_of(*common, draw));
+    }
+    for (const AclRegion& piece : pieces) keys.push_back(key_of(piece, below(random, 1000)));
+    for (const FlowKey& key : keys) {
+      const bool in_a = contains(a, key), in_b = contains(b, key);
+      ASSERT_EQ(common && contains(*common, key), in_a && in_b);
+      size_t in = 0;
+      for (const AclRegion& piece : pieces) in += contains(piece, key) ? 1 : 0;
+      ASSERT_EQ(in, in_a && !in_b ? 1u : 0u) << "disjoint pieces of what is left";
+    }
+  }
+  EXPECT_GT(met, 500u);
+  EXPECT_GT(inside, 20u);
+}
+
+TEST(AclRegion, WritesRulesThatMatchItsKeys) {
+  Random random(4);
+  for (int i = 0; i < 2000; ++i) {
+    const AclRegion region = random_region(random);
+    AclRule like;
+    like.verb = AclVerb::kMark;
+    like.mark = 7;
+    like.line = 3;
+    std::vector<AclRule> rules;
+    append_rules(region, like, rules);
+    ASSERT_EQ(rules.size(), rule_count(region));
+    for (const AclRule& rule : rules) {
+      ASSERT_EQ(acl_rule_fault(rule), nullptr);
+      EXPECT_EQ(rule.mark, 7u);
+      EXPECT_EQ(rule.line, 3u);
+    }
+    std::vector<FlowKey> keys{occurring(acl_test::random_key(random), random)};
+    for (uint64_t draw = 0; draw < 6; ++draw) {
+      keys.push_back(key_of(region, draw));
+      keys.push_back(keys.back());
+      keys.back().protocol = static_cast<uint8_t>(random());
+      keys.push_back(keys[keys.size() - 2]);
+      keys.back().dscp = static_cast<uint8_t>(below(random, 64));
+      keys.back().bits = static_cast<uint8_t>(below(random, 8));
+      keys.back() = occurring(keys.back(), random);
+    }
+    for (const FlowKey& key : keys) {
+      bool matched = false;
+      for (const AclRule& rule : rules) matched |= matches(flatten(rule, 1), key);
+      ASSERT_EQ(matched, contains(region, key));
+    }
+  }
+}
+
+TEST(AclRegion, RangesAreTheFewestPrefixes) {
+  const IpAddress all_ones{~uint64_t{0}, ~uint64_t{0}, 6};
+  EXPECT_EQ(prefixes_of_range({0, 0, 4}, {0, 0xffffffff, 4}), (std::vector<IpPrefix>{{{0, 0, 4}, 0}}));
+  EXPECT_EQ(prefixes_of_range({0, 0, 6}, all_ones), (std::vector<IpPrefix>{{{0, 0, 6}, 0}}));
+  EXPECT_EQ(prefixes_of_range(all_ones, all_ones), (std::vector<IpPrefix>{{all_ones, 128}}));
+  EXPECT_EQ(prefixes_of_range({0, 1, 4}, {0, 0xffffffff, 4}).size(), 32u);
+  EXPECT_EQ(prefixes_of_range({0, 1, 6}, {~uint64_t{0}, ~uint64_t{0} - 1, 6}).size(), 254u);
+  EXPECT_TRUE(prefixes_of_range({0, 2, 4}, {0, 1, 4}).empty());
+  Random random(6);
+  for (int i = 0; i < 300; ++i) {
+    const uint64_t a = below(random, 4000), b = a + below(random, 4000);
+    uint64_t next = a;
+    for (const IpPrefix& p : prefixes_of_range({0, a, 4}, {0, b, 4})) {
+      ASSERT_EQ(p.address.lo, next);
+      next += uint64_t{1} << (32 - p.length);
+    }
+    EXPECT_EQ(next, b + 1);
+  }
+}
+
+TEST(AclRegion, UsesFewRules) {
+  AclRegion region;
+  EXPECT_EQ(rule_count(region), 1u);
+  region.protocols[0] &= ~(uint64_t{1} << 6);  // all but TCP
+  EXPECT_EQ(rule_count(region), 8u);
+  region.only_bits(0, FlowKey::kLaterFragment);
+  EXPECT_EQ(rule_count(region), 8u);
+  region.dscp &= ~uint64_t{1};
+  EXPECT_EQ(rule_count(region), 8u * 63);
+}
+
+TEST(AclRegion, UnionsKeepAndLoseParts) {
+  Random random(5);
+  for (int i = 0; i < 300; ++i) {
+    std::vector<AclRegion> list, what;
+    for (int k = 0; k < 4; ++k) {
+      list.push_back(random_region(random));
+      what.push_back(random_region(random));
+      what.back().families = 3;
+      what.back().src = what.back().dst = {};
+    }
+    auto kept = list, left = list;
+    ASSERT_TRUE(keep_only(kept, what, 1000));
+    ASSERT_TRUE(take_away(left, what, 100000));
+    auto has = [](const std::vector<AclRegion>& in, const FlowKey& key) {
+      return std::any_of(in.begin(), in.end(), [&](const AclRegion& r) { return contains(r, key); });
+    };
+    for (const AclRegion& r : list) {
+      for (uint64_t draw = 0; draw < 10; ++draw) {
+        const FlowKey key = key_of(r, draw);
+        EXPECT_EQ(has(kept, key), has(what, key));
+        EXPECT_EQ(has(left, key), !has(what, key));
+      }
+    }
+    EXPECT_FALSE(keep_only(list, std::vector<AclRegion>(3), 2)) << "a limit is a limit";
+  }
+}
+
+}  // namespace
+}  // namespace sluice
