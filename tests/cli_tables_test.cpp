@@ -93,8 +93,8 @@ TEST_F(CliTablesTest, ClassifyGivesTheFirstMatchForEveryAlgorithmWorkerAndImage)
   make_keys(9000);
   const std::string want = expected();
   ASSERT_NE(want.find("0\n"), std::string::npos);
-  for (const char* options :
-       {"", "--algorithm linear", "--algorithm tuple_space", "--workers 3", "--device auto", "--format classbench"}) {
+  for (const char* options : {"", "--algorithm linear", "--algorithm tuple_space", "--algorithm auto", "--workers 3",
+                              "--device auto", "--format classbench"}) {
     const Said said = sluice(std::string("classify --rules rules --trace trace ") + options);
     EXPECT_EQ(said.code, 0) << said.err;
     EXPECT_TRUE(said.out == want) << options;

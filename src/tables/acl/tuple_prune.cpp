@@ -21,11 +21,13 @@ class Classes {
  public:
   explicit Classes(uint64_t all, size_t limit) : limit_(limit) { of(all); }
   uint32_t of(uint64_t mask) {
+    if (!masks_.empty() && mask == last_) return last_class_;  // neighbours mostly share theirs
+    last_ = mask;
     const auto it = index_.find(mask);
-    if (it != index_.end()) return it->second;
-    if (masks_.size() == limit_) return 0;
+    if (it != index_.end()) return last_class_ = it->second;
+    if (masks_.size() == limit_) return last_class_ = 0;
     masks_.push_back(mask);
-    return index_[mask] = static_cast<uint32_t>(masks_.size() - 1);
+    return last_class_ = index_[mask] = static_cast<uint32_t>(masks_.size() - 1);
   }
   const std::vector<uint64_t>& masks() const { return masks_; }
 
@@ -33,6 +35,8 @@ class Classes {
   size_t limit_;
   std::unordered_map<uint64_t, uint32_t> index_;
   std::vector<uint64_t> masks_;
+  uint64_t last_ = 0;
+  uint32_t last_class_ = 0;
 };
 
 // A prefix, the tables of the rules that have it, and how many those are.
