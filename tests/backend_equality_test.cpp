@@ -142,6 +142,35 @@ TEST(BackendEquality, StandardGraphOverEveryKindOfPacket) {
   }
 }
 
+// A sink that reads no frames counts what one that writes them counts: sums, ports, limited errors.
+TEST(BackendEquality, PacketsAreCountedAlikeWhetherTheyAreWrittenOrNot) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", 6000, 5);
+  auto text = [&](const Backend& b, const std::string& sink) {
+    return testing::standard_graph_text(dir, "FromMemory(" + capture + ")", sink, b.acl, b.lpm4, b.lpm6) +
+           "errors :: ICMPError(192.0.0.1, RATE 10000, BURST 5);\n"
+           "acl[1] -> errors; ttl[1] -> errors; errors -> tx;\n";
+  };
+  const Backend oracle = oracle_backend();
+  const Result want = run(dir, oracle, text(oracle, "ToDump($OUT)"));
+  ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+  EXPECT_GT(want.outcome.report.generated, 100u);
+  EXPECT_GT(want.outcome.report.drops[static_cast<size_t>(DropReason::kIcmpRateLimited)], 0u);
+  EXPECT_GT(want.outcome.report.ports.size(), 1u);
+  for (const unsigned workers : {1u, 3u}) {
+    for (const uint32_t batch : {64u, 300u}) {
+      for (const bool fast : {true, false}) {
+        const Backend backend{"tuple_space", "dir24", "poptrie", workers, batch, 0, fast};
+        const Result got = run(dir, backend, text(backend, "ToMemory"));
+        ASSERT_TRUE(got.outcome.ok) << backend << got.outcome.error;
+        EXPECT_EQ(got.outcome.counters, want.outcome.counters) << backend;
+        EXPECT_EQ(got.outcome.report.packets_out, want.outcome.report.packets_out) << backend;
+        EXPECT_EQ(got.outcome.report.bytes_out, want.outcome.report.bytes_out) << backend;
+      }
+    }
+  }
+}
+
 // Sources take turns by batches, so a target must not change their size there.
 TEST(BackendEquality, ALatencyTargetLeavesTheTurnsOfSourcesAlone) {
   const TempDir dir;

@@ -6,45 +6,22 @@
 #include <vector>
 
 #include "base/test_data.h"
-#include "exec/emu/emu_device.h"
+#include "tests/testing/device_ways.h"
 #include "tests/testing/devices.h"
 #include "tests/testing/run_graph.h"
 
 namespace sluice {
 namespace {
 
-using testing::GraphOutcome;
-using testing::GraphRun;
+using testing::DeviceOutcome;
+using testing::expect_equal;
+using testing::kWatched;
 using testing::TempDir;
+using testing::Way;
 
-// Where every access is watched, fewer packets go fewer ways; every mode, transport and kind of record stays.
-#if defined(SLUICE_SANITIZED)
-constexpr bool kWatched = true;
-#else
-constexpr bool kWatched = false;
-#endif
 constexpr uint32_t packets(uint32_t n) {
   return kWatched ? n / 5 : n;
 }
-
-struct Way {
-  DeviceMode mode;
-  Transport transport;
-  RecordChoice records;
-  unsigned workers;
-  uint32_t batch;
-  unsigned devices = 1;
-  uint32_t flights = 4;
-  uint64_t target_ns = 0;  // of latency
-  DeviceThreading threading = DeviceThreading::kFull;
-  bool fast_path = true;
-  friend std::ostream& operator<<(std::ostream& out, const Way& w) {
-    return out << to_string(w.mode) << ' ' << to_string(w.transport) << " records " << static_cast<int>(w.records)
-               << ", " << w.workers << " workers, batches of " << w.batch << ", " << w.devices << " devices, "
-               << w.flights << " flights, target " << w.target_ns << " ns, threading " << to_string(w.threading)
-               << (w.fast_path ? "" : ", no fast path");
-  }
-};
 
 std::vector<Way> ways() {
   using enum RecordChoice;
@@ -84,40 +61,9 @@ std::vector<Way> ways() {
   return all;
 }
 
-struct Result {
-  GraphOutcome outcome;
-  std::string bytes, second;
-};
-
-Result run(const TempDir& dir, std::string text, const Way* way, const std::string& kind = "emu") {
-  GraphRun graph;
-  graph.text = testing::with_outputs(dir, std::move(text));
-  graph.fast_path = way != nullptr && way->fast_path;
-  if (way != nullptr) {
-    graph.workers = way->workers;
-    graph.batch = way->batch;
-    graph.device.devices = testing::devices_of(kind, way->devices);
-    graph.device.mode = way->mode;
-    graph.device.transport = way->transport;
-    graph.device.records = way->records;
-    graph.device.flights = way->flights;
-    graph.latency_target_ns = way->target_ns;
-    graph.device.threading = way->threading;
-  }
-  Result result;
-  result.outcome = testing::run_graph(graph);
-  result.bytes = testing::read_file(dir / "OUT");
-  result.second = testing::read_file(dir / "OUT2");
-  return result;
-}
-
-void expect_equal(const Result& want, const Result& got) {
-  ASSERT_TRUE(got.outcome.ok) << got.outcome.error;
-  EXPECT_TRUE(got.outcome.report.conserved());
-  EXPECT_EQ(got.outcome.counters, want.outcome.counters);
-  EXPECT_TRUE(got.bytes == want.bytes) << "the output capture differs";
-  EXPECT_TRUE(got.second == want.second) << "the second capture differs";
-  EXPECT_EQ(got.outcome.printed, want.outcome.printed);
+DeviceOutcome run(const TempDir& dir, const std::string& text, const Way* way, const std::string& kind = "emu") {
+  return testing::run_way(dir, text, way,
+                          way == nullptr ? testing::Devices() : testing::devices_of(kind, way->devices));
 }
 
 std::string standard(const TempDir& dir, const std::string& capture, const std::string& acl = "tuple_space",
@@ -129,12 +75,12 @@ TEST(DeviceEquality, StandardGraphEveryWay) {
   const TempDir dir;
   const std::string capture = testing::write_mixed_capture(dir / "in.pcap", packets(5000));
   const std::string text = standard(dir, capture);
-  const Result want = run(dir, text, nullptr);
+  const DeviceOutcome want = run(dir, text, nullptr);
   ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
   for (const std::string& kind : testing::device_kinds()) {
     for (const Way& way : ways()) {
       SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
-      const Result got = run(dir, text, &way, kind);
+      const DeviceOutcome got = run(dir, text, &way, kind);
       expect_equal(want, got);
       // Equality says nothing if the packets never left the host.
       EXPECT_GT(got.outcome.report.offload.offloaded, packets(2000));
@@ -151,7 +97,7 @@ TEST(DeviceEquality, EveryAlgorithm) {
   const std::string capture = testing::write_mixed_capture(dir / "in.pcap", packets(1500), 3);
   const Way key{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kKey, 2, 128};
   const Way header{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kHeader, 1, 256};
-  const Result want = run(dir, standard(dir, capture, "linear", "trie", "trie"), nullptr);
+  const DeviceOutcome want = run(dir, standard(dir, capture, "linear", "trie", "trie"), nullptr);
   const std::vector<std::string> names4 = lpm_algorithm_names4(), names6 = lpm_algorithm_names6();
   for (const std::string& acl : acl_algorithm_names()) {
     for (size_t i = 0; i < names4.size() * names6.size(); ++i) {
@@ -184,7 +130,7 @@ TEST(DeviceEquality, HostElementsAndMadePackets) {
           "errors :: ICMPError(192.0.0.1, RATE 100000, BURST 5);\n"
           "acl[1] -> errors; fib[1] -> errors; ttl[1] -> errors; adj[1] -> errors;\n"
           "errors -> back :: IPRoute(TABLE main) -> ttl;\n";
-  const Result want = run(dir, text, nullptr);
+  const DeviceOutcome want = run(dir, text, nullptr);
   ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
   ASSERT_GT(want.outcome.report.generated, packets(1000));
   for (const std::string& kind : testing::device_kinds()) {
@@ -206,14 +152,14 @@ TEST(DeviceEquality, FramesClassifiersAndSums) {
       "c[1] -> Strip(14) -> six :: CheckIP6Header -> EtherEncap(0x86dd, 02:00:00:00:00:01, 02:00:00:00:00:02)"
       " -> SetCRC32 -> check :: CheckCRC32 -> second :: ToDump($OUT2);\n"
       "c[2] -> Discard;\n";
-  const Result want = run(dir, text, nullptr);
+  const DeviceOutcome want = run(dir, text, nullptr);
   ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
   ASSERT_GT(want.outcome.report.packets_out, packets(500));
   uint64_t offloaded = 0;
   for (const std::string& kind : testing::device_kinds()) {
     for (const Way& way : ways()) {
       SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
-      const Result got = run(dir, text, &way, kind);
+      const DeviceOutcome got = run(dir, text, &way, kind);
       expect_equal(want, got);
       offloaded += got.outcome.report.offload.offloaded;
     }
@@ -234,7 +180,7 @@ TEST(DeviceEquality, RealCaptures) {
     const TempDir dir;
     const std::string text = testing::real_graph_text(dir, "FromDump(" + *folder + "/" + name + ")", "ToDump($OUT)",
                                                       "tuple_space", "dir24", "poptrie");
-    const Result want = run(dir, text, nullptr);
+    const DeviceOutcome want = run(dir, text, nullptr);
     if (!want.outcome.ok) continue;  // refused alike: backend_equality holds that
     for (const Way& way : {Way{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kKey, 1, 256},
                            Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kHeader, 2, 64},
@@ -246,65 +192,6 @@ TEST(DeviceEquality, RealCaptures) {
         SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
         expect_equal(want, run(dir, text, &way, kind));
       }
-    }
-  }
-}
-
-// -- faults -----------------------------------------------------------------------------------------------------------
-
-struct Fault {
-  const char* name;
-  void (*set)(EmuFaults&);
-  bool fails;
-};
-
-TEST(DeviceFaults, TheHostTakesOverAndNothingIsLostOrReordered) {
-  const TempDir dir;
-  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", kWatched ? 2500 : 4000, 9);
-  const std::string text = standard(dir, capture);
-  const Result want = run(dir, text, nullptr);
-  const Fault faults[] = {
-      {"late", [](EmuFaults& f) { f.late_ns = 20'000; }, false},
-      {"stuck", [](EmuFaults& f) { f.stuck_after = 700; }, true},
-      {"killed", [](EmuFaults& f) { f.killed_after = 900; }, true},
-      {"killed at once", [](EmuFaults& f) { f.killed_after = 0; }, true},
-      {"no memory", [](EmuFaults& f) { f.memory_limit = 1000; }, true},
-      {"no start", [](EmuFaults& f) { f.refuse_start = true; }, true},
-  };
-  for (const Fault& fault : faults) {
-    for (const Way& way :
-         {Way{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kKey, 1, 256},
-          Way{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kHeader, 2, 64},
-          Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kKey, 2, 256},
-          Way{DeviceMode::kLaunch, Transport::kCommList, RecordChoice::kAuto, 1, 256},
-          Way{DeviceMode::kAdaptive, Transport::kStaged, RecordChoice::kKey, 1, 256},
-          Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kKey, 3, 64, 1, 4, 0, DeviceThreading::kMaster},
-          Way{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kHeader, 2, 64, 1, 4, 0,
-              DeviceThreading::kMaster}}) {
-      SCOPED_TRACE(fault.name);
-      SCOPED_TRACE(::testing::PrintToString(way));
-      auto device = std::make_shared<EmuDevice>();
-      fault.set(device->faults());
-      GraphRun graph;
-      graph.text = testing::with_outputs(dir, text);
-      graph.workers = way.workers;
-      graph.batch = way.batch;
-      graph.device.devices = {device};
-      graph.device.mode = way.mode;
-      graph.device.transport = way.transport;
-      graph.device.records = way.records;
-      graph.device.threading = way.threading;
-      // A busy machine must not make a late device a failed one; least of all where it writes into the host's frames,
-      // which it would go on doing after the host has taken them back.
-      const uint64_t patience = way.transport == Transport::kCommList ? 2'000'000'000 : 100'000'000;
-      graph.device.watchdog_ns = fault.fails ? patience : 20'000'000'000;
-      Result got;
-      got.outcome = testing::run_graph(graph);
-      got.bytes = testing::read_file(dir / "OUT");
-      got.second = want.second;
-      expect_equal(want, got);
-      ASSERT_EQ(got.outcome.report.devices.size(), 1u);
-      EXPECT_EQ(!got.outcome.report.devices[0].failure.empty(), fault.fails) << got.outcome.report.devices[0].failure;
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <barrier>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -89,13 +90,14 @@ RuleSet rules_of(const Options& o, std::string& text, std::string& format) {
 
 Exit bench_classify(const Options& o) {
   const OpenDevices devices = open_devices(o.device);
-  const std::string algorithm = check_acl_algorithm(o.algorithm);
+  const std::string asked = check_acl_algorithm(o.algorithm);
   std::string text, format;
   RuleSet set = rules_of(o, text, format);
   const std::vector<FlowRegion> regions = regions_of(set);
   const std::string source =
       o.rules.empty() ? fmt::format("{}_{}", o.shape, o.count) : std::filesystem::path(o.rules).filename().string();
-  const LoadedAcl acl = build_loaded_acl(set, "rules", format, algorithm);
+  const LoadedAcl acl = build_loaded_acl(set, "rules", format, asked, acl_target(devices));
+  const std::string& algorithm = acl.algorithm;
   const LoadedAcl oracle = build_loaded_acl(std::move(set), "rules", format, LinearAcl::kName);
   stop_if_interrupted();
 
@@ -425,6 +427,8 @@ Exit bench_pipeline(const Options& o) {
       auto pipeline = parse_pipeline(need(standard_graph_text(mine)), "standard graph", {});
       load_pipeline_tables(*pipeline, {});
       Case c{fmt::format("{}/{}B/x{}", with_acl ? "acl+routes" : "routes", size, o.workers), "Mpackets/s", {}};
+      // All workers play one copy of the frames: what a card writes to memory is not read from as many places.
+      const auto frames = std::make_shared<FrameCache>();
       RunReport last;
       for (unsigned r = 0; r < o.repetitions; ++r) {
         progress.step(fmt::format("{} repetition {}", c.name, r + 1));
@@ -432,12 +436,16 @@ Exit bench_pipeline(const Options& o) {
         std::vector<RunReport> reports(o.workers);
         std::vector<std::exception_ptr> failures(o.workers);
         {
+          // They start together, or their rates would not be of the same time.
+          std::barrier start(static_cast<ptrdiff_t>(o.workers));
           std::vector<std::jthread> threads;
           for (unsigned w = 0; w < o.workers; ++w) {
             auto one = [&, w] {
+              bool waited = false;
               try {
                 RunOptions options;
                 options.batch = o.batch;
+                options.frames = frames;
                 options.latency_target_ns = latency_target;
                 options.stop = &interrupted();
                 options.device = devices.options;
@@ -446,9 +454,12 @@ Exit bench_pipeline(const Options& o) {
                 }
                 auto runtime = need(Runtime::create(pipeline->router, pipeline->plan, options));
                 runtime->publisher().publish(need(bind_plan(pipeline->plan, pipeline->router, pipeline->tables)));
+                waited = true;
+                start.arrive_and_wait();
                 need(runtime->run(reports[w]));
               } catch (...) {
                 failures[w] = std::current_exception();
+                if (!waited) start.arrive_and_drop();
               }
             };
             if (o.workers == 1) {

@@ -21,7 +21,7 @@ Exit classify(const ClassifyFlags& o) {
   const OpenDevices devices = open_devices(o.device);
   const std::string& device = devices.label;
   need(check_readable(o.trace.empty() ? o.capture : o.trace), Exit::kIo);
-  const LoadedAcl acl = load_acl(o.rules, o.format, o.algorithm);
+  const LoadedAcl acl = load_acl(o.rules, o.format, o.algorithm, acl_target(devices));
   auto source = o.trace.empty() ? open_capture_keys(o.capture) : open_trace(o.trace);
 
   std::unique_ptr<DeviceLookup> on_device;

@@ -124,6 +124,9 @@ Exit list_algorithms() {
     json["acl"].push_back({{"name", name}, {"default", name == kDefaultAclAlgorithm}, {"summary", summary}});
     table.add({"acl", name, "IPv4, IPv6", name == kDefaultAclAlgorithm ? "yes" : "", summary});
   }
+  const char* const chosen = "one of the above, by the table and the device; `sluice tables FILE` says which and why";
+  json["acl"].push_back({{"name", kAclAuto}, {"default", false}, {"summary", chosen}});
+  table.add({"acl", kAclAuto, "IPv4, IPv6", "", chosen});
   const auto all4 = lpm_algorithm_names4(), all6 = lpm_algorithm_names6();
   for (const LpmSummary& s : lpm_summaries()) {
     const bool default4 = s.ipv4 && s.name == all4.front(), default6 = s.ipv6 && s.name == all6.front();
@@ -143,7 +146,6 @@ Exit list_algorithms() {
                                     : "",
                s.summary});
   }
-  const char* const chosen = "one of the above, by the table and the device; `sluice tables FILE` says which and why";
   json["routes"].push_back({{"name", kLpmAuto},
                             {"ipv4", true},
                             {"ipv6", true},
@@ -187,6 +189,19 @@ Json describe_acl(const LoadedAcl& acl) {
     const auto shape = view.shape();
     json["tuple_tables"] = {
         {"ipv4", shape.narrow_tables}, {"ipv6", shape.wide_tables}, {"longest_bucket", shape.longest_bucket}};
+  }
+  if (acl.algorithm == TupleMergeAcl::kName) {
+    const auto shape = need(TupleMergeView::open(*acl.image)).shape();
+    json["tuple_tables"] = {
+        {"ipv4", shape.narrow_tables}, {"ipv6", shape.wide_tables}, {"longest_bucket", shape.longest_bucket}};
+    json["loose_rules"] = {{"ipv4", shape.narrow_loose}, {"ipv6", shape.wide_loose}};
+  }
+  if (!acl.set.rules.empty()) {
+    const auto said = [&](AclTarget target) {
+      const auto choice = need(choose_acl(acl.set, target));
+      return Json{{"algorithm", choice.algorithm}, {"why", choice.why}};
+    };
+    json["auto"] = {{"cpu", said(AclTarget::kCpu)}, {"gpu", said(AclTarget::kGpu)}};
   }
   return json;
 }
@@ -325,6 +340,13 @@ Exit tables(const TablesOptions& o) {
       if (t.contains("tuple_tables")) {
         notes += fmt::format("; {} + {} tuple tables, longest bucket {}", number_text(t["tuple_tables"], "ipv4"),
                              number_text(t["tuple_tables"], "ipv6"), number_text(t["tuple_tables"], "longest_bucket"));
+      }
+      if (t.contains("auto")) {
+        for (const char* target : {"cpu", "gpu"}) {
+          const Json& c = t["auto"][target];
+          notes += fmt::format("; auto is {} on a {} ({})", c["algorithm"].get<std::string>(),
+                               target == std::string_view("cpu") ? "CPU" : "GPU", c["why"].get<std::string>());
+        }
       }
       table.add({t["file"], "acl " + t["format"].get<std::string>(), number_text(t, "rules"), t["algorithm"],
                  human_bytes(bytes), fmt::format("{:.0f}", t["bytes_per_rule"].get<double>()), built, notes});

@@ -158,8 +158,12 @@ bool report_failures(const RunReport& report) {
   for (const DeviceReport& d : report.devices) {
     if (d.failure.empty()) continue;
     any = true;
-    note(fmt::format("device {}:{} failed: {}; the CPU took over ({} packets rescued)", d.info.kind, d.info.ordinal,
-                     d.failure, with_commas(report.offload.rescued)));
+    note(fmt::format("device {}:{} failed: {}; the CPU took over ({} packets rescued{}){}", d.info.kind, d.info.ordinal,
+                     d.failure, with_commas(report.offload.rescued),
+                     report.set_aside_bytes != 0 ? fmt::format(", {:.1f} MiB of frames set aside",
+                                                               static_cast<double>(report.set_aside_bytes) / (1 << 20))
+                                                 : "",
+                     d.still_running ? "; it is still running" : ""));
   }
   return any;
 }
@@ -217,7 +221,8 @@ Json to_json(const DeviceReport& d) {
             {"resident_bytes", d.resident_bytes},
             {"uploaded_bytes", d.uploaded_bytes},
             {"refused_generations", d.refused_generations},
-            {"failure", d.failure}};
+            {"failure", d.failure},
+            {"still_running", d.still_running}};
   if (!d.channels.kernel.empty()) {
     json["kernel_ns"] = times(d.channels.kernel);
     json["transfer_ns"] = {{"p50", transfer_ns(d.channels, 50)},

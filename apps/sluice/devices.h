@@ -39,6 +39,10 @@ struct OpenDevices {
   bool automatic = false;  // --device auto: failures are notes
 };
 OpenDevices open_devices(const DeviceFlags& flags);
+// Where lookups will run: what `auto` chooses an ACL algorithm for.
+inline AclTarget acl_target(const OpenDevices& devices) {
+  return devices.options.devices.empty() ? AclTarget::kCpu : AclTarget::kGpu;
+}
 
 // The first CUDA device's name, or "".
 std::string gpu_name(const OpenDevices& devices);

@@ -37,13 +37,13 @@ CLI::Option* add_format_option(CLI::App& sub, std::string& format, std::string_v
 void add_acl_options(CLI::App& sub, std::string& format, std::string& algorithm) {
   add_format_option(sub, format)->capture_default_str();
   sub.add_option("--algorithm", algorithm,
-                 fmt::format("One of: {} (default {})", fmt::join(acl_algorithm_names(), ", "), kDefaultAclAlgorithm))
+                 fmt::format("One of: {} (default {})", fmt::join(acl_algorithm_choices(), ", "), kDefaultAclAlgorithm))
       ->type_name("NAME");
 }
 
 std::string check_acl_algorithm(const std::string& name) {
   if (name.empty()) return kDefaultAclAlgorithm;
-  const auto names = acl_algorithm_names();
+  const auto names = acl_algorithm_choices();
   if (std::find(names.begin(), names.end(), name) != names.end()) return name;
   const std::string near = closest_match(name, names);
   fail(Exit::kUsage, fmt::format("--algorithm: there is no ACL algorithm '{}'", name),
@@ -71,7 +71,8 @@ void open_acl(LoadedAcl& acl) {
 
 }  // namespace
 
-LoadedAcl build_loaded_acl(RuleSet set, std::string file, std::string format, const std::string& algorithm) {
+LoadedAcl build_loaded_acl(RuleSet set, std::string file, std::string format, const std::string& algorithm,
+                           AclTarget target) {
   LoadedAcl acl;
   acl.file = std::move(file);
   acl.format = std::move(format);
@@ -79,14 +80,14 @@ LoadedAcl build_loaded_acl(RuleSet set, std::string file, std::string format, co
   Progress progress(fmt::format("building {} over {} rules", algorithm, with_commas(acl.set.rules.size())));
   progress.step(fmt::format("building {} over {} rules", algorithm, with_commas(acl.set.rules.size())));
   const Stopwatch build;
-  acl.image = std::make_shared<const Image>(need(build_acl(acl.set, algorithm)));
+  acl.image = std::make_shared<const Image>(need(build_acl(acl.set, algorithm, target)));
   acl.build_seconds = build.seconds();
   open_acl(acl);
   stop_if_interrupted();
   return acl;
 }
 
-LoadedAcl load_acl(const std::string& path, const std::string& format, const std::string& algorithm) {
+LoadedAcl load_acl(const std::string& path, const std::string& format, const std::string& algorithm, AclTarget target) {
   const std::string name = check_acl_algorithm(algorithm);
   need(check_readable(path), Exit::kIo);
   if (path != "-" && Image::is_image_file(path)) {
@@ -97,7 +98,7 @@ LoadedAcl load_acl(const std::string& path, const std::string& format, const std
     acl.image = std::make_shared<const Image>(need(Image::open(path, ImageKind::kAcl)));
     open_acl(acl);
     acl.build_seconds = load.seconds();
-    if (!algorithm.empty() && algorithm != acl.algorithm) {
+    if (!algorithm.empty() && algorithm != kAclAuto && algorithm != acl.algorithm) {
       fail(Exit::kBadInput,
            fmt::format("{}: this image was compiled with the algorithm '{}', not '{}'", path, acl.algorithm, algorithm),
            "leave --algorithm out, or give the rule file instead of the image");
@@ -108,7 +109,7 @@ LoadedAcl load_acl(const std::string& path, const std::string& format, const std
   std::string found;
   RuleSet set = read_rules(path, format, &found);
   const double seconds = parse.seconds();
-  LoadedAcl acl = build_loaded_acl(std::move(set), path, found, name);
+  LoadedAcl acl = build_loaded_acl(std::move(set), path, found, name, target);
   acl.parse_seconds = seconds;
   return acl;
 }

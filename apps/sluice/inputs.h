@@ -43,8 +43,11 @@ CLI::Option* add_format_option(CLI::App& sub, std::string& format, std::string_v
 void add_acl_options(CLI::App& sub, std::string& format, std::string& algorithm);
 // A rule file in any format, or a compiled image. Ends the program with the file's errors.
 RuleSet read_rules(const std::string& path, const std::string& format, std::string* found_format);
-LoadedAcl load_acl(const std::string& path, const std::string& format, const std::string& algorithm);
-LoadedAcl build_loaded_acl(RuleSet set, std::string file, std::string format, const std::string& algorithm);
+// `target`: what the algorithm `auto` chooses for.
+LoadedAcl load_acl(const std::string& path, const std::string& format, const std::string& algorithm,
+                   AclTarget target = AclTarget::kCpu);
+LoadedAcl build_loaded_acl(RuleSet set, std::string file, std::string format, const std::string& algorithm,
+                           AclTarget target = AclTarget::kCpu);
 // Ends with kUsage when no ACL algorithm has this name. Empty is the default.
 std::string check_acl_algorithm(const std::string& name);
 

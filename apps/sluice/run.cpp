@@ -191,7 +191,8 @@ Exit run(const RunFlags& o) {
       json["offload"] = {{"offloaded", done.report.offload.offloaded},
                          {"on_host", done.report.offload.on_host},
                          {"redone", done.report.offload.redone},
-                         {"rescued", done.report.offload.rescued}};
+                         {"rescued", done.report.offload.rescued},
+                         {"set_aside_bytes", done.report.set_aside_bytes}};
       json["devices"] = Json::array();
       for (const DeviceReport& d : done.report.devices) json["devices"].push_back(to_json(d));
     }

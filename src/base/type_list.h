@@ -1,6 +1,7 @@
 // A list of types, to write a test or a bench once and run it over every algorithm.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <tuple>
 #include <type_traits>
@@ -22,6 +23,12 @@ struct TypeList {
   template <typename F>
   static constexpr void for_each(F&& f) {
     (f(TypeTag<Types>{}), ...);
+  }
+
+  // One entry a type, in order: what f(TypeTag<T>{}) returns.
+  template <typename Entry, typename F>
+  static constexpr std::array<Entry, kSize> table(F&& f) {
+    return {f(TypeTag<Types>{})...};
   }
 
   template <typename T>

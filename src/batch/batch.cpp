@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <numeric>
 
 namespace sluice {
 
@@ -22,11 +23,25 @@ Result<Batch> Batch::create(uint32_t capacity, size_t arena_bytes) {
   batch.key_.resize(capacity);
   batch.timestamp_ns_.resize(capacity);
   batch.order_.resize(capacity);
+  batch.number();
   batch.worker_.resize(capacity);
-  batch.arena_ = std::move(*arena);
-  batch.arena_base_ = reinterpret_cast<uint8_t*>(batch.arena_.data());
-  batch.arena_bytes_ = batch.arena_.size();
+  batch.use_arena(std::move(*arena));
   return batch;
+}
+
+void Batch::use_arena(Buffer arena) {
+  arena_ = std::move(arena);
+  arena_base_ = reinterpret_cast<uint8_t*>(arena_.data());
+  arena_bytes_ = arena_.size();
+}
+
+Result<Buffer> Batch::exchange_arena() {
+  auto fresh = Buffer::allocate(arena_bytes_);
+  if (!fresh) return fresh;
+  clear();
+  Buffer old = std::move(arena_);
+  use_arena(std::move(*fresh));
+  return old;
 }
 
 // The arena is full. An empty batch grows it, for a frame that is larger than any before.
@@ -35,12 +50,42 @@ uint8_t* Batch::reserve_slow(size_t need) {
   if (need > arena_bytes_) {
     auto larger = Buffer::allocate(need);
     if (!larger) return nullptr;
-    arena_ = std::move(*larger);
-    arena_base_ = reinterpret_cast<uint8_t*>(arena_.data());
-    arena_bytes_ = arena_.size();
+    use_arena(std::move(*larger));
   }
   used_ = need;
   return arena_base_ + kHeadroom;
+}
+
+void Batch::number() {
+  std::iota(order_.begin(), order_.end(), 0u);
+  numbered_ = true;
+}
+
+uint64_t Batch::bytes(const Selection& packets) const {
+  uint64_t total = 0;
+  for (uint32_t w = 0; w * 64 < count_; ++w) total += bytes(packets, w);
+  return total;
+}
+
+uint64_t Batch::bytes(const Selection& packets, uint32_t w) const {
+  const uint64_t bits = packets.word(w);
+  if (bits == ~uint64_t{0}) {
+    // A whole extent is added at a time. 64 of them cannot overflow the difference of their sums.
+    using Four = uint32_t __attribute__((vector_size(16)));
+    static_assert(sizeof(Extent) == sizeof(Four) && offsetof(Extent, data) == 0 && offsetof(Extent, end) == 4);
+    Four sum{};
+    const Extent* extents = &extent_[w * 64];
+#pragma GCC unroll 16
+    for (uint32_t i = 0; i < 64; ++i) {
+      Four extent;
+      std::memcpy(&extent, extents + i, sizeof extent);
+      sum += extent;
+    }
+    return sum[1] - sum[0];
+  }
+  uint64_t total = 0;
+  for (uint64_t b = bits; b != 0; b &= b - 1) total += data_length(w * 64 + static_cast<uint32_t>(std::countr_zero(b)));
+  return total;
 }
 
 bool Batch::clone(const Batch& from, uint32_t i) {

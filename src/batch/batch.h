@@ -94,6 +94,10 @@ class Batch {
   // The memory behind `reserve`: it moves only when a frame larger than all of it comes.
   std::span<std::byte> arena() { return {reinterpret_cast<std::byte*>(arena_.data()), arena_bytes_}; }
 
+  // Forgets the packets, takes a new arena of the same size and gives the old one away: somebody may still write there.
+  // Errors: out of memory; nothing has changed then.
+  Result<Buffer> exchange_arena();
+
   // Forgets the packets and the arena's contents.
   void clear() {
     count_ = 0;
@@ -122,8 +126,13 @@ class Batch {
     annotation_[i] = Annotation{};
     timestamp_ns_[i] = timestamp_ns;
     order_[i] = order;
+    numbered_ &= order == i;
     return i;
   }
+
+  // What a frame of `bytes` takes of the arena. An odd number of cache lines: the headers of small frames, which are
+  // all that most programs touch, then lie in all sets of a cache and not in every fourth.
+  static constexpr size_t arena_need(size_t bytes) { return ((kHeadroom + bytes + kTailroom + 63) / 64 | 1) * 64; }
 
   // `reserve` for many frames, with its cursor in the caller's registers: room(), take() for each, then keep().
   class Room {
@@ -136,6 +145,15 @@ class Batch {
       at_ += need;
       left_ -= need;
       return frame;
+    }
+    // Room for up to n frames of `bytes` each, arena_need(bytes) apart; `taken` says how many. Returns the first.
+    uint8_t* take_many(size_t bytes, uint32_t n, uint32_t& taken) {
+      const size_t need = arena_need(bytes);
+      taken = n <= left_ / need ? n : static_cast<uint32_t>(left_ / need);
+      uint8_t* first = at_ + kHeadroom;
+      at_ += taken * need;
+      left_ -= taken * need;
+      return first;
     }
 
    private:
@@ -158,8 +176,7 @@ class Batch {
   void append(uint32_t n) {
     std::memset(static_cast<void*>(annotation_.data()), 0, n * sizeof(Annotation));
     static_assert(static_cast<uint8_t>(DropReason::kNone) == 0);
-    uint32_t* order = order_.data();
-    for (uint32_t i = 0; i < n; ++i) order[i] = i;
+    if (!numbered_) number();
     count_ = n;
   }
 
@@ -183,13 +200,14 @@ class Batch {
   uint16_t& worker(uint32_t i) { return worker_[i]; }
 
   uint32_t data_length(uint32_t i) const { return extent_[i].end - static_cast<uint32_t>(extent_[i].data); }
+  // The sum of the lengths of `packets`, or of those of its word `w` alone.
+  uint64_t bytes(const Selection& packets) const;
+  uint64_t bytes(const Selection& packets, uint32_t w) const;
 
  private:
   uint8_t* reserve_slow(size_t need);
-  // An odd number of cache lines: the headers of small frames, which are all that most programs touch, then lie in all
-  // sets of a cache and not in every fourth.
-  static size_t arena_need(size_t bytes) { return ((kHeadroom + bytes + kTailroom + 63) / 64 | 1) * 64; }
-
+  void use_arena(Buffer arena);
+  void number();
   uint32_t capacity_ = 0;
   uint32_t limit_ = 0;
   uint32_t count_ = 0;
@@ -200,6 +218,7 @@ class Batch {
   std::vector<FlowKey> key_;
   std::vector<uint64_t> timestamp_ns_;
   std::vector<uint32_t> order_;
+  bool numbered_ = false;  // order_[i] is i in every row, used or not
   std::vector<uint16_t> worker_;
   Buffer arena_;
   uint8_t* arena_base_ = nullptr;  // of arena_, here so that `reserve` stays in registers

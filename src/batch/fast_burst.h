@@ -2,7 +2,10 @@
 // FastBurst: up to 32 packets of the common form (net/fast_parse.h) as columns. What the fast path works on.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "batch/drop_reason.h"
 #include "batch/packet.h"
@@ -23,7 +26,7 @@ struct alignas(64) FastBurst {
   static constexpr uint32_t kLanes = 32;
   static constexpr uint32_t kRoom = kLanes + 16;  // columns are written a whole vector at a time
 
-  uint32_t source[kRoom];  // the key's parts (net/key4.h)
+  uint32_t source[kRoom];  // the key's parts (net/key4.h); see fill_keys
   uint32_t destination[kRoom];
   uint32_t ports[kRoom];
   uint32_t rest[kRoom];
@@ -31,7 +34,7 @@ struct alignas(64) FastBurst {
   uint32_t row[kRoom];       // of the batch
   uint32_t length[kRoom];    // bytes of the frame on arrival
   uint32_t ip_bytes[kRoom];  // of the network packet: what lies behind is padding
-  uint32_t ttl[kRoom];       // on arrival
+  uint32_t hop[kRoom];       // TTL, protocol, checksum on arrival, as they lie in the frame (net/edit.h, kHopWord)
   uint32_t rule[kRoom];
   uint32_t next_hop[kRoom];
   const uint8_t* rewrite[kRoom];  // 12 bytes for the frame's start, where `rewritten` says so
@@ -41,9 +44,50 @@ struct alignas(64) FastBurst {
   uint32_t count;      // lanes in use
   uint32_t hopped;     // lanes whose TTL goes down by one
   uint32_t rewritten;  // lanes whose link header is replaced, and whose port is set
+  bool one_run;        // all lanes are in use and their rows follow one another: found by find_run
+  // Not null: the key's columns hold nothing yet. The lanes' keys lie here as records, 16 bytes each: a Key4 whose
+  // upper seven bits are another's. Most stages behind a device never ask.
+  const std::byte* late_keys;
 
+  // Whoever reads the key's columns calls this before.
+  void fill_keys() {
+    if (late_keys == nullptr) return;
+    for (uint32_t i = 0; i < count; ++i) {
+      uint32_t k[4];
+      std::memcpy(k, late_keys + size_t{i} * sizeof(Key4), sizeof k);
+      source[i] = k[0];
+      destination[i] = k[1];
+      ports[i] = k[2];
+      rest[i] = k[3] & 0x01ffffffu;
+    }
+    late_keys = nullptr;
+  }
   Key4 key(uint32_t lane) const { return {source[lane], destination[lane], ports[lane], rest[lane]}; }
+  void clear() {
+    count = 0;
+    late_keys = nullptr;
+  }
   uint32_t lanes() const { return count == kLanes ? ~uint32_t{0} : (uint32_t{1} << count) - 1; }
+  void find_run() {
+    uint32_t differ = count ^ kLanes;
+    for (uint32_t i = 0; i < kLanes; ++i) differ |= (row[i] - row[0]) ^ i;
+    one_run = differ == 0;
+  }
+  // The lanes for which `holds(lane)` is true, which may look at columns alone; of lanes past `count` it says nothing.
+  // Its constant number of turns is what makes vector code of it.
+  template <typename Holds>
+  static uint32_t lanes_where(Holds&& holds) {
+    uint32_t lanes = 0;
+    for (uint32_t i = 0; i < kLanes; ++i) lanes |= kLane[i] & (0u - uint32_t{holds(i)});
+    return lanes;
+  }
+
+ private:
+  static constexpr std::array<uint32_t, kLanes> kLane = [] {
+    std::array<uint32_t, kLanes> bits{};
+    for (uint32_t i = 0; i < kLanes; ++i) bits[i] = uint32_t{1} << i;
+    return bits;
+  }();
 };
 
 inline constexpr uint8_t kFastRefused = 0xfe;

@@ -14,6 +14,8 @@ namespace sluice {
 inline constexpr int32_t kHeadroom = 128;
 // Bytes that are free after every frame for what stages append.
 inline constexpr uint32_t kTailroom = 64;
+// Bytes that one stage puts in front of a packet at most: an Ethernet header with a VLAN tag.
+inline constexpr int32_t kMostPushed = 18;
 
 // Which registers a stage reads or writes. The planner checks that what is read was written before, decides what
 // crosses a bus, and keeps only live fields between segments.
@@ -36,7 +38,7 @@ enum Field : FieldMask {
 // kAnywhere.
 enum class FrameUse : uint8_t {
   kNone,      // not at all; lengths are in registers
-  kHeaders,   // from the first byte over the headers as far as net/parse.h goes, and edits there
+  kHeaders,   // from the first byte over the headers as far as net/parse.h goes, edits there, kMostPushed in front
   kPayload,   // all bytes, of every packet
   kAnywhere,  // at places that its configuration names, or it moves the first byte there for those behind it
   kInFront,   // uncovers bytes in front of the frame

@@ -51,7 +51,7 @@ inline ArgumentSpec acl_algorithm_argument() {
           .kind = ArgumentKind::kChoice,
           .default_text = kDefaultAclAlgorithm,
           .help = "the classification algorithm",
-          .choices = acl_algorithm_names()};
+          .choices = acl_algorithm_choices()};
 }
 inline ArgumentSpec route_algorithm_argument() {
   return {.name = "ALGORITHM",

@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <cstring>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include "ports/memory/frame_store.h"
 #include "ports/pcap/capture_reader.h"
@@ -57,86 +60,179 @@ class CaptureSource final : public BatchSource {
   uint64_t left_;
 };
 
-// Plays a store again and again. The bytes are copied, as a network card would write them, because programs edit frames
+#if defined(__x86_64__)
+struct WideLine {
+  __attribute__((target("avx512f"))) static void copy(uint8_t* to, const uint8_t* from) {
+    _mm512_store_si512(to, _mm512_load_si512(from));
+  }
+};
+#endif
+struct PlainLine {
+  static void copy(uint8_t* to, const uint8_t* from) { std::memcpy(to, from, 64); }
+};
+
+constexpr uint64_t kAhead = 2048;  // bytes: about a memory latency at the rates that one core reaches
+
+constexpr uint64_t lines_of(uint32_t bytes) {
+  return (uint64_t{bytes} + 63) / 64;
+}
+static_assert(lines_of(kMaxCapturedBytes) <= UINT16_MAX);
+
+// Copies frames of one line each, while there is room. As `place`.
+template <typename Line>
+uint32_t place_lines(const uint8_t*& from, uint32_t n, uint8_t** frames, Batch::Room& room) {
+  uint32_t taken = 0;
+  uint8_t* first = room.take_many(64, n, taken);
+  constexpr size_t kStep = Batch::arena_need(64);
+#pragma GCC unroll 4
+  for (uint32_t i = 0; i < taken; ++i) {
+    frames[i] = first + i * kStep;
+    prefetch_read(from + i * size_t{64} + kAhead);
+    Line::copy(first + i * kStep, from + i * size_t{64});
+  }
+  from += taken * size_t{64};
+  return taken;
+}
+
+// Copies frames, in whole lines, while there is room: both sides are aligned to lines and padded. `lines`: of each
+// frame, nullptr where all have one. Returns how many; `from` moves behind them.
+template <typename Line>
+uint32_t place(const uint8_t*& from, const uint16_t* lines, uint32_t n, uint8_t** frames, Batch::Room& room) {
+  if (lines == nullptr) return place_lines<Line>(from, n, frames, room);
+  Batch::Room left = room;
+  const uint8_t* at = from;
+  uint32_t i = 0;
+  for (; i < n; ++i) {
+    const size_t bytes = size_t{lines[i]} * 64;
+    uint8_t* to = left.take(bytes);
+    if (to == nullptr) break;
+    frames[i] = to;
+    prefetch_read(at + kAhead);
+    for (const uint8_t* end = at + bytes; at != end; at += 64, to += 64) Line::copy(to, at);
+  }
+  from = at;
+  room = left;
+  return i;
+}
+using Place = uint32_t (*)(const uint8_t*&, const uint16_t*, uint32_t, uint8_t**, Batch::Room&);
+#if defined(__x86_64__)
+__attribute__((flatten, target("avx512f"))) uint32_t place_wide(const uint8_t*& from, const uint16_t* lines, uint32_t n,
+                                                                uint8_t** frames, Batch::Room& room) {
+  return place<WideLine>(from, lines, n, frames, room);
+}
+#endif
+Place choose_place() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return &place_wide;
+#endif
+  return &place<PlainLine>;
+}
+const Place kPlace = choose_place();
+
+}  // namespace
+
+// Frames as a memory source plays them: packed, 64-byte aligned and padded, since without a store's headroom a pass
+// over small frames reads consecutive lines; and the columns of a batch, which are copied in runs.
+struct PackedFrames {
+  Buffer bytes;                 // kAhead more than the frames
+  std::vector<uint16_t> lines;  // of each frame
+  bool one_line = true;         // every frame has one
+  std::vector<Extent> extents;
+  std::vector<uint64_t> timestamps;
+
+  static Result<std::shared_ptr<const PackedFrames>> of(const FrameStore& store) {
+    auto packed = std::make_shared<PackedFrames>();
+    uint64_t total = 0;
+    for (uint64_t i = 0; i < store.size(); ++i) total += lines_of(store.header(i).captured) * 64;
+    auto bytes = Buffer::allocate(total + kAhead);
+    if (!bytes) return std::move(bytes).error();
+    packed->bytes = std::move(*bytes);
+    packed->lines.reserve(store.size());
+    packed->extents.reserve(store.size());
+    packed->timestamps.reserve(store.size());
+    auto* to = reinterpret_cast<uint8_t*>(packed->bytes.data());
+    for (uint64_t i = 0; i < store.size(); ++i) {
+      const FrameHeader header = store.header(i);
+      const uint64_t lines = lines_of(header.captured);
+      std::memcpy(to, store.frame(i), header.captured);
+      packed->lines.push_back(static_cast<uint16_t>(lines));
+      packed->one_line &= lines == 1;
+      packed->extents.push_back(Extent{0, header.captured, header.wire_bytes, 0, 0xffff});
+      packed->timestamps.push_back(header.timestamp_ns);
+      to += lines * 64;
+    }
+    return std::shared_ptr<const PackedFrames>(std::move(packed));
+  }
+};
+
+Result<std::shared_ptr<const PackedFrames>> FrameCache::get(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  auto& held = frames_[path];
+  if (held == nullptr) {
+    auto store = FrameStore::load(path);
+    if (!store) return std::move(store).error();
+    auto packed = PackedFrames::of(*store);
+    if (!packed) return std::move(packed).error();
+    held = std::move(*packed);
+  }
+  return held;
+}
+
+namespace {
+
+// Plays frames again and again. The bytes are copied, as a network card would write them, because programs edit frames
 // in place.
 class MemorySource final : public BatchSource {
  public:
-  // Frames are packed, 64-byte aligned and padded: without the store's headroom a pass over small frames reads
-  // consecutive lines.
-  static Result<std::unique_ptr<BatchSource>> create(const FrameStore& store, uint64_t limit) {
-    auto source = std::make_unique<MemorySource>();
-    uint64_t bytes = 0;
-    for (uint64_t i = 0; i < store.size(); ++i) bytes += padded(store.header(i).captured);
-    auto packed = Buffer::allocate(bytes + kAhead);
-    if (!packed) return std::move(packed).error();
-    source->packed_ = std::move(*packed);
-    source->headers_.reserve(store.size());
-    auto* to = reinterpret_cast<uint8_t*>(source->packed_.data());
-    for (uint64_t i = 0; i < store.size(); ++i) {
-      const FrameHeader header = store.header(i);
-      std::memcpy(to, store.frame(i), header.captured);
-      source->headers_.push_back(header);
-      to += padded(header.captured);
-    }
-    source->left_ = limit == ~uint64_t{0} ? store.size() : limit;
-    return std::unique_ptr<BatchSource>(std::move(source));
-  }
+  MemorySource(std::shared_ptr<const PackedFrames> frames, uint64_t limit)
+      : frames_(std::move(frames)), left_(limit == ~uint64_t{0} ? frames_->lines.size() : limit) {}
 
+  // Frames are placed and copied one by one; their columns are runs of the store's own.
   Result<void> read(Batch& batch) override {
     batch.clear();
-    if (headers_.empty()) return {};
-    const auto* base = reinterpret_cast<const uint8_t*>(packed_.data());
-    const FrameHeader* headers = headers_.data();
-    const uint64_t frames = headers_.size();
-    uint64_t next = next_;
-    uint64_t offset = offset_;
+    const PackedFrames& frames = *frames_;
     const auto most = static_cast<uint32_t>(std::min<uint64_t>(batch.limit(), left_));
+    if (frames.lines.empty() || most == 0) return {};
+    const auto* base = reinterpret_cast<const uint8_t*>(frames.bytes.data());
     const Batch::Rows rows = batch.rows();
-    uint32_t made = 0;
     Batch::Room room = batch.room();
-    for (; made < most; ++made) {
-      const FrameHeader& header = headers[next];
-      uint8_t* to = room.take(header.captured);
-      if (to == nullptr) {
-        if (made != 0) break;
-        // It may grow for a frame larger than all of it.
-        to = batch.reserve(header.captured);
-        if (to == nullptr) return Error(fmt::format("no memory for a frame of {} bytes", header.captured));
-        room = batch.room();
-      }
-      const uint8_t* from = base + offset;
-      prefetch_read(from + kAhead);
-      prefetch_read(&header + kAhead / 64);
-      copy_frame(to, from, header.captured);
-      rows.frame[made] = to;
-      rows.extent[made] = Extent{0, header.captured, header.wire_bytes, 0, 0xffff};
-      rows.timestamp_ns[made] = header.timestamp_ns;
-      offset += padded(header.captured);
-      if (++next == frames) next = offset = 0;
+    uint32_t made = 0;
+    while (made < most) {
+      const auto run = static_cast<uint32_t>(std::min<uint64_t>(most - made, frames.lines.size() - next_));
+      const uint8_t* from = base + offset_;
+      const uint16_t* lines = frames.one_line ? nullptr : frames.lines.data() + next_;
+      const uint32_t placed = kPlace(from, lines, run, rows.frame + made, room);
+      take(rows, made, placed, static_cast<uint64_t>(from - base));
+      made += placed;
+      if (placed != run) break;
     }
     batch.keep(room);
+    if (made == 0) {
+      // It grows for a frame larger than all of it.
+      const uint32_t bytes = frames.extents[next_].end;
+      uint8_t* to = batch.reserve(bytes);
+      if (to == nullptr) return Error(fmt::format("no memory for a frame of {} bytes", bytes));
+      std::memcpy(to, base + offset_, bytes);
+      rows.frame[0] = to;
+      take(rows, 0, 1, offset_ + lines_of(bytes) * 64);
+      made = 1;
+    }
     batch.append(made);
-    next_ = next;
-    offset_ = offset;
     left_ -= made;
     return {};
   }
 
  private:
-  static constexpr uint64_t kAhead = 2048;  // bytes: about a memory latency at the rates that one core reaches
-
-  static uint64_t padded(uint32_t bytes) { return (uint64_t{bytes} + 63) / 64 * 64; }
-  // In whole cache lines: both sides are aligned to 64 bytes and padded.
-  static void copy_frame(uint8_t* to, const uint8_t* from, uint32_t bytes) {
-    if (bytes > 256) {
-      std::memcpy(to, from, bytes);
-      return;
-    }
-    for (uint32_t i = 0; i < bytes; i += 64) std::memcpy(to + i, from + i, 64);
+  // Fills the other columns of rows [at, at + n) and goes on behind their frames, at `offset`.
+  void take(const Batch::Rows& rows, uint32_t at, uint32_t n, uint64_t offset) {
+    std::memcpy(rows.extent + at, frames_->extents.data() + next_, n * sizeof(Extent));
+    std::memcpy(rows.timestamp_ns + at, frames_->timestamps.data() + next_, n * sizeof(uint64_t));
+    next_ += n;
+    offset_ = offset;
+    if (next_ == frames_->lines.size()) next_ = offset_ = 0;
   }
 
-  Buffer packed_;
-  std::vector<FrameHeader> headers_;
+  std::shared_ptr<const PackedFrames> frames_;
   uint64_t next_ = 0;
   uint64_t offset_ = 0;
   uint64_t left_ = 0;
@@ -190,6 +286,7 @@ class CaptureSink final : public PacketSink {
 
 class MemorySink final : public PacketSink {
  public:
+  bool reads_frames() const override { return false; }
   Result<void> write(std::span<const TxRecord> records, size_t& written) override {
     written = records.size();
     return {};
@@ -199,7 +296,7 @@ class MemorySink final : public PacketSink {
 
 }  // namespace
 
-Result<std::unique_ptr<BatchSource>> open_source(const PortSpec& spec) {
+Result<std::unique_ptr<BatchSource>> open_source(const PortSpec& spec, FrameCache& cache) {
   switch (spec.type) {
     case PortSpec::Type::kCapture: {
       auto reader = CaptureReader::open(spec.path);
@@ -207,9 +304,9 @@ Result<std::unique_ptr<BatchSource>> open_source(const PortSpec& spec) {
       return std::unique_ptr<BatchSource>(std::make_unique<CaptureSource>(std::move(*reader), spec.start, spec.limit));
     }
     case PortSpec::Type::kMemory: {
-      auto store = FrameStore::load(spec.path);
-      if (!store) return std::move(store).error();
-      return MemorySource::create(*store, spec.limit);
+      auto frames = cache.get(spec.path);
+      if (!frames) return std::move(frames).error();
+      return std::unique_ptr<BatchSource>(std::make_unique<MemorySource>(std::move(*frames), spec.limit));
     }
     case PortSpec::Type::kPattern:
       return std::unique_ptr<BatchSource>(std::make_unique<PatternSource>(spec));

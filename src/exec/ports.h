@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 
@@ -20,10 +22,23 @@ struct TxRecord {
   uint32_t captured;
   uint32_t wire;
   uint32_t order;     // index of the packet that came in, from which this one descends
-  uint32_t sequence;  // arrival at the sink, for packets of one order
+  uint32_t sequence;  // arrival at the sink, for packets of one order: 0 for the packet that came in itself
   uint16_t port;      // output port of the adjacency
   uint8_t limiter;
 };
+
+inline TxRecord tx_record(const Batch& batch, uint32_t row, uint32_t sequence) {
+  const Extent& extent = batch.extent(row);
+  const Annotation& a = batch.annotation(row);
+  return {batch.frame(row) + extent.data,
+          batch.timestamp_ns(row),
+          batch.data_length(row),
+          extent.wire_end - static_cast<uint32_t>(extent.data),
+          batch.order(row),
+          sequence,
+          a.port,
+          a.limiter};
+}
 
 class BatchSource {
  public:
@@ -36,13 +51,28 @@ class BatchSource {
 class PacketSink {
  public:
   virtual ~PacketSink() = default;
+  // False: packets only have to be counted. Those that need no order and no limit may then be kept from `write`.
+  virtual bool reads_frames() const { return true; }
   // Takes the records in order. On an error `written` says how many were taken before it.
   virtual Result<void> write(std::span<const TxRecord> records, size_t& written) = 0;
   // Makes the output appear under its name. Without it nothing is left behind.
   virtual Result<void> commit() = 0;
 };
 
-Result<std::unique_ptr<BatchSource>> open_source(const PortSpec& spec);
+// The captures that memory sources play. Runtimes that share one play one copy of each capture, as it was when the
+// first of them opened it. Any thread.
+struct PackedFrames;
+class FrameCache {
+ public:
+  // Errors: the capture cannot be read, or does not fit memory.
+  Result<std::shared_ptr<const PackedFrames>> get(const std::string& path);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const PackedFrames>> frames_;
+};
+
+Result<std::unique_ptr<BatchSource>> open_source(const PortSpec& spec, FrameCache& cache);
 // nullptr for kNull: such a sink drops.
 Result<std::unique_ptr<PacketSink>> open_sink(const PortSpec& spec);
 

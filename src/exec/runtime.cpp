@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <thread>
 
 #include "base/clock.h"
@@ -21,6 +22,11 @@ struct Runtime::Job {
   std::atomic<uint64_t> done_ns{0};
   std::vector<JobShare> shares;        // by worker
   std::atomic<uint32_t> remaining{0};  // workers that have not finished their share
+
+  // A device was given up with frames of the batch.
+  bool given_up() const {
+    return std::any_of(shares.begin(), shares.end(), [](const JobShare& share) { return share.given_up; });
+  }
 };
 
 // Token bucket over the packets' own time stamps, so that results do not depend on the machine: the generic cell rate
@@ -49,16 +55,103 @@ Runtime::Runtime(const Router& router, const Plan& plan, const RunOptions& optio
   }
 }
 
+// What devices that do not stop may still read and write, and what they are waited for with.
+struct Runtime::Kept {
+  std::vector<std::unique_ptr<Job>> jobs;
+  std::vector<Buffer> set_aside;
+  std::vector<std::unique_ptr<DeviceState>> devices;
+  std::vector<WorkerDevice> workers;
+
+  // Whether all have stopped.
+  bool stop() {
+    std::vector<const WorkerDevice*> all;
+    for (const WorkerDevice& worker : workers) all.push_back(&worker);
+    bool stopped = true;
+    for (size_t d = 0; d < devices.size(); ++d) stopped &= stop_device(*devices[d], d, all, 0).ok();
+    return stopped;
+  }
+  // They have stopped. Channels go first, and a master's after its users.
+  void let_go() {
+    workers.clear();
+    for (auto& state : devices) {
+      state->master.reset();
+      for (void* host : state->pins) state->device->unpin(host);
+    }
+  }
+
+  // What is left at the end of the process stays as it is.
+  struct All {
+    std::mutex mutex;
+    std::vector<Kept> runs;
+  };
+  static All& all() {
+    static auto* made = new All();
+    return *made;
+  }
+};
+
+size_t kept_runs() {
+  Runtime::Kept::All& all = Runtime::Kept::all();
+  const std::lock_guard lock(all.mutex);
+  std::erase_if(all.runs, [](Runtime::Kept& run) {
+    const bool stopped = run.stop();
+    if (stopped) run.let_go();
+    return stopped;
+  });
+  return all.runs.size();
+}
+
+// Waits until the device is done with what it was given. Errors: it is not.
+Result<void> Runtime::stop_device(DeviceState& state, size_t index, const std::vector<const WorkerDevice*>& workers,
+                                  uint64_t limit_ns) {
+  Result<void> result;
+  const auto stop = [&](auto& what) {
+    // One that does not stop says enough of the device.
+    if (auto ok = what.stop(result.ok() ? limit_ns : 0); !ok && result.ok()) result = std::move(ok);
+  };
+  if (state.master != nullptr) stop(*state.master);
+  for (const WorkerDevice* worker : workers) {
+    if (worker->index != index) continue;
+    for (const auto* channels : {&worker->ipv4, &worker->others}) {
+      for (const auto& channel : *channels) {
+        if (channel != nullptr) stop(*channel);
+      }
+    }
+  }
+  return result;
+}
+
+// No worker has a batch, and none gets one. Once.
+void Runtime::stop_devices() {
+  if (stopped_) return;
+  stopped_ = true;
+  std::vector<const WorkerDevice*> workers;
+  for (const auto& worker : workers_) workers.push_back(&worker->device());
+  for (size_t d = 0; d < devices_.size(); ++d) {
+    DeviceState& state = *devices_[d];
+    const Result<void> result = stop_device(state, d, workers, kStopLimitNs);
+    if (result.ok()) continue;
+    const std::lock_guard lock(state.mutex);
+    state.report.still_running = true;
+    if (state.report.failure.empty()) state.report.failure = result.error().message;
+  }
+}
+
 Runtime::~Runtime() {
-  for (auto& state : devices_) {
-    if (state->master != nullptr) state->master->stop();
+  stop_devices();
+  Kept run;
+  for (auto& worker : workers_) run.workers.push_back(worker->release_device());
+  run.devices = std::move(devices_);
+  run.jobs = std::move(jobs_);
+  run.set_aside = std::move(set_aside_);
+  if (std::none_of(run.devices.begin(), run.devices.end(), [](const auto& d) { return d->report.still_running; })) {
+    // Before the tables that a device was reading (publisher_).
+    run.let_go();
+    return;
   }
-  // Channels go before the tables that a device may still be reading (publisher_), and a master's after its users.
-  workers_.clear();
-  for (auto& state : devices_) {
-    state->master.reset();
-    for (void* host : state->pins) state->device->unpin(host);
-  }
+  Kept::All& all = Kept::all();
+  const std::lock_guard lock(all.mutex);
+  all.runs.push_back(std::move(run));
 }
 
 // Channels of every worker to its device.
@@ -216,6 +309,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
     return Error(fmt::format("a batch of {} packets is out of range", options.batch),
                  fmt::format("use 1 to {}", Batch::kMaxPackets));
   }
+  (void)kept_runs();
   std::unique_ptr<Runtime> runtime(new Runtime(router, plan, options));
   Error errors;
   auto note = [&](unsigned e, const Error& error) {
@@ -223,8 +317,9 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
     d.suggestion = error.hint;
     errors.diagnostics.push_back(std::move(d));
   };
+  FrameCache own;
   for (const PlanSource& s : plan.sources) {
-    auto source = open_source(router.elements[s.element]->port());
+    auto source = open_source(router.elements[s.element]->port(), options.frames != nullptr ? *options.frames : own);
     if (!source) {
       note(s.element, source.error());
       continue;
@@ -267,6 +362,9 @@ Result<bool> Runtime::read(Job& job) {
       ++tried;
     }
     if (tried == sources_.size()) return false;
+    if (job.given_up()) {
+      if (auto ok = exchange_frames(job); !ok) return std::move(ok).error();
+    }
     job.source = static_cast<unsigned>(next_source_);
     job.started_ns = now_ns();
     job.round = sizer_.round();
@@ -282,6 +380,17 @@ Result<bool> Runtime::read(Job& job) {
     return true;
   }
   return false;
+}
+
+// A device that was given up with frames of this batch may still write into them: the next packets lie elsewhere. That
+// is not pinned, as to pin may wait for this very device; so no device reaches it, none is given up with frames there,
+// and a job sets one arena aside at most.
+Result<void> Runtime::exchange_frames(Job& job) {
+  auto old = job.batch.exchange_arena();
+  if (!old) return std::move(old).error();
+  set_aside_.push_back(std::move(*old));
+  for (JobShare& share : job.shares) share.given_up = false;
+  return {};
 }
 
 void Runtime::steer(Job& job) {
@@ -303,24 +412,65 @@ void Runtime::steer(Job& job) {
   }
 }
 
+// Counts packets of a batch that left by a sink.
+void Runtime::count_sent(Batch& batch, const Selection& rows, RunReport::Sink& counters) {
+  const BatchView view = batch.view();
+  PortCounters* ports = ports_.data();
+  for (uint32_t w = 0; w * 64 < view.count; ++w) {
+    const uint64_t bits = rows.word(w);
+    const auto packets = static_cast<uint64_t>(std::popcount(bits));
+    const uint64_t bytes = batch.bytes(rows, w);
+    counters.packets += packets;
+    counters.bytes += bytes;
+    // All have one port, or the first and the last most often show that they have not. Where they have, a counter that
+    // each reads, adds to and writes would make each wait for the one before.
+    const Annotation* annotations = view.annotation + w * 64;
+    if (bits == ~uint64_t{0} && annotations[0].port == annotations[63].port) {
+      uint32_t differ = 0;
+#pragma GCC unroll 8
+      for (uint32_t i = 0; i < 64; ++i) differ |= annotations[i].port ^ annotations[0].port;
+      if (differ == 0) {
+        ports[annotations[0].port].packets += packets;
+        ports[annotations[0].port].bytes += bytes;
+        continue;
+      }
+    }
+    for (uint64_t b = bits; b != 0; b &= b - 1) {
+      const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(b));
+      PortCounters& port = ports[view.annotation[i].port];
+      ++port.packets;
+      port.bytes += batch.data_length(i);
+    }
+  }
+}
+
 Result<void> Runtime::commit(Job& job) {
   const TraceRange trace("commit");
   Result<void> result;
   for (size_t s = 0; s < sinks_.size(); ++s) {
     if (sinks_[s] == nullptr) continue;
-    const std::vector<TxRecord>* records = &job.shares[0].sent[s];
-    auto before = [](const TxRecord& a, const TxRecord& b) {
-      return a.order != b.order ? a.order < b.order : a.sequence < b.sequence;
-    };
-    if (job.shares.size() > 1 || !job.shares[0].in_order[s]) {
-      merged_.clear();
-      for (const JobShare& share : job.shares)
-        merged_.insert(merged_.end(), share.sent[s].begin(), share.sent[s].end());
-      std::sort(merged_.begin(), merged_.end(), before);
-      records = &merged_;
+    RunReport::Sink& counters = sink_counters_[s];
+    merged_.clear();
+    uint64_t failed = 0;  // not written, because an output failed
+    for (const JobShare& share : job.shares) {
+      merged_.insert(merged_.end(), share.sent[s].made.begin(), share.sent[s].made.end());
     }
-    if (!limiters_.empty()) {
-      if (records != &merged_) merged_.assign(records->begin(), records->end());
+    const bool made = !merged_.empty();
+    Selection rows = job.shares[0].sent[s].rows;
+    for (size_t w = 1; w < job.shares.size(); ++w) rows.merge(job.shares[w].sent[s].rows);
+    // Only packets that an element made are subject to a limit. The others are in order already, and a sink that does
+    // not read them need not see them.
+    if (sinks_[s]->reads_frames()) {
+      rows.for_each([&](uint32_t i) { merged_.push_back(tx_record(job.batch, i, 0)); });
+    } else if (result.ok()) {
+      count_sent(job.batch, rows, counters);
+    } else {
+      failed += rows.count();
+    }
+    if (made) {
+      std::sort(merged_.begin(), merged_.end(), [](const TxRecord& x, const TxRecord& y) {
+        return x.order != y.order ? x.order < y.order : x.sequence < y.sequence;
+      });
       std::erase_if(merged_, [&](const TxRecord& record) {
         if (record.limiter == 0) return false;
         Limiter& limiter = limiters_[record.limiter - 1u];
@@ -328,24 +478,18 @@ Result<void> Runtime::commit(Job& job) {
         ++commit_stats_.elements[limiter.element].drops[static_cast<size_t>(DropReason::kIcmpRateLimited)];
         return true;
       });
-      records = &merged_;
     }
     size_t written = 0;
-    if (result.ok()) result = sinks_[s]->write(*records, written);
-    RunReport::Sink& counters = sink_counters_[s];
-    // Runs of one port are summed in registers.
-    for (size_t i = 0; i < written;) {
-      const uint16_t port = (*records)[i].port;
-      uint64_t bytes = 0;
-      const size_t first = i;
-      for (; i < written && (*records)[i].port == port; ++i) bytes += (*records)[i].captured;
-      counters.bytes += bytes;
-      ports_[port].packets += i - first;
-      ports_[port].bytes += bytes;
+    if (result.ok()) result = sinks_[s]->write(merged_, written);
+    for (size_t i = 0; i < written; ++i) {
+      counters.bytes += merged_[i].captured;
+      PortCounters& port = ports_[merged_[i].port];
+      ++port.packets;
+      port.bytes += merged_[i].captured;
     }
     counters.packets += written;
-    commit_stats_.elements[plan_.sinks[s]].drops[static_cast<size_t>(DropReason::kOutputFailed)] +=
-        records->size() - written;
+    failed += merged_.size() - written;
+    commit_stats_.elements[plan_.sinks[s]].drops[static_cast<size_t>(DropReason::kOutputFailed)] += failed;
   }
   prints_.clear();
   for (const JobShare& share : job.shares) {
@@ -367,26 +511,24 @@ Result<void> Runtime::commit(Job& job) {
   return result;
 }
 
-Result<std::vector<std::unique_ptr<Runtime::Job>>> Runtime::make_jobs(size_t count) {
-  std::vector<std::unique_ptr<Job>> jobs;
+Result<void> Runtime::make_jobs(size_t count) {
   for (size_t i = 0; i < count; ++i) {
     auto batch = Batch::create(options_.batch, std::max<size_t>(size_t{1} << 20, size_t{options_.batch} * 2048));
     if (!batch) return std::move(batch).error();
-    jobs.push_back(std::make_unique<Job>());
-    jobs.back()->batch = std::move(*batch);
-    jobs.back()->shares.resize(workers_.size());
-    pin(jobs.back()->batch);
+    jobs_.push_back(std::make_unique<Job>());
+    jobs_.back()->batch = std::move(*batch);
+    jobs_.back()->shares.resize(workers_.size());
+    pin(jobs_.back()->batch);
   }
-  return jobs;
+  return {};
 }
 
 // One thread does all: with a device it has several batches on their way.
 Result<void> Runtime::run_inline() {
   Worker& worker = *workers_[0];
   const size_t depth = worker.depth();
-  auto made_jobs = make_jobs(depth);
-  if (!made_jobs) return std::move(made_jobs).error();
-  const std::vector<std::unique_ptr<Job>> jobs = std::move(*made_jobs);
+  if (auto ok = make_jobs(depth); !ok) return ok;
+  const std::vector<std::unique_ptr<Job>>& jobs = jobs_;
   QsbrReader reader;
   Result<void> result;
   bool more = true;
@@ -433,9 +575,8 @@ Result<void> Runtime::run_threads() {
   // A futex costs several microseconds; a batch is often shorter than that. Spin first where every thread has a core of
   // its own.
   const int spins = std::thread::hardware_concurrency() > workers_.size() ? 4000 : 0;
-  auto made_jobs = make_jobs(ring);
-  if (!made_jobs) return std::move(made_jobs).error();
-  const std::vector<std::unique_ptr<Job>> jobs = std::move(*made_jobs);
+  if (auto ok = make_jobs(ring); !ok) return ok;
+  const std::vector<std::unique_ptr<Job>>& jobs = jobs_;
   constexpr uint64_t kClosed = uint64_t{1} << 63;
   std::atomic<uint64_t> published{0};  // jobs handed out; kClosed is set when no more will come
   std::vector<std::jthread> threads;
@@ -532,12 +673,10 @@ Result<void> Runtime::run(RunReport& report) {
       if (!ok && result.ok()) result = std::move(ok);
     }
   }
-  for (auto& state : devices_) {
-    if (state->master != nullptr) state->master->stop();
-  }
   sources_.clear();
   sinks_.clear();
   seconds_ = static_cast<double>(now_ns() - start) * 1e-9;
+  stop_devices();
   fill(report);
   return result;
 }
@@ -593,7 +732,16 @@ void Runtime::fill(RunReport& report) {
       }
     }
   }
-  for (const auto& worker : workers_) report.offload.add(worker->device_counters());
+  for (const auto& worker : workers_) {
+    report.offload.add(worker->device_counters());
+    for (const FramePool& pool : worker->device().pools) {
+      if (pool.given_up) report.set_aside_bytes += pool.host->size();
+    }
+  }
+  for (const Buffer& arena : set_aside_) report.set_aside_bytes += arena.size();
+  for (const auto& job : jobs_) {
+    if (job->given_up()) report.set_aside_bytes += job->batch.arena().size();
+  }
   report.seconds = seconds_;
   report.generation = last_generation_;
   report.workers = static_cast<unsigned>(workers_.size());

@@ -66,6 +66,7 @@ struct RunOptions {
   std::function<void(uint64_t packets)> progress;    // called now and then from the committing thread
   std::function<void(std::string_view text)> print;  // lines of Print elements, in packet order; none: they are lost
   const std::atomic<bool>* stop = nullptr;           // set from elsewhere (a signal): finish what was read, then stop
+  std::shared_ptr<FrameCache> frames;                // that memory sources play; none: each runtime loads its own
   // False: every packet takes the ordinary path. For comparison: the result is the same.
   bool fast_path = true;
   DeviceOptions device;
@@ -81,6 +82,7 @@ struct DeviceReport {
   uint64_t refused_generations = 0;  // that could not be put there: they ran on the host
   uint64_t master_flights = 0;       // with master threading: flights of the master; channels.flights are the workers'
   std::string failure;               // empty: none
+  bool still_running = false;        // at the end it was not done with what it had been given: see kept_runs
 };
 
 struct RunReport {
@@ -110,10 +112,17 @@ struct RunReport {
   } batch;
   std::vector<DeviceReport> devices;
   DeviceCounters offload;
+  // Memory with frames that devices were given up with, as they may still write there: not used again.
+  size_t set_aside_bytes = 0;
 
   // Every packet that came in or was made has left or was dropped with a reason.
   bool conserved() const { return packets_in + generated == packets_out + dropped; }
 };
+
+// Runs that are over, but not for some device of theirs. It may still read and write what records named, so that is
+// kept: frames, tables and channels. This looks again, frees what belongs to runs whose devices have all stopped since,
+// and says how many are left. Thread-safe; Runtime::create calls it.
+size_t kept_runs();
 
 // Packets of one flow always meet the same worker. Outputs are written in the order of the input, so the result does
 // not depend on the number of workers.
@@ -138,7 +147,10 @@ class Runtime {
   Result<bool> read(Job& job);
   void steer(Job& job);
   Result<void> commit(Job& job);
-  Result<std::vector<std::unique_ptr<Job>>> make_jobs(size_t count);
+  Result<void> make_jobs(size_t count);
+  Result<void> exchange_frames(Job& job);
+  void stop_devices();
+  void count_sent(Batch& batch, const Selection& rows, RunReport::Sink& counters);
   Result<void> run_inline();
   Result<void> run_threads();
   void fill(RunReport& report);
@@ -157,6 +169,10 @@ class Runtime {
     DeviceReport report;
     std::mutex mutex;  // report, from the publishing thread
   };
+  struct Kept;
+  friend size_t kept_runs();
+  static Result<void> stop_device(DeviceState& state, size_t index, const std::vector<const WorkerDevice*>& workers,
+                                  uint64_t limit_ns);
 
   const Router& router_;
   const Plan& plan_;
@@ -170,6 +186,10 @@ class Runtime {
   size_t next_source_ = 0;
   std::vector<std::unique_ptr<PacketSink>> sinks_;
   std::vector<RunReport::Sink> sink_counters_;
+  // Frames outlive the channels, by which devices are waited for.
+  std::vector<std::unique_ptr<Job>> jobs_;
+  std::vector<Buffer> set_aside_;  // arenas of jobs, one a job at most
+  bool stopped_ = false;           // no device is given anything more
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<Limiter> limiters_;
   std::vector<PortCounters> ports_;

@@ -154,11 +154,8 @@ void Worker::start(const Snapshot& snapshot, Batch& batch, JobShare& share, unsi
   ++on_way_;
   walk_ = &walk;
   share.sent.resize(plan_.sinks.size());
-  share.in_order.resize(plan_.sinks.size(), 1);
-  uint64_t bytes = 0;
+  const uint64_t bytes = batch.bytes(share.packets);
   const uint32_t packets = share.packets.count();
-  const Extent* extents = batch.view().extent;
-  share.packets.for_each([&](uint32_t i) { bytes += extents[i].end - static_cast<uint32_t>(extents[i].data); });
   stats_.packets_in += packets;
   stats_.bytes_in += bytes;
   ElementCounters& at_source = stats_.elements[plan_.sources[source].element];
@@ -358,7 +355,7 @@ void Worker::run_host(const PlanNode& node, Selection* inputs) {
     if (count == 0) continue;
     ElementCounters& counters = stats_.elements[e];
     counters.packets += count;
-    packets.for_each([&](uint32_t i) { counters.bytes += batch.data_length(i); });
+    counters.bytes += batch.bytes(packets);
     router_.elements[e]->process(context, batch, packets, input);
   }
   context.finish_all();
@@ -376,7 +373,7 @@ void Worker::run_sink(const PlanNode& node, Selection* inputs) {
   inputs[0].clear();
   ElementCounters& counters = stats_.elements[e];
   const bool drops = router_.elements[e]->port().type == PortSpec::Type::kNull;
-  std::vector<TxRecord>& sent = share.sent[sink_index_[e]];
+  JobShare::Sent& sent = share.sent[sink_index_[e]];
   if (drops) {
     packets.for_each([&](uint32_t i) {
       ++counters.packets;
@@ -386,37 +383,14 @@ void Worker::run_sink(const PlanNode& node, Selection* inputs) {
     });
     return;
   }
-  const size_t before = sent.size();
-  const uint32_t count = packets.count();
-  uint64_t bytes = 0;
-  uint32_t sequence = static_cast<uint32_t>(before);
-  uint32_t last = before != 0 ? sent.back().order : 0;
-  bool in_order = true;
-  sent.resize(before + count);
-  TxRecord* to = sent.data() + before;
-  const BatchView view = batch.view();
-  const uint32_t* orders = batch.orders();
-  const uint64_t* timestamps = batch.rows().timestamp_ns;
-  packets.for_each([&](uint32_t i) {
-    const Extent extent = view.extent[i];
-    const uint32_t length = extent.end - static_cast<uint32_t>(extent.data);
-    const Annotation& a = view.annotation[i];
-    const uint32_t order = orders[i];
-    in_order &= order >= last;
-    last = order;
-    bytes += length;
-    *to++ = {view.frame[i] + extent.data,
-             timestamps[i],
-             length,
-             extent.wire_end - static_cast<uint32_t>(extent.data),
-             order,
-             sequence++,
-             a.port,
-             a.limiter};
-  });
-  if (!in_order) share.in_order[sink_index_[e]] = 0;
-  counters.packets += count;
-  counters.bytes += bytes;
+  counters.packets += packets.count();
+  counters.bytes += batch.bytes(packets);
+  if (&batch == walk_->root) {
+    sent.rows.merge(packets);
+    return;
+  }
+  packets.for_each(
+      [&](uint32_t i) { sent.made.push_back(tx_record(batch, i, static_cast<uint32_t>(sent.made.size()) + 1)); });
 }
 
 }  // namespace sluice

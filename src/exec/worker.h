@@ -30,17 +30,27 @@ struct PrintRecord {
 // What one worker made of its share of one batch. It lives in the job, because frames and records must last until the
 // commit.
 struct JobShare {
+  // What came to a sink.
+  struct Sent {
+    Selection rows;              // of the batch that came in
+    std::vector<TxRecord> made;  // packets of batches that elements made, as they arrived
+  };
   Selection packets;
-  std::vector<std::vector<TxRecord>> sent;  // by sink
-  std::vector<uint8_t> in_order;            // by sink: its records came in the order of the input
+  std::vector<Sent> sent;  // by sink
   std::vector<PrintRecord> prints;
   size_t print_count = 0;                        // records in use; their strings keep their memory
   std::vector<std::unique_ptr<Batch>> children;  // batches that elements made
   size_t child_count = 0;
+  bool given_up = false;           // with records of this share: the device may still read and write the batch's frames
+  std::vector<Buffer> own_frames;  // where the frames of these records were copied to
 
   void clear() {
-    for (auto& records : sent) records.clear();
-    in_order.assign(in_order.size(), 1);
+    given_up = false;
+    own_frames.clear();
+    for (Sent& s : sent) {
+      s.rows.clear();
+      s.made.clear();
+    }
     print_count = child_count = 0;
   }
 };
@@ -74,6 +84,7 @@ class PinnedRanges {
 struct FramePool {
   std::shared_ptr<DeviceBlob> host, device;
   uint32_t used = 0;
+  bool given_up = false;  // with frames in it: the device may still read and write there
 };
 
 // One worker's share of one device.
@@ -81,9 +92,11 @@ struct WorkerDevice {
   unsigned index = 0;                              // of Snapshot::residents
   const std::vector<Offload>* offloads = nullptr;  // by node
   const PinnedRanges* pinned = nullptr;
+  // Outlive the channels, by which the device is waited for.
+  std::vector<std::shared_ptr<const Resident>> given_up;  // generations of flights that were given up
+  std::vector<FramePool> pools;                           // one a flight; none: frames are reached where they lie
   std::vector<std::unique_ptr<RecordChannel>> ipv4;    // by node: keys of IPv4 packets, or all records of another kind
   std::vector<std::unique_ptr<RecordChannel>> others;  // by node: keys of all other packets
-  std::vector<FramePool> pools;                        // one a flight; none: frames are reached where they lie
   uint32_t flights = 1;                                // batches at a time
 };
 
@@ -124,6 +137,8 @@ class Worker {
   WorkerStats& stats() { return stats_; }
   const DeviceCounters& device_counters() const { return device_counters_; }
   const WorkerDevice& device() const { return device_; }
+  // What the worker has of its device, for somebody who keeps it longer. The worker takes no batch any more.
+  WorkerDevice release_device() { return std::move(device_); }
 
  private:
   class Context;
@@ -139,17 +154,30 @@ class Worker {
     uint32_t applied = 0;        // records whose results were taken
     std::vector<uint16_t> rows;  // record -> row of the batch
     std::vector<uint8_t> paths;  // record -> path at which it left
-    std::vector<uint8_t> saved;  // address records: the frames' first bytes as they left
-    FramePool* pool = nullptr;   // address records: where the frames went, or nullptr
+    // The first `fast` records are the fast path's, whose packets have no registers. Of these, by record, what
+    // `restore` gives back; the columns have FastBurst::kLanes places more than records.
+    uint32_t fast = 0;
+    std::vector<uint32_t> lengths, ip_bytes, hops;
+    void keep(const FastBurst& burst, uint32_t n);
+    void restore(uint32_t n, const BatchView& view, FastBurst& burst) const;
+    // Address records of frames that are edited where they lie: by record, bytes [first, end) of the frame as they
+    // were, at kept_bytes[at].
+    struct Kept {
+      uint32_t at;
+      int32_t first;
+      uint32_t end;
+    };
+    std::vector<Kept> kept;
+    std::vector<uint8_t> kept_bytes;  // grows; kept_used are in use
+    uint32_t kept_used = 0;
+    uint8_t* own = nullptr;     // after it was given up: where the next frame is copied to; nullptr: there is no room
+    FramePool* pool = nullptr;  // address records: where the frames went, or nullptr
     // By record, in the pool: where the frame's byte 0 is, and how many bytes from there went.
     struct Pooled {
       uint32_t at, bytes;
     };
     std::vector<Pooled> pooled;
   };
-  // Airborne::paths of a record whose packet has no registers yet: the fast path sent it.
-  static constexpr uint8_t kPathFast = 0xfe;
-  static_assert(kPathFast >= kPathExit + kMaxExits);
   // One batch on its way through the plan.
   struct Walk {
     const Snapshot* snapshot = nullptr;
@@ -194,14 +222,18 @@ class Worker {
   uint32_t apply_fast(const PlanNode& node, const Offload& offload, const Program& program, const BatchView& view,
                       Airborne& airborne, uint32_t n);
   uint32_t finish_fast(const PlanNode& node, const Program& program, const BatchView& view, FastBurst& burst,
-                       uint32_t begin);
-  uint32_t run_fast(const Program& program, FastBurst& burst, uint32_t begin, uint32_t& stopped, uint32_t* came);
+                       uint32_t all, uint32_t begin);
+  uint32_t run_fast(const Program& program, FastBurst& burst, uint32_t alive, uint32_t begin, uint32_t& stopped,
+                    uint32_t* came);
   void count_fast(const Program& program, const FastBurst& burst, uint32_t mask, const uint32_t* came);
 
   // worker_device.cpp
   bool can_offload(size_t node) const;
   bool launch(size_t node, Selection* inputs);
   bool collect(size_t node);
+  void give_up(const Offload& offload, Airborne& airborne);
+  static void keep(const Offload& offload, const Packet& p, Airborne& airborne, uint32_t i);
+  static bool move_frame(const Offload& offload, Airborne& airborne, uint32_t i, Packet& p);
   bool send(size_t node, const Offload& offload, const BatchView& view, Tile& tile, uint32_t lane);
   void apply(const PlanNode& node, const Offload& offload, const Program& program, Airborne& airborne, uint32_t ready);
   void count_visits(const Program& program, uint32_t begin, uint32_t visited, uint32_t length, const uint32_t* lengths);

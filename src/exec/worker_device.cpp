@@ -32,8 +32,10 @@ bool headers_fit_region(const uint8_t* frame, uint32_t end) {
   return true;
 }
 
-// Bytes at a frame's start that stages may change in place: what an address record keeps a copy of.
-constexpr uint32_t kSavedBytes = 128;
+// Room for a frame as a batch has it.
+size_t frame_room(uint32_t end) {
+  return (static_cast<size_t>(kHeadroom) + end + kTailroom + 63) / 64 * 64;
+}
 
 }  // namespace
 
@@ -61,9 +63,10 @@ void Worker::use_device(WorkerDevice device) {
     auto& walk = walks_[w];
     if (!device_.pools.empty()) walk->airborne[0].pool = &device_.pools[w];
     for (Airborne& a : walk->airborne) {
-      a.rows.resize(records);
+      a.rows.resize(records + FastBurst::kLanes);
       a.paths.resize(records);
-      if (addresses) a.saved.resize(size_t{records} * kSavedBytes);
+      a.kept.resize(addresses ? records : 0);
+      for (auto* column : {&a.lengths, &a.ip_bytes, &a.hops}) column->resize(records + FastBurst::kLanes);
       a.pooled.resize(device_.pools.empty() ? 0 : records);
     }
   }
@@ -85,7 +88,8 @@ bool Worker::launch(size_t n, Selection* inputs) {
   const BatchView view = walk_->batch->view();
   for (Airborne& a : walk_->airborne) {
     a.channel = nullptr;
-    a.applied = 0;
+    a.applied = a.fast = 0;
+    a.kept_used = 0;
     if (a.pool != nullptr) a.pool->used = 0;
   }
   TraceSpan trace;
@@ -134,15 +138,17 @@ Worker::Airborne* Worker::airborne_for(size_t n, const Offload& offload, bool ip
   if (a.channel == nullptr) {
     RecordChannel* channel = (other ? device_.others : device_.ipv4)[n].get();
     const uint32_t parity = walk_->snapshot->residents[device_.index]->parity;
-    const auto records = static_cast<uint32_t>(std::min<size_t>(channel->options().records, a.rows.size()));
+    const auto records = static_cast<uint32_t>(std::min<size_t>(channel->options().records, a.paths.size()));
     if (!channel->open(a.flight, records, parity)) return nullptr;
     a.channel = channel;
   }
   return a.flight.count < a.flight.limit ? &a : nullptr;
 }
 
-// Copies what the stages may read of a frame behind the others of its flight. False: there is no room.
+// Copies what the stages may read of a frame behind the others of its flight. False: there is no room, or a device that
+// was given up may still write there.
 bool Worker::put_in_pool(const Offload& offload, const Packet& p, FramePool& pool, Airborne::Pooled& place) {
+  if (pool.given_up) return false;
   // Where no stage moves the extent, nothing is pushed in front or appended behind.
   const bool moves = offload.shape.moves != 0;
   const uint32_t before = moves ? kHeadroom : (static_cast<uint32_t>(p.data < 0 ? -p.data : 0) + 15) / 16 * 16;
@@ -160,6 +166,64 @@ bool Worker::put_in_pool(const Offload& offload, const Packet& p, FramePool& poo
   pool.used = static_cast<uint32_t>((pool.used + need + 15) / 16 * 16);
   if (pool.used > pool.host->size()) pool.used = static_cast<uint32_t>(pool.host->size());
   return true;
+}
+
+// Keeps the bytes of a frame that the device may change.
+void Worker::keep(const Offload& offload, const Packet& p, Airborne& a, uint32_t i) {
+  Airborne::Kept& k = a.kept[i];
+  k = {a.kept_used, -kHeadroom, p.end};
+  if (!offload.whole_frames) {
+    // Headers alone: from what the stages may push, before the first byte or before the network header, to where the
+    // headers end, counted from either.
+    const auto l3 = int32_t{p.l3};
+    k.first = std::max(-kHeadroom, std::min(p.data, l3) - kMostPushed * offload.shape.moves);
+    k.end = std::min(p.end, static_cast<uint32_t>(std::max(p.data, l3)) + kRecordRegion);
+  }
+  const auto bytes = static_cast<uint32_t>(static_cast<int32_t>(k.end) - k.first);
+  if (a.kept_bytes.size() - a.kept_used < bytes) a.kept_bytes.resize(2 * (size_t{a.kept_used} + bytes));
+  std::memcpy(a.kept_bytes.data() + a.kept_used, p.frame + k.first, bytes);
+  a.kept_used += bytes;
+}
+
+// Gives a packet whose record was given up a frame of its own. Not a byte is read that the device may be changing.
+// False: there is no memory.
+bool Worker::move_frame(const Offload& offload, Airborne& a, uint32_t i, Packet& p) {
+  if (a.own == nullptr) return false;
+  const uint8_t* from = p.frame;
+  p.frame = a.own + kHeadroom;
+  a.own += frame_room(p.end);
+  const auto copy = [&](const uint8_t* bytes, int32_t first, uint32_t end) {
+    std::memcpy(p.frame + first, bytes, static_cast<size_t>(static_cast<int32_t>(end) - first));
+  };
+  if (!offload.writes_frame) {
+    copy(from - kHeadroom, -kHeadroom, p.end);
+    return true;
+  }
+  const Airborne::Kept& k = a.kept[i];
+  std::memcpy(p.frame - kHeadroom, from - kHeadroom, static_cast<size_t>(k.first + kHeadroom));
+  copy(a.kept_bytes.data() + k.at, k.first, k.end);
+  copy(from + k.end, static_cast<int32_t>(k.end), p.end);
+  return true;
+}
+
+// The device answers no more in time, but may go on with the records that it has, however late: what these name is not
+// used again.
+void Worker::give_up(const Offload& offload, Airborne& a) {
+  const auto& resident = walk_->snapshot->residents[device_.index];
+  if (device_.given_up.empty() || device_.given_up.back() != resident) device_.given_up.push_back(resident);
+  if (offload.keys || offload.shape.kind != RecordKind::kAddress) return;
+  if (a.pool != nullptr) {
+    a.pool->given_up = true;
+    return;
+  }
+  JobShare& share = *walk_->share;
+  share.given_up = true;
+  const Extent* extents = walk_->batch->view().extent;
+  size_t bytes = 0;
+  for (uint32_t i = a.flight.ready; i < a.flight.count; ++i) bytes += frame_room(extents[a.rows[i]].end);
+  auto own = Buffer::allocate(bytes);
+  a.own = own ? reinterpret_cast<uint8_t*>(own->data()) : nullptr;
+  if (own) share.own_frames.push_back(std::move(*own));
 }
 
 // Writes the packet's record. False: it has to stay on the host.
@@ -205,9 +269,7 @@ bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile&
   PayloadWriter writer(flight.tag(i), put);
   writer.put(&r, sizeof r);
   if (offload.shape.kind == RecordKind::kAddress) {
-    if (offload.writes_frame && a->pool == nullptr) {
-      std::memcpy(a->saved.data() + size_t{i} * kSavedBytes, p.frame, std::min(kSavedBytes, p.end));
-    }
+    if (offload.writes_frame && a->pool == nullptr) keep(offload, p, *a, i);
     const auto address = reinterpret_cast<uint64_t>(device_frame);
     writer.put(&address, sizeof address);
   }
@@ -235,7 +297,10 @@ bool Worker::collect(size_t n) {
     // Whole tiles while more is to come: the stages behind are cheaper so.
     uint32_t ready = a.flight.ready;
     if (ready < a.flight.count) ready = a.applied + (ready - a.applied) / Tile::kLanes * Tile::kLanes;
-    if (a.flight.failed) ready = a.flight.count;
+    if (a.flight.failed) {
+      ready = a.flight.count;
+      give_up(offload, a);
+    }
     if (ready != a.applied) apply(node, offload, program, a, ready);
     if (a.applied == a.flight.count) {
       a.channel->close(a.flight);
@@ -258,15 +323,14 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
     // Records of the fast path that are done there; those that are left have no registers yet.
     const uint32_t gone = apply_fast(node, offload, program, view, a, n);
     tile.count = 0;
-    for (uint32_t k = 0; k < n; ++k) {
-      if ((gone >> k & 1) != 0) continue;
-      const uint32_t i = a.applied + k;
+    const uint32_t all = n == Tile::kLanes ? ~uint32_t{0} : (uint32_t{1} << n) - 1;
+    for (uint32_t left = all & ~gone; left != 0; left &= left - 1) {
+      const uint32_t i = a.applied + static_cast<uint32_t>(std::countr_zero(left));
       const uint32_t lane = tile.count++;
+      const bool fast = i < a.fast;
       tile.index[lane] = a.rows[i];
-      tile.path[lane] = a.paths[i];
+      tile.path[lane] = fast ? 0 : a.paths[i];
       source[lane] = i;
-      const bool fast = a.paths[i] == kPathFast;
-      if (fast) tile.path[lane] = 0;
       view.load(a.rows[i], fast ? node.live_in : ~FieldMask{0}, tile.packet[lane]);
     }
     a.applied += n;
@@ -279,8 +343,13 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
       Packet& p = tile.packet[lane];
       if (i >= a.flight.ready) {
         ++device_counters_.rescued;
-        if (!offload.keys && offload.shape.kind == RecordKind::kAddress && offload.writes_frame && a.pool == nullptr) {
-          std::memcpy(p.frame, a.saved.data() + size_t{i} * kSavedBytes, std::min(kSavedBytes, p.end));
+        if (offload.keys || offload.shape.kind != RecordKind::kAddress || a.pool != nullptr) continue;
+        if (move_frame(offload, a, i, p)) {
+          view.frame[a.rows[i]] = p.frame;
+        } else {
+          drop_at(program.stages[tile.path[lane]], DropReason::kNoBuffer);
+          tile.path[lane] = kPathDropped;
+          dead |= uint32_t{1} << lane;
         }
         continue;
       }

@@ -24,8 +24,7 @@ void Worker::gather_bursts(const PlanNode& node, const BatchView& view, Selectio
     Selection& left = inputs[input];
     left.clear();
     FastBurst* burst = bursts_[0].get();
-    burst->count = 0;
-    auto run = [&] { burst = full(burst, left); };
+    burst->clear();
     for (uint32_t w = 0; w < words; ++w) {
       const uint64_t bits = packets.word(w);
       if (bits == 0) continue;
@@ -33,29 +32,34 @@ void Worker::gather_bursts(const PlanNode& node, const BatchView& view, Selectio
       uint32_t n = 0;
       if (bits == ~uint64_t{0}) {
         for (; n < 64; ++n) rows[n] = w * 64 + n;
+        uint8_t* const* frames = view.frame + w * 64;
+#pragma GCC unroll 8
+        for (uint32_t i = 0; i < 64; ++i) prefetch_read(frames[i]);
       } else {
-        for (uint64_t b = bits; b != 0; b &= b - 1) rows[n++] = w * 64 + static_cast<uint32_t>(std::countr_zero(b));
+        for (uint64_t b = bits; b != 0; b &= b - 1) {
+          rows[n] = w * 64 + static_cast<uint32_t>(std::countr_zero(b));
+          prefetch_read(view.frame[rows[n++]]);
+        }
       }
-      for (uint32_t i = 0; i < n; ++i) prefetch_read(view.frame[rows[i]]);
       for (uint32_t at = 0; at < n;) {
         const uint32_t some = std::min(n - at, FastBurst::kLanes - burst->count);
         uint32_t rest[FastBurst::kLanes];
         const uint32_t others = gather_fast(view, rows + at, some, *burst, rest);
         for (uint32_t r = 0; r < others; ++r) left.add(rest[r]);
         at += some;
-        if (burst->count == FastBurst::kLanes) run();
+        if (burst->count == FastBurst::kLanes) burst = full(burst, left);
       }
     }
-    if (burst->count != 0) run();
+    if (burst->count != 0) full(burst, left);
     full(nullptr, left);
   }
 }
 
-// Takes the burst through the program's fast stages from `begin` on. Returns the lanes that passed them all; `stopped`:
-// those that were dropped, and counted as drops. All others must take the ordinary path. came[s]: the lanes that came
-// to stage s.
-uint32_t Worker::run_fast(const Program& program, FastBurst& burst, uint32_t begin, uint32_t& stopped, uint32_t* came) {
-  uint32_t alive = burst.lanes();
+// Takes the lanes of `alive` through the program's fast stages from `begin` on. Returns those that passed them all;
+// `stopped`: those that were dropped, and counted as drops. All others must take the ordinary path. came[s]: the lanes
+// that came to stage s.
+uint32_t Worker::run_fast(const Program& program, FastBurst& burst, uint32_t alive, uint32_t begin, uint32_t& stopped,
+                          uint32_t* came) {
   burst.hopped = burst.rewritten = 0;
   stopped = 0;
   for (uint32_t s = 0; s < begin; ++s) came[s] = alive;
@@ -76,6 +80,21 @@ uint32_t Worker::run_fast(const Program& program, FastBurst& burst, uint32_t beg
   return alive;
 }
 
+namespace {
+
+// Lengths of 32 frames fit 32 bits.
+uint32_t sum_of(const uint32_t* lengths, uint32_t lanes) {
+  uint32_t sum = 0;
+  if (lanes == ~uint32_t{0}) {
+    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) sum += lengths[i];
+  } else {
+    for (; lanes != 0; lanes &= lanes - 1) sum += lengths[std::countr_zero(lanes)];
+  }
+  return sum;
+}
+
+}  // namespace
+
 // Counts the lanes of `mask` at the stages that they came to.
 void Worker::count_fast(const Program& program, const FastBurst& burst, uint32_t mask, const uint32_t* came) {
   uint32_t counted = 0;
@@ -87,8 +106,7 @@ void Worker::count_fast(const Program& program, const FastBurst& burst, uint32_t
     if (s <= 1 || lanes != counted) {
       // The first stage sees what came; it trims the padding.
       const uint32_t* lengths = s == 0 ? burst.length : burst.ip_bytes;
-      bytes = 0;
-      for_lanes(lanes, [&](uint32_t i) { bytes += lengths[i]; });
+      bytes = sum_of(lengths, lanes);
       if (s != 0) bytes += kFastL3 * static_cast<uint64_t>(std::popcount(lanes));
       counted = lanes;
     }
@@ -97,14 +115,13 @@ void Worker::count_fast(const Program& program, const FastBurst& burst, uint32_t
   }
 }
 
-// Runs the burst from stage `begin` to the end of the program. Returns the lanes that must take the ordinary path
+// Runs the lanes of `all` from stage `begin` to the end of the program. Returns those that must take the ordinary path
 // instead: nothing has been counted of them, and nothing changed.
 uint32_t Worker::finish_fast(const PlanNode& node, const Program& program, const BatchView& view, FastBurst& burst,
-                             uint32_t begin) {
+                             uint32_t all, uint32_t begin) {
   uint32_t came[kMaxStages];
   uint32_t stopped = 0;
-  const uint32_t all = burst.lanes();
-  const uint32_t passed = run_fast(program, burst, begin, stopped, came);
+  const uint32_t passed = run_fast(program, burst, all, begin, stopped, came);
   count_fast(program, burst, passed | stopped, came);
   stats_.fast += static_cast<uint64_t>(std::popcount(passed | stopped));
   if (passed == 0) return all & ~stopped;
@@ -115,6 +132,7 @@ uint32_t Worker::finish_fast(const PlanNode& node, const Program& program, const
     drop(last.element, DropReason::kUnconnectedOutput, static_cast<uint64_t>(std::popcount(passed)));
   } else if (path < kPathExit || (node.live_out & ~(kFieldFrame | kFieldExtent)) != 0) {
     // The rest of the program, or a later node, wants registers.
+    burst.fill_keys();
     Tile& tile = *tiles_[0];
     tile.count = 0;
     for_lanes(passed, [&](uint32_t i) {
@@ -129,7 +147,7 @@ uint32_t Worker::finish_fast(const PlanNode& node, const Program& program, const
   } else {
     const PlanTarget target = node.exits[path - kPathExit];
     Selection& to = walk_->pending[first_input_[target.node] + target.input];
-    for_lanes(passed, [&](uint32_t i) { to.add(burst.row[i]); });
+    add_rows(burst, passed, to);
     walk_->dirty[target.node] = 1;
   }
   return all & ~(passed | stopped);
@@ -139,8 +157,7 @@ uint32_t Worker::finish_fast(const PlanNode& node, const Program& program, const
 void Worker::run_segment_fast(const PlanNode& node, const Program& program, const BatchView& view, Selection* inputs) {
   FastBurst* waiting = nullptr;
   auto finish = [&](Selection& left) {
-    const uint32_t refused = finish_fast(node, program, view, *waiting, 1);
-    for_lanes(refused, [&](uint32_t i) { left.add(waiting->row[i]); });
+    add_rows(*waiting, finish_fast(node, program, view, *waiting, waiting->lanes(), 1), left);
   };
   gather_bursts(node, view, inputs, [&](FastBurst* burst, Selection& left) -> FastBurst* {
     if (burst != nullptr) {
@@ -152,9 +169,37 @@ void Worker::run_segment_fast(const PlanNode& node, const Program& program, cons
     if (waiting != nullptr) finish(left);
     waiting = burst;
     FastBurst* next = waiting == bursts_[0].get() ? bursts_[1].get() : bursts_[0].get();
-    next->count = 0;
+    next->clear();
     return next;
   });
+}
+
+// Notes what `restore` gives back: of the burst's first n packets, whose keys follow those of the fast path before
+// them. Whole columns are copied: there is room for as many lanes behind the last.
+void Worker::Airborne::keep(const FastBurst& burst, uint32_t n) {
+  uint16_t* to = &rows[fast];
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) to[i] = static_cast<uint16_t>(burst.row[i]);
+  std::memcpy(&lengths[fast], burst.length, sizeof(uint32_t) * FastBurst::kLanes);
+  std::memcpy(&ip_bytes[fast], burst.ip_bytes, sizeof(uint32_t) * FastBurst::kLanes);
+  std::memcpy(&hops[fast], burst.hop, sizeof(uint32_t) * FastBurst::kLanes);
+  fast += n;
+}
+
+// The packets of records [applied, applied + n) as the gather left them, but for their keys.
+void Worker::Airborne::restore(uint32_t n, const BatchView& view, FastBurst& burst) const {
+  burst.clear();
+  burst.count = n;
+  const uint16_t* from = &rows[applied];
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.row[i] = from[i];
+  std::memcpy(burst.length, &lengths[applied], sizeof(uint32_t) * FastBurst::kLanes);
+  std::memcpy(burst.ip_bytes, &ip_bytes[applied], sizeof(uint32_t) * FastBurst::kLanes);
+  std::memcpy(burst.hop, &hops[applied], sizeof(uint32_t) * FastBurst::kLanes);
+  burst.find_run();
+  if (burst.one_run) {
+    std::memcpy(burst.frame, view.frame + burst.row[0], n * sizeof burst.frame[0]);
+  } else {
+    for (uint32_t i = 0; i < n; ++i) burst.frame[i] = view.frame[burst.row[i]];
+  }
 }
 
 // Sends the common packets of the inputs off, as far as there is room.
@@ -165,14 +210,12 @@ void Worker::launch_fast(size_t n, const Offload& offload, const BatchView& view
     if (burst == nullptr) return nullptr;
     if (a == nullptr) a = airborne_for(n, offload, true);
     const uint32_t room = a == nullptr ? 0 : std::min(burst->count, a->flight.limit - a->flight.count);
-    for (uint32_t i = 0; i < room; ++i) {
-      const uint32_t record = a->flight.count + i;
-      a->rows[record] = static_cast<uint16_t>(burst->row[i]);
-      a->paths[record] = kPathFast;
+    if (room != 0) {
+      a->keep(*burst, room);
+      a->flight.put_keys(burst->source, burst->destination, burst->ports, burst->rest, room);
     }
-    if (room != 0) a->flight.put_keys(burst->source, burst->destination, burst->ports, burst->rest, room);
     for (uint32_t i = room; i < burst->count; ++i) left.add(burst->row[i]);
-    burst->count = 0;
+    burst->clear();
     return burst;
   });
 }
@@ -181,33 +224,23 @@ void Worker::launch_fast(size_t n, const Offload& offload, const BatchView& view
 // way through the device's stages. Returns the records that are done.
 uint32_t Worker::apply_fast(const PlanNode& node, const Offload& offload, const Program& program, const BatchView& view,
                             Airborne& a, uint32_t n) {
+  const uint32_t there = std::min(a.fast, a.flight.ready);
+  if (a.applied >= there) return 0;
   const uint32_t usual = (1u << (offload.end - offload.begin)) - 1;
   FastBurst& burst = *bursts_[0];
-  uint8_t record[FastBurst::kLanes];
-  uint32_t rows[FastBurst::kLanes], rules[FastBurst::kLanes], next_hops[FastBurst::kLanes];
-  uint32_t lane = 0;
-  for (uint32_t k = 0; k < n; ++k) {
-    const uint32_t i = a.applied + k;
-    if (a.paths[i] != kPathFast || i >= a.flight.ready) continue;
-    const uint64_t word = a.flight.key_result(i);
-    if (!passed_all(word, usual)) continue;
-    const KeyResult result = unpack_result(word);
-    const uint32_t row = a.rows[i];
-    rows[lane] = row;
-    rules[lane] = result.rule;
-    next_hops[lane] = result.next_hop;
-    record[lane++] = static_cast<uint8_t>(k);
+  a.restore(std::min(n, there - a.applied), view, burst);
+  uint64_t words[FastBurst::kLanes] = {};
+  a.flight.key_results(a.applied, burst.count, words);
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.rule[i] = static_cast<uint32_t>(words[i]) & kMaxKeyValue;
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
+    burst.next_hop[i] = static_cast<uint32_t>(words[i] >> 21) & kMaxKeyValue;
   }
-  if (lane == 0) return 0;
-  // Read again rather than kept: the frames are near, and a kept copy would take more room than they do.
-  burst.count = 0;
-  uint32_t none[FastBurst::kLanes];
-  gather_fast(view, rows, lane, burst, none);
-  std::memcpy(burst.rule, rules, lane * sizeof rules[0]);
-  std::memcpy(burst.next_hop, next_hops, lane * sizeof next_hops[0]);
-  const uint32_t refused = finish_fast(node, program, view, burst, offload.end);
-  uint32_t gone = 0;
-  for (uint32_t i = 0; i < lane; ++i) gone |= uint32_t{(refused >> i & 1) == 0} << record[i];
+  const uint32_t passed = FastBurst::lanes_where([&](uint32_t i) { return passed_all(words[i], usual); });
+  std::byte keys[FastBurst::kLanes * sizeof(Key4)];
+  burst.late_keys = a.flight.key_records(a.applied, burst.count, keys);
+  const uint32_t alive = passed & burst.lanes();
+  if (alive == 0) return 0;
+  const uint32_t gone = alive & ~finish_fast(node, program, view, burst, alive, offload.end);
   device_counters_.offloaded += static_cast<uint64_t>(std::popcount(gone));
   return gone;
 }

@@ -16,16 +16,16 @@ namespace sluice {
 
 inline constexpr uint32_t kFastL3 = 14;  // where the network header of such a packet lies
 inline constexpr uint32_t kFastL4 = 34;
-// Bytes that a fast packet has at least: Ethernet, IPv4, UDP.
+// Bytes that a fast packet has at least: Ethernet, IPv4, and 8 of UDP or ICMP.
 inline constexpr uint32_t kFastBytes = 42;
 
 // True when `frame`, `bytes` long, is an untagged unicast Ethernet frame with an IPv4 packet without options, not a
-// fragment, with a right checksum, lengths that hold, addresses that are plainly no martians (net/martian.h), and TCP
-// or UDP with its header there. Then parse_ethernet says kOk, `key` and `ttl` are what it finds, and `ip_bytes` is the
-// packet's length as its header says. False says nothing about the packet, and the outputs hold nothing. Reads no byte
-// past `bytes`.
+// fragment, with a right checksum, lengths that hold, addresses that are plainly no martians (net/martian.h), and TCP,
+// UDP or ICMP (of at least 8 bytes) with its header there. Then parse_ethernet says kOk, `key` is what it finds,
+// `ip_bytes` is the packet's length as its header says, and `hop` its word at kHopWord (net/edit.h), whose low byte is
+// the TTL. False says nothing about the packet, and the outputs hold nothing. Reads no byte past `bytes`.
 [[gnu::always_inline]] inline bool parse_fast(const uint8_t* frame, uint32_t bytes, Key4& key, uint32_t& ip_bytes,
-                                              uint32_t& ttl) {
+                                              uint32_t& hop) {
   if (bytes < kFastBytes) return false;
   const uint64_t w0 = load_le64(frame + kFastL3);  // version, IHL, DSCP, length, identification, fragment
   const uint64_t w1 = load_le64(frame + kFastL3 + 8);
@@ -36,7 +36,8 @@ inline constexpr uint32_t kFastBytes = 42;
   wrong |= frame[0] & 1u;
   const auto protocol = static_cast<uint8_t>(w1 >> 8);
   const bool tcp = protocol == kProtocolTcp;
-  wrong |= static_cast<uint64_t>(!tcp & (protocol != kProtocolUdp));
+  const bool icmp = protocol == kProtocolIcmp;
+  wrong |= static_cast<uint64_t>(!tcp & !icmp & (protocol != kProtocolUdp));
   const uint32_t total = swap16(static_cast<uint16_t>(w0 >> 16));
   wrong |= static_cast<uint64_t>(total < (tcp ? 40u : 28u));
   wrong |= static_cast<uint64_t>(total > bytes - kFastL3);
@@ -47,13 +48,13 @@ inline constexpr uint32_t kFastBytes = 42;
   if (wrong != 0) return false;
   key.source = source;
   key.destination = destination;
-  const uint32_t ports = load_le32(frame + kFastL4);
-  key.ports = swap32(ports);
-  // No branch: TCP and UDP come mixed. Byte 7 of either exists.
+  // ICMP's type and code take the place of ports. No branch: protocols come mixed. Byte 7 of any exists.
+  key.ports = swap32(load_le32(frame + kFastL4)) >> (icmp ? 16 : 0);
   const uint32_t flags = static_cast<uint32_t>(frame[kFastL4 + (tcp ? 13 : 7)]) & (tcp ? 0xffu : 0u);
-  key.rest = protocol | flags << 8 | static_cast<uint32_t>(w0 >> 10 & 0x3f) << 16 | uint32_t{FlowKey::kHasPorts} << 22;
+  key.rest = protocol | flags << 8 | static_cast<uint32_t>(w0 >> 10 & 0x3f) << 16 |
+             (icmp ? 0u : uint32_t{FlowKey::kHasPorts} << 22);
   ip_bytes = total;
-  ttl = static_cast<uint8_t>(w1);
+  hop = static_cast<uint32_t>(w1);
   return true;
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "net/edit.h"
 #include "net/packet_builder.h"
 #include "net/parse.h"
 
@@ -20,7 +21,8 @@ using Bytes = std::vector<uint8_t>;
 bool common(const Headers& h, ParseStatus status) {
   if (status != ParseStatus::kOk || h.key.family != 4 || h.vlan_count != 0) return false;
   if ((h.flags & ~uint32_t{Headers::kDontFragment}) != 0 || (h.key.bits & FlowKey::kFragment) != 0) return false;
-  if (h.key.protocol != kProtocolTcp && h.key.protocol != kProtocolUdp) return false;
+  const bool icmp = h.key.protocol == kProtocolIcmp && h.ip_bytes >= 28;
+  if (!icmp && h.key.protocol != kProtocolTcp && h.key.protocol != kProtocolUdp) return false;
   for (const uint64_t address : {h.key.src_lo, h.key.dst_lo}) {
     const uint64_t first = address >> 24;
     if (first == 0 || first > 223 || first == 127 || first == 169) return false;
@@ -36,15 +38,16 @@ std::string difference(const Bytes& frame) {
   Headers h;
   const ParseStatus status = parse_ethernet(exact.get(), bytes, bytes, h);
   Key4 key{};
-  uint32_t ip_bytes = 0, ttl = 0;
-  const bool fast = parse_fast(exact.get(), bytes, key, ip_bytes, ttl);
+  uint32_t ip_bytes = 0, hop = 0;
+  const bool fast = parse_fast(exact.get(), bytes, key, ip_bytes, hop);
   // The reserved bit of the fragment word keeps a packet from being common; the other parser does not show it.
   const bool reserved = bytes > 20 && (exact[20] & 0x80) != 0;
   if (fast != (common(h, status) && !reserved)) return fast ? "taken, but not common" : "common, but not taken";
   if (!fast) return "";
   if (!(unpack_key4(key) == h.key)) return "another key";
   if (ip_bytes != h.ip_bytes) return "another length";
-  if (ttl != h.ttl) return "another TTL";
+  if (static_cast<uint8_t>(hop) != h.ttl) return "another TTL";
+  if (hop != load_le32(exact.get() + h.l3_offset + kHopWord)) return "another word around the TTL";
   if (h.l3_offset != kFastL3 || h.l4_offset != kFastL4) return "another place";
   return "";
 }
@@ -60,6 +63,9 @@ std::vector<Bytes> frames() {
       all.push_back(b.build());
       all.push_back(b.dont_fragment().build());
     }
+    auto ping = icmp4("10.1.2.3", "192.0.2.9").icmp(3, 13).ttl(9).payload(size - 42);
+    ping.macs(MacAddress{{2, 0, 0, 0, 0, 9}}, MacAddress{{2, 0, 0, 0, 0, 8}});
+    all.push_back(ping.build());
   }
   return all;
 }
@@ -67,8 +73,8 @@ std::vector<Bytes> frames() {
 TEST(FastParse, TakesCommonPackets) {
   for (const Bytes& frame : frames()) {
     Key4 key{};
-    uint32_t ip_bytes = 0, ttl = 0;
-    EXPECT_TRUE(parse_fast(frame.data(), static_cast<uint32_t>(frame.size()), key, ip_bytes, ttl)) << frame.size();
+    uint32_t ip_bytes = 0, hop = 0;
+    EXPECT_TRUE(parse_fast(frame.data(), static_cast<uint32_t>(frame.size()), key, ip_bytes, hop)) << frame.size();
     EXPECT_EQ(difference(frame), "") << frame.size();
   }
 }
@@ -86,14 +92,14 @@ TEST(FastParse, LeavesEveryOtherKind) {
       udp4("127.0.0.1", "192.0.2.9").macs(to, from).build(),
       udp4("10.1.2.3", "224.0.0.9").macs(to, from).build(),
       udp4("169.254.2.3", "192.0.2.9").macs(to, from).build(),
-      icmp4("10.1.2.3", "192.0.2.9").macs(to, from).icmp(8, 0).build(),
+      ip4("10.1.2.3", "192.0.2.9", kProtocolGre).macs(to, from).payload(30).build(),
       udp6("2001:db8::1", "2001:db8::2").macs(to, from).build(),
       PacketBuilder::ether(0x0806).macs(to, from).payload(60).build(),
   };
   for (size_t i = 0; i < others.size(); ++i) {
     Key4 key{};
-    uint32_t ip_bytes = 0, ttl = 0;
-    EXPECT_FALSE(parse_fast(others[i].data(), static_cast<uint32_t>(others[i].size()), key, ip_bytes, ttl)) << i;
+    uint32_t ip_bytes = 0, hop = 0;
+    EXPECT_FALSE(parse_fast(others[i].data(), static_cast<uint32_t>(others[i].size()), key, ip_bytes, hop)) << i;
     EXPECT_EQ(difference(others[i]), "") << i;
   }
 }

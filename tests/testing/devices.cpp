@@ -20,14 +20,14 @@ std::vector<std::string> device_kinds() {
   return kinds;
 }
 
-std::vector<std::shared_ptr<Device>> devices_of(const std::string& kind, unsigned count) {
-  std::vector<std::shared_ptr<Device>> devices;
+Devices devices_of(const std::string& kind, unsigned count) {
+  Devices devices;
   if (kind == "emu") {
     for (unsigned i = 0; i < count; ++i) devices.push_back(std::make_shared<EmuDevice>(i));
     return devices;
   }
   // Opened once: a context takes a second.
-  static std::vector<std::shared_ptr<Device>> opened;
+  static Devices opened;
   const unsigned there = count_cuda_devices().count;
   for (unsigned i = 0; i < count; ++i) {
     while (opened.size() <= i % there) {

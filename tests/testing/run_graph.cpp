@@ -75,6 +75,12 @@ GraphOutcome run_graph(const GraphRun& run) {
     }
     outcome.counters += '\n';
   }
+  for (const RunReport::Sink& sink : report.sinks) {
+    outcome.counters += fmt::format("sink {} {} {}\n", sink.element, sink.packets, sink.bytes);
+  }
+  for (const auto& [port, c] : report.ports) {
+    outcome.counters += fmt::format("port {} {} {}\n", port, c.packets, c.bytes);
+  }
   if (!result) return failed(result.error());
   outcome.ok = true;
   return outcome;

@@ -39,7 +39,7 @@ struct GraphOutcome {
   std::string error;  // rendered
   RunReport report;
   std::string printed;   // of Print elements
-  std::string counters;  // every element's packets, bytes and drops, as text that can be compared
+  std::string counters;  // every element's packets, bytes and drops, every sink's and port's, as text to compare
 };
 
 GraphOutcome run_graph(const GraphRun& run);

@@ -74,6 +74,7 @@ struct AclStage {
 
   // See FastBurst. A mark takes the ordinary way: it has no column.
   uint32_t fast(FastBurst& burst, uint32_t mask) const {
+    burst.fill_keys();
     FlowKey flow[FastBurst::kLanes];
     const FlowKey* keys[FastBurst::kLanes] = {};
     uint32_t rules[FastBurst::kLanes];

@@ -64,8 +64,9 @@ struct AdjacencyStage {
 
   // See FastBurst. What needs more than twelve bytes of the frame's start takes the ordinary way.
   uint32_t fast(FastBurst& burst, uint32_t mask) const {
-    uint32_t sent = 0;
-    for (uint32_t m = mask; m != 0; m &= m - 1) {
+    uint32_t sent = mask & view.select_plain(burst.next_hop, burst.ip_bytes, burst.rewrite, burst.port);
+    if (sent != mask) burst.fill_keys();
+    for (uint32_t m = mask & ~sent; m != 0; m &= m - 1) {
       const auto lane = static_cast<uint32_t>(std::countr_zero(m));
       const uint32_t lane_bit = m & (0u - m);
       const uint32_t next_hop = burst.next_hop[lane];

@@ -36,8 +36,7 @@ struct DecTtlStage {
 
   // See FastBurst: no multicast there.
   uint32_t fast(FastBurst& burst, uint32_t mask) const {
-    uint32_t old = 0;
-    for (uint32_t i = 0; i < burst.count; ++i) old |= uint32_t{burst.ttl[i] <= 1} << i;
+    const uint32_t old = FastBurst::lanes_where([&](uint32_t i) { return (burst.hop[i] & 0xfe) == 0; });
     const uint32_t alive = mask & ~old;
     for (uint32_t m = mask & old; m != 0; m &= m - 1) {
       const auto lane = static_cast<uint32_t>(std::countr_zero(m));

@@ -44,12 +44,13 @@ struct RouteStage {
 
   // See FastBurst.
   void fast_prefetch(const FastBurst& burst) const {
-    for (uint32_t i = 0; i < burst.count; ++i) view4.prefetch(burst.destination[i]);
+    const View4 view = view4;  // whose pointers then stay in registers
+    for (uint32_t i = 0; i < burst.count; ++i) view.prefetch(burst.destination[i]);
   }
   uint32_t fast(FastBurst& burst, uint32_t mask) const {
+    burst.fill_keys();
     view4.lookup_burst(burst.destination, burst.next_hop, burst.count);
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < burst.count; ++i) found |= uint32_t{burst.next_hop[i] != 0} << i;
+    const uint32_t found = FastBurst::lanes_where([&](uint32_t i) { return burst.next_hop[i] != 0; });
     for (uint32_t m = mask & ~found; m != 0; m &= m - 1) {
       const auto lane = static_cast<uint32_t>(std::countr_zero(m));
       burst.output[lane] = 1;

@@ -31,33 +31,20 @@ void fast_prefetch(const StageSlot& slot, const FastBurst& burst) {
   slot.get<Stage>().fast_prefetch(burst);
 }
 
-template <typename Stage>
-constexpr FastKernel kernel_of() {
+constexpr auto kKernels = AllStages::table<FastKernel>([]<typename Stage>(TypeTag<Stage>) -> FastKernel {
   if constexpr (Fast<Stage>) {
     return &fast_kernel<Stage>;
   } else {
     return nullptr;
   }
-}
-template <typename Stage>
-constexpr FastPrefetch prefetch_of() {
+});
+constexpr auto kPrefetches = AllStages::table<FastPrefetch>([]<typename Stage>(TypeTag<Stage>) -> FastPrefetch {
   if constexpr (requires(const Stage& stage, const FastBurst& burst) { stage.fast_prefetch(burst); }) {
     return &fast_prefetch<Stage>;
   } else {
     return nullptr;
   }
-}
-
-template <typename... Stages>
-constexpr auto kernels(TypeList<Stages...>) {
-  return std::array<FastKernel, sizeof...(Stages)>{kernel_of<Stages>()...};
-}
-template <typename... Stages>
-constexpr auto prefetches(TypeList<Stages...>) {
-  return std::array<FastPrefetch, sizeof...(Stages)>{prefetch_of<Stages>()...};
-}
-constexpr auto kKernels = kernels(AllStages{});
-constexpr auto kPrefetches = prefetches(AllStages{});
+});
 
 }  // namespace
 
@@ -93,7 +80,7 @@ uint32_t gather_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, 
     uint8_t* frame = view.frame[row];
     const bool common = (extent.data == 0) & (extent.end == extent.wire_end);
     Key4 key;
-    if (!common || !parse_fast(frame, extent.end, key, burst.ip_bytes[lane], burst.ttl[lane])) {
+    if (!common || !parse_fast(frame, extent.end, key, burst.ip_bytes[lane], burst.hop[lane])) {
       rest[left++] = row;
       continue;
     }
@@ -131,20 +118,30 @@ SLUICE_FAST_AVX512 inline __m512i four(const void* a, const void* b, const void*
   v = _mm512_inserti32x4(v, at(c), 2);
   return _mm512_inserti32x4(v, at(d), 3);
 }
-template <typename At>
-SLUICE_FAST_AVX512 inline Columns transpose(At&& at) {
-  const __m512i a = four(at(0), at(4), at(8), at(12));
-  const __m512i b = four(at(1), at(5), at(9), at(13));
-  const __m512i c = four(at(2), at(6), at(10), at(14));
-  const __m512i d = four(at(3), at(7), at(11), at(15));
-  const __m512i ab_low = _mm512_unpacklo_epi32(a, b);
-  const __m512i ab_high = _mm512_unpackhi_epi32(a, b);
-  const __m512i cd_low = _mm512_unpacklo_epi32(c, d);
-  const __m512i cd_high = _mm512_unpackhi_epi32(c, d);
+// v[j]: blocks j, j + 4, j + 8, j + 12.
+SLUICE_FAST_AVX512 inline Columns transpose(const __m512i (&v)[4]) {
+  const __m512i ab_low = _mm512_unpacklo_epi32(v[0], v[1]);
+  const __m512i ab_high = _mm512_unpackhi_epi32(v[0], v[1]);
+  const __m512i cd_low = _mm512_unpacklo_epi32(v[2], v[3]);
+  const __m512i cd_high = _mm512_unpackhi_epi32(v[2], v[3]);
   return {reinterpret_cast<Lanes>(_mm512_unpacklo_epi64(ab_low, cd_low)),
           reinterpret_cast<Lanes>(_mm512_unpackhi_epi64(ab_low, cd_low)),
           reinterpret_cast<Lanes>(_mm512_unpacklo_epi64(ab_high, cd_high)),
           reinterpret_cast<Lanes>(_mm512_unpackhi_epi64(ab_high, cd_high))};
+}
+// Dword `k` of the 16 extents that four vectors hold.
+SLUICE_FAST_AVX512 inline Lanes column_of(const __m512i (&v)[4], int k) {
+  const __m512i order = _mm512_add_epi32(_mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28),
+                                         _mm512_set1_epi32(k));
+  const __m512i low = _mm512_permutex2var_epi32(v[0], order, v[1]);
+  const __m512i high = _mm512_permutex2var_epi32(v[2], order, v[3]);
+  return reinterpret_cast<Lanes>(_mm512_inserti64x4(low, _mm512_castsi512_si256(high), 1));
+}
+// The extents of 16 rows that follow one another are whole vectors. The last column, where headers lie, is left out.
+SLUICE_FAST_AVX512 inline Columns transpose_run(const Extent* extents) {
+  const __m512i v[4] = {_mm512_loadu_si512(extents), _mm512_loadu_si512(extents + 4), _mm512_loadu_si512(extents + 8),
+                        _mm512_loadu_si512(extents + 12)};
+  return {column_of(v, 0), column_of(v, 1), column_of(v, 2), Lanes{}};
 }
 
 SLUICE_FAST_AVX512 inline Lanes big_endian(Lanes v) {
@@ -167,21 +164,46 @@ SLUICE_FAST_AVX512 uint32_t gather_avx512(const BatchView& view, const uint32_t*
                                           uint32_t* rest) {
   static_assert(kTailroom >= 48);
   uint32_t left = 0;
+  const __m512i iota = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   for (uint32_t at = 0; at < n; at += 16) {
     const uint32_t some = n - at < 16 ? n - at : 16;
-    uint32_t row[16];
-    uint8_t* frame[16];
-    for (uint32_t i = 0; i < 16; ++i) {
-      row[i] = rows[at + (i < some ? i : 0)];
-      frame[i] = view.frame[row[i]];
+    const auto here = static_cast<__mmask16>((1u << some) - 1);
+    // Lanes past the last row stand for the first.
+    const __m512i first = _mm512_set1_epi32(static_cast<int>(rows[at]));
+    const __m512i row = _mm512_mask_loadu_epi32(first, here, rows + at);
+    Columns extent;
+    uint8_t* some_frames[16];
+    uint8_t* const* frame = some_frames;
+    if (_mm512_cmpneq_epi32_mask(row, _mm512_add_epi32(first, iota)) == 0) {
+      frame = view.frame + rows[at];
+      extent = transpose_run(view.extent + rows[at]);
+    } else {
+      uint32_t index[16];
+      _mm512_storeu_si512(index, row);
+      for (uint32_t i = 0; i < 16; ++i) some_frames[i] = view.frame[index[i]];
+      __m512i e[4];
+#pragma GCC unroll 4
+      for (uint32_t j = 0; j < 4; ++j) {
+        const auto of = [&](uint32_t i) { return &view.extent[index[i]]; };
+        e[j] = four(of(j), of(j + 4), of(j + 8), of(j + 12));
+      }
+      extent = transpose(e);
     }
-    const Columns extent = transpose([&](int i) { return static_cast<const void*>(&view.extent[row[i]]); });
-    const Columns a = transpose([&](int i) { return static_cast<const void*>(frame[i]); });
-    const Columns b = transpose([&](int i) { return static_cast<const void*>(frame[i] + 16); });
-    const Columns c = transpose([&](int i) { return static_cast<const void*>(frame[i] + 32); });
+    __m512i block[3][4];
+#pragma GCC unroll 4
+    for (uint32_t j = 0; j < 4; ++j) {
+      const uint8_t *p = frame[j], *q = frame[j + 4], *r = frame[j + 8], *s = frame[j + 12];
+      block[0][j] = four(p, q, r, s);
+      block[1][j] = four(p + 16, q + 16, r + 16, s + 16);
+      block[2][j] = four(p + 32, q + 32, r + 32, s + 32);
+    }
+    const Columns a = transpose(block[0]);
+    const Columns b = transpose(block[1]);
+    const Columns c = transpose(block[2]);
     const Lanes bytes = extent.d1;
     const Lanes protocol = b.d1 >> 24;
     const auto tcp = protocol == kProtocolTcp;
+    const auto icmp = protocol == kProtocolIcmp;
     const Lanes total = (b.d0 & 0xff) << 8 | (b.d0 >> 8 & 0xff);
     const Lanes minimum = (reinterpret_cast<Lanes>(tcp) & 12u) + 28u;
     Lanes sum = (a.d3 >> 16) + (b.d0 & 0xffff) + (b.d0 >> 16) + (b.d1 & 0xffff) + (b.d1 >> 16) + (b.d2 & 0xffff) +
@@ -191,14 +213,14 @@ SLUICE_FAST_AVX512 uint32_t gather_avx512(const BatchView& view, const uint32_t*
     const Lanes source = big_endian(b.d2 >> 16 | b.d3 << 16);
     const Lanes destination = big_endian(b.d3 >> 16 | c.d0 << 16);
     const auto good = (extent.d0 == 0) & (bytes == extent.d2) & (bytes >= kFastBytes) & ((a.d0 & 1) == 0) &
-                      ((a.d3 & 0xffffff) == 0x450008) & ((b.d1 & 0xffbf) == 0) & (tcp | (protocol == kProtocolUdp)) &
-                      (total >= minimum) & (total + kFastL3 <= bytes) & (sum == 0xffff) & plain(source) &
-                      plain(destination);
-    const __mmask16 here = static_cast<__mmask16>((1u << some) - 1);
+                      ((a.d3 & 0xffffff) == 0x450008) & ((b.d1 & 0xffbf) == 0) &
+                      (tcp | icmp | (protocol == kProtocolUdp)) & (total >= minimum) & (total + kFastL3 <= bytes) &
+                      (sum == 0xffff) & plain(source) & plain(destination);
     const __mmask16 keep = _mm512_movepi32_mask(reinterpret_cast<__m512i>(good)) & here;
-    const Lanes ports = big_endian(c.d0 >> 16 | c.d1 << 16);
+    const Lanes ports = big_endian(c.d0 >> 16 | c.d1 << 16) >> (reinterpret_cast<Lanes>(icmp) & 16u);
     const Lanes flags = c.d3 >> 24 << 8 & reinterpret_cast<Lanes>(tcp);
-    const Lanes key_rest = protocol | flags | (a.d3 >> 26 & 0x3f) << 16 | uint32_t{FlowKey::kHasPorts} << 22;
+    const Lanes has_ports = ~reinterpret_cast<Lanes>(icmp) & (uint32_t{FlowKey::kHasPorts} << 22);
+    const Lanes key_rest = protocol | flags | (a.d3 >> 26 & 0x3f) << 16 | has_ports;
     const uint32_t lane = burst.count;
     put(burst.source + lane, keep, source);
     put(burst.destination + lane, keep, destination);
@@ -206,8 +228,8 @@ SLUICE_FAST_AVX512 uint32_t gather_avx512(const BatchView& view, const uint32_t*
     put(burst.rest + lane, keep, key_rest);
     put(burst.length + lane, keep, bytes);
     put(burst.ip_bytes + lane, keep, total);
-    put(burst.ttl + lane, keep, b.d1 >> 16 & 0xff);
-    put(burst.row + lane, keep, reinterpret_cast<Lanes>(_mm512_loadu_si512(row)));
+    put(burst.hop + lane, keep, b.d1 >> 16 | b.d2 << 16);
+    put(burst.row + lane, keep, reinterpret_cast<Lanes>(row));
     put(burst.rule + lane, keep, Lanes{});
     put(burst.next_hop + lane, keep, Lanes{});
     const __m512i low = _mm512_loadu_si512(frame);
@@ -218,7 +240,9 @@ SLUICE_FAST_AVX512 uint32_t gather_avx512(const BatchView& view, const uint32_t*
     _mm512_storeu_si512(burst.frame + lane + std::popcount(static_cast<uint32_t>(keep_low)),
                         _mm512_maskz_compress_epi64(keep_high, high));
     burst.count = lane + static_cast<uint32_t>(std::popcount(static_cast<uint32_t>(keep)));
-    for (uint32_t m = here & ~static_cast<uint32_t>(keep); m != 0; m &= m - 1) rest[left++] = row[std::countr_zero(m)];
+    for (uint32_t m = here & ~static_cast<uint32_t>(keep); m != 0; m &= m - 1) {
+      rest[left++] = rows[at + static_cast<uint32_t>(std::countr_zero(m))];
+    }
   }
   return left;
 }
@@ -240,37 +264,90 @@ const Gather kGather = choose_gather();
 }  // namespace
 
 uint32_t gather_fast(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest) {
-  return kGather(view, rows, n, burst, rest);
+  const uint32_t left = kGather(view, rows, n, burst, rest);
+  burst.find_run();
+  return left;
 }
 uint32_t gather_fast_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest) {
-  return gather_scalar(view, rows, n, burst, rest);
+  const uint32_t left = gather_scalar(view, rows, n, burst, rest);
+  burst.find_run();
+  return left;
 }
 
 namespace {
 
-template <bool kAll>
-void commit_lanes(const BatchView& view, const FastBurst& burst, uint32_t mask) {
+// What commit_fast stores: by lane, the word around the TTL and the packet's end.
+struct Edits {
+  uint32_t hop[FastBurst::kLanes], end[FastBurst::kLanes];
+};
+
+void edit_some(const BatchView& view, const FastBurst& burst, const Edits& edits, uint32_t mask) {
   for_lanes(mask, [&](uint32_t lane) {
     const uint32_t row = burst.row[lane];
     uint8_t* frame = burst.frame[lane];
-    if (kAll || (burst.hopped >> lane & 1) != 0) decrement_ttl_ipv4(frame + kFastL3);
-    const uint32_t end = kFastL3 + burst.ip_bytes[lane];
-    view.extent[row] = Extent{0, end, end, kFastL3, kFastL4};
-    if (kAll || (burst.rewritten >> lane & 1) != 0) {
-      std::memcpy(frame, burst.rewrite[lane], 12);
-      view.annotation[row].port = burst.port[lane];
-    }
+    if ((burst.hopped >> lane & 1) != 0) store_le32(frame + kFastL3 + kHopWord, edits.hop[lane]);
+    view.extent[row] = Extent{0, edits.end[lane], edits.end[lane], kFastL3, kFastL4};
+    if ((burst.rewritten >> lane & 1) == 0) return;
+    std::memcpy(frame, burst.rewrite[lane], 12);
+    view.annotation[row].port = burst.port[lane];
   });
+}
+
+// The extent of a common packet whose end is `end`, in all lanes; padding is gone.
+using Four = uint32_t __attribute__((vector_size(16)));
+inline Four extent_to(Four end) {
+  static_assert(sizeof(Extent) == sizeof(Four) && offsetof(Extent, end) == 4 && offsetof(Extent, wire_end) == 8 &&
+                offsetof(Extent, l3) == 12 && offsetof(Extent, l4) == 14);
+  return (end & Four{0, ~0u, ~0u, 0}) | Four{0, 0, 0, kFastL3 | kFastL4 << 16};
+}
+
+// All lanes have all edits, and their rows follow one another.
+void edit_run(const BatchView& view, const FastBurst& burst, const Edits& edits) {
+#pragma GCC unroll 4
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
+    uint8_t* frame = burst.frame[i];
+    store_le32(frame + kFastL3 + kHopWord, edits.hop[i]);
+    std::memcpy(frame, burst.rewrite[i], 12);
+  }
+  Annotation* annotations = view.annotation + burst.row[0];
+#pragma GCC unroll 8
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) annotations[i].port = burst.port[i];
+  Extent* extents = view.extent + burst.row[0];
+  for (uint32_t i = 0; i < FastBurst::kLanes; i += 4) {
+    Four end;
+    std::memcpy(&end, edits.end + i, sizeof end);
+    const Four made[4] = {extent_to(__builtin_shufflevector(end, end, 0, 0, 0, 0)),
+                          extent_to(__builtin_shufflevector(end, end, 1, 1, 1, 1)),
+                          extent_to(__builtin_shufflevector(end, end, 2, 2, 2, 2)),
+                          extent_to(__builtin_shufflevector(end, end, 3, 3, 3, 3))};
+    std::memcpy(extents + i, made, sizeof made);
+  }
 }
 
 }  // namespace
 
+// What is arithmetic is done for all lanes at once, in loops of a constant length; then each frame is stored to.
 void commit_fast(const BatchView& view, const FastBurst& burst, uint32_t mask) {
-  if ((mask & ~(burst.hopped & burst.rewritten)) == 0) {
-    commit_lanes<true>(view, burst, mask);
+  Edits edits;
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) edits.hop[i] = next_hop_word(burst.hop[i]);
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) edits.end[i] = burst.ip_bytes[i] + kFastL3;
+  if (burst.one_run && (mask & burst.hopped & burst.rewritten) == ~uint32_t{0}) {
+    edit_run(view, burst, edits);
   } else {
-    commit_lanes<false>(view, burst, mask);
+    edit_some(view, burst, edits, mask);
   }
+}
+
+void add_rows(const FastBurst& burst, uint32_t mask, Selection& to) {
+  if (!burst.one_run) {
+    for_lanes(mask, [&](uint32_t lane) { to.add(burst.row[lane]); });
+    return;
+  }
+  const uint32_t word = burst.row[0] / 64;
+  const uint32_t shift = burst.row[0] % 64;
+  to.or_word(word, uint64_t{mask} << shift);
+  const uint64_t over = shift == 0 ? 0 : uint64_t{mask} >> (64 - shift);
+  if (over != 0) to.or_word(word + 1, over);
 }
 
 void registers_of(const BatchView& view, const FastBurst& burst, uint32_t lane, Packet& p) {

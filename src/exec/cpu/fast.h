@@ -26,7 +26,8 @@ FastPrefetch cpu_fast_prefetch(uint16_t kind);
 uint32_t fast_stages(const Program& program);
 
 // Appends the packets of `rows` (n of them) that are common packets to the burst, which has room for all; the others'
-// rows go to `rest`. Returns how many those are. Reads the frames; columns of the batch are left alone.
+// rows go to `rest`. Returns how many those are. Reads the frames; columns of the batch are left alone. Cheapest for
+// rows that follow one another.
 uint32_t gather_fast(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest);
 
 // The same without vector instructions, which is what the other is held to.
@@ -35,7 +36,10 @@ uint32_t gather_fast_scalar(const BatchView& view, const uint32_t* rows, uint32_
 // Makes the edits that stages noted for the lanes of `mask`, in the frames and in the batch's columns.
 void commit_fast(const BatchView& view, const FastBurst& burst, uint32_t mask);
 
-// The registers of a lane as the ordinary stages would have left them after the commit.
+// Adds the rows of the lanes of `mask`.
+void add_rows(const FastBurst& burst, uint32_t mask, Selection& to);
+
+// The registers of a lane as the ordinary stages would have left them after the commit. The burst's keys are filled.
 void registers_of(const BatchView& view, const FastBurst& burst, uint32_t lane, Packet& packet);
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "elements/stages.h"
+#include "net/edit.h"
 #include "net/packet_builder.h"
 
 namespace sluice {
@@ -20,12 +21,12 @@ Batch mixed(uint32_t packets, uint64_t seed) {
   Batch batch = std::move(*Batch::create(packets, size_t{packets} * 512));
   for (uint32_t i = 0; i < packets; ++i) {
     const uint64_t r = next(seed);
-    auto b = (r & 1) != 0 ? tcp4("10.1.2.3", "192.0.2.9").tcp_flags(static_cast<uint8_t>(r >> 8))
-                          : udp4("10.1.2.3", "192.0.2.9");
+    auto b = (r & 1) != 0        ? tcp4("10.1.2.3", "192.0.2.9").tcp_flags(static_cast<uint8_t>(r >> 8))
+             : (r >> 1 & 3) != 0 ? udp4("10.1.2.3", "192.0.2.9")
+                                 : icmp4("10.1.2.3", "192.0.2.9").icmp(static_cast<uint8_t>(r >> 8), 3).payload(8);
     b.macs(MacAddress{{2, 0, 0, 0, 0, 9}}, MacAddress{{2, 0, 0, 0, 0, 8}});
-    b.ports(static_cast<uint16_t>(r >> 16), static_cast<uint16_t>(r >> 32))
-        .ttl(static_cast<uint8_t>(r >> 3))
-        .dscp(static_cast<uint8_t>(r >> 40 & 63));
+    if ((r & 7) != 0) b.ports(static_cast<uint16_t>(r >> 16), static_cast<uint16_t>(r >> 32));
+    b.ttl(static_cast<uint8_t>(r >> 3)).dscp(static_cast<uint8_t>(r >> 40 & 63));
     if ((r >> 50 & 1) != 0) b.size(64 + static_cast<uint32_t>(r >> 51 & 63));
     std::vector<uint8_t> bytes = b.build();
     uint32_t wire = static_cast<uint32_t>(bytes.size());
@@ -46,12 +47,15 @@ TEST(Fast, VectorsGatherWhatScalarsDo) {
     Batch batch = mixed(64, seed);
     uint32_t rows[32];
     uint64_t state = seed;
-    for (uint32_t i = 0; i < n; ++i) rows[i] = static_cast<uint32_t>(next(state) % 64);
+    // Every other time rows that follow one another.
+    const uint32_t from_row = static_cast<uint32_t>(next(state) % 33);
+    for (uint32_t i = 0; i < n; ++i) rows[i] = seed % 2 == 0 ? from_row + i : static_cast<uint32_t>(next(state) % 64);
     FastBurst a, b;
     std::memset(static_cast<void*>(&a), 0xa5, sizeof a);
     std::memset(static_cast<void*>(&b), 0x5a, sizeof b);
     // In two parts: the second is appended.
-    a.count = b.count = 0;
+    a.clear();
+    b.clear();
     uint32_t rest_a[32], rest_b[32];
     const uint32_t first = n / 3;
     const BatchView view = batch.view();
@@ -70,10 +74,103 @@ TEST(Fast, VectorsGatherWhatScalarsDo) {
       EXPECT_EQ(a.row[i], b.row[i]) << seed;
       EXPECT_EQ(a.length[i], b.length[i]) << seed;
       EXPECT_EQ(a.ip_bytes[i], b.ip_bytes[i]) << seed;
-      EXPECT_EQ(a.ttl[i], b.ttl[i]) << seed;
+      EXPECT_EQ(a.hop[i], b.hop[i]) << seed;
       EXPECT_EQ(a.rule[i], 0u);
       EXPECT_EQ(a.next_hop[i], 0u);
     }
+  }
+}
+
+// Common packets alone, in rows that follow one another or not, with edits noted for some: the frames and columns must
+// be what editing one packet after another makes of them.
+TEST(Fast, CommitsWhatEditsOfOneAfterAnotherMake) {
+  uint8_t rewrites[FastBurst::kLanes][12];
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    uint64_t state = seed;
+    const uint32_t n = seed % 3 == 0 ? 32 : 1 + static_cast<uint32_t>(next(state) % 32);
+    Batch batch = Batch::create(128, size_t{128} * 512).value();
+    Batch twin = Batch::create(128, size_t{128} * 512).value();
+    for (uint32_t i = 0; i < 128; ++i) {
+      const uint64_t r = next(state);
+      auto b = udp4("10.1.2.3", "192.0.2.9").ttl(static_cast<uint8_t>(2 + r % 254)).id(static_cast<uint16_t>(r >> 8));
+      b.macs(MacAddress{{2, 0, 0, 0, 0, 9}}, MacAddress{{2, 0, 0, 0, 0, 8}});
+      if ((r >> 50 & 1) != 0) b.size(64 + static_cast<uint32_t>(r >> 51 & 63));
+      const std::vector<uint8_t> bytes = b.build();
+      for (Batch* one : {&batch, &twin}) {
+        uint8_t* to = one->reserve(bytes.size());
+        std::memcpy(to, bytes.data(), bytes.size());
+        one->push(to, static_cast<uint32_t>(bytes.size()), static_cast<uint32_t>(bytes.size()), i, i);
+      }
+    }
+    uint32_t rows[32];
+    const uint32_t from = static_cast<uint32_t>(next(state) % 97);
+    for (uint32_t i = 0; i < n; ++i) rows[i] = seed % 2 == 0 ? from + i : from % 4 + 3 * i;
+    FastBurst burst;
+    burst.clear();
+    uint32_t rest[32];
+    ASSERT_EQ(gather_fast(batch.view(), rows, n, burst, rest), 0u);
+    EXPECT_EQ(burst.one_run, seed % 2 == 0 && n == 32);
+    const auto lanes = [&] { return static_cast<uint32_t>(next(state)) | (seed % 5 == 0 ? ~0u : 0u); };
+    const uint32_t mask = lanes() & burst.lanes();
+    burst.hopped = lanes();
+    burst.rewritten = lanes();
+    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
+      for (uint8_t& byte : rewrites[i]) byte = static_cast<uint8_t>(next(state));
+      burst.rewrite[i] = rewrites[i];
+      burst.port[i] = static_cast<uint16_t>(next(state));
+    }
+    commit_fast(batch.view(), burst, mask);
+    const BatchView view = twin.view();
+    for (uint32_t i = 0; i < n; ++i) {
+      if ((mask >> i & 1) == 0) continue;
+      uint8_t* frame = view.frame[rows[i]];
+      if ((burst.hopped >> i & 1) != 0) decrement_ttl_ipv4(frame + 14);
+      const uint32_t end = 14u + load_be16(frame + 16);
+      view.extent[rows[i]] = Extent{0, end, end, 14, 34};
+      if ((burst.rewritten >> i & 1) == 0) continue;
+      std::memcpy(frame, rewrites[i], 12);
+      view.annotation[rows[i]].port = burst.port[i];
+    }
+    for (uint32_t i = 0; i < 128; ++i) {
+      ASSERT_EQ(std::memcmp(batch.frame(i), twin.frame(i), 128), 0) << seed << " row " << i;
+      ASSERT_EQ(std::memcmp(&batch.extent(i), &twin.extent(i), sizeof(Extent)), 0) << seed << " row " << i;
+      ASSERT_EQ(batch.annotation(i).port, twin.annotation(i).port) << seed << " row " << i;
+    }
+    Selection added, want;
+    add_rows(burst, mask, added);
+    for (uint32_t i = 0; i < n; ++i) {
+      if ((mask >> i & 1) != 0) want.add(rows[i]);
+    }
+    for (uint32_t w = 0; w < Selection::kWords; ++w) ASSERT_EQ(added.word(w), want.word(w)) << seed;
+  }
+}
+
+TEST(Fast, LateKeysAreTheColumnsOnceTheyAreAskedFor) {
+  Batch batch = mixed(64, 4);
+  uint32_t rows[32], rest[32];
+  for (uint32_t i = 0; i < 32; ++i) rows[i] = i;
+  FastBurst burst;
+  burst.clear();
+  gather_fast(batch.view(), rows, 32, burst, rest);
+  ASSERT_GT(burst.count, 10u);
+  alignas(16) uint32_t records[32][4];
+  Key4 keys[32];
+  for (uint32_t i = 0; i < burst.count; ++i) {
+    keys[i] = burst.key(i);
+    std::memcpy(records[i], &keys[i], sizeof keys[i]);
+    records[i][3] |= 0x55u << 25;
+  }
+  const uint32_t count = burst.count;
+  std::memset(burst.source, 0xa5, sizeof burst.source);
+  std::memset(burst.destination, 0xa5, sizeof burst.destination);
+  std::memset(burst.ports, 0xa5, sizeof burst.ports);
+  std::memset(burst.rest, 0xa5, sizeof burst.rest);
+  burst.late_keys = reinterpret_cast<const std::byte*>(records);
+  burst.fill_keys();
+  EXPECT_EQ(burst.late_keys, nullptr);
+  for (uint32_t i = 0; i < count; ++i) {
+    const Key4 key = burst.key(i);
+    EXPECT_EQ(std::memcmp(&key, &keys[i], sizeof key), 0) << i;
   }
 }
 

@@ -50,33 +50,25 @@ void prefetch_stage(const StageSlot& slot, const Tile& tile, uint32_t mask) {
   for_lanes(mask, [&](uint32_t i) { stage.prefetch(tile.packet[i]); });
 }
 
-template <typename Stage>
-constexpr StagePrefetch early_prefetch() {
-  if constexpr (requires(const Stage& stage, const Packet& packet) { stage.prefetch(packet); }) {
-    if ((Stage::kReads & ~FieldMask{kFieldKey | kFieldDestination}) == 0) return &prefetch_stage<Stage>;
-  }
-  return nullptr;
-}
-
-template <typename... Stages>
-std::array<StageKernel, sizeof...(Stages)> make_table(TypeList<Stages...>) {
+std::array<StageKernel, AllStages::kSize> choose_kernels() {
 #if defined(__x86_64__)
   // Compilers do not all know movbe by name: CPUID leaf 1, ECX bit 22.
   unsigned a = 0, b = 0, c = 0, d = 0;
   const bool movbe = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c >> 22 & 1) != 0;
   if (movbe && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2")) {
-    return {&kernel_v3<Stages>...};
+    return AllStages::table<StageKernel>([]<typename Stage>(TypeTag<Stage>) { return &kernel_v3<Stage>; });
   }
 #endif
-  return {&kernel_baseline<Stages>...};
-}
-template <typename... Stages>
-constexpr auto make_prefetch_table(TypeList<Stages...>) {
-  return std::array<StagePrefetch, sizeof...(Stages)>{early_prefetch<Stages>()...};
+  return AllStages::table<StageKernel>([]<typename Stage>(TypeTag<Stage>) { return &kernel_baseline<Stage>; });
 }
 
-const std::array<StageKernel, AllStages::kSize> kKernels = make_table(AllStages{});
-constexpr auto kPrefetches = make_prefetch_table(AllStages{});
+const std::array<StageKernel, AllStages::kSize> kKernels = choose_kernels();
+constexpr auto kPrefetches = AllStages::table<StagePrefetch>([]<typename Stage>(TypeTag<Stage>) -> StagePrefetch {
+  if constexpr (requires(const Stage& stage, const Packet& packet) { stage.prefetch(packet); }) {
+    if ((Stage::kReads & ~FieldMask{kFieldKey | kFieldDestination}) == 0) return &prefetch_stage<Stage>;
+  }
+  return nullptr;
+});
 
 }  // namespace
 

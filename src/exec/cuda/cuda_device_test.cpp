@@ -569,7 +569,7 @@ struct RingUser {
     if (!running) return;
     running = false;
     order_stop(1);
-    const auto joined = ring->join();
+    const auto joined = ring->join(kStopLimitNs);
     EXPECT_TRUE(joined.ok()) << to_string(joined.error());
   }
   void order_stop(uint32_t stop) {

@@ -13,7 +13,6 @@
 namespace sluice {
 namespace {
 
-constexpr std::chrono::milliseconds kJoinLimit{1000};
 // The driver has 32 queues at most (prepare_cuda_runtime asks for them); uploads and slabs need some.
 constexpr uint32_t kMostRings = 30;
 // Graphs run on queues of the driver's own besides: with 30 rings a graph was never started (H100).
@@ -35,7 +34,7 @@ class CudaRing final : public RingDriver {
     if (running_) {
       control_->order_stop(1);
       send_orders();
-      (void)join();
+      (void)join(kStopLimitNs);
     }
     // Servers that do not leave still read and write this memory, and destroying their stream would wait for them.
     if (running_) return;
@@ -186,9 +185,9 @@ class CudaRing final : public RingDriver {
     return {};
   }
 
-  Result<void> join() override {
+  Result<void> join(uint64_t limit_ns) override {
     if (!running_) return {};
-    const auto limit = std::chrono::steady_clock::now() + kJoinLimit;
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit_ns);
     shared_->memory->use();
     for (;;) {
       const cudaError_t e = cudaStreamQuery(stream_);

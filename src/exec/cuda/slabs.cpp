@@ -1,7 +1,9 @@
 // Launch mode: slabs of records, a stream each, reused for ever.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "exec/cuda/chains.h"
 #include "exec/cuda/drivers.h"
@@ -25,10 +27,9 @@ class CudaSlabs final : public SlabDriver {
   CudaSlabs(std::shared_ptr<CudaShared> shared, const ChannelShape& shape, Transport transport)
       : shared_(std::move(shared)), shape_(shape), transport_(transport) {}
   ~CudaSlabs() override {
-    shared_->memory->use();
+    // A kernel that does not end still reads and writes this memory, and destroying its stream would wait for it.
+    if (!join(kStopLimitNs)) return;
     for (Slab& s : slabs_) {
-      // Launch kernels end: waiting is bounded, unless the device has failed, and then it returns at once.
-      if (s.stream != nullptr) (void)cudaStreamSynchronize(s.stream);
       for (SlabGraph& graph : s.graphs) {
         if (graph.exec != nullptr) (void)cudaGraphExecDestroy(graph.exec);
       }
@@ -124,6 +125,24 @@ class CudaSlabs final : public SlabDriver {
       if (auto r = copy(pool.host, pool.device, pool.bytes, cudaMemcpyDeviceToHost, s.stream); !r) return r;
     }
     return record(s);
+  }
+
+  Result<void> join(uint64_t limit_ns) override {
+    shared_->memory->use();
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit_ns);
+    for (const Slab& s : slabs_) {
+      // Any other error: the device has failed and runs nothing.
+      while (s.stream != nullptr && cudaStreamQuery(s.stream) == cudaErrorNotReady) {
+        (void)cudaGetLastError();
+        if (std::chrono::steady_clock::now() > limit) {
+          shared_->memory->abandon();
+          return Error("a kernel does not end", "the device is stuck: restart the program");
+        }
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+      }
+    }
+    (void)cudaGetLastError();
+    return {};
   }
 
   Result<bool> done(uint32_t slab) override {

@@ -38,12 +38,17 @@ Result<std::unique_ptr<Channel>> Channel::create(Device& device, const RecordSha
   return channel;
 }
 
+// Slabs wait for their kernels themselves.
 Channel::~Channel() {
-  const std::lock_guard lock(control_);
-  if (ring_running_) {
-    order_stop(1);
-    (void)ring_->join();
+  (void)leave_ring(kStopLimitNs);
+}
+
+Result<void> Channel::stop(uint64_t limit_ns) {
+  Result<void> result = leave_ring(limit_ns);
+  if (slabs_ != nullptr) {
+    if (auto ok = slabs_->join(limit_ns); !ok && result.ok()) result = std::move(ok);
   }
+  return result;
 }
 
 void Channel::fail(Error error) {
@@ -105,12 +110,16 @@ bool Channel::enter_ring() {
   return true;
 }
 
-void Channel::leave_ring() {
+Result<void> Channel::leave_ring(uint64_t limit_ns) {
   const std::lock_guard lock(control_);
-  if (!ring_running_) return;
+  if (!ring_running_) return {};
   order_stop(1);
-  if (auto ok = ring_->join(); !ok) fail(ok.error());
+  if (auto ok = ring_->join(limit_ns); !ok) {
+    fail(ok.error());
+    return ok;
+  }
   ring_running_ = false;
+  return {};
 }
 
 bool Channel::open(Flight& flight, uint32_t records, uint32_t parity) {
@@ -275,7 +284,7 @@ ChannelStats Channel::final_stats() {
 void Channel::close(Flight& flight) {
   if (flight.ring) {
     tail_ = flight.first + flight.count;
-    if (--in_ring_ == 0 && !ring_mode_ && !failed()) leave_ring();
+    if (--in_ring_ == 0 && !ring_mode_ && !failed()) (void)leave_ring(options_.watchdog_ns);
   } else if (!flight.failed) {
     // The slab of a failed flight may still be written to.
     slab_busy_[flight.slab] = false;

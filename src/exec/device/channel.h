@@ -89,7 +89,11 @@ struct Flight {
       const uint32_t some = n - i < mask - at ? n - i : mask - at + 1 < n - i ? mask - at + 1 : n - i;
       Word* to = in + at;
       const uint32_t bits = tag(count) << 25;
-      for (uint32_t k = 0; k < some; ++k, ++i) {
+      uint32_t k = 0;
+      for (; k + 4 <= some; k += 4, i += 4) {
+        HostWords::store_four(to + k, source + i, destination + i, ports + i, rest + i, bits);
+      }
+      for (; k < some; ++k, ++i) {
         HostWords::store(to + k, Word{{source[i], destination[i], ports[i], rest[i] | bits}});
       }
       count += some;
@@ -124,6 +128,24 @@ struct Flight {
       n -= run;
       push(false);
     }
+  }
+  // The records [i, i + n), of one word each, one after another: where they lie, or in `copy` where that is not one
+  // piece.
+  const std::byte* key_records(uint32_t i, uint32_t n, std::byte* copy) const {
+    const uint32_t at = place(i);
+    const uint32_t run = mask - at < n - 1 ? mask - at + 1 : n;
+    if (run == n) return reinterpret_cast<const std::byte*>(in + at);
+    memcpy(copy, in + at, run * sizeof(Word));
+    memcpy(copy + run * sizeof(Word), in, (n - run) * sizeof(Word));
+    return copy;
+  }
+  // The results of records [i, i + n), all of which are ready.
+  void key_results(uint32_t i, uint32_t n, uint64_t* to) const {
+    const auto* results = reinterpret_cast<const uint64_t*>(out);
+    const uint32_t at = place(i);
+    const uint32_t run = mask - at < n - 1 ? mask - at + 1 : n;
+    memcpy(to, results + at, run * sizeof(uint64_t));
+    memcpy(to + run, results, (n - run) * sizeof(uint64_t));
   }
   // Copies the lines of records that the window does not have yet: full ones, and with `all` the last one, too. A line
   // may go twice, since records before and behind these have in it what they had.
@@ -194,6 +216,9 @@ class RecordChannel {
   virtual void poll(Flight& flight) = 0;
   // Frees the flight's room. Flights are closed in the order in which they were opened.
   virtual void close(Flight& flight) = 0;
+  // No flight is opened any more. Waits until the device is done with all that it was given, at most `limit_ns`.
+  // Errors: it is not, and may read and write the channel's memory and what records named, however late.
+  virtual Result<void> stop(uint64_t limit_ns) = 0;
 
   virtual bool failed() const = 0;
   // Why it failed. After failed().
@@ -216,6 +241,7 @@ class Channel final : public RecordChannel {
   void submit(Flight& flight, const DeviceProgram& program, const SlabDriver::Range& pool = {}) override;
   void poll(Flight& flight) override;
   void close(Flight& flight) override;
+  Result<void> stop(uint64_t limit_ns) override;
   bool failed() const override { return failed_.load(std::memory_order_relaxed); }
   std::string why() const override;
   const ChannelStats& stats() const override { return stats_; }
@@ -229,7 +255,7 @@ class Channel final : public RecordChannel {
   void fail(Error error);
   void order_stop(uint32_t stop);
   bool enter_ring();
-  void leave_ring();
+  Result<void> leave_ring(uint64_t limit_ns);
   void adapt(const Flight& flight);
   bool beating(uint64_t now);
   static uint32_t ready_keys(const Flight& flight);

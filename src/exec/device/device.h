@@ -90,6 +90,9 @@ struct ChannelShape {
   size_t result_bytes() const { return bytes_out(record); }
 };
 
+// How long a device is waited for at the end, before it counts as one that does not stop.
+inline constexpr uint64_t kStopLimitNs = 1'000'000'000;
+
 // Launch mode: runs the body over the records of a slab. One driver a channel; used by one thread.
 class SlabDriver {
  public:
@@ -108,6 +111,9 @@ class SlabDriver {
   virtual Result<void> start(uint32_t slab, uint32_t count, const DeviceProgram& program, const Range& pool) = 0;
   // Whether a started slab is done. Errors: the device failed.
   virtual Result<bool> done(uint32_t slab) = 0;
+  // Waits until nothing runs over any slab, at most `limit_ns`. Errors: something does; the driver's memory, and what
+  // its records name, has to stay.
+  virtual Result<void> join(uint64_t limit_ns) = 0;
   // How long the kernel of a slab that is done took, in nanoseconds; 0: not measured (Device::time_kernels).
   virtual uint64_t kernel_ns(uint32_t slab) {
     (void)slab;
@@ -178,8 +184,8 @@ class RingDriver {
   // Starts the servers at record serial `next` (a multiple of kLanes x servers is not required). It is not told to
   // stop.
   virtual Result<void> start(uint64_t next, uint64_t lap0) = 0;
-  // After it was told to stop: waits until the servers are gone, at most about a second. Errors: they are not.
-  virtual Result<void> join() = 0;
+  // After it was told to stop: waits until the servers are gone, at most `limit_ns`. Errors: they are not.
+  virtual Result<void> join(uint64_t limit_ns) = 0;
   // Errors: the device failed (a sticky CUDA error); never blocks.
   virtual Result<void> check() = 0;
   // Adds the times from finding a group of records to having stored its results, in nanoseconds, since the ring was

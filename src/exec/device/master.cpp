@@ -103,6 +103,9 @@ class MasteredChannel final : public RecordChannel {
     flight.in = nullptr;
   }
 
+  // The device has never seen its memory.
+  Result<void> stop(uint64_t) override { return {}; }
+
   bool failed() const override { return real_.failed(); }
   std::string why() const override { return real_.why(); }
   const ChannelStats& stats() const override { return stats_; }
@@ -165,7 +168,7 @@ MasterThread::MasterThread(Device& device, unsigned workers)
 }
 
 MasterThread::~MasterThread() {
-  stop();
+  stop_thread();
 }
 
 Result<std::unique_ptr<RecordChannel>> MasterThread::channel(unsigned worker, uint32_t number,
@@ -204,11 +207,21 @@ void MasterThread::start() {
   thread_ = std::jthread([this] { run(); });
 }
 
-void MasterThread::stop() {
+void MasterThread::stop_thread() {
   if (!thread_.joinable()) return;
   stop_.store(true, std::memory_order_release);
   ring();
   thread_.join();
+}
+
+Result<void> MasterThread::stop(uint64_t limit_ns) {
+  stop_thread();
+  Result<void> result;
+  for (const auto& line : lines_) {
+    // One that does not stop says enough of the device.
+    if (auto ok = line->channel->stop(result.ok() ? limit_ns : 0); !ok && result.ok()) result = std::move(ok);
+  }
+  return result;
 }
 
 ChannelStats MasterThread::stats() const {

@@ -25,7 +25,7 @@ class MasterThread {
  public:
   // For workers 0 .. workers - 1. `device` outlives the master.
   MasterThread(Device& device, unsigned workers);
-  // As `stop`.
+  // Stops the thread.
   ~MasterThread();
   MasterThread(const MasterThread&) = delete;
   MasterThread& operator=(const MasterThread&) = delete;
@@ -36,8 +36,9 @@ class MasterThread {
   Result<std::unique_ptr<RecordChannel>> channel(unsigned worker, uint32_t line, const RecordShape& shape,
                                                  const ChannelOptions& options);
   void start();
-  // No worker has a flight any more, and none will.
-  void stop();
+  // No worker has a flight any more, and none will. Waits until the device is done with what it was given, at most
+  // `limit_ns` for each real channel. Errors: as RecordChannel::stop.
+  Result<void> stop(uint64_t limit_ns);
   // Of the real channels: flights, launches, switches and what crossed. After `stop`.
   ChannelStats stats() const;
 
@@ -50,6 +51,7 @@ class MasterThread {
   };
   static constexpr uint32_t kMostRecords = 16'384;  // of one flight of a real channel
 
+  void stop_thread();
   void hand_over(unsigned worker, Request request);
   void ring();  // the bell: there is something in a queue
   void run();

@@ -24,14 +24,6 @@ void visit_stage(StageSlot& slot, PointerVisitor& visitor) {
   }
 }
 
-template <typename... Stages>
-void visit_any(TypeList<Stages...>, StageSlot& slot, PointerVisitor& visitor) {
-  using Visit = void (*)(StageSlot&, PointerVisitor&);
-  static constexpr Visit kVisits[] = {&visit_stage<Stages>...};
-  SLUICE_ASSERT(slot.kind < sizeof...(Stages));
-  kVisits[slot.kind](slot, visitor);
-}
-
 // Translates host pointers into the copies' addresses, copying what is not there yet.
 class Mover final : public PointerVisitor {
  public:
@@ -93,7 +85,11 @@ class Mover final : public PointerVisitor {
 }  // namespace
 
 void visit_pointers(StageSlot& slot, PointerVisitor& visitor) {
-  visit_any(AllStages{}, slot, visitor);
+  using Visit = void (*)(StageSlot&, PointerVisitor&);
+  static constexpr auto kVisits =
+      AllStages::table<Visit>([]<typename Stage>(TypeTag<Stage>) { return &visit_stage<Stage>; });
+  SLUICE_ASSERT(slot.kind < kVisits.size());
+  kVisits[slot.kind](slot, visitor);
 }
 
 DeviceProgram device_program(const PlanNode& node, const Program& program, const Offload& offload) {

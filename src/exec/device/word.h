@@ -64,6 +64,20 @@ struct HostWords {
     memcpy(&word, &value, 16);
     return word;
   }
+  // Stores four words that are given as columns, `bits` added to the last of each.
+  static void store_four(Word* to, const uint32_t* w0, const uint32_t* w1, const uint32_t* w2, const uint32_t* w3,
+                         uint32_t bits) {
+    const auto load = [](const uint32_t* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); };
+    const __m128i a = load(w0), b = load(w1), c = load(w2);
+    const __m128i d = _mm_or_si128(load(w3), _mm_set1_epi32(static_cast<int>(bits)));
+    const __m128i ab_low = _mm_unpacklo_epi32(a, b), ab_high = _mm_unpackhi_epi32(a, b);
+    const __m128i cd_low = _mm_unpacklo_epi32(c, d), cd_high = _mm_unpackhi_epi32(c, d);
+    auto* at = reinterpret_cast<volatile __m128i*>(to);
+    at[0] = _mm_unpacklo_epi64(ab_low, cd_low);
+    at[1] = _mm_unpackhi_epi64(ab_low, cd_low);
+    at[2] = _mm_unpacklo_epi64(ab_high, cd_high);
+    at[3] = _mm_unpackhi_epi64(ab_high, cd_high);
+  }
   // Stores *from with `tag` in place of its own, which is 0.
   static void store_tagged(Word* to, const Word* from, uint32_t tag) {
     const __m128i bits = _mm_set_epi32(static_cast<int>(tag << 25), 0, 0, 0);
@@ -86,6 +100,10 @@ struct HostWords {
     Word word;
     memcpy(&word, halves, 16);
     return word;
+  }
+  static void store_four(Word* to, const uint32_t* w0, const uint32_t* w1, const uint32_t* w2, const uint32_t* w3,
+                         uint32_t bits) {
+    for (uint32_t i = 0; i < 4; ++i) store(to + i, Word{{w0[i], w1[i], w2[i], w3[i] | bits}});
   }
   static void store_tagged(Word* to, const Word* from, uint32_t tag) {
     Word word = *from;

@@ -28,6 +28,14 @@ void be_late(const Shared& shared) {
   }
 }
 
+// Before each record.
+void be_held(Shared& shared) {
+  const uint64_t number = shared.begun.fetch_add(1, std::memory_order_relaxed);
+  while (number >= shared.faults.held_after.load(std::memory_order_relaxed)) {
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
 class EmuBlob final : public DeviceBlob {
  public:
   EmuBlob(Buffer buffer, MemorySpace space, std::shared_ptr<Shared> shared)
@@ -97,6 +105,13 @@ class EmuSlabs final : public SlabDriver {
     wake_.notify_one();
     return {};
   }
+  Result<void> join(uint64_t limit_ns) override {
+    std::unique_lock lock(mutex_);
+    if (!idle_.wait_for(lock, std::chrono::nanoseconds(limit_ns), [&] { return queue_.empty() && !working_; })) {
+      return Error("a kernel of the emulated device does not end");
+    }
+    return {};
+  }
   Result<bool> done(uint32_t slab) override {
     const std::lock_guard lock(mutex_);
     if (!slabs_[slab].done && shared_->killed()) return Error("the emulated device was killed");
@@ -123,8 +138,11 @@ class EmuSlabs final : public SlabDriver {
       uint32_t number = 0;
       {
         std::unique_lock lock(mutex_);
+        working_ = false;
+        if (queue_.empty()) idle_.notify_all();
         wake_.wait(lock, [&] { return closing_ || !queue_.empty(); });
         if (closing_) return;
+        working_ = true;
         number = queue_.front();
         queue_.pop_front();
       }
@@ -137,6 +155,7 @@ class EmuSlabs final : public SlabDriver {
       for (uint32_t i = 0; whole && i < slab.count; ++i) {
         const Word* in = slab.in.data() + size_t{i} * shape_.words_in;
         std::byte* out = reinterpret_cast<std::byte*>(slab.out.data()) + i * shape_.result_bytes();
+        be_held(*shared_);
         run_record(slab.program, shape_.record.kind, in, word_tag(in[0]), scratch, out);
         shared_->records.fetch_add(1, std::memory_order_relaxed);
         whole = !shared_->stuck() && !shared_->killed();
@@ -154,8 +173,9 @@ class EmuSlabs final : public SlabDriver {
   std::vector<Slab> slabs_;
   std::shared_ptr<Shared> shared_;
   std::mutex mutex_;
-  std::condition_variable wake_;
+  std::condition_variable wake_, idle_;
   std::deque<uint32_t> queue_;
+  bool working_ = false;
   bool closing_ = false;
   std::jthread thread_;  // last: it uses all of the above
 };
@@ -196,13 +216,20 @@ class EmuRing final : public RingDriver {
     threads_.clear();
     for (uint32_t s = 0; s < servers_; ++s) {
       HostWords::store32(&control_->servers[s].left, 0);
+      serving_.fetch_add(1, std::memory_order_relaxed);
       threads_.emplace_back([this, s, next, lap0, epoch = control_->epoch(), programs = programs_]() mutable {
         serve(s, next, lap0, epoch, programs);
+        serving_.fetch_sub(1, std::memory_order_relaxed);
       });
     }
     return {};
   }
-  Result<void> join() override {
+  Result<void> join(uint64_t limit_ns) override {
+    const uint64_t start = now_ns();
+    while (const uint32_t left = serving_.load(std::memory_order_relaxed)) {
+      if (now_ns() - start > limit_ns) return Error(fmt::format("{} of {} servers do not stop", left, servers_));
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
     threads_.clear();
     return {};
   }
@@ -260,6 +287,7 @@ class EmuRing final : public RingDriver {
         }
         if (!whole) break;  // records are written in order: the ones behind are not there either
         be_late(*shared_);
+        be_held(*shared_);
         std::byte* out = reinterpret_cast<std::byte*>(out_.data()) + place * shape_.result_bytes();
         run_record(programs[tag_parity(tag)], shape_.record.kind, record.data(), tag, scratch, out);
         done |= uint32_t{1} << lane;
@@ -298,6 +326,7 @@ class EmuRing final : public RingDriver {
   std::array<DeviceProgram, 2> programs_;
   std::mutex times_mutex_;
   Histogram times_;
+  std::atomic<uint32_t> serving_{0};   // threads that are not at their end
   std::vector<std::jthread> threads_;  // last: they use all of the above
 };
 

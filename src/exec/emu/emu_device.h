@@ -13,7 +13,10 @@
 namespace sluice {
 
 struct EmuFaults {
-  std::atomic<uint64_t> late_ns{0};          // every answer comes so much later
+  std::atomic<uint64_t> late_ns{0};  // every answer comes so much later
+  // Records past so many (of the whole device) wait, in the device's hands, until this is raised: a device that is
+  // late, for as long as is wanted. Its threads do not leave before.
+  std::atomic<uint64_t> held_after{~0ull};
   std::atomic<uint64_t> stuck_after{~0ull};  // after so many records (of the whole device) nothing is answered any more
   std::atomic<uint64_t> killed_after{~0ull};  // after so many the device reports an error and its threads are gone
   std::atomic<uint64_t> memory_limit{~0ull};  // bytes of kDevice memory
@@ -28,6 +31,8 @@ class EmuDevice final : public Device {
 
   const DeviceInfo& info() const override { return info_; }
   EmuFaults& faults() { return shared_->faults; }
+  // Records that were answered, by all drivers.
+  uint64_t records() const { return shared_->records.load(std::memory_order_relaxed); }
 
   Result<std::shared_ptr<DeviceBlob>> allocate(MemorySpace space, size_t bytes) override;
   Result<void> upload(DeviceBlob& to, size_t offset, const void* from, size_t bytes) override;
@@ -46,6 +51,7 @@ class EmuDevice final : public Device {
   // What the device's threads share; it outlives the device while they run.
   struct Shared {
     EmuFaults faults;
+    std::atomic<uint64_t> begun{0};  // records that a thread took up
     std::atomic<uint64_t> records{0};
     std::atomic<uint64_t> used{0};
     std::atomic<bool> timed{false};  // kernels are measured

@@ -6,7 +6,10 @@
 
 #include "tables/acl/acl_test_support.h"
 #include "tables/acl/algorithms.h"
+#include "tables/acl/conformance.h"
 #include "tables/acl/damage.h"
+#include "tables/acl/tuple_merge_layout.h"
+#include "tables/acl/tuple_space_layout.h"
 
 namespace sluice {
 namespace {
@@ -85,6 +88,65 @@ TEST(AclImage, DamagedImagesAreRefusedOrAnswerWithinBounds) {
     }
   }
   EXPECT_GT(refused, 100u);
+}
+
+// The parts that only larger lists have: tuple_space's sets of tables by field, tuple_merge's sieve.
+TEST(AclImage, DamagedSetsOfTablesAndSievesAreRefusedOrAnswerWithinBounds) {
+  acl_test::Random random(13);
+  const RuleSet set = acl_test::random_set(random, 700, 4);
+  const auto keys = acl_test::keys_for(set, 64, random);
+  size_t refused = 0;
+  for (const std::string name : {TupleSpaceAcl::kName, TupleMergeAcl::kName}) {
+    auto image = build_acl(set, name);
+    ASSERT_TRUE(image.ok());
+    const auto section = image->section(SectionTag::kAclLookup);
+    const auto begin = static_cast<size_t>(section.data() - image->bytes().data());
+    uint64_t offset = 0;
+    if (name == TupleSpaceAcl::kName) {
+      tuple_space_detail::Header header;
+      std::memcpy(&header, section.data(), sizeof header);
+      offset = header.prune_offset;
+    } else {
+      tuple_merge_detail::Header header;
+      std::memcpy(&header, section.data(), sizeof header);
+      offset = header.sieve_offset;
+    }
+    ASSERT_NE(offset, 0u) << name;
+    for (int round = 0; round < 120; ++round) {
+      std::vector<std::byte> bytes(image->bytes().begin(), image->bytes().end());
+      const size_t places[] = {begin + acl_test::below(random, 128), begin + offset + acl_test::below(random, 2048),
+                               begin + offset + acl_test::below(random, section.size() - offset),
+                               begin + section.size() - 1 - acl_test::below(random, 2048)};
+      bytes[places[round % 4]] = static_cast<std::byte>(acl_test::chance(random, 30) ? 0xff : random());
+      refused += !acl_test::answers_within_bounds(std::move(bytes), keys);
+    }
+  }
+  EXPECT_GT(refused, 60u);
+}
+
+TEST(AclImage, AutoBuildsWhatItSays) {
+  acl_test::Random random(14);
+  for (const RuleSet& set : {RuleSet(), acl_test::random_set(random, 30), acl_test::random_set(random, 900, 4)}) {
+    const auto keys = acl_test::keys_for(set, 300, random);
+    const auto want = acl_test::oracle(set, keys);
+    for (AclTarget target : {AclTarget::kCpu, AclTarget::kGpu}) {
+      const auto chosen = choose_acl(set, target), again = choose_acl(set, target);
+      ASSERT_TRUE(chosen.ok() && again.ok());
+      EXPECT_EQ(acl_image_algorithm(chosen->image), chosen->algorithm);
+      EXPECT_FALSE(chosen->why.empty());
+      EXPECT_EQ(chosen->why, again->why);
+      const auto image = build_acl(set, kAclAuto, target);
+      ASSERT_TRUE(image.ok());
+      EXPECT_EQ(acl_image_algorithm(*image), chosen->algorithm);
+      const auto view = AclView::open(*image);
+      ASSERT_TRUE(view.ok());
+      for (size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(view->lookup(keys[i]), want[i]);
+    }
+  }
+  RuleSet bad;
+  bad.rules.resize(1);
+  bad.rules[0].dscp = 64;
+  EXPECT_FALSE(choose_acl(bad, AclTarget::kGpu).ok());
 }
 
 }  // namespace

@@ -25,7 +25,18 @@ std::vector<std::string> acl_algorithm_names() {
   return names;
 }
 
-Result<Image> build_acl(const RuleSet& set, std::string_view algorithm) {
+std::vector<std::string> acl_algorithm_choices() {
+  std::vector<std::string> names = acl_algorithm_names();
+  names.emplace_back(kAclAuto);
+  return names;
+}
+
+Result<Image> build_acl(const RuleSet& set, std::string_view algorithm, AclTarget target) {
+  if (algorithm == kAclAuto) {
+    auto chosen = choose_acl(set, target);
+    if (!chosen) return std::move(chosen).error();
+    return std::move(chosen->image);
+  }
   Result<Image> result = Error();
   const bool known = any_of(AclAlgorithms{}, [&]<typename A>() {
     if (algorithm != A::kName) return false;
@@ -33,7 +44,7 @@ Result<Image> build_acl(const RuleSet& set, std::string_view algorithm) {
     return true;
   });
   if (known) return result;
-  const auto names = acl_algorithm_names();
+  const auto names = acl_algorithm_choices();
   const std::string near = closest_match(algorithm, names);
   return Error(fmt::format("unknown ACL algorithm '{}'; there are: {}", algorithm, fmt::join(names, ", ")),
                near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));

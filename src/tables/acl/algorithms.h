@@ -30,9 +30,26 @@ using AclAlgorithms = AclAlgorithmList<LinearAcl, TupleSpaceAcl, TupleMergeAcl>;
 inline constexpr const char* kDefaultAclAlgorithm = "tuple_space";
 inline constexpr size_t kAclBurst = 32;
 
+// The name that lets choose_acl choose.
+inline constexpr const char* kAclAuto = "auto";
+// Where a list's lookups will run.
+enum class AclTarget : uint8_t { kCpu, kGpu };
+struct AclChosen {
+  Image image;
+  std::string algorithm;
+  std::string why;  // one clause, for people
+};
+// What `auto` stands for: builds what may be best, lets packets drawn from the rules walk it, and weighs their steps by
+// what each was measured to cost on the target. The same for the same rules on every machine. Errors: a rule set that
+// check_rule_set refuses, out of memory.
+Result<AclChosen> choose_acl(const RuleSet& set, AclTarget target);
+
 // Errors: unknown algorithm (with the nearest name), a rule set that check_rule_set refuses, out of memory.
-Result<Image> build_acl(const RuleSet& set, std::string_view algorithm = kDefaultAclAlgorithm);
+Result<Image> build_acl(const RuleSet& set, std::string_view algorithm = kDefaultAclAlgorithm,
+                        AclTarget target = AclTarget::kCpu);
 std::vector<std::string> acl_algorithm_names();
+// The names and kAclAuto: what an option accepts.
+std::vector<std::string> acl_algorithm_choices();
 // The name of the algorithm that built `image`, or empty when this program does not know it.
 std::string_view acl_image_algorithm(const Image& image);
 

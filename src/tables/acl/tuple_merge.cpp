@@ -13,6 +13,35 @@ namespace sluice {
 
 using tuple_merge_detail::Header;
 
+namespace {
+
+// Whether every bit of the rows stands for a loose rule, and every rule's word for a rule.
+bool sieve_ok(std::span<const std::byte> section, const Header& header, const TupleMergeSieve& sieve, uint32_t rules) {
+  using Sieve = TupleMergeSieve;
+  if (header.narrow_loose == 0 || header.narrow_loose > Sieve::kRules || sieve.count > std::size(sieve.at) ||
+      header.sieve_bytes != Sieve::bytes_for(sieve.count) ||
+      section_array<std::byte>(section, header.sieve_offset, header.sieve_bytes) == nullptr) {
+    return false;
+  }
+  for (uint32_t i = 0; i < sieve.count; ++i) {
+    if (sieve.at[i] >= std::size(sieve.at)) return false;
+  }
+  for (uint32_t i = 0; i < std::size(sieve.rule); ++i) {
+    const uint32_t rule = sieve.rule[i] & ~kMergeFull;
+    if (i < header.narrow_loose ? rule < 1 || rule > rules : sieve.rule[i] != kMergeNone) return false;
+  }
+  Sieve::Row seen{};
+  for (size_t i = 0; i < size_t{sieve.count} * 256; ++i) {
+    for (size_t half = 0; half < 2; ++half) seen.rules[half] |= sieve.rows()[i].rules[half];
+  }
+  const uint32_t n = header.narrow_loose;
+  const uint64_t low = n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1;
+  const uint64_t high = n <= 64 ? 0 : n == 128 ? ~uint64_t{0} : (uint64_t{1} << (n - 64)) - 1;
+  return (seen.rules[0] & ~low) == 0 && (seen.rules[1] & ~high) == 0;
+}
+
+}  // namespace
+
 Result<TupleMergeView> TupleMergeView::open(const Image& image) {
   auto section = acl_section(image, SectionTag::kAclLookup, TupleMergeAcl::kSectionName);
   if (!section) return std::move(section).error();
@@ -80,6 +109,12 @@ Result<TupleMergeView> TupleMergeView::open(const Image& image) {
   for (uint32_t i = 0; i < view.narrow_loose_ + view.wide_loose_; ++i) {
     if (!word_ok(view.loose_[i].rule, false)) return broken("a loose rule is out of range");
   }
+  if (header->sieve_offset != 0) {
+    const auto* const sieve = section_array<TupleMergeSieve>(*section, header->sieve_offset, 1);
+    view.sieved_ = sieve != nullptr && &view.sieve() == sieve;
+    if (!view.sieved_ || !sieve_ok(*section, *header, *sieve, rules->size()))
+      return broken("the sieve of the loose rules is damaged");
+  }
   return view;
 }
 
@@ -111,9 +146,48 @@ TupleMergeView::Shape TupleMergeView::shape() const {
   return shape;
 }
 
-// Searches the keys keys[which[0..n)]: the loose rules, then the tables in groups. A group's tables are probed for all
-// lanes and the blocks of what they hold prefetched; then every candidate is verified. Nothing branches on a packet but
-// the length of a bucket.
+namespace {
+
+// The keys keys[which[0..n)] as columns; the lanes after them are not real.
+template <bool kWide>
+void fill(TupleMergeKernels::Lanes& lanes, const FlowKey* const* keys, const uint8_t* which, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    const FlowKey& k = *keys[which[i]];
+    lanes.key[i] = &k;
+    if constexpr (kWide) {
+      const auto p = TupleMergeView::probe_of<true>(k);
+      for (size_t w = 0; w < 8; ++w) lanes.word[w][i] = p.word[w];
+    } else {
+      lanes.pair[i] = k.dst_lo << 32 | static_cast<uint32_t>(k.src_lo);
+    }
+    lanes.ports[i] = merge_ports(k);
+    lanes.fields[i] = merge_fields(k, kWide);
+  }
+  for (size_t i = n; i < 32; ++i) {
+    if constexpr (kWide) {
+      for (auto& word : lanes.word) word[i] = 0;
+    }
+    lanes.key[i] = lanes.key[0];
+    lanes.pair[i] = lanes.ports[i] = lanes.fields[i] = 0;
+  }
+  // What follows from the columns, all lanes at once: loops that a compiler makes vectors of.
+  for (size_t i = 0; i < 32; ++i) {
+    if constexpr (!kWide) {
+      lanes.word[3][i] = static_cast<uint32_t>(lanes.pair[i]);
+      lanes.word[7][i] = static_cast<uint32_t>(lanes.pair[i] >> 32);
+    }
+    lanes.protocol[i] = (lanes.fields[i] >> 16 & 255) * kTupleProtocolFactor;
+    lanes.best[i] = kMergeNone;
+  }
+  for (size_t i = n; i < 32; ++i) lanes.best[i] = 0;
+}
+
+}  // namespace
+
+// Searches the keys keys[which[0..n)]: the loose rules, then table by table: a probe for all lanes that the table may
+// still improve, then the candidates, each verified whole. Nothing branches on a packet but the length of a bucket, and
+// no candidate waits for another, so the processor overlaps their cache misses by itself: prefetches, and probes of
+// several tables ahead, cost more than they hide.
 template <bool kWide>
 void TupleMergeView::burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, const uint8_t* which,
                            size_t n) const {
@@ -121,39 +195,17 @@ void TupleMergeView::burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rul
   const K& kernels = K::of(isa, kWide);
   K::Lanes lanes;
   K::Candidates candidates;
-  for (size_t i = 0; i < n; ++i) {
-    const FlowKey& k = *keys[which[i]];
-    lanes.key[i] = &k;
-    const Probe p = probe_of<kWide>(k);
-    for (size_t w = 0; w < 8; ++w) {
-      if (kWide || w == 3 || w == 7) lanes.word[w][i] = p.word[w];
-    }
-    if constexpr (!kWide) lanes.pair[i] = uint64_t{p.word[7]} << 32 | p.word[3];
-    lanes.ports[i] = p.ports;
-    lanes.protocol[i] = p.protocol;
-    lanes.fields[i] = p.fields;
-    lanes.best[i] = kMergeNone;
+  fill<kWide>(lanes, keys, which, n);
+  if (!kWide && sieved_) {
+    kernels.sieve(*this, lanes, n);
+  } else if ((kWide ? wide_loose_ : narrow_loose_) > 0) {
+    kernels.loose(*this, lanes, n);
   }
-  for (size_t i = n; i % 16 != 0; ++i) {
-    for (size_t w = 0; w < 8; ++w) {
-      if (kWide || w == 3 || w == 7) lanes.word[w][i] = 0;
-    }
-    lanes.key[i] = lanes.key[0];
-    lanes.ports[i] = lanes.protocol[i] = lanes.fields[i] = lanes.best[i] = 0;
-  }
-  if ((kWide ? wide_loose_ : narrow_loose_) > 0) kernels.loose(*this, lanes, n);
   const TupleMergeTable* const tables = tables_ + (kWide ? narrow_ : 0);
   const uint32_t count = kWide ? wide_ : narrow_;
-  for (uint32_t first = 0; first < count; first += K::kGroup) {
-    const uint32_t end = std::min(first + static_cast<uint32_t>(K::kGroup), count);
+  for (uint32_t i = 0; i < count; ++i) {
     candidates.count = 0;
-    for (uint32_t i = first; i < end; ++i) kernels.probe(*this, lanes, n, tables[i], candidates);
-    for (size_t c = 0; c < candidates.count; ++c) {
-      const std::byte* block = kWide ? reinterpret_cast<const std::byte*>(blocks6_ + candidates.block[c])
-                                     : reinterpret_cast<const std::byte*>(blocks4_ + candidates.block[c]);
-      for (size_t line = 0; line < (kWide ? sizeof(TupleMergeBlock6) : sizeof(TupleMergeBlock4)); line += 64)
-        prefetch_read(block + line);
-    }
+    kernels.probe(*this, lanes, n, tables[i], candidates);
     kernels.verify(*this, lanes, candidates);
   }
   for (size_t i = 0; i < n; ++i) rules[which[i]] = lanes.best[i] == kMergeNone ? 0 : lanes.best[i];
@@ -166,7 +218,10 @@ void TupleMergeView::lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uin
   for (size_t begin = 0; begin < n; begin += 32) {
     const size_t count = std::min<size_t>(32, n - begin);
     uint32_t narrow_mask = 0;
-    for (size_t i = 0; i < count; ++i) narrow_mask |= uint32_t{keys[begin + i]->family == 4} << i;
+    for (size_t i = 0; i < count; ++i) {
+      prefetch_read(keys[begin + i]);  // a key may begin in the line before its family's
+      narrow_mask |= uint32_t{keys[begin + i]->family == 4} << i;
+    }
     if (static_cast<size_t>(std::popcount(narrow_mask)) == count) {
       burst<false>(isa, keys + begin, rules + begin, kAll, count);
       continue;

@@ -9,7 +9,8 @@
 //   table       masks; slots [slot_base, + 2^(32 - slot_shift)), picked by the hash's high bits
 //   slot (u32)  tag:8 | 1 + first block:24; 0: empty; tag 0: several keys, any passes
 //   block       8 rules as columns, best first; kMore in the last rule word: the bucket goes on in the next block
-//   loose       the few rules that no table is worth: compared with every packet
+//   loose       the few rules that no table is worth: compared with every packet, or
+//   sieve       for every byte of an IPv4 key, a bit for each loose rule that the byte's value leaves possible
 //
 // IPv4 keys search the narrow half (blocks of 256 bytes), all others the wide one (448 bytes); rules without a family
 // stand in both.
@@ -21,6 +22,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/bits.h"
 #include "base/hd.h"
 #include "base/result.h"
 #include "tables/acl/rule_set.h"
@@ -104,6 +106,29 @@ struct alignas(16) TupleMergeLoose {
 };
 static_assert(sizeof(TupleMergeLoose) == 96);
 
+// The loose IPv4 rules as bit vectors (after Lakshman and Stiliadis, SIGCOMM 1998, by bytes in place of ranges): one
+// row of bits for each value of each byte of the 16-byte key {source, destination, ports, fields}, each word
+// little-endian; the conjunction of a key's rows leaves the rules that match. Bytes that rule nothing out have no rows.
+// The rows, 256 a byte, follow this struct.
+struct alignas(64) TupleMergeSieve {
+  static constexpr uint32_t kRules = 128;
+  struct alignas(16) Row {
+    uint64_t rules[2];
+  };
+  uint32_t count;  // bytes that have rows
+  uint32_t reserved[3];
+  uint8_t at[16];  // which ones
+  uint8_t reserved2[32];
+  // The loose rules' words; kMergeFull here also asks for a comparison, because a range of ports is not one of bytes.
+  uint32_t rule[kRules + 16];  // past the rules: kMergeNone
+
+  SLUICE_HD const Row* rows() const { return reinterpret_cast<const Row*>(this + 1); }
+  static constexpr uint64_t bytes_for(uint32_t count) {
+    return sizeof(TupleMergeSieve) + uint64_t{count} * 256 * sizeof(Row);
+  }
+};
+static_assert(sizeof(TupleMergeSieve) == 640);
+
 // Whether both 16-bit halves of `ports` lie in [low, low + span].
 SLUICE_HD bool merge_ports_in(uint32_t ports, uint32_t low, uint32_t span) {
   return (static_cast<uint16_t>((ports >> 16) - (low >> 16)) <= (span >> 16)) &
@@ -117,8 +142,8 @@ class TupleMergeView {
   static Result<TupleMergeView> open(const Image& image);
 
   // 1-based position of the first matching rule, or 0.
-  SLUICE_HD uint32_t lookup(const FlowKey& key) const {
-    return key.family == 4 ? lookup_as<false>(key) : lookup_as<true>(key);
+  SLUICE_HD uint32_t lookup(const FlowKey& key, AclTally* tally = nullptr) const {
+    return key.family == 4 ? lookup_as<false>(key, tally) : lookup_as<true>(key, tally);
   }
   // Host only: `n` (at most 32) keys at once, with the widest vectors that the processor has.
   void lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const;
@@ -163,9 +188,20 @@ class TupleMergeView {
   SLUICE_HD uint32_t block_of(const TupleMergeTable& t, const Probe& p) const;
   // The best rule below `best` in the bucket that begins at `block`, or `best`.
   template <bool kWide>
-  SLUICE_HD uint32_t scan(uint32_t block, const Probe& p, const FlowKey& key, uint32_t best) const;
+  SLUICE_HD uint32_t scan(uint32_t block, const Probe& p, const FlowKey& key, uint32_t best,
+                          AclTally* tally = nullptr) const;
   template <bool kWide>
   SLUICE_HD bool loose_matches(const TupleMergeLoose& l, const Probe& p, const FlowKey& key) const;
+  // Precondition: there is one. It follows the loose rules at the next multiple of 64 bytes, which saves a pointer: a
+  // view has to fit a stage.
+  SLUICE_HD const TupleMergeSieve& sieve() const {
+    const auto end = reinterpret_cast<uintptr_t>(loose_ + narrow_loose_ + wide_loose_);
+    return *reinterpret_cast<const TupleMergeSieve*>((end + 63) & ~uintptr_t{63});
+  }
+  // The best loose rule of an IPv4 key, or kMergeNone. Precondition: there is a sieve.
+  SLUICE_HD uint32_t sieved(const Probe& p, const FlowKey& key) const;
+  // The first of the rules that the rows have left.
+  SLUICE_HD uint32_t first_of(TupleMergeSieve::Row left, const Probe& p, const FlowKey& key) const;
 
   // Whether `rule` comes before `best`; kMergeNone comes last.
   SLUICE_HD bool beats(uint32_t rule, uint32_t best) const {
@@ -178,8 +214,10 @@ class TupleMergeView {
   friend class LiveAcl;
   template <bool kWide>
   void burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, const uint8_t* which, size_t n) const;
+  // The lanes of a block whose prefixes cover the key's addresses.
+  SLUICE_HD static uint32_t near_lanes(const TupleMergeBlock4& b, const Probe& p);
   template <bool kWide>
-  SLUICE_HD uint32_t lookup_as(const FlowKey& key) const;
+  SLUICE_HD uint32_t lookup_as(const FlowKey& key, AclTally* tally) const;
   SLUICE_HD bool full(uint32_t word, const FlowKey& key) const {
     return (word & kMergeFull) == 0 || matches(rules_[(word & kMergeNone) - 1], key);
   }
@@ -195,6 +233,7 @@ class TupleMergeView {
   uint16_t narrow_ = 0, wide_ = 0;
   uint16_t narrow_loose_ = 0, wide_loose_ = 0;
   uint16_t loose_at_[2] = {0, 0};  // where the narrow and the wide ones begin
+  bool sieved_ = false;            // a sieve follows the loose rules
 };
 static_assert(std::is_trivially_copyable_v<TupleMergeView> && sizeof(TupleMergeView) == 72);
 
@@ -262,9 +301,28 @@ SLUICE_HD uint32_t TupleMergeView::block_of(const TupleMergeTable& t, const Prob
   return tag == 0 || tag == merge_tag(h) ? slot >> 8 : 0;
 }
 
+SLUICE_HD uint32_t TupleMergeView::near_lanes(const TupleMergeBlock4& b, const Probe& p) {
+  uint32_t address[2 * kMergeLanes];
+  uint8_t free[2 * kMergeLanes];
+  tuple_fetch_array(b.address, address);
+  tuple_fetch_array(b.free, free);
+  uint32_t near = 0;
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+#endif
+  for (uint32_t i = 0; i < kMergeLanes; ++i) {
+    const uint64_t differs = (static_cast<uint64_t>(p.word[3] ^ address[2 * i]) >> free[2 * i]) |
+                             (static_cast<uint64_t>(p.word[7] ^ address[2 * i + 1]) >> free[2 * i + 1]);
+    near |= static_cast<uint32_t>(differs == 0) << i;
+  }
+  return near;
+}
+
 template <bool kWide>
-SLUICE_HD uint32_t TupleMergeView::scan(uint32_t block, const Probe& p, const FlowKey& key, uint32_t best) const {
+SLUICE_HD uint32_t TupleMergeView::scan(uint32_t block, const Probe& p, const FlowKey& key, uint32_t best,
+                                        AclTally* tally) const {
   for (;; ++block) {
+    if (tally != nullptr) ++tally->reads;
     if constexpr (kWide) {
       const TupleMergeBlock6& b = blocks6_[block];
       for (uint32_t i = 0; i < kMergeLanes; ++i) {
@@ -282,10 +340,8 @@ SLUICE_HD uint32_t TupleMergeView::scan(uint32_t block, const Probe& p, const Fl
       if ((b.rule[kMergeLanes - 1] & kMergeMore) == 0) return best;
     } else {
       const TupleMergeBlock4& b = blocks4_[block];
-      for (uint32_t i = 0; i < kMergeLanes; ++i) {
-        const uint64_t differs = (static_cast<uint64_t>(p.word[3] ^ b.address[2 * i]) >> b.free[2 * i]) |
-                                 (static_cast<uint64_t>(p.word[7] ^ b.address[2 * i + 1]) >> b.free[2 * i + 1]);
-        if (differs != 0) continue;
+      for (uint32_t near = near_lanes(b, p); near != 0; near &= near - 1) {
+        const uint32_t i = trailing_zeros32(near);
         const uint32_t word = b.rule[i] & ~kMergeMore;
         if (order_ == nullptr && (word & kMergeNone) >= best) return best;  // in order, images only
         if (((p.fields ^ b.fields[i]) & b.fields_mask[i]) == 0 &&
@@ -309,22 +365,52 @@ SLUICE_HD bool TupleMergeView::loose_matches(const TupleMergeLoose& l, const Pro
   return differs == 0 && merge_ports_in(p.ports, l.ports_low, l.ports_span) && full(l.rule, key);
 }
 
+SLUICE_HD uint32_t TupleMergeView::first_of(TupleMergeSieve::Row left, const Probe& p, const FlowKey& key) const {
+  for (unsigned half = 0; half < 2; ++half) {
+    for (; left.rules[half] != 0; left.rules[half] &= left.rules[half] - 1) {
+      const uint32_t i = 64 * half + trailing_zeros64(left.rules[half]);
+      const uint32_t word = sieve().rule[i];
+      if ((word & kMergeFull) == 0 || loose_matches<false>(loose_[i], p, key)) return word & kMergeNone;
+    }
+  }
+  return kMergeNone;
+}
+
+SLUICE_HD uint32_t TupleMergeView::sieved(const Probe& p, const FlowKey& key) const {
+  const TupleMergeSieve& from = sieve();
+  TupleMergeSieve::Row left = {{~uint64_t{0}, ~uint64_t{0}}};
+  const TupleMergeSieve::Row* rows = from.rows();
+  for (uint32_t i = 0; i < from.count; ++i, rows += 256) {
+    const uint32_t at = from.at[i];
+    const uint32_t word = at < 8 ? (at < 4 ? p.word[3] : p.word[7]) : (at < 12 ? p.ports : p.fields);
+    const TupleMergeSieve::Row& row = tuple_fetch(rows + (word >> (8 * (at & 3)) & 255));
+    left.rules[0] &= row.rules[0];
+    left.rules[1] &= row.rules[1];
+  }
+  return first_of(left, p, key);
+}
+
 template <bool kWide>
-SLUICE_HD uint32_t TupleMergeView::lookup_as(const FlowKey& key) const {
+SLUICE_HD uint32_t TupleMergeView::lookup_as(const FlowKey& key, AclTally* tally) const {
   const Probe p = probe_of<kWide>(key);
   uint32_t best = kMergeNone;
-  const uint32_t first_loose = loose_at_[kWide], end_loose = first_loose + (kWide ? wide_loose_ : narrow_loose_);
-  for (uint32_t i = first_loose; i < end_loose; ++i) {
-    if (!loose_matches<kWide>(loose_[i], p, key)) continue;
-    best = loose_[i].rule & kMergeNone;
-    break;
+  if (!kWide && sieved_) {
+    best = sieved(p, key);
+  } else {
+    const uint32_t first_loose = loose_at_[kWide], end_loose = first_loose + (kWide ? wide_loose_ : narrow_loose_);
+    for (uint32_t i = first_loose; i < end_loose; ++i) {
+      if (!loose_matches<kWide>(loose_[i], p, key)) continue;
+      best = loose_[i].rule & kMergeNone;
+      break;
+    }
   }
   const uint32_t first = kWide ? narrow_ : 0, end = first + (kWide ? wide_ : narrow_);
   for (uint32_t i = first; i < end; ++i) {
     const TupleMergeTable& t = tables_[i];
     if (t.best >= best) break;
+    if (tally != nullptr) ++tally->tables;
     const uint32_t block = block_of<kWide>(t, p);
-    if (block != 0) best = scan<kWide>(block - 1, p, key, best);
+    if (block != 0) best = scan<kWide>(block - 1, p, key, best, tally);
   }
   return best == kMergeNone ? 0 : best;
 }

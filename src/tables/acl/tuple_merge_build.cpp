@@ -11,6 +11,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <unordered_map>
 #include <unordered_set>
@@ -30,7 +31,8 @@ using namespace tuple_merge_detail;
 constexpr double kProbeCost = 3, kBlockCost = 20, kLooseCost = 0.3;
 constexpr size_t kFirstLimit = 24, kLastLimit = 128;  // rules in a bucket
 constexpr size_t kMaxChosen = 64;                     // tables of each kind
-constexpr size_t kMaxLoose = 128;
+constexpr size_t kMaxLoose = TupleMergeSieve::kRules;
+constexpr size_t kSieveFrom = 16;  // loose rules from which on a sieve costs less than comparing each
 constexpr size_t kSample = 384, kPackets = 192, kWeighed = 6;
 
 // Shift that leaves enough high bits for 1 to 2 slots a rule.
@@ -48,7 +50,9 @@ struct Chosen {
 template <bool kWide>
 class Chooser {
  public:
-  explicit Chooser(std::vector<const AclMatchRule*> rules) : rules_(std::move(rules)), left_(rules_.size()) {
+  // `sieve`: loose rules are free, up to kMaxLoose.
+  Chooser(std::vector<const AclMatchRule*> rules, bool sieve)
+      : rules_(std::move(rules)), left_(rules_.size()), sieve_(sieve) {
     group();
     draw_packets();
     make_candidates();
@@ -58,7 +62,7 @@ class Chooser {
     size_t limit = kFirstLimit;
     bool fresh = true;  // the ranking holds for this sample and limit
     while (left_ > 0) {
-      if (left_ <= 8) break;
+      if (left_ <= (sieve_ ? kMaxLoose : 8)) break;
       if (chosen_.size() + 1 >= kMaxChosen || limit > kLastLimit) {
         if (left_ <= kMaxLoose) break;
         place(everything(), ~size_t{0});
@@ -334,6 +338,7 @@ class Chooser {
   std::vector<Chosen> chosen_;
   std::vector<uint32_t> loose_;
   size_t left_ = 0;
+  bool sieve_ = false;
 };
 
 // Buckets in blocks: which rules each block holds, and where each bucket begins.
@@ -394,10 +399,75 @@ void write_block(Block& b, Packer::Block packed, const Chooser<kWide>& chooser) 
   if (packed.more) b.rule[kMergeLanes - 1] |= kMergeMore;
 }
 
+// The rows of the loose rules, at most kMaxLoose.
+struct Sieve {
+  explicit Sieve(const std::vector<TupleMergeLoose>& loose) {
+    std::fill(std::begin(head.rule), std::end(head.rule), kMergeNone);
+    for (size_t i = 0; i < loose.size(); ++i)
+      head.rule[i] = loose[i].rule | (ranges_are_bytes(loose[i]) ? 0 : kMergeFull);
+    for (unsigned at = 0; at < std::size(head.at); ++at) {
+      std::array<TupleMergeSieve::Row, 256> column;
+      TupleMergeSieve::Row all{};
+      for (size_t i = 0; i < loose.size(); ++i) all.rules[i / 64] |= uint64_t{1} << (i % 64);
+      column.fill(all);
+      bool any = false;
+      for (size_t i = 0; i < loose.size(); ++i) {
+        if (!constrains(loose[i], at)) continue;
+        for (unsigned v = 0; v < 256; ++v) {
+          if (possible(loose[i], at, v)) continue;
+          column[v].rules[i / 64] &= ~(uint64_t{1} << (i % 64));
+          any = true;
+        }
+      }
+      if (!any) continue;
+      head.at[head.count++] = static_cast<uint8_t>(at);
+      rows.insert(rows.end(), column.begin(), column.end());
+    }
+  }
+  void write(std::byte* to) const {
+    std::memcpy(to, &head, sizeof head);
+    if (!rows.empty()) std::memcpy(to + sizeof head, rows.data(), rows.size() * sizeof rows[0]);
+  }
+  TupleMergeSieve head{};
+  std::vector<TupleMergeSieve::Row> rows;
+
+ private:
+  // False: the rule leaves byte `at` alone.
+  static bool constrains(const TupleMergeLoose& l, unsigned at) {
+    const uint32_t masks[4] = {l.mask[3], l.mask[7], ~l.ports_span, l.fields_mask};
+    return at / 4 == 2 ? (masks[2] >> (at < 10 ? 0 : 16) & 0xffff) != 0 : (masks[at / 4] >> (8 * (at % 4)) & 255) != 0;
+  }
+  // Whether rule `l` may match a key whose byte `at` is `v`.
+  static bool possible(const TupleMergeLoose& l, unsigned at, unsigned v) {
+    const unsigned shift = 8 * (at % 4);
+    const auto agrees = [&](uint32_t value, uint32_t mask) {
+      return (((v << shift) ^ value) & mask & 255u << shift) == 0;
+    };
+    if (at < 4) return agrees(l.value[3], l.mask[3]);
+    if (at < 8) return agrees(l.value[7], l.mask[7]);
+    if (at >= 12) return agrees(l.fields, l.fields_mask);
+    const auto [low, high] = range(l, at >= 10);
+    if (at % 2 == 1) return v >= low >> 8 && v <= high >> 8;
+    return low >> 8 != high >> 8 || (v >= (low & 255) && v <= (high & 255));
+  }
+  static std::pair<uint32_t, uint32_t> range(const TupleMergeLoose& l, bool dst) {
+    const uint32_t low = dst ? l.ports_low >> 16 : l.ports_low & 0xffff;
+    return {low, low + (dst ? l.ports_span >> 16 : l.ports_span & 0xffff)};
+  }
+  // Whether the bytes of a port tell all that the ranges ask.
+  static bool ranges_are_bytes(const TupleMergeLoose& l) {
+    const auto exact = [](std::pair<uint32_t, uint32_t> r) {
+      return r.first >> 8 == r.second >> 8 || ((r.first & 255) == 0 && (r.second & 255) == 255);
+    };
+    return exact(range(l, false)) && exact(range(l, true));
+  }
+};
+
 // Slots and blocks of one kind of tables.
 template <bool kWide>
 struct Half {
-  explicit Half(const std::vector<AclMatchRule>& flat) : chooser(tuple_detail::distinct_rules(flat, kWide ? 6 : 4)) {
+  explicit Half(const std::vector<AclMatchRule>& flat)
+      : chooser(tuple_detail::distinct_rules(flat, kWide ? 6 : 4), !kWide) {
     chooser.run();
     for (Chosen& c : chooser.chosen()) {
       const size_t base = slots.size();
@@ -432,8 +502,8 @@ std::vector<Tuple> tuple_merge_detail::choose_tuples(const std::vector<AclMatchR
                      [](const Chosen& a, const Chosen& b) { return a.table.entries > b.table.entries; });
     for (const Chosen& c : chosen) out.push_back(c.tuple);
   };
-  wide ? take(Chooser<true>(tuple_detail::distinct_rules(flat, 6)))
-       : take(Chooser<false>(tuple_detail::distinct_rules(flat, 4)));
+  wide ? take(Chooser<true>(tuple_detail::distinct_rules(flat, 6), false))
+       : take(Chooser<false>(tuple_detail::distinct_rules(flat, 4), false));
   return out;
 }
 
@@ -461,8 +531,16 @@ Result<Image> TupleMergeAcl::build(const RuleSet& set) {
   header.narrow_offset = round(header.slots_offset + 4 * header.slot_count);
   header.wide_offset = header.narrow_offset + sizeof(TupleMergeBlock4) * uint64_t{header.narrow_blocks};
   header.loose_offset = header.wide_offset + sizeof(TupleMergeBlock6) * uint64_t{header.wide_blocks};
-  const uint64_t bytes =
-      header.loose_offset + sizeof(TupleMergeLoose) * (uint64_t{header.narrow_loose} + header.wide_loose);
+  uint64_t bytes = header.loose_offset + sizeof(TupleMergeLoose) * (uint64_t{header.narrow_loose} + header.wide_loose);
+  std::vector<TupleMergeLoose> narrow_loose;
+  for (uint32_t i : narrow.chooser.loose()) narrow_loose.push_back(loose_of<false>(narrow.chooser.rule(i)));
+  std::optional<Sieve> sieve;
+  if (narrow_loose.size() >= kSieveFrom) {
+    sieve.emplace(narrow_loose);
+    header.sieve_offset = round(bytes);
+    header.sieve_bytes = TupleMergeSieve::bytes_for(sieve->head.count);
+    bytes = header.sieve_offset + header.sieve_bytes;
+  }
 
   ImageBuilder builder(ImageKind::kAcl);
   AclSections sections(builder, set);
@@ -486,6 +564,7 @@ Result<Image> TupleMergeAcl::build(const RuleSet& set) {
   write(narrow, 0, reinterpret_cast<TupleMergeBlock4*>(base + header.narrow_offset));
   write(wide, static_cast<uint32_t>(narrow.slots.size()),
         reinterpret_cast<TupleMergeBlock6*>(base + header.wide_offset));
+  if (sieve) sieve->write(base + header.sieve_offset);
   return builder.finish();
 }
 

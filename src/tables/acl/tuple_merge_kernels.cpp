@@ -1,5 +1,8 @@
 // The vector kernels of tuple_merge. The scalar ones are the code that lookup() runs; the others must give the same.
+#include <algorithm>
 #include <bit>
+#include <iterator>
+#include <utility>
 
 #include "tables/acl/tuple_merge_lanes.h"
 
@@ -58,7 +61,42 @@ void loose_scalar(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
   }
 }
 
+void sieve_scalar(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
+  for (size_t i = 0; i < n; ++i) lanes.best[i] = view.sieved(probe_at(lanes, i), *lanes.key[i]);
+}
+
 #if defined(__x86_64__)
+
+// Eight packets at a time. A row is 16 bytes, so wider vectors would gain nothing.
+void sieve_sse(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
+  constexpr size_t kStep = 8;
+  const TupleMergeSieve& sieve = view.sieve();
+  const uint32_t* const columns[4] = {lanes.word[3], lanes.word[7], lanes.ports, lanes.fields};
+  for (size_t first = 0; first < n; first += kStep) {
+    __m128i left[kStep];
+    std::fill(std::begin(left), std::end(left), _mm_set1_epi32(-1));
+    const TupleMergeSieve::Row* rows = sieve.rows();
+    for (uint32_t i = 0; i < sieve.count; ++i, rows += 256) {
+      const auto* bytes = reinterpret_cast<const uint8_t*>(columns[sieve.at[i] >> 2] + first) + (sieve.at[i] & 3);
+      // Unrolled by hand, or the compiler keeps `left` in memory.
+      [&]<size_t... k>(std::index_sequence<k...>) {
+        ((left[k] = _mm_and_si128(left[k], _mm_load_si128(reinterpret_cast<const __m128i*>(rows + bytes[4 * k])))),
+         ...);
+      }
+      (std::make_index_sequence<kStep>{});
+    }
+    for (size_t k = 0; k < kStep; ++k) {
+      TupleMergeSieve::Row row;
+      _mm_store_si128(reinterpret_cast<__m128i*>(&row), left[k]);
+      const int low = std::countr_zero(row.rules[0]), high = 64 + std::countr_zero(row.rules[1]);
+      const uint32_t word = sieve.rule[row.rules[0] != 0 ? low : high];  // none: past the rules
+      const size_t lane = first + k;
+      if (lane >= n) break;
+      lanes.best[lane] =
+          (word & kMergeFull) == 0 ? word & kMergeNone : view.first_of(row, probe_at(lanes, lane), *lanes.key[lane]);
+    }
+  }
+}
 
 #define SLUICE_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,popcnt")))
 #define SLUICE_AVX2 __attribute__((target("avx2,bmi,popcnt")))
@@ -403,7 +441,7 @@ SLUICE_AVX2 void loose_avx2(const TupleMergeView& view, K::Lanes& lanes, size_t 
 // Live tables compare priorities, images positions.
 template <K::VerifyFn kImage, K::VerifyFn kLive>
 void verify_of(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates) {
-  K::live(view) ? kLive(view, lanes, candidates) : kImage(view, lanes, candidates);
+  (K::live(view) ? kLive : kImage)(view, lanes, candidates);
 }
 
 #endif
@@ -411,15 +449,16 @@ void verify_of(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates&
 }  // namespace
 
 const TupleMergeKernels& TupleMergeKernels::of(AclIsa isa, bool wide) {
-  static constexpr TupleMergeKernels kScalar[2] = {{probe_scalar<false>, verify_scalar<false>, loose_scalar<false>},
-                                                   {probe_scalar<true>, verify_scalar<true>, loose_scalar<true>}};
+  static constexpr TupleMergeKernels kScalar[2] = {
+      {probe_scalar<false>, verify_scalar<false>, loose_scalar<false>, sieve_scalar},
+      {probe_scalar<true>, verify_scalar<true>, loose_scalar<true>, nullptr}};
 #if defined(__x86_64__)
   static constexpr TupleMergeKernels kAvx2[2] = {
-      {probe_avx2<false>, verify_of<verify4_avx2<false>, verify4_avx2<true>>, loose_avx2<false>},
-      {probe_avx2<true>, verify_scalar<true>, loose_avx2<true>}};
+      {probe_avx2<false>, verify_of<verify4_avx2<false>, verify4_avx2<true>>, loose_avx2<false>, sieve_sse},
+      {probe_avx2<true>, verify_scalar<true>, loose_avx2<true>, nullptr}};
   static constexpr TupleMergeKernels kAvx512[2] = {
-      {probe_avx512<false>, verify_of<verify4_avx512<false>, verify4_avx512<true>>, loose_avx512<false>},
-      {probe_avx512<true>, verify_of<verify6_avx512<false>, verify6_avx512<true>>, loose_avx512<true>}};
+      {probe_avx512<false>, verify_of<verify4_avx512<false>, verify4_avx512<true>>, loose_avx512<false>, sieve_sse},
+      {probe_avx512<true>, verify_of<verify6_avx512<false>, verify6_avx512<true>>, loose_avx512<true>, nullptr}};
   if (isa == AclIsa::kAvx512) return kAvx512[wide];
   if (isa == AclIsa::kAvx2) return kAvx2[wide];
 #endif

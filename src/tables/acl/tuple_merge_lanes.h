@@ -19,10 +19,9 @@ struct TupleMergeKernels {
     const FlowKey* key[32];
   };
   // Room for a vector past the last candidate.
-  static constexpr size_t kGroup = 8;  // tables that are probed before their candidates are verified
   struct Candidates {
-    alignas(64) uint32_t block[kGroup * 32 + 16];
-    alignas(64) uint32_t lane[kGroup * 32 + 16];
+    alignas(64) uint32_t block[32 + 16];
+    alignas(64) uint32_t lane[32 + 16];
     size_t count = 0;
   };
 
@@ -38,6 +37,7 @@ struct TupleMergeKernels {
   ProbeFn probe;
   VerifyFn verify;
   LooseFn loose;
+  LooseFn sieve;  // the same by the sieve; narrow lanes only
 
   static const TupleMergeKernels& of(AclIsa isa, bool wide);
 

@@ -8,7 +8,8 @@ namespace sluice::tuple_merge_detail {
 
 // Offsets are from the start of the section.
 //
-//   Header | TupleMergeTable[narrow + wide] | slots | TupleMergeBlock4[] | TupleMergeBlock6[] | TupleMergeLoose[]
+//   Header | TupleMergeTable[narrow + wide] | slots | TupleMergeBlock4[] | TupleMergeBlock6[] | TupleMergeLoose[] |
+//   TupleMergeSieve
 struct Header {
   static constexpr uint32_t kMaxTables = 256;  // of each kind
   static constexpr uint32_t kMaxLoose = 1024;  // of each kind
@@ -19,7 +20,8 @@ struct Header {
   uint64_t tables_offset;
   uint64_t slots_offset, slot_count;
   uint64_t narrow_offset, wide_offset, loose_offset;
-  uint64_t reserved[7];
+  uint64_t sieve_offset, sieve_bytes;  // 0: there is none
+  uint64_t reserved[5];
 };
 static_assert(sizeof(Header) == 128 && std::is_trivially_copyable_v<Header>);
 

@@ -29,23 +29,23 @@ Result<TupleSpaceView> TupleSpaceView::open(const Image& image) {
   }
   TupleSpaceView view;
   view.rules_ = *rules;
-  view.narrow_ = header->narrow_tables;
-  view.wide_ = header->wide_tables;
-  view.count4_ = header->narrow_entries;
-  view.count6_ = header->wide_entries;
+  view.narrow_ = static_cast<uint16_t>(header->narrow_tables);
+  view.wide_ = static_cast<uint16_t>(header->wide_tables);
+  const uint32_t count4 = header->narrow_entries, count6 = header->wide_entries;
   view.tables_ = section_array<TupleTable>(*section, header->tables_offset, uint64_t{view.narrow_} + view.wide_);
   view.filter_ = section_array<uint32_t>(*section, header->filter_offset, header->filter_words);
   view.slots_ = section_array<uint32_t>(*section, header->slots_offset, header->slot_count);
-  view.entries4_ = section_array<TupleEntry4>(*section, header->narrow_offset, view.count4_);
-  view.entries6_ = section_array<AclMatchRule>(*section, header->wide_offset, view.count6_);
+  view.entries4_ = section_array<TupleEntry4>(*section, header->narrow_offset, count4);
+  view.entries6_ = section_array<AclMatchRule>(*section, header->wide_offset, count6);
   if (view.tables_ == nullptr || view.filter_ == nullptr || view.slots_ == nullptr || view.entries4_ == nullptr ||
       view.entries6_ == nullptr) {
     return broken("an array lies outside the section");
   }
   // The filters and the slots of the tables follow each other without a gap, so each word is checked once.
-  uint64_t filter_end = 0, slot_end = 0;
-  for (uint32_t i = 0; i < view.narrow_ + view.wide_; ++i) {
+  uint64_t filter_end = 0, slot_end = 0, entries[2] = {0, 0};
+  for (uint32_t i = 0, end = uint32_t{view.narrow_} + view.wide_; i < end; ++i) {
     const TupleTable& t = view.tables_[i];
+    entries[i < view.narrow_ ? 0 : 1] += t.entries;
     if (t.filter_shift < 1 || t.filter_shift > 32 || t.slot_shift < 1 || t.slot_shift > 32)
       return broken("a table's size is damaged");
     if (t.filter_base != filter_end || t.slot_base != slot_end) return broken("a table is out of place");
@@ -54,26 +54,42 @@ Result<TupleSpaceView> TupleSpaceView::open(const Image& image) {
     slot_end += uint64_t{1} << (32 - t.slot_shift);
     if (filter_end > header->filter_words || slot_end > header->slot_count)
       return broken("a table lies outside the section");
-    const uint32_t limit = i < view.narrow_ ? view.count4_ : view.count6_;
+    const uint32_t limit = i < view.narrow_ ? count4 : count6;
     for (uint64_t s = slot_begin; s < slot_end; ++s) {
       if (view.slots_[s] > limit) return broken("a slot points past the entries");
     }
   }
+  if (header->prune_offset != 0) {
+    view.prune_ = section_array<TuplePrune>(*section, header->prune_offset, 1);
+    if (view.prune_ == nullptr ||
+        section_array<std::byte>(*section, header->prune_offset, header->prune_bytes) == nullptr ||
+        !tuple_prune_detail::prune_ok(*view.prune_, header->prune_bytes, view.narrow_)) {
+      return broken("the sets of tables are damaged");
+    }
+    for (uint32_t i = 0; i < view.narrow_; ++i) {
+      const TuplePrune::Table& t = view.prune_->tables[i];
+      if (t.slot_base != view.tables_[i].slot_base || t.slot_shift != view.tables_[i].slot_shift || t.src_free > 32 ||
+          t.dst_free > 32) {
+        return broken("a table's short form is damaged");
+      }
+    }
+  }
+  if (entries[0] != count4 || entries[1] != count6) return broken("the tables' entries do not add up");
   // A walk ends at a flagged entry; with the last one flagged, every walk ends inside the array.
   auto rule_ok = [&](uint32_t word) {
     const uint32_t rule = word & TupleEntry4::kRuleMask;
     return rule >= 1 && rule <= view.rules_.size();
   };
-  for (uint32_t i = 0; i < view.count4_; ++i) {
+  for (uint32_t i = 0; i < count4; ++i) {
     const TupleEntry4& e = view.entries4_[i];
     if (!rule_ok(e.rule) || e.src_free > 32 || e.dst_free > 32) return broken("an entry is out of range");
   }
-  for (uint32_t i = 0; i < view.count6_; ++i) {
+  for (uint32_t i = 0; i < count6; ++i) {
     const AclMatchRule& e = view.entries6_[i];
     if (!rule_ok(e.rule) || e.src_length > 128 || e.dst_length > 128) return broken("an entry is out of range");
   }
-  if ((view.count4_ > 0 && (view.entries4_[view.count4_ - 1].rule & TupleEntry4::kLast) == 0) ||
-      (view.count6_ > 0 && (view.entries6_[view.count6_ - 1].rule & TupleEntry4::kLast) == 0)) {
+  if ((count4 > 0 && (view.entries4_[count4 - 1].rule & TupleEntry4::kLast) == 0) ||
+      (count6 > 0 && (view.entries6_[count6 - 1].rule & TupleEntry4::kLast) == 0)) {
     return broken("the last bucket has no end");
   }
   return view;
@@ -86,20 +102,23 @@ TupleSpaceView TupleSpaceView::relocated(const std::byte* from, const std::byte*
   view.slots_ = relocate(slots_, from, to);
   view.entries4_ = relocate(entries4_, from, to);
   view.entries6_ = relocate(entries6_, from, to);
+  view.prune_ = relocate(prune_, from, to);
   view.rules_ = rules_.relocated(from, to);
   return view;
 }
 
 TupleSpaceView::Shape TupleSpaceView::shape() const {
-  Shape shape{narrow_, wide_, count4_, count6_, 0};
+  Shape shape{narrow_, wide_, 0, 0, 0};
+  for (uint32_t i = 0; i < narrow_; ++i) shape.narrow_entries += tables_[i].entries;
+  for (uint32_t i = 0; i < wide_; ++i) shape.wide_entries += tables_[narrow_ + i].entries;
   uint32_t run = 0;
   auto count = [&](uint32_t word) {
     ++run;
     shape.longest_bucket = std::max(shape.longest_bucket, run);
     if ((word & TupleEntry4::kLast) != 0) run = 0;
   };
-  for (uint32_t i = 0; i < count4_; ++i) count(entries4_[i].rule);
-  for (uint32_t i = 0; i < count6_; ++i) count(entries6_[i].rule);
+  for (uint32_t i = 0; i < shape.narrow_entries; ++i) count(entries4_[i].rule);
+  for (uint32_t i = 0; i < shape.wide_entries; ++i) count(entries6_[i].rule);
   return shape;
 }
 

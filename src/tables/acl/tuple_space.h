@@ -10,6 +10,7 @@
 //
 //   filter word (32 bits, 16..32 bits a key)   two bits of the hash must be set
 //   slot (u32)                                 1 + index of the bucket's first entry; 0: empty
+//   A single lookup (every lookup on a device) asks first which tables matter at all: tuple_prune.h.
 //   entry                                      TupleEntry4 (32 bytes) or AclMatchRule (64 bytes); the last of a bucket
 //   is flagged
 #pragma once
@@ -19,10 +20,12 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/bits.h"
 #include "base/hd.h"
 #include "base/result.h"
 #include "tables/acl/rule_set.h"
 #include "tables/acl/sections.h"
+#include "tables/acl/tuple_prune.h"
 #include "tables/image.h"
 
 namespace sluice {
@@ -90,6 +93,19 @@ SLUICE_HD const T& tuple_fetch(const T* from) {
   return *from;
 }
 #endif
+// The same for an array that begins at a multiple of 16 bytes.
+template <typename T, size_t kCount>
+SLUICE_HD void tuple_fetch_array(const T (&from)[kCount], T (&to)[kCount]) {
+  static_assert(sizeof from % 16 == 0);
+#if defined(__CUDA_ARCH__)
+  uint4 quads[sizeof(from) / 16];
+#pragma unroll
+  for (size_t i = 0; i < sizeof(from) / 16; ++i) quads[i] = reinterpret_cast<const uint4*>(from)[i];
+  memcpy(to, quads, sizeof from);
+#else
+  memcpy(to, from, sizeof from);
+#endif
+}
 
 inline constexpr uint32_t kTupleProtocolFactor = 0x9e3779b1u;
 
@@ -123,6 +139,12 @@ SLUICE_HD bool tuple_filter_passes(uint32_t word, uint32_t h) {
   return (word >> (h & 31) & word >> (h >> 5 & 31) & 1) != 0;
 }
 
+// What lookups have visited, for choosing between structures.
+struct AclTally {
+  uint64_t tables = 0;  // probed
+  uint64_t reads = 0;   // of a rule (tuple_space), of a block of rules (tuple_merge)
+};
+
 // What the burst path may use; each gives the same results.
 enum class AclIsa : uint8_t { kScalar, kAvx2, kAvx512 };
 
@@ -133,7 +155,7 @@ class TupleSpaceView {
   static Result<TupleSpaceView> open(const Image& image);
 
   // 1-based position of the first matching rule, or 0.
-  SLUICE_HD uint32_t lookup(const FlowKey& key) const;
+  SLUICE_HD uint32_t lookup(const FlowKey& key, AclTally* tally = nullptr) const;
 
   // Host only: `n` (at most 32) keys at once, with the widest vectors that the processor has.
   void lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const;
@@ -154,6 +176,9 @@ class TupleSpaceView {
   // Table `i` of the narrow (IPv4) or wide ones, in search order.
   const TupleTable& table(bool wide, uint32_t i) const { return tables_[wide ? narrow_ + i : i]; }
 
+  // Whether single lookups ask first which tables matter.
+  bool pruned() const { return prune_ != nullptr; }
+
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
   void each_pointer(F&& f) {
@@ -162,28 +187,30 @@ class TupleSpaceView {
     f(slots_);
     f(entries4_);
     f(entries6_);
+    f(prune_);
     rules_.each_pointer(f);
   }
 
  private:
-  SLUICE_HD uint32_t lookup4(const FlowKey& key) const;
-  SLUICE_HD uint32_t lookup6(const FlowKey& key) const;
+  SLUICE_HD uint32_t lookup4(const FlowKey& key, AclTally* tally) const;
+  SLUICE_HD uint32_t lookup4_pruned(const FlowKey& key, AclTally* tally) const;
+  SLUICE_HD uint32_t lookup6(const FlowKey& key, AclTally* tally) const;
   template <bool kWide>
   void burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, const uint8_t* which, size_t n) const;
   // Walks one bucket: the best rule below `best` that matches, or `best`.
-  SLUICE_HD uint32_t walk4(uint32_t entry, const FlowKey& key, uint32_t best) const;
-  SLUICE_HD uint32_t walk6(uint32_t entry, const FlowKey& key, uint32_t best) const;
+  SLUICE_HD uint32_t walk4(uint32_t entry, const FlowKey& key, uint32_t best, AclTally* tally = nullptr) const;
+  SLUICE_HD uint32_t walk6(uint32_t entry, const FlowKey& key, uint32_t best, AclTally* tally = nullptr) const;
 
   const TupleTable* tables_ = nullptr;  // narrow ones first, each part in order of best
   const uint32_t* filter_ = nullptr;
   const uint32_t* slots_ = nullptr;
   const TupleEntry4* entries4_ = nullptr;
   const AclMatchRule* entries6_ = nullptr;
+  const TuplePrune* prune_ = nullptr;  // nullptr: a search visits every narrow table
   AclRulesView rules_;
-  uint32_t narrow_ = 0, wide_ = 0;
-  uint32_t count4_ = 0, count6_ = 0;
+  uint16_t narrow_ = 0, wide_ = 0;
 };
-static_assert(std::is_trivially_copyable_v<TupleSpaceView>);
+static_assert(std::is_trivially_copyable_v<TupleSpaceView> && sizeof(TupleSpaceView) == 72);
 
 struct TupleSpaceAcl {
   static constexpr const char* kName = "tuple_space";
@@ -194,8 +221,9 @@ struct TupleSpaceAcl {
   static Result<Image> build(const RuleSet& set);
 };
 
-SLUICE_HD uint32_t TupleSpaceView::walk4(uint32_t entry, const FlowKey& key, uint32_t best) const {
+SLUICE_HD uint32_t TupleSpaceView::walk4(uint32_t entry, const FlowKey& key, uint32_t best, AclTally* tally) const {
   for (;; ++entry) {
+    if (tally != nullptr) ++tally->reads;
     const TupleEntry4& e = tuple_fetch(entries4_ + entry);
     const uint32_t rule = e.rule & TupleEntry4::kRuleMask;
     if (rule >= best) return best;
@@ -204,8 +232,9 @@ SLUICE_HD uint32_t TupleSpaceView::walk4(uint32_t entry, const FlowKey& key, uin
   }
 }
 
-SLUICE_HD uint32_t TupleSpaceView::walk6(uint32_t entry, const FlowKey& key, uint32_t best) const {
+SLUICE_HD uint32_t TupleSpaceView::walk6(uint32_t entry, const FlowKey& key, uint32_t best, AclTally* tally) const {
   for (;; ++entry) {
+    if (tally != nullptr) ++tally->reads;
     const AclMatchRule& e = entries6_[entry];
     const uint32_t rule = e.rule & TupleEntry4::kRuleMask;
     if (rule >= best) return best;
@@ -214,7 +243,7 @@ SLUICE_HD uint32_t TupleSpaceView::walk6(uint32_t entry, const FlowKey& key, uin
   }
 }
 
-SLUICE_HD uint32_t TupleSpaceView::lookup4(const FlowKey& key) const {
+SLUICE_HD uint32_t TupleSpaceView::lookup4(const FlowKey& key, AclTally* tally) const {
   const auto src = static_cast<uint32_t>(key.src_lo), dst = static_cast<uint32_t>(key.dst_lo);
   const uint32_t ports = uint32_t{key.src_port} << 16 | key.dst_port;
   const uint32_t protocol = key.protocol * kTupleProtocolFactor;
@@ -222,15 +251,36 @@ SLUICE_HD uint32_t TupleSpaceView::lookup4(const FlowKey& key) const {
   for (uint32_t i = 0; i < narrow_; ++i) {
     const TupleTable& t = tuple_fetch(tables_ + i);
     if (t.best >= best) break;
+    if (tally != nullptr) ++tally->tables;
     const uint32_t h = tuple_hash4(t, src, dst, ports, protocol);
     if (!tuple_filter_passes(filter_[t.filter_base + (uint64_t{h} >> t.filter_shift)], h)) continue;
     const uint32_t slot = slots_[t.slot_base + (uint64_t{h} >> t.slot_shift)];
-    if (slot != 0) best = walk4(slot - 1, key, best);
+    if (slot != 0) best = walk4(slot - 1, key, best, tally);
   }
   return best == ~0u ? 0 : best;
 }
 
-SLUICE_HD uint32_t TupleSpaceView::lookup6(const FlowKey& key) const {
+SLUICE_HD uint32_t TupleSpaceView::lookup4_pruned(const FlowKey& key, AclTally* tally) const {
+  const auto src = static_cast<uint32_t>(key.src_lo), dst = static_cast<uint32_t>(key.dst_lo);
+  const uint32_t ports = uint32_t{key.src_port} << 16 | key.dst_port;
+  const uint32_t protocol = key.protocol * kTupleProtocolFactor;
+  uint32_t best = ~0u;
+  for (uint64_t left = prune_->tables_for(src, dst, key.src_port, key.dst_port, key.protocol); left != 0;
+       left &= left - 1) {
+    const TuplePrune::Table& t = tuple_fetch(prune_->tables + trailing_zeros64(left));
+    if (t.best >= best) break;
+    if (tally != nullptr) ++tally->tables;
+    const uint32_t src_mask = static_cast<uint32_t>(~uint64_t{0} << t.src_free);
+    const uint32_t dst_mask = static_cast<uint32_t>(~uint64_t{0} << t.dst_free);
+    const uint32_t h = tuple_finish(tuple_step(tuple_step(0, src & src_mask), dst & dst_mask), ports & t.port_mask,
+                                    t.protocol != 0 ? protocol : 0);
+    const uint32_t slot = slots_[t.slot_base + (uint64_t{h} >> t.slot_shift)];
+    if (slot != 0) best = walk4(slot - 1, key, best, tally);
+  }
+  return best == ~0u ? 0 : best;
+}
+
+SLUICE_HD uint32_t TupleSpaceView::lookup6(const FlowKey& key, AclTally* tally) const {
   const uint32_t words[8] = {static_cast<uint32_t>(key.src_hi >> 32), static_cast<uint32_t>(key.src_hi),
                              static_cast<uint32_t>(key.src_lo >> 32), static_cast<uint32_t>(key.src_lo),
                              static_cast<uint32_t>(key.dst_hi >> 32), static_cast<uint32_t>(key.dst_hi),
@@ -238,19 +288,21 @@ SLUICE_HD uint32_t TupleSpaceView::lookup6(const FlowKey& key) const {
   const uint32_t ports = uint32_t{key.src_port} << 16 | key.dst_port;
   const uint32_t protocol = key.protocol * kTupleProtocolFactor;
   uint32_t best = ~0u;
-  for (uint32_t i = narrow_; i < narrow_ + wide_; ++i) {
+  for (uint32_t i = narrow_, end = i + wide_; i < end; ++i) {
     const TupleTable& t = tables_[i];
     if (t.best >= best) break;
+    if (tally != nullptr) ++tally->tables;
     const uint32_t h = tuple_hash6(t, words, ports, protocol);
     if (!tuple_filter_passes(filter_[t.filter_base + (uint64_t{h} >> t.filter_shift)], h)) continue;
     const uint32_t slot = slots_[t.slot_base + (uint64_t{h} >> t.slot_shift)];
-    if (slot != 0) best = walk6(slot - 1, key, best);
+    if (slot != 0) best = walk6(slot - 1, key, best, tally);
   }
   return best == ~0u ? 0 : best;
 }
 
-SLUICE_HD uint32_t TupleSpaceView::lookup(const FlowKey& key) const {
-  return key.family == 4 ? lookup4(key) : lookup6(key);
+SLUICE_HD uint32_t TupleSpaceView::lookup(const FlowKey& key, AclTally* tally) const {
+  if (key.family != 4) return lookup6(key, tally);
+  return prune_ != nullptr ? lookup4_pruned(key, tally) : lookup4(key, tally);
 }
 
 }  // namespace sluice

@@ -308,6 +308,30 @@ TupleEntry4 entry4(const AclMatchRule& r) {
   return e;
 }
 
+// Fewer tables, or rules, are searched as quickly as they are pruned.
+constexpr size_t kPruneTables = 8, kPruneRules = 512;
+
+// The sets of tables by field for `tables`, which stand in their final order.
+std::vector<std::byte> make_prune(const Chooser<Narrow>& chooser, const std::vector<Chosen>& tables) {
+  std::vector<tuple_prune_detail::Placed> placed;
+  for (uint32_t t = 0; t < tables.size(); ++t) {
+    for (uint64_t p : tables[t].placed) placed.push_back({chooser.rules()[static_cast<uint32_t>(p)], t});
+  }
+  std::vector<std::byte> bytes = tuple_prune_detail::make_prune(placed);
+  for (uint32_t t = 0; t < tables.size(); ++t) {
+    const TupleTable& from = tables[t].table;
+    const TuplePrune::Table to{.slot_base = from.slot_base,
+                               .best = from.best,
+                               .port_mask = from.port_mask,
+                               .src_free = static_cast<uint8_t>(std::countr_zero(from.src_mask[3])),
+                               .dst_free = static_cast<uint8_t>(std::countr_zero(from.dst_mask[3])),
+                               .slot_shift = from.slot_shift,
+                               .protocol = static_cast<uint8_t>(from.protocol_mask & 1)};
+    std::memcpy(bytes.data() + offsetof(TuplePrune, tables) + t * sizeof to, &to, sizeof to);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Result<Image> TupleSpaceAcl::build(const RuleSet& set) {
@@ -341,7 +365,15 @@ Result<Image> TupleSpaceAcl::build(const RuleSet& set) {
   header.slots_offset = round(header.filter_offset + 4 * header.filter_words);
   header.narrow_offset = round(header.slots_offset + 4 * header.slot_count);
   header.wide_offset = round(header.narrow_offset + sizeof(TupleEntry4) * header.narrow_entries);
-  const uint64_t bytes = header.wide_offset + sizeof(AclMatchRule) * header.wide_entries;
+  uint64_t bytes = header.wide_offset + sizeof(AclMatchRule) * header.wide_entries;
+  std::vector<std::byte> prune;
+  if (narrow_tables.size() >= kPruneTables && narrow_tables.size() <= TuplePrune::kMaxTables &&
+      narrow.rules().size() >= kPruneRules) {
+    prune = make_prune(narrow, narrow_tables);
+    header.prune_offset = round(bytes);
+    header.prune_bytes = prune.size();
+    bytes = header.prune_offset + header.prune_bytes;
+  }
 
   ImageBuilder builder(ImageKind::kAcl);
   AclSections sections(builder, set);
@@ -353,6 +385,8 @@ Result<Image> TupleSpaceAcl::build(const RuleSet& set) {
   auto* table = reinterpret_cast<TupleTable*>(base + header.tables_offset);
   auto* filter = reinterpret_cast<uint32_t*>(base + header.filter_offset);
   auto* slots = reinterpret_cast<uint32_t*>(base + header.slots_offset);
+
+  if (!prune.empty()) std::memcpy(base + header.prune_offset, prune.data(), prune.size());
 
   auto write = [&]<typename Family, typename Entry>(Chooser<Family>& chooser, const std::vector<Chosen>& tables,
                                                     Entry* entries, auto make) {

@@ -8,7 +8,7 @@ namespace sluice::tuple_space_detail {
 
 // Offsets are from the start of the section.
 //
-//   Header | TupleTable[narrow + wide] | filter words | slots | TupleEntry4[] | AclMatchRule[]
+//   Header | TupleTable[narrow + wide] | filter words | slots | TupleEntry4[] | AclMatchRule[] | TuplePrune
 struct Header {
   static constexpr uint32_t kMaxTables = 256;  // of each kind
 
@@ -18,7 +18,8 @@ struct Header {
   uint64_t filter_offset, filter_words;
   uint64_t slots_offset, slot_count;
   uint64_t narrow_offset, wide_offset;
-  uint64_t reserved[7];
+  uint64_t prune_offset, prune_bytes;  // 0: there is none
+  uint64_t reserved[5];
 };
 static_assert(sizeof(Header) == 128 && std::is_trivially_copyable_v<Header>);
 

@@ -51,8 +51,6 @@ class AdjacencyView {
  public:
   // Errors: sizes that are no multiple of a record, a group whose buckets lie outside.
   static Result<AdjacencyView> open(std::span<const std::byte> groups, std::span<const std::byte> adjacencies);
-  // The same view over copies of the two sections in another memory space.
-  AdjacencyView rebase(const std::byte* groups, const std::byte* adjacencies) const;
 
   // Where a packet with this next hop and flow hash goes. nullptr: nowhere (unknown next hop, unresolved, or a group
   // with flags): the caller reads flags() for the reason.
@@ -72,6 +70,13 @@ class AdjacencyView {
     const uint32_t bucket = static_cast<uint32_t>((uint64_t{hash()} * group.count) >> 32);
     return adjacencies_ + (group.first + bucket);
   }
+  // Host only. For 32 lanes at once: those whose next hop has one adjacency, without a VLAN, that takes `ip_bytes`.
+  // rewrites and ports are set for these, and hold nothing of use for others. Next hops may be anything.
+  uint32_t select_plain(const uint32_t* next_hops, const uint32_t* ip_bytes, const uint8_t** rewrites,
+                        uint16_t* ports) const;
+  // The same without vector instructions, which is what the other is held to.
+  uint32_t select_plain_scalar(const uint32_t* next_hops, const uint32_t* ip_bytes, const uint8_t** rewrites,
+                               uint16_t* ports) const;
   // AdjacencyGroup::Flags; 0 for a next hop that forwards, or that nothing is known of.
   SLUICE_HD uint32_t flags(uint32_t next_hop) const { return next_hop < group_count_ ? groups_[next_hop].flags : 0; }
   SLUICE_HD void prefetch([[maybe_unused]] uint32_t next_hop) const {
@@ -95,6 +100,8 @@ class AdjacencyView {
   }
 
  private:
+  uint32_t select_plain_avx512(const uint32_t* next_hops, const uint32_t* ip_bytes, const uint8_t** rewrites,
+                               uint16_t* ports) const;
   const AdjacencyGroup* groups_ = nullptr;
   const Adjacency* adjacencies_ = nullptr;
   uint32_t group_count_ = 0;

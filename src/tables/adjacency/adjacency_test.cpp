@@ -52,6 +52,53 @@ TEST(Adjacency, OneNeighbourIsChosenForEveryHash) {
   EXPECT_EQ(model.unresolved(), 1u);
 }
 
+// Held to select() and the adjacency itself, for next hops of every kind and for any other number.
+TEST(Adjacency, PlainLanesAreThoseWithOneUntaggedNeighbourThatTakesThem) {
+  AdjacencyModel model(60);
+  for (uint32_t id = 1; id <= 60; ++id) {
+    if (id % 7 == 0) {
+      model.group(id).flags = AdjacencyGroup::kDrop;
+      continue;
+    }
+    for (uint8_t k = 0; k < (id % 5 == 0 ? id % 3 : 1); ++k) {
+      AdjacencyModel::Neighbour n = neighbour(static_cast<uint8_t>(id + k));
+      n.vlan = id % 11 == 0 ? 5 : 0;
+      n.mtu = static_cast<uint16_t>(id % 4 == 0 ? 0 : id % 4 == 1 ? 65535 : 500 + id);
+      n.port = static_cast<uint16_t>(id * 1021);
+      model.group(id).neighbours.push_back(n);
+    }
+  }
+  const Image image = build(model);
+  const AdjacencyView view = open(image);
+  uint64_t state = 1;
+  uint32_t seen = 0;
+  for (int round = 0; round < 2000; ++round) {
+    uint32_t next_hops[32], bytes[32];
+    for (uint32_t i = 0; i < 32; ++i) {
+      const uint64_t r = mix64(state += 0x9e3779b97f4a7c15ull);
+      next_hops[i] = (r & 15) == 0 ? static_cast<uint32_t>(r >> 32) : static_cast<uint32_t>(r >> 32) % 63;
+      bytes[i] = (r & 16) != 0 ? static_cast<uint32_t>(r >> 8) & 0xffff : 490 + (static_cast<uint32_t>(r >> 8) & 127);
+    }
+    const uint8_t* rewrites[2][32] = {};
+    uint16_t ports[2][32] = {};
+    const uint32_t plain[2] = {view.select_plain(next_hops, bytes, rewrites[0], ports[0]),
+                               view.select_plain_scalar(next_hops, bytes, rewrites[1], ports[1])};
+    for (uint32_t i = 0; i < 32; ++i) {
+      const Adjacency* first = view.select(next_hops[i], 0);
+      const bool want = first != nullptr && first == view.select(next_hops[i], 0xffffffff) && first->vlan == 0 &&
+                        (first->mtu == 0 || bytes[i] <= first->mtu);
+      for (int way = 0; way < 2; ++way) {
+        ASSERT_EQ(plain[way] >> i & 1, want ? 1u : 0u) << way << " next hop " << next_hops[i] << ", " << bytes[i];
+        if (!want) continue;
+        ASSERT_EQ(rewrites[way][i], first->rewrite);
+        ASSERT_EQ(ports[way][i], first->port);
+      }
+      seen += want ? 1 : 0;
+    }
+  }
+  EXPECT_GT(seen, 10000u);
+}
+
 TEST(Adjacency, FlagsStandInPlaceOfNeighbours) {
   AdjacencyModel model(3);
   model.group(1).flags = AdjacencyGroup::kDrop;

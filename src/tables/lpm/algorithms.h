@@ -1,8 +1,9 @@
 // The LPM algorithms, by name: the one list that builders, tests, benchmarks, the command line and kernels go by.
 //
 // To add one: write its view and its plan function, and put a traits struct into the lists below. View4 has
-// open(section, next_hop_count), lookup(address), prefetch(address), lookup_bulk(...) and rebase(from, to); View6 the
-// same with (hi, lo). A family that an algorithm cannot serve leaves its list out.
+// open(section, next_hop_count), lookup(address), prefetch(address), lookup_bulk(...) and each_pointer(f), by which a
+// copy of the section in another memory space is made; View6 the same with (hi, lo). A family that an algorithm cannot
+// serve leaves its list out.
 #pragma once
 
 #include <cstring>

@@ -372,17 +372,6 @@ Result<Dir24View> Dir24View::open(std::span<const std::byte> section, uint32_t n
   return view;
 }
 
-Dir24View Dir24View::rebase(const std::byte* from, const std::byte* to) const {
-  auto moved = [&]<typename T>(const T* p) {
-    return p == nullptr ? p : reinterpret_cast<const T*>(to + (reinterpret_cast<const std::byte*>(p) - from));
-  };
-  Dir24View view = *this;
-  view.narrow_ = moved(narrow_);
-  view.wide_ = moved(wide_);
-  view.blocks_ = moved(blocks_);
-  return view;
-}
-
 void Dir24View::lookup_bulk(LpmIsa isa, const uint32_t* addresses, uint32_t* next_hops, size_t n) const {
   if (wide_ != nullptr) {
     lookup_with(isa, wide_, addresses, next_hops, n, next_hops_);

@@ -37,7 +37,6 @@ class Dir24View {
   // Checks every entry of both tables (32 or 64 MB read once). Errors: sizes that do not fit, an entry past the last
   // block, a next hop past next_hop_count.
   static Result<Dir24View> open(std::span<const std::byte> section, uint32_t next_hop_count);
-  Dir24View rebase(const std::byte* from, const std::byte* to) const;
 
   // The next-hop id for `address` (host order), or 0.
   SLUICE_HD uint32_t lookup(uint32_t address) const {

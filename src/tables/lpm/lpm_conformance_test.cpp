@@ -1,5 +1,5 @@
-// Every LPM algorithm x {one by one, bulk by each instruction set, reloaded image, rebased view} against the trie, and
-// the trie against the definition.
+// Every LPM algorithm x {one by one, bulk by each instruction set, reloaded image, view of a copy} against the trie,
+// and the trie against the definition.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -20,6 +20,15 @@ Image build(const Rib& rib, const char* algorithm4, const char* algorithm6) {
   auto image = build_routes(rib, algorithm4, algorithm6);
   EXPECT_TRUE(image.ok()) << (image.ok() ? "" : to_string(image.error()));
   return std::move(*image);
+}
+
+// The view over a copy of its section, as for another memory space.
+template <typename View>
+View over_copy(View view, const std::byte* from, const std::byte* to) {
+  view.each_pointer([&]<typename T>(const T*& p) {
+    if (p != nullptr) p = reinterpret_cast<const T*>(to + (reinterpret_cast<const std::byte*>(p) - from));
+  });
+  return view;
 }
 
 // What a view says by every way in; all ways must agree.
@@ -125,7 +134,8 @@ void expect_conformance(const Rib& rib, bool reload) {
     // A view moved to a copy answers from the copy.
     auto view = A::View4::open(image.section(SectionTag::kFib4), rib.next_hop_count());
     ASSERT_TRUE(view.ok());
-    const auto moved = view->rebase(image.section(SectionTag::kFib4).data(), again->section(SectionTag::kFib4).data());
+    const auto moved =
+        over_copy(*view, image.section(SectionTag::kFib4).data(), again->section(SectionTag::kFib4).data());
     for (size_t i = 0; i < a4.size(); ++i) ASSERT_EQ(moved.lookup(a4[i]), expected4[i]);
   });
   for_each_lpm<LpmAlgorithms6>([&]<typename A>(A) {
@@ -145,7 +155,8 @@ void expect_conformance(const Rib& rib, bool reload) {
     EXPECT_EQ(ask6(*again, a6), expected6) << A::kName << " reloaded";
     auto view = A::View6::open(image.section(SectionTag::kFib6), rib.next_hop_count());
     ASSERT_TRUE(view.ok());
-    const auto moved = view->rebase(image.section(SectionTag::kFib6).data(), again->section(SectionTag::kFib6).data());
+    const auto moved =
+        over_copy(*view, image.section(SectionTag::kFib6).data(), again->section(SectionTag::kFib6).data());
     for (size_t i = 0; i < a6.hi.size(); ++i) ASSERT_EQ(moved.lookup(a6.hi[i], a6.lo[i]), expected6[i]);
   });
 }

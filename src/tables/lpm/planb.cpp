@@ -12,6 +12,7 @@
 
 #include "tables/image.h"
 #include "tables/lpm/intervals.h"
+#include "tables/lpm/lists.h"
 
 namespace sluice {
 namespace {
@@ -197,23 +198,10 @@ Result<PlanBView> PlanBView::open(std::span<const std::byte> section, uint32_t n
   view.leaves_ = section.data() + at.leaves;
   const bool ok = view.wide_ ? check_leaves(view.wide_leaves()) : check_leaves(view.narrow_leaves());
   if (!ok) return Error("planb: a leaf is past the next hops and lists");
-  if (view.starts_[0] != 0 || view.starts_[h.block_count] != h.low_count) return Error("planb: lists do not add up");
-  for (uint32_t b = 0; b < h.block_count; ++b) {
-    if (view.starts_[b] >= view.starts_[b + 1]) return Error(fmt::format("planb: list {} is empty", b));
-    if (view.starts_[b + 1] > h.low_count) return Error(fmt::format("planb: list {} lies outside", b));
+  if (auto listed = check_lists("planb", view.starts_, h.block_count, view.low_hops_, h.low_count, next_hop_count);
+      !listed) {
+    return std::move(listed).error();
   }
-  for (uint32_t i = 0; i < h.low_count; ++i) {
-    if (view.low_hops_[i] > next_hop_count)
-      return Error(fmt::format("planb: list entry {} has an unknown next hop", i));
-  }
-  return view;
-}
-
-PlanBView PlanBView::rebase(const std::byte* from, const std::byte* to) const {
-  PlanBView view = *this;
-  view.each_pointer([&]<typename T>(const T*& p) {
-    p = reinterpret_cast<const T*>(to + (reinterpret_cast<const std::byte*>(p) - from));
-  });
   return view;
 }
 
@@ -345,15 +333,9 @@ struct PlanBBulk {
     }
 #endif
     const Table<Leaf> t{v, v.keys_, leaves - v.first_leaf_, v.levels_, v.next_hops_};
-    const size_t i = n / kGroup * kGroup;
-    whole(t, hi, lo, next_hops, i);
-    if (i == n) return;
-    uint64_t rest_hi[kGroup] = {}, rest_lo[kGroup] = {};
-    uint32_t found[kGroup];
-    std::copy(hi + i, hi + n, rest_hi);
-    std::copy(lo + i, lo + n, rest_lo);
-    whole(t, rest_hi, rest_lo, found, kGroup);
-    std::copy(found, found + (n - i), next_hops + i);
+    in_groups<kGroup>(hi, lo, next_hops, n, [&](const uint64_t* h, const uint64_t* l, uint32_t* out, size_t some) {
+      whole(t, h, l, out, some);
+    });
   }
 
  private:

@@ -47,7 +47,6 @@ class PlanBView {
 
   // Checks that no key leads past the last leaf, and every leaf, list and next hop.
   static Result<PlanBView> open(std::span<const std::byte> section, uint32_t next_hop_count);
-  PlanBView rebase(const std::byte* from, const std::byte* to) const;
 
   // The next-hop id, or 0. Both halves in host order.
   SLUICE_HD uint32_t lookup(uint64_t hi, uint64_t lo) const {

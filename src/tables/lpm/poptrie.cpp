@@ -196,13 +196,6 @@ Result<PoptrieArrays> check(std::span<const std::byte> section, uint32_t next_ho
   return arrays;
 }
 
-PoptrieArrays moved(const PoptrieArrays& arrays, const std::byte* from, const std::byte* to) {
-  auto move = [&]<typename T>(const T* p) {
-    return reinterpret_cast<const T*>(to + (reinterpret_cast<const std::byte*>(p) - from));
-  };
-  return {move(arrays.root), move(arrays.quarters), move(arrays.leaves)};
-}
-
 }  // namespace
 
 Result<FibPlan> plan_poptrie4(const Rib& rib) {
@@ -233,18 +226,6 @@ Result<Poptrie6View> Poptrie6View::open(std::span<const std::byte> section, uint
   if (!arrays) return std::move(arrays).error();
   Poptrie6View view;
   view.arrays_ = *arrays;
-  return view;
-}
-
-Poptrie4View Poptrie4View::rebase(const std::byte* from, const std::byte* to) const {
-  Poptrie4View view;
-  view.arrays_ = moved(arrays_, from, to);
-  return view;
-}
-
-Poptrie6View Poptrie6View::rebase(const std::byte* from, const std::byte* to) const {
-  Poptrie6View view;
-  view.arrays_ = moved(arrays_, from, to);
   return view;
 }
 

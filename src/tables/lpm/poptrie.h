@@ -74,7 +74,6 @@ class Poptrie4View {
   static constexpr size_t kRootCount = size_t{1} << 16;
 
   static Result<Poptrie4View> open(std::span<const std::byte> section, uint32_t next_hop_count);
-  Poptrie4View rebase(const std::byte* from, const std::byte* to) const;
 
   // The next-hop id for `address` (host order), or 0.
   SLUICE_HD uint32_t lookup(uint32_t address) const {
@@ -115,7 +114,6 @@ class Poptrie6View {
   static constexpr size_t kRootCount = (size_t{1} << 21) + 1;
 
   static Result<Poptrie6View> open(std::span<const std::byte> section, uint32_t next_hop_count);
-  Poptrie6View rebase(const std::byte* from, const std::byte* to) const;
 
   // Both halves in host order.
   SLUICE_HD uint32_t lookup(uint64_t hi, uint64_t lo) const {

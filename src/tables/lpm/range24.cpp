@@ -11,6 +11,7 @@
 
 #include "tables/image.h"
 #include "tables/lpm/intervals.h"
+#include "tables/lpm/lists.h"
 
 namespace sluice {
 namespace {
@@ -263,26 +264,10 @@ Result<Range24View> Range24View::open(std::span<const std::byte> section, uint32
     const uint32_t value = view.wide_ != 0 ? view.wide_leaves()[i] : view.narrow_leaves()[i];
     if (value > answers) return Error(fmt::format("range24: leaf {} is {}", i, value));
   }
-  const uint32_t* starts = view.starts();
-  if (starts[0] != 0 || starts[h.block_count] != h.low_count) return Error("range24: lists do not add up");
-  for (uint32_t b = 0; b < h.block_count; ++b) {
-    if (starts[b] >= starts[b + 1] || starts[b + 1] > h.low_count) {
-      return Error(fmt::format("range24: list {} is empty or lies outside", b));
-    }
+  if (auto listed = check_lists("range24", view.starts(), h.block_count, view.low_hops(), h.low_count, next_hop_count);
+      !listed) {
+    return std::move(listed).error();
   }
-  for (uint32_t i = 0; i < h.low_count; ++i) {
-    if (view.low_hops()[i] > next_hop_count) {
-      return Error(fmt::format("range24: list entry {} has an unknown next hop", i));
-    }
-  }
-  return view;
-}
-
-Range24View Range24View::rebase(const std::byte* from, const std::byte* to) const {
-  Range24View view = *this;
-  view.each_pointer([&]<typename T>(const T*& p) {
-    p = reinterpret_cast<const T*>(to + (reinterpret_cast<const std::byte*>(p) - from));
-  });
   return view;
 }
 
@@ -403,16 +388,10 @@ struct Range24Bulk {
                   uint32_t* next_hops, size_t n) {
 #if defined(__x86_64__)
     if (isa == LpmIsa::kAvx512 && kHasAvx512 && v.third_ != 0) {
-      const size_t i = n / kGroup * kGroup;
-      run_avx512(v, leaves, hi, lo, next_hops, i);
-      if (i == n) return;
-      uint64_t rest_hi[kGroup] = {}, rest_lo[kGroup] = {};
-      uint32_t found[kGroup];
-      std::copy(hi + i, hi + n, rest_hi);
-      std::copy(lo + i, lo + n, rest_lo);
-      run_avx512(v, leaves, rest_hi, rest_lo, found, kGroup);
-      std::copy(found, found + (n - i), next_hops + i);
-      return;
+      return in_groups<kGroup>(hi, lo, next_hops, n,
+                               [&](const uint64_t* h, const uint64_t* l, uint32_t* out, size_t some) {
+                                 run_avx512(v, leaves, h, l, out, some);
+                               });
     }
 #endif
     run_scalar(v, leaves, hi, lo, next_hops, n);

@@ -50,7 +50,6 @@ class Range24View {
 
   // Checks every index, node, leaf, list and next hop.
   static Result<Range24View> open(std::span<const std::byte> section, uint32_t next_hop_count);
-  Range24View rebase(const std::byte* from, const std::byte* to) const;
 
   // The next-hop id, or 0. Both halves in host order.
   SLUICE_HD uint32_t lookup(uint64_t hi, uint64_t lo) const {

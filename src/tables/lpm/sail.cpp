@@ -233,14 +233,6 @@ Result<SailView> SailView::open(std::span<const std::byte> section, uint32_t nex
   return view;
 }
 
-SailView SailView::rebase(const std::byte* from, const std::byte* to) const {
-  SailView view = *this;
-  view.each_pointer([&]<typename T>(const T*& p) {
-    p = reinterpret_cast<const T*>(to + (reinterpret_cast<const std::byte*>(p) - from));
-  });
-  return view;
-}
-
 void SailView::lookup_bulk(const uint32_t* addresses, uint32_t* next_hops, size_t n) const {
   if (!wide_) return lookup_all(root_, narrow_entries(), blocks_, next_hops_, addresses, next_hops, n);
   lookup_all(root_, wide_entries(), blocks_, next_hops_, addresses, next_hops, n);

@@ -44,7 +44,6 @@ class SailView {
 
   // Checks every root entry, entry and next hop. Errors: sizes that do not fit, an index or a next hop out of range.
   static Result<SailView> open(std::span<const std::byte> section, uint32_t next_hop_count);
-  SailView rebase(const std::byte* from, const std::byte* to) const;
 
   // The next-hop id for `address` (host order), or 0.
   SLUICE_HD uint32_t lookup(uint32_t address) const {

@@ -97,11 +97,6 @@ class ScanView {
   // Errors: sizes or lengths that do not fit, lengths out of order, a hash table without a free slot (a search could
   // not end), a next hop past next_hop_count.
   static Result<ScanView> open(std::span<const std::byte> section, uint32_t next_hop_count);
-  ScanView rebase(const std::byte* from, const std::byte* to) const {
-    ScanView view = *this;
-    view.base_ = to + (base_ - from);
-    return view;
-  }
 
   SLUICE_HD uint32_t find(Key key) const {
     const std::byte* records = base_ + sizeof(ScanHeader);
@@ -154,7 +149,6 @@ class Scan4View : public ScanView<ScanFamily4> {
   }
   Scan4View() = default;
   explicit Scan4View(const ScanView& view) : ScanView(view) {}
-  Scan4View rebase(const std::byte* from, const std::byte* to) const { return Scan4View(ScanView::rebase(from, to)); }
 
   // The next-hop id for `address` (host order), or 0.
   SLUICE_HD uint32_t lookup(uint32_t address) const { return find({address}); }
@@ -180,7 +174,6 @@ class Scan6View : public ScanView<ScanFamily6> {
   }
   Scan6View() = default;
   explicit Scan6View(const ScanView& view) : ScanView(view) {}
-  Scan6View rebase(const std::byte* from, const std::byte* to) const { return Scan6View(ScanView::rebase(from, to)); }
 
   SLUICE_HD uint32_t lookup(uint64_t hi, uint64_t lo) const { return find({hi, lo}); }
   SLUICE_HD void prefetch(uint64_t, uint64_t) const {}

@@ -102,11 +102,6 @@ Result<const Node*> check(std::span<const std::byte> section, uint32_t next_hop_
   return nodes;
 }
 
-template <typename Node>
-const Node* moved(const Node* nodes, const std::byte* from, const std::byte* to) {
-  return reinterpret_cast<const Node*>(to + (reinterpret_cast<const std::byte*>(nodes) - from));
-}
-
 }  // namespace
 
 Result<Trie4View> Trie4View::open(std::span<const std::byte> section, uint32_t next_hop_count) {
@@ -114,12 +109,6 @@ Result<Trie4View> Trie4View::open(std::span<const std::byte> section, uint32_t n
   if (!nodes) return std::move(nodes).error();
   Trie4View view;
   view.nodes_ = *nodes;
-  return view;
-}
-
-Trie4View Trie4View::rebase(const std::byte* from, const std::byte* to) const {
-  Trie4View view;
-  view.nodes_ = moved(nodes_, from, to);
   return view;
 }
 
@@ -132,12 +121,6 @@ Result<Trie6View> Trie6View::open(std::span<const std::byte> section, uint32_t n
   if (!nodes) return std::move(nodes).error();
   Trie6View view;
   view.nodes_ = *nodes;
-  return view;
-}
-
-Trie6View Trie6View::rebase(const std::byte* from, const std::byte* to) const {
-  Trie6View view;
-  view.nodes_ = moved(nodes_, from, to);
   return view;
 }
 

@@ -51,8 +51,6 @@ class Trie4View {
   using Address = uint32_t;
   // Errors: too small, a child out of range or not longer, a length past 32, a next hop past next_hop_count.
   static Result<Trie4View> open(std::span<const std::byte> section, uint32_t next_hop_count);
-  // The same view over a copy of the section at `to` (another memory space).
-  Trie4View rebase(const std::byte* from, const std::byte* to) const;
 
   // The next-hop id of the longest prefix that covers `address` (host order), or 0.
   SLUICE_HD uint32_t lookup(uint32_t address) const {
@@ -92,7 +90,6 @@ static_assert(std::is_trivially_copyable_v<Trie4View>);
 class Trie6View {
  public:
   static Result<Trie6View> open(std::span<const std::byte> section, uint32_t next_hop_count);
-  Trie6View rebase(const std::byte* from, const std::byte* to) const;
 
   // Both halves in host order.
   SLUICE_HD uint32_t lookup(uint64_t hi, uint64_t lo) const {

@@ -1,0 +1,236 @@
+// A device that fails, or that is so late that it was given up: the host does its packets, and outputs, counters and
+// lines are those of the CPU. The emulated device alone: no other fails when it is told to.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "exec/emu/emu_device.h"
+#include "tests/testing/device_ways.h"
+#include "tests/testing/run_graph.h"
+
+namespace sluice {
+namespace {
+
+using testing::DeviceOutcome;
+using testing::expect_equal;
+using testing::GraphRun;
+using testing::kWatched;
+using testing::run_way;
+using testing::TempDir;
+using testing::Way;
+
+using enum DeviceMode;
+using enum Transport;
+using enum RecordChoice;
+using enum DeviceThreading;
+
+std::string standard(const TempDir& dir, const std::string& capture) {
+  return testing::standard_graph_text(dir, "FromDump(" + capture + ")", "ToDump($OUT)", "tuple_space", "poptrie",
+                                      "poptrie");
+}
+
+// Edits that are wrong when they are done twice: addresses are swapped at the frame's start, far and near in front of
+// it and past its first 128 bytes, and a sum is checked and another written in its place.
+std::string edits(const std::string& capture) {
+  return "in :: FromDump(" + capture +
+         ") -> EtherEncap(0x0800, 02:00:00:00:00:03, 02:00:00:00:00:04)"
+         " -> EtherEncap(0x88b5, 02:00:00:00:00:05, 02:00:00:00:00:06) -> EtherMirror -> Print(one, 44)"
+         " -> EtherMirror -> Print(two, 44) -> Strip(28) -> c :: Classifier(12/0800, 12/86dd, -);\n"
+         "c[0] -> EtherMirror -> SetCRC32 -> EtherEncap(0x0800, 02:00:00:00:00:01, 02:00:00:00:00:02) -> Print(mid, 24)"
+         " -> EtherMirror -> Strip(14) -> CheckCRC32 -> EtherMirror -> SetCRC32 -> out :: ToDump($OUT);\n"
+         "c[1] -> Strip(130) -> EtherMirror -> SetCRC32 -> second :: ToDump($OUT2);\n"
+         "c[2] -> Discard;\n";
+}
+
+struct Fault {
+  const char* name;
+  void (*set)(EmuFaults&);
+  bool fails;
+};
+
+TEST(DeviceFaults, TheHostTakesOverAndNothingIsLostOrReordered) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", kWatched ? 2500 : 4000, 9);
+  const Fault faults[] = {
+      {"late", [](EmuFaults& f) { f.late_ns = 20'000; }, false},
+      {"stuck", [](EmuFaults& f) { f.stuck_after = 700; }, true},
+      {"killed", [](EmuFaults& f) { f.killed_after = 900; }, true},
+      {"killed at once", [](EmuFaults& f) { f.killed_after = 0; }, true},
+      {"no memory", [](EmuFaults& f) { f.memory_limit = 1000; }, true},
+      {"no start", [](EmuFaults& f) { f.refuse_start = true; }, true},
+  };
+  const auto hold = [&](const std::string& text, const Fault& fault, const Way& way, const DeviceOutcome& want) {
+    SCOPED_TRACE(fault.name);
+    SCOPED_TRACE(::testing::PrintToString(way));
+    const auto device = std::make_shared<EmuDevice>();
+    fault.set(device->faults());
+    const DeviceOutcome got = run_way(dir, text, &way, {device}, [&](GraphRun& graph) {
+      // A busy machine must not make a late device a failed one.
+      graph.device.watchdog_ns = fault.fails ? 100'000'000 : 20'000'000'000;
+    });
+    expect_equal(want, got);
+    ASSERT_EQ(got.outcome.report.devices.size(), 1u);
+    EXPECT_EQ(!got.outcome.report.devices[0].failure.empty(), fault.fails) << got.outcome.report.devices[0].failure;
+  };
+  const std::string text = standard(dir, capture);
+  const DeviceOutcome want = run_way(dir, text, nullptr, {});
+  ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+  for (const Fault& fault : faults) {
+    for (const Way& way : {Way{kPersistent, kTagged, kKey, 1, 256}, Way{kPersistent, kTagged, kHeader, 2, 64},
+                           Way{kLaunch, kStaged, kKey, 2, 256}, Way{kLaunch, kCommList, kAuto, 1, 256},
+                           Way{kAdaptive, kStaged, kKey, 1, 256}, Way{kLaunch, kStaged, kKey, 3, 64, 1, 4, 0, kMaster},
+                           Way{kPersistent, kTagged, kHeader, 2, 64, 1, 4, 0, kMaster}}) {
+      hold(text, fault, way, want);
+    }
+  }
+  // Of frames that were edited, but not reported, every byte must be as before.
+  const std::string twice = edits(capture);
+  const DeviceOutcome once = run_way(dir, twice, nullptr, {});
+  ASSERT_TRUE(once.outcome.ok) << once.outcome.error;
+  ASSERT_GT(once.outcome.report.packets_out, 700u);
+  for (const Way& way : {Way{kLaunch, kCommList, kAuto, 1, 256}, Way{kLaunch, kCommPool, kAuto, 2, 256},
+                         Way{kPersistent, kTagged, kAddress, 1, 256}}) {
+    hold(twice, faults[1], way, once);
+  }
+}
+
+// Devices whose threads stand still with a record in their hands.
+class HeldDevices {
+ public:
+  // The first `held` of `count` are.
+  HeldDevices(unsigned count, unsigned held) : held_(held) {
+    for (unsigned i = 0; i < count; ++i) {
+      devices_.push_back(std::make_shared<EmuDevice>(i));
+      if (i < held) devices_.back()->faults().held_after = 0;
+    }
+    released_.resize(held);
+  }
+  ~HeldDevices() { release(); }
+
+  testing::Devices all() const { return {devices_.begin(), devices_.end()}; }
+  // Lets each held one do some more of its records. Once there are none it says so by taking its time.
+  void let(uint64_t records) {
+    for (size_t i = 0; i < held_; ++i) {
+      if (released_[i] == kAll) continue;
+      devices_[i]->faults().held_after = released_[i] += records;
+      const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+      while (devices_[i]->records() < released_[i]) {
+        if (std::chrono::steady_clock::now() > limit) {
+          released_[i] = kAll;
+          break;
+        }
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+      }
+    }
+  }
+  void release() {
+    for (const auto& device : devices_) device->faults().held_after = kAll;
+  }
+  // That the held ones answered.
+  uint64_t records() const {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < held_; ++i) sum += devices_[i]->records();
+    return sum;
+  }
+
+ private:
+  static constexpr uint64_t kAll = ~uint64_t{0};
+  std::vector<std::shared_ptr<EmuDevice>> devices_;
+  size_t held_;
+  std::vector<uint64_t> released_;  // by held device: what its EmuFaults::held_after is
+};
+
+// Devices are given up with records in their hands, and then do these a few at a time, between commits, while the host
+// goes on with later packets in the memory that it would use again.
+TEST(DeviceFaults, WhatALateDeviceWritesMeetsNoPacket) {
+  const TempDir dir;
+  constexpr uint32_t kPackets = 2500;
+  constexpr uint32_t kBatch = 64;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", kPackets, 12);
+  std::vector<Way> ways = {
+      {kLaunch, kCommList, kAuto, 1, kBatch},      {kLaunch, kZeroCopy, kAddress, 1, kBatch},
+      {kPersistent, kTagged, kAddress, 1, kBatch}, {kLaunch, kCommList, kAuto, 3, kBatch, 3},
+      {kLaunch, kCommPool, kAuto, 1, kBatch},      {kLaunch, kCommList, kAuto, 2, kBatch, 1, 4, 0, kMaster},
+  };
+  if (!kWatched) {
+    for (const Way& way : std::vector<Way>{{kLaunch, kCommList, kAuto, 2, kBatch, 2},
+                                           {kLaunch, kCommList, kAuto, 3, kBatch},
+                                           {kLaunch, kZeroCopy, kAddress, 2, kBatch, 2},
+                                           {kLaunch, kZeroCopy, kAddress, 3, kBatch},
+                                           {kPersistent, kTagged, kAddress, 2, kBatch, 2},
+                                           {kPersistent, kTagged, kAddress, 3, kBatch, 1, 4, 0, kMaster},
+                                           {kAdaptive, kZeroCopy, kAddress, 2, kBatch},
+                                           {kLaunch, kCommPool, kAuto, 3, kBatch, 2}}) {
+      ways.push_back(way);
+    }
+  }
+  for (const std::string& text : {standard(dir, capture), edits(capture)}) {
+    const DeviceOutcome want = run_way(dir, text, nullptr, {});
+    ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+    for (const Way& way : ways) {
+      // All of them late; where there are several, also the first alone.
+      for (unsigned held = way.devices; held != 0; held = held == way.devices && held > 1 ? 1 : 0) {
+        SCOPED_TRACE(::testing::PrintToString(way) + ", " + std::to_string(held) + " late");
+        HeldDevices devices(way.devices, held);
+        uint64_t late = 0;
+        const DeviceOutcome got = run_way(dir, text, &way, devices.all(), [&](GraphRun& graph) {
+          graph.device.watchdog_ns = 30'000'000;
+          graph.progress = [&](uint64_t committed) {
+            devices.let(8);
+            late = devices.records();
+            if (committed == kPackets) devices.release();
+          };
+        });
+        expect_equal(want, got);
+        const RunReport& report = got.outcome.report;
+        // Equality says nothing where no record was given up and answered afterwards.
+        EXPECT_GT(report.offload.rescued, 0u);
+        EXPECT_GT(late, 0u);
+        // All batches' memory once more, at most; pools are in the hands of the flight that they belong to.
+        const size_t jobs = way.workers == 1 ? way.flights : 2 * way.workers + 4 + way.flights;
+        EXPECT_GT(report.set_aside_bytes, 0u);
+        EXPECT_LE(report.set_aside_bytes, jobs << 20);
+        for (unsigned d = 0; d < held; ++d) EXPECT_NE(report.devices[d].failure, "");
+      }
+    }
+  }
+}
+
+// One that is not done when the run is over keeps what it may still read and write, until it is.
+TEST(DeviceFaults, ADeviceThatDoesNotStopKeepsItsMemory) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", 600, 13);
+  const std::string text = edits(capture);
+  const DeviceOutcome want = run_way(dir, text, nullptr, {});
+  ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+  ASSERT_EQ(kept_runs(), 0u);
+  for (const Way& way : {Way{kLaunch, kCommList, kAuto, 2, 64}, Way{kPersistent, kTagged, kAddress, 1, 64},
+                         Way{kLaunch, kCommPool, kAuto, 1, 64, 1, 2, 0, kMaster}}) {
+    SCOPED_TRACE(::testing::PrintToString(way));
+    HeldDevices devices(1, 1);
+    const DeviceOutcome got =
+        run_way(dir, text, &way, devices.all(), [](GraphRun& graph) { graph.device.watchdog_ns = 30'000'000; });
+    expect_equal(want, got);
+    EXPECT_TRUE(got.outcome.report.devices[0].still_running);
+    EXPECT_NE(got.outcome.report.devices[0].failure, "");
+    EXPECT_EQ(devices.records(), 0u);
+    EXPECT_EQ(kept_runs(), 1u);
+    // All that it still does lies in memory that is there; then nothing is kept.
+    devices.release();
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (kept_runs() != 0 && std::chrono::steady_clock::now() < limit) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(kept_runs(), 0u);
+    EXPECT_GT(devices.records(), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace sluice
