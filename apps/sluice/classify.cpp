@@ -135,7 +135,7 @@ void add_classify(CLI::App& root) {
       "sluice classify --rules edge.img --trace - -o json < trace.txt",
       [o] { return classify(*o); });
   sub->add_option("--rules", o->rules,
-                  "Rule file (ClassBench or native; plain, gzip or bzip2), or an image from `sluice compile`")
+                  "Rule file of any format (plain, gzip or bzip2), or an image from `sluice compile`")
       ->required()
       ->type_name("FILE");
   add_acl_options(*sub, o->format, o->algorithm);

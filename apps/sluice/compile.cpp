@@ -386,7 +386,7 @@ void add_compile(CLI::App& root) {
                      "sluice compile --routes rib4.txt,rib6.txt --algorithm dir24,poptrie --out rib.img\n"
                      "sluice compile --adjacencies neighbours.txt --routes rib4.txt,rib6.txt --out adj.img",
                      [o] { return compile(*o); });
-  sub->add_option("--acl", o->acl, "Rule file, ClassBench or native (plain, gzip or bzip2)")->type_name("FILE");
+  sub->add_option("--acl", o->acl, "Rule file of any format (plain, gzip or bzip2)")->type_name("FILE");
   sub->add_option("--routes", o->routes, "Route files, text or MRT, joined by commas")->type_name("FILE[,FILE]");
   sub->add_option("--adjacencies", o->adjacencies, "Adjacency file; its next hops are those of --routes")
       ->type_name("FILE");

@@ -280,7 +280,7 @@ namespace {
 void add_run_options(CLI::App& sub, RunFlags& o) {
   sub.add_option("configuration", o.words, "A Click file ('-': stdin) and NAME=VALUE for its variables")
       ->type_name("FILE [NAME=VALUE...]");
-  sub.add_option("--acl", o.acl, "Access list: rules (ClassBench or native) or an image")->type_name("FILE");
+  sub.add_option("--acl", o.acl, "Access list: rules of any format, or an image")->type_name("FILE");
   add_format_option(sub, o.format, "--acl");
   sub.add_option("--routes", o.routes, "Route files (text or MRT), joined by commas, or an image")
       ->type_name("FILE[,FILE]");

@@ -237,7 +237,10 @@ class Reader {
     fail(tables_[0].at, 7,
          used.empty() ? "no built-in chain is declared" : fmt::format("{} have rules", fmt::join(used, " and ")),
          "one of INPUT, FORWARD and OUTPUT",
-         fmt::format("say which one with the format iptables:{}", used.empty() ? "CHAIN" : used[0]));
+         fmt::format("say which one with the format iptables:{}",
+                     used.empty()                                                   ? "CHAIN"
+                     : std::find(used.begin(), used.end(), "FORWARD") != used.end() ? "FORWARD"
+                                                                                    : used[0]));
     return {};
   }
 

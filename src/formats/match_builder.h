@@ -37,9 +37,7 @@ class MatchBuilder {
 
   const std::vector<AclRegion>& match() const { return match_; }
   // The packets of the families that are not in match(); none when they would need more than kLimit regions.
-  std::optional<std::vector<AclRegion>> rest() const {
-    return rest_known_ ? std::optional(rest_) : std::nullopt;
-  }
+  std::optional<std::vector<AclRegion>> rest() const { return rest_known_ ? std::optional(rest_) : std::nullopt; }
 
  private:
   std::vector<AclRegion> match_;
