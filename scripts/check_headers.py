@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles every header alone: with g++, and where nvcc is given also as CUDA code for host and device.
+"""Compiles every header alone: with g++, and where nvcc is given also as CUDA code (all of it parsed, the device part compiled).
 
 A header is for the device too when it lies in a shared folder (SHARED below), when it is a stage.h or when it says
 SLUICE_HD, unless its first comment has a line `host only`. A header that says SLUICE_HD and `host only` is an error.
@@ -22,7 +22,7 @@ SHARED = ("net", "batch", "tables")
 CXX_FLAGS = ["-std=c++20", "-fsyntax-only", "-x", "c++", "-march=x86-64-v2", "-Wall", "-Wextra", "-Wshadow",
              "-Wnon-virtual-dtor", "-Wno-missing-field-initializers", "-Werror"]
 NVCC_FLAGS = ["-std=c++20", "-x", "cu", "--expt-relaxed-constexpr", "-arch=sm_90", "-Werror", "all-warnings",
-              "-Xcompiler", "-march=x86-64-v2", "-c", "-o", "/dev/null"]
+              "-Xcompiler", "-march=x86-64-v2", "-cubin", "-o", "/dev/null"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 
 

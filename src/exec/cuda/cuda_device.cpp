@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "exec/cuda/drivers.h"
 #include "exec/cuda/nvml.h"
 
@@ -88,6 +90,43 @@ class CudaDevice final : public Device {
 };
 
 }  // namespace
+
+namespace {
+// The driver has 32 queues at most (prepare_cuda_runtime asks for them); uploads need one.
+constexpr uint32_t kMostStreams = 30;
+// Graphs run on queues of the driver's own besides: with 30 rings a graph was never started (H100).
+constexpr uint32_t kMostRingsBesideGraphs = 22;
+// More do not make copies or kernels overlap better, and each is one ring less.
+constexpr uint32_t kMostSlabStreams = 12;
+}  // namespace
+
+CudaShared::~CudaShared() {
+  // Destroying a stream waits for what runs in it.
+  if (memory == nullptr || memory->abandoned()) return;
+  memory->use();
+  for (cudaStream_t stream : slab_streams_) (void)cudaStreamDestroy(stream);
+}
+
+Result<cudaStream_t> CudaShared::slab_stream() {
+  const std::lock_guard lock(mutex_);
+  const bool room = slab_streams_.size() < kMostSlabStreams && slab_streams_.size() + resident_rings < kMostStreams;
+  if (room || slab_streams_.empty()) {
+    cudaStream_t stream = nullptr;
+    memory->use();
+    if (const cudaError_t e = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); e != cudaSuccess) {
+      return cuda_error(e, "create a stream for slabs");
+    }
+    slab_streams_.push_back(stream);
+    return stream;
+  }
+  return slab_streams_[next_stream_++ % slab_streams_.size()];
+}
+
+uint32_t CudaShared::most_rings() {
+  const std::lock_guard lock(mutex_);
+  const uint32_t left = kMostStreams - std::min(kMostStreams, static_cast<uint32_t>(slab_streams_.size()));
+  return options.graphs ? std::min(kMostRingsBesideGraphs, left) : left;
+}
 
 DeviceCount count_cuda_devices() {
   prepare_cuda_runtime();

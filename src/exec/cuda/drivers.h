@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "exec/cuda/kernels.h"
@@ -17,11 +18,28 @@ namespace sluice {
 
 // What all drivers of one device share.
 struct CudaShared {
+  CudaShared() = default;
+  // No driver is left.
+  ~CudaShared();
+  CudaShared(const CudaShared&) = delete;
+  CudaShared& operator=(const CudaShared&) = delete;
+
+  // A stream for a slab, which other slabs may have, too: what shares a queue with a resident kernel waits for ever,
+  // and the driver's queues are few (prepare_cuda_runtime).
+  Result<cudaStream_t> slab_stream();
+  // How many rings may run at a time.
+  uint32_t most_rings();
+
   std::shared_ptr<CudaMemory> memory;
   CudaOptions options;
   uint32_t processors = 0;
   std::atomic<uint32_t> resident_blocks{0};
   std::atomic<uint32_t> resident_rings{0};
+
+ private:
+  std::mutex mutex_;
+  std::vector<cudaStream_t> slab_streams_;
+  size_t next_stream_ = 0;
 };
 
 Result<std::unique_ptr<SlabDriver>> make_cuda_slabs(std::shared_ptr<CudaShared> shared, const ChannelShape& shape,

@@ -13,11 +13,6 @@
 namespace sluice {
 namespace {
 
-// The driver has 32 queues at most (prepare_cuda_runtime asks for them); uploads and slabs need some.
-constexpr uint32_t kMostRings = 30;
-// Graphs run on queues of the driver's own besides: with 30 rings a graph was never started (H100).
-constexpr uint32_t kMostRingsBesideGraphs = 22;
-
 template <typename F>
 struct ScopeExit {
   explicit ScopeExit(F f) : f_(std::move(f)) {}
@@ -118,7 +113,7 @@ class CudaRing final : public RingDriver {
     if (running_) return Error("the servers of this ring run already");
     // A ring that never runs has no stream: past the number of the driver's queues, streams share one, and what shares
     // it with a resident kernel waits for ever.
-    const uint32_t most = shared_->options.graphs ? kMostRingsBesideGraphs : kMostRings;
+    const uint32_t most = shared_->most_rings();
     if (shared_->resident_rings.fetch_add(1) >= most) {
       shared_->resident_rings.fetch_sub(1);
       return Error(fmt::format("{} rings run on the device, and it takes no more", most),

@@ -1,4 +1,4 @@
-// Launch mode: slabs of records, a stream each, reused for ever.
+// Launch mode: slabs of records over a few streams, reused for ever.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -36,7 +36,6 @@ class CudaSlabs final : public SlabDriver {
       for (cudaEvent_t event : {s.event, s.before, s.after}) {
         if (event != nullptr) (void)cudaEventDestroy(event);
       }
-      if (s.stream != nullptr) (void)cudaStreamDestroy(s.stream);
       shared_->memory->free_pinned(s.host_in);
       shared_->memory->free_pinned(s.host_out);
       shared_->memory->free_device(s.device_in);
@@ -58,9 +57,9 @@ class CudaSlabs final : public SlabDriver {
         if (auto r = take(memory.allocate_device(in_bytes(shape_.capacity)), s.device_in); !r) return r;
         if (auto r = take(memory.allocate_device(out_bytes(shape_.capacity)), s.device_out); !r) return r;
       }
-      if (const cudaError_t e = cudaStreamCreateWithFlags(&s.stream, cudaStreamNonBlocking); e != cudaSuccess) {
-        return cuda_error(e, "create a stream for a slab");
-      }
+      auto stream = shared_->slab_stream();
+      if (!stream) return std::move(stream).error();
+      s.stream = *stream;
       if (const cudaError_t e = cudaEventCreateWithFlags(&s.event, cudaEventDisableTiming); e != cudaSuccess) {
         return cuda_error(e, "create an event for a slab");
       }
@@ -132,7 +131,7 @@ class CudaSlabs final : public SlabDriver {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit_ns);
     for (const Slab& s : slabs_) {
       // Any other error: the device has failed and runs nothing.
-      while (s.stream != nullptr && cudaStreamQuery(s.stream) == cudaErrorNotReady) {
+      while (s.event != nullptr && cudaEventQuery(s.event) == cudaErrorNotReady) {
         (void)cudaGetLastError();
         if (std::chrono::steady_clock::now() > limit) {
           shared_->memory->abandon();

@@ -96,10 +96,7 @@ CudaMemory::CudaMemory(int ordinal) : ordinal_(ordinal) {}
 
 CudaMemory::~CudaMemory() {
   // Freeing waits for the device: with a kernel that does not leave, for ever.
-  if (abandoned_ || has_resident()) {
-    (void)window_.release();
-    return;
-  }
+  if (abandoned_ || has_resident()) return;
   use();
   for (void* p : late_pinned_) (void)cudaFreeHost(p);
   for (void* p : late_unpins_) (void)cudaHostUnregister(p);
@@ -107,7 +104,7 @@ CudaMemory::~CudaMemory() {
   for (auto& chunk : chunks_) {
     if (chunk->host == nullptr) (void)cudaFree(chunk->base);
   }
-  window_.reset();
+  if (window_ != nullptr) DeviceWindow::give_back(window_);
   for (int i = 0; i < 2; ++i) {
     if (copied_[i] != nullptr) (void)cudaEventDestroy(copied_[i]);
     if (staging_[i] != nullptr) (void)cudaFreeHost(staging_[i]);
@@ -175,9 +172,9 @@ Result<CudaMemory::Window> CudaMemory::allocate_window(size_t bytes) {
   const size_t need = rounded(bytes);
   const std::lock_guard lock(mutex_);
   if (window_ == nullptr && why_no_window_.empty()) {
-    auto window = DeviceWindow::open(ordinal_, kWindowBytes);
+    auto window = DeviceWindow::take(ordinal_, kWindowBytes);
     if (window) {
-      window_ = std::move(*window);
+      window_ = *window;
       auto chunk = std::make_unique<Chunk>();
       chunk->base = reinterpret_cast<char*>(window_->device());
       chunk->bytes = window_->size();

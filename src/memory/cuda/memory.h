@@ -74,6 +74,7 @@ class CudaMemory {
   bool has_resident() const { return resident_.load() != 0; }
   // A kernel does not leave: nothing of this device is freed any more, so that nothing waits for it.
   void abandon() { abandoned_.store(true); }
+  bool abandoned() const { return abandoned_.load(); }
 
  private:
   explicit CudaMemory(int ordinal);
@@ -104,7 +105,7 @@ class CudaMemory {
   std::mutex mutex_;  // of all below
   std::vector<std::unique_ptr<Chunk>> chunks_;
   std::unordered_map<void*, Piece> pieces_;
-  std::unique_ptr<DeviceWindow> window_;
+  DeviceWindow* window_ = nullptr;
   std::string why_no_window_;
   std::map<char*, size_t> pinned_;  // by pin()
   std::vector<void*> late_pinned_;  // freed, but kept while kernels are resident

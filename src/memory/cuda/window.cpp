@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "memory/cuda/memory.h"
@@ -208,7 +210,38 @@ Result<std::unique_ptr<DeviceWindow>> DeviceWindow::open(int ordinal, size_t byt
   window->host_ = static_cast<std::byte*>(mapped);
   window->device_ = static_cast<std::byte*>(device);
   window->size_ = bytes;
+  window->ordinal_ = ordinal;
   return window;
+}
+
+struct DeviceWindow::Spare {
+  std::mutex mutex;
+  std::vector<DeviceWindow*> windows;
+  static Spare& all() {
+    static auto* spare = new Spare;  // never unmade
+    return *spare;
+  }
+};
+
+Result<DeviceWindow*> DeviceWindow::take(int ordinal, size_t bytes) {
+  Spare& spare = Spare::all();
+  const std::lock_guard lock(spare.mutex);
+  for (DeviceWindow*& window : spare.windows) {
+    if (window->ordinal_ != ordinal || window->size_ < bytes) continue;
+    std::swap(window, spare.windows.back());
+    DeviceWindow* taken = spare.windows.back();
+    spare.windows.pop_back();
+    return taken;
+  }
+  auto made = open(ordinal, bytes);
+  if (!made) return std::move(made).error();
+  return made->release();
+}
+
+void DeviceWindow::give_back(DeviceWindow* window) {
+  Spare& spare = Spare::all();
+  const std::lock_guard lock(spare.mutex);
+  spare.windows.push_back(window);
 }
 
 #else
@@ -216,9 +249,10 @@ Result<std::unique_ptr<DeviceWindow>> DeviceWindow::open(int ordinal, size_t byt
 struct DeviceWindow::Vulkan {};
 DeviceWindow::DeviceWindow() = default;
 DeviceWindow::~DeviceWindow() = default;
-Result<std::unique_ptr<DeviceWindow>> DeviceWindow::open(int, size_t) {
+Result<DeviceWindow*> DeviceWindow::take(int, size_t) {
   return Error("this program was built without the Vulkan headers");
 }
+void DeviceWindow::give_back(DeviceWindow*) {}
 
 #endif
 

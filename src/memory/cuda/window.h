@@ -17,9 +17,12 @@ namespace sluice {
 
 class DeviceWindow {
  public:
-  // Not cleared. Errors: this build or machine has no Vulkan driver of the device, or the device no such memory.
-  static Result<std::unique_ptr<DeviceWindow>> open(int ordinal, size_t bytes);
-  // Waits for the device's kernels.
+  // Not cleared; `bytes` or more. Errors: this build or machine has no Vulkan driver of the device, or the device no
+  // such memory.
+  static Result<DeviceWindow*> take(int ordinal, size_t bytes);
+  // For the next who takes one of that device. A window that was made stays until the process ends: to unmake it would
+  // wait for the device's kernels, and when static objects go the driver may be gone already.
+  static void give_back(DeviceWindow* window);
   ~DeviceWindow();
   DeviceWindow(const DeviceWindow&) = delete;
   DeviceWindow& operator=(const DeviceWindow&) = delete;
@@ -32,13 +35,16 @@ class DeviceWindow {
 
  private:
   struct Vulkan;
+  struct Spare;
   DeviceWindow();
+  static Result<std::unique_ptr<DeviceWindow>> open(int ordinal, size_t bytes);
 
   std::unique_ptr<Vulkan> vulkan_;
   cudaExternalMemory_t imported_ = nullptr;
   std::byte* host_ = nullptr;
   std::byte* device_ = nullptr;
   size_t size_ = 0;
+  int ordinal_ = 0;
 };
 
 }  // namespace sluice
