@@ -328,8 +328,8 @@ class PatternParser {
     bool explicit_op = false;
   };
 
-  uint32_t compared(Qualifiers q, bool ip_word) {
-    Comparison c;
+  // [& MASK] [OPERATOR] VALUE. `values`: what a missing value could be. The result, where there is a fault.
+  std::optional<uint32_t> comparison(Comparison& c, const char* values) {
     if (take_if("&")) {
       const Token m = take();
       const auto mask = number(m.text, 0xffffffff);
@@ -343,8 +343,14 @@ class PatternParser {
       c.explicit_op = true;
       break;
     }
-    if (at_end_of_conjunction()) return wrong(peek(), "a value", "a number, an address or a name");
+    if (at_end_of_conjunction()) return wrong(peek(), "a value", values);
     c.value = take();
+    return std::nullopt;
+  }
+
+  uint32_t compared(Qualifiers q, bool ip_word) {
+    Comparison c;
+    if (const auto fault = comparison(c, "a number, an address or a name")) return *fault;
     const bool bare = q == Qualifiers{} && !ip_word;
     const auto prefix = parse_prefix(c.value.text);
     const bool address = prefix && c.value.text.find_first_of(".:") != std::string_view::npos;
@@ -561,19 +567,7 @@ class PatternParser {
     }
     if (!take_if("]")) return wrong(peek(), "']'", "ip[OFFSET:LENGTH]");
     Comparison c;
-    if (take_if("&")) {
-      const Token m = take();
-      const auto mask = number(m.text, 0xffffffff);
-      if (!mask) return wrong(m, "a mask", "a number");
-      c.mask = *mask;
-    }
-    for (const char* op : {"==", "=", "!=", "<=", ">=", "<", ">"}) {
-      if (!take_if(op)) continue;
-      c.op = std::string_view(op) == "=" ? "==" : op;
-      break;
-    }
-    if (at_end_of_conjunction()) return wrong(peek(), "a value", "a number");
-    c.value = take();
+    if (const auto fault = comparison(c, "a number")) return *fault;
     const bool ip = same_word(name.text, "ip");
     const uint32_t n = numeric(c, ip ? Source::kIpBytes : Source::kTransBytes, bytes == 4 ? ~0u : (1u << 8 * bytes) - 1,
                                {}, static_cast<uint16_t>(*offset), bytes);
