@@ -71,7 +71,8 @@ class RuleHits {
 };
 
 // The counters of all versions of all lists. A rule is the rule of the version before that matches the same packets and
-// does the same with them, wherever it stands; of several such, the first is the first. Thread-safe.
+// does the same with them, wherever it stands. Of several that are the same, those that stand before or behind all that
+// changed stay what they are; of the others the first is the first. Thread-safe.
 class HitLedger {
  public:
   explicit HitLedger(unsigned workers) : workers_(workers) {}
