@@ -18,6 +18,7 @@
 #include "net/packet_builder.h"
 #include "ports/pcap/capture_writer.h"
 #include "tables/acl/algorithms.h"
+#include "tables/adjacency/adjacency_model.h"
 #include "tests/testing/device_ways.h"
 #include "tests/testing/devices.h"
 #include "tests/testing/run_graph.h"
@@ -241,7 +242,9 @@ TEST_F(LiveTablesTest, RoutesByTheLineAndByTheFile) {
   Live live(graph());
   const auto routes = [&] {
     std::string all;
-    for (const Json& r : live.ask({{"command", "show routes"}, {"for", "8.8.8.8"}})["result"]["routes"])
+    const Json answer = live.ask({{"command", "show routes"}, {"for", "8.8.8.8"}});
+    EXPECT_EQ(answer["ok"], true) << answer.dump();
+    for (const Json& r : answer["result"]["routes"])
       all += r["prefix"].get<std::string>() + " " + r["next_hop"].get<std::string>() + ";";
     return all;
   };
@@ -284,7 +287,7 @@ TEST_F(LiveTablesTest, CompiledImagesGiveTheirRulesButNotTheirRoutes) {
   const RuleSet set = *parse_native_rules(
       "deny tcp from 10.0.0.0/8 port 1024-2048 to 192.0.2.7 port 80 flags SYN dscp 46\npermit udp from 2001:db8::/32 "
       "to any "
-      "frag\nmark(7) ip from any to any icmp-type 8 log\npermit ip from any to 10.0.0.0/7 loose-ports\n",
+      "frag\nmark(7) icmp from any to any icmp-type 8 log\npermit ip from any to 10.0.0.0/7 loose-ports\n",
       "rules");
   ASSERT_TRUE(build_acl(set, "tuple_merge")->write(dir_ / "acl.img").ok());
   Rib rib;

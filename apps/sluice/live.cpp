@@ -81,7 +81,8 @@ void LiveRun::ended(Runtime&) {
     const size_t all = RuleSet::kMaxRules;
     if (!flags_.hits.empty()) hits_.push_back(need(control_->rules(table, true, 1, all, "list")));
     if (flags_.top == 0) continue;
-    for (const Json& rule : need(control_->rules(table, true, 1, flags_.top, "hits"))["rules"]) {
+    const Json most = need(control_->rules(table, true, 1, flags_.top, "hits"));
+    for (const Json& rule : most["rules"]) {
       const std::string at = rule.contains("file")
                                  ? fmt::format("{}:{}", rule["file"].get<std::string>(), rule["line"].get<uint32_t>())
                                  : fmt::format("rule {}", rule["rule"].get<uint32_t>());

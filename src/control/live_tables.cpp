@@ -392,7 +392,7 @@ Result<void> known(const std::map<std::string, std::shared_ptr<const Image>, std
   if (error.hint.empty() && !tables.empty()) {
     std::vector<std::string> names;
     for (const auto& [table, image] : tables) names.push_back(table);
-    error.hint = fmt::format("there {} {}", names.size() == 1 ? "is" : "are", fmt::join(names, ", "));
+error.hint = fmt::format("tables: {}", fmt::join(names, ", "));
   }
   return error;
 }
