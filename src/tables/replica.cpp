@@ -83,13 +83,19 @@ bool ImageReplicas::take(const Image& next) {
     return false;
   }
   // The header differs in the checksum, which replicas do not keep.
-  for (size_t at = sizeof(ImageHeader); at < to.size(); at += LineSet::kLine) {
-    const size_t n = std::min<size_t>(LineSet::kLine, to.size() - at);
-    if (std::memcmp(to.data() + at, from.data() + at, n) == 0) continue;
-    std::memcpy(data_ + at, from.data() + at, n);
-    mark(data_ + at, n);
-  }
+  write(data_ + sizeof(ImageHeader), from.data() + sizeof(ImageHeader), to.size() - sizeof(ImageHeader));
   return true;
+}
+
+void ImageReplicas::write(void* to, const void* from, size_t n) {
+  auto* const out = static_cast<std::byte*>(to);
+  const auto* const in = static_cast<const std::byte*>(from);
+  for (size_t at = 0; at < n; at += LineSet::kLine) {
+    const size_t m = std::min<size_t>(LineSet::kLine, n - at);
+    if (std::memcmp(out + at, in + at, m) == 0) continue;
+    std::memcpy(out + at, in + at, m);
+    mark(out + at, m);
+  }
 }
 
 Result<Image> ImageReplicas::copy_of(const Image& image) {

@@ -128,6 +128,9 @@ class ImageReplicas {
     fresh_.mark(static_cast<size_t>(static_cast<const std::byte*>(at) - data_), n);
   }
 
+  // Makes the `n` bytes of the master at `to` those of `from`, and marks what differed.
+  void write(void* to, const void* from, size_t n);
+
   // Makes the master what `next` is by marking the lines that differ: for tables that are built anew and patched all the
   // same. False: it is of another size or has other sections, and nothing was done.
   bool take(const Image& next);

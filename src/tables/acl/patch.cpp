@@ -701,17 +701,6 @@ class Half {
   bool tables_changed_ = false, loose_changed_ = true;
 };
 
-// `to` becomes `from`; what differs is marked, line by line.
-void rewrite(ImageReplicas& image, std::byte* to, const void* from, size_t n) {
-  const auto* bytes = static_cast<const std::byte*>(from);
-  for (size_t at = 0; at < n; at += 64) {
-    const size_t m = std::min<size_t>(64, n - at);
-    if (std::memcmp(to + at, bytes + at, m) == 0) continue;
-    std::memcpy(to + at, bytes + at, m);
-    image.mark(to + at, m);
-  }
-}
-
 // What an image is made with room for.
 struct Room {
   size_t rules = 0;              // altogether
@@ -786,7 +775,7 @@ struct PatchedAcl::State {
       std::vector<TupleMergeTable> records = narrow.records();
       const auto more = wide.records();
       records.insert(records.end(), more.begin(), more.end());
-      rewrite(common.image, common.lookup + header.tables_offset, records.data(), records.size() * sizeof records[0]);
+      common.image.write(common.lookup + header.tables_offset, records.data(), records.size() * sizeof records[0]);
       header.narrow_tables = static_cast<uint32_t>(narrow.tables());
       header.wide_tables = static_cast<uint32_t>(wide.tables());
     }
@@ -799,17 +788,17 @@ struct PatchedAcl::State {
         const size_t count = loose.size() + wide.loose().size();
         header.sieve_offset = round_up(header.loose_offset + count * sizeof(TupleMergeLoose));
         header.sieve_bytes = sieve.size();
-        rewrite(common.image, common.lookup + header.sieve_offset, sieve.data(), sieve.size());
+        common.image.write(common.lookup + header.sieve_offset, sieve.data(), sieve.size());
       }
       for (uint32_t word : wide.loose()) loose.push_back(loose_of<true>(arrays.rules[word - 1]));
-      rewrite(common.image, common.lookup + header.loose_offset, loose.data(), loose.size() * sizeof(TupleMergeLoose));
+      common.image.write(common.lookup + header.loose_offset, loose.data(), loose.size() * sizeof(TupleMergeLoose));
       header.narrow_loose = static_cast<uint32_t>(narrow.loose().size());
       header.wide_loose = static_cast<uint32_t>(wide.loose().size());
     }
     header.narrow_blocks = narrow.blocks();
     header.wide_blocks = wide.blocks();
     header.slot_count = common.slot_end;
-    rewrite(common.image, common.lookup, &header, sizeof header);
+    common.image.write(common.lookup, &header, sizeof header);
   }
 
   // An empty image of that room. Errors: memory, max_bytes.
