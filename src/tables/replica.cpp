@@ -90,8 +90,9 @@ bool ImageReplicas::take(const Image& next) {
 void ImageReplicas::write(void* to, const void* from, size_t n) {
   auto* const out = static_cast<std::byte*>(to);
   const auto* const in = static_cast<const std::byte*>(from);
-  for (size_t at = 0; at < n; at += LineSet::kLine) {
-    const size_t m = std::min<size_t>(LineSet::kLine, n - at);
+  size_t m = 0;
+  for (size_t at = 0; at < n; at += m) {
+    m = std::min<size_t>(LineSet::kLine - static_cast<size_t>(out + at - data_) % LineSet::kLine, n - at);
     if (std::memcmp(out + at, in + at, m) == 0) continue;
     std::memcpy(out + at, in + at, m);
     mark(out + at, m);

@@ -573,18 +573,35 @@ uint32_t drawn_hop(std::mt19937_64& random) {
   return random() % 3 == 0 ? 0 : 1 + static_cast<uint32_t>(random() % 256);
 }
 
+// Makes what is made once, replicas above all: each is a change, or there is nothing to publish.
+template <typename Table>
+void warm_up(Table& table) {
+  const Route4 route = tables().rib.routes4().front();
+  for (uint32_t i = 0; i < 4; ++i) {
+    table.set(route, 1 + i % 2);
+    (void)table.template publish<typename Table::View>();
+    table.release();
+  }
+}
+
 // `changes` of a full table (a third withdrawals, the rest moves and returns), then a publication, as one iteration.
 template <typename Table>
 void set_and_publish(benchmark::State& state, size_t changes) {
   static Table table;
   const auto routes = tables().rib.routes4();
   std::mt19937_64 random(3);
+  warm_up(table);
   for (auto _ : state) {
     for (size_t i = 0; i < changes; ++i) table.set(routes[random() % routes.size()], drawn_hop(random));
     if (!table.template publish<typename Table::View>()) return state.SkipWithError("no memory");
     table.release();
   }
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * changes));
+  if constexpr (requires { table.table->rebuilds(); }) {
+    state.counters["rebuilds"] = static_cast<double>(table.table->rebuilds());
+    state.counters["bytes"] = static_cast<double>(table.table->replicas().copied_bytes());
+    state.counters["runs"] = static_cast<double>(table.table->replicas().copied_runs());
+  }
 }
 
 // Lookups in runs of 256, beside a thread that makes `rate` changes a second and publishes a hundred times (0: none).
@@ -606,6 +623,7 @@ void lookup_beside(benchmark::State& state, int pattern, double rate) {
     current.store(&versions.back(), std::memory_order_release);
     return true;
   };
+  warm_up(table);
   if (!publish()) return state.SkipWithError("no memory");
   table.release();
   std::atomic<bool> stop{false};

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "base/assert.h"
+#include "base/prefetch.h"
 #include "tables/lpm/routes16.h"
 
 namespace sluice {
@@ -86,9 +87,24 @@ class Master4 {
     for (uint32_t b = layout.blocks; b-- > 0;) free_blocks_.push_back(b);
   }
 
-  // Makes the entries of a /16 those of its routes. False: no room; the master is not to be published then.
-  bool paint(const RoutesBy16& routes, uint32_t slot) {
-    return layout_.wide ? paint_as<uint32_t>(routes, slot) : paint_as<uint16_t>(routes, slot);
+  // Makes the entries of a part of a /16 those of its routes. False: no room; the master is not to be published then.
+  bool paint(const RoutesBy16& routes, uint32_t slot, RoutesBy16::Range range = {0, 255}) {
+    return layout_.wide ? paint_as<uint32_t>(routes, slot, range) : paint_as<uint16_t>(routes, slot, range);
+  }
+  // The same for all that were touched.
+  bool paint_touched(RoutesBy16& routes) {
+    const auto& touched = routes.touched();
+    for (size_t i = 0; i < touched.size(); ++i) {
+      if (i + 16 < touched.size()) routes.prefetch_vector(touched[i + 16]);
+      if (i + 8 < touched.size()) {
+        const uint32_t ahead = touched[i + 8];
+        routes.prefetch_routes(ahead);
+        const size_t chunk = layout_.sail ? root_[ahead] : size_t{ahead} * 256;
+        prefetch_read(entries_ + (chunk + routes.range(ahead).first) * layout_.entry_bytes());
+      }
+      if (!paint(routes, touched[i], routes.range(touched[i]))) return false;
+    }
+    return true;
   }
 
  private:
@@ -98,9 +114,10 @@ class Master4 {
   Entry* chunk(uint32_t c) {
     return reinterpret_cast<Entry*>(entries_) + size_t{c} * 256;
   }
+  // The blocks of entries [first, last] that have other entries now.
   template <typename Entry>
-  void drop_blocks(const Entry* entries, const Entry* instead) {
-    for (size_t i = 0; i < 256; ++i) {
+  void drop_blocks(const Entry* entries, const Entry* instead, size_t first, size_t last) {
+    for (size_t i = first; i <= last; ++i) {
       if (entries[i] <= layout_.next_hops || (instead != nullptr && instead[i] == entries[i])) continue;
       free_blocks_.push_back(entries[i] - layout_.next_hops - 1);
     }
@@ -111,7 +128,7 @@ class Master4 {
   }
 
   template <typename Entry>
-  bool paint_as(const RoutesBy16& routes, uint32_t slot) {
+  bool paint_as(const RoutesBy16& routes, uint32_t slot, RoutesBy16::Range range) {
     const auto& longer = routes.longer(slot);
     if (layout_.sail && longer.empty()) return share<Entry>(slot, routes.cover(slot));
     Entry* now = nullptr;
@@ -128,10 +145,12 @@ class Master4 {
       image_->mark(now, 256 * sizeof(Entry));
       set_root(slot, c);
       own_[slot] = true;
+      range = {0, 255};
     }
     // A route stands before those inside it, so each paints over what covers it.
     std::array<Entry, 256> fresh;
-    fresh.fill(static_cast<Entry>(routes.cover(slot)));
+    const uint32_t first = range.first, last = range.last;
+    std::fill(fresh.begin() + first, fresh.begin() + last + 1, static_cast<Entry>(routes.cover(slot)));
     std::array<uint16_t, 256> block;
     uint32_t divided = kNone;
     auto end_block = [&] {
@@ -151,11 +170,17 @@ class Master4 {
     };
     taken_.clear();
     for (const auto& r : longer) {
-      const uint32_t low = r.key >> 8, length = r.key & 255;
+      const uint32_t low = r.key >> 8, length = r.key & 255, at = low >> 8;
+      if (at > last) break;
       if (length <= 24) {
-        std::fill_n(fresh.begin() + (low >> 8), size_t{1} << (24 - length), static_cast<Entry>(r.next_hop));
+        const uint32_t end = at + (1u << (24 - length));
+        if (end > first) {
+          std::fill(fresh.begin() + std::max(at, first), fresh.begin() + std::min(end, last + 1),
+                    static_cast<Entry>(r.next_hop));
+        }
         continue;
       }
+      if (at < first) continue;
       if (low >> 8 != divided) {
         if (!end_block()) return give_back();
         divided = low >> 8;
@@ -164,8 +189,8 @@ class Master4 {
       std::fill_n(block.begin() + (low & 255), size_t{1} << (32 - length), r.next_hop);
     }
     if (!end_block()) return give_back();
-    drop_blocks(now, fresh.data());
-    image_->write(now, fresh.data(), sizeof fresh);
+    drop_blocks(now, fresh.data(), first, last);
+    image_->write(now + first, fresh.data() + first, (last - first + 1) * sizeof(Entry));
     return true;
   }
   // Blocks that were taken for a /16 whose entries do not name them yet.
@@ -188,7 +213,7 @@ class Master4 {
     }
     if (own_[slot]) {
       const uint32_t old = root_[slot] / 256;
-      drop_blocks<Entry>(chunk<Entry>(old), nullptr);
+      drop_blocks<Entry>(chunk<Entry>(old), nullptr, 0, 255);
       free_chunks_.push_back(old);
       own_[slot] = false;
     }
@@ -340,9 +365,7 @@ struct PatchedRoutes::State {
   Result<bool> patch() {
     if (built == nullptr || new_names) return false;
     if (changed4 && built->paints) {
-      for (uint32_t slot : four.touched()) {
-        if (!built->master4.paint(four, slot)) return false;
-      }
+      if (!built->master4.paint_touched(four)) return false;
       four.forget();
     } else if (changed4) {
       const Rib rib = all();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/bits.h"
+#include "base/prefetch.h"
 #include "tables/lpm/rib.h"
 
 namespace sluice::lpm_patch {
@@ -47,7 +48,8 @@ class RoutesBy16 {
     } else {
       at->next_hop = next_hop;
     }
-    touch(address >> 16);
+    const uint32_t first = address >> 8 & 255;
+    touch(address >> 16, first, first + (length >= 24 ? 0 : (1u << (24 - length)) - 1));
     return true;
   }
   uint16_t find(uint32_t address, uint8_t length) const {
@@ -75,24 +77,32 @@ class RoutesBy16 {
     }
   }
 
-  // The /16s with a change since forget(), in order.
+  // The /16s with a change since forget(), in order; and the /24s of one between the first and the last that changed.
   const std::vector<uint32_t>& touched() {
     std::sort(touched_.begin(), touched_.end());
     return touched_;
   }
+  struct Range {
+    uint8_t first = 255, last = 0;  // nothing, when first > last
+  };
+  Range range(uint32_t slot) const { return ranges_[slot]; }
   void forget() {
-    for (uint32_t slot : touched_) is_touched_[slot] = false;
+    for (uint32_t slot : touched_) ranges_[slot] = Range{};
     touched_.clear();
   }
+  // Asks for the memory that longer(slot) will be read from: the vector, then (soon after) its routes.
+  void prefetch_vector(uint32_t slot) const { prefetch_read(&long_[slot]); }
+  void prefetch_routes(uint32_t slot) const { prefetch_read(long_[slot].data()); }
 
  private:
   static size_t node(uint32_t address, unsigned length) {
     return size_t{1} << length | (length == 0 ? 0 : address >> (32 - length));
   }
-  void touch(uint32_t slot) {
-    if (is_touched_[slot]) return;
-    is_touched_[slot] = true;
-    touched_.push_back(slot);
+  void touch(uint32_t slot, uint32_t first, uint32_t last) {
+    Range& range = ranges_[slot];
+    if (range.first > range.last) touched_.push_back(slot);
+    range.first = std::min(range.first, static_cast<uint8_t>(first));
+    range.last = std::max(range.last, static_cast<uint8_t>(last));
   }
   bool set_short(uint32_t address, uint8_t length, uint16_t next_hop) {
     uint16_t& hop = short_[node(address, length)];
@@ -112,7 +122,7 @@ class RoutesBy16 {
       if (best == 0) best_length = 0;
       cover_[slot] = best;
       cover_length_[slot] = best_length;
-      touch(slot);
+      touch(slot, 0, 255);
     }
     return true;
   }
@@ -122,7 +132,7 @@ class RoutesBy16 {
   std::vector<uint16_t> cover_ = std::vector<uint16_t>(kSlots);
   std::vector<uint8_t> cover_length_ = std::vector<uint8_t>(kSlots);  // its length + 1; 0: none
   std::vector<uint32_t> touched_;
-  std::vector<bool> is_touched_ = std::vector<bool>(kSlots);
+  std::vector<Range> ranges_ = std::vector<Range>(kSlots);
   size_t size_ = 0;
 };
 
