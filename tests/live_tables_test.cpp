@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
+#include <map>
 #include <thread>
 
 #include "control/control.h"
@@ -16,9 +18,11 @@
 #include "formats/rule_files.h"
 #include "generate/random.h"
 #include "net/packet_builder.h"
+#include "net/text.h"
 #include "ports/pcap/capture_writer.h"
 #include "tables/acl/algorithms.h"
 #include "tables/adjacency/adjacency_model.h"
+#include "tables/lpm/algorithms.h"
 #include "tests/testing/device_ways.h"
 #include "tests/testing/devices.h"
 #include "tests/testing/run_graph.h"
@@ -81,7 +85,7 @@ std::string error_of(const Result<TableChange>& change) {
 class LiveTablesTest : public ::testing::Test {
  protected:
   void write(const std::string& name, const std::string& text) const { testing::write_file(dir_ / name, text); }
-  std::string graph() const {
+  std::string graph(const std::string& algorithm = "tuple_space") const {
     write("edge.acl",
           "deny udp from any to any port 53\npermit tcp from any to any port 80\npermit ip from any to any\n");
     write("rib", "8.0.0.0/8 a\n8.8.0.0/16 b\n2001:db8::/32 a\n");
@@ -89,10 +93,11 @@ class LiveTablesTest : public ::testing::Test {
           "a 02:00:00:00:00:0a 02:00:00:00:00:01 1\nb 02:00:00:00:00:0b 02:00:00:00:00:01 2\n"
           "c 02:00:00:00:00:0c 02:00:00:00:00:01 3\n");
     return fmt::format(
-        "AclTable(edge, FILE {0}); RouteTable(fib, FILE {1}); AdjacencyTable(adj, FILE {2}, ROUTES fib);\n"
+        "AclTable(edge, FILE {0}, ALGORITHM {3}); RouteTable(fib, FILE {1}); AdjacencyTable(adj, FILE {2}, ROUTES "
+        "fib);\n"
         "InfiniteSource(LIMIT 0) -> IPInput -> ACL(edge) -> IPRoute(fib) -> DecIPTTL -> AdjacencyRewrite(adj) -> "
         "ToMemory;\n",
-        dir_ / "edge.acl", dir_ / "rib", dir_ / "adj");
+        dir_ / "edge.acl", dir_ / "rib", dir_ / "adj", algorithm);
   }
   TempDir dir_;
 };
@@ -169,11 +174,17 @@ TEST_F(LiveTablesTest, WhatIsWrongChangesNothingAndIsSaidWithItsPlace) {
   EXPECT_EQ(live.runtime->publisher().generation(), 1u);
 }
 
-TEST_F(LiveTablesTest, RandomStepsGiveWhatAVectorGives) {
-  Live live(graph());
+class LiveTablesSteps : public LiveTablesTest, public ::testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Algorithms, LiveTablesSteps, ::testing::Values("tuple_space", "tuple_merge"));
+
+TEST_P(LiveTablesSteps, GiveWhatAVectorGives) {
+  Live live(graph(GetParam()));
   Random random(7);
   RuleSet want = *read_rules_file(dir_ / "edge.acl");
-  const auto random_rule = [&] { return fmt::format("permit tcp from any to any port {}", random.below(20)); };
+  const auto random_rule = [&] {
+    return fmt::format("mark({}) tcp from 10.0.0.0/{} to any port {}", random.below(1000), 8 + random.below(3),
+                       random.below(20));
+  };
   const auto rule_of = [](const std::string& text) { return parse_native_rules(text, "t")->rules[0]; };
   const auto same = [](const AclRule& a, const AclRule& b) { return to_native(a) == to_native(b); };
   for (int round = 0; round < (kWatched ? 5 : 40); ++round) {
@@ -214,6 +225,73 @@ TEST_F(LiveTablesTest, RandomStepsGiveWhatAVectorGives) {
     auto change = live.tables->change_acl("edge", text, "steps", false);
     ASSERT_TRUE(change.ok()) << text << error_of(change);
     ASSERT_EQ(live.list(), to_native(want)) << text;
+    // What packets meet is that list.
+    const Image& image = *live.tables->tables().acls.at("edge");
+    const auto view = AclView::open(image);
+    const auto actions = AclActionsView::open(image);
+    ASSERT_TRUE(view.ok() && actions.ok());
+    const auto flat = *flatten_all(want);
+    for (int i = 0; i < 100; ++i) {
+      FlowKey key{};
+      key.family = 4;
+      key.protocol = 6;
+      key.bits = FlowKey::kHasPorts;
+      key.src_lo = 0x0a000000 + random.below(1 << 24);
+      key.dst_port = static_cast<uint16_t>(random.below(24));
+      const auto first =
+          std::find_if(flat.begin(), flat.end(), [&](const AclMatchRule& rule) { return matches(rule, key); });
+      const AclAction got = actions->action(view->lookup(key));
+      if (first == flat.end()) {
+        EXPECT_EQ(got.verb, AclVerb::kNone);
+      } else {
+        const AclRule& rule = want.rules[static_cast<size_t>(first - flat.begin())];
+        ASSERT_EQ(got.verb, rule.verb);
+        ASSERT_EQ(got.mark, rule.mark);
+      }
+    }
+  }
+}
+
+TEST_F(LiveTablesTest, RandomRoutesAreWhatLookupsFind) {
+  Live live(graph());
+  Random random(9);
+  std::map<std::pair<uint32_t, uint8_t>, std::string> want = {{{0x08000000, 8}, "a"}, {{0x08080000, 16}, "b"}};
+  for (int round = 0; round < (kWatched ? 4 : 25); ++round) {
+    std::string text;
+    for (uint64_t n = 1 + random.below(10); n != 0; --n) {
+      const auto length = static_cast<uint8_t>(8 + random.below(25));
+      const auto address = static_cast<uint32_t>((0x08000000 + random.below(1 << 24)) & high_mask32(length));
+      if (random.below(3) != 0 || want.size() < 3) {
+        const std::string hop = fmt::format("h{}", random.below(12));
+        text += fmt::format("add {} {}\n", to_string(IpPrefix{IpAddress{0, address, 4}, length}), hop);
+        want[{address, length}] = hop;
+      } else {
+        const auto gone = std::next(want.begin(), static_cast<ptrdiff_t>(random.below(want.size())));
+        text += fmt::format("delete {}\n", to_string(IpPrefix{IpAddress{0, gone->first.first, 4}, gone->first.second}));
+        want.erase(gone);
+      }
+    }
+    auto change = live.tables->change_routes("fib", text, "c", false);
+    ASSERT_TRUE(change.ok()) << text << error_of(change);
+    const Image& image = *live.tables->tables().routes.at("fib");
+    const auto names = NextHopNames::open(image.section(SectionTag::kNextHopNames));
+    ASSERT_TRUE(names.ok());
+    const auto opened = with_fib4(image, [&](const auto& view) {
+      for (int i = 0; i < 200; ++i) {
+        const auto address = static_cast<uint32_t>(0x08000000 + random.below(1 << 24));
+        std::string expected = "-";
+        int longest = -1;
+        for (const auto& [prefix, hop] : want) {
+          if (((address ^ prefix.first) & high_mask32(prefix.second)) == 0 && prefix.second > longest) {
+            longest = prefix.second;
+            expected = hop;
+          }
+        }
+        ASSERT_EQ(names->name(view.lookup(address)), expected);
+      }
+    });
+    ASSERT_TRUE(opened.ok()) << to_string(opened.error());
+    ASSERT_EQ(live.tables->changed("routes", "fib"), live.runtime->publisher().generation());
   }
 }
 
@@ -353,7 +431,11 @@ TEST_F(LiveTablesTest, RequestsThatMakeNoSense) {
 // Two elements look into one list, one behind the other. In the versions with an odd number only even ports are
 // permitted, and the other way round: a packet that met two versions is permitted by the first and denied by the
 // second.
-class LiveChanges : public ::testing::TestWithParam<std::pair<unsigned, const char*>> {};
+struct LiveWay {
+  unsigned workers;
+  const char *device, *algorithm;
+};
+class LiveChanges : public ::testing::TestWithParam<LiveWay> {};
 
 TEST_P(LiveChanges, EveryPacketMeetsOneVersion) {
   const TempDir dir;
@@ -372,8 +454,8 @@ TEST_P(LiveChanges, EveryPacketMeetsOneVersion) {
                       "permit tcp from 10.0.0.0/8 to any\n");
   const uint64_t packets = kWatched ? 20'000 : 300'000;
   RunOptions options;
-  options.workers = GetParam().first;
-  if (std::string(GetParam().second) == "emu") {
+  options.workers = GetParam().workers;
+  if (std::string(GetParam().device) == "emu") {
     options.device.devices = testing::devices_of("emu", 1);
     options.device.records = RecordChoice::kHeader;
     options.device.watchdog_ns = 60'000'000'000;
@@ -383,10 +465,12 @@ TEST_P(LiveChanges, EveryPacketMeetsOneVersion) {
   options.max_packets = ~uint64_t{0};
   options.stop = &over;
   options.progress = [&](uint64_t n) { done = n; };
-  Live live(fmt::format("AclTable(edge, FILE {});\nFromMemory({}, LIMIT 100000000) -> IPInput -> first :: ACL(edge) -> "
-                        "second :: ACL(edge) -> ToMemory;\n",
-                        dir / "edge.acl", dir / "in.pcap"),
-            options);
+  Live live(
+      fmt::format(
+          "AclTable(edge, FILE {}, ALGORITHM {});\nFromMemory({}, LIMIT 100000000) -> IPInput -> first :: ACL(edge) -> "
+          "second :: ACL(edge) -> ToMemory;\n",
+          dir / "edge.acl", GetParam().algorithm, dir / "in.pcap"),
+      options);
   auto socket = ControlSocket::create(dir / "s");
   ASSERT_TRUE(socket.ok()) << to_string(socket.error());
   (*socket)->serve([&](std::string_view line) { return live.control->answer(line); }, Control::too_long());
@@ -449,7 +533,8 @@ TEST_P(LiveChanges, EveryPacketMeetsOneVersion) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, LiveChanges,
-                         ::testing::Values(std::pair{1u, "cpu"}, std::pair{3u, "cpu"}, std::pair{2u, "emu"}));
+                         ::testing::Values(LiveWay{1, "cpu", "tuple_space"}, LiveWay{3, "cpu", "tuple_merge"},
+                                           LiveWay{2, "emu", "tuple_space"}, LiveWay{2, "emu", "tuple_merge"}));
 
 }  // namespace
 }  // namespace sluice

@@ -10,6 +10,7 @@
 #include "control/report.h"
 #include "formats/native_rules.h"
 #include "net/text.h"
+#include "tables/acl/sections.h"
 
 namespace sluice {
 
@@ -98,6 +99,19 @@ Json to_json(const TableChange& c) {
 
 Json to_json(const HitCount& count) {
   return {{"packets", count.packets}, {"bytes", count.bytes}};
+}
+
+// An image that is patched has places between its rules where none is: there the range of ports is empty.
+HitLedger::Counts hits_by_position(HitLedger::Counts counts) {
+  if (counts.image == nullptr) return counts;
+  const auto rules = AclRulesView::open(*counts.image);
+  if (!rules) return {};
+  uint32_t position = 0;
+  for (uint32_t r = 1; r <= rules->size(); ++r) {
+    if (rules->rule(r).src_port_low <= rules->rule(r).src_port_high) counts.rules[++position] = counts.rules[r];
+  }
+  counts.rules.resize(position + size_t{1});
+  return counts;
 }
 
 const char* action_of(const AclRule& rule) {
@@ -268,7 +282,7 @@ Result<Json> Control::rules(const std::string& asked, bool with_hits, size_t fro
   if (!set) return std::move(set).error();
   const std::vector<AclRule>& all = (*set)->rules;
   HitLedger::Counts counts;
-  if (with_hits || order == "hits") counts = runtime_.hits().read(*table);
+  if (with_hits || order == "hits") counts = hits_by_position(runtime_.hits().read(*table));
   // A list that no element uses was never counted.
   counts.rules.resize(all.size() + 1);
   std::vector<uint32_t> shown;

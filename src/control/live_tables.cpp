@@ -18,7 +18,9 @@
 #include "formats/rule_files.h"
 #include "net/text.h"
 #include "tables/acl/algorithms.h"
+#include "tables/acl/patch.h"
 #include "tables/lpm/algorithms.h"
+#include "tables/lpm/patch.h"
 
 namespace sluice {
 namespace {
@@ -33,18 +35,157 @@ class Stopwatch {
   uint64_t start_ = now_ns();
 };
 
-class Rebuild final : public AclImageMaker {
+Result<std::shared_ptr<const Image>> share(Result<Image> image) {
+  if (!image) return std::move(image).error();
+  return std::make_shared<const Image>(std::move(*image));
+}
+
+// Images that are built anew for every version.
+class RebuiltAcl final : public AclImageMaker {
  public:
-  explicit Rebuild(std::string algorithm) : algorithm_(std::move(algorithm)) {}
+  explicit RebuiltAcl(std::string algorithm) : algorithm_(std::move(algorithm)) {}
   Result<std::shared_ptr<const Image>> make(const RuleSet& next, const std::vector<AclStep>&) override {
-    auto image = build_acl(next, algorithm_);
-    if (!image) return std::move(image).error();
-    return std::make_shared<const Image>(std::move(*image));
+    return share(build_acl(next, algorithm_));
   }
 
  private:
   std::string algorithm_;
 };
+class RebuiltRoutes final : public RouteImageMaker {
+ public:
+  RebuiltRoutes(std::string algorithm4, std::string algorithm6)
+      : algorithm4_(std::move(algorithm4)), algorithm6_(std::move(algorithm6)) {}
+  Result<std::shared_ptr<const Image>> make(const Rib& next, const std::vector<RouteStep>&) override {
+    return share(build_routes(next, algorithm4_, algorithm6_));
+  }
+
+ private:
+  std::string algorithm4_, algorithm6_;
+};
+
+// The image of what was applied, once old generations have let a replica go.
+template <typename Patched>
+Result<std::shared_ptr<const Image>> publish_patched(Patched& patched, Publisher& publisher) {
+  auto image = patched.publish();
+  if (image) return image;
+  publisher.drain_retired();
+  return patched.publish();
+}
+
+// tuple_merge, rule by rule.
+class PatchedAclImages final : public AclImageMaker {
+ public:
+  explicit PatchedAclImages(Publisher& publisher) : publisher_(publisher) {}
+
+  Result<std::shared_ptr<const Image>> make(const RuleSet& next, const std::vector<AclStep>& steps) override {
+    if (patched_ == nullptr || steps.empty() || !take(steps)) {
+      if (auto ok = create(next); !ok) return std::move(ok).error();
+    }
+    return publish_patched(*patched_, publisher_);
+  }
+  size_t bytes() const override {
+    return patched_ == nullptr ? 0 : (1 + patched_->replicas().replicas()) * patched_->replicas().size();
+  }
+
+ private:
+  static constexpr uint64_t kGap = uint64_t{1} << 32;
+
+  Result<void> create(const RuleSet& next) {
+    std::vector<OrderedRule> rules;
+    rules.reserve(next.rules.size());
+    priority_.clear();
+    for (const AclRule& rule : next.rules) {
+      priority_.push_back((priority_.size() + 1) * kGap);
+      rules.push_back({priority_.back(), rule});
+    }
+    files_ = next.files.size();
+    auto made = PatchedAcl::create(rules, {.files = next.files});
+    if (!made) return std::move(made).error();
+    patched_ = std::move(*made);
+    return {};
+  }
+
+  // False: the steps need the list to be made anew.
+  bool take(const std::vector<AclStep>& steps) {
+    AclChange change;
+    for (const AclStep& step : steps) {
+      const auto at = priority_.begin() + (step.at - 1);
+      AclRule rule = step.rule;
+      // The image has no names but those that it was made with.
+      if (rule.file >= files_) rule.file = rule.line = 0;
+      switch (step.verb) {
+        case AclStep::Verb::kDelete:
+          change.remove(*at);
+          priority_.erase(at);
+          break;
+        case AclStep::Verb::kReplace:
+          change.replace(*at, rule);
+          break;
+        case AclStep::Verb::kAdd: {
+          const uint64_t before = at == priority_.begin() ? 0 : *(at - 1);
+          if (at == priority_.end() && before > ~uint64_t{0} - kGap) return false;
+          const uint64_t behind = at == priority_.end() ? before + 2 * kGap : *at;
+          if (behind - before < 2) return false;
+          const uint64_t priority = before + (behind - before) / 2;
+          change.add(priority, rule);
+          priority_.insert(at, priority);
+          break;
+        }
+      }
+    }
+    return patched_->apply(change).ok();
+  }
+
+  Publisher& publisher_;
+  std::unique_ptr<PatchedAcl> patched_;
+  std::vector<uint64_t> priority_;  // by position
+  size_t files_ = 0;
+};
+
+class PatchedRouteImages final : public RouteImageMaker {
+ public:
+  PatchedRouteImages(std::string algorithm4, std::string algorithm6, Publisher& publisher) : publisher_(publisher) {
+    options_.algorithm4 = std::move(algorithm4);
+    options_.algorithm6 = std::move(algorithm6);
+  }
+
+  Result<std::shared_ptr<const Image>> make(const Rib& next, const std::vector<RouteStep>& steps) override {
+    if (patched_ == nullptr || steps.empty()) {
+      auto made = PatchedRoutes::create(next, options_);
+      if (!made) return std::move(made).error();
+      patched_ = std::move(*made);
+    } else {
+      for (; names_ < next.next_hop_count(); ++names_) patched_->intern(next.next_hop_name(names_ + 1));
+      for (const RouteStep& step : steps) patched_->set(step.prefix, step.next_hop);
+    }
+    names_ = next.next_hop_count();
+    return publish_patched(*patched_, publisher_);
+  }
+  size_t bytes() const override {
+    return patched_ == nullptr ? 0 : (1 + patched_->replicas().replicas()) * patched_->replicas().size();
+  }
+
+ private:
+  Publisher& publisher_;
+  PatchedRoutesOptions options_;
+  std::unique_ptr<PatchedRoutes> patched_;
+  uint32_t names_ = 0;
+};
+
+// -- makers by the table's algorithm ----------------------------------------------------------------------------------
+
+std::unique_ptr<AclImageMaker> maker_of(const TableChange& change, bool rebuilt, Publisher& publisher,
+                                        const std::vector<AclStep>&) {
+  if (!rebuilt && change.algorithm == TupleMergeAcl::kName) return std::make_unique<PatchedAclImages>(publisher);
+  return std::make_unique<RebuiltAcl>(change.algorithm);
+}
+std::unique_ptr<RouteImageMaker> maker_of(const TableChange& change, bool rebuilt, Publisher& publisher,
+                                          const std::vector<RouteStep>&) {
+  const size_t plus = change.algorithm.find('+');
+  std::string four = change.algorithm.substr(0, plus), six = change.algorithm.substr(plus + 1);
+  if (rebuilt) return std::make_unique<RebuiltRoutes>(std::move(four), std::move(six));
+  return std::make_unique<PatchedRouteImages>(std::move(four), std::move(six), publisher);
+}
 
 // The words of one line of a change, with their places in the whole text.
 class Words {
@@ -214,8 +355,9 @@ std::string identity_of(const AclRule& rule) {
   return id.append(reinterpret_cast<const char*>(action), sizeof action);
 }
 
-// The list after the steps. Errors: positions that are not there, rules that are not there, by line.
-Result<RuleSet> after_steps(const RuleSet& before, const std::vector<AclStep>& steps, std::string_view text,
+// The list after the steps, whose positions are filled in. Errors: positions that are not there, rules that are not
+// there, by line.
+Result<RuleSet> after_steps(const RuleSet& before, std::vector<AclStep>& steps, std::string_view text,
                             const std::string& name) {
   RuleSet next;
   next.files = before.files;
@@ -239,7 +381,7 @@ Result<RuleSet> after_steps(const RuleSet& before, const std::vector<AclStep>& s
         step.line != 0 && step.line <= places.size() ? places[step.line - 1] : std::pair<size_t, size_t>{0, 0};
     findings.error_at(begin, std::max<size_t>(1, end - begin), std::move(message));
   };
-  for (const AclStep& step : steps) {
+  for (AclStep& step : steps) {
     const bool erase = step.verb != AclStep::Verb::kAdd;
     uint32_t at = step.at;
     if (erase && at == 0) {
@@ -263,17 +405,19 @@ Result<RuleSet> after_steps(const RuleSet& before, const std::vector<AclStep>& s
       if (!by_text.empty()) std::erase(by_text[identity_of(rule_at(order[at - 1]))], order[at - 1]);
       order.erase(order.begin() + (at - 1));
     }
+    if (at == 0) at = static_cast<uint32_t>(order.size()) + 1;
+    step.at = at;
     if (step.verb == AclStep::Verb::kDelete) continue;
     if (made.empty()) {
       file = static_cast<uint32_t>(std::find(next.files.begin(), next.files.end(), name) - next.files.begin());
       if (file == next.files.size()) next.files.push_back(name);
     }
     const auto id = static_cast<uint32_t>(before.rules.size() + made.size());
+    step.rule.file = file;
+    if (name == kCommandLine) step.rule.line = 0;
     made.push_back(step.rule);
-    made.back().file = file;
-    if (name == kCommandLine) made.back().line = 0;
     if (!by_text.empty()) by_text[identity_of(step.rule)].push_back(id);
-    order.insert(at == 0 ? order.end() : order.begin() + (at - 1), id);
+    order.insert(order.begin() + (at - 1), id);
   }
   if (!findings.ok()) return findings.to_error();
   next.rules.reserve(order.size());
@@ -333,8 +477,9 @@ Result<RuleSet> rules_of(const Image& image) {
 
 constexpr size_t kSettleAfter = 4096;  // a search looks at every change that is not settled
 
-Result<void> change_rib(Rib& rib, std::string_view text, const std::string& name) {
+Result<std::vector<RouteStep>> change_rib(Rib& rib, std::string_view text, const std::string& name) {
   Diagnostics findings(name, text);
+  std::vector<RouteStep> steps;
   size_t pending = 0;
   each_line(text, [&](uint32_t line, size_t begin, size_t end) {
     Words words(text, begin, end);
@@ -351,8 +496,15 @@ Result<void> change_rib(Rib& rib, std::string_view text, const std::string& name
     }
     if (++pending % kSettleAfter == 0) rib.settle();
     if (verb == "add") {
+      Words route = words;
       auto added = parse_routes(text.substr(words.at(), end - words.at()), name, rib);
-      if (added) return;
+      if (added) {
+        // `default` is of the family of its next hop.
+        auto prefix = parse_prefix(route.take());
+        if (!prefix) prefix = IpPrefix{IpAddress{0, 0, added->routes6 != 0 ? uint8_t{6} : uint8_t{4}}, 0};
+        steps.push_back({*prefix, rib.find(*prefix)});
+        return;
+      }
       if (added.error().diagnostics.empty()) findings.error_at(words.at(), end - words.at(), added.error().message);
       for (Diagnostic d : added.error().diagnostics) {
         d.line = line;
@@ -376,11 +528,13 @@ Result<void> change_rib(Rib& rib, std::string_view text, const std::string& name
       findings.error_at(words.at(), words.peek().size(), "more than a prefix").expected = "delete PREFIX";
     } else if (!rib.remove(*prefix)) {
       findings.error_at(at, word.size(), fmt::format("there is no route for {}", to_string(*prefix)));
+    } else {
+      steps.push_back({*prefix, 0});
     }
   });
   if (!findings.ok()) return findings.to_error();
   rib.settle();
-  return {};
+  return steps;
 }
 
 // Errors: no table of that name, with the nearest one.
@@ -392,7 +546,7 @@ Result<void> known(const std::map<std::string, std::shared_ptr<const Image>, std
   if (error.hint.empty() && !tables.empty()) {
     std::vector<std::string> names;
     for (const auto& [table, image] : tables) names.push_back(table);
-error.hint = fmt::format("tables: {}", fmt::join(names, ", "));
+    error.hint = fmt::format("tables: {}", fmt::join(names, ", "));
   }
   return error;
 }
@@ -403,10 +557,6 @@ std::string human(size_t bytes) {
 }
 
 }  // namespace
-
-std::unique_ptr<AclImageMaker> rebuild_acl(std::string algorithm) {
-  return std::make_unique<Rebuild>(std::move(algorithm));
-}
 
 LiveTables::LiveTables(const Router& router, const Plan& plan, Publisher& publisher, TableSet tables,
                        TableModels models, std::vector<TableLoad> loads, size_t max_bytes)
@@ -420,10 +570,31 @@ LiveTables::LiveTables(const Router& router, const Plan& plan, Publisher& publis
 
 size_t LiveTables::bytes() const {
   size_t sum = 0;
-  for (const auto* tables : {&tables_.acls, &tables_.routes, &tables_.adjacencies}) {
-    for (const auto& [name, image] : *tables) sum += image->bytes().size();
-  }
+  const auto add = [&](const auto& tables, const auto* makers) {
+    for (const auto& [name, image] : tables) {
+      size_t kept = 0;
+      if (makers != nullptr) {
+        if (const auto it = makers->find(name); it != makers->end()) kept = it->second->bytes();
+      }
+      sum += kept != 0 ? kept : image->bytes().size();
+    }
+  };
+  add(tables_.acls, &acl_makers_);
+  add(tables_.routes, &route_makers_);
+  add(tables_.adjacencies, static_cast<const decltype(acl_makers_)*>(nullptr));
   return sum;
+}
+
+template <typename Model, typename Step>
+Result<std::shared_ptr<const Image>> LiveTables::make(
+    std::map<std::string, std::unique_ptr<ImageMaker<Model, Step>>>& makers, const TableChange& change,
+    const Model& next, const std::vector<Step>& steps, bool dry_run) {
+  if (dry_run) return maker_of(change, true, publisher_, steps)->make(next, steps);
+  auto& maker = makers[change.table];
+  if (maker == nullptr) maker = maker_of(change, false, publisher_, steps);
+  auto image = maker->make(next, steps);
+  if (!image) makers.erase(change.table);
+  return image;
 }
 
 TableLoad& LiveTables::load_of(const char* kind, const std::string& table) {
@@ -494,26 +665,33 @@ Result<TableChange> LiveTables::commit_acl(const std::string& table, RuleSet nex
                                            double parse_seconds, bool dry_run) {
   const std::shared_ptr<const Image> before = tables_.acls.find(table)->second;
   TableChange change{.table = table, .kind = "acl", .algorithm = std::string(acl_image_algorithm(*before))};
-  auto view = AclRulesView::open(*before);
-  if (!view) return std::move(view).error();
-  change.entries_before = view->size();
+  auto rules_before = rules(table);
+  if (!rules_before) return std::move(rules_before).error();
+  change.entries_before = (*rules_before)->rules.size();
   change.entries_after = next.rules.size();
   change.bytes_before = before->bytes().size();
   change.parse_seconds = parse_seconds;
   const size_t estimate = change.bytes_before / (change.entries_before + 1) * (change.entries_after + 1);
   if (auto ok = fits(change, estimate); !ok) return std::move(ok).error();
-  auto& maker = makers_[table];
-  if (maker == nullptr) maker = rebuild_acl(change.algorithm);
   const Stopwatch clock;
-  auto image = maker->make(next, steps);
+  auto image = make(acl_makers_, change, next, steps, dry_run);
   if (!image) return std::move(image).error();
   change.build_seconds = clock.seconds();
   change.bytes_after = (*image)->bytes().size();
-  change.bytes_peak = bytes() + change.bytes_after;
-  if (auto ok = fits(change, change.bytes_after); !ok) return std::move(ok).error();
-  TableSet set = tables_;
-  set.acls[table] = std::move(*image);
-  if (auto ok = publish(std::move(set), change, dry_run); !ok) return std::move(ok).error();
+  // A maker's images are among those that are there.
+  const bool kept = !dry_run && acl_makers_[table]->bytes() != 0;
+  const size_t more = kept ? 0 : change.bytes_after;
+  change.bytes_peak = bytes() + more;
+  Result<void> done = fits(change, more);
+  if (done.ok()) {
+    TableSet set = tables_;
+    set.acls[table] = std::move(*image);
+    done = publish(std::move(set), change, dry_run);
+  }
+  if (!done) {
+    if (!dry_run) acl_makers_.erase(table);
+    return std::move(done).error();
+  }
   if (!dry_run) models_.acls[table] = std::move(next);
   return change;
 }
@@ -548,7 +726,8 @@ Result<TableChange> LiveTables::replace_acl(const std::string& table, const std:
   return commit_acl(table, std::move(*rules), {}, clock.seconds(), dry_run);
 }
 
-Result<TableChange> LiveTables::commit_routes(const std::string& table, Rib next, double parse_seconds, bool dry_run) {
+Result<TableChange> LiveTables::commit_routes(const std::string& table, Rib next, const std::vector<RouteStep>& steps,
+                                              double parse_seconds, bool dry_run) {
   const Image& before = *tables_.routes.find(table)->second;
   TableChange change{.table = table, .kind = "routes"};
   const TableLoad& load = load_of("routes", table);
@@ -559,19 +738,25 @@ Result<TableChange> LiveTables::commit_routes(const std::string& table, Rib next
   const ImageSection* four = before.find(SectionTag::kFib4);
   const ImageSection* six = before.find(SectionTag::kFib6);
   if (four == nullptr || six == nullptr) return Error("the route table's image lacks a family");
-  const std::string algorithm4(section_algorithm(*four)), algorithm6(section_algorithm(*six));
-  change.algorithm = fmt::format("{}+{}", algorithm4, algorithm6);
+  change.algorithm = fmt::format("{}+{}", section_algorithm(*four), section_algorithm(*six));
   // How a table grows depends on its algorithm: what is there is the least that will do.
   if (auto ok = fits(change, change.entries_after < change.entries_before ? 0 : change.bytes_before); !ok)
     return std::move(ok).error();
   const Stopwatch clock;
-  auto image = build_routes(next, algorithm4, algorithm6);
+  auto image = make(route_makers_, change, next, steps, dry_run);
   if (!image) return std::move(image).error();
+  // What is not published in the end leaves no trace.
+  struct Trace {
+    ~Trace() {
+      if (makers != nullptr) makers->erase(table);
+    }
+    decltype(route_makers_)* makers;
+    const std::string& table;
+  } trace{dry_run ? nullptr : &route_makers_, table};
   TableSet set = tables_;
-  auto shared = std::make_shared<const Image>(std::move(*image));
-  set.routes[table] = shared;
-  change.bytes_after = shared->bytes().size();
-  size_t more = change.bytes_after;
+  set.routes[table] = *image;
+  change.bytes_after = (*image)->bytes().size();
+  size_t more = !dry_run && route_makers_[table]->bytes() != 0 ? 0 : change.bytes_after;
   // Adjacencies go by the numbers of next hops.
   auto names = NextHopNames::open(before.section(SectionTag::kNextHopNames));
   if (!names) return std::move(names).error();
@@ -588,7 +773,7 @@ Result<TableChange> LiveTables::commit_routes(const std::string& table, Rib next
                         d.name),
             "run with the adjacency file");
       }
-      auto adjacencies = load_table(model->second, shared.get(), nullptr, nullptr);
+      auto adjacencies = load_table(model->second, image->get(), nullptr, nullptr);
       if (!adjacencies) return std::move(adjacencies).error();
       more += (*adjacencies)->bytes().size();
       set.adjacencies[d.name] = std::move(*adjacencies);
@@ -597,7 +782,10 @@ Result<TableChange> LiveTables::commit_routes(const std::string& table, Rib next
   change.build_seconds = clock.seconds();
   change.bytes_peak = bytes() + more;
   if (auto ok = fits(change, more); !ok) return std::move(ok).error();
+  // The replica before is free once nobody has it.
+  image = std::shared_ptr<const Image>();
   if (auto ok = publish(std::move(set), change, dry_run); !ok) return std::move(ok).error();
+  trace.makers = nullptr;
   if (!dry_run) models_.routes[table] = std::move(next);
   return change;
 }
@@ -612,8 +800,9 @@ Result<TableChange> LiveTables::change_routes(const std::string& table, std::str
                  "replace it with route files, or run with them");
   }
   Rib next = **before;
-  if (auto ok = change_rib(next, text, name); !ok) return std::move(ok).error();
-  return commit_routes(table, std::move(next), clock.seconds(), dry_run);
+  auto steps = change_rib(next, text, name);
+  if (!steps) return std::move(steps).error();
+  return commit_routes(table, std::move(next), *steps, clock.seconds(), dry_run);
 }
 
 Result<TableChange> LiveTables::replace_routes(const std::string& table, const std::vector<std::string>& files,
@@ -640,7 +829,7 @@ Result<TableChange> LiveTables::replace_routes(const std::string& table, const s
       next.settle();
     }
   }
-  return commit_routes(table, kept ? std::move(next) : std::move(*read), clock.seconds(), dry_run);
+  return commit_routes(table, kept ? std::move(next) : std::move(*read), {}, clock.seconds(), dry_run);
 }
 
 }  // namespace sluice

@@ -26,17 +26,25 @@ struct AclStep {
   AclRule rule;     // kDelete with a position: not used
   uint32_t line = 0;
 };
-
-// How the images of a list's versions come about. One thread.
-class AclImageMaker {
- public:
-  virtual ~AclImageMaker() = default;
-  // The image of `next`, which the steps made of the version before; no steps: it has nothing to do with that one.
-  // Errors: those of the builder; the version before stays what it was.
-  virtual Result<std::shared_ptr<const Image>> make(const RuleSet& next, const std::vector<AclStep>& steps) = 0;
+// One step of a change to a route table.
+struct RouteStep {
+  IpPrefix prefix;
+  uint32_t next_hop = 0;  // of the Rib after the steps; 0: the route is deleted
 };
-// Builds every version anew.
-std::unique_ptr<AclImageMaker> rebuild_acl(std::string algorithm);
+
+// How the images of a table's versions come about. One thread. `Model` is the version whole, `steps` made it of the one
+// before, with all positions known; no steps: it has nothing to do with that one.
+template <typename Model, typename Step>
+class ImageMaker {
+ public:
+  virtual ~ImageMaker() = default;
+  // Errors: those of the builder. Whoever does not publish the image drops the maker, which then knows too much.
+  virtual Result<std::shared_ptr<const Image>> make(const Model& next, const std::vector<Step>& steps) = 0;
+  // Bytes of images that it keeps, that of the last version included; 0: none.
+  virtual size_t bytes() const { return 0; }
+};
+using AclImageMaker = ImageMaker<RuleSet, AclStep>;
+using RouteImageMaker = ImageMaker<Rib, RouteStep>;
 
 // What a change did, or with dry_run would do.
 struct TableChange {
@@ -82,6 +90,7 @@ class LiveTables {
 
   const TableSet& tables() const { return tables_; }
   const std::vector<TableLoad>& loads() const { return loads_; }
+  // Of all images that are kept.
   size_t bytes() const;
   size_t max_bytes() const { return max_bytes_; }
   // The rules of a list. Errors: there is none of that name; a damaged image.
@@ -94,7 +103,13 @@ class LiveTables {
  private:
   Result<TableChange> commit_acl(const std::string& table, RuleSet next, const std::vector<AclStep>& steps,
                                  double parse_seconds, bool dry_run);
-  Result<TableChange> commit_routes(const std::string& table, Rib next, double parse_seconds, bool dry_run);
+  Result<TableChange> commit_routes(const std::string& table, Rib next, const std::vector<RouteStep>& steps,
+                                    double parse_seconds, bool dry_run);
+  // The image of a version: by the table's maker, or for a dry run built on its own.
+  template <typename Model, typename Step>
+  Result<std::shared_ptr<const Image>> make(std::map<std::string, std::unique_ptr<ImageMaker<Model, Step>>>& makers,
+                                            const TableChange& change, const Model& next,
+                                            const std::vector<Step>& steps, bool dry_run);
   Result<void> fits(const TableChange& change, size_t bytes) const;
   Result<void> publish(TableSet next, TableChange& change, bool dry_run);
   TableLoad& load_of(const char* kind, const std::string& table);
@@ -105,7 +120,8 @@ class LiveTables {
   TableSet tables_;
   TableModels models_;
   std::vector<TableLoad> loads_;
-  std::map<std::string, std::unique_ptr<AclImageMaker>> makers_;
+  std::map<std::string, std::unique_ptr<AclImageMaker>> acl_makers_;
+  std::map<std::string, std::unique_ptr<RouteImageMaker>> route_makers_;
   std::map<std::pair<std::string, std::string>, uint64_t> changed_;
   size_t max_bytes_;
 };
