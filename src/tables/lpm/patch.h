@@ -37,8 +37,8 @@ class PatchedRoutes {
   // up.
   uint32_t intern(std::string_view name);
 
-  // The route's next hop from the next publish() on; 0 removes it. Host bits must be clear, the id must be known. False:
-  // there was no such route to remove, or it had this next hop already.
+  // The route's next hop from the next publish() on; 0 removes it. Host bits must be clear, the id must be known.
+  // False: there was no such route to remove, or it had this next hop already.
   bool set(const IpPrefix& prefix, uint32_t next_hop);
   // The next hop of exactly this prefix as set last, or 0.
   uint32_t find(const IpPrefix& prefix) const;
