@@ -117,7 +117,7 @@ class ImageReplicas {
   static constexpr size_t kMost = 4;  // replicas
 
   ImageReplicas() = default;
-  // Takes a complete image as version 0 of the master. Its contents are the builder's to answer for: views of replicas
+  // Takes a complete image as version 1 of the master. Its contents are the builder's to answer for: views of replicas
   // open without checking them again.
   explicit ImageReplicas(Image master);
 
@@ -165,7 +165,7 @@ class ImageReplicas {
   std::vector<std::shared_ptr<Replica>> replicas_;
   std::shared_ptr<PatchLog> log_;
   std::weak_ptr<const Image> current_;
-  uint64_t version_ = 0;
+  uint64_t version_ = 1;
   size_t copied_bytes_ = 0, copied_runs_ = 0;
 };
 
