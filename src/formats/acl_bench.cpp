@@ -20,7 +20,6 @@
 #include "memory/buffer.h"
 #include "tables/acl/acl_test_support.h"
 #include "tables/acl/algorithms.h"
-#include "tables/acl/live.h"
 #include "tables/acl/patch.h"
 
 #if defined(SLUICE_PEERS)
@@ -180,92 +179,6 @@ void lookup(benchmark::State& state, const std::string& name, How how) {
   state.counters["tables"] = view->shape().narrow_tables + view->shape().wide_tables;
 }
 
-std::unique_ptr<LiveAcl> live_table(const Workload& w, std::vector<LiveRule>& rules) {
-  for (size_t i = 0; i < w.set.rules.size(); ++i) rules.push_back({(i + 1) << 20, w.set.rules[i]});
-  auto table = LiveAcl::create(rules, 2 * rules.size());
-  return table ? std::move(*table) : nullptr;
-}
-
-// Two single-rule changes, each its own version: removes a rule and puts it back.
-bool toggle(LiveAcl& table, const std::vector<LiveRule>& rules, acl_test::Random& random, LiveChange& change) {
-  const LiveRule& rule = rules[acl_test::below(random, rules.size())];
-  change.clear();
-  change.remove(rule.priority);
-  bool ok = table.apply(change).ok();
-  change.clear();
-  change.add(rule.priority, rule.rule);
-  return table.apply(change).ok() && ok;
-}
-
-// Single-rule changes as fast as they go; with `reader`, while another thread searches.
-void live_update(benchmark::State& state, const std::string& name, bool reader) {
-  Workload* w = workload(name);
-  if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
-  std::vector<LiveRule> rules;
-  const auto table = live_table(*w, rules);
-  if (!table) return state.SkipWithError("the table was not made");
-  std::atomic<bool> stop{false};
-  std::thread thread;
-  if (reader) {
-    thread = std::thread([&] {
-      LiveAcl::Reader own(*table);
-      LiveMatch found[32];
-      for (size_t at = 0; !stop.load(std::memory_order_relaxed); at = at + 64 <= kKeys ? at + 32 : 0)
-        own.lookup_burst(w->pointers.data() + at, found, 32);
-    });
-  }
-  acl_test::Random random(7);
-  LiveChange change;
-  for (auto _ : state) {
-    if (!toggle(*table, rules, random, change)) {
-      state.SkipWithError("a change was refused");
-      break;
-    }
-  }
-  stop = true;
-  if (thread.joinable()) thread.join();
-  state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * 2);
-}
-
-// Lookups, while another thread makes `updates` single-rule changes a second (0: none).
-void live_lookup(benchmark::State& state, const std::string& name, double updates) {
-  Workload* w = workload(name);
-  if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
-  std::vector<LiveRule> rules;
-  const auto table = live_table(*w, rules);
-  if (!table) return state.SkipWithError("the table was not made");
-  const size_t bytes = table->used_bytes();
-  std::atomic<bool> stop{false};
-  uint64_t changes = 0;
-  std::thread thread;
-  const auto begin = std::chrono::steady_clock::now();
-  auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
-  if (updates > 0) {
-    thread = std::thread([&] {
-      acl_test::Random random(7);
-      LiveChange change;
-      while (!stop.load(std::memory_order_relaxed)) {
-        const auto due = static_cast<uint64_t>(seconds() * updates);
-        for (; changes < due && !stop.load(std::memory_order_relaxed); changes += 2)
-          toggle(*table, rules, random, change);
-      }
-    });
-  }
-  LiveAcl::Reader reader(*table);
-  LiveMatch found[32];
-  size_t at = 0;
-  for (auto _ : state) {
-    reader.lookup_burst(w->pointers.data() + at, found, 32);
-    benchmark::DoNotOptimize(found);
-    at = at + 64 <= kKeys ? at + 32 : 0;
-  }
-  stop = true;
-  if (thread.joinable()) thread.join();
-  state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * 32);
-  state.counters["bytes_per_rule"] = static_cast<double>(bytes) / static_cast<double>(rules.size());
-  if (updates > 0) state.counters["updates"] = static_cast<double>(changes) / seconds();
-}
-
 // A patched list beside its readers: what a publisher and its workers do, with one worker. It reads the newest version
 // for a batch of 256, and says then that it holds nothing older.
 class PatchedTable {
@@ -326,9 +239,7 @@ class PatchedTable {
     std::sort(effects_.begin(), effects_.end());
     return effects_[effects_.size() * 99 / 100] * 1e3;
   }
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
   size_t versions() const { return versions_.size(); }
 
  private:
@@ -566,10 +477,6 @@ const bool kRegistered = [] {
     };
     add_algorithm(std::type_identity<TupleSpaceAcl>{});
     add_algorithm(std::type_identity<TupleMergeAcl>{});
-    add("live/lookup", [name](benchmark::State& s) { live_lookup(s, name, 0); });
-    add("live/lookup_at_1M_updates", [name](benchmark::State& s) { live_lookup(s, name, 1e6); });
-    add("live/update", [name](benchmark::State& s) { live_update(s, name, false); });
-    add("live/update_and_lookup", [name](benchmark::State& s) { live_update(s, name, true); });
     add("patched/lookup", [name](benchmark::State& s) { patched_lookup(s, name, 0); });
     add("patched/lookup_at_1M_updates", [name](benchmark::State& s) { patched_lookup(s, name, 1e6); });
     add("patched/update", [name](benchmark::State& s) { patched_update(s, name, false); });

@@ -60,7 +60,8 @@ class LineSet {
   void clear();
   bool empty() const;
 
-  // Calls f(offset, bytes) for each run of lines, in order; the last may reach past the bytes that the set was made for.
+  // Calls f(offset, bytes) for each run of lines, in order; the last may reach past the bytes that the set was made
+  // for.
   template <typename F>
   void each_run(F&& f) const {
     size_t begin = 0, end = 0;  // lines, of the run so far
@@ -116,7 +117,7 @@ class ImageReplicas {
   static constexpr size_t kMost = 4;  // replicas
 
   ImageReplicas() = default;
-  // Takes a complete image as version 0 of the master. Its contents are the builder's to answer for: views of replicas
+  // Takes a complete image as version 1 of the master. Its contents are the builder's to answer for: views of replicas
   // open without checking them again.
   explicit ImageReplicas(Image master);
 
@@ -131,8 +132,8 @@ class ImageReplicas {
   // Makes the `n` bytes of the master at `to` those of `from`, and marks what differed.
   void write(void* to, const void* from, size_t n);
 
-  // Makes the master what `next` is by marking the lines that differ: for tables that are built anew and patched all the
-  // same. False: it is of another size or has other sections, and nothing was done.
+  // Makes the master what `next` is by marking the lines that differ: for tables that are built anew and patched all
+  // the same. False: it is of another size or has other sections, and nothing was done.
   bool take(const Image& next);
 
   // An image that is as the master is now, immutable while it is held. Without changes since the last call, the same
@@ -164,7 +165,7 @@ class ImageReplicas {
   std::vector<std::shared_ptr<Replica>> replicas_;
   std::shared_ptr<PatchLog> log_;
   std::weak_ptr<const Image> current_;
-  uint64_t version_ = 0;
+  uint64_t version_ = 1;
   size_t copied_bytes_ = 0, copied_runs_ = 0;
 };
 

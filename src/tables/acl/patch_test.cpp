@@ -225,7 +225,8 @@ TEST(PatchedAcl, EqualsTheOracleThroughRandomChanges) {
 }
 
 TEST(PatchedAcl, StartsEmptyAndGrows) {
-  random_updates({}, 600, 44, [](Random& random) { return acl_test::random_rule(random); }, 4);
+  random_updates(
+      {}, 600, 44, [](Random& random) { return acl_test::random_rule(random); }, 4);
 }
 
 // Every pair of prefix lengths: as many tuples as there can be.

@@ -61,7 +61,6 @@ Result<TupleMergeView> TupleMergeView::open(const Image& image) {
   view.wide_ = static_cast<uint16_t>(header->wide_tables);
   view.narrow_loose_ = static_cast<uint16_t>(header->narrow_loose);
   view.wide_loose_ = static_cast<uint16_t>(header->wide_loose);
-  view.loose_at_[1] = view.narrow_loose_;
   view.tables_ = section_array<TupleMergeTable>(*section, header->tables_offset, uint64_t{view.narrow_} + view.wide_);
   view.slots_ = section_array<uint32_t>(*section, header->slots_offset, header->slot_count);
   view.blocks4_ = section_array<TupleMergeBlock4>(*section, header->narrow_offset, header->narrow_blocks);

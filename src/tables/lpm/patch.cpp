@@ -74,8 +74,8 @@ class Master4 {
         entries_(section + layout.entries_at()),
         blocks_(reinterpret_cast<uint16_t*>(section + layout.blocks_at())) {
     if (layout.sail) {
-      const SailHeader header{static_cast<uint32_t>(layout.entry_bytes()), layout.next_hops, layout.chunks,
-                              layout.blocks, {}};
+      const SailHeader header{
+          static_cast<uint32_t>(layout.entry_bytes()), layout.next_hops, layout.chunks, layout.blocks, {}};
       std::memcpy(section, &header, sizeof header);
       shared_.assign(size_t{layout.next_hops} + 1, kNone);
       for (uint32_t c = layout.chunks; c-- > 0;) free_chunks_.push_back(c);
@@ -333,8 +333,7 @@ struct PatchedRoutes::State {
     ImageBuilder builder(ImageKind::kRoutes);
     const size_t fib4 = builder.add(SectionTag::kFib4, options.algorithm4, plan.layout_version,
                                     next->paints ? plan.bytes : with_room(plan.bytes));
-    const size_t fib6 =
-        builder.add(SectionTag::kFib6, options.algorithm6, six->layout_version, with_room(six->bytes));
+    const size_t fib6 = builder.add(SectionTag::kFib6, options.algorithm6, six->layout_version, with_room(six->bytes));
     const size_t text = builder.add(SectionTag::kNextHopNames, "", names.layout_version, names.bytes);
     if (auto ok = builder.allocate(); !ok) return ok;
     six->write(builder.data(fib6).first(six->bytes));
@@ -342,14 +341,13 @@ struct PatchedRoutes::State {
     if (!next->paints) plan.write(builder.data(fib4).first(plan.bytes));
     Image image = builder.finish();
     if (image.bytes().size() > options.max_bytes) {
-      return Error(fmt::format("the routes would take {} bytes, and {} are allowed", image.bytes().size(),
-                               options.max_bytes),
-                   "raise the limit, or choose an algorithm that takes less");
+      return Error(
+          fmt::format("the routes would take {} bytes, and {} are allowed", image.bytes().size(), options.max_bytes),
+          "raise the limit, or choose an algorithm that takes less");
     }
     next->image = ImageReplicas(std::move(image));
     if (next->paints) {
-      std::byte* const section =
-          next->image.bytes() + next->image.master().find(SectionTag::kFib4)->offset;
+      std::byte* const section = next->image.bytes() + next->image.master().find(SectionTag::kFib4)->offset;
       next->master4 = Master4(next->image, section, layout);
       for (uint32_t slot = 0; slot < kSlots; ++slot) {
         if (!next->master4.paint(four, slot)) return Error("no room for the routes in a new image");

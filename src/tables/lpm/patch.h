@@ -19,7 +19,8 @@
 namespace sluice {
 
 struct PatchedRoutesOptions {
-  std::string algorithm4 = Dir24::kName, algorithm6 = Poptrie::kName;  // or kLpmAuto
+  // Or kLpmAuto. The default for IPv6 is quick to build: poptrie takes ten times as long.
+  std::string algorithm4 = Dir24::kName, algorithm6 = Range24::kName;
   LpmTarget target = LpmTarget::kCpu;                                  // for kLpmAuto
   size_t max_bytes = ~size_t{0};  // of one image; the master and two replicas are three of them
 };
@@ -37,8 +38,8 @@ class PatchedRoutes {
   // up.
   uint32_t intern(std::string_view name);
 
-  // The route's next hop from the next publish() on; 0 removes it. Host bits must be clear, the id must be known. False:
-  // there was no such route to remove, or it had this next hop already.
+  // The route's next hop from the next publish() on; 0 removes it. Host bits must be clear, the id must be known.
+  // False: there was no such route to remove, or it had this next hop already.
   bool set(const IpPrefix& prefix, uint32_t next_hop);
   // The next hop of exactly this prefix as set last, or 0.
   uint32_t find(const IpPrefix& prefix) const;

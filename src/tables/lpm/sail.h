@@ -80,8 +80,6 @@ class SailView {
   }
 
  private:
-  friend class LiveFib4;  // makes views of tables that change
-
   SLUICE_HD const uint16_t* narrow_entries() const {
     return reinterpret_cast<const uint16_t*>(entries_);
   }
