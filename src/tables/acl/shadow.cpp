@@ -11,7 +11,8 @@ namespace {
 
 constexpr unsigned kDraws = 24;
 constexpr unsigned kMaxDepth = 1000;
-constexpr size_t kTried = 16;  // rules that are tried before one cuts a region
+constexpr std::ptrdiff_t kAhead = 12;  // members of a run between the one that is compared and the one that is fetched
+constexpr size_t kTried = 16;          // rules that are tried before one cuts a region
 
 class Finder {
  public:
@@ -140,6 +141,7 @@ class Finder {
         within = within && spend(static_cast<uint64_t>(last - first));
         for (; within && first != last; ++first) {
           const uint32_t other = first->rule;
+          if (last - first > kAhead) __builtin_prefetch(&regions_[first[kAhead].rule]);
           if (other < end && other != r && state_[other] != State::kGone && overlap(regions_[other], region))
             out.push_back(other);
         }
