@@ -10,6 +10,7 @@
 
 #include "base/hd.h"
 #include "base/result.h"
+#include "tables/acl/bitvec.h"
 #include "tables/acl/linear.h"
 #include "tables/acl/rule_set.h"
 #include "tables/acl/sections.h"
@@ -25,7 +26,7 @@ namespace sluice {
 template <typename... Algorithms>
 struct AclAlgorithmList {};
 
-using AclAlgorithms = AclAlgorithmList<LinearAcl, TupleSpaceAcl, TupleMergeAcl>;
+using AclAlgorithms = AclAlgorithmList<LinearAcl, TupleSpaceAcl, TupleMergeAcl, BitvecAcl>;
 
 inline constexpr const char* kDefaultAclAlgorithm = "tuple_space";
 inline constexpr size_t kAclBurst = 32;
