@@ -31,6 +31,11 @@ std::vector<FlowRegion> regions_of(const RuleSet& set) {
   return regions;
 }
 
+// "acl", "fw" or "ipc".
+RuleShape shape_of(const std::string& name) {
+  return name == "fw" ? RuleShape::kFw : name == "ipc" ? RuleShape::kIpc : RuleShape::kAcl;
+}
+
 namespace {
 
 struct GenFlags {
@@ -62,10 +67,6 @@ void write_text(const std::string& path, const std::string& text, std::string_vi
   } else {
     note(fmt::format("{}: {}, {}", path, what, human_bytes(static_cast<double>(text.size()))));
   }
-}
-
-RuleShape shape_of(const std::string& name) {
-  return name == "fw" ? RuleShape::kFw : name == "ipc" ? RuleShape::kIpc : RuleShape::kAcl;
 }
 
 Exit gen_rules(const GenFlags& o) {

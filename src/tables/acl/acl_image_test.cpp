@@ -10,6 +10,7 @@
 #include "tables/acl/damage.h"
 #include "tables/acl/tuple_merge_layout.h"
 #include "tables/acl/tuple_space_layout.h"
+#include "tables/acl/work.h"
 
 namespace sluice {
 namespace {
@@ -124,6 +125,29 @@ TEST(AclImage, DamagedSetsOfTablesAndSievesAreRefusedOrAnswerWithinBounds) {
   EXPECT_GT(refused, 60u);
 }
 
+TEST(AclImage, AutoGoesByTheCostOfTheTarget) {
+  acl_test::Random random(15);
+  // More rules than a sieve holds, few enough for one chunk of bit vectors.
+  const RuleSet some = acl_test::random_set(random, 400, 4);
+  EXPECT_EQ(choose_acl(some, AclTarget::kCpu)->algorithm, BitvecAcl::kName);
+  EXPECT_NE(choose_acl(some, AclTarget::kGpu)->algorithm, BitvecAcl::kName);
+  EXPECT_EQ(choose_acl(acl_test::random_set(random, 40, 4), AclTarget::kCpu)->algorithm, TupleMergeAcl::kName);
+  EXPECT_EQ(choose_acl(acl_test::random_set(random, 6000, 4), AclTarget::kCpu)->algorithm, TupleMergeAcl::kName);
+}
+
+TEST(AclImage, WorkIsCounted) {
+  acl_test::Random random(16);
+  const RuleSet set = acl_test::random_set(random, 600, 4);
+  for (const char* name : {TupleSpaceAcl::kName, TupleMergeAcl::kName, BitvecAcl::kName}) {
+    const auto image = build_acl(set, name);
+    const auto work = acl_work(*image);
+    ASSERT_TRUE(work.ok());
+    EXPECT_GT(work->reads, 0) << name;
+  }
+  EXPECT_FALSE(acl_work(*LinearAcl::build(set)).ok());
+  EXPECT_FALSE(BitvecAcl::build({std::vector<AclRule>(BitvecAcl::kMaxRules + 1), {}}).ok());
+}
+
 TEST(AclImage, AutoBuildsWhatItSays) {
   acl_test::Random random(14);
   for (const RuleSet& set : {RuleSet(), acl_test::random_set(random, 30), acl_test::random_set(random, 900, 4)}) {
@@ -135,7 +159,7 @@ TEST(AclImage, AutoBuildsWhatItSays) {
       EXPECT_EQ(acl_image_algorithm(chosen->image), chosen->algorithm);
       EXPECT_FALSE(chosen->why.empty());
       EXPECT_EQ(chosen->why, again->why);
-      const auto image = build_acl(set, kAclAuto, target);
+      const auto image = target == AclTarget::kGpu ? build_acl(set, kAclAutoGpu) : build_acl(set, kAclAuto);
       ASSERT_TRUE(image.ok());
       EXPECT_EQ(acl_image_algorithm(*image), chosen->algorithm);
       const auto view = AclView::open(*image);
