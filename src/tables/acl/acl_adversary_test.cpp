@@ -44,10 +44,9 @@ void check_cost(const RuleSet& set, const Limits& limits) {
   // What prunes tables has half a megabyte for itself, a sieve 70 KB.
   EXPECT_LE(static_cast<double>(search_bytes(*space)), (1 << 19) + limits.bytes * n);
   EXPECT_LE(static_cast<double>(search_bytes(*merge)), 70000 + limits.bytes * n);
-  fprintf(stderr, "n %g space t %.1f r %.1f b/n %.1f s/n %.1f | merge t %.1f r %.1f b/n %.1f s/n %.1f | bits r %.1f b/n %.1f\n", n, of_space.tables, of_space.reads, search_bytes(*space)/n, steps_of<tuple_space_detail::Header>(*space)/n, of_merge.tables, of_merge.reads, search_bytes(*merge)/n, steps_of<tuple_merge_detail::Header>(*merge)/n, of_bits.reads, search_bytes(*bits)/n);
   EXPECT_LE(static_cast<double>(search_bytes(*bits)), 65536 * 44.0 + 3 * 1024 * n);
   EXPECT_LE(static_cast<double>(steps_of<tuple_space_detail::Header>(*space)), limits.steps * n);
-  EXPECT_LE(static_cast<double>(steps_of<tuple_merge_detail::Header>(*merge)), limits.steps * n + (1 << 22));
+  EXPECT_LE(static_cast<double>(steps_of<tuple_merge_detail::Header>(*merge)), limits.steps * n);
 }
 
 // Source and destination prefixes of every pair of lengths, ports of every kind: no tuple holds more than a rule or
@@ -69,7 +68,7 @@ TEST(AclAdversary, EveryPairOfPrefixLengths) {
     }
   }
   std::shuffle(set.rules.begin(), set.rules.end(), random);
-  check_cost(set, {1000, 100, 128, 4000});
+  check_cost(set, {8, 4, 64, 400});
 }
 
 // Prefixes of one address, each inside of the one before: every lookup of that address passes all of them.
@@ -86,7 +85,7 @@ TEST(AclAdversary, NestedPrefixesOfOneAddress) {
   }
   Random random(32);
   acl_test::check_all_algorithms(set, acl_test::keys_for(set, 300, random));
-  check_cost(set, {1100, 150, 160, 4000});
+  check_cost(set, {200, 100, 64, 3000});
 }
 
 // One pair of prefixes, one protocol, 10,000 overlapping ranges: one bucket, which is scanned.
@@ -103,13 +102,13 @@ TEST(AclAdversary, RangesOfOneKey) {
     r.dst_port_high = static_cast<uint16_t>(60000 - i * 5 + 800);
     set.rules.push_back(r);
   }
-  check_cost(set, {10000, 10000 / 8 + 1, 64, 100});
+  check_cost(set, {1000, 800, 128, 100});
 }
 
 TEST(AclAdversary, TenThousandWildcards) {
   RuleSet same;
   same.rules.resize(10000);
-  check_cost(same, {1, 1, 16, 1});  // one match: one rule is kept
+  check_cost(same, {1, 1, 1, 1});  // one match: one rule is kept
   RuleSet distinct;
   for (unsigned i = 0; i < 10000; ++i) {
     AclRule r;
@@ -117,7 +116,7 @@ TEST(AclAdversary, TenThousandWildcards) {
     r.flags = static_cast<uint16_t>(i * 6);
     distinct.rules.push_back(r);
   }
-  check_cost(distinct, {10000, 10000 / 8 + 1, 256, 200});
+  check_cost(distinct, {6000, 800, 192, 80});
 }
 
 }  // namespace

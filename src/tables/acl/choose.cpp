@@ -58,11 +58,11 @@ struct Price {
   double fixed, table, read;
   double of(const AclWork& w) const { return fixed + table * w.tables + read * w.reads; }
 };
-constexpr Price kMergeOnCore = {5000, 3000, 10000}, kBitvecOnCore = {4000, 0, 700};  // one Zen 4 core, AVX-512
+constexpr Price kMergeOnCore = {16400, 6400, 600}, kBitvecOnCore = {0, 0, 1400};  // one busy Zen 4 core, AVX-512
 constexpr Price kSpaceOnGpu = {0, 5, 7}, kPrunedOnGpu = {28, 0, 10}, kMergeOnGpu = {5, 6, 34};  // one H100
 
-// Lists past this have rows that fall out of the second-level cache, and other structures that are quicker by far.
-constexpr size_t kBitvecRules = 2048;
+// One chunk. A second one costs more than its rows, because the packets that need it part from the others.
+constexpr size_t kBitvecRules = BitvecRow::kRules;
 
 struct Candidate {
   Image image;
