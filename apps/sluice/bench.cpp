@@ -334,8 +334,19 @@ Exit bench_route(const Options& o) {
         c.values.push_back(rate_of(count, [&] { look(routes, found, count); }));
         stop_if_interrupted();
       }
-      if (!devices.options.devices.empty() && family == 4) {
+      if (!devices.options.devices.empty()) {
         look(routes, found, count);
+        std::vector<uint64_t> halves;
+        for (size_t i = 0; i < count && family == 6; ++i) {
+          halves.push_back(a.hi[i]);
+          halves.push_back(a.lo[i]);
+        }
+        found.resize(count);
+        add_resident_lookups(o, devices, c.name, *routes.image, family == 4 ? a.v4 : std::vector<uint32_t>{}, halves,
+                             found, cases);
+        found.resize(n);
+      }
+      if (!devices.options.devices.empty() && family == 4 && !o.lookups_only) {
         std::vector<FlowKey> keys(count);
         std::vector<uint32_t> digests(count);
         for (size_t i = 0; i < count; ++i) {
@@ -721,6 +732,8 @@ void add_bench(CLI::App& root) {
   route->add_option("--algorithm", r->algorithm, "Route algorithms")->type_name("A4[,A6]");
   add_workers_option(*route, r->workers);
   device_options(*route, *r);
+  route->add_flag("--lookups-only", r->lookups_only,
+                  "Of a CUDA device: only lookups whose addresses and results lie in its memory");
   common(*route, *r);
 
   auto p = std::make_shared<Options>();

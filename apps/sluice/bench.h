@@ -25,6 +25,7 @@ struct BenchOptions {
   std::vector<uint32_t> frames;    // records a flight, for what goes to a device
   uint64_t frame_repetitions = 0;  // flights a case; 0: by kind
   bool device_only = false;        // leave the CPU's own case out
+  bool lookups_only = false;       // of a device: only what is all in its memory
   bool spoil = false;              // hidden: makes the check find something, so that a test can see the refusal
 };
 
@@ -64,6 +65,12 @@ Exit bench_report(const BenchOptions& o, const std::string& kind, const std::str
 void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const std::string& name,
                       const std::string& element, const TableSet& tables, const std::vector<FlowKey>& keys,
                       const std::vector<uint32_t>& expected, std::vector<Case>& cases);
+
+// Lookups alone with addresses, table and next hops in the memory of a CUDA device: every table of the image, with and
+// without a cache window; `expected` are next hops. `v6`: {upper half, lower half} pairs. No case on other devices.
+void add_resident_lookups(const BenchOptions& o, const OpenDevices& devices, const std::string& name,
+                          const Image& image, const std::vector<uint32_t>& v4, const std::vector<uint64_t>& v6,
+                          const std::vector<uint32_t>& expected, std::vector<Case>& cases);
 
 // The whole standard graph over frames that lie in the memory of a CUDA device, every one of them checked against the
 // host. No case on other devices, or where the graph is not the one that has a kernel of its own.

@@ -298,6 +298,43 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
   progress.clear();
 }
 
+void add_resident_lookups([[maybe_unused]] const BenchOptions& o, [[maybe_unused]] const OpenDevices& devices,
+                          [[maybe_unused]] const std::string& name, [[maybe_unused]] const Image& image,
+                          [[maybe_unused]] const std::vector<uint32_t>& v4,
+                          [[maybe_unused]] const std::vector<uint64_t>& v6,
+                          [[maybe_unused]] const std::vector<uint32_t>& expected,
+                          [[maybe_unused]] std::vector<Case>& cases) {
+#if defined(SLUICE_WITH_CUDA)
+  if (devices.options.devices[0]->info().kind != "cuda") return;
+  Device& device = *devices.options.devices[0];
+  for (const bool window : {false, true}) {
+    std::vector<uint32_t> got(expected.size());
+    const unsigned repeats = std::max(5u, o.repetitions);
+    const std::vector<double> rates =
+        need(v6.empty() ? resident_lookups4(device, image, v4, got.data(), repeats, window)
+                        : resident_lookups6(device, image, v6, got.data(), repeats, window));
+    if (got != expected) fail(Exit::kCheckFailed, fmt::format("{}: device-resident lookups differ", name));
+    Case c{name + (window ? "/resident/addresses/window" : "/resident/addresses"), "Mlookups/s", {}};
+    for (const double rate : rates) c.values.push_back(rate * 1e-6);
+    c.more = {{"addresses", expected.size()}};
+    cases.push_back(std::move(c));
+  }
+  for (const bool pinned : {true, false}) {
+    std::vector<uint32_t> got(expected.size());
+    const unsigned repeats = std::max(5u, o.repetitions);
+    const FedLookups fed = need(v6.empty() ? fed_lookups4(device, image, v4, got.data(), repeats, pinned)
+                                           : fed_lookups6(device, image, v6, got.data(), repeats, pinned));
+    if (got != expected) fail(Exit::kCheckFailed, fmt::format("{}: lookups fed from the host differ", name));
+    Case c{name + (pinned ? "/staged/addresses" : "/staged/addresses/pageable"), "Mlookups/s", {}};
+    for (const double rate : fed.rates) c.values.push_back(rate * 1e-6);
+    c.more = {{"addresses", expected.size()},    {"allocate_ms", fed.allocate * 1e3},
+              {"convert_ms", fed.convert * 1e3}, {"to_device_ms", fed.to_device * 1e3},
+              {"kernel_ms", fed.kernel * 1e3},   {"to_host_ms", fed.to_host * 1e3}};
+    cases.push_back(std::move(c));
+  }
+#endif
+}
+
 void add_resident_frames([[maybe_unused]] const BenchOptions& o, [[maybe_unused]] const OpenDevices& devices,
                          [[maybe_unused]] const Pipeline& pipeline, [[maybe_unused]] const std::string& capture,
                          [[maybe_unused]] const std::string& name, [[maybe_unused]] std::vector<Case>& cases) {

@@ -16,4 +16,24 @@ SLUICE_HD void prefetch_read([[maybe_unused]] const void* address) {
 #endif
 }
 
+// The same for a line that is about to be written.
+SLUICE_HD void prefetch_write([[maybe_unused]] void* address) {
+#if defined(__CUDA_ARCH__)
+#elif defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(*static_cast<char*>(address)));
+#else
+  __builtin_prefetch(address, 1);
+#endif
+}
+
+// The same into the second cache, for what is used later: many lines at a time can be on their way there.
+SLUICE_HD void prefetch_second([[maybe_unused]] const void* address) {
+#if defined(__CUDA_ARCH__)
+#elif defined(__x86_64__)
+  asm volatile("prefetcht1 %0" : : "m"(*static_cast<const char*>(address)));
+#else
+  __builtin_prefetch(address, 0, 2);
+#endif
+}
+
 }  // namespace sluice

@@ -20,6 +20,7 @@ Result<Batch> Batch::create(uint32_t capacity, size_t arena_bytes) {
   batch.frame_.resize(capacity);
   batch.extent_.resize(capacity);
   batch.annotation_.resize(capacity);
+  batch.port_.resize(capacity);
   batch.key_.resize(capacity);
   batch.timestamp_ns_.resize(capacity);
   batch.order_.resize(capacity);
@@ -67,22 +68,44 @@ uint64_t Batch::bytes(const Selection& packets) const {
   return total;
 }
 
+namespace {
+
+// The lengths of 64 packets. Whole extents are added at a time, as many as a vector holds; 64 of them cannot overflow
+// the difference of their sums.
+template <typename Vector>
+inline uint32_t sum_of_64(const Extent* extents) {
+  static_assert(sizeof(Extent) == 16 && offsetof(Extent, data) == 0 && offsetof(Extent, end) == 4);
+  constexpr uint32_t kEach = sizeof(Vector) / sizeof(Extent);
+  Vector sum{};
+#pragma GCC unroll 16
+  for (uint32_t i = 0; i < 64; i += kEach) {
+    Vector some;
+    std::memcpy(&some, extents + i, sizeof some);
+    sum += some;
+  }
+  uint32_t total = 0;
+  for (uint32_t i = 0; i < 4 * kEach; i += 4) total += sum[i + 1] - sum[i];
+  return total;
+}
+uint32_t sum_narrow(const Extent* extents) {
+  using Four = uint32_t __attribute__((vector_size(16)));
+  return sum_of_64<Four>(extents);
+}
+#if defined(__x86_64__)
+__attribute__((flatten, target("avx512f"))) uint32_t sum_wide(const Extent* extents) {
+  using Sixteen = uint32_t __attribute__((vector_size(64)));
+  return sum_of_64<Sixteen>(extents);
+}
+const auto kSum = __builtin_cpu_supports("avx512f") ? &sum_wide : &sum_narrow;
+#else
+const auto kSum = &sum_narrow;
+#endif
+
+}  // namespace
+
 uint64_t Batch::bytes(const Selection& packets, uint32_t w) const {
   const uint64_t bits = packets.word(w);
-  if (bits == ~uint64_t{0}) {
-    // A whole extent is added at a time. 64 of them cannot overflow the difference of their sums.
-    using Four = uint32_t __attribute__((vector_size(16)));
-    static_assert(sizeof(Extent) == sizeof(Four) && offsetof(Extent, data) == 0 && offsetof(Extent, end) == 4);
-    Four sum{};
-    const Extent* extents = &extent_[w * 64];
-#pragma GCC unroll 16
-    for (uint32_t i = 0; i < 64; ++i) {
-      Four extent;
-      std::memcpy(&extent, extents + i, sizeof extent);
-      sum += extent;
-    }
-    return sum[1] - sum[0];
-  }
+  if (bits == ~uint64_t{0}) return kSum(&extent_[w * 64]);
   uint64_t total = 0;
   for (uint64_t b = bits; b != 0; b &= b - 1) total += data_length(w * 64 + static_cast<uint32_t>(std::countr_zero(b)));
   return total;
@@ -97,7 +120,8 @@ bool Batch::clone(const Batch& from, uint32_t i) {
   std::memcpy(frame - kHeadroom, from.frame_[i] - kHeadroom, kHeadroom + e.end);
   const uint32_t k = push(frame, e.end, e.wire_end, from.timestamp_ns_[i], from.order_[i]);
   extent_[k] = e;
-  annotation_[k] = from.annotation_[i];
+  annotation(k) = from.annotation_[i];
+  port_[k] = from.port_[i];
   key_[k] = from.key_[i];
   worker_[k] = from.worker_[i];
   return true;

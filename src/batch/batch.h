@@ -1,6 +1,7 @@
 // Batch: up to 4096 packets as columns in one memory space.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -27,7 +28,6 @@ struct Annotation {
   uint32_t rule;
   uint32_t mark;
   uint32_t next_hop;
-  uint16_t port;
   uint16_t ether_type;
   uint16_t vlan_tci;
   uint16_t mtu;
@@ -38,14 +38,17 @@ struct Annotation {
   DropReason reason;
   uint8_t limiter;   // 1-based egress rate limiter that this packet is subject to, 0: none
   uint8_t appended;  // see Packet
+  uint16_t port;     // in a batch always 0: there it has a column of its own (BatchView)
 };
 static_assert(sizeof(Extent) == 16 && sizeof(Annotation) == 28);
 
 // The columns by pointer: trivially copyable, passed by value to kernels. Column i of packet i; `count` rows are valid.
+// Ports have a column of their own, since most packets that leave have one and no other annotation.
 struct BatchView {
   uint8_t** frame;
   Extent* extent;
   Annotation* annotation;
+  uint16_t* port;
   FlowKey* key;
   uint32_t count;
 
@@ -53,13 +56,15 @@ struct BatchView {
   SLUICE_HD void load(uint32_t i, FieldMask live, Packet& p) const {
     p.frame = frame[i];
     memcpy(&p.data, &extent[i], sizeof(Extent));
-    memcpy(&p.rule, &annotation[i], sizeof(Annotation));
+    memcpy(&p.rule, &annotation[i], offsetof(Annotation, port));
+    p.port = port[i];
     if ((live & (kFieldKey | kFieldDestination)) != 0) p.key = key[i];
   }
-  // Writes the registers back; `live` says which columns somebody reads later.
+  // Writes the registers back; `live` says which columns somebody reads later. See Batch::append.
   SLUICE_HD void store(uint32_t i, FieldMask live, const Packet& p) const {
     memcpy(&extent[i], &p.data, sizeof(Extent));
-    memcpy(&annotation[i], &p.rule, sizeof(Annotation));
+    memcpy(&annotation[i], &p.rule, offsetof(Annotation, port));
+    port[i] = p.port;
     if ((live & (kFieldKey | kFieldDestination)) != 0) key[i] = p.key;
   }
 };
@@ -69,6 +74,7 @@ static_assert(offsetof(Packet, l4) - offsetof(Packet, data) == offsetof(Extent, 
               offsetof(Packet, end) - offsetof(Packet, data) == offsetof(Extent, end) &&
               offsetof(Packet, l3) - offsetof(Packet, data) == offsetof(Extent, l3));
 static_assert(offsetof(Packet, port) - offsetof(Packet, rule) == offsetof(Annotation, port) &&
+              offsetof(Annotation, port) + 2 == sizeof(Annotation) &&
               offsetof(Packet, ip_flags) - offsetof(Packet, rule) == offsetof(Annotation, ip_flags) &&
               offsetof(Packet, reason) - offsetof(Packet, rule) == offsetof(Annotation, reason) &&
               offsetof(Packet, appended) - offsetof(Packet, rule) == offsetof(Annotation, appended));
@@ -89,7 +95,9 @@ class Batch {
   uint32_t limit() const { return limit_; }
   void set_limit(uint32_t limit) { limit_ = limit < 1 ? 1 : limit > capacity_ ? capacity_ : limit; }
   bool full() const { return count_ >= limit_; }
-  BatchView view() { return BatchView{frame_.data(), extent_.data(), annotation_.data(), key_.data(), count_}; }
+  BatchView view() {
+    return BatchView{frame_.data(), extent_.data(), annotation_.data(), port_.data(), key_.data(), count_};
+  }
 
   // The memory behind `reserve`: it moves only when a frame larger than all of it comes.
   std::span<std::byte> arena() { return {reinterpret_cast<std::byte*>(arena_.data()), arena_bytes_}; }
@@ -124,6 +132,7 @@ class Batch {
     frame_[i] = frame;
     extent_[i] = Extent{0, captured, wire, 0, 0xffff};
     annotation_[i] = Annotation{};
+    port_[i] = 0;
     timestamp_ns_[i] = timestamp_ns;
     order_[i] = order;
     numbered_ &= order == i;
@@ -166,7 +175,8 @@ class Batch {
   void keep(const Room& room) { used_ = arena_bytes_ - room.left_; }
 
   // The same for many at a time: the caller fills rows [0, n) of an empty batch, n at most limit(), then calls
-  // append(n), which numbers them and clears their annotations.
+  // append(n), which numbers them. Their annotations are cleared where `annotation` gave them out, and else by
+  // `clear_annotations` before: most packets never have any.
   struct Rows {
     uint8_t** frame;
     Extent* extent;
@@ -174,8 +184,10 @@ class Batch {
   };
   Rows rows() { return {frame_.data(), extent_.data(), timestamp_ns_.data()}; }
   void append(uint32_t n) {
-    std::memset(static_cast<void*>(annotation_.data()), 0, n * sizeof(Annotation));
     static_assert(static_cast<uint8_t>(DropReason::kNone) == 0);
+    std::memset(port_.data(), 0, n * sizeof port_[0]);
+    if (annotated_ != 0) std::memset(static_cast<void*>(annotation_.data()), 0, annotated_ * sizeof(Annotation));
+    annotated_ = 0;
     if (!numbered_) number();
     count_ = n;
   }
@@ -187,8 +199,19 @@ class Batch {
   uint8_t* frame(uint32_t i) const { return frame_[i]; }
   Extent& extent(uint32_t i) { return extent_[i]; }
   const Extent& extent(uint32_t i) const { return extent_[i]; }
-  Annotation& annotation(uint32_t i) { return annotation_[i]; }
+  // Safe on several threads, for rows of their own.
+  Annotation& annotation(uint32_t i) {
+    const std::atomic_ref<uint32_t> rows(annotated_);
+    if (rows.load(std::memory_order_relaxed) < count_) rows.store(count_, std::memory_order_relaxed);
+    return annotation_[i];
+  }
   const Annotation& annotation(uint32_t i) const { return annotation_[i]; }
+  // Those of `rows`, which were written by a view.
+  void clear_annotations(const Selection& rows) {
+    rows.for_each([&](uint32_t i) { annotation_[i] = Annotation{}; });
+  }
+  uint16_t& port(uint32_t i) { return port_[i]; }
+  uint16_t port(uint32_t i) const { return port_[i]; }
   FlowKey& key(uint32_t i) { return key_[i]; }
   const FlowKey& key(uint32_t i) const { return key_[i]; }
   uint64_t timestamp_ns(uint32_t i) const { return timestamp_ns_[i]; }
@@ -214,6 +237,8 @@ class Batch {
   std::vector<uint8_t*> frame_;
   std::vector<Extent> extent_;
   std::vector<Annotation> annotation_;
+  uint32_t annotated_ = 0;  // rows from it on are zeros, but for those that were written by a view
+  std::vector<uint16_t> port_;
   std::vector<FlowKey> key_;
   std::vector<uint64_t> timestamp_ns_;
   std::vector<uint32_t> order_;

@@ -35,5 +35,59 @@ TEST(Batch, AnArenaThatWasExchangedIsNotUsedAgain) {
   EXPECT_EQ(frame[99], 0xab);
 }
 
+TEST(Batch, RowsAreAppendedWithoutAnnotationsWhoeverWroteThemBefore) {
+  Batch batch = Batch::create(200, 1 << 16).value();
+  const auto fill = [&](uint32_t n) {
+    batch.clear();
+    const Batch::Rows rows = batch.rows();
+    for (uint32_t i = 0; i < n; ++i) {
+      rows.frame[i] = batch.reserve(64);
+      rows.extent[i] = Extent{0, 64, 64, 0, 0xffff};
+    }
+    batch.append(n);
+    for (uint32_t i = 0; i < n; ++i) {
+      Packet p;
+      batch.view().load(i, 0, p);
+      ASSERT_TRUE(p.rule == 0 && p.mark == 0 && p.port == 0 && p.appended == 0) << i;
+      ASSERT_EQ(p.end, 64u);
+    }
+  };
+  fill(200);
+  batch.annotation(7).mark = 1;
+  batch.port(199) = 9;
+  fill(150);
+  // By a view: who writes so says which.
+  Packet p;
+  p.rule = p.mark = 5;
+  p.port = 6;
+  p.appended = 3;
+  Selection written;
+  for (const uint32_t i : {0u, 64u, 149u}) {
+    batch.view().store(i, 0, p);
+    written.add(i);
+  }
+  Packet back;
+  batch.view().load(64, 0, back);
+  EXPECT_TRUE(back.rule == 5 && back.mark == 5 && back.port == 6 && back.appended == 3);
+  batch.clear_annotations(written);
+  fill(200);
+}
+
+TEST(Batch, BytesAreTheSumOfLengths) {
+  Batch batch = Batch::create(200, 1 << 16).value();
+  for (uint32_t i = 0; i < 200; ++i) {
+    batch.push(batch.reserve(100), 60 + i % 37, 60 + i % 37, 0, i);
+    if (i % 3 == 0) batch.extent(i).data = -static_cast<int32_t>(i % 19);
+    if (i % 5 == 0) batch.extent(i).data = 14;
+  }
+  Selection some;
+  for (uint32_t i = 0; i < 200; ++i) {
+    if (i < 64 || i % 7 != 0) some.add(i);
+  }
+  uint64_t sum = 0;
+  some.for_each([&](uint32_t i) { sum += batch.data_length(i); });
+  EXPECT_EQ(batch.bytes(some), sum);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -61,7 +61,6 @@ struct Packet {
   uint32_t rule = 0;      // 1-based rule of the last ACL, 0: none matched
   uint32_t mark = 0;      // set by mark(N)
   uint32_t next_hop = 0;  // id in the last route table, 0: none
-  uint16_t port = 0;      // output port of the adjacency
   uint16_t ether_type = 0;
   uint16_t vlan_tci = 0;
   uint16_t mtu = 0;       // of the output that refused the packet (kTooBig)
@@ -72,6 +71,7 @@ struct Packet {
   DropReason reason = DropReason::kNone;  // why it left by an error output, or was dropped
   uint8_t limiter = 0;                    // 1-based egress rate limiter that this packet is subject to, 0: none
   uint8_t appended = 0;                   // bytes of the tail room that stages have used; never goes down
+  uint16_t port = 0;                      // output port of the adjacency
   FlowKey key;
 
   SLUICE_HD uint32_t length() const { return end - static_cast<uint32_t>(data); }

@@ -88,6 +88,7 @@ uint32_t place_lines(const uint8_t*& from, uint32_t n, uint8_t** frames, Batch::
   for (uint32_t i = 0; i < taken; ++i) {
     frames[i] = first + i * kStep;
     prefetch_read(from + i * size_t{64} + kAhead);
+    prefetch_write(first + (i + 8) * kStep);
     Line::copy(first + i * kStep, from + i * size_t{64});
   }
   from += taken * size_t{64};
@@ -190,6 +191,7 @@ class MemorySource final : public BatchSource {
   // Frames are placed and copied one by one; their columns are runs of the store's own.
   Result<void> read(Batch& batch) override {
     batch.clear();
+    const uint64_t begin = offset_;
     const PackedFrames& frames = *frames_;
     const auto most = static_cast<uint32_t>(std::min<uint64_t>(batch.limit(), left_));
     if (frames.lines.empty() || most == 0) return {};
@@ -219,7 +221,12 @@ class MemorySource final : public BatchSource {
     }
     batch.append(made);
     left_ -= made;
+    last_ = static_cast<uint64_t>(offset_ > begin ? offset_ - begin : 0);
     return {};
+  }
+
+  std::span<const std::byte> next() const override {
+    return {frames_->bytes.data() + offset_, std::min<uint64_t>(last_, frames_->bytes.size() - offset_)};
   }
 
  private:
@@ -235,6 +242,7 @@ class MemorySource final : public BatchSource {
   std::shared_ptr<const PackedFrames> frames_;
   uint64_t next_ = 0;
   uint64_t offset_ = 0;
+  uint64_t last_ = 0;  // bytes of the frames of the last read
   uint64_t left_ = 0;
 };
 

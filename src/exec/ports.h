@@ -29,15 +29,14 @@ struct TxRecord {
 
 inline TxRecord tx_record(const Batch& batch, uint32_t row, uint32_t sequence) {
   const Extent& extent = batch.extent(row);
-  const Annotation& a = batch.annotation(row);
   return {batch.frame(row) + extent.data,
           batch.timestamp_ns(row),
           batch.data_length(row),
           extent.wire_end - static_cast<uint32_t>(extent.data),
           batch.order(row),
           sequence,
-          a.port,
-          a.limiter};
+          batch.port(row),
+          batch.annotation(row).limiter};
 }
 
 class BatchSource {
@@ -46,6 +45,8 @@ class BatchSource {
   // Clears the batch and appends packets, at most its capacity, with order 0, 1, 2, ... Leaves it empty at the end of
   // the input. Errors: damaged input; what came before it has been delivered.
   virtual Result<void> read(Batch& batch) = 0;
+  // Memory that a read of as many packets as the last would read, as far as it is known: for a prefetch.
+  virtual std::span<const std::byte> next() const { return {}; }
 };
 
 class PacketSink {

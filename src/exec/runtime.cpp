@@ -369,6 +369,7 @@ Result<bool> Runtime::read(Job& job) {
     job.started_ns = now_ns();
     job.round = sizer_.round();
     job.batch.set_limit(sizer_.limit());
+    for (const JobShare& share : job.shares) job.batch.clear_annotations(share.annotated);
     if (auto ok = sources_[next_source_]->read(job.batch); !ok) return std::move(ok).error();
     const bool done = job.batch.size() == 0;
     if (done) source_done_[next_source_] = true;
@@ -424,22 +425,20 @@ void Runtime::count_sent(Batch& batch, const Selection& rows, RunReport::Sink& c
     counters.bytes += bytes;
     // All have one port, or the first and the last most often show that they have not. Where they have, a counter that
     // each reads, adds to and writes would make each wait for the one before.
-    const Annotation* annotations = view.annotation + w * 64;
-    if (bits == ~uint64_t{0} && annotations[0].port == annotations[63].port) {
-      uint32_t differ = 0;
-#pragma GCC unroll 8
-      for (uint32_t i = 0; i < 64; ++i) differ |= annotations[i].port ^ annotations[0].port;
+    const uint16_t* port = view.port + w * 64;
+    if (bits == ~uint64_t{0} && port[0] == port[63]) {
+      uint16_t differ = 0;
+      for (uint32_t i = 0; i < 64; ++i) differ |= static_cast<uint16_t>(port[i] ^ port[0]);
       if (differ == 0) {
-        ports[annotations[0].port].packets += packets;
-        ports[annotations[0].port].bytes += bytes;
+        ports[port[0]].packets += packets;
+        ports[port[0]].bytes += bytes;
         continue;
       }
     }
     for (uint64_t b = bits; b != 0; b &= b - 1) {
       const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(b));
-      PortCounters& port = ports[view.annotation[i].port];
-      ++port.packets;
-      port.bytes += batch.data_length(i);
+      ++ports[view.port[i]].packets;
+      ports[view.port[i]].bytes += batch.data_length(i);
     }
   }
 }
@@ -513,7 +512,7 @@ Result<void> Runtime::commit(Job& job) {
 
 Result<void> Runtime::make_jobs(size_t count) {
   for (size_t i = 0; i < count; ++i) {
-    auto batch = Batch::create(options_.batch, std::max<size_t>(size_t{1} << 20, size_t{options_.batch} * 2048));
+    auto batch = Batch::create(options_.batch, std::max<size_t>(size_t{1} << 21, size_t{options_.batch} * 2048));
     if (!batch) return std::move(batch).error();
     jobs_.push_back(std::make_unique<Job>());
     jobs_.back()->batch = std::move(*batch);
@@ -546,6 +545,7 @@ Result<void> Runtime::run_inline() {
       if (!more) continue;
       job.snapshot = publisher_.acquire();
       worker.stats().wait.record(now_ns() - job.started_ns);
+      worker.expect(sources_[next_source_]->next());
       worker.start(*job.snapshot, job.batch, job.shares[0], job.source);
       ++made;
     }

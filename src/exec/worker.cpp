@@ -328,7 +328,7 @@ void Worker::run_stages(const Program& program, const PlanNode& node, Tile& tile
 void Worker::finish_tile(const PlanNode& node, const BatchView& view, Tile& tile) {
   const uint32_t alive = tile.valid & ~tile.dead;
   if (alive == 0) return;
-  for_lanes(alive, [&](uint32_t i) { view.store(tile.index[i], node.live_out, tile.packet[i]); });
+  for_lanes(alive, [&](uint32_t i) { store(view, tile.index[i], node.live_out, tile.packet[i]); });
   const uint8_t first = tile.path[std::countr_zero(alive)];
   if (!node.wide && (tile.lanes_at(first) & alive) == alive) {
     const PlanTarget target = node.exits[first - kPathExit];
@@ -362,7 +362,7 @@ void Worker::run_host(const PlanNode& node, Selection* inputs) {
 }
 
 void Worker::run_sink(const PlanNode& node, Selection* inputs) {
-  Batch& batch = *walk_->batch;
+  const Batch& batch = *walk_->batch;
   JobShare& share = *walk_->share;
   const unsigned e = node.elements[0];
   for (unsigned input = 1; input < node.inputs; ++input) {

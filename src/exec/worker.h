@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct JobShare {
     std::vector<TxRecord> made;  // packets of batches that elements made, as they arrived
   };
   Selection packets;
+  Selection annotated;     // of these, those whose annotations were written
   std::vector<Sent> sent;  // by sink
   std::vector<PrintRecord> prints;
   size_t print_count = 0;                        // records in use; their strings keep their memory
@@ -46,6 +48,7 @@ struct JobShare {
 
   void clear() {
     given_up = false;
+    annotated.clear();
     own_frames.clear();
     for (Sent& s : sent) {
       s.rows.clear();
@@ -120,6 +123,9 @@ class Worker {
   Worker(const Plan& plan, const Router& router, unsigned id, bool fast_path = true);
   ~Worker();
 
+  // What is read next: asked for while the worker is at work on what came before.
+  void expect(std::span<const std::byte> next) { next_ = next; }
+
   // Before the first batch. At most one.
   void use_device(WorkerDevice device);
   // Batches that can be on their way at a time: 1 on the CPU.
@@ -158,8 +164,7 @@ class Worker {
     // `restore` gives back; the columns have FastBurst::kLanes places more than records.
     uint32_t fast = 0;
     std::vector<uint32_t> lengths, ip_bytes, hops;
-    void keep(const FastBurst& burst, uint32_t n);
-    void restore(uint32_t n, const BatchView& view, FastBurst& burst) const;
+    FastKept fast_from(uint32_t i) { return {&rows[i], &lengths[i], &ip_bytes[i], &hops[i]}; }
     // Address records of frames that are edited where they lie: by record, bytes [first, end) of the frame as they
     // were, at kept_bytes[at].
     struct Kept {
@@ -208,6 +213,10 @@ class Worker {
   void finish_tile(const PlanNode& node, const BatchView& view, Tile& tile);
   void run_host(const PlanNode& node, Selection* inputs);
   void run_sink(const PlanNode& node, Selection* inputs);
+  void store(const BatchView& view, uint32_t row, FieldMask live, const Packet& packet) {
+    view.store(row, live, packet);
+    if (walk_->batch == walk_->root) walk_->share->annotated.add(row);
+  }
   void drop(unsigned element, DropReason reason, uint64_t count = 1);
   // A packet that left a stage by an output without a successor: a packet that is not bad has no reason of its own.
   void drop_at(const StageSlot& slot, DropReason reason) {
@@ -257,6 +266,8 @@ class Worker {
   std::unique_ptr<Tile> tiles_[2];
   std::unique_ptr<FastBurst> bursts_[2];
   bool fast_path_;
+  std::span<const std::byte> next_;
+  const FastCode code_ = fast_code();
   WorkerDevice device_;
   DeviceCounters device_counters_;
 };

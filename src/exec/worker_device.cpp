@@ -253,7 +253,7 @@ bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile&
     if (!put_in_pool(offload, p, *a->pool, a->pooled[i])) return false;
     device_frame = static_cast<uint8_t*>(a->pool->device->device()) + a->pooled[i].at;
   }
-  view.store(tile.index[lane], ~FieldMask{0}, p);
+  store(view, tile.index[lane], ~FieldMask{0}, p);
   a->rows[i] = static_cast<uint16_t>(tile.index[lane]);
   a->paths[i] = path;
   if (offload.keys) {

@@ -28,6 +28,10 @@ void Worker::gather_bursts(const PlanNode& node, const BatchView& view, Selectio
     for (uint32_t w = 0; w < words; ++w) {
       const uint64_t bits = packets.word(w);
       if (bits == 0) continue;
+      // What the source reads next: a line a packet, so that memory has all this time to bring it.
+      const size_t lines = std::min<size_t>(next_.size() / 64, 64);
+      for (size_t i = 0; i < lines; ++i) prefetch_second(next_.data() + i * 64);
+      next_ = next_.subspan(lines * 64);
       uint32_t rows[64];
       uint32_t n = 0;
       if (bits == ~uint64_t{0}) {
@@ -125,13 +129,14 @@ uint32_t Worker::finish_fast(const PlanNode& node, const Program& program, const
   count_fast(program, burst, passed | stopped, came);
   stats_.fast += static_cast<uint64_t>(std::popcount(passed | stopped));
   if (passed == 0) return all & ~stopped;
-  commit_fast(view, burst, passed);
   const StageSlot& last = program.stages[program.fast - 1];
   const uint8_t path = last.next[0];
+  // The rest of the program, or a later node, wants registers.
+  const bool registers = path < kPathExit || (node.live_out & ~(kFieldFrame | kFieldExtent)) != 0;
+  code_.commit(view, burst, passed, registers);
   if (path == kPathDropped) {
     drop(last.element, DropReason::kUnconnectedOutput, static_cast<uint64_t>(std::popcount(passed)));
-  } else if (path < kPathExit || (node.live_out & ~(kFieldFrame | kFieldExtent)) != 0) {
-    // The rest of the program, or a later node, wants registers.
+  } else if (registers) {
     burst.fill_keys();
     Tile& tile = *tiles_[0];
     tile.count = 0;
@@ -174,34 +179,6 @@ void Worker::run_segment_fast(const PlanNode& node, const Program& program, cons
   });
 }
 
-// Notes what `restore` gives back: of the burst's first n packets, whose keys follow those of the fast path before
-// them. Whole columns are copied: there is room for as many lanes behind the last.
-void Worker::Airborne::keep(const FastBurst& burst, uint32_t n) {
-  uint16_t* to = &rows[fast];
-  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) to[i] = static_cast<uint16_t>(burst.row[i]);
-  std::memcpy(&lengths[fast], burst.length, sizeof(uint32_t) * FastBurst::kLanes);
-  std::memcpy(&ip_bytes[fast], burst.ip_bytes, sizeof(uint32_t) * FastBurst::kLanes);
-  std::memcpy(&hops[fast], burst.hop, sizeof(uint32_t) * FastBurst::kLanes);
-  fast += n;
-}
-
-// The packets of records [applied, applied + n) as the gather left them, but for their keys.
-void Worker::Airborne::restore(uint32_t n, const BatchView& view, FastBurst& burst) const {
-  burst.clear();
-  burst.count = n;
-  const uint16_t* from = &rows[applied];
-  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.row[i] = from[i];
-  std::memcpy(burst.length, &lengths[applied], sizeof(uint32_t) * FastBurst::kLanes);
-  std::memcpy(burst.ip_bytes, &ip_bytes[applied], sizeof(uint32_t) * FastBurst::kLanes);
-  std::memcpy(burst.hop, &hops[applied], sizeof(uint32_t) * FastBurst::kLanes);
-  burst.find_run();
-  if (burst.one_run) {
-    std::memcpy(burst.frame, view.frame + burst.row[0], n * sizeof burst.frame[0]);
-  } else {
-    for (uint32_t i = 0; i < n; ++i) burst.frame[i] = view.frame[burst.row[i]];
-  }
-}
-
 // Sends the common packets of the inputs off, as far as there is room.
 void Worker::launch_fast(size_t n, const Offload& offload, const BatchView& view, Selection* inputs) {
   const PlanNode& node = plan_.nodes[n];
@@ -211,7 +188,9 @@ void Worker::launch_fast(size_t n, const Offload& offload, const BatchView& view
     if (a == nullptr) a = airborne_for(n, offload, true);
     const uint32_t room = a == nullptr ? 0 : std::min(burst->count, a->flight.limit - a->flight.count);
     if (room != 0) {
-      a->keep(*burst, room);
+      // Whole columns: there is room for as many lanes behind the last.
+      code_.keep(*burst, a->fast_from(a->fast));
+      a->fast += room;
       a->flight.put_keys(burst->source, burst->destination, burst->ports, burst->rest, room);
     }
     for (uint32_t i = room; i < burst->count; ++i) left.add(burst->row[i]);
@@ -228,14 +207,11 @@ uint32_t Worker::apply_fast(const PlanNode& node, const Offload& offload, const 
   if (a.applied >= there) return 0;
   const uint32_t usual = (1u << (offload.end - offload.begin)) - 1;
   FastBurst& burst = *bursts_[0];
-  a.restore(std::min(n, there - a.applied), view, burst);
-  uint64_t words[FastBurst::kLanes] = {};
+  code_.restore(a.fast_from(a.applied), std::min(n, there - a.applied), view, burst);
+  uint64_t words[FastBurst::kLanes];
+  std::memset(words + burst.count, 0, (FastBurst::kLanes - burst.count) * sizeof words[0]);
   a.flight.key_results(a.applied, burst.count, words);
-  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.rule[i] = static_cast<uint32_t>(words[i]) & kMaxKeyValue;
-  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
-    burst.next_hop[i] = static_cast<uint32_t>(words[i] >> 21) & kMaxKeyValue;
-  }
-  const uint32_t passed = FastBurst::lanes_where([&](uint32_t i) { return passed_all(words[i], usual); });
+  const uint32_t passed = code_.take(words, usual, burst);
   std::byte keys[FastBurst::kLanes * sizeof(Key4)];
   burst.late_keys = a.flight.key_records(a.applied, burst.count, keys);
   const uint32_t alive = passed & burst.lanes();

@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "elements/stages.h"
 #include "exec/cpu/tile.h"
+#include "exec/device/record.h"
 #include "net/edit.h"
 #include "net/fast_parse.h"
 
@@ -22,8 +23,34 @@ concept Fast = requires(const Stage& stage, FastBurst& burst) {
   stage.fast(burst, 1u);
 };
 
+// Loops over a burst's columns are compiled twice from one source: SLUICE_WIDE is 64-byte vectors, where the processor
+// has them, chosen once at start.
+#if defined(__x86_64__)
+#if defined(__clang__)
+#define SLUICE_WIDE __attribute__((flatten, target("avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi,bmi2")))
+#else
+#define SLUICE_WIDE \
+  __attribute__((flatten, target("avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi,bmi2,prefer-vector-width=512")))
+#endif
+bool has_wide() {
+  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                          __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+  return has;
+}
+#else
+#define SLUICE_WIDE __attribute__((flatten))
+bool has_wide() {
+  return false;
+}
+#endif
+
 template <typename Stage>
 __attribute__((flatten)) uint32_t fast_kernel(const StageSlot& slot, FastBurst& burst, uint32_t mask) {
+  return slot.get<Stage>().fast(burst, mask);
+}
+template <typename Stage>
+SLUICE_WIDE uint32_t fast_kernel_wide(const StageSlot& slot, FastBurst& burst, uint32_t mask) {
   return slot.get<Stage>().fast(burst, mask);
 }
 template <typename Stage>
@@ -31,9 +58,9 @@ void fast_prefetch(const StageSlot& slot, const FastBurst& burst) {
   slot.get<Stage>().fast_prefetch(burst);
 }
 
-constexpr auto kKernels = AllStages::table<FastKernel>([]<typename Stage>(TypeTag<Stage>) -> FastKernel {
+const auto kKernels = AllStages::table<FastKernel>([]<typename Stage>(TypeTag<Stage>) -> FastKernel {
   if constexpr (Fast<Stage>) {
-    return &fast_kernel<Stage>;
+    return has_wide() ? &fast_kernel_wide<Stage> : &fast_kernel<Stage>;
   } else {
     return nullptr;
   }
@@ -249,24 +276,23 @@ SLUICE_FAST_AVX512 uint32_t gather_avx512(const BatchView& view, const uint32_t*
 #pragma GCC diagnostic pop
 #endif
 
-using Gather = uint32_t (*)(const BatchView&, const uint32_t*, uint32_t, FastBurst&, uint32_t*);
-Gather choose_gather() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl")) {
-    return &gather_avx512;
-  }
-#endif
-  return &gather_scalar;
+SLUICE_WIDE uint32_t gather_wide(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst,
+                                 uint32_t* rest) {
+  const uint32_t left = gather_avx512(view, rows, n, burst, rest);
+  burst.find_run();
+  return left;
 }
-const Gather kGather = choose_gather();
+#endif
 
 }  // namespace
 
 uint32_t gather_fast(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest) {
-  const uint32_t left = kGather(view, rows, n, burst, rest);
-  burst.find_run();
-  return left;
+#if defined(__x86_64__)
+  static const bool wide = has_wide();
+  if (wide) return gather_wide(view, rows, n, burst, rest);
+#endif
+  return gather_fast_scalar(view, rows, n, burst, rest);
 }
 uint32_t gather_fast_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest) {
   const uint32_t left = gather_scalar(view, rows, n, burst, rest);
@@ -289,7 +315,7 @@ void edit_some(const BatchView& view, const FastBurst& burst, const Edits& edits
     view.extent[row] = Extent{0, edits.end[lane], edits.end[lane], kFastL3, kFastL4};
     if ((burst.rewritten >> lane & 1) == 0) return;
     std::memcpy(frame, burst.rewrite[lane], 12);
-    view.annotation[row].port = burst.port[lane];
+    view.port[row] = burst.port[lane];
   });
 }
 
@@ -302,16 +328,15 @@ inline Four extent_to(Four end) {
 }
 
 // All lanes have all edits, and their rows follow one another.
-void edit_run(const BatchView& view, const FastBurst& burst, const Edits& edits) {
+inline void edit_run(const BatchView& view, const FastBurst& burst, const Edits& edits, bool extents_change) {
 #pragma GCC unroll 4
   for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
     uint8_t* frame = burst.frame[i];
     store_le32(frame + kFastL3 + kHopWord, edits.hop[i]);
     std::memcpy(frame, burst.rewrite[i], 12);
   }
-  Annotation* annotations = view.annotation + burst.row[0];
-#pragma GCC unroll 8
-  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) annotations[i].port = burst.port[i];
+  std::memcpy(view.port + burst.row[0], burst.port, FastBurst::kLanes * sizeof burst.port[0]);
+  if (!extents_change) return;
   Extent* extents = view.extent + burst.row[0];
   for (uint32_t i = 0; i < FastBurst::kLanes; i += 4) {
     Four end;
@@ -324,18 +349,84 @@ void edit_run(const BatchView& view, const FastBurst& burst, const Edits& edits)
   }
 }
 
-}  // namespace
-
 // What is arithmetic is done for all lanes at once, in loops of a constant length; then each frame is stored to.
-void commit_fast(const BatchView& view, const FastBurst& burst, uint32_t mask) {
+inline void commit(const BatchView& view, const FastBurst& burst, uint32_t mask, bool headers) {
   Edits edits;
+  uint32_t padding = 0;
   for (uint32_t i = 0; i < FastBurst::kLanes; ++i) edits.hop[i] = next_hop_word(burst.hop[i]);
   for (uint32_t i = 0; i < FastBurst::kLanes; ++i) edits.end[i] = burst.ip_bytes[i] + kFastL3;
   if (burst.one_run && (mask & burst.hopped & burst.rewritten) == ~uint32_t{0}) {
-    edit_run(view, burst, edits);
+    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) padding |= burst.length[i] ^ edits.end[i];
+    edit_run(view, burst, edits, headers || padding != 0);
   } else {
     edit_some(view, burst, edits, mask);
   }
+}
+SLUICE_WIDE void commit_wide(const BatchView& view, const FastBurst& burst, uint32_t mask, bool headers) {
+  commit(view, burst, mask, headers);
+}
+void commit_narrow(const BatchView& view, const FastBurst& burst, uint32_t mask, bool headers) {
+  commit(view, burst, mask, headers);
+}
+
+// The columns of the first 32 places, whatever lies there.
+inline void keep(const FastBurst& burst, const FastKept& to) {
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) to.row[i] = static_cast<uint16_t>(burst.row[i]);
+  std::memcpy(to.length, burst.length, sizeof(uint32_t) * FastBurst::kLanes);
+  std::memcpy(to.ip_bytes, burst.ip_bytes, sizeof(uint32_t) * FastBurst::kLanes);
+  std::memcpy(to.hop, burst.hop, sizeof(uint32_t) * FastBurst::kLanes);
+}
+SLUICE_WIDE void keep_wide(const FastBurst& burst, const FastKept& to) {
+  keep(burst, to);
+}
+void keep_narrow(const FastBurst& burst, const FastKept& to) {
+  keep(burst, to);
+}
+
+inline void restore(const FastKept& from, uint32_t n, const BatchView& view, FastBurst& burst) {
+  burst.clear();
+  burst.count = n;
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.row[i] = from.row[i];
+  std::memcpy(burst.length, from.length, sizeof(uint32_t) * FastBurst::kLanes);
+  std::memcpy(burst.ip_bytes, from.ip_bytes, sizeof(uint32_t) * FastBurst::kLanes);
+  std::memcpy(burst.hop, from.hop, sizeof(uint32_t) * FastBurst::kLanes);
+  burst.find_run();
+  if (burst.one_run) {
+    std::memcpy(burst.frame, view.frame + burst.row[0], FastBurst::kLanes * sizeof burst.frame[0]);
+  } else {
+    for (uint32_t i = 0; i < n; ++i) burst.frame[i] = view.frame[burst.row[i]];
+  }
+}
+SLUICE_WIDE void restore_wide(const FastKept& from, uint32_t n, const BatchView& view, FastBurst& burst) {
+  restore(from, n, view, burst);
+}
+void restore_narrow(const FastKept& from, uint32_t n, const BatchView& view, FastBurst& burst) {
+  restore(from, n, view, burst);
+}
+
+inline uint32_t take(const uint64_t* words, uint32_t usual, FastBurst& burst) {
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.rule[i] = static_cast<uint32_t>(words[i]) & kMaxKeyValue;
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
+    burst.next_hop[i] = static_cast<uint32_t>(words[i] >> 21) & kMaxKeyValue;
+  }
+  return FastBurst::lanes_where([&](uint32_t i) { return passed_all(words[i], usual); });
+}
+SLUICE_WIDE uint32_t take_wide(const uint64_t* words, uint32_t usual, FastBurst& burst) {
+  return take(words, usual, burst);
+}
+uint32_t take_narrow(const uint64_t* words, uint32_t usual, FastBurst& burst) {
+  return take(words, usual, burst);
+}
+
+}  // namespace
+
+const FastCode& plain_fast_code() {
+  static constexpr FastCode kCode{&commit_narrow, &keep_narrow, &restore_narrow, &take_narrow};
+  return kCode;
+}
+const FastCode& fast_code() {
+  static constexpr FastCode kWide{&commit_wide, &keep_wide, &restore_wide, &take_wide};
+  return has_wide() ? kWide : plain_fast_code();
 }
 
 void add_rows(const FastBurst& burst, uint32_t mask, Selection& to) {

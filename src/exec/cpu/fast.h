@@ -33,8 +33,29 @@ uint32_t gather_fast(const BatchView& view, const uint32_t* rows, uint32_t n, Fa
 // The same without vector instructions, which is what the other is held to.
 uint32_t gather_fast_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest);
 
-// Makes the edits that stages noted for the lanes of `mask`, in the frames and in the batch's columns.
-void commit_fast(const BatchView& view, const FastBurst& burst, uint32_t mask);
+// Of packets on their way to a device, what comes back with their results: columns of 32 places.
+struct FastKept {
+  uint16_t* row;
+  uint32_t* length;
+  uint32_t* ip_bytes;
+  uint32_t* hop;
+};
+
+// Loops over whole columns, in the widest vectors that this processor has.
+struct FastCode {
+  // Makes the edits that stages noted for the lanes of `mask`, in the frames and in the batch's columns. `headers`:
+  // somebody reads where the packets' headers lie.
+  void (*commit)(const BatchView& view, const FastBurst& burst, uint32_t mask, bool headers);
+  // Notes what `restore` gives back.
+  void (*keep)(const FastBurst& burst, const FastKept& to);
+  // n packets as the gather left them, but for their keys.
+  void (*restore)(const FastKept& from, uint32_t n, const BatchView& view, FastBurst& burst);
+  // Puts 32 key results into the burst; the lanes that passed all stages of `usual` by their first output.
+  uint32_t (*take)(const uint64_t* words, uint32_t usual, FastBurst& burst);
+};
+const FastCode& fast_code();
+// The same without wide vectors, which is what the other is held to.
+const FastCode& plain_fast_code();
 
 // Adds the rows of the lanes of `mask`.
 void add_rows(const FastBurst& burst, uint32_t mask, Selection& to);

@@ -914,12 +914,51 @@ TEST_P(CudaDeviceTest, ResidentRunsAgree) {
       EXPECT_EQ(wrong, 0u);
     }
   }
-  const auto host = route_dir24(tables_).view4;
-  Dir24View view = host;
-  view.each_pointer([&]<typename T>(const T*& p) { p = static_cast<const T*>(loaded_->moved(p, 0)); });
-  std::vector<uint32_t> hops(addresses.size());
-  EXPECT_EQ(must(resident_lookups(*device_, view, addresses, hops.data(), 1)).size(), 1u);
-  for (size_t i = 0; i < addresses.size(); ++i) ASSERT_EQ(hops[i], host.lookup(addresses[i]));
+}
+
+// Every algorithm's lookups alone, whatever the number of addresses, with and without a cache window.
+TEST_P(CudaDeviceTest, ResidentLookupsAgree) {
+  if (!is_cuda()) GTEST_SKIP() << "of CUDA alone";
+  Rib rib = lpm_test::random_rib(9, 3000, 40);
+  rib.add4(0, 1, 3);
+  rib.add6(uint64_t{0x2000} << 48, 0, 3, 4);
+  rib.settle();
+  uint64_t state = 9;
+  std::vector<uint32_t> v4(5003);
+  for (uint32_t& address : v4) address = static_cast<uint32_t>(mix64(++state));
+  std::vector<uint64_t> v6;
+  for (size_t i = 0; i < 3001; ++i) {
+    v6.push_back(0x2000000000000000u | mix64(++state) >> 3);
+    v6.push_back(mix64(++state));
+  }
+  for (const LpmSummary& algorithm : lpm_summaries()) {
+    SCOPED_TRACE(algorithm.name);
+    const Image image = must(build_routes(rib, algorithm.ipv4 ? algorithm.name : Trie::kName,
+                                          algorithm.ipv6 ? algorithm.name : Trie::kName));
+    for (const bool window : {false, true}) {
+      std::vector<uint32_t> hops(v4.size(), ~0u);
+      EXPECT_EQ(must(resident_lookups4(*device_, image, v4, hops.data(), 1, window)).size(), 1u);
+      std::vector<uint32_t> fed(v4.size(), ~0u);
+      EXPECT_EQ(must(fed_lookups4(*device_, image, v4, fed.data(), 2, window)).rates.size(), 2u);
+      EXPECT_EQ(fed, hops);
+      size_t wrong = 0;
+      EXPECT_TRUE(with_fib4(image, [&](const auto& view) {
+                    for (size_t i = 0; i < v4.size(); ++i) wrong += hops[i] != view.lookup(v4[i]) ? 1 : 0;
+                  }).ok());
+      EXPECT_EQ(wrong, 0u);
+      hops.assign(v6.size() / 2, ~0u);
+      EXPECT_EQ(must(resident_lookups6(*device_, image, v6, hops.data(), 1, window)).size(), 1u);
+      fed.assign(v6.size() / 2, ~0u);
+      EXPECT_EQ(must(fed_lookups6(*device_, image, v6, fed.data(), 2, window)).rates.size(), 2u);
+      EXPECT_EQ(fed, hops);
+      EXPECT_TRUE(with_fib6(image, [&](const auto& view) {
+                    for (size_t i = 0; i < hops.size(); ++i) {
+                      wrong += hops[i] != view.lookup(v6[2 * i], v6[2 * i + 1]) ? 1 : 0;
+                    }
+                  }).ok());
+      EXPECT_EQ(wrong, 0u);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, CudaDeviceTest, ::testing::Values("emu", "cuda", "cuda_graphs"),

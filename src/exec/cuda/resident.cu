@@ -1,13 +1,20 @@
+// nvcc takes an assignment to a [[nodiscard]] type for a value that is thrown away.
+#pragma nv_diag_suppress 2810
 #include "exec/cuda/resident.h"
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <iterator>
 
 #include "exec/cuda/open_cuda.h"
 #include "exec/cuda/walk.cuh"
 #include "memory/cuda/memory.h"
+#include "tables/lpm/algorithms.h"
 
 namespace sluice {
 namespace {
@@ -35,20 +42,43 @@ __global__ void __launch_bounds__(128)
   out[record] = value;
 }
 
-// Four independent lookups a lane, in flight together.
+// Eight independent lookups a lane, in flight together. What is read and written once goes past the cache, which is the
+// table's.
 template <typename View>
 __global__ void __launch_bounds__(256)
-    resident_addresses(const __grid_constant__ View view, const uint4* __restrict__ in, uint4* __restrict__ out,
-                       uint32_t count) {
-  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= count) return;
-  const uint4 a = in[i];
-  uint4 r;
-  r.x = view.lookup(a.x);
-  r.y = view.lookup(a.y);
-  r.z = view.lookup(a.z);
-  r.w = view.lookup(a.w);
-  out[i] = r;
+    resident_addresses4(const __grid_constant__ View view, const uint4* __restrict__ in, uint4* __restrict__ out,
+                        uint32_t count) {
+  const uint32_t first = blockIdx.x * 512 + threadIdx.x;
+  uint4 a[2], r[2];
+#pragma unroll
+  for (uint32_t k = 0; k < 2; ++k) a[k] = __ldcs(in + min(first + k * 256, count - 1));
+#pragma unroll
+  for (uint32_t k = 0; k < 2; ++k) {
+    r[k].x = view.lookup(a[k].x);
+    r[k].y = view.lookup(a[k].y);
+    r[k].z = view.lookup(a[k].z);
+    r[k].w = view.lookup(a[k].w);
+  }
+#pragma unroll
+  for (uint32_t k = 0; k < 2; ++k) {
+    if (first + k * 256 < count) __stcs(out + first + k * 256, r[k]);
+  }
+}
+template <typename View>
+__global__ void __launch_bounds__(256)
+    resident_addresses6(const __grid_constant__ View view, const ulonglong2* __restrict__ in,
+                        uint32_t* __restrict__ out, uint32_t count) {
+  const uint32_t first = blockIdx.x * 512 + threadIdx.x;
+  ulonglong2 a[2];
+  uint32_t r[2];
+#pragma unroll
+  for (uint32_t k = 0; k < 2; ++k) a[k] = __ldcs(in + min(first + k * 256, count - 1));
+#pragma unroll
+  for (uint32_t k = 0; k < 2; ++k) r[k] = view.lookup(a[k].x, a[k].y);
+#pragma unroll
+  for (uint32_t k = 0; k < 2; ++k) {
+    if (first + k * 256 < count) __stcs(out + first + k * 256, r[k]);
+  }
 }
 
 // The standard graph with an access list and routes.
@@ -156,19 +186,238 @@ class Run {
   cudaEvent_t events_[2] = {nullptr, nullptr};
 };
 
-template <typename View>
-Result<std::vector<double>> lookups(Device& device, const View& view, std::span<const uint32_t> addresses,
-                                    uint32_t* next_hops, unsigned repeats) {
+// A table in device memory for as long as this is.
+class Table {
+ public:
+  Table(CudaMemory& memory, std::span<const std::byte> host) : memory_(memory), host_(host) {}
+  ~Table() {
+    memory_.use();
+    memory_.free_device(device_);
+  }
+  Table(const Table&) = delete;
+  Table& operator=(const Table&) = delete;
+  Result<void> upload() {
+    auto device = memory_.allocate_device(host_.size());
+    if (!device) return std::move(device).error();
+    device_ = *device;
+    return memory_.upload(device_, host_.data(), host_.size());
+  }
+  template <typename View>
+  View moved(View view) const {
+    view.each_pointer([&]<typename T>(const T*& p) {
+      if (p == nullptr) return;
+      const auto offset = static_cast<size_t>(reinterpret_cast<const std::byte*>(p) - host_.data());
+      p = reinterpret_cast<const T*>(static_cast<std::byte*>(device_) + offset);
+    });
+    return view;
+  }
+  // Kernels of the stream find the table in the second-level cache, where it was once.
+  cudaError_t keep_in_cache(cudaStream_t stream) const {
+    int device = 0, most = 0, window = 0;
+    cudaError_t e = cudaGetDevice(&device);
+    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxPersistingL2CacheSize, device);
+    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&window, cudaDevAttrMaxAccessPolicyWindowSize, device);
+    if (e == cudaSuccess) e = cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, static_cast<size_t>(most));
+    if (e != cudaSuccess) return e;
+    cudaStreamAttrValue value{};
+    auto& policy = value.accessPolicyWindow;
+    policy.base_ptr = device_;
+    policy.num_bytes = std::min(host_.size(), static_cast<size_t>(window));
+    policy.hitRatio = std::min(1.0f, static_cast<float>(most) / static_cast<float>(policy.num_bytes));
+    policy.hitProp = cudaAccessPropertyPersisting;
+    policy.missProp = cudaAccessPropertyStreaming;
+    return cudaStreamSetAttribute(stream, cudaStreamAttributeAccessPolicyWindow, &value);
+  }
+
+ private:
+  CudaMemory& memory_;
+  std::span<const std::byte> host_;
+  void* device_ = nullptr;
+};
+
+// One launch each, of any number of addresses that lie one after another.
+struct Lookup4 {
+  using Address = uint32_t;
+  static constexpr size_t kPiece = size_t{1} << 20;
+  template <typename View>
+  static void launch(const View& view, const std::byte* in, uint32_t* out, size_t count, cudaStream_t stream) {
+    const auto quads = static_cast<uint32_t>((count + 3) / 4);
+    resident_addresses4<View><<<(quads + 511) / 512, 256, 0, stream>>>(view, reinterpret_cast<const uint4*>(in),
+                                                                       reinterpret_cast<uint4*>(out), quads);
+  }
+};
+struct Lookup6 {
+  using Address = ulonglong2;
+  static constexpr size_t kPiece = size_t{1} << 18;
+  template <typename View>
+  static void launch(const View& view, const std::byte* in, uint32_t* out, size_t count, cudaStream_t stream) {
+    const auto n = static_cast<uint32_t>(count);
+    resident_addresses6<View>
+        <<<(n + 511) / 512, 256, 0, stream>>>(view, reinterpret_cast<const ulonglong2*>(in), out, n);
+  }
+};
+
+template <typename Lookup, typename View>
+Result<std::vector<double>> lookups(Device& device, const View& view, std::span<const std::byte> section,
+                                    std::span<const std::byte> addresses, uint32_t* next_hops, unsigned repeats,
+                                    bool window) {
   CudaMemory* memory = cuda_memory(device);
   if (memory == nullptr) return Error("device-resident rates are for CUDA devices");
-  if (addresses.empty()) return Error("no addresses");
-  const auto quads = static_cast<uint32_t>((addresses.size() + 3) / 4);
+  const size_t count = addresses.size() / sizeof(typename Lookup::Address);
+  if (count == 0) return Error("no addresses");
+  memory->use();
+  Table table(*memory, section);
+  if (auto ok = table.upload(); !ok) return std::move(ok).error();
+  const View moved = table.moved(view);
+  cudaError_t policy = cudaSuccess;
+  bool first = true;
   Run run(*memory);
-  return run.go(addresses.data(), addresses.size_bytes(), next_hops, addresses.size_bytes(), size_t{quads} * 16,
-                size_t{quads} * 16, addresses.size(), repeats, [&](void* in, void* out, cudaStream_t stream) {
-                  resident_addresses<View><<<(quads + 255) / 256, 256, 0, stream>>>(view, static_cast<const uint4*>(in),
-                                                                                    static_cast<uint4*>(out), quads);
-                });
+  // Kernels read and write whole 16 bytes.
+  auto rates =
+      run.go(addresses.data(), addresses.size(), next_hops, count * 4, (addresses.size() + 15) / 16 * 16,
+             (count + 3) / 4 * 16, count, repeats, [&](void* from, void* to, cudaStream_t stream) {
+               if (window && first) policy = table.keep_in_cache(stream);
+               first = false;
+               Lookup::launch(moved, static_cast<const std::byte*>(from), static_cast<uint32_t*>(to), count, stream);
+             });
+  if (window) (void)cudaCtxResetPersistingL2Cache();
+  if (policy != cudaSuccess) return cuda_error(policy, "keep a table in the cache");
+  return rates;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Memory of both sides and streams, given back together.
+class Feed {
+ public:
+  Feed(CudaMemory& memory, bool pinned) : memory_(memory), pinned_(pinned) {}
+  ~Feed() {
+    memory_.use();
+    for (cudaStream_t stream : streams) {
+      if (stream != nullptr) (void)cudaStreamDestroy(stream);
+    }
+    for (void* at : {static_cast<void*>(host_in), static_cast<void*>(host_out)}) {
+      pinned_ ? memory_.free_pinned(at) : std::free(at);
+    }
+    memory_.free_device(device_in);
+    memory_.free_device(device_out);
+  }
+  Feed(const Feed&) = delete;
+  Feed& operator=(const Feed&) = delete;
+
+  Result<void> create(size_t bytes_in, size_t bytes_out) {
+    const auto host = [&](size_t bytes) -> Result<std::byte*> {
+      if (!pinned_) {
+        void* at = std::malloc(bytes);
+        if (at == nullptr) return Error("out of memory");
+        std::memset(at, 0, bytes);
+        return static_cast<std::byte*>(at);
+      }
+      auto at = memory_.allocate_pinned(bytes);
+      if (!at) return std::move(at).error();
+      return static_cast<std::byte*>(*at);
+    };
+    const auto there = [&](size_t bytes) -> Result<std::byte*> {
+      auto at = memory_.allocate_device(bytes);
+      if (!at) return std::move(at).error();
+      return static_cast<std::byte*>(*at);
+    };
+    Error error;
+    const auto take = [&](Result<std::byte*> made, std::byte*& to) {
+      if (made) {
+        to = *made;
+      } else {
+        error = std::move(made).error();
+      }
+      return to != nullptr;
+    };
+    if (!take(host(bytes_in), host_in) || !take(host(bytes_out), host_out) || !take(there(bytes_in), device_in) ||
+        !take(there(bytes_out), device_out)) {
+      return error;
+    }
+    for (cudaStream_t& stream : streams) {
+      if (const cudaError_t e = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); e != cudaSuccess) {
+        return cuda_error(e, "create a stream");
+      }
+    }
+    return {};
+  }
+
+  std::byte *host_in = nullptr, *host_out = nullptr, *device_in = nullptr, *device_out = nullptr;
+  cudaStream_t streams[4] = {};
+
+ private:
+  CudaMemory& memory_;
+  bool pinned_;
+};
+
+template <typename Lookup, typename View>
+Result<FedLookups> feed(Device& device, const View& view, std::span<const std::byte> section,
+                        std::span<const std::byte> addresses, uint32_t* next_hops, unsigned repeats, bool pinned) {
+  CudaMemory* memory = cuda_memory(device);
+  if (memory == nullptr) return Error("these rates are for CUDA devices");
+  constexpr size_t kBytes = sizeof(typename Lookup::Address);
+  const size_t count = addresses.size() / kBytes;
+  if (count == 0) return Error("no addresses");
+  memory->use();
+  Table table(*memory, section);
+  if (auto ok = table.upload(); !ok) return std::move(ok).error();
+  const View moved = table.moved(view);
+  FedLookups result;
+  const auto clock = [] { return std::chrono::steady_clock::now(); };
+  auto start = clock();
+  Feed f(*memory, pinned);
+  // Kernels read and write whole 16 bytes.
+  if (auto ok = f.create((addresses.size() + 15) / 16 * 16, (count + 3) / 4 * 16); !ok) return std::move(ok).error();
+  result.allocate = seconds_since(start);
+  start = clock();
+  std::memcpy(f.host_in, addresses.data(), addresses.size());
+  result.convert = seconds_since(start);
+
+  auto* device_out = reinterpret_cast<uint32_t*>(f.device_out);
+  cudaStream_t one = f.streams[0];
+  cudaError_t e = cudaSuccess;
+  const auto step = [&](double& seconds, auto&& what) {
+    if (e != cudaSuccess) return;
+    const auto from = clock();
+    what();
+    if (e == cudaSuccess) e = cudaGetLastError();
+    if (e == cudaSuccess) e = cudaStreamSynchronize(one);
+    seconds = seconds_since(from);
+  };
+  // The second time counts: the first one loads the kernel.
+  for (int turn = 0; turn < 2; ++turn) {
+    step(result.to_device,
+         [&] { e = cudaMemcpyAsync(f.device_in, f.host_in, addresses.size(), cudaMemcpyHostToDevice, one); });
+    step(result.kernel, [&] { Lookup::launch(moved, f.device_in, device_out, count, one); });
+    step(result.to_host, [&] { e = cudaMemcpyAsync(f.host_out, device_out, count * 4, cudaMemcpyDeviceToHost, one); });
+  }
+  for (unsigned turn = 0; e == cudaSuccess && turn <= repeats; ++turn) {
+    std::memset(f.host_out, 0xff, count * 4);
+    start = clock();
+    size_t piece = 0;
+    for (size_t at = 0; e == cudaSuccess && at < count; at += Lookup::kPiece, ++piece) {
+      const size_t n = std::min(Lookup::kPiece, count - at);
+      cudaStream_t stream = f.streams[piece % std::size(f.streams)];
+      e = cudaMemcpyAsync(f.device_in + at * kBytes, f.host_in + at * kBytes, n * kBytes, cudaMemcpyHostToDevice,
+                          stream);
+      if (e != cudaSuccess) break;
+      Lookup::launch(moved, f.device_in + at * kBytes, device_out + at, n, stream);
+      e = cudaGetLastError();
+      if (e == cudaSuccess) {
+        e = cudaMemcpyAsync(f.host_out + at * 4, device_out + at, n * 4, cudaMemcpyDeviceToHost, stream);
+      }
+    }
+    for (cudaStream_t stream : f.streams) {
+      if (e == cudaSuccess) e = cudaStreamSynchronize(stream);
+    }
+    if (turn != 0) result.rates.push_back(static_cast<double>(count) / seconds_since(start));
+  }
+  if (e != cudaSuccess) return cuda_error(e, "feed lookups from host memory");
+  std::memcpy(next_hops, f.host_out, count * 4);
+  return result;
 }
 
 }  // namespace
@@ -232,14 +481,48 @@ Result<std::vector<double>> resident_frames(Device& device, const DeviceProgram&
   return rates;
 }
 
-Result<std::vector<double>> resident_lookups(Device& device, const Dir24View& view, std::span<const uint32_t> addresses,
-                                             uint32_t* next_hops, unsigned repeats) {
-  return lookups(device, view, addresses, next_hops, repeats);
+Result<std::vector<double>> resident_lookups4(Device& device, const Image& image, std::span<const uint32_t> addresses,
+                                              uint32_t* next_hops, unsigned repeats, bool window) {
+  Result<std::vector<double>> rates = std::vector<double>{};
+  auto opened = with_fib4(image, [&]<typename View>(const View& view) {
+    rates = lookups<Lookup4>(device, view, image.section(SectionTag::kFib4), std::as_bytes(addresses), next_hops,
+                             repeats, window);
+  });
+  if (!opened) return std::move(opened).error();
+  return rates;
 }
-Result<std::vector<double>> resident_lookups(Device& device, const Poptrie4View& view,
-                                             std::span<const uint32_t> addresses, uint32_t* next_hops,
-                                             unsigned repeats) {
-  return lookups(device, view, addresses, next_hops, repeats);
+
+Result<std::vector<double>> resident_lookups6(Device& device, const Image& image, std::span<const uint64_t> addresses,
+                                              uint32_t* next_hops, unsigned repeats, bool window) {
+  Result<std::vector<double>> rates = std::vector<double>{};
+  auto opened = with_fib6(image, [&]<typename View>(const View& view) {
+    rates = lookups<Lookup6>(device, view, image.section(SectionTag::kFib6), std::as_bytes(addresses), next_hops,
+                             repeats, window);
+  });
+  if (!opened) return std::move(opened).error();
+  return rates;
+}
+
+Result<FedLookups> fed_lookups4(Device& device, const Image& image, std::span<const uint32_t> addresses,
+                                uint32_t* next_hops, unsigned repeats, bool pinned) {
+  Result<FedLookups> fed = FedLookups{};
+  auto opened = with_fib4(image, [&](const auto& view) {
+    fed = feed<Lookup4>(device, view, image.section(SectionTag::kFib4), std::as_bytes(addresses), next_hops, repeats,
+                        pinned);
+  });
+  if (!opened) return std::move(opened).error();
+  return fed;
+}
+
+Result<FedLookups> fed_lookups6(Device& device, const Image& image, std::span<const uint64_t> addresses,
+                                uint32_t* next_hops, unsigned repeats, bool pinned) {
+  Result<FedLookups> fed = FedLookups{};
+  auto opened = with_fib6(image, [&](const auto& view) {
+    fed = feed<Lookup6>(device, view, image.section(SectionTag::kFib6), std::as_bytes(addresses), next_hops, repeats,
+                        pinned);
+  });
+  if (!opened) return std::move(opened).error();
+  return fed;
 }
 
 }  // namespace sluice

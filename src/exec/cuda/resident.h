@@ -9,8 +9,7 @@
 #include "base/result.h"
 #include "exec/device/body.h"
 #include "exec/device/device.h"
-#include "tables/lpm/dir24.h"
-#include "tables/lpm/poptrie.h"
+#include "tables/image.h"
 
 namespace sluice {
 
@@ -24,12 +23,27 @@ enum class ResidentField : uint32_t { kRule, kNextHop, kSteps };
 Result<std::vector<double>> resident_rate(Device& device, const DeviceProgram& program, std::span<const Word> records,
                                           ResidentField field, uint32_t* results, unsigned repeats);
 
-// The same for a lookup alone: 4-byte addresses in, 4-byte next hops out. The view points into device memory.
-Result<std::vector<double>> resident_lookups(Device& device, const Dir24View& view, std::span<const uint32_t> addresses,
-                                             uint32_t* next_hops, unsigned repeats);
-Result<std::vector<double>> resident_lookups(Device& device, const Poptrie4View& view,
-                                             std::span<const uint32_t> addresses, uint32_t* next_hops,
-                                             unsigned repeats);
+// The same for lookups alone in the table of a routes image, which is copied there: 4-byte addresses in, 4-byte next
+// hops out. `window`: the second-level cache is asked to keep the table, as far as it fits (an access-policy window).
+// Errors as above, and those of with_fib4.
+Result<std::vector<double>> resident_lookups4(Device& device, const Image& image, std::span<const uint32_t> addresses,
+                                              uint32_t* next_hops, unsigned repeats, bool window);
+// IPv6: 16-byte addresses, as {upper half, lower half} pairs in host order.
+Result<std::vector<double>> resident_lookups6(Device& device, const Image& image, std::span<const uint64_t> addresses,
+                                              uint32_t* next_hops, unsigned repeats, bool window);
+
+// The same with addresses and next hops in host memory: staged in pieces, copies both ways beside kernels.
+struct FedLookups {
+  std::vector<double> rates;  // addresses a second, from the first copy's start to the last one's end
+  // The steps one after another and as a whole, in seconds, as a program pays them that does nothing else: memory on
+  // both sides, the caller's addresses into the memory that is copied from, to the device, the kernel, and back.
+  double allocate = 0, convert = 0, to_device = 0, kernel = 0, to_host = 0;
+};
+// `pinned`: the host's memory is page-locked, else it is what malloc gives. Errors as above.
+Result<FedLookups> fed_lookups4(Device& device, const Image& image, std::span<const uint32_t> addresses,
+                                uint32_t* next_hops, unsigned repeats, bool pinned);
+Result<FedLookups> fed_lookups6(Device& device, const Image& image, std::span<const uint64_t> addresses,
+                                uint32_t* next_hops, unsigned repeats, bool pinned);
 
 // Whole programs over whole frames, all of them in device memory: parsing, lookups and edits.
 struct ResidentFrames {

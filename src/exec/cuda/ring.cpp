@@ -89,7 +89,10 @@ class CudaRing final : public RingDriver {
 
   Word* in() override { return in_; }
   const void* out() override { return out_; }
-  RecordWindow window() override { return {window_, window_ != nullptr ? whole_line_copy() : nullptr}; }
+  RecordWindow window() override {
+    if (window_ == nullptr) return {};
+    return {window_, whole_line_copy(), lines_combine(), column_put()};
+  }
   RingControl* control() override { return control_; }
   void send_orders() override {
     if (window_ == nullptr) return;

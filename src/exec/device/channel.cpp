@@ -10,6 +10,12 @@
 
 namespace sluice {
 
+namespace {
+
+constexpr uint64_t kPollsPerClock = 16;
+
+}  // namespace
+
 Result<std::unique_ptr<Channel>> Channel::create(Device& device, const RecordShape& record,
                                                  const ChannelOptions& options) {
   ChannelShape shape;
@@ -150,7 +156,7 @@ bool Channel::open(Flight& flight, uint32_t records, uint32_t parity) {
 
 void Channel::submit(Flight& flight, const DeviceProgram& program, const SlabDriver::Range& pool) {
   flight.push(true);
-  flight.submitted_ns = flight.progress_ns = now_ns();
+  flight.submitted_ns = now_ns();
   stats_.fill.record(flight.submitted_ns - flight.opened_ns);
   ++stats_.flights;
   stats_.pushed += flight.window.to != nullptr ? 1 : 0;
@@ -248,14 +254,17 @@ void Channel::poll(Flight& flight) {
     return;
   }
   if (flight.ready != before) {
-    flight.progress_ns = now_ns();
+    flight.idle_polls = 0;
     return;
   }
   if (failed()) {
     flight.failed = true;
     return;
   }
+  // A clock costs more than a poll.
+  if (++flight.idle_polls % kPollsPerClock != 0) return;
   const uint64_t now = now_ns();
+  if (flight.idle_polls == kPollsPerClock) flight.progress_ns = now;
   if (now - flight.progress_ns < options_.watchdog_ns) return;
   if (flight.ring) {
     if (auto ok = ring_->check(); !ok) {

@@ -62,7 +62,8 @@ struct Flight {
   uint32_t slab = 0;
   uint64_t opened_ns = 0;
   uint64_t submitted_ns = 0;
-  uint64_t progress_ns = 0;  // when a result was last seen
+  uint64_t idle_polls = 0;   // since a result was last seen
+  uint64_t progress_ns = 0;  // the clock at one of the first of them
   uint32_t ready = 0;        // leading records whose results are there
   RecordWindow window;       // of a ring
   uint32_t pushed = 0;       // leading records that are in the window
@@ -90,6 +91,11 @@ struct Flight {
       Word* to = in + at;
       const uint32_t bits = tag(count) << 25;
       uint32_t k = 0;
+      if (window.put != nullptr) {
+        window.put(to, source + i, destination + i, ports + i, rest + i, bits, some / 16);
+        i += some / 16 * 16;
+        k = some / 16 * 16;
+      }
       for (; k + 4 <= some; k += 4, i += 4) {
         HostWords::store_four(to + k, source + i, destination + i, ports + i, rest + i, bits);
       }
@@ -144,6 +150,10 @@ struct Flight {
     const auto* results = reinterpret_cast<const uint64_t*>(out);
     const uint32_t at = place(i);
     const uint32_t run = mask - at < n - 1 ? mask - at + 1 : n;
+    if (run == 32) {
+      memcpy(to, results + at, 32 * sizeof(uint64_t));
+      return;
+    }
     memcpy(to, results + at, run * sizeof(uint64_t));
     memcpy(to + run, results, (n - run) * sizeof(uint64_t));
   }
@@ -165,7 +175,7 @@ struct Flight {
         return;
       }
     }
-    if (all) flush_lines();
+    if (all && window.combines) flush_lines();
   }
   uint64_t key_result(uint32_t i) const { return HostWords::load64(reinterpret_cast<const uint64_t*>(out) + place(i)); }
 };

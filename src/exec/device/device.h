@@ -164,6 +164,8 @@ enum class RingMemory : uint8_t {
 struct RecordWindow {
   std::byte* to = nullptr;  // of the ring's place 0, 64-byte aligned; nullptr: the device reads in()
   CopyLines copy = nullptr;
+  bool combines = false;     // lines are on their way after flush_lines() only
+  PutColumns put = nullptr;  // into in(), which the host alone reads then
 };
 
 // Persistent mode: resident servers for one ring.

@@ -26,14 +26,15 @@ Flight flight_at(uint64_t first, Word* in, const void* out) {
   return f;
 }
 
-TEST(Flight, ColumnsOfKeysAreRecordsOfOneAfterAnother) {
+void expect_columns_are_records(const RecordWindow& window) {
   uint64_t state = 1;
   for (uint64_t first = 0; first < 140; ++first) {
-    alignas(16) Word columns[kCapacity] = {}, singles[kCapacity] = {};
+    alignas(64) Word columns[kCapacity] = {}, singles[kCapacity] = {};
     uint64_t results[kCapacity];
     for (uint32_t i = 0; i < kCapacity; ++i) results[i] = mix64(++state);
     Flight a = flight_at(first, columns, results);
     Flight b = flight_at(first, singles, results);
+    a.window = window;
     uint32_t source[32], destination[32], ports[32], rest[32];
     for (const uint32_t n : {1u + static_cast<uint32_t>(first % 32), 31u}) {
       for (uint32_t i = 0; i < n; ++i) {
@@ -68,6 +69,15 @@ TEST(Flight, ColumnsOfKeysAreRecordsOfOneAfterAnother) {
       }
     }
   }
+}
+
+TEST(Flight, ColumnsOfKeysAreRecordsOfOneAfterAnother) {
+  expect_columns_are_records({});
+}
+
+TEST(Flight, SoTheyAreWhereNobodyElseReadsThem) {
+  alignas(64) std::byte lines[kCapacity * sizeof(Word)];
+  expect_columns_are_records({lines, &copy_lines_as_words, false, column_put()});
 }
 
 }  // namespace

@@ -199,7 +199,7 @@ class EmuRing final : public RingDriver {
   const void* out() override { return out_.data(); }
   RecordWindow window() override {
     if (window_.empty()) return {};
-    return {reinterpret_cast<std::byte*>(window_.data()), &copy_lines_as_words};
+    return {reinterpret_cast<std::byte*>(window_.data()), &copy_lines_as_words, false, column_put()};
   }
   RingControl* control() override { return control_.get(); }
   uint32_t servers() const override { return servers_; }

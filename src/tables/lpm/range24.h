@@ -88,13 +88,30 @@ class Range24View {
 
   SLUICE_HD static uint32_t below(const uint32_t* keys, uint32_t key) {
     uint32_t count = 0;
+#if defined(__CUDA_ARCH__)
+    const auto* at = reinterpret_cast<const uint4*>(keys);  // a node is a cache line
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const uint4 v = __ldg(at + k);
+      count += (v.x < key ? 1u : 0u) + (v.y < key ? 1u : 0u) + (v.z < key ? 1u : 0u) + (v.w < key ? 1u : 0u);
+    }
+#else
     for (int k = 0; k < 16; ++k) count += keys[k] < key ? 1 : 0;
+#endif
     return count;
   }
-  SLUICE_HD const uint32_t* chunks() const { return root_ + kRoots; }  // they follow it in the section
-  SLUICE_HD const uint16_t* narrow_leaves() const { return reinterpret_cast<const uint16_t*>(leaves_); }
-  SLUICE_HD const uint32_t* wide_leaves() const { return reinterpret_cast<const uint32_t*>(leaves_); }
-  SLUICE_HD const uint32_t* starts() const { return reinterpret_cast<const uint32_t*>(lists_); }
+  SLUICE_HD const uint32_t* chunks() const {
+    return root_ + kRoots;
+  }  // they follow it in the section
+  SLUICE_HD const uint16_t* narrow_leaves() const {
+    return reinterpret_cast<const uint16_t*>(leaves_);
+  }
+  SLUICE_HD const uint32_t* wide_leaves() const {
+    return reinterpret_cast<const uint32_t*>(leaves_);
+  }
+  SLUICE_HD const uint32_t* starts() const {
+    return reinterpret_cast<const uint32_t*>(lists_);
+  }
   SLUICE_HD const LowKey* low_keys() const {
     return reinterpret_cast<const LowKey*>(lists_ + size_t{low_keys_at_} * 64);
   }
