@@ -151,11 +151,46 @@ def round_trips():
                                           "one matches", "microseconds", lines)}
 
 
+def by_rules(document, ending):
+    """Results of `sluice bench classify --count ...` by line: the shape of the rules and the algorithm."""
+    lines = {}
+    for result in document["results"]:
+        parts = result["case"].split("/")
+        if parts[2:] == ending:
+            lines.setdefault(f"{parts[0].rsplit('_', 1)[0]}, {parts[1]}", []).append(result)
+    return lines
+
+
+def growth():
+    """What an access list costs as it grows."""
+    wanted = {}
+    for name, where_to, ending, place in (("rules_cpu", "rules", [], "one core"),
+                                          ("device_rules", "device_rules", ["resident"], "from device memory")):
+        found = documents(f"{name}.json")
+        if not found:
+            continue
+        lines = by_rules(found[0], ending)
+
+        def series(of, lines=lines):
+            return {line: [(r["rules"], of(r)) for r in results] for line, results in lines.items()}
+
+        about = f"generated rules, packets drawn from them; {place}. {where(found[0])}"
+        wanted[f"{where_to}_rate.svg"] = plot("Lookups by rules", about, "rules", "million packets a second",
+                                              series(lambda r: r["median"]))
+        if ending:
+            continue
+        wanted[f"{where_to}_memory.svg"] = plot("Memory of the search structure by rules", about, "rules",
+                                                "bytes a rule", series(lambda r: r["search_bytes"] / r["rules"]))
+        wanted[f"{where_to}_build.svg"] = plot("Build time by rules", about, "rules", "milliseconds",
+                                               series(lambda r: r["build_seconds"] * 1e3))
+    return wanted
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
-    wanted = sweeps() | round_trips()
+    wanted = sweeps() | round_trips() | growth()
     stale = []
     for name, text in wanted.items():
         path = PLOTS / name

@@ -12,6 +12,7 @@ sys.dont_write_bytecode = True
 
 import check_headers
 import check_layers
+import fit_prices
 import gen_reference
 import gen_tables
 import new_from_example
@@ -47,6 +48,25 @@ class Schema(unittest.TestCase):
 
     def test_this_machine_fits_the_schema(self):
         self.assertEqual(result_schema.problems_of(document(machine=result_schema.machine())), [])
+
+
+class Prices(unittest.TestCase):
+    @staticmethod
+    def rows(fixed, table, read):
+        return [{"y": fixed + table * t + read * r, "fixed": 1.0, "tables": t, "reads": r}
+                for t, r in ((1, 1), (2, 1), (5, 2), (3, 9), (8, 4))]
+
+    def test_finds_what_it_was_made_of(self):
+        score, prices, errors = fit_prices.fit(self.rows(4000, 300, 20))
+        self.assertLess(score, 1e-9)
+        self.assertAlmostEqual(prices["fixed"], 4000, places=3)
+        self.assertAlmostEqual(prices["tables"], 300, places=3)
+        self.assertAlmostEqual(prices["reads"], 20, places=3)
+        self.assertLess(max(errors), 1e-6)
+
+    def test_no_price_is_negative(self):
+        _, prices, _ = fit_prices.fit(self.rows(4000, -100, 20))
+        self.assertGreaterEqual(min(prices.values()), 0)
 
 
 class Tables(unittest.TestCase):

@@ -24,10 +24,13 @@
 #include "net/parse.h"
 #include "pipeline.h"
 #include "ports/pcap/capture_writer.h"
+#include "tables/acl/work.h"
 
 namespace sluice::app {
 
-std::vector<FlowRegion> regions_of(const RuleSet& set);  // gen.cpp
+// gen.cpp
+std::vector<FlowRegion> regions_of(const RuleSet& set);
+RuleShape shape_of(const std::string& name);
 
 TemporaryFolder::TemporaryFolder() {
   std::string pattern = (std::filesystem::temp_directory_path() / "sluice-bench-XXXXXX").string();
@@ -63,15 +66,25 @@ void require(const Verified& v, const std::string& what) {
        "this is a defect of sluice; please report it with this command line");
 }
 
-// Runs f, which does `items` items, until a tenth of a second has gone by; items a second in millions.
+// Seconds that this thread has had a processor.
+double thread_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+// Runs f, which does `items` items on this thread, for a tenth of a second of it; items a second in millions. By the
+// thread's own time, so that a neighbour on the same core takes nothing away.
 double rate_of(uint64_t items, const std::function<void()>& f) {
-  const Stopwatch watch;
+  const double begin = thread_seconds();
+  double seconds = 0;
   uint64_t done = 0;
   do {
     f();
     done += items;
-  } while (watch.seconds() < 0.1);
-  return static_cast<double>(done) / watch.seconds() * 1e-6;
+    seconds = thread_seconds() - begin;
+  } while (seconds < 0.1);
+  return static_cast<double>(done) / seconds * 1e-6;
 }
 
 RuleSet rules_of(const Options& o, std::string& text, std::string& format) {
@@ -80,7 +93,7 @@ RuleSet rules_of(const Options& o, std::string& text, std::string& format) {
     return read_rules(o.rules, o.format, &format);
   }
   RulesOptions r;
-  r.shape = o.shape == "fw" ? RuleShape::kFw : o.shape == "ipc" ? RuleShape::kIpc : RuleShape::kAcl;
+  r.shape = shape_of(o.shape);
   r.count = o.count;
   r.seed = o.seed;
   text = need(generate_rules(r), Exit::kUsage);
@@ -88,26 +101,15 @@ RuleSet rules_of(const Options& o, std::string& text, std::string& format) {
   return need(parse_classbench(text, "generated rules"));
 }
 
-Exit bench_classify(const Options& o) {
-  const OpenDevices devices = open_devices(o.device);
-  const std::string asked = check_acl_algorithm(o.algorithm);
-  std::string text, format;
-  RuleSet set = rules_of(o, text, format);
-  const std::vector<FlowRegion> regions = regions_of(set);
-  const std::string source =
-      o.rules.empty() ? fmt::format("{}_{}", o.shape, o.count) : std::filesystem::path(o.rules).filename().string();
-  const LoadedAcl acl = build_loaded_acl(set, "rules", format, asked, acl_target(devices));
-  const std::string& algorithm = acl.algorithm;
-  const LoadedAcl oracle = build_loaded_acl(std::move(set), "rules", format, LinearAcl::kName);
-  stop_if_interrupted();
-
+// Packets drawn from the rules. Ends the program when there can be none.
+std::vector<FlowKey> keys_of(const RuleSet& set, uint64_t packets, uint64_t seed) {
   TrafficOptions t;
-  t.packets = o.packets != 0 ? o.packets : 200'000;
+  t.packets = packets;
   t.flows = static_cast<uint32_t>(std::min<uint64_t>(t.packets, 1'000'000));
   t.zipf = 0;
   t.size_mix = SizeMix::kFixed;
-  t.seed = o.seed;
-  t.regions = regions;
+  t.seed = seed;
+  t.regions = regions_of(set);
   TrafficGenerator generator = need(TrafficGenerator::create(t));
   std::vector<FlowKey> keys;
   std::vector<uint8_t> frame(TrafficGenerator::kMaxFrame);
@@ -118,47 +120,104 @@ Exit bench_classify(const Options& o) {
       keys.push_back(headers.key);
   }
   if (keys.empty()) fail(Exit::kBadInput, "no packet can hit these rules");
-  auto classify_all = [&](const AclView& view, std::vector<uint32_t>& found) {
-    const FlowKey* burst[kAclBurst];
-    for (size_t i = 0; i < keys.size(); i += kAclBurst) {
-      const size_t n = std::min(kAclBurst, keys.size() - i);
-      for (size_t k = 0; k < n; ++k) burst[k] = &keys[i + k];
-      view.lookup_burst(burst, found.data() + i, n);
-    }
-  };
-  std::vector<uint32_t> found(keys.size());
-  classify_all(acl.view, found);
-  if (o.spoil) found[0] += 1;
-  Verified verified{std::min<uint64_t>(o.sample, keys.size()), 0, LinearAcl::kName};
-  for (uint64_t i = 0; i < verified.sample; ++i) {
-    const size_t k = i * keys.size() / verified.sample;
-    if (found[k] != oracle.view.lookup(keys[k])) ++verified.mismatches;
-  }
-  require(verified, source + "/" + algorithm);
-  std::vector<Case> cases;
-  Case c{fmt::format("{}/{}", source, algorithm),
-         "Mpackets/s",
-         {},
-         {{"build_seconds", acl.build_seconds}, {"bytes", acl.image->bytes().size()}, {"rules", acl.count}}};
-  Progress progress("repetition", o.repetitions);
-  for (unsigned r = 0; r < o.repetitions && !o.device_only; ++r) {
-    c.values.push_back(rate_of(keys.size(), [&] { classify_all(acl.view, found); }));
-    progress.update(r + 1);
+  return keys;
+}
+
+// One list by several algorithms: the cases of each, checked against the oracle on the same packets.
+void classify_list(const Options& o, const OpenDevices& devices, const RuleSet& set, const std::string& source,
+                   const std::vector<std::string>& algorithms, Verified& verified, std::vector<Case>& cases) {
+  const std::vector<FlowKey> keys = keys_of(set, o.packets != 0 ? o.packets : 200'000, o.seed);
+  // Two thousand million comparisons at most: some seconds.
+  const uint64_t sample =
+      std::min({o.sample, uint64_t{keys.size()}, 100 + (uint64_t{1} << 31) / (set.rules.size() + 1)});
+  std::vector<uint32_t> want;
+  {
+    const LoadedAcl oracle = build_loaded_acl(set, source, "", LinearAcl::kName);
     stop_if_interrupted();
+    for (uint64_t i = 0; i < sample; ++i) want.push_back(oracle.view.lookup(keys[i * keys.size() / sample]));
   }
-  progress.clear();
-  if (!o.device_only) cases.push_back(std::move(c));
-  if (!devices.options.devices.empty()) {
-    TableSet tables;
-    tables.acls["t"] = acl.image;
-    std::vector<uint32_t> expected;
-    for (const uint32_t rule : found) expected.push_back(result_digest(rule, 0));
-    add_device_cases(o, devices, fmt::format("{}/{}", source, algorithm), "ACL(TABLE t, DEFAULT permit)", tables, keys,
-                     expected, cases);
+  for (const std::string& asked : algorithms) {
+    if (asked == BitvecAcl::kName && algorithms.size() > 1 && set.rules.size() > BitvecAcl::kMaxRules) {
+      note(fmt::format("{}: {} is left out, it takes {} rules at most", source, asked,
+                       with_commas(BitvecAcl::kMaxRules)));
+      continue;
+    }
+    const LoadedAcl acl = build_loaded_acl(set, source, "", asked, acl_target(devices));
+    stop_if_interrupted();
+    auto classify_all = [&](std::vector<uint32_t>& found) {
+      const FlowKey* burst[kAclBurst];
+      for (size_t i = 0; i < keys.size(); i += kAclBurst) {
+        const size_t n = std::min(kAclBurst, keys.size() - i);
+        for (size_t k = 0; k < n; ++k) burst[k] = &keys[i + k];
+        acl.view.lookup_burst(burst, found.data() + i, n);
+      }
+    };
+    std::vector<uint32_t> found(keys.size());
+    classify_all(found);
+    if (o.spoil) found[0] += 1;
+    Verified own{sample, 0, LinearAcl::kName};
+    for (uint64_t i = 0; i < sample; ++i) own.mismatches += found[i * keys.size() / sample] != want[i] ? 1 : 0;
+    const std::string name = fmt::format("{}/{}", source, acl.algorithm);
+    require(own, name);
+    // What `auto` has chosen may have been asked for by name too.
+    if (std::any_of(cases.begin(), cases.end(), [&](const Case& c) { return c.name.starts_with(name); })) continue;
+    verified.sample += own.sample;
+    const size_t first = cases.size();
+    if (!o.device_only) {
+      Case c{name, "Mpackets/s", {}};
+      Progress progress("repetition", o.repetitions);
+      for (unsigned r = 0; r < o.repetitions; ++r) {
+        c.values.push_back(rate_of(keys.size(), [&] { classify_all(found); }));
+        progress.update(r + 1);
+        stop_if_interrupted();
+      }
+      progress.clear();
+      cases.push_back(std::move(c));
+    }
+    if (!devices.options.devices.empty()) {
+      TableSet tables;
+      tables.acls["t"] = acl.image;
+      std::vector<uint32_t> expected;
+      for (const uint32_t rule : found) expected.push_back(result_digest(rule, 0));
+      add_device_cases(o, devices, name, "ACL(TABLE t, DEFAULT permit)", tables, keys, expected, cases);
+    }
+    const ImageSection* lookup = acl.image->find(SectionTag::kAclLookup);
+    Json more{{"build_seconds", acl.build_seconds},
+              {"bytes", acl.image->bytes().size()},
+              {"search_bytes", lookup->bytes},
+              {"rules", acl.count}};
+    if (const auto work = acl_work(*acl.image); work.ok())
+      more.update({{"tables", work->tables}, {"reads", work->reads}, {"pruned", work->pruned}});
+    for (size_t i = first; i < cases.size(); ++i) cases[i].more.update(more);
+  }
+}
+
+Exit bench_classify(const Options& o) {
+  const OpenDevices devices = open_devices(o.device);
+  std::vector<std::string> algorithms;
+  for (const std::string& name : split_commas(o.algorithm)) algorithms.push_back(check_acl_algorithm(name));
+  if (algorithms.empty()) algorithms.push_back(check_acl_algorithm({}));
+  Verified verified{0, 0, LinearAcl::kName};
+  std::vector<Case> cases;
+  Sha256 input;
+  if (!o.rules.empty()) {
+    input.update(need(read_whole_file(o.rules), Exit::kIo));
+    classify_list(o, devices, read_rules(o.rules, o.format, nullptr),
+                  std::filesystem::path(o.rules).filename().string(), algorithms, verified, cases);
+  } else {
+    for (const std::string& shape : o.shapes) {
+      for (const uint32_t count : o.counts) {
+        const std::string text =
+            need(generate_rules({.shape = shape_of(shape), .count = count, .seed = o.seed}), Exit::kUsage);
+        input.update(text);
+        classify_list(o, devices, need(parse_classbench(text, "generated rules")), fmt::format("{}_{}", shape, count),
+                      algorithms, verified, cases);
+      }
+    }
   }
   return bench_report(
-      o, "classify", sha256(text), verified, std::move(cases),
-      {{"packets", keys.size()}, {"device", devices.label}, {"gpu", gpu_name(devices)}, {"workers", o.workers}});
+      o, "classify", input.finish(), verified, std::move(cases),
+      {{"device", devices.label}, {"gpu", gpu_name(devices)}, {"workers", o.workers}, {"clock", "thread"}});
 }
 
 Rib rib_of(const Options& o, std::string& hash) {
@@ -334,6 +393,7 @@ Exit bench_pipeline(const Options& o) {
     need(file.commit(), Exit::kIo);
   }
   g.acl_algorithm = check_acl_algorithm(o.algorithm);
+  if (g.acl_algorithm == kAclAuto && acl_target(devices) == AclTarget::kGpu) g.acl_algorithm = kAclAutoGpu;
   const LpmNames names = check_lpm_algorithms(o.route_algorithm);
   g.route_algorithm = names.algorithm4;
   g.route_algorithm6 = names.algorithm6;
@@ -635,15 +695,32 @@ void add_bench(CLI::App& root) {
   add_bench_soak(*bench);
 
   auto c = std::make_shared<Options>();
-  CLI::App* classify =
-      add_subcommand(*bench, "classify", "Subcommands", "Lookups in an access list, by packets drawn from its rules",
-                     "sluice bench classify --rules acl1_10k\nsluice bench classify --shape fw --count 10000 -o json",
-                     [c] { return bench_classify(*c); });
-  classify->add_option("--rules", c->rules, "Rule file (default: generated)")->type_name("FILE");
-  add_acl_options(*classify, c->format, c->algorithm);
+  CLI::App* classify = add_subcommand(
+      *bench, "classify", "Subcommands", "Lookups in an access list, by packets drawn from its rules",
+      "sluice bench classify --rules acl1_10k --algorithm tuple_merge,tuple_space\nsluice bench classify --shape "
+      "acl,fw,ipc --count 1000,10000,100000 -o json",
+      [c] { return bench_classify(*c); });
+  auto* file = classify->add_option("--rules", c->rules, "Rule file (default: generated)")->type_name("FILE");
+  add_format_option(*classify, c->format)->capture_default_str();
+  classify
+      ->add_option("--algorithm", c->algorithm,
+                   fmt::format("Of: {} (default {}), one after the other on the same packets",
+                               fmt::join(acl_algorithm_choices(), ", "), kDefaultAclAlgorithm))
+      ->type_name("NAME,...");
   add_workers_option(*classify, c->workers);
   device_options(*classify, *c);
-  rule_options(*classify, *c);
+  classify->add_option("--shape", c->shapes, "Of generated rules: acl, fw or ipc")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"acl", "fw", "ipc"}))
+      ->excludes(file)
+      ->type_name("SHAPE,...")
+      ->capture_default_str();
+  classify->add_option("--count", c->counts, "Generated rules: every count with every shape")
+      ->delimiter(',')
+      ->check(CLI::Range(10u, 1'000'000u))
+      ->excludes(file)
+      ->type_name("N,...")
+      ->capture_default_str();
   common(*classify, *c);
 
   auto r = std::make_shared<Options>();

@@ -14,6 +14,8 @@ struct BenchOptions {
   std::string latency_target;
   std::string rules, format = "auto", algorithm, shape = "acl", routes, route_algorithm, adjacencies, name;
   DeviceFlags device;
+  std::vector<std::string> shapes = {"acl"};  // classify: every shape with every count
+  std::vector<uint32_t> counts = {10'000};
   uint64_t seed = 1;
   uint32_t count = 10'000, ipv4 = 900'000, ipv6 = 160'000;
   unsigned repetitions = 5, workers = 1;

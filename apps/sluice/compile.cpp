@@ -127,6 +127,9 @@ Exit list_algorithms() {
   const char* const chosen = "one of the above, by the table and the device; `sluice tables FILE` says which and why";
   json["acl"].push_back({{"name", kAclAuto}, {"default", false}, {"summary", chosen}});
   table.add({"acl", kAclAuto, "IPv4, IPv6", "", chosen});
+  const char* const for_gpu = "what `auto` chooses for a GPU, wherever the table is built";
+  json["acl"].push_back({{"name", kAclAutoGpu}, {"default", false}, {"summary", for_gpu}});
+  table.add({"acl", kAclAutoGpu, "IPv4, IPv6", "", for_gpu});
   const auto all4 = lpm_algorithm_names4(), all6 = lpm_algorithm_names6();
   for (const LpmSummary& s : lpm_summaries()) {
     const bool default4 = s.ipv4 && s.name == all4.front(), default6 = s.ipv6 && s.name == all6.front();

@@ -1,8 +1,10 @@
 // sluice gen: rules, routes, traces and traffic from a seed.
 // host only
 #include "app.h"
+#include "formats/native_rules.h"
 #include "generate/routes.h"
 #include "generate/rules.h"
+#include "generate/rules_like.h"
 #include "generate/traffic.h"
 #include "inputs.h"
 #include "ports/pcap/capture_writer.h"
@@ -27,6 +29,11 @@ std::vector<FlowRegion> regions_of(const RuleSet& set) {
     regions.push_back(r);
   }
   return regions;
+}
+
+// "acl", "fw" or "ipc".
+RuleShape shape_of(const std::string& name) {
+  return name == "fw" ? RuleShape::kFw : name == "ipc" ? RuleShape::kIpc : RuleShape::kAcl;
 }
 
 namespace {
@@ -62,11 +69,16 @@ void write_text(const std::string& path, const std::string& text, std::string_vi
   }
 }
 
-RuleShape shape_of(const std::string& name) {
-  return name == "fw" ? RuleShape::kFw : name == "ipc" ? RuleShape::kIpc : RuleShape::kAcl;
-}
-
 Exit gen_rules(const GenFlags& o) {
+  if (!o.like.empty()) {
+    std::string format;
+    const RuleSet set = read_rules(o.like, o.format, &format);
+    const RuleSet made = need(generate_rules_like(set, {o.count, o.seed}));
+    const bool classbench = o.language == "classbench" || (o.language == "auto" && format == "classbench");
+    write_text(o.out, classbench ? need(to_classbench(regions_of(made)), Exit::kUsage) : to_native(made),
+               fmt::format("{} rules like {}, seed {}", with_commas(o.count), o.like, o.seed));
+    return Exit::kOk;
+  }
   RulesOptions r;
   r.shape = shape_of(o.shape);
   r.count = o.count;
@@ -180,23 +192,32 @@ void add_gen(CLI::App& root) {
   const CLI::Validator fraction = CLI::Range(0.0, 1.0);
 
   auto r = std::make_shared<GenFlags>();
-  CLI::App* rules =
-      add_subcommand(*gen, "rules", "Subcommands", "A rule set with the shape of access lists, firewalls or IP chains",
-                     "sluice gen rules --shape acl --count 10000 > acl.rules\nsluice gen rules --count 1000 --ipv6 0.3 "
-                     "--language native --out mixed.acl",
-                     [r] { return gen_rules(*r); });
-  rules->add_option("--shape", r->shape, "acl, fw or ipc")
-      ->check(CLI::IsMember({"acl", "fw", "ipc"}))
-      ->type_name("SHAPE")
-      ->capture_default_str();
+  CLI::App* rules = add_subcommand(
+      *gen, "rules", "Subcommands", "A rule set with the shape of access lists, firewalls or IP chains",
+      "sluice gen rules --shape acl --count 10000 > acl.rules\nsluice gen rules --count 1000 --ipv6 0.3 "
+      "--language native --out mixed.acl\nsluice gen rules --like edge.acl --count 500000 --out large.acl",
+      [r] { return gen_rules(*r); });
+  auto* shape = rules->add_option("--shape", r->shape, "acl, fw or ipc")
+                    ->check(CLI::IsMember({"acl", "fw", "ipc"}))
+                    ->type_name("SHAPE")
+                    ->capture_default_str();
   rules->add_option("--count", r->count, "Rules, 10 to 1000000")
       ->check(CLI::Range(10u, 1'000'000u))
       ->type_name("N")
       ->capture_default_str();
-  rules->add_option("--ipv6", r->ipv6, "Part of the rules that is IPv6, 0 to 1")->check(fraction)->type_name("PART");
-  rules->add_flag("--default-rule", r->default_rule, "The last rule matches everything");
+  auto* ipv6 = rules->add_option("--ipv6", r->ipv6, "Part of the rules that is IPv6, 0 to 1")
+                   ->check(fraction)
+                   ->type_name("PART");
+  auto* last = rules->add_flag("--default-rule", r->default_rule, "The last rule matches everything");
+  auto* rules_like =
+      rules->add_option("--like", r->like, "Have the statistics of this rule file: a sample of it, or copies elsewhere")
+          ->excludes(shape, ipv6, last)
+          ->type_name("FILE");
+  add_format_option(*rules, r->format, "the --like file")->needs(rules_like);
   rules
-      ->add_option("--language", r->language, "auto (ClassBench, native where IPv6 is asked for), classbench or native")
+      ->add_option("--language", r->language,
+                   "auto (ClassBench; native where IPv6 is asked for, or --like is no ClassBench file), "
+                   "classbench or native")
       ->check(CLI::IsMember({"auto", "classbench", "native"}))
       ->type_name("LANGUAGE");
   add_common(*rules, *r);

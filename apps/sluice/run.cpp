@@ -119,6 +119,7 @@ Exit run(const RunFlags& o) {
   if (!o.algorithm.empty()) check_acl_algorithm(o.algorithm);
   TableOverrides overrides;
   overrides.acl_algorithm = o.algorithm;
+  overrides.on_device = acl_target(devices) == AclTarget::kGpu;
   if (!o.route_algorithm.empty()) {
     const LpmNames names = check_lpm_algorithms(o.route_algorithm);
     overrides.route_algorithm = names.algorithm4;

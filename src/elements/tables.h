@@ -22,6 +22,7 @@ struct TableOverrides {
   std::string acl_algorithm;
   std::string route_algorithm;  // IPv4
   std::string route_algorithm6;
+  bool on_device = false;  // lookups run on a device: what `auto` chooses for, here and in the configuration
 };
 
 // How one table was made.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "generate/like.h"
 #include "net/types.h"
 #include "tables/lpm/rib.h"
 
@@ -37,17 +38,12 @@ Result<std::vector<GeneratedRoute>> generate_route_list(const RoutesOptions& opt
 // The same as text: "PREFIX NEXTHOP" a line.
 Result<std::string> generate_routes(const RoutesOptions& options);
 
-struct LikeOptions {
-  uint32_t count = 1'000'000;  // both families together, up to 4,000,000
-  uint64_t seed = 1;
-};
-
 // A table of another size like a given one (settled): its own prefixes where `count` is smaller, all of them and splits
 // of them where it is larger. A split is a real prefix's half, quarter or smaller part, down to /24 and /48 while there
 // is room, then longer; never an address drawn at random, so that clusters stay clusters. Parts keep the next hop of
 // what they split, or (one in seven) of another route. Families keep their shares. As text, "PREFIX NEXTHOP" a line
-// with the given names, IPv4 first, by address, then shorter first. Deterministic. Errors: `count` out of range, more
-// than a table without routes can give.
+// with the given names, IPv4 first, by address, then shorter first. Deterministic. Errors: a `count` (of both families
+// together) above 4,000,000, more than the table has room for.
 Result<std::string> generate_routes_like(const Rib& rib, const LikeOptions& options);
 
 }  // namespace sluice

@@ -124,7 +124,8 @@ class IpFilter final : public Element {
 constexpr const char* kLanguage =
     "A pattern is made of primitives with `and`, `or`, `not` (`&&`, `||`, `!`), parentheses and `C ? A : B`: "
     "`[src|dst|src or "
-    "dst|src and dst] [tcp|udp] host A`, `net P`, `port N`; `ip proto P`; `ip vers`, `hl`, `id`, `len`, `tos`, `dscp`, "
+    "dst|src and dst] [tcp|udp] host A`, `net P`, `port N`, `ether host M`; `ip proto P`; `ip vers`, `hl`, `id`, "
+    "`len`, `tos`, `dscp`, "
     "`ttl` N; `ip frag`, `unfrag`, `ect`, `ce`; `tcp opt syn`, `tcp win N`; `icmp type T`; bytes as in `ip[8:1]` and "
     "`tcp[13]`; names of protocols; `true`, `false`, `-`. Before a value may stand `& MASK` and `==`, `!=`, `<`, `>`, "
     "`<=` or "

@@ -36,7 +36,7 @@ enum class About : uint8_t {
   kTcpOption,
   kTcpWindow,
   kIcmpType,
-  kBytes,
+  kEther,
 };
 enum class Side : uint8_t { kNone, kSrc, kDst, kEither, kBoth };
 
@@ -181,7 +181,7 @@ class PatternParser {
     n.test.outside = outside ? 1 : 0;
     n.test.offset = offset;
     n.test.bytes = bytes & 7;
-    list_.uses_frame_ |= source == Source::kIpBytes || source == Source::kTransBytes;
+    list_.uses_frame_ |= source >= Source::kIpBytes;
     list_.uses_ttl_ |= source == Source::kTtl;
     return node(n);
   }
@@ -269,6 +269,15 @@ class PatternParser {
         ++next_;
         continue;
       }
+      if (is("ether") && q.about == About::kNothing) {
+        q.about = About::kEther;
+        ++next_;
+        continue;
+      }
+      if (is("host") && q.about == About::kEther) {
+        ++next_;
+        continue;
+      }
       const auto protocol = transport(peek().text);
       if (protocol && q.about == About::kNothing && !q.protocol) {
         q.protocol = protocol;
@@ -306,8 +315,8 @@ class PatternParser {
   }
 
   uint32_t unknown(const Token& t) {
-    std::vector<std::string> words{"src", "dst", "ip",  "tcp",  "udp",   "icmp",
-                                   "and", "or",  "not", "true", "false", "all"};
+    std::vector<std::string> words{"src", "dst", "ip",  "ether", "tcp",   "udp", "icmp",
+                                   "and", "or",  "not", "true",  "false", "all"};
     for (const AboutWord& a : kAbouts) words.emplace_back(a.word);
     return wrong(t, "a primitive", "src, dst, host, net, port, ip ..., tcp ..., icmp type, ip[P:L] and the like",
                  closest_match(t.text, words));
@@ -318,7 +327,7 @@ class PatternParser {
     if (!more()) return false;
     const std::string_view t = peek().text;
     if (is("=") || is("==") || is("!=") || is("<") || is(">") || is("<=") || is(">=") || is("&")) return true;
-    return (t[0] >= '0' && t[0] <= '9') || parse_prefix(t).has_value();
+    return (t[0] >= '0' && t[0] <= '9') || parse_prefix(t).has_value() || parse_mac(t).has_value();
   }
 
   struct Comparison {
@@ -354,7 +363,10 @@ class PatternParser {
     const bool bare = q == Qualifiers{} && !ip_word;
     const auto prefix = parse_prefix(c.value.text);
     const bool address = prefix && c.value.text.find_first_of(".:") != std::string_view::npos;
-    if (q.about == About::kNothing) {
+    if ((q.about == About::kNothing || q.about == About::kHost) && !ip_word && parse_mac(c.value.text)) {
+      if (bare && previous_.about == About::kEther) q.side = previous_.side;
+      q.about = About::kEther;
+    } else if (q.about == About::kNothing) {
       // What is left out is as before.
       if (bare) {
         // An address after an address, anything else after its own kind; else it starts anew.
@@ -378,6 +390,13 @@ class PatternParser {
     return q.protocol && !own ? both(protocol_is(*q.protocol), n) : n;
   }
 
+  // make(source?) for the sides that are asked about; either one where nothing is said.
+  template <typename Make>
+  uint32_t of_side(Side side, Make&& make) {
+    if (side == Side::kSrc || side == Side::kDst) return make(side == Side::kSrc);
+    const uint32_t src = make(true), dst = fault_ ? 0 : make(false);
+    return fault_ ? 0 : join(side == Side::kBoth ? Kind::kAnd : Kind::kOr, src, dst);
+  }
   uint32_t both(uint32_t a, uint32_t b) { return fault_ ? 0 : join(Kind::kAnd, a, b); }
   uint32_t protocol_is(uint8_t protocol) { return equals(Source::kProtocol, protocol); }
   uint32_t with_ipv4(uint32_t n) { return both(equals(Source::kFamily, 4), n); }
@@ -385,11 +404,33 @@ class PatternParser {
     return test(Source::kIpBytes, mask, value, value, false, offset, bytes);
   }
 
+  uint32_t ether(const Qualifiers& q, const Comparison& c) {
+    const auto mac = parse_mac(c.value.text);
+    if (!mac) return wrong(c.value, "an Ethernet address", "ether host 02:00:00:00:00:01");
+    if (q.protocol) return error(c.value, "an Ethernet address has no protocol", "tcp and ether host ADDRESS");
+    if (c.mask != ~0u || (c.op != "==" && c.op != "!="))
+      return error(c.value, "addresses are equal or not", "ether host ADDRESS, with == or !=");
+    const uint8_t* b = mac->bytes;
+    const uint32_t high = uint32_t{b[0]} << 24 | uint32_t{b[1]} << 16 | uint32_t{b[2]} << 8 | b[3];
+    const uint32_t low = uint32_t{b[4]} << 8 | b[5];
+    const auto side = [&](uint16_t offset) {
+      const uint32_t n = test(Source::kEtherBytes, ~0u, high, high, false, offset, 4);
+      return both(n,
+                  fault_ ? 0 : test(Source::kEtherBytes, ~0u, low, low, false, static_cast<uint16_t>(offset + 4), 2));
+    };
+    const uint32_t n = of_side(q.side, [&](bool source) { return side(source ? 6 : 0); });
+    if (fault_ || c.op == "==") return n;
+    // Only packets that have an Ethernet header have another address.
+    return both(test(Source::kEtherBytes, 0, 0, 0, false, 0, 1), join(Kind::kNot, n));
+  }
+
   uint32_t primitive_of(const Qualifiers& q, const Comparison& c, const std::optional<IpPrefix>& prefix) {
     switch (q.about) {
       case About::kHost:
       case About::kNet:
         return address(q, c, prefix);
+      case About::kEther:
+        return ether(q, c);
       case About::kPort:
         return port(q, c);
       case About::kProtocol:
@@ -475,23 +516,8 @@ class PatternParser {
     if (!prefix || (q.about == About::kHost && (!whole || c.value.text.find('/') != std::string_view::npos)))
       return wrong(c.value, q.about == About::kHost ? "an address" : "a prefix",
                    q.about == About::kHost ? "10.0.0.1 or 2001:db8::1" : "10.0.0.0/8, 2001:db8::/32, or net A mask M");
-    auto side = [&](bool source) { return node({.kind = Kind::kPrefix, .source = source, .prefix = *prefix}); };
-    uint32_t n = 0;
-    switch (q.side) {
-      case Side::kSrc:
-        n = side(true);
-        break;
-      case Side::kDst:
-        n = side(false);
-        break;
-      case Side::kBoth:
-        n = both(side(true), side(false));
-        break;
-      default: {
-        const uint32_t src = side(true), dst = side(false);
-        n = fault_ ? 0 : join(Kind::kOr, src, dst);
-      }
-    }
+    const uint32_t n = of_side(
+        q.side, [&](bool source) { return node({.kind = Kind::kPrefix, .source = source, .prefix = *prefix}); });
     if (fault_ || c.op == "==") return n;
     return both(equals(Source::kFamily, prefix->address.family), join(Kind::kNot, n));
   }
@@ -509,27 +535,10 @@ class PatternParser {
     Comparison plain = c;
     const bool unequal = c.op == "!=";
     if (unequal) plain.op = "==";
-    auto side = [&](Source source) {
-      return numeric(plain, source, 65535, [](std::string_view t) { return find_named(kServices, t); });
-    };
-    uint32_t n = 0;
-    switch (q.side) {
-      case Side::kSrc:
-        n = side(Source::kSrcPort);
-        break;
-      case Side::kDst:
-        n = side(Source::kDstPort);
-        break;
-      case Side::kBoth:
-        n = side(Source::kSrcPort);
-        n = both(n, fault_ ? 0 : side(Source::kDstPort));
-        break;
-      default: {
-        n = side(Source::kSrcPort);
-        const uint32_t dst = fault_ ? 0 : side(Source::kDstPort);
-        n = fault_ ? 0 : join(Kind::kOr, n, dst);
-      }
-    }
+    uint32_t n = of_side(q.side, [&](bool source) {
+      return numeric(plain, source ? Source::kSrcPort : Source::kDstPort, 65535,
+                     [](std::string_view t) { return find_named(kServices, t); });
+    });
     if (fault_) return 0;
     if (unequal) n = join(Kind::kNot, n);
     return both(both(protocols, bits(FlowKey::kHasPorts, FlowKey::kHasPorts)), n);
@@ -589,238 +598,6 @@ std::optional<PatternFault> PatternList::add(std::string_view text, uint8_t outp
   if (auto fault = PatternParser(*this, text).run(root)) return fault;
   patterns_.push_back({root, output});
   return std::nullopt;
-}
-
-// ---- the program ---------------------------------------------------------------------------------------------------
-
-namespace {
-
-// Writes steps from the last to the first, so that targets exist when they are needed.
-class Emitter {
- public:
-  explicit Emitter(const std::vector<PatternNode>& nodes) : nodes_(nodes) {}
-
-  // Where a packet goes to have `node` decided, if it then goes to yes or no. Numbers count from the end until
-  // finish().
-  uint16_t emit(uint32_t node, uint16_t yes, uint16_t no) {
-    const PatternNode& n = nodes_[node];
-    switch (n.kind) {
-      case PatternNode::Kind::kConst:
-        return n.value ? yes : no;
-      case PatternNode::Kind::kTest:
-        return step(n.test, yes, no);
-      case PatternNode::Kind::kPrefix:
-        return prefix(n, yes, no);
-      case PatternNode::Kind::kNot:
-        return emit(n.a, no, yes);
-      case PatternNode::Kind::kAnd:
-        return emit(n.a, emit(n.b, yes, no), no);
-      case PatternNode::Kind::kOr:
-        return emit(n.a, yes, emit(n.b, yes, no));
-      case PatternNode::Kind::kIf: {
-        const uint16_t then = emit(n.b, yes, no), otherwise = emit(n.c, yes, no);
-        return emit(n.a, then, otherwise);
-      }
-    }
-    return no;
-  }
-
-  std::vector<PatternStep> finish(uint16_t& first) {
-    const auto last = static_cast<uint16_t>(steps_.size() - 1);
-    auto turn = [&](uint16_t target) {
-      return (target & PatternStep::kDone) != 0 ? target : static_cast<uint16_t>(last - target);
-    };
-    std::reverse(steps_.begin(), steps_.end());
-    for (PatternStep& s : steps_) {
-      s.yes = turn(s.yes);
-      s.no = turn(s.no);
-    }
-    first = turn(first);
-    return std::move(steps_);
-  }
-
- private:
-  uint16_t step(PatternStep s, uint16_t yes, uint16_t no) {
-    s.yes = yes;
-    s.no = no;
-    steps_.push_back(s);
-    return static_cast<uint16_t>(steps_.size() - 1);
-  }
-
-  uint16_t prefix(const PatternNode& n, uint16_t yes, uint16_t no) {
-    const IpAddress& a = n.prefix.address;
-    const unsigned width = a.family == 4 ? 32 : 128, words = width / 32;
-    uint16_t at = yes;
-    for (unsigned w = words; w-- > 0;) {
-      const unsigned begins = w * 32;
-      if (n.prefix.length <= begins) continue;
-      const uint32_t mask = high_mask32(std::min(n.prefix.length - begins, 32u));
-      const unsigned place = w + (4 - words);  // IPv4 lies in the last word
-      const uint64_t half = place < 2 ? a.hi : a.lo;
-      const auto value = static_cast<uint32_t>(place % 2 == 0 ? half >> 32 : half) & mask;
-      PatternStep s{};
-      s.source = PatternSource::kAddress;
-      s.mask = mask;
-      s.low = value;
-      s.offset = static_cast<uint16_t>(place + (n.source ? 0 : 4));
-      at = step(s, at, no);
-    }
-    PatternStep family{};
-    family.source = PatternSource::kFamily;
-    family.mask = ~0u;
-    family.low = a.family;
-    return step(family, at, no);
-  }
-
-  const std::vector<PatternNode>& nodes_;
-  std::vector<PatternStep> steps_;
-};
-
-}  // namespace
-
-std::vector<PatternStep> PatternList::program(uint32_t* first) const {
-  Emitter emitter(nodes_);
-  uint16_t at = PatternStep::kNoMatch;
-  for (size_t i = patterns_.size(); i-- > 0;) {
-    at = emitter.emit(patterns_[i].root, static_cast<uint16_t>(PatternStep::kDone | patterns_[i].output), at);
-  }
-  auto steps = emitter.finish(at);
-  *first = at;
-  return steps;
-}
-
-// ---- rules ---------------------------------------------------------------------------------------------------------
-
-namespace {
-
-// The regions of one comparison, where rules can say it.
-bool test_regions(const PatternStep& s, std::vector<AclRegion>& out) {
-  AclRegion r;
-  auto holds = [&](uint32_t value) { return ((value & s.mask) - s.low <= s.span) != (s.outside != 0); };
-  const uint64_t high = uint64_t{s.low} + s.span;
-  std::vector<AclRegion> inside;
-  switch (s.source) {
-    case PatternSource::kFamily:
-      r.only_families(static_cast<uint8_t>((holds(4) ? AclRegion::kIpv4 : 0) | (holds(6) ? AclRegion::kIpv6 : 0)));
-      if (r.families != 0) out.push_back(r);
-      return true;
-    case PatternSource::kProtocol: {
-      uint64_t any = 0;
-      for (uint32_t p = 0; p < 256; ++p) {
-        if (!holds(p)) r.protocols[p / 64] &= ~(uint64_t{1} << p % 64);
-      }
-      for (uint64_t word : r.protocols) any |= word;
-      if (any != 0) out.push_back(r);
-      return true;
-    }
-    case PatternSource::kDscp:
-      for (uint32_t d = 0; d < 64; ++d) {
-        if (!holds(d)) r.dscp &= ~(uint64_t{1} << d);
-      }
-      if (r.dscp != 0) out.push_back(r);
-      return true;
-    case PatternSource::kBits:
-      for (uint32_t b = 0; b < 8; ++b) {
-        if (!holds(b)) r.bits &= static_cast<uint8_t>(~(1u << b));
-      }
-      if (r.bits != 0) out.push_back(r);
-      return true;
-    case PatternSource::kSrcPort:
-    case PatternSource::kDstPort: {
-      if ((s.mask & 0xffff) != 0xffff) return false;
-      if (s.low > 65535) break;
-      const AclRegion::Range ports{static_cast<uint16_t>(s.low), static_cast<uint16_t>(high > 65535 ? 65535 : high)};
-      (s.source == PatternSource::kSrcPort ? r.src_port : r.dst_port) = ports;
-      inside.push_back(r);
-      break;
-    }
-    case PatternSource::kTcpFlags: {
-      if (s.span != 0) return false;
-      const uint32_t mask = s.mask & 0xff;
-      r.flags = {static_cast<uint16_t>(s.low << 8), static_cast<uint16_t>(mask << 8)};
-      if ((s.low & ~mask) == 0) inside.push_back(r);
-      break;
-    }
-    case PatternSource::kIcmpType:
-    case PatternSource::kIcmpCode: {
-      if ((s.mask & 0xff) != 0xff) return false;
-      const unsigned shift = s.source == PatternSource::kIcmpType ? 8 : 0;
-      if (s.low > 255) break;
-      for (const IpPrefix& p : prefixes_of_range({0, s.low, 4}, {0, std::min<uint64_t>(high, 255), 4})) {
-        r.icmp = {static_cast<uint16_t>(p.address.lo << shift),
-                  static_cast<uint16_t>((high_mask32(p.length) & 0xff) << shift)};
-        inside.push_back(r);
-      }
-      break;
-    }
-    default:
-      return false;
-  }
-  if (s.outside == 0) {
-    out = std::move(inside);
-    return true;
-  }
-  out.assign(1, AclRegion{});
-  return take_away(out, inside, MatchBuilder::kLimit);
-}
-
-}  // namespace
-
-bool PatternList::regions(uint32_t node, std::vector<AclRegion>& out, size_t limit) const {
-  const PatternNode& n = nodes_[node];
-  out.clear();
-  switch (n.kind) {
-    case PatternNode::Kind::kConst:
-      if (n.value) out.emplace_back();
-      return true;
-    case PatternNode::Kind::kTest:
-      return test_regions(n.test, out);
-    case PatternNode::Kind::kPrefix:
-      out.emplace_back();
-      n.source ? out.back().only_src(n.prefix) : out.back().only_dst(n.prefix);
-      return true;
-    case PatternNode::Kind::kNot: {
-      std::vector<AclRegion> inner;
-      if (!regions(n.a, inner, limit)) return false;
-      out.emplace_back();
-      return take_away(out, inner, limit);
-    }
-    case PatternNode::Kind::kAnd: {
-      std::vector<AclRegion> other;
-      return regions(n.a, out, limit) && regions(n.b, other, limit) && keep_only(out, other, limit);
-    }
-    case PatternNode::Kind::kOr: {
-      std::vector<AclRegion> other;
-      if (!regions(n.a, out, limit) || !regions(n.b, other, limit)) return false;
-      out.insert(out.end(), other.begin(), other.end());
-      return out.size() <= limit;
-    }
-    case PatternNode::Kind::kIf: {
-      std::vector<AclRegion> condition, yes;
-      if (!regions(n.a, condition, limit) || !regions(n.b, yes, limit) || !regions(n.c, out, limit)) return false;
-      if (!keep_only(yes, condition, limit) || !take_away(out, condition, limit)) return false;
-      out.insert(out.end(), yes.begin(), yes.end());
-      return out.size() <= limit;
-    }
-  }
-  return false;
-}
-
-std::optional<RuleSet> PatternList::rules(size_t limit) const {
-  RuleSet set;
-  std::vector<AclRegion> of_pattern;
-  AclRule like;
-  for (const Pattern& pattern : patterns_) {
-    ++like.line;
-    like.verb = pattern.output == kDropOutput ? AclVerb::kDeny : AclVerb::kMark;
-    like.mark = pattern.output == kDropOutput ? 0 : pattern.output;
-    if (!regions(pattern.root, of_pattern, limit)) return std::nullopt;
-    for (const AclRegion& region : of_pattern) {
-      if (set.rules.size() + rule_count(region) > limit) return std::nullopt;
-      append_rules(region, like, set.rules);
-    }
-  }
-  return set;
 }
 
 }  // namespace sluice

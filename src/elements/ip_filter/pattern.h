@@ -5,6 +5,7 @@
 // ||, !), juxtaposition (and), parentheses and `C ? A : B`:
 //
 //   [src|dst|src or dst|src and dst] [tcp|udp|...] [host ADDR | net PREFIX | port PORT]
+//   [src|dst|src or dst|src and dst] [ether] [host] ETHER_ADDR
 //   ip proto P | ip vers|hl|id|len|tos|dscp|ttl N | ip frag|unfrag|ect|ce | tcp opt FLAG | tcp win N | icmp type T
 //   ip[P:L] | tcp[P:L] | udp[P:L] | icmp[P:L] | transp[P:L]  N             any of them with [& MASK] [== != < > <= >=]
 //   tcp | udp | icmp | ... | true | false | all | -

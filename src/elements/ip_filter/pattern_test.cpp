@@ -44,6 +44,11 @@ struct Frame {
   unsigned port(bool source) const { return at(l4() + (source ? 0 : 2)) << 8 | at(l4() + (source ? 1 : 3)); }
   unsigned ttl() const { return six() ? at(21) : at(22); }
   unsigned tos() const { return six() ? ((at(14) & 15) << 4 | at(15) >> 4) : at(15); }
+  std::string ether(bool source) const {
+    const size_t from = source ? 6 : 0;
+    return fmt::format("{:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}", at(from), at(from + 1), at(from + 2), at(from + 3),
+                       at(from + 4), at(from + 5));
+  }
   std::string address(bool source) const {
     IpAddress a;
     a.family = six() ? 6 : 4;
@@ -78,7 +83,10 @@ Frame draw_frame(Random& random) {
   const uint64_t fragment = below(random, 8);
   if (fragment == 0) p.fragment(0, true);
   if (fragment == 1) p.fragment(64, below(random, 2) == 0);
-  return {p.build()};
+  Frame frame{p.build()};
+  frame.bytes[5] = static_cast<uint8_t>(1 + below(random, 3));
+  frame.bytes[11] = static_cast<uint8_t>(1 + below(random, 3));
+  return frame;
 }
 
 struct Tree {
@@ -108,7 +116,14 @@ Tree draw_primitive(Random& random) {
            : side == 4 ? one(true) && one(false)
                        : one(true) || one(false);
   };
-  switch (below(random, 14)) {
+  switch (below(random, 15)) {
+    case 14: {
+      const std::string a = draw_frame(random).ether(below(random, 2) == 0);
+      const bool unequal = op == "!=";
+      const char* const name[] = {"ether host ", "ether ", "host ", ""};
+      return {fmt::format("{}{}{}{}", words[side], name[below(random, side == 2 ? 2 : 4)], unequal ? "!= " : "", a),
+              [=](const Frame& f) { return of_sides([&](bool s) { return f.ether(s) == a; }) != unequal; }, false};
+    }
     case 0: {
       const std::string a = below(random, 4) == 0 ? "2001:db8::1" : fmt::format("10.0.0.{}", 1 + below(random, 3));
       const bool unequal = op == "!=";
@@ -352,6 +367,14 @@ TEST(Patterns, CaseByCase) {
                          "tcp win < 0"}) {
     EXPECT_FALSE(matches_pattern(no, syn)) << no;
   }
+  for (const std::string& mac : {syn.ether(true), syn.ether(false)}) {
+    const std::string side = mac == syn.ether(true) ? "src" : "dst";
+    EXPECT_TRUE(matches_pattern(side + " " + mac, syn));
+    EXPECT_TRUE(matches_pattern("ether " + side + " host " + mac + " and tcp", syn));
+    EXPECT_TRUE(matches_pattern("src or dst ether host 0a:0b:0c:0d:0e:0f or " + mac, syn));
+    EXPECT_FALSE(matches_pattern(side + " ether host != " + mac, syn));
+  }
+  EXPECT_FALSE(matches_pattern("ether 0a:0b:0c:0d:0e:0f", syn));
   EXPECT_TRUE(matches_pattern("udp port domain", udp));
   EXPECT_FALSE(matches_pattern("src port != 53", udp));
   // Later fragments have no ports, whatever is asked of them.
@@ -381,6 +404,8 @@ TEST(Patterns, NameWhatIsWrong) {
   EXPECT_EQ(fault("ip[0:5] 1"), "5+1: '5' is not a length");
   EXPECT_EQ(fault("icmp port 5"), "10+1: protocol 1 has no ports");
   EXPECT_EQ(fault("tcp opt sny"), "8+3: 'sny' is not a TCP flag");
+  EXPECT_EQ(fault("ether src 10.0.0.1"), "10+8: '10.0.0.1' is not an Ethernet address");
+  EXPECT_EQ(fault("tcp 02:00:00:00:00:01"), "4+17: an Ethernet address has no protocol");
   EXPECT_EQ(fault("src dst port 5"), "4+3: there are two directions");
   EXPECT_EQ(fault("tcp ? udp"), "9+0: the pattern ends where ':' should be");
   EXPECT_EQ(fault("80"), "0+2: '80' is not a primitive");

@@ -10,19 +10,21 @@ namespace sluice {
 
 // What a step looks at. A source that the packet does not have takes the `no` branch.
 enum class PatternSource : uint8_t {
-  kFamily,      // 4 or 6
-  kProtocol,    //
-  kDscp,        //
-  kTtl,         // hop limit too
-  kBits,        // FlowKey::bits
-  kSrcPort,     //
-  kDstPort,     //
-  kTcpFlags,    // the byte
-  kIcmpType,    //
-  kIcmpCode,    //
-  kAddress,     // word `offset` of the source (0..3) or the destination (4..7), from the high end of 128 bits
+  kFamily,    // 4 or 6
+  kProtocol,  //
+  kDscp,      //
+  kTtl,       // hop limit too
+  kBits,      // FlowKey::bits
+  kSrcPort,   //
+  kDstPort,   //
+  kTcpFlags,  // the byte
+  kIcmpType,  //
+  kIcmpCode,  //
+  kAddress,   // word `offset` of the source (0..3) or the destination (4..7), from the high end of 128 bits
+  // Of the frame's bytes, last:
   kIpBytes,     // `bytes` bytes at `offset` of the IP header, as a big-endian number
   kTransBytes,  // the same of the transport header
+  kEtherBytes,  // the same of the Ethernet header, where there is one
 };
 
 // A value under a mask, compared with a range, and where to go then. Steps go forward only, so a program ends.
@@ -36,7 +38,7 @@ struct PatternStep {
   uint16_t yes, no;    // the next step, or kDone and an output
   uint16_t offset;
   PatternSource source;
-  uint8_t bytes : 3;    // kIpBytes, kTransBytes: 1..4
+  uint8_t bytes : 3;    // kIpBytes, kTransBytes, kEtherBytes: 1..4
   uint8_t outside : 1;  // the other way round: the value is not in the range
 };
 static_assert(sizeof(PatternStep) == 20);
@@ -45,6 +47,7 @@ struct PatternStage {
   static constexpr FieldMask kReads = kFieldFrame | kFieldExtent | kFieldL3 | kFieldKey;
   static constexpr FieldMask kWrites = kFieldReason;
   static constexpr FrameUse kFrameUse = FrameUse::kAnywhere;
+  static constexpr uint32_t kEtherHeader = 14;  // bytes before the IP header, without tags
 
   const PatternStep* steps = nullptr;
   uint32_t count = 0;
@@ -106,6 +109,8 @@ struct PatternStage {
         return bytes_at(p, uint32_t{p.l3} + s.offset, s.bytes, value);
       case PatternSource::kTransBytes:
         return p.l4 != 0xffff && bytes_at(p, uint32_t{p.l4} + s.offset, s.bytes, value);
+      case PatternSource::kEtherBytes:
+        return p.l3 >= kEtherHeader && bytes_at(p, s.offset, s.bytes, value);
     }
     return false;
   }

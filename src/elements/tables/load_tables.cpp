@@ -273,6 +273,8 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
         if ((d.type == TableDeclaration::Type::kAdjacency) != adjacencies) continue;
         if (d.type == TableDeclaration::Type::kAcl && !overrides.acl_algorithm.empty())
           d.algorithm = overrides.acl_algorithm;
+        if (d.type == TableDeclaration::Type::kAcl && d.algorithm == kAclAuto && overrides.on_device)
+          d.algorithm = kAclAutoGpu;
         if (d.type == TableDeclaration::Type::kRoutes && !overrides.route_algorithm.empty())
           d.algorithm = overrides.route_algorithm;
         if (d.type == TableDeclaration::Type::kRoutes && !overrides.route_algorithm6.empty())

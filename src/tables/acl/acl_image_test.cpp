@@ -10,6 +10,7 @@
 #include "tables/acl/damage.h"
 #include "tables/acl/tuple_merge_layout.h"
 #include "tables/acl/tuple_space_layout.h"
+#include "tables/acl/work.h"
 
 namespace sluice {
 namespace {
@@ -76,7 +77,9 @@ TEST(AclImage, DamagedImagesAreRefusedOrAnswerWithinBounds) {
   for (const std::string& name : acl_algorithm_names()) {
     auto image = build_acl(set, name);
     ASSERT_TRUE(image.ok());
-    for (int round = 0; round < 1500; ++round) {
+    // Each round reads the whole image: fewer where it is large.
+    const size_t rounds = std::min<size_t>(1500, (size_t{1} << 27) / image->bytes().size());
+    for (size_t round = 0; round < rounds; ++round) {
       std::vector<std::byte> bytes(image->bytes().begin(), image->bytes().end());
       for (uint64_t n = acl_test::below(random, 3) + 1; n > 0; --n) {
         const size_t at =
@@ -124,6 +127,29 @@ TEST(AclImage, DamagedSetsOfTablesAndSievesAreRefusedOrAnswerWithinBounds) {
   EXPECT_GT(refused, 60u);
 }
 
+TEST(AclImage, AutoGoesByTheCostOfTheTarget) {
+  acl_test::Random random(15);
+  // More rules than a sieve holds, few enough for one chunk of bit vectors.
+  const RuleSet some = acl_test::random_set(random, 400, 4);
+  EXPECT_EQ(choose_acl(some, AclTarget::kCpu)->algorithm, BitvecAcl::kName);
+  EXPECT_NE(choose_acl(some, AclTarget::kGpu)->algorithm, BitvecAcl::kName);
+  EXPECT_EQ(choose_acl(acl_test::random_set(random, 40, 4), AclTarget::kCpu)->algorithm, TupleMergeAcl::kName);
+  EXPECT_EQ(choose_acl(acl_test::random_set(random, 6000, 4), AclTarget::kCpu)->algorithm, TupleMergeAcl::kName);
+}
+
+TEST(AclImage, WorkIsCounted) {
+  acl_test::Random random(16);
+  const RuleSet set = acl_test::random_set(random, 600, 4);
+  for (const char* name : {TupleSpaceAcl::kName, TupleMergeAcl::kName, BitvecAcl::kName}) {
+    const auto image = build_acl(set, name);
+    const auto work = acl_work(*image);
+    ASSERT_TRUE(work.ok());
+    EXPECT_GT(work->reads, 0) << name;
+  }
+  EXPECT_FALSE(acl_work(*LinearAcl::build(set)).ok());
+  EXPECT_FALSE(BitvecAcl::build({std::vector<AclRule>(BitvecAcl::kMaxRules + 1), {}}).ok());
+}
+
 TEST(AclImage, AutoBuildsWhatItSays) {
   acl_test::Random random(14);
   for (const RuleSet& set : {RuleSet(), acl_test::random_set(random, 30), acl_test::random_set(random, 900, 4)}) {
@@ -135,7 +161,7 @@ TEST(AclImage, AutoBuildsWhatItSays) {
       EXPECT_EQ(acl_image_algorithm(chosen->image), chosen->algorithm);
       EXPECT_FALSE(chosen->why.empty());
       EXPECT_EQ(chosen->why, again->why);
-      const auto image = build_acl(set, kAclAuto, target);
+      const auto image = target == AclTarget::kGpu ? build_acl(set, kAclAutoGpu) : build_acl(set, kAclAuto);
       ASSERT_TRUE(image.ok());
       EXPECT_EQ(acl_image_algorithm(*image), chosen->algorithm);
       const auto view = AclView::open(*image);

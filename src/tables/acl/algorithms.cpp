@@ -28,12 +28,13 @@ std::vector<std::string> acl_algorithm_names() {
 std::vector<std::string> acl_algorithm_choices() {
   std::vector<std::string> names = acl_algorithm_names();
   names.emplace_back(kAclAuto);
+  names.emplace_back(kAclAutoGpu);
   return names;
 }
 
 Result<Image> build_acl(const RuleSet& set, std::string_view algorithm, AclTarget target) {
-  if (algorithm == kAclAuto) {
-    auto chosen = choose_acl(set, target);
+  if (algorithm == kAclAuto || algorithm == kAclAutoGpu) {
+    auto chosen = choose_acl(set, algorithm == kAclAutoGpu ? AclTarget::kGpu : target);
     if (!chosen) return std::move(chosen).error();
     return std::move(chosen->image);
   }

@@ -10,6 +10,7 @@
 
 #include "base/hd.h"
 #include "base/result.h"
+#include "tables/acl/bitvec.h"
 #include "tables/acl/linear.h"
 #include "tables/acl/rule_set.h"
 #include "tables/acl/sections.h"
@@ -25,13 +26,14 @@ namespace sluice {
 template <typename... Algorithms>
 struct AclAlgorithmList {};
 
-using AclAlgorithms = AclAlgorithmList<LinearAcl, TupleSpaceAcl, TupleMergeAcl>;
+using AclAlgorithms = AclAlgorithmList<LinearAcl, TupleSpaceAcl, TupleMergeAcl, BitvecAcl>;
 
 inline constexpr const char* kDefaultAclAlgorithm = "tuple_space";
 inline constexpr size_t kAclBurst = 32;
 
-// The name that lets choose_acl choose.
+// The names that let choose_acl choose: for whoever builds, and for a device whoever does.
 inline constexpr const char* kAclAuto = "auto";
+inline constexpr const char* kAclAutoGpu = "auto-gpu";
 // Where a list's lookups will run.
 enum class AclTarget : uint8_t { kCpu, kGpu };
 struct AclChosen {
@@ -48,7 +50,7 @@ Result<AclChosen> choose_acl(const RuleSet& set, AclTarget target);
 Result<Image> build_acl(const RuleSet& set, std::string_view algorithm = kDefaultAclAlgorithm,
                         AclTarget target = AclTarget::kCpu);
 std::vector<std::string> acl_algorithm_names();
-// The names and kAclAuto: what an option accepts.
+// The names, kAclAuto and kAclAutoGpu: what an option accepts.
 std::vector<std::string> acl_algorithm_choices();
 // The name of the algorithm that built `image`, or empty when this program does not know it.
 std::string_view acl_image_algorithm(const Image& image);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tables/acl/algorithms.h"
+#include "tables/acl/work.h"
 
 namespace sluice {
 namespace {
@@ -33,71 +34,89 @@ FlowKey drawn_from(const AclMatchRule& r, std::mt19937_64& random) {
   return key;
 }
 
-// Steps a packet, on average.
-struct Work {
-  double tables, reads;
-};
-
 template <typename View>
-Work work_of(const View& view, const AclRulesView& rules) {
+Result<AclWork> work_of(const Image& image) {
+  auto view = View::open(image);
+  if (!view) return std::move(view).error();
+  auto rules = AclRulesView::open(image);
+  if (!rules) return std::move(rules).error();
+  AclWork work;
+  if constexpr (requires { view->pruned(); }) work.pruned = view->pruned();
+  if (rules->size() == 0) return work;
   std::mt19937_64 random(1);
   AclTally tally;
   for (size_t i = 0; i < kSample; ++i)
-    (void)view.lookup(drawn_from(rules.rule(static_cast<uint32_t>(1 + random() % rules.size())), random), &tally);
-  return {static_cast<double>(tally.tables) / kSample, static_cast<double>(tally.reads) / kSample};
+    (void)view->lookup(drawn_from(rules->rule(static_cast<uint32_t>(1 + random() % rules->size())), random), &tally);
+  work.tables = static_cast<double>(tally.tables) / kSample;
+  work.reads = static_cast<double>(tally.reads) / kSample;
+  return work;
 }
 
-// What a lookup costs, in picoseconds: a constant, a table probed, a rule or block of rules compared. Fitted to the
-// measured rates of the published sets with 1,000 and 10,000 rules (docs/design/acl.md).
+// What a lookup costs, in picoseconds: a constant, a table probed, a rule, block or row read. Fitted by
+// scripts/fit_prices.py to the rates that `sluice bench classify` measures (docs/design/acl.md).
 struct Price {
   double fixed, table, read;
+  double of(const AclWork& w) const { return fixed + table * w.tables + read * w.reads; }
 };
-constexpr Price kMergeOnCore = {5000, 3000, 10000};  // one Zen 4 core, AVX-512
+constexpr Price kMergeOnCore = {16400, 6400, 600}, kBitvecOnCore = {0, 0, 1400};  // one busy Zen 4 core, AVX-512
 constexpr Price kSpaceOnGpu = {0, 5, 7}, kPrunedOnGpu = {28, 0, 10}, kMergeOnGpu = {5, 6, 34};  // one H100
+
+// One chunk. A second one costs more than its rows, because the packets that need it part from the others.
+constexpr size_t kBitvecRules = BitvecRow::kRules;
+
+// In all sets of 100,000 rules tuple_merge was quicker on a device too, and tuple_space takes ten times as long to
+// build.
+constexpr size_t kSpaceRules = 50'000;
 
 struct Candidate {
   Image image;
   const char* name;
-  Work work;
+  const char* reads;
+  AclWork work;
   double cost;
 };
 
 template <typename Algorithm, typename PriceOf>
-Result<Candidate> candidate(const RuleSet& set, PriceOf&& price_of) {
+Result<void> consider(const RuleSet& set, const char* reads, PriceOf&& price_of, std::vector<Candidate>& out) {
   auto image = Algorithm::build(set);
   if (!image) return std::move(image).error();
-  auto view = Algorithm::View::open(*image);
-  if (!view) return std::move(view).error();
-  auto rules = AclRulesView::open(*image);
-  if (!rules) return std::move(rules).error();
-  const Work work = rules->size() == 0 ? Work{0, 0} : work_of(*view, *rules);
-  const Price price = price_of(*view);
-  return Candidate{std::move(*image), Algorithm::kName, work,
-                   price.fixed + price.table * work.tables + price.read * work.reads};
+  auto work = acl_work(*image);
+  if (!work) return std::move(work).error();
+  out.push_back({std::move(*image), Algorithm::kName, reads, *work, price_of(*work).of(*work)});
+  return {};
 }
 
 }  // namespace
 
+Result<AclWork> acl_work(const Image& image) {
+  const std::string_view name = acl_image_algorithm(image);
+  if (name == TupleMergeAcl::kName) return work_of<TupleMergeView>(image);
+  if (name == TupleSpaceAcl::kName) return work_of<TupleSpaceView>(image);
+  if (name == BitvecAcl::kName) return work_of<BitvecView>(image);
+  return Error("the image's steps are not counted");
+}
+
 Result<AclChosen> choose_acl(const RuleSet& set, AclTarget target) {
-  auto merge = candidate<TupleMergeAcl>(
-      set, [&](const auto&) { return target == AclTarget::kCpu ? kMergeOnCore : kMergeOnGpu; });
-  if (!merge) return std::move(merge).error();
-  if (target == AclTarget::kCpu) {
-    return AclChosen{std::move(merge->image), merge->name,
-                     fmt::format("{:.1f} tables and {:.1f} blocks of eight rules a packet, about {:.0f} ns of a core; "
-                                 "no other was quicker on a core with any set",
-                                 merge->work.tables, merge->work.reads, merge->cost / 1000)};
-  }
-  auto space = candidate<TupleSpaceAcl>(
-      set, [](const TupleSpaceView& view) { return view.pruned() ? kPrunedOnGpu : kSpaceOnGpu; });
-  if (!space) return std::move(space).error();
-  const bool blocks = merge->cost < space->cost;
-  Candidate& best = blocks ? *merge : *space;
-  const Candidate& other = blocks ? *space : *merge;
-  return AclChosen{std::move(best.image), best.name,
-                   fmt::format("{:.1f} tables and {:.1f} {} a packet, about {:.0f} ps of an H100; {} about {:.0f} ps",
-                               best.work.tables, best.work.reads, blocks ? "blocks of eight rules" : "rules", best.cost,
-                               other.name, other.cost)};
+  const bool core = target == AclTarget::kCpu;
+  std::vector<Candidate> all;
+  auto ok = consider<TupleMergeAcl>(
+      set, "blocks of eight rules", [&](const AclWork&) { return core ? kMergeOnCore : kMergeOnGpu; }, all);
+  // On a core no set was found where tuple_space is the quicker one, on a device none where bit vectors are.
+  if (ok && core && set.rules.size() <= kBitvecRules)
+    ok = consider<BitvecAcl>(
+        set, "rows of 512 bits", [](const AclWork&) { return kBitvecOnCore; }, all);
+  if (ok && !core && set.rules.size() <= kSpaceRules)
+    ok = consider<TupleSpaceAcl>(
+        set, "rules", [](const AclWork& w) { return w.pruned ? kPrunedOnGpu : kSpaceOnGpu; }, all);
+  if (!ok) return std::move(ok).error();
+  std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
+  const auto time = [&](double ps) {
+    return core ? fmt::format("{:.0f} ns of a core", ps / 1000) : fmt::format("{:.0f} ps of an H100", ps);
+  };
+  std::string why = fmt::format("{:.1f} tables and {:.1f} {} a packet, about {}", all[0].work.tables, all[0].work.reads,
+                                all[0].reads, time(all[0].cost));
+  for (size_t i = 1; i < all.size(); ++i) why += fmt::format("; {} about {}", all[i].name, time(all[i].cost));
+  return AclChosen{std::move(all[0].image), all[0].name, std::move(why)};
 }
 
 }  // namespace sluice

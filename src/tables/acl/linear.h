@@ -7,6 +7,7 @@
 
 #include "base/hd.h"
 #include "base/result.h"
+#include "tables/acl/isa.h"
 #include "tables/acl/rule_set.h"
 #include "tables/acl/sections.h"
 #include "tables/image.h"
@@ -26,8 +27,11 @@ class LinearView {
     }
     return 0;
   }
-  // Host only: `n` (at most 32) keys at once.
+  // Host only: `n` keys at once, a rule compared with 32 of them, with the widest vectors that the processor has.
   void lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const;
+  // The same on a chosen instruction set, for tests and benches. Precondition: isa_available(isa).
+  void lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const;
+  static bool isa_available(AclIsa isa) { return acl_isa_available(isa); }
   // The same view over a copy of the image's bytes at `to`; `from` is where this view's image begins.
   LinearView relocated(const std::byte* from, const std::byte* to) const;
 

@@ -173,6 +173,18 @@ bool contains(const AclRegion& r, const FlowKey& k) {
          r.dst.low <= Address{k.dst_hi, k.dst_lo} && Address{k.dst_hi, k.dst_lo} <= r.dst.high;
 }
 
+bool overlap(const AclRegion& a, const AclRegion& b) {
+  const auto ranges = [](const auto& x, const auto& y) { return x.low <= y.high && y.low <= x.high; };
+  const auto cubes = [](const AclRegion::Cube& x, const AclRegion::Cube& y) {
+    return ((x.value ^ y.value) & x.mask & y.mask) == 0;
+  };
+  uint64_t protocols = 0;
+  for (size_t i = 0; i < 4; ++i) protocols |= a.protocols[i] & b.protocols[i];
+  return ranges(a.src, b.src) && ranges(a.dst, b.dst) && protocols != 0 && ranges(a.src_port, b.src_port) &&
+         ranges(a.dst_port, b.dst_port) && cubes(a.flags, b.flags) && (a.families & b.families) != 0 &&
+         (a.bits & b.bits) != 0 && (a.dscp & b.dscp) != 0 && cubes(a.icmp, b.icmp);
+}
+
 std::optional<AclRegion> intersect(const AclRegion& a, const AclRegion& b) {
   AclRegion r;
   r.families = a.families & b.families;

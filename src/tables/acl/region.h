@@ -75,6 +75,7 @@ std::optional<AclRegion> region_of(const AclMatchRule& rule);
 
 bool contains(const AclRegion& outer, const AclRegion& inner);
 bool contains(const AclRegion& region, const FlowKey& key);
+bool overlap(const AclRegion& a, const AclRegion& b);
 std::optional<AclRegion> intersect(const AclRegion& a, const AclRegion& b);
 // Appends what is left of `a` without `b`, as disjoint regions: none when b contains a, at most 44 otherwise.
 void subtract(const AclRegion& a, const AclRegion& b, std::vector<AclRegion>& out);

@@ -1,10 +1,9 @@
 #include "tables/acl/shadow.h"
 
 #include <algorithm>
-#include <array>
-#include <compare>
 #include <utility>
 
+#include "tables/acl/pair_index.h"
 #include "tables/acl/region.h"
 
 namespace sluice {
@@ -12,53 +11,8 @@ namespace {
 
 constexpr unsigned kDraws = 24;
 constexpr unsigned kMaxDepth = 1000;
-constexpr size_t kTried = 16;  // rules that are tried before one cuts a region
-
-// The rules of one family by one of their prefixes: which of them meet a prefix.
-struct Prefix {
-  uint64_t hi = 0, lo = 0;
-  unsigned length = 0;
-  friend auto operator<=>(const Prefix&, const Prefix&) = default;
-};
-class PrefixIndex {
- public:
-  void add(uint32_t rule, const Prefix& prefix) { entries_.emplace_back(prefix, rule); }
-  void settle() {
-    std::sort(entries_.begin(), entries_.end());
-    for (const auto& [prefix, rule] : entries_) lengths_[prefix.length] = true;
-  }
-
-  // Calls f(first, last) for runs of entries that together are exactly those that meet the prefix.
-  template <typename F>
-  void each_run(const Prefix& prefix, F&& f) const {
-    // Those inside of it, itself among them, and shorter ones that begin where it begins.
-    Prefix begin = prefix, end = prefix;
-    begin.length = 0;
-    end.hi |= ~high_mask64(std::min(prefix.length, 64u));
-    end.lo |= ~high_mask64(prefix.length > 64 ? prefix.length - 64 : 0);
-    end.length = 255;
-    f(lower(begin), lower(end));
-    // Those around it that begin before it.
-    for (unsigned length = 0; length < prefix.length; ++length) {
-      if (!lengths_[length]) continue;
-      Prefix around{prefix.hi & high_mask64(std::min(length, 64u)),
-                    prefix.lo & high_mask64(length > 64 ? length - 64 : 0), length};
-      if (around.hi == prefix.hi && around.lo == prefix.lo) continue;
-      const auto first = lower(around);
-      ++around.length;
-      f(first, lower(around));
-    }
-  }
-
- private:
-  using Entry = std::pair<Prefix, uint32_t>;
-  std::vector<Entry>::const_iterator lower(const Prefix& prefix) const {
-    return std::lower_bound(entries_.begin(), entries_.end(), prefix,
-                            [](const Entry& e, const Prefix& p) { return e.first < p; });
-  }
-  std::vector<Entry> entries_;
-  std::array<bool, 256> lengths_{};
-};
+constexpr std::ptrdiff_t kAhead = 12;  // members of a run between the one that is compared and the one that is fetched
+constexpr size_t kTried = 16;          // rules that are tried before one cuts a region
 
 class Finder {
  public:
@@ -73,18 +27,14 @@ class Finder {
       src_.push_back({regions_.back().src.low.hi, regions_.back().src.low.lo, rule.src_length});
       dst_.push_back({regions_.back().dst.low.hi, regions_.back().dst.low.lo, rule.dst_length});
       if (!region) continue;
-      if (region->families == 3) {
-        either_.push_back(r);
-      } else {
-        const size_t f = region->families == AclRegion::kIpv4 ? 0 : 1;
-        by_src_[f].add(r, src_[r]);
-        by_dst_[f].add(r, dst_[r]);
+      for (size_t f = 0; f < 2; ++f) {
+        if ((region->families >> f & 1) != 0) index_[f].add(r, src_[r], dst_[r]);
       }
     }
-    for (size_t f = 0; f < 2; ++f) {
-      by_src_[f].settle();
-      by_dst_[f].settle();
-    }
+    for (PairIndex& of_family : index_) of_family.settle();
+    other_.resize(regions_.size());
+    for (auto r = static_cast<uint32_t>(other_.size()); r-- > 0;)
+      other_[r] = r + 1 < other_.size() && action(r + 1) == action(r) ? other_[r + 1] : r + 1;
   }
 
   std::vector<RuleFinding> run(const std::function<bool(size_t)>& progress) {
@@ -136,28 +86,71 @@ class Finder {
     state_[r] = kind == RuleFinding::Kind::kUndecided ? State::kUndecided : State::kGone;
   }
 
-  // The rules that are still there and meet rule r, in order. False: past the limits.
-  bool meeting(uint32_t r, std::vector<uint32_t>& out) {
+  // Calls f(rule) for rules that are still there and whose prefixes contain these, until it returns false; end() as
+  // PairIndex has it. False: past the limits.
+  template <typename End, typename F>
+  bool each_around(size_t family, const WidePrefix& src, const WidePrefix& dst, End&& end, F&& f) {
+    uint64_t work = index_[family].groups();
+    index_[family].each_around(src, dst, end, [&](const PairIndex::Member* first, const PairIndex::Member* last) {
+      for (; first != last && first->rule < end(); ++first) {
+        ++work;
+        if (state_[first->rule] != State::kGone && !f(first->rule)) return false;
+      }
+      return true;
+    });
+    return spend(work);
+  }
+
+  // The first rule that is still there, is not `r` and has the key; `count` when there is none. One of those above r
+  // is as good as another.
+  bool first_with(const FlowKey& key, uint32_t r, uint32_t& first) {
+    first = static_cast<uint32_t>(regions_.size());
+    const WidePrefix src{key.src_hi, key.src_lo, 128}, dst{key.dst_hi, key.dst_lo, 128};
+    return each_around(
+        key.family == 4 ? 0 : 1, src, dst, [&] { return first; },
+        [&](uint32_t other) {
+          if (other != r && contains(regions_[other], key)) first = other;
+          return first > r;
+        });
+  }
+
+  // The first rule from `from` on that contains rule r and, with `alike`, does the same; `end` when there is none.
+  bool container(uint32_t r, uint32_t from, uint32_t end, bool alike, uint32_t& first) {
+    first = end;
+    const AclRegion& region = regions_[r];
+    // One that contains a rule of both families is in both indexes.
+    return each_around(
+        region.families == AclRegion::kIpv6 ? 1 : 0, src_[r], dst_[r], [&] { return first; },
+        [&](uint32_t other) {
+          if (other >= from && other != r && (!alike || action(other) == action(r)) &&
+              contains(regions_[other], region))
+            first = other;
+          return true;
+        });
+  }
+
+  // The rules before `end` that are still there and meet rule r, in order. False: past the limits.
+  bool meeting(uint32_t r, uint32_t end, std::vector<uint32_t>& out) {
     out.clear();
     const AclRegion& region = regions_[r];
-    auto take = [&](uint32_t other) {
-      if (other != r && state_[other] != State::kGone && intersect(regions_[other], region)) out.push_back(other);
-    };
-    if (!spend(either_.size())) return false;
-    for (uint32_t other : either_) take(other);
-    for (size_t f = 0; f < 2; ++f) {
+    bool within = true;
+    for (size_t f = 0; f < 2 && within; ++f) {
       if ((region.families >> f & 1) == 0) continue;
-      uint64_t by_src = 0, by_dst = 0;
-      by_src_[f].each_run(src_[r], [&](auto first, auto last) { by_src += static_cast<uint64_t>(last - first); });
-      by_dst_[f].each_run(dst_[r], [&](auto first, auto last) { by_dst += static_cast<uint64_t>(last - first); });
-      if (!spend(std::min(by_src, by_dst))) return false;
-      (by_src < by_dst ? by_src_ : by_dst_)[f].each_run(by_src < by_dst ? src_[r] : dst_[r],
-                                                        [&](auto first, auto last) {
-                                                          for (; first != last; ++first) take(first->second);
-                                                        });
+      within = spend(index_[f].groups());
+      index_[f].each_near(src_[r], dst_[r], end, [&](const PairIndex::Member* first, const PairIndex::Member* last) {
+        within = within && spend(static_cast<uint64_t>(last - first));
+        for (; within && first != last; ++first) {
+          const uint32_t other = first->rule;
+          if (last - first > kAhead) __builtin_prefetch(&regions_[first[kAhead].rule]);
+          if (other < end && other != r && state_[other] != State::kGone && overlap(regions_[other], region))
+            out.push_back(other);
+        }
+        return within;
+      });
     }
     std::sort(out.begin(), out.end());
-    return true;
+    out.erase(std::unique(out.begin(), out.end()), out.end());
+    return within;
   }
 
   enum class Answer : uint8_t { kYes, kNo, kLimit };
@@ -168,17 +161,25 @@ class Finder {
   Answer look(const AclRegion& piece, const std::vector<uint32_t>& above, const std::vector<uint32_t>& below,
               const AclAction* own, unsigned depth) {
     if (!spend(above.size() + below.size() + 1) || depth > kMaxDepth) return Answer::kLimit;
+    std::vector<uint32_t> deciding;
+    bool alike = true;
+    for (uint32_t j : below) {
+      if (!overlap(regions_[j], piece)) continue;
+      deciding.push_back(j);
+      alike = alike && action(j) == *own;
+      if (!contains(regions_[j], piece)) continue;
+      // What comes after it decides nothing here; when all up to it do the same, what is above does not matter.
+      if (!alike) break;
+      used_.insert(used_.end(), deciding.begin(), deciding.end());
+      return Answer::kYes;
+    }
     std::vector<uint32_t> cutting;
     for (uint32_t j : above) {
-      if (contains(regions_[j], piece)) {
-        if (own == nullptr) used_.push_back(j);
-        return Answer::kYes;
-      }
-      if (intersect(regions_[j], piece)) cutting.push_back(j);
-    }
-    std::vector<uint32_t> deciding;
-    for (uint32_t j : below) {
-      if (intersect(regions_[j], piece)) deciding.push_back(j);
+      if (!overlap(regions_[j], piece)) continue;
+      cutting.push_back(j);
+      if (!contains(regions_[j], piece)) continue;
+      if (own == nullptr) used_.push_back(j);
+      return Answer::kYes;
     }
     std::vector<AclRegion> left;
     if (!cutting.empty()) {
@@ -219,50 +220,45 @@ class Finder {
   }
 
   void look_above(uint32_t r) {
-    if (!meeting(r, met_)) return report(r, RuleFinding::Kind::kUndecided, {});
-    std::vector<uint32_t> above(met_.begin(), std::lower_bound(met_.begin(), met_.end(), r));
+    const auto undecided = [&] { report(r, RuleFinding::Kind::kUndecided, {}); };
+    uint32_t first = 0;
+    if (!container(r, 0, r, false, first)) return undecided();
+    if (first < r) return report(r, RuleFinding::Kind::kShadowed, {first});
     const AclRegion& region = regions_[r];
-    if (!spend(above.size() * (kDraws + 1))) return report(r, RuleFinding::Kind::kUndecided, {});
-    for (uint32_t j : above) {
-      if (contains(regions_[j], region)) return report(r, RuleFinding::Kind::kShadowed, {j});
-    }
     for (unsigned draw = 0; draw < kDraws; ++draw) {
-      if (first_of(above, key_of(region, draw)) == nullptr) return;  // a packet of its own
+      if (!first_with(key_of(region, draw), r, first)) return undecided();
+      if (first > r) return;  // a packet of its own
     }
+    if (!meeting(r, r, met_)) return undecided();
     used_.clear();
-    const Answer answer = look(region, above, {}, nullptr, 0);
-    if (answer == Answer::kLimit) return report(r, RuleFinding::Kind::kUndecided, {});
+    const Answer answer = look(region, met_, {}, nullptr, 0);
+    if (answer == Answer::kLimit) return undecided();
     if (answer == Answer::kYes) report(r, RuleFinding::Kind::kShadowed, used());
   }
 
-  const uint32_t* first_of(const std::vector<uint32_t>& list, const FlowKey& key) const {
-    for (const uint32_t& j : list) {
-      if (contains(regions_[j], key)) return &j;
-    }
-    return nullptr;
-  }
-
   void look_below(uint32_t r) {
+    const auto undecided = [&] { report(r, RuleFinding::Kind::kUndecided, {}); };
     const AclAction own = action(r);
     AclAction unmatched;
     unmatched.verb = options_.unmatched;
-    if (!meeting(r, met_)) return report(r, RuleFinding::Kind::kUndecided, {});
+    const auto count = static_cast<uint32_t>(regions_.size());
+    // Nothing between the two does anything else.
+    uint32_t first = 0;
+    if (!container(r, r, other_[r], true, first)) return undecided();
+    if (first < other_[r]) return report(r, RuleFinding::Kind::kRedundant, {first});
+    const AclRegion& region = regions_[r];
+    for (unsigned draw = 0; draw < kDraws; ++draw) {
+      if (!first_with(key_of(region, draw), r, first)) return undecided();
+      if (first < r) continue;
+      if ((first < count ? action(first) : unmatched) != own) return;  // its verdict would change
+    }
+    // The rules after the first that contains it decide none of its packets.
+    if (!container(r, r, count, false, first) || !meeting(r, std::min(first, count - 1) + 1, met_)) return undecided();
     const auto middle = std::lower_bound(met_.begin(), met_.end(), r);
     const std::vector<uint32_t> above(met_.begin(), middle), below(middle, met_.end());
-    const bool a_twin =
-        own == unmatched || std::any_of(below.begin(), below.end(), [&](uint32_t j) { return action(j) == own; });
-    if (!a_twin) return;
-    const AclRegion& region = regions_[r];
-    if (!spend(met_.size() * kDraws)) return report(r, RuleFinding::Kind::kUndecided, {});
-    for (unsigned draw = 0; draw < kDraws; ++draw) {
-      const FlowKey key = key_of(region, draw);
-      if (first_of(above, key) != nullptr) continue;
-      const uint32_t* next = first_of(below, key);
-      if ((next != nullptr ? action(*next) : unmatched) != own) return;  // its verdict would change
-    }
     used_.clear();
     const Answer answer = look(region, above, below, &own, 0);
-    if (answer == Answer::kLimit) return report(r, RuleFinding::Kind::kUndecided, {});
+    if (answer == Answer::kLimit) return undecided();
     if (answer == Answer::kYes) report(r, RuleFinding::Kind::kRedundant, used());
   }
 
@@ -270,9 +266,9 @@ class Finder {
   const ShadowOptions& options_;
   std::vector<AclRegion> regions_;
   std::vector<State> state_;
-  std::vector<uint32_t> either_;       // rules of both families
-  std::vector<Prefix> src_, dst_;      // of each rule
-  PrefixIndex by_src_[2], by_dst_[2];  // IPv4, IPv6
+  std::vector<WidePrefix> src_, dst_;  // of each rule
+  PairIndex index_[2];                 // IPv4, IPv6; rules of both families stand in both
+  std::vector<uint32_t> other_;        // the next rule that does something else
   std::vector<uint32_t> met_, used_;
   std::vector<RuleFinding> findings_;
   uint64_t steps_left_ = 0;

@@ -241,13 +241,10 @@ void TupleMergeView::lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uin
 void TupleMergeView::lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const {
 #if defined(__SANITIZE_THREAD__)
   // The thread sanitizer takes the slots that a gather reads for unordered; those that one lane loads it can follow.
-  static const AclIsa isa = AclIsa::kScalar;
+  lookup_burst_on(AclIsa::kScalar, keys, rules, n);
 #else
-  static const AclIsa isa = isa_available(AclIsa::kAvx512) ? AclIsa::kAvx512
-                            : isa_available(AclIsa::kAvx2) ? AclIsa::kAvx2
-                                                           : AclIsa::kScalar;
+  lookup_burst_on(acl_widest_isa(), keys, rules, n);
 #endif
-  lookup_burst_on(isa, keys, rules, n);
 }
 
 }  // namespace sluice

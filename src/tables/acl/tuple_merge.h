@@ -149,7 +149,7 @@ class TupleMergeView {
   void lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const;
   // The same on a chosen instruction set, for tests and benches. Precondition: isa_available(isa).
   void lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const;
-  static bool isa_available(AclIsa isa) { return TupleSpaceView::isa_available(isa); }
+  static bool isa_available(AclIsa isa) { return acl_isa_available(isa); }
 
   // The same view over a copy of the image's bytes at `to`; `from` is where this view's image begins.
   TupleMergeView relocated(const std::byte* from, const std::byte* to) const;

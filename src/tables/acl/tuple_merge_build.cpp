@@ -93,6 +93,7 @@ class Chooser {
   const std::vector<uint32_t>& loose() const { return loose_; }
   const AclMatchRule& rule(uint32_t i) const { return *rules_[i]; }
   uint32_t hash(const TupleMergeTable& t, uint32_t i) const { return hash_of(t, items_[i]); }
+  uint64_t steps() const { return steps_; }
 
  private:
   struct Group {
@@ -207,6 +208,7 @@ class Chooser {
     counts_.assign(size_t{1} << kBits, 0);
     const TupleMergeTable t = table_of<kWide>(tuple);
     double placed = 0;
+    steps_ += sample_.size() + packets_.size();
     for (const Sampled& s : sample_) {
       if (!tuple.covers(s.tuple)) continue;
       uint8_t& c = counts_[hash_of(t, items_[s.rule]) >> (32 - kBits)];
@@ -233,6 +235,7 @@ class Chooser {
   Weighed weigh(const Tuple& tuple, size_t limit) {
     Weighed out{tuple, 0, 0};
     const size_t n = compatible(tuple);
+    steps_ += n;
     if (n == 0) return out;
     const TupleMergeTable t = table_of<kWide>(tuple);
     const uint8_t shift = slot_shift_for(n);
@@ -292,6 +295,7 @@ class Chooser {
   void place(const Tuple& tuple, size_t limit) {
     Chosen chosen{tuple, table_of<kWide>(tuple), {}};
     const size_t n = compatible(tuple);
+    steps_ += n;
     const uint8_t shift = slot_shift_for(n);
     std::vector<uint32_t> counts(size_t{1} << (32 - shift), 0);
     chosen.placed.reserve(n);
@@ -338,6 +342,7 @@ class Chooser {
   std::vector<Chosen> chosen_;
   std::vector<uint32_t> loose_;
   size_t left_ = 0;
+  uint64_t steps_ = 0;
   bool sieve_ = false;
 };
 
@@ -531,6 +536,7 @@ Result<Image> TupleMergeAcl::build(const RuleSet& set) {
   header.narrow_loose = static_cast<uint32_t>(narrow.chooser.loose().size());
   header.wide_loose = static_cast<uint32_t>(wide.chooser.loose().size());
   header.slot_count = narrow.slots.size() + wide.slots.size();
+  header.build_steps = narrow.chooser.steps() + wide.chooser.steps();
   auto round = [](uint64_t v) { return (v + 63) / 64 * 64; };
   header.tables_offset = sizeof(Header);
   header.slots_offset =

@@ -21,7 +21,8 @@ struct Header {
   uint64_t slots_offset, slot_count;
   uint64_t narrow_offset, wide_offset, loose_offset;
   uint64_t sieve_offset, sieve_bytes;  // 0: there is none
-  uint64_t reserved[5];
+  uint64_t build_steps;                // rules that the builder has hashed, for tests of what a build may cost
+  uint64_t reserved[4];
 };
 static_assert(sizeof(Header) == 128 && std::is_trivially_copyable_v<Header>);
 

@@ -122,17 +122,6 @@ TupleSpaceView::Shape TupleSpaceView::shape() const {
   return shape;
 }
 
-bool TupleSpaceView::isa_available(AclIsa isa) {
-#if defined(__x86_64__)
-  if (isa == AclIsa::kAvx512) {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  }
-  if (isa == AclIsa::kAvx2) return __builtin_cpu_supports("avx2");
-#endif
-  return isa == AclIsa::kScalar;
-}
-
 // Searches the keys keys[which[0..n)]. Tables are taken in groups: the filters of a group first, for all lanes, then
 // the slots of the lanes that passed, then their entries, each pass prefetching for the next, so that cache misses of
 // different packets and tables overlap. Between groups, lanes that no later table can improve are retired, and the rest
@@ -266,10 +255,7 @@ void TupleSpaceView::lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uin
 }
 
 void TupleSpaceView::lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const {
-  static const AclIsa isa = isa_available(AclIsa::kAvx512) ? AclIsa::kAvx512
-                            : isa_available(AclIsa::kAvx2) ? AclIsa::kAvx2
-                                                           : AclIsa::kScalar;
-  lookup_burst_on(isa, keys, rules, n);
+  lookup_burst_on(acl_widest_isa(), keys, rules, n);
 }
 
 }  // namespace sluice

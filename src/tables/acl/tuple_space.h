@@ -23,6 +23,7 @@
 #include "base/bits.h"
 #include "base/hd.h"
 #include "base/result.h"
+#include "tables/acl/isa.h"
 #include "tables/acl/rule_set.h"
 #include "tables/acl/sections.h"
 #include "tables/acl/tuple_prune.h"
@@ -145,9 +146,6 @@ struct AclTally {
   uint64_t reads = 0;   // of a rule (tuple_space), of a block of rules (tuple_merge)
 };
 
-// What the burst path may use; each gives the same results.
-enum class AclIsa : uint8_t { kScalar, kAvx2, kAvx512 };
-
 class TupleSpaceView {
  public:
   TupleSpaceView() = default;
@@ -161,7 +159,7 @@ class TupleSpaceView {
   void lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const;
   // The same on a chosen instruction set, for tests and benches. Precondition: isa_available(isa).
   void lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const;
-  static bool isa_available(AclIsa isa);
+  static bool isa_available(AclIsa isa) { return acl_isa_available(isa); }
 
   // The same view over a copy of the image's bytes at `to`; `from` is where this view's image begins.
   TupleSpaceView relocated(const std::byte* from, const std::byte* to) const;

@@ -120,6 +120,7 @@ class Chooser {
   }
 
   const std::vector<const AclMatchRule*>& rules() const { return rules_; }
+  uint64_t steps() const { return steps_; }
 
  private:
   static constexpr size_t kFirstLimit = 2;
@@ -232,6 +233,7 @@ class Chooser {
   size_t gain(const Tuple& tuple, size_t limit) {
     const size_t n = compatible(tuple);
     if (limit >= n) return n;
+    steps_ += n;
     const TupleTable t = table_of<Family>(tuple);
     const uint8_t shift = slot_shift_for(n);
     counts_.assign(size_t{1} << (32 - shift), 0);
@@ -249,7 +251,9 @@ class Chooser {
 
   Chosen place(const Tuple& tuple, size_t limit) {
     Chosen chosen{table_of<Family>(tuple), {}};
-    const uint8_t shift = slot_shift_for(compatible(tuple));
+    const size_t n = compatible(tuple);
+    steps_ += n;
+    const uint8_t shift = slot_shift_for(n);
     counts_.assign(size_t{1} << (32 - shift), 0);
     for (Group& g : groups_) {
       if (!tuple.covers(g.tuple)) continue;
@@ -284,6 +288,7 @@ class Chooser {
   std::vector<uint32_t> counts_;
   size_t left_ = 0;
   uint32_t round_ = 0;
+  uint64_t steps_ = 0;
 };
 
 TupleEntry4 entry4(const AclMatchRule& r) {
@@ -350,6 +355,7 @@ Result<Image> TupleSpaceAcl::build(const RuleSet& set) {
   header.wide_tables = static_cast<uint32_t>(wide_tables.size());
   header.narrow_entries = static_cast<uint32_t>(narrow.rules().size());
   header.wide_entries = static_cast<uint32_t>(wide.rules().size());
+  header.build_steps = narrow.steps() + wide.steps();
   for (auto* tables : {&narrow_tables, &wide_tables}) {
     for (Chosen& c : *tables) {
       c.table.filter_base = static_cast<uint32_t>(header.filter_words);
