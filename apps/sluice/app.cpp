@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "app_state.h"
+#include "control/report.h"
 
 namespace sluice::app {
 namespace {
@@ -110,23 +111,9 @@ void print_warnings(const std::vector<Diagnostic>& diagnostics) {
   for (const Diagnostic& d : diagnostics) to_stderr(to_string(d));
 }
 
-Json to_json(const Diagnostic& d) {
-  Json json{{"severity", d.severity == Diagnostic::Severity::kError ? "error" : "warning"},
-            {"file", d.file},
-            {"line", d.line},
-            {"column", d.column},
-            {"length", d.length},
-            {"source", d.source_line},
-            {"message", d.message}};
-  if (!d.expected.empty()) json["expected"] = d.expected;
-  if (!d.suggestion.empty()) json["suggestion"] = d.suggestion;
-  return json;
-}
 Json to_json(const Error& error, Exit code) {
-  Json json{{"message", error.message}, {"exit_code", static_cast<int>(code)}};
-  if (!error.hint.empty()) json["hint"] = error.hint;
-  json["diagnostics"] = Json::array();
-  for (const Diagnostic& d : error.diagnostics) json["diagnostics"].push_back(to_json(d));
+  Json json = sluice::to_json(error);
+  json["exit_code"] = static_cast<int>(code);
   return Json{{"error", json}};
 }
 

@@ -85,7 +85,6 @@ void note(std::string_view text);
 void warn(std::string_view text);
 void print_warnings(const std::vector<Diagnostic>& diagnostics);
 
-Json to_json(const Diagnostic& diagnostic);
 Json to_json(const Error& error, Exit code);
 
 // Columns of text; numbers are right-aligned.

@@ -158,6 +158,7 @@ Exit demo(const DemoFlags& o) {
   Json json{{"packets", o.packets}, {"runs", Json::array()}, {"machine", to_json(describe_machine())}};
   std::shared_ptr<const Image> acl;
   std::vector<std::string> sums;
+  std::vector<HitCount> hits;  // by rule
   RunReport last;
   TableReport loads;
   for (const unsigned workers : {1u, 2u}) {
@@ -180,7 +181,10 @@ Exit demo(const DemoFlags& o) {
     }
     RunOptions options;
     options.workers = workers;
-    const PipelineRun run = run_pipeline(*pipeline, options);
+    options.count_hits = workers == 2;
+    RunHooks hooks;
+    if (options.count_hits) hooks.ended = [&](Runtime& runtime) { hits = runtime.hits().read("acl").rules; };
+    const PipelineRun run = run_pipeline(*pipeline, options, hooks);
     if (run.interrupted) fail(Exit::kInterrupted, "interrupted");
     last = run.report;
     const std::string sum = need(sha256_of_file(g.out), Exit::kIo);
@@ -199,12 +203,12 @@ Exit demo(const DemoFlags& o) {
   }
   t += "  no GPU here: this build has no GPU support\n";
 
-  const std::vector<uint64_t> hits = rule_hits(capture, *acl);
   const AclActionsView actions = need(AclActionsView::open(*acl));
   uint32_t top_deny = 0, top = 0;
   for (uint32_t rule = 1; rule < hits.size(); ++rule) {
-    if (hits[rule] > hits[top] || top == 0) top = rule;
-    if (actions.action(rule).verb == AclVerb::kDeny && (top_deny == 0 || hits[rule] > hits[top_deny])) top_deny = rule;
+    if (hits[rule].packets > hits[top].packets || top == 0) top = rule;
+    if (actions.action(rule).verb == AclVerb::kDeny && (top_deny == 0 || hits[rule].packets > hits[top_deny].packets))
+      top_deny = rule;
   }
   auto place = [&](uint32_t rule) {
     const std::string at = rule_place(*acl, rule);
@@ -220,7 +224,7 @@ Exit demo(const DemoFlags& o) {
   for (const auto& [count, reason] : drops) {
     std::string one = fmt::format(" {} {}", to_string(reason), with_commas(count));
     if (reason == DropReason::kAclDeny && top_deny != 0)
-      one += fmt::format(" (top rule {}, {})", place(top_deny), with_commas(hits[top_deny]));
+      one += fmt::format(" (top rule {}, {})", place(top_deny), with_commas(hits[top_deny].packets));
     if (line.size() + one.size() > 118) {
       t += line + "\n";
       line = "       ";
@@ -231,7 +235,8 @@ Exit demo(const DemoFlags& o) {
   t += line;
   t += fmt::format("\n  in {} = out {} + drops {}", with_commas(last.packets_in), with_commas(last.packets_out),
                    with_commas(last.dropped));
-  if (top != 0) t += fmt::format("; the rule that matched most: {}, {} packets", place(top), with_commas(hits[top]));
+  if (top != 0)
+    t += fmt::format("; the rule that matched most: {}, {} packets", place(top), with_commas(hits[top].packets));
   t += "\n  tables:";
   for (const TableLoad& load : loads.loads) {
     t += fmt::format(" {} {} as {}, read {} + built {}, {};", load.kind, with_commas(load.entries),
@@ -248,8 +253,8 @@ Exit demo(const DemoFlags& o) {
   json["identical"] = sums[0] == sums[1];
   json["sha256"] = sums[0];
   json["seconds"] = whole.seconds();
-  json["top_rule"] = top == 0 ? Json(nullptr) : Json{{"at", place(top)}, {"packets", hits[top]}};
-  json["top_deny"] = top_deny == 0 ? Json(nullptr) : Json{{"at", place(top_deny)}, {"packets", hits[top_deny]}};
+  json["top_rule"] = top == 0 ? Json(nullptr) : Json{{"at", place(top)}, {"packets", hits[top].packets}};
+  json["top_deny"] = top_deny == 0 ? Json(nullptr) : Json{{"at", place(top_deny)}, {"packets", hits[top_deny].packets}};
   if (folder.kept()) json["folder"] = folder.path();
   if (json_output()) {
     print_json(json);

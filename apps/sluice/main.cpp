@@ -9,6 +9,7 @@
 #include "app.h"
 #include "app_state.h"
 #include "control/machine.h"
+#include "live.h"
 
 namespace {
 
@@ -109,6 +110,8 @@ int run(int argc, char** argv) {
                   exit_code_help()));
   add_run(root);
   add_show(root);
+  add_acl(root);
+  add_routes(root);
   add_check(root);
   add_explain(root);
   add_demo(root);

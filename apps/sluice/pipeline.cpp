@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <set>
 
-#include "elements/ip_input/stage.h"
 #include "elements/register_all.h"
 #include "exec/ports.h"
 #include "ports/pcap/capture_reader.h"
@@ -130,7 +129,7 @@ std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, con
 }
 
 std::unique_ptr<Pipeline> load_pipeline(std::string text, std::string name, const Defines& defines,
-                                        const TableOverrides& overrides, bool ports) {
+                                        const TableOverrides& overrides, bool ports, bool keep_models) {
   auto p = parse_graph(std::move(text), std::move(name), defines);
   Phases phases;
   TableGaps gaps;
@@ -156,7 +155,7 @@ std::unique_ptr<Pipeline> load_pipeline(std::string text, std::string name, cons
   add_counted(phases, std::move(unreadable), Exit::kIo, "file", "read");
   Progress progress("");
   progress.step("reading and building tables");
-  auto tables = load_tables(p->router, overrides, &p->table_report, gaps);
+  auto tables = load_tables(p->router, overrides, &p->table_report, gaps, keep_models ? &p->models : nullptr);
   progress.clear();
   print_warnings(p->table_report.warnings);
   stop_if_interrupted();
@@ -201,7 +200,7 @@ Exit why(const Pipeline& pipeline) {
 
 }  // namespace
 
-PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options) {
+PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options, const RunHooks& hooks) {
   auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
   Progress progress("packets");
   options.stop = &interrupted();
@@ -209,9 +208,11 @@ PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options) {
   auto runtime = Runtime::create(pipeline.router, pipeline.plan, options);
   if (!runtime.ok()) fail(why(pipeline), std::move(runtime).error());
   (*runtime)->publisher().publish(std::move(snapshot));
+  if (hooks.started) hooks.started(**runtime);
   PipelineRun run;
   const auto done = (*runtime)->run(run.report);
   progress.clear();
+  if (hooks.ended) hooks.ended(**runtime);
   if (!done.ok()) {
     const bool output_failed =
         run.report.drops[static_cast<size_t>(DropReason::kOutputFailed)] != 0 ||
@@ -266,24 +267,6 @@ std::string summary(const RunReport& r, const std::string& device) {
                   static_cast<double>(r.totals.latency.percentile(50)) * 1e-3,
                   static_cast<double>(r.totals.latency.percentile(99)) * 1e-3);
   return text;
-}
-
-std::vector<uint64_t> rule_hits(const std::string& capture, const Image& acl) {
-  const AclView view = need(AclView::open(acl));
-  const AclRulesView rules = need(AclRulesView::open(acl));
-  CaptureReader reader = need(CaptureReader::open(capture));
-  std::vector<uint64_t> hits(rules.size() + size_t{1});
-  CapturedFrame frame;
-  const IpInputStage input;
-  while (need(reader.next(frame))) {
-    Packet p;
-    // The stage reads only; frames of a reader are constant.
-    p.frame = const_cast<uint8_t*>(frame.data);
-    p.end = frame.captured;
-    p.wire_end = std::max(frame.wire_bytes, frame.captured);
-    if (input(p) == 0) ++hits[view.lookup(p.key)];
-  }
-  return hits;
 }
 
 std::string rule_place(const Image& acl, uint32_t rule) {

@@ -28,6 +28,7 @@ struct Pipeline {
   Plan plan;
   TableSet tables;
   TableReport table_report;
+  TableModels models;  // with keep_models
 };
 
 using Defines = std::vector<std::pair<std::string, std::string>>;
@@ -39,7 +40,7 @@ std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, con
 // files that cannot be read, rules and routes, and ports together. kIo where it is only files that cannot be opened,
 // else kBadInput.
 std::unique_ptr<Pipeline> load_pipeline(std::string text, std::string name, const Defines& defines,
-                                        const TableOverrides& overrides, bool ports);
+                                        const TableOverrides& overrides, bool ports, bool keep_models = false);
 // Ends with kBadInput where a table has errors.
 void load_pipeline_tables(Pipeline& pipeline, const TableOverrides& overrides);
 
@@ -47,16 +48,18 @@ struct PipelineRun {
   RunReport report;
   bool interrupted = false;
 };
+// Who has to do with a run besides its packets: called with the runtime once its first generation is published, and
+// after the run.
+struct RunHooks {
+  std::function<void(Runtime&)> started, ended;
+};
 // Runs it once. Ends with kIo, kBadInput, or kCheckFailed when packets are not conserved.
-PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options);
+PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options, const RunHooks& hooks = {});
 
 // "in ... out ... drops ..." for people.
 std::string summary(const RunReport& report, const std::string& device);
 std::string drops_text(const std::array<uint64_t, kDropReasons>& drops);
 
-// How often each rule of the access list decided, for the packets of a capture that reach it behind IPInput; index 0:
-// no rule.
-std::vector<uint64_t> rule_hits(const std::string& capture, const Image& acl);
 // "edge.acl:17 permit tcp ..." of a rule.
 std::string rule_place(const Image& acl, uint32_t rule);
 

@@ -8,6 +8,7 @@
 #include "devices.h"
 #include "graph/click/print.h"
 #include "inputs.h"
+#include "live.h"
 #include "net/text.h"
 #include "pipeline.h"
 #include "shadowed.h"
@@ -25,7 +26,7 @@ struct RunFlags {
   unsigned workers = 1;
   uint32_t batch = 256;
   uint64_t limit = 0;
-  unsigned top = 0;
+  LiveFlags live;
 };
 
 bool is_define(const std::string& word) {
@@ -42,6 +43,10 @@ StandardGraph standard_graph_of(const RunFlags& o) {
   g.routes = split_commas(o.routes);
   g.adjacencies = split_commas(o.adjacencies);
   g.in = o.in;
+  // More than any run can play.
+  constexpr uint64_t kForEver = 1'000'000'000'000'000'000;
+  g.in_memory = o.live.repeat;
+  if (o.live.repeat) g.limit = o.limit != 0 ? o.limit : kForEver;
   g.permit_by_default = o.policy == "permit";
   for (const std::string& out : o.out) {
     auto parsed = parse_port_file(out);
@@ -103,6 +108,9 @@ Exit run(const RunFlags& o) {
     fail(Exit::kUsage, parts ? "--in is missing" : "neither a configuration nor --in is given",
          "see 'sluice run --help'");
   if (!o.adjacencies.empty() && o.routes.empty()) fail(Exit::kUsage, "--adjacencies needs --routes");
+  if (!standard && o.live.repeat)
+    fail(Exit::kUsage, "--repeat is for the standard graph",
+         fmt::format("write FromMemory(FILE, LIMIT N) in '{}'", file));
   if (!o.icmp.empty() && o.routes.empty())
     fail(Exit::kUsage, "--icmp-errors needs --routes", "the errors are routed like any packet");
   const uint64_t latency_target = latency_target_ns(o.latency_target);
@@ -147,7 +155,8 @@ Exit run(const RunFlags& o) {
     }
     return Exit::kOk;
   }
-  auto pipeline = load_pipeline(std::move(text), title, defines, overrides, true);
+  LiveRun live(o.live);
+  auto pipeline = load_pipeline(std::move(text), title, defines, overrides, true, o.live.counts());
   RunOptions options;
   options.workers = o.workers;
   options.batch = o.batch;
@@ -159,34 +168,22 @@ Exit run(const RunFlags& o) {
     shown_line.assign(line).push_back('\n');
     std::fwrite(shown_line.data(), 1, shown_line.size(), stderr);
   };
-  const PipelineRun done = run_pipeline(*pipeline, options);
+  live.prepare(options);
+  const PipelineRun done = run_pipeline(*pipeline, options, live.hooks(*pipeline, device));
+  live.write_hits();
   const bool device_failed = report_failures(done.report) && !devices.automatic;
 
-  const Image* acl = pipeline->tables.acls.empty() ? nullptr : pipeline->tables.acls.begin()->second.get();
-  Json top = Json::array();
   std::string top_text;
-  if (o.top != 0 && standard && acl != nullptr && o.in != "-") {
-    const std::vector<uint64_t> hits = rule_hits(o.in, *acl);
-    const AclActionsView actions = need(AclActionsView::open(*acl));
-    std::vector<uint32_t> order;
-    for (uint32_t r = 1; r < hits.size(); ++r) {
-      if (hits[r] != 0) order.push_back(r);
-    }
-    std::sort(order.begin(), order.end(),
-              [&](uint32_t a, uint32_t b) { return hits[a] != hits[b] ? hits[a] > hits[b] : a < b; });
-    if (order.size() > o.top) order.resize(o.top);
-    for (uint32_t r : order) {
-      const AclVerb verb = actions.action(r).verb;
-      const char* name = verb == AclVerb::kDeny ? "deny" : verb == AclVerb::kMark ? "mark" : "permit";
-      top.push_back({{"rule", r}, {"at", rule_place(*acl, r)}, {"action", name}, {"packets", hits[r]}});
-      top_text += fmt::format("{:>10}  rule {} ({}) at {}\n", with_commas(hits[r]), r, name, rule_place(*acl, r));
-    }
+  for (const Json& rule : live.top()) {
+    top_text +=
+        fmt::format("{:>10}  rule {} ({}) at {}\n", with_commas(rule["packets"].get<uint64_t>()),
+                    rule["rule"].get<uint32_t>(), rule["action"].get<std::string>(), rule["at"].get<std::string>());
   }
   const bool stdout_taken = std::any_of(done.report.sinks.begin(), done.report.sinks.end(),
                                         [](const RunReport::Sink& s) { return s.path == "-"; });
   if (json_output() && !stdout_taken) {
     Json json = to_json(done.report, pipeline->router, pipeline->table_report, device);
-    if (o.top != 0) json["top_rules"] = top;
+    if (o.live.top != 0) json["top_rules"] = live.top();
     json["interrupted"] = done.interrupted;
     if (!done.report.devices.empty()) {
       json["offload"] = {{"offloaded", done.report.offload.offloaded},
@@ -209,7 +206,8 @@ Exit run(const RunFlags& o) {
     }
   }
   if (device_failed) return Exit::kUnavailable;
-  return done.interrupted ? Exit::kInterrupted : Exit::kOk;
+  // A run without an end ends well by a signal.
+  return done.interrupted && !o.live.wait && !o.live.repeat ? Exit::kInterrupted : Exit::kOk;
 }
 
 // -- check
@@ -308,8 +306,6 @@ void add_run_options(CLI::App& sub, RunFlags& o) {
       ->capture_default_str();
   add_latency_target_option(sub, o.latency_target);
   sub.add_option("--limit", o.limit, "Stop after about this many packets")->type_name("N");
-  sub.add_option("--top-rules", o.top, "Also count and show the N rules that decided most (standard graph)")
-      ->type_name("N");
   add_device_options(sub, o.device, true);
 }
 
@@ -326,16 +322,23 @@ void add_run(CLI::App& root) {
                      "sluice run --routes rib.txt --adjacencies adj.txt --in a.pcap --out 1=lan.pcap --out 2=wan.pcap "
                      "--out rest.pcap\n"
                      "sluice run --acl edge.acl --routes rib.txt --in a.pcap --print-graph > edge.click\n"
-                     "sluice run edge.click IN=b.pcap --workers 2 -o json",
+                     "sluice run edge.click IN=b.pcap --workers 2 -o json\n"
+                     "sluice run --acl edge.acl --in a.pcap --repeat --control /tmp/sluice.sock",
                      [o] { return run(*o); });
   add_run_options(*sub, *o);
+  add_live_options(*sub, o->live);
   sub->add_flag("--print-graph", o->print_graph, "Print the graph as Click text and stop");
   sub->add_flag("--print-plan", o->print_plan, "Print how the graph is cut into programs and stop");
 }
 
 void add_show(CLI::App& root) {
-  CLI::App* show = add_subcommand(root, "show", "Packets", "Shows how a graph would run, without running it.",
-                                  "sluice show plan --acl edge.acl --routes rib.txt --in a.pcap --device emu", nullptr);
+  CLI::App* show = add_subcommand(
+      root, "show", "Packets",
+      "Shows how a graph would run, without running it (plan), and what a process does that was started with\n"
+      "'sluice run --control' (all others).",
+      "sluice show plan --acl edge.acl --routes rib.txt --in a.pcap --device emu\n"
+      "sluice show rules --hits --socket /tmp/sluice.sock",
+      nullptr);
   show->require_subcommand(1);
   auto o = std::make_shared<RunFlags>();
   o->print_plan = true;
@@ -347,6 +350,7 @@ void add_show(CLI::App& root) {
       "json",
       [o] { return run(*o); });
   add_run_options(*plan, *o);
+  add_live_shows(*show);
 }
 
 void add_check(CLI::App& root) {

@@ -69,4 +69,59 @@ Json to_json(const RunReport& report, const Router& router, const TableReport& t
   return json;
 }
 
+Json to_json(const Diagnostic& d) {
+  Json json{{"severity", d.severity == Diagnostic::Severity::kError ? "error" : "warning"},
+            {"file", d.file},
+            {"line", d.line},
+            {"column", d.column},
+            {"length", d.length},
+            {"source", d.source_line},
+            {"message", d.message}};
+  if (!d.expected.empty()) json["expected"] = d.expected;
+  if (!d.suggestion.empty()) json["suggestion"] = d.suggestion;
+  return json;
+}
+
+Json to_json(const Error& error) {
+  Json json{{"message", error.message}};
+  if (!error.hint.empty()) json["hint"] = error.hint;
+  json["diagnostics"] = Json::array();
+  for (const Diagnostic& d : error.diagnostics) json["diagnostics"].push_back(to_json(d));
+  return json;
+}
+
+namespace {
+
+std::string text_of(const Json& json, const char* field) {
+  const auto it = json.find(field);
+  return it != json.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+uint32_t number_of(const Json& json, const char* field) {
+  const auto it = json.find(field);
+  return it != json.end() && it->is_number_unsigned() ? static_cast<uint32_t>(it->get<uint64_t>()) : 0;
+}
+
+}  // namespace
+
+Error error_of(const Json& json) {
+  Error error(text_of(json, "message"), text_of(json, "hint"));
+  if (const auto all = json.find("diagnostics"); all != json.end() && all->is_array()) {
+    for (const Json& one : *all) {
+      if (!one.is_object()) continue;
+      Diagnostic d;
+      if (text_of(one, "severity") == "warning") d.severity = Diagnostic::Severity::kWarning;
+      d.file = text_of(one, "file");
+      d.line = number_of(one, "line");
+      d.column = number_of(one, "column");
+      d.length = number_of(one, "length");
+      d.source_line = text_of(one, "source");
+      d.message = text_of(one, "message");
+      d.expected = text_of(one, "expected");
+      d.suggestion = text_of(one, "suggestion");
+      error.diagnostics.push_back(std::move(d));
+    }
+  }
+  return error;
+}
+
 }  // namespace sluice

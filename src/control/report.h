@@ -20,4 +20,11 @@ nlohmann::ordered_json to_json(const RunReport& report, const Router& router, co
 
 nlohmann::ordered_json to_json(const TableLoad& load);
 
+// An error as every JSON output has it: message, hint, diagnostics [{severity, file, line, column, length, source,
+// message, expected, suggestion}].
+nlohmann::ordered_json to_json(const Diagnostic& diagnostic);
+nlohmann::ordered_json to_json(const Error& error);
+// The way back; what is missing stays empty.
+Error error_of(const nlohmann::ordered_json& error);
+
 }  // namespace sluice

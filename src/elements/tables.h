@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "base/result.h"
 #include "graph/router.h"
 #include "graph/table_set.h"
+#include "tables/acl/rule_set.h"
+#include "tables/lpm/rib.h"
 
 namespace sluice {
 
@@ -45,14 +48,22 @@ struct TableGaps {
   bool incomplete = false;              // declarations are missing: a route table that is not there is no finding
 };
 
+// What tables were built from, for whoever changes them later.
+struct TableModels {
+  std::map<std::string, RuleSet, std::less<>> acls;  // not those of compiled images, which have their rules in them
+  std::map<std::string, Rib, std::less<>> routes;    // not those of compiled images
+  std::map<std::string, TableDeclaration, std::less<>> adjacencies;  // with the files' text in place of the files
+};
+
 // Reads and builds every table that the router's elements declare. A file may be rules or routes as text, or one
 // compiled image (told by its content). Errors: those of all files together; two tables of one kind with one name; an
 // adjacency table whose routes do not exist.
 Result<TableSet> load_tables(const Router& router, const TableOverrides& overrides = {}, TableReport* report = nullptr,
-                             const TableGaps& gaps = {});
+                             const TableGaps& gaps = {}, TableModels* models = nullptr);
 
 // One table by itself. `routes` is needed for kAdjacency only: the image whose next hops it resolves.
 Result<std::shared_ptr<const Image>> load_table(const TableDeclaration& declaration, const Image* routes,
-                                                TableLoad* load, std::vector<Diagnostic>* warnings);
+                                                TableLoad* load, std::vector<Diagnostic>* warnings,
+                                                TableModels* models = nullptr);
 
 }  // namespace sluice

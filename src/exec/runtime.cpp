@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <thread>
 
 #include "base/clock.h"
@@ -44,6 +45,53 @@ struct Runtime::Limiter {
     return true;
   }
 };
+
+// Gates and copies for `look`. The committing thread has a gate of its own.
+struct Runtime::Live {
+  struct OfWorker {
+    explicit OfWorker(Worker& worker) : gate([this, &worker] { stats = worker.stats(); }) {}
+    WorkerStats stats;
+    LiveGate gate;
+  };
+  explicit Live(Runtime& runtime)
+      : commit([this, &runtime] {
+          commit_stats = runtime.commit_stats_;
+          sinks = runtime.sink_counters_;
+          generation = runtime.last_generation_;
+        }) {
+    for (auto& worker : runtime.workers_) workers.push_back(std::make_unique<OfWorker>(*worker));
+  }
+  std::vector<std::unique_ptr<OfWorker>> workers;
+  WorkerStats commit_stats;
+  std::vector<RunReport::Sink> sinks;
+  uint64_t generation = 0;
+  LiveGate commit;
+};
+
+namespace {
+
+// The thread's counters are its own while one of these lives; `gate` may be nullptr.
+class Gated {
+ public:
+  explicit Gated(LiveGate* gate) : gate_(gate) { enter(); }
+  ~Gated() { leave(); }
+  Gated(const Gated&) = delete;
+  Gated& operator=(const Gated&) = delete;
+  void poll() {
+    if (gate_ != nullptr) gate_->poll();
+  }
+  void leave() {
+    if (gate_ != nullptr) gate_->leave();
+  }
+  void enter() {
+    if (gate_ != nullptr) gate_->enter();
+  }
+
+ private:
+  LiveGate* gate_;
+};
+
+}  // namespace
 
 Runtime::Runtime(const Router& router, const Plan& plan, const RunOptions& options)
     : router_(router), plan_(plan), options_(options), ports_(size_t{1} << 16) {
@@ -159,7 +207,7 @@ Result<void> Runtime::open_channels() {
   const DeviceOptions& d = options_.device;
   const RecordChoice records =
       d.transport == Transport::kCommList || d.transport == Transport::kCommPool ? RecordChoice::kAddress : d.records;
-  offloads_ = plan_offloads(plan_, router_, records);
+  offloads_ = plan_offloads(plan_, router_, records, options_.count_hits);
   for (const auto& device : d.devices) {
     auto state = std::make_unique<DeviceState>();
     state->device = device;
@@ -219,7 +267,6 @@ Result<void> Runtime::open_channels() {
   for (auto& state : devices_) {
     if (state->master != nullptr) state->master->start();
   }
-  publisher_.set_prepare([this](Snapshot& snapshot) { make_resident(snapshot); });
   return {};
 }
 
@@ -243,6 +290,11 @@ Result<void> Runtime::open_pools(Device& device, const ChannelOptions& options, 
     worker.pools.push_back({std::move(*host), std::move(*there)});
   }
   return {};
+}
+
+void Runtime::prepare(Snapshot& snapshot) {
+  if (ledger_ != nullptr) attach_hits(snapshot, *ledger_);
+  if (!devices_.empty()) make_resident(snapshot);
 }
 
 // Puts a generation into the memory of every device before it becomes current.
@@ -349,6 +401,9 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
   if (!options.device.devices.empty()) {
     if (auto ok = runtime->open_channels(); !ok) return std::move(ok).error();
   }
+  if (options.count_hits) runtime->ledger_ = std::make_unique<HitLedger>(options.workers);
+  if (options.live) runtime->live_ = std::make_unique<Live>(*runtime);
+  runtime->publisher_.set_prepare([made = runtime.get()](Snapshot& snapshot) { made->prepare(snapshot); });
   return runtime;
 }
 
@@ -529,13 +584,26 @@ Result<void> Runtime::run_inline() {
   if (auto ok = make_jobs(depth); !ok) return ok;
   const std::vector<std::unique_ptr<Job>>& jobs = jobs_;
   QsbrReader reader;
+  Gated gate(live_ != nullptr ? &live_->workers[0]->gate : nullptr);
+  Gated commit_gate(live_ != nullptr ? &live_->commit : nullptr);
   Result<void> result;
   bool more = true;
   TraceSpan waiting;
   for (uint64_t made = 0, done = 0; more || done < made;) {
     if (more && made - done < depth) {
       Job& job = *jobs[made % depth];
+      if (live_ != nullptr) {
+        // An input may let us wait.
+        reader.offline();
+        gate.leave();
+        commit_gate.leave();
+      }
       auto got = read(job);
+      if (live_ != nullptr) {
+        commit_gate.enter();
+        gate.enter();
+        reader.online();
+      }
       if (!got) {
         result = std::move(got).error();
         more = false;
@@ -564,6 +632,8 @@ Result<void> Runtime::run_inline() {
       }
     }
     reader.quiescent();
+    gate.poll();
+    commit_gate.poll();
   }
   return result;
 }
@@ -583,15 +653,21 @@ Result<void> Runtime::run_threads() {
   for (size_t w = 0; w < workers_.size(); ++w) {
     threads.emplace_back([&, w] {
       Worker& worker = *workers_[w];
+      Gated gate(live_ != nullptr ? &live_->workers[w]->gate : nullptr);
       uint64_t next = 0;  // job to start
       uint64_t done = 0;  // job to finish
       TraceSpan waiting;
       while (true) {
+        gate.poll();
         uint64_t seen = published.load(std::memory_order_acquire);
         if ((seen & ~kClosed) == next && next == done) {
           if ((seen & kClosed) != 0) return;
           for (int i = 0; i < spins && (seen = published.load(std::memory_order_acquire)) == next; ++i) cpu_pause();
-          if (seen == next) published.wait(seen, std::memory_order_acquire);
+          if (seen == next) {
+            gate.leave();
+            published.wait(seen, std::memory_order_acquire);
+            gate.enter();
+          }
           continue;
         }
         if ((seen & ~kClosed) != next && next - done < worker.depth()) {
@@ -618,6 +694,7 @@ Result<void> Runtime::run_threads() {
     });
   }
   QsbrReader reader;
+  Gated gate(live_ != nullptr ? &live_->commit : nullptr);
   Result<void> result;
   uint64_t made = 0;
   uint64_t done = 0;
@@ -629,9 +706,11 @@ Result<void> Runtime::run_threads() {
       if (left != 0 && more && made - done < ring) break;
       if (left != 0) {
         reader.offline();
+        gate.leave();
         for (int i = 0; i < spins && job.remaining.load(std::memory_order_acquire) != 0; ++i) cpu_pause();
         while ((left = job.remaining.load(std::memory_order_acquire)) != 0)
           job.remaining.wait(left, std::memory_order_acquire);
+        gate.enter();
         reader.online();
       }
       auto ok = commit(job);
@@ -642,9 +721,18 @@ Result<void> Runtime::run_threads() {
       ++done;
     }
     reader.quiescent();
+    gate.poll();
     if (!more || made - done == ring) continue;
     Job& job = *jobs[made % ring];
+    if (live_ != nullptr) {
+      reader.offline();
+      gate.leave();
+    }
     auto got = read(job);
+    if (live_ != nullptr) {
+      gate.enter();
+      reader.online();
+    }
     if (!got) {
       if (result.ok()) result = std::move(got).error();
       more = false;
@@ -664,7 +752,7 @@ Result<void> Runtime::run_threads() {
 
 Result<void> Runtime::run(RunReport& report) {
   if (publisher_.current() == nullptr) return Error("no generation was published before the run");
-  const uint64_t start = now_ns();
+  started_ns_ = now_ns();
   Result<void> result = workers_.size() == 1 ? run_inline() : run_threads();
   if (result.ok()) {
     for (auto& sink : sinks_) {
@@ -675,16 +763,32 @@ Result<void> Runtime::run(RunReport& report) {
   }
   sources_.clear();
   sinks_.clear();
-  seconds_ = static_cast<double>(now_ns() - start) * 1e-9;
+  ended_ns_ = now_ns();
+  seconds_ = static_cast<double>(ended_ns_ - started_ns_) * 1e-9;
+  if (result.ok() && options_.hold) options_.hold();
   stop_devices();
   fill(report);
   return result;
 }
 
-void Runtime::fill(RunReport& report) {
+Result<void> Runtime::look(RunReport& report) {
+  constexpr auto kLimit = std::chrono::seconds(1);
+  const auto late = [] { return Error("a thread of the run did not answer within a second", "ask again"); };
   report = {};
-  for (const auto& worker : workers_) report.totals.add(worker->stats());
-  report.totals.add(commit_stats_);
+  for (auto& worker : live_->workers) {
+    if (!worker->gate.look(kLimit)) return late();
+    report.totals.add(worker->stats);
+  }
+  if (!live_->commit.look(kLimit)) return late();
+  report.totals.add(live_->commit_stats);
+  const uint64_t started = started_ns_, ended = ended_ns_ != 0 ? ended_ns_.load() : now_ns();
+  sum_up(report, live_->sinks, live_->generation, started == 0 ? 0 : static_cast<double>(ended - started) * 1e-9);
+  return {};
+}
+
+// What follows from the totals.
+void Runtime::sum_up(RunReport& report, const std::vector<RunReport::Sink>& sinks, uint64_t generation,
+                     double seconds) {
   report.packets_in = report.totals.packets_in;
   report.bytes_in = report.totals.bytes_in;
   report.generated = report.totals.generated;
@@ -694,12 +798,22 @@ void Runtime::fill(RunReport& report) {
       report.dropped += e.drops[r];
     }
   }
-  for (size_t s = 0; s < sink_counters_.size(); ++s) {
+  for (size_t s = 0; s < sinks.size(); ++s) {
     if (router_.elements[plan_.sinks[s]]->port().type == PortSpec::Type::kNull) continue;
-    report.sinks.push_back(sink_counters_[s]);
-    report.packets_out += sink_counters_[s].packets;
-    report.bytes_out += sink_counters_[s].bytes;
+    report.sinks.push_back(sinks[s]);
+    report.packets_out += sinks[s].packets;
+    report.bytes_out += sinks[s].bytes;
   }
+  report.seconds = seconds;
+  report.generation = generation;
+  report.workers = static_cast<unsigned>(workers_.size());
+}
+
+void Runtime::fill(RunReport& report) {
+  report = {};
+  for (const auto& worker : workers_) report.totals.add(worker->stats());
+  report.totals.add(commit_stats_);
+  sum_up(report, sink_counters_, last_generation_, seconds_);
   for (size_t p = 0; p < ports_.size(); ++p) {
     if (ports_[p].packets != 0) report.ports[static_cast<uint16_t>(p)] = ports_[p];
   }
@@ -742,9 +856,6 @@ void Runtime::fill(RunReport& report) {
   for (const auto& job : jobs_) {
     if (job->given_up()) report.set_aside_bytes += job->batch.arena().size();
   }
-  report.seconds = seconds_;
-  report.generation = last_generation_;
-  report.workers = static_cast<unsigned>(workers_.size());
   report.batch.target_ns = source_done_.size() == 1 ? options_.latency_target_ns : 0;
   report.batch.limit = sizer_.limit();
   report.batch.raised = sizer_.raised();

@@ -2,6 +2,7 @@
 // Runtime: workers, batches and commits over one plan.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -16,6 +17,8 @@
 #include "exec/device/master.h"
 #include "exec/device/offload.h"
 #include "exec/device/resident.h"
+#include "exec/hits.h"
+#include "exec/live_gate.h"
 #include "exec/plan.h"
 #include "exec/ports.h"
 #include "exec/publisher.h"
@@ -69,6 +72,12 @@ struct RunOptions {
   std::shared_ptr<FrameCache> frames;                // that memory sources play; none: each runtime loads its own
   // False: every packet takes the ordinary path. For comparison: the result is the same.
   bool fast_path = true;
+  // Packets are counted by the rules of access lists that decided (Runtime::hits).
+  bool count_hits = false;
+  bool live = false;  // somebody may call Runtime::look during the run
+  // Called once all input is read and all output committed, before devices are stopped: the run lasts until it returns,
+  // and generations may still be published.
+  std::function<void()> hold;
   DeviceOptions device;
 };
 
@@ -139,7 +148,16 @@ class Runtime {
   // output appears. The report is valid in both cases. Call once.
   Result<void> run(RunReport& report);
 
+  // The counters of a run that goes on, each thread's as of one moment, so that what is between two of them is missing
+  // from the sums; without devices and ports. From one other thread, between `create` and the end of `run`.
+  // Precondition: options.live. Errors: a thread gave none within a second.
+  Result<void> look(RunReport& report);
+
+  // The counters of access lists. Precondition: options.count_hits. Thread-safe, also after the run.
+  HitLedger& hits() { return *ledger_; }
+
  private:
+  struct Live;
   struct Job;
   struct Limiter;
   Runtime(const Router& router, const Plan& plan, const RunOptions& options);
@@ -154,6 +172,8 @@ class Runtime {
   Result<void> run_inline();
   Result<void> run_threads();
   void fill(RunReport& report);
+  void sum_up(RunReport& report, const std::vector<RunReport::Sink>& sinks, uint64_t generation, double seconds);
+  void prepare(Snapshot& snapshot);
   Result<void> open_channels();
   void make_resident(Snapshot& snapshot);
   void pin(Batch& batch);
@@ -180,6 +200,8 @@ class Runtime {
   std::vector<Offload> offloads_;
   std::vector<std::unique_ptr<DeviceState>> devices_;
   uint32_t loads_ = 0;  // generations that were made resident
+  std::unique_ptr<HitLedger> ledger_;
+  std::unique_ptr<Live> live_;
   Publisher publisher_;
   std::vector<std::unique_ptr<BatchSource>> sources_;
   std::vector<bool> source_done_;
@@ -200,6 +222,7 @@ class Runtime {
   uint64_t read_ = 0;
   uint64_t committed_ = 0;
   uint64_t last_generation_ = 0;
+  std::atomic<uint64_t> started_ns_{0}, ended_ns_{0};
   double seconds_ = 0;
 };
 

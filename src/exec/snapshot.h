@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "exec/hits.h"
 #include "exec/program.h"
 #include "graph/table_set.h"
 
@@ -21,6 +22,12 @@ struct Snapshot {
   std::vector<Program> programs;  // by segment
   // By device of the runtime: the generation in its memory; nullptr where it could not be put there.
   std::vector<std::shared_ptr<const Resident>> residents;
+  // By element: where the packets of its access list are counted, or nullptr; empty: nowhere (attach_hits).
+  std::vector<std::shared_ptr<RuleHits>> hits;
+  // The counters of one worker for the packets of an element; none: they are not counted.
+  RuleHits::Adder hits_of(unsigned element, unsigned worker) const {
+    return element < hits.size() && hits[element] != nullptr ? hits[element]->of(worker) : RuleHits::Adder{};
+  }
   mutable std::atomic<uint64_t> in_flight{0};  // batches that were started on this generation and are not committed
 };
 

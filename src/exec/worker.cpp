@@ -107,6 +107,7 @@ Worker::Worker(const Plan& plan, const Router& router, unsigned id, bool fast_pa
       id_(id),
       tiles_{std::make_unique<Tile>(), std::make_unique<Tile>()},
       bursts_{std::make_unique<FastBurst>(), std::make_unique<FastBurst>()},
+      fast_rules_(std::make_unique<uint32_t[][FastBurst::kLanes]>(kMaxStages)),
       fast_path_(fast_path) {
   stats_.elements.resize(router.elements.size());
   uint32_t inputs = 0;
@@ -311,6 +312,9 @@ void Worker::run_stages(const Program& program, const PlanNode& node, Tile& tile
     counters.bytes += counted_bytes;
     if (slot.moves_extent != 0) counted_mask = 0;
     cpu_stage_kernel(slot.kind)(slot, tile, mask, prefetched);
+    if (const RuleHits::Adder hits = hits_at(slot)) {
+      for_lanes(mask, [&](uint32_t i) { hits.add(tile.packet[i].rule, tile.packet[i].length()); });
+    }
     if (node.wide) {
       for_lanes(mask, [&](uint32_t i) { tile.path[i] = node.wide_path(tile.output[i]); });
     } else {

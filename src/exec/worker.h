@@ -218,6 +218,8 @@ class Worker {
     if (walk_->batch == walk_->root) walk_->share->annotated.add(row);
   }
   void drop(unsigned element, DropReason reason, uint64_t count = 1);
+  // Where packets of a stage are counted by rules, if anywhere.
+  RuleHits::Adder hits_at(const StageSlot& slot) const { return walk_->snapshot->hits_of(slot.element, id_); }
   // A packet that left a stage by an output without a successor: a packet that is not bad has no reason of its own.
   void drop_at(const StageSlot& slot, DropReason reason) {
     drop(slot.element, reason == DropReason::kNone ? DropReason::kUnconnectedOutput : reason);
@@ -245,7 +247,8 @@ class Worker {
   static bool move_frame(const Offload& offload, Airborne& airborne, uint32_t i, Packet& p);
   bool send(size_t node, const Offload& offload, const BatchView& view, Tile& tile, uint32_t lane);
   void apply(const PlanNode& node, const Offload& offload, const Program& program, Airborne& airborne, uint32_t ready);
-  void count_visits(const Program& program, uint32_t begin, uint32_t visited, uint32_t length, const uint32_t* lengths);
+  void count_visits(const Program& program, uint32_t begin, uint32_t visited, uint32_t length, const uint32_t* lengths,
+                    uint32_t rule);
   Steps take_key(const Offload& offload, uint64_t word, Packet& p, const Program& program);
   Steps take_registers(const Offload& offload, const Airborne& airborne, uint32_t i, Packet& p, const Program& program);
   static bool put_in_pool(const Offload& offload, const Packet& p, FramePool& pool, Airborne::Pooled& place);
@@ -265,6 +268,8 @@ class Worker {
   Walk* walk_ = nullptr;  // the one that is being advanced
   std::unique_ptr<Tile> tiles_[2];
   std::unique_ptr<FastBurst> bursts_[2];
+  // By stage of the fast path that is counted by rules: the rules that decided, before a later stage finds others.
+  std::unique_ptr<uint32_t[][FastBurst::kLanes]> fast_rules_;
   bool fast_path_;
   std::span<const std::byte> next_;
   const FastCode code_ = fast_code();

@@ -375,14 +375,16 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
   }
 }
 
-// Counts a packet at the stages that it met, as run_stages does. `length` is its length on arrival.
+// Counts a packet at the stages that it met, as run_stages does. `length` is its length on arrival; `rule`: of the
+// access list among them, of which there is one at most where rules are counted (plan_offloads).
 void Worker::count_visits(const Program& program, uint32_t begin, uint32_t visited, uint32_t length,
-                          const uint32_t* lengths) {
+                          const uint32_t* lengths, uint32_t rule) {
   for (uint32_t bits = visited; bits != 0; bits &= bits - 1) {
     const StageSlot& slot = program.stages[begin + static_cast<uint32_t>(std::countr_zero(bits))];
     ElementCounters& counters = stats_.elements[slot.element];
     ++counters.packets;
     counters.bytes += length;
+    if (const RuleHits::Adder hits = hits_at(slot)) hits.add(rule, length);
     if (slot.moves_extent != 0) length = *lengths++;
   }
 }
@@ -390,7 +392,7 @@ void Worker::count_visits(const Program& program, uint32_t begin, uint32_t visit
 Steps Worker::take_key(const Offload& offload, uint64_t word, Packet& p, const Program& program) {
   const KeyResult r = unpack_result(word);
   if (r.steps.redo || r.steps.visited == 0) return r.steps;
-  count_visits(program, offload.begin, r.steps.visited, p.length(), nullptr);
+  count_visits(program, offload.begin, r.steps.visited, p.length(), nullptr, r.rule);
   if ((offload.writes & kFieldRule) != 0) p.rule = r.rule;
   if ((offload.writes & kFieldNextHop) != 0) p.next_hop = r.next_hop;
   if (r.steps.reason != DropReason::kNone) p.reason = r.steps.reason;
@@ -412,7 +414,7 @@ Steps Worker::take_registers(const Offload& offload, const Airborne& a, uint32_t
   if (steps.redo || steps.visited == 0) return steps;
   uint32_t lengths[kMaxStages] = {};
   reader.get(lengths, 4u * offload.shape.moves);
-  count_visits(program, offload.begin, r.visited, p.length(), lengths);
+  count_visits(program, offload.begin, r.visited, p.length(), lengths, r.annotation.rule);
   const uint32_t end = p.end;
   std::memcpy(&p.data, &r.extent, sizeof(Extent));
   std::memcpy(&p.rule, &r.annotation, sizeof(Annotation));

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,6 +59,8 @@ struct ImageSection {
 };
 static_assert(sizeof(ImageSection) == 32 && std::is_trivially_copyable_v<ImageSection>);
 
+class PatchLog;
+
 // Owns the bytes of one table. Immutable once built; shared by generations through std::shared_ptr<const Image>.
 class Image {
  public:
@@ -88,10 +91,20 @@ class Image {
   std::span<const std::byte> section(SectionTag tag) const;
   bool empty() const { return buffer_.empty(); }
 
+  // A replica of a table that changes (replica.h): which version it is, and what the versions differ in. nullptr: any
+  // other image.
+  const std::shared_ptr<const PatchLog>& patches() const { return log_; }
+  uint64_t version() const { return version_; }
+  // Whether views may take the contents for right: this process made them and has kept them.
+  bool trusted() const { return log_ != nullptr; }
+
  private:
   friend class ImageBuilder;
+  friend class ImageReplicas;
   static Result<void> check(std::span<const std::byte> bytes, ImageKind kind, std::string_view name);
   Buffer buffer_;
+  std::shared_ptr<const PatchLog> log_;
+  uint64_t version_ = 0;
 };
 
 // Assembles an Image. Sections are declared first, then the blob is allocated once and filled in place.

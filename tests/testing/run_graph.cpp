@@ -59,6 +59,7 @@ GraphOutcome run_graph(const GraphRun& run) {
   options.batch = run.batch;
   options.latency_target_ns = run.latency_target_ns;
   options.fast_path = run.fast_path;
+  options.count_hits = run.count_hits;
   options.device = run.device;
   options.progress = run.progress;
   options.print = [&](std::string_view text) { outcome.printed.append(text).push_back('\n'); };
@@ -80,6 +81,14 @@ GraphOutcome run_graph(const GraphRun& run) {
   }
   for (const auto& [port, c] : report.ports) {
     outcome.counters += fmt::format("port {} {} {}\n", port, c.packets, c.bytes);
+  }
+  for (const auto& [name, image] : tables->acls) {
+    if (!run.count_hits) break;
+    const HitLedger::Counts& counts = outcome.hits[name] = (*runtime)->hits().read(name);
+    for (size_t r = 0; r < counts.rules.size(); ++r) {
+      const HitCount& c = counts.rules[r];
+      if (c.packets != 0) outcome.counters += fmt::format("rule {} {} {} {}\n", name, r, c.packets, c.bytes);
+    }
   }
   if (!result) return failed(result.error());
   outcome.ok = true;

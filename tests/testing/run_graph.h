@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct GraphRun {
   uint64_t latency_target_ns = 0;
   std::function<void(uint64_t)> progress;
   bool fast_path = true;
+  bool count_hits = true;
   DeviceOptions device;
 };
 
@@ -39,7 +41,9 @@ struct GraphOutcome {
   std::string error;  // rendered
   RunReport report;
   std::string printed;   // of Print elements
-  std::string counters;  // every element's packets, bytes and drops, every sink's and port's, as text to compare
+  // Every element's packets, bytes and drops, every sink's and port's, and every list's rules', as text to compare.
+  std::string counters;
+  std::map<std::string, HitLedger::Counts> hits;  // by list, with count_hits
 };
 
 GraphOutcome run_graph(const GraphRun& run);

@@ -114,7 +114,7 @@ Result<ImagePointer> share(Result<Image> image) {
   return ImagePointer(std::make_shared<const Image>(std::move(*image)));
 }
 
-Result<ImagePointer> load_acl(const TableDeclaration& d, TableLoad& load) {
+Result<ImagePointer> load_acl(const TableDeclaration& d, TableLoad& load, TableModels* models) {
   Clock clock;
   auto image = compiled(d, ImageKind::kAcl, &load.compiled);
   if (!image) return image;
@@ -125,6 +125,7 @@ Result<ImagePointer> load_acl(const TableDeclaration& d, TableLoad& load) {
     image = share(build_acl(*rules, d.algorithm.empty() ? kDefaultAclAlgorithm : d.algorithm));
     if (!image) return image;
     load.build_seconds = clock.lap();
+    if (models != nullptr) models->acls[d.name] = std::move(*rules);
   } else {
     load.parse_seconds = clock.lap();
   }
@@ -135,7 +136,8 @@ Result<ImagePointer> load_acl(const TableDeclaration& d, TableLoad& load) {
   return image;
 }
 
-Result<ImagePointer> load_routes(const TableDeclaration& d, TableLoad& load, std::vector<Diagnostic>* warnings) {
+Result<ImagePointer> load_routes(const TableDeclaration& d, TableLoad& load, std::vector<Diagnostic>* warnings,
+                                 TableModels* models) {
   Clock clock;
   auto image = compiled(d, ImageKind::kRoutes, &load.compiled);
   if (!image) return image;
@@ -159,6 +161,7 @@ Result<ImagePointer> load_routes(const TableDeclaration& d, TableLoad& load, std
                            d.algorithm6.empty() ? std::string_view(lpm_algorithm_names6().front()) : d.algorithm6));
     if (!image) return image;
     load.build_seconds = clock.lap();
+    if (models != nullptr) models->routes[d.name] = std::move(rib);
   } else {
     load.parse_seconds = clock.lap();
   }
@@ -170,7 +173,7 @@ Result<ImagePointer> load_routes(const TableDeclaration& d, TableLoad& load, std
 }
 
 Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& routes, TableLoad& load,
-                                      std::vector<Diagnostic>* warnings) {
+                                      std::vector<Diagnostic>* warnings, TableModels* models) {
   Clock clock;
   auto image = compiled(d, ImageKind::kAdjacency, &load.compiled);
   if (!image) return image;
@@ -178,20 +181,28 @@ Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& ro
     auto rib = next_hops_of(routes);
     if (!rib) return std::move(rib).error();
     AdjacencyModel model;
-    if (d.files.empty()) {
+    if (d.files.empty() && d.text.empty()) {
       model = default_adjacencies(*rib);
     } else {
-      std::string text;
+      std::string text = d.text;
       for (const std::string& file : d.files) {
         auto more = read_text_file(file);
         if (!more) return std::move(more).error();
         text += *more;
         if (!text.empty() && text.back() != '\n') text += '\n';
       }
-      auto parsed = parse_adjacencies(text, fmt::format("{}", fmt::join(d.files, "+")), *rib);
+      auto parsed =
+          parse_adjacencies(text, d.files.empty() ? d.name : fmt::format("{}", fmt::join(d.files, "+")), *rib);
       if (!parsed) return std::move(parsed).error();
       model = std::move(*parsed);
       if (warnings != nullptr) warnings->insert(warnings->end(), model.warnings.begin(), model.warnings.end());
+      if (models != nullptr) models->adjacencies[d.name].text = std::move(text);
+    }
+    if (models != nullptr) {
+      TableDeclaration& kept = models->adjacencies[d.name];
+      kept.type = d.type;
+      kept.name = d.name;
+      kept.routes = d.routes;
     }
     load.entries = model.next_hop_count() - model.unresolved();
     load.parse_seconds = clock.lap();
@@ -210,7 +221,7 @@ Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& ro
 }  // namespace
 
 Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, TableLoad* load,
-                                std::vector<Diagnostic>* warnings) {
+                                std::vector<Diagnostic>* warnings, TableModels* models) {
   TableLoad local;
   TableLoad& report = load != nullptr ? *load : local;
   report = {};
@@ -219,17 +230,17 @@ Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, 
   switch (d.type) {
     case TableDeclaration::Type::kAcl:
       report.kind = "acl";
-      image = load_acl(d, report);
+      image = load_acl(d, report, models);
       break;
     case TableDeclaration::Type::kRoutes:
       report.kind = "routes";
-      image = load_routes(d, report, warnings);
+      image = load_routes(d, report, warnings, models);
       break;
     case TableDeclaration::Type::kAdjacency:
       report.kind = "adjacency";
       if (routes == nullptr)
         return Error(fmt::format("the adjacency table '{}' needs the route table '{}'", d.name, d.routes));
-      image = load_adjacencies(d, *routes, report, warnings);
+      image = load_adjacencies(d, *routes, report, warnings, models);
       break;
   }
   if (image.ok()) report.bytes = (*image)->bytes().size();
@@ -237,7 +248,7 @@ Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, 
 }
 
 Result<TableSet> load_tables(const Router& router, const TableOverrides& overrides, TableReport* report,
-                             const TableGaps& gaps) {
+                             const TableGaps& gaps, TableModels* models) {
   TableSet set;
   Errors errors;
   TableReport local;
@@ -292,7 +303,7 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
           if (routes == nullptr) continue;  // it did not load, which was reported
         }
         TableLoad load;
-        auto image = load_table(d, routes, &load, &out.warnings);
+        auto image = load_table(d, routes, &load, &out.warnings, models);
         if (!image) {
           errors.add(located(*element, image.error()));
           continue;

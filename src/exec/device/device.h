@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/histogram.h"
 #include "base/result.h"
@@ -202,6 +203,14 @@ class RingDriver {
 struct DeviceImages {
   std::mutex mutex;
   std::map<const Image*, std::pair<std::weak_ptr<const Image>, std::weak_ptr<DeviceBlob>>> images;
+  // Copies of tables that change (tables/replica.h). They outlive their generation, because the next but one takes the
+  // same memory and needs the lines that changed since.
+  struct Patched {
+    std::weak_ptr<const PatchLog> log;
+    uint64_t version;
+    std::shared_ptr<DeviceBlob> blob;
+  };
+  std::vector<Patched> patched;
 };
 
 class Device {

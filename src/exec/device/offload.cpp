@@ -14,7 +14,7 @@ constexpr FieldMask kKeyFields = kFieldKey | kFieldDestination;
 // What a header parser gives.
 constexpr FieldMask kParsed = kFieldKey | kFieldL3;
 
-Offload by_key(const PlanNode& node, const Router& router) {
+Offload by_key(const PlanNode& node, const Router& router, bool one_list) {
   Offload o;
   if (node.wide) {
     o.why = "one stage with many outputs: its result does not fit a key's";
@@ -27,6 +27,7 @@ Offload by_key(const PlanNode& node, const Router& router) {
     for (; end < node.elements.size() && end - begin < kMaxKeyStages; ++end) {
       const StageTraits t = router.elements[node.elements[end]]->stage_traits();
       if ((t.reads & ~kKeyReads) != 0 || (t.writes & ~kKeyWrites) != 0) break;
+      if (one_list && (writes & t.writes & kFieldRule) != 0) break;
       writes |= t.writes;
     }
     if ((writes & kLookups) == 0 || end - begin <= unsigned{o.end} - o.begin) continue;
@@ -41,15 +42,16 @@ Offload by_key(const PlanNode& node, const Router& router) {
   return o;
 }
 
-Offload by_frame(const PlanNode& node, const Router& router, RecordKind kind) {
+Offload by_frame(const PlanNode& node, const Router& router, RecordKind kind, bool one_list) {
   Offload o;
   o.shape.kind = kind;
-  o.end = static_cast<uint8_t>(node.elements.size());
   FieldMask written = 0, needed = 0;
   bool past_headers = false;
   for (unsigned e : node.elements) {
     const Element& element = *router.elements[e];
     const StageTraits t = element.stage_traits();
+    if (one_list && (written & t.writes & kFieldRule) != 0) break;
+    ++o.end;
     needed |= t.reads & ~written;
     written |= t.writes;
     past_headers |= t.frame == FrameUse::kPayload;
@@ -77,28 +79,29 @@ Offload by_frame(const PlanNode& node, const Router& router, RecordKind kind) {
 
 }  // namespace
 
-std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, RecordChoice choice) {
+std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, RecordChoice choice, bool one_list) {
   std::vector<Offload> all;
   for (const PlanNode& node : plan.nodes) {
     Offload o;
     if (node.type != PlanNode::Type::kSegment) {
       o.why = "a host element";
     } else if (choice == RecordChoice::kKey) {
-      o = by_key(node, router);
+      o = by_key(node, router, one_list);
     } else if (choice == RecordChoice::kHeader || choice == RecordChoice::kAddress) {
-      o = by_frame(node, router, choice == RecordChoice::kHeader ? RecordKind::kHeader : RecordKind::kAddress);
+      o = by_frame(node, router, choice == RecordChoice::kHeader ? RecordKind::kHeader : RecordKind::kAddress,
+                   one_list);
     } else {
       // Fewest bytes first; a program with neither a lookup nor a sum over the frame gains nothing by the trip.
-      o = by_key(node, router);
+      o = by_key(node, router, one_list);
       bool sums = false;
       for (unsigned e : node.elements) sums |= router.elements[e]->stage_traits().frame == FrameUse::kPayload;
       if (sums) {
-        o = by_frame(node, router, RecordKind::kAddress);
+        o = by_frame(node, router, RecordKind::kAddress, one_list);
       } else if (!o.on_device) {
         FieldMask writes = 0;
         for (unsigned e : node.elements) writes |= router.elements[e]->stage_traits().writes;
         if ((writes & kLookups) != 0) {
-          o = by_frame(node, router, RecordKind::kHeader);
+          o = by_frame(node, router, RecordKind::kHeader, one_list);
         } else {
           o.why = "no lookup: the trip would cost more than the work";
         }

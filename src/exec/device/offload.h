@@ -29,8 +29,9 @@ struct Offload {
   std::string why;            // one line: why so, or why not
 };
 
-// One offload a node (by node index; nodes that are no segment stay on the host).
-std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, RecordChoice choice);
+// One offload a node (by node index; nodes that are no segment stay on the host). `one_list`: no two access lists of
+// one segment go, since a result brings one rule back; the second one, and what follows it, stays on the host.
+std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, RecordChoice choice, bool one_list = false);
 
 // Bytes a packet each way, for IPv4.
 struct CrossingBytes {

@@ -3,11 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
+#include <optional>
 
 #include "base/assert.h"
 #include "elements/stages.h"
 #include "exec/device/trace.h"
+#include "tables/replica.h"
 
 namespace sluice {
 namespace {
@@ -22,6 +25,43 @@ void visit_stage(StageSlot& slot, PointerVisitor& visitor) {
     });
     std::memcpy(slot.storage, &stage, sizeof stage);
   }
+}
+
+// A copy costs about what so many bytes of one cost.
+constexpr uint64_t kPatchGap = 32 * 1024;
+
+// The device's copy of a replica: one that has this version, one that nobody uses any more and that gets what changed
+// since, or a new one.
+Result<std::shared_ptr<DeviceBlob>> bring_patched(Device& device, const Image& image, size_t& uploaded) {
+  auto& all = device.images().patched;
+  const auto bytes = image.bytes();
+  auto upload = [&](DeviceBlob& blob, const Patch& part) -> Result<void> {
+    const size_t n = std::min<size_t>(part.bytes, bytes.size() - part.offset);
+    uploaded += n;
+    return device.upload(blob, part.offset, bytes.data() + part.offset, n);
+  };
+  DeviceImages::Patched* spare = nullptr;
+  for (auto& each : all) {
+    if (each.log.lock() != image.patches()) continue;
+    if (each.version == image.version()) return each.blob;
+    // Of those that no generation holds, the one that misses least.
+    if (each.blob.use_count() == 1 && (spare == nullptr || spare->version < each.version)) spare = &each;
+  }
+  if (spare == nullptr) {
+    auto made = device.allocate(MemorySpace::kDevice, bytes.size());
+    if (!made) return std::move(made).error();
+    all.push_back({image.patches(), 0, std::move(*made)});
+    spare = &all.back();
+  }
+  const auto changed = spare->version == 0 ? std::nullopt : image.patches()->between(spare->version, image.version());
+  std::vector<Patch> parts{{0, bytes.size()}};
+  if (changed) parts = join_patches(*changed, kPatchGap);
+  spare->version = 0;  // until it is whole
+  for (const Patch& part : parts) {
+    if (auto ok = upload(*spare->blob, part); !ok) return std::move(ok).error();
+  }
+  spare->version = image.version();
+  return spare->blob;
 }
 
 // Translates host pointers into the copies' addresses, copying what is not there yet.
@@ -108,13 +148,21 @@ Result<std::shared_ptr<Resident>> make_resident(Device& device, const Snapshot& 
   const std::lock_guard lock(device.images().mutex);
   auto& images = device.images().images;
   std::erase_if(images, [](const auto& entry) { return entry.second.first.expired(); });
+  std::erase_if(device.images().patched, [](const auto& each) { return each.log.expired(); });
   auto resident = std::make_shared<Resident>();
   Mover mover(device, *resident);
   auto bring_image = [&](const std::shared_ptr<const Image>& image) -> Result<void> {
-    auto& [known, weak] = images[image.get()];
-    std::shared_ptr<DeviceBlob> blob = known.lock() == image ? weak.lock() : nullptr;
+    std::shared_ptr<DeviceBlob> blob;
     const auto bytes = image->bytes();
+    if (image->patches() != nullptr) {
+      auto brought = bring_patched(device, *image, resident->uploaded_bytes);
+      if (!brought) return std::move(brought).error();
+      blob = std::move(*brought);
+    } else if (auto& [known, weak] = images[image.get()]; known.lock() == image) {
+      blob = weak.lock();
+    }
     if (blob == nullptr) {
+      auto& [known, weak] = images[image.get()];
       auto made = device.allocate(MemorySpace::kDevice, bytes.size());
       if (!made) return std::move(made).error();
       blob = std::move(*made);

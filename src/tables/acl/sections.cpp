@@ -53,6 +53,7 @@ Result<AclRulesView> AclRulesView::open(const Image& image) {
   view.count_ = static_cast<uint32_t>(header->count);
   view.rules_ = section_array<AclMatchRule>(*bytes, sizeof *header, header->count);
   if (view.rules_ == nullptr) return broken("the rules section is truncated");
+  if (image.trusted()) return view;
   for (uint32_t i = 0; i < view.count_; ++i) {
     if (!rule_in_range(view.rules_[i], i + 1)) return broken("a rule is out of range");
   }
@@ -74,6 +75,7 @@ Result<AclActionsView> AclActionsView::open(const Image& image) {
   view.count_ = static_cast<uint32_t>(header->count);
   view.actions_ = section_array<AclAction>(*bytes, sizeof *header, header->count + 1);
   if (view.actions_ == nullptr) return broken("the actions section is truncated");
+  if (image.trusted()) return view;
   for (uint32_t i = 0; i <= view.count_; ++i) {
     const auto verb = view.actions_[i].verb;
     if (verb > AclVerb::kMark || (i == 0) != (verb == AclVerb::kNone)) return broken("an action is unknown");
@@ -147,8 +149,7 @@ void AclSections::fill(std::span<const AclMatchRule> flat) {
   action[0] = AclAction{};
   for (size_t i = 0; i < n; ++i) {
     const AclRule& rule = set_.rules[i];
-    action[i + 1] =
-        AclAction{rule.verb == AclVerb::kMark ? rule.mark : 0, rule.verb, static_cast<uint8_t>(rule.log ? 1 : 0), 0};
+    action[i + 1] = acl_action_of(rule);
     place[i] = {rule.file, rule.line};
   }
   SourceHeader header{};
@@ -165,6 +166,17 @@ void AclSections::fill(std::span<const AclMatchRule> flat) {
     if (!file.empty()) std::memcpy(source.data() + header.text_offset + at, file.data(), file.size());
     at += static_cast<uint32_t>(file.size());
   }
+}
+
+AclAction acl_action_of(const AclRule& rule) {
+  return {rule.verb == AclVerb::kMark ? rule.mark : 0, rule.verb, static_cast<uint8_t>(rule.log ? 1 : 0), 0};
+}
+
+AclSections::Arrays AclSections::arrays(const Image& image, std::byte* base) {
+  auto at = [&](SectionTag tag, size_t header) { return base + image.find(tag)->offset + header; };
+  return {reinterpret_cast<AclMatchRule*>(at(SectionTag::kAclRules, sizeof(AclCountHeader))),
+          reinterpret_cast<AclAction*>(at(SectionTag::kAclActions, sizeof(AclCountHeader))),
+          reinterpret_cast<AclSourceView::Place*>(at(SectionTag::kAclSource, sizeof(SourceHeader)))};
 }
 
 Result<std::vector<AclMatchRule>> flatten_all(const RuleSet& set) {

@@ -87,10 +87,12 @@ class AclSourceView {
   // 1-based line, 0 when unknown.
   uint32_t line(uint32_t rule) const;
 
- private:
+  // As an image has it.
   struct Place {
     uint32_t file, line;
   };
+
+ private:
   struct Name {
     uint32_t offset, length;
   };
@@ -109,11 +111,21 @@ class AclSections {
   // After ImageBuilder::allocate().
   void fill(std::span<const AclMatchRule> flat);
 
+  // Where rule r of an image lies in the writable bytes `base` of it.
+  struct Arrays {
+    AclMatchRule* rules;           // r at r - 1
+    AclAction* actions;            // r at r
+    AclSourceView::Place* places;  // r at r - 1
+  };
+  static Arrays arrays(const Image& image, std::byte* base);
+
  private:
   ImageBuilder& builder_;
   const RuleSet& set_;
   size_t rules_ = 0, actions_ = 0, source_ = 0;
 };
+
+AclAction acl_action_of(const AclRule& rule);
 
 // check_rule_set, then the flat form of every rule in order.
 Result<std::vector<AclMatchRule>> flatten_all(const RuleSet& set);

@@ -203,15 +203,8 @@ class TupleMergeView {
   // The first of the rules that the rows have left.
   SLUICE_HD uint32_t first_of(TupleMergeSieve::Row left, const Probe& p, const FlowKey& key) const;
 
-  // Whether `rule` comes before `best`; kMergeNone comes last.
-  SLUICE_HD bool beats(uint32_t rule, uint32_t best) const {
-    if (order_ == nullptr) return rule < best;
-    return rule != kMergeNone && (best == kMergeNone || order_[rule] < order_[best]);
-  }
-
  private:
   friend struct TupleMergeKernels;
-  friend class LiveAcl;
   template <bool kWide>
   void burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, const uint8_t* which, size_t n) const;
   // The lanes of a block whose prefixes cover the key's addresses.
@@ -227,15 +220,12 @@ class TupleMergeView {
   const TupleMergeBlock4* blocks4_ = nullptr;
   const TupleMergeBlock6* blocks6_ = nullptr;
   const TupleMergeLoose* loose_ = nullptr;  // narrow ones first, each part in order of position
-  // A live table's priorities by rule word; nullptr in images, where rule words are in order themselves.
-  const uint64_t* order_ = nullptr;
-  const AclMatchRule* rules_ = nullptr;  // rule r at r - 1
+  const AclMatchRule* rules_ = nullptr;     // rule r at r - 1
   uint16_t narrow_ = 0, wide_ = 0;
   uint16_t narrow_loose_ = 0, wide_loose_ = 0;
-  uint16_t loose_at_[2] = {0, 0};  // where the narrow and the wide ones begin
-  bool sieved_ = false;            // a sieve follows the loose rules
+  bool sieved_ = false;  // a sieve follows the loose rules
 };
-static_assert(std::is_trivially_copyable_v<TupleMergeView> && sizeof(TupleMergeView) == 72);
+static_assert(std::is_trivially_copyable_v<TupleMergeView> && sizeof(TupleMergeView) == 64);
 
 struct TupleMergeAcl {
   static constexpr const char* kName = "tuple_merge";
@@ -290,13 +280,7 @@ SLUICE_HD uint32_t merge_tag(uint32_t h) {
 template <bool kWide>
 SLUICE_HD uint32_t TupleMergeView::block_of(const TupleMergeTable& t, const Probe& p) const {
   const uint32_t h = merge_hash<kWide>(t, p.word, p.ports, p.protocol);
-  const uint32_t* const from = slots_ + t.slot_base + (uint64_t{h} >> t.slot_shift);
-#if defined(__CUDA_ARCH__)
-  const uint32_t slot = *from;
-#else
-  // A live table's writer may be storing; what the slot leads to was written before it (one load on x86).
-  const uint32_t slot = __atomic_load_n(from, __ATOMIC_ACQUIRE);
-#endif
+  const uint32_t slot = slots_[t.slot_base + (uint64_t{h} >> t.slot_shift)];
   const uint32_t tag = slot & 255;
   return tag == 0 || tag == merge_tag(h) ? slot >> 8 : 0;
 }
@@ -327,7 +311,7 @@ SLUICE_HD uint32_t TupleMergeView::scan(uint32_t block, const Probe& p, const Fl
       const TupleMergeBlock6& b = blocks6_[block];
       for (uint32_t i = 0; i < kMergeLanes; ++i) {
         const uint32_t word = b.rule[i] & ~kMergeMore;
-        if (order_ == nullptr && (word & kMergeNone) >= best) return best;  // in order, images only
+        if ((word & kMergeNone) >= best) return best;  // in order
         uint64_t differs = ((p.fields ^ b.fields[i]) & b.fields_mask[i]);
         const uint64_t halves[4] = {key.src_hi, key.src_lo, key.dst_hi, key.dst_lo};
         for (unsigned h = 0; h < 4; ++h) {
@@ -335,7 +319,7 @@ SLUICE_HD uint32_t TupleMergeView::scan(uint32_t block, const Probe& p, const Fl
           differs |= b.free[h][i] < 64 ? x >> b.free[h][i] : 0;
         }
         if (differs == 0 && merge_ports_in(p.ports, b.ports_low[i], b.ports_span[i]) && full(word, key))
-          return beats(word & kMergeNone, best) ? word & kMergeNone : best;
+          return word & kMergeNone;
       }
       if ((b.rule[kMergeLanes - 1] & kMergeMore) == 0) return best;
     } else {
@@ -343,13 +327,13 @@ SLUICE_HD uint32_t TupleMergeView::scan(uint32_t block, const Probe& p, const Fl
       for (uint32_t near = near_lanes(b, p); near != 0; near &= near - 1) {
         const uint32_t i = trailing_zeros32(near);
         const uint32_t word = b.rule[i] & ~kMergeMore;
-        if (order_ == nullptr && (word & kMergeNone) >= best) return best;  // in order, images only
+        if ((word & kMergeNone) >= best) return best;  // in order
         if (((p.fields ^ b.fields[i]) & b.fields_mask[i]) == 0 &&
             merge_ports_in(p.ports, b.ports_low[i], b.ports_span[i]) && full(word, key))
-          return beats(word & kMergeNone, best) ? word & kMergeNone : best;
+          return word & kMergeNone;
       }
       if ((b.rule[kMergeLanes - 1] & kMergeMore) == 0) return best;
-      if (!beats(blocks4_[block + 1].rule[0] & kMergeNone, best)) return best;
+      if ((blocks4_[block + 1].rule[0] & kMergeNone) >= best) return best;
     }
   }
 }
@@ -397,7 +381,8 @@ SLUICE_HD uint32_t TupleMergeView::lookup_as(const FlowKey& key, AclTally* tally
   if (!kWide && sieved_) {
     best = sieved(p, key);
   } else {
-    const uint32_t first_loose = loose_at_[kWide], end_loose = first_loose + (kWide ? wide_loose_ : narrow_loose_);
+    const uint32_t first_loose = kWide ? narrow_loose_ : 0,
+                   end_loose = first_loose + (kWide ? wide_loose_ : narrow_loose_);
     for (uint32_t i = first_loose; i < end_loose; ++i) {
       if (!loose_matches<kWide>(loose_[i], p, key)) continue;
       best = loose_[i].rule & kMergeNone;

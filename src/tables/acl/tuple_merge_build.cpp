@@ -11,7 +11,6 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <optional>
 #include <random>
 #include <unordered_map>
 #include <unordered_set>
@@ -34,7 +33,6 @@ constexpr double kProbeCost = 5, kBlockCost = 20, kLooseCost = 0.3;
 constexpr size_t kFirstLimit = 24, kLastLimit = 128;  // rules in a bucket
 constexpr size_t kMaxChosen = 64;                     // tables of each kind
 constexpr size_t kMaxLoose = TupleMergeSieve::kRules;
-constexpr size_t kSieveFrom = 16;  // loose rules from which on a sieve costs less than comparing each
 constexpr size_t kSample = 384, kPackets = 192, kWeighed = 6;
 
 // Shift that leaves enough high bits for 1 to 2 slots a rule.
@@ -500,6 +498,13 @@ struct Half {
 
 }  // namespace
 
+std::vector<std::byte> tuple_merge_detail::sieve_bytes(const std::vector<TupleMergeLoose>& loose) {
+  const Sieve sieve(loose);
+  std::vector<std::byte> out(TupleMergeSieve::bytes_for(sieve.head.count));
+  sieve.write(out.data());
+  return out;
+}
+
 std::vector<Tuple> tuple_merge_detail::choose_tuples(const std::vector<AclMatchRule>& flat, bool wide) {
   std::vector<Tuple> out;
   auto take = [&](auto chooser) {
@@ -542,11 +547,11 @@ Result<Image> TupleMergeAcl::build(const RuleSet& set) {
   uint64_t bytes = header.loose_offset + sizeof(TupleMergeLoose) * (uint64_t{header.narrow_loose} + header.wide_loose);
   std::vector<TupleMergeLoose> narrow_loose;
   for (uint32_t i : narrow.chooser.loose()) narrow_loose.push_back(loose_of<false>(narrow.chooser.rule(i)));
-  std::optional<Sieve> sieve;
+  std::vector<std::byte> sieve;
   if (narrow_loose.size() >= kSieveFrom) {
-    sieve.emplace(narrow_loose);
+    sieve = sieve_bytes(narrow_loose);
     header.sieve_offset = round(bytes);
-    header.sieve_bytes = TupleMergeSieve::bytes_for(sieve->head.count);
+    header.sieve_bytes = sieve.size();
     bytes = header.sieve_offset + header.sieve_bytes;
   }
 
@@ -572,7 +577,7 @@ Result<Image> TupleMergeAcl::build(const RuleSet& set) {
   write(narrow, 0, reinterpret_cast<TupleMergeBlock4*>(base + header.narrow_offset));
   write(wide, static_cast<uint32_t>(narrow.slots.size()),
         reinterpret_cast<TupleMergeBlock6*>(base + header.wide_offset));
-  if (sieve) sieve->write(base + header.sieve_offset);
+  if (!sieve.empty()) std::memcpy(base + header.sieve_offset, sieve.data(), sieve.size());
   return builder.finish();
 }
 

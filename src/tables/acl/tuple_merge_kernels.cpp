@@ -114,13 +114,6 @@ inline uint32_t first_match(const TupleMergeView& view, const uint32_t* rule, ui
   return mask != 0 ? word & kMergeNone : kMergeNone;
 }
 
-// The better of the two; without a branch where rule words are in order.
-template <bool kLive>
-__attribute__((always_inline)) inline uint32_t keep(const TupleMergeView& view, uint32_t found, uint32_t best) {
-  if constexpr (kLive) return view.beats(found, best) ? found : best;
-  return found < best ? found : best;
-}
-
 SLUICE_AVX512 inline __m512i all512(uint32_t v) {
   return _mm512_set1_epi32(static_cast<int>(v));
 }
@@ -175,7 +168,6 @@ SLUICE_AVX512 inline __m256i load8(const uint32_t* p) {
   return _mm256_load_si256(reinterpret_cast<const __m256i*>(p));
 }
 
-template <bool kLive>
 SLUICE_AVX512 void verify4_avx512(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates) {
   const TupleMergeBlock4* const blocks = K::blocks4(view);
   for (size_t c = 0; c < candidates.count; ++c) {
@@ -195,16 +187,15 @@ SLUICE_AVX512 void verify4_avx512(const TupleMergeView& view, K::Lanes& lanes, c
                                                         load8(block->fields_mask), 0xf8);  // a | (b & c)
       const __mmask8 match = _mm256_mask_testn_epi32_mask(near, differs, differs);
       const uint32_t found = first_match(view, block->rule, match, *lanes.key[lane]);
-      best = keep<kLive>(view, found, best);
+      best = std::min(best, found);
       if ((block->rule[kMergeLanes - 1] & kMergeMore) == 0) break;
       ++block;
-      if (!view.beats(block->rule[0] & kMergeNone, best)) break;
+      if ((block->rule[0] & kMergeNone) >= best) break;
     }
     lanes.best[lane] = best;
   }
 }
 
-template <bool kLive>
 SLUICE_AVX512 void verify6_avx512(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates) {
   const TupleMergeBlock6* const blocks = K::blocks6(view);
   for (size_t c = 0; c < candidates.count; ++c) {
@@ -230,10 +221,10 @@ SLUICE_AVX512 void verify6_avx512(const TupleMergeView& view, K::Lanes& lanes, c
                                                         load8(block->fields_mask), 0xf8);
       const __mmask8 match = _mm256_mask_testn_epi32_mask(near, differs, differs);
       const uint32_t found = first_match(view, block->rule, match, key);
-      best = keep<kLive>(view, found, best);
+      best = std::min(best, found);
       if ((block->rule[kMergeLanes - 1] & kMergeMore) == 0) break;
       ++block;
-      if (!view.beats(block->rule[0] & kMergeNone, best)) break;
+      if ((block->rule[0] & kMergeNone) >= best) break;
     }
     lanes.best[lane] = best;
   }
@@ -372,7 +363,6 @@ SLUICE_AVX2 void probe_avx2(const TupleMergeView& view, const K::Lanes& lanes, s
   out.count = count;
 }
 
-template <bool kLive>
 SLUICE_AVX2 void verify4_avx2(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates) {
   const TupleMergeBlock4* const blocks = K::blocks4(view);
   for (size_t c = 0; c < candidates.count; ++c) {
@@ -396,10 +386,10 @@ SLUICE_AVX2 void verify4_avx2(const TupleMergeView& view, K::Lanes& lanes, const
           past, _mm256_and_si256(_mm256_xor_si256(fields, load256(block->fields)), load256(block->fields_mask)));
       const uint32_t match = near & mask256(zero256(differs));
       const uint32_t found = first_match(view, block->rule, match, *lanes.key[lane]);
-      best = keep<kLive>(view, found, best);
+      best = std::min(best, found);
       if ((block->rule[kMergeLanes - 1] & kMergeMore) == 0) break;
       ++block;
-      if (!view.beats(block->rule[0] & kMergeNone, best)) break;
+      if ((block->rule[0] & kMergeNone) >= best) break;
     }
     lanes.best[lane] = best;
   }
@@ -438,12 +428,6 @@ SLUICE_AVX2 void loose_avx2(const TupleMergeView& view, K::Lanes& lanes, size_t 
   }
 }
 
-// Live tables compare priorities, images positions.
-template <K::VerifyFn kImage, K::VerifyFn kLive>
-void verify_of(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates) {
-  (K::live(view) ? kLive : kImage)(view, lanes, candidates);
-}
-
 #endif
 
 }  // namespace
@@ -453,12 +437,11 @@ const TupleMergeKernels& TupleMergeKernels::of(AclIsa isa, bool wide) {
       {probe_scalar<false>, verify_scalar<false>, loose_scalar<false>, sieve_scalar},
       {probe_scalar<true>, verify_scalar<true>, loose_scalar<true>, nullptr}};
 #if defined(__x86_64__)
-  static constexpr TupleMergeKernels kAvx2[2] = {
-      {probe_avx2<false>, verify_of<verify4_avx2<false>, verify4_avx2<true>>, loose_avx2<false>, sieve_sse},
-      {probe_avx2<true>, verify_scalar<true>, loose_avx2<true>, nullptr}};
+  static constexpr TupleMergeKernels kAvx2[2] = {{probe_avx2<false>, verify4_avx2, loose_avx2<false>, sieve_sse},
+                                                 {probe_avx2<true>, verify_scalar<true>, loose_avx2<true>, nullptr}};
   static constexpr TupleMergeKernels kAvx512[2] = {
-      {probe_avx512<false>, verify_of<verify4_avx512<false>, verify4_avx512<true>>, loose_avx512<false>, sieve_sse},
-      {probe_avx512<true>, verify_of<verify6_avx512<false>, verify6_avx512<true>>, loose_avx512<true>, nullptr}};
+      {probe_avx512<false>, verify4_avx512, loose_avx512<false>, sieve_sse},
+      {probe_avx512<true>, verify6_avx512, loose_avx512<true>, nullptr}};
   if (isa == AclIsa::kAvx512) return kAvx512[wide];
   if (isa == AclIsa::kAvx2) return kAvx2[wide];
 #endif

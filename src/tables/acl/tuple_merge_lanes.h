@@ -43,10 +43,11 @@ struct TupleMergeKernels {
 
   // The view's parts, for the kernels.
   static const uint32_t* slots(const TupleMergeView& v) { return v.slots_; }
-  static bool live(const TupleMergeView& v) { return v.order_ != nullptr; }
   static const TupleMergeBlock4* blocks4(const TupleMergeView& v) { return v.blocks4_; }
   static const TupleMergeBlock6* blocks6(const TupleMergeView& v) { return v.blocks6_; }
-  static const TupleMergeLoose* loose_begin(const TupleMergeView& v, bool wide) { return v.loose_ + v.loose_at_[wide]; }
+  static const TupleMergeLoose* loose_begin(const TupleMergeView& v, bool wide) {
+    return v.loose_ + (wide ? v.narrow_loose_ : 0);
+  }
   static uint32_t loose_count(const TupleMergeView& v, bool wide) { return wide ? v.wide_loose_ : v.narrow_loose_; }
   static bool full(const TupleMergeView& v, uint32_t word, const FlowKey& key) { return v.full(word, key); }
 };

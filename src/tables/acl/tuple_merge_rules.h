@@ -132,6 +132,11 @@ TupleMergeLoose loose_of(const AclMatchRule& r) {
   return l;
 }
 
+// Loose rules from which on a sieve costs less than comparing each.
+inline constexpr size_t kSieveFrom = 16;
+// The sieve of narrow loose rules, at most TupleMergeSieve::kRules, as it lies in an image.
+std::vector<std::byte> sieve_bytes(const std::vector<TupleMergeLoose>& loose);
+
 // The tuples of the tables that the builder would choose, most useful first. `wide`: for keys that are not IPv4.
 std::vector<Tuple> choose_tuples(const std::vector<AclMatchRule>& flat, bool wide);
 

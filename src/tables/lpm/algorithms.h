@@ -170,13 +170,20 @@ struct FibSection {
   std::span<const std::byte> bytes;
   std::string_view algorithm;
   uint32_t next_hop_count;
+  bool trusted;
 };
 Result<FibSection> find_fib(const Image& image, SectionTag tag);
 Error unknown_fib(const FibSection& fib, const std::vector<std::string>& known);
 
 template <typename View, typename F>
 Result<void> open_fib(const FibSection& fib, F&& f) {
-  auto view = View::open(fib.bytes, fib.next_hop_count);
+  auto view = [&] {
+    if constexpr (requires { View::open(fib.bytes, fib.next_hop_count, fib.trusted); }) {
+      return View::open(fib.bytes, fib.next_hop_count, fib.trusted);
+    } else {
+      return View::open(fib.bytes, fib.next_hop_count);
+    }
+  }();
   if (!view) return std::move(view).error();
   f(*view);
   return {};

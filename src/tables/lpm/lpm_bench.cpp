@@ -12,23 +12,28 @@
 #include <time.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/test_data.h"
 #include "net/text.h"
 #include "tables/lpm/algorithms.h"
-#include "tables/lpm/live.h"
 #include "tables/lpm/lpm_test_tables.h"
+#include "tables/lpm/patch.h"
 
 #if defined(SLUICE_PEERS)
 #include <dlfcn.h>
@@ -522,6 +527,150 @@ void register_contest(int family, int p, size_t burst) {
 #endif
 }
 
+// What changes a full table, in one of the ways there are; publish() gives the view of what was set.
+struct PatchedTable4 {
+  std::unique_ptr<PatchedRoutes> table;
+  std::deque<std::shared_ptr<const Image>> held;  // versions that may be read
+
+  explicit PatchedTable4(const char* algorithm)
+      : table(std::move(*PatchedRoutes::create(tables().rib, {.algorithm4 = algorithm}))) {}
+  void set(const Route4& r, uint32_t hop) { table->set(prefix4(r.address, r.length), hop); }
+  template <typename View>
+  std::optional<View> publish() {
+    auto image = table->publish();
+    if (!image) return std::nullopt;
+    held.push_back(*image);
+    return *View::open((*image)->section(SectionTag::kFib4), 256, true);
+  }
+  // Nobody reads what came before the last version.
+  void release() {
+    while (held.size() > 1) held.pop_front();
+  }
+};
+struct PatchedDir24 : PatchedTable4 {
+  using View = Dir24View;
+  PatchedDir24() : PatchedTable4("dir24") {}
+};
+struct PatchedSail : PatchedTable4 {
+  using View = SailView;
+  PatchedSail() : PatchedTable4("sail") {}
+};
+uint32_t drawn_hop(std::mt19937_64& random) {
+  return random() % 3 == 0 ? 0 : 1 + static_cast<uint32_t>(random() % 256);
+}
+
+// Makes what is made once, replicas above all: each is a change, or there is nothing to publish.
+template <typename Table>
+void warm_up(Table& table) {
+  const Route4 route = tables().rib.routes4().front();
+  for (uint32_t i = 0; i < 4; ++i) {
+    table.set(route, 1 + i % 2);
+    (void)table.template publish<typename Table::View>();
+    table.release();
+  }
+}
+
+// `changes` of a full table (a third withdrawals, the rest moves and returns), then a publication, as one iteration.
+template <typename Table>
+void set_and_publish(benchmark::State& state, size_t changes) {
+  static Table table;
+  const auto routes = tables().rib.routes4();
+  std::mt19937_64 random(3);
+  warm_up(table);
+  for (auto _ : state) {
+    for (size_t i = 0; i < changes; ++i) table.set(routes[random() % routes.size()], drawn_hop(random));
+    if (!table.template publish<typename Table::View>()) return state.SkipWithError("no memory");
+    table.release();
+  }
+  state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * changes));
+}
+
+// Lookups in runs of 256, beside a thread that makes `rate` changes a second and publishes a hundred times (0: none).
+template <typename Table>
+void lookup_beside(benchmark::State& state, int pattern, double rate) {
+  static Table table;
+  struct Version {
+    typename Table::View view;
+    uint64_t number;
+  };
+  std::deque<Version> versions;
+  std::atomic<const Version*> current;
+  std::atomic<uint64_t> seen{0};
+  std::vector<double> effects;
+  auto publish = [&] {
+    const auto view = table.template publish<typename Table::View>();
+    if (!view) return false;
+    versions.push_back({*view, versions.size() + 1});
+    current.store(&versions.back(), std::memory_order_release);
+    return true;
+  };
+  warm_up(table);
+  if (!publish()) return state.SkipWithError("no memory");
+  table.release();
+  std::atomic<bool> stop{false};
+  double changes = 0, seconds = 0;
+  std::thread writer;
+  if (rate > 0) {
+    writer = std::thread([&] {
+      const auto routes = tables().rib.routes4();
+      std::mt19937_64 random(3);
+      const auto begin = std::chrono::steady_clock::now();
+      auto now = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
+      while (!stop.load(std::memory_order_relaxed)) {
+        const double first = now();
+        // One that falls behind does not make up for it.
+        const double due = std::min(rate * first, changes + rate / 100);
+        for (; changes < due; ++changes) table.set(routes[random() % routes.size()], drawn_hop(random));
+        publish();
+        const uint64_t number = versions.size();
+        while (seen.load(std::memory_order_acquire) < number && !stop.load(std::memory_order_relaxed))
+          std::this_thread::yield();
+        table.release();
+        effects.push_back(now() - first);
+        while (now() < first + 0.01 && !stop.load(std::memory_order_relaxed))
+          std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+      seconds = now();
+    });
+  }
+  const uint32_t* addresses = tables().a4[pattern].data();
+  uint32_t next_hops[256];
+  size_t at = 0;
+  for (auto _ : state) {
+    const Version* version = current.load(std::memory_order_acquire);
+    version->view.lookup_bulk(addresses + at, next_hops, 256);
+    benchmark::DoNotOptimize(next_hops);
+    seen.store(version->number, std::memory_order_release);
+    at = (at + 256) % kAddresses;
+  }
+  stop = true;
+  if (writer.joinable()) writer.join();
+  table.release();
+  state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * 256);
+  if (effects.empty()) return;
+  std::sort(effects.begin(), effects.end());
+  state.counters["changes"] = changes / seconds;
+  state.counters["publications"] = static_cast<double>(effects.size()) / seconds;
+  state.counters["effect_p99_ms"] = effects[effects.size() * 99 / 100] * 1e3;
+}
+
+template <typename Table>
+void register_changes(const std::string& name) {
+  for (size_t changes : {size_t{200}, size_t{10'000}}) {
+    benchmark::RegisterBenchmark((name + "/set_and_publish/" + std::to_string(changes)).c_str(),
+                                 [changes](benchmark::State& state) { set_and_publish<Table>(state, changes); })
+        ->Unit(benchmark::kMillisecond);
+  }
+  for (int pattern = 0; pattern < kPatterns; ++pattern) {
+    for (double rate : {0.0, 1e6}) {
+      const char* what = rate > 0 ? "/lookup_at_1M_changes/" : "/lookup/";
+      benchmark::RegisterBenchmark((name + what + pattern_name(pattern)).c_str(), [=](benchmark::State& state) {
+        lookup_beside<Table>(state, pattern, rate);
+      })->Unit(benchmark::kMicrosecond);
+    }
+  }
+}
+
 void register_all() {
   for (int family : {4, 6}) {
     for (int p = 0; p < kPatterns; ++p) {
@@ -533,33 +682,10 @@ void register_all() {
         ->UseManualTime()
         ->Unit(benchmark::kMillisecond);
   };
-  // 10,000 changes of a full table (a third withdrawals, the rest moves and returns) set and published, as one
-  // iteration; 200 of them, a busy second of BGP divided by a hundred publications; and what planb takes for the same:
-  // a new table.
-  for (size_t changes : {size_t{200}, size_t{10'000}}) {
-    benchmark::RegisterBenchmark(("live4/set_and_publish/" + std::to_string(changes)).c_str(),
-                                 [changes](benchmark::State& state) {
-                                   static auto live = LiveFib4::create(tables().rib);
-                                   if (!live) return state.SkipWithError("cannot build");
-                                   const auto routes = tables().rib.routes4();
-                                   std::mt19937_64 random(3);
-                                   size_t chunks = 0;
-                                   for (auto _ : state) {
-                                     for (size_t i = 0; i < changes; ++i) {
-                                       const Route4& r = routes[random() % routes.size()];
-                                       const uint32_t hop = random() % 3 == 0 ? 0 : 1 + random() % 256;
-                                       live->set(r.address, r.length, static_cast<uint16_t>(hop));
-                                     }
-                                     if (!live->publish().ok()) return state.SkipWithError("no memory");
-                                     live->release(live->generation());
-                                     chunks += live->last_changed();
-                                   }
-                                   state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * changes));
-                                   state.counters["chunks"] =
-                                       static_cast<double>(chunks) / static_cast<double>(state.iterations());
-                                 })
-        ->Unit(benchmark::kMillisecond);
-  }
+  // 10,000 changes at once; 200, a busy second of BGP divided by a hundred publications; and what IPv6 takes for the
+  // same: a new table.
+  register_changes<PatchedDir24>("patched4/dir24");
+  register_changes<PatchedSail>("patched4/sail");
   build("build4/dir24", Dir24::plan4);
   build("build4/poptrie", Poptrie::plan4);
   build("build4/sail", Sail::plan4);

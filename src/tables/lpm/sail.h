@@ -43,7 +43,8 @@ class SailView {
   static constexpr size_t kRoots = size_t{1} << 16;
 
   // Checks every root entry, entry and next hop. Errors: sizes that do not fit, an index or a next hop out of range.
-  static Result<SailView> open(std::span<const std::byte> section, uint32_t next_hop_count);
+  // `trusted`: only the sizes are checked, because the builder is this process.
+  static Result<SailView> open(std::span<const std::byte> section, uint32_t next_hop_count, bool trusted = false);
 
   // The next-hop id for `address` (host order), or 0.
   SLUICE_HD uint32_t lookup(uint32_t address) const {
@@ -79,8 +80,6 @@ class SailView {
   }
 
  private:
-  friend class LiveFib4;  // makes views of tables that change
-
   SLUICE_HD const uint16_t* narrow_entries() const {
     return reinterpret_cast<const uint16_t*>(entries_);
   }

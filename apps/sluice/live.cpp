@@ -1,0 +1,134 @@
+// host only
+#include "live.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace sluice::app {
+namespace {
+
+std::string socket_path(const std::string& word) {
+  if (word != "auto") return word;
+  const std::string folder = control_folder();
+  if (folder.empty())
+    fail(Exit::kUsage, "--control auto: XDG_RUNTIME_DIR is not set", "give the path of the socket: --control PATH");
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    fail(Exit::kIo, fmt::format("--control auto: {}: {}", folder, std::strerror(errno)));
+  return fmt::format("{}/{}.sock", folder, ::getpid());
+}
+
+}  // namespace
+
+void add_live_options(CLI::App& sub, LiveFlags& flags) {
+  sub.add_option("--control", flags.control,
+                 "Answer 'sluice show', 'sluice acl' and 'sluice routes' at this socket during the run; auto: in "
+                 "$XDG_RUNTIME_DIR/sluice")
+      ->type_name("PATH|auto");
+  sub.add_flag("--wait", flags.wait, "When all packets are through, stay until SIGINT or SIGTERM");
+  sub.add_flag("--repeat", flags.repeat,
+               "Play the capture of --in from memory again and again, until --limit, SIGINT or SIGTERM");
+  sub.add_option("--max-memory", flags.max_memory,
+                 "With --control: refuse changes with which all tables, old and new, would take more (such as 512MiB)")
+      ->transform(CLI::AsSizeValue(false))
+      ->type_name("SIZE");
+  sub.add_option("--hits", flags.hits,
+                 "Count packets and bytes by access list rule, and write the counts at the end ('-': stdout)")
+      ->type_name("FILE");
+  sub.add_option("--top-rules", flags.top, "Also show the N rules that decided most")->type_name("N");
+}
+
+LiveRun::LiveRun(const LiveFlags& flags) : flags_(flags) {
+  if (flags.control.empty()) {
+    if (flags.max_memory != 0) fail(Exit::kUsage, "--max-memory needs --control", "it limits what changes may take");
+    return;
+  }
+  socket_ = need(ControlSocket::create(socket_path(flags.control)), Exit::kIo);
+}
+
+void LiveRun::prepare(RunOptions& options) {
+  options.live = socket_ != nullptr;
+  options.count_hits = flags_.counts();
+  if (flags_.wait) {
+    options.hold = [] {
+      while (!interrupted().load(std::memory_order_relaxed)) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    };
+  }
+}
+
+RunHooks LiveRun::hooks(Pipeline& pipeline, const std::string& device) {
+  if (!flags_.counts()) return {};
+  RunHooks hooks;
+  hooks.started = [this, &pipeline, device](Runtime& runtime) {
+    tables_ = std::make_unique<LiveTables>(pipeline.router, pipeline.plan, runtime.publisher(), pipeline.tables,
+                                           std::move(pipeline.models), pipeline.table_report.loads, flags_.max_memory);
+    control_ = std::make_unique<Control>(pipeline.router, runtime, *tables_, Control::Facts{pipeline.name, device});
+    if (socket_ == nullptr) return;
+    note(fmt::format("control socket {}", socket_->path()));
+    socket_->serve([this](std::string_view line) { return control_->answer(line); }, Control::too_long());
+  };
+  hooks.ended = [this](Runtime& runtime) { ended(runtime); };
+  return hooks;
+}
+
+// Nobody asks any more; what is shown at the end is taken from the counters.
+void LiveRun::ended(Runtime&) {
+  socket_.reset();
+  hits_ = Json::array();
+  for (const auto& [table, image] : tables_->tables().acls) {
+    const size_t all = RuleSet::kMaxRules;
+    if (!flags_.hits.empty()) hits_.push_back(need(control_->rules(table, true, 1, all, "list")));
+    if (flags_.top == 0) continue;
+    const Json most = need(control_->rules(table, true, 1, flags_.top, "hits"));
+    for (const Json& rule : most["rules"]) {
+      const std::string at = rule.contains("file")
+                                 ? fmt::format("{}:{}", rule["file"].get<std::string>(), rule["line"].get<uint32_t>())
+                                 : fmt::format("rule {}", rule["rule"].get<uint32_t>());
+      top_.push_back({{"table", table},
+                      {"rule", rule["rule"]},
+                      {"at", at},
+                      {"action", rule["action"]},
+                      {"packets", rule["packets"]},
+                      {"bytes", rule["bytes"]}});
+    }
+  }
+  std::stable_sort(top_.begin(), top_.end(), [](const Json& a, const Json& b) {
+    return a["packets"].get<uint64_t>() > b["packets"].get<uint64_t>();
+  });
+  if (top_.size() > flags_.top) top_.erase(top_.begin() + flags_.top, top_.end());
+  control_.reset();
+  tables_.reset();
+}
+
+void LiveRun::write_hits() const {
+  if (flags_.hits.empty()) return;
+  std::string text;
+  if (json_output()) {
+    text = Json{{"hits", hits_}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  } else {
+    text = "# packets bytes table:rule place rule\n";
+    for (const Json& table : hits_) {
+      const std::string name = table["table"].get<std::string>();
+      const auto line = [&](const Json& count, const std::string& rule, const std::string& place,
+                            const std::string& what) {
+        text += fmt::format("{} {} {}:{} {} {}\n", count["packets"].get<uint64_t>(), count["bytes"].get<uint64_t>(),
+                            name, rule, place, what);
+      };
+      for (const Json& rule : table["rules"]) {
+        line(rule, std::to_string(rule["rule"].get<uint32_t>()),
+             rule.contains("file") ? fmt::format("{}:{}", rule["file"].get<std::string>(), rule["line"].get<uint32_t>())
+                                   : "-",
+             rule["text"].get<std::string>());
+      }
+      line(table["no_match"], "0", "-", "(no rule matched)");
+      line(table["removed"], "-", "-", "(rules that are gone)");
+    }
+  }
+  auto file = need(AtomicFile::create(flags_.hits), Exit::kIo);
+  file.write(text);
+  need(file.commit(), Exit::kIo);
+}
+
+}  // namespace sluice::app

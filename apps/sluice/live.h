@@ -1,0 +1,61 @@
+// A run that can be looked at and changed, and counts by rules: the options of `run` for it, and what they do.
+// host only
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "app.h"
+#include "control/control.h"
+#include "control/control_socket.h"
+#include "control/live_tables.h"
+#include "pipeline.h"
+
+namespace sluice::app {
+
+struct LiveFlags {
+  std::string control;  // path or "auto"
+  bool wait = false;
+  bool repeat = false;
+  uint64_t max_memory = 0;
+  std::string hits;  // file or "-"
+  unsigned top = 0;
+
+  bool counts() const { return !control.empty() || !hits.empty() || top != 0; }
+};
+void add_live_options(CLI::App& sub, LiveFlags& flags);
+
+class LiveRun {
+ public:
+  // Makes the socket, so that a name that is taken is found before the tables are built. Ends with kUsage or kIo.
+  explicit LiveRun(const LiveFlags& flags);
+
+  // What the run has to do for it.
+  void prepare(RunOptions& options);
+  RunHooks hooks(Pipeline& pipeline, const std::string& device);
+
+  // After the run -----------------------------------------------------------------------------------------------------
+  // The rules that decided most, as --top-rules shows them: {"table", "rule", "at", "action", "packets", "bytes"}.
+  const Json& top() const { return top_; }
+  // Writes --hits where it should go: all rules of all lists. Ends with kIo.
+  void write_hits() const;
+
+ private:
+  void ended(Runtime& runtime);
+
+  const LiveFlags& flags_;
+  std::unique_ptr<LiveTables> tables_;
+  std::unique_ptr<Control> control_;
+  std::unique_ptr<ControlSocket> socket_;
+  Json top_ = Json::array();
+  Json hits_;
+};
+
+// show runtime|rules|drops|tables|routes, acl, routes: questions and changes to a process that runs.
+void add_live_shows(CLI::App& show);
+void add_acl(CLI::App& root);
+void add_routes(CLI::App& root);
+
+}  // namespace sluice::app

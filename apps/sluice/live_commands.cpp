@@ -1,0 +1,337 @@
+// sluice show runtime|rules|drops|tables|routes, sluice acl, sluice routes: asks and changes a process that runs.
+// host only
+#include <filesystem>
+
+#include "control/report.h"
+#include "inputs.h"
+#include "live.h"
+
+namespace sluice::app {
+namespace {
+
+constexpr uint64_t kAnswerLimitNs = 600'000'000'000;  // a large table takes its time
+
+struct ClientFlags {
+  std::string socket;
+  bool dry_run = false;
+};
+void add_socket_option(CLI::App& sub, ClientFlags& flags) {
+  sub.add_option("--socket", flags.socket,
+                 "The run's --control (default: $SLUICE_SOCKET, or the only one in $XDG_RUNTIME_DIR/sluice)")
+      ->type_name("PATH");
+}
+
+// The result of a request. Ends with kIo where nobody answers, with kBadInput where the answer is an error.
+Json request(const ClientFlags& flags, Json body) {
+  Json whole{{"v", Control::kVersion}};
+  whole.update(body);
+  const std::string path = flags.socket.empty() ? need(find_control_socket(), Exit::kIo) : flags.socket;
+  const std::string line = whole.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (line.size() >= ControlSocket::kMaxLine)
+    fail(Exit::kBadInput, fmt::format("a change of {} is too long", human_bytes(static_cast<double>(line.size()))),
+         "make several of it, or replace the table");
+  const Json answer = Json::parse(need(ask(path, line, kAnswerLimitNs), Exit::kIo), nullptr, false);
+  if (!answer.is_object() || !answer.contains("ok") || !answer["ok"].is_boolean() ||
+      !answer.contains(answer["ok"].get<bool>() ? "result" : "error"))
+    fail(Exit::kIo, fmt::format("{}: what answers there is no sluice", path));
+  if (!answer["ok"].get<bool>()) fail(Exit::kBadInput, error_of(answer["error"]));
+  return answer["result"];
+}
+
+uint64_t count_of(const Json& json, const char* field) {
+  return json[field].get<uint64_t>();
+}
+std::string word_of(const Json& json, const char* field) {
+  return json[field].get<std::string>();
+}
+
+Exit print(const Json& result, const std::string& text) {
+  if (json_output()) {
+    print_json(result);
+  } else {
+    print_out(text);
+  }
+  return Exit::kOk;
+}
+
+// -- show
+// --------------------------------------------------------------------------------------------------------------
+
+Exit show_runtime(const ClientFlags& flags) {
+  const Json r = request(flags, {{"command", "show runtime"}});
+  if (json_output()) return print(r, {});
+  std::string t =
+      fmt::format("{} on {} x{}, generation {}, {} of packets\n", word_of(r, "configuration"), word_of(r, "device"),
+                  count_of(r, "workers"), count_of(r, "generation"), human_seconds(r["seconds"].get<double>()));
+  t += fmt::format("in {} packets, out {}, dropped {}; {}; p50 {:.1f} us, p99 {:.1f} us; tables {}\n\n",
+                   with_commas(count_of(r, "packets_in")), with_commas(count_of(r, "packets_out")),
+                   with_commas(count_of(r, "dropped")), human_rate(r["packets_per_second"].get<double>(), "packets"),
+                   static_cast<double>(count_of(r["latency_ns"], "p50")) * 1e-3,
+                   static_cast<double>(count_of(r["latency_ns"], "p99")) * 1e-3,
+                   human_bytes(static_cast<double>(count_of(r, "tables_bytes"))));
+  TextTable table({"element", "class", "packets", "bytes", "dropped"});
+  for (const Json& e : r["elements"]) {
+    uint64_t dropped = 0;
+    for (const auto& [reason, n] : e["drops"].items()) dropped += n.get<uint64_t>();
+    table.add({word_of(e, "name"), word_of(e, "class"), with_commas(count_of(e, "packets")),
+               with_commas(count_of(e, "bytes")), dropped == 0 ? "-" : with_commas(dropped)});
+  }
+  return print(r, t + table.str());
+}
+
+Exit show_drops(const ClientFlags& flags) {
+  const Json r = request(flags, {{"command", "show drops"}});
+  TextTable table({"packets", "reason", "element"});
+  for (const Json& d : r["drops"])
+    table.add({with_commas(count_of(d, "packets")), word_of(d, "reason"), word_of(d, "element")});
+  return print(r, fmt::format("{} of {} packets dropped\n{}", with_commas(count_of(r, "dropped")),
+                              with_commas(count_of(r, "packets_in")), table.empty() ? "" : table.str()));
+}
+
+Exit show_tables(const ClientFlags& flags) {
+  const Json r = request(flags, {{"command", "show tables"}});
+  TextTable table({"table", "kind", "algorithm", "entries", "memory", "built in", "changed in"});
+  for (const Json& one : r["tables"]) {
+    const uint64_t changed = count_of(one, "changed_in_generation");
+    table.add({word_of(one, "name"), word_of(one, "kind"), one["algorithm"] == "" ? "-" : word_of(one, "algorithm"),
+               with_commas(count_of(one, "entries")), human_bytes(one["bytes"].get<double>()),
+               human_seconds(one["build_seconds"].get<double>()),
+               changed == 0 ? "-" : fmt::format("generation {}", changed)});
+  }
+  return print(
+      r, fmt::format("generation {}, {}{}\n{}", count_of(r, "generation"), human_bytes(r["bytes"].get<double>()),
+                     r.contains("max_memory") ? fmt::format(" of {}", human_bytes(r["max_memory"].get<double>())) : "",
+                     table.str()));
+}
+
+struct RulesFlags : ClientFlags {
+  std::string table;
+  bool hits = false, by_hits = false;
+  uint64_t from = 1, count = 50;
+};
+
+Exit show_rules(const RulesFlags& flags) {
+  const bool hits = flags.hits || flags.by_hits;
+  const Json r = request(flags, {{"command", "show rules"},
+                                 {"table", flags.table},
+                                 {"hits", hits},
+                                 {"from", flags.from},
+                                 {"count", flags.count},
+                                 {"order", flags.by_hits ? "hits" : "list"}});
+  std::vector<std::string> heads = {"rule"};
+  if (hits) heads.insert(heads.end(), {"packets", "bytes"});
+  heads.insert(heads.end(), {"place", "text"});
+  TextTable table(heads);
+  const auto add = [&](const std::string& rule, const Json& counts, const std::string& place, const std::string& text) {
+    std::vector<std::string> row = {rule};
+    if (hits) row.insert(row.end(), {with_commas(count_of(counts, "packets")), with_commas(count_of(counts, "bytes"))});
+    row.insert(row.end(), {place, text});
+    table.add(row);
+  };
+  for (const Json& rule : r["rules"]) {
+    add(with_commas(count_of(rule, "rule")), rule,
+        rule.contains("file") ? fmt::format("{}:{}", word_of(rule, "file"), count_of(rule, "line")) : "-",
+        word_of(rule, "text"));
+  }
+  std::string t = table.str();
+  const uint64_t total = count_of(r, "total"), last = flags.from + r["rules"].size() - 1;
+  if (hits) {
+    t += fmt::format("no rule matched {} packets", with_commas(count_of(r["no_match"], "packets")));
+    if (const uint64_t gone = count_of(r["removed"], "packets"); gone != 0)
+      t += fmt::format("; rules that are gone had {}", with_commas(gone));
+    t += "\n";
+  }
+  if (last < total)
+    t += fmt::format("{} to {} of {}; go on with --from {}\n", with_commas(flags.from), with_commas(last),
+                     with_commas(total), last + 1);
+  return print(r, t);
+}
+
+struct LookupFlags : ClientFlags {
+  std::string table, what;
+};
+
+Exit show_routes(const LookupFlags& flags) {
+  const Json r = request(flags, {{"command", "show routes"}, {"for", flags.what}, {"table", flags.table}});
+  TextTable table({"prefix", "next hop"});
+  for (const Json& route : r["routes"]) table.add({word_of(route, "prefix"), word_of(route, "next_hop")});
+  return print(r, table.empty() ? fmt::format("no route covers {}\n", word_of(r, "for")) : table.str());
+}
+
+// -- changes
+// -----------------------------------------------------------------------------------------------------------
+
+struct ChangeFlags : ClientFlags {
+  std::string table, file, format = "auto", changes;
+  std::vector<std::string> words;
+  uint32_t at = 0;
+};
+
+Exit change(const ChangeFlags& flags, Json body) {
+  body["table"] = flags.table;
+  body["dry_run"] = flags.dry_run;
+  const Json r = request(flags, std::move(body));
+  const Json &entries = r["entries"], &bytes = r["bytes"];
+  const std::string what =
+      fmt::format("{} '{}': {} -> {} {}, {}", r["kind"] == "acl" ? "access list" : "route table", word_of(r, "table"),
+                  with_commas(count_of(entries, "before")), with_commas(count_of(entries, "after")),
+                  r["kind"] == "acl" ? "rules" : "routes", human_bytes(bytes["after"].get<double>()));
+  if (!r["committed"].get<bool>()) {
+    return print(
+        r, fmt::format("nothing was changed; it would be\n{} ({} with the tables that are there), built in {}\n", what,
+                       human_bytes(bytes["peak"].get<double>()), human_seconds(r["build_seconds"].get<double>())));
+  }
+  if (r.contains("refusing_devices"))
+    warn("a device did not take the generation: packets that were its own are done on the host");
+  return print(r, fmt::format("generation {} live on {} after {}\n{}\n", count_of(r, "generation"),
+                              word_of(r, "device"), human_seconds(r["seconds"].get<double>()), what));
+}
+
+Exit change_text(const ChangeFlags& flags, const std::string& kind, const std::string& verb) {
+  const std::string text = fmt::format("{} {}", verb, fmt::join(flags.words, " "));
+  if (text.find('\n') != std::string::npos) fail(Exit::kUsage, "a change on the command line is one line");
+  return change(flags, {{"command", kind + " change"}, {"changes", text}, {"name", "command line"}});
+}
+Exit change_file(const ChangeFlags& flags, const std::string& kind) {
+  return change(flags, {{"command", kind + " change"},
+                        {"changes", need(read_whole_file(flags.changes, ControlSocket::kMaxLine), Exit::kIo)},
+                        {"name", flags.changes == "-" ? "standard input" : flags.changes}});
+}
+// The other process has a folder of its own.
+std::string absolute(const std::string& file) {
+  if (file == "-") fail(Exit::kUsage, "the running process cannot read this command's standard input", "name a file");
+  need(check_readable(file), Exit::kIo);
+  std::error_code error;
+  const auto path = std::filesystem::absolute(file, error);
+  return error ? file : path.string();
+}
+
+std::shared_ptr<ChangeFlags> add_change(CLI::App& group, const std::string& name, const std::string& summary,
+                                        const std::string& examples, const std::function<Exit(const ChangeFlags&)>& run,
+                                        CLI::App** made = nullptr) {
+  auto o = std::make_shared<ChangeFlags>();
+  CLI::App* sub = add_subcommand(group, name, "Subcommands", summary, examples, [o, run] { return run(*o); });
+  sub->add_option("table", o->table, "The table's name (see 'sluice show tables')")->required()->type_name("TABLE");
+  add_socket_option(*sub, *o);
+  sub->add_flag("--dry-run", o->dry_run, "Build it, say what it takes, and change nothing");
+  if (made != nullptr) *made = sub;
+  return o;
+}
+
+}  // namespace
+
+void add_live_shows(CLI::App& show) {
+  const auto add = [&](const std::string& name, const std::string& summary, const std::string& examples, auto flags,
+                       auto run) {
+    CLI::App* sub = add_subcommand(show, name, "Subcommands", summary, examples, [flags, run] { return run(*flags); });
+    add_socket_option(*sub, *flags);
+    return sub;
+  };
+  add("runtime", "Packets, rates, latencies and counters of every element of a running process.",
+      "sluice show runtime\nsluice show runtime --socket /tmp/sluice.sock -o json", std::make_shared<ClientFlags>(),
+      &show_runtime);
+  add("drops", "What a running process dropped, why and where.", "sluice show drops", std::make_shared<ClientFlags>(),
+      &show_drops);
+  add("tables", "The tables of a running process: algorithm, size, memory, last change.", "sluice show tables",
+      std::make_shared<ClientFlags>(), &show_tables);
+  auto rules = std::make_shared<RulesFlags>();
+  CLI::App* sub = add("rules", "The rules of an access list of a running process, with what each one decided.",
+                      "sluice show rules --hits\nsluice show rules --by-hits --count 10\n"
+                      "sluice show rules --table edge --from 1001 --count 1000 -o json",
+                      rules, &show_rules);
+  sub->add_option("--table", rules->table, "Which access list (default: the only one)")->type_name("NAME");
+  sub->add_flag("--hits", rules->hits, "With packets and bytes that each rule decided");
+  sub->add_flag("--by-hits", rules->by_hits, "The same, most packets first, without rules that decided none");
+  sub->add_option("--from", rules->from, "First line to show, from 1")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{RuleSet::kMaxRules}))
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_option("--count", rules->count, "Lines to show, 1 to 100000")
+      ->check(CLI::Range(1, 100'000))
+      ->type_name("N")
+      ->capture_default_str();
+  auto routes = std::make_shared<LookupFlags>();
+  sub = add("routes", "The routes of a running process that cover an address or a prefix, the longest first.",
+            "sluice show routes 8.8.8.8\nsluice show routes 2001:db8::/32 --table fib", routes, &show_routes);
+  sub->add_option("for", routes->what, "An address or a prefix")->required()->type_name("ADDRESS|PREFIX");
+  sub->add_option("--table", routes->table, "Which route table (default: the only one)")->type_name("NAME");
+}
+
+void add_acl(CLI::App& root) {
+  CLI::App* acl = add_subcommand(
+      root, "acl", "Packets",
+      "Changes an access list of a process that was started with 'sluice run --control'. A change is made whole or "
+      "not\n"
+      "at all; every packet meets the list before it or the list after it; no packet waits.",
+      "sluice acl add acl deny udp from 192.0.2.0/24 to any --at 1\nsluice acl replace acl edge.acl", nullptr);
+  acl->require_subcommand(1);
+  CLI::App* sub = nullptr;
+  auto add = add_change(
+      *acl, "add", "Adds a rule of the native language, at the end or at a position.",
+      "sluice acl add acl deny tcp from any to 192.0.2.7 port 22 --at 1",
+      [](const ChangeFlags& o) { return change_text(o, "acl", o.at != 0 ? fmt::format("add at {}", o.at) : "add"); },
+      &sub);
+  sub->add_option("rule", add->words, "The rule")->required()->type_name("RULE...");
+  sub->add_option("--at", add->at, "The position that it will have, from 1 (default: the last)")
+      ->check(CLI::Range(1u, static_cast<uint32_t>(RuleSet::kMaxRules)))
+      ->type_name("N");
+  auto erase = add_change(
+      *acl, "delete", "Deletes a rule by its position or by itself (the first that is the same).",
+      "sluice acl delete acl 17\nsluice acl delete acl deny udp from 192.0.2.0/24 to any",
+      [](const ChangeFlags& o) { return change_text(o, "acl", "delete"); }, &sub);
+  sub->add_option("rule", erase->words, "Its position, or the rule")->required()->type_name("N|RULE...");
+  auto replace = add_change(
+      *acl, "replace", "Puts the rules of a file in place of the whole list.",
+      "sluice acl replace acl edge.acl\nsluice acl replace acl edge.acl --dry-run",
+      [](const ChangeFlags& o) {
+        return change(o, {{"command", "acl replace"}, {"file", absolute(o.file)}, {"format", o.format}});
+      },
+      &sub);
+  sub->add_option("file", replace->file, "Rules of any format, or an image")->required()->type_name("FILE");
+  add_format_option(*sub, replace->format)->capture_default_str();
+  auto apply = add_change(
+      *acl, "apply",
+      "Makes the changes of a file, all or none: lines 'add [at N] RULE', 'delete N|RULE', 'replace N "
+      "RULE'.",
+      "sluice acl apply acl --changes today.txt", [](const ChangeFlags& o) { return change_file(o, "acl"); }, &sub);
+  sub->add_option("--changes", apply->changes, "The changes, one a line ('-': stdin)")->required()->type_name("FILE");
+}
+
+void add_routes(CLI::App& root) {
+  CLI::App* routes = add_subcommand(
+      root, "routes", "Packets",
+      "Changes a route table of a process that was started with 'sluice run --control'. A change is made whole or not\n"
+      "at all; every packet meets the table before it or the table after it; no packet waits.",
+      "sluice routes add fib 192.0.2.0/24 via 10.0.0.1\nsluice routes replace fib rib4.txt,rib6.txt", nullptr);
+  routes->require_subcommand(1);
+  CLI::App* sub = nullptr;
+  auto add = add_change(
+      *routes, "add", "Adds a route, or gives the route of a prefix another next hop.",
+      "sluice routes add fib 192.0.2.0/24 via 10.0.0.1",
+      [](const ChangeFlags& o) { return change_text(o, "routes", "add"); }, &sub);
+  sub->add_option("route", add->words, "PREFIX [via] NEXTHOP, as in a route file")->required()->type_name("ROUTE...");
+  auto erase = add_change(
+      *routes, "delete", "Deletes the route of a prefix.", "sluice routes delete fib 192.0.2.0/24",
+      [](const ChangeFlags& o) { return change_text(o, "routes", "delete"); }, &sub);
+  sub->add_option("prefix", erase->words, "The prefix")->required()->type_name("PREFIX")->expected(1);
+  auto replace = add_change(
+      *routes, "replace", "Puts the routes of files in place of the whole table.",
+      "sluice routes replace fib rib4.txt,rib6.txt",
+      [](const ChangeFlags& o) {
+        Json files = Json::array();
+        for (const std::string& file : split_commas(o.file)) files.push_back(absolute(file));
+        return change(o, {{"command", "routes replace"}, {"files", files}});
+      },
+      &sub);
+  sub->add_option("files", replace->file, "Route files (text or MRT), joined by commas")
+      ->required()
+      ->type_name("FILE[,FILE]");
+  auto apply = add_change(
+      *routes, "apply",
+      "Makes the changes of a file, all or none: lines 'add PREFIX [via] NEXTHOP' and 'delete PREFIX'.",
+      "sluice routes apply fib --changes today.txt", [](const ChangeFlags& o) { return change_file(o, "routes"); },
+      &sub);
+  sub->add_option("--changes", apply->changes, "The changes, one a line ('-': stdin)")->required()->type_name("FILE");
+}
+
+}  // namespace sluice::app

@@ -1,0 +1,344 @@
+// host only
+#include "control/control.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "control/report.h"
+#include "formats/native_rules.h"
+#include "net/text.h"
+#include "tables/acl/sections.h"
+
+namespace sluice {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+// The fields of a request. What is asked for and absent, of another type or out of range, is the error; fields that
+// nobody asks for are errors at the end.
+class Fields {
+ public:
+  explicit Fields(const Json& request) : request_(request) {}
+
+  std::string text(const char* name, std::optional<std::string> otherwise = std::nullopt) {
+    const Json* value = find(name, otherwise.has_value());
+    if (value == nullptr) return otherwise.value_or(std::string());
+    if (!value->is_string()) return wrong(name, "a string"), std::string();
+    return value->get<std::string>();
+  }
+  uint64_t number(const char* name, uint64_t low, uint64_t high, uint64_t otherwise) {
+    const Json* value = find(name, true);
+    if (value == nullptr) return otherwise;
+    if (!value->is_number_unsigned() || value->get<uint64_t>() < low || value->get<uint64_t>() > high)
+      return wrong(name, fmt::format("a number from {} to {}", low, high)), otherwise;
+    return value->get<uint64_t>();
+  }
+  bool flag(const char* name) {
+    const Json* value = find(name, true);
+    if (value == nullptr) return false;
+    if (!value->is_boolean()) return wrong(name, "true or false"), false;
+    return value->get<bool>();
+  }
+  std::vector<std::string> texts(const char* name) {
+    std::vector<std::string> all;
+    const Json* value = find(name, false);
+    if (value == nullptr) return all;
+    if (!value->is_array() || value->empty()) return wrong(name, "a list of strings"), all;
+    for (const Json& one : *value) {
+      if (!one.is_string()) return wrong(name, "a list of strings"), all;
+      all.push_back(one.get<std::string>());
+    }
+    return all;
+  }
+  // Once all have been asked for.
+  Result<void> done() {
+    for (const auto& [name, value] : request_.items()) {
+      if (name == "v" || std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
+      const std::string near = closest_match(name, known_);
+      if (error_.message.empty()) {
+        error_ = Error(fmt::format("'{}' is not a field of this command", name),
+                       near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
+      }
+    }
+    if (!error_.message.empty()) return std::move(error_);
+    return {};
+  }
+
+ private:
+  const Json* find(const char* name, bool optional) {
+    known_.emplace_back(name);
+    const auto it = request_.find(name);
+    if (it != request_.end()) return &*it;
+    if (!optional && error_.message.empty()) error_ = Error(fmt::format("the field '{}' is missing", name));
+    return nullptr;
+  }
+  void wrong(const char* name, const std::string& expected) {
+    if (error_.message.empty()) error_ = Error(fmt::format("the field '{}' is not {}", name, expected));
+  }
+  const Json& request_;
+  std::vector<std::string> known_;
+  Error error_;
+};
+
+Json to_json(const TableChange& c) {
+  Json json{{"table", c.table}, {"kind", c.kind}, {"algorithm", c.algorithm}, {"committed", c.generation != 0}};
+  if (c.generation != 0) json["generation"] = c.generation;
+  json["entries"] = {{"before", c.entries_before}, {"after", c.entries_after}};
+  json["bytes"] = {{"before", c.bytes_before}, {"after", c.bytes_after}, {"peak", c.bytes_peak}};
+  json["parse_seconds"] = c.parse_seconds;
+  json["build_seconds"] = c.build_seconds;
+  if (c.refusing_devices != 0) json["refusing_devices"] = c.refusing_devices;
+  json["publish_seconds"] = c.publish_seconds;
+  json["seconds"] = c.parse_seconds + c.build_seconds + c.publish_seconds;
+  return json;
+}
+
+Json to_json(const HitCount& count) {
+  return {{"packets", count.packets}, {"bytes", count.bytes}};
+}
+
+// An image that is patched has places between its rules where none is: there the range of ports is empty.
+HitLedger::Counts hits_by_position(HitLedger::Counts counts) {
+  if (counts.image == nullptr) return counts;
+  const auto rules = AclRulesView::open(*counts.image);
+  if (!rules) return {};
+  uint32_t position = 0;
+  for (uint32_t r = 1; r <= rules->size(); ++r) {
+    if (rules->rule(r).src_port_low <= rules->rule(r).src_port_high) counts.rules[++position] = counts.rules[r];
+  }
+  counts.rules.resize(position + size_t{1});
+  return counts;
+}
+
+const char* action_of(const AclRule& rule) {
+  return rule.verb == AclVerb::kDeny ? "deny" : rule.verb == AclVerb::kMark ? "mark" : "permit";
+}
+
+// A list's only name, where a request names none.
+Result<std::string> only(const std::map<std::string, std::shared_ptr<const Image>, std::less<>>& tables,
+                         const char* kind, std::string name) {
+  if (!name.empty()) return name;
+  if (tables.size() == 1) return tables.begin()->first;
+  if (tables.empty()) return Error(fmt::format("this run has no {}", kind));
+  std::vector<std::string> names;
+  for (const auto& [table, image] : tables) names.push_back(table);
+  return Error(fmt::format("there are several: {}", fmt::join(names, ", ")), "say which with --table NAME");
+}
+
+}  // namespace
+
+Control::Control(const Router& router, Runtime& runtime, LiveTables& tables, Facts facts)
+    : router_(router), runtime_(runtime), tables_(tables), facts_(std::move(facts)) {}
+
+std::string Control::answer(std::string_view line) {
+  Result<Json> result = Json();
+  const Json request = Json::parse(line, nullptr, false);
+  if (request.is_discarded()) {
+    result = Error("the request is not JSON", R"(such as {"v": 1, "command": "show runtime"})");
+  } else if (!request.is_object()) {
+    result = Error("the request is not a JSON object");
+  } else {
+    try {
+      result = run(request);
+    } catch (const std::bad_alloc&) {
+      result = Error("out of memory");
+    }
+  }
+  Json json{{"v", kVersion}, {"ok", result.ok()}};
+  if (result.ok()) {
+    json["result"] = std::move(*result);
+  } else {
+    json["error"] = sluice::to_json(result.error());
+  }
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string Control::too_long() {
+  return Json{{"v", kVersion}, {"ok", false}, {"error", sluice::to_json(Error("the request is longer than 16 MiB"))}}
+      .dump();
+}
+
+Result<Json> Control::run(const Json& request) {
+  const auto version = request.find("v");
+  if (version == request.end() || !version->is_number_integer() || version->get<int64_t>() != kVersion) {
+    return Error(fmt::format("the request is not of version {}, which this process speaks", kVersion),
+                 "use the sluice program that the process was started with");
+  }
+  Fields fields(request);
+  const std::string command = fields.text("command");
+  const auto changed = [&](Result<TableChange> change) -> Result<Json> {
+    if (!change) return std::move(change).error();
+    Json json = to_json(*change);
+    json["device"] = facts_.device;
+    return json;
+  };
+  if (command == "show runtime" || command == "show drops" || command == "show tables") {
+    if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    return command == "show runtime" ? show_runtime() : command == "show drops" ? show_drops() : show_tables();
+  }
+  if (command == "show rules") {
+    const std::string table = fields.text("table", "");
+    const bool hits = fields.flag("hits");
+    const uint64_t from = fields.number("from", 1, RuleSet::kMaxRules, 1);
+    const uint64_t count = fields.number("count", 1, 100'000, 100);
+    const std::string order = fields.text("order", "list");
+    if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    return rules(table, hits, from, count, order);
+  }
+  if (command == "show routes") {
+    const std::string what = fields.text("for");
+    const std::string table = fields.text("table", "");
+    if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    return show_routes(what, table);
+  }
+  if (command == "acl change" || command == "routes change") {
+    const std::string table = fields.text("table");
+    const std::string changes = fields.text("changes");
+    const std::string name = fields.text("name");
+    const bool dry_run = fields.flag("dry_run");
+    if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    return changed(command == "acl change" ? tables_.change_acl(table, changes, name, dry_run)
+                                           : tables_.change_routes(table, changes, name, dry_run));
+  }
+  if (command == "acl replace") {
+    const std::string table = fields.text("table");
+    const std::string file = fields.text("file");
+    const std::string format = fields.text("format", "auto");
+    const bool dry_run = fields.flag("dry_run");
+    if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    return changed(tables_.replace_acl(table, file, format, dry_run));
+  }
+  if (command == "routes replace") {
+    const std::string table = fields.text("table");
+    const std::vector<std::string> files = fields.texts("files");
+    const bool dry_run = fields.flag("dry_run");
+    if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    return changed(tables_.replace_routes(table, files, dry_run));
+  }
+  const std::vector<std::string> commands = {"show runtime", "show rules",    "show drops",
+                                             "show tables",  "show routes",   "acl change",
+                                             "acl replace",  "routes change", "routes replace"};
+  const std::string near = closest_match(command, commands);
+  return Error(
+      fmt::format("'{}' is not a command", command),
+      near.empty() ? fmt::format("commands: {}", fmt::join(commands, ", ")) : fmt::format("did you mean '{}'?", near));
+}
+
+Result<Json> Control::show_runtime() {
+  RunReport report;
+  if (auto ok = runtime_.look(report); !ok) return std::move(ok).error();
+  Json json{{"configuration", facts_.configuration}, {"device", facts_.device}};
+  json["generation"] = runtime_.publisher().generation();
+  // Of a run that goes on the counters are of many moments: what is said of the whole is not.
+  Json counters = sluice::to_json(report, router_, TableReport{tables_.loads(), {}}, facts_.device);
+  for (const char* field : {"conserved", "out", "batch", "tables", "generation", "device"}) counters.erase(field);
+  json["tables_bytes"] = tables_.bytes();
+  if (tables_.max_bytes() != 0) json["max_memory"] = tables_.max_bytes();
+  json.update(counters);
+  return json;
+}
+
+Result<Json> Control::show_drops() {
+  RunReport report;
+  if (auto ok = runtime_.look(report); !ok) return std::move(ok).error();
+  Json json{{"packets_in", report.packets_in}, {"dropped", report.dropped}, {"drops", Json::array()}};
+  for (size_t e = 0; e < report.totals.elements.size(); ++e) {
+    for (size_t r = 0; r < kDropReasons; ++r) {
+      if (const uint64_t n = report.totals.elements[e].drops[r]; n != 0) {
+        json["drops"].push_back({{"element", router_.elements[e]->name},
+                                 {"reason", to_string(static_cast<DropReason>(r))},
+                                 {"packets", n}});
+      }
+    }
+  }
+  std::stable_sort(json["drops"].begin(), json["drops"].end(), [](const Json& a, const Json& b) {
+    return a["packets"].get<uint64_t>() > b["packets"].get<uint64_t>();
+  });
+  return json;
+}
+
+Json Control::show_tables() {
+  Json json{{"generation", runtime_.publisher().generation()}, {"bytes", tables_.bytes()}};
+  if (tables_.max_bytes() != 0) json["max_memory"] = tables_.max_bytes();
+  json["tables"] = Json::array();
+  for (const TableLoad& load : tables_.loads()) {
+    Json one = sluice::to_json(load);
+    one["changed_in_generation"] = tables_.changed(load.kind, load.name);
+    json["tables"].push_back(std::move(one));
+  }
+  return json;
+}
+
+Result<Json> Control::rules(const std::string& asked, bool with_hits, size_t from, size_t count,
+                            const std::string& order) {
+  auto table = only(tables_.tables().acls, "access list", asked);
+  if (!table) return std::move(table).error();
+  if (order != "list" && order != "hits") return Error(fmt::format("'{}' is not an order", order), "list or hits");
+  auto set = tables_.rules(*table);
+  if (!set) return std::move(set).error();
+  const std::vector<AclRule>& all = (*set)->rules;
+  HitLedger::Counts counts;
+  if (with_hits || order == "hits") counts = hits_by_position(runtime_.hits().read(*table));
+  // A list that no element uses was never counted.
+  counts.rules.resize(all.size() + 1);
+  std::vector<uint32_t> shown;
+  if (order == "hits") {
+    for (uint32_t r = 1; r <= all.size(); ++r) {
+      if (counts.rules[r].packets != 0) shown.push_back(r);
+    }
+    std::stable_sort(shown.begin(), shown.end(),
+                     [&](uint32_t a, uint32_t b) { return counts.rules[a].packets > counts.rules[b].packets; });
+  } else {
+    shown.resize(all.size());
+    std::iota(shown.begin(), shown.end(), 1u);
+  }
+  Json json{{"table", *table}, {"total", shown.size()}, {"from", from}, {"rules", Json::array()}};
+  for (size_t i = from - 1; i < shown.size() && i - (from - 1) < count; ++i) {
+    const AclRule& rule = all[shown[i] - 1];
+    Json one{{"rule", shown[i]}, {"action", action_of(rule)}, {"text", to_native(rule)}};
+    if (rule.line != 0 && rule.file < (*set)->files.size()) {
+      one["file"] = (*set)->files[rule.file];
+      one["line"] = rule.line;
+    }
+    if (with_hits) one.update(to_json(counts.rules[shown[i]]));
+    json["rules"].push_back(std::move(one));
+  }
+  if (with_hits) {
+    json["no_match"] = to_json(counts.rules[0]);
+    json["removed"] = to_json(counts.removed);
+  }
+  return json;
+}
+
+Result<Json> Control::show_routes(const std::string& text, std::string asked) {
+  auto table = only(tables_.tables().routes, "route table", std::move(asked));
+  if (!table) return std::move(table).error();
+  auto rib = tables_.routes(*table);
+  if (!rib) return std::move(rib).error();
+  if (*rib == nullptr) {
+    return Error(fmt::format("the route table '{}' is a compiled image: its routes are not known", *table),
+                 "run with the route files");
+  }
+  const auto prefix = parse_prefix(text);
+  if (!prefix) return Error(fmt::format("'{}' is neither an address nor a prefix", text));
+  Json json{{"table", *table}, {"for", to_string(*prefix)}, {"routes", Json::array()}};
+  for (int length = prefix->length; length >= 0; --length) {
+    const auto n = static_cast<unsigned>(length);
+    IpPrefix covering{prefix->address, static_cast<uint8_t>(length)};
+    if (prefix->address.family == 4) {
+      covering.address.lo &= high_mask32(n);
+    } else {
+      covering.address.hi &= high_mask64(std::min(n, 64u));
+      covering.address.lo &= high_mask64(n > 64 ? n - 64 : 0);
+    }
+    if (const uint32_t hop = (*rib)->find(covering); hop != 0)
+      json["routes"].push_back({{"prefix", to_string(covering)}, {"next_hop", (*rib)->next_hop_name(hop)}});
+  }
+  return json;
+}
+
+}  // namespace sluice

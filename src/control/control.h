@@ -1,0 +1,58 @@
+// host only
+// What a running Sluice answers: requests and answers are JSON objects.
+//
+//   {"v": 1, "command": "show rules", "table": "edge", "count": 20}
+//   {"v": 1, "ok": true, "result": {...}}
+//   {"v": 1, "ok": false, "error": {"message": ..., "hint": ..., "diagnostics": [{"file", "line", "column", ...}]}}
+//
+// docs/design/control.md lists the commands and their fields.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "control/live_tables.h"
+#include "exec/runtime.h"
+
+namespace sluice {
+
+// One thread asks.
+class Control {
+ public:
+  static constexpr int kVersion = 1;
+
+  struct Facts {
+    std::string configuration;  // its name
+    std::string device;
+    unsigned workers = 1;
+  };
+  // All outlive this. The runtime's options are live and count_hits.
+  Control(const Router& router, Runtime& runtime, LiveTables& tables, Facts facts);
+
+  // The answer to one request, whatever its bytes are: an object without newlines.
+  std::string answer(std::string_view line);
+  // The answer to a line that was too long to be read.
+  static std::string too_long();
+
+  // What `show rules` gives, also after the run: {"table", "rules": [{"rule", "action", "text", "file", "line",
+  // "packets", "bytes"}], "total", "no_match": {...}, "removed": {...}}. `order`: "list", or "hits": those with most
+  // packets first, and none without.
+  Result<nlohmann::ordered_json> rules(const std::string& table, bool hits, size_t from, size_t count,
+                                       const std::string& order);
+
+ private:
+  Result<nlohmann::ordered_json> run(const nlohmann::ordered_json& request);
+  Result<nlohmann::ordered_json> show_runtime();
+  Result<nlohmann::ordered_json> show_drops();
+  nlohmann::ordered_json show_tables();
+  Result<nlohmann::ordered_json> show_routes(const std::string& text, std::string table);
+
+  const Router& router_;
+  Runtime& runtime_;
+  LiveTables& tables_;
+  Facts facts_;
+};
+
+}  // namespace sluice

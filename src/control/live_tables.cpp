@@ -1,0 +1,835 @@
+// host only
+#include "control/live_tables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <unordered_map>
+
+#include "base/clock.h"
+#include "elements/table_use.h"
+#include "formats/native_rules.h"
+#include "formats/route_files.h"
+#include "formats/route_text.h"
+#include "formats/rule_files.h"
+#include "net/text.h"
+#include "tables/acl/algorithms.h"
+#include "tables/acl/patch.h"
+#include "tables/lpm/algorithms.h"
+#include "tables/lpm/patch.h"
+
+namespace sluice {
+namespace {
+
+constexpr const char* kCommandLine = "command line";
+
+class Stopwatch {
+ public:
+  double seconds() const { return static_cast<double>(now_ns() - start_) * 1e-9; }
+
+ private:
+  uint64_t start_ = now_ns();
+};
+
+Result<std::shared_ptr<const Image>> share(Result<Image> image) {
+  if (!image) return std::move(image).error();
+  return std::make_shared<const Image>(std::move(*image));
+}
+
+// Images that are built anew for every version.
+class RebuiltAcl final : public AclImageMaker {
+ public:
+  explicit RebuiltAcl(std::string algorithm) : algorithm_(std::move(algorithm)) {}
+  Result<std::shared_ptr<const Image>> make(const RuleSet& next, const std::vector<AclStep>&) override {
+    return share(build_acl(next, algorithm_));
+  }
+
+ private:
+  std::string algorithm_;
+};
+class RebuiltRoutes final : public RouteImageMaker {
+ public:
+  RebuiltRoutes(std::string algorithm4, std::string algorithm6)
+      : algorithm4_(std::move(algorithm4)), algorithm6_(std::move(algorithm6)) {}
+  Result<std::shared_ptr<const Image>> make(const Rib& next, const std::vector<RouteStep>&) override {
+    return share(build_routes(next, algorithm4_, algorithm6_));
+  }
+
+ private:
+  std::string algorithm4_, algorithm6_;
+};
+
+// The image of what was applied, once old generations have let a replica go.
+template <typename Patched>
+Result<std::shared_ptr<const Image>> publish_patched(Patched& patched, Publisher& publisher) {
+  auto image = patched.publish();
+  if (image) return image;
+  publisher.drain_retired();
+  return patched.publish();
+}
+
+// tuple_merge, rule by rule.
+class PatchedAclImages final : public AclImageMaker {
+ public:
+  explicit PatchedAclImages(Publisher& publisher) : publisher_(publisher) {}
+
+  Result<std::shared_ptr<const Image>> make(const RuleSet& next, const std::vector<AclStep>& steps) override {
+    if (patched_ == nullptr || steps.empty() || !take(steps)) {
+      if (auto ok = create(next); !ok) return std::move(ok).error();
+    }
+    return publish_patched(*patched_, publisher_);
+  }
+  size_t bytes() const override {
+    return patched_ == nullptr ? 0 : (1 + patched_->replicas().replicas()) * patched_->replicas().size();
+  }
+
+ private:
+  static constexpr uint64_t kGap = uint64_t{1} << 32;
+
+  Result<void> create(const RuleSet& next) {
+    std::vector<OrderedRule> rules;
+    rules.reserve(next.rules.size());
+    priority_.clear();
+    for (const AclRule& rule : next.rules) {
+      priority_.push_back((priority_.size() + 1) * kGap);
+      rules.push_back({priority_.back(), rule});
+    }
+    files_ = next.files.size();
+    auto made = PatchedAcl::create(rules, {.files = next.files});
+    if (!made) return std::move(made).error();
+    patched_ = std::move(*made);
+    return {};
+  }
+
+  // False: the steps need the list to be made anew.
+  bool take(const std::vector<AclStep>& steps) {
+    AclChange change;
+    for (const AclStep& step : steps) {
+      const auto at = priority_.begin() + (step.at - 1);
+      AclRule rule = step.rule;
+      // The image has no names but those that it was made with.
+      if (rule.file >= files_) rule.file = rule.line = 0;
+      switch (step.verb) {
+        case AclStep::Verb::kDelete:
+          change.remove(*at);
+          priority_.erase(at);
+          break;
+        case AclStep::Verb::kReplace:
+          change.replace(*at, rule);
+          break;
+        case AclStep::Verb::kAdd: {
+          const uint64_t before = at == priority_.begin() ? 0 : *(at - 1);
+          if (at == priority_.end() && before > ~uint64_t{0} - kGap) return false;
+          const uint64_t behind = at == priority_.end() ? before + 2 * kGap : *at;
+          if (behind - before < 2) return false;
+          const uint64_t priority = before + (behind - before) / 2;
+          change.add(priority, rule);
+          priority_.insert(at, priority);
+          break;
+        }
+      }
+    }
+    return patched_->apply(change).ok();
+  }
+
+  Publisher& publisher_;
+  std::unique_ptr<PatchedAcl> patched_;
+  std::vector<uint64_t> priority_;  // by position
+  size_t files_ = 0;
+};
+
+class PatchedRouteImages final : public RouteImageMaker {
+ public:
+  PatchedRouteImages(std::string algorithm4, std::string algorithm6, Publisher& publisher) : publisher_(publisher) {
+    options_.algorithm4 = std::move(algorithm4);
+    options_.algorithm6 = std::move(algorithm6);
+  }
+
+  Result<std::shared_ptr<const Image>> make(const Rib& next, const std::vector<RouteStep>& steps) override {
+    if (patched_ == nullptr || steps.empty()) {
+      auto made = PatchedRoutes::create(next, options_);
+      if (!made) return std::move(made).error();
+      patched_ = std::move(*made);
+    } else {
+      for (; names_ < next.next_hop_count(); ++names_) patched_->intern(next.next_hop_name(names_ + 1));
+      for (const RouteStep& step : steps) patched_->set(step.prefix, step.next_hop);
+    }
+    names_ = next.next_hop_count();
+    return publish_patched(*patched_, publisher_);
+  }
+  size_t bytes() const override {
+    return patched_ == nullptr ? 0 : (1 + patched_->replicas().replicas()) * patched_->replicas().size();
+  }
+
+ private:
+  Publisher& publisher_;
+  PatchedRoutesOptions options_;
+  std::unique_ptr<PatchedRoutes> patched_;
+  uint32_t names_ = 0;
+};
+
+// -- makers by the table's algorithm ----------------------------------------------------------------------------------
+
+std::unique_ptr<AclImageMaker> maker_of(const TableChange& change, bool rebuilt, Publisher& publisher,
+                                        const std::vector<AclStep>&) {
+  if (!rebuilt && change.algorithm == TupleMergeAcl::kName) return std::make_unique<PatchedAclImages>(publisher);
+  return std::make_unique<RebuiltAcl>(change.algorithm);
+}
+std::unique_ptr<RouteImageMaker> maker_of(const TableChange& change, bool rebuilt, Publisher& publisher,
+                                          const std::vector<RouteStep>&) {
+  const size_t plus = change.algorithm.find('+');
+  std::string four = change.algorithm.substr(0, plus), six = change.algorithm.substr(plus + 1);
+  if (rebuilt) return std::make_unique<RebuiltRoutes>(std::move(four), std::move(six));
+  return std::make_unique<PatchedRouteImages>(std::move(four), std::move(six), publisher);
+}
+
+// The words of one line of a change, with their places in the whole text.
+class Words {
+ public:
+  Words(std::string_view text, size_t begin, size_t end) : text_(text), at_(begin), end_(end) { skip(); }
+  bool done() const { return at_ == end_ || text_[at_] == '#'; }
+  size_t at() const { return at_; }
+  std::string_view peek() const {
+    size_t to = at_;
+    while (to < end_ && !blank(text_[to]) && text_[to] != '#') ++to;
+    return text_.substr(at_, to - at_);
+  }
+  std::string_view take() {
+    const std::string_view word = peek();
+    at_ += word.size();
+    skip();
+    return word;
+  }
+
+ private:
+  static bool blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+  void skip() {
+    while (at_ < end_ && blank(text_[at_])) ++at_;
+  }
+  std::string_view text_;
+  size_t at_, end_;
+};
+
+std::optional<uint32_t> number(std::string_view word) {
+  uint32_t n = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), n);
+  if (error != std::errc() || end != word.data() + word.size() || n == 0) return std::nullopt;
+  return n;
+}
+
+// Calls f(line number, begin, end) for each line.
+template <typename F>
+void each_line(std::string_view text, F&& f) {
+  uint32_t line = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    f(++line, at, end);
+    at = end + 1;
+  }
+}
+
+void wrong_verb(Diagnostics& findings, const Words& words, std::string_view word,
+                const std::vector<std::string>& verbs) {
+  Diagnostic& d = findings.error_at(words.at(), word.size(), fmt::format("'{}' is not a change", word));
+  d.expected = fmt::format("{}", fmt::join(verbs, ", "));
+  const std::string near = closest_match(word, verbs);
+  if (!near.empty()) d.suggestion = fmt::format("did you mean '{}'?", near);
+}
+
+std::string line_of(std::string_view text, size_t begin, size_t end) {
+  if (end > begin && text[end - 1] == '\r') --end;
+  return std::string(text.substr(begin, end - begin));
+}
+
+// -- access lists -----------------------------------------------------------------------------------------------------
+
+Result<std::vector<AclStep>> parse_acl_change(std::string_view text, const std::string& name) {
+  // The rules are read where they stand, by the reader of rule files: what is in front of them is blank for it.
+  std::string rules(text);
+  struct Line {
+    AclStep::Verb verb;
+    uint32_t at;
+    bool rule;  // one stands there
+    size_t begin;
+  };
+  std::map<uint32_t, Line> lines;
+  std::vector<std::string> shown;
+  Diagnostics findings(name, text);
+  each_line(text, [&](uint32_t line, size_t begin, size_t end) {
+    shown.push_back(line_of(text, begin, end));
+    Words words(text, begin, end);
+    if (words.done() || words.peek() == "define") return;
+    const size_t first = words.at();
+    const auto blank_all = [&] {
+      std::fill(rules.begin() + static_cast<ptrdiff_t>(begin), rules.begin() + static_cast<ptrdiff_t>(end), ' ');
+    };
+    Line made{AclStep::Verb::kAdd, 0, true, first};
+    const std::string_view verb = words.peek();
+    if (verb != "add" && verb != "delete" && verb != "replace") {
+      wrong_verb(findings, words, verb, {"add", "delete", "replace"});
+      blank_all();
+      return;
+    }
+    words.take();
+    const bool position = verb == "replace" || (verb == "add" && words.peek() == "at");
+    if (verb == "add" && position) words.take();
+    if (verb == "delete") {
+      made.verb = AclStep::Verb::kDelete;
+      Words rest = words;
+      const auto n = number(rest.take());
+      if (n && rest.done()) {
+        made.at = *n;
+        made.rule = false;
+      }
+    } else if (position) {
+      if (verb == "replace") made.verb = AclStep::Verb::kReplace;
+      const size_t at = words.at();
+      const std::string_view word = words.take();
+      if (const auto n = number(word)) {
+        made.at = *n;
+      } else {
+        findings.error_at(at, std::max<size_t>(1, word.size()), fmt::format("'{}' is not a position", word)).expected =
+            "the number of a rule, from 1";
+        blank_all();
+        return;
+      }
+    }
+    if (made.rule && words.done()) {
+      findings.error_at(words.at(), 1, "the rule is missing").expected =
+          made.verb == AclStep::Verb::kDelete ? "the number of a rule, or a rule" : "a rule";
+      return;
+    }
+    std::fill(rules.begin() + static_cast<ptrdiff_t>(begin),
+              rules.begin() + static_cast<ptrdiff_t>(made.rule ? words.at() : end), ' ');
+    lines[line] = made;
+  });
+  const IncludeReader none = [](const std::string&) -> Result<std::string> {
+    return Error("a change does not include other files", "replace the list with the file");
+  };
+  auto parsed = parse_native_rules(rules, name, none);
+  if (!parsed) {
+    if (parsed.error().diagnostics.empty()) return std::move(parsed).error();
+    for (Diagnostic d : parsed.error().diagnostics) {
+      if (d.line != 0 && d.line <= shown.size()) d.source_line = shown[d.line - 1];
+      findings.add(std::move(d));
+    }
+  }
+  if (!findings.ok()) {
+    Error error = findings.to_error();
+    std::stable_sort(error.diagnostics.begin(), error.diagnostics.end(),
+                     [](const Diagnostic& a, const Diagnostic& b) { return a.line < b.line; });
+    return error;
+  }
+  std::vector<AclStep> steps;
+  size_t next = 0;
+  for (const auto& [line, l] : lines) {
+    AclStep step;
+    step.verb = l.verb;
+    step.at = l.at;
+    step.line = line;
+    if (!l.rule) {
+      steps.push_back(step);
+      continue;
+    }
+    // A line whose groups have members is several rules in a row.
+    for (bool first = true; next < parsed->rules.size() && parsed->rules[next].line == line; ++next, first = false) {
+      step.rule = parsed->rules[next];
+      if (!first && step.at != 0) {
+        ++step.at;
+        step.verb = AclStep::Verb::kAdd;
+      }
+      steps.push_back(step);
+    }
+  }
+  return steps;
+}
+
+std::string identity_of(const AclRule& rule) {
+  const AclMatchRule flat = flatten(rule, 0);
+  const uint32_t action[3] = {static_cast<uint32_t>(rule.verb), rule.verb == AclVerb::kMark ? rule.mark : 0, rule.log};
+  std::string id(reinterpret_cast<const char*>(&flat), offsetof(AclMatchRule, rule));
+  return id.append(reinterpret_cast<const char*>(action), sizeof action);
+}
+
+// The list after the steps, whose positions are filled in. Errors: positions that are not there, rules that are not
+// there, by line.
+Result<RuleSet> after_steps(const RuleSet& before, std::vector<AclStep>& steps, std::string_view text,
+                            const std::string& name) {
+  RuleSet next;
+  next.files = before.files;
+  std::vector<AclRule> made;  // rules past those of `before`
+  std::vector<uint32_t> order(before.rules.size());
+  for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+  const auto rule_at = [&](uint32_t i) -> const AclRule& {
+    return i < before.rules.size() ? before.rules[i] : made[i - before.rules.size()];
+  };
+  std::unordered_map<std::string, std::vector<uint32_t>> by_text;  // only where a step deletes by text
+  if (std::any_of(steps.begin(), steps.end(),
+                  [](const AclStep& s) { return s.verb == AclStep::Verb::kDelete && s.at == 0; })) {
+    for (uint32_t i = 0; i < order.size(); ++i) by_text[identity_of(before.rules[i])].push_back(i);
+  }
+  uint32_t file = 0;
+  Diagnostics findings(name, text);
+  std::vector<std::pair<size_t, size_t>> places;
+  each_line(text, [&](uint32_t, size_t begin, size_t end) { places.emplace_back(begin, end); });
+  const auto fault = [&](const AclStep& step, std::string message) {
+    const auto [begin, end] =
+        step.line != 0 && step.line <= places.size() ? places[step.line - 1] : std::pair<size_t, size_t>{0, 0};
+    findings.error_at(begin, std::max<size_t>(1, end - begin), std::move(message));
+  };
+  for (AclStep& step : steps) {
+    const bool erase = step.verb != AclStep::Verb::kAdd;
+    uint32_t at = step.at;
+    if (erase && at == 0) {
+      const auto found = by_text.find(identity_of(step.rule));
+      auto first = order.end();
+      if (found != by_text.end()) {
+        for (uint32_t i : found->second) first = std::min(first, std::find(order.begin(), order.end(), i));
+      }
+      if (first == order.end()) {
+        fault(step, fmt::format("the list has no such rule: {}", to_native(step.rule)));
+        continue;
+      }
+      at = static_cast<uint32_t>(first - order.begin()) + 1;
+    }
+    const size_t last = order.size() + (step.verb == AclStep::Verb::kAdd ? 1 : 0);
+    if (at > last) {
+      fault(step, fmt::format("position {} is past the end: the list has {} rules", at, order.size()));
+      continue;
+    }
+    if (erase) {
+      if (!by_text.empty()) std::erase(by_text[identity_of(rule_at(order[at - 1]))], order[at - 1]);
+      order.erase(order.begin() + (at - 1));
+    }
+    if (at == 0) at = static_cast<uint32_t>(order.size()) + 1;
+    step.at = at;
+    if (step.verb == AclStep::Verb::kDelete) continue;
+    if (made.empty()) {
+      file = static_cast<uint32_t>(std::find(next.files.begin(), next.files.end(), name) - next.files.begin());
+      if (file == next.files.size()) next.files.push_back(name);
+    }
+    const auto id = static_cast<uint32_t>(before.rules.size() + made.size());
+    step.rule.file = file;
+    if (name == kCommandLine) step.rule.line = 0;
+    made.push_back(step.rule);
+    if (!by_text.empty()) by_text[identity_of(step.rule)].push_back(id);
+    order.insert(order.begin() + (at - 1), id);
+  }
+  if (!findings.ok()) return findings.to_error();
+  next.rules.reserve(order.size());
+  for (uint32_t i : order) next.rules.push_back(rule_at(i));
+  return next;
+}
+
+// The rules of a compiled image as they were configured.
+Result<RuleSet> rules_of(const Image& image) {
+  auto rules = AclRulesView::open(image);
+  auto actions = AclActionsView::open(image);
+  auto source = AclSourceView::open(image);
+  if (!rules) return std::move(rules).error();
+  if (!actions) return std::move(actions).error();
+  if (!source) return std::move(source).error();
+  RuleSet set;
+  std::map<std::string, uint32_t, std::less<>> files;
+  for (uint32_t r = 1; r <= rules->size(); ++r) {
+    const AclMatchRule& flat = rules->rule(r);
+    AclRule rule;
+    rule.family = flat.family;
+    const auto prefix = [&](uint64_t hi, uint64_t lo, uint8_t length) {
+      const auto own = static_cast<uint8_t>(length != 0 && flat.family == 4 ? length - 96 : length);
+      return IpPrefix{IpAddress{hi, lo, own == 0 ? uint8_t{0} : flat.family}, own};
+    };
+    rule.src = prefix(flat.src_hi, flat.src_lo, flat.src_length);
+    rule.dst = prefix(flat.dst_hi, flat.dst_lo, flat.dst_length);
+    rule.src_port_low = flat.src_port_low;
+    rule.src_port_high = flat.src_port_high;
+    rule.dst_port_low = flat.dst_port_low;
+    rule.dst_port_high = flat.dst_port_high;
+    rule.protocol = flat.protocol;
+    rule.protocol_mask = flat.protocol_mask;
+    rule.flags = flat.flags;
+    rule.flags_mask = flat.flags_mask;
+    if (flat.dscp_mask != 0) rule.dscp = flat.dscp;
+    rule.needs_ports = (flat.bits & flat.bits_mask & FlowKey::kHasPorts) != 0;
+    const auto without = static_cast<uint8_t>(rule.needs_ports ? ~unsigned{FlowKey::kHasPorts} : ~0u);
+    rule.bits = flat.bits & without;
+    rule.bits_mask = flat.bits_mask & without;
+    rule.icmp = flat.icmp;
+    rule.icmp_mask = flat.icmp_mask;
+    const AclAction action = actions->action(r);
+    rule.verb = action.verb;
+    rule.mark = action.mark;
+    rule.log = action.log != 0;
+    rule.line = source->line(r);
+    const auto [it, fresh] = files.try_emplace(std::string(source->file(r)), static_cast<uint32_t>(files.size()));
+    if (fresh) set.files.push_back(it->first);
+    rule.file = it->second;
+    set.rules.push_back(rule);
+  }
+  return set;
+}
+
+// -- routes -----------------------------------------------------------------------------------------------------------
+
+constexpr size_t kSettleAfter = 4096;  // a search looks at every change that is not settled
+
+Result<std::vector<RouteStep>> change_rib(Rib& rib, std::string_view text, const std::string& name) {
+  Diagnostics findings(name, text);
+  std::vector<RouteStep> steps;
+  size_t pending = 0;
+  each_line(text, [&](uint32_t line, size_t begin, size_t end) {
+    Words words(text, begin, end);
+    if (words.done()) return;
+    const std::string_view verb = words.peek();
+    if (verb != "add" && verb != "delete") {
+      wrong_verb(findings, words, verb, {"add", "delete"});
+      return;
+    }
+    words.take();
+    if (words.done()) {
+      findings.error_at(words.at(), 1, "the prefix is missing").expected = verb == "add" ? "PREFIX NEXTHOP" : "PREFIX";
+      return;
+    }
+    if (++pending % kSettleAfter == 0) rib.settle();
+    if (verb == "add") {
+      Words route = words;
+      auto added = parse_routes(text.substr(words.at(), end - words.at()), name, rib);
+      if (added) {
+        // `default` is of the family of its next hop.
+        auto prefix = parse_prefix(route.take());
+        if (!prefix) prefix = IpPrefix{IpAddress{0, 0, added->routes6 != 0 ? uint8_t{6} : uint8_t{4}}, 0};
+        steps.push_back({*prefix, rib.find(*prefix)});
+        return;
+      }
+      if (added.error().diagnostics.empty()) findings.error_at(words.at(), end - words.at(), added.error().message);
+      for (Diagnostic d : added.error().diagnostics) {
+        d.line = line;
+        d.column += static_cast<uint32_t>(words.at() - begin);
+        d.source_line = line_of(text, begin, end);
+        findings.add(std::move(d));
+      }
+      return;
+    }
+    const size_t at = words.at();
+    const std::string_view word = words.take();
+    bool host_bits = false;
+    const auto prefix = parse_prefix(word, &host_bits);
+    if (!prefix || host_bits) {
+      Diagnostic& d = findings.error_at(at, word.size(),
+                                        prefix ? fmt::format("'{}' has bits set behind its length", word)
+                                               : fmt::format("'{}' is not a prefix", word));
+      d.expected = "such as 10.0.0.0/8 or 2001:db8::/32";
+      if (prefix) d.suggestion = fmt::format("did you mean '{}'?", to_string(*prefix));
+    } else if (!words.done()) {
+      findings.error_at(words.at(), words.peek().size(), "more than a prefix").expected = "delete PREFIX";
+    } else if (!rib.remove(*prefix)) {
+      findings.error_at(at, word.size(), fmt::format("there is no route for {}", to_string(*prefix)));
+    } else {
+      steps.push_back({*prefix, 0});
+    }
+  });
+  if (!findings.ok()) return findings.to_error();
+  rib.settle();
+  return steps;
+}
+
+// Errors: no table of that name, with the nearest one.
+Result<void> known(const std::map<std::string, std::shared_ptr<const Image>, std::less<>>& tables, const char* kind,
+                   const std::string& name) {
+  auto found = find_table(tables, kind, name);
+  if (found) return {};
+  Error error = found.error();
+  if (error.hint.empty() && !tables.empty()) {
+    std::vector<std::string> names;
+    for (const auto& [table, image] : tables) names.push_back(table);
+    error.hint = fmt::format("tables: {}", fmt::join(names, ", "));
+  }
+  return error;
+}
+
+std::string human(size_t bytes) {
+  return bytes < (size_t{10} << 20) ? fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024)
+                                    : fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+}  // namespace
+
+LiveTables::LiveTables(const Router& router, const Plan& plan, Publisher& publisher, TableSet tables,
+                       TableModels models, std::vector<TableLoad> loads, size_t max_bytes)
+    : router_(router),
+      plan_(plan),
+      publisher_(publisher),
+      tables_(std::move(tables)),
+      models_(std::move(models)),
+      loads_(std::move(loads)),
+      max_bytes_(max_bytes) {}
+
+size_t LiveTables::bytes() const {
+  size_t sum = 0;
+  const auto add = [&](const auto& tables, const auto* makers) {
+    for (const auto& [name, image] : tables) {
+      size_t kept = 0;
+      if (makers != nullptr) {
+        if (const auto it = makers->find(name); it != makers->end()) kept = it->second->bytes();
+      }
+      sum += kept != 0 ? kept : image->bytes().size();
+    }
+  };
+  add(tables_.acls, &acl_makers_);
+  add(tables_.routes, &route_makers_);
+  add(tables_.adjacencies, static_cast<const decltype(acl_makers_)*>(nullptr));
+  return sum;
+}
+
+template <typename Model, typename Step>
+Result<std::shared_ptr<const Image>> LiveTables::make(
+    std::map<std::string, std::unique_ptr<ImageMaker<Model, Step>>>& makers, const TableChange& change,
+    const Model& next, const std::vector<Step>& steps, bool dry_run) {
+  if (dry_run) return maker_of(change, true, publisher_, steps)->make(next, steps);
+  auto& maker = makers[change.table];
+  if (maker == nullptr) maker = maker_of(change, false, publisher_, steps);
+  auto image = maker->make(next, steps);
+  if (!image) makers.erase(change.table);
+  return image;
+}
+
+TableLoad& LiveTables::load_of(const char* kind, const std::string& table) {
+  for (TableLoad& load : loads_) {
+    if (load.kind == kind && load.name == table) return load;
+  }
+  loads_.push_back({.name = table, .kind = kind});
+  return loads_.back();
+}
+
+uint64_t LiveTables::changed(const std::string& kind, const std::string& table) const {
+  const auto it = changed_.find({kind, table});
+  return it == changed_.end() ? 0 : it->second;
+}
+
+Result<const RuleSet*> LiveTables::rules(const std::string& table) {
+  if (auto ok = known(tables_.acls, "ACL table", table); !ok) return std::move(ok).error();
+  auto it = models_.acls.find(table);
+  if (it == models_.acls.end()) {
+    auto rules = rules_of(*tables_.acls.find(table)->second);
+    if (!rules) return std::move(rules).error();
+    it = models_.acls.emplace(table, std::move(*rules)).first;
+  }
+  return &it->second;
+}
+
+Result<const Rib*> LiveTables::routes(const std::string& table) const {
+  if (auto ok = known(tables_.routes, "route table", table); !ok) return std::move(ok).error();
+  const auto it = models_.routes.find(table);
+  return it == models_.routes.end() ? nullptr : &it->second;
+}
+
+// Whether an image of `bytes` bytes may stand beside what is there.
+Result<void> LiveTables::fits(const TableChange& change, size_t bytes) const {
+  if (max_bytes_ == 0 || this->bytes() + bytes <= max_bytes_) return {};
+  return Error(
+      fmt::format("{} '{}' with {} entries needs about {}, and {} with the tables that are there, more than the "
+                  "limit of {}",
+                  change.kind == "acl" ? "the access list" : "the route table", change.table, change.entries_after,
+                  human(bytes), human(this->bytes() + bytes), human(max_bytes_)),
+      "the table stays as it is; give run a larger --max-memory");
+}
+
+Result<void> LiveTables::publish(TableSet next, TableChange& change, bool dry_run) {
+  auto snapshot = bind_plan(plan_, router_, next);
+  if (!snapshot) return std::move(snapshot).error();
+  if (dry_run) return {};
+  const Stopwatch clock;
+  try {
+    change.generation = publisher_.publish(std::move(*snapshot));
+  } catch (const std::bad_alloc&) {
+    return Error("no memory for another generation", "the table stays as it is");
+  }
+  change.publish_seconds = clock.seconds();
+  for (const auto& resident : publisher_.current()->residents) change.refusing_devices += resident == nullptr ? 1 : 0;
+  tables_ = std::move(next);
+  changed_[{change.kind, change.table}] = change.generation;
+  TableLoad& load = load_of(change.kind.c_str(), change.table);
+  load.entries = change.entries_after;
+  load.bytes = change.bytes_after;
+  load.parse_seconds = change.parse_seconds;
+  load.build_seconds = change.build_seconds;
+  load.compiled = false;
+  return {};
+}
+
+Result<TableChange> LiveTables::commit_acl(const std::string& table, RuleSet next, const std::vector<AclStep>& steps,
+                                           double parse_seconds, bool dry_run) {
+  const std::shared_ptr<const Image> before = tables_.acls.find(table)->second;
+  TableChange change{.table = table, .kind = "acl", .algorithm = std::string(acl_image_algorithm(*before))};
+  auto rules_before = rules(table);
+  if (!rules_before) return std::move(rules_before).error();
+  change.entries_before = (*rules_before)->rules.size();
+  change.entries_after = next.rules.size();
+  change.bytes_before = before->bytes().size();
+  change.parse_seconds = parse_seconds;
+  const size_t estimate = change.bytes_before / (change.entries_before + 1) * (change.entries_after + 1);
+  if (auto ok = fits(change, estimate); !ok) return std::move(ok).error();
+  const Stopwatch clock;
+  auto image = make(acl_makers_, change, next, steps, dry_run);
+  if (!image) return std::move(image).error();
+  change.build_seconds = clock.seconds();
+  change.bytes_after = (*image)->bytes().size();
+  // A maker's images are among those that are there.
+  const bool kept = !dry_run && acl_makers_[table]->bytes() != 0;
+  const size_t more = kept ? 0 : change.bytes_after;
+  change.bytes_peak = bytes() + more;
+  Result<void> done = fits(change, more);
+  if (done.ok()) {
+    TableSet set = tables_;
+    set.acls[table] = std::move(*image);
+    done = publish(std::move(set), change, dry_run);
+  }
+  if (!done) {
+    if (!dry_run) acl_makers_.erase(table);
+    return std::move(done).error();
+  }
+  if (!dry_run) models_.acls[table] = std::move(next);
+  return change;
+}
+
+Result<TableChange> LiveTables::change_acl(const std::string& table, std::string_view text, const std::string& name,
+                                           bool dry_run) {
+  const Stopwatch clock;
+  auto before = rules(table);
+  if (!before) return std::move(before).error();
+  auto steps = parse_acl_change(text, name);
+  if (!steps) return std::move(steps).error();
+  auto next = after_steps(**before, *steps, text, name);
+  if (!next) return std::move(next).error();
+  return commit_acl(table, std::move(*next), *steps, clock.seconds(), dry_run);
+}
+
+Result<TableChange> LiveTables::replace_acl(const std::string& table, const std::string& file,
+                                            const std::string& format, bool dry_run) {
+  const Stopwatch clock;
+  if (auto ok = known(tables_.acls, "ACL table", table); !ok) return std::move(ok).error();
+  auto choice = parse_rule_format(format);
+  if (!choice) return std::move(choice).error();
+  Result<RuleSet> rules = RuleSet{};
+  if (Image::is_image_file(file)) {
+    auto image = Image::open(file, ImageKind::kAcl);
+    if (!image) return std::move(image).error();
+    rules = rules_of(*image);
+  } else {
+    rules = read_rules_file(file, *choice);
+  }
+  if (!rules) return std::move(rules).error();
+  return commit_acl(table, std::move(*rules), {}, clock.seconds(), dry_run);
+}
+
+Result<TableChange> LiveTables::commit_routes(const std::string& table, Rib next, const std::vector<RouteStep>& steps,
+                                              double parse_seconds, bool dry_run) {
+  const Image& before = *tables_.routes.find(table)->second;
+  TableChange change{.table = table, .kind = "routes"};
+  const TableLoad& load = load_of("routes", table);
+  change.entries_before = load.entries;
+  change.entries_after = next.size();
+  change.bytes_before = before.bytes().size();
+  change.parse_seconds = parse_seconds;
+  const ImageSection* four = before.find(SectionTag::kFib4);
+  const ImageSection* six = before.find(SectionTag::kFib6);
+  if (four == nullptr || six == nullptr) return Error("the route table's image lacks a family");
+  change.algorithm = fmt::format("{}+{}", section_algorithm(*four), section_algorithm(*six));
+  // How a table grows depends on its algorithm: what is there is the least that will do.
+  if (auto ok = fits(change, change.entries_after < change.entries_before ? 0 : change.bytes_before); !ok)
+    return std::move(ok).error();
+  const Stopwatch clock;
+  auto image = make(route_makers_, change, next, steps, dry_run);
+  if (!image) return std::move(image).error();
+  // What is not published in the end leaves no trace.
+  struct Trace {
+    ~Trace() {
+      if (makers != nullptr) makers->erase(table);
+    }
+    decltype(route_makers_)* makers;
+    const std::string& table;
+  } trace{dry_run ? nullptr : &route_makers_, table};
+  TableSet set = tables_;
+  set.routes[table] = *image;
+  change.bytes_after = (*image)->bytes().size();
+  size_t more = !dry_run && route_makers_[table]->bytes() != 0 ? 0 : change.bytes_after;
+  // Adjacencies go by the numbers of next hops.
+  auto names = NextHopNames::open(before.section(SectionTag::kNextHopNames));
+  if (!names) return std::move(names).error();
+  bool same = names->count() == next.next_hop_count();
+  for (uint32_t id = 1; same && id <= names->count(); ++id) same = names->name(id) == next.next_hop_name(id);
+  for (const auto& element : router_.elements) {
+    for (const TableDeclaration& d : element->tables()) {
+      if (same || d.type != TableDeclaration::Type::kAdjacency || d.routes != table) continue;
+      const auto model = models_.adjacencies.find(d.name);
+      if (model == models_.adjacencies.end()) {
+        return Error(
+            fmt::format("the adjacency table '{}' is a compiled image: it does not know other next hops than it "
+                        "was compiled with",
+                        d.name),
+            "run with the adjacency file");
+      }
+      auto adjacencies = load_table(model->second, image->get(), nullptr, nullptr);
+      if (!adjacencies) return std::move(adjacencies).error();
+      more += (*adjacencies)->bytes().size();
+      set.adjacencies[d.name] = std::move(*adjacencies);
+    }
+  }
+  change.build_seconds = clock.seconds();
+  change.bytes_peak = bytes() + more;
+  if (auto ok = fits(change, more); !ok) return std::move(ok).error();
+  // The replica before is free once nobody has it.
+  image = std::shared_ptr<const Image>();
+  if (auto ok = publish(std::move(set), change, dry_run); !ok) return std::move(ok).error();
+  trace.makers = nullptr;
+  if (!dry_run) models_.routes[table] = std::move(next);
+  return change;
+}
+
+Result<TableChange> LiveTables::change_routes(const std::string& table, std::string_view text, const std::string& name,
+                                              bool dry_run) {
+  const Stopwatch clock;
+  auto before = routes(table);
+  if (!before) return std::move(before).error();
+  if (*before == nullptr) {
+    return Error(fmt::format("the route table '{}' is a compiled image: its routes are not known", table),
+                 "replace it with route files, or run with them");
+  }
+  Rib next = **before;
+  auto steps = change_rib(next, text, name);
+  if (!steps) return std::move(steps).error();
+  return commit_routes(table, std::move(next), *steps, clock.seconds(), dry_run);
+}
+
+Result<TableChange> LiveTables::replace_routes(const std::string& table, const std::vector<std::string>& files,
+                                               bool dry_run) {
+  const Stopwatch clock;
+  if (auto ok = known(tables_.routes, "route table", table); !ok) return std::move(ok).error();
+  for (const std::string& file : files) {
+    if (Image::is_image_file(file))
+      return Error(fmt::format("{} is a compiled image: its routes are not known", file), "give the route files");
+  }
+  auto read = read_routes_files(files);
+  if (!read) return std::move(read).error();
+  // Next hops keep their numbers, so that what goes by them stays as it is.
+  Rib next;
+  const auto before = models_.routes.find(table);
+  bool kept = before != models_.routes.end();
+  if (kept) {
+    for (const std::string& name : before->second.next_hop_names()) next.intern(name);
+    std::vector<uint32_t> id(read->next_hop_count() + size_t{1});
+    for (uint32_t i = 1; i <= read->next_hop_count(); ++i) kept &= (id[i] = next.intern(read->next_hop_name(i))) != 0;
+    if (kept) {
+      for (const Route4& r : read->routes4()) next.add4(r.address, r.length, id[r.next_hop]);
+      for (const Route6& r : read->routes6()) next.add6(r.hi, r.lo, r.length, id[r.next_hop]);
+      next.settle();
+    }
+  }
+  return commit_routes(table, kept ? std::move(next) : std::move(*read), {}, clock.seconds(), dry_run);
+}
+
+}  // namespace sluice

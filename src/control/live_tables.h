@@ -1,0 +1,129 @@
+// host only
+// Tables that are changed while packets pass: a change is made aside and published whole, or not at all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "elements/tables.h"
+#include "exec/plan.h"
+#include "exec/publisher.h"
+#include "graph/router.h"
+
+namespace sluice {
+
+// One step of a change to an access list; steps follow one another, and positions are those of their moment.
+struct AclStep {
+  enum class Verb : uint8_t { kAdd, kDelete, kReplace } verb = Verb::kAdd;
+  uint32_t at = 0;  // 1-based; kAdd: where the rule will stand, 0: at the end. kDelete: 0: the first that is `rule`
+  AclRule rule;     // kDelete with a position: not used
+  uint32_t line = 0;
+};
+// One step of a change to a route table.
+struct RouteStep {
+  IpPrefix prefix;
+  uint32_t next_hop = 0;  // of the Rib after the steps; 0: the route is deleted
+};
+
+// How the images of a table's versions come about. One thread. `Model` is the version whole, `steps` made it of the one
+// before, with all positions known; no steps: it has nothing to do with that one.
+template <typename Model, typename Step>
+class ImageMaker {
+ public:
+  virtual ~ImageMaker() = default;
+  // Errors: those of the builder. Whoever does not publish the image drops the maker, which then knows too much.
+  virtual Result<std::shared_ptr<const Image>> make(const Model& next, const std::vector<Step>& steps) = 0;
+  // Bytes of images that it keeps, that of the last version included; 0: none.
+  virtual size_t bytes() const { return 0; }
+};
+using AclImageMaker = ImageMaker<RuleSet, AclStep>;
+using RouteImageMaker = ImageMaker<Rib, RouteStep>;
+
+// What a change did, or with dry_run would do.
+struct TableChange {
+  std::string table, kind, algorithm;
+  uint64_t generation = 0;  // 0: a dry run
+  size_t entries_before = 0, entries_after = 0;
+  size_t bytes_before = 0, bytes_after = 0;  // of the table's image
+  size_t bytes_peak = 0;                     // of all images while the old generation and the new one are both there
+  double parse_seconds = 0;
+  double build_seconds = 0;
+  unsigned refusing_devices = 0;  // that did not take the generation: their packets stay on the host
+  double publish_seconds = 0;     // from the image to the moment since which every new batch meets it
+};
+
+// The tables of a running Runtime and what they were made of. One thread.
+class LiveTables {
+ public:
+  // All arguments but the sets outlive this. `loads` says how the tables were made; `max_bytes`: of all images, the
+  // generation that is replaced included; 0: no limit.
+  LiveTables(const Router& router, const Plan& plan, Publisher& publisher, TableSet tables, TableModels models,
+             std::vector<TableLoad> loads, size_t max_bytes);
+
+  // A change in text, a step a line; `name` stands for the text in messages.
+  //   add [at N] RULE        N: where the rule will stand; without it: at the end
+  //   delete N | delete RULE
+  //   replace N RULE
+  // RULE is of the native language (formats/native_rules.h), whose `define` and `include` lines, comments and blank
+  // lines may stand between. Errors: every line that is wrong; there is no such rule; as of `replace_acl`.
+  Result<TableChange> change_acl(const std::string& table, std::string_view text, const std::string& name,
+                                 bool dry_run);
+  // Puts the rules of a file in place of all. Errors: those of the file; it does not fit max_bytes; out of memory.
+  // The old list stays in use then.
+  Result<TableChange> replace_acl(const std::string& table, const std::string& file, const std::string& format,
+                                  bool dry_run);
+
+  //   add PREFIX [via] NEXTHOP     a route there, or another next hop for it
+  //   delete PREFIX
+  // Errors: every line that is wrong; there is no such route; the table is of a compiled image, which has no routes to
+  // change; as of `change_acl`.
+  Result<TableChange> change_routes(const std::string& table, std::string_view text, const std::string& name,
+                                    bool dry_run);
+  Result<TableChange> replace_routes(const std::string& table, const std::vector<std::string>& files, bool dry_run);
+
+  const TableSet& tables() const { return tables_; }
+  const std::vector<TableLoad>& loads() const { return loads_; }
+  // Of all images that are kept.
+  size_t bytes() const;
+  size_t max_bytes() const { return max_bytes_; }
+  // The rules of a list. Errors: there is none of that name; a damaged image.
+  Result<const RuleSet*> rules(const std::string& table);
+  // The routes of a table, nullptr where they are not known. Errors: there is none of that name.
+  Result<const Rib*> routes(const std::string& table) const;
+  // The generation with which a table was changed last; 0: never.
+  uint64_t changed(const std::string& kind, const std::string& table) const;
+
+ private:
+  Result<TableChange> commit_acl(const std::string& table, RuleSet next, const std::vector<AclStep>& steps,
+                                 double parse_seconds, bool dry_run);
+  Result<TableChange> commit_routes(const std::string& table, Rib next, const std::vector<RouteStep>& steps,
+                                    double parse_seconds, bool dry_run);
+  // The image of a version: by the table's maker, or for a dry run built on its own.
+  template <typename Model, typename Step>
+  Result<std::shared_ptr<const Image>> make(std::map<std::string, std::unique_ptr<ImageMaker<Model, Step>>>& makers,
+                                            const TableChange& change, const Model& next,
+                                            const std::vector<Step>& steps, bool dry_run);
+  Result<void> fits(const TableChange& change, size_t bytes) const;
+  Result<void> publish(TableSet next, TableChange& change, bool dry_run);
+  TableLoad& load_of(const char* kind, const std::string& table);
+
+  const Router& router_;
+  const Plan& plan_;
+  Publisher& publisher_;
+  TableSet tables_;
+  TableModels models_;
+  std::vector<TableLoad> loads_;
+  std::map<std::string, std::unique_ptr<AclImageMaker>> acl_makers_;
+  std::map<std::string, std::unique_ptr<RouteImageMaker>> route_makers_;
+  std::map<std::pair<std::string, std::string>, uint64_t> changed_;
+  size_t max_bytes_;
+};
+
+}  // namespace sluice

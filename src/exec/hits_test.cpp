@@ -1,0 +1,183 @@
+#include "exec/hits.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "tables/acl/algorithms.h"
+
+namespace sluice {
+namespace {
+
+AclRule deny_port(uint16_t port) {
+  AclRule rule;
+  rule.dst_port_low = rule.dst_port_high = port;
+  rule.verb = AclVerb::kDeny;
+  return rule;
+}
+std::shared_ptr<const Image> list_of(const std::vector<uint16_t>& ports) {
+  RuleSet set;
+  for (uint16_t port : ports) set.rules.push_back(deny_port(port));
+  return std::make_shared<const Image>(std::move(*build_acl(set, "linear")));
+}
+std::vector<uint64_t> packets(const HitLedger::Counts& counts) {
+  std::vector<uint64_t> all;
+  for (const HitCount& c : counts.rules) all.push_back(c.packets);
+  return all;
+}
+
+TEST(Hits, AreSummedOverWorkersWithBytes) {
+  HitLedger ledger(2);
+  const auto hits = ledger.of("edge", list_of({1, 2}));
+  hits->of(0).add(1, 100);
+  hits->of(1).add(1, 50);
+  hits->of(1).add(0, 7);
+  hits->of(1).add(99, 3);  // no such rule: counted as none
+  const auto counts = ledger.read("edge");
+  ASSERT_EQ(counts.rules.size(), 3u);
+  EXPECT_EQ(counts.rules[1], (HitCount{2, 150}));
+  EXPECT_EQ(counts.rules[0], (HitCount{2, 10}));
+  EXPECT_EQ(counts.rules[2], HitCount{});
+  EXPECT_EQ(ledger.read("other").rules.size(), 0u);
+}
+
+TEST(Hits, StayWithTheirRuleWhereverItGoes) {
+  HitLedger ledger(1);
+  auto first = ledger.of("edge", list_of({10, 20, 30}));
+  for (int i = 0; i < 5; ++i) first->of(0).add(2, 1);
+  first->of(0).add(3, 1);
+  first->of(0).add(1, 1);
+  auto second = ledger.of("edge", list_of({5, 30, 7, 20}));  // 10 is gone, 20 and 30 have changed places
+  first->of(0).add(3, 1);                                    // a batch of the old version is still under way
+  first->of(0).add(1, 1);
+  second->of(0).add(4, 1);
+  EXPECT_EQ(packets(ledger.read("edge")), (std::vector<uint64_t>{0, 0, 2, 0, 6}));
+  EXPECT_EQ(ledger.read("edge").removed.packets, 2u);
+  first.reset();
+  EXPECT_EQ(packets(ledger.read("edge")), (std::vector<uint64_t>{0, 0, 2, 0, 6})) << "the old version was folded";
+  auto third = ledger.of("edge", list_of({20}));
+  EXPECT_EQ(packets(ledger.read("edge")), (std::vector<uint64_t>{0, 6}));
+  EXPECT_EQ(ledger.read("edge").removed.packets, 4u);
+}
+
+TEST(Hits, ARuleThatDoesSomethingElseIsAnother) {
+  HitLedger ledger(1);
+  ledger.of("edge", list_of({10, 20}))->of(0).add(1, 1);
+  RuleSet set;
+  set.rules = {deny_port(10), deny_port(20)};
+  set.rules[0].verb = AclVerb::kPermit;
+  const auto next = ledger.of("edge", std::make_shared<const Image>(std::move(*build_acl(set, "linear"))));
+  EXPECT_EQ(packets(ledger.read("edge")), (std::vector<uint64_t>{0, 0, 0}));
+  EXPECT_EQ(ledger.read("edge").removed.packets, 1u);
+}
+
+TEST(Hits, OfEqualRulesThoseOutsideOfTheChangeStay) {
+  HitLedger ledger(1);
+  const auto first = ledger.of("edge", list_of({10, 20, 10}));
+  first->of(0).add(1, 1);
+  first->of(0).add(3, 1);
+  first->of(0).add(3, 1);
+  ledger.of("edge", list_of({20, 10}));
+  EXPECT_EQ(packets(ledger.read("edge")), (std::vector<uint64_t>{0, 0, 2}));
+  ledger.of("edge", list_of({10, 10, 20, 30}));
+  EXPECT_EQ(packets(ledger.read("edge")), (std::vector<uint64_t>{0, 2, 0, 0, 0}));
+}
+
+// Against a map that every version updates: what is gone from it starts anew when it comes back.
+TEST(Hits, FollowRandomVersionsAsAMapDoes) {
+  rc::check([] {
+    struct Version {
+      std::vector<uint16_t> ports;
+      std::shared_ptr<RuleHits> hits;  // nullptr: no snapshot has it any more
+    };
+    HitLedger ledger(2);
+    std::vector<Version> versions;
+    std::map<uint16_t, uint64_t> want;
+    uint64_t added = 0;
+    const int count = *rc::gen::inRange(1, 8);
+    for (int v = 0; v < count; ++v) {
+      const auto ports = *rc::gen::unique<std::vector<uint16_t>>(rc::gen::inRange<uint16_t>(1, 12));
+      std::erase_if(want, [&](const auto& e) { return std::find(ports.begin(), ports.end(), e.first) == ports.end(); });
+      versions.push_back({ports, ledger.of("edge", list_of(ports))});
+      for (int hit = 0; hit < 20; ++hit) {
+        const size_t which = *rc::gen::inRange<size_t>(0, versions.size());
+        Version& version = versions[which];
+        if (version.hits == nullptr || version.ports.empty()) continue;
+        const size_t rule = *rc::gen::inRange<size_t>(0, version.ports.size());
+        version.hits->of(static_cast<unsigned>(hit % 2)).add(static_cast<uint32_t>(rule + 1), 1);
+        ++added;
+        // It leads to the newest version where every version between has the rule.
+        const uint16_t port = version.ports[rule];
+        if (std::all_of(versions.begin() + static_cast<ptrdiff_t>(which), versions.end(), [&](const Version& later) {
+              return std::find(later.ports.begin(), later.ports.end(), port) != later.ports.end();
+            })) {
+          ++want[port];
+        }
+      }
+      if (versions.size() > 1) versions[*rc::gen::inRange<size_t>(0, versions.size() - 1)].hits.reset();
+    }
+    const auto counts = ledger.read("edge");
+    uint64_t sum = counts.removed.packets;
+    const std::vector<uint16_t>& newest = versions.back().ports;
+    RC_ASSERT(counts.rules.size() == newest.size() + 1);
+    for (size_t r = 0; r < newest.size(); ++r) {
+      RC_ASSERT(counts.rules[r + 1].packets == want[newest[r]]);
+      sum += counts.rules[r + 1].packets;
+    }
+    RC_ASSERT(sum == added);
+  });
+}
+
+TEST(Hits, AreNeverLostWhileVersionsChange) {
+  constexpr unsigned kWorkers = 2;
+  HitLedger ledger(kWorkers);
+  struct Shared {
+    std::mutex mutex;
+    std::shared_ptr<RuleHits> hits;
+  } shared;
+  shared.hits = ledger.of("edge", list_of({1, 2}));
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> added{0};
+  std::vector<std::jthread> workers;
+  for (unsigned w = 0; w < kWorkers; ++w) {
+    workers.emplace_back([&, w] {
+      while (!stop.load()) {
+        std::shared_ptr<RuleHits> hits;
+        {
+          const std::lock_guard lock(shared.mutex);
+          hits = shared.hits;
+        }
+        for (uint32_t i = 0; i < 16; ++i) hits->of(w).add(i % 3, 1);
+        added += 16;
+      }
+    });
+  }
+  uint64_t seen = 0;
+  for (uint16_t v = 0; v < 50; ++v) {
+    auto next = ledger.of("edge", v % 2 == 0 ? list_of({9, 1, 2}) : list_of({2, 1}));
+    {
+      const std::lock_guard lock(shared.mutex);
+      shared.hits = std::move(next);
+    }
+    const auto counts = ledger.read("edge");
+    uint64_t sum = counts.removed.packets;
+    for (const HitCount& c : counts.rules) sum += c.packets;
+    EXPECT_GE(sum, seen) << "counts never fall";
+    seen = sum;
+  }
+  while (added.load() == 0) std::this_thread::yield();
+  stop = true;
+  workers.clear();
+  const auto counts = ledger.read("edge");
+  uint64_t sum = counts.removed.packets;
+  for (const HitCount& c : counts.rules) sum += c.packets;
+  EXPECT_EQ(sum, added.load());
+}
+
+}  // namespace
+}  // namespace sluice

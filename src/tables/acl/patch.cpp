@@ -1,0 +1,336 @@
+#include "tables/acl/patch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "base/assert.h"
+#include "tables/acl/patch_half.h"
+#include "tables/acl/sections.h"
+
+namespace sluice {
+namespace {
+
+using namespace acl_patch;
+
+// What an image is made with room for.
+struct Room {
+  size_t rules = 0;             // altogether
+  size_t adds4 = 0, adds6 = 0;  // of one change
+  size_t blocks4 = 0, blocks6 = 0;
+};
+constexpr size_t kMostBlocks = (size_t{1} << 24) - 2;
+
+}  // namespace
+
+struct PatchedAcl::State {
+  State(uint32_t last_word) : order(last_word), models(last_word + 1) {}
+
+  Common common;
+  Half<false> narrow;
+  Half<true> wide;
+  RuleOrder order;
+  std::vector<AclRule> models;  // by word
+  AclSections::Arrays arrays{};
+
+  void write(uint32_t word, const AclRule& rule) {
+    models[word] = rule;
+    arrays.rules[word - 1] = flatten(rule, word);
+    arrays.actions[word] = acl_action_of(rule);
+    arrays.places[word - 1] = {rule.file, rule.line};
+    common.image.mark(&arrays.rules[word - 1], sizeof(AclMatchRule));
+    common.image.mark(&arrays.actions[word], sizeof(AclAction));
+    common.image.mark(&arrays.places[word - 1], sizeof(AclSourceView::Place));
+  }
+  // A word without a rule matches nothing, whoever asks.
+  void clear(uint32_t word) {
+    AclMatchRule& rule = arrays.rules[word - 1];
+    rule.src_port_low = 1;
+    rule.src_port_high = 0;
+    common.image.mark(&rule, sizeof rule);
+  }
+
+  bool insert(uint32_t word) {
+    const uint8_t family = arrays.rules[word - 1].family;
+    return (family == 6 || narrow.holds(word) || narrow.insert(word)) &&
+           (family == 4 || wide.holds(word) || wide.insert(word));
+  }
+  bool has_room(size_t adds, size_t adds4, size_t adds6) const {
+    return (order.size() + adds) * 10 <= uint64_t{order.last()} * 7 && narrow.has_room(adds4) && wide.has_room(adds6);
+  }
+  // Precondition: has_room, and nobody has the priority.
+  void add(const OrderedRule& rule) {
+    const uint32_t word = order.insert(rule.priority, [&](uint32_t from, uint32_t to) {
+      write(to, models[from]);
+      narrow.rename(from, to);
+      wide.rename(from, to);
+      clear(from);
+    });
+    SLUICE_ASSERT(word != 0);
+    write(word, rule.rule);
+    [[maybe_unused]] const bool placed = insert(word);
+    SLUICE_ASSERT(placed);
+  }
+  void remove(uint32_t word) {
+    narrow.erase(word);
+    wide.erase(word);
+    order.erase(word);
+    clear(word);
+  }
+
+  // Brings what lookups begin with up to date: tables, loose rules, counts.
+  void settle() {
+    narrow.settle(order);
+    wide.settle(order);
+    Header header = *common.header;
+    if (const bool n = narrow.take_tables_changed(), w = wide.take_tables_changed(); n || w) {
+      std::vector<TupleMergeTable> records = narrow.records();
+      const auto more = wide.records();
+      records.insert(records.end(), more.begin(), more.end());
+      common.image.write(common.lookup + header.tables_offset, records.data(), records.size() * sizeof records[0]);
+      header.narrow_tables = static_cast<uint32_t>(narrow.tables());
+      header.wide_tables = static_cast<uint32_t>(wide.tables());
+    }
+    if (const bool n = narrow.take_loose_changed(), w = wide.take_loose_changed(); n || w) {
+      std::vector<TupleMergeLoose> loose;
+      for (uint32_t word : narrow.loose()) loose.push_back(loose_of<false>(arrays.rules[word - 1]));
+      header.sieve_offset = header.sieve_bytes = 0;
+      if (loose.size() >= kSieveFrom) {
+        const std::vector<std::byte> sieve = sieve_bytes(loose);
+        const size_t count = loose.size() + wide.loose().size();
+        header.sieve_offset = round_up(header.loose_offset + count * sizeof(TupleMergeLoose));
+        header.sieve_bytes = sieve.size();
+        common.image.write(common.lookup + header.sieve_offset, sieve.data(), sieve.size());
+      }
+      for (uint32_t word : wide.loose()) loose.push_back(loose_of<true>(arrays.rules[word - 1]));
+      common.image.write(common.lookup + header.loose_offset, loose.data(), loose.size() * sizeof(TupleMergeLoose));
+      header.narrow_loose = static_cast<uint32_t>(narrow.loose().size());
+      header.wide_loose = static_cast<uint32_t>(wide.loose().size());
+    }
+    header.narrow_blocks = narrow.blocks();
+    header.wide_blocks = wide.blocks();
+    header.slot_count = common.slot_end;
+    common.image.write(common.lookup, &header, sizeof header);
+  }
+
+  // An empty image of that room. Errors: memory, max_bytes.
+  Result<void> lay_out(const Room& room, size_t slots, const PatchedAclOptions& options) {
+    Header header{};
+    header.tables_offset = sizeof(Header);
+    header.slots_offset = header.tables_offset + 2 * kMaxTables * sizeof(TupleMergeTable);
+    header.narrow_offset = round_up(header.slots_offset + slots * sizeof(uint32_t));
+    header.wide_offset = header.narrow_offset + room.blocks4 * sizeof(TupleMergeBlock4);
+    header.loose_offset = header.wide_offset + room.blocks6 * sizeof(TupleMergeBlock6);
+    const size_t bytes = round_up(header.loose_offset + kLooseRoom * sizeof(TupleMergeLoose)) + kSieveRoom;
+
+    RuleSet empty;
+    empty.files = options.files;
+    empty.rules.resize(order.last());
+    for (AclRule& rule : empty.rules) rule.verb = AclVerb::kDeny;
+    auto flat = flatten_all(empty);
+    if (!flat) return std::move(flat).error();
+    for (AclMatchRule& rule : *flat) rule.src_port_low = 1, rule.src_port_high = 0;
+    ImageBuilder builder(ImageKind::kAcl);
+    AclSections sections(builder, empty);
+    builder.add(SectionTag::kAclLookup, TupleMergeAcl::kSectionName, kAclLayoutVersion, bytes);
+    if (auto ok = builder.allocate(); !ok) return ok;
+    sections.fill(*flat);
+    Image image = builder.finish();
+    if (image.bytes().size() > options.max_bytes) {
+      return Error(fmt::format("the access list would take {} bytes, and {} are allowed", image.bytes().size(),
+                               options.max_bytes),
+                   "raise the limit, or take rules away");
+    }
+    common.image = ImageReplicas(std::move(image));
+    const Image& master = common.image.master();
+    common.lookup = common.image.bytes() + master.find(SectionTag::kAclLookup)->offset;
+    common.header = reinterpret_cast<Header*>(common.lookup);
+    *common.header = header;
+    common.slots = reinterpret_cast<uint32_t*>(common.lookup + header.slots_offset);
+    common.slot_room = static_cast<uint32_t>(slots);
+    arrays = AclSections::arrays(master, common.image.bytes());
+    common.rules = arrays.rules;
+    narrow.attach(common, header.narrow_offset, room.blocks4, order.last());
+    wide.attach(common, header.wide_offset, room.blocks6, order.last());
+    return {};
+  }
+};
+
+PatchedAcl::PatchedAcl(std::unique_ptr<State> state, PatchedAclOptions options)
+    : state_(std::move(state)), options_(std::move(options)) {}
+PatchedAcl::~PatchedAcl() = default;
+
+size_t PatchedAcl::estimate_bytes(size_t rules) {
+  // Twice the words, each with a rule, an action and a place; blocks and slots as the builder's sets have them.
+  return rules * (5 * (sizeof(AclMatchRule) + sizeof(AclAction) + sizeof(AclSourceView::Place)) / 2 + 120) +
+         kSpareSlots * 4 + kSieveRoom + kLooseRoom * sizeof(TupleMergeLoose) + 2 * kMaxTables * sizeof(TupleMergeTable);
+}
+
+Result<std::unique_ptr<PatchedAcl::State>> PatchedAcl::build(std::span<const OrderedRule> rules,
+                                                             const PatchedAclOptions& options, size_t adds4,
+                                                             size_t adds6) {
+  const size_t n = rules.size();
+  RuleSet set;
+  set.rules.reserve(n);
+  for (const OrderedRule& each : rules) {
+    set.rules.push_back(each.rule);
+    set.rules.back().file = 0;
+  }
+  auto plain = TupleMergeAcl::build(set);
+  if (!plain) return std::move(plain).error();
+  const auto view = TupleMergeView::open(*plain);
+  if (!view) return view.error();
+  const auto shape = view->shape();
+  const size_t slots = [&] {
+    size_t sum = kSpareSlots;
+    for (uint32_t i = 0; i < shape.narrow_tables + shape.wide_tables; ++i)
+      sum +=
+          size_t{1}
+          << (32 -
+              view->table(i >= shape.narrow_tables, i < shape.narrow_tables ? i : i - shape.narrow_tables).slot_shift);
+    return sum;
+  }();
+  Room room;
+  room.rules = std::max({n + n / 4 + 64, n + std::max(adds4, adds6) * 2, options.room});
+  const size_t words = 2 * room.rules + 64;
+  if (words >= RuleSet::kMaxRules || slots > kNoSlot / 2)
+    return Error(fmt::format("{} rules are too many for a list that changes", n), "split it");
+  const size_t spare = room.rules - n;
+  room.blocks4 = 256 + size_t{shape.narrow_blocks} * 3 / 2 + n / 16 + spare / 4 + adds4 * 8;
+  room.blocks6 = 64 + size_t{shape.wide_blocks} * 3 / 2 + (shape.wide_blocks > 0 ? n / 16 + spare / 4 : 0) + adds6 * 8;
+  for (;;) {
+    if (room.blocks4 > kMostBlocks || room.blocks6 > kMostBlocks)
+      return Error("the access list is too large for tuple_merge", "split it");
+    auto state = std::make_unique<State>(static_cast<uint32_t>(words));
+    State& s = *state;
+    if (auto ok = s.lay_out(room, slots, options); !ok) return std::move(ok).error();
+    std::vector<uint64_t> priorities;
+    std::vector<uint32_t> word_of(n);
+    for (const OrderedRule& each : rules) priorities.push_back(each.priority);
+    s.order.fill(priorities, [&](uint64_t i, uint32_t word) {
+      word_of[i] = word;
+      s.write(word, rules[i].rule);
+    });
+    // Where a half had not enough room, it has twice as much next time.
+    bool narrow = s.narrow.adopt(*view, word_of), wide = s.wide.adopt(*view, word_of);
+    // Rules whose twin comes before them are in no table of the builder's. Not one after another: chains have their
+    // free lanes everywhere.
+    const size_t all = std::bit_ceil(n + 1);
+    for (size_t k = 0, i = 0; narrow && wide && k < all; ++k) {
+      if (i < n && !s.insert(word_of[i]))
+        (rules[i].rule.family == 6 || s.narrow.holds(word_of[i]) ? wide : narrow) = false;
+      size_t bit = all / 2;  // counts up from the highest bit
+      for (; bit != 0 && (i & bit) != 0; bit /= 2) i ^= bit;
+      i |= bit;
+    }
+    narrow = narrow && s.narrow.has_room(std::max<size_t>(adds4, 1));
+    wide = wide && s.wide.has_room(std::max<size_t>(adds6, 1));
+    if (narrow && wide) {
+      s.common.misplaced = 0;
+      return state;
+    }
+    if (!narrow) room.blocks4 *= 2;
+    if (!wide) room.blocks6 *= 2;
+  }
+}
+
+Result<std::unique_ptr<PatchedAcl>> PatchedAcl::create(std::span<const OrderedRule> given,
+                                                       const PatchedAclOptions& options) {
+  std::vector<OrderedRule> sorted(given.begin(), given.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const OrderedRule& a, const OrderedRule& b) { return a.priority < b.priority; });
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    if (const char* fault = acl_rule_fault(sorted[i].rule))
+      return Error(fmt::format("the rule of priority {}: {}", sorted[i].priority, fault));
+    if (i > 0 && sorted[i].priority == sorted[i - 1].priority)
+      return Error(fmt::format("two rules have the priority {}", sorted[i].priority));
+  }
+  auto state = build(sorted, options, 0, 0);
+  if (!state) return std::move(state).error();
+  return std::unique_ptr<PatchedAcl>(new PatchedAcl(std::move(*state), options));
+}
+
+Result<void> PatchedAcl::apply(const AclChange& change) {
+  const auto& operations = change.operations();
+  // First all that can be wrong with it; then room for all of it; what is left cannot fail.
+  std::unordered_map<uint64_t, bool> there;  // priorities that the operations so far have added or taken away
+  size_t adds = 0, adds4 = 0, adds6 = 0;
+  for (size_t i = 0; i < operations.size(); ++i) {
+    const auto& [kind, each] = operations[i];
+    auto fail = [&](std::string what, std::string hint = "") {
+      return Error(fmt::format("operation {}: {}", i + 1, what), std::move(hint));
+    };
+    const auto changed = operations.size() > 1 ? there.find(each.priority) : there.end();
+    const bool present = changed != there.end() ? changed->second : state_->order.find(each.priority) != 0;
+    if (operations.size() > 1) there[each.priority] = kind == AclChange::Kind::kAdd;
+    if (kind == AclChange::Kind::kRemove) {
+      if (!present) return fail(fmt::format("no rule has the priority {}", each.priority));
+      continue;
+    }
+    if (const char* fault = acl_rule_fault(each.rule))
+      return fail(fmt::format("the rule of priority {}: {}", each.priority, fault));
+    if (present) return fail(fmt::format("a rule has the priority {} already", each.priority), "replace it");
+    ++adds;
+    adds4 += each.rule.family != 6;
+    adds6 += each.rule.family != 4;
+  }
+  if (!state_->has_room(adds, adds4, adds6)) {
+    PatchedAclOptions larger = options_;
+    larger.room = std::max(options_.room, (size() + adds) * 3 / 2);
+    auto grown = build(rules(), larger, adds4, adds6);
+    if (!grown) return std::move(grown).error();
+    state_ = std::move(*grown);
+    ++rebuilds_;
+  }
+  for (const auto& [kind, each] : operations) {
+    if (kind == AclChange::Kind::kRemove) {
+      state_->remove(state_->order.find(each.priority));
+    } else {
+      state_->add(each);
+    }
+  }
+  return {};
+}
+
+Result<void> PatchedAcl::rebuild() {
+  auto fresh = build(rules(), options_, 0, 0);
+  if (!fresh) return std::move(fresh).error();
+  state_ = std::move(*fresh);
+  ++rebuilds_;
+  return {};
+}
+
+Result<std::shared_ptr<const Image>> PatchedAcl::publish() {
+  state_->settle();
+  return state_->common.image.publish();
+}
+
+size_t PatchedAcl::size() const {
+  return state_->order.size();
+}
+
+std::vector<OrderedRule> PatchedAcl::rules() const {
+  const RuleOrder& order = state_->order;
+  std::vector<OrderedRule> out;
+  out.reserve(order.size());
+  for (uint32_t word = order.next(RuleOrder::kFirst); word <= order.last(); word = order.next(word + 1))
+    out.push_back({order.priority(word), state_->models[word]});
+  return out;
+}
+
+std::optional<uint64_t> PatchedAcl::priority_of(uint32_t word) const {
+  if (word < RuleOrder::kFirst || !state_->order.used(word)) return std::nullopt;
+  return state_->order.priority(word);
+}
+
+const ImageReplicas& PatchedAcl::replicas() const {
+  return state_->common.image;
+}
+
+size_t PatchedAcl::misplaced() const {
+  return state_->common.misplaced;
+}
+
+}  // namespace sluice

@@ -1,0 +1,705 @@
+// Internal to patch.cpp: the tables, buckets and blocks of one kind of keys, as they change. Host only.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/assert.h"
+#include "tables/acl/patch_order.h"
+#include "tables/acl/tuple_merge.h"
+#include "tables/acl/tuple_merge_lanes.h"
+#include "tables/acl/tuple_merge_layout.h"
+#include "tables/acl/tuple_merge_rules.h"
+#include "tables/replica.h"
+
+namespace sluice::acl_patch {
+
+using namespace tuple_merge_detail;
+
+inline constexpr uint32_t kNoSlot = ~0u, kLooseSlot = ~0u - 1;
+inline constexpr size_t kBucketLimit = 24;  // rules in a bucket while another table has room
+inline constexpr size_t kMaxTables = 96;    // of each kind
+inline constexpr size_t kSpareSlots = size_t{1} << 14;
+inline constexpr uint32_t kNewTableBits = 10;  // slots of a table that is made for a rule
+inline constexpr size_t kMostWalked = 65536;   // words that a search for a table's best rule looks at
+// Loose rules: as many as a sieve holds; few of those that are compared with every packet.
+template <bool kWide>
+inline constexpr size_t kMostLoose = kWide ? 48 : TupleMergeSieve::kRules;
+inline constexpr size_t kLooseRoom = kMostLoose<false> + kMostLoose<true>;
+inline constexpr size_t kSieveRoom = TupleMergeSieve::bytes_for(16);
+
+// A lane of a long bucket without a rule: its word is before all others, and no key has these fields (a DSCP or a
+// family of 255).
+inline constexpr uint32_t kNobody = 1, kNever = 0xff000000u;
+
+constexpr size_t round_up(size_t v, size_t to = 64) {
+  return (v + to - 1) / to * to;
+}
+
+inline void copy_lane(TupleMergeBlock4& to, size_t i, const TupleMergeBlock4& from, size_t k) {
+  to.address[2 * i] = from.address[2 * k];
+  to.address[2 * i + 1] = from.address[2 * k + 1];
+  to.free[2 * i] = from.free[2 * k];
+  to.free[2 * i + 1] = from.free[2 * k + 1];
+}
+inline void copy_lane(TupleMergeBlock6& to, size_t i, const TupleMergeBlock6& from, size_t k) {
+  for (size_t h = 0; h < 4; ++h) {
+    to.address[h][i] = from.address[h][k];
+    to.free[h][i] = from.free[h][k];
+  }
+}
+
+// The tuple that a table hashes.
+inline Tuple tuple_of_table(const TupleMergeTable& t) {
+  Tuple out;
+  for (unsigned w = 0; w < 4; ++w) {
+    out.src = static_cast<uint8_t>(out.src + std::popcount(t.src_mask[w]));
+    out.dst = static_cast<uint8_t>(out.dst + std::popcount(t.dst_mask[w]));
+  }
+  if ((t.port_mask & 0xffffu) != 0) out.fields |= Tuple::kSrcPort;
+  if (t.port_mask >> 16 != 0) out.fields |= Tuple::kDstPort;
+  if (t.protocol_mask != 0) out.fields |= Tuple::kProtocol;
+  return out;
+}
+
+// What both halves need of the image.
+struct Common {
+  ImageReplicas image;
+  const AclMatchRule* rules = nullptr;  // word w at w - 1
+  Header* header = nullptr;
+  std::byte* lookup = nullptr;  // the section
+  uint32_t* slots = nullptr;
+  uint32_t slot_end = 0, slot_room = 0;
+  size_t misplaced = 0;
+};
+
+// The tables, buckets and blocks of one kind of keys. Blocks of a short bucket may hold rules of other buckets of its
+// table, as the builder has them; a bucket with more than eight rules has a run of blocks of its own ("chain"), in
+// order, with lanes that are free between them.
+template <bool kWide>
+class Half {
+ public:
+  using Block = std::conditional_t<kWide, TupleMergeBlock6, TupleMergeBlock4>;
+  static constexpr uint8_t kBits = kWide ? 128 : 32;
+
+  void attach(Common& common, uint64_t blocks_offset, size_t block_room, uint32_t last_word) {
+    common_ = &common;
+    blocks_ = reinterpret_cast<Block*>(common.lookup + blocks_offset);
+    block_room_ = static_cast<uint32_t>(block_room);
+    places_.resize(last_word + 1);
+    meta_.resize(block_room);
+  }
+
+  uint32_t blocks() const { return block_end_; }
+  // Whether `adds` rules more find blocks, whatever they are: each may make its bucket move or its chain grow, and long
+  // chains grow by a fourth at a time.
+  bool has_room(size_t adds) const {
+    if (adds == 0) return true;
+    const size_t each = 3 + std::min<size_t>(longest_, kLongChain) * 5 / 4;
+    return block_end_ + adds * each + 6 * (long_blocks_ + adds / kMergeLanes) <= block_room_;
+  }
+  const std::vector<uint32_t>& loose() const { return loose_; }
+  bool holds(uint32_t word) const { return places_[word].slot != kNoSlot; }
+
+  // Takes over what the builder made: its tables and which rule is where. False: no room.
+  bool adopt(const TupleMergeView& view, std::span<const uint32_t> words) {
+    const auto shape = view.shape();
+    const uint32_t count = kWide ? shape.wide_tables : shape.narrow_tables;
+    for (uint32_t i = 0; i < count; ++i) {
+      const TupleMergeTable& from = view.table(kWide, i);
+      if (!add_table(tuple_of_table(from), from.slot_shift)) return false;
+    }
+    std::vector<uint32_t> bucket;
+    for (uint32_t i = 0; i < count; ++i) {
+      const TupleMergeTable& from = view.table(kWide, i);
+      for (uint64_t s = 0; s < uint64_t{1} << (32 - from.slot_shift); ++s) {
+        bucket.clear();
+        const auto slot = static_cast<uint32_t>(tables_[i].record.slot_base + s);
+        // A block may hold rules of other buckets too.
+        uint32_t block = TupleMergeKernels::slots(view)[from.slot_base + s] >> 8;
+        for (bool more = block != 0; more; ++block) {
+          const Block& b = blocks_of(view)[block - 1];
+          for (uint32_t at : b.rule) {
+            if ((at & kMergeNone) == kMergeNone) continue;
+            const uint32_t word = words[(at & kMergeNone) - 1];
+            if (slot_of(tables_[i], hash(tables_[i], rule(word))) == slot) bucket.push_back(word);
+          }
+          more = (b.rule[kMergeLanes - 1] & kMergeMore) != 0;
+        }
+        if (bucket.empty()) continue;
+        uint32_t tag = 0;
+        for (uint32_t word : bucket) {
+          const uint32_t own = merge_tag(hash(tables_[i], rule(word)));
+          tag = word == bucket.front() || tag == own ? own : 0;
+        }
+        if (!place_bucket(i, slot, bucket, tag)) return false;
+        tables_[i].rules += static_cast<uint32_t>(bucket.size());
+        for (uint32_t word : bucket) tables_[i].record.best = std::min(tables_[i].record.best, word);
+      }
+    }
+    const TupleMergeLoose* const loose = TupleMergeKernels::loose_begin(view, kWide);
+    for (uint32_t i = 0; i < TupleMergeKernels::loose_count(view, kWide); ++i) {
+      loose_.push_back(words[(loose[i].rule & kMergeNone) - 1]);
+      places_[loose_.back()].slot = kLooseSlot;
+    }
+    std::sort(loose_.begin(), loose_.end());
+    rank_tables();
+    return true;
+  }
+
+  // Precondition: rule(word) is written. False: no room; nothing has changed.
+  bool insert(uint32_t word) {
+    const AclMatchRule& r = rule(word);
+    const Tuple tuple = tuple_detail::tuple_of(r, kBits);
+    const Item item = item_of<kWide>(r);
+    uint32_t best = kNoSlot, best_hash = 0;
+    size_t fewest = ~size_t{0};
+    for (uint32_t t : ranked_) {
+      const Table& table = tables_[t];
+      if (!table.tuple.covers(tuple)) continue;
+      const uint32_t h = merge_hash<kWide>(table.record, item.word, item.ports, item.protocol);
+      const size_t n = bucket_size(slot_of(table, h));
+      if (n >= fewest) continue;
+      fewest = n;
+      best = t;
+      best_hash = h;
+      if (n < kBucketLimit) break;
+    }
+    if (fewest >= kBucketLimit) {
+      if (loose_.size() < kMostLoose<kWide>) {
+        loose_.insert(std::lower_bound(loose_.begin(), loose_.end(), word), word);
+        places_[word].slot = kLooseSlot;
+        loose_changed_ = true;
+        return true;
+      }
+      const uint32_t fresh = make_table(tuple);
+      if (fresh != kNoSlot) {
+        best = fresh;
+        best_hash = hash(tables_[fresh], r);
+      }
+    }
+    if (best == kNoSlot) return false;
+    const bool past = fewest >= kBucketLimit;
+    if (!add_to_bucket(best, slot_of(tables_[best], best_hash), word, merge_tag(best_hash))) return false;
+    common_->misplaced += past;
+    count_in(tables_[best], word);
+    return true;
+  }
+
+  void erase(uint32_t word) {
+    Place& place = places_[word];
+    if (place.slot == kNoSlot) return;
+    if (place.slot == kLooseSlot) {
+      loose_.erase(std::lower_bound(loose_.begin(), loose_.end(), word));
+      loose_changed_ = true;
+    } else {
+      Table& table = tables_[place.table];
+      --table.rules;
+      table.best_gone |= table.record.best == word;
+      tables_changed_ = true;
+      meta_[place.block].chain ? erase_from_chain(place, word) : erase_from_block(place, word);
+    }
+    place = Place{};
+  }
+
+  // The rule's word is another now; the order among rules is what it was.
+  void rename(uint32_t from, uint32_t to) {
+    places_[to] = places_[from];
+    places_[from] = Place{};
+    const Place& place = places_[to];
+    if (place.slot == kNoSlot) return;
+    if (place.slot == kLooseSlot) {
+      *std::find(loose_.begin(), loose_.end(), from) = to;
+      loose_changed_ = true;
+      return;
+    }
+    Block& block = blocks_[place.block];
+    const size_t lane = lane_of(block, from);
+    block.rule[lane] = (block.rule[lane] & ~kMergeNone) | to;
+    mark(block.rule);
+    Table& table = tables_[place.table];
+    // A lower bound stays one.
+    if (table.record.best == from || to < table.record.best) {
+      table.record.best = to;
+      tables_changed_ = true;
+    }
+  }
+
+  // Brings the tables' best rules up to date. `order` has the words in use.
+  void settle(const RuleOrder& order) {
+    for (uint32_t t = 0; t < tables_.size(); ++t) {
+      Table& table = tables_[t];
+      if (!table.best_gone) continue;
+      table.best_gone = false;
+      if (table.rules == 0) {
+        table.record.best = kMergeNone;
+        continue;
+      }
+      uint32_t word = table.record.best;
+      for (size_t n = 0; n < kMostWalked; ++n) {
+        word = order.next(word);
+        const Place& place = places_[word];
+        if (place.slot < kLooseSlot && place.table == t) break;
+        ++word;
+      }
+      table.record.best = word;
+    }
+  }
+  bool take_tables_changed() { return std::exchange(tables_changed_, false); }
+  bool take_loose_changed() { return std::exchange(loose_changed_, false); }
+  // In the order of a search.
+  std::vector<TupleMergeTable> records() const {
+    std::vector<TupleMergeTable> out;
+    for (const Table& t : tables_) {
+      out.push_back(t.record);
+      out.back().entries = t.rules;
+    }
+    std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.best < b.best; });
+    return out;
+  }
+  size_t tables() const { return tables_.size(); }
+
+ private:
+  struct Place {
+    uint32_t slot = kNoSlot;  // or kLooseSlot
+    uint32_t block : 24 = 0;
+    uint32_t table : 8 = 0;
+  };
+  struct Table {
+    Tuple tuple;
+    TupleMergeTable record;
+    uint32_t rules = 0;
+    bool best_gone = false;
+    std::vector<uint32_t> open;  // blocks with free lanes, those with BlockMeta::open
+  };
+  struct BlockMeta {
+    uint32_t slot[kMergeLanes] = {};  // whose rule each lane is
+    uint8_t live = 0;
+    bool chain = false;
+    bool open = false;
+    uint8_t table = 0;
+  };
+  struct Chain {
+    uint32_t first, length;  // blocks
+    uint32_t live;           // rules
+  };
+
+  static constexpr uint32_t kLongChain = 64;  // blocks
+  // Lanes to the next free one from which on a chain is spread anew: about as dear as the shifts until then.
+  static constexpr size_t kFarLane = 512;
+
+  static const Block* blocks_of(const TupleMergeView& view) {
+    if constexpr (kWide) {
+      return TupleMergeKernels::blocks6(view);
+    } else {
+      return TupleMergeKernels::blocks4(view);
+    }
+  }
+  const AclMatchRule& rule(uint32_t word) const { return common_->rules[word - 1]; }
+  static uint32_t hash(const Table& t, const AclMatchRule& r) {
+    const Item item = item_of<kWide>(r);
+    return merge_hash<kWide>(t.record, item.word, item.ports, item.protocol);
+  }
+  static uint32_t slot_of(const Table& t, uint32_t h) {
+    return static_cast<uint32_t>(t.record.slot_base + (uint64_t{h} >> t.record.slot_shift));
+  }
+  template <typename T>
+  void mark(const T& what) {
+    common_->image.mark(&what, sizeof what);
+  }
+  void set_slot(uint32_t slot, uint32_t block, uint32_t tag) {
+    uint32_t& word = common_->slots[slot];
+    word = block == kNoSlot ? 0 : (block + 1) << 8 | tag;
+    mark(word);
+  }
+  uint32_t block_of(uint32_t slot) const { return (common_->slots[slot] >> 8) - 1; }
+  uint32_t tag_of(uint32_t slot) const { return common_->slots[slot] & 255; }
+
+  void count_in(Table& table, uint32_t word) {
+    ++table.rules;
+    if (word < table.record.best) {
+      table.record.best = word;
+      table.best_gone = false;
+    }
+    tables_changed_ = true;
+  }
+
+  // Most useful first: where a rule is looked for a place.
+  void rank_tables() {
+    ranked_.resize(tables_.size());
+    for (uint32_t t = 0; t < ranked_.size(); ++t) ranked_[t] = t;
+    std::stable_sort(ranked_.begin(), ranked_.end(),
+                     [&](uint32_t a, uint32_t b) { return tables_[a].rules > tables_[b].rules; });
+  }
+
+  bool add_table(const Tuple& tuple, uint8_t slot_shift) {
+    const uint64_t slots = uint64_t{1} << (32 - slot_shift);
+    if (tables_.size() == kMaxTables || common_->slot_end + slots > common_->slot_room) return false;
+    Table table;
+    table.tuple = tuple;
+    table.record = table_of<kWide>(tuple);
+    table.record.slot_base = common_->slot_end;
+    table.record.slot_shift = slot_shift;
+    table.record.best = kMergeNone;
+    common_->slot_end += static_cast<uint32_t>(slots);
+    tables_.push_back(std::move(table));
+    ranked_.push_back(static_cast<uint32_t>(tables_.size() - 1));
+    tables_changed_ = true;
+    return true;
+  }
+  // A table for rules like one of `tuple`, into which the loose rules go that it covers. kNoSlot: there is one like it
+  // already, or no room.
+  uint32_t make_table(Tuple tuple) {
+    const unsigned step = kWide ? 16 : 4;
+    // The last one takes every rule; a slot is kept for it.
+    const size_t slots = size_t{1} << kNewTableBits;
+    if (tables_.size() + 1 >= kMaxTables || common_->slot_end + slots + 2 > common_->slot_room) tuple = Tuple{};
+    tuple.src = static_cast<uint8_t>(tuple.src / step * step);
+    tuple.dst = static_cast<uint8_t>(tuple.dst / step * step);
+    for (const Table& t : tables_) {
+      if (t.tuple.id() == tuple.id()) return kNoSlot;
+    }
+    if (!add_table(tuple, static_cast<uint8_t>(tuple.id() == 0 ? 32 : 32 - kNewTableBits))) return kNoSlot;
+    const auto t = static_cast<uint32_t>(tables_.size() - 1);
+    const std::vector<uint32_t> loose = loose_;
+    for (uint32_t word : loose) {
+      if (!tuple.covers(tuple_detail::tuple_of(rule(word), kBits))) continue;
+      const uint32_t h = hash(tables_[t], rule(word));
+      const uint32_t slot = slot_of(tables_[t], h);
+      if (bucket_size(slot) >= kBucketLimit) continue;
+      if (!add_to_bucket(t, slot, word, merge_tag(h))) break;
+      loose_.erase(std::lower_bound(loose_.begin(), loose_.end(), word));
+      loose_changed_ = true;
+      count_in(tables_[t], word);
+      ++common_->misplaced;
+    }
+    return t;
+  }
+
+  // --- blocks ---
+
+  uint32_t take_run(uint32_t length) {
+    if (length < runs_.size() && !runs_[length].empty()) {
+      const uint32_t run = runs_[length].back();
+      runs_[length].pop_back();
+      return run;
+    }
+    if (block_end_ + length <= block_room_) {
+      block_end_ += length;
+      return block_end_ - length;
+    }
+    for (size_t longer = length + 1; longer < runs_.size(); ++longer) {
+      if (runs_[longer].empty()) continue;
+      const uint32_t run = runs_[longer].back();
+      runs_[longer].pop_back();
+      give_run(run + length, static_cast<uint32_t>(longer - length));
+      return run;
+    }
+    return kNoSlot;
+  }
+  void give_run(uint32_t run, uint32_t length) {
+    if (length >= runs_.size()) runs_.resize(length + 1);
+    runs_[length].push_back(run);
+  }
+
+  void move_lane(Block& to, size_t i, const Block& from, size_t k) {
+    copy_lane(to, i, from, k);
+    to.fields[i] = from.fields[k];
+    to.fields_mask[i] = from.fields_mask[k];
+    to.ports_low[i] = from.ports_low[k];
+    to.ports_span[i] = from.ports_span[k];
+    to.rule[i] = (to.rule[i] & kMergeMore) | (from.rule[k] & ~kMergeMore);
+  }
+  void write_rule(Block& to, size_t i, uint32_t word) {
+    const uint32_t more = to.rule[i] & kMergeMore;
+    write_merge_lane(to, i, rule(word));
+    to.rule[i] |= more;
+  }
+  static void vacate(Block& b, size_t i) {
+    b.fields[i] = b.fields_mask[i] = kNever;
+    b.rule[i] = (b.rule[i] & kMergeMore) | kNobody;
+  }
+  static size_t lane_of(const Block& b, uint32_t word) {
+    size_t i = 0;
+    while ((b.rule[i] & kMergeNone) != word) ++i;
+    SLUICE_ASSERT(i < kMergeLanes);
+    return i;
+  }
+
+  size_t bucket_size(uint32_t slot) const {
+    if (common_->slots[slot] == 0) return 0;
+    const BlockMeta& meta = meta_[block_of(slot)];
+    if (meta.chain) return chains_.at(slot).live;
+    return static_cast<size_t>(std::count(meta.slot, meta.slot + meta.live, slot));
+  }
+
+  void open_block(uint32_t t, uint32_t block) {
+    BlockMeta& meta = meta_[block];
+    if (meta.open || meta.live == kMergeLanes) return;
+    meta.open = true;
+    tables_[t].open.push_back(block);
+  }
+  // A block of table `t` with `n` free lanes; kNoSlot: no room.
+  uint32_t find_block(uint32_t t, size_t n) {
+    auto& open = tables_[t].open;
+    for (size_t looked = 0; looked < 4 && looked < open.size();) {
+      const size_t at = open.size() - 1 - looked;
+      const uint32_t block = open[at];
+      BlockMeta& meta = meta_[block];
+      if (meta.live == kMergeLanes) {  // filled meanwhile
+        meta.open = false;
+        open[at] = open.back();
+        open.pop_back();
+        continue;
+      }
+      if (kMergeLanes - meta.live >= n) return block;
+      ++looked;
+    }
+    const uint32_t block = take_run(1);
+    if (block == kNoSlot) return block;
+    SLUICE_ASSERT(meta_[block].live == 0 && !meta_[block].open);
+    meta_[block].chain = false;
+    meta_[block].table = static_cast<uint8_t>(t);
+    for (uint32_t& word : blocks_[block].rule) word = kMergeNone;
+    return block;
+  }
+
+  // Adds a lane to a block that has one free.
+  void add_lane(uint32_t t, uint32_t block, uint32_t slot, uint32_t word) {
+    Block& b = blocks_[block];
+    BlockMeta& meta = meta_[block];
+    size_t at = meta.live;
+    for (; at > 0 && (b.rule[at - 1] & kMergeNone) > word; --at) {
+      move_lane(b, at, b, at - 1);
+      meta.slot[at] = meta.slot[at - 1];
+    }
+    write_rule(b, at, word);
+    meta.slot[at] = slot;
+    ++meta.live;
+    mark(b);
+    places_[word] = {slot, block, t};
+    open_block(t, block);
+  }
+  void remove_lane(uint32_t t, uint32_t block, uint32_t word) {
+    Block& b = blocks_[block];
+    BlockMeta& meta = meta_[block];
+    const size_t last = --meta.live;
+    for (size_t i = lane_of(b, word); i < last; ++i) {
+      move_lane(b, i, b, i + 1);
+      meta.slot[i] = meta.slot[i + 1];
+    }
+    b.rule[last] = kMergeNone;
+    mark(b);
+    open_block(t, block);
+  }
+
+  // Puts all rules of a bucket that has no blocks yet. False: no room; nothing has changed.
+  bool place_bucket(uint32_t t, uint32_t slot, std::vector<uint32_t>& words, uint32_t tag) {
+    std::sort(words.begin(), words.end());
+    if (words.size() > kMergeLanes) return make_chain(t, slot, words, tag);
+    const uint32_t block = find_block(t, words.size());
+    if (block == kNoSlot) return false;
+    for (uint32_t word : words) add_lane(t, block, slot, word);
+    set_slot(slot, block, tag);
+    return true;
+  }
+
+  bool add_to_bucket(uint32_t t, uint32_t slot, uint32_t word, uint32_t tag) {
+    if (common_->slots[slot] == 0) {
+      const uint32_t block = find_block(t, 1);
+      if (block == kNoSlot) return false;
+      add_lane(t, block, slot, word);
+      set_slot(slot, block, tag);
+      return true;
+    }
+    const uint32_t block = block_of(slot), both = tag_of(slot) == tag ? tag : 0;
+    BlockMeta& meta = meta_[block];
+    if (meta.chain) {
+      if (!add_to_chain(t, slot, word)) return false;
+    } else if (meta.live < kMergeLanes) {
+      add_lane(t, block, slot, word);
+    } else {
+      // The bucket moves: to a block with more room, or to a chain.
+      std::vector<uint32_t> words{word};
+      for (size_t i = 0; i < kMergeLanes; ++i) {
+        if (meta.slot[i] == slot) words.push_back(blocks_[block].rule[i] & kMergeNone);
+      }
+      const std::vector<uint32_t> moved(words.begin() + 1, words.end());
+      const std::vector<Place> before = [&] {
+        std::vector<Place> out;
+        for (uint32_t w : moved) out.push_back(places_[w]);
+        return out;
+      }();
+      if (!place_bucket(t, slot, words, both)) return false;
+      for (size_t i = 0; i < moved.size(); ++i) remove_lane(t, before[i].block, moved[i]);
+      return true;
+    }
+    if (both != tag_of(slot)) set_slot(slot, block_of(slot), both);
+    return true;
+  }
+
+  void erase_from_block(const Place& place, uint32_t word) {
+    const uint32_t block = place.block, slot = place.slot;
+    remove_lane(place.table, block, word);
+    const BlockMeta& meta = meta_[block];
+    uint32_t left = 0;
+    size_t lane = 0;
+    for (size_t i = 0; i < meta.live; ++i) {
+      if (meta.slot[i] == slot) ++left, lane = i;
+    }
+    if (left == 0) {
+      set_slot(slot, kNoSlot, 0);
+    } else if (left == 1 && tag_of(slot) == 0) {
+      set_slot(slot, block, merge_tag(hash(tables_[place.table], rule(blocks_[block].rule[lane] & kMergeNone))));
+    }
+  }
+
+  // --- chains ---
+
+  uint32_t word_at(uint32_t first, size_t lane) const {
+    return blocks_[first + lane / kMergeLanes].rule[lane % kMergeLanes] & kMergeNone;
+  }
+  // Rules of a chain in order, spread over a fourth more lanes when there are many. Lengths of long ones are rounded,
+  // so that a chain that is made anew again and again finds the run that it had.
+  bool make_chain(uint32_t t, uint32_t slot, const std::vector<uint32_t>& words, uint32_t tag) {
+    const size_t n = words.size(), wanted = n <= 4 * kMergeLanes ? n : n + n / 4;
+    auto length = static_cast<uint32_t>((wanted + kMergeLanes - 1) / kMergeLanes);
+    if (length > kLongChain) length = static_cast<uint32_t>(round_up(length, kLongChain / 2));
+    const uint32_t run = take_run(length);
+    if (run == kNoSlot) return false;
+    const size_t lanes = size_t{length} * kMergeLanes;
+    for (uint32_t k = 0; k < length; ++k) {
+      Block& b = blocks_[run + k];
+      for (size_t i = 0; i < kMergeLanes; ++i) {
+        b.rule[i] = 0;
+        vacate(b, i);
+      }
+      if (k + 1 < length) b.rule[kMergeLanes - 1] |= kMergeMore;
+      BlockMeta& meta = meta_[run + k];
+      meta.chain = true;
+      meta.table = static_cast<uint8_t>(t);
+      mark(b);
+    }
+    for (size_t i = 0; i < n; ++i) {
+      const size_t lane = i * lanes / n;
+      const auto block = static_cast<uint32_t>(run + lane / kMergeLanes);
+      write_rule(blocks_[block], lane % kMergeLanes, words[i]);
+      places_[words[i]] = {slot, block, t};
+    }
+    chains_[slot] = {run, length, static_cast<uint32_t>(n)};
+    longest_ = std::max(longest_, length);
+    if (length > kLongChain) long_blocks_ += length;
+    set_slot(slot, run, tag);
+    return true;
+  }
+  void drop_chain(const Chain& chain) {
+    for (uint32_t k = 0; k < chain.length; ++k) {
+      // What is free must not lead on: an image ends with the last block that was ever used.
+      blocks_[chain.first + k].rule[kMergeLanes - 1] = kMergeNone;
+      mark(blocks_[chain.first + k].rule);
+      meta_[chain.first + k] = BlockMeta{};
+    }
+    give_run(chain.first, chain.length);
+    if (chain.length > kLongChain) long_blocks_ -= chain.length;
+  }
+  std::vector<uint32_t> words_of(const Chain& chain) const {
+    std::vector<uint32_t> words;
+    words.reserve(chain.live + 1);
+    for (size_t lane = 0; lane < size_t{chain.length} * kMergeLanes; ++lane) {
+      if (const uint32_t word = word_at(chain.first, lane); word != kNobody) words.push_back(word);
+    }
+    return words;
+  }
+
+  bool add_to_chain(uint32_t t, uint32_t slot, uint32_t word) {
+    Chain& chain = chains_.at(slot);
+    const size_t lanes = size_t{chain.length} * kMergeLanes;
+    // The first lane past the word: by blocks, then by lanes.
+    uint32_t lo = 0, hi = chain.length;  // the first block whose rules may all be past it
+    while (lo < hi) {
+      const uint32_t mid = (lo + hi) / 2;
+      uint32_t k = mid, first = kNobody;
+      // A block without rules is as the next one that has some.
+      for (; k < hi && first == kNobody; ++k) {
+        for (size_t i = 0; i < kMergeLanes && first == kNobody; ++i) first = word_at(chain.first, k * kMergeLanes + i);
+      }
+      first != kNobody&& first < word ? lo = k : hi = mid;
+    }
+    size_t at = lo * kMergeLanes;
+    while (at > 0 && (word_at(chain.first, at - 1) == kNobody || word_at(chain.first, at - 1) > word)) --at;
+    // `at`: just past the last rule before the word.
+    size_t right = at, left = at;
+    while (right < lanes && word_at(chain.first, right) != kNobody) ++right;
+    while (left > 0 && word_at(chain.first, left - 1) != kNobody) --left;
+    const size_t to_the_right = right < lanes ? right - at : lanes, to_the_left = left > 0 ? at - left : lanes;
+    const bool to_right = to_the_right <= to_the_left;
+    if (std::min(to_the_right, to_the_left) >= std::min(lanes, kFarLane)) {
+      std::vector<uint32_t> words = words_of(chain);
+      words.insert(std::lower_bound(words.begin(), words.end(), word), word);
+      const Chain old = chain;
+      if (!make_chain(t, slot, words, tag_of(slot))) return false;
+      drop_chain(old);
+      return true;
+    }
+    auto shift = [&](size_t to, size_t from) {
+      const auto block = static_cast<uint32_t>(chain.first + to / kMergeLanes);
+      move_lane(blocks_[block], to % kMergeLanes, blocks_[chain.first + from / kMergeLanes], from % kMergeLanes);
+      places_[word_at(chain.first, to)].block = block;
+    };
+    size_t first, last;
+    if (to_right) {
+      for (size_t lane = right; lane > at; --lane) shift(lane, lane - 1);
+      first = at, last = right;
+    } else {
+      for (size_t lane = left - 1; lane + 1 < at; ++lane) shift(lane, lane + 1);
+      first = left - 1, last = --at;
+    }
+    const auto block = static_cast<uint32_t>(chain.first + at / kMergeLanes);
+    write_rule(blocks_[block], at % kMergeLanes, word);
+    places_[word] = {slot, block, t};
+    for (size_t k = first / kMergeLanes; k <= last / kMergeLanes; ++k) mark(blocks_[chain.first + k]);
+    ++chain.live;
+    return true;
+  }
+
+  void erase_from_chain(const Place& place, uint32_t word) {
+    Block& b = blocks_[place.block];
+    vacate(b, lane_of(b, word));
+    mark(b);
+    const auto it = chains_.find(place.slot);
+    const uint32_t live = --it->second.live;
+    if (live > kMergeLanes / 2 && live * 2 > it->second.length * kMergeLanes) return;
+    // Half empty: a shorter chain, or a short bucket again. Without room it stays as it is.
+    const Chain old = it->second;
+    if (live == 0) {
+      set_slot(place.slot, kNoSlot, 0);
+      chains_.erase(it);
+      return drop_chain(old);
+    }
+    std::vector<uint32_t> words = words_of(old);
+    if (!place_bucket(place.table, place.slot, words, tag_of(place.slot))) return;
+    if (words.size() <= kMergeLanes) chains_.erase(place.slot);
+    drop_chain(old);
+  }
+
+  Common* common_ = nullptr;
+  Block* blocks_ = nullptr;
+  uint32_t block_room_ = 0, block_end_ = 0;
+  uint32_t longest_ = 0, long_blocks_ = 0;  // of chains; blocks in those past kLongChain
+  std::vector<Table> tables_;
+  std::vector<uint32_t> ranked_;
+  std::vector<Place> places_;  // by word
+  std::vector<BlockMeta> meta_;
+  std::unordered_map<uint32_t, Chain> chains_;  // by slot
+  std::vector<std::vector<uint32_t>> runs_;     // free ones by length
+  std::vector<uint32_t> loose_;                 // words in order
+  bool tables_changed_ = false, loose_changed_ = true;
+};
+
+}  // namespace sluice::acl_patch

@@ -1,0 +1,174 @@
+#include "tables/replica.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace sluice {
+
+std::vector<Patch> join_patches(std::span<const Patch> patches, uint64_t gap) {
+  std::vector<Patch> out;
+  for (const Patch& p : patches) {
+    if (!out.empty() && p.offset <= out.back().offset + out.back().bytes + gap) {
+      out.back().bytes = std::max(out.back().bytes, p.offset + p.bytes - out.back().offset);
+    } else {
+      out.push_back(p);
+    }
+  }
+  return out;
+}
+
+void LineSet::merge(const LineSet& other) {
+  SLUICE_ASSERT(lines_ == other.lines_);
+  for (size_t s = 0; s < summary_.size(); ++s) {
+    for (uint64_t rest = other.summary_[s]; rest != 0; rest &= rest - 1) {
+      const size_t word = s * 64 + static_cast<size_t>(std::countr_zero(rest));
+      words_[word] |= other.words_[word];
+    }
+    summary_[s] |= other.summary_[s];
+  }
+}
+
+void LineSet::clear() {
+  for (size_t s = 0; s < summary_.size(); ++s) {
+    for (uint64_t rest = summary_[s]; rest != 0; rest &= rest - 1) {
+      words_[s * 64 + static_cast<size_t>(std::countr_zero(rest))] = 0;
+    }
+    summary_[s] = 0;
+  }
+}
+
+bool LineSet::empty() const {
+  return std::all_of(summary_.begin(), summary_.end(), [](uint64_t word) { return word == 0; });
+}
+
+void PatchLog::append(uint64_t version, std::vector<Patch> patches) {
+  const std::lock_guard lock(mutex_);
+  SLUICE_ASSERT(entries_.empty() || version == entries_.back().version + 1);
+  kept_ += patches.size();
+  entries_.push_back({version, std::move(patches)});
+  while (entries_.size() > kVersions || (kept_ > kPatches && entries_.size() > 1)) {
+    kept_ -= entries_.front().patches.size();
+    entries_.pop_front();
+  }
+}
+
+std::optional<std::vector<Patch>> PatchLog::between(uint64_t from, uint64_t to) const {
+  if (from == to) return std::vector<Patch>();
+  std::vector<Patch> all;
+  {
+    const std::lock_guard lock(mutex_);
+    if (from > to || entries_.empty() || entries_.front().version > from + 1 || entries_.back().version < to) {
+      return std::nullopt;
+    }
+    for (const Entry& e : entries_) {
+      if (e.version > from && e.version <= to) all.insert(all.end(), e.patches.begin(), e.patches.end());
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const Patch& a, const Patch& b) { return a.offset < b.offset; });
+  return join_patches(all, 0);
+}
+
+ImageReplicas::ImageReplicas(Image master)
+    : master_(std::make_unique<Image>(std::move(master))),
+      data_(master_->buffer_.data()),
+      fresh_(master_->bytes().size()),
+      log_(std::make_shared<PatchLog>()) {}
+
+bool ImageReplicas::take(const Image& next) {
+  const auto from = next.bytes(), to = master_->bytes();
+  if (from.size() != to.size() || next.sections().size() != master_->sections().size() ||
+      std::memcmp(next.sections().data(), master_->sections().data(), next.sections().size_bytes()) != 0) {
+    return false;
+  }
+  // The header differs in the checksum, which replicas do not keep.
+  write(data_ + sizeof(ImageHeader), from.data() + sizeof(ImageHeader), to.size() - sizeof(ImageHeader));
+  return true;
+}
+
+void ImageReplicas::write(void* to, const void* from, size_t n) {
+  auto* const out = static_cast<std::byte*>(to);
+  const auto* const in = static_cast<const std::byte*>(from);
+  size_t m = 0;
+  for (size_t at = 0; at < n; at += m) {
+    m = std::min<size_t>(LineSet::kLine - static_cast<size_t>(out + at - data_) % LineSet::kLine, n - at);
+    if (std::memcmp(out + at, in + at, m) == 0) continue;
+    std::memcpy(out + at, in + at, m);
+    mark(out + at, m);
+  }
+}
+
+Result<Image> ImageReplicas::copy_of(const Image& image) {
+  auto buffer = Buffer::allocate(image.bytes().size());
+  if (!buffer) return std::move(buffer).error();
+  std::memcpy(buffer->data(), image.bytes().data(), image.bytes().size());
+  Image copy;
+  copy.buffer_ = std::move(*buffer);
+  return copy;
+}
+
+Result<Image> ImageReplicas::seal() const {
+  auto copy = copy_of(*master_);
+  if (!copy) return copy;
+  auto* header = reinterpret_cast<ImageHeader*>(copy->buffer_.data());
+  header->checksum = image_checksum(copy->bytes().subspan(sizeof(ImageHeader)));
+  return copy;
+}
+
+Result<std::shared_ptr<ImageReplicas::Replica>> ImageReplicas::free_replica() {
+  // The one that misses least; its holder's last reads happened before it was let go.
+  std::shared_ptr<Replica> best;
+  for (const auto& replica : replicas_) {
+    if (replica->held.load(std::memory_order_acquire)) continue;
+    if (best == nullptr || replica->image.version_ > best->image.version_) best = replica;
+  }
+  if (best != nullptr) return best;
+  if (replicas_.size() == kMost) {
+    return Error(fmt::format("all {} replicas of the table are held", kMost),
+                 "let the snapshots of earlier generations go before the next one is published");
+  }
+  auto copy = copy_of(*master_);
+  if (!copy) return std::move(copy).error();
+  auto made = std::make_shared<Replica>();
+  made->image = std::move(*copy);
+  made->image.log_ = log_;
+  made->pending = LineSet(size());
+  replicas_.push_back(made);
+  return made;
+}
+
+Result<std::shared_ptr<const Image>> ImageReplicas::publish() {
+  const bool changed = !fresh_.empty();
+  if (!changed) {
+    if (auto current = current_.lock()) return current;
+  }
+  auto found = free_replica();
+  if (!found) return std::move(found).error();
+  const std::shared_ptr<Replica>& replica = *found;
+  if (changed) {
+    ++version_;
+    std::vector<Patch> patches;
+    fresh_.each_run([&](uint64_t offset, uint64_t bytes) { patches.push_back({offset, bytes}); });
+    log_->append(version_, std::move(patches));
+    for (const auto& each : replicas_) each->pending.merge(fresh_);
+    fresh_.clear();
+  }
+  copied_bytes_ = copied_runs_ = 0;
+  std::byte* const to = replica->image.buffer_.data();
+  replica->pending.each_run([&](uint64_t offset, uint64_t bytes) {
+    const size_t n = std::min<size_t>(bytes, size() - offset);
+    std::memcpy(to + offset, data_ + offset, n);
+    copied_bytes_ += n;
+    ++copied_runs_;
+  });
+  replica->pending.clear();
+  replica->image.version_ = version_;
+  replica->held.store(true, std::memory_order_relaxed);
+  std::shared_ptr<const Image> lease(
+      &replica->image, [replica](const Image*) { replica->held.store(false, std::memory_order_release); });
+  current_ = lease;
+  return lease;
+}
+
+}  // namespace sluice

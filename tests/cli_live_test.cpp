@@ -1,0 +1,180 @@
+// run --control, --wait, --repeat, --hits; show, acl and routes against a process that runs.
+#include "net/packet_builder.h"
+#include "ports/pcap/capture_writer.h"
+#include "tests/testing/run_sluice.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::json;
+using testing::CliTest;
+using testing::Said;
+
+class CliLiveTest : public CliTest {
+ protected:
+  void SetUp() override {
+    CliTest::SetUp();
+    write("edge.acl", "deny udp from any to any port 53\npermit tcp from any to any\npermit ip from any to any\n");
+    write("rib", "8.0.0.0/8 a\n9.0.0.0/8 b\n");
+    auto writer = CaptureWriter::create(path("in.pcap"));
+    ASSERT_TRUE(writer.ok());
+    for (uint16_t i = 0; i < 100; ++i) {
+      for (const PacketBuilder& packet :
+           {tcp4("10.0.0.1", "8.1.1.1").ports(i, 80).payload(20), udp4("10.0.0.1", "8.1.1.1").ports(i, 53).payload(30),
+            udp4("10.0.0.1", "7.1.1.1").ports(i, 54).payload(40)}) {
+        const auto f = packet.build();
+        const auto bytes = static_cast<uint32_t>(f.size());
+        ASSERT_TRUE(writer->append(FrameHeader{bytes, bytes, ++stamp_}, f.data()));
+      }
+    }
+    ASSERT_TRUE(writer->commit().ok());
+  }
+  // Runs `run OPTIONS --control s` beside the script, which is ended by SIGTERM when the script is through. The run's
+  // output goes to run.out, run.err and run.code.
+  Said beside(const std::string& options, const std::string& script) const {
+    return shell(
+        "export SLUICE_SOCKET=$PWD/s\n\"$SLUICE\" run " + options +
+        " --control s > run.out 2> run.err & run=$!\n"
+        "for i in $(seq 600); do test -S s && \"$SLUICE\" show runtime > /dev/null 2>&1 && break; sleep 0.05; done\n" +
+        script + "\nkill -TERM $run; wait $run; echo $? > run.code");
+  }
+  Json json_of(const std::string& name) const { return Json::parse(read(name), nullptr, false); }
+
+  uint64_t stamp_ = 1'700'000'000'000'000'000;
+  const std::string standard_ = "--acl edge.acl --routes rib --in in.pcap";
+};
+
+TEST_F(CliLiveTest, HitsAreWrittenAtTheEnd) {
+  const Said said = sluice("run " + standard_ + " --hits hits.txt");
+  EXPECT_EQ(said.code, 0) << said.err;
+  EXPECT_EQ(read("hits.txt"),
+            "# packets bytes table:rule place rule\n"
+            "100 7200 acl:1 edge.acl:1 deny udp from any to any port 53\n"
+            "100 7400 acl:2 edge.acl:2 permit tcp from any to any\n"
+            "100 8200 acl:3 edge.acl:3 permit from any to any\n"
+            "0 0 acl:0 - (no rule matched)\n"
+            "0 0 acl:- - (rules that are gone)\n");
+  for (const char* way : {"--device cpu", "--device emu --watchdog 20000", "--workers 2"}) {
+    const Said json = sluice("run " + standard_ + " --hits hits.json -o json " + way);
+    EXPECT_EQ(json.code, 0) << json.err;
+    const Json rules = json_of("hits.json")["hits"][0]["rules"];
+    ASSERT_EQ(rules.size(), 3u) << way;
+    for (const Json& rule : rules) EXPECT_EQ(rule["packets"], 100) << way;
+    EXPECT_EQ(rules[2]["bytes"], 8200) << way;
+  }
+  EXPECT_EQ(files(), (std::vector<std::string>{"edge.acl", "hits.json", "hits.txt", "in.pcap", "rib"}));
+}
+
+TEST_F(CliLiveTest, ARunningProcessIsAskedAndChanged) {
+  write("today.txt", "# more\nadd at 1 deny tcp from 10.0.0.1 to any\ndelete 2\n");
+  write("other.acl", "permit udp from any to any port 53\n");
+  write("routes.txt", "add 7.0.0.0/8 c\ndelete 9.0.0.0/8\n");
+  const Said said = beside(standard_ + " --wait -o json",
+                           R"(s="$SLUICE"
+for i in $(seq 600); do "$s" show runtime -o json > runtime.json; grep -q '"packets_in": 300' runtime.json && break; sleep 0.05; done
+"$s" show runtime > runtime.txt
+"$s" show rules --hits -o json > rules.json
+"$s" show rules --by-hits --count 1 > by.txt
+"$s" show drops -o json > drops.json
+"$s" show tables -o json > tables.json
+"$s" show routes 8.8.8.8 -o json > route.json
+"$s" acl add acl permit icmp from any to any --at 1 > add.txt; echo $? >> codes
+"$s" acl delete acl permit icmp from any to any -o json > delete.json; echo $? >> codes
+"$s" acl apply acl --changes today.txt --dry-run > dry.txt; echo $? >> codes
+"$s" acl apply acl --changes today.txt > apply.txt; echo $? >> codes
+"$s" acl delete acl 99 2> wrong.txt; echo $? >> codes
+"$s" acl add acll permit ip from any to any 2> table.txt; echo $? >> codes
+"$s" show rules --hits -o json > after.json
+"$s" acl replace acl other.acl > replace.txt; echo $? >> codes
+"$s" routes add fib 8.8.0.0/16 via d > radd.txt; echo $? >> codes
+"$s" routes apply fib --changes - < routes.txt > rapply.txt; echo $? >> codes
+"$s" routes delete fib 1.2.3.4 2> rwrong.txt; echo $? >> codes
+"$s" show routes 8.8.8.8 > chain.txt
+"$s" run --in in.pcap --control s 2> taken.txt; echo $? >> codes)");
+  EXPECT_EQ(read("codes"), "0\n0\n0\n0\n1\n1\n0\n0\n0\n1\n3\n") << said.err;
+  EXPECT_EQ(read("run.code"), "0\n") << read("run.err");
+  EXPECT_FALSE(exists("s"));
+  EXPECT_EQ(json_of("run.out")["packets_in"], 300);
+  const Json runtime = json_of("runtime.json");
+  EXPECT_EQ(runtime["packets_in"], 300);
+  EXPECT_EQ(runtime["packets_out"], 100);
+  EXPECT_EQ(runtime["dropped"], 200);
+  EXPECT_NE(read("runtime.txt").find("IPInput"), std::string::npos);
+  const Json rules = json_of("rules.json");
+  ASSERT_EQ(rules["rules"].size(), 3u);
+  EXPECT_EQ(rules["rules"][0]["packets"], 100);
+  EXPECT_EQ(rules["rules"][0]["bytes"], 7200);
+  EXPECT_EQ(rules["rules"][0]["file"], "edge.acl");
+  EXPECT_NE(read("by.txt").find("1 to 1 of 3; go on with --from 2"), std::string::npos) << read("by.txt");
+  EXPECT_EQ(json_of("drops.json")["drops"].size(), 2u);
+  EXPECT_EQ(json_of("tables.json")["tables"].size(), 3u);
+  EXPECT_EQ(json_of("route.json")["routes"][0]["next_hop"], "a");
+  EXPECT_EQ(read("add.txt").rfind("generation 2 live on cpu after ", 0), 0u) << read("add.txt");
+  EXPECT_EQ(json_of("delete.json")["generation"], 3);
+  EXPECT_EQ(read("dry.txt").rfind("nothing was changed", 0), 0u) << read("dry.txt");
+  EXPECT_EQ(read("apply.txt").rfind("generation 4 ", 0), 0u) << read("apply.txt");
+  EXPECT_NE(read("wrong.txt").find("position 99 is past the end: the list has 3 rules"), std::string::npos);
+  EXPECT_NE(read("table.txt").find("did you mean 'acl'?"), std::string::npos) << read("table.txt");
+  // The counters stay with their rules; those of the rule that is gone are kept apart.
+  const Json after = json_of("after.json");
+  EXPECT_EQ(after["rules"][0]["packets"], 0);
+  EXPECT_EQ(after["rules"][1]["text"], "permit tcp from any to any");
+  EXPECT_EQ(after["rules"][1]["packets"], 100);
+  EXPECT_EQ(after["removed"]["packets"], 100);
+  EXPECT_NE(read("replace.txt").find("3 -> 1 rules"), std::string::npos) << read("replace.txt");
+  EXPECT_NE(read("rapply.txt").find("3 -> 3 routes"), std::string::npos) << read("rapply.txt");
+  EXPECT_NE(read("rwrong.txt").find("there is no route for 1.2.3.4/32"), std::string::npos) << read("rwrong.txt");
+  const std::string chain = read("chain.txt");
+  EXPECT_LT(chain.find("8.8.0.0/16"), chain.find("8.0.0.0/8")) << chain;
+  EXPECT_NE(read("taken.txt").find("another process answers there"), std::string::npos) << read("taken.txt");
+}
+
+TEST_F(CliLiveTest, ARepeatedCaptureGoesOnUntilASignal) {
+  const Said said =
+      beside(standard_ + " --repeat -o json --workers 2",
+             "for i in $(seq 600); do \"$SLUICE\" show runtime -o json > r; grep -q '\"packets_in\": 300,' r || "
+             "grep -q '\"packets_in\": 0,' r || break; sleep 0.05; done\n\"$SLUICE\" acl delete acl 1 > d");
+  const Json run = json_of("run.out");
+  EXPECT_EQ(read("run.code"), "0\n") << read("run.err") << said.err;
+  EXPECT_GT(run["packets_in"], 300);
+  EXPECT_EQ(run["conserved"], true);
+  EXPECT_NE(read("d").find("generation 2"), std::string::npos) << read("d");
+  const Said some = sluice("run " + standard_ + " --repeat --limit 1000 -o json");
+  EXPECT_EQ(some.code, 0) << some.err;
+  EXPECT_EQ(some.json()["packets_in"], 1000);
+}
+
+TEST_F(CliLiveTest, ALimitOfMemoryRefusesChanges) {
+  std::string many;
+  for (int i = 0; i < 20'000; ++i) many += "permit tcp from 10.0.0.0/8 to any port " + std::to_string(i) + "\n";
+  write("many.acl", many);
+  const Said said = beside("--acl edge.acl --in in.pcap --wait --max-memory 256KiB",
+                           "\"$SLUICE\" acl replace acl many.acl 2> many.txt; echo $? > code\n"
+                           "\"$SLUICE\" show rules -o json > rules.json");
+  EXPECT_EQ(read("code"), "1\n") << said.err;
+  EXPECT_NE(read("many.txt").find("more than the limit of 256.0 KiB"), std::string::npos) << read("many.txt");
+  EXPECT_EQ(json_of("rules.json")["total"], 3);
+}
+
+TEST_F(CliLiveTest, WrongUse) {
+  const auto says = [&](const std::string& arguments, int code, const std::string& text) {
+    const Said said = shell("unset SLUICE_SOCKET XDG_RUNTIME_DIR; \"$SLUICE\" " + arguments);
+    EXPECT_EQ(said.code, code) << arguments << said.err;
+    EXPECT_NE(said.err.find(text), std::string::npos) << arguments << "\n" << said.err;
+  };
+  says("show runtime", 3, "XDG_RUNTIME_DIR is not set");
+  says("show runtime --socket none", 3, "no process answers there");
+  says("show rules --count 0", 2, "--count");
+  says("acl", 2, "needs a command");
+  says("acl add", 2, "table");
+  says("acl replace acl none --socket s", 3, "none");
+  says("run --in in.pcap --max-memory 1MiB", 2, "--max-memory needs --control");
+  says("run --in in.pcap --control auto", 2, "XDG_RUNTIME_DIR");
+  says("run --in in.pcap --control in.pcap", 3, "not a socket");
+  says("run --in in.pcap --control no/such/folder/s", 3, "cannot be made");
+  write("g.click", "InfiniteSource(LIMIT 1) -> Discard;");
+  says("run g.click --repeat", 2, "--repeat is for the standard graph");
+}
+
+}  // namespace
+}  // namespace sluice

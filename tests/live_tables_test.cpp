@@ -1,0 +1,540 @@
+// Tables of a running process change, by text, by file and by request: whole or not at all, and every packet meets one
+// version.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <thread>
+
+#include "control/control.h"
+#include "control/control_socket.h"
+#include "control/live_tables.h"
+#include "control/report.h"
+#include "elements/register_all.h"
+#include "formats/native_rules.h"
+#include "formats/rule_files.h"
+#include "generate/random.h"
+#include "net/packet_builder.h"
+#include "net/text.h"
+#include "ports/pcap/capture_writer.h"
+#include "tables/acl/algorithms.h"
+#include "tables/adjacency/adjacency_model.h"
+#include "tables/lpm/algorithms.h"
+#include "tests/testing/device_ways.h"
+#include "tests/testing/devices.h"
+#include "tests/testing/run_graph.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::kWatched;
+using testing::TempDir;
+
+// A runtime over a Click text, with live tables and control.
+struct Live {
+  Registry registry;
+  Router router;
+  Plan plan;
+  std::unique_ptr<Runtime> runtime;
+  std::unique_ptr<LiveTables> tables;
+  std::unique_ptr<Control> control;
+
+  explicit Live(const std::string& text, RunOptions options = {}, size_t max_bytes = 0) {
+    register_elements(registry);
+    auto graph = parse_click(text, "test.click");
+    auto made = graph.ok() ? build_router(*graph, registry, text) : Result<Router>(graph.error());
+    if (!made.ok()) {
+      ADD_FAILURE() << to_string(made.error());
+      return;
+    }
+    router = std::move(*made);
+    plan = *make_plan(router);
+    TableReport report;
+    TableModels models;
+    auto loaded = load_tables(router, {}, &report, {}, &models);
+    if (!loaded.ok()) {
+      ADD_FAILURE() << to_string(loaded.error());
+      return;
+    }
+    options.live = options.count_hits = true;
+    runtime = std::move(*Runtime::create(router, plan, options));
+    runtime->publisher().publish(std::move(*bind_plan(plan, router, *loaded)));
+    tables = std::make_unique<LiveTables>(router, plan, runtime->publisher(), std::move(*loaded), std::move(models),
+                                          report.loads, max_bytes);
+    control = std::make_unique<Control>(router, *runtime, *tables, Control::Facts{"test", "cpu"});
+  }
+
+  std::string list(const std::string& table = "edge") {
+    auto rules = tables->rules(table);
+    return rules.ok() ? to_native(**rules) : to_string(rules.error());
+  }
+  Json ask(Json request) {
+    request["v"] = 1;
+    return Json::parse(control->answer(request.dump()));
+  }
+};
+
+std::string error_of(const Result<TableChange>& change) {
+  return change.ok() ? "no error" : to_string(change.error());
+}
+
+class LiveTablesTest : public ::testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& text) const { testing::write_file(dir_ / name, text); }
+  std::string graph(const std::string& algorithm = "tuple_space") const {
+    write("edge.acl",
+          "deny udp from any to any port 53\npermit tcp from any to any port 80\npermit ip from any to any\n");
+    write("rib", "8.0.0.0/8 a\n8.8.0.0/16 b\n2001:db8::/32 a\n");
+    write("adj",
+          "a 02:00:00:00:00:0a 02:00:00:00:00:01 1\nb 02:00:00:00:00:0b 02:00:00:00:00:01 2\n"
+          "c 02:00:00:00:00:0c 02:00:00:00:00:01 3\n");
+    return fmt::format(
+        "AclTable(edge, FILE {0}, ALGORITHM {3}); RouteTable(fib, FILE {1}); AdjacencyTable(adj, FILE {2}, ROUTES "
+        "fib);\n"
+        "InfiniteSource(LIMIT 0) -> IPInput -> ACL(edge) -> IPRoute(fib) -> DecIPTTL -> AdjacencyRewrite(adj) -> "
+        "ToMemory;\n",
+        dir_ / "edge.acl", dir_ / "rib", dir_ / "adj", algorithm);
+  }
+  TempDir dir_;
+};
+
+TEST_F(LiveTablesTest, AnAccessListByTheLine) {
+  Live live(graph());
+  auto change = live.tables->change_acl("edge", "add at 1 deny tcp from 10.0.0.1 to any\n", "x", false);
+  ASSERT_TRUE(change.ok()) << error_of(change);
+  EXPECT_EQ(change->generation, 2u);
+  EXPECT_EQ(change->entries_before, 3u);
+  EXPECT_EQ(change->entries_after, 4u);
+  EXPECT_GT(change->bytes_after, 0u);
+  const std::string all = live.list();
+  EXPECT_EQ(all.rfind("deny tcp from 10.0.0.1", 0), 0u) << all;
+  // All kinds of lines, groups, comments; positions are those of their moment.
+  change = live.tables->change_acl("edge",
+                                   "# today\ndefine web = 80, 443\n\ndelete 1\n"
+                                   "replace 2 permit tcp from any to any port web # both\n"
+                                   "add permit icmp from any to any\ndelete deny udp from any to any port 53\n"
+                                   "add at 1 deny ip from 10.9.0.0/16 to any\n",
+                                   "today.txt", false);
+  ASSERT_TRUE(change.ok()) << error_of(change);
+  EXPECT_EQ(live.list(),
+            to_native(*parse_native_rules("deny ip from 10.9.0.0/16 to any\npermit tcp from any to any port 80\n"
+                                          "permit tcp from any to any port 443\npermit ip from any to any\n"
+                                          "permit icmp from any to any\n",
+                                          "want")));
+  EXPECT_EQ(live.tables->changed("acl", "edge"), 3u);
+  EXPECT_EQ(live.runtime->publisher().generation(), 3u);
+}
+
+TEST_F(LiveTablesTest, WhatIsWrongChangesNothingAndIsSaidWithItsPlace) {
+  Live live(graph());
+  const std::string before = live.list();
+  const auto fault = [&](const std::string& text) {
+    return error_of(live.tables->change_acl("edge", text, "c", false));
+  };
+  struct Case {
+    const char *text, *says;
+  };
+  for (const Case& c : std::initializer_list<Case>{
+           {"ad permit ip from any to any", "c:1:1: error: 'ad' is not a change"},
+           {"ad permit ip from any to any", "did you mean 'add'?"},
+           {"\nadd permit ip from any to 10.0.0.0/99", "c:2:27: error"},
+           {"add at 3x permit ip from any to any", "c:1:8: error: '3x' is not a position"},
+           {"add at 5 permit ip from any to any", "position 5 is past the end: the list has 3 rules"},
+           {"delete 4", "position 4 is past the end"},
+           {"replace 4 permit ip from any to any", "position 4 is past the end"},
+           {"replace permit ip from any to any", "'permit' is not a position"},
+           {"delete deny udp from any to any port 54", "the list has no such rule"},
+           {"delete", "the rule is missing"},
+           {"add", "the rule is missing"},
+           {"include \"x\"", "is not a change"},
+           {"delete 0", "'0' is not an action"},
+       }) {
+    SCOPED_TRACE(c.text);
+    const std::string said = fault(c.text);
+    EXPECT_NE(said.find(c.says), std::string::npos) << said;
+  }
+  // The line is shown as it was written, and all findings come together.
+  const std::string said = fault("add permitt ip from any to any\nfoo\nadd deny ip from nowhere to any\n");
+  EXPECT_NE(said.find("  add permitt ip from any to any"), std::string::npos) << said;
+  EXPECT_NE(said.find("c:2:1"), std::string::npos) << said;
+  EXPECT_NE(said.find("c:3:18"), std::string::npos) << said;
+  // One wrong line of many undoes all.
+  EXPECT_NE(fault("delete 1\ndelete 3\n").find("c:2:1"), std::string::npos);
+  EXPECT_NE(error_of(live.tables->change_acl("egde", "delete 1", "c", false)).find("did you mean 'edge'?"),
+            std::string::npos);
+  write("bad.acl", "permit ip from any to any\npermit tcp from any to any port 90-80\n");
+  EXPECT_NE(error_of(live.tables->replace_acl("edge", dir_ / "bad.acl", "auto", false)).find("bad.acl:2:"),
+            std::string::npos);
+  EXPECT_NE(error_of(live.tables->replace_acl("edge", dir_ / "none", "auto", false)).find("none"), std::string::npos);
+  EXPECT_EQ(live.list(), before);
+  EXPECT_EQ(live.runtime->publisher().generation(), 1u);
+}
+
+class LiveTablesSteps : public LiveTablesTest, public ::testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Algorithms, LiveTablesSteps, ::testing::Values("tuple_space", "tuple_merge"));
+
+TEST_P(LiveTablesSteps, GiveWhatAVectorGives) {
+  Live live(graph(GetParam()));
+  Random random(7);
+  RuleSet want = *read_rules_file(dir_ / "edge.acl");
+  const auto random_rule = [&] {
+    return fmt::format("mark({}) tcp from 10.0.0.0/{} to any port {}", random.below(1000), 8 + random.below(3),
+                       random.below(20));
+  };
+  const auto rule_of = [](const std::string& text) { return parse_native_rules(text, "t")->rules[0]; };
+  const auto same = [](const AclRule& a, const AclRule& b) { return to_native(a) == to_native(b); };
+  for (int round = 0; round < (kWatched ? 5 : 40); ++round) {
+    std::string text;
+    for (uint64_t n = 1 + random.below(12); n != 0; --n) {
+      const std::string rule = random_rule();
+      const size_t size = want.rules.size();
+      const auto at = static_cast<ptrdiff_t>(random.below(size + 1));
+      switch (random.below(5)) {
+        case 0:
+          text += "add " + rule + "\n";
+          want.rules.push_back(rule_of(rule));
+          break;
+        case 1:
+          text += fmt::format("add at {} {}\n", at + 1, rule);
+          want.rules.insert(want.rules.begin() + at, rule_of(rule));
+          break;
+        case 2:
+          if (at == static_cast<ptrdiff_t>(size)) break;
+          text += fmt::format("delete {}\n", at + 1);
+          want.rules.erase(want.rules.begin() + at);
+          break;
+        case 3: {
+          const AclRule wanted = rule_of(rule);
+          const auto found =
+              std::find_if(want.rules.begin(), want.rules.end(), [&](const AclRule& r) { return same(r, wanted); });
+          if (found == want.rules.end()) break;
+          text += "delete " + rule + "\n";
+          want.rules.erase(found);
+          break;
+        }
+        default:
+          if (at == static_cast<ptrdiff_t>(size)) break;
+          text += fmt::format("replace {} {}\n", at + 1, rule);
+          want.rules[static_cast<size_t>(at)] = rule_of(rule);
+      }
+    }
+    auto change = live.tables->change_acl("edge", text, "steps", false);
+    ASSERT_TRUE(change.ok()) << text << error_of(change);
+    ASSERT_EQ(live.list(), to_native(want)) << text;
+    // What packets meet is that list.
+    const Image& image = *live.tables->tables().acls.at("edge");
+    const auto view = AclView::open(image);
+    const auto actions = AclActionsView::open(image);
+    ASSERT_TRUE(view.ok() && actions.ok());
+    const auto flat = *flatten_all(want);
+    for (int i = 0; i < 100; ++i) {
+      FlowKey key{};
+      key.family = 4;
+      key.protocol = 6;
+      key.bits = FlowKey::kHasPorts;
+      key.src_lo = 0x0a000000 + random.below(1 << 24);
+      key.dst_port = static_cast<uint16_t>(random.below(24));
+      const auto first =
+          std::find_if(flat.begin(), flat.end(), [&](const AclMatchRule& rule) { return matches(rule, key); });
+      const AclAction got = actions->action(view->lookup(key));
+      if (first == flat.end()) {
+        EXPECT_EQ(got.verb, AclVerb::kNone);
+      } else {
+        const AclRule& rule = want.rules[static_cast<size_t>(first - flat.begin())];
+        ASSERT_EQ(got.verb, rule.verb);
+        ASSERT_EQ(got.mark, rule.mark);
+      }
+    }
+  }
+}
+
+TEST_F(LiveTablesTest, RandomRoutesAreWhatLookupsFind) {
+  Live live(graph());
+  Random random(9);
+  std::map<std::pair<uint32_t, uint8_t>, std::string> want = {{{0x08000000, 8}, "a"}, {{0x08080000, 16}, "b"}};
+  for (int round = 0; round < (kWatched ? 4 : 25); ++round) {
+    std::string text;
+    for (uint64_t n = 1 + random.below(10); n != 0; --n) {
+      const auto length = static_cast<uint8_t>(8 + random.below(25));
+      const auto address = static_cast<uint32_t>((0x08000000 + random.below(1 << 24)) & high_mask32(length));
+      if (random.below(3) != 0 || want.size() < 3) {
+        const std::string hop = fmt::format("h{}", random.below(12));
+        text += fmt::format("add {} {}\n", to_string(IpPrefix{IpAddress{0, address, 4}, length}), hop);
+        want[{address, length}] = hop;
+      } else {
+        const auto gone = std::next(want.begin(), static_cast<ptrdiff_t>(random.below(want.size())));
+        text += fmt::format("delete {}\n", to_string(IpPrefix{IpAddress{0, gone->first.first, 4}, gone->first.second}));
+        want.erase(gone);
+      }
+    }
+    auto change = live.tables->change_routes("fib", text, "c", false);
+    ASSERT_TRUE(change.ok()) << text << error_of(change);
+    const Image& image = *live.tables->tables().routes.at("fib");
+    const auto names = NextHopNames::open(image.section(SectionTag::kNextHopNames));
+    ASSERT_TRUE(names.ok());
+    const auto opened = with_fib4(image, [&](const auto& view) {
+      for (int i = 0; i < 200; ++i) {
+        const auto address = static_cast<uint32_t>(0x08000000 + random.below(1 << 24));
+        std::string expected = "-";
+        int longest = -1;
+        for (const auto& [prefix, hop] : want) {
+          if (((address ^ prefix.first) & high_mask32(prefix.second)) == 0 && prefix.second > longest) {
+            longest = prefix.second;
+            expected = hop;
+          }
+        }
+        ASSERT_EQ(names->name(view.lookup(address)), expected);
+      }
+    });
+    ASSERT_TRUE(opened.ok()) << to_string(opened.error());
+    ASSERT_EQ(live.tables->changed("routes", "fib"), live.runtime->publisher().generation());
+  }
+}
+
+TEST_F(LiveTablesTest, ADryRunAndALimitLeaveThingsAsTheyAre) {
+  Live live(graph());
+  const size_t bytes = live.tables->bytes();
+  auto dry = live.tables->change_acl("edge", "delete 1\n", "c", true);
+  ASSERT_TRUE(dry.ok()) << error_of(dry);
+  EXPECT_EQ(dry->generation, 0u);
+  EXPECT_EQ(dry->entries_after, 2u);
+  EXPECT_EQ(dry->bytes_peak, bytes + dry->bytes_after);
+  EXPECT_EQ(live.tables->bytes(), bytes);
+  EXPECT_EQ(live.runtime->publisher().generation(), 1u);
+  std::string many;
+  for (int i = 0; i < 3000; ++i) many += fmt::format("permit tcp from 10.0.0.0/8 to any port {}\n", i);
+  write("many.acl", many);
+  Live small(graph(), {}, bytes + 20'000);
+  const std::string before = small.list();
+  const std::string said = error_of(small.tables->replace_acl("edge", dir_ / "many.acl", "auto", false));
+  EXPECT_NE(said.find("more than the limit"), std::string::npos) << said;
+  EXPECT_EQ(small.list(), before);
+  EXPECT_TRUE(small.tables->change_acl("edge", "delete 1\n", "c", false).ok()) << "what fits is taken";
+}
+
+TEST_F(LiveTablesTest, RoutesByTheLineAndByTheFile) {
+  Live live(graph());
+  const auto routes = [&] {
+    std::string all;
+    const Json answer = live.ask({{"command", "show routes"}, {"for", "8.8.8.8"}});
+    EXPECT_EQ(answer["ok"], true) << answer.dump();
+    for (const Json& r : answer["result"]["routes"])
+      all += r["prefix"].get<std::string>() + " " + r["next_hop"].get<std::string>() + ";";
+    return all;
+  };
+  EXPECT_EQ(routes(), "8.8.0.0/16 b;8.0.0.0/8 a;");
+  // c is a next hop that no route had: the adjacencies must follow.
+  auto change = live.tables->change_routes("fib", "add 8.8.8.0/24 via c # new\ndelete 8.8.0.0/16\n", "c", false);
+  ASSERT_TRUE(change.ok()) << error_of(change);
+  EXPECT_EQ(change->entries_after, 3u);
+  EXPECT_EQ(routes(), "8.8.8.0/24 c;8.0.0.0/8 a;");
+  const auto view = open_adjacencies(*live.tables->tables().adjacencies.at("adj"));
+  ASSERT_TRUE(view.ok());
+  EXPECT_EQ(view->adjacencies().size(), 3u);
+  write("other", "8.8.8.8/32 d\n");
+  ASSERT_TRUE(live.tables->replace_routes("fib", {dir_ / "other"}, false).ok());
+  EXPECT_EQ(routes(), "8.8.8.8/32 d;");
+  const auto fault = [&](const std::string& text) {
+    return error_of(live.tables->change_routes("fib", text, "c", false));
+  };
+  struct Case {
+    const char *text, *says;
+  };
+  for (const Case& c : std::initializer_list<Case>{
+           {"\ndel 8.8.8.8", "c:2:1: error: 'del' is not a change"},
+           {"delete 8.8.8.1/24", "c:1:8: error: '8.8.8.1/24' has bits set behind its length"},
+           {"delete 9.0.0.0/8", "there is no route for 9.0.0.0/8"},
+           {"delete x", "'x' is not a prefix"},
+           {"add", "the prefix is missing"},
+           {"\nadd 8.8.8.8/33 a", "c:2:5"},
+           {"delete 8.8.8.8 9.9.9.9", "c:1:16: error: more than a prefix"},
+       }) {
+    SCOPED_TRACE(c.text);
+    const std::string said = fault(c.text);
+    EXPECT_NE(said.find(c.says), std::string::npos) << said;
+  }
+  EXPECT_EQ(routes(), "8.8.8.8/32 d;");
+}
+
+TEST_F(LiveTablesTest, CompiledImagesGiveTheirRulesButNotTheirRoutes) {
+  (void)graph();
+  const RuleSet set = *parse_native_rules(
+      "deny tcp from 10.0.0.0/8 port 1024-2048 to 192.0.2.7 port 80 flags SYN dscp 46\npermit udp from 2001:db8::/32 "
+      "to any "
+      "frag\nmark(7) icmp from any to any icmp-type 8 log\npermit ip from any to 10.0.0.0/7 loose-ports\n",
+      "rules");
+  ASSERT_TRUE(build_acl(set, "tuple_merge")->write(dir_ / "acl.img").ok());
+  Rib rib;
+  rib.add4(0x08000000, 8, rib.intern("a"));
+  rib.settle();
+  ASSERT_TRUE(build_routes(rib, "dir24", "poptrie")->write(dir_ / "rib.img").ok());
+  Live live(
+      fmt::format("AclTable(edge, FILE {}); RouteTable(fib, FILE {});\nInfiniteSource(LIMIT 0) -> IPInput -> "
+                  "ACL(edge) -> IPRoute(fib) -> ToMemory;\n",
+                  dir_ / "acl.img", dir_ / "rib.img"));
+  EXPECT_EQ(live.list(), to_native(set));
+  auto change = live.tables->change_acl("edge", "delete 2\n", "c", false);
+  ASSERT_TRUE(change.ok()) << error_of(change);
+  EXPECT_EQ(change->algorithm, "tuple_merge") << "the algorithm stays";
+  EXPECT_EQ(change->entries_after, 3u);
+  EXPECT_NE(error_of(live.tables->change_routes("fib", "delete 8.0.0.0/8", "c", false)).find("compiled image"),
+            std::string::npos);
+  ASSERT_TRUE(live.tables->replace_routes("fib", {dir_ / "rib"}, false).ok());
+  EXPECT_TRUE(live.tables->change_routes("fib", "delete 8.0.0.0/8", "c", false).ok());
+}
+
+TEST_F(LiveTablesTest, RequestsThatMakeNoSense) {
+  Live live(graph());
+  for (const char* line : {"",
+                           "{",
+                           "[]",
+                           "7",
+                           "null",
+                           "{}",
+                           R"({"v":1})",
+                           R"({"v":2,"command":"show runtime"})",
+                           R"({"v":"1","command":"show runtime"})",
+                           R"({"v":1,"command":7})",
+                           R"({"v":1,"command":"show runtme"})",
+                           R"({"v":1,"command":"show runtime","x":1})",
+                           R"({"v":1,"command":"show rules","from":0})",
+                           R"({"v":1,"command":"show rules","from":-1})",
+                           R"({"v":1,"command":"show rules","count":1e9})",
+                           R"({"v":1,"command":"show rules","hits":1})",
+                           R"({"v":1,"command":"show rules","order":"x"})",
+                           R"({"v":1,"command":"show rules","table":"no"})",
+                           R"({"v":1,"command":"show routes"})",
+                           R"({"v":1,"command":"show routes","for":"nowhere"})",
+                           R"({"v":1,"command":"acl change","table":"edge"})",
+                           R"({"v":1,"command":"routes replace","table":"fib","files":[]})",
+                           R"({"v":1,"command":"routes replace","table":"fib","files":[7]})",
+                           R"({"v":1,"command":"acl replace","table":"edge","file":"/none","format":"zip"})"}) {
+    SCOPED_TRACE(line);
+    const std::string said = live.control->answer(line);
+    EXPECT_EQ(said.find('\n'), std::string::npos);
+    const Json answer = Json::parse(said, nullptr, false);
+    ASSERT_TRUE(answer.is_object());
+    EXPECT_EQ(answer["ok"], false);
+    EXPECT_FALSE(answer["error"]["message"].get<std::string>().empty());
+  }
+  // Bytes that are no UTF-8 come back as something that is.
+  const Json answer = Json::parse(live.control->answer("{\"v\":1,\"command\":\"show routes\",\"for\":\"\\u0000x\"}"));
+  EXPECT_EQ(answer["ok"], false);
+  EXPECT_EQ(live.ask({{"command", "show runtme"}})["error"]["hint"], "did you mean 'show runtime'?");
+  EXPECT_EQ(live.runtime->publisher().generation(), 1u);
+}
+
+// Two elements look into one list, one behind the other. In the versions with an odd number only even ports are
+// permitted, and the other way round: a packet that met two versions is permitted by the first and denied by the
+// second.
+struct LiveWay {
+  unsigned workers;
+  const char *device, *algorithm;
+};
+class LiveChanges : public ::testing::TestWithParam<LiveWay> {};
+
+TEST_P(LiveChanges, EveryPacketMeetsOneVersion) {
+  const TempDir dir;
+  {
+    auto writer = CaptureWriter::create(dir / "in.pcap");
+    ASSERT_TRUE(writer.ok());
+    for (uint16_t i = 0; i < 512; ++i) {
+      const auto frame = udp4("10.0.0.1", "192.0.2.7").ports(i, static_cast<uint16_t>(52 + i % 2)).payload(10).build();
+      const auto bytes = static_cast<uint32_t>(frame.size());
+      ASSERT_TRUE(writer->append(FrameHeader{bytes, bytes, i}, frame.data()));
+    }
+    ASSERT_TRUE(writer->commit().ok());
+  }
+  testing::write_file(dir / "edge.acl",
+                      "permit udp from any to any port 52\ndeny udp from any to any port 53\n"
+                      "permit tcp from 10.0.0.0/8 to any\n");
+  const uint64_t packets = kWatched ? 20'000 : 300'000;
+  RunOptions options;
+  options.workers = GetParam().workers;
+  if (std::string(GetParam().device) == "emu") {
+    options.device.devices = testing::devices_of("emu", 1);
+    options.device.records = RecordChoice::kHeader;
+    options.device.watchdog_ns = 60'000'000'000;
+  }
+  std::atomic<bool> over{false};
+  std::atomic<uint64_t> done{0};
+  options.max_packets = ~uint64_t{0};
+  options.stop = &over;
+  options.progress = [&](uint64_t n) { done = n; };
+  Live live(
+      fmt::format(
+          "AclTable(edge, FILE {}, ALGORITHM {});\nFromMemory({}, LIMIT 100000000) -> IPInput -> first :: ACL(edge) -> "
+          "second :: ACL(edge) -> ToMemory;\n",
+          dir / "edge.acl", GetParam().algorithm, dir / "in.pcap"),
+      options);
+  auto socket = ControlSocket::create(dir / "s");
+  ASSERT_TRUE(socket.ok()) << to_string(socket.error());
+  (*socket)->serve([&](std::string_view line) { return live.control->answer(line); }, Control::too_long());
+  uint64_t changes = 0, failures = 0, looks = 0;
+  std::jthread client([&] {
+    const auto say = [&](Json request) {
+      request["v"] = 1;
+      auto answer = ask(dir / "s", request.dump(), 60'000'000'000);
+      EXPECT_TRUE(answer.ok());
+      return answer.ok() ? Json::parse(*answer) : Json();
+    };
+    for (uint64_t n = 0; done < packets || changes < 12; ++n) {
+      const bool odd = n % 2 == 0;
+      const auto change = say({{"command", "acl change"},
+                               {"table", "edge"},
+                               {"changes", fmt::format("replace 1 {} udp from any to any port 52\n"
+                                                       "replace 2 {} udp from any to any port 53\n"
+                                                       "add at 3 permit tcp from any to any port {}\n{}",
+                                                       odd ? "deny" : "permit", odd ? "permit" : "deny", n % 1000,
+                                                       n % 3 == 0 ? "" : "delete 4\n")},
+                               {"name", "c"}});
+      changes += change["ok"] == true ? 1 : 0;
+      if (change["ok"] != true) ADD_FAILURE() << change.dump();
+      failures +=
+          say({{"command", "acl change"}, {"table", "edge"}, {"changes", "delete 100000"}, {"name", "c"}})["ok"] ==
+                  false
+              ? 1
+              : 0;
+      const Json look = say({{"command", "show runtime"}});
+      looks += look["ok"] == true ? 1 : 0;
+    }
+    over = true;
+  });
+  RunReport report;
+  const auto result = live.runtime->run(report);
+  over = true;
+  client.join();
+  ASSERT_TRUE(result.ok()) << to_string(result.error());
+  EXPECT_TRUE(report.conserved());
+  EXPECT_GE(changes, 12u);
+  EXPECT_EQ(failures, looks) << "each round has one of either";
+  EXPECT_GT(report.generation, 6u);
+  const auto drops_of = [&](const char* name) {
+    uint64_t all = 0;
+    for (size_t e = 0; e < live.router.elements.size(); ++e) {
+      if (live.router.elements[e]->name != name) continue;
+      for (uint64_t n : report.totals.elements[e].drops) all += n;
+    }
+    return all;
+  };
+  EXPECT_EQ(drops_of("second"), 0u) << "a packet met two versions";
+  EXPECT_EQ(drops_of("first") + report.packets_out, report.packets_in);
+  EXPECT_GT(drops_of("first"), 0u);
+  EXPECT_GT(report.packets_out, 0u);
+  // Both elements' packets were counted, whatever became of their rules.
+  const auto counts = live.runtime->hits().read("edge");
+  uint64_t sum = counts.removed.packets;
+  for (const HitCount& c : counts.rules) sum += c.packets;
+  EXPECT_EQ(sum, report.packets_in + report.packets_out);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, LiveChanges,
+                         ::testing::Values(LiveWay{1, "cpu", "tuple_space"}, LiveWay{3, "cpu", "tuple_merge"},
+                                           LiveWay{2, "emu", "tuple_space"}, LiveWay{2, "emu", "tuple_merge"}));
+
+}  // namespace
+}  // namespace sluice
