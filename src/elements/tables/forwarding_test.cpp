@@ -123,6 +123,29 @@ TEST_F(Forwarding, TheLoadIsReported) {
   EXPECT_GT(report.loads[1].bytes, 0u);
 }
 
+TEST_F(Forwarding, AutoChoosesForWhereLookupsRun) {
+  std::string rules;
+  for (int i = 0; i < 300; ++i)
+    rules += "permit tcp from 10." + std::to_string(i % 100) + "." + std::to_string(i % 250) + ".0/24 to any port " +
+             std::to_string(1000 + i) + "\n";
+  put("many", rules);
+  const std::string text = "AclTable(edge, FILE " + file("many") +
+                           ", ALGORITHM auto); InfiniteSource(LIMIT 0) -> IPInput -> ACL(edge) -> Discard;";
+  auto graph = parse_click(text, "t");
+  ASSERT_TRUE(graph.ok());
+  auto router = build_router(*graph, testing::all_elements(), text);
+  ASSERT_TRUE(router.ok()) << to_string(router.error());
+  const auto chosen = [&](bool on_device) {
+    TableReport report;
+    auto tables = load_tables(*router, {.on_device = on_device}, &report);
+    EXPECT_TRUE(tables.ok()) << to_string(tables.error());
+    return report.loads.empty() ? std::string() : report.loads[0].algorithm;
+  };
+  EXPECT_EQ(chosen(false), "bitvec");
+  const std::string on_device = chosen(true);
+  EXPECT_TRUE(on_device == "tuple_space" || on_device == "tuple_merge") << on_device;
+}
+
 TEST_F(Forwarding, AllTableErrorsAtOnce) {
   put("bad", "@10.0.0.0/99 192.0.2.0/24 0 : 65535 53 : 53 0x11/0xFF\n");
   const std::string text =

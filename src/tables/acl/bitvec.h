@@ -9,7 +9,7 @@
 //   chunk   which bytes have rows, and where they begin: `count` times 256 rows of 64 bytes
 //   words   one a rule: its position, kFull
 //
-// IPv4 keys search the narrow chunks, all others the wide ones; rules without a family stand in both. 7 to 8 KiB for
+// IPv4 keys search the narrow chunks, all others the wide ones; rules without a family stand in both. 16 KiB for
 // every byte and chunk: about 0.5 KiB a rule (IPv4), 1.3 (IPv6).
 #pragma once
 
