@@ -40,7 +40,7 @@ struct GraphOutcome {
   bool ok = false;
   std::string error;  // rendered
   RunReport report;
-  std::string printed;   // of Print elements
+  std::string printed;  // of Print elements
   // Every element's packets, bytes and drops, every sink's and port's, and every list's rules', as text to compare.
   std::string counters;
   std::map<std::string, HitLedger::Counts> hits;  // by list, with count_hits
