@@ -32,6 +32,11 @@ def number(value):
 # Keys of a result that get a column where they are present: heading and text.
 EXTRA = {
     "ns_per_packet": ("ns a packet", number),
+    "allocate_ms": ("allocate, ms", number),
+    "convert_ms": ("convert, ms", number),
+    "to_device_ms": ("to the device, ms", number),
+    "kernel_ms": ("kernel, ms", number),
+    "to_host_ms": ("to the host, ms", number),
     "p50_us": ("p50, us", number),
     "p99_us": ("p99, us", number),
     "p999_us": ("p99.9, us", number),

@@ -368,11 +368,14 @@ TEST(DeviceGenerations, PatchedTablesAreNeverMixed) {
       expect_whole(o, generations);
       if (HasFatalFailure()) return;
       EXPECT_GT(o.report.offload.offloaded, o.report.packets_in / 2);
+      // Two that are one GPU share its copies: what one has uploaded the other finds there.
+      uint64_t uploaded = 0;
       for (const DeviceReport& device : o.report.devices) {
         EXPECT_EQ(device.refused_generations, 0u);
         EXPECT_LT(device.uploaded_bytes, swapper.patched_bytes() * (generations > 6 ? 4 : 8));
-        EXPECT_GT(device.uploaded_bytes, swapper.patched_bytes());
+        uploaded += device.uploaded_bytes;
       }
+      EXPECT_GT(uploaded, swapper.patched_bytes());
     }
   }
 }
