@@ -13,14 +13,7 @@
 #include "base/prefetch.h"
 #include "tables/acl/tuple_rules.h"
 
-#if defined(__x86_64__)
-#if defined(__GNUC__) && !defined(__clang__)
-// GCC 12's own intrinsics start from a deliberately undefined register, and GCC warns of it.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
-#include <immintrin.h>
-#endif
+#include "base/intrinsics.h"
 
 namespace sluice {
 namespace {

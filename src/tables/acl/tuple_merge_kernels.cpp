@@ -6,14 +6,7 @@
 
 #include "tables/acl/tuple_merge_lanes.h"
 
-#if defined(__x86_64__)
-#if defined(__GNUC__) && !defined(__clang__)
-// GCC 12's own intrinsics start from a deliberately undefined register, and GCC warns of it.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
-#include <immintrin.h>
-#endif
+#include "base/intrinsics.h"
 
 namespace sluice {
 namespace {

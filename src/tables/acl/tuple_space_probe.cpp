@@ -1,14 +1,7 @@
 // The vector kernels of tuple_space: one source of truth is tuple_hash4/6, the twins here must give the same bits.
 #include "tables/acl/tuple_space_lanes.h"
 
-#if defined(__x86_64__)
-#if defined(__GNUC__) && !defined(__clang__)
-// GCC 12's own intrinsics start from a deliberately undefined register, and GCC warns of it.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
-#include <immintrin.h>
-#endif
+#include "base/intrinsics.h"
 
 namespace sluice::tuple_space_detail {
 namespace {
