@@ -129,6 +129,29 @@ def sweeps():
     }
 
 
+def frame_sweeps():
+    """The pipeline's batch size against rate and latency, a line a transport."""
+    found = documents("device_pipeline_sweep_*.json")
+    if not found:
+        return {}
+    rate, middle = {}, {}
+    for document in found:
+        name = document["name"].rsplit("_", 1)[-1]
+        for result in document["results"]:
+            if not result["case"].startswith("acl+routes/") or "batch" not in result:
+                continue
+            size = result["batch"]["limit"]
+            rate.setdefault(name, []).append((size, result["median"]))
+            middle.setdefault(name, []).append((size, result["latency_ns"]["p50"] / 1e3))
+    about = f"launch mode, 10,000 rules and the full table, {found[0]['workers']} workers. {where(found[0])}"
+    return {
+        "frames_rate.svg": plot("Rate of the pipeline by batch size", about, "packets a batch",
+                                "million packets a second", rate),
+        "frames_p50.svg": plot("Median time of a batch in the pipeline", about, "packets a batch", "microseconds, p50",
+                               middle),
+    }
+
+
 def round_trips():
     """One batch of 256 at a time: the ring, the usual flags, and a linear scan, by rules that all match last."""
     found = documents("device_latency.json")
@@ -190,7 +213,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
-    wanted = sweeps() | round_trips() | growth()
+    wanted = sweeps() | frame_sweeps() | round_trips() | growth()
     stale = []
     for name, text in wanted.items():
         path = PLOTS / name

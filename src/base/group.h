@@ -25,6 +25,8 @@ struct OneLane {
     (void)op;
     return value;
   }
+  // Bit i: lane i's value; every lane gets it. Groups of at most 32 lanes.
+  SLUICE_HD uint32_t ballot(bool value) const { return value ? 1u : 0u; }
 };
 
 }  // namespace sluice

@@ -57,6 +57,9 @@ class ThreadLane {
     sync();
     return result;
   }
+  uint32_t ballot(bool value) const {
+    return reduce(uint32_t{value} << lane_, [](uint32_t a, uint32_t b) { return a | b; });
+  }
 
  private:
   template <typename T>

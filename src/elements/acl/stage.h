@@ -49,6 +49,14 @@ struct AclStage {
 
   SLUICE_HD uint8_t operator()(Packet& p) const { return apply(p, rule_of(p.key)); }
 
+  // The same by a group of lanes that all hold this packet.
+  template <typename Group>
+  requires requires(const View& v, const FlowKey& key, const Group& group) { v.lookup_team(key, group); }
+  SLUICE_HD uint8_t team(const Group& group, Packet& p) const {
+    if (output_is_mark != 0 && p.key.family == 0) return apply(p, 0);
+    return apply(p, view.lookup_team(p.key, group));
+  }
+
   // A filter has nothing to say about what is not IP.
   SLUICE_HD uint32_t rule_of(const FlowKey& key) const {
     return output_is_mark != 0 && key.family == 0 ? 0 : view.lookup(key);

@@ -18,6 +18,10 @@ const void* launch_kernel(RecordKind kind, uint8_t chain) {
   return nullptr;
 }
 
+const void* ring_team_kernel() {
+  return kernels_detail::ring_team4();
+}
+
 const void* ring_kernel(RecordKind kind) {
   switch (kind) {
     case RecordKind::kKey4:
@@ -41,6 +45,7 @@ std::vector<const void*> all_kernels() {
   for (RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kHeader, RecordKind::kAddress}) {
     all.push_back(ring_kernel(kind));
   }
+  all.push_back(ring_team_kernel());
   return all;
 }
 

@@ -70,6 +70,10 @@ inline constexpr uint32_t kProgramSlotBytes = (sizeof(DeviceProgram) + 15) / 16 
 
 // Kernel(const RingArguments), a warp a server.
 const void* ring_kernel(RecordKind kind);
+// The same for key records of IPv4, kRingTeam lanes a record: for rings whose round trip counts. RingArguments::group
+// is 32 / kRingTeam.
+const void* ring_team_kernel();
+inline constexpr uint32_t kRingTeam = 8;
 // The most servers in a block, and a block's shared memory.
 inline constexpr uint32_t ring_block_warps(RecordKind kind) {
   return is_key(kind) ? 8 : 4;
@@ -88,6 +92,7 @@ const void* launch_key6(uint8_t chain);
 const void* launch_header();
 const void* launch_address();
 const void* ring_key4();
+const void* ring_team4();
 const void* ring_key6();
 const void* ring_header();
 const void* ring_address();

@@ -19,9 +19,9 @@ struct CudaOptions {
   size_t reserve_bytes = size_t{512} << 20;
   // Staged slabs are started as CUDA graphs.
   bool graphs = false;
-  // Servers of a ring; 0: capacity / 32, at most 32.
+  // Servers of a ring, one for 32 records at most; 0: by its size and place (docs/design/device.md).
   uint32_t ring_servers = 0;
-  // Servers in one block while there is room.
+  // Servers in one block while there is room, where ring_servers is not 0.
   uint32_t ring_block_servers = 4;
   // As Device::time_kernels.
   bool stamps = false;

@@ -22,6 +22,9 @@ struct ScopeExit {
   F f_;
 };
 
+// A ring's blocks: so many fit a device for 30 rings, two families of 15 workers.
+constexpr uint32_t kRingBlocks = 8;
+
 class CudaRing final : public RingDriver {
  public:
   CudaRing(std::shared_ptr<CudaShared> shared, const ChannelShape& shape) : shared_(std::move(shared)), shape_(shape) {}
@@ -50,16 +53,7 @@ class CudaRing final : public RingDriver {
   Result<void> create() {
     const CudaOptions& options = shared_->options;
     const RecordKind kind = shape_.record.kind;
-    servers_ = options.ring_servers != 0 ? options.ring_servers : shape_.capacity / kLanes;
-    const uint32_t most = options.ring_servers != 0 ? RingControl::kMaxServers : 32;
-    if (servers_ > most) servers_ = most;
-    if (servers_ > shape_.capacity / kLanes) servers_ = shape_.capacity / kLanes;
-    block_servers_ = std::min(std::max(1u, options.ring_block_servers), ring_block_warps(kind));
-    // A small ring is there for its round trip: polls of one multiprocessor get in one another's way.
-    if (servers_ <= 8 && options.ring_servers == 0) block_servers_ = 1;
-    if (block_servers_ > servers_) block_servers_ = servers_;
     stamps_ = options.stamps;
-    kernel_ = ring_kernel(kind);
 
     CudaMemory& memory = *shared_->memory;
     memory.use();
@@ -69,6 +63,7 @@ class CudaRing final : public RingDriver {
       auto made = make_window(bytes_in);
       if (!made && options.ring_memory == RingMemory::kDevice) return made;
     }
+    share_out();
     if (window_ == nullptr) {
       if (auto r = take(memory.allocate_pinned(bytes_in), at); !r) return r;
       in_ = static_cast<Word*>(at);
@@ -238,6 +233,29 @@ class CudaRing final : public RingDriver {
   }
 
  private:
+  // Which server takes which records, and how many servers there are.
+  void share_out() {
+    const CudaOptions& options = shared_->options;
+    const RecordKind kind = shape_.record.kind;
+    const uint32_t groups = shape_.capacity / kLanes;
+    kernel_ = ring_kernel(kind);
+    if (options.ring_servers != 0) {
+      servers_ = std::min({options.ring_servers, RingControl::kMaxServers, groups});
+      block_servers_ = options.ring_block_servers;
+    } else if (window_ != nullptr && kind == RecordKind::kKey4 && groups <= kRingBlocks) {
+      // A small ring is there for its round trip: that of a record, which a team takes on together, and not of the
+      // slowest of 32. Polls cost no bus here, but those of one multiprocessor get in one another's way.
+      kernel_ = ring_team_kernel();
+      servers_ = std::min(RingControl::kMaxServers, groups * kRingTeam);
+      block_servers_ = shared_->resident_blocks.load() == 0 ? 4 : 8;
+    } else {
+      // Lookups wait for memory, so that more servers are more packets; polls over the bus are better few.
+      servers_ = std::min(window_ != nullptr ? RingControl::kMaxServers : 32u, groups);
+      block_servers_ = (servers_ + kRingBlocks - 1) / kRingBlocks;
+    }
+    block_servers_ = std::clamp(block_servers_, 1u, std::min(ring_block_warps(kind), servers_));
+  }
+
   static Result<void> take(Result<void*> from, void*& to) {
     if (!from) return std::move(from).error();
     to = *from;

@@ -1,4 +1,4 @@
-// The ring kernel of persistent mode: a warp is a server that polls its groups of 32 records, runs them and stores
+// The ring kernel of persistent mode: a warp is a server that polls its groups of records, runs them and stores
 // their results, until the host says stop. docs/design/device.md has the protocol and the memory-ordering argument.
 #pragma once
 
@@ -59,24 +59,25 @@ __device__ __forceinline__ void take_program(const DeviceProgram* from, DevicePr
 }
 
 // The chains are choices inside one kernel here: the program changes while the kernel runs.
-template <RecordKind K>
+template <RecordKind K, uint32_t kTeam>
 __device__ __forceinline__ void walk_program(const DeviceProgram& program, Walker& w, const Scratch& scratch) {
   if constexpr (kIsKey<K>) {
     uint8_t number = 0;
     bool done = false;
     auto one = [&]<typename Chain>(TypeTag<Chain>) {
       if (++number != program.chain) return;
-      walk_warp<K, Chain>(program, w, scratch);
+      walk_warp<K, Chain, kTeam>(program, w, scratch);
       done = true;
     };
     AllChains::for_each(one);
     __syncwarp();
     if (done) return;
   }
-  walk_warp<K, NoChain>(program, w, scratch);
+  walk_warp<K, NoChain, kTeam>(program, w, scratch);
 }
 
-template <RecordKind K>
+// kTeam: so many neighbours hold one record, which only key records can; a group is 32 / kTeam records.
+template <RecordKind K, uint32_t kTeam>
 __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid_constant__ RingArguments a) {
   extern __shared__ uint4 shared[];
   const uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -103,12 +104,15 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
   take_program(slot_of(1), program_of(1), lane);
   if (lane == 0) store_release_sys(&me.ack, epoch);
 
-  uint64_t group = a.next / 32;
+  static_assert(kTeam == 1 || kIsKey<K>);
+  constexpr uint32_t kSize = 32 / kTeam;  // records of a group
+  const uint32_t place = lane / kTeam;
+  uint64_t group = a.next / kSize;
   uint32_t done = 0;
   {
     const auto turn = static_cast<uint32_t>(group % a.servers);
     const uint32_t ahead = server >= turn ? server - turn : server + a.servers - turn;
-    if (ahead == 0) done = (1u << (a.next & 31)) - 1;
+    if (ahead == 0) done = (1u << (a.next & (kSize - 1)) * kTeam) - 1;
     group += ahead;
   }
   const uint32_t lap_shift = 31 - __clz(static_cast<int>(a.capacity));
@@ -116,9 +120,9 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
   uint32_t polls = 0, idle = 0, beat = 0, beaten = static_cast<uint32_t>(clock64());
 
   for (;;) {
-    const uint64_t serial = group * 32 + lane;
-    const auto first = static_cast<uint32_t>(group * 32) & (a.capacity - 1);  // slot of lane 0
-    const uint32_t slot = first + lane;
+    const uint64_t serial = group * kSize + place;
+    const auto first = static_cast<uint32_t>(group * kSize) & (a.capacity - 1);  // slot of lane 0
+    const uint32_t slot = first + place;
     const uint32_t lap = static_cast<uint32_t>(a.lap0 + (serial >> lap_shift)) & 63u;
 
     // The poll. A lane whose record is done reads it again: the warp's load stays one piece.
@@ -151,6 +155,12 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
 #pragma unroll
     for (uint32_t i = 0; i < kWords; ++i) ready = ready && tag_lap(word_tag(words[i])) == lap;
     uint32_t mask = __ballot_sync(kAll, ready);
+    if constexpr (kTeam > 1) {
+      // A record has come when all of its team have seen it: what they see of one lap is the same.
+      constexpr uint32_t kMates = (1u << kTeam) - 1;
+      ready = (mask >> (lane & ~(kTeam - 1)) & kMates) == kMates;
+      mask = __ballot_sync(kAll, ready);
+    }
     if (mask != 0 && (mask | done) != kAll && mask != seen) {
       // The host is writing this very group. Another poll costs less than another walk for the rest of it.
       seen = mask;
@@ -177,7 +187,7 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
     } else {
       // The words of the whole group, a line at a time; a record counts when each of its words has come.
       const Word* in = a.in + size_t{first} * a.words_in;
-      const uint32_t count = 32 * a.words_in;
+      const uint32_t count = kSize * a.words_in;
       for (uint32_t i = lane; i < count; i += 128) {
         Word some[4];
 #pragma unroll
@@ -188,7 +198,7 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
         }
       }
       __syncwarp();
-      const Word* mine = scratch.words + lane * a.words_in;
+      const Word* mine = scratch.words + place * a.words_in;
       for (uint32_t i = 0; ready && i < a.words_in; ++i) ready = tag_lap(word_tag(mine[i])) == lap;
       mask = __ballot_sync(kAll, ready);
       if (mask == 0) continue;
@@ -211,12 +221,12 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
       const bool now = (these >> lane & 1) != 0;
       const uint8_t path = w.path;
       if (!now) w.path = kPathDropped;
-      walk_program<K>(*program_of(parity), w, scratch);
+      walk_program<K, kTeam>(*program_of(parity), w, scratch);
       if (!now) w.path = path;
     }
 
     if constexpr (kIsKey<K>) {
-      if (ready) {
+      if (ready && lane % kTeam == 0) {
         DeviceWords::store64(reinterpret_cast<uint64_t*>(a.out) + slot, key_result(w, tag));
       }
     } else {
@@ -228,7 +238,7 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
       }
       __syncwarp();
       Word* out = a.out + size_t{first} * a.words_out;
-      for (uint32_t i = lane; i < 32 * a.words_out; i += 32) {
+      for (uint32_t i = lane; i < kSize * a.words_out; i += 32) {
         if ((mask >> (i / a.words_out) & 1) != 0) DeviceWords::store(out + i, load_plain(scratch.words + i));
       }
       __syncwarp();

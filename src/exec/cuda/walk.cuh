@@ -68,8 +68,18 @@ __device__ __forceinline__ void visit(const StageSlot& slot, F& f) {
   }
 }
 
+// A stage for one lane, or for a team of them that hold the same packet.
+template <uint32_t kTeam, typename Stage>
+__device__ __forceinline__ uint8_t run_lane(const Stage& stage, Packet& packet) {
+  if constexpr (kTeam > 1 && requires { stage.team(TeamGroup<kTeam>{}, packet); }) {
+    return stage.team(TeamGroup<kTeam>{}, packet);
+  } else {
+    return stage(packet);
+  }
+}
+
 // One stage for the lanes of `mask`; `mine`: this lane is one of them.
-template <RecordKind K, typename Stage>
+template <RecordKind K, uint32_t kTeam, typename Stage>
 __device__ __forceinline__ uint8_t run_stage(const Stage& stage, Walker& w, bool mine, uint32_t mask,
                                              const Scratch& scratch) {
   uint8_t output = 0;
@@ -86,7 +96,7 @@ __device__ __forceinline__ uint8_t run_stage(const Stage& stage, Walker& w, bool
     }
     __syncwarp();
   } else {
-    if (mine) output = stage(w.packet);
+    if (mine) output = run_lane<kTeam>(stage, w.packet);
     __syncwarp();
   }
   return output;
@@ -105,7 +115,7 @@ __device__ __forceinline__ void leave_stage(const DeviceProgram& program, const 
   }
 }
 
-template <RecordKind K>
+template <RecordKind K, uint32_t kTeam>
 __device__ __forceinline__ void walk_any(const DeviceProgram& program, Walker& w, const Scratch& scratch) {
   const uint32_t end = program.end;
 #pragma unroll 1
@@ -115,33 +125,34 @@ __device__ __forceinline__ void walk_any(const DeviceProgram& program, Walker& w
     if (mask == 0) continue;
     const StageSlot& slot = program.program.stages[s];
     uint8_t output = 0;
-    auto run = [&](const auto& stage) { output = run_stage<K>(stage, w, mine, mask, scratch); };
+    auto run = [&](const auto& stage) { output = run_stage<K, kTeam>(stage, w, mine, mask, scratch); };
     visit<K, 0, AllStages::kSize>(slot, run);
     if (mine) leave_stage<K>(program, slot, s, output, w);
     __syncwarp();
   }
 }
 
-template <RecordKind K, typename... Stages>
+template <RecordKind K, uint32_t kTeam, typename... Stages>
 __device__ __forceinline__ void walk_chain(TypeList<Stages...>, const DeviceProgram& program, Walker& w) {
   uint32_t s = program.begin;
   auto one = [&]<typename Stage>(TypeTag<Stage>) {
     if (w.path == s) {
       const StageSlot& slot = program.program.stages[s];
-      leave_stage<K>(program, slot, s, slot.template get<Stage>()(w.packet), w);
+      leave_stage<K>(program, slot, s, run_lane<kTeam>(slot.template get<Stage>(), w.packet), w);
     }
     ++s;
   };
   (one(TypeTag<Stages>{}), ...);
 }
 
-// Called by all 32 lanes; a lane without a packet has the path kPathDropped. `Chain`: NoChain for any program.
-template <RecordKind K, typename Chain>
+// Called by all 32 lanes; a lane without a packet has the path kPathDropped. `Chain`: NoChain for any program. kTeam:
+// so many neighbours hold one packet.
+template <RecordKind K, typename Chain, uint32_t kTeam = 1>
 __device__ __forceinline__ void walk_warp(const DeviceProgram& program, Walker& w, const Scratch& scratch) {
   if constexpr (std::is_same_v<Chain, NoChain>) {
-    walk_any<K>(program, w, scratch);
+    walk_any<K, kTeam>(program, w, scratch);
   } else {
-    walk_chain<K>(Chain{}, program, w);
+    walk_chain<K, kTeam>(Chain{}, program, w);
   }
 }
 

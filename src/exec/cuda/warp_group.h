@@ -33,6 +33,9 @@ struct WarpGroup {
     }
     return broadcast(value);
   }
+  __device__ __forceinline__ uint32_t ballot(bool value) const {
+    return __ballot_sync(kAll, value);
+  }
 
  private:
   template <typename T, typename Shuffle>
@@ -47,6 +50,24 @@ struct WarpGroup {
     memcpy(&out, words, sizeof out);
     return out;
   }
+};
+
+// kLanes neighbours of a warp, a power of two below 32; the warp's teams may be in different places of the code.
+template <uint32_t kLanes>
+struct TeamGroup {
+  __device__ __forceinline__ uint32_t lane() const { return threadIdx.x & (kLanes - 1); }
+  __device__ __forceinline__ uint32_t size() const { return kLanes; }
+  __device__ __forceinline__ void sync() const { __syncwarp(all()); }
+  __device__ __forceinline__ uint32_t broadcast(uint32_t value, uint32_t from = 0) const {
+    return __shfl_sync(all(), value, static_cast<int>(from), kLanes);
+  }
+  __device__ __forceinline__ uint32_t ballot(bool value) const {
+    return __ballot_sync(all(), value) >> first() & ((1u << kLanes) - 1);
+  }
+
+ private:
+  static __device__ __forceinline__ uint32_t first() { return threadIdx.x & 31u & ~(kLanes - 1); }
+  static __device__ __forceinline__ uint32_t all() { return ((1u << kLanes) - 1) << first(); }
 };
 
 #endif

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/group.h"
 #include "tables/acl/algorithms.h"
 
 namespace sluice::acl_test {
@@ -85,6 +86,11 @@ void check_algorithm(const RuleSet& set, std::vector<FlowKey> keys, std::vector<
     for (const FlowKey& key : keys) single.push_back(view->lookup(key));
     expect_same(want, single, keys, name + " lookup");
     expect_same(want, in_bursts(keys, [&](auto... a) { view->lookup_burst(a...); }), keys, name + " lookup_burst");
+    if constexpr (requires { view->lookup_team(keys[0], OneLane{}); }) {
+      std::vector<uint32_t> team;
+      for (const FlowKey& key : keys) team.push_back(view->lookup_team(key, OneLane{}));
+      expect_same(want, team, keys, name + " lookup_team");
+    }
     if constexpr (requires { View::isa_available(AclIsa::kScalar); }) {
       for (AclIsa isa : {AclIsa::kScalar, AclIsa::kAvx2, AclIsa::kAvx512}) {
         if (!View::isa_available(isa)) continue;

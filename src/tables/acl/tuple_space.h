@@ -141,11 +141,7 @@ SLUICE_HD bool tuple_filter_passes(uint32_t word, uint32_t h) {
 }
 
 // Tables whose slots are read together: a device waits for them once, the host leaves as soon as it can.
-#if defined(__CUDA_ARCH__)
-inline constexpr uint32_t kTupleAhead = 4;
-#else
 inline constexpr uint32_t kTupleAhead = 1;
-#endif
 
 // What lookups have visited, for choosing between structures.
 struct AclTally {
