@@ -27,7 +27,7 @@ struct PlanNode {
   bool wide = false;              // kSegment: one stage with more outputs than can be fused; output n is exit n
   std::vector<PlanTarget> exits;  // kSegment: by exit; kHost: by output
   FieldMask live_in = 0;          // columns that hold something when packets arrive
-  FieldMask live_out = 0;         // columns that a later node reads
+  std::vector<FieldMask> live_out;  // by exit: columns that the node there, or a later one, reads
   FieldMask reads = 0;            // union over the stages
   FieldMask writes = 0;
 
