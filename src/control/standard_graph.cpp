@@ -23,7 +23,8 @@ std::string slow_path_text(const StandardGraph& g, const std::string& ports) {
     t += "out;\n";
   } else {
     t += fmt::format("slow_ports :: PortSwitch({});\n", ports);
-    for (size_t i = 0; i < g.port_out.size(); ++i) t += fmt::format("slow_ports[{}] -> out{};\n", i, g.port_out[i].first);
+    for (size_t i = 0; i < g.port_out.size(); ++i)
+      t += fmt::format("slow_ports[{}] -> out{};\n", i, g.port_out[i].first);
     t += fmt::format("slow_ports[{}] -> out;\n", g.port_out.size());
   }
   t += "fragment :: IPFragmenter -> slow;\nrewrite[1] -> fragment;\nslow[1] -> fragment;\n";

@@ -18,13 +18,13 @@ namespace sluice {
 
 // What happened to the packet; each is the type and code of its family. Stable numbers.
 enum class IcmpError : uint8_t {
-  kTimeExceeded = 0,      // 11/0;  3/0
-  kNetUnreachable = 1,    // 3/0;   1/0 no route to destination
-  kHostUnreachable = 2,   // 3/1;   1/3 address unreachable
-  kAdminProhibited = 3,   // 3/13;  1/1
-  kPacketTooBig = 4,      // 3/4 fragmentation needed and DF set;  2/0. `parameter` is the next hop's MTU
-  kParameterProblem = 5,  // 12/0;  4/0 erroneous header field. `parameter` is the offset of the octet in the packet
-  kPortUnreachable = 6,   // 3/3;   1/4
+  kTimeExceeded = 0,         // 11/0;  3/0
+  kNetUnreachable = 1,       // 3/0;   1/0 no route to destination
+  kHostUnreachable = 2,      // 3/1;   1/3 address unreachable
+  kAdminProhibited = 3,      // 3/13;  1/1
+  kPacketTooBig = 4,         // 3/4 fragmentation needed and DF set;  2/0. `parameter` is the next hop's MTU
+  kParameterProblem = 5,     // 12/0;  4/0 erroneous header field. `parameter` is the offset of the octet in the packet
+  kPortUnreachable = 6,      // 3/3;   1/4
   kProtocolUnreachable = 7,  // 3/2;   4/1 unrecognised next header, with its offset in the packet
   kSourceRouteFailed = 8,    // 3/5;   1/7 (RFC 6554)
 };

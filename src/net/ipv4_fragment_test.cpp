@@ -81,7 +81,8 @@ Bytes together(const std::vector<Bytes>& fragments) {
 TEST(Ipv4Fragments, Rfc791Section32TheFirstHasTheOptionsAndTheOthersTheCopiedOnes) {
   // Record route (not copied), No Operation, router alert (copied), End.
   const uint8_t options[] = {7, 7, 4, 0, 0, 0, 0, 1, 148, 4, 0, 0};
-  const Bytes packet = udp4("10.0.0.1", "192.0.2.7").id(0xbeef).ttl(9).ipv4_options(options).payload(120).no_link().build();
+  const Bytes packet =
+      udp4("10.0.0.1", "192.0.2.7").id(0xbeef).ttl(9).ipv4_options(options).payload(120).no_link().build();
   ASSERT_EQ(packet.size(), 160u);
   const auto all = cut(packet, 100);
   ASSERT_EQ(all.size(), 2u);
@@ -109,7 +110,8 @@ TEST(Ipv4Fragments, SaysWhyItDoesNotCut) {
   Bytes df = PacketBuilder(udp).dont_fragment().build();
   EXPECT_EQ(verdict(df, 100), FragmentVerdict::kDontFragment);
   EXPECT_EQ(verdict(df, 100, false), FragmentVerdict::kCut);
-  for (const Bytes& p : cut(df, 100, false)) EXPECT_NE(load_be16(&p[6]) & kIpv4DontFragment, 0);  // RFC 6864: never cleared
+  for (const Bytes& p : cut(df, 100, false))
+    EXPECT_NE(load_be16(&p[6]) & kIpv4DontFragment, 0);  // RFC 6864: never cleared
   EXPECT_EQ(verdict(Bytes(packet.begin(), packet.begin() + 19), 100), FragmentVerdict::kBadHeader);
   EXPECT_EQ(verdict(PacketBuilder(udp).ihl(4).build(), 100), FragmentVerdict::kBadHeader);
   EXPECT_EQ(verdict(PacketBuilder(udp).total_length(19).build(), 10), FragmentVerdict::kBadHeader);

@@ -53,11 +53,11 @@ enum class OptionPolicy : uint8_t {
 struct Ipv4OptionRules {
   OptionPolicy record_route = OptionPolicy::kProcess;
   OptionPolicy timestamp = OptionPolicy::kProcess;
-  OptionPolicy source_route = OptionPolicy::kDrop;     // kProcess is not offered: see the element IPGWOptions
-  OptionPolicy router_alert = OptionPolicy::kIgnore;   // kProcess likewise: nothing here listens
-  OptionPolicy other = OptionPolicy::kIgnore;          // all that are not named, security options among them
-  uint32_t address = 0;                                // the router's own, recorded; host order
-  const uint32_t* other_addresses = nullptr;           // further own addresses, which prespecified timestamps may name
+  OptionPolicy source_route = OptionPolicy::kDrop;    // kProcess is not offered: see the element IPGWOptions
+  OptionPolicy router_alert = OptionPolicy::kIgnore;  // kProcess likewise: nothing here listens
+  OptionPolicy other = OptionPolicy::kIgnore;         // all that are not named, security options among them
+  uint32_t address = 0;                               // the router's own, recorded; host order
+  const uint32_t* other_addresses = nullptr;          // further own addresses, which prespecified timestamps may name
   uint32_t other_count = 0;
 };
 
@@ -83,8 +83,8 @@ SLUICE_HD uint32_t record_route(uint8_t* o, uint32_t length, uint32_t address) {
   if (length < 3) return 1;
   const uint32_t pointer = o[2];
   if (pointer < 4) return 2;
-  if (pointer > length) return 0;          // full: forwarded as it is
-  if (pointer + 3 > length) return 2;      // some room, but not for an address
+  if (pointer > length) return 0;      // full: forwarded as it is
+  if (pointer + 3 > length) return 2;  // some room, but not for an address
   store_be32(o + pointer - 1, address);
   o[2] = static_cast<uint8_t>(pointer + 4);
   return 0;
@@ -162,9 +162,8 @@ SLUICE_HD OptionVerdict process_ipv4_options(uint8_t* ip, uint32_t header_bytes,
         return OptionVerdict::kBad;
       }
       seen = true;
-      wrong = walk.type == kIpv4OptionRecordRoute
-                  ? options_detail::record_route(option, walk.length, rules.address)
-                  : options_detail::timestamp(option, walk.length, rules, now_ms);
+      wrong = walk.type == kIpv4OptionRecordRoute ? options_detail::record_route(option, walk.length, rules.address)
+                                                  : options_detail::timestamp(option, walk.length, rules, now_ms);
     }
     if (wrong != 0) {
       pointer = kIpv4HeaderBytes + walk.at + wrong;

@@ -33,10 +33,13 @@ Outcome run(const Bytes& options, Ipv4OptionRules rules = {}) {
   o.verdict = process_ipv4_options(p.data(), header, rules, kNow, o.pointer);
   o.options.assign(p.begin() + 20, p.begin() + header);
   o.checksum_ok = ipv4_checksum_ok(p.data(), header);
-  if (o.verdict != OptionVerdict::kForward) EXPECT_EQ(p, before);
+  if (o.verdict != OptionVerdict::kForward) {
+    EXPECT_EQ(p, before);
+  }
   // Nothing else of the packet changes.
   for (size_t i = 0; i < p.size(); ++i) {
-    if (i != 10 && i != 11 && (i < 20 || i >= header)) EXPECT_EQ(p[i], before[i]) << i;
+    if (i == 10 || i == 11 || (i >= 20 && i < header)) continue;
+    EXPECT_EQ(p[i], before[i]) << i;
   }
   return o;
 }
@@ -56,7 +59,7 @@ void is_bad_at(const Bytes& options, uint32_t pointer) {
 TEST(Ipv4Options, RecordRouteGetsTheAddress) {
   forwards({7, 11, 4, 0, 0, 0, 0, 0, 0, 0, 0}, {7, 11, 8, 192, 0, 2, 1, 0, 0, 0, 0, 0});
   forwards({7, 11, 8, 9, 9, 9, 9, 0, 0, 0, 0}, {7, 11, 12, 9, 9, 9, 9, 192, 0, 2, 1, 0});
-  forwards({7, 7, 8, 9, 9, 9, 9}, {7, 7, 8, 9, 9, 9, 9, 0});            // full
+  forwards({7, 7, 8, 9, 9, 9, 9}, {7, 7, 8, 9, 9, 9, 9, 0});  // full
   forwards({1, 1, 7, 7, 4, 0, 0, 0, 0}, {1, 1, 7, 7, 8, 192, 0, 2, 1, 0, 0, 0});
   forwards({7, 3, 4}, {7, 3, 4, 0});  // no room from the start
 }
@@ -78,11 +81,11 @@ TEST(Ipv4Options, TimestampGetsTheTimeAndWhereAskedTheAddress) {
 }
 
 TEST(Ipv4Options, Rfc792PointsAtTheWrongByte) {
-  is_bad_at({7, 1, 4, 0}, 21);                        // a length below 2
-  is_bad_at({1, 7, 40, 4}, 22);                       // past the end
-  is_bad_at({1, 1, 1, 7}, 23);                        // no length at all
-  is_bad_at({7, 2, 1, 1}, 21);                        // no pointer
-  is_bad_at({7, 7, 3, 0, 0, 0, 0}, 22);               // a pointer into the option's own header
+  is_bad_at({7, 1, 4, 0}, 21);           // a length below 2
+  is_bad_at({1, 7, 40, 4}, 22);          // past the end
+  is_bad_at({1, 1, 1, 7}, 23);           // no length at all
+  is_bad_at({7, 2, 1, 1}, 21);           // no pointer
+  is_bad_at({7, 7, 3, 0, 0, 0, 0}, 22);  // a pointer into the option's own header
 }
 
 TEST(Ipv4Options, SomeRoomButNotEnoughIsAnError) {

@@ -68,7 +68,8 @@ void check_slow_path(const uint8_t* ip, uint32_t readable) {
       const std::unique_ptr<uint8_t[]> to(new uint8_t[piece.header_bytes]);
       fragments.write_header(piece, to.get());
       Headers h;
-      require(parse_ip(to.get(), piece.header_bytes, piece.header_bytes + piece.bytes, 0, h) != ParseStatus::kIpv4BadChecksum);
+      require(parse_ip(to.get(), piece.header_bytes, piece.header_bytes + piece.bytes, 0, h) !=
+              ParseStatus::kIpv4BadChecksum);
       payload += piece.bytes;
       last = piece.last;
     }

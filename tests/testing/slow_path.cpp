@@ -41,7 +41,8 @@ void write_slow_path_capture(const std::string& path, uint32_t packets, uint64_t
     uint32_t payload = random(200);
     if (kind >= 8 && kind < 12) payload = 400 + random(2600);
     if (random(4) == 0) b.dont_fragment();
-    if (!six && (kind == 11 || kind == 12 || kind == 13)) b.ipv4_options(options[random(static_cast<uint32_t>(options.size()))]);
+    if (!six && (kind == 11 || kind == 12 || kind == 13))
+      b.ipv4_options(options[random(static_cast<uint32_t>(options.size()))]);
     if (kind == 14) b.ttl(static_cast<uint8_t>(random(2)));
     if (kind == 9 && random(2) == 0) b.fragment(8 * random(300), true);
     if (random(10) == 0) b.vlan(static_cast<uint16_t>(1 + random(100)));
@@ -55,10 +56,11 @@ void write_slow_path_capture(const std::string& path, uint32_t packets, uint64_t
 
 std::string slow_path_graph_text(const TempDir& dir, bool by_port) {
   write_file(dir / "slow.acl", "deny udp from 10.3.0.0/24 to any\npermit ip from any to any\n");
-  write_file(dir / "slow.rib",
-             "10.0.0.0/8 back\n198.51.0.0/24 a\n198.51.1.0/24 b\n198.51.2.0/24 c\n198.51.3.0/24 d\n198.51.4.0/24 nobody\n"
-             "2001:db8::/48 back\n2001:db8:10::/48 a\n2001:db8:11::/48 b\n2001:db8:12::/48 c\n2001:db8:13::/48 d\n"
-             "2001:db8:14::/48 nobody\n");
+  write_file(
+      dir / "slow.rib",
+      "10.0.0.0/8 back\n198.51.0.0/24 a\n198.51.1.0/24 b\n198.51.2.0/24 c\n198.51.3.0/24 d\n198.51.4.0/24 nobody\n"
+      "2001:db8::/48 back\n2001:db8:10::/48 a\n2001:db8:11::/48 b\n2001:db8:12::/48 c\n2001:db8:13::/48 d\n"
+      "2001:db8:14::/48 nobody\n");
   // Two neighbours with different MTUs: a fragment of a flow may meet the smaller one.
   write_file(dir / "slow.adj",
              "back 02:00:00:00:00:0a 02:00:00:00:00:01 0\na 02:00:00:00:01:01 02:00:00:00:00:01 0\n"

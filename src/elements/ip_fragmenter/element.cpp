@@ -165,9 +165,9 @@ void register_ip_fragmenter(Registry& registry) {
   };
   c.outputs = {1, 2};
   c.output_docs = {"packets that fit, and fragments", "packets that must not be cut"};
-  c.drops = {DropReason::kTooBig,     DropReason::kBadOptions,          DropReason::kBadFragment,
-             DropReason::kNotIp,      DropReason::kIpv4BadHeaderLength, DropReason::kIpv4TruncatedFrame,
-             DropReason::kNoBuffer,   DropReason::kCapturedTooShort};
+  c.drops = {DropReason::kTooBig,   DropReason::kBadOptions,          DropReason::kBadFragment,
+             DropReason::kNotIp,    DropReason::kIpv4BadHeaderLength, DropReason::kIpv4TruncatedFrame,
+             DropReason::kNoBuffer, DropReason::kCapturedTooShort};
   c.example = "rewrite[1] -> f :: IPFragmenter -> again :: AdjacencyRewrite(adj) -> out; f[1] -> ICMPError(192.0.2.1);";
   c.make = make_element<IpFragmenter>();
   registry.add(std::move(c));
