@@ -93,7 +93,7 @@ class RfcTest : public ::testing::Test {
     g.acl = dir_ / "rules";
     g.acl_algorithm = "linear";
     g.routes = {dir_ / "rib"};
-    g.route_algorithm = g.route_algorithm6 = "poptrie";
+    g.route_algorithm = g.route_algorithm6 = "trie";
     g.adjacencies = {dir_ / "adj"};
     g.in = dir_ / "in.pcap";
     g.out = dir_ / "OUT";
