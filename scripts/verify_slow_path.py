@@ -12,11 +12,10 @@ import collections
 import sys
 
 try:
-    from scapy.layers.inet import ICMP, IP, defragment
-    from scapy.layers.inet6 import IPv6
-    from scapy.layers.l2 import Ether
-    from scapy.packet import Raw
-    from scapy.utils import PcapReader
+    from scapy.layers.inet import IP, defragment
+    from scapy.layers.inet6 import IPv6, in6_chksum
+    from scapy.layers.l2 import Dot1Q, Ether
+    from scapy.utils import PcapReader, checksum
 except ImportError:
     print("scapy is missing", file=sys.stderr)
     sys.exit(77)
@@ -25,9 +24,10 @@ except ImportError:
 def network_layers(path):
     with PcapReader(path) as reader:
         for packet in reader:
-            layer = packet.getlayer(IP) if IP in packet and (IPv6 not in packet or packet[IP].underlayer is None
-                                                             or not isinstance(packet[IP].underlayer, IPv6)) else packet.getlayer(IPv6)
-            if layer is not None:
+            layer = packet
+            while layer is not None and isinstance(layer, (Ether, Dot1Q)):
+                layer = layer.payload
+            if isinstance(layer, (IP, IPv6)):
                 yield layer
 
 
@@ -40,30 +40,18 @@ def payload_of(layer):
 def identity(layer, lower):
     """What forwarding keeps, with the TTL that it had before."""
     if isinstance(layer, IP):
-        return (4, layer.src, layer.dst, layer.id, layer.proto, layer.tos, int(layer.flags) & 6, layer.frag, layer.ttl + lower, payload_of(layer))
+        return (4, layer.src, layer.dst, layer.id, layer.proto, layer.tos, int(layer.flags), layer.frag, layer.ttl + lower, payload_of(layer))
     return (6, layer.src, layer.dst, layer.tc, layer.fl, layer.nh, layer.hlim + lower, payload_of(layer))
 
 
 def checksums_are_right(layer):
-    """Whether scapy, left to compute the IPv4 and ICMP checksums anew, writes the same bytes."""
-    again = layer.copy()
-    if isinstance(again, IP):
-        raw = bytes(again)[:again.ihl * 4]
-        total = sum(int.from_bytes(raw[i:i + 2], "big") for i in range(0, len(raw), 2))
-        while total >> 16:
-            total = (total & 0xFFFF) + (total >> 16)
-        if total != 0xFFFF:
+    """The IPv4 header's and ICMP's: scapy's sum over what holds its own checksum is 0."""
+    raw = bytes(layer)
+    if isinstance(layer, IP):
+        if checksum(raw[:layer.ihl * 4]) != 0:
             return False
-    inner = again.payload
-    if getattr(again, "proto", None) == 1 and again.frag == 0 and isinstance(inner, ICMP) or getattr(again, "nh", None) == 58:
-        stored = inner.fields.get("chksum", inner.fields.get("cksum"))
-        for name in ("chksum", "cksum"):
-            inner.fields.pop(name, None)
-        built = bytes(again.__class__(bytes(again)))
-        rebuilt = again.__class__(built).payload
-        computed = getattr(rebuilt, "chksum", getattr(rebuilt, "cksum", None))
-        return stored == computed
-    return True
+        return layer.proto != 1 or layer.frag != 0 or int(layer.flags) & 1 or checksum(payload_of(layer)) == 0
+    return layer.nh != 58 or in6_chksum(58, layer, payload_of(layer)) == 0
 
 
 def quote_of(layer):
@@ -91,12 +79,11 @@ def main():
             problems.append(f"packet {number}: a checksum is wrong")
         if layer.src in options.router:
             quote = quote_of(layer)
-            # The quote may have its TTL, checksum and options changed already.
-            head = 20 if quote[0] >> 4 == 4 else 40
-            ihl = (quote[0] & 15) * 4 if head == 20 else 40
+            # The quote may have its TTL and checksum changed already.
+            v4 = quote[0] >> 4 == 4
+            changed = (8, 10, 11) if v4 else (7,)
             same = [raw for raw in sources[layer.dst]
-                    if raw[head - 8 if head == 20 else 8:head] == quote[head - 8 if head == 20 else 8:head] and raw[2:6] == quote[2:6]
-                    and raw[ihl:len(quote)] == quote[ihl:]]
+                    if all(raw[i] == quote[i] for i in range(min(len(quote), len(raw))) if i not in changed) and len(quote) <= len(raw)]
             if not same:
                 problems.append(f"packet {number}: an error that quotes nothing that came")
             if len(bytes(layer)) > (576 if isinstance(layer, IP) else 1280):
@@ -110,7 +97,6 @@ def main():
             counts["fragments"] += 1
         else:
             problems.append(f"packet {number}: {layer.summary()} was not there before")
-    # Fragments of fragments that came stay fragments: only what makes a whole packet is put together.
     for group in group_fragments(fragments):
         whole = together(group)
         if whole is None or wanted[whole] == 0:
@@ -125,15 +111,18 @@ def main():
 
 
 def group_fragments(fragments):
-    """Runs of fragments of one packet: they left one after the other."""
-    groups = []
+    """The fragments of each packet by offset, as far as they follow one another: some of equal cost are cut twice, and then not in order."""
+    by_packet = collections.defaultdict(list)
     for f in fragments:
-        last = groups[-1][-1] if groups else None
-        key = (f.src, f.dst, f.id, f.proto)
-        if last is not None and (last.src, last.dst, last.id, last.proto) == key and f.frag * 8 == last.frag * 8 + len(payload_of(last)):
+        by_packet[(f.src, f.dst, f.id, f.proto)].append(f)
+    groups = []
+    for pieces in by_packet.values():
+        end = None
+        for f in sorted(pieces, key=lambda piece: piece.frag):
+            if f.frag * 8 != end:
+                groups.append([])
             groups[-1].append(f)
-        else:
-            groups.append([f])
+            end = f.frag * 8 + len(payload_of(f))
     return groups
 
 
@@ -145,8 +134,8 @@ def together(group):
         if len(whole) != 1 or payload_of(whole[0][IP]) != b"".join(payload_of(f) for f in group):
             return None
     payload = b"".join(payload_of(f) for f in group)
-    flags = (int(first.flags) & 6) | (int(last.flags) & 1)
-    return (4, first.src, first.dst, first.id, first.proto, first.tos, flags & 6, first.frag, first.ttl + 1, payload)
+    flags = (int(first.flags) & ~1) | (int(last.flags) & 1)
+    return (4, first.src, first.dst, first.id, first.proto, first.tos, flags, first.frag, first.ttl + 1, payload)
 
 
 def bytes_as_ip(layer):
