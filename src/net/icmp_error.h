@@ -69,7 +69,7 @@ SLUICE_HD IcmpSuppressed icmp_error_suppressed(const Headers& packet, IcmpError 
   return IcmpSuppressed::kNo;
 }
 
-namespace icmp_detail {
+namespace icmp_error_detail {
 
 // Where an IPv6 packet, of which `readable` bytes are there, says what follows its extension headers.
 SLUICE_HD uint32_t next_header_at(const uint8_t* ip, uint32_t readable) {
@@ -84,7 +84,7 @@ SLUICE_HD uint32_t next_header_at(const uint8_t* ip, uint32_t readable) {
   return at;
 }
 
-}  // namespace icmp_detail
+}  // namespace icmp_error_detail
 
 // Writes the error about the packet at frame + packet.l3_offset, of which `captured_bytes` of the frame are readable,
 // as an IP packet (no link header) from `source`, the router's own address of the packet's family, to the packet's
@@ -145,7 +145,7 @@ SLUICE_HD uint32_t build_icmp_error(const uint8_t* frame, uint32_t captured_byte
     case IcmpError::kProtocolUnreachable:
       type = v4 ? 3 : 4;
       code = v4 ? 2 : 1;
-      rest = v4 ? 0 : icmp_detail::next_header_at(frame + l3, quote);
+      rest = v4 ? 0 : icmp_error_detail::next_header_at(frame + l3, quote);
       break;
     case IcmpError::kSourceRouteFailed:
       type = v4 ? 3 : 1;
