@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "elements/stage_element.h"
+#include "elements/verdicts.h"
 #include "graph/router.h"
 #include "net/ipv4_fragment.h"
 
@@ -19,22 +20,7 @@ class IpFragmenter final : public Element {
   StageTraits stage_traits() const override { return {kFieldKey | kFieldL3, 0}; }
 
   void process(HostContext& context, Batch& batch, const Selection& packets, unsigned) const override {
-    Selection good;
-    Selection bad;
-    packets.for_each([&](uint32_t i) {
-      const DropReason why = cut(context, batch, i);
-      Annotation& a = batch.annotation(i);
-      a.reason = why;
-      if (why == DropReason::kNone) {
-        good.add(i);
-      } else if (outputs > 1) {
-        bad.add(i);
-      } else {
-        context.drop(batch, i, why);
-      }
-    });
-    if (!good.empty()) context.forward(0, good);
-    if (!bad.empty()) context.forward(1, bad);
+    forward_by_verdict(context, batch, packets, outputs, [&](uint32_t i) { return cut(context, batch, i); });
   }
 
  private:
@@ -78,7 +64,7 @@ class IpFragmenter final : public Element {
 
     Ipv4Fragments::Piece first;
     pieces.next(first);
-    a.reason = DropReason::kNone;  // the others are copies
+    a.reason = DropReason::kNone;  // the other fragments copy it
     for (Ipv4Fragments::Piece piece; pieces.next(piece);) make(context, batch, i, pieces, piece);
     // Nothing is read of the packet any more.
     pieces.write_header(first, batch.frame(i) + e.l3);

@@ -1,7 +1,11 @@
 // host only
 #include <fmt/format.h>
 
+#include <utility>
+#include <vector>
+
 #include "elements/stage_element.h"
+#include "elements/verdicts.h"
 #include "graph/click/config_text.h"
 #include "graph/router.h"
 #include "net/ipv4_options.h"
@@ -46,23 +50,7 @@ class IpGwOptions final : public Element {
   StageTraits stage_traits() const override { return {kFieldKey | kFieldL3 | kFieldFrame, kFieldFrame}; }
 
   void process(HostContext& context, Batch& batch, const Selection& packets, unsigned) const override {
-    Selection good;
-    Selection bad;
-    packets.for_each([&](uint32_t i) {
-      const DropReason why = judge(batch, i);
-      if (why == DropReason::kNone) {
-        good.add(i);
-        return;
-      }
-      batch.annotation(i).reason = why;
-      if (outputs > 1) {
-        bad.add(i);
-      } else {
-        context.drop(batch, i, why);
-      }
-    });
-    if (!good.empty()) context.forward(0, good);
-    if (!bad.empty()) context.forward(1, bad);
+    forward_by_verdict(context, batch, packets, outputs, [&](uint32_t i) { return judge(batch, i); });
   }
 
  private:
