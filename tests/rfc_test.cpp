@@ -176,6 +176,7 @@ class RfcTest : public ::testing::Test {
 
 class Rfc791 : public RfcTest {};
 class Rfc792 : public RfcTest {};
+class Rfc894 : public RfcTest {};
 class Rfc1191 : public RfcTest {};
 class Rfc1624 : public RfcTest {};
 class Rfc1812 : public RfcTest {};
@@ -250,6 +251,13 @@ TEST_F(Rfc792, P8_AParameterProblemPointsAtTheByte) {
   told(to(kWide).ipv4_options(too_long), kBadOptions, 12, 0, 21u << 24);
 }
 
+// RFC 894 -------------------------------------------------------------------------------------------------------------
+
+TEST_F(Rfc894, EthernetPaddingIsTrimmed) {
+  const PacketBuilder small = udp4(kHost, kWide).payload(1);
+  passes(PacketBuilder(small).size(60), sent(PacketBuilder(small).ttl(63)));
+}
+
 // RFC 1191 -----------------------------------------------------------------------------------------------------------
 
 TEST_F(Rfc1191, S4_TheMtuOfTheNextHopIsTold) {
@@ -275,11 +283,6 @@ TEST_F(Rfc1624, S4_TheVectorAndEveryTtl) {
 }
 
 // RFC 1812 -----------------------------------------------------------------------------------------------------------
-
-TEST_F(Rfc1812, S3_3_5_EthernetPaddingIsTrimmed) {
-  const PacketBuilder small = udp4(kHost, kWide).payload(1);
-  passes(PacketBuilder(small).size(60), sent(PacketBuilder(small).ttl(63)));
-}
 
 TEST_F(Rfc1812, S4_3_2_3_QuotesAsMuchAsFits576) {
   const Bytes frame = udp4(kHost, kWide).ttl(1).payload(1400).build();
@@ -370,26 +373,6 @@ TEST_F(Rfc1812, S5_2_2_ValidityIsCheckedInOrder) {
   vanishes({to(kWide).total_length(59)}, kIpv4TruncatedFrame);
 }
 
-TEST_F(Rfc1812, S5_2_4_RecordRouteIsUpdated) {
-  const uint8_t before[] = {7, 11, 8, 9, 9, 9, 9, 0, 0, 0, 0};
-  const uint8_t after[] = {7, 11, 12, 9, 9, 9, 9, 192, 0, 2, 1};
-  passes(to(kWide).ipv4_options(before), sent(to(kWide).ipv4_options(after).ttl(63)));
-}
-
-TEST_F(Rfc1812, S5_2_4_TimestampIsUpdated) {
-  // Noon is 43,200,000 ms after midnight: 0x02932e00.
-  const uint8_t before[] = {68, 12, 5, 1, 0, 0, 0, 0, 0, 0, 0, 0};
-  const uint8_t after[] = {68, 12, 13, 1, 192, 0, 2, 1, 0x02, 0x93, 0x2e, 0x00};
-  passes(to(kWide).ipv4_options(before), sent(to(kWide).ipv4_options(after).ttl(63)));
-}
-
-TEST_F(Rfc1812, S5_2_4_OtherOptionsPassUnchanged) {
-  for (const Bytes& options :
-       std::vector<Bytes>{{148, 4, 0, 0}, {130, 11, 1, 2, 3, 4, 5, 6, 7, 8, 9}, {1, 1, 1, 1}, {222, 4, 7, 7}}) {
-    passes(to(kWide).ipv4_options(options), sent(to(kWide).ipv4_options(options).ttl(63)));
-  }
-}
-
 TEST_F(Rfc1812, S5_2_6_FragmentsOnlyWithoutDf) {
   const Outcome o = forward(udp4(kHost, kNarrow).payload(1000));
   EXPECT_EQ(o.out.size(), 2u);
@@ -453,6 +436,26 @@ TEST_F(Rfc1812, S5_3_7_MartiansAreDropped) {
   vanishes({to("0.0.0.1"), to("127.0.0.1"), to("240.0.0.1"), to("255.255.255.254")}, kMartianDestination);
 }
 
+TEST_F(Rfc1812, S5_3_13_5_RecordRouteIsUpdated) {
+  const uint8_t before[] = {7, 11, 8, 9, 9, 9, 9, 0, 0, 0, 0};
+  const uint8_t after[] = {7, 11, 12, 9, 9, 9, 9, 192, 0, 2, 1};
+  passes(to(kWide).ipv4_options(before), sent(to(kWide).ipv4_options(after).ttl(63)));
+}
+
+TEST_F(Rfc1812, S5_3_13_6_TimestampIsUpdated) {
+  // Noon is 43,200,000 ms after midnight: 0x02932e00.
+  const uint8_t before[] = {68, 12, 5, 1, 0, 0, 0, 0, 0, 0, 0, 0};
+  const uint8_t after[] = {68, 12, 13, 1, 192, 0, 2, 1, 0x02, 0x93, 0x2e, 0x00};
+  passes(to(kWide).ipv4_options(before), sent(to(kWide).ipv4_options(after).ttl(63)));
+}
+
+TEST_F(Rfc1812, S5_3_13_1_OtherOptionsPassUnchanged) {
+  for (const Bytes& options :
+       std::vector<Bytes>{{148, 4, 0, 0}, {130, 11, 1, 2, 3, 4, 5, 6, 7, 8, 9}, {1, 1, 1, 1}, {222, 4, 7, 7}}) {
+    passes(to(kWide).ipv4_options(options), sent(to(kWide).ipv4_options(options).ttl(63)));
+  }
+}
+
 TEST_F(Rfc1812, S5_3_13_4_SourceRoutesAreRefusedAsRfc7126Says) {
   const uint8_t loose[] = {131, 7, 4, 203, 0, 113, 7};
   const uint8_t strict[] = {137, 7, 4, 203, 0, 113, 7};
@@ -486,7 +489,7 @@ TEST_F(Rfc3168, S5_TheEcnBitsPassUnchangedAlsoIntoFragments) {
 // RFC 2644, RFC 3927 -------------------------------------------------------------------------------------------------
 
 // A data plane that knows no subnets has them as routes: the broadcast address of each is a blackhole.
-TEST_F(Rfc2644, S2_DirectedBroadcastsAreDroppedByTheirRoute) {
+TEST_F(Rfc2644, S3_DirectedBroadcastsAreDroppedByTheirRoute) {
   vanishes({to("198.51.100.255")}, kRouteDrop);
 }
 

@@ -58,7 +58,7 @@ constexpr Row kRows[] = {
     {"device-failed", "the device that ran the program failed"},
     {"output-failed", "the output port refused the frame"},
     {"no-tailroom", "no room after the frame for another trailer"},
-    {"bad-options", "the IPv4 option list is malformed (RFC 791 3.1, RFC 1812 5.2.4)"},
+    {"bad-options", "the IPv4 option list is malformed (RFC 791 3.1, RFC 1812 5.3.13)"},
     {"option-refused", "an IPv4 option that is configured not to be forwarded is present (RFC 7126)"},
     {"bad-fragment",
      "the packet is a fragment that reaches past 65,535 bytes, so it cannot be cut further (RFC 791 3.2)"},

@@ -1,5 +1,5 @@
-// IPv4 options as a router sees them: walking the list, and what RFC 791 section 3.1 and RFC 1812 sections 5.2.4 and
-// 5.3.13 ask of a router that forwards the packet. Host and device; no allocation.
+// IPv4 options as a router sees them: walking the list, and what RFC 791 section 3.1 and RFC 1812 section 5.3.13
+// ask of a router that forwards the packet. Host and device; no allocation.
 #pragma once
 
 #include <cstdint>

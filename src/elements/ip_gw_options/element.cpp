@@ -101,7 +101,7 @@ void register_ip_gw_options(Registry& registry) {
   c.description =
       "Record Route gets MYADDR, Timestamp the packet's own time and, where asked, MYADDR (RFC 791 section 3.1, RFC "
       "1812 "
-      "section 5.2.4); the checksum is updated. Malformed lists leave by output 1, for an ICMP parameter problem at "
+      "section 5.3.13); the checksum is updated. Malformed lists leave by output 1, for an ICMP parameter problem at "
       "the "
       "wrong byte. Of each kind of option may be said that it is ignored, or that packets with it are dropped (RFC "
       "7126). Packets without options, and IPv6, pass unchanged.";
