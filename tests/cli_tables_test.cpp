@@ -364,6 +364,10 @@ TEST_F(CliTablesTest, ExplainNamesTheRuleTheNearMissAndTheRoute) {
   EXPECT_EQ(verdict("ip 10.0.0.1 > 8.8.8.8 tcp 1 > 80 ttl 1")["reason"], "ttl-expired");
   EXPECT_EQ(verdict("ip 10.0.0.1 > 8.9.8.8 tcp 1 > 80")["reason"], "route-drop");
   EXPECT_EQ(verdict("ip 127.0.0.1 > 8.8.8.8 tcp 1 > 80")["reason"], "martian-source");
+  // What the standard graph fragments.
+  write("adj", "isp2 02:00:00:00:00:22 02:00:00:00:00:01 7 mtu 1500\n");
+  EXPECT_EQ(verdict("ip 10.0.0.1 > 8.8.8.8 tcp 1 > 80 len 3000")["fragments"], 3);
+  EXPECT_EQ(verdict("ip 10.0.0.1 > 8.8.8.8 tcp 1 > 80 len 3000 df")["reason"], "too-big");
 }
 
 TEST_F(CliTablesTest, BothSetsOfRealFormatsAgreeAcrossAlgorithms) {

@@ -5,6 +5,7 @@
 #include "base/test_data.h"
 #include "tests/testing/run_graph.h"
 #include "tests/testing/run_sluice.h"
+#include "tests/testing/slow_path.h"
 
 namespace sluice {
 namespace {
@@ -33,11 +34,15 @@ class IndependentReaderTest : public CliTest {
     return said.json()["packets_out"].get<uint64_t>();
   }
 
-  // Some distributions' python3 is not the one with the packages: the system's is asked first.
+  // A script of ours. Some systems have several: the one with scapy is asked.
+  Said python(const std::string& script, const std::string& arguments) const {
+    return shell(std::string("python=python3; for p in /usr/bin/python3 python3; do "
+                             "$p -c 'import scapy' 2>/dev/null && python=$p && break; done; $python \"") +
+                 SLUICE_SOURCE_DIR + "/scripts/" + script + "\" " + arguments);
+  }
   Said verify(const std::string& in, const std::string& out) const {
-    return shell(std::string("python=/usr/bin/python3; test -x $python || python=python3; $python \"") +
-                 SLUICE_SOURCE_DIR + "/scripts/verify_capture.py\" --before \"" + in + "\" --after " + out + " --dst " +
-                 kNextMac + " --src " + kOwnMac + " --limit 3000");
+    return python("verify_capture.py", "--before \"" + in + "\" --after " + out + " --dst " + kNextMac + " --src " +
+                                           kOwnMac + " --limit 3000");
   }
 };
 
@@ -56,6 +61,26 @@ TEST_F(IndependentReaderTest, RecordedTrafficIsForwardedCorrectly) {
   const Said said = verify(*recorded, "out.pcap");
   if (said.code == 77) GTEST_SKIP() << said.err;
   EXPECT_EQ(said.code, 0) << said.out << said.err;
+}
+
+// Fragments that scapy puts together, and errors that it reads.
+TEST_F(IndependentReaderTest, TheSlowPathIsRightToo) {
+  const testing::TempDir tables;
+  testing::write_slow_path_capture(tables / "in.pcap", 1500);
+  write("slow.click", testing::with_outputs(tables, testing::slow_path_graph_text(tables, false)));
+  const Said run = sluice("run slow.click -o json");
+  ASSERT_EQ(run.code, 0) << run.err;
+  const std::string arguments =
+      "--before \"" + (tables / "in.pcap") + "\" --router 192.0.2.1 --router 2001:db8::ff --after \"";
+  const Said said = python("verify_slow_path.py", arguments + (tables / "OUT") + "\"");
+  if (said.code == 77) GTEST_SKIP() << said.err;
+  EXPECT_EQ(said.code, 0) << said.out << said.err;
+  EXPECT_NE(said.out.find("put together"), std::string::npos) << said.out;
+  // The judge itself.
+  std::string wrong = testing::read_file(tables / "OUT");
+  wrong[wrong.size() - 1] = static_cast<char>(wrong.back() ^ 1);
+  write("wrong.pcap", wrong);
+  EXPECT_EQ(python("verify_slow_path.py", arguments + path("wrong.pcap") + "\"").code, 1);
 }
 
 // The judge itself: one wrong bit in one header must not pass.

@@ -13,6 +13,7 @@
 #include "formats/adjacency_text.h"
 #include "formats/compressed_file.h"
 #include "inputs.h"
+#include "net/ipv4_fragment.h"
 #include "net/packet_builder.h"
 #include "net/text.h"
 #include "pipeline.h"
@@ -105,6 +106,7 @@ Exit explain(const ExplainFlags& o) {
   std::string t;
   std::string verdict;
   bool alive = true;
+  uint32_t fragments = 0;
   auto drop = [&](DropReason reason) {
     alive = false;
     verdict = fmt::format("dropped: {}", to_string(reason));
@@ -230,7 +232,17 @@ Exit explain(const ExplainFlags& o) {
           t += fmt::format("edit       {} {} -> {}\n", p.key.family == 4 ? "ttl" : "hop limit", ttl, p.ttl);
           json["edits"] = {{"ttl", {{"from", ttl}, {"to", p.ttl}}}};
           const AdjacencyStage rewrite{need(open_adjacencies(image))};
-          if (rewrite(p) != 0) {
+          if (rewrite(p) != 0 && p.reason == DropReason::kNeedsFragmentation) {
+            // The standard graph has an IPFragmenter there.
+            Ipv4Fragments pieces;
+            if (pieces.start(p.frame + p.l3, p.end - p.l3, p.icmp_detail, true) == FragmentVerdict::kCut) {
+              for (Ipv4Fragments::Piece piece; pieces.next(piece);) ++fragments;
+              t += fmt::format("adjacency  MTU {}, DF is not set: {} fragments\n", p.icmp_detail, fragments);
+            } else {
+              drop(p.reason);
+              t += fmt::format("adjacency  MTU {}, and it cannot be fragmented\n", p.icmp_detail);
+            }
+          } else if (p.reason != DropReason::kNone) {
             drop(p.reason);
             t += fmt::format("adjacency  {}\n", describe(p.reason));
           } else {
@@ -248,7 +260,10 @@ Exit explain(const ExplainFlags& o) {
       }
     }
   }
-  if (alive) {
+  if (fragments != 0) {
+    verdict = fmt::format("forwarded as {} fragments", fragments);
+    json["verdict"] = {{"forwarded", true}, {"fragments", fragments}};
+  } else if (alive) {
     verdict = o.routes.empty() ? "passed" : fmt::format("forwarded to port {}", p.port);
     json["verdict"] = {{"forwarded", true}, {"port", p.port}};
   }

@@ -30,7 +30,7 @@ struct Annotation {
   uint32_t next_hop;
   uint16_t ether_type;
   uint16_t vlan_tci;
-  uint16_t mtu;
+  uint16_t icmp_detail;
   uint16_t ip_flags;
   uint8_t vlan_count;
   uint8_t ttl;

@@ -43,7 +43,7 @@ constexpr Row kRows[] = {
     {"ttl-expired", "the IPv4 TTL is 1 or 0"},
     {"hop-limit-expired", "the IPv6 hop limit is 1 or 0"},
     {"too-big", "larger than the output's MTU, and DF or IPv6 forbids fragments"},
-    {"needs-fragmentation", "larger than the output's MTU, and nothing fragments here"},
+    {"needs-fragmentation", "larger than the output's MTU, and no IPFragmenter is connected"},
     {"classifier-no-match", "no Classifier pattern matches"},
     {"unconnected-output", "left by an output that nothing is connected to"},
     {"no-headroom", "no room before the frame for another header"},
@@ -58,6 +58,10 @@ constexpr Row kRows[] = {
     {"device-failed", "the device that ran the program failed"},
     {"output-failed", "the output port refused the frame"},
     {"no-tailroom", "no room after the frame for another trailer"},
+    {"bad-options", "the IPv4 option list is malformed (RFC 791 3.1, RFC 1812 5.3.13)"},
+    {"option-refused", "an IPv4 option that is configured not to be forwarded is present (RFC 7126)"},
+    {"bad-fragment",
+     "the packet is a fragment that reaches past 65,535 bytes, so it cannot be cut further (RFC 791 3.2)"},
 };
 static_assert(sizeof(kRows) / sizeof(kRows[0]) == static_cast<size_t>(DropReason::kCount));
 

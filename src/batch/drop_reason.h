@@ -39,7 +39,7 @@ enum class DropReason : uint8_t {
   kTtlExpired = 29,
   kHopLimitExpired = 30,
   kTooBig = 31,              // DF or IPv6, larger than the output's MTU
-  kNeedsFragmentation = 32,  // IPv4 without DF, larger than the output's MTU
+  kNeedsFragmentation = 32,  // IPv4 without DF, larger than the output's MTU, and no IPFragmenter there
   kClassifierNoMatch = 33,
   kUnconnectedOutput = 34,
   kNoHeadroom = 35,
@@ -54,6 +54,9 @@ enum class DropReason : uint8_t {
   kDeviceFailed = 44,
   kOutputFailed = 45,  // the port refused the frame
   kNoTailroom = 46,
+  kBadOptions = 47,     // IPv4 options that contradict themselves
+  kOptionRefused = 48,  // an IPv4 option that is not to be forwarded
+  kBadFragment = 49,    // a fragment that reaches past the largest packet
   kCount
 };
 

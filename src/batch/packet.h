@@ -63,7 +63,9 @@ struct Packet {
   uint32_t next_hop = 0;  // id in the last route table, 0: none
   uint16_t ether_type = 0;
   uint16_t vlan_tci = 0;
-  uint16_t mtu = 0;       // of the output that refused the packet (kTooBig)
+  // What an ICMP error about this packet says: the MTU of the output that refused it (kTooBig, kNeedsFragmentation), or
+  // the offset of the wrong byte in its header (kBadOptions).
+  uint16_t icmp_detail = 0;
   uint16_t ip_flags = 0;  // Headers::Flags
   uint8_t vlan_count = 0;
   uint8_t ttl = 0;

@@ -15,6 +15,35 @@ std::string file_list(const std::vector<std::string>& files) {
   return text;
 }
 
+// What few packets need: fragments, options, ICMP errors. They meet stages of their own on their way out, so that the
+// others stay one program from their arrival to their sink.
+std::string slow_path_text(const StandardGraph& g, const std::string& ports) {
+  std::string t = "\n// The slow path.\nslow :: AdjacencyRewrite(TABLE adj) -> ";
+  if (ports.empty()) {
+    t += "out;\n";
+  } else {
+    t += fmt::format("slow_ports :: PortSwitch({});\n", ports);
+    for (size_t i = 0; i < g.port_out.size(); ++i)
+      t += fmt::format("slow_ports[{}] -> out{};\n", i, g.port_out[i].first);
+    t += fmt::format("slow_ports[{}] -> out;\n", g.port_out.size());
+  }
+  t += "fragment :: IPFragmenter -> slow;\nrewrite[1] -> fragment;\nslow[1] -> fragment;\n";
+  if (!g.icmp_errors) return t;
+  std::string sources;
+  std::string first4;
+  for (const std::string& source : g.icmp_sources) {
+    sources += (sources.empty() ? "" : " ") + source;
+    if (first4.empty() && source.find(':') == std::string::npos) first4 = source;
+  }
+  t += fmt::format("icmp :: ICMPError({}) -> icmp_route :: IPRoute(TABLE fib) -> slow;\n", sources);
+  if (!first4.empty()) {
+    t += fmt::format("options :: IPGWOptions({}) -> slow;\nrewrite[2] -> options;\noptions[1] -> icmp;\n", first4);
+  }
+  t += "ttl[1] -> icmp;\nroute[1] -> icmp;\nfragment[1] -> icmp;\n";
+  if (g.icmp_for_denied && !g.acl.empty()) t += "acl_check[1] -> icmp;\n";
+  return t;
+}
+
 }  // namespace
 
 Result<std::string> standard_graph_text(const StandardGraph& g) {
@@ -50,25 +79,18 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
     chain += "\n   -> route :: IPRoute(TABLE fib)\n   -> ttl :: DecIPTTL\n   -> rewrite :: AdjacencyRewrite(TABLE adj)";
   }
   std::string sink = g.out.empty() ? "ToMemory" : fmt::format("ToDump({})", quote(g.out));
+  std::string ports;
+  for (const auto& [port, file] : g.port_out) ports += fmt::format("{}{}", ports.empty() ? "" : ", ", port);
   if (g.port_out.empty()) {
     t += chain + "\n   -> out :: " + sink + ";\n";
   } else {
-    std::string ports;
-    for (const auto& [port, file] : g.port_out) ports += fmt::format("{}{}", ports.empty() ? "" : ", ", port);
     t += chain + fmt::format("\n   -> ports :: PortSwitch({});\n", ports);
     for (size_t i = 0; i < g.port_out.size(); ++i) {
       t += fmt::format("ports[{}] -> out{} :: ToDump({});\n", i, g.port_out[i].first, quote(g.port_out[i].second));
     }
     t += fmt::format("ports[{}] -> out :: {};\n", g.port_out.size(), sink);
   }
-  if (g.icmp_errors) {
-    std::string sources;
-    for (const std::string& source : g.icmp_sources) sources += (sources.empty() ? "" : " ") + source;
-    t += fmt::format("\nicmp :: ICMPError({});\n", sources);
-    t += "ttl[1] -> icmp;\nroute[1] -> icmp;\nrewrite[1] -> icmp;\n";
-    if (g.icmp_for_denied && !g.acl.empty()) t += "acl_check[1] -> icmp;\n";
-    t += "icmp -> route;\n";
-  }
+  if (!g.routes.empty()) t += slow_path_text(g, ports);
   return t;
 }
 

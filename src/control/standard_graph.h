@@ -1,4 +1,6 @@
 // The graph that most users mean, as Click text: from a capture through access list, routes and rewrite to captures.
+// With routes, what is larger than an output's MTU is fragmented where DF allows; with the router's own addresses, IPv4
+// options are processed and ICMP errors sent.
 // host only
 #pragma once
 

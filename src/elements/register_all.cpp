@@ -6,17 +6,17 @@ namespace sluice {
 // Each is defined in its element's folder, element.cpp. To add one, write its name here and below.
 using Register = void(Registry&);
 Register register_acl, register_adjacency, register_classifier, register_counter, register_crc32, register_dec_ttl,
-    register_ether, register_icmp_error, register_idle, register_ip_filter, register_ip_input, register_ip_lookup,
-    register_ip_print, register_paint, register_port_switch, register_ports, register_print, register_route,
-    register_strip, register_tables, register_tee;
+    register_ether, register_icmp_error, register_idle, register_ip_filter, register_ip_fragmenter,
+    register_ip_gw_options, register_ip_input, register_ip_lookup, register_ip_print, register_paint,
+    register_port_switch, register_ports, register_print, register_route, register_strip, register_tables, register_tee;
 
 void register_elements(Registry& registry) {
   for (Register* add :
-       {register_ports,     register_counter,    register_idle,        register_tee,    register_ip_input,
-        register_dec_ttl,   register_icmp_error, register_classifier,  register_acl,    register_route,
-        register_ip_lookup, register_ip_filter,  register_adjacency,   register_tables, register_strip,
-        register_ether,     register_paint,      register_port_switch, register_crc32,  register_print,
-        register_ip_print}) {
+       {register_ports,     register_counter,       register_idle,         register_tee,    register_ip_input,
+        register_dec_ttl,   register_icmp_error,    register_classifier,   register_acl,    register_route,
+        register_ip_lookup, register_ip_filter,     register_adjacency,    register_tables, register_strip,
+        register_ether,     register_paint,         register_port_switch,  register_crc32,  register_print,
+        register_ip_print,  register_ip_fragmenter, register_ip_gw_options}) {
     add(registry);
   }
 }

@@ -250,11 +250,12 @@ class Planner {
     }
     // Whatever is not a sink may read every register; a sink reads the frame and its extent alone.
     for (PlanNode& node : plan_.nodes) {
-      for (const PlanTarget& exit : node.exits) {
-        if (exit.node == kNone) continue;
-        PlanNode& to = plan_.nodes[exit.node];
+      node.live_out.resize(node.exits.size());
+      for (size_t x = 0; x < node.exits.size(); ++x) {
+        if (!node.connects(x)) continue;
+        PlanNode& to = plan_.nodes[node.exits[x].node];
         const FieldMask fields = to.type == PlanNode::Type::kSink ? kFieldFrame | kFieldExtent : ~FieldMask{0};
-        node.live_out |= fields;
+        node.live_out[x] = fields;
         to.live_in |= fields;
       }
     }

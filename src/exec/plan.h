@@ -24,11 +24,11 @@ struct PlanNode {
   unsigned program = 0;            // kSegment: index into Plan::programs and Snapshot::programs
   std::vector<uint8_t> entries;    // kSegment: input -> the path on which its packets start
   unsigned inputs = 1;
-  bool wide = false;              // kSegment: one stage with more outputs than can be fused; output n is exit n
-  std::vector<PlanTarget> exits;  // kSegment: by exit; kHost: by output
-  FieldMask live_in = 0;          // columns that hold something when packets arrive
-  FieldMask live_out = 0;         // columns that a later node reads
-  FieldMask reads = 0;            // union over the stages
+  bool wide = false;                // kSegment: one stage with more outputs than can be fused; output n is exit n
+  std::vector<PlanTarget> exits;    // kSegment: by exit; kHost: by output
+  FieldMask live_in = 0;            // columns that hold something when packets arrive
+  std::vector<FieldMask> live_out;  // by exit: columns that the node there, or a later one, reads
+  FieldMask reads = 0;              // union over the stages
   FieldMask writes = 0;
 
   // Whether packets that leave by exit (kHost: output) `n` go anywhere.

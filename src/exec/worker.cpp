@@ -332,17 +332,22 @@ void Worker::run_stages(const Program& program, const PlanNode& node, Tile& tile
 void Worker::finish_tile(const PlanNode& node, const BatchView& view, Tile& tile) {
   const uint32_t alive = tile.valid & ~tile.dead;
   if (alive == 0) return;
-  for_lanes(alive, [&](uint32_t i) { store(view, tile.index[i], node.live_out, tile.packet[i]); });
   const uint8_t first = tile.path[std::countr_zero(alive)];
   if (!node.wide && (tile.lanes_at(first) & alive) == alive) {
     const PlanTarget target = node.exits[first - kPathExit];
+    const FieldMask live = node.live_out[first - kPathExit];
     Selection& to = walk_->pending[first_input_[target.node] + target.input];
-    for_lanes(alive, [&](uint32_t i) { to.add(tile.index[i]); });
+    for_lanes(alive, [&](uint32_t i) {
+      store(view, tile.index[i], live, tile.packet[i]);
+      to.add(tile.index[i]);
+    });
     walk_->dirty[target.node] = 1;
     return;
   }
   for_lanes(alive, [&](uint32_t i) {
-    const PlanTarget target = node.exits[node.wide ? tile.output[i] : tile.path[i] - kPathExit];
+    const uint32_t exit = node.wide ? tile.output[i] : tile.path[i] - kPathExit;
+    const PlanTarget target = node.exits[exit];
+    store(view, tile.index[i], node.live_out[exit], tile.packet[i]);
     walk_->pending[first_input_[target.node] + target.input].add(tile.index[i]);
     walk_->dirty[target.node] = 1;
   });

@@ -144,7 +144,8 @@ uint32_t Worker::finish_fast(const PlanNode& node, const Program& program, const
   const StageSlot& last = program.stages[program.fast - 1];
   const uint8_t path = last.next[0];
   // The rest of the program, or a later node, wants registers.
-  const bool registers = path < kPathExit || (node.live_out & ~(kFieldFrame | kFieldExtent)) != 0;
+  const bool registers = path != kPathDropped &&
+                         (path < kPathExit || (node.live_out[path - kPathExit] & ~(kFieldFrame | kFieldExtent)) != 0);
   code_.commit(view, burst, passed, registers);
   if (path == kPathDropped) {
     drop(last.element, DropReason::kUnconnectedOutput, static_cast<uint64_t>(std::popcount(passed)));

@@ -18,14 +18,17 @@ namespace sluice {
 
 // What happened to the packet; each is the type and code of its family. Stable numbers.
 enum class IcmpError : uint8_t {
-  kTimeExceeded = 0,      // 11/0;  3/0
-  kNetUnreachable = 1,    // 3/0;   1/0 no route to destination
-  kHostUnreachable = 2,   // 3/1;   1/3 address unreachable
-  kAdminProhibited = 3,   // 3/13;  1/1
-  kPacketTooBig = 4,      // 3/4 fragmentation needed and DF set;  2/0. `parameter` is the next hop's MTU
-  kParameterProblem = 5,  // 12/0;  4/0 erroneous header field. `parameter` is the offset of the octet in the packet
+  kTimeExceeded = 0,         // 11/0;  3/0
+  kNetUnreachable = 1,       // 3/0;   1/0 no route to destination
+  kHostUnreachable = 2,      // 3/1;   1/3 address unreachable
+  kAdminProhibited = 3,      // 3/13;  1/1
+  kPacketTooBig = 4,         // 3/4 fragmentation needed and DF set;  2/0. `parameter` is the next hop's MTU
+  kParameterProblem = 5,     // 12/0;  4/0 erroneous header field. `parameter` is the offset of the octet in the packet
+  kPortUnreachable = 6,      // 3/3;   1/4
+  kProtocolUnreachable = 7,  // 3/2;   4/1 unrecognised next header, with its offset in the packet
+  kSourceRouteFailed = 8,    // 3/5;   1/7 (RFC 6554)
 };
-inline constexpr unsigned kIcmpErrorCount = 6;
+inline constexpr unsigned kIcmpErrorCount = 9;
 
 // Why an error must not be sent, in the order in which the rules are asked. Stable numbers.
 enum class IcmpSuppressed : uint8_t {
@@ -65,6 +68,23 @@ SLUICE_HD IcmpSuppressed icmp_error_suppressed(const Headers& packet, IcmpError 
   if (is_source_martian(rule) && rule != Martian::kSourceLinkLocal) return IcmpSuppressed::kInvalidSource;
   return IcmpSuppressed::kNo;
 }
+
+namespace icmp_error_detail {
+
+// Where an IPv6 packet, of which `readable` bytes are there, says what follows its extension headers.
+SLUICE_HD uint32_t next_header_at(const uint8_t* ip, uint32_t readable) {
+  uint32_t at = 6;
+  uint32_t header = kIpv6HeaderBytes;
+  while (is_ipv6_extension(ip[at]) && header + 2 <= readable) {
+    const uint8_t type = ip[at];
+    const uint32_t length = ip[header + 1];
+    at = header;
+    header += type == kIpv6Fragment ? 8 : type == kIpv6Authentication ? (length + 2) * 4 : (length + 1) * 8;
+  }
+  return at;
+}
+
+}  // namespace icmp_error_detail
 
 // Writes the error about the packet at frame + packet.l3_offset, of which `captured_bytes` of the frame are readable,
 // as an IP packet (no link header) from `source`, the router's own address of the packet's family, to the packet's
@@ -117,6 +137,19 @@ SLUICE_HD uint32_t build_icmp_error(const uint8_t* frame, uint32_t captured_byte
     case IcmpError::kParameterProblem:
       type = v4 ? 12 : 4;
       rest = v4 ? parameter << 24 : parameter;
+      break;
+    case IcmpError::kPortUnreachable:
+      type = v4 ? 3 : 1;
+      code = v4 ? 3 : 4;
+      break;
+    case IcmpError::kProtocolUnreachable:
+      type = v4 ? 3 : 4;
+      code = v4 ? 2 : 1;
+      rest = v4 ? 0 : icmp_error_detail::next_header_at(frame + l3, quote);
+      break;
+    case IcmpError::kSourceRouteFailed:
+      type = v4 ? 3 : 1;
+      code = v4 ? 5 : 7;
       break;
   }
 

@@ -62,6 +62,9 @@ TEST(IcmpError, TypesAndCodesOfIpv4) {
   EXPECT_EQ(error_about(frame, IcmpError::kPacketTooBig, 1400),
             expected4(frame, 3, 4, 1400, 58));  // RFC 1191 section 4
   EXPECT_EQ(error_about(frame, IcmpError::kParameterProblem, 20), expected4(frame, 12, 0, 20u << 24, 58));
+  EXPECT_EQ(error_about(frame, IcmpError::kProtocolUnreachable), expected4(frame, 3, 2, 0, 58));
+  EXPECT_EQ(error_about(frame, IcmpError::kPortUnreachable), expected4(frame, 3, 3, 0, 58));
+  EXPECT_EQ(error_about(frame, IcmpError::kSourceRouteFailed), expected4(frame, 3, 5, 0, 58));
 }
 
 TEST(IcmpError, TypesAndCodesOfIpv6) {
@@ -72,6 +75,12 @@ TEST(IcmpError, TypesAndCodesOfIpv6) {
   EXPECT_EQ(error_about(frame, IcmpError::kAdminProhibited), expected6(frame, 1, 1, 0, 78));
   EXPECT_EQ(error_about(frame, IcmpError::kPacketTooBig, 1400), expected6(frame, 2, 0, 1400, 78));
   EXPECT_EQ(error_about(frame, IcmpError::kParameterProblem, 40), expected6(frame, 4, 0, 40, 78));
+  EXPECT_EQ(error_about(frame, IcmpError::kPortUnreachable), expected6(frame, 1, 4, 0, 78));
+  EXPECT_EQ(error_about(frame, IcmpError::kSourceRouteFailed), expected6(frame, 1, 7, 0, 78));
+  // It points at the last header that says what follows.
+  EXPECT_EQ(error_about(frame, IcmpError::kProtocolUnreachable), expected6(frame, 4, 1, 6, 78));
+  const Bytes longer = udp6("2001:db8::1", "2001:db8:1::1").hop_by_hop(1).destination_options(2).payload(30).build();
+  EXPECT_EQ(error_about(longer, IcmpError::kProtocolUnreachable), expected6(longer, 4, 1, 48, 102));
 }
 
 TEST(IcmpError, Rfc1812Section4323QuotesAsMuchAsFits576) {

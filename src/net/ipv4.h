@@ -25,14 +25,17 @@ inline constexpr uint32_t kIpv4MaxHeaderBytes = 60;
 inline constexpr uint16_t kIpv4DontFragment = 0x4000;
 inline constexpr uint16_t kIpv4MoreFragments = 0x2000;
 inline constexpr uint16_t kIpv4OffsetMask = 0x1fff;
+inline constexpr uint32_t kIpv4MinimumMtu = 68;  // RFC 791 section 3.2: every link carries so much
 
 // Option types that matter to a router (RFC 791 section 3.1): bit 7 says "copied into fragments".
 inline constexpr uint8_t kIpv4OptionEnd = 0;
 inline constexpr uint8_t kIpv4OptionNop = 1;
 inline constexpr uint8_t kIpv4OptionRecordRoute = 7;
+inline constexpr uint8_t kIpv4OptionTimestamp = 68;
 inline constexpr uint8_t kIpv4OptionLooseSourceRoute = 131;
 inline constexpr uint8_t kIpv4OptionStrictSourceRoute = 137;
 inline constexpr uint8_t kIpv4OptionRouterAlert = 148;
+inline constexpr uint8_t kIpv4OptionCopied = 0x80;
 
 static_assert(sizeof(Ipv4Header) == kIpv4HeaderBytes);
 

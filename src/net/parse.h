@@ -16,6 +16,7 @@
 #include "net/ether.h"
 #include "net/flow_key.h"
 #include "net/ipv4.h"
+#include "net/ipv4_options.h"
 #include "net/ipv6.h"
 #include "net/l4.h"
 
@@ -123,23 +124,13 @@ namespace parse_detail {
 
 // True when the walk meets a loose or strict source route; `bad` when an option runs past the header.
 SLUICE_HD bool has_source_route(const uint8_t* options, uint32_t bytes, bool& bad) {
-  bad = false;
   bool found = false;
-  uint32_t i = 0;
-  while (i < bytes) {  // each turn consumes at least one of at most 40 bytes
-    const uint8_t type = options[i];
-    if (type == kIpv4OptionEnd) break;
-    if (type == kIpv4OptionNop) {
-      ++i;
-      continue;
-    }
-    if (bytes - i < 2 || options[i + 1] < 2 || options[i + 1] > bytes - i) {
-      bad = true;
-      break;
-    }
-    found |= type == kIpv4OptionLooseSourceRoute || type == kIpv4OptionStrictSourceRoute;
-    i += options[i + 1];
+  OptionWalk walk{options, bytes};
+  OptionStep step = walk.step();
+  for (; step == OptionStep::kNext; step = walk.step()) {
+    found |= walk.type == kIpv4OptionLooseSourceRoute || walk.type == kIpv4OptionStrictSourceRoute;
   }
+  bad = step == OptionStep::kBad;
   return found;
 }
 

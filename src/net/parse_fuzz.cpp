@@ -1,5 +1,5 @@
-// Any bytes: the parser equals its oracle, never reads past the captured length, and what it accepts can be edited and
-// answered with an ICMP error that parses in turn.
+// Any bytes: the parser equals its oracle, never reads past the captured length, and what it accepts can be edited,
+// cut into fragments, and answered with an ICMP error that parses in turn.
 //
 // Input: one byte (bits 0-5: bytes of the wire length past the capture; bit 6: mend the IPv4 checksum), then the frame.
 #include <cstdint>
@@ -9,6 +9,8 @@
 
 #include "net/edit.h"
 #include "net/icmp_error.h"
+#include "net/ipv4_fragment.h"
+#include "net/ipv4_options.h"
 #include "net/parse.h"
 #include "net/parse_oracle.h"
 
@@ -43,6 +45,38 @@ void check_answers(uint8_t* frame, uint32_t captured, const sluice::Headers& hea
   }
 }
 
+// Options and fragments of an IPv4 packet whose header is at `ip`.
+void check_slow_path(const uint8_t* ip, uint32_t readable) {
+  using namespace sluice;
+  const uint32_t header = (ip[0] & 15u) * 4;
+  const std::unique_ptr<uint8_t[]> own(new uint8_t[header]);
+  std::memcpy(own.get(), ip, header);
+  Ipv4OptionRules rules;
+  rules.address = 0xc0000201;
+  uint32_t pointer = 0;
+  const OptionVerdict verdict = process_ipv4_options(own.get(), header, rules, 12345, pointer);
+  require(ipv4_checksum_ok(own.get(), header));
+  require((verdict == OptionVerdict::kBad) == (pointer != 0) && pointer < header);
+  require(verdict == OptionVerdict::kForward || std::memcmp(own.get(), ip, header) == 0);
+  for (const uint32_t mtu : {68u, 77u, 576u}) {
+    Ipv4Fragments fragments;
+    if (fragments.start(ip, readable, mtu, false) != FragmentVerdict::kCut) continue;
+    uint32_t payload = 0;
+    bool last = false;
+    for (Ipv4Fragments::Piece piece; fragments.next(piece);) {
+      require(!last && piece.from == payload && piece.bytes != 0 && piece.header_bytes + piece.bytes <= mtu);
+      const std::unique_ptr<uint8_t[]> to(new uint8_t[piece.header_bytes]);
+      fragments.write_header(piece, to.get());
+      Headers h;
+      require(parse_ip(to.get(), piece.header_bytes, piece.header_bytes + piece.bytes, 0, h) !=
+              ParseStatus::kIpv4BadChecksum);
+      payload += piece.bytes;
+      last = piece.last;
+    }
+    require(last && payload == fragments.total_bytes() - fragments.first_header_bytes());
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -71,6 +105,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     require(oracle::same(fast, slow));
   }
   if (parse_ethernet(frame.get(), captured, wire, fast) != ParseStatus::kOk) return 0;
+  if (fast.key.family == 4) check_slow_path(frame.get() + fast.l3_offset, captured - fast.l3_offset);
   check_answers(frame.get(), captured, fast);
   // Edited in place, the packet is still right, and the edits are what changed.
   Headers edited;

@@ -17,7 +17,7 @@ class AdjacencyRewrite final : public Element {
     if (!image) return std::move(image).error();
     auto view = open_adjacencies(**image);
     if (!view) return std::move(view).error();
-    place(slot, AdjacencyStage{*view});
+    place(slot, AdjacencyStage{*view, outputs > 2 ? uint8_t{1} : uint8_t{0}});
     return {};
   }
 
@@ -35,14 +35,18 @@ void register_adjacency(Registry& registry) {
   c.description =
       "Replaces whatever stands before the network header by the adjacency's addresses and VLAN tag. A next hop with "
       "several adjacencies "
-      "chooses by flow (RFC 2992). A packet larger than the output's MTU leaves by output 1.";
+      "chooses by flow (RFC 2992). A packet larger than the output's MTU leaves by output 1, for IPFragmenter, and so "
+      "does one whose neighbour is not known. Packets with IPv4 options leave unchanged by output 2 where that is "
+      "connected, for IPGWOptions; what comes back from there needs an AdjacencyRewrite without output 2.";
   c.arguments = {{.name = "TABLE",
                   .kind = ArgumentKind::kString,
                   .positional = true,
                   .mandatory = true,
                   .help = "the name of an AdjacencyTable"}};
-  c.outputs = {1, 2};
-  c.output_docs = {"packets with their new link header", "packets larger than the output's MTU"};
+  c.outputs = {1, 3};
+  c.output_docs = {"packets with their new link header",
+                   "packets larger than the output's MTU, or without a neighbour that is known",
+                   "packets with IPv4 options"};
   c.drops = {DropReason::kTooBig,          DropReason::kNeedsFragmentation, DropReason::kNoAdjacency,
              DropReason::kRouteDrop,       DropReason::kRouteLocal,         DropReason::kRoutePunt,
              DropReason::kCapturedTooShort};

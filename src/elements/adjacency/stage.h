@@ -14,13 +14,15 @@
 namespace sluice {
 
 // Replaces whatever stands before the network header by the adjacency's Ethernet header (with its VLAN tag, if it has
-// one). Output 1: larger than the output's MTU. Groups choose by five-tuple hash (RFC 2992).
+// one). Output 1: larger than the output's MTU, or nobody is known at the next hop. Output 2, where it is connected:
+// packets with IPv4 options, unchanged. Groups choose by five-tuple hash (RFC 2992).
 struct AdjacencyStage {
   static constexpr FieldMask kReads = kFieldNextHop | kFieldL3 | kFieldKey | kFieldFrame | kFieldExtent;
   static constexpr FieldMask kWrites = kFieldFrame | kFieldExtent | kFieldPort | kFieldReason;
   static constexpr FrameUse kFrameUse = FrameUse::kHeaders;
 
   AdjacencyView view;
+  uint8_t divert_options = 0;  // output 2 is connected
 
   // Every pointer that the stage holds: f(pointer) into an image, f(pointer, count) to an array of the element's own.
   template <typename F>
@@ -34,16 +36,25 @@ struct AdjacencyStage {
     if ((flags & AdjacencyGroup::kPunt) != 0) return DropReason::kRoutePunt;
     return DropReason::kNoAdjacency;
   }
+  // Only a next hop whose neighbour is not known is worth an answer; the others are so on purpose.
+  SLUICE_HD static uint8_t output_for(DropReason reason) {
+    return reason == DropReason::kNoAdjacency ? uint8_t{1} : kDropOutput;
+  }
   SLUICE_HD void prefetch(const Packet& p) const { view.prefetch(p.next_hop); }
 
   SLUICE_HD uint8_t operator()(Packet& p) const {
     const Adjacency* choice = view.select_by(p.next_hop, [&] { return flow_hash(p.key); });
-    if (choice == nullptr) return fail(p, why_not(view.flags(p.next_hop)));
+    if (choice == nullptr) {
+      const DropReason why = why_not(view.flags(p.next_hop));
+      return fail(p, why, output_for(why));
+    }
     const Adjacency& a = *choice;
     if (p.l3 > p.end) return fail(p, DropReason::kCapturedTooShort);  // a later stage cut the header off
+    // Options come before fragments (RFC 1812 section 5.2.1.2): only the first fragment has them all.
+    if (divert_options != 0 && (p.ip_flags & Headers::kIpv4Options) != 0) return 2;
     const uint32_t ip_bytes = p.wire_end - p.l3;
     if (a.mtu != 0 && ip_bytes > a.mtu) {
-      p.mtu = a.mtu;
+      p.icmp_detail = a.mtu;
       const bool may_fragment = p.key.family == 4 && (p.ip_flags & Headers::kDontFragment) == 0;
       return fail(p, may_fragment ? DropReason::kNeedsFragmentation : DropReason::kTooBig, 1);
     }
@@ -72,8 +83,8 @@ struct AdjacencyStage {
       const uint32_t next_hop = burst.next_hop[lane];
       const Adjacency* a = view.select_by(next_hop, [&] { return flow_hash(unpack_key4(burst.key(lane))); });
       if (a == nullptr) {
-        burst.output[lane] = kDropOutput;
         burst.reason[lane] = why_not(view.flags(next_hop));
+        burst.output[lane] = output_for(burst.reason[lane]);
         continue;
       }
       if (a->vlan != 0 || (a->mtu != 0 && burst.ip_bytes[lane] > a->mtu)) {

@@ -27,6 +27,10 @@ std::optional<IcmpError> error_for(DropReason reason) {
       return IcmpError::kAdminProhibited;
     case DropReason::kTooBig:
       return IcmpError::kPacketTooBig;
+    case DropReason::kBadOptions:
+      return IcmpError::kParameterProblem;
+    case DropReason::kSourceRoute:
+      return IcmpError::kSourceRouteFailed;
     default:
       return std::nullopt;
   }
@@ -43,7 +47,10 @@ constexpr NamedError kNamed[] = {
     {"timeexceeded", "11", "transit", "0", IcmpError::kTimeExceeded},
     {"unreachable", "3", "net", "0", IcmpError::kNetUnreachable},
     {"unreachable", "3", "host", "1", IcmpError::kHostUnreachable},
+    {"unreachable", "3", "protocol", "2", IcmpError::kProtocolUnreachable},
+    {"unreachable", "3", "port", "3", IcmpError::kPortUnreachable},
     {"unreachable", "3", "needfrag", "4", IcmpError::kPacketTooBig},
+    {"unreachable", "3", "srcfail", "5", IcmpError::kSourceRouteFailed},
     {"unreachable", "3", "filterprohibited", "13", IcmpError::kAdminProhibited},
     {"parameterproblem", "12", "erroratptr", "0", IcmpError::kParameterProblem},
 };
@@ -133,7 +140,9 @@ class IcmpErrorElement final : public Element {
       context.lose(1, DropReason::kNoBuffer);
       return;
     }
-    const uint32_t parameter = *error == IcmpError::kPacketTooBig ? a.mtu : 0;
+    // What the packet was refused for may be another thing than what TYPE says.
+    const bool pointer = *error == IcmpError::kParameterProblem && a.reason == DropReason::kBadOptions;
+    const uint32_t parameter = *error == IcmpError::kPacketTooBig || pointer ? a.icmp_detail : 0;
     const uint32_t bytes = build_icmp_error(batch.frame(i), e.end, headers, *error, parameter, source, to, room);
     if (bytes == 0) return;
     const uint32_t k = made->push(to, bytes, bytes, batch.timestamp_ns(i), batch.order(i));
@@ -170,7 +179,8 @@ void register_icmp_error(Registry& registry) {
       "-> time exceeded, no "
       "route -> network unreachable, no adjacency -> host unreachable, access list -> administratively prohibited, too "
       "big -> fragmentation "
-      "needed or packet too big with the MTU. Errors over RATE are dropped at egress, counted as icmp-rate-limited, by "
+      "needed or packet too big with the MTU, malformed IPv4 options -> parameter problem at the wrong byte, source "
+      "route -> source route failed. Errors over RATE are dropped at egress, counted as icmp-rate-limited, by "
       "the packets' own time "
       "stamps.";
   c.arguments = {
@@ -186,7 +196,7 @@ void register_icmp_error(Registry& registry) {
       {.name = "CODE",
        .kind = ArgumentKind::kWord,
        .positional = true,
-       .help = "transit, net, host, needfrag, filterprohibited or erroratptr, or its number"},
+       .help = "transit, net, host, protocol, port, needfrag, srcfail, filterprohibited or erroratptr, or its number"},
       {.name = "RATE",
        .kind = ArgumentKind::kUint,
        .default_text = "1000",
@@ -196,7 +206,7 @@ void register_icmp_error(Registry& registry) {
        .max = 1e9},
       {.name = "BURST",
        .kind = ArgumentKind::kUint,
-       .default_text = "100",
+       .default_text = "50",
        .unit = "packets",
        .help = "how many may leave at once",
        .min = 1,

@@ -64,7 +64,7 @@ SLUICE_HD bool take_headers(const Headers& h, int32_t base, Packet& p) {
   p.l4 = h.l4_offset == Headers::kNoOffset ? Headers::kNoOffset : static_cast<uint16_t>(l4);
   p.ip_flags = h.flags;
   p.ttl = h.ttl;
-  // Ethernet padding is legal: trim it (RFC 1812 section 3.3.5).
+  // Ethernet padding is legal: trim it (RFC 894).
   const uint32_t ip_end = p.l3 + h.ip_bytes;
   if (ip_end < p.end) p.end = ip_end;
   if (ip_end < p.wire_end) p.wire_end = ip_end;

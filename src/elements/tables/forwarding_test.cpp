@@ -78,10 +78,10 @@ TEST_F(Forwarding, WhatHasNowhereToGo) {
   forward(udp4("10.0.0.1", "192.0.4.7")).drops(DropReason::kNoRoute).leaves_by(1);
   forward(udp4("10.0.0.1", "192.0.3.7")).drops(DropReason::kRouteDrop);
   forward(udp4("10.0.0.1", "203.0.113.7")).drops(DropReason::kRouteLocal);
-  forward(udp4("10.0.0.1", "198.51.100.7")).drops(DropReason::kNoAdjacency);
+  forward(udp4("10.0.0.1", "198.51.100.7")).drops(DropReason::kNoAdjacency).leaves_by(1);
   forward(udp6("2001:db8::1", "2001:db8::2").payload(1300)).drops(DropReason::kTooBig).leaves_by(1);
-  EXPECT_EQ(forward(udp6("2001:db8::1", "2001:db8::2").payload(1300)).packet.mtu, 1280);
-  forward(udp4("10.0.0.1", "192.0.2.7").payload(1600)).drops(DropReason::kNeedsFragmentation);
+  EXPECT_EQ(forward(udp6("2001:db8::1", "2001:db8::2").payload(1300)).packet.icmp_detail, 1280);
+  forward(udp4("10.0.0.1", "192.0.2.7").payload(1600)).drops(DropReason::kNeedsFragmentation).leaves_by(1);
   forward(udp4("10.0.0.1", "192.0.2.7").payload(1600).dont_fragment()).drops(DropReason::kTooBig);
 }
 

@@ -1,0 +1,133 @@
+// host only
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "elements/stage_element.h"
+#include "elements/verdicts.h"
+#include "graph/click/config_text.h"
+#include "graph/router.h"
+#include "net/ipv4_options.h"
+#include "net/parse.h"
+#include "net/text.h"
+
+namespace sluice {
+namespace {
+
+constexpr uint64_t kDayMs = 86'400'000;
+
+OptionPolicy policy(const Arguments& arguments, const char* name) {
+  const std::string& text = arguments.get_string(name);
+  return text == "process" ? OptionPolicy::kProcess : text == "drop" ? OptionPolicy::kDrop : OptionPolicy::kIgnore;
+}
+
+class IpGwOptions final : public Element {
+ public:
+  void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
+    rules_.address = arguments.get_ipv4("MYADDR");
+    for (const ArgumentValue& value : arguments.all("OTHERADDRS")) {
+      for (const ConfigSlice& slice : split_words(value.text)) {
+        const std::string_view word = std::string_view(value.text).substr(slice.offset, slice.length);
+        const auto address = parse_ip(word);
+        if (address && address->family == 4) {
+          others_.push_back(static_cast<uint32_t>(address->lo));
+        } else {
+          diagnostics.add(
+              arguments.error_in(value, fmt::format("'{}' is not an IPv4 address", word), slice.offset, slice.length));
+        }
+      }
+    }
+    rules_.other_addresses = others_.data();
+    rules_.other_count = static_cast<uint32_t>(others_.size());
+    rules_.record_route = policy(arguments, "RECORD_ROUTE");
+    rules_.timestamp = policy(arguments, "TIMESTAMP");
+    rules_.source_route = policy(arguments, "SOURCE_ROUTE");
+    rules_.router_alert = policy(arguments, "ROUTER_ALERT");
+    rules_.other = policy(arguments, "OTHER");
+  }
+  ElementKind kind() const override { return ElementKind::kHost; }
+  StageTraits stage_traits() const override { return {kFieldKey | kFieldL3 | kFieldFrame, kFieldFrame}; }
+
+  void process(HostContext& context, Batch& batch, const Selection& packets, unsigned) const override {
+    forward_by_verdict(context, batch, packets, outputs, [&](uint32_t i) { return judge(batch, i); });
+  }
+
+ private:
+  DropReason judge(Batch& batch, uint32_t i) const {
+    const Annotation& a = std::as_const(batch).annotation(i);
+    const Extent& e = batch.extent(i);
+    if (batch.key(i).family != 4 || (a.ip_flags & Headers::kIpv4Options) == 0) return DropReason::kNone;
+    uint8_t* ip = batch.frame(i) + e.l3;
+    if (e.data > int32_t{e.l3} || e.l3 + kIpv4HeaderBytes > e.end) return DropReason::kCapturedTooShort;
+    const uint32_t header_bytes = (ip[0] & 0xfu) * 4;
+    if (header_bytes < kIpv4HeaderBytes) return DropReason::kIpv4BadHeaderLength;
+    if (e.l3 + header_bytes > e.end) return DropReason::kCapturedTooShort;
+    // The packet's own time: the result is the same whenever and by whatever it is computed.
+    const auto now_ms = static_cast<uint32_t>(batch.timestamp_ns(i) / 1'000'000 % kDayMs);
+    uint32_t pointer = 0;
+    switch (process_ipv4_options(ip, header_bytes, rules_, now_ms, pointer)) {
+      case OptionVerdict::kForward:
+        return DropReason::kNone;
+      case OptionVerdict::kRefused:
+        return rules_.source_route == OptionPolicy::kDrop && (a.ip_flags & Headers::kSourceRoute) != 0
+                   ? DropReason::kSourceRoute
+                   : DropReason::kOptionRefused;
+      case OptionVerdict::kBad:
+        break;
+    }
+    batch.annotation(i).icmp_detail = static_cast<uint16_t>(pointer);
+    return DropReason::kBadOptions;
+  }
+
+  Ipv4OptionRules rules_;
+  std::vector<uint32_t> others_;
+};
+
+}  // namespace
+
+void register_ip_gw_options(Registry& registry) {
+  const auto choice = [](const char* name, bool process, const char* preset, const char* help) {
+    ArgumentSpec spec{.name = name, .kind = ArgumentKind::kChoice, .default_text = preset, .help = help};
+    if (process) spec.choices.emplace_back("process");
+    spec.choices.emplace_back("ignore");
+    spec.choices.emplace_back("drop");
+    return spec;
+  };
+  ElementClass c;
+  c.name = "IPGWOptions";
+  c.group = "IP";
+  c.summary = "does with IPv4 options what a router must";
+  c.description =
+      "Record Route gets MYADDR, Timestamp the packet's own time and, where asked, MYADDR (RFC 791 section 3.1, RFC "
+      "1812 "
+      "section 5.3.13); the checksum is updated. Malformed lists leave by output 1, for an ICMP parameter problem at "
+      "the "
+      "wrong byte. Of each kind of option may be said that it is ignored, or that packets with it are dropped (RFC "
+      "7126). Packets without options, and IPv6, pass unchanged.";
+  c.arguments = {
+      {.name = "MYADDR",
+       .kind = ArgumentKind::kIpv4,
+       .positional = true,
+       .mandatory = true,
+       .help = "the router's address, which is recorded"},
+      {.name = "OTHERADDRS",
+       .kind = ArgumentKind::kRaw,
+       .positional = true,
+       .help = "its other addresses, separated by spaces, that a Timestamp option may name"},
+      choice("RECORD_ROUTE", true, "process", "option 7"),
+      choice("TIMESTAMP", true, "process", "option 68"),
+      choice("SOURCE_ROUTE", false, "drop", "options 131 and 137; IPInput refuses them before, unless told otherwise"),
+      choice("ROUTER_ALERT", false, "ignore", "option 148"),
+      choice("OTHER", false, "ignore", "all other options"),
+  };
+  c.outputs = {1, 2};
+  c.output_docs = {"packets to be forwarded", "malformed options, and options that are refused"};
+  c.drops = {DropReason::kBadOptions, DropReason::kOptionRefused, DropReason::kSourceRoute,
+             DropReason::kCapturedTooShort, DropReason::kIpv4BadHeaderLength};
+  c.example = "rewrite[2] -> opt :: IPGWOptions(192.0.2.1) -> again :: AdjacencyRewrite(adj) -> out; opt[1] -> icmp;";
+  c.make = make_element<IpGwOptions>();
+  registry.add(std::move(c));
+}
+
+}  // namespace sluice
