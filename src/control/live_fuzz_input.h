@@ -55,7 +55,8 @@ struct FuzzedRuntime {
                                         "permit ip from any to any\n";
       std::ofstream(folder + "/rib") << "8.0.0.0/8 a\n8.8.0.0/16 b\n2001:db8::/32 a\n";
       return "AclTable(edge, FILE " + folder + "/acl); RouteTable(fib, FILE " + folder +
-             "/rib, ALGORITHM poptrie);\nInfiniteSource(LIMIT 0) -> IPInput -> ACL(edge) -> IPRoute(fib) -> ToMemory;\n";
+             "/rib, ALGORITHM poptrie);\nInfiniteSource(LIMIT 0) -> IPInput -> ACL(edge) -> IPRoute(fib) -> "
+             "ToMemory;\n";
     }();
     return text;
   }
