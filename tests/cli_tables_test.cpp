@@ -1,4 +1,6 @@
 // classify, route, compile, tables, gen, check and explain against oracles that the test computes itself.
+#include <fmt/format.h>
+
 #include <random>
 
 #include "base/test_data.h"
@@ -93,7 +95,7 @@ TEST_F(CliTablesTest, ClassifyGivesTheFirstMatchForEveryAlgorithmWorkerAndImage)
   make_keys(9000);
   const std::string want = expected();
   ASSERT_NE(want.find("0\n"), std::string::npos);
-  for (const char* options : {"", "--algorithm linear", "--algorithm tuple_space", "--algorithm auto", "--workers 3",
+  for (const char* options : {"", "--algorithm linear", "--algorithm tuple_space", "--algorithm bitvec", "--workers 3",
                               "--device auto", "--format classbench"}) {
     const Said said = sluice(std::string("classify --rules rules --trace trace ") + options);
     EXPECT_EQ(said.code, 0) << said.err;
@@ -117,7 +119,7 @@ TEST_F(CliTablesTest, ClassifyJsonCountsWhatItFound) {
   EXPECT_EQ(json["packets"], 500);
   EXPECT_EQ(json["matched"], matched);
   EXPECT_EQ(json["rules"], 50);
-  EXPECT_EQ(json["algorithm"], "tuple_space");
+  EXPECT_EQ(json["algorithm"], sluice("tables rules -o json").json()["tables"][0]["auto"]["cpu"]["algorithm"]);
   ASSERT_EQ(json["results"].size(), 500u);
   for (size_t i = 0; i < 500; ++i) EXPECT_EQ(json["results"][i], first_match(keys_[i]));
   EXPECT_TRUE(said.err.empty()) << said.err;
@@ -309,6 +311,62 @@ TEST_F(CliTablesTest, GenIsTheSameForASeedAndReadsBack) {
   EXPECT_EQ(traffic["packets"], 2000);
   EXPECT_GT(traffic["malformed"], 100);
   EXPECT_EQ(sluice("classify --rules a --in t.pcap").lines().size(), 2000u);
+}
+
+TEST_F(CliTablesTest, GenRulesLikeAFileKeepsItsShares) {
+  std::string edge = "# what is ours\n";
+  for (int i = 0; i < 40; ++i)
+    edge += i % 4 == 0 ? fmt::format("deny udp from 10.{}.0.0/16 to 0.0.0.0/0 port 53\n", i)
+                       : fmt::format("permit tcp from 10.{}.7.0/24 to 192.0.2.0/24 port {}\n", i, 80 + i % 3);
+  write("edge.acl", edge);
+  const auto lines_of = [&](const std::string& name) {
+    std::vector<std::string> lines;
+    std::istringstream in(read(name));
+    for (std::string line; std::getline(in, line);) {
+      if (!line.empty() && line[0] != '#') lines.push_back(line);
+    }
+    return lines;
+  };
+  EXPECT_EQ(sluice("gen rules --like edge.acl --count 400 --seed 3 --out big").code, 0);
+  EXPECT_EQ(shell("\"$SLUICE\" gen rules --like edge.acl --count 400 --seed 3 > again").code, 0);
+  EXPECT_EQ(read("big"), read("again"));
+  EXPECT_EQ(sluice("gen rules --like edge.acl --count 400 --seed 4 --out other").code, 0);
+  EXPECT_NE(read("big"), read("other"));
+  const auto all = lines_of("big");
+  EXPECT_EQ(sluice("check --rules big -o json").json()["rules"], 400);
+  EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 400u) << "no rule twice";
+  const auto count = [&](const std::string& begin, const std::string& in, const std::string& end) {
+    return std::count_if(all.begin(), all.end(), [&](const std::string& l) {
+      return l.starts_with(begin) && l.find(in) != std::string::npos && l.ends_with(end);
+    });
+  };
+  EXPECT_EQ(count("deny udp from ", "/16 to 0.0.0.0/0", " port 53"), 100);
+  EXPECT_EQ(count("permit tcp from ", "/24 to ", ""), 300);
+  EXPECT_EQ(count("permit tcp ", "", " port 80") + count("permit tcp ", "", " port 81") +
+                count("permit tcp ", "", " port 82"),
+            300);
+  for (const std::string& line : lines_of("edge.acl"))
+    EXPECT_EQ(std::count(all.begin(), all.end(), line), 1) << "a larger list has the rules of the file: " << line;
+  // A smaller one is a sample, in order.
+  EXPECT_EQ(sluice("gen rules --like edge.acl --count 10 --out few").code, 0);
+  const auto few = lines_of("few"), whole = lines_of("edge.acl");
+  EXPECT_EQ(few.size(), 10u);
+  auto at = whole.begin();
+  for (const std::string& line : few) {
+    at = std::find(at, whole.end(), line);
+    ASSERT_NE(at, whole.end()) << line;
+  }
+  // In the language of the file, unless another is asked for.
+  EXPECT_EQ(sluice("gen rules --count 50 --out cb").code, 0);
+  EXPECT_EQ(sluice("gen rules --like cb --count 100 --out cb2").code, 0);
+  EXPECT_EQ(read("cb2")[0], '@');
+  EXPECT_EQ(sluice("gen rules --like cb --count 100 --language native --out native").code, 0);
+  EXPECT_NE(read("native")[0], '@');
+  EXPECT_EQ(sluice("check --rules native -o json").json()["rules"], 100);
+  write("none.acl", "# nothing\n");
+  const Said none = sluice("gen rules --like none.acl --count 10");
+  EXPECT_NE(none.code, 0);
+  EXPECT_FALSE(none.err.empty());
 }
 
 TEST_F(CliTablesTest, CompressedRulesAreRules) {

@@ -70,7 +70,7 @@ struct Live {
 
   std::string list(const std::string& table = "edge") {
     auto rules = tables->rules(table);
-    return rules.ok() ? to_native(**rules) : to_string(rules.error());
+    return rules.ok() ? to_native((*rules)->set()) : to_string(rules.error());
   }
   Json ask(Json request) {
     request["v"] = 1;
@@ -175,7 +175,8 @@ TEST_F(LiveTablesTest, WhatIsWrongChangesNothingAndIsSaidWithItsPlace) {
 }
 
 class LiveTablesSteps : public LiveTablesTest, public ::testing::WithParamInterface<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Algorithms, LiveTablesSteps, ::testing::Values("tuple_space", "tuple_merge"));
+INSTANTIATE_TEST_SUITE_P(Algorithms, LiveTablesSteps,
+                         ::testing::Values("tuple_space", "tuple_merge", "linear", "bitvec", "auto", "auto-gpu"));
 
 TEST_P(LiveTablesSteps, GiveWhatAVectorGives) {
   Live live(graph(GetParam()));
@@ -249,6 +250,97 @@ TEST_P(LiveTablesSteps, GiveWhatAVectorGives) {
         ASSERT_EQ(got.mark, rule.mark);
       }
     }
+  }
+}
+
+// `auto`: what is best when the list is read; of a list that changes what takes patches, or is short.
+TEST_F(LiveTablesTest, AutoChoosesAgainWhenAListHasGrownOrShrunk) {
+  const auto line = [](size_t i) {
+    return fmt::format("permit tcp from 10.{}.{}.0/24 to 192.0.2.{} port {}\n", i / 250 % 250, i % 250, i % 7, i % 11);
+  };
+  const auto lines = [&](const char* verb, size_t from, size_t to) {
+    std::string text;
+    for (size_t i = from; i < to; ++i) text += std::string(verb) + line(i);
+    return text;
+  };
+  Live live([&] {
+    const std::string text = graph("auto");
+    write("edge.acl", lines("", 0, 300));
+    return text;
+  }());
+  const auto algorithm = [&](const std::string& text) {
+    auto change = live.tables->change_acl("edge", text, "c", false);
+    EXPECT_TRUE(change.ok()) << error_of(change);
+    EXPECT_EQ(change->algorithm, acl_image_algorithm(*live.tables->tables().acls.at("edge")));
+    EXPECT_EQ(change->algorithm, live.tables->loads()[0].algorithm);
+    return change->algorithm;
+  };
+  const auto best = [&] { return choose_acl((*live.tables->rules("edge"))->set(), AclTarget::kCpu)->algorithm; };
+  const std::string few = live.tables->loads()[0].algorithm;
+  EXPECT_EQ(few, best());
+  ASSERT_NE(few, TupleMergeAcl::kName) << "or there is nothing to choose";
+  EXPECT_EQ(algorithm("delete 1\n"), few) << "299: what is short is built anew";
+  EXPECT_EQ(algorithm(lines("add ", 300, 660)), few) << "twice as many and some are not too many yet";
+  EXPECT_EQ(algorithm(lines("add ", 660, 700)), TupleMergeAcl::kName);
+  std::string erase;
+  for (int i = 0; i < 200; ++i) erase += "delete 1\n";
+  EXPECT_EQ(algorithm(erase), TupleMergeAcl::kName) << "499: the choice stays";
+  EXPECT_EQ(algorithm(erase), few) << "299: less than half, and some";
+  EXPECT_EQ(best(), few);
+  EXPECT_EQ(algorithm(lines("add ", 700, 900)), few) << "499: it does not flip";
+  // Another list whole is chosen for as at the start.
+  write("more.acl", lines("", 0, 2000));
+  auto change = live.tables->replace_acl("edge", dir_ / "more.acl", "auto", false);
+  ASSERT_TRUE(change.ok()) << error_of(change);
+  EXPECT_EQ(change->algorithm, best());
+  EXPECT_EQ(algorithm("delete 7\n"), TupleMergeAcl::kName);
+
+  // For a device, a long list that nobody changes may be of an algorithm that is slow to build.
+  const std::string text = graph("auto-gpu");
+  write("edge.acl", lines("", 0, 2000));
+  Live device(text);
+  EXPECT_EQ(device.tables->loads()[0].algorithm,
+            choose_acl((*device.tables->rules("edge"))->set(), AclTarget::kGpu)->algorithm);
+  change = device.tables->change_acl("edge", "delete 7\n", "c", false);
+  ASSERT_TRUE(change.ok()) << error_of(change);
+  EXPECT_EQ(change->algorithm, TupleMergeAcl::kName);
+}
+
+// What a change of one rule costs does not go by the length of the list.
+TEST_F(LiveTablesTest, OneRuleOfManyCostsItselfAlone) {
+  const size_t rules = kWatched ? 10'000 : 100'000;
+  const std::string text = graph("tuple_merge");
+  std::string list;
+  for (size_t i = 0; i < rules; ++i)
+    list += fmt::format("permit tcp from 10.{}.{}.0/24 to any port {}\n", i / 250 % 250, i % 250, i % 5000);
+  write("edge.acl", list);
+  Live live(text);
+  const auto change = [&](const std::string& line) {
+    auto changed = live.tables->change_acl("edge", line, "c", false);
+    ASSERT_TRUE(changed.ok()) << error_of(changed);
+  };
+  change("delete 5\n");  // the list becomes one that changes
+  change("delete 500\n");
+  const RuleList& model = **live.tables->rules("edge");
+  for (const char* line : {"replace 77 deny tcp from 10.77.3.0/24 to any port 60\n", "delete 5000\n",
+                           "add at 9000 deny tcp from 10.9.9.0/24 to any port 61\n"}) {
+    SCOPED_TRACE(line);
+    const HitLedger::Work before = live.runtime->hits().work();
+    const uint64_t model_before = model.work();
+    const std::shared_ptr<const Image> image_before = live.tables->tables().acls.at("edge");
+    change(line);
+    const HitLedger::Work after = live.runtime->hits().work();
+    EXPECT_LE(after.rules - before.rules, 64u);
+    EXPECT_LE(after.blocks - before.blocks, 2u);
+    EXPECT_LE(model.work() - model_before, 1024u);
+    const Image& image = *live.tables->tables().acls.at("edge");
+    ASSERT_EQ(image.patches(), image_before->patches());
+    const auto patches = image.patches()->between(image_before->version(), image.version());
+    ASSERT_TRUE(patches.has_value());
+    size_t bytes = 0;
+    for (const Patch& p : *patches) bytes += p.bytes;
+    EXPECT_GT(bytes, 0u);
+    EXPECT_LE(bytes, 16'384u);
   }
 }
 
@@ -534,7 +626,8 @@ TEST_P(LiveChanges, EveryPacketMeetsOneVersion) {
 
 INSTANTIATE_TEST_SUITE_P(Ways, LiveChanges,
                          ::testing::Values(LiveWay{1, "cpu", "tuple_space"}, LiveWay{3, "cpu", "tuple_merge"},
-                                           LiveWay{2, "emu", "tuple_space"}, LiveWay{2, "emu", "tuple_merge"}));
+                                           LiveWay{2, "emu", "tuple_space"}, LiveWay{2, "emu", "tuple_merge"},
+                                           LiveWay{1, "emu", "linear"}, LiveWay{1, "emu", "bitvec"}));
 
 }  // namespace
 }  // namespace sluice

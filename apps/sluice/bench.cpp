@@ -471,8 +471,7 @@ Exit bench_pipeline(const Options& o) {
     file.write(text);
     need(file.commit(), Exit::kIo);
   }
-  g.acl_algorithm = check_acl_algorithm(o.algorithm);
-  if (g.acl_algorithm == kAclAuto && acl_target(devices) == AclTarget::kGpu) g.acl_algorithm = kAclAutoGpu;
+  g.acl_algorithm = acl_algorithm_on(devices, o.algorithm);
   const LpmNames names = check_lpm_algorithms(o.route_algorithm);
   g.route_algorithm = names.algorithm4;
   g.route_algorithm6 = names.algorithm6;

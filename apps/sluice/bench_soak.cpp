@@ -204,7 +204,7 @@ Exit bench_soak(const SoakOptions& o) {
     fail(Exit::kUsage, fmt::format("--batch: {} is no multiple of {}", o.batch, kVariants),
          "every batch holds as many packets of each generation");
   const OpenDevices devices = open_devices(o.device);
-  check_acl_algorithm(o.algorithm);
+  const std::string algorithm = acl_algorithm_on(devices, o.algorithm);
   const LpmNames names = check_lpm_algorithms(o.route_algorithm);
   TemporaryFolder folder;
   Progress progress("");
@@ -225,7 +225,7 @@ Exit bench_soak(const SoakOptions& o) {
   }
   StandardGraph g;
   g.acl = folder / "rules";
-  g.acl_algorithm = o.algorithm;
+  g.acl_algorithm = algorithm;
   g.routes = {folder / "routes"};
   g.adjacencies = {folder / "adjacencies"};
   g.route_algorithm = names.algorithm4;

@@ -121,12 +121,12 @@ Exit list_algorithms() {
   Json json{{"acl", Json::array()}, {"routes", Json::array()}};
   TextTable table({"table", "algorithm", "family", "default", "what it is"});
   for (const auto& [name, summary] : acl_summaries(AclAlgorithms{})) {
-    json["acl"].push_back({{"name", name}, {"default", name == kDefaultAclAlgorithm}, {"summary", summary}});
-    table.add({"acl", name, "IPv4, IPv6", name == kDefaultAclAlgorithm ? "yes" : "", summary});
+    json["acl"].push_back({{"name", name}, {"default", false}, {"summary", summary}});
+    table.add({"acl", name, "IPv4, IPv6", "", summary});
   }
   const char* const chosen = "one of the above, by the table and the device; `sluice tables FILE` says which and why";
-  json["acl"].push_back({{"name", kAclAuto}, {"default", false}, {"summary", chosen}});
-  table.add({"acl", kAclAuto, "IPv4, IPv6", "", chosen});
+  json["acl"].push_back({{"name", kAclAuto}, {"default", true}, {"summary", chosen}});
+  table.add({"acl", kAclAuto, "IPv4, IPv6", "yes", chosen});
   const char* const for_gpu = "what `auto` chooses for a GPU, wherever the table is built";
   json["acl"].push_back({{"name", kAclAutoGpu}, {"default", false}, {"summary", for_gpu}});
   table.add({"acl", kAclAutoGpu, "IPv4, IPv6", "", for_gpu});

@@ -146,6 +146,11 @@ OpenDevices open_devices(const DeviceFlags& f) {
   return open;
 }
 
+std::string acl_algorithm_on(const OpenDevices& devices, const std::string& name) {
+  std::string checked = check_acl_algorithm(name);
+  return checked == kAclAuto && acl_target(devices) == AclTarget::kGpu ? kAclAutoGpu : checked;
+}
+
 std::string gpu_name(const OpenDevices& devices) {
   for (const auto& device : devices.options.devices) {
     if (device->info().kind == "cuda") return device->info().name;

@@ -44,6 +44,9 @@ inline AclTarget acl_target(const OpenDevices& devices) {
   return devices.options.devices.empty() ? AclTarget::kCpu : AclTarget::kGpu;
 }
 
+// A checked algorithm's name, by default `auto`, as a configuration for these devices says it.
+std::string acl_algorithm_on(const OpenDevices& devices, const std::string& name);
+
 // The first CUDA device's name, or "".
 std::string gpu_name(const OpenDevices& devices);
 

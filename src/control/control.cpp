@@ -280,7 +280,7 @@ Result<Json> Control::rules(const std::string& asked, bool with_hits, size_t fro
   if (order != "list" && order != "hits") return Error(fmt::format("'{}' is not an order", order), "list or hits");
   auto set = tables_.rules(*table);
   if (!set) return std::move(set).error();
-  const std::vector<AclRule>& all = (*set)->rules;
+  const RuleList& all = **set;
   HitLedger::Counts counts;
   if (with_hits || order == "hits") counts = hits_by_position(runtime_.hits().read(*table));
   // A list that no element uses was never counted.
@@ -298,10 +298,10 @@ Result<Json> Control::rules(const std::string& asked, bool with_hits, size_t fro
   }
   Json json{{"table", *table}, {"total", shown.size()}, {"from", from}, {"rules", Json::array()}};
   for (size_t i = from - 1; i < shown.size() && i - (from - 1) < count; ++i) {
-    const AclRule& rule = all[shown[i] - 1];
+    const AclRule& rule = all.at(shown[i]);
     Json one{{"rule", shown[i]}, {"action", action_of(rule)}, {"text", to_native(rule)}};
-    if (rule.line != 0 && rule.file < (*set)->files.size()) {
-      one["file"] = (*set)->files[rule.file];
+    if (rule.line != 0 && rule.file < all.files().size()) {
+      one["file"] = all.files()[rule.file];
       one["line"] = rule.line;
     }
     if (with_hits) one.update(to_json(counts.rules[shown[i]]));

@@ -4,28 +4,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <new>
-#include <optional>
-#include <unordered_map>
 
 #include "base/clock.h"
+#include "control/acl_change.h"
+#include "control/change_text.h"
 #include "elements/table_use.h"
-#include "formats/native_rules.h"
 #include "formats/route_files.h"
 #include "formats/route_text.h"
 #include "formats/rule_files.h"
 #include "net/text.h"
 #include "tables/acl/algorithms.h"
-#include "tables/acl/patch.h"
 #include "tables/lpm/algorithms.h"
 #include "tables/lpm/patch.h"
 
 namespace sluice {
 namespace {
-
-constexpr const char* kCommandLine = "command line";
 
 class Stopwatch {
  public:
@@ -35,22 +30,7 @@ class Stopwatch {
   uint64_t start_ = now_ns();
 };
 
-Result<std::shared_ptr<const Image>> share(Result<Image> image) {
-  if (!image) return std::move(image).error();
-  return std::make_shared<const Image>(std::move(*image));
-}
-
 // Images that are built anew for every version.
-class RebuiltAcl final : public AclImageMaker {
- public:
-  explicit RebuiltAcl(std::string algorithm) : algorithm_(std::move(algorithm)) {}
-  Result<std::shared_ptr<const Image>> make(const RuleSet& next, const std::vector<AclStep>&) override {
-    return share(build_acl(next, algorithm_));
-  }
-
- private:
-  std::string algorithm_;
-};
 class RebuiltRoutes final : public RouteImageMaker {
  public:
   RebuiltRoutes(std::string algorithm4, std::string algorithm6)
@@ -61,85 +41,6 @@ class RebuiltRoutes final : public RouteImageMaker {
 
  private:
   std::string algorithm4_, algorithm6_;
-};
-
-// The image of what was applied, once old generations have let a replica go.
-template <typename Patched>
-Result<std::shared_ptr<const Image>> publish_patched(Patched& patched, Publisher& publisher) {
-  auto image = patched.publish();
-  if (image) return image;
-  publisher.drain_retired();
-  return patched.publish();
-}
-
-// tuple_merge, rule by rule.
-class PatchedAclImages final : public AclImageMaker {
- public:
-  explicit PatchedAclImages(Publisher& publisher) : publisher_(publisher) {}
-
-  Result<std::shared_ptr<const Image>> make(const RuleSet& next, const std::vector<AclStep>& steps) override {
-    if (patched_ == nullptr || steps.empty() || !take(steps)) {
-      if (auto ok = create(next); !ok) return std::move(ok).error();
-    }
-    return publish_patched(*patched_, publisher_);
-  }
-  size_t bytes() const override {
-    return patched_ == nullptr ? 0 : (1 + patched_->replicas().replicas()) * patched_->replicas().size();
-  }
-
- private:
-  static constexpr uint64_t kGap = uint64_t{1} << 32;
-
-  Result<void> create(const RuleSet& next) {
-    std::vector<OrderedRule> rules;
-    rules.reserve(next.rules.size());
-    priority_.clear();
-    for (const AclRule& rule : next.rules) {
-      priority_.push_back((priority_.size() + 1) * kGap);
-      rules.push_back({priority_.back(), rule});
-    }
-    files_ = next.files.size();
-    auto made = PatchedAcl::create(rules, {.files = next.files});
-    if (!made) return std::move(made).error();
-    patched_ = std::move(*made);
-    return {};
-  }
-
-  // False: the steps need the list to be made anew.
-  bool take(const std::vector<AclStep>& steps) {
-    AclChange change;
-    for (const AclStep& step : steps) {
-      const auto at = priority_.begin() + (step.at - 1);
-      AclRule rule = step.rule;
-      // The image has no names but those that it was made with.
-      if (rule.file >= files_) rule.file = rule.line = 0;
-      switch (step.verb) {
-        case AclStep::Verb::kDelete:
-          change.remove(*at);
-          priority_.erase(at);
-          break;
-        case AclStep::Verb::kReplace:
-          change.replace(*at, rule);
-          break;
-        case AclStep::Verb::kAdd: {
-          const uint64_t before = at == priority_.begin() ? 0 : *(at - 1);
-          if (at == priority_.end() && before > ~uint64_t{0} - kGap) return false;
-          const uint64_t behind = at == priority_.end() ? before + 2 * kGap : *at;
-          if (behind - before < 2) return false;
-          const uint64_t priority = before + (behind - before) / 2;
-          change.add(priority, rule);
-          priority_.insert(at, priority);
-          break;
-        }
-      }
-    }
-    return patched_->apply(change).ok();
-  }
-
-  Publisher& publisher_;
-  std::unique_ptr<PatchedAcl> patched_;
-  std::vector<uint64_t> priority_;  // by position
-  size_t files_ = 0;
 };
 
 class PatchedRouteImages final : public RouteImageMaker {
@@ -174,255 +75,12 @@ class PatchedRouteImages final : public RouteImageMaker {
 
 // -- makers by the table's algorithm ----------------------------------------------------------------------------------
 
-std::unique_ptr<AclImageMaker> maker_of(const TableChange& change, bool rebuilt, Publisher& publisher,
-                                        const std::vector<AclStep>&) {
-  if (!rebuilt && change.algorithm == TupleMergeAcl::kName) return std::make_unique<PatchedAclImages>(publisher);
-  return std::make_unique<RebuiltAcl>(change.algorithm);
-}
 std::unique_ptr<RouteImageMaker> maker_of(const TableChange& change, bool rebuilt, Publisher& publisher,
                                           const std::vector<RouteStep>&) {
   const size_t plus = change.algorithm.find('+');
   std::string four = change.algorithm.substr(0, plus), six = change.algorithm.substr(plus + 1);
   if (rebuilt) return std::make_unique<RebuiltRoutes>(std::move(four), std::move(six));
   return std::make_unique<PatchedRouteImages>(std::move(four), std::move(six), publisher);
-}
-
-// The words of one line of a change, with their places in the whole text.
-class Words {
- public:
-  Words(std::string_view text, size_t begin, size_t end) : text_(text), at_(begin), end_(end) { skip(); }
-  bool done() const { return at_ == end_ || text_[at_] == '#'; }
-  size_t at() const { return at_; }
-  std::string_view peek() const {
-    size_t to = at_;
-    while (to < end_ && !blank(text_[to]) && text_[to] != '#') ++to;
-    return text_.substr(at_, to - at_);
-  }
-  std::string_view take() {
-    const std::string_view word = peek();
-    at_ += word.size();
-    skip();
-    return word;
-  }
-
- private:
-  static bool blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-  void skip() {
-    while (at_ < end_ && blank(text_[at_])) ++at_;
-  }
-  std::string_view text_;
-  size_t at_, end_;
-};
-
-std::optional<uint32_t> number(std::string_view word) {
-  uint32_t n = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), n);
-  if (error != std::errc() || end != word.data() + word.size() || n == 0) return std::nullopt;
-  return n;
-}
-
-// Calls f(line number, begin, end) for each line.
-template <typename F>
-void each_line(std::string_view text, F&& f) {
-  uint32_t line = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    f(++line, at, end);
-    at = end + 1;
-  }
-}
-
-void wrong_verb(Diagnostics& findings, const Words& words, std::string_view word,
-                const std::vector<std::string>& verbs) {
-  Diagnostic& d = findings.error_at(words.at(), word.size(), fmt::format("'{}' is not a change", word));
-  d.expected = fmt::format("{}", fmt::join(verbs, ", "));
-  const std::string near = closest_match(word, verbs);
-  if (!near.empty()) d.suggestion = fmt::format("did you mean '{}'?", near);
-}
-
-std::string line_of(std::string_view text, size_t begin, size_t end) {
-  if (end > begin && text[end - 1] == '\r') --end;
-  return std::string(text.substr(begin, end - begin));
-}
-
-// -- access lists -----------------------------------------------------------------------------------------------------
-
-Result<std::vector<AclStep>> parse_acl_change(std::string_view text, const std::string& name) {
-  // The rules are read where they stand, by the reader of rule files: what is in front of them is blank for it.
-  std::string rules(text);
-  struct Line {
-    AclStep::Verb verb;
-    uint32_t at;
-    bool rule;  // one stands there
-    size_t begin;
-  };
-  std::map<uint32_t, Line> lines;
-  std::vector<std::string> shown;
-  Diagnostics findings(name, text);
-  each_line(text, [&](uint32_t line, size_t begin, size_t end) {
-    shown.push_back(line_of(text, begin, end));
-    Words words(text, begin, end);
-    if (words.done() || words.peek() == "define") return;
-    const size_t first = words.at();
-    const auto blank_all = [&] {
-      std::fill(rules.begin() + static_cast<ptrdiff_t>(begin), rules.begin() + static_cast<ptrdiff_t>(end), ' ');
-    };
-    Line made{AclStep::Verb::kAdd, 0, true, first};
-    const std::string_view verb = words.peek();
-    if (verb != "add" && verb != "delete" && verb != "replace") {
-      wrong_verb(findings, words, verb, {"add", "delete", "replace"});
-      blank_all();
-      return;
-    }
-    words.take();
-    const bool position = verb == "replace" || (verb == "add" && words.peek() == "at");
-    if (verb == "add" && position) words.take();
-    if (verb == "delete") {
-      made.verb = AclStep::Verb::kDelete;
-      Words rest = words;
-      const auto n = number(rest.take());
-      if (n && rest.done()) {
-        made.at = *n;
-        made.rule = false;
-      }
-    } else if (position) {
-      if (verb == "replace") made.verb = AclStep::Verb::kReplace;
-      const size_t at = words.at();
-      const std::string_view word = words.take();
-      if (const auto n = number(word)) {
-        made.at = *n;
-      } else {
-        findings.error_at(at, std::max<size_t>(1, word.size()), fmt::format("'{}' is not a position", word)).expected =
-            "the number of a rule, from 1";
-        blank_all();
-        return;
-      }
-    }
-    if (made.rule && words.done()) {
-      findings.error_at(words.at(), 1, "the rule is missing").expected =
-          made.verb == AclStep::Verb::kDelete ? "the number of a rule, or a rule" : "a rule";
-      return;
-    }
-    std::fill(rules.begin() + static_cast<ptrdiff_t>(begin),
-              rules.begin() + static_cast<ptrdiff_t>(made.rule ? words.at() : end), ' ');
-    lines[line] = made;
-  });
-  const IncludeReader none = [](const std::string&) -> Result<std::string> {
-    return Error("a change does not include other files", "replace the list with the file");
-  };
-  auto parsed = parse_native_rules(rules, name, none);
-  if (!parsed) {
-    if (parsed.error().diagnostics.empty()) return std::move(parsed).error();
-    for (Diagnostic d : parsed.error().diagnostics) {
-      if (d.line != 0 && d.line <= shown.size()) d.source_line = shown[d.line - 1];
-      findings.add(std::move(d));
-    }
-  }
-  if (!findings.ok()) {
-    Error error = findings.to_error();
-    std::stable_sort(error.diagnostics.begin(), error.diagnostics.end(),
-                     [](const Diagnostic& a, const Diagnostic& b) { return a.line < b.line; });
-    return error;
-  }
-  std::vector<AclStep> steps;
-  size_t next = 0;
-  for (const auto& [line, l] : lines) {
-    AclStep step;
-    step.verb = l.verb;
-    step.at = l.at;
-    step.line = line;
-    if (!l.rule) {
-      steps.push_back(step);
-      continue;
-    }
-    // A line whose groups have members is several rules in a row.
-    for (bool first = true; next < parsed->rules.size() && parsed->rules[next].line == line; ++next, first = false) {
-      step.rule = parsed->rules[next];
-      if (!first && step.at != 0) {
-        ++step.at;
-        step.verb = AclStep::Verb::kAdd;
-      }
-      steps.push_back(step);
-    }
-  }
-  return steps;
-}
-
-std::string identity_of(const AclRule& rule) {
-  const AclMatchRule flat = flatten(rule, 0);
-  const uint32_t action[3] = {static_cast<uint32_t>(rule.verb), rule.verb == AclVerb::kMark ? rule.mark : 0, rule.log};
-  std::string id(reinterpret_cast<const char*>(&flat), offsetof(AclMatchRule, rule));
-  return id.append(reinterpret_cast<const char*>(action), sizeof action);
-}
-
-// The list after the steps, whose positions are filled in. Errors: positions that are not there, rules that are not
-// there, by line.
-Result<RuleSet> after_steps(const RuleSet& before, std::vector<AclStep>& steps, std::string_view text,
-                            const std::string& name) {
-  RuleSet next;
-  next.files = before.files;
-  std::vector<AclRule> made;  // rules past those of `before`
-  std::vector<uint32_t> order(before.rules.size());
-  for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
-  const auto rule_at = [&](uint32_t i) -> const AclRule& {
-    return i < before.rules.size() ? before.rules[i] : made[i - before.rules.size()];
-  };
-  std::unordered_map<std::string, std::vector<uint32_t>> by_text;  // only where a step deletes by text
-  if (std::any_of(steps.begin(), steps.end(),
-                  [](const AclStep& s) { return s.verb == AclStep::Verb::kDelete && s.at == 0; })) {
-    for (uint32_t i = 0; i < order.size(); ++i) by_text[identity_of(before.rules[i])].push_back(i);
-  }
-  uint32_t file = 0;
-  Diagnostics findings(name, text);
-  std::vector<std::pair<size_t, size_t>> places;
-  each_line(text, [&](uint32_t, size_t begin, size_t end) { places.emplace_back(begin, end); });
-  const auto fault = [&](const AclStep& step, std::string message) {
-    const auto [begin, end] =
-        step.line != 0 && step.line <= places.size() ? places[step.line - 1] : std::pair<size_t, size_t>{0, 0};
-    findings.error_at(begin, std::max<size_t>(1, end - begin), std::move(message));
-  };
-  for (AclStep& step : steps) {
-    const bool erase = step.verb != AclStep::Verb::kAdd;
-    uint32_t at = step.at;
-    if (erase && at == 0) {
-      const auto found = by_text.find(identity_of(step.rule));
-      auto first = order.end();
-      if (found != by_text.end()) {
-        for (uint32_t i : found->second) first = std::min(first, std::find(order.begin(), order.end(), i));
-      }
-      if (first == order.end()) {
-        fault(step, fmt::format("the list has no such rule: {}", to_native(step.rule)));
-        continue;
-      }
-      at = static_cast<uint32_t>(first - order.begin()) + 1;
-    }
-    const size_t last = order.size() + (step.verb == AclStep::Verb::kAdd ? 1 : 0);
-    if (at > last) {
-      fault(step, fmt::format("position {} is past the end: the list has {} rules", at, order.size()));
-      continue;
-    }
-    if (erase) {
-      if (!by_text.empty()) std::erase(by_text[identity_of(rule_at(order[at - 1]))], order[at - 1]);
-      order.erase(order.begin() + (at - 1));
-    }
-    if (at == 0) at = static_cast<uint32_t>(order.size()) + 1;
-    step.at = at;
-    if (step.verb == AclStep::Verb::kDelete) continue;
-    if (made.empty()) {
-      file = static_cast<uint32_t>(std::find(next.files.begin(), next.files.end(), name) - next.files.begin());
-      if (file == next.files.size()) next.files.push_back(name);
-    }
-    const auto id = static_cast<uint32_t>(before.rules.size() + made.size());
-    step.rule.file = file;
-    if (name == kCommandLine) step.rule.line = 0;
-    made.push_back(step.rule);
-    if (!by_text.empty()) by_text[identity_of(step.rule)].push_back(id);
-    order.insert(order.begin() + (at - 1), id);
-  }
-  if (!findings.ok()) return findings.to_error();
-  next.rules.reserve(order.size());
-  for (uint32_t i : order) next.rules.push_back(rule_at(i));
-  return next;
 }
 
 // The rules of a compiled image as they were configured.
@@ -570,18 +228,21 @@ LiveTables::LiveTables(const Router& router, const Plan& plan, Publisher& publis
 
 size_t LiveTables::bytes() const {
   size_t sum = 0;
-  const auto add = [&](const auto& tables, const auto* makers) {
+  const auto add = [&](const auto& tables, auto&& kept_by) {
     for (const auto& [name, image] : tables) {
-      size_t kept = 0;
-      if (makers != nullptr) {
-        if (const auto it = makers->find(name); it != makers->end()) kept = it->second->bytes();
-      }
+      const size_t kept = kept_by(name);
       sum += kept != 0 ? kept : image->bytes().size();
     }
   };
-  add(tables_.acls, &acl_makers_);
-  add(tables_.routes, &route_makers_);
-  add(tables_.adjacencies, static_cast<const decltype(acl_makers_)*>(nullptr));
+  add(tables_.acls, [&](const std::string& name) {
+    const auto it = acls_.find(name);
+    return it == acls_.end() || it->second.images == nullptr ? 0 : it->second.images->bytes();
+  });
+  add(tables_.routes, [&](const std::string& name) {
+    const auto it = route_makers_.find(name);
+    return it == route_makers_.end() ? 0 : it->second->bytes();
+  });
+  add(tables_.adjacencies, [](const std::string&) { return size_t{0}; });
   return sum;
 }
 
@@ -610,15 +271,25 @@ uint64_t LiveTables::changed(const std::string& kind, const std::string& table) 
   return it == changed_.end() ? 0 : it->second;
 }
 
-Result<const RuleSet*> LiveTables::rules(const std::string& table) {
+Result<LiveTables::AclState*> LiveTables::acl_state(const std::string& table) {
   if (auto ok = known(tables_.acls, "ACL table", table); !ok) return std::move(ok).error();
-  auto it = models_.acls.find(table);
-  if (it == models_.acls.end()) {
-    auto rules = rules_of(*tables_.acls.find(table)->second);
+  auto it = acls_.find(table);
+  if (it == acls_.end()) {
+    const auto model = models_.acls.find(table);
+    auto rules = model != models_.acls.end() ? Result<RuleSet>(std::move(model->second))
+                                             : rules_of(*tables_.acls.find(table)->second);
     if (!rules) return std::move(rules).error();
-    it = models_.acls.emplace(table, std::move(*rules)).first;
+    if (model != models_.acls.end()) models_.acls.erase(model);
+    it = acls_.try_emplace(table).first;
+    it->second.list = RuleList(std::move(*rules));
   }
   return &it->second;
+}
+
+Result<const RuleList*> LiveTables::rules(const std::string& table) {
+  auto state = acl_state(table);
+  if (!state) return std::move(state).error();
+  return &(*state)->list;
 }
 
 Result<const Rib*> LiveTables::routes(const std::string& table) const {
@@ -653,6 +324,7 @@ Result<void> LiveTables::publish(TableSet next, TableChange& change, bool dry_ru
   tables_ = std::move(next);
   changed_[{change.kind, change.table}] = change.generation;
   TableLoad& load = load_of(change.kind.c_str(), change.table);
+  load.algorithm = change.algorithm;
   load.entries = change.entries_after;
   load.bytes = change.bytes_after;
   load.parse_seconds = change.parse_seconds;
@@ -661,57 +333,99 @@ Result<void> LiveTables::publish(TableSet next, TableChange& change, bool dry_ru
   return {};
 }
 
-Result<TableChange> LiveTables::commit_acl(const std::string& table, RuleSet next, const std::vector<AclStep>& steps,
-                                           double parse_seconds, bool dry_run) {
-  const std::shared_ptr<const Image> before = tables_.acls.find(table)->second;
-  TableChange change{.table = table, .kind = "acl", .algorithm = std::string(acl_image_algorithm(*before))};
-  auto rules_before = rules(table);
-  if (!rules_before) return std::move(rules_before).error();
-  change.entries_before = (*rules_before)->rules.size();
-  change.entries_after = next.rules.size();
-  change.bytes_before = before->bytes().size();
-  change.parse_seconds = parse_seconds;
+Result<LiveTables::AclChoice> LiveTables::choose_acl_images(const AclState& state, const RuleList& list, bool whole,
+                                                            const TableChange& change) {
+  const std::string_view now = acl_image_algorithm(*tables_.acls.find(change.table)->second);
+  const std::string& asked = load_of("acl", change.table).asked;
+  if (asked != kAclAuto && asked != kAclAutoGpu) return AclChoice{std::string(now), nullptr, state.chosen_at};
+  const size_t n = list.size();
+  if (!whole) {
+    const bool far = n > 2 * state.chosen_at + 64 || 2 * n + 64 < state.chosen_at;
+    if (state.chosen_at != 0 && !far) return AclChoice{std::string(now), nullptr, state.chosen_at};
+    if (n > kAclRebuilt) return AclChoice{TupleMergeAcl::kName, nullptr, n};
+  }
+  auto chosen = choose_acl(list.set(), asked == kAclAutoGpu ? AclTarget::kGpu : AclTarget::kCpu);
+  if (!chosen) return std::move(chosen).error();
+  return AclChoice{std::move(chosen->algorithm), std::make_shared<const Image>(std::move(chosen->image)),
+                   whole ? 0 : std::max<size_t>(n, 1)};
+}
+
+Result<void> LiveTables::commit_acl(AclState& state, const RuleList& list, bool whole, TableChange& change,
+                                    bool dry_run) {
+  change.kind = "acl";
+  change.entries_after = list.size();
+  change.bytes_before = tables_.acls.find(change.table)->second->bytes().size();
   const size_t estimate = change.bytes_before / (change.entries_before + 1) * (change.entries_after + 1);
-  if (auto ok = fits(change, estimate); !ok) return std::move(ok).error();
+  if (auto ok = fits(change, estimate); !ok) return ok;
   const Stopwatch clock;
-  auto image = make(acl_makers_, change, next, steps, dry_run);
-  if (!image) return std::move(image).error();
+  auto choice = choose_acl_images(state, list, whole, change);
+  if (!choice) return std::move(choice).error();
+  change.algorithm = choice->algorithm;
+  std::shared_ptr<const Image> image = std::move(choice->image);
+  // A list that is whole another one, by an algorithm that was chosen, is not one that changes yet.
+  const bool chosen = image != nullptr && (whole || dry_run);
+  std::unique_ptr<AclImages> fresh;
+  if (!chosen) {
+    if (dry_run) {
+      fresh = make_rebuilt_acl_images(choice->algorithm);
+    } else if (whole || state.images == nullptr || state.algorithm != choice->algorithm) {
+      fresh = make_acl_images(choice->algorithm, publisher_);
+    }
+    auto made = (fresh != nullptr ? fresh : state.images)->make(list);
+    if (!made) {
+      if (fresh == nullptr) state.images.reset();
+      return std::move(made).error();
+    }
+    image = std::move(*made);
+  }
   change.build_seconds = clock.seconds();
-  change.bytes_after = (*image)->bytes().size();
-  // A maker's images are among those that are there.
-  const bool kept = !dry_run && acl_makers_[table]->bytes() != 0;
-  const size_t more = kept ? 0 : change.bytes_after;
+  change.bytes_after = image->bytes().size();
+  // Images that are kept from before are among those that are there.
+  const bool counted = !chosen && fresh == nullptr && state.images->bytes() != 0;
+  const size_t more = counted ? 0 : std::max(fresh != nullptr ? fresh->bytes() : 0, change.bytes_after);
   change.bytes_peak = bytes() + more;
   Result<void> done = fits(change, more);
   if (done.ok()) {
     TableSet set = tables_;
-    set.acls[table] = std::move(*image);
+    set.acls[change.table] = std::move(image);
     done = publish(std::move(set), change, dry_run);
   }
   if (!done) {
-    if (!dry_run) acl_makers_.erase(table);
-    return std::move(done).error();
+    if (!chosen && fresh == nullptr) state.images.reset();
+    return done;
   }
-  if (!dry_run) models_.acls[table] = std::move(next);
-  return change;
+  if (dry_run) return {};
+  if (chosen || fresh != nullptr) state.images = std::move(fresh);
+  state.algorithm = std::move(choice->algorithm);
+  state.chosen_at = choice->chosen_at;
+  return {};
 }
 
 Result<TableChange> LiveTables::change_acl(const std::string& table, std::string_view text, const std::string& name,
                                            bool dry_run) {
   const Stopwatch clock;
-  auto before = rules(table);
-  if (!before) return std::move(before).error();
+  auto found = acl_state(table);
+  if (!found) return std::move(found).error();
+  AclState& state = **found;
   auto steps = parse_acl_change(text, name);
   if (!steps) return std::move(steps).error();
-  auto next = after_steps(**before, *steps, text, name);
-  if (!next) return std::move(next).error();
-  return commit_acl(table, std::move(*next), *steps, clock.seconds(), dry_run);
+  TableChange change{.table = table};
+  change.entries_before = state.list.size();
+  state.list.begin();
+  if (auto ok = take_acl_steps(state.list, *steps, text, name); !ok) return std::move(ok).error();
+  change.parse_seconds = clock.seconds();
+  auto done = commit_acl(state, state.list, false, change, dry_run);
+  if (!done || dry_run) state.list.undo();
+  if (!done) return std::move(done).error();
+  return change;
 }
 
 Result<TableChange> LiveTables::replace_acl(const std::string& table, const std::string& file,
                                             const std::string& format, bool dry_run) {
   const Stopwatch clock;
-  if (auto ok = known(tables_.acls, "ACL table", table); !ok) return std::move(ok).error();
+  auto found = acl_state(table);
+  if (!found) return std::move(found).error();
+  AclState& state = **found;
   auto choice = parse_rule_format(format);
   if (!choice) return std::move(choice).error();
   Result<RuleSet> rules = RuleSet{};
@@ -723,7 +437,13 @@ Result<TableChange> LiveTables::replace_acl(const std::string& table, const std:
     rules = read_rules_file(file, *choice);
   }
   if (!rules) return std::move(rules).error();
-  return commit_acl(table, std::move(*rules), {}, clock.seconds(), dry_run);
+  RuleList next(std::move(*rules));
+  TableChange change{.table = table};
+  change.entries_before = state.list.size();
+  change.parse_seconds = clock.seconds();
+  if (auto ok = commit_acl(state, next, true, change, dry_run); !ok) return std::move(ok).error();
+  if (!dry_run) state.list = std::move(next);
+  return change;
 }
 
 Result<TableChange> LiveTables::commit_routes(const std::string& table, Rib next, const std::vector<RouteStep>& steps,

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "control/acl_images.h"
+#include "control/rule_list.h"
 #include "elements/tables.h"
 #include "exec/plan.h"
 #include "exec/publisher.h"
@@ -19,13 +21,6 @@
 
 namespace sluice {
 
-// One step of a change to an access list; steps follow one another, and positions are those of their moment.
-struct AclStep {
-  enum class Verb : uint8_t { kAdd, kDelete, kReplace } verb = Verb::kAdd;
-  uint32_t at = 0;  // 1-based; kAdd: where the rule will stand, 0: at the end. kDelete: 0: the first that is `rule`
-  AclRule rule;     // kDelete with a position: not used
-  uint32_t line = 0;
-};
 // One step of a change to a route table.
 struct RouteStep {
   IpPrefix prefix;
@@ -43,7 +38,6 @@ class ImageMaker {
   // Bytes of images that it keeps, that of the last version included; 0: none.
   virtual size_t bytes() const { return 0; }
 };
-using AclImageMaker = ImageMaker<RuleSet, AclStep>;
 using RouteImageMaker = ImageMaker<Rib, RouteStep>;
 
 // What a change did, or with dry_run would do.
@@ -94,15 +88,34 @@ class LiveTables {
   size_t bytes() const;
   size_t max_bytes() const { return max_bytes_; }
   // The rules of a list. Errors: there is none of that name; a damaged image.
-  Result<const RuleSet*> rules(const std::string& table);
+  Result<const RuleList*> rules(const std::string& table);
   // The routes of a table, nullptr where they are not known. Errors: there is none of that name.
   Result<const Rib*> routes(const std::string& table) const;
   // The generation with which a table was changed last; 0: never.
   uint64_t changed(const std::string& kind, const std::string& table) const;
 
  private:
-  Result<TableChange> commit_acl(const std::string& table, RuleSet next, const std::vector<AclStep>& steps,
-                                 double parse_seconds, bool dry_run);
+  // An access list as it is, and as it changes.
+  struct AclState {
+    RuleList list;
+    std::unique_ptr<AclImages> images;  // nullptr: it has not changed yet
+    std::string algorithm;              // of the images
+    size_t chosen_at = 0;               // rules when `auto` chose an algorithm for a list that changes; 0: it has not
+  };
+  Result<AclState*> acl_state(const std::string& table);
+  // Publishes `list` in place of the list; `change` has what is known by then. `whole`: it is another list.
+  Result<void> commit_acl(AclState& state, const RuleList& list, bool whole, TableChange& change, bool dry_run);
+  struct AclChoice {
+    std::string algorithm;
+    std::shared_ptr<const Image> image;  // where choosing made one
+    size_t chosen_at;
+  };
+  // What the images of `list` are made by: what was asked for. Where that is `auto`, what is best for a list that is
+  // whole another one; for one that changes, tuple_merge above kAclRebuilt rules, which takes patches, and below what
+  // is best, which is built anew in no time. It is chosen with the first change, and again when the list has twice or
+  // half as many rules as then, and some more.
+  Result<AclChoice> choose_acl_images(const AclState& state, const RuleList& list, bool whole,
+                                      const TableChange& change);
   Result<TableChange> commit_routes(const std::string& table, Rib next, const std::vector<RouteStep>& steps,
                                     double parse_seconds, bool dry_run);
   // The image of a version: by the table's maker, or for a dry run built on its own.
@@ -120,7 +133,7 @@ class LiveTables {
   TableSet tables_;
   TableModels models_;
   std::vector<TableLoad> loads_;
-  std::map<std::string, std::unique_ptr<AclImageMaker>> acl_makers_;
+  std::map<std::string, AclState> acls_;
   std::map<std::string, std::unique_ptr<RouteImageMaker>> route_makers_;
   std::map<std::pair<std::string, std::string>, uint64_t> changed_;
   size_t max_bytes_;

@@ -30,6 +30,7 @@ struct TableLoad {
   std::string name;
   std::string kind;       // "acl", "routes", "adjacency"
   std::string algorithm;  // routes: "dir24+poptrie"; adjacency: empty
+  std::string asked;      // acl: the algorithm that was asked for, such as "auto"; a compiled image: empty
   size_t entries = 0;     // rules, routes, or next hops that lead somewhere
   size_t bytes = 0;       // of the image
   double parse_seconds = 0;

@@ -5,83 +5,163 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "elements/stages.h"
 #include "exec/device/resident.h"
 #include "exec/snapshot.h"
 #include "tables/acl/sections.h"
+#include "tables/replica.h"
 
 namespace sluice {
 
-void RuleHits::Free::operator()(HitCount* counts) const {
+RuleHits::Block::Block(unsigned workers) : workers(workers) {
+  // Zero pages until they are used, where there are many workers.
+  counts = static_cast<HitCount*>(std::calloc(size_t{workers} * kBlock, sizeof(HitCount)));
+  if (counts == nullptr) throw std::bad_alloc();
+}
+
+RuleHits::Block::~Block() {
   std::free(counts);
 }
 
-RuleHits::RuleHits(uint32_t rules, unsigned workers) : rules_(rules) {
-  for (unsigned w = 0; w < workers; ++w) {
-    // Zero pages until they are used.
-    auto* counts = static_cast<HitCount*>(std::calloc(size_t{rules} + 1, sizeof(HitCount)));
-    if (counts == nullptr) throw std::bad_alloc();
-    counts_.emplace_back(counts);
-  }
-}
-
-HitCount RuleHits::sum(uint32_t rule) const {
+HitCount RuleHits::Block::sum(uint32_t at) const {
   HitCount all;
-  for (const auto& counts : counts_) {
-    all.packets += __atomic_load_n(&counts.get()[rule].packets, __ATOMIC_RELAXED);
-    all.bytes += __atomic_load_n(&counts.get()[rule].bytes, __ATOMIC_RELAXED);
+  for (unsigned w = 0; w < workers; ++w) {
+    const HitCount& c = counts[size_t{w} * kBlock + at];
+    all.packets += __atomic_load_n(&c.packets, __ATOMIC_RELAXED);
+    all.bytes += __atomic_load_n(&c.bytes, __ATOMIC_RELAXED);
   }
   return all;
 }
 
+RuleHits::RuleHits(uint32_t rules, unsigned workers) : rules_(rules) {
+  blocks_.resize(rules / kBlock + 1);
+  places_.resize(blocks_.size());
+  for (size_t i = 0; i < blocks_.size(); ++i) put(i, workers);
+}
+
+void RuleHits::put(size_t at, unsigned workers) {
+  auto block = std::make_shared<const Block>(workers);
+  places_[at] = block->counts;
+  blocks_[at] = std::move(block);
+}
+
 namespace {
+
+// The rules of one version, with what they do.
+struct Rules {
+  AclRulesView match;
+  AclActionsView actions;
+
+  static std::optional<Rules> of(const Image& image) {
+    auto match = AclRulesView::open(image);
+    auto actions = AclActionsView::open(image);
+    if (!match || !actions) return std::nullopt;
+    return Rules{*match, *actions};
+  }
+  // Between the rules of an image that is patched there are numbers that no rule has.
+  bool is_rule(uint32_t rule) const { return match.rule(rule).src_port_low <= match.rule(rule).src_port_high; }
+};
+
+bool same(const Rules& before, uint32_t b, const Rules& after, uint32_t a) {
+  return same_match(before.match.rule(b), after.match.rule(a)) && before.actions.action(b) == after.actions.action(a);
+}
 
 // What makes a rule itself: what it matches and what it does.
 using Identity = std::string;
-Identity identity_of(const AclRulesView& rules, const AclActionsView& actions, uint32_t rule) {
-  const AclAction action = actions.action(rule);
+Identity identity_of(const Rules& rules, uint32_t rule) {
+  const AclAction action = rules.actions.action(rule);
   Identity id(offsetof(AclMatchRule, rule) + sizeof action, '\0');
-  std::memcpy(id.data(), &rules.rule(rule), offsetof(AclMatchRule, rule));
+  std::memcpy(id.data(), &rules.match.rule(rule), offsetof(AclMatchRule, rule));
   std::memcpy(id.data() + offsetof(AclMatchRule, rule), &action, sizeof action);
   return id;
 }
 
-// Rule - 1 of `before` -> position in `after`, or `gone`.
-std::vector<uint32_t> follow(const Image& before, const Image& after, uint32_t gone) {
-  const auto rules_before = AclRulesView::open(before), rules_after = AclRulesView::open(after);
-  const auto actions_before = AclActionsView::open(before), actions_after = AclActionsView::open(after);
-  if (!rules_before || !rules_after || !actions_before || !actions_after) return {};
-  std::vector<uint32_t> now(rules_before->size(), gone);
-  const auto same = [&](uint32_t b, uint32_t a) {
-    return same_match(rules_before->rule(b), rules_after->rule(a)) &&
-           actions_before->action(b) == actions_after->action(a);
+// The numbers whose bytes the patches touched, in order.
+std::vector<uint32_t> touched(const Image& image, uint32_t rules, const std::vector<Patch>& patches) {
+  std::vector<uint32_t> all;
+  const AclSections::Places at = AclSections::places(image);
+  const auto add = [&](const Patch& p, uint64_t begin, uint64_t bytes) {
+    if (p.offset + p.bytes <= begin || p.offset >= begin + rules * bytes) return;
+    const uint64_t from = p.offset > begin ? (p.offset - begin) / bytes : 0;
+    const uint64_t to = std::min<uint64_t>(rules, (p.offset + p.bytes - begin + bytes - 1) / bytes);
+    for (uint64_t i = from; i < to; ++i) all.push_back(static_cast<uint32_t>(i + 1));
   };
-  // Most changes leave most rules where they are, from either end.
-  const uint32_t n = rules_before->size(), m = rules_after->size();
-  uint32_t front = 0, back = 0;
-  while (front < std::min(n, m) && same(front + 1, front + 1)) {
-    now[front] = front + 1;
-    ++front;
+  for (const Patch& p : patches) {
+    add(p, at.rules, sizeof(AclMatchRule));
+    add(p, at.actions + sizeof(AclAction), sizeof(AclAction));
   }
-  while (back < std::min(n, m) - front && same(n - back, m - back)) {
-    now[n - back - 1] = m - back;
-    ++back;
-  }
-  std::unordered_map<Identity, std::vector<uint32_t>> places;  // in `after`, the last first
-  for (uint32_t a = m - back; a > front; --a) places[identity_of(*rules_after, *actions_after, a)].push_back(a);
-  for (uint32_t b = front + 1; b <= n - back; ++b) {
-    const auto found = places.find(identity_of(*rules_before, *actions_before, b));
-    if (found == places.end() || found->second.empty()) continue;
-    now[b - 1] = found->second.back();
-    found->second.pop_back();
-  }
-  return now;
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
 }
 
 }  // namespace
+
+// Where the rules of a version are in the next one.
+struct HitLedger::Moves {
+  bool all = true;  // any rule may be elsewhere: `now` has them all, by number; else those that moved
+  std::vector<uint32_t> now;
+  std::unordered_map<uint32_t, uint32_t> moved;
+
+  uint32_t operator()(uint32_t rule) const {
+    if (rule == 0 || rule == kGone) return rule;
+    if (all) return rule < now.size() ? now[rule] : kGone;
+    const auto found = moved.find(rule);
+    return found == moved.end() ? rule : found->second;
+  }
+};
+
+HitLedger::Moves HitLedger::moves(const Image& image_before, const Image& image_after) {
+  Moves moves;
+  const auto before = Rules::of(image_before), after = Rules::of(image_after);
+  if (!before || !after) return moves;
+  const uint32_t n = before->match.size(), m = after->match.size();
+  std::vector<uint32_t> left, places;  // of either version: what is not where it was
+  std::optional<std::vector<Patch>> patches;
+  if (n == m && image_before.patches() != nullptr && image_before.patches() == image_after.patches())
+    patches = image_before.patches()->between(image_before.version(), image_after.version());
+  if (patches) {
+    moves.all = false;
+    for (uint32_t rule : touched(image_after, m, *patches)) {
+      ++work_.rules;
+      if (same(*before, rule, *after, rule)) continue;
+      if (before->is_rule(rule)) left.push_back(rule);
+      if (after->is_rule(rule)) places.push_back(rule);
+    }
+  } else {
+    // Most changes leave most rules where they are, from either end.
+    moves.now.assign(n + size_t{1}, kGone);
+    uint32_t front = 0, back = 0;
+    for (; front < std::min(n, m) && same(*before, front + 1, *after, front + 1); ++front)
+      moves.now[front + 1] = front + 1;
+    for (; back < std::min(n, m) - front && same(*before, n - back, *after, m - back); ++back)
+      moves.now[n - back] = m - back;
+    for (uint32_t b = front + 1; b <= n - back; ++b) {
+      if (before->is_rule(b)) left.push_back(b);
+    }
+    for (uint32_t a = front + 1; a <= m - back; ++a) {
+      if (after->is_rule(a)) places.push_back(a);
+    }
+    work_.rules += std::max(n, m);
+  }
+  std::unordered_map<Identity, std::vector<uint32_t>> where;  // the last first
+  for (size_t i = places.size(); i-- > 0;) where[identity_of(*after, places[i])].push_back(places[i]);
+  for (uint32_t b : left) {
+    const auto found = where.find(identity_of(*before, b));
+    uint32_t to = kGone;
+    if (found != where.end() && !found->second.empty()) {
+      to = found->second.back();
+      found->second.pop_back();
+    }
+    moves.all ? void(moves.now[b] = to) : void(moves.moved[b] = to);
+  }
+  return moves;
+}
 
 HitLedger::Table& HitLedger::table(const std::string& name) {
   for (Table& t : tables_) {
@@ -92,20 +172,17 @@ HitLedger::Table& HitLedger::table(const std::string& name) {
   return tables_.back();
 }
 
-// Adds up the versions that no snapshot has any more.
+// Adds up the blocks that no snapshot has any more.
 void HitLedger::fold(Table& t) {
-  for (auto v = t.versions.begin(); v != t.versions.end();) {
+  for (auto r = t.retired.begin(); r != t.retired.end();) {
     // The last release of a snapshot is what its batches' counts happened before.
-    if (v->hits.use_count() != 1 || std::next(v) == t.versions.end()) {
-      ++v;
+    if (r->block.use_count() != 1) {
+      ++r;
       continue;
     }
     std::atomic_thread_fence(std::memory_order_acquire);
-    for (uint32_t r = 0; r <= v->hits->rules(); ++r) {
-      const uint32_t place = v->place(r);
-      (place == kGone ? t.removed : t.base[place]).add(v->hits->sum(r));
-    }
-    v = t.versions.erase(v);
+    for (uint32_t i = 0; i < r->now.size(); ++i) t.sum_of(r->now[i]).add(r->block->sum(i));
+    r = t.retired.erase(r);
   }
 }
 
@@ -113,29 +190,57 @@ std::shared_ptr<RuleHits> HitLedger::of(const std::string& name, const std::shar
   const std::lock_guard lock(mutex_);
   Table& t = table(name);
   fold(t);
-  if (t.newest == image) return t.versions.back().hits;
+  if (t.newest == image) return t.hits;
   const auto rules = AclRulesView::open(*image);
   const uint32_t n = rules.ok() ? rules->size() : 0;
-  auto hits = std::make_shared<RuleHits>(n, workers_);
-  if (t.newest != nullptr) {
-    const std::vector<uint32_t> now = follow(*t.newest, *image, kGone);
-    for (Version& v : t.versions) {
-      if (v.now.empty()) {
-        v.now = now;
-      } else {
-        for (uint32_t& place : v.now) place = place == kGone ? kGone : now[place - 1];
-      }
-    }
-    std::vector<HitCount> base(n + size_t{1});
-    base[0] = t.base[0];
-    for (size_t r = 1; r < t.base.size(); ++r) (now[r - 1] == kGone ? t.removed : base[now[r - 1]]).add(t.base[r]);
-    t.base = std::move(base);
-  } else {
+  if (t.newest == nullptr) {
+    t.hits = std::shared_ptr<RuleHits>(new RuleHits(n, workers_));
     t.base.resize(n + size_t{1});
+    t.newest = image;
+    return t.hits;
   }
+  const Moves to = moves(*t.newest, *image);
+  const auto retire = [&](uint32_t b) {
+    Retired gone{t.hits->blocks_[b], {}};
+    const uint32_t first = b * RuleHits::kBlock, end = std::min(first + RuleHits::kBlock, t.hits->rules() + 1);
+    for (uint32_t rule = first; rule < end; ++rule) gone.now.push_back(rule);
+    t.retired.push_back(std::move(gone));
+  };
+  std::shared_ptr<RuleHits> hits;
+  std::vector<HitCount> base;
+  if (to.all) {
+    for (uint32_t b = 0; b < t.hits->blocks_.size(); ++b) retire(b);
+    hits = std::shared_ptr<RuleHits>(new RuleHits(n, workers_));
+    work_.blocks += hits->blocks_.size();
+    base.resize(n + size_t{1});
+    base.swap(t.base);
+    for (uint32_t rule = 0; rule < base.size(); ++rule) t.sum_of(to(rule)).add(base[rule]);
+  } else {
+    // A block stays while its rules do; a rule in a place where none was is counted from zero anyway.
+    hits = std::make_shared<RuleHits>(*t.hits);
+    std::vector<uint32_t> blocks;
+    std::vector<std::pair<uint32_t, HitCount>> sums;
+    for (const auto& [rule, now] : to.moved) {
+      blocks.push_back(rule / RuleHits::kBlock);
+      sums.emplace_back(now, std::exchange(t.base[rule], HitCount{}));
+    }
+    for (const auto& [now, sum] : sums) t.sum_of(now).add(sum);
+    std::sort(blocks.begin(), blocks.end());
+    blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
+    for (uint32_t b : blocks) {
+      retire(b);
+      hits->put(b, workers_);
+      ++work_.blocks;
+    }
+  }
+  if (to.all || !to.moved.empty()) {
+    for (Retired& r : t.retired) {
+      for (uint32_t& now : r.now) now = to(now);
+    }
+  }
+  t.hits = std::move(hits);
   t.newest = image;
-  t.versions.push_back({image, hits, {}});
-  return hits;
+  return t.hits;
 }
 
 HitLedger::Counts HitLedger::read(const std::string& name) {
@@ -143,13 +248,22 @@ HitLedger::Counts HitLedger::read(const std::string& name) {
   Table& t = table(name);
   fold(t);
   Counts counts{t.newest, t.base, t.removed};
-  for (const Version& v : t.versions) {
-    for (uint32_t r = 0; r <= v.hits->rules(); ++r) {
-      const uint32_t place = v.place(r);
-      (place == kGone ? counts.removed : counts.rules[place]).add(v.hits->sum(r));
-    }
+  const auto add = [&](uint32_t now, const HitCount& sum) {
+    (now == kGone ? counts.removed : counts.rules[now]).add(sum);
+  };
+  if (t.hits != nullptr) {
+    for (uint32_t rule = 0; rule <= t.hits->rules(); ++rule)
+      add(rule, t.hits->blocks_[rule / RuleHits::kBlock]->sum(rule % RuleHits::kBlock));
+  }
+  for (const Retired& r : t.retired) {
+    for (uint32_t i = 0; i < r.now.size(); ++i) add(r.now[i], r.block->sum(i));
   }
   return counts;
+}
+
+HitLedger::Work HitLedger::work() {
+  const std::lock_guard lock(mutex_);
+  return work_;
 }
 
 namespace {

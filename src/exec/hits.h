@@ -2,7 +2,6 @@
 // How often each rule of an access list decided, and over how many bytes; kept while the list changes.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -28,46 +27,62 @@ struct HitCount {
   friend bool operator==(const HitCount&, const HitCount&) = default;
 };
 
-// Counters of one version of a list: an array a worker, entry 0 for "no rule matched". One thread adds to each array,
-// any thread reads (relaxed: plain loads and stores on x86).
+// Counters of one version of a list, by its rules' numbers; entry 0 for "no rule matched". They lie in blocks, each
+// with an array a worker, which versions share where their rules are the same. One thread adds to each array, any
+// thread reads (relaxed: plain loads and stores on x86).
 class RuleHits {
  public:
-  // 16 bytes a rule and worker, of which the operating system gives what is used. Throws std::bad_alloc.
-  RuleHits(uint32_t rules, unsigned workers);
+  static constexpr uint32_t kBlock = 256;  // rules
 
-  uint32_t rules() const { return rules_; }
   // What one worker adds to; lives as long as this.
   class Adder {
    public:
     Adder() = default;
-    explicit operator bool() const { return counts_ != nullptr; }
+    explicit operator bool() const { return blocks_ != nullptr; }
     // A rule that the list does not have counts as none.
     void add(uint32_t rule, uint64_t bytes) const {
-      HitCount& c = counts_[rule <= rules_ ? rule : 0];
+      HitCount& c = count(rule);
       __atomic_store_n(&c.packets, __atomic_load_n(&c.packets, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
       __atomic_store_n(&c.bytes, __atomic_load_n(&c.bytes, __ATOMIC_RELAXED) + bytes, __ATOMIC_RELAXED);
     }
-    void prefetch(uint32_t rule) const { __builtin_prefetch(&counts_[rule <= rules_ ? rule : 0], 1); }
+    void prefetch(uint32_t rule) const { __builtin_prefetch(&count(rule), 1); }
 
    private:
     friend class RuleHits;
-    HitCount* counts_ = nullptr;
-    uint32_t rules_ = 0;
+    HitCount& count(uint32_t rule) const {
+      const uint32_t r = rule <= rules_ ? rule : 0;
+      return blocks_[r / kBlock][first_ + r % kBlock];
+    }
+    HitCount* const* blocks_ = nullptr;
+    uint32_t rules_ = 0, first_ = 0;
   };
-  Adder of(unsigned worker) {
+  Adder of(unsigned worker) const {
     Adder adder;
-    adder.counts_ = counts_[worker].get();
+    adder.blocks_ = places_.data();
     adder.rules_ = rules_;
+    adder.first_ = worker * kBlock;
     return adder;
   }
-  HitCount sum(uint32_t rule) const;
+  uint32_t rules() const { return rules_; }
 
  private:
-  struct Free {
-    void operator()(HitCount* counts) const;
+  friend class HitLedger;
+  struct Block {
+    // kBlock counters a worker, of which the operating system gives what is used. Throws std::bad_alloc.
+    explicit Block(unsigned workers);
+    ~Block();
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+    HitCount sum(uint32_t at) const;
+    HitCount* counts;
+    unsigned workers;
   };
+  RuleHits(uint32_t rules, unsigned workers);
+  void put(size_t at, unsigned workers);  // a block without counts
+
   uint32_t rules_;
-  std::vector<std::unique_ptr<HitCount, Free>> counts_;
+  std::vector<std::shared_ptr<const Block>> blocks_;
+  std::vector<HitCount*> places_;  // of the blocks' counters
 };
 
 // The counters of all versions of all lists. A rule is the rule of the version before that matches the same packets and
@@ -77,8 +92,9 @@ class HitLedger {
  public:
   explicit HitLedger(unsigned workers) : workers_(workers) {}
 
-  // The counters of a version, made when it is asked for the first time; it follows the version before. Linear in the
-  // rules then. `image` is an ACL image. Throws std::bad_alloc.
+  // The counters of a version, made when it is asked for the first time; it follows the version before. Between
+  // versions of one image that is patched (ImageReplicas) this looks at what the patches touched, and at a pointer for
+  // every RuleHits::kBlock rules; otherwise at all rules. `image` is an ACL image. Throws std::bad_alloc.
   std::shared_ptr<RuleHits> of(const std::string& table, const std::shared_ptr<const Image>& image);
 
   struct Counts {
@@ -88,27 +104,37 @@ class HitLedger {
   };
   Counts read(const std::string& table);
 
+  // Rules that were looked at, and blocks that were made, to follow changes since the ledger was made.
+  struct Work {
+    uint64_t rules = 0, blocks = 0;
+  };
+  Work work();
+
  private:
   static constexpr uint32_t kGone = ~0u;
-  struct Version {
-    std::weak_ptr<const Image> image;
-    std::shared_ptr<RuleHits> hits;
-    std::vector<uint32_t> now;  // rule - 1 -> position in the newest version, or kGone; empty: unchanged
-    uint32_t place(uint32_t rule) const { return rule == 0 || now.empty() ? rule : now[rule - 1]; }
+  // A block that the newest version does not have.
+  struct Retired {
+    std::shared_ptr<const RuleHits::Block> block;
+    std::vector<uint32_t> now;  // of its rules: the number in the newest version, or kGone
   };
   struct Table {
     std::string name;
     std::shared_ptr<const Image> newest;
-    std::list<Version> versions;  // oldest first
-    std::vector<HitCount> base;   // of versions that nobody adds to any more, by position in the newest
+    std::shared_ptr<RuleHits> hits;  // of the newest version
+    std::list<Retired> retired;
+    std::vector<HitCount> base;  // of blocks that nobody adds to any more, by number in the newest version
     HitCount removed;
+    HitCount& sum_of(uint32_t now) { return now == kGone ? removed : base[now]; }
   };
+  struct Moves;
   Table& table(const std::string& name);
+  Moves moves(const Image& before, const Image& after);
   static void fold(Table& table);
 
   unsigned workers_;
   std::mutex mutex_;
   std::list<Table> tables_;
+  Work work_;
 };
 
 // The name of the access list whose rules a bound stage's packets are counted by, or nullptr: not a stage of a list of

@@ -7,9 +7,11 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "tables/acl/algorithms.h"
+#include "tables/acl/patch.h"
 
 namespace sluice {
 namespace {
@@ -130,6 +132,90 @@ TEST(Hits, FollowRandomVersionsAsAMapDoes) {
       sum += counts.rules[r + 1].packets;
     }
     RC_ASSERT(sum == added);
+  });
+}
+
+// The same of a list that is patched: what is looked at goes by the changes.
+TEST(Hits, FollowPatchesAsAMapDoes) {
+  rc::check([] {
+    constexpr uint16_t kPorts = 300;
+    std::vector<OrderedRule> rules;
+    for (uint16_t port = 1; port <= kPorts; ++port) rules.push_back({uint64_t{port} << 20, deny_port(port)});
+    auto list = std::move(*PatchedAcl::create(rules));
+    struct Version {
+      std::map<uint16_t, uint32_t> words;  // by port
+      std::shared_ptr<RuleHits> hits;
+      std::shared_ptr<const Image> image;
+    };
+    HitLedger ledger(2);
+    std::vector<Version> versions;
+    std::map<uint16_t, uint64_t> priority;  // of the ports that are there
+    for (const OrderedRule& r : rules) priority[r.rule.dst_port_low] = r.priority;
+    std::map<uint16_t, uint64_t> want;
+    uint64_t added = 0;
+    const auto publish = [&] {
+      if (versions.size() > 2) versions[versions.size() - 3] = {};
+      auto image = list->publish();
+      RC_ASSERT(image.ok());
+      Version v;
+      v.image = *image;
+      v.hits = ledger.of("edge", v.image);
+      const auto view = AclRulesView::open(*v.image);
+      for (uint32_t word = 1; word <= view->size(); ++word) {
+        const AclMatchRule& rule = view->rule(word);
+        if (rule.src_port_low <= rule.src_port_high) v.words[rule.dst_port_low] = word;
+      }
+      RC_ASSERT(v.words.size() == priority.size());
+      versions.push_back(std::move(v));
+    };
+    publish();
+    for (int round = 0; round < 8; ++round) {
+      const int operations = *rc::gen::inRange(0, 6);
+      AclChange change;
+      std::set<uint16_t> gone;
+      for (int i = 0; i < operations; ++i) {
+        const auto port = *rc::gen::inRange<uint16_t>(1, kPorts + 1);
+        const auto at = priority.find(port);
+        if (at == priority.end()) {
+          const uint64_t place = (*rc::gen::inRange<uint64_t>(1, kPorts) << 20) + 1 + added + static_cast<uint64_t>(i);
+          change.add(place, deny_port(port));
+          priority[port] = place;
+        } else if (*rc::gen::inRange(0, 3) == 0) {  // it goes elsewhere, and is itself
+          change.remove(at->second);
+          at->second = (*rc::gen::inRange<uint64_t>(1, kPorts) << 20) + 100'000 + added + static_cast<uint64_t>(i);
+          change.add(at->second, deny_port(port));
+        } else {
+          change.remove(at->second);
+          priority.erase(at);
+          gone.insert(port);
+        }
+      }
+      for (uint16_t port : gone) {
+        if (!priority.contains(port)) want.erase(port);
+      }
+      RC_ASSERT(list->apply(change).ok());
+      const HitLedger::Work before = ledger.work();
+      publish();
+      if (list->rebuilds() == 0)
+        RC_ASSERT(ledger.work().rules - before.rules <= 40u * static_cast<unsigned>(operations));
+      for (int hit = 0; hit < 30; ++hit) {
+        Version& v = versions[*rc::gen::inRange<size_t>(versions.size() - std::min<size_t>(versions.size(), 2),
+                                                        versions.size())];
+        auto which = v.words.begin();
+        std::advance(which, *rc::gen::inRange<size_t>(0, v.words.size()));
+        v.hits->of(static_cast<unsigned>(hit % 2)).add(which->second, 1);
+        ++added;
+        if (versions.back().words.contains(which->first)) ++want[which->first];
+      }
+    }
+    versions.erase(versions.begin(), versions.end() - 1);
+    const auto counts = ledger.read("edge");
+    uint64_t sum = 0;
+    for (const auto& [port, word] : versions.back().words) {
+      RC_ASSERT(counts.rules[word].packets == want[port]);
+      sum += counts.rules[word].packets;
+    }
+    RC_ASSERT(sum + counts.removed.packets == added);
   });
 }
 

@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,6 +24,10 @@
 #include "tables/acl/acl_test_support.h"
 #include "tables/acl/algorithms.h"
 #include "tables/acl/patch.h"
+#include "tables/acl/shadow.h"
+#include "tables/acl/tuple_merge_layout.h"
+#include "tables/acl/tuple_space_layout.h"
+#include "tables/acl/work.h"
 
 #if defined(SLUICE_PEERS)
 #include <rte_acl.h>
@@ -183,26 +190,38 @@ void lookup(benchmark::State& state, const std::string& name, How how) {
 // for a batch of 256, and says then that it holds nothing older.
 class PatchedTable {
  public:
-  static constexpr double kEvery = 2e-3;  // seconds from one publication to the next
+  // A change takes effect with a publication and the end of the readers' batches. Fewer publications leave the readers
+  // more of what their caches hold, so the next one comes as late as lets its first change take effect in this time.
+  static constexpr double kEffect = 4e-3, kLeast = 1e-3;  // seconds
 
   bool make(const Workload& w) {
     for (size_t i = 0; i < w.set.rules.size(); ++i) rules_.push_back({(i + 1) << 20, w.set.rules[i]});
     auto table = PatchedAcl::create(rules_);
     if (!table) return false;
     table_ = std::move(*table);
-    return publish();
+    acl_test::Random random(6);
+    for (size_t n = w.set.rules.size() / 8 + 1; n > 0; --n) {
+      std::swap(rules_[acl_test::below(random, rules_.size())], rules_.back());
+      away_.push_back(rules_.back());
+      rules_.pop_back();
+      change_.remove(away_.back().priority);
+    }
+    return table_->apply(change_).ok() && publish();
   }
   const PatchedAcl& table() const { return *table_; }
 
-  // Two single-rule changes, each by itself: removes a rule and puts it back. Publishes when it is time.
+  // Two single-rule changes, each by itself: takes a rule away, and puts back the one that has been away longest. So no
+  // publication finds the list as the one before left it.
   bool toggle(acl_test::Random& random) {
-    const OrderedRule& rule = rules_[acl_test::below(random, rules_.size())];
+    OrderedRule& out = rules_[acl_test::below(random, rules_.size())];
+    OrderedRule& in = away_[toggles_ % away_.size()];
     change_.clear();
-    change_.remove(rule.priority);
+    change_.remove(out.priority);
     bool ok = table_->apply(change_).ok();
     change_.clear();
-    change_.add(rule.priority, rule.rule);
+    change_.add(in.priority, in.rule);
     ok = table_->apply(change_).ok() && ok;
+    std::swap(in, out);
     if (++toggles_ % 16 == 0) poll();
     return ok;
   }
@@ -212,9 +231,12 @@ class PatchedTable {
     if (waiting_ && (!reading_ || seen_.load(std::memory_order_acquire) >= versions_.size())) {
       waiting_ = false;
       effects_.push_back(now - oldest_);
+      // From its beginning to its effect, of late: a long one is remembered for some time.
+      const double took = now - last_;
+      slowest_ = std::max(took, slowest_ * 0.98);
       if (versions_.size() > 1) versions_[versions_.size() - 2].image.reset();
     }
-    if (!waiting_ && now - last_ >= kEvery) {
+    if (!waiting_ && now - last_ >= std::max(kLeast, kEffect - slowest_)) {
       // The oldest change in this version was made just after the last one.
       oldest_ = last_;
       last_ = now;
@@ -241,6 +263,7 @@ class PatchedTable {
   }
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
   size_t versions() const { return versions_.size(); }
+  size_t copied_bytes() const { return copied_; }
 
  private:
   bool publish() {
@@ -248,20 +271,21 @@ class PatchedTable {
     if (!image) return false;
     const auto view = TupleMergeView::open(**image);
     if (!view) return false;
+    copied_ += table_->replicas().copied_bytes();
     versions_.push_back({*image, *view, versions_.size() + 1});
     current_.store(&versions_.back(), std::memory_order_release);
     return true;
   }
 
-  std::vector<OrderedRule> rules_;
+  std::vector<OrderedRule> rules_, away_;  // in the list, and not
   std::unique_ptr<PatchedAcl> table_;
   AclChange change_;
   std::deque<Version> versions_;
   std::atomic<const Version*> current_{nullptr};
   alignas(64) std::atomic<uint64_t> seen_{0};
   alignas(64) bool reading_ = false, waiting_ = false;
-  size_t toggles_ = 0;
-  double last_ = 0, oldest_ = 0;
+  size_t toggles_ = 0, copied_ = 0;
+  double last_ = 0, oldest_ = 0, slowest_ = 0;
   std::vector<double> effects_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
@@ -313,6 +337,7 @@ void patched_lookup(benchmark::State& state, const std::string& name, double upd
   state.counters["updates"] = static_cast<double>(changes) / took;
   state.counters["publications"] = static_cast<double>(table.versions()) / took;
   state.counters["effect_p99_ms"] = table.effect_ms();
+  state.counters["copied_bytes"] = static_cast<double>(table.copied_bytes()) / static_cast<double>(table.versions());
   state.counters["misplaced"] = static_cast<double>(table.table().misplaced());
 }
 
@@ -453,6 +478,168 @@ void peer(benchmark::State& state, const std::string& name) {
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * 32);
 }
 #endif
+
+// An exact-flow cache in front of tuple_merge, which was tried and is no part of the library: direct-mapped, a key and
+// its rule in a line, filled by what misses; the misses of a burst are searched together. Flows are `kFlows` keys of
+// the list, drawn evenly or by Zipf's law.
+class FlowCache {
+ public:
+  explicit FlowCache(size_t entries) : entries_(entries) {}
+  // Returns how many of the keys were there.
+  size_t lookup(const TupleMergeView& view, const FlowKey* const* keys, uint32_t* rules, size_t n) {
+    uint64_t hash[kAclBurst];
+    for (size_t i = 0; i < n; ++i) {
+      hash[i] = hash_of(*keys[i]);
+      prefetch(&entries_[hash[i] % entries_.size()]);
+    }
+    const FlowKey* missing[kAclBurst];
+    uint32_t found[kAclBurst];
+    size_t which[kAclBurst], misses = 0;
+    for (size_t i = 0; i < n; ++i) {
+      const Entry& e = entries_[hash[i] % entries_.size()];
+      if (std::memcmp(&e.key, keys[i], sizeof(FlowKey)) == 0) {
+        rules[i] = e.rule;
+      } else {
+        missing[misses] = keys[i];
+        which[misses++] = i;
+      }
+    }
+    view.lookup_burst(missing, found, misses);
+    for (size_t m = 0; m < misses; ++m) {
+      rules[which[m]] = found[m];
+      entries_[hash[which[m]] % entries_.size()] = {*missing[m], found[m]};
+    }
+    return n - misses;
+  }
+
+ private:
+  struct alignas(64) Entry {
+    FlowKey key{};
+    uint32_t rule = 0;
+  };
+  static void prefetch(const void* p) { __builtin_prefetch(p); }
+  static uint64_t hash_of(const FlowKey& k) {
+    uint64_t h = k.src_lo * 0x9e3779b97f4a7c15ull ^ k.dst_lo * 0xc2b2ae3d27d4eb4full ^
+                 (uint64_t{k.src_port} << 32 | uint64_t{k.dst_port} << 8 | k.protocol) * 0x165667b19e3779f9ull;
+    return (h ^ h >> 29) * 0xbf58476d1ce4e5b9ull >> 20;
+  }
+  std::vector<Entry> entries_;
+};
+
+// `skew`: the exponent of Zipf's law, 0: every flow alike. `entries`: of the cache, 0: none.
+void cached(benchmark::State& state, const std::string& name, size_t flows, double skew, size_t entries) {
+  Workload* w = workload(name);
+  if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
+  auto image = TupleMergeAcl::build(w->set);
+  if (!image) return state.SkipWithError("the build failed");
+  const auto view = TupleMergeView::open(*image);
+  if (!view) return state.SkipWithError("the image does not open");
+  std::vector<double> sums;
+  double sum = 0;
+  for (size_t f = 1; f <= flows; ++f) sums.push_back(sum += skew == 0 ? 1 : std::pow(static_cast<double>(f), -skew));
+  acl_test::Random random(9);
+  std::uniform_real_distribution<double> draw(0, sum);
+  std::vector<const FlowKey*> packets;
+  for (size_t i = 0; i < kKeys; ++i) {
+    const auto flow = std::upper_bound(sums.begin(), sums.end() - 1, draw(random)) - sums.begin();
+    packets.push_back(w->pointers[static_cast<size_t>(flow)]);
+  }
+  FlowCache cache(std::max<size_t>(entries, 1));
+  uint32_t rules[kAclBurst], want[kAclBurst];
+  size_t at = 0, hits = 0, all = 0;
+  for (; at < kKeys / 2; at = next_burst(at)) {
+    if (entries == 0) break;
+    (void)cache.lookup(*view, packets.data() + at, rules, 32);
+    view->lookup_burst(packets.data() + at, want, 32);
+    if (std::memcmp(rules, want, sizeof rules) != 0) return state.SkipWithError("the cache gives another rule");
+  }
+  for (auto _ : state) {
+    prefetch_burst(packets.data() + at + 32);
+    if (entries == 0) {
+      view->lookup_burst(packets.data() + at, rules, 32);
+    } else {
+      hits += cache.lookup(*view, packets.data() + at, rules, 32);
+    }
+    benchmark::DoNotOptimize(rules);
+    all += 32;
+    at = next_burst(at);
+  }
+  state.SetItemsProcessed(static_cast<int64_t>(all));
+  state.counters["hits"] = static_cast<double>(hits) / static_cast<double>(all);
+}
+
+// Which rules can go (`sluice check --shadowed`).
+void shadow(benchmark::State& state, const std::string& name) {
+  const Workload* w = workload(name);
+  if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
+  auto image = LinearAcl::build(w->set);
+  if (!image) return state.SkipWithError("the build failed");
+  const auto rules = AclRulesView::open(*image);
+  const auto actions = AclActionsView::open(*image);
+  if (!rules || !actions) return state.SkipWithError("the image does not open");
+  size_t found = 0;
+  for (auto _ : state) found = find_shadowed(*rules, *actions).size();
+  state.counters["findings"] = static_cast<double>(found);
+}
+
+// Lists made to hurt: steps of a packet, counted; the time is the build's.
+template <typename Algorithm, typename Header = void>
+void adverse(benchmark::State& state, const RuleSet& set) {
+  Result<Image> image = Error();
+  for (auto _ : state) image = Algorithm::build(set);
+  if (!image) return state.SkipWithError("the build failed");
+  const auto work = acl_work(*image);
+  if (!work) return state.SkipWithError("its steps are not counted");
+  state.counters["rules"] = static_cast<double>(set.rules.size());
+  state.counters["tables"] = work->tables;
+  state.counters["reads"] = work->reads;
+  if constexpr (!std::is_same_v<Header, void>) {
+    const auto* header = section_array<Header>(image->section(SectionTag::kAclLookup), 0, 1);
+    state.counters["hashed_per_rule"] =
+        static_cast<double>(header->build_steps) / static_cast<double>(set.rules.size());
+  }
+  state.counters["bytes_per_rule"] =
+      static_cast<double>(image->find(SectionTag::kAclLookup)->bytes) / static_cast<double>(set.rules.size());
+}
+
+const bool kListsRegistered = [] {
+  auto add = [](const std::string& name, auto run) {
+    benchmark::RegisterBenchmark(("acl/" + name).c_str(), run)->Unit(benchmark::kMicrosecond);
+  };
+  acl_test::Random random(31);
+  RuleSet same;
+  same.rules.resize(10000);
+  const std::pair<const char*, RuleSet> sets[] = {{"every_pair_of_lengths", acl_test::every_pair_of_lengths(random)},
+                                                  {"nested_prefixes", acl_test::nested_prefixes()},
+                                                  {"overlapping_ranges", acl_test::overlapping_ranges(10000)},
+                                                  {"wildcards_by_flags", acl_test::wildcards_by_flags(10000)},
+                                                  {"equal_wildcards", same}};
+  for (const auto& [name, set] : sets) {
+    const RuleSet& rules = set;
+    add(std::string("adverse/tuple_space/") + name,
+        [rules](benchmark::State& s) { adverse<TupleSpaceAcl, tuple_space_detail::Header>(s, rules); });
+    add(std::string("adverse/tuple_merge/") + name,
+        [rules](benchmark::State& s) { adverse<TupleMergeAcl, tuple_merge_detail::Header>(s, rules); });
+    add(std::string("adverse/bitvec/") + name, [rules](benchmark::State& s) { adverse<BitvecAcl>(s, rules); });
+  }
+  for (const std::string name : {"acl1_10k", "fw1_100k"}) {
+    for (const size_t flows : {100'000, 1'000'000}) {
+      for (const double skew : {0.0, 1.0, 1.2}) {
+        for (const size_t entries : {0, 4096, 65'536}) {
+          add("cache/" + name + "/flows_" + std::to_string(flows) + "/zipf_" +
+                  (skew == 0   ? "0"
+                   : skew == 1 ? "1"
+                               : "1.2") +
+                  "/entries_" + std::to_string(entries),
+              [name, flows, skew, entries](benchmark::State& s) { cached(s, name, flows, skew, entries); });
+        }
+      }
+    }
+  }
+  for (const std::string name : {"acl1_10k", "fw1_10k", "ipc1_10k", "acl1_100k", "fw1_100k", "ipc1_100k"})
+    add("shadow/" + name, [name](benchmark::State& s) { shadow(s, name); });
+  return true;
+}();
 
 const bool kRegistered = [] {
   for (const char* set : {"acl1_1k", "fw1_1k", "ipc1_1k", "acl1_10k", "fw1_10k", "ipc1_10k", "acl1_100k", "fw1_100k",

@@ -156,11 +156,20 @@ Result<std::shared_ptr<const Image>> ImageReplicas::publish() {
   }
   copied_bytes_ = copied_runs_ = 0;
   std::byte* const to = replica->image.buffer_.data();
+  // A line that came to be what it was is not written: readers keep it in their caches.
   replica->pending.each_run([&](uint64_t offset, uint64_t bytes) {
-    const size_t n = std::min<size_t>(bytes, size() - offset);
-    std::memcpy(to + offset, data_ + offset, n);
-    copied_bytes_ += n;
-    ++copied_runs_;
+    const size_t end = std::min<size_t>(offset + bytes, size());
+    bool copying = false;
+    for (size_t at = offset; at < end; at += LineSet::kLine) {
+      const size_t n = std::min<size_t>(LineSet::kLine, end - at);
+      const bool differs = std::memcmp(to + at, data_ + at, n) != 0;
+      if (differs) {
+        std::memcpy(to + at, data_ + at, n);
+        copied_bytes_ += n;
+        copied_runs_ += copying ? 0 : 1;
+      }
+      copying = differs;
+    }
   });
   replica->pending.clear();
   replica->image.version_ = version_;

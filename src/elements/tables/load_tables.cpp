@@ -122,7 +122,8 @@ Result<ImagePointer> load_acl(const TableDeclaration& d, TableLoad& load, TableM
     auto rules = d.files.empty() ? parse_native_rules(d.text, d.name) : read_rules(d);
     if (!rules) return std::move(rules).error();
     load.parse_seconds = clock.lap();
-    image = share(build_acl(*rules, d.algorithm.empty() ? kDefaultAclAlgorithm : d.algorithm));
+    load.asked = d.algorithm.empty() ? kDefaultAclAlgorithm : d.algorithm;
+    image = share(build_acl(*rules, load.asked));
     if (!image) return image;
     load.build_seconds = clock.lap();
     if (models != nullptr) models->acls[d.name] = std::move(*rules);
@@ -273,6 +274,7 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
         if ((d.type == TableDeclaration::Type::kAdjacency) != adjacencies) continue;
         if (d.type == TableDeclaration::Type::kAcl && !overrides.acl_algorithm.empty())
           d.algorithm = overrides.acl_algorithm;
+        if (d.type == TableDeclaration::Type::kAcl && d.algorithm.empty()) d.algorithm = kDefaultAclAlgorithm;
         if (d.type == TableDeclaration::Type::kAcl && d.algorithm == kAclAuto && overrides.on_device)
           d.algorithm = kAclAutoGpu;
         if (d.type == TableDeclaration::Type::kRoutes && !overrides.route_algorithm.empty())

@@ -81,9 +81,9 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// The standard graph with an access list and routes.
-using StandardChain =
-    TypeList<IpInputStage, chains_detail::Acl, chains_detail::RouteDir24, DecTtlStage, AdjacencyStage>;
+// The standard graph with an access list of either kind and routes.
+template <typename Acl>
+using StandardChain = TypeList<IpInputStage, Acl, chains_detail::RouteDir24, DecTtlStage, AdjacencyStage>;
 
 template <typename... Stages>
 bool is_chain(TypeList<Stages...>, const DeviceProgram& program) {
@@ -111,6 +111,7 @@ __device__ __forceinline__ uint32_t walk_frame(TypeList<Stages...>, const Device
   return visited | output << 16 | static_cast<uint32_t>(p.reason) << 24;
 }
 
+template <typename Chain>
 __global__ void __launch_bounds__(128)
     resident_frames_kernel(const __grid_constant__ DeviceProgram program, uint8_t* __restrict__ frames,
                            const uint32_t* __restrict__ lengths, uint32_t* __restrict__ out, uint32_t stride,
@@ -120,7 +121,7 @@ __global__ void __launch_bounds__(128)
   Packet p;
   p.frame = frames + size_t{i} * stride;
   p.end = p.wire_end = lengths[i];
-  out[i] = walk_frame(StandardChain{}, program, p);
+  out[i] = walk_frame(Chain{}, program, p);
 }
 
 // Device memory, a stream and two events, given back together.
@@ -451,7 +452,9 @@ Result<std::vector<double>> resident_frames(Device& device, const DeviceProgram&
   CudaMemory* memory = cuda_memory(device);
   if (memory == nullptr) return Error("device-resident rates are for CUDA devices");
   if (frames.lengths.empty()) return Error("no frames");
-  if (!is_chain(StandardChain{}, program)) return Error("the program is not the standard graph's");
+  const bool space = is_chain(StandardChain<chains_detail::Acl>{}, program);
+  if (!space && !is_chain(StandardChain<chains_detail::AclMerge>{}, program))
+    return Error("the program is not the standard graph's");
   const auto count = static_cast<uint32_t>(frames.lengths.size());
   const size_t bytes = frames.bytes.size();
   const size_t lengths_at = (bytes + 255) / 256 * 256;
@@ -466,9 +469,11 @@ Result<std::vector<double>> resident_frames(Device& device, const DeviceProgram&
       input.data(), input.size(), outcomes, size_t{count} * 4, input.size(), size_t{count} * 4, count, repeats,
       [&](void* in, void* out, cudaStream_t stream) {
         auto* base = static_cast<uint8_t*>(in);
-        resident_frames_kernel<<<(count + 127) / 128, 128, 0, stream>>>(
-            program, base + ResidentFrames::kLead, reinterpret_cast<const uint32_t*>(base + lengths_at),
-            static_cast<uint32_t*>(out), frames.stride, count);
+        auto* kernel = space ? &resident_frames_kernel<StandardChain<chains_detail::Acl>>
+                             : &resident_frames_kernel<StandardChain<chains_detail::AclMerge>>;
+        kernel<<<(count + 127) / 128, 128, 0, stream>>>(program, base + ResidentFrames::kLead,
+                                                        reinterpret_cast<const uint32_t*>(base + lengths_at),
+                                                        static_cast<uint32_t*>(out), frames.stride, count);
       },
       [&](void* in, cudaStream_t stream) {
         auto* base = static_cast<uint8_t*>(in);

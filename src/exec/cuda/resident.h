@@ -60,7 +60,7 @@ inline uint32_t frame_outcome(const Walker& w) {
 // Runs a program over the frames, `repeats` times after one that is not counted, each time over the bytes as they were
 // given. Returns frames a second of each. `frames.bytes` then holds what the last run made of them, `outcomes` (one a
 // frame) what became of each. Errors as above, and a program that is not the standard graph's with an access list and
-// routes (tuple_space, dir24, poptrie): IPInput, ACL, IPRoute, DecIPTTL, AdjacencyRewrite.
+// routes (tuple_space or tuple_merge, dir24, poptrie): IPInput, ACL, IPRoute, DecIPTTL, AdjacencyRewrite.
 Result<std::vector<double>> resident_frames(Device& device, const DeviceProgram& program, ResidentFrames& frames,
                                             uint32_t* outcomes, unsigned repeats);
 

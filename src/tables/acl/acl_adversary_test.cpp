@@ -49,40 +49,15 @@ void check_cost(const RuleSet& set, const Limits& limits) {
   EXPECT_LE(static_cast<double>(steps_of<tuple_merge_detail::Header>(*merge)), limits.steps * n);
 }
 
-// Source and destination prefixes of every pair of lengths, ports of every kind: no tuple holds more than a rule or
-// two.
 TEST(AclAdversary, EveryPairOfPrefixLengths) {
   Random random(31);
-  RuleSet set;
-  for (unsigned src = 0; src <= 32; ++src) {
-    for (unsigned dst = 0; dst <= 32; ++dst) {
-      for (unsigned ports = 0; ports < 4; ports += 3) {
-        AclRule r;
-        r.family = 4;
-        r.src = {{0, random() & high_mask32(src), 4}, static_cast<uint8_t>(src)};
-        r.dst = {{0, random() & high_mask32(dst), 4}, static_cast<uint8_t>(dst)};
-        if ((ports & 1) != 0) r.src_port_low = r.src_port_high = static_cast<uint16_t>(random());
-        if ((ports & 2) != 0) r.dst_port_low = r.dst_port_high = static_cast<uint16_t>(random());
-        set.rules.push_back(r);
-      }
-    }
-  }
-  std::shuffle(set.rules.begin(), set.rules.end(), random);
+  const RuleSet set = acl_test::every_pair_of_lengths(random);
+  ASSERT_EQ(set.rules.size(), 2178u);
   check_cost(set, {8, 4, 64, 400});
 }
 
-// Prefixes of one address, each inside of the one before: every lookup of that address passes all of them.
 TEST(AclAdversary, NestedPrefixesOfOneAddress) {
-  RuleSet set;
-  for (unsigned src = 33; src-- > 0;) {
-    for (unsigned dst = 33; dst-- > 0;) {
-      AclRule r;
-      r.family = 4;
-      r.src = {{0, 0x0a0b0c0d & high_mask32(src), 4}, static_cast<uint8_t>(src)};
-      r.dst = {{0, 0xc0a80101 & high_mask32(dst), 4}, static_cast<uint8_t>(dst)};
-      set.rules.push_back(r);
-    }
-  }
+  const RuleSet set = acl_test::nested_prefixes();
   Random random(32);
   acl_test::check_all_algorithms(set, acl_test::keys_for(set, 300, random));
   check_cost(set, {200, 100, 64, 3000});
@@ -90,18 +65,7 @@ TEST(AclAdversary, NestedPrefixesOfOneAddress) {
 
 // One pair of prefixes, one protocol, 10,000 overlapping ranges: one bucket, which is scanned.
 TEST(AclAdversary, RangesOfOneKey) {
-  RuleSet set;
-  for (unsigned i = 0; i < 10000; ++i) {
-    AclRule r;
-    r.family = 4;
-    r.src = {{0, 0x0a000000, 4}, 8};
-    r.dst = {{0, 0x0a010000, 4}, 16};
-    r.src_port_low = static_cast<uint16_t>(i * 3);
-    r.src_port_high = static_cast<uint16_t>(i * 3 + 2000);
-    r.dst_port_low = static_cast<uint16_t>(60000 - i * 5);
-    r.dst_port_high = static_cast<uint16_t>(60000 - i * 5 + 800);
-    set.rules.push_back(r);
-  }
+  const RuleSet set = acl_test::overlapping_ranges(10000);
   check_cost(set, {1000, 800, 128, 100});
 }
 
@@ -109,13 +73,7 @@ TEST(AclAdversary, TenThousandWildcards) {
   RuleSet same;
   same.rules.resize(10000);
   check_cost(same, {1, 1, 1, 1});  // one match: one rule is kept
-  RuleSet distinct;
-  for (unsigned i = 0; i < 10000; ++i) {
-    AclRule r;
-    r.flags_mask = 0xffff;
-    r.flags = static_cast<uint16_t>(i * 6);
-    distinct.rules.push_back(r);
-  }
+  const RuleSet distinct = acl_test::wildcards_by_flags(10000);
   check_cost(distinct, {6000, 800, 192, 80});
 }
 

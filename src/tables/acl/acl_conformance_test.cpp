@@ -27,6 +27,35 @@ TEST(AclConformance, OneFamilyAlone) {
   }
 }
 
+// Prefixes of every length with ranges of ports: what the plainer algorithms have no tables for.
+TEST(AclConformance, Ipv6PrefixesOfEveryLength) {
+  Random random(7);
+  RuleSet set;
+  for (unsigned length = 129; length-- > 0;) {
+    for (const bool source : {true, false}) {
+      AclRule rule;
+      rule.family = 6;
+      IpPrefix& prefix = source ? rule.src : rule.dst;
+      prefix.length = static_cast<uint8_t>(length);
+      prefix.address = {0x20010db8'00112233 & high_mask64(std::min(length, 64u)),
+                        0x44556677'8899aabb & high_mask64(length > 64 ? length - 64 : 0), 6};
+      acl_test::random_ports(random, rule.src_port_low, rule.src_port_high);
+      acl_test::random_ports(random, rule.dst_port_low, rule.dst_port_high);
+      rule.protocol = source ? 6 : 17;
+      rule.protocol_mask = 0xff;
+      set.rules.push_back(rule);
+    }
+  }
+  auto keys = keys_for(set, 1500, random);
+  // And those that differ from the address in one bit alone.
+  for (unsigned bit = 0; bit < 128; ++bit) {
+    FlowKey key = acl_test::key_in(set.rules[0], random);
+    (bit < 64 ? key.src_hi : key.src_lo) ^= uint64_t{1} << (63 - bit % 64);
+    keys.push_back(key);
+  }
+  check_all_algorithms(set, keys);
+}
+
 TEST(AclConformance, NoRulesMatchNothing) {
   Random random(3);
   const RuleSet empty;
@@ -34,20 +63,7 @@ TEST(AclConformance, NoRulesMatchNothing) {
 }
 
 TEST(AclConformance, RulesThatOnlyOverlappingRangesTellApart) {
-  RuleSet set;
-  for (unsigned i = 0; i < 3000; ++i) {
-    AclRule rule;
-    rule.family = 4;
-    rule.src = {{0, 0x0a000000, 4}, 8};
-    rule.dst = {{0, 0x0a010000, 4}, 16};
-    rule.src_port_low = static_cast<uint16_t>(i * 7);
-    rule.src_port_high = static_cast<uint16_t>(i * 7 + 900);
-    rule.dst_port_low = static_cast<uint16_t>(60000 - i * 11);
-    rule.dst_port_high = static_cast<uint16_t>(60000 - i * 11 + 500);
-    rule.protocol = 6;
-    rule.protocol_mask = 0xff;
-    set.rules.push_back(rule);
-  }
+  const RuleSet set = acl_test::overlapping_ranges(3000);
   Random random(4);
   check_all_algorithms(set, keys_for(set, 1000, random));
 }
@@ -57,13 +73,7 @@ TEST(AclConformance, TenThousandWildcards) {
   same.rules.resize(10000);
   Random random(5);
   check_all_algorithms(same, keys_for(same, 200, random));
-  RuleSet distinct;  // wildcards but for a field that is never hashed
-  for (unsigned i = 0; i < 10000; ++i) {
-    AclRule rule;
-    rule.flags_mask = 0xffff;
-    rule.flags = static_cast<uint16_t>(i * 6);
-    distinct.rules.push_back(rule);
-  }
+  const RuleSet distinct = acl_test::wildcards_by_flags(10000);
   auto keys = keys_for(distinct, 300, random);
   check_all_algorithms(distinct, keys);
 }

@@ -107,6 +107,73 @@ inline RuleSet random_set(Random& random, size_t rules, uint8_t family = 0) {
   return set;
 }
 
+// Source and destination prefixes of every pair of lengths, with and without exact ports: no tuple holds more than a
+// rule or two.
+inline RuleSet every_pair_of_lengths(Random& random) {
+  RuleSet set;
+  for (unsigned src = 0; src <= 32; ++src) {
+    for (unsigned dst = 0; dst <= 32; ++dst) {
+      for (const bool ports : {false, true}) {
+        AclRule r;
+        r.family = 4;
+        r.src = {{0, random() & high_mask32(src), 4}, static_cast<uint8_t>(src)};
+        r.dst = {{0, random() & high_mask32(dst), 4}, static_cast<uint8_t>(dst)};
+        if (ports) {
+          r.src_port_low = r.src_port_high = static_cast<uint16_t>(random());
+          r.dst_port_low = r.dst_port_high = static_cast<uint16_t>(random());
+        }
+        set.rules.push_back(r);
+      }
+    }
+  }
+  std::shuffle(set.rules.begin(), set.rules.end(), random);
+  return set;
+}
+
+// Prefixes of one address, each inside of the one before: every lookup of that address passes all of them.
+inline RuleSet nested_prefixes() {
+  RuleSet set;
+  for (unsigned src = 33; src-- > 0;) {
+    for (unsigned dst = 33; dst-- > 0;) {
+      AclRule r;
+      r.family = 4;
+      r.src = {{0, 0x0a0b0c0d & high_mask32(src), 4}, static_cast<uint8_t>(src)};
+      r.dst = {{0, 0xc0a80101 & high_mask32(dst), 4}, static_cast<uint8_t>(dst)};
+      set.rules.push_back(r);
+    }
+  }
+  return set;
+}
+
+// One pair of prefixes, and ranges of ports that overlap: nothing that is hashed tells the rules apart.
+inline RuleSet overlapping_ranges(unsigned count) {
+  RuleSet set;
+  for (unsigned i = 0; i < count; ++i) {
+    AclRule rule;
+    rule.family = 4;
+    rule.src = {{0, 0x0a000000, 4}, 8};
+    rule.dst = {{0, 0x0a010000, 4}, 16};
+    rule.src_port_low = static_cast<uint16_t>(i * 3);
+    rule.src_port_high = static_cast<uint16_t>(i * 3 + 2000);
+    rule.dst_port_low = static_cast<uint16_t>(60000 - i * 5);
+    rule.dst_port_high = static_cast<uint16_t>(60000 - i * 5 + 800);
+    set.rules.push_back(rule);
+  }
+  return set;
+}
+
+// Wildcards but for a field that is never hashed.
+inline RuleSet wildcards_by_flags(unsigned count) {
+  RuleSet set;
+  for (unsigned i = 0; i < count; ++i) {
+    AclRule rule;
+    rule.flags_mask = 0xffff;
+    rule.flags = static_cast<uint16_t>(i * 6);
+    set.rules.push_back(rule);
+  }
+  return set;
+}
+
 // A key with no relation to any rule.
 inline FlowKey random_key(Random& random) {
   FlowKey key;

@@ -28,12 +28,15 @@ struct AclAlgorithmList {};
 
 using AclAlgorithms = AclAlgorithmList<LinearAcl, TupleSpaceAcl, TupleMergeAcl, BitvecAcl>;
 
-inline constexpr const char* kDefaultAclAlgorithm = "tuple_space";
 inline constexpr size_t kAclBurst = 32;
 
 // The names that let choose_acl choose: for whoever builds, and for a device whoever does.
 inline constexpr const char* kAclAuto = "auto";
 inline constexpr const char* kAclAutoGpu = "auto-gpu";
+// Where nothing was asked for.
+inline constexpr const char* kDefaultAclAlgorithm = kAclAuto;
+// Up to so many rules any algorithm builds a list in a few milliseconds, and a change may build it anew.
+inline constexpr size_t kAclRebuilt = 512;
 // Where a list's lookups will run.
 enum class AclTarget : uint8_t { kCpu, kGpu };
 struct AclChosen {

@@ -172,11 +172,16 @@ AclAction acl_action_of(const AclRule& rule) {
   return {rule.verb == AclVerb::kMark ? rule.mark : 0, rule.verb, static_cast<uint8_t>(rule.log ? 1 : 0), 0};
 }
 
+AclSections::Places AclSections::places(const Image& image) {
+  return {image.find(SectionTag::kAclRules)->offset + sizeof(AclCountHeader),
+          image.find(SectionTag::kAclActions)->offset + sizeof(AclCountHeader),
+          image.find(SectionTag::kAclSource)->offset + sizeof(SourceHeader)};
+}
+
 AclSections::Arrays AclSections::arrays(const Image& image, std::byte* base) {
-  auto at = [&](SectionTag tag, size_t header) { return base + image.find(tag)->offset + header; };
-  return {reinterpret_cast<AclMatchRule*>(at(SectionTag::kAclRules, sizeof(AclCountHeader))),
-          reinterpret_cast<AclAction*>(at(SectionTag::kAclActions, sizeof(AclCountHeader))),
-          reinterpret_cast<AclSourceView::Place*>(at(SectionTag::kAclSource, sizeof(SourceHeader)))};
+  const Places at = places(image);
+  return {reinterpret_cast<AclMatchRule*>(base + at.rules), reinterpret_cast<AclAction*>(base + at.actions),
+          reinterpret_cast<AclSourceView::Place*>(base + at.places)};
 }
 
 Result<std::vector<AclMatchRule>> flatten_all(const RuleSet& set) {

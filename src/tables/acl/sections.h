@@ -118,6 +118,11 @@ class AclSections {
     AclSourceView::Place* places;  // r at r - 1
   };
   static Arrays arrays(const Image& image, std::byte* base);
+  // Where those arrays begin, in bytes of the image.
+  struct Places {
+    uint64_t rules, actions, places;
+  };
+  static Places places(const Image& image);
 
  private:
   ImageBuilder& builder_;

@@ -1,0 +1,31 @@
+// host only
+// Changes of access lists in text (live_tables.h says how they are written).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "control/rule_list.h"
+
+namespace sluice {
+
+// One step; steps follow one another, and positions are those of their moment.
+struct AclStep {
+  enum class Verb : uint8_t { kAdd, kDelete, kReplace } verb = Verb::kAdd;
+  uint32_t at = 0;  // 1-based; kAdd: where the rule will stand, 0: at the end. kDelete: 0: the first that is `rule`
+  AclRule rule;     // kDelete with a position: not used
+  uint32_t line = 0;
+};
+
+// Errors: every line that is wrong.
+Result<std::vector<AclStep>> parse_acl_change(std::string_view text, const std::string& name);
+
+// Takes the steps that were read from `text`, or none of them. Errors: positions that are not there, rules that are not
+// there, by line. RuleList::begin() was called by then.
+Result<void> take_acl_steps(RuleList& list, const std::vector<AclStep>& steps, std::string_view text,
+                            const std::string& name);
+
+}  // namespace sluice

@@ -1,0 +1,87 @@
+// host only
+// The rules of an access list that changes: by position, each with a priority that stays while others come and go. A
+// step costs a chunk of rules and a look at the chunks' sizes, not the list.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tables/acl/patch.h"
+#include "tables/acl/rule_set.h"
+
+namespace sluice {
+
+// One thread. Positions are 1-based and those of the moment.
+class RuleList {
+ public:
+  RuleList() = default;
+  explicit RuleList(RuleSet set);
+
+  size_t size() const { return size_; }
+  const AclRule& at(size_t position) const;
+  // The first rule that matches what `rule` matches and does what it does; 0: there is none. The first call looks at
+  // all rules, others at a few.
+  uint32_t find(const AclRule& rule);
+  const std::vector<std::string>& files() const { return files_; }
+  // The number of a file's name, which is added where it is new.
+  uint32_t file(const std::string& name);
+  RuleSet set() const;
+  std::vector<OrderedRule> ordered() const;
+
+  // From here on changes are noted.
+  void begin();
+  void insert(size_t position, const AclRule& rule);
+  void replace(size_t position, const AclRule& rule);
+  void erase(size_t position);
+  // Takes back what was changed since begin().
+  void undo();
+  // The same by priorities, where those of before still hold: numbering() is what it was at begin() then.
+  const AclChange& change() const { return change_; }
+  uint64_t numbering() const { return numbering_; }
+
+  // Entries that were moved or compared since the list was made: what changes cost.
+  uint64_t work() const { return work_; }
+
+ private:
+  struct Entry {
+    uint64_t priority;
+    AclRule rule;
+  };
+  using Chunk = std::vector<Entry>;
+  struct Place {
+    size_t chunk, at;
+  };
+  struct Undo {
+    enum class Verb : uint8_t { kInsert, kReplace, kErase } verb;
+    size_t position;
+    Entry entry;  // of before
+  };
+  Place place(size_t position) const;
+  Entry& entry(const Place& p) { return chunks_[p.chunk][p.at]; }
+  size_t position_of(uint64_t priority) const;
+  uint64_t priority_for(size_t position);
+  void number();
+  void put(size_t position, Entry entry);
+  Entry take(size_t position);
+  void index(const Entry& entry, bool there);
+
+  std::vector<Chunk> chunks_;  // none is empty
+  size_t size_ = 0;
+  std::vector<std::string> files_;
+  uint64_t numbering_ = 0, last_ = 0;  // last_: the priority given last
+  bool indexed_ = false;
+  std::set<std::pair<uint64_t, uint64_t>> by_identity_;  // hash, priority
+  std::vector<Undo> undo_;
+  size_t files_before_ = 0;
+  uint64_t numbering_before_ = 0;
+  AclChange change_;
+  mutable Place near_{0, 0};  // of the last place(): the chunk, and the rules before it
+  mutable uint64_t work_ = 0;
+};
+
+}  // namespace sluice
