@@ -16,6 +16,10 @@ std::string errors_of(const char* text) {
   return model.ok() ? "" : to_string(model.error());
 }
 
+const AdjacencyModel::Neighbour& neighbour(const AdjacencyModel& model, uint32_t id, size_t which) {
+  return model.neighbours()[model.group(id).members[which].neighbour];
+}
+
 TEST(AdjacencyText, ReadsNeighboursGroupsAndFlags) {
   const Rib rib = rib_of({"22", "2001:db8::1", "x", "y", "z"});
   auto model = parse_adjacencies(
@@ -27,16 +31,16 @@ TEST(AdjacencyText, ReadsNeighboursGroupsAndFlags) {
       "nobody drop\n",
       "adj", rib);
   ASSERT_TRUE(model.ok()) << to_string(model.error());
-  ASSERT_EQ(model->group(1).neighbours.size(), 1u);
-  EXPECT_EQ(model->group(1).neighbours[0].destination, (MacAddress{{2, 0, 0, 0, 0, 1}}));
-  EXPECT_EQ(model->group(1).neighbours[0].source, (MacAddress{{2, 0, 0, 0, 0, 2}}));
-  EXPECT_EQ(model->group(1).neighbours[0].port, 3);
-  EXPECT_EQ(model->group(1).neighbours[0].mtu, 1500);
-  ASSERT_EQ(model->group(2).neighbours.size(), 2u);
-  EXPECT_EQ(model->group(2).neighbours[0].vlan, 4094);
-  EXPECT_EQ(model->group(2).neighbours[0].mtu, 9000);
-  EXPECT_EQ(model->group(2).neighbours[0].weight, 3);
-  EXPECT_EQ(model->group(2).neighbours[0].port, 65535);
+  ASSERT_EQ(model->group(1).members.size(), 1u);
+  EXPECT_EQ(neighbour(*model, 1, 0).destination, (MacAddress{{2, 0, 0, 0, 0, 1}}));
+  EXPECT_EQ(neighbour(*model, 1, 0).source, (MacAddress{{2, 0, 0, 0, 0, 2}}));
+  EXPECT_EQ(neighbour(*model, 1, 0).port, 3);
+  EXPECT_EQ(neighbour(*model, 1, 0).mtu, 1500);
+  ASSERT_EQ(model->group(2).members.size(), 2u);
+  EXPECT_EQ(neighbour(*model, 2, 0).vlan, 4094);
+  EXPECT_EQ(neighbour(*model, 2, 0).mtu, 9000);
+  EXPECT_EQ(neighbour(*model, 2, 0).weight, 3);
+  EXPECT_EQ(neighbour(*model, 2, 0).port, 65535);
   EXPECT_EQ(model->group(3).flags, AdjacencyGroup::kDrop | AdjacencyGroup::kBlackhole);
   EXPECT_EQ(model->group(4).flags, AdjacencyGroup::kLocal);
   EXPECT_EQ(model->unresolved(), 1u);  // z
