@@ -58,6 +58,8 @@ constexpr Row kRows[] = {
     {"device-failed", "the device that ran the program failed"},
     {"output-failed", "the output port refused the frame"},
     {"no-tailroom", "no room after the frame for another trailer"},
+    {"route-unreachable", "the next hop is unreachable: answered with host unreachable, other than a blackhole"},
+    {"route-prohibited", "the next hop is prohibit: answered with administratively prohibited"},
 };
 static_assert(sizeof(kRows) / sizeof(kRows[0]) == static_cast<size_t>(DropReason::kCount));
 

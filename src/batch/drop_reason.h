@@ -54,6 +54,8 @@ enum class DropReason : uint8_t {
   kDeviceFailed = 44,
   kOutputFailed = 45,  // the port refused the frame
   kNoTailroom = 46,
+  kRouteUnreachable = 47,  // an unreachable next hop: the sender is told so
+  kRouteProhibited = 48,   // a prohibit next hop
   kCount
 };
 

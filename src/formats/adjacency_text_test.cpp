@@ -49,6 +49,28 @@ TEST(AdjacencyText, ReadsNeighboursGroupsAndFlags) {
   EXPECT_NE(model->warnings[0].message.find("nobody"), std::string::npos);
 }
 
+TEST(AdjacencyText, ReadsGroupsWordsAndResolvesThroughRoutes) {
+  Rib rib = rib_of({"core", "10.0.0.9", "unreachable", "x", "n1+n2*3"});
+  rib.add({{0, 0x0a000000, 4}, 8}, rib.find_next_hop("core"));
+  rib.settle();
+  auto model = parse_adjacencies(
+      "n1 02:00:00:00:00:01 02:00:00:00:00:02 1\nn2 02:00:00:00:00:03 02:00:00:00:00:02 2\n"
+      "core group n1 n2*2 resilient 32 # shared\ncore group n1 n2*2 resilient 32\nx prohibit\n",
+      "adj", rib);
+  ASSERT_TRUE(model.ok()) << to_string(model.error());
+  EXPECT_TRUE(model->warnings.empty());
+  EXPECT_EQ(model->group(1).buckets.size(), 32u);
+  EXPECT_EQ(model->group(2), model->group(1)) << "by the route for 10.0.0.0/8";
+  EXPECT_EQ(model->group(3).flags, AdjacencyGroup::kHostUnreachable);
+  EXPECT_EQ(model->group(4).flags, AdjacencyGroup::kProhibited);
+  EXPECT_EQ(model->group(5).members.size(), 2u);
+  EXPECT_EQ(model->group(5).members[1].weight, 3);
+  for (const char* wrong : {"g group\n", "g group a resilient 1\n", "g group a resilient 5000\n",
+                            "g group a resilient 16 b\n", "g group resilient 16\n", "g group a\ng drop\n"}) {
+    EXPECT_NE(errors_of(wrong), "") << wrong;
+  }
+}
+
 TEST(AdjacencyText, FindsAllErrorsAtOnce) {
   auto model = parse_adjacencies(
       "1 02:00:00:00:00:01\n"

@@ -14,7 +14,7 @@
 namespace sluice {
 
 // Replaces whatever stands before the network header by the adjacency's Ethernet header (with its VLAN tag, if it has
-// one). Output 1: larger than the output's MTU. Groups choose by five-tuple hash (RFC 2992).
+// one). Output 1: larger than the output's MTU, or a next hop that says unreachable or prohibit. Groups choose by five-tuple hash (RFC 2992).
 struct AdjacencyStage {
   static constexpr FieldMask kReads = kFieldNextHop | kFieldL3 | kFieldKey | kFieldFrame | kFieldExtent;
   static constexpr FieldMask kWrites = kFieldFrame | kFieldExtent | kFieldPort | kFieldReason;
@@ -32,13 +32,25 @@ struct AdjacencyStage {
     if ((flags & AdjacencyGroup::kDrop) != 0) return DropReason::kRouteDrop;
     if ((flags & AdjacencyGroup::kLocal) != 0) return DropReason::kRouteLocal;
     if ((flags & AdjacencyGroup::kPunt) != 0) return DropReason::kRoutePunt;
+    if ((flags & AdjacencyGroup::kHostUnreachable) != 0) return DropReason::kRouteUnreachable;
+    if ((flags & AdjacencyGroup::kNetUnreachable) != 0) return DropReason::kNoRoute;
+    if ((flags & AdjacencyGroup::kProhibited) != 0) return DropReason::kRouteProhibited;
     return DropReason::kNoAdjacency;
+  }
+  // What the sender is to be told leaves for ICMPError; the rest is dropped on purpose.
+  SLUICE_HD static uint8_t output_for(DropReason reason) {
+    const bool told = reason == DropReason::kRouteUnreachable || reason == DropReason::kNoRoute ||
+                      reason == DropReason::kRouteProhibited;
+    return told ? uint8_t{1} : kDropOutput;
   }
   SLUICE_HD void prefetch(const Packet& p) const { view.prefetch(p.next_hop); }
 
   SLUICE_HD uint8_t operator()(Packet& p) const {
     const Adjacency* choice = view.select_by(p.next_hop, [&] { return flow_hash(p.key); });
-    if (choice == nullptr) return fail(p, why_not(view.flags(p.next_hop)));
+    if (choice == nullptr) {
+      const DropReason why = why_not(view.flags(p.next_hop));
+      return fail(p, why, output_for(why));
+    }
     const Adjacency& a = *choice;
     if (p.l3 > p.end) return fail(p, DropReason::kCapturedTooShort);  // a later stage cut the header off
     const uint32_t ip_bytes = p.wire_end - p.l3;
@@ -72,8 +84,8 @@ struct AdjacencyStage {
       const uint32_t next_hop = burst.next_hop[lane];
       const Adjacency* a = view.select_by(next_hop, [&] { return flow_hash(unpack_key4(burst.key(lane))); });
       if (a == nullptr) {
-        burst.output[lane] = kDropOutput;
         burst.reason[lane] = why_not(view.flags(next_hop));
+        burst.output[lane] = output_for(burst.reason[lane]);
         continue;
       }
       if (a->vlan != 0 || (a->mtu != 0 && burst.ip_bytes[lane] > a->mtu)) {
