@@ -719,7 +719,7 @@ Result<std::map<std::string, NextHopDefinition>> parse_adjacency_change(std::str
   auto parsed = parse_next_hops(lines, name);
   if (!parsed) {
     if (parsed.error().diagnostics.empty()) return std::move(parsed).error();
-    for (Diagnostic& d : parsed.error().diagnostics) findings.add(std::move(d));
+    for (const Diagnostic& d : parsed.error().diagnostics) findings.add(d);
   }
   if (!findings.ok()) return findings.to_error();
   for (auto& [hop, definition] : parsed->names) made[hop] = std::move(definition);

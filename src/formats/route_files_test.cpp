@@ -11,14 +11,14 @@
 namespace sluice {
 namespace {
 
-class RouteFiles : public ::testing::Test {
+class RouteFileSources : public ::testing::Test {
  protected:
-  RouteFiles() {
+  RouteFileSources() {
     std::string pattern = (std::filesystem::temp_directory_path() / "sluice-routes-XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr) std::abort();
     folder_ = pattern;
   }
-  ~RouteFiles() override { std::filesystem::remove_all(folder_); }
+  ~RouteFileSources() override { std::filesystem::remove_all(folder_); }
   std::string write(const char* name, const char* text) const {
     std::ofstream(folder_ + "/" + name) << text;
     return folder_ + "/" + name;
@@ -30,7 +30,7 @@ class RouteFiles : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(RouteFiles, AreSplitAndNamedWithTheirSources) {
+TEST_F(RouteFileSources, AreSplitAndNamedWithTheirSources) {
   EXPECT_EQ(split_route_files("a,b,source=x,preference=7,c,preference=1"),
             (std::vector<std::string>{"a", "b,source=x,preference=7", "c,preference=1"}));
   EXPECT_EQ(path_of_route_file("dir/b,source=x"), "dir/b");
@@ -43,7 +43,7 @@ TEST_F(RouteFiles, AreSplitAndNamedWithTheirSources) {
     EXPECT_FALSE(parse_route_file(wrong).ok()) << wrong;
 }
 
-TEST_F(RouteFiles, TheBetterPreferenceWinsWhateverTheOrder) {
+TEST_F(RouteFileSources, TheBetterPreferenceWinsWhateverTheOrder) {
   const std::string a = write("a", "10.0.0.0/8 a\n11.0.0.0/8 a\n12.0.0.0/8 a metric 5\n12.0.0.0/8 a2 metric 4\n");
   const std::string b = write("b", "10.0.0.0/8 b\n13.0.0.0/8 b\n");
   const auto both = [&](const std::string& first, const std::string& second) {
@@ -75,7 +75,7 @@ TEST_F(RouteFiles, TheBetterPreferenceWinsWhateverTheOrder) {
   EXPECT_EQ(all->source_name(candidates[1].source), "static");
 }
 
-TEST_F(RouteFiles, ErrorsNameTheirFiles) {
+TEST_F(RouteFileSources, ErrorsNameTheirFiles) {
   const auto wrong = read_routes_files({write("a", "10.0.0.0/8 a\n") + ",preference=999", folder_ + "/none"});
   ASSERT_FALSE(wrong.ok());
   const std::string said = to_string(wrong.error());

@@ -306,8 +306,11 @@ class RouteTextParser {
       const char* q = p;
       bool first_word = true;
       for (std::string_view w = next_word(q, end); !w.empty() && w != "nexthop"; w = next_word(q, end)) {
-        // The first word may be a next hop of any name, and so may what comes after `via` and `dev`.
-        const bool name = first_word && w != "via" && w != "dev" && w != "proto" && w != "metric" && w != "table";
+        // The first word may be a next hop of any name, where it is the only one, and so may what comes after `via` and
+        // `dev`.
+        const char* ahead = q;
+        const bool key = w == "via" || w == "dev" || w == "proto" || w == "metric" || w == "table" || w == "encap";
+        const bool name = first_word && (!key || next_word(ahead, end).empty());
         first_word = false;
         if (name) continue;
         if (w == "via" || w == "dev") next_word(q, end);
@@ -361,7 +364,7 @@ class RouteTextParser {
         return;
       }
       // The rest of a line of `ip route` says nothing about where the packet goes once the next hop is known.
-    } else if (!own && !other) {
+    } else if (!own && !other && !encapsulated) {
       next_hop = word;
       if (!next_hop.empty()) word = next_word(p, end);
       if (!next_hop.empty() && !word.empty() && word != "dev" && word != "metric") {
