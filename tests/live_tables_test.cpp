@@ -339,9 +339,9 @@ TEST_F(LiveTablesTest, RoutesByTheLineAndByTheFile) {
   EXPECT_EQ(routes(), "8.8.8.0/24 c;8.0.0.0/8 a;");
   const auto view = open_adjacencies(*live.tables->tables().adjacencies.at("adj"));
   ASSERT_TRUE(view.ok());
-  const auto* c = view->select((*live.tables->routes("fib"))->next_hops().find("c"), 0);
-  ASSERT_NE(c, nullptr);
-  EXPECT_EQ(c->port, 3);
+  const auto* way = view->select((*live.tables->routes("fib"))->next_hops().find("c"), 0);
+  ASSERT_NE(way, nullptr);
+  EXPECT_EQ(way->port, 3);
   write("other", "8.8.8.8/32 d\n");
   ASSERT_TRUE(live.tables->replace_routes("fib", {dir_ / "other"}, false).ok());
   EXPECT_EQ(routes(), "8.8.8.8/32 d;");
@@ -361,7 +361,7 @@ TEST_F(LiveTablesTest, RoutesByTheLineAndByTheFile) {
            {"delete 8.8.8.8 9.9.9.9", "c:1:16: error: more than a prefix"},
            {"delete 8.8.8.8/32 source bgp", "there is no source 'bgp' of routes"},
            {"delete 8.8.8.8/32 metric 7", "there is no route for 8.8.8.8/32 of that source and metric"},
-           {"add 8.8.8.8/32 a preference 256", "c:1:31: error: '256' is no preference"},
+           {"add 8.8.8.8/32 a preference 256", "c:1:29: error: '256' is no preference"},
            {"add 8.8.8.8/32 a source", "c:1:18: error: a source has a name of 1 to 64 bytes"},
            {"add 8.8.8.8/32 a metric x", "'x' is no metric"},
            {"add multicast 224.0.0.0/4", "this is no route that packets go by"},

@@ -69,7 +69,10 @@ Result<Sections> sections_of(size_t groups, size_t buckets, size_t adjacencies) 
 }
 
 AdjacencyGroup record_of(const AdjacencyModel::Group& group, std::span<const uint32_t> buckets, uint32_t first) {
-  return {buckets.size() == 1 ? buckets[0] : first, static_cast<uint16_t>(buckets.size()), group.flags};
+  return {buckets.empty()       ? 0
+          : buckets.size() == 1 ? buckets[0]
+                                : first,
+          static_cast<uint16_t>(buckets.size()), group.flags};
 }
 
 }  // namespace

@@ -100,6 +100,19 @@ TEST(Adjacency, PlainLanesAreThoseWithOneUntaggedNeighbourThatTakesThem) {
   EXPECT_GT(seen, 10000u);
 }
 
+// What stands for nobody has no place in the image, however many buckets stand before it.
+TEST(Adjacency, FlagsAndUnresolvedNextHopsMayStandBehindGroups) {
+  AdjacencyModel model(3);
+  for (uint8_t n = 0; n < 2; ++n) model.add(1, neighbour(n, 100));
+  model.group(1).members[1].weight = 99;
+  model.group(2).flags = AdjacencyGroup::kPunt;
+  const Image image = build(model);
+  const AdjacencyView view = open(image);
+  EXPECT_NE(view.select(1, 0), view.select(1, 0xffffffff));
+  EXPECT_EQ(view.flags(2), AdjacencyGroup::kPunt);
+  EXPECT_EQ(view.select(3, 0), nullptr);
+}
+
 TEST(Adjacency, FlagsStandInPlaceOfNeighbours) {
   AdjacencyModel model(3);
   model.group(1).flags = AdjacencyGroup::kDrop;

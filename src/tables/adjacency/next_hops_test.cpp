@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <map>
 #include <random>
 #include <set>
@@ -10,7 +12,7 @@
 #include "tables/adjacency/resilient.h"
 #include "tables/lpm/rib_sources.h"
 
-namespace sluice {
+namespace sluice::next_hops_test {
 namespace {
 
 using Members = std::vector<AdjacencyModel::Member>;
@@ -493,6 +495,7 @@ TEST(PatchedAdjacencies, AnswersAsAnImageThatIsBuiltWhole) {
     const auto whole = build_adjacencies(model);
     ASSERT_TRUE(whole.ok());
     const auto a = open_adjacencies(*held), b = open_adjacencies(*whole);
+    ASSERT_TRUE(b.ok()) << to_string(b.error());
     const auto sealed = (*patched)->replicas().seal();
     ASSERT_TRUE(sealed.ok());
     ASSERT_TRUE(open_adjacencies(*sealed).ok());  // with every index checked
@@ -511,4 +514,4 @@ TEST(PatchedAdjacencies, AnswersAsAnImageThatIsBuiltWhole) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::next_hops_test

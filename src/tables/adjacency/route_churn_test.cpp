@@ -17,7 +17,7 @@
 #include "tables/lpm/patch.h"
 #include "tables/lpm/rib_sources.h"
 
-namespace sluice {
+namespace sluice::route_churn_test {
 namespace {
 
 // 8,000 changes, times SLUICE_TEST_SCALE (125: a million).
@@ -180,4 +180,4 @@ TEST(RouteChurn, ReadersSeeTheGenerationThatTheyHold) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::route_churn_test

@@ -8,7 +8,7 @@
 
 #include "tables/lpm/lpm_test_tables.h"
 
-namespace sluice {
+namespace sluice::rib_sources_test {
 namespace {
 
 using namespace lpm_test;
@@ -129,7 +129,7 @@ TEST(SourcedRib, MixedChangesAndRollbacksMatchAListOfEverything) {
                              : prefix6(uint64_t{0x2001} << 48 | (r & 15) << 20, uint64_t{r >> 24} << 40, r % 129);
   };
   size_t undone = 0;
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < 120; ++round) {
     const bool transaction = random() % 3 == 0, undo = random() % 2 == 0;
     const Naive before = naive;
     if (transaction) rib.begin();
@@ -173,8 +173,8 @@ TEST(SourcedRib, MixedChangesAndRollbacksMatchAListOfEverything) {
       ASSERT_EQ(best.find(p), naive.best(p));
     }
   }
-  EXPECT_GT(undone, 20u);
+  EXPECT_GT(undone, 8u);
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::rib_sources_test
