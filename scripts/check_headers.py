@@ -3,7 +3,8 @@
 
 A header is for the device too when it lies in a shared folder (SHARED below), when it is a stage.h or when it says
 SLUICE_HD, unless its first comment has a line `host only`. A header that says SLUICE_HD and `host only` is an error.
-Each header is included twice in a file of its own, so a missing include guard shows as well.
+Each header is included twice in a file of its own, so a missing include guard shows as well. nvcc is asked for a group of
+headers at once, and for each alone where the group fails: what a header lacks g++ has seen, and nvcc reads slowly.
 
 Results are kept by content (the header, all project headers it reaches, compiler, flags) in build/headers/, so that a
 second run compiles only what changed.
@@ -90,6 +91,29 @@ class Check:
         return " ".join(self.command) + "\n" + result.stdout + result.stderr
 
 
+GROUP = 12
+
+
+class GroupCheck:
+    """Several checks of one compiler as one run of it; all that it can say is that they are fine together."""
+
+    def __init__(self, checks):
+        self.checks = checks
+
+    def run(self):
+        """[(check, what the compiler said or None)]"""
+        first = self.checks[0]
+        if len(self.checks) > 1:
+            source = first.source.with_name("group__" + first.source.name)
+            source.write_text("".join(f'#include "{check.name}"\n' for check in self.checks for _ in range(2)))
+            command = [str(source) if word == str(first.source) else word for word in first.command]
+            if subprocess.run(command, capture_output=True, text=True).returncode == 0:
+                for check in self.checks:
+                    check.stamp.touch()
+                return [(check, None) for check in self.checks]
+        return [(check, check.run()) for check in self.checks]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cxx", default="g++")
@@ -133,12 +157,15 @@ def main():
 
     todo = [check for check in checks if not check.stamp.exists()]
     # The slow ones first, so that the last worker does not end alone.
-    todo.sort(key=lambda check: check.kind != "nvcc")
+    device = [check for check in todo if check.kind == "nvcc"]
+    groups = [GroupCheck(device[i:i + GROUP]) for i in range(0, len(device), GROUP)]
+    groups += [GroupCheck([check]) for check in todo if check.kind != "nvcc"]
     with concurrent.futures.ThreadPoolExecutor(max(1, arguments.jobs)) as pool:
-        for check, said in zip(todo, pool.map(Check.run, todo)):
-            if said is not None:
-                problems.append(f"src/{check.name} does not compile alone with {check.kind}:\n{said}")
-                print(problems[-1], file=sys.stderr, flush=True)
+        for results in pool.map(GroupCheck.run, groups):
+            for check, said in results:
+                if said is not None:
+                    problems.append(f"src/{check.name} does not compile alone with {check.kind}:\n{said}")
+                    print(problems[-1], file=sys.stderr, flush=True)
     kinds = ", ".join(f"{sum(c.kind == kind for c in checks)} with {kind}" for kind in ("g++", "nvcc"))
     print(f"headers: {kinds}; {len(checks) - len(todo)} unchanged, {len(problems)} problems, "
           f"{time.monotonic() - start:.1f} s")

@@ -372,9 +372,88 @@ Exit bench_route(const Options& o) {
                        {"workers", o.workers}});
 }
 
+// The rate of a pipeline on packets in memory, `o.repetitions` times; all workers play `frames`.
+Case measure_pipeline(const Options& o, const OpenDevices& devices, const Pipeline& pipeline, uint32_t batch,
+                      const std::string& name, const std::shared_ptr<FrameCache>& frames, Progress& progress) {
+  Case c{name, "Mpackets/s", {}};
+  RunReport last;
+  for (unsigned r = 0; r < o.repetitions; ++r) {
+    progress.step(fmt::format("{} repetition {}", c.name, r + 1));
+    // Workers are independent: each has its own source, programs and counters, as with one receive queue each.
+    std::vector<RunReport> reports(o.workers);
+    std::vector<std::exception_ptr> failures(o.workers);
+    {
+      // They start together, or their rates would not be of the same time.
+      std::barrier start(static_cast<ptrdiff_t>(o.workers));
+      std::vector<std::jthread> threads;
+      for (unsigned w = 0; w < o.workers; ++w) {
+        auto one = [&, w] {
+          bool waited = false;
+          try {
+            RunOptions options;
+            options.batch = batch;
+            options.frames = frames;
+            options.latency_target_ns = latency_target_ns(o.latency_target);
+            options.stop = &interrupted();
+            options.device = devices.options;
+            if (!devices.options.devices.empty()) {
+              options.device.devices = {devices.options.devices[w % devices.options.devices.size()]};
+            }
+            auto runtime = need(Runtime::create(pipeline.router, pipeline.plan, options));
+            runtime->publisher().publish(need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables)));
+            waited = true;
+            start.arrive_and_wait();
+            need(runtime->run(reports[w]));
+          } catch (...) {
+            failures[w] = std::current_exception();
+            if (!waited) start.arrive_and_drop();
+          }
+        };
+        if (o.workers == 1) {
+          one();
+        } else {
+          threads.emplace_back(one);
+        }
+      }
+    }
+    for (const std::exception_ptr& failure : failures) {
+      if (failure) std::rethrow_exception(failure);
+    }
+    stop_if_interrupted();
+    double rate = 0;
+    for (const RunReport& one : reports) {
+      if (!one.conserved()) fail(Exit::kCheckFailed, "packets are not conserved");
+      rate += static_cast<double>(one.packets_in) / one.seconds * 1e-6;
+    }
+    c.values.push_back(rate);
+    last = reports[0];
+  }
+  std::vector<double> sorted = c.values;
+  std::sort(sorted.begin(), sorted.end());
+  c.more = {
+      {"ns_per_packet", 1e3 * o.workers / sorted[sorted.size() / 2]},
+      {"workers", o.workers},
+
+      {"packets_each", last.packets_in},
+      {"forwarded_part",
+       last.packets_in != 0 ? static_cast<double>(last.packets_out) / static_cast<double>(last.packets_in) : 0.0}};
+  c.more["latency_ns"] = {{"p50", last.totals.latency.percentile(50)}, {"p99", last.totals.latency.percentile(99)}};
+  if (!last.devices.empty()) {
+    c.more["wait_p50_ns"] = last.totals.wait.percentile(50);
+    c.more["egress_p50_ns"] = last.totals.egress.percentile(50);
+    c.more["device_p50_ns"] = last.devices[0].channels.device.percentile(50);
+    if (!last.devices[0].channels.kernel.empty())
+      c.more["kernel_p50_ns"] = last.devices[0].channels.kernel.percentile(50);
+  }
+  c.more["batch"] = {{"limit", last.batch.limit},
+                     {"latency_target_ns", last.batch.target_ns},
+                     {"raised", last.batch.raised},
+                     {"lowered", last.batch.lowered}};
+  return c;
+}
+
 // The capture that a pipeline bench plays, and the graph around it.
 Exit bench_pipeline(const Options& o) {
-  const uint64_t latency_target = latency_target_ns(o.latency_target);
   const OpenDevices devices = open_devices(o.device);
   const std::string& device = devices.label;
   TemporaryFolder folder;
@@ -498,83 +577,14 @@ Exit bench_pipeline(const Options& o) {
       mine.limit = o.packets != 0 ? o.packets : with_acl ? 1'000'000 : 4'000'000;
       auto pipeline = parse_pipeline(need(standard_graph_text(mine)), "standard graph", {});
       load_pipeline_tables(*pipeline, {});
-      Case c{fmt::format("{}/{}B/x{}", with_acl ? "acl+routes" : "routes", size, o.workers), "Mpackets/s", {}};
       // All workers play one copy of the frames: what a card writes to memory is not read from as many places.
       const auto frames = std::make_shared<FrameCache>();
-      RunReport last;
-      for (unsigned r = 0; r < o.repetitions; ++r) {
-        progress.step(fmt::format("{} repetition {}", c.name, r + 1));
-        // Workers are independent: each has its own source, programs and counters, as with one receive queue each.
-        std::vector<RunReport> reports(o.workers);
-        std::vector<std::exception_ptr> failures(o.workers);
-        {
-          // They start together, or their rates would not be of the same time.
-          std::barrier start(static_cast<ptrdiff_t>(o.workers));
-          std::vector<std::jthread> threads;
-          for (unsigned w = 0; w < o.workers; ++w) {
-            auto one = [&, w] {
-              bool waited = false;
-              try {
-                RunOptions options;
-                options.batch = o.batch;
-                options.frames = frames;
-                options.latency_target_ns = latency_target;
-                options.stop = &interrupted();
-                options.device = devices.options;
-                if (!devices.options.devices.empty()) {
-                  options.device.devices = {devices.options.devices[w % devices.options.devices.size()]};
-                }
-                auto runtime = need(Runtime::create(pipeline->router, pipeline->plan, options));
-                runtime->publisher().publish(need(bind_plan(pipeline->plan, pipeline->router, pipeline->tables)));
-                waited = true;
-                start.arrive_and_wait();
-                need(runtime->run(reports[w]));
-              } catch (...) {
-                failures[w] = std::current_exception();
-                if (!waited) start.arrive_and_drop();
-              }
-            };
-            if (o.workers == 1) {
-              one();
-            } else {
-              threads.emplace_back(one);
-            }
-          }
-        }
-        for (const std::exception_ptr& failure : failures) {
-          if (failure) std::rethrow_exception(failure);
-        }
-        stop_if_interrupted();
-        double rate = 0;
-        for (const RunReport& one : reports) {
-          if (!one.conserved()) fail(Exit::kCheckFailed, "packets are not conserved");
-          rate += static_cast<double>(one.packets_in) / one.seconds * 1e-6;
-        }
-        c.values.push_back(rate);
-        last = reports[0];
+      for (const uint32_t batch : o.batches) {
+        std::string name = fmt::format("{}/{}B/x{}", with_acl ? "acl+routes" : "routes", size, o.workers);
+        if (o.batches.size() > 1) name += fmt::format("/{}", batch);
+        cases.push_back(measure_pipeline(o, devices, *pipeline, batch, name, frames, progress));
+        cases.back().more["frame_bytes"] = size;
       }
-      std::vector<double> sorted = c.values;
-      std::sort(sorted.begin(), sorted.end());
-      c.more = {
-          {"ns_per_packet", 1e3 * o.workers / sorted[sorted.size() / 2]},
-          {"workers", o.workers},
-          {"frame_bytes", size},
-          {"packets_each", last.packets_in},
-          {"forwarded_part",
-           last.packets_in != 0 ? static_cast<double>(last.packets_out) / static_cast<double>(last.packets_in) : 0.0}};
-      c.more["latency_ns"] = {{"p50", last.totals.latency.percentile(50)}, {"p99", last.totals.latency.percentile(99)}};
-      if (!last.devices.empty()) {
-        c.more["wait_p50_ns"] = last.totals.wait.percentile(50);
-        c.more["egress_p50_ns"] = last.totals.egress.percentile(50);
-        c.more["device_p50_ns"] = last.devices[0].channels.device.percentile(50);
-        if (!last.devices[0].channels.kernel.empty())
-          c.more["kernel_p50_ns"] = last.devices[0].channels.kernel.percentile(50);
-      }
-      c.more["batch"] = {{"limit", last.batch.limit},
-                         {"latency_target_ns", last.batch.target_ns},
-                         {"raised", last.batch.raised},
-                         {"lowered", last.batch.lowered}};
-      cases.push_back(std::move(c));
       if (with_acl) {
         progress.step(fmt::format("{} bytes, device-resident", size));
         add_resident_frames(o, devices, *pipeline, capture, fmt::format("acl+routes/{}B", size), cases);
@@ -752,9 +762,10 @@ void add_bench(CLI::App& root) {
       ->delimiter(',')
       ->check(CLI::Range(64u, 9618u))
       ->type_name("BYTES,...");
-  pipeline->add_option("--batch", p->batch, "Packets a batch")
+  pipeline->add_option("--batch", p->batches, "Packets a batch; several, joined by commas, are measured in turn")
+      ->delimiter(',')
       ->check(CLI::Range(1, 4096))
-      ->type_name("N")
+      ->type_name("N,...")
       ->capture_default_str();
   add_latency_target_option(*pipeline, p->latency_target);
   add_workers_option(*pipeline, p->workers);

@@ -20,7 +20,7 @@ struct BenchOptions {
   uint32_t count = 10'000, ipv4 = 900'000, ipv6 = 160'000;
   unsigned repetitions = 5, workers = 1;
   uint64_t packets = 0, sample = 20'000;
-  uint32_t batch = 256;
+  std::vector<uint32_t> batches = {256};  // of pipeline: measured one after the other
   std::vector<uint32_t> sizes = {64};
   std::vector<uint32_t> frames;    // records a flight, for what goes to a device
   uint64_t frame_repetitions = 0;  // flights a case; 0: by kind

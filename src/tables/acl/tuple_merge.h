@@ -73,6 +73,13 @@ SLUICE_HD uint32_t merge_fields(const FlowKey& key, bool wide) {
   return wide ? (word & 0x00ffffffu) | static_cast<uint32_t>(key.family) << 24 : word;
 }
 
+// Tables whose slots are read together, and rows of the sieve: on the host one, which leaves as soon as it can.
+#if defined(__CUDA_ARCH__)
+inline constexpr uint32_t kMergeAhead = 4;
+#else
+inline constexpr uint32_t kMergeAhead = 1;
+#endif
+
 // Eight IPv4 rules as columns: four cache lines, 32 bytes a rule.
 struct alignas(64) TupleMergeBlock4 {
   uint32_t address[2 * kMergeLanes];  // source, destination, alternately
@@ -326,10 +333,11 @@ SLUICE_HD uint32_t TupleMergeView::scan(uint32_t block, const Probe& p, const Fl
       const TupleMergeBlock4& b = blocks4_[block];
       for (uint32_t near = near_lanes(b, p); near != 0; near &= near - 1) {
         const uint32_t i = trailing_zeros32(near);
-        const uint32_t word = b.rule[i] & ~kMergeMore;
+        // Read together: on a device each wait for memory counts.
+        const uint32_t word = b.rule[i] & ~kMergeMore, fields = b.fields[i], mask = b.fields_mask[i],
+                       low = b.ports_low[i], span = b.ports_span[i];
         if ((word & kMergeNone) >= best) return best;  // in order
-        if (((p.fields ^ b.fields[i]) & b.fields_mask[i]) == 0 &&
-            merge_ports_in(p.ports, b.ports_low[i], b.ports_span[i]) && full(word, key))
+        if ((((p.fields ^ fields) & mask) == 0) & merge_ports_in(p.ports, low, span) && full(word, key))
           return word & kMergeNone;
       }
       if ((b.rule[kMergeLanes - 1] & kMergeMore) == 0) return best;
@@ -364,12 +372,19 @@ SLUICE_HD uint32_t TupleMergeView::sieved(const Probe& p, const FlowKey& key) co
   const TupleMergeSieve& from = sieve();
   TupleMergeSieve::Row left = {{~uint64_t{0}, ~uint64_t{0}}};
   const TupleMergeSieve::Row* rows = from.rows();
-  for (uint32_t i = 0; i < from.count; ++i, rows += 256) {
-    const uint32_t at = from.at[i];
-    const uint32_t word = at < 8 ? (at < 4 ? p.word[3] : p.word[7]) : (at < 12 ? p.ports : p.fields);
-    const TupleMergeSieve::Row& row = tuple_fetch(rows + (word >> (8 * (at & 3)) & 255));
-    left.rules[0] &= row.rules[0];
-    left.rules[1] &= row.rules[1];
+  const uint32_t words[4] = {p.word[3], p.word[7], p.ports, p.fields};
+  for (uint32_t i = 0; i < from.count; i += kMergeAhead) {
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+#endif
+    for (uint32_t j = 0; j < kMergeAhead; ++j) {
+      const uint32_t byte = i + j < from.count ? i + j : i;
+      const uint32_t at = from.at[byte];
+      const uint32_t word = at < 8 ? (at < 4 ? words[0] : words[1]) : (at < 12 ? words[2] : words[3]);
+      const TupleMergeSieve::Row& row = tuple_fetch(rows + byte * 256 + (word >> (8 * (at & 3)) & 255));
+      left.rules[0] &= row.rules[0];
+      left.rules[1] &= row.rules[1];
+    }
   }
   return first_of(left, p, key);
 }
@@ -390,12 +405,24 @@ SLUICE_HD uint32_t TupleMergeView::lookup_as(const FlowKey& key, AclTally* tally
     }
   }
   const uint32_t first = kWide ? narrow_ : 0, end = first + (kWide ? wide_ : narrow_);
-  for (uint32_t i = first; i < end; ++i) {
-    const TupleMergeTable& t = tables_[i];
-    if (t.best >= best) break;
-    if (tally != nullptr) ++tally->tables;
-    const uint32_t block = block_of<kWide>(t, p);
-    if (block != 0) best = scan<kWide>(block - 1, p, key, best, tally);
+  // The slots of some tables at a time: a device waits for them once.
+  for (uint32_t i = first; i < end; i += kMergeAhead) {
+    if (tables_[i].best >= best) break;
+    uint32_t blocks[kMergeAhead];
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+#endif
+    for (uint32_t j = 0; j < kMergeAhead; ++j) {
+      blocks[j] = block_of<kWide>(tables_[i + j < end ? i + j : i], p);
+    }
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+#endif
+    for (uint32_t j = 0; j < kMergeAhead; ++j) {
+      if (i + j >= end || tables_[i + j].best >= best) break;
+      if (tally != nullptr) ++tally->tables;
+      if (blocks[j] != 0) best = scan<kWide>(blocks[j] - 1, p, key, best, tally);
+    }
   }
   return best == kMergeNone ? 0 : best;
 }
