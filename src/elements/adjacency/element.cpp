@@ -42,9 +42,10 @@ void register_adjacency(Registry& registry) {
                   .mandatory = true,
                   .help = "the name of an AdjacencyTable"}};
   c.outputs = {1, 2};
-  c.output_docs = {"packets with their new link header", "packets larger than the output's MTU, or to next hops that are unreachable or prohibit"};
-  c.drops = {DropReason::kTooBig,          DropReason::kNeedsFragmentation, DropReason::kNoAdjacency,
-             DropReason::kRouteDrop,       DropReason::kRouteLocal,         DropReason::kRoutePunt,
+  c.output_docs = {"packets with their new link header",
+                   "packets larger than the output's MTU, or to next hops that are unreachable or prohibit"};
+  c.drops = {DropReason::kTooBig,           DropReason::kNeedsFragmentation, DropReason::kNoAdjacency,
+             DropReason::kRouteDrop,        DropReason::kRouteLocal,         DropReason::kRoutePunt,
              DropReason::kCapturedTooShort, DropReason::kRouteUnreachable,   DropReason::kRouteProhibited,
              DropReason::kNoRoute};
   c.example =

@@ -14,7 +14,8 @@
 namespace sluice {
 
 // Replaces whatever stands before the network header by the adjacency's Ethernet header (with its VLAN tag, if it has
-// one). Output 1: larger than the output's MTU, or a next hop that says unreachable or prohibit. Groups choose by five-tuple hash (RFC 2992).
+// one). Output 1: larger than the output's MTU, or a next hop that says unreachable or prohibit. Groups choose by
+// five-tuple hash (RFC 2992).
 struct AdjacencyStage {
   static constexpr FieldMask kReads = kFieldNextHop | kFieldL3 | kFieldKey | kFieldFrame | kFieldExtent;
   static constexpr FieldMask kWrites = kFieldFrame | kFieldExtent | kFieldPort | kFieldReason;
