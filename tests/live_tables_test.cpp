@@ -347,7 +347,9 @@ TEST_F(LiveTablesTest, OneRuleOfManyCostsItselfAlone) {
 TEST_F(LiveTablesTest, RandomRoutesAreWhatLookupsFind) {
   Live live(graph());
   Random random(9);
-  std::map<std::pair<uint32_t, uint8_t>, std::string> want = {{{0x08000000, 8}, "a"}, {{0x08080000, 16}, "b"}};
+  using Prefixes = std::map<std::pair<uint32_t, uint8_t>, std::string>;
+  // What the file says, and what was said since: that comes first, and what it hid comes back.
+  Prefixes file = {{{0x08000000, 8}, "a"}, {{0x08080000, 16}, "b"}}, said, want = file;
   for (int round = 0; round < (kWatched ? 4 : 25); ++round) {
     std::string text;
     for (uint64_t n = 1 + random.below(10); n != 0; --n) {
@@ -356,11 +358,14 @@ TEST_F(LiveTablesTest, RandomRoutesAreWhatLookupsFind) {
       if (random.below(3) != 0 || want.size() < 3) {
         const std::string hop = fmt::format("h{}", random.below(12));
         text += fmt::format("add {} {}\n", to_string(IpPrefix{IpAddress{0, address, 4}, length}), hop);
-        want[{address, length}] = hop;
+        said[{address, length}] = want[{address, length}] = hop;
       } else {
         const auto gone = std::next(want.begin(), static_cast<ptrdiff_t>(random.below(want.size())));
         text += fmt::format("delete {}\n", to_string(IpPrefix{IpAddress{0, gone->first.first, 4}, gone->first.second}));
+        const auto prefix = gone->first;
+        if (said.erase(prefix) == 0) file.erase(prefix);
         want.erase(gone);
+        if (const auto back = file.find(prefix); back != file.end()) want.insert(*back);
       }
     }
     auto change = live.tables->change_routes("fib", text, "c", false);
@@ -426,7 +431,9 @@ TEST_F(LiveTablesTest, RoutesByTheLineAndByTheFile) {
   EXPECT_EQ(routes(), "8.8.8.0/24 c;8.0.0.0/8 a;");
   const auto view = open_adjacencies(*live.tables->tables().adjacencies.at("adj"));
   ASSERT_TRUE(view.ok());
-  EXPECT_EQ(view->adjacencies().size(), 3u);
+  const auto* way = view->select((*live.tables->routes("fib"))->next_hops().find("c"), 0);
+  ASSERT_NE(way, nullptr);
+  EXPECT_EQ(way->port, 3);
   write("other", "8.8.8.8/32 d\n");
   ASSERT_TRUE(live.tables->replace_routes("fib", {dir_ / "other"}, false).ok());
   EXPECT_EQ(routes(), "8.8.8.8/32 d;");
@@ -444,12 +451,73 @@ TEST_F(LiveTablesTest, RoutesByTheLineAndByTheFile) {
            {"add", "the prefix is missing"},
            {"\nadd 8.8.8.8/33 a", "c:2:5"},
            {"delete 8.8.8.8 9.9.9.9", "c:1:16: error: more than a prefix"},
+           {"delete 8.8.8.8/32 source bgp", "there is no source 'bgp' of routes"},
+           {"delete 8.8.8.8/32 metric 7", "there is no route for 8.8.8.8/32 of that source and metric"},
+           {"add 8.8.8.8/32 a preference 256", "c:1:29: error: '256' is no preference"},
+           {"add 8.8.8.8/32 a source", "c:1:18: error: a source has a name of 1 to 64 bytes"},
+           {"add 8.8.8.8/32 a metric x", "'x' is no metric"},
+           {"add multicast 224.0.0.0/4", "this is no route that packets go by"},
        }) {
     SCOPED_TRACE(c.text);
     const std::string said = fault(c.text);
     EXPECT_NE(said.find(c.says), std::string::npos) << said;
   }
   EXPECT_EQ(routes(), "8.8.8.8/32 d;");
+}
+
+TEST_F(LiveTablesTest, RoutesOfManySourcesAndWhatTheyLeadTo) {
+  Live live(graph());
+  const auto change = [&](const char* text) {
+    const auto done = live.tables->change_routes("fib", text, "c", false);
+    EXPECT_TRUE(done.ok()) << text << error_of(done);
+  };
+  const auto best = [&] {
+    const Json answer = live.ask({{"command", "show routes"}, {"for", "8.8.0.0/16"}, {"count", 1}});
+    EXPECT_EQ(answer["result"]["total"], 2u);
+    return answer["result"]["routes"][0];
+  };
+  EXPECT_EQ(best()["candidates"].size(), 1u);
+  EXPECT_EQ(best()["why"], "the only one");
+  change("add 8.8.0.0/16 c source ospf metric 20\nadd 8.8.0.0/16 a source ospf metric 30\n");
+  EXPECT_EQ(best()["next_hop"], "b") << "the file's preference is 1, that of ospf 110";
+  EXPECT_EQ(best()["why"], "preference 1 before 110 of ospf");
+  change("delete 8.8.0.0/16\n");
+  EXPECT_EQ(best()["next_hop"], "c");
+  EXPECT_EQ(best()["why"], "metric 20 before 30 of ospf");
+  change("append 8.8.0.0/16 b source ospf metric 20\n");
+  EXPECT_EQ(best()["next_hop"], "c+b");
+  const Json to = best()["adjacencies"][0];
+  ASSERT_EQ(to["neighbours"].size(), 2u) << to.dump();
+  EXPECT_EQ(to["neighbours"][0]["port"], 3u);
+  EXPECT_EQ(to["neighbours"][1]["share"], 0.5);
+  change("add 8.8.0.0/16 10.9.9.9\nadd 10.9.0.0/16 a\n");
+  EXPECT_EQ(best()["adjacencies"][0]["steps"][0], "10.9.9.9: by the route 10.9.0.0/16 to a");
+  EXPECT_EQ(best()["adjacencies"][0]["neighbours"][0]["port"], 1u);
+  // What the neighbour of `a` is changes alone; the routes stay.
+  auto moved = live.ask({{"command", "adjacencies change"},
+                         {"table", "adj"},
+                         {"changes", "set a 02:00:00:00:00:aa 02:00:00:00:00:01 9\n"},
+                         {"name", "c"}});
+  EXPECT_EQ(moved["ok"], true) << moved.dump();
+  EXPECT_EQ(best()["adjacencies"][0]["neighbours"][0]["port"], 9u);
+  const auto adjacency = open_adjacencies(*live.tables->tables().adjacencies.at("adj"));
+  ASSERT_TRUE(adjacency.ok());
+  const uint32_t hop = (*live.tables->routes("fib"))->next_hops().find("10.9.9.9");
+  ASSERT_NE(adjacency->select(hop, 0), nullptr);
+  EXPECT_EQ(adjacency->select(hop, 0)->port, 9);
+  EXPECT_NE(error_of(live.tables->change_adjacencies("adj", "set a drop now\nput b drop\n", "n", false))
+                .find("n:2:1: error: 'put' is not a change"),
+            std::string::npos);
+  // A dry run and a change that is wrong leave all of it as it is.
+  EXPECT_TRUE(live.tables->change_routes("fib", "delete all source ospf\ndelete 10.9.0.0/16\n", "c", true).ok());
+  EXPECT_FALSE(live.tables->change_routes("fib", "delete all source ospf\ndelete 1.2.3.4\n", "c", false).ok());
+  EXPECT_EQ(best()["candidates"].size(), 3u);
+  EXPECT_EQ(best()["adjacencies"][0]["neighbours"][0]["port"], 9u);
+  change("delete all source ospf\ndelete 10.9.0.0/16\n");
+  EXPECT_EQ(best()["adjacencies"][0]["steps"][0], "10.9.9.9: no route covers it");
+  EXPECT_EQ(best()["candidates"].size(), 1u);
+  EXPECT_EQ(live.ask({{"command", "show routes"}, {"for", "8.8.8.8"}, {"from", 2}})["result"]["routes"][0]["prefix"],
+            "8.0.0.0/8");
 }
 
 TEST_F(LiveTablesTest, CompiledImagesGiveTheirRulesButNotTheirRoutes) {
@@ -623,6 +691,85 @@ TEST_P(LiveChanges, EveryPacketMeetsOneVersion) {
   for (const HitCount& c : counts.rules) sum += c.packets;
   EXPECT_EQ(sum, report.packets_in + report.packets_out);
 }
+
+// Every packet goes to 192.0.2.7. Its route, of one of three sources, leads to one of two addresses, and in the same
+// change the route of that address comes to a resilient group and that of the other to a blackhole: whoever looked into
+// the routes of one version and the adjacencies of another would drop packets. A worse source says blackhole all the
+// time, and a member of the group comes and goes.
+class LiveRouteChanges : public ::testing::TestWithParam<LiveWay> {};
+
+TEST_P(LiveRouteChanges, EveryPacketMeetsRoutesAndNextHopsOfOneVersion) {
+  const TempDir dir;
+  {
+    auto writer = CaptureWriter::create(dir / "in.pcap");
+    ASSERT_TRUE(writer.ok());
+    for (uint16_t i = 0; i < 512; ++i) {
+      const auto frame = udp4("10.0.0.1", "192.0.2.7").ports(i, 53).payload(10).build();
+      const auto bytes = static_cast<uint32_t>(frame.size());
+      ASSERT_TRUE(writer->append(FrameHeader{bytes, bytes, i}, frame.data()));
+    }
+    ASSERT_TRUE(writer->commit().ok());
+  }
+  testing::write_file(dir / "rib", "192.0.2.0/24 10.1.0.1\n10.1.0.1/32 good\n10.1.0.2/32 blackhole\n10.1.0.3/32 n3\n");
+  testing::write_file(dir / "adj",
+                      "n1 02:00:00:00:00:01 02:00:00:00:01:00 1\nn2 02:00:00:00:00:02 02:00:00:00:01:00 2\n"
+                      "n3 02:00:00:00:00:03 02:00:00:00:01:00 3\ngood group n1 n2 10.1.0.3 resilient 64\n");
+  RunOptions options;
+  options.workers = GetParam().workers;
+  if (std::string(GetParam().device) == "emu") {
+    options.device.devices = testing::devices_of("emu", 1);
+    options.device.records = RecordChoice::kHeader;
+    options.device.watchdog_ns = 60'000'000'000;
+  }
+  std::atomic<bool> over{false};
+  std::atomic<uint64_t> done{0};
+  options.max_packets = ~uint64_t{0};
+  options.stop = &over;
+  options.progress = [&](uint64_t n) { done = n; };
+  Live live(fmt::format("RouteTable(fib, FILE {}, ALGORITHM {});\nAdjacencyTable(adj, FILE {}, ROUTES fib);\n"
+                        "FromMemory({}, LIMIT 100000000) -> IPInput -> IPRoute(fib) -> AdjacencyRewrite(adj) -> "
+                        "ToMemory;\n",
+                        dir / "rib", GetParam().algorithm, dir / "adj", dir / "in.pcap"),
+            options);
+  const uint64_t packets = kWatched ? 20'000 : 200'000;
+  uint64_t changes = 0;
+  std::jthread client([&] {
+    const auto apply = [&](const std::string& text) {
+      const auto change = live.tables->change_routes("fib", text, "c", false);
+      changes += change.ok() ? 1 : 0;
+      if (!change.ok()) ADD_FAILURE() << text << error_of(change);
+    };
+    apply("add 192.0.2.0/24 blackhole source worse preference 250\n");
+    const char* const sources[] = {"s1 preference 3", "s2 preference 2", "s3 preference 1 metric 9"};
+    for (uint64_t n = 0; done < packets || changes < 24; ++n) {
+      const bool odd = n % 2 == 0;
+      std::string text = fmt::format("add 10.1.0.1/32 {}\nadd 10.1.0.2/32 {}\n", odd ? "blackhole" : "good",
+                                     odd ? "good" : "blackhole");
+      // The source that spoke last goes, and another one speaks.
+      if (n != 0) text += "delete 192.0.2.0/24\n";
+      text += fmt::format("add 192.0.2.0/24 {} source {}\n", odd ? "10.1.0.2" : "10.1.0.1", sources[n % 3]);
+      if (n == 0) text += "delete 192.0.2.0/24 source static\n";
+      text += n % 4 < 2 ? "add 10.1.0.3/32 n3\n" : "add 10.1.0.3/32 nobody\n";
+      text += fmt::format("add 10.{}.0.0/16 10.1.0.1+10.1.0.2 source s{}\n", n % 50, n % 7);
+      apply(text);
+    }
+    over = true;
+  });
+  RunReport report;
+  const auto result = live.runtime->run(report);
+  over = true;
+  client.join();
+  ASSERT_TRUE(result.ok()) << to_string(result.error());
+  EXPECT_TRUE(report.conserved());
+  EXPECT_GE(changes, 24u);
+  EXPECT_GT(report.generation, 6u);
+  for (size_t r = 1; r < kDropReasons; ++r) EXPECT_EQ(report.drops[r], 0u) << to_string(static_cast<DropReason>(r));
+  EXPECT_EQ(report.packets_out, report.packets_in);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, LiveRouteChanges,
+                         ::testing::Values(LiveWay{1, "cpu", "dir24"}, LiveWay{3, "cpu", "sail"},
+                                           LiveWay{2, "emu", "dir24"}, LiveWay{2, "emu", "poptrie"}));
 
 INSTANTIATE_TEST_SUITE_P(Ways, LiveChanges,
                          ::testing::Values(LiveWay{1, "cpu", "tuple_space"}, LiveWay{3, "cpu", "tuple_merge"},

@@ -223,9 +223,10 @@ Exit bench_classify(const Options& o) {
 Rib rib_of(const Options& o, std::string& hash) {
   if (!o.routes.empty()) {
     Sha256 sum;
-    for (const std::string& file : split_commas(o.routes)) sum.update(need(sha256_of_file(file), Exit::kIo));
+    for (const std::string& file : split_route_files(o.routes))
+      sum.update(need(sha256_of_file(path_of_route_file(file)), Exit::kIo));
     hash = sum.finish();
-    return read_routes(split_commas(o.routes), nullptr);
+    return read_routes(split_route_files(o.routes), nullptr);
   }
   RoutesOptions r;
   r.ipv4_count = o.ipv4;
@@ -475,7 +476,7 @@ Exit bench_pipeline(const Options& o) {
   const LpmNames names = check_lpm_algorithms(o.route_algorithm);
   g.route_algorithm = names.algorithm4;
   g.route_algorithm6 = names.algorithm6;
-  g.routes = split_commas(o.routes);
+  g.routes = split_route_files(o.routes);
   if (g.routes.empty()) {
     RoutesOptions r;
     r.ipv4_count = o.ipv4;

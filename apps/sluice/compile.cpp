@@ -56,10 +56,10 @@ Exit compile(const CompileOptions& o) {
     image = acl.image;
   } else if (o.adjacencies.empty()) {
     check_lpm_algorithms(o.algorithm);
-    const std::vector<std::string> files = split_commas(o.routes);
+    const std::vector<std::string> files = split_route_files(o.routes);
     for (const std::string& file : files) {
-      need(check_readable(file), Exit::kIo);
-      refuse_image(file);
+      need(check_readable(path_of_route_file(file)), Exit::kIo);
+      refuse_image(path_of_route_file(file));
     }
     const LoadedRoutes routes = load_routes(files, o.algorithm);
     what = "routes";
@@ -72,7 +72,7 @@ Exit compile(const CompileOptions& o) {
   } else {
     const Stopwatch parse;
     const std::string text = need(read_text_file(o.adjacencies), Exit::kIo);
-    const Rib rib = read_routes(split_commas(o.routes), nullptr);
+    const Rib rib = read_routes(split_route_files(o.routes), nullptr);
     const AdjacencyModel model =
         need(parse_adjacencies(text, o.adjacencies == "-" ? "standard input" : o.adjacencies, rib));
     print_warnings(model.warnings);

@@ -174,7 +174,7 @@ Exit explain(const ExplainFlags& o) {
     }
   }
   if (!o.routes.empty()) {
-    const LoadedRoutes routes = load_routes(split_commas(o.routes), "");
+    const LoadedRoutes routes = load_routes(split_route_files(o.routes), "");
     if (alive) {
       const IpAddress dst{p.key.dst_hi, p.key.dst_lo, p.key.family};
       const uint32_t hop = routes.lookup(dst);
@@ -216,11 +216,15 @@ Exit explain(const ExplainFlags& o) {
       p.next_hop = hop;
       if (hop == 0) drop(DropReason::kNoRoute);
       if (alive) {
-        Rib ids;
-        for (uint32_t id = 1; id <= routes.names.count(); ++id) ids.intern(routes.names.name(id));
-        AdjacencyModel model = default_adjacencies(ids);
-        if (!o.adjacencies.empty()) {
-          model = need(parse_adjacencies(need(read_text_file(o.adjacencies), Exit::kIo), o.adjacencies, routes.names));
+        AdjacencyModel model;
+        if (o.adjacencies.empty()) {
+          Rib ids;
+          for (uint32_t id = 1; id <= routes.names.count(); ++id) ids.intern(routes.names.name(id));
+          model = default_adjacencies(ids);
+        } else {
+          const std::string text = need(read_text_file(o.adjacencies), Exit::kIo);
+          model = need(routes.from_image ? parse_adjacencies(text, o.adjacencies, routes.names)
+                                         : parse_adjacencies(text, o.adjacencies, routes.rib));
           print_warnings(model.warnings);
         }
         const Image image = need(build_adjacencies(model));

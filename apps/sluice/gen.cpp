@@ -98,7 +98,7 @@ Exit gen_rules(const GenFlags& o) {
 
 Exit gen_routes(const GenFlags& o) {
   if (!o.like.empty()) {
-    const Rib rib = read_routes(split_commas(o.like), nullptr);
+    const Rib rib = read_routes(split_route_files(o.like), nullptr);
     write_text(o.out, need(generate_routes_like(rib, {o.like_count, o.seed}), Exit::kUsage),
                fmt::format("{} routes like {}, seed {}", with_commas(o.like_count), o.like, o.seed));
     return Exit::kOk;
@@ -139,7 +139,7 @@ Exit gen_traffic(const GenFlags& o) {
   t.seed = o.seed;
   if (!o.rules.empty()) t.regions = regions_of(read_rules(o.rules, o.format, nullptr));
   if (!o.routes.empty()) {
-    const Rib rib = read_routes(split_commas(o.routes), nullptr);
+    const Rib rib = read_routes(split_route_files(o.routes), nullptr);
     for (const Route4& r : rib.routes4()) t.destinations.push_back({{0, r.address, 4}, r.length});
     for (const Route6& r : rib.routes6()) t.destinations.push_back({{r.hi, r.lo, 6}, r.length});
   }

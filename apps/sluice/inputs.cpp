@@ -144,7 +144,7 @@ LpmNames check_lpm_algorithms(const std::string& text) {
 }
 
 Rib read_routes(const std::vector<std::string>& files, RouteReport* report) {
-  for (const std::string& file : files) need(check_readable(file), Exit::kIo);
+  for (const std::string& file : files) need(check_readable(path_of_route_file(file)), Exit::kIo);
   RouteReport own;
   Rib rib = need(read_routes_files(files, &own));
   print_warnings(own.warnings);
@@ -186,7 +186,7 @@ LoadedRoutes build_loaded_routes(Rib rib, std::vector<std::string> files, const 
 LoadedRoutes load_routes(const std::vector<std::string>& files, const std::string& algorithms) {
   const LpmNames names = check_lpm_algorithms(algorithms);
   if (files.empty()) fail(Exit::kUsage, "--routes: no file is named");
-  for (const std::string& file : files) need(check_readable(file), Exit::kIo);
+  for (const std::string& file : files) need(check_readable(path_of_route_file(file)), Exit::kIo);
   for (const std::string& file : files) {
     if (file == "-" || !Image::is_image_file(file)) continue;
     if (files.size() > 1) {

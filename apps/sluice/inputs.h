@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "app.h"
+#include "formats/route_files.h"
 #include "formats/route_text.h"
 #include "net/flow_key.h"
 #include "tables/acl/algorithms.h"

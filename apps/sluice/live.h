@@ -57,5 +57,6 @@ class LiveRun {
 void add_live_shows(CLI::App& show);
 void add_acl(CLI::App& root);
 void add_routes(CLI::App& root);
+void add_adjacencies(CLI::App& root);
 
 }  // namespace sluice::app

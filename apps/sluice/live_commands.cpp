@@ -1,8 +1,10 @@
 // sluice show runtime|rules|drops|tables|routes, sluice acl, sluice routes: asks and changes a process that runs.
 // host only
 #include <filesystem>
+#include <tuple>
 
 #include "control/report.h"
+#include "control/route_report.h"
 #include "inputs.h"
 #include "live.h"
 
@@ -149,13 +151,16 @@ Exit show_rules(const RulesFlags& flags) {
 
 struct LookupFlags : ClientFlags {
   std::string table, what;
+  uint64_t from = 1, count = 1000;
 };
 
 Exit show_routes(const LookupFlags& flags) {
-  const Json r = request(flags, {{"command", "show routes"}, {"for", flags.what}, {"table", flags.table}});
-  TextTable table({"prefix", "next hop"});
-  for (const Json& route : r["routes"]) table.add({word_of(route, "prefix"), word_of(route, "next_hop")});
-  return print(r, table.empty() ? fmt::format("no route covers {}\n", word_of(r, "for")) : table.str());
+  const Json r = request(flags, {{"command", "show routes"},
+                                 {"for", flags.what},
+                                 {"table", flags.table},
+                                 {"from", flags.from},
+                                 {"count", flags.count}});
+  return print(r, json_output() ? std::string() : route_explanation_text(r));
 }
 
 // -- changes
@@ -172,10 +177,16 @@ Exit change(const ChangeFlags& flags, Json body) {
   body["dry_run"] = flags.dry_run;
   const Json r = request(flags, std::move(body));
   const Json &entries = r["entries"], &bytes = r["bytes"];
-  const std::string what =
-      fmt::format("{} '{}': {} -> {} {}, {}", r["kind"] == "acl" ? "access list" : "route table", word_of(r, "table"),
-                  with_commas(count_of(entries, "before")), with_commas(count_of(entries, "after")),
-                  r["kind"] == "acl" ? "rules" : "routes", human_bytes(bytes["after"].get<double>()));
+  const std::string what = fmt::format("{} '{}': {} -> {} {}, {}",
+                                       r["kind"] == "acl"      ? "access list"
+                                       : r["kind"] == "routes" ? "route table"
+                                                               : "adjacency table",
+                                       word_of(r, "table"), with_commas(count_of(entries, "before")),
+                                       with_commas(count_of(entries, "after")),
+                                       r["kind"] == "acl"      ? "rules"
+                                       : r["kind"] == "routes" ? "routes"
+                                                               : "next hops",
+                                       human_bytes(bytes["after"].get<double>()));
   if (!r["committed"].get<bool>()) {
     return print(
         r, fmt::format("nothing was changed; it would be\n{} ({} with the tables that are there), built in {}\n", what,
@@ -251,10 +262,16 @@ void add_live_shows(CLI::App& show) {
       ->type_name("N")
       ->capture_default_str();
   auto routes = std::make_shared<LookupFlags>();
-  sub = add("routes", "The routes of a running process that cover an address or a prefix, the longest first.",
+  sub = add("routes",
+            "The routes of a running process that cover an address or a prefix, the longest first: what every\n"
+            "source says, which one packets go by and why, and the neighbours that it leads to.",
             "sluice show routes 8.8.8.8\nsluice show routes 2001:db8::/32 --table fib", routes, &show_routes);
   sub->add_option("for", routes->what, "An address or a prefix")->required()->type_name("ADDRESS|PREFIX");
   sub->add_option("--table", routes->table, "Which route table (default: the only one)")->type_name("NAME");
+  for (const auto& [name, value, help] : {std::tuple{"--from", &routes->from, "First route to show, from 1"},
+                                          std::tuple{"--count", &routes->count, "Routes to show, 1 to 1000"}}) {
+    sub->add_option(name, *value, help)->check(CLI::Range(1, 1000))->type_name("N")->capture_default_str();
+  }
 }
 
 void add_acl(CLI::App& root) {
@@ -306,31 +323,73 @@ void add_routes(CLI::App& root) {
   routes->require_subcommand(1);
   CLI::App* sub = nullptr;
   auto add = add_change(
-      *routes, "add", "Adds a route, or gives the route of a prefix another next hop.",
-      "sluice routes add fib 192.0.2.0/24 via 10.0.0.1",
+      *routes, "add", "Adds a route, or gives the route of a prefix, source and metric another next hop.",
+      "sluice routes add fib 192.0.2.0/24 via 10.0.0.1\n"
+      "sluice routes add fib 192.0.2.0/24 via 10.0.0.9 source ospf metric 20",
       [](const ChangeFlags& o) { return change_text(o, "routes", "add"); }, &sub);
-  sub->add_option("route", add->words, "PREFIX [via] NEXTHOP, as in a route file")->required()->type_name("ROUTE...");
+  const char* const words =
+      "PREFIX [via] NEXTHOP [metric N] [source NAME] [preference N]: as in a route file, by default of the source "
+      "'control', which comes before all others";
+  sub->add_option("route", add->words, words)->required()->type_name("ROUTE...");
+  auto append = add_change(
+      *routes, "append", "Adds a next hop beside those that the route of a prefix, source and metric has.",
+      "sluice routes append fib 192.0.2.0/24 via 10.0.0.2",
+      [](const ChangeFlags& o) { return change_text(o, "routes", "append"); }, &sub);
+  sub->add_option("route", append->words, words)->required()->type_name("ROUTE...");
   auto erase = add_change(
-      *routes, "delete", "Deletes the route of a prefix.", "sluice routes delete fib 192.0.2.0/24",
+      *routes, "delete", "Deletes the route that packets to a prefix go by, a source's, or all of a source.",
+      "sluice routes delete fib 192.0.2.0/24\nsluice routes delete fib 192.0.2.0/24 source ospf\n"
+      "sluice routes delete fib all source bgp",
       [](const ChangeFlags& o) { return change_text(o, "routes", "delete"); }, &sub);
-  sub->add_option("prefix", erase->words, "The prefix")->required()->type_name("PREFIX")->expected(1);
+  sub->add_option("prefix", erase->words, "PREFIX [metric N] [source NAME], or 'all source NAME'")
+      ->required()
+      ->type_name("PREFIX...");
   auto replace = add_change(
       *routes, "replace", "Puts the routes of files in place of the whole table.",
       "sluice routes replace fib rib4.txt,rib6.txt",
       [](const ChangeFlags& o) {
         Json files = Json::array();
-        for (const std::string& file : split_commas(o.file)) files.push_back(absolute(file));
+        for (const std::string& file : split_route_files(o.file)) {
+          const std::string path = path_of_route_file(file);
+          files.push_back(absolute(path) + file.substr(path.size()));
+        }
         return change(o, {{"command", "routes replace"}, {"files", files}});
       },
       &sub);
-  sub->add_option("files", replace->file, "Route files (text or MRT), joined by commas")
+  sub->add_option("files", replace->file,
+                  "Route files (text or MRT), joined by commas, each with ,source=NAME or ,preference=N behind it")
       ->required()
       ->type_name("FILE[,FILE]");
   auto apply = add_change(
       *routes, "apply",
-      "Makes the changes of a file, all or none: lines 'add PREFIX [via] NEXTHOP' and 'delete PREFIX'.",
+      "Makes the changes of a file, all or none: lines 'add ROUTE', 'append ROUTE' and 'delete PREFIX' with the\n"
+      "words of the commands of these names.",
       "sluice routes apply fib --changes today.txt", [](const ChangeFlags& o) { return change_file(o, "routes"); },
       &sub);
+  sub->add_option("--changes", apply->changes, "The changes, one a line ('-': stdin)")->required()->type_name("FILE");
+}
+
+void add_adjacencies(CLI::App& root) {
+  CLI::App* group =
+      add_subcommand(root, "adjacencies", "Packets",
+                     "Changes what the next hops of a process lead to that was started with 'sluice run --control'.",
+                     "sluice adjacencies set adj 10.0.0.1 02:00:00:00:00:01 02:00:00:00:00:02 3", nullptr);
+  group->require_subcommand(1);
+  CLI::App* sub = nullptr;
+  auto set = add_change(
+      *group, "set", "Says what a next hop leads to, in place of all that was said before.",
+      "sluice adjacencies set adj 10.0.0.1 02:00:00:00:00:01 02:00:00:00:00:02 3 mtu 9000\n"
+      "sluice adjacencies set adj core group 10.0.0.1 10.0.0.2*3 resilient 128",
+      [](const ChangeFlags& o) { return change_text(o, "adjacencies", "set"); }, &sub);
+  sub->add_option("line", set->words, "A line of an adjacency file")->required()->type_name("LINE...");
+  auto erase = add_change(
+      *group, "delete", "Forgets what was said about a next hop.", "sluice adjacencies delete adj 10.0.0.1",
+      [](const ChangeFlags& o) { return change_text(o, "adjacencies", "delete"); }, &sub);
+  sub->add_option("next-hop", erase->words, "The next hop")->required()->type_name("NEXTHOP")->expected(1);
+  auto apply = add_change(
+      *group, "apply", "Makes the changes of a file, all or none: lines 'set LINE' and 'delete NEXTHOP'.",
+      "sluice adjacencies apply adj --changes today.txt",
+      [](const ChangeFlags& o) { return change_file(o, "adjacencies"); }, &sub);
   sub->add_option("--changes", apply->changes, "The changes, one a line ('-': stdin)")->required()->type_name("FILE");
 }
 

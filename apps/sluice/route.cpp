@@ -1,7 +1,11 @@
 // sluice route: the next hop of each address.
 // host only
+#include <tuple>
+
 #include "app.h"
+#include "control/route_report.h"
 #include "devices.h"
+#include "formats/adjacency_text.h"
 #include "inputs.h"
 #include "net/text.h"
 
@@ -9,7 +13,8 @@ namespace sluice::app {
 namespace {
 
 struct RouteFlags {
-  std::string routes, addresses, capture, algorithm, out;
+  std::string routes, addresses, capture, explain, adjacencies, algorithm, out;
+  uint64_t from = 1, count = 1000;
   DeviceFlags device;
   unsigned workers = 1;
 };
@@ -68,14 +73,47 @@ class AddressSource {
   size_t at_ = 0;
 };
 
+// What `show routes` says of a running process, of files.
+Exit explain(const RouteFlags& o) {
+  if (!o.addresses.empty() || !o.capture.empty() || !o.out.empty())
+    fail(Exit::kUsage, "--explain answers by itself: --addresses, --in and --out do not go with it");
+  const std::vector<std::string> files = split_route_files(o.routes);
+  for (const std::string& file : files) {
+    const std::string path = path_of_route_file(file);
+    need(check_readable(path), Exit::kIo);
+    if (path != "-" && Image::is_image_file(path))
+      fail(Exit::kBadInput, fmt::format("{}: the routes of a compiled image are not known", path),
+           "give the route files");
+  }
+  RouteReport report;
+  const SourcedRib rib = need(read_route_sources(files, &report));
+  print_warnings(report.warnings);
+  NextHopDefinitions definitions;
+  definitions.made_up = o.adjacencies.empty();
+  if (!o.adjacencies.empty())
+    definitions = need(parse_next_hops(need(read_text_file(o.adjacencies), Exit::kIo), o.adjacencies));
+  NextHops hops(std::move(definitions));
+  hops.extend(rib.next_hops());
+  hops.settle([&](const IpAddress& a) { return rib.match(a); });
+  const Json json = need(explain_routes(rib, {{"adj", &hops}}, o.explain, o.from, o.count), Exit::kUsage);
+  if (json_output()) {
+    print_json(json);
+  } else {
+    print_out(route_explanation_text(json));
+  }
+  return Exit::kOk;
+}
+
 Exit route(const RouteFlags& o) {
+  if (!o.explain.empty()) return explain(o);
+  if (!o.adjacencies.empty()) fail(Exit::kUsage, "--adjacencies goes with --explain");
   exactly_one(!o.addresses.empty(), !o.capture.empty(), "--addresses or --in");
   check_lpm_algorithms(o.algorithm);
   const OpenDevices devices = open_devices(o.device);
   const std::string& device = devices.label;
   need(check_readable(o.addresses.empty() ? o.capture : o.addresses), Exit::kIo);
   AddressSource source(o);
-  const LoadedRoutes routes = load_routes(split_commas(o.routes), o.algorithm);
+  const LoadedRoutes routes = load_routes(split_route_files(o.routes), o.algorithm);
 
   std::unique_ptr<DeviceLookup> on_device;
   std::vector<KeyResult> results_of;
@@ -197,15 +235,25 @@ void add_route(CLI::App& root) {
       "writes it, or '-'. With --in, the destination of each frame ('-' for what is not IP).",
       "sluice route --routes rib4.txt,rib6.txt --addresses hosts.txt\n"
       "sluice route --routes bview.mrt.gz --in traffic.pcap --out hops.txt\n"
-      "echo 8.8.8.8 | sluice route --routes rib.img --addresses -",
+      "echo 8.8.8.8 | sluice route --routes rib.img --addresses -\n"
+      "sluice route --routes bview.mrt.gz,static.txt,source=static,preference=1 --explain 8.8.8.8",
       [o] { return route(*o); });
   sub->add_option("--routes", o->routes,
-                  "Route files (text or MRT, plain, gzip or bzip2), joined by commas, or one image")
+                  "Route files (text or MRT, plain, gzip or bzip2), joined by commas, or one image; behind a file\n"
+                  ",source=NAME and ,preference=N say whose routes they are and who comes first (0: before all)")
       ->required()
       ->type_name("FILE[,FILE]");
   sub->add_option("--addresses", o->addresses, "One address a line; '#' begins a comment; - is stdin")
       ->type_name("FILE");
   sub->add_option("--in", o->capture, "Capture: pcap or pcapng, plain or gzip")->type_name("PCAP");
+  sub->add_option("--explain", o->explain,
+                  "Instead: every route that covers this, whose it is, why packets go by it, and where to")
+      ->type_name("ADDRESS|PREFIX");
+  sub->add_option("--adjacencies", o->adjacencies, "With --explain: what the next hops lead to")->type_name("FILE");
+  for (const auto& [name, value, help] : {std::tuple{"--from", &o->from, "With --explain: first route to show, from 1"},
+                                          std::tuple{"--count", &o->count, "With --explain: routes to show"}}) {
+    sub->add_option(name, *value, help)->check(CLI::Range(1, 1000))->type_name("N")->capture_default_str();
+  }
   sub->add_option("--algorithm", o->algorithm,
                   fmt::format("IPv4 one of: {}; IPv6 one of: {} (the first is the default)",
                               fmt::join(lpm_algorithm_choices4(), ", "), fmt::join(lpm_algorithm_choices6(), ", ")))

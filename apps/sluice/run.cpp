@@ -40,7 +40,7 @@ StandardGraph standard_graph_of(const RunFlags& o) {
   StandardGraph g;
   g.acl = o.acl;
   g.acl_format = o.format;
-  g.routes = split_commas(o.routes);
+  g.routes = split_route_files(o.routes);
   g.adjacencies = split_commas(o.adjacencies);
   g.in = o.in;
   // More than any run can play.
@@ -234,7 +234,7 @@ Exit check(const CheckOptions& o) {
     if (o.shadowed) text += report_shadowed(acl, o.policy, json);
   }
   if (!o.routes.empty()) {
-    const LoadedRoutes routes = load_routes(split_commas(o.routes), "");
+    const LoadedRoutes routes = load_routes(split_route_files(o.routes), "");
     json["routes4"] = routes.rib.routes4().size();
     json["routes6"] = routes.rib.routes6().size();
     json["warnings"] = routes.report.warnings.size();

@@ -62,6 +62,8 @@ constexpr Row kRows[] = {
     {"option-refused", "an IPv4 option that is configured not to be forwarded is present (RFC 7126)"},
     {"bad-fragment",
      "the packet is a fragment that reaches past 65,535 bytes, so it cannot be cut further (RFC 791 3.2)"},
+    {"route-unreachable", "the next hop is unreachable: answered with host unreachable, other than a blackhole"},
+    {"route-prohibited", "the next hop is prohibit: answered with administratively prohibited"},
 };
 static_assert(sizeof(kRows) / sizeof(kRows[0]) == static_cast<size_t>(DropReason::kCount));
 

@@ -54,9 +54,11 @@ enum class DropReason : uint8_t {
   kDeviceFailed = 44,
   kOutputFailed = 45,  // the port refused the frame
   kNoTailroom = 46,
-  kBadOptions = 47,     // IPv4 options that contradict themselves
-  kOptionRefused = 48,  // an IPv4 option that is not to be forwarded
-  kBadFragment = 49,    // a fragment that reaches past the largest packet
+  kBadOptions = 47,        // IPv4 options that contradict themselves
+  kOptionRefused = 48,     // an IPv4 option that is not to be forwarded
+  kBadFragment = 49,       // a fragment that reaches past the largest packet
+  kRouteUnreachable = 50,  // an unreachable next hop: the sender is told so
+  kRouteProhibited = 51,   // a prohibit next hop
   kCount
 };
 

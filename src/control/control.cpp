@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "control/report.h"
+#include "control/route_report.h"
 #include "formats/native_rules.h"
 #include "net/text.h"
 #include "tables/acl/sections.h"
@@ -192,17 +193,20 @@ Result<Json> Control::run(const Json& request) {
   if (command == "show routes") {
     const std::string what = fields.text("for");
     const std::string table = fields.text("table", "");
+    const uint64_t from = fields.number("from", 1, 1000, 1);
+    const uint64_t count = fields.number("count", 1, 1000, 1000);
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
-    return show_routes(what, table);
+    return show_routes(what, table, from, count);
   }
-  if (command == "acl change" || command == "routes change") {
+  if (command == "acl change" || command == "routes change" || command == "adjacencies change") {
     const std::string table = fields.text("table");
     const std::string changes = fields.text("changes");
     const std::string name = fields.text("name");
     const bool dry_run = fields.flag("dry_run");
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
-    return changed(command == "acl change" ? tables_.change_acl(table, changes, name, dry_run)
-                                           : tables_.change_routes(table, changes, name, dry_run));
+    return changed(command == "acl change"      ? tables_.change_acl(table, changes, name, dry_run)
+                   : command == "routes change" ? tables_.change_routes(table, changes, name, dry_run)
+                                                : tables_.change_adjacencies(table, changes, name, dry_run));
   }
   if (command == "acl replace") {
     const std::string table = fields.text("table");
@@ -219,9 +223,9 @@ Result<Json> Control::run(const Json& request) {
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
     return changed(tables_.replace_routes(table, files, dry_run));
   }
-  const std::vector<std::string> commands = {"show runtime", "show rules",    "show drops",
-                                             "show tables",  "show routes",   "acl change",
-                                             "acl replace",  "routes change", "routes replace"};
+  const std::vector<std::string> commands = {"show runtime",   "show rules",        "show drops",  "show tables",
+                                             "show routes",    "acl change",        "acl replace", "routes change",
+                                             "routes replace", "adjacencies change"};
   const std::string near = closest_match(command, commands);
   return Error(
       fmt::format("'{}' is not a command", command),
@@ -314,7 +318,7 @@ Result<Json> Control::rules(const std::string& asked, bool with_hits, size_t fro
   return json;
 }
 
-Result<Json> Control::show_routes(const std::string& text, std::string asked) {
+Result<Json> Control::show_routes(const std::string& text, std::string asked, size_t from, size_t count) {
   auto table = only(tables_.tables().routes, "route table", std::move(asked));
   if (!table) return std::move(table).error();
   auto rib = tables_.routes(*table);
@@ -323,21 +327,10 @@ Result<Json> Control::show_routes(const std::string& text, std::string asked) {
     return Error(fmt::format("the route table '{}' is a compiled image: its routes are not known", *table),
                  "run with the route files");
   }
-  const auto prefix = parse_prefix(text);
-  if (!prefix) return Error(fmt::format("'{}' is neither an address nor a prefix", text));
-  Json json{{"table", *table}, {"for", to_string(*prefix)}, {"routes", Json::array()}};
-  for (int length = prefix->length; length >= 0; --length) {
-    const auto n = static_cast<unsigned>(length);
-    IpPrefix covering{prefix->address, static_cast<uint8_t>(length)};
-    if (prefix->address.family == 4) {
-      covering.address.lo &= high_mask32(n);
-    } else {
-      covering.address.hi &= high_mask64(std::min(n, 64u));
-      covering.address.lo &= high_mask64(n > 64 ? n - 64 : 0);
-    }
-    if (const uint32_t hop = (*rib)->find(covering); hop != 0)
-      json["routes"].push_back({{"prefix", to_string(covering)}, {"next_hop", (*rib)->next_hop_name(hop)}});
-  }
+  auto said = explain_routes(**rib, tables_.next_hops_of(*table), text, from, count);
+  if (!said) return said;
+  Json json{{"table", *table}};
+  json.update(*said);
   return json;
 }
 

@@ -47,7 +47,7 @@ class Control {
   Result<nlohmann::ordered_json> show_runtime();
   Result<nlohmann::ordered_json> show_drops();
   nlohmann::ordered_json show_tables();
-  Result<nlohmann::ordered_json> show_routes(const std::string& text, std::string table);
+  Result<nlohmann::ordered_json> show_routes(const std::string& text, std::string table, size_t from, size_t count);
 
   const Router& router_;
   Runtime& runtime_;

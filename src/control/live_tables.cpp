@@ -11,6 +11,7 @@
 #include "control/acl_change.h"
 #include "control/change_text.h"
 #include "elements/table_use.h"
+#include "formats/adjacency_text.h"
 #include "formats/route_files.h"
 #include "formats/route_text.h"
 #include "formats/rule_files.h"
@@ -35,8 +36,8 @@ class RebuiltRoutes final : public RouteImageMaker {
  public:
   RebuiltRoutes(std::string algorithm4, std::string algorithm6)
       : algorithm4_(std::move(algorithm4)), algorithm6_(std::move(algorithm6)) {}
-  Result<std::shared_ptr<const Image>> make(const Rib& next, const std::vector<RouteStep>&) override {
-    return share(build_routes(next, algorithm4_, algorithm6_));
+  Result<std::shared_ptr<const Image>> make(const SourcedRib& next, const std::vector<RouteStep>&) override {
+    return share(build_routes(next.best_routes(), algorithm4_, algorithm6_));
   }
 
  private:
@@ -50,16 +51,17 @@ class PatchedRouteImages final : public RouteImageMaker {
     options_.algorithm6 = std::move(algorithm6);
   }
 
-  Result<std::shared_ptr<const Image>> make(const Rib& next, const std::vector<RouteStep>& steps) override {
+  Result<std::shared_ptr<const Image>> make(const SourcedRib& next, const std::vector<RouteStep>& steps) override {
+    const NextHopIds& ids = next.next_hops();
     if (patched_ == nullptr || steps.empty()) {
-      auto made = PatchedRoutes::create(next, options_);
+      auto made = PatchedRoutes::create(next.best_routes(), options_);
       if (!made) return std::move(made).error();
       patched_ = std::move(*made);
     } else {
-      for (; names_ < next.next_hop_count(); ++names_) patched_->intern(next.next_hop_name(names_ + 1));
+      for (; names_ < ids.count(); ++names_) patched_->intern(ids.name(names_ + 1));
       for (const RouteStep& step : steps) patched_->set(step.prefix, step.next_hop);
     }
-    names_ = next.next_hop_count();
+    names_ = ids.count();
     return publish_patched(*patched_, publisher_);
   }
   size_t bytes() const override {
@@ -133,66 +135,253 @@ Result<RuleSet> rules_of(const Image& image) {
 
 // -- routes -----------------------------------------------------------------------------------------------------------
 
-constexpr size_t kSettleAfter = 4096;  // a search looks at every change that is not settled
+// The words of a change that say more than a route file does, and what is left of its line once they are blank.
+struct RouteWords {
+  std::string route;
+  std::string source;
+  std::optional<uint8_t> preference;
+  std::optional<uint32_t> metric;
+};
 
-Result<std::vector<RouteStep>> change_rib(Rib& rib, std::string_view text, const std::string& name) {
-  Diagnostics findings(name, text);
-  std::vector<RouteStep> steps;
-  size_t pending = 0;
-  each_line(text, [&](uint32_t line, size_t begin, size_t end) {
-    Words words(text, begin, end);
-    if (words.done()) return;
-    const std::string_view verb = words.peek();
-    if (verb != "add" && verb != "delete") {
-      wrong_verb(findings, words, verb, {"add", "delete"});
-      return;
-    }
-    words.take();
-    if (words.done()) {
-      findings.error_at(words.at(), 1, "the prefix is missing").expected = verb == "add" ? "PREFIX NEXTHOP" : "PREFIX";
-      return;
-    }
-    if (++pending % kSettleAfter == 0) rib.settle();
-    if (verb == "add") {
-      Words route = words;
-      auto added = parse_routes(text.substr(words.at(), end - words.at()), name, rib);
-      if (added) {
-        // `default` is of the family of its next hop.
-        auto prefix = parse_prefix(route.take());
-        if (!prefix) prefix = IpPrefix{IpAddress{0, 0, added->routes6 != 0 ? uint8_t{6} : uint8_t{4}}, 0};
-        steps.push_back({*prefix, rib.find(*prefix)});
+class RouteChange {
+ public:
+  RouteChange(SourcedRib& rib, std::string_view text, const std::string& name)
+      : rib_(rib), text_(text), name_(name), findings_(name, text) {}
+
+  Result<std::vector<RouteStep>> make() {
+    each_line(text_, [&](uint32_t line, size_t begin, size_t end) {
+      line_ = line;
+      begin_ = begin;
+      end_ = end;
+      Words words(text_, begin, end);
+      if (words.done()) return;
+      const std::string_view verb = words.peek();
+      if (verb != "add" && verb != "append" && verb != "delete") {
+        wrong_verb(findings_, words, verb, {"add", "append", "delete"});
         return;
       }
-      if (added.error().diagnostics.empty()) findings.error_at(words.at(), end - words.at(), added.error().message);
-      for (Diagnostic d : added.error().diagnostics) {
-        d.line = line;
-        d.column += static_cast<uint32_t>(words.at() - begin);
-        d.source_line = line_of(text, begin, end);
-        findings.add(std::move(d));
+      words.take();
+      if (words.done()) {
+        findings_.error_at(words.at(), 1, "the prefix is missing").expected =
+            verb == "delete" ? "PREFIX" : "PREFIX NEXTHOP";
+      } else if (verb == "delete") {
+        erase(words);
+      } else {
+        add(words.at(), verb == "append");
+      }
+    });
+    if (!findings_.ok()) return findings_.to_error();
+    return std::move(steps_);
+  }
+
+ private:
+  void step(const IpPrefix& prefix) { steps_.push_back({prefix, rib_.best(prefix)}); }
+
+  // Reads `source`, `preference` and `metric` from `words` on. False: an error was reported.
+  bool options(Words words, RouteWords& out) {
+    while (!words.done()) {
+      const size_t key_at = words.at();
+      const std::string_view key = words.take();
+      if (key == "via" || key == "dev") {
+        words.take();
+        continue;
+      }
+      if (key != "source" && key != "preference" && key != "metric") continue;
+      const size_t at = words.done() ? key_at : words.at();
+      const std::string_view value = words.take();
+      if (key == "source") {
+        if (value.empty() || value.size() > 64)
+          return findings_.error_at(at, std::max<size_t>(1, value.size()), "a source has a name of 1 to 64 bytes"),
+                 false;
+        out.source = value;
+      } else {
+        uint32_t n = 0;
+        const auto [stop, code] = std::from_chars(value.data(), value.data() + value.size(), n);
+        const bool preference = key == "preference";
+        if (code != std::errc() || stop != value.data() + value.size() || (preference && n > 255)) {
+          findings_.error_at(at, std::max<size_t>(1, value.size()), fmt::format("'{}' is no {}", value, key)).expected =
+              preference ? "0 (best) to 255" : "0 to 4294967295";
+          return false;
+        }
+        if (preference)
+          out.preference = static_cast<uint8_t>(n);
+        else
+          out.metric = n;
+      }
+      // A metric is the route reader's to understand.
+      if (key != "metric") {
+        const size_t base = begin_;
+        std::fill(out.route.begin() + static_cast<ptrdiff_t>(key_at - base),
+                  out.route.begin() + static_cast<ptrdiff_t>(at + value.size() - base), ' ');
+      }
+    }
+    return true;
+  }
+
+  uint8_t source_of(const RouteWords& said) {
+    const std::string& name = said.source.empty() ? kControlSource : said.source;
+    const uint8_t source = rib_.source(name);
+    if (source == 0)
+      findings_.error_at(begin_, end_ - begin_, fmt::format("more than {} sources", SourcedRib::kMaxSources));
+    return source;
+  }
+
+  void add(size_t at, bool append) {
+    RouteWords said;
+    said.route.assign(text_.substr(begin_, end_ - begin_));
+    std::fill(said.route.begin(), said.route.begin() + static_cast<ptrdiff_t>(at - begin_), ' ');
+    if (!options(Words(text_, at, end_), said)) return;
+    Rib one;
+    std::vector<RankedRoute> ranked;
+    auto parsed = parse_routes(said.route, name_, one, &ranked);
+    if (!parsed) {
+      if (parsed.error().diagnostics.empty()) findings_.error_at(at, end_ - at, parsed.error().message);
+      for (Diagnostic d : parsed.error().diagnostics) {
+        d.line = line_;
+        d.source_line = line_of(text_, begin_, end_);
+        findings_.add(std::move(d));
       }
       return;
     }
+    one.settle();
+    if (one.routes4().size() == 1)
+      ranked.push_back({{{0, one.routes4()[0].address, 4}, one.routes4()[0].length}, one.routes4()[0].next_hop, 0});
+    if (one.routes6().size() == 1) {
+      const Route6& r = one.routes6()[0];
+      ranked.push_back({{{r.hi, r.lo, 6}, r.length}, r.next_hop, 0});
+    }
+    if (ranked.size() != 1) {
+      findings_.error_at(at, end_ - at, "this is no route that packets go by").expected = "PREFIX NEXTHOP";
+      return;
+    }
+    const uint8_t source = source_of(said);
+    if (source == 0) return;
+    const RankedRoute& route = ranked[0];
+    std::string hop = one.next_hop_name(route.next_hop);
+    RouteCandidate candidate{route.metric, 0, source,
+                             said.preference.value_or(default_preference(rib_.source_name(source)))};
+    if (append) {
+      for (const RouteCandidate& c : rib_.candidates(route.prefix)) {
+        if (c.source != source || c.metric != route.metric) continue;
+        hop = fmt::format("{}+{}", rib_.next_hops().name(c.next_hop), hop);
+        if (!said.preference) candidate.preference = c.preference;
+      }
+      if (hop.size() > 255) {
+        findings_.error_at(at, end_ - at, "a group of next hops with a name of more than 255 bytes").suggestion =
+            "name a group in the adjacency file";
+        return;
+      }
+    }
+    candidate.next_hop = static_cast<uint16_t>(rib_.next_hops().intern(hop));
+    if (candidate.next_hop == 0) {
+      findings_.error_at(at, end_ - at, fmt::format("more than {} different next hops", NextHopIds::kMost));
+      return;
+    }
+    rib_.add(route.prefix, candidate);
+    step(route.prefix);
+  }
+
+  void erase(Words words) {
     const size_t at = words.at();
     const std::string_view word = words.take();
+    RouteWords said;
+    said.route.assign(text_.substr(begin_, end_ - begin_));
+    if (!options(words, said)) return;
+    const size_t rest = words.at();
+    Words left(said.route, rest - begin_, said.route.size());
+    if (said.metric && left.peek() == "metric") left.take(), left.take();
+    const uint8_t source = said.source.empty() ? uint8_t{0} : rib_.find_source(said.source);
+    if (!said.source.empty() && source == 0) {
+      findings_.error_at(at, end_ - at, fmt::format("there is no source '{}' of routes", said.source)).expected =
+          fmt::format("{}", fmt::join(source_names(), ", "));
+      return;
+    }
+    if (word == "all" && source != 0 && !said.metric && left.done()) {
+      for (const SourcedRib::Owned& owned : rib_.owned(source)) {
+        rib_.remove(owned.prefix, source, owned.metric);
+        step(owned.prefix);
+      }
+      return;
+    }
     bool host_bits = false;
     const auto prefix = parse_prefix(word, &host_bits);
     if (!prefix || host_bits) {
-      Diagnostic& d = findings.error_at(at, word.size(),
-                                        prefix ? fmt::format("'{}' has bits set behind its length", word)
-                                               : fmt::format("'{}' is not a prefix", word));
+      Diagnostic& d = findings_.error_at(at, word.size(),
+                                         prefix ? fmt::format("'{}' has bits set behind its length", word)
+                                                : fmt::format("'{}' is not a prefix", word));
       d.expected = "such as 10.0.0.0/8 or 2001:db8::/32";
       if (prefix) d.suggestion = fmt::format("did you mean '{}'?", to_string(*prefix));
-    } else if (!words.done()) {
-      findings.error_at(words.at(), words.peek().size(), "more than a prefix").expected = "delete PREFIX";
-    } else if (!rib.remove(*prefix)) {
-      findings.error_at(at, word.size(), fmt::format("there is no route for {}", to_string(*prefix)));
-    } else {
-      steps.push_back({*prefix, 0});
+      return;
     }
+    if (!left.done() || said.preference) {
+      findings_.error_at(rest, std::max<size_t>(1, end_ - rest), "more than a prefix").expected =
+          "delete PREFIX [metric N] [source NAME]";
+      return;
+    }
+    for (const RouteCandidate& c : rib_.candidates(*prefix)) {
+      if ((source != 0 && c.source != source) || (said.metric && c.metric != *said.metric)) continue;
+      rib_.remove(*prefix, c.source, c.metric);
+      step(*prefix);
+      return;
+    }
+    findings_.error_at(at, word.size(),
+                       fmt::format("there is no route for {}{}", to_string(*prefix),
+                                   source == 0 && !said.metric ? "" : " of that source and metric"));
+  }
+
+  std::vector<std::string> source_names() const {
+    std::vector<std::string> names;
+    for (unsigned i = 1; i <= rib_.source_count(); ++i) names.push_back(rib_.source_name(static_cast<uint8_t>(i)));
+    return names;
+  }
+
+  static inline const std::string kControlSource = "control";
+  SourcedRib& rib_;
+  std::string_view text_;
+  const std::string& name_;
+  Diagnostics findings_;
+  std::vector<RouteStep> steps_;
+  uint32_t line_ = 0;
+  size_t begin_ = 0, end_ = 0;
+};
+
+// -- adjacencies
+// --------------------------------------------------------------------------------------------------------
+
+// The definitions that a change gives, an empty one for a next hop that is to have none.
+Result<std::map<std::string, NextHopDefinition>> parse_adjacency_change(std::string_view text,
+                                                                        const std::string& name) {
+  // As with rules: the reader of files finds the lines where they stand.
+  std::string lines(text);
+  std::map<std::string, NextHopDefinition> made;
+  Diagnostics findings(name, text);
+  each_line(text, [&](uint32_t, size_t begin, size_t end) {
+    Words words(text, begin, end);
+    if (words.done()) return;
+    const std::string_view verb = words.peek();
+    const bool set = verb == "set";
+    if (!set && verb != "delete") {
+      wrong_verb(findings, words, verb, {"set", "delete"});
+    } else {
+      words.take();
+      if (words.done()) findings.error_at(words.at(), 1, "the next hop is missing").expected = "NEXTHOP";
+      if (!set && !words.done()) {
+        made[std::string(words.take())];
+        if (!words.done())
+          findings.error_at(words.at(), words.peek().size(), "more than a next hop").expected = "delete NEXTHOP";
+      }
+    }
+    std::fill(lines.begin() + static_cast<ptrdiff_t>(begin),
+              lines.begin() + static_cast<ptrdiff_t>(set ? words.at() : end), ' ');
   });
+  auto parsed = parse_next_hops(lines, name);
+  if (!parsed) {
+    if (parsed.error().diagnostics.empty()) return std::move(parsed).error();
+    for (const Diagnostic& d : parsed.error().diagnostics) findings.add(d);
+  }
   if (!findings.ok()) return findings.to_error();
-  rib.settle();
-  return steps;
+  for (auto& [hop, definition] : parsed->names) made[hop] = std::move(definition);
+  return made;
 }
 
 // Errors: no table of that name, with the nearest one.
@@ -242,7 +431,11 @@ size_t LiveTables::bytes() const {
     const auto it = route_makers_.find(name);
     return it == route_makers_.end() ? 0 : it->second->bytes();
   });
-  add(tables_.adjacencies, [](const std::string&) { return size_t{0}; });
+  add(tables_.adjacencies, [&](const std::string& name) {
+    const auto it = next_hops_.find(name);
+    const PatchedAdjacencies* patched = it == next_hops_.end() ? nullptr : it->second.images.get();
+    return patched == nullptr ? 0 : (1 + patched->replicas().replicas()) * patched->replicas().size();
+  });
   return sum;
 }
 
@@ -292,7 +485,7 @@ Result<const RuleList*> LiveTables::rules(const std::string& table) {
   return &(*state)->list;
 }
 
-Result<const Rib*> LiveTables::routes(const std::string& table) const {
+Result<const SourcedRib*> LiveTables::routes(const std::string& table) const {
   if (auto ok = known(tables_.routes, "route table", table); !ok) return std::move(ok).error();
   const auto it = models_.routes.find(table);
   return it == models_.routes.end() ? nullptr : &it->second;
@@ -304,8 +497,10 @@ Result<void> LiveTables::fits(const TableChange& change, size_t bytes) const {
   return Error(
       fmt::format("{} '{}' with {} entries needs about {}, and {} with the tables that are there, more than the "
                   "limit of {}",
-                  change.kind == "acl" ? "the access list" : "the route table", change.table, change.entries_after,
-                  human(bytes), human(this->bytes() + bytes), human(max_bytes_)),
+                  change.kind == "acl"      ? "the access list"
+                  : change.kind == "routes" ? "the route table"
+                                            : "the adjacency table",
+                  change.table, change.entries_after, human(bytes), human(this->bytes() + bytes), human(max_bytes_)),
       "the table stays as it is; give run a larger --max-memory");
 }
 
@@ -446,13 +641,56 @@ Result<TableChange> LiveTables::replace_acl(const std::string& table, const std:
   return change;
 }
 
-Result<TableChange> LiveTables::commit_routes(const std::string& table, Rib next, const std::vector<RouteStep>& steps,
-                                              double parse_seconds, bool dry_run) {
+Result<LiveTables::LiveNextHops*> LiveTables::live_next_hops(const std::string& adjacencies) {
+  if (const auto it = next_hops_.find(adjacencies); it != next_hops_.end()) return &it->second;
+  const TableDeclaration& d = models_.adjacencies.find(adjacencies)->second;
+  NextHopDefinitions definitions;
+  if (d.text.empty()) {
+    definitions.made_up = true;
+  } else {
+    auto parsed = parse_next_hops(d.text, d.name);
+    if (!parsed) return std::move(parsed).error();
+    definitions = std::move(*parsed);
+  }
+  NextHops hops(std::move(definitions));
+  if (const auto rib = models_.routes.find(d.routes); rib != models_.routes.end()) {
+    hops.extend(rib->second.next_hops());
+    hops.settle([&](const IpAddress& a) { return rib->second.match(a); });
+  }
+  return &next_hops_.emplace(adjacencies, LiveNextHops{std::move(hops), nullptr}).first->second;
+}
+
+std::vector<std::pair<std::string, const NextHops*>> LiveTables::next_hops_of(const std::string& routes) {
+  std::vector<std::pair<std::string, const NextHops*>> all;
+  for (const auto& [name, d] : models_.adjacencies) {
+    if (d.routes != routes) continue;
+    if (auto live = live_next_hops(name)) all.emplace_back(name, &(*live)->hops);
+  }
+  return all;
+}
+
+Result<std::shared_ptr<const Image>> LiveTables::adjacency_image(LiveNextHops& live, const NextHops& next,
+                                                                 const NextHops::Changes& changes, bool dry_run) {
+  if (changes.ids.empty() && changes.neighbours.empty()) return std::shared_ptr<const Image>();
+  if (dry_run) return share(build_adjacencies(next.model()));
+  if (live.images == nullptr) {
+    auto made = PatchedAdjacencies::create(next.model());
+    if (!made) return std::move(made).error();
+    live.images = std::move(*made);
+  } else {
+    for (const uint32_t n : changes.neighbours) live.images->set_neighbour(n, next.neighbours()[n]);
+    for (const uint32_t id : changes.ids) live.images->set_group(id, next.group(id));
+  }
+  return publish_patched(*live.images, publisher_);
+}
+
+Result<TableChange> LiveTables::commit_routes(const std::string& table, const SourcedRib& next,
+                                              const std::vector<RouteStep>& steps, double parse_seconds, bool dry_run) {
   const Image& before = *tables_.routes.find(table)->second;
   TableChange change{.table = table, .kind = "routes"};
   const TableLoad& load = load_of("routes", table);
   change.entries_before = load.entries;
-  change.entries_after = next.size();
+  change.entries_after = next.prefixes();
   change.bytes_before = before.bytes().size();
   change.parse_seconds = parse_seconds;
   const ImageSection* four = before.find(SectionTag::kFib4);
@@ -465,48 +703,69 @@ Result<TableChange> LiveTables::commit_routes(const std::string& table, Rib next
   const Stopwatch clock;
   auto image = make(route_makers_, change, next, steps, dry_run);
   if (!image) return std::move(image).error();
-  // What is not published in the end leaves no trace.
+  // What is not published in the end leaves no trace: what knows too much is made anew for the next change.
   struct Trace {
     ~Trace() {
-      if (makers != nullptr) makers->erase(table);
+      if (makers == nullptr) return;
+      makers->erase(table);
+      for (auto& [live, hops] : next_hops) live->images.reset();
     }
     decltype(route_makers_)* makers;
     const std::string& table;
-  } trace{dry_run ? nullptr : &route_makers_, table};
+    std::vector<std::pair<LiveNextHops*, NextHops>> next_hops;
+  } trace{dry_run ? nullptr : &route_makers_, table, {}};
   TableSet set = tables_;
   set.routes[table] = *image;
   change.bytes_after = (*image)->bytes().size();
+  const size_t before_bytes = bytes();
   size_t more = !dry_run && route_makers_[table]->bytes() != 0 ? 0 : change.bytes_after;
-  // Adjacencies go by the numbers of next hops.
+  // Adjacencies go by the numbers of next hops, and through the routes.
   auto names = NextHopNames::open(before.section(SectionTag::kNextHopNames));
   if (!names) return std::move(names).error();
-  bool same = names->count() == next.next_hop_count();
-  for (uint32_t id = 1; same && id <= names->count(); ++id) same = names->name(id) == next.next_hop_name(id);
+  const NextHopIds& ids = next.next_hops();
+  bool kept = names->count() <= ids.count();
+  for (uint32_t id = 1; kept && id <= names->count(); ++id) kept = names->name(id) == ids.name(id);
+  const bool same = kept && names->count() == ids.count();
   for (const auto& element : router_.elements) {
     for (const TableDeclaration& d : element->tables()) {
-      if (same || d.type != TableDeclaration::Type::kAdjacency || d.routes != table) continue;
-      const auto model = models_.adjacencies.find(d.name);
-      if (model == models_.adjacencies.end()) {
+      if (d.type != TableDeclaration::Type::kAdjacency || d.routes != table) continue;
+      if (!models_.adjacencies.contains(d.name)) {
+        if (same) continue;
         return Error(
             fmt::format("the adjacency table '{}' is a compiled image: it does not know other next hops than it "
                         "was compiled with",
                         d.name),
             "run with the adjacency file");
       }
-      auto adjacencies = load_table(model->second, image->get(), nullptr, nullptr);
+      auto live = live_next_hops(d.name);
+      if (!live) return std::move(live).error();
+      NextHops hops = (*live)->hops;
+      if (!kept) {
+        hops = NextHops((*live)->hops.definitions());
+        (*live)->images.reset();
+      }
+      hops.extend(ids);
+      if (steps.empty()) hops.all_routes_changed();
+      for (const RouteStep& step : steps) hops.route_changed(step.prefix);
+      const NextHops::Changes changes = hops.settle([&](const IpAddress& a) { return next.match(a); });
+      auto adjacencies = adjacency_image(**live, hops, changes, dry_run);
+      trace.next_hops.emplace_back(*live, std::move(hops));
       if (!adjacencies) return std::move(adjacencies).error();
-      more += (*adjacencies)->bytes().size();
+      if (*adjacencies == nullptr) continue;
+      if (dry_run) more += (*adjacencies)->bytes().size();
       set.adjacencies[d.name] = std::move(*adjacencies);
     }
   }
   change.build_seconds = clock.seconds();
-  change.bytes_peak = bytes() + more;
+  change.bytes_peak = std::max(bytes(), before_bytes) + more;
   if (auto ok = fits(change, more); !ok) return std::move(ok).error();
   // The replica before is free once nobody has it.
   image = std::shared_ptr<const Image>();
   if (auto ok = publish(std::move(set), change, dry_run); !ok) return std::move(ok).error();
   trace.makers = nullptr;
-  if (!dry_run) models_.routes[table] = std::move(next);
+  if (!dry_run) {
+    for (auto& [live, hops] : trace.next_hops) live->hops = std::move(hops);
+  }
   return change;
 }
 
@@ -519,10 +778,22 @@ Result<TableChange> LiveTables::change_routes(const std::string& table, std::str
     return Error(fmt::format("the route table '{}' is a compiled image: its routes are not known", table),
                  "replace it with route files, or run with them");
   }
-  Rib next = **before;
-  auto steps = change_rib(next, text, name);
-  if (!steps) return std::move(steps).error();
-  return commit_routes(table, std::move(next), *steps, clock.seconds(), dry_run);
+  // What next hops lead to before the change is where their history begins.
+  next_hops_of(table);
+  SourcedRib& rib = models_.routes.find(table)->second;
+  rib.begin();
+  auto steps = RouteChange(rib, text, name).make();
+  if (!steps) {
+    rib.rollback();
+    return std::move(steps).error();
+  }
+  auto change = commit_routes(table, rib, *steps, clock.seconds(), dry_run);
+  if (change.ok() && !dry_run) {
+    rib.commit();
+  } else {
+    rib.rollback();
+  }
+  return change;
 }
 
 Result<TableChange> LiveTables::replace_routes(const std::string& table, const std::vector<std::string>& files,
@@ -533,23 +804,67 @@ Result<TableChange> LiveTables::replace_routes(const std::string& table, const s
     if (Image::is_image_file(file))
       return Error(fmt::format("{} is a compiled image: its routes are not known", file), "give the route files");
   }
-  auto read = read_routes_files(files);
-  if (!read) return std::move(read).error();
+  next_hops_of(table);
   // Next hops keep their numbers, so that what goes by them stays as it is.
-  Rib next;
   const auto before = models_.routes.find(table);
-  bool kept = before != models_.routes.end();
-  if (kept) {
-    for (const std::string& name : before->second.next_hop_names()) next.intern(name);
-    std::vector<uint32_t> id(read->next_hop_count() + size_t{1});
-    for (uint32_t i = 1; i <= read->next_hop_count(); ++i) kept &= (id[i] = next.intern(read->next_hop_name(i))) != 0;
-    if (kept) {
-      for (const Route4& r : read->routes4()) next.add4(r.address, r.length, id[r.next_hop]);
-      for (const Route6& r : read->routes6()) next.add6(r.hi, r.lo, r.length, id[r.next_hop]);
-      next.settle();
-    }
+  auto read = read_route_sources(files, nullptr, {},
+                                 before == models_.routes.end() ? NextHopIds() : before->second.next_hops());
+  if (!read) return std::move(read).error();
+  auto change = commit_routes(table, *read, {}, clock.seconds(), dry_run);
+  if (change.ok() && !dry_run) models_.routes[table] = std::move(*read);
+  return change;
+}
+
+Result<TableChange> LiveTables::change_adjacencies(const std::string& table, std::string_view text,
+                                                   const std::string& name, bool dry_run) {
+  const Stopwatch clock;
+  if (auto ok = known(tables_.adjacencies, "adjacency table", table); !ok) return std::move(ok).error();
+  const auto model = models_.adjacencies.find(table);
+  if (model == models_.adjacencies.end()) {
+    return Error(fmt::format("the adjacency table '{}' is a compiled image: its next hops are not known", table),
+                 "run with the adjacency file");
   }
-  return commit_routes(table, kept ? std::move(next) : std::move(*read), {}, clock.seconds(), dry_run);
+  const auto rib = models_.routes.find(model->second.routes);
+  if (rib == models_.routes.end()) {
+    return Error(
+        fmt::format("the route table '{}' is a compiled image: its next hops are not known", model->second.routes),
+        "run with the route files");
+  }
+  auto definitions = parse_adjacency_change(text, name);
+  if (!definitions) return std::move(definitions).error();
+  auto live = live_next_hops(table);
+  if (!live) return std::move(live).error();
+  NextHops next = (*live)->hops;
+  for (auto& [hop, definition] : *definitions) next.define(hop, std::move(definition));
+  const NextHops::Changes changes = next.settle([&](const IpAddress& a) { return rib->second.match(a); });
+  const Image& before = *tables_.adjacencies.find(table)->second;
+  TableChange change{.table = table, .kind = "adjacency"};
+  change.entries_before = load_of("adjacency", table).entries;
+  change.entries_after = next.count() - next.model().unresolved();
+  change.bytes_before = change.bytes_after = before.bytes().size();
+  change.parse_seconds = clock.seconds();
+  const Stopwatch build;
+  auto image = adjacency_image(**live, next, changes, dry_run);
+  Result<void> done;
+  if (!image) {
+    done = std::move(image).error();
+  } else {
+    change.build_seconds = build.seconds();
+    TableSet set = tables_;
+    if (*image != nullptr) {
+      change.bytes_after = (*image)->bytes().size();
+      set.adjacencies[table] = std::move(*image);
+    }
+    change.bytes_peak = bytes() + (dry_run ? change.bytes_after : 0);
+    done = fits(change, dry_run ? change.bytes_after : 0);
+    if (done.ok()) done = publish(std::move(set), change, dry_run);
+  }
+  if (!done.ok()) {
+    (*live)->images.reset();
+    return std::move(done).error();
+  }
+  if (!dry_run) (*live)->hops = std::move(next);
+  return change;
 }
 
 }  // namespace sluice

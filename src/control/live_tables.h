@@ -18,13 +18,15 @@
 #include "exec/plan.h"
 #include "exec/publisher.h"
 #include "graph/router.h"
+#include "tables/adjacency/next_hops.h"
+#include "tables/lpm/rib_sources.h"
 
 namespace sluice {
 
-// One step of a change to a route table.
+// What a step of a change to a route table comes to: the best route of a prefix.
 struct RouteStep {
   IpPrefix prefix;
-  uint32_t next_hop = 0;  // of the Rib after the steps; 0: the route is deleted
+  uint32_t next_hop = 0;  // of the routes after the steps; 0: there is none
 };
 
 // How the images of a table's versions come about. One thread. `Model` is the version whole, `steps` made it of the one
@@ -38,7 +40,7 @@ class ImageMaker {
   // Bytes of images that it keeps, that of the last version included; 0: none.
   virtual size_t bytes() const { return 0; }
 };
-using RouteImageMaker = ImageMaker<Rib, RouteStep>;
+using RouteImageMaker = ImageMaker<SourcedRib, RouteStep>;
 
 // What a change did, or with dry_run would do.
 struct TableChange {
@@ -74,13 +76,22 @@ class LiveTables {
   Result<TableChange> replace_acl(const std::string& table, const std::string& file, const std::string& format,
                                   bool dry_run);
 
-  //   add PREFIX [via] NEXTHOP     a route there, or another next hop for it
-  //   delete PREFIX
+  //   add PREFIX [via] NEXTHOP [metric N] [OPTIONS]      in place of the route of the same source and metric
+  //   append PREFIX [via] NEXTHOP [metric N] [OPTIONS]   another next hop beside those that this route has
+  //   delete PREFIX [metric N] [source NAME]             without either: the route that packets go by now
+  //   delete all source NAME                             every route of a source
+  // OPTIONS: source NAME (default: control), preference N (default: the source's, rib_sources.h).
   // Errors: every line that is wrong; there is no such route; the table is of a compiled image, which has no routes to
   // change; as of `change_acl`.
   Result<TableChange> change_routes(const std::string& table, std::string_view text, const std::string& name,
                                     bool dry_run);
   Result<TableChange> replace_routes(const std::string& table, const std::vector<std::string>& files, bool dry_run);
+
+  //   set LINE          a line of an adjacency file; all lines for a next hop together say what it is from now on
+  //   delete NEXTHOP    nothing says what it is
+  // Errors: every line that is wrong; the table is a compiled image.
+  Result<TableChange> change_adjacencies(const std::string& table, std::string_view text, const std::string& name,
+                                         bool dry_run);
 
   const TableSet& tables() const { return tables_; }
   const std::vector<TableLoad>& loads() const { return loads_; }
@@ -90,7 +101,9 @@ class LiveTables {
   // The rules of a list. Errors: there is none of that name; a damaged image.
   Result<const RuleList*> rules(const std::string& table);
   // The routes of a table, nullptr where they are not known. Errors: there is none of that name.
-  Result<const Rib*> routes(const std::string& table) const;
+  Result<const SourcedRib*> routes(const std::string& table) const;
+  // What the next hops of a route table lead to, for each adjacency table that goes by it and is no compiled image.
+  std::vector<std::pair<std::string, const NextHops*>> next_hops_of(const std::string& routes);
   // The generation with which a table was changed last; 0: never.
   uint64_t changed(const std::string& kind, const std::string& table) const;
 
@@ -116,8 +129,18 @@ class LiveTables {
   // half as many rules as then, and some more.
   Result<AclChoice> choose_acl_images(const AclState& state, const RuleList& list, bool whole,
                                       const TableChange& change);
-  Result<TableChange> commit_routes(const std::string& table, Rib next, const std::vector<RouteStep>& steps,
-                                    double parse_seconds, bool dry_run);
+  // `next` are the routes after the steps; without steps they have nothing to do with those before.
+  Result<TableChange> commit_routes(const std::string& table, const SourcedRib& next,
+                                    const std::vector<RouteStep>& steps, double parse_seconds, bool dry_run);
+  // An adjacency table's next hops, and the image that is patched; made when they are asked for first.
+  struct LiveNextHops {
+    NextHops hops;
+    std::unique_ptr<PatchedAdjacencies> images;
+  };
+  Result<LiveNextHops*> live_next_hops(const std::string& adjacencies);
+  // The image of what has changed, or nullptr: nothing has.
+  Result<std::shared_ptr<const Image>> adjacency_image(LiveNextHops& live, const NextHops& next,
+                                                       const NextHops::Changes& changes, bool dry_run);
   // The image of a version: by the table's maker, or for a dry run built on its own.
   template <typename Model, typename Step>
   Result<std::shared_ptr<const Image>> make(std::map<std::string, std::unique_ptr<ImageMaker<Model, Step>>>& makers,
@@ -135,6 +158,7 @@ class LiveTables {
   std::vector<TableLoad> loads_;
   std::map<std::string, AclState> acls_;
   std::map<std::string, std::unique_ptr<RouteImageMaker>> route_makers_;
+  std::map<std::string, LiveNextHops> next_hops_;
   std::map<std::pair<std::string, std::string>, uint64_t> changed_;
   size_t max_bytes_;
 };

@@ -14,6 +14,7 @@
 #include "graph/table_set.h"
 #include "tables/acl/rule_set.h"
 #include "tables/lpm/rib.h"
+#include "tables/lpm/rib_sources.h"
 
 namespace sluice {
 
@@ -52,7 +53,7 @@ struct TableGaps {
 // What tables were built from, for whoever changes them later.
 struct TableModels {
   std::map<std::string, RuleSet, std::less<>> acls;  // not those of compiled images, which have their rules in them
-  std::map<std::string, Rib, std::less<>> routes;    // not those of compiled images
+  std::map<std::string, SourcedRib, std::less<>> routes;             // not those of compiled images
   std::map<std::string, TableDeclaration, std::less<>> adjacencies;  // with the files' text in place of the files
 };
 
@@ -62,9 +63,11 @@ struct TableModels {
 Result<TableSet> load_tables(const Router& router, const TableOverrides& overrides = {}, TableReport* report = nullptr,
                              const TableGaps& gaps = {}, TableModels* models = nullptr);
 
-// One table by itself. `routes` is needed for kAdjacency only: the image whose next hops it resolves.
+// One table by itself. `routes` is needed for kAdjacency only: the image whose next hops it resolves. `rib`: for
+// kRoutes receives the best routes, where they are known; for kAdjacency holds those that addresses are resolved
+// through.
 Result<std::shared_ptr<const Image>> load_table(const TableDeclaration& declaration, const Image* routes,
                                                 TableLoad* load, std::vector<Diagnostic>* warnings,
-                                                TableModels* models = nullptr);
+                                                TableModels* models = nullptr, Rib* rib = nullptr);
 
 }  // namespace sluice

@@ -18,9 +18,9 @@
 
 namespace sluice {
 
-RuleHits::Block::Block(unsigned workers) : workers(workers) {
+RuleHits::Block::Block(unsigned n) : workers(n) {
   // Zero pages until they are used, where there are many workers.
-  counts = static_cast<HitCount*>(std::calloc(size_t{workers} * kBlock, sizeof(HitCount)));
+  counts = static_cast<HitCount*>(std::calloc(size_t{n} * kBlock, sizeof(HitCount)));
   if (counts == nullptr) throw std::bad_alloc();
 }
 

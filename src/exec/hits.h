@@ -68,8 +68,8 @@ class RuleHits {
  private:
   friend class HitLedger;
   struct Block {
-    // kBlock counters a worker, of which the operating system gives what is used. Throws std::bad_alloc.
-    explicit Block(unsigned workers);
+    // kBlock counters for each of n workers, of which the operating system gives what is used. Throws std::bad_alloc.
+    explicit Block(unsigned n);
     ~Block();
     Block(const Block&) = delete;
     Block& operator=(const Block&) = delete;

@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (uint32_t hash : {0u, 0x55555555u, 0xffffffffu}) {
       const Adjacency* a = view->select(id, hash);
       if (a == nullptr) continue;
-      if (a->next_hop != id || a->mtu < 68 || view->flags(id) != 0) std::abort();
+      if (a->mtu < 68 || view->flags(id) != 0) std::abort();
     }
   }
   return 0;

@@ -4,17 +4,20 @@
 
 #include <algorithm>
 #include <optional>
-#include <unordered_map>
 
 #include "net/text.h"
 
 namespace sluice {
 namespace {
 
-const std::vector<std::string> kFlagWords = {"drop", "blackhole", "local", "punt"};
+const std::vector<std::string> kFlagWords = {"drop",  "blackhole", "unreachable", "prohibit",
+                                             "throw", "local",     "punt",        "group"};
+constexpr const char* kThings =
+    "neighbours, a group, or one of drop, blackhole, unreachable, prohibit, throw, local, punt";
 const std::vector<std::string> kOptionWords = {"vlan", "mtu", "weight"};
 constexpr const char* kLineForm =
-    "NEXTHOP DSTMAC SRCMAC PORT [vlan N] [mtu N] [weight N], or NEXTHOP drop|blackhole|local|punt";
+    "NEXTHOP DSTMAC SRCMAC PORT [vlan N] [mtu N] [weight N], NEXTHOP group MEMBER..., or NEXTHOP drop|blackhole|"
+    "unreachable|prohibit|throw|local|punt";
 
 bool is_separator(char c) {
   return c == ' ' || c == '\t' || c == ',' || c == '\r';
@@ -38,22 +41,11 @@ std::string printable(std::string_view word) {
   return out;
 }
 
-uint16_t flags_of(std::string_view word) {
-  if (word == "drop") return AdjacencyGroup::kDrop;
-  if (word == "blackhole") return AdjacencyGroup::kDrop | AdjacencyGroup::kBlackhole;
-  if (word == "local") return AdjacencyGroup::kLocal;
-  if (word == "punt") return AdjacencyGroup::kPunt;
-  return 0;
-}
-
 class AdjacencyTextParser {
  public:
-  AdjacencyTextParser(std::string_view text, const std::string& file, std::span<const std::string_view> names)
-      : text_(text), findings_(file, text), model_(static_cast<uint32_t>(names.size())) {
-    for (size_t i = 0; i < names.size(); ++i) ids_.emplace(names[i], static_cast<uint32_t>(i + 1));
-  }
+  AdjacencyTextParser(std::string_view text, const std::string& file) : text_(text), findings_(file, text) {}
 
-  Result<AdjacencyModel> parse() {
+  Result<NextHopDefinitions> parse() {
     size_t at = 0;
     while (at < text_.size()) {
       const size_t end = std::min(text_.find('\n', at), text_.size());
@@ -61,18 +53,29 @@ class AdjacencyTextParser {
       at = end + 1;
     }
     if (!findings_.ok()) return findings_.to_error();
-    if (unknown_ > kUnknownShown) {
+    return std::move(definitions_);
+  }
+
+  // Warnings for definitions that `used` denies.
+  template <typename Used>
+  std::vector<Diagnostic> unused(Used&& used) {
+    size_t unknown = 0;
+    for (const std::string_view name : order_) {
+      if (used(name) || ++unknown > kUnknownShown) continue;
+      findings_.warning_at(offset(name), name.size(), fmt::format("no route uses the next hop {}", printable(name)));
+    }
+    if (unknown > kUnknownShown) {
       Diagnostic d;
       d.severity = Diagnostic::Severity::kWarning;
-      d.message = fmt::format("{} more next hops are used by no route", unknown_ - kUnknownShown);
+      d.message = fmt::format("{} more next hops are used by no route", unknown - kUnknownShown);
       findings_.add(std::move(d));
     }
-    model_.warnings = findings_.all();
-    return std::move(model_);
+    return findings_.all();
   }
 
  private:
   static constexpr size_t kUnknownShown = 20;
+  static constexpr size_t kMostWords = AdjacencyModel::kMaxBuckets + 5;
 
   size_t offset(std::string_view word) const { return static_cast<size_t>(word.data() - text_.data()); }
   Diagnostic& error(std::string_view word, std::string message) {
@@ -82,7 +85,7 @@ class AdjacencyTextParser {
   void line(std::string_view rest) {
     words_.clear();
     size_t i = 0;
-    while (i < rest.size() && words_.size() < 16) {
+    while (i < rest.size() && words_.size() < kMostWords) {
       while (i < rest.size() && is_separator(rest[i])) ++i;
       if (i == rest.size() || rest[i] == '#') break;
       const size_t begin = i;
@@ -90,44 +93,72 @@ class AdjacencyTextParser {
       words_.push_back(rest.substr(begin, i - begin));
     }
     if (words_.empty()) return;
-    uint16_t flags = 0;
-    std::optional<AdjacencyModel::Neighbour> neighbour;
-    if (words_.size() >= 2 && (flags = flags_of(words_[1])) != 0) {
+    if (words_[0] == "resolve-via" && words_.size() == 2 && words_[1] == "default") {
+      definitions_.via_default = true;
+      return;
+    }
+    NextHopDefinition said;
+    if (words_.size() >= 2 && (said.flags = next_hop_flags(words_[1])) != 0) {
       if (words_.size() > 2) {
         error(words_[2], fmt::format("unexpected '{}' after {}", printable(words_[2]), words_[1])).expected =
             "the end of the line";
         return;
       }
+    } else if (words_.size() >= 2 && words_[1] == "group") {
+      if (!parse_group(said)) return;
     } else {
-      neighbour = parse_neighbour();
+      const auto neighbour = parse_neighbour();
       if (!neighbour) return;
+      said.neighbours.push_back(*neighbour);
     }
-    const auto known = ids_.find(words_[0]);
-    if (known == ids_.end()) {
-      if (++unknown_ <= kUnknownShown) {
-        findings_.warning_at(offset(words_[0]), words_[0].size(),
-                             fmt::format("no route uses the next hop {}", printable(words_[0])));
-      }
+    const auto at = definitions_.names.find(words_[0]);
+    if (at == definitions_.names.end()) {
+      order_.push_back(words_[0]);
+      definitions_.names.emplace(words_[0], std::move(said));
       return;
     }
-    AdjacencyModel::Group& group = model_.group(known->second);
-    if (neighbour ? group.flags != 0 : !group.neighbours.empty() || (group.flags != 0 && group.flags != flags)) {
-      error(words_[0], fmt::format("the next hop {} stands for different things", words_[0])).expected =
-          "either neighbours, or one of drop, blackhole, local, punt";
-      return;
-    }
-    if (!neighbour) {
-      group.flags = flags;
+    NextHopDefinition& known = at->second;
+    if (known == said && said.neighbours.empty()) return;
+    if (known.neighbours.empty() || said.neighbours.empty()) {
+      error(words_[0], fmt::format("the next hop {} stands for different things", printable(words_[0]))).expected =
+          fmt::format("either {}", kThings);
       return;
     }
     // The bucket limit bounds a group as well: every neighbour takes a bucket at least.
-    const bool room = group.neighbours.size() < AdjacencyModel::kMaxBuckets;
-    if (room) group.neighbours.push_back(*neighbour);
+    const bool room = known.neighbours.size() < AdjacencyModel::kMaxBuckets;
+    if (room) known.neighbours.push_back(said.neighbours[0]);
+    AdjacencyModel::Group group;
+    for (const auto& n : known.neighbours) group.members.push_back({0, n.weight});
     if (!room || adjacency_buckets(group) == 0) {
-      error(words_[0],
-            fmt::format("the weights of {} need more than {} buckets", words_[0], AdjacencyModel::kMaxBuckets))
+      error(words_[0], fmt::format("the weights of {} need more than {} buckets", printable(words_[0]),
+                                   AdjacencyModel::kMaxBuckets))
           .expected = "smaller weights, or fewer neighbours";
     }
+  }
+
+  bool parse_group(NextHopDefinition& said) {
+    for (size_t i = 2; i < words_.size(); ++i) {
+      if (words_[i] == "resilient") {
+        const auto buckets = i + 1 < words_.size() ? parse_number(words_[i + 1]) : std::nullopt;
+        if (!buckets || *buckets < 2 || *buckets > AdjacencyModel::kMaxResilient || i + 2 < words_.size()) {
+          const std::string_view word = words_[std::min(i + (buckets && *buckets >= 2 ? 2 : 1), words_.size() - 1)];
+          error(word, fmt::format("'{}' is no number of buckets at the end of the line", printable(word))).expected =
+              fmt::format("resilient 2 to {}", AdjacencyModel::kMaxResilient);
+          return false;
+        }
+        said.buckets = static_cast<uint16_t>(*buckets);
+        break;
+      }
+      auto members = split_next_hops(words_[i]);
+      if (members.empty()) members.push_back({std::string(words_[i]), 1});
+      said.members.insert(said.members.end(), members.begin(), members.end());
+    }
+    if (said.members.empty() || said.members.size() > AdjacencyModel::kMaxBuckets) {
+      error(words_[1], fmt::format("a group of {} next hops", said.members.size())).expected =
+          fmt::format("NEXTHOP group MEMBER[*WEIGHT]... with 1 to {} members", AdjacencyModel::kMaxBuckets);
+      return false;
+    }
+    return true;
   }
 
   std::optional<AdjacencyModel::Neighbour> parse_neighbour() {
@@ -196,23 +227,38 @@ class AdjacencyTextParser {
 
   std::string_view text_;
   Diagnostics findings_;
-  AdjacencyModel model_;
-  std::unordered_map<std::string_view, uint32_t> ids_;
+  NextHopDefinitions definitions_;
+  std::vector<std::string_view> order_;  // of the names, each where it was first
   std::vector<std::string_view> words_;
-  size_t unknown_ = 0;
 };
 
 }  // namespace
 
+Result<NextHopDefinitions> parse_next_hops(std::string_view text, const std::string& file) {
+  return AdjacencyTextParser(text, file).parse();
+}
+
+Result<AdjacencyModel> parse_adjacencies(std::string_view text, const std::string& file, const NextHopIds& ids,
+                                         const RouteMatch& match) {
+  AdjacencyTextParser parser(text, file);
+  auto definitions = parser.parse();
+  if (!definitions) return std::move(definitions).error();
+  NextHops all(std::move(*definitions));
+  all.extend(ids);
+  all.settle(match);
+  AdjacencyModel model = all.model();
+  model.warnings = parser.unused([&](std::string_view name) { return all.find(name) != nullptr; });
+  return model;
+}
+
 Result<AdjacencyModel> parse_adjacencies(std::string_view text, const std::string& file, const Rib& rib) {
-  const std::vector<std::string_view> names(rib.next_hop_names().begin(), rib.next_hop_names().end());
-  return AdjacencyTextParser(text, file, names).parse();
+  return parse_adjacencies(text, file, rib.next_hops(), [&](const IpAddress& a) { return rib.match(a); });
 }
 
 Result<AdjacencyModel> parse_adjacencies(std::string_view text, const std::string& file, const NextHopNames& names) {
-  std::vector<std::string_view> list(names.count());
-  for (uint32_t i = 0; i < names.count(); ++i) list[i] = names.name(i + 1);
-  return AdjacencyTextParser(text, file, list).parse();
+  NextHopIds ids;
+  for (uint32_t i = 1; i <= names.count(); ++i) ids.intern(names.name(i));
+  return parse_adjacencies(text, file, ids);
 }
 
 }  // namespace sluice

@@ -16,6 +16,10 @@ std::string errors_of(const char* text) {
   return model.ok() ? "" : to_string(model.error());
 }
 
+const AdjacencyModel::Neighbour& neighbour(const AdjacencyModel& model, uint32_t id, size_t which) {
+  return model.neighbours()[model.group(id).members[which].neighbour];
+}
+
 TEST(AdjacencyText, ReadsNeighboursGroupsAndFlags) {
   const Rib rib = rib_of({"22", "2001:db8::1", "x", "y", "z"});
   auto model = parse_adjacencies(
@@ -27,22 +31,44 @@ TEST(AdjacencyText, ReadsNeighboursGroupsAndFlags) {
       "nobody drop\n",
       "adj", rib);
   ASSERT_TRUE(model.ok()) << to_string(model.error());
-  ASSERT_EQ(model->group(1).neighbours.size(), 1u);
-  EXPECT_EQ(model->group(1).neighbours[0].destination, (MacAddress{{2, 0, 0, 0, 0, 1}}));
-  EXPECT_EQ(model->group(1).neighbours[0].source, (MacAddress{{2, 0, 0, 0, 0, 2}}));
-  EXPECT_EQ(model->group(1).neighbours[0].port, 3);
-  EXPECT_EQ(model->group(1).neighbours[0].mtu, 1500);
-  ASSERT_EQ(model->group(2).neighbours.size(), 2u);
-  EXPECT_EQ(model->group(2).neighbours[0].vlan, 4094);
-  EXPECT_EQ(model->group(2).neighbours[0].mtu, 9000);
-  EXPECT_EQ(model->group(2).neighbours[0].weight, 3);
-  EXPECT_EQ(model->group(2).neighbours[0].port, 65535);
+  ASSERT_EQ(model->group(1).members.size(), 1u);
+  EXPECT_EQ(neighbour(*model, 1, 0).destination, (MacAddress{{2, 0, 0, 0, 0, 1}}));
+  EXPECT_EQ(neighbour(*model, 1, 0).source, (MacAddress{{2, 0, 0, 0, 0, 2}}));
+  EXPECT_EQ(neighbour(*model, 1, 0).port, 3);
+  EXPECT_EQ(neighbour(*model, 1, 0).mtu, 1500);
+  ASSERT_EQ(model->group(2).members.size(), 2u);
+  EXPECT_EQ(neighbour(*model, 2, 0).vlan, 4094);
+  EXPECT_EQ(neighbour(*model, 2, 0).mtu, 9000);
+  EXPECT_EQ(neighbour(*model, 2, 0).weight, 3);
+  EXPECT_EQ(neighbour(*model, 2, 0).port, 65535);
   EXPECT_EQ(model->group(3).flags, AdjacencyGroup::kDrop | AdjacencyGroup::kBlackhole);
   EXPECT_EQ(model->group(4).flags, AdjacencyGroup::kLocal);
   EXPECT_EQ(model->unresolved(), 1u);  // z
   ASSERT_EQ(model->warnings.size(), 1u);
   EXPECT_EQ(model->warnings[0].line, 8u);
   EXPECT_NE(model->warnings[0].message.find("nobody"), std::string::npos);
+}
+
+TEST(AdjacencyText, ReadsGroupsWordsAndResolvesThroughRoutes) {
+  Rib rib = rib_of({"core", "10.0.0.9", "unreachable", "x", "n1+n2*3"});
+  rib.add({{0, 0x0a000000, 4}, 8}, rib.find_next_hop("core"));
+  rib.settle();
+  auto model = parse_adjacencies(
+      "n1 02:00:00:00:00:01 02:00:00:00:00:02 1\nn2 02:00:00:00:00:03 02:00:00:00:00:02 2\n"
+      "core group n1 n2*2 resilient 32 # shared\ncore group n1 n2*2 resilient 32\nx prohibit\n",
+      "adj", rib);
+  ASSERT_TRUE(model.ok()) << to_string(model.error());
+  EXPECT_TRUE(model->warnings.empty());
+  EXPECT_EQ(model->group(1).buckets.size(), 32u);
+  EXPECT_EQ(model->group(2), model->group(1)) << "by the route for 10.0.0.0/8";
+  EXPECT_EQ(model->group(3).flags, AdjacencyGroup::kHostUnreachable);
+  EXPECT_EQ(model->group(4).flags, AdjacencyGroup::kProhibited);
+  EXPECT_EQ(model->group(5).members.size(), 2u);
+  EXPECT_EQ(model->group(5).members[1].weight, 3);
+  for (const char* wrong : {"g group\n", "g group a resilient 1\n", "g group a resilient 5000\n",
+                            "g group a resilient 16 b\n", "g group resilient 16\n", "g group a\ng drop\n"}) {
+    EXPECT_NE(errors_of(wrong), "") << wrong;
+  }
 }
 
 TEST(AdjacencyText, FindsAllErrorsAtOnce) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <utility>
 
@@ -11,30 +13,53 @@
 namespace sluice {
 namespace {
 
-Result<RouteReport> read_one(const std::string& path, Rib& rib, const MrtOptions& mrt) {
-  auto stream = ByteStream::open(path);
+constexpr std::string_view kSource = ",source=", kPreference = ",preference=";
+
+// Where a file's path ends.
+size_t path_end(const std::string& text) {
+  return std::min({text.find(kSource), text.find(kPreference), text.size()});
+}
+
+// What the files of one source say.
+struct Part {
+  std::string source;
+  uint8_t preference = 0;
+  Rib rib;
+  std::vector<RankedRoute> ranked;
+};
+
+Result<RouteReport> read_one(const std::string& text, std::vector<Part>& parts, const MrtOptions& mrt) {
+  auto file = parse_route_file(text);
+  if (!file) return std::move(file).error();
+  auto stream = ByteStream::open(file->path);
   if (!stream) return std::move(stream).error();
   auto start = stream->peek();
   if (!start) return std::move(start).error();
   if (start->size() >= 8 && std::memcmp(start->data(), Image::kMagic, 8) == 0) {
-    return Error(fmt::format("{} is a compiled image, not a route file", path),
+    return Error(fmt::format("{} is a compiled image, not a route file", file->path),
                  "give it alone, or give the route files it was compiled from");
   }
-  if (looks_like_mrt(*start)) return parse_mrt(*stream, rib, mrt);
-  auto text = read_all(*stream, kMaxTextBytes);
-  if (!text) return std::move(text).error();
-  return parse_routes(*text, path, rib);
+  const bool is_mrt = looks_like_mrt(*start);
+  if (file->source.empty()) file->source = is_mrt ? "bgp" : "static";
+  const uint8_t preference = file->preference.value_or(default_preference(file->source));
+  // Files of one source that follow each other share a Rib: most tables have no other, and need no more than that.
+  if (parts.empty() || parts.back().source != file->source || parts.back().preference != preference)
+    parts.push_back({file->source, preference, {}, {}});
+  Part& part = parts.back();
+  if (is_mrt) return parse_mrt(*stream, part.rib, mrt);
+  auto bytes = read_all(*stream, kMaxTextBytes);
+  if (!bytes) return std::move(bytes).error();
+  return parse_routes(*bytes, file->path, part.rib, &part.ranked);
 }
 
-}  // namespace
-
-Result<Rib> read_routes_files(const std::vector<std::string>& paths, RouteReport* report, const MrtOptions& mrt) {
-  Rib rib;
+Result<std::vector<Part>> read_parts(const std::vector<std::string>& files, RouteReport* report,
+                                     const MrtOptions& mrt) {
+  std::vector<Part> parts;
   RouteReport sum;
   Error all;
   size_t failed = 0;
-  for (const std::string& path : paths) {
-    auto one = read_one(path, rib, mrt);
+  for (const std::string& file : files) {
+    auto one = read_one(file, parts, mrt);
     if (!one) {
       Error error = std::move(one).error();
       if (++failed == 1) {
@@ -44,7 +69,7 @@ Result<Rib> read_routes_files(const std::vector<std::string>& paths, RouteReport
       // A file's own sentence stays as a finding where it has no located ones.
       if (error.diagnostics.empty()) {
         Diagnostic d;
-        d.file = path;
+        d.file = path_of_route_file(file);
         d.message = std::move(error.message);
         error.diagnostics.push_back(std::move(d));
       }
@@ -59,11 +84,97 @@ Result<Rib> read_routes_files(const std::vector<std::string>& paths, RouteReport
     }
   }
   if (failed > 1)
-    all.message = fmt::format("{} of {} route files have errors; the first: {}", failed, paths.size(), all.message);
+    all.message = fmt::format("{} of {} route files have errors; the first: {}", failed, files.size(), all.message);
   if (failed > 0) return all;
   if (report != nullptr) *report = std::move(sum);
-  rib.settle();
+  for (Part& part : parts) part.rib.settle();
+  return parts;
+}
+
+Result<SourcedRib> join(const std::vector<Part>& parts, const NextHopIds& ids = {}) {
+  SourcedRib rib;
+  rib.next_hops() = ids;
+  for (const Part& part : parts) {
+    const uint8_t source = rib.source(part.source);
+    if (source == 0) return Error(fmt::format("more than {} sources of routes", SourcedRib::kMaxSources));
+    if (!rib.add_all(part.rib, source, part.preference)) {
+      if (ids.count() != 0) return join(parts);
+      return Error(fmt::format("more than {} different next hops", Rib::kMaxNextHops));
+    }
+    for (const RankedRoute& r : part.ranked) {
+      // Interned by add_all with all of the part's.
+      const uint32_t hop = rib.next_hops().find(part.rib.next_hop_name(r.next_hop));
+      rib.add(r.prefix, {r.metric, static_cast<uint16_t>(hop), source, part.preference});
+    }
+  }
   return rib;
+}
+
+}  // namespace
+
+std::string path_of_route_file(const std::string& text) {
+  return text.substr(0, path_end(text));
+}
+
+Result<RouteFile> parse_route_file(const std::string& text) {
+  RouteFile file;
+  size_t at = path_end(text);
+  file.path = text.substr(0, at);
+  while (at < text.size()) {
+    const bool source = text.compare(at, kSource.size(), kSource) == 0;
+    const size_t begin = at + (source ? kSource : kPreference).size();
+    at = std::min(text.find(',', begin), text.size());
+    const std::string word = text.substr(begin, at - begin);
+    if (source) {
+      file.source = word;
+      if (word.empty() || word.size() > 64)
+        return Error(fmt::format("{}: a source of routes has a name of 1 to 64 bytes", file.path), "source=NAME");
+    } else {
+      unsigned n = 0;
+      const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), n);
+      if (code != std::errc() || end != word.data() + word.size() || n > 255)
+        return Error(fmt::format("{}: '{}' is no preference", file.path, word), "preference=N, 0 (best) to 255");
+      file.preference = static_cast<uint8_t>(n);
+    }
+    if (at < text.size() && text.compare(at, kSource.size(), kSource) != 0 &&
+        text.compare(at, kPreference.size(), kPreference) != 0)
+      return Error(fmt::format("{}: '{}' says nothing about a route file", file.path, text.substr(at + 1)),
+                   "FILE[,source=NAME][,preference=N]");
+  }
+  return file;
+}
+
+std::vector<std::string> split_route_files(const std::string& text) {
+  std::vector<std::string> files;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string one = text.substr(at, end - at);
+    at = end + 1;
+    const std::string option = "," + one;
+    if (!files.empty() && (option.starts_with(kSource) || option.starts_with(kPreference))) {
+      files.back() += option;
+    } else if (!one.empty()) {
+      files.push_back(one);
+    }
+  }
+  return files;
+}
+
+Result<Rib> read_routes_files(const std::vector<std::string>& files, RouteReport* report, const MrtOptions& mrt) {
+  auto parts = read_parts(files, report, mrt);
+  if (!parts) return std::move(parts).error();
+  if (parts->empty()) return Rib();
+  if (parts->size() == 1 && (*parts)[0].ranked.empty()) return std::move((*parts)[0].rib);
+  auto all = join(*parts);
+  if (!all) return std::move(all).error();
+  return all->best_routes();
+}
+
+Result<SourcedRib> read_route_sources(const std::vector<std::string>& files, RouteReport* report, const MrtOptions& mrt,
+                                      const NextHopIds& ids) {
+  auto parts = read_parts(files, report, mrt);
+  if (!parts) return std::move(parts).error();
+  return join(*parts, ids);
 }
 
 }  // namespace sluice

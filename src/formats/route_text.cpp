@@ -97,8 +97,8 @@ const char* fast_prefix6(const char* p, const char* end, uint64_t& hi, uint64_t&
 
 class RouteTextParser {
  public:
-  RouteTextParser(std::string_view text, const std::string& file, Rib& rib)
-      : text_(text), rib_(rib), findings_(file, text) {}
+  RouteTextParser(std::string_view text, const std::string& file, Rib& rib, std::vector<RankedRoute>* ranked)
+      : text_(text), rib_(rib), findings_(file, text), out_(ranked) {}
 
   Result<RouteReport> parse() {
     const Rib::Mark mark = rib_.mark();
@@ -116,6 +116,11 @@ class RouteTextParser {
       return findings_.to_error();
     }
     report_.warnings = findings_.all();
+    if (out_ != nullptr) {
+      out_->insert(out_->end(), ranked_.begin(), ranked_.end());
+    } else if (!ranked_.empty()) {
+      fold_ranked();
+    }
     return std::move(report_);
   }
 
@@ -173,13 +178,15 @@ class RouteTextParser {
     return {begin, static_cast<size_t>(p - begin)};
   }
 
-  // The words that `ip route` puts before a prefix: those that drop, and those of the host itself.
+  // The words that `ip route` puts before a prefix: those that are the next hop themselves, those of the host itself,
+  // and those that no packet goes by here.
   static bool is_dropping_type(std::string_view word) {
-    return word == "blackhole" || word == "unreachable" || word == "prohibit";
+    return word == "blackhole" || word == "unreachable" || word == "prohibit" || word == "throw";
   }
-  static bool is_own_type(std::string_view word) {
-    static constexpr std::string_view kTypes[] = {"local", "broadcast", "multicast", "anycast", "throw", "nat"};
-    return std::find(std::begin(kTypes), std::end(kTypes), word) != std::end(kTypes);
+  static bool is_own_type(std::string_view word) { return word == "local" || word == "broadcast" || word == "anycast"; }
+  static bool is_other_type(std::string_view word) { return word == "multicast" || word == "nat"; }
+  static bool is_used_table(std::string_view word) {
+    return word == "main" || word == "254" || word == "local" || word == "255";
   }
   static bool has_word(const char* p, const char* end, std::string_view wanted) {
     for (std::string_view word = next_word(p, end); !word.empty(); word = next_word(p, end)) {
@@ -208,7 +215,9 @@ class RouteTextParser {
       }
       const std::string_view begin = word;
       std::string_view hop, device, weight;
+      bool dead = false;
       for (word = next_word(q, end); !word.empty() && word != "nexthop"; word = next_word(q, end)) {
+        dead |= word == "dead";
         if (word == "via") {
           hop = next_word(q, end);
           if (hop == "inet6" || hop == "inet") hop = next_word(q, end);
@@ -223,6 +232,7 @@ class RouteTextParser {
         error(begin, "'nexthop' without a next hop").expected = "nexthop via ADDRESS dev NAME weight N";
         return false;
       }
+      if (dead) continue;
       if (!name.empty()) name += '+';
       name += hop;
       if (!weight.empty() && weight != "1") {
@@ -234,17 +244,46 @@ class RouteTextParser {
     return true;
   }
 
-  // True: a lower metric of the same prefix stands already. Lines without a metric have none to lose by.
-  bool outranked(const IpPrefix& prefix, std::string_view metric) {
-    uint32_t value = 0;
-    const auto [stop, code] = std::from_chars(metric.data(), metric.data() + metric.size(), value);
-    if (code != std::errc() || stop != metric.data() + metric.size()) return false;
-    const auto [at, fresh] = metrics_.try_emplace(
-        std::tuple(prefix.address.family, prefix.address.hi, prefix.address.lo, prefix.length), value);
-    if (fresh) return false;
-    if (at->second <= value) return true;
-    at->second = value;
-    return false;
+  using PrefixKey = std::tuple<uint8_t, uint64_t, uint64_t, uint8_t>;
+  static PrefixKey key_of(const IpPrefix& p) { return {p.address.family, p.address.hi, p.address.lo, p.length}; }
+
+  // A line with a metric. Of equal ones the first stands; IPv6 gateways share the traffic, as the kernel has it, whose
+  // older tools print a line for each.
+  bool rank(const IpPrefix& prefix, std::string_view next_hop, uint32_t metric, bool gateway) {
+    const auto [at, fresh] = places_.try_emplace({key_of(prefix), metric}, ranked_.size());
+    if (fresh) {
+      const uint32_t id = rib_.intern(next_hop);
+      if (id != 0) ranked_.push_back({prefix, id, metric});
+      gateways_.push_back(gateway);
+      ++(prefix.address.family == 4 ? report_.routes4 : report_.routes6);
+      return id != 0;
+    }
+    RankedRoute& first = ranked_[at->second];
+    const std::string together = fmt::format("{}+{}", rib_.next_hop_name(first.next_hop), next_hop);
+    if (prefix.address.family != 6 || !gateway || !gateways_[at->second] || together.size() > kMaxName) {
+      ++report_.skipped;
+      return true;
+    }
+    const uint32_t id = rib_.intern(together);
+    if (id != 0) first.next_hop = id;
+    return id != 0;
+  }
+  void fold_ranked() {
+    rib_.settle();
+    std::stable_sort(ranked_.begin(), ranked_.end(), [](const RankedRoute& a, const RankedRoute& b) {
+      return std::tuple(key_of(a.prefix), a.metric) < std::tuple(key_of(b.prefix), b.metric);
+    });
+    for (size_t i = 0; i < ranked_.size(); ++i) {
+      const RankedRoute& r = ranked_[i];
+      const bool first = i == 0 || ranked_[i - 1].prefix != r.prefix;
+      if (first && rib_.find(r.prefix) == 0) {
+        best_.push_back(r);
+      } else {
+        ++report_.skipped;
+        --(r.prefix.address.family == 4 ? report_.routes4 : report_.routes6);
+      }
+    }
+    for (const RankedRoute& r : best_) rib_.add(r.prefix, r.next_hop);
   }
 
   void slow_line(const char* p, const char* end) {
@@ -252,24 +291,46 @@ class RouteTextParser {
     std::string_view where = first;
     std::string_view next_hop;
     const char* const expected = "PREFIX NEXTHOP, PREFIX via NEXTHOP or PREFIX dev NAME";
-    const bool dropping = is_dropping_type(first), own = is_own_type(first);
-    if (dropping || own || first == "unicast") {
+    const bool dropping = is_dropping_type(first), own = is_own_type(first), other = is_other_type(first);
+    if (dropping || own || other || first == "unicast") {
       where = next_word(p, end);
       if (where.empty()) {
         error(first, fmt::format("'{}' without a prefix", first)).expected = expected;
         return;
       }
     }
-    std::string_view metric;
+    uint32_t metric = 0;
     bool six = false;  // words that only `ip -6 route` prints: what `default` alone does not say
+    bool unused = other, encapsulated = false;
     {
       const char* q = p;
-      for (std::string_view w = next_word(q, end); !w.empty(); w = next_word(q, end)) {
-        if (w == "metric") metric = next_word(q, end);
+      bool first_word = true;
+      for (std::string_view w = next_word(q, end); !w.empty() && w != "nexthop"; w = next_word(q, end)) {
+        // The first word may be a next hop of any name, where it is the only one, and so may what comes after `via` and
+        // `dev`.
+        const char* ahead = q;
+        const bool key = w == "via" || w == "dev" || w == "proto" || w == "metric" || w == "table" || w == "encap";
+        const bool name = first_word && (!key || next_word(ahead, end).empty());
+        first_word = false;
+        if (name) continue;
+        if (w == "via" || w == "dev") next_word(q, end);
+        if (w == "metric") {
+          const std::string_view word = next_word(q, end);
+          const auto [stop, code] = std::from_chars(word.data(), word.data() + word.size(), metric);
+          if (code != std::errc() || stop != word.data() + word.size()) {
+            error(word.empty() ? w : word, fmt::format("'{}' is no metric", printable(word))).expected =
+                "0 to 4294967295";
+            return;
+          }
+        }
+        if (w == "table") unused |= !is_used_table(next_word(q, end));
+        unused |= w == "dead";
+        encapsulated |= w == "encap";
         six |= w == "pref" || w == "hoplimit" || w == "error";
       }
     }
     std::string together;  // the name of a multipath route
+    bool gateway = false;
     std::string_view word = next_word(p, end);
     if (word == "nhid") {
       next_word(p, end);
@@ -280,6 +341,7 @@ class RouteTextParser {
       next_hop = first;
     } else if (here || (word != "via" && word != "dev" && goes_on())) {
       const char* const line_begin = word.empty() ? end : word.data();
+      encapsulated |= has_word(line_begin, end, "encap");
       if (!members(line_begin, end, together)) return;
       const char* const text_end = text_.data() + text_.size();
       while (goes_on()) {
@@ -287,22 +349,25 @@ class RouteTextParser {
         const char* const stop = newline != nullptr ? static_cast<const char*>(newline) : text_end;
         const char* const begin = next_line_;
         next_line_ = newline != nullptr ? stop + 1 : text_end;
+        encapsulated |= has_word(begin, stop, "encap");
         if (!members(begin, stop, together)) return;
       }
       next_hop = together;
+      unused |= together.empty();  // every member is dead
     } else if (word == "via" || word == "dev") {
       const std::string_view key = word;
       next_hop = next_word(p, end);
-      if (key == "via" && (next_hop == "inet6" || next_hop == "inet")) next_hop = next_word(p, end);
+      gateway = key == "via";
+      if (gateway && (next_hop == "inet6" || next_hop == "inet")) next_hop = next_word(p, end);
       if (next_hop.empty()) {
         error(key, fmt::format("'{}' without a next hop", key)).expected = expected;
         return;
       }
       // The rest of a line of `ip route` says nothing about where the packet goes once the next hop is known.
-    } else if (!own) {
+    } else if (!own && !other && !encapsulated) {
       next_hop = word;
       if (!next_hop.empty()) word = next_word(p, end);
-      if (!next_hop.empty() && !word.empty() && word != "dev") {
+      if (!next_hop.empty() && !word.empty() && word != "dev" && word != "metric") {
         error(word, fmt::format("unexpected '{}' after the next hop", printable(word))).expected = expected;
         return;
       }
@@ -319,7 +384,13 @@ class RouteTextParser {
       bad_prefix(where);
       return;
     }
-    if (own) {
+    if (own) next_hop = "local";
+    if (encapsulated && !unused) {
+      findings_
+          .warning_at(offset(where), where.size(), fmt::format("{} goes into a tunnel, which is not made here", where))
+          .suggestion = "the route is left out";
+    }
+    if (unused || encapsulated) {
       ++report_.skipped;
       return;
     }
@@ -328,7 +399,7 @@ class RouteTextParser {
       return;
     }
     // Where to point: a name put together here stands nowhere in the text.
-    const std::string_view at = together.empty() ? next_hop : where;
+    const std::string_view at = together.empty() && !own ? next_hop : where;
     if (next_hop.size() > kMaxName) {
       error(at, fmt::format("a next hop of {} bytes", next_hop.size())).expected = "at most 255 bytes";
       return;
@@ -340,12 +411,8 @@ class RouteTextParser {
           .expected = "printable ASCII";
       return;
     }
-    if (!metric.empty() && outranked(prefix, metric)) {
-      ++report_.skipped;
-      return;
-    }
-    const uint32_t id = rib_.intern(next_hop);
-    if (id == 0) {
+    const uint32_t id = metric == 0 ? rib_.intern(next_hop) : 0;
+    if (metric == 0 ? id == 0 : !rank(prefix, next_hop, metric, gateway)) {
       error(at, fmt::format("more than {} different next hops", Rib::kMaxNextHops));
       full_ = true;  // every further line would say the same
       return;
@@ -354,6 +421,7 @@ class RouteTextParser {
       Diagnostic& d = findings_.warning_at(offset(where), where.size(), fmt::format("{} has host bits set", where));
       d.suggestion = fmt::format("taken as {}", to_string(prefix));
     }
+    if (metric != 0) return;  // it was counted
     rib_.add(prefix, id);
     ++(prefix.address.family == 4 ? report_.routes4 : report_.routes6);
   }
@@ -389,14 +457,18 @@ class RouteTextParser {
   Diagnostics findings_;
   RouteReport report_;
   const char* next_line_ = nullptr;
-  std::map<std::tuple<uint8_t, uint64_t, uint64_t, uint8_t>, uint32_t> metrics_;  // of lines that give one
+  std::vector<RankedRoute> ranked_, best_;
+  std::vector<bool> gateways_;                               // of ranked_
+  std::map<std::pair<PrefixKey, uint32_t>, size_t> places_;  // in ranked_
+  std::vector<RankedRoute>* out_;
   bool full_ = false;
 };
 
 }  // namespace
 
-Result<RouteReport> parse_routes(std::string_view text, const std::string& file, Rib& rib) {
-  return RouteTextParser(text, file, rib).parse();
+Result<RouteReport> parse_routes(std::string_view text, const std::string& file, Rib& rib,
+                                 std::vector<RankedRoute>* ranked) {
+  return RouteTextParser(text, file, rib, ranked).parse();
 }
 
 }  // namespace sluice

@@ -124,11 +124,12 @@ TEST(RouteText, OutputOfIpRoute) {
   EXPECT_EQ(next_hop(rib, "10.6.0.0/16"), "unreachable");
   EXPECT_EQ(next_hop(rib, "10.7.0.0/16"), "prohibit");
   EXPECT_EQ(next_hop(rib, "10.8.0.0/16"), "10.0.0.8");
-  EXPECT_EQ(next_hop(rib, "10.9.0.0/16"), "-");
-  EXPECT_EQ(next_hop(rib, "10.0.0.5/32"), "-");
-  EXPECT_EQ(report->routes4, 10u);
+  EXPECT_EQ(next_hop(rib, "10.9.0.0/16"), "throw");
+  EXPECT_EQ(next_hop(rib, "10.0.0.5/32"), "local");
+  EXPECT_EQ(next_hop(rib, "10.0.0.255/32"), "local");
+  EXPECT_EQ(report->routes4, 13u);
   EXPECT_EQ(report->routes6, 0u);
-  EXPECT_EQ(report->skipped, 4u);  // the second default, throw, local, broadcast
+  EXPECT_EQ(report->skipped, 1u);  // the second default
 }
 
 TEST(RouteText, OutputOfIp6Route) {
@@ -153,7 +154,53 @@ TEST(RouteText, OutputOfIp6Route) {
   EXPECT_EQ(next_hop(rib, "2001:db8:3::/48"), "fe80::1+fe80::2");
   EXPECT_EQ(next_hop(rib, "::/0"), "fe80::9");  // metric 100 before 4294967295
   EXPECT_EQ(next_hop(rib, "0.0.0.0/0"), "-");
-  EXPECT_EQ(report->skipped, 2u);
+  EXPECT_EQ(report->skipped, 3u);  // the second fe80::/64, the default that loses, multicast
+}
+
+// `ip route show table all`, and words that say that a route is not used.
+TEST(RouteText, OtherTablesTunnelsAndDeadRoutesAreLeftOut) {
+  Rib rib;
+  auto report = parse_routes(
+      "default via 10.0.0.1 dev ppp0 table 100 proto static \n"
+      "10.1.0.0/16 via 10.0.0.1 dev eth0 table main onlink \n"
+      "10.2.0.0/16 via 10.0.0.1 dev eth1 dead linkdown \n"
+      "10.3.0.0/16 proto bgp metric 20 \n"
+      "\tnexthop via 10.0.0.3 dev eth1 weight 1 dead linkdown \n"
+      "\tnexthop via 10.0.0.4 dev eth2 weight 2 onlink \n"
+      "10.4.0.0/16  encap mpls  100 via 10.0.0.5 dev eth0 \n"
+      "10.5.0.0/16 proto bgp \n"
+      "\tnexthop via 10.0.0.3 dev eth1 weight 1 dead linkdown \n"
+      "multicast 224.0.0.0/4 dev eth0 table local \n"
+      "anycast 2001:db8:: dev eth0 table local proto kernel metric 0 pref medium\n",
+      "routes", rib);
+  ASSERT_TRUE(report.ok()) << to_string(report.error());
+  rib.settle();
+  EXPECT_EQ(rib.size(), 3u);
+  EXPECT_EQ(next_hop(rib, "10.1.0.0/16"), "10.0.0.1");
+  EXPECT_EQ(next_hop(rib, "10.3.0.0/16"), "10.0.0.4*2");
+  EXPECT_EQ(next_hop(rib, "2001:db8::/128"), "local");
+  EXPECT_EQ(report->skipped, 5u);
+  ASSERT_EQ(report->warnings.size(), 1u);
+  EXPECT_EQ(report->warnings[0].line, 7u);
+}
+
+TEST(RouteText, MetricsAreHandedOnWhereTheyAreAskedFor) {
+  constexpr const char* kText =
+      "10.0.0.0/8 a metric 20\n10.0.0.0/8 b metric 10\n10.0.0.0/8 c metric 10\n11.0.0.0/8 d metric 5\n11.0.0.0/8 e\n"
+      "2001:db8::/32 via fe80::1 dev eth0 metric 7\n2001:db8::/32 via fe80::2 dev eth1 metric 7\n";
+  Rib rib;
+  std::vector<RankedRoute> ranked;
+  auto report = parse_routes(kText, "routes", rib, &ranked);
+  ASSERT_TRUE(report.ok()) << to_string(report.error());
+  ASSERT_EQ(ranked.size(), 4u);
+  EXPECT_EQ(rib.next_hop_name(ranked[1].next_hop), "b") << "the first of equal ones";
+  EXPECT_EQ(rib.next_hop_name(ranked[3].next_hop), "fe80::1+fe80::2") << "IPv6 gateways share";
+  EXPECT_EQ(report->routes4 + report->routes6, 5u);
+  EXPECT_EQ(report->skipped, 1u);
+  const Rib best = read(kText);
+  EXPECT_EQ(best.size(), 3u);
+  EXPECT_EQ(next_hop(best, "10.0.0.0/8"), "b");
+  EXPECT_EQ(next_hop(best, "11.0.0.0/8"), "e") << "no metric is 0";
 }
 
 TEST(RouteText, BadLinesOfIpRouteAreShown) {

@@ -48,6 +48,7 @@ enum class SectionTag : uint32_t {
   kNextHopNames = 18,
   kAdjacencies = 32,
   kAdjacencyGroups = 33,
+  kAdjacencyBuckets = 34,
 };
 
 struct ImageSection {

@@ -45,11 +45,13 @@ void register_adjacency(Registry& registry) {
                   .help = "the name of an AdjacencyTable"}};
   c.outputs = {1, 3};
   c.output_docs = {"packets with their new link header",
-                   "packets larger than the output's MTU, or without a neighbour that is known",
+                   "packets larger than the output's MTU, without a neighbour that is known, or to next hops that are "
+                   "unreachable, prohibit or throw",
                    "packets with IPv4 options"};
-  c.drops = {DropReason::kTooBig,          DropReason::kNeedsFragmentation, DropReason::kNoAdjacency,
-             DropReason::kRouteDrop,       DropReason::kRouteLocal,         DropReason::kRoutePunt,
-             DropReason::kCapturedTooShort};
+  c.drops = {DropReason::kTooBig,           DropReason::kNeedsFragmentation, DropReason::kNoAdjacency,
+             DropReason::kRouteDrop,        DropReason::kRouteLocal,         DropReason::kRoutePunt,
+             DropReason::kCapturedTooShort, DropReason::kRouteUnreachable,   DropReason::kRouteProhibited,
+             DropReason::kNoRoute};
   c.example =
       "AdjacencyTable(adj, FILE neighbours.txt, ROUTES fib); in -> IPInput -> IPRoute(fib) -> AdjacencyRewrite(adj) -> "
       "out;";

@@ -14,8 +14,9 @@
 namespace sluice {
 
 // Replaces whatever stands before the network header by the adjacency's Ethernet header (with its VLAN tag, if it has
-// one). Output 1: larger than the output's MTU, or nobody is known at the next hop. Output 2, where it is connected:
-// packets with IPv4 options, unchanged. Groups choose by five-tuple hash (RFC 2992).
+// one). Output 1: larger than the output's MTU, nobody is known at the next hop, or it says unreachable, prohibit or
+// throw. Output 2, where it is connected: packets with IPv4 options, unchanged. Groups choose by five-tuple hash (RFC
+// 2992).
 struct AdjacencyStage {
   static constexpr FieldMask kReads = kFieldNextHop | kFieldL3 | kFieldKey | kFieldFrame | kFieldExtent;
   static constexpr FieldMask kWrites = kFieldFrame | kFieldExtent | kFieldPort | kFieldReason;
@@ -34,11 +35,16 @@ struct AdjacencyStage {
     if ((flags & AdjacencyGroup::kDrop) != 0) return DropReason::kRouteDrop;
     if ((flags & AdjacencyGroup::kLocal) != 0) return DropReason::kRouteLocal;
     if ((flags & AdjacencyGroup::kPunt) != 0) return DropReason::kRoutePunt;
+    if ((flags & AdjacencyGroup::kHostUnreachable) != 0) return DropReason::kRouteUnreachable;
+    if ((flags & AdjacencyGroup::kNetUnreachable) != 0) return DropReason::kNoRoute;
+    if ((flags & AdjacencyGroup::kProhibited) != 0) return DropReason::kRouteProhibited;
     return DropReason::kNoAdjacency;
   }
-  // Only a next hop whose neighbour is not known is worth an answer; the others are so on purpose.
+  // What the sender is to be told leaves for ICMPError; the rest is dropped on purpose.
   SLUICE_HD static uint8_t output_for(DropReason reason) {
-    return reason == DropReason::kNoAdjacency ? uint8_t{1} : kDropOutput;
+    const bool told = reason == DropReason::kNoAdjacency || reason == DropReason::kRouteUnreachable ||
+                      reason == DropReason::kNoRoute || reason == DropReason::kRouteProhibited;
+    return told ? uint8_t{1} : kDropOutput;
   }
   SLUICE_HD void prefetch(const Packet& p) const { view.prefetch(p.next_hop); }
 

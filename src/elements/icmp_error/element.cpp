@@ -21,9 +21,11 @@ std::optional<IcmpError> error_for(DropReason reason) {
     case DropReason::kNoRoute:
       return IcmpError::kNetUnreachable;
     case DropReason::kNoAdjacency:
+    case DropReason::kRouteUnreachable:
       return IcmpError::kHostUnreachable;
     case DropReason::kAclDeny:
     case DropReason::kAclNoMatch:
+    case DropReason::kRouteProhibited:
       return IcmpError::kAdminProhibited;
     case DropReason::kTooBig:
       return IcmpError::kPacketTooBig;

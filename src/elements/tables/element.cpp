@@ -79,8 +79,10 @@ void register_tables(Registry& registry) {
   routes.group = "Tables";
   routes.summary = "declares a route table, IPv4 and IPv6";
   routes.description =
-      "Route text or MRT, plain, gzip or bzip2; of two routes for one prefix the later wins. A compiled image stands "
-      "alone.";
+      "Route text or MRT, plain, gzip or bzip2. A file's name may be followed by ,source=NAME and ,preference=N (then "
+      "the whole is quoted): of two sources' routes for one prefix the one of lower preference wins, then of lower "
+      "metric; without them text is of 'static' with preference 1, MRT of 'bgp' with 20; within a source the later "
+      "route wins. A compiled image stands alone.";
   routes.arguments = {name,
                       {.name = "FILE",
                        .kind = ArgumentKind::kFilename,
@@ -99,7 +101,9 @@ void register_tables(Registry& registry) {
   adjacency.group = "Tables";
   adjacency.summary = "declares what the next hops of a route table lead to";
   adjacency.description =
-      "Without FILE every next hop gets made-up addresses and port 0, for demonstrations and benchmarks.";
+      "Next hops are neighbours, groups of others (resilient ones, if asked for), words such as unreachable, or "
+      "addresses that the routes lead to. Without FILE every next hop gets made-up addresses and port 0, for "
+      "demonstrations and benchmarks.";
   adjacency.arguments = {
       name,
       {.name = "FILE", .kind = ArgumentKind::kFilename, .repeated = true, .help = "adjacencies, or a compiled image"},

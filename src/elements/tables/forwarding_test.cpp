@@ -85,6 +85,21 @@ TEST_F(Forwarding, WhatHasNowhereToGo) {
   forward(udp4("10.0.0.1", "192.0.2.7").payload(1600).dont_fragment()).drops(DropReason::kTooBig);
 }
 
+// A blackhole is silent; who asks for the others is told (`ip route` has all four), and so is who meets a route to an
+// address that a route leads to.
+TEST_F(Forwarding, UnreachableIsToldAndBlackholeIsNot) {
+  put("routes",
+      "unreachable 10.1.0.0/16\nprohibit 10.2.0.0/16\nthrow 10.3.0.0/16\nblackhole 10.4.0.0/16\n"
+      "10.5.0.0/16 via 10.1.0.9\n10.6.0.0/16 via 10.7.0.1\n10.7.0.0/16 a\n10.8.0.0/16 a+blackhole\n");
+  forward(udp4("10.0.0.1", "10.1.0.7")).drops(DropReason::kRouteUnreachable).leaves_by(1);
+  forward(udp4("10.0.0.1", "10.2.0.7")).drops(DropReason::kRouteProhibited).leaves_by(1);
+  forward(udp4("10.0.0.1", "10.3.0.7")).drops(DropReason::kNoRoute).leaves_by(1);
+  forward(udp4("10.0.0.1", "10.4.0.7")).drops(DropReason::kRouteDrop);
+  forward(udp4("10.0.0.1", "10.5.0.7")).drops(DropReason::kRouteUnreachable).leaves_by(1);
+  EXPECT_EQ(forward(udp4("10.0.0.1", "10.6.0.7")).passes().packet.port, 3);
+  EXPECT_EQ(forward(udp4("10.0.0.1", "10.8.0.7")).passes().packet.port, 3);
+}
+
 TEST_F(Forwarding, ACompiledImageIsTakenByItsContent) {
   TableDeclaration d{.type = TableDeclaration::Type::kRoutes, .name = "fib", .files = {file("routes")}};
   auto routes = load_table(d, nullptr, nullptr, nullptr);

@@ -97,16 +97,16 @@ Result<RuleSet> read_rules(const TableDeclaration& d) {
   return all;
 }
 
-// A Rib that has a compiled table's next hops, with the same ids, and no routes.
-Result<Rib> next_hops_of(const Image& routes) {
+// The next hops of a table, by its image.
+Result<NextHopIds> next_hops_of(const Image& routes) {
   auto names = NextHopNames::open(routes.section(SectionTag::kNextHopNames));
   if (!names) return std::move(names).error();
-  Rib rib;
+  NextHopIds ids;
   for (uint32_t id = 1; id <= names->count(); ++id) {
-    if (rib.intern(names->name(id)) != id)
+    if (ids.intern(names->name(id)) != id)
       return Error(fmt::format("the routes image names its next hop '{}' twice", names->name(id)));
   }
-  return rib;
+  return ids;
 }
 
 Result<ImagePointer> share(Result<Image> image) {
@@ -138,21 +138,32 @@ Result<ImagePointer> load_acl(const TableDeclaration& d, TableLoad& load, TableM
 }
 
 Result<ImagePointer> load_routes(const TableDeclaration& d, TableLoad& load, std::vector<Diagnostic>* warnings,
-                                 TableModels* models) {
+                                 TableModels* models, Rib* best) {
   Clock clock;
   auto image = compiled(d, ImageKind::kRoutes, &load.compiled);
   if (!image) return image;
   if (!load.compiled) {
     Rib rib;
+    RouteReport report;
     if (d.files.empty()) {
       auto parsed = parse_routes(d.text, d.name, rib);
       if (!parsed) return std::move(parsed).error();
       rib.settle();
+      if (models != nullptr) {
+        SourcedRib& all = models->routes[d.name];
+        all.add_all(rib, all.source("static"), default_preference("static"));
+      }
     } else {
-      RouteReport report;
-      auto read = read_routes_files(d.files, &report);
-      if (!read) return std::move(read).error();
-      rib = std::move(*read);
+      if (models != nullptr) {
+        auto all = read_route_sources(d.files, &report);
+        if (!all) return std::move(all).error();
+        rib = all->best_routes();
+        models->routes[d.name] = std::move(*all);
+      } else {
+        auto read = read_routes_files(d.files, &report);
+        if (!read) return std::move(read).error();
+        rib = std::move(*read);
+      }
       if (warnings != nullptr) warnings->insert(warnings->end(), report.warnings.begin(), report.warnings.end());
     }
     load.entries = rib.size();
@@ -162,7 +173,7 @@ Result<ImagePointer> load_routes(const TableDeclaration& d, TableLoad& load, std
                            d.algorithm6.empty() ? std::string_view(lpm_algorithm_names6().front()) : d.algorithm6));
     if (!image) return image;
     load.build_seconds = clock.lap();
-    if (models != nullptr) models->routes[d.name] = std::move(rib);
+    if (best != nullptr) *best = std::move(rib);
   } else {
     load.parse_seconds = clock.lap();
   }
@@ -174,16 +185,16 @@ Result<ImagePointer> load_routes(const TableDeclaration& d, TableLoad& load, std
 }
 
 Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& routes, TableLoad& load,
-                                      std::vector<Diagnostic>* warnings, TableModels* models) {
+                                      std::vector<Diagnostic>* warnings, TableModels* models, const Rib* rib) {
   Clock clock;
   auto image = compiled(d, ImageKind::kAdjacency, &load.compiled);
   if (!image) return image;
   if (!load.compiled) {
-    auto rib = next_hops_of(routes);
-    if (!rib) return std::move(rib).error();
+    auto ids = next_hops_of(routes);
+    if (!ids) return std::move(ids).error();
     AdjacencyModel model;
     if (d.files.empty() && d.text.empty()) {
-      model = default_adjacencies(*rib);
+      model = default_adjacencies(Rib(std::move(*ids)));
     } else {
       std::string text = d.text;
       for (const std::string& file : d.files) {
@@ -192,8 +203,10 @@ Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& ro
         text += *more;
         if (!text.empty() && text.back() != '\n') text += '\n';
       }
+      RouteMatch match;
+      if (rib != nullptr) match = [rib](const IpAddress& address) { return rib->match(address); };
       auto parsed =
-          parse_adjacencies(text, d.files.empty() ? d.name : fmt::format("{}", fmt::join(d.files, "+")), *rib);
+          parse_adjacencies(text, d.files.empty() ? d.name : fmt::format("{}", fmt::join(d.files, "+")), *ids, match);
       if (!parsed) return std::move(parsed).error();
       model = std::move(*parsed);
       if (warnings != nullptr) warnings->insert(warnings->end(), model.warnings.begin(), model.warnings.end());
@@ -222,7 +235,7 @@ Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& ro
 }  // namespace
 
 Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, TableLoad* load,
-                                std::vector<Diagnostic>* warnings, TableModels* models) {
+                                std::vector<Diagnostic>* warnings, TableModels* models, Rib* rib) {
   TableLoad local;
   TableLoad& report = load != nullptr ? *load : local;
   report = {};
@@ -235,13 +248,13 @@ Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, 
       break;
     case TableDeclaration::Type::kRoutes:
       report.kind = "routes";
-      image = load_routes(d, report, warnings, models);
+      image = load_routes(d, report, warnings, models, rib);
       break;
     case TableDeclaration::Type::kAdjacency:
       report.kind = "adjacency";
       if (routes == nullptr)
         return Error(fmt::format("the adjacency table '{}' needs the route table '{}'", d.name, d.routes));
-      image = load_adjacencies(d, *routes, report, warnings, models);
+      image = load_adjacencies(d, *routes, report, warnings, models, rib);
       break;
   }
   if (image.ok()) report.bytes = (*image)->bytes().size();
@@ -267,7 +280,8 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
     error.hint.clear();
     return error;
   };
-  // Adjacencies last: they need the routes' next hops.
+  // Adjacencies last: they need the routes' next hops, and the routes that lead to these.
+  std::map<std::string, Rib, std::less<>> ribs;
   for (const bool adjacencies : {false, true}) {
     for (const auto& element : router.elements) {
       for (TableDeclaration d : element->tables()) {
@@ -305,7 +319,11 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
           if (routes == nullptr) continue;  // it did not load, which was reported
         }
         TableLoad load;
-        auto image = load_table(d, routes, &load, &out.warnings, models);
+        Rib best;
+        Rib* rib = d.type == TableDeclaration::Type::kRoutes ? &best : nullptr;
+        if (const auto it = ribs.find(d.routes); adjacencies && it != ribs.end()) rib = &it->second;
+        auto image = load_table(d, routes, &load, &out.warnings, models, rib);
+        if (image.ok() && rib == &best && best.size() != 0) ribs[d.name] = std::move(best);
         if (!image) {
           errors.add(located(*element, image.error()));
           continue;

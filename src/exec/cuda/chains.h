@@ -22,10 +22,10 @@ using AclChain = TypeList<chains_detail::Acl>;
 using RouteDir24Chain = TypeList<chains_detail::RouteDir24>;
 using RoutePoptrieChain = TypeList<chains_detail::RoutePoptrie>;
 using AclRouteDir24Chain = TypeList<chains_detail::Acl, chains_detail::RouteDir24>;
-using AclRoutePoptrieChain = TypeList<chains_detail::Acl, chains_detail::RoutePoptrie>;
 using AclMergeChain = TypeList<chains_detail::AclMerge>;
+using AclMergeRouteDir24Chain = TypeList<chains_detail::AclMerge, chains_detail::RouteDir24>;
 using AllChains =
-    TypeList<AclChain, RouteDir24Chain, RoutePoptrieChain, AclRouteDir24Chain, AclRoutePoptrieChain, AclMergeChain>;
+    TypeList<AclChain, RouteDir24Chain, RoutePoptrieChain, AclRouteDir24Chain, AclMergeChain, AclMergeRouteDir24Chain>;
 inline constexpr uint8_t kChains = static_cast<uint8_t>(AllChains::kSize);
 
 // The chain that the stages [begin, end) are, or 0. Host.

@@ -20,6 +20,7 @@
 #include "net/packet_builder.h"
 #include "tables/acl/acl_test_support.h"
 #include "tables/adjacency/adjacency_model.h"
+#include "tables/adjacency/next_hops.h"
 #include "tables/lpm/lpm_test_tables.h"
 
 namespace sluice {

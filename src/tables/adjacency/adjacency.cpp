@@ -13,25 +13,33 @@
 
 namespace sluice {
 
-Result<AdjacencyView> AdjacencyView::open(std::span<const std::byte> groups, std::span<const std::byte> adjacencies) {
+Result<AdjacencyView> AdjacencyView::open(std::span<const std::byte> groups, std::span<const std::byte> buckets,
+                                          std::span<const std::byte> adjacencies, bool trusted) {
   AdjacencyView view;
   const size_t group_count = groups.size() / sizeof(AdjacencyGroup);
+  const size_t bucket_count = buckets.size() / sizeof(uint32_t);
   const size_t adjacency_count = adjacencies.size() / sizeof(Adjacency);
   view.groups_ = section_array<AdjacencyGroup>(groups, 0, group_count);
+  view.buckets_ = section_array<uint32_t>(buckets, 0, bucket_count);
   view.adjacencies_ = section_array<Adjacency>(adjacencies, 0, adjacency_count);
-  if (groups.size() % sizeof(AdjacencyGroup) != 0 || adjacencies.size() % sizeof(Adjacency) != 0 || group_count == 0 ||
-      group_count > Rib::kMaxNextHops + 1 || adjacency_count > UINT32_MAX || view.groups_ == nullptr ||
-      (adjacency_count > 0 && view.adjacencies_ == nullptr)) {
-    return Error(
-        fmt::format("adjacencies: {} bytes of groups, {} bytes of adjacencies", groups.size(), adjacencies.size()));
+  if (groups.size() % sizeof(AdjacencyGroup) != 0 || buckets.size() % sizeof(uint32_t) != 0 ||
+      adjacencies.size() % sizeof(Adjacency) != 0 || group_count == 0 || group_count > Rib::kMaxNextHops + 1 ||
+      bucket_count > UINT32_MAX || adjacency_count > UINT32_MAX || view.groups_ == nullptr ||
+      (bucket_count > 0 && view.buckets_ == nullptr) || (adjacency_count > 0 && view.adjacencies_ == nullptr)) {
+    return Error(fmt::format("adjacencies: {} bytes of groups, {} of buckets, {} of adjacencies", groups.size(),
+                             buckets.size(), adjacencies.size()));
   }
   view.group_count_ = static_cast<uint32_t>(group_count);
   view.adjacency_count_ = static_cast<uint32_t>(adjacency_count);
+  if (trusted) return view;
   for (uint32_t i = 0; i < view.group_count_; ++i) {
     const AdjacencyGroup& g = view.groups_[i];
-    if (g.first > adjacency_count || g.count > adjacency_count - g.first || (g.flags != 0 && g.count != 0)) {
+    const size_t limit = g.count <= 1 ? adjacency_count : bucket_count;
+    if (g.first > limit || g.count > limit - g.first || (g.flags != 0 && g.count != 0))
       return Error(fmt::format("adjacencies: the group of next hop {} lies outside", i));
-    }
+  }
+  for (size_t b = 0; b < bucket_count; ++b) {
+    if (view.buckets_[b] >= adjacency_count) return Error(fmt::format("adjacencies: bucket {} leads outside", b));
   }
   return view;
 }
@@ -101,106 +109,6 @@ uint32_t AdjacencyView::select_plain(const uint32_t* next_hops, const uint32_t* 
   if (kHasAvx512) return select_plain_avx512(next_hops, ip_bytes, rewrites, ports);
 #endif
   return select_plain_scalar(next_hops, ip_bytes, rewrites, ports);
-}
-
-uint32_t AdjacencyModel::unresolved() const {
-  uint32_t n = 0;
-  for (uint32_t i = 1; i <= next_hop_count(); ++i) n += groups_[i].flags == 0 && groups_[i].neighbours.empty() ? 1 : 0;
-  return n;
-}
-
-namespace {
-
-uint32_t common_weight(const AdjacencyModel::Group& group) {
-  uint32_t divisor = 0;
-  for (const auto& n : group.neighbours) divisor = std::gcd(divisor, uint32_t{n.weight});
-  return divisor == 0 ? 1 : divisor;
-}
-
-}  // namespace
-
-unsigned adjacency_buckets(const AdjacencyModel::Group& group) {
-  uint64_t sum = 0;
-  for (const auto& n : group.neighbours) sum += n.weight;
-  sum /= common_weight(group);
-  return sum <= AdjacencyModel::kMaxBuckets ? static_cast<unsigned>(sum) : 0;
-}
-
-AdjacencyModel default_adjacencies(const Rib& rib) {
-  AdjacencyModel model(rib.next_hop_count());
-  for (uint32_t id = 1; id <= rib.next_hop_count(); ++id) {
-    AdjacencyModel::Group& group = model.group(id);
-    const std::string& name = rib.next_hop_name(id);
-    if (name == "drop") {
-      group.flags = AdjacencyGroup::kDrop;
-    } else if (name == "blackhole") {
-      group.flags = AdjacencyGroup::kDrop | AdjacencyGroup::kBlackhole;
-    } else if (name == "local") {
-      group.flags = AdjacencyGroup::kLocal;
-    } else if (name == "punt") {
-      group.flags = AdjacencyGroup::kPunt;
-    } else {
-      AdjacencyModel::Neighbour n;
-      n.destination = {
-          {0x02, 0x53, 0x4c, static_cast<uint8_t>(id >> 16), static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)}};
-      n.source = {{0x02, 0x53, 0x4c, 0xff, 0xff, 0xfe}};
-      group.neighbours.push_back(n);
-    }
-  }
-  return model;
-}
-
-Result<Image> build_adjacencies(const AdjacencyModel& model) {
-  const uint32_t count = model.next_hop_count();
-  size_t total = 0;
-  for (uint32_t id = 1; id <= count; ++id) {
-    const auto& group = model.group(id);
-    const unsigned buckets = adjacency_buckets(group);
-    if (buckets == 0 && !group.neighbours.empty()) {
-      return Error(fmt::format("next hop {}: the weights need more than {} buckets", id, AdjacencyModel::kMaxBuckets),
-                   "use smaller weights");
-    }
-    total += group.flags == 0 ? buckets : 0;
-  }
-  ImageBuilder builder(ImageKind::kAdjacency);
-  const size_t groups_at =
-      builder.add(SectionTag::kAdjacencyGroups, "", 1, (count + size_t{1}) * sizeof(AdjacencyGroup));
-  const size_t adjacencies_at = builder.add(SectionTag::kAdjacencies, "", 1, total * sizeof(Adjacency));
-  if (auto ok = builder.allocate(); !ok) return std::move(ok).error();
-  auto* groups = reinterpret_cast<AdjacencyGroup*>(builder.data(groups_at).data());
-  auto* out = reinterpret_cast<Adjacency*>(builder.data(adjacencies_at).data());
-  uint32_t used = 0;
-  for (uint32_t id = 1; id <= count; ++id) {
-    const auto& group = model.group(id);
-    groups[id].flags = group.flags;
-    groups[id].first = used;
-    if (group.flags != 0) continue;
-    const uint32_t divisor = common_weight(group);
-    for (const auto& n : group.neighbours) {
-      for (uint32_t k = 0; k < n.weight / divisor; ++k) {
-        Adjacency& a = out[used++];
-        std::memcpy(a.rewrite, n.destination.bytes, 6);
-        std::memcpy(a.rewrite + 6, n.source.bytes, 6);
-        a.port = n.port;
-        a.vlan = n.vlan;
-        a.mtu = n.mtu;
-        a.weight = n.weight;
-        a.next_hop = id;
-      }
-    }
-    groups[id].count = static_cast<uint16_t>(used - groups[id].first);
-  }
-  return builder.finish();
-}
-
-Result<AdjacencyView> open_adjacencies(const Image& image) {
-  for (SectionTag tag : {SectionTag::kAdjacencyGroups, SectionTag::kAdjacencies}) {
-    const ImageSection* section = image.find(tag);
-    if (section == nullptr || section->layout_version != 1) {
-      return Error("the image holds no adjacencies of layout 1", "make it again with `sluice compile`");
-    }
-  }
-  return AdjacencyView::open(image.section(SectionTag::kAdjacencyGroups), image.section(SectionTag::kAdjacencies));
 }
 
 }  // namespace sluice

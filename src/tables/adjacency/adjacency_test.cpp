@@ -5,6 +5,7 @@
 
 #include "net/flow_key.h"
 #include "tables/adjacency/adjacency_model.h"
+#include "tables/adjacency/next_hops.h"
 
 namespace sluice {
 namespace {
@@ -32,7 +33,7 @@ AdjacencyView open(const Image& image) {
 
 TEST(Adjacency, OneNeighbourIsChosenForEveryHash) {
   AdjacencyModel model(2);
-  model.group(1).neighbours.push_back(neighbour(7));
+  model.add(1, neighbour(7));
   const Image image = build(model);
   const AdjacencyView view = open(image);
   for (uint32_t hash : {0u, 1u, 0x80000000u, 0xffffffffu}) {
@@ -65,7 +66,7 @@ TEST(Adjacency, PlainLanesAreThoseWithOneUntaggedNeighbourThatTakesThem) {
       n.vlan = id % 11 == 0 ? 5 : 0;
       n.mtu = static_cast<uint16_t>(id % 4 == 0 ? 0 : id % 4 == 1 ? 65535 : 500 + id);
       n.port = static_cast<uint16_t>(id * 1021);
-      model.group(id).neighbours.push_back(n);
+      model.add(id, n);
     }
   }
   const Image image = build(model);
@@ -99,6 +100,19 @@ TEST(Adjacency, PlainLanesAreThoseWithOneUntaggedNeighbourThatTakesThem) {
   EXPECT_GT(seen, 10000u);
 }
 
+// What stands for nobody has no place in the image, however many buckets stand before it.
+TEST(Adjacency, FlagsAndUnresolvedNextHopsMayStandBehindGroups) {
+  AdjacencyModel model(3);
+  for (uint8_t n = 0; n < 2; ++n) model.add(1, neighbour(n, 100));
+  model.group(1).members[1].weight = 99;
+  model.group(2).flags = AdjacencyGroup::kPunt;
+  const Image image = build(model);
+  const AdjacencyView view = open(image);
+  EXPECT_NE(view.select(1, 0), view.select(1, 0xffffffff));
+  EXPECT_EQ(view.flags(2), AdjacencyGroup::kPunt);
+  EXPECT_EQ(view.select(3, 0), nullptr);
+}
+
 TEST(Adjacency, FlagsStandInPlaceOfNeighbours) {
   AdjacencyModel model(3);
   model.group(1).flags = AdjacencyGroup::kDrop;
@@ -119,7 +133,7 @@ TEST(Adjacency, HashThresholdSharesByWeight) {
     AdjacencyModel model(1);
     uint32_t sum = 0;
     for (size_t i = 0; i < weights.size(); ++i) {
-      model.group(1).neighbours.push_back(neighbour(static_cast<uint8_t>(i), weights[i]));
+      model.add(1, neighbour(static_cast<uint8_t>(i), weights[i]));
       sum += weights[i];
     }
     const Image image = build(model);
@@ -146,8 +160,8 @@ TEST(Adjacency, RemovingANeighbourMovesAtMostHalfOfTheFlows) {
     for (uint8_t gone = 0; gone < n; ++gone) {
       AdjacencyModel before(1), after(1);
       for (uint8_t i = 0; i < n; ++i) {
-        before.group(1).neighbours.push_back(neighbour(i));
-        if (i != gone) after.group(1).neighbours.push_back(neighbour(i));
+        before.add(1, neighbour(i));
+        if (i != gone) after.add(1, neighbour(i));
       }
       const Image a = build(before), b = build(after);
       const AdjacencyView va = open(a), vb = open(b);
@@ -164,10 +178,11 @@ TEST(Adjacency, RemovingANeighbourMovesAtMostHalfOfTheFlows) {
 
 TEST(Adjacency, WeightsPastTheBucketLimitAreRefused) {
   AdjacencyModel model(1);
-  model.group(1).neighbours = {neighbour(1, 256), neighbour(2, 256)};  // divided by their common divisor: 2 buckets
+  model.add(1, neighbour(1, 256));
+  model.add(1, neighbour(2, 256));  // divided by their common divisor: 2 buckets
   EXPECT_EQ(adjacency_buckets(model.group(1)), 2u);
   EXPECT_TRUE(build_adjacencies(model).ok());
-  model.group(1).neighbours = {neighbour(1, 256), neighbour(2, 1)};
+  model.group(1).members[1].weight = 1;
   EXPECT_FALSE(build_adjacencies(model).ok());
 }
 
@@ -176,8 +191,10 @@ TEST(Adjacency, DefaultsFollowTheDocumentedPattern) {
   for (int i = 1; i <= 300; ++i) rib.intern("n" + std::to_string(i));
   rib.intern("blackhole");
   const AdjacencyModel model = default_adjacencies(rib);
-  EXPECT_EQ(model.group(258).neighbours.at(0).destination, (MacAddress{{0x02, 0x53, 0x4c, 0, 1, 2}}));
-  EXPECT_EQ(model.group(258).neighbours.at(0).source, (MacAddress{{0x02, 0x53, 0x4c, 0xff, 0xff, 0xfe}}));
+  EXPECT_EQ(model.neighbours().at(model.group(258).members.at(0).neighbour).destination,
+            (MacAddress{{0x02, 0x53, 0x4c, 0, 1, 2}}));
+  EXPECT_EQ(model.neighbours().at(model.group(258).members.at(0).neighbour).source,
+            (MacAddress{{0x02, 0x53, 0x4c, 0xff, 0xff, 0xfe}}));
   EXPECT_EQ(model.group(301).flags, AdjacencyGroup::kDrop | AdjacencyGroup::kBlackhole);
   EXPECT_EQ(model.unresolved(), 0u);
 }
@@ -186,7 +203,7 @@ TEST(Adjacency, DefaultsFollowTheDocumentedPattern) {
 TEST(Adjacency, DamagedImagesAreRefusedOrHarmless) {
   AdjacencyModel model(40);
   for (uint32_t id = 1; id <= 40; ++id) {
-    for (uint8_t k = 0; k < id % 4; ++k) model.group(id).neighbours.push_back(neighbour(k));
+    for (uint8_t k = 0; k < id % 4; ++k) model.add(id, neighbour(k));
   }
   const Image image = build(model);
   const std::vector<std::byte> good(image.bytes().begin(), image.bytes().end());

@@ -1,6 +1,7 @@
 #include "tables/lpm/rib.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/assert.h"
@@ -85,35 +86,75 @@ Route6 as_route6(const IpPrefix& p, uint32_t next_hop) {
   return {p.address.hi, p.address.lo, static_cast<uint16_t>(next_hop), p.length};
 }
 
+// How many leading bits two routes' addresses share.
+unsigned common_bits(const Route4& a, const Route4& b) {
+  return static_cast<unsigned>(std::countl_zero(a.address ^ b.address));
+}
+unsigned common_bits(const Route6& a, const Route6& b) {
+  return static_cast<unsigned>(a.hi != b.hi ? std::countl_zero(a.hi ^ b.hi) : 64 + std::countl_zero(a.lo ^ b.lo));
+}
+Route4 shortened(Route4 r, unsigned length) {
+  r.address &= high_mask32(length);
+  r.length = static_cast<uint8_t>(length);
+  return r;
+}
+Route6 shortened(Route6 r, unsigned length) {
+  r.hi &= high_mask64(std::min(length, 64u));
+  r.lo &= high_mask64(length > 64 ? length - 64 : 0);
+  r.length = static_cast<uint8_t>(length);
+  return r;
+}
+
+// Whatever covers `wanted` stands at or before it, and so does what stands between: the last route before either covers
+// it, or all that covers it is as short as what the two share.
+template <typename Route>
+Rib::Match match_in(const std::vector<Route>& routes, const Route& wanted) {
+  auto end = routes.end();
+  for (Route at = wanted;;) {
+    end = std::upper_bound(routes.begin(), end, at, [](const Route& a, const Route& b) { return route_before(a, b); });
+    if (end == routes.begin()) return {};
+    const Route& last = *(end - 1);
+    const unsigned shared = common_bits(last, wanted);
+    if (shared >= last.length) return {last.length, last.next_hop};
+    at = shortened(wanted, shared);
+  }
+}
+
 }  // namespace
 
-size_t Rib::slot_of(std::string_view name) const {
+size_t NextHopIds::slot_of(std::string_view name) const {
   const size_t mask = slots_.size() - 1;
   size_t slot = hash_name(name) & mask;
   while (slots_[slot] != 0 && names_[slots_[slot] - 1] != name) slot = (slot + 1) & mask;
   return slot;
 }
 
-void Rib::rehash(size_t slots) {
+void NextHopIds::rehash(size_t slots) {
   slots_.assign(slots, 0);
   for (size_t i = 0; i < names_.size(); ++i) slots_[slot_of(names_[i])] = static_cast<uint32_t>(i + 1);
 }
 
-uint32_t Rib::intern(std::string_view name) {
+uint32_t NextHopIds::intern(std::string_view name) {
   if ((names_.size() + 1) * 2 > slots_.size()) rehash(std::max<size_t>(64, slots_.size() * 2));
   const size_t slot = slot_of(name);
   if (slots_[slot] != 0) return slots_[slot];
-  if (names_.size() >= kMaxNextHops) return 0;
+  if (names_.size() >= kMost) return 0;
   names_.emplace_back(name);
   return slots_[slot] = static_cast<uint32_t>(names_.size());
 }
 
-uint32_t Rib::find_next_hop(std::string_view name) const {
+uint32_t NextHopIds::find(std::string_view name) const {
   return slots_.empty() ? 0 : slots_[slot_of(name)];
 }
 
+void NextHopIds::truncate(uint32_t count) {
+  if (count >= names_.size()) return;
+  names_.resize(count);
+  rehash(slots_.size());
+}
+
 void Rib::add(const IpPrefix& prefix, uint32_t next_hop) {
-  SLUICE_ASSERT(next_hop >= 1 && next_hop <= names_.size());
+  SLUICE_ASSERT(next_hop >= 1 && next_hop <= ids_.count());
   if (prefix.address.family == 4) {
     pending4_.push_back(as_route4(prefix, next_hop));
   } else {
@@ -136,6 +177,12 @@ uint32_t Rib::find(const IpPrefix& prefix) const {
                                     : find_in(routes6_, pending6_, as_route6(prefix, 0));
 }
 
+Rib::Match Rib::match(const IpAddress& address) const {
+  SLUICE_ASSERT(settled());
+  return address.family == 4 ? match_in(routes4_, as_route4({address, 32}, 0))
+                             : match_in(routes6_, as_route6({address, 128}, 0));
+}
+
 void Rib::settle() {
   fold(routes4_, pending4_, duplicates_);
   fold(routes6_, pending6_, duplicates_);
@@ -144,9 +191,7 @@ void Rib::settle() {
 void Rib::rollback(const Mark& mark) {
   pending4_.resize(mark.pending4);
   pending6_.resize(mark.pending6);
-  if (names_.size() == mark.names) return;
-  names_.resize(mark.names);
-  rehash(slots_.size());
+  ids_.truncate(mark.names);
 }
 
 }  // namespace sluice

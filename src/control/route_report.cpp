@@ -1,0 +1,180 @@
+// host only
+#include "control/route_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "net/text.h"
+
+namespace sluice {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+std::string why_best(const SourcedRib& rib, const std::vector<RouteCandidate>& all) {
+  if (all.size() == 1) return "the only one";
+  const RouteCandidate &best = all[0], &next = all[1];
+  const std::string& other = rib.source_name(next.source);
+  if (best.preference != next.preference)
+    return fmt::format("preference {} before {} of {}", best.preference, next.preference, other);
+  if (best.metric != next.metric) return fmt::format("metric {} before {} of {}", best.metric, next.metric, other);
+  return fmt::format("preference and metric as those of {}, which was named before {}", other,
+                     rib.source_name(best.source));
+}
+
+std::vector<std::string> flag_words(uint16_t flags) {
+  std::vector<std::string> words;
+  for (const char* word : {"blackhole", "drop", "unreachable", "throw", "prohibit", "local", "punt"}) {
+    const uint16_t bits = next_hop_flags(word);
+    if ((flags & bits) != bits) continue;
+    words.emplace_back(word);
+    flags = static_cast<uint16_t>(flags & ~bits);
+  }
+  return words;
+}
+
+// One sentence about one name.
+std::string step_of(const NextHops& hops, const std::string& name, std::vector<std::string>& next) {
+  const NextHops::Explanation e = hops.explain(name);
+  const auto through = [&] {
+    IpPrefix prefix{*parse_ip(name), e.match.length};
+    return to_string(*parse_prefix(fmt::format("{}/{}", to_string(prefix.address), e.match.length)));
+  };
+  std::vector<std::string> members;
+  for (const NextHopMember& m : e.members) {
+    members.push_back(m.weight == 1 ? m.name : fmt::format("{}*{}", m.name, m.weight));
+    next.push_back(m.name);
+  }
+  switch (e.why) {
+    case NextHops::Why::kDefined:
+      return fmt::format("{}: as configured", name);
+    case NextHops::Why::kGroup:
+      return fmt::format("{}: a group of {}", name, fmt::join(members, ", "));
+    case NextHops::Why::kRoute:
+      return fmt::format("{}: by the route {} to {}", name, through(), fmt::join(members, ", "));
+    case NextHops::Why::kNoNeighbour:
+      return fmt::format("{}: nothing says what it is", name);
+    case NextHops::Why::kNoRoute:
+      return fmt::format("{}: no route covers it", name);
+    case NextHops::Why::kOnlyDefault:
+      return fmt::format("{}: only the default route covers it, which is not used for next hops", name);
+    case NextHops::Why::kLoop:
+      return fmt::format("{}: leads back to itself, through {}", name, fmt::join(members, ", "));
+    case NextHops::Why::kNoMember:
+      return fmt::format("{}: leads to {}, and nowhere from there", name, fmt::join(members, ", "));
+  }
+  return name;
+}
+
+Json leads_to(const NamedNextHops& table, const std::string& name) {
+  const NextHops& hops = *table.second;
+  Json json{{"table", table.first}, {"steps", Json::array()}};
+  // Each name once, in the order in which it is come to.
+  constexpr size_t kMostSteps = 64;
+  std::vector<std::string> names = {name};
+  std::set<std::string> seen = {name};
+  for (size_t i = 0; i < names.size() && i < kMostSteps; ++i) {
+    std::vector<std::string> next;
+    json["steps"].push_back(step_of(hops, names[i], next));
+    for (std::string& n : next) {
+      if (seen.insert(n).second) names.push_back(std::move(n));
+    }
+  }
+  const AdjacencyModel::Group* group = hops.find(name);
+  json["flags"] = group == nullptr ? std::vector<std::string>() : flag_words(group->flags);
+  json["neighbours"] = Json::array();
+  if (group == nullptr) return json;
+  std::map<uint32_t, uint64_t> buckets;
+  uint64_t all = 0;
+  for (const uint32_t b : group->buckets) ++buckets[b], ++all;
+  if (group->buckets.empty()) {
+    for (const auto& m : group->members) buckets[m.neighbour] += m.weight, all += m.weight;
+  }
+  for (const auto& m : group->members) {
+    const auto at = buckets.find(m.neighbour);
+    if (at == buckets.end()) continue;  // said already
+    const auto& n = hops.neighbours()[m.neighbour];
+    Json one{{"destination", to_string(n.destination)}, {"source", to_string(n.source)}, {"port", n.port}};
+    if (n.vlan != 0) one["vlan"] = n.vlan;
+    one["mtu"] = n.mtu;
+    one["buckets"] = at->second;
+    one["share"] = static_cast<double>(at->second) / static_cast<double>(all);
+    json["neighbours"].push_back(std::move(one));
+    buckets.erase(at);
+  }
+  json["resilient"] = !group->buckets.empty();
+  return json;
+}
+
+}  // namespace
+
+Result<Json> explain_routes(const SourcedRib& rib, const std::vector<NamedNextHops>& adjacencies,
+                            const std::string& text, size_t from, size_t count) {
+  const auto prefix = parse_prefix(text);
+  if (!prefix) return Error(fmt::format("'{}' is neither an address nor a prefix", text));
+  Json json{{"for", to_string(*prefix)}, {"total", 0}, {"from", from}, {"routes", Json::array()}};
+  size_t total = 0;
+  for (int length = prefix->length; length >= 0; --length) {
+    const auto n = static_cast<unsigned>(length);
+    IpPrefix covering{prefix->address, static_cast<uint8_t>(length)};
+    if (prefix->address.family == 4) {
+      covering.address.lo &= high_mask32(n);
+    } else {
+      covering.address.hi &= high_mask64(std::min(n, 64u));
+      covering.address.lo &= high_mask64(n > 64 ? n - 64 : 0);
+    }
+    const std::vector<RouteCandidate> all = rib.candidates(covering);
+    if (all.empty()) continue;
+    ++total;
+    if (total < from || total - from >= count) continue;
+    const std::string& hop = rib.next_hops().name(all[0].next_hop);
+    Json one{{"prefix", to_string(covering)}, {"next_hop", hop}, {"why", why_best(rib, all)}};
+    for (const RouteCandidate& c : all) {
+      one["candidates"].push_back({{"source", rib.source_name(c.source)},
+                                   {"preference", c.preference},
+                                   {"metric", c.metric},
+                                   {"next_hop", rib.next_hops().name(c.next_hop)}});
+    }
+    one["adjacencies"] = Json::array();
+    for (const NamedNextHops& table : adjacencies) one["adjacencies"].push_back(leads_to(table, hop));
+    json["routes"].push_back(std::move(one));
+  }
+  json["total"] = total;
+  return json;
+}
+
+std::string route_explanation_text(const Json& r) {
+  const auto word = [](const Json& j, const char* field) { return j[field].get<std::string>(); };
+  if (r["total"] == 0) return fmt::format("no route covers {}\n", word(r, "for"));
+  std::string t;
+  for (const Json& route : r["routes"]) {
+    t += fmt::format("{} -> {}\n", word(route, "prefix"), word(route, "next_hop"));
+    bool best = true;
+    for (const Json& c : route["candidates"]) {
+      t += fmt::format("  {} {} preference {} metric {} -> {}{}\n", best ? "*" : " ", word(c, "source"),
+                       c["preference"].get<unsigned>(), c["metric"].get<uint32_t>(), word(c, "next_hop"),
+                       best ? fmt::format("   ({})", word(route, "why")) : "");
+      best = false;
+    }
+    for (const Json& a : route["adjacencies"]) {
+      for (const Json& step : a["steps"]) t += fmt::format("    {}: {}\n", word(a, "table"), step.get<std::string>());
+      for (const Json& flag : a["flags"]) t += fmt::format("    {}: {}\n", word(a, "table"), flag.get<std::string>());
+      for (const Json& n : a["neighbours"]) {
+        t += fmt::format("    {}: {} <- {} port {}{} mtu {}  {} bucket{}, {:.1f} %\n", word(a, "table"),
+                         word(n, "destination"), word(n, "source"), n["port"].get<unsigned>(),
+                         n.contains("vlan") ? fmt::format(" vlan {}", n["vlan"].get<unsigned>()) : "",
+                         n["mtu"].get<unsigned>(), n["buckets"].get<uint64_t>(), n["buckets"] == 1 ? "" : "s",
+                         n["share"].get<double>() * 100);
+      }
+    }
+  }
+  const size_t from = r["from"].get<size_t>(), last = from + r["routes"].size() - 1, total = r["total"].get<size_t>();
+  if (last < total) t += fmt::format("{} to {} of {}; go on with --from {}\n", from, last, total, last + 1);
+  return t;
+}
+
+}  // namespace sluice

@@ -1,0 +1,30 @@
+// host only
+// Which routes cover an address or a prefix, whose they are, why packets go by which, and where to: as JSON and as
+// text.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "tables/adjacency/next_hops.h"
+#include "tables/lpm/rib_sources.h"
+
+namespace sluice {
+
+// An adjacency table's name and what its next hops lead to.
+using NamedNextHops = std::pair<std::string, const NextHops*>;
+
+// {"for", "total", "from", "routes": [{"prefix", "next_hop", "why", "candidates": [{"source", "preference", "metric",
+// "next_hop"}], "adjacencies": [{"table", "next_hop", "why", "flags", "steps": [...], "neighbours": [{"destination",
+// "source", "port", "vlan", "mtu", "buckets", "share"}], "resilient"}]}]}: the longest prefix first, candidates best
+// first, `count` routes from number `from` on. Errors: `text` is neither an address nor a prefix.
+Result<nlohmann::ordered_json> explain_routes(const SourcedRib& rib, const std::vector<NamedNextHops>& adjacencies,
+                                              const std::string& text, size_t from, size_t count);
+
+// What explain_routes said, for people.
+std::string route_explanation_text(const nlohmann::ordered_json& explanation);
+
+}  // namespace sluice

@@ -1,0 +1,137 @@
+// Routes of many sources -> the one of each prefix that packets go by. Host only, control thread only.
+//
+// A candidate is what one source says of a prefix. The best one has the lowest preference (administrative distance),
+// then the lowest metric, then the source that was named last. The next one takes over when it goes. One source may
+// have candidates of several metrics for a prefix, one each; several next hops of one candidate are one group by name
+// (next_hop_group.h), so what is equal within a source shares traffic, and what comes from two sources never does.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "net/types.h"
+#include "tables/lpm/rib.h"
+
+namespace sluice {
+
+struct RouteCandidate {
+  uint32_t metric = 0;
+  uint16_t next_hop = 0;  // of SourcedRib::next_hops()
+  uint8_t source = 0;     // of SourcedRib::source()
+  uint8_t preference = 0;
+
+  // Whether packets go by this one rather than by `other`. A strict order over the candidates of one prefix.
+  bool beats(const RouteCandidate& other) const {
+    if (preference != other.preference) return preference < other.preference;
+    if (metric != other.metric) return metric < other.metric;
+    return source > other.source;
+  }
+  friend bool operator==(const RouteCandidate&, const RouteCandidate&) = default;
+};
+
+// The preference of a source that goes by one of the names below, as routers have it; 1 for any other.
+//   connected, kernel, control 0; static 1; ebgp, bgp 20; ospf 110; isis 115; rip 120; ibgp 200
+uint8_t default_preference(std::string_view source);
+
+// Hash tables of prefixes, 16 bytes a slot (IPv6: 24), and 12 bytes a candidate: 50 MB for a full IPv4 table.
+class SourcedRib {
+ public:
+  static constexpr unsigned kMaxSources = 255;
+
+  NextHopIds& next_hops() { return ids_; }
+  const NextHopIds& next_hops() const { return ids_; }
+
+  // The number of a source, 1..kMaxSources; a new name gets the next one. 0: used up.
+  uint8_t source(std::string_view name);
+  uint8_t find_source(std::string_view name) const;  // or 0
+  const std::string& source_name(uint8_t source) const { return sources_[source - 1]; }
+  unsigned source_count() const { return static_cast<unsigned>(sources_.size()); }
+
+  // A candidate, in place of the one that this source had with this metric. Host bits must be clear, the next hop and
+  // the source be known. True: packets to the prefix go another way now.
+  bool add(const IpPrefix& prefix, const RouteCandidate& candidate);
+  // False in `found`: there was none. The result is that of add.
+  bool remove(const IpPrefix& prefix, uint8_t source, uint32_t metric, bool* found = nullptr);
+  // All routes of a Rib as candidates of one source with one metric. The Rib must be settled. False: the ids of next
+  // hops are used up, and nothing was added.
+  bool add_all(const Rib& rib, uint8_t source, uint8_t preference, uint32_t metric = 0);
+  // The prefixes for which a source has candidates, with their metrics, in no order: for whoever removes them all.
+  struct Owned {
+    IpPrefix prefix;
+    uint32_t metric = 0;
+  };
+  std::vector<Owned> owned(uint8_t source) const;
+
+  // The best next hop of exactly this prefix, or 0.
+  uint32_t best(const IpPrefix& prefix) const;
+  // All of a prefix, best first.
+  std::vector<RouteCandidate> candidates(const IpPrefix& prefix) const;
+  // The longest prefix with a route that covers an address.
+  Rib::Match match(const IpAddress& address) const;
+
+  size_t prefixes() const { return four_.used + six_.used; }
+  size_t candidate_count() const { return nodes_.size() - 1 - free_count_; }
+  // The best route of each prefix, settled, with the same ids.
+  Rib best_routes() const;
+
+  // From begin() on changes are remembered: rollback() undoes them, new next hops and sources among them; commit()
+  // keeps them. Not nested.
+  void begin();
+  void rollback();
+  void commit();
+
+ private:
+  struct Node {
+    RouteCandidate candidate;
+    uint32_t next = 0;  // the next best, or the next free node
+  };
+  // Slots of open addressing; head 0: free. A prefix without candidates has no slot.
+  struct Slot4 {
+    uint64_t key;  // address << 8 | length
+    uint32_t head = 0;
+  };
+  struct Slot6 {
+    uint64_t hi, lo;
+    uint32_t head = 0;
+    uint8_t length;
+  };
+  template <typename Slot>
+  struct Prefixes {
+    std::vector<Slot> slots;
+    size_t used = 0;
+    std::array<uint32_t, 129> lengths{};  // prefixes of each length
+
+    size_t find(const Slot& wanted) const;  // where it is, or the free slot where it would be
+    void reserve(size_t prefixes);
+    void erase(size_t at);
+  };
+  struct Undo {
+    IpPrefix prefix;
+    RouteCandidate candidate;
+    bool added = false;  // true: take it away; false: bring it back
+  };
+
+  template <typename F>
+  auto in_family(const IpPrefix& prefix, F&& f);
+  uint32_t head_of(const IpPrefix& prefix) const;
+  uint32_t new_node();
+
+  NextHopIds ids_;
+  std::vector<std::string> sources_;
+  Prefixes<Slot4> four_;
+  Prefixes<Slot6> six_;
+  std::vector<Node> nodes_{1};  // node 0 is none
+  uint32_t free_ = 0;
+  size_t free_count_ = 0;
+  bool remembers_ = false;
+  std::vector<Undo> undo_;
+  uint32_t names_before_ = 0;
+  size_t sources_before_ = 0;
+};
+
+}  // namespace sluice
