@@ -45,6 +45,7 @@ struct Tables {
   explicit Tables(uint64_t seed) : random(seed) {
     rules = acl_test::random_set(random, 200);
     acl = must(build_acl(rules, "tuple_space"));
+    merge = must(build_acl(rules, "tuple_merge"));
     linear = must(build_acl(rules, "linear"));
     Rib rib = lpm_test::random_rib(seed, 3000, 40);
     rib.add4(0, 1, 3);  // half of all addresses have a route at least
@@ -59,11 +60,11 @@ struct Tables {
              {12, 0xffff, 0xdd86, 2, 0, 1, 1},
              {0, 0, 0, 0, 0, 1, 1}};
   }
-  std::vector<const Image*> images() const { return {&acl, &linear, &dir24, &poptrie, &trie, &adjacencies}; }
+  std::vector<const Image*> images() const { return {&acl, &merge, &linear, &dir24, &poptrie, &trie, &adjacencies}; }
 
   Random random;
   RuleSet rules;
-  Image acl, linear, dir24, poptrie, trie, adjacencies;
+  Image acl, merge, linear, dir24, poptrie, trie, adjacencies;
   std::vector<ClassifierTest> tests;
 };
 
@@ -112,6 +113,9 @@ RouteStage<View4, View6> route_stage(const Image& image) {
   return stage;
 }
 
+auto tuple_merge(const Tables& t) {
+  return acl_stage<TupleMergeView>(t.merge);
+}
 auto tuple_space(const Tables& t) {
   return acl_stage<TupleSpaceView>(t.acl);
 }
@@ -144,6 +148,8 @@ std::vector<Named> key_programs(const Tables& t, RecordKind kind) {
   put("poptrie", route_poptrie(t));
   put("acl-dir24", tuple_space(t), route_dir24(t));
   put("acl-poptrie", tuple_space(t), route_poptrie(t));
+  put("merge", tuple_merge(t));
+  put("merge-dir24", tuple_merge(t), route_dir24(t));
   put("linear-trie", acl_stage<LinearAcl::View>(t.linear), route_trie(t));
   put("acl-acl-trie", tuple_space(t), acl_stage<LinearAcl::View>(t.linear), route_trie(t));
   // The same chain by the generic switch.
@@ -160,7 +166,7 @@ std::vector<Named> key_programs(const Tables& t, RecordKind kind) {
   DeviceProgram inner;
   add(inner, PassStage{});
   add(inner, tuple_space(t), {2, 2});
-  add(inner, route_poptrie(t));
+  add(inner, route_dir24(t));
   inner = finished(inner, shape);
   inner.begin = 1;
   inner.chain = chain_of(inner);
@@ -968,7 +974,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, CudaDeviceTest, ::testing::Values("emu", "cuda
 TEST(CudaChains, AreFoundByTheirStages) {
   Tables tables(5);
   const auto programs = key_programs(tables, RecordKind::kKey4);
-  const std::vector<uint8_t> want = {1, 2, 3, 4, 5, 0, 0, 0, 0, 5};
+  const std::vector<uint8_t> want = {1, 2, 3, 4, 0, 5, 6, 0, 0, 0, 0, 4};
   ASSERT_EQ(programs.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i) {
     EXPECT_EQ(programs[i].program.chain, want[i]) << programs[i].name;
