@@ -19,6 +19,18 @@ constexpr auto kKeyStages = [] {
   return runs;
 }();
 
+template <typename Stage>
+constexpr bool kTakesTeams = requires(const Stage& stage, Packet& packet) {
+  stage.team(OneLane{}, packet);
+};
+
+constexpr auto kTeamStages = [] {
+  std::array<bool, AllStages::kSize> takes{};
+  size_t i = 0;
+  AllStages::for_each([&](auto tag) { takes[i++] = kTakesTeams<typename decltype(tag)::type>; });
+  return takes;
+}();
+
 }  // namespace
 
 uint8_t chain_of(const DeviceProgram& program) {
@@ -41,6 +53,13 @@ bool runs_on(RecordKind kind, const DeviceProgram& program) {
     if (is_key(kind) && !kKeyStages[stage]) return false;
   }
   return true;
+}
+
+bool gains_by_teams(const DeviceProgram& program) {
+  for (uint32_t s = program.begin; s < program.end; ++s) {
+    if (kTeamStages[program.program.stages[s].kind]) return true;
+  }
+  return false;
 }
 
 }  // namespace sluice

@@ -40,4 +40,7 @@ inline constexpr bool kRunsOnKeys = (Stage::kReads & ~(kFieldKey | kFieldDestina
 // Whether every stage of [begin, end) can run on a record of this kind, and the range is one. Host.
 bool runs_on(RecordKind kind, const DeviceProgram& program);
 
+// Whether some stage shares its work among lanes that hold one packet. Precondition: runs_on. Host.
+bool gains_by_teams(const DeviceProgram& program);
+
 }  // namespace sluice

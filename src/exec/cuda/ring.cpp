@@ -63,7 +63,6 @@ class CudaRing final : public RingDriver {
       auto made = make_window(bytes_in);
       if (!made && options.ring_memory == RingMemory::kDevice) return made;
     }
-    share_out();
     if (window_ == nullptr) {
       if (auto r = take(memory.allocate_pinned(bytes_in), at); !r) return r;
       in_ = static_cast<Word*>(at);
@@ -102,6 +101,7 @@ class CudaRing final : public RingDriver {
       return Error(fmt::format("stages [{}, {}) of a program of {} do not run on {} records", program.begin,
                                program.end, program.program.stage_count, to_string(shape_.record.kind)));
     }
+    if (!running_) teams_ = gains_by_teams(program);
     alignas(16) std::byte slot[kProgramSlotBytes] = {};
     memcpy(slot, &program, sizeof program);
     return shared_->memory->upload(programs_ + size_t{parity & 1} * kProgramSlotBytes, slot, sizeof slot);
@@ -121,6 +121,7 @@ class CudaRing final : public RingDriver {
     const ScopeExit uncount([&] {
       if (!started) shared_->resident_rings.fetch_sub(1);
     });
+    share_out();
     shared_->memory->use();
     if (stream_ == nullptr) {
       if (const cudaError_t e = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking); e != cudaSuccess) {
@@ -233,7 +234,7 @@ class CudaRing final : public RingDriver {
   }
 
  private:
-  // Which server takes which records, and how many servers there are.
+  // Which server takes which records, and how many servers there are: by the program that is there at the start.
   void share_out() {
     const CudaOptions& options = shared_->options;
     const RecordKind kind = shape_.record.kind;
@@ -242,9 +243,9 @@ class CudaRing final : public RingDriver {
     if (options.ring_servers != 0) {
       servers_ = std::min({options.ring_servers, RingControl::kMaxServers, groups});
       block_servers_ = options.ring_block_servers;
-    } else if (window_ != nullptr && kind == RecordKind::kKey4 && groups <= kRingBlocks) {
+    } else if (teams_ && window_ != nullptr && kind == RecordKind::kKey4 && groups <= kRingBlocks) {
       // A small ring is there for its round trip: that of a record, which a team takes on together, and not of the
-      // slowest of 32. Polls cost no bus here, but those of one multiprocessor get in one another's way.
+      // slowest of 32. Short lookups gain nothing by it, and 64 servers' results come in more pieces.
       kernel_ = ring_team_kernel();
       servers_ = std::min(RingControl::kMaxServers, groups * kRingTeam);
       block_servers_ = shared_->resident_blocks.load() == 0 ? 4 : 8;
@@ -295,6 +296,7 @@ class CudaRing final : public RingDriver {
   const void* kernel_ = nullptr;
   uint32_t servers_ = 0;
   uint32_t block_servers_ = 0;
+  bool teams_ = false;  // the program that the ring will start with gains by them
   uint32_t blocks_ = 0;
   bool stamps_ = false;
   bool running_ = false;

@@ -38,7 +38,7 @@ Result<std::unique_ptr<Channel>> Channel::create(Device& device, const RecordSha
     if (!made) return std::move(made).error();
     channel->ring_ = std::move(*made);
     channel->shape_.capacity = ring.capacity;
-    channel->beats_.assign(channel->ring_->servers(), 0);
+    channel->beats_.assign(RingControl::kMaxServers, 0);
     channel->ring_mode_ = options.mode == DeviceMode::kPersistent;
   }
   return channel;

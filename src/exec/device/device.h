@@ -180,7 +180,7 @@ class RingDriver {
   virtual RingControl* control() = 0;
   // control()'s orders have changed.
   virtual void send_orders() {}
-  virtual uint32_t servers() const = 0;
+  virtual uint32_t servers() const = 0;  // of the last start
   // Puts a program into slot `parity` of the device's memory; complete on return. Never called for a slot that records
   // on their way may name. Errors: the device failed.
   virtual Result<void> write_program(uint32_t parity, const DeviceProgram& program) = 0;
