@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -40,6 +41,7 @@ struct ByteStream::State {
   std::span<const std::byte> raw;  // unread input
   bool raw_end = false;
   bool ended = false;
+  std::optional<Error> failed;
 
   z_stream zip{};
   bz_stream bzip{};
@@ -205,6 +207,14 @@ struct ByteStream::State {
   }
 
   Result<size_t> decompress(std::span<std::byte> out) {
+    // Whoever reads on after an error gets it again: the decompressors are not to be called any more.
+    if (failed) return *failed;
+    Result<size_t> n = next(out);
+    if (!n) failed = n.error();
+    return n;
+  }
+
+  Result<size_t> next(std::span<std::byte> out) {
     Result<size_t> n = compression == Compression::kGzip    ? gunzip(out)
                        : compression == Compression::kBzip2 ? bunzip(out)
                                                             : plain(out);
