@@ -70,8 +70,8 @@ inline constexpr uint32_t kProgramSlotBytes = (sizeof(DeviceProgram) + 15) / 16 
 
 // Kernel(const RingArguments), a warp a server.
 const void* ring_kernel(RecordKind kind);
-// The same for key records of IPv4, kRingTeam lanes a record: for rings whose round trip counts. RingArguments::group
-// is 32 / kRingTeam.
+// The same for key records of IPv4, kRingTeam lanes a record: for rings whose round trip counts. A server takes
+// 32 / kRingTeam records at a time.
 const void* ring_team_kernel();
 inline constexpr uint32_t kRingTeam = 8;
 // The most servers in a block, and a block's shared memory.

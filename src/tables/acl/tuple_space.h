@@ -140,9 +140,6 @@ SLUICE_HD bool tuple_filter_passes(uint32_t word, uint32_t h) {
   return (word >> (h & 31) & word >> (h >> 5 & 31) & 1) != 0;
 }
 
-// Tables whose slots are read together: a device waits for them once, the host leaves as soon as it can.
-inline constexpr uint32_t kTupleAhead = 1;
-
 // What lookups have visited, for choosing between structures.
 struct AclTally {
   uint64_t tables = 0;  // probed
@@ -266,33 +263,17 @@ SLUICE_HD uint32_t TupleSpaceView::lookup4_pruned(const FlowKey& key, AclTally* 
   const uint32_t ports = uint32_t{key.src_port} << 16 | key.dst_port;
   const uint32_t protocol = key.protocol * kTupleProtocolFactor;
   uint32_t best = ~0u;
-  uint64_t left = prune_->tables_for(src, dst, key.src_port, key.dst_port, key.protocol);
-  while (left != 0) {
-    uint32_t bests[kTupleAhead], slots[kTupleAhead];
-#if defined(__CUDA_ARCH__)
-#pragma unroll
-#endif
-    for (uint32_t j = 0; j < kTupleAhead; ++j) {
-      bests[j] = ~0u;
-      slots[j] = 0;
-      if (left == 0) continue;
-      const TuplePrune::Table& t = tuple_fetch(prune_->tables + trailing_zeros64(left));
-      left &= left - 1;
-      const uint32_t src_mask = static_cast<uint32_t>(~uint64_t{0} << t.src_free);
-      const uint32_t dst_mask = static_cast<uint32_t>(~uint64_t{0} << t.dst_free);
-      const uint32_t h = tuple_finish(tuple_step(tuple_step(0, src & src_mask), dst & dst_mask), ports & t.port_mask,
-                                      t.protocol != 0 ? protocol : 0);
-      bests[j] = t.best;
-      if (t.best < best) slots[j] = slots_[t.slot_base + (uint64_t{h} >> t.slot_shift)];
-    }
-#if defined(__CUDA_ARCH__)
-#pragma unroll
-#endif
-    for (uint32_t j = 0; j < kTupleAhead; ++j) {
-      if (bests[j] >= best) return best == ~0u ? 0 : best;
-      if (tally != nullptr) ++tally->tables;
-      if (slots[j] != 0) best = walk4(slots[j] - 1, key, best, tally);
-    }
+  for (uint64_t left = prune_->tables_for(src, dst, key.src_port, key.dst_port, key.protocol); left != 0;
+       left &= left - 1) {
+    const TuplePrune::Table& t = tuple_fetch(prune_->tables + trailing_zeros64(left));
+    if (t.best >= best) break;
+    if (tally != nullptr) ++tally->tables;
+    const uint32_t src_mask = static_cast<uint32_t>(~uint64_t{0} << t.src_free);
+    const uint32_t dst_mask = static_cast<uint32_t>(~uint64_t{0} << t.dst_free);
+    const uint32_t h = tuple_finish(tuple_step(tuple_step(0, src & src_mask), dst & dst_mask), ports & t.port_mask,
+                                    t.protocol != 0 ? protocol : 0);
+    const uint32_t slot = slots_[t.slot_base + (uint64_t{h} >> t.slot_shift)];
+    if (slot != 0) best = walk4(slot - 1, key, best, tally);
   }
   return best == ~0u ? 0 : best;
 }
