@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/prefetch.h"
+
 namespace sluice {
 
 std::vector<Patch> join_patches(std::span<const Patch> patches, uint64_t gap) {
@@ -69,6 +71,21 @@ std::optional<std::vector<Patch>> PatchLog::between(uint64_t from, uint64_t to) 
   std::sort(all.begin(), all.end(), [](const Patch& a, const Patch& b) { return a.offset < b.offset; });
   return join_patches(all, 0);
 }
+
+namespace {
+
+bool same_line(const std::byte* a, const std::byte* b) {
+  uint64_t differs = 0;
+  for (size_t i = 0; i < LineSet::kLine; i += sizeof differs) {
+    uint64_t x, y;
+    std::memcpy(&x, a + i, sizeof x);
+    std::memcpy(&y, b + i, sizeof y);
+    differs |= x ^ y;
+  }
+  return differs == 0;
+}
+
+}  // namespace
 
 ImageReplicas::ImageReplicas(Image master)
     : master_(std::make_unique<Image>(std::move(master))),
@@ -138,6 +155,34 @@ Result<std::shared_ptr<ImageReplicas::Replica>> ImageReplicas::free_replica() {
   return made;
 }
 
+void ImageReplicas::copy_lines(Replica& replica) {
+  // Neither copy's lines are in this core's caches, and where the next ones lie cannot be guessed: they are asked for
+  // some lines before their turn.
+  constexpr size_t kAhead = 32;
+  lines_.clear();
+  replica.pending.each_run([&](uint64_t offset, uint64_t bytes) {
+    for (uint64_t at = offset; at < offset + bytes; at += LineSet::kLine) lines_.push_back(at);
+  });
+  std::byte* const to = replica.image.buffer_.data();
+  uint64_t behind = ~uint64_t{0};  // the last line that was copied
+  const size_t n = lines_.size();
+  for (size_t i = 0; i < n + kAhead; ++i) {
+    if (i < n) {
+      prefetch_read(data_ + lines_[i]);
+      prefetch_read(to + lines_[i]);
+    }
+    if (i < kAhead) continue;
+    const uint64_t at = lines_[i - kAhead];
+    const size_t bytes = std::min<size_t>(LineSet::kLine, size() - at);
+    // A line that came to be what it was is not written: readers keep it in their caches.
+    if (bytes == LineSet::kLine ? same_line(to + at, data_ + at) : std::memcmp(to + at, data_ + at, bytes) == 0) continue;
+    std::memcpy(to + at, data_ + at, bytes);
+    copied_bytes_ += bytes;
+    copied_runs_ += at != behind + LineSet::kLine;
+    behind = at;
+  }
+}
+
 Result<std::shared_ptr<const Image>> ImageReplicas::publish() {
   const bool changed = !fresh_.empty();
   if (!changed) {
@@ -155,22 +200,7 @@ Result<std::shared_ptr<const Image>> ImageReplicas::publish() {
     fresh_.clear();
   }
   copied_bytes_ = copied_runs_ = 0;
-  std::byte* const to = replica->image.buffer_.data();
-  // A line that came to be what it was is not written: readers keep it in their caches.
-  replica->pending.each_run([&](uint64_t offset, uint64_t bytes) {
-    const size_t end = std::min<size_t>(offset + bytes, size());
-    bool copying = false;
-    for (size_t at = offset; at < end; at += LineSet::kLine) {
-      const size_t n = std::min<size_t>(LineSet::kLine, end - at);
-      const bool differs = std::memcmp(to + at, data_ + at, n) != 0;
-      if (differs) {
-        std::memcpy(to + at, data_ + at, n);
-        copied_bytes_ += n;
-        copied_runs_ += copying ? 0 : 1;
-      }
-      copying = differs;
-    }
-  });
+  copy_lines(*replica);
   replica->pending.clear();
   replica->image.version_ = version_;
   replica->held.store(true, std::memory_order_relaxed);

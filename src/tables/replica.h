@@ -48,6 +48,11 @@ class LineSet {
   void mark(size_t offset, size_t bytes) {
     const size_t first = offset / kLine, last = (offset + bytes - 1) / kLine;
     SLUICE_ASSERT(last < lines_);
+    if (first == last) {
+      words_[first / 64] |= uint64_t{1} << (first % 64);
+      summary_[first / 4096] |= uint64_t{1} << (first / 64 % 64);
+      return;
+    }
     for (size_t word = first / 64; word <= last / 64; ++word) {
       const uint64_t from = word == first / 64 ? ~uint64_t{0} << (first % 64) : ~uint64_t{0};
       const uint64_t to = word == last / 64 ? ~uint64_t{0} >> (63 - last % 64) : ~uint64_t{0};
@@ -157,11 +162,14 @@ class ImageReplicas {
     std::atomic<bool> held{false};
   };
   Result<std::shared_ptr<Replica>> free_replica();
+  // Makes the replica what the master is.
+  void copy_lines(Replica& replica);
   static Result<Image> copy_of(const Image& image);
 
   std::unique_ptr<Image> master_;
   std::byte* data_ = nullptr;
   LineSet fresh_;
+  std::vector<uint64_t> lines_;  // of copy_lines
   std::vector<std::shared_ptr<Replica>> replicas_;
   std::shared_ptr<PatchLog> log_;
   std::weak_ptr<const Image> current_;

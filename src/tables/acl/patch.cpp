@@ -74,8 +74,9 @@ struct PatchedAcl::State {
     SLUICE_ASSERT(placed);
   }
   void remove(uint32_t word) {
-    narrow.erase(word);
-    wide.erase(word);
+    const uint8_t family = arrays.rules[word - 1].family;
+    if (family != 6) narrow.erase(word);
+    if (family != 4) wide.erase(word);
     order.erase(word);
     clear(word);
   }

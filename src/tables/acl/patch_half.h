@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/prefetch.h"
+#include "memory/huge_vector.h"
 #include "tables/acl/patch_order.h"
 #include "tables/acl/tuple_merge.h"
 #include "tables/acl/tuple_merge_lanes.h"
@@ -40,19 +42,6 @@ inline constexpr uint32_t kNobody = 1, kNever = 0xff000000u;
 
 constexpr size_t round_up(size_t v, size_t to = 64) {
   return (v + to - 1) / to * to;
-}
-
-inline void copy_lane(TupleMergeBlock4& to, size_t i, const TupleMergeBlock4& from, size_t k) {
-  to.address[2 * i] = from.address[2 * k];
-  to.address[2 * i + 1] = from.address[2 * k + 1];
-  to.free[2 * i] = from.free[2 * k];
-  to.free[2 * i + 1] = from.free[2 * k + 1];
-}
-inline void copy_lane(TupleMergeBlock6& to, size_t i, const TupleMergeBlock6& from, size_t k) {
-  for (size_t h = 0; h < 4; ++h) {
-    to.address[h][i] = from.address[h][k];
-    to.free[h][i] = from.free[h][k];
-  }
 }
 
 // The tuple that a table hashes.
@@ -220,8 +209,13 @@ class Half {
       return;
     }
     Block& block = blocks_[place.block];
-    const size_t lane = lane_of(block, from);
+    const BlockMeta& meta = meta_[place.block];
+    const size_t lane = lane_of(place.block, from);
     block.rule[lane] = (block.rule[lane] & ~kMergeNone) | to;
+    // Words that rules have left behind are not past those of rules that follow.
+    for (size_t i = 0; i < lane; ++i) {
+      if (!meta.chain && meta.slot[i] == kNoSlot && (block.rule[i] & kMergeNone) > to) forget_word(block, i);
+    }
     mark(block.rule);
     Table& table = tables_[place.table];
     // A lower bound stays one.
@@ -278,8 +272,12 @@ class Half {
     bool best_gone = false;
     std::vector<uint32_t> open;  // blocks with free lanes, those with BlockMeta::open
   };
+  // A lane of a block that no chain has may be vacant: it has fields that no key has, and the word of the rule that was
+  // there, which is not past those of rules behind it, or kMergeNone where there are none. So a rule that goes costs
+  // one line of the block.
   struct BlockMeta {
-    uint32_t slot[kMergeLanes] = {};  // whose rule each lane is
+    uint32_t slot[kMergeLanes] = {kNoSlot, kNoSlot, kNoSlot, kNoSlot,
+                                  kNoSlot, kNoSlot, kNoSlot, kNoSlot};  // whose rule each lane is; kNoSlot: vacant
     uint8_t live = 0;
     bool chain = false;
     bool open = false;
@@ -408,26 +406,48 @@ class Half {
     runs_[length].push_back(run);
   }
 
+  // Writes and marks what is not so already: of a block's lines, those that change are what it costs a reader.
+  template <typename T>
+  void put(T& to, T value) {
+    if (to == value) return;
+    to = value;
+    mark(to);
+  }
+  void put_address(TupleMergeBlock4& to, size_t i, const TupleMergeBlock4& from, size_t k) {
+    for (size_t end = 0; end < 2; ++end) {
+      put(to.address[2 * i + end], from.address[2 * k + end]);
+      put(to.free[2 * i + end], from.free[2 * k + end]);
+    }
+  }
+  void put_address(TupleMergeBlock6& to, size_t i, const TupleMergeBlock6& from, size_t k) {
+    for (size_t h = 0; h < 4; ++h) {
+      put(to.address[h][i], from.address[h][k]);
+      put(to.free[h][i], from.free[h][k]);
+    }
+  }
   void move_lane(Block& to, size_t i, const Block& from, size_t k) {
-    copy_lane(to, i, from, k);
-    to.fields[i] = from.fields[k];
-    to.fields_mask[i] = from.fields_mask[k];
-    to.ports_low[i] = from.ports_low[k];
-    to.ports_span[i] = from.ports_span[k];
-    to.rule[i] = (to.rule[i] & kMergeMore) | (from.rule[k] & ~kMergeMore);
+    put_address(to, i, from, k);
+    put(to.fields[i], from.fields[k]);
+    put(to.fields_mask[i], from.fields_mask[k]);
+    put(to.ports_low[i], from.ports_low[k]);
+    put(to.ports_span[i], from.ports_span[k]);
+    put(to.rule[i], (to.rule[i] & kMergeMore) | (from.rule[k] & ~kMergeMore));
   }
   void write_rule(Block& to, size_t i, uint32_t word) {
-    const uint32_t more = to.rule[i] & kMergeMore;
-    write_merge_lane(to, i, rule(word));
-    to.rule[i] |= more;
+    Block lane;
+    write_merge_lane(lane, 0, rule(word));
+    move_lane(to, i, lane, 0);
   }
-  static void vacate(Block& b, size_t i) {
-    b.fields[i] = b.fields_mask[i] = kNever;
-    b.rule[i] = (b.rule[i] & kMergeMore) | kNobody;
+  void vacate(Block& b, size_t i) {
+    put(b.fields[i], kNever);
+    put(b.fields_mask[i], kNever);
   }
-  static size_t lane_of(const Block& b, uint32_t word) {
+  void forget_word(Block& b, size_t i) { put(b.rule[i], (b.rule[i] & kMergeMore) | kNobody); }
+  size_t lane_of(uint32_t block, uint32_t word) const {
+    const Block& b = blocks_[block];
+    const BlockMeta& meta = meta_[block];
     size_t i = 0;
-    while ((b.rule[i] & kMergeNone) != word) ++i;
+    while ((b.rule[i] & kMergeNone) != word || (meta.slot[i] == kNoSlot && !meta.chain)) ++i;
     SLUICE_ASSERT(i < kMergeLanes);
     return i;
   }
@@ -436,7 +456,7 @@ class Half {
     if (common_->slots[slot] == 0) return 0;
     const BlockMeta& meta = meta_[block_of(slot)];
     if (meta.chain) return chains_.at(slot).live;
-    return static_cast<size_t>(std::count(meta.slot, meta.slot + meta.live, slot));
+    return static_cast<size_t>(std::count(meta.slot, meta.slot + kMergeLanes, slot));
   }
 
   void open_block(uint32_t t, uint32_t block) {
@@ -466,36 +486,52 @@ class Half {
     SLUICE_ASSERT(meta_[block].live == 0 && !meta_[block].open);
     meta_[block].chain = false;
     meta_[block].table = static_cast<uint8_t>(t);
-    for (uint32_t& word : blocks_[block].rule) word = kMergeNone;
+    Block& b = blocks_[block];
+    for (size_t i = 0; i < kMergeLanes; ++i) {
+      put(b.rule[i], kMergeNone);
+      vacate(b, i);
+    }
     return block;
   }
 
-  // Adds a lane to a block that has one free.
+  // Adds a rule to a block that has a vacant lane.
   void add_lane(uint32_t t, uint32_t block, uint32_t slot, uint32_t word) {
     Block& b = blocks_[block];
     BlockMeta& meta = meta_[block];
-    size_t at = meta.live;
-    for (; at > 0 && (b.rule[at - 1] & kMergeNone) > word; --at) {
-      move_lane(b, at, b, at - 1);
-      meta.slot[at] = meta.slot[at - 1];
+    const auto vacant = [&](size_t i) { return meta.slot[i] == kNoSlot; };
+    size_t at = 0;  // behind the last rule before the word
+    for (size_t i = 0; i < kMergeLanes; ++i) {
+      if (!vacant(i) && (b.rule[i] & kMergeNone) < word) at = i + 1;
+    }
+    if (at == kMergeLanes || !vacant(at)) {
+      // Rules give way to the nearest vacant lane.
+      size_t right = at, left = at;
+      while (right < kMergeLanes && !vacant(right)) ++right;
+      while (left > 0 && !vacant(left - 1)) --left;
+      const auto shift = [&](size_t to, size_t from) {
+        move_lane(b, to, b, from);
+        meta.slot[to] = meta.slot[from];
+      };
+      if (right < kMergeLanes && (left == 0 || right - at <= at - left)) {
+        for (size_t i = right; i > at; --i) shift(i, i - 1);
+      } else {
+        SLUICE_ASSERT(left > 0);
+        for (size_t i = left - 1; i + 1 < at; ++i) shift(i, i + 1);
+        --at;
+      }
     }
     write_rule(b, at, word);
     meta.slot[at] = slot;
     ++meta.live;
-    mark(b);
     places_[word] = {slot, block, t};
     open_block(t, block);
   }
   void remove_lane(uint32_t t, uint32_t block, uint32_t word) {
-    Block& b = blocks_[block];
+    const size_t lane = lane_of(block, word);
     BlockMeta& meta = meta_[block];
-    const size_t last = --meta.live;
-    for (size_t i = lane_of(b, word); i < last; ++i) {
-      move_lane(b, i, b, i + 1);
-      meta.slot[i] = meta.slot[i + 1];
-    }
-    b.rule[last] = kMergeNone;
-    mark(b);
+    vacate(blocks_[block], lane);
+    meta.slot[lane] = kNoSlot;
+    --meta.live;
     open_block(t, block);
   }
 
@@ -550,7 +586,7 @@ class Half {
     const BlockMeta& meta = meta_[block];
     uint32_t left = 0;
     size_t lane = 0;
-    for (size_t i = 0; i < meta.live; ++i) {
+    for (size_t i = 0; i < kMergeLanes; ++i) {
       if (meta.slot[i] == slot) ++left, lane = i;
     }
     if (left == 0) {
@@ -577,10 +613,9 @@ class Half {
     for (uint32_t k = 0; k < length; ++k) {
       Block& b = blocks_[run + k];
       for (size_t i = 0; i < kMergeLanes; ++i) {
-        b.rule[i] = 0;
-        vacate(b, i);
+        b.rule[i] = kNobody | (i + 1 == kMergeLanes && k + 1 < length ? kMergeMore : 0);
+        b.fields[i] = b.fields_mask[i] = kNever;
       }
-      if (k + 1 < length) b.rule[kMergeLanes - 1] |= kMergeMore;
       BlockMeta& meta = meta_[run + k];
       meta.chain = true;
       meta.table = static_cast<uint8_t>(t);
@@ -652,26 +687,24 @@ class Half {
       move_lane(blocks_[block], to % kMergeLanes, blocks_[chain.first + from / kMergeLanes], from % kMergeLanes);
       places_[word_at(chain.first, to)].block = block;
     };
-    size_t first, last;
     if (to_right) {
       for (size_t lane = right; lane > at; --lane) shift(lane, lane - 1);
-      first = at, last = right;
     } else {
       for (size_t lane = left - 1; lane + 1 < at; ++lane) shift(lane, lane + 1);
-      first = left - 1, last = --at;
+      --at;
     }
     const auto block = static_cast<uint32_t>(chain.first + at / kMergeLanes);
     write_rule(blocks_[block], at % kMergeLanes, word);
     places_[word] = {slot, block, t};
-    for (size_t k = first / kMergeLanes; k <= last / kMergeLanes; ++k) mark(blocks_[chain.first + k]);
     ++chain.live;
     return true;
   }
 
   void erase_from_chain(const Place& place, uint32_t word) {
     Block& b = blocks_[place.block];
-    vacate(b, lane_of(b, word));
-    mark(b);
+    const size_t lane = lane_of(place.block, word);
+    vacate(b, lane);
+    forget_word(b, lane);
     const auto it = chains_.find(place.slot);
     const uint32_t live = --it->second.live;
     if (live > kMergeLanes / 2 && live * 2 > it->second.length * kMergeLanes) return;
@@ -694,8 +727,8 @@ class Half {
   uint32_t longest_ = 0, long_blocks_ = 0;  // of chains; blocks in those past kLongChain
   std::vector<Table> tables_;
   std::vector<uint32_t> ranked_;
-  std::vector<Place> places_;  // by word
-  std::vector<BlockMeta> meta_;
+  HugeVector<Place> places_;  // by word
+  HugeVector<BlockMeta> meta_;
   std::unordered_map<uint32_t, Chain> chains_;  // by slot
   std::vector<std::vector<uint32_t>> runs_;     // free ones by length
   std::vector<uint32_t> loose_;                 // words in order

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "memory/huge_vector.h"
 
 namespace sluice::acl_patch {
 
@@ -23,7 +24,14 @@ class RuleOrder {
   static constexpr uint32_t kFirst = 2;
 
   // Words up to `last`.
-  explicit RuleOrder(uint32_t last) : last_(last), priority_(last + 2, 0), used_(last / 64 + 2, 0) {}
+  explicit RuleOrder(uint32_t last)
+      : last_(last),
+        priority_(round_up(last + 2), ~uint64_t{0}),
+        line_(round_up(priority_.size() / kStep), ~uint64_t{0}),
+        page_(line_.size() / kPage, ~uint64_t{0}),
+        used_(last / 64 + 2, 0) {
+    for (uint32_t v = 0; v <= last_; ++v) put(v, 0);
+  }
 
   uint32_t last() const { return last_; }
   uint32_t size() const { return size_; }
@@ -66,8 +74,8 @@ class RuleOrder {
       } else if (before < kFirst) {
         word = std::max(word, behind > 2 + kFirst ? behind - 2 : kFirst);
       }
-      for (uint32_t v = word; v-- > before + 1 && priority_[v] > priority;) priority_[v] = priority;
-      for (uint32_t v = word + 1; v < behind && priority_[v] < priority; ++v) priority_[v] = priority;
+      for (uint32_t v = word; v-- > before + 1 && priority_[v] > priority;) put(v, priority);
+      for (uint32_t v = word + 1; v < behind && priority_[v] < priority; ++v) put(v, priority);
     } else {
       const uint32_t right = next_bit(behind, ~uint64_t{0}), left = previous_bit(before, ~uint64_t{0});
       const uint32_t to_right = right <= last_ ? right - behind : ~0u, to_left = left >= kFirst ? before - left : ~0u;
@@ -93,10 +101,30 @@ class RuleOrder {
  private:
   static constexpr uint32_t kNear = 8;
 
-  // The first word whose entry is past `priority`. Entries of free words keep the array in order.
+  // Entries in a line of the cache; lines that an entry of page_ stands for.
+  static constexpr uint32_t kStep = 8, kPage = 64;
+  static size_t round_up(size_t n) { return (n + kPage - 1) / kPage * kPage; }
+
+  // How many of n ascending entries, a power of two, are not past `priority`, if at least one is past it or it is the
+  // last. Without a branch: what is looked for is random.
+  static uint32_t not_past(const uint64_t* entries, uint32_t n, uint64_t priority) {
+    const uint64_t* at = entries;
+    for (uint32_t half = n / 2; half > 0; half /= 2) at = at[half - 1] <= priority ? at + half : at;
+    return static_cast<uint32_t>(at - entries) + (*at <= priority);
+  }
+  // The first word whose entry is past `priority`. Entries of free words keep the array in order. By the first entries
+  // of its lines, and those of every 64 lines, so that one line of the large array is read and not one a step.
   uint32_t after(uint64_t priority) const {
-    const auto begin = priority_.begin() + kFirst, end = priority_.begin() + last_ + 1;
-    return static_cast<uint32_t>(std::upper_bound(begin, end, priority) - priority_.begin());
+    const auto page = static_cast<uint32_t>(std::upper_bound(page_.begin(), page_.end(), priority) - page_.begin());
+    const uint32_t in_page = not_past(line_.data() + size_t{page - 1} * kPage, kPage, priority);
+    const uint32_t line = (page - 1) * kPage + in_page - 1;
+    const uint32_t word = line * kStep + not_past(priority_.data() + size_t{line} * kStep, kStep, priority);
+    return std::clamp(word, kFirst, last_ + 1);
+  }
+  void put(uint32_t word, uint64_t priority) {
+    priority_[word] = priority;
+    if (word % kStep == 0) line_[word / kStep] = priority;
+    if (word % (kStep * kPage) == 0) page_[word / (kStep * kPage)] = priority;
   }
   // The nearest word whose bit differs from those of `flip` (0: in use; ~0: free).
   uint32_t next_bit(uint32_t word, uint64_t flip) const {
@@ -116,7 +144,7 @@ class RuleOrder {
     return static_cast<uint32_t>(i * 64 + 63 - static_cast<size_t>(std::countl_zero(bits)));
   }
   void set(uint32_t word, uint64_t priority) {
-    priority_[word] = priority;
+    put(word, priority);
     used_[word / 64] |= uint64_t{1} << (word % 64);
     ++size_;
   }
@@ -130,7 +158,7 @@ class RuleOrder {
   // Entries of free words in [lo, hi] become those before them.
   void smooth(uint32_t lo, uint32_t hi) {
     for (uint32_t v = lo; v <= hi; ++v) {
-      if (!used(v)) priority_[v] = priority_[v - 1];
+      if (!used(v)) put(v, priority_[v - 1]);
     }
   }
   uint32_t count(uint32_t lo, uint32_t hi) const {
@@ -173,7 +201,8 @@ class RuleOrder {
   }
 
   uint32_t last_, size_ = 0;
-  std::vector<uint64_t> priority_;
+  HugeVector<uint64_t> priority_;        // past `last_`: the highest there is
+  std::vector<uint64_t> line_, page_;    // every eighth of them, and every 512th
   std::vector<uint64_t> used_;
 };
 
