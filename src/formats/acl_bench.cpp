@@ -338,6 +338,7 @@ void patched_lookup(benchmark::State& state, const std::string& name, double upd
   state.counters["publications"] = static_cast<double>(changed.versions()) / took;
   state.counters["effect_p99_ms"] = changed.effect_ms();
   state.counters["copied_bytes"] = static_cast<double>(changed.copied_bytes()) / static_cast<double>(changed.versions());
+  state.counters["rebuilds"] = static_cast<double>(changed.table().rebuilds());
   state.counters["misplaced"] = static_cast<double>(changed.table().misplaced());
 }
 
@@ -370,6 +371,7 @@ void patched_update(benchmark::State& state, const std::string& name, bool reade
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * 2);
   state.counters["publications"] = static_cast<double>(table.versions()) / took;
   state.counters["effect_p99_ms"] = table.effect_ms();
+  state.counters["rebuilds"] = static_cast<double>(table.table().rebuilds());
 }
 
 #if defined(SLUICE_PEERS)

@@ -270,7 +270,7 @@ class Half {
     TupleMergeTable record;
     uint32_t rules = 0;
     bool best_gone = false;
-    std::vector<uint32_t> open;  // blocks with free lanes, those with BlockMeta::open
+    std::vector<uint32_t> open[kMergeLanes];  // [n - 1]: blocks that had n vacant lanes, those with BlockMeta::listed
   };
   // A lane of a block that no chain has may be vacant: it has fields that no key has, and the word of the rule that was
   // there, which is not past those of rules behind it, or kMergeNone where there are none. So a rule that goes costs
@@ -280,7 +280,7 @@ class Half {
                                   kNoSlot, kNoSlot, kNoSlot, kNoSlot};  // whose rule each lane is; kNoSlot: vacant
     uint8_t live = 0;
     bool chain = false;
-    bool open = false;
+    uint8_t listed = 0;  // bit n - 1: it is in its table's list of blocks with n vacant lanes
     uint8_t table = 0;
   };
   struct Chain {
@@ -459,31 +459,27 @@ class Half {
     return static_cast<size_t>(std::count(meta.slot, meta.slot + kMergeLanes, slot));
   }
 
-  void open_block(uint32_t t, uint32_t block) {
+  // A block is in the list of those with as many vacant lanes as it has, and in some where it was before.
+  void list_block(uint32_t t, uint32_t block) {
     BlockMeta& meta = meta_[block];
-    if (meta.open || meta.live == kMergeLanes) return;
-    meta.open = true;
-    tables_[t].open.push_back(block);
+    if (meta.live == kMergeLanes) return;
+    const size_t at = kMergeLanes - meta.live - size_t{1};
+    if ((meta.listed >> at & 1) != 0) return;
+    meta.listed |= static_cast<uint8_t>(1u << at);
+    tables_[t].open[at].push_back(block);
   }
-  // A block of table `t` with `n` free lanes; kNoSlot: no room.
+  // A block of table `t` with `n` vacant lanes, with few more if there is one; kNoSlot: no room.
   uint32_t find_block(uint32_t t, size_t n) {
-    auto& open = tables_[t].open;
-    for (size_t looked = 0; looked < 4 && looked < open.size();) {
-      const size_t at = open.size() - 1 - looked;
-      const uint32_t block = open[at];
-      BlockMeta& meta = meta_[block];
-      if (meta.live == kMergeLanes) {  // filled meanwhile
-        meta.open = false;
-        open[at] = open.back();
-        open.pop_back();
-        continue;
+    for (size_t at = n - 1; at < kMergeLanes; ++at) {
+      for (auto& open = tables_[t].open[at]; !open.empty(); open.pop_back()) {
+        BlockMeta& meta = meta_[open.back()];
+        if (kMergeLanes - meta.live == at + 1) return open.back();
+        meta.listed &= static_cast<uint8_t>(~(1u << at));
       }
-      if (kMergeLanes - meta.live >= n) return block;
-      ++looked;
     }
     const uint32_t block = take_run(1);
     if (block == kNoSlot) return block;
-    SLUICE_ASSERT(meta_[block].live == 0 && !meta_[block].open);
+    SLUICE_ASSERT(meta_[block].live == 0 && meta_[block].listed == 0);
     meta_[block].chain = false;
     meta_[block].table = static_cast<uint8_t>(t);
     Block& b = blocks_[block];
@@ -524,7 +520,7 @@ class Half {
     meta.slot[at] = slot;
     ++meta.live;
     places_[word] = {slot, block, t};
-    open_block(t, block);
+    list_block(t, block);
   }
   void remove_lane(uint32_t t, uint32_t block, uint32_t word) {
     const size_t lane = lane_of(block, word);
@@ -532,7 +528,7 @@ class Half {
     vacate(blocks_[block], lane);
     meta.slot[lane] = kNoSlot;
     --meta.live;
-    open_block(t, block);
+    list_block(t, block);
   }
 
   // Puts all rules of a bucket that has no blocks yet. False: no room; nothing has changed.
