@@ -4,6 +4,7 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -210,17 +211,28 @@ class PatchedTable {
   const PatchedAcl& table() const { return *table_; }
 
   // Two single-rule changes, each by itself: takes a rule away, and puts back the one that has been away longest. So no
-  // publication finds the list as the one before left it.
+  // publication finds the list as the one before left it. Changes are drawn some time before they are made, as a
+  // controller sends them: a stream that is read in pieces.
   bool toggle(acl_test::Random& random) {
-    OrderedRule& out = rules_[acl_test::below(random, rules_.size())];
+    bool ok = true;
+    for (const AclChange& change : stream_[toggles_ % stream_.size()]) {
+      if (!change.operations().empty()) ok = table_->apply(change).ok() && ok;
+    }
+    OrderedRule& out = rules_[drawn_];
     OrderedRule& in = away_[toggles_ % away_.size()];
-    change_.clear();
-    change_.remove(out.priority);
-    bool ok = table_->apply(change_).ok();
-    change_.clear();
-    change_.add(in.priority, in.rule);
-    ok = table_->apply(change_).ok() && ok;
+    auto& [remove, add] = stream_[toggles_ % stream_.size()];
+    remove.clear();
+    remove.remove(out.priority);
+    add.clear();
+    add.add(in.priority, in.rule);
     std::swap(in, out);
+    table_->expect(remove);
+    table_->expect(add);
+    drawn_ = acl_test::below(random, rules_.size());
+    for (const OrderedRule* next : {&rules_[drawn_], &away_[(toggles_ + 1) % away_.size()]}) {
+      prefetch_read(next);
+      prefetch_read(reinterpret_cast<const std::byte*>(next + 1) - 1);
+    }
     if (++toggles_ % 16 == 0) poll();
     return ok;
   }
@@ -280,6 +292,8 @@ class PatchedTable {
   std::atomic<const Version*> current_{nullptr};
   alignas(64) std::atomic<uint64_t> seen_{0};
   alignas(64) bool reading_ = false, waiting_ = false;
+  size_t drawn_ = 0;                                // of rules_: what goes next
+  std::array<std::array<AclChange, 2>, 8> stream_;  // to come
   size_t toggles_ = 0, copied_ = 0;
   double last_ = 0, oldest_ = 0;
   std::vector<double> effects_;

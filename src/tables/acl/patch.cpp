@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <unordered_map>
 
 #include "base/assert.h"
+#include "base/prefetch.h"
+#include "memory/huge_vector.h"
 #include "tables/acl/patch_half.h"
 #include "tables/acl/sections.h"
 
@@ -32,7 +35,7 @@ struct PatchedAcl::State {
   Half<false> narrow;
   Half<true> wide;
   RuleOrder order;
-  std::vector<AclRule> models;  // by word
+  HugeVector<AclRule> models;  // by word
   AclSections::Arrays arrays{};
 
   void write(uint32_t word, const AclRule& rule) {
@@ -50,6 +53,50 @@ struct PatchedAcl::State {
     rule.src_port_low = 1;
     rule.src_port_high = 0;
     common.image.mark(&rule, sizeof rule);
+  }
+
+  // What expect() asks for comes in steps, each of which needs what the one before asked for: an operation takes one
+  // with each kApart operations that are expected after it.
+  struct Expected {
+    AclChange::Kind kind;
+    uint64_t priority;
+    AclMatchRule rule;  // that is added
+    uint32_t word, slot4, slot6;
+  };
+  static constexpr size_t kApart = 4;
+  std::array<Expected, 2 * kApart> expected{};
+  size_t expecting = 0;
+
+  void expect(AclChange::Kind kind, const OrderedRule& rule) {
+    if (expecting >= 2 * kApart) find_block_of(expected[expecting % expected.size()]);
+    if (expecting >= kApart) find_place_of(expected[(expecting - kApart) % expected.size()]);
+    Expected& e = expected[expecting++ % expected.size()];
+    e.kind = kind;
+    e.priority = rule.priority;
+    if (kind == AclChange::Kind::kAdd) e.rule = flatten(rule.rule, 1);
+    order.expect(rule.priority);
+  }
+  void find_place_of(Expected& e) {
+    e.word = order.near(e.priority);
+    prefetch_write(&arrays.rules[e.word - 1]);
+    narrow.expect_erase(e.word);
+    if (wide.tables() > 0) wide.expect_erase(e.word);
+    if (e.kind == AclChange::Kind::kRemove) return;
+    prefetch_write(&models[e.word]);
+    prefetch_write(reinterpret_cast<std::byte*>(&models[e.word] + 1) - 1);
+    prefetch_write(&arrays.actions[e.word]);
+    prefetch_write(&arrays.places[e.word - 1]);
+    e.slot4 = e.rule.family == 6 ? kNoSlot : narrow.expect_insert(e.rule);
+    e.slot6 = e.rule.family == 4 ? kNoSlot : wide.expect_insert(e.rule);
+  }
+  void find_block_of(const Expected& e) {
+    if (e.kind == AclChange::Kind::kRemove) {
+      narrow.expect_erase_there(e.word);
+      if (wide.tables() > 0) wide.expect_erase_there(e.word);
+    } else {
+      narrow.expect_insert_there(e.slot4);
+      wide.expect_insert_there(e.slot6);
+    }
   }
 
   bool insert(uint32_t word) {
@@ -258,13 +305,15 @@ Result<void> PatchedAcl::apply(const AclChange& change) {
   // First all that can be wrong with it; then room for all of it; what is left cannot fail.
   std::unordered_map<uint64_t, bool> there;  // priorities that the operations so far have added or taken away
   size_t adds = 0, adds4 = 0, adds6 = 0;
+  uint32_t word = 0;  // of the last operation's priority; 0: nobody has it
   for (size_t i = 0; i < operations.size(); ++i) {
     const auto& [kind, each] = operations[i];
     auto fail = [&](std::string what, std::string hint = "") {
       return Error(fmt::format("operation {}: {}", i + 1, what), std::move(hint));
     };
     const auto changed = operations.size() > 1 ? there.find(each.priority) : there.end();
-    const bool present = changed != there.end() ? changed->second : state_->order.find(each.priority) != 0;
+    if (changed == there.end()) word = state_->order.find(each.priority);
+    const bool present = changed != there.end() ? changed->second : word != 0;
     if (operations.size() > 1) there[each.priority] = kind == AclChange::Kind::kAdd;
     if (kind == AclChange::Kind::kRemove) {
       if (!present) return fail(fmt::format("no rule has the priority {}", each.priority));
@@ -287,12 +336,16 @@ Result<void> PatchedAcl::apply(const AclChange& change) {
   }
   for (const auto& [kind, each] : operations) {
     if (kind == AclChange::Kind::kRemove) {
-      state_->remove(state_->order.find(each.priority));
+      state_->remove(operations.size() == 1 ? word : state_->order.find(each.priority));
     } else {
       state_->add(each);
     }
   }
   return {};
+}
+
+void PatchedAcl::expect(const AclChange& change) {
+  for (const auto& [kind, rule] : change.operations()) state_->expect(kind, rule);
 }
 
 Result<void> PatchedAcl::rebuild() {

@@ -76,6 +76,11 @@ class PatchedAcl {
   // than max_bytes.
   Result<void> apply(const AclChange& change);
 
+  // A hint: apply(change) will be called, some changes from now. Where changes come as a stream, the memory that one of
+  // them touches can be on its way while others are applied; a dozen operations ahead are enough. Changes nothing, and
+  // a change that never comes, or is refused, does no harm.
+  void expect(const AclChange& change);
+
   // The image of all that was applied. Errors: those of ImageReplicas::publish; the changes are kept for another try.
   Result<std::shared_ptr<const Image>> publish();
 

@@ -142,6 +142,35 @@ class Half {
     return true;
   }
 
+  // Asks for what erase() will read: first where the rule is, some time later what is there.
+  void expect_erase(uint32_t word) { prefetch_write(&places_[word]); }
+  void expect_erase_there(uint32_t word) {
+    const Place& place = places_[word];
+    if (place.slot >= kLooseSlot) return;
+    prefetch_write(&common_->slots[place.slot]);
+    prefetch_write(&meta_[place.block]);
+    prefetch_write(blocks_[place.block].fields);
+    prefetch_read(blocks_[place.block].rule);
+  }
+  // The same of insert(): the slot of the first table that covers the rule, which is returned, then its block.
+  uint32_t expect_insert(const AclMatchRule& rule) const {
+    const Tuple tuple = tuple_detail::tuple_of(rule, kBits);
+    for (uint32_t t : ranked_) {
+      if (!tables_[t].tuple.covers(tuple)) continue;
+      const uint32_t slot = slot_of(tables_[t], hash(tables_[t], rule));
+      prefetch_write(&common_->slots[slot]);
+      return slot;
+    }
+    return kNoSlot;
+  }
+  void expect_insert_there(uint32_t slot) {
+    if (slot == kNoSlot || common_->slots[slot] == 0) return;
+    const uint32_t block = block_of(slot);
+    prefetch_write(&meta_[block]);
+    for (size_t at = 0; at < sizeof(Block); at += LineSet::kLine)
+      prefetch_write(reinterpret_cast<std::byte*>(&blocks_[block]) + at);
+  }
+
   // Precondition: rule(word) is written. False: no room; nothing has changed.
   bool insert(uint32_t word) {
     const AclMatchRule& r = rule(word);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/prefetch.h"
 #include "memory/huge_vector.h"
 
 namespace sluice::acl_patch {
@@ -24,26 +25,31 @@ class RuleOrder {
   static constexpr uint32_t kFirst = 2;
 
   // Words up to `last`.
-  explicit RuleOrder(uint32_t last)
-      : last_(last),
-        priority_(round_up(last + 2), ~uint64_t{0}),
-        line_(round_up(priority_.size() / kStep), ~uint64_t{0}),
-        page_(line_.size() / kPage, ~uint64_t{0}),
-        used_(last / 64 + 2, 0) {
+  explicit RuleOrder(uint32_t last) : last_(last), used_(last / 64 + 2, 0) {
+    // What stands past `last`, and in the levels for it, is the highest there is.
+    size_t n = last + size_t{2};
+    do {
+      n = (n + kStep - 1) / kStep;
+      levels_.emplace_back(n * kStep, ~uint64_t{0});
+    } while (n > 1);
     for (uint32_t v = 0; v <= last_; ++v) put(v, 0);
   }
 
   uint32_t last() const { return last_; }
   uint32_t size() const { return size_; }
-  uint64_t priority(uint32_t word) const { return priority_[word]; }
+  uint64_t priority(uint32_t word) const { return levels_[0][word]; }
   bool used(uint32_t word) const { return word <= last_ && (used_[word / 64] >> (word % 64) & 1) != 0; }
   // The first word in use from `word` on; last() + 1: none.
   uint32_t next(uint32_t word) const { return next_bit(word, 0); }
 
+  // Asks for the memory that find() and insert() of this priority will read.
+  void expect(uint64_t priority) const { prefetch_read(levels_[0].data() + line_of(priority) * kStep); }
+  // Where a rule with this priority is, or about where it would be.
+  uint32_t near(uint64_t priority) const { return std::max(after(priority) - 1, kFirst); }
   // The word of the rule with this priority; 0: there is none.
   uint32_t find(uint64_t priority) const {
     const uint32_t before = previous_bit(after(priority) - 1, 0);
-    return before >= kFirst && priority_[before] == priority ? before : 0;
+    return before >= kFirst && levels_[0][before] == priority ? before : 0;
   }
 
   // Spreads rules over all words. Precondition: empty; priorities ascend. Calls place(index, word).
@@ -74,8 +80,8 @@ class RuleOrder {
       } else if (before < kFirst) {
         word = std::max(word, behind > 2 + kFirst ? behind - 2 : kFirst);
       }
-      for (uint32_t v = word; v-- > before + 1 && priority_[v] > priority;) put(v, priority);
-      for (uint32_t v = word + 1; v < behind && priority_[v] < priority; ++v) put(v, priority);
+      for (uint32_t v = word; v-- > before + 1 && levels_[0][v] > priority;) put(v, priority);
+      for (uint32_t v = word + 1; v < behind && levels_[0][v] < priority; ++v) put(v, priority);
     } else {
       const uint32_t right = next_bit(behind, ~uint64_t{0}), left = previous_bit(before, ~uint64_t{0});
       const uint32_t to_right = right <= last_ ? right - behind : ~0u, to_left = left >= kFirst ? before - left : ~0u;
@@ -101,30 +107,35 @@ class RuleOrder {
  private:
   static constexpr uint32_t kNear = 8;
 
-  // Entries in a line of the cache; lines that an entry of page_ stands for.
-  static constexpr uint32_t kStep = 8, kPage = 64;
-  static size_t round_up(size_t n) { return (n + kPage - 1) / kPage * kPage; }
+  static constexpr uint32_t kStep = 8;  // entries in a line of the cache
 
-  // How many of n ascending entries, a power of two, are not past `priority`, if at least one is past it or it is the
-  // last. Without a branch: what is looked for is random.
-  static uint32_t not_past(const uint64_t* entries, uint32_t n, uint64_t priority) {
-    const uint64_t* at = entries;
-    for (uint32_t half = n / 2; half > 0; half /= 2) at = at[half - 1] <= priority ? at + half : at;
-    return static_cast<uint32_t>(at - entries) + (*at <= priority);
-  }
-  // The first word whose entry is past `priority`. Entries of free words keep the array in order. By the first entries
-  // of its lines, and those of every 64 lines, so that one line of the large array is read and not one a step.
+  // The first word whose entry is past `priority`. Entries of free words keep the array in order. Down the levels, a
+  // line of each, without a branch on what is looked for; all but the last are in the caches as a rule.
   uint32_t after(uint64_t priority) const {
-    const auto page = static_cast<uint32_t>(std::upper_bound(page_.begin(), page_.end(), priority) - page_.begin());
-    const uint32_t in_page = not_past(line_.data() + size_t{page - 1} * kPage, kPage, priority);
-    const uint32_t line = (page - 1) * kPage + in_page - 1;
-    const uint32_t word = line * kStep + not_past(priority_.data() + size_t{line} * kStep, kStep, priority);
+    const size_t line = line_of(priority);
+    const auto word = static_cast<uint32_t>(line * kStep + not_past(levels_[0].data() + line * kStep, priority));
     return std::clamp(word, kFirst, last_ + 1);
   }
+  // The line of the words' entries that the last one not past `priority` is in.
+  size_t line_of(uint64_t priority) const {
+    size_t line = 0;
+    // The first entry is 0, which is never past it.
+    for (size_t level = levels_.size(); level-- > 1;)
+      line = line * kStep + not_past(levels_[level].data() + line * kStep, priority) - 1;
+    return line;
+  }
+  static size_t not_past(const uint64_t* line, uint64_t priority) {
+    size_t n = 0;
+    for (size_t i = 0; i < kStep; ++i) n += line[i] <= priority;
+    return n;
+  }
   void put(uint32_t word, uint64_t priority) {
-    priority_[word] = priority;
-    if (word % kStep == 0) line_[word / kStep] = priority;
-    if (word % (kStep * kPage) == 0) page_[word / (kStep * kPage)] = priority;
+    size_t at = word;
+    for (auto& level : levels_) {
+      level[at] = priority;
+      if (at % kStep != 0) break;
+      at /= kStep;
+    }
   }
   // The nearest word whose bit differs from those of `flip` (0: in use; ~0: free).
   uint32_t next_bit(uint32_t word, uint64_t flip) const {
@@ -151,14 +162,14 @@ class RuleOrder {
   template <typename F>
   void give_way(uint32_t from, uint32_t to, F&& move) {
     move(from, to);
-    const uint64_t priority = priority_[from];
+    const uint64_t priority = levels_[0][from];
     erase(from);
     set(to, priority);
   }
   // Entries of free words in [lo, hi] become those before them.
   void smooth(uint32_t lo, uint32_t hi) {
     for (uint32_t v = lo; v <= hi; ++v) {
-      if (!used(v)) put(v, priority_[v - 1]);
+      if (!used(v)) put(v, levels_[0][v - 1]);
     }
   }
   uint32_t count(uint32_t lo, uint32_t hi) const {
@@ -183,7 +194,7 @@ class RuleOrder {
       uint32_t word = 0, i = 0;
       auto target = [&] { return static_cast<uint32_t>(lo + (uint64_t{i++} * span + span / 2) / (n + 1)); };
       for (uint32_t v = next_bit(lo, 0); v <= hi; v = next_bit(v + 1, 0)) {
-        if (word == 0 && priority_[v] > priority) word = target();
+        if (word == 0 && levels_[0][v] > priority) word = target();
         moves.emplace_back(v, target());
       }
       if (word == 0) word = target();
@@ -201,8 +212,8 @@ class RuleOrder {
   }
 
   uint32_t last_, size_ = 0;
-  HugeVector<uint64_t> priority_;        // past `last_`: the highest there is
-  std::vector<uint64_t> line_, page_;    // every eighth of them, and every 512th
+  // By word: its rule's priority, or that of one before it; then every eighth of these, and so on down to eight.
+  std::vector<HugeVector<uint64_t>> levels_;
   std::vector<uint64_t> used_;
 };
 
