@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/intrinsics.h"
 #include "base/prefetch.h"
 
 namespace sluice {
@@ -85,6 +86,24 @@ bool same_line(const std::byte* a, const std::byte* b) {
   return differs == 0;
 }
 
+#if defined(__x86_64__)
+// Copies a line without bringing `to` into a cache.
+void stream_line(std::byte* to, const std::byte* from) {
+  for (size_t i = 0; i < LineSet::kLine; i += sizeof(__m128i)) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
+  }
+}
+// Such stores are ordered with no others.
+void stream_fence() {
+  _mm_sfence();
+}
+#else
+void stream_line(std::byte* to, const std::byte* from) {
+  std::memcpy(to, from, LineSet::kLine);
+}
+void stream_fence() {}
+#endif
+
 }  // namespace
 
 ImageReplicas::ImageReplicas(Image master)
@@ -156,31 +175,43 @@ Result<std::shared_ptr<ImageReplicas::Replica>> ImageReplicas::free_replica() {
 }
 
 void ImageReplicas::copy_lines(Replica& replica) {
-  // Neither copy's lines are in this core's caches, and where the next ones lie cannot be guessed: they are asked for
-  // some lines before their turn.
-  constexpr size_t kAhead = 32;
+  // The lines are in no cache near this core, and where the next ones lie cannot be guessed: they are asked for some
+  // time before their turn.
+  constexpr size_t kAhead = 24;
   lines_.clear();
+  past_caches_.clear();
   replica.pending.each_run([&](uint64_t offset, uint64_t bytes) {
-    for (uint64_t at = offset; at < offset + bytes; at += LineSet::kLine) lines_.push_back(at);
+    bool seldom = false;
+    for (const Patch& p : seldom_read_) seldom |= offset >= p.offset && offset + bytes <= p.offset + p.bytes;
+    auto& lines = seldom ? past_caches_ : lines_;
+    for (uint64_t at = offset; at < offset + bytes; at += LineSet::kLine) lines.push_back(at);
   });
   std::byte* const to = replica.image.buffer_.data();
   uint64_t behind = ~uint64_t{0};  // the last line that was copied
-  const size_t n = lines_.size();
-  for (size_t i = 0; i < n + kAhead; ++i) {
-    if (i < n) {
-      prefetch_read(data_ + lines_[i]);
-      prefetch_read(to + lines_[i]);
+  const auto count = [&](uint64_t at, size_t bytes) {
+    copied_bytes_ += bytes;
+    copied_runs_ += at != behind + LineSet::kLine;
+    behind = at;
+  };
+  for (size_t n = past_caches_.size(), i = 0; i < n; ++i) {
+    if (i + kAhead < n) prefetch_read(data_ + past_caches_[i + kAhead]);
+    const uint64_t at = past_caches_[i];
+    stream_line(to + at, data_ + at);
+    count(at, LineSet::kLine);
+  }
+  for (size_t n = lines_.size(), i = 0; i < n; ++i) {
+    if (i + kAhead < n) {
+      prefetch_read(data_ + lines_[i + kAhead]);
+      prefetch_read(to + lines_[i + kAhead]);
     }
-    if (i < kAhead) continue;
-    const uint64_t at = lines_[i - kAhead];
+    const uint64_t at = lines_[i];
     const size_t bytes = std::min<size_t>(LineSet::kLine, size() - at);
     // A line that came to be what it was is not written: readers keep it in their caches.
     if (bytes == LineSet::kLine ? same_line(to + at, data_ + at) : std::memcmp(to + at, data_ + at, bytes) == 0) continue;
     std::memcpy(to + at, data_ + at, bytes);
-    copied_bytes_ += bytes;
-    copied_runs_ += at != behind + LineSet::kLine;
-    behind = at;
+    count(at, bytes);
   }
+  stream_fence();
 }
 
 Result<std::shared_ptr<const Image>> ImageReplicas::publish() {

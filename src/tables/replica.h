@@ -134,6 +134,10 @@ class ImageReplicas {
     fresh_.mark(static_cast<size_t>(static_cast<const std::byte*>(at) - data_), n);
   }
 
+  // Bytes [offset, offset + bytes) are such as lookups seldom read: publish() writes their marked lines past the caches,
+  // which are for others, and does not ask whether they differ.
+  void set_seldom_read(uint64_t offset, uint64_t bytes) { seldom_read_.push_back({offset, bytes}); }
+
   // Makes the `n` bytes of the master at `to` those of `from`, and marks what differed.
   void write(void* to, const void* from, size_t n);
 
@@ -169,7 +173,8 @@ class ImageReplicas {
   std::unique_ptr<Image> master_;
   std::byte* data_ = nullptr;
   LineSet fresh_;
-  std::vector<uint64_t> lines_;  // of copy_lines
+  std::vector<Patch> seldom_read_;
+  std::vector<uint64_t> lines_, past_caches_;  // of copy_lines
   std::vector<std::shared_ptr<Replica>> replicas_;
   std::shared_ptr<PatchLog> log_;
   std::weak_ptr<const Image> current_;

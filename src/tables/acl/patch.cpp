@@ -200,6 +200,11 @@ struct PatchedAcl::State {
     common.slot_room = static_cast<uint32_t>(slots);
     arrays = AclSections::arrays(master, common.image.bytes());
     common.rules = arrays.rules;
+    // Rules are for the few matches that columns do not settle; files and lines are for people.
+    for (SectionTag tag : {SectionTag::kAclRules, SectionTag::kAclSource}) {
+      const ImageSection* section = master.find(tag);
+      common.image.set_seldom_read(section->offset, section->bytes / LineSet::kLine * LineSet::kLine);
+    }
     narrow.attach(common, header.narrow_offset, room.blocks4, order.last());
     wide.attach(common, header.wide_offset, room.blocks6, order.last());
     return {};
