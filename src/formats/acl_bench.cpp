@@ -300,28 +300,64 @@ class PatchedTable {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
+// What a worker remembers from batch to batch.
+struct PatchedReader {
+  uint32_t found[32];
+  uint64_t version = 0;
+
+  // What a new version costs, apart from whatever else the machine does: how long each of the batches after it took, in
+  // the median, more than those that come late. In microseconds; 0: too few versions.
+  static constexpr size_t kBatches = 160, kLate = 120;
+  std::vector<float> laps[kBatches];  // by the batch's number since the version
+  size_t batch = kBatches;
+  double version_us() {
+    double sum = 0, late = 0;
+    for (size_t i = kBatches; i-- > 0;) {
+      std::vector<float>& of = laps[i];
+      if (of.size() < 8) return 0;
+      std::nth_element(of.begin(), of.begin() + of.size() / 2, of.end());
+      i >= kLate ? late += of[of.size() / 2] / (kBatches - kLate) : sum += of[of.size() / 2] - late;
+    }
+    return sum * 1e6;
+  }
+};
+
 // One batch of 256 keys.
-size_t patched_batch(PatchedTable& table, const Workload& w, size_t at, uint32_t* found) {
+size_t patched_batch(PatchedTable& table, const Workload& w, size_t at, PatchedReader& reader) {
   const PatchedTable::Version* version = table.current();
+  uint32_t* const found = reader.found;
+  if (version->number != reader.version) {
+    reader.version = version->number;
+    reader.batch = 0;
+  }
+  const double begin = table.seconds();
   for (int burst = 0; burst < 8; ++burst) {
     prefetch_burst(w.pointers.data() + at + 32);
     version->view.lookup_burst(w.pointers.data() + at, found, 32);
     benchmark::DoNotOptimize(found);
     at = next_burst(at);
   }
+  if (reader.batch < PatchedReader::kBatches)
+    reader.laps[reader.batch++].push_back(static_cast<float>(table.seconds() - begin));
   table.done(version);
   return at;
 }
 
 // Lookups while `updates` single-rule changes a second are made: to the list that is searched, or, with `other`, to
 // another one like it, which nobody searches. What falls then is what two busy cores of this machine cost each other;
-// only what falls besides is what changes cost a reader.
-void patched_lookup(benchmark::State& state, const std::string& name, double updates, bool other) {
+// only what falls besides is what changes cost a reader. With `changed_before`, to a list that many changes were made to.
+void patched_lookup(benchmark::State& state, const std::string& name, double updates, bool other,
+                    bool changed_before = false) {
   Workload* w = workload(name);
   if (w == nullptr) return state.SkipWithError("the data set is not here: set SLUICE_DATA");
   PatchedTable table, beside;
   if (!table.make(*w) || (other && !beside.make(*w))) return state.SkipWithError("the table was not made");
   PatchedTable& changed = other ? beside : table;
+  // Where rules stand after many changes is not where the builder puts them.
+  if (changed_before) {
+    acl_test::Random random(11);
+    for (size_t i = 0; i < std::max<size_t>(2 * w->set.rules.size(), 100'000); ++i) table.toggle(random);
+  }
   std::atomic<bool> stop{false};
   uint64_t changes = 0;
   std::thread thread;
@@ -337,9 +373,9 @@ void patched_lookup(benchmark::State& state, const std::string& name, double upd
       }
     });
   }
-  uint32_t found[32];
+  PatchedReader reader;
   size_t at = 0;
-  for (auto _ : state) at = patched_batch(table, *w, at, found);
+  for (auto _ : state) at = patched_batch(table, *w, at, reader);
   const double took = table.seconds() - begin;
   stop = true;
   if (thread.joinable()) thread.join();
@@ -352,6 +388,7 @@ void patched_lookup(benchmark::State& state, const std::string& name, double upd
   state.counters["publications"] = static_cast<double>(changed.versions()) / took;
   state.counters["effect_p99_ms"] = changed.effect_ms();
   state.counters["copied_bytes"] = static_cast<double>(changed.copied_bytes()) / static_cast<double>(changed.versions());
+  if (!other) state.counters["version_us"] = reader.version_us();
   state.counters["rebuilds"] = static_cast<double>(changed.table().rebuilds());
   state.counters["misplaced"] = static_cast<double>(changed.table().misplaced());
 }
@@ -367,8 +404,8 @@ void patched_update(benchmark::State& state, const std::string& name, bool reade
   if (reader) {
     table.reading();
     thread = std::thread([&] {
-      uint32_t found[32];
-      for (size_t at = 0; !stop.load(std::memory_order_relaxed);) at = patched_batch(table, *w, at, found);
+      PatchedReader of;
+      for (size_t at = 0; !stop.load(std::memory_order_relaxed);) at = patched_batch(table, *w, at, of);
     });
   }
   acl_test::Random random(7);
@@ -681,6 +718,7 @@ const bool kRegistered = [] {
     add_algorithm(std::type_identity<TupleSpaceAcl>{});
     add_algorithm(std::type_identity<TupleMergeAcl>{});
     add("patched/lookup", [name](benchmark::State& s) { patched_lookup(s, name, 0, false); });
+    add("patched/lookup_after_changes", [name](benchmark::State& s) { patched_lookup(s, name, 0, false, true); });
     add("patched/lookup_at_1M_updates", [name](benchmark::State& s) { patched_lookup(s, name, 1e6, false); });
     add("patched/lookup_at_1M_updates_elsewhere", [name](benchmark::State& s) { patched_lookup(s, name, 1e6, true); });
     add("patched/update", [name](benchmark::State& s) { patched_update(s, name, false); });

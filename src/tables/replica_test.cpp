@@ -65,6 +65,7 @@ TEST(PatchLog, JoinsVersionsAndForgetsOldOnes) {
 TEST(ImageReplicas, EachVersionIsWholeAndHoldsStill) {
   std::mt19937_64 random(2);
   ImageReplicas replicas(image_of(100'003));
+  replicas.set_seldom_read(6400, 12'800);
   auto content = [](const Image& image) {
     const auto bytes = image.bytes().subspan(sizeof(ImageHeader));
     return std::vector<std::byte>(bytes.begin(), bytes.end());

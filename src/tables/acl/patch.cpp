@@ -86,8 +86,8 @@ struct PatchedAcl::State {
     prefetch_write(reinterpret_cast<std::byte*>(&models[e.word] + 1) - 1);
     prefetch_write(&arrays.actions[e.word]);
     prefetch_write(&arrays.places[e.word - 1]);
-    e.slot4 = e.rule.family == 6 ? kNoSlot : narrow.expect_insert(e.rule);
-    e.slot6 = e.rule.family == 4 ? kNoSlot : wide.expect_insert(e.rule);
+    e.slot4 = e.rule.family == 6 ? kNoSlot : narrow.expect_insert(e.rule, e.word);
+    e.slot6 = e.rule.family == 4 ? kNoSlot : wide.expect_insert(e.rule, e.word);
   }
   void find_block_of(const Expected& e) {
     if (e.kind == AclChange::Kind::kRemove) {
@@ -350,7 +350,9 @@ Result<void> PatchedAcl::apply(const AclChange& change) {
 }
 
 void PatchedAcl::expect(const AclChange& change) {
-  for (const auto& [kind, rule] : change.operations()) state_->expect(kind, rule);
+  for (const auto& [kind, rule] : change.operations()) {
+    if (acl_rule_fault(rule.rule) == nullptr) state_->expect(kind, rule);
+  }
 }
 
 Result<void> PatchedAcl::rebuild() {

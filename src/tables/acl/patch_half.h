@@ -153,10 +153,10 @@ class Half {
     prefetch_read(blocks_[place.block].rule);
   }
   // The same of insert(): the slot of the first table that covers the rule, which is returned, then its block.
-  uint32_t expect_insert(const AclMatchRule& rule) const {
+  uint32_t expect_insert(const AclMatchRule& rule, uint32_t word) const {
     const Tuple tuple = tuple_detail::tuple_of(rule, kBits);
     for (uint32_t t : ranked_) {
-      if (!tables_[t].tuple.covers(tuple)) continue;
+      if (!tables_[t].tuple.covers(tuple) || tables_[t].record.best > word) continue;
       const uint32_t slot = slot_of(tables_[t], hash(tables_[t], rule));
       prefetch_write(&common_->slots[slot]);
       return slot;
@@ -176,18 +176,22 @@ class Half {
     const AclMatchRule& r = rule(word);
     const Tuple tuple = tuple_detail::tuple_of(r, kBits);
     const Item item = item_of<kWide>(r);
-    uint32_t best = kNoSlot, best_hash = 0;
+    uint32_t best = kNoSlot, best_hash = 0, best_word = kNoSlot;
     size_t fewest = ~size_t{0};
+    // A table that has room and a better rule already: a packet that finds one as good leaves the tables behind it
+    // alone, so a rule that becomes the first of its table costs nearly all packets a probe. Else the table that comes
+    // first anyway; else, without room anywhere, the shortest bucket.
     for (uint32_t t : ranked_) {
       const Table& table = tables_[t];
-      if (!table.tuple.covers(tuple)) continue;
+      if (!table.tuple.covers(tuple) || (fewest < kBucketLimit && table.record.best >= best_word)) continue;
       const uint32_t h = merge_hash<kWide>(table.record, item.word, item.ports, item.protocol);
       const size_t n = bucket_size(slot_of(table, h));
-      if (n >= fewest) continue;
+      if (n >= kBucketLimit && n >= fewest) continue;
       fewest = n;
       best = t;
       best_hash = h;
-      if (n < kBucketLimit) break;
+      best_word = table.record.best;
+      if (n < kBucketLimit && best_word <= word) break;
     }
     if (fewest >= kBucketLimit) {
       if (loose_.size() < kMostLoose<kWide>) {
