@@ -66,21 +66,23 @@ uint32_t Worker::run_fast(const Program& program, FastBurst& burst, uint32_t ali
                           uint32_t* came) {
   burst.hopped = burst.rewritten = 0;
   stopped = 0;
-  const auto note_rules = [&](uint32_t s) {
-    if (!walk_->snapshot->hits.empty() && hits_at(program.stages[s])) {
-      std::memcpy(fast_rules_[s], burst.rule, sizeof fast_rules_[s]);
-    }
+  const auto note_rules = [&](uint32_t s, uint32_t lanes) {
+    if (walk_->snapshot->hits.empty()) return;
+    const RuleHits::Adder hits = hits_at(program.stages[s]);
+    if (!hits) return;
+    std::memcpy(fast_rules_[s], burst.rule, sizeof fast_rules_[s]);
+    for_lanes(lanes, [&](uint32_t i) { hits.prefetch(burst.rule[i]); });
   };
   for (uint32_t s = 0; s < begin; ++s) {
     came[s] = alive;
-    note_rules(s);
+    note_rules(s, alive);
   }
   for (uint32_t s = begin; s < program.fast; ++s) {
     came[s] = alive;
     if (alive == 0) continue;
     const StageSlot& slot = program.stages[s];
     const uint32_t passed = cpu_fast_kernel(slot.kind)(slot, burst, alive);
-    note_rules(s);
+    note_rules(s, alive);
     for (uint32_t m = alive & ~passed; m != 0; m &= m - 1) {
       const auto lane = static_cast<uint32_t>(std::countr_zero(m));
       const uint8_t output = burst.output[lane];

@@ -345,7 +345,8 @@ size_t patched_batch(PatchedTable& table, const Workload& w, size_t at, PatchedR
 
 // Lookups while `updates` single-rule changes a second are made: to the list that is searched, or, with `other`, to
 // another one like it, which nobody searches. What falls then is what two busy cores of this machine cost each other;
-// only what falls besides is what changes cost a reader. With `changed_before`, to a list that many changes were made to.
+// only what falls besides is what changes cost a reader. With `changed_before`, to a list that many changes were made
+// to.
 void patched_lookup(benchmark::State& state, const std::string& name, double updates, bool other,
                     bool changed_before = false) {
   Workload* w = workload(name);
@@ -387,7 +388,8 @@ void patched_lookup(benchmark::State& state, const std::string& name, double upd
   state.counters["updates"] = static_cast<double>(changes) / took;
   state.counters["publications"] = static_cast<double>(changed.versions()) / took;
   state.counters["effect_p99_ms"] = changed.effect_ms();
-  state.counters["copied_bytes"] = static_cast<double>(changed.copied_bytes()) / static_cast<double>(changed.versions());
+  state.counters["copied_bytes"] =
+      static_cast<double>(changed.copied_bytes()) / static_cast<double>(changed.versions());
   if (!other) state.counters["version_us"] = reader.version_us();
   state.counters["rebuilds"] = static_cast<double>(changed.table().rebuilds());
   state.counters["misplaced"] = static_cast<double>(changed.table().misplaced());

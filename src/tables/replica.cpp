@@ -207,7 +207,8 @@ void ImageReplicas::copy_lines(Replica& replica) {
     const uint64_t at = lines_[i];
     const size_t bytes = std::min<size_t>(LineSet::kLine, size() - at);
     // A line that came to be what it was is not written: readers keep it in their caches.
-    if (bytes == LineSet::kLine ? same_line(to + at, data_ + at) : std::memcmp(to + at, data_ + at, bytes) == 0) continue;
+    if (bytes == LineSet::kLine ? same_line(to + at, data_ + at) : std::memcmp(to + at, data_ + at, bytes) == 0)
+      continue;
     std::memcpy(to + at, data_ + at, bytes);
     count(at, bytes);
   }

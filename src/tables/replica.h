@@ -134,8 +134,8 @@ class ImageReplicas {
     fresh_.mark(static_cast<size_t>(static_cast<const std::byte*>(at) - data_), n);
   }
 
-  // Bytes [offset, offset + bytes) are such as lookups seldom read: publish() writes their marked lines past the caches,
-  // which are for others, and does not ask whether they differ.
+  // Bytes [offset, offset + bytes) are such as lookups seldom read: publish() writes their marked lines past the
+  // caches, which are for others, and does not ask whether they differ.
   void set_seldom_read(uint64_t offset, uint64_t bytes) { seldom_read_.push_back({offset, bytes}); }
 
   // Makes the `n` bytes of the master at `to` those of `from`, and marks what differed.
