@@ -338,6 +338,7 @@ Result<void> PatchedAcl::apply(const AclChange& change) {
     if (!grown) return std::move(grown).error();
     state_ = std::move(*grown);
     ++rebuilds_;
+    if (operations.size() == 1) word = state_->order.find(operations[0].rule.priority);
   }
   for (const auto& [kind, each] : operations) {
     if (kind == AclChange::Kind::kRemove) {
