@@ -489,7 +489,7 @@ Exit bench_pipeline(const Options& o) {
     file.write(routes);
     need(file.commit(), Exit::kIo);
   } else {
-    for (const std::string& file : g.routes) hash.update(need(sha256_of_file(file), Exit::kIo));
+    for (const std::string& file : g.routes) hash.update(need(sha256_of_file(path_of_route_file(file)), Exit::kIo));
   }
   // Packets of the access list's regions mostly have destinations that no table covers: a default route makes them go
   // the whole way.
