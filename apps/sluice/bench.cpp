@@ -361,8 +361,9 @@ void route_tables(const Options& o, const OpenDevices& devices, const Rib& table
     stop_if_interrupted();
     if (!image) continue;
     const LoadedRoutes routes = opened(std::move(*image));
-    // A scan of few addresses takes as long as other lookups of many.
-    const size_t some = algorithm == Linear::kName ? std::clamp<size_t>((size_t{1} << 27) / entries, 1, count) : count;
+    // A scan of few addresses takes as long as other lookups of many; a device's answers are all compared below.
+    const size_t most = o.device_only ? std::min(count, size_t{1} << 18) : count;
+    const size_t some = algorithm == Linear::kName ? std::clamp<size_t>((size_t{1} << 27) / entries, 1, most) : most;
     look(routes, found, some);
     if (o.spoil) found[0] += 1;
     own = {some, 0, Trie::kName};
