@@ -26,6 +26,7 @@
 #include "pipeline.h"
 #include "ports/pcap/capture_writer.h"
 #include "tables/acl/work.h"
+#include "tables/adjacency/adjacency_model.h"
 
 namespace sluice::app {
 
@@ -298,6 +299,53 @@ Addresses draw(const Rib& rib, const std::string& pattern, size_t n, uint64_t se
   return a;
 }
 
+// `ways` neighbours behind each next hop.
+Image made_up_adjacencies(uint32_t next_hops, unsigned ways) {
+  AdjacencyModel model(next_hops);
+  for (uint32_t hop = 1; hop <= next_hops; ++hop) {
+    for (unsigned w = 0; w < ways; ++w) model.add(hop, made_up_neighbour(hop * ways + w));
+  }
+  return need(build_adjacencies(model));
+}
+
+// The route's lookup and then the neighbour's, 256 addresses at a time: with one behind each next hop (a second table's
+// group and adjacency), and with four of which the packet's flow hash takes one (the hash, and a bucket between them).
+void add_group_cases(const Options& o, const LoadedRoutes& routes, int family, const Addresses& a,
+                     const std::string& name, std::vector<Case>& cases) {
+  constexpr size_t kBatch = 256;
+  const size_t count = (family == 4 ? a.v4.size() : a.hi.size()) / kBatch * kBatch;
+  if (count == 0) return;
+  for (const unsigned ways : {1u, 4u}) {
+    const Image image = made_up_adjacencies(routes.names.count(), ways);
+    const AdjacencyView view = need(open_adjacencies(image));
+    uint32_t hops[kBatch];
+    uint64_t sum = 0;
+    const auto all = [&] {
+      for (size_t at = 0; at < count; at += kBatch) {
+        family == 4 ? routes.lookup4(a.v4.data() + at, hops, kBatch)
+                    : routes.lookup6(a.hi.data() + at, a.lo.data() + at, hops, kBatch);
+        for (size_t i = 0; i < kBatch; ++i) {
+          const Adjacency* to = view.select_by(hops[i], [&] {
+            FlowKey key;
+            key.family = static_cast<uint8_t>(family);
+            key.dst_hi = family == 4 ? 0 : a.hi[at + i];
+            key.dst_lo = family == 4 ? a.v4[at + i] : a.lo[at + i];
+            return flow_hash(key);
+          });
+          sum += to == nullptr ? 0 : to->rewrite[5];
+        }
+      }
+    };
+    Case c{name + (ways == 1 ? "/adjacency" : "/groups"), "Mlookups/s", {}, {{"neighbours", ways}}};
+    for (unsigned r = 0; r < o.repetitions; ++r) {
+      c.values.push_back(rate_of(count, all));
+      stop_if_interrupted();
+    }
+    c.more["sum"] = sum % 256;  // so that nothing is left out
+    cases.push_back(std::move(c));
+  }
+}
+
 std::vector<uint64_t> halves_of(const Addresses& a) {
   std::vector<uint64_t> halves;
   halves.reserve(a.hi.size() * 2);
@@ -481,7 +529,10 @@ Exit bench_route(const Options& o) {
         tables.routes["t"] = routes.image;
         add_device_cases(o, devices, c.name, "IPRoute(TABLE t)", tables, keys, digests, cases);
       }
-      if (!o.device_only) cases.push_back(std::move(c));
+      if (o.device_only) continue;
+      const std::string plain = c.name;
+      cases.push_back(std::move(c));
+      add_group_cases(o, routes, family, a, plain, cases);
     }
   }
   progress.clear();

@@ -341,7 +341,7 @@ struct Range24Bulk {
       if (i + kGroup < n) answers = chunk_entries(root, chunks, hi + i + kGroup, entries[(i / kGroup + 1) % 2]);
       // Those few that have their answer already go down the first tree for company and are answered anew.
       uint32_t kept[kGroup];
-      if (here) {
+      if (here) [[unlikely]] {
         uint32_t all = kAnswer;
         for (size_t k = 0; k < kGroup; ++k) {
           kept[k] = now[k];
@@ -354,6 +354,7 @@ struct Range24Bulk {
         }
       }
       const auto* bytes = reinterpret_cast<const unsigned char*>(hi + i);
+#pragma GCC unroll 2
       for (size_t half = 0; half < kGroup; half += 8) {  // eight: what has registers
         __m512i key[8];
         uint64_t at[8];  // counts keys, sixteen a node
