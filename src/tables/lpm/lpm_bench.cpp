@@ -644,6 +644,7 @@ void lookup_beside(benchmark::State& state, int pattern, double rate) {
       std::mt19937_64 random(3);
       const auto begin = std::chrono::steady_clock::now();
       auto now = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
+      double turn = 0;
       while (!stop.load(std::memory_order_relaxed)) {
         const double first = now();
         // One that falls behind does not make up for it.
@@ -655,8 +656,9 @@ void lookup_beside(benchmark::State& state, int pattern, double rate) {
           std::this_thread::yield();
         table.release();
         effects.push_back(now() - first);
-        while (now() < first + 0.01 && !stop.load(std::memory_order_relaxed))
+        while (now() < turn + 0.01 && !stop.load(std::memory_order_relaxed))
           std::this_thread::sleep_for(std::chrono::microseconds(100));
+        turn = std::max(turn + 0.01, now() - 0.01);  // a hundred a second, whatever a sleep is late
       }
       seconds = now();
     });
