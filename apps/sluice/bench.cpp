@@ -532,7 +532,7 @@ Exit bench_route(const Options& o) {
       if (o.device_only) continue;
       const std::string plain = c.name;
       cases.push_back(std::move(c));
-      add_group_cases(o, routes, family, a, plain, cases);
+      if (pattern == "prefix") add_group_cases(o, routes, family, a, plain, cases);
     }
   }
   progress.clear();

@@ -428,6 +428,14 @@ TEST(BuildRoutes, AutoChoosesByTableAndTarget) {
     EXPECT_EQ(section_algorithm(*image->find(SectionTag::kFib6)), choice.algorithm6);
     EXPECT_FALSE(choice.why4.empty() || choice.why6.empty());
   }
+  // More IPv6 routes in one /24 than a tree of range24 holds, and they are most of the table.
+  Rib crowded;
+  intern_ids(crowded, 5);
+  for (uint64_t i = 0; i < 9000; ++i)
+    crowded.add(prefix6(0x2001000000000000ull + (i << 17), 0, 48), 1 + static_cast<uint32_t>(i % 5));
+  crowded.settle();
+  EXPECT_EQ(choose_lpm(crowded, LpmTarget::kCpu).algorithm6, "planb");
+  EXPECT_EQ(choose_lpm(crowded, LpmTarget::kGpu).algorithm6, "poptrie");
   // Many /24s with longer prefixes inside.
   for (uint32_t i = 0; i < 100'001; ++i) rib.add(prefix4(0x20000000 + (i << 8), 25), 1);
   rib.settle();
