@@ -214,10 +214,10 @@ TEST(LpmConformance, EveryLengthNested) {
 }
 
 // The same table by every algorithm and instruction set at many addresses: any address, and addresses that leave a path
-// at a random length. 20,000 of each, times SLUICE_TEST_SCALE (500: ten million).
+// at a random length. 10,000 of each, times SLUICE_TEST_SCALE (1000: ten million).
 TEST(LpmConformance, EveryLengthNestedAtManyAddresses) {
   const char* set = std::getenv("SLUICE_TEST_SCALE");
-  const size_t count = 20'000 * std::max<size_t>(1, set == nullptr ? 1 : std::strtoul(set, nullptr, 10));
+  const size_t count = 10'000 * std::max<size_t>(1, set == nullptr ? 1 : std::strtoul(set, nullptr, 10));
   const Rib rib = every_length_nested(129);
   std::vector<Image> images4, images6;
   for (const std::string& name : lpm_algorithm_names4()) images4.push_back(build(rib, name.c_str(), "trie"));
@@ -268,8 +268,9 @@ TEST(LpmConformance, EveryLengthNestedAtManyAddresses) {
       }
     }
   }
-  EXPECT_EQ(seen4.size(), 33u);
-  EXPECT_EQ(seen6.size(), 129u);
+  // Every length answered but /0: the two /1s cover all.
+  EXPECT_EQ(seen4.size(), 32u);
+  EXPECT_EQ(seen6.size(), 128u);
 }
 
 // All 256 host routes of one /24, and each second one of the next: blocks at both sides of a /24 border.
