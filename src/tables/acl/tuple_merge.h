@@ -466,7 +466,8 @@ SLUICE_HD uint32_t TupleMergeView::match_of(const Column& c, const Probe& p) {
   };
   const uint32_t differs = shifted(p.word[3] ^ c.address[0], c.free & 255u) |
                            shifted(p.word[7] ^ c.address[1], c.free >> 8) | ((p.fields ^ c.fields) & c.fields_mask);
-  return (differs == 0) & merge_ports_in(p.ports, c.low, c.span) ? c.word & ~kMergeMore : kMergeNone;
+  const bool matches = (differs == 0) & merge_ports_in(p.ports, c.low, c.span);
+  return matches ? c.word & ~kMergeMore : kMergeNone;
 }
 
 // Three loads in a row, whatever the list is like: rows of the sieve and slots, then blocks and the sieved rule; then
