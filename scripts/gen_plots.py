@@ -184,6 +184,36 @@ def by_rules(document, ending):
     return lines
 
 
+def route_growth():
+    """What a route table costs as it grows, a family a plot and an algorithm a line."""
+    wanted = {}
+    for name, ending, place in (("routes_cpu", [], "one core"),
+                                ("device_routes", ["resident", "addresses"], "from device memory")):
+        found = documents(f"{name}.json")
+        if not found:
+            continue
+        for family in ("4", "6"):
+            lines = {}
+            for result in found[0]["results"]:
+                parts = result["case"].split("/")
+                if parts[2:] == ending and parts[0].startswith(f"ipv{family}_"):
+                    lines.setdefault(parts[1], []).append(result)
+
+            def series(of, lines=lines):
+                return {line: [(r["routes"], of(r)) for r in results] for line, results in lines.items()}
+
+            about = f"prefixes of a full table, and splits of them; prefix-weighted addresses; {place}. {where(found[0])}"
+            wanted[f"{name}{family}_rate.svg"] = plot(f"IPv{family} lookups by routes", about, "routes",
+                                                      "million lookups a second", series(lambda r: r["median"]))
+            if ending:
+                continue
+            wanted[f"{name}{family}_memory.svg"] = plot(f"Memory of an IPv{family} table by routes", about, "routes",
+                                                        "bytes a route", series(lambda r: r["bytes"] / r["routes"]))
+            wanted[f"{name}{family}_build.svg"] = plot(f"Build time of an IPv{family} table by routes", about, "routes",
+                                                       "milliseconds", series(lambda r: r["build_seconds"] * 1e3))
+    return wanted
+
+
 def growth():
     """What an access list costs as it grows."""
     wanted = {}
@@ -213,7 +243,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
-    wanted = sweeps() | frame_sweeps() | round_trips() | growth()
+    wanted = sweeps() | frame_sweeps() | round_trips() | growth() | route_growth()
     stale = []
     for name, text in wanted.items():
         path = PLOTS / name

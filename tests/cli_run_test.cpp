@@ -268,7 +268,12 @@ TEST_F(CliRunTest, BenchVerifiesOrRefuses) {
   EXPECT_TRUE(spoilt.out.empty());
   EXPECT_EQ(Json::parse(spoilt.err)["error"]["exit_code"], 5);
   const Json route = sluice("bench route --ipv4 500 --ipv6 200 --packets 4096 -o json").json();
-  EXPECT_EQ(route["results"].size(), 6u);
+  EXPECT_EQ(route["results"].size(), 10u);  // three patterns a family, and neighbours behind one of them
+  const Json sizes = sluice("bench route --like rib --count 10 --algorithm dir24 --packets 1024 -o json").json();
+  ASSERT_EQ(sizes["results"].size(), 1u);
+  EXPECT_EQ(sizes["results"][0]["case"], "ipv4_10/dir24");
+  EXPECT_EQ(sizes["results"][0]["routes"], 10);
+  EXPECT_EQ(sluice("bench route --like rib --count 10 --algorithm dir24 --packets 1024 --spoil-check").code, 5);
   EXPECT_EQ(sluice("bench route --ipv4 500 --ipv6 200 --packets 4096 --spoil-check").code, 5);
   const Json pipeline =
       sluice("bench pipeline --count 100 --ipv4 500 --ipv6 10 --packets 20000 --sample 5000 -o json").json();

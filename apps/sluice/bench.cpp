@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "app.h"
@@ -25,6 +26,7 @@
 #include "pipeline.h"
 #include "ports/pcap/capture_writer.h"
 #include "tables/acl/work.h"
+#include "tables/adjacency/adjacency_model.h"
 
 namespace sluice::app {
 
@@ -221,12 +223,12 @@ Exit bench_classify(const Options& o) {
 }
 
 Rib rib_of(const Options& o, std::string& hash) {
-  if (!o.routes.empty()) {
+  if (const std::string& given = o.like.empty() ? o.routes : o.like; !given.empty()) {
     Sha256 sum;
-    for (const std::string& file : split_route_files(o.routes))
+    for (const std::string& file : split_route_files(given))
       sum.update(need(sha256_of_file(path_of_route_file(file)), Exit::kIo));
     hash = sum.finish();
-    return read_routes(split_route_files(o.routes), nullptr);
+    return read_routes(split_route_files(given), nullptr);
   }
   RoutesOptions r;
   r.ipv4_count = o.ipv4;
@@ -297,7 +299,179 @@ Addresses draw(const Rib& rib, const std::string& pattern, size_t n, uint64_t se
   return a;
 }
 
+// `ways` neighbours behind each next hop.
+Image made_up_adjacencies(uint32_t next_hops, unsigned ways) {
+  AdjacencyModel model(next_hops);
+  for (uint32_t hop = 1; hop <= next_hops; ++hop) {
+    for (unsigned w = 0; w < ways; ++w) model.add(hop, made_up_neighbour(hop * ways + w));
+  }
+  return need(build_adjacencies(model));
+}
+
+// The route's lookup and then the neighbour's, 256 addresses at a time: with one behind each next hop (a second table's
+// group and adjacency), and with four of which the packet's flow hash takes one (the hash, and a bucket between them).
+void add_group_cases(const Options& o, const LoadedRoutes& routes, int family, const Addresses& a,
+                     const std::string& name, std::vector<Case>& cases) {
+  constexpr size_t kBatch = 256;
+  const size_t count = (family == 4 ? a.v4.size() : a.hi.size()) / kBatch * kBatch;
+  if (count == 0) return;
+  for (const unsigned ways : {1u, 4u}) {
+    const Image image = made_up_adjacencies(routes.names.count(), ways);
+    const AdjacencyView view = need(open_adjacencies(image));
+    uint32_t hops[kBatch];
+    uint64_t sum = 0;
+    const auto all = [&] {
+      for (size_t at = 0; at < count; at += kBatch) {
+        family == 4 ? routes.lookup4(a.v4.data() + at, hops, kBatch)
+                    : routes.lookup6(a.hi.data() + at, a.lo.data() + at, hops, kBatch);
+        for (size_t i = 0; i < kBatch; ++i) {
+          const Adjacency* to = view.select_by(hops[i], [&] {
+            FlowKey key;
+            key.family = static_cast<uint8_t>(family);
+            key.dst_hi = family == 4 ? 0 : a.hi[at + i];
+            key.dst_lo = family == 4 ? a.v4[at + i] : a.lo[at + i];
+            return flow_hash(key);
+          });
+          sum += to == nullptr ? 0 : to->rewrite[5];
+        }
+      }
+    };
+    Case c{name + (ways == 1 ? "/adjacency" : "/groups"), "Mlookups/s", {}, {{"neighbours", ways}}};
+    for (unsigned r = 0; r < o.repetitions; ++r) {
+      c.values.push_back(rate_of(count, all));
+      stop_if_interrupted();
+    }
+    c.more["sum"] = sum % 256;  // so that nothing is left out
+    cases.push_back(std::move(c));
+  }
+}
+
+std::vector<uint64_t> halves_of(const Addresses& a) {
+  std::vector<uint64_t> halves;
+  halves.reserve(a.hi.size() * 2);
+  for (size_t i = 0; i < a.hi.size(); ++i) halves.insert(halves.end(), {a.hi[i], a.lo[i]});
+  return halves;
+}
+
+// Routes up to which a lookup by scan is worth waiting for.
+constexpr uint32_t kMostLinear = 10'000;
+
+// One family's table of one size by every algorithm, at prefix-weighted addresses.
+void route_tables(const Options& o, const OpenDevices& devices, const Rib& table, int family,
+                  const std::vector<std::string>& algorithms, Verified& verified, std::vector<Case>& cases) {
+  // The other family is empty, and as small as can be.
+  const auto build = [&](const std::string& name) {
+    return build_routes(table, family == 4 ? name : Trie::kName, family == 6 ? name : Trie::kName);
+  };
+  const auto opened = [](Image image) {
+    LoadedRoutes routes;
+    routes.image = std::make_shared<const Image>(std::move(image));
+    open_routes(routes);
+    return routes;
+  };
+  const Addresses a = draw(table, "prefix", o.packets != 0 ? o.packets : size_t{1} << 20, o.seed);
+  const auto look = [&](const LoadedRoutes& in, std::vector<uint32_t>& out, size_t upto) {
+    family == 4 ? in.lookup4(a.v4.data(), out.data(), upto) : in.lookup6(a.hi.data(), a.lo.data(), out.data(), upto);
+  };
+  const size_t count = family == 4 ? a.v4.size() : a.hi.size();
+  // The oracle is asked about a sample; of all addresses, what agrees with it is.
+  std::vector<uint32_t> expected(count), found(count);
+  const size_t sample = std::min<size_t>(o.sample, count);
+  look(opened(need(build(Trie::kName))), found, sample);
+  look(opened(need(build(kLpmAuto))), expected, count);
+  Verified own{sample, 0, Trie::kName};
+  for (size_t i = 0; i < sample; ++i) own.mismatches += found[i] != expected[i] ? 1 : 0;
+  const size_t entries = table.size();
+  require(own, fmt::format("ipv{}_{}", family, entries));
+  const std::vector<uint64_t> halves = devices.options.devices.empty() ? std::vector<uint64_t>{} : halves_of(a);
+  for (const std::string& algorithm : algorithms) {
+    const std::string name = fmt::format("ipv{}_{}/{}", family, entries, algorithm);
+    if (algorithm == Linear::kName && entries > kMostLinear) {
+      note(fmt::format("{} is left out: it is for {} routes at most", name, with_commas(kMostLinear)));
+      continue;
+    }
+    Progress progress("");
+    progress.step(name);
+    // Short builds three times, as the first one pays for the memory's pages.
+    double seconds = 0;
+    std::optional<Image> image;
+    for (int i = 0; i < 3 && (i == 0 || seconds < 0.3); ++i) {
+      const double begin = thread_seconds();
+      auto built = build(algorithm);
+      const double took = thread_seconds() - begin;
+      if (!built) {
+        note(fmt::format("{} is left out: {}", name, built.error().message));
+        break;
+      }
+      seconds = i == 0 ? took : std::min(seconds, took);
+      image.emplace(std::move(*built));
+    }
+    stop_if_interrupted();
+    if (!image) continue;
+    const LoadedRoutes routes = opened(std::move(*image));
+    // A scan of few addresses takes as long as other lookups of many; a device's answers are all compared below.
+    const size_t most = o.device_only ? std::min(count, size_t{1} << 18) : count;
+    const size_t some = algorithm == Linear::kName ? std::clamp<size_t>((size_t{1} << 27) / entries, 1, most) : most;
+    look(routes, found, some);
+    if (o.spoil) found[0] += 1;
+    own = {some, 0, Trie::kName};
+    for (size_t i = 0; i < some; ++i) own.mismatches += found[i] != expected[i] ? 1 : 0;
+    require(own, name);
+    verified.sample += own.sample;
+    const size_t first = cases.size();
+    if (!o.device_only) {
+      Case c{name, "Mlookups/s", {}};
+      for (unsigned r = 0; r < o.repetitions; ++r) {
+        c.values.push_back(rate_of(some, [&] { look(routes, found, some); }));
+        stop_if_interrupted();
+      }
+      cases.push_back(std::move(c));
+    }
+    if (!devices.options.devices.empty())
+      add_resident_lookups(o, devices, name, *routes.image, a.v4, halves, expected, true, cases);
+    const Json more{{"build_seconds", seconds},
+                    {"bytes", routes.image->section(family == 4 ? SectionTag::kFib4 : SectionTag::kFib6).size()},
+                    {"routes", entries}};
+    for (size_t i = first; i < cases.size(); ++i) cases[i].more.update(more);
+  }
+}
+
+// Tables like a given one at several sizes.
+Exit bench_route_sizes(const Options& o) {
+  const OpenDevices devices = open_devices(o.device);
+  const std::vector<std::string> asked = split_commas(o.algorithm);
+  for (const std::string& name : asked) {
+    const auto all6 = lpm_algorithm_names6();
+    if (std::find(all6.begin(), all6.end(), name) == all6.end()) check_lpm_algorithms(name);
+  }
+  std::string hash;
+  const Rib given = rib_of(o, hash);
+  std::vector<Case> cases;
+  Verified verified{0, 0, Trie::kName};
+  for (const int family : {4, 6}) {
+    Rib like(given.next_hops());
+    for (const Route4& r : given.routes4()) {
+      if (family == 4) like.add4(r.address, r.length, r.next_hop);
+    }
+    for (const Route6& r : given.routes6()) {
+      if (family == 6) like.add6(r.hi, r.lo, r.length, r.next_hop);
+    }
+    like.settle();
+    if (like.size() == 0) continue;
+    std::vector<std::string> algorithms;
+    for (const std::string& name : family == 4 ? lpm_algorithm_names4() : lpm_algorithm_names6()) {
+      if (asked.empty() || std::find(asked.begin(), asked.end(), name) != asked.end()) algorithms.push_back(name);
+    }
+    for (const uint32_t count : o.counts)
+      route_tables(o, devices, need(generate_table_like(like, {count, o.seed})), family, algorithms, verified, cases);
+  }
+  return bench_report(
+      o, "route", hash, verified, std::move(cases),
+      {{"device", devices.label}, {"gpu", gpu_name(devices)}, {"workers", o.workers}, {"clock", "thread"}});
+}
+
 Exit bench_route(const Options& o) {
+  if (!o.like.empty()) return bench_route_sizes(o);
   const OpenDevices devices = open_devices(o.device);
   check_lpm_algorithms(o.algorithm);
   std::string hash;
@@ -337,14 +511,10 @@ Exit bench_route(const Options& o) {
       }
       if (!devices.options.devices.empty()) {
         look(routes, found, count);
-        std::vector<uint64_t> halves;
-        for (size_t i = 0; i < count && family == 6; ++i) {
-          halves.push_back(a.hi[i]);
-          halves.push_back(a.lo[i]);
-        }
+        const std::vector<uint64_t> halves = family == 6 ? halves_of(a) : std::vector<uint64_t>{};
         found.resize(count);
         add_resident_lookups(o, devices, c.name, *routes.image, family == 4 ? a.v4 : std::vector<uint32_t>{}, halves,
-                             found, cases);
+                             found, false, cases);
         found.resize(n);
       }
       if (!devices.options.devices.empty() && family == 4 && !o.lookups_only) {
@@ -359,7 +529,10 @@ Exit bench_route(const Options& o) {
         tables.routes["t"] = routes.image;
         add_device_cases(o, devices, c.name, "IPRoute(TABLE t)", tables, keys, digests, cases);
       }
-      if (!o.device_only) cases.push_back(std::move(c));
+      if (o.device_only) continue;
+      const std::string plain = c.name;
+      cases.push_back(std::move(c));
+      if (pattern == "prefix") add_group_cases(o, routes, family, a, plain, cases);
     }
   }
   progress.clear();
@@ -489,7 +662,7 @@ Exit bench_pipeline(const Options& o) {
     file.write(routes);
     need(file.commit(), Exit::kIo);
   } else {
-    for (const std::string& file : g.routes) hash.update(need(sha256_of_file(file), Exit::kIo));
+    for (const std::string& file : g.routes) hash.update(need(sha256_of_file(path_of_route_file(file)), Exit::kIo));
   }
   // Packets of the access list's regions mostly have destinations that no table covers: a default route makes them go
   // the whole way.
@@ -736,10 +909,27 @@ void add_bench(CLI::App& root) {
   auto r = std::make_shared<Options>();
   CLI::App* route = add_subcommand(
       *bench, "route", "Subcommands", "Lookups in route tables: uniform, prefix-weighted and Zipf addresses",
-      "sluice bench route\nsluice bench route --routes rib4.txt,rib6.txt --algorithm poptrie -o json",
+      "sluice bench route\nsluice bench route --routes rib4.txt,rib6.txt --algorithm poptrie -o json\n"
+      "sluice bench route --like rib4.txt,rib6.txt --count 1000,100000,4000000 --algorithm dir24,sail,range24",
       [r] { return bench_route(*r); });
   route_options(*route, *r);
-  route->add_option("--algorithm", r->algorithm, "Route algorithms")->type_name("A4[,A6]");
+  route
+      ->add_option("--algorithm", r->algorithm,
+                   "Route algorithms; with --like any number of them (default all), one after the other")
+      ->type_name("A4[,A6]");
+  r->counts = {100, 1'000, 10'000, 100'000, 1'000'000, 4'000'000};
+  auto* like = route
+                   ->add_option("--like", r->like,
+                                "Tables like these route files at every --count, each family for itself, at "
+                                "prefix-weighted addresses")
+                   ->excludes("--routes", "--ipv4", "--ipv6")
+                   ->type_name("FILE[,FILE]");
+  route->add_option("--count", r->counts, "With --like: routes of a family")
+      ->delimiter(',')
+      ->check(CLI::Range(10u, 4'000'000u))
+      ->needs(like)
+      ->type_name("N,...")
+      ->capture_default_str();
   add_workers_option(*route, r->workers);
   device_options(*route, *r);
   route->add_flag("--lookups-only", r->lookups_only,

@@ -12,10 +12,10 @@ namespace sluice::app {
 
 struct BenchOptions {
   std::string latency_target;
-  std::string rules, format = "auto", algorithm, shape = "acl", routes, route_algorithm, adjacencies, name;
+  std::string rules, format = "auto", algorithm, shape = "acl", routes, like, route_algorithm, adjacencies, name;
   DeviceFlags device;
   std::vector<std::string> shapes = {"acl"};  // classify: every shape with every count
-  std::vector<uint32_t> counts = {10'000};
+  std::vector<uint32_t> counts = {10'000};    // classify, and route with --like
   uint64_t seed = 1;
   uint32_t count = 10'000, ipv4 = 900'000, ipv6 = 160'000;
   unsigned repetitions = 5, workers = 1;
@@ -67,10 +67,11 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
                       const std::vector<uint32_t>& expected, std::vector<Case>& cases);
 
 // Lookups alone with addresses, table and next hops in the memory of a CUDA device: every table of the image, with and
-// without a cache window; `expected` are next hops. `v6`: {upper half, lower half} pairs. No case on other devices.
+// without a cache window, and fed from the host; with `plain` the first of these alone. `expected` are next hops. `v6`:
+// {upper half, lower half} pairs. No case on other devices.
 void add_resident_lookups(const BenchOptions& o, const OpenDevices& devices, const std::string& name,
                           const Image& image, const std::vector<uint32_t>& v4, const std::vector<uint64_t>& v6,
-                          const std::vector<uint32_t>& expected, std::vector<Case>& cases);
+                          const std::vector<uint32_t>& expected, bool plain, std::vector<Case>& cases);
 
 // The whole standard graph over frames that lie in the memory of a CUDA device, every one of them checked against the
 // host. No case on other devices, or where the graph is not the one that has a kernel of its own.

@@ -302,12 +302,13 @@ void add_resident_lookups([[maybe_unused]] const BenchOptions& o, [[maybe_unused
                           [[maybe_unused]] const std::string& name, [[maybe_unused]] const Image& image,
                           [[maybe_unused]] const std::vector<uint32_t>& v4,
                           [[maybe_unused]] const std::vector<uint64_t>& v6,
-                          [[maybe_unused]] const std::vector<uint32_t>& expected,
+                          [[maybe_unused]] const std::vector<uint32_t>& expected, [[maybe_unused]] bool plain,
                           [[maybe_unused]] std::vector<Case>& cases) {
 #if defined(SLUICE_WITH_CUDA)
   if (devices.options.devices[0]->info().kind != "cuda") return;
   Device& device = *devices.options.devices[0];
   for (const bool window : {false, true}) {
+    if (window && plain) return;
     std::vector<uint32_t> got(expected.size());
     const unsigned repeats = std::max(5u, o.repetitions);
     const std::vector<double> rates =

@@ -185,14 +185,7 @@ Exit explain(const ExplainFlags& o) {
       std::vector<std::string> said;
       if (!routes.from_image) {
         for (int length = dst.family == 4 ? 32 : 128; length >= 0 && by_prefix == 0; --length) {
-          const auto n = static_cast<unsigned>(length);
-          IpPrefix candidate{dst, static_cast<uint8_t>(length)};
-          if (dst.family == 4) {
-            candidate.address.lo &= high_mask32(n);
-          } else {
-            candidate.address.hi &= high_mask64(std::min(n, 64u));
-            candidate.address.lo &= high_mask64(n > 64 ? n - 64 : 0);
-          }
+          const IpPrefix candidate = prefix_around(dst, static_cast<unsigned>(length));
           by_prefix = routes.rib.find(candidate);
           if (by_prefix != 0) prefix = to_string(candidate);
         }

@@ -356,8 +356,10 @@ void add_routes(CLI::App& root) {
         return change(o, {{"command", "routes replace"}, {"files", files}});
       },
       &sub);
-  sub->add_option("files", replace->file,
-                  "Route files (text or MRT), joined by commas, each with ,source=NAME or ,preference=N behind it")
+  sub->add_option(
+         "files", replace->file,
+         "Route files (text or MRT), joined by commas, each with ,source=NAME, ,preference=N or (MRT) ,peer=PEER "
+         "behind it")
       ->required()
       ->type_name("FILE[,FILE]");
   auto apply = add_change(

@@ -86,7 +86,11 @@ Exit explain(const RouteFlags& o) {
            "give the route files");
   }
   RouteReport report;
-  const SourcedRib rib = need(read_route_sources(files, &report));
+  // Of a dump every path of what is asked about.
+  MrtOptions mrt;
+  mrt.about = parse_prefix(o.explain);
+  mrt.paths = MrtOptions::kMostPaths;
+  const SourcedRib rib = need(read_route_sources(files, &report, mrt));
   print_warnings(report.warnings);
   NextHopDefinitions definitions;
   definitions.made_up = o.adjacencies.empty();
@@ -240,7 +244,8 @@ void add_route(CLI::App& root) {
       [o] { return route(*o); });
   sub->add_option("--routes", o->routes,
                   "Route files (text or MRT, plain, gzip or bzip2), joined by commas, or one image; behind a file\n"
-                  ",source=NAME and ,preference=N say whose routes they are and who comes first (0: before all)")
+                  ",source=NAME and ,preference=N say whose routes they are and who comes first (0: before all);\n"
+                  ",peer=ADDRESS|ASn|N takes one peer's paths of an MRT dump (default: the best of all)")
       ->required()
       ->type_name("FILE[,FILE]");
   sub->add_option("--addresses", o->addresses, "One address a line; '#' begins a comment; - is stdin")

@@ -21,6 +21,7 @@ std::string why_best(const SourcedRib& rib, const std::vector<RouteCandidate>& a
   const std::string& other = rib.source_name(next.source);
   if (best.preference != next.preference)
     return fmt::format("preference {} before {} of {}", best.preference, next.preference, other);
+  if (best.source == next.source && next.note != 0) return fmt::format("the next one: {}", rib.note(next.note).behind);
   if (best.metric != next.metric) return fmt::format("metric {} before {} of {}", best.metric, next.metric, other);
   return fmt::format("preference and metric as those of {}, which was named before {}", other,
                      rib.source_name(best.source));
@@ -40,10 +41,7 @@ std::vector<std::string> flag_words(uint16_t flags) {
 // One sentence about one name.
 std::string step_of(const NextHops& hops, const std::string& name, std::vector<std::string>& next) {
   const NextHops::Explanation e = hops.explain(name);
-  const auto through = [&] {
-    IpPrefix prefix{*parse_ip(name), e.match.length};
-    return to_string(*parse_prefix(fmt::format("{}/{}", to_string(prefix.address), e.match.length)));
-  };
+  const auto through = [&] { return to_string(prefix_around(*parse_ip(name), e.match.length)); };
   std::vector<std::string> members;
   for (const NextHopMember& m : e.members) {
     members.push_back(m.weight == 1 ? m.name : fmt::format("{}*{}", m.name, m.weight));
@@ -119,14 +117,7 @@ Result<Json> explain_routes(const SourcedRib& rib, const std::vector<NamedNextHo
   Json json{{"for", to_string(*prefix)}, {"total", 0}, {"from", from}, {"routes", Json::array()}};
   size_t total = 0;
   for (int length = prefix->length; length >= 0; --length) {
-    const auto n = static_cast<unsigned>(length);
-    IpPrefix covering{prefix->address, static_cast<uint8_t>(length)};
-    if (prefix->address.family == 4) {
-      covering.address.lo &= high_mask32(n);
-    } else {
-      covering.address.hi &= high_mask64(std::min(n, 64u));
-      covering.address.lo &= high_mask64(n > 64 ? n - 64 : 0);
-    }
+    const IpPrefix covering = prefix_around(prefix->address, static_cast<unsigned>(length));
     const std::vector<RouteCandidate> all = rib.candidates(covering);
     if (all.empty()) continue;
     ++total;
@@ -138,6 +129,9 @@ Result<Json> explain_routes(const SourcedRib& rib, const std::vector<NamedNextHo
                                    {"preference", c.preference},
                                    {"metric", c.metric},
                                    {"next_hop", rib.next_hops().name(c.next_hop)}});
+      if (c.note == 0) continue;
+      one["candidates"].back()["path"] = rib.note(c.note).path;
+      if (!rib.note(c.note).behind.empty()) one["candidates"].back()["behind"] = rib.note(c.note).behind;
     }
     one["adjacencies"] = Json::array();
     for (const NamedNextHops& table : adjacencies) one["adjacencies"].push_back(leads_to(table, hop));
@@ -158,6 +152,10 @@ std::string route_explanation_text(const Json& r) {
       t += fmt::format("  {} {} preference {} metric {} -> {}{}\n", best ? "*" : " ", word(c, "source"),
                        c["preference"].get<unsigned>(), c["metric"].get<uint32_t>(), word(c, "next_hop"),
                        best ? fmt::format("   ({})", word(route, "why")) : "");
+      if (c.contains("path")) {
+        t += fmt::format("      {}{}{}\n", word(c, "path"), c.contains("behind") ? "; " : "",
+                         c.contains("behind") ? word(c, "behind") : "");
+      }
       best = false;
     }
     for (const Json& a : route["adjacencies"]) {

@@ -18,9 +18,10 @@ namespace sluice {
 using NamedNextHops = std::pair<std::string, const NextHops*>;
 
 // {"for", "total", "from", "routes": [{"prefix", "next_hop", "why", "candidates": [{"source", "preference", "metric",
-// "next_hop"}], "adjacencies": [{"table", "next_hop", "why", "flags", "steps": [...], "neighbours": [{"destination",
-// "source", "port", "vlan", "mtu", "buckets", "share"}], "resilient"}]}]}: the longest prefix first, candidates best
-// first, `count` routes from number `from` on. Errors: `text` is neither an address nor a prefix.
+// "next_hop", and of BGP paths "path", "behind"}], "adjacencies": [{"table", "next_hop", "why", "flags", "steps":
+// [...], "neighbours": [{"destination", "source", "port", "vlan", "mtu", "buckets", "share"}], "resilient"}]}]}: the
+// longest prefix first, candidates best first, `count` routes from number `from` on. Errors: `text` is neither an
+// address nor a prefix.
 Result<nlohmann::ordered_json> explain_routes(const SourcedRib& rib, const std::vector<NamedNextHops>& adjacencies,
                                               const std::string& text, size_t from, size_t count);
 

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <array>
+#include <charconv>
+#include <map>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -30,8 +33,17 @@ constexpr uint16_t kRibIpv6UnicastAddPath = 10;
 
 // BGP path attributes.
 constexpr uint8_t kExtendedLength = 0x10;
-constexpr uint8_t kNextHop = 3;
-constexpr uint8_t kMpReachNlri = 14;
+constexpr uint8_t kOriginCode = 1;
+constexpr uint8_t kAsPathCode = 2;
+constexpr uint8_t kNextHopCode = 3;
+constexpr uint8_t kMultiExitDiscCode = 4;
+constexpr uint8_t kLocalPrefCode = 5;
+constexpr uint8_t kMpReachNlriCode = 14;
+
+// Segments of an AS_PATH (RFC 4271 4.3, RFC 5065 3).
+constexpr uint8_t kAsSet = 1;
+constexpr uint8_t kAsSequence = 2;
+constexpr uint8_t kConfederationSet = 4;
 
 // A checked walk over big-endian bytes: past the end everything reads as 0 and ok() turns false.
 class Reader {
@@ -71,20 +83,107 @@ IpAddress address_of(std::span<const std::byte> bytes) {
   return {hi, reader.number(8), 6};
 }
 
+struct Peer {
+  uint32_t id = 0;  // BGP identifier; 0 where the dump does not say it
+  uint32_t as = 0;
+  IpAddress address;
+};
+
+// What decides between the paths of a prefix.
+struct BgpPath {
+  IpAddress next_hop;  // family 0: none
+  uint32_t local_pref = 100;
+  uint32_t length = 0;
+  uint32_t med = 0;
+  uint32_t neighbour_as = 0;
+  uint32_t order = 0;
+  uint32_t peer_number = 0;  // for what is said about it
+  uint8_t origin = 2;
+  Peer peer;
+};
+
+// Steps of RFC 4271 9.1.2.2, in order. Each is an order by itself but for the MED, which only counts within one
+// neighbouring AS.
+enum class Step : uint8_t { kNone, kLocalPref, kLength, kOrigin, kMed, kIdentifier, kAddress, kOrder };
+const char* lost_by(Step step) {
+  switch (step) {
+    case Step::kLocalPref:
+      return "lower local preference";
+    case Step::kLength:
+      return "longer AS path";
+    case Step::kOrigin:
+      return "higher origin";
+    case Step::kMed:
+      return "higher MED through the same AS";
+    case Step::kIdentifier:
+      return "higher BGP identifier of the peer";
+    case Step::kAddress:
+      return "higher address of the peer";
+    case Step::kOrder:
+      return "later in the record";
+    case Step::kNone:
+      break;
+  }
+  return "";
+}
+
+auto first_steps(const BgpPath& p) {
+  return std::tuple(~p.local_pref, p.length, p.origin);
+}
+auto last_steps(const BgpPath& p) {
+  return std::tuple(p.peer.id, p.peer.address.family, p.peer.address.hi, p.peer.address.lo, p.order);
+}
+
+// Where `other` falls behind `before`, which was chosen while both were there.
+Step decided_by(const BgpPath& before, const BgpPath& other) {
+  if (before.local_pref != other.local_pref) return Step::kLocalPref;
+  if (before.length != other.length) return Step::kLength;
+  if (before.origin != other.origin) return Step::kOrigin;
+  if (before.neighbour_as == other.neighbour_as && before.med != other.med) return Step::kMed;
+  if (before.peer.id != other.peer.id) return Step::kIdentifier;
+  return before.peer.address == other.peer.address ? Step::kOrder : Step::kAddress;
+}
+
+// Brings the best of some paths to their front. A path whose MED another one of its neighbouring AS beats does not
+// count in the steps behind, so there is no order to sort all of them by; within one AS there is.
+void best_to_front(std::span<BgpPath> paths) {
+  const auto least = first_steps(*std::min_element(
+      paths.begin(), paths.end(), [](const BgpPath& a, const BgpPath& b) { return first_steps(a) < first_steps(b); }));
+  const auto end =
+      std::partition(paths.begin(), paths.end(), [&](const BgpPath& p) { return first_steps(p) == least; });
+  std::sort(paths.begin(), end, [](const BgpPath& a, const BgpPath& b) {
+    return std::tuple(a.neighbour_as, a.med, last_steps(a)) < std::tuple(b.neighbour_as, b.med, last_steps(b));
+  });
+  auto best = paths.begin();
+  for (auto it = best + 1; it < end; ++it) {
+    const bool first_of_its_as = (it - 1)->neighbour_as != it->neighbour_as;
+    if (first_of_its_as && last_steps(*it) < last_steps(*best)) best = it;
+  }
+  std::iter_swap(paths.begin(), best);
+}
+
 struct AddressHash {
   size_t operator()(const IpAddress& a) const { return mix64(a.lo ^ mix64(a.hi ^ a.family)); }
 };
 
 class MrtParser {
  public:
-  MrtParser(ByteStream& stream, Rib& rib, const MrtOptions& options)
-      : stream_(stream), rib_(rib), options_(options), findings_(stream.name(), {}) {}
+  MrtParser(ByteStream& stream, Rib& rib, const MrtOptions& options, MrtPaths* out)
+      : stream_(stream), rib_(rib), options_(options), out_(out), findings_(stream.name(), {}) {}
 
   Result<RouteReport> parse() {
     const Rib::Mark mark = rib_.mark();
+    const size_t routes_before = out_ != nullptr ? out_->routes.size() : 0;
+    const size_t notes_before = out_ != nullptr ? out_->notes.size() : 0;
+    const auto roll_back = [&] {
+      rib_.rollback(mark);
+      if (out_ == nullptr) return;
+      out_->routes.resize(routes_before);
+      out_->notes.resize(notes_before);
+    };
     Result<void> read = read_records();
     if (!read) {
-      rib_.rollback(mark);
+      roll_back();
       // A read error ends it; what was found before goes along.
       Error error = std::move(read).error();
       error.diagnostics = findings_.all();
@@ -94,14 +193,18 @@ class MrtParser {
       finding(0, fmt::format("no routing table among {} records", record_)).expected =
           "TABLE_DUMP_V2 or TABLE_DUMP records (a RIB dump, not an update file)";
     }
+    if (findings_.ok() && old_dump_ && options_.peer && !peer_found_) {
+      record_ = 0;
+      finding(0, fmt::format("no entry is of peer {}", to_string(*options_.peer)));
+    }
     if (!findings_.ok()) {
-      rib_.rollback(mark);
+      roll_back();
       return findings_.to_error();
     }
     if (other_records_ > 0) warn(fmt::format("{} records of other types were skipped", other_records_));
     if (without_next_hop_ > 0) warn(fmt::format("{} prefixes without a next hop were skipped", without_next_hop_));
     if (without_peer_ > 0) {
-      warn(fmt::format("{} prefixes have no route of peer {}", without_peer_, options_.peer.value_or(0)));
+      warn(fmt::format("{} prefixes have no route of peer {}", without_peer_, to_string(*options_.peer)));
     }
     report_.skipped = other_records_ + without_next_hop_ + without_peer_;
     report_.warnings = findings_.all();
@@ -127,7 +230,7 @@ class MrtParser {
       std::byte head[kHeaderBytes];
       auto n = stream_.read(head);
       if (!n) return std::move(n).error();
-      if (*n == 0) return {};
+      if (*n == 0) break;
       ++record_;
       if (*n < kHeaderBytes) {
         finding(at, fmt::format("truncated header: {} of {} bytes", *n, kHeaderBytes));
@@ -162,6 +265,7 @@ class MrtParser {
       one_record(at, type, subtype, record);
       at += kHeaderBytes + length;
     }
+    end_of_table_dump(at);
     return {};
   }
 
@@ -193,22 +297,46 @@ class MrtParser {
     reader.u32();  // collector
     reader.take(reader.u16());
     const unsigned count = reader.u16();
+    peers_.clear();
+    note_of_.clear();
     for (unsigned i = 0; i < count && reader.ok(); ++i) {
       const uint8_t kind = reader.u8();
-      reader.u32();  // BGP id
-      reader.take(kind & 1 ? 16 : 4);
-      reader.take(kind & 2 ? 4 : 2);
+      Peer peer;
+      peer.id = reader.u32();
+      peer.address = address_of(reader.take(kind & 1 ? 16 : 4));
+      peer.as = static_cast<uint32_t>(reader.number(kind & 2 ? 4 : 2));
+      peers_.push_back(peer);
     }
     if (!reader.ok()) {
       finding(at, fmt::format("the peer index table ends before its {} peers", count));
       return;
     }
-    peers_ = count;
-    if (options_.peer && *options_.peer >= count) {
-      finding(at, fmt::format("there is no peer {}", *options_.peer)).expected =
-          count == 0 ? "a file with peers" : fmt::format("0 to {}", count - 1);
+    bool any = !options_.peer;
+    for (uint32_t i = 0; i < count && !any; ++i) any = wanted(peers_[i], i);
+    if (!any) {
+      finding(at, fmt::format("there is no peer {}", to_string(*options_.peer))).expected = peers_known();
       full_ = true;
     }
+  }
+
+  bool wanted(const Peer& peer, std::optional<uint32_t> position) const {
+    if (!options_.peer) return true;
+    if (options_.peer->position) return position == *options_.peer->position;
+    return options_.peer->as ? peer.as == *options_.peer->as : peer.address == options_.peer->address;
+  }
+  // What the peer option could have named.
+  std::string peers_known() const {
+    if (peers_.empty()) return "a file with peers";
+    if (options_.peer->position) return fmt::format("0 to {}", peers_.size() - 1);
+    constexpr size_t kShown = 8;
+    std::vector<std::string> names;
+    for (const Peer& peer : peers_) {
+      std::string name = options_.peer->as ? fmt::format("AS{}", peer.as) : to_string(peer.address);
+      if (names.size() <= kShown && std::find(names.begin(), names.end(), name) == names.end())
+        names.push_back(std::move(name));
+    }
+    if (names.size() > kShown) names.back() = "...";
+    return fmt::format("{}", fmt::join(names, ", "));
   }
 
   // Reads a prefix of `length` bits in as few bytes as hold it. Nothing when it is wrong, with a finding.
@@ -220,17 +348,8 @@ class MrtParser {
     }
     std::byte whole[16] = {};
     std::copy(raw.begin(), raw.end(), whole);
-    IpPrefix out;
-    out.address = address_of({whole, family == 4 ? size_t{4} : size_t{16}});
-    out.length = static_cast<uint8_t>(length);
     // RFC 6396 4.3.2: the trailing bits mean nothing.
-    if (family == 4) {
-      out.address.lo &= high_mask32(length);
-    } else {
-      out.address.hi &= high_mask64(std::min(length, 64u));
-      out.address.lo &= high_mask64(length > 64 ? length - 64 : 0);
-    }
-    return out;
+    return prefix_around(address_of({whole, family == 4 ? size_t{4} : size_t{16}}), length);
   }
 
   void rib_entries(uint64_t at, std::span<const std::byte> record, uint8_t family, bool add_path) {
@@ -239,6 +358,7 @@ class MrtParser {
       full_ = true;
       return;
     }
+    end_of_table_dump(at);
     Reader reader(record);
     reader.u32();  // sequence number
     const unsigned length = reader.u8();
@@ -249,7 +369,7 @@ class MrtParser {
     const auto where = prefix(at, reader, family, length, (length + 7) / 8);
     if (!where) return;
     const unsigned count = reader.u16();
-    std::optional<IpAddress> best;
+    paths_.clear();
     bool peer_seen = false;
     for (unsigned i = 0; i < count; ++i) {
       const unsigned peer = reader.u16();
@@ -260,28 +380,32 @@ class MrtParser {
         finding(at, fmt::format("the record ends inside entry {} of {}", i + 1, count));
         return;
       }
-      if (peer >= peers_) {
-        finding(at, fmt::format("entry {} is from peer {} of {}", i + 1, peer, peers_));
+      if (peer >= peers_.size()) {
+        finding(at, fmt::format("entry {} is from peer {} of {}", i + 1, peer, peers_.size()));
         return;
       }
-      if (best || (options_.peer && peer != *options_.peer)) continue;
+      if (!wanted(peers_[peer], peer)) continue;
       peer_seen = true;
-      if (!next_hop_of(attributes, family, best)) {
+      BgpPath path;
+      path.order = i;
+      path.peer_number = peer;
+      path.peer = peers_[peer];
+      if (!read_attributes(attributes, family, 4, path)) {
         finding(at, fmt::format("entry {} has damaged path attributes", i + 1));
         return;
       }
+      if (path.next_hop.family != 0) paths_.push_back(path);
     }
-    if (!best) {
-      ++(options_.peer && !peer_seen ? without_peer_ : without_next_hop_);
-      return;
-    }
-    add(at, *where, *best);
+    choose(at, *where, peer_seen);
   }
 
+  // One record an entry here; neighbouring records of one prefix are its paths.
   void table_dump(uint64_t at, std::span<const std::byte> record, uint8_t family) {
     ++tables_;
-    if (options_.peer) {
-      finding(at, "TABLE_DUMP records have no peer positions").expected = "a TABLE_DUMP_V2 file, or no peer option";
+    old_dump_ = true;
+    if (options_.peer && options_.peer->position) {
+      finding(at, "TABLE_DUMP records have no peer positions").expected =
+          "a TABLE_DUMP_V2 file, or the peer's address or AS";
       full_ = true;
       return;
     }
@@ -291,9 +415,10 @@ class MrtParser {
     const size_t width = family == 4 ? 4 : 16;
     const auto raw = reader.take(width);
     const unsigned length = reader.u8();
-    reader.u8();             // status
-    reader.u32();            // originated at
-    reader.take(width + 2);  // peer address, peer AS
+    reader.u8();   // status
+    reader.u32();  // originated at
+    const auto peer_address = reader.take(width);
+    const uint32_t peer_as = reader.u16();
     const auto attributes = reader.take(reader.u16());
     if (!reader.ok()) {
       finding(at, "the record ends inside its entry");
@@ -305,35 +430,72 @@ class MrtParser {
     }
     Reader again(raw);
     const auto where = prefix(at, again, family, length, width);
-    std::optional<IpAddress> best;
-    if (!next_hop_of(attributes, family, best)) {
+    if (!last_ || *last_ != *where) {
+      end_of_table_dump(at);
+      last_ = where;
+    }
+    if (entries_ == kMostEntries) {
+      finding(at, fmt::format("more than {} entries of one prefix", kMostEntries));
+      full_ = true;
+      return;
+    }
+    BgpPath path;
+    path.order = entries_++;
+    path.peer = {0, peer_as, address_of(peer_address)};
+    if (!wanted(path.peer, std::nullopt)) return;
+    peer_found_ = peer_of_entry_ = true;
+    path.peer_number = number_of(path.peer);
+    if (!read_attributes(attributes, family, 2, path)) {
       finding(at, "damaged path attributes");
       return;
     }
-    if (!best) {
-      ++without_next_hop_;
-      return;
-    }
-    // One record an entry: the first of neighbouring records of one prefix is taken.
-    if (last_ && *last_ == *where) return;
-    last_ = *where;
-    add(at, *where, *best);
+    if (path.next_hop.family != 0) paths_.push_back(path);
   }
 
-  // False: the attributes are malformed. `best` stays empty when there is no next hop among them.
-  static bool next_hop_of(std::span<const std::byte> attributes, uint8_t family, std::optional<IpAddress>& best) {
+  // The prefix that TABLE_DUMP records were about is over.
+  void end_of_table_dump(uint64_t at) {
+    if (!last_) return;
+    choose(at, *last_, peer_of_entry_);
+    last_.reset();
+    paths_.clear();
+    entries_ = 0;
+    peer_of_entry_ = false;
+  }
+
+  // Peers of TABLE_DUMP entries are numbered as they come, behind all positions.
+  uint32_t number_of(const Peer& peer) {
+    const auto known = old_peers_.find(std::tuple(peer.address.hi, peer.address.lo, peer.as));
+    if (known != old_peers_.end()) return known->second;
+    if (old_peers_.size() == kMostPeers) return kNoNumber;
+    const auto number = static_cast<uint32_t>(kMostPeers + old_peers_.size());
+    old_peers_[std::tuple(peer.address.hi, peer.address.lo, peer.as)] = number;
+    return number;
+  }
+
+  // False: the attributes are malformed. The next hop stays of no family when there is none among them.
+  static bool read_attributes(std::span<const std::byte> attributes, uint8_t family, size_t as_bytes, BgpPath& path) {
     Reader reader(attributes);
-    std::optional<IpAddress> plain, multi;
+    IpAddress plain, multi;
+    bool as_path = false;
     while (reader.left() > 0) {
       const uint8_t flags = reader.u8();
       const uint8_t type = reader.u8();
       const size_t length = flags & kExtendedLength ? reader.u16() : reader.u8();
       const auto value = reader.take(length);
       if (!reader.ok()) return false;
-      if (type == kNextHop) {
+      if (type == kOriginCode) {
+        if (value.size() != 1 || value[0] > std::byte{2}) return false;
+        path.origin = static_cast<uint8_t>(value[0]);
+      } else if (type == kAsPathCode) {
+        if (as_path || !read_as_path(value, as_bytes, path)) return false;
+        as_path = true;
+      } else if (type == kMultiExitDiscCode || type == kLocalPrefCode) {
+        if (value.size() != 4) return false;
+        (type == kMultiExitDiscCode ? path.med : path.local_pref) = Reader(value).u32();
+      } else if (type == kNextHopCode) {
         if (value.size() != 4) return false;
         plain = address_of(value);
-      } else if (type == kMpReachNlri) {
+      } else if (type == kMpReachNlriCode) {
         if (value.empty()) return false;
         // The abbreviated form begins with the length of the next hop, the full one with the AFI, whose high byte is 0.
         Reader inner(value);
@@ -343,53 +505,157 @@ class MrtParser {
         if (hop.size() == 4 || hop.size() == 16) multi = address_of(hop);
         if (hop.size() == 32) {
           multi = address_of(hop.first(16));
-          if (multi->hi == 0 && multi->lo == 0) multi = address_of(hop.subspan(16));
+          if (multi.hi == 0 && multi.lo == 0) multi = address_of(hop.subspan(16));
         }
       }
     }
-    best = family == 4 ? (plain ? plain : multi) : (multi ? multi : plain);
+    const IpAddress &first = family == 4 ? plain : multi, &second = family == 4 ? multi : plain;
+    path.next_hop = first.family != 0 ? first : second;
     return true;
   }
 
-  void add(uint64_t at, const IpPrefix& where, const IpAddress& next_hop) {
-    auto [it, fresh] = ids_.try_emplace(next_hop, 0);
-    if (fresh) it->second = rib_.intern(to_string(next_hop));
-    if (it->second == 0) {
-      finding(at, fmt::format("more than {} different next hops", Rib::kMaxNextHops));
-      full_ = true;
+  // The path's length and its first AS, or (an empty path, or one that begins with a set) the peer's.
+  static bool read_as_path(std::span<const std::byte> value, size_t as_bytes, BgpPath& path) {
+    Reader reader(value);
+    bool first = true;
+    path.neighbour_as = path.peer.as;
+    while (reader.left() > 0) {
+      const uint8_t type = reader.u8();
+      const unsigned count = reader.u8();
+      if (type < kAsSet || type > kConfederationSet) return false;
+      Reader ases(reader.take(count * as_bytes));
+      if (!reader.ok()) return false;
+      if (type > kAsSequence || count == 0) continue;
+      if (first && type == kAsSequence) path.neighbour_as = static_cast<uint32_t>(ases.number(as_bytes));
+      first = false;
+      path.length += type == kAsSet ? 1 : count;
+    }
+    return true;
+  }
+
+  // What is taken of the paths of one prefix.
+  void choose(uint64_t at, const IpPrefix& where, bool peer_seen) {
+    if (paths_.empty()) {
+      ++(options_.peer && !peer_seen ? without_peer_ : without_next_hop_);
       return;
     }
-    rib_.add(where, it->second);
     ++(where.address.family == 4 ? report_.routes4 : report_.routes6);
+    best_to_front(paths_);
+    const bool all = out_ != nullptr && (!options_.about || covers(where, *options_.about));
+    if (!all) {
+      if (const uint32_t id = intern(at, paths_[0].next_hop); id != 0) rib_.add(where, id);
+      return;
+    }
+    const size_t most = std::min<size_t>({options_.paths, MrtOptions::kMostPaths, paths_.size()});
+    for (uint32_t rank = 0; rank < most; ++rank) {
+      if (rank > 0) best_to_front(std::span(paths_).subspan(rank));
+      const uint32_t id = intern(at, paths_[rank].next_hop);
+      if (id == 0) return;
+      const Step step = rank == 0 ? Step::kNone : decided_by(paths_[rank - 1], paths_[rank]);
+      out_->routes.push_back({where, id, rank, note(paths_[rank], step)});
+    }
   }
+
+  static bool covers(const IpPrefix& where, const IpPrefix& about) {
+    return where.address.family == about.address.family && where.length <= about.length &&
+           prefix_around(about.address, where.length) == where;
+  }
+
+  uint32_t note(const BgpPath& path, Step step) {
+    if (path.peer_number == kNoNumber) return 0;
+    const NoteKey key{path.peer_number, path.local_pref, path.length, path.med,
+                      static_cast<uint32_t>(path.origin) << 8 | static_cast<uint32_t>(step)};
+    if (const auto it = note_of_.find(key); it != note_of_.end()) return it->second;
+    if (out_->notes.size() >= MrtPaths::kMostNotes) return 0;
+    static constexpr const char* kOrigins[] = {"IGP", "EGP", "incomplete"};
+    out_->notes.push_back(
+        {fmt::format("AS{} at {}, local preference {}, {} AS{}, {}, MED {}", path.peer.as, to_string(path.peer.address),
+                     path.local_pref, path.length, path.length == 1 ? "" : "es", kOrigins[path.origin], path.med),
+         lost_by(step)});
+    return note_of_[key] = static_cast<uint32_t>(out_->notes.size());
+  }
+
+  // 0: the ids are used up, which is a finding.
+  uint32_t intern(uint64_t at, const IpAddress& next_hop) {
+    auto [it, fresh] = ids_.try_emplace(next_hop, 0);
+    if (fresh) it->second = rib_.intern(to_string(next_hop));
+    if (it->second == 0 && !full_) {
+      finding(at, fmt::format("more than {} different next hops", Rib::kMaxNextHops));
+      full_ = true;
+    }
+    return it->second;
+  }
+
+  static constexpr uint32_t kMostEntries = 65'535;
+  static constexpr uint32_t kMostPeers = 65'536, kNoNumber = ~0u;
+  using NoteKey = std::array<uint32_t, 5>;
+  struct NoteHash {
+    size_t operator()(const NoteKey& key) const {
+      uint64_t h = 0;
+      for (const uint32_t n : key) h = mix64(h ^ n);
+      return h;
+    }
+  };
 
   ByteStream& stream_;
   Rib& rib_;
   const MrtOptions options_;
+  MrtPaths* const out_;
   Diagnostics findings_;
   RouteReport report_;
   std::unordered_map<IpAddress, uint32_t, AddressHash> ids_;
-  std::optional<IpPrefix> last_;
+  std::vector<Peer> peers_;  // of the last PEER_INDEX_TABLE
+  std::map<std::tuple<uint64_t, uint64_t, uint32_t>, uint32_t> old_peers_;
+  std::vector<BgpPath> paths_;    // of one prefix
+  std::optional<IpPrefix> last_;  // of TABLE_DUMP records
+  uint32_t entries_ = 0;          // of that prefix
+  bool peer_of_entry_ = false;    // one of them is of the peer that is asked for
+  bool old_dump_ = false, peer_found_ = false;
+  std::unordered_map<NoteKey, uint32_t, NoteHash> note_of_;
   uint64_t record_ = 0;  // from 1
   uint64_t tables_ = 0;
   uint64_t other_records_ = 0;
   uint64_t without_next_hop_ = 0;
   uint64_t without_peer_ = 0;
-  unsigned peers_ = 0;
   bool full_ = false;  // further findings would all say the same
 };
 
 }  // namespace
 
-Result<RouteReport> parse_mrt(ByteStream& stream, Rib& rib, const MrtOptions& options) {
-  return MrtParser(stream, rib, options).parse();
+Result<MrtPeer> parse_mrt_peer(std::string_view text) {
+  MrtPeer peer;
+  const bool as = text.size() > 2 && (text[0] | 32) == 'a' && (text[1] | 32) == 's';
+  if (const auto address = parse_ip(text); address && !as) {
+    peer.address = *address;
+    return peer;
+  }
+  const std::string_view digits = as ? text.substr(2) : text;
+  uint32_t n = 0;
+  const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
+  if (code != std::errc() || end != digits.data() + digits.size() || (!as && n > 65535))
+    return Error(fmt::format("'{}' is no peer of a dump", text), "peer=ADDRESS, peer=ASnumber or peer=N, 0 to 65535");
+  if (as) {
+    peer.as = n;
+  } else {
+    peer.position = static_cast<uint16_t>(n);
+  }
+  return peer;
+}
+
+std::string to_string(const MrtPeer& peer) {
+  if (peer.position) return std::to_string(*peer.position);
+  return peer.as ? fmt::format("AS{}", *peer.as) : to_string(peer.address);
+}
+
+Result<RouteReport> parse_mrt(ByteStream& stream, Rib& rib, const MrtOptions& options, MrtPaths* paths) {
+  return MrtParser(stream, rib, options, paths).parse();
 }
 
 Result<RouteReport> parse_mrt(std::span<const std::byte> bytes, const std::string& file, Rib& rib,
-                              const MrtOptions& options) {
+                              const MrtOptions& options, MrtPaths* paths) {
   auto stream = ByteStream::over(bytes, file);
   if (!stream) return std::move(stream).error();
-  return parse_mrt(*stream, rib, options);
+  return parse_mrt(*stream, rib, options, paths);
 }
 
 bool looks_like_mrt(std::span<const std::byte> start) {

@@ -6,12 +6,16 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <random>
+#include <tuple>
 
 #include "base/test_data.h"
 #include "formats/compressed_file.h"
@@ -111,22 +115,199 @@ TEST(Mrt, ReadsEveryKindOfRecord) {
 
 TEST(Mrt, TakesThePeerThatIsAskedFor) {
   Rib rib;
-  auto report = parse_mrt(bytes_of(sample()), "dump", rib, {.peer = 2});
+  const auto of = [](const char* peer) { return MrtOptions{.peer = *parse_mrt_peer(peer)}; };
+  auto report = parse_mrt(bytes_of(sample()), "dump", rib, of("2"));
   ASSERT_TRUE(report.ok()) << to_string(report.error());
   EXPECT_EQ(report->routes4, 3u);
   EXPECT_EQ(report->routes6, 0u);
   EXPECT_EQ(hop_of(rib, "10.0.0.0/8"), "192.0.2.3");
+  // By its address and by its AS it is the same peer.
+  for (const char* same : {"192.0.2.3", "AS65002", "as65002"}) {
+    Rib again;
+    report = parse_mrt(bytes_of(sample()), "dump", again, of(same));
+    ASSERT_TRUE(report.ok()) << to_string(report.error());
+    EXPECT_EQ(report->routes4, 3u) << same;
+    EXPECT_EQ(hop_of(again, "10.0.0.0/8"), "192.0.2.3") << same;
+  }
+  for (const auto& [wrong, expected] :
+       {std::pair{"3", "expected: 0 to 2"}, std::pair{"AS7", "expected: AS65000, AS65001, AS65002"},
+        std::pair{"192.0.2.7", "expected: 192.0.2.1, 2001:db8::2, 192.0.2.3"}}) {
+    Rib none;
+    report = parse_mrt(bytes_of(sample()), "dump", none, of(wrong));
+    ASSERT_FALSE(report.ok()) << wrong;
+    EXPECT_NE(to_string(report.error()).find(expected), std::string::npos) << to_string(report.error());
+  }
+  for (const char* text : {"", "AS", "ASx", "65536", "-1", "192.0.2", "AS4294967296", "2 "})
+    EXPECT_FALSE(parse_mrt_peer(text).ok()) << text;
+}
+
+struct TestPath {
+  unsigned peer;
+  std::vector<uint32_t> as_path;
+  std::string more;  // further attributes
+  const char* hop;
+};
+std::string as_path(uint8_t type, const std::vector<uint32_t>& ases) {
+  std::string segment = be(type, 1) + be(ases.size(), 1);
+  for (const uint32_t as : ases) segment += be(as, 4);
+  return segment;
+}
+std::string local_pref(uint32_t n) {
+  return attribute(5, be(n, 4));
+}
+std::string med(uint32_t n) {
+  return attribute(4, be(n, 4));
+}
+std::string dump_of(const std::vector<TestPath>& paths) {
+  std::vector<std::string> entries;
+  for (const TestPath& p : paths) {
+    entries.push_back(entry(
+        p.peer, attribute(3, ip4(p.hop)) + (p.as_path.empty() ? "" : attribute(2, as_path(2, p.as_path))) + p.more));
+  }
+  return peers() + rib(2, ip4("10.0.0.0"), 8, entries);
+}
+// The next hops of the paths, best first.
+std::string ranking(const std::string& dump, MrtPaths* out = nullptr) {
   Rib none;
-  report = parse_mrt(bytes_of(sample()), "dump", none, {.peer = 3});
-  ASSERT_FALSE(report.ok());
-  EXPECT_NE(to_string(report.error()).find("expected: 0 to 2"), std::string::npos);
+  MrtPaths own;
+  MrtPaths& paths = out != nullptr ? *out : own;
+  const auto report = parse_mrt(bytes_of(dump), "dump", none, {}, &paths);
+  EXPECT_TRUE(report.ok()) << to_string(report.error());
+  std::string said;
+  for (size_t i = 0; i < paths.routes.size(); ++i) {
+    EXPECT_EQ(paths.routes[i].metric, i);
+    said += (i == 0 ? "" : " ") + none.next_hop_name(paths.routes[i].next_hop);
+  }
+  return said;
+}
+
+// RFC 4271, 9.1.2.2, step by step: each pair differs in the step alone that it is named after.
+TEST(MrtBestPath, GoesByTheStepsOfRfc4271) {
+  const std::string igp = attribute(1, be(0, 1)), egp = attribute(1, be(1, 1));
+  EXPECT_EQ(ranking(dump_of({{0, {1}, local_pref(99), "1.1.1.1"}, {2, {1, 2, 3}, "", "2.2.2.2"}})), "2.2.2.2 1.1.1.1");
+  EXPECT_EQ(ranking(dump_of({{0, {1, 2}, "", "1.1.1.1"}, {2, {1}, "", "2.2.2.2"}})), "2.2.2.2 1.1.1.1");
+  EXPECT_EQ(ranking(dump_of({{0, {1}, egp, "1.1.1.1"}, {2, {2}, igp, "2.2.2.2"}})), "2.2.2.2 1.1.1.1");
+  EXPECT_EQ(ranking(dump_of({{0, {1}, "", "1.1.1.1"}, {2, {1}, egp, "2.2.2.2"}})), "2.2.2.2 1.1.1.1");
+  EXPECT_EQ(ranking(dump_of({{0, {1}, med(2), "1.1.1.1"}, {2, {1}, med(1), "2.2.2.2"}})), "2.2.2.2 1.1.1.1");
+  EXPECT_EQ(ranking(dump_of({{0, {1}, med(1), "1.1.1.1"}, {2, {1}, "", "2.2.2.2"}})), "2.2.2.2 1.1.1.1");
+  EXPECT_EQ(ranking(dump_of({{0, {1}, med(2), "1.1.1.1"}, {2, {2}, med(1), "2.2.2.2"}})), "1.1.1.1 2.2.2.2");
+  EXPECT_EQ(ranking(dump_of({{2, {1}, "", "2.2.2.2"}, {0, {1}, "", "1.1.1.1"}})), "1.1.1.1 2.2.2.2");
+  // A set counts as one AS, a confederation as none (RFC 5065, 5.3); the first AS is that of the first real sequence.
+  const std::string set = attribute(2, as_path(2, {1}) + as_path(1, {7, 8, 9}));
+  EXPECT_EQ(ranking(dump_of({{0, {1, 2, 3}, "", "1.1.1.1"}, {2, {}, set, "2.2.2.2"}})), "2.2.2.2 1.1.1.1");
+  const std::string inside = attribute(2, as_path(3, {64512, 64513}) + as_path(2, {1}));
+  EXPECT_EQ(ranking(dump_of({{0, {1, 2}, "", "1.1.1.1"}, {2, {}, inside, "2.2.2.2"}})), "2.2.2.2 1.1.1.1");
+  EXPECT_EQ(ranking(dump_of({{0, {1}, med(5), "1.1.1.1"}, {2, {}, inside + med(4), "2.2.2.2"}})), "2.2.2.2 1.1.1.1");
+}
+
+// 1 goes before 3 by its identifier and behind 2 by its MED, so it does not count against 3: a comparison of pairs has
+// no answer here, the steps have.
+TEST(MrtBestPath, AMedTakesAPathOutOfTheStepsBehind) {
+  const auto of_as = [](unsigned peer, uint32_t as, uint32_t m, const char* hop) {
+    return TestPath{peer, {as}, med(m), hop};
+  };
+  MrtPaths paths;
+  EXPECT_EQ(
+      ranking(dump_of({of_as(0, 7, 9, "1.1.1.1"), of_as(2, 7, 1, "2.2.2.2"), of_as(1, 8, 50, "3.3.3.3")}), &paths),
+      "3.3.3.3 2.2.2.2 1.1.1.1");
+  ASSERT_EQ(paths.notes.size(), 3u);
+  EXPECT_EQ(paths.notes[0].path, "AS65001 at 2001:db8::2, local preference 100, 1 AS, incomplete, MED 50");
+  EXPECT_EQ(paths.notes[0].behind, "");
+  EXPECT_EQ(paths.notes[1].behind, "higher BGP identifier of the peer");
+  EXPECT_EQ(paths.notes[2].behind, "higher MED through the same AS");
+}
+
+TEST(MrtBestPath, DamagedAttributesAreErrors) {
+  for (const std::string& damaged :
+       {attribute(1, be(3, 1)), attribute(1, ""), attribute(4, "abc"), attribute(5, "abcde"),
+        attribute(2, be(5, 1) + be(1, 1) + be(1, 4)), attribute(2, be(2, 1) + be(2, 1) + be(1, 4)),
+        attribute(2, be(2, 1)), attribute(2, as_path(2, {1})) + attribute(2, as_path(2, {1}))}) {
+    Rib rib;
+    MrtPaths paths;
+    const auto report =
+        parse_mrt(bytes_of(dump_of({{0, {}, "", "1.1.1.1"}, {2, {}, damaged, "2.2.2.2"}})), "dump", rib, {}, &paths);
+    ASSERT_FALSE(report.ok());
+    EXPECT_NE(to_string(report.error()).find("entry 2 has damaged path attributes"), std::string::npos);
+    EXPECT_TRUE(paths.routes.empty() && paths.notes.empty());
+  }
+}
+
+// The steps as RFC 4271 has them: from all paths take away those that are worse than another one, step by step. What is
+// left first, then the same of the rest.
+std::vector<size_t> ranked_by_elimination(const std::vector<std::array<uint32_t, 6>>& paths, size_t most) {
+  std::vector<size_t> rest(paths.size()), order;
+  for (size_t i = 0; i < rest.size(); ++i) rest[i] = i;
+  while (!rest.empty() && order.size() < most) {
+    std::vector<size_t> left = rest;
+    const auto keep = [&](auto&& beats) {
+      std::vector<size_t> kept;
+      for (const size_t m : left) {
+        bool beaten = false;
+        for (const size_t n : left) beaten |= beats(paths[n], paths[m]);
+        if (!beaten) kept.push_back(m);
+      }
+      left = std::move(kept);
+    };
+    // {local preference, length, origin, neighbouring AS, MED, peer}
+    keep([](const auto& n, const auto& m) { return n[0] > m[0]; });
+    keep([](const auto& n, const auto& m) { return n[1] < m[1]; });
+    keep([](const auto& n, const auto& m) { return n[2] < m[2]; });
+    keep([](const auto& n, const auto& m) { return n[3] == m[3] && n[4] < m[4]; });
+    keep([](const auto& n, const auto& m) { return n[5] < m[5]; });
+    order.push_back(left[0]);
+    std::erase(rest, left[0]);
+  }
+  return order;
+}
+
+TEST(MrtBestPath, RanksAsEliminationDoes) {
+  std::mt19937_64 random(4271);
+  for (int round = 0; round < 2000; ++round) {
+    const size_t count = 1 + random() % 12;
+    std::vector<std::array<uint32_t, 6>> values;
+    std::vector<TestPath> paths;
+    std::vector<std::string> hops;
+    for (size_t i = 0; i < count; ++i) hops.push_back("10.0.0." + std::to_string(i));
+    for (size_t i = 0; i < count; ++i) {
+      const auto some = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
+      std::array<uint32_t, 6> v = {100 + some(2), 1 + some(2), some(2), 1 + some(3), some(3), 2 * some(2)};
+      values.push_back(v);
+      std::vector<uint32_t> ases(v[1], 50);
+      ases[0] = v[3];
+      paths.push_back({v[5], ases, attribute(1, be(v[2], 1)) + local_pref(v[0]) + med(v[4]), hops[i].c_str()});
+    }
+    std::string expected;
+    const auto order = ranked_by_elimination(values, MrtOptions().paths);
+    for (size_t i = 0; i < order.size(); ++i) expected += (i == 0 ? "" : " ") + hops[order[i]];
+    ASSERT_EQ(ranking(dump_of(paths)), expected) << round;
+    Rib best;
+    ASSERT_TRUE(parse_mrt(bytes_of(dump_of(paths)), "dump", best).ok());
+    ASSERT_EQ(hop_of(best, "10.0.0.0/8"), hops[order[0]]);
+  }
+}
+
+// Paths are kept of what is asked about, the best one of all else.
+TEST(MrtBestPath, OnlyWhatCoversTheQuestionKeepsItsPaths) {
+  Rib rib;
+  MrtPaths paths;
+  const MrtOptions options{.peer = {}, .paths = 1, .about = parse_prefix("10.0.1.0/24")};
+  ASSERT_TRUE(parse_mrt(bytes_of(sample()), "dump", rib, options, &paths).ok());
+  ASSERT_EQ(paths.routes.size(), 2u);  // 10.0.0.0/8 and 0.0.0.0/0
+  EXPECT_EQ(to_string(paths.routes[0].prefix), "10.0.0.0/8");
+  rib.settle();
+  EXPECT_EQ(rib.size(), 7u);
+  EXPECT_EQ(hop_of(rib, "10.0.0.0/8"), "-");
 }
 
 TEST(Mrt, ReadsTheOlderTableDump) {
-  auto dump = [](const char* prefix, unsigned length, const char* hop) {
+  auto dump = [](const char* prefix, unsigned length, const char* hop, const char* peer = "192.0.2.1",
+                 unsigned ases = 1) {
+    std::string path = be(2, 1) + be(ases, 1);
+    for (unsigned i = 0; i < ases; ++i) path += be(65000 + i, 2);
+    const std::string attributes = next_hop(hop) + attribute(2, path);
     return record(12, 1,
-                  be(0, 4) + ip4(prefix) + be(length, 1) + be(1, 1) + be(0, 4) + ip4("192.0.2.1") + be(65000, 2) +
-                      be(next_hop(hop).size(), 2) + next_hop(hop));
+                  be(0, 4) + ip4(prefix) + be(length, 1) + be(1, 1) + be(0, 4) + ip4(peer) + be(65000, 2) +
+                      be(attributes.size(), 2) + attributes);
   };
   Rib rib;
   auto report = parse_mrt(
@@ -136,6 +317,22 @@ TEST(Mrt, ReadsTheOlderTableDump) {
   EXPECT_EQ(report->routes4, 2u);
   EXPECT_EQ(hop_of(rib, "10.0.0.0/8"), "192.0.2.1");  // the first entry
   EXPECT_EQ(hop_of(rib, "10.0.0.0/9"), "192.0.2.2");
+  // Neighbouring records of one prefix are its paths: a longer one, and one of a lower peer.
+  const std::string three = dump("10.0.0.0", 8, "1.1.1.1", "192.0.2.1", 3) +
+                            dump("10.0.0.0", 8, "2.2.2.2", "192.0.2.9") + dump("10.0.0.0", 8, "3.3.3.3", "192.0.2.4") +
+                            dump("11.0.0.0", 8, "1.1.1.1", "192.0.2.1");
+  Rib best;
+  ASSERT_TRUE(parse_mrt(bytes_of(three), "dump", best).ok());
+  EXPECT_EQ(hop_of(best, "10.0.0.0/8"), "3.3.3.3");
+  EXPECT_EQ(hop_of(best, "11.0.0.0/8"), "1.1.1.1");
+  Rib of_one;
+  report = parse_mrt(bytes_of(three), "dump", of_one, {.peer = *parse_mrt_peer("192.0.2.1")});
+  ASSERT_TRUE(report.ok()) << to_string(report.error());
+  EXPECT_EQ(hop_of(of_one, "10.0.0.0/8"), "1.1.1.1");
+  for (const char* nobody : {"192.0.2.2", "AS1", "0"}) {
+    Rib none;
+    EXPECT_FALSE(parse_mrt(bytes_of(three), "dump", none, {.peer = *parse_mrt_peer(nobody)}).ok()) << nobody;
+  }
 }
 
 TEST(Mrt, NamesRecordAndByteOfEachError) {
@@ -332,6 +529,37 @@ TEST_F(RouteFiles, FormatsAreToldApartByContent) {
   EXPECT_TRUE(table->settled());
 }
 
+// All paths of a dump are candidates of one source, by rank; the next one takes over, and a later file's count alone.
+TEST_F(RouteFiles, PathsOfADumpAreCandidates) {
+  const std::string first =
+      write("a", dump_of({{0, {1, 2}, "", "1.1.1.1"}, {1, {3}, "", "3.3.3.3"}, {2, {1}, med(4), "2.2.2.2"}}));
+  auto rib = read_route_sources({first});
+  ASSERT_TRUE(rib.ok()) << to_string(rib.error());
+  const IpPrefix ten = *parse_prefix("10.0.0.0/8");
+  const auto hops = [&] {
+    std::string said;
+    for (const RouteCandidate& c : rib->candidates(ten))
+      said +=
+          rib->source_name(c.source) + " " + rib->next_hops().name(c.next_hop) + " " + std::to_string(c.metric) + "; ";
+    return said;
+  };
+  EXPECT_EQ(hops(), "bgp 3.3.3.3 0; bgp 2.2.2.2 1; bgp 1.1.1.1 2; ");
+  EXPECT_EQ(rib->note(rib->candidates(ten)[2].note).behind, "longer AS path");
+  EXPECT_TRUE(rib->remove(ten, rib->find_source("bgp"), 0));
+  EXPECT_EQ(rib->next_hops().name(rib->best(ten)), "2.2.2.2");
+  const std::string second = write("b", dump_of({{2, {1}, "", "4.4.4.4"}}));
+  rib = read_route_sources({first, second});
+  ASSERT_TRUE(rib.ok());
+  EXPECT_EQ(hops(), "bgp 4.4.4.4 0; ");
+  rib = read_route_sources({first + ",peer=192.0.2.1", second + ",source=other,preference=30"});
+  ASSERT_TRUE(rib.ok());
+  EXPECT_EQ(hops(), "bgp 1.1.1.1 0; other 4.4.4.4 0; ");
+  // The best routes alone are the same by the shorter way.
+  const auto best = read_routes_files({first});
+  ASSERT_TRUE(best.ok());
+  EXPECT_EQ(hop_of(*best, "10.0.0.0/8"), "3.3.3.3");
+}
+
 TEST_F(RouteFiles, ErrorsOfEveryFileComeTogether) {
   auto table = read_routes_files({write("a", "10.0.0.0/8\n"), "/nonexistent/file",
                                   write("b", std::string("\xfd"
@@ -348,7 +576,7 @@ TEST_F(RouteFiles, ErrorsOfEveryFileComeTogether) {
 
 // A second decoder that shares nothing with the first: it walks the bytes by plain indexing and trusts them.
 struct Decoded {
-  std::map<std::string, std::string> first_hop;
+  std::map<std::string, std::string> best_hop;
   size_t prefixes = 0;
 };
 Decoded decode_trusting(const std::string& d) {
@@ -360,14 +588,40 @@ Decoded decode_trusting(const std::string& d) {
   auto address = [&](size_t at, int family) {
     return family == 4 ? IpAddress{0, u(at, 4), 4} : IpAddress{u(at, 8), u(at + 8, 8), 6};
   };
+  struct Said {
+    std::string hop, peer;
+    std::array<uint32_t, 6> values;
+  };
+  struct Known {
+    std::string key;  // in the order of identifiers, then of addresses
+    uint32_t as = 0;
+  };
+  std::map<std::string, std::vector<Said>> all;
+  std::vector<Known> known;
+  std::string last;
   Decoded out;
   for (size_t at = 0; at < d.size();) {
     const auto type = u(at + 4, 2), subtype = u(at + 6, 2), length = u(at + 8, 4);
     size_t p = at + 12;
     at = p + length;
     int family = 0;
-    size_t entries = 1, extra = 0;
+    size_t entries = 1, extra = 0, as_bytes = 4;
     std::string prefix;
+    Known old;
+    if (type == 13 && subtype == 1) {
+      known.clear();
+      p += 6 + u(p + 4, 2);
+      const auto count = u(p, 2);
+      p += 2;
+      for (size_t i = 0; i < count; ++i) {
+        const auto kind = u(p, 1);
+        const size_t wide = kind & 1 ? 16 : 4, as = kind & 2 ? 4 : 2;
+        known.push_back(
+            {d.substr(p + 1, 4) + be(wide, 1) + d.substr(p + 5, wide), static_cast<uint32_t>(u(p + 5 + wide, as))});
+        p += 5 + wide + as;
+      }
+      continue;
+    }
     if (type == 13 && (subtype == 2 || subtype == 4 || subtype == 8 || subtype == 10)) {
       family = subtype == 2 || subtype == 8 ? 4 : 6;
       extra = subtype >= 8 ? 4 : 0;
@@ -383,29 +637,57 @@ Decoded decode_trusting(const std::string& d) {
       family = subtype == 1 ? 4 : 6;
       const size_t n = family == 4 ? 4 : 16;
       prefix = to_string(address(p + 4, family)) + "/" + std::to_string(u(p + 4 + n, 1));
+      old = {d.substr(p + 4 + n + 6, n), static_cast<uint32_t>(u(p + 4 + n + 6 + n, 2))};
+      as_bytes = 2;
       p += 4 + n + 1 + 1 + 4 + n + 2 - 6;  // so that the entry's attribute length stands where it does below
     } else {
       continue;
     }
     ++out.prefixes;
+    auto& paths = all[prefix];
+    if (type == 13 || last != prefix) paths.clear();
+    last = prefix;
     for (size_t e = 0; e < entries; ++e) {
+      const Known& peer = type == 13 ? known.at(u(p, 2)) : old;
       const size_t size = u(p + 6 + extra, 2);
       size_t a = p + 8 + extra;
       const size_t end = a + size;
       p = end;
       std::string v4, v6;
+      std::array<uint32_t, 6> values = {100, 0, 2, peer.as, 0, 0};
       while (a < end) {
         const bool wide = (u(a, 1) & 0x10) != 0;
         const auto code = u(a + 1, 1);
         const size_t n = wide ? u(a + 2, 2) : u(a + 2, 1);
         const size_t value = a + (wide ? 4 : 3);
+        if (code == 1) values[2] = static_cast<uint32_t>(u(value, 1));
+        if (code == 4) values[4] = static_cast<uint32_t>(u(value, 4));
+        if (code == 5) values[0] = static_cast<uint32_t>(u(value, 4));
+        bool none_yet = true;
+        for (size_t s = value; code == 2 && s < value + n;) {
+          const auto kind = u(s, 1), count = u(s + 1, 1);
+          if (kind == 2 && none_yet && count > 0) values[3] = static_cast<uint32_t>(u(s + 2, as_bytes));
+          if (kind <= 2 && count > 0) none_yet = false;
+          values[1] += static_cast<uint32_t>(kind == 1 && count > 0 ? 1 : kind == 2 ? count : 0);
+          s += 2 + count * as_bytes;
+        }
         if (code == 3) v4 = to_string(address(value, 4));
         if (code == 14) v6 = to_string(address(value + (u(value, 1) == 0 ? 4 : 1), 6));
         a = value + n;
       }
       const std::string hop = family == 4 ? (v4.empty() ? v6 : v4) : (v6.empty() ? v4 : v6);
-      if (!hop.empty()) out.first_hop.emplace(prefix, hop);  // the first stays
+      if (!hop.empty()) paths.push_back({hop, peer.key, values});
     }
+  }
+  for (auto& [prefix, paths] : all) {
+    if (paths.empty()) continue;
+    std::stable_sort(paths.begin(), paths.end(), [](const Said& a, const Said& b) { return a.peer < b.peer; });
+    std::vector<std::array<uint32_t, 6>> values;
+    for (Said& s : paths) {
+      s.values[5] = static_cast<uint32_t>(values.size());
+      values.push_back(s.values);
+    }
+    out.best_hop[prefix] = paths[ranked_by_elimination(values, 1)[0]].hop;
   }
   return out;
 }
@@ -430,8 +712,8 @@ TEST(Mrt, RealDumpsMatchAnIndependentDecoder) {
     auto report = parse_mrt(bytes_of(bytes), name, table);
     ASSERT_TRUE(report.ok()) << to_string(report.error());
     table.settle();
-    EXPECT_EQ(table.size(), expected.first_hop.size()) << name;
-    for (const auto& [prefix, hop] : expected.first_hop)
+    EXPECT_EQ(table.size(), expected.best_hop.size()) << name;
+    for (const auto& [prefix, hop] : expected.best_hop)
       EXPECT_EQ(hop_of(table, prefix.c_str()), hop) << name << " " << prefix;
     std::printf("  %s: %zu prefixes, %zu IPv4 and %zu IPv6 routes, %zu skipped\n", name, expected.prefixes,
                 report->routes4, report->routes6, report->skipped);

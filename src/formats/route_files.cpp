@@ -13,11 +13,19 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view kSource = ",source=", kPreference = ",preference=";
+constexpr std::string_view kSource = ",source=", kPreference = ",preference=", kPeer = ",peer=";
+
+// The option that stands at a place of a file's name, or nothing.
+std::string_view option_at(const std::string& text, size_t at) {
+  for (const std::string_view option : {kSource, kPreference, kPeer}) {
+    if (text.compare(at, option.size(), option) == 0) return option;
+  }
+  return {};
+}
 
 // Where a file's path ends.
 size_t path_end(const std::string& text) {
-  return std::min({text.find(kSource), text.find(kPreference), text.size()});
+  return std::min({text.find(kSource), text.find(kPreference), text.find(kPeer), text.size()});
 }
 
 // What the files of one source say.
@@ -26,9 +34,11 @@ struct Part {
   uint8_t preference = 0;
   Rib rib;
   std::vector<RankedRoute> ranked;
+  std::vector<RouteNote> notes;
 };
 
-Result<RouteReport> read_one(const std::string& text, std::vector<Part>& parts, const MrtOptions& mrt) {
+// `mrt`: whether candidates are wanted, and which; null: the best routes alone.
+Result<RouteReport> read_one(const std::string& text, std::vector<Part>& parts, const MrtOptions* mrt) {
   auto file = parse_route_file(text);
   if (!file) return std::move(file).error();
   auto stream = ByteStream::open(file->path);
@@ -42,18 +52,32 @@ Result<RouteReport> read_one(const std::string& text, std::vector<Part>& parts, 
   const bool is_mrt = looks_like_mrt(*start);
   if (file->source.empty()) file->source = is_mrt ? "bgp" : "static";
   const uint8_t preference = file->preference.value_or(default_preference(file->source));
-  // Files of one source that follow each other share a Rib: most tables have no other, and need no more than that.
-  if (parts.empty() || parts.back().source != file->source || parts.back().preference != preference)
-    parts.push_back({file->source, preference, {}, {}});
+  if (file->peer && !is_mrt)
+    return Error(fmt::format("{}: routes as text have no peers", file->path), "leave peer= out, or give an MRT file");
+  // Files of one source that follow each other share a Rib: most tables have no other, and need no more than that. Not
+  // where ranked paths are kept beside it, as a later file counts before an earlier one.
+  const auto shared = [&](const Part& part) {
+    return part.source == file->source && part.preference == preference && part.notes.empty() &&
+           (!is_mrt || mrt == nullptr);
+  };
+  if (parts.empty() || !shared(parts.back())) parts.push_back({file->source, preference, {}, {}, {}});
   Part& part = parts.back();
-  if (is_mrt) return parse_mrt(*stream, part.rib, mrt);
+  if (is_mrt) {
+    MrtOptions options = mrt != nullptr ? *mrt : MrtOptions();
+    options.peer = file->peer;
+    MrtPaths paths;
+    auto report = parse_mrt(*stream, part.rib, options, mrt != nullptr ? &paths : nullptr);
+    part.ranked = std::move(paths.routes);
+    part.notes = std::move(paths.notes);
+    return report;
+  }
   auto bytes = read_all(*stream, kMaxTextBytes);
   if (!bytes) return std::move(bytes).error();
   return parse_routes(*bytes, file->path, part.rib, &part.ranked);
 }
 
 Result<std::vector<Part>> read_parts(const std::vector<std::string>& files, RouteReport* report,
-                                     const MrtOptions& mrt) {
+                                     const MrtOptions* mrt) {
   std::vector<Part> parts;
   RouteReport sum;
   Error all;
@@ -101,10 +125,19 @@ Result<SourcedRib> join(const std::vector<Part>& parts, const NextHopIds& ids = 
       if (ids.count() != 0) return join(parts);
       return Error(fmt::format("more than {} different next hops", Rib::kMaxNextHops));
     }
+    std::vector<uint32_t> notes;
+    for (const RouteNote& note : part.notes) notes.push_back(rib.add_note(note));
     for (const RankedRoute& r : part.ranked) {
+      // Ranks are of one record: those of an earlier one for the same prefix go.
+      if (r.note != 0 && r.metric == 0) {
+        for (const RouteCandidate& c : rib.candidates(r.prefix)) {
+          if (c.source == source) rib.remove(r.prefix, source, c.metric);
+        }
+      }
       // Interned by add_all with all of the part's.
       const uint32_t hop = rib.next_hops().find(part.rib.next_hop_name(r.next_hop));
-      rib.add(r.prefix, {r.metric, static_cast<uint16_t>(hop), source, part.preference});
+      rib.add(r.prefix,
+              {r.metric, static_cast<uint16_t>(hop), source, part.preference, r.note == 0 ? 0 : notes[r.note - 1]});
     }
   }
   return rib;
@@ -121,14 +154,18 @@ Result<RouteFile> parse_route_file(const std::string& text) {
   size_t at = path_end(text);
   file.path = text.substr(0, at);
   while (at < text.size()) {
-    const bool source = text.compare(at, kSource.size(), kSource) == 0;
-    const size_t begin = at + (source ? kSource : kPreference).size();
+    const std::string_view option = option_at(text, at);
+    const size_t begin = at + option.size();
     at = std::min(text.find(',', begin), text.size());
     const std::string word = text.substr(begin, at - begin);
-    if (source) {
+    if (option == kSource) {
       file.source = word;
       if (word.empty() || word.size() > 64)
         return Error(fmt::format("{}: a source of routes has a name of 1 to 64 bytes", file.path), "source=NAME");
+    } else if (option == kPeer) {
+      auto peer = parse_mrt_peer(word);
+      if (!peer) return Error(fmt::format("{}: {}", file.path, peer.error().message), peer.error().hint);
+      file.peer = *peer;
     } else {
       unsigned n = 0;
       const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), n);
@@ -136,10 +173,9 @@ Result<RouteFile> parse_route_file(const std::string& text) {
         return Error(fmt::format("{}: '{}' is no preference", file.path, word), "preference=N, 0 (best) to 255");
       file.preference = static_cast<uint8_t>(n);
     }
-    if (at < text.size() && text.compare(at, kSource.size(), kSource) != 0 &&
-        text.compare(at, kPreference.size(), kPreference) != 0)
+    if (at < text.size() && option_at(text, at).empty())
       return Error(fmt::format("{}: '{}' says nothing about a route file", file.path, text.substr(at + 1)),
-                   "FILE[,source=NAME][,preference=N]");
+                   "FILE[,source=NAME][,preference=N][,peer=ADDRESS|ASn|N]");
   }
   return file;
 }
@@ -151,7 +187,7 @@ std::vector<std::string> split_route_files(const std::string& text) {
     const std::string one = text.substr(at, end - at);
     at = end + 1;
     const std::string option = "," + one;
-    if (!files.empty() && (option.starts_with(kSource) || option.starts_with(kPreference))) {
+    if (!files.empty() && !option_at(option, 0).empty()) {
       files.back() += option;
     } else if (!one.empty()) {
       files.push_back(one);
@@ -160,8 +196,8 @@ std::vector<std::string> split_route_files(const std::string& text) {
   return files;
 }
 
-Result<Rib> read_routes_files(const std::vector<std::string>& files, RouteReport* report, const MrtOptions& mrt) {
-  auto parts = read_parts(files, report, mrt);
+Result<Rib> read_routes_files(const std::vector<std::string>& files, RouteReport* report) {
+  auto parts = read_parts(files, report, nullptr);
   if (!parts) return std::move(parts).error();
   if (parts->empty()) return Rib();
   if (parts->size() == 1 && (*parts)[0].ranked.empty()) return std::move((*parts)[0].rib);
@@ -170,9 +206,9 @@ Result<Rib> read_routes_files(const std::vector<std::string>& files, RouteReport
   return all->best_routes();
 }
 
-Result<SourcedRib> read_route_sources(const std::vector<std::string>& files, RouteReport* report, const MrtOptions& mrt,
+Result<SourcedRib> read_route_sources(const std::vector<std::string>& files, RouteReport* report, MrtOptions mrt,
                                       const NextHopIds& ids) {
-  auto parts = read_parts(files, report, mrt);
+  auto parts = read_parts(files, report, &mrt);
   if (!parts) return std::move(parts).error();
   return join(*parts, ids);
 }

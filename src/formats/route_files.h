@@ -13,14 +13,16 @@
 
 namespace sluice {
 
-// A route file as it is named: PATH[,source=NAME][,preference=N]. Without a source, text is of "static" and MRT of
-// "bgp"; without a preference it is the source's (rib_sources.h).
+// A route file as it is named: PATH[,source=NAME][,preference=N][,peer=ADDRESS|ASn|N]. Without a source, text is of
+// "static" and MRT of "bgp"; without a preference it is the source's (rib_sources.h). With a peer only its paths count,
+// which MRT alone has.
 struct RouteFile {
   std::string path;
   std::string source;  // empty: by the format
   std::optional<uint8_t> preference;
+  std::optional<MrtPeer> peer;
 };
-// Errors: a source's name that is empty or longer than 64 bytes, a preference that is not 0 to 255.
+// Errors: a source's name that is empty or longer than 64 bytes, a preference that is not 0 to 255, no peer (mrt.h).
 Result<RouteFile> parse_route_file(const std::string& text);
 // The path alone, whatever is wrong with the rest.
 std::string path_of_route_file(const std::string& text);
@@ -30,12 +32,12 @@ std::vector<std::string> split_route_files(const std::string& text);
 // Reads text (route_text.h) or MRT (mrt.h), each plain, gzip or bzip2, in the order given, named as above. The Rib
 // comes back settled, with the best route of each prefix: within a source the last of those without a metric, between
 // sources as a SourcedRib says. Text is limited to 1 GiB. Errors: those of every file together; more sources than there
-// may be. `report`, when given, receives the sums and all warnings.
-Result<Rib> read_routes_files(const std::vector<std::string>& files, RouteReport* report = nullptr,
-                              const MrtOptions& mrt = {});
-// The same with all candidates. Next hops have the numbers that they have in `ids`, where there is room behind those
-// for the others; else numbers of their own.
+// may be; a peer of a text. `report`, when given, receives the sums and all warnings.
+Result<Rib> read_routes_files(const std::vector<std::string>& files, RouteReport* report = nullptr);
+// The same with all candidates; of MRT the best paths of each prefix, as `mrt` says (its peer is the files' to name).
+// Next hops have the numbers that they have in `ids`, where there is room behind those for the others; else numbers of
+// their own.
 Result<SourcedRib> read_route_sources(const std::vector<std::string>& files, RouteReport* report = nullptr,
-                                      const MrtOptions& mrt = {}, const NextHopIds& ids = {});
+                                      MrtOptions mrt = {}, const NextHopIds& ids = {});
 
 }  // namespace sluice

@@ -39,7 +39,13 @@ TEST_F(RouteFileSources, AreSplitAndNamedWithTheirSources) {
   EXPECT_EQ(file->path, "b");
   EXPECT_EQ(file->source, "x");
   EXPECT_EQ(file->preference, 7);
-  for (const char* wrong : {"b,source=", "b,preference=256", "b,preference=x", "b,source=x,other=y"})
+  EXPECT_EQ(split_route_files("a.mrt,peer=192.0.2.1,source=x,b,peer=AS7"),
+            (std::vector<std::string>{"a.mrt,peer=192.0.2.1,source=x", "b,peer=AS7"}));
+  const auto of_peer = parse_route_file("b,source=x,peer=AS7");
+  ASSERT_TRUE(of_peer.ok());
+  EXPECT_EQ(to_string(*of_peer->peer), "AS7");
+  for (const char* wrong :
+       {"b,source=", "b,preference=256", "b,preference=x", "b,source=x,other=y", "b,peer=x", "b,peer="})
     EXPECT_FALSE(parse_route_file(wrong).ok()) << wrong;
 }
 
@@ -81,6 +87,9 @@ TEST_F(RouteFileSources, ErrorsNameTheirFiles) {
   const std::string said = to_string(wrong.error());
   EXPECT_NE(said.find("'999' is no preference"), std::string::npos) << said;
   EXPECT_NE(said.find("none"), std::string::npos) << said;
+  const auto text = read_routes_files({write("b", "10.0.0.0/8 a\n") + ",peer=0"});
+  ASSERT_FALSE(text.ok());
+  EXPECT_NE(to_string(text.error()).find("have no peers"), std::string::npos);
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ struct RankedRoute {
   IpPrefix prefix;
   uint32_t next_hop = 0;
   uint32_t metric = 0;
+  uint32_t note = 0;  // of MrtPaths::notes, from 1; 0: none
 };
 
 // Adds the routes of `text` to `rib`, unsettled; of lines without a metric the last one for a prefix wins. Lines with a

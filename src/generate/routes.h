@@ -41,9 +41,10 @@ Result<std::string> generate_routes(const RoutesOptions& options);
 // A table of another size like a given one (settled): its own prefixes where `count` is smaller, all of them and splits
 // of them where it is larger. A split is a real prefix's half, quarter or smaller part, down to /24 and /48 while there
 // is room, then longer; never an address drawn at random, so that clusters stay clusters. Parts keep the next hop of
-// what they split, or (one in seven) of another route. Families keep their shares. As text, "PREFIX NEXTHOP" a line
-// with the given names, IPv4 first, by address, then shorter first. Deterministic. Errors: a `count` (of both families
-// together) above 4,000,000, more than the table has room for.
+// what they split, or (one in seven) of another route. Families keep their shares. Settled, next hops with their ids.
+// Deterministic. Errors: a `count` (of both families together) above 4,000,000, more than the table has room for.
+Result<Rib> generate_table_like(const Rib& rib, const LikeOptions& options);
+// The same as text, "PREFIX NEXTHOP" a line with the given names, IPv4 first, by address, then shorter first.
 Result<std::string> generate_routes_like(const Rib& rib, const LikeOptions& options);
 
 }  // namespace sluice

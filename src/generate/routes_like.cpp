@@ -94,7 +94,7 @@ bool resize(std::span<const typename Family::Route> given, uint32_t count, Rando
 
 }  // namespace
 
-Result<std::string> generate_routes_like(const Rib& rib, const LikeOptions& options) {
+Result<Rib> generate_table_like(const Rib& rib, const LikeOptions& options) {
   if (options.count > kMaxCount) return Error(fmt::format("{} routes: the limit is {}", options.count, kMaxCount));
   if (rib.size() == 0 && options.count > 0) return Error("the table to be like has no routes");
   Random random(options.seed, 12);
@@ -105,11 +105,21 @@ Result<std::string> generate_routes_like(const Rib& rib, const LikeOptions& opti
       !resize<Family6>(rib.routes6(), options.count - static_cast<uint32_t>(share), random, six)) {
     return Error("the table to be like has no room for so many prefixes");
   }
+  Rib made(rib.next_hops());
+  for (const Route4& r : four) made.add4(r.address, r.length, r.next_hop);
+  for (const Route6& r : six) made.add6(r.hi, r.lo, r.length, r.next_hop);
+  made.settle();
+  return made;
+}
+
+Result<std::string> generate_routes_like(const Rib& rib, const LikeOptions& options) {
+  auto made = generate_table_like(rib, options);
+  if (!made) return std::move(made).error();
   fmt::memory_buffer text;
-  for (const Route4& r : four) {
+  for (const Route4& r : made->routes4()) {
     fmt::format_to(std::back_inserter(text), "{} {}\n", to_string(Family4::prefix(r)), rib.next_hop_name(r.next_hop));
   }
-  for (const Route6& r : six) {
+  for (const Route6& r : made->routes6()) {
     fmt::format_to(std::back_inserter(text), "{} {}\n", to_string(Family6::prefix(r)), rib.next_hop_name(r.next_hop));
   }
   return fmt::to_string(text);

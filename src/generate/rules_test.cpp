@@ -75,15 +75,8 @@ TEST_P(RuleShapes, CountsAreExactAndRulesDistinct) {
         EXPECT_LE(r.src_port.low, r.src_port.high);
         EXPECT_LE(r.dst_port.low, r.dst_port.high);
         for (const IpPrefix& p : {r.src, r.dst}) {
-          IpPrefix masked = p;
-          if (p.address.family == 4) {
-            masked.address.lo &= high_mask32(p.length);
-          } else {
-            masked.address.hi &= high_mask64(std::min<unsigned>(p.length, 64));
-            masked.address.lo &= high_mask64(p.length > 64 ? p.length - 64u : 0);
-            EXPECT_TRUE(p.length == 0 || p.address.hi >> 61 == 1);
-          }
-          EXPECT_EQ(masked, p);
+          if (p.address.family == 6) EXPECT_TRUE(p.length == 0 || p.address.hi >> 61 == 1);
+          EXPECT_EQ(prefix_around(p.address, p.length), p);
         }
       }
       EXPECT_EQ(six, static_cast<size_t>(count * ipv6 + 0.5));

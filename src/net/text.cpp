@@ -58,12 +58,7 @@ std::optional<IpPrefix> parse_prefix(std::string_view text, bool* had_host_bits)
     if (!length) return std::nullopt;
     prefix.length = static_cast<uint8_t>(*length);
   }
-  if (address->family == 4) {
-    prefix.address.lo &= high_mask32(prefix.length);
-  } else {
-    prefix.address.hi &= high_mask64(prefix.length < 64 ? prefix.length : 64);
-    prefix.address.lo &= high_mask64(prefix.length > 64 ? prefix.length - 64u : 0);
-  }
+  prefix = prefix_around(*address, prefix.length);
   if (had_host_bits != nullptr) *had_host_bits = !(prefix.address == *address);
   return prefix;
 }

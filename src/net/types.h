@@ -71,6 +71,21 @@ SLUICE_HD uint32_t high_mask32(unsigned length) {
   return length == 0 ? 0 : ~uint32_t{0} << (32 - length);
 }
 
+// Clears the bits of a 128-bit address behind its `length` highest ones, length 0..128.
+SLUICE_HD void mask_address(uint64_t& hi, uint64_t& lo, unsigned length) {
+  hi &= high_mask64(length < 64 ? length : 64);
+  lo &= high_mask64(length > 64 ? length - 64 : 0);
+}
+// The prefix of `length` bits (0..32, 0..128) that an address lies in.
+SLUICE_HD IpPrefix prefix_around(IpAddress address, unsigned length) {
+  if (address.family == 4) {
+    address.lo &= high_mask32(length);
+  } else {
+    mask_address(address.hi, address.lo, length);
+  }
+  return {address, static_cast<uint8_t>(length)};
+}
+
 static_assert(sizeof(Be16) == 2 && sizeof(Be32) == 4 && sizeof(Be64) == 8 && sizeof(MacAddress) == 6);
 
 }  // namespace sluice

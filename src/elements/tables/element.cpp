@@ -82,7 +82,8 @@ void register_tables(Registry& registry) {
       "Route text or MRT, plain, gzip or bzip2. A file's name may be followed by ,source=NAME and ,preference=N (then "
       "the whole is quoted): of two sources' routes for one prefix the one of lower preference wins, then of lower "
       "metric; without them text is of 'static' with preference 1, MRT of 'bgp' with 20; within a source the later "
-      "route wins. A compiled image stands alone.";
+      "route wins. Of an MRT dump the best path of each prefix counts, by RFC 4271, or those of one peer where "
+      ",peer=ADDRESS, ,peer=ASn or ,peer=N stands behind the name. A compiled image stands alone.";
   routes.arguments = {name,
                       {.name = "FILE",
                        .kind = ArgumentKind::kFilename,

@@ -55,6 +55,30 @@ std::vector<std::string> lpm_algorithm_choices6() {
   return names;
 }
 
+namespace {
+
+// Routes past /24 that share their /24 with more than are likely to fit into a tree of range24: 4,096 ranges, of which
+// two routes with one next hop are often one. Where they do not fit they are a list to search.
+size_t routes_in_crowded_24s(std::span<const Route6> routes) {
+  constexpr size_t kCrowded = 8192;
+  size_t crowded = 0, here = 0;
+  uint64_t last = 0;
+  const auto end_of_24 = [&] { crowded += here > kCrowded ? here : 0; };
+  for (const Route6& r : routes) {
+    if (r.length <= 24) continue;
+    if (r.hi >> 40 != last) {
+      end_of_24();
+      last = r.hi >> 40;
+      here = 0;
+    }
+    ++here;
+  }
+  end_of_24();
+  return crowded;
+}
+
+}  // namespace
+
 LpmChoice choose_lpm(const Rib& rib, LpmTarget target) {
   // /24s with longer prefixes in them: each costs dir24 and sail 512 bytes.
   size_t divided = 0;
@@ -79,6 +103,9 @@ LpmChoice choose_lpm(const Rib& rib, LpmTarget target) {
   if (target == LpmTarget::kGpu) {
     choice.algorithm6 = Poptrie::kName;
     choice.why6 = "reads one 32-byte sector a level, the unit in which a GPU reads";
+  } else if (const size_t crowded = routes_in_crowded_24s(rib.routes6()); crowded > rib.routes6().size() / 8) {
+    choice.algorithm6 = PlanB::kName;
+    choice.why6 = fmt::format("{} routes lie in /24s of more ranges than a tree of range24 holds", crowded);
   } else {
     choice.algorithm6 = Range24::kName;
     choice.why6 = "two small arrays and three cache lines for every address, without a branch";

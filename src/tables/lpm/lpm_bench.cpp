@@ -27,6 +27,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "base/test_data.h"
@@ -384,6 +385,11 @@ bool takes_part(std::string_view name) {
   return name != "trie" && name != "linear" && name != "bloom";
 }
 
+// Those whose prefetch is worth a call in bursts.
+bool asks_ahead(std::string_view name, size_t burst) {
+  return burst == 32 && (name == "dir24" || name == "sail");
+}
+
 Contest& contest4(int p, size_t burst) {
   static std::map<std::pair<int, size_t>, Contest> all;
   auto [it, fresh] = all.try_emplace({p, burst}, burst);
@@ -396,6 +402,25 @@ Contest& contest4(int p, size_t burst) {
     const auto* view = &shared_view4<A>();
     contest.add<uint32_t>(A::kName, false, expected,
                           [=](size_t at, size_t n, uint32_t* out) { view->lookup_bulk(addresses + at, out, n); });
+    if (!asks_ahead(A::kName, burst)) return;
+    // For a caller that knows the next burst before it looks up this one, as the data path does. The peers have no such
+    // call.
+    if constexpr (std::is_same_v<A, Sail>) {
+      auto places = std::make_shared<std::vector<uint32_t>>(2 * burst);  // of this burst and of the next
+      contest.add<uint32_t>("sail_ahead", false, expected, [=](size_t at, size_t n, uint32_t* out) {
+        uint32_t* const now = places->data() + at / n % 2 * n;
+        uint32_t* const then = places->data() + (at / n + 1) % 2 * n;
+        if (at == 0) view->ask(addresses, now, n);
+        if (at + 2 * n <= kAddresses) view->ask(addresses + at + n, then, n);
+        view->answer(addresses + at, now, out, n);
+      });
+    } else {
+      contest.add<uint32_t>(std::string(A::kName) + "_ahead", false, expected, [=](size_t at, size_t n, uint32_t* out) {
+        const size_t next = at + 2 * n <= kAddresses ? at + n : 0;
+        for (size_t i = 0; i < n; ++i) view->prefetch(addresses[next + i]);
+        view->lookup_bulk(addresses + at, out, n);
+      });
+    }
   });
 #if defined(SLUICE_PEERS)
   for (bool two : {true, false}) {
@@ -468,7 +493,10 @@ void register_contest(int family, int p, size_t burst) {
     if (takes_part(name)) own.emplace_back(name);
   };
   if (family == 4) {
-    for (const std::string& name : lpm_algorithm_names4()) add_own(name);
+    for (const std::string& name : lpm_algorithm_names4()) {
+      add_own(name);
+      if (asks_ahead(name, burst)) own.push_back(name + "_ahead");
+    }
   } else {
     for (const std::string& name : lpm_algorithm_names6()) add_own(name);
   }
@@ -616,6 +644,7 @@ void lookup_beside(benchmark::State& state, int pattern, double rate) {
       std::mt19937_64 random(3);
       const auto begin = std::chrono::steady_clock::now();
       auto now = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
+      double turn = 0;
       while (!stop.load(std::memory_order_relaxed)) {
         const double first = now();
         // One that falls behind does not make up for it.
@@ -627,8 +656,9 @@ void lookup_beside(benchmark::State& state, int pattern, double rate) {
           std::this_thread::yield();
         table.release();
         effects.push_back(now() - first);
-        while (now() < first + 0.01 && !stop.load(std::memory_order_relaxed))
+        while (now() < turn + 0.01 && !stop.load(std::memory_order_relaxed))
           std::this_thread::sleep_for(std::chrono::microseconds(100));
+        turn = std::max(turn + 0.01, now() - 0.01);  // a hundred a second, whatever a sleep is late
       }
       seconds = now();
     });

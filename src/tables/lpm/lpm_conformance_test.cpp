@@ -4,9 +4,11 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <random>
+#include <set>
 
 #include "tables/lpm/algorithms.h"
 #include "tables/lpm/lpm_test_tables.h"
@@ -191,20 +193,84 @@ TEST(LpmConformance, HostRoutesAtTheEndsOfTheLine) {
   expect_conformance(rib, true);
 }
 
-// All lengths nested, along paths of zeros, of ones and mixed; next hops repeat so that runs merge and split.
+constexpr uint64_t kPaths[] = {0ull, ~0ull, 0x2aaaaaaaaaaaaaaaull, 0x20010db8c0a80101ull};
+// All lengths nested, /0 to /32 and /128, along paths of zeros, of ones and mixed; next hops repeat so that runs merge
+// and split.
+Rib every_length_nested(uint32_t hops) {
+  Rib rib;
+  intern_ids(rib, hops);
+  for (uint64_t pattern : kPaths) {
+    for (unsigned length = 0; length <= 128; ++length) {
+      if (length <= 32) rib.add(prefix4(static_cast<uint32_t>(pattern), length), 1 + length % hops);
+      rib.add(prefix6(pattern, pattern * 3, length), 1 + length % hops);
+    }
+  }
+  rib.settle();
+  return rib;
+}
+
 TEST(LpmConformance, EveryLengthNested) {
-  for (uint32_t hops : {1u, 2u, 129u}) {
-    Rib rib;
-    intern_ids(rib, hops);
-    for (uint64_t pattern : {0ull, ~0ull, 0x2aaaaaaaaaaaaaaaull, 0x20010db8c0a80101ull}) {
-      for (unsigned length = 0; length <= 128; ++length) {
-        if (length <= 32) rib.add(prefix4(static_cast<uint32_t>(pattern), length), 1 + length % hops);
-        rib.add(prefix6(pattern, pattern * 3, length), 1 + length % hops);
+  for (uint32_t hops : {1u, 2u, 129u}) expect_conformance(every_length_nested(hops), false);
+}
+
+// The same table by every algorithm and instruction set at many addresses: any address, and addresses that leave a path
+// at a random length. 10,000 of each, times SLUICE_TEST_SCALE (1000: ten million).
+TEST(LpmConformance, EveryLengthNestedAtManyAddresses) {
+  const char* set = std::getenv("SLUICE_TEST_SCALE");
+  const size_t count = 10'000 * std::max<size_t>(1, set == nullptr ? 1 : std::strtoul(set, nullptr, 10));
+  const Rib rib = every_length_nested(129);
+  std::vector<Image> images4, images6;
+  for (const std::string& name : lpm_algorithm_names4()) images4.push_back(build(rib, name.c_str(), "trie"));
+  for (const std::string& name : lpm_algorithm_names6()) images6.push_back(build(rib, "trie", name.c_str()));
+  const Image oracle = build(rib, "trie", "trie");
+  const auto oracle4 = Trie4View::open(oracle.section(SectionTag::kFib4), rib.next_hop_count());
+  const auto oracle6 = Trie6View::open(oracle.section(SectionTag::kFib6), rib.next_hop_count());
+  ASSERT_TRUE(oracle4.ok() && oracle6.ok());
+  std::mt19937_64 random(23);
+  constexpr size_t kBlock = 10'000;
+  std::vector<uint32_t> a4(kBlock), expected4(kBlock), expected6(kBlock), got(kBlock);
+  Addresses6 a6{std::vector<uint64_t>(kBlock), std::vector<uint64_t>(kBlock)};
+  std::set<uint32_t> seen4, seen6;
+  for (const bool along : {false, true}) {
+    for (size_t done = 0; done < count; done += kBlock) {
+      for (size_t i = 0; i < kBlock; ++i) {
+        uint64_t hi = random(), lo = random();
+        const uint64_t path = kPaths[random() % 4];
+        auto low = static_cast<uint32_t>(random());
+        if (along) {
+          const auto length = static_cast<unsigned>(random() % 129);
+          const IpPrefix stem = prefix6(path, path * 3, length);
+          uint64_t stem_hi = ~0ull, stem_lo = ~0ull;
+          mask_address(stem_hi, stem_lo, length);
+          hi = stem.address.hi | (hi & ~stem_hi);
+          lo = stem.address.lo | (lo & ~stem_lo);
+          const uint32_t mask = high_mask32(static_cast<unsigned>(random() % 33));
+          low = (static_cast<uint32_t>(path) & mask) | (low & ~mask);
+        }
+        a4[i] = low;
+        a6.hi[i] = hi;
+        a6.lo[i] = lo;
+        expected4[i] = oracle4->lookup(low);
+        expected6[i] = oracle6->lookup(hi, lo);
+        seen4.insert(expected4[i]);
+        seen6.insert(expected6[i]);
+      }
+      for (const LpmIsa isa : available_lpm_isas()) {
+        for (const Image& image : images4) {
+          (void)with_fib4(image, [&](const auto& view) { view.lookup_bulk(isa, a4.data(), got.data(), kBlock); });
+          ASSERT_EQ(got, expected4) << section_algorithm(*image.find(SectionTag::kFib4)) << ' ' << to_string(isa);
+        }
+        for (const Image& image : images6) {
+          (void)with_fib6(
+              image, [&](const auto& view) { view.lookup_bulk(isa, a6.hi.data(), a6.lo.data(), got.data(), kBlock); });
+          ASSERT_EQ(got, expected6) << section_algorithm(*image.find(SectionTag::kFib6)) << ' ' << to_string(isa);
+        }
       }
     }
-    rib.settle();
-    expect_conformance(rib, false);
   }
+  // Every length answered but /0: the two /1s cover all.
+  EXPECT_EQ(seen4.size(), 32u);
+  EXPECT_EQ(seen6.size(), 128u);
 }
 
 // All 256 host routes of one /24, and each second one of the next: blocks at both sides of a /24 border.
@@ -363,6 +429,14 @@ TEST(BuildRoutes, AutoChoosesByTableAndTarget) {
     EXPECT_EQ(section_algorithm(*image->find(SectionTag::kFib6)), choice.algorithm6);
     EXPECT_FALSE(choice.why4.empty() || choice.why6.empty());
   }
+  // More IPv6 routes in one /24 than a tree of range24 holds, and they are most of the table.
+  Rib crowded;
+  intern_ids(crowded, 5);
+  for (uint64_t i = 0; i < 9000; ++i)
+    crowded.add(prefix6(0x2001000000000000ull + (i << 17), 0, 48), 1 + static_cast<uint32_t>(i % 5));
+  crowded.settle();
+  EXPECT_EQ(choose_lpm(crowded, LpmTarget::kCpu).algorithm6, "planb");
+  EXPECT_EQ(choose_lpm(crowded, LpmTarget::kGpu).algorithm6, "poptrie");
   // Many /24s with longer prefixes inside.
   for (uint32_t i = 0; i < 100'001; ++i) rib.add(prefix4(0x20000000 + (i << 8), 25), 1);
   rib.settle();
@@ -524,6 +598,15 @@ TEST(LpmConformance, SailEntriesOfBothWidthsInRunsOfEverySize) {
       EXPECT_EQ(got.back(), 0xdeadbeef);
       got.pop_back();
       EXPECT_TRUE(std::equal(got.begin(), got.end(), expected.begin() + static_cast<ptrdiff_t>(at))) << n;
+      // In two steps, the places apart and where the next hops will be.
+      std::vector<uint32_t> places(n + 1, 0xdeadbeef), answers(n + 1, 0xdeadbeef);
+      view->ask(a4.data() + at, places.data(), n);
+      view->answer(a4.data() + at, places.data(), answers.data(), n);
+      view->answer(a4.data() + at, places.data(), places.data(), n);
+      EXPECT_EQ(answers, places) << n;
+      EXPECT_EQ(answers.back(), 0xdeadbeef);
+      answers.pop_back();
+      EXPECT_EQ(answers, got) << n;
     }
   }
 }

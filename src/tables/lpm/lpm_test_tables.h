@@ -17,8 +17,7 @@ inline IpPrefix prefix4(uint32_t address, unsigned length) {
   return {{0, address & high_mask32(length), 4}, static_cast<uint8_t>(length)};
 }
 inline IpPrefix prefix6(uint64_t hi, uint64_t lo, unsigned length) {
-  return {{hi & high_mask64(std::min(length, 64u)), lo & high_mask64(length > 64 ? length - 64 : 0), 6},
-          static_cast<uint8_t>(length)};
+  return prefix_around({hi, lo, 6}, length);
 }
 
 // Interns names "n1".."nK" so that ids are 1..K.

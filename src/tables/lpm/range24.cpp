@@ -59,23 +59,22 @@ struct RangeTables {
   }
 
  private:
+  // Every /24 of a /16 that is divided goes through a tree, also where it is all one answer: such answers are few among
+  // packets, and a group of lookups that has one would be alone with it. A tree has them as ranges like others.
   void fill_chunk(uint32_t r, size_t at) {
     bool open = false;  // the last tree is this /16's and has room
     for (uint32_t c = 0; c < 256; ++c) {
       const Uint128 begin = Uint128{r << 8 | c} << 104, last = begin | (~Uint128{0} >> 24);
       while (at + 1 < intervals_.size() && intervals_[at + 1].begin <= begin) ++at;
-      if (at + 1 == intervals_.size() || intervals_[at + 1].begin > last) {
-        chunks.push_back(kAnswer | intervals_[at].next_hop);
-        continue;
-      }
       const size_t low = low_keys.size(), lists = starts.size();
       std::vector<RangeLeaf> leaves = ranges(begin, last, at);
-      if (leaves.size() == 1) {
-        chunks.push_back(kAnswer | leaves[0].value);
-        continue;
-      }
-      const bool fits = open && trees.back().size() + leaves.size() <= kTreeLeaves;
+      const bool more = open && trees.back().back().value == leaves[0].value;  // of what stands last in the tree
+      const bool fits = open && trees.back().size() + leaves.size() - (more ? 1 : 0) <= kTreeLeaves;
       if (leaves.size() > kTreeLeaves || (!fits && trees.size() == kMaxTrees)) {
+        if (leaves.size() == 1) {
+          chunks.push_back(kAnswer | leaves[0].value);
+          continue;
+        }
         low_keys.resize(low);
         low_hops.resize(low);
         starts.resize(lists);
@@ -84,8 +83,8 @@ struct RangeTables {
       }
       if (!fits) trees.emplace_back();
       open = true;
-      trees.back().insert(trees.back().end(), leaves.begin(), leaves.end());
-      chunks.push_back(static_cast<uint32_t>(trees.size() - 1));
+      trees.back().insert(trees.back().end(), leaves.begin() + (fits && more ? 1 : 0), leaves.end());
+      chunks.push_back(static_cast<uint32_t>(trees.size() - 1) * 16);
     }
   }
 
@@ -253,7 +252,8 @@ Result<Range24View> Range24View::open(std::span<const std::byte> section, uint32
   const uint64_t answers = uint64_t{h.next_hops} + h.block_count;
   for (size_t i = 0; i < size_t{h.chunk_count} * 256; ++i) {
     const uint32_t entry = view.chunks()[i];
-    const bool ok = (entry & kAnswer) != 0 ? (entry & ~kAnswer) <= answers : entry < h.tree_count;
+    const bool ok =
+        (entry & kAnswer) != 0 ? (entry & ~kAnswer) <= answers : entry % 16 == 0 && entry / 16 < h.tree_count;
     if (!ok) return Error(fmt::format("range24: chunk entry {} is {:#x}", i, entry));
   }
   // The last of a node's sixteen keys keeps every lookup inside the node's sixteen children.
@@ -273,6 +273,7 @@ Result<Range24View> Range24View::open(std::span<const std::byte> section, uint32
 
 // Sixteen lookups in step, as planb's.
 constexpr size_t kGroup = 16;
+constexpr size_t kPiece = 1024;
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
@@ -289,6 +290,38 @@ struct Range24Bulk {
   }
 
 #if defined(__x86_64__)
+  // A level down: from a node's first key to that of its child, both by number. Five instructions, as long as the
+  // compiler does not see where `at` comes from: it would keep both the number and the bytes.
+  __attribute__((target("avx512f,avx512bw,bmi,popcnt"), always_inline)) static inline uint64_t step(
+      __m512i key, const uint32_t* keys, uint64_t at) {
+    const __mmask16 below = _mm512_cmpgt_epu32_mask(key, _mm512_load_si512(keys + at));
+    uint64_t next = at + static_cast<unsigned>(__builtin_popcount(below));
+    next <<= 4;
+    asm("" : "+r"(next));
+    return next;
+  }
+
+  // The group's chunk entries: a tree's first key, or kAnswer and an answer. True: there are answers among them.
+  __attribute__((always_inline)) static inline bool chunk_entries(const uint32_t* root, const uint32_t* chunks,
+                                                                  const uint64_t* hi, uint32_t* entries) {
+    // The address's parts as they lie in memory: x86 is little-endian.
+    const auto* bytes = reinterpret_cast<const unsigned char*>(hi);
+    uint32_t any = 0;
+#pragma GCC unroll 16
+    for (size_t k = 0; k < kGroup; ++k) {
+      uint16_t high;
+      std::memcpy(&high, bytes + 8 * k + 6, sizeof high);
+      uint32_t entry = chunks[root[high] + bytes[8 * k + 5]];
+      asm("" : "+r"(entry));  // or they are gathered into a vector that is taken apart again
+      entries[k] = entry;
+      any |= entry;
+    }
+    return (any & kAnswer) != 0;
+  }
+
+  // `n`: a multiple of the group, at most kPiece. Chunk entries are found a group ahead, so that their loads fill the
+  // gaps of the levels' chain; whether an answer is a list is asked of the whole piece in the end, when what was stored
+  // in parts is in the cache and can be read as vectors.
   template <typename Leaf>
   __attribute__((target("avx512f,avx512bw,bmi,popcnt"))) static void run_avx512(const Range24View& v,
                                                                                 const Leaf* leaves, const uint64_t* hi,
@@ -297,37 +330,31 @@ struct Range24Bulk {
     const uint32_t* const root = v.root_;
     const uint32_t* const chunks = v.chunks();
     const uint32_t* const first = v.keys_;
-    const uint32_t* const second = v.keys_ + size_t{v.second_} * 16;
-    const uint32_t* const third = v.keys_ + size_t{v.third_} * 16;
-    const uint32_t limit = v.next_hops_;
-    for (; n > 0; n -= kGroup, hi += kGroup, lo += kGroup, next_hops += kGroup) {
-      // The address's parts as they lie in memory: x86 is little-endian.
-      const auto* bytes = reinterpret_cast<const unsigned char*>(hi);
-      uint32_t entries[kGroup];
-      uint32_t all = kAnswer, any = 0;
-#pragma GCC unroll 16
-      for (size_t k = 0; k < kGroup; ++k) {
-        uint16_t high;
-        std::memcpy(&high, bytes + 8 * k + 6, sizeof high);
-        const uint32_t entry = chunks[root[high] + bytes[8 * k + 5]];
-        entries[k] = entry;
-        all &= entry;
-        any |= entry;
-      }
-      if (all != 0) {
-        answer_direct(v, entries, hi, lo, next_hops);
-        continue;
-      }
-      // Those few that have their answer already go down the first tree for company and are answered anew. (Nothing
-      // here reads as a vector what was written in parts: such a load would wait until all of it is in the cache.)
+    const uint32_t* second = v.keys_ + size_t{v.second_} * 16;
+    const uint32_t* third = v.keys_ + size_t{v.third_} * 16;
+    asm("" : "+r"(second), "+r"(third));  // or they are kept as distances from the first, an addition each time
+    uint32_t entries[2][kGroup];
+    bool answers = chunk_entries(root, chunks, hi, entries[0]);
+    for (size_t i = 0; i < n; i += kGroup) {
+      uint32_t* const now = entries[i / kGroup % 2];
+      const bool here = answers;
+      if (i + kGroup < n) answers = chunk_entries(root, chunks, hi + i + kGroup, entries[(i / kGroup + 1) % 2]);
+      // Those few that have their answer already go down the first tree for company and are answered anew.
       uint32_t kept[kGroup];
-      if ((any & kAnswer) != 0) {
+      if (here) [[unlikely]] {
+        uint32_t all = kAnswer;
         for (size_t k = 0; k < kGroup; ++k) {
-          kept[k] = entries[k];
-          if ((entries[k] & kAnswer) != 0) entries[k] = 0;
+          kept[k] = now[k];
+          all &= now[k];
+          if ((now[k] & kAnswer) != 0) now[k] = 0;
+        }
+        if (all != 0) {
+          for (size_t k = 0; k < kGroup; ++k) next_hops[i + k] = kept[k] & ~kAnswer;
+          continue;
         }
       }
-      uint32_t more = any & kAnswer;
+      const auto* bytes = reinterpret_cast<const unsigned char*>(hi + i);
+#pragma GCC unroll 2
       for (size_t half = 0; half < kGroup; half += 8) {  // eight: what has registers
         __m512i key[8];
         uint64_t at[8];  // counts keys, sixteen a node
@@ -336,44 +363,25 @@ struct Range24Bulk {
           uint32_t middle;
           std::memcpy(&middle, bytes + 8 * (half + k) + 2, sizeof middle);
           key[k] = _mm512_set1_epi32(static_cast<int>(middle));
-          const uint64_t node = uint64_t{entries[half + k]} * 16;
-          const __mmask16 below = _mm512_cmpgt_epu32_mask(key[k], _mm512_load_si512(first + node));
-          at[k] = (node + static_cast<unsigned>(__builtin_popcount(below))) * 16;
+          at[k] = step(key[k], first, now[half + k]);
         }
 #pragma GCC unroll 8
-        for (size_t k = 0; k < 8; ++k) {
-          const __mmask16 below = _mm512_cmpgt_epu32_mask(key[k], _mm512_load_si512(second + at[k]));
-          at[k] = (at[k] + static_cast<unsigned>(__builtin_popcount(below))) * 16;
-        }
+        for (size_t k = 0; k < 8; ++k) at[k] = step(key[k], second, at[k]);
 #pragma GCC unroll 8
         for (size_t k = 0; k < 8; ++k) {
           const __mmask16 below = _mm512_cmpgt_epu32_mask(key[k], _mm512_load_si512(third + at[k]));
-          const uint32_t leaf = leaves[at[k] + static_cast<unsigned>(__builtin_popcount(below))];
-          next_hops[half + k] = leaf;
-          more |= limit - leaf;  // the highest bit: past the limit
+          next_hops[i + half + k] = leaves[at[k] + static_cast<unsigned>(__builtin_popcount(below))];
         }
       }
-      if ((more & kAnswer) == 0) [[likely]]
-        continue;
-      if ((any & kAnswer) != 0) {
-        for (size_t k = 0; k < kGroup; ++k) {
-          if ((kept[k] & kAnswer) != 0) next_hops[k] = kept[k] & ~kAnswer;
-        }
+      for (size_t k = 0; here && k < kGroup; ++k) {
+        if ((kept[k] & kAnswer) != 0) next_hops[i + k] = kept[k] & ~kAnswer;
       }
-      search_lists(v, hi, lo, next_hops);
     }
-  }
-  __attribute__((noinline)) static void answer_direct(const Range24View& v, const uint32_t* entries, const uint64_t* hi,
-                                                      const uint64_t* lo, uint32_t* next_hops) {
-    uint32_t more = 0;
-#pragma GCC unroll 16
-    for (size_t k = 0; k < kGroup; ++k) {
-      const uint32_t answer = entries[k] & ~kAnswer;
-      next_hops[k] = answer;
-      more |= v.next_hops_ - answer;
+    const __m512i limit = _mm512_set1_epi32(static_cast<int>(v.next_hops_));
+    for (size_t i = 0; i < n; i += kGroup) {
+      if (_mm512_cmpgt_epu32_mask(_mm512_loadu_si512(next_hops + i), limit) != 0) [[unlikely]]
+        search_lists(v, hi + i, lo + i, next_hops + i);
     }
-    if ((more & kAnswer) != 0) [[unlikely]]
-      search_lists(v, hi, lo, next_hops);
   }
 #endif
 
@@ -390,7 +398,8 @@ struct Range24Bulk {
     if (isa == LpmIsa::kAvx512 && kHasAvx512 && v.third_ != 0) {
       return in_groups<kGroup>(hi, lo, next_hops, n,
                                [&](const uint64_t* h, const uint64_t* l, uint32_t* out, size_t some) {
-                                 run_avx512(v, leaves, h, l, out, some);
+                                 for (size_t i = 0; i < some; i += kPiece)
+                                   run_avx512(v, leaves, h + i, l + i, out + i, std::min(kPiece, some - i));
                                });
     }
 #endif

@@ -6,11 +6,11 @@
 //   block_count + 1 u32 | list keys: {hi, lo} u64 each | list next hops u16
 //
 //   address = [ 16: root ][ 8: place in chunk ][ 24: tree ][ 80: list ]
-//   chunk entry with bit 31: the answer; without: a tree. Neighbouring /24s share a tree, none has more than 4,096
-//   ranges. A tree's keys are address bits 16..47: key k of a node is the last value of its child k, child = count of
-//   keys below the address's; child c of node i is node 16 i + c of the next level, and after three levels leaf 16 i +
-//   c. answer or leaf <= next_hops: the next hop; above: list answer - next_hops - 1, for what is divided past /48, and
-//   for /24s with more than 4,096 ranges: a binary search over whole addresses
+//   chunk entry with bit 31: the answer; without: a tree, by the number of its first key. Neighbouring /24s share a
+//   tree, none has more than 4,096 ranges. A tree's keys are address bits 16..47: key k of a node is the last value of
+//   its child k, child = count of keys below the address's; child c of node i is node 16 i + c of the next level, and
+//   after three levels leaf 16 i + c. answer or leaf <= next_hops: the next hop; above: list answer - next_hops - 1,
+//   for what is divided past /48, and for /24s with more than 4,096 ranges: a binary search over whole addresses
 //
 // Why not PlanB alone: an IPv6 table has its prefixes in some sixty /16s, so two loads of a few KB that are always
 // cached stand for half of the tree's levels, and inside a /16 32 bits say what 64 did: sixteen keys a line, half the
@@ -57,11 +57,7 @@ class Range24View {
     if ((at & kAnswer) != 0) {
       at &= ~kAnswer;
     } else {
-      const auto key = static_cast<uint32_t>(hi >> 16);
-      at = at * 16 + below(keys_ + size_t{at} * 16, key);
-      at = at * 16 + below(keys_ + size_t{second_ + at} * 16, key);
-      at = at * 16 + below(keys_ + size_t{third_ + at} * 16, key);
-      at = wide_ != 0 ? wide_leaves()[at] : narrow_leaves()[at];
+      at = wide_ != 0 ? leaf(wide_leaves(), at, hi) : leaf(narrow_leaves(), at, hi);
     }
     return at <= next_hops_ ? at : search_low(at - next_hops_ - 1, hi, lo);
   }
@@ -99,6 +95,15 @@ class Range24View {
     for (int k = 0; k < 16; ++k) count += keys[k] < key ? 1 : 0;
 #endif
     return count;
+  }
+  // What the tree whose keys begin with number `at` says: a next hop, or a list.
+  template <typename Leaf>
+  SLUICE_HD uint32_t leaf(const Leaf* leaves, uint32_t at, uint64_t hi) const {
+    const auto key = static_cast<uint32_t>(hi >> 16);
+    at += below(keys_ + at, key);
+    at = at * 16 + below(keys_ + size_t{second_ + at} * 16, key);
+    at = at * 16 + below(keys_ + size_t{third_ + at} * 16, key);
+    return leaves[at];
   }
   SLUICE_HD const uint32_t* chunks() const {
     return root_ + kRoots;

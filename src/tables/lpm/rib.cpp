@@ -99,8 +99,7 @@ Route4 shortened(Route4 r, unsigned length) {
   return r;
 }
 Route6 shortened(Route6 r, unsigned length) {
-  r.hi &= high_mask64(std::min(length, 64u));
-  r.lo &= high_mask64(length > 64 ? length - 64 : 0);
+  mask_address(r.hi, r.lo, length);
   r.length = static_cast<uint8_t>(length);
   return r;
 }

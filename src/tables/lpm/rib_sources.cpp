@@ -9,17 +9,6 @@
 namespace sluice {
 namespace {
 
-IpPrefix masked(const IpAddress& address, unsigned length) {
-  IpPrefix prefix{address, static_cast<uint8_t>(length)};
-  if (address.family == 4) {
-    prefix.address.lo &= high_mask32(length);
-  } else {
-    prefix.address.hi &= high_mask64(std::min(length, 64u));
-    prefix.address.lo &= high_mask64(length > 64 ? length - 64 : 0);
-  }
-  return prefix;
-}
-
 template <typename Slot>
 Slot slot_of(const IpPrefix& p) {
   if constexpr (requires(Slot s) { s.key; }) {
@@ -132,6 +121,11 @@ uint8_t SourcedRib::source(std::string_view name) {
   if (sources_.size() == kMaxSources) return 0;
   sources_.emplace_back(name);
   return static_cast<uint8_t>(sources_.size());
+}
+
+uint32_t SourcedRib::add_note(RouteNote note) {
+  notes_.push_back(std::move(note));
+  return static_cast<uint32_t>(notes_.size());
 }
 
 // -- changes
@@ -251,7 +245,7 @@ Rib::Match SourcedRib::match(const IpAddress& address) const {
   const auto& lengths = address.family == 4 ? four_.lengths : six_.lengths;
   for (int length = address.family == 4 ? 32 : 128; length >= 0; --length) {
     if (lengths[static_cast<size_t>(length)] == 0) continue;
-    if (const uint32_t hop = best(masked(address, static_cast<unsigned>(length))); hop != 0)
+    if (const uint32_t hop = best(prefix_around(address, static_cast<unsigned>(length))); hop != 0)
       return {static_cast<uint8_t>(length), hop};
   }
   return {};

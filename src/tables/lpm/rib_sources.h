@@ -24,6 +24,7 @@ struct RouteCandidate {
   uint16_t next_hop = 0;  // of SourcedRib::next_hops()
   uint8_t source = 0;     // of SourcedRib::source()
   uint8_t preference = 0;
+  uint32_t note = 0;  // of SourcedRib::note(); 0: none. Decides nothing.
 
   // Whether packets go by this one rather than by `other`. A strict order over the candidates of one prefix.
   bool beats(const RouteCandidate& other) const {
@@ -34,11 +35,17 @@ struct RouteCandidate {
   friend bool operator==(const RouteCandidate&, const RouteCandidate&) = default;
 };
 
+// What a source says of a candidate beside its metric, for people.
+struct RouteNote {
+  std::string path;    // "AS 65000 at 192.0.2.1, local preference 100, 3 ASes, IGP, MED 0"
+  std::string behind;  // why the source puts it behind the candidate of the next lower metric: "longer AS path"
+};
+
 // The preference of a source that goes by one of the names below, as routers have it; 1 for any other.
 //   connected, kernel, control 0; static 1; ebgp, bgp 20; ospf 110; isis 115; rip 120; ibgp 200
 uint8_t default_preference(std::string_view source);
 
-// Hash tables of prefixes, 16 bytes a slot (IPv6: 24), and 12 bytes a candidate: 50 MB for a full IPv4 table.
+// Hash tables of prefixes, 16 bytes a slot (IPv6: 24), and 16 bytes a candidate: 54 MB for a full IPv4 table.
 class SourcedRib {
  public:
   static constexpr unsigned kMaxSources = 255;
@@ -51,6 +58,9 @@ class SourcedRib {
   uint8_t find_source(std::string_view name) const;  // or 0
   const std::string& source_name(uint8_t source) const { return sources_[source - 1]; }
   unsigned source_count() const { return static_cast<unsigned>(sources_.size()); }
+  // The number of a note, from 1; the caller gives each once.
+  uint32_t add_note(RouteNote note);
+  const RouteNote& note(uint32_t number) const { return notes_[number - 1]; }
 
   // A candidate, in place of the one that this source had with this metric. Host bits must be clear, the next hop and
   // the source be known. True: packets to the prefix go another way now.
@@ -79,8 +89,8 @@ class SourcedRib {
   // The best route of each prefix, settled, with the same ids.
   Rib best_routes() const;
 
-  // From begin() on changes are remembered: rollback() undoes them, new next hops and sources among them; commit()
-  // keeps them. Not nested.
+  // From begin() on changes are remembered: rollback() undoes them, new next hops and sources among them (not notes,
+  // for which a change has no words); commit() keeps them. Not nested.
   void begin();
   void rollback();
   void commit();
@@ -123,6 +133,7 @@ class SourcedRib {
 
   NextHopIds ids_;
   std::vector<std::string> sources_;
+  std::vector<RouteNote> notes_;
   Prefixes<Slot4> four_;
   Prefixes<Slot6> six_;
   std::vector<Node> nodes_{1};  // node 0 is none

@@ -116,11 +116,11 @@ inline void find(const uint32_t* root, const Entry* chunks, const uint32_t* addr
 
 template <typename Entry>
 inline void finish(const Entry* chunks, const uint16_t* blocks, uint32_t limit, const uint32_t* addresses,
-                   uint32_t* next_hops) {
+                   const uint32_t* at, uint32_t* next_hops) {
   bool more = false;
 #pragma GCC unroll 8
   for (size_t k = 0; k < kStep; ++k) {
-    const uint32_t entry = chunks[next_hops[k]];
+    const uint32_t entry = chunks[at[k]];
     next_hops[k] = entry;
     more |= entry > limit;
   }
@@ -141,13 +141,32 @@ void lookup_all(const uint32_t* root, const Entry* chunks, const uint16_t* block
   for (; found < head; found += kStep) find(root, chunks, addresses + found, next_hops + found);
   for (; found < steps; found += kStep, done += kStep) {
     find(root, chunks, addresses + found, next_hops + found);
-    finish(chunks, blocks, limit, addresses + done, next_hops + done);
+    finish(chunks, blocks, limit, addresses + done, next_hops + done, next_hops + done);
   }
-  for (; done < steps; done += kStep) finish(chunks, blocks, limit, addresses + done, next_hops + done);
+  for (; done < steps; done += kStep)
+    finish(chunks, blocks, limit, addresses + done, next_hops + done, next_hops + done);
   for (; done < n; ++done) {
     const uint32_t address = addresses[done];
     const uint32_t entry = chunks[root[address >> 16] + (address >> 8 & 255)];
     next_hops[done] = entry <= limit ? entry : blocks[size_t{entry - limit - 1} * 256 + (address & 255)];
+  }
+}
+
+template <typename Entry>
+void ask_all(const uint32_t* root, const Entry* chunks, const uint32_t* addresses, uint32_t* at, size_t n) {
+  size_t i = 0;
+  for (; i + kStep <= n; i += kStep) find(root, chunks, addresses + i, at + i);
+  for (; i < n; ++i) at[i] = root[addresses[i] >> 16] + (addresses[i] >> 8 & 255);
+}
+
+template <typename Entry>
+void answer_all(const Entry* chunks, const uint16_t* blocks, uint32_t limit, const uint32_t* addresses,
+                const uint32_t* at, uint32_t* next_hops, size_t n) {
+  size_t i = 0;
+  for (; i + kStep <= n; i += kStep) finish(chunks, blocks, limit, addresses + i, at + i, next_hops + i);
+  for (; i < n; ++i) {
+    const uint32_t entry = chunks[at[i]];
+    next_hops[i] = entry <= limit ? entry : blocks[size_t{entry - limit - 1} * 256 + (addresses[i] & 255)];
   }
 }
 
@@ -237,6 +256,16 @@ Result<SailView> SailView::open(std::span<const std::byte> section, uint32_t nex
 void SailView::lookup_bulk(const uint32_t* addresses, uint32_t* next_hops, size_t n) const {
   if (!wide_) return lookup_all(root_, narrow_entries(), blocks_, next_hops_, addresses, next_hops, n);
   lookup_all(root_, wide_entries(), blocks_, next_hops_, addresses, next_hops, n);
+}
+
+void SailView::ask(const uint32_t* addresses, uint32_t* places, size_t n) const {
+  if (!wide_) return ask_all(root_, narrow_entries(), addresses, places, n);
+  ask_all(root_, wide_entries(), addresses, places, n);
+}
+
+void SailView::answer(const uint32_t* addresses, const uint32_t* places, uint32_t* next_hops, size_t n) const {
+  if (!wide_) return answer_all(narrow_entries(), blocks_, next_hops_, addresses, places, next_hops, n);
+  answer_all(wide_entries(), blocks_, next_hops_, addresses, places, next_hops, n);
 }
 
 // Plain loads on every processor: the work is two loads and six simple operations, and gathers only cost more.

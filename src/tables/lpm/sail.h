@@ -67,6 +67,10 @@ class SailView {
   void lookup_burst(const uint32_t* addresses, uint32_t* next_hops, size_t n) const {
     lookup_bulk(addresses, next_hops, n);
   }
+  // A burst in two steps, for whoever knows it before its turn comes: ask() notes where the entries are and asks for
+  // their lines, answer() with the same addresses says what they hold. `places` may be `next_hops`.
+  void ask(const uint32_t* addresses, uint32_t* places, size_t n) const;
+  void answer(const uint32_t* addresses, const uint32_t* places, uint32_t* next_hops, size_t n) const;
   bool wide() const {
     return wide_;
   }

@@ -75,7 +75,8 @@ struct ScanFamily6 {
     uint64_t hi, lo;
   };
   SLUICE_HD static Key cut(Key key, unsigned length) {
-    return {key.hi & high_mask64(length < 64 ? length : 64), key.lo & high_mask64(length > 64 ? length - 64 : 0)};
+    mask_address(key.hi, key.lo, length);
+    return key;
   }
   SLUICE_HD static bool same(Key a, const Route& b) { return a.hi == b.hi && a.lo == b.lo; }
   SLUICE_HD static uint64_t hash(Key key, unsigned length) { return mix64(mix64(key.hi + length) ^ key.lo); }

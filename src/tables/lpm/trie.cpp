@@ -16,8 +16,9 @@ void set_prefix(TrieNode4& node, const Route4& r, unsigned length) {
   node.prefix = r.address & high_mask32(length);
 }
 void set_prefix(TrieNode6& node, const Route6& r, unsigned length) {
-  node.hi = r.hi & high_mask64(std::min(length, 64u));
-  node.lo = r.lo & high_mask64(length > 64 ? length - 64 : 0);
+  node.hi = r.hi;
+  node.lo = r.lo;
+  mask_address(node.hi, node.lo, length);
 }
 
 unsigned common_length(const Route4& a, const Route4& b) {
