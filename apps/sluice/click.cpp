@@ -73,15 +73,24 @@ class ClickLine {
   static bool takes_value(char c) { return std::string_view("fehoj").find(c) != std::string_view::npos; }
   static std::string long_name(char c) {
     switch (c) {
-      case 'f': return "file";
-      case 'e': return "expression";
-      case 'h': return "handler";
-      case 'o': return "output";
-      case 'q': return "quit";
-      case 't': return "time";
-      case 'j': return "threads";
-      case 'v': return "version";
-      default: return std::string(1, c);
+      case 'f':
+        return "file";
+      case 'e':
+        return "expression";
+      case 'h':
+        return "handler";
+      case 'o':
+        return "output";
+      case 'q':
+        return "quit";
+      case 't':
+        return "time";
+      case 'j':
+        return "threads";
+      case 'v':
+        return "version";
+      default:
+        return std::string(1, c);
     }
   }
   std::string value(const std::string& name) {
@@ -125,8 +134,9 @@ class ClickLine {
   }
   void operand(const std::string& word) {
     const size_t equals = word.find('=');
-    const bool define = equals != std::string::npos && equals != 0 &&
-                        word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == equals;
+    const bool define =
+        equals != std::string::npos && equals != 0 &&
+        word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == equals;
     if (define) {
       flags_.defines.emplace_back(word.substr(0, equals), word.substr(equals + 1));
     } else {
@@ -223,7 +233,7 @@ int click_main(int argc, char** argv) {
   const std::string file = flags.file.empty() ? "-" : flags.file;
   std::string text = flags.has_expression ? flags.expression : need(read_whole_file(file), Exit::kIo);
   const std::string name = flags.has_expression ? "config" : file == "-" ? "standard input" : file;
-  const auto pipeline = load_pipeline(std::move(text), name, flags.defines, {}, false, false, Scheduled::kAllowed);
+  const auto pipeline = load_pipeline(std::move(text), name, flags.defines, {}, false, false, Scheduled::kAlways);
   if (!flags.graph_to.empty()) write_graph(flags.graph_to, print_click(pipeline->graph));
   if (flags.quit && flags.handlers.empty()) return 0;
 

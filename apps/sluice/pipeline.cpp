@@ -118,6 +118,10 @@ void add_counted(Phases& phases, Error errors, Exit code, const char* noun, cons
   phases.add(std::move(errors), code);
 }
 
+bool is_planned(const Router& router, Scheduled scheduled) {
+  return scheduled != Scheduled::kAlways && (router.scheduled.empty() || scheduled == Scheduled::kRefused);
+}
+
 }  // namespace
 
 std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, const Defines& defines,
@@ -125,7 +129,7 @@ std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, con
   auto p = parse_graph(std::move(text), std::move(name), defines);
   p->router = need(build_router(p->graph, registry(), p->text));
   print_warnings(p->router.warnings);
-  if (p->router.scheduled.empty() || scheduled == Scheduled::kRefused) p->plan = need(make_plan(p->router));
+  if (is_planned(p->router, scheduled)) p->plan = need(make_plan(p->router));
   return p;
 }
 
@@ -140,7 +144,7 @@ std::unique_ptr<Pipeline> load_pipeline(std::string text, std::string name, cons
   if (router.ok()) {
     p->router = std::move(*router);
     print_warnings(p->router.warnings);
-    if (p->router.scheduled.empty() || scheduled == Scheduled::kRefused) {
+    if (is_planned(p->router, scheduled)) {
       auto plan = make_plan(p->router);
       if (plan.ok()) {
         p->plan = std::move(*plan);

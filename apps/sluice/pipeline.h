@@ -33,8 +33,8 @@ struct Pipeline {
 
 using Defines = std::vector<std::pair<std::string, std::string>>;
 
-// Whether a graph may be one that the packet scheduler runs, which has no plan. Else it is an error.
-enum class Scheduled : uint8_t { kRefused, kAllowed };
+// Whether a graph may be one that the packet scheduler has to run, which has no plan; kAlways: none is planned.
+enum class Scheduled : uint8_t { kRefused, kAllowed, kAlways };
 
 // Parses and checks the graph and plans it; the tables are not read.
 std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, const Defines& defines,

@@ -87,9 +87,10 @@ StandardGraph standard_graph_of(const RunFlags& o) {
 // A graph that the packet scheduler runs, on the CPU.
 Exit run_queues(const RunFlags& o, const Pipeline& pipeline, const std::string& device) {
   if (device != "cpu") {
-    fail(Exit::kUsage, fmt::format("--device {}: this graph runs on the CPU alone: {}", device, pipeline.router.scheduled));
+    fail(Exit::kUsage,
+         fmt::format("--device {}: this graph runs on the CPU alone: {}", device, pipeline.router.scheduled));
   }
-  if (o.live.any()) fail(Exit::kUsage, "a graph with queues takes no changes while it runs");
+  if (o.live.counts() || o.live.wait) fail(Exit::kUsage, "a graph with queues takes no changes while it runs");
   if (o.limit != 0) fail(Exit::kUsage, "--limit is not for graphs with queues", "write LIMIT at the source");
   const auto scheduler = make_scheduler(pipeline, scheduler_options(o.simulated));
   const PipelineRun done = run_scheduled(*scheduler);
@@ -178,8 +179,7 @@ Exit run(const RunFlags& o) {
     return Exit::kOk;
   }
   LiveRun live(o.live);
-  auto pipeline = load_pipeline(std::move(text), title, defines, overrides, true, o.live.counts(),
-                                Scheduled::kAllowed);
+  auto pipeline = load_pipeline(std::move(text), title, defines, overrides, true, o.live.counts(), Scheduled::kAllowed);
   if (!pipeline->router.scheduled.empty()) return run_queues(o, *pipeline, device);
   if (o.simulated) fail(Exit::kUsage, "--simtime is for graphs with queues, timers or scripts");
   RunOptions options;
@@ -280,7 +280,7 @@ Exit check(const CheckOptions& o) {
     }
     if (file.empty()) fail(Exit::kUsage, "no configuration is named");
     const auto pipeline = load_pipeline(need(read_whole_file(file), Exit::kIo), file == "-" ? "standard input" : file,
-                                        defines, {}, false);
+                                        defines, {}, false, false, Scheduled::kAllowed);
     json["elements"] = pipeline->router.elements.size();
     json["warnings"] = pipeline->router.warnings.size();
     json["tables"] = Json::array();

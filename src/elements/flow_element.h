@@ -41,10 +41,14 @@ inline const ArgumentSpec kFlagSpec{.name = "ACTIVE", .kind = ArgumentKind::kBoo
 
 template <typename T>
 Handler read_handler(std::string name, const T* value) {
-  return {std::move(name), [value](FlowContext&, std::string_view) -> Result<std::string> {
-            if constexpr (std::is_same_v<T, bool>) return std::string(*value ? "true" : "false");
-            else return std::to_string(*value);
-          }, {}};
+  return {std::move(name),
+          [value](FlowContext&, std::string_view) -> Result<std::string> {
+            if constexpr (std::is_same_v<T, bool>)
+              return std::string(*value ? "true" : "false");
+            else
+              return std::to_string(*value);
+          },
+          {}};
 }
 // Read and write: `changed` is called with the context after a write.
 template <typename T, typename Changed>
@@ -53,8 +57,11 @@ Handler value_handler(std::string name, T* value, ArgumentSpec spec, Changed cha
   handler.write = [value, spec, changed](FlowContext& context, std::string_view text) -> Result<void> {
     auto parsed = handler_value(spec, text);
     if (!parsed.ok()) return std::move(parsed).error();
-    if constexpr (std::is_same_v<T, bool>) *value = parsed->boolean;
-    else *value = static_cast<T>(spec.kind == ArgumentKind::kInt ? static_cast<uint64_t>(parsed->signed_number) : parsed->number);
+    if constexpr (std::is_same_v<T, bool>)
+      *value = parsed->boolean;
+    else
+      *value = static_cast<T>(spec.kind == ArgumentKind::kInt ? static_cast<uint64_t>(parsed->signed_number)
+                                                              : parsed->number);
     changed(context);
     return {};
   };

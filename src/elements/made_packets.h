@@ -60,7 +60,7 @@ struct MadePackets {
   void configure(const Arguments& arguments) {
     const std::string& text = arguments.get_string("DATA");
     data.assign(text.begin(), text.end());
-    if (data.empty()) {
+    if (!arguments.has("DATA")) {
       data.resize(64);
       for (size_t i = 0; i < 64; ++i) data[i] = static_cast<uint8_t>(i);
     }
@@ -82,29 +82,29 @@ struct MadePackets {
 
   template <typename Changed>
   std::vector<Handler> handlers(Changed changed) {
-    Handler bytes{"data",
-                  [this](FlowContext&, std::string_view) -> Result<std::string> {
-                    return std::string(data.begin(), data.end());
-                  },
-                  [this](FlowContext&, std::string_view text) -> Result<void> {
-                    auto value = handler_value(made_data_argument(), text);
-                    if (!value.ok()) return std::move(value).error();
-                    data.assign(value->text.begin(), value->text.end());
-                    return {};
-                  }};
-    Handler length{"length",
-                   [this](FlowContext&, std::string_view) -> Result<std::string> { return std::to_string(data.size()); },
-                   [this](FlowContext&, std::string_view text) -> Result<void> {
-                     auto value = handler_value(made_length_argument(), text);
-                     if (!value.ok()) return std::move(value).error();
-                     data.resize(value->number);
-                     return {};
-                   }};
-    return {read_handler("count", &count), write_handler("reset",
-                                                         [this, changed](FlowContext& context) {
-                                                           count = 0;
-                                                           changed(context);
-                                                         }),
+    Handler bytes{
+        "data",
+        [this](FlowContext&, std::string_view) -> Result<std::string> { return std::string(data.begin(), data.end()); },
+        [this](FlowContext&, std::string_view text) -> Result<void> {
+          auto value = handler_value(made_data_argument(), text);
+          if (!value.ok()) return std::move(value).error();
+          data.assign(value->text.begin(), value->text.end());
+          return {};
+        }};
+    Handler length{
+        "length", [this](FlowContext&, std::string_view) -> Result<std::string> { return std::to_string(data.size()); },
+        [this](FlowContext&, std::string_view text) -> Result<void> {
+          auto value = handler_value(made_length_argument(), text);
+          if (!value.ok()) return std::move(value).error();
+          data.resize(value->number);
+          return {};
+        }};
+    return {read_handler("count", &count),
+            write_handler("reset",
+                          [this, changed](FlowContext& context) {
+                            count = 0;
+                            changed(context);
+                          }),
             std::move(bytes),
             std::move(length),
             value_handler("limit", &limit, made_limit_argument(), changed),

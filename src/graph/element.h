@@ -91,7 +91,7 @@ struct PortSpec {
   uint64_t limit = ~uint64_t{0};  // generator or capture: packets to give; ~0: no limit
   uint64_t start = 0;             // capture: packets to skip first
   uint32_t burst = 0;             // generator: packets a batch; 0: the executor's batch size
-  bool stop_when_done = false;  // packet scheduler: the end of this source asks the run to stop
+  bool stop_when_done = false;    // packet scheduler: the end of this source asks the run to stop
 };
 
 class HostContext;

@@ -1,9 +1,9 @@
 // host only
-// Flow elements: what a class implements that keeps packets, pulls them, or acts by time, and what it may do. The packet
-// scheduler (exec/scheduler) runs them one packet at a time, on one thread.
+// Flow elements: what a class implements that keeps packets, pulls them, or acts by time, and what it may do. The
+// packet scheduler (exec/scheduler) runs them one packet at a time, on one thread.
 //
-// Source: push, pull and agnostic ports, tasks and handlers are those of Kohler et al., "The Click Modular Router" (ToCS
-// 2000); nothing of its notifier lists is here, see docs/design/scheduling.md.
+// Source: push, pull and agnostic ports, tasks and handlers are those of Kohler et al., "The Click Modular Router"
+// (ToCS 2000); nothing of its notifier lists is here, see docs/design/scheduling.md.
 #pragma once
 
 #include <cstdint>

@@ -15,8 +15,9 @@ namespace sluice {
 
 enum class Processing : uint8_t { kPush, kPull, kAgnostic };
 
-// The code of a class: its own, or what its kind and its ports say. "inputs/outputs", a letter a port: h push, l pull, a
-// agnostic; the last letter of a side stands for all further ports. Agnostic ports of one element are of one kind, unless
+// The code of a class: its own, or what its kind and its ports say. "inputs/outputs", a letter a port: h push, l pull,
+// a agnostic; the last letter of a side stands for all further ports. Agnostic ports of one element are of one kind,
+// unless
 // `#` follows the slash-separated sides: then each is for itself.
 std::string_view processing_code(const ElementClass& element_class, ElementKind kind);
 // What the code says of a port.

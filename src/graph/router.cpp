@@ -158,7 +158,8 @@ class RouterBuilder {
   void resolve() {
     std::vector<std::string_view> codes;
     for (const auto& element : router_.elements)
-      codes.push_back(element == nullptr ? std::string_view() : processing_code(*element->element_class, element->kind()));
+      codes.push_back(element == nullptr ? std::string_view()
+                                         : processing_code(*element->element_class, element->kind()));
     std::vector<ProcessingConflict> conflicts;
     pull_ = resolve_processing(graph_, codes, &conflicts);
     for (const ProcessingConflict& conflict : conflicts) {
@@ -233,10 +234,10 @@ class RouterBuilder {
         for (size_t i = 1; i < inputs_[e][port].size(); ++i) {
           const ClickConnection& again = *inputs_[e][port][i];
           if (!pulls(again)) continue;
-          Diagnostic& d = report(
-              again.position, 2,
-              fmt::format("pull input {} of '{}' is connected twice: to '{}' and to '{}'", port, graph_.elements[e].name,
-                          graph_.elements[inputs_[e][port][0]->from].name, graph_.elements[again.from].name));
+          Diagnostic& d = report(again.position, 2,
+                                 fmt::format("pull input {} of '{}' is connected twice: to '{}' and to '{}'", port,
+                                             graph_.elements[e].name, graph_.elements[inputs_[e][port][0]->from].name,
+                                             graph_.elements[again.from].name));
           d.suggestion = "put a RoundRobinSched or PrioSched between them to choose whom to ask";
         }
       }

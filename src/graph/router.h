@@ -51,10 +51,9 @@ struct Router {
 };
 
 // Instantiates, configures and checks a parsed graph. All errors at once: unknown classes (with a suggestion),
-// arguments, port numbers, unconnected ports, push outputs and pull inputs used twice, push ports that meet pull ports, and
-// stages that read what no stage before them wrote.
-// On failure `sound`, when given, receives the elements whose own arguments are right, without connections: what else
-// they ask for (tables, files) can still be looked at.
+// arguments, port numbers, unconnected ports, push outputs and pull inputs used twice, push ports that meet pull ports,
+// and stages that read what no stage before them wrote. On failure `sound`, when given, receives the elements whose own
+// arguments are right, without connections: what else they ask for (tables, files) can still be looked at.
 Result<Router> build_router(const ClickGraph& graph, const Registry& registry, std::string_view text,
                             Router* sound = nullptr);
 

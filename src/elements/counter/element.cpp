@@ -44,12 +44,8 @@ class Counter final : public StageElement<PassStage>, public Flow {
       since_ns_ = context.now_ns();
       calls_.done = byte_calls_.done = false;
     };
-    return {read_handler("count", &count_),
-            read_handler("byte_count", &bytes_),
-            rate("rate", &count_, 1),
-            rate("byte_rate", &bytes_, 1),
-            rate("bit_rate", &bytes_, 8),
-            write_handler("reset", reset),
+    return {read_handler("count", &count_),      read_handler("byte_count", &bytes_), rate("rate", &count_, 1),
+            rate("byte_rate", &bytes_, 1),       rate("bit_rate", &bytes_, 8),        write_handler("reset", reset),
             write_handler("reset_counts", reset)};
   }
 
@@ -61,9 +57,9 @@ class Counter final : public StageElement<PassStage>, public Flow {
     std::string value;
     bool done = false;
 
-    void set(const Arguments& arguments, const char* name, Diagnostics& diagnostics) {
-      if (!arguments.has(name)) return;
-      const ArgumentValue& given = arguments.all(name).front();
+    void set(const Arguments& arguments, const char* argument, Diagnostics& diagnostics) {
+      if (!arguments.has(argument)) return;
+      const ArgumentValue& given = arguments.all(argument).front();
       const std::string_view text = given.text;
       const std::vector<ConfigSlice> words = split_words(text);
       auto number = words.empty() ? Result<ArgumentValue>(Error("empty"))
@@ -93,8 +89,8 @@ class Counter final : public StageElement<PassStage>, public Flow {
     byte_calls_.reached(context, bytes_);
   }
   // The mean since the last reset.
-  Handler rate(const char* name, const uint64_t* what, uint64_t factor) {
-    return {name,
+  Handler rate(const char* handler, const uint64_t* what, uint64_t factor) {
+    return {handler,
             [this, what, factor](FlowContext& context, std::string_view) -> Result<std::string> {
               const uint64_t ns = context.now_ns() - since_ns_;
               const auto units = static_cast<unsigned __int128>(*what) * factor * kSecondNs;
@@ -116,8 +112,10 @@ void register_counter(Registry& registry) {
   counter.group = "Basics";
   counter.summary = "counts packets and bytes";
   counter.description =
-      "Packets pass unchanged. Every element counts what reaches it; a Counter is a name for a place to count at. Among "
-      "queues and scripts it has handlers: `count`, `byte_count`, `rate`, `byte_rate`, `bit_rate` (means since the last "
+      "Packets pass unchanged. Every element counts what reaches it; a Counter is a name for a place to count at. "
+      "Among "
+      "queues and scripts it has handlers: `count`, `byte_count`, `rate`, `byte_rate`, `bit_rate` (means since the "
+      "last "
       "reset), `reset`; COUNT_CALL and BYTE_COUNT_CALL write another's.";
   counter.arguments = {
       {.name = "COUNT_CALL",

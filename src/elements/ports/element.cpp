@@ -137,8 +137,9 @@ void register_ports(Registry& registry) {
   const ArgumentSpec stop{.name = "STOP",
                           .kind = ArgumentKind::kBool,
                           .default_text = "true",
-                          .help = "written out, and among queues: the end of this source ends the run; else a run ends "
-                                  "when every source is done"};
+                          .help =
+                              "written out, and among queues: the end of this source ends the run; else a run ends "
+                              "when every source is done"};
   ElementClass from_dump;
   from_dump.name = "FromDump";
   from_dump.group = "Ports";
@@ -188,7 +189,8 @@ void register_ports(Registry& registry) {
   infinite.group = "Ports";
   infinite.summary = "makes one packet again and again";
   infinite.description =
-      "Time stamps are one microsecond apart and start at 0. Without LIMIT it never ends. Among queues packets are made "
+      "Time stamps are one microsecond apart and start at 0. Without LIMIT it never ends. Among queues packets are "
+      "made "
       "one at a time, at the run's time, while a queue below has room. Handlers: `count`, `reset` (makes LIMIT packets "
       "more), `limit`, `burst`, `active`, `data`, `length`.";
   infinite.arguments = {made_data_argument(),   made_limit_argument(),  InfiniteSource::kBurst,

@@ -38,12 +38,15 @@ class Queue final : public FlowElement {
   bool holds_back() const override { return holds_back_; }
 
   std::vector<Handler> handlers() override {
-    Handler length{"length", [this](FlowContext&, std::string_view) -> Result<std::string> {
-                     return std::to_string(packets_.size());
-                   }, {}};
-    Handler config{"config", [this](FlowContext&, std::string_view) -> Result<std::string> {
+    Handler length{
+        "length",
+        [this](FlowContext&, std::string_view) -> Result<std::string> { return std::to_string(packets_.size()); },
+        {}};
+    Handler config{"config",
+                   [this](FlowContext&, std::string_view) -> Result<std::string> {
                      return resized_ ? "CAPACITY " + std::to_string(capacity_) : configuration;
-                   }, {}};
+                   },
+                   {}};
     return {std::move(length),
             read_handler("highwater_length", &highest_),
             value_handler("capacity", &capacity_, kCapacity,

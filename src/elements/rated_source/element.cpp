@@ -75,7 +75,9 @@ class RatedSource final : public FlowElement {
 
 class TimedSink final : public FlowElement {
  public:
-  void configure(const Arguments& arguments, Diagnostics&) override { interval_ns_ = arguments.get_time_ns("INTERVAL"); }
+  void configure(const Arguments& arguments, Diagnostics&) override {
+    interval_ns_ = arguments.get_time_ns("INTERVAL");
+  }
   Result<void> start(FlowContext& context) override {
     context.set_timer(next_ns_ = context.now_ns() + interval_ns_);
     return {};

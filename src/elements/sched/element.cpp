@@ -101,7 +101,8 @@ void register_sched(Registry& registry) {
   c.name = "DRRSched";
   c.summary = "shares bytes evenly among its inputs";
   c.description =
-      "Deficit round robin (Shreedhar and Varghese 1995): each turn gives an input QUANTUM bytes, which it keeps while it "
+      "Deficit round robin (Shreedhar and Varghese 1995): each turn gives an input QUANTUM bytes, which it keeps while "
+      "it "
       "has packets. It holds the next packet of each input.";
   c.arguments = {{.name = "QUANTUM",
                   .kind = ArgumentKind::kUint,

@@ -88,16 +88,16 @@ struct OpName {
   bool quotes;  // a layer of quotes is removed after the substitution
 };
 constexpr OpName kOps[] = {
-    {"set", Op::kSet, false},        {"setq", Op::kSet, true},           {"init", Op::kInit, false},
-    {"initq", Op::kInit, true},      {"export", Op::kExport, false},     {"exportq", Op::kExport, true},
-    {"print", Op::kPrint, false},    {"printq", Op::kPrint, true},       {"printn", Op::kPrintBare, false},
-    {"printnq", Op::kPrintBare, true}, {"read", Op::kRead, false},       {"readq", Op::kRead, true},
-    {"write", Op::kWrite, false},    {"writeq", Op::kWrite, true},       {"pause", Op::kPause, false},
-    {"wait", Op::kWait, false},      {"wait_time", Op::kWait, false},    {"wait_stop", Op::kPause, false},
-    {"wait_step", Op::kPause, false}, {"label", Op::kLabel, false},      {"goto", Op::kGoto, false},
-    {"loop", Op::kLoop, false},      {"end", Op::kEnd, false},           {"exit", Op::kExit, false},
-    {"stop", Op::kStop, false},      {"return", Op::kReturn, false},     {"returnq", Op::kReturn, true},
-    {"error", Op::kError, false},    {"errorq", Op::kError, true}};
+    {"set", Op::kSet, false},          {"setq", Op::kSet, true},        {"init", Op::kInit, false},
+    {"initq", Op::kInit, true},        {"export", Op::kExport, false},  {"exportq", Op::kExport, true},
+    {"print", Op::kPrint, false},      {"printq", Op::kPrint, true},    {"printn", Op::kPrintBare, false},
+    {"printnq", Op::kPrintBare, true}, {"read", Op::kRead, false},      {"readq", Op::kRead, true},
+    {"write", Op::kWrite, false},      {"writeq", Op::kWrite, true},    {"pause", Op::kPause, false},
+    {"wait", Op::kWait, false},        {"wait_time", Op::kWait, false}, {"wait_stop", Op::kPause, false},
+    {"wait_step", Op::kPause, false},  {"label", Op::kLabel, false},    {"goto", Op::kGoto, false},
+    {"loop", Op::kLoop, false},        {"end", Op::kEnd, false},        {"exit", Op::kExit, false},
+    {"stop", Op::kStop, false},        {"return", Op::kReturn, false},  {"returnq", Op::kReturn, true},
+    {"error", Op::kError, false},      {"errorq", Op::kError, true}};
 
 class Script final : public FlowElement {
  public:
@@ -125,7 +125,7 @@ class Script final : public FlowElement {
       const std::string name(take_word(text));
       auto value = expand(context, text, i.quotes);
       if (!value.ok()) return std::move(value).error();
-      variables_[name] = std::move(*value);
+      variables_[variable] = std::move(*value);
     }
     if (type_ == Type::kActive || type_ == Type::kDriver) context.wake();
     return {};
@@ -185,20 +185,21 @@ class Script final : public FlowElement {
 
   std::vector<Handler> handlers() override {
     std::vector<Handler> all;
-    for (const std::string& name : exported_) {
-      all.push_back({name, [this, name](FlowContext&, std::string_view) -> Result<std::string> {
-                       return variables_[name];
-                     }, {}});
+    for (const std::string& variable : exported_) {
+      all.push_back(
+          {variable,
+           [this, variable](FlowContext&, std::string_view) -> Result<std::string> { return variables_[variable]; },
+           {}});
     }
-    for (const std::string_view name : script_functions()) {
-      all.push_back({std::string(name),
-                     [name](FlowContext&, std::string_view text) { return call_script_function(name, text); },
+    for (const std::string_view function : script_functions()) {
+      all.push_back({std::string(function),
+                     [function](FlowContext&, std::string_view text) { return call_script_function(function, text); },
                      {}});
     }
     all.push_back({"get", [this](FlowContext&, std::string_view text) { return get(text); }, {}});
     all.push_back({"set", {}, [this](FlowContext&, std::string_view text) -> Result<void> {
                      const std::string name(take_word(text));
-                     variables_[name] = std::string(text);
+                     variables_[variable] = std::string(text);
                      return {};
                    }});
     all.push_back({"shift", [this](FlowContext&, std::string_view text) { return shift(text); }, {}});
@@ -248,13 +249,14 @@ class Script final : public FlowElement {
     all.push_back(std::move(run));
     if (type_ == Type::kProxy) {
       // Any other name: the text begins with it.
-      Handler any{"*", [this](FlowContext& context, std::string_view text) {
+      Handler any{"*",
+                  [this](FlowContext& context, std::string_view text) {
                     const std::string name(take_word(text));
-                    return call(context, text, name, false);
+                    return call(context, text, handler, false);
                   },
                   [this](FlowContext& context, std::string_view text) -> Result<void> {
                     const std::string name(take_word(text));
-                    auto value = call(context, text, name, true);
+                    auto value = call(context, text, handler, true);
                     if (!value.ok()) return std::move(value).error();
                     return {};
                   }};
@@ -289,7 +291,8 @@ class Script final : public FlowElement {
     static constexpr std::pair<std::string_view, Type> kTypes[] = {
         {"ACTIVE", Type::kActive}, {"DRIVER", Type::kDriver}, {"PASSIVE", Type::kPassive},
         {"PACKET", Type::kPacket}, {"PROXY", Type::kProxy},   {"SIGNAL", Type::kSignal}};
-    const auto found = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const auto& t) { return t.first == word; });
+    const auto found =
+        std::find_if(std::begin(kTypes), std::end(kTypes), [&](const auto& t) { return t.first == word; });
     if (found == std::end(kTypes)) {
       Diagnostic d = arguments.error_in(value, fmt::format("'{}' is not a type of script", word));
       d.expected = "ACTIVE, PASSIVE, DRIVER, PACKET, PROXY or SIGNAL";
@@ -298,9 +301,9 @@ class Script final : public FlowElement {
     }
     type_ = found->second;
     if (type_ != Type::kSignal) return;
-    for (std::string_view name = take_word(text); !name.empty(); name = take_word(text)) {
-      const int number = signal_number(name);
-      if (number == 0) diagnostics.add(arguments.error_in(value, fmt::format("'{}' is not a signal", name)));
+    for (std::string_view signal_word = take_word(text); !signal_word.empty(); signal_word = take_word(text)) {
+      const int number = signal_number(signal_word);
+      if (number == 0) diagnostics.add(arguments.error_in(value, fmt::format("'{}' is not a signal", signal_word)));
       signals_.push_back(number);
     }
     if (signals_.empty()) diagnostics.add(arguments.error_in(value, "a SIGNAL script names a signal"));
@@ -325,20 +328,22 @@ class Script final : public FlowElement {
     const std::string name(take_word(rest));
     const bool names = op == Op::kSet || op == Op::kInit || op == Op::kExport || op == Op::kLabel || op == Op::kGoto ||
                        op == Op::kRead || op == Op::kWrite || op == Op::kWait;
-    if (names && name.empty()) wrong(fmt::format("'{}' needs {}", word, op == Op::kWait ? "a time" : "a name"));
+    if (names && first.empty()) wrong(fmt::format("'{}' needs {}", word, op == Op::kWait ? "a time" : "a first"));
     const bool waits = op == Op::kWait || op == Op::kPause;
     if (waits && (type_ == Type::kPassive || type_ == Type::kPacket || type_ == Type::kProxy || type_ == Type::kSignal))
       wrong(fmt::format("'{}' cannot stand in a script of this type: somebody waits for its end", word));
-    if (op == Op::kWait && !name.empty() && name.find('$') == std::string::npos) {
+    if (op == Op::kWait && !first.empty() && first.find('$') == std::string::npos) {
       uint64_t ns = 0;
       if (!parse_time_ns(text, &ns)) wrong(fmt::format("'{}' is not a time", text));
     }
-    if (op == Op::kExport) exported_.push_back(name);
-    if (op == Op::kLabel && !labels_.emplace(name, code_.size()).second) wrong(fmt::format("label '{}' is there twice", name));
+    if (op == Op::kExport) exported_.push_back(first);
+    if (op == Op::kLabel && !labels_.emplace(first, code_.size()).second)
+      wrong(fmt::format("label '{}' is there twice", first));
     code_.push_back({op, found->quotes, std::string(text), value});
   }
 
-  // -- running ---------------------------------------------------------------------------------------------------------
+  // -- running
+  // ---------------------------------------------------------------------------------------------------------
   void step(FlowContext& context, uint64_t count) {
     if (blocked_ == Blocked::kNo) {
       // Not blocked yet: the next pause is over at once.
@@ -349,8 +354,10 @@ class Script final : public FlowElement {
       paused_ -= count;
       return;
     }
-    if (blocked_ == Blocked::kPause) count -= paused_;
-    else --count;
+    if (blocked_ == Blocked::kPause)
+      count -= paused_;
+    else
+      --count;
     steps_ += count;
     blocked_ = Blocked::kNo;
     context.cancel_timer();
@@ -371,13 +378,13 @@ class Script final : public FlowElement {
     }
   }
 
-  Result<std::string> call(FlowContext& context, std::string_view arguments, const std::string& name, bool writes) {
+  Result<std::string> call(FlowContext& context, std::string_view arguments, const std::string& handler, bool writes) {
     if (calls_ == kMaxCalls) return Error("scripts call each other without end");
     ++calls_;
     // They are the arguments of this call alone.
     const std::map<std::string, std::string, std::less<>> saved = variables_;
     set_arguments(arguments);
-    variables_["0"] = name;
+    variables_["0"] = handler;
     variables_["write"] = writes ? "true" : "false";
     Outcome outcome = execute(context, 0);
     for (auto at = variables_.begin(); at != variables_.end();) {
@@ -434,8 +441,10 @@ class Script final : public FlowElement {
         case Op::kSet: {
           const std::string variable(take_word(text));
           auto value = expand(context, text, i.quotes);
-          if (value.ok()) variables_[variable] = std::move(*value);
-          else complain(context, value.error());
+          if (value.ok())
+            variables_[variable] = std::move(*value);
+          else
+            complain(context, value.error());
           break;
         }
         case Op::kInit:
@@ -455,8 +464,10 @@ class Script final : public FlowElement {
           if (!text.empty()) {
             auto value = expand(context, text, true);
             auto parsed = value.ok() ? handler_value(kCountSpec, *value) : Result<ArgumentValue>(value.error());
-            if (parsed.ok()) count = parsed->number;
-            else complain(context, parsed.error());
+            if (parsed.ok())
+              count = parsed->number;
+            else
+              complain(context, parsed.error());
           }
           if (steps_ >= count) {
             steps_ -= count;
@@ -533,9 +544,9 @@ class Script final : public FlowElement {
     if (text.starts_with('>')) {
       append = text.starts_with(">>");
       text.remove_prefix(append ? 2 : 1);
-      auto name = expand(context, take_word(text), true);
-      if (!name.ok()) return complain(context, name.error());
-      file = std::move(*name);
+      auto path = expand(context, take_word(text), true);
+      if (!path.ok()) return complain(context, path.error());
+      file = std::move(*path);
     }
     const bool handler = !text.empty() && (is_letter(text.front()) || text.front() == '@');
     std::string shown;
@@ -559,20 +570,22 @@ class Script final : public FlowElement {
 
   void use(FlowContext& context, const Instruction& i) {
     std::string_view text = i.text;
-    auto name = expand(context, take_word(text), false);
+    auto handler = expand(context, take_word(text), false);
     auto value = expand(context, text, i.quotes);
-    if (!name.ok() || !value.ok()) return complain(context, name.ok() ? value.error() : name.error());
+    if (!handler.ok() || !value.ok()) return complain(context, handler.ok() ? value.error() : handler.error());
     if (i.op == Op::kRead) {
-      auto got = read(context, *name, *value);
+      auto got = read(context, *handler, *value);
       if (!got.ok()) return complain(context, got.error());
       if (!got->ends_with('\n')) *got += '\n';
-      context.print_error(fmt::format("{}:\n{}", full_name(context, *name, false), *got));
+      context.print_error(fmt::format("{}:\n{}", full_name(context, *handler, false), *got));
       return;
     }
-    const bool own = name->find('.') == std::string::npos && context.has_handler(this->name + "." + *name, true);
-    const Result<void> done = context.write(own ? this->name + "." + *name : *name, *value);
+    const bool own = handler->find('.') == std::string::npos && context.has_handler(this->name + "." + *handler, true);
+    const Result<void> done = context.write(own ? this->name + "." + *handler : *handler, *value);
     variables_["?"] = done.ok() ? "0" : "-1";
-    if (!done.ok()) complain(context, fmt::format("while writing '{}': {}", full_name(context, *name, true), done.error().message));
+    if (!done.ok())
+      complain(context,
+               fmt::format("while writing '{}': {}", full_name(context, *handler, true), done.error().message));
   }
 
   // A name without an element is this script's own, or the router's.
@@ -595,7 +608,8 @@ class Script final : public FlowElement {
     return read(context, *handler, *argument);
   }
 
-  // -- variables -------------------------------------------------------------------------------------------------------
+  // -- variables
+  // -------------------------------------------------------------------------------------------------------
   Result<std::string> get(std::string_view text) {
     const auto at = variables_.find(take_word(text));
     if (at == variables_.end()) return Error("there is no such variable");
@@ -654,35 +668,35 @@ class Script final : public FlowElement {
         value = std::move(*got);
         ++end;
       } else {
-        std::string_view name, fallback;
+        std::string_view variable, fallback;
         bool has_fallback = false;
         if (next == '{') {
           const size_t close = text.find('}', end);
           if (close == std::string_view::npos) return Error("'${' is not closed");
-          name = text.substr(end + 1, close - end - 1);
-          if (const size_t dash = name.find('-'); dash != std::string_view::npos) {
-            fallback = name.substr(dash + 1);
-            name = name.substr(0, dash);
+          variable = text.substr(end + 1, close - end - 1);
+          if (const size_t dash = variable.find('-'); dash != std::string_view::npos) {
+            fallback = variable.substr(dash + 1);
+            variable = variable.substr(0, dash);
             has_fallback = true;
           }
           end = close + 1;
         } else if (is_letter(next)) {
           while (end < text.size() && (is_letter(text[end]) || is_digit(text[end]))) ++end;
-          name = text.substr(at + 1, end - at - 1);
+          variable = text.substr(at + 1, end - at - 1);
         } else if (is_digit(next)) {
           while (end < text.size() && is_digit(text[end])) ++end;
-          name = text.substr(at + 1, end - at - 1);
+          variable = text.substr(at + 1, end - at - 1);
         } else if (next == '?' || next == '#' || next == '$') {
           ++end;
-          name = text.substr(at + 1, 1);
+          variable = text.substr(at + 1, 1);
         } else {
           out += c;
           ++at;
           continue;
         }
-        if (name == "$") {
+        if (variable == "$") {
           value = std::to_string(::getpid());
-        } else if (const auto found = variables_.find(name); found != variables_.end()) {
+        } else if (const auto found = variables_.find(variable); found != variables_.end()) {
           value = found->second;
         } else if (has_fallback) {
           value = std::string(fallback);
@@ -727,21 +741,23 @@ void register_script(Registry& registry) {
   c.summary = "runs instructions: waits, reads and writes handlers, prints";
   c.description =
       "Instructions: `set VAR TEXT`, `init`, `export`, `print [>FILE] TEXT|HANDLER`, `printn`, `read HANDLER`, `write "
-      "HANDLER VALUE`, `pause [N]`, `wait TIME`, `label L`, `goto L [CONDITION]`, `loop`, `return VALUE`, `end`, `exit`, "
-      "`stop`, `error TEXT`; with a `q` behind (`setq`, `printq`, ...) a layer of quotes is removed. `$x` and `$(HANDLER "
+      "HANDLER VALUE`, `pause [N]`, `wait TIME`, `label L`, `goto L [CONDITION]`, `loop`, `return VALUE`, `end`, "
+      "`exit`, "
+      "`stop`, `error TEXT`; with a `q` behind (`setq`, `printq`, ...) a layer of quotes is removed. `$x` and "
+      "`$(HANDLER "
       "ARGUMENT)` are replaced, but within '...'.\n\nTYPE: ACTIVE runs at the start, DRIVER too and decides about "
       "requests to stop, PASSIVE answers its handler `run`, PROXY any handler, PACKET (the default with ports) chooses "
       "the output of each packet, SIGNAL NAMES runs when a signal comes.\n\nFunctions, also as handlers: `add sub mul "
-      "div idiv mod rem neg abs min max avg count popcount gt_vec floor round ceil eq ne lt gt le ge not and or nand nor "
+      "div idiv mod rem neg abs min max avg count popcount gt_vec floor round ceil eq ne lt gt le ge not and or nand "
+      "nor "
       "if in htonl htons ntohl ntohs length unquote get shift now readable writable kill`. Handlers to write: `set`, "
       "`step`, `goto`, `run`.";
-  c.arguments = {{.name = "INSTRUCTION",
-                  .kind = ArgumentKind::kRaw,
-                  .positional = true,
-                  .repeated = true,
-                  .help = "in order"},
-                 {.name = "TYPE", .kind = ArgumentKind::kRaw, .help = "ACTIVE, PASSIVE, DRIVER, PACKET, PROXY or SIGNAL "
-                                                                     "with names"}};
+  c.arguments = {
+      {.name = "INSTRUCTION", .kind = ArgumentKind::kRaw, .positional = true, .repeated = true, .help = "in order"},
+      {.name = "TYPE",
+       .kind = ArgumentKind::kRaw,
+       .help = "ACTIVE, PASSIVE, DRIVER, PACKET, PROXY or SIGNAL "
+               "with names"}};
   c.inputs = {0, kAnyPorts};
   c.outputs = {0, kMaxOutputs};
   c.processing = "a/ah";
@@ -753,7 +769,8 @@ void register_script(Registry& registry) {
   c.name = "DriverManager";
   c.summary = "a Script that decides when the run ends";
   c.description =
-      "A Script of TYPE DRIVER. A request to stop is a step: it ends a `pause` (or `wait_stop`) or a `wait`. The run ends "
+      "A Script of TYPE DRIVER. A request to stop is a step: it ends a `pause` (or `wait_stop`) or a `wait`. The run "
+      "ends "
       "when the script does.";
   c.inputs = {0, 0};
   c.outputs = {0, 0};

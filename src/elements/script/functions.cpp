@@ -18,10 +18,11 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view kNames[] = {
-    "add", "sub", "mul", "div",  "idiv", "mod",  "rem", "neg", "abs",    "min",     "max",   "avg",   "count",
-    "popcount", "gt_vec", "floor", "round", "ceil", "eq", "ne", "lt", "gt", "le", "ge", "not", "and",
-    "or",  "nand", "nor", "if",  "in",   "htonl", "htons", "ntohl", "ntohs", "length", "unquote"};
+constexpr std::string_view kNames[] = {"add",   "sub",   "mul",   "div",    "idiv",   "mod",      "rem",    "neg",
+                                       "abs",   "min",   "max",   "avg",    "count",  "popcount", "gt_vec", "floor",
+                                       "round", "ceil",  "eq",    "ne",     "lt",     "gt",       "le",     "ge",
+                                       "not",   "and",   "or",    "nand",   "nor",    "if",       "in",     "htonl",
+                                       "htons", "ntohl", "ntohs", "length", "unquote"};
 
 // Integers as long as everything is one; an overflow goes on as a real number.
 struct Number {
@@ -98,8 +99,7 @@ Result<std::string> arithmetic(std::string_view name, const std::vector<Number>&
     return std::to_string(std::count_if(n.begin(), n.end(), [](const Number& x) { return x.real != 0; }));
   if (n.empty()) return needs(name, "at least one number");
   if (name == "gt_vec")
-    return std::to_string(
-        std::count_if(n.begin() + 1, n.end(), [&](const Number& x) { return x.real > n[0].real; }));
+    return std::to_string(std::count_if(n.begin() + 1, n.end(), [&](const Number& x) { return x.real > n[0].real; }));
   if (name == "mod" || name == "rem") {
     if (n.size() != 2) return needs(name, "two numbers");
     if (n[1].real == 0) return Error(fmt::format("'{}' by zero", name));
@@ -112,7 +112,9 @@ Result<std::string> arithmetic(std::string_view name, const std::vector<Number>&
     if (name == "neg") return combine("sub", Number::of(int64_t{0}), x).text();
     if (name == "abs") return x.real < 0 ? combine("sub", Number::of(int64_t{0}), x).text() : x.text();
     if (x.whole) return x.text();
-    return Number::of(name == "floor" ? std::floor(x.real) : name == "ceil" ? std::ceil(x.real) : std::round(x.real))
+    return Number::of(name == "floor"  ? std::floor(x.real)
+                      : name == "ceil" ? std::ceil(x.real)
+                                       : std::round(x.real))
         .text();
   }
   if (name == "neg" || name == "abs" || name == "floor" || name == "ceil" || name == "round")
@@ -201,8 +203,8 @@ Result<std::string> call_script_function(std::string_view name, std::string_view
   }
   if (name == "in") {
     if (words.empty()) return needs(name, "a value and those it may be");
-    return std::string(truth_text(std::any_of(words.begin() + 1, words.end(),
-                                              [&](std::string_view w) { return bare(w) == bare(words[0]); })));
+    return std::string(truth_text(
+        std::any_of(words.begin() + 1, words.end(), [&](std::string_view w) { return bare(w) == bare(words[0]); })));
   }
   std::vector<Number> numbers;
   for (std::string_view word : words) {

@@ -31,8 +31,9 @@ class Shaper final : public FlowElement {
     PacketBox packet = context.pull(0);
     if (packet != nullptr) {
       const uint64_t units = bytes_ ? packet->registers.length() : 1;
-      pace_.went(units, now, static_cast<uint64_t>(std::min<unsigned __int128>(
-                                 kSecondNs, static_cast<unsigned __int128>(units) * kSecondNs / pace_.rate())));
+      pace_.went(units, now,
+                 static_cast<uint64_t>(std::min<unsigned __int128>(
+                     kSecondNs, static_cast<unsigned __int128>(units) * kSecondNs / pace_.rate())));
     }
     return packet;
   }
@@ -47,8 +48,7 @@ class Shaper final : public FlowElement {
       pace_.restart(context.now_ns());
       return {};
     };
-    return {std::move(rate),
-            write_handler("reset", [this](FlowContext& context) { pace_.restart(context.now_ns()); })};
+    return {std::move(rate), write_handler("reset", [this](FlowContext& context) { pace_.restart(context.now_ns()); })};
   }
 
  private:
@@ -84,7 +84,8 @@ void register_shaper(Registry& registry) {
   c.name = "BandwidthShaper";
   c.summary = "lets at most so many bytes a second through";
   c.description =
-      "Packets that are asked for come no closer together than their lengths at RATE allow; nothing is saved up but one "
+      "Packets that are asked for come no closer together than their lengths at RATE allow; nothing is saved up but "
+      "one "
       "late packet. Handlers: `rate` (bytes per second; written as RATE is), `reset`.";
   c.arguments = {{.name = "RATE",
                   .kind = ArgumentKind::kBandwidth,

@@ -97,8 +97,8 @@ class RatedUnqueue final : public FlowElement {
 
  private:
   __int128 capacity() const {
-    const __int128 units = size_ != 0 ? static_cast<__int128>(size_) * kSecondNs
-                                      : static_cast<__int128>(rate_) * duration_ns_;
+    const __int128 units =
+        size_ != 0 ? static_cast<__int128>(size_) * kSecondNs : static_cast<__int128>(rate_) * duration_ns_;
     // Less than a packet or a byte would never let anything go.
     return std::max<__int128>(units, kSecondNs);
   }
@@ -119,20 +119,22 @@ void register_unqueue(Registry& registry) {
   c.group = "Queues and rates";
   c.summary = "pulls packets and pushes them on";
   c.description =
-      "Takes packets whenever there are any. Handlers: `count`, `reset`, `active`, `limit`, `burst`. With LIMIT it stops "
+      "Takes packets whenever there are any. Handlers: `count`, `reset`, `active`, `limit`, `burst`. With LIMIT it "
+      "stops "
       "after so many, until `reset` is written.";
-  c.arguments = {{.name = "BURST",
-                  .kind = ArgumentKind::kInt,
-                  .positional = true,
-                  .default_text = "1",
-                  .unit = "packets",
-                  .help = "packets a turn; below 0: all there are"},
-                 {.name = "LIMIT",
-                  .kind = ArgumentKind::kInt,
-                  .default_text = "-1",
-                  .unit = "packets",
-                  .help = "packets in all; 0 or less: without end"},
-                 {.name = "ACTIVE", .kind = ArgumentKind::kBool, .default_text = "true", .help = "false: take nothing"}};
+  c.arguments = {
+      {.name = "BURST",
+       .kind = ArgumentKind::kInt,
+       .positional = true,
+       .default_text = "1",
+       .unit = "packets",
+       .help = "packets a turn; below 0: all there are"},
+      {.name = "LIMIT",
+       .kind = ArgumentKind::kInt,
+       .default_text = "-1",
+       .unit = "packets",
+       .help = "packets in all; 0 or less: without end"},
+      {.name = "ACTIVE", .kind = ArgumentKind::kBool, .default_text = "true", .help = "false: take nothing"}};
   c.processing = "l/h";
   c.example = "queue -> Unqueue(BURST 8) -> out;";
   c.make = make_flow<Unqueue>();
@@ -169,7 +171,8 @@ void register_unqueue(Registry& registry) {
   c.name = "BandwidthRatedUnqueue";
   c.summary = "pulls packets at a bandwidth and pushes them on";
   c.description =
-      "A token bucket of bytes, full at the start, exact to the nanosecond. A packet goes when the bucket is not empty; "
+      "A token bucket of bytes, full at the start, exact to the nanosecond. A packet goes when the bucket is not "
+      "empty; "
       "what it costs more than there was is paid with what comes later. The bucket holds 20 ms of RATE, or what "
       "BURST_DURATION or BURST_BYTES say. Handler: `rate` (bytes per second; written as RATE is).";
   c.arguments = {{.name = "RATE",

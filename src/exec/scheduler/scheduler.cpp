@@ -35,7 +35,8 @@ constexpr uint64_t kLongestSleepNs = 20'000'000;
 
 uint64_t wall_ns() {
   return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count());
 }
 
 }  // namespace
@@ -95,7 +96,7 @@ struct Scheduler::Impl {
   std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers;
   uint64_t timer_order = 0;
   uint64_t simulated_ns = 0;
-  uint64_t turns = 0;     // since simulated time went on
+  uint64_t turns = 0;             // since simulated time went on
   uint64_t retry = ~uint64_t{0};  // the earliest time at which somebody who refused the current task will not
   unsigned depth = 0;
   bool ended = false;
@@ -113,7 +114,8 @@ class Scheduler::Node final : public FlowContext {
     std::stable_partition(handlers_.begin(), handlers_.end(), [](const Handler& h) { return h.name != "*"; });
   }
 
-  // -- what an element may do ------------------------------------------------------------------------------------------
+  // -- what an element may do
+  // ------------------------------------------------------------------------------------------
   void push(unsigned output, PacketBox packet) override {
     if (!pushes(output)) {
       const DropReason reason = packet->registers.reason;
@@ -278,8 +280,9 @@ class Scheduler::Node final : public FlowContext {
     return text;
   }
 
-  // -- packets ---------------------------------------------------------------------------------------------------------
-  // A packet comes in by a push input.
+  // -- packets
+  // --------------------------------------------------------------------------------------------------------- A packet
+  // comes in by a push input.
   void receive(unsigned input, PacketBox packet) {
     count(*packet);
     if (flow_ != nullptr) {
@@ -391,6 +394,7 @@ class Scheduler::Node final : public FlowContext {
       return true;
     }
     bool some = false;
+    if (element_.kind() != ElementKind::kSink) return false;
     for (unsigned n = 0; n < kSinkBurst; ++n) {
       PacketBox packet = pull(0);
       if (packet == nullptr) break;
@@ -513,7 +517,8 @@ PacketBox Scheduler::Node::host(PacketBox packet, unsigned input, unsigned wante
   return nullptr;
 }
 
-// -- construction ------------------------------------------------------------------------------------------------------
+// -- construction
+// ------------------------------------------------------------------------------------------------------
 
 Scheduler::Impl::Impl(const Router& r, const SchedulerOptions& o) : router(r), options(o) {
   const size_t n = router.elements.size();
@@ -627,8 +632,8 @@ Result<void> Scheduler::Impl::bind(const TableSet& given) {
     }
   }
   if (errors.diagnostics.empty()) return {};
-  errors.message = fmt::format("{} element{} cannot be bound", errors.diagnostics.size(),
-                               errors.diagnostics.size() == 1 ? "" : "s");
+  errors.message =
+      fmt::format("{} element{} cannot be bound", errors.diagnostics.size(), errors.diagnostics.size() == 1 ? "" : "s");
   return errors;
 }
 
@@ -666,8 +671,8 @@ Result<void> Scheduler::Impl::open_ports() {
     }
   }
   if (errors.diagnostics.empty()) return {};
-  errors.message = fmt::format("{} port{} cannot be opened", errors.diagnostics.size(),
-                               errors.diagnostics.size() == 1 ? "" : "s");
+  errors.message =
+      fmt::format("{} port{} cannot be opened", errors.diagnostics.size(), errors.diagnostics.size() == 1 ? "" : "s");
   return errors;
 }
 
@@ -685,12 +690,14 @@ Result<void> Scheduler::Impl::start() {
       continue;
     }
     const ElementKind kind = node->element_.kind();
-    if ((kind == ElementKind::kSource && node->pushes(0)) || (kind == ElementKind::kSink && node->pulls_input())) node->wake();
+    if ((kind == ElementKind::kSource && node->pushes(0)) || (kind == ElementKind::kSink && node->pulls_input()))
+      node->wake();
   }
   return {};
 }
 
-// -- the run -----------------------------------------------------------------------------------------------------------
+// -- the run
+// -----------------------------------------------------------------------------------------------------------
 
 void Scheduler::Impl::ask_stop() {
   bool managed = false;
@@ -777,7 +784,8 @@ Result<void> Scheduler::Impl::loop() {
   return {};
 }
 
-// -- handlers ----------------------------------------------------------------------------------------------------------
+// -- handlers
+// ----------------------------------------------------------------------------------------------------------
 
 Result<Scheduler::Impl::Found> Scheduler::Impl::find(const Node* from, std::string_view name, bool writes) {
   const size_t dot = name.rfind('.');
@@ -798,7 +806,8 @@ Result<Scheduler::Impl::Found> Scheduler::Impl::find(const Node* from, std::stri
     std::vector<std::string> names;
     for (const auto& [known, index] : by_name) names.push_back(known);
     const std::string near = closest_match(wanted, names);
-    return Error(fmt::format("there is no element '{}'", wanted), near.empty() ? "" : fmt::format("did you mean '{}'?", near));
+    return Error(fmt::format("there is no element '{}'", wanted),
+                 near.empty() ? "" : fmt::format("did you mean '{}'?", near));
   }
   Node& node = *nodes[at->second];
   std::vector<std::string> names;
@@ -869,7 +878,8 @@ Result<void> Scheduler::Impl::write(const Node* from, std::string_view name, std
   return done;
 }
 
-// -- the public face ---------------------------------------------------------------------------------------------------
+// -- the public face
+// ---------------------------------------------------------------------------------------------------
 
 Scheduler::Scheduler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Scheduler::~Scheduler() = default;
@@ -928,9 +938,8 @@ Result<void> Scheduler::write(std::string_view name, std::string_view value) {
   return impl_->write(nullptr, name, value);
 }
 bool Scheduler::wants_signal(int signal) const {
-  return std::any_of(impl_->nodes.begin(), impl_->nodes.end(), [&](const auto& node) {
-    return node->flow_ != nullptr && node->flow_->wants_signal(signal);
-  });
+  return std::any_of(impl_->nodes.begin(), impl_->nodes.end(),
+                     [&](const auto& node) { return node->flow_ != nullptr && node->flow_->wants_signal(signal); });
 }
 bool Scheduler::has_handler(std::string_view name, bool writes) const {
   return impl_->find(nullptr, name, writes).ok();
