@@ -122,7 +122,7 @@ class Script final : public FlowElement {
     for (const Instruction& i : code_) {
       if (i.op != Op::kInit && i.op != Op::kExport) continue;
       std::string_view text = i.text;
-      const std::string name(take_word(text));
+      const std::string variable(take_word(text));
       auto value = expand(context, text, i.quotes);
       if (!value.ok()) return std::move(value).error();
       variables_[variable] = std::move(*value);
@@ -198,7 +198,7 @@ class Script final : public FlowElement {
     }
     all.push_back({"get", [this](FlowContext&, std::string_view text) { return get(text); }, {}});
     all.push_back({"set", {}, [this](FlowContext&, std::string_view text) -> Result<void> {
-                     const std::string name(take_word(text));
+                     const std::string variable(take_word(text));
                      variables_[variable] = std::string(text);
                      return {};
                    }});
@@ -251,11 +251,11 @@ class Script final : public FlowElement {
       // Any other name: the text begins with it.
       Handler any{"*",
                   [this](FlowContext& context, std::string_view text) {
-                    const std::string name(take_word(text));
+                    const std::string handler(take_word(text));
                     return call(context, text, handler, false);
                   },
                   [this](FlowContext& context, std::string_view text) -> Result<void> {
-                    const std::string name(take_word(text));
+                    const std::string handler(take_word(text));
                     auto value = call(context, text, handler, true);
                     if (!value.ok()) return std::move(value).error();
                     return {};
@@ -325,7 +325,7 @@ class Script final : public FlowElement {
     const Op op = found->op;
     auto wrong = [&](std::string message) { diagnostics.add(arguments.error_in(value, std::move(message))); };
     std::string_view rest = text;
-    const std::string name(take_word(rest));
+    const std::string first(take_word(rest));
     const bool names = op == Op::kSet || op == Op::kInit || op == Op::kExport || op == Op::kLabel || op == Op::kGoto ||
                        op == Op::kRead || op == Op::kWrite || op == Op::kWait;
     if (names && first.empty()) wrong(fmt::format("'{}' needs {}", word, op == Op::kWait ? "a time" : "a first"));

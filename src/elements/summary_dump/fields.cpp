@@ -75,7 +75,7 @@ bool seconds(std::string_view word, uint64_t* ns) {
 }
 
 // The options of TCP that dumps name: mss1400, wscale10, sackok, nop.
-bool tcp_options(std::string_view text, std::vector<uint8_t>* to) {
+bool parse_tcp_options(std::string_view text, std::vector<uint8_t>* to) {
   std::vector<uint8_t> bytes;
   while (!text.empty()) {
     const size_t end = text.find_first_of(",;");
@@ -218,7 +218,7 @@ std::string SummaryPacket::set(SummaryField field, std::string_view word) {
       good = number(word, 65535, &tcp_urgent);
       break;
     case SummaryField::kTcpOptions:
-      good = word == "." || tcp_options(word, &tcp_options);
+      good = word == "." || parse_tcp_options(word, &tcp_options);
       break;
     case SummaryField::kLink:
       good = number(word, 255, &link);
