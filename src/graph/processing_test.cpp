@@ -92,7 +92,7 @@ TEST(Processing, PortsThatMayBeUsedOnce) {
             "1:29: output 0 of 'p' is connected twice: to 'a' and to 'b' [put a Tee between them to send each packet "
             "both ways, or a Classifier to choose]\n");
   EXPECT_EQ(outcome("i :: Idle -> q :: Queue -> u :: Unqueue -> a :: Sink; i[1] -> r :: Queue -> u;"),
-            "1:75: pull input 0 of 'u' is connected twice: to 'q' and to 'r' [put a RoundRobinSched or PrioSched "
+            "1:74: pull input 0 of 'u' is connected twice: to 'q' and to 'r' [put a RoundRobinSched or PrioSched "
             "between them to choose whom to ask]\n");
   // Whoever asks first gets it.
   EXPECT_EQ(outcome("i :: Idle -> q :: Queue -> u :: Unqueue -> a :: Sink; q -> v :: Unqueue -> b :: Sink;"),
