@@ -214,7 +214,8 @@ Exit read_handlers(const ClickFlags& flags, Scheduler& scheduler) {
     auto value = scheduler.read(handler.substr(0, blank),
                                 blank == std::string::npos ? std::string() : handler.substr(blank + 1));
     if (!value.ok()) {
-      warn(to_string(value.error()));
+      const Error& why = value.error();
+      warn(why.hint.empty() ? why.message : fmt::format("{} ({})", why.message, why.hint));
       code = Exit::kBadInput;
       continue;
     }

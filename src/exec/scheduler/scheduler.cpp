@@ -99,6 +99,7 @@ struct Scheduler::Impl {
   uint64_t turns = 0;             // since simulated time went on
   uint64_t retry = ~uint64_t{0};  // the earliest time at which somebody who refused the current task will not
   unsigned depth = 0;
+  unsigned stops = 0;  // asked for by elements: told when what they are doing is done
   bool ended = false;
   bool idle_told = false;  // a driver script was told that nothing can happen any more, and nothing has happened since
   Error failure;
@@ -182,7 +183,7 @@ class Scheduler::Node final : public FlowContext {
   }
   void has_packets() override { wake_all(pullers_); }
   void has_room() override { wake_all(pushers_); }
-  void stop() override { impl_.ask_stop(); }
+  void stop() override { ++impl_.stops; }
   void end() override { impl_.ended = true; }
 
   Result<std::string> read(std::string_view name, std::string_view argument) override {
@@ -760,12 +761,17 @@ Result<void> Scheduler::Impl::loop() {
         if (node->flow_ != nullptr && node->flow_->wants_signal(signal)) node->flow_->signal(*node, signal);
       }
     }
-    while (!ended && !timers.empty() && timers.top().at <= now()) {
+    while (!ended && stops != 0) {
+      --stops;
+      ask_stop();
+    }
+    while (!ended && stops == 0 && !timers.empty() && timers.top().at <= now()) {
       const Timer timer = timers.top();
       timers.pop();
       fire(timer);
     }
     if (ended) break;
+    if (stops != 0) continue;
     if (!ring.empty()) {
       const unsigned index = ring.front();
       ring.pop_front();

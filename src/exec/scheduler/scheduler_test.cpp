@@ -266,7 +266,7 @@ TEST(Scheduler, ADriverScriptDecidesWhenTheRunEnds) {
       "s :: RatedSource(RATE 10, LIMIT 5, STOP true) -> c :: Counter -> Discard;\n"
       "DriverManager(wait_stop, print c.count, write s.reset, wait_stop, print c.count);");
   EXPECT_EQ(p->error, "");
-  EXPECT_EQ(p->out, "4\n9\n");  // the stop is asked for as the last packet is made
+  EXPECT_EQ(p->out, "5\n10\n");
 }
 
 TEST(Scheduler, HandlersThatAreNotThereSaySo) {
