@@ -79,7 +79,11 @@ endif()
 # For builds whose kernels are never run: half the time of nvcc.
 option(SLUICE_QUICK_KERNELS "Compile CUDA kernels with few optimisations" OFF)
 if(SLUICE_HAVE_CUDA AND SLUICE_QUICK_KERNELS)
-  target_compile_options(sluice_options INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcicc=-O1;-Xptxas=-O1>")
+  if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.9)
+    target_compile_options(sluice_options INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcicc=-O1;-Xptxas=-O1>")
+  else()
+    target_compile_options(sluice_options INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:-Ofc=max>")
+  endif()
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Optimised builds must keep their inner loops; -O2 of GCC 12 already vectorises, -O3 only bloats the parsers.

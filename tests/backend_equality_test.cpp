@@ -36,9 +36,9 @@ struct Backend {
 std::vector<Backend> backends() {
   std::vector<Backend> all;
   for (const std::string& acl : acl_algorithm_names()) {
-    all.push_back({acl, "dir24", "poptrie", 1});
-    all.push_back({acl, "dir24", "poptrie", 3});
-    all.push_back({acl, "dir24", "poptrie", 1, 256, 0, false});
+    all.push_back({acl, testing::kDirect4, "poptrie", 1});
+    all.push_back({acl, testing::kDirect4, "poptrie", 3});
+    all.push_back({acl, testing::kDirect4, "poptrie", 1, 256, 0, false});
   }
   unsigned turn = 0;
   for (const std::string& lpm4 : lpm_algorithm_names4()) {
@@ -50,10 +50,10 @@ std::vector<Backend> backends() {
   }
   for (unsigned workers : {1u, 2u, 5u}) {
     for (uint32_t batch : {1u, 31u, 33u, 1000u, 4096u})
-      all.push_back({"tuple_space", "dir24", "poptrie", workers, batch});
+      all.push_back({"tuple_space", testing::kDirect4, "poptrie", workers, batch});
     // The first is never met, the second sometimes.
     for (uint64_t target_ns : {1u, 20'000u})
-      all.push_back({"tuple_space", "dir24", "poptrie", workers, 300, target_ns});
+      all.push_back({"tuple_space", testing::kDirect4, "poptrie", workers, 300, target_ns});
   }
 #if defined(SLUICE_SANITIZED)
   // Where every access is watched, a third of them: all share their code but for the lookups, which have tests of their
@@ -166,7 +166,7 @@ TEST(BackendEquality, PacketsAreCountedAlikeWhetherTheyAreWrittenOrNot) {
   for (const unsigned workers : {1u, 3u}) {
     for (const uint32_t batch : {64u, 300u}) {
       for (const bool fast : {true, false}) {
-        const Backend backend{"tuple_space", "dir24", "poptrie", workers, batch, 0, fast};
+        const Backend backend{"tuple_space", testing::kDirect4, "poptrie", workers, batch, 0, fast};
         const Result got = run(dir, backend, text(backend, "ToMemory"));
         ASSERT_TRUE(got.outcome.ok) << backend << got.outcome.error;
         EXPECT_EQ(got.outcome.counters, want.outcome.counters) << backend;
@@ -242,7 +242,7 @@ TEST(BackendEquality, RealCaptures) {
     if (!want.outcome.ok) {
       // A link type that is refused, or a capture that is cut: then every backend says the same.
       for (unsigned workers : {1u, 3u}) {
-        Backend b{"tuple_space", "dir24", "poptrie", workers};
+        Backend b{"tuple_space", testing::kDirect4, "poptrie", workers};
         EXPECT_EQ(run(dir, b, text(b)).outcome.error, want.outcome.error) << name;
       }
       continue;

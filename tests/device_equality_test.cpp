@@ -67,7 +67,7 @@ DeviceOutcome run(const TempDir& dir, const std::string& text, const Way* way, c
 }
 
 std::string standard(const TempDir& dir, const std::string& capture, const std::string& acl = "tuple_space",
-                     const std::string& lpm4 = "dir24", const std::string& lpm6 = "poptrie") {
+                     const std::string& lpm4 = testing::kDirect4, const std::string& lpm6 = "poptrie") {
   return testing::standard_graph_text(dir, "FromDump(" + capture + ")", "ToDump($OUT)", acl, lpm4, lpm6);
 }
 
@@ -208,7 +208,7 @@ TEST(DeviceEquality, RealCaptures) {
     SCOPED_TRACE(name);
     const TempDir dir;
     const std::string text = testing::real_graph_text(dir, "FromDump(" + *folder + "/" + name + ")", "ToDump($OUT)",
-                                                      "tuple_space", "dir24", "poptrie");
+                                                      "tuple_space", testing::kDirect4, "poptrie");
     const DeviceOutcome want = run(dir, text, nullptr);
     if (!want.outcome.ok) continue;  // refused alike: backend_equality holds that
     const Way all[] = {{DeviceMode::kPersistent, Transport::kTagged, RecordChoice::kKey, 1, 256},

@@ -10,6 +10,7 @@ namespace sluice {
 
 // One lane: every collective is the identity.
 struct OneLane {
+  static constexpr uint32_t kLeast = 1;  // groups of this type have so many lanes at least
   SLUICE_HD uint32_t lane() const { return 0; }
   SLUICE_HD uint32_t size() const { return 1; }
   SLUICE_HD void sync() const {}
@@ -27,6 +28,11 @@ struct OneLane {
   }
   // Bit i: lane i's value; every lane gets it. Groups of at most 32 lanes.
   SLUICE_HD uint32_t ballot(bool value) const { return value ? 1u : 0u; }
+  // The lowest of all lanes' values, and the bits that are set in all of them.
+  SLUICE_HD uint32_t least(uint32_t value) const { return value; }
+  SLUICE_HD uint32_t all_bits(uint32_t value) const { return value; }
+  // Whether a lane says so: of this group, or of one that runs in step with it, so that all of them go on together.
+  SLUICE_HD bool somewhere(bool value) const { return value; }
 };
 
 }  // namespace sluice

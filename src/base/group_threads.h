@@ -35,6 +35,7 @@ class ThreadGroup {
 
 class ThreadLane {
  public:
+  static constexpr uint32_t kLeast = 1;
   ThreadLane(ThreadGroup& group, uint32_t lane) : group_(&group), lane_(lane) {}
   uint32_t lane() const { return lane_; }
   uint32_t size() const { return group_->size(); }
@@ -60,6 +61,13 @@ class ThreadLane {
   uint32_t ballot(bool value) const {
     return reduce(uint32_t{value} << lane_, [](uint32_t a, uint32_t b) { return a | b; });
   }
+  uint32_t least(uint32_t value) const {
+    return reduce(value, [](uint32_t a, uint32_t b) { return a < b ? a : b; });
+  }
+  uint32_t all_bits(uint32_t value) const {
+    return reduce(value, [](uint32_t a, uint32_t b) { return a & b; });
+  }
+  bool somewhere(bool value) const { return ballot(value) != 0; }
 
  private:
   template <typename T>

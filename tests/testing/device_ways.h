@@ -11,13 +11,6 @@
 
 namespace sluice::testing {
 
-// Where every access is watched, fewer packets go fewer ways; every mode, transport and kind of record stays.
-#if defined(SLUICE_SANITIZED)
-inline constexpr bool kWatched = true;
-#else
-inline constexpr bool kWatched = false;
-#endif
-
 struct Way {
   DeviceMode mode;
   Transport transport;

@@ -49,12 +49,16 @@ struct AclStage {
 
   SLUICE_HD uint8_t operator()(Packet& p) const { return apply(p, rule_of(p.key)); }
 
-  // The same by a group of lanes that all hold this packet.
+  // The same by a group of lanes that all hold this packet; called with `here` false where the group has none, because
+  // other groups run in step.
   template <typename Group>
   requires requires(const View& v, const FlowKey& key, const Group& group) { v.lookup_team(key, group); }
-  SLUICE_HD uint8_t team(const Group& group, Packet& p) const {
-    if (output_is_mark != 0 && p.key.family == 0) return apply(p, 0);
-    return apply(p, view.lookup_team(p.key, group));
+  SLUICE_HD uint8_t team(const Group& group, Packet& p, bool here = true) const {
+    // A copy in registers: the stage lies in shared memory, and a load of each of its pointers would be waited for.
+    const AclStage stage = *this;
+    const bool asks = here && !(stage.output_is_mark != 0 && p.key.family == 0);
+    const uint32_t rule = stage.view.lookup_team(p.key, group, asks);
+    return here ? stage.apply(p, rule) : uint8_t{0};
   }
 
   // A filter has nothing to say about what is not IP.

@@ -72,13 +72,19 @@ __device__ __forceinline__ void walk_program(const DeviceProgram& program, Walke
     AllChains::for_each(one);
     __syncwarp();
     if (done) return;
+    // The generic way wants a walker in memory; in a copy, because that of the chains is registers.
+    Walker copy = w;
+    walk_warp<K, NoChain, kTeam>(program, copy, scratch);
+    w = copy;
+  } else {
+    walk_warp<K, NoChain, kTeam>(program, w, scratch);
   }
-  walk_warp<K, NoChain, kTeam>(program, w, scratch);
 }
 
-// kTeam: so many neighbours hold one record, which only key records can; a group is 32 / kTeam records.
+// kTeam: so many neighbours hold one record, which only key records can; a group is 32 / kTeam records. Two blocks have
+// to fit a multiprocessor: rings count on it (ring.cpp).
 template <RecordKind K, uint32_t kTeam>
-__global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid_constant__ RingArguments a) {
+__global__ void __launch_bounds__(ring_block_warps(K) * 32, 2) ring(const __grid_constant__ RingArguments a) {
   extern __shared__ uint4 shared[];
   const uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   const uint32_t server = blockIdx.x * warps + warp;
@@ -157,7 +163,7 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 1) ring(const __grid
     uint32_t mask = __ballot_sync(kAll, ready);
     if constexpr (kTeam > 1) {
       // A record has come when all of its team have seen it: what they see of one lap is the same.
-      constexpr uint32_t kMates = (1u << kTeam) - 1;
+      constexpr uint32_t kMates = kAll >> (32 - kTeam);
       ready = (mask >> (lane & ~(kTeam - 1)) & kMates) == kMates;
       mask = __ballot_sync(kAll, ready);
     }

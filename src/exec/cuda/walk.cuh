@@ -68,13 +68,19 @@ __device__ __forceinline__ void visit(const StageSlot& slot, F& f) {
   }
 }
 
-// A stage for one lane, or for a team of them that hold the same packet.
+// Whether a team of lanes that hold one packet shares the stage's work.
 template <uint32_t kTeam, typename Stage>
-__device__ __forceinline__ uint8_t run_lane(const Stage& stage, Packet& packet) {
-  if constexpr (kTeam > 1 && requires { stage.team(TeamGroup<kTeam>{}, packet); }) {
-    return stage.team(TeamGroup<kTeam>{}, packet);
+inline constexpr bool kByTeams = kTeam > 1 && requires(const Stage& stage, Packet& packet) {
+  stage.team(TeamGroup<kTeam>{}, packet, true);
+};
+
+// A stage for one lane, or for a team; all lanes call it, `mine`: this one has a packet there.
+template <uint32_t kTeam, typename Stage>
+__device__ __forceinline__ uint8_t run_lane(const Stage& stage, Packet& packet, bool mine) {
+  if constexpr (kByTeams<kTeam, Stage>) {
+    return stage.team(TeamGroup<kTeam>{}, packet, mine);
   } else {
-    return stage(packet);
+    return mine ? stage(packet) : uint8_t{0};
   }
 }
 
@@ -96,7 +102,7 @@ __device__ __forceinline__ uint8_t run_stage(const Stage& stage, Walker& w, bool
     }
     __syncwarp();
   } else {
-    if (mine) output = run_lane<kTeam>(stage, w.packet);
+    output = run_lane<kTeam>(stage, w.packet, mine);
     __syncwarp();
   }
   return output;
@@ -136,9 +142,11 @@ template <RecordKind K, uint32_t kTeam, typename... Stages>
 __device__ __forceinline__ void walk_chain(TypeList<Stages...>, const DeviceProgram& program, Walker& w) {
   uint32_t s = program.begin;
   auto one = [&]<typename Stage>(TypeTag<Stage>) {
-    if (w.path == s) {
+    const bool mine = w.path == s;
+    if (kByTeams<kTeam, Stage> || mine) {
       const StageSlot& slot = program.program.stages[s];
-      leave_stage<K>(program, slot, s, run_lane<kTeam>(slot.template get<Stage>(), w.packet), w);
+      const uint8_t output = run_lane<kTeam>(slot.template get<Stage>(), w.packet, mine);
+      if (mine) leave_stage<K>(program, slot, s, output, w);
     }
     ++s;
   };

@@ -13,6 +13,7 @@ namespace sluice {
 
 // Every collective is called by all 32 lanes together, in a block of one dimension whose size is a multiple of 32.
 struct WarpGroup {
+  static constexpr uint32_t kLeast = 32;
   static constexpr uint32_t kAll = 0xffffffffu;
 
   __device__ __forceinline__ uint32_t lane() const { return threadIdx.x & 31u; }
@@ -36,8 +37,18 @@ struct WarpGroup {
   __device__ __forceinline__ uint32_t ballot(bool value) const {
     return __ballot_sync(kAll, value);
   }
+  __device__ __forceinline__ uint32_t least(uint32_t value) const {
+    return __reduce_min_sync(kAll, value);
+  }
+  __device__ __forceinline__ uint32_t all_bits(uint32_t value) const {
+    return __reduce_and_sync(kAll, value);
+  }
+  __device__ __forceinline__ bool somewhere(bool value) const {
+    return __any_sync(kAll, value) != 0;
+  }
 
  private:
+  // A value of any size, word by word.
   template <typename T, typename Shuffle>
   static __device__ __forceinline__ T exchange(const T& value, Shuffle shuffle) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -52,22 +63,38 @@ struct WarpGroup {
   }
 };
 
-// kLanes neighbours of a warp, a power of two below 32; the warp's teams may be in different places of the code.
+// kLanes neighbours of a warp, a power of two below 32. All teams of a warp call every collective together: teams that
+// went ways of their own would run one after another.
 template <uint32_t kLanes>
 struct TeamGroup {
+  static constexpr uint32_t kLeast = kLanes;
+  static constexpr uint32_t kAll = WarpGroup::kAll;
+
   __device__ __forceinline__ uint32_t lane() const { return threadIdx.x & (kLanes - 1); }
   __device__ __forceinline__ uint32_t size() const { return kLanes; }
-  __device__ __forceinline__ void sync() const { __syncwarp(all()); }
+  __device__ __forceinline__ void sync() const { __syncwarp(kAll); }
   __device__ __forceinline__ uint32_t broadcast(uint32_t value, uint32_t from = 0) const {
-    return __shfl_sync(all(), value, static_cast<int>(from), kLanes);
+    return __shfl_sync(kAll, value, static_cast<int>(from), kLanes);
+  }
+  // By exchanges: a reduction over a part of the warp is five times as slow as one over all of it.
+  __device__ __forceinline__ uint32_t least(uint32_t value) const {
+    return butterfly(value, [](uint32_t a, uint32_t b) { return a < b ? a : b; });
+  }
+  __device__ __forceinline__ uint32_t all_bits(uint32_t value) const {
+    return butterfly(value, [](uint32_t a, uint32_t b) { return a & b; });
   }
   __device__ __forceinline__ uint32_t ballot(bool value) const {
-    return __ballot_sync(all(), value) >> first() & ((1u << kLanes) - 1);
+    return __ballot_sync(kAll, value) >> (threadIdx.x & 31u & ~(kLanes - 1)) & ((1u << kLanes) - 1);
   }
+  __device__ __forceinline__ bool somewhere(bool value) const { return __any_sync(kAll, value) != 0; }
 
  private:
-  static __device__ __forceinline__ uint32_t first() { return threadIdx.x & 31u & ~(kLanes - 1); }
-  static __device__ __forceinline__ uint32_t all() { return ((1u << kLanes) - 1) << first(); }
+  template <typename Op>
+  static __device__ __forceinline__ uint32_t butterfly(uint32_t value, Op op) {
+#pragma unroll
+    for (uint32_t step = 1; step < kLanes; step <<= 1) value = op(value, __shfl_xor_sync(kAll, value, step));
+    return value;
+  }
 };
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "tables/acl/algorithms.h"
@@ -68,6 +69,10 @@ constexpr size_t kBitvecRules = BitvecRow::kRules;
 // build.
 constexpr size_t kSpaceRules = 50'000;
 
+// A list of tuple_merge is patched where one of tuple_space is built anew, and a ring's teams share its lookup: another
+// structure has to be this many times as quick.
+constexpr double kPatchedIsWorth = 1.3;
+
 struct Candidate {
   Image image;
   const char* name;
@@ -110,12 +115,16 @@ Result<AclChosen> choose_acl(const RuleSet& set, AclTarget target) {
         set, "rules", [](const AclWork& w) { return w.pruned ? kPrunedOnGpu : kSpaceOnGpu; }, all);
   if (!ok) return std::move(ok).error();
   std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
+  const auto merge = std::ranges::find(all, std::string_view(TupleMergeAcl::kName), &Candidate::name);
+  const bool kept = !core && merge != all.begin() && merge->cost < kPatchedIsWorth * all[0].cost;
+  if (kept) std::iter_swap(all.begin(), merge);
   const auto time = [&](double ps) {
     return core ? fmt::format("{:.0f} ns of a core", ps / 1000) : fmt::format("{:.0f} ps of an H100", ps);
   };
   std::string why = fmt::format("{:.1f} tables and {:.1f} {} a packet, about {}", all[0].work.tables, all[0].work.reads,
                                 all[0].reads, time(all[0].cost));
   for (size_t i = 1; i < all.size(); ++i) why += fmt::format("; {} about {}", all[i].name, time(all[i].cost));
+  if (kept) why += ", too little less for a structure that changes do not patch";
   return AclChosen{std::move(all[0].image), all[0].name, std::move(why)};
 }
 

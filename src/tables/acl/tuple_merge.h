@@ -76,8 +76,10 @@ SLUICE_HD uint32_t merge_fields(const FlowKey& key, bool wide) {
 // Tables whose slots are read together, and rows of the sieve: on the host one, which leaves as soon as it can.
 #if defined(__CUDA_ARCH__)
 inline constexpr uint32_t kMergeAhead = 4;
+#define SLUICE_UNROLL _Pragma("unroll")
 #else
 inline constexpr uint32_t kMergeAhead = 1;
+#define SLUICE_UNROLL
 #endif
 
 // Eight IPv4 rules as columns: four cache lines, 32 bytes a rule.
@@ -152,10 +154,12 @@ class TupleMergeView {
   SLUICE_HD uint32_t lookup(const FlowKey& key, AclTally* tally = nullptr) const {
     return key.family == 4 ? lookup_as<false>(key, tally) : lookup_as<true>(key, tally);
   }
-  // The same by a group of at most 32 lanes together (base/group.h), all of which ask for the same key: a lane a table,
-  // then a lane a rule of a block. For latency; each lane does what one alone would do for IPv6.
+  // The same by a group of at most 32 lanes (base/group.h), all of which hold the same key: a lane a table and a row of
+  // the sieve, then a lane a rule of a block. For latency: what does not wait for another load is asked for together,
+  // and all groups that run in step take the same way. A group without a key comes along with `here` false. IPv6: each
+  // lane does what one alone would do.
   template <typename Group>
-  SLUICE_HD uint32_t lookup_team(const FlowKey& key, const Group& group) const;
+  SLUICE_HD uint32_t lookup_team(const FlowKey& key, const Group& group, bool here = true) const;
   // Host only: `n` (at most 32) keys at once, with the widest vectors that the processor has.
   void lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const;
   // The same on a chosen instruction set, for tests and benches. Precondition: isa_available(isa).
@@ -201,9 +205,6 @@ class TupleMergeView {
   template <bool kWide>
   SLUICE_HD uint32_t scan(uint32_t block, const Probe& p, const FlowKey& key, uint32_t best,
                           AclTally* tally = nullptr) const;
-  template <typename Group>
-  SLUICE_HD uint32_t scan_team(uint32_t block, const Probe& p, const FlowKey& key, uint32_t best,
-                               const Group& group) const;
   template <bool kWide>
   SLUICE_HD bool loose_matches(const TupleMergeLoose& l, const Probe& p, const FlowKey& key) const;
   // Precondition: there is one. It follows the loose rules at the next multiple of 64 bytes, which saves a pointer: a
@@ -214,11 +215,27 @@ class TupleMergeView {
   }
   // The best loose rule of an IPv4 key, or kMergeNone. Precondition: there is a sieve.
   SLUICE_HD uint32_t sieved(const Probe& p, const FlowKey& key) const;
+  SLUICE_HD static TupleMergeSieve::Row both(const TupleMergeSieve::Row& a, const TupleMergeSieve::Row& b) {
+    return {{a.rules[0] & b.rules[0], a.rules[1] & b.rules[1]}};
+  }
+  // Its lowest bit, or 127.
+  SLUICE_HD static uint32_t first_bit(const TupleMergeSieve::Row& row) {
+    if (row.rules[0] != 0) return trailing_zeros64(row.rules[0]);
+    return 64 + (row.rules[1] != 0 ? trailing_zeros64(row.rules[1]) : 63);
+  }
   // The first of the rules that the rows have left.
   SLUICE_HD uint32_t first_of(TupleMergeSieve::Row left, const Probe& p, const FlowKey& key) const;
 
  private:
   friend struct TupleMergeKernels;
+  // One rule of a block, as a lane of a team holds it: what was loaded and nothing made of it, so that nobody waits.
+  struct Column {
+    uint32_t address[2], fields, fields_mask, low, span, word;
+    uint16_t free;
+  };
+  SLUICE_HD static Column column_of(const TupleMergeBlock4& b, uint32_t i);
+  // The rule's word, without kMergeMore, where its columns match, else kMergeNone.
+  SLUICE_HD static uint32_t match_of(const Column& c, const Probe& p);
   template <bool kWide>
   void burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, const uint8_t* which, size_t n) const;
   // The lanes of a block whose prefixes cover the key's addresses.
@@ -305,9 +322,7 @@ SLUICE_HD uint32_t TupleMergeView::near_lanes(const TupleMergeBlock4& b, const P
   tuple_fetch_array(b.address, address);
   tuple_fetch_array(b.free, free);
   uint32_t near = 0;
-#if defined(__CUDA_ARCH__)
-#pragma unroll
-#endif
+  SLUICE_UNROLL
   for (uint32_t i = 0; i < kMergeLanes; ++i) {
     const uint64_t differs = (static_cast<uint64_t>(p.word[3] ^ address[2 * i]) >> free[2 * i]) |
                              (static_cast<uint64_t>(p.word[7] ^ address[2 * i + 1]) >> free[2 * i + 1]);
@@ -381,9 +396,7 @@ SLUICE_HD uint32_t TupleMergeView::sieved(const Probe& p, const FlowKey& key) co
   const TupleMergeSieve::Row* rows = from.rows();
   const uint32_t words[4] = {p.word[3], p.word[7], p.ports, p.fields};
   for (uint32_t i = 0; i < from.count; i += kMergeAhead) {
-#if defined(__CUDA_ARCH__)
-#pragma unroll
-#endif
+    SLUICE_UNROLL
     for (uint32_t j = 0; j < kMergeAhead; ++j) {
       const uint32_t byte = i + j < from.count ? i + j : i;
       const uint32_t at = from.at[byte];
@@ -416,15 +429,11 @@ SLUICE_HD uint32_t TupleMergeView::lookup_as(const FlowKey& key, AclTally* tally
   for (uint32_t i = first; i < end; i += kMergeAhead) {
     if (tables_[i].best >= best) break;
     uint32_t blocks[kMergeAhead];
-#if defined(__CUDA_ARCH__)
-#pragma unroll
-#endif
+    SLUICE_UNROLL
     for (uint32_t j = 0; j < kMergeAhead; ++j) {
       blocks[j] = block_of<kWide>(tables_[i + j < end ? i + j : i], p);
     }
-#if defined(__CUDA_ARCH__)
-#pragma unroll
-#endif
+    SLUICE_UNROLL
     for (uint32_t j = 0; j < kMergeAhead; ++j) {
       if (i + j >= end || tables_[i + j].best >= best) break;
       if (tally != nullptr) ++tally->tables;
@@ -434,64 +443,201 @@ SLUICE_HD uint32_t TupleMergeView::lookup_as(const FlowKey& key, AclTally* tally
   return best == kMergeNone ? 0 : best;
 }
 
-template <typename Group>
-SLUICE_HD uint32_t TupleMergeView::scan_team(uint32_t block, const Probe& p, const FlowKey& key, uint32_t best,
-                                             const Group& group) const {
-  for (;; ++block) {
-    const TupleMergeBlock4& b = blocks4_[block];
-    for (uint32_t base = 0; base < kMergeLanes; base += group.size()) {
-      const uint32_t i = base + group.lane();
-      uint32_t word = kMergeNone;
-      bool hit = false;
-      if (i < kMergeLanes) {
-        word = b.rule[i] & ~kMergeMore;
-        const uint64_t differs = (static_cast<uint64_t>(p.word[3] ^ b.address[2 * i]) >> b.free[2 * i]) |
-                                 (static_cast<uint64_t>(p.word[7] ^ b.address[2 * i + 1]) >> b.free[2 * i + 1]) |
-                                 ((p.fields ^ b.fields[i]) & b.fields_mask[i]);
-        hit = (differs == 0) & merge_ports_in(p.ports, b.ports_low[i], b.ports_span[i]) & ((word & kMergeNone) < best);
-        hit = hit && full(word, key);
-      }
-      // Rules stand in order.
-      if (const uint32_t hits = group.ballot(hit); hits != 0) {
-        return group.broadcast(word & kMergeNone, trailing_zeros32(hits));
-      }
-    }
-    if ((b.rule[kMergeLanes - 1] & kMergeMore) == 0) return best;
-    if ((blocks4_[block + 1].rule[0] & kMergeNone) >= best) return best;
-  }
+SLUICE_HD TupleMergeView::Column TupleMergeView::column_of(const TupleMergeBlock4& b, uint32_t i) {
+  Column c;
+  memcpy(c.address, __builtin_assume_aligned(b.address + 2 * i, 8), sizeof c.address);
+  memcpy(&c.free, __builtin_assume_aligned(b.free + 2 * i, 2), sizeof c.free);
+  c.fields = b.fields[i];
+  c.fields_mask = b.fields_mask[i];
+  c.low = b.ports_low[i];
+  c.span = b.ports_span[i];
+  c.word = b.rule[i];
+  return c;
 }
 
+SLUICE_HD uint32_t TupleMergeView::match_of(const Column& c, const Probe& p) {
+  // 0 when all bits are shifted out.
+  const auto shifted = [](uint32_t value, uint32_t by) {
+#if defined(__CUDA_ARCH__)
+    return __funnelshift_rc(value, 0, by);
+#else
+    return static_cast<uint32_t>(uint64_t{value} >> by);
+#endif
+  };
+  const uint32_t differs = shifted(p.word[3] ^ c.address[0], c.free & 255u) |
+                           shifted(p.word[7] ^ c.address[1], c.free >> 8) | ((p.fields ^ c.fields) & c.fields_mask);
+  const bool matches = (differs == 0) & merge_ports_in(p.ports, c.low, c.span);
+  return matches ? c.word & ~kMergeMore : kMergeNone;
+}
+
+// Three loads in a row, whatever the list is like: rows of the sieve and slots, then blocks and the sieved rule; then
+// the rest of long buckets, block by block. What is loaded is used only after all that does not depend on it has been
+// asked for, and loads are not skipped where a lane has nothing to ask for: a branch between them is a wait. A warp by
+// itself waits for most of its instructions, so there are as few of them as possible, too.
 template <typename Group>
-SLUICE_HD uint32_t TupleMergeView::lookup_team(const FlowKey& key, const Group& group) const {
-  if (key.family != 4) return lookup(key);
+SLUICE_HD uint32_t TupleMergeView::lookup_team(const FlowKey& key, const Group& group, bool here) const {
+  constexpr uint32_t kLeast = Group::kLeast < kMergeLanes ? Group::kLeast : kMergeLanes;
+  constexpr uint32_t kBlocks = 3;                    // that are read at a time
+  constexpr uint32_t kRules = kMergeLanes / kLeast;  // of a block, a lane
+  constexpr uint32_t kRows = sizeof(TupleMergeSieve::at) / kLeast;
+  const bool mine = here && key.family == 4;
+  const uint32_t lane = group.lane(), lanes = group.size();
   const Probe p = probe_of<false>(key);
-  uint32_t best = kMergeNone;
+
+  // A lane every lanes'th row.
+  TupleMergeSieve::Row rows[kRows];
+  SLUICE_UNROLL
+  for (uint32_t r = 0; r < kRows; ++r) rows[r] = {{~uint64_t{0}, ~uint64_t{0}}};
+  const TupleMergeSieve* sieved = sieved_ ? &sieve() : nullptr;
   if (sieved_) {
-    best = sieved(p, key);
-  } else {
-    for (uint32_t base = 0; base < narrow_loose_; base += group.size()) {
-      const uint32_t i = base + group.lane();
-      const bool hit = i < narrow_loose_ && loose_matches<false>(loose_[i], p, key);
-      if (const uint32_t hits = group.ballot(hit); hits != 0) {
-        best = loose_[base + trailing_zeros32(hits)].rule & kMergeNone;
-        break;
+    const uint32_t words[4] = {p.word[3], p.word[7], p.ports, p.fields};
+    SLUICE_UNROLL
+    for (uint32_t r = 0; r < kRows; ++r) {
+      const uint32_t i = r * lanes + lane;
+      const uint32_t byte = i < sieved->count ? i : 0;  // a sieve has a row at least
+      const uint32_t at = sieved->at[byte];
+      const uint32_t word = at < 8 ? (at < 4 ? words[0] : words[1]) : (at < 12 ? words[2] : words[3]);
+      rows[r] = tuple_fetch(sieved->rows() + byte * 256 + (word >> (8 * (at & 3)) & 255));
+    }
+  }
+
+  uint32_t best = kMergeNone;   // the team's
+  uint32_t found = kMergeNone;  // this lane's
+  // A lane's matching rule, unless the columns are not all of it.
+  const auto take = [&](uint32_t word) {
+    if ((word & kMergeNone) >= found) return;
+    if (full(word, key)) found = word & kMergeNone;
+  };
+  // The loose rules that the rows leave: every lanes'th for this lane, the first of them at once.
+  TupleMergeSieve::Row left = {};
+  uint32_t loose = 0, loose_word = kMergeNone;
+  for (uint32_t base = 0; base == 0 || base < narrow_; base += lanes) {
+    // This lane's table and what it has for the key.
+    uint32_t first = kMergeNone, slot = 0, tag = 0;
+    if (narrow_ != 0) {
+      const bool some = mine && base + lane < narrow_;
+      const TupleMergeTable& t = tuple_fetch(tables_ + (some ? base + lane : base));
+      const uint32_t h = merge_hash<false>(t, p.word, p.ports, p.protocol);
+      slot = slots_[t.slot_base + (uint64_t{h} >> t.slot_shift)];
+      first = some ? t.best : kMergeNone;
+      tag = merge_tag(h);
+    }
+    if (base == 0 && sieved_) {
+      left = rows[0];
+      SLUICE_UNROLL
+      for (uint32_t r = 1; r < kRows; ++r) left = both(left, rows[r]);
+      const uint64_t every = mine ? ~uint64_t{0} / ((uint64_t{1} << lanes) - 1) << lane : 0;
+      SLUICE_UNROLL
+      for (uint64_t& half : left.rules) {
+        half = (uint64_t{group.all_bits(static_cast<uint32_t>(half >> 32))} << 32 |
+                group.all_bits(static_cast<uint32_t>(half))) &
+               every;
+      }
+      loose = first_bit(left);
+      loose_word = sieved->rule[loose];
+    }
+    // One plus this lane's block, then the blocks of the team's first candidates, in the order of their tables' best
+    // rules; 0: none.
+    const uint32_t block = first < best && ((slot & 255) == 0 || (slot & 255) == tag) ? slot >> 8 : 0;
+    uint32_t there = group.ballot(block != 0);
+    uint32_t current[kBlocks];
+    Column columns[kBlocks][kRules];
+    if (narrow_ != 0) {
+      SLUICE_UNROLL
+      for (uint32_t k = 0; k < kBlocks; ++k) {
+        const uint32_t next = group.broadcast(block, there != 0 ? trailing_zeros32(there) : 0);
+        current[k] = there != 0 ? next : 0;
+        there &= there - 1;
+        SLUICE_UNROLL
+        for (uint32_t r = 0; r < kRules; ++r) {
+          columns[k][r] =
+              column_of(blocks4_[current[k] != 0 ? current[k] - 1 : 0], (r * lanes + lane) & (kMergeLanes - 1));
+        }
       }
     }
-  }
-  for (uint32_t base = 0; base < narrow_; base += group.size()) {
-    if (tables_[base].best >= best) break;
-    const uint32_t i = base + group.lane();
-    uint32_t block = 0, first = kMergeNone;
-    if (i < narrow_) {
-      first = tables_[i].best;
-      if (first < best) block = block_of<false>(tables_[i], p);
+    if (base == 0 && !sieved_) {
+      for (uint32_t i = lane; mine && i < narrow_loose_ && found == kMergeNone; i += lanes) {
+        if (loose_matches<false>(loose_[i], p, key)) found = loose_[i].rule & kMergeNone;
+      }
     }
-    for (uint32_t there = group.ballot(block != 0); there != 0; there &= there - 1) {
-      const uint32_t from = trailing_zeros32(there);
-      if (group.broadcast(first, from) >= best) break;
-      best = scan_team(group.broadcast(block, from) - 1, p, key, best, group);
+    while ((left.rules[0] | left.rules[1]) != 0) {
+      if ((loose_word & kMergeFull) == 0 || loose_matches<false>(loose_[loose], p, key)) {
+        found = loose_word & kMergeNone;
+        left = {};
+        break;
+      }
+      left.rules[1] &= left.rules[0] != 0 ? ~uint64_t{0} : left.rules[1] - 1;
+      left.rules[0] &= left.rules[0] - 1;
+      loose = first_bit(left);
+      loose_word = sieved->rule[loose];
     }
+    if (narrow_ == 0) {
+      best = group.least(found);
+      break;
+    }
+    uint32_t words[kBlocks][kRules];
+    uint32_t lowest = kMergeNone, any = 0;
+    SLUICE_UNROLL
+    for (uint32_t k = 0; k < kBlocks; ++k) {
+      SLUICE_UNROLL
+      for (uint32_t r = 0; r < kRules; ++r) {
+        const bool there_is = current[k] != 0 && r * lanes + lane < kMergeLanes;
+        words[k][r] = there_is ? match_of(columns[k][r], p) : kMergeNone;
+        any |= words[k][r];
+        lowest = (words[k][r] & kMergeNone) < lowest ? words[k][r] & kMergeNone : lowest;
+      }
+    }
+    if ((any & kMergeFull) == 0) {
+      found = lowest < found ? lowest : found;
+    } else {
+      SLUICE_UNROLL
+      for (uint32_t k = 0; k < kBlocks; ++k) {
+        SLUICE_UNROLL
+        for (uint32_t r = 0; r < kRules; ++r) take(words[k][r]);
+      }
+    }
+    best = group.least(found);
+    // Which buckets go on: the last rule of a block says it, and rules stand in order.
+    uint32_t more = 0;
+    SLUICE_UNROLL
+    for (uint32_t k = 0; k < kBlocks; ++k) {
+      SLUICE_UNROLL
+      for (uint32_t r = 0; r < kRules; ++r) {
+        const bool last = current[k] != 0 && r * lanes + lane == kMergeLanes - 1;
+        const uint32_t word = columns[k][r].word;
+        more |= uint32_t{last && (word & kMergeMore) != 0 && (word & kMergeNone) < best} << k;
+      }
+    }
+    more = group.broadcast(more, (kMergeLanes - 1) % lanes);
+    // What is left of them, then of the candidates.
+    uint32_t next = 0;
+    while (group.somewhere((next | more | there) != 0)) {
+      const uint32_t from = there != 0 ? trailing_zeros32(there) : 0;
+      const uint32_t candidate = group.broadcast(first < best ? block : 0, from);
+      if (next == 0 && more != 0) {
+        const uint32_t which = trailing_zeros32(more);
+        more &= more - 1;
+        SLUICE_UNROLL
+        for (uint32_t k = 0; k < kBlocks; ++k) next = k == which ? current[k] + 1 : next;
+      } else if (next == 0 && there != 0) {
+        there &= there - 1;
+        next = candidate;
+      }
+      uint32_t last = 0;
+      SLUICE_UNROLL
+      for (uint32_t r = 0; r < kRules; ++r) {
+        const uint32_t i = r * lanes + lane;
+        const Column c = column_of(blocks4_[next != 0 ? next - 1 : 0], i & (kMergeLanes - 1));
+        if (i == kMergeLanes - 1) last = c.word;
+        take(next != 0 && i < kMergeLanes ? match_of(c, p) : kMergeNone);
+      }
+      best = group.least(found);
+      last = group.broadcast(last, (kMergeLanes - 1) % lanes);
+      next = next != 0 && (last & kMergeMore) != 0 && (last & kMergeNone) < best ? next + 1 : 0;
+    }
+    if (!group.somewhere(mine && base + lanes < narrow_ && tables_[base + lanes].best < best)) break;
   }
+  if (!mine) return here ? lookup(key) : 0;
   return best == kMergeNone ? 0 : best;
 }
 
