@@ -3,6 +3,7 @@
 #include "app.h"
 #include "batch/drop_reason.h"
 #include "graph/arguments.h"
+#include "graph/processing.h"
 #include "pipeline.h"
 
 namespace sluice::app {
@@ -11,6 +12,10 @@ namespace {
 std::string ports_text(const PortRange& range) {
   if (range.max == kAnyPorts) return fmt::format("{} or more", range.min);
   return range.min == range.max ? std::to_string(range.min) : fmt::format("{} to {}", range.min, range.max);
+}
+
+std::string processing_of(const ElementClass& c) {
+  return std::string(processing_code(c, c.make(c.name)->kind()));
 }
 
 Json element_json(const ElementClass& c) {
@@ -39,6 +44,7 @@ Json element_json(const ElementClass& c) {
   };
   json["inputs"] = range(c.inputs);
   json["outputs"] = range(c.outputs);
+  json["processing"] = processing_of(c);
   json["output_docs"] = c.output_docs;
   json["drops"] = Json::array();
   for (DropReason d : c.drops) json["drops"].push_back(to_string(d));
@@ -60,7 +66,8 @@ std::string manual(const ElementClass& c) {
   std::string t = fmt::format("{}: {}\n", c.name, c.summary);
   if (!c.aliases.empty()) t += fmt::format("also called {}\n", fmt::join(c.aliases, ", "));
   t += fmt::format("\n  {}({})\n\n{}\n", c.name, synopsis(c.arguments), c.description);
-  t += fmt::format("\ninputs {}, outputs {}\n", ports_text(c.inputs), ports_text(c.outputs));
+  t += fmt::format("\ninputs {}, outputs {}, processing {} (h push, l pull, a either)\n", ports_text(c.inputs),
+                   ports_text(c.outputs), processing_of(c));
   for (size_t i = 0; i < c.output_docs.size(); ++i) t += fmt::format("  output {}: {}\n", i, c.output_docs[i]);
   if (!c.arguments.empty()) t += "\narguments\n";
   for (const ArgumentSpec& a : c.arguments) {

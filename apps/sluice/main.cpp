@@ -10,6 +10,7 @@
 #include "app_state.h"
 #include "control/machine.h"
 #include "live.h"
+#include "scheduled.h"
 
 namespace {
 
@@ -94,6 +95,20 @@ Failure usage_failure(CLI::App& root, const CLI::ParseError& error) {
   return Failure{Exit::kUsage, Error(message, hint)};
 }
 
+// What `work` says, or how it failed.
+template <typename Work>
+int guarded(Work&& work) {
+  try {
+    return static_cast<int>(work());
+  } catch (const Failure& failure) {
+    if (!failure.error.message.empty() || !failure.error.diagnostics.empty()) print_failure(failure);
+    return static_cast<int>(failure.code);
+  } catch (const std::bad_alloc&) {
+    print_failure(Failure{Exit::kIo, Error("out of memory")});
+    return static_cast<int>(Exit::kIo);
+  }
+}
+
 int run(int argc, char** argv) {
   AppState& state = app_state();
   for (int i = 0; i < argc; ++i) state.command += (i == 0 ? "sluice" : std::string(" ") + argv[i]);
@@ -143,19 +158,16 @@ int run(int argc, char** argv) {
     return static_cast<int>(Exit::kUsage);
   }
   install_signal_handlers();
-  try {
-    return static_cast<int>(state.selected ? state.selected() : Exit::kOk);
-  } catch (const Failure& failure) {
-    if (!failure.error.message.empty() || !failure.error.diagnostics.empty()) print_failure(failure);
-    return static_cast<int>(failure.code);
-  } catch (const std::bad_alloc&) {
-    print_failure(Failure{Exit::kIo, Error("out of memory")});
-    return static_cast<int>(Exit::kIo);
-  }
+  return guarded([&] { return state.selected ? state.selected() : Exit::kOk; });
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  const std::string_view program = argc > 0 ? argv[0] : "";
+  if (program.substr(program.rfind('/') + 1) == "click") {
+    install_signal_handlers();
+    return guarded([&] { return static_cast<Exit>(click_main(argc, argv)); });
+  }
   return run(argc, argv);
 }

@@ -118,18 +118,24 @@ void add_counted(Phases& phases, Error errors, Exit code, const char* noun, cons
   phases.add(std::move(errors), code);
 }
 
+bool is_planned(const Router& router, Scheduled scheduled) {
+  return scheduled != Scheduled::kAlways && (router.scheduled.empty() || scheduled == Scheduled::kRefused);
+}
+
 }  // namespace
 
-std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, const Defines& defines) {
+std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, const Defines& defines,
+                                         Scheduled scheduled) {
   auto p = parse_graph(std::move(text), std::move(name), defines);
   p->router = need(build_router(p->graph, registry(), p->text));
   print_warnings(p->router.warnings);
-  p->plan = need(make_plan(p->router));
+  if (is_planned(p->router, scheduled)) p->plan = need(make_plan(p->router));
   return p;
 }
 
 std::unique_ptr<Pipeline> load_pipeline(std::string text, std::string name, const Defines& defines,
-                                        const TableOverrides& overrides, bool ports, bool keep_models) {
+                                        const TableOverrides& overrides, bool ports, bool keep_models,
+                                        Scheduled scheduled) {
   auto p = parse_graph(std::move(text), std::move(name), defines);
   Phases phases;
   TableGaps gaps;
@@ -138,10 +144,13 @@ std::unique_ptr<Pipeline> load_pipeline(std::string text, std::string name, cons
   if (router.ok()) {
     p->router = std::move(*router);
     print_warnings(p->router.warnings);
-    if (auto plan = make_plan(p->router); plan.ok()) {
-      p->plan = std::move(*plan);
-    } else {
-      phases.add(std::move(plan).error(), Exit::kBadInput);
+    if (is_planned(p->router, scheduled)) {
+      auto plan = make_plan(p->router);
+      if (plan.ok()) {
+        p->plan = std::move(*plan);
+      } else {
+        phases.add(std::move(plan).error(), Exit::kBadInput);
+      }
     }
   } else {
     phases.add(std::move(router).error(), Exit::kBadInput);
@@ -222,13 +231,16 @@ PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options, const Run
     fail(output_failed ? Exit::kIo : Exit::kBadInput, done.error());
   }
   run.interrupted = interrupted().load();
-  if (!run.report.conserved()) {
-    fail(Exit::kCheckFailed,
-         fmt::format("packets are not conserved: {} in + {} generated is not {} out + {} dropped",
-                     run.report.packets_in, run.report.generated, run.report.packets_out, run.report.dropped),
-         "this is a defect of sluice; please report it with the configuration");
-  }
+  check_conserved(run.report);
   return run;
+}
+
+void check_conserved(const RunReport& r) {
+  if (r.conserved()) return;
+  fail(Exit::kCheckFailed,
+       fmt::format("packets are not conserved: {} in + {} generated is not {} out + {} dropped{}", r.packets_in,
+                   r.generated, r.packets_out, r.dropped, r.queued == 0 ? "" : fmt::format(" + {} queued", r.queued)),
+       "this is a defect of sluice; please report it with the configuration");
 }
 
 std::string drops_text(const std::array<uint64_t, kDropReasons>& drops) {
@@ -261,6 +273,7 @@ std::string summary(const RunReport& r, const std::string& device) {
     }
   }
   text += fmt::format("\ndrops  {}{}{}\n", with_commas(r.dropped), r.dropped != 0 ? ": " : "", drops_text(r.drops));
+  if (r.queued != 0) text += fmt::format("queued {} packets\n", with_commas(r.queued));
   text +=
       fmt::format("time   {} on {} x{}, {}, p50 {:.1f} us, p99 {:.1f} us\n", human_seconds(r.seconds), device,
                   r.workers, human_rate(r.seconds > 0 ? static_cast<double>(r.packets_in) / r.seconds : 0, "packets"),

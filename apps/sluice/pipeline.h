@@ -33,14 +33,19 @@ struct Pipeline {
 
 using Defines = std::vector<std::pair<std::string, std::string>>;
 
+// Whether a graph may be one that the packet scheduler has to run, which has no plan; kAlways: none is planned.
+enum class Scheduled : uint8_t { kRefused, kAllowed, kAlways };
+
 // Parses and checks the graph and plans it; the tables are not read.
-std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, const Defines& defines);
+std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, const Defines& defines,
+                                         Scheduled scheduled = Scheduled::kRefused);
 // The same and the tables; `ports`: what the sources and sinks name is looked at as well. Ends with everything that is
 // wrong and does not follow from something else: a text that does not parse alone; else arguments and connections,
 // files that cannot be read, rules and routes, and ports together. kIo where it is only files that cannot be opened,
 // else kBadInput.
 std::unique_ptr<Pipeline> load_pipeline(std::string text, std::string name, const Defines& defines,
-                                        const TableOverrides& overrides, bool ports, bool keep_models = false);
+                                        const TableOverrides& overrides, bool ports, bool keep_models = false,
+                                        Scheduled scheduled = Scheduled::kRefused);
 // Ends with kBadInput where a table has errors.
 void load_pipeline_tables(Pipeline& pipeline, const TableOverrides& overrides);
 
@@ -55,6 +60,9 @@ struct RunHooks {
 };
 // Runs it once. Ends with kIo, kBadInput, or kCheckFailed when packets are not conserved.
 PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options, const RunHooks& hooks = {});
+
+// Ends with kCheckFailed unless every packet is accounted for.
+void check_conserved(const RunReport& report);
 
 // "in ... out ... drops ..." for people.
 std::string summary(const RunReport& report, const std::string& device);

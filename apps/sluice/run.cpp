@@ -11,6 +11,7 @@
 #include "live.h"
 #include "net/text.h"
 #include "pipeline.h"
+#include "scheduled.h"
 #include "shadowed.h"
 
 namespace sluice::app {
@@ -22,7 +23,7 @@ struct RunFlags {
                    latency_target;
   std::vector<std::string> out;
   DeviceFlags device;
-  bool icmp_denied = false, print_graph = false, print_plan = false;
+  bool icmp_denied = false, print_graph = false, print_plan = false, simulated = false;
   unsigned workers = 1;
   uint32_t batch = 256;
   uint64_t limit = 0;
@@ -81,6 +82,26 @@ StandardGraph standard_graph_of(const RunFlags& o) {
     }
   }
   return g;
+}
+
+// A graph that the packet scheduler runs, on the CPU.
+Exit run_queues(const RunFlags& o, const Pipeline& pipeline, const std::string& device) {
+  if (device != "cpu") {
+    fail(Exit::kUsage,
+         fmt::format("--device {}: this graph runs on the CPU alone: {}", device, pipeline.router.scheduled));
+  }
+  if (o.live.counts() || o.live.wait) fail(Exit::kUsage, "a graph with queues takes no changes while it runs");
+  if (o.limit != 0) fail(Exit::kUsage, "--limit is not for graphs with queues", "write LIMIT at the source");
+  const auto scheduler = make_scheduler(pipeline, scheduler_options(o.simulated));
+  const PipelineRun done = run_scheduled(*scheduler);
+  if (json_output()) {
+    Json json = to_json(done.report, pipeline.router, pipeline.table_report, device);
+    json["interrupted"] = done.interrupted;
+    print_json(json);
+  } else {
+    print_out(summary(done.report, device));
+  }
+  return done.interrupted ? Exit::kInterrupted : Exit::kOk;
 }
 
 Exit run(const RunFlags& o) {
@@ -147,16 +168,20 @@ Exit run(const RunFlags& o) {
   }
   const std::string title = standard ? "standard graph" : file == "-" ? "standard input" : file;
   if (o.print_graph || o.print_plan) {
-    const auto parsed = parse_pipeline(std::move(text), title, defines);
+    const auto parsed = parse_pipeline(std::move(text), title, defines, Scheduled::kAllowed);
     if (o.print_graph) {
       show("graph", print_click(parsed->graph));
+    } else if (!parsed->router.scheduled.empty()) {
+      show("plan", describe_schedule(parsed->router));
     } else {
       show("plan", describe(parsed->plan, parsed->router) + describe_offloads(*parsed, devices));
     }
     return Exit::kOk;
   }
   LiveRun live(o.live);
-  auto pipeline = load_pipeline(std::move(text), title, defines, overrides, true, o.live.counts());
+  auto pipeline = load_pipeline(std::move(text), title, defines, overrides, true, o.live.counts(), Scheduled::kAllowed);
+  if (!pipeline->router.scheduled.empty()) return run_queues(o, *pipeline, device);
+  if (o.simulated) fail(Exit::kUsage, "--simtime is for graphs with queues, timers or scripts");
   RunOptions options;
   options.workers = o.workers;
   options.batch = o.batch;
@@ -255,7 +280,7 @@ Exit check(const CheckOptions& o) {
     }
     if (file.empty()) fail(Exit::kUsage, "no configuration is named");
     const auto pipeline = load_pipeline(need(read_whole_file(file), Exit::kIo), file == "-" ? "standard input" : file,
-                                        defines, {}, false);
+                                        defines, {}, false, false, Scheduled::kAllowed);
     json["elements"] = pipeline->router.elements.size();
     json["warnings"] = pipeline->router.warnings.size();
     json["tables"] = Json::array();
@@ -328,6 +353,8 @@ void add_run(CLI::App& root) {
   add_run_options(*sub, *o);
   add_live_options(*sub, o->live);
   sub->add_flag("--print-graph", o->print_graph, "Print the graph as Click text and stop");
+  sub->add_flag("--simtime", o->simulated,
+                "For a graph with queues, timers or scripts: simulated time, which jumps to whatever is next");
   sub->add_flag("--print-plan", o->print_plan, "Print how the graph is cut into programs and stop");
 }
 

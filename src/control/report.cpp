@@ -27,6 +27,7 @@ Json to_json(const RunReport& report, const Router& router, const TableReport& t
   Json json{{"packets_in", report.packets_in}, {"bytes_in", report.bytes_in},    {"packets_out", report.packets_out},
             {"bytes_out", report.bytes_out},   {"generated", report.generated},  {"dropped", report.dropped},
             {"fast_path", report.totals.fast}, {"conserved", report.conserved()}};
+  if (report.queued != 0) json["queued"] = report.queued;
   json["out"] = Json::object();
   for (const auto& [port, counters] : report.ports)
     json["out"][std::to_string(port)] = {{"packets", counters.packets}, {"bytes", counters.bytes}};

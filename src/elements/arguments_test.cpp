@@ -4,6 +4,7 @@
 #include <set>
 
 #include "elements/testing.h"
+#include "graph/processing.h"
 
 namespace sluice {
 namespace {
@@ -103,6 +104,7 @@ TEST(Schema, EveryClassIsDocumentedAndItsOptionsAreSound) {
   std::set<std::string> names;
   for (const auto& c : testing::all_elements().classes()) {
     EXPECT_EQ(check_specs(c->arguments), "") << c->name;
+    EXPECT_TRUE(is_processing_code(processing_code(*c, c->make(c->name)->kind()))) << c->name;
     EXPECT_FALSE(c->summary.empty()) << c->name;
     EXPECT_FALSE(c->description.empty()) << c->name;
     EXPECT_FALSE(c->group.empty()) << c->name;

@@ -282,6 +282,10 @@ std::string field_names(FieldMask mask) {
 }  // namespace
 
 Result<Plan> make_plan(const Router& router) {
+  if (!router.scheduled.empty()) {
+    return Error(fmt::format("the packet scheduler has to run this graph: {}", router.scheduled),
+                 "`sluice run` and `click` have it");
+  }
   return Planner(router).run();
 }
 

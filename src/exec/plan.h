@@ -50,7 +50,7 @@ struct Plan {
 };
 
 // Stages are joined into maximal segments of at most kMaxStages; what comes after a host element starts a new one.
-// Errors: no source, more exits than a program can number.
+// Errors: no source, more exits than a program can number, a graph for the packet scheduler.
 Result<Plan> make_plan(const Router& router);
 
 // Binds every program over the tables of one generation. Errors: each table that is missing or of the wrong kind.

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "exec/device/trace.h"
+#include "exec/egress_limiter.h"
 #include "net/parse.h"
 
 namespace sluice {
@@ -32,18 +33,8 @@ struct Runtime::Job {
 
 // Token bucket over the packets' own time stamps, so that results do not depend on the machine: the generic cell rate
 // algorithm (ITU-T I.371), tokens counted in nanoseconds of theoretical arrival time.
-struct Runtime::Limiter {
+struct Runtime::Limiter : EgressLimiter {
   unsigned element;
-  uint64_t interval_ns;
-  uint64_t tolerance_ns;
-  uint64_t theoretical_ns = 0;
-
-  bool admit(uint64_t timestamp_ns) {
-    const uint64_t arrival = std::max(theoretical_ns, timestamp_ns);
-    if (arrival - timestamp_ns > tolerance_ns) return false;
-    theoretical_ns = arrival + interval_ns;
-    return true;
-  }
 };
 
 // Gates and copies for `look`. The committing thread has a gate of its own.
@@ -97,9 +88,7 @@ Runtime::Runtime(const Router& router, const Plan& plan, const RunOptions& optio
     : router_(router), plan_(plan), options_(options), ports_(size_t{1} << 16) {
   commit_stats_.elements.resize(router.elements.size());
   for (unsigned e : limited_elements(router)) {
-    const Element::EgressRate rate = router.elements[e]->egress_rate();
-    const uint64_t interval = std::max<uint64_t>(1, 1'000'000'000 / rate.per_second);
-    limiters_.push_back({e, interval, interval * (std::max(1u, rate.burst) - 1)});
+    limiters_.push_back({EgressLimiter::of(router.elements[e]->egress_rate()), e});
   }
 }
 

@@ -124,8 +124,10 @@ struct RunReport {
   // Memory with frames that devices were given up with, as they may still write there: not used again.
   size_t set_aside_bytes = 0;
 
-  // Every packet that came in or was made has left or was dropped with a reason.
-  bool conserved() const { return packets_in + generated == packets_out + dropped; }
+  uint64_t queued = 0;  // still held by queues at the end (packet scheduler)
+
+  // Every packet that came in or was made has left, was dropped with a reason, or is still in a queue.
+  bool conserved() const { return packets_in + generated == packets_out + dropped + queued; }
 };
 
 // Runs that are over, but not for some device of theirs. It may still read and write what records named, so that is

@@ -13,6 +13,19 @@
 namespace sluice {
 namespace {
 
+// 0:1:2:3:4:5 with two digits a byte, as configurations for Click have them with one.
+std::string padded_mac(std::string_view text) {
+  std::string padded;
+  size_t digits = 0;
+  for (size_t i = text.size(); i-- > 0;) {
+    if (text[i] == ':' && digits == 1) padded.insert(padded.begin(), '0');
+    digits = text[i] == ':' ? 0 : digits + 1;
+    padded.insert(padded.begin(), text[i]);
+  }
+  if (digits == 1 && text.find(':') != std::string_view::npos) padded.insert(padded.begin(), '0');
+  return padded.size() <= 17 ? padded : std::string(text);
+}
+
 using Kind = ArgumentKind;
 
 constexpr std::string_view kKindNames[] = {"bool", "int",    "uint",    "double", "time", "bandwidth", "bytes",
@@ -348,7 +361,7 @@ bool parse_value(const ArgumentSpec& spec, std::string_view raw, ArgumentValue* 
       return true;
     }
     case Kind::kMac: {
-      const auto mac = parse_mac(text);
+      const auto mac = parse_mac(padded_mac(text));
       if (!mac) return wrong(text, "is not a MAC address");
       value->mac = *mac;
       return true;

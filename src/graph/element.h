@@ -18,6 +18,7 @@
 #include "batch/packet.h"
 #include "graph/arguments.h"
 #include "graph/click/source.h"
+#include "graph/flow.h"
 #include "graph/stage_slot.h"
 #include "graph/table_set.h"
 
@@ -42,6 +43,7 @@ struct ElementClass {
   std::vector<ArgumentSpec> arguments;
   PortRange inputs{1, 1};
   PortRange outputs{1, 1};
+  std::string processing;                // push and pull (processing.h): "h/l"; empty: what its kind and ports say
   std::vector<std::string> output_docs;  // one line an output, where they differ
   std::vector<DropReason> drops;         // the reasons it may give
   std::string example;                   // one Click line
@@ -55,6 +57,7 @@ enum class ElementKind : uint8_t {
   kSource,  // a port's receiving end, or a generator
   kSink,    // a port's sending end, or the end of the road
   kInfo,    // no ports: declares tables or settings
+  kFlow,    // keeps packets, pulls them, or acts by time: one packet at a time in the packet scheduler (flow.h)
 };
 
 // What a stage (or a host element) needs of a packet and gives to it: the graph is checked by it.
@@ -88,7 +91,7 @@ struct PortSpec {
   uint64_t limit = ~uint64_t{0};  // generator or capture: packets to give; ~0: no limit
   uint64_t start = 0;             // capture: packets to skip first
   uint32_t burst = 0;             // generator: packets a batch; 0: the executor's batch size
-  bool stop_when_done = true;
+  bool stop_when_done = false;    // packet scheduler: the end of this source asks the run to stop
 };
 
 class HostContext;
@@ -150,6 +153,11 @@ class Element {
   // kSource, kSink
   // ------------------------------------------------------------------------------------------------------
   virtual PortSpec port() const { return {}; }
+
+  // kFlow; others may have one that the packet scheduler uses in place of what is above. The element's own object.
+  virtual Flow* flow() { return nullptr; }
+  // What others may read and set by name while the packet scheduler runs, besides what every element has.
+  virtual std::vector<Handler> handlers() { return {}; }
 
   // A finding at the element's declaration, with its line and a caret.
   Diagnostic diagnostic(std::string message) const;

@@ -7,6 +7,8 @@
 #include <map>
 #include <tuple>
 
+#include "graph/processing.h"
+
 namespace sluice {
 
 const ElementClass* Registry::find(std::string_view name) const {
@@ -76,6 +78,7 @@ class RouterBuilder {
 
   Result<Router> run(std::string_view text, Router* sound) {
     make_elements();
+    resolve();
     take_connections();
     check_ports();
     if (errors_ == 0) check_fields();
@@ -147,12 +150,53 @@ class RouterBuilder {
     }
   }
 
+  static std::string port_text(const ProcessingConflict::End& end, const char* kind, const std::string& name) {
+    return fmt::format("{} {} {} of '{}'", kind, end.output ? "output" : "input", end.port, name);
+  }
+
+  // Push and pull, and whether the packet scheduler is needed.
+  void resolve() {
+    std::vector<std::string_view> codes;
+    for (const auto& element : router_.elements)
+      codes.push_back(element == nullptr ? std::string_view()
+                                         : processing_code(*element->element_class, element->kind()));
+    std::vector<ProcessingConflict> conflicts;
+    pull_ = resolve_processing(graph_, codes, &conflicts);
+    for (const ProcessingConflict& conflict : conflicts) {
+      const ClickElement& push = graph_.elements[conflict.push.element];
+      const ClickElement& pull = graph_.elements[conflict.pull.element];
+      const std::string ends = fmt::format("{} and {}", port_text(conflict.push, "push", push.name),
+                                           port_text(conflict.pull, "pull", pull.name));
+      Diagnostic* d = nullptr;
+      if (conflict.connection != nullptr) {
+        d = &report(conflict.connection->position, 2, fmt::format("{} meet", ends));
+      } else {
+        const ClickElement& c = graph_.elements[conflict.element];
+        d = &report(c.name_position.source ? c.name_position : c.class_position, c.name.size(),
+                    fmt::format("{} meet at '{}' ({})", ends, c.name, c.class_name));
+      }
+      // Packets that are handed to somebody who asks must wait in between; what waits must be fetched.
+      d->suggestion = conflict.push.output ? "put a Queue between them" : "put an Unqueue between them";
+    }
+    for (size_t c = 0; c < pull_.size() && router_.scheduled.empty(); ++c) {
+      if (pull_[c]) {
+        router_.scheduled = fmt::format("'{}' asks '{}' for packets", graph_.elements[graph_.connections[c].to].name,
+                                        graph_.elements[graph_.connections[c].from].name);
+      }
+    }
+    for (const auto& element : router_.elements) {
+      if (element == nullptr || element->kind() != ElementKind::kFlow || !router_.scheduled.empty()) continue;
+      router_.scheduled = fmt::format("'{}' ({}) handles one packet at a time", element->name, element->class_name);
+    }
+  }
+
   void take_connections() {
     const size_t n = graph_.elements.size();
     inputs_.resize(n);
     outputs_.resize(n);
-    for (const ClickConnection& c : graph_.connections) {
-      router_.connections.push_back({c.from, c.from_port, c.to, c.to_port});
+    for (size_t i = 0; i < graph_.connections.size(); ++i) {
+      const ClickConnection& c = graph_.connections[i];
+      router_.connections.push_back({c.from, c.from_port, c.to, c.to_port, pull_[i]});
       note(outputs_[c.from], c.from_port, &c);
       note(inputs_[c.to], c.to_port, &c);
     }
@@ -178,11 +222,23 @@ class RouterBuilder {
       for (size_t port = 0; port < outputs_[e].size(); ++port) {
         for (size_t i = 1; i < outputs_[e][port].size(); ++i) {
           const ClickConnection& again = *outputs_[e][port][i];
+          if (pulls(again)) continue;  // whoever asks gets it
           Diagnostic& d = report(
               again.position, 2,
               fmt::format("output {} of '{}' is connected twice: to '{}' and to '{}'", port, graph_.elements[e].name,
                           graph_.elements[outputs_[e][port][0]->to].name, graph_.elements[again.to].name));
           d.suggestion = "put a Tee between them to send each packet both ways, or a Classifier to choose";
+        }
+      }
+      for (size_t port = 0; port < inputs_[e].size(); ++port) {
+        for (size_t i = 1; i < inputs_[e][port].size(); ++i) {
+          const ClickConnection& again = *inputs_[e][port][i];
+          if (!pulls(again)) continue;
+          Diagnostic& d = report(again.position, 2,
+                                 fmt::format("pull input {} of '{}' is connected twice: to '{}' and to '{}'", port,
+                                             graph_.elements[e].name, graph_.elements[inputs_[e][port][0]->from].name,
+                                             graph_.elements[again.from].name));
+          d.suggestion = "put a RoundRobinSched or PrioSched between them to choose whom to ask";
         }
       }
       if (!configured_[e]) continue;
@@ -193,6 +249,8 @@ class RouterBuilder {
                  [&](unsigned port) { return element.output_optional(port); });
     }
   }
+
+  bool pulls(const ClickConnection& c) const { return pull_[static_cast<size_t>(&c - graph_.connections.data())]; }
 
   template <typename Optional>
   void check_side(size_t e, const std::vector<Port>& ports, const char* noun, PortRange range,
@@ -216,6 +274,13 @@ class RouterBuilder {
     }
   }
 
+  // Packets begin here.
+  bool begins(unsigned e) const {
+    const Element& element = *router_.elements[e];
+    return element.kind() == ElementKind::kSource ||
+           (element.kind() == ElementKind::kFlow && element.element_class->inputs.max == 0);
+  }
+
   // Forward data flow to a fixed point: a field is there when it was written on every path from a source. What no
   // source reaches starts with everything, so that it says nothing. An element is taken up again only when it lost a
   // field, so that the work is linear in the connections.
@@ -225,7 +290,7 @@ class RouterBuilder {
     std::vector<unsigned> work;
     std::vector<bool> queued(n);
     for (unsigned e = 0; e < n; ++e) {
-      if (router_.elements[e]->kind() != ElementKind::kSource) continue;
+      if (!begins(e)) continue;
       work.push_back(e);
       queued[e] = true;
     }
@@ -234,7 +299,7 @@ class RouterBuilder {
       work.pop_back();
       queued[e] = false;
       const Element& element = *router_.elements[e];
-      const FieldMask before = element.kind() == ElementKind::kSource ? kFieldsAtIngress : in[e];
+      const FieldMask before = begins(e) ? kFieldsAtIngress : in[e];
       const FieldMask after = before | element.stage_traits().writes;
       for (const Port& port : outputs_[e]) {
         for (const ClickConnection* c : port) {
@@ -265,7 +330,7 @@ class RouterBuilder {
   // " on the way from 'a'": the source from which the field is missing, when there are several sources.
   std::string way(unsigned e, FieldMask field, const std::vector<FieldMask>& in) const {
     if (errors_ >= kStored) return {};
-    const auto is_source = [&](unsigned at) { return router_.elements[at]->kind() == ElementKind::kSource; };
+    const auto is_source = [&](unsigned at) { return begins(at); };
     size_t sources = 0;
     for (unsigned at = 0; at < router_.elements.size(); ++at) sources += is_source(at) ? 1 : 0;
     if (sources < 2) return {};
@@ -294,6 +359,7 @@ class RouterBuilder {
   Diagnostic ignored_;
   size_t errors_ = 0;
   std::vector<bool> configured_;
+  std::vector<bool> pull_;  // by connection of the graph
   std::vector<std::vector<Port>> inputs_, outputs_;
 };
 

@@ -30,12 +30,16 @@ struct RouterConnection {
   unsigned from_port;
   unsigned to;
   unsigned to_port;
+  bool pull = false;  // the receiving end asks; else the sending end hands on
 };
 
 struct Router {
   std::vector<std::unique_ptr<Element>> elements;
   std::vector<RouterConnection> connections;
   std::vector<Diagnostic> warnings;
+  // Why the packet scheduler has to run it: an element that pulls, or keeps packets, time or a script. Empty: it need
+  // not, and the batch runtime can.
+  std::string scheduled;
 
   // The element and input that an output leads to; element == ~0u when it is not connected.
   struct Target {
@@ -47,9 +51,9 @@ struct Router {
 };
 
 // Instantiates, configures and checks a parsed graph. All errors at once: unknown classes (with a suggestion),
-// arguments, port numbers, unconnected ports, outputs used twice, and stages that read what no stage before them wrote.
-// On failure `sound`, when given, receives the elements whose own arguments are right, without connections: what else
-// they ask for (tables, files) can still be looked at.
+// arguments, port numbers, unconnected ports, push outputs and pull inputs used twice, push ports that meet pull ports,
+// and stages that read what no stage before them wrote. On failure `sound`, when given, receives the elements whose own
+// arguments are right, without connections: what else they ask for (tables, files) can still be looked at.
 Result<Router> build_router(const ClickGraph& graph, const Registry& registry, std::string_view text,
                             Router* sound = nullptr);
 

@@ -1,9 +1,11 @@
 // host only
 #include <cstring>
 
+#include "elements/flow_element.h"
 #include "elements/stage_element.h"
 #include "graph/router.h"
 #include "net/bytes.h"
+#include "net/text.h"
 
 namespace sluice {
 namespace {
@@ -16,6 +18,36 @@ class EtherEncap final : public StageElement<EtherEncapStage> {
     std::memcpy(stage_.header, destination.bytes, 6);
     std::memcpy(stage_.header + 6, source.bytes, 6);
     store_be16(stage_.header + 12, static_cast<uint16_t>(arguments.get_uint("ETHERTYPE")));
+  }
+  std::vector<Handler> handlers() override {
+    return {{"ethertype",
+             [this](FlowContext&, std::string_view) -> Result<std::string> {
+               return std::to_string(load_be16(stage_.header + 12));
+             },
+             [this](FlowContext& context, std::string_view text) -> Result<void> {
+               auto value = handler_value({.name = "ETHERTYPE", .kind = ArgumentKind::kUint, .max = 65535}, text);
+               if (!value.ok()) return std::move(value).error();
+               store_be16(stage_.header + 12, static_cast<uint16_t>(value->number));
+               return context.rebind();
+             }},
+            address("src", stage_.header + 6),
+            address("dst", stage_.header)};
+  }
+
+ private:
+  static Handler address(const char* handler, uint8_t* at) {
+    return {handler,
+            [at](FlowContext&, std::string_view) -> Result<std::string> {
+              MacAddress mac;
+              std::memcpy(mac.bytes, at, 6);
+              return to_string(mac);
+            },
+            [at](FlowContext& context, std::string_view text) -> Result<void> {
+              auto value = handler_value({.name = "ADDRESS", .kind = ArgumentKind::kMac}, text);
+              if (!value.ok()) return std::move(value).error();
+              std::memcpy(at, value->mac.bytes, 6);
+              return context.rebind();
+            }};
   }
 };
 
@@ -41,7 +73,9 @@ void register_ether(Registry& registry) {
   encap.name = "EtherEncap";
   encap.group = "Headers";
   encap.summary = "puts an Ethernet header before the packet";
-  encap.description = "The header goes into the 128 bytes of headroom before the data; the packet is not copied.";
+  encap.description =
+      "The header goes into the 128 bytes of headroom before the data; the packet is not copied. Handlers: "
+      "`ethertype`, `src`, `dst`.";
   encap.arguments = {{.name = "ETHERTYPE",
                       .kind = ArgumentKind::kUint,
                       .positional = true,

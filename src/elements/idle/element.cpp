@@ -24,6 +24,7 @@ void register_idle(Registry& registry) {
   c.description = "Closes ports that are not needed.";
   c.inputs = {0, kAnyPorts};
   c.outputs = {0, kAnyPorts};
+  c.processing = "a/a#";
   c.drops = {DropReason::kDiscard};
   c.example = "Idle -> unused_input;";
   c.make = make_element<Idle>();

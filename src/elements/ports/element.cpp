@@ -1,6 +1,7 @@
 // host only
 #include <fmt/format.h>
 
+#include "elements/made_packets.h"
 #include "elements/stage_element.h"
 #include "graph/router.h"
 
@@ -22,7 +23,7 @@ class FromDump final : public PortElement {
     spec_.path = arguments.get_string("FILE");
     spec_.start = arguments.get_uint("SKIP");
     if (arguments.has("LIMIT")) spec_.limit = arguments.get_uint("LIMIT");
-    spec_.stop_when_done = arguments.get_bool("STOP");
+    spec_.stop_when_done = arguments.has("STOP") && arguments.get_bool("STOP");
     if (arguments.get_bool("TIMING")) {
       Diagnostic d = arguments.error_at("TIMING", "packets are read as fast as they are taken; TIMING has no effect");
       d.severity = Diagnostic::Severity::kWarning;
@@ -57,25 +58,53 @@ class FromMemory final : public PortElement {
   bool output_optional(unsigned) const override { return false; }
 };
 
-class InfiniteSource final : public PortElement {
+// A batch source; packet by packet in the scheduler.
+class InfiniteSource final : public PortElement, public Flow {
  public:
   void configure(const Arguments& arguments, Diagnostics&) override {
+    made_.configure(arguments);
     spec_.type = PortSpec::Type::kPattern;
-    const std::string& data = arguments.get_string("DATA");
-    spec_.pattern.assign(data.begin(), data.end());
-    if (spec_.pattern.empty()) {
-      spec_.pattern.resize(64);
-      for (size_t i = 0; i < 64; ++i) spec_.pattern[i] = static_cast<uint8_t>(i);
-    }
-    if (arguments.has("LENGTH")) spec_.pattern.resize(arguments.get_uint("LENGTH"));
-    const int64_t limit = arguments.get_int("LIMIT");
-    if (limit >= 0) spec_.limit = static_cast<uint64_t>(limit);
-    if (!arguments.get_bool("ACTIVE")) spec_.limit = 0;
-    if (arguments.has("BURST")) spec_.burst = static_cast<uint32_t>(arguments.get_uint("BURST"));
-    spec_.stop_when_done = arguments.get_bool("STOP");
+    spec_.pattern = made_.data;
+    if (made_.limit >= 0) spec_.limit = static_cast<uint64_t>(made_.limit);
+    if (!made_.active) spec_.limit = 0;
+    if (arguments.has("BURST")) spec_.burst = burst_ = static_cast<uint32_t>(arguments.get_uint("BURST"));
   }
   ElementKind kind() const override { return ElementKind::kSource; }
   bool output_optional(unsigned) const override { return false; }
+
+  Flow* flow() override { return this; }
+  Result<void> start(FlowContext& context) override {
+    if (context.pushes(0)) context.wake();
+    return {};
+  }
+  bool task(FlowContext& context) override {
+    uint32_t made = 0;
+    for (; made < burst_ && context.pushes(0) && !context.full_below(0); ++made) {
+      PacketBox packet = made_.next(context);
+      if (packet == nullptr) break;
+      context.push(0, std::move(packet));
+    }
+    return made != 0;
+  }
+  PacketBox pull(FlowContext& context, unsigned) override { return made_.next(context); }
+  std::vector<Handler> handlers() override {
+    const auto woken = [](FlowContext& context) { context.wake(); };
+    std::vector<Handler> all = made_.handlers(woken);
+    all.push_back(value_handler("burst", &burst_, kBurst, woken));
+    return all;
+  }
+
+  static inline const ArgumentSpec kBurst{.name = "BURST",
+                                          .kind = ArgumentKind::kUint,
+                                          .positional = true,
+                                          .unit = "packets",
+                                          .help = "packets a batch; default: the batch size, and 1 among queues",
+                                          .min = 1,
+                                          .max = 4096};
+
+ private:
+  MadePackets made_;
+  uint32_t burst_ = 1;
 };
 
 class ToDump final : public PortElement {
@@ -108,7 +137,9 @@ void register_ports(Registry& registry) {
   const ArgumentSpec stop{.name = "STOP",
                           .kind = ArgumentKind::kBool,
                           .default_text = "true",
-                          .help = "accepted for Click's sake: a run ends when every source is done"};
+                          .help =
+                              "written out, and among queues: the end of this source ends the run; else a run ends "
+                              "when every source is done"};
   ElementClass from_dump;
   from_dump.name = "FromDump";
   from_dump.group = "Ports";
@@ -157,41 +188,13 @@ void register_ports(Registry& registry) {
   infinite.name = "InfiniteSource";
   infinite.group = "Ports";
   infinite.summary = "makes one packet again and again";
-  infinite.description = "Time stamps are one microsecond apart and start at 0. Without LIMIT it never ends.";
-  infinite.arguments = {
-      {.name = "DATA",
-       .kind = ArgumentKind::kBytes,
-       .positional = true,
-       .unit = "bytes",
-       .help = "the packet; default: bytes 0 to 63",
-       .max = 65535},
-      {.name = "LIMIT",
-       .kind = ArgumentKind::kInt,
-       .positional = true,
-       .default_text = "-1",
-       .unit = "packets",
-       .help = "how many; -1: without end",
-       .min = -1},
-      {.name = "BURST",
-       .kind = ArgumentKind::kUint,
-       .positional = true,
-       .unit = "packets",
-       .help = "packets a batch; default: the batch size",
-       .min = 1,
-       .max = 4096},
-      {.name = "ACTIVE",
-       .kind = ArgumentKind::kBool,
-       .positional = true,
-       .default_text = "true",
-       .help = "false: make nothing"},
-      {.name = "LENGTH",
-       .kind = ArgumentKind::kUint,
-       .unit = "bytes",
-       .help = "cut DATA to this length, or fill it up with zeros",
-       .min = 1,
-       .max = 65535},
-      stop,
-  };
+  infinite.description =
+      "Time stamps are one microsecond apart and start at 0. Without LIMIT it never ends. Among queues packets are "
+      "made "
+      "one at a time, at the run's time, while a queue below has room. Handlers: `count`, `reset` (makes LIMIT packets "
+      "more), `limit`, `burst`, `active`, `data`, `length`.";
+  infinite.arguments = {made_data_argument(),   made_limit_argument(),  InfiniteSource::kBurst,
+                        made_active_argument(), made_length_argument(), stop};
   infinite.inputs = {0, 0};
   infinite.example = "InfiniteSource(DATA \\<00 00 c0 ae 67 ef 00 00 00 00 00 00 08 00>, LIMIT 5) -> Print -> Discard;";
   infinite.make = make_element<InfiniteSource>();

@@ -43,6 +43,7 @@ void register_tee(Registry& registry) {
                   .min = 1,
                   .max = 64}};
   c.outputs = {1, 64};
+  c.processing = "h/h";
   c.drops = {DropReason::kNoBuffer};
   c.example = "in -> t :: Tee; t[0] -> ToDump(copy.pcap); t[1] -> router;";
   c.make = make_element<Tee>();

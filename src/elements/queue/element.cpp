@@ -1,0 +1,120 @@
+// host only
+// Queue and SimpleQueue. Source: their Click manual pages (Queue, SimpleQueue).
+#include <deque>
+
+#include "elements/flow_element.h"
+
+namespace sluice {
+namespace {
+
+class Queue final : public FlowElement {
+ public:
+  explicit Queue(bool holds_back) : holds_back_(holds_back) {}
+
+  void configure(const Arguments& arguments, Diagnostics&) override { capacity_ = arguments.get_uint("CAPACITY"); }
+  bool output_optional(unsigned output) const override { return output > 0; }
+
+  void push(FlowContext& context, unsigned, PacketBox packet) override {
+    if (packets_.size() >= capacity_) {
+      ++drops_;
+      packet->registers.reason = DropReason::kQueueFull;
+      context.push(1, std::move(packet));
+      return;
+    }
+    packets_.push_back(std::move(packet));
+    highest_ = std::max<uint64_t>(highest_, packets_.size());
+    if (packets_.size() == 1) context.has_packets();
+  }
+  PacketBox pull(FlowContext& context, unsigned) override {
+    if (packets_.empty()) return nullptr;
+    const bool was_full = full();
+    PacketBox packet = std::move(packets_.front());
+    packets_.pop_front();
+    if (was_full) context.has_room();
+    return packet;
+  }
+  uint64_t held() const override { return packets_.size(); }
+  bool full() const override { return packets_.size() >= capacity_; }
+  bool holds_back() const override { return holds_back_; }
+
+  std::vector<Handler> handlers() override {
+    Handler length{
+        "length",
+        [this](FlowContext&, std::string_view) -> Result<std::string> { return std::to_string(packets_.size()); },
+        {}};
+    Handler config{"config",
+                   [this](FlowContext&, std::string_view) -> Result<std::string> {
+                     return resized_ ? "CAPACITY " + std::to_string(capacity_) : configuration;
+                   },
+                   {}};
+    return {std::move(length),
+            read_handler("highwater_length", &highest_),
+            value_handler("capacity", &capacity_, kCapacity,
+                          [this](FlowContext& context) {
+                            resized_ = true;
+                            // What no longer fits is what came last.
+                            shrink(context, capacity_);
+                          }),
+            read_handler("drops", &drops_),
+            write_handler("reset_counts", [this](FlowContext&) { drops_ = highest_ = 0; }),
+            write_handler("reset", [this](FlowContext& context) { shrink(context, 0); }),
+            std::move(config)};
+  }
+
+  static inline const ArgumentSpec kCapacity{.name = "CAPACITY",
+                                             .kind = ArgumentKind::kUint,
+                                             .positional = true,
+                                             .default_text = "1000",
+                                             .unit = "packets",
+                                             .help = "how many it holds",
+                                             .min = 0,
+                                             .max = 16777216};
+
+ private:
+  void shrink(FlowContext& context, uint64_t most) {
+    while (packets_.size() > most) {
+      ++drops_;
+      context.drop(std::move(packets_.back()), DropReason::kQueueFull);
+      packets_.pop_back();
+    }
+  }
+
+  std::deque<PacketBox> packets_;
+  uint64_t capacity_ = 0;
+  uint64_t highest_ = 0;
+  uint64_t drops_ = 0;
+  bool resized_ = false;
+  bool holds_back_;
+};
+
+}  // namespace
+
+void register_queue(Registry& registry) {
+  ElementClass c;
+  c.name = "Queue";
+  c.aliases = {"FullNoteQueue"};
+  c.group = "Queues and rates";
+  c.summary = "keeps packets until they are asked for";
+  c.description =
+      "First in, first out. A packet that comes when CAPACITY packets are there leaves by output 1 or is dropped. "
+      "Sources that make packets at will (InfiniteSource, FromDump) wait while a Queue below them is full. Handlers: "
+      "`length`, `highwater_length`, `capacity` (write: what no longer fits is dropped, the last first), `drops`, "
+      "`reset_counts`, `reset` (drops all).";
+  c.arguments = {Queue::kCapacity};
+  c.outputs = {1, 2};
+  c.output_docs = {"packets, when asked for", "packets that found no room"};
+  c.processing = "h/lh";
+  c.drops = {DropReason::kQueueFull};
+  c.example = "FromDump(in.pcap) -> Queue(64) -> BandwidthShaper(1Mbps) -> ToDump(out.pcap);";
+  c.make = [](std::string_view) { return std::make_unique<Queue>(true); };
+  registry.add(c);
+  c.name = "SimpleQueue";
+  c.aliases = {};
+  c.summary = "keeps packets until they are asked for; nobody waits for room in it";
+  c.description = "A Queue whose sources do not wait while it is full.";
+  c.example = "InfiniteSource(LIMIT 5) -> SimpleQueue(2) -> Unqueue -> Discard;";
+  c.make = [](std::string_view) { return std::make_unique<Queue>(false); };
+  registry.add(std::move(c));
+}
+
+}  // namespace sluice

@@ -1,0 +1,282 @@
+// host only
+// FromIPSummaryDump and ToIPSummaryDump. Source: their Click manual pages.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "elements/flow_element.h"
+#include "elements/ip_input/stage.h"
+#include "elements/summary_dump/fields.h"
+#include "graph/click/config_text.h"
+
+namespace sluice {
+namespace {
+
+constexpr size_t kMaxLine = 65536;
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (const ConfigSlice& s : split_words(text)) words.push_back(text.substr(s.offset, s.length));
+  return words;
+}
+
+// The fields of a list; what is no field is reported.
+template <typename Wrong>
+std::vector<SummaryField> fields_of(const std::vector<std::string_view>& words, Wrong&& wrong) {
+  std::vector<SummaryField> fields;
+  for (const std::string_view word : words) {
+    if (const auto field = summary_field(word)) {
+      fields.push_back(*field);
+      continue;
+    }
+    const std::string near = closest_match(word, summary_names());
+    wrong(fmt::format("there is no field '{}'", word), near.empty() ? "" : fmt::format("did you mean {}?", near));
+  }
+  return fields;
+}
+
+void read_fields(const Arguments& arguments, Diagnostics& diagnostics, std::vector<SummaryField>* to) {
+  if (!arguments.has("FIELDS")) return;
+  const ArgumentValue& value = arguments.all("FIELDS").front();
+  *to = fields_of(words_of(value.text), [&](std::string message, std::string help) {
+    Diagnostic d = arguments.error_in(value, std::move(message));
+    d.suggestion = std::move(help);
+    diagnostics.add(std::move(d));
+  });
+}
+
+class FromSummary final : public FlowElement {
+ public:
+  void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
+    path_ = arguments.get_string("FILE");
+    text_ = arguments.get_string("DATA");
+    if (arguments.has("FILE") == arguments.has("DATA"))
+      diagnostics.add(arguments.error_at("DATA", "either a file or DATA says what there is"));
+    stop_ = arguments.get_bool("STOP");
+    active_ = arguments.get_bool("ACTIVE");
+    protocol_ = static_cast<uint8_t>(arguments.get_uint("PROTO"));
+    read_fields(arguments, diagnostics, &fields_);
+  }
+  StageTraits stage_traits() const override {
+    return {0, kFieldExtent | kFieldL3 | kFieldKey | kFieldDestination | kFieldPaint};
+  }
+  Result<void> start(FlowContext& context) override {
+    if (path_.empty()) {
+      in_ = std::make_unique<std::istringstream>(text_);
+    } else if (path_ != "-") {
+      auto file = std::make_unique<std::ifstream>(path_, std::ios::binary);
+      if (!*file) return Error(fmt::format("cannot open '{}'", path_));
+      in_ = std::move(file);
+    }
+    if (context.pushes(0)) context.wake();
+    return {};
+  }
+  bool task(FlowContext& context) override {
+    if (!context.pushes(0) || context.full_below(0)) return false;
+    PacketBox packet = next(context);
+    if (packet == nullptr) return false;
+    context.push(0, std::move(packet));
+    return true;
+  }
+  PacketBox pull(FlowContext& context, unsigned) override { return next(context); }
+  std::vector<Handler> handlers() override {
+    return {value_handler("active", &active_, kFlagSpec, [](FlowContext& context) { context.wake(); })};
+  }
+
+ private:
+  PacketBox next(FlowContext& context) {
+    std::string line;
+    std::istream& in = in_ == nullptr ? std::cin : *in_;
+    while (active_ && !done_) {
+      line.clear();
+      if (!std::getline(in, line)) {
+        done_ = true;
+        if (stop_) context.stop();
+        break;
+      }
+      ++line_;
+      if (line.size() > kMaxLine) {
+        complain(context, "a line is too long");
+        continue;
+      }
+      if (line.ends_with('\r')) line.pop_back();
+      if (line.starts_with('!')) {
+        directive(context, line);
+        continue;
+      }
+      const std::vector<std::string_view> words = words_of(line);
+      if (words.empty() || line[0] == '#') continue;
+      if (PacketBox packet = packet_of(context, words)) return packet;
+    }
+    return nullptr;
+  }
+  void directive(FlowContext& context, std::string_view line) {
+    std::vector<std::string_view> words = words_of(line);
+    if (words[0] != "!data" && words[0] != "!contents") return;
+    words.erase(words.begin());
+    fields_ = fields_of(words, [&](const std::string& message, const std::string&) { complain(context, message); });
+  }
+  PacketBox packet_of(FlowContext& context, const std::vector<std::string_view>& words) {
+    SummaryPacket summary;
+    summary.protocol = protocol_;
+    if (words.size() < fields_.size() || fields_.empty()) {
+      complain(context, fmt::format("{} words for {} fields", words.size(), fields_.size()));
+      return nullptr;
+    }
+    for (size_t i = 0; i < fields_.size(); ++i) {
+      if (std::string wrong = summary.set(fields_[i], words[i]); !wrong.empty()) {
+        complain(context, wrong);
+        return nullptr;
+      }
+    }
+    const std::vector<uint8_t> bytes = summary.headers();
+    PacketBox packet = context.bring(bytes.size());
+    if (packet == nullptr) return nullptr;
+    Packet& p = packet->registers;
+    std::memcpy(p.frame, bytes.data(), bytes.size());
+    p.wire_end = summary.wire_length(bytes.size());
+    p.paint = summary.link;
+    packet->timestamp_ns = summary.timestamp_ns;
+    HeaderCheckStage mark;
+    mark.family = 4;
+    mark.lenient = 1;
+    mark(p);
+    return packet;
+  }
+  void complain(FlowContext& context, std::string_view what) {
+    context.print_error(fmt::format("{}:{}: {}\n", path_.empty() ? name : path_, line_, what));
+  }
+
+  std::string path_, text_;
+  std::unique_ptr<std::istream> in_;
+  std::vector<SummaryField> fields_;
+  uint64_t line_ = 0;
+  uint8_t protocol_ = 6;
+  bool stop_ = false, active_ = true, done_ = false;
+};
+
+class ToSummary final : public FlowElement {
+ public:
+  void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
+    path_ = arguments.get_string("FILE");
+    bad_packets_ = arguments.get_bool("BAD_PACKETS");
+    read_fields(arguments, diagnostics, &fields_);
+    if (fields_.empty()) fields_ = {SummaryField::kSource, SummaryField::kDestination};
+  }
+  Result<void> start(FlowContext& context) override {
+    if (path_ != "-") {
+      file_.open(path_, std::ios::binary | std::ios::trunc);
+      if (!file_) return Error(fmt::format("cannot write '{}'", path_));
+    }
+    std::string names;
+    for (const SummaryField field : fields_) names += fmt::format(" {}", summary_name(field));
+    write(context, fmt::format("!IPSummaryDump 1.3\n!data{}\n", names));
+    if (!context.pushes(0)) context.wake();
+    return {};
+  }
+  void push(FlowContext& context, unsigned, PacketBox packet) override {
+    std::string line;
+    bool bad = false;
+    for (const SummaryField field : fields_) {
+      if (!line.empty()) line += ' ';
+      const auto value = summary_of(*packet, field);
+      bad |= !value;
+      line += value ? *value : "-";
+    }
+    if (bad && bad_packets_) line = "!bad packet\n" + line;
+    write(context, line + "\n");
+    context.sent(std::move(packet));
+  }
+  bool task(FlowContext& context) override {
+    PacketBox packet = context.pull(0);
+    if (packet == nullptr) return false;
+    push(context, 0, std::move(packet));
+    return true;
+  }
+  Result<void> finish(FlowContext&) override {
+    if (path_ != "-") {
+      file_.flush();
+      if (!file_) return Error(fmt::format("'{}' cannot be written", path_));
+    }
+    return {};
+  }
+
+ private:
+  void write(FlowContext& context, const std::string& text) {
+    if (path_ == "-") {
+      context.print_out(text);
+    } else {
+      file_ << text;
+    }
+  }
+
+  std::string path_;
+  std::ofstream file_;
+  std::vector<SummaryField> fields_;
+  bool bad_packets_ = false;
+};
+
+}  // namespace
+
+void register_summary_dump(Registry& registry) {
+  const std::string all = fmt::format("Fields: {}.", fmt::join(summary_names(), ", "));
+  const ArgumentSpec fields{.name = "FIELDS", .kind = ArgumentKind::kRaw, .help = "names of fields, in order"};
+  ElementClass from;
+  from.name = "FromIPSummaryDump";
+  from.group = "Ports";
+  from.summary = "makes IPv4 packets from lines of text";
+  from.description =
+      "A line a packet, a word a field, as `!data` lines or FIELDS say; '-' leaves a default (TCP, TTL 100). Packets "
+      "start with their IP header, hold headers alone and are parsed; `ip_len` is their length on the wire; `link` is "
+      "the paint. A line that cannot be read is reported and left out. " +
+      all + " Handler: `active`.";
+  from.arguments = {
+      {.name = "FILE", .kind = ArgumentKind::kFilename, .positional = true, .help = "the dump; '-': stdin"},
+      {.name = "DATA", .kind = ArgumentKind::kString, .help = "the dump itself"},
+      fields,
+      {.name = "PROTO",
+       .kind = ArgumentKind::kUint,
+       .default_text = "6",
+       .help = "the protocol where none is said",
+       .max = 255},
+      {.name = "STOP",
+       .kind = ArgumentKind::kBool,
+       .default_text = "false",
+       .help = "true: ask the run to stop at the end"},
+      {.name = "ACTIVE", .kind = ArgumentKind::kBool, .default_text = "true", .help = "false: make nothing"},
+      {.name = "ZERO",
+       .kind = ArgumentKind::kBool,
+       .default_text = "true",
+       .help = "accepted: what is not said is zero"}};
+  from.inputs = {0, 0};
+  from.processing = "/a";
+  from.example = "FromIPSummaryDump(in.txt, STOP true) -> filter;";
+  from.make = make_flow<FromSummary>();
+  registry.add(std::move(from));
+
+  ElementClass to;
+  to.name = "ToIPSummaryDump";
+  to.group = "Ports";
+  to.summary = "writes fields of IPv4 packets as lines of text";
+  to.description = "A line a packet; '-' where the packet has no such field. " + all;
+  to.arguments = {{.name = "FILE",
+                   .kind = ArgumentKind::kFilename,
+                   .positional = true,
+                   .mandatory = true,
+                   .help = "the dump; '-': stdout"},
+                  fields,
+                  {.name = "BAD_PACKETS",
+                   .kind = ArgumentKind::kBool,
+                   .default_text = "false",
+                   .help = "a line `!bad packet` stands before one without some field"}};
+  to.outputs = {0, 0};
+  to.processing = "a/";
+  to.example = "out -> ToIPSummaryDump(-, FIELDS ip_src ip_dst sport dport);";
+  to.make = make_flow<ToSummary>();
+  registry.add(std::move(to));
+}
+
+}  // namespace sluice

@@ -1,0 +1,374 @@
+// Graphs with queues, rates and scripts, in simulated time: what comes out is known to the packet.
+#include "exec/scheduler/scheduler.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+
+#include "elements/flow_element.h"
+#include "elements/register_all.h"
+#include "exec/plan.h"
+
+namespace sluice {
+namespace {
+
+const Registry& elements() {
+  static const Registry registry = [] {
+    Registry r;
+    register_elements(r);
+    return r;
+  }();
+  return registry;
+}
+
+// A configuration in simulated time, and what it said.
+struct Played {
+  std::unique_ptr<ClickGraph> graph;
+  std::unique_ptr<Router> router;
+  std::unique_ptr<Scheduler> scheduler;
+  RunReport report;
+  std::string out, err, error;
+
+  uint64_t drops(DropReason reason) const { return report.drops[static_cast<size_t>(reason)]; }
+  std::string read(const char* handler) {
+    auto value = scheduler->read(handler);
+    return value.ok() ? *value : "error: " + value.error().message;
+  }
+};
+
+std::unique_ptr<Played> play(const std::string& text, bool run = true) {
+  auto played = std::make_unique<Played>();
+  Played& p = *played;
+  auto graph = parse_click(text, "g");
+  if (!graph.ok()) {
+    p.error = to_string(graph.error());
+    return played;
+  }
+  p.graph = std::make_unique<ClickGraph>(std::move(*graph));
+  auto router = build_router(*p.graph, elements(), text);
+  if (!router.ok()) {
+    p.error = to_string(router.error());
+    return played;
+  }
+  p.router = std::make_unique<Router>(std::move(*router));
+  SchedulerOptions options;
+  options.simulated = true;
+  options.print_out = [&p](std::string_view t) { p.out += t; };
+  options.print_error = [&p](std::string_view t) { p.err += t; };
+  options.print = [&p](std::string_view t) { (p.err += t) += '\n'; };
+  auto scheduler = Scheduler::create(*p.router, {}, options);
+  if (!scheduler.ok()) {
+    p.error = to_string(scheduler.error());
+    return played;
+  }
+  p.scheduler = std::move(*scheduler);
+  if (!run) return played;
+  if (auto done = p.scheduler->run(p.report); !done.ok()) p.error = to_string(done.error());
+  EXPECT_TRUE(p.report.conserved()) << text;
+  return played;
+}
+
+TEST(Scheduler, AQueueHoldsItsSourceBackAndASimpleQueueDoesNot) {
+  auto held = play("i :: InfiniteSource(LIMIT 50) -> q :: Queue(10) -> Idle;");
+  EXPECT_EQ(held->error, "");
+  EXPECT_EQ(held->report.packets_in, 10u);
+  EXPECT_EQ(held->report.queued, 10u);
+  EXPECT_EQ(held->report.dropped, 0u);
+  auto lost = play("InfiniteSource(LIMIT 50) -> q :: SimpleQueue(10) -> Idle;");
+  EXPECT_EQ(lost->report.packets_in, 50u);
+  EXPECT_EQ(lost->report.queued, 10u);
+  EXPECT_EQ(lost->drops(DropReason::kQueueFull), 40u);
+  EXPECT_EQ(lost->read("q.drops"), "40");
+  EXPECT_EQ(lost->read("q.highwater_length"), "10");
+}
+
+TEST(Scheduler, WhatFindsNoRoomLeavesByTheSecondOutput) {
+  auto p = play(
+      "InfiniteSource(LIMIT 7) -> q :: SimpleQueue(3) -> Unqueue -> a :: Counter -> Discard;\n"
+      "q [1] -> b :: Counter -> Discard;");
+  EXPECT_EQ(p->error, "");
+  EXPECT_EQ(std::stoi(p->read("a.count")) + std::stoi(p->read("b.count")), 7);
+  EXPECT_EQ(p->report.queued, 0u);
+}
+
+TEST(Scheduler, AQueueKeepsTheOrder) {
+  auto p = play(
+      "FromIPSummaryDump(DATA \"!data ip_id\n1\n2\n3\n4\") -> Queue -> Unqueue -> ToIPSummaryDump(-, FIELDS ip_id);");
+  EXPECT_EQ(p->error, "");
+  EXPECT_EQ(p->out, "!IPSummaryDump 1.3\n!data ip_id\n1\n2\n3\n4\n");
+  EXPECT_EQ(p->report.packets_out, 4u);
+}
+
+TEST(Scheduler, RatesAreExactToThePacket) {
+  // Full at the start: BURST at once, then one every 1/RATE seconds, before the time is over.
+  const std::tuple<const char*, double, int> cases[] = {
+      {"RatedUnqueue(10)", 2.0, 20},
+      {"RatedUnqueue(10, BURST_SIZE 5)", 2.0, 24},
+      {"RatedUnqueue(3)", 2.0, 6},
+      {"RatedUnqueue(7, BURST_DURATION 1s)", 3.0, 27},
+      // 100-byte packets; the bucket pays for a packet when it holds anything.
+      {"BandwidthRatedUnqueue(1000Bps)", 2.0, 21},
+      {"BandwidthRatedUnqueue(1000Bps, BURST_BYTES 500)", 2.0, 25},
+      {"BandwidthRatedUnqueue(1240Bps, LINK_RATE true)", 2.0, 21},
+      {"Shaper(10) -> Unqueue", 2.0, 20},
+      {"BandwidthShaper(1000Bps) -> Unqueue", 2.0, 20},
+  };
+  for (const auto& [element, seconds, want] : cases) {
+    auto p =
+        play(fmt::format("InfiniteSource(LENGTH 100) -> Queue(10) -> {} -> c :: Counter -> Discard;\n"
+                         "DriverManager(wait {}s);",
+                         element, seconds));
+    EXPECT_EQ(p->error, "") << element;
+    EXPECT_EQ(p->read("c.count"), std::to_string(want)) << element;
+  }
+}
+
+TEST(Scheduler, ARatedSourceGivesItsRateForAnyRate) {
+  for (const uint64_t rate : {1u, 3u, 7u, 999u, 10007u}) {
+    auto p = play(fmt::format("RatedSource(RATE {}) -> c :: Counter -> Discard; DriverManager(wait 3s);", rate));
+    EXPECT_EQ(p->error, "");
+    // The first at once, and none in the last instant: the script's timer is the older one.
+    EXPECT_EQ(p->read("c.count"), std::to_string(3 * rate)) << rate;
+  }
+}
+
+RC_GTEST_PROP(TokenBuckets, GiveNeitherMoreNorLessThanTheirRate, ()) {
+  const auto rate = *rc::gen::inRange<uint64_t>(1, 1'000'000'000);
+  const auto capacity = *rc::gen::inRange<uint64_t>(1, 1000);
+  TokenBucket bucket;
+  bucket.set(rate, static_cast<__int128>(capacity) * kSecondNs, 0);
+  uint64_t taken = 0;
+  uint64_t now = 0;
+  for (const uint64_t step : *rc::gen::container<std::vector<uint64_t>>(20, rc::gen::inRange<uint64_t>(0, 5000))) {
+    now += step;
+    bucket.refill(now);
+    while (bucket.has(kSecondNs)) {
+      bucket.take(1);
+      ++taken;
+    }
+    // The next token is there at the time it says, and not before.
+    const uint64_t next = bucket.time_of(kSecondNs);
+    RC_ASSERT(next > now);
+    TokenBucket early = bucket, late = bucket;
+    early.refill(next - 1);
+    late.refill(next);
+    RC_ASSERT(!early.has(kSecondNs));
+    RC_ASSERT(late.has(kSecondNs));
+  }
+  RC_ASSERT(taken <= capacity + static_cast<unsigned __int128>(rate) * now / kSecondNs);
+}
+
+RC_GTEST_PROP(Pace, DoesNotDrift, ()) {
+  const auto rate = *rc::gen::inRange<uint64_t>(1, 1'000'000'000);
+  const auto units = *rc::gen::container<std::vector<uint64_t>>(50, rc::gen::inRange<uint64_t>(1, 9000));
+  Pace pace;
+  pace.set(rate);
+  pace.restart(0);
+  unsigned __int128 sum = 0;
+  for (const uint64_t n : units) {
+    pace.went(n, pace.next_ns(), kSecondNs);
+    sum += n;
+    RC_ASSERT(pace.next_ns() == static_cast<uint64_t>(sum * kSecondNs / rate));
+  }
+}
+
+TEST(Scheduler, ShapedPacketsAreEvenlyApart) {
+  auto p = play("InfiniteSource(LIMIT 4) -> Shaper(4) -> Unqueue -> ToIPSummaryDump(-, FIELDS timestamp);");
+  EXPECT_EQ(p->error, "");
+  // Made when they are asked for.
+  EXPECT_EQ(p->out, "!IPSummaryDump 1.3\n!data timestamp\n0.000000\n0.250000\n0.500000\n0.750000\n");
+}
+
+TEST(Scheduler, AShapersSecondOutputHasWhatIsNotDueYet) {
+  auto p = play(
+      "InfiniteSource(LIMIT 100) -> s :: Shaper(500) => ([0] -> a :: Counter -> [0]; [1] -> b :: Counter -> "
+      "[1]) => RoundRobinSched -> TimedSink(1ms); DriverManager(wait 150ms);");
+  ASSERT_EQ(p->error, "");
+  EXPECT_EQ(std::stoi(p->read("a.count")) + std::stoi(p->read("b.count")), 100);
+  EXPECT_NEAR(std::stoi(p->read("a.count")), 50, 1);
+}
+
+TEST(Scheduler, SchedulersChooseAsTheySay) {
+  const std::string queues =
+      "FromIPSummaryDump(DATA \"!data link\n1\n1\n1\n1\") -> a :: Queue; FromIPSummaryDump(DATA \"!data "
+      "link\n2\n2\n2\") "
+      "-> b :: Queue; a -> s; b -> [1] s; s -> u :: Unqueue(ACTIVE false) -> t :: ToIPSummaryDump(-, FIELDS link);\n"
+      "DriverManager(wait 1s, write u.active true, wait 1s);";
+  auto order = [&](const std::string& element) {
+    auto p = play("s :: " + element + ";\n" + queues);
+    EXPECT_EQ(p->error, "");
+    std::string lines = p->out.substr(p->out.find("link\n") + 5);
+    lines.erase(std::remove(lines.begin(), lines.end(), '\n'), lines.end());
+    return lines;
+  };
+  EXPECT_EQ(order("RoundRobinSched"), "1212121");
+  EXPECT_EQ(order("PrioSched"), "1111222");
+  // 40 bytes each: 80 a turn are two packets.
+  EXPECT_EQ(order("DRRSched(80)"), "1122112");
+}
+
+TEST(Scheduler, DeficitRoundRobinSharesBytes) {
+  auto p = play(
+      "InfiniteSource(LENGTH 1500) -> a :: Queue(100) -> ca :: Counter -> [0] s :: DRRSched;\n"
+      "InfiniteSource(LENGTH 100) -> b :: Queue(100) -> cb :: Counter -> [1] s;\n"
+      "s -> BandwidthShaper(100000Bps) -> Unqueue -> Discard; DriverManager(wait 10s);");
+  EXPECT_EQ(p->error, "");
+  const double share = std::stod(p->read("ca.byte_count")) / std::stod(p->read("cb.byte_count"));
+  EXPECT_NEAR(share, 1.0, 0.01);
+}
+
+TEST(Scheduler, StagesAndHostElementsWorkInPullPaths) {
+  auto p = play(
+      "RatedSource(DATA \\<0102030405>, RATE 1, LIMIT 3) -> Queue -> Strip(1) -> Print(x) -> Counter -> Paint(3) "
+      "-> Unqueue -> ps :: PaintSwitch; ps[0] -> Discard; ps[1] -> Discard; ps[2] -> Discard;\n"
+      "ps[3] -> c :: Counter -> Discard;");
+  EXPECT_EQ(p->error, "");
+  EXPECT_EQ(p->err, "x:    4 | 02030405\nx:    4 | 02030405\nx:    4 | 02030405\n");
+  EXPECT_EQ(p->read("c.count"), "3");
+  EXPECT_EQ(p->drops(DropReason::kDiscard), 3u);
+}
+
+TEST(Scheduler, ATeesCopiesCountAsMade) {
+  auto p = play("RatedSource(LIMIT 2) -> t :: Tee -> q :: Queue -> Unqueue -> Discard; t[1] -> Discard;");
+  EXPECT_EQ(p->error, "");
+  EXPECT_EQ(p->report.packets_in, 2u);
+  EXPECT_EQ(p->report.generated, 2u);
+  EXPECT_EQ(p->report.dropped, 4u);
+}
+
+TEST(Scheduler, ACycleWithoutAQueueEnds) {
+  auto p = play("RatedSource(LIMIT 1) -> c :: Counter -> s :: Switch(0) -> c; s[1] -> Discard;");
+  EXPECT_EQ(p->error, "");
+  EXPECT_EQ(p->drops(DropReason::kLoop), 1u);
+}
+
+TEST(Scheduler, PacketsMayOutliveTheScheduler) {
+  auto p = play("InfiniteSource(LIMIT 5) -> Queue -> Idle;");
+  EXPECT_EQ(p->report.queued, 5u);
+  p->scheduler.reset();
+  p->router.reset();  // the queue's packets go now, to a pool whose owner is gone
+}
+
+TEST(Scheduler, ScriptsWaitCountAndBranch) {
+  auto p = play(
+      "i :: InfiniteSource(ACTIVE false) -> c :: Counter -> Discard;\n"
+      "Script(set x 0, label again, print $x, wait 0.5s, set x $(add $x 1), goto again $(lt $x 3), print now "
+      "done, stop);");
+  EXPECT_EQ(p->error, "");
+  EXPECT_EQ(p->out.substr(0, 6), "0\n1\n2\n");
+  EXPECT_EQ(p->scheduler->now_ns(), 1'500'000'000u);
+}
+
+TEST(Scheduler, ADriverScriptDecidesWhenTheRunEnds) {
+  auto p = play(
+      "s :: RatedSource(RATE 10, LIMIT 5, STOP true) -> c :: Counter -> Discard;\n"
+      "DriverManager(wait_stop, print c.count, write s.reset, wait_stop, print c.count);");
+  EXPECT_EQ(p->error, "");
+  EXPECT_EQ(p->out, "5\n10\n");
+}
+
+TEST(Scheduler, HandlersThatAreNotThereSaySo) {
+  auto p = play("a :: Idle -> c :: Counter -> Discard;", false);
+  EXPECT_EQ(p->error, "");
+  EXPECT_EQ(p->read("c.cuont"), "error: 'c' (Counter) has no handler 'cuont'");
+  EXPECT_EQ(p->read("d.count"), "error: there is no element 'd'");
+  EXPECT_EQ(p->read("c.reset"), "error: 'c.reset' cannot be read");
+  EXPECT_EQ(p->read("count"), "error: there is no handler 'count'");
+  EXPECT_EQ(p->scheduler->read("c.cuont").error().hint, "did you mean 'count'?");
+  EXPECT_FALSE(p->scheduler->write("c.count", "1").ok());
+  EXPECT_EQ(p->read("c.class"), "Counter");
+  EXPECT_EQ(p->read("c.ports"), "1 input\npush <- a[0]\n1 output\npush -> Discard@3[0]\n");
+}
+
+TEST(Scheduler, AScriptAnswersAndReportsWhatItCannotDo) {
+  auto p = play(
+      "s :: Script(TYPE PASSIVE, return $(mul $1 $2)); Script(print $(s.run 6 7), read s.run 2 3, write "
+      "nobody.x 1, print $?, print \"$(add 1 2)\", print '$(add 1 2)', set y a, print ${y}b ${z-none});");
+  EXPECT_EQ(p->error, "");
+  EXPECT_EQ(p->out, "42\n-1\n3\n$(add 1 2)\nab none\n");
+  EXPECT_EQ(p->err, "s.run:\n6\nScript@2 :: Script: while writing 'nobody.x': there is no element 'nobody'\n");
+}
+
+TEST(Scheduler, FunctionsOfScripts) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"add 1 2 3", "6"},
+      {"sub 10 2 2", "6"},
+      {"mul 1.5 2", "3"},
+      {"div 7 2", "3.5"},
+      {"idiv 7 2", "3"},
+      {"mod 7 3", "1"},
+      {"mod 7 0", "error"},
+      {"min 3 1 2", "1"},
+      {"max -1 6 3", "6"},
+      {"avg 1 2", "1.5"},
+      {"neg 5", "-5"},
+      {"abs -2.5", "2.5"},
+      {"eq 10 0xa", "true"},
+      {"lt abc abd", "true"},
+      {"not true", "false"},
+      {"and 1 0", "false"},
+      {"nor 0 no", "true"},
+      {"if true a b", "a"},
+      {"in a b a", "true"},
+      {"length abc", "3"},
+      {"floor -1.5", "-2"},
+      {"ceil 1.2", "2"},
+      {"htons 1", "256"},
+      {"htonl 1", "16777216"},
+      {"add 9223372036854775807 1", "9.22337203685478e+18"},
+      {"add x 1", "error"},
+      {"if maybe a b", "error"},
+  };
+  auto p = play("s :: Script(TYPE PASSIVE, end);", false);
+  ASSERT_EQ(p->error, "");
+  for (const auto& [call, want] : cases) {
+    const std::string text = call;
+    const size_t blank = text.find(' ');
+    auto value = p->scheduler->read("s." + text.substr(0, blank), text.substr(blank + 1));
+    EXPECT_EQ(value.ok() ? *value : "error", want) << call;
+  }
+}
+
+TEST(Scheduler, WrongConfigurationsAreErrorsWhereTheyStand) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"Script(prnt x);", "'prnt' is not an instruction"},
+      {"Script(goto nowhere);", "there is no label 'nowhere'"},
+      {"Script(wait soon);", "'soon' is not a time"},
+      {"Script(TYPE PASSIVE, wait 1s);", "'wait' cannot stand in a script of this type: somebody waits for its end"},
+      {"Script(TYPE LOUD);", "'LOUD' is not a type of script"},
+      {"Script(TYPE SIGNAL FOO);", "'FOO' is not a signal"},
+      {"Script(label a, label a);", "label 'a' is there twice"},
+      {"Idle -> Queue -> RatedUnqueue(5, BURST_SIZE 2, BURST_DURATION 1s) -> Discard;",
+       "both BURST_DURATION and BURST_SIZE are given"},
+      {"Idle -> Queue -> Unqueue -> Counter(COUNT_CALL x) -> Discard;", "'x' is not a count and a handler"},
+      {"Idle -> Counter(COUNT_CALL 5 nobody.reset) -> Discard;",
+       "there is no handler 'nobody.reset' that can be written"},
+      {"FromIPSummaryDump(a, FIELDS ip_scr) -> Discard;", "there is no field 'ip_scr'"},
+      {"FromIPSummaryDump() -> Discard;", "either a file or DATA says what there is"},
+      {"FromIPSummaryDump(/no/such/file) -> Discard;", "cannot open '/no/such/file'"},
+  };
+  for (const auto& [text, want] : cases) {
+    auto p = play(text, false);
+    EXPECT_NE(p->error.find(want), std::string::npos) << text << "\n" << p->error;
+    EXPECT_NE(p->error.find("^"), std::string::npos) << text;
+  }
+}
+
+TEST(Scheduler, ThePlannerSendsSuchGraphsHere) {
+  auto p = play("InfiniteSource -> Queue -> Unqueue -> Discard;", false);
+  ASSERT_NE(p->router, nullptr);
+  EXPECT_EQ(p->router->scheduled, "'Unqueue@3' asks 'Queue@2' for packets");
+  const auto plan = make_plan(*p->router);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.error().message, "the packet scheduler has to run this graph: 'Unqueue@3' asks 'Queue@2' for packets");
+  EXPECT_EQ(describe_schedule(*p->router).find("packet scheduler: 'Unqueue@3' asks 'Queue@2' for packets\n"), 0u);
+  auto plain = play("InfiniteSource(LIMIT 3) -> Counter -> Discard;");
+  EXPECT_EQ(plain->router->scheduled, "");
+  EXPECT_TRUE(make_plan(*plain->router).ok());
+  EXPECT_EQ(plain->report.packets_in, 3u);
+}
+
+}  // namespace
+}  // namespace sluice
