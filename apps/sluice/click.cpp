@@ -34,7 +34,7 @@ constexpr std::string_view kHelp =
     "      --simtime          simulated time\n"
     "      --help, --version\n";
 
-[[noreturn]] void wrong(std::string message) {
+[[noreturn]] void wrong_line(std::string message) {
   fail(Exit::kUsage, std::move(message), "see 'click --help'");
 }
 
@@ -55,7 +55,7 @@ class ClickLine {
         const size_t equals = word.find('=');
         value_ = equals == std::string::npos ? std::nullopt : std::optional(word.substr(equals + 1));
         take(word.substr(2, equals == std::string::npos ? equals : equals - 2));
-        if (value_) wrong(fmt::format("'{}' takes no value", word.substr(0, equals)));
+        if (value_) wrong_line(fmt::format("'{}' takes no value", word.substr(0, equals)));
       } else {
         for (size_t i = 1; i < word.size(); ++i) {
           value_ = i + 1 < word.size() ? std::optional(word.substr(i + 1)) : std::nullopt;
@@ -99,7 +99,7 @@ class ClickLine {
       value_.reset();
       return v;
     }
-    if (at_ == words_.size()) wrong(fmt::format("'{}' needs a value", name));
+    if (at_ == words_.size()) wrong_line(fmt::format("'{}' needs a value", name));
     return words_[at_++];
   }
   void take(const std::string& name) {
@@ -121,7 +121,7 @@ class ClickLine {
     } else if (name == "threads") {
       const std::string text = value(name);
       if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos)
-        wrong(fmt::format("'{}' is not a number of threads", text));
+        wrong_line(fmt::format("'{}' is not a number of threads", text));
     } else if (name == "help") {
       print_out(kHelp);
       throw Failure{Exit::kOk, Error()};
@@ -129,7 +129,7 @@ class ClickLine {
       print_out(fmt::format("click (sluice {} {})\n", sluice_version(), sluice_revision()));
       throw Failure{Exit::kOk, Error()};
     } else {
-      wrong(fmt::format("'{}{}' is not an option of click", name.size() == 1 ? "-" : "--", name));
+      wrong_line(fmt::format("'{}{}' is not an option of click", name.size() == 1 ? "-" : "--", name));
     }
   }
   void operand(const std::string& word) {
@@ -144,7 +144,7 @@ class ClickLine {
     }
   }
   void set_file(const std::string& file) {
-    if (!flags_.file.empty() || flags_.has_expression) wrong("only one configuration can be run");
+    if (!flags_.file.empty() || flags_.has_expression) wrong_line("only one configuration can be run");
     flags_.file = file;
   }
 

@@ -7,7 +7,7 @@
 namespace sluice {
 namespace {
 
-constexpr uint32_t kUnknown = ~0u;
+constexpr uint32_t kNoNode = ~0u;
 // More than anybody reads; they are compared with each other.
 constexpr size_t kMostConflicts = 100;
 
@@ -72,7 +72,7 @@ class Resolver {
       by_node_[input_node(graph_.connections[c])].push_back(c);
     }
     kind_.assign(node_count_, Processing::kAgnostic);
-    origin_.assign(node_count_, kUnknown);
+    origin_.assign(node_count_, kNoNode);
     for (uint32_t node = 0; node < node_count_; ++node) {
       const Place& place = places_[node];
       if (place.hub || codes_[place.element].empty()) continue;
@@ -169,7 +169,7 @@ class Resolver {
       const ClickConnection& connection = graph_.connections[c];
       const uint32_t other = place.output ? input_node(connection) : output_node(connection);
       if (codes_[places_[other].element].empty()) continue;
-      meet(node, other, &connection, kUnknown);
+      meet(node, other, &connection, kNoNode);
     }
     if (agnostic(node) && joined(place.element)) meet(node, hub_[place.element], nullptr, place.element);
   }

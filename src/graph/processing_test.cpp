@@ -17,7 +17,7 @@ class Port final : public Element {
   ElementKind kind_;
 };
 
-Registry registry() {
+Registry port_classes() {
   Registry made;
   auto add = [&](const char* name, ElementKind kind, PortRange inputs, PortRange outputs, const char* code) {
     ElementClass c;
@@ -44,7 +44,7 @@ Registry registry() {
 std::string outcome(const std::string& text) {
   auto graph = parse_click(text, "g");
   if (!graph) return to_string(graph.error());
-  const Registry classes = registry();
+  const Registry classes = port_classes();
   auto router = build_router(*graph, classes, text);
   std::string out;
   if (!router) {

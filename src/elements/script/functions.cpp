@@ -18,11 +18,11 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view kNames[] = {"add",   "sub",   "mul",   "div",    "idiv",   "mod",      "rem",    "neg",
-                                       "abs",   "min",   "max",   "avg",    "count",  "popcount", "gt_vec", "floor",
-                                       "round", "ceil",  "eq",    "ne",     "lt",     "gt",       "le",     "ge",
-                                       "not",   "and",   "or",    "nand",   "nor",    "if",       "in",     "htonl",
-                                       "htons", "ntohl", "ntohs", "length", "unquote"};
+constexpr std::string_view kFunctionNames[] = {
+    "add", "sub",   "mul",   "div",      "idiv",   "mod",    "rem",    "neg",  "abs", "min",
+    "max", "avg",   "count", "popcount", "gt_vec", "floor",  "round",  "ceil", "eq",  "ne",
+    "lt",  "gt",    "le",    "ge",       "not",    "and",    "or",     "nand", "nor", "if",
+    "in",  "htonl", "htons", "ntohl",    "ntohs",  "length", "unquote"};
 
 // Integers as long as everything is one; an overflow goes on as a real number.
 struct Number {
@@ -49,7 +49,7 @@ std::optional<Number> number_of(std::string_view text) {
   return std::nullopt;
 }
 
-std::vector<std::string_view> words_of(std::string_view text) {
+std::vector<std::string_view> function_words(std::string_view text) {
   std::vector<std::string_view> words;
   for (const ConfigSlice& s : split_words(text)) words.push_back(text.substr(s.offset, s.length));
   return words;
@@ -163,7 +163,7 @@ Result<std::string> byte_order(std::string_view name, const std::vector<Number>&
 }  // namespace
 
 std::span<const std::string_view> script_functions() {
-  return kNames;
+  return kFunctionNames;
 }
 
 Result<bool> script_truth(std::string_view text) {
@@ -178,11 +178,11 @@ Result<bool> script_truth(std::string_view text) {
 }
 
 Result<std::string> call_script_function(std::string_view name, std::string_view arguments) {
-  if (std::find(std::begin(kNames), std::end(kNames), name) == std::end(kNames))
+  if (std::find(std::begin(kFunctionNames), std::end(kFunctionNames), name) == std::end(kFunctionNames))
     return Error(fmt::format("there is no function '{}'", name));
   if (name == "length") return std::to_string(arguments.size());
   if (name == "unquote") return bare(arguments);
-  const std::vector<std::string_view> words = words_of(arguments);
+  const std::vector<std::string_view> words = function_words(arguments);
   if (name == "eq" || name == "ne" || name == "lt" || name == "gt" || name == "le" || name == "ge") {
     if (words.size() != 2) return needs(name, "two values");
     const int order = compare(words[0], words[1]);

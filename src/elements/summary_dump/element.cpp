@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMaxLine = 65536;
 
-std::vector<std::string_view> words_of(std::string_view text) {
+std::vector<std::string_view> dump_words(std::string_view text) {
   std::vector<std::string_view> words;
   for (const ConfigSlice& s : split_words(text)) words.push_back(text.substr(s.offset, s.length));
   return words;
@@ -41,7 +41,7 @@ std::vector<SummaryField> fields_of(const std::vector<std::string_view>& words, 
 void read_fields(const Arguments& arguments, Diagnostics& diagnostics, std::vector<SummaryField>* to) {
   if (!arguments.has("FIELDS")) return;
   const ArgumentValue& value = arguments.all("FIELDS").front();
-  *to = fields_of(words_of(value.text), [&](std::string message, std::string help) {
+  *to = fields_of(dump_words(value.text), [&](std::string message, std::string help) {
     Diagnostic d = arguments.error_in(value, std::move(message));
     d.suggestion = std::move(help);
     diagnostics.add(std::move(d));
@@ -107,14 +107,14 @@ class FromSummary final : public FlowElement {
         directive(context, line);
         continue;
       }
-      const std::vector<std::string_view> words = words_of(line);
+      const std::vector<std::string_view> words = dump_words(line);
       if (words.empty() || line[0] == '#') continue;
       if (PacketBox packet = packet_of(context, words)) return packet;
     }
     return nullptr;
   }
   void directive(FlowContext& context, std::string_view line) {
-    std::vector<std::string_view> words = words_of(line);
+    std::vector<std::string_view> words = dump_words(line);
     if (words[0] != "!data" && words[0] != "!contents") return;
     words.erase(words.begin());
     fields_ = fields_of(words, [&](const std::string& message, const std::string&) { complain(context, message); });

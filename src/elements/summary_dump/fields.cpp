@@ -20,7 +20,7 @@ struct Name {
   SummaryField field;
 };
 // The first of each field is the one that is written.
-constexpr Name kNames[] = {
+constexpr Name kSummaryNames[] = {
     {"timestamp", SummaryField::kTimestamp},
     {"ts", SummaryField::kTimestamp},
     {"ts_sec", SummaryField::kSeconds},
@@ -128,20 +128,20 @@ std::string tcp_options_text(std::span<const uint8_t> bytes) {
 }  // namespace
 
 std::optional<SummaryField> summary_field(std::string_view name) {
-  for (const Name& n : kNames) {
+  for (const Name& n : kSummaryNames) {
     if (n.name == name) return n.field;
   }
   return std::nullopt;
 }
 std::string_view summary_name(SummaryField field) {
-  for (const Name& n : kNames) {
+  for (const Name& n : kSummaryNames) {
     if (n.field == field) return n.name;
   }
   return "?";
 }
 std::vector<std::string> summary_names() {
   std::vector<std::string> names;
-  for (const Name& n : kNames) names.emplace_back(n.name);
+  for (const Name& n : kSummaryNames) names.emplace_back(n.name);
   return names;
 }
 

@@ -24,7 +24,7 @@ const Registry& elements() {
 }
 
 // A configuration in simulated time, and what it said.
-struct Played {
+struct PlayedGraph {
   std::unique_ptr<ClickGraph> graph;
   std::unique_ptr<Router> router;
   std::unique_ptr<Scheduler> scheduler;
@@ -38,9 +38,9 @@ struct Played {
   }
 };
 
-std::unique_ptr<Played> play(const std::string& text, bool run = true) {
-  auto played = std::make_unique<Played>();
-  Played& p = *played;
+std::unique_ptr<PlayedGraph> play(const std::string& text, bool run = true) {
+  auto played = std::make_unique<PlayedGraph>();
+  PlayedGraph& p = *played;
   auto graph = parse_click(text, "g");
   if (!graph.ok()) {
     p.error = to_string(graph.error());
