@@ -128,7 +128,7 @@ class Reference(unittest.TestCase):
     said = {"drop_reasons": [{"number": i, "name": name, "description": f"is {name}"} for i, name in
                              enumerate(["none", "unconnected-output", "loop", "icmp-rate-limited", "output-failed", "bad|x"])],
             "elements": [{"name": "B", "aliases": ["Bee"], "group": "Basics", "summary": "Does b.", "description": "Long.",
-                          "synopsis": "SIZE [, MODE m]", "inputs": {"min": 1, "max": 1}, "outputs": {"min": 1, "max": None},
+                          "synopsis": "SIZE [, MODE m]", "processing": "a/ah", "inputs": {"min": 1, "max": 1}, "outputs": {"min": 1, "max": None},
                           "output_docs": ["good"], "drops": ["bad|x"], "example": "B(3)",
                           "arguments": [{"name": "SIZE", "positional": True, "mandatory": True, "repeated": False,
                                          "accepts": "a|b", "unit": "bytes", "help": "How much", "kind": "integer"},
@@ -139,7 +139,7 @@ class Reference(unittest.TestCase):
         page = gen_reference.elements_page(self.said)
         self.assertIn("| `SIZE` | a\\|b, bytes | mandatory | by place or keyword | How much |", page)
         self.assertIn("| `MODE` | m or n | `m` | keyword, repeated | How |", page)
-        for text in ("Also called Bee.", "Inputs: 1. Outputs: 1 or more.", "- output 0: good", "B(SIZE [, MODE m])", "```click\nB(3)"):
+        for text in ("Also called Bee.", "Inputs: 1. Outputs: 1 or more. Processing: `a/ah`.", "- output 0: good", "B(SIZE [, MODE m])", "```click\nB(3)"):
             self.assertIn(text, page)
 
     def test_drops_name_their_givers(self):
