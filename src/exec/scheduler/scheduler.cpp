@@ -115,8 +115,8 @@ class Scheduler::Node final : public FlowContext {
     std::stable_partition(handlers_.begin(), handlers_.end(), [](const Handler& h) { return h.name != "*"; });
   }
 
-  // -- what an element may do
-  // ------------------------------------------------------------------------------------------
+  // What an element may do.
+
   void push(unsigned output, PacketBox packet) override {
     if (!pushes(output)) {
       const DropReason reason = packet->registers.reason;
@@ -281,9 +281,7 @@ class Scheduler::Node final : public FlowContext {
     return text;
   }
 
-  // -- packets
-  // --------------------------------------------------------------------------------------------------------- A packet
-  // comes in by a push input.
+  // A packet comes in by a push input.
   void receive(unsigned input, PacketBox packet) {
     count(*packet);
     if (flow_ != nullptr) {
@@ -518,8 +516,7 @@ PacketBox Scheduler::Node::host(PacketBox packet, unsigned input, unsigned wante
   return nullptr;
 }
 
-// -- construction
-// ------------------------------------------------------------------------------------------------------
+// -- construction ----------------------------------------------------------------------------------------------------
 
 Scheduler::Impl::Impl(const Router& r, const SchedulerOptions& o) : router(r), options(o) {
   const size_t n = router.elements.size();
@@ -697,8 +694,7 @@ Result<void> Scheduler::Impl::start() {
   return {};
 }
 
-// -- the run
-// -----------------------------------------------------------------------------------------------------------
+// -- the run ---------------------------------------------------------------------------------------------------------
 
 void Scheduler::Impl::ask_stop() {
   bool managed = false;
@@ -790,8 +786,7 @@ Result<void> Scheduler::Impl::loop() {
   return {};
 }
 
-// -- handlers
-// ----------------------------------------------------------------------------------------------------------
+// -- handlers --------------------------------------------------------------------------------------------------------
 
 Result<Scheduler::Impl::Found> Scheduler::Impl::find(const Node* from, std::string_view name, bool writes) {
   const size_t dot = name.rfind('.');
@@ -884,8 +879,7 @@ Result<void> Scheduler::Impl::write(const Node* from, std::string_view name, std
   return done;
 }
 
-// -- the public face
-// ---------------------------------------------------------------------------------------------------
+// -- the public face -------------------------------------------------------------------------------------------------
 
 Scheduler::Scheduler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Scheduler::~Scheduler() = default;
