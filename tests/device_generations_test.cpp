@@ -387,6 +387,8 @@ TEST(DeviceGenerations, WithoutRoomRunOnTheHost) {
                                  Setting{"emu", DeviceMode::kLaunch, RecordChoice::kHeader, 2, 1},
                                  Setting{"emu", DeviceMode::kAdaptive, RecordChoice::kAuto, 2, 1, 250, false}}) {
     SCOPED_TRACE(name_of(setting));
+    // Where every access is watched, persistent mode with two devices does for both.
+    if (testing::kWatched && setting.mode == DeviceMode::kPersistent && setting.devices == 1) continue;
     Swapper swapper(setting);
     auto& faults = static_cast<EmuDevice&>(swapper.device(0)).faults();
     uint64_t refused = 0;

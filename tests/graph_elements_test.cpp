@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <regex>
+
 #include "net/checksum.h"
 #include "net/packet_builder.h"
 #include "ports/pcap/capture_reader.h"
@@ -190,9 +192,10 @@ TEST_F(Graph, IPPrintDescribesPackets) {
       ip4("10.0.0.1", "192.0.2.7", 50).build(),
       udp6("2001:db8::1", "2001:db8::2").ports(1000, 53).payload(2).build(),
   });
-  const auto o = run("FromDump(" + path +
-                     ") -> MarkIPHeader(14) -> c :: Classifier(12/0800, -); c[0] -> IPPrint(x) -> Discard; "
-                     "c[1] -> MarkIP6Header(14) -> IPPrint -> Discard;");
+  const auto o =
+      run("FromDump(" + path +
+          ") -> MarkIPHeader(14) -> c :: Classifier(12/0800, -); c[0] -> IPPrint(x, TIMESTAMP false) -> Discard; "
+          "c[1] -> MarkIP6Header(14) -> IPPrint(TIMESTAMP false) -> Discard;");
   EXPECT_EQ(o.printed,
             "x: 10.0.0.1.1000 > 192.0.2.7.53: udp 26\n"
             "x: 10.0.0.1.1 > 192.0.2.7.2: S 100:101(1,54,40) ack 200 win 65535\n"
@@ -201,13 +204,16 @@ TEST_F(Graph, IPPrintDescribesPackets) {
             "x: 10.0.0.1 > 192.0.2.7: udp (frag 0:16@1480+)\n"
             "x: 10.0.0.1 > 192.0.2.7: ip-proto-50\n"
             "2001:db8::1.1000 > 2001:db8::2.53: udp 10\n");
-  EXPECT_EQ(
-      run("FromDump(" + path +
-          ", LIMIT 1) -> Paint(3) -> IPInput -> IPPrint(ID true, TTL true, PAINT true, LENGTH true, TOS true, CONTENTS "
-          "hex, MAXLENGTH 26) -> Discard;")
-          .printed,
-      "id 77 paint 3 ttl 7 tos 0 length 46 10.0.0.1.1000 > 192.0.2.7.53: udp 26\n"
-      "  02000000 00020200 00000001 08004500 002e004d 00000711\n  e76a\n");
+  EXPECT_EQ(run("FromDump(" + path +
+                ", LIMIT 1) -> Paint(3) -> IPInput -> IPPrint(TIMESTAMP false, ID true, TTL true, PAINT true, LENGTH "
+                "true, TOS true, CONTENTS "
+                "hex, MAXLENGTH 26) -> Discard;")
+                .printed,
+            "id 77 paint 3 ttl 7 tos 0 length 46 10.0.0.1.1000 > 192.0.2.7.53: udp 26\n"
+            "  02000000 00020200 00000001 08004500 002e004d 00000711\n  e76a\n");
+  const std::string stamped = run("FromDump(" + path + ", LIMIT 1) -> IPInput -> IPPrint -> Discard;").printed;
+  EXPECT_TRUE(std::regex_match(stamped, std::regex("[0-9]+\\.[0-9]{6}: 10\\.0\\.0\\.1\\.1000 > .*: udp 26\n")))
+      << stamped;
 }
 
 TEST_F(Graph, IPPrintReadsNoByteThatIsNotThere) {
