@@ -118,6 +118,21 @@ class TokenBucket {
   uint64_t last_ns_ = 0;
 };
 
+// Handler `rate`, in packets or bytes a second, written as the argument RATE is. `changed` is called after a write.
+template <typename Changed>
+Handler rate_handler(bool bytes, uint64_t* rate, Changed changed) {
+  const ArgumentSpec spec{.name = "RATE", .kind = bytes ? ArgumentKind::kBandwidth : ArgumentKind::kUint};
+  Handler handler = read_handler("rate", rate);
+  handler.write = [=](FlowContext& context, std::string_view text) -> Result<void> {
+    auto value = handler_value(spec, text);
+    if (!value.ok()) return std::move(value).error();
+    *rate = bytes ? value->number / 8 : value->number;
+    changed(context);
+    return {};
+  };
+  return handler;
+}
+
 // The time of the next packet at an even rate, without rounding: what does not divide is kept for the next one.
 class Pace {
  public:

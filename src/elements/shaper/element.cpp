@@ -38,16 +38,10 @@ class Shaper final : public FlowElement {
     return packet;
   }
   std::vector<Handler> handlers() override {
-    const ArgumentSpec spec{.name = "RATE", .kind = bytes_ ? ArgumentKind::kBandwidth : ArgumentKind::kUint};
-    Handler rate = read_handler("rate", &rate_);
-    rate.write = [this, spec](FlowContext& context, std::string_view text) -> Result<void> {
-      auto value = handler_value(spec, text);
-      if (!value.ok()) return std::move(value).error();
-      rate_ = bytes_ ? value->number / 8 : value->number;
+    Handler rate = rate_handler(bytes_, &rate_, [this](FlowContext& context) {
       pace_.set(rate_);
       pace_.restart(context.now_ns());
-      return {};
-    };
+    });
     return {std::move(rate), write_handler("reset", [this](FlowContext& context) { pace_.restart(context.now_ns()); })};
   }
 

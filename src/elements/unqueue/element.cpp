@@ -82,17 +82,10 @@ class RatedUnqueue final : public FlowElement {
   }
   void timer(FlowContext& context) override { context.wake(); }
   std::vector<Handler> handlers() override {
-    const ArgumentSpec spec{.name = "RATE", .kind = bytes_ ? ArgumentKind::kBandwidth : ArgumentKind::kUint};
-    Handler rate = read_handler("rate", &rate_);
-    rate.write = [this, spec](FlowContext& context, std::string_view text) -> Result<void> {
-      auto value = handler_value(spec, text);
-      if (!value.ok()) return std::move(value).error();
-      rate_ = bytes_ ? value->number / 8 : value->number;
+    return {rate_handler(bytes_, &rate_, [this](FlowContext& context) {
       bucket_.set_rate(rate_, capacity(), context.now_ns());
       context.wake();
-      return {};
-    };
-    return {std::move(rate)};
+    })};
   }
 
  private:
