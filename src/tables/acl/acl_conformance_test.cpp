@@ -106,12 +106,16 @@ TEST(AclConformance, EveryCombinationOfPrefixLengths) {
   const auto shape = TupleSpaceView::open(*image)->shape();
   EXPECT_LE(shape.narrow_tables, 96u);
   EXPECT_LE(shape.wide_tables, 96u);
-  auto merged = TupleMergeAcl::build(set);
-  ASSERT_TRUE(merged.ok());
-  const auto merged_shape = TupleMergeView::open(*merged)->shape();
-  EXPECT_LE(merged_shape.narrow_tables, 64u);
-  EXPECT_LE(merged_shape.wide_tables, 64u);
-  EXPECT_LE(merged_shape.narrow_loose + merged_shape.wide_loose, 256u);
+  for (AclTarget target : {AclTarget::kCpu, AclTarget::kGpu}) {
+    auto merged = TupleMergeAcl::build(set, target);
+    ASSERT_TRUE(merged.ok());
+    const auto view = TupleMergeView::open(*merged);
+    EXPECT_LE(view->shape().narrow_tables, 64u);
+    EXPECT_LE(view->shape().wide_tables, 64u);
+    EXPECT_LE(view->shape().narrow_loose, TupleMergeSieve::kRules * view->sieve_parts());
+    EXPECT_LE(view->shape().wide_loose, TupleMergeSieve::kRules);
+    EXPECT_EQ(view->sieve_parts(), target == AclTarget::kCpu ? TupleMergeSieve::kMaxParts : 1);
+  }
 }
 
 }  // namespace

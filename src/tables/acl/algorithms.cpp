@@ -41,7 +41,11 @@ Result<Image> build_acl(const RuleSet& set, std::string_view algorithm, AclTarge
   Result<Image> result = Error();
   const bool known = any_of(AclAlgorithms{}, [&]<typename A>() {
     if (algorithm != A::kName) return false;
-    result = A::build(set);
+    if constexpr (requires { A::build(set, target); }) {
+      result = A::build(set, target);
+    } else {
+      result = A::build(set);
+    }
     return true;
   });
   if (known) return result;

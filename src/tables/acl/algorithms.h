@@ -14,6 +14,7 @@
 #include "tables/acl/linear.h"
 #include "tables/acl/rule_set.h"
 #include "tables/acl/sections.h"
+#include "tables/acl/target.h"
 #include "tables/acl/tuple_merge.h"
 #include "tables/acl/tuple_space.h"
 #include "tables/image.h"
@@ -37,8 +38,6 @@ inline constexpr const char* kAclAutoGpu = "auto-gpu";
 inline constexpr const char* kDefaultAclAlgorithm = kAclAuto;
 // Up to so many rules any algorithm builds a list in a few milliseconds, and a change may build it anew.
 inline constexpr size_t kAclRebuilt = 512;
-// Where a list's lookups will run.
-enum class AclTarget : uint8_t { kCpu, kGpu };
 struct AclChosen {
   Image image;
   std::string algorithm;

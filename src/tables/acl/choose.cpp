@@ -43,11 +43,17 @@ Result<AclWork> work_of(const Image& image) {
   if (!rules) return std::move(rules).error();
   AclWork work;
   if constexpr (requires { view->pruned(); }) work.pruned = view->pruned();
-  if (rules->size() == 0) return work;
+  if constexpr (requires { view->sieve_parts(); }) work.wide = view->sieve_parts() > 1;
   std::mt19937_64 random(1);
   AclTally tally;
+  // A list that changes has numbers without a rule (patch.h); no packet is of theirs.
+  std::vector<uint32_t> real;
+  for (uint32_t r = 1; r <= rules->size(); ++r) {
+    if (rules->rule(r).src_port_low <= rules->rule(r).src_port_high) real.push_back(r);
+  }
+  if (real.empty()) return work;
   for (size_t i = 0; i < kSample; ++i)
-    (void)view->lookup(drawn_from(rules->rule(static_cast<uint32_t>(1 + random() % rules->size())), random), &tally);
+    (void)view->lookup(drawn_from(rules->rule(real[random() % real.size()]), random), &tally);
   work.tables = static_cast<double>(tally.tables) / kSample;
   work.reads = static_cast<double>(tally.reads) / kSample;
   return work;
@@ -59,7 +65,8 @@ struct Price {
   double fixed, table, read;
   double of(const AclWork& w) const { return fixed + table * w.tables + read * w.reads; }
 };
-constexpr Price kMergeOnCore = {16400, 6400, 600}, kBitvecOnCore = {0, 0, 1400};  // one busy Zen 4 core, AVX-512
+// One busy Zen 4 core, AVX-512.
+constexpr Price kMergeOnCore = {16400, 6400, 600}, kMergeWideOnCore = {20000, 6400, 600}, kBitvecOnCore = {0, 0, 1400};
 constexpr Price kSpaceOnGpu = {0, 5, 7}, kPrunedOnGpu = {28, 0, 10}, kMergeOnGpu = {5, 6, 34};  // one H100
 
 // One chunk. A second one costs more than its rows, because the packets that need it part from the others.
@@ -82,8 +89,9 @@ struct Candidate {
 };
 
 template <typename Algorithm, typename PriceOf>
-Result<void> consider(const RuleSet& set, const char* reads, PriceOf&& price_of, std::vector<Candidate>& out) {
-  auto image = Algorithm::build(set);
+Result<void> consider(const RuleSet& set, AclTarget target, const char* reads, PriceOf&& price_of,
+                      std::vector<Candidate>& out) {
+  auto image = build_acl(set, Algorithm::kName, target);
   if (!image) return std::move(image).error();
   auto work = acl_work(*image);
   if (!work) return std::move(work).error();
@@ -105,14 +113,17 @@ Result<AclChosen> choose_acl(const RuleSet& set, AclTarget target) {
   const bool core = target == AclTarget::kCpu;
   std::vector<Candidate> all;
   auto ok = consider<TupleMergeAcl>(
-      set, "blocks of eight rules", [&](const AclWork&) { return core ? kMergeOnCore : kMergeOnGpu; }, all);
+      set, target, "blocks of eight rules",
+      [&](const AclWork& w) { return !core    ? kMergeOnGpu
+                                     : w.wide ? kMergeWideOnCore
+                                              : kMergeOnCore; }, all);
   // On a core no set was found where tuple_space is the quicker one, on a device none where bit vectors are.
   if (ok && core && set.rules.size() <= kBitvecRules)
     ok = consider<BitvecAcl>(
-        set, "rows of 512 bits", [](const AclWork&) { return kBitvecOnCore; }, all);
+        set, target, "rows of 512 bits", [](const AclWork&) { return kBitvecOnCore; }, all);
   if (ok && !core && set.rules.size() <= kSpaceRules)
     ok = consider<TupleSpaceAcl>(
-        set, "rules", [](const AclWork& w) { return w.pruned ? kPrunedOnGpu : kSpaceOnGpu; }, all);
+        set, target, "rules", [](const AclWork& w) { return w.pruned ? kPrunedOnGpu : kSpaceOnGpu; }, all);
   if (!ok) return std::move(ok).error();
   std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
   const auto merge = std::ranges::find(all, std::string_view(TupleMergeAcl::kName), &Candidate::name);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -65,21 +66,13 @@ inline void expect_same(const std::vector<uint32_t>& want, const std::vector<uin
   EXPECT_EQ(wrong, 0u) << what;
 }
 
-// Everything that one algorithm offers, against `want`.
 template <typename Algorithm>
-void check_algorithm(const RuleSet& set, std::vector<FlowKey> keys, std::vector<uint32_t> want) {
-  // A linear search is the oracle's own loop: on large sets a few keys say as much as all of them.
-  if (std::is_same_v<Algorithm, LinearAcl> && set.rules.size() > 5000) {
-    keys.resize(std::min<size_t>(keys.size(), 40));
-    want.resize(keys.size());
-  }
+void check_image(const Image& built, const std::vector<FlowKey>& keys, const std::vector<uint32_t>& want) {
   using View = typename Algorithm::View;
-  auto built = Algorithm::build(set);
-  ASSERT_TRUE(built.ok()) << to_string(built.error());
-  auto loaded = Image::from_bytes(built->bytes(), ImageKind::kAcl);
+  const auto loaded = Image::from_bytes(built.bytes(), ImageKind::kAcl);
   ASSERT_TRUE(loaded.ok()) << to_string(loaded.error());
   const std::string name = Algorithm::kName;
-  for (const Image* image : {&*built, &*loaded}) {
+  for (const Image* image : {&built, &*loaded}) {
     auto view = View::open(*image);
     ASSERT_TRUE(view.ok()) << to_string(view.error());
     std::vector<uint32_t> single;
@@ -105,9 +98,27 @@ void check_algorithm(const RuleSet& set, std::vector<FlowKey> keys, std::vector<
       EXPECT_EQ(any->lookup(keys[0]), want[0]);
     }
   }
-  auto first = View::open(*built);
-  const View moved = first->relocated(built->bytes().data(), loaded->bytes().data());
+  auto first = View::open(built);
+  const View moved = first->relocated(built.bytes().data(), loaded->bytes().data());
   for (size_t i = 0; i < std::min<size_t>(keys.size(), 64); ++i) EXPECT_EQ(moved.lookup(keys[i]), want[i]);
+}
+
+// Everything that one algorithm offers, against `want`; with its images for each target, where these differ.
+template <typename Algorithm>
+void check_algorithm(const RuleSet& set, std::vector<FlowKey> keys, std::vector<uint32_t> want) {
+  // A linear search is the oracle's own loop: on large sets a few keys say as much as all of them.
+  if (std::is_same_v<Algorithm, LinearAcl> && set.rules.size() > 5000) {
+    keys.resize(std::min<size_t>(keys.size(), 40));
+    want.resize(keys.size());
+  }
+  auto built = Algorithm::build(set);
+  ASSERT_TRUE(built.ok()) << to_string(built.error());
+  check_image<Algorithm>(*built, keys, want);
+  if constexpr (requires { Algorithm::build(set, AclTarget::kGpu); }) {
+    auto for_device = Algorithm::build(set, AclTarget::kGpu);
+    ASSERT_TRUE(for_device.ok()) << to_string(for_device.error());
+    if (!std::ranges::equal(built->bytes(), for_device->bytes())) check_image<Algorithm>(*for_device, keys, want);
+  }
 }
 
 template <typename... Algorithms>

@@ -231,7 +231,8 @@ Result<std::unique_ptr<PatchedAcl::State>> PatchedAcl::build(std::span<const Ord
     set.rules.push_back(each.rule);
     set.rules.back().file = 0;
   }
-  auto plain = TupleMergeAcl::build(set);
+  auto plain =
+      TupleMergeAcl::build(set, AclTarget::kGpu);  // has a sieve of one part, which is all that there is room for
   if (!plain) return std::move(plain).error();
   const auto view = TupleMergeView::open(*plain);
   if (!view) return view.error();

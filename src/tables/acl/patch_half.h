@@ -34,7 +34,7 @@ inline constexpr size_t kMostWalked = 65536;   // words that a search for a tabl
 template <bool kWide>
 inline constexpr size_t kMostLoose = kWide ? 48 : TupleMergeSieve::kRules;
 inline constexpr size_t kLooseRoom = kMostLoose<false> + kMostLoose<true>;
-inline constexpr size_t kSieveRoom = TupleMergeSieve::bytes_for(16);
+inline constexpr size_t kSieveRoom = TupleMergeSieve::bytes_for(16, 1);
 
 // A lane of a long bucket without a rule: its word is before all others, and no key has these fields (a DSCP or a
 // family of 255).

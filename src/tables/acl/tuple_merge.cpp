@@ -18,26 +18,28 @@ namespace {
 // Whether every bit of the rows stands for a loose rule, and every rule's word for a rule.
 bool sieve_ok(std::span<const std::byte> section, const Header& header, const TupleMergeSieve& sieve, uint32_t rules) {
   using Sieve = TupleMergeSieve;
-  if (header.narrow_loose == 0 || header.narrow_loose > Sieve::kRules || sieve.count > std::size(sieve.at) ||
-      header.sieve_bytes != Sieve::bytes_for(sieve.count) ||
+  const uint32_t n = header.narrow_loose;
+  if (n == 0 || (sieve.parts != 1 && sieve.parts != Sieve::kMaxParts) || n > Sieve::kRules * sieve.parts ||
+      sieve.count > std::size(sieve.at) || header.sieve_bytes != Sieve::bytes_for(sieve.count, sieve.parts) ||
       section_array<std::byte>(section, header.sieve_offset, header.sieve_bytes) == nullptr) {
     return false;
   }
   for (uint32_t i = 0; i < sieve.count; ++i) {
     if (sieve.at[i] >= std::size(sieve.at)) return false;
   }
-  for (uint32_t i = 0; i < std::size(sieve.rule); ++i) {
-    const uint32_t rule = sieve.rule[i] & ~kMergeFull;
-    if (i < header.narrow_loose ? rule < 1 || rule > rules : sieve.rule[i] != kMergeNone) return false;
+  for (uint32_t i = 0; i < Sieve::words_for(sieve.parts); ++i) {
+    const uint32_t rule = sieve.words()[i] & ~kMergeFull;
+    if (i < n ? rule < 1 || rule > rules : sieve.words()[i] != kMergeNone) return false;
   }
-  Sieve::Row seen{};
-  for (size_t i = 0; i < size_t{sieve.count} * 256; ++i) {
-    for (size_t half = 0; half < 2; ++half) seen.rules[half] |= sieve.rows()[i].rules[half];
+  Sieve::Row seen[Sieve::kMaxParts] = {};
+  for (size_t i = 0; i < size_t{sieve.count} * 256 * sieve.parts; ++i) {
+    for (size_t half = 0; half < 2; ++half) seen[i % sieve.parts].rules[half] |= sieve.rows()[i].rules[half];
   }
-  const uint32_t n = header.narrow_loose;
-  const uint64_t low = n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1;
-  const uint64_t high = n <= 64 ? 0 : n == 128 ? ~uint64_t{0} : (uint64_t{1} << (n - 64)) - 1;
-  return (seen.rules[0] & ~low) == 0 && (seen.rules[1] & ~high) == 0;
+  for (uint32_t i = 0; i < 2 * Sieve::kMaxParts; ++i) {
+    const uint64_t there = n >= 64 * (i + 1) ? ~uint64_t{0} : n <= 64 * i ? 0 : (uint64_t{1} << (n - 64 * i)) - 1;
+    if ((seen[i / 2].rules[i % 2] & ~there) != 0) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -113,8 +115,11 @@ Result<TupleMergeView> TupleMergeView::open(const Image& image) {
   }
   if (header->sieve_offset != 0) {
     const auto* const sieve = section_array<TupleMergeSieve>(*section, header->sieve_offset, 1);
-    view.sieved_ = sieve != nullptr && &view.sieve() == sieve;
-    if (!view.sieved_ || (!trusted && !sieve_ok(*section, *header, *sieve, rules->size())))
+    view.sieved_ =
+        sieve != nullptr && &view.sieve() == sieve && (sieve->parts == 1 || sieve->parts == TupleMergeSieve::kMaxParts)
+            ? static_cast<uint8_t>(sieve->parts)
+            : uint8_t{0};
+    if (view.sieved_ == 0 || (!trusted && !sieve_ok(*section, *header, *sieve, rules->size())))
       return broken("the sieve of the loose rules is damaged");
   }
   return view;
@@ -198,7 +203,7 @@ void TupleMergeView::burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rul
   K::Lanes lanes;
   K::Candidates candidates;
   fill<kWide>(lanes, keys, which, n);
-  if (!kWide && sieved_) {
+  if (!kWide && sieved_ != 0) {
     kernels.sieve(*this, lanes, n);
   } else if ((kWide ? wide_loose_ : narrow_loose_) > 0) {
     kernels.loose(*this, lanes, n);

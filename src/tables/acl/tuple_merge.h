@@ -27,6 +27,7 @@
 #include "base/result.h"
 #include "tables/acl/rule_set.h"
 #include "tables/acl/sections.h"
+#include "tables/acl/target.h"
 #include "tables/acl/tuple_space.h"
 #include "tables/image.h"
 
@@ -118,22 +119,31 @@ static_assert(sizeof(TupleMergeLoose) == 96);
 // The loose IPv4 rules as bit vectors (after Lakshman and Stiliadis, SIGCOMM 1998, by bytes in place of ranges): one
 // row of bits for each value of each byte of the 16-byte key {source, destination, ports, fields}, each word
 // little-endian; the conjunction of a key's rows leaves the rules that match. Bytes that rule nothing out have no rows.
-// The rows, 256 a byte, follow this struct.
+// A row is one part of 128 bits or four. The rows, 256 a byte, follow this struct; where there are four parts, then the
+// words.
 struct alignas(64) TupleMergeSieve {
-  static constexpr uint32_t kRules = 128;
+  static constexpr uint32_t kRules = 128;  // of a part
+  static constexpr uint32_t kMaxParts = 4;
   struct alignas(16) Row {
     uint64_t rules[2];
   };
   uint32_t count;  // bytes that have rows
-  uint32_t reserved[3];
+  uint32_t parts;
+  uint32_t reserved[2];
   uint8_t at[16];  // which ones
   uint8_t reserved2[32];
-  // The loose rules' words; kMergeFull here also asks for a comparison, because a range of ports is not one of bytes.
-  uint32_t rule[kRules + 16];  // past the rules: kMergeNone
+  uint32_t rule[kRules + 16];  // the words, where there is one part
 
   SLUICE_HD const Row* rows() const { return reinterpret_cast<const Row*>(this + 1); }
-  static constexpr uint64_t bytes_for(uint32_t count) {
-    return sizeof(TupleMergeSieve) + uint64_t{count} * 256 * sizeof(Row);
+  // The loose rules' words; kMergeFull here also asks for a comparison, because a range of ports is not one of bytes.
+  // Past the rules: kMergeNone, words_for(parts) in all.
+  SLUICE_HD const uint32_t* words() const {
+    return parts == 1 ? rule : reinterpret_cast<const uint32_t*>(rows() + uint64_t{count} * 256 * parts);
+  }
+  static constexpr uint32_t words_for(uint32_t parts) { return parts * kRules + 16; }
+  static constexpr uint64_t bytes_for(uint32_t count, uint32_t parts) {
+    return sizeof(TupleMergeSieve) + uint64_t{count} * 256 * parts * sizeof(Row) +
+           (parts == 1 ? 0 : words_for(parts) * sizeof(uint32_t));
   }
 };
 static_assert(sizeof(TupleMergeSieve) == 640);
@@ -177,6 +187,8 @@ class TupleMergeView {
     uint32_t longest_bucket;
   };
   Shape shape() const;
+  // Of the sieve; 0: there is none.
+  uint32_t sieve_parts() const { return sieved_; }
   // Table `i` of the narrow (IPv4) or wide ones, in search order.
   const TupleMergeTable& table(bool wide, uint32_t i) const { return tables_[wide ? narrow_ + i : i]; }
 
@@ -213,7 +225,16 @@ class TupleMergeView {
     const auto end = reinterpret_cast<uintptr_t>(loose_ + narrow_loose_ + wide_loose_);
     return *reinterpret_cast<const TupleMergeSieve*>((end + 63) & ~uintptr_t{63});
   }
-  // The best loose rule of an IPv4 key, or kMergeNone. Precondition: there is a sieve.
+  // Whether it is looked at; else the rules are compared. One of four parts is for cores: its code would cost the lists
+  // that were built for a device registers.
+  SLUICE_HD bool by_sieve() const {
+#if defined(__CUDA_ARCH__)
+    return sieved_ == 1;
+#else
+    return sieved_ != 0;
+#endif
+  }
+  // The best loose rule of an IPv4 key, or kMergeNone. Precondition: by_sieve().
   SLUICE_HD uint32_t sieved(const Probe& p, const FlowKey& key) const;
   SLUICE_HD static TupleMergeSieve::Row both(const TupleMergeSieve::Row& a, const TupleMergeSieve::Row& b) {
     return {{a.rules[0] & b.rules[0], a.rules[1] & b.rules[1]}};
@@ -223,8 +244,12 @@ class TupleMergeView {
     if (row.rules[0] != 0) return trailing_zeros64(row.rules[0]);
     return 64 + (row.rules[1] != 0 ? trailing_zeros64(row.rules[1]) : 63);
   }
-  // The first of the rules that the rows have left.
-  SLUICE_HD uint32_t first_of(TupleMergeSieve::Row left, const Probe& p, const FlowKey& key) const;
+  // What the rows of a key leave of a part; there are kParts.
+  template <uint32_t kParts>
+  SLUICE_HD TupleMergeSieve::Row left_of(uint32_t part, const Probe& p) const;
+  // The first of the rules that are left of a part.
+  template <uint32_t kParts>
+  SLUICE_HD uint32_t first_of(TupleMergeSieve::Row left, uint32_t part, const Probe& p, const FlowKey& key) const;
 
  private:
   friend struct TupleMergeKernels;
@@ -254,7 +279,7 @@ class TupleMergeView {
   const AclMatchRule* rules_ = nullptr;     // rule r at r - 1
   uint16_t narrow_ = 0, wide_ = 0;
   uint16_t narrow_loose_ = 0, wide_loose_ = 0;
-  bool sieved_ = false;  // a sieve follows the loose rules
+  uint8_t sieved_ = 0;  // a sieve of so many parts follows the loose rules; 0: there is none
 };
 static_assert(std::is_trivially_copyable_v<TupleMergeView> && sizeof(TupleMergeView) == 64);
 
@@ -265,7 +290,9 @@ struct TupleMergeAcl {
   using View = TupleMergeView;
   // About 40 bytes a rule (IPv4) besides the rules, actions and sources. Errors: a rule set that check_rule_set
   // refuses, memory.
-  static Result<Image> build(const RuleSet& set);
+  // For a core, short lists have loose rules by the hundred and hardly a table; a device's team reads one part of a
+  // sieve.
+  static Result<Image> build(const RuleSet& set, AclTarget target = AclTarget::kCpu);
 };
 
 template <bool kWide>
@@ -379,21 +406,24 @@ SLUICE_HD bool TupleMergeView::loose_matches(const TupleMergeLoose& l, const Pro
   return differs == 0 && merge_ports_in(p.ports, l.ports_low, l.ports_span) && full(l.rule, key);
 }
 
-SLUICE_HD uint32_t TupleMergeView::first_of(TupleMergeSieve::Row left, const Probe& p, const FlowKey& key) const {
+template <uint32_t kParts>
+SLUICE_HD uint32_t TupleMergeView::first_of(TupleMergeSieve::Row left, uint32_t part, const Probe& p,
+                                            const FlowKey& key) const {
   for (unsigned half = 0; half < 2; ++half) {
     for (; left.rules[half] != 0; left.rules[half] &= left.rules[half] - 1) {
-      const uint32_t i = 64 * half + trailing_zeros64(left.rules[half]);
-      const uint32_t word = sieve().rule[i];
+      const uint32_t i = part * TupleMergeSieve::kRules + 64 * half + trailing_zeros64(left.rules[half]);
+      const uint32_t word = kParts == 1 ? sieve().rule[i] : sieve().words()[i];
       if ((word & kMergeFull) == 0 || loose_matches<false>(loose_[i], p, key)) return word & kMergeNone;
     }
   }
   return kMergeNone;
 }
 
-SLUICE_HD uint32_t TupleMergeView::sieved(const Probe& p, const FlowKey& key) const {
+template <uint32_t kParts>
+SLUICE_HD TupleMergeSieve::Row TupleMergeView::left_of(uint32_t part, const Probe& p) const {
   const TupleMergeSieve& from = sieve();
   TupleMergeSieve::Row left = {{~uint64_t{0}, ~uint64_t{0}}};
-  const TupleMergeSieve::Row* rows = from.rows();
+  const TupleMergeSieve::Row* rows = from.rows() + part;
   const uint32_t words[4] = {p.word[3], p.word[7], p.ports, p.fields};
   for (uint32_t i = 0; i < from.count; i += kMergeAhead) {
     SLUICE_UNROLL
@@ -401,19 +431,30 @@ SLUICE_HD uint32_t TupleMergeView::sieved(const Probe& p, const FlowKey& key) co
       const uint32_t byte = i + j < from.count ? i + j : i;
       const uint32_t at = from.at[byte];
       const uint32_t word = at < 8 ? (at < 4 ? words[0] : words[1]) : (at < 12 ? words[2] : words[3]);
-      const TupleMergeSieve::Row& row = tuple_fetch(rows + byte * 256 + (word >> (8 * (at & 3)) & 255));
-      left.rules[0] &= row.rules[0];
-      left.rules[1] &= row.rules[1];
+      left = both(left, tuple_fetch(rows + (byte * 256 + (word >> (8 * (at & 3)) & 255)) * kParts));
     }
   }
-  return first_of(left, p, key);
+  return left;
+}
+
+SLUICE_HD uint32_t TupleMergeView::sieved(const Probe& p, const FlowKey& key) const {
+  if (sieved_ == 1) return first_of<1>(left_of<1>(0, p), 0, p, key);
+#if !defined(__CUDA_ARCH__)
+  // Rules stand in order: the first part that has one has the best.
+  constexpr uint32_t kParts = TupleMergeSieve::kMaxParts;
+  for (uint32_t part = 0; part < kParts; ++part) {
+    const uint32_t best = first_of<kParts>(left_of<kParts>(part, p), part, p, key);
+    if (best != kMergeNone) return best;
+  }
+#endif
+  return kMergeNone;
 }
 
 template <bool kWide>
 SLUICE_HD uint32_t TupleMergeView::lookup_as(const FlowKey& key, AclTally* tally) const {
   const Probe p = probe_of<kWide>(key);
   uint32_t best = kMergeNone;
-  if (!kWide && sieved_) {
+  if (!kWide && by_sieve()) {
     best = sieved(p, key);
   } else {
     const uint32_t first_loose = kWide ? narrow_loose_ : 0,
@@ -488,16 +529,17 @@ SLUICE_HD uint32_t TupleMergeView::lookup_team(const FlowKey& key, const Group& 
   TupleMergeSieve::Row rows[kRows];
   SLUICE_UNROLL
   for (uint32_t r = 0; r < kRows; ++r) rows[r] = {{~uint64_t{0}, ~uint64_t{0}}};
-  const TupleMergeSieve* sieved = sieved_ ? &sieve() : nullptr;
-  if (sieved_) {
+  const bool in_step = sieved_ == 1;  // else rules are compared
+  const TupleMergeSieve* const one_part = in_step ? &sieve() : nullptr;
+  if (in_step) {
     const uint32_t words[4] = {p.word[3], p.word[7], p.ports, p.fields};
     SLUICE_UNROLL
     for (uint32_t r = 0; r < kRows; ++r) {
       const uint32_t i = r * lanes + lane;
-      const uint32_t byte = i < sieved->count ? i : 0;  // a sieve has a row at least
-      const uint32_t at = sieved->at[byte];
+      const uint32_t byte = i < one_part->count ? i : 0;  // a sieve has a row at least
+      const uint32_t at = one_part->at[byte];
       const uint32_t word = at < 8 ? (at < 4 ? words[0] : words[1]) : (at < 12 ? words[2] : words[3]);
-      rows[r] = tuple_fetch(sieved->rows() + byte * 256 + (word >> (8 * (at & 3)) & 255));
+      rows[r] = tuple_fetch(one_part->rows() + byte * 256 + (word >> (8 * (at & 3)) & 255));
     }
   }
 
@@ -522,7 +564,7 @@ SLUICE_HD uint32_t TupleMergeView::lookup_team(const FlowKey& key, const Group& 
       first = some ? t.best : kMergeNone;
       tag = merge_tag(h);
     }
-    if (base == 0 && sieved_) {
+    if (base == 0 && in_step) {
       left = rows[0];
       SLUICE_UNROLL
       for (uint32_t r = 1; r < kRows; ++r) left = both(left, rows[r]);
@@ -534,7 +576,7 @@ SLUICE_HD uint32_t TupleMergeView::lookup_team(const FlowKey& key, const Group& 
                every;
       }
       loose = first_bit(left);
-      loose_word = sieved->rule[loose];
+      loose_word = one_part->rule[loose];
     }
     // One plus this lane's block, then the blocks of the team's first candidates, in the order of their tables' best
     // rules; 0: none.
@@ -555,7 +597,7 @@ SLUICE_HD uint32_t TupleMergeView::lookup_team(const FlowKey& key, const Group& 
         }
       }
     }
-    if (base == 0 && !sieved_) {
+    if (base == 0 && !in_step) {
       for (uint32_t i = lane; mine && i < narrow_loose_ && found == kMergeNone; i += lanes) {
         if (loose_matches<false>(loose_[i], p, key)) found = loose_[i].rule & kMergeNone;
       }
@@ -569,7 +611,7 @@ SLUICE_HD uint32_t TupleMergeView::lookup_team(const FlowKey& key, const Group& 
       left.rules[1] &= left.rules[0] != 0 ? ~uint64_t{0} : left.rules[1] - 1;
       left.rules[0] &= left.rules[0] - 1;
       loose = first_bit(left);
-      loose_word = sieved->rule[loose];
+      loose_word = one_part->rule[loose];
     }
     if (narrow_ == 0) {
       best = group.least(found);

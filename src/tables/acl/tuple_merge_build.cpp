@@ -32,7 +32,9 @@ using namespace tuple_merge_detail;
 constexpr double kProbeCost = 5, kBlockCost = 20, kLooseCost = 0.3;
 constexpr size_t kFirstLimit = 24, kLastLimit = 128;  // rules in a bucket
 constexpr size_t kMaxChosen = 64;                     // tables of each kind
-constexpr size_t kMaxLoose = TupleMergeSieve::kRules;
+// Up to so many rules, on a core, a sieve of four parts (25 clocks more than one of one) costs less than the tables
+// that it saves.
+constexpr size_t kShortList = 2000;
 constexpr size_t kSample = 384, kPackets = 192, kWeighed = 6;
 
 // Shift that leaves enough high bits for 1 to 2 slots a rule.
@@ -50,9 +52,9 @@ struct Chosen {
 template <bool kWide>
 class Chooser {
  public:
-  // `sieve`: loose rules are free, up to kMaxLoose.
-  Chooser(std::vector<const AclMatchRule*> rules, bool sieve)
-      : rules_(std::move(rules)), left_(rules_.size()), sieve_(sieve) {
+  // `sieve`: loose rules are free, up to `max_loose`.
+  Chooser(std::vector<const AclMatchRule*> rules, bool sieve, size_t max_loose)
+      : rules_(std::move(rules)), left_(rules_.size()), max_loose_(max_loose), sieve_(sieve) {
     group();
     draw_packets();
     make_candidates();
@@ -62,9 +64,9 @@ class Chooser {
     size_t limit = kFirstLimit;
     bool fresh = true;  // the ranking holds for this sample and limit
     while (left_ > 0) {
-      if (left_ <= (sieve_ ? kMaxLoose : 8)) break;
+      if (left_ <= (sieve_ ? max_loose_ : 8)) break;
       if (chosen_.size() + 1 >= kMaxChosen || limit > kLastLimit) {
-        if (left_ <= kMaxLoose) break;
+        if (left_ <= max_loose_) break;
         place(everything(), ~size_t{0});
         break;
       }
@@ -75,7 +77,7 @@ class Chooser {
       if (fresh) std::fill(bound_.begin(), bound_.end(), 1e30);
       fresh = false;
       const Weighed best = best_candidate(limit);
-      if (best.score * kLooseCost < 1 && left_ <= kMaxLoose) break;
+      if (best.score * kLooseCost < 1 && left_ <= max_loose_) break;
       if (best.placed < left_ && best.placed * 12 < left_) {
         limit *= 2;
         fresh = true;
@@ -343,7 +345,8 @@ class Chooser {
   std::vector<uint32_t> loose_;
   size_t left_ = 0;
   uint64_t steps_ = 0;
-  bool sieve_ = false;
+  size_t max_loose_;
+  bool sieve_;
 };
 
 // Buckets in blocks: which rules each block holds, and where each bucket begins.
@@ -404,39 +407,53 @@ void write_block(Block& b, Packer::Block packed, const Chooser<kWide>& chooser) 
   if (packed.more) b.rule[kMergeLanes - 1] |= kMergeMore;
 }
 
-// The rows of the loose rules, at most kMaxLoose.
+// The rows of the loose rules, at most four parts of them.
 struct Sieve {
+  using Rules = std::array<uint64_t, 2 * TupleMergeSieve::kMaxParts>;
+
   explicit Sieve(const std::vector<TupleMergeLoose>& loose) {
-    std::fill(std::begin(head.rule), std::end(head.rule), kMergeNone);
-    for (size_t i = 0; i < loose.size(); ++i)
-      head.rule[i] = loose[i].rule | (ranges_are_bytes(loose[i]) ? 0 : kMergeFull);
+    head.parts = loose.size() <= TupleMergeSieve::kRules ? 1 : TupleMergeSieve::kMaxParts;
+    words.assign(TupleMergeSieve::words_for(head.parts), kMergeNone);
+    for (size_t i = 0; i < loose.size(); ++i) words[i] = loose[i].rule | (ranges_are_bytes(loose[i]) ? 0 : kMergeFull);
+    Rules all{};
+    for (size_t i = 0; i < loose.size(); ++i) all[i / 64] |= uint64_t{1} << (i % 64);
     for (unsigned at = 0; at < std::size(head.at); ++at) {
-      std::array<TupleMergeSieve::Row, 256> column;
-      TupleMergeSieve::Row all{};
-      for (size_t i = 0; i < loose.size(); ++i) all.rules[i / 64] |= uint64_t{1} << (i % 64);
+      std::array<Rules, 256> column;
       column.fill(all);
       bool any = false;
       for (size_t i = 0; i < loose.size(); ++i) {
         if (!constrains(loose[i], at)) continue;
         for (unsigned v = 0; v < 256; ++v) {
           if (possible(loose[i], at, v)) continue;
-          column[v].rules[i / 64] &= ~(uint64_t{1} << (i % 64));
+          column[v][i / 64] &= ~(uint64_t{1} << (i % 64));
           any = true;
         }
       }
       if (!any) continue;
       head.at[head.count++] = static_cast<uint8_t>(at);
-      rows.insert(rows.end(), column.begin(), column.end());
+      for (const Rules& row : column) rows.insert(rows.end(), row.begin(), row.begin() + 2 * head.parts);
     }
+    std::fill(std::begin(head.rule), std::end(head.rule), kMergeNone);
+    if (head.parts == 1) std::copy(words.begin(), words.end(), head.rule);
   }
-  void write(std::byte* to) const {
-    std::memcpy(to, &head, sizeof head);
-    if (!rows.empty()) std::memcpy(to + sizeof head, rows.data(), rows.size() * sizeof rows[0]);
+  std::vector<std::byte> bytes() const {
+    std::vector<std::byte> out(TupleMergeSieve::bytes_for(head.count, head.parts));
+    std::byte* to = out.data();
+    const auto put = [&](const void* from, size_t n) {
+      if (n != 0) std::memcpy(to, from, n);
+      to += n;
+    };
+    put(&head, sizeof head);
+    put(rows.data(), rows.size() * sizeof rows[0]);
+    if (head.parts != 1) put(words.data(), words.size() * sizeof words[0]);
+    return out;
   }
-  TupleMergeSieve head{};
-  std::vector<TupleMergeSieve::Row> rows;
 
  private:
+  TupleMergeSieve head{};
+  std::vector<uint64_t> rows;
+  std::vector<uint32_t> words;
+
   // False: the rule leaves byte `at` alone.
   static bool constrains(const TupleMergeLoose& l, unsigned at) {
     const uint32_t masks[4] = {l.mask[3], l.mask[7], ~l.ports_span, l.fields_mask};
@@ -471,8 +488,8 @@ struct Sieve {
 // Slots and blocks of one kind of tables.
 template <bool kWide>
 struct Half {
-  explicit Half(const std::vector<AclMatchRule>& flat)
-      : chooser(tuple_detail::distinct_rules(flat, kWide ? 6 : 4), !kWide) {
+  Half(const std::vector<AclMatchRule>& flat, size_t max_loose)
+      : chooser(tuple_detail::distinct_rules(flat, kWide ? 6 : 4), !kWide, max_loose) {
     chooser.run();
     for (Chosen& c : chooser.chosen()) {
       const size_t base = slots.size();
@@ -499,10 +516,7 @@ struct Half {
 }  // namespace
 
 std::vector<std::byte> tuple_merge_detail::sieve_bytes(const std::vector<TupleMergeLoose>& loose) {
-  const Sieve sieve(loose);
-  std::vector<std::byte> out(TupleMergeSieve::bytes_for(sieve.head.count));
-  sieve.write(out.data());
-  return out;
+  return Sieve(loose).bytes();
 }
 
 std::vector<Tuple> tuple_merge_detail::choose_tuples(const std::vector<AclMatchRule>& flat, bool wide) {
@@ -514,16 +528,18 @@ std::vector<Tuple> tuple_merge_detail::choose_tuples(const std::vector<AclMatchR
                      [](const Chosen& a, const Chosen& b) { return a.table.entries > b.table.entries; });
     for (const Chosen& c : chosen) out.push_back(c.tuple);
   };
-  wide ? take(Chooser<true>(tuple_detail::distinct_rules(flat, 6), false))
-       : take(Chooser<false>(tuple_detail::distinct_rules(flat, 4), false));
+  wide ? take(Chooser<true>(tuple_detail::distinct_rules(flat, 6), false, TupleMergeSieve::kRules))
+       : take(Chooser<false>(tuple_detail::distinct_rules(flat, 4), false, TupleMergeSieve::kRules));
   return out;
 }
 
-Result<Image> TupleMergeAcl::build(const RuleSet& set) {
+Result<Image> TupleMergeAcl::build(const RuleSet& set, AclTarget target) {
   auto flat = flatten_all(set);
   if (!flat) return std::move(flat).error();
-  Half<false> narrow(*flat);
-  Half<true> wide(*flat);
+  const bool short_list = target == AclTarget::kCpu && flat->size() <= kShortList;
+  Half<false> narrow(
+      *flat, short_list ? size_t{TupleMergeSieve::kRules} * TupleMergeSieve::kMaxParts : TupleMergeSieve::kRules);
+  Half<true> wide(*flat, TupleMergeSieve::kRules);
   constexpr size_t kMaxBlocks = (size_t{1} << 24) - 2;
   if (narrow.packer.blocks.size() > kMaxBlocks || wide.packer.blocks.size() > kMaxBlocks)
     return Error("the access list is too large for tuple_merge", "split it");

@@ -60,8 +60,8 @@ void sieve_scalar(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
 
 #if defined(__x86_64__)
 
-// Eight packets at a time. A row is 16 bytes, so wider vectors would gain nothing.
-void sieve_sse(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
+// Eight packets at a time. A row of one part is 16 bytes, so wider vectors would gain nothing.
+void sieve_one_part(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
   constexpr size_t kStep = 8;
   const TupleMergeSieve& sieve = view.sieve();
   const uint32_t* const columns[4] = {lanes.word[3], lanes.word[7], lanes.ports, lanes.fields};
@@ -85,14 +85,83 @@ void sieve_sse(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
       const uint32_t word = sieve.rule[row.rules[0] != 0 ? low : high];  // none: past the rules
       const size_t lane = first + k;
       if (lane >= n) break;
-      lanes.best[lane] =
-          (word & kMergeFull) == 0 ? word & kMergeNone : view.first_of(row, probe_at(lanes, lane), *lanes.key[lane]);
+      lanes.best[lane] = (word & kMergeFull) == 0 ? word & kMergeNone
+                                                  : view.first_of<1>(row, 0, probe_at(lanes, lane), *lanes.key[lane]);
     }
   }
 }
 
 #define SLUICE_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,popcnt")))
 #define SLUICE_AVX2 __attribute__((target("avx2,bmi,popcnt")))
+
+// The first rule of four parts, their words `some` not zero (bit by bit), or kMergeNone. Without a branch on the rule's
+// place.
+inline uint32_t first_of_parts(const TupleMergeView& view, const uint32_t* words, const TupleMergeSieve::Row* left,
+                               uint32_t some, const K::Lanes& lanes, size_t lane) {
+  const auto w = static_cast<uint32_t>(std::countr_zero(some | 0x80u));
+  const uint32_t word = words[64 * w + static_cast<uint32_t>(std::countr_zero(left[w / 2].rules[w % 2]))];  // none: 512
+  if ((word & kMergeFull) == 0) return word & kMergeNone;
+  for (uint32_t part = w / 2; part < TupleMergeSieve::kMaxParts; ++part) {
+    const uint32_t rule =
+        view.first_of<TupleMergeSieve::kMaxParts>(left[part], part, probe_at(lanes, lane), *lanes.key[lane]);
+    if (rule != kMergeNone) return rule;
+  }
+  return kMergeNone;
+}
+
+SLUICE_AVX512 void sieve_avx512(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
+  constexpr size_t kStep = 8;
+  const TupleMergeSieve& sieve = view.sieve();
+  if (sieve.parts == 1) return sieve_one_part(view, lanes, n);
+  const uint32_t* const columns[4] = {lanes.word[3], lanes.word[7], lanes.ports, lanes.fields};
+  for (size_t first = 0; first < n; first += kStep) {
+    __m512i left[kStep];
+    std::fill(std::begin(left), std::end(left), _mm512_set1_epi32(-1));
+    const auto* rows = reinterpret_cast<const __m512i*>(sieve.rows());
+    for (uint32_t i = 0; i < sieve.count; ++i, rows += 256) {
+      const auto* bytes = reinterpret_cast<const uint8_t*>(columns[sieve.at[i] >> 2] + first) + (sieve.at[i] & 3);
+      [&]<size_t... k>(std::index_sequence<k...>) __attribute__((target("avx512f"), always_inline)) {
+        ((left[k] = _mm512_and_si512(left[k], _mm512_load_si512(rows + bytes[4 * k]))), ...);
+      }
+      (std::make_index_sequence<kStep>{});
+    }
+    for (size_t k = 0; k < kStep && first + k < n; ++k) {
+      TupleMergeSieve::Row row[TupleMergeSieve::kMaxParts];
+      _mm512_storeu_si512(row, left[k]);
+      lanes.best[first + k] =
+          first_of_parts(view, sieve.words(), row, _mm512_test_epi64_mask(left[k], left[k]), lanes, first + k);
+    }
+  }
+}
+
+SLUICE_AVX2 void sieve_avx2(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
+  constexpr size_t kStep = 4;
+  const TupleMergeSieve& sieve = view.sieve();
+  if (sieve.parts == 1) return sieve_one_part(view, lanes, n);
+  const uint32_t* const columns[4] = {lanes.word[3], lanes.word[7], lanes.ports, lanes.fields};
+  for (size_t first = 0; first < n; first += kStep) {
+    __m256i left[2 * kStep];
+    std::fill(std::begin(left), std::end(left), _mm256_set1_epi32(-1));
+    const auto* rows = reinterpret_cast<const __m256i*>(sieve.rows());
+    for (uint32_t i = 0; i < sieve.count; ++i, rows += 512) {
+      const auto* bytes = reinterpret_cast<const uint8_t*>(columns[sieve.at[i] >> 2] + first) + (sieve.at[i] & 3);
+      [&]<size_t... h>(std::index_sequence<h...>) __attribute__((target("avx2"), always_inline)) {
+        ((left[h] = _mm256_and_si256(left[h], _mm256_load_si256(rows + 2 * bytes[4 * (h / 2)] + h % 2))), ...);
+      }
+      (std::make_index_sequence<2 * kStep>{});
+    }
+    for (size_t k = 0; k < kStep && first + k < n; ++k) {
+      TupleMergeSieve::Row row[TupleMergeSieve::kMaxParts];
+      unsigned none = 0;
+      for (size_t h = 0; h < 2; ++h) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(row) + h, left[2 * k + h]);
+        const __m256i zero = _mm256_cmpeq_epi64(left[2 * k + h], _mm256_setzero_si256());
+        none |= static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(zero))) << 4 * h;
+      }
+      lanes.best[first + k] = first_of_parts(view, sieve.words(), row, ~none & 255, lanes, first + k);
+    }
+  }
+}
 
 // The first rule of a block among the lanes of `mask`, its full conditions included, or kMergeNone.
 inline uint32_t first_match(const TupleMergeView& view, const uint32_t* rule, uint32_t mask, const FlowKey& key) {
@@ -430,10 +499,10 @@ const TupleMergeKernels& TupleMergeKernels::of(AclIsa isa, bool wide) {
       {probe_scalar<false>, verify_scalar<false>, loose_scalar<false>, sieve_scalar},
       {probe_scalar<true>, verify_scalar<true>, loose_scalar<true>, nullptr}};
 #if defined(__x86_64__)
-  static constexpr TupleMergeKernels kAvx2[2] = {{probe_avx2<false>, verify4_avx2, loose_avx2<false>, sieve_sse},
+  static constexpr TupleMergeKernels kAvx2[2] = {{probe_avx2<false>, verify4_avx2, loose_avx2<false>, sieve_avx2},
                                                  {probe_avx2<true>, verify_scalar<true>, loose_avx2<true>, nullptr}};
   static constexpr TupleMergeKernels kAvx512[2] = {
-      {probe_avx512<false>, verify4_avx512, loose_avx512<false>, sieve_sse},
+      {probe_avx512<false>, verify4_avx512, loose_avx512<false>, sieve_avx512},
       {probe_avx512<true>, verify6_avx512, loose_avx512<true>, nullptr}};
   if (isa == AclIsa::kAvx512) return kAvx512[wide];
   if (isa == AclIsa::kAvx2) return kAvx2[wide];
