@@ -613,10 +613,15 @@ void set_and_publish(benchmark::State& state, size_t changes) {
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * changes));
 }
 
-// Lookups in runs of 256, beside a thread that makes `rate` changes a second and publishes a hundred times (0: none).
+// Lookups in runs of 256, beside a thread that makes a million changes a second and publishes a hundred times: of the
+// table that is read, or of another one like it, which is the control. What that one costs is the machine's.
+enum class Beside { kNobody, kWriter, kAnotherTablesWriter };
+
 template <typename Table>
-void lookup_beside(benchmark::State& state, int pattern, double rate) {
-  static Table table;
+void lookup_beside(benchmark::State& state, int pattern, Beside beside) {
+  static Table table, another;
+  Table& changing = beside == Beside::kAnotherTablesWriter ? another : table;
+  constexpr double kRate = 1e6;
   struct Version {
     typename Table::View view;
     uint64_t number;
@@ -625,20 +630,22 @@ void lookup_beside(benchmark::State& state, int pattern, double rate) {
   std::atomic<const Version*> current;
   std::atomic<uint64_t> seen{0};
   std::vector<double> effects;
-  auto publish = [&] {
-    const auto view = table.template publish<typename Table::View>();
+  auto publish = [&](Table& of) {
+    const auto view = of.template publish<typename Table::View>();
     if (!view) return false;
+    if (&of != &table) return true;
     versions.push_back({*view, versions.size() + 1});
     current.store(&versions.back(), std::memory_order_release);
     return true;
   };
   warm_up(table);
-  if (!publish()) return state.SkipWithError("no memory");
+  warm_up(another);
+  if (!publish(table)) return state.SkipWithError("no memory");
   table.release();
   std::atomic<bool> stop{false};
   double changes = 0, seconds = 0;
   std::thread writer;
-  if (rate > 0) {
+  if (beside != Beside::kNobody) {
     writer = std::thread([&] {
       const auto routes = tables().rib.routes4();
       std::mt19937_64 random(3);
@@ -648,13 +655,13 @@ void lookup_beside(benchmark::State& state, int pattern, double rate) {
       while (!stop.load(std::memory_order_relaxed)) {
         const double first = now();
         // One that falls behind does not make up for it.
-        const double due = std::min(rate * first, changes + rate / 100);
-        for (; changes < due; ++changes) table.set(routes[random() % routes.size()], drawn_hop(random));
-        publish();
+        const double due = std::min(kRate * first, changes + kRate / 100);
+        for (; changes < due; ++changes) changing.set(routes[random() % routes.size()], drawn_hop(random));
+        publish(changing);
         const uint64_t number = versions.size();
         while (seen.load(std::memory_order_acquire) < number && !stop.load(std::memory_order_relaxed))
           std::this_thread::yield();
-        table.release();
+        changing.release();
         effects.push_back(now() - first);
         while (now() < turn + 0.01 && !stop.load(std::memory_order_relaxed))
           std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -692,10 +699,12 @@ void register_changes(const std::string& name) {
         ->Unit(benchmark::kMillisecond);
   }
   for (int pattern = 0; pattern < kPatterns; ++pattern) {
-    for (double rate : {0.0, 1e6}) {
-      const char* what = rate > 0 ? "/lookup_at_1M_changes/" : "/lookup/";
+    for (const Beside beside : {Beside::kNobody, Beside::kWriter, Beside::kAnotherTablesWriter}) {
+      const char* what = beside == Beside::kNobody   ? "/lookup/"
+                         : beside == Beside::kWriter ? "/lookup_at_1M_changes/"
+                                                     : "/lookup_at_1M_changes_elsewhere/";
       benchmark::RegisterBenchmark((name + what + pattern_name(pattern)).c_str(), [=](benchmark::State& state) {
-        lookup_beside<Table>(state, pattern, rate);
+        lookup_beside<Table>(state, pattern, beside);
       })->Unit(benchmark::kMicrosecond);
     }
   }

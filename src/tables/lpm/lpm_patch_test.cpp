@@ -29,18 +29,28 @@ struct Change {
   uint32_t next_hop;
 };
 
-// A random change of a table in which prefixes collide often: all lengths, few bases.
-Change random_change(std::mt19937_64& random, uint32_t next_hops) {
-  const uint32_t next_hop = random() % 3 == 0 ? 0 : 1 + static_cast<uint32_t>(random() % next_hops);
-  if (random() % 4 == 0) {
-    uint64_t hi = 0x20010db800000000ull ^ (random() % 8) << (random() % 40);
-    if (random() % 4 == 0) hi ^= random() >> (random() % 64);
-    return {prefix6(hi, random() % 2 == 0 ? 0 : random(), static_cast<unsigned>(random() % 129)), next_hop};
+// What may change: all lengths, few bases, so that prefixes cover each other. A table of them stays as large as it is,
+// however many changes it sees, and so does the price of an oracle.
+std::vector<IpPrefix> some_prefixes(std::mt19937_64& random, size_t n) {
+  std::vector<IpPrefix> out(n);
+  for (IpPrefix& p : out) {
+    if (random() % 4 == 0) {
+      uint64_t hi = 0x20010db800000000ull ^ (random() % 8) << (random() % 40);
+      if (random() % 4 == 0) hi ^= random() >> (random() % 64);
+      p = prefix6(hi, random() % 2 == 0 ? 0 : random(), static_cast<unsigned>(random() % 129));
+      continue;
+    }
+    const auto length = static_cast<unsigned>(random() % 8 == 0 ? random() % 17 : random() % 33);
+    uint32_t address = 0x0a000000u + (static_cast<uint32_t>(random() % 8) << 14);
+    if (random() % 2 == 0) address ^= static_cast<uint32_t>(random()) >> (random() % 32);
+    p = prefix4(address, length);
   }
-  const auto length = static_cast<unsigned>(random() % 8 == 0 ? random() % 17 : random() % 33);
-  uint32_t address = 0x0a000000u + (static_cast<uint32_t>(random() % 8) << 14);
-  if (random() % 2 == 0) address ^= static_cast<uint32_t>(random()) >> (random() % 32);
-  return {prefix4(address, length), next_hop};
+  return out;
+}
+
+Change random_change(std::mt19937_64& random, const std::vector<IpPrefix>& prefixes, uint32_t next_hops) {
+  const uint32_t next_hop = random() % 3 == 0 ? 0 : 1 + static_cast<uint32_t>(random() % next_hops);
+  return {prefixes[random() % prefixes.size()], next_hop};
 }
 
 void apply(Rib& rib, const Change& change) {
@@ -73,12 +83,13 @@ void expect_equal(const Image& image, const Rib& rib, size_t step) {
 void random_updates(const char* algorithm4, const char* algorithm6, size_t batches, uint64_t seed) {
   SCOPED_TRACE(std::string(algorithm4) + " " + algorithm6);
   std::mt19937_64 random(seed);
+  const std::vector<IpPrefix> prefixes = some_prefixes(random, 1000);
   Rib rib = random_rib(seed, 300, 30);
   auto table = PatchedRoutes::create(rib, {.algorithm4 = algorithm4, .algorithm6 = algorithm6});
   ASSERT_TRUE(table.ok()) << to_string(table.error());
   for (size_t batch = 0; batch < batches; ++batch) {
     for (size_t i = random() % 40; i > 0; --i) {
-      const Change change = random_change(random, 30);
+      const Change change = random_change(random, prefixes, 30);
       const uint32_t before = rib.find(change.prefix);
       ASSERT_EQ((*table)->find(change.prefix), before);
       ASSERT_EQ((*table)->set(change.prefix, change.next_hop), before != change.next_hop);
@@ -196,9 +207,10 @@ TEST(PatchedRoutes, ReadersSeeTheVersionThatTheyHold) {
   constexpr size_t kBatch = 256, kChangesEach = 200;
   const size_t versions = 40 * scale();
   std::mt19937_64 random(77);
+  const std::vector<IpPrefix> prefixes = some_prefixes(random, 4000);
   Rib rib;
   intern_ids(rib, 100);
-  for (size_t i = 0; i < 2000; ++i) apply(rib, random_change(random, 100));
+  for (size_t i = 0; i < 3000; ++i) apply(rib, random_change(random, prefixes, 100));
   rib.settle();
   auto table = PatchedRoutes::create(rib, {.algorithm4 = "sail"});
   ASSERT_TRUE(table.ok());
@@ -242,7 +254,7 @@ TEST(PatchedRoutes, ReadersSeeTheVersionThatTheyHold) {
   }
   for (size_t n = 0; n < versions; ++n) {
     for (size_t i = 0; i < kChangesEach; ++i) {
-      const Change change = random_change(random, 100);
+      const Change change = random_change(random, prefixes, 100);
       (*table)->set(change.prefix, change.next_hop);
       apply(rib, change);
     }

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/prefetch.h"
 #include "tables/image.h"
 #include "tables/lpm/intervals.h"
 #include "tables/lpm/lists.h"
@@ -271,9 +272,11 @@ Result<Range24View> Range24View::open(std::span<const std::byte> section, uint32
   return view;
 }
 
-// Sixteen lookups in step, as planb's.
-constexpr size_t kGroup = 16;
+// Eight lookups in step: as many as have registers for where they are and what they look for.
+constexpr size_t kGroup = 8;
 constexpr size_t kPiece = 1024;
+// Addresses that are asked for ahead, in case more follow: the processor's own prefetching ends with a page.
+constexpr size_t kAhead = 128;
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
@@ -281,19 +284,36 @@ constexpr size_t kPiece = 1024;
 #endif
 
 struct Range24Bulk {
-  // The group's answers where the chunk has them (bit k of `direct`), replaced by list searches where they are lists.
+  // Answers that are lists are replaced by what a search says.
   __attribute__((noinline)) static void search_lists(const Range24View& v, const uint64_t* hi, const uint64_t* lo,
-                                                     uint32_t* next_hops) {
-    for (size_t k = 0; k < kGroup; ++k) {
+                                                     uint32_t* next_hops, size_t n) {
+    for (size_t k = 0; k < n; ++k) {
       if (next_hops[k] > v.next_hops_) next_hops[k] = v.search_low(next_hops[k] - v.next_hops_ - 1, hi[k], lo[k]);
     }
   }
 
 #if defined(__x86_64__)
+#define SLUICE_RANGE24 target("avx512f,avx512bw,bmi,popcnt")
+  // The arrays as the loop wants them: copied into registers, so that it is never passed on by address.
+  template <typename Leaf>
+  struct Arrays {
+    const uint32_t *root, *chunks, *first, *second, *third;
+    const Leaf* leaves;
+    Arrays(const Range24View& v, const Leaf* leaf)
+        : root(v.root_),
+          chunks(v.chunks()),
+          first(v.keys_),
+          second(v.keys_ + size_t{v.second_} * 16),
+          third(v.keys_ + size_t{v.third_} * 16),
+          leaves(leaf) {
+      asm("" : "+r"(second), "+r"(third));  // or they are kept as distances from the first, an addition each time
+    }
+  };
+
   // A level down: from a node's first key to that of its child, both by number. Five instructions, as long as the
   // compiler does not see where `at` comes from: it would keep both the number and the bytes.
-  __attribute__((target("avx512f,avx512bw,bmi,popcnt"), always_inline)) static inline uint64_t step(
-      __m512i key, const uint32_t* keys, uint64_t at) {
+  __attribute__((SLUICE_RANGE24, always_inline)) static inline uint64_t step(__m512i key, const uint32_t* keys,
+                                                                             uint64_t at) {
     const __mmask16 below = _mm512_cmpgt_epu32_mask(key, _mm512_load_si512(keys + at));
     uint64_t next = at + static_cast<unsigned>(__builtin_popcount(below));
     next <<= 4;
@@ -301,86 +321,136 @@ struct Range24Bulk {
     return next;
   }
 
-  // The group's chunk entries: a tree's first key, or kAnswer and an answer. True: there are answers among them.
-  __attribute__((always_inline)) static inline bool chunk_entries(const uint32_t* root, const uint32_t* chunks,
-                                                                  const uint64_t* hi, uint32_t* entries) {
+  // The group's chunk entries: a tree's first key, or kAnswer and an answer. The bits of all of them together. Kept in
+  // registers: an earlier form noted them a group ahead, and what it gained it lost to the notes.
+  template <typename Leaf>
+  __attribute__((SLUICE_RANGE24, always_inline)) static inline uint64_t chunk_entries(const Arrays<Leaf>& a,
+                                                                                      const uint64_t* hi,
+                                                                                      uint64_t (&entries)[kGroup]) {
     // The address's parts as they lie in memory: x86 is little-endian.
     const auto* bytes = reinterpret_cast<const unsigned char*>(hi);
-    uint32_t any = 0;
-#pragma GCC unroll 16
+    uint64_t any = 0;
+#pragma GCC unroll 8
     for (size_t k = 0; k < kGroup; ++k) {
       uint16_t high;
       std::memcpy(&high, bytes + 8 * k + 6, sizeof high);
-      uint32_t entry = chunks[root[high] + bytes[8 * k + 5]];
+      uint32_t entry = a.chunks[a.root[high] + bytes[8 * k + 5]];
       asm("" : "+r"(entry));  // or they are gathered into a vector that is taken apart again
       entries[k] = entry;
       any |= entry;
     }
-    return (any & kAnswer) != 0;
+    return any;
   }
 
-  // `n`: a multiple of the group, at most kPiece. Chunk entries are found a group ahead, so that their loads fill the
-  // gaps of the levels' chain; whether an answer is a list is asked of the whole piece in the end, when what was stored
-  // in parts is in the cache and can be read as vectors.
+  // From the trees' first keys to the leaves' values.
   template <typename Leaf>
-  __attribute__((target("avx512f,avx512bw,bmi,popcnt"))) static void run_avx512(const Range24View& v,
-                                                                                const Leaf* leaves, const uint64_t* hi,
-                                                                                const uint64_t* lo, uint32_t* next_hops,
-                                                                                size_t n) {
-    const uint32_t* const root = v.root_;
-    const uint32_t* const chunks = v.chunks();
-    const uint32_t* const first = v.keys_;
-    const uint32_t* second = v.keys_ + size_t{v.second_} * 16;
-    const uint32_t* third = v.keys_ + size_t{v.third_} * 16;
-    asm("" : "+r"(second), "+r"(third));  // or they are kept as distances from the first, an addition each time
-    uint32_t entries[2][kGroup];
-    bool answers = chunk_entries(root, chunks, hi, entries[0]);
+  __attribute__((SLUICE_RANGE24, always_inline)) static inline void descend(const Arrays<Leaf>& a, const uint64_t* hi,
+                                                                            uint64_t (&at)[kGroup],
+                                                                            uint32_t* next_hops) {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(hi);
+    __m512i key[kGroup];
+#pragma GCC unroll 8
+    for (size_t k = 0; k < kGroup; ++k) {
+      uint32_t middle;
+      std::memcpy(&middle, bytes + 8 * k + 2, sizeof middle);
+      key[k] = _mm512_set1_epi32(static_cast<int>(middle));
+      at[k] = step(key[k], a.first, at[k]);
+    }
+#pragma GCC unroll 8
+    for (size_t k = 0; k < kGroup; ++k) at[k] = step(key[k], a.second, at[k]);
+#pragma GCC unroll 8
+    for (size_t k = 0; k < kGroup; ++k) {
+      const __mmask16 below = _mm512_cmpgt_epu32_mask(key[k], _mm512_load_si512(a.third + at[k]));
+      next_hops[k] = a.leaves[at[k] + static_cast<unsigned>(__builtin_popcount(below))];
+    }
+  }
+
+  // A group that has answers in chunks: most often nothing else. Otherwise those go down the first tree for company.
+  template <typename Leaf>
+  __attribute__((SLUICE_RANGE24, noinline)) static void answered(const Range24View& v, const Leaf* leaves,
+                                                                 const uint64_t* hi, uint32_t* next_hops) {
+    const Arrays<Leaf> a(v, leaves);
+    uint64_t entries[kGroup], at[kGroup];
+    chunk_entries(a, hi, entries);
+    uint64_t all = kAnswer;
+    for (size_t k = 0; k < kGroup; ++k) {
+      all &= entries[k];
+      at[k] = (entries[k] & kAnswer) != 0 ? 0 : entries[k];
+    }
+    if (all == 0) descend(a, hi, at, next_hops);
+    for (size_t k = 0; k < kGroup; ++k) {
+      const auto answer = static_cast<uint32_t>(entries[k] & ~uint64_t{kAnswer});
+      next_hops[k] = (entries[k] & kAnswer) != 0 ? answer : next_hops[k];
+    }
+  }
+
+  // `n`: a multiple of the group, at most kPiece. Whether an answer is a list is asked of the whole piece in the end,
+  // when what was stored in parts is in the cache and can be read as vectors.
+  template <typename Leaf>
+  __attribute__((SLUICE_RANGE24)) static void run_avx512(const Range24View& v, const Leaf* leaves, const uint64_t* hi,
+                                                         const uint64_t* lo, uint32_t* next_hops, size_t n) {
+    const Arrays<Leaf> a(v, leaves);
     for (size_t i = 0; i < n; i += kGroup) {
-      uint32_t* const now = entries[i / kGroup % 2];
-      const bool here = answers;
-      if (i + kGroup < n) answers = chunk_entries(root, chunks, hi + i + kGroup, entries[(i / kGroup + 1) % 2]);
-      // Those few that have their answer already go down the first tree for company and are answered anew.
-      uint32_t kept[kGroup];
-      if (here) [[unlikely]] {
-        uint32_t all = kAnswer;
-        for (size_t k = 0; k < kGroup; ++k) {
-          kept[k] = now[k];
-          all &= now[k];
-          if ((now[k] & kAnswer) != 0) now[k] = 0;
-        }
-        if (all != 0) {
-          for (size_t k = 0; k < kGroup; ++k) next_hops[i + k] = kept[k] & ~kAnswer;
-          continue;
-        }
-      }
-      const auto* bytes = reinterpret_cast<const unsigned char*>(hi + i);
-#pragma GCC unroll 2
-      for (size_t half = 0; half < kGroup; half += 8) {  // eight: what has registers
-        __m512i key[8];
-        uint64_t at[8];  // counts keys, sixteen a node
-#pragma GCC unroll 8
-        for (size_t k = 0; k < 8; ++k) {
-          uint32_t middle;
-          std::memcpy(&middle, bytes + 8 * (half + k) + 2, sizeof middle);
-          key[k] = _mm512_set1_epi32(static_cast<int>(middle));
-          at[k] = step(key[k], first, now[half + k]);
-        }
-#pragma GCC unroll 8
-        for (size_t k = 0; k < 8; ++k) at[k] = step(key[k], second, at[k]);
-#pragma GCC unroll 8
-        for (size_t k = 0; k < 8; ++k) {
-          const __mmask16 below = _mm512_cmpgt_epu32_mask(key[k], _mm512_load_si512(third + at[k]));
-          next_hops[i + half + k] = leaves[at[k] + static_cast<unsigned>(__builtin_popcount(below))];
-        }
-      }
-      for (size_t k = 0; here && k < kGroup; ++k) {
-        if ((kept[k] & kAnswer) != 0) next_hops[i + k] = kept[k] & ~kAnswer;
+      prefetch_read(hi + i + kAhead);
+      uint64_t at[kGroup];
+      if ((chunk_entries(a, hi + i, at) & kAnswer) == 0) [[likely]] {
+        descend(a, hi + i, at, next_hops + i);
+      } else {
+        answered(v, leaves, hi + i, next_hops + i);
       }
     }
     const __m512i limit = _mm512_set1_epi32(static_cast<int>(v.next_hops_));
+    for (size_t i = 0; i < n; i += 16) {
+      const size_t some = std::min<size_t>(16, n - i);
+      const __m512i found = _mm512_maskz_loadu_epi32(static_cast<__mmask16>((1u << some) - 1), next_hops + i);
+      if (_mm512_cmpgt_epu32_mask(found, limit) != 0) [[unlikely]]
+        search_lists(v, hi + i, lo + i, next_hops + i, some);
+    }
+  }
+#undef SLUICE_RANGE24
+
+  // The same with half vectors. Of unsigned keys AVX2 can say which are not below the address's.
+  __attribute__((target("avx2,bmi,popcnt"), always_inline)) static inline uint64_t child_avx2(__m256i key,
+                                                                                              const uint32_t* keys,
+                                                                                              uint64_t at) {
+    const auto* node = reinterpret_cast<const __m256i*>(keys + at);
+    const __m256i low = _mm256_load_si256(node), high = _mm256_load_si256(node + 1);
+    const auto not_below = [](__m256i k, __m256i node_keys) __attribute__((target("avx2"), always_inline)) {
+      const __m256i same = _mm256_cmpeq_epi32(_mm256_max_epu32(node_keys, k), node_keys);
+      return static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(same)));
+    };
+    return at + 16 - static_cast<unsigned>(__builtin_popcount(not_below(key, low) | not_below(key, high) << 8));
+  }
+  template <typename Leaf>
+  __attribute__((target("avx2,bmi,popcnt"))) static void run_avx2(const Range24View& v, const Leaf* leaves,
+                                                                  const uint64_t* hi, const uint64_t* lo,
+                                                                  uint32_t* next_hops, size_t n) {
+    const Arrays<Leaf> a(v, leaves);
     for (size_t i = 0; i < n; i += kGroup) {
-      if (_mm512_cmpgt_epu32_mask(_mm512_loadu_si512(next_hops + i), limit) != 0) [[unlikely]]
-        search_lists(v, hi + i, lo + i, next_hops + i);
+      prefetch_read(hi + i + kAhead);
+      uint64_t at[kGroup], any = 0;
+      __m256i key[kGroup];
+      for (size_t k = 0; k < kGroup; ++k) {
+        at[k] = a.chunks[a.root[hi[i + k] >> 48] + (hi[i + k] >> 40 & 255)];
+        any |= at[k];
+        key[k] = _mm256_set1_epi32(static_cast<int>(hi[i + k] >> 16));
+      }
+      if ((any & kAnswer) != 0) [[unlikely]] {
+        run_scalar(v, leaves, hi + i, lo + i, next_hops + i, kGroup);
+        continue;
+      }
+#pragma GCC unroll 8
+      for (size_t k = 0; k < kGroup; ++k) at[k] = child_avx2(key[k], a.first, at[k]) * 16;
+#pragma GCC unroll 8
+      for (size_t k = 0; k < kGroup; ++k) at[k] = child_avx2(key[k], a.second, at[k]) * 16;
+      bool lists = false;
+#pragma GCC unroll 8
+      for (size_t k = 0; k < kGroup; ++k) {
+        next_hops[i + k] = leaves[child_avx2(key[k], a.third, at[k])];
+        lists |= next_hops[i + k] > v.next_hops_;
+      }
+      if (lists) [[unlikely]]
+        search_lists(v, hi + i, lo + i, next_hops + i, kGroup);
     }
   }
 #endif
@@ -402,17 +472,24 @@ struct Range24Bulk {
                                    run_avx512(v, leaves, h + i, l + i, out + i, std::min(kPiece, some - i));
                                });
     }
+    if (isa >= LpmIsa::kAvx2 && kHasAvx2 && v.third_ != 0) {
+      return in_groups<kGroup>(hi, lo, next_hops, n,
+                               [&](const uint64_t* h, const uint64_t* l, uint32_t* out, size_t some) {
+                                 run_avx2(v, leaves, h, l, out, some);
+                               });
+    }
 #endif
     run_scalar(v, leaves, hi, lo, next_hops, n);
   }
 
  private:
 #if defined(__x86_64__)
-  static const bool kHasAvx512;  // asked once before main; until then lookups are scalar
+  static const bool kHasAvx512, kHasAvx2;  // asked once before main; until then lookups are scalar
 #endif
 };
 #if defined(__x86_64__)
 const bool Range24Bulk::kHasAvx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0;
+const bool Range24Bulk::kHasAvx2 = __builtin_cpu_supports("avx2") != 0;
 #endif
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
@@ -424,7 +501,7 @@ void Range24View::lookup_bulk(LpmIsa isa, const uint64_t* hi, const uint64_t* lo
 }
 
 void Range24View::lookup_bulk(const uint64_t* hi, const uint64_t* lo, uint32_t* next_hops, size_t n) const {
-  lookup_bulk(available_lpm_isas().back(), hi, lo, next_hops, n);
+  lookup_bulk(LpmIsa::kAvx512, hi, lo, next_hops, n);  // or the best that there is
 }
 
 }  // namespace sluice

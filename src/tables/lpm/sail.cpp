@@ -1,6 +1,9 @@
 #include "tables/lpm/sail.h"
 
 #include <fmt/format.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include <algorithm>
 #include <cstring>
@@ -170,6 +173,38 @@ void answer_all(const Entry* chunks, const uint16_t* blocks, uint32_t limit, con
   }
 }
 
+#if defined(__x86_64__)
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 and its own _mm512_undefined_epi32 (bug 105593)
+#endif
+const bool kHasAvx512 = __builtin_cpu_supports("avx512f") != 0;  // asked before main; until then loads do
+
+// The lines are there, so a gather is the same loads without a store for each: whoever reads the answers as vectors
+// next does not wait for sixteen stores.
+__attribute__((target("avx512f"))) void answer_avx512(const uint16_t* chunks, const uint16_t* blocks, uint32_t limit,
+                                                      const uint32_t* addresses, const uint32_t* at,
+                                                      uint32_t* next_hops, size_t n) {
+  const __m512i limits = _mm512_set1_epi32(static_cast<int>(limit));
+  for (size_t i = 0; i < n; i += 16) {
+    const auto here = static_cast<__mmask16>(n - i >= 16 ? 0xffff : (1u << (n - i)) - 1);
+    const __m512i places = _mm512_maskz_loadu_epi32(here, at + i);
+    const __m512i wide = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), here, places, chunks, 2);
+    const __m512i entries = _mm512_and_si512(wide, _mm512_set1_epi32(0xffff));
+    _mm512_mask_storeu_epi32(next_hops + i, here, entries);
+    uint32_t more = _mm512_cmpgt_epu32_mask(entries, limits);
+    for (; more != 0; more &= more - 1) {
+      const size_t k = i + static_cast<size_t>(__builtin_ctz(more));
+      const uint32_t entry = next_hops[k];  // `at` may be the same array
+      next_hops[k] = blocks[size_t{entry - limit - 1} * 256 + (addresses[k] & 255)];
+    }
+  }
+}
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+#endif
+
 template <typename Entry>
 uint32_t highest_entry(const Entry* entries, size_t n) {
   return n == 0 ? 0 : *std::max_element(entries, entries + n);
@@ -264,6 +299,10 @@ void SailView::ask(const uint32_t* addresses, uint32_t* places, size_t n) const 
 }
 
 void SailView::answer(const uint32_t* addresses, const uint32_t* places, uint32_t* next_hops, size_t n) const {
+#if defined(__x86_64__)
+  if (!wide_ && kHasAvx512)
+    return answer_avx512(narrow_entries(), blocks_, next_hops_, addresses, places, next_hops, n);
+#endif
   if (!wide_) return answer_all(narrow_entries(), blocks_, next_hops_, addresses, places, next_hops, n);
   answer_all(wide_entries(), blocks_, next_hops_, addresses, places, next_hops, n);
 }
