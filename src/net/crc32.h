@@ -8,9 +8,10 @@
 // its own in front: r'(A) = start * x^(8 |A|) + r(A).
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 
+#include "base/bits.h"
 #include "base/hd.h"
 #include "net/bytes.h"
 
@@ -101,6 +102,19 @@ constexpr Powers make_powers(bool reflected) {
 
 }  // namespace crc32_detail
 
+// x^exponent mod P in the mode's bit order. P is primitive, so that exponents count modulo 2^32 - 1 and x has an
+// inverse.
+constexpr uint32_t crc32_power(bool reflected, int64_t exponent) {
+  constexpr int64_t kOrder = 0xffffffff;
+  uint32_t square = reflected ? 0x40000000u : 2u;  // x
+  uint32_t result = reflected ? 0x80000000u : 1u;
+  for (int64_t e = (exponent % kOrder + kOrder) % kOrder; e != 0; e >>= 1) {
+    if ((e & 1) != 0) result = crc32_detail::multiply(reflected, result, square);
+    square = crc32_detail::multiply(reflected, square, square);
+  }
+  return result;
+}
+
 // The same eight bytes at a time.
 SLUICE_HD uint32_t crc32_update(Crc32Mode mode, uint32_t crc, const uint8_t* data, uint32_t bytes) {
   static constexpr crc32_detail::Tables kReflected = crc32_detail::make_tables(true);
@@ -139,12 +153,24 @@ SLUICE_HD uint32_t crc32_shift(Crc32Mode mode, uint32_t crc, uint32_t bytes) {
   return crc;
 }
 
+// The fastest of the host's own (net/crc32_host.h).
+uint32_t crc32_host(Crc32Mode mode, uint32_t crc, const uint8_t* data, size_t bytes);
+
+// The same wherever it runs.
+SLUICE_HD uint32_t crc32_piece(Crc32Mode mode, uint32_t crc, const uint8_t* data, uint32_t bytes) {
+#if defined(__CUDA_ARCH__)
+  return crc32_update(mode, crc, data, bytes);
+#else
+  return crc32_host(mode, crc, data, bytes);
+#endif
+}
+
 // The register over [data, data + bytes) from kCrc32Start, computed by all lanes of a group; every lane gets it. The
 // lanes after the first take equal pieces, so that the remainder is the first lane's.
 template <typename Group>
 SLUICE_HD uint32_t crc32_group(const Group& group, Crc32Mode mode, const uint8_t* data, uint32_t bytes) {
   const uint32_t lanes = group.size();
-  if (lanes == 1) return crc32_update(mode, kCrc32Start, data, bytes);
+  if (lanes == 1) return crc32_piece(mode, kCrc32Start, data, bytes);
   struct Piece {
     uint32_t crc;
     uint32_t bytes;
@@ -154,11 +180,50 @@ SLUICE_HD uint32_t crc32_group(const Group& group, Crc32Mode mode, const uint8_t
   const uint32_t lane = group.lane();
   const uint32_t from = lane == 0 ? 0 : first + (lane - 1) * piece;
   const uint32_t length = lane == 0 ? first : piece;
-  const Piece mine{crc32_update(mode, lane == 0 ? kCrc32Start : 0, data + from, length), length};
+  const Piece mine{crc32_piece(mode, lane == 0 ? kCrc32Start : 0, data + from, length), length};
   const Piece all = group.reduce(mine, [mode](const Piece& a, const Piece& b) {
     return Piece{crc32_shift(mode, a.crc, b.bytes) ^ b.crc, a.bytes + b.bytes};
   });
   return all.crc;
+}
+
+struct Crc32Frame {
+  const uint8_t* data;
+  uint32_t bytes;
+};
+
+// Calls take(i, register), on one lane, for each bit i of `mask`; the register over frame(i), a Crc32Frame, from
+// kCrc32Start. The group takes one frame at a time, or as many as it has a way of its own for.
+template <typename Group, typename Frame, typename Take>
+SLUICE_HD void crc32_each(const Group& group, Crc32Mode mode, uint32_t mask, const Frame& frame, const Take& take) {
+  if constexpr (requires { Group::kCrc32Frames; }) {
+    const uint32_t team = group.size() / Group::kCrc32Frames;
+    const bool first = group.lane() % team == 0;
+    while (mask != 0) {
+      // Each team of lanes takes the next bit.
+      uint32_t mine = mask;
+      for (uint32_t k = 0; k < Group::kCrc32Frames; ++k) {
+        if (k < group.lane() / team) mine &= mine - 1;
+        mask &= mask - 1;
+      }
+      const uint32_t i = mine == 0 ? 0 : trailing_zeros32(mine);
+      const Crc32Frame f = mine == 0 ? Crc32Frame{nullptr, 0} : frame(i);
+      uint32_t crc = group.crc32(mode, f.data, f.bytes, kCrc32Start);
+      if (f.bytes < Group::kCrc32Least) crc = crc32_bitwise(mode, kCrc32Start, f.data, f.bytes);
+      group.sync();
+      if (first && mine != 0) take(i, crc);
+      group.sync();
+    }
+  } else {
+    for (; mask != 0; mask &= mask - 1) {
+      const uint32_t i = trailing_zeros32(mask);
+      const Crc32Frame f = frame(i);
+      const uint32_t crc = crc32_group(group, mode, f.data, f.bytes);
+      group.sync();
+      if (group.lane() == 0) take(i, crc);
+      group.sync();
+    }
+  }
 }
 
 }  // namespace sluice

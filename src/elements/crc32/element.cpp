@@ -1,4 +1,5 @@
 // host only
+#include "elements/gpu_classes.h"
 #include "elements/stage_element.h"
 #include "graph/router.h"
 
@@ -36,6 +37,8 @@ void register_crc32(Registry& registry) {
   set.drops = {DropReason::kCapturedTooShort, DropReason::kNoTailroom};
   set.example = "in -> SetCRC32(MODE fcs) -> out;";
   set.make = make_element<CrcElement<SetCrc32Stage>>();
+  registry.add(gpu_class(set, "GPUSetCRC32Coalescent", false));
+  registry.add(gpu_class(set, "GPUSetCRC32CommList", true));
   registry.add(std::move(set));
 
   ElementClass check;

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 
-#include "base/bits.h"
 #include "base/hd.h"
 #include "batch/packet.h"
 #include "net/crc32.h"
@@ -11,7 +10,7 @@
 namespace sluice {
 
 // Appends the CRC of the packet's bytes, 4 bytes: host order (little-endian) in both modes, which for `fcs` is the
-// order on the wire. Every lane of the group calls run_group with the same arguments; lane 0 writes the packets.
+// order on the wire. Every lane of the group calls run_group with the same arguments; one lane writes a packet.
 struct SetCrc32Stage {
   static constexpr FieldMask kReads = kFieldFrame | kFieldExtent;
   static constexpr FieldMask kWrites = kFieldFrame | kFieldExtent | kFieldReason;
@@ -21,29 +20,30 @@ struct SetCrc32Stage {
 
   template <class Group>
   SLUICE_HD void run_group(const Group& group, Packet* packets, uint32_t mask, uint8_t* outputs) const {
-    for (; mask != 0; mask &= mask - 1) {
-      const uint32_t i = trailing_zeros32(mask);
+    // What a snap length cut off cannot be summed.
+    const auto wrong = [packets](uint32_t i) {
+      const Packet& p = packets[i];
+      return p.end != p.wire_end           ? DropReason::kCapturedTooShort
+             : p.appended + 4u > kTailroom ? DropReason::kNoTailroom
+                                           : DropReason::kNone;
+    };
+    const auto frame = [&](uint32_t i) {
+      const Packet& p = packets[i];
+      return wrong(i) == DropReason::kNone ? Crc32Frame{p.bytes(), p.length()} : Crc32Frame{nullptr, 0};
+    };
+    crc32_each(group, mode, mask, frame, [&](uint32_t i, uint32_t crc) {
       Packet& p = packets[i];
-      // What a snap length cut off cannot be summed.
-      const DropReason wrong = p.end != p.wire_end           ? DropReason::kCapturedTooShort
-                               : p.appended + 4u > kTailroom ? DropReason::kNoTailroom
-                                                             : DropReason::kNone;
-      uint32_t crc = 0;
-      if (wrong == DropReason::kNone) crc = crc32_finish(mode, crc32_group(group, mode, p.bytes(), p.length()));
-      group.sync();
-      if (group.lane() == 0) {
-        if (wrong != DropReason::kNone) {
-          outputs[i] = fail(p, wrong);
-        } else {
-          memcpy(p.frame + p.end, &crc, 4);
-          p.end += 4;
-          p.wire_end += 4;
-          p.appended = static_cast<uint8_t>(p.appended + 4);
-          outputs[i] = 0;
-        }
+      if (const DropReason reason = wrong(i); reason != DropReason::kNone) {
+        outputs[i] = fail(p, reason);
+        return;
       }
-      group.sync();
-    }
+      crc = crc32_finish(mode, crc);
+      memcpy(p.frame + p.end, &crc, 4);
+      p.end += 4;
+      p.wire_end += 4;
+      p.appended = static_cast<uint8_t>(p.appended + 4);
+      outputs[i] = 0;
+    });
   }
 };
 
@@ -57,28 +57,30 @@ struct CheckCrc32Stage {
 
   template <class Group>
   SLUICE_HD void run_group(const Group& group, Packet* packets, uint32_t mask, uint8_t* outputs) const {
-    for (; mask != 0; mask &= mask - 1) {
-      const uint32_t i = trailing_zeros32(mask);
+    const auto wrong = [packets](uint32_t i) {
+      const Packet& p = packets[i];
+      return p.end != p.wire_end ? DropReason::kCapturedTooShort
+             : p.length() < 4    ? DropReason::kBadCrc
+                                 : DropReason::kNone;
+    };
+    const auto frame = [&](uint32_t i) {
+      const Packet& p = packets[i];
+      return wrong(i) == DropReason::kNone ? Crc32Frame{p.bytes(), p.length() - 4} : Crc32Frame{nullptr, 0};
+    };
+    crc32_each(group, mode, mask, frame, [&](uint32_t i, uint32_t crc) {
       Packet& p = packets[i];
-      DropReason wrong = p.end != p.wire_end ? DropReason::kCapturedTooShort
-                         : p.length() < 4    ? DropReason::kBadCrc
-                                             : DropReason::kNone;
-      if (wrong == DropReason::kNone) {
-        const uint32_t crc = crc32_finish(mode, crc32_group(group, mode, p.bytes(), p.length() - 4));
-        if (crc != load_le32(p.frame + p.end - 4)) wrong = DropReason::kBadCrc;
+      DropReason reason = wrong(i);
+      if (reason == DropReason::kNone && crc32_finish(mode, crc) != load_le32(p.frame + p.end - 4)) {
+        reason = DropReason::kBadCrc;
       }
-      group.sync();
-      if (group.lane() == 0) {
-        if (wrong != DropReason::kNone) {
-          outputs[i] = fail(p, wrong, 1);
-        } else {
-          p.end -= 4;
-          p.wire_end -= 4;
-          outputs[i] = 0;
-        }
+      if (reason != DropReason::kNone) {
+        outputs[i] = fail(p, reason, 1);
+        return;
       }
-      group.sync();
-    }
+      p.end -= 4;
+      p.wire_end -= 4;
+      outputs[i] = 0;
+    });
   }
 };
 

@@ -54,7 +54,7 @@ SLUICE_WIDE uint32_t fast_kernel_wide(const StageSlot& slot, FastBurst& burst, u
   return slot.get<Stage>().fast(burst, mask);
 }
 template <typename Stage>
-void fast_prefetch(const StageSlot& slot, const FastBurst& burst) {
+void fast_prefetch(const StageSlot& slot, FastBurst& burst) {
   slot.get<Stage>().fast_prefetch(burst);
 }
 
@@ -66,7 +66,7 @@ const auto kKernels = AllStages::table<FastKernel>([]<typename Stage>(TypeTag<St
   }
 });
 constexpr auto kPrefetches = AllStages::table<FastPrefetch>([]<typename Stage>(TypeTag<Stage>) -> FastPrefetch {
-  if constexpr (requires(const Stage& stage, const FastBurst& burst) { stage.fast_prefetch(burst); }) {
+  if constexpr (requires(const Stage& stage, FastBurst& burst) { stage.fast_prefetch(burst); }) {
     return &fast_prefetch<Stage>;
   } else {
     return nullptr;

@@ -14,11 +14,11 @@ namespace sluice {
 
 // The lanes of `mask` that leave the stage by output 0; the others' output and reason are set.
 using FastKernel = uint32_t (*)(const StageSlot&, FastBurst&, uint32_t mask);
-using FastPrefetch = void (*)(const StageSlot&, const FastBurst&);
+using FastPrefetch = void (*)(const StageSlot&, FastBurst&);
 
 // The kernel of a stage kind, or nullptr: the stage takes packets with registers only.
 FastKernel cpu_fast_kernel(uint16_t kind);
-// Asks for what the kernel reads first, going by keys alone; or nullptr.
+// Asks for what the kernel reads first, going by keys alone, and may take notes in the burst (`place`); or nullptr.
 FastPrefetch cpu_fast_prefetch(uint16_t kind);
 
 // How many stages of a bound program, from its first, the fast path covers: 0 where the first does not parse frames.

@@ -10,6 +10,7 @@
 #include "exec/device/record.h"
 #include "net/edit.h"
 #include "net/packet_builder.h"
+#include "tables/lpm/lpm_test_tables.h"
 
 namespace sluice {
 namespace {
@@ -222,6 +223,57 @@ TEST(Fast, LateKeysAreTheColumnsOnceTheyAreAskedFor) {
     const Key4 key = burst.key(i);
     EXPECT_EQ(std::memcmp(&key, &keys[i], sizeof key), 0) << i;
   }
+}
+
+// Two routing stages over tables that take notes, one over a table that does not: whichever asked, and whoever's notes
+// the burst holds, each answers by its own table, for every number of packets.
+TEST(Fast, RoutesAnswerByTheirOwnTablesWhoeverAsked) {
+  using Noting = RouteStage<SailView, AnyView6>;
+  using Plain = RouteStage<Trie4View, AnyView6>;
+  static_assert(Noting::kAsks && !Plain::kAsks);
+  std::vector<Image> images;
+  StageSlot slots[3];
+  const auto image_of = [&](uint64_t seed, const char* algorithm) -> const Image& {
+    Rib rib = lpm_test::random_rib(seed, 3000, 40);
+    images.push_back(std::move(*build_routes(rib, algorithm, "range24")));
+    return images.back();
+  };
+  images.reserve(3);
+  for (const uint64_t seed : {1u, 2u}) {
+    Noting stage;
+    stage.view4 = *SailView::open(image_of(seed, "sail").section(SectionTag::kFib4), 40);
+    place(slots[seed - 1], stage);
+  }
+  Plain plain;
+  plain.view4 = *Trie4View::open(image_of(3, "trie").section(SectionTag::kFib4), 40);
+  place(slots[2], plain);
+  const auto lookup = [&](size_t s, uint32_t address) {
+    return s < 2 ? slots[s].get<Noting>().view4.lookup(address) : slots[s].get<Plain>().view4.lookup(address);
+  };
+  const auto addresses = lpm_test::uniform4(4096, 9);
+  const uint16_t kinds[] = {kStageKind<Noting>, kStageKind<Noting>, kStageKind<Plain>};
+  FastBurst burst;
+  std::memset(static_cast<void*>(&burst), 0xa5, sizeof burst);
+  size_t routed = 0;
+  for (uint32_t round = 0; round < 8 * 32; ++round) {
+    burst.clear();
+    burst.count = 1 + round % 32;
+    for (uint32_t i = 0; i < burst.count; ++i) burst.destination[i] = addresses[(round * 32 + i) % addresses.size()];
+    for (size_t s = 0; s < 3; ++s) {
+      const FastPrefetch prefetch = cpu_fast_prefetch(kinds[s]);
+      if (prefetch != nullptr && (round >> 5 >> s & 1) != 0) prefetch(slots[s], burst);
+    }
+    for (size_t s = 0; s < 3; ++s) {
+      const uint32_t passed = cpu_fast_kernel(kinds[s])(slots[s], burst, burst.lanes());
+      for (uint32_t i = 0; i < burst.count; ++i) {
+        const uint32_t hop = lookup(s, burst.destination[i]);
+        ASSERT_EQ(burst.next_hop[i], hop) << "stage " << s << ", lane " << i << " of " << burst.count;
+        ASSERT_EQ(passed >> i & 1, hop != 0 ? 1u : 0u);
+        routed += hop != 0;
+      }
+    }
+  }
+  EXPECT_GT(routed, 1000u);
 }
 
 TEST(Fast, CoversTheStagesThatSpeakOfIt) {

@@ -124,6 +124,28 @@ __global__ void __launch_bounds__(128)
   out[i] = walk_frame(Chain{}, program, p);
 }
 
+// A warp takes eight frames at a time, blocks of eight warps.
+constexpr uint32_t kCrc32Threads = 256;
+constexpr uint32_t kCrc32FramesABlock = kCrc32Threads / 32 * WarpGroup::kCrc32Frames;
+
+__global__ void __launch_bounds__(kCrc32Threads, 4)
+    resident_crc32_kernel(Crc32Mode mode, const uint8_t* __restrict__ frames, const uint32_t* __restrict__ lengths,
+                          uint32_t* __restrict__ out, uint32_t stride, uint32_t count) {
+  const uint32_t i = (blockIdx.x * kCrc32Threads + threadIdx.x) / 4;
+  const bool here = i < count;
+  const uint8_t* frame = frames + size_t{here ? i : 0} * stride;
+  const uint32_t bytes = here ? lengths[i] : 0;
+  uint32_t crc = cuda_crc::eight_frames(mode, frame, bytes, kCrc32Start);
+  if (bytes < WarpGroup::kCrc32Least) crc = crc32_bitwise(mode, kCrc32Start, frame, bytes);
+  if (here && threadIdx.x % 4 == 0) out[i] = crc;
+}
+
+void launch_crc32(Crc32Mode mode, const uint8_t* frames, const uint32_t* lengths, uint32_t* out, uint32_t stride,
+                  uint32_t count, cudaStream_t stream) {
+  resident_crc32_kernel<<<(count + kCrc32FramesABlock - 1) / kCrc32FramesABlock, kCrc32Threads, 0, stream>>>(
+      mode, frames, lengths, out, stride, count);
+}
+
 // Device memory, a stream and two events, given back together.
 class Run {
  public:
@@ -452,9 +474,14 @@ Result<std::vector<double>> resident_frames(Device& device, const DeviceProgram&
   CudaMemory* memory = cuda_memory(device);
   if (memory == nullptr) return Error("device-resident rates are for CUDA devices");
   if (frames.lengths.empty()) return Error("no frames");
-  const bool space = is_chain(StandardChain<chains_detail::Acl>{}, program);
-  if (!space && !is_chain(StandardChain<chains_detail::AclMerge>{}, program))
-    return Error("the program is not the standard graph's");
+  void (*kernel)(DeviceProgram, uint8_t*, const uint32_t*, uint32_t*, uint32_t, uint32_t) = nullptr;
+  const auto choose = [&]<typename Chain>(Chain chain) {
+    if (is_chain(chain, program)) kernel = &resident_frames_kernel<Chain>;
+  };
+  choose(StandardChain<chains_detail::Acl>{});
+  choose(StandardChain<chains_detail::AclMerge>{});
+  choose(TypeList<EtherMirrorStage>{});
+  if (kernel == nullptr) return Error("the program has no kernel of its own");
   const auto count = static_cast<uint32_t>(frames.lengths.size());
   const size_t bytes = frames.bytes.size();
   const size_t lengths_at = (bytes + 255) / 256 * 256;
@@ -469,8 +496,6 @@ Result<std::vector<double>> resident_frames(Device& device, const DeviceProgram&
       input.data(), input.size(), outcomes, size_t{count} * 4, input.size(), size_t{count} * 4, count, repeats,
       [&](void* in, void* out, cudaStream_t stream) {
         auto* base = static_cast<uint8_t*>(in);
-        auto* kernel = space ? &resident_frames_kernel<StandardChain<chains_detail::Acl>>
-                             : &resident_frames_kernel<StandardChain<chains_detail::AclMerge>>;
         kernel<<<(count + 127) / 128, 128, 0, stream>>>(program, base + ResidentFrames::kLead,
                                                         reinterpret_cast<const uint32_t*>(base + lengths_at),
                                                         static_cast<uint32_t*>(out), frames.stride, count);
@@ -483,6 +508,69 @@ Result<std::vector<double>> resident_frames(Device& device, const DeviceProgram&
   if (auto copied = memory->download(frames.bytes.data(), run.input(), bytes); !copied) {
     return std::move(copied).error();
   }
+  return rates;
+}
+
+Result<std::vector<double>> resident_crc32(Device& device, Crc32Mode mode, const ResidentFrames& frames, bool fed,
+                                           uint32_t* crcs, unsigned repeats) {
+  CudaMemory* memory = cuda_memory(device);
+  if (memory == nullptr) return Error("these rates are for CUDA devices");
+  if (frames.lengths.empty()) return Error("no frames");
+  memory->use();
+  const size_t count = frames.lengths.size();
+  const size_t bytes = count * frames.stride;
+  const size_t lengths_at = (bytes + 255) / 256 * 256;
+  const uint8_t* const first = frames.bytes.data() + ResidentFrames::kLead;
+  if (!fed) {
+    std::vector<uint8_t> input(lengths_at + count * 4);
+    memcpy(input.data(), first, bytes);
+    memcpy(input.data() + lengths_at, frames.lengths.data(), count * 4);
+    Run run(*memory);
+    return run.go(input.data(), input.size(), crcs, count * 4, input.size(), count * 4, count, repeats,
+                  [&](void* in, void* out, cudaStream_t stream) {
+                    const auto* base = static_cast<const uint8_t*>(in);
+                    launch_crc32(mode, base, reinterpret_cast<const uint32_t*>(base + lengths_at),
+                                 static_cast<uint32_t*>(out), frames.stride, static_cast<uint32_t>(count), stream);
+                  });
+  }
+  Feed f(*memory, true);
+  if (auto ok = f.create(lengths_at + count * 4, count * 4); !ok) return std::move(ok).error();
+  memcpy(f.host_in, first, bytes);
+  memcpy(f.host_in + lengths_at, frames.lengths.data(), count * 4);
+  auto* device_out = reinterpret_cast<uint32_t*>(f.device_out);
+  const auto* device_lengths = reinterpret_cast<const uint32_t*>(f.device_in + lengths_at);
+  // Long enough for the bus, short enough that the last kernel and the way back are few of all bytes.
+  const size_t piece = std::max<size_t>(1, (size_t{8} << 20) / frames.stride);
+  std::vector<double> rates;
+  cudaError_t e = cudaSuccess;
+  for (unsigned turn = 0; e == cudaSuccess && turn <= repeats; ++turn) {
+    std::memset(f.host_out, 0xff, count * 4);
+    const auto start = std::chrono::steady_clock::now();
+    size_t turns = 0;
+    for (size_t at = 0; e == cudaSuccess && at < count; at += piece, ++turns) {
+      const size_t n = std::min(piece, count - at);
+      cudaStream_t stream = f.streams[turns % std::size(f.streams)];
+      e = cudaMemcpyAsync(f.device_in + at * frames.stride, f.host_in + at * frames.stride, n * frames.stride,
+                          cudaMemcpyHostToDevice, stream);
+      if (e == cudaSuccess) {
+        e = cudaMemcpyAsync(f.device_in + lengths_at + at * 4, f.host_in + lengths_at + at * 4, n * 4,
+                            cudaMemcpyHostToDevice, stream);
+      }
+      if (e != cudaSuccess) break;
+      launch_crc32(mode, reinterpret_cast<const uint8_t*>(f.device_in) + at * frames.stride, device_lengths + at,
+                   device_out + at, frames.stride, static_cast<uint32_t>(n), stream);
+      e = cudaGetLastError();
+      if (e == cudaSuccess) {
+        e = cudaMemcpyAsync(f.host_out + at * 4, device_out + at, n * 4, cudaMemcpyDeviceToHost, stream);
+      }
+    }
+    for (cudaStream_t stream : f.streams) {
+      if (e == cudaSuccess) e = cudaStreamSynchronize(stream);
+    }
+    if (turn != 0) rates.push_back(static_cast<double>(count) / seconds_since(start));
+  }
+  if (e != cudaSuccess) return cuda_error(e, "feed frames from host memory");
+  std::memcpy(crcs, f.host_out, count * 4);
   return rates;
 }
 

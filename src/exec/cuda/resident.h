@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "exec/device/body.h"
 #include "exec/device/device.h"
+#include "net/crc32.h"
 #include "tables/image.h"
 
 namespace sluice {
@@ -61,7 +62,15 @@ inline uint32_t frame_outcome(const Walker& w) {
 // given. Returns frames a second of each. `frames.bytes` then holds what the last run made of them, `outcomes` (one a
 // frame) what became of each. Errors as above, and a program that is not the standard graph's with an access list and
 // routes (tuple_space or tuple_merge, dir24, poptrie): IPInput, ACL, IPRoute, DecIPTTL, AdjacencyRewrite.
+// Also EtherMirror alone.
 Result<std::vector<double>> resident_frames(Device& device, const DeviceProgram& program, ResidentFrames& frames,
                                             uint32_t* outcomes, unsigned repeats);
+
+// CRC-32 registers from kCrc32Start over frames (a stride of the longest will do) in device memory (`fed` false), or in
+// page-locked host memory, staged in pieces with copies both ways beside kernels (`fed` true): frames a second of each
+// of `repeats` times after one that is not counted. `crcs`, one a frame, are those of the last. Errors: not a CUDA
+// device, no frames, too little memory, the device failed.
+Result<std::vector<double>> resident_crc32(Device& device, Crc32Mode mode, const ResidentFrames& frames, bool fed,
+                                           uint32_t* crcs, unsigned repeats);
 
 }  // namespace sluice
