@@ -263,7 +263,26 @@ bool parse_bandwidth_bps(std::string_view text, uint64_t* bps) {
   return scaled_decimal(text.substr(0, split), scale, bps);
 }
 
-bool parse_value(const ArgumentSpec& spec, std::string_view raw, ArgumentValue* value, std::string* problem) {
+// What a name has to stand for in an argument of this kind; nothing: names stand for nothing.
+static std::optional<AddressNames::Wanted> wanted_address(ArgumentKind kind) {
+  switch (kind) {
+    case Kind::kIpv4:
+      return AddressNames::Wanted::kIpv4;
+    case Kind::kIpv6:
+      return AddressNames::Wanted::kIpv6;
+    case Kind::kIp:
+      return AddressNames::Wanted::kIp;
+    case Kind::kPrefix:
+      return AddressNames::Wanted::kPrefix;
+    case Kind::kMac:
+      return AddressNames::Wanted::kMac;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool parse_value(const ArgumentSpec& spec, std::string_view raw, ArgumentValue* value, std::string* problem,
+                 const AddressScope& names) {
   auto fail = [&](std::string what) {
     *problem = std::move(what);
     return false;
@@ -279,6 +298,11 @@ bool parse_value(const ArgumentSpec& spec, std::string_view raw, ArgumentValue* 
   const auto unquoted = unquote(raw, &fault);
   if (!unquoted) return fail(fault.message);
   value->text = *unquoted;
+  if (names.names != nullptr) {
+    if (const auto wanted = wanted_address(spec.kind)) {
+      if (auto literal = names.find(value->text, *wanted)) value->text = std::move(*literal);
+    }
+  }
   const std::string& text = value->text;
   const size_t words = split_words(raw).size();
   const bool free_text = spec.kind == Kind::kBytes || spec.kind == Kind::kString || spec.kind == Kind::kFilename;
@@ -522,7 +546,7 @@ class ArgumentsParser {
     ArgumentValue value;
     value.slice = slice;
     std::string problem;
-    if (parse_value(spec, raw, &value, &problem)) {
+    if (parse_value(spec, raw, &value, &problem, out_.names_)) {
       out_.given_[index].push_back(std::move(value));
       return;
     }
@@ -555,8 +579,10 @@ class ArgumentsParser {
 };
 
 Arguments Arguments::parse(const std::vector<ArgumentSpec>& specs, std::string_view configuration,
-                           const ConfigurationOrigin& origin, std::vector<Diagnostic>* findings) {
+                           const ConfigurationOrigin& origin, std::vector<Diagnostic>* findings,
+                           const AddressScope& names) {
   Arguments out;
+  out.names_ = names;
   out.specs_ = specs;
   out.given_.resize(specs.size());
   out.defaults_.resize(specs.size());

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "graph/address_names.h"
 #include "graph/click/config_text.h"
 #include "graph/click/source.h"
 #include "net/types.h"
@@ -83,8 +84,10 @@ class Arguments {
   // Parses the raw configuration of one element. Every finding is appended to `findings` with its place in the source;
   // on findings the values they concern hold their defaults. `specs` is copied. Wrong specs (a default that does not
   // parse, two of one name) are programmer's errors: see check_specs().
+  // Where an address is asked for, a name of `names` may stand, which outlives the Arguments.
   static Arguments parse(const std::vector<ArgumentSpec>& specs, std::string_view configuration,
-                         const ConfigurationOrigin& origin, std::vector<Diagnostic>* findings);
+                         const ConfigurationOrigin& origin, std::vector<Diagnostic>* findings,
+                         const AddressScope& names = {});
   // The same for a single caller: all findings in one Error.
   static Result<Arguments> parse(const std::vector<ArgumentSpec>& specs, std::string_view configuration,
                                  const ConfigurationOrigin& origin = {});
@@ -110,6 +113,9 @@ class Arguments {
   // All values of the repeated positional argument: classifier patterns, routes. Empty if the schema has none.
   const std::vector<ArgumentValue>& rest() const;
 
+  // The names that addresses within kRaw arguments may have.
+  const AddressScope& names() const { return names_; }
+
   // A finding of the element's own about `length` bytes at `offset` of an argument's text as it stands in the
   // configuration; length 0: the whole argument.
   Diagnostic error_in(const ArgumentValue& value, std::string message, size_t offset = 0, size_t length = 0) const;
@@ -126,11 +132,13 @@ class Arguments {
   std::vector<ArgumentValue> defaults_;            // by spec
   std::string configuration_;
   ConfigurationOrigin origin_;
+  AddressScope names_;
 };
 
 // One value by itself, e.g. for handlers and the command line: nullopt and `problem` (a short sentence) if it is wrong.
 // `text` is raw: quotes and escapes apply.
-bool parse_value(const ArgumentSpec& spec, std::string_view text, ArgumentValue* value, std::string* problem);
+bool parse_value(const ArgumentSpec& spec, std::string_view text, ArgumentValue* value, std::string* problem,
+                 const AddressScope& names = {});
 
 // "10ms" -> nanoseconds; "10Mbps" -> bits per second (without a unit: bytes per second). False: not such a text, or too
 // large.

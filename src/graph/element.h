@@ -47,6 +47,7 @@ struct ElementClass {
   std::vector<std::string> output_docs;  // one line an output, where they differ
   std::vector<DropReason> drops;         // the reasons it may give
   std::string example;                   // one Click line
+  bool names_addresses = false;          // its elements are configured first: see Element::add_names
   // `class_name` is the name or alias that the configuration used.
   std::function<std::unique_ptr<Element>(std::string_view class_name)> make;
 };
@@ -106,6 +107,8 @@ class Element {
     (void)arguments;
     (void)diagnostics;
   }
+  // Adds what it calls addresses, for the elements that are configured after it.
+  virtual void add_names(AddressNames& names) const { (void)names; }
   // Where the number of ports depends on the arguments (Classifier) or on use (Tee): the exact count, or nothing when
   // the class's range decides.
   virtual std::optional<unsigned> input_count() const { return std::nullopt; }
@@ -149,6 +152,14 @@ class Element {
     uint32_t burst = 0;
   };
   virtual EgressRate egress_rate() const { return {}; }
+
+  // What this element asks of the batches that sources make: room for at least `least` packets (0: it does not care),
+  // or for exactly as many. It holds for the whole graph (exec/batch_rules.h).
+  struct BatchRule {
+    uint32_t least = 0;
+    bool exact = false;
+  };
+  virtual BatchRule batch_rule() const { return {}; }
 
   // kSource, kSink
   // ------------------------------------------------------------------------------------------------------

@@ -131,6 +131,10 @@ class Flow {
   virtual ~Flow() = default;
   // Once, when every element is there, in graph order. An element with a task calls context.wake() when it has to run.
   virtual Result<void> start(FlowContext&) { return {}; }
+  // Once, after `start` and before anything else, when the graph follows another one: `from` is the element of the same
+  // name and class there, which had another configuration or other ports (one that had the same goes on as it is). It
+  // takes what that one counted and kept, as far as its own configuration allows.
+  virtual void take(FlowContext&, Flow& from) { (void)from; }
   // A packet came in by a push input.
   virtual void push(FlowContext& context, unsigned input, PacketBox packet) {
     (void)input;

@@ -96,6 +96,7 @@ class RouterBuilder {
       return all.to_error();
     }
     router_.warnings = std::move(findings_);
+    router_.requirements = graph_.requirements;
     return std::move(router_);
   }
 
@@ -117,37 +118,52 @@ class RouterBuilder {
     return add(std::move(d));
   }
 
+  // Those that name addresses first.
   void make_elements() {
-    for (const ClickElement& c : graph_.elements) {
-      std::unique_ptr<Element> element;
-      const ElementClass* found = registry_.find(c.class_name);
-      if (found == nullptr) {
-        Diagnostic& d =
-            report(c.class_position, c.class_name.size(), fmt::format("unknown element class '{}'", c.class_name));
-        const std::string near = closest_match(c.class_name, registry_.names());
-        d.suggestion = near.empty() ? "`sluice elements` lists the classes" : fmt::format("did you mean {}?", near);
-      } else {
-        element = found->make(c.class_name);
-        element->name = c.name;
-        element->element_class = found;
-        element->class_name = c.class_name;
-        element->configuration = c.configuration;
-        element->position = c.name_position.source ? c.name_position : c.class_position;
-        const size_t before = errors_;
-        std::vector<Diagnostic> wrong;
-        const Arguments arguments = Arguments::parse(found->arguments, c.configuration, c.configuration_origin, &wrong);
-        if (wrong.empty()) {
-          Diagnostics own(element->position.file(), {});
-          element->configure(arguments, own);
-          wrong = own.all();
-        }
-        for (Diagnostic& d : wrong) add(std::move(d));
-        // A port count that rests on wrong arguments would only add noise.
-        configured_.push_back(errors_ == before);
+    const size_t n = graph_.elements.size();
+    router_.elements.resize(n);
+    configured_.resize(n);
+    std::vector<const ElementClass*> classes;
+    for (const ClickElement& c : graph_.elements) classes.push_back(registry_.find(c.class_name));
+    AddressNames names;
+    for (const bool early : {true, false}) {
+      for (size_t e = 0; e < n; ++e) {
+        if ((classes[e] != nullptr && classes[e]->names_addresses) != early) continue;
+        make_element(e, classes[e], names);
+        if (early && configured_[e]) router_.elements[e]->add_names(names);
       }
-      if (element == nullptr) configured_.push_back(false);
-      router_.elements.push_back(std::move(element));
     }
+  }
+
+  void make_element(size_t index, const ElementClass* found, const AddressNames& names) {
+    const ClickElement& c = graph_.elements[index];
+    std::unique_ptr<Element> element;
+    if (found == nullptr) {
+      Diagnostic& d =
+          report(c.class_position, c.class_name.size(), fmt::format("unknown element class '{}'", c.class_name));
+      const std::string near = closest_match(c.class_name, registry_.names());
+      d.suggestion = near.empty() ? "`sluice elements` lists the classes" : fmt::format("did you mean {}?", near);
+    } else {
+      element = found->make(c.class_name);
+      element->name = c.name;
+      element->element_class = found;
+      element->class_name = c.class_name;
+      element->configuration = c.configuration;
+      element->position = c.name_position.source ? c.name_position : c.class_position;
+      const size_t before = errors_;
+      std::vector<Diagnostic> wrong;
+      const Arguments arguments = Arguments::parse(found->arguments, c.configuration, c.configuration_origin, &wrong,
+                                                   {&names, scope_of(c.name)});
+      if (wrong.empty()) {
+        Diagnostics own(element->position.file(), {});
+        element->configure(arguments, own);
+        wrong = own.all();
+      }
+      for (Diagnostic& d : wrong) add(std::move(d));
+      // A port count that rests on wrong arguments would only add noise.
+      configured_[index] = errors_ == before;
+    }
+    router_.elements[index] = std::move(element);
   }
 
   static std::string port_text(const ProcessingConflict::End& end, const char* kind, const std::string& name) {

@@ -37,6 +37,7 @@ struct Router {
   std::vector<std::unique_ptr<Element>> elements;
   std::vector<RouterConnection> connections;
   std::vector<Diagnostic> warnings;
+  std::vector<std::string> requirements;  // as written
   // Why the packet scheduler has to run it: an element that pulls, or keeps packets, time or a script. Empty: it need
   // not, and the batch runtime can.
   std::string scheduled;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <iterator>
+#include <map>
 #include <string>
 
 #include "graph/click/syntax.h"
@@ -458,37 +459,70 @@ const WrongConfiguration kWrong[] = {
      "  ^~~~~~~\n"
      "  help: remove the statement\n"
      "error: 1 error in test.click\n"},
-    {"OverloadDotsAreNotSupported", "elementclass P { $a | -> Queue($a) -> || ... }\n",
-     "test.click:1:42: error: extending a class with '...' is not supported\n"
+    {"ExtensionOfNothing", "elementclass P { $a | -> Queue($a) -> || ... }\n",
+     "test.click:1:42: error: there is no class 'P' to extend\n"
      "  elementclass P { $a | -> Queue($a) -> || ... }\n"
      "                                           ^~~\n"
-     "  help: write all alternatives in one elementclass\n"
+     "  expected: a class of that name that is defined before this one\n"
      "error: 1 error in test.click\n"},
-    {"LibraryIsNotSupported", "require(library \"x.click\");\n",
-     "test.click:1:9: error: 'require(library ...)' is not supported\n"
+    {"ExtensionThatIsNotLast", "elementclass Queue { ... || $a | -> Counter -> }\n",
+     "test.click:1:22: error: '...' is not the last alternative\n"
+     "  elementclass Queue { ... || $a | -> Counter -> }\n"
+     "                       ^~~\n"
+     "  expected: '|| ... }' at the end of the class\n"
+     "error: 1 error in test.click\n"},
+    {"ExtensionWithoutAName", "Idle -> { -> Counter -> || ... } -> Discard;\n",
+     "test.click:1:28: error: '...' in a compound without a name\n"
+     "  Idle -> { -> Counter -> || ... } -> Discard;\n"
+     "                             ^~~\n"
+     "  help: only an elementclass can extend one of its name\n"
+     "error: 1 error in test.click\n"},
+    {"ExtensionAmongStatements", "elementclass Queue { -> Counter ->; ... }\n",
+     "test.click:1:37: error: unexpected '...'\n"
+     "  elementclass Queue { -> Counter ->; ... }\n"
+     "                                      ^~~\n"
+     "  expected: a statement or '}'\n"
+     "  help: '...' stands by itself: '|| ...'\n"
+     "error: 1 error in test.click\n"},
+    {"IndexThatIsNoNumber",
+     "define($a x y);\n"
+     "Idle -> Print(${a[one]}) -> Discard;\n",
+     "test.click:2:19: error: 'one' is not the number of a word\n"
+     "  Idle -> Print(${a[one]}) -> Discard;\n"
+     "                    ^~~\n"
+     "  expected: ${a[N]}, where the first word is 0\n"
+     "error: 1 error in test.click\n"},
+    {"LibraryWithoutAReader", "require(library \"x.click\");\n",
+     "test.click:1:9: error: libraries cannot be read here\n"
      "  require(library \"x.click\");\n"
      "          ^~~~~~~~~~~~~~~~~\n"
      "  help: put the library's text into this file\n"
+     "error: 1 error in test.click\n"},
+    {"LibraryWithoutAName", "require(library);\n",
+     "test.click:1:9: error: 'library' without one name\n"
+     "  require(library);\n"
+     "          ^~~~~~~\n"
+     "  expected: library NAME\n"
      "error: 1 error in test.click\n"},
     {"UnknownRequirements", "require(ip6, package slice,\n  linuxmodule);\nrequire(package);\nrequire(ip6 twice);\n",
      "test.click:1:22: error: this configuration requires 'slice', which is not here\n"
      "  require(ip6, package slice,\n"
      "                       ^~~~~\n"
-     "  expected: one of: sluice, userlevel, ip6, int64, batch, pcap\n"
+     "  expected: one of: sluice, userlevel, ip6, int64, batch, pcap, compact_config\n"
      "  help: did you mean 'sluice'?\n"
      "test.click:2:3: error: this configuration requires 'linuxmodule', which is not here\n"
      "    linuxmodule);\n"
      "    ^~~~~~~~~~~\n"
-     "  expected: one of: sluice, userlevel, ip6, int64, batch, pcap\n"
+     "  expected: one of: sluice, userlevel, ip6, int64, batch, pcap, compact_config\n"
      "  help: remove it if the elements are here all the same: `sluice elements`\n"
      "test.click:3:9: error: 'package' without a name\n"
      "  require(package);\n"
      "          ^~~~~~~\n"
-     "  expected: package NAME, or NAME, with one of: sluice, userlevel, ip6, int64, batch, pcap\n"
+     "  expected: package NAME, or NAME, with one of: sluice, userlevel, ip6, int64, batch, pcap, compact_config\n"
      "test.click:4:13: error: unexpected 'twice' in 'require'\n"
      "  require(ip6 twice);\n"
      "              ^~~~~\n"
-     "  expected: package NAME, or NAME, with one of: sluice, userlevel, ip6, int64, batch, pcap\n"
+     "  expected: package NAME, or NAME, with one of: sluice, userlevel, ip6, int64, batch, pcap, compact_config\n"
      "error: 4 errors in test.click\n"},
     {"NameOfDigits", "a/5 :: Idle;\n",
      "test.click:1:1: error: element name 'a/5' has a component of digits only\n"
@@ -584,8 +618,60 @@ TEST_P(WrongConfigurationTest, IsRefusedWithExactlyThisMessage) {
 INSTANTIATE_TEST_SUITE_P(Click, WrongConfigurationTest, testing::ValuesIn(kWrong),
                          [](const auto& param) { return std::string(param.param.name); });
 
-TEST(ClickErrors, AtLeastFortyConfigurationsAreHeld) {
-  EXPECT_GE(std::size(kWrong), 40u);
+// Texts by name, in place of files.
+ParseOptions with_libraries(const std::map<std::string, std::string>& texts) {
+  ParseOptions options;
+  options.library = [texts](const std::string& name, const std::string& from) -> Result<ClickLibrary> {
+    const auto at = texts.find(name);
+    if (at == texts.end()) return Error("there is no such text beside " + from);
+    return ClickLibrary{name, at->second};
+  };
+  return options;
+}
+
+TEST(ClickErrors, FindingsInLibrariesNameThem) {
+  const ParseOptions options = with_libraries({{"a", "x :: Idle;\nrequire(library nowhere);\n"}, {"b", "Idle -> ;"}});
+  const auto graph =
+      parse_click("i :: Idle; require(library a) j :: ;\nrequire(library b);\nIdle -> ;\n", "test.click", options);
+  ASSERT_FALSE(graph.ok());
+  EXPECT_EQ(to_string(graph.error()),
+            "a:2:9: error: library 'nowhere': there is no such text beside a\n"
+            "  require(library nowhere);\n"
+            "          ^~~~~~~~~~~~~~~\n"
+            "  expected: a file beside the one that requires it\n"
+            "test.click:1:36: error: unexpected ';'\n"
+            "                                j :: ;\n"
+            "                                     ^\n"
+            "  expected: the class of the element\n"
+            "b:1:9: error: unexpected ';'\n"
+            "  Idle -> ;\n"
+            "          ^\n"
+            "  expected: an element after the arrow\n"
+            "test.click:3:9: error: unexpected ';'\n"
+            "  Idle -> ;\n"
+            "          ^\n"
+            "  expected: an element after the arrow\n"
+            "error: 4 errors in test.click\n");
+}
+
+TEST(ClickErrors, LibrariesThatRequireEachOtherEnd) {
+  EXPECT_TRUE(parse_click("require(library a); x -> Discard;", "test.click",
+                          with_libraries({{"a", "require(library b); x :: Idle;"}, {"b", "require(library a)"}}))
+                  .ok());
+  const auto inside = parse_click("x :: { require(library a) };", "test.click", with_libraries({{"a", ""}}));
+  ASSERT_FALSE(inside.ok());
+  EXPECT_EQ(inside.error().diagnostics.at(0).message, "library 'a' is required inside a compound");
+  ParseOptions deep;
+  deep.library = [](const std::string& name, const std::string&) -> Result<ClickLibrary> {
+    return ClickLibrary{name, "require(library " + name + "x)"};
+  };
+  const auto endless = parse_click("require(library a)", "test.click", deep);
+  ASSERT_FALSE(endless.ok());
+  EXPECT_EQ(endless.error().diagnostics.at(0).message, "libraries require each other deeper than 32");
+}
+
+TEST(ClickErrors, AtLeastSeventyConfigurationsAreHeld) {
+  EXPECT_GE(std::size(kWrong), 70u);
 }
 
 }  // namespace

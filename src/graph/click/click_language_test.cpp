@@ -19,7 +19,7 @@ std::string flat(std::string_view text, const ParseOptions& options = {}) {
 TEST(ClickLanguage, AChainNamesItsAnonymousElementsByPosition) {
   EXPECT_EQ(flat("InfiniteSource(LIMIT 5) -> c :: Counter -> Discard;"),
             "InfiniteSource@1 :: InfiniteSource(LIMIT 5);\nc :: Counter;\nDiscard@3 :: Discard;\n\n"
-            "InfiniteSource@1 -> c -> Discard@3;\n");
+            "InfiniteSource@1 -> c\n    -> Discard@3;\n");
 }
 
 TEST(ClickLanguage, AnonymousNamesAvoidDeclaredOnes) {
@@ -43,7 +43,7 @@ TEST(ClickLanguage, SemicolonsAreOptionalBetweenStatements) {
 TEST(ClickLanguage, PlainArrowsBroadcast) {
   EXPECT_EQ(flat("t :: Tee(2); a, b :: Discard; t [1] -> a, b; x, y :: Idle; x, y -> [3] t"),
             "t :: Tee(2);\na :: Discard;\nb :: Discard;\nx :: Idle;\ny :: Idle;\n\n"
-            "x -> [3] t [1] -> a;\ny -> [3] t [1] -> b;\n");
+            "x -> [3] t;\ny -> [3] t;\nt [1] -> a;\nt [1] -> b;\n");
 }
 
 TEST(ClickLanguage, DoubleArrowsJoinPortsOneByOne) {
@@ -58,8 +58,8 @@ TEST(ClickLanguage, DoubleArrowsJoinPortsOneByOne) {
 TEST(ClickLanguage, CompoundsAreFlattenedWithTheirNameAsPrefix) {
   EXPECT_EQ(flat("elementclass Q { $cap | input -> q :: Queue($cap) -> Unqueue -> output }\n"
                  "Idle -> x :: Q(7) -> Discard"),
-            "Idle@1 :: Idle;\nx/q :: Queue(7);\nx/Unqueue@2 :: Unqueue;\nDiscard@3 :: Discard;\n\n"
-            "Idle@1 -> x/q -> x/Unqueue@2 -> Discard@3;\n");
+            "Idle@1 :: Idle;\nDiscard@3 :: Discard;\nx/q :: Queue(7);\nx/Unqueue@2 :: Unqueue;\n\n"
+            "Idle@1 -> x/q\n    -> x/Unqueue@2\n    -> Discard@3;\n");
 }
 
 TEST(ClickLanguage, PassThroughCompoundsLeaveNoTrace) {
@@ -73,7 +73,7 @@ TEST(ClickLanguage, PassThroughCompoundsLeaveNoTrace) {
 
 TEST(ClickLanguage, UnconnectedEndsOfACompoundAreDropped) {
   EXPECT_EQ(flat("{ input -> Counter -> output } -> Discard"),
-            "@1/Counter@1 :: Counter;\nDiscard@2 :: Discard;\n\n@1/Counter@1 -> Discard@2;\n");
+            "Discard@2 :: Discard;\n@1/Counter@1 :: Counter;\n\n@1/Counter@1 -> Discard@2;\n");
 }
 
 TEST(ClickLanguage, UnusedCompoundsAreDropped) {
@@ -99,10 +99,10 @@ TEST(ClickLanguage, OverloadsOfEqualArgumentsAreChosenByTheirPorts) {
 TEST(ClickLanguage, ClassesAreLexicallyScopedAndNotRecursive) {
   // The Queue inside is the primitive one; A keeps the B it saw.
   EXPECT_EQ(flat("elementclass Queue { -> q :: Queue -> Shaper(1) -> }\nIdle -> x :: Queue -> Discard"),
-            "Idle@1 :: Idle;\nx/q :: Queue;\nx/Shaper@2 :: Shaper(1);\nDiscard@3 :: Discard;\n\n"
-            "Idle@1 -> x/q -> x/Shaper@2 -> Discard@3;\n");
+            "Idle@1 :: Idle;\nDiscard@3 :: Discard;\nx/q :: Queue;\nx/Shaper@2 :: Shaper(1);\n\n"
+            "Idle@1 -> x/q\n    -> x/Shaper@2\n    -> Discard@3;\n");
   EXPECT_EQ(flat("elementclass A { -> b :: B -> } elementclass B { -> C -> } Idle -> a :: A -> Discard"),
-            "Idle@1 :: Idle;\na/b :: B;\nDiscard@3 :: Discard;\n\nIdle@1 -> a/b -> Discard@3;\n");
+            "Idle@1 :: Idle;\nDiscard@3 :: Discard;\na/b :: B;\n\nIdle@1 -> a/b\n    -> Discard@3;\n");
 }
 
 TEST(ClickLanguage, ASynonymStandsForItsClass) {
@@ -113,7 +113,7 @@ TEST(ClickLanguage, GroupsShareTheScopeAndImplyTheirPorts) {
   EXPECT_EQ(flat("t :: Tee(2) => ( [0] -> c :: Counter -> [0]; [1] -> p :: Paint(1) -> [1] ) => d :: Discard, e :: "
                  "Discard; c -> f :: Discard"),
             "t :: Tee(2);\nc :: Counter;\np :: Paint(1);\nd :: Discard;\ne :: Discard;\nf :: Discard;\n\n"
-            "t -> c -> d;\nt [1] -> p -> e;\nc -> f;\n");
+            "t -> c\n    -> d;\nt [1] -> p\n    -> e;\nc -> f;\n");
 }
 
 TEST(ClickLanguage, DefinesDoNotDependOnTheirOrder) {
@@ -130,7 +130,7 @@ TEST(ClickLanguage, TheCommandLineOverridesGlobalDefinesOnly) {
 TEST(ClickLanguage, VariablesAreLexicallyScoped) {
   EXPECT_EQ(
       flat("define($v outer); elementclass C { p :: Print($v) } x :: { define($v inner); c :: C; p :: Print($v) }"),
-      "x/c/p :: Print(outer);\nx/p :: Print(inner);\n");
+      "x/p :: Print(inner);\nx/c/p :: Print(outer);\n");
 }
 
 TEST(ClickLanguage, SubstitutionHonoursQuotes) {
@@ -223,6 +223,50 @@ in0, in1 -> rt => ( [0] -> t0 :: DecIPTTL -> [0]; [1] -> t1 :: DecIPTTL -> [1]; 
   EXPECT_NE(std::find(graph->connections.begin(), graph->connections.end(),
                       ClickConnection{static_cast<uint32_t>(rt), 1, static_cast<uint32_t>(t1), 0, {}}),
             graph->connections.end());
+}
+
+TEST(ClickLanguage, AClassExtendsOneOfItsName) {
+  const char* const text =
+      "elementclass F { $a, $b | input -> Print(1) -> output || $a, __REST__ $b | input -> Print(2) -> output }\n"
+      "Idle -> F(A) -> f :: F(A, B);\n"
+      "elementclass F { $a, $b | input -> Print(3) -> output || ... }\n"
+      "f -> F(A) -> g :: F(A, B) -> Discard;";
+  const auto graph = parse_click(text, "test.click");
+  ASSERT_TRUE(graph.ok()) << to_string(graph.error());
+  auto configuration = [&](const char* name) {
+    return graph->elements.at(static_cast<size_t>(graph->find(name))).configuration;
+  };
+  EXPECT_EQ(configuration("F@2/Print@1"), "2");
+  EXPECT_EQ(configuration("f/Print@1"), "1");
+  EXPECT_EQ(configuration("F@4/Print@1"), "2");
+  EXPECT_EQ(configuration("g/Print@1"), "3");
+  // A class that is none of ours is what is left.
+  EXPECT_EQ(flat("elementclass Queue { $a, $b | input -> Counter -> output || ... }\n"
+                 "Idle -> Queue(10) -> Discard;"),
+            "Idle@1 :: Idle;\nQueue@2 :: Queue(10);\nDiscard@3 :: Discard;\n\nIdle@1 -> Queue@2\n    -> Discard@3;\n");
+}
+
+TEST(ClickLanguage, WordsOfValuesByTheirNumbers) {
+  EXPECT_EQ(flat("define($a 10 'two words' 30, $n 2);\n"
+                 "Message(${a[0]}, \"${a[1]}\", ${a[$n]}, ${a[${n}]}, -${a[9]}-, ${a[9]-none}, ${a[ 0 ]});"),
+            "Message@1 :: Message(10, \"two words\", 30, 30, --, none, 10);\n");
+}
+
+TEST(ClickLanguage, LibrariesAreReadOnceInTheirPlaces) {
+  ParseOptions options;
+  options.library = [](const std::string& name, const std::string&) -> Result<ClickLibrary> {
+    return ClickLibrary{name, name == "outer" ? "require(library inner)\nelementclass A { -> B -> }"
+                                              : "elementclass B { -> Counter -> }"};
+  };
+  const auto graph = parse_click(
+      "require(library outer, library inner) require(library inner)\nIdle -> a :: A -> Discard;", "f.click", options);
+  ASSERT_TRUE(graph.ok()) << to_string(graph.error());
+  EXPECT_EQ(print_click(*graph),
+            "Idle@1 :: Idle;\nDiscard@3 :: Discard;\na/B@1/Counter@1 :: Counter;\n\n"
+            "Idle@1 -> a/B@1/Counter@1\n    -> Discard@3;\n");
+  EXPECT_EQ(graph->elements[0].name_position.file(), "f.click");
+  EXPECT_EQ(graph->elements[0].name_position.line(), 2u);
+  EXPECT_EQ(graph->elements[2].name_position.file(), "inner");
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ TEST(ClickLimits, ExponentialCompoundsAreRefused) {
     text += line;
     empty += line;
   }
-  EXPECT_EQ(first_message(text + "A19"), "more than 100000 elements");
+  EXPECT_EQ(first_message(text + "A19"), "more than 100000 compound elements");
   EXPECT_EQ(first_message(empty + "A19"), "more than 100000 compound elements");
 }
 

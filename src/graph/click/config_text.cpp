@@ -344,6 +344,9 @@ std::string strip_comments(std::string_view text) {
   return out;
 }
 
+// Of ${name[...]}.
+constexpr size_t kMaxIndexBytes = 256;
+
 bool VariableScanner::next(VariableUse* use) {
   while (position_ < text_.size()) {
     const size_t i = position_;
@@ -369,6 +372,14 @@ bool VariableScanner::next(VariableUse* use) {
         if (end == first || end >= text_.size()) continue;
         use->name = text_.substr(first, end - first);
         use->fallback.reset();
+        use->index.reset();
+        if (text_[end] == '[') {
+          // Few bytes, so that a text full of ${a[ stays linear.
+          const size_t close = text_.substr(0, std::min(text_.size(), end + kMaxIndexBytes)).find(']', end);
+          if (close == kNpos || close + 1 >= text_.size()) continue;
+          use->index = text_.substr(end + 1, close - end - 1);
+          end = close + 1;
+        }
         if (text_[end] == '-') {
           const size_t close = no_close_ ? kNpos : text_.find('}', end);
           no_close_ = close == kNpos;
@@ -383,6 +394,7 @@ bool VariableScanner::next(VariableUse* use) {
         if (end == position_) continue;
         use->name = text_.substr(position_, end - position_);
         use->fallback.reset();
+        use->index.reset();
       }
       use->offset = i;
       use->length = end - i;

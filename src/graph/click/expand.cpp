@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <unordered_set>
 
@@ -35,6 +36,11 @@ class Expander {
     global.scope = tree_.root.get();
     for (const auto& [name, value] : options_.defines) global.values[name] = value;
     expand_scope(*tree_.root, "", global, kNone, kNone, 0);
+    // Level by level, so that what stands in the file itself comes first. Environments stay for those inside of them.
+    for (size_t i = 0; i < pending_.size() && !stopped_; ++i) {
+      const Pending& p = pending_[i];
+      expand_scope(*p.scope, p.prefix, *p.environment, p.instance.in, p.instance.out, p.depth);
+    }
     if (!stopped_) check_names();
     if (!stopped_) resolve_tunnels();
     graph_.requirements = tree_.requirements;
@@ -115,6 +121,37 @@ class Expander {
     return names;
   }
 
+  // ${name[index]}: the word of the value that the index says; without that many words, nothing, so that a default
+  // stands. False: the index is no number, which was reported, or is a variable of somebody else's.
+  bool pick_word(const VariableUse& use, size_t offset, Environment& environment, bool keep_unknown, int depth,
+                 std::optional<std::string>* value) {
+    if (depth >= kMaxDefineDepth) return false;
+    const auto at = static_cast<size_t>(use.index->data() - use.name.data());
+    const size_t name_offset = offset + 2;  // behind "${"
+    const std::string text = substitute(*use.index, name_offset + at, environment, keep_unknown, nullptr, depth + 1);
+    const ConfigSlice trimmed = trim_config(text, 0, text.size());
+    const std::string_view digits = std::string_view(text).substr(trimmed.offset, trimmed.length);
+    if (digits.empty() || digits.find_first_not_of("0123456789") != std::string_view::npos) {
+      if (keep_unknown || stopped_) return false;
+      findings_
+          .error(name_offset + at, use.index->size(), fmt::format("'{}' is not the number of a word", shown(digits)))
+          .expected = fmt::format("${{{}[N]}}, where the first word is 0", shown(use.name));
+      return false;
+    }
+    if (!charge((*value)->size(), offset)) return false;
+    const std::vector<ConfigSlice> words = split_words(**value);
+    size_t n = 0;
+    for (const char c : digits) n = std::min(n * 10 + static_cast<size_t>(c - '0'), words.size());
+    if (n < words.size()) {
+      *value = (*value)->substr(words[n].offset, words[n].length);
+    } else if (use.fallback) {
+      value->reset();
+    } else {
+      *value = std::string();
+    }
+    return true;
+  }
+
   // `raw` (at `raw_offset` of the source) with its variables replaced.
   std::string substitute(std::string_view raw, size_t raw_offset, Environment& environment, bool keep_unknown,
                          ConfigurationOrigin* origin, int depth) {
@@ -129,6 +166,8 @@ class Expander {
     };
     while (!stopped_ && scanner.next(&use)) {
       std::optional<std::string> value = lookup(use.name, environment, raw_offset + use.offset, use.length, depth);
+      if (value && use.index && !pick_word(use, raw_offset + use.offset, environment, keep_unknown, depth, &value))
+        continue;
       if (!value && use.fallback) value = std::string(*use.fallback);
       if (!value) {
         if (keep_unknown) continue;
@@ -246,6 +285,72 @@ class Expander {
     return count == 1 ? fmt::format("{} 0 only", what) : fmt::format("{}s 0 to {}", what, count - 1);
   }
 
+  // The alternative of a class that an element stands for: the first with its arguments and ports, one with exactly its
+  // ports before others. A class that extends another goes on with that one's.
+  struct Choice {
+    const Scope* scope = nullptr;
+    const CompoundClass* owner = nullptr;
+    const std::string* primitive = nullptr;  // the class that was extended is none of ours
+  };
+  // Nothing: it was reported.
+  std::optional<Choice> choose(const Element& e, std::string_view config, const std::vector<ConfigSlice>& arguments) {
+    const Scope* fitting = nullptr;
+    std::string why, signatures;
+    size_t alternatives = 0;
+    const CompoundClass* compound = e.type.compound.get();
+    while (true) {
+      Choice choice;
+      for (const auto& alternative : compound->alternatives) {
+        ++alternatives;
+        if (signatures.size() <= 200) signatures += (signatures.empty() ? "" : " or ") + signature(*alternative);
+        Environment probe;
+        const std::string problem = bind(*alternative, config, arguments, &probe);
+        if (!problem.empty()) {
+          why = problem;
+          continue;
+        }
+        if (fitting == nullptr) fitting = alternative.get();
+        if (e.inputs_used > alternative->inputs || e.outputs_used > alternative->outputs) continue;
+        const bool exact = e.inputs_used == alternative->inputs && e.outputs_used == alternative->outputs;
+        if (choice.scope == nullptr || exact) choice = {alternative.get(), compound, nullptr};
+        if (exact) break;
+      }
+      if (choice.scope != nullptr) return choice;
+      if (!compound->extends) break;
+      if (!compound->extends->compound) return Choice{nullptr, compound, &compound->extends->primitive};
+      compound = compound->extends->compound.get();
+    }
+    compound = e.type.compound.get();
+    const std::string title = !compound->name.empty() ? fmt::format("'{}'", shown(compound->name))
+                              : e.anonymous           ? std::string("this compound element")
+                                                      : fmt::format("'{}'", shown(e.name));
+    if (fitting == nullptr) {
+      const size_t at = e.config_length != 0 ? e.config_offset : e.class_offset;
+      const size_t length = e.config_length != 0 ? e.config_length : e.class_length;
+      findings_
+          .error(at, length,
+                 fmt::format("{} does not take {} argument{}{}", title, arguments.size(),
+                             arguments.size() == 1 ? "" : "s", alternatives == 1 ? ": " + why : ""))
+          .expected = signatures;
+      return std::nullopt;
+    }
+    const bool input = e.inputs_used > fitting->inputs;
+    const uint32_t port = (input ? e.inputs_used : e.outputs_used) - 1;
+    findings_
+        .error(e.name_offset, e.name_length, fmt::format("{} has no {} {}", title, input ? "input" : "output", port))
+        .expected = input ? ports_text("input", fitting->inputs) : ports_text("output", fitting->outputs);
+    return std::nullopt;
+  }
+
+  // A compound whose elements come later, after those of the scopes that were met before.
+  struct Pending {
+    const Scope* scope;
+    std::string prefix;
+    std::unique_ptr<Environment> environment;
+    Instance instance;
+    uint32_t depth;
+  };
+
   Instance expand_compound(const Element& e, const std::string& name, Environment& environment, uint32_t depth) {
     Instance instance{add_node(kNone), add_node(kNone)};
     if (++instances_ > options_.max_elements) {
@@ -259,62 +364,45 @@ class Expander {
     const std::string config = configure(e, environment, false, nullptr);
     if (stopped_) return instance;
     const std::vector<ConfigSlice> arguments = split_arguments(config);
-    const CompoundClass& compound = *e.type.compound;
+    const auto choice = choose(e, config, arguments);
+    if (!choice) return instance;
+    if (choice->primitive != nullptr) return expand_primitive(e, *choice->primitive, name, environment);
     // The environment of the scope that the class was written in: lexical, not the caller's.
     Environment* home = &environment;
-    while (home != nullptr && home->scope != compound.defined_in) home = home->parent;
-    const Scope* chosen = nullptr;
-    const Scope* fitting = nullptr;
-    std::string why;
-    for (const auto& alternative : compound.alternatives) {
-      Environment probe;
-      const std::string problem = bind(*alternative, config, arguments, &probe);
-      if (!problem.empty()) {
-        why = problem;
-        continue;
-      }
-      if (fitting == nullptr) fitting = alternative.get();
-      if (e.inputs_used > alternative->inputs || e.outputs_used > alternative->outputs) continue;
-      const bool exact = e.inputs_used == alternative->inputs && e.outputs_used == alternative->outputs;
-      if (chosen == nullptr || exact) chosen = alternative.get();
-      if (exact) break;
-    }
-    const std::string title = !compound.name.empty() ? fmt::format("'{}'", shown(compound.name))
-                              : e.anonymous          ? std::string("this compound element")
-                                                     : fmt::format("'{}'", shown(e.name));
-    if (fitting == nullptr) {
-      const size_t at = e.config_length != 0 ? e.config_offset : e.class_offset;
-      const size_t length = e.config_length != 0 ? e.config_length : e.class_length;
-      Diagnostic& d = findings_.error(
-          at, length,
-          fmt::format("{} does not take {} argument{}{}", title, arguments.size(), arguments.size() == 1 ? "" : "s",
-                      compound.alternatives.size() == 1 ? ": " + why : ""));
-      std::string list;
-      for (const auto& alternative : compound.alternatives) {
-        if (list.size() > 200) break;
-        if (!list.empty()) list += " or ";
-        list += signature(*alternative);
-      }
-      d.expected = list;
-      return instance;
-    }
-    if (chosen == nullptr) {
-      const bool input = e.inputs_used > fitting->inputs;
-      const uint32_t port = (input ? e.inputs_used : e.outputs_used) - 1;
-      Diagnostic& d = findings_.error(e.name_offset, e.name_length,
-                                      fmt::format("{} has no {} {}", title, input ? "input" : "output", port));
-      d.expected = input ? ports_text("input", fitting->inputs) : ports_text("output", fitting->outputs);
-      return instance;
-    }
-    Environment inner;
-    bind(*chosen, config, arguments, &inner);
-    inner.parent = home;
-    inner.scope = chosen;
+    while (home != nullptr && home->scope != choice->owner->defined_in) home = home->parent;
+    auto inner = std::make_unique<Environment>();
+    bind(*choice->scope, config, arguments, inner.get());
+    inner->parent = home;
+    inner->scope = choice->scope;
     size_t bytes = 0;
-    for (const auto& [key, value] : inner.values) bytes += value.size();
+    for (const auto& [key, value] : inner->values) bytes += value.size();
     if (!charge(bytes, e.name_offset)) return instance;
-    expand_scope(*chosen, name + "/", inner, instance.in, instance.out, depth + 1);
+    pending_.push_back({choice->scope, name + "/", std::move(inner), instance, depth + 1});
     return instance;
+  }
+
+  Instance expand_primitive(const Element& e, const std::string& class_name, std::string name,
+                            Environment& environment) {
+    if (graph_.elements.size() >= options_.max_elements) {
+      stop(e.name_offset, e.name_length, fmt::format("more than {} elements", options_.max_elements));
+      return {};
+    }
+    ClickElement made;
+    made.name = std::move(name);
+    made.class_name = class_name;
+    const bool free = std::find(options_.free_variable_classes.begin(), options_.free_variable_classes.end(),
+                                made.class_name) != options_.free_variable_classes.end();
+    made.configuration_origin = ConfigurationOrigin(findings_.shared_source(), e.config_offset);
+    if (e.config_length != 0) {
+      ConfigurationOrigin origin(findings_.shared_source(), e.config_offset);
+      made.configuration = configure(e, environment, free, &origin);
+      made.configuration_origin = std::move(origin);
+    }
+    made.name_position = {findings_.shared_source(), e.name_offset};
+    made.class_position = {findings_.shared_source(), e.class_offset};
+    const size_t node = add_node(graph_.elements.size());
+    graph_.elements.push_back(std::move(made));
+    return {node, node};
   }
 
   void expand_scope(const Scope& scope, const std::string& prefix, Environment& environment, size_t in, size_t out,
@@ -326,31 +414,11 @@ class Expander {
       if (!charge(name.size(), e.name_offset)) return;
       if (e.group) {
         instances[i] = {add_node(kNone), add_node(kNone)};
-        continue;
-      }
-      if (e.type.compound) {
+      } else if (e.type.compound) {
         instances[i] = expand_compound(e, name, environment, depth);
-        continue;
+      } else {
+        instances[i] = expand_primitive(e, e.type.primitive, std::move(name), environment);
       }
-      if (graph_.elements.size() >= options_.max_elements) {
-        return stop(e.name_offset, e.name_length, fmt::format("more than {} elements", options_.max_elements));
-      }
-      ClickElement made;
-      made.name = std::move(name);
-      made.class_name = e.type.primitive;
-      const bool free = std::find(options_.free_variable_classes.begin(), options_.free_variable_classes.end(),
-                                  made.class_name) != options_.free_variable_classes.end();
-      made.configuration_origin = ConfigurationOrigin(findings_.shared_source(), e.config_offset);
-      if (e.config_length != 0) {
-        ConfigurationOrigin origin(findings_.shared_source(), e.config_offset);
-        made.configuration = configure(e, environment, free, &origin);
-        made.configuration_origin = std::move(origin);
-      }
-      made.name_position = {findings_.shared_source(), e.name_offset};
-      made.class_position = {findings_.shared_source(), e.class_offset};
-      const size_t node = add_node(graph_.elements.size());
-      instances[i] = {node, node};
-      graph_.elements.push_back(std::move(made));
     }
     for (const Edge& edge : scope.edges) {
       if (stopped_) return;
@@ -375,9 +443,12 @@ class Expander {
     for (const ClickElement& e : graph_.elements) {
       const auto [it, fresh] = seen.emplace(e.name, &e);
       if (fresh) continue;
-      Diagnostic& d = findings_.error(e.name_position.offset, 1,
+      const bool later = e.name_position.offset >= it->second->name_position.offset;
+      const ClickElement& second = later ? e : *it->second;
+      const ClickElement& first = later ? *it->second : e;
+      Diagnostic& d = findings_.error(second.name_position.offset, 1,
                                       fmt::format("two elements are named '{}' after expansion", shown(e.name)));
-      d.suggestion = fmt::format("the other one is on line {}; avoid '/' in names", it->second->name_position.line());
+      d.suggestion = fmt::format("the other one is on line {}; avoid '/' in names", first.name_position.line());
     }
   }
 
@@ -429,6 +500,7 @@ class Expander {
   ClickGraph graph_;
   std::vector<Node> nodes_;
   std::vector<Link> links_;
+  std::deque<Pending> pending_;  // grows while it is gone through
   size_t text_bytes_ = 0;
   size_t instances_ = 0;
   bool stopped_ = false;

@@ -8,6 +8,7 @@
 
 #include "graph/click/config_text.h"
 #include "graph/click/lexer.h"
+#include "graph/click/library.h"
 
 namespace sluice::click {
 namespace {
@@ -59,7 +60,8 @@ struct Item {
 
 class Parser {
  public:
-  Parser(Findings& findings, const ParseOptions& options) : findings_(findings), options_(options), lexer_(findings) {
+  Parser(Findings& findings, const ParseOptions& options, const std::unordered_set<size_t>& linked)
+      : findings_(findings), options_(options), linked_(linked), lexer_(findings) {
     for (const std::string& name : options.known_classes) known_.insert(name);
   }
 
@@ -175,7 +177,7 @@ class Parser {
   // The class that `name` stands for here. Unknown ones are reported when the primitives are known.
   ClassRef class_ref(const std::string& name, size_t offset, size_t length) {
     if (const ClassRef* found = find_class(name)) return *found;
-    if (!known_.empty() && !known_.count(name)) {
+    if (!known_.empty() && !known_.count(name) && !is_device_class(name)) {
       if (defining_.count(name)) {
         Diagnostic& d = findings_.error(offset, length, fmt::format("elementclass '{}' uses itself", shown(name)));
         d.expected = "a class that is defined before this one";
@@ -209,12 +211,6 @@ class Parser {
         d.suggestion = "remove the statement";
         lexer_.take();
         if (lexer_.peek().kind == Token::kOpenParen) lexer_.take_config();
-        return true;
-      }
-      case Token::kDots: {
-        Diagnostic& d = findings_.error(t.offset, t.length, "extending a class with '...' is not supported");
-        d.suggestion = "write all alternatives in one elementclass";
-        lexer_.take();
         return true;
       }
       case Token::kIdentifier:
@@ -254,9 +250,8 @@ class Parser {
     for (const ConfigSlice& a : split_arguments(raw)) {
       if (a.length == 0) continue;
       const std::string_view argument = raw.substr(a.offset, a.length);
-      if (const auto words = split_words(argument); argument.substr(0, words[0].length) == "library") {
-        findings_.error(config->offset + a.offset, a.length, "'require(library ...)' is not supported").suggestion =
-            "put the library's text into this file";
+      if (std::string library; names_library(argument, &library)) {
+        require_library(library, config->offset + a.offset, a.length);
         continue;
       }
       if (!provided(argument, config->offset + a.offset)) continue;
@@ -265,6 +260,20 @@ class Parser {
         if (c == '\n' || c == '\r') c = ' ';
       }
       requirements_.push_back(std::move(kept));
+    }
+  }
+
+  // Its text is here already, behind this statement, unless something is wrong.
+  void require_library(const std::string& name, size_t offset, size_t length) {
+    if (linked_.count(offset)) return;
+    if (name.empty()) {
+      findings_.error(offset, length, "'library' without one name").expected = "library NAME";
+    } else if (!options_.library) {
+      findings_.error(offset, length, "libraries cannot be read here").suggestion =
+          "put the library's text into this file";
+    } else {
+      findings_.error(offset, length, fmt::format("library '{}' is required inside a compound", shown(name)))
+          .suggestion = "write the statement outside of '{ }'";
     }
   }
 
@@ -393,13 +402,12 @@ class Parser {
     outer_groups.swap(groups_);
     while (true) {
       if (lexer_.peek().kind == Token::kDots) {
-        const Lexeme dots = lexer_.take();
-        findings_.error(dots.offset, dots.length, "extending a class with '...' is not supported").suggestion =
-            "write all alternatives in one elementclass";
+        extend(compound.get(), lexer_.take());
         if (lexer_.peek().kind == Token::kCloseBrace) {
           lexer_.take();
           break;
         }
+        if (lexer_.peek().kind == Token::kDoubleBar) lexer_.take();
       }
       auto scope = std::make_unique<Scope>();
       scope->parent = outer;
@@ -410,16 +418,18 @@ class Parser {
       while (!stopped_) {
         const Token kind = lexer_.peek().kind;
         if (kind == Token::kCloseBrace || kind == Token::kDoubleBar || kind == Token::kEnd) break;
-        if (kind == Token::kDots) break;
         if (parse_statement()) continue;
-        unexpected(lexer_.peek(), "a statement or '}'");
+        if (kind == Token::kDots) {
+          unexpected(lexer_.peek(), "a statement or '}'").suggestion = "'...' stands by itself: '|| ...'";
+        } else {
+          unexpected(lexer_.peek(), "a statement or '}'");
+        }
         lexer_.take();
       }
       finish_scope();
       classes_.pop_back();
       compound->alternatives.push_back(std::move(scope));
       const Lexeme close = lexer_.peek();
-      if (close.kind == Token::kDots) continue;
       if (close.kind == Token::kEnd) {
         if (!stopped_) {
           Diagnostic& d = findings_.error(open.offset, open.length, "no '}' closes this '{'");
@@ -435,6 +445,35 @@ class Parser {
     groups_.swap(outer_groups);
     --depth_;
     return compound;
+  }
+
+  // `...` as the last alternative: those of the class that had the name before.
+  void extend(CompoundClass* compound, const Lexeme& dots) {
+    if (lexer_.peek().kind != Token::kCloseBrace) {
+      findings_.error(dots.offset, dots.length, "'...' is not the last alternative").expected =
+          "'|| ... }' at the end of the class";
+      return;
+    }
+    if (compound->name.empty()) {
+      findings_.error(dots.offset, dots.length, "'...' in a compound without a name").suggestion =
+          "only an elementclass can extend one of its name";
+      return;
+    }
+    if (const ClassRef* before = find_class(compound->name)) {
+      compound->extends = *before;
+      compound->extensions = before->compound ? before->compound->extensions + 1 : 1;
+      if (compound->extensions > options_.max_depth) {
+        findings_.error(dots.offset, dots.length,
+                        fmt::format("'{}' is extended more than {} times", shown(compound->name), options_.max_depth));
+        compound->extends.reset();
+      }
+    } else if (known_.count(compound->name) || known_.empty()) {
+      compound->extends = ClassRef{compound->name, nullptr};
+    } else {
+      Diagnostic& d = findings_.error(dots.offset, dots.length,
+                                      fmt::format("there is no class '{}' to extend", shown(compound->name)));
+      d.expected = "a class of that name that is defined before this one";
+    }
   }
 
   void parse_formals() {
@@ -829,7 +868,6 @@ class Parser {
       case Token::kDefine:
         return;
       case Token::kCloseParen:
-      case Token::kDots:
         if (nested()) return;
         break;
       default:
@@ -1177,6 +1215,7 @@ class Parser {
 
   Findings& findings_;
   const ParseOptions& options_;
+  const std::unordered_set<size_t>& linked_;
   Lexer lexer_;
   Scope* scope_ = nullptr;
   std::vector<std::unordered_map<std::string, ClassRef>> classes_;
@@ -1207,8 +1246,8 @@ std::string shown(std::string_view text) {
   return out;
 }
 
-Tree parse_tree(Findings& findings, const ParseOptions& options) {
-  return Parser(findings, options).parse();
+Tree parse_tree(Findings& findings, const ParseOptions& options, const std::unordered_set<size_t>& linked) {
+  return Parser(findings, options, linked).parse();
 }
 
 }  // namespace sluice::click

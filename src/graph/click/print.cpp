@@ -23,7 +23,7 @@ std::string print_click(const ClickGraph& graph) {
   if (graph.connections.empty()) return out;
   if (!out.empty()) out += '\n';
 
-  // Connections by their source: a chain goes on with the first unprinted connection of the element it has reached.
+  // Connections by their source. A chain goes through an element from input 0 to output 0, if that is what is left.
   std::vector<std::vector<size_t>> leaving(graph.elements.size());
   std::vector<size_t> next(graph.elements.size());
   std::vector<bool> entered(graph.elements.size());
@@ -34,14 +34,19 @@ std::string print_click(const ClickGraph& graph) {
   auto print_from = [&](size_t element) {
     while (next[element] < leaving[element].size()) {
       size_t at = element;
+      const char* arrow = " -> ";
       out += graph.elements[at].name;
       while (next[at] < leaving[at].size()) {
         const ClickConnection& c = graph.connections[leaving[at][next[at]++]];
         if (c.from_port != 0) out += fmt::format(" [{}]", c.from_port);
-        out += " -> ";
+        out += arrow;
         if (c.to_port != 0) out += fmt::format("[{}] ", c.to_port);
         out += graph.elements[c.to].name;
         at = c.to;
+        const bool on =
+            c.to_port == 0 && next[at] < leaving[at].size() && graph.connections[leaving[at][next[at]]].from_port == 0;
+        if (!on) break;
+        arrow = "\n    -> ";
       }
       out += ";\n";
     }

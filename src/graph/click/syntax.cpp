@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "graph/click/expand.h"
+#include "graph/click/library.h"
 #include "graph/click/parser.h"
 
 namespace sluice {
@@ -32,11 +33,22 @@ Result<ClickGraph> parse_click(std::string_view text, std::string file, const Pa
     return Error(fmt::format("{} is an archive; archives are not supported", file),
                  "extract its member 'config' and use that file");
   }
+  click::LinkedText linked;
+  if (options.library) {
+    linked = click::link_libraries(text, file, options);
+    text = linked.text;
+  }
   click::Findings findings(std::make_shared<const SourceText>(std::move(file), text));
-  const click::Tree tree = click::parse_tree(findings, options);
+  for (click::LinkedText::Problem& p : linked.problems) {
+    Diagnostic& d = findings.error(p.offset, p.length, std::move(p.message));
+    d.expected = std::move(p.expected);
+    d.suggestion = std::move(p.suggestion);
+  }
+  const click::Tree tree = click::parse_tree(findings, options, linked.linked);
   // A broken tree would only add findings that follow from the first ones.
   if (!findings.ok()) return findings.to_error();
   ClickGraph graph = click::expand_tree(tree, findings, options);
+  click::map_ports(graph, options, findings);
   if (!findings.ok()) return findings.to_error();
   return graph;
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -12,16 +13,21 @@ namespace sluice::click {
 
 struct Scope;
 
+struct CompoundClass;
+
 // What a class name stands for: a primitive class (by name), or the alternatives of a compound.
+struct ClassRef {
+  std::string primitive;
+  std::shared_ptr<CompoundClass> compound;
+};
+
 struct CompoundClass {
   std::string name;  // empty: written in place
   std::vector<std::unique_ptr<Scope>> alternatives;
   const Scope* defined_in = nullptr;
-};
-
-struct ClassRef {
-  std::string primitive;
-  std::shared_ptr<CompoundClass> compound;
+  // `... || ...` at its end: what the name stood for before is looked at where no alternative fits.
+  std::optional<ClassRef> extends;
+  uint32_t extensions = 0;  // in a row
 };
 
 struct Element {

@@ -1,0 +1,4 @@
+require(library abc, library ab)
+elementclass A { -> Counter -> }
+Idle -> A -> Discard;
+    
