@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "control/report.h"
+#include "control/request.h"
 #include "control/route_report.h"
 #include "formats/native_rules.h"
 #include "net/text.h"
@@ -18,72 +19,6 @@ namespace sluice {
 using Json = nlohmann::ordered_json;
 
 namespace {
-
-// The fields of a request. What is asked for and absent, of another type or out of range, is the error; fields that
-// nobody asks for are errors at the end.
-class Fields {
- public:
-  explicit Fields(const Json& request) : request_(request) {}
-
-  std::string text(const char* name, std::optional<std::string> otherwise = std::nullopt) {
-    const Json* value = find(name, otherwise.has_value());
-    if (value == nullptr) return otherwise.value_or(std::string());
-    if (!value->is_string()) return wrong(name, "a string"), std::string();
-    return value->get<std::string>();
-  }
-  uint64_t number(const char* name, uint64_t low, uint64_t high, uint64_t otherwise) {
-    const Json* value = find(name, true);
-    if (value == nullptr) return otherwise;
-    if (!value->is_number_unsigned() || value->get<uint64_t>() < low || value->get<uint64_t>() > high)
-      return wrong(name, fmt::format("a number from {} to {}", low, high)), otherwise;
-    return value->get<uint64_t>();
-  }
-  bool flag(const char* name) {
-    const Json* value = find(name, true);
-    if (value == nullptr) return false;
-    if (!value->is_boolean()) return wrong(name, "true or false"), false;
-    return value->get<bool>();
-  }
-  std::vector<std::string> texts(const char* name) {
-    std::vector<std::string> all;
-    const Json* value = find(name, false);
-    if (value == nullptr) return all;
-    if (!value->is_array() || value->empty()) return wrong(name, "a list of strings"), all;
-    for (const Json& one : *value) {
-      if (!one.is_string()) return wrong(name, "a list of strings"), all;
-      all.push_back(one.get<std::string>());
-    }
-    return all;
-  }
-  // Once all have been asked for.
-  Result<void> done() {
-    for (const auto& [name, value] : request_.items()) {
-      if (name == "v" || std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
-      const std::string near = closest_match(name, known_);
-      if (error_.message.empty()) {
-        error_ = Error(fmt::format("'{}' is not a field of this command", name),
-                       near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
-      }
-    }
-    if (!error_.message.empty()) return std::move(error_);
-    return {};
-  }
-
- private:
-  const Json* find(const char* name, bool optional) {
-    known_.emplace_back(name);
-    const auto it = request_.find(name);
-    if (it != request_.end()) return &*it;
-    if (!optional && error_.message.empty()) error_ = Error(fmt::format("the field '{}' is missing", name));
-    return nullptr;
-  }
-  void wrong(const char* name, const std::string& expected) {
-    if (error_.message.empty()) error_ = Error(fmt::format("the field '{}' is not {}", name, expected));
-  }
-  const Json& request_;
-  std::vector<std::string> known_;
-  Error error_;
-};
 
 Json to_json(const TableChange& c) {
   Json json{{"table", c.table}, {"kind", c.kind}, {"algorithm", c.algorithm}, {"committed", c.generation != 0}};
@@ -136,40 +71,17 @@ Control::Control(const Router& router, Runtime& runtime, LiveTables& tables, Fac
     : router_(router), runtime_(runtime), tables_(tables), facts_(std::move(facts)) {}
 
 std::string Control::answer(std::string_view line) {
-  Result<Json> result = Json();
-  const Json request = Json::parse(line, nullptr, false);
-  if (request.is_discarded()) {
-    result = Error("the request is not JSON", R"(such as {"v": 1, "command": "show runtime"})");
-  } else if (!request.is_object()) {
-    result = Error("the request is not a JSON object");
-  } else {
-    try {
-      result = run(request);
-    } catch (const std::bad_alloc&) {
-      result = Error("out of memory");
-    }
-  }
-  Json json{{"v", kVersion}, {"ok", result.ok()}};
-  if (result.ok()) {
-    json["result"] = std::move(*result);
-  } else {
-    json["error"] = sluice::to_json(result.error());
-  }
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return answer_request(line, [this](const Json& request) { return run(request); });
 }
 
 std::string Control::too_long() {
-  return Json{{"v", kVersion}, {"ok", false}, {"error", sluice::to_json(Error("the request is longer than 16 MiB"))}}
+  return Json{
+      {"v", kControlVersion}, {"ok", false}, {"error", sluice::to_json(Error("the request is longer than 16 MiB"))}}
       .dump();
 }
 
 Result<Json> Control::run(const Json& request) {
-  const auto version = request.find("v");
-  if (version == request.end() || !version->is_number_integer() || version->get<int64_t>() != kVersion) {
-    return Error(fmt::format("the request is not of version {}, which this process speaks", kVersion),
-                 "use the sluice program that the process was started with");
-  }
-  Fields fields(request);
+  RequestFields fields(request);
   const std::string command = fields.text("command");
   const auto changed = [&](Result<TableChange> change) -> Result<Json> {
     if (!change) return std::move(change).error();

@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "control/live_tables.h"
+#include "control/request.h"
 #include "exec/runtime.h"
 
 namespace sluice {
@@ -21,7 +22,7 @@ namespace sluice {
 // One thread asks.
 class Control {
  public:
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = kControlVersion;
 
   struct Facts {
     std::string configuration;  // its name

@@ -19,9 +19,9 @@ class BatchSizer {
   static constexpr uint32_t kSmallest = 32;
   static constexpr uint32_t kStep = 32;
 
-  // Limits lie in [min(kSmallest, largest), largest]. `target_ns` 0: the limit is `largest` for ever.
-  BatchSizer(uint64_t target_ns, uint32_t largest)
-      : target_ns_(target_ns), smallest_(std::min(kSmallest, largest)), largest_(largest), limit_(largest) {}
+  // Limits lie in [min(smallest, largest), largest]. `target_ns` 0: the limit is `largest` for ever.
+  BatchSizer(uint64_t target_ns, uint32_t largest, uint32_t smallest = kSmallest)
+      : target_ns_(target_ns), smallest_(std::min(smallest, largest)), largest_(largest), limit_(largest) {}
 
   uint32_t limit() const { return limit_; }
   uint64_t round() const { return raised_ + lowered_; }

@@ -384,7 +384,8 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
   }
   runtime->source_done_.resize(runtime->sources_.size());
   // Sources take turns by batches: with more than one, the size of batches decides the order of packets.
-  runtime->sizer_ = BatchSizer(runtime->sources_.size() == 1 ? options.latency_target_ns : 0, options.batch);
+  runtime->sizer_ = BatchSizer(runtime->sources_.size() == 1 ? options.latency_target_ns : 0, options.batch,
+                               std::max(options.least_batch, BatchSizer::kSmallest));
   for (unsigned w = 0; w < options.workers; ++w)
     runtime->workers_.push_back(std::make_unique<Worker>(plan, router, w, options.fast_path));
   if (!options.device.devices.empty()) {

@@ -5,17 +5,21 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <map>
+#include <mutex>
 #include <queue>
 #include <set>
 #include <thread>
 
 #include "base/clock.h"
+#include "elements/tables.h"
 #include "exec/cpu/tile.h"
 #include "exec/egress_limiter.h"
 #include "exec/ports.h"
+#include "graph/click/print.h"
 #include "graph/flow.h"
 
 namespace sluice {
@@ -32,6 +36,7 @@ constexpr unsigned kMaxOpenBatches = 64;
 constexpr uint64_t kFreeTurns = 100'000;
 constexpr uint64_t kTurnNs = 1000;
 constexpr uint64_t kLongestSleepNs = 20'000'000;
+constexpr unsigned kNobody = ~0u;
 
 uint64_t wall_ns() {
   return static_cast<uint64_t>(
@@ -40,6 +45,55 @@ uint64_t wall_ns() {
 }
 
 }  // namespace
+
+Result<std::unique_ptr<SchedulerGraph>> load_scheduler_graph(std::string_view text, const std::string& name,
+                                                             const Registry& registry, const ParseOptions& options) {
+  auto graph = parse_click(text, name, options);
+  if (!graph.ok()) return std::move(graph).error();
+  auto router = build_router(*graph, registry, text);
+  if (!router.ok()) return std::move(router).error();
+  auto made = std::make_unique<SchedulerGraph>();
+  made->router = std::move(*router);
+  auto tables = load_tables(made->router);
+  if (!tables.ok()) return std::move(tables).error();
+  made->tables = std::move(*tables);
+  return made;
+}
+
+// What other threads want to be called between two tasks.
+struct Scheduler::Asked {
+  struct Call {
+    const std::function<void()>* what;
+    bool done = false;
+  };
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Call*> calls;
+  bool open = true;
+  std::atomic<bool> waiting{false};
+
+  void serve() {
+    std::deque<Call*> now;
+    {
+      const std::lock_guard lock(mutex);
+      now.swap(calls);
+      waiting.store(false, std::memory_order_relaxed);
+    }
+    for (Call* call : now) (*call->what)();
+    {
+      const std::lock_guard lock(mutex);
+      for (Call* call : now) call->done = true;
+    }
+    changed.notify_all();
+  }
+  void close() {
+    {
+      const std::lock_guard lock(mutex);
+      open = false;
+    }
+    changed.notify_all();
+  }
+};
 
 struct Scheduler::Impl {
   struct Timer {
@@ -51,18 +105,23 @@ struct Scheduler::Impl {
     bool operator>(const Timer& other) const { return at != other.at ? at > other.at : order > other.order; }
   };
 
-  Impl(const Router& router, const SchedulerOptions& options);
+  // `before`: the graph that this one follows. Nothing of it is changed until `follow`.
+  Impl(Router& router, const SchedulerOptions& options, FlowPool& pool, Scheduler& owner, Impl* before);
+  // Takes over from the graph before, which is done then.
+  void follow(Impl& before);
 
   Result<void> bind(const TableSet& tables);
   Result<void> bind_one(unsigned index);
-  Result<void> open_ports();
+  Result<void> open_ports(const Impl* before);
+  unsigned writer_of(const std::string& path) const;
   Result<void> start();
   Result<void> loop();
   void run_task(unsigned index);
+  void wake_tasks();
   void fire(const Timer& timer);
   bool rest();
   uint64_t now() const { return options.simulated ? simulated_ns : sluice::now_ns(); }
-  void ask_stop();
+  void ask_stop(bool gently = false);
   void fail(Error why) {
     if (failure.message.empty()) failure = std::move(why);
     ended = true;
@@ -78,15 +137,23 @@ struct Scheduler::Impl {
   Result<void> write(const Node* from, std::string_view name, std::string_view value);
   std::string list(std::string_view what) const;
 
-  const Router& router;
+  Router& router;
   SchedulerOptions options;
+  Scheduler& owner;
   TableSet tables;
-  FlowPool::Owner pool = FlowPool::create();
+  FlowPool& pool;
   std::vector<std::unique_ptr<Node>> nodes;
+  // Elements that went with a graph before: what they dropped, and the outputs that they wrote.
+  ElementCounters gone;
+  struct Retired {
+    RunReport::Sink sink;
+    std::unique_ptr<PacketSink> port;
+  };
+  std::vector<Retired> retired;
   std::map<std::string, unsigned, std::less<>> by_name;
   WorkerStats stats;
   std::vector<EgressLimiter> limiters;
-  std::vector<unsigned> limited;
+  std::vector<unsigned> limited;  // the element of each limiter; kNobody: it is gone
   Tile tile{};
   std::unique_ptr<Batch> scratch;
   std::vector<std::unique_ptr<Batch>> spare;  // for packets that host elements make
@@ -101,13 +168,14 @@ struct Scheduler::Impl {
   unsigned depth = 0;
   unsigned stops = 0;  // asked for by elements: told when what they are doing is done
   bool ended = false;
+  bool replaced = false;   // another graph is to follow
   bool idle_told = false;  // a driver script was told that nothing can happen any more, and nothing has happened since
   Error failure;
 };
 
 class Scheduler::Node final : public FlowContext {
  public:
-  Node(Impl& impl, unsigned index) : impl_(impl), index_(index), element_(*impl.router.elements[index]) {
+  Node(Impl& impl, unsigned index, Element& element) : impl_(impl), index_(index), element_(element) {
     flow_ = element_.flow();
     handlers_ = element_.handlers();
     for (const char* name : {"class", "name", "config", "ports", "handlers", "count", "drops"}) add_default(name);
@@ -153,7 +221,7 @@ class Scheduler::Node final : public FlowContext {
     ++counters().drops[static_cast<size_t>(reason)];
   }
   PacketBox bring(size_t bytes) override {
-    PacketBox packet = impl_.pool->make(bytes);
+    PacketBox packet = impl_.pool.make(bytes);
     if (packet == nullptr) return nullptr;
     packet->timestamp_ns = impl_.options.simulated ? impl_.simulated_ns : wall_ns();
     came_in(bytes);
@@ -342,7 +410,9 @@ class Scheduler::Node final : public FlowContext {
     }
     if (p.limiter != 0 && p.limiter <= impl_.limiters.size() &&
         !impl_.limiters[p.limiter - 1u].admit(packet->timestamp_ns)) {
-      ++impl_.stats.elements[impl_.limited[p.limiter - 1u]].drops[static_cast<size_t>(DropReason::kIcmpRateLimited)];
+      const unsigned by = impl_.limited[p.limiter - 1u];
+      ElementCounters& counters = by == kNobody ? impl_.gone : impl_.stats.elements[by];
+      ++counters.drops[static_cast<size_t>(DropReason::kIcmpRateLimited)];
       return;
     }
     const TxRecord record{p.bytes(), packet->timestamp_ns, p.length(), p.wire_length(), 0, 0, p.port, p.limiter};
@@ -368,7 +438,7 @@ class Scheduler::Node final : public FlowContext {
     }
     if (source_done_) return nullptr;
     const uint32_t row = row_;
-    PacketBox packet = impl_.pool->make(batch_->extent(row).end);
+    PacketBox packet = impl_.pool.make(batch_->extent(row).end);
     if (packet == nullptr) {
       impl_.fail(Error("out of memory"));
       return nullptr;
@@ -406,6 +476,9 @@ class Scheduler::Node final : public FlowContext {
   Impl& impl_;
   unsigned index_;
   Element& element_;
+  unsigned same_ = kNobody;        // in the graph before: the very element
+  unsigned kin_ = kNobody;         // there: one of its name and class
+  unsigned takes_port_ = kNobody;  // there: the sink whose port this one goes on with
   Flow* flow_ = nullptr;
   std::vector<Handler> handlers_;
   std::vector<std::vector<Link>> inputs_, outputs_;
@@ -491,7 +564,7 @@ PacketBox Scheduler::Node::host(PacketBox packet, unsigned input, unsigned wante
   std::vector<std::pair<unsigned, PacketBox>> made;
   for (auto& [output, children] : bridge.made_) {
     for (uint32_t i = 0; i < children->size(); ++i) {
-      PacketBox child = impl_.pool->make(children->extent(i).end);
+      PacketBox child = impl_.pool.make(children->extent(i).end);
       if (child == nullptr) {
         bridge.lose(1, DropReason::kNoBuffer);
         continue;
@@ -518,14 +591,58 @@ PacketBox Scheduler::Node::host(PacketBox packet, unsigned input, unsigned wante
 
 // -- construction ----------------------------------------------------------------------------------------------------
 
-Scheduler::Impl::Impl(const Router& r, const SchedulerOptions& o) : router(r), options(o) {
+namespace {
+
+// Whether an element of the next graph is that of the graph before, with all it has. Elements without anything of their
+// own are made anew, as what they read (files of patterns) may have changed.
+bool goes_on(Element& before, const Element& next) {
+  return before.class_name == next.class_name && before.configuration == next.configuration &&
+         before.inputs == next.inputs && before.outputs == next.outputs && before.kind() == next.kind() &&
+         before.kind() != ElementKind::kInfo &&
+         (before.kind() != ElementKind::kStage || before.flow() != nullptr || !before.handlers().empty());
+}
+
+bool same_output(const PortSpec& a, const PortSpec& b) {
+  return a.type == b.type && a.path == b.path && a.nanosecond == b.nanosecond && a.snaplen == b.snaplen;
+}
+
+}  // namespace
+
+Scheduler::Impl::Impl(Router& r, const SchedulerOptions& o, FlowPool& p, Scheduler& s, Impl* before)
+    : router(r), options(o), owner(s), pool(p) {
   const size_t n = router.elements.size();
   stats.elements.resize(n);
-  limited = limited_elements(router);
-  for (unsigned e : limited) limiters.push_back(EgressLimiter::of(router.elements[e]->egress_rate()));
+  if (before != nullptr) {
+    simulated_ns = before->simulated_ns;
+    limiters = before->limiters;
+    limited.assign(before->limited.size(), kNobody);
+  }
   for (unsigned e = 0; e < n; ++e) {
-    nodes.push_back(std::make_unique<Node>(*this, e));
-    by_name.emplace(router.elements[e]->name, e);
+    Element* element = router.elements[e].get();
+    by_name.emplace(element->name, e);
+    unsigned same = kNobody, kin = kNobody;
+    if (before != nullptr) {
+      const auto at = before->by_name.find(element->name);
+      if (at != before->by_name.end()) {
+        Element& old = before->nodes[at->second]->element_;
+        if (old.class_name == element->class_name) kin = at->second;
+        if (goes_on(old, *element)) {
+          same = at->second;
+          element = &old;
+        }
+      }
+    }
+    nodes.push_back(std::make_unique<Node>(*this, e, *element));
+    nodes.back()->same_ = same;
+    nodes.back()->kin_ = kin;
+    for (size_t l = 0; same != kNobody && l < limited.size(); ++l) {
+      if (before->limited[l] == same) limited[l] = e;
+    }
+  }
+  for (unsigned e : limited_elements(router)) {
+    if (std::find(limited.begin(), limited.end(), e) != limited.end() || limited.size() >= 255) continue;
+    limited.push_back(e);
+    limiters.push_back(EgressLimiter::of(router.elements[e]->egress_rate()));
   }
   auto add = [](auto& ports, unsigned port, Node::Link link) {
     if (ports.size() <= port) ports.resize(port + 1);
@@ -635,13 +752,22 @@ Result<void> Scheduler::Impl::bind(const TableSet& given) {
   return errors;
 }
 
-Result<void> Scheduler::Impl::open_ports() {
+// The sink whose port writes to `path` and which the next graph may not have; kNobody: none.
+unsigned Scheduler::Impl::writer_of(const std::string& path) const {
+  for (unsigned e = 0; e < nodes.size(); ++e) {
+    if (!path.empty() && nodes[e]->port_ != nullptr && nodes[e]->element_.port().path == path) return e;
+  }
+  return kNobody;
+}
+
+Result<void> Scheduler::Impl::open_ports(const Impl* before) {
   auto made = Batch::create(1, 0);
   if (!made.ok()) return std::move(made).error();
   scratch = std::make_unique<Batch>(std::move(*made));
   Error errors;
   for (auto& node : nodes) {
     const Element& element = node->element_;
+    if (node->same_ != kNobody) continue;
     if (element.kind() == ElementKind::kHost) node->state_ = element.make_state();
     if (node->flow_ != nullptr) continue;
     Result<void> ok;
@@ -655,7 +781,18 @@ Result<void> Scheduler::Impl::open_ports() {
         ok = source.ok() ? std::move(batch).error() : std::move(source).error();
       }
     } else if (element.kind() == ElementKind::kSink) {
-      auto sink = open_sink(element.port());
+      const PortSpec port = element.port();
+      const auto writer = before == nullptr ? kNobody : before->writer_of(port.path);
+      if (writer != kNobody) {
+        if (!same_output(before->nodes[writer]->element_.port(), port)) {
+          errors.diagnostics.push_back(element.diagnostic(fmt::format(
+              "'{}' is being written by '{}' in another way", port.path, before->nodes[writer]->element_.name)));
+          continue;
+        }
+        node->takes_port_ = writer;
+        continue;
+      }
+      auto sink = open_sink(port);
       if (sink.ok()) {
         node->port_ = std::move(*sink);
       } else {
@@ -676,6 +813,7 @@ Result<void> Scheduler::Impl::open_ports() {
 
 Result<void> Scheduler::Impl::start() {
   for (auto& node : nodes) {
+    if (node->same_ != kNobody) continue;
     if (node->flow_ != nullptr) {
       if (auto ok = node->flow_->start(*node); !ok.ok()) {
         if (!ok.error().diagnostics.empty()) return ok;
@@ -696,14 +834,15 @@ Result<void> Scheduler::Impl::start() {
 
 // -- the run ---------------------------------------------------------------------------------------------------------
 
-void Scheduler::Impl::ask_stop() {
+// `gently`: where no script manages it, the run goes on.
+void Scheduler::Impl::ask_stop(bool gently) {
   bool managed = false;
   for (auto& node : nodes) {
     if (node->flow_ == nullptr || !node->flow_->manages_stop()) continue;
     managed = true;
     node->flow_->stop_requested(*node);
   }
-  if (!managed) ended = true;
+  if (!managed && !gently) ended = true;
 }
 
 void Scheduler::Impl::run_task(unsigned index) {
@@ -748,8 +887,12 @@ bool Scheduler::Impl::rest() {
 }
 
 Result<void> Scheduler::Impl::loop() {
-  while (!ended) {
+  while (!ended && !replaced) {
     if (options.stop != nullptr && options.stop->load(std::memory_order_relaxed)) break;
+    if (owner.asked_->waiting.load(std::memory_order_relaxed)) {
+      owner.asked_->serve();
+      continue;
+    }
     while (options.next_signal) {
       const int signal = options.next_signal();
       if (signal == 0) break;
@@ -778,9 +921,13 @@ Result<void> Scheduler::Impl::loop() {
     }
     if (rest()) continue;
     // Nothing can happen any more, unless a driver script was waiting for just this.
-    if (idle_told) break;
-    ask_stop();
+    if (idle_told) {
+      if (!options.stay) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      continue;
+    }
     idle_told = true;
+    ask_stop(options.stay);
   }
   if (!failure.message.empty() || !failure.diagnostics.empty()) return failure;
   return {};
@@ -831,22 +978,27 @@ std::string Scheduler::Impl::list(std::string_view what) const {
   if (what == "list") {
     text = fmt::format("{}\n", nodes.size());
     for (const auto& node : nodes) text += node->element_.name + "\n";
+  } else if (what == "requirements") {
+    for (const std::string& requirement : router.requirements) text += requirement + "\n";
   } else {
+    ClickGraph graph;
     for (const auto& node : nodes) {
-      text += node->element_.name + " :: " + node->element_.class_name;
-      if (!node->element_.configuration.empty()) text += "(" + node->element_.configuration + ")";
-      text += ";\n";
+      ClickElement& made = graph.elements.emplace_back();
+      made.name = node->element_.name;
+      made.class_name = node->element_.class_name;
+      made.configuration = node->element_.configuration;
     }
-    for (const RouterConnection& c : router.connections) {
-      text += fmt::format("{} [{}] -> [{}] {};\n", router.elements[c.from]->name, c.from_port, c.to_port,
-                          router.elements[c.to]->name);
-    }
+    for (const RouterConnection& c : router.connections)
+      graph.connections.push_back({c.from, c.from_port, c.to, c.to_port, {}});
+    graph.requirements = router.requirements;
+    graph.normalize();
+    text = print_click(graph);
   }
   return text;
 }
 
 Result<std::string> Scheduler::Impl::read(const Node* from, std::string_view name, std::string_view argument) {
-  if (name == "list" || name == "config" || name == "flatconfig") return list(name);
+  if (name == "list" || name == "config" || name == "flatconfig" || name == "requirements") return list(name);
   auto found = find(from, name, false);
   if (!found.ok()) return std::move(found).error();
   // The last part of the name, for handlers that take any.
@@ -862,6 +1014,11 @@ Result<void> Scheduler::Impl::write(const Node* from, std::string_view name, std
     ask_stop();
     return {};
   }
+  if (name == "hotconfig" && options.load) {
+    auto next = options.load(value);
+    if (!next.ok()) return std::move(next).error();
+    return owner.swap(std::move(*next));
+  }
   auto found = find(from, name, true);
   if (!found.ok()) return std::move(found).error();
   Result<void> done;
@@ -872,63 +1029,196 @@ Result<void> Scheduler::Impl::write(const Node* from, std::string_view name, std
     done = found->handler->write(*found->node, value);
   }
   // What somebody waits for may have become true.
+  wake_tasks();
+  return done;
+}
+
+void Scheduler::Impl::wake_tasks() {
   for (auto& node : nodes) {
     const bool task = node->flow_ != nullptr || node->source_ != nullptr || node->pulls_input();
     if (task) node->wake();
   }
-  return done;
 }
 
 // -- the public face -------------------------------------------------------------------------------------------------
 
-Scheduler::Scheduler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Scheduler::Scheduler(std::unique_ptr<Asked> asked) : asked_(std::move(asked)) {}
 Scheduler::~Scheduler() = default;
 
-Result<std::unique_ptr<Scheduler>> Scheduler::create(const Router& router, const TableSet& tables,
+Result<std::unique_ptr<Scheduler>> Scheduler::create(Router& router, const TableSet& tables,
                                                      const SchedulerOptions& options) {
-  auto impl = std::make_unique<Impl>(router, options);
-  if (auto ok = impl->bind(tables); !ok.ok()) return std::move(ok).error();
-  if (auto ok = impl->open_ports(); !ok.ok()) return std::move(ok).error();
-  if (auto ok = impl->start(); !ok.ok()) return std::move(ok).error();
-  return std::unique_ptr<Scheduler>(new Scheduler(std::move(impl)));
+  std::unique_ptr<Scheduler> scheduler(new Scheduler(std::make_unique<Asked>()));
+  scheduler->impl_ = std::make_unique<Impl>(router, options, *scheduler->pool_, *scheduler, nullptr);
+  Impl& impl = *scheduler->impl_;
+  if (auto ok = impl.bind(tables); !ok.ok()) return std::move(ok).error();
+  if (auto ok = impl.open_ports(nullptr); !ok.ok()) return std::move(ok).error();
+  if (auto ok = impl.start(); !ok.ok()) return std::move(ok).error();
+  return scheduler;
+}
+
+Result<void> Scheduler::swap(std::unique_ptr<SchedulerGraph> next) {
+  auto impl = std::make_unique<Impl>(next->router, impl_->options, *pool_, *this, impl_.get());
+  if (auto ok = impl->bind(next->tables); !ok.ok()) return ok;
+  if (auto ok = impl->open_ports(impl_.get()); !ok.ok()) return ok;
+  if (auto ok = impl->start(); !ok.ok()) return ok;
+  next_ = std::move(impl);
+  next_graph_ = std::move(next);
+  impl_->replaced = true;
+  return {};
+}
+
+// Between two tasks.
+void Scheduler::change() {
+  next_->follow(*impl_);
+  // The elements that are left go, with what they hold, once nobody knows them.
+  Router gone = std::move(impl_->router);
+  impl_ = std::move(next_);
+  graph_ = std::move(next_graph_);
+  ++swaps_;
+}
+
+void Scheduler::Impl::follow(Impl& before) {
+  // What came in and was made stays; what elements counted goes by their names.
+  std::vector<ElementCounters> counted = std::move(before.stats.elements);
+  std::vector<ElementCounters> mine = std::move(stats.elements);
+  const WorkerStats early = std::move(stats);  // `start` may have brought packets
+  stats = std::move(before.stats);
+  stats.packets_in += early.packets_in;
+  stats.bytes_in += early.bytes_in;
+  stats.generated += early.generated;
+  stats.elements = std::move(mine);
+  gone = before.gone;
+  retired = std::move(before.retired);
+  std::vector<bool> has_heir(before.nodes.size());
+  std::vector<unsigned> heir(before.nodes.size(), kNobody);
+  for (auto& node : nodes) {
+    if (node->kin_ != kNobody) {
+      stats.elements[node->index_].add(counted[node->kin_]);
+      has_heir[node->kin_] = true;
+    }
+    if (node->takes_port_ != kNobody) {
+      node->port_ = std::move(before.nodes[node->takes_port_]->port_);
+      node->sent_ = before.nodes[node->takes_port_]->sent_;
+      before.nodes[node->takes_port_]->sent_ = {};
+    }
+    if (node->same_ == kNobody) continue;
+    Node& old = *before.nodes[node->same_];
+    heir[node->same_] = node->index_;
+    std::swap(router.elements[node->index_], before.router.elements[node->same_]);
+    node->element_.position = before.router.elements[node->same_]->position;
+    node->state_ = std::move(old.state_);
+    node->source_ = std::move(old.source_);
+    node->batch_ = std::move(old.batch_);
+    node->row_ = old.row_;
+    node->source_done_ = old.source_done_;
+    node->port_ = std::move(old.port_);
+    node->sent_ = old.sent_;
+    old.sent_ = {};
+  }
+  std::copy(before.limiters.begin(), before.limiters.end(), limiters.begin());
+  // Flows that end here: their heirs take what they can, files are finished, the rest of their packets is dropped.
+  for (unsigned e = 0; e < before.nodes.size(); ++e) {
+    Node& old = *before.nodes[e];
+    if (!has_heir[e]) gone.add(counted[e]);
+    if (old.port_ != nullptr || old.sent_.packets != 0) {
+      retired.push_back(
+          {{old.element_.name, old.element_.port().path, old.sent_.packets, old.sent_.bytes}, std::move(old.port_)});
+    }
+    if (old.flow_ == nullptr || heir[e] != kNobody) continue;
+    for (auto& node : nodes) {
+      if (node->kin_ == e && node->flow_ != nullptr) node->flow_->take(*node, *old.flow_);
+    }
+    gone.drops[static_cast<size_t>(DropReason::kGraphChanged)] += old.flow_->held();
+    if (auto ok = old.flow_->finish(old); !ok.ok()) fail(std::move(ok).error());
+  }
+  // Timers of elements that go on.
+  for (; !before.timers.empty(); before.timers.pop()) {
+    const Timer& timer = before.timers.top();
+    const Node& old = *before.nodes[timer.node];
+    if (heir[timer.node] == kNobody || timer.retry || timer.version != old.timer_version_) continue;
+    nodes[heir[timer.node]]->set_timer(timer.at);
+  }
+  simulated_ns = before.simulated_ns;
+  turns = before.turns;
+  stops += before.stops;
+  wake_tasks();
+}
+
+uint64_t Scheduler::swaps() const {
+  return swaps_;
+}
+const Router& Scheduler::router() const {
+  return impl_->router;
+}
+
+bool Scheduler::ask(const std::function<void()>& what) {
+  Asked::Call call{&what};
+  std::unique_lock lock(asked_->mutex);
+  if (!asked_->open) return false;
+  asked_->calls.push_back(&call);
+  asked_->waiting.store(true, std::memory_order_relaxed);
+  asked_->changed.wait(lock, [&] { return call.done || !asked_->open; });
+  if (call.done) return true;
+  std::erase(asked_->calls, &call);
+  return false;
 }
 
 Result<void> Scheduler::run(RunReport& report) {
-  Impl& impl = *impl_;
   const uint64_t started = sluice::now_ns();
-  Result<void> result = impl.loop();
-  report = {};
+  Result<void> result;
+  while (true) {
+    result = impl_->loop();
+    if (!impl_->replaced || impl_->ended || !result.ok()) break;
+    change();
+  }
+  Impl& impl = *impl_;
+  asked_->close();
   for (auto& node : impl.nodes) {
-    if (node->flow_ != nullptr) {
-      report.queued += node->flow_->held();
-      if (auto ok = node->flow_->finish(*node); !ok.ok() && result.ok()) result = std::move(ok).error();
-    }
+    if (node->flow_ == nullptr) continue;
+    if (auto ok = node->flow_->finish(*node); !ok.ok() && result.ok()) result = std::move(ok).error();
   }
   for (auto& node : impl.nodes) {
     if (node->port_ != nullptr && result.ok()) result = node->port_->commit();
   }
+  for (Impl::Retired& r : impl.retired) {
+    if (r.port != nullptr && result.ok()) result = r.port->commit();
+  }
+  report = this->report();
+  report.seconds = static_cast<double>(sluice::now_ns() - started) / 1e9;
+  if (result.ok() && report.queued != pool_->live()) {
+    return Error(fmt::format("{} packets are held, but queues know of {}", pool_->live(), report.queued));
+  }
+  return result;
+}
+
+RunReport Scheduler::report() const {
+  const Impl& impl = *impl_;
+  RunReport report;
   report.totals = impl.stats;
   report.packets_in = impl.stats.packets_in;
   report.bytes_in = impl.stats.bytes_in;
   report.generated = impl.stats.generated;
-  for (const ElementCounters& e : impl.stats.elements) {
+  auto count = [&](const ElementCounters& e) {
     for (size_t r = 0; r < kDropReasons; ++r) {
       report.drops[r] += e.drops[r];
       report.dropped += e.drops[r];
     }
-  }
+  };
+  count(impl.gone);
+  for (const ElementCounters& e : impl.stats.elements) count(e);
+  auto sent = [&](const RunReport::Sink& sink) {
+    report.sinks.push_back(sink);
+    report.packets_out += sink.packets;
+    report.bytes_out += sink.bytes;
+  };
   for (const auto& node : impl.nodes) {
+    if (node->flow_ != nullptr) report.queued += node->flow_->held();
     if (node->port_ == nullptr && node->sent_.packets == 0) continue;
-    report.sinks.push_back({node->element_.name, node->element_.port().path, node->sent_.packets, node->sent_.bytes});
-    report.packets_out += node->sent_.packets;
-    report.bytes_out += node->sent_.bytes;
+    sent({node->element_.name, node->element_.port().path, node->sent_.packets, node->sent_.bytes});
   }
-  report.seconds = static_cast<double>(sluice::now_ns() - started) / 1e9;
-  report.generation = 1;
-  if (result.ok() && report.queued != impl.pool->live()) {
-    return Error(fmt::format("{} packets are held, but queues know of {}", impl.pool->live(), report.queued));
-  }
-  return result;
+  for (const Impl::Retired& r : impl.retired) sent(r.sink);
+  report.generation = swaps_ + 1;
+  return report;
 }
 
 Result<std::string> Scheduler::read(std::string_view name, std::string_view argument) {

@@ -12,10 +12,22 @@
 
 #include "base/result.h"
 #include "exec/runtime.h"
+#include "graph/flow.h"
 #include "graph/router.h"
 #include "graph/table_set.h"
 
 namespace sluice {
+
+// A graph that a scheduler runs, with what it needs.
+struct SchedulerGraph {
+  Router router;
+  TableSet tables;
+};
+
+// Reads and checks one, and builds its tables; nothing is opened but their files. Errors: those of the first of these
+// that has any.
+Result<std::unique_ptr<SchedulerGraph>> load_scheduler_graph(std::string_view text, const std::string& name,
+                                                             const Registry& registry, const ParseOptions& options);
 
 struct SchedulerOptions {
   // The clock stands still while a task can run and jumps to the next timer. Else it is the machine's.
@@ -26,14 +38,19 @@ struct SchedulerOptions {
   const std::atomic<bool>* stop = nullptr;  // set from elsewhere: the run ends after the current task
   // The signals that came since the last call, lowest first; 0: none is left. None: no signals.
   std::function<int()> next_signal;
+  // Reads the graph that is written to the handler `hotconfig`. None: there is no such handler.
+  std::function<Result<std::unique_ptr<SchedulerGraph>>(std::string_view text)> load;
+  // The run lasts until somebody asks for its end, although nothing can happen any more: other threads may call
+  // Scheduler::ask.
+  bool stay = false;
 };
 
 class Scheduler {
  public:
-  // `router` outlives the scheduler, and nobody else uses its flow elements. Binds all stages, opens all ports and
+  // `router` outlives the scheduler, and nobody else uses its elements. Binds all stages, opens all ports and
   // starts all elements, in graph order. Errors: each stage that cannot be bound, each port that cannot be opened, the
   // first element that cannot start.
-  static Result<std::unique_ptr<Scheduler>> create(const Router& router, const TableSet& tables,
+  static Result<std::unique_ptr<Scheduler>> create(Router& router, const TableSet& tables,
                                                    const SchedulerOptions& options);
   ~Scheduler();
 
@@ -41,8 +58,26 @@ class Scheduler {
   // output that failed (no output appears then), a script that ended with an error. The report is valid in all cases.
   Result<void> run(RunReport& report);
 
-  // Handlers: "element.handler", then after a blank its argument; or one of the router (list, config, classes, version,
-  // requirements; write: stop). Between `create` and the destructor.
+  // Replaces the graph, once what runs now is done, so between two tasks. An element of the same name, class,
+  // configuration and ports goes on as it is, with all it holds: packets, tokens, places in scripts and files; another
+  // one of the same name and class takes what it can (Flow::take); counters follow names. A port goes on where the new
+  // graph has the same. What else was held is dropped as graph-changed, so that every packet stays accounted for. What
+  // can fail is done before: on errors (stages, ports, elements that cannot start) the old graph runs on untouched.
+  // From the thread of `run`, within a handler, a task or `ask`; or before `run`.
+  Result<void> swap(std::unique_ptr<SchedulerGraph> next);
+  // How many times it was replaced.
+  uint64_t swaps() const;
+  // The graph that runs now: what reports are about. From the thread of `run`.
+  const Router& router() const;
+
+  // From any other thread: `what` is called between two tasks, and has returned when this does. False: the run is over,
+  // and it was not called.
+  bool ask(const std::function<void()>& what);
+  // What is known of the run so far, as at its end. From the thread of `run`.
+  RunReport report() const;
+
+  // Handlers: "element.handler", then after a blank its argument; or one of the router (list, config, flatconfig,
+  // requirements; write: stop, hotconfig). Between `create` and the destructor.
   Result<std::string> read(std::string_view name, std::string_view argument = {});
   Result<void> write(std::string_view name, std::string_view value);
   bool has_handler(std::string_view name, bool writes) const;
@@ -56,8 +91,17 @@ class Scheduler {
   class Node;
   class HostBridge;
   struct Impl;
-  explicit Scheduler(std::unique_ptr<Impl> impl);
+  struct Asked;
+  explicit Scheduler(std::unique_ptr<Asked> asked);
+  void change();
+
+  FlowPool::Owner pool_ = FlowPool::create();
+  std::unique_ptr<Asked> asked_;
+  std::unique_ptr<SchedulerGraph> graph_;  // the one that runs, after the first swap
   std::unique_ptr<Impl> impl_;
+  std::unique_ptr<SchedulerGraph> next_graph_;
+  std::unique_ptr<Impl> next_;
+  uint64_t swaps_ = 0;
 };
 
 // What a graph is run by, for `show plan`: the reason, and each task with what it waits for.

@@ -6,9 +6,12 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <fstream>
 
 #include "elements/flow_element.h"
 #include "elements/register_all.h"
+#include "elements/tables.h"
 #include "exec/plan.h"
 
 namespace sluice {
@@ -38,7 +41,8 @@ struct PlayedGraph {
   }
 };
 
-std::unique_ptr<PlayedGraph> play(const std::string& text, bool run = true) {
+// `next`: what the handler `hotconfig` calls by this word.
+std::unique_ptr<PlayedGraph> play(const std::string& text, bool run = true, const std::string& next = {}) {
   auto played = std::make_unique<PlayedGraph>();
   PlayedGraph& p = *played;
   auto graph = parse_click(text, "g");
@@ -58,7 +62,15 @@ std::unique_ptr<PlayedGraph> play(const std::string& text, bool run = true) {
   options.print_out = [&p](std::string_view t) { p.out += t; };
   options.print_error = [&p](std::string_view t) { p.err += t; };
   options.print = [&p](std::string_view t) { (p.err += t) += '\n'; };
-  auto scheduler = Scheduler::create(*p.router, {}, options);
+  options.load = [next](std::string_view given) {
+    return load_scheduler_graph(given == "next" ? std::string_view(next) : given, "next", elements(), {});
+  };
+  auto tables = load_tables(*p.router);
+  if (!tables.ok()) {
+    p.error = to_string(tables.error());
+    return played;
+  }
+  auto scheduler = Scheduler::create(*p.router, *tables, options);
   if (!scheduler.ok()) {
     p.error = to_string(scheduler.error());
     return played;
@@ -288,7 +300,7 @@ TEST(Scheduler, AScriptAnswersAndReportsWhatItCannotDo) {
       "nobody.x 1, print $?, print \"$(add 1 2)\", print '$(add 1 2)', set y a, print ${y}b ${z-none});");
   EXPECT_EQ(p->error, "");
   EXPECT_EQ(p->out, "42\n-1\n3\n$(add 1 2)\nab none\n");
-  EXPECT_EQ(p->err, "s.run:\n6\nScript@2 :: Script: while writing 'nobody.x': there is no element 'nobody'\n");
+  EXPECT_EQ(p->err, "s.run:\n6\nWhile writing 'nobody.x' (Script@2 :: Script):\n  there is no element 'nobody'\n");
 }
 
 TEST(Scheduler, FunctionsOfScripts) {
@@ -354,6 +366,192 @@ TEST(Scheduler, WrongConfigurationsAreErrorsWhereTheyStand) {
     EXPECT_NE(p->error.find(want), std::string::npos) << text << "\n" << p->error;
     EXPECT_NE(p->error.find("^"), std::string::npos) << text;
   }
+}
+
+TEST(Scheduler, AnotherGraphGoesOnWithWhatHasItsName) {
+  auto p = play(
+      "RatedSource(RATE 100) -> before :: Counter -> q :: Queue(500) -> r :: RatedUnqueue(10) -> after :: Counter -> "
+      "Discard; DriverManager(wait 1s, write hotconfig next, wait 5s);",
+      true,
+      "RatedSource(RATE 100) -> before :: Counter -> q :: Queue(40) -> r :: RatedUnqueue(10) -> after :: Counter -> "
+      "null :: Null -> Discard; DriverManager(wait 1s, stop);");
+  EXPECT_EQ(p->error, "");
+  EXPECT_EQ(p->err, "");
+  EXPECT_EQ(p->scheduler->swaps(), 1u);
+  // What they counted before and after.
+  EXPECT_EQ(p->read("before.count"), "200");
+  const auto after = std::stoull(p->read("after.count"));
+  EXPECT_GE(after, 19u);
+  EXPECT_LE(after, 21u);
+  // The queue took what fitted of some ninety packets; the rest found no room.
+  EXPECT_EQ(p->read("q.capacity"), "40");
+  EXPECT_EQ(p->read("q.length"), "40");
+  EXPECT_EQ(p->drops(DropReason::kGraphChanged), 0u);
+  EXPECT_EQ(p->drops(DropReason::kQueueFull), 200 - 40 - after);
+  EXPECT_EQ(p->report.packets_in, 200u);
+  EXPECT_EQ(p->scheduler->router().find("null")->class_name, "Null");
+}
+
+TEST(Scheduler, WhatNobodyTakesIsDroppedAsChanged) {
+  auto p = play(
+      "RatedSource(RATE 100) -> q :: Queue(500) -> Idle; DriverManager(wait 995ms, write hotconfig next, wait 5s);",
+      true, "InfiniteSource(LIMIT 3) -> c :: Counter -> Discard;");
+  EXPECT_EQ(p->error, "");
+  EXPECT_EQ(p->err, "");
+  EXPECT_EQ(p->drops(DropReason::kGraphChanged), 100u);
+  EXPECT_EQ(p->report.packets_in, 103u);
+  EXPECT_EQ(p->report.queued, 0u);
+  EXPECT_EQ(p->read("c.count"), "3");
+}
+
+TEST(Scheduler, AGraphWithErrorsChangesNothing) {
+  for (const auto& [next, want] : {std::pair("Idle -> Nobody;", "element class 'Nobody'"),
+                                   std::pair("Idle -> Queue -> Discard(1);", "this element takes no positional"),
+                                   std::pair("FromDump(/no/such/file) -> Queue -> Discard;", "/no/such/file"),
+                                   std::pair("FromIPSummaryDump(/no/such/dump) -> Discard;", "/no/such/dump")}) {
+    auto p = play(
+        "RatedSource(RATE 100) -> c :: Counter -> Discard;\n"
+        "s :: DriverManager(wait 1s, write hotconfig next, set failed $?, wait 1s, stop);",
+        true, next);
+    EXPECT_EQ(p->error, "");
+    EXPECT_NE(p->err.find(want), std::string::npos) << p->err;
+    EXPECT_EQ(p->scheduler->swaps(), 0u);
+    auto failed = p->scheduler->read("s.get", "failed");
+    EXPECT_EQ(failed.ok() ? *failed : "", "-1");
+    EXPECT_EQ(p->read("c.count"), "200");
+  }
+}
+
+TEST(Scheduler, AnElementThatIsTheSameGoesOnAsItIs) {
+  // The dump is at its third line, and the driver script within its second wait.
+  const std::string kept =
+      "FromIPSummaryDump(DATA \"!data ip_id\n1\n2\n3\n4\") -> q :: Queue(1) -> r :: RatedUnqueue(1) -> ";
+  const std::string rest =
+      "ToIPSummaryDump(-, FIELDS ip_id);\n"
+      "d :: DriverManager(wait 1500ms, write hotconfig next, wait 2s, stop);";
+  auto p = play(kept + rest, true, kept + "c :: Counter -> " + rest);
+  EXPECT_EQ(p->error, "");
+  EXPECT_EQ(p->err, "");
+  EXPECT_EQ(p->scheduler->swaps(), 1u);
+  EXPECT_EQ(p->scheduler->now_ns(), 3500 * kSecondNs / 1000);
+  EXPECT_EQ(p->read("c.count"), "2");
+  EXPECT_EQ(p->report.packets_in, 4u);
+  EXPECT_EQ(p->report.packets_out, 4u);
+  EXPECT_EQ(p->report.dropped, 0u);
+}
+
+TEST(Scheduler, OtherThreadsAreToldWhenTheRunIsOver) {
+  auto p = play("InfiniteSource(LIMIT 3) -> Discard;");
+  bool called = false;
+  EXPECT_FALSE(p->scheduler->ask([&] { called = true; }));
+  EXPECT_FALSE(called);
+}
+
+TEST(Scheduler, RoutesOfALookupChangeByHandlers) {
+  auto p = play(
+      "i :: Idle -> r :: RadixIPLookup(10.0.0.0/8 0) -> Discard; r[1] -> Discard;\n"
+      "DriverManager(writeq r.ctrl \"add 10.1.0.0/16 192.0.2.1 1\\nset 10/8 1\\nadd 0/0 0\", print r.table,\n"
+      "  print r.lookup 10.1.2.3, print r.lookup 10.9.0.0, print r.lookup 8.8.8.8,\n"
+      "  writeq r.ctrl \"remove 10/8\\nadd 0/0 1\", print $?, print r.lookup 10.9.0.0,\n"
+      "  write r.add 1.0.0.0/8 7, write r.remove 9.0.0.0/8, write r.add 1.0.0.0, writeq r.ctrl \"drop 1\",\n"
+      "  write r.flush, print r.lookup 10.1.2.3);");
+  EXPECT_EQ(p->error, "");
+  EXPECT_EQ(p->out,
+            "10.0.0.0/8\t-\t1\n10.1.0.0/16\t192.0.2.1\t1\n0.0.0.0/0\t-\t0\n"
+            "1 192.0.2.1\n1\n0\n-1\n1\n-1\n");
+  const char* const head = "While writing 'r.{}' (DriverManager@5 :: DriverManager):\n  {}\n";
+  EXPECT_EQ(p->err, fmt::format(fmt::runtime(head), "ctrl", "line 2: conflict with existing route '0.0.0.0/0 - 0'") +
+                        fmt::format(fmt::runtime(head), "add", "output 7 is not connected") +
+                        fmt::format(fmt::runtime(head), "remove", "there is no route '9.0.0.0/8'") +
+                        fmt::format(fmt::runtime(head), "add", "a route has 2 or 3 words, not 1") +
+                        fmt::format(fmt::runtime(head), "ctrl", "'drop' is not a change of routes"));
+}
+
+TEST(Scheduler, PacketsMeetTheRoutesThatHandlersMade) {
+  auto p = play(
+      "FromIPSummaryDump(DATA \"!data ip_dst\n10.1.0.1\n10.1.0.2\", ACTIVE false) -> s :: Null -> r :: "
+      "LinearIPLookup(10.1.0.0/16 0) -> a :: Counter -> Discard; r[1] -> b :: Counter -> Discard;\n"
+      "DriverManager(write r.add 10.1.0.2/32 1, write FromIPSummaryDump@1.active true, wait 1s);");
+  EXPECT_EQ(p->error, "");
+  EXPECT_EQ(p->err, "");
+  EXPECT_EQ(p->read("a.count") + p->read("b.count"), "11");
+}
+
+TEST(Scheduler, BatchesWaitForEnoughPacketsOrForTime) {
+  auto p = play(
+      "RatedSource(RATE 100, LIMIT 25) -> m :: MinBatch(10, TIMER 500000) -> c :: Counter -> Discard;\n"
+      "DriverManager(wait 150ms, print c.count, print m.batches, wait 100ms, print c.count, print m.timeouts, wait "
+      "1s,\n"
+      "  print c.count, print m.timeouts);");
+  EXPECT_EQ(p->error, "");
+  EXPECT_EQ(p->out, "10\n1\n20\n0\n25\n1\n");
+}
+
+TEST(Scheduler, APipelinerHoldsItsSourceBackOrLoses) {
+  // What follows has its turn after the source: one packet at a time is in between.
+  auto held = play("InfiniteSource(LIMIT 50) -> p :: Pipeliner(CAPACITY 1) -> c :: Counter -> Discard;");
+  EXPECT_EQ(held->error, "");
+  EXPECT_EQ(held->read("c.count"), "50");
+  auto lost = play(
+      "RatedSource(RATE 10, LIMIT 2) -> t :: Tee(3) -> p :: Pipeliner(CAPACITY 2, BLOCKING false) -> c :: Counter -> "
+      "Discard; t[1] -> p; t[2] -> p;");
+  EXPECT_EQ(lost->read("c.count"), "4");
+  EXPECT_EQ(lost->drops(DropReason::kQueueFull), 2u);
+  EXPECT_EQ(lost->read("p.dropped"), "2");
+}
+
+TEST(Scheduler, NamesStandForAddresses) {
+  auto p = play(
+      "inside :: { -> r :: LinearIPLookup(lan 0, lan:ipnet lan:bcast 0, lan:bcast gate 0) -> };\n"
+      "Idle -> inside -> Discard;\n"
+      "FromIPSummaryDump(DATA \"!data ip_src\n10.1.2.3\n10.1.2.255\n10.9.9.9\n192.0.2.7\")\n"
+      "  -> c :: IPClassifier(src host lan, src net lan:ipnet, src other:ip, -);\n"
+      "c[0] -> a :: Counter -> d :: Discard; c[1] -> b :: Counter -> d; c[2] -> e :: Counter -> d; c[3] -> f :: "
+      "Counter -> d;\n"
+      "AddressInfo(lan 10.1.2.3/24 2:0:0:0:0:1, other 10.9.9.9 2001:db8::1/64, gate 192.0.2.1);\n"
+      "FromIPSummaryDump(DATA \"!data ip_id\n1\") -> EtherEncap(0x0800, lan, 02:00:00:00:00:02) -> "
+      "ether :: Classifier(6/020000000001) -> g :: Counter -> d;");
+  EXPECT_EQ(p->error, "");
+  EXPECT_EQ(p->read("inside/r.table"), "10.1.2.3/32\t-\t0\n10.1.2.0/24\t10.1.2.255\t0\n10.1.2.255/32\t192.0.2.1\t0\n");
+  EXPECT_EQ(p->read("a.count") + p->read("b.count") + p->read("e.count") + p->read("f.count"), "1111");
+  EXPECT_EQ(p->read("g.count"), "1");
+  auto scoped = play(
+      "AddressInfo(x 10.0.0.1); in :: { AddressInfo(x 10.0.0.2); -> r :: LinearIPLookup(x 0) -> }; "
+      "o :: LinearIPLookup(x 0); Idle -> in -> o -> Discard;",
+      false);
+  EXPECT_EQ(scoped->error, "");
+  EXPECT_EQ(scoped->read("in/r.table"), "10.0.0.2/32\t-\t0\n");
+  EXPECT_EQ(scoped->read("o.table"), "10.0.0.1/32\t-\t0\n");
+  auto wrong = play("AddressInfo(x 10.0.0.1); Idle -> LinearIPLookup(x:ipnet 0) -> Discard;", false);
+  EXPECT_NE(wrong->error.find("'x:ipnet' is not an IPv4 prefix"), std::string::npos) << wrong->error;
+}
+
+TEST(Scheduler, AFilterReadsItsRulesFromAFile) {
+  const std::string file = testing::TempDir() + "sluice_filter_rules.txt";
+  std::ofstream(file) << "# what passes\n0 ip[19]&128 == 0\n\ndeny all\n";
+  auto p = play(fmt::format(
+      "FromIPSummaryDump(DATA \"!data ip_dst\n10.0.0.1\n10.0.0.129\") -> IPFilter(file {}) -> c :: Counter -> Discard;",
+      file));
+  EXPECT_EQ(p->error, "");
+  EXPECT_EQ(p->read("c.count"), "1");
+  EXPECT_EQ(p->drops(DropReason::kAclDeny), 1u);
+  std::ofstream(file) << "allow all\nallow scr 1\n";
+  auto wrong = play(fmt::format("Idle -> IPFilter(file {}) -> Discard;", file), false);
+  EXPECT_NE(
+      wrong->error.find(fmt::format("{}:2:7: error: 'scr' is not a primitive\n  allow scr 1\n        ^~~\n", file)),
+      std::string::npos)
+      << wrong->error;
+  std::remove(file.c_str());
+}
+
+TEST(Scheduler, TheRouterSaysWhatItIs) {
+  auto p = play("require(package ip6); a :: Idle; a -> Queue -> Unqueue -> Discard; a [1] -> d :: Discard;", false);
+  ASSERT_EQ(p->error, "");
+  EXPECT_EQ(p->read("requirements"), "package ip6\n");
+  EXPECT_EQ(p->read("list"), "5\na\nQueue@2\nUnqueue@3\nDiscard@4\nd\n");
+  EXPECT_EQ(p->read("config"),
+            "require(package ip6);\na :: Idle;\nQueue@2 :: Queue;\nUnqueue@3 :: Unqueue;\nDiscard@4 :: Discard;\n"
+            "d :: Discard;\n\na -> Queue@2\n    -> Unqueue@3\n    -> Discard@4;\na [1] -> d;\n");
 }
 
 TEST(Scheduler, ThePlannerSendsSuchGraphsHere) {
