@@ -64,6 +64,7 @@ constexpr Row kRows[] = {
      "the packet is a fragment that reaches past 65,535 bytes, so it cannot be cut further (RFC 791 3.2)"},
     {"route-unreachable", "the next hop is unreachable: answered with host unreachable, other than a blackhole"},
     {"route-prohibited", "the next hop is prohibit: answered with administratively prohibited"},
+    {"graph-changed", "held by an element that the graph that followed does not have"},
 };
 static_assert(sizeof(kRows) / sizeof(kRows[0]) == static_cast<size_t>(DropReason::kCount));
 

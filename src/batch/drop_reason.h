@@ -59,6 +59,7 @@ enum class DropReason : uint8_t {
   kBadFragment = 49,       // a fragment that reaches past the largest packet
   kRouteUnreachable = 50,  // an unreachable next hop: the sender is told so
   kRouteProhibited = 51,   // a prohibit next hop
+  kGraphChanged = 52,      // held by an element that the next graph does not have
   kCount
 };
 

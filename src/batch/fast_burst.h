@@ -37,6 +37,7 @@ struct alignas(64) FastBurst {
   uint32_t hop[kRoom];       // TTL, protocol, checksum on arrival, as they lie in the frame (net/edit.h, kHopWord)
   uint32_t rule[kRoom];
   uint32_t next_hop[kRoom];
+  uint32_t place[kRoom];          // what the stage `asked_by` noted in its early prefetch
   const uint8_t* rewrite[kRoom];  // 12 bytes for the frame's start, where `rewritten` says so
   uint16_t port[kRoom];
   uint8_t output[kRoom];
@@ -45,6 +46,8 @@ struct alignas(64) FastBurst {
   uint32_t hopped;     // lanes whose TTL goes down by one
   uint32_t rewritten;  // lanes whose link header is replaced, and whose port is set
   bool one_run;        // all lanes are in use and their rows follow one another: found by find_run
+  // The stage whose notes `place` holds, or null. Of several that take notes the last has its own there.
+  const void* asked_by;
   // Not null: the key's columns hold nothing yet. The lanes' keys lie here as records, 16 bytes each: a Key4 whose
   // upper seven bits are another's. Most stages behind a device never ask.
   const std::byte* late_keys;
@@ -65,6 +68,7 @@ struct alignas(64) FastBurst {
   Key4 key(uint32_t lane) const { return {source[lane], destination[lane], ports[lane], rest[lane]}; }
   void clear() {
     count = 0;
+    asked_by = nullptr;
     late_keys = nullptr;
   }
   uint32_t lanes() const { return count == kLanes ? ~uint32_t{0} : (uint32_t{1} << count) - 1; }

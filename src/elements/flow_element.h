@@ -142,6 +142,8 @@ class Pace {
     left_ = 0;
   }
   uint64_t rate() const { return rate_; }
+  // Goes on where another one was, at its own rate.
+  void take(const Pace& from) { next_ns_ = from.next_ns_; }
   uint64_t next_ns() const { return rate_ == 0 ? kNever : next_ns_; }
   void restart(uint64_t now_ns) {
     next_ns_ = now_ns;

@@ -38,6 +38,12 @@ class Counter final : public StageElement<PassStage>, public Flow {
     if (packet != nullptr) count(context, *packet);
     return packet;
   }
+  void take(FlowContext&, Flow& from) override {
+    const auto& other = static_cast<const Counter&>(from);
+    count_ = other.count_;
+    bytes_ = other.bytes_;
+    since_ns_ = other.since_ns_;
+  }
   std::vector<Handler> handlers() override {
     const auto reset = [this](FlowContext& context) {
       count_ = bytes_ = 0;

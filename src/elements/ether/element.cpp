@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "elements/flow_element.h"
+#include "elements/gpu_classes.h"
 #include "elements/stage_element.h"
 #include "graph/router.h"
 #include "net/bytes.h"
@@ -109,6 +110,8 @@ void register_ether(Registry& registry) {
   mirror.drops = {DropReason::kTruncatedL2};
   mirror.example = "in -> EtherMirror -> out;";
   mirror.make = make_element<StageElement<EtherMirrorStage>>();
+  registry.add(gpu_class(mirror, "GPUEtherMirrorCoalescent", false));
+  registry.add(gpu_class(mirror, "GPUEtherMirrorCommList", true));
   registry.add(std::move(mirror));
 }
 

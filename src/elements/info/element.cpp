@@ -1,7 +1,18 @@
 // host only
-// Message and StaticThreadSched. Source: their Click manual pages.
+// Message, AddressInfo and StaticThreadSched. Source: their Click manual pages.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "elements/stage_element.h"
+#include "graph/address_names.h"
+#include "graph/click/config_text.h"
 #include "graph/router.h"
+#include "net/text.h"
 
 namespace sluice {
 namespace {
@@ -18,6 +29,77 @@ class Message final : public InfoElement {
     if (arguments.get_string("TYPE") != "ERROR") d.severity = Diagnostic::Severity::kWarning;
     diagnostics.add(std::move(d));
   }
+};
+
+class AddressInfo final : public InfoElement {
+ public:
+  void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
+    for (const ArgumentValue& argument : arguments.rest()) {
+      const std::string_view text = argument.text;
+      const std::vector<ConfigSlice> words = split_words(text);
+      auto word = [&](size_t i) { return text.substr(words[i].offset, words[i].length); };
+      auto wrong = [&](size_t i, std::string message, const char* expected) {
+        Diagnostic d = arguments.error_in(argument, std::move(message), words[i].offset, words[i].length);
+        d.expected = expected;
+        diagnostics.add(std::move(d));
+      };
+      if (words.size() < 2) {
+        Diagnostic d = arguments.error_in(argument, fmt::format("'{}' has no address", text));
+        d.expected = "NAME ADDRESS [ADDRESS...]";
+        diagnostics.add(std::move(d));
+        continue;
+      }
+      if (!is_name(word(0))) {
+        wrong(0, fmt::format("'{}' is not a name", word(0)), "letters, digits and '_ @ .', with a letter first");
+        continue;
+      }
+      const auto [at, fresh] = seen_.emplace(word(0), entries_.size());
+      if (!fresh) {
+        wrong(0, fmt::format("'{}' has its addresses already", word(0)), "each name once");
+        continue;
+      }
+      AddressNames::Entry entry;
+      for (size_t i = 1; i < words.size(); ++i) {
+        if (!take(word(i), entry))
+          wrong(i, fmt::format("'{}' is not an address", word(i)), "IPv4, IPv6 or MAC addresses, or prefixes");
+      }
+      entries_.emplace_back(word(0), entry);
+    }
+  }
+  void add_names(AddressNames& names) const override {
+    for (const auto& [word, entry] : entries_) names.add(scope_of(name), word, entry);
+  }
+
+ private:
+  static bool is_name(std::string_view name) {
+    auto letter = [](char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; };
+    return (letter(name[0]) || name[0] == '_') && std::all_of(name.begin(), name.end(), [&](char c) {
+             return letter(c) || (c >= '0' && c <= '9') || c == '_' || c == '@' || c == '.' || c == '-';
+           });
+  }
+  // One address of the entry; false: it is none.
+  static bool take(std::string_view word, AddressNames::Entry& entry) {
+    const ArgumentSpec mac{.name = "ADDRESS", .kind = ArgumentKind::kMac};
+    ArgumentValue value;
+    std::string problem;
+    if (const size_t slash = word.find('/'); slash != std::string_view::npos) {
+      const auto address = parse_ip(word.substr(0, slash));
+      const auto net = parse_prefix(word);
+      if (!address || !net) return false;
+      (net->address.family == 4 ? entry.ipv4 : entry.ipv6) = address;
+      (net->address.family == 4 ? entry.net4 : entry.net6) = net;
+    } else if (const auto address = parse_ip(word)) {
+      (address->family == 4 ? entry.ipv4 : entry.ipv6) = address;
+    } else if (parse_value(mac, word, &value, &problem)) {
+      entry.mac = value.mac;
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  std::vector<std::pair<std::string, AddressNames::Entry>> entries_;
+  std::map<std::string, size_t, std::less<>> seen_;
 };
 
 class StaticThreadSched final : public InfoElement {
@@ -50,6 +132,30 @@ void register_info(Registry& registry) {
   message.example = "Message(\"this file is an example\");";
   message.make = make_element<Message>();
   registry.add(std::move(message));
+
+  ElementClass addresses;
+  addresses.name = "AddressInfo";
+  addresses.group = "Control";
+  addresses.summary = "names addresses";
+  addresses.description =
+      "Wherever an address or a prefix is asked for, in routes and in patterns of IPFilter and IPClassifier, a name "
+      "may "
+      "stand: NAME, or one of its addresses: `NAME:ip`, `NAME:ipnet` (the prefix that was given), `NAME:bcast` (its "
+      "last "
+      "address), `NAME:ip6`, `NAME:ip6net`, `NAME:eth`. Names hold in the whole compound, whatever the order, and in "
+      "compounds inside it.";
+  addresses.arguments = {{.name = "ENTRY",
+                          .kind = ArgumentKind::kRaw,
+                          .positional = true,
+                          .repeated = true,
+                          .help = "NAME ADDRESS [ADDRESS...]"}};
+  addresses.inputs = addresses.outputs = {0, 0};
+  addresses.names_addresses = true;
+  addresses.example =
+      "AddressInfo(lan 10.0.0.1/24 02:00:00:00:00:01); in -> IPInput -> IPFilter(deny src lan:ipnet, allow all) -> "
+      "out;";
+  addresses.make = make_element<AddressInfo>();
+  registry.add(std::move(addresses));
 
   ElementClass threads;
   threads.name = "StaticThreadSched";

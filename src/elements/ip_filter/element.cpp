@@ -2,7 +2,10 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <filesystem>
+#include <functional>
 
+#include "base/atomic_file.h"
 #include "elements/acl/place.h"
 #include "elements/ip_filter/pattern.h"
 #include "elements/stage_element.h"
@@ -18,6 +21,7 @@ namespace {
 // grows with the patterns.
 constexpr size_t kTableFrom = 32;
 constexpr size_t kMaxTableRules = 65536;
+constexpr uint64_t kMaxFileBytes = uint64_t{16} << 20;
 
 class IpFilter final : public Element {
  public:
@@ -26,24 +30,16 @@ class IpFilter final : public Element {
   void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
     PatternList patterns;
     for (const ArgumentValue& argument : arguments.rest()) {
-      std::string_view text = argument.text;
-      uint8_t output = 0;
-      size_t skipped = 0;
-      if (actions_) {
-        if (!action(arguments, argument, output, skipped, diagnostics)) continue;
-        text.remove_prefix(skipped);
-      } else if (outputs_ >= kMaxOutputs) {
+      const Place place = [&](size_t offset, size_t length, std::string message) {
+        return arguments.error_in(argument, std::move(message), offset, length);
+      };
+      if (actions_ && is_file(argument.text)) {
+        add_file(argument, place, arguments.names(), patterns, diagnostics);
+      } else if (!actions_ && outputs_ >= kMaxOutputs) {
         diagnostics.add(arguments.error_in(argument, fmt::format("there are {} outputs at most", kMaxOutputs)));
         return;
       } else {
-        output = static_cast<uint8_t>(outputs_);
-      }
-      if (output != kDropOutput) outputs_ = std::max(outputs_, output + 1u);
-      if (const auto fault = patterns.add(text, output)) {
-        Diagnostic d = arguments.error_in(argument, fault->message, skipped + fault->offset, fault->length);
-        d.expected = fault->expected;
-        d.suggestion = fault->suggestion;
-        diagnostics.add(std::move(d));
+        add(argument.text, place, arguments.names(), patterns, diagnostics);
       }
     }
     // An IPFilter that denies everything still has its first output.
@@ -84,12 +80,71 @@ class IpFilter final : public Element {
   }
 
  private:
+  // Makes a finding about bytes of the text that is read; no bytes: the whole.
+  using Place = std::function<Diagnostic(size_t offset, size_t length, std::string message)>;
+
+  // A pattern, with an action before it where there are actions.
+  void add(std::string_view text, const Place& place, const AddressScope& names, PatternList& patterns,
+           Diagnostics& diagnostics) {
+    auto output = static_cast<uint8_t>(outputs_);
+    size_t skipped = 0;
+    if (actions_) {
+      if (!action(text, place, output, skipped, diagnostics)) return;
+      text.remove_prefix(skipped);
+    }
+    if (output != kDropOutput) outputs_ = std::max(outputs_, output + 1u);
+    if (const auto fault = patterns.add(text, output, names)) {
+      Diagnostic d = place(skipped + fault->offset, fault->length, fault->message);
+      d.expected = fault->expected;
+      d.suggestion = fault->suggestion;
+      diagnostics.add(std::move(d));
+    }
+  }
+
+  static bool is_file(std::string_view text) {
+    const std::vector<ConfigSlice> words = split_words(text);
+    return !words.empty() && text.substr(words[0].offset, words[0].length) == "file";
+  }
+  // "file NAME": an action and a pattern a line. Empty lines and those that begin with '#' say nothing.
+  void add_file(const ArgumentValue& argument, const Place& place, const AddressScope& names, PatternList& patterns,
+                Diagnostics& diagnostics) {
+    const std::string_view text = argument.text;
+    const std::vector<ConfigSlice> words = split_words(text);
+    if (words.size() != 2) {
+      Diagnostic d = place(0, 0, "'file' without one name");
+      d.expected = "file NAME";
+      diagnostics.add(std::move(d));
+      return;
+    }
+    const std::string file = unquote(text.substr(words[1].offset, words[1].length)).value_or(std::string());
+    std::error_code ignored;
+    auto contents = std::filesystem::is_regular_file(file, ignored)
+                        ? read_whole_file(file, kMaxFileBytes)
+                        : Result<std::string>(Error(fmt::format("'{}' is not a file that can be read", file)));
+    if (!contents.ok()) {
+      diagnostics.add(place(words[1].offset, words[1].length, contents.error().message));
+      return;
+    }
+    const SourceText source(file, *contents);
+    const std::string_view all = source.text();
+    for (size_t at = 0; at < all.size();) {
+      const size_t end = std::min(all.find('\n', at), all.size());
+      const std::string_view line = all.substr(at, end - at);
+      const size_t first = line.find_first_not_of(" \t\r");
+      if (first != std::string_view::npos && line[first] != '#') {
+        const Place in_file = [&source, at, line](size_t offset, size_t length, std::string message) {
+          return source.diagnostic(at + offset, length == 0 ? line.size() : length, std::move(message));
+        };
+        add(line, in_file, names, patterns, diagnostics);
+      }
+      at = end + 1;
+    }
+  }
+
   // "allow", "deny" or an output before the pattern; `skipped` is its length.
-  bool action(const Arguments& arguments, const ArgumentValue& argument, uint8_t& output, size_t& skipped,
-              Diagnostics& diagnostics) {
-    const std::vector<ConfigSlice> words = split_words(argument.text);
-    const std::string_view word =
-        words.empty() ? std::string_view() : std::string_view(argument.text).substr(words[0].offset, words[0].length);
+  bool action(std::string_view text, const Place& place, uint8_t& output, size_t& skipped, Diagnostics& diagnostics) {
+    const std::vector<ConfigSlice> words = split_words(text);
+    const std::string_view word = words.empty() ? std::string_view() : text.substr(words[0].offset, words[0].length);
     skipped = words.empty() ? 0 : words[0].offset + words[0].length;
     unsigned n = 0;
     const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), n);
@@ -100,10 +155,9 @@ class IpFilter final : public Element {
     } else if (code == std::errc() && end == word.data() + word.size() && !word.empty() && n < kMaxOutputs) {
       output = static_cast<uint8_t>(n);
     } else {
-      Diagnostic d = arguments.error_in(
-          argument,
-          word.empty() ? std::string("the pattern is empty") : fmt::format("'{}' is not an action", word.substr(0, 60)),
-          words.empty() ? 0 : words[0].offset, word.size());
+      Diagnostic d = place(words.empty() ? 0 : words[0].offset, word.size(),
+                           word.empty() ? std::string("the pattern is empty")
+                                        : fmt::format("'{}' is not an action", word.substr(0, 60)));
       d.expected = fmt::format("allow, deny, or an output from 0 to {}, and then a pattern", kMaxOutputs - 1);
       const std::string near = closest_match(word, {"allow", "deny", "drop", "accept"});
       if (!near.empty()) d.suggestion = fmt::format("did you mean '{}'?", near);
@@ -145,8 +199,8 @@ void register_ip_filter(Registry& registry) {
     c.summary = actions ? "passes or drops a packet as the first pattern that it matches says"
                         : "sends an IP packet to the output of the first pattern that it matches";
     c.description =
-        std::string(actions ? "Each argument is `allow` (output 0), `deny`, or an output's number, and a pattern. What "
-                              "matches none is dropped. "
+        std::string(actions ? "Each argument is `allow` (output 0), `deny`, or an output's number, and a pattern; or "
+                              "`file NAME`, a file with one of them a line. What matches none is dropped. "
                             : "One pattern an output. What matches none is dropped. ") +
         kLanguage;
     c.arguments = {{.name = "PATTERN",

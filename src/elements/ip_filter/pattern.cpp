@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "base/result.h"
 #include "formats/match_builder.h"
 #include "formats/names.h"
+#include "graph/arguments.h"
 #include "net/text.h"
 
 namespace sluice {
@@ -65,6 +67,26 @@ constexpr AboutWord kAbouts[] = {{"host", About::kHost},
 constexpr Named kMoreIcmpTypes[] = {
     {"echo", 8}, {"unreachable", 3}, {"timestamp", 13}, {"timeexceeded", 11}, {"parameterproblem", 12}};
 
+const ArgumentSpec kMacSpec{.name = "ADDRESS", .kind = ArgumentKind::kMac};
+
+// What patterns call ports besides.
+constexpr Named kMoreServices[] = {
+    {"bootps", 67},   {"bootpc", 68},       {"finger", 79},      {"kerberos", 88},      {"sunrpc", 111},
+    {"auth", 113},    {"nntp", 119},        {"netbios-ns", 137}, {"netbios-dgm", 138},  {"netbios-ssn", 139},
+    {"imap2", 143},   {"snmp-trap", 162},   {"xdmcp", 177},      {"microsoft-ds", 445}, {"isakmp", 500},
+    {"printer", 515}, {"rip", 520},         {"imaps", 993},      {"pop3s", 995},        {"nfs", 2049},
+    {"mysql", 3306},  {"postgresql", 5432}, {"mdns", 5353},      {"x11", 6000},         {"http-alt", 8080},
+    {"www", 80}};
+
+// Each byte with one digit or two.
+std::optional<MacAddress> mac_of(std::string_view text) {
+  ArgumentValue value;
+  std::string problem;
+  if (std::count(text.begin(), text.end(), ':') != 5 || !parse_value(kMacSpec, text, &value, &problem))
+    return parse_mac(text);
+  return value.mac;
+}
+
 struct Qualifiers {
   Side side = Side::kNone;
   std::optional<uint8_t> protocol;  // tcp, udp, ...
@@ -82,7 +104,10 @@ struct Token {
 // Recursive descent; every function returns a node, or sets fault_.
 class PatternParser {
  public:
-  PatternParser(PatternList& list, std::string_view text) : list_(list), text_(text) { tokenize(); }
+  PatternParser(PatternList& list, std::string_view text, const AddressScope& names)
+      : list_(list), text_(text), names_(names) {
+    tokenize();
+  }
 
   std::optional<PatternFault> run(uint32_t& root) {
     if (tokens_.empty()) {
@@ -123,9 +148,25 @@ class PatternParser {
       }
       if (c == '[') bracket_ = true;
       if (c == ']') bracket_ = false;
-      tokens_.push_back({text_.substr(at, to - at), at});
+      tokens_.push_back({named(text_.substr(at, to - at)), at});
       at = to;
     }
+  }
+  // The address where the word is its name and no word of the language.
+  std::string_view named(std::string_view word) {
+    if (names_.names == nullptr || bracket_) return word;
+    auto literal = names_.find(word, AddressNames::Wanted::kPrefix);
+    if (!literal) literal = names_.find(word, AddressNames::Wanted::kMac);
+    if (!literal || transport(word)) return word;
+    const std::vector<std::string> words = language_words();
+    if (std::any_of(words.begin(), words.end(), [&](const std::string& w) { return same_word(w, word); })) return word;
+    return literals_.emplace_back(std::move(*literal));
+  }
+  static std::vector<std::string> language_words() {
+    std::vector<std::string> words{"src", "dst", "ip",  "ether", "tcp",   "udp", "icmp",
+                                   "and", "or",  "not", "true",  "false", "all"};
+    for (const AboutWord& a : kAbouts) words.emplace_back(a.word);
+    return words;
   }
   bool more() const { return next_ < tokens_.size(); }
   Token peek(size_t ahead = 0) const {
@@ -269,6 +310,16 @@ class PatternParser {
         ++next_;
         continue;
       }
+      // What ports are of anyway where no protocol is said.
+      if (is("tcpudp") && q.about == About::kNothing && !q.protocol) {
+        ++next_;
+        continue;
+      }
+      // `syn` alone is a flag of TCP, as after `tcp opt`.
+      if (q == Qualifiers{} && !ip_word && find_named(kFlags, peek().text)) {
+        q.about = About::kTcpOption;
+        break;
+      }
       if (is("ether") && q.about == About::kNothing) {
         q.about = About::kEther;
         ++next_;
@@ -315,11 +366,8 @@ class PatternParser {
   }
 
   uint32_t unknown(const Token& t) {
-    std::vector<std::string> words{"src", "dst", "ip",  "ether", "tcp",   "udp", "icmp",
-                                   "and", "or",  "not", "true",  "false", "all"};
-    for (const AboutWord& a : kAbouts) words.emplace_back(a.word);
     return wrong(t, "a primitive", "src, dst, host, net, port, ip ..., tcp ..., icmp type, ip[P:L] and the like",
-                 closest_match(t.text, words));
+                 closest_match(t.text, language_words()));
   }
 
   // Whether a value or a comparison stands here, rather than the next primitive.
@@ -327,7 +375,7 @@ class PatternParser {
     if (!more()) return false;
     const std::string_view t = peek().text;
     if (is("=") || is("==") || is("!=") || is("<") || is(">") || is("<=") || is(">=") || is("&")) return true;
-    return (t[0] >= '0' && t[0] <= '9') || parse_prefix(t).has_value() || parse_mac(t).has_value();
+    return (t[0] >= '0' && t[0] <= '9') || parse_prefix(t).has_value() || mac_of(t).has_value();
   }
 
   struct Comparison {
@@ -363,7 +411,7 @@ class PatternParser {
     const bool bare = q == Qualifiers{} && !ip_word;
     const auto prefix = parse_prefix(c.value.text);
     const bool address = prefix && c.value.text.find_first_of(".:") != std::string_view::npos;
-    if ((q.about == About::kNothing || q.about == About::kHost) && !ip_word && parse_mac(c.value.text)) {
+    if ((q.about == About::kNothing || q.about == About::kHost) && !ip_word && mac_of(c.value.text)) {
       if (bare && previous_.about == About::kEther) q.side = previous_.side;
       q.about = About::kEther;
     } else if (q.about == About::kNothing) {
@@ -405,7 +453,7 @@ class PatternParser {
   }
 
   uint32_t ether(const Qualifiers& q, const Comparison& c) {
-    const auto mac = parse_mac(c.value.text);
+    const auto mac = mac_of(c.value.text);
     if (!mac) return wrong(c.value, "an Ethernet address", "ether host 02:00:00:00:00:01");
     if (q.protocol) return error(c.value, "an Ethernet address has no protocol", "tcp and ether host ADDRESS");
     if (c.mask != ~0u || (c.op != "==" && c.op != "!="))
@@ -536,8 +584,10 @@ class PatternParser {
     const bool unequal = c.op == "!=";
     if (unequal) plain.op = "==";
     uint32_t n = of_side(q.side, [&](bool source) {
-      return numeric(plain, source ? Source::kSrcPort : Source::kDstPort, 65535,
-                     [](std::string_view t) { return find_named(kServices, t); });
+      return numeric(plain, source ? Source::kSrcPort : Source::kDstPort, 65535, [](std::string_view t) {
+        const auto n = find_named(kServices, t);
+        return n ? n : find_named(kMoreServices, t);
+      });
     });
     if (fault_) return 0;
     if (unequal) n = join(Kind::kNot, n);
@@ -586,6 +636,8 @@ class PatternParser {
 
   PatternList& list_;
   std::string_view text_;
+  const AddressScope& names_;
+  std::deque<std::string> literals_;  // what names stand for
   std::vector<Token> tokens_;
   size_t next_ = 0;
   bool bracket_ = false;
@@ -593,9 +645,9 @@ class PatternParser {
   std::optional<PatternFault> fault_;
 };
 
-std::optional<PatternFault> PatternList::add(std::string_view text, uint8_t output) {
+std::optional<PatternFault> PatternList::add(std::string_view text, uint8_t output, const AddressScope& names) {
   uint32_t root = 0;
-  if (auto fault = PatternParser(*this, text).run(root)) return fault;
+  if (auto fault = PatternParser(*this, text, names).run(root)) return fault;
   patterns_.push_back({root, output});
   return std::nullopt;
 }

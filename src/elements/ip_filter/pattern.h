@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "elements/ip_filter/stage.h"
+#include "graph/address_names.h"
 #include "net/types.h"
 #include "tables/acl/region.h"
 #include "tables/acl/rule_set.h"
@@ -53,7 +54,8 @@ class PatternList {
 
   // Adds a pattern whose packets leave by `output`; kDropOutput: they are dropped. Faults: what is wrong in the text;
   // more than kMaxParts parts in all (an address counts as five), or kMaxDepth levels.
-  std::optional<PatternFault> add(std::string_view text, uint8_t output);
+  // `names`: what addresses may be called.
+  std::optional<PatternFault> add(std::string_view text, uint8_t output, const AddressScope& names = {});
 
   // The steps of all patterns, and where to begin.
   std::vector<PatternStep> program(uint32_t* first) const;

@@ -86,6 +86,7 @@ class InfiniteSource final : public PortElement, public Flow {
     }
     return made != 0;
   }
+  void take(FlowContext&, Flow& from) override { made_.count = static_cast<const InfiniteSource&>(from).made_.count; }
   PacketBox pull(FlowContext& context, unsigned) override { return made_.next(context); }
   std::vector<Handler> handlers() override {
     const auto woken = [](FlowContext& context) { context.wake(); };

@@ -20,9 +20,9 @@ class Print final : public Element {
         if (options_.timestamp) fmt::format_to(std::back_inserter(line), "{}: ", timestamp_text(batch.timestamp_ns(i)));
         const uint32_t length = batch.data_length(i);
         fmt::format_to(std::back_inserter(line), "{:4}", length);
-        if (options_.contents != "none") {
+        const uint32_t shown = options_.contents == "none" ? 0 : options_.shown(length);
+        if (shown != 0) {
           line += " | ";
-          const uint32_t shown = options_.shown(length);
           const uint8_t* data = batch.frame(i) + batch.extent(i).data;
           if (options_.contents == "hex") {
             append_hex(line, data, shown, 4, 0);

@@ -1,8 +1,6 @@
 // host only
 // Queue and SimpleQueue. Source: their Click manual pages (Queue, SimpleQueue).
-#include <deque>
-
-#include "elements/flow_element.h"
+#include "elements/packet_store.h"
 
 namespace sluice {
 namespace {
@@ -11,53 +9,49 @@ class Queue final : public FlowElement {
  public:
   explicit Queue(bool holds_back) : holds_back_(holds_back) {}
 
-  void configure(const Arguments& arguments, Diagnostics&) override { capacity_ = arguments.get_uint("CAPACITY"); }
+  void configure(const Arguments& arguments, Diagnostics&) override {
+    kept_.capacity() = arguments.get_uint("CAPACITY");
+  }
   bool output_optional(unsigned output) const override { return output > 0; }
 
   void push(FlowContext& context, unsigned, PacketBox packet) override {
-    if (packets_.size() >= capacity_) {
-      ++drops_;
+    if (kept_.full()) {
+      ++kept_.drops();
       packet->registers.reason = DropReason::kQueueFull;
       context.push(1, std::move(packet));
       return;
     }
-    packets_.push_back(std::move(packet));
-    highest_ = std::max<uint64_t>(highest_, packets_.size());
-    if (packets_.size() == 1) context.has_packets();
+    kept_.put(std::move(packet));
+    highest_ = std::max(highest_, kept_.size());
+    if (kept_.size() == 1) context.has_packets();
   }
-  PacketBox pull(FlowContext& context, unsigned) override {
-    if (packets_.empty()) return nullptr;
-    const bool was_full = full();
-    PacketBox packet = std::move(packets_.front());
-    packets_.pop_front();
-    if (was_full) context.has_room();
-    return packet;
+  PacketBox pull(FlowContext& context, unsigned) override { return kept_.get(context); }
+  void take(FlowContext& context, Flow& from) override {
+    auto& other = static_cast<Queue&>(from);
+    highest_ = other.highest_;
+    kept_.take(context, other.kept_);
   }
-  uint64_t held() const override { return packets_.size(); }
-  bool full() const override { return packets_.size() >= capacity_; }
+  uint64_t held() const override { return kept_.size(); }
+  bool full() const override { return kept_.full(); }
   bool holds_back() const override { return holds_back_; }
 
   std::vector<Handler> handlers() override {
-    Handler length{
-        "length",
-        [this](FlowContext&, std::string_view) -> Result<std::string> { return std::to_string(packets_.size()); },
-        {}};
     Handler config{"config",
                    [this](FlowContext&, std::string_view) -> Result<std::string> {
-                     return resized_ ? "CAPACITY " + std::to_string(capacity_) : configuration;
+                     return resized_ ? "CAPACITY " + std::to_string(kept_.capacity()) : configuration;
                    },
                    {}};
-    return {std::move(length),
+    return {kept_.length_handler(),
             read_handler("highwater_length", &highest_),
-            value_handler("capacity", &capacity_, kCapacity,
+            value_handler("capacity", &kept_.capacity(), kCapacity,
                           [this](FlowContext& context) {
                             resized_ = true;
                             // What no longer fits is what came last.
-                            shrink(context, capacity_);
+                            kept_.shrink(context, kept_.capacity());
                           }),
-            read_handler("drops", &drops_),
-            write_handler("reset_counts", [this](FlowContext&) { drops_ = highest_ = 0; }),
-            write_handler("reset", [this](FlowContext& context) { shrink(context, 0); }),
+            read_handler("drops", &kept_.drops()),
+            write_handler("reset_counts", [this](FlowContext&) { kept_.drops() = highest_ = 0; }),
+            write_handler("reset", [this](FlowContext& context) { kept_.shrink(context, 0); }),
             std::move(config)};
   }
 
@@ -71,18 +65,8 @@ class Queue final : public FlowElement {
                                              .max = 16777216};
 
  private:
-  void shrink(FlowContext& context, uint64_t most) {
-    while (packets_.size() > most) {
-      ++drops_;
-      context.drop(std::move(packets_.back()), DropReason::kQueueFull);
-      packets_.pop_back();
-    }
-  }
-
-  std::deque<PacketBox> packets_;
-  uint64_t capacity_ = 0;
+  PacketStore kept_{0};
   uint64_t highest_ = 0;
-  uint64_t drops_ = 0;
   bool resized_ = false;
   bool holds_back_;
 };
@@ -104,7 +88,7 @@ void register_queue(Registry& registry) {
   c.outputs = {1, 2};
   c.output_docs = {"packets, when asked for", "packets that found no room"};
   c.processing = "h/lh";
-  c.drops = {DropReason::kQueueFull};
+  c.drops = {DropReason::kQueueFull, DropReason::kGraphChanged};
   c.example = "FromDump(in.pcap) -> Queue(64) -> BandwidthShaper(1Mbps) -> ToDump(out.pcap);";
   c.make = [](std::string_view) { return std::make_unique<Queue>(true); };
   registry.add(c);

@@ -36,6 +36,13 @@ class RatedSource final : public FlowElement {
     if (next_ns != kNever) context.retry_at(next_ns);
     return nullptr;
   }
+  void take(FlowContext& context, Flow& from) override {
+    const auto& other = static_cast<const RatedSource&>(from);
+    made_.count = other.made_.count;
+    pace_.take(other.pace_);
+    context.cancel_timer();
+    begin_next(context);
+  }
   std::vector<Handler> handlers() override {
     const auto changed = [this](FlowContext& context) {
       pace_.set(rate_);

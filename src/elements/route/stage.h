@@ -42,14 +42,29 @@ struct RouteStage {
     return p.next_hop != 0 ? uint8_t{0} : fail(p, DropReason::kNoRoute, 1);
   }
 
+  // Lookups in two steps, where the table has them: what the first finds is noted in the burst.
+  static constexpr bool kAsks = requires(const View4& view, const uint32_t* in, uint32_t* out) {
+    view.ask(in, out, size_t{});
+    view.answer(in, out, out, size_t{});
+  };
   // See FastBurst.
-  void fast_prefetch(const FastBurst& burst) const {
-    const View4 view = view4;  // whose pointers then stay in registers
-    for (uint32_t i = 0; i < burst.count; ++i) view.prefetch(burst.destination[i]);
+  void fast_prefetch(FastBurst& burst) const {
+    if constexpr (kAsks) {
+      view4.ask(burst.destination, burst.place, burst.count);
+      burst.asked_by = this;
+    } else {
+      const View4 view = view4;  // whose pointers then stay in registers
+      for (uint32_t i = 0; i < burst.count; ++i) view.prefetch(burst.destination[i]);
+    }
   }
   uint32_t fast(FastBurst& burst, uint32_t mask) const {
     burst.fill_keys();
-    view4.lookup_burst(burst.destination, burst.next_hop, burst.count);
+    bool answered = false;
+    if constexpr (kAsks) {
+      answered = burst.asked_by == this;
+      if (answered) view4.answer(burst.destination, burst.place, burst.next_hop, burst.count);
+    }
+    if (!answered) view4.lookup_burst(burst.destination, burst.next_hop, burst.count);
     const uint32_t found = FastBurst::lanes_where([&](uint32_t i) { return burst.next_hop[i] != 0; });
     for (uint32_t m = mask & ~found; m != 0; m &= m - 1) {
       const auto lane = static_cast<uint32_t>(std::countr_zero(m));

@@ -61,6 +61,11 @@ class DrrSched final : public FlowElement {
     }
     return nullptr;
   }
+  // The packets that stood first, of inputs that are still there.
+  void take(FlowContext&, Flow& from) override {
+    auto& other = static_cast<DrrSched&>(from);
+    for (size_t i = 0; i < std::min(lines_.size(), other.lines_.size()); ++i) lines_[i] = std::move(other.lines_[i]);
+  }
   uint64_t held() const override {
     return static_cast<uint64_t>(
         std::count_if(lines_.begin(), lines_.end(), [](const Line& line) { return line.head != nullptr; }));
@@ -113,6 +118,7 @@ void register_sched(Registry& registry) {
                   .min = 64,
                   .max = 1e9}};
   c.example = "d :: DRRSched; q1 -> d; q2 -> [1] d; d -> Unqueue -> out;";
+  c.drops = {DropReason::kGraphChanged};
   c.make = make_flow<DrrSched>();
   registry.add(std::move(c));
 }

@@ -584,8 +584,9 @@ class Script final : public FlowElement {
     const Result<void> done = context.write(own ? this->name + "." + *handler : *handler, *value);
     variables_["?"] = done.ok() ? "0" : "-1";
     if (!done.ok())
-      complain(context,
-               fmt::format("while writing '{}': {}", full_name(context, *handler, true), done.error().message));
+      context.print_error(
+          fmt::format("While writing '{}' ({} :: {}):\n  {}\n", full_name(context, *handler, true), name, class_name,
+                      done.error().diagnostics.empty() ? done.error().message : to_string(done.error())));
   }
 
   // A name without an element is this script's own, or the router's.

@@ -37,6 +37,7 @@ class Shaper final : public FlowElement {
     }
     return packet;
   }
+  void take(FlowContext&, Flow& from) override { pace_.take(static_cast<const Shaper&>(from).pace_); }
   std::vector<Handler> handlers() override {
     Handler rate = rate_handler(bytes_, &rate_, [this](FlowContext& context) {
       pace_.set(rate_);

@@ -222,6 +222,9 @@ class ToSummary final : public FlowElement {
 }  // namespace
 
 void register_summary_dump(Registry& registry) {
+  const auto flag = [](const char* name, const char* otherwise, const char* help) {
+    return ArgumentSpec{.name = name, .kind = ArgumentKind::kBool, .default_text = otherwise, .help = help};
+  };
   const std::string all = fmt::format("Fields: {}.", fmt::join(summary_names(), ", "));
   const ArgumentSpec fields{.name = "FIELDS", .kind = ArgumentKind::kRaw, .help = "names of fields, in order"};
   ElementClass from;
@@ -242,15 +245,9 @@ void register_summary_dump(Registry& registry) {
        .default_text = "6",
        .help = "the protocol where none is said",
        .max = 255},
-      {.name = "STOP",
-       .kind = ArgumentKind::kBool,
-       .default_text = "false",
-       .help = "true: ask the run to stop at the end"},
-      {.name = "ACTIVE", .kind = ArgumentKind::kBool, .default_text = "true", .help = "false: make nothing"},
-      {.name = "ZERO",
-       .kind = ArgumentKind::kBool,
-       .default_text = "true",
-       .help = "accepted: what is not said is zero"}};
+      flag("STOP", "false", "true: ask the run to stop at the end"),
+      flag("ACTIVE", "true", "false: make nothing"),
+      flag("ZERO", "true", "accepted: what is not said is zero")};
   from.inputs = {0, 0};
   from.processing = "/a";
   from.example = "FromIPSummaryDump(in.txt, STOP true) -> filter;";
@@ -268,10 +265,7 @@ void register_summary_dump(Registry& registry) {
                    .mandatory = true,
                    .help = "the dump; '-': stdout"},
                   fields,
-                  {.name = "BAD_PACKETS",
-                   .kind = ArgumentKind::kBool,
-                   .default_text = "false",
-                   .help = "a line `!bad packet` stands before one without some field"}};
+                  flag("BAD_PACKETS", "false", "a line `!bad packet` stands before one without some field")};
   to.outputs = {0, 0};
   to.processing = "a/";
   to.example = "out -> ToIPSummaryDump(-, FIELDS ip_src ip_dst sport dport);";

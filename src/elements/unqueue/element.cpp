@@ -29,6 +29,7 @@ class Unqueue final : public FlowElement {
     }
     return moved != 0;
   }
+  void take(FlowContext&, Flow& from) override { count_ = static_cast<const Unqueue&>(from).count_; }
   std::vector<Handler> handlers() override {
     const auto woken = [](FlowContext& context) { context.wake(); };
     return {read_handler("count", &count_), write_handler("reset", [this](FlowContext&) { count_ = 0; }),
@@ -81,6 +82,10 @@ class RatedUnqueue final : public FlowElement {
     return false;
   }
   void timer(FlowContext& context) override { context.wake(); }
+  void take(FlowContext& context, Flow& from) override {
+    bucket_ = static_cast<const RatedUnqueue&>(from).bucket_;
+    bucket_.set_rate(rate_, capacity(), context.now_ns());
+  }
   std::vector<Handler> handlers() override {
     return {rate_handler(bytes_, &rate_, [this](FlowContext& context) {
       bucket_.set_rate(rate_, capacity(), context.now_ns());

@@ -1,0 +1,78 @@
+// host only
+// The classes of FastClick-GPU that say in their name where and how they run: what they take, and what they ask for.
+// Here placement is the run's: they are the plain elements under other names, and `sluice run` follows the first of
+// them where the command line says nothing of a device.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "graph/element.h"
+
+namespace sluice {
+
+// The arguments of such a class. Lists ("CommList") and regions ("Coalescent") take different ones by position;
+// `by_position` false: all by keyword, for classes whose positions are routes.
+inline std::vector<ArgumentSpec> gpu_arguments(bool lists, bool by_position = true) {
+  const auto number = [&](const char* name, const char* help, bool positional = true) {
+    return ArgumentSpec{
+        .name = name, .kind = ArgumentKind::kUint, .positional = positional && by_position, .help = help};
+  };
+  const auto flag = [&](const char* name, const char* text, const char* help, bool positional = true) {
+    return ArgumentSpec{.name = name,
+                        .kind = ArgumentKind::kBool,
+                        .positional = positional && by_position,
+                        .default_text = text,
+                        .help = help};
+  };
+  const char* const ours = "accepted: the run's options say it here";
+  std::vector<ArgumentSpec> all;
+  if (!lists) all = {number("FROM", "accepted: the element knows which bytes it reads"), number("TO", "as FROM")};
+  all.push_back(number("CAPACITY", ours));
+  all.push_back(number("MAX_BATCH", "accepted: `--batch` says it here, and no batch is cut"));
+  if (lists) all.push_back(number("THREAD_BLOCKS_PER_QUEUE", ours));
+  all.push_back(flag("BLOCKING", "false", "accepted: nothing is dropped where the device is late"));
+  if (lists) {
+    all.push_back(flag("PERSISTENT_KERNEL", "true", "true: `--mode persistent`; false: `--transport commlist`"));
+    all.push_back(number("LISTS_PER_CORE", ours, false));
+  } else {
+    all.push_back(flag("ZEROCOPY", "true", "true: `--transport zerocopy`; false: `staged`"));
+    all.push_back(flag("COPYBACK", "false", "accepted: what was changed always comes back"));
+  }
+  all.push_back(number("QUEUES_PER_CORE", ours, false));
+  all.push_back(flag("VERBOSE", "false", "accepted", false));
+  return all;
+}
+
+// A class like `plain` under a name of FastClick-GPU's.
+inline ElementClass gpu_class(const ElementClass& plain, const char* name, bool lists, bool by_position = true) {
+  ElementClass c = plain;
+  c.name = name;
+  c.aliases.clear();
+  c.summary = plain.summary + ", asking for a GPU";
+  c.description = plain.name +
+                  " under the name that FastClick-GPU gives it: the same bytes come out. Without `--device`, "
+                  "`sluice run` takes a GPU if there is one, by " +
+                  (lists ? "resident kernels (`PERSISTENT_KERNEL false`: launched ones over lists of frames)"
+                         : "regions of what the segment reads in mapped memory (`ZEROCOPY false`: copied)") +
+                  "; else a note says that it runs on the CPU.";
+  for (ArgumentSpec& a : gpu_arguments(lists, by_position)) c.arguments.push_back(std::move(a));
+  c.example = "in -> " + c.name + "(CAPACITY 4096, MAX_BATCH 1024) -> out;";
+  return c;
+}
+
+// What such an element asks for: mode and transport as the command line names them. Empty for any other element.
+struct GpuPlacement {
+  const char* mode = "";
+  const char* transport = "";
+};
+inline GpuPlacement gpu_placement(std::string_view class_name, const Arguments& arguments) {
+  if (!class_name.starts_with("GPU")) return {};
+  if (class_name.ends_with("CommList"))
+    return arguments.get_bool("PERSISTENT_KERNEL") ? GpuPlacement{"persistent", "staged"}
+                                                   : GpuPlacement{"launch", "commlist"};
+  return {"launch", arguments.get_bool("ZEROCOPY") ? "zerocopy" : "staged"};
+}
+
+}  // namespace sluice
