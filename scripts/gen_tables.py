@@ -40,6 +40,7 @@ EXTRA = {
     "p50_us": ("p50, us", number),
     "p99_us": ("p99, us", number),
     "p999_us": ("p99.9, us", number),
+    "watts": ("W", number),
     "rules": ("rules", lambda value: f"{value:,}"),
     "routes": ("routes", lambda value: f"{value:,}"),
     "bytes": ("MiB", lambda value: number(value / 2**20)),

@@ -4,8 +4,8 @@
     build/cpu/net_benches --benchmark_repetitions=5 --benchmark_format=json > raw.json
     scripts/store_result.py raw.json --name net_parse
 
-A benchmark with a counter `ratio` is stored as that, one that sets items_per_second as a rate (Mitems/s), any other as
-its time (ns). Repetitions of a
+A benchmark with a counter `ratio` is stored as that, one that sets bytes_per_second or items_per_second as a rate (GB/s,
+Mitems/s), any other as its time (ns). Repetitions of a
 benchmark become one row with median, min, max and n.
 """
 import argparse
@@ -31,6 +31,8 @@ def convert(raw, name, seed, input_hash, checked, command):
             raise ValueError(f"{case}: {run.get('error_message', 'the benchmark failed')}")
         if "ratio" in run:
             unit, value = "x", run["ratio"]
+        elif "bytes_per_second" in run:
+            unit, value = "GB/s", run["bytes_per_second"] / 1e9
         elif "items_per_second" in run:
             unit, value = "Mitems/s", run["items_per_second"] / 1e6
         else:

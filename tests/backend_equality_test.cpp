@@ -61,6 +61,9 @@ std::vector<Backend> backends() {
   for (size_t i = 0; 3 * i < all.size(); ++i) all[i] = all[3 * i];
   all.resize((all.size() + 2) / 3);
 #endif
+#if defined(__SANITIZE_THREAD__)
+  std::erase_if(all, [](const Backend& b) { return b.workers == 1; });  // one thread cannot race
+#endif
   return all;
 }
 
@@ -222,6 +225,34 @@ TEST(BackendEquality, ErrorsCopiesAndPrintsKeepTheirOrder) {
   for (const Backend& backend : backends()) expect_equal(want, run(dir, backend, text(backend)), backend);
 }
 
+TEST(BackendEquality, ElementsAboutBatchesAndNamesChangeNoPacket) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", 1500, 5);
+  const std::string plain =
+      "FromDump(" + capture +
+      ") -> IPInput -> IPFilter(deny src net 10.0.0.0/9, deny tcp and syn, allow all) -> ToDump($OUT);\n";
+  const std::string batched = "AddressInfo(half 10.0.0.1/9);\nFromDump(" + capture +
+                              ") -> MinBatch(64) -> IPInput -> Pipeliner -> CPUPaint -> IPFilter(deny src net "
+                              "half:ipnet, deny tcp opt syn, allow "
+                              "all) -> ConstantBatch(100) -> ToDump($OUT);\n";
+  const Result want = run(dir, oracle_backend(), plain);
+  ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+  EXPECT_GT(want.outcome.report.packets_out, 0u);
+  EXPECT_GT(want.outcome.report.dropped, 0u);
+  for (const unsigned workers : {1u, 3u}) {
+    for (const bool fast : {true, false}) {
+      Backend backend;
+      backend.workers = workers;
+      backend.fast_path = fast;
+      const Result got = run(dir, backend, batched);
+      ASSERT_TRUE(got.outcome.ok) << got.outcome.error;
+      EXPECT_TRUE(got.outcome.report.conserved());
+      EXPECT_TRUE(got.bytes == want.bytes) << backend;
+      EXPECT_EQ(got.outcome.report.drops, want.outcome.report.drops) << backend;
+    }
+  }
+}
+
 TEST(BackendEquality, RealCaptures) {
   const auto folder = test_data("pcap");
   if (!folder) GTEST_SKIP() << "no test data here (SLUICE_DATA)";
@@ -252,6 +283,7 @@ TEST(BackendEquality, RealCaptures) {
     // Every algorithm meets every capture, and every pair of them several captures.
     ++turn;
     for (size_t i = 0; i < std::max(acls.size(), lpms.size()); ++i) {
+      if (testing::kWatched && i % 2 != turn % 2) continue;
       const std::string &acl = acls[(i + turn) % acls.size()], &lpm4 = lpms[i % lpms.size()];
       for (unsigned workers : {1u, 4u}) {
         SCOPED_TRACE(name);

@@ -176,5 +176,40 @@ TEST_F(CliLiveTest, WrongUse) {
   says("run g.click --repeat", 2, "--repeat is for the standard graph");
 }
 
+TEST_F(CliLiveTest, AGraphWithQueuesIsAskedAndReplaced) {
+  write("a.click", "RatedSource(RATE 1000) -> c :: Counter -> q :: Queue(100000) -> Idle;\n");
+  write("b.click",
+        "RatedSource(RATE 1000) -> c :: Counter -> q :: Queue(100000) -> u :: Unqueue -> d :: Counter -> Discard;\n");
+  write("bad.click", "RatedSource(RATE 1000) -> Nobody;\n");
+  const Said said = beside("a.click --wait -o json",
+                           R"sh(s="$SLUICE"
+for i in $(seq 600); do test "$("$s" graph read q.length)" -gt 0 && break; sleep 0.05; done
+"$s" graph swap bad.click 2> bad.txt; echo $? >> codes
+"$s" graph swap b.click --dry-run > dry.txt; echo $? >> codes
+"$s" graph read u.count 2> none.txt; echo $? >> codes
+"$s" graph swap b.click -o json > swap.json; echo $? >> codes
+for i in $(seq 600); do test "$("$s" graph read q.length)" = 0 && break; sleep 0.05; done
+"$s" graph write q.capacity 7; echo $? >> codes
+"$s" graph read q.capacity > capacity.txt
+"$s" graph show > graph.txt
+"$s" show runtime > runtime.txt; echo $? >> codes
+"$s" show tables 2> tables.txt; echo $? >> codes)sh");
+  EXPECT_EQ(read("codes"), "1\n0\n1\n0\n0\n0\n1\n") << said.err;
+  EXPECT_EQ(read("run.code"), "0\n") << read("run.err");
+  EXPECT_NE(read("bad.txt").find("bad.click:1:27: error: element 'Nobody' is not declared\n"), std::string::npos)
+      << read("bad.txt");
+  EXPECT_NE(read("dry.txt").find("b.click: 6 elements, no errors"), std::string::npos) << read("dry.txt");
+  EXPECT_NE(read("none.txt").find("there is no element 'u'"), std::string::npos) << read("none.txt");
+  EXPECT_EQ(json_of("swap.json")["elements"], 6);
+  EXPECT_EQ(read("capacity.txt"), "7\n");
+  EXPECT_NE(read("graph.txt").find("    -> u\n"), std::string::npos) << read("graph.txt");
+  EXPECT_NE(read("runtime.txt").find("b.click by the packet scheduler, graph 2 of this run"), std::string::npos)
+      << read("runtime.txt");
+  EXPECT_NE(read("tables.txt").find("it has graph show"), std::string::npos) << read("tables.txt");
+  const Json report = json_of("run.out");
+  EXPECT_GT(report["packets_in"], 0);
+  EXPECT_EQ(report["elements"].size(), 6u);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -284,6 +284,77 @@ TEST_F(CliRunTest, BenchVerifiesOrRefuses) {
             5);
 }
 
+TEST_F(CliRunTest, BenchOfFunctionsVerifiesOrRefuses) {
+  const std::string few = "bench functions --device emu --sizes 64 --packets 2000 --sample 500 ";
+  const Said said =
+      sluice(few + "--function crc,chain,separate --ways launch/commlist/full,launch/staged/full -o json");
+  ASSERT_EQ(said.code, 0) << said.err;
+  EXPECT_EQ(said.json()["results"].size(), 6u);
+  EXPECT_EQ(said.json()["verified"]["sample"], 3000);
+  EXPECT_EQ(sluice(few + "--function mirror --spoil-check").code, 5);
+  EXPECT_EQ(sluice(few + "--ways launch").code, 2);
+}
+
+TEST_F(CliRunTest, ClassesThatNameAGpuGiveThePlainOnesBytes) {
+  ASSERT_EQ(sluice("gen traffic --packets 500 --flows 50 --out t.pcap").code, 0);
+  const auto captured = [&](const std::string& elements, const std::string& options) {
+    write("t.click", "FromDump(t.pcap) -> " + elements + " -> ToDump(t.out);\n");
+    const Said said = sluice("run t.click " + options);
+    EXPECT_EQ(said.code, 0) << elements << said.err;
+    if (options.empty()) {
+      EXPECT_EQ(said.err.find("asks for a GPU: --device auto") != std::string::npos,
+                elements.find("GPU") != std::string::npos)
+          << elements << said.err;
+    }
+    return read("t.out");
+  };
+  const struct {
+    const char *plain, *named;
+  } pairs[] = {
+      {"EtherMirror",
+       "GPUEtherMirrorCoalescent(FROM 0, TO 12, VERBOSE false, CAPACITY 4096, MAX_BATCH 64, "
+       "ZEROCOPY true, BLOCKING false, QUEUES_PER_CORE 16)"},
+      {"EtherMirror", "GPUEtherMirrorCommList(CAPACITY 128, MAX_BATCH 128, PERSISTENT_KERNEL false)"},
+      {"SetCRC32", "GPUSetCRC32Coalescent(FROM 0, TO 1518, MAX_BATCH 512)"},
+      {"SetCRC32", "GPUSetCRC32CommList(CAPACITY 256, LISTS_PER_CORE 1)"},
+      {"CheckIPHeader(14) -> IPLookup(0.0.0.0/0 0)", "CheckIPHeader(14) -> GPUIPLookup(0.0.0.0/0 0, MAX_BATCH 32)"},
+      {"CheckIPHeader(14) -> IPLookup(0.0.0.0/0 0)",
+       "CheckIPHeader(14) -> GPUIPLookupWithCopy(0.0.0.0/0 0, ZEROCOPY false)"},
+  };
+  for (const auto& [plain, named] : pairs) {
+    const std::string want = captured(plain, "");
+    EXPECT_GT(want.size(), 500u * 60);
+    EXPECT_TRUE(captured(named, "") == want) << named;
+    EXPECT_TRUE(captured(named, "--device emu --transport commlist") == want) << named;
+  }
+  write("wrong.click", "FromDump(t.pcap) -> GPUEtherMirrorCommList(ZEROCOPY true) -> Discard;\n");
+  EXPECT_EQ(sluice("run wrong.click").code, 1);
+}
+
+TEST_F(CliRunTest, CapturesStandForPortsThatAreNotHere) {
+  ASSERT_EQ(sluice("gen traffic --packets 300 --flows 20 --out t.pcap").code, 0);
+  write("plain.click", "FromDump(t.pcap) -> EtherMirror -> ToDump(plain.out);\n");
+  ASSERT_EQ(sluice("run plain.click").code, 0);
+  write("bounce.click",
+        "define($port 0, $batch 128)\n"
+        "FromDPDKDevice($port, N_QUEUES 1, MAXTHREADS 1, BURST 32, NDESC 1024)\n"
+        "  -> GPUEtherMirrorCommList(CAPACITY 256, MAX_BATCH $batch)\n"
+        "  -> ToDPDKDevice($port, BLOCKING true);\n");
+  const Said mapped = sluice("run bounce.click --map dpdk:0=pcap:t.pcap,bounce.out");
+  ASSERT_EQ(mapped.code, 0) << mapped.err;
+  EXPECT_GT(read("plain.out").size(), 300u * 60);
+  EXPECT_TRUE(read("bounce.out") == read("plain.out"));
+  const Said counted = sluice("run bounce.click --map dpdk:0=memory:t.pcap --device cpu -o json");
+  ASSERT_EQ(counted.code, 0) << counted.err;
+  EXPECT_EQ(counted.json()["packets_out"], 300);
+  EXPECT_EQ(sluice("check bounce.click --map dpdk:0=pcap:t.pcap").code, 0);
+  const Said missing = sluice("run bounce.click");
+  EXPECT_EQ(missing.code, 1);
+  EXPECT_NE(missing.err.find("bounce.click:2:1: error: there is no port 'dpdk:0' here"), std::string::npos)
+      << missing.err;
+  EXPECT_EQ(sluice("run bounce.click --map dpdk:0").code, 2);
+}
+
 TEST_F(CliRunTest, ASizeMeansThatEveryFrameHasIt) {
   auto bytes = [&](const std::string& options) {
     const Said said = sluice("gen traffic --packets 100 --flows 9 --out t.pcap -o json " + options);

@@ -81,11 +81,14 @@ TEST(DeviceFaults, TheHostTakesOverAndNothingIsLostOrReordered) {
   const std::string text = standard(dir, capture);
   const DeviceOutcome want = run_way(dir, text, nullptr, {});
   ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+  size_t turn = 0;
   for (const Fault& fault : faults) {
     for (const Way& way : {Way{kPersistent, kTagged, kKey, 1, 256}, Way{kPersistent, kTagged, kHeader, 2, 64},
                            Way{kLaunch, kStaged, kKey, 2, 256}, Way{kLaunch, kCommList, kAuto, 1, 256},
                            Way{kAdaptive, kStaged, kKey, 1, 256}, Way{kLaunch, kStaged, kKey, 3, 64, 1, 4, 0, kMaster},
                            Way{kPersistent, kTagged, kHeader, 2, 64, 1, 4, 0, kMaster}}) {
+      // Seven ways, an even number of faults: each way meets half of them, where every access is watched.
+      if (kWatched && turn++ % 2 != 0) continue;
       hold(text, fault, way, want);
     }
   }

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "app.h"
+#include "base/atomic_file.h"
 #include "base/sha256.h"
 #include "bench.h"
 #include "control/machine.h"
@@ -44,6 +45,12 @@ TemporaryFolder::TemporaryFolder() {
 TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
+}
+
+void write_text(const std::string& file, const std::string& text) {
+  AtomicFile out = need(AtomicFile::create(file), Exit::kIo);
+  out.write(text);
+  need(out.commit(), Exit::kIo);
 }
 
 std::string now_utc() {
@@ -545,87 +552,6 @@ Exit bench_route(const Options& o) {
                        {"workers", o.workers}});
 }
 
-// The rate of a pipeline on packets in memory, `o.repetitions` times; all workers play `frames`.
-Case measure_pipeline(const Options& o, const OpenDevices& devices, const Pipeline& pipeline, uint32_t batch,
-                      const std::string& name, const std::shared_ptr<FrameCache>& frames, Progress& progress) {
-  Case c{name, "Mpackets/s", {}};
-  RunReport last;
-  for (unsigned r = 0; r < o.repetitions; ++r) {
-    progress.step(fmt::format("{} repetition {}", c.name, r + 1));
-    // Workers are independent: each has its own source, programs and counters, as with one receive queue each.
-    std::vector<RunReport> reports(o.workers);
-    std::vector<std::exception_ptr> failures(o.workers);
-    {
-      // They start together, or their rates would not be of the same time.
-      std::barrier start(static_cast<ptrdiff_t>(o.workers));
-      std::vector<std::jthread> threads;
-      for (unsigned w = 0; w < o.workers; ++w) {
-        auto one = [&, w] {
-          bool waited = false;
-          try {
-            RunOptions options;
-            options.batch = batch;
-            options.frames = frames;
-            options.latency_target_ns = latency_target_ns(o.latency_target);
-            options.stop = &interrupted();
-            options.device = devices.options;
-            if (!devices.options.devices.empty()) {
-              options.device.devices = {devices.options.devices[w % devices.options.devices.size()]};
-            }
-            auto runtime = need(Runtime::create(pipeline.router, pipeline.plan, options));
-            runtime->publisher().publish(need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables)));
-            waited = true;
-            start.arrive_and_wait();
-            need(runtime->run(reports[w]));
-          } catch (...) {
-            failures[w] = std::current_exception();
-            if (!waited) start.arrive_and_drop();
-          }
-        };
-        if (o.workers == 1) {
-          one();
-        } else {
-          threads.emplace_back(one);
-        }
-      }
-    }
-    for (const std::exception_ptr& failure : failures) {
-      if (failure) std::rethrow_exception(failure);
-    }
-    stop_if_interrupted();
-    double rate = 0;
-    for (const RunReport& one : reports) {
-      if (!one.conserved()) fail(Exit::kCheckFailed, "packets are not conserved");
-      rate += static_cast<double>(one.packets_in) / one.seconds * 1e-6;
-    }
-    c.values.push_back(rate);
-    last = reports[0];
-  }
-  std::vector<double> sorted = c.values;
-  std::sort(sorted.begin(), sorted.end());
-  c.more = {
-      {"ns_per_packet", 1e3 * o.workers / sorted[sorted.size() / 2]},
-      {"workers", o.workers},
-
-      {"packets_each", last.packets_in},
-      {"forwarded_part",
-       last.packets_in != 0 ? static_cast<double>(last.packets_out) / static_cast<double>(last.packets_in) : 0.0}};
-  c.more["latency_ns"] = {{"p50", last.totals.latency.percentile(50)}, {"p99", last.totals.latency.percentile(99)}};
-  if (!last.devices.empty()) {
-    c.more["wait_p50_ns"] = last.totals.wait.percentile(50);
-    c.more["egress_p50_ns"] = last.totals.egress.percentile(50);
-    c.more["device_p50_ns"] = last.devices[0].channels.device.percentile(50);
-    if (!last.devices[0].channels.kernel.empty())
-      c.more["kernel_p50_ns"] = last.devices[0].channels.kernel.percentile(50);
-  }
-  c.more["batch"] = {{"limit", last.batch.limit},
-                     {"latency_target_ns", last.batch.target_ns},
-                     {"raised", last.batch.raised},
-                     {"lowered", last.batch.lowered}};
-  return c;
-}
-
-// The capture that a pipeline bench plays, and the graph around it.
 Exit bench_pipeline(const Options& o) {
   const OpenDevices devices = open_devices(o.device);
   const std::string& device = devices.label;
@@ -775,6 +701,87 @@ Exit bench_pipeline(const Options& o) {
 
 }  // namespace
 
+Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const Pipeline& pipeline, uint32_t batch,
+                      const std::string& name, const std::shared_ptr<FrameCache>& frames, Progress& progress) {
+  Case c{name, "Mpackets/s", {}};
+  RunReport last;
+  for (unsigned r = 0; r < o.repetitions; ++r) {
+    progress.step(fmt::format("{} repetition {}", c.name, r + 1));
+    // Workers are independent: each has its own source, programs and counters, as with one receive queue each.
+    std::vector<RunReport> reports(o.workers);
+    std::vector<std::exception_ptr> failures(o.workers);
+    {
+      // They start together, or their rates would not be of the same time.
+      std::barrier start(static_cast<ptrdiff_t>(o.workers));
+      std::vector<std::jthread> threads;
+      for (unsigned w = 0; w < o.workers; ++w) {
+        auto one = [&, w] {
+          bool waited = false;
+          try {
+            RunOptions options;
+            options.batch = batch;
+            options.frames = frames;
+            options.latency_target_ns = latency_target_ns(o.latency_target);
+            options.stop = &interrupted();
+            options.device = devices.options;
+            if (!devices.options.devices.empty()) {
+              options.device.devices = {devices.options.devices[w % devices.options.devices.size()]};
+            }
+            auto runtime = need(Runtime::create(pipeline.router, pipeline.plan, options));
+            runtime->publisher().publish(need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables)));
+            waited = true;
+            start.arrive_and_wait();
+            need(runtime->run(reports[w]));
+          } catch (...) {
+            failures[w] = std::current_exception();
+            if (!waited) start.arrive_and_drop();
+          }
+        };
+        if (o.workers == 1) {
+          one();
+        } else {
+          threads.emplace_back(one);
+        }
+      }
+    }
+    for (const std::exception_ptr& failure : failures) {
+      if (failure) std::rethrow_exception(failure);
+    }
+    stop_if_interrupted();
+    double rate = 0;
+    for (const RunReport& one : reports) {
+      if (!one.conserved()) fail(Exit::kCheckFailed, "packets are not conserved");
+      rate += static_cast<double>(one.packets_in) / one.seconds * 1e-6;
+    }
+    c.values.push_back(rate);
+    last = reports[0];
+  }
+  std::vector<double> sorted = c.values;
+  std::sort(sorted.begin(), sorted.end());
+  c.more = {
+      {"ns_per_packet", 1e3 * o.workers / sorted[sorted.size() / 2]},
+      {"workers", o.workers},
+
+      {"packets_each", last.packets_in},
+      {"forwarded_part",
+       last.packets_in != 0 ? static_cast<double>(last.packets_out) / static_cast<double>(last.packets_in) : 0.0}};
+  c.more["latency_ns"] = {{"p50", last.totals.latency.percentile(50)}, {"p99", last.totals.latency.percentile(99)}};
+  if (!last.devices.empty()) {
+    c.more["wait_p50_ns"] = last.totals.wait.percentile(50);
+    c.more["egress_p50_ns"] = last.totals.egress.percentile(50);
+    c.more["device_p50_ns"] = last.devices[0].channels.device.percentile(50);
+    if (last.devices[0].power.watts >= 0) c.more["watts"] = last.devices[0].power.watts;
+    if (!last.devices[0].channels.kernel.empty())
+      c.more["kernel_p50_ns"] = last.devices[0].channels.kernel.percentile(50);
+  }
+  c.more["batch"] = {{"limit", last.batch.limit},
+                     {"latency_target_ns", last.batch.target_ns},
+                     {"raised", last.batch.raised},
+                     {"lowered", last.batch.lowered}};
+  return c;
+}
+
+// The capture that a pipeline bench plays, and the graph around it.
 Exit bench_report(const BenchOptions& o, const std::string& kind, const std::string& input_hash,
                   const Verified& verified, std::vector<Case> cases, const Json& more) {
   Json json{
@@ -876,6 +883,7 @@ void add_bench(CLI::App& root) {
   };
   add_bench_latency(*bench);
   add_bench_soak(*bench);
+  add_bench_functions(*bench);
 
   auto c = std::make_shared<Options>();
   CLI::App* classify = add_subcommand(

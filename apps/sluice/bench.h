@@ -2,6 +2,7 @@
 // What the parts of `sluice bench` share.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,9 @@ class TemporaryFolder {
   std::string path_;
 };
 
+// Fails as the program does where the file cannot be written.
+void write_text(const std::string& file, const std::string& text);
+
 std::string now_utc();  // "2026-01-31T12:00:00Z"
 
 struct Case {
@@ -78,7 +82,13 @@ void add_resident_lookups(const BenchOptions& o, const OpenDevices& devices, con
 void add_resident_frames(const BenchOptions& o, const OpenDevices& devices, const Pipeline& pipeline,
                          const std::string& capture, const std::string& name, std::vector<Case>& cases);
 
+// The rate of a pipeline on packets in memory, `o.repetitions` times; each of o.workers is a runtime of its own, and
+// all play `frames`.
+Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const Pipeline& pipeline, uint32_t batch,
+                      const std::string& name, const std::shared_ptr<FrameCache>& frames, Progress& progress);
+
 void add_bench_latency(CLI::App& bench);
+void add_bench_functions(CLI::App& bench);
 void add_bench_soak(CLI::App& bench);
 
 }  // namespace sluice::app

@@ -173,12 +173,6 @@ void write_capture(const SoakOptions& o, const std::vector<Variant>& variants, c
   need(writer.commit(), Exit::kIo);
 }
 
-void write_text(const std::string& path, const std::string& text) {
-  AtomicFile file = need(AtomicFile::create(path), Exit::kIo);
-  file.write(text);
-  need(file.commit(), Exit::kIo);
-}
-
 // What is wrong with the ends that packets came to.
 struct Tally {
   uint64_t in = 0, out = 0, denied = 0, elsewhere = 0, lost = 0;

@@ -138,7 +138,7 @@ class ClickLine {
         equals != std::string::npos && equals != 0 &&
         word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == equals;
     if (define) {
-      flags_.defines.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+      flags_.defines.values.emplace_back(word.substr(0, equals), word.substr(equals + 1));
     } else {
       set_file(word);
     }
@@ -242,6 +242,9 @@ int click_main(int argc, char** argv) {
   std::optional<ScriptSignals> signals;
   Scheduler* running = nullptr;
   options.next_signal = [&] { return signals && signals->any() ? signals->next(*running) : 0; };
+  options.load = [&](std::string_view next) {
+    return load_scheduler_graph(next, "hotconfig", registry(), parse_options(flags.defines));
+  };
   const auto scheduler = make_scheduler(*pipeline, options);
   running = scheduler.get();
   signals.emplace(*scheduler);

@@ -73,6 +73,18 @@ RunHooks LiveRun::hooks(Pipeline& pipeline, const std::string& device) {
   return hooks;
 }
 
+void LiveRun::serve(Scheduler& scheduler, GraphControl::Load load, const std::string& configuration) {
+  if (socket_ == nullptr) return;
+  graph_control_ = std::make_unique<GraphControl>(scheduler, std::move(load), configuration);
+  note(fmt::format("control socket {}", socket_->path()));
+  socket_->serve([this](std::string_view line) { return graph_control_->answer(line); }, Control::too_long());
+}
+
+void LiveRun::close() {
+  socket_.reset();
+  graph_control_.reset();
+}
+
 // Nobody asks any more; what is shown at the end is taken from the counters.
 void LiveRun::ended(Runtime&) {
   socket_.reset();

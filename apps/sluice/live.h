@@ -10,6 +10,7 @@
 #include "app.h"
 #include "control/control.h"
 #include "control/control_socket.h"
+#include "control/graph_control.h"
 #include "control/live_tables.h"
 #include "pipeline.h"
 
@@ -35,6 +36,9 @@ class LiveRun {
   // What the run has to do for it.
   void prepare(RunOptions& options);
   RunHooks hooks(Pipeline& pipeline, const std::string& device);
+  // The same for a run of the packet scheduler: answers at the socket, if there is one, until `close`.
+  void serve(Scheduler& scheduler, GraphControl::Load load, const std::string& configuration);
+  void close();
 
   // After the run -----------------------------------------------------------------------------------------------------
   // The rules that decided most, as --top-rules shows them: {"table", "rule", "at", "action", "packets", "bytes"}.
@@ -48,6 +52,7 @@ class LiveRun {
   const LiveFlags& flags_;
   std::unique_ptr<LiveTables> tables_;
   std::unique_ptr<Control> control_;
+  std::unique_ptr<GraphControl> graph_control_;
   std::unique_ptr<ControlSocket> socket_;
   Json top_ = Json::array();
   Json hits_;
@@ -55,6 +60,7 @@ class LiveRun {
 
 // show runtime|rules|drops|tables|routes, acl, routes: questions and changes to a process that runs.
 void add_live_shows(CLI::App& show);
+void add_graph(CLI::App& root);
 void add_acl(CLI::App& root);
 void add_routes(CLI::App& root);
 void add_adjacencies(CLI::App& root);

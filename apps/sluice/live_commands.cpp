@@ -59,9 +59,26 @@ Exit print(const Json& result, const std::string& text) {
 // -- show
 // --------------------------------------------------------------------------------------------------------------
 
+// What a run of the packet scheduler says of itself.
+std::string scheduled_runtime(const Json& r) {
+  std::string t = fmt::format("{} by the packet scheduler, graph {} of this run\n", word_of(r, "configuration"),
+                              count_of(r, "swaps") + 1);
+  t += fmt::format("in {} packets, out {}, dropped {}, queued {}\n\n", with_commas(count_of(r, "packets_in")),
+                   with_commas(count_of(r, "packets_out")), with_commas(count_of(r, "dropped")),
+                   with_commas(count_of(r, "queued")));
+  TextTable table({"element", "class", "packets", "bytes", "dropped"});
+  for (const Json& e : r["elements"]) {
+    const uint64_t dropped = count_of(e, "dropped");
+    table.add({word_of(e, "name"), word_of(e, "class"), with_commas(count_of(e, "packets")),
+               with_commas(count_of(e, "bytes")), dropped == 0 ? "-" : with_commas(dropped)});
+  }
+  return t + table.str();
+}
+
 Exit show_runtime(const ClientFlags& flags) {
   const Json r = request(flags, {{"command", "show runtime"}});
   if (json_output()) return print(r, {});
+  if (r.contains("swaps")) return print(r, scheduled_runtime(r));
   std::string t =
       fmt::format("{} on {} x{}, generation {}, {} of packets\n", word_of(r, "configuration"), word_of(r, "device"),
                   count_of(r, "workers"), count_of(r, "generation"), human_seconds(r["seconds"].get<double>()));
@@ -312,6 +329,62 @@ void add_acl(CLI::App& root) {
       "RULE'.",
       "sluice acl apply acl --changes today.txt", [](const ChangeFlags& o) { return change_file(o, "acl"); }, &sub);
   sub->add_option("--changes", apply->changes, "The changes, one a line ('-': stdin)")->required()->type_name("FILE");
+}
+
+void add_graph(CLI::App& root) {
+  CLI::App* graph = add_subcommand(
+      root, "graph", "Packets",
+      "Shows and replaces the graph of a process that runs one with queues, timers or scripts and was started with\n"
+      "'sluice run --control', and calls its handlers.",
+      "sluice graph swap edge2.click\nsluice graph read q.length", nullptr);
+  graph->require_subcommand(1);
+  struct GraphFlags : ClientFlags {
+    std::string file, handler, value;
+  };
+  auto add = [&](const char* name, const char* what, const char* example, auto run) {
+    auto o = std::make_shared<GraphFlags>();
+    CLI::App* sub = add_subcommand(*graph, name, "Subcommands", what, example, [o, run] { return run(*o); });
+    add_socket_option(*sub, *o);
+    return std::pair(o, sub);
+  };
+  auto [swap_flags, swap] = add(
+      "swap",
+      "Replaces the graph. Elements of the same name, class, configuration and ports go on as they are; counters and\n"
+      "what else fits go by name and class; packets that nobody takes are dropped as graph-changed. A graph with "
+      "errors\n"
+      "changes nothing.",
+      "sluice graph swap edge2.click\nsluice graph swap edge2.click --dry-run", [](const GraphFlags& o) {
+        const Json r = request(o, {{"command", "graph swap"}, {"file", absolute(o.file)}, {"dry_run", o.dry_run}});
+        return print(
+            r,
+            r["committed"].get<bool>()
+                ? fmt::format("{}: {} elements live after {}\n", word_of(r, "configuration"), count_of(r, "elements"),
+                              human_seconds(r["load_seconds"].get<double>() + r["swap_seconds"].get<double>()))
+                : fmt::format("{}: {} elements, no errors\n", word_of(r, "configuration"), count_of(r, "elements")));
+      });
+  swap->add_option("file", swap_flags->file, "A Click file, read by the running process")
+      ->required()
+      ->type_name("FILE");
+  swap->add_flag("--dry-run", swap_flags->dry_run, "Only say what is wrong with it");
+  add("show", "Prints the graph that runs.", "sluice graph show", [](const GraphFlags& o) {
+    const Json r = request(o, {{"command", "graph show"}});
+    return print(r, word_of(r, "graph"));
+  });
+  auto [read_flags, read] =
+      add("read", "Prints what a handler says.", "sluice graph read q.length\nsluice graph read list",
+          [](const GraphFlags& o) {
+            const Json r = request(o, {{"command", "graph read"}, {"handler", o.handler}, {"argument", o.value}});
+            const std::string text = word_of(r, "value");
+            return print(r, text.ends_with('\n') ? text : text + "\n");
+          });
+  read->add_option("handler", read_flags->handler, "ELEMENT.HANDLER")->required()->type_name("HANDLER");
+  read->add_option("argument", read_flags->value, "What it is asked with")->type_name("TEXT");
+  auto [write_flags, write] =
+      add("write", "Writes to a handler.", "sluice graph write s.rate 1000", [](const GraphFlags& o) {
+        return print(request(o, {{"command", "graph write"}, {"handler", o.handler}, {"value", o.value}}), {});
+      });
+  write->add_option("handler", write_flags->handler, "ELEMENT.HANDLER")->required()->type_name("HANDLER");
+  write->add_option("value", write_flags->value, "What is written")->type_name("TEXT");
 }
 
 void add_routes(CLI::App& root) {

@@ -125,6 +125,7 @@ int run(int argc, char** argv) {
                   exit_code_help()));
   add_run(root);
   add_show(root);
+  add_graph(root);
   add_acl(root);
   add_routes(root);
   add_adjacencies(root);

@@ -4,9 +4,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "elements/register_all.h"
+#include "exec/batch_rules.h"
 #include "exec/ports.h"
 #include "ports/pcap/capture_reader.h"
 #include "tables/acl/algorithms.h"
@@ -25,20 +27,30 @@ const Registry& registry() {
 
 namespace {
 
+bool is_regular(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+// Libraries are files beside the one that requires them, with or without ".click".
+Result<ClickLibrary> read_library(const std::string& name, const std::string& from) {
+  const std::filesystem::path beside = std::filesystem::path(from).parent_path() / name;
+  for (const std::filesystem::path& path : {beside, std::filesystem::path(beside).concat(".click")}) {
+    const std::string file = path.lexically_normal().string();
+    if (!is_regular(file)) continue;
+    auto text = read_whole_file(file, ParseOptions().max_source_bytes);
+    if (!text.ok()) return std::move(text).error();
+    return ClickLibrary{file, std::move(*text)};
+  }
+  return Error(fmt::format("there is no file '{}' and no '{}.click'", beside.string(), beside.string()));
+}
+
 std::unique_ptr<Pipeline> parse_graph(std::string text, std::string name, const Defines& defines) {
   auto p = std::make_unique<Pipeline>();
   p->text = std::move(text);
   p->name = std::move(name);
-  ParseOptions options;
-  options.defines = defines;
-  options.known_classes = registry().names();
-  p->graph = need(parse_click(p->text, p->name, options));
+  p->graph = need(parse_click(p->text, p->name, parse_options(defines)));
   return p;
-}
-
-bool is_regular(const std::string& path) {
-  struct stat status {};
-  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 
 // The findings of several phases, in their order.
@@ -123,6 +135,15 @@ bool is_planned(const Router& router, Scheduled scheduled) {
 }
 
 }  // namespace
+
+ParseOptions parse_options(const Defines& defines) {
+  ParseOptions options;
+  options.defines = defines.values;
+  options.ports = defines.ports;
+  options.known_classes = registry().names();
+  options.library = read_library;
+  return options;
+}
 
 std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, const Defines& defines,
                                          Scheduled scheduled) {
@@ -211,6 +232,7 @@ Exit why(const Pipeline& pipeline) {
 
 PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options, const RunHooks& hooks) {
   auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
+  need(apply_batch_rules(pipeline.router, options));
   Progress progress("packets");
   options.stop = &interrupted();
   options.progress = [&](uint64_t packets) { progress.update(packets); };

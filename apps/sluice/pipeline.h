@@ -31,7 +31,14 @@ struct Pipeline {
   TableModels models;  // with keep_models
 };
 
-using Defines = std::vector<std::pair<std::string, std::string>>;
+// What the command line says about a configuration's text: variables, and files in place of devices' ports.
+struct Defines {
+  std::vector<std::pair<std::string, std::string>> values;
+  std::vector<PortMap> ports;
+};
+
+// How configurations are read here: the classes that exist, libraries beside them.
+ParseOptions parse_options(const Defines& defines);
 
 // Whether a graph may be one that the packet scheduler has to run, which has no plan; kAlways: none is planned.
 enum class Scheduled : uint8_t { kRefused, kAllowed, kAlways };

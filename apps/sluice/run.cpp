@@ -1,11 +1,13 @@
 // sluice run: packets through a graph.  sluice check: the same without packets.
 // host only
 #include <algorithm>
+#include <functional>
 
 #include "app.h"
 #include "control/command_text.h"
 #include "control/standard_graph.h"
 #include "devices.h"
+#include "elements/gpu_classes.h"
 #include "graph/click/print.h"
 #include "inputs.h"
 #include "live.h"
@@ -19,6 +21,7 @@ namespace {
 
 struct RunFlags {
   std::vector<std::string> words;  // FILE.click and NAME=VAL
+  std::vector<std::string> maps;
   std::string acl, format = "auto", routes, adjacencies, in, icmp, policy = "deny", algorithm, route_algorithm,
                    latency_target;
   std::vector<std::string> out;
@@ -28,6 +31,7 @@ struct RunFlags {
   uint32_t batch = 256;
   uint64_t limit = 0;
   LiveFlags live;
+  std::function<bool()> device_given = [] { return false; };  // whether --device stands on the command line
 };
 
 bool is_define(const std::string& word) {
@@ -84,39 +88,92 @@ StandardGraph standard_graph_of(const RunFlags& o) {
   return g;
 }
 
+// The configuration's file ("": none was named) and what is said about its text.
+std::pair<std::string, Defines> read_words(const std::vector<std::string>& words,
+                                           const std::vector<std::string>& maps) {
+  std::pair<std::string, Defines> out;
+  auto& [file, defines] = out;
+  for (const std::string& word : words) {
+    if (is_define(word)) {
+      const size_t equals = word.find('=');
+      defines.values.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+    } else if (file.empty()) {
+      file = word;
+    } else {
+      fail(Exit::kUsage, fmt::format("'{}' and '{}': one configuration at a time", file, word));
+    }
+  }
+  for (const std::string& map : maps) {
+    auto parsed = parse_port_map(map);
+    if (!parsed.ok()) fail(Exit::kUsage, "--map: " + parsed.error().message, parsed.error().hint);
+    defines.ports.push_back(std::move(*parsed));
+  }
+  return out;
+}
+
+void add_map_option(CLI::App& sub, std::vector<std::string>& maps) {
+  sub.add_option("--map", maps,
+                 "Captures in place of a device's port (FromDPDKDevice, ToDPDKDevice, FromDevice, ToDevice), such as "
+                 "dpdk:0=pcap:in.pcap,out.pcap; memory: plays them from memory; without OUT packets are counted")
+      ->type_name("PORT=KIND:IN[,OUT]")
+      ->take_all();
+}
+
+// Without a device on the command line: what the first element asks for whose class names a GPU.
+void follow_gpu_classes(const std::string& text, const std::string& file, const Defines& defines, DeviceFlags& flags) {
+  const auto graph = parse_click(text, file, parse_options(defines));
+  if (!graph) return;  // is told when it is loaded
+  for (const ClickElement& e : graph->elements) {
+    const ElementClass* found = registry().find(e.class_name);
+    if (found == nullptr) continue;
+    std::vector<Diagnostic> wrong;
+    const Arguments arguments = Arguments::parse(found->arguments, e.configuration, e.configuration_origin, &wrong);
+    if (!wrong.empty()) continue;
+    const GpuPlacement asked = gpu_placement(e.class_name, arguments);
+    if (*asked.mode == '\0') continue;
+    flags.device = "auto";
+    flags.mode = asked.mode;
+    flags.transport = asked.transport;
+    note(fmt::format("{} asks for a GPU: --device auto --mode {} --transport {}", e.class_name, asked.mode,
+                     asked.transport));
+    return;
+  }
+}
+
 // A graph that the packet scheduler runs, on the CPU.
-Exit run_queues(const RunFlags& o, const Pipeline& pipeline, const std::string& device) {
+Exit run_queues(const RunFlags& o, Pipeline& pipeline, const Defines& defines, const std::string& device,
+                LiveRun& live) {
   if (device != "cpu") {
     fail(Exit::kUsage,
          fmt::format("--device {}: this graph runs on the CPU alone: {}", device, pipeline.router.scheduled));
   }
-  if (o.live.counts() || o.live.wait) fail(Exit::kUsage, "a graph with queues takes no changes while it runs");
+  if (!o.live.hits.empty() || o.live.top != 0)
+    fail(Exit::kUsage, "--hits and --top-rules are not for graphs with queues");
+  if (o.live.max_memory != 0) fail(Exit::kUsage, "--max-memory is not for graphs with queues");
   if (o.limit != 0) fail(Exit::kUsage, "--limit is not for graphs with queues", "write LIMIT at the source");
-  const auto scheduler = make_scheduler(pipeline, scheduler_options(o.simulated));
+  SchedulerOptions options = scheduler_options(o.simulated);
+  const auto load = [&](const std::string& text, const std::string& name) {
+    return load_scheduler_graph(text, name, registry(), parse_options(defines));
+  };
+  options.load = [&](std::string_view text) { return load(std::string(text), "hotconfig"); };
+  options.stay = o.live.wait;
+  const auto scheduler = make_scheduler(pipeline, options);
+  live.serve(*scheduler, load, pipeline.name);
+  // Nobody asks a scheduler that is gone, also where the run ends with an error.
+  const std::unique_ptr<LiveRun, void (*)(LiveRun*)> closing(&live, [](LiveRun* served) { served->close(); });
   const PipelineRun done = run_scheduled(*scheduler);
   if (json_output()) {
-    Json json = to_json(done.report, pipeline.router, pipeline.table_report, device);
+    Json json = to_json(done.report, scheduler->router(), pipeline.table_report, device);
     json["interrupted"] = done.interrupted;
     print_json(json);
   } else {
     print_out(summary(done.report, device));
   }
-  return done.interrupted ? Exit::kInterrupted : Exit::kOk;
+  return done.interrupted && !o.live.wait ? Exit::kInterrupted : Exit::kOk;
 }
 
 Exit run(const RunFlags& o) {
-  std::string file;
-  Defines defines;
-  for (const std::string& word : o.words) {
-    if (is_define(word)) {
-      const size_t equals = word.find('=');
-      defines.emplace_back(word.substr(0, equals), word.substr(equals + 1));
-    } else if (file.empty()) {
-      file = word;
-    } else {
-      fail(Exit::kUsage, fmt::format("'{}' and '{}': only one configuration can be run", file, word));
-    }
-  }
+  const auto [file, defines] = read_words(o.words, o.maps);
   const bool standard = file.empty();
   const bool parts = !o.acl.empty() || !o.routes.empty() || !o.adjacencies.empty() || !o.in.empty() || !o.out.empty() ||
                      !o.icmp.empty();
@@ -135,7 +192,11 @@ Exit run(const RunFlags& o) {
   if (!o.icmp.empty() && o.routes.empty())
     fail(Exit::kUsage, "--icmp-errors needs --routes", "the errors are routed like any packet");
   const uint64_t latency_target = latency_target_ns(o.latency_target);
-  const OpenDevices devices = open_devices(o.device);
+  DeviceFlags flags = o.device;
+  std::string given;
+  if (!standard) given = need(read_whole_file(file), Exit::kIo);
+  if (!standard && !o.device_given()) follow_gpu_classes(given, file, defines, flags);
+  const OpenDevices devices = open_devices(flags);
   const std::string& device = devices.label;
   if (!o.algorithm.empty()) check_acl_algorithm(o.algorithm);
   TableOverrides overrides;
@@ -152,7 +213,7 @@ Exit run(const RunFlags& o) {
     if (!made.ok()) fail(Exit::kUsage, made.error());
     text = std::move(*made);
   } else {
-    text = need(read_whole_file(file), Exit::kIo);
+    text = std::move(given);
   }
   // --print-graph of the standard graph is its text: that is what a user wants to start from.
   auto show = [](const char* name, const std::string& what) {
@@ -180,7 +241,7 @@ Exit run(const RunFlags& o) {
   }
   LiveRun live(o.live);
   auto pipeline = load_pipeline(std::move(text), title, defines, overrides, true, o.live.counts(), Scheduled::kAllowed);
-  if (!pipeline->router.scheduled.empty()) return run_queues(o, *pipeline, device);
+  if (!pipeline->router.scheduled.empty()) return run_queues(o, *pipeline, defines, device, live);
   if (o.simulated) fail(Exit::kUsage, "--simtime is for graphs with queues, timers or scripts");
   RunOptions options;
   options.workers = o.workers;
@@ -239,7 +300,7 @@ Exit run(const RunFlags& o) {
 // -------------------------------------------------------------------------------------------------------------
 
 struct CheckOptions {
-  std::vector<std::string> words;
+  std::vector<std::string> words, maps;
   std::string rules, format = "auto", routes, policy;
   bool shadowed = false;
 };
@@ -267,17 +328,7 @@ Exit check(const CheckOptions& o) {
                         with_commas(routes.rib.routes4().size()), with_commas(routes.rib.routes6().size()));
   }
   if (!o.words.empty()) {
-    std::string file;
-    Defines defines;
-    for (const std::string& word : o.words) {
-      if (is_define(word)) {
-        defines.emplace_back(word.substr(0, word.find('=')), word.substr(word.find('=') + 1));
-      } else if (file.empty()) {
-        file = word;
-      } else {
-        fail(Exit::kUsage, fmt::format("'{}' and '{}': one configuration at a time", file, word));
-      }
-    }
+    const auto [file, defines] = read_words(o.words, o.maps);
     if (file.empty()) fail(Exit::kUsage, "no configuration is named");
     const auto pipeline = load_pipeline(need(read_whole_file(file), Exit::kIo), file == "-" ? "standard input" : file,
                                         defines, {}, false, false, Scheduled::kAllowed);
@@ -304,6 +355,7 @@ namespace {
 void add_run_options(CLI::App& sub, RunFlags& o) {
   sub.add_option("configuration", o.words, "A Click file ('-': stdin) and NAME=VALUE for its variables")
       ->type_name("FILE [NAME=VALUE...]");
+  add_map_option(sub, o.maps);
   sub.add_option("--acl", o.acl, "Access list: rules of any format, or an image")->type_name("FILE");
   add_format_option(sub, o.format, "--acl");
   sub.add_option("--routes", o.routes, "Route files (text or MRT), joined by commas, or an image")
@@ -332,6 +384,7 @@ void add_run_options(CLI::App& sub, RunFlags& o) {
   add_latency_target_option(sub, o.latency_target);
   sub.add_option("--limit", o.limit, "Stop after about this many packets")->type_name("N");
   add_device_options(sub, o.device, true);
+  o.device_given = [&sub] { return sub.count("--device") != 0; };
 }
 
 }  // namespace
@@ -390,6 +443,7 @@ void add_check(CLI::App& root) {
       [o] { return check(*o); });
   sub->add_option("configuration", o->words, "A Click file ('-': stdin) and NAME=VALUE for its variables")
       ->type_name("FILE [NAME=VALUE...]");
+  add_map_option(*sub, o->maps);
   sub->add_option("--rules", o->rules, "Rule file or image")->type_name("FILE");
   add_format_option(*sub, o->format);
   sub->add_flag(

@@ -21,7 +21,7 @@ SchedulerOptions scheduler_options(bool simulated) {
   return options;
 }
 
-std::unique_ptr<Scheduler> make_scheduler(const Pipeline& pipeline, const SchedulerOptions& options) {
+std::unique_ptr<Scheduler> make_scheduler(Pipeline& pipeline, const SchedulerOptions& options) {
   return need(Scheduler::create(pipeline.router, pipeline.tables, options));
 }
 

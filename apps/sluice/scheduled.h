@@ -10,7 +10,7 @@ namespace sluice::app {
 // Options that print where people look.
 SchedulerOptions scheduler_options(bool simulated);
 // Ends with kBadInput where a port cannot be opened or an element cannot start.
-std::unique_ptr<Scheduler> make_scheduler(const Pipeline& pipeline, const SchedulerOptions& options);
+std::unique_ptr<Scheduler> make_scheduler(Pipeline& pipeline, const SchedulerOptions& options);
 // Runs it once. Ends with kBadInput, or kCheckFailed when packets are not conserved.
 PipelineRun run_scheduled(Scheduler& scheduler);
 
