@@ -14,7 +14,7 @@
 namespace sluice::testing {
 
 struct Said {
-  int code = -1;  // exit code; 128 + signal
+  int code = -1;  // exit code; 128 + signal; 124 after five minutes without an end
   std::string out, err;
   nlohmann::json json() const { return nlohmann::json::parse(out, nullptr, false); }
   std::vector<std::string> lines() const {
