@@ -188,7 +188,7 @@ void classify_list(const Options& o, const OpenDevices& devices, const RuleSet& 
       tables.acls["t"] = acl.image;
       std::vector<uint32_t> expected;
       for (const uint32_t rule : found) expected.push_back(result_digest(rule, 0));
-      add_device_cases(o, devices, name, "ACL(TABLE t, DEFAULT permit)", tables, keys, expected, cases);
+      add_device_cases(o, devices, name, "ACL(TABLE t, DEFAULT permit)", tables, keys, expected, {}, cases);
     }
     const ImageSection* lookup = acl.image->find(SectionTag::kAclLookup);
     Json more{{"build_seconds", acl.build_seconds},
@@ -534,7 +534,8 @@ Exit bench_route(const Options& o) {
         }
         TableSet tables;
         tables.routes["t"] = routes.image;
-        add_device_cases(o, devices, c.name, "IPRoute(TABLE t)", tables, keys, digests, cases);
+        add_device_cases(o, devices, c.name, "IPRoute(TABLE t)", tables, keys, digests,
+                         std::span(found).first(count), cases);
       }
       if (o.device_only) continue;
       const std::string plain = c.name;

@@ -65,10 +65,12 @@ Exit bench_report(const BenchOptions& o, const std::string& kind, const std::str
                   const Verified& verified, std::vector<Case> cases, const Json& more);
 
 // The cases of one lookup element on a device: host-fed by every frame size, and device-resident where the device can.
-// expected[i]: result_digest of keys[i]'s rule and next hop.
+// expected[i]: result_digest of keys[i]'s rule and next hop. `next_hops`: of IPv4 keys of a route lookup, for records of
+// three destinations; empty: no such cases.
 void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const std::string& name,
                       const std::string& element, const TableSet& tables, const std::vector<FlowKey>& keys,
-                      const std::vector<uint32_t>& expected, std::vector<Case>& cases);
+                      const std::vector<uint32_t>& expected, std::span<const uint32_t> next_hops,
+                      std::vector<Case>& cases);
 
 // Lookups alone with addresses, table and next hops in the memory of a CUDA device: every table of the image, with and
 // without a cache window, and fed from the host; with `plain` the first of these alone. `expected` are next hops. `v6`:

@@ -101,6 +101,7 @@ Case drive_case(const std::string& name, Prepared& p, const DriveOptions& option
             {"frame", options.channel.records},
             {"flights", options.channel.flights},
             {"threads", options.threads},
+            {"lookups_per_record", lookups_of(options.kind)},
             {"mpackets_per_second", rates[rates.size() / 2]},
             {"gather_p50_us", static_cast<double>(channels.fill.percentile(50)) * 1e-3},
             {"device_p50_us", static_cast<double>(channels.device.percentile(50)) * 1e-3},
@@ -248,13 +249,26 @@ Exit bench_latency(const BenchOptions& o) {
 
 void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const std::string& name,
                       const std::string& element, const TableSet& tables, const std::vector<FlowKey>& keys,
-                      const std::vector<uint32_t>& expected, std::vector<Case>& cases) {
+                      const std::vector<uint32_t>& expected, std::span<const uint32_t> next_hops,
+                      std::vector<Case>& cases) {
   Prepared p;
   p.lookup = std::make_unique<DeviceLookup>(devices, element, tables);
   if (!p.lookup->ready()) fail(Exit::kUnavailable, "the device could not take the tables");
   prepare(p, keys, [&](size_t i) { return expected[i]; });
   if (p.records.empty()) return;
   Progress progress("");
+  // Routes alone: three destinations a record, what is left over at the end aside.
+  Prepared routes;
+  for (size_t i = 0; i + kRoutesPerRecord <= next_hops.size(); i += kRoutesPerRecord) {
+    uint32_t destinations[kRoutesPerRecord];
+    uint64_t result = 0;
+    for (uint32_t k = 0; k < kRoutesPerRecord; ++k) {
+      destinations[k] = static_cast<uint32_t>(keys[i + k].dst_lo);
+      result |= route_part(next_hops[i + k], k);
+    }
+    routes.records.push_back(pack_route4(destinations, 0));
+    routes.expected.push_back(routes_digest(result));
+  }
   const std::vector<uint32_t> frames = o.frames.empty() ? std::vector<uint32_t>{256} : o.frames;
   for (const uint32_t frame : frames) {
     DriveOptions d;
@@ -267,6 +281,12 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
         fmt::format("{}/{}", o.device.mode, o.device.mode == "persistent" ? "tagged" : o.device.transport);
     progress.step(fmt::format("{} {} frames of {}", name, way, frame));
     cases.push_back(drive_case(fmt::format("{}/{}/x{}/{}", name, way, o.workers, frame), p, d, o.repetitions, true));
+    if (routes.records.empty()) continue;
+    d.kind = RecordKind::kRoute4;
+    routes.lookup = std::move(p.lookup);
+    cases.push_back(
+        drive_case(fmt::format("{}/{}/x{}/{}/routes", name, way, o.workers, frame), routes, d, o.repetitions, true));
+    p.lookup = std::move(routes.lookup);
   }
 #if defined(SLUICE_WITH_CUDA)
   if (p.lookup->device().info().kind == "cuda") {

@@ -19,6 +19,13 @@ constexpr auto kKeyStages = [] {
   return runs;
 }();
 
+constexpr auto kDestinationStages = [] {
+  std::array<bool, AllStages::kSize> runs{};
+  size_t i = 0;
+  AllStages::for_each([&](auto tag) { runs[i++] = kRunsOnDestinations<typename decltype(tag)::type>; });
+  return runs;
+}();
+
 template <typename Stage>
 constexpr bool kTakesTeams = requires(const Stage& stage, Packet& packet) {
   stage.team(OneLane{}, packet);
@@ -51,8 +58,9 @@ bool runs_on(RecordKind kind, const DeviceProgram& program) {
     const uint16_t stage = program.program.stages[s].kind;
     if (stage >= AllStages::kSize) return false;
     if (is_key(kind) && !kKeyStages[stage]) return false;
+    if (kind == RecordKind::kRoute4 && !kDestinationStages[stage]) return false;
   }
-  return true;
+  return kind != RecordKind::kRoute4 || program.end - program.begin == 1;
 }
 
 bool gains_by_teams(const DeviceProgram& program) {

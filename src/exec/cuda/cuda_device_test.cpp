@@ -174,6 +174,33 @@ std::vector<Named> key_programs(const Tables& t, RecordKind kind) {
   return out;
 }
 
+// Programs of one route lookup, as kRoute4 records take them.
+std::vector<Named> route_programs(const Tables& t) {
+  RecordShape shape;
+  shape.kind = RecordKind::kRoute4;
+  std::vector<Named> out;
+  auto put = [&](const char* name, auto stage) {
+    DeviceProgram p;
+    add(p, stage);
+    out.push_back({name, finished(p, shape)});
+  };
+  put("dir24", route_dir24(t));
+  put("poptrie", route_poptrie(t));
+  put("trie", route_trie(t));
+  // By the generic switch; and behind a stage that the device leaves to others.
+  out.push_back(out[0]);
+  out.back().name = "dir24, generic";
+  out.back().program.chain = 0;
+  DeviceProgram inner;
+  add(inner, PassStage{});
+  add(inner, route_dir24(t));
+  inner = finished(inner, shape);
+  inner.begin = 1;
+  inner.chain = chain_of(inner);
+  out.push_back({"inner", inner});
+  return out;
+}
+
 std::vector<Named> frame_programs(const Tables& t, RecordKind kind) {
   RecordShape shape;
   shape.kind = kind;
@@ -271,12 +298,23 @@ Word* put_payload(Word* to, uint32_t tag, const std::vector<std::pair<const void
 // One packet to be: a key, or a frame in storage with head and tail room.
 struct Item {
   FlowKey key;
+  uint32_t destinations[kRoutesPerRecord] = {};  // of a kRoute4 record
   std::vector<uint8_t> storage;
   uint32_t bytes = 0;
 };
 
 std::vector<Item> some_items(Tables& t, size_t n, RecordKind kind) {
   std::vector<Item> items(n);
+  if (kind == RecordKind::kRoute4) {
+    const auto keys = some_keys(t, n, RecordKind::kKey4);
+    // Of the rules' addresses and of any.
+    for (size_t i = 0; i < n; ++i) {
+      for (uint32_t& destination : items[i].destinations) {
+        destination = static_cast<uint32_t>(t.random() % 2 == 0 ? t.random() : keys[t.random() % n].dst_lo);
+      }
+    }
+    return items;
+  }
   if (is_key(kind)) {
     const auto keys = some_keys(t, n, kind);
     for (size_t i = 0; i < n; ++i) items[i].key = keys[i];
@@ -319,6 +357,10 @@ void write_record(const DeviceProgram& program, const Item& item, uint64_t frame
     HostWords::store(to, pack_key4(item.key, tag));
     return;
   }
+  if (shape.kind == RecordKind::kRoute4) {
+    HostWords::store(to, pack_route4(item.destinations, tag));
+    return;
+  }
   if (shape.kind == RecordKind::kKey6) {
     put_payload(to, tag, {{&item.key, kKeyBytes}});
     return;
@@ -337,6 +379,24 @@ void write_record(const DeviceProgram& program, const Item& item, uint64_t frame
 
 // What the body makes of a record on the host.
 std::vector<Word> expected_of(const DeviceProgram& program, const Word* in, uint32_t tag) {
+  if (program.shape.kind == RecordKind::kRoute4) {
+    // As a packet a destination, not by the body's own words.
+    uint64_t word = uint64_t{tag} << 57;
+    for (uint32_t i = 0; i < 3; ++i) {
+      DeviceProgram one = program;
+      one.shape.kind = RecordKind::kKey4;
+      FlowKey key;
+      key.family = 4;
+      key.dst_lo = in[0].w[i];
+      const Word record = pack_key4(key, tag);
+      uint64_t result;
+      memcpy(&result, expected_of(one, &record, tag).data(), sizeof result);
+      word |= uint64_t{unpack_result(result).next_hop} << 19 * i;
+    }
+    std::vector<Word> out(1);
+    memcpy(out.data(), &word, sizeof word);
+    return out;
+  }
   alignas(16) uint8_t scratch[kRecordScratch] = {};
   Walker w;
   read_record(program.shape.kind, program, in, scratch, w);
@@ -512,6 +572,14 @@ TEST_P(CudaDeviceTest, KeySlabsEqualTheHost) {
   }
 }
 
+TEST_P(CudaDeviceTest, RouteSlabsEqualTheHost) {
+  loaded_ = std::make_unique<Loaded>(*device_, tables_);
+  const auto items = some_items(tables_, 256, RecordKind::kRoute4);
+  for (const Named& named : route_programs(tables_)) {
+    for (const Transport transport : {Transport::kStaged, Transport::kZeroCopy}) run_slab(named, transport, items);
+  }
+}
+
 TEST_P(CudaDeviceTest, HeaderSlabsEqualTheHost) {
   loaded_ = std::make_unique<Loaded>(*device_, tables_);
   const auto items = some_items(tables_, 256, RecordKind::kHeader);
@@ -648,9 +716,9 @@ void CudaDeviceTest::key_rings_equal_the_host(RingMemory memory) {
   const auto chosen = device_->use_ring_memory(memory);
   if (!chosen.ok()) GTEST_SKIP() << to_string(chosen.error());
   loaded_ = std::make_unique<Loaded>(*device_, tables_);
-  for (const RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6}) {
+  for (const RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kRoute4}) {
     const auto items = some_items(tables_, 512, kind);
-    const auto programs = key_programs(tables_, kind);
+    const auto programs = kind == RecordKind::kRoute4 ? route_programs(tables_) : key_programs(tables_, kind);
     RingUser user(*device_, programs[0].program, 256);
     ASSERT_EQ(user.ring->window().to != nullptr, memory == RingMemory::kDevice);
     user.install(programs[0].program, (*loaded_)(programs[0].program), 0);
@@ -983,7 +1051,13 @@ TEST(CudaChains, AreFoundByTheirStages) {
   for (const Named& named : frame_programs(tables, RecordKind::kHeader)) {
     EXPECT_FALSE(runs_on(RecordKind::kKey4, named.program)) << named.name;
     EXPECT_TRUE(runs_on(RecordKind::kHeader, named.program)) << named.name;
+    EXPECT_FALSE(runs_on(RecordKind::kRoute4, named.program)) << named.name;
   }
+  // Three destinations a record are for one route lookup and nothing else.
+  for (size_t i = 0; i < programs.size(); ++i) {
+    EXPECT_EQ(runs_on(RecordKind::kRoute4, programs[i].program), i == 1 || i == 2) << programs[i].name;
+  }
+  for (const Named& named : route_programs(tables)) EXPECT_TRUE(runs_on(RecordKind::kRoute4, named.program));
 }
 
 }  // namespace

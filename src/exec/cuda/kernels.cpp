@@ -10,6 +10,8 @@ const void* launch_kernel(RecordKind kind, uint8_t chain) {
       return kernels_detail::launch_key4(chain);
     case RecordKind::kKey6:
       return kernels_detail::launch_key6(chain);
+    case RecordKind::kRoute4:
+      return kernels_detail::launch_route4(chain);
     case RecordKind::kHeader:
       return kernels_detail::launch_header();
     case RecordKind::kAddress:
@@ -28,6 +30,8 @@ const void* ring_kernel(RecordKind kind) {
       return kernels_detail::ring_key4();
     case RecordKind::kKey6:
       return kernels_detail::ring_key6();
+    case RecordKind::kRoute4:
+      return kernels_detail::ring_route4();
     case RecordKind::kHeader:
       return kernels_detail::ring_header();
     case RecordKind::kAddress:
@@ -38,11 +42,12 @@ const void* ring_kernel(RecordKind kind) {
 
 std::vector<const void*> all_kernels() {
   std::vector<const void*> all;
-  for (RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6}) {
+  for (RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kRoute4}) {
     for (uint8_t chain = 0; chain <= kChains; ++chain) all.push_back(launch_kernel(kind, chain));
   }
   for (RecordKind kind : {RecordKind::kHeader, RecordKind::kAddress}) all.push_back(launch_kernel(kind, 0));
-  for (RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kHeader, RecordKind::kAddress}) {
+  for (RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kRoute4, RecordKind::kHeader,
+                          RecordKind::kAddress}) {
     all.push_back(ring_kernel(kind));
   }
   all.push_back(ring_team_kernel());

@@ -89,11 +89,13 @@ std::vector<const void*> all_kernels();
 namespace kernels_detail {
 const void* launch_key4(uint8_t chain);
 const void* launch_key6(uint8_t chain);
+const void* launch_route4(uint8_t chain);
 const void* launch_header();
 const void* launch_address();
 const void* ring_key4();
 const void* ring_team4();
 const void* ring_key6();
+const void* ring_route4();
 const void* ring_header();
 const void* ring_address();
 }  // namespace kernels_detail

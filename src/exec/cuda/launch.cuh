@@ -18,16 +18,29 @@ __global__ void __launch_bounds__(launch_threads(K))
   Scratch scratch;
   uint32_t tag = 0;
   if constexpr (kIsKey<K>) {
-    constexpr uint32_t kWords = K == RecordKind::kKey4 ? 1 : kKey6Words;
+    constexpr uint32_t kWords = K == RecordKind::kKey6 ? kKey6Words : 1;
     Word words[kWords];
 #pragma unroll
     // A lane past the end reads the last record, and does nothing with it: cheaper than a second path.
     for (uint32_t i = 0; i < kWords; ++i) words[i] = load_plain(a.in + size_t{here ? record : count - 1} * kWords + i);
     tag = word_tag(words[0]);
-    read_key<K>(program, words, w);
-    if (!here) w.path = kPathDropped;
-    walk_warp<K, Chain>(program, w, scratch);
-    if (here) reinterpret_cast<uint64_t*>(a.out)[record] = key_result(w, tag);
+    if constexpr (K == RecordKind::kRoute4) {
+      uint64_t result = uint64_t{tag} << 57;
+#pragma unroll 1
+      for (uint32_t i = 0; i < kRoutesPerRecord; ++i) {
+        Walker one;
+        read_route(program, words[0], i, one);
+        if (!here) one.path = kPathDropped;
+        walk_warp<K, Chain>(program, one, scratch);
+        result |= route_part(one.packet.next_hop, i);
+      }
+      if (here) reinterpret_cast<uint64_t*>(a.out)[record] = result;
+    } else {
+      read_key<K>(program, words, w);
+      if (!here) w.path = kPathDropped;
+      walk_warp<K, Chain>(program, w, scratch);
+      if (here) reinterpret_cast<uint64_t*>(a.out)[record] = key_result(w, tag);
+    }
   } else {
     extern __shared__ uint4 shared[];
     scratch = scratch_of<K>(reinterpret_cast<uint8_t*>(shared), threadIdx.x / 32, a.words_in, a.words_out);

@@ -66,8 +66,10 @@ __device__ __forceinline__ void walk_program(const DeviceProgram& program, Walke
     bool done = false;
     auto one = [&]<typename Chain>(TypeTag<Chain>) {
       if (++number != program.chain) return;
-      walk_warp<K, Chain, kTeam>(program, w, scratch);
-      done = true;
+      if constexpr (kChainCompiled<K, Chain>) {
+        walk_warp<K, Chain, kTeam>(program, w, scratch);
+        done = true;
+      }
     };
     AllChains::for_each(one);
     __syncwarp();
@@ -188,7 +190,9 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 2) ring(const __grid
     Walker w;
     w.path = kPathDropped;
     uint32_t tag = word_tag(words[0]);
-    if constexpr (kIsKey<K>) {
+    if constexpr (K == RecordKind::kRoute4) {
+      // Its walkers follow one another, below.
+    } else if constexpr (kIsKey<K>) {
       if (ready) read_key<K>(*program_of(tag_parity(tag)), words, w);
     } else {
       // The words of the whole group, a line at a time; a record counts when each of its words has come.
@@ -219,19 +223,36 @@ __global__ void __launch_bounds__(ring_block_warps(K) * 32, 2) ring(const __grid
 
     // Records of two generations may stand in one group.
     const uint32_t odd = __ballot_sync(kAll, ready && tag_parity(tag) == 1);
+    auto walk_both = [&](Walker& walker) {
 #pragma unroll 1
-    for (uint32_t parity = 0; parity < 2; ++parity) {
-      const uint32_t these = parity == 0 ? mask & ~odd : mask & odd;
-      if (these == 0) continue;
-      // The others stand aside: no stage has their path.
-      const bool now = (these >> lane & 1) != 0;
-      const uint8_t path = w.path;
-      if (!now) w.path = kPathDropped;
-      walk_program<K, kTeam>(*program_of(parity), w, scratch);
-      if (!now) w.path = path;
+      for (uint32_t parity = 0; parity < 2; ++parity) {
+        const uint32_t these = parity == 0 ? mask & ~odd : mask & odd;
+        if (these == 0) continue;
+        // The others stand aside: no stage has their path.
+        const bool now = (these >> lane & 1) != 0;
+        const uint8_t path = walker.path;
+        if (!now) walker.path = kPathDropped;
+        walk_program<K, kTeam>(*program_of(parity), walker, scratch);
+        if (!now) walker.path = path;
+      }
+    };
+    uint64_t routes = uint64_t{tag} << 57;
+    if constexpr (K == RecordKind::kRoute4) {
+#pragma unroll 1
+      for (uint32_t i = 0; i < kRoutesPerRecord; ++i) {
+        Walker one;
+        one.path = kPathDropped;
+        if (ready) read_route(*program_of(tag_parity(tag)), words[0], i, one);
+        walk_both(one);
+        routes |= route_part(one.packet.next_hop, i);
+      }
+    } else {
+      walk_both(w);
     }
 
-    if constexpr (kIsKey<K>) {
+    if constexpr (K == RecordKind::kRoute4) {
+      if (ready) DeviceWords::store64(reinterpret_cast<uint64_t*>(a.out) + slot, routes);
+    } else if constexpr (kIsKey<K>) {
       if (ready && lane % kTeam == 0) {
         DeviceWords::store64(reinterpret_cast<uint64_t*>(a.out) + slot, key_result(w, tag));
       }

@@ -50,7 +50,12 @@ __device__ __forceinline__ Scratch scratch_of(uint8_t* base, uint32_t warp, uint
 // -- stages -----------------------------------------------------------------------------------------------------------
 
 template <RecordKind K, typename Stage>
-inline constexpr bool kCompiled = !kIsKey<K> || kRunsOnKeys<Stage>;
+inline constexpr bool kCompiled = K == RecordKind::kRoute4 ? kRunsOnDestinations<Stage>
+                                                           : !kIsKey<K> || kRunsOnKeys<Stage>;
+template <RecordKind K, typename Chain>
+inline constexpr bool kChainCompiled = false;
+template <RecordKind K, typename... Stages>
+inline constexpr bool kChainCompiled<K, TypeList<Stages...>> = (kCompiled<K, Stages> && ...);
 
 // f(stage) for the stage type at position `kind` of [kLow, kHigh). `kind` is the same for the whole warp.
 template <RecordKind K, size_t kLow, size_t kHigh, typename F>
@@ -175,6 +180,13 @@ __device__ __forceinline__ uint32_t payload32(const Word* words, uint32_t offset
     value |= (words[word].w[byte / 4] >> (8 * (byte % 4)) & 0xffu) << (8 * i);
   }
   return value;
+}
+
+// A fresh walker for destination `i` of a kRoute4 record that lies in registers.
+__device__ __forceinline__ void read_route(const DeviceProgram& program, const Word& word, uint32_t i, Walker& w) {
+  w.path = program.begin;
+  w.packet.key.family = 4;
+  w.packet.key.dst_lo = i == 0 ? word.w[0] : i == 1 ? word.w[1] : word.w[2];
 }
 
 // Fills a fresh walker from a key record that lies in registers. Equal to read_record, which would put the walker into

@@ -121,9 +121,32 @@ SLUICE_HD void read_record(RecordKind kind, const DeviceProgram& program, const 
   }
 }
 
+// A fresh walker for destination `i` of a kRoute4 record.
+SLUICE_HD void read_destination(const DeviceProgram& program, const Word& in, uint32_t i, Walker& w) {
+  w.packet = Packet{};
+  w.packet.key.family = 4;
+  w.packet.key.dst_lo = in.w[i];
+  w.visited = 0;
+  w.output = 0;
+  w.moves = 0;
+  w.path = program.begin;
+}
+
 // The result of a key record.
 SLUICE_HD uint64_t key_result(const Walker& w, uint32_t tag) {
   return pack_result(w.packet.rule, w.packet.mark, w.packet.next_hop, w.visited, w.output, w.packet.reason, tag);
+}
+
+// The result of a kRoute4 record by the stages of `program`, one destination after another.
+SLUICE_HD uint64_t route_result(const DeviceProgram& program, const Word& in, uint32_t tag) {
+  uint64_t result = uint64_t{tag} << 57;
+  for (uint32_t i = 0; i < kRoutesPerRecord; ++i) {
+    Walker w;
+    read_destination(program, in, i, w);
+    walk_alone(program, w);
+    result |= route_part(w.packet.next_hop, i);
+  }
+  return result;
 }
 
 // Calls store(index, word) for each word of the result of a header or address record, in order.

@@ -101,12 +101,13 @@ Result<DriveResult> drive(std::span<const DriveTarget> targets, size_t node, std
     Mine& mine = all[t];
     const auto& [device, resident] = targets[t % targets.size()];
     RecordShape shape;
-    shape.kind = RecordKind::kKey4;
+    shape.kind = options.kind;
     auto channel = Channel::create(*device, shape, options.channel);
     if (!channel) return std::move(channel).error();
     mine.channel = std::move(*channel);
     if (auto ok = mine.channel->install(resident->programs[node], resident->parity); !ok) return std::move(ok).error();
   }
+  const bool routes = options.kind == RecordKind::kRoute4;
   const bool alone = std::thread::hardware_concurrency() > options.threads && targets[0].device->info().kind != "emu";
   std::barrier start(static_cast<ptrdiff_t>(options.threads));
   auto work = [&](uint32_t t) {
@@ -150,8 +151,9 @@ Result<DriveResult> drive(std::span<const DriveTarget> targets, size_t node, std
       const auto* out = reinterpret_cast<const uint64_t*>(flight.out);
       uint64_t wrong = 0;
       for (uint32_t i = 0; i < flight.count; ++i) {
-        const KeyResult r = unpack_result(HostWords::load64(out + flight.place(i)));
-        wrong += result_digest(r.rule, r.next_hop) != expected[at] ? 1 : 0;
+        const uint64_t word = HostWords::load64(out + flight.place(i));
+        const KeyResult r = unpack_result(word);
+        wrong += (routes ? routes_digest(word) : result_digest(r.rule, r.next_hop)) != expected[at] ? 1 : 0;
         if (++at == records.size()) at = 0;
       }
       mine.result.wrong += wrong;
@@ -164,7 +166,7 @@ Result<DriveResult> drive(std::span<const DriveTarget> targets, size_t node, std
     }
     const double seconds = static_cast<double>(now_ns() - begun) * 1e-9;
     mine.result.seconds = seconds;
-    mine.result.packets = options.frames * frame;
+    mine.result.packets = options.frames * frame * lookups_of(options.kind);
     mine.result.rate = static_cast<double>(mine.result.packets) / seconds;
   };
   if (options.threads == 1) {

@@ -36,16 +36,17 @@ class KeyLink {
   std::unique_ptr<Channel> ipv4_, others_;
 };
 
-// A stream of IPv4 keys as fast as it goes: each thread fills frames of `frame` records and keeps up to `flights` of
-// them on their way. Every result's rule and next hop are compared with what is expected.
+// A stream of one-word records as fast as it goes: each thread fills frames of `frame` records and keeps up to `flights`
+// of them on their way. Every result is compared with what is expected.
 struct DriveOptions {
+  RecordKind kind = RecordKind::kKey4;  // or kRoute4
   ChannelOptions channel;  // records is the frame
   uint32_t threads = 1;
   uint64_t frames = 1000;  // a thread, after `warm_up` of them
   uint64_t warm_up = 100;
 };
 struct DriveResult {
-  uint64_t packets = 0;
+  uint64_t packets = 0;  // lookups: three a kRoute4 record
   uint64_t wrong = 0;    // results that were not as expected
   double seconds = 0;    // of the slowest thread
   double rate = 0;       // packets a second: the threads' rates added
@@ -57,13 +58,18 @@ struct DriveTarget {
   Device* device = nullptr;
   const Resident* resident = nullptr;
 };
-// Thread t uses target t modulo their number. `records`: pack_key4 of the keys with tag 0; `expected`: rule ^ next_hop
-// * 2654435761u of each. Errors: the device failed.
+// Thread t uses target t modulo their number. `records`: with tag 0; `expected`: result_digest or routes_digest of each.
+// Errors: the device failed.
 Result<DriveResult> drive(std::span<const DriveTarget> targets, size_t node, std::span<const Word> records,
                           std::span<const uint32_t> expected, const DriveOptions& options);
 
+// Of a key's result.
 inline uint32_t result_digest(uint32_t rule, uint32_t next_hop) {
   return rule ^ next_hop * 2654435761u;
+}
+// Of a kRoute4 record's result, whatever its tag.
+inline uint32_t routes_digest(uint64_t result) {
+  return static_cast<uint32_t>(result) ^ (static_cast<uint32_t>(result >> 32) & 0x01ffffffu) * 2654435761u;
 }
 
 }  // namespace sluice

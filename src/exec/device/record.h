@@ -3,6 +3,7 @@
 //   kind       in                                              out
 //   kKey4      1 word: five-tuple, flags, DSCP, fragment       8 bytes: rule, next hop, steps
 //   kKey6      3 words: the whole FlowKey                      the same
+//   kRoute4    1 word: three IPv4 destinations                 8 bytes: their three next hops
 //   kHeader    registers and the first bytes of the frame      registers and the bytes as the program left them
 //   kAddress   registers and the frame's address               registers; bytes were edited in place
 //
@@ -25,9 +26,9 @@
 
 namespace sluice {
 
-enum class RecordKind : uint8_t { kKey4, kKey6, kHeader, kAddress };
+enum class RecordKind : uint8_t { kKey4, kKey6, kRoute4, kHeader, kAddress };
 SLUICE_HD constexpr bool is_key(RecordKind kind) {
-  return kind == RecordKind::kKey4 || kind == RecordKind::kKey6;
+  return kind == RecordKind::kKey4 || kind == RecordKind::kKey6 || kind == RecordKind::kRoute4;
 }
 
 // The bytes of a frame that a header record carries, from the frame's start; and how far the program may push headers
@@ -189,6 +190,29 @@ SLUICE_HD KeyResult unpack_result(uint64_t word) {
   return r;
 }
 
+// -- routes -----------------------------------------------------------------------------------------------------------
+
+// A route lookup alone needs four bytes of a packet and gives back two, so a word holds three of them. Its program is
+// one stage, a route lookup; a destination without a route has the next hop 0, as in every table.
+inline constexpr uint32_t kRoutesPerRecord = 3;
+// Lookups of one record.
+SLUICE_HD constexpr uint32_t lookups_of(RecordKind kind) {
+  return kind == RecordKind::kRoute4 ? kRoutesPerRecord : 1;
+}
+
+SLUICE_HD Word pack_route4(const uint32_t* destinations, uint32_t tag) {
+  return Word{{destinations[0], destinations[1], destinations[2], tag << 25}};
+}
+// The result: 19 bits a next hop (they are 1 to 65,535), the first lowest; the tag above them.
+inline constexpr uint32_t kRouteBits = 19;
+SLUICE_HD uint64_t route_part(uint32_t next_hop, uint32_t i) {
+  return uint64_t{next_hop & ((1u << kRouteBits) - 1)} << kRouteBits * i;
+}
+SLUICE_HD uint32_t routed(uint64_t word, uint32_t i) {
+  return static_cast<uint32_t>(word >> kRouteBits * i) & ((1u << kRouteBits) - 1);
+}
+static_assert(kRouteBits * kRoutesPerRecord == 57, "the tag is above");
+
 // -- registers --------------------------------------------------------------------------------------------------------
 
 // The registers in front of every header and address record, and of their results.
@@ -223,6 +247,8 @@ SLUICE_HD constexpr uint32_t words_in(const RecordShape& s) {
       return 1;
     case RecordKind::kKey6:
       return kKey6Words;
+    case RecordKind::kRoute4:
+      return 1;
     case RecordKind::kHeader:
       return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + key + s.region);
     case RecordKind::kAddress:
@@ -235,6 +261,7 @@ SLUICE_HD constexpr uint32_t words_out(const RecordShape& s) {
   switch (s.kind) {
     case RecordKind::kKey4:
     case RecordKind::kKey6:
+    case RecordKind::kRoute4:
       return 0;
     case RecordKind::kHeader:
       return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + key + kRecordHeadroom + s.region);
@@ -245,9 +272,7 @@ SLUICE_HD constexpr uint32_t words_out(const RecordShape& s) {
 }
 // Bytes of one result.
 SLUICE_HD constexpr uint32_t bytes_out(const RecordShape& s) {
-  return s.kind == RecordKind::kKey4 || s.kind == RecordKind::kKey6
-             ? 8
-             : words_out(s) * static_cast<uint32_t>(sizeof(Word));
+  return is_key(s.kind) ? 8 : words_out(s) * static_cast<uint32_t>(sizeof(Word));
 }
 inline constexpr uint32_t kMaxWordsIn = words_for(sizeof(RegisterRecord) + kKeyBytes + kRecordRegion);
 inline constexpr uint32_t kMaxWordsOut =
@@ -259,6 +284,8 @@ inline const char* to_string(RecordKind kind) {
       return "key4";
     case RecordKind::kKey6:
       return "key6";
+    case RecordKind::kRoute4:
+      return "route4";
     case RecordKind::kHeader:
       return "header";
     case RecordKind::kAddress:

@@ -44,6 +44,23 @@ TEST(Record, Ipv4KeysFitOneWord) {
   });
 }
 
+TEST(Record, ThreeDestinationsFitOneWordAndTheirNextHopsOneResult) {
+  rc::check([] {
+    const auto destinations = *rc::gen::container<std::vector<uint32_t>>(3, rc::gen::arbitrary<uint32_t>());
+    const auto next_hops = *rc::gen::container<std::vector<uint32_t>>(3, rc::gen::inRange<uint32_t>(0, 65536));
+    const auto tag = *rc::gen::inRange<uint32_t>(0, 128);
+    const Word word = pack_route4(destinations.data(), tag);
+    RC_ASSERT(word_tag(word) == tag);
+    uint64_t result = uint64_t{tag} << 57;
+    for (uint32_t i = 0; i < 3; ++i) {
+      RC_ASSERT(word.w[i] == destinations[i]);
+      result |= route_part(next_hops[i], i);
+    }
+    RC_ASSERT(result_tag(result) == tag);
+    for (uint32_t i = 0; i < 3; ++i) RC_ASSERT(routed(result, i) == next_hops[i]);
+  });
+}
+
 TEST(Record, AllKeysFitThreeWords) {
   rc::check([] {
     const FlowKey key = random_key(*rc::gen::arbitrary<bool>());

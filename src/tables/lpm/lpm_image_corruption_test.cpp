@@ -43,7 +43,7 @@ Damage damage(std::span<const std::byte> section, size_t body_words, Try&& attem
 }
 
 #if defined(SLUICE_SANITIZED)
-constexpr size_t kWords = 30;  // route_image_fuzz goes on from here
+constexpr size_t kWords = 12;  // route_image_fuzz goes on from here
 #else
 constexpr size_t kWords = 100;
 #endif
