@@ -265,7 +265,9 @@ function(sluice_add_tests name dir deps)
     endif()
     math(EXPR index "${shard} - 1")
     add_test(NAME ${test} COMMAND ${name}_tests)
-    set_tests_properties(${test} PROPERTIES TIMEOUT 900 ENVIRONMENT "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
+    # Cases in a file of the test's own: shards that start at once would choose one name.
+    set_tests_properties(${test} PROPERTIES TIMEOUT 900 ENVIRONMENT
+      "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index};GTEST_OUTPUT=xml:${CMAKE_BINARY_DIR}/test-results/${test}.xml")
     # What takes long starts first.
     if(name MATCHES "^(system|tables|formats)$")
       set_tests_properties(${test} PROPERTIES COST 100)
