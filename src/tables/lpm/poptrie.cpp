@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <map>
 #include <memory>
 
 #include "tables/image.h"
@@ -29,6 +30,26 @@ class PoptrieBuilder {
 
   explicit PoptrieBuilder(std::vector<Interval<Key>> intervals) : intervals_(std::move(intervals)) {}
 
+  // The start of each of the `count` spans of 2^(kBits - depth) addresses from `begin` on, each with root entries for
+  // its 256 parts; spans without a boundary share them where they have one next hop.
+  void add_starts(Key begin, unsigned depth, size_t count) {
+    std::map<uint16_t, uint32_t> shared;
+    size_t at = interval_of(begin);
+    for (size_t i = 0; i < count; ++i) {
+      const Key start = begin + (static_cast<Key>(i) << (kBits - depth));
+      while (at + 1 < intervals_.size() && intervals_[at + 1].begin <= start) ++at;
+      const auto here = static_cast<uint32_t>(root_.size());
+      const bool divided = has_boundary(at, start + low_mask(kBits - depth));
+      if (!divided) {
+        const auto [known, fresh] = shared.emplace(intervals_[at].next_hop, here);
+        starts_.push_back(known->second);
+        if (!fresh) continue;
+      } else {
+        starts_.push_back(here);
+      }
+      add_roots(start, depth + 8, 256);
+    }
+  }
   // Appends the root entries for the `count` spans of 2^(kBits - depth) addresses from `begin` on.
   void add_roots(Key begin, unsigned depth, size_t count) {
     size_t at = interval_of(begin);
@@ -44,6 +65,7 @@ class PoptrieBuilder {
     covered_first_ = covered_first;
     covered_last_ = covered_last;
     const bool one = intervals_.size() == 1;
+    starts_.push_back(static_cast<uint32_t>(root_.size()));
     root_.push_back(one ? intervals_[0].next_hop : kNode | queue_node(0, 0, 0));
   }
 
@@ -90,7 +112,8 @@ class PoptrieBuilder {
     header.root_count = built->root_.size();
     header.node_count = built->quarters_.size() / 4;
     header.leaf_count = built->leaves_.size();
-    header.nodes_offset = round(sizeof header + built->root_.size() * 4);
+    header.root_offset = sizeof header + built->starts_.size() * 4;
+    header.nodes_offset = round(header.root_offset + built->root_.size() * 4);
     header.leaves_offset = round(header.nodes_offset + built->quarters_.size() * sizeof(PoptrieQuarter));
     FibPlan plan;
     plan.bytes = round(header.leaves_offset + built->leaves_.size() * 2 + 2);  // + 2: a gather reads four bytes
@@ -99,7 +122,8 @@ class PoptrieBuilder {
         if (!array.empty()) std::memcpy(out.data() + at, array.data(), array.size() * sizeof(array[0]));
       };
       std::memcpy(out.data(), &header, sizeof header);
-      put(sizeof header, built->root_);
+      put(sizeof header, built->starts_);
+      put(header.root_offset, built->root_);
       put(header.nodes_offset, built->quarters_);
       put(header.leaves_offset, built->leaves_);
     };
@@ -128,6 +152,7 @@ class PoptrieBuilder {
   }
 
   std::vector<Interval<Key>> intervals_;
+  std::vector<uint32_t> starts_;  // IPv6
   std::vector<uint32_t> root_;
   std::vector<PoptrieQuarter> quarters_;
   std::vector<uint16_t> leaves_;
@@ -136,18 +161,24 @@ class PoptrieBuilder {
   unsigned covered_last_ = 0;
 };
 
-// Checks the whole section. `depths[i]` is the bit at which the steps of root entry i begin.
-Result<PoptrieArrays> check(std::span<const std::byte> section, uint32_t next_hop_count, size_t root_count,
-                            unsigned bits, unsigned (*root_bits)(size_t)) {
+// Checks the whole section but the starts of IPv6. `root_bits`: the bit at which the steps of a root entry begin; of
+// the last one `last_bits`.
+Result<PoptrieArrays> check(std::span<const std::byte> section, uint32_t next_hop_count, size_t starts, unsigned bits,
+                            unsigned root_bits, unsigned last_bits) {
   const auto* header = section_array<PoptrieHeader>(section, 0, 1);
   if (header == nullptr) return Error(fmt::format("poptrie: {} bytes are too few", section.size()));
   PoptrieArrays arrays;
-  arrays.root = section_array<uint32_t>(section, sizeof(PoptrieHeader), root_count);
+  const uint64_t root_count = header->root_count;
+  if (header->root_offset != sizeof(PoptrieHeader) + starts * 4) {
+    return Error(fmt::format("poptrie: the root begins at byte {}, not {}: an image of another version",
+                             header->root_offset, sizeof(PoptrieHeader) + starts * 4));
+  }
+  arrays.root = section_array<uint32_t>(section, header->root_offset, root_count);
   const uint64_t nodes = header->node_count;
   const uint64_t leaves = header->leaf_count;
-  if (header->root_count != root_count || arrays.root == nullptr || nodes >= kNode || leaves > UINT32_MAX) {
-    return Error(fmt::format("poptrie: {} root entries, {} nodes, {} leaves in {} bytes", header->root_count, nodes,
-                             leaves, section.size()));
+  if (root_count == 0 || arrays.root == nullptr || nodes >= kNode || leaves > UINT32_MAX) {
+    return Error(fmt::format("poptrie: {} root entries, {} nodes, {} leaves in {} bytes", root_count, nodes, leaves,
+                             section.size()));
   }
   arrays.quarters = section_array<PoptrieQuarter>(section, header->nodes_offset, nodes * 4);
   arrays.leaves = section_array<uint16_t>(section, header->leaves_offset, leaves + 1);
@@ -165,7 +196,7 @@ Result<PoptrieArrays> check(std::span<const std::byte> section, uint32_t next_ho
     }
     const uint32_t node = entry & ~kNode;
     if (node >= nodes) return Error(fmt::format("poptrie: root entry {} has node {} of {}", i, node, nodes));
-    depth[node] = std::max(depth[node], static_cast<uint8_t>(root_bits(i)));
+    depth[node] = std::max(depth[node], static_cast<uint8_t>(i + 1 < root_count ? root_bits : last_bits));
   }
   for (uint64_t n = 0; n < nodes; ++n) {
     for (unsigned q = 0; q < 4; ++q) {
@@ -207,24 +238,38 @@ Result<FibPlan> plan_poptrie4(const Rib& rib) {
 
 Result<FibPlan> plan_poptrie6(const Rib& rib) {
   auto builder = std::make_shared<PoptrieBuilder<Uint128>>(intervals_of<Uint128>(rib.routes6()));
-  builder->add_roots(Uint128{1} << 125, 24, Poptrie6View::kRootCount - 1);
+  builder->add_starts(Uint128{1} << 125, 16, Poptrie6View::kStarts - 1);
   builder->add_whole_root(0x20, 0x3f);
   if (auto ok = builder->build_nodes(); !ok) return std::move(ok).error();
   return PoptrieBuilder<Uint128>::plan(builder);
 }
 
 Result<Poptrie4View> Poptrie4View::open(std::span<const std::byte> section, uint32_t next_hop_count) {
-  auto arrays = check(section, next_hop_count, kRootCount, 32, [](size_t) { return 16u; });
+  auto arrays = check(section, next_hop_count, 0, 32, 16, 16);
   if (!arrays) return std::move(arrays).error();
+  const uint64_t root_count = section_array<PoptrieHeader>(section, 0, 1)->root_count;
+  if (root_count != kRootCount) return Error(fmt::format("poptrie: {} root entries", root_count));
   Poptrie4View view;
   view.arrays_ = *arrays;
   return view;
 }
 
 Result<Poptrie6View> Poptrie6View::open(std::span<const std::byte> section, uint32_t next_hop_count) {
-  auto arrays = check(section, next_hop_count, kRootCount, 128, [](size_t i) { return i + 1 < kRootCount ? 24u : 0u; });
+  auto arrays = check(section, next_hop_count, kStarts, 128, 24, 0);
   if (!arrays) return std::move(arrays).error();
   Poptrie6View view;
+  view.starts_ = section_array<uint32_t>(section, sizeof(PoptrieHeader), kStarts);
+  if (view.starts_ == nullptr) return Error(fmt::format("poptrie: no {} starts in {} bytes", kStarts, section.size()));
+  // The last root entry, whose steps begin at bit 0, is in no /16.
+  const uint64_t last = section_array<PoptrieHeader>(section, 0, 1)->root_count - 1;
+  for (size_t i = 0; i + 1 < kStarts; ++i) {
+    if (uint64_t{view.starts_[i]} + 256 > last) {
+      return Error(fmt::format("poptrie: the root entries of /16 {} begin at {} of {}", i, view.starts_[i], last));
+    }
+  }
+  if (view.starts_[kStarts - 1] != last) {
+    return Error(fmt::format("poptrie: all other addresses have root entry {} of {}", view.starts_[kStarts - 1], last));
+  }
   view.arrays_ = *arrays;
   return view;
 }
@@ -241,7 +286,8 @@ struct Keys4 {
 struct Keys6 {
   const uint64_t* hi;
   const uint64_t* lo;
-  uint32_t root(size_t i) const { return Poptrie6View::root_index(hi[i]); }
+  const uint32_t* starts;
+  uint32_t root(size_t i) const { return Poptrie6View::root_index(starts, hi[i]); }
   uint64_t high(size_t i) const { return Poptrie6View::root_depth(hi[i]) == 0 ? hi[i] : hi[i] << 24 | lo[i] >> 40; }
   uint64_t low(size_t i) const { return Poptrie6View::root_depth(hi[i]) == 0 ? lo[i] : lo[i] << 24; }
 };
@@ -404,7 +450,7 @@ void Poptrie4View::lookup_bulk(const uint32_t* addresses, uint32_t* next_hops, s
 
 void Poptrie6View::lookup_bulk(LpmIsa isa, const uint64_t* hi, const uint64_t* lo, uint32_t* next_hops,
                                size_t n) const {
-  lookup_with(isa, arrays_, Keys6{hi, lo}, next_hops, n);
+  lookup_with(isa, arrays_, Keys6{hi, lo, starts_}, next_hops, n);
 }
 
 void Poptrie6View::lookup_bulk(const uint64_t* hi, const uint64_t* lo, uint32_t* next_hops, size_t n) const {

@@ -1,12 +1,13 @@
 // Popcount multibit trie (Asai, Ohara: Poptrie, SIGCOMM 2015), IPv4 and IPv6, for host and device.
 //
-//   section: PoptrieHeader (64 bytes) | root: root_count u32 | nodes: node_count * 4 PoptrieQuarter | leaves:
-//   leaf_count u16
+//   section: PoptrieHeader (64 bytes) | IPv6: starts: 8,193 u32 | root: root_count u32 |
+//   nodes: node_count * 4 PoptrieQuarter | leaves: leaf_count u16
 //
 //   root entry: bit 31 set: node index in the low 31 bits; else a next hop
 //   IPv4: root by address bits 0..15, then 8-bit steps                  (at most 16 + 8 + 8)
-//   IPv6: root by address bits 3..23 of 2000::/3, then 8-bit steps      (at most 24 + 13 * 8)
-//         one more root entry for all other addresses, whose steps begin at bit 0
+//   IPv6: starts by address bits 3..15 of 2000::/3: where the 256 root entries of this /16 begin, by bits 16..23; then
+//         8-bit steps (at most 24 + 13 * 8). One more start, of the last root entry, is for all other addresses, whose
+//         steps begin at bit 0
 //
 //   a node is 256 slots in four quarters; the quarter is chosen by the step's two highest bits, the slot by the other
 //   six slot is a child: node = child_base + (child bits below the slot) slot is a leaf:  next hop = leaves[leaf_base +
@@ -14,7 +15,8 @@
 //
 // Deviations: 8-bit steps of four self-contained 32-byte quarters, so that a step touches one 32-byte sector (a GPU's
 // unit of memory access) and a full IPv4 table takes at most two steps; the IPv6 root skips the three bits that all
-// global unicast addresses share.
+// global unicast addresses share, and undivided /16s with one answer share their entries: a full table divides some
+// sixty of 8,192.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +39,8 @@ struct PoptrieHeader {
   uint64_t leaf_count;
   uint64_t nodes_offset;   // from the start of the section, multiple of 64
   uint64_t leaves_offset;  // the same
-  uint8_t reserved[24];
+  uint64_t root_offset;    // multiple of 4
+  uint8_t reserved[16];
 };
 static_assert(sizeof(PoptrieHeader) == 64);
 
@@ -110,14 +113,14 @@ static_assert(std::is_trivially_copyable_v<Poptrie4View>);
 
 class Poptrie6View {
  public:
-  // Entry 2^21 stands for everything outside 2000::/3.
-  static constexpr size_t kRootCount = (size_t{1} << 21) + 1;
+  // A start for each /16 of 2000::/3, and one for everything outside.
+  static constexpr size_t kStarts = (size_t{1} << 13) + 1;
 
   static Result<Poptrie6View> open(std::span<const std::byte> section, uint32_t next_hop_count);
 
   // Both halves in host order.
   SLUICE_HD uint32_t lookup(uint64_t hi, uint64_t lo) const {
-    uint32_t at = arrays_.root[root_index(hi)];
+    uint32_t at = arrays_.root[root_index(starts_, hi)];
     if ((at & PoptrieArrays::kNode) == 0) return at;
     const unsigned depth = root_depth(hi);
     // Steps that end inside the high half, then those of the low half.
@@ -133,7 +136,7 @@ class Poptrie6View {
   }
   SLUICE_HD void prefetch([[maybe_unused]] uint64_t hi, [[maybe_unused]] uint64_t lo) const {
 #if !defined(__CUDA_ARCH__)
-    prefetch_read(arrays_.root + root_index(hi));
+    prefetch_read(arrays_.root + root_index(starts_, hi));
 #endif
   }
 
@@ -143,8 +146,9 @@ class Poptrie6View {
     lookup_bulk(hi, lo, next_hops, n);
   }
 
-  SLUICE_HD static uint32_t root_index(uint64_t hi) {
-    return hi >> 61 == 1 ? static_cast<uint32_t>(hi >> 40) & 0x1fffff : 0x200000u;
+  SLUICE_HD static uint32_t root_index(const uint32_t* starts, uint64_t hi) {
+    const bool global = hi >> 61 == 1;
+    return starts[global ? hi >> 48 & 0x1fff : kStarts - 1] + (global ? static_cast<uint32_t>(hi >> 40) & 255 : 0u);
   }
   SLUICE_HD static unsigned root_depth(uint64_t hi) {
     return hi >> 61 == 1 ? 24 : 0;
@@ -153,12 +157,14 @@ class Poptrie6View {
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
   void each_pointer(F&& f) {
+    f(starts_);
     f(arrays_.root);
     f(arrays_.quarters);
     f(arrays_.leaves);
   }
 
  private:
+  const uint32_t* starts_ = nullptr;
   PoptrieArrays arrays_;
 };
 static_assert(std::is_trivially_copyable_v<Poptrie6View>);
