@@ -253,6 +253,31 @@ TEST(BackendEquality, ElementsAboutBatchesAndNamesChangeNoPacket) {
   }
 }
 
+// Stages that cut packets off and mark them, before, between and behind lookups.
+TEST(BackendEquality, CodepointsAndLengths) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", testing::kWatched ? 1000 : 2000, 8);
+  auto text = [&](const Backend& b) {
+    std::string t =
+        testing::standard_graph_text(dir, "FromDump(" + capture + ")", "ToDump($OUT)", b.acl, b.lpm4, b.lpm6);
+    t.erase(t.find("in ::"));
+    return t + testing::codepoint_graph_text("FromDump(" + capture + ")");
+  };
+  const Backend oracle = oracle_backend();
+  const Result want = run(dir, oracle, text(oracle));
+  ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+  EXPECT_GT(want.outcome.report.packets_out, 300u);
+  EXPECT_GT(want.outcome.report.drops[static_cast<size_t>(DropReason::kCapturedTooShort)], 0u);
+  for (const unsigned workers : {1u, 3u}) {
+    for (const uint32_t batch : {33u, 256u}) {
+      for (const bool fast : {true, false}) {
+        const Backend backend{"tuple_space", testing::kDirect4, "poptrie", workers, batch, 0, fast};
+        expect_equal(want, run(dir, backend, text(backend)), backend);
+      }
+    }
+  }
+}
+
 TEST(BackendEquality, RealCaptures) {
   const auto folder = test_data("pcap");
   if (!folder) GTEST_SKIP() << "no test data here (SLUICE_DATA)";

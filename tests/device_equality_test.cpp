@@ -174,6 +174,19 @@ TEST(DeviceEquality, FramesClassifiersAndSums) {
   EXPECT_GT(equal_everywhere(dir, text, want), packets(2000));
 }
 
+// Packets that are cut off and marked before, between and behind lookups.
+TEST(DeviceEquality, CodepointsAndLengths) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", packets(1000), 8);
+  std::string text = standard(dir, capture);
+  text.erase(text.find("in ::"));
+  text += testing::codepoint_graph_text("FromDump(" + capture + ")");
+  const DeviceOutcome want = run(dir, text, nullptr);
+  ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+  ASSERT_GT(want.outcome.report.packets_out, packets(150));
+  EXPECT_GT(equal_everywhere(dir, text, want), packets(1000));
+}
+
 // Patterns as a program that looks at whole frames, and as an access list.
 TEST(DeviceEquality, Patterns) {
   const TempDir dir;

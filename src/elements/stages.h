@@ -20,14 +20,16 @@
 #include "elements/paint/stage.h"
 #include "elements/port_switch/stage.h"
 #include "elements/route/stage.h"
+#include "elements/set_ip_dscp/stage.h"
 #include "elements/strip/stage.h"
+#include "elements/truncate/stage.h"
 
 namespace sluice {
 
 using PlainStages =
     TypeList<PassStage, IpInputStage, HeaderCheckStage, DecTtlStage, AdjacencyStage, EtherEncapStage, EtherRewriteStage,
              EtherMirrorStage, PaintStage, PaintSwitchStage, StripStage, UnstripStage, ClassifierStage, SetCrc32Stage,
-             CheckCrc32Stage, PortSwitchStage, ExampleStage, PatternStage>;
+             CheckCrc32Stage, PortSwitchStage, ExampleStage, PatternStage, TruncateStage, SetIpDscpStage>;
 
 namespace detail {
 

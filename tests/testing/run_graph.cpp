@@ -233,4 +233,16 @@ std::string real_graph_text(const TempDir& dir, const std::string& source, const
   return text.replace(text.find("TABLE edge"), 10, "TABLE edge, DEFAULT permit");
 }
 
+std::string codepoint_graph_text(const std::string& source) {
+  // What is not UDP is shorter than it was on the wire from its first Truncate on, so that it cannot be summed.
+  return "in :: " + source +
+         " -> IPInput -> c :: IPClassifier(udp, -);\n"
+         "c[0] -> SetIPDSCP(46) -> acl :: ACL(TABLE edge);\n"
+         "c[1] -> Truncate(60) -> acl -> IPRoute(TABLE main) -> SetIPDSCP(10) -> DecIPTTL -> AdjacencyRewrite(TABLE "
+         "adj)\n"
+         "  -> copy :: Tee(2);\n"
+         "copy[0] -> Truncate(62) -> out :: ToDump($OUT);\n"
+         "copy[1] -> SetIPDSCP(63) -> Truncate(64, EXTRA_LENGTH false) -> SetCRC32 -> second :: ToDump($OUT2);\n";
+}
+
 }  // namespace sluice::testing

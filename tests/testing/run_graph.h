@@ -79,4 +79,8 @@ std::string real_graph_text(const TempDir& dir, const std::string& source, const
                             const std::string& acl_algorithm, const std::string& algorithm4,
                             const std::string& algorithm6);
 
+// Over the same tables, instead of the standard graph's elements: SetIPDSCP and Truncate before, between and behind
+// lookups and edits, with the results in $OUT and $OUT2.
+std::string codepoint_graph_text(const std::string& source);
+
 }  // namespace sluice::testing

@@ -3,33 +3,24 @@
 #include "elements/flow_element.h"
 #include "elements/stage_element.h"
 #include "graph/router.h"
-#include "net/bytes.h"
-#include "net/checksum.h"
 
 namespace sluice {
 namespace {
 
-class SetIpDscp final : public Element {
+class SetIpDscp final : public StageElement<SetIpDscpStage> {
  public:
-  void configure(const Arguments& arguments, Diagnostics&) override { dscp_ = arguments.get_uint("DSCP"); }
-  ElementKind kind() const override { return ElementKind::kHost; }
-  StageTraits stage_traits() const override { return {kFieldFrame | kFieldL3, kFieldFrame}; }
-  void process(HostContext& context, Batch& batch, const Selection& packets, unsigned) const override {
-    packets.for_each([&](uint32_t i) {
-      const uint16_t l3 = batch.extent(i).l3;
-      if (batch.key(i).family == 0 || uint32_t{l3} + 12 > batch.extent(i).end) return;
-      uint8_t* ip = batch.frame(i) + l3;
-      const uint16_t before = load_be16(ip);
-      // The six bits above ECN; in IPv6 they lie across two bytes.
-      const bool six = ip[0] >> 4 == 6;
-      const auto after = static_cast<uint16_t>(six ? (before & 0xf03f) | dscp_ << 6 : (before & 0xff03) | dscp_ << 2);
-      store_be16(ip, after);
-      if (!six) store_be16(ip + 10, checksum_update(load_be16(ip + 10), before, after));
-    });
-    context.forward(0, packets);
+  void configure(const Arguments& arguments, Diagnostics&) override {
+    stage_.dscp = static_cast<uint8_t>(arguments.get_uint("DSCP"));
   }
   std::vector<Handler> handlers() override {
-    return {value_handler("dscp", &dscp_, kDscp, [](FlowContext&) {})};
+    return {{"dscp",
+             [this](FlowContext&, std::string_view) -> Result<std::string> { return std::to_string(stage_.dscp); },
+             [this](FlowContext& context, std::string_view text) -> Result<void> {
+               auto value = handler_value(kDscp, text);
+               if (!value.ok()) return std::move(value).error();
+               stage_.dscp = static_cast<uint8_t>(value->number);
+               return context.rebind();
+             }}};
   }
 
   static inline const ArgumentSpec kDscp{.name = "DSCP",
@@ -38,9 +29,6 @@ class SetIpDscp final : public Element {
                                          .mandatory = true,
                                          .help = "the differentiated services codepoint",
                                          .max = 63};
-
- private:
-  uint64_t dscp_ = 0;
 };
 
 }  // namespace
@@ -50,7 +38,9 @@ void register_set_ip_dscp(Registry& registry) {
   c.name = "SetIPDSCP";
   c.group = "Headers";
   c.summary = "sets the differentiated services codepoint of IP packets";
-  c.description = "IPv4 (with its checksum) and IPv6; packets that are not IP pass unchanged. Handler: `dscp`.";
+  c.description =
+      "IPv4 (with its checksum) and IPv6; ECN stays. Later access lists and patterns see the new codepoint. Packets "
+      "that are not IP pass unchanged. Handler: `dscp`.";
   c.arguments = {SetIpDscp::kDscp};
   c.example = "in -> CheckIPHeader -> SetIPDSCP(46) -> out;";
   c.make = make_element<SetIpDscp>();
