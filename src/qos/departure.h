@@ -58,8 +58,8 @@ struct DepartureRate {
                                  kNsPerByte);
   }
   SLUICE_HD uint64_t ns_at(uint64_t units) const {
-    return epoch_ns + static_cast<uint64_t>(
-                          (static_cast<unsigned __int128>(units) * kNsPerByte + (scaled_bps - 1)) / scaled_bps);
+    return epoch_ns +
+           static_cast<uint64_t>((static_cast<unsigned __int128>(units) * kNsPerByte + (scaled_bps - 1)) / scaled_bps);
   }
   // When a packet goes that comes at `now_ns` and finds this word; kNever: behind the horizon.
   SLUICE_HD uint64_t departure(uint64_t word, uint64_t now_ns) const {
@@ -94,7 +94,8 @@ struct DepartureRate {
 };
 static_assert(std::is_trivially_copyable_v<DepartureRate> && sizeof(DepartureRate) == 40);
 
-// The departure of a packet that comes at `now_ns`, which is charged unless it is refused (kNever). One owner at a time.
+// The departure of a packet that comes at `now_ns`, which is charged unless it is refused (kNever). One owner at a
+// time.
 SLUICE_HD uint64_t stamp(const DepartureRate& rate, uint64_t& word, uint64_t now_ns, uint32_t bytes) {
   if (rate.unlimited()) return now_ns;
   const uint64_t departure = rate.departure(word, now_ns);

@@ -40,7 +40,8 @@ rc::Gen<uint64_t> any_shaped_rate() {
   return rc::gen::mapcat(rc::gen::inRange(3, 12), [](int decade) {
     uint64_t low = 1;
     for (int i = 0; i < decade; ++i) low *= 10;
-    return rc::gen::oneOf(rc::gen::just(low), rc::gen::inRange<uint64_t>(low, std::min<uint64_t>(low * 10, DepartureRate::kMostBps + 1)));
+    return rc::gen::oneOf(rc::gen::just(low),
+                          rc::gen::inRange<uint64_t>(low, std::min<uint64_t>(low * 10, DepartureRate::kMostBps + 1)));
   });
 }
 
@@ -54,10 +55,10 @@ RC_GTEST_PROP(Departure, IsTheExactOneOrLessThanOneNanosecondLater, ()) {
   uint64_t now = epoch;
   uint64_t last = 0;
   const uint64_t packet_ns = 1000 * 8'000'000'000ull / bps;
-  const auto arrivals = *rc::gen::container<std::vector<std::pair<uint64_t, uint32_t>>>(rc::gen::pair(
-      rc::gen::weightedOneOf<uint64_t>({{8, rc::gen::inRange<uint64_t>(0, 2 * packet_ns + 2)},
-                                        {1, rc::gen::inRange<uint64_t>(0, uint64_t{1} << 45)}}),
-      rc::gen::inRange<uint32_t>(20, 3001)));
+  const auto arrivals = *rc::gen::container<std::vector<std::pair<uint64_t, uint32_t>>>(
+      rc::gen::pair(rc::gen::weightedOneOf<uint64_t>({{8, rc::gen::inRange<uint64_t>(0, 2 * packet_ns + 2)},
+                                                      {1, rc::gen::inRange<uint64_t>(0, uint64_t{1} << 45)}}),
+                    rc::gen::inRange<uint32_t>(20, 3001)));
   for (const auto& [pause, bytes] : arrivals) {
     now += pause;
     if (now > uint64_t{1} << 48) break;  // as far as the oracle's fractions go
@@ -71,7 +72,8 @@ RC_GTEST_PROP(Departure, IsTheExactOneOrLessThanOneNanosecondLater, ()) {
 }
 
 TEST(Departure, TenSecondsOfBacklogAtEveryDecadeEndWhereExactArithmeticDoes) {
-  // A packet leaves when all before it have been sent. At most a hundred thousand packets a rate, small ones at low rates.
+  // A packet leaves when all before it have been sent. At most a hundred thousand packets a rate, small ones at low
+  // rates.
   for (uint64_t decade = 10'000; decade <= 100'000'000'000; decade *= 10) {
     for (const uint64_t bps : {decade, decade + 7, decade * 4}) {
       const auto rate = DepartureRate::of(bps, 0);
@@ -81,7 +83,8 @@ TEST(Departure, TenSecondsOfBacklogAtEveryDecadeEndWhereExactArithmeticDoes) {
       for (uint32_t i = 0; departure < 10'000'000'000; ++i) {
         const uint64_t bytes = std::max<uint64_t>(40, bps / 8 * 10 / 100'000) + i % 61;
         departure = stamp(rate, word, 0, static_cast<uint32_t>(bytes));
-        const uint64_t exact = (Fraction(sent) * Fraction(8'000'000'000) / Fraction(static_cast<__int128>(bps))).rounded_up();
+        const uint64_t exact =
+            (Fraction(sent) * Fraction(8'000'000'000) / Fraction(static_cast<__int128>(bps))).rounded_up();
         ASSERT_GE(departure, exact) << bps;
         ASSERT_LE(departure, exact + 1) << bps;
         sent += bytes;

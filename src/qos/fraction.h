@@ -14,7 +14,8 @@ class Fraction {
   friend Fraction operator+(const Fraction& a, const Fraction& b) {
     // Over the least common multiple, so that the products stay small.
     const Int g = gcd(a.bottom_, b.bottom_);
-    return {checked(checked(a.top_, b.bottom_ / g) + checked(b.top_, a.bottom_ / g)), checked(a.bottom_ / g, b.bottom_)};
+    return {checked(checked(a.top_, b.bottom_ / g) + checked(b.top_, a.bottom_ / g)),
+            checked(a.bottom_ / g, b.bottom_)};
   }
   friend Fraction operator-(const Fraction& a, const Fraction& b) { return a + Fraction(-b.top_, b.bottom_); }
   friend Fraction operator*(const Fraction& a, const Fraction& b) {

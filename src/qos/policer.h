@@ -1,7 +1,7 @@
 // Policers: green, yellow or red, by two token buckets. Host and device.
 //
-// Sources: RFC 2697 (single rate three color marker), RFC 2698 (two rate three color marker). Tokens are bytes of the IP
-// packet; both buckets are full at first.
+// Sources: RFC 2697 (single rate three color marker), RFC 2698 (two rate three color marker). Tokens are bytes of the
+// IP packet; both buckets are full at first.
 //
 // Deviation: the RFCs add whole tokens, one at a time; here a bucket also holds parts of a token, so nothing is lost
 // between two packets. A packet sees the same number of whole tokens, except that a bucket which was just full keeps no

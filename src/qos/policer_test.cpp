@@ -17,7 +17,10 @@ using testing::Fraction;
 class PolicerOracle {
  public:
   PolicerOracle(const PolicerConfig& config, uint64_t now_ns)
-      : config_(config), committed_(config.committed_burst_bytes), excess_(config.excess_burst_bytes), last_(seconds(now_ns)) {}
+      : config_(config),
+        committed_(config.committed_burst_bytes),
+        excess_(config.excess_burst_bytes),
+        last_(seconds(now_ns)) {}
 
   Color police(uint64_t now_ns, uint32_t bytes, Color before) {
     const Fraction now = seconds(now_ns);
@@ -65,7 +68,8 @@ rc::Gen<uint64_t> any_rate() {
 }
 // From nothing to two weeks, every power of two as likely.
 rc::Gen<uint64_t> any_pause() {
-  return rc::gen::mapcat(rc::gen::inRange(0, 51), [](int bits) { return rc::gen::inRange<uint64_t>(0, uint64_t{1} << bits); });
+  return rc::gen::mapcat(rc::gen::inRange(0, 51),
+                         [](int bits) { return rc::gen::inRange<uint64_t>(0, uint64_t{1} << bits); });
 }
 
 struct Arrival {
@@ -80,7 +84,8 @@ RC_GTEST_PROP(Policer, GivesTheColorsOfTheRfcs, ()) {
   config.color_aware = *rc::gen::inRange<uint8_t>(0, 2);
   config.committed_bps = *any_rate();
   config.peak_bps = config.committed_bps + *any_rate();
-  const auto burst = rc::gen::oneOf(rc::gen::inRange<uint32_t>(0, 20'000), rc::gen::just(PolicerConfig::kMaxBurstBytes));
+  const auto burst =
+      rc::gen::oneOf(rc::gen::inRange<uint32_t>(0, 20'000), rc::gen::just(PolicerConfig::kMaxBurstBytes));
   config.committed_burst_bytes = *burst;
   config.excess_burst_bytes = *burst;
   const uint64_t start = *any_pause();
@@ -91,7 +96,8 @@ RC_GTEST_PROP(Policer, GivesTheColorsOfTheRfcs, ()) {
   const uint64_t packet_ns = 1000 * 8'000'000'000ull / config.committed_bps;
   const auto arrivals = *rc::gen::container<std::vector<Arrival>>(rc::gen::construct<Arrival>(
       rc::gen::weightedOneOf<uint64_t>({{8, rc::gen::inRange<uint64_t>(0, 2 * packet_ns + 2)}, {1, any_pause()}}),
-      rc::gen::weightedOneOf<uint32_t>({{8, rc::gen::inRange<uint32_t>(20, 1501)}, {1, rc::gen::arbitrary<uint32_t>()}}),
+      rc::gen::weightedOneOf<uint32_t>(
+          {{8, rc::gen::inRange<uint32_t>(20, 1501)}, {1, rc::gen::arbitrary<uint32_t>()}}),
       rc::gen::map(rc::gen::inRange(0, 3), [](int c) { return static_cast<Color>(c); })));
   for (const Arrival& a : arrivals) {
     now += a.pause_ns;
@@ -101,7 +107,8 @@ RC_GTEST_PROP(Policer, GivesTheColorsOfTheRfcs, ()) {
 }
 
 TEST(Policer, GreenBytesAreTheRateToTheByteOverALongTime) {
-  // Ten seconds of packets that come twice as fast as the rate, at every decade: rate * T + burst, less than a packet off.
+  // Ten seconds of packets that come twice as fast as the rate, at every decade: rate * T + burst, less than a packet
+  // off.
   for (uint64_t rate = 10'000; rate <= 100'000'000'000; rate *= 10) {
     for (const uint8_t two : {0, 1}) {
       PolicerConfig config{rate, rate, 3000, 3000, two, 0};
@@ -143,7 +150,8 @@ TEST(Policer, BoundariesOfTheBuckets) {
   EXPECT_EQ(police(one, state, ~uint64_t{0}, 1000), Color::kGreen);
   EXPECT_EQ(police(one, state, ~uint64_t{0}, 500), Color::kYellow);
   // A bucket of the largest size, and packets larger than any bucket.
-  const PolicerConfig large{400'000'000'000, 400'000'000'000, PolicerConfig::kMaxBurstBytes, PolicerConfig::kMaxBurstBytes, 1, 0};
+  const PolicerConfig large{
+      400'000'000'000, 400'000'000'000, PolicerConfig::kMaxBurstBytes, PolicerConfig::kMaxBurstBytes, 1, 0};
   state = PolicerState::full(large, 0);
   EXPECT_EQ(police(large, state, 0, PolicerConfig::kMaxBurstBytes), Color::kGreen);
   EXPECT_EQ(police(large, state, 0, 1), Color::kRed);
