@@ -23,13 +23,14 @@ ALLOWED = {
     "memory": _BASE,
     "batch": _BASE | {"net", "memory"},
     "tables": _BATCH,
-    "formats": _BATCH | {"tables"},
+    "qos": _BATCH,
+    "formats": _BATCH | {"tables", "qos"},
     "ports": _BATCH,  # ports and tables never see each other
-    "graph": _BATCH | {"tables", "formats"},
-    "generate": _BATCH | {"tables", "formats", "ports"},
-    "elements": _BATCH | {"tables", "formats", "graph"},  # never ports, never exec
-    "exec": _BATCH | {"tables", "formats", "graph", "elements", "ports"},
-    "control": _BATCH | {"tables", "formats", "graph", "elements", "ports", "exec"},
+    "graph": _BATCH | {"tables", "qos", "formats"},
+    "generate": _BATCH | {"tables", "qos", "formats", "ports"},
+    "elements": _BATCH | {"tables", "qos", "formats", "graph"},  # never ports, never exec
+    "exec": _BATCH | {"tables", "qos", "formats", "graph", "elements", "ports"},
+    "control": _BATCH | {"tables", "qos", "formats", "graph", "elements", "ports", "exec"},
 }
 ALL = set(ALLOWED)
 # Above the layers: applications, system tests, benchmarks.

@@ -65,6 +65,9 @@ constexpr Row kRows[] = {
     {"route-unreachable", "the next hop is unreachable: answered with host unreachable, other than a blackhole"},
     {"route-prohibited", "the next hop is prohibit: answered with administratively prohibited"},
     {"graph-changed", "held by an element that the graph that followed does not have"},
+    {"policed", "over the rate and burst of a policer (RFC 2697, RFC 2698)"},
+    {"early-drop", "the queue of its class was filling: random early detection"},
+    {"shaper-full", "no room among the packets that wait for their departure time"},
 };
 static_assert(sizeof(kRows) / sizeof(kRows[0]) == static_cast<size_t>(DropReason::kCount));
 

@@ -60,6 +60,9 @@ enum class DropReason : uint8_t {
   kRouteUnreachable = 50,  // an unreachable next hop: the sender is told so
   kRouteProhibited = 51,   // a prohibit next hop
   kGraphChanged = 52,      // held by an element that the next graph does not have
+  kPoliced = 53,           // red, by a policer
+  kEarlyDrop = 54,         // random early detection
+  kShaperFull = 55,        // no room where packets wait for their departure
   kCount
 };
 

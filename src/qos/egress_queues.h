@@ -1,0 +1,180 @@
+// host only
+// What waits at an output: a queue a class, strict priority above deficit round robin.
+//
+// Source: Shreedhar and Varghese, "Efficient Fair Queuing Using Deficit Round-Robin" (SIGCOMM 1995), with weighted
+// quanta. Strict classes go first, the lowest number before the others; what they leave is shared by the weighted ones,
+// whatever their numbers.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/assert.h"
+#include "base/histogram.h"
+#include "batch/drop_reason.h"
+#include "qos/class_map.h"
+#include "qos/red.h"
+
+namespace sluice {
+
+struct EgressClass {
+  bool strict = false;
+  uint32_t quantum_bytes = 1514;  // weighted: bytes a round; not 0
+  uint32_t limit_pkts = 1000;
+  uint64_t limit_bytes = ~uint64_t{0};
+  RedConfig red;
+
+  bool operator==(const EgressClass&) const = default;
+};
+
+// Packets and bytes of one class. in = out + tail_drops + early_drops + what is queued.
+struct EgressCounters {
+  uint64_t in_pkts = 0, in_bytes = 0;
+  uint64_t out_pkts = 0, out_bytes = 0;
+  uint64_t tail_drops = 0, early_drops = 0;
+  uint32_t highest_pkts = 0;
+};
+
+// One thread. Allocates when it is made and never again; T is moved in and out.
+template <typename T>
+class EgressQueues {
+ public:
+  // 1 to kMaxQosClasses classes; `seed` of RED's drops.
+  explicit EgressQueues(const std::vector<EgressClass>& classes, uint64_t seed = 1) {
+    SLUICE_ASSERT(!classes.empty() && classes.size() <= kMaxQosClasses);
+    queues_.reserve(classes.size());
+    for (const EgressClass& c : classes) {
+      SLUICE_ASSERT(c.strict || c.quantum_bytes != 0);
+      queues_.emplace_back(c, seed++);
+    }
+  }
+
+  unsigned classes() const { return static_cast<unsigned>(queues_.size()); }
+  bool empty() const { return size_ == 0; }
+  uint32_t size() const { return size_; }
+  uint32_t length(unsigned c) const { return queues_[c].length; }
+  uint64_t length_bytes(unsigned c) const { return queues_[c].length_bytes; }
+  const EgressClass& config(unsigned c) const { return queues_[c].config; }
+  const EgressCounters& counters(unsigned c) const { return queues_[c].counters; }
+  // Nanoseconds from put to take.
+  const Histogram& latency_ns(unsigned c) const { return queues_[c].latency; }
+
+  // kNone: it is queued. kQueueFull or kEarlyDrop: it is not, and was not moved. A class that is not there is the last.
+  DropReason put(unsigned c, uint64_t now_ns, uint32_t bytes, T&& item) {
+    if (c >= queues_.size()) c = static_cast<unsigned>(queues_.size()) - 1;
+    Queue& q = queues_[c];
+    ++q.counters.in_pkts;
+    q.counters.in_bytes += bytes;
+    const bool early = q.red.drops(now_ns, q.length);
+    if (q.length >= q.config.limit_pkts || bytes > q.config.limit_bytes ||
+        q.length_bytes > q.config.limit_bytes - bytes) {
+      ++q.counters.tail_drops;
+      return DropReason::kQueueFull;
+    }
+    if (early) {
+      ++q.counters.early_drops;
+      return DropReason::kEarlyDrop;
+    }
+    Entry& entry = q.ring[q.at(q.length)];
+    entry.item = std::move(item);
+    entry.put_ns = now_ns;
+    entry.bytes = bytes;
+    q.length_bytes += bytes;
+    ++size_;
+    if (++q.length > q.counters.highest_pkts) q.counters.highest_pkts = q.length;
+    if (q.length == 1) {
+      if (q.config.strict) {
+        strict_ |= 1u << c;
+      } else if (serving_ != c) {
+        activate(c);
+      }
+    }
+    return DropReason::kNone;
+  }
+
+  // The next packet. False: there is none.
+  bool take(uint64_t now_ns, T& item, unsigned* from = nullptr) {
+    if (size_ == 0) return false;
+    unsigned c = 0;
+    if (strict_ != 0) {
+      while ((strict_ >> c & 1) == 0) ++c;
+    } else {
+      c = next_weighted();
+    }
+    Queue& q = queues_[c];
+    Entry& entry = q.ring[q.head];
+    if (!q.config.strict) q.deficit -= entry.bytes;
+    item = std::move(entry.item);
+    if (from != nullptr) *from = c;
+    ++q.counters.out_pkts;
+    q.counters.out_bytes += entry.bytes;
+    q.latency.record(now_ns > entry.put_ns ? now_ns - entry.put_ns : 0);
+    q.length_bytes -= entry.bytes;
+    q.head = q.at(1);
+    --size_;
+    if (--q.length == 0) {
+      q.red.emptied(now_ns);
+      if (q.config.strict) {
+        strict_ &= ~(1u << c);
+      } else {
+        // "DeficitCounter_i = 0": what is not used up is not kept by those who have nothing to send.
+        q.deficit = 0;
+        serving_ = kNobody;
+      }
+    }
+    return true;
+  }
+
+ private:
+  static constexpr unsigned kNobody = kMaxQosClasses;
+
+  struct Entry {
+    T item{};
+    uint64_t put_ns = 0;
+    uint32_t bytes = 0;
+  };
+  struct Queue {
+    Queue(const EgressClass& c, uint64_t seed) : config(c), ring(c.limit_pkts), red(c.red, seed) {}
+    uint32_t at(uint32_t behind) const {
+      const uint64_t i = uint64_t{head} + behind;
+      return static_cast<uint32_t>(i >= ring.size() ? i - ring.size() : i);
+    }
+    EgressClass config;
+    std::vector<Entry> ring;
+    Red red;
+    uint32_t head = 0;
+    uint32_t length = 0;
+    uint64_t length_bytes = 0;
+    uint64_t deficit = 0;
+    EgressCounters counters;
+    Histogram latency;
+  };
+
+  // The paper's ActiveList: classes that have packets and are not being served, the first to be served first.
+  void activate(unsigned c) { active_[active_count_++] = static_cast<uint8_t>(c); }
+  unsigned next_weighted() {
+    // A round adds a quantum to every class with packets, so that this ends.
+    for (;;) {
+      if (serving_ == kNobody) {
+        serving_ = active_[0];
+        --active_count_;
+        for (unsigned i = 0; i < active_count_; ++i) active_[i] = active_[i + 1];
+        queues_[serving_].deficit += queues_[serving_].config.quantum_bytes;
+      }
+      const Queue& q = queues_[serving_];
+      if (q.ring[q.head].bytes <= q.deficit) return serving_;
+      activate(serving_);
+      serving_ = kNobody;
+    }
+  }
+
+  std::vector<Queue> queues_;
+  uint32_t strict_ = 0;  // bit c: the strict class c has packets
+  uint32_t size_ = 0;
+  unsigned serving_ = kNobody;
+  unsigned active_count_ = 0;
+  uint8_t active_[kMaxQosClasses] = {};
+};
+
+}  // namespace sluice

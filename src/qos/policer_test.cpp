@@ -1,0 +1,177 @@
+// Policers against the RFCs' texts in exact fractions, packet by packet.
+#include "qos/policer.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <vector>
+
+#include "qos/fraction.h"
+
+namespace sluice {
+namespace {
+
+using testing::Fraction;
+
+// Tokens are bytes, time is seconds: nothing of the units of the real one.
+class PolicerOracle {
+ public:
+  PolicerOracle(const PolicerConfig& config, uint64_t now_ns)
+      : config_(config),
+        committed_(config.committed_burst_bytes),
+        excess_(config.excess_burst_bytes),
+        last_(seconds(now_ns)) {}
+
+  Color police(uint64_t now_ns, uint32_t bytes, Color before) {
+    const Fraction now = seconds(now_ns);
+    if (last_ < now) {
+      const Fraction elapsed = now - last_;
+      last_ = now;
+      const Fraction cbs = config_.committed_burst_bytes;
+      const Fraction ebs = config_.excess_burst_bytes;
+      const Fraction filled = committed_ + elapsed * byte_rate(config_.committed_bps);
+      committed_ = Fraction::least(filled, cbs);
+      const Fraction more = config_.two_rates != 0 ? elapsed * byte_rate(config_.peak_bps) : filled - committed_;
+      excess_ = Fraction::least(excess_ + more, ebs);
+    }
+    if (config_.color_aware == 0) before = Color::kGreen;
+    const Fraction size = bytes;
+    if (config_.two_rates != 0) {
+      // RFC 2698 section 3: "if the packet has been precolored as red or if Tp(t)-B < 0, the packet is red, else ..."
+      if (before == Color::kRed || excess_ - size < 0) return Color::kRed;
+      excess_ = excess_ - size;
+      if (before == Color::kYellow || committed_ - size < 0) return Color::kYellow;
+      committed_ = committed_ - size;
+      return Color::kGreen;
+    }
+    // RFC 2697 section 3.
+    if (before == Color::kGreen && 0 <= committed_ - size) return committed_ = committed_ - size, Color::kGreen;
+    if (before != Color::kRed && 0 <= excess_ - size) return excess_ = excess_ - size, Color::kYellow;
+    return Color::kRed;
+  }
+
+ private:
+  static Fraction seconds(uint64_t ns) { return {static_cast<__int128>(ns), 1'000'000'000}; }
+  static Fraction byte_rate(uint64_t bps) { return {static_cast<__int128>(bps), 8}; }
+
+  PolicerConfig config_;
+  Fraction committed_, excess_, last_;
+};
+
+// 10 kbit/s to 400 Gbit/s, every decade as likely, odd numbers among them.
+rc::Gen<uint64_t> any_rate() {
+  return rc::gen::mapcat(rc::gen::inRange(4, 12), [](int decade) {
+    uint64_t low = 1;
+    for (int i = 0; i < decade; ++i) low *= 10;
+    return rc::gen::inRange<uint64_t>(low, std::min<uint64_t>(low * 10, 400'000'000'001));
+  });
+}
+// From nothing to two weeks, every power of two as likely.
+rc::Gen<uint64_t> any_pause() {
+  return rc::gen::mapcat(rc::gen::inRange(0, 51),
+                         [](int bits) { return rc::gen::inRange<uint64_t>(0, uint64_t{1} << bits); });
+}
+
+struct Arrival {
+  uint64_t pause_ns;
+  uint32_t bytes;
+  Color before;
+};
+
+RC_GTEST_PROP(Policer, GivesTheColorsOfTheRfcs, ()) {
+  PolicerConfig config;
+  config.two_rates = *rc::gen::inRange<uint8_t>(0, 2);
+  config.color_aware = *rc::gen::inRange<uint8_t>(0, 2);
+  config.committed_bps = *any_rate();
+  config.peak_bps = config.committed_bps + *any_rate();
+  const auto burst =
+      rc::gen::oneOf(rc::gen::inRange<uint32_t>(0, 20'000), rc::gen::just(PolicerConfig::kMaxBurstBytes));
+  config.committed_burst_bytes = *burst;
+  config.excess_burst_bytes = *burst;
+  const uint64_t start = *any_pause();
+  PolicerState state = PolicerState::full(config, start);
+  PolicerOracle oracle(config, start);
+  uint64_t now = start;
+  // Pauses about as long as a packet takes are where colors change.
+  const uint64_t packet_ns = 1000 * 8'000'000'000ull / config.committed_bps;
+  const auto arrivals = *rc::gen::container<std::vector<Arrival>>(rc::gen::construct<Arrival>(
+      rc::gen::weightedOneOf<uint64_t>({{8, rc::gen::inRange<uint64_t>(0, 2 * packet_ns + 2)}, {1, any_pause()}}),
+      rc::gen::weightedOneOf<uint32_t>(
+          {{8, rc::gen::inRange<uint32_t>(20, 1501)}, {1, rc::gen::arbitrary<uint32_t>()}}),
+      rc::gen::map(rc::gen::inRange(0, 3), [](int c) { return static_cast<Color>(c); })));
+  for (const Arrival& a : arrivals) {
+    now += a.pause_ns;
+    if (now > uint64_t{1} << 53) break;  // as far as the oracle's fractions go
+    RC_ASSERT(police(config, state, now, a.bytes, a.before) == oracle.police(now, a.bytes, a.before));
+  }
+}
+
+TEST(Policer, GreenBytesAreTheRateToTheByteOverALongTime) {
+  // Ten seconds of packets that come twice as fast as the rate, at every decade: rate * T + burst, less than a packet
+  // off.
+  for (uint64_t rate = 10'000; rate <= 100'000'000'000; rate *= 10) {
+    for (const uint8_t two : {0, 1}) {
+      PolicerConfig config{rate, rate, 3000, 3000, two, 0};
+      PolicerState state = PolicerState::full(config, 0);
+      const uint64_t packets = 20'000;
+      const uint64_t last_ns = 10'000'000'000;
+      // As long as a burst where the rate is low; jumbo lengths where 20,000 packets would not fill the time.
+      const uint64_t twice = 2 * rate / 8 * 10 / packets;
+      const uint32_t bytes = static_cast<uint32_t>(std::clamp<uint64_t>(twice, 40, PolicerConfig::kMaxBurstBytes));
+      config.committed_burst_bytes = config.excess_burst_bytes = 2 * bytes;
+      state = PolicerState::full(config, 0);
+      unsigned __int128 green = 0;
+      for (uint64_t i = 1; i <= packets; ++i) {
+        if (police(config, state, i * (last_ns / packets), bytes) == Color::kGreen) green += bytes;
+      }
+      const uint64_t allowed = rate / 8 * 10 + 2 * bytes;
+      EXPECT_LE(static_cast<uint64_t>(green), allowed) << rate;
+      EXPECT_GT(static_cast<uint64_t>(green) + 2 * bytes, std::min<uint64_t>(allowed, packets * bytes) - bytes) << rate;
+    }
+  }
+}
+
+TEST(Policer, BoundariesOfTheBuckets) {
+  // One rate, 8 Mbit/s: a byte a microsecond. CBS 1000, EBS 500.
+  const PolicerConfig one{8'000'000, 0, 1000, 500, 0, 0};
+  PolicerState state = PolicerState::full(one, 0);
+  EXPECT_EQ(police(one, state, 0, 1000), Color::kGreen);
+  EXPECT_EQ(police(one, state, 0, 501), Color::kRed);
+  EXPECT_EQ(police(one, state, 0, 500), Color::kYellow);
+  EXPECT_EQ(police(one, state, 0, 1), Color::kRed);
+  EXPECT_EQ(police(one, state, 999, 1), Color::kRed);
+  EXPECT_EQ(police(one, state, 1000, 1), Color::kGreen);
+  // The clock does not go back.
+  EXPECT_EQ(police(one, state, 0, 1), Color::kRed);
+  EXPECT_EQ(police(one, state, 1999, 1), Color::kRed);
+  EXPECT_EQ(police(one, state, 2000, 1), Color::kGreen);
+  // What the first bucket has no room for goes to the second; all of time does not overflow.
+  EXPECT_EQ(police(one, state, ~uint64_t{0}, 1001), Color::kRed);
+  EXPECT_EQ(police(one, state, ~uint64_t{0}, 1000), Color::kGreen);
+  EXPECT_EQ(police(one, state, ~uint64_t{0}, 500), Color::kYellow);
+  // A bucket of the largest size, and packets larger than any bucket.
+  const PolicerConfig large{
+      400'000'000'000, 400'000'000'000, PolicerConfig::kMaxBurstBytes, PolicerConfig::kMaxBurstBytes, 1, 0};
+  state = PolicerState::full(large, 0);
+  EXPECT_EQ(police(large, state, 0, PolicerConfig::kMaxBurstBytes), Color::kGreen);
+  EXPECT_EQ(police(large, state, 0, 1), Color::kRed);
+  EXPECT_EQ(police(large, state, ~uint64_t{0}, ~0u), Color::kRed);
+  EXPECT_EQ(police(large, state, ~uint64_t{0}, PolicerConfig::kMaxBurstBytes + 1), Color::kRed);
+  EXPECT_EQ(police(large, state, ~uint64_t{0}, PolicerConfig::kMaxBurstBytes), Color::kGreen);
+}
+
+TEST(Policer, AColorIsNeverMadeBetter) {
+  for (const uint8_t two : {0, 1}) {
+    const PolicerConfig aware{8'000'000, 16'000'000, 10'000, 10'000, two, 1};
+    PolicerState state = PolicerState::full(aware, 0);
+    EXPECT_EQ(police(aware, state, 0, 100, Color::kRed), Color::kRed);
+    EXPECT_EQ(police(aware, state, 0, 100, Color::kYellow), Color::kYellow);
+    EXPECT_EQ(police(aware, state, 0, 100, Color::kGreen), Color::kGreen);
+    PolicerConfig blind = aware;
+    blind.color_aware = 0;
+    EXPECT_EQ(police(blind, state, 0, 100, Color::kRed), Color::kGreen);
+  }
+}
+
+}  // namespace
+}  // namespace sluice
