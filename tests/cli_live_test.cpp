@@ -211,5 +211,31 @@ for i in $(seq 600); do test "$("$s" graph read q.length)" = 0 && break; sleep 0
   EXPECT_EQ(report["elements"].size(), 6u);
 }
 
+// A graph without queues is replaced where it is run as one with them, and says how where it is not.
+TEST_F(CliLiveTest, AnyGraphIsReplacedWhereThePacketSchedulerRunsIt) {
+  write("a.click", "FromDump(in.pcap) -> IPInput -> c :: Counter -> Discard;\n");
+  write("b.click", "Idle -> CheckIPHeader -> c :: Counter -> DecIPTTL -> Discard;\n");
+  const std::string script = R"sh(s="$SLUICE"
+for i in $(seq 600); do test "$("$s" graph read c.count)" = 300 && break; sleep 0.05; done
+"$s" graph swap b.click > swap.txt 2>&1; echo $? > codes
+"$s" graph read c.count > count.txt)sh";
+  beside("a.click --packet-scheduler --wait -o json", script);
+  EXPECT_EQ(read("codes"), "0\n") << read("swap.txt");
+  EXPECT_EQ(read("count.txt"), "300\n");
+  EXPECT_EQ(read("run.code"), "0\n") << read("run.err");
+  const Json report = json_of("run.out");
+  EXPECT_EQ(report["packets_in"], 300);
+  EXPECT_EQ(report["elements"].size(), 5u);
+  EXPECT_NE(sluice("run a.click --packet-scheduler --print-plan").out.find("--packet-scheduler asks for it"),
+            std::string::npos);
+  const Said device = sluice("run a.click --packet-scheduler --device emu");
+  EXPECT_EQ(device.code, 2);
+  EXPECT_NE(device.err.find("runs on the CPU alone: --packet-scheduler"), std::string::npos) << device.err;
+
+  beside("a.click --wait", "\"$SLUICE\" graph swap b.click > swap.txt 2>&1; echo $? > codes");
+  EXPECT_EQ(read("codes"), "1\n");
+  EXPECT_NE(read("swap.txt").find("with --packet-scheduler"), std::string::npos) << read("swap.txt");
+}
+
 }  // namespace
 }  // namespace sluice

@@ -26,7 +26,7 @@ struct RunFlags {
                    latency_target;
   std::vector<std::string> out;
   DeviceFlags device;
-  bool icmp_denied = false, print_graph = false, print_plan = false, simulated = false;
+  bool icmp_denied = false, print_graph = false, print_plan = false, simulated = false, one_by_one = false;
   unsigned workers = 1;
   uint32_t batch = 256;
   uint64_t limit = 0;
@@ -228,8 +228,14 @@ Exit run(const RunFlags& o) {
     return Exit::kOk;
   }
   const std::string title = standard ? "standard graph" : file == "-" ? "standard input" : file;
+  const Scheduled scheduled = o.one_by_one ? Scheduled::kAlways : Scheduled::kAllowed;
+  // From here on a graph that is asked to be is one that has to be.
+  const auto schedule = [&o](Pipeline& p) {
+    if (o.one_by_one && p.router.scheduled.empty()) p.router.scheduled = "--packet-scheduler asks for it";
+  };
   if (o.print_graph || o.print_plan) {
-    const auto parsed = parse_pipeline(std::move(text), title, defines, Scheduled::kAllowed);
+    const auto parsed = parse_pipeline(std::move(text), title, defines, scheduled);
+    schedule(*parsed);
     if (o.print_graph) {
       show("graph", print_click(parsed->graph));
     } else if (!parsed->router.scheduled.empty()) {
@@ -240,7 +246,8 @@ Exit run(const RunFlags& o) {
     return Exit::kOk;
   }
   LiveRun live(o.live);
-  auto pipeline = load_pipeline(std::move(text), title, defines, overrides, true, o.live.counts(), Scheduled::kAllowed);
+  auto pipeline = load_pipeline(std::move(text), title, defines, overrides, true, o.live.counts(), scheduled);
+  schedule(*pipeline);
   if (!pipeline->router.scheduled.empty()) return run_queues(o, *pipeline, defines, device, live);
   if (o.simulated) fail(Exit::kUsage, "--simtime is for graphs with queues, timers or scripts");
   RunOptions options;
@@ -408,6 +415,9 @@ void add_run(CLI::App& root) {
   sub->add_flag("--print-graph", o->print_graph, "Print the graph as Click text and stop");
   sub->add_flag("--simtime", o->simulated,
                 "For a graph with queues, timers or scripts: simulated time, which jumps to whatever is next");
+  sub->add_flag("--packet-scheduler", o->one_by_one,
+                "Run any graph as one with queues: one packet at a time on the CPU, so that 'sluice graph' replaces it "
+                "while it runs and calls its handlers");
   sub->add_flag("--print-plan", o->print_plan, "Print how the graph is cut into programs and stop");
 }
 

@@ -138,6 +138,10 @@ Result<Json> Control::run(const Json& request) {
   const std::vector<std::string> commands = {"show runtime",   "show rules",        "show drops",  "show tables",
                                              "show routes",    "acl change",        "acl replace", "routes change",
                                              "routes replace", "adjacencies change"};
+  if (command.starts_with("graph ")) {
+    return Error(fmt::format("'{}' is for graphs that the packet scheduler runs", command),
+                 "start 'sluice run' with --packet-scheduler, and any graph is one");
+  }
   const std::string near = closest_match(command, commands);
   return Error(
       fmt::format("'{}' is not a command", command),
