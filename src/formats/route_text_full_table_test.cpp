@@ -125,5 +125,17 @@ TEST(FullTable, EveryAlgorithmAgreesWithTheTrie) {
   });
 }
 
+// What a second-level cache can hold: a full table of either family, by each structure that is called compressed.
+TEST(FullTable, CompressedImagesTakeLessThanFourMegabytes) {
+  const auto rib = full_tables();
+  if (!rib) GTEST_SKIP() << "no full tables (or no xz): set SLUICE_DATA to a folder with rib/*.txt.xz";
+  for (const char* six : {"poptrie", "range24", "planb"}) {
+    const auto image = build_routes(*rib, "poptrie", six);
+    ASSERT_TRUE(image.ok());
+    EXPECT_LT(image->section(SectionTag::kFib4).size(), 4'000'000u);
+    EXPECT_LT(image->section(SectionTag::kFib6).size(), 4'000'000u) << six;
+  }
+}
+
 }  // namespace
 }  // namespace sluice

@@ -202,8 +202,14 @@ Result<FibSection> find_fib(const Image& image, SectionTag tag) {
   const ImageSection* section = image.find(tag);
   const char* family = tag == SectionTag::kFib4 ? "IPv4" : "IPv6";
   if (section == nullptr) return Error(fmt::format("the image holds no {} table", family));
-  if (section->layout_version != 1) {
-    return Error(fmt::format("{} table of layout {}, this program reads 1", family, section->layout_version),
+  uint32_t layout = 1;
+  if (tag == SectionTag::kFib4) {
+    with_lpm<LpmAlgorithms4>(section_algorithm(*section), [&]<typename A>(A) { layout = lpm_layout<A>(); });
+  } else {
+    with_lpm<LpmAlgorithms6>(section_algorithm(*section), [&]<typename A>(A) { layout = lpm_layout<A>(); });
+  }
+  if (section->layout_version != layout) {
+    return Error(fmt::format("{} table of layout {}, this program reads {}", family, section->layout_version, layout),
                  "make it again with `sluice compile`");
   }
   auto names = NextHopNames::open(image.section(SectionTag::kNextHopNames));

@@ -3,7 +3,7 @@
 // To add one: write its view and its plan function, and put a traits struct into the lists below. View4 has
 // open(section, next_hop_count), lookup(address), prefetch(address), lookup_bulk(...) and each_pointer(f), by which a
 // copy of the section in another memory space is made; View6 the same with (hi, lo). A family that an algorithm cannot
-// serve leaves its list out.
+// serve leaves its list out. A section's layout version is 1, or what the traits struct says as kLayout.
 #pragma once
 
 #include <cstring>
@@ -62,6 +62,7 @@ struct PlanB {
 struct Poptrie {
   static constexpr const char* kName = "poptrie";
   static constexpr const char* kSummary = "multibit trie compressed by popcount; a few megabytes for a full table";
+  static constexpr uint32_t kLayout = kPoptrieLayoutVersion;
   using View4 = Poptrie4View;
   using View6 = Poptrie6View;
   static Result<FibPlan> plan4(const Rib& rib) { return plan_poptrie4(rib); }
@@ -71,7 +72,8 @@ struct Poptrie {
 // The oracle.
 struct Trie {
   static constexpr const char* kName = "trie";
-  static constexpr const char* kSummary = "path-compressed binary trie; the reference";
+  static constexpr const char* kSummary = "path-compressed binary trie of 64-bit nodes; the reference";
+  static constexpr uint32_t kLayout = kTrieLayoutVersion;
   using View4 = Trie4View;
   using View6 = Trie6View;
   static Result<FibPlan> plan4(const Rib& rib) { return plan_trie4(rib); }
@@ -150,6 +152,13 @@ LpmChoice choose_lpm(const Rib& rib, LpmTarget target);
 // first. Errors: unknown algorithm names (with the nearest name), out of memory, limits of an algorithm.
 Result<Image> build_routes(const Rib& rib, std::string_view algorithm4, std::string_view algorithm6,
                            LpmTarget target = LpmTarget::kCpu);
+
+// The layout version that an algorithm's sections have.
+template <typename A>
+constexpr uint32_t lpm_layout() {
+  if constexpr (requires { A::kLayout; }) return A::kLayout;
+  return 1;
+}
 
 // The name of the algorithm that built a section.
 inline std::string_view section_algorithm(const ImageSection& section) {

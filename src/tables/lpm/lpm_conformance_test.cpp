@@ -163,6 +163,57 @@ void expect_conformance(const Rib& rib, bool reload) {
   });
 }
 
+// The size of a trie's section follows from the routes alone: a leaf of 8 bytes for each that holds no other, a node of
+// 8 bytes between each two leaves, and an entry for each route and for "no route".
+template <typename Route>
+size_t trie_bytes(std::span<const Route> routes, size_t entry) {
+  size_t leaves = 0;
+  for (const Route& outer : routes) {
+    bool holds = false;
+    for (const Route& r : routes) {
+      holds |= &r != &outer && route_begin(outer) <= route_begin(r) && route_last(r) <= route_last(outer);
+    }
+    leaves += holds ? 0 : 1;
+  }
+  return 64 + 8 * (2 * std::max<size_t>(leaves, 1) - 1) + entry * (routes.size() + 1);
+}
+
+// The trie tests bits on its way down without comparing: any address at all comes to some leaf, and the longest match
+// is there or covers it. Routes that share most of their bits, against the definition.
+TEST(LpmConformance, TrieFindsTheLongestMatchFromAnyLeaf) {
+  EXPECT_TRUE(rc::check([] {
+    Rib rib;
+    intern_ids(rib, 9);
+    const size_t count = *rc::gen::inRange<size_t>(0, 40);
+    const uint64_t stem = *rc::gen::arbitrary<uint64_t>();
+    // A stem with a few of its bits turned, wherever those are.
+    auto near = [&] {
+      uint64_t out = stem;
+      for (int i = *rc::gen::inRange(0, 4); i > 0; --i) out ^= uint64_t{1} << *rc::gen::inRange(0, 64);
+      return out;
+    };
+    for (size_t i = 0; i < count; ++i) {
+      const uint64_t hi = near(), lo = near();
+      rib.add(prefix4(static_cast<uint32_t>(hi >> 32), *rc::gen::inRange(0u, 33u)), 1 + i % 9);
+      rib.add(prefix6(hi, lo, *rc::gen::inRange(0u, 129u)), 1 + i % 9);
+    }
+    rib.settle();
+    const auto image = build_routes(rib, "trie", "trie");
+    RC_ASSERT(image.ok());
+    const auto four = Trie4View::open(image->section(SectionTag::kFib4), 9);
+    const auto six = Trie6View::open(image->section(SectionTag::kFib6), 9);
+    RC_ASSERT(four.ok() && six.ok());
+    for (int i = 0; i < 20; ++i) {
+      const uint64_t hi = near(), lo = near();
+      const auto low = static_cast<uint32_t>(hi >> 32);
+      RC_ASSERT(four->lookup(low) == linear_lookup4(rib.routes4(), low));
+      RC_ASSERT(six->lookup(hi, lo) == linear_lookup6(rib.routes6(), hi, lo));
+    }
+    RC_ASSERT(image->section(SectionTag::kFib4).size() == trie_bytes(rib.routes4(), 12));
+    RC_ASSERT(image->section(SectionTag::kFib6).size() == trie_bytes(rib.routes6(), 24));
+  }));
+}
+
 TEST(LpmConformance, EmptyTableAnswersNothing) {
   Rib rib;
   expect_conformance(rib, true);

@@ -116,6 +116,7 @@ class PoptrieBuilder {
     header.nodes_offset = round(header.root_offset + built->root_.size() * 4);
     header.leaves_offset = round(header.nodes_offset + built->quarters_.size() * sizeof(PoptrieQuarter));
     FibPlan plan;
+    plan.layout_version = kPoptrieLayoutVersion;
     plan.bytes = round(header.leaves_offset + built->leaves_.size() * 2 + 2);  // + 2: a gather reads four bytes
     plan.write = [built, header](std::span<std::byte> out) {
       auto put = [&](uint64_t at, const auto& array) {

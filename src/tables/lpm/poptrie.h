@@ -53,6 +53,9 @@ struct alignas(32) PoptrieQuarter {
 };
 static_assert(sizeof(PoptrieQuarter) == 32);
 
+// Of both families' sections: 1 had no root_offset, and for IPv6 a root of 2^21 + 1 entries.
+inline constexpr uint32_t kPoptrieLayoutVersion = 2;
+
 // What both families share: the arrays and one step.
 struct PoptrieArrays {
   static constexpr uint32_t kNode = 0x80000000u;
