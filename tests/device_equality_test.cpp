@@ -41,10 +41,10 @@ std::vector<Way> ways() {
   }
   all.push_back({DeviceMode::kLaunch, Transport::kCommPool, kAuto, 3, 100});
   if (kWatched) return all;
-  all.push_back({DeviceMode::kLaunch, Transport::kCommPool, kAuto, 2, 4096, 2, 2});
+  all.push_back({DeviceMode::kLaunch, Transport::kCommPool, kAuto, 2, 8192, 2, 2});
   all.push_back({DeviceMode::kAdaptive, Transport::kCommPool, kAuto, 1, 256});
   all.push_back({DeviceMode::kPersistent, Transport::kTagged, kAuto, 1, 1, 1, 1});
-  all.push_back({DeviceMode::kPersistent, Transport::kTagged, kKey, 2, 4096, 1, 2});
+  all.push_back({DeviceMode::kPersistent, Transport::kTagged, kKey, 2, 8192, 1, 2});
   all.push_back({DeviceMode::kLaunch, Transport::kStaged, kKey, 3, 64, 3, 8});
   all.push_back({DeviceMode::kLaunch, Transport::kStaged, kAuto, 2, 256, 1, 4, 100'000});
   all.push_back({DeviceMode::kAdaptive, Transport::kStaged, kKey, 1, 1024, 1, 4, 50'000});
