@@ -271,7 +271,7 @@ TEST(BackendEquality, CodepointsAndLengths) {
   for (const unsigned workers : {1u, 3u}) {
     for (const uint32_t batch : {33u, 256u}) {
       for (const bool fast : {true, false}) {
-        const Backend backend{"tuple_space", testing::kDirect4, "poptrie", workers, batch, 0, fast};
+        const Backend backend{"tuple_space", "poptrie", "poptrie", workers, batch, 0, fast};
         expect_equal(want, run(dir, backend, text(backend)), backend);
       }
     }
