@@ -49,7 +49,7 @@ std::vector<Backend> backends() {
     }
   }
   for (unsigned workers : {1u, 2u, 5u}) {
-    for (uint32_t batch : {1u, 31u, 33u, 1000u, 4096u})
+    for (uint32_t batch : {1u, 31u, 33u, 1000u, 4096u, 8192u})
       all.push_back({"tuple_space", testing::kDirect4, "poptrie", workers, batch});
     // The first is never met, the second sometimes.
     for (uint64_t target_ns : {1u, 20'000u})
@@ -271,7 +271,7 @@ TEST(BackendEquality, CodepointsAndLengths) {
   for (const unsigned workers : {1u, 3u}) {
     for (const uint32_t batch : {33u, 256u}) {
       for (const bool fast : {true, false}) {
-        const Backend backend{"tuple_space", testing::kDirect4, "poptrie", workers, batch, 0, fast};
+        const Backend backend{"tuple_space", "poptrie", "poptrie", workers, batch, 0, fast};
         expect_equal(want, run(dir, backend, text(backend)), backend);
       }
     }

@@ -129,7 +129,7 @@ TEST_F(CliRunTest, ThePrintedGraphRunsToTheSameBytes) {
 
 TEST_F(CliRunTest, WorkersAndBatchesDoNotChangeABit) {
   ASSERT_EQ(sluice("run " + standard_ + " --out out.pcap").code, 0);
-  for (const char* options : {"--workers 2", "--workers 5 --batch 7", "--batch 1", "--batch 4096",
+  for (const char* options : {"--workers 2", "--workers 5 --batch 7", "--batch 1", "--batch 8192",
                               "--algorithm linear --route-algorithm trie"}) {
     ASSERT_EQ(sluice("run " + standard_ + " --out other.pcap " + options).code, 0) << options;
     EXPECT_TRUE(read("out.pcap") == read("other.pcap")) << options;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/test_data.h"
+#include "ports/pcap/capture_writer.h"
 #include "tests/testing/device_ways.h"
 #include "tests/testing/devices.h"
 #include "tests/testing/run_graph.h"
@@ -41,10 +42,10 @@ std::vector<Way> ways() {
   }
   all.push_back({DeviceMode::kLaunch, Transport::kCommPool, kAuto, 3, 100});
   if (kWatched) return all;
-  all.push_back({DeviceMode::kLaunch, Transport::kCommPool, kAuto, 2, 4096, 2, 2});
+  all.push_back({DeviceMode::kLaunch, Transport::kCommPool, kAuto, 2, 8192, 2, 2});
   all.push_back({DeviceMode::kAdaptive, Transport::kCommPool, kAuto, 1, 256});
   all.push_back({DeviceMode::kPersistent, Transport::kTagged, kAuto, 1, 1, 1, 1});
-  all.push_back({DeviceMode::kPersistent, Transport::kTagged, kKey, 2, 4096, 1, 2});
+  all.push_back({DeviceMode::kPersistent, Transport::kTagged, kKey, 2, 8192, 1, 2});
   all.push_back({DeviceMode::kLaunch, Transport::kStaged, kKey, 3, 64, 3, 8});
   all.push_back({DeviceMode::kLaunch, Transport::kStaged, kAuto, 2, 256, 1, 4, 100'000});
   all.push_back({DeviceMode::kAdaptive, Transport::kStaged, kKey, 1, 1024, 1, 4, 50'000});
@@ -174,11 +175,57 @@ TEST(DeviceEquality, FramesClassifiersAndSums) {
   EXPECT_GT(equal_everywhere(dir, text, want), packets(2000));
 }
 
+// A pool on a device has room for usual frames. What is too long for it, or for what is left of it, the host does: it
+// is counted, and not dropped.
+TEST(DeviceEquality, FramesTooLongForAPoolStayOnTheHost) {
+  const TempDir dir;
+  const std::string path = dir / "in.pcap";
+  {
+    auto writer = CaptureWriter::create(path);
+    ASSERT_TRUE(writer.ok());
+    for (uint32_t i = 0; i < 60; ++i) {
+      // The last is longer than the pool of a batch of one.
+      const uint32_t bytes[] = {64, 9018, 1518, 80'000};
+      std::vector<uint8_t> frame(bytes[i % 4]);
+      for (size_t k = 0; k < frame.size(); ++k) frame[k] = static_cast<uint8_t>(k * 7 + i);
+      const auto n = static_cast<uint32_t>(frame.size());
+      ASSERT_TRUE(writer->append(FrameHeader{n, n, i}, frame.data()));
+    }
+    ASSERT_TRUE(writer->commit().ok());
+  }
+  const std::string text = "FromDump(" + path +
+                           ") -> EtherMirror -> SetCRC32(MODE fcs) -> t :: Tee(2);\n"
+                           "t[0] -> ToDump($OUT); t[1] -> CheckCRC32(MODE fcs) -> ToDump($OUT2);\n";
+  const DeviceOutcome want = run(dir, text, nullptr);
+  ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+  EXPECT_EQ(want.outcome.report.packets_out, 120u);
+  EXPECT_EQ(want.outcome.report.dropped, 0u);
+  for (const std::string& kind : testing::device_kinds()) {
+    for (const uint32_t batch : {1u, 16u}) {
+      for (const unsigned workers : {1u, 2u}) {
+        const Way way{DeviceMode::kLaunch, Transport::kCommPool, RecordChoice::kAuto, workers, batch};
+        SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
+        const DeviceOutcome got = run(dir, text, &way, kind);
+        expect_equal(want, got);
+        const DeviceCounters& counted = got.outcome.report.offload;
+        EXPECT_GT(counted.offloaded, 0u);
+        // Of each packet two sums: one is set, one is checked.
+        EXPECT_EQ(counted.offloaded + counted.on_host, 120u);
+        if (batch == 1) {
+          EXPECT_EQ(counted.on_host, 2 * 15u);  // the longest, and no other
+        } else {
+          EXPECT_GE(counted.on_host, 2 * 15u);
+        }
+      }
+    }
+  }
+}
+
 // Packets that are cut off and marked before, between and behind lookups.
 TEST(DeviceEquality, CodepointsAndLengths) {
   const TempDir dir;
   const std::string capture = testing::write_mixed_capture(dir / "in.pcap", packets(1000), 8);
-  std::string text = standard(dir, capture);
+  std::string text = standard(dir, capture, "tuple_space", "poptrie");
   text.erase(text.find("in ::"));
   text += testing::codepoint_graph_text("FromDump(" + capture + ")");
   const DeviceOutcome want = run(dir, text, nullptr);

@@ -962,7 +962,7 @@ void add_bench(CLI::App& root) {
       ->type_name("BYTES,...");
   pipeline->add_option("--batch", p->batches, "Packets a batch; several, joined by commas, are measured in turn")
       ->delimiter(',')
-      ->check(CLI::Range(1, 4096))
+      ->check(CLI::Range(1u, Batch::kMaxPackets))
       ->type_name("N,...")
       ->capture_default_str();
   add_latency_target_option(*pipeline, p->latency_target);

@@ -211,7 +211,7 @@ void add_bench_functions(CLI::App& bench) {
       ->type_name("MODE/TRANSPORT/THREADING,...");
   sub->add_option("--batch", o->batches, "Packets a batch")
       ->delimiter(',')
-      ->check(CLI::Range(1, 4096))
+      ->check(CLI::Range(1u, Batch::kMaxPackets))
       ->type_name("N,...")
       ->capture_default_str();
   sub->add_option("--workers", o->worker_counts, "Workers, each with a source and channels of its own")

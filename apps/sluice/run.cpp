@@ -384,8 +384,8 @@ void add_run_options(CLI::App& sub, RunFlags& o) {
   sub.add_option("--algorithm", o.algorithm, "ACL algorithm for all access lists")->type_name("NAME");
   sub.add_option("--route-algorithm", o.route_algorithm, "Route algorithms for all route tables")->type_name("A4[,A6]");
   add_workers_option(sub, o.workers);
-  sub.add_option("--batch", o.batch, "Packets a batch, 1 to 4096")
-      ->check(CLI::Range(1, 4096))
+  sub.add_option("--batch", o.batch, "Packets a batch, 1 to 8192")
+      ->check(CLI::Range(1u, Batch::kMaxPackets))
       ->type_name("N")
       ->capture_default_str();
   add_latency_target_option(sub, o.latency_target);

@@ -1,4 +1,4 @@
-// Batch: up to 4096 packets as columns in one memory space.
+// Batch: up to 8192 packets as columns in one memory space.
 #pragma once
 
 #include <atomic>
@@ -83,7 +83,7 @@ static_assert(offsetof(Packet, port) - offsetof(Packet, rule) == offsetof(Annota
 // may grow the arena for a frame larger than any before.
 class Batch {
  public:
-  static constexpr uint32_t kMaxPackets = 4096;
+  static constexpr uint32_t kMaxPackets = 8192;
 
   // `capacity` packets (1..kMaxPackets) and `arena_bytes` of frame memory (0: this batch only refers to frames
   // elsewhere).

@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
+#include <random>
+#include <set>
+#include <vector>
 
 namespace sluice {
 namespace {
@@ -87,6 +92,71 @@ TEST(Batch, BytesAreTheSumOfLengths) {
   uint64_t sum = 0;
   some.for_each([&](uint32_t i) { sum += batch.data_length(i); });
   EXPECT_EQ(batch.bytes(some), sum);
+}
+
+// Held to a plain set of indices, up to the last one that there is room for.
+TEST(Selection, IsASetOfIndices) {
+  constexpr uint32_t kIndices = Selection::kWords * 64;
+  static_assert(kIndices == Batch::kMaxPackets);
+  std::mt19937 random(5);
+  for (int round = 0; round < 12; ++round) {
+    // Small ones after large ones: what lay in the upper words must be gone.
+    const uint32_t most = round % 2 == 0 ? kIndices : 1 + static_cast<uint32_t>(random() % 300);
+    Selection some[3];
+    std::set<uint32_t> want[3];
+    for (int step = 0; step < 60; ++step) {
+      const size_t a = random() % 3, b = random() % 3;
+      const uint32_t i = random() % 4 == 0 ? most - 1 : static_cast<uint32_t>(random() % most);
+      switch (random() % 10) {
+        case 0:
+          some[a].clear();
+          want[a].clear();
+          break;
+        case 1:
+          some[a] = some[b];
+          want[a] = want[b];
+          break;
+        case 2:
+          some[a].merge(some[b]);
+          want[a].insert(want[b].begin(), want[b].end());
+          break;
+        case 3:
+          some[a].fill(i + 1);
+          want[a].clear();
+          for (uint32_t k = 0; k <= i; ++k) want[a].insert(want[a].end(), k);
+          break;
+        case 4:
+          some[a].remove(i);
+          want[a].erase(i);
+          break;
+        case 5:
+          some[a].or_word(i / 64, 0x8000000000000001u);
+          want[a].insert({i / 64 * 64, i / 64 * 64 + 63});
+          break;
+        case 6: {
+          some[a].set_word(i / 64, 6);
+          const uint32_t from = i / 64 * 64;
+          want[a].erase(want[a].lower_bound(from), want[a].lower_bound(from + 64));
+          want[a].insert({from + 1, from + 2});
+          break;
+        }
+        default:
+          some[a].add(i);
+          want[a].insert(i);
+      }
+      const Selection copy = some[a];
+      ASSERT_EQ(copy.count(), want[a].size());
+      ASSERT_EQ(copy.empty(), want[a].empty());
+      ASSERT_EQ(copy.has(i), want[a].count(i) != 0);
+      std::vector<uint32_t> listed;
+      copy.for_each([&](uint32_t k) { listed.push_back(k); });
+      ASSERT_TRUE(std::equal(listed.begin(), listed.end(), want[a].begin(), want[a].end()));
+      // Words past the last that was written may be looked at, too.
+      uint32_t bits = 0;
+      for (uint32_t w = 0; w < Selection::kWords; ++w) bits += static_cast<uint32_t>(std::popcount(copy.word(w)));
+      ASSERT_EQ(bits, want[a].size());
+    }
+  }
 }
 
 }  // namespace

@@ -1,19 +1,36 @@
 // A subset of a batch's packets, in index order.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
 
 namespace sluice {
 
-// A bitmap over 4096 indices: merging two streams of one batch is an OR, and the order of packets is never lost.
+// A bitmap over 8192 indices: merging two streams of one batch is an OR, and the order of packets is never lost. Only
+// the words up to the last one that was written are ever looked at, so that a small batch pays for its own size.
 class Selection {
  public:
-  static constexpr uint32_t kWords = 64;
+  static constexpr uint32_t kWords = 128;
 
-  void clear() { std::memset(words_, 0, sizeof words_); }
-  void add(uint32_t i) { words_[i / 64] |= uint64_t{1} << (i % 64); }
+  Selection() = default;
+  Selection(const Selection& other) noexcept : used_(other.used_) {
+    std::memcpy(words_, other.words_, used_ * sizeof words_[0]);
+  }
+  Selection& operator=(const Selection& other) noexcept {
+    for (uint32_t w = other.used_; w < used_; ++w) words_[w] = 0;
+    std::memmove(words_, other.words_, other.used_ * sizeof words_[0]);
+    used_ = other.used_;
+    return *this;
+  }
+  ~Selection() = default;
+
+  void clear() {
+    std::memset(words_, 0, used_ * sizeof words_[0]);
+    used_ = 0;
+  }
+  void add(uint32_t i) { or_word(i / 64, uint64_t{1} << (i % 64)); }
   void remove(uint32_t i) { words_[i / 64] &= ~(uint64_t{1} << (i % 64)); }
   bool has(uint32_t i) const { return (words_[i / 64] >> (i % 64) & 1) != 0; }
   // The first `n` packets.
@@ -21,28 +38,37 @@ class Selection {
     clear();
     for (uint32_t w = 0; w < n / 64; ++w) words_[w] = ~uint64_t{0};
     if (n % 64 != 0) words_[n / 64] = (uint64_t{1} << (n % 64)) - 1;
+    used_ = (n + 63) / 64;
   }
   void merge(const Selection& other) {
-    for (uint32_t w = 0; w < kWords; ++w) words_[w] |= other.words_[w];
+    for (uint32_t w = 0; w < other.used_; ++w) words_[w] |= other.words_[w];
+    used_ = std::max(used_, other.used_);
   }
   bool empty() const {
     uint64_t any = 0;
-    for (uint64_t w : words_) any |= w;
+    for (uint32_t w = 0; w < used_; ++w) any |= words_[w];
     return any == 0;
   }
   uint32_t count() const {
     uint32_t n = 0;
-    for (uint64_t w : words_) n += static_cast<uint32_t>(std::popcount(w));
+    for (uint32_t w = 0; w < used_; ++w) n += static_cast<uint32_t>(std::popcount(words_[w]));
     return n;
   }
   uint64_t word(uint32_t w) const { return words_[w]; }
-  void set_word(uint32_t w, uint64_t bits) { words_[w] = bits; }
-  void or_word(uint32_t w, uint64_t bits) { words_[w] |= bits; }
+  void set_word(uint32_t w, uint64_t bits) {
+    words_[w] = bits;
+    used_ = std::max(used_, w + 1);
+  }
+  void or_word(uint32_t w, uint64_t bits) {
+    words_[w] |= bits;
+    used_ = std::max(used_, w + 1);
+  }
 
   // Calls f(index) in ascending order.
   template <typename F>
   void for_each(F&& f) const {
-    for (uint32_t w = 0; w < kWords; ++w) {
+    const uint32_t used = used_;
+    for (uint32_t w = 0; w < used; ++w) {
       const uint64_t all = words_[w];
       if (all == ~uint64_t{0}) {
         // Most often; a plain loop.
@@ -54,6 +80,7 @@ class Selection {
   }
 
  private:
+  uint32_t used_ = 0;  // words from here on are 0
   uint64_t words_[kWords] = {};
 };
 

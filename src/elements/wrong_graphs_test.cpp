@@ -390,11 +390,11 @@ const WrongGraph kWrongGraphs[] = {
      "  FromIPSummaryDump() -> Discard;\n"
      "                    ^\n"
      "error: 1 error in test.click\n"},
-    {"ABatchTooLarge", "Idle -> MinBatch(5000) -> Discard;\n",
-     "test.click:1:18: error: BURST: '5000' is out of range\n"
-     "  Idle -> MinBatch(5000) -> Discard;\n"
+    {"ABatchTooLarge", "Idle -> MinBatch(9000) -> Discard;\n",
+     "test.click:1:18: error: BURST: '9000' is out of range\n"
+     "  Idle -> MinBatch(9000) -> Discard;\n"
      "                   ^~~~\n"
-     "  expected: a whole number from 1 to 4096 (packets)\n"
+     "  expected: a whole number from 1 to 8192 (packets)\n"
      "error: 1 error in test.click\n"},
     {"ANegativeTimer", "Idle -> MinBatch(32, TIMER -1) -> Discard;\n",
      "test.click:1:28: error: TIMER: '-1' is negative\n"

@@ -270,7 +270,7 @@ Result<void> Runtime::open_pools(Device& device, const ChannelOptions& options, 
   for (const Offload& o : offloads_) addresses |= o.on_device && !o.keys && o.shape.kind == RecordKind::kAddress;
   if (!pooled() || !addresses) return {};
   // A batch of usual frames fits; what does not stays on the host.
-  const size_t bytes = std::min<size_t>(size_t{8} << 20, (size_t{1} << 16) + size_t{options_.batch} * 2048);
+  const size_t bytes = (size_t{1} << 16) + size_t{options_.batch} * 2048;
   for (uint32_t f = 0; f < options.flights; ++f) {
     auto host = device.allocate(MemorySpace::kStaging, bytes);
     if (!host) return std::move(host).error();

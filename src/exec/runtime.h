@@ -60,7 +60,7 @@ struct DeviceOptions {
 
 struct RunOptions {
   unsigned workers = 1;  // 1..256 threads that run programs; with more than one, a further thread reads and writes
-  uint32_t batch = 256;  // packets a batch, 1..4096
+  uint32_t batch = 256;  // packets a batch, 1..8192
   // Not 0: batches are made smaller while they take longer than this from their reading to their end, and larger again
   // up to `batch`. The result does not depend on it; with several sources, which take turns by batches, it has no
   // effect.

@@ -177,17 +177,14 @@ class IpFilter final : public Element {
 
 constexpr const char* kLanguage =
     "A pattern is made of primitives with `and`, `or`, `not` (`&&`, `||`, `!`), parentheses and `C ? A : B`: "
-    "`[src|dst|src or "
-    "dst|src and dst] [tcp|udp] host A`, `net P`, `port N`, `ether host M`; `ip proto P`; `ip vers`, `hl`, `id`, "
-    "`len`, `tos`, `dscp`, "
-    "`ttl` N; `ip frag`, `unfrag`, `ect`, `ce`; `tcp opt syn`, `tcp win N`; `icmp type T`; bytes as in `ip[8:1]` and "
-    "`tcp[13]`; names of protocols; `true`, `false`, `-`. Before a value may stand `& MASK` and `==`, `!=`, `<`, `>`, "
-    "`<=` or "
-    "`>=`. Qualifiers carry over: `src port 80 or 81`. Ports are those of first fragments; `src port != 5` holds for "
-    "packets "
-    "with ports only, `!(src port == 5)` for all others too. IPv6 addresses may stand wherever IPv4 ones may. Long "
-    "lists "
-    "of patterns that rules can say are looked up as an access list.";
+    "`[src|dst|src or dst|src and dst] [tcp|udp] host A`, `net P`, `port N`, `ether host M`; `ip proto P`; `ip vers`, "
+    "`hl`, `id`, `len`, `tos`, `dscp`, `ttl` N; `ip frag`, `unfrag`, `ect`, `ce`; `tcp opt syn`, `tcp win N`; `icmp "
+    "type T`; bytes as in `ip[8:1]` and `tcp[13]`; names of protocols, ports (`www`), flags (`syn`) and ICMP types "
+    "(`icmp echo`) alone; `true`, `false`, `-`. Before a value may stand `& MASK` and `==`, `!=`, `<`, `>`, `<=` or "
+    "`>=`; a mask without a value asks for some of its bits. Qualifiers carry over: `src port 80 or 81`. Ports are "
+    "those of first fragments; `src port != 5` holds for packets with ports only, `!(src port == 5)` for all others "
+    "too. An Ethernet address is that of the header with which the data, or else the frame, begin. IPv6 addresses may "
+    "stand wherever IPv4 ones may. Long lists of patterns that rules can say are looked up as an access list.";
 
 }  // namespace
 

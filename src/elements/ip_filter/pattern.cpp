@@ -64,8 +64,11 @@ constexpr AboutWord kAbouts[] = {{"host", About::kHost},
                                  {"opt", About::kTcpOption},
                                  {"win", About::kTcpWindow},
                                  {"type", About::kIcmpType}};
-constexpr Named kMoreIcmpTypes[] = {
-    {"echo", 8}, {"unreachable", 3}, {"timestamp", 13}, {"timeexceeded", 11}, {"parameterproblem", 12}};
+constexpr Named kMoreIcmpTypes[] = {{"echo", 8},           {"unreachable", 3},       {"timestamp", 13},
+                                    {"timeexceeded", 11},  {"parameterproblem", 12}, {"sourcequench", 4},
+                                    {"routeradvert", 9},   {"routersolicit", 10},    {"inforeq", 15},
+                                    {"inforeq-reply", 16}, {"maskreq", 17},          {"maskreq-reply", 18}};
+constexpr Named kMoreProtocols[] = {{"ipip", 4}};
 
 const ArgumentSpec kMacSpec{.name = "ADDRESS", .kind = ArgumentKind::kMac};
 
@@ -76,7 +79,18 @@ constexpr Named kMoreServices[] = {
     {"imap2", 143},   {"snmp-trap", 162},   {"xdmcp", 177},      {"microsoft-ds", 445}, {"isakmp", 500},
     {"printer", 515}, {"rip", 520},         {"imaps", 993},      {"pop3s", 995},        {"nfs", 2049},
     {"mysql", 3306},  {"postgresql", 5432}, {"mdns", 5353},      {"x11", 6000},         {"http-alt", 8080},
-    {"www", 80}};
+    {"www", 80},      {"echo", 7},          {"discard", 9},      {"daytime", 13},       {"chargen", 19},
+    {"irc", 194},     {"imap3", 220},       {"route", 520}};
+
+std::optional<uint32_t> port_named(std::string_view word) {
+  const auto n = find_named(kServices, word);
+  return n ? n : find_named(kMoreServices, word);
+}
+std::optional<uint32_t> icmp_type_named(std::string_view word, bool six) {
+  if (six) return find_named(kIcmp6Types, word);
+  const auto n = find_named(kIcmpTypes, word);
+  return n ? n : find_named(kMoreIcmpTypes, word);
+}
 
 // Each byte with one digit or two.
 std::optional<MacAddress> mac_of(std::string_view text) {
@@ -281,7 +295,8 @@ class PatternParser {
 
   // ---- primitives --------------------------------------------------------------------------------------------------
   static std::optional<uint8_t> transport(std::string_view word) {
-    const auto n = find_named(kProtocols, word);
+    auto n = find_named(kProtocols, word);
+    if (!n) n = find_named(kMoreProtocols, word);
     return n && *n < 256 ? std::optional(static_cast<uint8_t>(*n)) : std::nullopt;
   }
 
@@ -352,7 +367,7 @@ class PatternParser {
       case About::kCe:
         return with_ipv4(ip_bytes(1, 1, 3, 3));
       case About::kNothing:
-        if (q.protocol && q.side == Side::kNone && !begins_value()) return protocol_is(*q.protocol);
+        if (q.protocol && q.side == Side::kNone && !begins_value() && !type_follows(q)) return protocol_is(*q.protocol);
         if (ip_word && !q.protocol && q.side == Side::kNone && !begins_value()) return constant(true);
         break;
       default:
@@ -378,6 +393,12 @@ class PatternParser {
     return (t[0] >= '0' && t[0] <= '9') || parse_prefix(t).has_value() || mac_of(t).has_value();
   }
 
+  // Whether the name of an ICMP type follows `icmp`: `icmp echo` is `icmp type echo`.
+  bool type_follows(const Qualifiers& q) const {
+    return more() && (q.protocol == 1 || q.protocol == 58) &&
+           icmp_type_named(peek().text, q.protocol == 58).has_value();
+  }
+
   struct Comparison {
     uint32_t mask = ~0u;
     std::string_view op = "==";
@@ -385,7 +406,8 @@ class PatternParser {
     bool explicit_op = false;
   };
 
-  // [& MASK] [OPERATOR] VALUE. `values`: what a missing value could be. The result, where there is a fault.
+  // [& MASK] [OPERATOR] VALUE, or & MASK alone: some of these bits are set. `values`: what a missing value could be.
+  // The result, where there is a fault.
   std::optional<uint32_t> comparison(Comparison& c, const char* values) {
     if (take_if("&")) {
       const Token m = take();
@@ -393,6 +415,11 @@ class PatternParser {
       if (!mask) return wrong(m, "a mask", "a number");
       c.mask = *mask;
       c.explicit_op = true;
+      if (at_end_of_conjunction() || is("and") || is("&&")) {
+        c.op = "!=";
+        c.value = {"0", m.at};
+        return std::nullopt;
+      }
     }
     for (const char* op : {"==", "=", "!=", "<=", ">=", "<", ">"}) {
       if (!take_if(op)) continue;
@@ -427,6 +454,17 @@ class PatternParser {
       }
       if (address && q.about == About::kNothing)
         q.about = c.value.text.find('/') != std::string_view::npos ? About::kNet : About::kHost;
+    }
+    // A name says what it is of: `www` is `port www`, as `syn` is `tcp opt syn`.
+    if (q.about == About::kNothing && !ip_word) {
+      const bool icmp = q.protocol == 1 || q.protocol == 58;
+      const bool type =
+          (icmp || !q.protocol) && q.side == Side::kNone && icmp_type_named(c.value.text, q.protocol == 58).has_value();
+      const bool port = !icmp && port_named(c.value.text).has_value();
+      if (type && port)
+        return error(c.value, fmt::format("'{}' is a port and an ICMP type", c.value.text), "port P or icmp type T");
+      if (type) q.about = About::kIcmpType;
+      if (port) q.about = About::kPort;
     }
     if (q.about == About::kNothing) return unknown(c.value);
     previous_ = q;
@@ -504,11 +542,8 @@ class PatternParser {
         return both(tcp_header(q, c), numeric(c, Source::kTransBytes, 65535, {}, 14, 2));
       case About::kIcmpType: {
         const bool six = q.protocol == 58;
-        const uint32_t n = numeric(c, Source::kIcmpType, 255, [six](std::string_view t) {
-          auto found = six ? find_named(kIcmp6Types, t) : find_named(kIcmpTypes, t);
-          if (!found && !six) found = find_named(kMoreIcmpTypes, t);
-          return found;
-        });
+        const uint32_t n =
+            numeric(c, Source::kIcmpType, 255, [six](std::string_view t) { return icmp_type_named(t, six); });
         if (fault_) return 0;
         if (q.protocol && *q.protocol != 1 && *q.protocol != 58)
           return error(c.value, "only ICMP has types", "icmp type T");
@@ -584,10 +619,7 @@ class PatternParser {
     const bool unequal = c.op == "!=";
     if (unequal) plain.op = "==";
     uint32_t n = of_side(q.side, [&](bool source) {
-      return numeric(plain, source ? Source::kSrcPort : Source::kDstPort, 65535, [](std::string_view t) {
-        const auto n = find_named(kServices, t);
-        return n ? n : find_named(kMoreServices, t);
-      });
+      return numeric(plain, source ? Source::kSrcPort : Source::kDstPort, 65535, port_named);
     });
     if (fault_) return 0;
     if (unequal) n = join(Kind::kNot, n);

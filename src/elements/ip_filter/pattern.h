@@ -8,11 +8,13 @@
 //   [src|dst|src or dst|src and dst] [ether] [host] ETHER_ADDR
 //   ip proto P | ip vers|hl|id|len|tos|dscp|ttl N | ip frag|unfrag|ect|ce | tcp opt FLAG | tcp win N | icmp type T
 //   ip[P:L] | tcp[P:L] | udp[P:L] | icmp[P:L] | transp[P:L]  N             any of them with [& MASK] [== != < > <= >=]
-//   tcp | udp | icmp | ... | true | false | all | -
+//   tcp | udp | icmp | ... | true | false | all | -      and of `tcp opt`, `port` and `icmp type` the name alone: syn,
+//   www
 //
 // Qualifiers that are left out are those of the primitive before (`src port 80 or 81`). A comparison holds only for
 // packets that have the field: ports and flags are in first fragments of protocols that have them, so `src port != 5`
-// is about TCP and UDP, and `!(src port == 5)` is not; a host or net is about the packets of its family.
+// is about TCP and UDP, and `!(src port == 5)` is not; a host or net is about the packets of its family. A mask without
+// a value asks for some of its bits.
 #pragma once
 
 #include <cstddef>

@@ -307,41 +307,22 @@ TEST(Patterns, CaseByCase) {
   const Frame udp{PacketBuilder::ip(b, a, 17).ports(53, 5353).payload(4).build()};
   const Frame later{PacketBuilder::ip(a, b, 17).fragment(64, false).payload(32).build()};
   const Frame six{PacketBuilder::ip(*parse_ip("2001:db8::1"), *parse_ip("2001:db8::2"), 58).icmp(128, 0).build()};
-  for (const char* yes : {"tcp",
-                          "src 10.0.0.1",
-                          "host 192.0.2.7 and tcp dst port http",
-                          "src port 1234 && dst port 80",
-                          "tcp opt syn and not tcp opt ack",
-                          "tcp opt & 0x12 == 2",
-                          "ip ttl < 10",
-                          "ip id 77",
-                          "ip dscp ef",
-                          "ip ce",
-                          "ip ect or ip ce",
-                          "ip tos 0xbb",
-                          "ip hl 5",
-                          "ip len == 44",
-                          "ip vers 4",
-                          "port 80 or 443",
-                          "src port 80 or 1234",
-                          "src host 1.2.3.4 or 10.0.0.1",
-                          "ip[9] = 6",
-                          "ip[16:4] == 0xc0000207",
-                          "tcp[2:2] 80",
-                          "tcp[13] & 2 != 0",
-                          "transp[0:2] > 1000",
-                          "src net 10.0.0.0/8 dst net 192.0.2.0/24",
-                          "src and dst net 0.0.0.0/0",
-                          "udp ? false : tcp",
-                          "src port != 5",
-                          "-",
-                          "ip",
-                          "TCP AND SRC 10.0.0.1",
-                          "src or dst 10.0.0.1",
-                          "not udp",
-                          "tcp win 65535 or tcp win <= 65535",
-                          "(tcp)",
-                          "src port < 2000"}) {
+  for (const char* yes :
+       {"tcp", "src 10.0.0.1", "host 192.0.2.7 and tcp dst port http", "src port 1234 && dst port 80",
+        "tcp opt syn and not tcp opt ack", "tcp opt & 0x12 == 2", "ip ttl < 10", "ip id 77", "ip dscp ef", "ip ce",
+        "ip ect or ip ce", "ip tos 0xbb", "ip hl 5", "ip len == 44", "ip vers 4", "port 80 or 443",
+        "src port 80 or 1234", "src host 1.2.3.4 or 10.0.0.1", "ip[9] = 6", "ip[16:4] == 0xc0000207", "tcp[2:2] 80",
+        "tcp[13] & 2 != 0", "transp[0:2] > 1000", "src net 10.0.0.0/8 dst net 192.0.2.0/24",
+        "src and dst net 0.0.0.0/0", "udp ? false : tcp", "src port != 5", "-", "ip", "TCP AND SRC 10.0.0.1",
+        "src or dst 10.0.0.1", "not udp", "tcp win 65535 or tcp win <= 65535", "(tcp)", "src port < 2000",
+        "dst host 192.0.2.7", "dst port www", "dst www", "www or ssh", "tcp www", "src port ssh or 1234",
+        "tcpudp port 80", "unfrag", "ip unfrag and not frag", "ip proto tcp", "ip proto != udp", "ip proto < 7",
+        "ip hl >= 5", "ip hl & 4", "dst port & 0x50", "dst port & 0x50 and tcp", "dst port & 0x0f != 1", "tcp opt & 2",
+        "ip id & 0xff00 == 0", "syn", "syn and not (ack or fin)", "host != 1.2.3.4", "src net 10.0.0.0 mask 255.0.0.0",
+        "net 10.0.0.0/8", "10.0.0.0/8", "192.0.2.7", "any", "all", "true",
+        // `not` binds closest, then `and`, then `or`, then the choice.
+        "udp and udp or tcp", "tcp or udp and udp", "tcp or tcp and udp", "not udp and tcp", "not tcp and udp or tcp",
+        "! udp && ! icmp", "udp or tcp ? true : false", "udp ? false : udp ? false : true"}) {
     EXPECT_TRUE(matches_pattern(yes, syn)) << yes;
   }
   for (const char* no : {"udp",
@@ -364,8 +345,79 @@ TEST(Patterns, CaseByCase) {
                          "dst host 1.2.3.4 or 10.0.0.1",
                          "src port 5 or 80",
                          "icmp type 0",
-                         "tcp win < 0"}) {
+                         "tcp win < 0",
+                         "frag",
+                         "src www",
+                         "ssh or smtp",
+                         "tcp ssh",
+                         "ip proto ipip",
+                         "ip hl & 8",
+                         "dst port & 0x0f",
+                         "tcp opt & 0x10",
+                         "ack",
+                         "fin or rst or psh or urg",
+                         "ip ect",
+                         "net 11.0.0.0/8",
+                         "192.0.2.8",
+                         "icmp echo",
+                         "sourcequench",
+                         "not (udp or tcp)",
+                         "not tcp or udp",
+                         "(tcp or udp) and udp",
+                         "tcp ? udp : tcp",
+                         "false",
+                         "transp[13] & 4"}) {
     EXPECT_FALSE(matches_pattern(no, syn)) << no;
+  }
+  const IpAddress c = *parse_ip("10.0.0.9");
+  // Every name of a port, a protocol and an ICMP type that the manual of IPClassifier lists.
+  for (const auto& [name, number] :
+       {std::pair{"echo", 7}, {"discard", 9},      {"daytime", 13},      {"chargen", 19},      {"ftp-data", 20},
+        {"ftp", 21},          {"ssh", 22},         {"telnet", 23},       {"smtp", 25},         {"domain", 53},
+        {"dns", 53},          {"bootps", 67},      {"bootpc", 68},       {"tftp", 69},         {"finger", 79},
+        {"www", 80},          {"pop3", 110},       {"sunrpc", 111},      {"auth", 113},        {"nntp", 119},
+        {"ntp", 123},         {"netbios-ns", 137}, {"netbios-dgm", 138}, {"netbios-ssn", 139}, {"snmp", 161},
+        {"snmp-trap", 162},   {"irc", 194},        {"imap3", 220},       {"https", 443},       {"rip", 520},
+        {"route", 520},       {"imaps", 993},      {"pop3s", 995}}) {
+    const auto port = static_cast<uint16_t>(number);
+    const Frame there{PacketBuilder::ip(a, c, 17).ports(port, 40000).payload(4).build()};
+    const Frame beside{PacketBuilder::ip(a, c, 17).ports(static_cast<uint16_t>(port + 1), 40000).payload(4).build()};
+    EXPECT_TRUE(matches_pattern(fmt::format("src udp port {}", name), there)) << name;
+    EXPECT_FALSE(matches_pattern(fmt::format("src udp port {}", name), beside)) << name;
+    EXPECT_TRUE(matches_pattern(fmt::format("src {}", name), there)) << name;
+  }
+  for (const auto& [name, number] : {std::pair{"icmp", 1}, {"igmp", 2}, {"ipip", 4}, {"tcp", 6}, {"udp", 17}}) {
+    const Frame there{PacketBuilder::ip(a, c, static_cast<uint8_t>(number)).payload(24).build()};
+    for (const char* form : {"ip proto {}", "{}", "ip proto == {}"}) {
+      const std::string pattern = fmt::format(fmt::runtime(form), name);
+      EXPECT_TRUE(matches_pattern(pattern, there)) << pattern;
+      EXPECT_EQ(matches_pattern(pattern, udp), number == 17) << pattern;
+    }
+  }
+  for (const auto& [name, number] : {std::pair{"echo-reply", 0},
+                                     {"unreachable", 3},
+                                     {"sourcequench", 4},
+                                     {"redirect", 5},
+                                     {"echo", 8},
+                                     {"routeradvert", 9},
+                                     {"routersolicit", 10},
+                                     {"timeexceeded", 11},
+                                     {"parameterproblem", 12},
+                                     {"timestamp", 13},
+                                     {"timestamp-reply", 14},
+                                     {"inforeq", 15},
+                                     {"inforeq-reply", 16},
+                                     {"maskreq", 17},
+                                     {"maskreq-reply", 18}}) {
+    const auto type = static_cast<uint8_t>(number);
+    const Frame there{PacketBuilder::ip(a, c, 1).icmp(type, 0).build()};
+    const Frame beside{PacketBuilder::ip(a, c, 1).icmp(static_cast<uint8_t>(type + 20), 0).build()};
+    for (const char* form : {"icmp type {}", "icmp {}", "icmp type >= {}"}) {
+      const std::string pattern = fmt::format(fmt::runtime(form), name);
+      EXPECT_TRUE(matches_pattern(pattern, there)) << pattern;
+      EXPECT_EQ(matches_pattern(pattern, beside), std::string_view(form).ends_with(">= {}")) << pattern;
+      EXPECT_FALSE(matches_pattern(pattern, udp)) << pattern;
+    }
   }
   for (const std::string& mac : {syn.ether(true), syn.ether(false)}) {
     const std::string side = mac == syn.ether(true) ? "src" : "dst";
@@ -409,6 +461,27 @@ TEST(Patterns, NameWhatIsWrong) {
   EXPECT_EQ(fault("src dst port 5"), "4+3: there are two directions");
   EXPECT_EQ(fault("tcp ? udp"), "9+0: the pattern ends where ':' should be");
   EXPECT_EQ(fault("80"), "0+2: '80' is not a primitive");
+  EXPECT_EQ(fault("src port 80-81"), "9+5: '80-81' is not a value of this field") << "there are no ranges";
+  EXPECT_EQ(fault("echo"), "0+4: 'echo' is a port and an ICMP type");
+  EXPECT_EQ(fault("src host www"), "9+3: 'www' is not an address");
+  EXPECT_EQ(fault("net 10.0.0.0 mask 255.0.255.0"), "18+11: '255.0.255.0' is not a mask");
+  EXPECT_EQ(fault("src host & 255.0.0.0 10.0.0.0"), "11+9: '255.0.0.0' is not a mask");
+  EXPECT_EQ(fault("src host & 7 10.0.0.1"), "13+8: addresses are equal or not");
+  EXPECT_EQ(fault("src host < 10.0.0.1"), "11+8: addresses are equal or not");
+  EXPECT_EQ(fault("ip ttl 256"), "7+3: '256' is not a value of this field");
+  EXPECT_EQ(fault("ip vers 16"), "8+2: '16' is not a value of this field");
+  EXPECT_EQ(fault("ip dscp 64"), "8+2: '64' is not a value of this field");
+  EXPECT_EQ(fault("ip proto nosuch"), "9+6: 'nosuch' is not a value of this field");
+  EXPECT_EQ(fault("icmp type nosuch"), "10+6: 'nosuch' is not a value of this field");
+  EXPECT_EQ(fault("ip ttl"), "6+0: the pattern ends where a value should be");
+  EXPECT_EQ(fault("ip ttl & x 5"), "9+1: 'x' is not a mask");
+  EXPECT_EQ(fault("udp opt syn"), "8+3: only TCP has this field");
+  EXPECT_EQ(fault("tcp type 3"), "9+1: only ICMP has types");
+  EXPECT_EQ(fault("ip[x] 1"), "3+1: 'x' is not an offset");
+  EXPECT_EQ(fault("ip[4 1"), "5+1: '1' is not ']'");
+  EXPECT_EQ(fault("ether host < 02:00:00:00:00:01"), "13+17: addresses are equal or not");
+  EXPECT_EQ(fault("tcp or or udp"), "7+2: 'or' is not a primitive");
+  EXPECT_EQ(fault("not"), "3+0: the pattern ends where a primitive should be");
   EXPECT_EQ(fault(""), "0+0: the pattern is empty");
 }
 
@@ -436,6 +509,27 @@ TEST(IpFilter, AllowsDeniesAndSends) {
   expect(dns).through("IPInput -> f", filter).drops(DropReason::kAclDeny);
   expect(web).through("IPInput -> IPFilter(allow udp)").drops(DropReason::kClassifierNoMatch);
   expect(dns).through("IPInput -> c", "c :: IPClassifier(tcp, udp, -); c[1] -> Discard; c[2] -> Discard;").leaves_by(1);
+}
+
+// The Ethernet header that a packet leaves with, wherever it lies; without one no address matches.
+TEST(IpFilter, LooksAtTheEthernetHeaderThatIsThere) {
+  const auto bare = udp4("10.0.0.1", "192.0.2.7").no_link().build();
+  const auto framed = udp4("10.0.0.1", "192.0.2.7").macs({{2, 0, 0, 0, 0, 8}}, {{2, 0, 0, 0, 0, 9}}).build();
+  const std::string encap = "EtherEncap(0x0800, 02:00:00:00:00:01, 02:00:00:00:00:02)";
+  for (const char* yes : {"ether src 02:00:00:00:00:01", "ether dst 02:00:00:00:00:02",
+                          "ether host != 02:00:00:00:00:09", "ether host 02:00:00:00:00:02"}) {
+    const std::string filter = "IPFilter(allow " + std::string(yes) + ")";
+    expect(bare).through("CheckIPHeader -> " + encap + " -> " + filter).passes();
+    expect(framed).through("CheckIPHeader(14) -> Strip(14) -> " + encap + " -> " + filter).passes();
+    expect(bare).through("CheckIPHeader -> " + filter).drops(DropReason::kClassifierNoMatch);
+    expect(framed).through("CheckIPHeader(14) -> " + filter).drops(DropReason::kClassifierNoMatch);
+  }
+  const std::string own = "IPFilter(allow ether src 02:00:00:00:00:09 and ether dst 02:00:00:00:00:08)";
+  expect(framed).through("IPInput -> " + own).passes();
+  expect(framed).through("IPInput -> Strip(14) -> " + own).passes();
+  // The outer header of two is what the packet starts with.
+  expect(framed).through("IPInput -> " + encap + " -> IPFilter(allow ether src 02:00:00:00:00:01)").passes();
+  expect(framed).through("IPInput -> " + encap + " -> " + own).drops(DropReason::kClassifierNoMatch);
 }
 
 // So many patterns that they are looked up as an access list.

@@ -47,7 +47,7 @@ struct PatternStage {
   static constexpr FieldMask kReads = kFieldFrame | kFieldExtent | kFieldL3 | kFieldKey;
   static constexpr FieldMask kWrites = kFieldReason;
   static constexpr FrameUse kFrameUse = FrameUse::kAnywhere;
-  static constexpr uint32_t kEtherHeader = 14;  // bytes before the IP header, without tags
+  static constexpr int32_t kEtherHeader = 14;  // bytes before the IP header, without tags
 
   const PatternStep* steps = nullptr;
   uint32_t count = 0;
@@ -59,11 +59,18 @@ struct PatternStage {
     f(steps, count);
   }
 
-  SLUICE_HD static bool bytes_at(const Packet& p, uint32_t at, uint32_t bytes, uint32_t& value) {
+  // `at` counts from the frame, and lies in front of it where a header was pushed there.
+  SLUICE_HD static bool bytes_at(const Packet& p, int64_t at, uint32_t bytes, uint32_t& value) {
     if (at + bytes > p.end) return false;
     value = 0;
     for (uint32_t i = 0; i < bytes; ++i) value = value << 8 | p.frame[at + i];
     return true;
+  }
+
+  // The Ethernet header is where the data begin, or where the frame does if the data begin behind it (Strip).
+  SLUICE_HD static bool ether_bytes_at(const Packet& p, const PatternStep& s, uint32_t& value) {
+    const int32_t at = p.data + kEtherHeader <= p.l3 ? p.data : 0;
+    return at + kEtherHeader <= p.l3 && bytes_at(p, int64_t{at} + s.offset, s.bytes, value);
   }
 
   SLUICE_HD static bool load(const Packet& p, const PatternStep& s, uint32_t& value) {
@@ -106,11 +113,11 @@ struct PatternStage {
         return true;
       }
       case PatternSource::kIpBytes:
-        return bytes_at(p, uint32_t{p.l3} + s.offset, s.bytes, value);
+        return bytes_at(p, int64_t{p.l3} + s.offset, s.bytes, value);
       case PatternSource::kTransBytes:
-        return p.l4 != 0xffff && bytes_at(p, uint32_t{p.l4} + s.offset, s.bytes, value);
+        return p.l4 != 0xffff && bytes_at(p, int64_t{p.l4} + s.offset, s.bytes, value);
       case PatternSource::kEtherBytes:
-        return p.l3 >= kEtherHeader && bytes_at(p, s.offset, s.bytes, value);
+        return ether_bytes_at(p, s, value);
     }
     return false;
   }

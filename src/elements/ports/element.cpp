@@ -101,7 +101,7 @@ class InfiniteSource final : public PortElement, public Flow {
                                           .unit = "packets",
                                           .help = "packets a batch; default: the batch size, and 1 among queues",
                                           .min = 1,
-                                          .max = 4096};
+                                          .max = Batch::kMaxPackets};
 
  private:
   MadePackets made_;

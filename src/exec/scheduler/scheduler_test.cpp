@@ -477,6 +477,21 @@ TEST(Scheduler, PacketsMeetTheRoutesThatHandlersMade) {
   EXPECT_EQ(p->read("a.count") + p->read("b.count"), "11");
 }
 
+TEST(Scheduler, ACodepointCanBeWrittenWhilePacketsPass) {
+  const std::string source = "FromIPSummaryDump(DATA \"!data ip_dst\n10.1.0.1\n\", ACTIVE false) -> d;\n";
+  auto p = play(
+      "d :: SetIPDSCP(10) -> c :: IPClassifier(ip dscp 10, ip dscp 46, -);\n"
+      "c[0] -> a :: Counter -> Discard; c[1] -> b :: Counter -> Discard; c[2] -> Discard;\n"
+      "one :: " +
+      source + "two :: " + source +
+      "DriverManager(write one.active true, wait 1s, write d.dscp 46, write two.active true, wait 1s, write d.dscp "
+      "64);");
+  EXPECT_EQ(p->error, "");
+  EXPECT_NE(p->err.find("'64'"), std::string::npos) << p->err;
+  EXPECT_EQ(p->read("a.count") + p->read("b.count"), "11");
+  EXPECT_EQ(p->read("d.dscp"), "46");
+}
+
 TEST(Scheduler, BatchesWaitForEnoughPacketsOrForTime) {
   auto p = play(
       "RatedSource(RATE 100, LIMIT 25) -> m :: MinBatch(10, TIMER 500000) -> c :: Counter -> Discard;\n"
