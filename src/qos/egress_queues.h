@@ -170,7 +170,7 @@ class EgressQueues {
   }
 
   std::deque<Queue> queues_;  // never moved: what they hold need not be copyable
-  uint32_t strict_ = 0;  // bit c: the strict class c has packets
+  uint32_t strict_ = 0;       // bit c: the strict class c has packets
   uint32_t size_ = 0;
   unsigned serving_ = kNobody;
   unsigned active_count_ = 0;
