@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -43,7 +44,6 @@ class EgressQueues {
   // 1 to kMaxQosClasses classes; `seed` of RED's drops.
   explicit EgressQueues(const std::vector<EgressClass>& classes, uint64_t seed = 1) {
     SLUICE_ASSERT(!classes.empty() && classes.size() <= kMaxQosClasses);
-    queues_.reserve(classes.size());
     for (const EgressClass& c : classes) {
       SLUICE_ASSERT(c.strict || c.quantum_bytes != 0);
       queues_.emplace_back(c, seed++);
@@ -169,8 +169,8 @@ class EgressQueues {
     }
   }
 
-  std::vector<Queue> queues_;
-  uint32_t strict_ = 0;  // bit c: the strict class c has packets
+  std::deque<Queue> queues_;  // never moved: what they hold need not be copyable
+  uint32_t strict_ = 0;       // bit c: the strict class c has packets
   uint32_t size_ = 0;
   unsigned serving_ = kNobody;
   unsigned active_count_ = 0;

@@ -1,0 +1,78 @@
+// host only
+// A whole configuration of classes: what formats/qos_text.h reads and the element QoS runs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "qos/class_map.h"
+#include "qos/egress_queues.h"
+#include "qos/policer.h"
+#include "qos/red.h"
+
+namespace sluice {
+
+struct QosClass {
+  std::string name;
+  bool strict = false;
+  uint32_t weight = 1;    // weighted classes share by it
+  uint64_t rate_bps = 0;  // 0: unlimited
+  uint32_t burst_bytes = 0;
+  uint32_t limit_pkts = 1000;
+  RedConfig red;
+  bool policed = false;
+  PolicerConfig police;
+  // By color; red packets are dropped unless they have a codepoint here.
+  uint8_t remark[kColors] = {RemarkMap::kKeep, RemarkMap::kKeep, RemarkMap::kKeep};
+
+  bool drops_red() const { return remark[static_cast<unsigned>(Color::kRed)] == RemarkMap::kKeep; }
+};
+
+struct QosModel {
+  static constexpr uint32_t kMaxWeight = 1000;
+  static constexpr uint32_t kMaxLimitPkts = 1u << 20;
+  // The longest ordinary Ethernet frame: with a quantum of at least that a packet is found in one round.
+  static constexpr uint32_t kQuantumBytes = 1514;
+
+  std::vector<QosClass> classes;  // 1 to kMaxQosClasses
+  ClassMap map;
+  uint64_t port_rate_bps = 0;  // 0: unlimited
+  uint32_t port_burst_bytes = 0;
+
+  // Three priorities by DSCP; the first has half, the second two thirds of the rest.
+  static QosModel three_priorities() {
+    QosModel model;
+    const char* const names[] = {"high", "assured", "default"};
+    for (uint32_t i = 0; i < kDefaultQosClasses; ++i) {
+      QosClass c;
+      c.name = names[i];
+      c.weight = kDefaultQosClasses - i;
+      model.classes.push_back(std::move(c));
+    }
+    model.map = ClassMap::three_priorities();
+    return model;
+  }
+
+  std::vector<EgressClass> egress() const {
+    std::vector<EgressClass> out;
+    for (const QosClass& c : classes) {
+      EgressClass e;
+      e.strict = c.strict;
+      e.quantum_bytes = c.weight * kQuantumBytes;
+      e.limit_pkts = c.limit_pkts;
+      e.red = c.red;
+      out.push_back(e);
+    }
+    return out;
+  }
+  RemarkMap remarks() const {
+    RemarkMap out;
+    for (size_t c = 0; c < classes.size() && c < kMaxQosClasses; ++c) {
+      for (unsigned color = 0; color < kColors; ++color) out.dscp[c][color] = classes[c].remark[color];
+    }
+    return out;
+  }
+};
+
+}  // namespace sluice
