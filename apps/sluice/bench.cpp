@@ -534,8 +534,8 @@ Exit bench_route(const Options& o) {
         }
         TableSet tables;
         tables.routes["t"] = routes.image;
-        add_device_cases(o, devices, c.name, "IPRoute(TABLE t)", tables, keys, digests,
-                         std::span(found).first(count), cases);
+        add_device_cases(o, devices, c.name, "IPRoute(TABLE t)", tables, keys, digests, std::span(found).first(count),
+                         cases);
       }
       if (o.device_only) continue;
       const std::string plain = c.name;

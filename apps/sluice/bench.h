@@ -65,8 +65,8 @@ Exit bench_report(const BenchOptions& o, const std::string& kind, const std::str
                   const Verified& verified, std::vector<Case> cases, const Json& more);
 
 // The cases of one lookup element on a device: host-fed by every frame size, and device-resident where the device can.
-// expected[i]: result_digest of keys[i]'s rule and next hop. `next_hops`: of IPv4 keys of a route lookup, for records of
-// three destinations; empty: no such cases.
+// expected[i]: result_digest of keys[i]'s rule and next hop. `next_hops`: of IPv4 keys of a route lookup, for records
+// of three destinations; empty: no such cases.
 void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const std::string& name,
                       const std::string& element, const TableSet& tables, const std::vector<FlowKey>& keys,
                       const std::vector<uint32_t>& expected, std::span<const uint32_t> next_hops,

@@ -39,7 +39,7 @@ inline constexpr bool kRunsOnKeys = (Stage::kReads & ~(kFieldKey | kFieldDestina
 
 // Whether a stage type needs nothing of a packet but its destination: kRoute4 records bring no more.
 template <typename Stage>
-inline constexpr bool kRunsOnDestinations = kRunsOnKeys<Stage> && Stage::kReads == kFieldDestination;
+inline constexpr bool kRunsOnDestinations = kRunsOnKeys<Stage>&& Stage::kReads == kFieldDestination;
 
 // Whether every stage of [begin, end) can run on a record of this kind, and the range is one. Host.
 bool runs_on(RecordKind kind, const DeviceProgram& program);

@@ -46,8 +46,8 @@ std::vector<const void*> all_kernels() {
     for (uint8_t chain = 0; chain <= kChains; ++chain) all.push_back(launch_kernel(kind, chain));
   }
   for (RecordKind kind : {RecordKind::kHeader, RecordKind::kAddress}) all.push_back(launch_kernel(kind, 0));
-  for (RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kRoute4, RecordKind::kHeader,
-                          RecordKind::kAddress}) {
+  for (RecordKind kind :
+       {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kRoute4, RecordKind::kHeader, RecordKind::kAddress}) {
     all.push_back(ring_kernel(kind));
   }
   all.push_back(ring_team_kernel());

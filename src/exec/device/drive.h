@@ -36,11 +36,11 @@ class KeyLink {
   std::unique_ptr<Channel> ipv4_, others_;
 };
 
-// A stream of one-word records as fast as it goes: each thread fills frames of `frame` records and keeps up to `flights`
-// of them on their way. Every result is compared with what is expected.
+// A stream of one-word records as fast as it goes: each thread fills frames of `frame` records and keeps up to
+// `flights` of them on their way. Every result is compared with what is expected.
 struct DriveOptions {
   RecordKind kind = RecordKind::kKey4;  // or kRoute4
-  ChannelOptions channel;  // records is the frame
+  ChannelOptions channel;               // records is the frame
   uint32_t threads = 1;
   uint64_t frames = 1000;  // a thread, after `warm_up` of them
   uint64_t warm_up = 100;
@@ -58,8 +58,8 @@ struct DriveTarget {
   Device* device = nullptr;
   const Resident* resident = nullptr;
 };
-// Thread t uses target t modulo their number. `records`: with tag 0; `expected`: result_digest or routes_digest of each.
-// Errors: the device failed.
+// Thread t uses target t modulo their number. `records`: with tag 0; `expected`: result_digest or routes_digest of
+// each. Errors: the device failed.
 Result<DriveResult> drive(std::span<const DriveTarget> targets, size_t node, std::span<const Word> records,
                           std::span<const uint32_t> expected, const DriveOptions& options);
 
