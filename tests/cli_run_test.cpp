@@ -331,6 +331,44 @@ TEST_F(CliRunTest, ClassesThatNameAGpuGiveThePlainOnesBytes) {
   EXPECT_EQ(sluice("run wrong.click").code, 1);
 }
 
+TEST_F(CliRunTest, SizesOfClassesThatNameAGpuHoldWhereTheCommandLineHasNone) {
+  ASSERT_EQ(sluice("gen traffic --packets 500 --flows 50 --out t.pcap").code, 0);
+  const std::string emu = "--device emu --mode launch --transport staged -o json";
+  const auto ran = [&](const std::string& element, const std::string& options) {
+    write("t.click", "FromDump(t.pcap) -> " + element + " -> ToDump(t.out);\n");
+    const Said said = sluice("run t.click " + options);
+    EXPECT_EQ(said.code, 0) << element << said.err;
+    return said;
+  };
+  // A flight a batch: how many there were says how large they are.
+  const auto flights = [&](const std::string& element, const std::string& options) {
+    return ran(element, options).json()["devices"][0]["flights"];
+  };
+  EXPECT_EQ(flights("GPUSetCRC32CommList(MAX_BATCH 64)", emu), 8);
+  EXPECT_EQ(flights("GPUSetCRC32Coalescent(MAX_BATCH 100)", emu), 5);
+  EXPECT_EQ(flights("GPUSetCRC32Coalescent(MAX_BATCH 100)", emu + " --batch 250"), 2);
+  EXPECT_EQ(flights("GPUSetCRC32CommList", emu), 2) << "the usual 256";
+  EXPECT_EQ(flights("GPUSetCRC32CommList(MAX_BATCH 0)", emu), 2);
+  EXPECT_EQ(flights("GPUSetCRC32CommList(MAX_BATCH 1000000)", emu), 1) << "all that a batch can hold";
+  const auto plan = [&](const std::string& element, const std::string& options) {
+    write("t.click", "FromDump(t.pcap) -> " + element + " -> ToDump(t.out);\n");
+    return sluice("show plan t.click --device emu " + options).out;
+  };
+  EXPECT_NE(plan("GPUSetCRC32CommList(LISTS_PER_CORE 2)", "").find(" 2 flights a worker"), std::string::npos);
+  EXPECT_NE(plan("GPUSetCRC32Coalescent(QUEUES_PER_CORE 90)", "").find(" 16 flights a worker"), std::string::npos);
+  EXPECT_NE(plan("GPUSetCRC32CommList(LISTS_PER_CORE 2)", "--flights 3").find(" 3 flights a worker"),
+            std::string::npos);
+  EXPECT_NE(
+      ran("GPUSetCRC32Coalescent(MAX_BATCH 64, QUEUES_PER_CORE 2)", "")
+          .err.find("GPUSetCRC32Coalescent asks for a GPU: --device auto --mode launch --transport zerocopy --batch "
+                    "64 --flights 2"),
+      std::string::npos);
+  EXPECT_NE(
+      ran("GPUSetCRC32CommList(MAX_BATCH 64)", "--device cpu").err.find("GPUSetCRC32CommList asks for --batch 64"),
+      std::string::npos);
+  EXPECT_EQ(ran("SetCRC32", "").err.find("asks for"), std::string::npos);
+}
+
 TEST_F(CliRunTest, CapturesStandForPortsThatAreNotHere) {
   ASSERT_EQ(sluice("gen traffic --packets 300 --flows 20 --out t.pcap").code, 0);
   write("plain.click", "FromDump(t.pcap) -> EtherMirror -> ToDump(plain.out);\n");

@@ -31,7 +31,7 @@ struct RunFlags {
   uint32_t batch = 256;
   uint64_t limit = 0;
   LiveFlags live;
-  std::function<bool()> device_given = [] { return false; };  // whether --device stands on the command line
+  std::function<bool(const char*)> given = [](const char*) { return false; };  // it stands on the command line
 };
 
 bool is_define(const std::string& word) {
@@ -119,8 +119,9 @@ void add_map_option(CLI::App& sub, std::vector<std::string>& maps) {
       ->take_all();
 }
 
-// Without a device on the command line: what the first element asks for whose class names a GPU.
-void follow_gpu_classes(const std::string& text, const std::string& file, const Defines& defines, DeviceFlags& flags) {
+// What the first element asks for whose class names a GPU, where the command line says nothing of it.
+void follow_gpu_classes(const std::string& text, const std::string& file, const Defines& defines, const RunFlags& o,
+                        DeviceFlags& flags, uint32_t& batch) {
   const auto graph = parse_click(text, file, parse_options(defines));
   if (!graph) return;  // is told when it is loaded
   for (const ClickElement& e : graph->elements) {
@@ -131,11 +132,25 @@ void follow_gpu_classes(const std::string& text, const std::string& file, const 
     if (!wrong.empty()) continue;
     const GpuPlacement asked = gpu_placement(e.class_name, arguments);
     if (*asked.mode == '\0') continue;
-    flags.device = "auto";
-    flags.mode = asked.mode;
-    flags.transport = asked.transport;
-    note(fmt::format("{} asks for a GPU: --device auto --mode {} --transport {}", e.class_name, asked.mode,
-                     asked.transport));
+    std::string options;
+    if (!o.given("--device")) {
+      flags.device = "auto";
+      flags.mode = asked.mode;
+      flags.transport = asked.transport;
+      options = fmt::format(" for a GPU: --device auto --mode {} --transport {}", asked.mode, asked.transport);
+    } else {
+      options = " for";
+    }
+    const size_t placed = options.size();
+    if (asked.batch != 0 && !o.given("--batch")) {
+      batch = asked.batch;
+      options += fmt::format(" --batch {}", batch);
+    }
+    if (asked.flights != 0 && !o.given("--flights")) {
+      flags.flights = asked.flights;
+      options += fmt::format(" --flights {}", asked.flights);
+    }
+    if (!o.given("--device") || options.size() != placed) note(fmt::format("{} asks{}", e.class_name, options));
     return;
   }
 }
@@ -195,7 +210,8 @@ Exit run(const RunFlags& o) {
   DeviceFlags flags = o.device;
   std::string given;
   if (!standard) given = need(read_whole_file(file), Exit::kIo);
-  if (!standard && !o.device_given()) follow_gpu_classes(given, file, defines, flags);
+  uint32_t batch = o.batch;
+  if (!standard) follow_gpu_classes(given, file, defines, o, flags, batch);
   const OpenDevices devices = open_devices(flags);
   const std::string& device = devices.label;
   if (!o.algorithm.empty()) check_acl_algorithm(o.algorithm);
@@ -252,7 +268,7 @@ Exit run(const RunFlags& o) {
   if (o.simulated) fail(Exit::kUsage, "--simtime is for graphs with queues, timers or scripts");
   RunOptions options;
   options.workers = o.workers;
-  options.batch = o.batch;
+  options.batch = batch;
   options.latency_target_ns = latency_target;
   options.device = devices.options;
   if (o.limit != 0) options.max_packets = o.limit;
@@ -391,7 +407,7 @@ void add_run_options(CLI::App& sub, RunFlags& o) {
   add_latency_target_option(sub, o.latency_target);
   sub.add_option("--limit", o.limit, "Stop after about this many packets")->type_name("N");
   add_device_options(sub, o.device, true);
-  o.device_given = [&sub] { return sub.count("--device") != 0; };
+  o.given = [&sub](const char* option) { return sub.count(option) != 0; };
 }
 
 }  // namespace

@@ -1,13 +1,16 @@
 // host only
 // The classes of FastClick-GPU that say in their name where and how they run: what they take, and what they ask for.
 // Here placement is the run's: they are the plain elements under other names, and `sluice run` follows the first of
-// them where the command line says nothing of a device.
+// them where the command line says nothing of a device, and in sizes where it says nothing of these.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
+#include "batch/batch.h"
 #include "graph/element.h"
 
 namespace sluice {
@@ -26,21 +29,24 @@ inline std::vector<ArgumentSpec> gpu_arguments(bool lists, bool by_position = tr
                         .default_text = text,
                         .help = help};
   };
-  const char* const ours = "accepted: the run's options say it here";
+  const char* const under_way = "`--flights` of the run where that is not given: batches of one worker under way";
   std::vector<ArgumentSpec> all;
   if (!lists) all = {number("FROM", "accepted: the element knows which bytes it reads"), number("TO", "as FROM")};
-  all.push_back(number("CAPACITY", ours));
-  all.push_back(number("MAX_BATCH", "accepted: `--batch` says it here, and no batch is cut"));
-  if (lists) all.push_back(number("THREAD_BLOCKS_PER_QUEUE", ours));
-  all.push_back(flag("BLOCKING", "false", "accepted: nothing is dropped where the device is late"));
+  all.push_back(number("CAPACITY", "accepted: there is room for all batches under way, `--flights` times `--batch`"));
+  all.push_back(number("MAX_BATCH", "`--batch` of the run where that is not given: packets a batch, at most 8192"));
+  if (lists)
+    all.push_back(number("THREAD_BLOCKS_PER_QUEUE", "accepted: the program decides how many warps serve a ring"));
+  all.push_back(flag("BLOCKING", "false",
+                     "accepted: readers wait while all batches are under way; nothing is dropped for a late device"));
   if (lists) {
     all.push_back(flag("PERSISTENT_KERNEL", "true", "true: `--mode persistent`; false: `--transport commlist`"));
-    all.push_back(number("LISTS_PER_CORE", ours, false));
+    all.push_back(number("LISTS_PER_CORE", under_way, false));
   } else {
     all.push_back(flag("ZEROCOPY", "true", "true: `--transport zerocopy`; false: `staged`"));
     all.push_back(flag("COPYBACK", "false", "accepted: what was changed always comes back"));
   }
-  all.push_back(number("QUEUES_PER_CORE", ours, false));
+  all.push_back(
+      number("QUEUES_PER_CORE", lists ? "accepted: a worker has one ring a kind of record" : under_way, false));
   all.push_back(flag("VERBOSE", "false", "accepted", false));
   return all;
 }
@@ -66,13 +72,28 @@ inline ElementClass gpu_class(const ElementClass& plain, const char* name, bool 
 struct GpuPlacement {
   const char* mode = "";
   const char* transport = "";
+  // 0: it does not say. Within the limits of the options.
+  uint32_t batch = 0;
+  uint32_t flights = 0;
 };
+inline constexpr uint32_t kMostFlights = 16;
 inline GpuPlacement gpu_placement(std::string_view class_name, const Arguments& arguments) {
   if (!class_name.starts_with("GPU")) return {};
-  if (class_name.ends_with("CommList"))
-    return arguments.get_bool("PERSISTENT_KERNEL") ? GpuPlacement{"persistent", "staged"}
-                                                   : GpuPlacement{"launch", "commlist"};
-  return {"launch", arguments.get_bool("ZEROCOPY") ? "zerocopy" : "staged"};
+  const bool lists = class_name.ends_with("CommList");
+  const auto size = [&](const char* name, uint32_t most) {
+    return arguments.has(name) ? static_cast<uint32_t>(std::min<uint64_t>(arguments.get_uint(name), most)) : 0;
+  };
+  GpuPlacement asked;
+  if (lists) {
+    asked.mode = arguments.get_bool("PERSISTENT_KERNEL") ? "persistent" : "launch";
+    asked.transport = arguments.get_bool("PERSISTENT_KERNEL") ? "staged" : "commlist";
+  } else {
+    asked.mode = "launch";
+    asked.transport = arguments.get_bool("ZEROCOPY") ? "zerocopy" : "staged";
+  }
+  asked.batch = size("MAX_BATCH", Batch::kMaxPackets);
+  asked.flights = size(lists ? "LISTS_PER_CORE" : "QUEUES_PER_CORE", kMostFlights);
+  return asked;
 }
 
 }  // namespace sluice
