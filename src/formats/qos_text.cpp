@@ -20,7 +20,7 @@ constexpr const char* kDscpForm =
     "codepoints joined by commas: 0 to 63, ef, af11 to af43, cs0 to cs7, va, le, default, "
     "LOW-HIGH, or others";
 
-std::string shown(std::string_view word) {
+std::string printed_word(std::string_view word) {
   std::string out(word.substr(0, 64));
   for (char& c : out) {
     if (c < ' ' || c > '~') c = '?';
@@ -78,7 +78,7 @@ class QosTextParser {
     } else if (word == "port") {
       port_line();
     } else {
-      wrong(word, fmt::format("unknown word '{}'", shown(word)), "class NAME ..., or port rate RATE",
+      wrong(word, fmt::format("unknown word '{}'", printed_word(word)), "class NAME ..., or port rate RATE",
             did_you_mean(word, {"class", "port"}));
     }
   }
@@ -99,10 +99,10 @@ class QosTextParser {
     const std::string_view word = next();
     const auto value = names::number(word, high);
     if (!value || *value < low) {
-      return wrong(
-          word,
-          word.empty() ? fmt::format("{} without a number", what) : fmt::format("'{}' is no {}", shown(word), what),
-          fmt::format("{} to {}", low, high));
+      return wrong(word,
+                   word.empty() ? fmt::format("{} without a number", what)
+                                : fmt::format("'{}' is no {}", printed_word(word), what),
+                   fmt::format("{} to {}", low, high));
     }
     *out = *value;
     return true;
@@ -118,8 +118,8 @@ class QosTextParser {
     if (word.empty()) return wrong(word, fmt::format("{} without a rate", what), kRateForm);
     if (!parse_rate_bps(word, out) || *out < DepartureRate::kLeastBps) {
       const bool bare = word.find_first_not_of("0123456789.") == std::string_view::npos;
-      return wrong(word, fmt::format("'{}' is no {}", shown(word), what), kRateForm,
-                   bare ? fmt::format("write {}bps for bits per second", shown(word)) : std::string());
+      return wrong(word, fmt::format("'{}' is no {}", printed_word(word), what), kRateForm,
+                   bare ? fmt::format("write {}bps for bits per second", printed_word(word)) : std::string());
     }
     return true;
   }
@@ -132,7 +132,7 @@ class QosTextParser {
     port_seen_ = true;
     std::string_view word = next();
     if (word != "rate") {
-      wrong(word, fmt::format("unexpected '{}' after port", shown(word)), "rate RATE [burst BYTES]");
+      wrong(word, fmt::format("unexpected '{}' after port", printed_word(word)), "rate RATE [burst BYTES]");
       return;
     }
     if (!rate("rate", &model_.port_rate_bps)) return;
@@ -141,7 +141,8 @@ class QosTextParser {
       if (!bytes("burst", 0, &model_.port_burst_bytes)) return;
       word = next();
     }
-    if (!word.empty()) wrong(word, fmt::format("unexpected '{}'", shown(word)), "burst BYTES, or the end of the line");
+    if (!word.empty())
+      wrong(word, fmt::format("unexpected '{}'", printed_word(word)), "burst BYTES, or the end of the line");
   }
 
   void class_line() {
@@ -154,13 +155,13 @@ class QosTextParser {
     c.name = std::string(name.substr(0, 64));
     const size_t index = model_.classes.size();
     if (index == kMaxQosClasses) {
-      wrong(name, fmt::format("class {} is one too many", shown(name)),
+      wrong(name, fmt::format("class {} is one too many", printed_word(name)),
             fmt::format("at most {} classes", kMaxQosClasses));
       return;
     }
     for (const QosClass& other : model_.classes) {
       if (other.name == c.name) {
-        wrong(name, fmt::format("there is a class {} already", shown(name)), "another name");
+        wrong(name, fmt::format("there is a class {} already", printed_word(name)), "another name");
         return;
       }
     }
@@ -175,8 +176,8 @@ class QosTextParser {
     for (std::string_view key = next(); !key.empty(); key = next()) {
       const auto at = std::find(kClassKeys.begin(), kClassKeys.end(), key);
       if (at == kClassKeys.end()) {
-        wrong(key, fmt::format("unknown word '{}'", shown(key)), fmt::format("one of {}", fmt::join(kClassKeys, ", ")),
-              did_you_mean(key, kClassKeys));
+        wrong(key, fmt::format("unknown word '{}'", printed_word(key)),
+              fmt::format("one of {}", fmt::join(kClassKeys, ", ")), did_you_mean(key, kClassKeys));
         return;
       }
       const auto which = static_cast<size_t>(at - kClassKeys.begin());
@@ -225,7 +226,7 @@ class QosTextParser {
       at = end + 1;
       if (item == "others") {
         if (others_ != kNobody && others_ != index)
-          return wrong(item, fmt::format("others is of class {} already", shown(model_.classes[others_].name)),
+          return wrong(item, fmt::format("others is of class {} already", printed_word(model_.classes[others_].name)),
                        "it once");
         others_ = index;
         continue;
@@ -233,15 +234,16 @@ class QosTextParser {
       const size_t dash = item.find('-');
       const auto low = names::dscp_value(item.substr(0, dash));
       const auto high = dash == std::string_view::npos ? low : names::dscp_value(item.substr(dash + 1));
-      if (!low || !high) return wrong(item, fmt::format("'{}' is no codepoint", shown(item)), kDscpForm);
+      if (!low || !high) return wrong(item, fmt::format("'{}' is no codepoint", printed_word(item)), kDscpForm);
       if (*low > *high) {
-        return wrong(item, fmt::format("the range {} is empty", shown(item)), "LOW-HIGH with LOW <= HIGH",
+        return wrong(item, fmt::format("the range {} is empty", printed_word(item)), "LOW-HIGH with LOW <= HIGH",
                      fmt::format("write it {}-{}", *high, *low));
       }
       for (uint32_t dscp = *low; dscp <= *high; ++dscp) {
         if (owner_[dscp] != kNobody && owner_[dscp] != index) {
           return wrong(
-              item, fmt::format("codepoint {} is of class {} already", dscp, shown(model_.classes[owner_[dscp]].name)),
+              item,
+              fmt::format("codepoint {} is of class {} already", dscp, printed_word(model_.classes[owner_[dscp]].name)),
               "each codepoint in one class");
         }
         owner_[dscp] = index;
@@ -259,9 +261,9 @@ class QosTextParser {
     const bool percent = !word.empty() && word.back() == '%';
     const auto value = names::number(word.substr(0, word.size() - (percent ? 1 : 0)), 100);
     if (!percent || !value || *value == 0) {
-      return wrong(word,
-                   word.empty() ? "red without a probability" : fmt::format("'{}' is no probability", shown(word)),
-                   "1% to 100%");
+      return wrong(
+          word, word.empty() ? "red without a probability" : fmt::format("'{}' is no probability", printed_word(word)),
+          "1% to 100%");
     }
     out.min_pkts = static_cast<uint32_t>(low);
     out.max_pkts = static_cast<uint32_t>(high);
@@ -272,7 +274,8 @@ class QosTextParser {
   bool police(QosClass& c) {
     const std::string_view kind = next();
     if (kind != "srtcm" && kind != "trtcm") {
-      return wrong(kind, kind.empty() ? "police without a kind" : fmt::format("unknown policer '{}'", shown(kind)),
+      return wrong(kind,
+                   kind.empty() ? "police without a kind" : fmt::format("unknown policer '{}'", printed_word(kind)),
                    "srtcm CIR CBS EBS, or trtcm CIR CBS PIR PBS", did_you_mean(kind, {"srtcm", "trtcm"}));
     }
     PolicerConfig& p = c.police;
@@ -299,7 +302,8 @@ class QosTextParser {
     const std::string_view color = next();
     const auto at = std::find(kColorWords.begin(), kColorWords.end(), color);
     if (at == kColorWords.end()) {
-      return wrong(color, color.empty() ? "remark without a color" : fmt::format("'{}' is no color", shown(color)),
+      return wrong(color,
+                   color.empty() ? "remark without a color" : fmt::format("'{}' is no color", printed_word(color)),
                    "green, yellow or red", did_you_mean(color, kColorWords));
     }
     uint8_t& slot = c.remark[at - kColorWords.begin()];
@@ -307,8 +311,9 @@ class QosTextParser {
     const std::string_view word = next();
     const auto dscp = names::dscp_value(word);
     if (!dscp) {
-      return wrong(word, word.empty() ? "remark without a codepoint" : fmt::format("'{}' is no codepoint", shown(word)),
-                   "one codepoint: 0 to 63, or a name such as af12");
+      return wrong(
+          word, word.empty() ? "remark without a codepoint" : fmt::format("'{}' is no codepoint", printed_word(word)),
+          "one codepoint: 0 to 63, or a name such as af12");
     }
     slot = static_cast<uint8_t>(*dscp);
     return true;

@@ -60,7 +60,7 @@ std::unique_ptr<ShapedRun> run_shaped(const std::string& text) {
 }
 
 // A source of frames of 114 bytes, IP packets of 100.
-std::string packets(unsigned dscp, unsigned per_second) {
+std::string dscp_packets(unsigned dscp, unsigned per_second) {
   std::string hex;
   for (const uint8_t byte : udp4("10.0.0.1", "192.0.2.7").dscp(static_cast<uint8_t>(dscp)).size(114).build()) {
     hex += fmt::format("{:02x}", byte);
@@ -112,13 +112,13 @@ TEST(QosElements, TheHorizonOfAShaperDropsWhatWouldWaitTooLong) {
 
 TEST(QosElements, APolicerGivesItsRateAndItsBurst) {
   // IP packets of 100 bytes, 1000 a second; 50,000 bytes a second are 500 of them, and 10 the burst.
-  auto p = run_shaped(packets(0, 1000) + " -> p :: Police(50000Bps, 1000) -> Discard; DriverManager(wait 10s);");
+  auto p = run_shaped(dscp_packets(0, 1000) + " -> p :: Police(50000Bps, 1000) -> Discard; DriverManager(wait 10s);");
   ASSERT_EQ(p->error, "");
   EXPECT_NEAR(static_cast<double>(p->count("p.green")), 5010, 1);
   EXPECT_EQ(p->count("p.yellow"), 0);
   EXPECT_EQ(p->drops(DropReason::kPoliced), static_cast<uint64_t>(p->count("p.red")));
   // Two rates: 200 a second are green, as many again yellow.
-  auto two = run_shaped(packets(0, 1000) +
+  auto two = run_shaped(dscp_packets(0, 1000) +
                         " -> p :: Police(20000Bps, 1000, PEAK 40000Bps, EXCESS 1000);\n"
                         "p[0] -> Discard; p[1] -> y :: Counter -> Discard; p[2] -> r :: Counter -> Discard;\n"
                         "DriverManager(wait 10s);");
@@ -128,7 +128,7 @@ TEST(QosElements, APolicerGivesItsRateAndItsBurst) {
   EXPECT_EQ(two->count("r.count"), two->count("p.red"));
   // A second policer that looks at colors makes no yellow packet green.
   auto aware =
-      run_shaped(packets(0, 1000) +
+      run_shaped(dscp_packets(0, 1000) +
                  " -> Police(20000Bps, 100, EXCESS 100) -> p :: Police(1Gbps, 1000000, EXCESS 10000, AWARE true) -> "
                  "Discard; DriverManager(wait 1s);");
   ASSERT_EQ(aware->error, "");
@@ -138,7 +138,7 @@ TEST(QosElements, APolicerGivesItsRateAndItsBurst) {
 
 TEST(QosElements, ClassifyDscpSendsEachCodepointToItsOutput) {
   for (unsigned dscp = 0; dscp < 64; ++dscp) {
-    auto p = run_shaped(packets(dscp, 10) +
+    auto p = run_shaped(dscp_packets(dscp, 10) +
                         " -> t :: Tee; t[0] -> a :: ClassifyDSCP; t[1] -> b :: ClassifyDSCP(\"1-3 ef\", af41);\n"
                         "a[0] -> a0 :: Counter -> Discard; a[1] -> a1 :: Counter -> Discard; a[2] -> a2 :: Counter -> "
                         "Discard;\nb[0] -> b0 :: Counter -> Discard; b[1] -> b1 :: Counter -> Discard;\n"
@@ -159,7 +159,8 @@ TEST(QosElements, StrictClassesGoFirstAndTheOthersShareByWeight) {
                                       "class voice dscp ef strict\nclass web dscp af11 weight 3 limit 200\n"
                                       "class rest dscp others weight 1 limit 200\nport rate 912kbps\n");
   const auto offered = [](unsigned voice) {
-    return packets(46, voice) + " -> q; " + packets(10, 1000) + " -> q; " + packets(0, 1000) + " -> q;\n";
+    return dscp_packets(46, voice) + " -> q; " + dscp_packets(10, 1000) + " -> q; " + dscp_packets(0, 1000) +
+           " -> q;\n";
   };
   const std::string behind =
       " -> Unqueue -> s :: PaintSwitch; s[0] -> v :: Counter -> Discard; s[1] -> w :: Counter -> Discard;\n"
@@ -193,8 +194,8 @@ TEST(QosElements, ClassesAreShapedPolicedAndRemarked) {
                  "class slow dscp ef rate 91200bps limit 20\n"  // 100 frames a second
                  "class policed dscp af11 police srtcm 160kbps 100 100 remark yellow af12 remark red af13\n"
                  "class hard dscp others police srtcm 80kbps 100 0\n");
-  auto p = run_shaped("q :: QoS(" + file + ");\n" + packets(46, 1000) + " -> q; " + packets(10, 1000) + " -> q; " +
-                      packets(0, 1000) +
+  auto p = run_shaped("q :: QoS(" + file + ");\n" + dscp_packets(46, 1000) + " -> q; " + dscp_packets(10, 1000) +
+                      " -> q; " + dscp_packets(0, 1000) +
                       " -> q;\nq -> Unqueue -> CheckIPHeader(14) -> c :: ClassifyDSCP(ef, af11, af12, "
                       "af13, others);\nc[0] -> e :: Counter -> Discard; c[1] -> g :: Counter -> Discard; c[2] -> y :: "
                       "Counter -> Discard; c[3] -> r :: Counter -> Discard; c[4] -> h :: Counter -> Discard;\n"
