@@ -557,13 +557,13 @@ class PatternParser {
 
   // VALUE, or a range that the operator makes of it, of a number with a mask. `all` is the field's largest value.
   template <typename Names = std::optional<uint32_t> (*)(std::string_view)>
-  uint32_t numeric(const Comparison& c, Source source, uint32_t all, Names named = {}, uint16_t offset = 0,
+  uint32_t numeric(const Comparison& c, Source source, uint32_t all, Names known = {}, uint16_t offset = 0,
                    unsigned bytes = 0, uint32_t field = ~0u) {
     std::optional<uint32_t> v = number(c.value.text, all);
     if constexpr (std::is_pointer_v<Names>) {
-      if (!v && named != nullptr) v = named(c.value.text);
+      if (!v && known != nullptr) v = known(c.value.text);
     } else {
-      if (!v) v = named(c.value.text);
+      if (!v) v = known(c.value.text);
     }
     if (!v) return wrong(c.value, "a value of this field", fmt::format("a number, 0..{}, or a name", all));
     const uint32_t mask = c.mask & field;
