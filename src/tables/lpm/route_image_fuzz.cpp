@@ -110,7 +110,7 @@ void attack_whole(const Patches& patches) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const Patches patches{data + 1, std::min<size_t>(size - 1, 700)};
-  // dir24 and the IPv6 root take tens of milliseconds to check, so they come up rarely.
+  // dir24 takes tens of milliseconds to check, so they come up rarely.
   const uint8_t what = data[0];
   if (what >= 250 && one_input_in(64, data, size)) {
     attack4<Dir24>(patches);
