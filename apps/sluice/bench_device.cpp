@@ -59,7 +59,7 @@ RuleSet mask_rules(unsigned count, unsigned masks, std::vector<FlowKey>& hits) {
 }
 
 struct Prepared {
-  std::unique_ptr<DeviceLookup> lookup;
+  std::shared_ptr<DeviceLookup> lookup;
   std::vector<Word> records;
   std::vector<uint32_t> expected;
 };
@@ -259,6 +259,7 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
   Progress progress("");
   // Routes alone: three destinations a record, what is left over at the end aside.
   Prepared routes;
+  routes.lookup = p.lookup;
   for (size_t i = 0; i + kRoutesPerRecord <= next_hops.size(); i += kRoutesPerRecord) {
     uint32_t destinations[kRoutesPerRecord];
     uint64_t result = 0;
@@ -283,10 +284,8 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
     cases.push_back(drive_case(fmt::format("{}/{}/x{}/{}", name, way, o.workers, frame), p, d, o.repetitions, true));
     if (routes.records.empty()) continue;
     d.kind = RecordKind::kRoute4;
-    routes.lookup = std::move(p.lookup);
     cases.push_back(
         drive_case(fmt::format("{}/{}/x{}/{}/routes", name, way, o.workers, frame), routes, d, o.repetitions, true));
-    p.lookup = std::move(routes.lookup);
   }
 #if defined(SLUICE_WITH_CUDA)
   if (p.lookup->device().info().kind == "cuda") {

@@ -56,6 +56,17 @@ SLUICE_HD void set_dscp_ipv6(uint8_t* ip, uint8_t dscp) {
   store_be16(ip, static_cast<uint16_t>((first & 0xf03fu) | (dscp & 0x3fu) << 6));
 }
 
+// Bytes of an IP header as far as IPv4's checksum: what has to be there to remark it.
+inline constexpr uint32_t kRemarkBytes = 12;
+// The same for a header of either family, 4 or 6.
+SLUICE_HD void set_dscp(uint8_t* ip, unsigned family, uint8_t dscp) {
+  if (family == 6) {
+    set_dscp_ipv6(ip, dscp);
+  } else {
+    set_dscp_ipv4(ip, dscp);
+  }
+}
+
 // Rewrites both addresses of an Ethernet header.
 SLUICE_HD void set_macs(uint8_t* frame, const MacAddress& destination, const MacAddress& source) {
   memcpy(frame, destination.bytes, 6);

@@ -38,11 +38,7 @@ void check_answers(uint8_t* frame, uint32_t captured, const sluice::Headers& hea
   uint8_t* ip = frame + headers.l3_offset;
   const uint8_t left = headers.key.family == 4 ? decrement_ttl_ipv4(ip) : decrement_hop_limit_ipv6(ip);
   require(left == (headers.ttl == 0 ? 0 : headers.ttl - 1));
-  if (headers.key.family == 4) {
-    set_dscp_ipv4(ip, 46);
-  } else {
-    set_dscp_ipv6(ip, 46);
-  }
+  set_dscp(ip, headers.key.family, 46);
 }
 
 // Options and fragments of an IPv4 packet whose header is at `ip`.

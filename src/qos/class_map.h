@@ -79,11 +79,7 @@ static_assert(std::is_trivially_copyable_v<RemarkMap> && sizeof(RemarkMap) == 24
 SLUICE_HD void remark(const RemarkMap& map, unsigned qos_class, Color color, uint8_t* ip, unsigned family) {
   const uint8_t dscp = map.dscp[qos_class % kMaxQosClasses][static_cast<unsigned>(color) % kColors];
   if (dscp == RemarkMap::kKeep || dscp_of(ip, family) == dscp) return;
-  if (family == 6) {
-    set_dscp_ipv6(ip, dscp);
-  } else {
-    set_dscp_ipv4(ip, dscp);
-  }
+  set_dscp(ip, family, dscp);
 }
 
 }  // namespace sluice

@@ -11,6 +11,7 @@
 #include "formats/compressed_file.h"
 #include "formats/qos_text.h"
 #include "graph/router.h"
+#include "net/edit.h"
 #include "qos/departure.h"
 #include "qos/timing_wheel.h"
 
@@ -21,11 +22,12 @@ namespace {
 uint32_t ip_bytes(const Packet& p) {
   return p.key.family != 0 && p.wire_end > p.l3 ? p.wire_end - p.l3 : p.wire_length();
 }
-bool has_ip(const Packet& p) {
-  return p.key.family != 0 && uint32_t{p.l3} + 12 <= p.end;
+// Whether there is a header to read and to remark: an earlier element may have cut it off.
+bool has_ip(unsigned family, uint32_t l3, uint32_t end) {
+  return family != 0 && l3 + kRemarkBytes <= end;
 }
-unsigned class_of(const ClassMap& map, const Packet& p) {
-  return map.class_of(has_ip(p) ? dscp_of(p.frame + p.l3, p.key.family) : 0);
+unsigned class_of(const ClassMap& map, const uint8_t* frame, unsigned family, uint32_t l3, uint32_t end) {
+  return map.class_of(has_ip(family, l3, end) ? dscp_of(frame + l3, family) : 0);
 }
 
 class ClassifyDscp final : public Element {
@@ -69,9 +71,7 @@ class ClassifyDscp final : public Element {
     Selection chosen[kMaxQosClasses];
     packets.for_each([&](uint32_t i) {
       const Extent& extent = batch.extent(i);
-      const unsigned family = batch.key(i).family;
-      const bool ip = family != 0 && uint32_t{extent.l3} + 12 <= extent.end;
-      const unsigned c = map_.class_of(ip ? dscp_of(batch.frame(i) + extent.l3, family) : 0);
+      const unsigned c = class_of(map_, batch.frame(i), batch.key(i).family, extent.l3, extent.end);
       batch.annotation(i).paint = static_cast<uint8_t>(c);
       chosen[c].add(i);
     });
@@ -253,7 +253,7 @@ class Qos final : public FlowElement {
   void push(FlowContext& context, unsigned, PacketBox packet) override {
     Packet& p = packet->registers;
     const uint64_t now = context.now_ns();
-    const unsigned c = class_of(model_.map, p);
+    const unsigned c = class_of(model_.map, p.frame, p.key.family, p.l3, p.end);
     const QosClass& config = model_.classes[c];
     Color color = Color::kGreen;
     if (config.policed) {
@@ -264,7 +264,7 @@ class Qos final : public FlowElement {
         return;
       }
     }
-    if (has_ip(p)) remark(remarks_, c, color, p.frame + p.l3, p.key.family);
+    if (has_ip(p.key.family, p.l3, p.end)) remark(remarks_, c, color, p.frame + p.l3, p.key.family);
     p.paint = static_cast<uint8_t>(c);
     if (rates_[c].unlimited()) {
       queue(context, c, std::move(packet));

@@ -15,18 +15,12 @@ struct SetIpDscpStage {
   static constexpr FieldMask kReads = kFieldFrame | kFieldExtent | kFieldL3 | kFieldKey;
   static constexpr FieldMask kWrites = kFieldFrame | kFieldKey;
   static constexpr FrameUse kFrameUse = FrameUse::kHeaders;
-  static constexpr uint32_t kTouched = 12;  // bytes of an IP header as far as IPv4's checksum
 
   uint8_t dscp = 0;
 
   SLUICE_HD uint8_t operator()(Packet& p) const {
-    if (p.key.family == 0 || uint32_t{p.l3} + kTouched > p.end) return 0;  // an earlier stage may have cut it off
-    uint8_t* ip = p.frame + p.l3;
-    if (p.key.family == 6) {
-      set_dscp_ipv6(ip, dscp);
-    } else {
-      set_dscp_ipv4(ip, dscp);
-    }
+    if (p.key.family == 0 || uint32_t{p.l3} + kRemarkBytes > p.end) return 0;  // an earlier stage may have cut it off
+    set_dscp(p.frame + p.l3, p.key.family, dscp);
     p.key.dscp = dscp;
     return 0;
   }
