@@ -23,6 +23,7 @@ Result<Batch> Batch::create(uint32_t capacity, size_t arena_bytes) {
   batch.port_.resize(capacity);
   batch.key_.resize(capacity);
   batch.timestamp_ns_.resize(capacity);
+  batch.departure_ns_.resize(capacity);
   batch.order_.resize(capacity);
   batch.number();
   batch.worker_.resize(capacity);

@@ -216,6 +216,11 @@ class Batch {
   const FlowKey& key(uint32_t i) const { return key_[i]; }
   uint64_t timestamp_ns(uint32_t i) const { return timestamp_ns_[i]; }
   void set_timestamp_ns(uint32_t i, uint64_t value) { timestamp_ns_[i] = value; }
+  // When the packet may leave; 0: at once. Only where the graph has an element that delays: whoever fills the batch
+  // clears it then.
+  uint64_t departure_ns(uint32_t i) const { return departure_ns_[i]; }
+  void set_departure_ns(uint32_t i, uint64_t value) { departure_ns_[i] = value; }
+  void clear_departures() { std::memset(departure_ns_.data(), 0, count_ * sizeof departure_ns_[0]); }
   // The index of the packet in the batch that came in, from which this one descends: what egress orders by.
   uint32_t order(uint32_t i) const { return order_[i]; }
   // The worker that owns the packet's flow.
@@ -241,6 +246,7 @@ class Batch {
   std::vector<uint16_t> port_;
   std::vector<FlowKey> key_;
   std::vector<uint64_t> timestamp_ns_;
+  std::vector<uint64_t> departure_ns_;
   std::vector<uint32_t> order_;
   bool numbered_ = false;  // order_[i] is i in every row, used or not
   std::vector<uint16_t> worker_;

@@ -44,6 +44,15 @@ class Selection {
     for (uint32_t w = 0; w < other.used_; ++w) words_[w] |= other.words_[w];
     used_ = std::max(used_, other.used_);
   }
+  // The packets that are in `other` too.
+  Selection both(const Selection& other) const {
+    Selection out;
+    for (uint32_t w = 0; w < std::min(used_, other.used_); ++w) out.set_word(w, words_[w] & other.words_[w]);
+    return out;
+  }
+  void subtract(const Selection& other) {
+    for (uint32_t w = 0; w < std::min(used_, other.used_); ++w) words_[w] &= ~other.words_[w];
+  }
   bool empty() const {
     uint64_t any = 0;
     for (uint32_t w = 0; w < used_; ++w) any |= words_[w];

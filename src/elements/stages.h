@@ -9,6 +9,7 @@
 #include "elements/acl/stage.h"
 #include "elements/adjacency/stage.h"
 #include "elements/classifier/stage.h"
+#include "elements/classify_dscp/stage.h"
 #include "elements/counter/stage.h"
 #include "elements/crc32/stage.h"
 #include "elements/dec_ttl/stage.h"
@@ -26,10 +27,10 @@
 
 namespace sluice {
 
-using PlainStages =
-    TypeList<PassStage, IpInputStage, HeaderCheckStage, DecTtlStage, AdjacencyStage, EtherEncapStage, EtherRewriteStage,
-             EtherMirrorStage, PaintStage, PaintSwitchStage, StripStage, UnstripStage, ClassifierStage, SetCrc32Stage,
-             CheckCrc32Stage, PortSwitchStage, ExampleStage, PatternStage, TruncateStage, SetIpDscpStage>;
+using PlainStages = TypeList<PassStage, IpInputStage, HeaderCheckStage, DecTtlStage, AdjacencyStage, EtherEncapStage,
+                             EtherRewriteStage, EtherMirrorStage, PaintStage, PaintSwitchStage, StripStage,
+                             UnstripStage, ClassifierStage, SetCrc32Stage, CheckCrc32Stage, PortSwitchStage,
+                             ExampleStage, PatternStage, TruncateStage, SetIpDscpStage, ClassifyDscpStage>;
 
 namespace detail {
 

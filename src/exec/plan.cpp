@@ -81,6 +81,11 @@ class Planner {
   }
 
  private:
+  static PlanNode::Type type_of(ElementKind kind) {
+    return kind == ElementKind::kSink      ? PlanNode::Type::kSink
+           : kind == ElementKind::kOrdered ? PlanNode::Type::kOrdered
+                                           : PlanNode::Type::kHost;
+  }
   bool is_stage(unsigned e) const { return router_.elements[e]->kind() == ElementKind::kStage; }
   bool is_wide(unsigned e) const { return is_stage(e) && router_.elements[e]->outputs > kMaxFusedOutputs; }
   bool is_source(unsigned e) const { return router_.elements[e]->kind() == ElementKind::kSource; }
@@ -148,10 +153,14 @@ class Planner {
         node.elements.push_back(e);
       } else {
         PlanNode node;
-        node.type = router_.elements[e]->kind() == ElementKind::kSink ? PlanNode::Type::kSink : PlanNode::Type::kHost;
+        node.type = type_of(router_.elements[e]->kind());
         node.elements = {e};
         node.inputs = std::max(1u, router_.elements[e]->inputs);
         node_of_[e] = static_cast<unsigned>(plan_.nodes.size());
+        if (node.type == PlanNode::Type::kOrdered) {
+          node.ordered = static_cast<unsigned>(plan_.ordered.size());
+          plan_.ordered.push_back(e);
+        }
         plan_.nodes.push_back(std::move(node));
       }
     }
@@ -174,7 +183,7 @@ class Planner {
   Result<void> connect() {
     for (unsigned i = 0; i < plan_.nodes.size(); ++i) {
       const PlanNode::Type type = plan_.nodes[i].type;
-      if (type == PlanNode::Type::kHost) {
+      if (type == PlanNode::Type::kHost || type == PlanNode::Type::kOrdered) {
         const unsigned e = plan_.nodes[i].elements[0];
         std::vector<PlanTarget> exits(router_.elements[e]->outputs);
         for (unsigned out = 0; out < exits.size(); ++out) {
@@ -248,15 +257,26 @@ class Planner {
         node.writes |= traits.writes;
       }
     }
-    // Whatever is not a sink may read every register; a sink reads the frame and its extent alone.
+    // A sink reads the frame and its extent alone; an element that takes batches in order reads what it says, and what
+    // those behind it read; whatever else may read every register. Behind an ordered node there are no cycles to it.
+    std::vector<FieldMask> wanted(plan_.nodes.size(), ~FieldMask{0});
+    for (size_t i = plan_.nodes.size(); i-- > 0;) {
+      const PlanNode& node = plan_.nodes[i];
+      if (node.type == PlanNode::Type::kSegment || node.type == PlanNode::Type::kHost) continue;
+      wanted[i] = kFieldFrame | kFieldExtent;
+      if (node.type == PlanNode::Type::kSink) continue;
+      wanted[i] |= router_.elements[node.elements[0]]->stage_traits().reads;
+      for (size_t x = 0; x < node.exits.size(); ++x) {
+        if (node.connects(x)) wanted[i] |= wanted[node.exits[x].node];
+      }
+    }
     for (PlanNode& node : plan_.nodes) {
       node.live_out.resize(node.exits.size());
       for (size_t x = 0; x < node.exits.size(); ++x) {
         if (!node.connects(x)) continue;
-        PlanNode& to = plan_.nodes[node.exits[x].node];
-        const FieldMask fields = to.type == PlanNode::Type::kSink ? kFieldFrame | kFieldExtent : ~FieldMask{0};
+        const FieldMask fields = wanted[node.exits[x].node];
         node.live_out[x] = fields;
-        to.live_in |= fields;
+        plan_.nodes[node.exits[x].node].live_in |= fields;
       }
     }
   }
@@ -338,8 +358,11 @@ std::string describe(const Plan& plan, const Router& router) {
       out += fmt::format("    reads  {}\n    writes {}\n", field_names(node.reads), field_names(node.writes));
     } else {
       const Element& e = *router.elements[node.elements[0]];
-      out += fmt::format("node {}: {} {} :: {}\n", i, node.type == PlanNode::Type::kSink ? "sink" : "host", e.name,
-                         e.class_name);
+      out += fmt::format("node {}: {} {} :: {}\n", i,
+                         node.type == PlanNode::Type::kSink      ? "sink"
+                         : node.type == PlanNode::Type::kOrdered ? "ordered"
+                                                                 : "host",
+                         e.name, e.class_name);
     }
     for (size_t x = 0; x < node.exits.size(); ++x)
       out += fmt::format("    exit {} -> {}\n", x, target_name(node.exits[x]));

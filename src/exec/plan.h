@@ -19,13 +19,15 @@ struct PlanTarget {
 
 // One step of a batch's way. Nodes are in execution order: but for cycles of the graph, a target has a larger index.
 struct PlanNode {
-  enum class Type : uint8_t { kSegment, kHost, kSink } type = Type::kHost;
+  // kOrdered: an element that takes batches one after another (Element::Ordered).
+  enum class Type : uint8_t { kSegment, kHost, kSink, kOrdered } type = Type::kHost;
   std::vector<unsigned> elements;  // kSegment: its stages in program order; else one
+  unsigned ordered = 0;            // kOrdered: index into Plan::ordered
   unsigned program = 0;            // kSegment: index into Plan::programs and Snapshot::programs
   std::vector<uint8_t> entries;    // kSegment: input -> the path on which its packets start
   unsigned inputs = 1;
   bool wide = false;                // kSegment: one stage with more outputs than can be fused; output n is exit n
-  std::vector<PlanTarget> exits;    // kSegment: by exit; kHost: by output
+  std::vector<PlanTarget> exits;    // kSegment: by exit; kHost, kOrdered: by output
   FieldMask live_in = 0;            // columns that hold something when packets arrive
   std::vector<FieldMask> live_out;  // by exit: columns that the node there, or a later one, reads
   FieldMask reads = 0;              // union over the stages
@@ -46,7 +48,8 @@ struct Plan {
   std::vector<PlanNode> nodes;
   std::vector<Program> programs;  // without tables: slots have element, outputs and next, storage is empty
   std::vector<PlanSource> sources;
-  std::vector<unsigned> sinks;  // element indices, in graph order
+  std::vector<unsigned> sinks;    // element indices, in graph order
+  std::vector<unsigned> ordered;  // element indices, in the order of their nodes
 };
 
 // Stages are joined into maximal segments of at most kMaxStages; what comes after a host element starts a new one.

@@ -24,6 +24,7 @@ struct Runtime::Job {
   std::atomic<uint64_t> done_ns{0};
   std::vector<JobShare> shares;        // by worker
   std::atomic<uint32_t> remaining{0};  // workers that have not finished their share
+  std::unique_ptr<OrderedPass> ordered;
 
   // A device was given up with frames of the batch.
   bool given_up() const {
@@ -386,6 +387,14 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
   // Sources take turns by batches: with more than one, the size of batches decides the order of packets.
   runtime->sizer_ = BatchSizer(runtime->sources_.size() == 1 ? options.latency_target_ns : 0, options.batch,
                                std::max(options.least_batch, BatchSizer::kSmallest));
+  if (!plan.ordered.empty()) {
+    runtime->ordered_ = std::make_unique<OrderedNodes>(plan, router, options.workers);
+    if (const uint64_t delayed = runtime->ordered_->delayed()) {
+      const auto room = static_cast<uint32_t>(std::min<uint64_t>(delayed, EgressWheel::kMostPackets));
+      for (const auto& sink : runtime->sinks_)
+        runtime->wheels_.push_back(sink != nullptr ? std::make_unique<EgressWheel>(room) : nullptr);
+    }
+  }
   for (unsigned w = 0; w < options.workers; ++w)
     runtime->workers_.push_back(std::make_unique<Worker>(plan, router, w, options.fast_path));
   if (!options.device.devices.empty()) {
@@ -422,6 +431,8 @@ Result<bool> Runtime::read(Job& job) {
     if (done) continue;
     read_ += job.batch.size();
     for (JobShare& share : job.shares) share.clear();
+    if (job.ordered != nullptr) job.ordered->begin(batches_++);
+    if (!wheels_.empty()) job.batch.clear_departures();
     steer(job);
     return true;
   }
@@ -488,6 +499,35 @@ void Runtime::count_sent(Batch& batch, const Selection& rows, RunReport::Sink& c
   }
 }
 
+// Writes to a sink what may leave it; what cannot be written is counted as such.
+void Runtime::write_out(size_t s, std::vector<TxRecord>& records, Result<void>& result) {
+  size_t written = 0;
+  if (result.ok()) result = sinks_[s]->write(records, written);
+  RunReport::Sink& counters = sink_counters_[s];
+  for (size_t i = 0; i < written; ++i) {
+    counters.bytes += records[i].captured;
+    PortCounters& port = ports_[records[i].port];
+    ++port.packets;
+    port.bytes += records[i].captured;
+  }
+  counters.packets += written;
+  commit_stats_.elements[plan_.sinks[s]].drops[static_cast<size_t>(DropReason::kOutputFailed)] +=
+      records.size() - written;
+}
+
+// The input is at its end, or an output failed: what waits for its time leaves.
+Result<void> Runtime::drain_wheels() {
+  Result<void> result;
+  for (size_t s = 0; s < wheels_.size(); ++s) {
+    if (wheels_[s] == nullptr) continue;
+    leaving_.clear();
+    wheels_[s]->drain(leaving_);
+    write_out(s, leaving_, result);
+    wheels_[s]->forget();
+  }
+  return result;
+}
+
 Result<void> Runtime::commit(Job& job) {
   const TraceRange trace("commit");
   Result<void> result;
@@ -523,16 +563,16 @@ Result<void> Runtime::commit(Job& job) {
         return true;
       });
     }
-    size_t written = 0;
-    if (result.ok()) result = sinks_[s]->write(merged_, written);
-    for (size_t i = 0; i < written; ++i) {
-      counters.bytes += merged_[i].captured;
-      PortCounters& port = ports_[merged_[i].port];
-      ++port.packets;
-      port.bytes += merged_[i].captured;
+    if (!wheels_.empty() && sinks_[s]->reads_frames()) {
+      leaving_.clear();
+      for (const TxRecord& record : merged_) {
+        wheels_[s]->pass(record, record.sequence == 0 ? job.batch.departure_ns(record.order) : 0, leaving_);
+      }
+      write_out(s, leaving_, result);
+      wheels_[s]->forget();
+    } else {
+      write_out(s, merged_, result);
     }
-    counters.packets += written;
-    failed += merged_.size() - written;
     commit_stats_.elements[plan_.sinks[s]].drops[static_cast<size_t>(DropReason::kOutputFailed)] += failed;
   }
   prints_.clear();
@@ -562,6 +602,10 @@ Result<void> Runtime::make_jobs(size_t count) {
     jobs_.push_back(std::make_unique<Job>());
     jobs_.back()->batch = std::move(*batch);
     jobs_.back()->shares.resize(workers_.size());
+    if (ordered_ != nullptr) {
+      jobs_.back()->ordered = std::make_unique<OrderedPass>(*ordered_);
+      for (JobShare& share : jobs_.back()->shares) share.ordered = jobs_.back()->ordered.get();
+    }
     pin(jobs_.back()->batch);
   }
   return {};
@@ -744,6 +788,7 @@ Result<void> Runtime::run(RunReport& report) {
   if (publisher_.current() == nullptr) return Error("no generation was published before the run");
   started_ns_ = now_ns();
   Result<void> result = workers_.size() == 1 ? run_inline() : run_threads();
+  if (auto drained = drain_wheels(); result.ok()) result = std::move(drained);
   if (result.ok()) {
     for (auto& sink : sinks_) {
       if (sink == nullptr) continue;

@@ -17,8 +17,10 @@
 #include "exec/device/master.h"
 #include "exec/device/offload.h"
 #include "exec/device/resident.h"
+#include "exec/egress_wheel.h"
 #include "exec/hits.h"
 #include "exec/live_gate.h"
+#include "exec/ordered.h"
 #include "exec/plan.h"
 #include "exec/ports.h"
 #include "exec/publisher.h"
@@ -171,6 +173,8 @@ class Runtime {
   Result<void> make_jobs(size_t count);
   Result<void> exchange_frames(Job& job);
   void stop_devices();
+  void write_out(size_t sink, std::vector<TxRecord>& records, Result<void>& result);
+  Result<void> drain_wheels();
   void count_sent(Batch& batch, const Selection& rows, RunReport::Sink& counters);
   Result<void> run_inline();
   Result<void> run_threads();
@@ -217,12 +221,16 @@ class Runtime {
   bool stopped_ = false;           // no device is given anything more
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<Limiter> limiters_;
+  std::unique_ptr<OrderedNodes> ordered_;             // none: the plan has none
+  std::vector<std::unique_ptr<EgressWheel>> wheels_;  // by sink; none: nothing delays packets
   std::vector<PortCounters> ports_;
   WorkerStats commit_stats_;  // what happens at egress
   std::vector<TxRecord> merged_;
+  std::vector<TxRecord> leaving_;  // of merged_ and of what waited, those that leave now
   std::vector<const PrintRecord*> prints_;
   BatchSizer sizer_{0, 1};
   uint64_t read_ = 0;
+  uint64_t batches_ = 0;  // that were read
   uint64_t committed_ = 0;
   uint64_t last_generation_ = 0;
   std::atomic<uint64_t> started_ns_{0}, ended_ns_{0};

@@ -171,7 +171,7 @@ void Worker::start(const Snapshot& snapshot, Batch& batch, JobShare& share, unsi
   walk.node = 0;
   walk.round = 0;
   walk.again = false;
-  walk.waiting = false;
+  walk.waiting = walk.arrived = false;
   walk.children.clear();
   walk.next_child = 0;
   if (packets != 0) deliver(plan_.sources[source].target, share.packets);
@@ -217,11 +217,17 @@ bool Worker::run_nodes(Walk& walk) {
         walk.waiting = false;
         continue;
       }
+      const PlanNode& node = plan_.nodes[n];
+      Selection* inputs = &walk.pending[first_input_[n]];
+      if (node.type == PlanNode::Type::kOrdered) {
+        // Every worker comes here once a batch, with packets or without.
+        if (walk.round != 0 || walk.batch != walk.root) continue;
+        if (!run_ordered(node, inputs)) return false;
+        continue;
+      }
       if (walk.dirty[n] == 0) continue;
       walk.dirty[n] = 0;
       walk.again = true;
-      const PlanNode& node = plan_.nodes[n];
-      Selection* inputs = &walk.pending[first_input_[n]];
       if (walk.round >= kMaxRounds) {
         for (unsigned i = 0; i < node.inputs; ++i) {
           drop(node.elements[0], DropReason::kLoop, inputs[i].count());
@@ -245,6 +251,8 @@ bool Worker::run_nodes(Walk& walk) {
           break;
         case PlanNode::Type::kSink:
           run_sink(node, inputs);
+          break;
+        case PlanNode::Type::kOrdered:
           break;
       }
     }
@@ -368,6 +376,47 @@ void Worker::run_host(const PlanNode& node, Selection* inputs) {
     router_.elements[e]->process(context, batch, packets, input);
   }
   context.finish_all();
+}
+
+// What a node on the host sends by one of its exits; where that leads nowhere, the packets end here.
+void Worker::leave(const PlanNode& node, size_t exit, const Selection& packets) {
+  if (node.connects(exit)) {
+    deliver(node.exits[exit], packets);
+    return;
+  }
+  packets.for_each([&](uint32_t i) {
+    const DropReason reason = walk_->batch->annotation(i).reason;
+    drop(node.elements[0], reason == DropReason::kNone ? DropReason::kUnconnectedOutput : reason);
+  });
+}
+
+// False: the batch waits for its turn, or for other workers' shares of it.
+bool Worker::run_ordered(const PlanNode& node, Selection* inputs) {
+  OrderedPass& pass = *walk_->share->ordered;
+  Batch& batch = *walk_->batch;
+  if (!walk_->arrived) {
+    walk_->arrived = true;
+    walk_->dirty[walk_->node] = 0;
+    for (unsigned input = 1; input < node.inputs; ++input) {
+      inputs[0].merge(inputs[input]);
+      inputs[input].clear();
+    }
+    ElementCounters& counters = stats_.elements[node.elements[0]];
+    counters.packets += inputs[0].count();
+    counters.bytes += batch.bytes(inputs[0]);
+    pass.arrive(node.ordered, id_, inputs[0]);
+    inputs[0].clear();
+  }
+  if (!pass.ready(node.ordered, batch)) return false;
+  walk_->arrived = false;
+  Selection own = pass.arrived(node.ordered, id_);
+  for (size_t out = 0; out < pass.out(node.ordered).size(); ++out) {
+    const Selection by = pass.out(node.ordered)[out].both(own);
+    own.subtract(by);
+    if (!by.empty()) leave(node, out, by);
+  }
+  leave(node, node.exits.size(), own);
+  return true;
 }
 
 void Worker::run_sink(const PlanNode& node, Selection* inputs) {

@@ -16,6 +16,7 @@
 #include "exec/cpu/tile.h"
 #include "exec/device/channel.h"
 #include "exec/device/offload.h"
+#include "exec/ordered.h"
 #include "exec/plan.h"
 #include "exec/ports.h"
 #include "exec/stats.h"
@@ -43,6 +44,7 @@ struct JobShare {
   size_t print_count = 0;                        // records in use; their strings keep their memory
   std::vector<std::unique_ptr<Batch>> children;  // batches that elements made
   size_t child_count = 0;
+  OrderedPass* ordered = nullptr;  // of the batch, where the plan has nodes that take batches in order
   bool given_up = false;           // with records of this share: the device may still read and write the batch's frames
   std::vector<Buffer> own_frames;  // where the frames of these records were copied to
 
@@ -198,6 +200,7 @@ class Worker {
     unsigned round = 0;
     bool again = false;
     bool waiting = false;  // for the records of node `node`
+    bool arrived = false;  // at the ordered node `node`
     Airborne airborne[2];
   };
 
@@ -213,6 +216,8 @@ class Worker {
   void finish_tile(const PlanNode& node, const BatchView& view, Tile& tile);
   void run_host(const PlanNode& node, Selection* inputs);
   void run_sink(const PlanNode& node, Selection* inputs);
+  bool run_ordered(const PlanNode& node, Selection* inputs);
+  void leave(const PlanNode& node, size_t exit, const Selection& packets);
   void store(const BatchView& view, uint32_t row, FieldMask live, const Packet& packet) {
     view.store(row, live, packet);
     if (walk_->batch == walk_->root) walk_->share->annotated.add(row);

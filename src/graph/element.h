@@ -53,12 +53,13 @@ struct ElementClass {
 };
 
 enum class ElementKind : uint8_t {
-  kStage,   // binds to a stage and runs inside a program, on any device
-  kHost,    // works on batches on the host
-  kSource,  // a port's receiving end, or a generator
-  kSink,    // a port's sending end, or the end of the road
-  kInfo,    // no ports: declares tables or settings
-  kFlow,    // keeps packets, pulls them, or acts by time: one packet at a time in the packet scheduler (flow.h)
+  kStage,    // binds to a stage and runs inside a program, on any device
+  kHost,     // works on batches on the host
+  kSource,   // a port's receiving end, or a generator
+  kSink,     // a port's sending end, or the end of the road
+  kInfo,     // no ports: declares tables or settings
+  kFlow,     // keeps packets, pulls them, or acts by time: one packet at a time in the packet scheduler (flow.h)
+  kOrdered,  // carries state from batch to batch: takes whole batches, one after another in the order of the input
 };
 
 // What a stage (or a host element) needs of a packet and gives to it: the graph is checked by it.
@@ -145,6 +146,22 @@ class Element {
     (void)packets;
     (void)input;
   }
+
+  // Whether it makes packets (HostContext::spawn).
+  virtual bool makes_packets() const { return false; }
+
+  // kOrdered ----------------------------------------------------------------------------------------------------------
+  // State that batches meet one after another, in the order in which they were read, whoever works on them: so packets
+  // get the same answers on any number of workers and beside any device. One thread at a time.
+  struct Ordered {
+    virtual ~Ordered() = default;
+    // Takes `packets` of a batch in the order of rows. Each is added to the selection of the output by which it leaves,
+    // of `out` (one an output, all empty); one that is in none is dropped with the reason in its annotation.
+    virtual void process(Batch& batch, const Selection& packets, std::span<Selection> out) = 0;
+  };
+  virtual std::unique_ptr<Ordered> make_ordered() const { return nullptr; }
+  // Whether packets may leave later than they come (Batch::departure_ns); how many wait at a time at most, else 0.
+  virtual uint32_t delays() const { return 0; }
 
   // The rate that packets marked with HostContext::limiter are held to at egress; none when per_second is 0.
   struct EgressRate {

@@ -204,6 +204,61 @@ class RouterBuilder {
       if (element == nullptr || element->kind() != ElementKind::kFlow || !router_.scheduled.empty()) continue;
       router_.scheduled = fmt::format("'{}' ({}) handles one packet at a time", element->name, element->class_name);
     }
+    check_order();
+  }
+
+  // Elements that take whole batches in order must see all packets of a batch at once, at the times at which these
+  // arrived: nothing in front of them makes packets, delays them or leads them in a circle, and nothing behind one that
+  // delays makes packets, whose times would not be known. The packet scheduler can do all that.
+  void check_order() {
+    const size_t n = router_.elements.size();
+    std::vector<std::vector<unsigned>> successors(n);
+    for (const ClickConnection& c : graph_.connections) successors[c.from].push_back(c.to);
+    const auto reach = [&](unsigned from) {
+      std::vector<bool> seen(n);
+      std::vector<unsigned> open{from};
+      while (!open.empty()) {
+        const unsigned at = open.back();
+        open.pop_back();
+        for (const unsigned to : successors[at]) {
+          if (seen[to]) continue;
+          seen[to] = true;
+          open.push_back(to);
+        }
+      }
+      return seen;
+    };
+    const auto ordered = [&](unsigned e) {
+      return router_.elements[e] != nullptr && router_.elements[e]->kind() == ElementKind::kOrdered;
+    };
+    std::vector<unsigned> all;
+    for (unsigned e = 0; e < n; ++e) {
+      if (ordered(e)) all.push_back(e);
+    }
+    if (all.empty() || !router_.scheduled.empty()) return;
+    const auto name = [&](unsigned e) {
+      return fmt::format("'{}' ({})", router_.elements[e]->name, router_.elements[e]->class_name);
+    };
+    for (unsigned e = 0; e < n && router_.scheduled.empty(); ++e) {
+      if (router_.elements[e] == nullptr) continue;
+      const Element& element = *router_.elements[e];
+      const std::vector<bool> behind = reach(e);
+      const char* what = behind[e]                 ? "leads packets in a circle"
+                         : element.makes_packets() ? "makes packets"
+                         : element.delays() != 0   ? "delays packets"
+                                                   : nullptr;
+      for (const unsigned o : all) {
+        if (what != nullptr && behind[o]) {
+          router_.scheduled = fmt::format("{} {} in front of {}", name(e), what, name(o));
+          break;
+        }
+      }
+      if (element.delays() == 0) continue;
+      for (unsigned m = 0; m < n && router_.scheduled.empty(); ++m) {
+        if (behind[m] && router_.elements[m] != nullptr && router_.elements[m]->makes_packets())
+          router_.scheduled = fmt::format("{} makes packets behind {}, which delays them", name(m), name(e));
+      }
+    }
   }
 
   void take_connections() {

@@ -88,4 +88,10 @@ SLUICE_HD Color police(const PolicerConfig& config, PolicerState& state, uint64_
   return Color::kRed;
 }
 
+// What a policer counts of a packet: bytes of the IP packet, which may have been cut off in front; of the frame where
+// there is none. Offsets as in Packet.
+SLUICE_HD uint32_t policed_bytes(bool ip, int32_t data, uint32_t l3, uint32_t wire_end) {
+  return ip && wire_end > l3 ? wire_end - l3 : wire_end - static_cast<uint32_t>(data);
+}
+
 }  // namespace sluice

@@ -84,6 +84,7 @@ class IcmpErrorElement final : public Element {
     burst_ = static_cast<uint32_t>(arguments.get_uint("BURST"));
   }
   ElementKind kind() const override { return ElementKind::kHost; }
+  bool makes_packets() const override { return true; }
   // The packets that leave are of its own making, checked and with their key.
   StageTraits stage_traits() const override { return {kFieldKey | kFieldL3, kFieldKey | kFieldL3 | kFieldDestination}; }
   EgressRate egress_rate() const override { return {rate_, burst_}; }

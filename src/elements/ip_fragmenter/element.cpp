@@ -17,6 +17,7 @@ class IpFragmenter final : public Element {
     honour_df_ = arguments.get_bool("HONOR_DF");
   }
   ElementKind kind() const override { return ElementKind::kHost; }
+  bool makes_packets() const override { return true; }
   StageTraits stage_traits() const override { return {kFieldKey | kFieldL3, 0}; }
 
   void process(HostContext& context, Batch& batch, const Selection& packets, unsigned) const override {

@@ -1,6 +1,6 @@
 // host only
-// ClassifyDSCP, Police, Shape and QoS. Sources: RFC 2474 and RFC 4594 (classes), RFC 2697 and RFC 2698 (policers),
-// Saeed et al. 2017 (departure times); see qos/.
+// QoS. Sources: RFC 2474 and RFC 4594 (classes), RFC 2697 and RFC 2698 (policers), Saeed et al. 2017 (departure times);
+// see qos/.
 #include <fmt/format.h>
 
 #include <memory>
@@ -18,10 +18,6 @@
 namespace sluice {
 namespace {
 
-// Bytes of the IP packet, which is what policers count; of the frame where there is none.
-uint32_t ip_bytes(const Packet& p) {
-  return p.key.family != 0 && p.wire_end > p.l3 ? p.wire_end - p.l3 : p.wire_length();
-}
 // Whether there is a header to read and to remark: an earlier element may have cut it off.
 bool has_ip(unsigned family, uint32_t l3, uint32_t end) {
   return family != 0 && l3 + kRemarkBytes <= end;
@@ -29,192 +25,6 @@ bool has_ip(unsigned family, uint32_t l3, uint32_t end) {
 unsigned class_of(const ClassMap& map, const uint8_t* frame, unsigned family, uint32_t l3, uint32_t end) {
   return map.class_of(has_ip(family, l3, end) ? dscp_of(frame + l3, family) : 0);
 }
-
-class ClassifyDscp final : public Element {
- public:
-  void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
-    const auto& given = arguments.rest();
-    if (given.empty()) return;
-    // The lists become lines of the one language in which classes are written.
-    if (given.size() > kMaxQosClasses) {
-      diagnostics.add(
-          arguments.error_in(given[kMaxQosClasses], fmt::format("there are at most {} classes", kMaxQosClasses)));
-      return;
-    }
-    classes_ = static_cast<unsigned>(given.size());
-    std::string text;
-    for (size_t i = 0; i < given.size(); ++i) {
-      std::string list = given[i].text;
-      for (char& c : list) {
-        if (c == ' ' || c == '\t' || c == '\n' || c == '\r') c = ',';
-      }
-      text += fmt::format("class c{} dscp {}\n", i, list);
-    }
-    auto model = parse_qos(text, "");
-    if (model.ok()) {
-      map_ = model->map;
-      return;
-    }
-    for (const Diagnostic& d : model.error().diagnostics) {
-      const size_t at = std::clamp<size_t>(d.line, 1, given.size()) - 1;
-      Diagnostic here = arguments.error_in(given[at], d.message);
-      here.expected = d.expected;
-      here.suggestion = d.suggestion;
-      diagnostics.add(std::move(here));
-    }
-  }
-  std::optional<unsigned> output_count() const override { return classes_; }
-  bool output_optional(unsigned) const override { return false; }
-  ElementKind kind() const override { return ElementKind::kHost; }
-  StageTraits stage_traits() const override { return {kFieldFrame | kFieldL3, kFieldPaint}; }
-  void process(HostContext& context, Batch& batch, const Selection& packets, unsigned) const override {
-    Selection chosen[kMaxQosClasses];
-    packets.for_each([&](uint32_t i) {
-      const Extent& extent = batch.extent(i);
-      const unsigned c = class_of(map_, batch.frame(i), batch.key(i).family, extent.l3, extent.end);
-      batch.annotation(i).paint = static_cast<uint8_t>(c);
-      chosen[c].add(i);
-    });
-    for (unsigned c = 0; c < classes_; ++c) context.forward(c, chosen[c]);
-  }
-
- private:
-  ClassMap map_ = ClassMap::three_priorities();
-  unsigned classes_ = kDefaultQosClasses;
-};
-
-class Police final : public FlowElement {
- public:
-  void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
-    config_.committed_bps = arguments.get_bandwidth_bps("RATE");
-    config_.committed_burst_bytes = static_cast<uint32_t>(arguments.get_uint("BURST"));
-    config_.excess_burst_bytes = static_cast<uint32_t>(arguments.get_uint("EXCESS"));
-    config_.color_aware = arguments.get_bool("AWARE") ? 1 : 0;
-    if (!arguments.has("PEAK")) return;
-    config_.two_rates = 1;
-    config_.peak_bps = arguments.get_bandwidth_bps("PEAK");
-    if (config_.peak_bps < config_.committed_bps) {
-      Diagnostic d = arguments.error_at("PEAK", "the peak rate is below the committed rate");
-      d.expected = "PEAK >= RATE (RFC 2698 section 2)";
-      diagnostics.add(std::move(d));
-    }
-  }
-  bool output_optional(unsigned output) const override { return output > 0; }
-  StageTraits stage_traits() const override { return {kFieldFrame | kFieldL3, kFieldPaint | kFieldReason}; }
-  Result<void> start(FlowContext& context) override {
-    state_ = PolicerState::full(config_, context.now_ns());
-    return {};
-  }
-  void push(FlowContext& context, unsigned, PacketBox packet) override {
-    Packet& p = packet->registers;
-    const Color before = p.paint == 0 ? Color::kGreen : p.paint == 1 ? Color::kYellow : Color::kRed;
-    const Color color = police(config_, state_, context.now_ns(), ip_bytes(p), before);
-    const auto number = static_cast<unsigned>(color);
-    ++counts_[number];
-    p.paint = static_cast<uint8_t>(number);
-    if (color == Color::kRed) p.reason = DropReason::kPoliced;
-    // Yellow packets without an output of their own go with the green ones.
-    context.push(color == Color::kYellow && outputs < 2 ? 0 : number, std::move(packet));
-  }
-  void take(FlowContext& context, Flow& from) override {
-    const auto& other = static_cast<const Police&>(from);
-    std::copy(std::begin(other.counts_), std::end(other.counts_), std::begin(counts_));
-    // Tokens as far as the buckets go.
-    PolicerState was = other.state_;
-    refill(other.config_, was, context.now_ns());
-    state_ = {std::min(was.committed, state_.committed), std::min(was.excess, state_.excess), context.now_ns()};
-  }
-  std::vector<Handler> handlers() override {
-    return {
-        read_handler("green", &counts_[0]), read_handler("yellow", &counts_[1]), read_handler("red", &counts_[2]),
-        write_handler("reset_counts", [this](FlowContext&) { std::fill(std::begin(counts_), std::end(counts_), 0); })};
-  }
-
- private:
-  PolicerConfig config_;
-  PolicerState state_;
-  uint64_t counts_[kColors] = {};
-};
-
-class Shape final : public FlowElement {
- public:
-  void configure(const Arguments& arguments, Diagnostics&) override {
-    rate_bps_ = arguments.get_bandwidth_bps("RATE");
-    burst_ = static_cast<uint32_t>(arguments.get_uint("BURST"));
-    horizon_ns_ = arguments.get_time_ns("HORIZON");
-    wheel_ = std::make_unique<TimingWheel<PacketBox>>(static_cast<uint32_t>(arguments.get_uint("CAPACITY")));
-  }
-  Result<void> start(FlowContext& context) override {
-    rate_ = DepartureRate::of(rate_bps_, burst_, context.now_ns(), horizon_ns_);
-    return {};
-  }
-  void push(FlowContext& context, unsigned, PacketBox packet) override {
-    // What does not fit is not charged.
-    const uint64_t now = context.now_ns();
-    const uint64_t at =
-        wheel_->full() ? DepartureRate::kNever : stamp(rate_, word_, now, packet->registers.wire_length());
-    if (at == DepartureRate::kNever) {
-      context.drop(std::move(packet), DropReason::kShaperFull);
-      return;
-    }
-    // Also what may go at once, so that nothing overtakes what is due and not yet out.
-    wheel_->insert(at, std::move(packet));
-    release(context);
-  }
-  void timer(FlowContext& context) override { release(context); }
-  uint64_t held() const override { return wheel_->size(); }
-  void take(FlowContext& context, Flow& from) override {
-    auto& other = static_cast<Shape&>(from);
-    const uint64_t now = context.now_ns();
-    word_ = rate_.carried(other.rate_, other.word_, now);
-    PacketBox packet;
-    uint64_t at = 0;
-    // With the departures that they have. Asking for the end of time makes that wheel of no more use.
-    while (other.wheel_->release(DepartureRate::kNever, packet, &at)) {
-      if (!wheel_->insert(at, std::move(packet))) context.drop(std::move(packet), DropReason::kShaperFull);
-    }
-    if (wheel_->size() != 0) context.set_timer(std::max(now, wheel_->next_ns()));
-  }
-  std::vector<Handler> handlers() override {
-    Handler rate{
-        "rate", [this](FlowContext&, std::string_view) -> Result<std::string> { return std::to_string(rate_bps_ / 8); },
-        [this](FlowContext& context, std::string_view text) -> Result<void> {
-          auto value = handler_value(kRate, text);
-          if (!value.ok()) return std::move(value).error();
-          rate_bps_ = value->number;
-          const auto next = DepartureRate::of(rate_bps_, burst_, rate_.epoch_ns, horizon_ns_);
-          word_ = next.carried(rate_, word_, context.now_ns());
-          rate_ = next;
-          return {};
-        }};
-    return {std::move(rate),
-            {"length",
-             [this](FlowContext&, std::string_view) -> Result<std::string> { return std::to_string(wheel_->size()); },
-             {}}};
-  }
-
-  static inline const ArgumentSpec kRate{.name = "RATE",
-                                         .kind = ArgumentKind::kBandwidth,
-                                         .positional = true,
-                                         .mandatory = true,
-                                         .help = "bytes on the wire; from 1kbps",
-                                         .min = 125,
-                                         .max = 5e10};
-
- private:
-  void release(FlowContext& context) {
-    PacketBox packet;
-    while (wheel_->release(context.now_ns(), packet)) context.push(0, std::move(packet));
-    if (wheel_->size() != 0) context.set_timer(wheel_->next_ns());
-  }
-
-  uint64_t rate_bps_ = 0;
-  uint64_t horizon_ns_ = 0;
-  uint64_t word_ = 0;
-  uint32_t burst_ = 0;
-  DepartureRate rate_;
-  std::unique_ptr<TimingWheel<PacketBox>> wheel_;
-};
 
 // Classify, police, remark; wait for the class's rate in the wheel, then in the class's queue, then for the port's.
 class Qos final : public FlowElement {
@@ -257,7 +67,7 @@ class Qos final : public FlowElement {
     const QosClass& config = model_.classes[c];
     Color color = Color::kGreen;
     if (config.policed) {
-      color = police(config.police, policers_[c], now, ip_bytes(p));
+      color = police(config.police, policers_[c], now, policed_bytes(p.key.family != 0, p.data, p.l3, p.wire_end));
       if (color == Color::kRed && config.drops_red()) {
         ++policed_[c];
         context.drop(std::move(packet), DropReason::kPoliced);
@@ -361,104 +171,9 @@ class Qos final : public FlowElement {
   std::unique_ptr<EgressQueues<PacketBox>> queues_;
 };
 
-ArgumentSpec burst_bytes_argument(const char* name, bool mandatory, const char* standard, const char* help) {
-  return {.name = name,
-          .kind = ArgumentKind::kUint,
-          .positional = mandatory,
-          .mandatory = mandatory,
-          .default_text = standard,
-          .unit = "bytes",
-          .help = help,
-          .max = PolicerConfig::kMaxBurstBytes};
-}
-
 }  // namespace
 
 void register_qos(Registry& registry) {
-  ElementClass classify;
-  classify.name = "ClassifyDSCP";
-  classify.group = "Quality of service";
-  classify.summary = "sends packets by their differentiated services codepoint";
-  classify.description =
-      "Each argument is a list of codepoints, by number or name (`ef`, `af41`, `cs6`, `LOW-HIGH`, `others`), whose "
-      "packets leave by its output; what nobody names leaves by the last. Without arguments there are three priorities "
-      "by "
-      "RFC 4594: telephony and control, assured, default. The paint becomes the output's number. Packets that are not "
-      "IP "
-      "have codepoint 0.";
-  classify.arguments = {{.name = "DSCP",
-                         .kind = ArgumentKind::kString,
-                         .positional = true,
-                         .repeated = true,
-                         .help = "codepoints of an output, with blanks or commas between them"}};
-  classify.outputs = {1, kMaxQosClasses};
-  classify.example = "in -> IPInput -> c :: ClassifyDSCP; c[0] -> voice; c[1] -> video; c[2] -> data;";
-  classify.make = make_element<ClassifyDscp>();
-  registry.add(std::move(classify));
-
-  ElementClass policer;
-  policer.name = "Police";
-  policer.group = "Quality of service";
-  policer.summary = "colors packets by rate and burst, and drops red ones";
-  policer.description =
-      "One rate (RFC 2697), or two where PEAK is given (RFC 2698: then EXCESS is the peak burst). Output 0: green, 1: "
-      "yellow (by output 0 where it is not connected), 2: red (dropped where it is not connected). Counts bytes of the "
-      "IP "
-      "packet; buckets are full at first; exact to the nanosecond. The paint becomes the color: 0, 1 or 2; AWARE: a "
-      "packet "
-      "never gets a better one than it came with. Handlers: `green`, `yellow`, `red`, `reset_counts`.";
-  policer.arguments = {{.name = "RATE",
-                        .kind = ArgumentKind::kBandwidth,
-                        .positional = true,
-                        .mandatory = true,
-                        .help = "committed information rate",
-                        .max = 5e10},
-                       burst_bytes_argument("BURST", true, "", "committed burst"),
-                       burst_bytes_argument("EXCESS", false, "0", "excess burst, or peak burst with PEAK"),
-                       {.name = "PEAK", .kind = ArgumentKind::kBandwidth, .help = "peak information rate", .max = 5e10},
-                       {.name = "AWARE",
-                        .kind = ArgumentKind::kBool,
-                        .default_text = "false",
-                        .help = "the paint is the color that a packet comes with"}};
-  policer.outputs = {1, 3};
-  policer.output_docs = {"green", "yellow", "red"};
-  policer.processing = "h/h";
-  policer.drops = {DropReason::kPoliced};
-  policer.example = "in -> IPInput -> Police(10Mbps, 15000, EXCESS 30000) -> out;";
-  policer.make = make_flow<Police>();
-  registry.add(std::move(policer));
-
-  ElementClass shape;
-  shape.name = "Shape";
-  shape.group = "Quality of service";
-  shape.summary = "lets packets wait until their rate allows them to go";
-  shape.description =
-      "A token bucket as earliest departure time: a packet is stamped when it comes and waits in a timing wheel. It "
-      "goes "
-      "while the bucket is not in debt, and pays with what comes later; with BURST 0 packets leave at an even pace. "
-      "Rates "
-      "do not drift. Handlers: `rate` (bytes per second; written as RATE is; what was stamped keeps its time), "
-      "`length`.";
-  shape.arguments = {Shape::kRate,
-                     burst_bytes_argument("BURST", false, "0", "what the bucket holds"),
-                     {.name = "CAPACITY",
-                      .kind = ArgumentKind::kUint,
-                      .default_text = "1000",
-                      .unit = "packets",
-                      .help = "packets that wait at most",
-                      .min = 1,
-                      .max = 16777216},
-                     {.name = "HORIZON",
-                      .kind = ArgumentKind::kTime,
-                      .default_text = "0",
-                      .help = "packets that would have to wait longer are dropped; 0: none",
-                      .max = 1e6}};
-  shape.processing = "h/h";
-  shape.drops = {DropReason::kShaperFull, DropReason::kGraphChanged};
-  shape.example = "in -> Shape(10Mbps, BURST 15000) -> out;";
-  shape.make = make_flow<Shape>();
-  registry.add(std::move(shape));
-
   ElementClass qos;
   qos.name = "QoS";
   qos.group = "Quality of service";

@@ -11,6 +11,7 @@ class Tee final : public Element {
     if (arguments.has("N")) count_ = static_cast<unsigned>(arguments.get_uint("N"));
   }
   ElementKind kind() const override { return ElementKind::kHost; }
+  bool makes_packets() const override { return true; }
   std::optional<unsigned> output_count() const override { return count_; }
   bool output_optional(unsigned) const override { return false; }
 

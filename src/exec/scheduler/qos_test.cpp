@@ -91,6 +91,34 @@ TEST(QosElements, AShaperKeepsItsRateToThePacket) {
   EXPECT_EQ(burst->count("c.count"), 11);
 }
 
+// Which graphs the batch runtime can run, and why not the others.
+TEST(QosElements, WhoRunsAGraphWithElementsThatTakeBatchesInOrder) {
+  const auto scheduled = [](const std::string& text) {
+    auto graph = parse_click(text, "g");
+    if (!graph.ok()) return to_string(graph.error());
+    Registry registry;
+    register_elements(registry);
+    auto router = build_router(*graph, registry, text);
+    return router.ok() ? router->scheduled : to_string(router.error());
+  };
+  EXPECT_EQ(scheduled("InfiniteSource -> CheckIPHeader -> Police(1Mbps, 3000) -> Shape(1Mbps) -> Discard;"), "");
+  EXPECT_EQ(scheduled("InfiniteSource -> s :: Shape(1Mbps) -> t :: Shape(2Mbps) -> Discard;"),
+            "'s' (Shape) delays packets in front of 't' (Shape)");
+  EXPECT_EQ(scheduled("InfiniteSource -> CheckIPHeader -> s :: Shape(1Mbps) -> p :: Police(2Mbps, 3000) -> Discard;"),
+            "'s' (Shape) delays packets in front of 'p' (Police)");
+  EXPECT_EQ(scheduled("InfiniteSource -> t :: Tee; t[0] -> s :: Shape(1Mbps) -> Discard; t[1] -> Discard;"),
+            "'t' (Tee) makes packets in front of 's' (Shape)");
+  EXPECT_EQ(scheduled("InfiniteSource -> s :: Shape(1Mbps) -> t :: Tee; t[0] -> Discard; t[1] -> Discard;"),
+            "'t' (Tee) makes packets behind 's' (Shape), which delays them");
+  EXPECT_EQ(scheduled("InfiniteSource -> c :: Paint(1) -> s :: Shape(1Mbps) -> w :: PaintSwitch; w[0] -> Discard; "
+                      "w[1] -> c;"),
+            "'c' (Paint) leads packets in a circle in front of 's' (Shape)");
+  // What is beside or behind a policer may make packets.
+  EXPECT_EQ(scheduled("InfiniteSource -> CheckIPHeader -> Police(1Mbps, 3000) -> t :: Tee; t[0] -> Discard; "
+                      "t[1] -> Discard;"),
+            "");
+}
+
 TEST(QosElements, AShapersRateChangesWhileItRuns) {
   auto p = run_shaped(
       "RatedSource(LENGTH 100, RATE 1000) -> s :: Shape(10000Bps, CAPACITY 2) -> c :: Counter -> Discard;\n"

@@ -1,0 +1,189 @@
+// host only
+// Police. Sources: RFC 2697, RFC 2698 (qos/policer.h).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "elements/flow_element.h"
+#include "elements/shaping.h"
+#include "graph/router.h"
+#include "qos/policer.h"
+
+namespace sluice {
+namespace {
+
+enum class PoliceBy : uint8_t { kAll, kClass, kRule, kMark };
+
+// Buckets of one element.
+class PolicerBank {
+ public:
+  PolicerBank() = default;
+  PolicerBank(const PolicerConfig& config, PoliceBy by) : config_(config), by_(by) {}
+
+  // The color of a packet, which is paid for. Buckets of those who come for the first time are full.
+  Color police(uint64_t now_ns, uint32_t bytes, uint8_t paint, uint32_t rule, uint32_t mark) {
+    const uint32_t who = by_ == PoliceBy::kClass  ? paint
+                         : by_ == PoliceBy::kRule ? rule
+                         : by_ == PoliceBy::kMark ? mark
+                                                  : 0;
+    if (last_ == nullptr || who != last_who_) {
+      last_ = &buckets_.try_emplace(who, PolicerState::full(config_, now_ns)).first->second;
+      last_who_ = who;
+    }
+    const Color before = paint == 0 ? Color::kGreen : paint == 1 ? Color::kYellow : Color::kRed;
+    return sluice::police(config_, *last_, now_ns, bytes, before);
+  }
+  // Tokens of another bank, as far as these buckets go.
+  void take(const PolicerBank& from, uint64_t now_ns) {
+    if (by_ != from.by_) return;
+    const PolicerState full = PolicerState::full(config_, now_ns);
+    for (auto [who, was] : from.buckets_) {
+      refill(from.config_, was, now_ns);
+      buckets_[who] = {std::min(was.committed, full.committed), std::min(was.excess, full.excess), now_ns};
+    }
+    last_ = nullptr;
+  }
+
+ private:
+  PolicerConfig config_;
+  PoliceBy by_ = PoliceBy::kAll;
+  std::unordered_map<uint32_t, PolicerState> buckets_;  // its entries stay where they are
+  PolicerState* last_ = nullptr;                        // of last_who_
+  uint32_t last_who_ = 0;
+};
+
+// Yellow packets without an output of their own go with the green ones.
+unsigned output_of(Color color, unsigned outputs) {
+  return color == Color::kYellow && outputs < 2 ? 0 : static_cast<unsigned>(color);
+}
+
+class OrderedPolice final : public Element::Ordered {
+ public:
+  OrderedPolice(const PolicerConfig& config, PoliceBy by) : bank_(config, by) {}
+  void process(Batch& batch, const Selection& packets, std::span<Selection> out) override {
+    packets.for_each([&](uint32_t i) {
+      const uint64_t now = clock_.at(batch.timestamp_ns(i));
+      const Extent& extent = batch.extent(i);
+      Annotation& a = batch.annotation(i);
+      const uint32_t bytes = policed_bytes(batch.key(i).family != 0, extent.data, extent.l3, extent.wire_end);
+      const Color color = bank_.police(now, bytes, a.paint, a.rule, a.mark);
+      a.paint = static_cast<uint8_t>(color);
+      if (color == Color::kRed) a.reason = DropReason::kPoliced;
+      const unsigned output = output_of(color, static_cast<unsigned>(out.size()));
+      if (output < out.size()) out[output].add(i);
+    });
+  }
+
+ private:
+  PolicerBank bank_;
+  PacketClock clock_;
+};
+
+class Police final : public OrderedElement {
+ public:
+  void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
+    config_.committed_bps = arguments.get_bandwidth_bps("RATE");
+    config_.committed_burst_bytes = static_cast<uint32_t>(arguments.get_uint("BURST"));
+    config_.excess_burst_bytes = static_cast<uint32_t>(arguments.get_uint("EXCESS"));
+    config_.color_aware = arguments.get_bool("AWARE") ? 1 : 0;
+    const std::string& by = arguments.get_string("BY");
+    by_ = by == "class"  ? PoliceBy::kClass
+          : by == "rule" ? PoliceBy::kRule
+          : by == "mark" ? PoliceBy::kMark
+                         : PoliceBy::kAll;
+    if (!arguments.has("PEAK")) return;
+    config_.two_rates = 1;
+    config_.peak_bps = arguments.get_bandwidth_bps("PEAK");
+    if (config_.peak_bps < config_.committed_bps) {
+      Diagnostic d = arguments.error_at("PEAK", "the peak rate is below the committed rate");
+      d.expected = "PEAK >= RATE (RFC 2698 section 2)";
+      diagnostics.add(std::move(d));
+    }
+  }
+  bool output_optional(unsigned output) const override { return output > 0; }
+  StageTraits stage_traits() const override {
+    const FieldMask who = by_ == PoliceBy::kRule ? FieldMask{kFieldRule} : FieldMask{0};
+    return {kFieldFrame | kFieldL3 | kFieldKey | who, kFieldPaint | kFieldReason};
+  }
+  std::unique_ptr<Ordered> make_ordered() const override { return std::make_unique<OrderedPolice>(config_, by_); }
+
+  Result<void> start(FlowContext&) override {
+    bank_ = PolicerBank(config_, by_);
+    return {};
+  }
+  void push(FlowContext& context, unsigned, PacketBox packet) override {
+    Packet& p = packet->registers;
+    const Color color = bank_.police(context.now_ns(), policed_bytes(p.key.family != 0, p.data, p.l3, p.wire_end),
+                                     p.paint, p.rule, p.mark);
+    const auto number = static_cast<unsigned>(color);
+    ++counts_[number];
+    p.paint = static_cast<uint8_t>(number);
+    if (color == Color::kRed) p.reason = DropReason::kPoliced;
+    context.push(output_of(color, outputs), std::move(packet));
+  }
+  void take(FlowContext& context, Flow& from) override {
+    const auto& other = static_cast<const Police&>(from);
+    std::copy(std::begin(other.counts_), std::end(other.counts_), std::begin(counts_));
+    bank_.take(other.bank_, context.now_ns());
+  }
+  std::vector<Handler> handlers() override {
+    return {
+        read_handler("green", &counts_[0]), read_handler("yellow", &counts_[1]), read_handler("red", &counts_[2]),
+        write_handler("reset_counts", [this](FlowContext&) { std::fill(std::begin(counts_), std::end(counts_), 0); })};
+  }
+
+ private:
+  PolicerConfig config_;
+  PoliceBy by_ = PoliceBy::kAll;
+  PolicerBank bank_;
+  uint64_t counts_[kColors] = {};
+};
+
+}  // namespace
+
+void register_police(Registry& registry) {
+  ElementClass c;
+  c.name = "Police";
+  c.group = "Quality of service";
+  c.summary = "colors packets by rate and burst, and drops red ones";
+  c.description =
+      "One rate (RFC 2697), or two where PEAK is given (RFC 2698: then EXCESS is the peak burst). Output 0: green, 1: "
+      "yellow (by output 0 where it is not connected), 2: red (dropped where it is not connected). Counts bytes of the "
+      "IP "
+      "packet; buckets are full at first; exact to the nanosecond. The paint becomes the color: 0, 1 or 2; AWARE: a "
+      "packet never gets a better one than it came with.\n\n"
+      "The batch runtime goes by the packets' own time stamps, in the order of the input, so that the result does not "
+      "depend on workers or devices; the packet scheduler by its clock. Handlers there: `green`, `yellow`, `red`, "
+      "`reset_counts`.";
+  c.arguments = {{.name = "RATE",
+                  .kind = ArgumentKind::kBandwidth,
+                  .positional = true,
+                  .mandatory = true,
+                  .help = "committed information rate",
+                  .max = 5e10},
+                 burst_bytes_argument("BURST", true, "", "committed burst"),
+                 burst_bytes_argument("EXCESS", false, "0", "excess burst, or peak burst with PEAK"),
+                 {.name = "PEAK", .kind = ArgumentKind::kBandwidth, .help = "peak information rate", .max = 5e10},
+                 {.name = "AWARE",
+                  .kind = ArgumentKind::kBool,
+                  .default_text = "false",
+                  .help = "the paint is the color that a packet comes with"},
+                 {.name = "BY",
+                  .kind = ArgumentKind::kChoice,
+                  .default_text = "all",
+                  .help = "who has buckets of his own: each class (the paint), each rule of the last access list, "
+                          "each mark",
+                  .choices = {"all", "class", "rule", "mark"}}};
+  c.outputs = {1, 3};
+  c.output_docs = {"green", "yellow", "red"};
+  c.processing = "h/h";
+  c.drops = {DropReason::kPoliced};
+  c.example = "in -> IPInput -> Police(10Mbps, 15000, EXCESS 30000) -> out;";
+  c.make = make_flow<Police>();
+  registry.add(std::move(c));
+}
+
+}  // namespace sluice

@@ -1,0 +1,186 @@
+// host only
+// Shape. Source: Saeed et al. 2017 (earliest departure times; qos/departure.h).
+#include <memory>
+#include <vector>
+
+#include "elements/flow_element.h"
+#include "elements/shaping.h"
+#include "graph/router.h"
+#include "qos/departure.h"
+#include "qos/timing_wheel.h"
+
+namespace sluice {
+namespace {
+
+// Stamps departures; the packets wait where they leave the graph.
+class OrderedShape final : public Element::Ordered {
+ public:
+  OrderedShape(uint64_t rate_bps, uint32_t burst_bytes, uint64_t horizon_ns, uint32_t capacity)
+      : rate_bps_(rate_bps), burst_bytes_(burst_bytes), horizon_ns_(horizon_ns), waiting_(capacity) {}
+
+  void process(Batch& batch, const Selection& packets, std::span<Selection> out) override {
+    packets.for_each([&](uint32_t i) {
+      const uint64_t now = clock_.at(batch.timestamp_ns(i));
+      const Extent& extent = batch.extent(i);
+      if (!started_) {
+        // Its time begins with the first packet: a schedule lasts for years, but not from 1970 on.
+        started_ = true;
+        rate_ = DepartureRate::of(rate_bps_, burst_bytes_, now, horizon_ns_);
+      }
+      // Departures do not go down, so those that wait are the last ones: there is room unless the one `capacity` before
+      // this one is still there.
+      uint64_t& oldest = waiting_[next_];
+      const uint64_t at = oldest > now ? DepartureRate::kNever
+                                       : stamp(rate_, word_, now, extent.wire_end - static_cast<uint32_t>(extent.data));
+      if (at == DepartureRate::kNever) {
+        batch.annotation(i).reason = DropReason::kShaperFull;
+        return;
+      }
+      oldest = at;
+      if (++next_ == waiting_.size()) next_ = 0;
+      batch.set_departure_ns(i, at);
+      out[0].add(i);
+    });
+  }
+
+ private:
+  uint64_t rate_bps_;
+  uint32_t burst_bytes_;
+  uint64_t horizon_ns_;
+  bool started_ = false;
+  DepartureRate rate_;
+  uint64_t word_ = 0;
+  std::vector<uint64_t> waiting_;  // a ring of the last departures
+  size_t next_ = 0;
+  PacketClock clock_;
+};
+
+class Shape final : public OrderedElement {
+ public:
+  void configure(const Arguments& arguments, Diagnostics&) override {
+    rate_bps_ = arguments.get_bandwidth_bps("RATE");
+    burst_ = static_cast<uint32_t>(arguments.get_uint("BURST"));
+    horizon_ns_ = arguments.get_time_ns("HORIZON");
+    capacity_ = static_cast<uint32_t>(arguments.get_uint("CAPACITY"));
+  }
+  std::unique_ptr<Ordered> make_ordered() const override {
+    return std::make_unique<OrderedShape>(rate_bps_, burst_, horizon_ns_, capacity_);
+  }
+  uint32_t delays() const override { return capacity_; }
+
+  Result<void> start(FlowContext& context) override {
+    wheel_ = std::make_unique<TimingWheel<PacketBox>>(capacity_);
+    rate_ = DepartureRate::of(rate_bps_, burst_, context.now_ns(), horizon_ns_);
+    return {};
+  }
+  void push(FlowContext& context, unsigned, PacketBox packet) override {
+    // What is due leaves before the next one comes. What does not fit is not charged.
+    release(context);
+    const uint64_t now = context.now_ns();
+    const uint64_t at =
+        wheel_->full() ? DepartureRate::kNever : stamp(rate_, word_, now, packet->registers.wire_length());
+    if (at == DepartureRate::kNever) {
+      context.drop(std::move(packet), DropReason::kShaperFull);
+      return;
+    }
+    // Also what may go at once, so that nothing overtakes what is due and not yet out.
+    wheel_->insert(at, std::move(packet));
+    release(context);
+  }
+  void timer(FlowContext& context) override { release(context); }
+  uint64_t held() const override { return wheel_->size(); }
+  void take(FlowContext& context, Flow& from) override {
+    auto& other = static_cast<Shape&>(from);
+    const uint64_t now = context.now_ns();
+    word_ = rate_.carried(other.rate_, other.word_, now);
+    PacketBox packet;
+    uint64_t at = 0;
+    // With the departures that they have. Asking for the end of time makes that wheel of no more use.
+    while (other.wheel_->release(DepartureRate::kNever, packet, &at)) {
+      if (!wheel_->insert(at, std::move(packet))) context.drop(std::move(packet), DropReason::kShaperFull);
+    }
+    if (wheel_->size() != 0) context.set_timer(std::max(now, wheel_->next_ns()));
+  }
+  std::vector<Handler> handlers() override {
+    Handler rate{
+        "rate", [this](FlowContext&, std::string_view) -> Result<std::string> { return std::to_string(rate_bps_ / 8); },
+        [this](FlowContext& context, std::string_view text) -> Result<void> {
+          auto value = handler_value(kRate, text);
+          if (!value.ok()) return std::move(value).error();
+          rate_bps_ = value->number;
+          const auto next = DepartureRate::of(rate_bps_, burst_, rate_.epoch_ns, horizon_ns_);
+          word_ = next.carried(rate_, word_, context.now_ns());
+          rate_ = next;
+          return {};
+        }};
+    return {std::move(rate),
+            {"length",
+             [this](FlowContext&, std::string_view) -> Result<std::string> { return std::to_string(wheel_->size()); },
+             {}}};
+  }
+
+  static inline const ArgumentSpec kRate{.name = "RATE",
+                                         .kind = ArgumentKind::kBandwidth,
+                                         .positional = true,
+                                         .mandatory = true,
+                                         .help = "bytes on the wire; from 1kbps",
+                                         .min = 125,
+                                         .max = 5e10};
+
+ private:
+  void release(FlowContext& context) {
+    PacketBox packet;
+    while (wheel_->release(context.now_ns(), packet)) context.push(0, std::move(packet));
+    if (wheel_->size() != 0) context.set_timer(wheel_->next_ns());
+  }
+
+  uint64_t rate_bps_ = 0;
+  uint64_t horizon_ns_ = 0;
+  uint64_t word_ = 0;
+  uint32_t burst_ = 0;
+  uint32_t capacity_ = 0;
+  DepartureRate rate_;
+  std::unique_ptr<TimingWheel<PacketBox>> wheel_;
+};
+
+}  // namespace
+
+void register_shape(Registry& registry) {
+  ElementClass c;
+  c.name = "Shape";
+  c.group = "Quality of service";
+  c.summary = "lets packets wait until their rate allows them to go";
+  c.description =
+      "A token bucket as earliest departure time: a packet is stamped when it comes and waits in a timing wheel. It "
+      "goes "
+      "while the bucket is not in debt, and pays with what comes later; with BURST 0 packets leave at an even pace. "
+      "Rates do not drift.\n\n"
+      "The batch runtime goes by the packets' own time stamps: packets wait where they leave the graph, their time "
+      "stamp "
+      "becomes their departure, and the result does not depend on workers or devices. The packet scheduler goes by its "
+      "clock, and packets wait in the element; it runs graphs in which something delays, makes or leads packets in a "
+      "circle in front of this element, or makes packets behind it. Handlers there: `rate` (bytes per second; written "
+      "as "
+      "RATE is; what was stamped keeps its time), `length`.";
+  c.arguments = {Shape::kRate,
+                 burst_bytes_argument("BURST", false, "0", "what the bucket holds"),
+                 {.name = "CAPACITY",
+                  .kind = ArgumentKind::kUint,
+                  .default_text = "1000",
+                  .unit = "packets",
+                  .help = "packets that wait at most",
+                  .min = 1,
+                  .max = 16777216},
+                 {.name = "HORIZON",
+                  .kind = ArgumentKind::kTime,
+                  .default_text = "0",
+                  .help = "packets that would have to wait longer are dropped; 0: none",
+                  .max = 1e6}};
+  c.processing = "h/h";
+  c.drops = {DropReason::kShaperFull, DropReason::kGraphChanged};
+  c.example = "in -> Shape(10Mbps, BURST 15000) -> out;";
+  c.make = make_flow<Shape>();
+  registry.add(std::move(c));
+}
+
+}  // namespace sluice

@@ -1,0 +1,44 @@
+// host only
+// What elements that police and shape share.
+#pragma once
+
+#include <cstdint>
+
+#include "elements/flow_element.h"
+#include "graph/element.h"
+#include "qos/policer.h"
+
+namespace sluice {
+
+// An element that takes batches in order, and packets one by one where the packet scheduler runs it.
+class OrderedElement : public Element, public Flow {
+ public:
+  ElementKind kind() const override { return ElementKind::kOrdered; }
+  Flow* flow() override { return this; }
+  bool output_optional(unsigned) const override { return false; }
+};
+
+// The time of packets by their own time stamps, which may go back.
+class PacketClock {
+ public:
+  uint64_t at(uint64_t timestamp_ns) {
+    if (timestamp_ns > now_ns_) now_ns_ = timestamp_ns;
+    return now_ns_;
+  }
+
+ private:
+  uint64_t now_ns_ = 0;
+};
+
+inline ArgumentSpec burst_bytes_argument(const char* name, bool mandatory, const char* standard, const char* help) {
+  return {.name = name,
+          .kind = ArgumentKind::kUint,
+          .positional = mandatory,
+          .mandatory = mandatory,
+          .default_text = standard,
+          .unit = "bytes",
+          .help = help,
+          .max = PolicerConfig::kMaxBurstBytes};
+}
+
+}  // namespace sluice

@@ -1,0 +1,386 @@
+// Elements that carry state from batch to batch, in the batch runtime: what they say of each packet is what one owner
+// says who sees the packets one after another, for any number of workers, any batch size and beside any device. The
+// oracle counts in exact fractions.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "net/packet_builder.h"
+#include "ports/pcap/capture_reader.h"
+#include "ports/pcap/capture_writer.h"
+#include "qos/class_map.h"
+#include "qos/fraction.h"
+#include "tests/testing/device_ways.h"
+#include "tests/testing/run_graph.h"
+
+namespace sluice {
+namespace {
+
+using testing::Fraction;
+using testing::TempDir;
+using testing::Way;
+
+struct Arrival {
+  uint64_t at_ns = 0;
+  std::vector<uint8_t> frame;
+  unsigned dscp = 0;
+  uint32_t ip_bytes = 0;  // 0: not IP
+};
+
+constexpr std::array<uint8_t, 6> kCodepoints{46, 34, 18, 0, 8, 48};
+
+// Packets of many sizes and codepoints; now and then several at a time, or none for a while.
+std::vector<Arrival> arrivals(uint32_t n, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto below = [&](uint64_t m) { return random() % m; };
+  std::vector<Arrival> all;
+  uint64_t now = 1'700'000'000'000'000'000;
+  for (uint32_t i = 0; i < n; ++i) {
+    const uint64_t kind = below(20);
+    now += kind < 4 ? 0 : kind < 18 ? below(100'000) : kind == 18 ? below(20'000'000) : 1 + below(3);
+    Arrival a;
+    a.at_ns = now;
+    if (below(40) == 0) {
+      a.frame = PacketBuilder::ether(0x88cc).payload(60).build();
+    } else {
+      a.dscp = kCodepoints[below(kCodepoints.size())];
+      const size_t payload = below(3) == 0 ? 1400 : below(120);
+      const auto id = static_cast<uint16_t>(i);
+      a.frame = below(5) == 0 ? udp6("2001:db8::1", "2001:db8::2")
+                                    .ports(id, static_cast<uint16_t>(below(9)))
+                                    .dscp(static_cast<uint8_t>(a.dscp))
+                                    .payload(payload)
+                                    .build()
+                              : udp4("10.0.0.1", "192.0.2.7")
+                                    .ports(id, static_cast<uint16_t>(below(9)))
+                                    .dscp(static_cast<uint8_t>(a.dscp))
+                                    .payload(payload)
+                                    .build();
+      a.ip_bytes = static_cast<uint32_t>(a.frame.size()) - 14;
+    }
+    all.push_back(std::move(a));
+  }
+  return all;
+}
+
+std::string write_arrivals(const std::string& path, const std::vector<Arrival>& all) {
+  auto writer = CaptureWriter::create(path);
+  EXPECT_TRUE(writer.ok());
+  for (const Arrival& a : all) {
+    const auto bytes = static_cast<uint32_t>(a.frame.size());
+    EXPECT_TRUE(writer->append(FrameHeader{bytes, bytes, a.at_ns}, a.frame.data()));
+  }
+  EXPECT_TRUE(writer->commit().ok());
+  return path;
+}
+
+struct Left {
+  uint64_t at_ns;
+  std::vector<uint8_t> frame;
+  bool operator==(const Left&) const = default;
+};
+
+std::vector<Left> read_capture(const std::string& path) {
+  std::vector<Left> all;
+  auto reader = CaptureReader::open(path);
+  if (!reader.ok()) {
+    ADD_FAILURE() << to_string(reader.error());
+    return all;
+  }
+  CapturedFrame frame;
+  while (true) {
+    auto more = reader->next(frame);
+    if (!more.ok() || !*more) return all;
+    all.push_back({frame.timestamp_ns, {frame.data, frame.data + frame.captured}});
+  }
+}
+
+// RFC 2697 and RFC 2698 in fractions of a byte.
+struct ExactPolicer {
+  Fraction rate, peak;  // bytes a nanosecond; peak 0: one rate
+  Fraction burst, excess_burst;
+  bool two_rates = false;
+  bool started = false;
+  uint64_t last_ns = 0;
+  Fraction committed, excess;
+
+  ExactPolicer(uint64_t bps, uint64_t b, uint64_t e, uint64_t peak_bps = 0)
+      : rate(Fraction(bps, 8'000'000'000)),
+        peak(Fraction(peak_bps, 8'000'000'000)),
+        burst(b),
+        excess_burst(e),
+        two_rates(peak_bps != 0),
+        committed(b),
+        excess(e) {}
+
+  Color color(uint64_t now_ns, uint32_t bytes) {
+    const Fraction elapsed = started ? Fraction(now_ns - last_ns) : Fraction(0);
+    started = true;
+    last_ns = now_ns;
+    const Fraction gained = elapsed * rate;
+    const Fraction spill = Fraction::most(committed + gained - burst, 0);
+    committed = Fraction::least(committed + gained, burst);
+    excess = Fraction::least(excess + (two_rates ? elapsed * peak : spill), excess_burst);
+    const Fraction cost(bytes);
+    if (two_rates) {
+      if (excess < cost) return Color::kRed;
+      excess = excess - cost;
+      if (committed < cost) return Color::kYellow;
+      committed = committed - cost;
+      return Color::kGreen;
+    }
+    if (cost <= committed) {
+      committed = committed - cost;
+      return Color::kGreen;
+    }
+    if (cost <= excess) {
+      excess = excess - cost;
+      return Color::kYellow;
+    }
+    return Color::kRed;
+  }
+};
+
+// A bucket that may be in debt, as the time at which it will have been paid.
+struct ExactShaper {
+  Fraction ns_per_byte;
+  Fraction burst_ns;
+  size_t capacity;
+  Fraction busy;  // until when the rate is spoken for, in nanoseconds since `epoch`
+  uint64_t epoch;
+  std::vector<uint64_t> departures;
+
+  ExactShaper(uint64_t bps, uint64_t burst, size_t room, uint64_t epoch_ns)
+      : ns_per_byte(Fraction(8'000'000'000, bps)),
+        burst_ns(Fraction(burst) * ns_per_byte),
+        capacity(room),
+        epoch(epoch_ns) {}
+
+  // 0: refused.
+  uint64_t departure(uint64_t now_ns, uint32_t bytes) {
+    const auto waiting = std::count_if(departures.begin(), departures.end(), [&](uint64_t d) { return d > now_ns; });
+    if (static_cast<size_t>(waiting) >= capacity) return 0;
+    const Fraction now(now_ns - epoch);
+    const Fraction at = Fraction::most(busy - burst_ns, now);
+    busy = Fraction::most(busy, now) + Fraction(bytes) * ns_per_byte;
+    departures.push_back(epoch + at.rounded_up());
+    return departures.back();
+  }
+};
+
+// What leaves a sink: packets without a departure when they come, the others at their time.
+struct ExactSink {
+  std::multimap<uint64_t, std::vector<uint8_t>> waiting;
+  std::vector<Left> left;
+
+  void come(const Arrival& a, uint64_t departure_ns) {
+    release(a.at_ns);
+    if (departure_ns <= a.at_ns) {
+      left.push_back({a.at_ns, a.frame});
+    } else {
+      waiting.emplace(departure_ns, a.frame);
+    }
+  }
+  void release(uint64_t now_ns) {
+    while (!waiting.empty() && waiting.begin()->first <= now_ns) {
+      left.push_back({waiting.begin()->first, waiting.begin()->second});
+      waiting.erase(waiting.begin());
+    }
+  }
+};
+
+struct Expected {
+  std::vector<Left> first, second;
+  std::map<DropReason, uint64_t> drops;
+};
+
+// A departure is less than a sixteenth of a nanosecond late before it is rounded up, so a whole nanosecond at most.
+void expect_departures(const std::vector<Left>& want, const std::vector<Left>& got) {
+  ASSERT_EQ(want.size(), got.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    ASSERT_LE(want[i].at_ns, got[i].at_ns) << "packet " << i << " is early";
+    ASSERT_LE(got[i].at_ns, want[i].at_ns + 1) << "packet " << i << " is late";
+    ASSERT_EQ(want[i].frame, got[i].frame) << "packet " << i;
+  }
+}
+
+std::vector<Way> ways() {
+  using enum RecordChoice;
+  std::vector<Way> all;
+  for (const unsigned workers : {1u, 2u, 3u, 5u}) {
+    for (const uint32_t batch : {1u, 7u, 256u, 4096u}) {
+      all.push_back({DeviceMode::kLaunch, Transport::kStaged, kAuto, workers, batch, 0});
+    }
+  }
+  for (const auto& [mode, transport] :
+       {std::pair{DeviceMode::kLaunch, Transport::kStaged}, std::pair{DeviceMode::kPersistent, Transport::kTagged}}) {
+    all.push_back({mode, transport, kHeader, 1, 64});
+    all.push_back({mode, transport, kHeader, 3, 33, 2});
+    all.push_back({mode, transport, kAddress, 2, 100, 1, 2});
+  }
+  return all;
+}
+
+// Every way on the CPU, and every way on every kind of device, has the outcome `want`.
+void expect_equal_every_way(const TempDir& dir, const std::string& text, const testing::DeviceOutcome& want) {
+  for (const std::string& kind : testing::device_kinds()) {
+    for (const Way& way : ways()) {
+      if (way.devices == 0 && kind != "emu") continue;
+      SCOPED_TRACE(kind + ", " + ::testing::PrintToString(way));
+      const auto devices = way.devices == 0 ? testing::Devices() : testing::devices_of(kind, way.devices);
+      testing::expect_equal(want, testing::run_way(dir, text, &way, devices));
+    }
+  }
+}
+
+class OrderedEquality : public ::testing::Test {
+ protected:
+  // Runs the text every way and holds the outcome to that of the first, which is held to `want`.
+  void check(const std::string& text, const std::vector<Arrival>& in, const Expected& want) {
+    const testing::DeviceOutcome first = testing::run_way(dir_, text, nullptr, {});
+    ASSERT_TRUE(first.outcome.ok) << first.outcome.error;
+    EXPECT_TRUE(first.outcome.report.conserved());
+    EXPECT_EQ(first.outcome.report.packets_in, in.size());
+    for (const auto& [reason, count] : want.drops)
+      EXPECT_EQ(first.outcome.report.drops[static_cast<size_t>(reason)], count) << to_string(reason);
+    expect_departures(want.first, read_capture(dir_ / "OUT"));
+    if (!want.second.empty()) expect_departures(want.second, read_capture(dir_ / "OUT2"));
+    expect_equal_every_way(dir_, text, first);
+  }
+  TempDir dir_;
+};
+
+TEST_F(OrderedEquality, PolicersAndShapersPacketByPacket) {
+  const auto in = arrivals(testing::kWatched ? 1500 : 4000, 1);
+  const std::string capture = write_arrivals(dir_ / "in.pcap", in);
+  const std::string text = "FromDump(" + capture +
+                           ") -> IPInput -> c :: ClassifyDSCP;\n"
+                           "out :: ToDump($OUT); red :: ToDump($OUT2);\n"
+                           "c[0] -> p :: Police(20Mbps, 4000, EXCESS 3000) -> s :: Shape(30Mbps, BURST 2000) -> out;\n"
+                           "p[1] -> out; p[2] -> red;\n"
+                           "c[1] -> Police(8Mbps, 3000, PEAK 16Mbps, EXCESS 6000) -> out;\n"
+                           "c[2] -> Shape(10Mbps, CAPACITY 12) -> out;\n";
+  Expected want;
+  ExactSink out, red;
+  const uint64_t epoch = in[0].at_ns;
+  ExactPolicer one(20'000'000, 4000, 3000), two(8'000'000, 3000, 6000, 16'000'000);
+  ExactShaper first(30'000'000, 2000, 1000, epoch), last(10'000'000, 0, 12, epoch);
+  const ClassMap map = ClassMap::three_priorities();
+  for (const Arrival& a : in) {
+    if (a.ip_bytes == 0) {
+      ++want.drops[DropReason::kNotIp];
+      continue;
+    }
+    const uint32_t wire = a.ip_bytes + 14;
+    switch (map.class_of(a.dscp)) {
+      case 0:
+        switch (one.color(a.at_ns, a.ip_bytes)) {
+          case Color::kGreen:
+            out.come(a, first.departure(a.at_ns, wire));
+            break;
+          case Color::kYellow:
+            out.come(a, 0);
+            break;
+          case Color::kRed:
+            red.come(a, 0);
+            break;
+        }
+        break;
+      case 1:
+        if (two.color(a.at_ns, a.ip_bytes) == Color::kRed) {
+          ++want.drops[DropReason::kPoliced];
+        } else {
+          out.come(a, 0);
+        }
+        break;
+      default:
+        if (const uint64_t at = last.departure(a.at_ns, wire)) {
+          out.come(a, at);
+        } else {
+          ++want.drops[DropReason::kShaperFull];
+        }
+    }
+  }
+  out.release(~uint64_t{0});
+  want.first = out.left;
+  want.second = red.left;
+  // Every corner is met, or equality says nothing.
+  EXPECT_GT(want.drops[DropReason::kPoliced], 50u);
+  EXPECT_GT(want.drops[DropReason::kShaperFull], 50u);
+  EXPECT_GT(want.second.size(), 20u);
+  check(text, in, want);
+}
+
+TEST_F(OrderedEquality, EachClassRuleOrMarkHasBucketsOfItsOwn) {
+  const auto in = arrivals(testing::kWatched ? 1000 : 2500, 2);
+  const std::string capture = write_arrivals(dir_ / "in.pcap", in);
+  const std::string text = "FromDump(" + capture +
+                           ") -> IPInput -> c :: ClassifyDSCP; p :: Police(6Mbps, 3000, BY class);\n"
+                           "c[0] -> p; c[1] -> p; c[2] -> p; p -> ToDump($OUT);\n";
+  Expected want;
+  ExactSink out;
+  std::vector<ExactPolicer> banks(3, ExactPolicer(6'000'000, 3000, 0));
+  const ClassMap map = ClassMap::three_priorities();
+  for (const Arrival& a : in) {
+    if (a.ip_bytes == 0) continue;
+    if (banks[map.class_of(a.dscp)].color(a.at_ns, a.ip_bytes) == Color::kRed) {
+      ++want.drops[DropReason::kPoliced];
+    } else {
+      out.come(a, 0);
+    }
+  }
+  want.first = out.left;
+  EXPECT_GT(want.drops[DropReason::kPoliced], 100u);
+  check(text, in, want);
+}
+
+TEST_F(OrderedEquality, BucketsByRuleOfAnAccessList) {
+  const auto in = arrivals(testing::kWatched ? 1000 : 2500, 3);
+  const std::string capture = write_arrivals(dir_ / "in.pcap", in);
+  // Destination ports 0..3 by rule 1, the others by rule 2.
+  testing::write_file(dir_ / "rules", "permit udp from any to any port 0-3\npermit ip from any to any\n");
+  const std::string text = "AclTable(list, FILE " + (dir_ / "rules") + "); FromDump(" + capture +
+                           ") -> IPInput -> ACL(TABLE list) -> Police(9Mbps, 3000, BY rule) -> ToDump($OUT);\n";
+  Expected want;
+  ExactSink out;
+  std::map<bool, ExactPolicer> banks;
+  banks.emplace(false, ExactPolicer(9'000'000, 3000, 0));
+  banks.emplace(true, ExactPolicer(9'000'000, 3000, 0));
+  for (const Arrival& a : in) {
+    if (a.ip_bytes == 0) continue;
+    const size_t udp = a.frame.size() - a.ip_bytes + (a.frame[12] == 0x86 ? 40 : 20);
+    const bool low = a.frame[udp + 2] == 0 && a.frame[udp + 3] < 4;
+    if (banks.at(low).color(a.at_ns, a.ip_bytes) == Color::kRed) {
+      ++want.drops[DropReason::kPoliced];
+    } else {
+      out.come(a, 0);
+    }
+  }
+  want.first = out.left;
+  EXPECT_GT(want.drops[DropReason::kPoliced], 100u);
+  check(text, in, want);
+}
+
+// Time stamps that go back hold nobody up and lose nothing.
+TEST_F(OrderedEquality, TimeThatGoesBack) {
+  auto in = arrivals(600, 4);
+  std::mt19937_64 random(5);
+  for (Arrival& a : in) {
+    if (random() % 3 == 0) a.at_ns -= random() % 5'000'000;
+  }
+  const std::string capture = write_arrivals(dir_ / "in.pcap", in);
+  const std::string text = "FromDump(" + capture + ") -> IPInput -> Shape(20Mbps, CAPACITY 40) -> ToDump($OUT);\n";
+  const testing::DeviceOutcome first = testing::run_way(dir_, text, nullptr, {});
+  ASSERT_TRUE(first.outcome.ok) << first.outcome.error;
+  EXPECT_TRUE(first.outcome.report.conserved());
+  EXPECT_GT(first.outcome.report.packets_out, 50u);
+  expect_equal_every_way(dir_, text, first);
+}
+
+}  // namespace
+}  // namespace sluice
