@@ -366,6 +366,38 @@ TEST_F(OrderedEquality, BucketsByRuleOfAnAccessList) {
   check(text, in, want);
 }
 
+// Marks of an access list make the classes, each with buckets of its own.
+TEST_F(OrderedEquality, BucketsByMarkOfAnAccessList) {
+  const auto in = arrivals(testing::kWatched ? 1000 : 2500, 6);
+  const std::string capture = write_arrivals(dir_ / "in.pcap", in);
+  testing::write_file(dir_ / "rules",
+                      "mark(7) udp from any to any port 0-3\nmark(120) udp from any to any port 4-5\n"
+                      "permit ip from any to any\n");
+  const std::string text = "AclTable(list, FILE " + (dir_ / "rules") + "); FromDump(" + capture +
+                           ") -> IPInput -> ACL(TABLE list) -> c :: ClassifyMark(7, 100-199, others);\n"
+                           "p :: Police(4Mbps, 3000, BY mark);\n"
+                           "c[0] -> p -> ToDump($OUT); c[1] -> p; c[2] -> ToDump($OUT2);\n";
+  Expected want;
+  ExactSink out, rest;
+  std::vector<ExactPolicer> banks(2, ExactPolicer(4'000'000, 3000, 0));
+  for (const Arrival& a : in) {
+    if (a.ip_bytes == 0) continue;
+    const size_t udp = a.frame.size() - a.ip_bytes + (a.frame[12] == 0x86 ? 40 : 20);
+    const unsigned port = a.frame[udp + 3];
+    if (port > 5) {
+      rest.come(a, 0);
+    } else if (banks[port > 3 ? 1 : 0].color(a.at_ns, a.ip_bytes) == Color::kRed) {
+      ++want.drops[DropReason::kPoliced];
+    } else {
+      out.come(a, 0);
+    }
+  }
+  want.first = out.left;
+  want.second = rest.left;
+  EXPECT_GT(want.drops[DropReason::kPoliced], 50u);
+  check(text, in, want);
+}
+
 // Time stamps that go back hold nobody up and lose nothing.
 TEST_F(OrderedEquality, TimeThatGoesBack) {
   auto in = arrivals(600, 4);

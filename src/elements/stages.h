@@ -10,6 +10,7 @@
 #include "elements/adjacency/stage.h"
 #include "elements/classifier/stage.h"
 #include "elements/classify_dscp/stage.h"
+#include "elements/classify_mark/stage.h"
 #include "elements/counter/stage.h"
 #include "elements/crc32/stage.h"
 #include "elements/dec_ttl/stage.h"
@@ -27,10 +28,11 @@
 
 namespace sluice {
 
-using PlainStages = TypeList<PassStage, IpInputStage, HeaderCheckStage, DecTtlStage, AdjacencyStage, EtherEncapStage,
-                             EtherRewriteStage, EtherMirrorStage, PaintStage, PaintSwitchStage, StripStage,
-                             UnstripStage, ClassifierStage, SetCrc32Stage, CheckCrc32Stage, PortSwitchStage,
-                             ExampleStage, PatternStage, TruncateStage, SetIpDscpStage, ClassifyDscpStage>;
+using PlainStages =
+    TypeList<PassStage, IpInputStage, HeaderCheckStage, DecTtlStage, AdjacencyStage, EtherEncapStage, EtherRewriteStage,
+             EtherMirrorStage, PaintStage, PaintSwitchStage, StripStage, UnstripStage, ClassifierStage, SetCrc32Stage,
+             CheckCrc32Stage, PortSwitchStage, ExampleStage, PatternStage, TruncateStage, SetIpDscpStage,
+             ClassifyDscpStage, ClassifyMarkStage>;
 
 namespace detail {
 

@@ -12,13 +12,14 @@
 namespace sluice {
 namespace {
 
-const std::vector<std::string> kClassKeys = {"dscp",  "strict", "weight", "rate",  "burst",
-                                             "limit", "red",    "police", "remark"};
+const std::vector<std::string> kClassKeys = {"dscp",  "mark",  "strict", "weight", "rate",
+                                             "burst", "limit", "red",    "police", "remark"};
 const std::vector<std::string> kColorWords = {"green", "yellow", "red"};
 constexpr const char* kRateForm = "a rate such as 10Mbps (bps, kbps, Mbps, Gbps), from 1kbps to 400Gbps";
 constexpr const char* kDscpForm =
     "codepoints joined by commas: 0 to 63, ef, af11 to af43, cs0 to cs7, va, le, default, "
     "LOW-HIGH, or others";
+constexpr const char* kMarkForm = "marks joined by commas: 1 to 4294967295, or LOW-HIGH";
 
 std::string printed_word(std::string_view word) {
   std::string out(word.substr(0, 64));
@@ -181,12 +182,12 @@ class QosTextParser {
         return;
       }
       const auto which = static_cast<size_t>(at - kClassKeys.begin());
-      if (seen[which] && key != "remark" && key != "dscp") {
+      if (seen[which] && key != "remark" && key != "dscp" && key != "mark") {
         wrong(key, fmt::format("{} is given twice", key), "it once");
         return;
       }
       seen[which] = true;
-      if ((key == "weight" && c.strict) || (key == "strict" && seen[2])) {
+      if ((key == "weight" && c.strict) || (key == "strict" && seen[3])) {
         wrong(key, "a class is either strict or weighted", "strict, or weight N");
         return;
       }
@@ -195,6 +196,8 @@ class QosTextParser {
       bool good = true;
       if (key == "dscp") {
         good = dscps(index);
+      } else if (key == "mark") {
+        good = marks(index);
       } else if (key == "strict") {
         c.strict = true;
       } else if (key == "weight") {
@@ -248,6 +251,45 @@ class QosTextParser {
         }
         owner_[dscp] = index;
       }
+    }
+    return true;
+  }
+
+  bool marks(size_t index) {
+    const std::string_view list = next();
+    if (list.empty()) return wrong(list, "mark without marks", kMarkForm);
+    for (size_t at = 0; at <= list.size();) {
+      const size_t end = std::min(list.find(',', at), list.size());
+      const std::string_view item = list.substr(at, end - at);
+      at = end + 1;
+      const size_t dash = item.find('-');
+      const auto low = names::number(item.substr(0, dash), ~uint32_t{0});
+      const auto high = dash == std::string_view::npos ? low : names::number(item.substr(dash + 1), ~uint32_t{0});
+      if (!low || !high || *low == 0 || *high == 0)
+        return wrong(item, fmt::format("'{}' is no mark", printed_word(item)), kMarkForm);
+      if (*low > *high) {
+        return wrong(item, fmt::format("the range {} is empty", printed_word(item)), "LOW-HIGH with LOW <= HIGH",
+                     fmt::format("write it {}-{}", *high, *low));
+      }
+      QosMarks range;
+      range.low = static_cast<uint32_t>(*low);
+      range.high = static_cast<uint32_t>(*high);
+      range.qos_class = static_cast<uint8_t>(index);
+      // Those of a class that was read before have its name.
+      std::vector<QosMarks>& all = model_.marks;
+      const auto behind = std::upper_bound(all.begin(), all.end(), range.low,
+                                           [](uint32_t value, const QosMarks& r) { return value < r.low; });
+      const QosMarks* other = behind != all.begin() && (behind - 1)->high >= range.low ? &*(behind - 1)
+                              : behind != all.end() && behind->low <= range.high       ? &*behind
+                                                                                       : nullptr;
+      if (other != nullptr) {
+        return wrong(item,
+                     fmt::format("mark {} is of class {} already", std::max(other->low, range.low),
+                                 other->qos_class == index ? std::string("this")
+                                                           : printed_word(model_.classes[other->qos_class].name)),
+                     "each mark in one class, once");
+      }
+      all.insert(behind, range);
     }
     return true;
   }
@@ -379,6 +421,13 @@ std::string format_qos(const QosModel& model) {
       if (model.map.class_of(dscp) == i) list += fmt::format("{}{}", list.empty() ? "" : ",", dscp);
     }
     if (!list.empty()) out += fmt::format(" dscp {}", list);
+    list.clear();
+    for (const QosMarks& m : model.marks) {
+      if (m.qos_class != i) continue;
+      list += fmt::format("{}{}", list.empty() ? "" : ",", m.low);
+      if (m.high != m.low) list += fmt::format("-{}", m.high);
+    }
+    if (!list.empty()) out += fmt::format(" mark {}", list);
     out += c.strict ? std::string(" strict") : fmt::format(" weight {}", c.weight);
     if (c.rate_bps != 0) out += fmt::format(" rate {}bps burst {}", c.rate_bps, c.burst_bytes);
     out += fmt::format(" limit {}", c.limit_pkts);

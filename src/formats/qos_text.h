@@ -5,6 +5,7 @@
 //
 //   key = dscp LIST                       codepoints by number or name (ef, af41, cs6, va, le, default), joined by
 //                                         commas; LOW-HIGH; "others": all that no class names
+//       | mark LIST                       marks that access lists gave, 1 and up, or LOW-HIGH; before any codepoint
 //       | strict | weight N               strict priority, or a share (1 unless said)
 //       | rate RATE | burst BYTES         shaped
 //       | limit N                         packets that wait at most
@@ -25,7 +26,7 @@
 
 namespace sluice {
 
-// Errors: every line that is wrong; a codepoint of two classes; no class, or more than kMaxQosClasses.
+// Errors: every line that is wrong; a codepoint or mark of two classes; no class, or more than kMaxQosClasses.
 Result<QosModel> parse_qos(std::string_view text, const std::string& file);
 
 // What parse_qos reads back as the same model.

@@ -91,6 +91,14 @@ TEST(QosText, RefusesEachWrongLine) {
                             "class a dscp 64\n",
                             "class a dscp ef,\n",
                             "class a dscp others\nclass b dscp others\n",
+                            "class a mark\n",
+                            "class a mark 0\n",
+                            "class a mark 0-3\n",
+                            "class a mark 3-1\n",
+                            "class a mark 4294967296\n",
+                            "class a mark 1,\n",
+                            "class a mark 1-5,5\n",
+                            "class a mark 7\nclass b mark 6-8\n",
                             "class a weight 0\n",
                             "class a weight 1001\n",
                             "class a strict strict\n",
@@ -120,6 +128,27 @@ TEST(QosText, RefusesEachWrongLine) {
     const std::string said = qos_errors(wrong);
     EXPECT_NE(said.find("expected:"), std::string::npos) << wrong << said;
   }
+}
+
+TEST(QosText, MarksComeBeforeCodepoints) {
+  auto model = parse_qos(
+      "class a dscp ef mark 7,100-199\n"
+      "class b mark 200,1-6,4294967295\n"
+      "class c dscp others mark 8\n",
+      "qos");
+  ASSERT_TRUE(model.ok()) << to_string(model.error());
+  const auto wanted = [](uint32_t mark, unsigned dscp) -> unsigned {
+    if (mark == 7 || (mark >= 100 && mark <= 199)) return 0;
+    if (mark == 200 || (mark >= 1 && mark <= 6) || mark == ~uint32_t{0}) return 1;
+    if (mark == 8) return 2;
+    return dscp == 46 ? 0 : 2;
+  };
+  for (uint32_t mark = 0; mark < 260; ++mark) {
+    for (const unsigned dscp : {0u, 46u}) EXPECT_EQ(model->class_of(mark, dscp), wanted(mark, dscp)) << mark;
+  }
+  for (const uint32_t mark : {~uint32_t{0}, ~uint32_t{0} - 1}) EXPECT_EQ(model->class_of(mark, 46), wanted(mark, 46));
+  EXPECT_EQ(qos_errors("class a mark 5\nclass b mark 3-9\n").find("qos:2:14: error: mark 5 is of class a already"), 0u)
+      << qos_errors("class a mark 5\nclass b mark 3-9\n");
 }
 
 TEST(QosText, RatesAreWholeBits) {

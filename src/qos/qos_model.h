@@ -2,6 +2,7 @@
 // A whole configuration of classes: what formats/qos_text.h reads and the element QoS runs.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -29,6 +30,13 @@ struct QosClass {
   bool drops_red() const { return remark[static_cast<unsigned>(Color::kRed)] == RemarkMap::kKeep; }
 };
 
+// Marks of access lists that make a class, whatever the codepoint says.
+struct QosMarks {
+  uint32_t low = 0;
+  uint32_t high = 0;
+  uint8_t qos_class = 0;
+};
+
 struct QosModel {
   static constexpr uint32_t kMaxWeight = 1000;
   static constexpr uint32_t kMaxLimitPkts = 1u << 20;
@@ -37,7 +45,8 @@ struct QosModel {
 
   std::vector<QosClass> classes;  // 1 to kMaxQosClasses
   ClassMap map;
-  uint64_t port_rate_bps = 0;  // 0: unlimited
+  std::vector<QosMarks> marks;  // by `low`; they do not overlap
+  uint64_t port_rate_bps = 0;   // 0: unlimited
   uint32_t port_burst_bytes = 0;
 
   // Three priorities by DSCP; the first has half, the second two thirds of the rest.
@@ -52,6 +61,16 @@ struct QosModel {
     }
     model.map = ClassMap::three_priorities();
     return model;
+  }
+
+  // By the mark where a class has it (0 is no mark), else by the codepoint.
+  unsigned class_of(uint32_t mark, unsigned dscp) const {
+    if (mark != 0 && !marks.empty()) {
+      auto at = std::upper_bound(marks.begin(), marks.end(), mark,
+                                 [](uint32_t value, const QosMarks& range) { return value < range.low; });
+      if (at != marks.begin() && mark <= (--at)->high) return at->qos_class;
+    }
+    return map.class_of(dscp);
   }
 
   std::vector<EgressClass> egress() const {
