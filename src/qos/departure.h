@@ -14,6 +14,11 @@
 // d), with 0 <= d < 1 from rounding now_units up, lies in [max(w, m), max(w, m) + max(e, d)). So 0 <= e < 1 for ever,
 // whatever came before: a departure is never early, and late by less than a unit (1/16 ns), rounded up to a nanosecond.
 //
+// Division. Both quotients come from a multiplication by a reciprocal m = floor(a * 2^64 / d): with q = floor(x * m /
+// 2^64), x * a / d - q lies in [0, x / 2^64 + 1), so below 2, and the remainder x * a - q * d, in [0, 2 d), is exact
+// modulo 2^64: one comparison mends q. That needs a < d < 2^63, which the split of r into whole units a nanosecond and
+// a rest gives.
+//
 // Range. r < 256e9 below 128 Gbit/s, so that the word lasts 2^64 / 32 ns, 18 years from the epoch; at 400 Gbit/s k is 0
 // and a nanosecond is 50 units: 11 years. Products are 128 bits wide: 64 by less than 40 bits.
 #pragma once
@@ -34,8 +39,12 @@ struct DepartureRate {
   uint64_t scaled_bps = 0;  // R * 2^k; 0: unlimited
   uint64_t burst_units = 0;
   uint64_t epoch_ns = 0;
-  uint64_t horizon_ns = 0;  // what would have to wait longer is refused; 0: nothing is
-  uint32_t unit_bits = 0;   // k
+  uint64_t horizon_ns = 0;       // what would have to wait longer is refused; 0: nothing is
+  uint32_t unit_bits = 0;        // k
+  uint32_t whole_units = 0;      // r / 8e9: units in a nanosecond
+  uint64_t rest_units = 0;       // r % 8e9
+  uint64_t rest_reciprocal = 0;  // floor(rest_units * 2^64 / 8e9)
+  uint64_t ns_reciprocal = 0;    // floor(8e9 * 2^64 / r)
 
   // kLeastBps to kMostBps, or 0: unlimited; at most kMaxBurstBytes. With burst 0 packets leave at an even pace.
   SLUICE_HD static DepartureRate of(uint64_t rate_bps, uint32_t burst_bytes, uint64_t epoch_ns = 0,
@@ -47,6 +56,10 @@ struct DepartureRate {
     while (rate_bps << rate.unit_bits < 16 * kNsPerByte) ++rate.unit_bits;
     rate.scaled_bps = rate_bps << rate.unit_bits;
     rate.burst_units = static_cast<uint64_t>(burst_bytes) << rate.unit_bits;
+    rate.whole_units = static_cast<uint32_t>(rate.scaled_bps / kNsPerByte);
+    rate.rest_units = rate.scaled_bps % kNsPerByte;
+    rate.rest_reciprocal = reciprocal(rate.rest_units, kNsPerByte);
+    rate.ns_reciprocal = reciprocal(kNsPerByte, rate.scaled_bps);
     return rate;
   }
   SLUICE_HD bool unlimited() const { return scaled_bps == 0; }
@@ -54,12 +67,10 @@ struct DepartureRate {
   // A time before the epoch is the epoch.
   SLUICE_HD uint64_t units_at(uint64_t now_ns) const {
     const uint64_t elapsed = now_ns > epoch_ns ? now_ns - epoch_ns : 0;
-    return static_cast<uint64_t>((static_cast<unsigned __int128>(elapsed) * scaled_bps + (kNsPerByte - 1)) /
-                                 kNsPerByte);
+    return elapsed * whole_units + quotient_up(elapsed, rest_units, kNsPerByte, rest_reciprocal);
   }
   SLUICE_HD uint64_t ns_at(uint64_t units) const {
-    return epoch_ns +
-           static_cast<uint64_t>((static_cast<unsigned __int128>(units) * kNsPerByte + (scaled_bps - 1)) / scaled_bps);
+    return epoch_ns + quotient_up(units, kNsPerByte, scaled_bps, ns_reciprocal);
   }
   // When a packet goes that comes at `now_ns` and finds this word; kNever: behind the horizon.
   SLUICE_HD uint64_t departure(uint64_t word, uint64_t now_ns) const {
@@ -91,8 +102,26 @@ struct DepartureRate {
 
  private:
   static constexpr uint64_t kNsPerByte = 8'000'000'000;  // at 1 bit/s
+
+  SLUICE_HD static uint64_t reciprocal(uint64_t a, uint64_t d) {
+    return static_cast<uint64_t>((static_cast<unsigned __int128>(a) << 64) / d);
+  }
+  // ceil(x * a / d), where m = reciprocal(a, d).
+  SLUICE_HD static uint64_t quotient_up(uint64_t x, uint64_t a, uint64_t d, uint64_t m) {
+#if defined(__CUDA_ARCH__)
+    uint64_t q = __umul64hi(x, m);
+#else
+    auto q = static_cast<uint64_t>(static_cast<unsigned __int128>(x) * m >> 64);
+#endif
+    uint64_t rest = x * a - q * d;
+    if (rest >= d) {
+      rest -= d;
+      ++q;
+    }
+    return q + (rest != 0 ? 1 : 0);
+  }
 };
-static_assert(std::is_trivially_copyable_v<DepartureRate> && sizeof(DepartureRate) == 40);
+static_assert(std::is_trivially_copyable_v<DepartureRate> && sizeof(DepartureRate) == 64);
 
 // The departure of a packet that comes at `now_ns`, which is charged unless it is refused (kNever). One owner at a
 // time.
