@@ -91,6 +91,7 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
 
 void add_bench_latency(CLI::App& bench);
 void add_bench_functions(CLI::App& bench);
+void add_bench_port(CLI::App& bench);
 void add_bench_soak(CLI::App& bench);
 
 }  // namespace sluice::app

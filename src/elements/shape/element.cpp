@@ -19,6 +19,10 @@ class OrderedShape final : public Element::Ordered {
       : rate_bps_(rate_bps), burst_bytes_(burst_bytes), horizon_ns_(horizon_ns), waiting_(capacity) {}
 
   void process(Batch& batch, const Selection& packets, std::span<Selection> out) override {
+    if (rate_bps_ == 0) {
+      out[0] = packets;  // nobody waits
+      return;
+    }
     packets.for_each([&](uint32_t i) {
       const uint64_t now = clock_.at(batch.timestamp_ns(i));
       const Extent& extent = batch.extent(i);
@@ -57,8 +61,13 @@ class OrderedShape final : public Element::Ordered {
 
 class Shape final : public OrderedElement {
  public:
-  void configure(const Arguments& arguments, Diagnostics&) override {
+  void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
     rate_bps_ = arguments.get_bandwidth_bps("RATE");
+    if (rate_bps_ != 0 && rate_bps_ < DepartureRate::kLeastBps) {
+      Diagnostic d = arguments.error_at("RATE", "the rate is too low");
+      d.expected = "1kbps to 400Gbps, or 0: unlimited";
+      diagnostics.add(std::move(d));
+    }
     burst_ = static_cast<uint32_t>(arguments.get_uint("BURST"));
     horizon_ns_ = arguments.get_time_ns("HORIZON");
     capacity_ = static_cast<uint32_t>(arguments.get_uint("CAPACITY"));
@@ -107,6 +116,8 @@ class Shape final : public OrderedElement {
         [this](FlowContext& context, std::string_view text) -> Result<void> {
           auto value = handler_value(kRate, text);
           if (!value.ok()) return std::move(value).error();
+          if (value->number != 0 && value->number < DepartureRate::kLeastBps)
+            return Error("the rate is too low", "1kbps to 400Gbps, or 0: unlimited");
           rate_bps_ = value->number;
           const auto next = DepartureRate::of(rate_bps_, burst_, rate_.epoch_ns, horizon_ns_);
           word_ = next.carried(rate_, word_, context.now_ns());
@@ -123,8 +134,7 @@ class Shape final : public OrderedElement {
                                          .kind = ArgumentKind::kBandwidth,
                                          .positional = true,
                                          .mandatory = true,
-                                         .help = "bytes on the wire; from 1kbps",
-                                         .min = 125,
+                                         .help = "bytes on the wire; from 1kbps; 0: unlimited",
                                          .max = 5e10};
 
  private:

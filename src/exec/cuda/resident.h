@@ -10,6 +10,7 @@
 #include "exec/device/body.h"
 #include "exec/device/device.h"
 #include "net/crc32.h"
+#include "qos/departure_scan.h"
 #include "tables/image.h"
 
 namespace sluice {
@@ -58,6 +59,11 @@ inline uint32_t frame_outcome(const Walker& w) {
   return w.visited | uint32_t{w.output} << 16 | static_cast<uint32_t>(w.packet.reason) << 24;
 }
 
+// Whether a frame of that outcome passed all of `stages`, each but a classifier's by its first output.
+SLUICE_HD bool resident_left(uint32_t outcome, uint32_t stages) {
+  return (outcome & 0xffff) == (1u << stages) - 1 && (outcome >> 16) == 0;
+}
+
 // Runs a program over the frames, `repeats` times after one that is not counted, each time over the bytes as they were
 // given. Returns frames a second of each. `frames.bytes` then holds what the last run made of them, `outcomes` (one a
 // frame) what became of each. Errors as above, and a program that is not the standard graph's with an access list and
@@ -65,6 +71,25 @@ inline uint32_t frame_outcome(const Walker& w) {
 // Also EtherMirror alone.
 Result<std::vector<double>> resident_frames(Device& device, const DeviceProgram& program, ResidentFrames& frames,
                                             uint32_t* outcomes, unsigned repeats);
+
+// The same for a graph that classifies by codepoint, looks routes up, edits, and stamps departures: IPInput,
+// ClassifyDSCP, IPRoute, DecIPTTL, AdjacencyRewrite (dir24, poptrie).
+struct ResidentPort {
+  static constexpr uint32_t kChunk = 256;  // frames that come at one time
+  static constexpr uint64_t kLost = ~uint64_t{0};
+
+  PortSchedules port;                 // at most 3 classes; all unlimited: nothing is stamped
+  std::vector<uint64_t> arrivals_ns;  // one a chunk
+  // One a frame, of the last run: when it may leave; kLost: it was dropped, and not charged. Empty where nothing is
+  // stamped.
+  std::vector<uint64_t> departures_ns;
+};
+// `fed` false: frames, lengths and results lie in device memory, and rates are by device events. True: they lie in
+// page-locked host memory; frames and lengths are staged in pieces, edited frames, outcomes and departures come back,
+// copies both ways beside kernels; rates are from the first copy's start to the last one's end. Each run starts with
+// idle schedules. Every departure is what one owner would have stamped in the order of the frames. Errors as above.
+Result<std::vector<double>> resident_port(Device& device, const DeviceProgram& program, ResidentFrames& frames,
+                                          ResidentPort& port, bool fed, uint32_t* outcomes, unsigned repeats);
 
 // CRC-32 registers from kCrc32Start over frames (a stride of the longest will do) in device memory (`fed` false), or in
 // page-locked host memory, staged in pieces with copies both ways beside kernels (`fed` true): frames a second of each

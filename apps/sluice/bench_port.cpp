@@ -1,0 +1,306 @@
+// `sluice bench port`: the whole way of packets to a port: three classes by codepoint, a table of 4,000 random routes,
+// TTL, checksum, link addresses, a shaper a class and one for the port. host only
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "base/sha256.h"
+#include "bench.h"
+#include "exec/device/offload.h"
+#include "exec/device/resident.h"
+#include "generate/routes.h"
+#include "generate/traffic.h"
+#include "net/edit.h"
+#include "pipeline.h"
+#include "ports/memory/frame_store.h"
+#include "ports/pcap/capture_writer.h"
+#include "qos/departure_scan.h"
+#if defined(SLUICE_WITH_CUDA)
+#include "exec/cuda/resident.h"
+#endif
+
+namespace sluice::app {
+namespace {
+
+struct PortOptions : BenchOptions {
+  std::vector<unsigned> mix = {34, 33, 33};  // parts of the classes
+  uint32_t frames_kept = 0;                  // frames in the device's memory; 0: past what it caches
+};
+
+constexpr uint8_t kCodepoints[] = {46, 34, 0};  // of the classes 0, 1 and 2
+
+std::string write_capture(const PortOptions& o, const std::string& file, uint32_t size,
+                          const std::vector<IpPrefix>& destinations) {
+  TrafficOptions t;
+  t.flows = 65'536;
+  t.zipf = 0;
+  t.size_mix = SizeMix::kFixed;
+  t.fixed_bytes = size;
+  t.seed = o.seed;
+  t.destinations = destinations;
+  unsigned parts = 0;
+  for (const unsigned part : o.mix) parts += part;
+  auto writer = need(CaptureWriter::create(file), Exit::kIo);
+  TrafficGenerator generator = need(TrafficGenerator::create(t));
+  std::vector<uint8_t> frame(TrafficGenerator::kMaxFrame);
+  uint64_t state = o.seed;
+  for (uint32_t i = 0; i < 65'536; ++i) {
+    const FrameHeader header = generator.next(frame.data());
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    auto draw = static_cast<unsigned>((state >> 33) % parts);
+    size_t c = 0;
+    while (draw >= o.mix[c]) draw -= o.mix[c++];
+    set_dscp(frame.data() + 14, 4, kCodepoints[c]);
+    if (!writer.append(header, frame.data())) fail(Exit::kIo, writer.error());
+  }
+  need(writer.commit(), Exit::kIo);
+  return file;
+}
+
+// `tail`: what comes between the edits and the sink.
+std::string graph_text(const std::string& routes, const std::string& source, const std::string& tail,
+                       const std::string& sink, bool classify) {
+  std::string text = fmt::format("RouteTable(fib, FILE {}, ALGORITHM dir24, ALGORITHM6 poptrie);\n", routes) +
+                     "AdjacencyTable(adj, ROUTES fib);\n" + "in :: " + source + " -> input :: IPInput -> ";
+  text += classify ? "c :: ClassifyDSCP; c[0] -> route :: IPRoute(TABLE fib); c[1] -> route; c[2] -> route;\nroute"
+                   : "route :: IPRoute(TABLE fib)";
+  return text + " -> ttl :: DecIPTTL -> rewrite :: AdjacencyRewrite(TABLE adj)" + tail + " -> out :: " + sink + ";\n";
+}
+
+// What a graph makes of the first `packets` of its input, which it writes to `file`; without devices by the plain path.
+std::string outcome_of(const std::string& text, const OpenDevices* devices, uint64_t packets, const std::string& file) {
+  auto pipeline = parse_pipeline(text, "port", {});
+  load_pipeline_tables(*pipeline, {});
+  RunOptions options;
+  options.max_packets = packets;
+  options.fast_path = devices != nullptr;
+  if (devices != nullptr) options.device = devices->options;
+  const PipelineRun done = run_pipeline(*pipeline, options);
+  if (done.interrupted) fail(Exit::kInterrupted, "interrupted");
+  return need(sha256_of_file(file), Exit::kIo) + drops_text(done.report.drops);
+}
+
+// How the port is shaped: names of the rows.
+struct PortCase {
+  const char* name;
+  uint64_t class_bps, port_bps;
+  double load;  // offered, as a part of the port's rate
+};
+constexpr PortCase kPortCases[] = {
+    {"unshaped", 0, 0, 1.0},
+    // Every schedule is kept, and nobody has to wait.
+    {"open", 200'000'000'000, 400'000'000'000, 0.5},
+    // Twice as much comes as may leave.
+    {"limited", 40'000'000'000, 100'000'000'000, 2.0},
+};
+
+void add_device_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]] const OpenDevices& devices,
+                     [[maybe_unused]] const Pipeline& pipeline, [[maybe_unused]] const std::string& capture,
+                     [[maybe_unused]] uint32_t size, [[maybe_unused]] std::vector<Case>& cases,
+                     [[maybe_unused]] Verified& verified, [[maybe_unused]] Progress& progress) {
+#if defined(SLUICE_WITH_CUDA)
+  if (devices.options.devices.empty() || devices.options.devices[0]->info().kind != "cuda") return;
+  Device& device = *devices.options.devices[0];
+  auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
+  const std::vector<Offload> offloads = plan_offloads(pipeline.plan, pipeline.router, RecordChoice::kAddress);
+  const PlanNode& node = pipeline.plan.nodes.at(0);
+  auto resident = make_resident(device, *snapshot, pipeline.plan, offloads);
+  if (!resident) fail(Exit::kUnavailable, resident.error());
+  const FrameStore store = need(FrameStore::load(capture));
+  ResidentFrames frames;
+  frames.stride = (size + 63) / 64 * 64;  // nothing is appended
+  const uint64_t kept = o.frames_kept != 0 ? o.frames_kept : (size_t{1} << 28) / frames.stride;
+  const uint64_t count = std::max<uint64_t>(1, kept / store.size()) * store.size();
+  frames.bytes.resize(ResidentFrames::kLead + count * frames.stride);
+  frames.lengths.resize(count);
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t from = i % store.size();
+    frames.lengths[i] = store.captured()[from];
+    std::memcpy(frames.bytes.data() + ResidentFrames::kLead + i * frames.stride, store.frame(from), frames.lengths[i]);
+  }
+  const std::vector<uint8_t> pristine = frames.bytes;
+  // What the host makes of the same frames.
+  const DeviceProgram program = device_program(node, snapshot->programs[node.program], offloads[0]);
+  std::vector<uint8_t> want(pristine.begin(), pristine.begin() + static_cast<ptrdiff_t>(ResidentFrames::kLead +
+                                                                                        store.size() * frames.stride));
+  struct Seen {
+    uint32_t outcome, bytes;
+    uint8_t paint;
+  };
+  std::vector<Seen> seen(store.size());
+  for (uint64_t i = 0; i < store.size(); ++i) {
+    Walker w;
+    w.packet.frame = want.data() + ResidentFrames::kLead + i * frames.stride;
+    w.packet.end = w.packet.wire_end = frames.lengths[i];
+    w.path = program.begin;
+    walk_alone(program, w);
+    seen[i] = {frame_outcome(w), w.packet.wire_length(), w.packet.paint};
+  }
+  for (const PortCase& how : kPortCases) {
+    ResidentPort port;
+    port.port.classes = 3;
+    const uint64_t epoch = 1'000'000;
+    for (unsigned s = 0; s < port.port.schedules(); ++s)
+      port.port.rates[s] = DepartureRate::of(s == port.port.port() ? how.port_bps : how.class_bps, 3000, epoch);
+    const bool shaped = !port.port.unlimited();
+    if (shaped) {
+      const double chunk_ns =
+          static_cast<double>(size) * 8 * ResidentPort::kChunk * 1e9 / static_cast<double>(how.port_bps) / how.load;
+      for (uint64_t c = 0; c * ResidentPort::kChunk < count; ++c)
+        port.arrivals_ns.push_back(epoch + static_cast<uint64_t>(static_cast<double>(c) * chunk_ns));
+    }
+    for (const bool fed : {false, true}) {
+      const std::string name = fmt::format("port/{}B/{}/{}", size, fed ? "fed" : "resident", how.name);
+      progress.step(name);
+      frames.bytes = pristine;
+      std::vector<uint32_t> got(count);
+      const std::vector<double> rates = need(
+          resident_port(device, (*resident)->programs[0], frames, port, fed, got.data(), std::max(5u, o.repetitions)));
+      // One owner, one packet after another.
+      uint64_t words[PortSchedules::kMost] = {};
+      uint64_t wrong = 0, waited = 0;
+      for (uint64_t i = 0; i < count; ++i) {
+        const uint64_t from = i % store.size();
+        const Seen& s = seen[from];
+        bool same = got[i] == s.outcome &&
+                    std::memcmp(frames.bytes.data() + ResidentFrames::kLead + i * frames.stride,
+                                want.data() + ResidentFrames::kLead + from * frames.stride, frames.lengths[i]) == 0;
+        if (shaped) {
+          uint64_t at = ResidentPort::kLost;
+          if (resident_left(s.outcome, 5)) {
+            const uint64_t now = port.arrivals_ns[i / ResidentPort::kChunk];
+            const unsigned p = port.port.port();
+            at = std::max(stamp(port.port.rates[s.paint], words[s.paint], now, s.bytes),
+                          stamp(port.port.rates[p], words[p], now, s.bytes));
+            waited += at > now ? 1 : 0;
+          }
+          same &= port.departures_ns[i] == at;
+        }
+        wrong += same ? 0 : 1;
+      }
+      if (o.spoil) ++wrong;
+      verified.sample += count;
+      verified.mismatches += wrong;
+      if (wrong != 0)
+        fail(Exit::kCheckFailed, fmt::format("{}: {} of {} frames differ from the host's", name, wrong, count));
+      Case c{name, "Mpackets/s", {}};
+      for (const double rate : rates) c.values.push_back(rate * 1e-6);
+      c.more = {{"frames", count}, {"stride", frames.stride}, {"waited", waited}};
+      cases.push_back(std::move(c));
+    }
+  }
+#endif
+}
+
+Exit bench_port(PortOptions o) {
+  if (o.mix.size() != 3 || o.mix[0] + o.mix[1] + o.mix[2] == 0)
+    fail(Exit::kUsage, "--mix: three parts, not all 0", "such as 34,33,33");
+  TemporaryFolder folder;
+  Progress progress("");
+  Sha256 hash;
+  const OpenDevices devices = open_devices(o.device);
+  RoutesOptions r;
+  r.ipv4_count = o.ipv4;
+  r.ipv6_count = 0;
+  r.seed = o.seed;
+  std::vector<IpPrefix> destinations;
+  for (const GeneratedRoute& route : need(generate_route_list(r), Exit::kUsage)) destinations.push_back(route.prefix);
+  const std::string routes = folder / "routes";
+  const std::string text = need(generate_routes(r), Exit::kUsage);
+  write_text(routes, text);
+  hash.update(text);
+  std::vector<Case> cases;
+  Verified verified{0, 0, "the plain path; one owner, one packet after another"};
+  for (const uint32_t size : o.sizes) {
+    const std::string capture = write_capture(o, folder / fmt::format("{}.pcap", size), size + 4, destinations);
+    hash.update(need(sha256_of_file(capture), Exit::kIo));
+    const std::string source = fmt::format("FromMemory({}, LIMIT {})", capture, o.packets != 0 ? o.packets : 4'000'000);
+    if (!o.device_only) {
+      // The cost of a shaper that nobody waits for, in the batch runtime.
+      const auto frames = std::make_shared<FrameCache>();
+      const uint64_t sample = std::min<uint64_t>(o.sample, 65'536);
+      const std::string once = fmt::format("FromDump({})", capture);
+      const std::string plain =
+          outcome_of(graph_text(routes, once, "", fmt::format("ToDump({})", folder / "check"), false), nullptr, sample,
+                     folder / "check");
+      for (const bool shaped : {false, true}) {
+        const std::string tail = shaped ? " -> shape :: Shape(0)" : "";
+        progress.step(fmt::format("checking {} bytes{}", size, shaped ? ", shaped" : ""));
+        const std::string got =
+            outcome_of(graph_text(routes, once, tail, fmt::format("ToDump({})", folder / "check"), false), &devices,
+                       sample, folder / "check");
+        verified.sample += sample;
+        verified.mismatches += got != plain || o.spoil ? 1 : 0;
+        if (verified.mismatches != 0)
+          fail(Exit::kCheckFailed, fmt::format("{} bytes: the output differs from the plain path's", size));
+        auto pipeline = parse_pipeline(graph_text(routes, source, tail, "ToMemory", false), "port", {});
+        load_pipeline_tables(*pipeline, {});
+        for (const uint32_t batch : o.batches) {
+          cases.push_back(measure_pipeline(
+              o, devices, *pipeline, batch,
+              fmt::format("port/{}B/x{}/{}/{}", size, o.workers, batch, shaped ? "shaped" : "unshaped"), frames,
+              progress));
+        }
+      }
+    }
+    auto pipeline = parse_pipeline(graph_text(routes, source, "", "ToMemory", true), "port", {});
+    load_pipeline_tables(*pipeline, {});
+    add_device_rows(o, devices, *pipeline, capture, size, cases, verified, progress);
+  }
+  progress.clear();
+  return bench_report(o, "port", hash.finish(), verified, std::move(cases),
+                      {{"routes4", o.ipv4}, {"mix", o.mix}, {"gpu", gpu_name(devices)}, {"workers", o.workers}});
+}
+
+}  // namespace
+
+void add_bench_port(CLI::App& bench) {
+  auto o = std::make_shared<PortOptions>();
+  o->ipv4 = 4000;
+  CLI::App* sub = add_subcommand(
+      bench, "port", "Subcommands",
+      "The whole way to a port: three classes by codepoint, routes, TTL, checksum, link addresses, shapers. On a CUDA\n"
+      "device with frames in its memory (resident) and fed from the host's, every departure checked; and what a "
+      "shaper\n"
+      "costs for which nobody waits.",
+      "sluice bench port\nsluice bench port --device cuda --sizes 64,512 --mix 90,5,5 --repetitions 9",
+      [o] { return bench_port(*o); });
+  add_device_options(*sub, o->device, true);
+  sub->add_option("--sizes", o->sizes, "Frame sizes without FCS")
+      ->delimiter(',')
+      ->check(CLI::Range(60u, 8191u))
+      ->type_name("BYTES,...")
+      ->capture_default_str();
+  sub->add_option("--mix", o->mix, "Parts of the three classes")
+      ->delimiter(',')
+      ->type_name("N,N,N")
+      ->capture_default_str();
+  sub->add_option("--ipv4", o->ipv4, "Random routes")
+      ->check(CLI::Range(1u, 2'000'000u))
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_option("--batch", o->batches, "Packets a batch")
+      ->delimiter(',')
+      ->check(CLI::Range(1u, Batch::kMaxPackets))
+      ->type_name("N,...")
+      ->capture_default_str();
+  sub->add_option("--workers", o->workers, "Workers, each with a source and channels of its own")
+      ->check(CLI::Range(1u, 256u))
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_flag("--device-only", o->device_only, "Leave the batch runtime's rows out");
+  sub->add_option("--frames-kept", o->frames_kept, "Frames in the device's memory (default: 256 MiB of them)")
+      ->type_name("N");
+  sub->add_option("--packets", o->packets, "Packets a worker and repetition (default 4,000,000)")->type_name("N");
+  sub->add_option("--repetitions", o->repetitions, "Of each case")
+      ->check(CLI::Range(1u, 1000u))
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_option("--seed", o->seed, "Of routes and packets")->type_name("N")->capture_default_str();
+  sub->add_option("--name", o->name, "Of the measurement, in the JSON (default bench_port)")->type_name("NAME");
+  sub->add_flag("--spoil-check", o->spoil, "")->group("");
+}
+
+}  // namespace sluice::app
