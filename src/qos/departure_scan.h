@@ -77,29 +77,47 @@ static_assert(std::is_trivially_copyable_v<PortSchedules>);
 
 // What a chunk has published. A cache line or two of its own.
 struct alignas(128) ChunkLink {
-  static constexpr uint32_t kNothing = 0, kMaps = 1, kWords = 2;
+  static constexpr uint32_t kNothing = 0, kMaps = 1, kWords = 2;  // of one lap; the lap is above
 
   WordMap maps[PortSchedules::kMost];
   uint64_t words[PortSchedules::kMost] = {};
   uint32_t state = kNothing;
 };
 
+// The links of chunks 0, 1, 2, ..., all clear at first. Where they are reused (a ring of a power of two), no chunk is
+// begun before the one that is half a ring older has been done with, and groups have at most half a ring of lanes.
+struct ChunkLinks {
+  ChunkLink* links = nullptr;
+  uint32_t places = 0;  // 0: as many as there are chunks
+
+  SLUICE_HD ChunkLink& of(uint64_t chunk) const { return links[places == 0 ? chunk : chunk & (places - 1)]; }
+  // What a state is raised by: never 0, and not what the place had the laps before.
+  SLUICE_HD uint32_t lap(uint64_t chunk) const {
+    return (places == 0 ? 1u : static_cast<uint32_t>(chunk / places % 0x0fffffffu) + 1) << 2;
+  }
+};
+static_assert(std::is_trivially_copyable_v<ChunkLinks>);
+
 // The words in front of chunk `chunk`, all lanes of `group` together: `words` of the first chunk are `initial`. A
 // lane's memory is its own; what it reads of others was published by Atomics::release. Atomics::acquire(const
 // uint32_t*), release(uint32_t*, uint32_t), pause() while there is nothing yet. Precondition: the owners of all chunks
 // before go on whatever this one does.
 template <typename Atomics, typename Group>
-SLUICE_HD void look_back(const Group& group, const ChunkLink* links, uint32_t chunk, unsigned schedules,
+SLUICE_HD void look_back(const Group& group, const ChunkLinks& links, uint64_t chunk, unsigned schedules,
                          const uint64_t* initial, uint64_t* words) {
   WordMap behind[PortSchedules::kMost];  // what the chunks between the window and this one do
-  for (uint32_t end = chunk;;) {
+  for (uint64_t end = chunk;;) {
     // Lane i looks at the i-th chunk in front of `end`; in front of the first one lie the initial words.
-    const bool first = end < group.lane() + 1;
+    const bool first = end < uint64_t{group.lane()} + 1;
     uint32_t state = ChunkLink::kWords;
-    const ChunkLink* link = links;
+    const ChunkLink* link = links.links;
     if (!first) {
-      link = links + (end - 1 - group.lane());
-      while ((state = Atomics::acquire(&link->state)) == ChunkLink::kNothing) Atomics::pause();
+      const uint64_t at = end - 1 - group.lane();
+      const uint32_t lap = links.lap(at);
+      link = &links.of(at);
+      // What an earlier lap left is nothing.
+      while ((state = Atomics::acquire(&link->state) ^ lap) > ChunkLink::kWords || state == ChunkLink::kNothing)
+        Atomics::pause();
     }
     const uint32_t known = group.ballot(state == ChunkLink::kWords);
     uint32_t nearest = 0;
@@ -121,15 +139,32 @@ SLUICE_HD void look_back(const Group& group, const ChunkLink* links, uint32_t ch
   for (unsigned s = 0; s < schedules; ++s) words[s] = behind[s](0);
 }
 
-// A chunk's whole way: publishes what it does, finds the words in front of it, publishes those behind. `bytes` of its
-// packets by class; they come at `now_ns`. `words` receives, in every lane, the words in front of the chunk. `next`
-// (not null for the last chunk alone; not `initial`, which others may still read) gets those behind it.
+// A chunk's whole way: publishes what its packets do to each schedule, `maps`, finds the words in front of it,
+// publishes those behind. `words` receives, in every lane, the words in front of the chunk. `next` (not null for the
+// last chunk alone; not `initial`, which others may still read) gets those behind it.
 template <typename Atomics, typename Group>
-SLUICE_HD void pass_chunk(const Group& group, const PortSchedules& port, ChunkLink* links, uint32_t chunk,
+SLUICE_HD void pass_chunk(const Group& group, const ChunkLinks& links, uint64_t chunk, unsigned schedules,
+                          const WordMap* maps, const uint64_t* initial, uint64_t* next, uint64_t* words) {
+  ChunkLink& link = links.of(chunk);
+  const uint32_t lap = links.lap(chunk);
+  if (group.lane() == 0) {
+    for (unsigned s = 0; s < schedules; ++s) link.maps[s] = maps[s];
+    Atomics::release(&link.state, lap | ChunkLink::kMaps);
+  }
+  look_back<Atomics>(group, links, chunk, schedules, initial, words);
+  if (group.lane() != 0) return;
+  for (unsigned s = 0; s < schedules; ++s) link.words[s] = maps[s](words[s]);
+  Atomics::release(&link.state, lap | ChunkLink::kWords);
+  if (next != nullptr) {
+    for (unsigned s = 0; s < schedules; ++s) next[s] = link.words[s];
+  }
+}
+
+// The same for packets of all classes at once that come at `now_ns`: `bytes` by class.
+template <typename Atomics, typename Group>
+SLUICE_HD void pass_chunk(const Group& group, const PortSchedules& port, const ChunkLinks& links, uint64_t chunk,
                           uint64_t now_ns, const uint64_t* bytes, const uint64_t* initial, uint64_t* next,
                           uint64_t* words) {
-  const unsigned schedules = port.schedules();
-  ChunkLink& link = links[chunk];
   WordMap maps[PortSchedules::kMost];
   uint64_t all = 0;
   for (unsigned s = 0; s < port.classes; ++s) {
@@ -137,17 +172,20 @@ SLUICE_HD void pass_chunk(const Group& group, const PortSchedules& port, ChunkLi
     all += bytes[s];
   }
   maps[port.port()] = WordMap::of(port.rates[port.port()], now_ns, all);
-  if (group.lane() == 0) {
-    for (unsigned s = 0; s < schedules; ++s) link.maps[s] = maps[s];
-    Atomics::release(&link.state, ChunkLink::kMaps);
+  pass_chunk<Atomics>(group, links, chunk, port.schedules(), maps, initial, next, words);
+}
+
+// Charges `bytes` of packets that come at `now_ns` to a schedule that many share, at once, and returns its word before.
+// In the order in which owners come here; the departures of the packets follow by departure_in_chunk. Atomics64::
+// load(const uint64_t*), compare_exchange(uint64_t*, uint64_t& expected, uint64_t).
+template <typename Atomics64>
+SLUICE_HD uint64_t charge_shared(const DepartureRate& rate, uint64_t* word, uint64_t now_ns, uint64_t bytes) {
+  if (rate.unlimited() || bytes == 0) return 0;
+  const WordMap map = WordMap::of(rate, now_ns, bytes);
+  uint64_t seen = Atomics64::load(word);
+  while (!Atomics64::compare_exchange(word, seen, map(seen))) {
   }
-  look_back<Atomics>(group, links, chunk, schedules, initial, words);
-  if (group.lane() != 0) return;
-  for (unsigned s = 0; s < schedules; ++s) link.words[s] = maps[s](words[s]);
-  Atomics::release(&link.state, ChunkLink::kWords);
-  if (next != nullptr) {
-    for (unsigned s = 0; s < schedules; ++s) next[s] = link.words[s];
-  }
+  return seen;
 }
 
 }  // namespace sluice

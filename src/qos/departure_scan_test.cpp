@@ -12,11 +12,12 @@
 
 #include "base/group.h"
 #include "base/group_threads.h"
+#include "qos/priority_buffers.h"
 
 namespace sluice {
 namespace {
 
-struct HostAtomics {
+struct LinkAtomics {
   static uint32_t acquire(const uint32_t* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
   static void release(uint32_t* at, uint32_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
   static void pause() { std::this_thread::yield(); }
@@ -57,7 +58,7 @@ void own_chunks(const Group& group, const PortSchedules& port, const std::vector
     uint64_t bytes[PortSchedules::kMost] = {};
     for (const ScanPacket& p : chunk.packets) bytes[p.qos_class] += p.bytes;
     uint64_t words[PortSchedules::kMost];
-    pass_chunk<HostAtomics>(group, port, links.data(), k, chunk.now_ns, bytes, initial.data(),
+    pass_chunk<LinkAtomics>(group, port, {links.data(), 0}, k, chunk.now_ns, bytes, initial.data(),
                             k + 1 == chunks.size() ? next.data() : nullptr, words);
     if (group.lane() != 0) continue;
     uint64_t before[PortSchedules::kMost] = {};
@@ -192,6 +193,65 @@ TEST(DepartureScan, GroupsOfLanesStampAsTheWalk) {
                  });
     }
   }
+}
+
+// A ring of links, as workers who never stop have it: chunk after chunk, for many laps; nobody begins a chunk before
+// the one half a ring older is done.
+TEST(DepartureScan, LinksOfARingAreUsedLapAfterLap) {
+  constexpr uint32_t kPlaces = 16;
+  constexpr uint64_t kChunks = 400;
+  const auto rate = DepartureRate::of(3'000'000'000, 700);
+  std::vector<ChunkLink> links(kPlaces);
+  std::vector<uint64_t> words(kChunks);
+  std::atomic<uint64_t> ticket{0}, done{0};
+  const auto bytes_of = [](uint64_t chunk) { return chunk % 7 == 0 ? 0 : 60 + chunk * 37 % 3000; };
+  const auto time_of = [](uint64_t chunk) { return chunk / 3 * 1500; };
+  const uint64_t initial = 0;
+  {
+    std::vector<std::jthread> owners;
+    for (int t = 0; t < 3; ++t) {
+      owners.emplace_back([&] {
+        for (uint64_t k; (k = ticket.fetch_add(1)) < kChunks;) {
+          while (k >= done.load() + kPlaces / 2) std::this_thread::yield();
+          const WordMap map = WordMap::of(rate, time_of(k), bytes_of(k));
+          pass_chunk<LinkAtomics>(OneLane{}, ChunkLinks{links.data(), kPlaces}, k, 1, &map, &initial, nullptr,
+                                  &words[k]);
+          // In order, as commits are.
+          while (done.load() != k) std::this_thread::yield();
+          done.store(k + 1);
+        }
+      });
+    }
+  }
+  uint64_t word = 0;
+  for (uint64_t k = 0; k < kChunks; ++k) {
+    ASSERT_EQ(words[k], word) << k;
+    if (bytes_of(k) != 0) word = rate.charged(word, time_of(k), static_cast<uint32_t>(bytes_of(k)));
+  }
+}
+
+// Chunks that share a word are charged as one owner would have charged them in some order.
+TEST(DepartureScan, ChunksShareOneWordAsOneOwnerWould) {
+  const auto rate = DepartureRate::of(123'456'789, 5'000);
+  uint64_t word = 0;
+  std::vector<uint64_t> seen[4];
+  {
+    std::vector<std::jthread> threads;
+    for (auto& mine : seen) {
+      threads.emplace_back([&] {
+        for (int i = 0; i < 1'000; ++i) mine.push_back(charge_shared<HostAtomics>(rate, &word, 1'000, 4'000));
+      });
+    }
+  }
+  std::vector<uint64_t> all;
+  for (const auto& mine : seen) all.insert(all.end(), mine.begin(), mine.end());
+  std::sort(all.begin(), all.end());
+  uint64_t alone = 0;
+  for (const uint64_t at : all) {
+    ASSERT_EQ(at, alone);
+    alone = rate.charged(alone, 1'000, 4'000);
+  }
+  EXPECT_EQ(word, alone);
 }
 
 }  // namespace

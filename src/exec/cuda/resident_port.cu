@@ -20,7 +20,7 @@ using namespace cuda_resident;
 
 using PortChain = TypeList<IpInputStage, ClassifyDscpStage, chains_detail::RouteDir24, DecTtlStage, AdjacencyStage>;
 
-struct DeviceAtomics {
+struct LinkAtomics {
   __device__ static uint32_t acquire(const uint32_t* at) {
     uint32_t value;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
@@ -99,8 +99,8 @@ __global__ void __launch_bounds__(kPortThreads)
 #pragma unroll
       for (uint32_t c = 0; c < kPortClasses; ++c) bytes[c] = all >> (c * kClassBits) & kClassMask;
       const bool last = chunk == (count - 1) / kPortThreads;
-      pass_chunk<DeviceAtomics>(WarpGroup{}, a.port, a.links, chunk, now, bytes, a.initial, last ? a.next : nullptr,
-                                words);
+      pass_chunk<LinkAtomics>(WarpGroup{}, a.port, ChunkLinks{a.links, 0}, chunk, now, bytes, a.initial,
+                              last ? a.next : nullptr, words);
       if (lane < kPortClasses + 1) found[lane] = words[lane];
     }
     __syncthreads();
