@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <memory>
+#include <thread>
 
 #include "base/sha256.h"
 #include "bench.h"
@@ -18,6 +20,7 @@
 #include "ports/pcap/capture_writer.h"
 #include "qos/departure_scan.h"
 #if defined(SLUICE_WITH_CUDA)
+#include "exec/cuda/priority_port.h"
 #include "exec/cuda/resident.h"
 #endif
 
@@ -26,6 +29,9 @@ namespace {
 
 struct PortOptions : BenchOptions {
   std::vector<unsigned> mix = {34, 33, 33};  // parts of the classes
+  bool persistent = false;                   // also with groups of lanes that take chunks by class
+  bool soak = false;                         // of these, two long rows alone: unshaped and shaped
+  double seconds = 0.5;                      // a row of these
   uint32_t frames_kept = 0;                  // frames in the device's memory; 0: past what it caches
 };
 
@@ -194,6 +200,108 @@ void add_device_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]] con
 #endif
 }
 
+// Groups of lanes that never stop, fed by one thread out of host memory.
+void add_persistent_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]] const OpenDevices& devices,
+                         [[maybe_unused]] const Pipeline& pipeline, [[maybe_unused]] const std::string& capture,
+                         [[maybe_unused]] uint32_t size, [[maybe_unused]] std::vector<Case>& cases,
+                         [[maybe_unused]] Verified& verified, [[maybe_unused]] Progress& progress) {
+#if defined(SLUICE_WITH_CUDA)
+  if (devices.options.devices.empty() || devices.options.devices[0]->info().kind != "cuda") return;
+  Device& device = *devices.options.devices[0];
+  auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
+  const std::vector<Offload> offloads = plan_offloads(pipeline.plan, pipeline.router, RecordChoice::kAddress);
+  const PlanNode& node = pipeline.plan.nodes.at(0);
+  auto resident = make_resident(device, *snapshot, pipeline.plan, offloads);
+  if (!resident) fail(Exit::kUnavailable, resident.error());
+  const DeviceProgram program = device_program(node, snapshot->programs[node.program], offloads[0]);
+  const FrameStore store = need(FrameStore::load(capture));
+  std::vector<PriorityPortFrames> frames(3);
+  for (uint64_t i = 0; i < store.size(); ++i) {
+    const uint8_t dscp = store.frame(i)[15] >> 2;
+    PriorityPortFrames& to = frames[dscp == kCodepoints[0] ? 0 : dscp == kCodepoints[1] ? 1 : 2];
+    to.bytes.insert(to.bytes.end(), store.frame(i), store.frame(i) + PriorityPortOptions::kFrameBytes);
+    to.lengths.push_back(store.captured()[i]);
+  }
+  const auto row = [&](const std::string& name, PriorityPortOptions p, bool shaped) {
+    p.port.classes = 3;
+    for (unsigned s = 0; s < p.port.schedules(); ++s)
+      p.port.rates[s] = DepartureRate::of(shaped && s != p.port.port() ? 200'000'000'000 : 0, 3000, now_ns());
+    p.duration_ns = static_cast<uint64_t>(o.seconds * 1e9);
+    progress.step(name);
+    Case c{name, "Mpackets/s", {}};
+    PriorityPortReport last;
+    DevicePower power;
+    for (unsigned r = 0; r < (o.soak ? 1 : o.repetitions); ++r) {
+      // What it draws in the middle of the run.
+      const std::jthread meter([&] {
+        std::this_thread::sleep_for(std::chrono::duration<double>(o.seconds * 0.7));
+        power = device.power();
+      });
+      last = need(run_priority_port(device, (*resident)->programs[0], program, frames, p));
+      verified.sample += last.checked;
+      verified.mismatches += last.wrong;
+      if (last.wrong != 0 || o.spoil)
+        fail(Exit::kCheckFailed,
+             fmt::format("{}: {} of {} frames differ from the host's", name, last.wrong, last.checked));
+      c.values.push_back(static_cast<double>(last.packets) / last.seconds * 1e-6);
+    }
+    Histogram all;
+    Json by_class = Json::array();
+    for (unsigned k = 0; k < 3; ++k) {
+      all.merge(last.latency_ns[k]);
+      if (last.chunks[k] == 0) continue;
+      by_class.push_back({{"class", k},
+                          {"chunks", last.chunks[k]},
+                          {"p50", last.latency_ns[k].percentile(50)},
+                          {"p99", last.latency_ns[k].percentile(99)}});
+    }
+    const uint64_t chunks = last.chunks[0] + last.chunks[1] + last.chunks[2];
+    c.more = {{"groups", last.groups},
+              {"chunk", p.chunk},
+              {"in_flight", p.in_flight},
+              {"packets", last.packets},
+              {"checked", last.checked},
+              {"stolen_part", chunks != 0 ? static_cast<double>(last.stolen) / static_cast<double>(chunks) : 0.0},
+              {"latency_ns", {{"min", all.percentile(0)}, {"p50", all.percentile(50)}, {"p99", all.percentile(99)}}},
+              {"classes", by_class}};
+    if (power.watts >= 0) {
+      c.more["watts"] = power.watts;
+      c.more["packets_per_joule"] = static_cast<double>(last.packets) / last.seconds / power.watts;
+    }
+    cases.push_back(std::move(c));
+  };
+  const std::string base = fmt::format("port/{}B/persistent", size);
+  PriorityPortOptions p;
+  p.mix = {o.mix[0], o.mix[1], o.mix[2]};
+  if (o.soak) {
+    row(base + "/soak/unshaped", p, false);
+    row(base + "/soak/shaped", p, true);
+    return;
+  }
+  for (const bool shaped : {false, true}) row(base + (shaped ? "/shaped" : "/unshaped"), p, shaped);
+  for (const uint32_t groups : {3u, 8u, 16u, 33u, 66u, 132u, 264u, 528u}) {
+    PriorityPortOptions q = p;
+    q.groups = groups;
+    row(fmt::format("{}/groups/{}", base, groups), q, true);
+  }
+  for (const auto& mix : {std::vector<uint32_t>{1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {1, 1, 1}, {90, 5, 5}, {5, 5, 90}}) {
+    PriorityPortOptions q = p;
+    q.mix = mix;
+    row(fmt::format("{}/mix/{}", base, fmt::join(mix, "-")), q, true);
+  }
+  for (const uint32_t chunk : {32u, 64u, 128u, 256u}) {
+    for (const uint32_t in_flight : {1u, 8u, 64u, 192u}) {
+      PriorityPortOptions q = p;
+      q.chunk = chunk;
+      q.in_flight = in_flight;
+      // Few groups look when little is to be found.
+      if (in_flight <= 8) q.groups = 3 * std::max(1u, in_flight);
+      row(fmt::format("{}/buffer/{}/{}", base, chunk, in_flight), q, true);
+    }
+  }
+#endif
+}
+
 Exit bench_port(PortOptions o) {
   if (o.mix.size() != 3 || o.mix[0] + o.mix[1] + o.mix[2] == 0)
     fail(Exit::kUsage, "--mix: three parts, not all 0", "such as 34,33,33");
@@ -247,7 +355,9 @@ Exit bench_port(PortOptions o) {
     }
     auto pipeline = parse_pipeline(graph_text(routes, source, "", "ToMemory", true), "port", {});
     load_pipeline_tables(*pipeline, {});
-    add_device_rows(o, devices, *pipeline, capture, size, cases, verified, progress);
+    if (!o.soak) add_device_rows(o, devices, *pipeline, capture, size, cases, verified, progress);
+    if ((o.persistent || o.soak) && size >= 64)
+      add_persistent_rows(o, devices, *pipeline, capture, size, cases, verified, progress);
   }
   progress.clear();
   return bench_report(o, "port", hash.finish(), verified, std::move(cases),
@@ -291,6 +401,13 @@ void add_bench_port(CLI::App& bench) {
       ->type_name("N")
       ->capture_default_str();
   sub->add_flag("--device-only", o->device_only, "Leave the batch runtime's rows out");
+  sub->add_flag("--persistent", o->persistent,
+                "Also with groups of lanes that never stop and take chunks by class: by groups, mix and buffer size");
+  sub->add_flag("--soak", o->soak, "Only that, unshaped and shaped, each for --seconds");
+  sub->add_option("--seconds", o->seconds, "A row of these")
+      ->check(CLI::Range(0.01, 36000.0))
+      ->type_name("S")
+      ->capture_default_str();
   sub->add_option("--frames-kept", o->frames_kept, "Frames in the device's memory (default: 256 MiB of them)")
       ->type_name("N");
   sub->add_option("--packets", o->packets, "Packets a worker and repetition (default 4,000,000)")->type_name("N");

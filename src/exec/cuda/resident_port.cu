@@ -9,6 +9,7 @@
 #include <functional>
 #include <iterator>
 
+#include "exec/cuda/port_parts.cuh"
 #include "exec/cuda/resident.h"
 #include "exec/cuda/resident_parts.cuh"
 
@@ -18,25 +19,10 @@ namespace {
 using namespace cuda_walk;
 using namespace cuda_resident;
 
-using PortChain = TypeList<IpInputStage, ClassifyDscpStage, chains_detail::RouteDir24, DecTtlStage, AdjacencyStage>;
-
-struct LinkAtomics {
-  __device__ static uint32_t acquire(const uint32_t* at) {
-    uint32_t value;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
-    return value;
-  }
-  __device__ static void release(uint32_t* at, uint32_t value) {
-    asm volatile("st.release.gpu.global.u32 [%0], %1;" : : "l"(at), "r"(value) : "memory");
-  }
-  __device__ static void pause() { __nanosleep(20); }
-};
-
 // Bytes of three classes in front of a frame of its chunk, and of the chunk, in one word: 256 frames of less than 8 KiB
 // have less than 2^21.
 constexpr uint32_t kClassBits = 21;
 constexpr uint32_t kClassMask = (1u << kClassBits) - 1;
-constexpr uint32_t kMostFrameBytes = 8191;
 constexpr uint32_t kPortThreads = ResidentPort::kChunk;
 constexpr uint32_t kPortClasses = 3;
 
