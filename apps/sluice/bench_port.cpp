@@ -279,7 +279,7 @@ void add_persistent_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]]
     return;
   }
   for (const bool shaped : {false, true}) row(base + (shaped ? "/shaped" : "/unshaped"), p, shaped);
-  for (const uint32_t groups : {3u, 8u, 16u, 33u, 66u, 132u, 264u, 528u}) {
+  for (const uint32_t groups : {3u, 6u, 12u, 24u, 48u, 66u, 96u, 132u, 264u}) {
     PriorityPortOptions q = p;
     q.groups = groups;
     row(fmt::format("{}/groups/{}", base, groups), q, true);
@@ -290,6 +290,11 @@ void add_persistent_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]]
     row(fmt::format("{}/mix/{}", base, fmt::join(mix, "-")), q, true);
   }
   for (const uint32_t chunk : {32u, 64u, 128u, 256u}) {
+    PriorityPortOptions alone = p;
+    alone.chunk = chunk;
+    alone.in_flight = 1;
+    alone.groups = 3;
+    row(fmt::format("{}/buffer/{}/1/unshaped", base, chunk), alone, false);
     for (const uint32_t in_flight : {1u, 8u, 64u, 192u}) {
       PriorityPortOptions q = p;
       q.chunk = chunk;

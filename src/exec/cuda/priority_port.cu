@@ -24,23 +24,16 @@ namespace {
 using namespace cuda_walk;
 using namespace cuda_resident;
 
-// The words of qos/priority_buffers.h. Everything but `filled` and `committed` is between the device's own threads.
-// What a group wrote for the host lies behind a fence of the whole system before it finishes a chunk.
+// Words that groups share among themselves.
 struct GroupAtomics {
   __device__ static uint64_t load(const uint64_t* from) {
     uint64_t value;
-    asm volatile("ld.acquire.sys.b64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+    asm volatile("ld.relaxed.gpu.b64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
     return value;
-  }
-  __device__ static void store(uint64_t* to, uint64_t value) {
-    asm volatile("st.release.sys.b64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
-  }
-  __device__ static void clear(uint32_t* to) {
-    asm volatile("st.relaxed.gpu.b32 [%0], %1;" ::"l"(to), "r"(0) : "memory");
   }
   __device__ static bool compare_exchange(uint64_t* at, uint64_t& expected, uint64_t value) {
     uint64_t seen;
-    asm volatile("atom.acq_rel.gpu.cas.b64 %0, [%1], %2, %3;"
+    asm volatile("atom.relaxed.gpu.cas.b64 %0, [%1], %2, %3;"
                  : "=l"(seen)
                  : "l"(at), "l"(expected), "l"(value)
                  : "memory");
@@ -48,20 +41,31 @@ struct GroupAtomics {
     expected = seen;
     return same;
   }
-  __device__ static uint32_t fetch_or(uint32_t* at, uint32_t bits) {
-    uint32_t before;
-    asm volatile("atom.acq_rel.gpu.or.b32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(bits) : "memory");
-    return before;
-  }
 };
 
+// What the host wrote before this word is seen after it.
+__device__ __forceinline__ uint64_t load_from_host(const uint64_t* from) {
+  uint64_t value;
+  asm volatile("ld.acquire.sys.b64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+  return value;
+}
+// What was written before is seen by the host that sees this word.
+__device__ __forceinline__ void store_for_host(uint64_t* to, uint64_t value) {
+  asm volatile("st.release.sys.b64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
+
 constexpr uint32_t kFrameBytes = PriorityPortOptions::kFrameBytes;
+constexpr uint32_t kEditBytes = PriorityPortOptions::kEditBytes;
 // In shared memory, so that lanes at one offset of their frames meet few banks twice.
 constexpr uint32_t kSharedStride = kFrameBytes + 16;
 
-// Chunk memory by class and place.
+// Chunk memory by class and place. The rings are those of qos/priority_buffers.h, but that chunks that are done are
+// committed by the host, which waits for each class's in order: a chain of commits through the device's memory would
+// cost a round trip each.
 struct PriorityArguments {
-  PriorityView view;
+  const uint64_t* filled;    // written by the host: chunks that are ready, by class; the eighth asks to stop
+  uint64_t* claimed;         // device: by class
+  uint64_t* done;            // host: by place, 1 + the chunk's number
   const uint8_t* in;         // host: frames as they come
   uint8_t* out;              // host: as they leave
   const uint32_t* lengths;   // device: of each frame
@@ -70,11 +74,35 @@ struct PriorityArguments {
   uint64_t* departures;      // host
   ChunkLink* links;          // device: twice the capacity a class
   uint64_t* words;           // device: 0 .. 7 zeros, 8 the port's
-  const uint32_t* stop;      // device
   unsigned long long* stolen;
+  uint32_t classes;
+  uint32_t capacity;
   PortSchedules port;
   uint8_t homes[1024];  // of groups
 };
+
+// One look of a group (PriorityView::look), by its first warp: all classes at once. False: nothing is ready.
+__device__ __forceinline__ bool look(const PriorityArguments& a, uint32_t home, ChunkClaim& claim, bool& stop) {
+  const uint32_t lane = threadIdx.x & 31;
+  for (;;) {
+    uint64_t word = 0;
+    if (lane < 8) {
+      word = load_from_host(a.filled + lane);
+    } else if (lane < 8 + a.classes) {
+      word = GroupAtomics::load(a.claimed + (lane - 8));
+    }
+    const uint64_t claimed = __shfl_sync(kAll, word, (lane + 8) & 31);
+    const uint32_t ready = __ballot_sync(kAll, lane < a.classes && word > claimed);
+    stop = __shfl_sync(kAll, word, 7) != 0;
+    if (ready == 0) return false;
+    const uint32_t c = (ready >> home & 1) != 0 ? home : __ffs(static_cast<int>(ready)) - 1;
+    uint64_t expected = __shfl_sync(kAll, claimed, c);
+    claim = {expected, c, c != home};
+    bool mine = false;
+    if (lane == 0) mine = GroupAtomics::compare_exchange(a.claimed + c, expected, expected + 1);
+    if (__shfl_sync(kAll, mine ? 1 : 0, 0) != 0) return true;
+  }
+}
 
 template <uint32_t kChunk>
 __global__ void __launch_bounds__(kChunk)
@@ -91,42 +119,44 @@ __global__ void __launch_bounds__(kChunk)
   const bool shaped = !a.port.unlimited();
   unsigned long long stolen = 0;
   for (;;) {
-    if (t == 0) {
-      state = a.view.look<GroupAtomics>(home, claim) ? 1 : 0;
-      if (state == 0) {
-        uint32_t stop;
-        asm volatile("ld.relaxed.sys.b32 %0, [%1];" : "=r"(stop) : "l"(a.stop) : "memory");
-        if (stop != 0) state = 2;
+    if (t < 32) {
+      ChunkClaim got;
+      bool stop = false;
+      const bool some = look(a, home, got, stop);
+      if (t == 0) {
+        claim = got;
+        state = some ? 1 : stop ? 2 : 0;
       }
     }
     __syncthreads();
     if (state == 2) break;
     if (state == 0) {
-      __nanosleep(100);
+      // Few groups look all the time; many would be in each other's way.
+      if (gridDim.x > 16) __nanosleep(100);
       __syncthreads();
       continue;
     }
     const uint32_t c = claim.qos_class;
     const uint64_t sequence = claim.sequence;
-    const ChunkRing& ring = a.view.rings[c];
-    const size_t chunk = size_t{c} * ring.capacity + ring.place(sequence);
+    const size_t chunk = size_t{c} * a.capacity + (sequence & (a.capacity - 1));
     const size_t first = chunk * kChunk;
-    if (t == 0) {
-      stolen += claim.stolen ? 1 : 0;
-      if (shaped) arrival = *reinterpret_cast<const volatile uint64_t*>(a.arrivals + chunk);
-    }
+    if (t == 0) stolen += claim.stolen ? 1 : 0;
     // Whole lines, next to each other, past the caches: the host writes them anew.
     const auto* in = reinterpret_cast<const uint4*>(a.in + first * kFrameBytes);
+    uint4 words[kFrameBytes / 16];
+#pragma unroll
+    for (uint32_t k = 0; k < kFrameBytes / 16; ++k) words[k] = __ldcv(in + k * kChunk + t);
+    const uint32_t length = a.lengths[first + t];
+    if (t == kChunk - 1 && shaped) arrival = *reinterpret_cast<const volatile uint64_t*>(a.arrivals + chunk);
 #pragma unroll
     for (uint32_t k = 0; k < kFrameBytes / 16; ++k) {
       const uint32_t at = k * kChunk + t;
-      const uint4 word = __ldcv(in + at);
-      *reinterpret_cast<uint4*>(frames + at / 4 * kSharedStride + at % 4 * 16) = word;
+      *reinterpret_cast<uint4*>(frames + at / 4 * kSharedStride + at % 4 * 16) = words[k];
     }
     __syncthreads();
     Packet p;
     p.frame = frames + t * kSharedStride;
-    p.end = p.wire_end = a.lengths[first + t];
+    p.end = p.wire_end = length;
     const uint32_t outcome = walk_frame(PortChain{}, program, p);
     const bool leaves = resident_left(outcome, PortChain::kSize);
     a.outcomes[first + t] = outcome;
@@ -154,7 +184,7 @@ __global__ void __launch_bounds__(kChunk)
         const WordMap map = WordMap::of(of_class, now, all);
         uint64_t word = 0;
         if (!of_class.unlimited()) {
-          pass_chunk<LinkAtomics>(WarpGroup{}, ChunkLinks{a.links + size_t{c} * 2 * ring.capacity, 2 * ring.capacity},
+          pass_chunk<LinkAtomics>(WarpGroup{}, ChunkLinks{a.links + size_t{c} * 2 * a.capacity, 2 * a.capacity},
                                   sequence, 1, &map, a.words, nullptr, &word);
         }
         if (lane == 0) {
@@ -168,18 +198,15 @@ __global__ void __launch_bounds__(kChunk)
       a.departures[first + t] = !leaves ? ResidentPort::kLost : one < other ? other : one;
     }
     __syncthreads();
-    auto* out = reinterpret_cast<uint4*>(a.out + first * kFrameBytes);
+    auto* out = reinterpret_cast<uint4*>(a.out + first * kEditBytes);
 #pragma unroll
-    for (uint32_t k = 0; k < kFrameBytes / 16; ++k) {
+    for (uint32_t k = 0; k < kEditBytes / 16; ++k) {
       const uint32_t at = k * kChunk + t;
-      out[at] = *reinterpret_cast<const uint4*>(frames + at / 4 * kSharedStride + at % 4 * 16);
+      out[at] = *reinterpret_cast<const uint4*>(frames + at / 2 * kSharedStride + at % 2 * 16);
     }
-    // The fence of one lane, behind the barrier, holds for what all have written.
+    // Released by one lane, behind the barrier: what all have written is there before it.
     __syncthreads();
-    if (t == 0) {
-      __threadfence_system();
-      (void)ring.finish<GroupAtomics>(sequence, [](uint64_t) {});
-    }
+    if (t == 0) store_for_host(a.done + chunk, sequence + 1);
   }
   if (t == 0) atomicAdd(a.stolen, stolen);
 }
@@ -190,8 +217,7 @@ Result<void> check_options(const PriorityPortOptions& o, const std::vector<Prior
     return Error("a chunk has 32, 64, 128 or 256 frames");
   if (o.capacity < 32 || o.capacity > 4096 || !std::has_single_bit(o.capacity))
     return Error("a class holds 32 to 4096 chunks, a power of two");
-  if (classes == 0 || classes > kMaxQosClasses || o.mix.size() != classes || o.port.classes != classes ||
-      frames.size() != classes) {
+  if (classes == 0 || classes > 7 || o.mix.size() != classes || o.port.classes != classes || frames.size() != classes) {
     return Error("shares, mix, schedules and frames are not of as many classes");
   }
   if (std::accumulate(o.mix.begin(), o.mix.end(), uint64_t{0}) == 0) return Error("no class has traffic");
@@ -298,7 +324,7 @@ Result<PriorityPortReport> run_priority_port(Device& device, const DeviceProgram
   if (e == cudaSuccess) e = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, memory->ordinal());
   if (e != cudaSuccess) return cuda_error(e, "ask for a kernel's size");
   const uint32_t most = std::min<uint32_t>(static_cast<uint32_t>(blocks * multiprocessors), 1024);
-  const uint32_t groups = o.groups == 0 ? most : o.groups;
+  const uint32_t groups = o.groups == 0 ? std::min(most, static_cast<uint32_t>(multiprocessors)) : o.groups;
   if (groups > most || groups < classes) {
     return Error(std::to_string(groups) + " groups are out of range",
                  "use " + std::to_string(classes) + " to " + std::to_string(most));
@@ -311,11 +337,10 @@ Result<PriorityPortReport> run_priority_port(Device& device, const DeviceProgram
   PriorityArguments a{};
   uint64_t* host_line = nullptr;
   uint64_t* filled = run.line(host_line);
-  uint64_t* committed = run.pinned<uint64_t>(8);
-  uint64_t* claimed = run.device<uint64_t>(size_t{classes} * 16);
-  uint32_t* states = run.device<uint32_t>(places);
+  uint64_t* done = run.pinned<uint64_t>(places);
+  a.claimed = run.device<uint64_t>(8);
   uint8_t* in = run.pinned<uint8_t>(count * kFrameBytes);
-  uint8_t* out = run.pinned<uint8_t>(count * kFrameBytes);
+  uint8_t* out = run.pinned<uint8_t>(count * kEditBytes);
   uint64_t* arrivals = run.pinned<uint64_t>(places);
   uint32_t* outcomes = run.pinned<uint32_t>(count);
   uint64_t* departures = run.pinned<uint64_t>(count);
@@ -335,16 +360,10 @@ Result<PriorityPortReport> run_priority_port(Device& device, const DeviceProgram
   a.outcomes = outcomes;
   a.departures = departures;
   a.port = o.port;
-  // The line's last word asks to stop.
-  a.stop = reinterpret_cast<const uint32_t*>(filled + 7);
-  if (classes > 7) return Error("at most seven classes");
-  a.view.classes = classes;
-  std::vector<uint32_t> begin(places);
-  for (uint32_t c = 0; c < classes; ++c) {
-    a.view.rings[c] = {filled + c, claimed + size_t{c} * 16, committed + c, states + size_t{c} * o.capacity,
-                       o.capacity};
-    begin[size_t{c} * o.capacity] = ChunkRing::kTurn;
-  }
+  a.filled = filled;
+  a.done = done;
+  a.classes = classes;
+  a.capacity = o.capacity;
   const HomePlan homes(groups, o.shares);
   for (uint32_t g = 0; g < groups; ++g) a.homes[g] = static_cast<uint8_t>(homes.home(g, 0));
 
@@ -364,14 +383,19 @@ Result<PriorityPortReport> run_priority_port(Device& device, const DeviceProgram
       w.packet.end = w.packet.wire_end = all_lengths[i];
       w.path = host_program.begin;
       walk_alone(host_program, w);
-      if (w.packet.paint != c) return Error("a frame of class " + std::to_string(c) + " is not of that class");
+      // What comes back of a frame is what a program of this chain can change.
+      if (std::memcmp(want.data() + i * kFrameBytes + kEditBytes, in + i * kFrameBytes + kEditBytes,
+                      kFrameBytes - kEditBytes) != 0) {
+        return Error("a frame is edited behind its first " + std::to_string(kEditBytes) + " bytes");
+      }
       want_outcome[i] = frame_outcome(w);
       bytes_of[i] = resident_left(want_outcome[i], 5) ? w.packet.wire_length() : 0;
+      if (bytes_of[i] != 0 && w.packet.paint != c)
+        return Error("a frame of class " + std::to_string(c) + " is not of that class");
       chunk_bytes[i / o.chunk] += bytes_of[i];
     }
   }
   if (auto ok = memory->upload(lengths, all_lengths.data(), count * 4); !ok) return std::move(ok).error();
-  if (auto ok = memory->upload(states, begin.data(), places * 4); !ok) return std::move(ok).error();
 
   PriorityPortReport report;
   report.groups = groups;
@@ -400,7 +424,7 @@ Result<PriorityPortReport> run_priority_port(Device& device, const DeviceProgram
     uint64_t before = 0;
     for (size_t i = place * o.chunk; i < (place + 1) * o.chunk; ++i) {
       bool same = outcomes[i] == want_outcome[i] &&
-                  std::memcmp(out + i * kFrameBytes, want.data() + i * kFrameBytes, kFrameBytes) == 0;
+                  std::memcmp(out + i * kEditBytes, want.data() + i * kFrameBytes, kEditBytes) == 0;
       if (shaped) {
         uint64_t at = ResidentPort::kLost;
         if (bytes_of[i] != 0)
@@ -423,15 +447,19 @@ Result<PriorityPortReport> run_priority_port(Device& device, const DeviceProgram
     bool any = false;
     for (uint32_t c = 0; c < classes; ++c) {
       Fed& f = fed[c];
-      const uint64_t there = __atomic_load_n(committed + c, __ATOMIC_ACQUIRE);
-      if (there == f.back) continue;
-      any = true;
-      const uint64_t now = now_ns();
-      for (; f.back != there; ++f.back) {
+      // The delay commit: whatever is done behind the oldest waits for it.
+      uint64_t now = 0;
+      for (; f.back != f.handed; ++f.back) {
         const size_t slot = f.back & (o.capacity - 1);
         const size_t place = size_t{c} * o.capacity + slot;
+        if (__atomic_load_n(done + place, __ATOMIC_ACQUIRE) != f.back + 1) break;
+        if (now == 0) now = now_ns();
+        any = true;
         report.latency_ns[c].record(now - f.at_ns[slot]);
-        if (o.check_every != 0 && f.back % o.check_every == 0) check(c, f.back, f.word);
+        if (o.check_every != 0 && f.back % o.check_every == 0) {
+          check(c, f.back, f.word);
+          now = 0;  // that took a while
+        }
         if (shaped) f.word = WordMap::of(o.port.rates[c], arrivals[place], chunk_bytes[place])(f.word);
         --out_now;
       }
@@ -443,6 +471,7 @@ Result<PriorityPortReport> run_priority_port(Device& device, const DeviceProgram
   for (uint64_t now = start; !failed && (now - start < o.duration_ns || out_now != 0);) {
     bool more = false;
     const bool open = now - start < o.duration_ns;
+    now = now_ns();
     while (open && out_now < o.in_flight) {
       // By smooth weighted round robin; a class whose ring is full holds the others up, as a wire does.
       uint32_t best = 0;
@@ -454,14 +483,13 @@ Result<PriorityPortReport> run_priority_port(Device& device, const DeviceProgram
       for (uint32_t c = 0; c < classes; ++c) fed[c].credit += o.mix[c];
       f.credit -= parts;
       const size_t slot = f.handed & (o.capacity - 1);
-      f.at_ns[slot] = now_ns();
+      f.at_ns[slot] = now;
       arrivals[size_t{best} * o.capacity + slot] = f.at_ns[slot];
       line[best] = ++f.handed;
       ++out_now;
       more = true;
-      // Each at once: nobody waits for the next.
-      write_line(host_line, line);
     }
+    if (more) write_line(host_line, line);
     const bool any = collect();
     now = now_ns();
     if (any || more) heard = now;

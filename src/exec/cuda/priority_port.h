@@ -15,11 +15,12 @@
 namespace sluice {
 
 struct PriorityPortOptions {
-  static constexpr uint32_t kFrameBytes = 64;  // of each frame that cross: headers
+  static constexpr uint32_t kFrameBytes = 64;  // of each frame that go to the device: headers
+  static constexpr uint32_t kEditBytes = 32;   // that come back: link header, TTL and checksum
 
   uint32_t chunk = 256;                      // frames a chunk: 32, 64, 128 or 256; as many lanes are a group
-  uint32_t capacity = 64;                    // chunks a class that are ready or at work, a power of two from 32 on
-  uint32_t groups = 0;                       // 0: as many as the device holds
+  uint32_t capacity = 256;                   // chunks a class that are ready or at work, a power of two from 32 on
+  uint32_t groups = 0;                       // 0: one a multiprocessor
   uint32_t in_flight = 192;                  // chunks of all classes that the feeder has out at a time
   std::vector<uint32_t> shares = {3, 2, 1};  // of groups, by class
   std::vector<uint32_t> mix = {1, 1, 1};     // parts of the traffic, by class
@@ -28,7 +29,7 @@ struct PriorityPortOptions {
   uint64_t duration_ns = 1'000'000'000;
   // Every so many chunks of a class all frames, outcomes and departures are held to the host's (departures where the
   // port's own schedule is unlimited); 0: none.
-  uint32_t check_every = 64;
+  uint32_t check_every = 1021;
 };
 
 struct PriorityPortReport {
