@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "base/sha256.h"
@@ -222,29 +223,9 @@ void add_persistent_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]]
     to.bytes.insert(to.bytes.end(), store.frame(i), store.frame(i) + PriorityPortOptions::kFrameBytes);
     to.lengths.push_back(store.captured()[i]);
   }
-  const auto row = [&](const std::string& name, PriorityPortOptions p, bool shaped) {
-    p.port.classes = 3;
-    for (unsigned s = 0; s < p.port.schedules(); ++s)
-      p.port.rates[s] = DepartureRate::of(shaped && s != p.port.port() ? 200'000'000'000 : 0, 3000, now_ns());
-    p.duration_ns = static_cast<uint64_t>(o.seconds * 1e9);
-    progress.step(name);
-    Case c{name, "Mpackets/s", {}};
-    PriorityPortReport last;
-    DevicePower power;
-    for (unsigned r = 0; r < (o.soak ? 1 : o.repetitions); ++r) {
-      // What it draws in the middle of the run.
-      const std::jthread meter([&] {
-        std::this_thread::sleep_for(std::chrono::duration<double>(o.seconds * 0.7));
-        power = device.power();
-      });
-      last = need(run_priority_port(device, (*resident)->programs[0], program, frames, p));
-      verified.sample += last.checked;
-      verified.mismatches += last.wrong;
-      if (last.wrong != 0 || o.spoil)
-        fail(Exit::kCheckFailed,
-             fmt::format("{}: {} of {} frames differ from the host's", name, last.wrong, last.checked));
-      c.values.push_back(static_cast<double>(last.packets) / last.seconds * 1e-6);
-    }
+  const auto add = [&](const std::string& name, const PriorityPortOptions& p, const std::vector<double>& rates,
+                       const PriorityPortReport& last, const DevicePower& power) {
+    Case c{name, "Mpackets/s", rates};
     Histogram all;
     Json by_class = Json::array();
     for (unsigned k = 0; k < 3; ++k) {
@@ -270,15 +251,66 @@ void add_persistent_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]]
     }
     cases.push_back(std::move(c));
   };
+  const auto once = [&](PriorityPortOptions p, bool shaped) {
+    p.port.classes = 3;
+    for (unsigned s = 0; s < p.port.schedules(); ++s)
+      p.port.rates[s] = DepartureRate::of(shaped && s != p.port.port() ? 200'000'000'000 : 0, 3000, now_ns());
+    p.duration_ns = static_cast<uint64_t>(o.seconds * 1e9);
+    return run_priority_port(device, (*resident)->programs[0], program, frames, p);
+  };
+  const auto take = [&](const std::string& name, Result<PriorityPortReport> made) {
+    PriorityPortReport report = need(std::move(made));
+    verified.sample += report.checked;
+    verified.mismatches += report.wrong;
+    if (report.wrong != 0 || o.spoil) {
+      fail(Exit::kCheckFailed,
+           fmt::format("{}: {} of {} frames differ from the host's", name, report.wrong, report.checked));
+    }
+    return report;
+  };
+  const auto row = [&](const std::string& name, const PriorityPortOptions& p, bool shaped) {
+    progress.step(name);
+    std::vector<double> rates;
+    PriorityPortReport last;
+    DevicePower power;
+    for (unsigned r = 0; r < o.repetitions; ++r) {
+      // What it draws in the middle of the run.
+      const std::jthread meter([&] {
+        std::this_thread::sleep_for(std::chrono::duration<double>(o.seconds * 0.7));
+        power = device.power();
+      });
+      last = take(name, once(p, shaped));
+      rates.push_back(static_cast<double>(last.packets) / last.seconds * 1e-6);
+    }
+    add(name, p, rates, last, power);
+  };
   const std::string base = fmt::format("port/{}B/persistent", size);
   PriorityPortOptions p;
   p.mix = {o.mix[0], o.mix[1], o.mix[2]};
   if (o.soak) {
-    row(base + "/soak/unshaped", p, false);
-    row(base + "/soak/shaped", p, true);
+    // Both at once, each on half of the device, each with a thread of the host.
+    progress.step(base + "/soak");
+    p.groups = 66;
+    std::optional<Result<PriorityPortReport>> done[2];
+    {
+      std::jthread other([&] { done[0] = once(p, false); });
+      done[1] = once(p, true);
+    }
+    for (const bool shaped : {false, true}) {
+      const std::string name = base + (shaped ? "/soak/shaped" : "/soak/unshaped");
+      const PriorityPortReport report = take(name, std::move(*done[shaped ? 1 : 0]));
+      add(name, p, {static_cast<double>(report.packets) / report.seconds * 1e-6}, report, {});
+      cases.back().more["seconds"] = report.seconds;
+    }
     return;
   }
-  for (const bool shaped : {false, true}) row(base + (shaped ? "/shaped" : "/unshaped"), p, shaped);
+  for (const bool shaped : {false, true}) {
+    row(base + (shaped ? "/shaped" : "/unshaped"), p, shaped);
+    PriorityPortOptions q = p;
+    q.groups = 264;
+    q.in_flight = 512;
+    row(base + (shaped ? "/shaped/512" : "/unshaped/512"), q, shaped);
+  }
   for (const uint32_t groups : {3u, 6u, 12u, 24u, 48u, 66u, 96u, 132u, 264u}) {
     PriorityPortOptions q = p;
     q.groups = groups;
@@ -408,7 +440,7 @@ void add_bench_port(CLI::App& bench) {
   sub->add_flag("--device-only", o->device_only, "Leave the batch runtime's rows out");
   sub->add_flag("--persistent", o->persistent,
                 "Also with groups of lanes that never stop and take chunks by class: by groups, mix and buffer size");
-  sub->add_flag("--soak", o->soak, "Only that, unshaped and shaped, each for --seconds");
+  sub->add_flag("--soak", o->soak, "Only that, unshaped and shaped at once, for --seconds");
   sub->add_option("--seconds", o->seconds, "A row of these")
       ->check(CLI::Range(0.01, 36000.0))
       ->type_name("S")

@@ -81,27 +81,19 @@ struct PriorityArguments {
   uint8_t homes[1024];  // of groups
 };
 
-// One look of a group (PriorityView::look), by its first warp: all classes at once. False: nothing is ready.
-__device__ __forceinline__ bool look(const PriorityArguments& a, uint32_t home, ChunkClaim& claim, bool& stop) {
+// One look of a group (PriorityView::look), by its first warp: all classes at once. False: nothing is ready. The chunk
+// found is not claimed yet.
+__device__ __forceinline__ bool look(const PriorityArguments& a, uint32_t home, ChunkClaim& found, bool& stop) {
   const uint32_t lane = threadIdx.x & 31;
-  for (;;) {
-    uint64_t word = 0;
-    if (lane < 8) {
-      word = load_from_host(a.filled + lane);
-    } else if (lane < 8 + a.classes) {
-      word = GroupAtomics::load(a.claimed + (lane - 8));
-    }
-    const uint64_t claimed = __shfl_sync(kAll, word, (lane + 8) & 31);
-    const uint32_t ready = __ballot_sync(kAll, lane < a.classes && word > claimed);
-    stop = __shfl_sync(kAll, word, 7) != 0;
-    if (ready == 0) return false;
-    const uint32_t c = (ready >> home & 1) != 0 ? home : __ffs(static_cast<int>(ready)) - 1;
-    uint64_t expected = __shfl_sync(kAll, claimed, c);
-    claim = {expected, c, c != home};
-    bool mine = false;
-    if (lane == 0) mine = GroupAtomics::compare_exchange(a.claimed + c, expected, expected + 1);
-    if (__shfl_sync(kAll, mine ? 1 : 0, 0) != 0) return true;
-  }
+  // The acquiring load last: it holds up what follows it. A number that is old by then is one that the claim refuses.
+  const uint64_t claimed = GroupAtomics::load(a.claimed + (lane & 7));
+  const uint64_t filled = load_from_host(a.filled + (lane & 7));
+  const uint32_t ready = __ballot_sync(kAll, lane < a.classes && filled > claimed);
+  stop = __shfl_sync(kAll, filled, 7) != 0;
+  if (ready == 0) return false;
+  const uint32_t c = (ready >> home & 1) != 0 ? home : __ffs(static_cast<int>(ready)) - 1;
+  found = {__shfl_sync(kAll, claimed, c), c, c != home};
+  return true;
 }
 
 template <uint32_t kChunk>
@@ -124,15 +116,20 @@ __global__ void __launch_bounds__(kChunk)
       bool stop = false;
       const bool some = look(a, home, got, stop);
       if (t == 0) {
-        claim = got;
-        state = some ? 1 : stop ? 2 : 0;
+        uint64_t expected = got.sequence;
+        if (some && !GroupAtomics::compare_exchange(a.claimed + got.qos_class, expected, expected + 1)) {
+          state = 3;  // somebody else has it: look again
+        } else {
+          claim = got;
+          state = some ? 1 : stop ? 2 : 0;
+        }
       }
     }
     __syncthreads();
     if (state == 2) break;
-    if (state == 0) {
+    if (state != 1) {
       // Few groups look all the time; many would be in each other's way.
-      if (gridDim.x > 16) __nanosleep(100);
+      if (state == 0 && gridDim.x > 16) __nanosleep(100);
       __syncthreads();
       continue;
     }
@@ -140,7 +137,6 @@ __global__ void __launch_bounds__(kChunk)
     const uint64_t sequence = claim.sequence;
     const size_t chunk = size_t{c} * a.capacity + (sequence & (a.capacity - 1));
     const size_t first = chunk * kChunk;
-    if (t == 0) stolen += claim.stolen ? 1 : 0;
     // Whole lines, next to each other, past the caches: the host writes them anew.
     const auto* in = reinterpret_cast<const uint4*>(a.in + first * kFrameBytes);
     uint4 words[kFrameBytes / 16];
@@ -148,6 +144,7 @@ __global__ void __launch_bounds__(kChunk)
     for (uint32_t k = 0; k < kFrameBytes / 16; ++k) words[k] = __ldcv(in + k * kChunk + t);
     const uint32_t length = a.lengths[first + t];
     if (t == kChunk - 1 && shaped) arrival = *reinterpret_cast<const volatile uint64_t*>(a.arrivals + chunk);
+    if (t == 0) stolen += claim.stolen ? 1 : 0;
 #pragma unroll
     for (uint32_t k = 0; k < kFrameBytes / 16; ++k) {
       const uint32_t at = k * kChunk + t;
