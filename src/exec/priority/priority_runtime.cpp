@@ -117,18 +117,22 @@ Result<void> check_ranges(const PriorityOptions& o) {
 
 }  // namespace
 
-Result<std::unique_ptr<PriorityRuntime>> PriorityRuntime::create(const Router& router, const Plan& plan,
-                                                                 const PriorityOptions& options) {
-  if (auto ok = check_ranges(options); !ok) return std::move(ok).error();
-  auto shares = checked_shares(options);
-  if (!shares) return std::move(shares).error();
+Result<void> PriorityRuntime::check(const Router& router, const Plan& plan, const PriorityOptions& options) {
+  if (auto ok = check_ranges(options); !ok) return ok;
+  if (auto shares = checked_shares(options); !shares) return std::move(shares).error();
   Error errors;
   errors.diagnostics = order_dependent(router, plan);
-  if (!errors.diagnostics.empty()) {
-    errors.message = "this graph cannot run by priorities";
-    errors.hint = "run it without, where packets keep the order of the input";
-    return errors;
-  }
+  if (errors.diagnostics.empty()) return {};
+  errors.message = "this graph cannot run by priorities";
+  errors.hint = "run it without, where packets keep the order of the input";
+  return errors;
+}
+
+Result<std::unique_ptr<PriorityRuntime>> PriorityRuntime::create(const Router& router, const Plan& plan,
+                                                                 const PriorityOptions& options) {
+  if (auto ok = check(router, plan, options); !ok) return std::move(ok).error();
+  auto shares = checked_shares(options);
+  Error errors;
   std::unique_ptr<PriorityRuntime> made(new PriorityRuntime(router, plan, options, std::move(*shares)));
   const auto note = [&](unsigned e, const Error& error) {
     Diagnostic d = router.elements[e]->diagnostic(error.message);

@@ -59,9 +59,10 @@ struct PriorityReport {
 
 class PriorityRuntime {
  public:
-  // `router` and `plan` outlive it. Opens all ports. Errors: options out of range; what would see packets in another
-  // order than that of the input (elements that carry state from batch to batch or keep it by worker); devices;
-  // each port that cannot be opened.
+  // What `create` refuses before it opens anything. Errors: options out of range; what would see packets in another
+  // order than that of the input (elements that carry state from batch to batch or keep it by worker); devices.
+  static Result<void> check(const Router& router, const Plan& plan, const PriorityOptions& options);
+  // `router` and `plan` outlive it. Opens all ports. Errors: as `check`; each port that cannot be opened.
   static Result<std::unique_ptr<PriorityRuntime>> create(const Router& router, const Plan& plan,
                                                          const PriorityOptions& options);
   ~PriorityRuntime();
