@@ -21,7 +21,7 @@
 #include "tests/testing/run_graph.h"
 #include "tests/testing/slow_path.h"
 
-namespace sluice {
+namespace sluice::priorities {
 namespace {
 
 using testing::GraphRun;
@@ -377,4 +377,4 @@ TEST(PriorityRuntime, RefusesWhatNeedsTheOrderOfTheInput) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::priorities

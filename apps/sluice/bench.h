@@ -92,5 +92,6 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
 void add_bench_latency(CLI::App& bench);
 void add_bench_functions(CLI::App& bench);
 void add_bench_soak(CLI::App& bench);
+void add_bench_priorities(CLI::App& bench);
 
 }  // namespace sluice::app
