@@ -194,7 +194,7 @@ class PriorityBench {
   PriorityReport paced(const Mix& mix, double mpps, uint32_t chunk) {
     PriorityOptions p = options(workers(), chunk);
     p.offered_pps = std::max<uint64_t>(1, static_cast<uint64_t>(mpps * 1e6));
-    p.run.max_packets = static_cast<uint64_t>(mpps * 1e6 * o_.seconds);
+    p.run.max_packets = std::max<uint64_t>(1000, static_cast<uint64_t>(mpps * 1e6 * o_.seconds));
     p.drop_when_full = true;
     return play(mix, p);
   }
