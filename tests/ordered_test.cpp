@@ -85,7 +85,7 @@ struct Left {
   bool operator==(const Left&) const = default;
 };
 
-std::vector<Left> read_capture(const std::string& path) {
+std::vector<Left> read_left(const std::string& path) {
   std::vector<Left> all;
   auto reader = CaptureReader::open(path);
   if (!reader.ok()) {
@@ -248,8 +248,8 @@ class OrderedEquality : public ::testing::Test {
     EXPECT_EQ(first.outcome.report.packets_in, in.size());
     for (const auto& [reason, count] : want.drops)
       EXPECT_EQ(first.outcome.report.drops[static_cast<size_t>(reason)], count) << to_string(reason);
-    expect_departures(want.first, read_capture(dir_ / "OUT"));
-    if (!want.second.empty()) expect_departures(want.second, read_capture(dir_ / "OUT2"));
+    expect_departures(want.first, read_left(dir_ / "OUT"));
+    if (!want.second.empty()) expect_departures(want.second, read_left(dir_ / "OUT2"));
     expect_equal_every_way(dir_, text, first);
   }
   TempDir dir_;

@@ -886,6 +886,7 @@ void add_bench(CLI::App& root) {
   add_bench_soak(*bench);
   add_bench_functions(*bench);
   add_bench_port(*bench);
+  add_bench_priorities(*bench);
 
   auto c = std::make_shared<Options>();
   CLI::App* classify = add_subcommand(

@@ -93,5 +93,6 @@ void add_bench_latency(CLI::App& bench);
 void add_bench_functions(CLI::App& bench);
 void add_bench_port(CLI::App& bench);
 void add_bench_soak(CLI::App& bench);
+void add_bench_priorities(CLI::App& bench);
 
 }  // namespace sluice::app

@@ -228,6 +228,15 @@ Exit why(const Pipeline& pipeline) {
   return Exit::kIo;
 }
 
+// Ends a run that failed: kIo where an output did, else kBadInput.
+[[noreturn]] void fail_run(const RunReport& report, const Error& error) {
+  const bool output_failed = report.drops[static_cast<size_t>(DropReason::kOutputFailed)] != 0 ||
+                             std::any_of(report.sinks.begin(), report.sinks.end(), [&](const RunReport::Sink& sink) {
+                               return !sink.path.empty() && error.message.find(sink.path) != std::string::npos;
+                             });
+  fail(output_failed ? Exit::kIo : Exit::kBadInput, error);
+}
+
 }  // namespace
 
 PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options, const RunHooks& hooks) {
@@ -244,16 +253,33 @@ PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options, const Run
   const auto done = (*runtime)->run(run.report);
   progress.clear();
   if (hooks.ended) hooks.ended(**runtime);
-  if (!done.ok()) {
-    const bool output_failed =
-        run.report.drops[static_cast<size_t>(DropReason::kOutputFailed)] != 0 ||
-        std::any_of(run.report.sinks.begin(), run.report.sinks.end(), [&](const RunReport::Sink& sink) {
-          return !sink.path.empty() && done.error().message.find(sink.path) != std::string::npos;
-        });
-    fail(output_failed ? Exit::kIo : Exit::kBadInput, done.error());
-  }
+  if (!done.ok()) fail_run(run.report, done.error());
   run.interrupted = interrupted().load();
   check_conserved(run.report);
+  return run;
+}
+
+PriorityRun run_priorities(const Pipeline& pipeline, PriorityOptions options) {
+  auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
+  // What elements ask of batches, they ask of chunks: those are their batches.
+  RunOptions asked = options.run;
+  asked.batch = options.chunk;
+  need(apply_batch_rules(pipeline.router, asked));
+  options.chunk = asked.batch;
+  Progress progress("packets");
+  options.run.stop = &interrupted();
+  options.run.progress = [&](uint64_t packets) { progress.update(packets); };
+  if (auto ok = PriorityRuntime::check(pipeline.router, pipeline.plan, options); !ok.ok())
+    fail(Exit::kBadInput, ok.error());
+  auto runtime = PriorityRuntime::create(pipeline.router, pipeline.plan, options);
+  if (!runtime.ok()) fail(why(pipeline), std::move(runtime).error());
+  (*runtime)->publisher().publish(std::move(snapshot));
+  PriorityRun run;
+  const auto done = (*runtime)->run(run.report);
+  progress.clear();
+  if (!done.ok()) fail_run(run.report.run, done.error());
+  run.interrupted = interrupted().load();
+  check_conserved(run.report.run);
   return run;
 }
 

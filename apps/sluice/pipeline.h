@@ -11,6 +11,7 @@
 #include "control/report.h"
 #include "elements/tables.h"
 #include "exec/plan.h"
+#include "exec/priority/priority_runtime.h"
 #include "exec/runtime.h"
 #include "graph/click/syntax.h"
 #include "graph/router.h"
@@ -67,6 +68,13 @@ struct RunHooks {
 };
 // Runs it once. Ends with kIo, kBadInput, or kCheckFailed when packets are not conserved.
 PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options, const RunHooks& hooks = {});
+
+// The same by priorities. Ends with kBadInput where the graph cannot run so.
+struct PriorityRun {
+  PriorityReport report;
+  bool interrupted = false;
+};
+PriorityRun run_priorities(const Pipeline& pipeline, PriorityOptions options);
 
 // Ends with kCheckFailed unless every packet is accounted for.
 void check_conserved(const RunReport& report);

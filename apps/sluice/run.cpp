@@ -13,6 +13,7 @@
 #include "live.h"
 #include "net/text.h"
 #include "pipeline.h"
+#include "priorities.h"
 #include "scheduled.h"
 #include "shadowed.h"
 
@@ -31,6 +32,7 @@ struct RunFlags {
   uint32_t batch = 256;
   uint64_t limit = 0;
   LiveFlags live;
+  PriorityFlags priorities;
   std::function<bool(const char*)> given = [](const char*) { return false; };  // it stands on the command line
 };
 
@@ -187,6 +189,31 @@ Exit run_queues(const RunFlags& o, Pipeline& pipeline, const Defines& defines, c
   return done.interrupted && !o.live.wait ? Exit::kInterrupted : Exit::kOk;
 }
 
+// Packets by priorities, on the CPU.
+Exit run_classes(const RunFlags& o, const Pipeline& pipeline, const RunOptions& run_options) {
+  PriorityOptions options = priority_options(o.priorities);
+  options.run = run_options;
+  const PriorityRun done = run_priorities(pipeline, options);
+  const RunReport& report = done.report.run;
+  const bool stdout_taken =
+      std::any_of(report.sinks.begin(), report.sinks.end(), [](const RunReport::Sink& s) { return s.path == "-"; });
+  if (json_output() && !stdout_taken) {
+    Json json = to_json(report, pipeline.router, pipeline.table_report, "cpu");
+    json["classes"] = classes_json(done.report);
+    json["interrupted"] = done.interrupted;
+    print_json(json);
+  } else {
+    std::string shown = summary(report, "cpu") + class_lines(done.report);
+    if (stdout_taken) {
+      shown.pop_back();
+      note(shown);
+    } else {
+      print_out(shown);
+    }
+  }
+  return done.interrupted && !o.live.repeat ? Exit::kInterrupted : Exit::kOk;
+}
+
 Exit run(const RunFlags& o) {
   const auto [file, defines] = read_words(o.words, o.maps);
   const bool standard = file.empty();
@@ -207,6 +234,19 @@ Exit run(const RunFlags& o) {
   if (!o.icmp.empty() && o.routes.empty())
     fail(Exit::kUsage, "--icmp-errors needs --routes", "the errors are routed like any packet");
   const uint64_t latency_target = latency_target_ns(o.latency_target);
+  if (o.priorities.on) {
+    (void)priority_options(o.priorities);  // ends here where they are wrong
+    const bool device = o.device.device != "cpu";
+    for (const auto& [given, option] : {std::pair{device, "--device"},
+                                        {!o.live.control.empty(), "--control"},
+                                        {o.live.counts(), "--hits"},
+                                        {o.live.wait, "--wait"},
+                                        {o.live.max_memory != 0, "--max-memory"},
+                                        {latency_target != 0, "--latency-target"},
+                                        {o.one_by_one, "--packet-scheduler"}}) {
+      if (given) fail(Exit::kUsage, fmt::format("{} is not for --priorities so far", option));
+    }
+  }
   DeviceFlags flags = o.device;
   std::string given;
   if (!standard) given = need(read_whole_file(file), Exit::kIo);
@@ -264,6 +304,9 @@ Exit run(const RunFlags& o) {
   LiveRun live(o.live);
   auto pipeline = load_pipeline(std::move(text), title, defines, overrides, true, o.live.counts(), scheduled);
   schedule(*pipeline);
+  if (o.priorities.on && !pipeline->router.scheduled.empty())
+    fail(Exit::kUsage,
+         fmt::format("--priorities: the packet scheduler runs this graph: {}", pipeline->router.scheduled));
   if (!pipeline->router.scheduled.empty()) return run_queues(o, *pipeline, defines, device, live);
   if (o.simulated) fail(Exit::kUsage, "--simtime is for graphs with queues, timers or scripts");
   RunOptions options;
@@ -273,10 +316,12 @@ Exit run(const RunFlags& o) {
   options.device = devices.options;
   if (o.limit != 0) options.max_packets = o.limit;
   std::string shown_line;
-  options.print = [&shown_line](std::string_view line) {
+  const auto print_line = [&shown_line](std::string_view line) {
     shown_line.assign(line).push_back('\n');
     std::fwrite(shown_line.data(), 1, shown_line.size(), stderr);
   };
+  options.print = print_line;
+  if (o.priorities.on) return run_classes(o, *pipeline, options);
   live.prepare(options);
   const PipelineRun done = run_pipeline(*pipeline, options, live.hooks(*pipeline, device));
   live.write_hits();
@@ -428,6 +473,7 @@ void add_run(CLI::App& root) {
                      [o] { return run(*o); });
   add_run_options(*sub, *o);
   add_live_options(*sub, o->live);
+  add_priority_options(*sub, o->priorities);
   sub->add_flag("--print-graph", o->print_graph, "Print the graph as Click text and stop");
   sub->add_flag("--simtime", o->simulated,
                 "For a graph with queues, timers or scripts: simulated time, which jumps to whatever is next");

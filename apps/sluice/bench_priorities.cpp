@@ -1,0 +1,329 @@
+// sluice bench priorities: classes of packets on the same workers. What stealing is worth, what a mix of classes, the
+// number of workers and the size of chunks do, and how long the highest class waits under overload.
+// host only
+#include <algorithm>
+#include <map>
+
+#include "base/sha256.h"
+#include "bench.h"
+#include "generate/traffic.h"
+#include "net/edit.h"
+#include "pipeline.h"
+#include "ports/pcap/capture_reader.h"
+#include "ports/pcap/capture_writer.h"
+#include "priorities.h"
+#include "qos/frame_class.h"
+
+namespace sluice::app {
+namespace {
+
+struct PriorityBenchOptions : BenchOptions {
+  std::vector<unsigned> worker_counts = {2};
+  std::vector<uint32_t> chunks = {16, 64, 256, 1024};
+  std::vector<std::string> parts = {"mix", "workers", "chunks", "overload"};
+  uint32_t chunk = 256;
+  std::string timeout = "100us";
+  uint32_t rule_count = 256;
+  double seconds = 1;  // of each paced run
+
+  bool wants(const char* part) const { return std::find(parts.begin(), parts.end(), part) != parts.end(); }
+};
+
+constexpr uint32_t kFrames = 16'384;
+constexpr uint8_t kCodepoints[] = {46, 10, 0};  // EF, AF11, default: one a class
+
+// Parts of the packets by class, in percent.
+struct Mix {
+  const char* name;
+  uint32_t percent[3];
+};
+constexpr Mix kMixes[] = {{"even", {34, 33, 33}},  {"highest", {100, 0, 0}}, {"middle", {0, 100, 0}},
+                          {"lowest", {0, 0, 100}}, {"voice", {5, 15, 80}},   {"half", {50, 0, 50}}};
+
+// Packets that every program takes to its end, in classes by the mix, evenly spread over time.
+std::string capture_of_mix(const std::string& file, const Mix& mix, const PriorityBenchOptions& o) {
+  TrafficOptions t;
+  t.flows = 65'536;
+  t.zipf = 0;
+  t.size_mix = SizeMix::kFixed;
+  t.fixed_bytes = o.sizes.front();
+  t.seed = o.seed;
+  auto writer = need(CaptureWriter::create(file), Exit::kIo);
+  TrafficGenerator generator = need(TrafficGenerator::create(t));
+  std::vector<uint8_t> frame(TrafficGenerator::kMaxFrame);
+  int credit[3] = {};  // smooth weighted round robin
+  for (uint32_t i = 0; i < kFrames; ++i) {
+    const FrameHeader header = generator.next(frame.data());
+    unsigned turn = 0;
+    for (unsigned c = 0; c < 3; ++c) {
+      credit[c] += static_cast<int>(mix.percent[c]);
+      if (credit[c] > credit[turn]) turn = c;
+    }
+    credit[turn] -= 100;
+    set_dscp(frame.data() + kEtherHeaderBytes, 4, kCodepoints[turn]);
+    if (!writer.append(header, frame.data())) fail(Exit::kIo, writer.error());
+  }
+  need(writer.commit(), Exit::kIo);
+  return file;
+}
+
+class PriorityBench {
+ public:
+  explicit PriorityBench(const PriorityBenchOptions& o) : o_(o), progress_("") {
+    timeout_ns_ = priority_options({.timeout = o.timeout}).timeout_ns;
+    rules_ = folder_ / "rules";
+    std::string text;
+    for (unsigned i = 0; i < o.rule_count; ++i)
+      text += fmt::format("deny tcp from 198.51.{}.0/24 to any port {}\n", i % 256, 1000 + i);
+    write_text(rules_, text + "permit ip from any to any\n");
+    hash_.update(text);
+    for (const Mix& mix : kMixes) {
+      const std::string capture = capture_of_mix(capture_of(mix), mix, o);
+      hash_.update(need(sha256_of_file(capture), Exit::kIo));
+    }
+  }
+
+  Exit measure() {
+    verify();
+    if (o_.wants("mix")) {
+      for (const Mix& mix : kMixes) add_rate(fmt::format("mix/{}/x{}", mix.name, workers()), mix, workers(), o_.chunk);
+      const double even = median(fmt::format("mix/even/x{}", workers()));
+      for (Case& c : cases_) c.more["of_even"] = median_of(c) / even;
+    }
+    if (o_.wants("workers")) {
+      for (const unsigned w : o_.worker_counts) add_rate(fmt::format("workers/{}", w), kMixes[0], w, o_.chunk);
+    }
+    if (o_.wants("chunks")) add_chunks();
+    if (o_.wants("overload")) add_overload();
+    progress_.clear();
+    return bench_report(o_, "priorities", hash_.finish(), verified_, std::move(cases_), {{"device", "cpu"}});
+  }
+
+ private:
+  unsigned workers() const { return o_.worker_counts.front(); }
+  std::string capture_of(const Mix& mix) { return folder_ / fmt::format("{}.pcap", mix.name); }
+  std::string text_of(const Mix& mix, const char* source, const char* limit, const std::string& sink) {
+    return fmt::format(
+        "{}({}{}) -> CheckIPHeader(14) -> ACL(FILE {}, DEFAULT permit) -> DecIPTTL\n"
+        "-> IPLookup(0.0.0.0/0 0, 10.0.0.0/8 192.0.2.1 0, 172.16.0.0/12 192.0.2.2 0)\n"
+        "-> EtherRewrite(02:00:00:00:00:0a, 02:00:00:00:00:0b) -> {};",
+        source, capture_of(mix), limit, rules_, sink);
+  }
+  PriorityOptions options(unsigned workers, uint32_t chunk) {
+    PriorityOptions p;
+    p.run.workers = workers;
+    p.run.frames = frames_;
+    p.chunk = chunk;
+    p.timeout_ns = timeout_ns_;
+    return p;
+  }
+  std::unique_ptr<Pipeline> pipeline_of(const std::string& text) {
+    auto pipeline = parse_pipeline(text, "priorities", {});
+    load_pipeline_tables(*pipeline, {});
+    return pipeline;
+  }
+  // Plays a mix again and again.
+  PriorityReport play(const Mix& mix, const PriorityOptions& p) {
+    auto& pipeline = pipelines_[mix.name];
+    if (pipeline == nullptr)
+      pipeline = pipeline_of(text_of(mix, "FromMemory", ", LIMIT 1000000000000000000", "ToMemory"));
+    const PriorityRun done = run_priorities(*pipeline, p);
+    stop_if_interrupted();
+    return done.report;
+  }
+
+  // Every class's packets are those of the batch runtime, in their order.
+  void verify() {
+    const Mix& mix = kMixes[0];
+    progress_.step("checking");
+    const std::string want = folder_ / "want.pcap", got = folder_ / "got.pcap";
+    RunOptions plain;
+    plain.fast_path = false;
+    (void)run_pipeline(*pipeline_of(text_of(mix, "FromDump", "", "ToDump(" + want + ")")), plain);
+    (void)run_priorities(*pipeline_of(text_of(mix, "FromDump", "", "ToDump(" + got + ")")),
+                         options(workers(), o_.chunk));
+    const auto one = by_class(want), two = by_class(got);
+    for (unsigned c = 0; c < 3; ++c) {
+      verified_.sample += one[c].size();
+      if (one[c] != two[c] || o_.spoil) fail(Exit::kCheckFailed, fmt::format("class {} differs from the oracle's", c));
+    }
+  }
+  std::vector<std::vector<std::string>> by_class(const std::string& file) {
+    const ClassMap map = ClassMap::three_priorities();
+    std::vector<std::vector<std::string>> out(3);
+    auto reader = need(CaptureReader::open(file), Exit::kIo);
+    for (CapturedFrame frame; need(reader.next(frame), Exit::kIo);) {
+      out[map.class_of(dscp_of_frame(frame.data, frame.captured))].emplace_back(
+          reinterpret_cast<const char*>(frame.data), frame.captured);
+    }
+    return out;
+  }
+
+  static double median_of(const Case& c) {
+    std::vector<double> sorted = c.values;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+  double median(const std::string& name) const {
+    for (const Case& c : cases_) {
+      if (c.name == name) return median_of(c);
+    }
+    return 0;
+  }
+  static double rate_of(const PriorityReport& report) {
+    return static_cast<double>(report.run.packets_in) / report.run.seconds * 1e-6;
+  }
+  Case& add_rate(const std::string& name, const Mix& mix, unsigned workers, uint32_t chunk) {
+    Case c{name, "Mpackets/s", {}};
+    for (unsigned r = 0; r < o_.repetitions; ++r) {
+      progress_.step(fmt::format("{} repetition {}", name, r + 1));
+      PriorityOptions p = options(workers, chunk);
+      p.run.max_packets = o_.packets != 0 ? o_.packets : 2'000'000;
+      const PriorityReport report = play(mix, p);
+      c.values.push_back(rate_of(report));
+      c.more = more_of(report, workers, chunk);
+    }
+    cases_.push_back(std::move(c));
+    return cases_.back();
+  }
+  static Json more_of(const PriorityReport& report, unsigned workers, uint32_t chunk) {
+    return {{"workers", workers}, {"chunk", chunk}, {"classes", classes_json(report)}};
+  }
+
+  // Packets that arrive evenly, for `seconds`.
+  PriorityReport paced(const Mix& mix, double mpps, uint32_t chunk) {
+    PriorityOptions p = options(workers(), chunk);
+    p.offered_pps = std::max<uint64_t>(1, static_cast<uint64_t>(mpps * 1e6));
+    p.run.max_packets = std::max<uint64_t>(1000, static_cast<uint64_t>(mpps * 1e6 * o_.seconds));
+    p.drop_when_full = true;
+    return play(mix, p);
+  }
+  static double p99_us(const PriorityReport& report, unsigned c) {
+    return static_cast<double>(report.classes[c].latency.percentile(99)) * 1e-3;
+  }
+
+  // Latency by the size of chunks, at half of what the workers do.
+  void add_chunks() {
+    for (const uint32_t chunk : o_.chunks) {
+      const double most = median_of(add_rate(fmt::format("chunks/{}/rate", chunk), kMixes[0], workers(), chunk));
+      for (const char* at : {"p50", "p99"}) cases_.push_back({fmt::format("chunks/{}/{}", chunk, at), "us", {}});
+      Case& p50 = cases_[cases_.size() - 2];
+      Case& p99 = cases_.back();
+      for (unsigned r = 0; r < o_.repetitions; ++r) {
+        progress_.step(fmt::format("chunks/{}/latency repetition {}", chunk, r + 1));
+        const PriorityReport report = paced(kMixes[0], most / 2, chunk);
+        Histogram all;
+        for (const auto& k : report.classes) all.merge(k.latency);
+        p50.values.push_back(static_cast<double>(all.percentile(50)) * 1e-3);
+        p99.values.push_back(static_cast<double>(all.percentile(99)) * 1e-3);
+        for (Case* c : {&p50, &p99}) {
+          c->more = more_of(report, workers(), chunk);
+          c->more["offered_mpps"] = most / 2;
+          c->more["late_us"] = static_cast<double>(report.late_ns) * 1e-3;
+        }
+      }
+    }
+  }
+
+  // The highest class alone at a tenth of what the workers do, then the same packets of it within twice what they do.
+  void add_overload() {
+    const Mix quiet = {"highest", {100, 0, 0}}, loaded = {"voice", {5, 15, 80}};
+    const double most = median_of(add_rate("overload/most", loaded, workers(), o_.chunk));
+    Case before{"overload/unloaded_p99", "us", {}}, during{"overload/loaded_p99", "us", {}},
+        ratio{"overload/ratio", "1", {}}, low{"overload/lowest_rate", "Mpackets/s", {}};
+    for (unsigned r = 0; r < o_.repetitions; ++r) {
+      progress_.step(fmt::format("overload repetition {}", r + 1));
+      const PriorityReport unloaded = paced(quiet, 2 * most * loaded.percent[0] / 100, o_.chunk);
+      const PriorityReport overloaded = paced(loaded, 2 * most, o_.chunk);
+      before.values.push_back(p99_us(unloaded, 0));
+      during.values.push_back(p99_us(overloaded, 0));
+      ratio.values.push_back(p99_us(overloaded, 0) / p99_us(unloaded, 0));
+      const auto& lowest = overloaded.classes[2];
+      low.values.push_back(static_cast<double>(lowest.packets - lowest.refused) / overloaded.run.seconds * 1e-6);
+      before.more = more_of(unloaded, workers(), o_.chunk);
+      during.more = more_of(overloaded, workers(), o_.chunk);
+      during.more["offered_mpps"] = 2 * most;
+      during.more["reached_mpps"] = rate_of(overloaded);
+      during.more["late_us"] = static_cast<double>(overloaded.late_ns) * 1e-3;
+      low.more = {{"share", static_cast<double>(lowest.turns) / turns(overloaded)},
+                  {"of_most", low.values.back() / most}};
+    }
+    for (Case* c : {&before, &during, &ratio, &low}) cases_.push_back(std::move(*c));
+  }
+  static uint32_t turns(const PriorityReport& report) {
+    uint32_t all = 0;
+    for (const auto& k : report.classes) all += k.turns;
+    return all;
+  }
+
+  const PriorityBenchOptions& o_;
+  TemporaryFolder folder_;
+  Progress progress_;
+  Sha256 hash_;
+  std::string rules_;
+  uint64_t timeout_ns_ = 0;
+  std::shared_ptr<FrameCache> frames_ = std::make_shared<FrameCache>();
+  std::map<std::string, std::unique_ptr<Pipeline>> pipelines_;
+  Verified verified_{0, 0, "the batch runtime's plain path"};
+  std::vector<Case> cases_;
+};
+
+}  // namespace
+
+void add_bench_priorities(CLI::App& bench) {
+  auto o = std::make_shared<PriorityBenchOptions>();
+  o->repetitions = 3;
+  CLI::App* sub =
+      add_subcommand(bench, "priorities", "Subcommands",
+                     "Three classes of packets on the same workers: rate by mix of classes, by workers and by size of "
+                     "chunks; latency by "
+                     "size of chunks; the highest class's latency when twice as much arrives as the workers do",
+                     "sluice bench priorities\nsluice bench priorities --workers 8,1,2,4,12 --part mix,workers\n"
+                     "sluice bench priorities --part overload --workers 4 --seconds 5 -o json",
+                     [o] { return PriorityBench(*o).measure(); });
+  sub->add_option("--part", o->parts, "mix, workers, chunks, overload")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"mix", "workers", "chunks", "overload"}))
+      ->type_name("NAME,...")
+      ->capture_default_str();
+  sub->add_option("--workers", o->worker_counts, "Workers; one more thread reads. The first is taken for other parts")
+      ->delimiter(',')
+      ->check(CLI::Range(1u, 256u))
+      ->type_name("N,...")
+      ->capture_default_str();
+  sub->add_option("--chunk", o->chunk, "Packets a chunk, but for part chunks")
+      ->check(CLI::Range(1u, Batch::kMaxPackets))
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_option("--chunks", o->chunks, "Packets a chunk, of part chunks")
+      ->delimiter(',')
+      ->check(CLI::Range(1u, Batch::kMaxPackets))
+      ->type_name("N,...")
+      ->capture_default_str();
+  sub->add_option("--chunk-timeout", o->timeout, "How long a chunk is filled at most (ns, us, ms, s)")
+      ->type_name("TIME")
+      ->capture_default_str();
+  sub->add_option("--sizes", o->sizes, "Frame size with FCS; the first counts")
+      ->delimiter(',')
+      ->check(CLI::Range(64u, 9618u))
+      ->type_name("BYTES")
+      ->capture_default_str();
+  sub->add_option("--rules", o->rule_count, "Rules of the access list, which make packets dear")
+      ->check(CLI::Range(1u, 100'000u))
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_option("--packets", o->packets, "A round of what is not paced (default 2,000,000)")->type_name("N");
+  sub->add_option("--seconds", o->seconds, "Of each paced run")
+      ->check(CLI::Range(0.001, 3600.0))
+      ->type_name("S")
+      ->capture_default_str();
+  sub->add_option("--repetitions", o->repetitions, "Of each case")
+      ->check(CLI::Range(1u, 1000u))
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_option("--seed", o->seed, "Of the packets")->type_name("N")->capture_default_str();
+  sub->add_option("--name", o->name, "Of the measurement, in the JSON (default bench_priorities)")->type_name("NAME");
+  sub->add_flag("--spoil-check", o->spoil, "")->group("");
+}
+
+}  // namespace sluice::app
