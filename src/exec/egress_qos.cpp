@@ -29,12 +29,18 @@ LinkHeader find_ip(const uint8_t* frame, uint32_t captured) {
     if (!is_vlan_ether_type(type) || tags == kMaxVlanTags) return {};
   }
 }
-unsigned codepoint(const uint8_t* frame, uint32_t captured) {
-  // Most packets: no tag, IPv4.
-  if (captured >= 14 + kRemarkBytes && load_be16(frame + 12) == kEtherTypeIpv4 && frame[14] >> 4 == 4)
-    return frame[15] >> 2;
+[[gnu::noinline]] unsigned codepoint_of_others(const uint8_t* frame, uint32_t captured) {
   const LinkHeader link = find_ip(frame, captured);
   return link.family == 0 ? 0 : dscp_of(frame + link.l3, link.family);
+}
+inline unsigned codepoint(const uint8_t* frame, uint32_t captured) {
+  // Most packets: no tag, IPv4.
+  constexpr uint32_t kTypeAndVersion = uint32_t{kEtherTypeIpv4} << 16 | 0x4000;
+  if (captured >= 14 + kRemarkBytes) {
+    const uint32_t head = load_be32(frame + 12);
+    if ((head & 0xfffff000) == kTypeAndVersion) return head >> 2 & 63;
+  }
+  return codepoint_of_others(frame, captured);
 }
 // The frames of records are the runtime's own.
 QosPacket view_of(const TxRecord& record) {
@@ -48,6 +54,13 @@ QosPacket view_of(const TxRecord& record) {
 }
 
 }  // namespace
+
+Result<void> EgressQos::check(const QosModel& model) {
+  if (model.marks.empty()) return {};
+  return Error(fmt::format("class {} is made by marks, which are not there any more where packets leave",
+                           model.classes[model.marks[0].qos_class].name),
+               "make classes by dscp, or write ClassifyMark and SetIPDSCP, or the element QoS, into a graph");
+}
 
 EgressQos::EgressQos(QosModel model, const std::vector<SinkSpec>& sinks) {
   for (const SinkSpec& spec : sinks) {
@@ -96,20 +109,47 @@ void EgressQos::count(size_t s, Batch& batch, const Selection& rows) {
   Sink& sink = sinks_[s];
   const BatchView view = batch.view();
   const uint8_t* const class_of = class_of_.data();
-  Port* port = nullptr;
-  uint32_t number = ~0u;
+  uint8_t* const* const frames = view.frame;
+  const Extent* const extents = view.extent;
+  // Packets in the upper 16 bits and their bytes in the others: 64 packets of 32-bit lengths do not overflow them.
+  constexpr unsigned kPackets = 48;
   for (uint32_t w = 0; w * 64 < view.count; ++w) {
-    for (uint64_t b = rows.word(w); b != 0; b &= b - 1) {
-      const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(b));
-      if (view.port[i] != number) {
-        number = view.port[i];
-        port = &port_of(sink, view.port[i], batch.timestamp_ns(i));
+    uint64_t rest = rows.word(w);
+    // The packets of one port after another; most often there is one.
+    while (rest != 0) {
+      const uint32_t first = w * 64 + static_cast<uint32_t>(std::countr_zero(rest));
+      const uint16_t number = view.port[first];
+      uint64_t sums[kMaxQosClasses] = {};
+      const auto add = [&](uint32_t i) {
+        const Extent& e = extents[i];
+        const auto data = static_cast<uint32_t>(e.data);
+        const unsigned c = class_of[codepoint(frames[i] + e.data, e.end - data)] % kMaxQosClasses;
+        sums[c] += uint64_t{1} << kPackets | (e.wire_end - data);
+      };
+      uint16_t differ = 0;
+      if (rest == ~uint64_t{0}) {
+        for (uint32_t i = 0; i < 64; ++i) differ |= static_cast<uint16_t>(view.port[w * 64 + i] ^ number);
       }
-      const Extent& e = view.extent[i];
-      const auto data = static_cast<uint32_t>(e.data);
-      const unsigned c = class_of[codepoint(view.frame[i] + e.data, e.end - data)];
-      ++port->pkts[c];
-      port->bytes[c] += e.wire_end - data;
+      if (rest == ~uint64_t{0} && differ == 0) {
+        for (uint32_t i = w * 64; i < w * 64 + 64; ++i) add(i);
+        rest = 0;
+      } else {
+        uint64_t others = 0;
+        for (uint64_t b = rest; b != 0; b &= b - 1) {
+          const auto bit = static_cast<uint32_t>(std::countr_zero(b));
+          if (view.port[w * 64 + bit] == number) {
+            add(w * 64 + bit);
+          } else {
+            others |= uint64_t{1} << bit;
+          }
+        }
+        rest = others;
+      }
+      Port& port = port_of(sink, number, batch.timestamp_ns(first));
+      for (unsigned c = 0; c < kMaxQosClasses; ++c) {
+        port.pkts[c] += sums[c] >> kPackets;
+        port.bytes[c] += sums[c] & ((uint64_t{1} << kPackets) - 1);
+      }
     }
   }
 }
@@ -192,7 +232,7 @@ std::vector<QosPortReport> EgressQos::report() {
     for (auto& port : sinks_[s].ports) {
       port->fold();
       QosPortReport r;
-      r.sink = s;
+      r.element = sinks_[s].spec.name;
       r.port = port->number;
       r.rate_bps = port->qos->model().port_rate_bps;
       for (unsigned c = 0; c < port->qos->classes(); ++c) {

@@ -26,8 +26,8 @@ struct QosClassReport {
   uint64_t p50_ns = 0, p99_ns = 0;
 };
 struct QosPortReport {
-  size_t sink = 0;
-  uint16_t port = 0;  // of the adjacency
+  std::string element;  // the sink
+  uint16_t port = 0;    // of the adjacency
   uint64_t rate_bps = 0;
   std::vector<QosClassReport> classes;
 };
@@ -41,10 +41,13 @@ class EgressQos {
  public:
   using Drops = std::array<uint64_t, kDropReasons>;
   struct SinkSpec {
+    std::string name;
     bool reads_frames = true;  // else only the lengths of what waits are kept
     Drops* drops = nullptr;    // where the sink's drops are counted; outlives this
   };
-  // `model` has no marks: sinks do not see them.
+  // Whether sinks can do what the model asks for. Errors: marks, which they do not see.
+  static Result<void> check(const QosModel& model);
+  // A model that `check` takes.
   EgressQos(QosModel model, const std::vector<SinkSpec>& sinks);
 
   // Whether packets may wait, be dropped or be changed: they have to come to `pass`. Else it is enough to `count` them.

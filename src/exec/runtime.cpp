@@ -541,14 +541,14 @@ void Runtime::send(size_t s, std::vector<TxRecord>& records, Result<void>& resul
 void Runtime::make_egress_qos() {
   std::vector<EgressQos::SinkSpec> sinks;
   for (size_t s = 0; s < sinks_.size(); ++s) {
-    sinks.push_back({sinks_[s] != nullptr && sinks_[s]->reads_frames(),
+    sinks.push_back({sink_counters_[s].element, sinks_[s] != nullptr && sinks_[s]->reads_frames(),
                      &commit_stats_.elements[plan_.sinks[s]].drops});
   }
   qos_ = std::make_unique<EgressQos>(*options_.qos, sinks);
 }
 
 Result<void> Runtime::change_qos(std::function<Result<void>(EgressQos&)> change) {
-  if (qos_ == nullptr) return Error("this run has no classes of service", "start it with --qos FILE");
+  if (qos_ == nullptr || live_ == nullptr) return Error("this run has no classes of service", "start it with --qos FILE");
   auto result = std::make_shared<Result<void>>();
   {
     const std::lock_guard lock(live_->mutex);
