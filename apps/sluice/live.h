@@ -58,11 +58,15 @@ class LiveRun {
   Json hits_;
 };
 
-// show runtime|rules|drops|tables|routes, acl, routes: questions and changes to a process that runs.
+// show runtime|rules|drops|tables|routes|qos, acl, routes, adjacencies, qos: questions and changes to a process that runs.
 void add_live_shows(CLI::App& show);
 void add_graph(CLI::App& root);
 void add_acl(CLI::App& root);
 void add_routes(CLI::App& root);
 void add_adjacencies(CLI::App& root);
+void add_qos(CLI::App& root);
+
+// A line a class of what to_json of ports gives.
+std::string qos_text(const Json& ports);
 
 }  // namespace sluice::app

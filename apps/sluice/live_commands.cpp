@@ -1,4 +1,4 @@
-// sluice show runtime|rules|drops|tables|routes, sluice acl, sluice routes: asks and changes a process that runs.
+// sluice show runtime|rules|drops|tables|routes|qos, sluice acl, sluice routes, sluice qos: asks and changes a process that runs.
 // host only
 #include <filesystem>
 #include <tuple>
@@ -121,6 +121,15 @@ Exit show_tables(const ClientFlags& flags) {
       r, fmt::format("generation {}, {}{}\n{}", count_of(r, "generation"), human_bytes(r["bytes"].get<double>()),
                      r.contains("max_memory") ? fmt::format(" of {}", human_bytes(r["max_memory"].get<double>())) : "",
                      table.str()));
+}
+
+std::string rate_text(uint64_t bps) {
+  return bps == 0 ? "-" : human_rate(static_cast<double>(bps), "bit");
+}
+
+Exit show_qos(const ClientFlags& flags) {
+  const Json r = request(flags, {{"command", "show qos"}});
+  return print(r, r["ports"].empty() ? std::string("no packet has come to a class\n") : qos_text(r["ports"]));
 }
 
 struct RulesFlags : ClientFlags {
@@ -246,7 +255,51 @@ std::shared_ptr<ChangeFlags> add_change(CLI::App& group, const std::string& name
   return o;
 }
 
+struct QosFlags : ClientFlags {
+  std::string qos_class, what, rate, file;
+  int64_t port = -1;
+};
+
+Exit set_qos(const QosFlags& flags) {
+  if (flags.what != "rate") fail(Exit::kUsage, fmt::format("'{}' of a class cannot be set", flags.what), "rate");
+  Json body{{"command", "qos set"}, {"class", flags.qos_class}, {"rate", flags.rate}};
+  if (flags.port >= 0) body["port"] = static_cast<uint64_t>(flags.port);
+  const Json r = request(flags, std::move(body));
+  const uint64_t bps = count_of(r, "rate_bps");
+  return print(r, fmt::format("class {}: {}{}\n", word_of(r, "class"), bps == 0 ? "unlimited" : rate_text(bps),
+                              r.contains("port") ? fmt::format(" at port {}", count_of(r, "port")) : ""));
+}
+Exit load_qos(const QosFlags& flags) {
+  const Json r = request(flags, {{"command", "qos load"}, {"file", absolute(flags.file)}});
+  return print(r, fmt::format("{} classes of {}\n", count_of(r, "classes"), word_of(r, "file")));
+}
+
 }  // namespace
+
+std::string qos_text(const Json& ports) {
+  TextTable table({"port", "class", "rate", "in", "out", "bytes out", "dropped", "held", "highest", "p50 us", "p99 us",
+                   "why dropped"});
+  for (const Json& port : ports) {
+    for (const Json& c : port["classes"]) {
+      uint64_t dropped = 0;
+      std::string why;
+      for (const auto& [reason, n] : c["drops"].items()) {
+        dropped += n.get<uint64_t>();
+        why += fmt::format("{}{} {}", why.empty() ? "" : ", ", reason, with_commas(n.get<uint64_t>()));
+      }
+      const auto us = [&](const char* which) {
+        return fmt::format("{:.1f}", static_cast<double>(count_of(c["latency_ns"], which)) * 1e-3);
+      };
+      table.add({fmt::format("{}:{}", word_of(port, "element"), count_of(port, "port")), word_of(c, "class"),
+                 rate_text(count_of(c, "rate_bps")), with_commas(count_of(c["in"], "packets")),
+                 with_commas(count_of(c["out"], "packets")), with_commas(count_of(c["out"], "bytes")),
+                 dropped == 0 ? "-" : with_commas(dropped),
+                 with_commas(count_of(c, "waiting") + count_of(c, "queued")), with_commas(count_of(c, "queue_highest")),
+                 us("p50"), us("p99"), why.empty() ? "-" : why});
+    }
+  }
+  return table.str();
+}
 
 void add_live_shows(CLI::App& show) {
   const auto add = [&](const std::string& name, const std::string& summary, const std::string& examples, auto flags,
@@ -262,6 +315,8 @@ void add_live_shows(CLI::App& show) {
       &show_drops);
   add("tables", "The tables of a running process: algorithm, size, memory, last change.", "sluice show tables",
       std::make_shared<ClientFlags>(), &show_tables);
+  add("qos", "The classes of service of a running process, by port: packets, drops, queues, latencies.",
+      "sluice show qos\nsluice show qos --socket /tmp/sluice.sock -o json", std::make_shared<ClientFlags>(), &show_qos);
   auto rules = std::make_shared<RulesFlags>();
   CLI::App* sub = add("rules", "The rules of an access list of a running process, with what each one decided.",
                       "sluice show rules --hits\nsluice show rules --by-hits --count 10\n"
@@ -466,6 +521,34 @@ void add_adjacencies(CLI::App& root) {
       "sluice adjacencies apply adj --changes today.txt",
       [](const ChangeFlags& o) { return change_file(o, "adjacencies"); }, &sub);
   sub->add_option("--changes", apply->changes, "The changes, one a line ('-': stdin)")->required()->type_name("FILE");
+}
+
+void add_qos(CLI::App& root) {
+  CLI::App* group = add_subcommand(
+      root, "qos", "Packets",
+      "Changes the classes of service of a process that was started with 'sluice run --qos --control', between two\n"
+      "batches.",
+      "sluice qos set voice rate 20Mbps\nsluice qos load edge.qos", nullptr);
+  group->require_subcommand(1);
+  auto set = std::make_shared<QosFlags>();
+  CLI::App* sub = add_subcommand(
+      *group, "set", "Subcommands",
+      "Gives a class another rate. Packets that wait keep the time that they were given, and nothing overtakes them.",
+      "sluice qos set voice rate 20Mbps\nsluice qos set voice rate unlimited --port 2", [set] { return set_qos(*set); });
+  sub->add_option("class", set->qos_class, "The class's name")->required()->type_name("CLASS");
+  sub->add_option("what", set->what, "What is set: rate")->required()->type_name("rate");
+  sub->add_option("rate", set->rate, "Such as 20Mbps; or unlimited")->required()->type_name("RATE");
+  sub->add_option("--port", set->port, "At this output port alone, also where no packet has come to it yet")
+      ->check(CLI::Range(0, 65535))
+      ->type_name("N");
+  add_socket_option(*sub, *set);
+  auto load = std::make_shared<QosFlags>();
+  sub = add_subcommand(*group, "load", "Subcommands",
+                       "Puts the classes of a file in place of those that are there. Classes of the same name keep what\n"
+                       "waits and what they counted; what waits in others is dropped as graph-changed.",
+                       "sluice qos load edge.qos", [load] { return load_qos(*load); });
+  sub->add_option("file", load->file, "The classes")->required()->type_name("FILE");
+  add_socket_option(*sub, *load);
 }
 
 }  // namespace sluice::app

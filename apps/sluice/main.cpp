@@ -129,6 +129,7 @@ int run(int argc, char** argv) {
   add_acl(root);
   add_routes(root);
   add_adjacencies(root);
+  add_qos(root);
   add_check(root);
   add_explain(root);
   add_demo(root);

@@ -8,6 +8,8 @@
 #include "control/standard_graph.h"
 #include "devices.h"
 #include "elements/gpu_classes.h"
+#include "formats/compressed_file.h"
+#include "formats/qos_text.h"
 #include "graph/click/print.h"
 #include "inputs.h"
 #include "live.h"
@@ -23,7 +25,7 @@ namespace {
 struct RunFlags {
   std::vector<std::string> words;  // FILE.click and NAME=VAL
   std::vector<std::string> maps;
-  std::string acl, format = "auto", routes, adjacencies, in, icmp, policy = "deny", algorithm, route_algorithm,
+  std::string acl, format = "auto", routes, adjacencies, qos, in, icmp, policy = "deny", algorithm, route_algorithm,
                    latency_target;
   std::vector<std::string> out;
   DeviceFlags device;
@@ -157,12 +159,25 @@ void follow_gpu_classes(const std::string& text, const std::string& file, const 
   }
 }
 
+// The classes of --qos.
+std::shared_ptr<const QosModel> read_qos(const std::string& file) {
+  if (file.empty()) return nullptr;
+  need(check_readable(file), Exit::kIo);
+  auto model = std::make_shared<QosModel>(need(parse_qos(need(read_text_file(file)), file)));
+  need(EgressQos::check(*model));
+  return model;
+}
+
 // A graph that the packet scheduler runs, on the CPU.
 Exit run_queues(const RunFlags& o, Pipeline& pipeline, const Defines& defines, const std::string& device,
                 LiveRun& live) {
   if (device != "cpu") {
     fail(Exit::kUsage,
          fmt::format("--device {}: this graph runs on the CPU alone: {}", device, pipeline.router.scheduled));
+  }
+  if (!o.qos.empty()) {
+    fail(Exit::kUsage, fmt::format("--qos is not for graphs that the packet scheduler runs: {}", pipeline.router.scheduled),
+         fmt::format("write the element in front of what sends: -> QoS({}) -> Unqueue ->", o.qos));
   }
   if (!o.live.hits.empty() || o.live.top != 0)
     fail(Exit::kUsage, "--hits and --top-rules are not for graphs with queues");
@@ -301,6 +316,7 @@ Exit run(const RunFlags& o) {
     }
     return Exit::kOk;
   }
+  const std::shared_ptr<const QosModel> qos = read_qos(o.qos);
   LiveRun live(o.live);
   auto pipeline = load_pipeline(std::move(text), title, defines, overrides, true, o.live.counts(), scheduled);
   schedule(*pipeline);
@@ -314,6 +330,7 @@ Exit run(const RunFlags& o) {
   options.batch = batch;
   options.latency_target_ns = latency_target;
   options.device = devices.options;
+  options.qos = qos;
   if (o.limit != 0) options.max_packets = o.limit;
   std::string shown_line;
   const auto print_line = [&shown_line](std::string_view line) {
@@ -351,6 +368,7 @@ Exit run(const RunFlags& o) {
     print_json(json);
   } else {
     std::string shown = summary(done.report, device) + device_lines(done.report);
+    if (!done.report.qos.empty()) shown += qos_text(to_json(done.report.qos));
     if (!top_text.empty()) shown += "rules\n" + top_text;
     if (stdout_taken) {
       if (!shown.empty() && shown.back() == '\n') shown.pop_back();
@@ -429,6 +447,9 @@ void add_run_options(CLI::App& sub, RunFlags& o) {
   sub.add_option("--routes", o.routes, "Route files (text or MRT), joined by commas, or an image")
       ->type_name("FILE[,FILE]");
   sub.add_option("--adjacencies", o.adjacencies, "Next hop -> MAC addresses, VLAN, port (default: made-up ones)")
+      ->type_name("FILE");
+  sub.add_option("--qos", o.qos,
+                 "Classes of service where packets leave, in the time of their time stamps: see the formats' page")
       ->type_name("FILE");
   sub.add_option("--in", o.in, "Capture to read ('-': stdin)")->type_name("PCAP");
   sub.add_option("--out", o.out,

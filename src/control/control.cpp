@@ -10,7 +10,9 @@
 #include "control/report.h"
 #include "control/request.h"
 #include "control/route_report.h"
+#include "formats/compressed_file.h"
 #include "formats/native_rules.h"
+#include "formats/qos_text.h"
 #include "net/text.h"
 #include "tables/acl/sections.h"
 
@@ -93,6 +95,23 @@ Result<Json> Control::run(const Json& request) {
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
     return command == "show runtime" ? show_runtime() : command == "show drops" ? show_drops() : show_tables();
   }
+  if (command == "show qos") {
+    if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    return show_qos();
+  }
+  if (command == "qos set") {
+    constexpr uint64_t kAllPorts = uint64_t{1} << 16;
+    const std::string qos_class = fields.text("class");
+    const std::string rate = fields.text("rate");
+    const uint64_t port = fields.number("port", 0, kAllPorts - 1, kAllPorts);
+    if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    return set_qos(qos_class, rate, port == kAllPorts ? -1 : static_cast<int64_t>(port));
+  }
+  if (command == "qos load") {
+    const std::string file = fields.text("file");
+    if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    return load_qos(file);
+  }
   if (command == "show rules") {
     const std::string table = fields.text("table", "");
     const bool hits = fields.flag("hits");
@@ -137,7 +156,8 @@ Result<Json> Control::run(const Json& request) {
   }
   const std::vector<std::string> commands = {"show runtime",   "show rules",        "show drops",  "show tables",
                                              "show routes",    "acl change",        "acl replace", "routes change",
-                                             "routes replace", "adjacencies change"};
+                                             "routes replace", "adjacencies change", "show qos",
+                                             "qos set",        "qos load"};
   if (command.starts_with("graph ")) {
     return Error(fmt::format("'{}' is for graphs that the packet scheduler runs", command),
                  "start 'sluice run' with --packet-scheduler, and any graph is one");
@@ -160,6 +180,37 @@ Result<Json> Control::show_runtime() {
   if (tables_.max_bytes() != 0) json["max_memory"] = tables_.max_bytes();
   json.update(counters);
   return json;
+}
+
+Result<Json> Control::show_qos() {
+  RunReport report;
+  if (auto ok = runtime_.look(report); !ok) return std::move(ok).error();
+  return Json{{"ports", sluice::to_json(report.qos)}};
+}
+
+Result<Json> Control::set_qos(const std::string& qos_class, const std::string& rate, int64_t port) {
+  uint64_t bps = 0;
+  if (rate != "unlimited" && (!parse_rate_bps(rate, &bps) || bps < DepartureRate::kLeastBps))
+    return Error(fmt::format("'{}' is no rate", rate), "such as 20Mbps, from 1kbps to 400Gbps; or unlimited");
+  auto done = runtime_.change_qos([qos_class, bps, port](EgressQos& qos) { return qos.set_rate(qos_class, bps, port); });
+  if (!done) return std::move(done).error();
+  Json json{{"class", qos_class}, {"rate_bps", bps}};
+  if (port >= 0) json["port"] = port;
+  return json;
+}
+
+Result<Json> Control::load_qos(const std::string& file) {
+  auto text = read_text_file(file);
+  if (!text) return std::move(text).error();
+  auto model = parse_qos(*text, file);
+  if (!model) return std::move(model).error();
+  if (auto ok = EgressQos::check(*model); !ok) return std::move(ok).error();
+  auto done = runtime_.change_qos([model = *model](EgressQos& qos) -> Result<void> {
+    qos.load(model);
+    return {};
+  });
+  if (!done) return std::move(done).error();
+  return Json{{"file", file}, {"classes", model->classes.size()}};
 }
 
 Result<Json> Control::show_drops() {

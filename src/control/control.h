@@ -48,6 +48,9 @@ class Control {
   Result<nlohmann::ordered_json> show_runtime();
   Result<nlohmann::ordered_json> show_drops();
   nlohmann::ordered_json show_tables();
+  Result<nlohmann::ordered_json> show_qos();
+  Result<nlohmann::ordered_json> set_qos(const std::string& qos_class, const std::string& rate, int64_t port);
+  Result<nlohmann::ordered_json> load_qos(const std::string& file);
   Result<nlohmann::ordered_json> show_routes(const std::string& text, std::string table, size_t from, size_t count);
 
   const Router& router_;

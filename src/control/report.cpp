@@ -36,6 +36,7 @@ Json to_json(const RunReport& report, const Router& router, const TableReport& t
     json["sinks"].push_back(
         {{"element", sink.element}, {"path", sink.path}, {"packets", sink.packets}, {"bytes", sink.bytes}});
   }
+  if (!report.qos.empty()) json["qos"] = to_json(report.qos);
   json["drops"] = drops(report.drops);
   json["elements"] = Json::array();
   for (size_t e = 0; e < router.elements.size(); ++e) {
@@ -68,6 +69,35 @@ Json to_json(const RunReport& report, const Router& router, const TableReport& t
   json["tables"] = Json::array();
   for (const TableLoad& load : tables.loads) json["tables"].push_back(to_json(load));
   return json;
+}
+
+Json to_json(const std::vector<QosPortReport>& ports) {
+  Json all = Json::array();
+  for (const QosPortReport& port : ports) {
+    Json classes = Json::array();
+    for (const QosClassReport& c : port.classes) {
+      const QosCounters& n = c.counters;
+      Json drops = Json::object();
+      for (const auto& [reason, count] : {std::pair{DropReason::kPoliced, n.policed},
+                                          {DropReason::kShaperFull, n.shaper_full},
+                                          {DropReason::kQueueFull, n.tail_drops},
+                                          {DropReason::kEarlyDrop, n.early_drops}}) {
+        if (count != 0) drops[to_string(reason)] = count;
+      }
+      classes.push_back({{"class", c.name},
+                         {"rate_bps", c.rate_bps},
+                         {"in", {{"packets", n.in_pkts}, {"bytes", n.in_bytes}}},
+                         {"out", {{"packets", n.out_pkts}, {"bytes", n.out_bytes}}},
+                         {"drops", drops},
+                         {"waiting", n.waiting},
+                         {"queued", n.queued},
+                         {"queue_highest", n.highest_pkts},
+                         {"latency_ns", {{"p50", c.p50_ns}, {"p99", c.p99_ns}}}});
+    }
+    all.push_back(
+        {{"element", port.element}, {"port", port.port}, {"rate_bps", port.rate_bps}, {"classes", classes}});
+  }
+  return all;
 }
 
 Json to_json(const Diagnostic& d) {

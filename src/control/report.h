@@ -19,6 +19,9 @@ nlohmann::ordered_json to_json(const RunReport& report, const Router& router, co
                                const std::string& device);
 
 nlohmann::ordered_json to_json(const TableLoad& load);
+// [{"element", "port", "rate_bps", "classes": [{"class", "rate_bps", "in", "out", "drops", "waiting", "queued",
+// "queue_highest", "latency_ns"}]}]; a rate of 0 is none.
+nlohmann::ordered_json to_json(const std::vector<QosPortReport>& ports);
 
 // An error as every JSON output has it: message, hint, diagnostics [{severity, file, line, column, length, source,
 // message, expected, suggestion}].

@@ -50,6 +50,12 @@ struct Runtime::Live {
           commit_stats = runtime.commit_stats_;
           sinks = runtime.sink_counters_;
           generation = runtime.last_generation_;
+          if (runtime.qos_ == nullptr) return;
+          {
+            const std::lock_guard lock(mutex);
+            if (change) std::exchange(change, nullptr)(*runtime.qos_);
+          }
+          qos = runtime.qos_->report();
         }) {
     for (auto& worker : runtime.workers_) workers.push_back(std::make_unique<OfWorker>(*worker));
   }
@@ -57,6 +63,9 @@ struct Runtime::Live {
   WorkerStats commit_stats;
   std::vector<RunReport::Sink> sinks;
   uint64_t generation = 0;
+  std::vector<QosPortReport> qos;
+  std::mutex mutex;
+  std::function<void(EgressQos&)> change;  // to be made once
   LiveGate commit;
 };
 
@@ -401,6 +410,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
     if (auto ok = runtime->open_channels(); !ok) return std::move(ok).error();
   }
   if (options.count_hits) runtime->ledger_ = std::make_unique<HitLedger>(options.workers);
+  if (options.qos != nullptr) runtime->make_egress_qos();
   if (options.live) runtime->live_ = std::make_unique<Live>(*runtime);
   runtime->publisher_.set_prepare([made = runtime.get()](Snapshot& snapshot) { made->prepare(snapshot); });
   return runtime;
@@ -515,15 +525,57 @@ void Runtime::write_out(size_t s, std::vector<TxRecord>& records, Result<void>& 
       records.size() - written;
 }
 
+// Packets that come to a sink, in their order: with classes of service they may wait there.
+void Runtime::send(size_t s, std::vector<TxRecord>& records, Result<void>& result) {
+  if (qos_ == nullptr) return write_out(s, records, result);
+  if (!qos_->timed()) {
+    for (const TxRecord& record : records) qos_->count(s, record);
+    return write_out(s, records, result);
+  }
+  departing_.clear();
+  for (const TxRecord& record : records) qos_->pass(s, record, departing_);
+  write_out(s, departing_, result);
+  qos_->forget();
+}
+
+void Runtime::make_egress_qos() {
+  std::vector<EgressQos::SinkSpec> sinks;
+  for (size_t s = 0; s < sinks_.size(); ++s) {
+    sinks.push_back({sink_counters_[s].element, sinks_[s] != nullptr && sinks_[s]->reads_frames(),
+                     &commit_stats_.elements[plan_.sinks[s]].drops});
+  }
+  qos_ = std::make_unique<EgressQos>(*options_.qos, sinks);
+}
+
+Result<void> Runtime::change_qos(std::function<Result<void>(EgressQos&)> change) {
+  if (qos_ == nullptr || live_ == nullptr) return Error("this run has no classes of service", "start it with --qos FILE");
+  auto result = std::make_shared<Result<void>>();
+  {
+    const std::lock_guard lock(live_->mutex);
+    live_->change = [result, change = std::move(change)](EgressQos& qos) { *result = change(qos); };
+  }
+  if (!live_->commit.look(std::chrono::seconds(1)))
+    return Error("a thread of the run did not answer within a second", "see 'sluice show qos' for what became of it");
+  return std::move(*result);
+}
+
 // The input is at its end, or an output failed: what waits for its time leaves.
 Result<void> Runtime::drain_wheels() {
+  Gated gate(live_ != nullptr ? &live_->commit : nullptr);
   Result<void> result;
   for (size_t s = 0; s < wheels_.size(); ++s) {
     if (wheels_[s] == nullptr) continue;
     leaving_.clear();
     wheels_[s]->drain(leaving_);
-    write_out(s, leaving_, result);
+    send(s, leaving_, result);
     wheels_[s]->forget();
+  }
+  for (size_t s = 0; qos_ != nullptr && s < sinks_.size(); ++s) {
+    if (sinks_[s] == nullptr) continue;
+    departing_.clear();
+    qos_->drain(s, departing_);
+    write_out(s, departing_, result);
+    qos_->forget();
   }
   return result;
 }
@@ -531,8 +583,10 @@ Result<void> Runtime::drain_wheels() {
 Result<void> Runtime::commit(Job& job) {
   const TraceRange trace("commit");
   Result<void> result;
+  const bool timed = qos_ != nullptr && qos_->timed();
   for (size_t s = 0; s < sinks_.size(); ++s) {
     if (sinks_[s] == nullptr) continue;
+    const bool sees_packets = timed || sinks_[s]->reads_frames();
     RunReport::Sink& counters = sink_counters_[s];
     merged_.clear();
     uint64_t failed = 0;  // not written, because an output failed
@@ -544,10 +598,11 @@ Result<void> Runtime::commit(Job& job) {
     for (size_t w = 1; w < job.shares.size(); ++w) rows.merge(job.shares[w].sent[s].rows);
     // Only packets that an element made are subject to a limit. The others are in order already, and a sink that does
     // not read them need not see them.
-    if (sinks_[s]->reads_frames()) {
+    if (sees_packets) {
       rows.for_each([&](uint32_t i) { merged_.push_back(tx_record(job.batch, i, 0)); });
     } else if (result.ok()) {
       count_sent(job.batch, rows, counters);
+      if (qos_ != nullptr) qos_->count(s, job.batch, rows);
     } else {
       failed += rows.count();
     }
@@ -563,15 +618,15 @@ Result<void> Runtime::commit(Job& job) {
         return true;
       });
     }
-    if (!wheels_.empty() && sinks_[s]->reads_frames()) {
+    if (!wheels_.empty() && sees_packets) {
       leaving_.clear();
       for (const TxRecord& record : merged_) {
         wheels_[s]->pass(record, record.sequence == 0 ? job.batch.departure_ns(record.order) : 0, leaving_);
       }
-      write_out(s, leaving_, result);
+      send(s, leaving_, result);
       wheels_[s]->forget();
     } else {
-      write_out(s, merged_, result);
+      send(s, merged_, result);
     }
     commit_stats_.elements[plan_.sinks[s]].drops[static_cast<size_t>(DropReason::kOutputFailed)] += failed;
   }
@@ -817,6 +872,7 @@ Result<void> Runtime::look(RunReport& report) {
   if (!live_->commit.look(kLimit)) return late();
   report.totals.add(live_->commit_stats);
   const uint64_t started = started_ns_, ended = ended_ns_ != 0 ? ended_ns_.load() : now_ns();
+  report.qos = live_->qos;
   sum_up(report, live_->sinks, live_->generation, started == 0 ? 0 : static_cast<double>(ended - started) * 1e-9);
   return {};
 }
@@ -848,6 +904,7 @@ void Runtime::fill(RunReport& report) {
   report = {};
   for (const auto& worker : workers_) report.totals.add(worker->stats());
   report.totals.add(commit_stats_);
+  if (qos_ != nullptr) report.qos = qos_->report();
   sum_up(report, sink_counters_, last_generation_, seconds_);
   for (size_t p = 0; p < ports_.size(); ++p) {
     if (ports_[p].packets != 0) report.ports[static_cast<uint16_t>(p)] = ports_[p];

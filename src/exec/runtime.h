@@ -17,6 +17,7 @@
 #include "exec/device/master.h"
 #include "exec/device/offload.h"
 #include "exec/device/resident.h"
+#include "exec/egress_qos.h"
 #include "exec/egress_wheel.h"
 #include "exec/hits.h"
 #include "exec/live_gate.h"
@@ -81,6 +82,8 @@ struct RunOptions {
   // Called once all input is read and all output committed, before devices are stopped: the run lasts until it returns,
   // and generations may still be published.
   std::function<void()> hold;
+  // Classes of service at every sink. Without marks, which sinks do not see.
+  std::shared_ptr<const QosModel> qos;
   DeviceOptions device;
 };
 
@@ -111,6 +114,7 @@ struct RunReport {
   uint64_t bytes_out = 0;
   std::map<uint16_t, PortCounters> ports;  // by the adjacency's output port
   std::vector<Sink> sinks;
+  std::vector<QosPortReport> qos;  // with RunOptions::qos; by sink and port
   WorkerStats totals;  // elements and drops summed over workers
   std::array<uint64_t, kDropReasons> drops{};
   uint64_t dropped = 0;
@@ -158,6 +162,10 @@ class Runtime {
   // Precondition: options.live. Errors: a thread gave none within a second.
   Result<void> look(RunReport& report);
 
+  // Runs `change` between two batches, and once all packets are through. Thread and precondition as of `look`. Errors:
+  // those of `change`; options.qos was not given; no answer within a second, then it may still be made.
+  Result<void> change_qos(std::function<Result<void>(EgressQos&)> change);
+
   // The counters of access lists. Precondition: options.count_hits. Thread-safe, also after the run.
   HitLedger& hits() { return *ledger_; }
 
@@ -174,7 +182,9 @@ class Runtime {
   Result<void> exchange_frames(Job& job);
   void stop_devices();
   void write_out(size_t sink, std::vector<TxRecord>& records, Result<void>& result);
+  void send(size_t sink, std::vector<TxRecord>& records, Result<void>& result);
   Result<void> drain_wheels();
+  void make_egress_qos();
   void count_sent(Batch& batch, const Selection& rows, RunReport::Sink& counters);
   Result<void> run_inline();
   Result<void> run_threads();
@@ -223,9 +233,11 @@ class Runtime {
   std::vector<Limiter> limiters_;
   std::unique_ptr<OrderedNodes> ordered_;             // none: the plan has none
   std::vector<std::unique_ptr<EgressWheel>> wheels_;  // by sink; none: nothing delays packets
+  std::unique_ptr<EgressQos> qos_;                    // none: no classes of service
   std::vector<PortCounters> ports_;
   WorkerStats commit_stats_;  // what happens at egress
   std::vector<TxRecord> merged_;
+  std::vector<TxRecord> departing_;  // of leaving_ and of what waited for its rate or turn
   std::vector<TxRecord> leaving_;  // of merged_ and of what waited, those that leave now
   std::vector<const PrintRecord*> prints_;
   BatchSizer sizer_{0, 1};

@@ -61,40 +61,70 @@ class EgressQueues {
   const Histogram& latency_ns(unsigned c) const { return queues_[c].latency; }
 
   // kNone: it is queued. kQueueFull or kEarlyDrop: it is not, and was not moved. A class that is not there is the last.
+  // Its latency counts from `since_ns`: the time of the put, where it is not given.
+  DropReason put(unsigned c, uint64_t now_ns, uint32_t bytes, T&& item, uint64_t since_ns) {
+    return put_made(c, now_ns, bytes, since_ns, [&]() -> T&& { return std::move(item); });
+  }
   DropReason put(unsigned c, uint64_t now_ns, uint32_t bytes, T&& item) {
+    return put(c, now_ns, bytes, std::move(item), now_ns);
+  }
+  // The same with an item that `make` gives, once it is known to be queued.
+  template <typename Make>
+  DropReason put_made(unsigned c, uint64_t now_ns, uint32_t bytes, uint64_t since_ns, Make&& make) {
     if (c >= queues_.size()) c = static_cast<unsigned>(queues_.size()) - 1;
+    const DropReason why = admit(c, now_ns, bytes);
+    if (why == DropReason::kNone) place(c, since_ns, bytes, make());
+    return why;
+  }
+
+  // A packet that is put and taken at once while nothing waits, without the item: kNone, or why it is dropped.
+  // Precondition: empty().
+  DropReason pass(unsigned c, uint64_t now_ns, uint32_t bytes, uint64_t since_ns) {
+    SLUICE_ASSERT(size_ == 0);
+    if (c >= queues_.size()) c = static_cast<unsigned>(queues_.size()) - 1;
+    const DropReason why = admit(c, now_ns, bytes);
+    if (why != DropReason::kNone) return why;
     Queue& q = queues_[c];
-    ++q.counters.in_pkts;
-    q.counters.in_bytes += bytes;
-    const bool early = q.red.drops(now_ns, q.length);
-    if (q.length >= q.config.limit_pkts || bytes > q.config.limit_bytes ||
-        q.length_bytes > q.config.limit_bytes - bytes) {
-      ++q.counters.tail_drops;
-      return DropReason::kQueueFull;
-    }
-    if (early) {
-      ++q.counters.early_drops;
-      return DropReason::kEarlyDrop;
-    }
-    Entry& entry = q.ring[q.at(q.length)];
-    entry.item = std::move(item);
-    entry.put_ns = now_ns;
-    entry.bytes = bytes;
-    q.length_bytes += bytes;
-    ++size_;
-    if (++q.length > q.counters.highest_pkts) q.counters.highest_pkts = q.length;
-    if (q.length == 1) {
-      if (q.config.strict) {
-        strict_ |= 1u << c;
-      } else if (serving_ != c) {
-        activate(c);
-      }
-    }
+    ++q.counters.out_pkts;
+    q.counters.out_bytes += bytes;
+    if (q.counters.highest_pkts == 0) q.counters.highest_pkts = 1;
+    q.latency.record(now_ns > since_ns ? now_ns - since_ns : 0);
+    q.red.emptied(now_ns);
     return DropReason::kNone;
   }
 
+  // Adds packets that were put and taken at once, one at a time.
+  void count(unsigned c, uint64_t pkts, uint64_t bytes) {
+    Queue& q = queues_[c];
+    q.counters.in_pkts += pkts;
+    q.counters.in_bytes += bytes;
+    q.counters.out_pkts += pkts;
+    q.counters.out_bytes += bytes;
+    if (pkts != 0 && q.counters.highest_pkts == 0) q.counters.highest_pkts = 1;
+    q.latency.record(0, pkts);
+  }
+
+  // Takes over what class `from` of other queues counted and holds, in its order; what does not fit is a tail drop and
+  // given to `drop`. Precondition: this class has counted nothing.
+  template <typename Drop>
+  void take_over(unsigned c, EgressQueues& other, unsigned from, Drop&& drop) {
+    Queue& q = queues_[c];
+    Queue& old = other.queues_[from];
+    q.counters = old.counters;
+    q.latency.merge(old.latency);
+    for (; old.length != 0; other.forget(old, from)) {
+      Entry& entry = old.ring[old.head];
+      if (fits(q, entry.bytes)) {
+        place(c, entry.put_ns, entry.bytes, std::move(entry.item));
+      } else {
+        ++q.counters.tail_drops;
+        drop(std::move(entry.item), DropReason::kQueueFull);
+      }
+    }
+  }
+
   // The next packet. False: there is none.
-  bool take(uint64_t now_ns, T& item, unsigned* from = nullptr) {
+  bool take(uint64_t now_ns, T& item, unsigned* from = nullptr, uint32_t* bytes = nullptr) {
     if (size_ == 0) return false;
     unsigned c = 0;
     if (strict_ != 0) {
@@ -107,22 +137,12 @@ class EgressQueues {
     if (!q.config.strict) q.deficit -= entry.bytes;
     item = std::move(entry.item);
     if (from != nullptr) *from = c;
+    if (bytes != nullptr) *bytes = entry.bytes;
     ++q.counters.out_pkts;
     q.counters.out_bytes += entry.bytes;
     q.latency.record(now_ns > entry.put_ns ? now_ns - entry.put_ns : 0);
-    q.length_bytes -= entry.bytes;
-    q.head = q.at(1);
-    --size_;
-    if (--q.length == 0) {
-      q.red.emptied(now_ns);
-      if (q.config.strict) {
-        strict_ &= ~(1u << c);
-      } else {
-        // "DeficitCounter_i = 0": what is not used up is not kept by those who have nothing to send.
-        q.deficit = 0;
-        serving_ = kNobody;
-      }
-    }
+    if (q.length == 1) q.red.emptied(now_ns);
+    forget(q, c);
     return true;
   }
 
@@ -150,6 +170,64 @@ class EgressQueues {
     EgressCounters counters;
     Histogram latency;
   };
+
+  static bool fits(const Queue& q, uint32_t bytes) {
+    return q.length < q.config.limit_pkts && bytes <= q.config.limit_bytes &&
+           q.length_bytes <= q.config.limit_bytes - bytes;
+  }
+  DropReason admit(unsigned c, uint64_t now_ns, uint32_t bytes) {
+    Queue& q = queues_[c];
+    ++q.counters.in_pkts;
+    q.counters.in_bytes += bytes;
+    const bool early = q.red.drops(now_ns, q.length);
+    if (!fits(q, bytes)) {
+      ++q.counters.tail_drops;
+      return DropReason::kQueueFull;
+    }
+    if (early) {
+      ++q.counters.early_drops;
+      return DropReason::kEarlyDrop;
+    }
+    return DropReason::kNone;
+  }
+  void place(unsigned c, uint64_t since_ns, uint32_t bytes, T&& item) {
+    Queue& q = queues_[c];
+    Entry& entry = q.ring[q.at(q.length)];
+    entry.item = std::move(item);
+    entry.put_ns = since_ns;
+    entry.bytes = bytes;
+    q.length_bytes += bytes;
+    ++size_;
+    if (++q.length > q.counters.highest_pkts) q.counters.highest_pkts = q.length;
+    if (q.length == 1) {
+      if (q.config.strict) {
+        strict_ |= 1u << c;
+      } else if (serving_ != c) {
+        activate(c);
+      }
+    }
+  }
+  // The first entry of a queue has gone.
+  void forget(Queue& q, unsigned c) {
+    q.length_bytes -= q.ring[q.head].bytes;
+    q.head = q.at(1);
+    --size_;
+    if (--q.length != 0) return;
+    if (q.config.strict) {
+      strict_ &= ~(1u << c);
+      return;
+    }
+    // "DeficitCounter_i = 0": what is not used up is not kept by those who have nothing to send.
+    q.deficit = 0;
+    if (serving_ == c) {
+      serving_ = kNobody;
+      return;
+    }
+    for (unsigned i = 0; i < active_count_; ++i) {
+      if (active_[i] != c) continue;
+      for (--active_count_; i < active_count_; ++i) active_[i] = active_[i + 1];
+    }
+  }
 
   // The paper's ActiveList: classes that have packets and are not being served, the first to be served first.
   void activate(unsigned c) { active_[active_count_++] = static_cast<uint8_t>(c); }

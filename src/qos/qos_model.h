@@ -40,6 +40,8 @@ struct QosMarks {
 struct QosModel {
   static constexpr uint32_t kMaxWeight = 1000;
   static constexpr uint32_t kMaxLimitPkts = 1u << 20;
+  // A typical packet of RED's idle time.
+  static constexpr uint64_t kMeanPacketBytes = 1000;
   // The longest ordinary Ethernet frame: with a quantum of at least that a packet is found in one round.
   static constexpr uint32_t kQuantumBytes = 1514;
 
@@ -73,6 +75,21 @@ struct QosModel {
     return map.class_of(dscp);
   }
 
+  // What a class can send at most: the lower one of its rate and the port's. 0: unlimited.
+  uint64_t least_rate_bps(const QosClass& c) const {
+    if (c.rate_bps == 0 || port_rate_bps == 0) return c.rate_bps + port_rate_bps;
+    return std::min(c.rate_bps, port_rate_bps);
+  }
+  // Whether nothing is ever done to a packet but to count it: no rates, policers or codepoints of its own. (A queue is
+  // then never longer than a packet, so that neither its limit nor RED matters.)
+  bool counts_only() const {
+    return port_rate_bps == 0 && std::all_of(classes.begin(), classes.end(), [](const QosClass& c) {
+             return c.rate_bps == 0 && !c.policed &&
+                    c.remark[static_cast<unsigned>(Color::kGreen)] == RemarkMap::kKeep;
+           });
+  }
+
+  // RED's idle time is counted in packets of kMeanPacketBytes at the rate that the class can have.
   std::vector<EgressClass> egress() const {
     std::vector<EgressClass> out;
     for (const QosClass& c : classes) {
@@ -81,6 +98,8 @@ struct QosModel {
       e.quantum_bytes = c.weight * kQuantumBytes;
       e.limit_pkts = c.limit_pkts;
       e.red = c.red;
+      if (const uint64_t bps = least_rate_bps(c); bps != 0)
+        e.red.idle_packet_ns = (kMeanPacketBytes * 8'000'000'000 + bps - 1) / bps;
       out.push_back(e);
     }
     return out;

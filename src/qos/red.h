@@ -19,7 +19,7 @@ struct RedConfig {
   uint32_t max_pkts = 0;  // from here on everything is; 0: no RED
   uint32_t weight_bits = 9;
   uint32_t max_probability_ppm = 20'000;  // at max_pkts, in millionths
-  uint64_t idle_packet_ns = 10'000;       // how long a typical packet takes to send
+  uint64_t idle_packet_ns = 10'000;       // how long a typical packet takes to send; QosModel::egress sets it by rate
 
   bool enabled() const { return max_pkts != 0; }
   bool operator==(const RedConfig&) const = default;

@@ -60,6 +60,7 @@ GraphOutcome run_graph(const GraphRun& run) {
   options.latency_target_ns = run.latency_target_ns;
   options.fast_path = run.fast_path;
   options.count_hits = run.count_hits;
+  options.qos = run.qos;
   options.device = run.device;
   options.progress = run.progress;
   options.print = [&](std::string_view text) { outcome.printed.append(text).push_back('\n'); };
@@ -81,6 +82,15 @@ GraphOutcome run_graph(const GraphRun& run) {
   }
   for (const auto& [port, c] : report.ports) {
     outcome.counters += fmt::format("port {} {} {}\n", port, c.packets, c.bytes);
+  }
+  for (const QosPortReport& port : report.qos) {
+    for (const QosClassReport& c : port.classes) {
+      const QosCounters& n = c.counters;
+      outcome.counters +=
+          fmt::format("qos {} {} {} in {} {} out {} {} drops {} {} {} {} highest {} p50 {} p99 {}\n", port.element,
+                      port.port, c.name, n.in_pkts, n.in_bytes, n.out_pkts, n.out_bytes, n.policed, n.shaper_full,
+                      n.tail_drops, n.early_drops, n.highest_pkts, c.p50_ns, c.p99_ns);
+    }
   }
   for (const auto& [name, image] : tables->acls) {
     if (!run.count_hits) break;

@@ -42,6 +42,7 @@ struct GraphRun {
   std::function<void(uint64_t)> progress;
   bool fast_path = true;
   bool count_hits = true;
+  std::shared_ptr<const QosModel> qos;
   DeviceOptions device;
 };
 

@@ -4,26 +4,30 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <optional>
 
 #include "elements/flow_element.h"
 #include "elements/stage_element.h"
 #include "formats/compressed_file.h"
 #include "formats/qos_text.h"
 #include "graph/router.h"
-#include "net/edit.h"
-#include "qos/departure.h"
-#include "qos/timing_wheel.h"
+#include "qos/port_qos.h"
 
 namespace sluice {
 namespace {
 
-// Whether there is a header to read and to remark: an earlier element may have cut it off.
-bool has_ip(unsigned family, uint32_t l3, uint32_t end) {
-  return family != 0 && l3 + kRemarkBytes <= end;
+// What classes look at; an earlier element may have cut the header off.
+QosPacket view_of(const Packet& p) {
+  QosPacket view;
+  view.family = p.key.family;
+  if (view.family != 0 && p.l3 + kRemarkBytes <= p.end) view.ip = p.frame + p.l3;
+  view.mark = p.mark;
+  view.bytes = p.wire_length();
+  view.ip_bytes = policed_bytes(view.family != 0, p.data, p.l3, p.wire_end);
+  return view;
 }
-unsigned class_of(const ClassMap& map, const uint8_t* frame, unsigned family, uint32_t l3, uint32_t end) {
-  return map.class_of(has_ip(family, l3, end) ? dscp_of(frame + l3, family) : 0);
+
+auto dropping(FlowContext& context) {
+  return [&context](PacketBox&& packet, DropReason why) { context.drop(std::move(packet), why); };
 }
 
 // Classify, police, remark; wait for the class's rate in the wheel, then in the class's queue, then for the port's.
@@ -43,77 +47,38 @@ class Qos final : public FlowElement {
   }
   StageTraits stage_traits() const override { return {kFieldFrame | kFieldL3, kFieldFrame | kFieldPaint}; }
   Result<void> start(FlowContext& context) override {
-    const uint64_t now = context.now_ns();
-    remarks_ = model_.remarks();
-    queues_ = std::make_unique<EgressQueues<PacketBox>>(model_.egress());
-    port_ = DepartureRate::of(model_.port_rate_bps, model_.port_burst_bytes, now);
-    uint64_t most = 0;
-    for (const QosClass& c : model_.classes) {
-      rates_.push_back(DepartureRate::of(c.rate_bps, c.burst_bytes, now));
-      policers_.push_back(PolicerState::full(c.police, now));
-      if (c.rate_bps != 0) most += c.limit_pkts;
-    }
-    words_.assign(rates_.size(), 0);
-    waiting_.assign(rates_.size(), 0);
-    policed_.assign(rates_.size(), 0);
-    wheel_ = std::make_unique<TimingWheel<PacketBox>>(static_cast<uint32_t>(most));
+    port_ = std::make_unique<PortQos<PacketBox>>(model_, context.now_ns());
     return {};
   }
 
   void push(FlowContext& context, unsigned, PacketBox packet) override {
-    Packet& p = packet->registers;
-    const uint64_t now = context.now_ns();
-    const unsigned c = class_of(model_.map, p.frame, p.key.family, p.l3, p.end);
-    const QosClass& config = model_.classes[c];
-    Color color = Color::kGreen;
-    if (config.policed) {
-      color = police(config.police, policers_[c], now, policed_bytes(p.key.family != 0, p.data, p.l3, p.wire_end));
-      if (color == Color::kRed && config.drops_red()) {
-        ++policed_[c];
-        context.drop(std::move(packet), DropReason::kPoliced);
-        return;
-      }
-    }
-    if (has_ip(p.key.family, p.l3, p.end)) remark(remarks_, c, color, p.frame + p.l3, p.key.family);
-    p.paint = static_cast<uint8_t>(c);
-    if (rates_[c].unlimited()) {
-      queue(context, c, std::move(packet));
-      return;
-    }
-    // A class waits in its own share of the wheel; what does not fit is not charged.
-    if (waiting_[c] >= config.limit_pkts) {
-      context.drop(std::move(packet), DropReason::kShaperFull);
-      return;
-    }
-    const uint64_t at = stamp(rates_[c], words_[c], now, p.wire_length());
-    ++waiting_[c];
-    wheel_->insert(at, std::move(packet));
-    release(context);
+    const QosPacket view = view_of(packet->registers);
+    packet->registers.paint = static_cast<uint8_t>(port_->class_of(view));
+    const bool was_empty = port_->queued() == 0;
+    const DropReason why = port_->arrive(context.now_ns(), view, std::move(packet), dropping(context));
+    if (why != DropReason::kNone) context.drop(std::move(packet), why);
+    changed(context, was_empty);
   }
-  void timer(FlowContext& context) override { release(context); }
+  void timer(FlowContext& context) override {
+    const bool was_empty = port_->queued() == 0;
+    port_->advance(context.now_ns(), dropping(context));
+    changed(context, was_empty);
+  }
   PacketBox pull(FlowContext& context, unsigned) override {
-    release(context);
-    if (queues_->empty()) return nullptr;
+    PacketBox packet;
     const uint64_t now = context.now_ns();
-    // The port is charged when a packet leaves, so that a class goes first which came later.
-    const uint64_t at = port_.unlimited() ? now : port_.departure(port_word_, now);
-    if (at > now) {
-      context.retry_at(at);
-      return nullptr;
-    }
-    PacketBox packet;
-    queues_->take(now, packet);
-    if (!port_.unlimited()) port_word_ = port_.charged(port_word_, now, packet->registers.wire_length());
-    return packet;
+    const bool was_empty = port_->queued() == 0;
+    const bool taken = port_->take(now, packet, dropping(context));
+    changed(context, was_empty);
+    if (taken) return packet;
+    if (port_->queued() != 0) context.retry_at(port_->ready_ns());
+    return nullptr;
   }
-  uint64_t held() const override { return wheel_->size() + queues_->size(); }
-  // Another table is another set of classes: what waits is dropped, by the reason that says so.
+  uint64_t held() const override { return port_->held(); }
+  // Classes of the same name keep what waits.
   void take(FlowContext& context, Flow& from) override {
-    auto& other = static_cast<Qos&>(from);
-    PacketBox packet;
-    while (other.queues_->take(context.now_ns(), packet)) context.drop(std::move(packet), DropReason::kGraphChanged);
-    while (other.wheel_->release(DepartureRate::kNever, packet))
-      context.drop(std::move(packet), DropReason::kGraphChanged);
+    port_->take_over(*static_cast<Qos&>(from).port_, context.now_ns(), dropping(context));
+    changed(context, true);
   }
 
   std::vector<Handler> handlers() override {
@@ -127,48 +92,25 @@ class Qos final : public FlowElement {
   }
 
  private:
-  void queue(FlowContext& context, unsigned c, PacketBox packet) {
-    const bool was_empty = queues_->empty();
-    const uint32_t bytes = packet->registers.wire_length();
-    const DropReason why = queues_->put(c, context.now_ns(), bytes, std::move(packet));
-    if (why != DropReason::kNone) {
-      context.drop(std::move(packet), why);
-    } else if (was_empty) {
-      context.has_packets();
-    }
+  void changed(FlowContext& context, bool was_empty) {
+    if (was_empty && port_->queued() != 0) context.has_packets();
+    if (port_->waiting() != 0) context.set_timer(port_->next_release_ns());
   }
-  void release(FlowContext& context) {
-    PacketBox packet;
-    while (wheel_->release(context.now_ns(), packet)) {
-      const unsigned c = packet->registers.paint;
-      --waiting_[c];
-      queue(context, c, std::move(packet));
-    }
-    if (wheel_->size() != 0) context.set_timer(wheel_->next_ns());
-  }
-  // One line a class; latencies are those of the queue.
+  // One line a class; latencies are from the arrival on.
   std::string table() const {
     std::string out = "class in out tail-drops early-drops policed waiting queued p50-ns p99-ns\n";
-    for (unsigned c = 0; c < queues_->classes(); ++c) {
-      const EgressCounters& n = queues_->counters(c);
-      out += fmt::format("{} {} {} {} {} {} {} {} {} {}\n", model_.classes[c].name, n.in_pkts, n.out_pkts, n.tail_drops,
-                         n.early_drops, policed_[c], waiting_[c], queues_->length(c),
-                         queues_->latency_ns(c).percentile(50), queues_->latency_ns(c).percentile(99));
+    for (unsigned c = 0; c < port_->classes(); ++c) {
+      const QosCounters n = port_->counters(c);
+      out += fmt::format("{} {} {} {} {} {} {} {} {} {}\n", port_->model().classes[c].name,
+                         n.in_pkts - n.policed - n.shaper_full - n.waiting, n.out_pkts, n.tail_drops, n.early_drops,
+                         n.policed, n.waiting, n.queued, port_->latency_ns(c).percentile(50),
+                         port_->latency_ns(c).percentile(99));
     }
     return out;
   }
 
   QosModel model_ = QosModel::three_priorities();
-  RemarkMap remarks_;
-  std::vector<DepartureRate> rates_;  // by class, as all that follow
-  std::vector<uint64_t> words_;
-  std::vector<uint32_t> waiting_;  // in the wheel
-  std::vector<uint64_t> policed_;
-  std::vector<PolicerState> policers_;
-  DepartureRate port_;
-  uint64_t port_word_ = 0;
-  std::unique_ptr<TimingWheel<PacketBox>> wheel_;
-  std::unique_ptr<EgressQueues<PacketBox>> queues_;
+  std::unique_ptr<PortQos<PacketBox>> port_;
 };
 
 }  // namespace
@@ -181,7 +123,7 @@ void register_qos(Registry& registry) {
   qos.description =
       "The classes are those of TABLE (see the formats' page), or three priorities by DSCP that share 3:2:1. A packet "
       "is "
-      "classified by its codepoint, policed, remarked, waits for its class's rate, then in its class's queue. Strict "
+      "classified by its codepoint (or by the mark of an access list, where a class has it), policed, remarked, waits for its class's rate, then in its class's queue. Strict "
       "classes are asked first, the others share by deficit round robin; the port's rate holds for all together. The "
       "paint "
       "becomes the class. Handlers: `classes` (a table), `config_text`, `length`.";

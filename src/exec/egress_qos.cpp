@@ -1,0 +1,297 @@
+// host only
+#include "exec/egress_qos.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "net/ether.h"
+
+namespace sluice {
+namespace {
+
+// Where the IP header of an Ethernet frame is that leaves, with as much of it as classes look at and write; family 0:
+// there is none.
+struct LinkHeader {
+  unsigned family = 0;
+  uint32_t l3 = 0;
+};
+LinkHeader find_ip(const uint8_t* frame, uint32_t captured) {
+  constexpr uint32_t kTypeAt = 12;
+  uint32_t at = kTypeAt;
+  for (unsigned tags = 0;; ++tags, at += kVlanTagBytes) {
+    if (at + 2 + kRemarkBytes > captured) return {};
+    const uint16_t type = load_be16(frame + at);
+    const uint8_t version = frame[at + 2] >> 4;
+    if (type == kEtherTypeIpv4 && version == 4) return {4, at + 2};
+    if (type == kEtherTypeIpv6 && version == 6) return {6, at + 2};
+    if (!is_vlan_ether_type(type) || tags == kMaxVlanTags) return {};
+  }
+}
+[[gnu::noinline]] unsigned codepoint_of_others(const uint8_t* frame, uint32_t captured) {
+  const LinkHeader link = find_ip(frame, captured);
+  return link.family == 0 ? 0 : dscp_of(frame + link.l3, link.family);
+}
+inline unsigned codepoint(const uint8_t* frame, uint32_t captured) {
+  // Most packets: no tag, IPv4.
+  constexpr uint32_t kTypeAndVersion = uint32_t{kEtherTypeIpv4} << 16 | 0x4000;
+  if (captured >= 14 + kRemarkBytes) {
+    const uint32_t head = load_be32(frame + 12);
+    if ((head & 0xfffff000) == kTypeAndVersion) return head >> 2 & 63;
+  }
+  return codepoint_of_others(frame, captured);
+}
+// The frames of records are the runtime's own.
+QosPacket view_of(const TxRecord& record) {
+  const LinkHeader link = find_ip(record.data, record.captured);
+  QosPacket p;
+  p.family = link.family;
+  if (link.family != 0) p.ip = const_cast<uint8_t*>(record.data) + link.l3;
+  p.bytes = record.wire;
+  p.ip_bytes = policed_bytes(link.family != 0, 0, link.l3, record.wire);
+  return p;
+}
+
+}  // namespace
+
+Result<void> EgressQos::check(const QosModel& model) {
+  if (model.marks.empty()) return {};
+  return Error(fmt::format("class {} is made by marks, which are not there any more where packets leave",
+                           model.classes[model.marks[0].qos_class].name),
+               "make classes by dscp, or write ClassifyMark and SetIPDSCP, or the element QoS, into a graph");
+}
+
+EgressQos::EgressQos(QosModel model, const std::vector<SinkSpec>& sinks) {
+  for (const SinkSpec& spec : sinks) {
+    Sink sink;
+    sink.spec = spec;
+    sink.by_number.resize(size_t{1} << 16);
+    sinks_.push_back(std::move(sink));
+  }
+  use(model);
+}
+
+void EgressQos::use(const QosModel& model) {
+  model_ = model;
+  counts_only_ = model_.counts_only() && rates_.empty();
+  for (unsigned dscp = 0; dscp < 64; ++dscp) class_of_[dscp] = static_cast<uint8_t>(model_.map.class_of(dscp));
+}
+
+QosModel EgressQos::model_of(uint16_t number) const {
+  QosModel model = model_;
+  if (const auto own = rates_.find(number); own != rates_.end()) {
+    for (QosClass& c : model.classes) {
+      if (const auto rate = own->second.find(c.name); rate != own->second.end()) c.rate_bps = rate->second;
+    }
+  }
+  return model;
+}
+
+EgressQos::Port& EgressQos::add_port(Sink& sink, uint16_t number, uint64_t now_ns) {
+  auto made = std::make_unique<Port>();
+  made->number = number;
+  made->qos = std::make_unique<PortQos<Held>>(model_of(number), now_ns);
+  sink.by_number[number] = made.get();
+  const auto at = std::upper_bound(sink.ports.begin(), sink.ports.end(), number,
+                                   [](uint16_t n, const auto& port) { return n < port->number; });
+  return **sink.ports.insert(at, std::move(made));
+}
+
+void EgressQos::Port::fold() {
+  for (unsigned c = 0; c < qos->classes(); ++c) {
+    qos->count(c, pkts[c], bytes[c]);
+    pkts[c] = bytes[c] = 0;
+  }
+}
+
+void EgressQos::count(size_t s, Batch& batch, const Selection& rows) {
+  Sink& sink = sinks_[s];
+  const BatchView view = batch.view();
+  const uint8_t* const class_of = class_of_.data();
+  uint8_t* const* const frames = view.frame;
+  const Extent* const extents = view.extent;
+  // Packets in the upper 16 bits and their bytes in the others: 64 packets of 32-bit lengths do not overflow them.
+  constexpr unsigned kPackets = 48;
+  for (uint32_t w = 0; w * 64 < view.count; ++w) {
+    uint64_t rest = rows.word(w);
+    // The packets of one port after another; most often there is one.
+    while (rest != 0) {
+      const uint32_t first = w * 64 + static_cast<uint32_t>(std::countr_zero(rest));
+      const uint16_t number = view.port[first];
+      uint64_t sums[kMaxQosClasses] = {};
+      const auto add = [&](uint32_t i) {
+        const Extent& e = extents[i];
+        const auto data = static_cast<uint32_t>(e.data);
+        const unsigned c = class_of[codepoint(frames[i] + e.data, e.end - data)] % kMaxQosClasses;
+        sums[c] += uint64_t{1} << kPackets | (e.wire_end - data);
+      };
+      uint16_t differ = 0;
+      if (rest == ~uint64_t{0}) {
+        for (uint32_t i = 0; i < 64; ++i) differ |= static_cast<uint16_t>(view.port[w * 64 + i] ^ number);
+      }
+      if (rest == ~uint64_t{0} && differ == 0) {
+        for (uint32_t i = w * 64; i < w * 64 + 64; ++i) add(i);
+        rest = 0;
+      } else {
+        uint64_t others = 0;
+        for (uint64_t b = rest; b != 0; b &= b - 1) {
+          const auto bit = static_cast<uint32_t>(std::countr_zero(b));
+          if (view.port[w * 64 + bit] == number) {
+            add(w * 64 + bit);
+          } else {
+            others |= uint64_t{1} << bit;
+          }
+        }
+        rest = others;
+      }
+      Port& port = port_of(sink, number, batch.timestamp_ns(first));
+      for (unsigned c = 0; c < kMaxQosClasses; ++c) {
+        port.pkts[c] += sums[c] >> kPackets;
+        port.bytes[c] += sums[c] & ((uint64_t{1} << kPackets) - 1);
+      }
+    }
+  }
+}
+void EgressQos::count(size_t s, const TxRecord& record) {
+  Port& port = port_of(sinks_[s], record.port, record.timestamp_ns);
+  const unsigned c = class_of_[codepoint(record.data, record.captured)];
+  ++port.pkts[c];
+  port.bytes[c] += record.wire;
+}
+
+EgressQos::Held EgressQos::copy_of(const Sink& sink, const TxRecord& record) {
+  Held held;
+  if (free_.empty()) {
+    held = std::make_unique<Frame>();
+  } else {
+    held = std::move(free_.back());
+    free_.pop_back();
+  }
+  held->record = record;
+  held->record.data = nullptr;
+  if (sink.spec.reads_frames) {
+    held->bytes.assign(record.data, record.data + record.captured);
+    held->record.data = held->bytes.data();
+  }
+  ++held_;
+  return held;
+}
+
+void EgressQos::pass(size_t s, const TxRecord& record, std::vector<TxRecord>& out) {
+  Sink& sink = sinks_[s];
+  sink.time_ns = std::max(sink.time_ns, record.timestamp_ns);
+  if (sink.due_ns <= sink.time_ns) release(sink, sink.time_ns, out);
+  Port& port = port_of(sink, record.port, sink.time_ns);
+  bool goes = false;
+  const DropReason why =
+      port.qos->pass(sink.time_ns, view_of(record), goes, [&] { return copy_of(sink, record); });
+  if (why != DropReason::kNone) ++(*sink.spec.drops)[static_cast<size_t>(why)];
+  if (goes) {
+    out.push_back(record);
+    out.back().timestamp_ns = sink.time_ns;
+  }
+  sink.due_ns = std::min(sink.due_ns, port.qos->next_ns());
+}
+
+void EgressQos::release(Sink& sink, uint64_t until_ns, std::vector<TxRecord>& out) {
+  const auto drop = [&](Held&& frame, DropReason why) {
+    ++(*sink.spec.drops)[static_cast<size_t>(why)];
+    --held_;
+    free_.push_back(std::move(frame));
+  };
+  departures_.clear();
+  sink.due_ns = ~uint64_t{0};
+  for (auto& port : sink.ports) {
+    Departure d;
+    while (port->qos->depart(until_ns, d.frame, d.at_ns, drop)) departures_.push_back(std::move(d));
+    sink.due_ns = std::min(sink.due_ns, port->qos->next_ns());
+  }
+  // Of what leaves in the same moment, the lowest port first.
+  std::stable_sort(departures_.begin(), departures_.end(),
+                   [](const Departure& a, const Departure& b) { return a.at_ns < b.at_ns; });
+  for (Departure& d : departures_) {
+    out.push_back(d.frame->record);
+    out.back().timestamp_ns = d.at_ns;
+    given_.push_back(std::move(d.frame));
+    --held_;
+  }
+}
+
+void EgressQos::drain(size_t s, std::vector<TxRecord>& out) {
+  release(sinks_[s], ~uint64_t{0}, out);
+}
+void EgressQos::forget() {
+  for (auto& frame : given_) free_.push_back(std::move(frame));
+  given_.clear();
+}
+
+std::vector<QosPortReport> EgressQos::report() {
+  std::vector<QosPortReport> all;
+  for (size_t s = 0; s < sinks_.size(); ++s) {
+    for (auto& port : sinks_[s].ports) {
+      port->fold();
+      QosPortReport r;
+      r.element = sinks_[s].spec.name;
+      r.port = port->number;
+      r.rate_bps = port->qos->model().port_rate_bps;
+      for (unsigned c = 0; c < port->qos->classes(); ++c) {
+        const Histogram& latency = port->qos->latency_ns(c);
+        r.classes.push_back({port->qos->model().classes[c].name, port->qos->model().classes[c].rate_bps,
+                             port->qos->counters(c), latency.percentile(50), latency.percentile(99)});
+      }
+      all.push_back(std::move(r));
+    }
+  }
+  return all;
+}
+
+Result<void> EgressQos::set_rate(std::string_view qos_class, uint64_t rate_bps, int64_t only) {
+  size_t c = 0;
+  while (c < model_.classes.size() && model_.classes[c].name != qos_class) ++c;
+  if (c == model_.classes.size()) {
+    std::vector<std::string> names;
+    for (const QosClass& known : model_.classes) names.push_back(known.name);
+    return Error(fmt::format("there is no class '{}'", qos_class), fmt::format("one of {}", fmt::join(names, ", ")));
+  }
+  if (only >= 0) {
+    rates_[static_cast<uint16_t>(only)][std::string(qos_class)] = rate_bps;
+    use(model_);
+  } else {
+    for (auto& [port, rates] : rates_) rates.erase(std::string(qos_class));
+    std::erase_if(rates_, [](const auto& port) { return port.second.empty(); });
+    QosModel model = model_;
+    model.classes[c].rate_bps = rate_bps;
+    use(model);
+  }
+  for (Sink& sink : sinks_) {
+    for (auto& port : sink.ports) {
+      if (only >= 0 && port->number != only) continue;
+      const uint32_t burst = port->qos->model().classes[c].burst_bytes;
+      port->qos->set_class_rate(static_cast<unsigned>(c), rate_bps, burst, sink.time_ns);
+    }
+  }
+  return {};
+}
+
+void EgressQos::load(const QosModel& model) {
+  rates_.clear();
+  use(model);
+  for (Sink& sink : sinks_) {
+    const auto drop = [&](Held&& frame, DropReason why) {
+      ++(*sink.spec.drops)[static_cast<size_t>(why)];
+      --held_;
+      free_.push_back(std::move(frame));
+    };
+    sink.due_ns = ~uint64_t{0};
+    for (auto& port : sink.ports) {
+      port->fold();
+      auto next = std::make_unique<PortQos<Held>>(model_, port->qos->time_ns());
+      next->take_over(*port->qos, sink.time_ns, drop);
+      port->qos = std::move(next);
+      sink.due_ns = std::min(sink.due_ns, port->qos->next_ns());
+    }
+  }
+}
+
+}  // namespace sluice
