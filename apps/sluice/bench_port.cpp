@@ -36,7 +36,7 @@ struct PortOptions : BenchOptions {
   uint32_t frames_kept = 0;                  // frames in the device's memory; 0: past what it caches
 };
 
-constexpr uint8_t kCodepoints[] = {46, 34, 0};  // of the classes 0, 1 and 2
+constexpr uint8_t kPortCodepoints[] = {46, 34, 0};  // of the classes 0, 1 and 2
 
 std::string write_capture(const PortOptions& o, const std::string& file, uint32_t size,
                           const std::vector<IpPrefix>& destinations) {
@@ -59,7 +59,7 @@ std::string write_capture(const PortOptions& o, const std::string& file, uint32_
     auto draw = static_cast<unsigned>((state >> 33) % parts);
     size_t c = 0;
     while (draw >= o.mix[c]) draw -= o.mix[c++];
-    set_dscp(frame.data() + 14, 4, kCodepoints[c]);
+    set_dscp(frame.data() + 14, 4, kPortCodepoints[c]);
     if (!writer.append(header, frame.data())) fail(Exit::kIo, writer.error());
   }
   need(writer.commit(), Exit::kIo);
@@ -219,7 +219,7 @@ void add_persistent_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]]
   std::vector<PriorityPortFrames> frames(3);
   for (uint64_t i = 0; i < store.size(); ++i) {
     const uint8_t dscp = store.frame(i)[15] >> 2;
-    PriorityPortFrames& to = frames[dscp == kCodepoints[0] ? 0 : dscp == kCodepoints[1] ? 1 : 2];
+    PriorityPortFrames& to = frames[dscp == kPortCodepoints[0] ? 0 : dscp == kPortCodepoints[1] ? 1 : 2];
     to.bytes.insert(to.bytes.end(), store.frame(i), store.frame(i) + PriorityPortOptions::kFrameBytes);
     to.lengths.push_back(store.captured()[i]);
   }
