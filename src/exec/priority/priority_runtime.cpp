@@ -331,13 +331,23 @@ Result<bool> PriorityRuntime::read() {
 
 void PriorityRuntime::work(unsigned id) {
   Worker& worker = *workers_[id];
+  const auto told = [this](uint32_t committed) {
+    if (committed == 0) return;
+    freed_.fetch_add(1, std::memory_order_release);
+    freed_.notify_one();
+  };
   for (uint64_t look = 0;; ++look) {
     // Before the look: what is handed on after it has changed this.
     const uint32_t seen = ready_.load(std::memory_order_acquire);
     const bool last = closed_.load(std::memory_order_acquire);
+    uint32_t resumed = 0;
+    for (unsigned c = 0; c < classes_.size(); ++c)
+      resumed += view_.rings[c].resume<HostAtomics>(places_, [&](uint64_t sequence) { commit(c, sequence); });
+    told(resumed);
     const uint32_t home = homes_.home(id, look);
     ChunkClaim claim;
     if (!view_.look<HostAtomics>(home, claim)) {
+      if (resumed != 0) continue;  // there may be more of that
       if (last) return;
       for (int i = 0; i < spins_ && ready_.load(std::memory_order_acquire) == seen; ++i) cpu_pause();
       if (ready_.load(std::memory_order_acquire) == seen) ready_.wait(seen, std::memory_order_acquire);
@@ -352,12 +362,8 @@ void PriorityRuntime::work(unsigned id) {
     const uint64_t now = now_ns();
     for (const Chunk::Run& run : chunk.runs)
       worker.stats().latency.record(now - std::min(now, run.read_ns), run.packets);
-    const uint32_t committed =
-        ring.finish<HostAtomics>(claim.sequence, [&](uint64_t sequence) { commit(claim.qos_class, sequence); });
-    if (committed != 0) {
-      freed_.fetch_add(1, std::memory_order_release);
-      freed_.notify_one();
-    }
+    told(ring.finish<HostAtomics>(claim.sequence, places_,
+                                  [&](uint64_t sequence) { commit(claim.qos_class, sequence); }));
   }
 }
 
