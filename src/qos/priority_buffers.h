@@ -14,8 +14,8 @@
 //   claimed    compare-and-swap by the workers     chunks below it belong to somebody
 //   committed  written by whoever commits          places below it are free again
 //
-// Only `claimed` and the states of places are changed by more than one thread, and only by workers: with workers on a
-// device these two lie in its memory, and nothing that crosses the bus needs more than a load and a store.
+// Only `claimed`, `left` and the states of places are changed by more than one thread, and only by workers: with
+// workers on a device these lie in its memory, and nothing that crosses the bus needs more than a load and a store.
 //
 // Memory order.
 //   Filling: the producer writes a chunk, then stores `filled` (release). A worker loads `filled` (acquire) and finds
@@ -34,9 +34,9 @@
 //
 // Nobody starves. Every class is the home of at least one turn of one group (HomePlan). A group looks at its home
 // first, and at one other chunk at most before it looks again; it comes to every turn of its own after as many looks.
-// A look takes as long as a chunk of bounded size. So while groups work, the oldest ready chunk of a class is claimed
-// after at most `turns` looks of one group, whatever the other classes hold. Which class is stolen from does not
-// matter for this; it is the highest that has something.
+// A look takes as long as a chunk of bounded size and a bounded number of commits. So while groups work, the oldest
+// ready chunk of a class is claimed after at most `turns` looks of one group, whatever the other classes hold. Which
+// class is stolen from does not matter for this; it is the highest that has something.
 #pragma once
 
 #include <algorithm>
@@ -63,6 +63,7 @@ struct HostAtomics {
     return __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   }
   // What it was before.
+  static uint64_t exchange(uint64_t* at, uint64_t value) { return __atomic_exchange_n(at, value, __ATOMIC_ACQ_REL); }
   static uint32_t fetch_or(uint32_t* at, uint32_t bits) { return __atomic_fetch_or(at, bits, __ATOMIC_ACQ_REL); }
 };
 
@@ -90,6 +91,11 @@ struct DeviceAtomics {
     expected = seen;
     return same;
   }
+  static __device__ __forceinline__ uint64_t exchange(uint64_t* at, uint64_t value) {
+    uint64_t before;
+    asm volatile("atom.acq_rel.sys.exch.b64 %0, [%1], %2;" : "=l"(before) : "l"(at), "l"(value) : "memory");
+    return before;
+  }
   static __device__ __forceinline__ uint32_t fetch_or(uint32_t* at, uint32_t bits) {
     uint32_t before;
     asm volatile("atom.acq_rel.sys.or.b32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(bits) : "memory");
@@ -113,6 +119,7 @@ struct ChunkRing {
   uint64_t* filled = nullptr;
   uint64_t* claimed = nullptr;
   uint64_t* committed = nullptr;
+  uint64_t* left = nullptr;  // 1 + the chunk that anybody may commit; 0: none
   uint32_t* states = nullptr;
   uint32_t capacity = 0;
 
@@ -151,20 +158,37 @@ struct ChunkRing {
   }
 
   // The work on a claimed chunk is done. Calls commit(s) for this chunk and those behind it that are done, as far as it
-  // is their turn: in order, each number once, from one thread at a time. Returns how many these were; 0: somebody else
-  // will commit it, or has. The chunk is not the caller's any more.
+  // is their turn, at most `most` (not 0): in order, each number once, from one thread at a time. Returns how many
+  // these were; 0: somebody else will commit it, or has. The chunk is not the caller's any more.
   template <typename Atomics, typename Commit>
-  SLUICE_HD uint32_t finish(uint64_t sequence, Commit&& commit) const {
-    uint32_t count = 0;
+  SLUICE_HD uint32_t finish(uint64_t sequence, uint32_t most, Commit&& commit) const {
     if ((Atomics::fetch_or(&states[place(sequence)], kDone) & kTurn) == 0) return 0;
-    do {
+    return commit_from<Atomics>(sequence, most, commit);
+  }
+  // Goes on where somebody left off after `most` of them. Every worker calls it between chunks; it neither waits nor
+  // ends before this returns 0.
+  template <typename Atomics, typename Commit>
+  SLUICE_HD uint32_t resume(uint32_t most, Commit&& commit) const {
+    if (Atomics::load(left) == 0) return 0;
+    const uint64_t next = Atomics::exchange(left, 0);
+    return next == 0 ? 0 : commit_from<Atomics>(next - 1, most, commit);
+  }
+
+ private:
+  // `sequence` is done, and it is its turn.
+  template <typename Atomics, typename Commit>
+  SLUICE_HD uint32_t commit_from(uint64_t sequence, uint32_t most, Commit& commit) const {
+    for (uint32_t count = 1;; ++count) {
       commit(sequence);
-      ++count;
       Atomics::clear(&states[place(sequence)]);
       ++sequence;
       Atomics::store(committed, sequence);
-    } while ((Atomics::fetch_or(&states[place(sequence)], kTurn) & kDone) != 0);
-    return count;
+      if ((Atomics::fetch_or(&states[place(sequence)], kTurn) & kDone) == 0) return count;
+      if (count == most) {
+        Atomics::store(left, sequence + 1);
+        return count;
+      }
+    }
   }
 };
 static_assert(std::is_trivially_copyable_v<ChunkRing>);
@@ -199,12 +223,18 @@ class PriorityBuffers {
   PriorityBuffers(uint32_t classes, uint32_t capacity) : states_(size_t{classes} * capacity) {
     SLUICE_ASSERT(classes >= 1 && classes <= kMaxQosClasses);
     SLUICE_ASSERT(capacity >= 1 && (capacity & (capacity - 1)) == 0);
-    words_ = std::make_unique<Line[]>(size_t{3} * classes);
+    words_ = std::make_unique<Line[]>(size_t{4} * classes);
     view_.classes = classes;
     for (uint32_t c = 0; c < classes; ++c) {
-      view_.rings[c] = {&words_[3 * c].word, &words_[3 * c + 1].word, &words_[3 * c + 2].word,
-                        states_.data() + size_t{c} * capacity, capacity};
-      view_.rings[c].begin();
+      ChunkRing& ring = view_.rings[c];
+      Line* const line = &words_[4 * c];
+      ring.filled = &line[0].word;
+      ring.claimed = &line[1].word;
+      ring.committed = &line[2].word;
+      ring.left = &line[3].word;
+      ring.states = states_.data() + size_t{c} * capacity;
+      ring.capacity = capacity;
+      ring.begin();
     }
   }
   const PriorityView& view() const { return view_; }

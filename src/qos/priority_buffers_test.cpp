@@ -135,6 +135,14 @@ struct Model {
   struct Class {
     uint64_t filled = 0, claimed = 0, committed = 0;
     std::set<uint64_t> done;
+    bool left = false;  // what is done at the head is for anybody to commit
+
+    std::vector<uint64_t> commit(uint32_t most) {
+      std::vector<uint64_t> out;
+      while (out.size() < most && done.erase(committed) != 0) out.push_back(committed++);
+      left = done.count(committed) != 0;
+      return out;
+    }
   };
   uint32_t capacity = 1;
   std::array<Class, kMaxQosClasses> classes{};
@@ -143,6 +151,7 @@ struct Model {
 RC_GTEST_PROP(PriorityBuffers, AreThoseOfTheModel, ()) {
   const auto classes = *rc::gen::inRange(1u, 5u);
   const uint32_t capacity = 1u << *rc::gen::inRange(0, 4);
+  const auto most = *rc::gen::inRange(1u, 6u);
   PriorityBuffers buffers(classes, capacity);
   const PriorityView& view = buffers.view();
   Model model;
@@ -152,7 +161,7 @@ RC_GTEST_PROP(PriorityBuffers, AreThoseOfTheModel, ()) {
   for (int i = 0; i < steps; ++i) {
     const auto c = static_cast<uint32_t>(random() % classes);
     Model::Class& want = model.classes[c];
-    switch (random() % 3) {
+    switch (random() % 4) {
       case 0: {
         uint64_t sequence = ~uint64_t{0};
         const bool may = view.rings[c].may_fill<HostAtomics>(sequence);
@@ -180,17 +189,27 @@ RC_GTEST_PROP(PriorityBuffers, AreThoseOfTheModel, ()) {
         held.push_back(claim);
         break;
       }
-      default: {
+      case 2: {
         if (held.empty()) break;
         const size_t at = random() % held.size();
         const ChunkClaim claim = held[at];
         held.erase(held.begin() + static_cast<ptrdiff_t>(at));
         Model::Class& of = model.classes[claim.qos_class];
-        of.done.insert(claim.sequence);
         std::vector<uint64_t> expected, got;
-        while (of.done.erase(of.committed) != 0) expected.push_back(of.committed++);
+        const bool head = claim.sequence == of.committed;
+        of.done.insert(claim.sequence);
+        if (head) expected = of.commit(most);
         const uint32_t count = view.rings[claim.qos_class].finish<HostAtomics>(
-            claim.sequence, [&](uint64_t sequence) { got.push_back(sequence); });
+            claim.sequence, most, [&](uint64_t sequence) { got.push_back(sequence); });
+        RC_ASSERT(got == expected);
+        RC_ASSERT(count == got.size());
+        break;
+      }
+      case 3: {
+        std::vector<uint64_t> expected, got;
+        if (want.left) expected = want.commit(most);
+        const uint32_t count =
+            view.rings[c].resume<HostAtomics>(most, [&](uint64_t sequence) { got.push_back(sequence); });
         RC_ASSERT(got == expected);
         RC_ASSERT(count == got.size());
       }
@@ -259,6 +278,10 @@ struct SteppedAtomics {
     Baton::step();
     return HostAtomics::compare_exchange(at, expected, value);
   }
+  static uint64_t exchange(uint64_t* at, uint64_t value) {
+    Baton::step();
+    return HostAtomics::exchange(at, value);
+  }
   static uint32_t fetch_or(uint32_t* at, uint32_t bits) {
     Baton::step();
     return HostAtomics::fetch_or(at, bits);
@@ -266,7 +289,7 @@ struct SteppedAtomics {
 };
 
 struct Course {
-  uint32_t classes = 3, capacity = 4, groups = 3;
+  uint32_t classes = 3, capacity = 4, groups = 3, most = 4;
   std::vector<uint32_t> fills;  // classes of chunks, in the order of filling
 };
 
@@ -287,6 +310,10 @@ void play(const Course& course, Trace& trace, Baton* baton, const std::function<
   trace.committed.resize(course.classes);
   trace.claims.resize(course.groups);
   std::atomic<bool> closed{false};
+  const auto commit = [&](uint32_t c, uint64_t sequence) {
+    if (words[c][view.rings[c].place(sequence)] != sequence * 2 + 1) trace.wrong = true;
+    trace.committed[c].push_back(sequence);
+  };
   const auto idle = [&] {
     if (baton != nullptr) {
       Baton::step();
@@ -300,9 +327,15 @@ void play(const Course& course, Trace& trace, Baton* baton, const std::function<
       if (baton != nullptr) baton->enter(g);
       for (uint64_t look = 0;; ++look) {
         const bool last = closed.load();
+        uint32_t resumed = 0;
+        for (uint32_t c = 0; c < course.classes; ++c) {
+          resumed +=
+              view.rings[c].template resume<Atomics>(course.most, [&](uint64_t sequence) { commit(c, sequence); });
+        }
         ChunkClaim claim;
         const uint32_t home = homes.home(static_cast<uint32_t>(g), look);
         if (!view.look<Atomics>(home, claim)) {
+          if (resumed != 0) continue;  // there may be more
           if (last) break;
           idle();
           continue;
@@ -313,10 +346,8 @@ void play(const Course& course, Trace& trace, Baton* baton, const std::function<
         if (word != claim.sequence * 2) trace.wrong = true;
         word = claim.sequence * 2 + 1;
         if (between) between(g);
-        ring.finish<Atomics>(claim.sequence, [&](uint64_t sequence) {
-          if (words[claim.qos_class][ring.place(sequence)] != sequence * 2 + 1) trace.wrong = true;
-          trace.committed[claim.qos_class].push_back(sequence);
-        });
+        ring.finish<Atomics>(claim.sequence, course.most,
+                             [&](uint64_t sequence) { commit(claim.qos_class, sequence); });
       }
       if (baton != nullptr) baton->leave();
     });
@@ -347,13 +378,14 @@ void none_lost_and_all_in_order(const Course& course, const Trace& trace) {
 }
 
 TEST(PriorityBuffers, NoOrderOfStepsLosesOrReordersAChunk) {
-  const uint64_t runs = 60;
+  const uint64_t runs = 40;
   for (uint64_t seed = 1; seed <= runs; ++seed) {
     std::mt19937_64 random(seed);
     Course course;
     course.classes = 1 + static_cast<uint32_t>(random() % 3);
     course.capacity = 1u << random() % 3;
     course.groups = 1 + static_cast<uint32_t>(random() % 4);
+    course.most = 1 + static_cast<uint32_t>(random() % 3);
     for (uint64_t n = random() % 30; n != 0; --n)
       course.fills.push_back(static_cast<uint32_t>(random() % course.classes));
     Baton baton(seed, course.groups + 1);
@@ -366,15 +398,16 @@ TEST(PriorityBuffers, NoOrderOfStepsLosesOrReordersAChunk) {
 
 TEST(PriorityBuffers, ThreadsLoseAndReorderNothing) {
 #if defined(__SANITIZE_THREAD__)
-  const size_t chunks = 4'000;
+  const size_t chunks = 2'000;
 #else
-  const size_t chunks = 40'000;
+  const size_t chunks = 10'000;
 #endif
   for (const uint32_t groups : {2u, 4u}) {
     for (const uint32_t capacity : {1u, 8u}) {
       Course course;
       course.groups = groups;
       course.capacity = capacity;
+      course.most = groups == 2 ? 1 : 3;
       std::mt19937_64 random(groups);
       for (size_t i = 0; i < chunks / (capacity == 1 ? 8 : 1); ++i)
         course.fills.push_back(static_cast<uint32_t>(random() % 3));
@@ -398,14 +431,34 @@ TEST(PriorityBuffers, WhoeverFinishesTheHeadCommitsWhatIsReadyBehindIt) {
   }
   std::vector<uint64_t> got;
   const auto commit = [&](uint64_t s) { got.push_back(s); };
-  EXPECT_EQ(ring.finish<HostAtomics>(2, commit), 0u);
-  EXPECT_EQ(ring.finish<HostAtomics>(1, commit), 0u);
+  EXPECT_EQ(ring.finish<HostAtomics>(2, 4, commit), 0u);
+  EXPECT_EQ(ring.finish<HostAtomics>(1, 4, commit), 0u);
   EXPECT_FALSE(ring.may_fill<HostAtomics>(sequence));
-  EXPECT_EQ(ring.finish<HostAtomics>(0, commit), 3u);
+  EXPECT_EQ(ring.finish<HostAtomics>(0, 4, commit), 3u);
   EXPECT_EQ(got, (std::vector<uint64_t>{0, 1, 2}));
   EXPECT_TRUE(ring.may_fill<HostAtomics>(sequence));
   EXPECT_EQ(sequence, 4u);
-  EXPECT_EQ(ring.finish<HostAtomics>(3, commit), 1u);
+  EXPECT_EQ(ring.finish<HostAtomics>(3, 4, commit), 1u);
+}
+
+// A thread is not kept committing for others: it hands over, and nobody else commits before somebody takes that.
+TEST(PriorityBuffers, CommitsAreHandedOver) {
+  PriorityBuffers buffers(1, 8);
+  const ChunkRing& ring = buffers.view().rings[0];
+  uint64_t sequence = 0;
+  for (int i = 0; i < 6; ++i) ring.fill<HostAtomics>();
+  while (ring.claim<HostAtomics>(sequence)) {
+  }
+  std::vector<uint64_t> got;
+  const auto commit = [&](uint64_t s) { got.push_back(s); };
+  for (const uint64_t s : {5, 4, 2, 1}) EXPECT_EQ(ring.finish<HostAtomics>(s, 2, commit), 0u);
+  EXPECT_EQ(ring.resume<HostAtomics>(2, commit), 0u);
+  EXPECT_EQ(ring.finish<HostAtomics>(0, 2, commit), 2u);
+  EXPECT_EQ(ring.finish<HostAtomics>(3, 2, commit), 0u);
+  EXPECT_EQ(ring.resume<HostAtomics>(2, commit), 2u);
+  EXPECT_EQ(ring.resume<HostAtomics>(2, commit), 2u);
+  EXPECT_EQ(ring.resume<HostAtomics>(2, commit), 0u);
+  EXPECT_EQ(got, (std::vector<uint64_t>{0, 1, 2, 3, 4, 5}));
 }
 
 // -- the policy, in simulated time: a look is one chunk, groups take turns, every class is always full
@@ -428,7 +481,7 @@ RC_GTEST_PROP(PriorityBuffers, UnderOverloadEveryClassGetsItsShare, ()) {
       RC_ASSERT(view.look<HostAtomics>(homes.home(g, round), claim));
       RC_ASSERT(!claim.stolen);
       ++served[claim.qos_class];
-      view.rings[claim.qos_class].finish<HostAtomics>(claim.sequence, [](uint64_t) {});
+      view.rings[claim.qos_class].finish<HostAtomics>(claim.sequence, 64, [](uint64_t) {});
     }
   }
   // Not more and not less than the turns at home: the bound of the argument.
@@ -465,7 +518,7 @@ RC_GTEST_PROP(PriorityBuffers, NoClassStarves, ()) {
       // One chunk a look, and none is stolen while there is one at home.
       RC_ASSERT(claim.stolen == !ready);
       served[claim.qos_class] = true;
-      view.rings[claim.qos_class].finish<HostAtomics>(claim.sequence, [](uint64_t) {});
+      view.rings[claim.qos_class].finish<HostAtomics>(claim.sequence, 64, [](uint64_t) {});
     }
     for (uint32_t c = 0; c < classes; ++c) {
       waited[c] = had[c] && !served[c] ? waited[c] + 1 : 0;

@@ -68,6 +68,17 @@ PriorityRuntime::~PriorityRuntime() = default;
 
 namespace {
 
+// The runtime's word `freed_`: the low bits are the class that the reader waits for, counted from 1; 0: it does not.
+// The others count commits. Whichever of the reader's or and a committer's addition comes later sees what the other
+// thread did before: the reader finds the place free, or the committer finds that it is wanted.
+constexpr uint32_t kWanted = 15;
+static_assert(kMaxQosClasses < kWanted);
+
+bool half_free(const ChunkRing& ring) {
+  const uint64_t filled = HostAtomics::load(ring.filled);
+  return filled - HostAtomics::load(ring.committed) <= ring.capacity / 2;
+}
+
 // Elements that would see packets of different classes in another order than that of the input. Circles are none: a
 // worker takes a chunk to its end before the next.
 std::vector<Diagnostic> order_dependent(const Router& router, const Plan& plan) {
@@ -227,13 +238,16 @@ Result<bool> PriorityRuntime::open_chunk(unsigned qos_class, unsigned source) {
     for (unsigned c = 0; c < classes_.size(); ++c) {
       if (open_.count(c) != 0) hand_on(c);
     }
+    // Half of the places are waited for: to wake for each would cost more than a chunk does.
     reader_->offline();
-    for (int i = 0; i < spins_ && !ring.may_fill<HostAtomics>(sequence); ++i) cpu_pause();
-    while (true) {
-      const uint32_t seen = freed_.load(std::memory_order_acquire);
-      if (ring.may_fill<HostAtomics>(sequence)) break;
+    freed_.fetch_or(qos_class + 1, std::memory_order_acq_rel);
+    for (uint32_t seen = freed_.load(std::memory_order_acquire); !half_free(ring);
+         seen = freed_.load(std::memory_order_acquire)) {
       freed_.wait(seen, std::memory_order_acquire);
     }
+    freed_.fetch_and(~kWanted, std::memory_order_relaxed);
+    [[maybe_unused]] const bool free = ring.may_fill<HostAtomics>(sequence);
+    SLUICE_ASSERT(free);
     reader_->online();
   }
   Chunk& chunk = *k.chunks[ring.place(sequence)];
@@ -331,13 +345,26 @@ Result<bool> PriorityRuntime::read() {
 
 void PriorityRuntime::work(unsigned id) {
   Worker& worker = *workers_[id];
+  const auto told = [this](unsigned c, uint32_t committed) {
+    if (committed == 0) return;
+    const uint32_t before = freed_.fetch_add(kWanted + 1, std::memory_order_acq_rel);
+    if ((before & kWanted) == c + 1 && half_free(view_.rings[c])) freed_.notify_one();
+  };
   for (uint64_t look = 0;; ++look) {
     // Before the look: what is handed on after it has changed this.
     const uint32_t seen = ready_.load(std::memory_order_acquire);
     const bool last = closed_.load(std::memory_order_acquire);
+    uint32_t resumed = 0;
+    for (unsigned c = 0; c < classes_.size(); ++c) {
+      const uint32_t count =
+          view_.rings[c].resume<HostAtomics>(places_, [&](uint64_t sequence) { commit(c, sequence); });
+      told(c, count);
+      resumed += count;
+    }
     const uint32_t home = homes_.home(id, look);
     ChunkClaim claim;
     if (!view_.look<HostAtomics>(home, claim)) {
+      if (resumed != 0) continue;  // there may be more of that
       if (last) return;
       for (int i = 0; i < spins_ && ready_.load(std::memory_order_acquire) == seen; ++i) cpu_pause();
       if (ready_.load(std::memory_order_acquire) == seen) ready_.wait(seen, std::memory_order_acquire);
@@ -352,12 +379,8 @@ void PriorityRuntime::work(unsigned id) {
     const uint64_t now = now_ns();
     for (const Chunk::Run& run : chunk.runs)
       worker.stats().latency.record(now - std::min(now, run.read_ns), run.packets);
-    const uint32_t committed =
-        ring.finish<HostAtomics>(claim.sequence, [&](uint64_t sequence) { commit(claim.qos_class, sequence); });
-    if (committed != 0) {
-      freed_.fetch_add(1, std::memory_order_release);
-      freed_.notify_one();
-    }
+    told(claim.qos_class, ring.finish<HostAtomics>(claim.sequence, places_,
+                                                   [&](uint64_t sequence) { commit(claim.qos_class, sequence); }));
   }
 }
 
