@@ -184,8 +184,7 @@ void EgressQos::pass(size_t s, const TxRecord& record, std::vector<TxRecord>& ou
   if (sink.due_ns <= sink.time_ns) release(sink, sink.time_ns, out);
   Port& port = port_of(sink, record.port, sink.time_ns);
   bool goes = false;
-  const DropReason why =
-      port.qos->pass(sink.time_ns, view_of(record), goes, [&] { return copy_of(sink, record); });
+  const DropReason why = port.qos->pass(sink.time_ns, view_of(record), goes, [&] { return copy_of(sink, record); });
   if (why != DropReason::kNone) ++(*sink.spec.drops)[static_cast<size_t>(why)];
   if (goes) {
     out.push_back(record);
