@@ -126,13 +126,17 @@ void EgressQos::count(size_t s, Batch& batch, const Selection& rows) {
         const unsigned c = class_of[codepoint(frames[i] + e.data, e.end - data)] % kMaxQosClasses;
         sums[c] += uint64_t{1} << kPackets | (e.wire_end - data);
       };
-      uint16_t differ = 0;
-      if (rest == ~uint64_t{0}) {
-        for (uint32_t i = 0; i < 64; ++i) differ |= static_cast<uint16_t>(view.port[w * 64 + i] ^ number);
+      // Also where packets are not there: most often all rows have port 0.
+      uint16_t differ = (w + 1) * 64 <= view.count ? 0 : 1;
+      if (differ == 0) {
+        const uint16_t* const ports = view.port + w * 64;
+        for (uint32_t i = 0; i < 64; ++i) differ |= static_cast<uint16_t>(ports[i] ^ number);
       }
       if (rest == ~uint64_t{0} && differ == 0) {
         for (uint32_t i = w * 64; i < w * 64 + 64; ++i) add(i);
         rest = 0;
+      } else if (differ == 0) {
+        for (; rest != 0; rest &= rest - 1) add(w * 64 + static_cast<uint32_t>(std::countr_zero(rest)));
       } else {
         uint64_t others = 0;
         for (uint64_t b = rest; b != 0; b &= b - 1) {
