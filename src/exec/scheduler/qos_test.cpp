@@ -256,8 +256,7 @@ TEST(QosElements, AnotherGraphKeepsWhatWaitsInClassesOfTheSameName) {
   EXPECT_EQ(p->drops(DropReason::kGraphChanged), 50u);
   EXPECT_NEAR(static_cast<double>(p->count("c.count")), 2 * 100 + 50, 2);
   EXPECT_EQ(p->report.queued, 0u);
-  EXPECT_EQ(p->report.packets_in,
-            static_cast<uint64_t>(p->count("c.count")) + 50 + p->drops(DropReason::kShaperFull));
+  EXPECT_EQ(p->report.packets_in, static_cast<uint64_t>(p->count("c.count")) + 50 + p->drops(DropReason::kShaperFull));
 }
 
 TEST(QosElements, AWrongTableIsShownAtItsPlace) {
