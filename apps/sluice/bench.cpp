@@ -725,6 +725,7 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
             options.latency_target_ns = latency_target_ns(o.latency_target);
             options.stop = &interrupted();
             options.device = devices.options;
+            options.qos = o.qos;
             if (!devices.options.devices.empty()) {
               options.device.devices = {devices.options.devices[w % devices.options.devices.size()]};
             }
@@ -883,6 +884,7 @@ void add_bench(CLI::App& root) {
     sub.add_flag("--device-only", o.device_only, "Leave the CPU's case out");
   };
   add_bench_latency(*bench);
+  add_bench_shaper(*bench);
   add_bench_soak(*bench);
   add_bench_functions(*bench);
   add_bench_port(*bench);

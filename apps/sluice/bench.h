@@ -8,6 +8,7 @@
 
 #include "app.h"
 #include "devices.h"
+#include "qos/qos_model.h"
 
 namespace sluice::app {
 
@@ -23,11 +24,12 @@ struct BenchOptions {
   uint64_t packets = 0, sample = 20'000;
   std::vector<uint32_t> batches = {256};  // of pipeline: measured one after the other
   std::vector<uint32_t> sizes = {64};
-  std::vector<uint32_t> frames;    // records a flight, for what goes to a device
-  uint64_t frame_repetitions = 0;  // flights a case; 0: by kind
-  bool device_only = false;        // leave the CPU's own case out
-  bool lookups_only = false;       // of a device: only what is all in its memory
-  bool spoil = false;              // hidden: makes the check find something, so that a test can see the refusal
+  std::vector<uint32_t> frames;         // records a flight, for what goes to a device
+  uint64_t frame_repetitions = 0;       // flights a case; 0: by kind
+  std::shared_ptr<const QosModel> qos;  // of pipeline: every case also with these classes
+  bool device_only = false;             // leave the CPU's own case out
+  bool lookups_only = false;            // of a device: only what is all in its memory
+  bool spoil = false;                   // hidden: makes the check find something, so that a test can see the refusal
 };
 
 // A folder that goes away with the run.
@@ -84,14 +86,15 @@ void add_resident_lookups(const BenchOptions& o, const OpenDevices& devices, con
 void add_resident_frames(const BenchOptions& o, const OpenDevices& devices, const Pipeline& pipeline,
                          const std::string& capture, const std::string& name, std::vector<Case>& cases);
 
-// The rate of a pipeline on packets in memory, `o.repetitions` times; each of o.workers is a runtime of its own, and
-// all play `frames`.
+// The rate of a pipeline on packets in memory, `o.repetitions` times, with `o.qos` where it is given; each of o.workers
+// is a runtime of its own, and all play `frames`.
 Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const Pipeline& pipeline, uint32_t batch,
                       const std::string& name, const std::shared_ptr<FrameCache>& frames, Progress& progress);
 
 void add_bench_latency(CLI::App& bench);
 void add_bench_functions(CLI::App& bench);
 void add_bench_port(CLI::App& bench);
+void add_bench_shaper(CLI::App& bench);
 void add_bench_soak(CLI::App& bench);
 void add_bench_priorities(CLI::App& bench);
 

@@ -58,7 +58,8 @@ class LiveRun {
   Json hits_;
 };
 
-// show runtime|rules|drops|tables|routes|qos, acl, routes, adjacencies, qos: questions and changes to a process that runs.
+// show runtime|rules|drops|tables|routes|qos, acl, routes, adjacencies, qos: questions and changes to a process that
+// runs.
 void add_live_shows(CLI::App& show);
 void add_graph(CLI::App& root);
 void add_acl(CLI::App& root);

@@ -1,5 +1,5 @@
-// sluice show runtime|rules|drops|tables|routes|qos, sluice acl, sluice routes, sluice qos: asks and changes a process that runs.
-// host only
+// sluice show runtime|rules|drops|tables|routes|qos, sluice acl, sluice routes, sluice qos: asks and changes a process
+// that runs. host only
 #include <filesystem>
 #include <tuple>
 
@@ -293,9 +293,8 @@ std::string qos_text(const Json& ports) {
       table.add({fmt::format("{}:{}", word_of(port, "element"), count_of(port, "port")), word_of(c, "class"),
                  rate_text(count_of(c, "rate_bps")), with_commas(count_of(c["in"], "packets")),
                  with_commas(count_of(c["out"], "packets")), with_commas(count_of(c["out"], "bytes")),
-                 dropped == 0 ? "-" : with_commas(dropped),
-                 with_commas(count_of(c, "waiting") + count_of(c, "queued")), with_commas(count_of(c, "queue_highest")),
-                 us("p50"), us("p99"), why.empty() ? "-" : why});
+                 dropped == 0 ? "-" : with_commas(dropped), with_commas(count_of(c, "waiting") + count_of(c, "queued")),
+                 with_commas(count_of(c, "queue_highest")), us("p50"), us("p99"), why.empty() ? "-" : why});
     }
   }
   return table.str();
@@ -534,7 +533,8 @@ void add_qos(CLI::App& root) {
   CLI::App* sub = add_subcommand(
       *group, "set", "Subcommands",
       "Gives a class another rate. Packets that wait keep the time that they were given, and nothing overtakes them.",
-      "sluice qos set voice rate 20Mbps\nsluice qos set voice rate unlimited --port 2", [set] { return set_qos(*set); });
+      "sluice qos set voice rate 20Mbps\nsluice qos set voice rate unlimited --port 2",
+      [set] { return set_qos(*set); });
   sub->add_option("class", set->qos_class, "The class's name")->required()->type_name("CLASS");
   sub->add_option("what", set->what, "What is set: rate")->required()->type_name("rate");
   sub->add_option("rate", set->rate, "Such as 20Mbps; or unlimited")->required()->type_name("RATE");
@@ -543,10 +543,11 @@ void add_qos(CLI::App& root) {
       ->type_name("N");
   add_socket_option(*sub, *set);
   auto load = std::make_shared<QosFlags>();
-  sub = add_subcommand(*group, "load", "Subcommands",
-                       "Puts the classes of a file in place of those that are there. Classes of the same name keep what\n"
-                       "waits and what they counted; what waits in others is dropped as graph-changed.",
-                       "sluice qos load edge.qos", [load] { return load_qos(*load); });
+  sub =
+      add_subcommand(*group, "load", "Subcommands",
+                     "Puts the classes of a file in place of those that are there. Classes of the same name keep what\n"
+                     "waits and what they counted; what waits in others is dropped as graph-changed.",
+                     "sluice qos load edge.qos", [load] { return load_qos(*load); });
   sub->add_option("file", load->file, "The classes")->required()->type_name("FILE");
   add_socket_option(*sub, *load);
 }

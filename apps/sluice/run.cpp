@@ -176,7 +176,8 @@ Exit run_queues(const RunFlags& o, Pipeline& pipeline, const Defines& defines, c
          fmt::format("--device {}: this graph runs on the CPU alone: {}", device, pipeline.router.scheduled));
   }
   if (!o.qos.empty()) {
-    fail(Exit::kUsage, fmt::format("--qos is not for graphs that the packet scheduler runs: {}", pipeline.router.scheduled),
+    fail(Exit::kUsage,
+         fmt::format("--qos is not for graphs that the packet scheduler runs: {}", pipeline.router.scheduled),
          fmt::format("write the element in front of what sends: -> QoS({}) -> Unqueue ->", o.qos));
   }
   if (!o.live.hits.empty() || o.live.top != 0)

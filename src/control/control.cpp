@@ -154,10 +154,10 @@ Result<Json> Control::run(const Json& request) {
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
     return changed(tables_.replace_routes(table, files, dry_run));
   }
-  const std::vector<std::string> commands = {"show runtime",   "show rules",        "show drops",  "show tables",
-                                             "show routes",    "acl change",        "acl replace", "routes change",
-                                             "routes replace", "adjacencies change", "show qos",
-                                             "qos set",        "qos load"};
+  const std::vector<std::string> commands = {"show runtime",   "show rules",         "show drops",  "show tables",
+                                             "show routes",    "acl change",         "acl replace", "routes change",
+                                             "routes replace", "adjacencies change", "show qos",    "qos set",
+                                             "qos load"};
   if (command.starts_with("graph ")) {
     return Error(fmt::format("'{}' is for graphs that the packet scheduler runs", command),
                  "start 'sluice run' with --packet-scheduler, and any graph is one");
@@ -192,7 +192,8 @@ Result<Json> Control::set_qos(const std::string& qos_class, const std::string& r
   uint64_t bps = 0;
   if (rate != "unlimited" && (!parse_rate_bps(rate, &bps) || bps < DepartureRate::kLeastBps))
     return Error(fmt::format("'{}' is no rate", rate), "such as 20Mbps, from 1kbps to 400Gbps; or unlimited");
-  auto done = runtime_.change_qos([qos_class, bps, port](EgressQos& qos) { return qos.set_rate(qos_class, bps, port); });
+  auto done =
+      runtime_.change_qos([qos_class, bps, port](EgressQos& qos) { return qos.set_rate(qos_class, bps, port); });
   if (!done) return std::move(done).error();
   Json json{{"class", qos_class}, {"rate_bps", bps}};
   if (port >= 0) json["port"] = port;

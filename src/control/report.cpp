@@ -94,8 +94,7 @@ Json to_json(const std::vector<QosPortReport>& ports) {
                          {"queue_highest", n.highest_pkts},
                          {"latency_ns", {{"p50", c.p50_ns}, {"p99", c.p99_ns}}}});
     }
-    all.push_back(
-        {{"element", port.element}, {"port", port.port}, {"rate_bps", port.rate_bps}, {"classes", classes}});
+    all.push_back({{"element", port.element}, {"port", port.port}, {"rate_bps", port.rate_bps}, {"classes", classes}});
   }
   return all;
 }

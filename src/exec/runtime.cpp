@@ -548,7 +548,8 @@ void Runtime::make_egress_qos() {
 }
 
 Result<void> Runtime::change_qos(std::function<Result<void>(EgressQos&)> change) {
-  if (qos_ == nullptr || live_ == nullptr) return Error("this run has no classes of service", "start it with --qos FILE");
+  if (qos_ == nullptr || live_ == nullptr)
+    return Error("this run has no classes of service", "start it with --qos FILE");
   auto result = std::make_shared<Result<void>>();
   {
     const std::lock_guard lock(live_->mutex);

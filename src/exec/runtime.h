@@ -115,7 +115,7 @@ struct RunReport {
   std::map<uint16_t, PortCounters> ports;  // by the adjacency's output port
   std::vector<Sink> sinks;
   std::vector<QosPortReport> qos;  // with RunOptions::qos; by sink and port
-  WorkerStats totals;  // elements and drops summed over workers
+  WorkerStats totals;              // elements and drops summed over workers
   std::array<uint64_t, kDropReasons> drops{};
   uint64_t dropped = 0;
   double seconds = 0;
@@ -238,7 +238,7 @@ class Runtime {
   WorkerStats commit_stats_;  // what happens at egress
   std::vector<TxRecord> merged_;
   std::vector<TxRecord> departing_;  // of leaving_ and of what waited for its rate or turn
-  std::vector<TxRecord> leaving_;  // of merged_ and of what waited, those that leave now
+  std::vector<TxRecord> leaving_;    // of merged_ and of what waited, those that leave now
   std::vector<const PrintRecord*> prints_;
   BatchSizer sizer_{0, 1};
   uint64_t read_ = 0;

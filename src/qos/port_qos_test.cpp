@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "net/packet_builder.h"
+#include "qos/fraction.h"
 
 namespace sluice {
 namespace {
@@ -221,11 +222,10 @@ RC_GTEST_PROP(PortQos, SendsAndDropsWhatTheSlowModelDoes, ()) {
     uint64_t at = 0;
     while (port.depart(t, id, at, drop)) departed.push_back({id, at});
   };
-  const auto steps =
-      *rc::gen::scale(5.0, rc::gen::container<std::vector<std::tuple<uint64_t, unsigned, uint32_t, bool>>>(
-                               rc::gen::tuple(rc::gen::element<uint64_t>(0, 0, 1, 60, 1000, 50'000),
-                                              rc::gen::inRange(0u, 5u), rc::gen::inRange<uint32_t>(60, 1515),
-                                              rc::gen::arbitrary<bool>())));
+  const auto steps = *rc::gen::scale(
+      5.0, rc::gen::container<std::vector<std::tuple<uint64_t, unsigned, uint32_t, bool>>>(
+               rc::gen::tuple(rc::gen::element<uint64_t>(0, 0, 1, 60, 1000, 50'000), rc::gen::inRange(0u, 5u),
+                              rc::gen::inRange<uint32_t>(60, 1515), rc::gen::arbitrary<bool>())));
   uint64_t now = start;
   uint32_t next_id = 0;
   for (const auto& [wait, wanted, bytes, passes] : steps) {
@@ -308,6 +308,102 @@ TEST(PortQos, MarksMakeClassesAndRemarksKeepTheChecksumRight) {
   EXPECT_EQ(frame.bytes, Frame(18).bytes);
 }
 
+// -- against exact fractions -----------------------------------------------------------------------------------------
+
+// A rate in fractions of nanoseconds since the start: until when it is spoken for.
+struct ExactRate {
+  testing::Fraction ns_per_byte = 0;  // 0: unlimited
+  uint64_t burst_bytes = 0;
+  testing::Fraction busy = 0;
+
+  bool unlimited() const { return ns_per_byte == testing::Fraction(0); }
+  testing::Fraction departure(const testing::Fraction& now) const {
+    return unlimited() ? now : testing::Fraction::most(now, busy - testing::Fraction(burst_bytes) * ns_per_byte);
+  }
+  void charge(const testing::Fraction& now, uint32_t bytes) {
+    busy = testing::Fraction::most(busy, now) + testing::Fraction(bytes) * ns_per_byte;
+  }
+  // What is spoken for in time stays so; what is left of the burst is kept in whole bytes.
+  void change(uint64_t bps, uint64_t burst, uint64_t now_ns) {
+    const testing::Fraction now(now_ns), to = bps == 0 ? testing::Fraction(0) : testing::Fraction(8'000'000'000, bps);
+    const testing::Fraction next = departure(now);
+    if (!unlimited() && now < next) {
+      busy = next + testing::Fraction(burst) * to;
+    } else {
+      uint64_t used = 0;  // of the new burst
+      if (!unlimited()) {
+        const uint64_t spent = (testing::Fraction::most(busy - now, 0) / ns_per_byte).rounded_up();
+        const uint64_t credit = spent < burst_bytes ? burst_bytes - spent : 0;
+        used = credit < burst ? burst - credit : 0;
+      }
+      busy = now + testing::Fraction(used) * to;
+    }
+    ns_per_byte = to;
+    burst_bytes = burst;
+  }
+};
+
+// A class inside a port, whose rates change while packets wait: never early, and late by what is rounded alone: a
+// nanosecond at each, and at a change a nanosecond and a byte of credit.
+RC_GTEST_PROP(PortQos, AClassInsideAPortKeepsBothRatesThroughChanges, ()) {
+  // With small denominators, as the fractions' are multiplied.
+  const auto any_rate = [] {
+    return *rc::gen::element<uint64_t>(0, 10'000, 3'000'000, 7'000'000, 100'000'000, 9'000'000'000, 400'000'000'000);
+  };
+  QosModel model;
+  model.classes.resize(1);
+  model.classes[0].name = "a";
+  model.classes[0].limit_pkts = 1000;
+  PortQos<uint32_t> port(model, 0);
+  ExactRate inner, outer;
+  testing::Fraction queued = 0, left = 0;
+  std::vector<testing::Fraction> want;
+  std::vector<uint64_t> late, got;
+  uint64_t now = 0, slack = 2;
+  const auto until = [&](uint64_t t) {
+    uint32_t id = 0;
+    uint64_t at = 0;
+    while (port.depart(t, id, at, [](uint32_t&&, DropReason) { RC_FAIL("a drop"); })) got.push_back(at);
+  };
+  const auto changed = [&](uint64_t bps) { slack += 3 + (bps == 0 ? 0 : 8'000'000'000 / bps); };
+  Frame frame(0);
+  const auto steps = *rc::gen::inRange(1u, 100u);
+  for (uint32_t i = 0; i < steps; ++i) {
+    now += *rc::gen::element<uint64_t>(0, 1, 700, 12'345, 1'000'003);
+    until(now);
+    const auto what = *rc::gen::inRange(0u, 10u);
+    const auto burst = *rc::gen::element(0u, 1514u, 20'000u);
+    if (what == 0) {
+      const uint64_t bps = any_rate();
+      port.set_class_rate(0, bps, burst, now);
+      inner.change(bps, burst, now);
+      changed(bps);
+    } else if (what == 1 && port.held() == 0) {
+      // The oracle has sent all then, too.
+      const uint64_t bps = any_rate();
+      port.set_port_rate(bps, burst, now);
+      outer.change(bps, burst, now);
+      changed(bps);
+    } else {
+      const auto bytes = *rc::gen::inRange<uint32_t>(60, 1515);
+      RC_ASSERT(port.arrive(now, frame.view(bytes), uint32_t{i}, [](uint32_t&&, DropReason) {}) == DropReason::kNone);
+      // First in, first out, also where a rate is taken away.
+      queued = testing::Fraction::most(inner.departure(now), queued);
+      inner.charge(now, bytes);
+      left = outer.departure(testing::Fraction::most(queued, left));
+      outer.charge(left, bytes);
+      want.push_back(left);
+      late.push_back(slack);
+    }
+  }
+  until(~uint64_t{0});
+  RC_ASSERT(got.size() == want.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    RC_ASSERT(want[i] <= testing::Fraction(got[i]));
+    RC_ASSERT(testing::Fraction(got[i]) <= want[i] + testing::Fraction(late[i]));
+  }
+}
+
 // -- changes while packets wait --------------------------------------------------------------------------------------
 
 // All packets that leave until `t`, by item.
@@ -334,8 +430,7 @@ TEST(PortQos, ARateThatChangesKeepsTheTimesThatWereGiven) {
   port.set_class_rate(0, 80'000'000, 0, 50'000);
   come(port, 50'000, 46, 100, 3);
   come(port, 50'000, 46, 100, 4);
-  EXPECT_EQ(leave(port, ~uint64_t{0}),
-            (std::vector<Departed>{{1, 100'000}, {2, 200'000}, {3, 300'000}, {4, 310'000}}));
+  EXPECT_EQ(leave(port, ~uint64_t{0}), (std::vector<Departed>{{1, 100'000}, {2, 200'000}, {3, 300'000}, {4, 310'000}}));
 }
 
 TEST(PortQos, ARateThatIsTakenAwayLetsNothingOvertake) {
@@ -391,9 +486,8 @@ TEST(PortQos, AnotherModelKeepsWhatWaitsInClassesOfTheSameName) {
   std::map<uint32_t, DropReason> drops;
   follower.take_over(port, 50'000, [&](uint32_t&& item, DropReason why) { drops[item] = why; });
   EXPECT_EQ(port.held(), 0u);
-  EXPECT_EQ(drops, (std::map<uint32_t, DropReason>{{5, DropReason::kQueueFull},
-                                                   {9, DropReason::kGraphChanged},
-                                                   {10, DropReason::kGraphChanged}}));
+  EXPECT_EQ(drops, (std::map<uint32_t, DropReason>{
+                       {5, DropReason::kQueueFull}, {9, DropReason::kGraphChanged}, {10, DropReason::kGraphChanged}}));
   EXPECT_EQ(follower.held(), 6u);
   const auto left = leave(follower, ~uint64_t{0});
   ASSERT_EQ(left.size(), 6u);

@@ -84,8 +84,7 @@ struct QosModel {
   // then never longer than a packet, so that neither its limit nor RED matters.)
   bool counts_only() const {
     return port_rate_bps == 0 && std::all_of(classes.begin(), classes.end(), [](const QosClass& c) {
-             return c.rate_bps == 0 && !c.policed &&
-                    c.remark[static_cast<unsigned>(Color::kGreen)] == RemarkMap::kKeep;
+             return c.rate_bps == 0 && !c.policed && c.remark[static_cast<unsigned>(Color::kGreen)] == RemarkMap::kKeep;
            });
   }
 

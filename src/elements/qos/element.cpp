@@ -123,7 +123,8 @@ void register_qos(Registry& registry) {
   qos.description =
       "The classes are those of TABLE (see the formats' page), or three priorities by DSCP that share 3:2:1. A packet "
       "is "
-      "classified by its codepoint (or by the mark of an access list, where a class has it), policed, remarked, waits for its class's rate, then in its class's queue. Strict "
+      "classified by its codepoint (or by the mark of an access list, where a class has it), policed, remarked, waits "
+      "for its class's rate, then in its class's queue. Strict "
       "classes are asked first, the others share by deficit round robin; the port's rate holds for all together. The "
       "paint "
       "becomes the class. Handlers: `classes` (a table), `config_text`, `length`.";

@@ -29,7 +29,8 @@ struct ShapedRun {
   }
 };
 
-std::unique_ptr<ShapedRun> run_shaped(const std::string& text) {
+// `next`: the graph that the handler `hotconfig` puts in place.
+std::unique_ptr<ShapedRun> run_shaped(const std::string& text, const std::string& next = {}) {
   static const Registry registry = [] {
     Registry r;
     register_elements(r);
@@ -51,6 +52,7 @@ std::unique_ptr<ShapedRun> run_shaped(const std::string& text) {
   if (!tables.ok()) return failed(tables.error());
   SchedulerOptions options;
   options.simulated = true;
+  options.load = [next](std::string_view) { return load_scheduler_graph(next, "next", registry, {}); };
   auto scheduler = Scheduler::create(*p.router, *tables, options);
   if (!scheduler.ok()) return failed(scheduler.error());
   p.scheduler = std::move(*scheduler);
@@ -236,6 +238,25 @@ TEST(QosElements, ClassesAreShapedPolicedAndRemarked) {
   EXPECT_NEAR(static_cast<double>(p->count("h.count")), 1000, 1);
   EXPECT_NEAR(static_cast<double>(p->drops(DropReason::kPoliced)), 9000, 2);
   EXPECT_NEAR(static_cast<double>(p->drops(DropReason::kShaperFull)), 10000 - 1000 - 20, 2);
+}
+
+TEST(QosElements, AnotherGraphKeepsWhatWaitsInClassesOfTheSameName) {
+  // 100 frames a second of 1000 leave each class, and 50 wait.
+  const std::string before = class_file("qos_before",
+                                        "class gone dscp af11 rate 91200bps limit 50\n"
+                                        "class slow dscp others rate 91200bps limit 50\n");
+  const std::string after = class_file("qos_after", "class slow dscp others rate 91200bps limit 60\n");
+  auto p = run_shaped("q :: QoS(" + before + ");\n" + dscp_packets(10, 1000) + " -> q; " + dscp_packets(0, 1000) +
+                          " -> q;\nq -> Unqueue -> c :: Counter -> Discard;\n"
+                          "DriverManager(wait 1s, write hotconfig next, wait 5s);",
+                      "Idle -> CheckIPHeader(14) -> q :: QoS(" + after +
+                          ") -> Unqueue -> c :: Counter -> Discard; DriverManager(wait 1s, stop);");
+  ASSERT_EQ(p->error, "");
+  EXPECT_EQ(p->scheduler->swaps(), 1u);
+  EXPECT_EQ(p->drops(DropReason::kGraphChanged), 50u);
+  EXPECT_NEAR(static_cast<double>(p->count("c.count")), 2 * 100 + 50, 2);
+  EXPECT_EQ(p->report.queued, 0u);
+  EXPECT_EQ(p->report.packets_in, static_cast<uint64_t>(p->count("c.count")) + 50 + p->drops(DropReason::kShaperFull));
 }
 
 TEST(QosElements, AWrongTableIsShownAtItsPlace) {
