@@ -53,7 +53,9 @@ TEST_F(CliQosTest, ClassesAreShapedAndReported) {
     EXPECT_LE(before, frame.timestamp_ns);
     before = frame.timestamp_ns;
     if (frame.data[15] >> 2 != 46) continue;
-    if (last_voice != 0) EXPECT_EQ(frame.timestamp_ns - last_voice, 1'000'000u);
+    if (last_voice != 0) {
+      EXPECT_EQ(frame.timestamp_ns - last_voice, 1'000'000u);
+    }
     last_voice = frame.timestamp_ns;
   }
   const Said text = sluice("run --routes rib --in in.pcap --qos edge.qos");
@@ -80,9 +82,11 @@ TEST_F(CliQosTest, ErrorsSayWhereAndWhatToDo) {
   EXPECT_NE(wrong.err.find("^"), std::string::npos);
   EXPECT_EQ(sluice("run --routes rib --in in.pcap --qos nowhere.qos").code, 3);
   write("marks.qos", "class a mark 7\nclass b dscp others\n");
-  const Said marks = sluice("run --routes rib --in in.pcap --qos marks.qos");
-  EXPECT_EQ(marks.code, 1);
-  EXPECT_NE(marks.err.find("class a is made by marks"), std::string::npos) << marks.err;
+  EXPECT_EQ(sluice("run --routes rib --in in.pcap --qos marks.qos").code, 0);
+  write("rates.qos", "class a dscp ef rate 1Mbps\nclass b dscp others\n");
+  const Said rates = sluice("run --routes rib --in in.pcap --qos rates.qos --priorities");
+  EXPECT_EQ(rates.code, 2);
+  EXPECT_NE(rates.err.find("codepoints alone"), std::string::npos) << rates.err;
   write("queue.click", "FromDump(in.pcap, STOP true) -> Queue -> Unqueue -> Discard;");
   const Said queue = sluice("run queue.click --qos edge.qos");
   EXPECT_EQ(queue.code, 2);
@@ -92,6 +96,7 @@ TEST_F(CliQosTest, ErrorsSayWhereAndWhatToDo) {
 TEST_F(CliQosTest, ARunningProcessIsAskedAndChanged) {
   write("wrong.qos", "class a dscp 99\n");
   write("next.qos", "class rest dscp others\nclass voice dscp ef rate 1Mbps\n");
+  write("marks.qos", "class a mark 7\nclass b dscp others\n");
   const Said said = shell(R"(export SLUICE_SOCKET=$PWD/s; s="$SLUICE"
 "$s" run --routes rib --in in.pcap --repeat --qos edge.qos --control s -o json > run.out 2> run.err & run=$!
 for i in $(seq 600); do test -S s && "$s" show qos -o json > qos.json 2> /dev/null && grep -q voice qos.json && break; sleep 0.05; done
@@ -102,10 +107,11 @@ for i in $(seq 600); do test -S s && "$s" show qos -o json > qos.json 2> /dev/nu
 "$s" qos set voice rate fast 2> rate.txt; echo $? >> codes
 "$s" show qos -o json > after.json
 "$s" qos load wrong.qos 2> wrong.txt; echo $? >> codes
+"$s" qos load marks.qos 2> marks.txt; echo $? >> codes
 "$s" qos load next.qos > load.txt; echo $? >> codes
 "$s" show qos -o json > loaded.json
 kill -TERM $run; wait $run; echo $? >> codes)");
-  EXPECT_EQ(read("codes"), "0\n0\n1\n1\n1\n0\n0\n") << said.err << read("run.err");
+  EXPECT_EQ(read("codes"), "0\n0\n1\n1\n1\n1\n0\n0\n") << said.err << read("run.err");
   const auto json_of = [&](const std::string& name) { return Json::parse(read(name), nullptr, false); };
   EXPECT_EQ(json_of("qos.json")["ports"][0]["classes"][0]["rate_bps"], 8'000'000) << read("qos.json");
   EXPECT_NE(read("qos.txt").find("voice"), std::string::npos);
@@ -115,6 +121,7 @@ kill -TERM $run; wait $run; echo $? >> codes)");
   EXPECT_NE(read("rate.txt").find("'fast' is no rate"), std::string::npos);
   EXPECT_EQ(json_of("after.json")["ports"][0]["classes"][0]["rate_bps"], 20'000'000);
   EXPECT_NE(read("wrong.txt").find("wrong.qos:1:14"), std::string::npos) << read("wrong.txt");
+  EXPECT_NE(read("marks.txt").find("class a is made by marks"), std::string::npos) << read("marks.txt");
   const Json loaded = json_of("loaded.json")["ports"][0]["classes"];
   EXPECT_EQ(loaded[0]["class"], "rest");
   EXPECT_EQ(loaded[1]["rate_bps"], 1'000'000);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <functional>
 #include <map>
 #include <random>
 #include <string>
@@ -81,7 +82,9 @@ struct OnePort {
   std::vector<Timed> left;
   std::map<DropReason, uint64_t> drops;
 };
-OnePort one_port(const QosModel& model, std::vector<Timed> in) {
+OnePort one_port(
+    const QosModel& model, std::vector<Timed> in,
+    const std::function<uint32_t(unsigned)>& mark_of = [](unsigned) { return 0u; }) {
   OnePort out;
   PortQos<size_t> port(model, in[0].at_ns);
   const auto drop = [&](size_t&&, DropReason why) { ++out.drops[why]; };
@@ -98,6 +101,7 @@ OnePort one_port(const QosModel& model, std::vector<Timed> in) {
     QosPacket p;
     p.ip = f.data() + l3;
     p.family = f[l3] >> 4;
+    p.mark = mark_of(dscp_of(p.ip, p.family));
     p.bytes = static_cast<uint32_t>(f.size());
     p.ip_bytes = static_cast<uint32_t>(f.size() - l3);
     if (const DropReason why = port.arrive(in[i].at_ns, p, size_t{i}, drop); why != DropReason::kNone) ++out.drops[why];
@@ -168,6 +172,30 @@ TEST_F(EgressQosEquality, LeavesAndDropsWhatOnePortSays) {
   EXPECT_TRUE(read_packets(dir_ / "OUT") == want.left);
   for (const auto& [why, count] : want.drops)
     EXPECT_EQ(first.outcome.report.drops[static_cast<size_t>(why)], count) << to_string(why);
+  every_way(text, model, first);
+}
+
+// Marks of an access list stay with the packets until they leave, and decide before the codepoint.
+TEST_F(EgressQosEquality, MarksMakeClasses) {
+  const auto in = timed_packets(testing::kWatched ? 800 : 2500, 7);
+  const std::string capture = write_packets(dir_ / "in.pcap", in);
+  const auto model = classes(
+      "class marked mark 7,20-30 rate 1Mbps limit 20\n"
+      "class voice dscp ef,18 rate 2Mbps limit 30\n"
+      "class rest dscp others limit 25\nport rate 30Mbps burst 2000\n");
+  // By the codepoint 18 the packets would be of the second class.
+  testing::write_file(dir_ / "rules",
+                      "mark(7) udp from any to any dscp 18\nmark(31) udp from any to any dscp 8\n"
+                      "permit ip from any to any\n");
+  OnePort want = one_port(*model, in, [](unsigned dscp) { return dscp == 18 ? 7u : dscp == 8 ? 31u : 0u; });
+  EXPECT_GT(want.drops[DropReason::kShaperFull], 3u);
+  const std::string text = "AclTable(list, FILE " + (dir_ / "rules") + "); FromDump(" + capture +
+                           ") -> IPInput -> ACL(TABLE list) -> ToDump($OUT);";
+  const DeviceOutcome first = run(text, model);
+  ASSERT_TRUE(first.outcome.ok) << first.outcome.error;
+  EXPECT_TRUE(first.outcome.report.conserved());
+  EXPECT_TRUE(read_packets(dir_ / "OUT") == want.left);
+  EXPECT_GT(first.outcome.report.qos.at(0).classes.at(0).counters.in_pkts, 50u);
   every_way(text, model, first);
 }
 

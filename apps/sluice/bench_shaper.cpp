@@ -91,11 +91,11 @@ void add_costs(const ShaperOptions& o, const OpenDevices& devices, std::vector<C
   const TemporaryFolder folder;
   write_text(folder / "rib", "0.0.0.0/1 10.0.0.1\n128.0.0.0/1 10.0.0.2\n");
   auto writer = need(CaptureWriter::create(folder / "in.pcap"), Exit::kIo);
-  constexpr uint8_t kCodepoints[] = {46, 34, 0};
+  constexpr uint8_t kSomeCodepoints[] = {46, 34, 0};
   for (uint32_t i = 0; i < 4096; ++i) {
     const auto frame = udp4("10.0.0.1", fmt::format("192.0.{}.{}", i / 200 % 200, 1 + i % 200))
                            .ports(static_cast<uint16_t>(i), 53)
-                           .dscp(kCodepoints[i % 3])
+                           .dscp(kSomeCodepoints[i % 3])
                            .size(60)
                            .build();
     const auto bytes = static_cast<uint32_t>(frame.size());

@@ -163,9 +163,7 @@ void follow_gpu_classes(const std::string& text, const std::string& file, const 
 std::shared_ptr<const QosModel> read_qos(const std::string& file) {
   if (file.empty()) return nullptr;
   need(check_readable(file), Exit::kIo);
-  auto model = std::make_shared<QosModel>(need(parse_qos(need(read_text_file(file)), file)));
-  need(EgressQos::check(*model));
-  return model;
+  return std::make_shared<QosModel>(need(parse_qos(need(read_text_file(file)), file)));
 }
 
 // A graph that the packet scheduler runs, on the CPU.
@@ -209,6 +207,17 @@ Exit run_queues(const RunFlags& o, Pipeline& pipeline, const Defines& defines, c
 Exit run_classes(const RunFlags& o, const Pipeline& pipeline, const RunOptions& run_options) {
   PriorityOptions options = priority_options(o.priorities);
   options.run = run_options;
+  if (const auto& qos = run_options.qos; qos != nullptr) {
+    if (!qos->counts_only() || !qos->marks.empty()) {
+      fail(Exit::kUsage, "--priorities goes by codepoints alone: the classes of --qos have rates, policers or marks",
+           "leave --priorities out, or write classes with dscp and weight alone");
+    }
+    options.classes = qos->map;
+    if (options.shares.empty()) {
+      for (const QosClass& c : qos->classes) options.shares.push_back(c.weight);
+    }
+    options.run.qos = nullptr;
+  }
   const PriorityRun done = run_priorities(pipeline, options);
   const RunReport& report = done.report.run;
   const bool stdout_taken =
@@ -325,6 +334,8 @@ Exit run(const RunFlags& o) {
     fail(Exit::kUsage,
          fmt::format("--priorities: the packet scheduler runs this graph: {}", pipeline->router.scheduled));
   if (!pipeline->router.scheduled.empty()) return run_queues(o, *pipeline, defines, device, live);
+  // Marks have to stay with the packets until they leave.
+  if (qos != nullptr && !qos->marks.empty()) pipeline->plan = need(make_plan(pipeline->router, kFieldMark));
   if (o.simulated) fail(Exit::kUsage, "--simtime is for graphs with queues, timers or scripts");
   RunOptions options;
   options.workers = o.workers;

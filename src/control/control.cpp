@@ -205,7 +205,7 @@ Result<Json> Control::load_qos(const std::string& file) {
   if (!text) return std::move(text).error();
   auto model = parse_qos(*text, file);
   if (!model) return std::move(model).error();
-  if (auto ok = EgressQos::check(*model); !ok) return std::move(ok).error();
+  if (auto ok = EgressQos::check(*model, runtime_.at_sinks()); !ok) return std::move(ok).error();
   auto done = runtime_.change_qos([model = *model](EgressQos& qos) -> Result<void> {
     qos.load(model);
     return {};

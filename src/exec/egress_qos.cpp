@@ -112,6 +112,7 @@ QosPacket view_of(const TxRecord& record) {
   QosPacket p;
   p.family = link.family;
   if (link.family != 0) p.ip = const_cast<uint8_t*>(record.data) + link.l3;
+  p.mark = record.mark;
   p.bytes = record.wire;
   p.ip_bytes = policed_bytes(link.family != 0, 0, link.l3, record.wire);
   return p;
@@ -119,11 +120,11 @@ QosPacket view_of(const TxRecord& record) {
 
 }  // namespace
 
-Result<void> EgressQos::check(const QosModel& model) {
-  if (model.marks.empty()) return {};
-  return Error(fmt::format("class {} is made by marks, which are not there any more where packets leave",
+Result<void> EgressQos::check(const QosModel& model, FieldMask at_sinks) {
+  if (model.marks.empty() || (at_sinks & kFieldMark) != 0) return {};
+  return Error(fmt::format("class {} is made by marks, which this run does not keep until packets leave",
                            model.classes[model.marks[0].qos_class].name),
-               "make classes by dscp, or write ClassifyMark and SetIPDSCP, or the element QoS, into a graph");
+               "start a run with such a file: --qos FILE");
 }
 
 EgressQos::EgressQos(QosModel model, const std::vector<SinkSpec>& sinks) {
@@ -138,7 +139,7 @@ EgressQos::EgressQos(QosModel model, const std::vector<SinkSpec>& sinks) {
 
 void EgressQos::use(const QosModel& model) {
   model_ = model;
-  counts_only_ = model_.counts_only() && rates_.empty();
+  counts_only_ = model_.counts_only() && rates_.empty() && model_.marks.empty();
   for (unsigned dscp = 0; dscp < 64; ++dscp) class_of_[dscp] = static_cast<uint8_t>(model_.map.class_of(dscp));
 }
 

@@ -45,8 +45,8 @@ class EgressQos {
     bool reads_frames = true;  // else only the lengths of what waits are kept
     Drops* drops = nullptr;    // where the sink's drops are counted; outlives this
   };
-  // Whether sinks can do what the model asks for. Errors: marks, which they do not see.
-  static Result<void> check(const QosModel& model);
+  // Whether sinks can do what the model asks for; `at_sinks`: Plan::at_sinks. Errors: marks, which they do not see.
+  static Result<void> check(const QosModel& model, FieldMask at_sinks);
   // A model that `check` takes.
   EgressQos(QosModel model, const std::vector<SinkSpec>& sinks);
 

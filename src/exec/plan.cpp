@@ -59,7 +59,9 @@ Order topological_order(const Router& router, const std::vector<std::vector<unsi
 
 class Planner {
  public:
-  explicit Planner(const Router& router) : router_(router), n_(router.elements.size()) {}
+  Planner(const Router& router, FieldMask at_sinks) : router_(router), n_(router.elements.size()) {
+    plan_.at_sinks = at_sinks;
+  }
 
   Result<Plan> run() {
     successors_.resize(n_);
@@ -264,6 +266,7 @@ class Planner {
       const PlanNode& node = plan_.nodes[i];
       if (node.type == PlanNode::Type::kSegment || node.type == PlanNode::Type::kHost) continue;
       wanted[i] = kFieldFrame | kFieldExtent;
+      if (node.type == PlanNode::Type::kSink) wanted[i] |= plan_.at_sinks;
       if (node.type == PlanNode::Type::kSink) continue;
       wanted[i] |= router_.elements[node.elements[0]]->stage_traits().reads;
       for (size_t x = 0; x < node.exits.size(); ++x) {
@@ -301,12 +304,12 @@ std::string field_names(FieldMask mask) {
 
 }  // namespace
 
-Result<Plan> make_plan(const Router& router) {
+Result<Plan> make_plan(const Router& router, FieldMask at_sinks) {
   if (!router.scheduled.empty()) {
     return Error(fmt::format("the packet scheduler has to run this graph: {}", router.scheduled),
                  "`sluice run` and `click` have it");
   }
-  return Planner(router).run();
+  return Planner(router, at_sinks).run();
 }
 
 Result<std::unique_ptr<Snapshot>> bind_plan(const Plan& plan, const Router& router, TableSet tables) {

@@ -50,11 +50,13 @@ struct Plan {
   std::vector<PlanSource> sources;
   std::vector<unsigned> sinks;    // element indices, in graph order
   std::vector<unsigned> ordered;  // element indices, in the order of their nodes
+  FieldMask at_sinks = 0;         // registers that sinks find in the batch, besides the frame and its extent
 };
 
 // Stages are joined into maximal segments of at most kMaxStages; what comes after a host element starts a new one.
 // Errors: no source, more exits than a program can number, a graph for the packet scheduler.
-Result<Plan> make_plan(const Router& router);
+// `at_sinks`: what is asked of packets where they leave (kFieldMark), besides the frame.
+Result<Plan> make_plan(const Router& router, FieldMask at_sinks = 0);
 
 // Binds every program over the tables of one generation. Errors: each table that is missing or of the wrong kind.
 Result<std::unique_ptr<Snapshot>> bind_plan(const Plan& plan, const Router& router, TableSet tables);

@@ -25,6 +25,7 @@ struct TxRecord {
   uint32_t sequence;  // arrival at the sink, for packets of one order: 0 for the packet that came in itself
   uint16_t port;      // output port of the adjacency
   uint8_t limiter;
+  uint32_t mark = 0;  // of an access list, where the plan keeps marks for sinks (Plan::at_sinks)
 };
 
 inline TxRecord tx_record(const Batch& batch, uint32_t row, uint32_t sequence) {
@@ -36,7 +37,8 @@ inline TxRecord tx_record(const Batch& batch, uint32_t row, uint32_t sequence) {
           batch.order(row),
           sequence,
           batch.port(row),
-          batch.annotation(row).limiter};
+          batch.annotation(row).limiter,
+          batch.annotation(row).mark};
 }
 
 class BatchSource {

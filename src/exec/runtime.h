@@ -166,6 +166,9 @@ class Runtime {
   // those of `change`; options.qos was not given; no answer within a second, then it may still be made.
   Result<void> change_qos(std::function<Result<void>(EgressQos&)> change);
 
+  // What sinks find of a packet besides its frame (Plan::at_sinks).
+  FieldMask at_sinks() const { return plan_.at_sinks; }
+
   // The counters of access lists. Precondition: options.count_hits. Thread-safe, also after the run.
   HitLedger& hits() { return *ledger_; }
 

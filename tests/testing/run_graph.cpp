@@ -50,7 +50,7 @@ GraphOutcome run_graph(const GraphRun& run) {
   if (!router) return failed(router.error());
   auto tables = load_tables(*router);
   if (!tables) return failed(tables.error());
-  auto plan = make_plan(*router);
+  auto plan = make_plan(*router, run.qos != nullptr && !run.qos->marks.empty() ? kFieldMark : FieldMask{0});
   if (!plan) return failed(plan.error());
   auto snapshot = bind_plan(*plan, *router, *tables);
   if (!snapshot) return failed(snapshot.error());
