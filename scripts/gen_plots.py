@@ -239,11 +239,40 @@ def growth():
     return wanted
 
 
+def port_priorities():
+    """Persistent mode with priorities: what groups, chunks and the mix of classes do."""
+    wanted = {}
+    for document in documents("port_device.json"):
+        rows = {row["case"].split("/persistent/", 1)[1]: row for row in document["results"]
+                if "/persistent/" in row["case"]}
+        about = where(document)
+        groups = {"shaped": [(row["groups"], row["median"]) for name, row in rows.items() if name.startswith("groups/")]}
+        wanted["port_groups.svg"] = plot("Rate by groups of lanes", about, "groups", "million packets a second", groups)
+        latency, rate = {}, {}
+        for name, row in rows.items():
+            parts = name.split("/")
+            if parts[0] != "buffer":
+                continue
+            line = f"{parts[2]} at a time" + (", unshaped" if len(parts) > 3 else "")
+            latency.setdefault(line, []).append((row["chunk"], row["latency_ns"]["p50"] / 1e3))
+            rate.setdefault(line, []).append((row["chunk"], row["median"]))
+        wanted["port_latency.svg"] = plot("Time of a chunk by its size", about, "packets a chunk", "microseconds, p50",
+                                          latency)
+        wanted["port_chunks.svg"] = plot("Rate by size of chunks", about, "packets a chunk", "million packets a second",
+                                         rate)
+        even = rows["mix/1-1-1"]["median"]
+        mixes = {"highest class": [(100 / 3, even), (90, rows["mix/90-5-5"]["median"]), (100, rows["mix/1-0-0"]["median"])],
+                 "lowest class": [(100 / 3, even), (90, rows["mix/5-5-90"]["median"]), (100, rows["mix/0-0-1"]["median"])]}
+        wanted["port_mix.svg"] = plot("Rate by the part of one class", about, "percent of the packets",
+                                      "million packets a second", mixes)
+    return wanted
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
-    wanted = sweeps() | frame_sweeps() | round_trips() | growth() | route_growth()
+    wanted = sweeps() | frame_sweeps() | round_trips() | growth() | route_growth() | port_priorities()
     stale = []
     for name, text in wanted.items():
         path = PLOTS / name

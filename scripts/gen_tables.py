@@ -41,6 +41,7 @@ EXTRA = {
     "p99_us": ("p99, us", number),
     "p999_us": ("p99.9, us", number),
     "watts": ("W", number),
+    "packets_per_joule": ("M packets a joule", lambda value: number(value / 1e6)),
     "rules": ("rules", lambda value: f"{value:,}"),
     "routes": ("routes", lambda value: f"{value:,}"),
     "bytes": ("MiB", lambda value: number(value / 2**20)),

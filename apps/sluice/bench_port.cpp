@@ -244,6 +244,8 @@ void add_persistent_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]]
               {"checked", last.checked},
               {"stolen_part", chunks != 0 ? static_cast<double>(last.stolen) / static_cast<double>(chunks) : 0.0},
               {"latency_ns", {{"min", all.percentile(0)}, {"p50", all.percentile(50)}, {"p99", all.percentile(99)}}},
+              {"p50_us", static_cast<double>(all.percentile(50)) * 1e-3},
+              {"p99_us", static_cast<double>(all.percentile(99)) * 1e-3},
               {"classes", by_class}};
     if (power.watts >= 0) {
       c.more["watts"] = power.watts;

@@ -104,10 +104,10 @@ class PriorityBench {
   std::string capture_of(const Mix& mix) { return folder_ / fmt::format("{}.pcap", mix.name); }
   std::string text_of(const Mix& mix, const char* source, const char* limit, const std::string& sink) {
     return fmt::format(
-        "{}({}{}) -> CheckIPHeader(14) -> ACL(FILE {}, DEFAULT permit) -> DecIPTTL\n"
+        "{}({}{}) -> CheckIPHeader(14) -> ACL(FILE {}, DEFAULT permit, ALGORITHM {}) -> DecIPTTL\n"
         "-> IPLookup(0.0.0.0/0 0, 10.0.0.0/8 192.0.2.1 0, 172.16.0.0/12 192.0.2.2 0)\n"
         "-> EtherRewrite(02:00:00:00:00:0a, 02:00:00:00:00:0b) -> {};",
-        source, capture_of(mix), limit, rules_, sink);
+        source, capture_of(mix), limit, rules_, o_.algorithm.empty() ? "auto" : o_.algorithm, sink);
   }
   PriorityOptions options(unsigned workers, uint32_t chunk) {
     PriorityOptions p;
@@ -308,6 +308,9 @@ void add_bench_priorities(CLI::App& bench) {
       ->check(CLI::Range(64u, 9618u))
       ->type_name("BYTES")
       ->capture_default_str();
+  sub->add_option("--algorithm", o->algorithm, "Of the access list; linear makes packets very dear (default auto)")
+      ->check(CLI::IsMember(acl_algorithm_choices()))
+      ->type_name("NAME");
   sub->add_option("--rules", o->rule_count, "Rules of the access list, which make packets dear")
       ->check(CLI::Range(1u, 100'000u))
       ->type_name("N")

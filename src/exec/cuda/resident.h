@@ -59,11 +59,6 @@ inline uint32_t frame_outcome(const Walker& w) {
   return w.visited | uint32_t{w.output} << 16 | static_cast<uint32_t>(w.packet.reason) << 24;
 }
 
-// Whether a frame of that outcome passed all of `stages`, each but a classifier's by its first output.
-SLUICE_HD bool resident_left(uint32_t outcome, uint32_t stages) {
-  return (outcome & 0xffff) == (1u << stages) - 1 && (outcome >> 16) == 0;
-}
-
 // Runs a program over the frames, `repeats` times after one that is not counted, each time over the bytes as they were
 // given. Returns frames a second of each. `frames.bytes` then holds what the last run made of them, `outcomes` (one a
 // frame) what became of each. Errors as above, and a program that is not the standard graph's with an access list and
