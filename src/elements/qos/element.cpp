@@ -45,7 +45,7 @@ class Qos final : public FlowElement {
     if (model.error().diagnostics.empty()) diagnostics.add(arguments.error_at("TABLE", model.error().message));
     for (const Diagnostic& d : model.error().diagnostics) diagnostics.add(d);
   }
-  StageTraits stage_traits() const override { return {kFieldFrame | kFieldL3, kFieldFrame | kFieldPaint}; }
+  StageTraits stage_traits() const override { return {kFieldFrame | kFieldL3 | kFieldMark, kFieldFrame | kFieldPaint}; }
   Result<void> start(FlowContext& context) override {
     port_ = std::make_unique<PortQos<PacketBox>>(model_, context.now_ns());
     return {};
