@@ -238,6 +238,30 @@ TEST_F(EgressQosEquality, SinksThatDoNotReadFramesCountByClassAndTime) {
   }
 }
 
+// Most packets leave by the fast path, on the host or behind a device, and their codepoints are not read again.
+TEST_F(EgressQosEquality, CodepointsThatWereNotedAreThoseOfTheFrames) {
+  std::vector<Timed> in = timed_packets(2000, 5);
+  // Runs of common packets between the others: whole bursts, and parts of them.
+  std::mt19937_64 random(6);
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (i % 500 >= 400) continue;
+    auto b = udp4("10.0.0.1", "192.0.2.7").ttl(random() % 50 == 0 ? 1 : 9);
+    in[i].frame = b.dscp(static_cast<uint8_t>(random() % 64)).payload(random() % 100).build();
+  }
+  const std::string capture = write_packets(dir_ / "in.pcap", in);
+  const auto model = classes("class a dscp 0-9\nclass b dscp 10-31\nclass c dscp 32\nclass d dscp others\n");
+  const auto text = [&](const std::string& sink) {
+    return testing::standard_graph_text(dir_, "FromDump(" + capture + ")", sink, "tuple_space", testing::kDirect4,
+                                        "poptrie");
+  };
+  const DeviceOutcome writes = run(text("ToDump($OUT)"), model);
+  const DeviceOutcome counts = run(text("ToMemory"), model);
+  ASSERT_TRUE(counts.outcome.ok) << counts.outcome.error;
+  EXPECT_EQ(writes.outcome.counters, counts.outcome.counters);
+  EXPECT_GT(counts.outcome.report.qos.size(), 0u);
+  every_way(text("ToMemory"), model, counts);
+}
+
 TEST_F(EgressQosEquality, ClassesThatOnlyCountChangeNothing) {
   const auto in = timed_packets(2000, 4);
   const std::string capture = write_packets(dir_ / "in.pcap", in);

@@ -662,6 +662,7 @@ Result<void> Runtime::make_jobs(size_t count) {
       jobs_.back()->ordered = std::make_unique<OrderedPass>(*ordered_);
       for (JobShare& share : jobs_.back()->shares) share.ordered = jobs_.back()->ordered.get();
     }
+    if (qos_ != nullptr) jobs_.back()->batch.keep_codepoints();
     pin(jobs_.back()->batch);
   }
   return {};

@@ -169,6 +169,10 @@ uint32_t Worker::finish_fast(const PlanNode& node, const Program& program, const
     Selection& to = walk_->pending[first_input_[target.node] + target.input];
     add_rows(burst, passed, to);
     walk_->dirty[target.node] = 1;
+    // Nothing changes the packets from here on.
+    if (view.codepoint != nullptr && plan_.nodes[target.node].type == PlanNode::Type::kSink) {
+      code_.note_codepoints(view, burst, passed);
+    }
   }
   return all & ~(passed | stopped);
 }

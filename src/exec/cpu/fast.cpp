@@ -369,6 +369,31 @@ void commit_narrow(const BatchView& view, const FastBurst& burst, uint32_t mask,
   commit(view, burst, mask, headers);
 }
 
+// Bits 16 to 21 of the key's last word (net/key4.h).
+inline void note_codepoints(const BatchView& view, const FastBurst& burst, uint32_t mask) {
+  uint32_t rest[FastBurst::kLanes] = {};
+  if (burst.late_keys == nullptr) {
+    std::memcpy(rest, burst.rest, sizeof rest);
+  } else {
+    for (uint32_t i = 0; i < burst.count; ++i) {
+      std::memcpy(&rest[i], burst.late_keys + i * sizeof(Key4) + offsetof(Key4, rest), sizeof rest[i]);
+    }
+  }
+  uint8_t codepoints[FastBurst::kLanes];
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) codepoints[i] = static_cast<uint8_t>(rest[i] >> 16 & 63);
+  if (burst.one_run && mask == ~uint32_t{0}) {
+    std::memcpy(view.codepoint + burst.row[0], codepoints, sizeof codepoints);
+  } else {
+    for_lanes(mask, [&](uint32_t lane) { view.codepoint[burst.row[lane]] = codepoints[lane]; });
+  }
+}
+SLUICE_WIDE void note_codepoints_wide(const BatchView& view, const FastBurst& burst, uint32_t mask) {
+  note_codepoints(view, burst, mask);
+}
+void note_codepoints_narrow(const BatchView& view, const FastBurst& burst, uint32_t mask) {
+  note_codepoints(view, burst, mask);
+}
+
 // The columns of the first 32 places, whatever lies there.
 inline void keep(const FastBurst& burst, const FastKept& to) {
   for (uint32_t i = 0; i < FastBurst::kLanes; ++i) to.row[i] = static_cast<uint16_t>(burst.row[i]);
@@ -421,11 +446,11 @@ uint32_t take_narrow(const uint64_t* words, uint32_t usual, FastBurst& burst) {
 }  // namespace
 
 const FastCode& plain_fast_code() {
-  static constexpr FastCode kCode{&commit_narrow, &keep_narrow, &restore_narrow, &take_narrow};
+  static constexpr FastCode kCode{&commit_narrow, &note_codepoints_narrow, &keep_narrow, &restore_narrow, &take_narrow};
   return kCode;
 }
 const FastCode& fast_code() {
-  static constexpr FastCode kWide{&commit_wide, &keep_wide, &restore_wide, &take_wide};
+  static constexpr FastCode kWide{&commit_wide, &note_codepoints_wide, &keep_wide, &restore_wide, &take_wide};
   return has_wide() ? kWide : plain_fast_code();
 }
 

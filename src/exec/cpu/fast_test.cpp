@@ -196,6 +196,51 @@ TEST(Fast, WhatWasKeptComesBackWithTheResults) {
   }
 }
 
+TEST(Fast, NotesTheCodepointsOfItsLanesAlone) {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    uint64_t state = seed;
+    Batch batch = Batch::create(128, size_t{128} * 512).value();
+    EXPECT_EQ(batch.view().codepoint, nullptr);
+    batch.keep_codepoints();
+    std::vector<uint8_t> want(128, Batch::kNotNoted);
+    std::vector<uint8_t> dscp;
+    for (uint32_t i = 0; i < 128; ++i) {
+      dscp.push_back(static_cast<uint8_t>(next(state) % 64));
+      const std::vector<uint8_t> bytes = udp4("10.1.2.3", "192.0.2.9").dscp(dscp[i]).build();
+      uint8_t* to = batch.reserve(bytes.size());
+      std::memcpy(to, bytes.data(), bytes.size());
+      batch.push(to, static_cast<uint32_t>(bytes.size()), static_cast<uint32_t>(bytes.size()), i, i);
+    }
+    uint32_t rows[32], rest[32];
+    const uint32_t n = seed % 3 == 0 ? 32 : 1 + static_cast<uint32_t>(next(state) % 32);
+    const uint32_t from = static_cast<uint32_t>(next(state) % 33);
+    for (uint32_t i = 0; i < n; ++i) rows[i] = seed % 2 == 0 ? from + i : from + 3 * i;
+    FastBurst burst;
+    burst.clear();
+    ASSERT_EQ(gather_fast(batch.view(), rows, n, burst, rest), 0u);
+    alignas(16) uint32_t records[32][4];
+    for (uint32_t i = 0; i < n; ++i) {
+      const Key4 key = burst.key(i);
+      std::memcpy(records[i], &key, sizeof key);
+      records[i][3] |= 0x55u << 25;
+    }
+    if (seed % 4 < 2) {
+      std::memset(burst.rest, 0xa5, sizeof burst.rest);
+      burst.late_keys = reinterpret_cast<const std::byte*>(records);
+    }
+    const uint32_t mask = (static_cast<uint32_t>(next(state)) | (seed % 5 == 0 ? ~0u : 0u)) & burst.lanes();
+    (seed % 7 < 3 ? plain_fast_code() : fast_code()).note_codepoints(batch.view(), burst, mask);
+    for (uint32_t i = 0; i < n; ++i) {
+      if ((mask >> i & 1) != 0) want[rows[i]] = dscp[rows[i]];
+    }
+    ASSERT_EQ(std::vector<uint8_t>(batch.view().codepoint, batch.view().codepoint + 128), want) << seed;
+    // The next packets know nothing yet.
+    batch.clear();
+    batch.append(128);
+    EXPECT_EQ(batch.view().codepoint[rows[0]], Batch::kNotNoted);
+  }
+}
+
 TEST(Fast, LateKeysAreTheColumnsOnceTheyAreAskedFor) {
   Batch batch = mixed(64, 4);
   uint32_t rows[32], rest[32];
