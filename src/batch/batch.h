@@ -51,7 +51,7 @@ struct BatchView {
   uint16_t* port;
   FlowKey* key;
   uint32_t count;
-  uint8_t* codepoint;  // on the host, where the batch has it (Batch::keep_codepoints); else nullptr
+  uint32_t* egress_note;  // on the host, where the batch has them (Batch::keep_egress_notes); else nullptr
 
   // Fills the registers of packet i; `live` says which spilled columns hold something.
   SLUICE_HD void load(uint32_t i, FieldMask live, Packet& p) const {
@@ -98,13 +98,14 @@ class Batch {
   bool full() const { return count_ >= limit_; }
   BatchView view() {
     return BatchView{frame_.data(), extent_.data(), annotation_.data(), port_.data(), key_.data(), count_,
-                     codepoint_.empty() ? nullptr : codepoint_.data()};
+                     egress_note_.empty() ? nullptr : egress_note_.data()};
   }
 
-  // Adds a column for the codepoint of packets that have left with the IPv4 header that it was read from: whoever sends
-  // them notes it there, and who counts them need not read the frame again. kNotNoted: see the frame.
-  void keep_codepoints() { codepoint_.assign(capacity_, kNotNoted); }
-  static constexpr uint8_t kNotNoted = 0xff;
+  // Adds a column for packets that have left as whole untagged IPv4 frames without padding: their codepoint above the
+  // bytes of the IP packet. Whoever sends them notes it, and who counts them need not read frame or extent again.
+  void keep_egress_notes() { egress_note_.assign(capacity_, kNotNoted); }
+  static constexpr uint32_t kNotNoted = ~uint32_t{0};
+  static constexpr unsigned kNoteBytesBits = 16;
 
   // The memory behind `reserve`: it moves only when a frame larger than all of it comes.
   std::span<std::byte> arena() { return {reinterpret_cast<std::byte*>(arena_.data()), arena_bytes_}; }
@@ -140,7 +141,7 @@ class Batch {
     extent_[i] = Extent{0, captured, wire, 0, 0xffff};
     annotation_[i] = Annotation{};
     port_[i] = 0;
-    if (!codepoint_.empty()) codepoint_[i] = kNotNoted;
+    if (!egress_note_.empty()) egress_note_[i] = kNotNoted;
     timestamp_ns_[i] = timestamp_ns;
     order_[i] = order;
     numbered_ &= order == i;
@@ -194,7 +195,7 @@ class Batch {
   void append(uint32_t n) {
     static_assert(static_cast<uint8_t>(DropReason::kNone) == 0);
     std::memset(port_.data(), 0, n * sizeof port_[0]);
-    if (!codepoint_.empty()) std::memset(codepoint_.data(), kNotNoted, n);
+    if (!egress_note_.empty()) std::memset(egress_note_.data(), 0xff, n * sizeof egress_note_[0]);
     if (annotated_ != 0) std::memset(static_cast<void*>(annotation_.data()), 0, annotated_ * sizeof(Annotation));
     annotated_ = 0;
     if (!numbered_) number();
@@ -253,7 +254,7 @@ class Batch {
   std::vector<Annotation> annotation_;
   uint32_t annotated_ = 0;  // rows from it on are zeros, but for those that were written by a view
   std::vector<uint16_t> port_;
-  std::vector<uint8_t> codepoint_;  // empty: not kept
+  std::vector<uint32_t> egress_note_;  // empty: not kept
   std::vector<FlowKey> key_;
   std::vector<uint64_t> timestamp_ns_;
   std::vector<uint64_t> departure_ns_;

@@ -10,6 +10,7 @@
 #endif
 
 #include "net/ether.h"
+#include "net/fast_parse.h"
 
 namespace sluice {
 namespace {
@@ -97,49 +98,62 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) uint64_t count_wid
   return others;
 }
 
-// The same for the rows whose codepoints the batch has, sixteen at a time: no frame is read. Returns the other rows.
-__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) uint64_t count_noted(const BatchView& view,
-                                                                                   uint32_t first, uint64_t rows,
-                                                                                   const ClassMap& map,
-                                                                                   unsigned classes, uint64_t* sums) {
-  const uint8_t* const noted = view.codepoint + first;
-  const uint64_t known =
-      rows & _mm512_cmpneq_epi8_mask(_mm512_loadu_si512(noted), _mm512_set1_epi8(static_cast<char>(Batch::kNotNoted)));
-  if (known == 0) return rows;
+// EgressQos::count_noted, sixteen packets at a time; by class.
+__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) EgressQos::Counted sum_noted(
+    const BatchView& view, Selection& rows, const ClassMap& map, unsigned classes, uint64_t* class_pkts,
+    uint64_t* class_bytes) {
   const __m512i words = _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(map.words)));
-  // Extents are four words each; of four vectors of four, place 4 * j + k is packet 4 * k + j.
-  const __m512i transposed = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
-  uint64_t of_class[kMaxQosClasses] = {};
+  const __m512i none = _mm512_set1_epi32(static_cast<int>(Batch::kNotNoted));
   __m512i bytes[kMaxQosClasses];
+  uint64_t pkts[kMaxQosClasses] = {};
   for (unsigned c = 0; c < classes; ++c) bytes[c] = _mm512_setzero_si512();
-  for (unsigned g = 0; g < 64; g += 16) {
-    const auto here = static_cast<__mmask16>(known >> g);
-    if (here == 0) continue;
-    const Extent* extent = view.extent + first + g;
-    __m512i length = _mm512_setzero_si512();
-    for (unsigned k = 0; k < 4; ++k) {
-      const __m512i four = _mm512_loadu_si512(extent + 4 * k);
-      const __m512i at = _mm512_shuffle_epi32(four, static_cast<_MM_PERM_ENUM>(0x00));
-      const __m512i end = _mm512_shuffle_epi32(four, static_cast<_MM_PERM_ENUM>(0xaa));
-      length = _mm512_mask_sub_epi32(length, static_cast<__mmask16>(0x1111 << k), end, at);
+  EgressQos::Counted all;
+  for (uint32_t w = 0; w * 64 < view.count; ++w) {
+    const uint64_t bits = rows.word(w);
+    // Whole columns are read.
+    if (bits == 0 || (w + 1) * 64 > view.count) continue;
+    const uint32_t* const notes = view.egress_note + w * 64;
+    const uint16_t* const ports = view.port + w * 64;
+    if (all.packets == 0) {
+      all.first = w * 64 + static_cast<uint32_t>(std::countr_zero(bits));
+      all.port = view.port[all.first];
     }
-    const __m512i in_order =
-        _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(noted + g)));
-    const __m512i shift = _mm512_slli_epi32(_mm512_and_si512(in_order, _mm512_set1_epi32(7)), 2);
-    const __m512i nibble = _mm512_srlv_epi32(_mm512_permutexvar_epi32(_mm512_srli_epi32(in_order, 3), words), shift);
-    const __m512i qos_class = _mm512_and_si512(nibble, _mm512_set1_epi32(15));
-    length = _mm512_permutexvar_epi32(transposed, length);
-    for (unsigned c = 0; c < classes; ++c) {
-      const __mmask16 mine = _mm512_mask_cmpeq_epi32_mask(here, qos_class, _mm512_set1_epi32(static_cast<int>(c)));
-      of_class[c] += static_cast<uint64_t>(std::popcount(static_cast<uint32_t>(mine)));
-      bytes[c] = _mm512_mask_add_epi32(bytes[c], mine, bytes[c], length);
+    const __m512i port = _mm512_set1_epi16(static_cast<int16_t>(all.port));
+    __m512i note[4];
+    uint64_t others = 0;
+    for (unsigned g = 0; g < 4; ++g) {
+      note[g] = _mm512_loadu_si512(notes + g * 16);
+      others |= static_cast<uint64_t>(_mm512_cmpeq_epi32_mask(note[g], none)) << g * 16;
+    }
+    for (unsigned g = 0; g < 2; ++g) {
+      others |= static_cast<uint64_t>(_mm512_cmpneq_epi16_mask(_mm512_loadu_si512(ports + g * 32), port)) << g * 32;
+    }
+    if ((others & bits) != 0) continue;
+    rows.set_word(w, 0);
+    all.packets += static_cast<uint64_t>(std::popcount(bits));
+    for (unsigned g = 0; g < 4; ++g) {
+      // ClassMap::class_of.
+      const __m512i shift =
+          _mm512_and_si512(_mm512_srli_epi32(note[g], Batch::kNoteBytesBits - 2), _mm512_set1_epi32(28));
+      const __m512i word = _mm512_permutexvar_epi32(_mm512_srli_epi32(note[g], Batch::kNoteBytesBits + 3), words);
+      const __m512i qos_class = _mm512_and_si512(_mm512_srlv_epi32(word, shift), _mm512_set1_epi32(15));
+      const __m512i length = _mm512_and_si512(note[g], _mm512_set1_epi32((1 << Batch::kNoteBytesBits) - 1));
+      for (unsigned c = 0; c < classes; ++c) {
+        const __mmask16 mine = _mm512_mask_cmpeq_epi32_mask(static_cast<__mmask16>(bits >> g * 16), qos_class,
+                                                            _mm512_set1_epi32(static_cast<int>(c)));
+        pkts[c] += static_cast<uint64_t>(std::popcount(static_cast<uint32_t>(mine)));
+        bytes[c] = _mm512_mask_add_epi32(bytes[c], mine, bytes[c], length);
+      }
     }
   }
+  // A batch of IP packets does not overflow 32 bits.
+  static_assert(uint64_t{Batch::kMaxPackets} << Batch::kNoteBytesBits < uint64_t{1} << 32);
   for (unsigned c = 0; c < classes; ++c) {
-    // Packets whose codepoints are noted have at most 64 KiB.
-    sums[c] += of_class[c] << kPackets | static_cast<uint32_t>(_mm512_reduce_add_epi32(bytes[c]));
+    class_pkts[c] = pkts[c];
+    class_bytes[c] = static_cast<uint32_t>(_mm512_reduce_add_epi32(bytes[c])) + pkts[c] * kFastL3;
+    all.bytes += class_bytes[c];
   }
-  return rows & ~known;
+  return all;
 }
 #pragma GCC diagnostic pop
 const bool kHasWide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -148,8 +162,8 @@ const bool kHasWide = __builtin_cpu_supports("avx512f") && __builtin_cpu_support
 uint64_t count_wide(const BatchView&, uint32_t, uint64_t rows, const ClassMap&, unsigned, uint64_t*) {
   return rows;
 }
-uint64_t count_noted(const BatchView&, uint32_t, uint64_t rows, const ClassMap&, unsigned, uint64_t*) {
-  return rows;
+EgressQos::Counted sum_noted(const BatchView&, Selection&, const ClassMap&, unsigned, uint64_t*, uint64_t*) {
+  return {};
 }
 constexpr bool kHasWide = false;
 #endif
@@ -218,62 +232,75 @@ void EgressQos::Port::fold() {
   }
 }
 
-void EgressQos::count(size_t s, Batch& batch, const Selection& rows) {
+EgressQos::Counted EgressQos::count_noted(size_t s, Batch& batch, Selection& rows) {
+  const BatchView view = batch.view();
+  if (!kHasWide || view.egress_note == nullptr) return {};
+  uint64_t pkts[kMaxQosClasses] = {}, bytes[kMaxQosClasses] = {};
+  const auto classes = static_cast<unsigned>(model_.classes.size());
+  const Counted all = sum_noted(view, rows, model_.map, classes, pkts, bytes);
+  if (all.packets == 0) return all;
+  Port& port = port_of(sinks_[s], all.port, batch.timestamp_ns(all.first));
+  for (unsigned c = 0; c < classes; ++c) {
+    port.pkts[c] += pkts[c];
+    port.bytes[c] += bytes[c];
+  }
+  return all;
+}
+
+void EgressQos::count(size_t s, Batch& batch, uint32_t w, uint64_t rows) {
   Sink& sink = sinks_[s];
   const BatchView view = batch.view();
-  const uint8_t* const class_of = class_of_.data();
-  uint8_t* const* const frames = view.frame;
-  const Extent* const extents = view.extent;
-  for (uint32_t w = 0; w * 64 < view.count; ++w) {
-    uint64_t rest = rows.word(w);
-    // The packets of one port after another; most often there is one.
-    while (rest != 0) {
-      const uint32_t first = w * 64 + static_cast<uint32_t>(std::countr_zero(rest));
-      const uint16_t number = view.port[first];
-      uint64_t sums[kMaxQosClasses] = {};
-      const auto add = [&](uint32_t i) {
-        const Extent& e = extents[i];
-        const auto data = static_cast<uint32_t>(e.data);
-        const uint8_t noted = view.codepoint == nullptr ? Batch::kNotNoted : view.codepoint[i];
-        const unsigned dscp = noted != Batch::kNotNoted ? noted : codepoint(frames[i] + e.data, e.end - data);
-        const unsigned c = class_of[dscp] % kMaxQosClasses;
-        sums[c] += uint64_t{1} << kPackets | (e.wire_end - data);
-      };
-      // Also where packets are not there: most often all rows have port 0.
-      uint16_t differ = (w + 1) * 64 <= view.count ? 0 : 1;
-      if (differ == 0) {
-        const uint16_t* const ports = view.port + w * 64;
-        for (uint32_t i = 0; i < 64; ++i) differ |= static_cast<uint16_t>(ports[i] ^ number);
-      }
-      const auto classes = static_cast<unsigned>(model_.classes.size());
-      if (differ == 0 && kHasWide && view.codepoint != nullptr) {
-        rest = count_noted(view, w * 64, rest, model_.map, classes, sums);
-      }
-      if (differ == 0 && kHasWide && rest != 0) {
-        rest = count_wide(view, w * 64, rest, model_.map, classes, sums);
-      }
-      if (rest == ~uint64_t{0} && differ == 0) {
-        for (uint32_t i = w * 64; i < w * 64 + 64; ++i) add(i);
-        rest = 0;
-      } else if (differ == 0) {
-        for (; rest != 0; rest &= rest - 1) add(w * 64 + static_cast<uint32_t>(std::countr_zero(rest)));
+  const auto classes = static_cast<unsigned>(model_.classes.size());
+  const uint32_t from = w * 64;
+  const auto add = [&](uint32_t i, uint64_t* sums) {
+    uint32_t dscp, bytes;
+    const uint32_t note = view.egress_note == nullptr ? Batch::kNotNoted : view.egress_note[i];
+    if (note != Batch::kNotNoted) {
+      dscp = note >> Batch::kNoteBytesBits;
+      bytes = (note & ((1u << Batch::kNoteBytesBits) - 1)) + kFastL3;
+    } else {
+      const Extent& e = view.extent[i];
+      const auto data = static_cast<uint32_t>(e.data);
+      dscp = codepoint(view.frame[i] + e.data, e.end - data);
+      bytes = e.wire_end - data;
+    }
+    sums[class_of_[dscp] % kMaxQosClasses] += uint64_t{1} << kPackets | bytes;
+  };
+  // The packets of one port after another; most often there is one.
+  for (uint64_t rest = rows; rest != 0;) {
+    const uint32_t first = from + static_cast<uint32_t>(std::countr_zero(rest));
+    const uint16_t number = view.port[first];
+    uint64_t sums[kMaxQosClasses] = {};
+    // Also where packets are not there: most often all rows have port 0.
+    uint16_t differ = from + 64 <= view.count ? 0 : 1;
+    if (differ == 0) {
+      const uint16_t* const ports = view.port + from;
+      for (uint32_t i = 0; i < 64; ++i) differ |= static_cast<uint16_t>(ports[i] ^ number);
+    }
+    if (differ == 0) {
+      if (kHasWide) rest = count_wide(view, from, rest, model_.map, classes, sums);
+      if (rest == ~uint64_t{0}) {
+        for (uint32_t i = from; i < from + 64; ++i) add(i, sums);
       } else {
-        uint64_t others = 0;
-        for (uint64_t b = rest; b != 0; b &= b - 1) {
-          const auto bit = static_cast<uint32_t>(std::countr_zero(b));
-          if (view.port[w * 64 + bit] == number) {
-            add(w * 64 + bit);
-          } else {
-            others |= uint64_t{1} << bit;
-          }
+        for (; rest != 0; rest &= rest - 1) add(from + static_cast<uint32_t>(std::countr_zero(rest)), sums);
+      }
+      rest = 0;
+    } else {
+      uint64_t others = 0;
+      for (uint64_t b = rest; b != 0; b &= b - 1) {
+        const auto bit = static_cast<uint32_t>(std::countr_zero(b));
+        if (view.port[from + bit] == number) {
+          add(from + bit, sums);
+        } else {
+          others |= uint64_t{1} << bit;
         }
-        rest = others;
       }
-      Port& port = port_of(sink, number, batch.timestamp_ns(first));
-      for (unsigned c = 0; c < kMaxQosClasses; ++c) {
-        port.pkts[c] += sums[c] >> kPackets;
-        port.bytes[c] += sums[c] & ((uint64_t{1} << kPackets) - 1);
-      }
+      rest = others;
+    }
+    Port& port = port_of(sink, number, batch.timestamp_ns(first));
+    for (unsigned c = 0; c < classes; ++c) {
+      port.pkts[c] += sums[c] >> kPackets;
+      port.bytes[c] += sums[c] & ((uint64_t{1} << kPackets) - 1);
     }
   }
 }

@@ -53,8 +53,16 @@ class EgressQos {
   // Whether packets may wait, be dropped or be changed: they have to come to `pass`. Else it is enough to `count` them.
   bool timed() const { return !counts_only_ || held_ != 0; }
 
-  // Packets of a batch that leave by a sink at once. Precondition: !timed().
-  void count(size_t sink, Batch& batch, const Selection& rows);
+  // Packets of a batch that leave by a sink at once. `count_noted` counts the words of `rows` whose packets all have an
+  // egress note and the port of the first that does; it takes them out of `rows` and says what it counted. `count` takes
+  // any: `rows`, not 0, of word w. Precondition: !timed().
+  struct Counted {
+    uint16_t port = 0;
+    uint32_t first = 0;  // row
+    uint64_t packets = 0, bytes = 0;
+  };
+  Counted count_noted(size_t sink, Batch& batch, Selection& rows);
+  void count(size_t sink, Batch& batch, uint32_t w, uint64_t rows);
   void count(size_t sink, const TxRecord& record);
 
   // The packet comes to the sink at its time stamp, and may be remarked. Appends to `out` what leaves now, itself

@@ -479,15 +479,25 @@ void Runtime::steer(Job& job) {
   }
 }
 
-// Counts packets of a batch that left by a sink.
-void Runtime::count_sent(Batch& batch, const Selection& rows, RunReport::Sink& counters) {
+// Counts packets of a batch that left by a sink; `rows` is used up.
+void Runtime::count_sent(size_t s, Batch& batch, Selection& rows) {
+  RunReport::Sink& counters = sink_counters_[s];
   const BatchView view = batch.view();
   PortCounters* ports = ports_.data();
+  if (qos_ != nullptr) {
+    const EgressQos::Counted most = qos_->count_noted(s, batch, rows);
+    counters.packets += most.packets;
+    counters.bytes += most.bytes;
+    ports[most.port].packets += most.packets;
+    ports[most.port].bytes += most.bytes;
+  }
   for (uint32_t w = 0; w * 64 < view.count; ++w) {
     const uint64_t bits = rows.word(w);
+    if (bits == 0) continue;
     const auto packets = static_cast<uint64_t>(std::popcount(bits));
-    const uint64_t bytes = batch.bytes(rows, w);
     counters.packets += packets;
+    if (qos_ != nullptr) qos_->count(s, batch, w, bits);
+    const uint64_t bytes = batch.bytes(rows, w);
     counters.bytes += bytes;
     // All have one port, or the first and the last most often show that they have not. Where they have, a counter that
     // each reads, adds to and writes would make each wait for the one before.
@@ -588,7 +598,6 @@ Result<void> Runtime::commit(Job& job) {
   for (size_t s = 0; s < sinks_.size(); ++s) {
     if (sinks_[s] == nullptr) continue;
     const bool sees_packets = timed || sinks_[s]->reads_frames();
-    RunReport::Sink& counters = sink_counters_[s];
     merged_.clear();
     uint64_t failed = 0;  // not written, because an output failed
     for (const JobShare& share : job.shares) {
@@ -602,8 +611,7 @@ Result<void> Runtime::commit(Job& job) {
     if (sees_packets) {
       rows.for_each([&](uint32_t i) { merged_.push_back(tx_record(job.batch, i, 0)); });
     } else if (result.ok()) {
-      count_sent(job.batch, rows, counters);
-      if (qos_ != nullptr) qos_->count(s, job.batch, rows);
+      count_sent(s, job.batch, rows);
     } else {
       failed += rows.count();
     }
@@ -662,7 +670,7 @@ Result<void> Runtime::make_jobs(size_t count) {
       jobs_.back()->ordered = std::make_unique<OrderedPass>(*ordered_);
       for (JobShare& share : jobs_.back()->shares) share.ordered = jobs_.back()->ordered.get();
     }
-    if (qos_ != nullptr) jobs_.back()->batch.keep_codepoints();
+    if (qos_ != nullptr) jobs_.back()->batch.keep_egress_notes();
     pin(jobs_.back()->batch);
   }
   return {};

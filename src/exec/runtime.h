@@ -188,7 +188,7 @@ class Runtime {
   void send(size_t sink, std::vector<TxRecord>& records, Result<void>& result);
   Result<void> drain_wheels();
   void make_egress_qos();
-  void count_sent(Batch& batch, const Selection& rows, RunReport::Sink& counters);
+  void count_sent(size_t s, Batch& batch, Selection& rows);
   Result<void> run_inline();
   Result<void> run_threads();
   void fill(RunReport& report);

@@ -170,8 +170,8 @@ uint32_t Worker::finish_fast(const PlanNode& node, const Program& program, const
     add_rows(burst, passed, to);
     walk_->dirty[target.node] = 1;
     // Nothing changes the packets from here on.
-    if (view.codepoint != nullptr && plan_.nodes[target.node].type == PlanNode::Type::kSink) {
-      code_.note_codepoints(view, burst, passed);
+    if (view.egress_note != nullptr && plan_.nodes[target.node].type == PlanNode::Type::kSink) {
+      code_.note_egress(view, burst, passed);
     }
   }
   return all & ~(passed | stopped);

@@ -369,8 +369,8 @@ void commit_narrow(const BatchView& view, const FastBurst& burst, uint32_t mask,
   commit(view, burst, mask, headers);
 }
 
-// Bits 16 to 21 of the key's last word (net/key4.h).
-inline void note_codepoints(const BatchView& view, const FastBurst& burst, uint32_t mask) {
+// The codepoint is bits 16 to 21 of the key's last word (net/key4.h).
+inline void note_egress(const BatchView& view, const FastBurst& burst, uint32_t mask) {
   uint32_t rest[FastBurst::kLanes] = {};
   if (burst.late_keys == nullptr) {
     std::memcpy(rest, burst.rest, sizeof rest);
@@ -379,19 +379,20 @@ inline void note_codepoints(const BatchView& view, const FastBurst& burst, uint3
       std::memcpy(&rest[i], burst.late_keys + i * sizeof(Key4) + offsetof(Key4, rest), sizeof rest[i]);
     }
   }
-  uint8_t codepoints[FastBurst::kLanes];
-  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) codepoints[i] = static_cast<uint8_t>(rest[i] >> 16 & 63);
+  static_assert(Batch::kNoteBytesBits == 16);
+  uint32_t notes[FastBurst::kLanes];
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) notes[i] = (rest[i] & 63u << 16) | burst.ip_bytes[i];
   if (burst.one_run && mask == ~uint32_t{0}) {
-    std::memcpy(view.codepoint + burst.row[0], codepoints, sizeof codepoints);
+    std::memcpy(view.egress_note + burst.row[0], notes, sizeof notes);
   } else {
-    for_lanes(mask, [&](uint32_t lane) { view.codepoint[burst.row[lane]] = codepoints[lane]; });
+    for_lanes(mask, [&](uint32_t lane) { view.egress_note[burst.row[lane]] = notes[lane]; });
   }
 }
-SLUICE_WIDE void note_codepoints_wide(const BatchView& view, const FastBurst& burst, uint32_t mask) {
-  note_codepoints(view, burst, mask);
+SLUICE_WIDE void note_egress_wide(const BatchView& view, const FastBurst& burst, uint32_t mask) {
+  note_egress(view, burst, mask);
 }
-void note_codepoints_narrow(const BatchView& view, const FastBurst& burst, uint32_t mask) {
-  note_codepoints(view, burst, mask);
+void note_egress_narrow(const BatchView& view, const FastBurst& burst, uint32_t mask) {
+  note_egress(view, burst, mask);
 }
 
 // The columns of the first 32 places, whatever lies there.
@@ -446,11 +447,11 @@ uint32_t take_narrow(const uint64_t* words, uint32_t usual, FastBurst& burst) {
 }  // namespace
 
 const FastCode& plain_fast_code() {
-  static constexpr FastCode kCode{&commit_narrow, &note_codepoints_narrow, &keep_narrow, &restore_narrow, &take_narrow};
+  static constexpr FastCode kCode{&commit_narrow, &note_egress_narrow, &keep_narrow, &restore_narrow, &take_narrow};
   return kCode;
 }
 const FastCode& fast_code() {
-  static constexpr FastCode kWide{&commit_wide, &note_codepoints_wide, &keep_wide, &restore_wide, &take_wide};
+  static constexpr FastCode kWide{&commit_wide, &note_egress_wide, &keep_wide, &restore_wide, &take_wide};
   return has_wide() ? kWide : plain_fast_code();
 }
 

@@ -46,8 +46,8 @@ struct FastCode {
   // Makes the edits that stages noted for the lanes of `mask`, in the frames and in the batch's columns. `headers`:
   // somebody reads where the packets' headers lie.
   void (*commit)(const BatchView& view, const FastBurst& burst, uint32_t mask, bool headers);
-  // Puts the codepoints of the lanes of `mask` into the batch's column, which it has.
-  void (*note_codepoints)(const BatchView& view, const FastBurst& burst, uint32_t mask);
+  // Writes the egress notes of the lanes of `mask`, which have been committed, for a batch that has the column.
+  void (*note_egress)(const BatchView& view, const FastBurst& burst, uint32_t mask);
   // Notes what `restore` gives back.
   void (*keep)(const FastBurst& burst, const FastKept& to);
   // n packets as the gather left them, but for their keys.

@@ -196,17 +196,19 @@ TEST(Fast, WhatWasKeptComesBackWithTheResults) {
   }
 }
 
-TEST(Fast, NotesTheCodepointsOfItsLanesAlone) {
+TEST(Fast, NotesWhatEgressCountsOfItsLanesAlone) {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     uint64_t state = seed;
     Batch batch = Batch::create(128, size_t{128} * 512).value();
-    EXPECT_EQ(batch.view().codepoint, nullptr);
-    batch.keep_codepoints();
-    std::vector<uint8_t> want(128, Batch::kNotNoted);
-    std::vector<uint8_t> dscp;
+    EXPECT_EQ(batch.view().egress_note, nullptr);
+    batch.keep_egress_notes();
+    std::vector<uint32_t> want(128, Batch::kNotNoted);
+    std::vector<uint32_t> note;
     for (uint32_t i = 0; i < 128; ++i) {
-      dscp.push_back(static_cast<uint8_t>(next(state) % 64));
-      const std::vector<uint8_t> bytes = udp4("10.1.2.3", "192.0.2.9").dscp(dscp[i]).build();
+      const auto dscp = static_cast<uint8_t>(next(state) % 64);
+      const auto size = 60 + static_cast<uint32_t>(next(state) % 300);
+      const std::vector<uint8_t> bytes = udp4("10.1.2.3", "192.0.2.9").dscp(dscp).size(size).build();
+      note.push_back(uint32_t{dscp} << Batch::kNoteBytesBits | load_be16(bytes.data() + 16));
       uint8_t* to = batch.reserve(bytes.size());
       std::memcpy(to, bytes.data(), bytes.size());
       batch.push(to, static_cast<uint32_t>(bytes.size()), static_cast<uint32_t>(bytes.size()), i, i);
@@ -229,15 +231,15 @@ TEST(Fast, NotesTheCodepointsOfItsLanesAlone) {
       burst.late_keys = reinterpret_cast<const std::byte*>(records);
     }
     const uint32_t mask = (static_cast<uint32_t>(next(state)) | (seed % 5 == 0 ? ~0u : 0u)) & burst.lanes();
-    (seed % 7 < 3 ? plain_fast_code() : fast_code()).note_codepoints(batch.view(), burst, mask);
+    (seed % 7 < 3 ? plain_fast_code() : fast_code()).note_egress(batch.view(), burst, mask);
     for (uint32_t i = 0; i < n; ++i) {
-      if ((mask >> i & 1) != 0) want[rows[i]] = dscp[rows[i]];
+      if ((mask >> i & 1) != 0) want[rows[i]] = note[rows[i]];
     }
-    ASSERT_EQ(std::vector<uint8_t>(batch.view().codepoint, batch.view().codepoint + 128), want) << seed;
+    ASSERT_EQ(std::vector<uint32_t>(batch.view().egress_note, batch.view().egress_note + 128), want) << seed;
     // The next packets know nothing yet.
     batch.clear();
     batch.append(128);
-    EXPECT_EQ(batch.view().codepoint[rows[0]], Batch::kNotNoted);
+    EXPECT_EQ(batch.view().egress_note[rows[0]], Batch::kNotNoted);
   }
 }
 
