@@ -105,18 +105,25 @@ for i in $(seq 600); do test -S s && "$s" show qos -o json > qos.json 2> /dev/nu
 "$s" qos set voice rate unlimited --port 3 -o json > port.json; echo $? >> codes
 "$s" qos set vioce rate 20Mbps 2> class.txt; echo $? >> codes
 "$s" qos set voice rate fast 2> rate.txt; echo $? >> codes
+"$s" qos set port rate 90Mbps > each.txt; echo $? >> codes
+"$s" qos set port rate 70Mbps --port 0 > one.txt; echo $? >> codes
 "$s" show qos -o json > after.json
 "$s" qos load wrong.qos 2> wrong.txt; echo $? >> codes
 "$s" qos load marks.qos 2> marks.txt; echo $? >> codes
 "$s" qos load next.qos > load.txt; echo $? >> codes
 "$s" show qos -o json > loaded.json
 kill -TERM $run; wait $run; echo $? >> codes)");
-  EXPECT_EQ(read("codes"), "0\n0\n1\n1\n1\n1\n0\n0\n") << said.err << read("run.err");
+  EXPECT_EQ(read("codes"), "0\n0\n1\n1\n0\n0\n1\n1\n0\n0\n") << said.err << read("run.err");
   const auto json_of = [&](const std::string& name) { return Json::parse(read(name), nullptr, false); };
   EXPECT_EQ(json_of("qos.json")["ports"][0]["classes"][0]["rate_bps"], 8'000'000) << read("qos.json");
   EXPECT_NE(read("qos.txt").find("voice"), std::string::npos);
   EXPECT_EQ(read("set.txt"), "class voice: 20.00 M bit/s\n");
   EXPECT_EQ(json_of("port.json")["port"], 3);
+  EXPECT_EQ(read("each.txt"), "each port: 90.00 M bit/s\n");
+  EXPECT_EQ(read("one.txt"), "port 0: 70.00 M bit/s\n");
+  for (const Json& port : json_of("after.json")["ports"]) {
+    EXPECT_EQ(port["rate_bps"], port["port"] == 0 ? 70'000'000 : 90'000'000) << port;
+  }
   EXPECT_NE(read("class.txt").find("there is no class 'vioce'"), std::string::npos);
   EXPECT_NE(read("rate.txt").find("'fast' is no rate"), std::string::npos);
   EXPECT_EQ(json_of("after.json")["ports"][0]["classes"][0]["rate_bps"], 20'000'000);

@@ -261,12 +261,18 @@ struct QosFlags : ClientFlags {
 };
 
 Exit set_qos(const QosFlags& flags) {
-  if (flags.what != "rate") fail(Exit::kUsage, fmt::format("'{}' of a class cannot be set", flags.what), "rate");
+  if (flags.what != "rate") fail(Exit::kUsage, fmt::format("'{}' cannot be set", flags.what), "rate");
   Json body{{"command", "qos set"}, {"class", flags.qos_class}, {"rate", flags.rate}};
   if (flags.port >= 0) body["port"] = static_cast<uint64_t>(flags.port);
   const Json r = request(flags, std::move(body));
   const uint64_t bps = count_of(r, "rate_bps");
-  return print(r, fmt::format("class {}: {}{}\n", word_of(r, "class"), bps == 0 ? "unlimited" : rate_text(bps),
+  const bool itself = flags.qos_class == "port";
+  const std::string rate = bps == 0 ? "unlimited" : rate_text(bps);
+  if (itself) {
+    return print(r, r.contains("port") ? fmt::format("port {}: {}\n", count_of(r, "port"), rate)
+                                       : fmt::format("each port: {}\n", rate));
+  }
+  return print(r, fmt::format("class {}: {}{}\n", word_of(r, "class"), rate,
                               r.contains("port") ? fmt::format(" at port {}", count_of(r, "port")) : ""));
 }
 Exit load_qos(const QosFlags& flags) {
@@ -532,10 +538,14 @@ void add_qos(CLI::App& root) {
   auto set = std::make_shared<QosFlags>();
   CLI::App* sub = add_subcommand(
       *group, "set", "Subcommands",
-      "Gives a class another rate. Packets that wait keep the time that they were given, and nothing overtakes them.",
-      "sluice qos set voice rate 20Mbps\nsluice qos set voice rate unlimited --port 2",
+      "Gives a class, or the ports themselves, another rate. Packets that wait keep the time that they were given, "
+      "and\n"
+      "nothing overtakes them.",
+      "sluice qos set voice rate 20Mbps\nsluice qos set voice rate unlimited --port 2\nsluice qos set port rate 50Mbps",
       [set] { return set_qos(*set); });
-  sub->add_option("class", set->qos_class, "The class's name")->required()->type_name("CLASS");
+  sub->add_option("class", set->qos_class, "The class's name; or port: what all classes of a port have together")
+      ->required()
+      ->type_name("CLASS");
   sub->add_option("what", set->what, "What is set: rate")->required()->type_name("rate");
   sub->add_option("rate", set->rate, "Such as 20Mbps; or unlimited")->required()->type_name("RATE");
   sub->add_option("--port", set->port, "At this output port alone, also where no packet has come to it yet")

@@ -97,7 +97,12 @@ class Batch {
   void set_limit(uint32_t limit) { limit_ = limit < 1 ? 1 : limit > capacity_ ? capacity_ : limit; }
   bool full() const { return count_ >= limit_; }
   BatchView view() {
-    return BatchView{frame_.data(), extent_.data(), annotation_.data(), port_.data(), key_.data(), count_,
+    return BatchView{frame_.data(),
+                     extent_.data(),
+                     annotation_.data(),
+                     port_.data(),
+                     key_.data(),
+                     count_,
                      egress_note_.empty() ? nullptr : egress_note_.data()};
   }
 

@@ -192,8 +192,11 @@ Result<Json> Control::set_qos(const std::string& qos_class, const std::string& r
   uint64_t bps = 0;
   if (rate != "unlimited" && (!parse_rate_bps(rate, &bps) || bps < DepartureRate::kLeastBps))
     return Error(fmt::format("'{}' is no rate", rate), "such as 20Mbps, from 1kbps to 400Gbps; or unlimited");
-  auto done =
-      runtime_.change_qos([qos_class, bps, port](EgressQos& qos) { return qos.set_rate(qos_class, bps, port); });
+  auto done = runtime_.change_qos([qos_class, bps, port](EgressQos& qos) -> Result<void> {
+    if (qos_class != "port") return qos.set_rate(qos_class, bps, port);
+    qos.set_port_rate(bps, port);
+    return {};
+  });
   if (!done) return std::move(done).error();
   Json json{{"class", qos_class}, {"rate_bps", bps}};
   if (port >= 0) json["port"] = port;

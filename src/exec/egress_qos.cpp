@@ -201,7 +201,7 @@ EgressQos::EgressQos(QosModel model, const std::vector<SinkSpec>& sinks) {
 
 void EgressQos::use(const QosModel& model) {
   model_ = model;
-  counts_only_ = model_.counts_only() && rates_.empty() && model_.marks.empty();
+  counts_only_ = model_.counts_only() && rates_.empty() && port_rates_.empty() && model_.marks.empty();
   for (unsigned dscp = 0; dscp < 64; ++dscp) class_of_[dscp] = static_cast<uint8_t>(model_.map.class_of(dscp));
 }
 
@@ -212,6 +212,7 @@ QosModel EgressQos::model_of(uint16_t number) const {
       if (const auto rate = own->second.find(c.name); rate != own->second.end()) c.rate_bps = rate->second;
     }
   }
+  if (const auto own = port_rates_.find(number); own != port_rates_.end()) model.port_rate_bps = own->second;
   return model;
 }
 
@@ -424,8 +425,28 @@ Result<void> EgressQos::set_rate(std::string_view qos_class, uint64_t rate_bps, 
   return {};
 }
 
+void EgressQos::set_port_rate(uint64_t rate_bps, int64_t only) {
+  if (only >= 0) {
+    port_rates_[static_cast<uint16_t>(only)] = rate_bps;
+    use(model_);
+  } else {
+    port_rates_.clear();
+    QosModel model = model_;
+    model.port_rate_bps = rate_bps;
+    use(model);
+  }
+  for (Sink& sink : sinks_) {
+    for (auto& port : sink.ports) {
+      if (only >= 0 && port->number != only) continue;
+      port->qos->set_port_rate(rate_bps, port->qos->model().port_burst_bytes, sink.time_ns);
+      sink.due_ns = std::min(sink.due_ns, port->qos->next_ns());
+    }
+  }
+}
+
 void EgressQos::load(const QosModel& model) {
   rates_.clear();
+  port_rates_.clear();
   use(model);
   for (Sink& sink : sinks_) {
     const auto drop = [&](Held&& frame, DropReason why) {

@@ -54,8 +54,8 @@ class EgressQos {
   bool timed() const { return !counts_only_ || held_ != 0; }
 
   // Packets of a batch that leave by a sink at once. `count_noted` counts the words of `rows` whose packets all have an
-  // egress note and the port of the first that does; it takes them out of `rows` and says what it counted. `count` takes
-  // any: `rows`, not 0, of word w. Precondition: !timed().
+  // egress note and the port of the first that does; it takes them out of `rows` and says what it counted. `count`
+  // takes any: `rows`, not 0, of word w. Precondition: !timed().
   struct Counted {
     uint16_t port = 0;
     uint32_t first = 0;  // row
@@ -80,6 +80,8 @@ class EgressQos {
 
   // Changes the rate (0: unlimited) of a class on all ports, or on `port` alone. Errors: no such class.
   Result<void> set_rate(std::string_view qos_class, uint64_t rate_bps, int64_t port = -1);
+  // The same for the rate of the ports themselves.
+  void set_port_rate(uint64_t rate_bps, int64_t port = -1);
   // Another model, for all ports. Classes of the same name keep what waits, what they counted and their credit.
   void load(const QosModel& model);
   const QosModel& model() const { return model_; }
@@ -124,6 +126,7 @@ class EgressQos {
   bool counts_only_ = true;
   std::array<uint8_t, 64> class_of_{};
   std::map<uint16_t, std::map<std::string, uint64_t, std::less<>>> rates_;  // of one port alone, by class
+  std::map<uint16_t, uint64_t> port_rates_;                                 // the same, of ports themselves
   std::vector<Sink> sinks_;
   uint64_t held_ = 0;
   std::vector<Departure> departures_;

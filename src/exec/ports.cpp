@@ -140,6 +140,7 @@ struct PackedFrames {
   bool one_line = true;         // every frame has one
   std::vector<Extent> extents;
   std::vector<uint64_t> timestamps;
+  uint64_t turn_ns = 0;  // what one turn takes: from the first to the last time stamp, and a mean gap
 
   static Result<std::shared_ptr<const PackedFrames>> of(const FrameStore& store) {
     auto packed = std::make_shared<PackedFrames>();
@@ -162,6 +163,10 @@ struct PackedFrames {
       packed->timestamps.push_back(header.timestamp_ns);
       to += lines * 64;
     }
+    if (const std::vector<uint64_t>& t = packed->timestamps; t.size() > 1) {
+      const auto [first, last] = std::minmax_element(t.begin(), t.end());
+      packed->turn_ns = *last - *first + (*last - *first) / (t.size() - 1);
+    }
     return std::shared_ptr<const PackedFrames>(std::move(packed));
   }
 };
@@ -181,8 +186,8 @@ Result<std::shared_ptr<const PackedFrames>> FrameCache::get(const std::string& p
 
 namespace {
 
-// Plays frames again and again. The bytes are copied, as a network card would write them, because programs edit frames
-// in place.
+// Plays frames again and again, each turn later by what one takes. The bytes are copied, as a network card would write
+// them, because programs edit frames in place.
 class MemorySource final : public BatchSource {
  public:
   MemorySource(std::shared_ptr<const PackedFrames> frames, uint64_t limit)
@@ -233,16 +238,20 @@ class MemorySource final : public BatchSource {
   // Fills the other columns of rows [at, at + n) and goes on behind their frames, at `offset`.
   void take(const Batch::Rows& rows, uint32_t at, uint32_t n, uint64_t offset) {
     std::memcpy(rows.extent + at, frames_->extents.data() + next_, n * sizeof(Extent));
-    std::memcpy(rows.timestamp_ns + at, frames_->timestamps.data() + next_, n * sizeof(uint64_t));
+    const uint64_t* const times = frames_->timestamps.data() + next_;
+    for (uint32_t i = 0; i < n; ++i) rows.timestamp_ns[at + i] = times[i] + later_ns_;
     next_ += n;
     offset_ = offset;
-    if (next_ == frames_->lines.size()) next_ = offset_ = 0;
+    if (next_ != frames_->lines.size()) return;
+    next_ = offset_ = 0;
+    later_ns_ += frames_->turn_ns;
   }
 
   std::shared_ptr<const PackedFrames> frames_;
   uint64_t next_ = 0;
   uint64_t offset_ = 0;
-  uint64_t last_ = 0;  // bytes of the frames of the last read
+  uint64_t later_ns_ = 0;  // than in the first turn
+  uint64_t last_ = 0;      // bytes of the frames of the last read
   uint64_t left_ = 0;
 };
 

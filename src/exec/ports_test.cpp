@@ -57,6 +57,29 @@ std::vector<Played> frames_of(const std::vector<uint32_t>& sizes) {
   return frames;
 }
 
+// Frame `at` of those that are played again and again. A turn takes from the first to the last stamp, and a mean gap:
+// here one nanosecond a frame.
+Played played(const std::vector<Played>& frames, size_t at) {
+  Played frame = frames[at % frames.size()];
+  frame.timestamp_ns += at / frames.size() * frames.size();
+  return frame;
+}
+
+TEST_F(MemorySourceTest, TimeGoesOnFromTurnToTurn) {
+  for (const auto& [stamps, turn] : std::vector<std::pair<std::vector<uint64_t>, uint64_t>>{
+           {{1000, 1100, 1600}, 900}, {{5000, 4000, 4700}, 1500}, {{70, 70, 70}, 0}, {{70}, 0}}) {
+    auto frames = frames_of(std::vector<uint32_t>(stamps.size(), 60));
+    for (size_t i = 0; i < stamps.size(); ++i) frames[i].timestamp_ns = stamps[i];
+    auto source = open(frames, 11);
+    Batch batch = Batch::create(16, size_t{1} << 20).value();
+    ASSERT_TRUE(source->read(batch).ok());
+    ASSERT_EQ(batch.size(), 11u);
+    for (uint32_t i = 0; i < 11; ++i) {
+      EXPECT_EQ(batch.timestamp_ns(i), stamps[i % stamps.size()] + i / stamps.size() * turn) << i;
+    }
+  }
+}
+
 TEST_F(MemorySourceTest, PlaysWhatItHoldsAgainAndAgain) {
   const auto frames = frames_of({60, 64, 65, 14, 1514, 128, 129, 60, 60, 300, 9000, 1, 64});
   for (const uint32_t limit : {1u, 4u, 13u, 100u}) {
@@ -74,7 +97,7 @@ TEST_F(MemorySourceTest, PlaysWhatItHoldsAgainAndAgain) {
         for (uint32_t i = 0; i < batch.size(); ++i, ++at) {
           const Extent& e = batch.extent(i);
           const Played got{Bytes(batch.frame(i), batch.frame(i) + e.end), e.wire_end, batch.timestamp_ns(i)};
-          ASSERT_TRUE(got == frames[at % frames.size()]) << "frame " << at << ", batches of " << limit;
+          ASSERT_TRUE(got == played(frames, at)) << "frame " << at << ", batches of " << limit;
           EXPECT_EQ(e.data, 0);
           EXPECT_EQ(batch.order(i), i);
           EXPECT_EQ(batch.annotation(i).rule, 0u);
@@ -109,7 +132,7 @@ TEST_F(MemorySourceTest, PlaysFramesOfOneLine) {
       for (uint32_t i = 0; i < batch.size(); ++i, ++at) {
         const Extent& e = batch.extent(i);
         const Played got{Bytes(batch.frame(i), batch.frame(i) + e.end), e.wire_end, batch.timestamp_ns(i)};
-        ASSERT_TRUE(got == frames[at % frames.size()]) << "frame " << at;
+        ASSERT_TRUE(got == played(frames, at)) << "frame " << at;
         EXPECT_TRUE(end == nullptr || batch.frame(i) - kHeadroom >= end);
         end = batch.frame(i) + e.end + kTailroom;
         std::memset(batch.frame(i) - kHeadroom, 0xee, kHeadroom + e.end + kTailroom);

@@ -153,6 +153,10 @@ class QosTextParser {
       wrong(name, "a class without a name", "class NAME [dscp LIST] [strict | weight N] ...");
       return;
     }
+    if (name == "port") {
+      wrong(name, "a class cannot be called port", "another name: 'sluice qos set port' is about the port itself");
+      return;
+    }
     c.name = std::string(name.substr(0, 64));
     const size_t index = model_.classes.size();
     if (index == kMaxQosClasses) {

@@ -87,6 +87,7 @@ TEST(QosText, RefusesEachWrongLine) {
                             "port rate 1Mbps\n",
                             "class\n",
                             "class a\nclass a\n",
+                            "class a\nclass port\n",
                             "class a dscp\n",
                             "class a dscp 64\n",
                             "class a dscp ef,\n",

@@ -176,7 +176,8 @@ void register_ports(Registry& registry) {
   from_memory.group = "Ports";
   from_memory.summary = "replays a capture from memory";
   from_memory.description =
-      "The whole capture is read before the run and played again and again up to LIMIT packets; default: once.";
+      "The whole capture is read before the run and played again and again up to LIMIT packets; default: once.\n"
+      "Each turn's time stamps are later by what one takes: from the first stamp to the last, and a mean gap.";
   from_memory.arguments = {
       {.name = "FILE", .kind = ArgumentKind::kFilename, .positional = true, .mandatory = true, .help = "the capture"},
       limit};
