@@ -27,7 +27,7 @@ def run_target(build, target, runs, seconds):
     findings = build / "fuzz-findings"
     fresh.mkdir(parents=True, exist_ok=True)
     findings.mkdir(parents=True, exist_ok=True)
-    limits = ["-timeout=10", "-rss_limit_mb=2048", "-malloc_limit_mb=1024", f"-artifact_prefix={findings}/{target}-"]
+    limits = ["-timeout=60", "-rss_limit_mb=2048", "-malloc_limit_mb=1024", f"-artifact_prefix={findings}/{target}-"]
     said = ""
     for what in (["-runs=0", str(seeds)],
                  [f"-runs={runs}", f"-max_total_time={seconds}", "-max_len=4096", "-print_final_stats=1", "-seed=1",
