@@ -26,6 +26,11 @@ struct OneLane {
     (void)op;
     return value;
   }
+  // The sum of the values of the lanes before this one.
+  SLUICE_HD uint64_t sum_before(uint64_t value) const {
+    (void)value;
+    return 0;
+  }
   // Bit i: lane i's value; every lane gets it. Groups of at most 32 lanes.
   SLUICE_HD uint32_t ballot(bool value) const { return value ? 1u : 0u; }
   // The lowest of all lanes' values, and the bits that are set in all of them.

@@ -58,6 +58,14 @@ class ThreadLane {
     sync();
     return result;
   }
+  uint64_t sum_before(uint64_t value) const {
+    put(value);
+    sync();
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < lane_; ++i) sum += get<uint64_t>(i);
+    sync();
+    return sum;
+  }
   uint32_t ballot(bool value) const {
     return reduce(uint32_t{value} << lane_, [](uint32_t a, uint32_t b) { return a | b; });
   }

@@ -37,6 +37,15 @@ struct WarpGroup {
     }
     return broadcast(value);
   }
+  __device__ __forceinline__ uint64_t sum_before(uint64_t value) const {
+    uint64_t through = value;
+#pragma unroll
+    for (uint32_t step = 1; step < 32; step <<= 1) {
+      const uint64_t left = __shfl_up_sync(kAll, through, step);
+      if (lane() >= step) through += left;
+    }
+    return through - value;
+  }
   __device__ __forceinline__ uint32_t ballot(bool value) const {
     return __ballot_sync(kAll, value);
   }
