@@ -228,7 +228,17 @@ class PriorityBench {
   // The highest class alone at a tenth of what the workers do, then the same packets of it within twice what they do.
   void add_overload() {
     const Mix quiet = {"highest", {100, 0, 0}}, loaded = {"voice", {5, 15, 80}};
-    const double most = median_of(add_rate("overload/most", loaded, workers(), o_.chunk));
+    double most = median_of(add_rate("overload/most", loaded, workers(), o_.chunk));
+    // A reader that hands on as fast as it can shares caches and cores with the workers, who may do more without it.
+    // What they do of too much that comes at its times counts, where it is more.
+    double served = most;
+    for (unsigned turn = 0; turn < 8; ++turn) {
+      progress_.step(fmt::format("overload, served of {:.3g} M/s", 2 * most));
+      served = served_of(paced(loaded, 2 * most, o_.chunk));
+      if (served <= 1.02 * most) break;
+      most = served;
+    }
+    cases_.push_back({"overload/served", "Mpackets/s", {std::max(most, served)}});
     Case before{"overload/unloaded_p99", "us", {}}, during{"overload/loaded_p99", "us", {}},
         ratio{"overload/ratio", "1", {}}, low{"overload/lowest_rate", "Mpackets/s", {}};
     for (unsigned r = 0; r < o_.repetitions; ++r) {
@@ -249,6 +259,12 @@ class PriorityBench {
                   {"of_most", low.values.back() / most}};
     }
     for (Case* c : {&before, &during, &ratio, &low}) cases_.push_back(std::move(*c));
+  }
+  // Packets of all classes that were not refused, in millions a second.
+  static double served_of(const PriorityReport& report) {
+    uint64_t packets = 0;
+    for (const auto& k : report.classes) packets += k.packets - k.refused;
+    return static_cast<double>(packets) / report.run.seconds * 1e-6;
   }
   static uint32_t turns(const PriorityReport& report) {
     uint32_t all = 0;

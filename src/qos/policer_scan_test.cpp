@@ -114,7 +114,8 @@ void check_case(const PoliceCase& c, unsigned owners, uint32_t lanes) {
           group.broadcast(group.lane() == 0 ? ticket.fetch_add(1, std::memory_order_relaxed) : uint64_t{0}));
       if (k >= c.chunks.size()) return;
       police_chunk<TurnAtomics>(group, c.config, turn, first + k, c.chunks[k].now_ns,
-                                static_cast<uint32_t>(c.chunks[k].packets.size()), Taken{&c.chunks[k], &got[k], &given});
+                                static_cast<uint32_t>(c.chunks[k].packets.size()),
+                                Taken{&c.chunks[k], &got[k], &given});
     }
   };
   {
@@ -184,8 +185,13 @@ TEST(PolicerScan, SmallPacketsPassBehindLargeOnes) {
   c.config.committed_burst_bytes = 1'000;
   c.config.excess_burst_bytes = 0;
   c.state = PolicerState::full(c.config, 7);
-  c.chunks = {{7, {{true, 900, Color::kGreen}, {true, 200, Color::kGreen}, {true, 60, Color::kGreen},
-                   {true, 50, Color::kGreen}, {true, 40, Color::kGreen}, {true, 0, Color::kGreen}}}};
+  c.chunks = {{7,
+               {{true, 900, Color::kGreen},
+                {true, 200, Color::kGreen},
+                {true, 60, Color::kGreen},
+                {true, 50, Color::kGreen},
+                {true, 40, Color::kGreen},
+                {true, 0, Color::kGreen}}}};
   PolicerState last;
   using enum Color;
   EXPECT_EQ(police_in_order(c, last)[0], (std::vector<Color>{kGreen, kRed, kGreen, kRed, kGreen, kGreen}));
