@@ -89,18 +89,24 @@ std::string outcome_of(const std::string& text, const OpenDevices* devices, uint
   return need(sha256_of_file(file), Exit::kIo) + drops_text(done.report.drops);
 }
 
-// How the port is shaped: names of the rows.
+// How the port is shaped and policed: names of the rows.
 struct PortCase {
   const char* name;
   uint64_t class_bps, port_bps;
-  double load;  // offered, as a part of the port's rate
+  uint64_t offered_bps;
+  // A policer a class: of one rate, of two, and of one again.
+  uint64_t police_bps = 0, peak_bps = 0;  // 0: not policed
 };
 constexpr PortCase kPortCases[] = {
-    {"unshaped", 0, 0, 1.0},
+    {"unshaped", 0, 0, 0},
     // Every schedule is kept, and nobody has to wait.
-    {"open", 200'000'000'000, 400'000'000'000, 0.5},
+    {"open", 200'000'000'000, 400'000'000'000, 200'000'000'000},
     // Twice as much comes as may leave.
-    {"limited", 40'000'000'000, 100'000'000'000, 2.0},
+    {"limited", 40'000'000'000, 100'000'000'000, 200'000'000'000},
+    // Nobody is red, and then many are.
+    {"policed/green", 0, 0, 200'000'000'000, 300'000'000'000, 300'000'000'000},
+    {"policed/red", 0, 0, 200'000'000'000, 20'000'000'000, 40'000'000'000},
+    {"policed/limited", 40'000'000'000, 100'000'000'000, 200'000'000'000, 20'000'000'000, 40'000'000'000},
 };
 
 void add_device_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]] const OpenDevices& devices,
@@ -133,7 +139,7 @@ void add_device_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]] con
   std::vector<uint8_t> want(pristine.begin(), pristine.begin() + static_cast<ptrdiff_t>(ResidentFrames::kLead +
                                                                                         store.size() * frames.stride));
   struct Seen {
-    uint32_t outcome, bytes;
+    uint32_t outcome, bytes, ip_bytes;
     uint8_t paint;
   };
   std::vector<Seen> seen(store.size());
@@ -143,7 +149,8 @@ void add_device_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]] con
     w.packet.end = w.packet.wire_end = frames.lengths[i];
     w.path = program.begin;
     walk_alone(program, w);
-    seen[i] = {frame_outcome(w), w.packet.wire_length(), w.packet.paint};
+    seen[i] = {frame_outcome(w), w.packet.wire_length(),
+               policed_bytes(true, w.packet.data, w.packet.l3, w.packet.wire_end), w.packet.paint};
   }
   for (const PortCase& how : kPortCases) {
     ResidentPort port;
@@ -151,10 +158,19 @@ void add_device_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]] con
     const uint64_t epoch = 1'000'000;
     for (unsigned s = 0; s < port.port.schedules(); ++s)
       port.port.rates[s] = DepartureRate::of(s == port.port.port() ? how.port_bps : how.class_bps, 3000, epoch);
-    const bool shaped = !port.port.unlimited();
-    if (shaped) {
+    port.policed = how.police_bps != 0;
+    for (unsigned c = 0; port.policed && c < ResidentPort::kClasses; ++c) {
+      PolicerConfig& police = port.police[c];
+      police.two_rates = c == 1 ? 1 : 0;
+      police.committed_bps = how.police_bps;
+      police.peak_bps = c == 1 ? how.peak_bps : 0;
+      police.committed_burst_bytes = 100 * size;
+      police.excess_burst_bytes = 300 * size;
+    }
+    const bool stamped = port.policed || !port.port.unlimited();
+    if (stamped) {
       const double chunk_ns =
-          static_cast<double>(size) * 8 * ResidentPort::kChunk * 1e9 / static_cast<double>(how.port_bps) / how.load;
+          static_cast<double>(size) * 8 * ResidentPort::kChunk * 1e9 / static_cast<double>(how.offered_bps);
       for (uint64_t c = 0; c * ResidentPort::kChunk < count; ++c)
         port.arrivals_ns.push_back(epoch + static_cast<uint64_t>(static_cast<double>(c) * chunk_ns));
     }
@@ -167,17 +183,28 @@ void add_device_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]] con
           resident_port(device, (*resident)->programs[0], frames, port, fed, got.data(), std::max(5u, o.repetitions)));
       // One owner, one packet after another.
       uint64_t words[PortSchedules::kMost] = {};
-      uint64_t wrong = 0, waited = 0;
+      PolicerState buckets[ResidentPort::kClasses];
+      for (unsigned c = 0; port.policed && c < ResidentPort::kClasses; ++c)
+        buckets[c] = PolicerState::full(port.police[c], port.arrivals_ns[0]);
+      uint64_t wrong = 0, waited = 0, colors[kColors] = {};
       for (uint64_t i = 0; i < count; ++i) {
         const uint64_t from = i % store.size();
         const Seen& s = seen[from];
-        bool same = got[i] == s.outcome &&
+        uint32_t outcome = s.outcome;
+        const bool comes = resident_left(s.outcome, 5);
+        const uint64_t now = stamped ? port.arrivals_ns[i / ResidentPort::kChunk] : 0;
+        Color color = Color::kGreen;
+        if (port.policed && comes) {
+          color = police(port.police[s.paint], buckets[s.paint], now, s.ip_bytes);
+          outcome |= static_cast<uint32_t>(color) << ResidentPort::kColorBit;
+          ++colors[static_cast<size_t>(color)];
+        }
+        bool same = got[i] == outcome &&
                     std::memcmp(frames.bytes.data() + ResidentFrames::kLead + i * frames.stride,
                                 want.data() + ResidentFrames::kLead + from * frames.stride, frames.lengths[i]) == 0;
-        if (shaped) {
-          uint64_t at = ResidentPort::kLost;
-          if (resident_left(s.outcome, 5)) {
-            const uint64_t now = port.arrivals_ns[i / ResidentPort::kChunk];
+        if (stamped) {
+          uint64_t at = color == Color::kRed ? ResidentPort::kPoliced : ResidentPort::kLost;
+          if (comes && color != Color::kRed) {
             const unsigned p = port.port.port();
             at = std::max(stamp(port.port.rates[s.paint], words[s.paint], now, s.bytes),
                           stamp(port.port.rates[p], words[p], now, s.bytes));
@@ -195,6 +222,7 @@ void add_device_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]] con
       Case c{name, "Mpackets/s", {}};
       for (const double rate : rates) c.values.push_back(rate * 1e-6);
       c.more = {{"frames", count}, {"stride", frames.stride}, {"waited", waited}};
+      if (port.policed) c.more["colors"] = colors;
       cases.push_back(std::move(c));
     }
   }
@@ -410,7 +438,8 @@ void add_bench_port(CLI::App& bench) {
   o->ipv4 = 4000;
   CLI::App* sub = add_subcommand(
       bench, "port", "Subcommands",
-      "The whole way to a port: three classes by codepoint, routes, TTL, checksum, link addresses, shapers. On a CUDA\n"
+      "The whole way to a port: three classes by codepoint, routes, TTL, checksum, link addresses, policers, shapers. "
+      "On a CUDA\n"
       "device with frames in its memory (resident) and fed from the host's, every departure checked; and what a "
       "shaper\n"
       "costs for which nobody waits.",

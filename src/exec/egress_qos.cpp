@@ -51,6 +51,7 @@ constexpr unsigned kPackets = 48;
 
 #if defined(__x86_64__)
 #pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 and its own _mm512_undefined_epi32 (bug 105593)
 // Adds to sums[class], for the rows of a word from `first` on that are untagged IPv4, eight at a time; all 64 rows are
 // of the batch. Returns the other rows.

@@ -11,6 +11,7 @@
 #include "exec/device/device.h"
 #include "net/crc32.h"
 #include "qos/departure_scan.h"
+#include "qos/policer.h"
 #include "tables/image.h"
 
 namespace sluice {
@@ -72,17 +73,24 @@ Result<std::vector<double>> resident_frames(Device& device, const DeviceProgram&
 struct ResidentPort {
   static constexpr uint32_t kChunk = 256;  // frames that come at one time
   static constexpr uint64_t kLost = ~uint64_t{0};
+  static constexpr uint64_t kPoliced = kLost - 1;
+  static constexpr unsigned kClasses = 3;
+  static constexpr unsigned kColorBit = 14;  // of an outcome, where frames are policed
 
-  PortSchedules port;                 // at most 3 classes; all unlimited: nothing is stamped
+  PortSchedules port;  // of kClasses; all unlimited: nothing is stamped, unless it is policed
+  // By class, between edits and schedules, buckets full at the first arrival: red frames are dropped.
+  bool policed = false;
+  PolicerConfig police[kClasses];
   std::vector<uint64_t> arrivals_ns;  // one a chunk
-  // One a frame, of the last run: when it may leave; kLost: it was dropped, and not charged. Empty where nothing is
-  // stamped.
+  // One a frame, of the last run: when it may leave; kLost: it was dropped, kPoliced: as red, and not charged. Empty
+  // where nothing is stamped.
   std::vector<uint64_t> departures_ns;
 };
 // `fed` false: frames, lengths and results lie in device memory, and rates are by device events. True: they lie in
 // page-locked host memory; frames and lengths are staged in pieces, edited frames, outcomes and departures come back,
 // copies both ways beside kernels; rates are from the first copy's start to the last one's end. Each run starts with
-// idle schedules. Every departure is what one owner would have stamped in the order of the frames. Errors as above.
+// idle schedules. Every color and departure is what one owner would have given in the order of the frames. Errors as
+// above.
 Result<std::vector<double>> resident_port(Device& device, const DeviceProgram& program, ResidentFrames& frames,
                                           ResidentPort& port, bool fed, uint32_t* outcomes, unsigned repeats);
 

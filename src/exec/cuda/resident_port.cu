@@ -12,6 +12,7 @@
 #include "exec/cuda/port_parts.cuh"
 #include "exec/cuda/resident.h"
 #include "exec/cuda/resident_parts.cuh"
+#include "qos/policer_scan.h"
 
 namespace sluice {
 namespace {
@@ -24,7 +25,7 @@ using namespace cuda_resident;
 constexpr uint32_t kClassBits = 21;
 constexpr uint32_t kClassMask = (1u << kClassBits) - 1;
 constexpr uint32_t kPortThreads = ResidentPort::kChunk;
-constexpr uint32_t kPortClasses = 3;
+constexpr uint32_t kPortClasses = ResidentPort::kClasses;
 
 struct PortArguments {
   PortSchedules port;
@@ -34,9 +35,25 @@ struct PortArguments {
   const uint64_t* initial;
   uint64_t* next;
   uint64_t* departures;
+  PolicerTurn* turns;    // by class
+  uint64_t first_chunk;  // of this launch
+  PolicerConfig police[kPortClasses];
 };
 
-template <bool kShaped>
+// One policer's part of a chunk, in shared memory.
+struct SharedFrames {
+  const uint32_t* ip_bytes;
+  const uint8_t* classes;
+  uint8_t* colors;
+  uint32_t mine;
+  __device__ bool here(uint32_t i) const { return classes[i] == mine; }
+  __device__ uint32_t bytes(uint32_t i) const { return ip_bytes[i]; }
+  __device__ Color before(uint32_t) const { return Color::kGreen; }
+  __device__ void color(uint32_t i, Color color) const { colors[i] = static_cast<uint8_t>(color); }
+};
+
+// kStamped: departures, where there are schedules or policers; kPoliced: colors before.
+template <bool kStamped, bool kPoliced>
 __global__ void __launch_bounds__(kPortThreads)
     port_kernel(const __grid_constant__ DeviceProgram program, uint8_t* frames, const uint32_t* __restrict__ lengths,
                 uint32_t* __restrict__ out, uint32_t stride, uint32_t count, const __grid_constant__ PortArguments a) {
@@ -44,7 +61,7 @@ __global__ void __launch_bounds__(kPortThreads)
   __shared__ uint64_t sums[kPortThreads / 32];
   __shared__ uint64_t found[kPortClasses + 1];
   uint32_t chunk = blockIdx.x;
-  if constexpr (kShaped) {
+  if constexpr (kStamped) {
     // In the order in which blocks begin, so that those that this one waits for have begun.
     if (threadIdx.x == 0) taken = atomicAdd(a.ticket, 1);
     __syncthreads();
@@ -53,7 +70,7 @@ __global__ void __launch_bounds__(kPortThreads)
   const uint32_t i = chunk * kPortThreads + threadIdx.x;
   const bool here = i < count;
   Packet p;
-  bool leaves = false;
+  bool leaves = false, red = false;
   if (here) {
     p.frame = frames + size_t{i} * stride;
     p.end = p.wire_end = lengths[i];
@@ -61,7 +78,25 @@ __global__ void __launch_bounds__(kPortThreads)
     out[i] = outcome;
     leaves = resident_left(outcome, PortChain::kSize);
   }
-  if constexpr (kShaped) {
+  if constexpr (kPoliced) {
+    __shared__ uint32_t ip_bytes[kPortThreads];
+    __shared__ uint8_t classes[kPortThreads], colors[kPortThreads];
+    ip_bytes[threadIdx.x] = leaves ? policed_bytes(true, p.data, p.l3, p.wire_end) : 0;
+    classes[threadIdx.x] = leaves ? p.paint : 0xff;
+    __syncthreads();
+    // A warp a policer.
+    if (const uint32_t c = threadIdx.x / 32; c < kPortClasses) {
+      police_chunk<LinkAtomics>(WarpGroup{}, a.police[c], a.turns[c], a.first_chunk + chunk, a.arrivals[chunk],
+                                kPortThreads, SharedFrames{ip_bytes, classes, colors, c});
+    }
+    __syncthreads();
+    if (leaves) {
+      out[i] |= uint32_t{colors[threadIdx.x]} << ResidentPort::kColorBit;
+      red = colors[threadIdx.x] == static_cast<uint8_t>(Color::kRed);
+      leaves = !red;
+    }
+  }
+  if constexpr (kStamped) {
     const uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32;
     const uint32_t shift = p.paint * kClassBits;
     const uint64_t mine = leaves ? uint64_t{p.wire_length()} << shift : 0;
@@ -91,7 +126,7 @@ __global__ void __launch_bounds__(kPortThreads)
     }
     __syncthreads();
     if (!here) return;
-    uint64_t at = ResidentPort::kLost;
+    uint64_t at = red ? ResidentPort::kPoliced : ResidentPort::kLost;
     if (leaves) {
       const DepartureRate& of_class = a.port.rates[p.paint];
       const DepartureRate& of_port = a.port.rates[kPortClasses];
@@ -107,7 +142,7 @@ __global__ void __launch_bounds__(kPortThreads)
 
 // Where things lie in the input's memory, whose frames come first.
 struct PortLayout {
-  PortLayout(const ResidentFrames& frames, const ResidentPort& port, bool shaped) {
+  PortLayout(const ResidentFrames& frames, const ResidentPort& port, bool stamped) {
     count = static_cast<uint32_t>(frames.lengths.size());
     chunks = (count + kPortThreads - 1) / kPortThreads;
     const auto place = [&](size_t& at, size_t bytes) {
@@ -116,16 +151,20 @@ struct PortLayout {
     };
     place(frames_at, frames.bytes.size());
     place(lengths_at, size_t{count} * 4);
-    place(arrivals_at, shaped ? port.arrivals_ns.size() * 8 : 0);
+    place(arrivals_at, stamped ? port.arrivals_ns.size() * 8 : 0);
+    place(full_at, sizeof(PolicerTurn) * kPortClasses);
     filled = end;
+    place(turns_at, sizeof(PolicerTurn) * kPortClasses);
     place(words_at, 2 * PortSchedules::kMost * 8);
     // Tickets of as many launches as there are chunks at most.
     place(tickets_at, size_t{chunks} * 4);
-    place(links_at, shaped ? size_t{chunks} * sizeof(ChunkLink) : 0);
+    place(links_at, stamped ? size_t{chunks} * sizeof(ChunkLink) : 0);
   }
   uint32_t count = 0, chunks = 0;
   size_t frames_at = 0, lengths_at = 0, arrivals_at = 0, words_at = 0, tickets_at = 0, links_at = 0;
-  size_t filled = 0;  // what comes from the host
+  size_t full_at = 0;   // policers as a run begins
+  size_t turns_at = 0;  // and as it goes on
+  size_t filled = 0;    // what comes from the host
   size_t end = 0;
 };
 
@@ -138,20 +177,23 @@ Result<std::vector<double>> resident_port(Device& device, const DeviceProgram& p
   if (frames.lengths.empty()) return Error("no frames");
   if (!is_chain(PortChain{}, program)) return Error("the program has no kernel of its own");
   if (port.port.classes != kPortClasses) return Error("the kernel is one of three classes");
-  const bool shaped = !port.port.unlimited();
-  const PortLayout at(frames, port, shaped);
+  const bool stamped = port.policed || !port.port.unlimited();
+  const PortLayout at(frames, port, stamped);
   if (*std::max_element(frames.lengths.begin(), frames.lengths.end()) > kMostFrameBytes)
     return Error("a frame is too long for the kernel");
-  if (shaped && port.arrivals_ns.size() != at.chunks) return Error("not one arrival a chunk");
+  if (stamped && port.arrivals_ns.size() != at.chunks) return Error("not one arrival a chunk");
   memory->use();
   const uint32_t count = at.count;
   const size_t departures_at = (size_t{count} * 4 + 255) / 256 * 256;
-  const size_t bytes_out = departures_at + (shaped ? size_t{count} * 8 : 0);
-  port.departures_ns.assign(shaped ? count : 0, 0);
+  const size_t bytes_out = departures_at + (stamped ? size_t{count} * 8 : 0);
+  port.departures_ns.assign(stamped ? count : 0, 0);
 
   // Clears what a run leaves in the schedules.
   const auto clear = [&](std::byte* in, cudaStream_t stream) {
-    return cudaMemsetAsync(in + at.words_at, 0, at.end - at.words_at, stream);
+    const cudaError_t cleared = cudaMemsetAsync(in + at.words_at, 0, at.end - at.words_at, stream);
+    if (cleared != cudaSuccess || !port.policed) return cleared;
+    return cudaMemcpyAsync(in + at.turns_at, in + at.full_at, sizeof(PolicerTurn) * kPortClasses,
+                           cudaMemcpyDeviceToDevice, stream);
   };
   // Chunks [first, first + n), as launch number `turn` of the run.
   const auto launch = [&](std::byte* in, std::byte* out, uint32_t first, uint32_t n, uint32_t turn,
@@ -167,7 +209,12 @@ Result<std::vector<double>> resident_port(Device& device, const DeviceProgram& p
     const size_t skip = size_t{first} * kPortThreads;
     const auto here = static_cast<uint32_t>(std::min<size_t>(size_t{n} * kPortThreads, count - skip));
     a.departures = reinterpret_cast<uint64_t*>(out + departures_at) + skip;
-    const auto kernel = shaped ? &port_kernel<true> : &port_kernel<false>;
+    a.turns = reinterpret_cast<PolicerTurn*>(in + at.turns_at);
+    a.first_chunk = first;
+    std::copy(std::begin(port.police), std::end(port.police), a.police);
+    const auto kernel = port.policed ? &port_kernel<true, true>
+                        : stamped    ? &port_kernel<true, false>
+                                     : &port_kernel<false, false>;
     kernel<<<n, kPortThreads, 0, stream>>>(
         program, reinterpret_cast<uint8_t*>(in) + ResidentFrames::kLead + skip * frames.stride,
         reinterpret_cast<const uint32_t*>(in + at.lengths_at) + skip, reinterpret_cast<uint32_t*>(out) + skip,
@@ -176,7 +223,11 @@ Result<std::vector<double>> resident_port(Device& device, const DeviceProgram& p
   std::vector<std::byte> input(at.filled);
   std::memcpy(input.data(), frames.bytes.data(), frames.bytes.size());
   std::memcpy(input.data() + at.lengths_at, frames.lengths.data(), size_t{count} * 4);
-  if (shaped) std::memcpy(input.data() + at.arrivals_at, port.arrivals_ns.data(), port.arrivals_ns.size() * 8);
+  if (stamped) std::memcpy(input.data() + at.arrivals_at, port.arrivals_ns.data(), port.arrivals_ns.size() * 8);
+  for (unsigned c = 0; port.policed && c < kPortClasses; ++c) {
+    const PolicerTurn full{PolicerState::full(port.police[c], port.arrivals_ns[0]), 0};
+    std::memcpy(input.data() + at.full_at + c * sizeof full, &full, sizeof full);
+  }
 
   if (!fed) {
     // The frames as they came lie behind.
@@ -190,7 +241,7 @@ Result<std::vector<double>> resident_port(Device& device, const DeviceProgram& p
         [&](void* in, void* out, cudaStream_t stream) {
           auto* base = static_cast<std::byte*>(in);
           // Part of the work: the next run needs it.
-          if (shaped) (void)clear(base, stream);
+          if (stamped) (void)clear(base, stream);
           launch(base, static_cast<std::byte*>(out), 0, at.chunks, 0, stream);
         },
         [&](void* in, cudaStream_t stream) {
@@ -199,7 +250,7 @@ Result<std::vector<double>> resident_port(Device& device, const DeviceProgram& p
         });
     if (!rates) return rates;
     std::memcpy(outcomes, result.data(), size_t{count} * 4);
-    if (shaped) std::memcpy(port.departures_ns.data(), result.data() + departures_at, size_t{count} * 8);
+    if (stamped) std::memcpy(port.departures_ns.data(), result.data() + departures_at, size_t{count} * 8);
     if (auto copied = memory->download(frames.bytes.data(), run.input(), frames.bytes.size()); !copied) {
       return std::move(copied).error();
     }
@@ -222,11 +273,12 @@ Result<std::vector<double>> resident_port(Device& device, const DeviceProgram& p
   for (unsigned turn = 0; e == cudaSuccess && turn <= repeats; ++turn) {
     std::memset(f.host_out, 0xff, frames_back + frames.bytes.size());
     const auto start = std::chrono::steady_clock::now();
-    e = clear(f.device_in, f.streams[0]);
-    if (e == cudaSuccess && shaped) {
-      e = cudaMemcpyAsync(f.device_in + at.arrivals_at, f.host_in + at.arrivals_at, size_t{at.chunks} * 8,
+    if (stamped) {
+      // With the policers behind them.
+      e = cudaMemcpyAsync(f.device_in + at.arrivals_at, f.host_in + at.arrivals_at, at.filled - at.arrivals_at,
                           cudaMemcpyHostToDevice, f.streams[0]);
     }
+    if (e == cudaSuccess) e = clear(f.device_in, f.streams[0]);
     uint32_t turns = 0;
     for (uint32_t first = 0; e == cudaSuccess && first < at.chunks; first += piece, ++turns) {
       const uint32_t n = std::min(piece, at.chunks - first);
@@ -248,7 +300,7 @@ Result<std::vector<double>> resident_port(Device& device, const DeviceProgram& p
       if (e == cudaSuccess) e = cudaEventRecord(done[turns % f.kStreams], stream);
       copy(f.host_out + frames_back + from, f.device_in + from, here * frames.stride, cudaMemcpyDeviceToHost);
       copy(f.host_out + skip * 4, f.device_out + skip * 4, here * 4, cudaMemcpyDeviceToHost);
-      if (shaped) {
+      if (stamped) {
         copy(f.host_out + departures_at + skip * 8, f.device_out + departures_at + skip * 8, here * 8,
              cudaMemcpyDeviceToHost);
       }
@@ -263,7 +315,7 @@ Result<std::vector<double>> resident_port(Device& device, const DeviceProgram& p
   }
   if (e != cudaSuccess) return cuda_error(e, "feed frames from host memory");
   std::memcpy(outcomes, f.host_out, size_t{count} * 4);
-  if (shaped) std::memcpy(port.departures_ns.data(), f.host_out + departures_at, size_t{count} * 8);
+  if (stamped) std::memcpy(port.departures_ns.data(), f.host_out + departures_at, size_t{count} * 8);
   const size_t some = frames.lengths.size() * frames.stride;
   std::memcpy(frames.bytes.data() + ResidentFrames::kLead, f.host_out + frames_back + ResidentFrames::kLead,
               std::min(some, frames.bytes.size() - ResidentFrames::kLead));
