@@ -400,9 +400,15 @@ Exit bench_port(PortOptions o) {
       const std::string plain =
           outcome_of(graph_text(routes, once, "", fmt::format("ToDump({})", folder / "check"), false), nullptr, sample,
                      folder / "check");
-      for (const bool shaped : {false, true}) {
-        const std::string tail = shaped ? " -> shape :: Shape(0)" : "";
-        progress.step(fmt::format("checking {} bytes{}", size, shaped ? ", shaped" : ""));
+      // Unshaped; with a shaper that nobody waits for; the whole way, with departures and counters of three classes.
+      for (const char* kind : {"unshaped", "shaped", "whole"}) {
+        const bool whole = std::string_view(kind) == "whole";
+        const std::string tail = whole                                ? " -> shape :: Shape(100Gbps)"
+                                 : std::string_view(kind) == "shaped" ? " -> shape :: Shape(0)"
+                                                                      : "";
+        BenchOptions how = o;
+        if (whole) how.qos = std::make_shared<QosModel>(QosModel::three_priorities());
+        progress.step(fmt::format("checking {} bytes, {}", size, kind));
         const std::string got =
             outcome_of(graph_text(routes, once, tail, fmt::format("ToDump({})", folder / "check"), false), &devices,
                        sample, folder / "check");
@@ -413,10 +419,11 @@ Exit bench_port(PortOptions o) {
         auto pipeline = parse_pipeline(graph_text(routes, source, tail, "ToMemory", false), "port", {});
         load_pipeline_tables(*pipeline, {});
         for (const uint32_t batch : o.batches) {
-          cases.push_back(measure_pipeline(
-              o, devices, *pipeline, batch,
-              fmt::format("port/{}B/x{}/{}/{}", size, o.workers, batch, shaped ? "shaped" : "unshaped"), frames,
-              progress));
+          Case c = measure_pipeline(how, devices, *pipeline, batch,
+                                    fmt::format("port/{}B/x{}/{}/{}", size, o.workers, batch, kind), frames, progress);
+          for (const char* part : {"p50", "p99"})
+            c.more[fmt::format("{}_us", part)] = c.more["latency_ns"][part].get<double>() * 1e-3;
+          cases.push_back(std::move(c));
         }
       }
     }
