@@ -121,19 +121,20 @@ kill -TERM $run; wait $run; echo $? >> codes)");
   EXPECT_EQ(json_of("port.json")["port"], 3);
   EXPECT_EQ(read("each.txt"), "each port: 90.00 M bit/s\n");
   EXPECT_EQ(read("one.txt"), "port 0: 70.00 M bit/s\n");
-  for (const Json& port : json_of("after.json")["ports"]) {
+  const Json after = json_of("after.json");
+  for (const Json& port : after["ports"]) {
     EXPECT_EQ(port["rate_bps"], port["port"] == 0 ? 70'000'000 : 90'000'000) << port;
   }
   EXPECT_NE(read("class.txt").find("there is no class 'vioce'"), std::string::npos);
   EXPECT_NE(read("rate.txt").find("'fast' is no rate"), std::string::npos);
-  EXPECT_EQ(json_of("after.json")["ports"][0]["classes"][0]["rate_bps"], 20'000'000);
+  EXPECT_EQ(after["ports"][0]["classes"][0]["rate_bps"], 20'000'000);
   EXPECT_NE(read("wrong.txt").find("wrong.qos:1:14"), std::string::npos) << read("wrong.txt");
   EXPECT_NE(read("marks.txt").find("class a is made by marks"), std::string::npos) << read("marks.txt");
   const Json loaded = json_of("loaded.json")["ports"][0]["classes"];
   EXPECT_EQ(loaded[0]["class"], "rest");
   EXPECT_EQ(loaded[1]["rate_bps"], 1'000'000);
   // What the class of this name counted before is kept.
-  EXPECT_GE(loaded[1]["in"]["packets"], json_of("after.json")["ports"][0]["classes"][0]["in"]["packets"]);
+  EXPECT_GE(loaded[1]["in"]["packets"], after["ports"][0]["classes"][0]["in"]["packets"]);
   const Json r = json_of("run.out");
   EXPECT_TRUE(r["conserved"]) << read("run.out") << read("run.err");
 }
