@@ -61,6 +61,12 @@ TEST_F(CliPrioritiesTest, WhatDoesNotFitIsSaid) {
   const std::string standard = "--routes rib --in in.pcap --out out.pcap ";
   refused(standard + "--chunk 4", 2, "requires --priorities");
   refused(standard + "--priorities --shares 1,1", 2, "2 shares do not fit 3 classes");
+  refused(standard + "--priorities --shares 1,1,1,5", 2, "4 shares do not fit 3 classes");
+  refused(standard + "--priorities --shares 1,0,1", 2, "would starve");
+  write("two.qos", "class a dscp ef\nclass b dscp others\n");
+  refused(standard + "--priorities --qos two.qos --shares 7,1,1", 2, "3 shares do not fit 2 classes");
+  EXPECT_EQ(sluice("run --routes rib --in in.pcap --priorities --qos two.qos --shares 3,1").code, 0);
+  refused(standard + "--qos ''", 2, "empty name");
   refused(standard + "--priorities --chunk 0", 2, "--chunk");
   refused(standard + "--priorities --chunk-timeout soon", 2, "--chunk-timeout");
   refused(standard + "--priorities --device emu", 2, "--device is not for --priorities");

@@ -70,7 +70,7 @@ std::string capture_of_mix(const std::string& file, const Mix& mix, const Priori
 class PriorityBench {
  public:
   explicit PriorityBench(const PriorityBenchOptions& o) : o_(o), progress_("") {
-    timeout_ns_ = priority_options({.timeout = o.timeout}).timeout_ns;
+    timeout_ns_ = priority_options({.timeout = o.timeout}, kDefaultQosClasses).timeout_ns;
     rules_ = folder_ / "rules";
     std::string text;
     for (unsigned i = 0; i < o.rule_count; ++i)

@@ -1,6 +1,8 @@
 // host only
 #include "priorities.h"
 
+#include <algorithm>
+
 #include "control/command_text.h"
 
 namespace sluice::app {
@@ -30,7 +32,7 @@ void add_priority_options(CLI::App& sub, PriorityFlags& flags) {
       ->needs(on);
 }
 
-PriorityOptions priority_options(const PriorityFlags& flags) {
+PriorityOptions priority_options(const PriorityFlags& flags, size_t classes) {
   PriorityOptions options;
   auto timeout = parse_duration(flags.timeout);
   if (!timeout.ok())
@@ -39,10 +41,12 @@ PriorityOptions priority_options(const PriorityFlags& flags) {
   options.shares = flags.shares;
   options.chunk = flags.chunk;
   options.drop_when_full = flags.drop_when_full;
-  if (!flags.shares.empty() && (flags.shares.size() < kDefaultQosClasses || flags.shares.size() > kMaxQosClasses))
-    fail(Exit::kUsage,
-         fmt::format("--shares: {} shares do not fit {} classes", flags.shares.size(), kDefaultQosClasses),
+  if (!flags.shares.empty() && flags.shares.size() != classes) {
+    fail(Exit::kUsage, fmt::format("--shares: {} shares do not fit {} classes", flags.shares.size(), classes),
          "give one for each class");
+  }
+  if (std::find(flags.shares.begin(), flags.shares.end(), 0u) != flags.shares.end())
+    fail(Exit::kUsage, "--shares: a class without a share would starve", "give each at least 1");
   return options;
 }
 

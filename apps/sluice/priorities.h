@@ -19,8 +19,8 @@ struct PriorityFlags {
 };
 void add_priority_options(CLI::App& sub, PriorityFlags& flags);
 
-// Without workers and batch. Classes are three, by RFC 4594. Ends with kUsage.
-PriorityOptions priority_options(const PriorityFlags& flags);
+// Without workers and batch; shares of as many `classes`, which are those of RFC 4594. Ends with kUsage.
+PriorityOptions priority_options(const PriorityFlags& flags, size_t classes);
 
 // One line a class, for people.
 std::string class_lines(const PriorityReport& report);

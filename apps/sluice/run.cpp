@@ -205,7 +205,8 @@ Exit run_queues(const RunFlags& o, Pipeline& pipeline, const Defines& defines, c
 
 // Packets by priorities, on the CPU.
 Exit run_classes(const RunFlags& o, const Pipeline& pipeline, const RunOptions& run_options) {
-  PriorityOptions options = priority_options(o.priorities);
+  const size_t classes = run_options.qos != nullptr ? run_options.qos->classes.size() : kDefaultQosClasses;
+  PriorityOptions options = priority_options(o.priorities, classes);
   options.run = run_options;
   if (const auto& qos = run_options.qos; qos != nullptr) {
     if (!qos->counts_only() || !qos->marks.empty()) {
@@ -260,7 +261,8 @@ Exit run(const RunFlags& o) {
     fail(Exit::kUsage, "--icmp-errors needs --routes", "the errors are routed like any packet");
   const uint64_t latency_target = latency_target_ns(o.latency_target);
   if (o.priorities.on) {
-    (void)priority_options(o.priorities);  // ends here where they are wrong
+    // Ends here where they are wrong; how many shares the classes of a file want is known when it has been read.
+    (void)priority_options(o.priorities, o.qos.empty() ? kDefaultQosClasses : o.priorities.shares.size());
     const bool device = o.device.device != "cpu";
     for (const auto& [given, option] : {std::pair{device, "--device"},
                                         {!o.live.control.empty(), "--control"},
@@ -462,6 +464,7 @@ void add_run_options(CLI::App& sub, RunFlags& o) {
       ->type_name("FILE");
   sub.add_option("--qos", o.qos,
                  "Classes of service where packets leave, in the time of their time stamps: see the formats' page")
+      ->check([](const std::string& file) { return std::string(file.empty() ? "an empty name" : ""); })
       ->type_name("FILE");
   sub.add_option("--in", o.in, "Capture to read ('-': stdin)")->type_name("PCAP");
   sub.add_option("--out", o.out,

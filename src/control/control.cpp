@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -21,6 +23,18 @@ namespace sluice {
 using Json = nlohmann::ordered_json;
 
 namespace {
+
+// A pipe or a device could keep this process waiting, and all who ask it things. A file that is not there is told by
+// whoever opens it.
+Result<void> check_file(const std::string& file) {
+  using Type = std::filesystem::file_type;
+  std::error_code ignored;
+  const Type type = std::filesystem::status(file, ignored).type();
+  if (type == Type::fifo || type == Type::character || type == Type::block || type == Type::socket ||
+      type == Type::directory)
+    return Error(fmt::format("{} is not a file", file), "write what it holds to a file first");
+  return {};
+}
 
 Json to_json(const TableChange& c) {
   Json json{{"table", c.table}, {"kind", c.kind}, {"algorithm", c.algorithm}, {"committed", c.generation != 0}};
@@ -145,6 +159,7 @@ Result<Json> Control::run(const Json& request) {
     const std::string format = fields.text("format", "auto");
     const bool dry_run = fields.flag("dry_run");
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    if (auto ok = check_file(file); !ok) return std::move(ok).error();
     return changed(tables_.replace_acl(table, file, format, dry_run));
   }
   if (command == "routes replace") {
@@ -152,6 +167,9 @@ Result<Json> Control::run(const Json& request) {
     const std::vector<std::string> files = fields.texts("files");
     const bool dry_run = fields.flag("dry_run");
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    for (const std::string& file : files) {
+      if (auto ok = check_file(file); !ok) return std::move(ok).error();
+    }
     return changed(tables_.replace_routes(table, files, dry_run));
   }
   const std::vector<std::string> commands = {"show runtime",   "show rules",         "show drops",  "show tables",
@@ -204,6 +222,7 @@ Result<Json> Control::set_qos(const std::string& qos_class, const std::string& r
 }
 
 Result<Json> Control::load_qos(const std::string& file) {
+  if (auto ok = check_file(file); !ok) return std::move(ok).error();
   auto text = read_text_file(file);
   if (!text) return std::move(text).error();
   auto model = parse_qos(*text, file);

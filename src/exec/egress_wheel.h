@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/assert.h"
 #include "exec/ports.h"
 #include "qos/timing_wheel.h"
 
@@ -26,18 +27,23 @@ class EgressWheel {
   // The packet `record` comes at its time stamp and leaves at `departure_ns` (0 or before: at once). Appends to `out`
   // what leaves now, itself included. What `out` refers to lasts until `forget`.
   void pass(const TxRecord& record, uint64_t departure_ns, std::vector<TxRecord>& out) {
-    release(record.timestamp_ns, out);
-    if (departure_ns <= record.timestamp_ns) {
+    // A time stamp that goes back is the latest one.
+    now_ns_ = std::max(now_ns_, record.timestamp_ns);
+    release(now_ns_, out);
+    if (departure_ns <= now_ns_) {
       out.push_back(record);
+      if (departure_ns > record.timestamp_ns) out.back().timestamp_ns = departure_ns;
       return;
     }
-    if (wheel_.full()) release(wheel_.next_ns(), out);
+    // Its wheels may have to turn before somebody leaves.
+    while (wheel_.full()) release(wheel_.next_ns(), out);
     auto held = take_frame();
     held->record = record;
     held->record.timestamp_ns = departure_ns;
     held->bytes.assign(record.data, record.data + record.captured);
     held->record.data = held->bytes.data();
-    (void)wheel_.insert(departure_ns, std::move(held));
+    [[maybe_unused]] const bool there = wheel_.insert(departure_ns, std::move(held));
+    SLUICE_ASSERT(there);
   }
   // The end of the input: everything leaves.
   void drain(std::vector<TxRecord>& out) { release(TimingWheel<Held>::kNever, out); }
@@ -70,6 +76,7 @@ class EgressWheel {
   }
 
   TimingWheel<Held> wheel_;
+  uint64_t now_ns_ = 0;
   std::vector<Held> free_;   // for reuse
   std::vector<Held> given_;  // whose records were given out
 };

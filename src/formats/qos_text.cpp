@@ -120,7 +120,7 @@ class QosTextParser {
     if (!parse_rate_bps(word, out) || *out < DepartureRate::kLeastBps) {
       const bool bare = word.find_first_not_of("0123456789.") == std::string_view::npos;
       return wrong(word, fmt::format("'{}' is no {}", printed_word(word), what), kRateForm,
-                   bare ? fmt::format("write {}bps for bits per second", printed_word(word)) : std::string());
+                   bare ? fmt::format("write {0}kbps or {0}Mbps", printed_word(word)) : std::string());
     }
     return true;
   }

@@ -76,7 +76,7 @@ TEST(QosText, FindsAllErrorsAtOnceEachAtItsPlace) {
   EXPECT_EQ(all[0].suggestion, "did you mean weight?");
   EXPECT_EQ(all[1].suggestion, "write it 30-40");
   EXPECT_EQ(all[2].message, "codepoint 46 is of class a already");
-  EXPECT_EQ(all[3].suggestion, "write 10bps for bits per second");
+  EXPECT_EQ(all[3].suggestion, "write 10kbps or 10Mbps");
   EXPECT_EQ(all[5].suggestion, "did you mean srtcm?");
   EXPECT_EQ(all[10].suggestion, "did you mean class?");
 }

@@ -122,7 +122,9 @@ class PortQos {
       if (goes) charge_port(p.bytes);
       return why;
     }
-    return queues_.put_made(c, time_ns_, p.bytes, time_ns_, make);
+    const DropReason why = queues_.put_made(c, time_ns_, p.bytes, time_ns_, make);
+    note_backlog();
+    return why;
   }
 
   // What the port sends at `now_ns`, taken by whoever asks. False: nothing, until next_ns().
@@ -163,6 +165,7 @@ class PortQos {
       --classes_[w.qos_class].waiting;
       const DropReason why = queues_.put(w.qos_class, std::max(at, w.since_ns), w.bytes, std::move(w.item), w.since_ns);
       if (why != DropReason::kNone) drop(std::move(w.item), why);
+      note_backlog();
     }
   }
   // Nothing happens before this time; when it has come, there may be a later one. kNever: nothing waits.
@@ -182,6 +185,8 @@ class PortQos {
     model_.port_rate_bps = rate_bps;
     model_.port_burst_bytes = burst_bytes;
     change(port_, port_word_, DepartureRate::of(rate_bps, burst_bytes, time_ns_));
+    backlogged_ = false;
+    note_backlog();
   }
 
   // Takes over from a port of another model, at `now_ns`: classes of the same name keep what waits, in its order and
@@ -284,7 +289,11 @@ class PortQos {
     unsigned c = 0;
     uint64_t at = 0;
     if (const DropReason why = judge(p, c, at); why != DropReason::kNone) return why;
-    if (at <= time_ns_) return queues_.put_made(c, time_ns_, p.bytes, time_ns_, make);
+    if (at <= time_ns_) {
+      const DropReason why = queues_.put_made(c, time_ns_, p.bytes, time_ns_, make);
+      note_backlog();
+      return why;
+    }
     insert(c, at, p.bytes, make());
     return DropReason::kNone;
   }
@@ -312,9 +321,23 @@ class PortQos {
     uint32_t bytes = 0;
     queues_.take(time_ns_, item, nullptr, &bytes);
     charge_port(bytes);
+    note_backlog();
   }
+  // A port that was busy until now, and for which somebody waited, did not stand still: what it sends began when it was
+  // free, which is up to a nanosecond before.
   void charge_port(uint32_t bytes) {
-    if (!port_.unlimited()) port_word_ = port_.charged(port_word_, time_ns_, bytes);
+    if (port_.unlimited()) return;
+    if (backlogged_ && time_ns_ == free_ns()) {
+      port_word_ += uint64_t{bytes} << port_.unit_bits;
+    } else {
+      port_word_ = port_.charged(port_word_, time_ns_, bytes);
+    }
+    backlogged_ = false;
+  }
+  // When the port is free of what it has sent, whatever the time is.
+  uint64_t free_ns() const { return port_.departure(port_word_, 0); }
+  void note_backlog() {
+    if (!backlogged_ && !port_.unlimited() && !queues_.empty()) backlogged_ = time_ns_ < free_ns();
   }
   void carry(const DepartureRate& rate, uint64_t& word, const DepartureRate& before, uint64_t before_word) {
     // Between two that are unlimited there is nothing; and who had no limit starts with its whole burst.
@@ -332,6 +355,7 @@ class PortQos {
   std::vector<Class> classes_;
   DepartureRate port_;
   uint64_t port_word_ = 0;
+  bool backlogged_ = false;  // somebody has waited while the port was busy with what it sent last
   std::unique_ptr<TimingWheel<Waiting>> wheel_ = std::make_unique<TimingWheel<Waiting>>(64);
   EgressQueues<T> queues_;
   uint64_t time_ns_;

@@ -343,6 +343,59 @@ struct ExactRate {
   }
 };
 
+// A port of any rate, which sends what waits without a pause: exact fractions say when, and it is never early and at
+// most a nanosecond late, however many packets it has sent.
+RC_GTEST_PROP(PortQos, ThePortKeepsItsRate, ()) {
+  using Wide = unsigned __int128;
+  const auto decade = *rc::gen::inRange(4, 12);
+  uint64_t bps = 1;
+  for (int i = 0; i < decade; ++i) bps *= 10;
+  bps = std::min(bps + *rc::gen::inRange<uint64_t>(0, 9 * bps), DepartureRate::kMostBps);
+  QosModel model;
+  model.classes.resize(1);
+  model.classes[0].name = "all";
+  model.classes[0].limit_pkts = 100'000;
+  model.port_rate_bps = bps;
+  model.port_burst_bytes = *rc::gen::element(0u, 0u, 1u, 100u, 3000u);
+  const Wide burst = Wide{model.port_burst_bytes} * 8'000'000'000u;
+  PortQos<uint32_t> port(model, 0);
+  Frame frame(0);
+  const uint64_t mean_ns = 800 * uint64_t{8'000'000'000} / bps + 1;
+  std::vector<uint64_t> got, want;
+  const auto until = [&](uint64_t t) {
+    uint32_t id = 0;
+    uint64_t at = 0;
+    while (port.depart(t, id, at, [](uint32_t&&, DropReason) { RC_FAIL("a drop"); })) got.push_back(at);
+  };
+  Wide paid = 0;  // in parts of a nanosecond, of which there are `bps`
+  uint64_t now = 0, state = *rc::gen::arbitrary<uint64_t>();
+  for (uint32_t i = 0; i < 500; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    const uint64_t drawn = state >> 33;
+    now += drawn % 4 == 0 ? drawn / 4 % (2 * mean_ns) : 0;
+    if (drawn % 97 == 0) now += 40 * mean_ns;
+    const auto bytes = static_cast<uint32_t>(60 + drawn / 7 % 1455);
+    const Wide free = paid > burst ? paid - burst : 0;
+    const Wide begin = std::max(Wide{now} * bps, free);
+    want.push_back(static_cast<uint64_t>((begin + bps - 1) / bps));
+    paid = std::max(paid, begin) + Wide{bytes} * 8'000'000'000u;
+    until(now);
+    bool goes = false;
+    if (drawn % 2 == 0) {
+      RC_ASSERT(port.pass(now, frame.view(bytes), goes, [&] { return uint32_t{i}; }) == DropReason::kNone);
+      if (goes) got.push_back(now);
+    } else {
+      RC_ASSERT(port.arrive(now, frame.view(bytes), uint32_t{i}, [](uint32_t&&, DropReason) {}) == DropReason::kNone);
+    }
+  }
+  until(~uint64_t{0});
+  RC_ASSERT(got.size() == want.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    RC_ASSERT(got[i] >= want[i]);
+    RC_ASSERT(got[i] <= want[i] + 1);
+  }
+}
+
 // A class inside a port, whose rates change while packets wait: never early, and late by what is rounded alone: a
 // nanosecond at each, and at a change a nanosecond and a byte of credit.
 RC_GTEST_PROP(PortQos, AClassInsideAPortKeepsBothRatesThroughChanges, ()) {

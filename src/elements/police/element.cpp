@@ -95,6 +95,11 @@ class Police final : public OrderedElement {
           : by == "mark" ? PoliceBy::kMark
                          : PoliceBy::kAll;
     if (!arguments.has("PEAK")) return;
+    if (!arguments.has("EXCESS")) {
+      Diagnostic d = arguments.error_at("PEAK", "a peak rate without a peak burst: every packet would be red");
+      d.expected = "EXCESS, the peak burst in bytes (RFC 2698 section 2)";
+      diagnostics.add(std::move(d));
+    }
     config_.two_rates = 1;
     config_.peak_bps = arguments.get_bandwidth_bps("PEAK");
     if (config_.peak_bps < config_.committed_bps) {
