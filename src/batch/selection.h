@@ -9,45 +9,46 @@
 namespace sluice {
 
 // A bitmap over 8192 indices: merging two streams of one batch is an OR, and the order of packets is never lost. Only
-// the words up to the last one that was written are ever looked at, so that a small batch pays for its own size.
+// the words up to the last one that was written hold anything, so that a small batch pays for its own size; an empty
+// selection is a number.
 class Selection {
  public:
   static constexpr uint32_t kWords = 128;
 
-  Selection() = default;
+  Selection() noexcept {}  // words_ is not written: it holds nothing yet
   Selection(const Selection& other) noexcept : used_(other.used_) {
     std::memcpy(words_, other.words_, used_ * sizeof words_[0]);
   }
   Selection& operator=(const Selection& other) noexcept {
-    for (uint32_t w = other.used_; w < used_; ++w) words_[w] = 0;
     std::memmove(words_, other.words_, other.used_ * sizeof words_[0]);
     used_ = other.used_;
     return *this;
   }
   ~Selection() = default;
 
-  void clear() {
-    std::memset(words_, 0, used_ * sizeof words_[0]);
-    used_ = 0;
-  }
+  void clear() { used_ = 0; }
   void add(uint32_t i) { or_word(i / 64, uint64_t{1} << (i % 64)); }
-  void remove(uint32_t i) { words_[i / 64] &= ~(uint64_t{1} << (i % 64)); }
-  bool has(uint32_t i) const { return (words_[i / 64] >> (i % 64) & 1) != 0; }
+  void remove(uint32_t i) {
+    if (i / 64 < used_) words_[i / 64] &= ~(uint64_t{1} << (i % 64));
+  }
+  bool has(uint32_t i) const { return (word(i / 64) >> (i % 64) & 1) != 0; }
   // The first `n` packets.
   void fill(uint32_t n) {
-    clear();
     for (uint32_t w = 0; w < n / 64; ++w) words_[w] = ~uint64_t{0};
     if (n % 64 != 0) words_[n / 64] = (uint64_t{1} << (n % 64)) - 1;
     used_ = (n + 63) / 64;
   }
   void merge(const Selection& other) {
-    for (uint32_t w = 0; w < other.used_; ++w) words_[w] |= other.words_[w];
+    const uint32_t both = std::min(used_, other.used_);
+    for (uint32_t w = 0; w < both; ++w) words_[w] |= other.words_[w];
+    for (uint32_t w = both; w < other.used_; ++w) words_[w] = other.words_[w];
     used_ = std::max(used_, other.used_);
   }
   // The packets that are in `other` too.
   Selection both(const Selection& other) const {
     Selection out;
-    for (uint32_t w = 0; w < std::min(used_, other.used_); ++w) out.set_word(w, words_[w] & other.words_[w]);
+    out.used_ = std::min(used_, other.used_);
+    for (uint32_t w = 0; w < out.used_; ++w) out.words_[w] = words_[w] & other.words_[w];
     return out;
   }
   void subtract(const Selection& other) {
@@ -63,14 +64,14 @@ class Selection {
     for (uint32_t w = 0; w < used_; ++w) n += static_cast<uint32_t>(std::popcount(words_[w]));
     return n;
   }
-  uint64_t word(uint32_t w) const { return words_[w]; }
+  uint64_t word(uint32_t w) const { return w < used_ ? words_[w] : 0; }
   void set_word(uint32_t w, uint64_t bits) {
+    reach(w);
     words_[w] = bits;
-    used_ = std::max(used_, w + 1);
   }
   void or_word(uint32_t w, uint64_t bits) {
+    reach(w);
     words_[w] |= bits;
-    used_ = std::max(used_, w + 1);
   }
 
   // Calls f(index) in ascending order.
@@ -89,8 +90,12 @@ class Selection {
   }
 
  private:
-  uint32_t used_ = 0;  // words from here on are 0
-  uint64_t words_[kWords] = {};
+  void reach(uint32_t w) {
+    while (used_ <= w) words_[used_++] = 0;
+  }
+
+  uint32_t used_ = 0;  // words from here on hold nothing, and count as 0
+  uint64_t words_[kWords];
 };
 
 }  // namespace sluice
