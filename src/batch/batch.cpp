@@ -17,16 +17,17 @@ Result<Batch> Batch::create(uint32_t capacity, size_t arena_bytes) {
   if (!arena) return std::move(arena).error();
   Batch batch;
   batch.capacity_ = batch.limit_ = capacity;
-  batch.frame_.resize(capacity);
-  batch.extent_.resize(capacity);
-  batch.annotation_.resize(capacity);
-  batch.port_.resize(capacity);
-  batch.key_.resize(capacity);
-  batch.timestamp_ns_.resize(capacity);
-  batch.departure_ns_.resize(capacity);
-  batch.order_.resize(capacity);
+  const size_t rows = rows_for(capacity);
+  batch.frame_.resize(rows);
+  batch.extent_.resize(rows);
+  batch.annotation_.resize(rows);
+  batch.port_.resize(rows);
+  batch.key_.resize(rows);
+  batch.timestamp_ns_.resize(rows);
+  batch.departure_ns_.resize(rows);
+  batch.order_.resize(rows);
   batch.number();
-  batch.worker_.resize(capacity);
+  batch.worker_.resize(rows);
   batch.use_arena(std::move(*arena));
   return batch;
 }

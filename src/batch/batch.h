@@ -91,6 +91,8 @@ class Batch {
   static Result<Batch> create(uint32_t capacity, size_t arena_bytes);
 
   uint32_t capacity() const { return capacity_; }
+  // Rows that every column has: whole words of a Selection, so that 64 rows can be read at once, packets or not.
+  static constexpr size_t rows_for(uint32_t packets) { return (size_t{packets} + 63) / 64 * 64; }
   uint32_t size() const { return count_; }
   // Packets that the batch takes for now, 1..capacity(); capacity() after `create`.
   uint32_t limit() const { return limit_; }
@@ -108,7 +110,7 @@ class Batch {
 
   // Adds a column for packets that have left as whole untagged IPv4 frames without padding: their codepoint above the
   // bytes of the IP packet. Whoever sends them notes it, and who counts them need not read frame or extent again.
-  void keep_egress_notes() { egress_note_.assign(capacity_, kNotNoted); }
+  void keep_egress_notes() { egress_note_.assign(rows_for(capacity_), kNotNoted); }
   static constexpr uint32_t kNotNoted = ~uint32_t{0};
   static constexpr unsigned kNoteBytesBits = 16;
 

@@ -53,8 +53,8 @@ constexpr unsigned kPackets = 48;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 and its own _mm512_undefined_epi32 (bug 105593)
-// Adds to sums[class], for the rows of a word from `first` on that are untagged IPv4, eight at a time; all 64 rows are
-// of the batch. Returns the other rows.
+// Adds to sums[class], for the rows of a word from `first` on that are untagged IPv4, eight at a time
+// (Batch::rows_for). Returns the other rows.
 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) uint64_t count_wide(const BatchView& view, uint32_t first,
                                                                                   uint64_t rows, const ClassMap& map,
                                                                                   unsigned classes, uint64_t* sums) {
@@ -111,8 +111,8 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) EgressQos::Counted
   EgressQos::Counted all;
   for (uint32_t w = 0; w * 64 < view.count; ++w) {
     const uint64_t bits = rows.word(w);
-    // Whole columns are read.
-    if (bits == 0 || (w + 1) * 64 > view.count) continue;
+    // Whole columns are read (Batch::rows_for).
+    if (bits == 0) continue;
     const uint32_t* const notes = view.egress_note + w * 64;
     const uint16_t* const ports = view.port + w * 64;
     if (all.packets == 0) {
@@ -274,10 +274,12 @@ void EgressQos::count(size_t s, Batch& batch, uint32_t w, uint64_t rows) {
     const uint16_t number = view.port[first];
     uint64_t sums[kMaxQosClasses] = {};
     // Also where packets are not there: most often all rows have port 0.
-    uint16_t differ = from + 64 <= view.count ? 0 : 1;
-    if (differ == 0) {
-      const uint16_t* const ports = view.port + from;
+    uint16_t differ = 0;
+    const uint16_t* const ports = view.port + from;
+    if (from + 64 <= view.count) {
       for (uint32_t i = 0; i < 64; ++i) differ |= static_cast<uint16_t>(ports[i] ^ number);
+    } else {
+      for (uint32_t i = 0; i < view.count - from; ++i) differ |= static_cast<uint16_t>(ports[i] ^ number);
     }
     if (differ == 0) {
       if (kHasWide) rest = count_wide(view, from, rest, model_.map, classes, sums);

@@ -263,14 +263,19 @@ class Planner {
     // those behind it read; whatever else may read every register. Behind an ordered node there are no cycles to it.
     std::vector<FieldMask> wanted(plan_.nodes.size(), ~FieldMask{0});
     for (size_t i = plan_.nodes.size(); i-- > 0;) {
-      const PlanNode& node = plan_.nodes[i];
+      PlanNode& node = plan_.nodes[i];
       if (node.type == PlanNode::Type::kSegment || node.type == PlanNode::Type::kHost) continue;
       wanted[i] = kFieldFrame | kFieldExtent;
+      node.leaves_as_is = true;
       if (node.type == PlanNode::Type::kSink) wanted[i] |= plan_.at_sinks;
       if (node.type == PlanNode::Type::kSink) continue;
-      wanted[i] |= router_.elements[node.elements[0]]->stage_traits().reads;
+      const StageTraits traits = router_.elements[node.elements[0]]->stage_traits();
+      wanted[i] |= traits.reads;
+      node.leaves_as_is = (traits.writes & (kFieldFrame | kFieldExtent | kFieldL3 | kFieldPort)) == 0;
       for (size_t x = 0; x < node.exits.size(); ++x) {
-        if (node.connects(x)) wanted[i] |= wanted[node.exits[x].node];
+        if (!node.connects(x)) continue;
+        wanted[i] |= wanted[node.exits[x].node];
+        node.leaves_as_is &= plan_.nodes[node.exits[x].node].leaves_as_is;
       }
     }
     for (PlanNode& node : plan_.nodes) {

@@ -170,7 +170,7 @@ uint32_t Worker::finish_fast(const PlanNode& node, const Program& program, const
     add_rows(burst, passed, to);
     walk_->dirty[target.node] = 1;
     // Nothing changes the packets from here on.
-    if (view.egress_note != nullptr && plan_.nodes[target.node].type == PlanNode::Type::kSink) {
+    if (view.egress_note != nullptr && plan_.nodes[target.node].leaves_as_is) {
       code_.note_egress(view, burst, passed);
     }
   }
