@@ -768,9 +768,11 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
       {"forwarded_part",
        last.packets_in != 0 ? static_cast<double>(last.packets_out) / static_cast<double>(last.packets_in) : 0.0}};
   c.more["latency_ns"] = {{"p50", last.totals.latency.percentile(50)}, {"p99", last.totals.latency.percentile(99)}};
+  c.more["through_ns"] = {{"p50", last.totals.through.percentile(50)}, {"p99", last.totals.through.percentile(99)}};
   if (!last.devices.empty()) {
     c.more["wait_p50_ns"] = last.totals.wait.percentile(50);
     c.more["egress_p50_ns"] = last.totals.egress.percentile(50);
+    c.more["fill_p50_ns"] = last.devices[0].channels.fill.percentile(50);
     c.more["device_p50_ns"] = last.devices[0].channels.device.percentile(50);
     if (last.devices[0].power.watts >= 0) c.more["watts"] = last.devices[0].power.watts;
     if (!last.devices[0].channels.kernel.empty())

@@ -63,7 +63,9 @@ Json to_json(const RunReport& report, const Router& router, const TableReport& t
                         {"p99", latency.percentile(99)},
                         {"p999", latency.percentile(99.9)},
                         {"max", latency.max()}};
-  for (const auto& [name, times] : {std::pair{"wait_ns", &report.totals.wait}, {"egress_ns", &report.totals.egress}}) {
+  for (const auto& [name, times] : {std::pair{"wait_ns", &report.totals.wait},
+                                    {"egress_ns", &report.totals.egress},
+                                    {"through_ns", &report.totals.through}}) {
     json[name] = {{"p50", times->percentile(50)}, {"p99", times->percentile(99)}, {"max", times->max()}};
   }
   json["tables"] = Json::array();

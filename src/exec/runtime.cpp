@@ -521,6 +521,7 @@ void Runtime::count_sent(size_t s, Batch& batch, Selection& rows) {
 
 // Writes to a sink what may leave it; what cannot be written is counted as such.
 void Runtime::write_out(size_t s, std::vector<TxRecord>& records, Result<void>& result) {
+  if (records.empty()) return;
   size_t written = 0;
   if (result.ok()) result = sinks_[s]->write(records, written);
   RunReport::Sink& counters = sink_counters_[s];
@@ -652,7 +653,9 @@ Result<void> Runtime::commit(Job& job) {
   last_generation_ = job.snapshot->generation;
   Publisher::release(job.snapshot);
   job.snapshot = nullptr;
-  commit_stats_.egress.record(now_ns() - job.done_ns.load(std::memory_order_relaxed));
+  const uint64_t now = now_ns();
+  commit_stats_.egress.record(now - job.done_ns.load(std::memory_order_relaxed));
+  commit_stats_.through.record(now - job.started_ns, job.batch.size());
   sizer_.took(job.done_ns.load(std::memory_order_relaxed) - job.started_ns, job.batch.size(), job.round);
   committed_ += job.batch.size();
   if (options_.progress) options_.progress(committed_);
@@ -711,7 +714,7 @@ Result<void> Runtime::run_inline() {
       more = *got;
       if (!more) continue;
       job.snapshot = publisher_.acquire();
-      worker.stats().wait.record(now_ns() - job.started_ns);
+      if (worker.stats().batches % WorkerStats::kTimed == 0) worker.stats().wait.record(now_ns() - job.started_ns);
       worker.expect(sources_[next_source_]->next());
       worker.start(*job.snapshot, job.batch, job.shares[0], job.source);
       ++made;
@@ -772,7 +775,7 @@ Result<void> Runtime::run_threads() {
         if ((seen & ~kClosed) != next && next - done < worker.depth()) {
           waiting.end();
           Job& job = *jobs[next % ring];
-          worker.stats().wait.record(now_ns() - job.started_ns);
+          if (worker.stats().batches % WorkerStats::kTimed == 0) worker.stats().wait.record(now_ns() - job.started_ns);
           worker.start(*job.snapshot, job.batch, job.shares[w], job.source);
           ++next;
         }

@@ -33,6 +33,9 @@ struct PortCounters {
 
 // Owned by one worker while it runs; read by others only after it stopped or through a copy at its loop top.
 struct WorkerStats {
+  // Of so many small steps one is timed: to look at the clock costs as much as some of them take.
+  static constexpr uint32_t kTimed = 8;
+
   std::vector<ElementCounters> elements;  // by element index of the graph
   uint64_t packets_in = 0;
   uint64_t bytes_in = 0;
@@ -40,8 +43,9 @@ struct WorkerStats {
   uint64_t batches = 0;
   uint64_t fast = 0;  // packets that took the fast path to its end, or to their drop
   Histogram latency;  // batch read to batch done, ns, once for every packet
-  Histogram wait;     // batch read to a worker's start with it, ns, once a batch and worker
+  Histogram wait;     // batch read to a worker's start with it, ns, once in kTimed batches of a worker
   Histogram egress;   // batch done to its outputs written, in order, ns, once a batch
+  Histogram through;  // batch read to its outputs written, ns, once for every packet
 
   void add(const WorkerStats& other) {
     if (elements.size() < other.elements.size()) elements.resize(other.elements.size());
@@ -54,6 +58,7 @@ struct WorkerStats {
     latency.merge(other.latency);
     wait.merge(other.wait);
     egress.merge(other.egress);
+    through.merge(other.through);
   }
 };
 

@@ -60,7 +60,7 @@ struct Flight {
   bool ring = false;
   bool failed = false;  // the device is gone: what has no result never gets one
   uint32_t slab = 0;
-  uint64_t opened_ns = 0;
+  uint64_t opened_ns = 0;  // 0: this one is not timed
   uint64_t submitted_ns = 0;
   uint64_t idle_polls = 0;   // since a result was last seen
   uint64_t progress_ns = 0;  // the clock at one of the first of them
@@ -188,7 +188,8 @@ struct ChannelStats {
   uint64_t switches = 0;  // adaptive: mode changes
   uint64_t pushed = 0;    // flights whose records the host wrote into device memory
   uint64_t bytes_in = 0, bytes_out = 0;
-  Histogram fill;    // open to submit, ns, once a flight: the batch's wait while records are gathered
+  // Of every flight by slabs, and of one in eight by the ring.
+  Histogram fill;    // open to submit, ns: the batch's wait while records are gathered
   Histogram device;  // submit to all results: transfers and kernel
   Histogram kernel;  // where it is measured: a flight's kernel; of a ring, a group of 32 records in its server's hands
   Histogram transfer;  // `device` less the flight's kernel; launch mode, where the kernel is measured

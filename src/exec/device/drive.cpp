@@ -118,6 +118,7 @@ Result<DriveResult> drive(std::span<const DriveTarget> targets, size_t node, std
     const uint32_t frame = options.channel.records;
     std::vector<Flight> flights(options.channel.flights);
     std::vector<size_t> starts(flights.size());
+    std::vector<uint64_t> opened_ns(flights.size());
     size_t key = records.size() / options.threads * t;
     uint64_t made = 0, done = 0, begun = 0;
     const uint64_t total = options.warm_up + options.frames;
@@ -128,6 +129,7 @@ Result<DriveResult> drive(std::span<const DriveTarget> targets, size_t node, std
         if (made == options.warm_up) begun = now_ns();
         if (!channel.open(flight, frame, resident.parity)) break;
         starts[made % flights.size()] = key;
+        opened_ns[made % flights.size()] = now_ns();
         for (uint32_t left = frame; left != 0;) {
           const auto n = static_cast<uint32_t>(std::min<size_t>(left, records.size() - key));
           flight.put_words(records.data() + key, n);
@@ -146,7 +148,7 @@ Result<DriveResult> drive(std::span<const DriveTarget> targets, size_t node, std
         continue;
       }
       const uint64_t end = now_ns();
-      if (done >= options.warm_up) mine.result.round_trip.record(end - flight.opened_ns);
+      if (done >= options.warm_up) mine.result.round_trip.record(end - opened_ns[done % flights.size()]);
       size_t at = starts[done % flights.size()];
       const auto* out = reinterpret_cast<const uint64_t*>(flight.out);
       uint64_t wrong = 0;
