@@ -445,18 +445,19 @@ Result<PriorityPortReport> run_priority_port(Device& device, const DeviceProgram
     for (uint32_t c = 0; c < classes; ++c) {
       Fed& f = fed[c];
       // The delay commit: whatever is done behind the oldest waits for it.
-      uint64_t now = 0;
-      for (; f.back != f.handed; ++f.back) {
+      uint64_t end = f.back;
+      while (end != f.handed &&
+             __atomic_load_n(done + size_t{c} * o.capacity + (end & (o.capacity - 1)), __ATOMIC_ACQUIRE) == end + 1) {
+        ++end;
+      }
+      if (end == f.back) continue;
+      any = true;
+      const uint64_t now = now_ns();  // when all of them had come
+      for (; f.back != end; ++f.back) {
         const size_t slot = f.back & (o.capacity - 1);
         const size_t place = size_t{c} * o.capacity + slot;
-        if (__atomic_load_n(done + place, __ATOMIC_ACQUIRE) != f.back + 1) break;
-        if (now == 0) now = now_ns();
-        any = true;
         report.latency_ns[c].record(now - f.at_ns[slot]);
-        if (o.check_every != 0 && f.back % o.check_every == 0) {
-          check(c, f.back, f.word);
-          now = 0;  // that took a while
-        }
+        if (o.check_every != 0 && f.back % o.check_every == 0) check(c, f.back, f.word);
         if (shaped) f.word = WordMap::of(o.port.rates[c], arrivals[place], chunk_bytes[place])(f.word);
         --out_now;
       }
