@@ -9,9 +9,12 @@
 // Both RFCs' markers are two such buckets, one behind the other: of RFC 2697 the excess bucket sees what the committed
 // one did not pay for, of RFC 2698 the committed bucket sees what the peak one paid for.
 //
-// Between chunks the state of a policer goes from owner to owner by a turn word, in the order of the chunks. What a
-// chunk does to two buckets is no short function of them, unless all of it can be paid for: that is what an owner finds
-// out before its turn comes, so that the turn of such a chunk is one comparison.
+// Most chunks need not be gone through: where all that a bucket does not pay for lies behind what it pays for, it cuts
+// the chunk in two, and where it does so follows from sums that do not depend on it.
+//
+// Between chunks the state of a policer goes from owner to owner, in the order of the chunks, as words that say
+// themselves whose turn it is. What a chunk does to two buckets is no short function of them, so that this is a chain:
+// whatever can be found out before the turn comes is, and colors are given after it has been passed on.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +23,33 @@
 #include "base/hd.h"
 #include "qos/policer.h"
 
+// Rows are registers on a device.
+#if defined(__CUDA_ARCH__)
+#define SLUICE_UNROLL _Pragma("unroll")
+#else
+#define SLUICE_UNROLL
+#endif
+
 namespace sluice {
 
-// A policer that goes from the owner of one chunk to the owner of the next. A line of its own.
+// A policer that goes from the owner of one chunk to the owner of the next: the two buckets and the time, and behind
+// each whose turn it is, modulo 2^32. A line of its own.
 struct alignas(64) PolicerTurn {
-  PolicerState state;
-  uint32_t chunk = 0;  // whose turn it is, modulo 2^32
+  // Read and written in one piece, or the chunk written last and read first.
+  struct alignas(16) Word {
+    uint64_t value;
+    uint32_t chunk;
+    uint32_t unused;
+  };
+  Word words[3];
+
+  SLUICE_HD static PolicerTurn of(const PolicerState& state, uint64_t chunk) {
+    const auto number = static_cast<uint32_t>(chunk);
+    return {{{state.committed, number, 0}, {state.excess, number, 0}, {state.last_ns, number, 0}}};
+  }
+  // Of a turn that nobody changes.
+  SLUICE_HD PolicerState state() const { return {words[0].value, words[1].value, words[2].value}; }
+  SLUICE_HD uint32_t chunk() const { return words[0].chunk; }
 };
 
 // Which lanes' packets a bucket pays for, lanes being packets in their order, all lanes of `group` together: true where
@@ -61,60 +85,152 @@ SLUICE_HD Color police_row(const Group& group, const PolicerConfig& config, uint
   return green ? Color::kGreen : yellow ? Color::kYellow : Color::kRed;
 }
 
+// A chunk's packets of one policer and their sums, a lane holding one packet of each of kRows rows.
+template <uint32_t kRows>
+class PoliceRows {
+ public:
+  // Where a bucket cuts the packets [from, to): those that are here and in front of `at` are paid for. `clean`: none
+  // behind it is, either.
+  struct Cut {
+    uint32_t at;
+    uint64_t paid;
+    bool clean;
+  };
+
+  template <typename Group, typename Packets>
+  SLUICE_HD PoliceRows(const Group& group, const Packets& packets, uint32_t count) {
+    uint64_t before = 0;
+    SLUICE_UNROLL
+    for (uint32_t r = 0; r < kRows; ++r) {
+      const uint32_t i = r * group.size() + group.lane();
+      const bool here = i < count && packets.here(i);
+      bytes_[r] = here ? packets.bytes(i) : 0;
+      here_ |= uint32_t{here} << r;
+      through_[r] = before;
+      if (r * group.size() >= count) continue;
+      through_[r] += group.sum_before(bytes_[r]) + bytes_[r];
+      before = group.broadcast(through_[r], group.size() - 1);
+    }
+  }
+
+  template <typename Group>
+  SLUICE_HD Cut cut(const Group& group, uint32_t from, uint32_t to, uint64_t left) const {
+    const uint64_t base = from == 0 ? 0 : through(group, from - 1);
+    uint32_t first = to;
+    SLUICE_UNROLL
+    for (uint32_t r = 0; r < kRows; ++r) {
+      const uint32_t i = r * group.size() + group.lane();
+      if (among(r, i, from, first) && through_[r] - base > left) first = i;
+    }
+    Cut cut{};
+    cut.at = group.least(first);
+    cut.paid = cut.at == from ? 0 : through(group, cut.at - 1) - base;
+    bool small = false;
+    SLUICE_UNROLL
+    for (uint32_t r = 0; r < kRows; ++r) {
+      const uint32_t i = r * group.size() + group.lane();
+      small = small || (among(r, i, cut.at, to) && bytes_[r] <= left - cut.paid);
+    }
+    cut.clean = group.ballot(small) == 0;
+    return cut;
+  }
+
+ private:
+  static_assert(kRows <= 32);
+  SLUICE_HD bool among(uint32_t r, uint32_t i, uint32_t from, uint32_t to) const {
+    return (here_ >> r & 1) != 0 && i >= from && i < to;
+  }
+  // The sum up to and with packet i.
+  template <typename Group>
+  SLUICE_HD uint64_t through(const Group& group, uint32_t i) const {
+    uint64_t sum = 0;
+    SLUICE_UNROLL
+    for (uint32_t r = 0; r < kRows; ++r) sum = r == i / group.size() ? through_[r] : sum;
+    return group.broadcast(sum, i % group.size());
+  }
+
+  uint32_t bytes_[kRows];
+  uint64_t through_[kRows];
+  uint32_t here_ = 0;
+};
+
 // A chunk's whole way, all lanes of `group` together: waits for its turn, gives each of `count` packets its color, and
 // hands the policer on. `packets.here(i)`: packet i is of this policer; `bytes(i)`, of the IP packet; `before(i)`, the
-// color that it came with; `color(i, Color)` is called once for each that is here, by one of the lanes. `Atomics` as in
-// departure_scan.h. Precondition: the owners of all chunks before go on whatever this one does.
-template <typename Atomics, typename Group, typename Packets>
+// color that it came with; `color(i, Color)` is called once for each that is here, by one of the lanes. `Words`: load
+// and store of PolicerTurn::Word, and pause(n): the turn is n chunks away. Chunks of more than kRows packets a lane
+// have no short way. Precondition: the owners of all chunks before go on whatever this one does.
+template <typename Words, uint32_t kRows = 8, typename Group, typename Packets>
 SLUICE_HD void police_chunk(const Group& group, const PolicerConfig& config, PolicerTurn& turn, uint64_t chunk,
                             uint64_t now_ns, uint32_t count, Packets&& packets) {
   constexpr uint64_t kUnits = PolicerConfig::kUnitsPerByte;
   const auto before_of = [&](uint32_t i) { return config.color_aware != 0 ? packets.before(i) : Color::kGreen; };
-  uint64_t mine = 0;
+  const PoliceRows<kRows> rows(group, packets, count);
   bool some = false, colored = false;
   for (uint32_t i = group.lane(); i < count; i += group.size()) {
     if (!packets.here(i)) continue;
     some = true;
-    mine += packets.bytes(i);
     colored = colored || before_of(i) != Color::kGreen;
   }
-  const uint64_t all = group.reduce(mine, [](uint64_t a, uint64_t b) { return a + b; });
-  const bool plain = group.ballot(colored) == 0;
+  const bool plain = group.ballot(colored) == 0 && count <= kRows * group.size();
   const bool any = group.ballot(some) != 0;
 
-  PolicerState state;
+  PolicerTurn found{};
   if (group.lane() == 0) {
-    while (Atomics::acquire(&turn.chunk) != static_cast<uint32_t>(chunk)) Atomics::pause();
-    state = turn.state;
-  }
-  state = group.broadcast(state);
-  // Time passes by packets alone.
-  if (any) refill(config, state, now_ns);
-  uint64_t committed = state.committed / kUnits, excess = state.excess / kUnits;
-  const uint64_t had_committed = committed, had_excess = excess;
-  const bool green = plain && all <= committed && (config.two_rates == 0 || all <= excess);
-  if (green) {
-    committed -= all;
-    if (config.two_rates != 0) excess -= all;
-  } else {
-    for (uint32_t row = 0; row < count; row += group.size()) {
-      const uint32_t i = row + group.lane();
-      const bool here = i < count && packets.here(i);
-      const Color color = police_row(group, config, committed, excess, here ? packets.bytes(i) : 0,
-                                     here ? before_of(i) : Color::kRed, here);
-      if (here) packets.color(i, color);
+    const auto mine = static_cast<uint32_t>(chunk);
+    for (;;) {
+      uint32_t away = 0;
+      SLUICE_UNROLL
+      for (uint32_t w = 0; w < 3; ++w) {
+        found.words[w] = Words::load(turn.words + w);
+        const uint32_t behind = mine - found.words[w].chunk;
+        away = behind > away ? behind : away;
+      }
+      if (away == 0) break;
+      Words::pause(away);
     }
   }
-  if (group.lane() == 0) {
+  PolicerState state = group.broadcast(found.state());
+  // Time passes by packets alone.
+  if (any) refill(config, state, now_ns);
+  const uint64_t had_committed = state.committed / kUnits, had_excess = state.excess / kUnits;
+  uint64_t committed = had_committed, excess = had_excess;
+  const auto pass_on = [&] {
+    if (group.lane() != 0) return;
     state.committed -= (had_committed - committed) * kUnits;
     state.excess -= (had_excess - excess) * kUnits;
-    turn.state = state;
-    Atomics::release(&turn.chunk, static_cast<uint32_t>(chunk) + 1);
+    const PolicerTurn next = PolicerTurn::of(state, chunk + 1);
+    SLUICE_UNROLL
+    for (uint32_t w = 0; w < 3; ++w) Words::store(turn.words + w, next.words[w]);
+  };
+  if (plain) {
+    const bool two = config.two_rates != 0;
+    const auto first = rows.cut(group, 0, count, two ? excess : committed);
+    // One rate: the excess bucket sees what the committed one did not pay for; two: the committed one what the peak one
+    // did.
+    if (first.clean) {
+      const auto second = rows.cut(group, two ? 0 : first.at, two ? first.at : count, two ? committed : excess);
+      if (second.clean) {
+        committed -= two ? second.paid : first.paid;
+        excess -= two ? first.paid : second.paid;
+        pass_on();
+        const uint32_t green = two ? second.at : first.at, yellow = two ? first.at : second.at;
+        for (uint32_t i = group.lane(); i < count; i += group.size()) {
+          if (packets.here(i)) packets.color(i, i < green ? Color::kGreen : i < yellow ? Color::kYellow : Color::kRed);
+        }
+        return;
+      }
+    }
   }
-  if (!green) return;
-  for (uint32_t i = group.lane(); i < count; i += group.size()) {
-    if (packets.here(i)) packets.color(i, Color::kGreen);
+  for (uint32_t row = 0; row < count; row += group.size()) {
+    const uint32_t i = row + group.lane();
+    const bool here = i < count && packets.here(i);
+    const Color color = police_row(group, config, committed, excess, here ? packets.bytes(i) : 0,
+                                   here ? before_of(i) : Color::kRed, here);
+    if (here) packets.color(i, color);
   }
+  pass_on();
 }
 
 }  // namespace sluice
+
+#undef SLUICE_UNROLL

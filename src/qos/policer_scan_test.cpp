@@ -15,10 +15,21 @@
 namespace sluice {
 namespace {
 
-struct TurnAtomics {
-  static uint32_t acquire(const uint32_t* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
-  static void release(uint32_t* at, uint32_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
-  static void pause() { std::this_thread::yield(); }
+struct TurnWords {
+  static PolicerTurn::Word load(const PolicerTurn::Word* from) {
+    PolicerTurn::Word word{};
+    word.chunk = __atomic_load_n(&from->chunk, __ATOMIC_ACQUIRE);
+    word.value = __atomic_load_n(&from->value, __ATOMIC_RELAXED);
+    return word;
+  }
+  static void store(PolicerTurn::Word* to, const PolicerTurn::Word& word) {
+    __atomic_store_n(&to->value, word.value, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->chunk, word.chunk, __ATOMIC_RELEASE);
+  }
+  static void pause(uint32_t away) {
+    EXPECT_NE(away, 0u);
+    std::this_thread::yield();
+  }
 };
 
 struct PolicedPacket {
@@ -95,6 +106,7 @@ struct Taken {
 };
 
 // `owners` of groups of `lanes` take chunks in turn.
+template <uint32_t kRows = 8>
 void check_case(const PoliceCase& c, unsigned owners, uint32_t lanes) {
   PolicerState last;
   const auto want = police_in_order(c, last);
@@ -106,16 +118,16 @@ void check_case(const PoliceCase& c, unsigned owners, uint32_t lanes) {
   }
   // The turn's number goes around.
   const uint64_t first = ~uint64_t{0} - 5;
-  PolicerTurn turn{c.state, static_cast<uint32_t>(first)};
+  PolicerTurn turn = PolicerTurn::of(c.state, first);
   std::atomic<uint64_t> ticket{0}, given{0};
   const auto own = [&](const auto& group) {
     while (true) {
       const auto k = static_cast<size_t>(
           group.broadcast(group.lane() == 0 ? ticket.fetch_add(1, std::memory_order_relaxed) : uint64_t{0}));
       if (k >= c.chunks.size()) return;
-      police_chunk<TurnAtomics>(group, c.config, turn, first + k, c.chunks[k].now_ns,
-                                static_cast<uint32_t>(c.chunks[k].packets.size()),
-                                Taken{&c.chunks[k], &got[k], &given});
+      police_chunk<TurnWords, kRows>(group, c.config, turn, first + k, c.chunks[k].now_ns,
+                                     static_cast<uint32_t>(c.chunks[k].packets.size()),
+                                     Taken{&c.chunks[k], &got[k], &given});
     }
   };
   {
@@ -133,19 +145,23 @@ void check_case(const PoliceCase& c, unsigned owners, uint32_t lanes) {
   }
   EXPECT_EQ(given.load(), packets);
   for (size_t k = 0; k < want.size(); ++k) ASSERT_EQ(got[k], want[k]) << "chunk " << k;
-  EXPECT_EQ(turn.state.committed, last.committed);
-  EXPECT_EQ(turn.state.excess, last.excess);
-  EXPECT_EQ(turn.state.last_ns, last.last_ns);
+  EXPECT_EQ(turn.state().committed, last.committed);
+  EXPECT_EQ(turn.state().excess, last.excess);
+  EXPECT_EQ(turn.state().last_ns, last.last_ns);
+  EXPECT_EQ(turn.chunk(), static_cast<uint32_t>(first + c.chunks.size()));
 }
 
 RC_GTEST_PROP(PolicerScan, OneOwnerColorsAsTheWalk, (uint64_t seed)) {
-  check_case(random_case(seed, 20, 40), 1, 1);
+  // Rows of one packet each: chunks of up to 32 packets have the short way, and others have not.
+  check_case<32>(random_case(seed, 20, 40), 1, 1);
+  check_case<1>(random_case(seed, 20, 40), 1, 1);
 }
 
 TEST(PolicerScan, GroupsOfLanesColorAsTheWalk) {
   for (uint64_t seed = 0; seed < 24; ++seed) {
     SCOPED_TRACE(seed);
     check_case(random_case(seed, 6, 40), 1, seed % 3 == 0 ? 8 : 3);
+    if (seed % 4 == 0) check_case<2>(random_case(seed + 1000, 4, 70), 1, 32);
   }
 }
 

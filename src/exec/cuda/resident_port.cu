@@ -40,6 +40,22 @@ struct PortArguments {
   PolicerConfig police[kPortClasses];
 };
 
+// What policers are passed on in.
+struct TurnWords {
+  __device__ static PolicerTurn::Word load(const PolicerTurn::Word* from) {
+    const Word word = DeviceWords::load(reinterpret_cast<const Word*>(from));
+    return {word.w[0] | uint64_t{word.w[1]} << 32, word.w[2], 0};
+  }
+  __device__ static void store(PolicerTurn::Word* to, const PolicerTurn::Word& word) {
+    DeviceWords::store(reinterpret_cast<Word*>(to), Word{{static_cast<uint32_t>(word.value),
+                                                          static_cast<uint32_t>(word.value >> 32), word.chunk, 0}});
+  }
+  // A turn takes about a microsecond.
+  __device__ static void pause(uint32_t away) {
+    if (away > 1) __nanosleep(min(away, 64u) * 250);
+  }
+};
+
 // One policer's part of a chunk, in shared memory.
 struct SharedFrames {
   const uint32_t* ip_bytes;
@@ -86,8 +102,9 @@ __global__ void __launch_bounds__(kPortThreads)
     __syncthreads();
     // A warp a policer.
     if (const uint32_t c = threadIdx.x / 32; c < kPortClasses) {
-      police_chunk<LinkAtomics>(WarpGroup{}, a.police[c], a.turns[c], a.first_chunk + chunk, a.arrivals[chunk],
-                                kPortThreads, SharedFrames{ip_bytes, classes, colors, c});
+      police_chunk<TurnWords, kPortThreads / 32>(WarpGroup{}, a.police[c], a.turns[c], a.first_chunk + chunk,
+                                                 a.arrivals[chunk], kPortThreads,
+                                                 SharedFrames{ip_bytes, classes, colors, c});
     }
     __syncthreads();
     if (leaves) {
@@ -225,7 +242,7 @@ Result<std::vector<double>> resident_port(Device& device, const DeviceProgram& p
   std::memcpy(input.data() + at.lengths_at, frames.lengths.data(), size_t{count} * 4);
   if (stamped) std::memcpy(input.data() + at.arrivals_at, port.arrivals_ns.data(), port.arrivals_ns.size() * 8);
   for (unsigned c = 0; port.policed && c < kPortClasses; ++c) {
-    const PolicerTurn full{PolicerState::full(port.police[c], port.arrivals_ns[0]), 0};
+    const auto full = PolicerTurn::of(PolicerState::full(port.police[c], port.arrivals_ns[0]), 0);
     std::memcpy(input.data() + at.full_at + c * sizeof full, &full, sizeof full);
   }
 
