@@ -265,6 +265,14 @@ def port_priorities():
                  "lowest class": [(100 / 3, even), (90, rows["mix/5-5-90"]["median"]), (100, rows["mix/0-0-1"]["median"])]}
         wanted["port_mix.svg"] = plot("Rate by the part of one class", about, "percent of the packets",
                                       "million packets a second", mixes)
+    for document in documents("port_latency.json"):
+        lines = {}
+        for row in document["results"]:
+            parts = row["case"].split("/")
+            if len(parts) == 5 and parts[2].startswith("x"):
+                lines.setdefault(parts[4], []).append((int(parts[3]), row["through_ns"]["p50"] / 1e3))
+        wanted["port_batch_latency.svg"] = plot("Time of a batch by its size", where(document), "packets a batch",
+                                                "microseconds, p50", lines)
     return wanted
 
 
