@@ -173,8 +173,12 @@ Result<bool> CaptureReader::next(CapturedFrame& frame) {
   }
   frame.captured = header->caplen;
   frame.wire_bytes = std::max(header->len, header->caplen);  // a wire length below the captured one is a lie
-  frame.timestamp_ns =
-      static_cast<uint64_t>(header->ts.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(header->ts.tv_usec);
+  // Seconds of a pcap file are 32 bits without a sign (draft-ietf-opsawg-pcap section 5); libpcap takes them for
+  // signed, so that what is later than 2038 comes as negative. No other file has such.
+  const int64_t signed_seconds = header->ts.tv_sec;
+  const auto seconds =
+      signed_seconds < 0 ? uint64_t{static_cast<uint32_t>(signed_seconds)} : static_cast<uint64_t>(signed_seconds);
+  frame.timestamp_ns = seconds * 1'000'000'000u + static_cast<uint64_t>(header->ts.tv_usec);
   frame.data = data;
   ++s.packets;
   return true;

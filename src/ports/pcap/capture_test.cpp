@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -215,6 +216,29 @@ TEST_F(Captures, WriterWritesTheFormatByteForByte) {
   EXPECT_EQ(slurp(path("n.pcap")), pcap_header(kNanoMagic, kMaxCapturedBytes, 1) + pcap_record(1, 7, 60, "hello"));
   ASSERT_TRUE(write_all(path("u.pcap"), {{1'000'007'999, 5, "hello"}}, {.nanosecond = false, .snaplen = 3}).ok());
   EXPECT_EQ(slurp(path("u.pcap")), pcap_header(kMicroMagic, 3, 1) + pcap_record(1, 7, 5, "hel"));
+}
+
+TEST_F(Captures, SecondsPast2038ComeBack) {
+  std::vector<Packet> packets;
+  for (const uint64_t seconds : {0x7fffffffull, 0x80000000ull, 0xfffffff0ull, 0xffffffffull})
+    packets.push_back({seconds * 1'000'000'000u + 123'456'000u, 60, "late"});
+  for (const bool nanosecond : {true, false}) {
+    ASSERT_TRUE(write_all(path("a.pcap"), packets, {.nanosecond = nanosecond}).ok());
+    EXPECT_EQ(read_all(path("a.pcap")), packets);
+  }
+  // Written by a machine of the other byte order.
+  std::string other = slurp(path("a.pcap"));
+  for (size_t at = 0, record = 24; at < other.size(); at = record, record += 16 + 4) {
+    const size_t end = at == 0 ? 24 : at + 16;
+    for (size_t field = at; field < end; field += 4) {
+      const size_t bytes = at == 0 && field == 4 ? 2 : 4;  // the version is two numbers
+      for (size_t part = field; part < field + 4; part += bytes)
+        std::reverse(other.begin() + static_cast<ptrdiff_t>(part),
+                     other.begin() + static_cast<ptrdiff_t>(part + bytes));
+    }
+  }
+  std::ofstream(path("b.pcap"), std::ios::binary) << other;
+  EXPECT_EQ(read_all(path("b.pcap")), packets);
 }
 
 TEST_F(Captures, AnyPacketsComeBack) {
