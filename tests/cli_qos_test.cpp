@@ -63,6 +63,23 @@ TEST_F(CliQosTest, ClassesAreShapedAndReported) {
   EXPECT_NE(text.out.find("shaper-full 750"), std::string::npos) << text.out;
 }
 
+// Classes without packets are an empty list; none at all are an error for whoever asks for them.
+TEST_F(CliQosTest, NoPacketsAreNotNoClasses) {
+  ASSERT_TRUE(CaptureWriter::create(path("empty.pcap"))->commit().ok());
+  const Said empty = sluice("run --routes rib --in empty.pcap --qos edge.qos -o json");
+  ASSERT_EQ(empty.code, 0) << empty.err;
+  EXPECT_EQ(empty.json()["qos"], Json::array());
+  EXPECT_FALSE(sluice("run --routes rib --in in.pcap -o json").json().contains("qos"));
+  const Said asked = shell(R"(export SLUICE_SOCKET=$PWD/s; s="$SLUICE"
+"$s" run --routes rib --in in.pcap --repeat --control s -o json > run.out 2> run.err & run=$!
+for i in $(seq 600); do test -S s && "$s" show drops > drops.txt 2> /dev/null && break; sleep 0.05; done
+"$s" show qos; code=$?
+kill -TERM $run; wait $run; exit $code)");
+  EXPECT_EQ(asked.code, 1) << asked.err;
+  EXPECT_NE(asked.err.find("no classes of service"), std::string::npos) << asked.err;
+  EXPECT_NE(asked.err.find("--qos FILE"), std::string::npos) << asked.err;
+}
+
 TEST_F(CliQosTest, TheExampleAndConfigurationFiles) {
   write("g.click", "FromDump(in.pcap) -> IPInput -> ToDump(out.pcap);");
   const Said said = sluice("run g.click --qos " SLUICE_SOURCE_DIR "/examples/three_classes.qos -o json");
@@ -107,7 +124,7 @@ for i in $(seq 600); do test -S s && "$s" show qos -o json > qos.json 2> /dev/nu
 "$s" qos set voice rate fast 2> rate.txt; echo $? >> codes
 "$s" qos set port rate 90Mbps > each.txt; echo $? >> codes
 "$s" qos set port rate 70Mbps --port 0 > one.txt; echo $? >> codes
-"$s" show qos -o json > after.json
+"$s" show qos -o json > after.json; "$s" show qos > after.txt
 "$s" qos load wrong.qos 2> wrong.txt; echo $? >> codes
 "$s" qos load marks.qos 2> marks.txt; echo $? >> codes
 mkfifo pipe; "$s" qos load pipe 2> pipe.txt; echo $? >> codes
@@ -126,6 +143,9 @@ kill -TERM $run; wait $run; echo $? >> codes)");
   for (const Json& port : after["ports"]) {
     EXPECT_EQ(port["rate_bps"], port["port"] == 0 ? 70'000'000 : 90'000'000) << port;
   }
+  EXPECT_NE(read("after.txt").find("(all)"), std::string::npos) << read("after.txt");
+  EXPECT_NE(read("after.txt").find("70.00 M bit/s"), std::string::npos) << read("after.txt");
+  EXPECT_EQ(read("qos.txt").find("(all)"), std::string::npos) << read("qos.txt");
   EXPECT_NE(read("class.txt").find("there is no class 'vioce'"), std::string::npos);
   EXPECT_NE(read("rate.txt").find("'fast' is no rate"), std::string::npos);
   EXPECT_EQ(after["ports"][0]["classes"][0]["rate_bps"], 20'000'000);

@@ -286,6 +286,12 @@ std::string qos_text(const Json& ports) {
   TextTable table({"port", "class", "rate", "in", "out", "bytes out", "dropped", "held", "highest", "p50 us", "p99 us",
                    "why dropped"});
   for (const Json& port : ports) {
+    const std::string name = fmt::format("{}:{}", word_of(port, "element"), count_of(port, "port"));
+    if (const uint64_t bps = count_of(port, "rate_bps"); bps != 0) {
+      std::vector<std::string> row = {name, "(all)", rate_text(bps)};
+      row.resize(12, "-");
+      table.add(row);
+    }
     for (const Json& c : port["classes"]) {
       uint64_t dropped = 0;
       std::string why;
@@ -296,11 +302,11 @@ std::string qos_text(const Json& ports) {
       const auto us = [&](const char* which) {
         return fmt::format("{:.1f}", static_cast<double>(count_of(c["latency_ns"], which)) * 1e-3);
       };
-      table.add({fmt::format("{}:{}", word_of(port, "element"), count_of(port, "port")), word_of(c, "class"),
-                 rate_text(count_of(c, "rate_bps")), with_commas(count_of(c["in"], "packets")),
-                 with_commas(count_of(c["out"], "packets")), with_commas(count_of(c["out"], "bytes")),
-                 dropped == 0 ? "-" : with_commas(dropped), with_commas(count_of(c, "waiting") + count_of(c, "queued")),
-                 with_commas(count_of(c, "queue_highest")), us("p50"), us("p99"), why.empty() ? "-" : why});
+      table.add({name, word_of(c, "class"), rate_text(count_of(c, "rate_bps")),
+                 with_commas(count_of(c["in"], "packets")), with_commas(count_of(c["out"], "packets")),
+                 with_commas(count_of(c["out"], "bytes")), dropped == 0 ? "-" : with_commas(dropped),
+                 with_commas(count_of(c, "waiting") + count_of(c, "queued")), with_commas(count_of(c, "queue_highest")),
+                 us("p50"), us("p99"), why.empty() ? "-" : why});
     }
   }
   return table.str();

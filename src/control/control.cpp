@@ -203,6 +203,7 @@ Result<Json> Control::show_runtime() {
 Result<Json> Control::show_qos() {
   RunReport report;
   if (auto ok = runtime_.look(report); !ok) return std::move(ok).error();
+  if (!report.has_classes) return Error("this run has no classes of service", "start it with --qos FILE");
   return Json{{"ports", sluice::to_json(report.qos)}};
 }
 

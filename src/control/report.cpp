@@ -36,7 +36,7 @@ Json to_json(const RunReport& report, const Router& router, const TableReport& t
     json["sinks"].push_back(
         {{"element", sink.element}, {"path", sink.path}, {"packets", sink.packets}, {"bytes", sink.bytes}});
   }
-  if (!report.qos.empty()) json["qos"] = to_json(report.qos);
+  if (report.has_classes) json["qos"] = to_json(report.qos);
   json["drops"] = drops(report.drops);
   json["elements"] = Json::array();
   for (size_t e = 0; e < router.elements.size(); ++e) {

@@ -910,6 +910,7 @@ void Runtime::sum_up(RunReport& report, const std::vector<RunReport::Sink>& sink
   }
   report.seconds = seconds;
   report.generation = generation;
+  report.has_classes = qos_ != nullptr;
   report.workers = static_cast<unsigned>(workers_.size());
 }
 

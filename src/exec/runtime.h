@@ -114,7 +114,8 @@ struct RunReport {
   uint64_t bytes_out = 0;
   std::map<uint16_t, PortCounters> ports;  // by the adjacency's output port
   std::vector<Sink> sinks;
-  std::vector<QosPortReport> qos;  // with RunOptions::qos; by sink and port
+  bool has_classes = false;        // with RunOptions::qos
+  std::vector<QosPortReport> qos;  // of these: by sink and port, where packets have come
   WorkerStats totals;              // elements and drops summed over workers
   std::array<uint64_t, kDropReasons> drops{};
   uint64_t dropped = 0;
