@@ -29,6 +29,10 @@ std::string printed_word(std::string_view word) {
   return out;
 }
 
+bool is_byte_rate(std::string_view word) {
+  return word.ends_with("Bps");
+}
+
 class QosTextParser {
  public:
   QosTextParser(std::string_view text, const std::string& file) : text_(text), findings_(file, text) {
@@ -36,7 +40,8 @@ class QosTextParser {
   }
 
   Result<QosModel> parse() {
-    for (size_t at = 0; at < text_.size();) {
+    constexpr std::string_view kMark = "\xEF\xBB\xBF";  // some editors begin a file of UTF-8 with it
+    for (size_t at = text_.starts_with(kMark) ? kMark.size() : 0; at < text_.size();) {
       const size_t end = std::min(text_.find('\n', at), text_.size());
       line(text_.substr(at, end - at));
       at = end + 1;
@@ -96,6 +101,25 @@ class QosTextParser {
     return word;
   }
 
+  // Words joined by commas, behind which there may be blanks.
+  std::string_view next_list() {
+    std::string_view list = next();
+    while (!list.empty() && list.back() == ',') {
+      const std::string_view more = next();
+      if (more.empty()) break;
+      list = {list.data(), static_cast<size_t>(more.data() + more.size() - list.data())};
+    }
+    return list;
+  }
+  // The item of a list from `at` on, which goes behind it.
+  static std::string_view item_of(std::string_view list, size_t& at) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    std::string_view item = list.substr(at, end - at);
+    item.remove_prefix(std::min(item.find_first_not_of(" \t\r"), item.size()));
+    at = end + 1;
+    return item;
+  }
+
   bool number(std::string_view what, uint64_t low, uint64_t high, uint64_t* out) {
     const std::string_view word = next();
     const auto value = names::number(word, high);
@@ -120,7 +144,9 @@ class QosTextParser {
     if (!parse_rate_bps(word, out) || *out < DepartureRate::kLeastBps) {
       const bool bare = word.find_first_not_of("0123456789.") == std::string_view::npos;
       return wrong(word, fmt::format("'{}' is no {}", printed_word(word), what), kRateForm,
-                   bare ? fmt::format("write {0}kbps or {0}Mbps", printed_word(word)) : std::string());
+                   bare                 ? fmt::format("write {0}kbps or {0}Mbps", printed_word(word))
+                   : is_byte_rate(word) ? "rates are in bits here: write eight times as many Mbps"
+                                        : std::string());
     }
     return true;
   }
@@ -153,6 +179,10 @@ class QosTextParser {
       wrong(name, "a class without a name", "class NAME [dscp LIST] [strict | weight N] ...");
       return;
     }
+    if (std::any_of(name.begin(), name.end(), [](char c) { return c < '!' || c > '~'; })) {
+      wrong(name, fmt::format("'{}' is no name", printed_word(name)), "letters, digits and signs of ASCII");
+      return;
+    }
     if (name == "port") {
       wrong(name, "a class cannot be called port", "another name: 'sluice qos set port' is about the port itself");
       return;
@@ -177,7 +207,7 @@ class QosTextParser {
 
   void read_keys(QosClass& c, size_t index) {
     std::array<bool, 16> seen{};
-    std::string_view burst_word;
+    std::string_view burst_word, red_word, color_word;
     for (std::string_view key = next(); !key.empty(); key = next()) {
       const auto at = std::find(kClassKeys.begin(), kClassKeys.end(), key);
       if (at == kClassKeys.end()) {
@@ -196,6 +226,7 @@ class QosTextParser {
         return;
       }
       if (key == "burst") burst_word = key;
+      if (key == "red") red_word = key;
       uint64_t n = 0;
       bool good = true;
       if (key == "dscp") {
@@ -217,20 +248,24 @@ class QosTextParser {
       } else if (key == "police") {
         good = police(c);
       } else {
-        good = remark(c);
+        good = remark(c, color_word);
       }
       if (!good) return;
     }
     if (!burst_word.empty() && c.rate_bps == 0) wrong(burst_word, "burst without rate", "rate RATE burst BYTES");
+    if (!red_word.empty() && c.red.max_pkts > c.limit_pkts) {
+      wrong(red_word, fmt::format("red ends at {} packets, and the queue at {}", c.red.max_pkts, c.limit_pkts),
+            "a higher limit, or lower thresholds");
+    }
+    if (!color_word.empty() && !c.policed)
+      wrong(color_word, fmt::format("no packet is {} without police", color_word), "police ..., or remark green");
   }
 
   bool dscps(size_t index) {
-    const std::string_view list = next();
+    const std::string_view list = next_list();
     if (list.empty()) return wrong(list, "dscp without codepoints", kDscpForm);
     for (size_t at = 0; at <= list.size();) {
-      const size_t end = std::min(list.find(',', at), list.size());
-      const std::string_view item = list.substr(at, end - at);
-      at = end + 1;
+      const std::string_view item = item_of(list, at);
       if (item == "others") {
         if (others_ != kNobody && others_ != index)
           return wrong(item, fmt::format("others is of class {} already", printed_word(model_.classes[others_].name)),
@@ -260,12 +295,10 @@ class QosTextParser {
   }
 
   bool marks(size_t index) {
-    const std::string_view list = next();
+    const std::string_view list = next_list();
     if (list.empty()) return wrong(list, "mark without marks", kMarkForm);
     for (size_t at = 0; at <= list.size();) {
-      const size_t end = std::min(list.find(',', at), list.size());
-      const std::string_view item = list.substr(at, end - at);
-      at = end + 1;
+      const std::string_view item = item_of(list, at);
       const size_t dash = item.find('-');
       const auto low = names::number(item.substr(0, dash), ~uint32_t{0});
       const auto high = dash == std::string_view::npos ? low : names::number(item.substr(dash + 1), ~uint32_t{0});
@@ -344,7 +377,8 @@ class QosTextParser {
     return true;
   }
 
-  bool remark(QosClass& c) {
+  // `meant`: a color that only a policer gives, if there is one.
+  bool remark(QosClass& c, std::string_view& meant) {
     const std::string_view color = next();
     const auto at = std::find(kColorWords.begin(), kColorWords.end(), color);
     if (at == kColorWords.end()) {
@@ -362,6 +396,7 @@ class QosTextParser {
           "one codepoint: 0 to 63, or a name such as af12");
     }
     slot = static_cast<uint8_t>(*dscp);
+    if (color != "green") meant = color;
     return true;
   }
 
@@ -389,6 +424,7 @@ bool parse_rate_bps(std::string_view text, uint64_t* bps) {
   const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
   const std::string_view number = text.substr(0, digits);
   const std::string_view unit = text.substr(digits);
+  if (is_byte_rate(unit)) return false;  // case is ignored but for that: bytes a second are something else
   for (const Unit& u : kUnits) {
     if (!names::same_word(u.name, unit)) continue;
     const size_t point = std::min(number.find('.'), number.size());

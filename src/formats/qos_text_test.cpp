@@ -121,6 +121,15 @@ TEST(QosText, RefusesEachWrongLine) {
                             "class a remark blue ef\n",
                             "class a remark red 64\n",
                             "class a remark red 1 remark red 2\n",
+                            "class a remark yellow af12\n",
+                            "class a remark red af12 remark green ef\n",
+                            "class a limit 10 red 5 11 1%\n",
+                            "class a red 5 1001 1%\n",
+                            "class b\x07\n",
+                            "class caf\xc3\xa9\n",
+                            "class a dscp ef, af11,\n",
+                            "class a dscp ef,, af11\n",
+                            "class a rate 8MBps\n",
                             "class a\nport\n",
                             "class a\nport rate\n",
                             "class a\nport rate 1Mbps burst\n",
@@ -129,6 +138,20 @@ TEST(QosText, RefusesEachWrongLine) {
     const std::string said = qos_errors(wrong);
     EXPECT_NE(said.find("expected:"), std::string::npos) << wrong << said;
   }
+}
+
+TEST(QosText, FormsThatPeopleWriteAreTaken) {
+  const auto plain =
+      parse_qos("class a dscp ef,af11,18-22 mark 3,5-9 remark green cs1\nclass b limit 11 red 5 11 1%\n", "q");
+  const auto other = parse_qos(
+      "\xEF\xBB\xBF"
+      "class a dscp ef, af11,\t18-22 mark 3,  5-9 remark green cs1\nclass b limit 11 red 5 11 1%\n",
+      "q");
+  ASSERT_TRUE(plain.ok() && other.ok()) << to_string(other.error());
+  EXPECT_EQ(format_qos(*other), format_qos(*plain));
+  // Errors point at the item, and not at the list.
+  EXPECT_EQ(qos_errors("class a dscp ef, af99\n").find("qos:1:18: error: 'af99' is no codepoint"), 0u);
+  EXPECT_NE(qos_errors("class a rate 8MBps\n").find("in bits"), std::string::npos);
 }
 
 TEST(QosText, MarksComeBeforeCodepoints) {
@@ -162,8 +185,8 @@ TEST(QosText, RatesAreWholeBits) {
   EXPECT_EQ(bps, 400'000'000'000u);
   EXPECT_TRUE(parse_rate_bps("1.0000000000000000000000000Mbps", &bps));
   EXPECT_EQ(bps, 1'000'000u);
-  for (const char* wrong :
-       {"", "bps", "1", "1M", "-1bps", "1..5Mbps", "1.5bps", "400.000000001Gbps", "99999999999999999999bps", "1Mbpsx"})
+  for (const char* wrong : {"", "bps", "1", "1M", "-1bps", "1..5Mbps", "1.5bps", "400.000000001Gbps",
+                            "99999999999999999999bps", "1Mbpsx", "1MBps"})
     EXPECT_FALSE(parse_rate_bps(wrong, &bps)) << wrong;
 }
 
@@ -181,8 +204,8 @@ RC_GTEST_PROP(QosText, WhatIsWrittenIsReadBack, ()) {
     }
     c.limit_pkts = *rc::gen::inRange<uint32_t>(1, 5000);
     if (*rc::gen::arbitrary<bool>()) {
-      c.red.min_pkts = *rc::gen::inRange<uint32_t>(0, 100);
-      c.red.max_pkts = c.red.min_pkts + *rc::gen::inRange<uint32_t>(1, 100);
+      c.red.min_pkts = *rc::gen::inRange<uint32_t>(0, c.limit_pkts);
+      c.red.max_pkts = *rc::gen::inRange<uint32_t>(c.red.min_pkts + 1, c.limit_pkts + 1);
       c.red.max_probability_ppm = *rc::gen::inRange<uint32_t>(1, 101) * 10'000;
     }
     if ((c.policed = *rc::gen::arbitrary<bool>())) {
@@ -192,8 +215,9 @@ RC_GTEST_PROP(QosText, WhatIsWrittenIsReadBack, ()) {
       c.police.committed_burst_bytes = *rc::gen::inRange<uint32_t>(1, 1u << 30);
       c.police.excess_burst_bytes = *rc::gen::inRange<uint32_t>(0, 1u << 30);
     }
-    for (uint8_t& dscp : c.remark)
-      dscp = *rc::gen::oneOf(rc::gen::just(uint8_t{RemarkMap::kKeep}), rc::gen::inRange<uint8_t>(0, 64));
+    // Without a policer there is green alone.
+    for (size_t color = 0; color < (c.policed ? kColors : 1); ++color)
+      c.remark[color] = *rc::gen::oneOf(rc::gen::just(uint8_t{RemarkMap::kKeep}), rc::gen::inRange<uint8_t>(0, 64));
     model.classes.push_back(c);
   }
   for (unsigned dscp = 0; dscp < 64; ++dscp) model.map.set(dscp, *rc::gen::inRange(0u, count));

@@ -27,11 +27,16 @@ class ClassifyDscp final : public StageElement<ClassifyDscpStage> {
     classes_ = static_cast<unsigned>(given.size());
     std::string text;
     for (size_t i = 0; i < given.size(); ++i) {
-      std::string list = given[i].text;
-      for (char& c : list) {
-        if (c == ' ' || c == '\t' || c == '\n' || c == '\r') c = ',';
+      // Blanks join as commas do.
+      std::string list;
+      bool joins = false;
+      for (const char c : given[i].text) {
+        const bool blank = c == ' ' || c == '\t' || c == '\n' || c == '\r';
+        if (!blank && c != ',' && joins && !list.empty() && list.back() != ',') list += ',';
+        if (!blank) list += c;
+        joins = blank;
       }
-      text += fmt::format("class c{} dscp {}\n", i, list);
+      text += fmt::format("class output-{} dscp {}\n", i, list);
     }
     auto model = parse_qos(text, "");
     if (model.ok()) {

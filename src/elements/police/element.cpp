@@ -94,6 +94,11 @@ class Police final : public OrderedElement {
           : by == "rule" ? PoliceBy::kRule
           : by == "mark" ? PoliceBy::kMark
                          : PoliceBy::kAll;
+    if (config_.committed_burst_bytes == 0 && config_.excess_burst_bytes == 0) {
+      Diagnostic d = arguments.error_at("BURST", "both bursts are 0: every packet would be red");
+      d.expected = "a burst of at least one packet";
+      diagnostics.add(std::move(d));
+    }
     if (!arguments.has("PEAK")) return;
     if (!arguments.has("EXCESS")) {
       Diagnostic d = arguments.error_at("PEAK", "a peak rate without a peak burst: every packet would be red");

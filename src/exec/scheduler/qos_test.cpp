@@ -169,7 +169,7 @@ TEST(QosElements, APolicerGivesItsRateAndItsBurst) {
 TEST(QosElements, ClassifyDscpSendsEachCodepointToItsOutput) {
   for (unsigned dscp = 0; dscp < 64; ++dscp) {
     auto p = run_shaped(dscp_packets(dscp, 10) +
-                        " -> t :: Tee; t[0] -> a :: ClassifyDSCP; t[1] -> b :: ClassifyDSCP(\"1-3 ef\", af41);\n"
+                        " -> t :: Tee; t[0] -> a :: ClassifyDSCP; t[1] -> b :: ClassifyDSCP(\"1-3, 2  ef\", af41);\n"
                         "a[0] -> a0 :: Counter -> Discard; a[1] -> a1 :: Counter -> Discard; a[2] -> a2 :: Counter -> "
                         "Discard;\nb[0] -> b0 :: Counter -> Discard; b[1] -> b1 :: Counter -> Discard;\n"
                         "DriverManager(wait 50ms);");
@@ -181,6 +181,15 @@ TEST(QosElements, ClassifyDscpSendsEachCodepointToItsOutput) {
   const auto wrong =
       run_shaped("Idle -> CheckIPHeader(14) -> c :: ClassifyDSCP(ef, 64); c[0] -> Discard; c[1] -> Discard;");
   EXPECT_NE(wrong->error.find("'64' is no codepoint"), std::string::npos) << wrong->error;
+  const auto twice =
+      run_shaped("Idle -> CheckIPHeader(14) -> c :: ClassifyDSCP(ef, 46); c[0] -> Discard; c[1] -> Discard;");
+  EXPECT_NE(twice->error.find("codepoint 46 is of class output-0 already"), std::string::npos) << twice->error;
+}
+
+TEST(QosElements, PoliceWithoutBurstsIsRefused) {
+  const auto none = run_shaped("Idle -> CheckIPHeader(14) -> Police(1Mbps, 0) -> Discard;");
+  EXPECT_NE(none->error.find("both bursts are 0"), std::string::npos) << none->error;
+  EXPECT_EQ(run_shaped("Idle -> CheckIPHeader(14) -> Police(1Mbps, 0, EXCESS 1) -> Discard;")->error, "");
 }
 
 TEST(QosElements, StrictClassesGoFirstAndTheOthersShareByWeight) {
