@@ -99,6 +99,12 @@ class Police final : public OrderedElement {
       d.expected = "a burst of at least one packet";
       diagnostics.add(std::move(d));
     }
+    // RFC 2697 names no least rate; without an excess burst what is not of the first burst would be red for ever.
+    if (config_.committed_bps == 0 && config_.excess_burst_bytes == 0) {
+      Diagnostic d = arguments.error_at("RATE", "the rate is 0: behind the first burst every packet would be red");
+      d.expected = "a rate such as 10Mbps";
+      diagnostics.add(std::move(d));
+    }
     if (!arguments.has("PEAK")) return;
     if (!arguments.has("EXCESS")) {
       Diagnostic d = arguments.error_at("PEAK", "a peak rate without a peak burst: every packet would be red");

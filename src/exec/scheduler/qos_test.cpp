@@ -190,6 +190,9 @@ TEST(QosElements, PoliceWithoutBurstsIsRefused) {
   const auto none = run_shaped("Idle -> CheckIPHeader(14) -> Police(1Mbps, 0) -> Discard;");
   EXPECT_NE(none->error.find("both bursts are 0"), std::string::npos) << none->error;
   EXPECT_EQ(run_shaped("Idle -> CheckIPHeader(14) -> Police(1Mbps, 0, EXCESS 1) -> Discard;")->error, "");
+  const auto still = run_shaped("Idle -> CheckIPHeader(14) -> Police(0, 15000) -> Discard;");
+  EXPECT_NE(still->error.find("the rate is 0"), std::string::npos) << still->error;
+  EXPECT_EQ(run_shaped("Idle -> CheckIPHeader(14) -> Police(0, 15000, EXCESS 3000) -> Discard;")->error, "");
 }
 
 TEST(QosElements, StrictClassesGoFirstAndTheOthersShareByWeight) {

@@ -18,6 +18,7 @@ namespace {
 
 constexpr unsigned kGzipBuffer = 256 * 1024;
 constexpr size_t kStreamBuffer = 256 * 1024;
+constexpr int64_t kMostSeconds = 18'446'744'072;  // whose nanoseconds fit 64 bits
 
 }  // namespace
 
@@ -174,11 +175,14 @@ Result<bool> CaptureReader::next(CapturedFrame& frame) {
   frame.captured = header->caplen;
   frame.wire_bytes = std::max(header->len, header->caplen);  // a wire length below the captured one is a lie
   // Seconds of a pcap file are 32 bits without a sign (draft-ietf-opsawg-pcap section 5); libpcap takes them for
-  // signed, so that what is later than 2038 comes as negative. No other file has such.
-  const int64_t signed_seconds = header->ts.tv_sec;
-  const auto seconds =
-      signed_seconds < 0 ? uint64_t{static_cast<uint32_t>(signed_seconds)} : static_cast<uint64_t>(signed_seconds);
-  frame.timestamp_ns = seconds * 1'000'000'000u + static_cast<uint64_t>(header->ts.tv_usec);
+  // signed, so that what is later than 2038 comes as negative. In a pcapng file, whose major version is 1, they are
+  // what they say, and may be anything.
+  int64_t seconds = header->ts.tv_sec;
+  if (pcap_major_version(s.pcap) != 1) seconds = static_cast<uint32_t>(seconds);
+  if (seconds < 0 || seconds > kMostSeconds) {
+    return Error(s.fail(fmt::format("a time stamp of {} seconds is not of the years 1970 to 2554", seconds).c_str()));
+  }
+  frame.timestamp_ns = static_cast<uint64_t>(seconds) * 1'000'000'000u + static_cast<uint64_t>(header->ts.tv_usec);
   frame.data = data;
   ++s.packets;
   return true;

@@ -339,6 +339,20 @@ TEST_F(Captures, PcapngIsReadWithItsResolution) {
             (std::vector<Packet>{{1'700'000'000'123'456'789, 5, "abcde"}, {1'700'000'000'000'001'000, 3, "xyz"}}));
 }
 
+// In seconds, as pcapng may count them: before 1970, and past what 64 bits of nanoseconds hold.
+TEST_F(Captures, PcapngStampsOutOfRangeAreRefusedAfterTheFrameBefore) {
+  for (const uint64_t seconds : {~uint64_t{0} - 99, uint64_t{18'446'744'073}, uint64_t{1} << 63}) {
+    std::string error;
+    const auto got = read_all(
+        write_bytes("o.pcapng", section_header() + interface_block(1, 65535, 0) +
+                                    packet_block(0, 4'000'000'000, 3, "abc") + packet_block(0, seconds, 3, "def")),
+        &error);
+    EXPECT_EQ(got, (std::vector<Packet>{{4'000'000'000'000'000'000, 3, "abc"}})) << seconds;
+    EXPECT_THAT(error, HasSubstr("packet 2"));
+    EXPECT_THAT(error, HasSubstr("1970"));
+  }
+}
+
 TEST_F(Captures, PcapngWithMixedLinkTypesIsRefusedAfterTheFirstFrames) {
   std::string error;
   const auto got =
