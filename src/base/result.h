@@ -1,13 +1,14 @@
 // Control-path errors: Result<T> carries a value or an Error with every diagnostic that was found.
 #pragma once
 
-#include <cassert>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "base/assert.h"
 
 namespace sluice {
 
@@ -84,17 +85,18 @@ class [[nodiscard]] Result {
 
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
-  T& value() & { return assert(ok()), *std::get_if<0>(&state_); }
-  const T& value() const& { return assert(ok()), *std::get_if<0>(&state_); }
+  // An error has no value, a value no error: SLUICE_CHECK.
+  T& value() & { return SLUICE_CHECK(ok()), *std::get_if<0>(&state_); }
+  const T& value() const& { return SLUICE_CHECK(ok()), *std::get_if<0>(&state_); }
   // By value: `for (auto& x : *make())` must not keep a reference into a temporary.
-  T value() && { return assert(ok()), std::move(*std::get_if<0>(&state_)); }
+  T value() && { return SLUICE_CHECK(ok()), std::move(*std::get_if<0>(&state_)); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T operator*() && { return std::move(*this).value(); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
-  const Error& error() const& { return assert(!ok()), *std::get_if<1>(&state_); }
-  Error&& error() && { return assert(!ok()), std::move(*std::get_if<1>(&state_)); }
+  const Error& error() const& { return SLUICE_CHECK(!ok()), *std::get_if<1>(&state_); }
+  Error&& error() && { return SLUICE_CHECK(!ok()), std::move(*std::get_if<1>(&state_)); }
 
  private:
   std::variant<T, Error> state_;

@@ -33,7 +33,7 @@ RuleList::RuleList(RuleSet set) : size_(set.rules.size()), files_(std::move(set.
 }
 
 RuleList::Place RuleList::place(size_t position) const {
-  SLUICE_ASSERT(position >= 1 && position <= size_);
+  SLUICE_CHECK(position >= 1 && position <= size_);
   size_t chunk = 0, before = 0;
   if (near_.chunk < chunks_.size() && position > near_.at) chunk = near_.chunk, before = near_.at;
   for (; position - before > chunks_[chunk].size(); ++chunk) before += chunks_[chunk].size();

@@ -42,8 +42,7 @@ class EgressWheel {
     held->record.timestamp_ns = departure_ns;
     held->bytes.assign(record.data, record.data + record.captured);
     held->record.data = held->bytes.data();
-    [[maybe_unused]] const bool there = wheel_.insert(departure_ns, std::move(held));
-    SLUICE_ASSERT(there);
+    SLUICE_CHECK(wheel_.insert(departure_ns, std::move(held)));
   }
   // The end of the input: everything leaves.
   void drain(std::vector<TxRecord>& out) { release(TimingWheel<Held>::kNever, out); }

@@ -150,7 +150,7 @@ void Worker::run(const Snapshot& snapshot, Batch& batch, JobShare& share, unsign
 }
 
 void Worker::start(const Snapshot& snapshot, Batch& batch, JobShare& share, unsigned source) {
-  SLUICE_ASSERT(on_way_ < walks_.size());
+  SLUICE_CHECK(on_way_ < walks_.size());
   Walk& walk = *walks_[(oldest_ + on_way_) % walks_.size()];
   ++on_way_;
   walk_ = &walk;

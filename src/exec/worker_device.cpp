@@ -40,7 +40,7 @@ size_t frame_room(uint32_t end) {
 }  // namespace
 
 void Worker::use_device(WorkerDevice device) {
-  SLUICE_ASSERT(on_way_ == 0 && device.flights >= 1);
+  SLUICE_CHECK(on_way_ == 0 && device.flights >= 1);
   device_ = std::move(device);
   uint32_t records = 0;
   for (const auto& channels : {&device_.ipv4, &device_.others}) {

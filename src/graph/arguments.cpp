@@ -591,9 +591,7 @@ Arguments Arguments::parse(const std::vector<ArgumentSpec>& specs, std::string_v
   for (size_t i = 0; i < specs.size(); ++i) {
     if (specs[i].default_text.empty()) continue;
     std::string problem;
-    const bool good = parse_value(specs[i], specs[i].default_text, &out.defaults_[i], &problem);
-    SLUICE_ASSERT(good);
-    (void)good;
+    SLUICE_CHECK(parse_value(specs[i], specs[i].default_text, &out.defaults_[i], &problem));
   }
   ArgumentsParser(out, *findings).run();
   return out;
@@ -627,11 +625,8 @@ size_t Arguments::count(std::string_view name) const {
 }
 
 const ArgumentValue& Arguments::value(std::string_view name) const {
-  static const ArgumentValue kEmpty;
   size_t index = 0;
-  const ArgumentSpec* spec = find(name, &index);
-  SLUICE_ASSERT(spec != nullptr);
-  if (spec == nullptr) return kEmpty;
+  SLUICE_CHECK(find(name, &index) != nullptr);
   return given_[index].empty() ? defaults_[index] : given_[index].front();
 }
 
@@ -670,11 +665,9 @@ const std::string& Arguments::get_string(std::string_view name) const {
 }
 
 const std::vector<ArgumentValue>& Arguments::all(std::string_view name) const {
-  static const std::vector<ArgumentValue> kNone;
   size_t index = 0;
-  const ArgumentSpec* spec = find(name, &index);
-  SLUICE_ASSERT(spec != nullptr);
-  return spec == nullptr ? kNone : given_[index];
+  SLUICE_CHECK(find(name, &index) != nullptr);
+  return given_[index];
 }
 
 const std::vector<ArgumentValue>& Arguments::rest() const {

@@ -29,8 +29,8 @@ void append64(std::vector<uint8_t>& out, uint64_t value) {
 
 IpAddress address_of(std::string_view text, uint8_t family) {
   const auto address = parse_ip(text);
-  SLUICE_ASSERT(address && address->family == family);
-  return address && address->family == family ? *address : IpAddress{0, 0, family};
+  SLUICE_CHECK(address && address->family == family);
+  return *address;
 }
 
 }  // namespace
@@ -42,8 +42,8 @@ PacketBuilder PacketBuilder::ether(uint16_t ether_type) {
 }
 
 PacketBuilder PacketBuilder::ip(IpAddress source, IpAddress destination, uint8_t protocol) {
-  SLUICE_ASSERT(source.family == destination.family);
-  SLUICE_ASSERT(source.family == 4 || source.family == 6);
+  SLUICE_CHECK(source.family == destination.family);
+  SLUICE_CHECK(source.family == 4 || source.family == 6);
   PacketBuilder builder;
   builder.source_ = source;
   builder.destination_ = destination;
@@ -95,7 +95,7 @@ PacketBuilder& PacketBuilder::dont_fragment(bool set) {
 }
 
 PacketBuilder& PacketBuilder::fragment(uint32_t offset_bytes, bool more, uint32_t id) {
-  SLUICE_ASSERT(offset_bytes % 8 == 0 && offset_bytes < 65536);
+  SLUICE_CHECK(offset_bytes % 8 == 0 && offset_bytes < 65536);
   later_fragment_ = offset_bytes > 0;
   any_fragment_ = later_fragment_ || more;
   if (source_.family == 4) {
@@ -113,7 +113,7 @@ PacketBuilder& PacketBuilder::fragment(uint32_t offset_bytes, bool more, uint32_
 
 PacketBuilder& PacketBuilder::ipv4_options(std::span<const uint8_t> bytes) {
   options_.insert(options_.end(), bytes.begin(), bytes.end());
-  SLUICE_ASSERT(options_.size() <= 40);
+  SLUICE_CHECK(options_.size() <= 40);
   return *this;
 }
 PacketBuilder& PacketBuilder::hop_by_hop(uint32_t units) {

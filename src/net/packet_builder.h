@@ -21,7 +21,7 @@ class PacketBuilder {
  public:
   // An Ethernet frame of this type with only a payload.
   static PacketBuilder ether(uint16_t ether_type);
-  // An IP packet; the family is the addresses' own (SLUICE_ASSERT: both the same). Protocols TCP, UDP, UDP-Lite, SCTP,
+  // An IP packet; the family is the addresses' own (SLUICE_CHECK: both the same). Protocols TCP, UDP, UDP-Lite, SCTP,
   // DCCP, ICMP (IPv4) and ICMPv6 (IPv6) get their header; any other protocol is followed by the payload at once.
   static PacketBuilder ip(IpAddress source, IpAddress destination, uint8_t protocol);
 
@@ -42,7 +42,7 @@ class PacketBuilder {
   // IPv4: MF and offset. IPv6: adds a fragment header where it stands in the order of calls. `offset_bytes` is a
   // multiple of 8; past 0 the packet has no L4 header, only the payload.
   PacketBuilder& fragment(uint32_t offset_bytes, bool more, uint32_t id = 0x1234);
-  // IPv4 options, padded with End to 4 bytes (SLUICE_ASSERT: at most 40 in all).
+  // IPv4 options, padded with End to 4 bytes (SLUICE_CHECK: at most 40 in all).
   PacketBuilder& ipv4_options(std::span<const uint8_t> bytes);
   // IPv6 extension headers, in the order of calls. `units` is the header's length in 8-byte units, at least 1.
   PacketBuilder& hop_by_hop(uint32_t units = 1);
@@ -130,7 +130,7 @@ class PacketBuilder {
   std::optional<size_t> truncate_;
 };
 
-// Addresses as text of the named family (SLUICE_ASSERT: they parse).
+// Addresses as text of the named family (SLUICE_CHECK: they parse).
 PacketBuilder ip4(std::string_view source, std::string_view destination, uint8_t protocol);
 PacketBuilder ip6(std::string_view source, std::string_view destination, uint8_t protocol);
 PacketBuilder udp4(std::string_view source, std::string_view destination);

@@ -43,9 +43,9 @@ class EgressQueues {
  public:
   // 1 to kMaxQosClasses classes; `seed` of RED's drops.
   explicit EgressQueues(const std::vector<EgressClass>& classes, uint64_t seed = 1) {
-    SLUICE_ASSERT(!classes.empty() && classes.size() <= kMaxQosClasses);
+    SLUICE_CHECK(!classes.empty() && classes.size() <= kMaxQosClasses);
     for (const EgressClass& c : classes) {
-      SLUICE_ASSERT(c.strict || c.quantum_bytes != 0);
+      SLUICE_CHECK(c.strict || c.quantum_bytes != 0);
       queues_.emplace_back(c, seed++);
     }
   }
@@ -80,7 +80,7 @@ class EgressQueues {
   // A packet that is put and taken at once while nothing waits, without the item: kNone, or why it is dropped.
   // Precondition: empty().
   DropReason pass(unsigned c, uint64_t now_ns, uint32_t bytes, uint64_t since_ns) {
-    SLUICE_ASSERT(size_ == 0);
+    SLUICE_CHECK(size_ == 0);
     if (c >= queues_.size()) c = static_cast<unsigned>(queues_.size()) - 1;
     const DropReason why = admit(c, now_ns, bytes);
     if (why != DropReason::kNone) return why;

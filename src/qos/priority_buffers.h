@@ -221,8 +221,8 @@ class PriorityBuffers {
  public:
   // 1..kMaxQosClasses classes of `capacity` chunks each, a power of two.
   PriorityBuffers(uint32_t classes, uint32_t capacity) : states_(size_t{classes} * capacity) {
-    SLUICE_ASSERT(classes >= 1 && classes <= kMaxQosClasses);
-    SLUICE_ASSERT(capacity >= 1 && (capacity & (capacity - 1)) == 0);
+    SLUICE_CHECK(classes >= 1 && classes <= kMaxQosClasses);
+    SLUICE_CHECK(capacity >= 1 && (capacity & (capacity - 1)) == 0);
     words_ = std::make_unique<Line[]>(size_t{4} * classes);
     view_.classes = classes;
     for (uint32_t c = 0; c < classes; ++c) {

@@ -29,7 +29,7 @@ class Red {
  public:
   // Drops depend on the configuration, the seed and what was asked alone.
   explicit Red(const RedConfig& config = {}, uint64_t seed = 1) : config_(config), random_(seed) {
-    SLUICE_ASSERT(!config.enabled() || config.min_pkts < config.max_pkts);
+    SLUICE_CHECK(!config.enabled() || config.min_pkts < config.max_pkts);
   }
 
   // Whether a packet is to be dropped that finds `length` packets in the queue.

@@ -124,6 +124,7 @@ class TimingWheel {
   }
   void put(uint32_t index) {
     Node& node = nodes_[index];
+    // insert() takes no earlier time than now_ns_, and a slot starts at or before what is in it.
     SLUICE_ASSERT(node.at_ns >= cursor_ns_);
     const uint64_t differ = node.at_ns ^ cursor_ns_;
     const unsigned wheel = differ == 0 ? 0 : (static_cast<unsigned>(std::bit_width(differ)) - 1) / kBits;

@@ -23,7 +23,7 @@ std::vector<Patch> join_patches(std::span<const Patch> patches, uint64_t gap) {
 }
 
 void LineSet::merge(const LineSet& other) {
-  SLUICE_ASSERT(lines_ == other.lines_);
+  SLUICE_CHECK(lines_ == other.lines_);
   for (size_t s = 0; s < summary_.size(); ++s) {
     for (uint64_t rest = other.summary_[s]; rest != 0; rest &= rest - 1) {
       const size_t word = s * 64 + static_cast<size_t>(std::countr_zero(rest));
@@ -48,7 +48,7 @@ bool LineSet::empty() const {
 
 void PatchLog::append(uint64_t version, std::vector<Patch> patches) {
   const std::lock_guard lock(mutex_);
-  SLUICE_ASSERT(entries_.empty() || version == entries_.back().version + 1);
+  SLUICE_CHECK(entries_.empty() || version == entries_.back().version + 1);
   kept_ += patches.size();
   entries_.push_back({version, std::move(patches)});
   while (entries_.size() > kVersions || (kept_ > kPatches && entries_.size() > 1)) {

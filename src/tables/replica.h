@@ -47,7 +47,7 @@ class LineSet {
   // Precondition: [offset, offset + bytes) lies inside; bytes > 0.
   void mark(size_t offset, size_t bytes) {
     const size_t first = offset / kLine, last = (offset + bytes - 1) / kLine;
-    SLUICE_ASSERT(last < lines_);
+    SLUICE_CHECK(last < lines_);
     if (first == last) {
       words_[first / 64] |= uint64_t{1} << (first % 64);
       summary_[first / 4096] |= uint64_t{1} << (first / 64 % 64);

@@ -76,12 +76,12 @@ constexpr auto kPrefetches = AllStages::table<FastPrefetch>([]<typename Stage>(T
 }  // namespace
 
 FastKernel cpu_fast_kernel(uint16_t kind) {
-  SLUICE_ASSERT(kind < kKernels.size());
+  SLUICE_CHECK(kind < kKernels.size());
   return kKernels[kind];
 }
 
 FastPrefetch cpu_fast_prefetch(uint16_t kind) {
-  SLUICE_ASSERT(kind < kPrefetches.size());
+  SLUICE_CHECK(kind < kPrefetches.size());
   return kPrefetches[kind];
 }
 

@@ -73,12 +73,12 @@ constexpr auto kPrefetches = AllStages::table<StagePrefetch>([]<typename Stage>(
 }  // namespace
 
 StageKernel cpu_stage_kernel(uint16_t kind) {
-  SLUICE_ASSERT(kind < kKernels.size());
+  SLUICE_CHECK(kind < kKernels.size());
   return kKernels[kind];
 }
 
 StagePrefetch cpu_stage_prefetch(uint16_t kind) {
-  SLUICE_ASSERT(kind < kPrefetches.size());
+  SLUICE_CHECK(kind < kPrefetches.size());
   return kPrefetches[kind];
 }
 

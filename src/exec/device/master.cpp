@@ -20,7 +20,7 @@ class Fifo {
   bool full() const { return head_ - tail_ == values_.size(); }
   size_t size() const { return head_ - tail_; }
   T& push() {
-    SLUICE_ASSERT(!full());
+    SLUICE_CHECK(!full());
     return values_[head_++ % values_.size()];
   }
   T& operator[](size_t i) { return values_[(tail_ + i) % values_.size()]; }
@@ -173,7 +173,7 @@ MasterThread::~MasterThread() {
 
 Result<std::unique_ptr<RecordChannel>> MasterThread::channel(unsigned worker, uint32_t number,
                                                              const RecordShape& record, const ChannelOptions& options) {
-  SLUICE_ASSERT(worker < queues_.size() && !thread_.joinable());
+  SLUICE_CHECK(worker < queues_.size() && !thread_.joinable());
   const auto workers = static_cast<uint32_t>(queues_.size());
   auto found = std::find_if(lines_.begin(), lines_.end(), [&](const auto& line) { return line->number == number; });
   if (found == lines_.end()) {
@@ -231,9 +231,7 @@ ChannelStats MasterThread::stats() const {
 }
 
 void MasterThread::hand_over(unsigned worker, Request request) {
-  const bool pushed = queues_[worker]->push(request);
-  SLUICE_ASSERT(pushed);  // there is room for every slot of every channel
-  (void)pushed;
+  SLUICE_CHECK(queues_[worker]->push(request));  // there is room for every slot of every channel
   ring();
 }
 

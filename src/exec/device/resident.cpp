@@ -87,7 +87,6 @@ class Mover final : public PointerVisitor {
     if (const void* to = find(at)) return to;
     if (bytes == 0) {
       // A pointer into none of the generation's images.
-      SLUICE_ASSERT(bytes != 0);
       result = Error("a stage points outside of its tables");
       return nullptr;
     }
@@ -128,7 +127,7 @@ void visit_pointers(StageSlot& slot, PointerVisitor& visitor) {
   using Visit = void (*)(StageSlot&, PointerVisitor&);
   static constexpr auto kVisits =
       AllStages::table<Visit>([]<typename Stage>(TypeTag<Stage>) { return &visit_stage<Stage>; });
-  SLUICE_ASSERT(slot.kind < kVisits.size());
+  SLUICE_CHECK(slot.kind < kVisits.size());
   kVisits[slot.kind](slot, visitor);
 }
 

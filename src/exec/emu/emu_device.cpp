@@ -337,7 +337,7 @@ class EmuRing final : public RingDriver {
 }  // namespace
 
 EmuDevice::EmuDevice(unsigned ordinal, uint32_t servers) : servers_(servers), shared_(std::make_shared<Shared>()) {
-  SLUICE_ASSERT(servers >= 1 && servers <= RingControl::kMaxServers);
+  SLUICE_CHECK(servers >= 1 && servers <= RingControl::kMaxServers);
   info_.name = "emulated device";
   info_.kind = "emu";
   info_.ordinal = ordinal;
@@ -361,7 +361,7 @@ Result<std::shared_ptr<DeviceBlob>> EmuDevice::allocate(MemorySpace space, size_
 
 Result<void> EmuDevice::upload(DeviceBlob& to, size_t offset, const void* from, size_t bytes) {
   if (shared_->killed()) return Error("the emulated device was killed");
-  SLUICE_ASSERT(offset <= to.size() && bytes <= to.size() - offset);
+  SLUICE_CHECK(offset <= to.size() && bytes <= to.size() - offset);
   std::memcpy(static_cast<std::byte*>(to.device()) + offset, from, bytes);
   return {};
 }

@@ -246,8 +246,7 @@ Result<bool> PriorityRuntime::open_chunk(unsigned qos_class, unsigned source) {
       freed_.wait(seen, std::memory_order_acquire);
     }
     freed_.fetch_and(~kWanted, std::memory_order_relaxed);
-    [[maybe_unused]] const bool free = ring.may_fill<HostAtomics>(sequence);
-    SLUICE_ASSERT(free);
+    SLUICE_CHECK(ring.may_fill<HostAtomics>(sequence));
     reader_->online();
   }
   Chunk& chunk = *k.chunks[ring.place(sequence)];

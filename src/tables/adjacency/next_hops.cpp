@@ -367,7 +367,7 @@ NextHops::Changes NextHops::settle(const RouteMatch& match) {
     const Rib::Match found = nodes_[at].match;
     std::vector<Edge> edges;
     if (found.next_hop != 0 && (found.length != 0 || definitions_->via_default)) {
-      SLUICE_ASSERT(found.next_hop < by_id_.size());
+      SLUICE_CHECK(found.next_hop < by_id_.size());
       edges.push_back({by_id_[found.next_hop]});
     }
     const auto& now = nodes_[at].leads_to;

@@ -153,7 +153,7 @@ void NextHopIds::truncate(uint32_t count) {
 }
 
 void Rib::add(const IpPrefix& prefix, uint32_t next_hop) {
-  SLUICE_ASSERT(next_hop >= 1 && next_hop <= ids_.count());
+  SLUICE_CHECK(next_hop >= 1 && next_hop <= ids_.count());
   if (prefix.address.family == 4) {
     pending4_.push_back(as_route4(prefix, next_hop));
   } else {
@@ -177,7 +177,7 @@ uint32_t Rib::find(const IpPrefix& prefix) const {
 }
 
 Rib::Match Rib::match(const IpAddress& address) const {
-  SLUICE_ASSERT(settled());
+  SLUICE_CHECK(settled());
   return address.family == 4 ? match_in(routes4_, as_route4({address, 32}, 0))
                              : match_in(routes6_, as_route6({address, 128}, 0));
 }

@@ -132,8 +132,8 @@ uint32_t SourcedRib::add_note(RouteNote note) {
 // -----------------------------------------------------------------------------------------------------------
 
 bool SourcedRib::add(const IpPrefix& prefix, const RouteCandidate& candidate) {
-  SLUICE_ASSERT(candidate.next_hop >= 1 && candidate.next_hop <= ids_.count());
-  SLUICE_ASSERT(candidate.source >= 1 && candidate.source <= sources_.size());
+  SLUICE_CHECK(candidate.next_hop >= 1 && candidate.next_hop <= ids_.count());
+  SLUICE_CHECK(candidate.source >= 1 && candidate.source <= sources_.size());
   return in_family(prefix, [&](auto& prefixes, auto slot) {
     prefixes.reserve(prefixes.used + 1);
     const size_t at = prefixes.find(slot);
@@ -268,7 +268,7 @@ Rib SourcedRib::best_routes() const {
 // ------------------------------------------------------------------------------------------------------
 
 void SourcedRib::begin() {
-  SLUICE_ASSERT(!remembers_);
+  SLUICE_CHECK(!remembers_);
   remembers_ = true;
   names_before_ = ids_.count();
   sources_before_ = sources_.size();
