@@ -24,7 +24,6 @@ struct Room {
   size_t adds4 = 0, adds6 = 0;  // of one change
   size_t blocks4 = 0, blocks6 = 0;
 };
-constexpr size_t kMostBlocks = (size_t{1} << 24) - 2;
 
 }  // namespace
 
@@ -37,6 +36,8 @@ struct PatchedAcl::State {
   RuleOrder order;
   HugeVector<AclRule> models;  // by word
   AclSections::Arrays arrays{};
+  bool complete = true;  // the tables have every rule of the list; else the image is not to be published
+  bool torn = false;     // a change has begun and not ended
 
   void write(uint32_t word, const AclRule& rule) {
     models[word] = rule;
@@ -104,21 +105,18 @@ struct PatchedAcl::State {
     return (family == 6 || narrow.holds(word) || narrow.insert(word)) &&
            (family == 4 || wide.holds(word) || wide.insert(word));
   }
-  bool has_room(size_t adds, size_t adds4, size_t adds6) const {
-    return (order.size() + adds) * 10 <= uint64_t{order.last()} * 7 && narrow.has_room(adds4) && wide.has_room(adds6);
-  }
-  // Precondition: has_room, and nobody has the priority.
-  void add(const OrderedRule& rule) {
+  bool has_words(size_t adds) const { return (order.size() + adds) * 10 <= uint64_t{order.last()} * 7; }
+  // Adds it to the list. Precondition: has_words, and nobody has the priority. False: the tables have no room for it.
+  bool add(const OrderedRule& rule) {
     const uint32_t word = order.insert(rule.priority, [&](uint32_t from, uint32_t to) {
       write(to, models[from]);
       narrow.rename(from, to);
       wide.rename(from, to);
       clear(from);
     });
-    SLUICE_ASSERT(word != 0);
+    SLUICE_CHECK(word != 0);  // a list that is not fuller than has_words allows always has one
     write(word, rule.rule);
-    [[maybe_unused]] const bool placed = insert(word);
-    SLUICE_ASSERT(placed);
+    return complete && insert(word);  // a larger image is to come anyway
   }
   void remove(uint32_t word) {
     const uint8_t family = arrays.rules[word - 1].family;
@@ -205,8 +203,8 @@ struct PatchedAcl::State {
       const ImageSection* section = master.find(tag);
       common.image.set_seldom_read(section->offset, section->bytes / LineSet::kLine * LineSet::kLine);
     }
-    narrow.attach(common, header.narrow_offset, room.blocks4, order.last());
-    wide.attach(common, header.wide_offset, room.blocks6, order.last());
+    narrow.attach(common, header.narrow_offset, room.blocks4, order.last(), options.beside);
+    wide.attach(common, header.wide_offset, room.blocks6, order.last(), options.beside);
     return {};
   }
 };
@@ -218,7 +216,8 @@ PatchedAcl::~PatchedAcl() = default;
 size_t PatchedAcl::estimate_bytes(size_t rules) {
   // Twice the words, each with a rule, an action and a place; blocks and slots as the builder's sets have them.
   return rules * (5 * (sizeof(AclMatchRule) + sizeof(AclAction) + sizeof(AclSourceView::Place)) / 2 + 120) +
-         kSpareSlots * 4 + kSieveRoom + kLooseRoom * sizeof(TupleMergeLoose) + 2 * kMaxTables * sizeof(TupleMergeTable);
+         PatchedAclRoom{}.slots * 4 + kSieveRoom + kLooseRoom * sizeof(TupleMergeLoose) +
+         2 * kMaxTables * sizeof(TupleMergeTable);
 }
 
 Result<std::unique_ptr<PatchedAcl::State>> PatchedAcl::build(std::span<const OrderedRule> rules,
@@ -238,7 +237,7 @@ Result<std::unique_ptr<PatchedAcl::State>> PatchedAcl::build(std::span<const Ord
   if (!view) return view.error();
   const auto shape = view->shape();
   const size_t slots = [&] {
-    size_t sum = kSpareSlots;
+    size_t sum = std::max<size_t>(options.beside.slots, 2);
     for (uint32_t i = 0; i < shape.narrow_tables + shape.wide_tables; ++i)
       sum +=
           size_t{1}
@@ -252,8 +251,9 @@ Result<std::unique_ptr<PatchedAcl::State>> PatchedAcl::build(std::span<const Ord
   if (words >= RuleSet::kMaxRules || slots > kNoSlot / 2)
     return Error(fmt::format("{} rules are too many for a list that changes", n), "split it");
   const size_t spare = room.rules - n;
-  room.blocks4 = 256 + size_t{shape.narrow_blocks} * 3 / 2 + n / 16 + spare / 4 + adds4 * 8;
-  room.blocks6 = 64 + size_t{shape.wide_blocks} * 3 / 2 + (shape.wide_blocks > 0 ? n / 16 + spare / 4 : 0) + adds6 * 8;
+  room.blocks4 = options.beside.blocks4 + size_t{shape.narrow_blocks} * 3 / 2 + n / 16 + spare / 4 + adds4 * 8;
+  room.blocks6 = options.beside.blocks6 + size_t{shape.wide_blocks} * 3 / 2 +
+                 (shape.wide_blocks > 0 ? n / 16 + spare / 4 : 0) + adds6 * 8;
   for (;;) {
     if (room.blocks4 > kMostBlocks || room.blocks6 > kMostBlocks)
       return Error("the access list is too large for tuple_merge", "split it");
@@ -267,7 +267,7 @@ Result<std::unique_ptr<PatchedAcl::State>> PatchedAcl::build(std::span<const Ord
       word_of[i] = word;
       s.write(word, rules[i].rule);
     });
-    // Where a half had not enough room, it has twice as much next time.
+    // Where a half had not enough room, it has more than twice as much next time.
     bool narrow = s.narrow.adopt(*view, word_of), wide = s.wide.adopt(*view, word_of);
     // Rules whose twin comes before them are in no table of the builder's. Not one after another: chains have their
     // free lanes everywhere.
@@ -285,8 +285,8 @@ Result<std::unique_ptr<PatchedAcl::State>> PatchedAcl::build(std::span<const Ord
       s.common.misplaced = 0;
       return state;
     }
-    if (!narrow) room.blocks4 *= 2;
-    if (!wide) room.blocks6 *= 2;
+    if (!narrow) room.blocks4 = 2 * room.blocks4 + 8;
+    if (!wide) room.blocks6 = 2 * room.blocks6 + 8;
   }
 }
 
@@ -308,7 +308,8 @@ Result<std::unique_ptr<PatchedAcl>> PatchedAcl::create(std::span<const OrderedRu
 
 Result<void> PatchedAcl::apply(const AclChange& change) {
   const auto& operations = change.operations();
-  // First all that can be wrong with it; then room for all of it; what is left cannot fail.
+  if (auto ok = intact(); !ok) return ok;
+  // First all that can be wrong with it.
   std::unordered_map<uint64_t, bool> there;  // priorities that the operations so far have added or taken away
   size_t adds = 0, adds4 = 0, adds6 = 0;
   uint32_t word = 0;  // of the last operation's priority; 0: nobody has it
@@ -332,23 +333,60 @@ Result<void> PatchedAcl::apply(const AclChange& change) {
     adds4 += each.rule.family != 6;
     adds6 += each.rule.family != 4;
   }
-  if (!state_->has_room(adds, adds4, adds6)) {
-    PatchedAclOptions larger = options_;
-    larger.room = std::max(options_.room, (size() + adds) * 3 / 2);
-    auto grown = build(rules(), larger, adds4, adds6);
-    if (!grown) return std::move(grown).error();
-    state_ = std::move(*grown);
-    ++rebuilds_;
+  if (!state_->has_words(adds)) {
+    if (auto ok = grow(adds, adds4, adds6); !ok) return ok;
     if (operations.size() == 1) word = state_->order.find(operations[0].rule.priority);
   }
+  const bool was_complete = state_->complete;
+  std::vector<OrderedRule> removed;
+  state_->torn = true;
   for (const auto& [kind, each] : operations) {
-    if (kind == AclChange::Kind::kRemove) {
-      state_->remove(operations.size() == 1 ? word : state_->order.find(each.priority));
-    } else {
-      state_->add(each);
+    if (kind == AclChange::Kind::kAdd) {
+      if (!state_->add(each)) state_->complete = false;
+      continue;
+    }
+    if (operations.size() > 1) {
+      word = state_->order.find(each.priority);
+      removed.push_back({each.priority, state_->models[word]});
+    }
+    state_->remove(word);
+  }
+  Result<void> done;
+  // The list is what it is to be; an image that has no place for one of its rules gives way to a larger one.
+  if (!state_->complete) done = grow(1, 1, 1);
+  if (!done) {
+    // The list becomes what it was. What was removed has no place for certain: others may have taken it.
+    state_->complete = was_complete;
+    for (size_t i = operations.size(); i-- > 0;) {
+      const auto& [kind, each] = operations[i];
+      if (kind == AclChange::Kind::kAdd) {
+        state_->remove(state_->order.find(each.priority));
+      } else {
+        if (!state_->add(removed.back())) state_->complete = false;
+        removed.pop_back();
+      }
     }
   }
+  state_->torn = false;
+  return done;
+}
+
+Result<void> PatchedAcl::grow(size_t adds, size_t adds4, size_t adds6) {
+  const std::vector<OrderedRule> list = rules();
+  PatchedAclOptions larger = options_;
+  larger.room = std::max(options_.room, (list.size() + adds) * 3 / 2);
+  auto grown = build(list, larger, adds4, adds6);
+  // Where half as much again is too much: what a new list gets.
+  if (!grown) grown = build(list, options_, adds4, adds6);
+  if (!grown) return std::move(grown).error();
+  state_ = std::move(*grown);
+  ++rebuilds_;
   return {};
+}
+
+Result<void> PatchedAcl::intact() const {
+  if (!state_->torn) return {};
+  return Error("memory ran out in the middle of a change to the access list", "make the list anew");
 }
 
 void PatchedAcl::expect(const AclChange& change) {
@@ -358,6 +396,7 @@ void PatchedAcl::expect(const AclChange& change) {
 }
 
 Result<void> PatchedAcl::rebuild() {
+  if (auto ok = intact(); !ok) return ok;
   auto fresh = build(rules(), options_, 0, 0);
   if (!fresh) return std::move(fresh).error();
   state_ = std::move(*fresh);
@@ -366,6 +405,10 @@ Result<void> PatchedAcl::rebuild() {
 }
 
 Result<std::shared_ptr<const Image>> PatchedAcl::publish() {
+  if (auto ok = intact(); !ok) return std::move(ok).error();
+  if (!state_->complete) {
+    if (auto ok = rebuild(); !ok) return std::move(ok).error();
+  }
   state_->settle();
   return state_->common.image.publish();
 }

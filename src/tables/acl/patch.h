@@ -52,10 +52,20 @@ class AclChange {
   std::vector<Operation> operations_;
 };
 
+// How much an image has room for beside the rules that it is made of; tests have less, so that each kind of room runs
+// out soon. The defaults are the most that there can be of tables and loose rules.
+struct PatchedAclRoom {
+  size_t tables = 96;                  // of each kind of keys
+  size_t slots = size_t{1} << 14;      // of tables that are made later; at least 2
+  size_t blocks4 = 256, blocks6 = 64;  // more than what the rules and their growth take
+  size_t loose4 = 128, loose6 = 48;    // IPv4: what a sieve holds; the others are compared one by one
+};
+
 struct PatchedAclOptions {
   std::vector<std::string> files;  // of RuleSet::files; rules of later changes may name these
   size_t room = 0;                 // rules that the first image has room for, if more than a fourth more than there are
   size_t max_bytes = ~size_t{0};   // of one image; the master and two replicas are three of them
+  PatchedAclRoom beside = {};
 };
 
 // One control thread at a time. Images that publish() returned may be read and let go on any thread.
@@ -71,9 +81,9 @@ class PatchedAcl {
   // The bytes of an image with room for `rules` rules, about.
   static size_t estimate_bytes(size_t rules);
 
-  // Applies all of `change` or, on an error, nothing; readers see it from the next publish() on. Errors, each with its
-  // operation: a rule that cannot be used, a priority that is taken or absent; no memory for a larger image, or more
-  // than max_bytes.
+  // Applies all of `change` or, on an error, nothing; readers see it from the next publish() on. Where the image has no
+  // room for it, a larger one is built. Errors, each with its operation: a rule that cannot be used, a priority that is
+  // taken or absent; no memory for a larger image, or more than max_bytes.
   Result<void> apply(const AclChange& change);
 
   // A hint: apply(change) will be called, some changes from now. Where changes come as a stream, the memory that one of
@@ -81,7 +91,8 @@ class PatchedAcl {
   // a change that never comes, or is refused, does no harm.
   void expect(const AclChange& change);
 
-  // The image of all that was applied. Errors: those of ImageReplicas::publish; the changes are kept for another try.
+  // The image of all that was applied. Errors: those of ImageReplicas::publish and, where the image could not take back
+  // what a refused change had removed, of rebuild(); the changes are kept for another try.
   Result<std::shared_ptr<const Image>> publish();
 
   size_t size() const;
@@ -104,6 +115,10 @@ class PatchedAcl {
   // Rules in order; room for as many additions in one change.
   static Result<std::unique_ptr<State>> build(std::span<const OrderedRule> rules, const PatchedAclOptions& options,
                                               size_t adds4, size_t adds6);
+  // A larger image of the rules of now takes the place of this one. Errors: those of build(); nothing has changed then.
+  Result<void> grow(size_t adds, size_t adds4, size_t adds6);
+  // No error unless an exception has left a change half made.
+  Result<void> intact() const;
 
   std::unique_ptr<State> state_;
   PatchedAclOptions options_;

@@ -13,6 +13,7 @@
 #include "base/assert.h"
 #include "base/prefetch.h"
 #include "memory/huge_vector.h"
+#include "tables/acl/patch.h"
 #include "tables/acl/patch_order.h"
 #include "tables/acl/tuple_merge.h"
 #include "tables/acl/tuple_merge_lanes.h"
@@ -25,14 +26,16 @@ namespace sluice::acl_patch {
 using namespace tuple_merge_detail;
 
 inline constexpr uint32_t kNoSlot = ~0u, kLooseSlot = ~0u - 1;
-inline constexpr size_t kBucketLimit = 24;  // rules in a bucket while another table has room
-inline constexpr size_t kMaxTables = 96;    // of each kind
-inline constexpr size_t kSpareSlots = size_t{1} << 14;
+inline constexpr size_t kBucketLimit = 24;     // rules in a bucket while another table has room
 inline constexpr uint32_t kNewTableBits = 10;  // slots of a table that is made for a rule
 inline constexpr size_t kMostWalked = 65536;   // words that a search for a table's best rule looks at
-// Loose rules: as many as a sieve holds; few of those that are compared with every packet.
+// What an image's layout has room for; PatchedAclRoom may ask for less.
+inline constexpr size_t kMaxTables = PatchedAclRoom{}.tables;
+inline constexpr size_t kMostBlocks = (size_t{1} << 24) - 2;  // a slot's and a place's number of one has 24 bits
 template <bool kWide>
-inline constexpr size_t kMostLoose = kWide ? 48 : TupleMergeSieve::kRules;
+inline constexpr size_t kMostLoose = kWide ? PatchedAclRoom{}.loose6 : PatchedAclRoom{}.loose4;
+static_assert(kMostLoose<false> <= TupleMergeSieve::kRules, "a sieve of one part holds them");
+static_assert(kMaxTables <= 256 && kMaxTables <= Header::kMaxTables, "a place's number of a table has 8 bits");
 inline constexpr size_t kLooseRoom = kMostLoose<false> + kMostLoose<true>;
 inline constexpr size_t kSieveRoom = TupleMergeSieve::bytes_for(16, 1);
 
@@ -77,8 +80,12 @@ class Half {
   using Block = std::conditional_t<kWide, TupleMergeBlock6, TupleMergeBlock4>;
   static constexpr uint8_t kBits = kWide ? 128 : 32;
 
-  void attach(Common& common, uint64_t blocks_offset, size_t block_room, uint32_t last_word) {
+  void attach(Common& common, uint64_t blocks_offset, size_t block_room, uint32_t last_word,
+              const PatchedAclRoom& room) {
+    SLUICE_CHECK(block_room <= kMostBlocks);
     common_ = &common;
+    most_tables_ = std::min(room.tables, kMaxTables);
+    most_loose_ = std::min(kWide ? room.loose6 : room.loose4, kMostLoose<kWide>);
     blocks_ = reinterpret_cast<Block*>(common.lookup + blocks_offset);
     block_room_ = static_cast<uint32_t>(block_room);
     places_.resize(last_word + 1);
@@ -86,11 +93,10 @@ class Half {
   }
 
   uint32_t blocks() const { return block_end_; }
-  // Whether `adds` rules more find blocks, whatever they are: each may make its bucket move or its chain grow, and long
-  // chains grow by a fourth at a time.
+  // Whether a new image is large enough for `adds` rules more, about: each may make its bucket move or its chain grow,
+  // and long chains grow by a fourth at a time.
   bool has_room(size_t adds) const {
-    if (adds == 0) return true;
-    const size_t each = 3 + std::min<size_t>(longest_, kLongChain) * 5 / 4;
+    const size_t each = 2 + chain_length(std::min(longest_, kLongChain) * kMergeLanes + 1);
     return block_end_ + adds * each + 6 * (long_blocks_ + adds / kMergeLanes) <= block_room_;
   }
   const std::vector<uint32_t>& loose() const { return loose_; }
@@ -133,7 +139,8 @@ class Half {
       }
     }
     const TupleMergeLoose* const loose = TupleMergeKernels::loose_begin(view, kWide);
-    for (uint32_t i = 0; i < TupleMergeKernels::loose_count(view, kWide); ++i) {
+    // Those past the limit are the caller's to insert.
+    for (uint32_t i = 0; i < TupleMergeKernels::loose_count(view, kWide) && i < most_loose_; ++i) {
       loose_.push_back(words[(loose[i].rule & kMergeNone) - 1]);
       places_[loose_.back()].slot = kLooseSlot;
     }
@@ -171,12 +178,12 @@ class Half {
       prefetch_write(reinterpret_cast<std::byte*>(&blocks_[block]) + at);
   }
 
-  // Precondition: rule(word) is written. False: no room; nothing has changed.
+  // Precondition: rule(word) is written. False: no room; the rule is nowhere, all others are where they were.
   bool insert(uint32_t word) {
     const AclMatchRule& r = rule(word);
     const Tuple tuple = tuple_detail::tuple_of(r, kBits);
     const Item item = item_of<kWide>(r);
-    uint32_t best = kNoSlot, best_hash = 0, best_word = kNoSlot;
+    uint32_t best = kNoSlot, best_hash = 0, best_word = kNoSlot, fresh = kNoSlot;
     size_t fewest = ~size_t{0};
     // A table that has room and a better rule already: a packet that finds one as good leaves the tables behind it
     // alone, so a rule that becomes the first of its table costs nearly all packets a probe. Else the table that comes
@@ -194,13 +201,13 @@ class Half {
       if (n < kBucketLimit && best_word <= word) break;
     }
     if (fewest >= kBucketLimit) {
-      if (loose_.size() < kMostLoose<kWide>) {
+      if (loose_.size() < most_loose_) {
         loose_.insert(std::lower_bound(loose_.begin(), loose_.end(), word), word);
         places_[word].slot = kLooseSlot;
         loose_changed_ = true;
         return true;
       }
-      const uint32_t fresh = make_table(tuple);
+      fresh = make_table(tuple);
       if (fresh != kNoSlot) {
         best = fresh;
         best_hash = hash(tables_[fresh], r);
@@ -211,6 +218,8 @@ class Half {
     if (!add_to_bucket(best, slot_of(tables_[best], best_hash), word, merge_tag(best_hash))) return false;
     common_->misplaced += past;
     count_in(tables_[best], word);
+    // Not before: what they take may be the last that there is.
+    if (fresh != kNoSlot) take_loose(fresh);
     return true;
   }
 
@@ -271,6 +280,7 @@ class Half {
       uint32_t word = table.record.best;
       for (size_t n = 0; n < kMostWalked; ++n) {
         word = order.next(word);
+        SLUICE_CHECK(word <= order.last());  // the table has a rule
         const Place& place = places_[word];
         if (place.slot < kLooseSlot && place.table == t) break;
         ++word;
@@ -384,20 +394,23 @@ class Half {
     tables_changed_ = true;
     return true;
   }
-  // A table for rules like one of `tuple`, into which the loose rules go that it covers. kNoSlot: there is one like it
-  // already, or no room.
+  // A table for rules like one of `tuple`. kNoSlot: there is one like it already, or no room.
   uint32_t make_table(Tuple tuple) {
     const unsigned step = kWide ? 16 : 4;
     // The last one takes every rule; a slot is kept for it.
     const size_t slots = size_t{1} << kNewTableBits;
-    if (tables_.size() + 1 >= kMaxTables || common_->slot_end + slots + 2 > common_->slot_room) tuple = Tuple{};
+    if (tables_.size() + 1 >= most_tables_ || common_->slot_end + slots + 2 > common_->slot_room) tuple = Tuple{};
     tuple.src = static_cast<uint8_t>(tuple.src / step * step);
     tuple.dst = static_cast<uint8_t>(tuple.dst / step * step);
     for (const Table& t : tables_) {
       if (t.tuple.id() == tuple.id()) return kNoSlot;
     }
     if (!add_table(tuple, static_cast<uint8_t>(tuple.id() == 0 ? 32 : 32 - kNewTableBits))) return kNoSlot;
-    const auto t = static_cast<uint32_t>(tables_.size() - 1);
+    return static_cast<uint32_t>(tables_.size() - 1);
+  }
+  // The loose rules that table `t` covers go there, as far as there is room.
+  void take_loose(uint32_t t) {
+    const Tuple tuple = tables_[t].tuple;
     const std::vector<uint32_t> loose = loose_;
     for (uint32_t word : loose) {
       if (!tuple.covers(tuple_detail::tuple_of(rule(word), kBits))) continue;
@@ -410,7 +423,6 @@ class Half {
       count_in(tables_[t], word);
       ++common_->misplaced;
     }
-    return t;
   }
 
   // --- blocks ---
@@ -480,8 +492,8 @@ class Half {
     const Block& b = blocks_[block];
     const BlockMeta& meta = meta_[block];
     size_t i = 0;
-    while ((b.rule[i] & kMergeNone) != word || (meta.slot[i] == kNoSlot && !meta.chain)) ++i;
-    SLUICE_ASSERT(i < kMergeLanes);
+    while (i < kMergeLanes && ((b.rule[i] & kMergeNone) != word || (meta.slot[i] == kNoSlot && !meta.chain))) ++i;
+    SLUICE_CHECK(i < kMergeLanes);
     return i;
   }
 
@@ -512,7 +524,7 @@ class Half {
     }
     const uint32_t block = take_run(1);
     if (block == kNoSlot) return block;
-    SLUICE_ASSERT(meta_[block].live == 0 && meta_[block].listed == 0);
+    SLUICE_CHECK(meta_[block].live == 0 && meta_[block].listed == 0);
     meta_[block].chain = false;
     meta_[block].table = static_cast<uint8_t>(t);
     Block& b = blocks_[block];
@@ -544,7 +556,7 @@ class Half {
       if (right < kMergeLanes && (left == 0 || right - at <= at - left)) {
         for (size_t i = right; i > at; --i) shift(i, i - 1);
       } else {
-        SLUICE_ASSERT(left > 0);
+        SLUICE_CHECK(left > 0);
         for (size_t i = left - 1; i + 1 < at; ++i) shift(i, i + 1);
         --at;
       }
@@ -630,12 +642,17 @@ class Half {
   uint32_t word_at(uint32_t first, size_t lane) const {
     return blocks_[first + lane / kMergeLanes].rule[lane % kMergeLanes] & kMergeNone;
   }
-  // Rules of a chain in order, spread over a fourth more lanes when there are many. Lengths of long ones are rounded,
-  // so that a chain that is made anew again and again finds the run that it had.
+  // The blocks of a chain of `n` rules: a fourth more lanes when there are many. Lengths of long ones are rounded, so
+  // that a chain that is made anew again and again finds the run that it had.
+  static uint32_t chain_length(size_t n) {
+    const size_t wanted = n <= 4 * kMergeLanes ? n : n + n / 4;
+    const size_t length = (wanted + kMergeLanes - 1) / kMergeLanes;
+    return static_cast<uint32_t>(length > kLongChain ? round_up(length, kLongChain / 2) : length);
+  }
+  // Rules of a chain in order, spread over its lanes. False: no room; nothing has changed.
   bool make_chain(uint32_t t, uint32_t slot, const std::vector<uint32_t>& words, uint32_t tag) {
-    const size_t n = words.size(), wanted = n <= 4 * kMergeLanes ? n : n + n / 4;
-    auto length = static_cast<uint32_t>((wanted + kMergeLanes - 1) / kMergeLanes);
-    if (length > kLongChain) length = static_cast<uint32_t>(round_up(length, kLongChain / 2));
+    const size_t n = words.size();
+    const uint32_t length = chain_length(n);
     const uint32_t run = take_run(length);
     if (run == kNoSlot) return false;
     const size_t lanes = size_t{length} * kMergeLanes;
@@ -752,6 +769,7 @@ class Half {
 
   Common* common_ = nullptr;
   Block* blocks_ = nullptr;
+  size_t most_tables_ = kMaxTables, most_loose_ = kMostLoose<kWide>;
   uint32_t block_room_ = 0, block_end_ = 0;
   uint32_t longest_ = 0, long_blocks_ = 0;  // of chains; blocks in those past kLongChain
   std::vector<Table> tables_;

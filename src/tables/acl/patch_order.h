@@ -56,7 +56,7 @@ class RuleOrder {
   template <typename F>
   void fill(const std::vector<uint64_t>& priorities, F&& place) {
     const uint64_t span = last_ - kFirst + 1, n = priorities.size();
-    SLUICE_ASSERT(size_ == 0 && n <= span);
+    SLUICE_CHECK(size_ == 0 && n <= span);
     for (uint64_t i = 0; i < n; ++i) {
       const auto word = static_cast<uint32_t>(kFirst + (i * span + span / 2) / n);
       set(word, priorities[i]);
@@ -99,7 +99,7 @@ class RuleOrder {
   }
 
   void erase(uint32_t word) {
-    SLUICE_ASSERT(used(word));
+    SLUICE_CHECK(used(word));
     used_[word / 64] &= ~(uint64_t{1} << (word % 64));
     --size_;
   }
