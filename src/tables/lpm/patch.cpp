@@ -87,7 +87,8 @@ class Master4 {
     for (uint32_t b = layout.blocks; b-- > 0;) free_blocks_.push_back(b);
   }
 
-  // Makes the entries of a part of a /16 those of its routes. False: no room; the master is not to be published then.
+  // Makes the entries of a part of a /16 those of its routes. False: no room; the master is not to be published then,
+  // and the same part is to be painted again before it is.
   bool paint(const RoutesBy16& routes, uint32_t slot, RoutesBy16::Range range = {0, 255}) {
     return layout_.wide ? paint_as<uint32_t>(routes, slot, range) : paint_as<uint16_t>(routes, slot, range);
   }
@@ -132,19 +133,18 @@ class Master4 {
     const auto& longer = routes.longer(slot);
     if (layout_.sail && longer.empty()) return share<Entry>(slot, routes.cover(slot));
     Entry* now = nullptr;
+    uint32_t fresh_chunk = kNone;
+    taken_.clear();
     if (!layout_.sail) {
       now = chunk<Entry>(slot);
     } else if (own_[slot]) {
       now = chunk<Entry>(root_[slot] / 256);
     } else {
       if (free_chunks_.empty()) return false;
-      const uint32_t c = free_chunks_.back();
-      free_chunks_.pop_back();
-      now = chunk<Entry>(c);
+      fresh_chunk = free_chunks_.back();
+      now = chunk<Entry>(fresh_chunk);
       std::fill_n(now, 256, Entry{0});
       image_->mark(now, 256 * sizeof(Entry));
-      set_root(slot, c);
-      own_[slot] = true;
       range = {0, 255};
     }
     // A route stands before those inside it, so each paints over what covers it.
@@ -168,7 +168,6 @@ class Master4 {
       fresh[divided] = static_cast<Entry>(layout_.next_hops + 1 + index);
       return true;
     };
-    taken_.clear();
     for (const auto& r : longer) {
       const uint32_t low = r.key >> 8, length = r.key & 255, at = low >> 8;
       if (at > last) break;
@@ -191,6 +190,12 @@ class Master4 {
     if (!end_block()) return give_back();
     drop_blocks(now, fresh.data(), first, last);
     image_->write(now + first, fresh.data() + first, (last - first + 1) * sizeof(Entry));
+    // Only a chunk that is whole is the /16's own: of one that is, no more than a part is painted.
+    if (fresh_chunk != kNone) {
+      free_chunks_.pop_back();
+      set_root(slot, fresh_chunk);
+      own_[slot] = true;
+    }
     return true;
   }
   // Blocks that were taken for a /16 whose entries do not name them yet.
@@ -282,6 +287,8 @@ struct PatchedRoutes::State {
     out.settle();
     return out;
   }
+  // The plan may refer to the Rib.
+  Result<FibPlan> plan4(Rib&& rib) const = delete;
   Result<FibPlan> plan4(const Rib& rib) const {
     Result<FibPlan> plan = Error();
     with_lpm<LpmAlgorithms4>(options.algorithm4, [&]<typename A>(A) { plan = A::plan4(rib); });
@@ -317,6 +324,7 @@ struct PatchedRoutes::State {
     if (!six) return std::move(six).error();
     const FibPlan names = plan_next_hop_names(rest);
     Layout4 layout;
+    Rib everything;
     FibPlan plan;
     if (next->paints) {
       auto found = Master4::plan(four, options.algorithm4 == Sail::kName, rest.next_hop_count());
@@ -324,7 +332,8 @@ struct PatchedRoutes::State {
       layout = *found;
       plan.bytes = layout.bytes();
     } else {
-      auto found = plan4(all());
+      everything = all();
+      auto found = plan4(everything);
       if (!found) return std::move(found).error();
       plan = std::move(*found);
     }
@@ -424,7 +433,7 @@ uint32_t PatchedRoutes::intern(std::string_view name) {
 
 bool PatchedRoutes::set(const IpPrefix& prefix, uint32_t next_hop) {
   State& s = *state_;
-  SLUICE_ASSERT(next_hop <= s.rest.next_hop_count());
+  SLUICE_CHECK(next_hop <= s.rest.next_hop_count());
   const auto hop = static_cast<uint16_t>(next_hop);
   if (prefix.address.family == 4) {
     const bool changed = s.four.set(static_cast<uint32_t>(prefix.address.lo), prefix.length, hop);
