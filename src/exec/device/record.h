@@ -173,6 +173,7 @@ inline uint32_t leading_results(const uint64_t* out, uint32_t n, uint32_t tag) {
                                         _mm_or_si128(_mm_xor_si128(c, wanted), _mm_xor_si128(d, wanted)));
     if (_mm_testz_si128(differ, bits) == 0) break;
   }
+  HostWords::after_load();  // callers read the results as plain memory
 #endif
   for (; i < n; ++i) {
     if (((HostWords::load64(out + i) ^ want) >> 57) != 0) return i;

@@ -48,18 +48,23 @@ SLUICE_HD void set_word_tag(Word& word, uint32_t tag) {
 // How a side of the bus reads and writes words that the other side writes and reads at the same time.
 //
 // Host: one aligned 16-byte vector move, which x86-64 processors with AVX do in one piece (Intel SDM volume 3, section
-// 9.1.1; AMD APM volume 2, section 7.3.2). The thread sanitizer does not see vector moves as atomic, and a processor
-// without AVX need not do them in one piece: there the two halves are atomics, and the half with the tag is written
-// last (release) and read first (acquire).
+// 9.1.1; AMD APM volume 2, section 7.3.2). Such a move is volatile: it happens once, whole, in the order of other
+// volatile accesses. Plain accesses are not ordered by that, and a word may stand for plain memory: an address record
+// for its frame. So a store is a release and a load an acquire, as they are where halves are atomics: x86-64 keeps
+// loads in order and stores in order, and a signal fence, which is no instruction, holds the compiler to it. The thread
+// sanitizer does not see vector moves as atomic, and a processor without AVX need not do them in one piece: there the
+// two halves are atomics, and the half with the tag is written last (release) and read first (acquire).
 struct HostWords {
 #if defined(__SSE2__) && !defined(__SANITIZE_THREAD__) && !defined(SLUICE_PORTABLE_WORDS)
   // Put together in registers: a vector load behind four narrower stores to the stack would wait for all of them.
   static void store(Word* to, const Word& word) {
+    before_store();
     *reinterpret_cast<volatile __m128i*>(to) = _mm_set_epi32(static_cast<int>(word.w[3]), static_cast<int>(word.w[2]),
                                                              static_cast<int>(word.w[1]), static_cast<int>(word.w[0]));
   }
   static Word load(const Word* from) {
     const __m128i value = *reinterpret_cast<const volatile __m128i*>(from);
+    after_load();
     Word word;
     memcpy(&word, &value, 16);
     return word;
@@ -72,6 +77,7 @@ struct HostWords {
     const __m128i d = _mm_or_si128(load(w3), _mm_set1_epi32(static_cast<int>(bits)));
     const __m128i ab_low = _mm_unpacklo_epi32(a, b), ab_high = _mm_unpackhi_epi32(a, b);
     const __m128i cd_low = _mm_unpacklo_epi32(c, d), cd_high = _mm_unpackhi_epi32(c, d);
+    before_store();
     auto* at = reinterpret_cast<volatile __m128i*>(to);
     at[0] = _mm_unpacklo_epi64(ab_low, cd_low);
     at[1] = _mm_unpackhi_epi64(ab_low, cd_low);
@@ -81,6 +87,7 @@ struct HostWords {
   // Stores *from with `tag` in place of its own, which is 0.
   static void store_tagged(Word* to, const Word* from, uint32_t tag) {
     const __m128i bits = _mm_set_epi32(static_cast<int>(tag << 25), 0, 0, 0);
+    before_store();
     *reinterpret_cast<volatile __m128i*>(to) =
         _mm_or_si128(_mm_load_si128(reinterpret_cast<const __m128i*>(from)), bits);
   }
@@ -111,6 +118,13 @@ struct HostWords {
     store(to, word);
   }
 #endif
+  // For the compiler alone: what comes before a store of words stays before it, what comes behind a load behind it.
+  static void before_store() {
+    __atomic_signal_fence(__ATOMIC_RELEASE);
+  }
+  static void after_load() {
+    __atomic_signal_fence(__ATOMIC_ACQUIRE);
+  }
   // An 8-byte word: a narrow result.
   static void store64(uint64_t* to, uint64_t value) {
     __atomic_store_n(to, value, __ATOMIC_RELEASE);
