@@ -120,7 +120,7 @@ bool Batch::clone(const Batch& from, uint32_t i) {
   if (frame == nullptr) return false;
   // Header offsets may point before `data` (Strip) and into the headroom (EtherEncap): copy from the headroom on.
   std::memcpy(frame - kHeadroom, from.frame_[i] - kHeadroom, kHeadroom + e.end);
-  const uint32_t k = push(frame, e.end, e.wire_end, from.timestamp_ns_[i], from.order_[i]);
+  const uint32_t k = push_made(from, i, frame, e.end, e.wire_end);
   extent_[k] = e;
   annotation(k) = from.annotation_[i];
   port_[k] = from.port_[i];

@@ -159,6 +159,13 @@ class Batch {
   // all that most programs touch, then lie in all sets of a cache and not in every fourth.
   static constexpr size_t arena_need(size_t bytes) { return ((kHeadroom + bytes + kTailroom + 63) / 64 | 1) * 64; }
 
+  // The same for a frame whose head room nobody has filled: zeros, so that no other packet's bytes can show there.
+  uint8_t* reserve_clean(size_t bytes) {
+    uint8_t* frame = reserve(bytes);
+    if (frame != nullptr) std::memset(frame - kHeadroom, 0, kHeadroom);
+    return frame;
+  }
+
   // `reserve` for many frames, with its cursor in the caller's registers: room(), take() for each, then keep().
   class Room {
    public:
@@ -209,9 +216,29 @@ class Batch {
     count_ = n;
   }
 
-  // Copies packet `i` of `from` (frame bytes, headroom contents, registers) into this batch. Returns false when there
-  // is no room.
+  // Adds a packet that packet `i` of `from` caused: it has its time stamp and its order, and is its child where the
+  // batch keeps descent. `frame` is from `reserve_clean`. Returns its index.
+  uint32_t push_made(const Batch& from, uint32_t i, uint8_t* frame, uint32_t captured, uint32_t wire) {
+    const uint32_t k = push(frame, captured, wire, from.timestamp_ns_[i], from.order_[i]);
+    if (!birth_.empty()) birth_[k] = {from.name(i), maker_};
+    return k;
+  }
+  // Copies packet `i` of `from` (frame bytes, headroom contents, registers) into this batch, as `push_made`. Returns
+  // false when there is no room.
   bool clone(const Batch& from, uint32_t i);
+
+  // Descent (exec/descent.h): how each packet of this batch was made, for a batch that elements make.
+  struct Birth {
+    uint32_t parent;  // its name
+    uint64_t maker;   // what `set_maker` said
+  };
+  void keep_descent() { birth_.resize(rows_for(capacity_)); }
+  // What makes the packets that are added from here on.
+  void set_maker(uint64_t maker) { maker_ = maker; }
+  const Birth& birth(uint32_t i) const { return birth_[i]; }
+  // Packet i of the batch that came in is named i; those of a batch that elements made have names of their own.
+  void set_first_name(uint32_t name) { first_name_ = name; }
+  uint32_t name(uint32_t i) const { return first_name_ + i; }
 
   uint8_t* frame(uint32_t i) const { return frame_[i]; }
   Extent& extent(uint32_t i) { return extent_[i]; }
@@ -268,6 +295,9 @@ class Batch {
   std::vector<uint32_t> order_;
   bool numbered_ = false;  // order_[i] is i in every row, used or not
   std::vector<uint16_t> worker_;
+  std::vector<Birth> birth_;  // empty: not kept
+  uint64_t maker_ = 0;
+  uint32_t first_name_ = 0;
   Buffer arena_;
   uint8_t* arena_base_ = nullptr;  // of arena_, here so that `reserve` stays in registers
   size_t arena_bytes_ = 0;

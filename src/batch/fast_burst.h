@@ -34,7 +34,7 @@ struct alignas(64) FastBurst {
   uint32_t row[kRoom];       // of the batch
   uint32_t length[kRoom];    // bytes of the frame on arrival
   uint32_t ip_bytes[kRoom];  // of the network packet: what lies behind is padding
-  uint32_t hop[kRoom];       // TTL, protocol, checksum on arrival, as they lie in the frame (net/edit.h, kHopWord)
+  uint32_t hop[kRoom];       // TTL, protocol, checksum, as they are to lie in the frame (net/edit.h, kHopWord)
   uint32_t rule[kRoom];
   uint32_t next_hop[kRoom];
   uint32_t place[kRoom];          // what the stage `asked_by` noted in its early prefetch
@@ -43,7 +43,7 @@ struct alignas(64) FastBurst {
   uint8_t output[kRoom];
   DropReason reason[kRoom];
   uint32_t count;      // lanes in use
-  uint32_t hopped;     // lanes whose TTL goes down by one
+  uint32_t hopped;     // lanes whose TTL has changed
   uint32_t rewritten;  // lanes whose link header is replaced, and whose port is set
   bool one_run;        // all lanes are in use and their rows follow one another: found by find_run
   // The stage whose notes `place` holds, or null. Of several that take notes the last has its own there.

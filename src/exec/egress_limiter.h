@@ -5,7 +5,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
+#include <tuple>
+#include <vector>
 
+#include "exec/worker.h"
 #include "graph/element.h"
 
 namespace sluice {
@@ -27,5 +31,34 @@ struct EgressLimiter {
     return true;
   }
 };
+
+// Asks `admit(record)` about every limited packet of a batch, in the order of packets whichever sinks they came to, and
+// takes away those that are refused. `limited` is room to work in.
+template <typename Admit>
+void hold_to_rates(std::span<JobShare> shares, std::vector<TxRecord*>& limited, Admit&& admit) {
+  limited.clear();
+  for (JobShare& share : shares) {
+    for (JobShare::Sent& sent : share.sent) {
+      for (TxRecord& record : sent.made) {
+        if (record.limiter != 0) limited.push_back(&record);
+      }
+    }
+  }
+  if (limited.empty()) return;
+  std::sort(limited.begin(), limited.end(), [](const TxRecord* x, const TxRecord* y) {
+    return std::tuple(x->order, x->sequence) < std::tuple(y->order, y->sequence);
+  });
+  bool refused = false;
+  for (TxRecord* record : limited) {
+    if (admit(*record)) continue;
+    record->data = nullptr;
+    refused = true;
+  }
+  if (!refused) return;
+  for (JobShare& share : shares) {
+    for (JobShare::Sent& sent : share.sent)
+      std::erase_if(sent.made, [](const TxRecord& record) { return record.data == nullptr; });
+  }
+}
 
 }  // namespace sluice

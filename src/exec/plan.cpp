@@ -255,6 +255,7 @@ class Planner {
       if (node.type != PlanNode::Type::kSegment) continue;
       for (unsigned e : node.elements) {
         const StageTraits traits = router_.elements[e]->stage_traits();
+        plan_.shows_headroom |= traits.frame == FrameUse::kInFront;
         node.reads |= traits.reads;
         node.writes |= traits.writes;
       }

@@ -51,6 +51,7 @@ struct Plan {
   std::vector<PlanSource> sources;
   std::vector<unsigned> sinks;    // element indices, in graph order
   std::vector<unsigned> ordered;  // element indices, in the order of their nodes
+  bool shows_headroom = false;    // a stage may uncover bytes in front of a frame: they are to be zeros
   FieldMask at_sinks = 0;         // registers that sinks find in the batch, besides the frame and its extent
 };
 

@@ -22,7 +22,7 @@ struct TxRecord {
   uint32_t captured;
   uint32_t wire;
   uint32_t order;     // index of the packet that came in, from which this one descends
-  uint32_t sequence;  // arrival at the sink, for packets of one order: 0 for the packet that came in itself
+  uint32_t sequence;  // among those of one order (exec/descent.h): 0 is the packet that came in itself
   uint16_t port;      // output port of the adjacency
   uint8_t limiter;
   uint32_t mark = 0;  // of an access list, where the plan keeps marks for sinks (Plan::at_sinks)
@@ -50,6 +50,11 @@ class BatchSource {
   // Memory that a read of as many packets as the last would read, as far as it is known: for a prefetch.
   virtual std::span<const std::byte> next() const { return {}; }
 };
+
+// Packets that a source gives at a time where there are several, which take turns: however many a batch has.
+inline uint32_t source_turn(const PortSpec& spec) {
+  return spec.burst != 0 ? spec.burst : 256;
+}
 
 class PacketSink {
  public:

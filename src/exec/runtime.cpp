@@ -393,7 +393,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
     return errors;
   }
   runtime->source_done_.resize(runtime->sources_.size());
-  // Sources take turns by batches: with more than one, the size of batches decides the order of packets.
+  if (!plan.sources.empty()) runtime->turn_left_ = source_turn(router.elements[plan.sources[0].element]->port());
   runtime->sizer_ = BatchSizer(runtime->sources_.size() == 1 ? options.latency_target_ns : 0, options.batch,
                                std::max(options.least_batch, BatchSizer::kSmallest));
   if (!plan.ordered.empty()) {
@@ -432,12 +432,17 @@ Result<bool> Runtime::read(Job& job) {
     job.source = static_cast<unsigned>(next_source_);
     job.started_ns = now_ns();
     job.round = sizer_.round();
-    job.batch.set_limit(sizer_.limit());
+    const bool turns = sources_.size() > 1;
+    job.batch.set_limit(turns ? std::min(sizer_.limit(), turn_left_) : sizer_.limit());
     for (const JobShare& share : job.shares) job.batch.clear_annotations(share.annotated);
     if (auto ok = sources_[next_source_]->read(job.batch); !ok) return std::move(ok).error();
     const bool done = job.batch.size() == 0;
     if (done) source_done_[next_source_] = true;
-    next_source_ = (next_source_ + 1) % sources_.size();
+    if (turns) turn_left_ -= job.batch.size();
+    if (done || turn_left_ == 0) {
+      next_source_ = (next_source_ + 1) % sources_.size();
+      turn_left_ = source_turn(router_.elements[plan_.sources[next_source_].element]->port());
+    }
     if (done) continue;
     read_ += job.batch.size();
     for (JobShare& share : job.shares) share.clear();
@@ -596,6 +601,14 @@ Result<void> Runtime::commit(Job& job) {
   const TraceRange trace("commit");
   Result<void> result;
   const bool timed = qos_ != nullptr && qos_->timed();
+  if (!limiters_.empty()) {
+    hold_to_rates(job.shares, limited_, [&](const TxRecord& record) {
+      Limiter& limiter = limiters_[record.limiter - 1u];
+      if (limiter.admit(record.timestamp_ns)) return true;
+      ++commit_stats_.elements[limiter.element].drops[static_cast<size_t>(DropReason::kIcmpRateLimited)];
+      return false;
+    });
+  }
   for (size_t s = 0; s < sinks_.size(); ++s) {
     if (sinks_[s] == nullptr) continue;
     const bool sees_packets = timed || sinks_[s]->reads_frames();
@@ -607,8 +620,7 @@ Result<void> Runtime::commit(Job& job) {
     const bool made = !merged_.empty();
     Selection rows = job.shares[0].sent[s].rows;
     for (size_t w = 1; w < job.shares.size(); ++w) rows.merge(job.shares[w].sent[s].rows);
-    // Only packets that an element made are subject to a limit. The others are in order already, and a sink that does
-    // not read them need not see them.
+    // Packets that no element made are in order already, and a sink that does not read them need not see them.
     if (sees_packets) {
       rows.for_each([&](uint32_t i) { merged_.push_back(tx_record(job.batch, i, 0)); });
     } else if (result.ok()) {
@@ -619,13 +631,6 @@ Result<void> Runtime::commit(Job& job) {
     if (made) {
       std::sort(merged_.begin(), merged_.end(), [](const TxRecord& x, const TxRecord& y) {
         return x.order != y.order ? x.order < y.order : x.sequence < y.sequence;
-      });
-      std::erase_if(merged_, [&](const TxRecord& record) {
-        if (record.limiter == 0) return false;
-        Limiter& limiter = limiters_[record.limiter - 1u];
-        if (limiter.admit(record.timestamp_ns)) return false;
-        ++commit_stats_.elements[limiter.element].drops[static_cast<size_t>(DropReason::kIcmpRateLimited)];
-        return true;
       });
     }
     if (!wheels_.empty() && sees_packets) {
@@ -645,9 +650,7 @@ Result<void> Runtime::commit(Job& job) {
     for (size_t i = 0; i < share.print_count; ++i) prints_.push_back(&share.prints[i]);
   }
   if (!prints_.empty() && options_.print) {
-    std::sort(prints_.begin(), prints_.end(), [](const PrintRecord* a, const PrintRecord* b) {
-      return a->order != b->order ? a->order < b->order : a->sequence < b->sequence;
-    });
+    std::sort(prints_.begin(), prints_.end(), [](const PrintRecord* a, const PrintRecord* b) { return *a < *b; });
     for (const PrintRecord* p : prints_) options_.print(p->text);
   }
   last_generation_ = job.snapshot->generation;

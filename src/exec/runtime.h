@@ -227,6 +227,7 @@ class Runtime {
   std::vector<std::unique_ptr<BatchSource>> sources_;
   std::vector<bool> source_done_;
   size_t next_source_ = 0;
+  uint32_t turn_left_ = 0;  // packets that it may still give before the next one's turn, where there are several
   std::vector<std::unique_ptr<PacketSink>> sinks_;
   std::vector<RunReport::Sink> sink_counters_;
   // Frames outlive the channels, by which devices are waited for.
@@ -241,6 +242,7 @@ class Runtime {
   std::vector<PortCounters> ports_;
   WorkerStats commit_stats_;  // what happens at egress
   std::vector<TxRecord> merged_;
+  std::vector<TxRecord*> limited_;
   std::vector<TxRecord> departing_;  // of leaving_ and of what waited for its rate or turn
   std::vector<TxRecord> leaving_;    // of merged_ and of what waited, those that leave now
   std::vector<const PrintRecord*> prints_;

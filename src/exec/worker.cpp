@@ -4,20 +4,23 @@
 #include "base/assert.h"
 
 #include <algorithm>
-#include <array>
+#include <cstring>
 
 namespace sluice {
 namespace {
 
-// A packet may go round a cycle of the graph this often, and made packets may make packets this deep, before they are
-// dropped.
+// A packet may go round a cycle of the graph this often before it is dropped.
 constexpr unsigned kMaxRounds = 64;
-constexpr unsigned kMaxGenerations = 8;
-constexpr size_t kMaxChildren = 2048;
-constexpr size_t kChildArena = size_t{1} << 20;
+// What elements make of one batch: 2 GiB, or a million packets.
+constexpr size_t kMaxChildren = 4096;
+constexpr size_t kChildArena = size_t{1} << 19;
 constexpr uint32_t kChildPackets = 256;
 
 }  // namespace
+
+void clear_headroom(Batch& batch, const Selection& packets) {
+  packets.for_each([&](uint32_t i) { std::memset(batch.frame(i) - kHeadroom, 0, kHeadroom); });
+}
 
 std::vector<unsigned> limited_elements(const Router& router) {
   std::vector<unsigned> limited;
@@ -35,17 +38,10 @@ class Worker::Context final : public HostContext {
         node_(node),
         share_(*worker.walk_->share),
         generation_(worker.walk_->generation),
-        element_(node.elements[0]) {
-    open_.fill(nullptr);
-  }
+        element_(node.elements[0]),
+        visit_(worker.walk_->visits++) {}
 
-  void forward(unsigned output, const Selection& packets) override {
-    if (node_.connects(output)) {
-      worker_.deliver(node_.exits[output], packets);
-    } else {
-      worker_.drop(element_, DropReason::kUnconnectedOutput, packets.count());
-    }
-  }
+  void forward(unsigned output, const Selection& packets) override { worker_.leave(node_, output, packets); }
   void drop(Batch&, uint32_t, DropReason reason) override { worker_.drop(element_, reason); }
   void lose(uint32_t count, DropReason reason) override {
     worker_.stats_.generated += count;
@@ -53,52 +49,45 @@ class Worker::Context final : public HostContext {
   }
 
   Batch* spawn(unsigned output, size_t bytes) override {
-    if (output >= open_.size() || !node_.connects(output)) return nullptr;
-    if (generation_ >= kMaxGenerations) return nullptr;
-    Batch* batch = open_[output];
-    if (batch != nullptr && batch->has_room(bytes)) return batch;
-    if (batch != nullptr) finish(output);
-    if (share_.child_count == share_.children.size()) {
-      if (share_.children.size() == kMaxChildren) return nullptr;
-      auto made = Batch::create(kChildPackets, kChildArena);
-      if (!made) return nullptr;
-      share_.children.push_back(std::make_unique<Batch>(std::move(*made)));
+    if (!node_.connects(output) || generation_ >= kMaxGenerations) return nullptr;
+    const PlanTarget target = node_.exits[output];
+    Walk& walk = *worker_.walk_;
+    Batch*& open = walk.open[worker_.first_input_[target.node] + target.input];
+    if (open == nullptr || !open->has_room(bytes)) {
+      if (share_.child_count == share_.children.size()) {
+        if (share_.children.size() == kMaxChildren) return nullptr;
+        auto made = Batch::create(kChildPackets, kChildArena);
+        if (!made) return nullptr;
+        made->keep_descent();
+        share_.children.push_back(std::make_unique<Batch>(std::move(*made)));
+      }
+      open = share_.children[share_.child_count++].get();
+      open->clear();
+      walk.children.push_back({open, target, generation_ + 1});
     }
-    batch = share_.children[share_.child_count++].get();
-    batch->clear();
-    return open_[output] = batch;
+    open->set_maker(Descent::maker(visit_, output));
+    return open;
   }
 
-  void print(uint32_t order, std::string_view text) override {
+  void print(const Batch& batch, uint32_t i, std::string_view text) override {
     if (share_.print_count == share_.prints.size()) share_.prints.emplace_back();
     PrintRecord& record = share_.prints[share_.print_count];
-    record.order = order;
-    record.sequence = static_cast<uint32_t>(share_.print_count++);
+    record.order = batch.order(i);
+    record.sequence = &batch == worker_.walk_->root ? 0 : batch.name(i);
+    record.arrival = static_cast<uint32_t>(share_.print_count++);
     record.text.assign(text);
   }
   uint8_t limiter() const override { return worker_.limiter_[element_]; }
   Element::State* state() override { return worker_.states_[element_].get(); }
   unsigned worker() const override { return worker_.id_; }
 
-  void finish_all() {
-    for (unsigned out = 0; out < open_.size(); ++out) {
-      if (open_[out] != nullptr) finish(out);
-    }
-  }
-
  private:
-  void finish(unsigned output) {
-    worker_.stats_.generated += open_[output]->size();
-    worker_.walk_->children.push_back({open_[output], node_.exits[output], generation_ + 1});
-    open_[output] = nullptr;
-  }
-
   Worker& worker_;
   const PlanNode& node_;
   JobShare& share_;
   unsigned generation_;
   unsigned element_;
-  std::array<Batch*, 64> open_;
+  uint64_t visit_;
 };
 
 Worker::Worker(const Plan& plan, const Router& router, unsigned id, bool fast_path)
@@ -119,6 +108,7 @@ Worker::Worker(const Plan& plan, const Router& router, unsigned id, bool fast_pa
   for (auto& walk : walks_) {
     walk->pending.resize(inputs);
     walk->dirty.resize(plan.nodes.size());
+    walk->open.resize(inputs);
     walk->children.reserve(64);
   }
   states_.resize(router.elements.size());
@@ -174,6 +164,8 @@ void Worker::start(const Snapshot& snapshot, Batch& batch, JobShare& share, unsi
   walk.waiting = walk.arrived = false;
   walk.children.clear();
   walk.next_child = 0;
+  walk.visits = 0;
+  if (plan_.shows_headroom) clear_headroom(batch, share.packets);
   if (packets != 0) deliver(plan_.sources[source].target, share.packets);
   advance(walk);
 }
@@ -192,19 +184,42 @@ bool Worker::advance(Walk& walk) {
   while (true) {
     if (!run_nodes(walk)) return false;
     if (walk.next_child == walk.children.size()) {
+      if (!walk.children.empty()) number_made(walk);
       walk.batch = nullptr;
       return true;
     }
-    const Child child = walk.children[walk.next_child++];
-    walk.batch = child.batch;
-    walk.generation = child.generation;
-    walk.node = 0;
-    walk.round = 0;
-    walk.again = false;
-    Selection all;
-    all.fill(child.batch->size());
-    deliver(child.target, all);
+    start_child(walk, Child(walk.children[walk.next_child++]));
   }
+}
+
+void Worker::start_child(Walk& walk, const Child& child) {
+  // All packets of one generation have made theirs before one of the next goes on.
+  if (child.generation != walk.generation) std::fill(walk.open.begin(), walk.open.end(), nullptr);
+  const uint32_t packets = child.batch->size();
+  stats_.generated += packets;
+  child.batch->set_first_name(walk.descent.add(*child.batch));
+  walk.batch = child.batch;
+  walk.generation = child.generation;
+  walk.node = 0;
+  walk.round = 0;
+  walk.again = false;
+  Selection all;
+  all.fill(packets);
+  deliver(child.target, all);
+}
+
+// Until here what was made has names; now their places in the order of packets are known.
+void Worker::number_made(Walk& walk) {
+  const Descent::Places places = walk.descent.places();
+  for (JobShare::Sent& sent : walk.share->sent) {
+    for (TxRecord& record : sent.made) record.sequence = places[record.sequence];
+  }
+  for (size_t i = 0; i < walk.share->print_count; ++i) {
+    uint32_t& sequence = walk.share->prints[i].sequence;
+    if (sequence != 0) sequence = places[sequence];
+  }
+  walk.descent.clear();
+  std::fill(walk.open.begin(), walk.open.end(), nullptr);
 }
 
 // False: the walk waits for a device.
@@ -375,7 +390,6 @@ void Worker::run_host(const PlanNode& node, Selection* inputs) {
     counters.bytes += batch.bytes(packets);
     router_.elements[e]->process(context, batch, packets, input);
   }
-  context.finish_all();
 }
 
 // What a node on the host sends by one of its exits; where that leads nowhere, the packets end here.
@@ -447,8 +461,7 @@ void Worker::run_sink(const PlanNode& node, Selection* inputs) {
     sent.rows.merge(packets);
     return;
   }
-  packets.for_each(
-      [&](uint32_t i) { sent.made.push_back(tx_record(batch, i, static_cast<uint32_t>(sent.made.size()) + 1)); });
+  packets.for_each([&](uint32_t i) { sent.made.push_back(tx_record(batch, i, batch.name(i))); });
 }
 
 }  // namespace sluice

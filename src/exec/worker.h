@@ -14,6 +14,7 @@
 #include "batch/batch.h"
 #include "exec/cpu/fast.h"
 #include "exec/cpu/tile.h"
+#include "exec/descent.h"
 #include "exec/device/channel.h"
 #include "exec/device/offload.h"
 #include "exec/ordered.h"
@@ -25,8 +26,13 @@ namespace sluice {
 
 struct PrintRecord {
   uint32_t order;
-  uint32_t sequence;
+  uint32_t sequence;  // as of TxRecord
+  uint32_t arrival;   // of the lines of one packet
   std::string text;
+  bool operator<(const PrintRecord& other) const {
+    if (order != other.order) return order < other.order;
+    return sequence != other.sequence ? sequence < other.sequence : arrival < other.arrival;
+  }
 };
 
 // What one worker made of its share of one batch. It lives in the job, because frames and records must last until the
@@ -35,7 +41,7 @@ struct JobShare {
   // What came to a sink.
   struct Sent {
     Selection rows;              // of the batch that came in
-    std::vector<TxRecord> made;  // packets of batches that elements made, as they arrived
+    std::vector<TxRecord> made;  // packets of batches that elements made
   };
   Selection packets;
   Selection annotated;     // of these, those whose annotations were written
@@ -196,6 +202,9 @@ class Worker {
     std::vector<uint8_t> dirty;      // node -> something is pending
     std::vector<Child> children;
     size_t next_child = 0;
+    std::vector<Batch*> open;  // by node input: what packets of the next generation for it are put into, or nullptr
+    uint64_t visits = 0;       // of host elements
+    Descent descent;           // of the packets that elements made
     size_t node = 0;
     unsigned round = 0;
     bool again = false;
@@ -205,6 +214,8 @@ class Worker {
   };
 
   bool advance(Walk& walk);
+  void start_child(Walk& walk, const Child& child);
+  void number_made(Walk& walk);
   bool run_nodes(Walk& walk);
   void deliver(const PlanTarget& target, const Selection& packets);
   void run_segment(const PlanNode& node, Selection* inputs);
@@ -313,6 +324,12 @@ void Worker::gather(const PlanNode& node, const BatchView& view, Selection* inpu
     if (tile->count != 0) run();
   }
 }
+
+// Generations of packets that are made by made ones, one behind the other; more are not made.
+inline constexpr unsigned kMaxGenerations = 8;
+
+// Fills the head room of `packets`, whose memory other packets have used, with zeros.
+void clear_headroom(Batch& batch, const Selection& packets);
 
 // The elements that limit a rate at egress, in graph order: limiter n is the n-1st of them.
 std::vector<unsigned> limited_elements(const Router& router);

@@ -53,6 +53,7 @@ void Worker::use_device(WorkerDevice device) {
     walks_.push_back(std::make_unique<Walk>());
     walks_.back()->pending.resize(walks_[0]->pending.size());
     walks_.back()->dirty.resize(walks_[0]->dirty.size());
+    walks_.back()->open.resize(walks_[0]->open.size());
     walks_.back()->children.reserve(64);
   }
   bool addresses = false;

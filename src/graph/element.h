@@ -209,13 +209,14 @@ class HostContext {
   // Ends one packet, counted at this element.
   virtual void drop(Batch& batch, uint32_t i, DropReason reason) = 0;
   // A batch with room for at least one packet of `bytes`, whose packets will leave by `output` after `process` returns:
-  // push, reserve or clone into it. They count as generated. nullptr when no memory is left, or when nothing is
-  // connected to the output.
+  // push_made or clone into it, one packet a call. They count as generated. Where packets meet again, what a packet
+  // caused comes behind it, in the order in which it was made. nullptr when no memory is left, when nothing is
+  // connected to the output, or when made packets have made packets too many times over.
   virtual Batch* spawn(unsigned output, size_t bytes) = 0;
   // Counts packets that should have been made and were not, as generated and dropped.
   virtual void lose(uint32_t count, DropReason reason) = 0;
-  // One line for stderr, written in packet order (`order` of the packet it belongs to).
-  virtual void print(uint32_t order, std::string_view text) = 0;
+  // One line for stderr about packet `i`, written in packet order.
+  virtual void print(const Batch& batch, uint32_t i, std::string_view text) = 0;
   // Makes a packet subject to this element's egress rate: packets over it are dropped at egress, in packet order.
   virtual uint8_t limiter() const = 0;
   virtual Element::State* state() = 0;

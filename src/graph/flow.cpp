@@ -40,7 +40,10 @@ PacketBox FlowPool::make(size_t bytes) {
     packet->bytes_ = packet->storage_ == nullptr ? 0 : size;
     if (packet->storage_ == nullptr) return nullptr;
   }
+  // Other packets' bytes must not show in front of this one's.
+  std::memset(packet->storage_.get(), 0, kHeadroom);
   packet->registers = Packet{};
+  packet->generation = 0;
   packet->registers.frame = packet->storage_.get() + kHeadroom;
   packet->registers.end = packet->registers.wire_end = static_cast<uint32_t>(bytes);
   packet->timestamp_ns = 0;
@@ -55,6 +58,7 @@ PacketBox FlowPool::clone(const FlowPacket& from) {
   copy->registers = from.registers;
   copy->registers.frame = frame;
   copy->timestamp_ns = from.timestamp_ns;
+  copy->generation = from.generation;
   std::memcpy(frame - kHeadroom, from.registers.frame - kHeadroom, kHeadroom + from.registers.end);
   return copy;
 }

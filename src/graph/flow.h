@@ -25,6 +25,7 @@ struct ReturnToPool;
 struct FlowPacket {
   Packet registers;
   uint64_t timestamp_ns = 0;
+  uint8_t generation = 0;  // 0: it came in; else that of the packet that it was made of, and 1
 
  private:
   friend class FlowPool;
@@ -48,7 +49,7 @@ class FlowPool {
   using Owner = std::unique_ptr<FlowPool, LetGo>;
   static Owner create() { return Owner(new FlowPool); }
 
-  // A packet of `bytes` bytes without contents. nullptr: no memory.
+  // A packet of `bytes` bytes without contents; its head room is zeros. nullptr: no memory.
   PacketBox make(size_t bytes);
   // The same bytes (with what stands in front of them), registers and time stamp.
   PacketBox clone(const FlowPacket& from);
@@ -82,6 +83,9 @@ class FlowContext {
 
   // Nanoseconds of the run's clock.
   virtual uint64_t now_ns() const = 0;
+  // Whether that clock is the packets' own: it shows the latest time stamp of those that have come in, and what is due
+  // before a packet comes happens before. So it is in a graph that keeps no packets but those that a shaper delays.
+  virtual bool packet_time() const = 0;
   // Puts the element's task into the ring, if it is not there.
   virtual void wake() = 0;
   // The element's one timer; a later call replaces an earlier one. The past means soon.

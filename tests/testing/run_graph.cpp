@@ -10,6 +10,7 @@
 
 #include "elements/register_all.h"
 #include "elements/tables.h"
+#include "exec/scheduler/scheduler.h"
 #include "net/packet_builder.h"
 #include "ports/pcap/capture_writer.h"
 
@@ -34,6 +35,47 @@ std::string read_file(const std::string& path) {
 void write_file(const std::string& path, std::string_view bytes) {
   std::ofstream out(path, std::ios::binary);
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+namespace {
+
+// Every element's and every sink's, as text.
+std::string counters_of(const Router& router, const RunReport& report) {
+  std::string text;
+  for (size_t e = 0; e < router.elements.size(); ++e) {
+    const ElementCounters& c = report.totals.elements[e];
+    text += fmt::format("{} {} {}", router.elements[e]->name, c.packets, c.bytes);
+    for (size_t r = 0; r < kDropReasons; ++r) {
+      if (c.drops[r] != 0) text += fmt::format(" {}={}", to_string(static_cast<DropReason>(r)), c.drops[r]);
+    }
+    text += '\n';
+  }
+  for (const RunReport::Sink& sink : report.sinks)
+    text += fmt::format("sink {} {} {}\n", sink.element, sink.packets, sink.bytes);
+  return text;
+}
+
+}  // namespace
+
+GraphOutcome run_scheduled(const GraphRun& run) {
+  GraphOutcome outcome;
+  auto failed = [&](const Error& error) {
+    outcome.error = to_string(error);
+    return outcome;
+  };
+  Registry registry;
+  register_elements(registry);
+  auto graph = load_scheduler_graph(run.text, "test.click", registry, {});
+  if (!graph) return failed(graph.error());
+  SchedulerOptions options;
+  options.print = [&](std::string_view text) { outcome.printed.append(text).push_back('\n'); };
+  auto scheduler = Scheduler::create((*graph)->router, (*graph)->tables, options);
+  if (!scheduler) return failed(scheduler.error());
+  auto result = (*scheduler)->run(outcome.report);
+  outcome.counters = counters_of((*graph)->router, outcome.report);
+  if (!result) return failed(result.error());
+  outcome.ok = true;
+  return outcome;
 }
 
 GraphOutcome run_graph(const GraphRun& run) {
@@ -69,17 +111,7 @@ GraphOutcome run_graph(const GraphRun& run) {
   (*runtime)->publisher().publish(std::move(*snapshot));
   auto result = (*runtime)->run(outcome.report);
   const RunReport& report = outcome.report;
-  for (size_t e = 0; e < router->elements.size(); ++e) {
-    const ElementCounters& c = report.totals.elements[e];
-    outcome.counters += fmt::format("{} {} {}", router->elements[e]->name, c.packets, c.bytes);
-    for (size_t r = 0; r < kDropReasons; ++r) {
-      if (c.drops[r] != 0) outcome.counters += fmt::format(" {}={}", to_string(static_cast<DropReason>(r)), c.drops[r]);
-    }
-    outcome.counters += '\n';
-  }
-  for (const RunReport::Sink& sink : report.sinks) {
-    outcome.counters += fmt::format("sink {} {} {}\n", sink.element, sink.packets, sink.bytes);
-  }
+  outcome.counters = counters_of(*router, report);
   for (const auto& [port, c] : report.ports) {
     outcome.counters += fmt::format("port {} {} {}\n", port, c.packets, c.bytes);
   }

@@ -57,6 +57,8 @@ struct GraphOutcome {
 };
 
 GraphOutcome run_graph(const GraphRun& run);
+// The same by the packet scheduler, without what it does not count: ports, classes, rules.
+GraphOutcome run_scheduled(const GraphRun& run);
 
 // The text with the captures OUT, OUT2 and OUT3 of the folder in place of $OUT, $OUT2 and $OUT3.
 std::string with_outputs(const TempDir& dir, std::string text);

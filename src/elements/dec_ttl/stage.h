@@ -34,10 +34,11 @@ struct DecTtlStage {
     return 0;
   }
 
-  // See FastBurst: no multicast there.
+  // See FastBurst: no multicast there. Lanes that do not go on are not read again, so all columns change.
   uint32_t fast(FastBurst& burst, uint32_t mask) const {
     const uint32_t old = FastBurst::lanes_where([&](uint32_t i) { return (burst.hop[i] & 0xfe) == 0; });
     const uint32_t alive = mask & ~old;
+    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.hop[i] = next_hop_word(burst.hop[i]);
     for (uint32_t m = mask & old; m != 0; m &= m - 1) {
       const auto lane = static_cast<uint32_t>(std::countr_zero(m));
       burst.output[lane] = 1;

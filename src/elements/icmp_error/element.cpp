@@ -138,7 +138,7 @@ class IcmpErrorElement final : public Element {
     if (icmp_error_suppressed(headers, *error) != IcmpSuppressed::kNo) return;
     const uint32_t room = key.family == 6 ? kIcmpv6ErrorMaxBytes : kIcmpv4ErrorMaxBytes;
     Batch* made = context.spawn(0, room);
-    uint8_t* to = made == nullptr ? nullptr : made->reserve(room);
+    uint8_t* to = made == nullptr ? nullptr : made->reserve_clean(room);
     if (to == nullptr) {
       context.lose(1, DropReason::kNoBuffer);
       return;
@@ -148,7 +148,7 @@ class IcmpErrorElement final : public Element {
     const uint32_t parameter = *error == IcmpError::kPacketTooBig || pointer ? a.icmp_detail : 0;
     const uint32_t bytes = build_icmp_error(batch.frame(i), e.end, headers, *error, parameter, source, to, room);
     if (bytes == 0) return;
-    const uint32_t k = made->push(to, bytes, bytes, batch.timestamp_ns(i), batch.order(i));
+    const uint32_t k = made->push_made(batch, i, to, bytes, bytes);
     // The registers are those that CheckIPHeader would leave.
     const BatchView view = made->view();
     Packet p;
@@ -215,6 +215,7 @@ void register_icmp_error(Registry& registry) {
        .min = 1,
        .max = 1e6},
   };
+  c.processing = "h/h";
   c.drops = {DropReason::kIcmpRateLimited, DropReason::kNoBuffer};
   c.example = "ttl :: DecIPTTL; ttl[1] -> ICMPError(192.0.2.1 2001:db8::1) -> rt :: IPRoute(fib);";
   c.make = make_element<IcmpErrorElement>();

@@ -86,7 +86,7 @@ class IpFragmenter final : public Element {
     const uint32_t there = e.end > from ? std::min(e.end - from, piece.bytes) : 0;
     const uint32_t headers = link + piece.header_bytes;
     Batch* made = context.spawn(0, headers + there);
-    uint8_t* to = made == nullptr ? nullptr : made->reserve(headers + there);
+    uint8_t* to = made == nullptr ? nullptr : made->reserve_clean(headers + there);
     if (to == nullptr) {
       context.lose(1, DropReason::kNoBuffer);
       return;
@@ -95,7 +95,7 @@ class IpFragmenter final : public Element {
     std::memcpy(to, frame + e.data, link);
     pieces.write_header(piece, to + link);
     std::memcpy(to + headers, frame + from, there);
-    const uint32_t k = made->push(to, headers + there, headers + piece.bytes, batch.timestamp_ns(i), batch.order(i));
+    const uint32_t k = made->push_made(batch, i, to, headers + there, headers + piece.bytes);
     made->extent(k).l3 = static_cast<uint16_t>(link);
     made->annotation(k) = batch.annotation(i);
     made->port(k) = batch.port(i);
@@ -152,6 +152,7 @@ void register_ip_fragmenter(Registry& registry) {
   };
   c.outputs = {1, 2};
   c.output_docs = {"packets that fit, and fragments", "packets that must not be cut"};
+  c.processing = "h/h";
   c.drops = {DropReason::kTooBig,   DropReason::kBadOptions,          DropReason::kBadFragment,
              DropReason::kNotIp,    DropReason::kIpv4BadHeaderLength, DropReason::kIpv4TruncatedFrame,
              DropReason::kNoBuffer, DropReason::kCapturedTooShort};

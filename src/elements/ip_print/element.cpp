@@ -30,7 +30,7 @@ class IpPrint final : public Element {
       packets.for_each([&](uint32_t i) {
         line.assign(options_.prefix);
         describe(batch, i, line);
-        context.print(batch.order(i), line);
+        context.print(batch, i, line);
       });
     }
     context.forward(0, packets);

@@ -128,12 +128,14 @@ class Police final : public OrderedElement {
 
   Result<void> start(FlowContext&) override {
     bank_ = PolicerBank(config_, by_);
+    clock_ = {};
     return {};
   }
   void push(FlowContext& context, unsigned, PacketBox packet) override {
     Packet& p = packet->registers;
-    const Color color = bank_.police(context.now_ns(), policed_bytes(p.key.family != 0, p.data, p.l3, p.wire_end),
-                                     p.paint, p.rule, p.mark);
+    const uint64_t now = context.packet_time() ? clock_.at(packet->timestamp_ns) : context.now_ns();
+    const Color color =
+        bank_.police(now, policed_bytes(p.key.family != 0, p.data, p.l3, p.wire_end), p.paint, p.rule, p.mark);
     const auto number = static_cast<unsigned>(color);
     ++counts_[number];
     p.paint = static_cast<uint8_t>(number);
@@ -155,6 +157,7 @@ class Police final : public OrderedElement {
   PolicerConfig config_;
   PoliceBy by_ = PoliceBy::kAll;
   PolicerBank bank_;
+  PacketClock clock_;
   uint64_t counts_[kColors] = {};
 };
 
@@ -172,8 +175,9 @@ void register_police(Registry& registry) {
       "packet; buckets are full at first; exact to the nanosecond. The paint becomes the color: 0, 1 or 2; AWARE: a "
       "packet never gets a better one than it came with.\n\n"
       "The batch runtime goes by the packets' own time stamps, in the order of the input, so that the result does not "
-      "depend on workers or devices; the packet scheduler by its clock. Handlers there: `green`, `yellow`, `red`, "
-      "`reset_counts`.";
+      "depend on workers or devices; so does the packet scheduler in a graph without queues, generators and scripts, "
+      "where packets that others made have the time stamp of the packet that they were made of. With them it goes by "
+      "its clock. Handlers there: `green`, `yellow`, `red`, `reset_counts`.";
   c.arguments = {{.name = "RATE",
                   .kind = ArgumentKind::kBandwidth,
                   .positional = true,

@@ -30,7 +30,7 @@ class Print final : public Element {
             append_ascii(line, data, shown, 8, 0);
           }
         }
-        context.print(batch.order(i), line);
+        context.print(batch, i, line);
       });
     }
     context.forward(0, packets);

@@ -79,19 +79,28 @@ class Shape final : public OrderedElement {
 
   Result<void> start(FlowContext& context) override {
     wheel_ = std::make_unique<TimingWheel<PacketBox>>(capacity_);
+    started_ = !context.packet_time();
+    clock_ = {};
     rate_ = DepartureRate::of(rate_bps_, burst_, context.now_ns(), horizon_ns_);
     return {};
   }
   void push(FlowContext& context, unsigned, PacketBox packet) override {
     // What is due leaves before the next one comes. What does not fit is not charged.
     release(context);
-    const uint64_t now = context.now_ns();
+    const bool packet_time = context.packet_time();
+    const uint64_t now = packet_time ? clock_.at(packet->timestamp_ns) : context.now_ns();
+    if (!started_) {
+      // As OrderedShape.
+      started_ = true;
+      rate_ = DepartureRate::of(rate_bps_, burst_, now, horizon_ns_);
+    }
     const uint64_t at =
         wheel_->full() ? DepartureRate::kNever : stamp(rate_, word_, now, packet->registers.wire_length());
     if (at == DepartureRate::kNever) {
       context.drop(std::move(packet), DropReason::kShaperFull);
       return;
     }
+    if (packet_time) packet->timestamp_ns = std::max(packet->timestamp_ns, at);
     // Also what may go at once, so that nothing overtakes what is due and not yet out.
     wheel_->insert(at, std::move(packet));
     release(context);
@@ -150,6 +159,8 @@ class Shape final : public OrderedElement {
   uint32_t burst_ = 0;
   uint32_t capacity_ = 0;
   DepartureRate rate_;
+  bool started_ = false;
+  PacketClock clock_;
   std::unique_ptr<TimingWheel<PacketBox>> wheel_;
 };
 
@@ -167,9 +178,10 @@ void register_shape(Registry& registry) {
       "Rates do not drift.\n\n"
       "The batch runtime goes by the packets' own time stamps: packets wait where they leave the graph, their time "
       "stamp "
-      "becomes their departure, and the result does not depend on workers or devices. The packet scheduler goes by its "
-      "clock, and packets wait in the element; it runs graphs in which something delays, makes or leads packets in a "
-      "circle in front of this element, or makes packets behind it. Handlers there: `rate` (bytes per second; written "
+      "becomes their departure, and the result does not depend on workers or devices. In the packet scheduler, which "
+      "runs graphs in which something delays, makes or leads packets in a circle in front of this element, or makes "
+      "packets behind it, packets wait in the element: by the same time in a graph without queues, generators and "
+      "scripts, else by its clock. Handlers there: `rate` (bytes per second; written "
       "as "
       "RATE is; what was stamped keeps its time), `length`.";
   c.arguments = {Shape::kRate,

@@ -41,8 +41,9 @@ void register_strip(Registry& registry) {
   unstrip.group = "Headers";
   unstrip.summary = "puts bytes back at the packet's start";
   unstrip.description =
-      "Moves the data pointer back, over stripped bytes or into the 128 bytes of headroom, whose contents are not "
-      "defined.";
+      "Moves the data pointer back: over stripped bytes, which come back as they were, and over the 128 bytes of "
+      "headroom "
+      "in front of them, which are zeros.";
   unstrip.arguments = {length};
   unstrip.drops = {DropReason::kNoHeadroom};
   unstrip.example = "in -> Strip(14) -> CheckIPHeader -> Unstrip(14) -> out;";

@@ -302,16 +302,16 @@ uint32_t gather_fast_scalar(const BatchView& view, const uint32_t* rows, uint32_
 
 namespace {
 
-// What commit_fast stores: by lane, the word around the TTL and the packet's end.
+// What commit_fast stores, by lane, besides the columns themselves: the packet's end.
 struct Edits {
-  uint32_t hop[FastBurst::kLanes], end[FastBurst::kLanes];
+  uint32_t end[FastBurst::kLanes];
 };
 
 void edit_some(const BatchView& view, const FastBurst& burst, const Edits& edits, uint32_t mask) {
   for_lanes(mask, [&](uint32_t lane) {
     const uint32_t row = burst.row[lane];
     uint8_t* frame = burst.frame[lane];
-    if ((burst.hopped >> lane & 1) != 0) store_le32(frame + kFastL3 + kHopWord, edits.hop[lane]);
+    if ((burst.hopped >> lane & 1) != 0) store_le32(frame + kFastL3 + kHopWord, burst.hop[lane]);
     view.extent[row] = Extent{0, edits.end[lane], edits.end[lane], kFastL3, kFastL4};
     if ((burst.rewritten >> lane & 1) == 0) return;
     std::memcpy(frame, burst.rewrite[lane], 12);
@@ -332,7 +332,7 @@ inline void edit_run(const BatchView& view, const FastBurst& burst, const Edits&
 #pragma GCC unroll 4
   for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
     uint8_t* frame = burst.frame[i];
-    store_le32(frame + kFastL3 + kHopWord, edits.hop[i]);
+    store_le32(frame + kFastL3 + kHopWord, burst.hop[i]);
     std::memcpy(frame, burst.rewrite[i], 12);
   }
   std::memcpy(view.port + burst.row[0], burst.port, FastBurst::kLanes * sizeof burst.port[0]);
@@ -353,7 +353,6 @@ inline void edit_run(const BatchView& view, const FastBurst& burst, const Edits&
 inline void commit(const BatchView& view, const FastBurst& burst, uint32_t mask, bool headers) {
   Edits edits;
   uint32_t padding = 0;
-  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) edits.hop[i] = next_hop_word(burst.hop[i]);
   for (uint32_t i = 0; i < FastBurst::kLanes; ++i) edits.end[i] = burst.ip_bytes[i] + kFastL3;
   if (burst.one_run && (mask & burst.hopped & burst.rewritten) == ~uint32_t{0}) {
     for (uint32_t i = 0; i < FastBurst::kLanes; ++i) padding |= burst.length[i] ^ edits.end[i];

@@ -116,6 +116,7 @@ TEST(Fast, CommitsWhatEditsOfOneAfterAnotherMake) {
     const auto lanes = [&] { return static_cast<uint32_t>(next(state)) | (seed % 5 == 0 ? ~0u : 0u); };
     const uint32_t mask = lanes() & burst.lanes();
     burst.hopped = lanes();
+    for (uint32_t& hop : burst.hop) hop = next_hop_word(hop);
     burst.rewritten = lanes();
     for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
       for (uint8_t& byte : rewrites[i]) byte = static_cast<uint8_t>(next(state));

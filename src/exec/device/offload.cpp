@@ -42,7 +42,8 @@ Offload by_key(const PlanNode& node, const Router& router, bool one_list) {
   return o;
 }
 
-Offload by_frame(const PlanNode& node, const Router& router, RecordKind kind, bool one_list) {
+// `shows_headroom`: as of Plan.
+Offload by_frame(const PlanNode& node, const Router& router, RecordKind kind, bool one_list, bool shows_headroom) {
   Offload o;
   o.shape.kind = kind;
   FieldMask written = 0, needed = 0;
@@ -59,6 +60,12 @@ Offload by_frame(const PlanNode& node, const Router& router, RecordKind kind, bo
     // Bytes before the frame's start may be stale in a gathered header.
     if (t.frame == FrameUse::kInFront) {
       o.why = fmt::format("{} uncovers bytes before the frame", element.name);
+      return o;
+    }
+    // What was pushed there and stripped again does not come back with a record.
+    constexpr FieldMask kPushes = kFieldFrame | kFieldExtent;
+    if (shows_headroom && (t.writes & kPushes) == kPushes) {
+      o.why = fmt::format("what {} puts in front of frames may be uncovered again", element.name);
       return o;
     }
     if ((t.writes & kFieldExtent) != 0) ++o.shape.moves;
@@ -88,20 +95,20 @@ std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, Recor
     } else if (choice == RecordChoice::kKey) {
       o = by_key(node, router, one_list);
     } else if (choice == RecordChoice::kHeader || choice == RecordChoice::kAddress) {
-      o = by_frame(node, router, choice == RecordChoice::kHeader ? RecordKind::kHeader : RecordKind::kAddress,
-                   one_list);
+      o = by_frame(node, router, choice == RecordChoice::kHeader ? RecordKind::kHeader : RecordKind::kAddress, one_list,
+                   plan.shows_headroom);
     } else {
       // Fewest bytes first; a program with neither a lookup nor a sum over the frame gains nothing by the trip.
       o = by_key(node, router, one_list);
       bool sums = false;
       for (unsigned e : node.elements) sums |= router.elements[e]->stage_traits().frame == FrameUse::kPayload;
       if (sums) {
-        o = by_frame(node, router, RecordKind::kAddress, one_list);
+        o = by_frame(node, router, RecordKind::kAddress, one_list, plan.shows_headroom);
       } else if (!o.on_device) {
         FieldMask writes = 0;
         for (unsigned e : node.elements) writes |= router.elements[e]->stage_traits().writes;
         if ((writes & kLookups) != 0) {
-          o = by_frame(node, router, RecordKind::kHeader, one_list);
+          o = by_frame(node, router, RecordKind::kHeader, one_list, plan.shows_headroom);
         } else {
           o.why = "no lookup: the trip would cost more than the work";
         }

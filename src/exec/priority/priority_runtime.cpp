@@ -44,6 +44,7 @@ struct PriorityRuntime::Class {
   std::vector<PortCounters> ports;
   WorkerStats stats;  // what happens at egress
   std::vector<TxRecord> records;
+  std::vector<TxRecord*> limited;
   std::vector<const PrintRecord*> prints;
 };
 
@@ -408,13 +409,6 @@ void PriorityRuntime::write(Class& k, size_t s, const Chunk& chunk) {
     });
   }
   const std::lock_guard lock(egress_);
-  std::erase_if(records, [&](const TxRecord& record) {
-    if (record.limiter == 0) return false;
-    Limited& limited = limiters_[record.limiter - 1u];
-    if (limited.rate.admit(record.timestamp_ns)) return false;
-    ++k.stats.elements[limited.element].drops[static_cast<size_t>(DropReason::kIcmpRateLimited)];
-    return true;
-  });
   size_t written = 0;
   if (output_.ok()) output_ = sinks_[s]->write(records, written);
   if (!output_.ok()) failed_.store(true, std::memory_order_relaxed);
@@ -432,15 +426,22 @@ void PriorityRuntime::commit(unsigned qos_class, uint64_t sequence) {
   Class& k = *classes_[qos_class];
   Chunk& chunk = *k.chunks[view_.rings[qos_class].place(sequence)];
   const uint64_t done = now_ns();
+  if (!limiters_.empty()) {
+    const std::lock_guard lock(egress_);
+    hold_to_rates({&chunk.share, 1}, k.limited, [&](const TxRecord& record) {
+      Limited& limited = limiters_[record.limiter - 1u];
+      if (limited.rate.admit(record.timestamp_ns)) return true;
+      ++k.stats.elements[limited.element].drops[static_cast<size_t>(DropReason::kIcmpRateLimited)];
+      return false;
+    });
+  }
   for (size_t s = 0; s < sinks_.size(); ++s) {
     if (sinks_[s] != nullptr) write(k, s, chunk);
   }
   if (chunk.share.print_count != 0 && options_.run.print) {
     k.prints.clear();
     for (size_t i = 0; i < chunk.share.print_count; ++i) k.prints.push_back(&chunk.share.prints[i]);
-    std::sort(k.prints.begin(), k.prints.end(), [](const PrintRecord* a, const PrintRecord* b) {
-      return a->order != b->order ? a->order < b->order : a->sequence < b->sequence;
-    });
+    std::sort(k.prints.begin(), k.prints.end(), [](const PrintRecord* a, const PrintRecord* b) { return *a < *b; });
     const std::lock_guard lock(egress_);
     for (const PrintRecord* p : k.prints) options_.run.print(p->text);
   }

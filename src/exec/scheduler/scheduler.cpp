@@ -120,7 +120,9 @@ struct Scheduler::Impl {
   void wake_tasks();
   void fire(const Timer& timer);
   bool rest();
-  uint64_t now() const { return options.simulated ? simulated_ns : sluice::now_ns(); }
+  uint64_t now() const { return simulated() ? simulated_ns : sluice::now_ns(); }
+  bool simulated() const { return options.simulated || packet_time; }
+  void packet_comes(uint64_t timestamp_ns);
   void ask_stop(bool gently = false);
   void fail(Error why) {
     if (failure.message.empty()) failure = std::move(why);
@@ -162,6 +164,7 @@ struct Scheduler::Impl {
   std::deque<unsigned> ring;
   std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers;
   uint64_t timer_order = 0;
+  bool packet_time = false;  // see FlowContext::packet_time
   uint64_t simulated_ns = 0;
   uint64_t turns = 0;             // since simulated time went on
   uint64_t retry = ~uint64_t{0};  // the earliest time at which somebody who refused the current task will not
@@ -223,7 +226,7 @@ class Scheduler::Node final : public FlowContext {
   PacketBox bring(size_t bytes) override {
     PacketBox packet = impl_.pool.make(bytes);
     if (packet == nullptr) return nullptr;
-    packet->timestamp_ns = impl_.options.simulated ? impl_.simulated_ns : wall_ns();
+    packet->timestamp_ns = impl_.simulated() ? impl_.simulated_ns : wall_ns();
     came_in(bytes);
     return packet;
   }
@@ -233,6 +236,7 @@ class Scheduler::Node final : public FlowContext {
   }
 
   uint64_t now_ns() const override { return impl_.now(); }
+  bool packet_time() const override { return impl_.packet_time; }
   void wake() override {
     impl_.idle_told = false;
     if (in_ring_) return;
@@ -449,6 +453,7 @@ class Scheduler::Node final : public FlowContext {
     std::memcpy(frame, packet->registers.frame, batch_->extent(row).end);
     packet->registers.frame = frame;
     packet->timestamp_ns = batch_->timestamp_ns(row);
+    if (impl_.packet_time) impl_.packet_comes(packet->timestamp_ns);
     came_in(packet->registers.length());
     return packet;
   }
@@ -456,10 +461,14 @@ class Scheduler::Node final : public FlowContext {
   bool task() {
     if (flow_ != nullptr) return flow_->task(*this);
     if (source_ != nullptr) {
-      if (full_below(0)) return false;
-      PacketBox packet = next();
-      if (packet == nullptr) return false;
-      push(0, std::move(packet));
+      // Sources take the turns that they take in the batch runtime, unless queues are to be filled by and by.
+      uint32_t turn = impl_.packet_time ? source_turn(element_.port()) : 1;
+      for (; turn != 0 && !impl_.ended; --turn) {
+        if (full_below(0)) return false;
+        PacketBox packet = next();
+        if (packet == nullptr) return false;
+        push(0, std::move(packet));
+      }
       return true;
     }
     bool some = false;
@@ -500,7 +509,7 @@ class Scheduler::Node final : public FlowContext {
 // What a host element sees of one packet. What it hands on waits until it has returned: it may be asked again then.
 class Scheduler::HostBridge final : public HostContext {
  public:
-  explicit HostBridge(Node& node) : node_(node) {}
+  HostBridge(Node& node, uint8_t generation) : node_(node), generation_(generation) {}
 
   void forward(unsigned output, const Selection& packets) override {
     if (packets.has(0)) forwarded_ = output;
@@ -508,6 +517,7 @@ class Scheduler::HostBridge final : public HostContext {
   void drop(Batch&, uint32_t, DropReason reason) override { dropped_ = reason; }
   Batch* spawn(unsigned output, size_t bytes) override {
     if (output >= node_.outputs_.size() || node_.outputs_[output].empty()) return nullptr;
+    if (generation_ >= kMaxGenerations) return nullptr;
     if (!made_.empty() && made_.back().first == output && made_.back().second->has_room(bytes))
       return made_.back().second.get();
     if (made_.size() == kMaxOpenBatches) return nullptr;
@@ -528,7 +538,7 @@ class Scheduler::HostBridge final : public HostContext {
     node_.impl_.stats.generated += count;
     node_.counters().drops[static_cast<size_t>(reason)] += count;
   }
-  void print(uint32_t, std::string_view text) override {
+  void print(const Batch&, uint32_t, std::string_view text) override {
     if (node_.impl_.options.print) node_.impl_.options.print(text);
   }
   uint8_t limiter() const override {
@@ -545,11 +555,12 @@ class Scheduler::HostBridge final : public HostContext {
 
  private:
   Node& node_;
+  uint8_t generation_;
 };
 
 // The packet back where it leaves by output `wanted`; everything else is handed on.
 PacketBox Scheduler::Node::host(PacketBox packet, unsigned input, unsigned wanted) {
-  HostBridge bridge(*this);
+  HostBridge bridge(*this, packet->generation);
   Batch& batch = *impl_.scratch;
   batch.clear();
   const Packet& p = packet->registers;
@@ -574,19 +585,24 @@ PacketBox Scheduler::Node::host(PacketBox packet, unsigned input, unsigned wante
       std::memcpy(to - kHeadroom, child->registers.frame - kHeadroom, kHeadroom + child->registers.end);
       child->registers.frame = to;
       child->timestamp_ns = children->timestamp_ns(i);
+      child->generation = static_cast<uint8_t>(packet->generation + 1);
       ++impl_.stats.generated;
       made.emplace_back(output, std::move(child));
     }
     impl_.spare.push_back(std::move(children));
   }
-  for (auto& [output, child] : made) push(output, std::move(child));
-  if (bridge.forwarded_ == wanted) return packet;
-  if (bridge.forwarded_) {
+  // The packet goes first, then what was made of it, as in the batch runtime (exec/descent.h). What makes packets is
+  // not asked for them.
+  PacketBox answer;
+  if (bridge.forwarded_ == wanted) {
+    answer = std::move(packet);
+  } else if (bridge.forwarded_) {
     push(*bridge.forwarded_, std::move(packet));
   } else {
     drop(std::move(packet), bridge.dropped_.value_or(DropReason::kDiscard));
   }
-  return nullptr;
+  for (auto& [output, child] : made) push(output, std::move(child));
+  return answer;
 }
 
 // -- construction ----------------------------------------------------------------------------------------------------
@@ -612,6 +628,10 @@ Scheduler::Impl::Impl(Router& r, const SchedulerOptions& o, FlowPool& p, Schedul
     : router(r), options(o), owner(s), pool(p) {
   const size_t n = router.elements.size();
   stats.elements.resize(n);
+  packet_time =
+      std::none_of(router.elements.begin(), router.elements.end(),
+                   [](const auto& element) { return element->kind() == ElementKind::kFlow; }) &&
+      std::none_of(router.connections.begin(), router.connections.end(), [](const auto& c) { return c.pull; });
   if (before != nullptr) {
     simulated_ns = before->simulated_ns;
     limiters = before->limiters;
@@ -866,6 +886,17 @@ void Scheduler::Impl::fire(const Timer& timer) {
   }
 }
 
+// What is due by then happens first.
+void Scheduler::Impl::packet_comes(uint64_t timestamp_ns) {
+  while (!timers.empty() && timers.top().at <= timestamp_ns) {
+    const Timer timer = timers.top();
+    timers.pop();
+    simulated_ns = std::max(simulated_ns, timer.at);
+    fire(timer);
+  }
+  simulated_ns = std::max(simulated_ns, timestamp_ns);
+}
+
 // No task can run. False: nothing can happen any more.
 bool Scheduler::Impl::rest() {
   while (!timers.empty()) {
@@ -876,7 +907,7 @@ bool Scheduler::Impl::rest() {
   }
   if (timers.empty()) return false;
   turns = 0;
-  if (options.simulated) {
+  if (simulated()) {
     simulated_ns = std::max(simulated_ns, timers.top().at);
     return true;
   }
