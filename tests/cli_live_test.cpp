@@ -129,6 +129,58 @@ for i in $(seq 600); do "$s" show runtime -o json > runtime.json; grep -q '"pack
   EXPECT_NE(read("taken.txt").find("another process answers there"), std::string::npos) << read("taken.txt");
 }
 
+// The client reads what its user named, where its user is, in any form; the running process gets what it holds.
+TEST_F(CliLiveTest, TheClientReadsAndSends) {
+  write("one.acl", "permit udp from any to any port 53\n");
+  write("edit", "add at 1 deny icmp from any to any\n");
+  write("bad.acl", "permit ip from any to any\npermitt ip from any to any\n");
+  const std::string latin = "permit ip from any to any # \xe9t\xe9\n";
+  write("latin.acl", latin);
+  std::string many;
+  for (int i = 0; i < 5000; ++i) many += "11." + std::to_string(i / 200) + "." + std::to_string(i % 200) + ".0/24 b\n";
+  write("many", many);
+  const Said said = beside(standard_ + " --wait",
+                           R"sh(s="$SLUICE"
+mkdir elsewhere && cd elsewhere && export SLUICE_SOCKET=$PWD/../s
+mkdir sub && echo 'include "part.acl"' > sub/all.acl && echo 'permit tcp from any to any' > sub/part.acl
+"$s" compile -q --acl ../one.acl --out one.img
+gzip -k one.img; cp ../one.acl here.acl; xz -k here.acl; mkfifo fifo
+try() { timeout 60 "$@" > said 2>> ../errors; echo "$? $(grep -o '[0-9,]* -> [0-9,]* [a-z ]*' said)" >> ../codes; }
+try "$s" acl replace acl here.acl
+try "$s" acl replace acl <(cat ../one.acl ../one.acl)
+try "$s" acl replace acl - < ../one.acl
+cat ../one.acl ../one.acl | try "$s" acl replace acl /dev/stdin
+try "$s" acl replace acl here.acl.xz
+try "$s" acl replace acl one.img
+try "$s" acl replace acl <(cat one.img.gz)
+try "$s" acl replace acl sub/all.acl
+try "$s" acl replace acl ../latin.acl
+(cat ../edge.acl > fifo) & try "$s" acl replace acl fifo; wait $!
+cat ../edit | try "$s" acl apply acl -
+try "$s" acl apply acl --changes <(gzip -c ../edit)
+try "$s" routes replace fib ../many
+try "$s" routes replace fib - < ../rib
+gzip -c ../many | try "$s" routes replace fib ../rib,source=x,preference=3,-
+try "$s" routes apply fib - <<< 'delete 8.0.0.0/8'
+try "$s" acl replace acl ../bad.acl
+try "$s" acl replace acl none.acl
+try "$s" acl replace acl sub
+try "$s" routes replace fib -,- < ../rib
+cd ..)sh");
+  EXPECT_EQ(read("codes"),
+            "0 3 -> 1 rules\n0 1 -> 2 rules\n0 2 -> 1 rules\n0 1 -> 2 rules\n0 2 -> 1 rules\n0 1 -> 1 rules\n"
+            "0 1 -> 1 rules\n0 1 -> 1 rules\n0 1 -> 1 rules\n0 1 -> 3 rules\n0 3 -> 4 rules\n0 4 -> 5 rules\n"
+            "0 2 -> 5,000 routes\n0 5,000 -> 2 routes\n0 2 -> 5,002 routes\n0 5,002 -> 5,001 routes\n"
+            "1 \n3 \n3 \n2 \n")
+      << read("errors") << said.err;
+  EXPECT_EQ(read("run.code"), "0\n") << read("run.err");
+  const std::string errors = read("errors");
+  EXPECT_NE(errors.find("../bad.acl:2:1: error: "), std::string::npos) << errors;
+  EXPECT_NE(errors.find("none.acl: cannot open: No such file or directory"), std::string::npos) << errors;
+  EXPECT_NE(errors.find("sub: cannot read: it is a folder"), std::string::npos) << errors;
+  EXPECT_EQ(errors.find(path("")), std::string::npos) << "names are the user's own: " << errors;
+}
+
 TEST_F(CliLiveTest, ARepeatedCaptureGoesOnUntilASignal) {
   const Said said =
       beside(standard_ + " --repeat -o json --workers 2",
@@ -193,8 +245,13 @@ for i in $(seq 600); do test "$("$s" graph read q.length)" = 0 && break; sleep 0
 "$s" graph read q.capacity > capacity.txt
 "$s" graph show > graph.txt
 "$s" show runtime > runtime.txt; echo $? >> codes
-"$s" show tables 2> tables.txt; echo $? >> codes)sh");
-  EXPECT_EQ(read("codes"), "1\n0\n1\n0\n0\n0\n1\n") << said.err;
+"$s" show tables 2> tables.txt; echo $? >> codes
+mkdir sub; echo 'elementclass Held { input -> Queue(9) -> output }' > sub/held.click; cd sub
+echo 'require(library held); RatedSource(RATE 10) -> Held -> Discard;' > own.click
+for file in own.click - <(xz -c own.click); do
+  "$s" graph swap $file --socket ../s < own.click > ../swap.txt 2>&1; echo $? >> ../codes
+done; cd ..)sh");
+  EXPECT_EQ(read("codes"), "1\n0\n1\n0\n0\n0\n1\n0\n0\n1\n") << said.err << read("swap.txt");
   EXPECT_EQ(read("run.code"), "0\n") << read("run.err");
   EXPECT_NE(read("bad.txt").find("bad.click:1:27: error: element 'Nobody' is not declared\n"), std::string::npos)
       << read("bad.txt");
@@ -208,7 +265,9 @@ for i in $(seq 600); do test "$("$s" graph read q.length)" = 0 && break; sleep 0
   EXPECT_NE(read("tables.txt").find("it has graph show"), std::string::npos) << read("tables.txt");
   const Json report = json_of("run.out");
   EXPECT_GT(report["packets_in"], 0);
-  EXPECT_EQ(report["elements"].size(), 6u);
+  EXPECT_EQ(report["elements"].size(), 3u);
+  // A library stands beside the file that asks for it: beside /dev/fd/63 there is none.
+  EXPECT_NE(read("swap.txt").find("/dev/fd/held"), std::string::npos) << read("swap.txt");
 }
 
 // A graph without queues is replaced where it is run as one with them, and says how where it is not.

@@ -82,6 +82,17 @@ std::string error_of(const Result<TableChange>& change) {
   return change.ok() ? "no error" : to_string(change.error());
 }
 
+// The list or the table anew, from files.
+Result<TableChange> replace_acl(LiveTables& tables, const std::string& path) {
+  auto file = InputFile::open(path);
+  if (!file.ok()) return std::move(file).error();
+  return tables.replace_acl("edge", *file, {}, false);
+}
+Result<TableChange> replace_routes(LiveTables& tables, const std::string& path) {
+  InputSet inputs;
+  return tables.replace_routes("fib", {path}, inputs, false);
+}
+
 class LiveTablesTest : public ::testing::Test {
  protected:
   void write(const std::string& name, const std::string& text) const { testing::write_file(dir_ / name, text); }
@@ -167,9 +178,8 @@ TEST_F(LiveTablesTest, WhatIsWrongChangesNothingAndIsSaidWithItsPlace) {
   EXPECT_NE(error_of(live.tables->change_acl("egde", "delete 1", "c", false)).find("did you mean 'edge'?"),
             std::string::npos);
   write("bad.acl", "permit ip from any to any\npermit tcp from any to any port 90-80\n");
-  EXPECT_NE(error_of(live.tables->replace_acl("edge", dir_ / "bad.acl", "auto", false)).find("bad.acl:2:"),
-            std::string::npos);
-  EXPECT_NE(error_of(live.tables->replace_acl("edge", dir_ / "none", "auto", false)).find("none"), std::string::npos);
+  EXPECT_NE(error_of(replace_acl(*live.tables, dir_ / "bad.acl")).find("bad.acl:2:"), std::string::npos);
+  EXPECT_NE(error_of(replace_acl(*live.tables, dir_ / "none")).find("none"), std::string::npos);
   EXPECT_EQ(live.list(), before);
   EXPECT_EQ(live.runtime->publisher().generation(), 1u);
 }
@@ -290,7 +300,7 @@ TEST_F(LiveTablesTest, AutoChoosesAgainWhenAListHasGrownOrShrunk) {
   EXPECT_EQ(algorithm(lines("add ", 700, 900)), few) << "499: it does not flip";
   // Another list whole is chosen for as at the start.
   write("more.acl", lines("", 0, 2000));
-  auto change = live.tables->replace_acl("edge", dir_ / "more.acl", "auto", false);
+  auto change = replace_acl(*live.tables, dir_ / "more.acl");
   ASSERT_TRUE(change.ok()) << error_of(change);
   EXPECT_EQ(change->algorithm, best());
   EXPECT_EQ(algorithm("delete 7\n"), TupleMergeAcl::kName);
@@ -407,7 +417,7 @@ TEST_F(LiveTablesTest, ADryRunAndALimitLeaveThingsAsTheyAre) {
   write("many.acl", many);
   Live small(graph(), {}, bytes + 20'000);
   const std::string before = small.list();
-  const std::string said = error_of(small.tables->replace_acl("edge", dir_ / "many.acl", "auto", false));
+  const std::string said = error_of(replace_acl(*small.tables, dir_ / "many.acl"));
   EXPECT_NE(said.find("more than the limit"), std::string::npos) << said;
   EXPECT_EQ(small.list(), before);
   EXPECT_TRUE(small.tables->change_acl("edge", "delete 1\n", "c", false).ok()) << "what fits is taken";
@@ -435,7 +445,7 @@ TEST_F(LiveTablesTest, RoutesByTheLineAndByTheFile) {
   ASSERT_NE(way, nullptr);
   EXPECT_EQ(way->port, 3);
   write("other", "8.8.8.8/32 d\n");
-  ASSERT_TRUE(live.tables->replace_routes("fib", {dir_ / "other"}, false).ok());
+  ASSERT_TRUE(replace_routes(*live.tables, dir_ / "other").ok());
   EXPECT_EQ(routes(), "8.8.8.8/32 d;");
   const auto fault = [&](const std::string& text) {
     return error_of(live.tables->change_routes("fib", text, "c", false));
@@ -543,7 +553,7 @@ TEST_F(LiveTablesTest, CompiledImagesGiveTheirRulesButNotTheirRoutes) {
   EXPECT_EQ(change->entries_after, 3u);
   EXPECT_NE(error_of(live.tables->change_routes("fib", "delete 8.0.0.0/8", "c", false)).find("compiled image"),
             std::string::npos);
-  ASSERT_TRUE(live.tables->replace_routes("fib", {dir_ / "rib"}, false).ok());
+  ASSERT_TRUE(replace_routes(*live.tables, dir_ / "rib").ok());
   EXPECT_TRUE(live.tables->change_routes("fib", "delete 8.0.0.0/8", "c", false).ok());
 }
 
@@ -572,7 +582,18 @@ TEST_F(LiveTablesTest, RequestsThatMakeNoSense) {
                            R"({"v":1,"command":"acl change","table":"edge"})",
                            R"({"v":1,"command":"routes replace","table":"fib","files":[]})",
                            R"({"v":1,"command":"routes replace","table":"fib","files":[7]})",
-                           R"({"v":1,"command":"acl replace","table":"edge","file":"/none","format":"zip"})"}) {
+                           R"({"v":1,"command":"acl replace","table":"edge","file":"/none","format":"zip"})",
+                           R"({"v":1,"command":"acl replace","table":"edge","file":"/none"})",
+                           R"({"v":1,"command":"acl replace","table":"edge","file":"/dev/zero"})",
+                           R"({"v":1,"command":"acl replace","table":"edge","file":7})",
+                           R"({"v":1,"command":"acl replace","table":"edge","file":{}})",
+                           R"({"v":1,"command":"acl replace","table":"edge","file":{"name":"x"}})",
+                           R"({"v":1,"command":"acl replace","table":"edge","file":{"text":"x"}})",
+                           R"({"v":1,"command":"acl replace","table":"edge","file":{"name":"x","text":7}})",
+                           R"({"v":1,"command":"acl replace","table":"edge","file":{"name":"x","base64":"x"}})",
+                           R"({"v":1,"command":"acl replace","table":"edge","file":{"name":"x","path":"/dev/zero"}})",
+                           R"({"v":1,"command":"acl replace","table":"edge","file":{"name":"x","text":"","path":""}})",
+                           R"({"v":1,"command":"acl replace","table":"edge","file":{"name":"x","text":"","x":""}})"}) {
     SCOPED_TRACE(line);
     const std::string said = live.control->answer(line);
     EXPECT_EQ(said.find('\n'), std::string::npos);

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "app_state.h"
+#include "base/input_file.h"
 #include "control/report.h"
 
 namespace sluice::app {
@@ -39,6 +40,7 @@ void install_signal_handlers() {
   action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second one ends the program at once
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  InputFile::stop_when(&g_interrupted);
   // A closed pipe is an error of write(), which is reported (or not) where the output stands.
   signal(SIGPIPE, SIG_IGN);
 }

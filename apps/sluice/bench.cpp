@@ -98,8 +98,9 @@ double rate_of(uint64_t items, const std::function<void()>& f) {
 
 RuleSet rules_of(const Options& o, std::string& text, std::string& format) {
   if (!o.rules.empty()) {
-    text = need(read_whole_file(o.rules), Exit::kIo);
-    return read_rules(o.rules, o.format, &format);
+    check_regular("--rules", o.rules);
+    InputSet inputs = open_inputs({{"--rules", o.rules}});
+    return read_rules(inputs, o.rules, o.format, &format, &text);
   }
   RulesOptions r;
   r.shape = shape_of(o.shape);
@@ -210,9 +211,11 @@ Exit bench_classify(const Options& o) {
   std::vector<Case> cases;
   Sha256 input;
   if (!o.rules.empty()) {
-    input.update(need(read_whole_file(o.rules), Exit::kIo));
-    classify_list(o, devices, read_rules(o.rules, o.format, nullptr),
-                  std::filesystem::path(o.rules).filename().string(), algorithms, verified, cases);
+    InputSet inputs = open_inputs({{"--rules", o.rules}});
+    std::string text;
+    const RuleSet set = read_rules(inputs, o.rules, o.format, nullptr, &text);
+    input.update(text);
+    classify_list(o, devices, set, std::filesystem::path(o.rules).filename().string(), algorithms, verified, cases);
   } else {
     for (const std::string& shape : o.shapes) {
       for (const uint32_t count : o.counts) {
@@ -232,10 +235,15 @@ Exit bench_classify(const Options& o) {
 Rib rib_of(const Options& o, std::string& hash) {
   if (const std::string& given = o.like.empty() ? o.routes : o.like; !given.empty()) {
     Sha256 sum;
-    for (const std::string& file : split_route_files(given))
-      sum.update(need(sha256_of_file(path_of_route_file(file)), Exit::kIo));
+    const char* const option = o.like.empty() ? "--routes" : "--like";
+    const std::vector<std::string> files = split_route_files(given);
+    NamedInputs named;
+    add_route_inputs(named, option, files);
+    for (const auto& [name, path] : named) check_regular(name, path);
+    InputSet inputs = open_inputs(named);
+    for (const auto& [name, path] : named) sum.update(need(sha256_of_file(path), Exit::kIo));
     hash = sum.finish();
-    return read_routes(split_route_files(given), nullptr);
+    return read_routes(inputs, files, nullptr);
   }
   RoutesOptions r;
   r.ipv4_count = o.ipv4;
@@ -589,19 +597,27 @@ Exit bench_pipeline(const Options& o) {
     file.write(routes);
     need(file.commit(), Exit::kIo);
   } else {
-    for (const std::string& file : g.routes) hash.update(need(sha256_of_file(path_of_route_file(file)), Exit::kIo));
+    for (const std::string& file : g.routes) {
+      check_regular("--routes", path_of_route_file(file));
+      hash.update(need(sha256_of_file(path_of_route_file(file)), Exit::kIo));
+    }
   }
   // Packets of the access list's regions mostly have destinations that no table covers: a default route makes them go
   // the whole way.
-  if (!Image::is_image_file(g.routes[0])) {
+  InputFile first = need(InputFile::open(path_of_route_file(g.routes[0])), Exit::kIo);
+  if (!need(Image::is_next(first))) {
     AtomicFile file = need(AtomicFile::create(folder / "default"), Exit::kIo);
     file.write("0.0.0.0/0 1\n::/0 1\n");
     need(file.commit(), Exit::kIo);
     g.routes.insert(g.routes.begin(), folder / "default");
   }
-  if (!o.adjacencies.empty()) g.adjacencies = {o.adjacencies};
+  if (!o.adjacencies.empty()) {
+    check_regular("--adjacencies", o.adjacencies);
+    g.adjacencies = {o.adjacencies};
+  }
   g.permit_by_default = true;
-  const Rib rib = read_routes(g.routes, nullptr);
+  InputSet inputs;
+  const Rib rib = read_routes(inputs, g.routes, nullptr);
   std::vector<IpPrefix> destinations;
   for (const Route4& r : rib.routes4()) destinations.push_back({{0, r.address, 4}, r.length});
   std::vector<Case> cases;

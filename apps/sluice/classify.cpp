@@ -20,9 +20,9 @@ Exit classify(const ClassifyFlags& o) {
   check_acl_algorithm(o.algorithm);
   const OpenDevices devices = open_devices(o.device);
   const std::string& device = devices.label;
-  need(check_readable(o.trace.empty() ? o.capture : o.trace), Exit::kIo);
-  const LoadedAcl acl = load_acl(o.rules, o.format, o.algorithm, acl_target(devices));
-  auto source = o.trace.empty() ? open_capture_keys(o.capture) : open_trace(o.trace);
+  InputSet inputs = open_inputs({{"--rules", o.rules}, {"--trace", o.trace}, {"--in", o.capture}});
+  const LoadedAcl acl = load_acl(inputs, o.rules, o.format, o.algorithm, acl_target(devices));
+  auto source = o.trace.empty() ? open_capture_keys(inputs, o.capture) : open_trace(inputs, o.trace);
 
   std::unique_ptr<DeviceLookup> on_device;
   std::vector<KeyResult> results_of;
@@ -135,7 +135,7 @@ void add_classify(CLI::App& root) {
       "sluice classify --rules edge.img --trace - -o json < trace.txt",
       [o] { return classify(*o); });
   sub->add_option("--rules", o->rules,
-                  "Rule file of any format (plain, gzip or bzip2), or an image from `sluice compile`")
+                  "Rule file of any format, plain or compressed, or an image from `sluice compile`")
       ->required()
       ->type_name("FILE");
   add_acl_options(*sub, o->format, o->algorithm);
@@ -143,7 +143,7 @@ void add_classify(CLI::App& root) {
          "--trace", o->trace,
          "ClassBench trace: sip dip sport dport proto [[word] rule], in decimal; the flags are the upper half of word")
       ->type_name("FILE");
-  sub->add_option("--in", o->capture, "Capture: pcap or pcapng, plain or gzip")->type_name("PCAP");
+  sub->add_option("--in", o->capture, "Capture: pcap or pcapng, plain or compressed")->type_name("PCAP");
   sub->add_option("--out", o->out, "Where the lines go (default: stdout); appears when it is complete")
       ->type_name("FILE");
   add_device_options(*sub, o->device, false);

@@ -232,9 +232,10 @@ Exit read_handlers(const ClickFlags& flags, Scheduler& scheduler) {
 int click_main(int argc, char** argv) {
   const ClickFlags flags = ClickLine(argc, argv).read();
   const std::string file = flags.file.empty() ? "-" : flags.file;
-  std::string text = flags.has_expression ? flags.expression : need(read_whole_file(file), Exit::kIo);
+  Defines defines = flags.defines;
+  std::string text = flags.has_expression ? flags.expression : read_configuration(file, defines);
   const std::string name = flags.has_expression ? "config" : file == "-" ? "standard input" : file;
-  const auto pipeline = load_pipeline(std::move(text), name, flags.defines, {}, false, false, Scheduled::kAlways);
+  const auto pipeline = load_pipeline(std::move(text), name, defines, {}, false, false, Scheduled::kAlways);
   if (!flags.graph_to.empty()) write_graph(flags.graph_to, print_click(pipeline->graph));
   if (flags.quit && flags.handlers.empty()) return 0;
 

@@ -6,7 +6,6 @@
 
 #include "app.h"
 #include "formats/adjacency_text.h"
-#include "formats/compressed_file.h"
 #include "formats/rule_files.h"
 #include "inputs.h"
 #include "tables/adjacency/adjacency_model.h"
@@ -36,17 +35,19 @@ Exit compile(const CompileOptions& o) {
   uint64_t entries = 0;
   std::string what, algorithm, entries_are;
   std::shared_ptr<const Image> image;
-  auto refuse_image = [](const std::string& file) {
-    if (file != "-" && Image::is_image_file(file)) {
-      fail(Exit::kBadInput, fmt::format("{}: this is a compiled image already", file),
+  const std::vector<std::string> files = split_route_files(o.routes);
+  NamedInputs named = {{"--acl", o.acl}, {"--adjacencies", o.adjacencies}};
+  add_route_inputs(named, "--routes", files);
+  InputSet inputs = open_inputs(named);
+  for (const auto& [option, path] : named) {
+    InputFile* const file = path.empty() ? nullptr : inputs.find(path);
+    if (file != nullptr && need(Image::is_next(*file)))
+      fail(Exit::kBadInput, fmt::format("{}: this is a compiled image already", file->name()),
            "give the file it was compiled from");
-    }
-  };
+  }
   if (!o.acl.empty()) {
     check_acl_algorithm(o.algorithm);
-    need(check_readable(o.acl), Exit::kIo);
-    refuse_image(o.acl);
-    const LoadedAcl acl = load_acl(o.acl, o.format, o.algorithm);
+    const LoadedAcl acl = load_acl(inputs, o.acl, o.format, o.algorithm);
     what = "acl";
     algorithm = acl.algorithm;
     entries = acl.count;
@@ -56,12 +57,7 @@ Exit compile(const CompileOptions& o) {
     image = acl.image;
   } else if (o.adjacencies.empty()) {
     check_lpm_algorithms(o.algorithm);
-    const std::vector<std::string> files = split_route_files(o.routes);
-    for (const std::string& file : files) {
-      need(check_readable(path_of_route_file(file)), Exit::kIo);
-      refuse_image(path_of_route_file(file));
-    }
-    const LoadedRoutes routes = load_routes(files, o.algorithm);
+    const LoadedRoutes routes = load_routes(inputs, files, o.algorithm);
     what = "routes";
     algorithm = routes.algorithm4 + "," + routes.algorithm6;
     entries = routes.rib.size();
@@ -71,10 +67,10 @@ Exit compile(const CompileOptions& o) {
     image = routes.image;
   } else {
     const Stopwatch parse;
-    const std::string text = need(read_text_file(o.adjacencies), Exit::kIo);
-    const Rib rib = read_routes(split_route_files(o.routes), nullptr);
-    const AdjacencyModel model =
-        need(parse_adjacencies(text, o.adjacencies == "-" ? "standard input" : o.adjacencies, rib));
+    InputFile file = need(inputs.take(o.adjacencies), Exit::kIo);
+    const std::string text = need(file.table());
+    const Rib rib = read_routes(inputs, files, nullptr);
+    const AdjacencyModel model = need(parse_adjacencies(text, file.name(), rib));
     print_warnings(model.warnings);
     parse_seconds = parse.seconds();
     const Stopwatch build;
@@ -238,37 +234,19 @@ Json describe_routes(const LoadedRoutes& routes, const std::string& file) {
   return json;
 }
 
-Result<std::string> read_start(const std::string& file, size_t bytes) {
-  std::FILE* f = std::fopen(file.c_str(), "rb");
-  if (f == nullptr) return Error(fmt::format("{}: cannot open", file));
-  std::string text(bytes, '\0');
-  text.resize(std::fread(text.data(), 1, bytes, f));
-  std::fclose(f);
-  return text;
-}
-
-// As the header says; the reader of that kind checks the rest.
-ImageKind image_kind(const std::string& file) {
-  ImageHeader header{};
-  const std::string start = need(read_start(file, sizeof header), Exit::kIo);
-  std::memcpy(&header, start.data(), start.size());
-  return static_cast<ImageKind>(header.kind);
-}
-
 // By its content: an image says what it is, rules begin as detect_rule_format says or with a verb, the rest are routes.
-std::string guess_kind(const std::string& file) {
-  if (file == "-") return "rules";
-  if (Image::is_image_file(file)) {
+std::string guess_kind(InputFile& file) {
+  if (need(Image::is_next(file))) {
+    const uint32_t is = need(Image::next_kind(file));
     for (const auto& [kind, name] : {std::pair{ImageKind::kAcl, "rules"},
                                      {ImageKind::kRoutes, "routes"},
                                      {ImageKind::kAdjacency, "adjacencies"}}) {
-      if (image_kind(file) == kind) return name;
+      if (is == static_cast<uint32_t>(kind)) return name;
     }
     return "rules";  // damaged: its reader says how
   }
-  ByteStream stream = need(ByteStream::open(file), Exit::kIo);
-  std::string start(4096, '\0');
-  start.resize(need(stream.read(std::as_writable_bytes(std::span(start)))));
+  const auto bytes = need(file.peek());
+  const std::string start(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   for (size_t at = 0; at < start.size();) {
     const size_t end = std::min(start.find('\n', at), start.size());
     const size_t first = start.find_first_not_of(" \t\r", at);
@@ -294,19 +272,23 @@ Exit tables(const TablesOptions& o) {
   if (o.algorithms) return list_algorithms();
   if (o.files.empty())
     fail(Exit::kUsage, "no file is named", "see 'sluice tables --help'; --algorithms lists the algorithms");
+  NamedInputs named;
+  for (const std::string& file : o.files) named.emplace_back("FILE", file);
+  check_read_once(named);
   Json all = Json::array();
   bool bad = false;
   Exit worst = Exit::kOk;
   for (const std::string& file : o.files) {
     try {
-      need(check_readable(file), Exit::kIo);
-      const std::string kind = o.kind == "auto" ? guess_kind(file) : o.kind;
+      InputSet inputs = open_inputs({{"FILE", file}});
+      const std::string kind = o.kind == "auto" ? guess_kind(*inputs.find(file)) : o.kind;
       if (kind == "rules") {
-        all.push_back(describe_acl(load_acl(file, "auto", o.algorithm)));
+        all.push_back(describe_acl(load_acl(inputs, file, "auto", o.algorithm)));
       } else if (kind == "routes") {
-        all.push_back(describe_routes(load_routes({file}, o.algorithm), file));
+        all.push_back(describe_routes(load_routes(inputs, {file}, o.algorithm), file));
       } else {
-        const Image image = need(Image::open(file, ImageKind::kAdjacency));
+        InputFile input = need(inputs.take(file), Exit::kIo);
+        const Image image = need(Image::read(input, ImageKind::kAdjacency));
         const AdjacencyView view = need(open_adjacencies(image));
         all.push_back({{"file", file},
                        {"kind", "adjacencies"},
@@ -383,13 +365,13 @@ void add_compile(CLI::App& root) {
   auto o = std::make_shared<CompileOptions>();
   CLI::App* sub =
       add_subcommand(root, "compile", "Tables",
-                     "Compiles an access list, routes or adjacencies into an image: a file that other commands map\n"
+                     "Compiles an access list, routes or adjacencies into an image: a file that other commands read\n"
                      "instead of parsing and building.",
                      "sluice compile --acl edge.acl --out edge.img\n"
                      "sluice compile --routes rib4.txt,rib6.txt --algorithm dir24,poptrie --out rib.img\n"
                      "sluice compile --adjacencies neighbours.txt --routes rib4.txt,rib6.txt --out adj.img",
                      [o] { return compile(*o); });
-  sub->add_option("--acl", o->acl, "Rule file of any format (plain, gzip or bzip2)")->type_name("FILE");
+  sub->add_option("--acl", o->acl, "Rule file of any format, plain or compressed")->type_name("FILE");
   sub->add_option("--routes", o->routes, "Route files, text or MRT, joined by commas")->type_name("FILE[,FILE]");
   sub->add_option("--adjacencies", o->adjacencies, "Adjacency file; its next hops are those of --routes")
       ->type_name("FILE");

@@ -11,7 +11,6 @@
 #include "elements/dec_ttl/stage.h"
 #include "elements/ip_input/stage.h"
 #include "formats/adjacency_text.h"
-#include "formats/compressed_file.h"
 #include "inputs.h"
 #include "net/ipv4_fragment.h"
 #include "net/packet_builder.h"
@@ -77,6 +76,10 @@ Exit explain(const ExplainFlags& o) {
   if (given == 0) fail(Exit::kUsage, "--packet, --hex or --in is missing");
   if (given > 1) fail(Exit::kUsage, "--packet, --hex and --in cannot be given together");
   if (!o.adjacencies.empty() && o.routes.empty()) fail(Exit::kUsage, "--adjacencies needs --routes");
+  const std::vector<std::string> route_files = split_route_files(o.routes);
+  NamedInputs named = {{"--in", o.capture}, {"--acl", o.acl}, {"--adjacencies", o.adjacencies}};
+  add_route_inputs(named, "--routes", route_files);
+  InputSet inputs = open_inputs(named);
   std::vector<uint8_t> frame;
   uint32_t wire = 0;
   if (!o.packet.empty()) {
@@ -84,8 +87,7 @@ Exit explain(const ExplainFlags& o) {
   } else if (!o.hex.empty()) {
     frame = need(parse_hex_bytes(o.hex, "--hex"), Exit::kBadInput);
   } else {
-    need(check_readable(o.capture), Exit::kIo);
-    CaptureReader reader = need(CaptureReader::open(o.capture));
+    CaptureReader reader = need(CaptureReader::open(need(inputs.take(o.capture), Exit::kIo)));
     CapturedFrame captured;
     for (uint64_t i = 0; i < o.number; ++i) {
       if (!need(reader.next(captured)))
@@ -127,7 +129,7 @@ Exit explain(const ExplainFlags& o) {
   bool disagree = false;
 
   if (!o.acl.empty()) {
-    const LoadedAcl acl = load_acl(o.acl, o.format, o.algorithm);
+    const LoadedAcl acl = load_acl(inputs, o.acl, o.format, o.algorithm);
     if (alive) {
       // By the definition itself, then by every algorithm.
       uint32_t rule = 0;
@@ -174,7 +176,7 @@ Exit explain(const ExplainFlags& o) {
     }
   }
   if (!o.routes.empty()) {
-    const LoadedRoutes routes = load_routes(split_route_files(o.routes), "");
+    const LoadedRoutes routes = load_routes(inputs, route_files, "");
     if (alive) {
       const IpAddress dst{p.key.dst_hi, p.key.dst_lo, p.key.family};
       const uint32_t hop = routes.lookup(dst);
@@ -215,9 +217,10 @@ Exit explain(const ExplainFlags& o) {
           for (uint32_t id = 1; id <= routes.names.count(); ++id) ids.intern(routes.names.name(id));
           model = default_adjacencies(ids);
         } else {
-          const std::string text = need(read_text_file(o.adjacencies), Exit::kIo);
-          model = need(routes.from_image ? parse_adjacencies(text, o.adjacencies, routes.names)
-                                         : parse_adjacencies(text, o.adjacencies, routes.rib));
+          InputFile file = need(inputs.take(o.adjacencies), Exit::kIo);
+          const std::string text = need(file.table());
+          model = need(routes.from_image ? parse_adjacencies(text, file.name(), routes.names)
+                                         : parse_adjacencies(text, file.name(), routes.rib));
           print_warnings(model.warnings);
         }
         const Image image = need(build_adjacencies(model));

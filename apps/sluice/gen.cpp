@@ -72,7 +72,8 @@ void write_text(const std::string& path, const std::string& text, std::string_vi
 Exit gen_rules(const GenFlags& o) {
   if (!o.like.empty()) {
     std::string format;
-    const RuleSet set = read_rules(o.like, o.format, &format);
+    InputSet inputs = open_inputs({{"--like", o.like}});
+    const RuleSet set = read_rules(inputs, o.like, o.format, &format);
     const RuleSet made = need(generate_rules_like(set, {o.count, o.seed}));
     const bool classbench = o.language == "classbench" || (o.language == "auto" && format == "classbench");
     write_text(o.out, classbench ? need(to_classbench(regions_of(made)), Exit::kUsage) : to_native(made),
@@ -98,7 +99,11 @@ Exit gen_rules(const GenFlags& o) {
 
 Exit gen_routes(const GenFlags& o) {
   if (!o.like.empty()) {
-    const Rib rib = read_routes(split_route_files(o.like), nullptr);
+    const std::vector<std::string> files = split_route_files(o.like);
+    NamedInputs named;
+    add_route_inputs(named, "--like", files);
+    InputSet inputs = open_inputs(named);
+    const Rib rib = read_routes(inputs, files, nullptr);
     write_text(o.out, need(generate_routes_like(rib, {o.like_count, o.seed}), Exit::kUsage),
                fmt::format("{} routes like {}, seed {}", with_commas(o.like_count), o.like, o.seed));
     return Exit::kOk;
@@ -115,7 +120,8 @@ Exit gen_routes(const GenFlags& o) {
 }
 
 Exit gen_trace(const GenFlags& o) {
-  const RuleSet set = read_rules(o.rules, o.format, nullptr);
+  InputSet inputs = open_inputs({{"--rules", o.rules}});
+  const RuleSet set = read_rules(inputs, o.rules, o.format, nullptr);
   write_text(o.out, need(generate_trace(regions_of(set), {o.packets, o.seed})),
              fmt::format("{} packets, seed {}", with_commas(o.packets), o.seed));
   return Exit::kOk;
@@ -137,9 +143,13 @@ Exit gen_traffic(const GenFlags& o) {
   t.vlan_fraction = o.vlan;
   t.malformed_fraction = o.malformed;
   t.seed = o.seed;
-  if (!o.rules.empty()) t.regions = regions_of(read_rules(o.rules, o.format, nullptr));
+  const std::vector<std::string> route_files = split_route_files(o.routes);
+  NamedInputs named = {{"--rules", o.rules}};
+  add_route_inputs(named, "--routes", route_files);
+  InputSet inputs = open_inputs(named);
+  if (!o.rules.empty()) t.regions = regions_of(read_rules(inputs, o.rules, o.format, nullptr));
   if (!o.routes.empty()) {
-    const Rib rib = read_routes(split_route_files(o.routes), nullptr);
+    const Rib rib = read_routes(inputs, route_files, nullptr);
     for (const Route4& r : rib.routes4()) t.destinations.push_back({{0, r.address, 4}, r.length});
     for (const Route6& r : rib.routes6()) t.destinations.push_back({{r.hi, r.lo, 6}, r.length});
   }

@@ -1,6 +1,8 @@
 // host only
 #include "inputs.h"
 
+#include <sys/stat.h>
+
 #include <thread>
 
 #include "formats/classbench.h"
@@ -21,6 +23,43 @@ std::vector<std::string> split_commas(const std::string& text) {
     at = end + 1;
   }
   return parts;
+}
+
+void check_read_once(const NamedInputs& inputs) {
+  std::map<FileId, const std::pair<std::string, std::string>*> seen;
+  for (const auto& input : inputs) {
+    const auto& [option, path] = input;
+    const auto id = path.empty() ? std::nullopt : read_once_id(path);
+    if (!id) continue;
+    const auto [other, first] = seen.emplace(*id, &input);
+    if (first) continue;
+    const std::string what = path == "-" ? "standard input" : path;
+    fail(Exit::kUsage,
+         other->second->first == option
+             ? fmt::format("{} names {} twice, which can be read only once", option, what)
+             : fmt::format("{} and {} both name {}, which can be read only once", other->second->first, option, what),
+         "write what it holds to a file first");
+  }
+}
+
+InputSet open_inputs(const NamedInputs& inputs) {
+  check_read_once(inputs);
+  InputSet set;
+  for (const auto& [option, path] : inputs) {
+    if (!path.empty()) need(set.open(path), Exit::kIo);
+  }
+  return set;
+}
+
+void add_route_inputs(NamedInputs& to, const std::string& option, const std::vector<std::string>& files) {
+  for (const std::string& file : files) to.emplace_back(option, path_of_route_file(file));
+}
+
+void check_regular(const std::string& option, const std::string& path) {
+  struct stat info {};
+  if (path == "-" || (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)))
+    fail(Exit::kUsage, fmt::format("{}: {} is not a file, and it is read several times", option, path),
+         "write what it holds to a file first");
 }
 
 CLI::Option* add_format_option(CLI::App& sub, std::string& format, std::string_view of) {
@@ -50,10 +89,12 @@ std::string check_acl_algorithm(const std::string& name) {
        near.empty() ? fmt::format("algorithms: {}", fmt::join(names, ", ")) : fmt::format("did you mean '{}'?", near));
 }
 
-RuleSet read_rules(const std::string& path, const std::string& format, std::string* found_format) {
-  need(check_readable(path), Exit::kIo);
+RuleSet read_rules(InputSet& inputs, const std::string& path, const std::string& format, std::string* found_format,
+                   std::string* text) {
+  const RuleFormatChoice choice = need(parse_rule_format(format), Exit::kUsage);
+  InputFile file = need(inputs.take(path), Exit::kIo);
   RuleFormat kind = RuleFormat::kAuto;
-  RuleSet set = need(read_rules_file(path, need(parse_rule_format(format), Exit::kUsage), &kind));
+  RuleSet set = need(read_rules_file(file, choice, &kind, text));
   if (found_format != nullptr) *found_format = to_string(kind);
   return set;
 }
@@ -87,29 +128,33 @@ LoadedAcl build_loaded_acl(RuleSet set, std::string file, std::string format, co
   return acl;
 }
 
-LoadedAcl load_acl(const std::string& path, const std::string& format, const std::string& algorithm, AclTarget target) {
+LoadedAcl load_acl(InputSet& inputs, const std::string& path, const std::string& format, const std::string& algorithm,
+                   AclTarget target) {
   const std::string name = check_acl_algorithm(algorithm);
-  need(check_readable(path), Exit::kIo);
-  if (path != "-" && Image::is_image_file(path)) {
+  InputFile file = need(inputs.take(path), Exit::kIo);
+  if (need(Image::is_next(file))) {
     LoadedAcl acl;
     acl.file = path;
     acl.format = "image";
     const Stopwatch load;
-    acl.image = std::make_shared<const Image>(need(Image::open(path, ImageKind::kAcl)));
+    acl.image = std::make_shared<const Image>(need(Image::read(file, ImageKind::kAcl)));
     open_acl(acl);
     acl.build_seconds = load.seconds();
     if (!algorithm.empty() && algorithm != kAclAuto && algorithm != acl.algorithm) {
       fail(Exit::kBadInput,
-           fmt::format("{}: this image was compiled with the algorithm '{}', not '{}'", path, acl.algorithm, algorithm),
+           fmt::format("{}: this image was compiled with the algorithm '{}', not '{}'", file.name(), acl.algorithm,
+                       algorithm),
            "leave --algorithm out, or give the rule file instead of the image");
     }
     return acl;
   }
   const Stopwatch parse;
-  std::string found;
-  RuleSet set = read_rules(path, format, &found);
+  inputs.put(path, std::move(file));
+  std::string found, text;
+  RuleSet set = read_rules(inputs, path, format, &found, &text);
   const double seconds = parse.seconds();
   LoadedAcl acl = build_loaded_acl(std::move(set), path, found, name, target);
+  acl.text = std::move(text);
   acl.parse_seconds = seconds;
   return acl;
 }
@@ -143,10 +188,9 @@ LpmNames check_lpm_algorithms(const std::string& text) {
   return names;
 }
 
-Rib read_routes(const std::vector<std::string>& files, RouteReport* report) {
-  for (const std::string& file : files) need(check_readable(path_of_route_file(file)), Exit::kIo);
+Rib read_routes(InputSet& inputs, const std::vector<std::string>& files, RouteReport* report) {
   RouteReport own;
-  Rib rib = need(read_routes_files(files, &own));
+  Rib rib = need(read_routes_files(files, &own, &inputs));
   print_warnings(own.warnings);
   if (report != nullptr) *report = std::move(own);
   return rib;
@@ -183,12 +227,17 @@ LoadedRoutes build_loaded_routes(Rib rib, std::vector<std::string> files, const 
   return routes;
 }
 
-LoadedRoutes load_routes(const std::vector<std::string>& files, const std::string& algorithms) {
+LoadedRoutes load_routes(InputSet& inputs, const std::vector<std::string>& files, const std::string& algorithms) {
   const LpmNames names = check_lpm_algorithms(algorithms);
   if (files.empty()) fail(Exit::kUsage, "--routes: no file is named");
-  for (const std::string& file : files) need(check_readable(path_of_route_file(file)), Exit::kIo);
-  for (const std::string& file : files) {
-    if (file == "-" || !Image::is_image_file(file)) continue;
+  for (const std::string& named : files) {
+    const std::string path = path_of_route_file(named);
+    InputFile input = need(inputs.take(path), Exit::kIo);
+    const std::string file = input.name();
+    if (!need(Image::is_next(input))) {
+      inputs.put(path, std::move(input));
+      continue;
+    }
     if (files.size() > 1) {
       fail(Exit::kBadInput, fmt::format("{}: a compiled image cannot be joined with other route files", file),
            "compile all of them into one image");
@@ -197,7 +246,7 @@ LoadedRoutes load_routes(const std::vector<std::string>& files, const std::strin
     routes.files = files;
     routes.from_image = true;
     const Stopwatch load;
-    routes.image = std::make_shared<const Image>(need(Image::open(file, ImageKind::kRoutes)));
+    routes.image = std::make_shared<const Image>(need(Image::read(input, ImageKind::kRoutes)));
     open_routes(routes);
     routes.build_seconds = load.seconds();
     auto other = [](const std::string& asked, const std::string& has) { return asked != kLpmAuto && asked != has; };
@@ -214,7 +263,7 @@ LoadedRoutes load_routes(const std::vector<std::string>& files, const std::strin
   progress.step("reading routes");
   const Stopwatch parse;
   RouteReport report;
-  Rib rib = read_routes(files, &report);
+  Rib rib = read_routes(inputs, files, &report);
   const double seconds = parse.seconds();
   progress.clear();
   LoadedRoutes routes = build_loaded_routes(std::move(rib), files, algorithms);
@@ -272,13 +321,13 @@ class CaptureKeys final : public KeySource {
 
 }  // namespace
 
-std::unique_ptr<KeySource> open_trace(const std::string& path) {
-  const std::string text = need(read_whole_file(path), Exit::kIo);
-  return std::make_unique<TraceKeys>(need(parse_trace(text, path == "-" ? "standard input" : path)));
+std::unique_ptr<KeySource> open_trace(InputSet& inputs, const std::string& path) {
+  InputFile file = need(inputs.take(path), Exit::kIo);
+  const std::string text = need(file.text(kMaxTraceBytes));
+  return std::make_unique<TraceKeys>(need(parse_trace(text, file.name())));
 }
-std::unique_ptr<KeySource> open_capture_keys(const std::string& path) {
-  need(check_readable(path), Exit::kIo);
-  return std::make_unique<CaptureKeys>(need(CaptureReader::open(path)));
+std::unique_ptr<KeySource> open_capture_keys(InputSet& inputs, const std::string& path) {
+  return std::make_unique<CaptureKeys>(need(CaptureReader::open(need(inputs.take(path), Exit::kIo))));
 }
 
 void in_parallel(unsigned workers, size_t n, const std::function<void(size_t, size_t)>& f) {

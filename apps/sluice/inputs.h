@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "app.h"
+#include "base/input_file.h"
 #include "formats/route_files.h"
 #include "formats/route_text.h"
 #include "net/flow_key.h"
@@ -22,12 +23,26 @@ namespace sluice::app {
 
 std::vector<std::string> split_commas(const std::string& text);
 
+// -- files -----------------------------------------------------------------------------------------------------------
+
+// What options name as input: the option and the path; those with an empty path are not given.
+using NamedInputs = std::vector<std::pair<std::string, std::string>>;
+// Ends with kUsage where two of them are one pipe or terminal, or both are standard input.
+void check_read_once(const NamedInputs& inputs);
+// Also opens all of them, before any is read. Ends with kIo where one cannot be opened.
+InputSet open_inputs(const NamedInputs& inputs);
+// The files of an option that takes several, as split_route_files names them.
+void add_route_inputs(NamedInputs& to, const std::string& option, const std::vector<std::string>& files);
+// Ends with kUsage where a file is no regular one: benches and what else reads a file several times.
+void check_regular(const std::string& option, const std::string& path);
+
 // -- access lists ----------------------------------------------------------------------------------------------------
 
 struct LoadedAcl {
   std::string file;
   std::string format;  // of RuleFormat, or "image"
   RuleSet set;         // empty for an image
+  std::string text;    // of the file; empty for an image
   std::shared_ptr<const Image> image;
   AclView view;
   AclActionsView actions;
@@ -42,10 +57,11 @@ struct LoadedAcl {
 // The rule format of `of`, checked.
 CLI::Option* add_format_option(CLI::App& sub, std::string& format, std::string_view of = "the rule file");
 void add_acl_options(CLI::App& sub, std::string& format, std::string& algorithm);
-// A rule file in any format, or a compiled image. Ends the program with the file's errors.
-RuleSet read_rules(const std::string& path, const std::string& format, std::string* found_format);
-// `target`: what the algorithm `auto` chooses for.
-LoadedAcl load_acl(const std::string& path, const std::string& format, const std::string& algorithm,
+// A rule file in any format. Ends the program with the file's errors. `text`, when given, receives what was read.
+RuleSet read_rules(InputSet& inputs, const std::string& path, const std::string& format, std::string* found_format,
+                   std::string* text = nullptr);
+// A rule file in any format, or a compiled image. `target`: what the algorithm `auto` chooses for.
+LoadedAcl load_acl(InputSet& inputs, const std::string& path, const std::string& format, const std::string& algorithm,
                    AclTarget target = AclTarget::kCpu);
 LoadedAcl build_loaded_acl(RuleSet set, std::string file, std::string format, const std::string& algorithm,
                            AclTarget target = AclTarget::kCpu);
@@ -76,8 +92,8 @@ struct LpmNames {
   std::string algorithm4, algorithm6;
 };
 LpmNames check_lpm_algorithms(const std::string& names);
-Rib read_routes(const std::vector<std::string>& files, RouteReport* report);
-LoadedRoutes load_routes(const std::vector<std::string>& files, const std::string& algorithms);
+Rib read_routes(InputSet& inputs, const std::vector<std::string>& files, RouteReport* report);
+LoadedRoutes load_routes(InputSet& inputs, const std::vector<std::string>& files, const std::string& algorithms);
 LoadedRoutes build_loaded_routes(Rib rib, std::vector<std::string> files, const std::string& algorithms);
 // Opens the views of `routes.image`.
 void open_routes(LoadedRoutes& routes);
@@ -95,8 +111,10 @@ class KeySource {
   // Replaces `keys` by up to `limit` more; empty at the end.
   virtual void next(std::vector<FlowKey>& keys, size_t limit) = 0;
 };
-std::unique_ptr<KeySource> open_trace(const std::string& path);
-std::unique_ptr<KeySource> open_capture_keys(const std::string& path);
+std::unique_ptr<KeySource> open_trace(InputSet& inputs, const std::string& path);
+std::unique_ptr<KeySource> open_capture_keys(InputSet& inputs, const std::string& path);
+// A trace or a list of addresses is held in memory.
+inline constexpr uint64_t kMaxTraceBytes = uint64_t{4} << 30;
 
 // Runs f(begin, end) over [0, n) on `workers` threads in contiguous shares.
 void in_parallel(unsigned workers, size_t n, const std::function<void(size_t begin, size_t end)>& f);

@@ -1,10 +1,10 @@
 // sluice show runtime|rules|drops|tables|routes|qos, sluice acl, sluice routes, sluice qos: asks and changes a process
 // that runs. host only
-#include <filesystem>
 #include <tuple>
 
 #include "control/report.h"
 #include "control/route_report.h"
+#include "control/sent_file.h"
 #include "inputs.h"
 #include "live.h"
 
@@ -230,17 +230,31 @@ Exit change_text(const ChangeFlags& flags, const std::string& kind, const std::s
   return change(flags, {{"command", kind + " change"}, {"changes", text}, {"name", "command line"}});
 }
 Exit change_file(const ChangeFlags& flags, const std::string& kind) {
-  return change(flags, {{"command", kind + " change"},
-                        {"changes", need(read_whole_file(flags.changes, ControlSocket::kMaxLine), Exit::kIo)},
-                        {"name", flags.changes == "-" ? "standard input" : flags.changes}});
+  InputFile file = need(InputFile::open(flags.changes), Exit::kIo);
+  return change(
+      flags,
+      {{"command", kind + " change"}, {"changes", need(file.text(ControlSocket::kMaxLine))}, {"name", file.name()}});
 }
-// The other process has a folder of its own.
-std::string absolute(const std::string& file) {
-  if (file == "-") fail(Exit::kUsage, "the running process cannot read this command's standard input", "name a file");
-  need(check_readable(file), Exit::kIo);
-  std::error_code error;
-  const auto path = std::filesystem::absolute(file, error);
-  return error ? file : path.string();
+
+// What the other fields of a request take.
+constexpr uint64_t kFieldRoom = 65536;
+
+// Files as requests have them: read here, where the user named them, and sent.
+Json sent(const std::vector<std::string>& files) {
+  NamedInputs named;
+  add_route_inputs(named, "FILE", files);
+  check_read_once(named);
+  Json all = Json::array();
+  uint64_t room = ControlSocket::kMaxLine - kFieldRoom;
+  for (const std::string& file : files) {
+    const std::string path = path_of_route_file(file);
+    all.push_back(need(send_file(path, room, file.substr(path.size())), Exit::kIo));
+  }
+  return all;
+}
+Json sent(const std::string& file) {
+  uint64_t room = ControlSocket::kMaxLine - kFieldRoom;
+  return need(send_file(file, room), Exit::kIo);
 }
 
 std::shared_ptr<ChangeFlags> add_change(CLI::App& group, const std::string& name, const std::string& summary,
@@ -276,7 +290,7 @@ Exit set_qos(const QosFlags& flags) {
                               r.contains("port") ? fmt::format(" at port {}", count_of(r, "port")) : ""));
 }
 Exit load_qos(const QosFlags& flags) {
-  const Json r = request(flags, {{"command", "qos load"}, {"file", absolute(flags.file)}});
+  const Json r = request(flags, {{"command", "qos load"}, {"file", sent(flags.file)}});
   return print(r, fmt::format("{} classes of {}\n", count_of(r, "classes"), word_of(r, "file")));
 }
 
@@ -384,17 +398,21 @@ void add_acl(CLI::App& root) {
       *acl, "replace", "Puts the rules of a file in place of the whole list.",
       "sluice acl replace acl edge.acl\nsluice acl replace acl edge.acl --dry-run",
       [](const ChangeFlags& o) {
-        return change(o, {{"command", "acl replace"}, {"file", absolute(o.file)}, {"format", o.format}});
+        return change(o, {{"command", "acl replace"}, {"file", sent(o.file)}, {"format", o.format}});
       },
       &sub);
-  sub->add_option("file", replace->file, "Rules of any format, or an image")->required()->type_name("FILE");
+  sub->add_option("file", replace->file, "Rules of any format, or an image ('-': stdin)")
+      ->required()
+      ->type_name("FILE");
   add_format_option(*sub, replace->format)->capture_default_str();
   auto apply = add_change(
       *acl, "apply",
       "Makes the changes of a file, all or none: lines 'add [at N] RULE', 'delete N|RULE', 'replace N "
       "RULE'.",
       "sluice acl apply acl --changes today.txt", [](const ChangeFlags& o) { return change_file(o, "acl"); }, &sub);
-  sub->add_option("--changes", apply->changes, "The changes, one a line ('-': stdin)")->required()->type_name("FILE");
+  sub->add_option("changes,--changes", apply->changes, "The changes, one a line ('-': stdin)")
+      ->required()
+      ->type_name("FILE");
 }
 
 void add_graph(CLI::App& root) {
@@ -420,7 +438,7 @@ void add_graph(CLI::App& root) {
       "errors\n"
       "changes nothing.",
       "sluice graph swap edge2.click\nsluice graph swap edge2.click --dry-run", [](const GraphFlags& o) {
-        const Json r = request(o, {{"command", "graph swap"}, {"file", absolute(o.file)}, {"dry_run", o.dry_run}});
+        const Json r = request(o, {{"command", "graph swap"}, {"file", sent(o.file)}, {"dry_run", o.dry_run}});
         return print(
             r,
             r["committed"].get<bool>()
@@ -428,9 +446,7 @@ void add_graph(CLI::App& root) {
                               human_seconds(r["load_seconds"].get<double>() + r["swap_seconds"].get<double>()))
                 : fmt::format("{}: {} elements, no errors\n", word_of(r, "configuration"), count_of(r, "elements")));
       });
-  swap->add_option("file", swap_flags->file, "A Click file, read by the running process")
-      ->required()
-      ->type_name("FILE");
+  swap->add_option("file", swap_flags->file, "A Click file ('-': stdin)")->required()->type_name("FILE");
   swap->add_flag("--dry-run", swap_flags->dry_run, "Only say what is wrong with it");
   add("show", "Prints the graph that runs.", "sluice graph show", [](const GraphFlags& o) {
     const Json r = request(o, {{"command", "graph show"}});
@@ -487,12 +503,7 @@ void add_routes(CLI::App& root) {
       *routes, "replace", "Puts the routes of files in place of the whole table.",
       "sluice routes replace fib rib4.txt,rib6.txt",
       [](const ChangeFlags& o) {
-        Json files = Json::array();
-        for (const std::string& file : split_route_files(o.file)) {
-          const std::string path = path_of_route_file(file);
-          files.push_back(absolute(path) + file.substr(path.size()));
-        }
-        return change(o, {{"command", "routes replace"}, {"files", files}});
+        return change(o, {{"command", "routes replace"}, {"files", sent(split_route_files(o.file))}});
       },
       &sub);
   sub->add_option(
@@ -507,7 +518,9 @@ void add_routes(CLI::App& root) {
       "words of the commands of these names.",
       "sluice routes apply fib --changes today.txt", [](const ChangeFlags& o) { return change_file(o, "routes"); },
       &sub);
-  sub->add_option("--changes", apply->changes, "The changes, one a line ('-': stdin)")->required()->type_name("FILE");
+  sub->add_option("changes,--changes", apply->changes, "The changes, one a line ('-': stdin)")
+      ->required()
+      ->type_name("FILE");
 }
 
 void add_adjacencies(CLI::App& root) {
@@ -531,7 +544,9 @@ void add_adjacencies(CLI::App& root) {
       *group, "apply", "Makes the changes of a file, all or none: lines 'set LINE' and 'delete NEXTHOP'.",
       "sluice adjacencies apply adj --changes today.txt",
       [](const ChangeFlags& o) { return change_file(o, "adjacencies"); }, &sub);
-  sub->add_option("--changes", apply->changes, "The changes, one a line ('-': stdin)")->required()->type_name("FILE");
+  sub->add_option("changes,--changes", apply->changes, "The changes, one a line ('-': stdin)")
+      ->required()
+      ->type_name("FILE");
 }
 
 void add_qos(CLI::App& root) {
@@ -564,7 +579,7 @@ void add_qos(CLI::App& root) {
                      "Puts the classes of a file in place of those that are there. Classes of the same name keep what\n"
                      "waits and what they counted; what waits in others is dropped as graph-changed.",
                      "sluice qos load edge.qos", [load] { return load_qos(*load); });
-  sub->add_option("file", load->file, "The classes")->required()->type_name("FILE");
+  sub->add_option("file", load->file, "The classes ('-': stdin)")->required()->type_name("FILE");
   add_socket_option(*sub, *load);
 }
 

@@ -101,6 +101,11 @@ int guarded(Work&& work) {
   try {
     return static_cast<int>(work());
   } catch (const Failure& failure) {
+    // Whatever ended by the signal, such as a wait for a pipe, says so.
+    if (interrupted().load() && failure.code != Exit::kInterrupted) {
+      print_failure(Failure{Exit::kInterrupted, Error("interrupted")});
+      return static_cast<int>(Exit::kInterrupted);
+    }
     if (!failure.error.message.empty() || !failure.error.diagnostics.empty()) print_failure(failure);
     return static_cast<int>(failure.code);
   } catch (const std::bad_alloc&) {

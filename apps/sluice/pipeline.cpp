@@ -33,12 +33,13 @@ bool is_regular(const std::string& path) {
 }
 
 // Libraries are files beside the one that requires them, with or without ".click".
-Result<ClickLibrary> read_library(const std::string& name, const std::string& from) {
+Result<ClickLibrary> read_library(const std::string& folder, const std::string& name, const std::string& from) {
   const std::filesystem::path beside = std::filesystem::path(from).parent_path() / name;
   for (const std::filesystem::path& path : {beside, std::filesystem::path(beside).concat(".click")}) {
     const std::string file = path.lexically_normal().string();
-    if (!is_regular(file)) continue;
-    auto text = read_whole_file(file, ParseOptions().max_source_bytes);
+    const std::string where = (std::filesystem::path(folder) / file).string();
+    if (!is_regular(where)) continue;
+    auto text = read_text_file(where, ParseOptions().max_source_bytes);
     if (!text.ok()) return std::move(text).error();
     return ClickLibrary{file, std::move(*text)};
   }
@@ -72,40 +73,72 @@ class Phases {
   bool ok_ = true;
 };
 
-// The elements with table files that cannot be read.
-std::set<const Element*> check_table_files(const Router& router, Error& errors) {
-  std::set<const Element*> unreadable;
-  for (const auto& element : router.elements) {
-    for (const TableDeclaration& table : element->tables()) {
-      for (const std::string& file : table.files) {
-        auto readable = check_readable(file);
-        if (readable.ok()) continue;
-        errors.diagnostics.push_back(element->diagnostic(readable.error().message));
-        unreadable.insert(element.get());
-      }
-    }
-  }
-  return unreadable;
-}
+// Opens what elements name, before anything is read.
+class GraphInputs {
+ public:
+  GraphInputs(InputSet& inputs, std::map<FileId, std::string> read_once)
+      : inputs_(inputs), read_once_(std::move(read_once)) {}
 
-// The captures that sources read: whether they can be opened, and what they hold where that can be read twice.
-void check_sources(const Router& router, Error& unreadable, Error& bad) {
-  for (const auto& element : router.elements) {
-    const PortSpec port = element->port();
-    if (element->kind() != ElementKind::kSource ||
-        (port.type != PortSpec::Type::kCapture && port.type != PortSpec::Type::kMemory))
-      continue;
-    if (auto readable = check_readable(port.path); !readable.ok()) {
-      unreadable.diagnostics.push_back(element->diagnostic(readable.error().message));
-    } else if (is_regular(port.path)) {
-      if (auto reader = CaptureReader::open(port.path); !reader.ok()) {
-        Diagnostic d = element->diagnostic(reader.error().message);
-        d.suggestion = reader.error().hint;
-        bad.diagnostics.push_back(std::move(d));
+  // The elements with table files that cannot be read. What can make one wait is not read either then: who named
+  // another file that is not there is told at once.
+  std::set<const Element*> open_tables(const Router& router) {
+    std::set<const Element*> wrong, waiting;
+    for (const auto& element : router.elements) {
+      for (const TableDeclaration& table : element->tables()) {
+        for (const std::string& file : table.files) {
+          const std::string path = path_of(table, file);
+          if (!open(*element, path))
+            wrong.insert(element.get());
+          else if (!inputs_.find(path)->regular())
+            waiting.insert(element.get());
+        }
+      }
+    }
+    waiting_ = std::move(waiting);
+    return wrong;
+  }
+  // The captures of sources; `bad`: those that can be looked at and are none.
+  void open_sources(const Router& router, Error& bad) {
+    for (const auto& element : router.elements) {
+      const PortSpec port = element->port();
+      if (element->kind() != ElementKind::kSource ||
+          (port.type != PortSpec::Type::kCapture && port.type != PortSpec::Type::kMemory) || !open(*element, port.path))
+        continue;
+      if (const InputFile& file = *inputs_.find(port.path); file.regular()) {
+        if (auto reader = CaptureReader::open(file.again()); !reader.ok())
+          add(bad, *element, reader.error().message, reader.error().hint);
       }
     }
   }
-}
+  // Ends their part of the report.
+  Error unreadable, twice;
+  const std::set<const Element*>& waiting() const { return waiting_; }
+
+ private:
+  static void add(Error& to, const Element& element, const std::string& message, const std::string& hint) {
+    Diagnostic d = element.diagnostic(message);
+    d.suggestion = hint;
+    to.diagnostics.push_back(std::move(d));
+  }
+  bool open(const Element& element, const std::string& path) {
+    if (const auto id = read_once_id(path)) {
+      const std::string name = path == "-" ? "standard input" : path;
+      const auto [other, first] = read_once_.emplace(*id, fmt::format("'{}'", element.name));
+      if (!first) {
+        add(twice, element, fmt::format("{} is read by {} already and can be read only once", name, other->second),
+            "write what it holds to a file first");
+        return false;
+      }
+    }
+    auto opened = inputs_.open(path);
+    if (!opened.ok()) add(unreadable, element, opened.error().message, opened.error().hint);
+    return opened.ok();
+  }
+
+  InputSet& inputs_;
+  std::map<FileId, std::string> read_once_;
+  std::set<const Element*> waiting_;
+};
 
 // The captures that sinks write. Nothing appears: what is not committed goes away.
 void check_sinks(const Router& router, Error& errors) {
@@ -136,12 +169,19 @@ bool is_planned(const Router& router, Scheduled scheduled) {
 
 }  // namespace
 
-ParseOptions parse_options(const Defines& defines) {
+std::string read_configuration(const std::string& file, Defines& defines) {
+  if (const auto id = read_once_id(file)) defines.read_once.emplace(*id, "the configuration");
+  return need(read_text_file(file, ParseOptions().max_source_bytes), Exit::kIo);
+}
+
+ParseOptions parse_options(const Defines& defines, const std::string& folder) {
   ParseOptions options;
   options.defines = defines.values;
   options.ports = defines.ports;
   options.known_classes = registry().names();
-  options.library = read_library;
+  options.library = [folder](const std::string& name, const std::string& from) {
+    return read_library(folder, name, from);
+  };
   return options;
 }
 
@@ -179,13 +219,17 @@ std::unique_ptr<Pipeline> load_pipeline(std::string text, std::string name, cons
     gaps.incomplete = p->router.elements.size() != p->graph.elements.size();
   }
   const bool planned = phases.ok();
-  Error unreadable, bad;
-  gaps.unreadable = check_table_files(p->router, unreadable);
-  if (ports) check_sources(p->router, unreadable, bad);
-  add_counted(phases, std::move(unreadable), Exit::kIo, "file", "read");
+  Error bad;
+  GraphInputs inputs(p->inputs, defines.read_once);
+  gaps.unreadable = inputs.open_tables(p->router);
+  if (ports) inputs.open_sources(p->router, bad);
+  add_counted(phases, std::move(inputs.unreadable), Exit::kIo, "file", "read");
+  add_counted(phases, std::move(inputs.twice), Exit::kBadInput, "file", "read twice");
+  if (!phases.ok()) gaps.unreadable.insert(inputs.waiting().begin(), inputs.waiting().end());
   Progress progress("");
   progress.step("reading and building tables");
-  auto tables = load_tables(p->router, overrides, &p->table_report, gaps, keep_models ? &p->models : nullptr);
+  auto tables =
+      load_tables(p->router, overrides, &p->table_report, gaps, keep_models ? &p->models : nullptr, &p->inputs);
   progress.clear();
   print_warnings(p->table_report.warnings);
   stop_if_interrupted();

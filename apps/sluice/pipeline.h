@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app.h"
+#include "base/input_file.h"
 #include "control/report.h"
 #include "elements/tables.h"
 #include "exec/plan.h"
@@ -30,16 +31,22 @@ struct Pipeline {
   TableSet tables;
   TableReport table_report;
   TableModels models;  // with keep_models
+  InputSet inputs;     // what is open and not read yet: the captures of sources
 };
 
 // What the command line says about a configuration's text: variables, and files in place of devices' ports.
 struct Defines {
   std::vector<std::pair<std::string, std::string>> values;
   std::vector<PortMap> ports;
+  std::map<FileId, std::string> read_once;  // pipes and the like that are read already (read_once_id), by their names
 };
 
-// How configurations are read here: the classes that exist, libraries beside them.
-ParseOptions parse_options(const Defines& defines);
+// The text of a configuration's file; `defines` learns where it can be read but once. Ends with kIo.
+std::string read_configuration(const std::string& file, Defines& defines);
+
+// How configurations are read here: the classes that exist, libraries beside them. `folder`: what relative names of
+// libraries begin in; empty: this process's own.
+ParseOptions parse_options(const Defines& defines, const std::string& folder = {});
 
 // Whether a graph may be one that the packet scheduler has to run, which has no plan; kAlways: none is planned.
 enum class Scheduled : uint8_t { kRefused, kAllowed, kAlways };
@@ -47,10 +54,10 @@ enum class Scheduled : uint8_t { kRefused, kAllowed, kAlways };
 // Parses and checks the graph and plans it; the tables are not read.
 std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, const Defines& defines,
                                          Scheduled scheduled = Scheduled::kRefused);
-// The same and the tables; `ports`: what the sources and sinks name is looked at as well. Ends with everything that is
-// wrong and does not follow from something else: a text that does not parse alone; else arguments and connections,
-// files that cannot be read, rules and routes, and ports together. kIo where it is only files that cannot be opened,
-// else kBadInput.
+// The same and the tables; `ports`: what the sources and sinks name is looked at as well. All files are opened before
+// the first is read. Ends with everything that is wrong and does not follow from something else: a text that does not
+// parse alone; else arguments and connections, files that cannot be read, rules and routes, and ports together. kIo
+// where it is only files that cannot be opened, else kBadInput.
 std::unique_ptr<Pipeline> load_pipeline(std::string text, std::string name, const Defines& defines,
                                         const TableOverrides& overrides, bool ports, bool keep_models = false,
                                         Scheduled scheduled = Scheduled::kRefused);

@@ -46,12 +46,12 @@ std::vector<IpAddress> parse_addresses(const std::string& text, const std::strin
 
 class AddressSource {
  public:
-  explicit AddressSource(const RouteFlags& o) {
+  AddressSource(const RouteFlags& o, InputSet& inputs) {
     if (o.addresses.empty()) {
-      keys_ = open_capture_keys(o.capture);
+      keys_ = open_capture_keys(inputs, o.capture);
     } else {
-      all_ = parse_addresses(need(read_whole_file(o.addresses), Exit::kIo),
-                             o.addresses == "-" ? "standard input" : o.addresses);
+      InputFile file = need(inputs.take(o.addresses), Exit::kIo);
+      all_ = parse_addresses(need(file.text(kMaxTraceBytes)), file.name());
     }
   }
   void next(std::vector<IpAddress>& out) {
@@ -78,11 +78,13 @@ Exit explain(const RouteFlags& o) {
   if (!o.addresses.empty() || !o.capture.empty() || !o.out.empty())
     fail(Exit::kUsage, "--explain answers by itself: --addresses, --in and --out do not go with it");
   const std::vector<std::string> files = split_route_files(o.routes);
-  for (const std::string& file : files) {
-    const std::string path = path_of_route_file(file);
-    need(check_readable(path), Exit::kIo);
-    if (path != "-" && Image::is_image_file(path))
-      fail(Exit::kBadInput, fmt::format("{}: the routes of a compiled image are not known", path),
+  NamedInputs named = {{"--adjacencies", o.adjacencies}};
+  add_route_inputs(named, "--routes", files);
+  InputSet inputs = open_inputs(named);
+  for (size_t i = 1; i < named.size(); ++i) {
+    InputFile& file = *inputs.find(named[i].second);
+    if (need(Image::is_next(file)))
+      fail(Exit::kBadInput, fmt::format("{}: the routes of a compiled image are not known", file.name()),
            "give the route files");
   }
   RouteReport report;
@@ -90,12 +92,14 @@ Exit explain(const RouteFlags& o) {
   MrtOptions mrt;
   mrt.about = parse_prefix(o.explain);
   mrt.paths = MrtOptions::kMostPaths;
-  const SourcedRib rib = need(read_route_sources(files, &report, mrt));
+  const SourcedRib rib = need(read_route_sources(files, &report, mrt, {}, &inputs));
   print_warnings(report.warnings);
   NextHopDefinitions definitions;
   definitions.made_up = o.adjacencies.empty();
-  if (!o.adjacencies.empty())
-    definitions = need(parse_next_hops(need(read_text_file(o.adjacencies), Exit::kIo), o.adjacencies));
+  if (!o.adjacencies.empty()) {
+    InputFile file = need(inputs.take(o.adjacencies), Exit::kIo);
+    definitions = need(parse_next_hops(need(file.table()), file.name()));
+  }
   NextHops hops(std::move(definitions));
   hops.extend(rib.next_hops());
   hops.settle([&](const IpAddress& a) { return rib.match(a); });
@@ -115,9 +119,12 @@ Exit route(const RouteFlags& o) {
   check_lpm_algorithms(o.algorithm);
   const OpenDevices devices = open_devices(o.device);
   const std::string& device = devices.label;
-  need(check_readable(o.addresses.empty() ? o.capture : o.addresses), Exit::kIo);
-  AddressSource source(o);
-  const LoadedRoutes routes = load_routes(split_route_files(o.routes), o.algorithm);
+  const std::vector<std::string> files = split_route_files(o.routes);
+  NamedInputs named = {{"--addresses", o.addresses}, {"--in", o.capture}};
+  add_route_inputs(named, "--routes", files);
+  InputSet inputs = open_inputs(named);
+  AddressSource source(o, inputs);
+  const LoadedRoutes routes = load_routes(inputs, files, o.algorithm);
 
   std::unique_ptr<DeviceLookup> on_device;
   std::vector<KeyResult> results_of;
@@ -243,14 +250,14 @@ void add_route(CLI::App& root) {
       "sluice route --routes bview.mrt.gz,static.txt,source=static,preference=1 --explain 8.8.8.8",
       [o] { return route(*o); });
   sub->add_option("--routes", o->routes,
-                  "Route files (text or MRT, plain, gzip or bzip2), joined by commas, or one image; behind a file\n"
+                  "Route files (text or MRT, plain or compressed), joined by commas, or one image; behind a file\n"
                   ",source=NAME and ,preference=N say whose routes they are and who comes first (0: before all);\n"
                   ",peer=ADDRESS|ASn|N takes one peer's paths of an MRT dump (default: the best of all)")
       ->required()
       ->type_name("FILE[,FILE]");
   sub->add_option("--addresses", o->addresses, "One address a line; '#' begins a comment; - is stdin")
       ->type_name("FILE");
-  sub->add_option("--in", o->capture, "Capture: pcap or pcapng, plain or gzip")->type_name("PCAP");
+  sub->add_option("--in", o->capture, "Capture: pcap or pcapng, plain or compressed")->type_name("PCAP");
   sub->add_option("--explain", o->explain,
                   "Instead: every route that covers this, whose it is, why packets go by it, and where to")
       ->type_name("ADDRESS|PREFIX");

@@ -1,6 +1,8 @@
 #include "rule_text.h"
 
-#include "formats/compressed_file.h"
+#include <sys/stat.h>
+
+#include "base/input_file.h"
 #include "formats/native_rules.h"
 
 namespace sluice::app {
@@ -8,16 +10,25 @@ namespace {
 
 constexpr size_t kMaxShown = 200;
 
-// The lines of the file that was asked for last.
-const std::string& line_text(const std::string& file, uint32_t line) {
+// What an image names may be anything by now.
+Result<std::string> read_again(const std::string& file) {
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return Error(fmt::format("{} is no file", file));
+  return read_text_file(file);
+}
+
+// The lines of the file that was asked for last; the list's own text is known, a pipe's could not be read again.
+const std::string& line_text(const LoadedAcl& acl, const std::string& file, uint32_t line) {
   static std::string cached, none;
   static std::vector<std::string> lines;
   if (cached != file) {
     lines.clear();
-    const auto read = read_text_file(file);
-    for (size_t at = 0; read.ok() && at < read->size();) {
-      const size_t end = std::min(read->find('\n', at), read->size());
-      lines.push_back(read->substr(at, std::min(end - at, kMaxShown + 1)));
+    const bool own = !acl.text.empty() && file == (acl.file == "-" ? "standard input" : acl.file);
+    const auto other = own ? Result<std::string>(std::string()) : read_again(file);
+    const std::string_view text = own ? std::string_view(acl.text) : other.ok() ? std::string_view(*other) : "";
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = std::min(text.find('\n', at), text.size());
+      lines.emplace_back(text.substr(at, std::min(end - at, kMaxShown + 1)));
       at = end + 1;
     }
     cached = file;
@@ -28,7 +39,7 @@ const std::string& line_text(const std::string& file, uint32_t line) {
 std::string rule_text(const LoadedAcl& acl, uint32_t rule) {
   const uint32_t line = acl.source.line(rule);
   if (line == 0) return {};
-  std::string found = line_text(std::string(acl.source.file(rule)), line);
+  std::string found = line_text(acl, std::string(acl.source.file(rule)), line);
   for (char& c : found) c = c == '\t' || c == '\r' ? ' ' : c;
   while (!found.empty() && found.back() == ' ') found.pop_back();
   if (found.size() <= kMaxShown) return found;

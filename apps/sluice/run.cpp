@@ -8,7 +8,6 @@
 #include "control/standard_graph.h"
 #include "devices.h"
 #include "elements/gpu_classes.h"
-#include "formats/compressed_file.h"
 #include "formats/qos_text.h"
 #include "graph/click/print.h"
 #include "inputs.h"
@@ -159,11 +158,18 @@ void follow_gpu_classes(const std::string& text, const std::string& file, const 
   }
 }
 
+// The inputs of the standard graph, by the options that name them.
+NamedInputs inputs_of(const RunFlags& o) {
+  NamedInputs named = {{"--acl", o.acl}, {"--qos", o.qos}, {"--in", o.in}};
+  add_route_inputs(named, "--routes", split_route_files(o.routes));
+  for (const std::string& file : split_commas(o.adjacencies)) named.emplace_back("--adjacencies", file);
+  return named;
+}
+
 // The classes of --qos.
-std::shared_ptr<const QosModel> read_qos(const std::string& file) {
-  if (file.empty()) return nullptr;
-  need(check_readable(file), Exit::kIo);
-  return std::make_shared<QosModel>(need(parse_qos(need(read_text_file(file)), file)));
+std::shared_ptr<const QosModel> read_qos(std::optional<InputFile>& file) {
+  if (!file) return nullptr;
+  return std::make_shared<QosModel>(need(parse_qos(need(file->table()), file->name())));
 }
 
 // A graph that the packet scheduler runs, on the CPU.
@@ -183,10 +189,10 @@ Exit run_queues(const RunFlags& o, Pipeline& pipeline, const Defines& defines, c
   if (o.live.max_memory != 0) fail(Exit::kUsage, "--max-memory is not for graphs with queues");
   if (o.limit != 0) fail(Exit::kUsage, "--limit is not for graphs with queues", "write LIMIT at the source");
   SchedulerOptions options = scheduler_options(o.simulated);
-  const auto load = [&](const std::string& text, const std::string& name) {
-    return load_scheduler_graph(text, name, registry(), parse_options(defines));
+  const auto load = [&](const std::string& text, const std::string& name, const std::string& folder) {
+    return load_scheduler_graph(text, name, registry(), parse_options(defines, folder));
   };
-  options.load = [&](std::string_view text) { return load(std::string(text), "hotconfig"); };
+  options.load = [&](std::string_view text) { return load(std::string(text), "hotconfig", {}); };
   options.stay = o.live.wait;
   const auto scheduler = make_scheduler(pipeline, options);
   live.serve(*scheduler, load, pipeline.name);
@@ -241,7 +247,7 @@ Exit run_classes(const RunFlags& o, const Pipeline& pipeline, const RunOptions& 
 }
 
 Exit run(const RunFlags& o) {
-  const auto [file, defines] = read_words(o.words, o.maps);
+  auto [file, defines] = read_words(o.words, o.maps);
   const bool standard = file.empty();
   const bool parts = !o.acl.empty() || !o.routes.empty() || !o.adjacencies.empty() || !o.in.empty() || !o.out.empty() ||
                      !o.icmp.empty();
@@ -275,8 +281,16 @@ Exit run(const RunFlags& o) {
     }
   }
   DeviceFlags flags = o.device;
+  NamedInputs named = inputs_of(o);
+  if (!standard) named.emplace_back("the configuration", file);
+  check_read_once(named);
+  std::optional<InputFile> qos_file;
+  if (!o.qos.empty()) {
+    if (const auto id = read_once_id(o.qos)) defines.read_once.emplace(*id, "--qos");
+    qos_file = need(InputFile::open(o.qos), Exit::kIo);
+  }
   std::string given;
-  if (!standard) given = need(read_whole_file(file), Exit::kIo);
+  if (!standard) given = read_configuration(file, defines);
   uint32_t batch = o.batch;
   if (!standard) follow_gpu_classes(given, file, defines, o, flags, batch);
   const OpenDevices devices = open_devices(flags);
@@ -328,7 +342,7 @@ Exit run(const RunFlags& o) {
     }
     return Exit::kOk;
   }
-  const std::shared_ptr<const QosModel> qos = read_qos(o.qos);
+  const std::shared_ptr<const QosModel> qos = read_qos(qos_file);
   LiveRun live(o.live);
   auto pipeline = load_pipeline(std::move(text), title, defines, overrides, true, o.live.counts(), scheduled);
   schedule(*pipeline);
@@ -341,6 +355,7 @@ Exit run(const RunFlags& o) {
   if (o.simulated) fail(Exit::kUsage, "--simtime is for graphs with queues, timers or scripts");
   RunOptions options;
   options.workers = o.workers;
+  options.inputs = &pipeline->inputs;
   options.batch = batch;
   options.latency_target_ns = latency_target;
   options.device = devices.options;
@@ -410,17 +425,26 @@ Exit check(const CheckOptions& o) {
   if (given == 0) fail(Exit::kUsage, "nothing to check", "give a .click file, --rules FILE or --routes FILE");
   if (o.shadowed && o.rules.empty()) fail(Exit::kUsage, "--shadowed needs --rules");
   if (!o.policy.empty() && !o.shadowed) fail(Exit::kUsage, "--default needs --shadowed");
+  auto [file, defines] = read_words(o.words, o.maps);
+  const std::vector<std::string> route_files = split_route_files(o.routes);
+  NamedInputs named = {{"--rules", o.rules}};
+  add_route_inputs(named, "--routes", route_files);
+  InputSet inputs = open_inputs(named);
+  named.emplace_back("the configuration", file);
+  check_read_once(named);
+  for (const auto& [option, path] : named) {
+    if (const auto id = read_once_id(path)) defines.read_once.emplace(*id, option);
+  }
   Json json{{"ok", true}};
   std::string text;
   if (!o.rules.empty()) {
-    need(check_readable(o.rules), Exit::kIo);
-    const LoadedAcl acl = load_acl(o.rules, o.format, "");
+    const LoadedAcl acl = load_acl(inputs, o.rules, o.format, "");
     json["rules"] = acl.count;
     text += fmt::format("{}: {} rules ({}), no errors\n", o.rules, with_commas(acl.count), acl.format);
     if (o.shadowed) text += report_shadowed(acl, o.policy, json);
   }
   if (!o.routes.empty()) {
-    const LoadedRoutes routes = load_routes(split_route_files(o.routes), "");
+    const LoadedRoutes routes = load_routes(inputs, route_files, "");
     json["routes4"] = routes.rib.routes4().size();
     json["routes6"] = routes.rib.routes6().size();
     json["warnings"] = routes.report.warnings.size();
@@ -428,10 +452,10 @@ Exit check(const CheckOptions& o) {
                         with_commas(routes.rib.routes4().size()), with_commas(routes.rib.routes6().size()));
   }
   if (!o.words.empty()) {
-    const auto [file, defines] = read_words(o.words, o.maps);
     if (file.empty()) fail(Exit::kUsage, "no configuration is named");
-    const auto pipeline = load_pipeline(need(read_whole_file(file), Exit::kIo), file == "-" ? "standard input" : file,
-                                        defines, {}, false, false, Scheduled::kAllowed);
+    std::string configuration = read_configuration(file, defines);
+    const auto pipeline = load_pipeline(std::move(configuration), file == "-" ? "standard input" : file, defines, {},
+                                        false, false, Scheduled::kAllowed);
     json["elements"] = pipeline->router.elements.size();
     json["warnings"] = pipeline->router.warnings.size();
     json["tables"] = Json::array();

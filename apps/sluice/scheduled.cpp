@@ -22,7 +22,9 @@ SchedulerOptions scheduler_options(bool simulated) {
 }
 
 std::unique_ptr<Scheduler> make_scheduler(Pipeline& pipeline, const SchedulerOptions& options) {
-  return need(Scheduler::create(pipeline.router, pipeline.tables, options));
+  SchedulerOptions with_inputs = options;
+  with_inputs.inputs = &pipeline.inputs;
+  return need(Scheduler::create(pipeline.router, pipeline.tables, with_inputs));
 }
 
 PipelineRun run_scheduled(Scheduler& scheduler) {

@@ -121,47 +121,4 @@ void AtomicFile::discard() {
   temporary_.clear();
 }
 
-Result<std::string> read_whole_file(const std::string& path, uint64_t limit) {
-  const bool standard = path == "-";
-  const std::string name = standard ? "standard input" : path;
-  const int descriptor = standard ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return Error(fmt::format("{}: cannot open: {}", name, std::strerror(errno)));
-  std::string text;
-  struct stat status {};
-  Result<void> result;
-  if (::fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode)) {
-    result = Error(fmt::format("{}: cannot read: it is a folder", name));
-  } else {
-    size_t used = 0;
-    text.resize(S_ISREG(status.st_mode) ? static_cast<size_t>(status.st_size) + 1 : size_t{1} << 16);
-    while (true) {
-      if (used > limit) {
-        result = Error(fmt::format("{}: larger than {} bytes", name, limit));
-        break;
-      }
-      if (used == text.size()) text.resize(text.size() * 2);
-      const ssize_t n = ::read(descriptor, text.data() + used, text.size() - used);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) result = Error(fmt::format("{}: cannot read: {}", name, std::strerror(errno)));
-      if (n <= 0) break;
-      used += static_cast<size_t>(n);
-    }
-    text.resize(used);
-  }
-  if (!standard) ::close(descriptor);
-  if (!result.ok()) return std::move(result).error();
-  return text;
-}
-
-Result<void> check_readable(const std::string& path) {
-  if (path == "-") return {};
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) return Error(fmt::format("{}: cannot open: {}", path, std::strerror(errno)));
-  struct stat status {};
-  const bool folder = ::fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode);
-  ::close(descriptor);
-  if (folder) return Error(fmt::format("{}: cannot read: it is a folder", path));
-  return {};
-}
-
 }  // namespace sluice

@@ -61,10 +61,4 @@ class AtomicFile {
   bool broken_pipe_ = false;
 };
 
-// The whole file as text; "-" is standard input. Errors: cannot open or read, larger than `limit` bytes.
-Result<std::string> read_whole_file(const std::string& path, uint64_t limit = uint64_t{4} << 30);
-
-// Whether the file can be opened for reading. Errors: the reason.
-Result<void> check_readable(const std::string& path);
-
 }  // namespace sluice

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "base/input_file.h"
 #include "base/sha256.h"
 
 namespace sluice {
@@ -32,7 +33,7 @@ TEST_F(AtomicFileTest, AppearsWithCommitOnly) {
   file->write("one\n");
   EXPECT_FALSE(fs::exists(path));
   ASSERT_TRUE(file->commit().ok());
-  EXPECT_EQ(*read_whole_file(path), "one\n");
+  EXPECT_EQ(*read_text_file(path), "one\n");
   EXPECT_EQ(files(), 1u);
 }
 
@@ -46,7 +47,7 @@ TEST_F(AtomicFileTest, KeepsTheOldFileWithoutCommit) {
     auto file = AtomicFile::create(path);
     file->write(std::string(200000, 'x'));
   }
-  EXPECT_EQ(*read_whole_file(path), "old");
+  EXPECT_EQ(*read_text_file(path), "old");
   EXPECT_EQ(files(), 1u);
 }
 
@@ -58,7 +59,7 @@ TEST_F(AtomicFileTest, FollowsALinkAndKeepsIt) {
   file->write("through");
   ASSERT_TRUE(file->commit().ok());
   EXPECT_TRUE(fs::is_symlink(link));
-  EXPECT_EQ(*read_whole_file(path), "through");
+  EXPECT_EQ(*read_text_file(path), "through");
 }
 
 TEST_F(AtomicFileTest, WritesAFullDeviceAndSaysSo) {

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -12,9 +10,10 @@
 #include "control/report.h"
 #include "control/request.h"
 #include "control/route_report.h"
-#include "formats/compressed_file.h"
 #include "formats/native_rules.h"
 #include "formats/qos_text.h"
+#include "formats/route_files.h"
+#include "formats/rule_files.h"
 #include "net/text.h"
 #include "tables/acl/sections.h"
 
@@ -23,18 +22,6 @@ namespace sluice {
 using Json = nlohmann::ordered_json;
 
 namespace {
-
-// A pipe or a device could keep this process waiting, and all who ask it things. A file that is not there is told by
-// whoever opens it.
-Result<void> check_file(const std::string& file) {
-  using Type = std::filesystem::file_type;
-  std::error_code ignored;
-  const Type type = std::filesystem::status(file, ignored).type();
-  if (type == Type::fifo || type == Type::character || type == Type::block || type == Type::socket ||
-      type == Type::directory)
-    return Error(fmt::format("{} is not a file", file), "write what it holds to a file first");
-  return {};
-}
 
 Json to_json(const TableChange& c) {
   Json json{{"table", c.table}, {"kind", c.kind}, {"algorithm", c.algorithm}, {"committed", c.generation != 0}};
@@ -122,9 +109,11 @@ Result<Json> Control::run(const Json& request) {
     return set_qos(qos_class, rate, port == kAllPorts ? -1 : static_cast<int64_t>(port));
   }
   if (command == "qos load") {
-    const std::string file = fields.text("file");
+    const Json* const sent = fields.value("file");
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
-    return load_qos(file);
+    auto file = read_sent_file(*sent);
+    if (!file) return std::move(file).error();
+    return load_qos(std::move(*file));
   }
   if (command == "show rules") {
     const std::string table = fields.text("table", "");
@@ -155,22 +144,34 @@ Result<Json> Control::run(const Json& request) {
   }
   if (command == "acl replace") {
     const std::string table = fields.text("table");
-    const std::string file = fields.text("file");
+    const Json* const sent = fields.value("file");
     const std::string format = fields.text("format", "auto");
     const bool dry_run = fields.flag("dry_run");
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
-    if (auto ok = check_file(file); !ok) return std::move(ok).error();
-    return changed(tables_.replace_acl(table, file, format, dry_run));
+    auto choice = parse_rule_format(format);
+    if (!choice) return std::move(choice).error();
+    auto file = read_sent_file(*sent);
+    if (!file) return std::move(file).error();
+    choice->folder = file->folder;
+    return changed(tables_.replace_acl(table, file->input, *choice, dry_run));
   }
   if (command == "routes replace") {
     const std::string table = fields.text("table");
-    const std::vector<std::string> files = fields.texts("files");
+    const Json* const sent = fields.value("files");
     const bool dry_run = fields.flag("dry_run");
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
-    for (const std::string& file : files) {
-      if (auto ok = check_file(file); !ok) return std::move(ok).error();
+    if (!sent->is_array() || sent->empty()) return Error("the field 'files' is not a list of files");
+    std::vector<std::string> files;
+    InputSet inputs;
+    for (const Json& one : *sent) {
+      auto file = read_sent_file(one);
+      if (!file) return std::move(file).error();
+      const std::string path = path_of_route_file(file->name);
+      file->input.set_name(path);
+      files.push_back(std::move(file->name));
+      inputs.put(path, std::move(file->input));
     }
-    return changed(tables_.replace_routes(table, files, dry_run));
+    return changed(tables_.replace_routes(table, files, inputs, dry_run));
   }
   const std::vector<std::string> commands = {"show runtime",   "show rules",         "show drops",  "show tables",
                                              "show routes",    "acl change",         "acl replace", "routes change",
@@ -222,11 +223,10 @@ Result<Json> Control::set_qos(const std::string& qos_class, const std::string& r
   return json;
 }
 
-Result<Json> Control::load_qos(const std::string& file) {
-  if (auto ok = check_file(file); !ok) return std::move(ok).error();
-  auto text = read_text_file(file);
+Result<Json> Control::load_qos(SentFile file) {
+  auto text = file.input.table();
   if (!text) return std::move(text).error();
-  auto model = parse_qos(*text, file);
+  auto model = parse_qos(*text, file.name);
   if (!model) return std::move(model).error();
   if (auto ok = EgressQos::check(*model, runtime_.at_sinks()); !ok) return std::move(ok).error();
   auto done = runtime_.change_qos([model = *model](EgressQos& qos) -> Result<void> {
@@ -234,7 +234,7 @@ Result<Json> Control::load_qos(const std::string& file) {
     return {};
   });
   if (!done) return std::move(done).error();
-  return Json{{"file", file}, {"classes", model->classes.size()}};
+  return Json{{"file", file.name}, {"classes", model->classes.size()}};
 }
 
 Result<Json> Control::show_drops() {

@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "control/live_tables.h"
 #include "control/request.h"
+#include "control/sent_file.h"
 #include "exec/runtime.h"
 
 namespace sluice {
@@ -50,7 +51,7 @@ class Control {
   nlohmann::ordered_json show_tables();
   Result<nlohmann::ordered_json> show_qos();
   Result<nlohmann::ordered_json> set_qos(const std::string& qos_class, const std::string& rate, int64_t port);
-  Result<nlohmann::ordered_json> load_qos(const std::string& file);
+  Result<nlohmann::ordered_json> load_qos(SentFile file);
   Result<nlohmann::ordered_json> show_routes(const std::string& text, std::string table, size_t from, size_t count);
 
   const Router& router_;

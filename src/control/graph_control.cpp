@@ -1,7 +1,6 @@
 // host only
 #include "control/graph_control.h"
 
-#include "base/atomic_file.h"
 #include "base/clock.h"
 #include "control/report.h"
 
@@ -26,10 +25,12 @@ Result<Json> GraphControl::run(const Json& request) {
   RequestFields fields(request);
   const std::string command = fields.text("command");
   if (command == "graph swap") {
-    const std::string file = fields.text("file");
+    const Json* const sent = fields.value("file");
     const bool dry_run = fields.flag("dry_run");
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
-    return swap(file, dry_run);
+    auto file = read_sent_file(*sent);
+    if (!file.ok()) return std::move(file).error();
+    return swap(std::move(*file), dry_run);
   }
   if (command == "graph read" || command == "graph write") {
     const bool writes = command == "graph write";
@@ -66,14 +67,14 @@ Result<Json> GraphControl::run(const Json& request) {
 }
 
 // The new graph is read and its tables are built on this thread; packets wait only while it takes over.
-Result<Json> GraphControl::swap(const std::string& file, bool dry_run) {
+Result<Json> GraphControl::swap(SentFile file, bool dry_run) {
   const uint64_t begun = now_ns();
-  auto text = read_whole_file(file, kMaxGraphBytes);
+  auto text = file.input.text(kMaxGraphBytes);
   if (!text.ok()) return std::move(text).error();
-  auto graph = load_(*text, file);
+  auto graph = load_(*text, file.name, file.folder);
   if (!graph.ok()) return std::move(graph).error();
   const size_t elements = (*graph)->router.elements.size();
-  Json json{{"configuration", file}, {"elements", elements}, {"committed", !dry_run}};
+  Json json{{"configuration", file.name}, {"elements", elements}, {"committed", !dry_run}};
   json["load_seconds"] = static_cast<double>(now_ns() - begun) / 1e9;
   if (dry_run) return json;
   Result<void> swapped;
@@ -85,7 +86,7 @@ Result<Json> GraphControl::swap(const std::string& file, bool dry_run) {
   if (asked.ok() && swapped.ok()) asked = ask([&] { changing = now_ns() - changing; });  // it has taken over
   if (!asked.ok()) return std::move(asked).error();
   if (!swapped.ok()) return std::move(swapped).error();
-  configuration_ = file;
+  configuration_ = file.name;
   json["swap_seconds"] = static_cast<double>(changing) / 1e9;
   return json;
 }

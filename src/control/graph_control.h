@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "control/request.h"
+#include "control/sent_file.h"
 #include "exec/scheduler/scheduler.h"
 
 namespace sluice {
@@ -17,8 +18,10 @@ namespace sluice {
 // One thread asks, and it is not that of the run.
 class GraphControl {
  public:
-  // Reads a graph and its tables. `name`: of the text, for findings and for libraries beside it.
-  using Load = std::function<Result<std::unique_ptr<SchedulerGraph>>(const std::string& text, const std::string& name)>;
+  // Reads a graph and its tables. `name`: of the text, for findings and for libraries beside it; `folder`: what it
+  // begins in where it is relative; empty: this process's own.
+  using Load = std::function<Result<std::unique_ptr<SchedulerGraph>>(const std::string& text, const std::string& name,
+                                                                     const std::string& folder)>;
   // Outlived by `scheduler`. `configuration`: the name of the first graph.
   GraphControl(Scheduler& scheduler, Load load, std::string configuration)
       : scheduler_(scheduler), load_(std::move(load)), configuration_(std::move(configuration)) {}
@@ -27,7 +30,7 @@ class GraphControl {
 
  private:
   Result<nlohmann::ordered_json> run(const nlohmann::ordered_json& request);
-  Result<nlohmann::ordered_json> swap(const std::string& file, bool dry_run);
+  Result<nlohmann::ordered_json> swap(SentFile file, bool dry_run);
   Result<nlohmann::ordered_json> show_runtime();
   Result<void> ask(const std::function<void()>& what);
 

@@ -615,21 +615,21 @@ Result<TableChange> LiveTables::change_acl(const std::string& table, std::string
   return change;
 }
 
-Result<TableChange> LiveTables::replace_acl(const std::string& table, const std::string& file,
-                                            const std::string& format, bool dry_run) {
+Result<TableChange> LiveTables::replace_acl(const std::string& table, InputFile& file, const RuleFormatChoice& format,
+                                            bool dry_run) {
   const Stopwatch clock;
   auto found = acl_state(table);
   if (!found) return std::move(found).error();
   AclState& state = **found;
-  auto choice = parse_rule_format(format);
-  if (!choice) return std::move(choice).error();
+  auto compiled = Image::is_next(file);
+  if (!compiled) return std::move(compiled).error();
   Result<RuleSet> rules = RuleSet{};
-  if (Image::is_image_file(file)) {
-    auto image = Image::open(file, ImageKind::kAcl);
+  if (*compiled) {
+    auto image = Image::read(file, ImageKind::kAcl);
     if (!image) return std::move(image).error();
     rules = rules_of(*image);
   } else {
-    rules = read_rules_file(file, *choice);
+    rules = read_rules_file(file, format);
   }
   if (!rules) return std::move(rules).error();
   RuleList next(std::move(*rules));
@@ -797,18 +797,14 @@ Result<TableChange> LiveTables::change_routes(const std::string& table, std::str
 }
 
 Result<TableChange> LiveTables::replace_routes(const std::string& table, const std::vector<std::string>& files,
-                                               bool dry_run) {
+                                               InputSet& inputs, bool dry_run) {
   const Stopwatch clock;
   if (auto ok = known(tables_.routes, "route table", table); !ok) return std::move(ok).error();
-  for (const std::string& file : files) {
-    if (Image::is_image_file(file))
-      return Error(fmt::format("{} is a compiled image: its routes are not known", file), "give the route files");
-  }
   next_hops_of(table);
   // Next hops keep their numbers, so that what goes by them stays as it is.
   const auto before = models_.routes.find(table);
   auto read = read_route_sources(files, nullptr, {},
-                                 before == models_.routes.end() ? NextHopIds() : before->second.next_hops());
+                                 before == models_.routes.end() ? NextHopIds() : before->second.next_hops(), &inputs);
   if (!read) return std::move(read).error();
   auto change = commit_routes(table, *read, {}, clock.seconds(), dry_run);
   if (change.ok() && !dry_run) models_.routes[table] = std::move(*read);

@@ -11,12 +11,14 @@
 #include <string_view>
 #include <vector>
 
+#include "base/input_file.h"
 #include "base/result.h"
 #include "control/acl_images.h"
 #include "control/rule_list.h"
 #include "elements/tables.h"
 #include "exec/plan.h"
 #include "exec/publisher.h"
+#include "formats/rule_files.h"
 #include "graph/router.h"
 #include "tables/adjacency/next_hops.h"
 #include "tables/lpm/rib_sources.h"
@@ -71,9 +73,9 @@ class LiveTables {
   // lines may stand between. Errors: every line that is wrong; there is no such rule; as of `replace_acl`.
   Result<TableChange> change_acl(const std::string& table, std::string_view text, const std::string& name,
                                  bool dry_run);
-  // Puts the rules of a file in place of all. Errors: those of the file; it does not fit max_bytes; out of memory.
-  // The old list stays in use then.
-  Result<TableChange> replace_acl(const std::string& table, const std::string& file, const std::string& format,
+  // Puts the rules of a file, or of an image, in place of all. Errors: those of the file; it does not fit max_bytes;
+  // out of memory. The old list stays in use then.
+  Result<TableChange> replace_acl(const std::string& table, InputFile& file, const RuleFormatChoice& format,
                                   bool dry_run);
 
   //   add PREFIX [via] NEXTHOP [metric N] [OPTIONS]      in place of the route of the same source and metric
@@ -85,7 +87,9 @@ class LiveTables {
   // change; as of `change_acl`.
   Result<TableChange> change_routes(const std::string& table, std::string_view text, const std::string& name,
                                     bool dry_run);
-  Result<TableChange> replace_routes(const std::string& table, const std::vector<std::string>& files, bool dry_run);
+  // `files` are named as route files are (route_files.h); what `inputs` holds of them is taken from there.
+  Result<TableChange> replace_routes(const std::string& table, const std::vector<std::string>& files, InputSet& inputs,
+                                     bool dry_run);
 
   //   set LINE          a line of an adjacency file; all lines for a next hop together say what it is from now on
   //   delete NEXTHOP    nothing says what it is

@@ -60,6 +60,8 @@ class RequestFields {
     }
     return all;
   }
+  // A field of any type, which has to be there; else nullptr.
+  const Json* value(const char* name) { return find(name, false); }
   // Once all have been asked for.
   Result<void> done() {
     for (const auto& [name, value] : request_.items()) {

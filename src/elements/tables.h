@@ -18,6 +18,8 @@
 
 namespace sluice {
 
+class InputSet;
+
 // What the command line says about all tables, whatever the configuration says. Empty: nothing.
 struct TableOverrides {
   std::string acl_algorithm;
@@ -58,16 +60,20 @@ struct TableModels {
 };
 
 // Reads and builds every table that the router's elements declare. A file may be rules or routes as text, or one
-// compiled image (told by its content). Errors: those of all files together; two tables of one kind with one name; an
-// adjacency table whose routes do not exist.
+// compiled image (told by its content). What `inputs` holds of the files is taken from there. Errors: those of all
+// files together; two tables of one kind with one name; an adjacency table whose routes do not exist.
 Result<TableSet> load_tables(const Router& router, const TableOverrides& overrides = {}, TableReport* report = nullptr,
-                             const TableGaps& gaps = {}, TableModels* models = nullptr);
+                             const TableGaps& gaps = {}, TableModels* models = nullptr, InputSet* inputs = nullptr);
 
 // One table by itself. `routes` is needed for kAdjacency only: the image whose next hops it resolves. `rib`: for
 // kRoutes receives the best routes, where they are known; for kAdjacency holds those that addresses are resolved
 // through.
 Result<std::shared_ptr<const Image>> load_table(const TableDeclaration& declaration, const Image* routes,
                                                 TableLoad* load, std::vector<Diagnostic>* warnings,
-                                                TableModels* models = nullptr, Rib* rib = nullptr);
+                                                TableModels* models = nullptr, Rib* rib = nullptr,
+                                                InputSet* inputs = nullptr);
+
+// What a declaration's file is opened by: its name without what else is said there.
+std::string path_of(const TableDeclaration& declaration, const std::string& file);
 
 }  // namespace sluice

@@ -1,6 +1,7 @@
 // host only
 #include "exec/ports.h"
 
+#include "base/input_file.h"
 #include "base/prefetch.h"
 
 #include <fmt/format.h>
@@ -171,11 +172,13 @@ struct PackedFrames {
   }
 };
 
-Result<std::shared_ptr<const PackedFrames>> FrameCache::get(const std::string& path) {
+Result<std::shared_ptr<const PackedFrames>> FrameCache::get(const std::string& path, InputSet* inputs) {
   const std::lock_guard lock(mutex_);
   auto& held = frames_[path];
   if (held == nullptr) {
-    auto store = FrameStore::load(path);
+    auto file = take_input(inputs, path);
+    if (!file) return std::move(file).error();
+    auto store = FrameStore::load(std::move(*file));
     if (!store) return std::move(store).error();
     auto packed = PackedFrames::of(*store);
     if (!packed) return std::move(packed).error();
@@ -313,15 +316,17 @@ class MemorySink final : public PacketSink {
 
 }  // namespace
 
-Result<std::unique_ptr<BatchSource>> open_source(const PortSpec& spec, FrameCache& cache) {
+Result<std::unique_ptr<BatchSource>> open_source(const PortSpec& spec, FrameCache& cache, InputSet* inputs) {
   switch (spec.type) {
     case PortSpec::Type::kCapture: {
-      auto reader = CaptureReader::open(spec.path);
+      auto file = take_input(inputs, spec.path);
+      if (!file) return std::move(file).error();
+      auto reader = CaptureReader::open(std::move(*file));
       if (!reader) return std::move(reader).error();
       return std::unique_ptr<BatchSource>(std::make_unique<CaptureSource>(std::move(*reader), spec.start, spec.limit));
     }
     case PortSpec::Type::kMemory: {
-      auto frames = cache.get(spec.path);
+      auto frames = cache.get(spec.path, inputs);
       if (!frames) return std::move(frames).error();
       return std::unique_ptr<BatchSource>(std::make_unique<MemorySource>(std::move(*frames), spec.limit));
     }

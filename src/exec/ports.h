@@ -67,20 +67,23 @@ class PacketSink {
   virtual Result<void> commit() = 0;
 };
 
+class InputSet;
+struct PackedFrames;
+
 // The captures that memory sources play. Runtimes that share one play one copy of each capture, as it was when the
 // first of them opened it. Any thread.
-struct PackedFrames;
 class FrameCache {
  public:
   // Errors: the capture cannot be read, or does not fit memory.
-  Result<std::shared_ptr<const PackedFrames>> get(const std::string& path);
+  Result<std::shared_ptr<const PackedFrames>> get(const std::string& path, InputSet* inputs = nullptr);
 
  private:
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const PackedFrames>> frames_;
 };
 
-Result<std::unique_ptr<BatchSource>> open_source(const PortSpec& spec, FrameCache& cache);
+// What `inputs` holds of its path is taken from there.
+Result<std::unique_ptr<BatchSource>> open_source(const PortSpec& spec, FrameCache& cache, InputSet* inputs = nullptr);
 // nullptr for kNull: such a sink drops.
 Result<std::unique_ptr<PacketSink>> open_sink(const PortSpec& spec);
 

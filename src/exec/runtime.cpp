@@ -370,7 +370,8 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
   };
   FrameCache own;
   for (const PlanSource& s : plan.sources) {
-    auto source = open_source(router.elements[s.element]->port(), options.frames != nullptr ? *options.frames : own);
+    auto source = open_source(router.elements[s.element]->port(), options.frames != nullptr ? *options.frames : own,
+                              options.inputs);
     if (!source) {
       note(s.element, source.error());
       continue;

@@ -73,6 +73,7 @@ struct RunOptions {
   std::function<void(uint64_t packets)> progress;    // called now and then from the committing thread
   std::function<void(std::string_view text)> print;  // lines of Print elements, in packet order; none: they are lost
   const std::atomic<bool>* stop = nullptr;           // set from elsewhere (a signal): finish what was read, then stop
+  InputSet* inputs = nullptr;                        // where sources find their captures open; else they open them
   std::shared_ptr<FrameCache> frames;                // that memory sources play; none: each runtime loads its own
   // False: every packet takes the ordinary path. For comparison: the result is the same.
   bool fast_path = true;

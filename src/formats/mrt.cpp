@@ -16,7 +16,7 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kHeaderBytes = 12;
+constexpr size_t kHeaderBytes = kMrtStart;
 constexpr uint32_t kMaxRecord = uint32_t{64} << 20;
 
 // RFC 6396 section 4 and the IANA registry "MRT Types".
@@ -168,8 +168,8 @@ struct AddressHash {
 
 class MrtParser {
  public:
-  MrtParser(ByteStream& stream, Rib& rib, const MrtOptions& options, MrtPaths* out)
-      : stream_(stream), rib_(rib), options_(options), out_(out), findings_(stream.name(), {}) {}
+  MrtParser(InputFile& file, Rib& rib, const MrtOptions& options, MrtPaths* out)
+      : file_(file), rib_(rib), options_(options), out_(out), findings_(file.name(), {}) {}
 
   Result<RouteReport> parse() {
     const Rib::Mark mark = rib_.mark();
@@ -228,7 +228,7 @@ class MrtParser {
     uint64_t at = 0;
     while (!full_) {
       std::byte head[kHeaderBytes];
-      auto n = stream_.read(head);
+      auto n = file_.read(head);
       if (!n) return std::move(n).error();
       if (*n == 0) break;
       ++record_;
@@ -255,7 +255,7 @@ class MrtParser {
       while (record.size() < length) {
         const size_t have = record.size();
         record.resize(std::min<size_t>(length, have + (size_t{1} << 20)));
-        auto got = stream_.read(std::span(record).subspan(have));
+        auto got = file_.read(std::span(record).subspan(have));
         if (!got) return std::move(got).error();
         if (have + *got < record.size()) {
           finding(at, fmt::format("truncated: {} of {} bytes", have + *got, length));
@@ -597,7 +597,7 @@ class MrtParser {
     }
   };
 
-  ByteStream& stream_;
+  InputFile& file_;
   Rib& rib_;
   const MrtOptions options_;
   MrtPaths* const out_;
@@ -647,15 +647,14 @@ std::string to_string(const MrtPeer& peer) {
   return peer.as ? fmt::format("AS{}", *peer.as) : to_string(peer.address);
 }
 
-Result<RouteReport> parse_mrt(ByteStream& stream, Rib& rib, const MrtOptions& options, MrtPaths* paths) {
-  return MrtParser(stream, rib, options, paths).parse();
+Result<RouteReport> parse_mrt(InputFile& file, Rib& rib, const MrtOptions& options, MrtPaths* paths) {
+  return MrtParser(file, rib, options, paths).parse();
 }
 
 Result<RouteReport> parse_mrt(std::span<const std::byte> bytes, const std::string& file, Rib& rib,
                               const MrtOptions& options, MrtPaths* paths) {
-  auto stream = ByteStream::over(bytes, file);
-  if (!stream) return std::move(stream).error();
-  return parse_mrt(*stream, rib, options, paths);
+  InputFile input = InputFile::over(bytes, file);
+  return parse_mrt(input, rib, options, paths);
 }
 
 bool looks_like_mrt(std::span<const std::byte> start) {

@@ -18,8 +18,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/input_file.h"
 #include "base/result.h"
-#include "formats/compressed_file.h"
 #include "formats/route_text.h"
 #include "tables/lpm/rib.h"
 #include "tables/lpm/rib_sources.h"
@@ -59,12 +59,13 @@ struct MrtPaths {
 // without a next hop (routes of the collector itself) are skipped, counted and warned of once. Memory: one record (at
 // most 64 MiB) at a time, or the paths of one prefix. Errors: each damaged record, as "record N at byte B"; truncated
 // input; no routing table in it, or no such peer. On an error `rib` and `paths` are as they were.
-Result<RouteReport> parse_mrt(ByteStream& stream, Rib& rib, const MrtOptions& options = {}, MrtPaths* paths = nullptr);
+Result<RouteReport> parse_mrt(InputFile& file, Rib& rib, const MrtOptions& options = {}, MrtPaths* paths = nullptr);
 // The same over bytes in memory (plain or compressed).
 Result<RouteReport> parse_mrt(std::span<const std::byte> bytes, const std::string& file, Rib& rib,
                               const MrtOptions& options = {}, MrtPaths* paths = nullptr);
 
-// True when the (decompressed) first bytes are the header of an MRT record.
+// True when the (decompressed) first kMrtStart bytes are the header of an MRT record.
+inline constexpr size_t kMrtStart = 12;
 bool looks_like_mrt(std::span<const std::byte> start);
 
 }  // namespace sluice

@@ -12,12 +12,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (choice % 8 == 5) options.peer = MrtPeer{.position = {}, .as = {}, .address = {0, 0xc0000200u + choice / 8, 4}};
   Rib rib;
   MrtPaths paths;
-  auto stream = ByteStream::over({reinterpret_cast<const std::byte*>(data), size}, "fuzz", uint64_t{4} << 20);
-  if (!stream) return 0;
-  const auto start = stream->peek();
+  InputFile file = InputFile::over({reinterpret_cast<const std::byte*>(data), size}, "fuzz");
+  file.set_limit(uint64_t{4} << 20);
+  const auto start = file.peek(kMrtStart);
   if (start) (void)looks_like_mrt(*start);
   const bool keep = choice % 2 == 1;
-  const auto report = parse_mrt(*stream, rib, options, keep ? &paths : nullptr);
+  const auto report = parse_mrt(file, rib, options, keep ? &paths : nullptr);
   if (!report) {
     if (!rib.settled() || rib.next_hop_count() != 0 || !paths.routes.empty() || !paths.notes.empty()) std::abort();
     (void)to_string(report.error());

@@ -18,7 +18,6 @@
 #include <tuple>
 
 #include "base/test_data.h"
-#include "formats/compressed_file.h"
 #include "formats/route_files.h"
 #include "formats/rule_files.h"
 #include "net/text.h"
@@ -421,53 +420,6 @@ TEST(CompressedFile, MrtAndTextReadTheSameThroughGzipAndBzip2) {
   }
 }
 
-// libbz2 reads past its block when it is called again after a wrong checksum.
-TEST(CompressedFile, AnErrorStays) {
-  std::string text;
-  for (int i = 0; i < 400; ++i) text += "10.0.0.0/8 gateway " + std::to_string(i) + "\n";
-  std::string wrong_block = bzip(text), wrong_end = gzip(text);
-  wrong_block[10] ^= 1;  // the block's checksum
-  wrong_end[wrong_end.size() - 8] ^= 1;
-  for (const std::string& damaged : {wrong_block, wrong_end}) {
-    auto stream =
-        ByteStream::over({reinterpret_cast<const std::byte*>(damaged.data()), damaged.size()}, "file", 1 << 20);
-    ASSERT_TRUE(stream.ok());
-    std::vector<std::byte> out(1 << 16);
-    const auto first = stream->read(out);
-    ASSERT_FALSE(first.ok());
-    for (int again = 0; again < 3; ++again) {
-      const auto n = stream->read(out);
-      ASSERT_FALSE(n.ok());
-      EXPECT_EQ(n.error().message, first.error().message);
-    }
-  }
-}
-
-TEST(CompressedFile, OutputIsBounded) {
-  const std::string bomb = gzip(std::string(10 << 20, 'x'));
-  auto stream = ByteStream::over(bytes_of(bomb), "bomb", 1 << 20);
-  ASSERT_TRUE(stream.ok());
-  auto all = read_all(*stream, 1 << 30);
-  ASSERT_FALSE(all.ok());
-  EXPECT_NE(all.error().message.find("more than 1048576 bytes"), std::string::npos);
-  auto wide = ByteStream::over(bytes_of(bomb), "bomb");
-  EXPECT_FALSE(read_all(*wide, 1 << 20).ok());
-}
-
-TEST(CompressedFile, ATextIsHeldUpToItsLimit) {
-  const std::string text(200000, 'x');
-  const std::string packed = gzip(text);
-  for (const size_t limit : {text.size() + 1, text.size()}) {
-    auto stream = ByteStream::over(bytes_of(packed), "text");
-    auto all = read_all(*stream, limit);
-    ASSERT_TRUE(all.ok()) << limit;
-    EXPECT_EQ(*all, text);
-    EXPECT_LE(all->capacity(), 2 * limit);
-  }
-  auto stream = ByteStream::over(bytes_of(packed), "text");
-  EXPECT_FALSE(read_all(*stream, text.size() - 1).ok());
-}
-
 class RouteFiles : public ::testing::Test {
  protected:
   std::string write(const char* name, const std::string& bytes) {
@@ -506,7 +458,7 @@ TEST_F(RouteFiles, RulesAreReadThroughGzipAndBzip2) {
     const std::string cut = write("e.acl", packed.substr(0, packed.size() / 2));
     EXPECT_NE(to_string(read_rules_file(cut).error()).find("truncated"), std::string::npos);
     const std::string bomb = write("f.acl", pack(std::string(10 << 20, '#')));
-    EXPECT_NE(read_text_file(bomb, 1 << 20).error().message.find("more than 1048576 bytes of text"), std::string::npos);
+    EXPECT_NE(read_text_file(bomb, 1 << 20).error().message.find("more than 1048576 bytes"), std::string::npos);
   }
   // An include is a file, never what could block or never end.
   const auto device = read_rules_file(write("g.acl", "include \"/dev/zero\"\n"));
@@ -568,8 +520,8 @@ TEST_F(RouteFiles, ErrorsOfEveryFileComeTogether) {
                                   write("e", "oops\n")});
   ASSERT_FALSE(table.ok());
   const std::string text = to_string(table.error());
-  for (const char* wanted : {"has no next hop", "cannot open /nonexistent/file", "xz compression is not supported",
-                             "'oops' is not a prefix"}) {
+  for (const char* wanted :
+       {"has no next hop", "/nonexistent/file: cannot open", "xz data is damaged", "'oops' is not a prefix"}) {
     EXPECT_NE(text.find(wanted), std::string::npos) << wanted << "\n" << text;
   }
 }

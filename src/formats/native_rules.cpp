@@ -11,7 +11,7 @@
 #include <set>
 #include <span>
 
-#include "formats/compressed_file.h"
+#include "base/input_file.h"
 #include "formats/names.h"
 #include "net/text.h"
 
@@ -832,13 +832,16 @@ Result<RuleSet> parse_native_rules(std::string_view text, const std::string& fil
   return std::move(shared.set);
 }
 
-Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name) {
-  return parse_native_rules(text, file_name, [](const std::string& path) -> Result<std::string> {
+Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const std::string& folder) {
+  return parse_native_rules(text, file_name, [&folder](const std::string& path) -> Result<std::string> {
+    const std::string where = (std::filesystem::path(folder) / path).string();
     // A rule file may be a stranger's: what it includes is neither a pipe nor a device.
     struct stat info {};
-    if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    if (::stat(where.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
       return Error(fmt::format("{} is not a regular file", path));
-    return read_text_file(path, kMaxBytes);
+    auto file = InputFile::open(where);
+    if (!file) return std::move(file).error();
+    return file->table(kMaxBytes);
   });
 }
 

@@ -32,7 +32,8 @@ using IncludeReader = std::function<Result<std::string>(const std::string& path)
 // Errors: everything that is wrong in the file and in its includes (in a line, each part is read for itself), with its
 // place, the include chain, what was expected and the nearest word. Limits: 16 includes deep, 1024 includes and 256 MiB
 // in all, 65,536 rules a line or members a group, 2^20 members of all groups, 2^22 rules.
-Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name);
+// `folder`: what a relative name of an included file begins in; empty: this process's own.
+Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const std::string& folder = {});
 Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const IncludeReader& reader);
 
 // Writes the set as native rules that parse back to the same matches and actions, one line a rule.

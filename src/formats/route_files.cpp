@@ -7,11 +7,12 @@
 #include <cstring>
 #include <utility>
 
-#include "formats/compressed_file.h"
 #include "tables/image.h"
 
 namespace sluice {
 namespace {
+
+constexpr uint64_t kMaxDumpBytes = uint64_t{1} << 36;
 
 constexpr std::string_view kSource = ",source=", kPreference = ",preference=", kPeer = ",peer=";
 
@@ -38,22 +39,27 @@ struct Part {
 };
 
 // `mrt`: whether candidates are wanted, and which; null: the best routes alone.
-Result<RouteReport> read_one(const std::string& text, std::vector<Part>& parts, const MrtOptions* mrt) {
+Result<RouteReport> read_one(const std::string& text, std::vector<Part>& parts, const MrtOptions* mrt,
+                             InputSet* inputs) {
   auto file = parse_route_file(text);
   if (!file) return std::move(file).error();
-  auto stream = ByteStream::open(file->path);
-  if (!stream) return std::move(stream).error();
-  auto start = stream->peek();
-  if (!start) return std::move(start).error();
-  if (start->size() >= 8 && std::memcmp(start->data(), Image::kMagic, 8) == 0) {
-    return Error(fmt::format("{} is a compiled image, not a route file", file->path),
-                 "give it alone, or give the route files it was compiled from");
+  auto input = take_input(inputs, file->path);
+  if (!input) return std::move(input).error();
+  auto image = Image::is_next(*input);
+  if (!image) return std::move(image).error();
+  if (*image) {
+    return Error(fmt::format("{} is a compiled image, not a route file", input->name()),
+                 "give the route files that it was compiled from");
   }
+  auto start = input->peek(kMrtStart);
+  if (!start) return std::move(start).error();
+  if (start->empty()) return empty_table(input->name());
   const bool is_mrt = looks_like_mrt(*start);
   if (file->source.empty()) file->source = is_mrt ? "bgp" : "static";
   const uint8_t preference = file->preference.value_or(default_preference(file->source));
   if (file->peer && !is_mrt)
-    return Error(fmt::format("{}: routes as text have no peers", file->path), "leave peer= out, or give an MRT file");
+    return Error(fmt::format("{}: routes as text have no peers", input->name()),
+                 "leave peer= out, or give an MRT file");
   // Files of one source that follow each other share a Rib: most tables have no other, and need no more than that. Not
   // where ranked paths are kept beside it, as a later file counts before an earlier one.
   const auto shared = [&](const Part& part) {
@@ -66,24 +72,25 @@ Result<RouteReport> read_one(const std::string& text, std::vector<Part>& parts, 
     MrtOptions options = mrt != nullptr ? *mrt : MrtOptions();
     options.peer = file->peer;
     MrtPaths paths;
-    auto report = parse_mrt(*stream, part.rib, options, mrt != nullptr ? &paths : nullptr);
+    input->set_limit(kMaxDumpBytes);
+    auto report = parse_mrt(*input, part.rib, options, mrt != nullptr ? &paths : nullptr);
     part.ranked = std::move(paths.routes);
     part.notes = std::move(paths.notes);
     return report;
   }
-  auto bytes = read_all(*stream, kMaxTextBytes);
-  if (!bytes) return std::move(bytes).error();
-  return parse_routes(*bytes, file->path, part.rib, &part.ranked);
+  auto routes = input->text(kMaxTextBytes);
+  if (!routes) return std::move(routes).error();
+  return parse_routes(*routes, input->name(), part.rib, &part.ranked);
 }
 
-Result<std::vector<Part>> read_parts(const std::vector<std::string>& files, RouteReport* report,
-                                     const MrtOptions* mrt) {
+Result<std::vector<Part>> read_parts(const std::vector<std::string>& files, RouteReport* report, const MrtOptions* mrt,
+                                     InputSet* inputs) {
   std::vector<Part> parts;
   RouteReport sum;
   Error all;
   size_t failed = 0;
   for (const std::string& file : files) {
-    auto one = read_one(file, parts, mrt);
+    auto one = read_one(file, parts, mrt, inputs);
     if (!one) {
       Error error = std::move(one).error();
       if (++failed == 1) {
@@ -196,8 +203,8 @@ std::vector<std::string> split_route_files(const std::string& text) {
   return files;
 }
 
-Result<Rib> read_routes_files(const std::vector<std::string>& files, RouteReport* report) {
-  auto parts = read_parts(files, report, nullptr);
+Result<Rib> read_routes_files(const std::vector<std::string>& files, RouteReport* report, InputSet* inputs) {
+  auto parts = read_parts(files, report, nullptr, inputs);
   if (!parts) return std::move(parts).error();
   if (parts->empty()) return Rib();
   if (parts->size() == 1 && (*parts)[0].ranked.empty()) return std::move((*parts)[0].rib);
@@ -207,8 +214,8 @@ Result<Rib> read_routes_files(const std::vector<std::string>& files, RouteReport
 }
 
 Result<SourcedRib> read_route_sources(const std::vector<std::string>& files, RouteReport* report, MrtOptions mrt,
-                                      const NextHopIds& ids) {
-  auto parts = read_parts(files, report, &mrt);
+                                      const NextHopIds& ids, InputSet* inputs) {
+  auto parts = read_parts(files, report, &mrt, inputs);
   if (!parts) return std::move(parts).error();
   return join(*parts, ids);
 }

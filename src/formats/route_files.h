@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/input_file.h"
 #include "base/result.h"
 #include "formats/mrt.h"
 #include "formats/route_text.h"
@@ -29,15 +30,17 @@ std::string path_of_route_file(const std::string& text);
 // What is joined by commas: "a.txt,source=x,preference=3,b.txt" is two.
 std::vector<std::string> split_route_files(const std::string& text);
 
-// Reads text (route_text.h) or MRT (mrt.h), each plain, gzip or bzip2, in the order given, named as above. The Rib
-// comes back settled, with the best route of each prefix: within a source the last of those without a metric, between
-// sources as a SourcedRib says. Text is limited to 1 GiB. Errors: those of every file together; more sources than there
-// may be; a peer of a text. `report`, when given, receives the sums and all warnings.
-Result<Rib> read_routes_files(const std::vector<std::string>& files, RouteReport* report = nullptr);
+// Reads text (route_text.h) or MRT (mrt.h), plain or compressed (input_file.h), in the order given, named as above,
+// from `inputs` by their paths where there is such a set. The Rib comes back settled, with the best route of each
+// prefix: within a source the last of those without a metric, between sources as a SourcedRib says. Text is limited to
+// 1 GiB. Errors: those of every file together; more sources than there may be; a peer of a text. `report`, when given,
+// receives the sums and all warnings.
+Result<Rib> read_routes_files(const std::vector<std::string>& files, RouteReport* report = nullptr,
+                              InputSet* inputs = nullptr);
 // The same with all candidates; of MRT the best paths of each prefix, as `mrt` says (its peer is the files' to name).
 // Next hops have the numbers that they have in `ids`, where there is room behind those for the others; else numbers of
 // their own.
 Result<SourcedRib> read_route_sources(const std::vector<std::string>& files, RouteReport* report = nullptr,
-                                      MrtOptions mrt = {}, const NextHopIds& ids = {});
+                                      MrtOptions mrt = {}, const NextHopIds& ids = {}, InputSet* inputs = nullptr);
 
 }  // namespace sluice

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "formats/classbench.h"
-#include "formats/compressed_file.h"
 #include "formats/iptables_rules.h"
 #include "formats/native_rules.h"
 #include "formats/nft_rules.h"
@@ -45,7 +44,7 @@ Result<RuleFormatChoice> parse_rule_format(std::string_view word) {
   for (RuleFormat format : kFormats) {
     all.emplace_back(to_string(format));
     if (name != all.back()) continue;
-    RuleFormatChoice choice{format, {}};
+    RuleFormatChoice choice{format, {}, {}};
     if (colon == std::string_view::npos) return choice;
     choice.chain = word.substr(colon + 1);
     if (format != RuleFormat::kIptables && format != RuleFormat::kNft)
@@ -89,14 +88,22 @@ Result<RuleSet> parse_rules(std::string_view text, const std::string& file_name,
     case RuleFormat::kNft:
       return parse_nft_rules(text, file_name, choice.chain);
     default:
-      return parse_native_rules(text, file_name);
+      return parse_native_rules(text, file_name, choice.folder);
   }
 }
 
+Result<RuleSet> read_rules_file(InputFile& file, const RuleFormatChoice& choice, RuleFormat* found, std::string* text) {
+  auto read = file.table();
+  if (!read) return std::move(read).error();
+  auto rules = parse_rules(*read, file.name(), choice, found);
+  if (text != nullptr) *text = std::move(*read);
+  return rules;
+}
+
 Result<RuleSet> read_rules_file(const std::string& path, const RuleFormatChoice& choice, RuleFormat* found) {
-  auto text = read_text_file(path);
-  if (!text) return std::move(text).error();
-  return parse_rules(*text, path == "-" ? "standard input" : path, choice, found);
+  auto file = InputFile::open(path);
+  if (!file) return std::move(file).error();
+  return read_rules_file(*file, choice, found);
 }
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/input_file.h"
 #include "base/result.h"
 #include "tables/acl/rule_set.h"
 
@@ -15,6 +16,7 @@ enum class RuleFormat : uint8_t { kAuto, kClassBench, kNative, kVpp, kIptables, 
 struct RuleFormatChoice {
   RuleFormat format = RuleFormat::kAuto;
   std::string chain;
+  std::string folder;  // what relative names of files and of what they include begin in; empty: this process's own
 };
 
 // For help texts: "auto, classbench, native, vpp, iptables[:CHAIN] or nft[:CHAIN]".
@@ -31,8 +33,11 @@ RuleFormat detect_rule_format(std::string_view text);
 // Rules of a text. Errors: those of the format's parser.
 Result<RuleSet> parse_rules(std::string_view text, const std::string& file_name, const RuleFormatChoice& choice = {},
                             RuleFormat* found = nullptr);
-// Rules of a file, plain, gzip or bzip2, as the files that it includes; "-" is standard input. `found`, when given,
-// receives the format. Errors: those of the file system, of the compression and of parse_rules. Limit: 1 GiB of text.
+// Rules of a file, plain or compressed (input_file.h), as the files that it includes; "-" is standard input. `found`,
+// when given, receives the format, and `text` what was read. Errors: those of the input and of parse_rules. Limit: 1
+// GiB of text.
+Result<RuleSet> read_rules_file(InputFile& file, const RuleFormatChoice& choice = {}, RuleFormat* found = nullptr,
+                                std::string* text = nullptr);
 Result<RuleSet> read_rules_file(const std::string& path, const RuleFormatChoice& choice = {},
                                 RuleFormat* found = nullptr);
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/input_file.h"
 #include "net/flow_key.h"
 
 namespace sluice {
@@ -54,24 +55,31 @@ std::string kind_name(uint32_t kind) {
   return fmt::format("kind {}", kind);
 }
 
+Error wrong_image(std::string_view name, std::string_view what) {
+  return Error(fmt::format("{}: {}", name, what), "make it again with `sluice compile`");
+}
+
 }  // namespace
 
-Result<void> Image::check(std::span<const std::byte> bytes, ImageKind kind, std::string_view name) {
-  auto fail = [&](std::string what) {
-    return Error(fmt::format("{}: {}", name, what), "make it again with `sluice compile`");
-  };
-  ImageHeader header;
-  if (bytes.size() < sizeof header) return fail(fmt::format("{} bytes are too few for an image", bytes.size()));
-  std::memcpy(&header, bytes.data(), sizeof header);
-  if (std::memcmp(header.magic, kMagic, 8) != 0) return fail("not a Sluice image");
+Result<void> Image::check_header(const ImageHeader& header, ImageKind kind, std::string_view name) {
+  if (std::memcmp(header.magic, kMagic, 8) != 0) return wrong_image(name, "not a Sluice image");
   if (header.format_version != kFormatVersion) {
-    return fail(fmt::format("image format {} is not format {}, which this program reads", header.format_version,
-                            kFormatVersion));
+    return wrong_image(name, fmt::format("image format {} is not format {}, which this program reads",
+                                         header.format_version, kFormatVersion));
   }
   if (header.kind != static_cast<uint32_t>(kind)) {
     return Error(fmt::format("{}: an image of {}, expected one of {}", name, kind_name(header.kind),
                              kind_name(static_cast<uint32_t>(kind))));
   }
+  return {};
+}
+
+Result<void> Image::check(std::span<const std::byte> bytes, ImageKind kind, std::string_view name) {
+  const auto fail = [&](std::string_view what) { return wrong_image(name, what); };
+  ImageHeader header;
+  if (bytes.size() < sizeof header) return fail(fmt::format("{} bytes are too few for an image", bytes.size()));
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (auto ok = check_header(header, kind, name); !ok) return ok;
   if (header.total_bytes != bytes.size()) {
     return fail(fmt::format("truncated or extended: {} bytes, the header says {}", bytes.size(), header.total_bytes));
   }
@@ -89,13 +97,53 @@ Result<void> Image::check(std::span<const std::byte> bytes, ImageKind kind, std:
   return {};
 }
 
-Result<Image> Image::open(const std::string& path, ImageKind kind) {
-  auto buffer = Buffer::map_file(path);
-  if (!buffer) return std::move(buffer).error();
-  if (auto ok = check({buffer->data(), buffer->size()}, kind, path); !ok) return std::move(ok).error();
+Result<bool> Image::is_next(InputFile& file) {
+  auto start = file.peek(sizeof(ImageHeader));
+  if (!start) return std::move(start).error();
+  return start->size() >= 8 && std::memcmp(start->data(), kMagic, 8) == 0;
+}
+
+Result<uint32_t> Image::next_kind(InputFile& file) {
+  auto start = file.peek(sizeof(ImageHeader));
+  if (!start) return std::move(start).error();
+  ImageHeader header{};
+  std::memcpy(&header, start->data(), start->size());
+  return header.kind;
+}
+
+Result<Image> Image::read(InputFile& file, ImageKind kind) {
+  const std::string& name = file.name();
+  auto start = file.peek(sizeof(ImageHeader));
+  if (!start) return std::move(start).error();
+  ImageHeader header;
+  if (start->size() < sizeof header)
+    return wrong_image(name, fmt::format("{} bytes are too few for an image", start->size()));
+  std::memcpy(&header, start->data(), sizeof header);
+  if (auto ok = check_header(header, kind, name); !ok) return std::move(ok).error();
+  // The buffer is for what the header says, which costs no memory until it comes: an image that claims too much ends
+  // here or as truncated.
+  if (header.total_bytes > kMaxBytes || header.total_bytes < sizeof header)
+    return wrong_image(name, fmt::format("the header says {} bytes", header.total_bytes));
+  auto buffer = Buffer::allocate(header.total_bytes);
+  if (!buffer) return Error(fmt::format("{}: {}", name, buffer.error().message), buffer.error().hint);
+  auto n = file.read({buffer->data(), header.total_bytes});
+  if (!n) return std::move(n).error();
+  std::byte more[1];
+  auto behind = file.read(more);
+  if (!behind) return std::move(behind).error();
+  if (*behind != 0)
+    return wrong_image(
+        name, fmt::format("truncated or extended: more than the {} bytes that the header says", header.total_bytes));
+  if (auto ok = check({buffer->data(), *n}, kind, name); !ok) return std::move(ok).error();
   Image image;
   image.buffer_ = std::move(*buffer);
   return image;
+}
+
+Result<Image> Image::open(const std::string& path, ImageKind kind) {
+  auto file = InputFile::open(path);
+  if (!file) return std::move(file).error();
+  return read(*file, kind);
 }
 
 Result<Image> Image::from_bytes(std::span<const std::byte> bytes, ImageKind kind) {
@@ -106,15 +154,6 @@ Result<Image> Image::from_bytes(std::span<const std::byte> bytes, ImageKind kind
   Image image;
   image.buffer_ = std::move(*buffer);
   return image;
-}
-
-bool Image::is_image_file(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  char magic[8] = {};
-  const bool is = ::read(fd, magic, sizeof magic) == 8 && std::memcmp(magic, kMagic, 8) == 0;
-  ::close(fd);
-  return is;
 }
 
 Result<void> Image::write(const std::string& path) const {

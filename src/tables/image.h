@@ -60,6 +60,7 @@ struct ImageSection {
 };
 static_assert(sizeof(ImageSection) == 32 && std::is_trivially_copyable_v<ImageSection>);
 
+class InputFile;
 class PatchLog;
 
 // Owns the bytes of one table. Immutable once built; shared by generations through std::shared_ptr<const Image>.
@@ -67,16 +68,20 @@ class Image {
  public:
   static constexpr char kMagic[9] = "SLUICEIM";
   static constexpr uint32_t kFormatVersion = 1;
+  static constexpr uint64_t kMaxBytes = uint64_t{1} << 36;  // of an image that is read
 
   Image() = default;
 
-  // Maps an image file. Errors: not an image, wrong version or kind, truncated, checksum mismatch, sections out of
-  // range.
+  // True when the input starts with the image magic, which stays unread. Errors: those of the input.
+  static Result<bool> is_next(InputFile& file);
+  // What kind the image says it is, which stays unread; its reader checks the rest.
+  static Result<uint32_t> next_kind(InputFile& file);
+  // Reads an image, to the end of the input. Errors: those of the input; not an image, wrong version or kind,
+  // truncated, checksum mismatch, sections out of range; out of memory.
+  static Result<Image> read(InputFile& file, ImageKind kind);
   static Result<Image> open(const std::string& path, ImageKind kind);
   // The same checks over bytes in memory (for tests and fuzzing); copies them.
   static Result<Image> from_bytes(std::span<const std::byte> bytes, ImageKind kind);
-  // True when the file starts with the image magic.
-  static bool is_image_file(const std::string& path);
 
   // Writes beside `path` and renames, so that no reader ever sees half an image.
   Result<void> write(const std::string& path) const;
@@ -102,6 +107,8 @@ class Image {
  private:
   friend class ImageBuilder;
   friend class ImageReplicas;
+  // What the header says on its own.
+  static Result<void> check_header(const ImageHeader& header, ImageKind kind, std::string_view name);
   static Result<void> check(std::span<const std::byte> bytes, ImageKind kind, std::string_view name);
   Buffer buffer_;
   std::shared_ptr<const PatchLog> log_;

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "base/atomic_file.h"
+#include "base/input_file.h"
 #include "elements/acl/place.h"
 #include "elements/ip_filter/pattern.h"
 #include "elements/stage_element.h"
@@ -119,7 +119,7 @@ class IpFilter final : public Element {
     const std::string file = unquote(text.substr(words[1].offset, words[1].length)).value_or(std::string());
     std::error_code ignored;
     auto contents = std::filesystem::is_regular_file(file, ignored)
-                        ? read_whole_file(file, kMaxFileBytes)
+                        ? read_text_file(file, kMaxFileBytes)
                         : Result<std::string>(Error(fmt::format("'{}' is not a file that can be read", file)));
     if (!contents.ok()) {
       diagnostics.add(place(words[1].offset, words[1].length, contents.error().message));

@@ -145,7 +145,7 @@ void register_ports(Registry& registry) {
   from_dump.name = "FromDump";
   from_dump.group = "Ports";
   from_dump.summary = "reads packets from a capture file";
-  from_dump.description = "pcap or pcapng, plain or gzip, microseconds or nanoseconds; Ethernet.";
+  from_dump.description = "pcap or pcapng, plain or compressed, microseconds or nanoseconds; Ethernet.";
   from_dump.arguments = {
       {.name = "FILE", .kind = ArgumentKind::kFilename, .positional = true, .mandatory = true, .help = "the capture"},
       limit,

@@ -5,9 +5,9 @@
 
 #include <memory>
 
+#include "base/input_file.h"
 #include "elements/flow_element.h"
 #include "elements/stage_element.h"
-#include "formats/compressed_file.h"
 #include "formats/qos_text.h"
 #include "graph/router.h"
 #include "qos/port_qos.h"
@@ -36,7 +36,8 @@ class Qos final : public FlowElement {
   void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
     if (!arguments.has("TABLE")) return;
     const std::string& path = arguments.get_string("TABLE");
-    auto text = read_text_file(path);
+    auto file = InputFile::open(path);
+    auto text = file.ok() ? file->table() : Result<std::string>(file.error());
     auto model = text.ok() ? parse_qos(*text, path) : Result<QosModel>(std::move(text).error());
     if (model.ok()) {
       model_ = std::move(*model);

@@ -4,9 +4,9 @@
 
 #include <cstring>
 #include <fstream>
-#include <iostream>
-#include <sstream>
+#include <optional>
 
+#include "base/input_file.h"
 #include "elements/flow_element.h"
 #include "elements/ip_input/stage.h"
 #include "elements/summary_dump/fields.h"
@@ -16,6 +16,49 @@ namespace sluice {
 namespace {
 
 constexpr size_t kMaxLine = 65536;
+
+// The lines of an input, in bounded memory.
+class DumpLines {
+ public:
+  explicit DumpLines(InputFile file) : file_(std::move(file)) {}
+
+  // True and a line, without its end; false behind the last. Errors: those of the input, a line of more than kMaxLine
+  // bytes or with a NUL, which is no text.
+  Result<bool> next(std::string_view* line) {
+    size_t end = 0;
+    while ((end = held_.find('\n', searched_)) == std::string::npos && !ended_) {
+      held_.erase(0, at_);
+      at_ = 0;
+      searched_ = held_.size();
+      if (searched_ > kMaxLine) break;
+      held_.resize(searched_ + kMaxLine);
+      auto n = file_.read_some(std::as_writable_bytes(std::span(held_)).subspan(searched_));
+      held_.resize(searched_ + (n.ok() ? *n : 0));
+      if (!n) return std::move(n).error();
+      ended_ = *n == 0;
+    }
+    if (end == std::string::npos) end = held_.size();
+    if (at_ == end && ended_ && end == held_.size()) return false;
+    ++number_;
+    *line = std::string_view(held_).substr(at_, end - at_);
+    at_ = searched_ = std::min(end + 1, held_.size());
+    if (line->size() > kMaxLine || line->find('\0') != std::string_view::npos) {
+      return Error(fmt::format("{}:{}: {}", name(), number_,
+                               line->size() > kMaxLine ? fmt::format("a line of more than {} bytes", kMaxLine)
+                                                       : std::string("this is not text: a NUL")));
+    }
+    return true;
+  }
+  const std::string& name() const { return file_.name(); }
+  uint64_t number() const { return number_; }
+
+ private:
+  InputFile file_;
+  std::string held_;
+  size_t at_ = 0, searched_ = 0;
+  uint64_t number_ = 0;
+  bool ended_ = false;
+};
 
 std::vector<std::string_view> dump_words(std::string_view text) {
   std::vector<std::string_view> words;
@@ -65,11 +108,11 @@ class FromSummary final : public FlowElement {
   }
   Result<void> start(FlowContext& context) override {
     if (path_.empty()) {
-      in_ = std::make_unique<std::istringstream>(text_);
-    } else if (path_ != "-") {
-      auto file = std::make_unique<std::ifstream>(path_, std::ios::binary);
-      if (!*file) return Error(fmt::format("cannot open '{}'", path_));
-      in_ = std::move(file);
+      lines_.emplace(InputFile::over(text_, name));
+    } else {
+      auto file = InputFile::open(path_);
+      if (!file) return std::move(file).error();
+      lines_.emplace(std::move(*file));
     }
     if (context.pushes(0)) context.wake();
     return {};
@@ -82,27 +125,23 @@ class FromSummary final : public FlowElement {
     return true;
   }
   PacketBox pull(FlowContext& context, unsigned) override { return next(context); }
+  Result<void> finish(FlowContext&) override { return failed_ ? Result<void>(*failed_) : Result<void>(); }
   std::vector<Handler> handlers() override {
     return {value_handler("active", &active_, kFlagSpec, [](FlowContext& context) { context.wake(); })};
   }
 
  private:
   PacketBox next(FlowContext& context) {
-    std::string line;
-    std::istream& in = in_ == nullptr ? std::cin : *in_;
+    std::string_view line;
     while (active_ && !done_) {
-      line.clear();
-      if (!std::getline(in, line)) {
+      auto more = lines_->next(&line);
+      if (!more || !*more) {
         done_ = true;
-        if (stop_) context.stop();
+        if (!more) failed_ = std::move(more).error();
+        if (!more || stop_) context.stop();
         break;
       }
-      ++line_;
-      if (line.size() > kMaxLine) {
-        complain(context, "a line is too long");
-        continue;
-      }
-      if (line.ends_with('\r')) line.pop_back();
+      if (line.ends_with('\r')) line.remove_suffix(1);
       if (line.starts_with('!')) {
         directive(context, line);
         continue;
@@ -147,13 +186,13 @@ class FromSummary final : public FlowElement {
     return packet;
   }
   void complain(FlowContext& context, std::string_view what) {
-    context.print_error(fmt::format("{}:{}: {}\n", path_.empty() ? name : path_, line_, what));
+    context.print_error(fmt::format("{}:{}: {}\n", lines_->name(), lines_->number(), what));
   }
 
   std::string path_, text_;
-  std::unique_ptr<std::istream> in_;
+  std::optional<DumpLines> lines_;
+  std::optional<Error> failed_;
   std::vector<SummaryField> fields_;
-  uint64_t line_ = 0;
   uint8_t protocol_ = 6;
   bool stop_ = false, active_ = true, done_ = false;
 };
@@ -234,20 +273,23 @@ void register_summary_dump(Registry& registry) {
   from.description =
       "A line a packet, a word a field, as `!data` lines or FIELDS say; '-' leaves a default (TCP, TTL 100). Packets "
       "start with their IP header, hold headers alone and are parsed; `ip_len` is their length on the wire; `link` is "
-      "the paint. A line that cannot be read is reported and left out. " +
+      "the paint. A line that cannot be read is reported and left out; one of more than 65536 bytes, or with a NUL, "
+      "ends the run with an error. " +
       all + " Handler: `active`.";
-  from.arguments = {
-      {.name = "FILE", .kind = ArgumentKind::kFilename, .positional = true, .help = "the dump; '-': stdin"},
-      {.name = "DATA", .kind = ArgumentKind::kString, .help = "the dump itself"},
-      fields,
-      {.name = "PROTO",
-       .kind = ArgumentKind::kUint,
-       .default_text = "6",
-       .help = "the protocol where none is said",
-       .max = 255},
-      flag("STOP", "false", "true: ask the run to stop at the end"),
-      flag("ACTIVE", "true", "false: make nothing"),
-      flag("ZERO", "true", "accepted: what is not said is zero")};
+  from.arguments = {{.name = "FILE",
+                     .kind = ArgumentKind::kFilename,
+                     .positional = true,
+                     .help = "the dump, plain or compressed; '-': stdin"},
+                    {.name = "DATA", .kind = ArgumentKind::kString, .help = "the dump itself"},
+                    fields,
+                    {.name = "PROTO",
+                     .kind = ArgumentKind::kUint,
+                     .default_text = "6",
+                     .help = "the protocol where none is said",
+                     .max = 255},
+                    flag("STOP", "false", "true: ask the run to stop at the end"),
+                    flag("ACTIVE", "true", "false: make nothing"),
+                    flag("ZERO", "true", "accepted: what is not said is zero")};
   from.inputs = {0, 0};
   from.processing = "/a";
   from.example = "FromIPSummaryDump(in.txt, STOP true) -> filter;";

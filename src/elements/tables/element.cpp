@@ -59,7 +59,7 @@ void register_tables(Registry& registry) {
   acl.group = "Tables";
   acl.summary = "declares an access list";
   acl.description =
-      "ClassBench or native rules, plain, gzip or bzip2. Several files are read one after the other, as one list. A "
+      "ClassBench or native rules, plain or compressed. Several files are read one after the other, as one list. A "
       "compiled image stands alone.";
   acl.arguments = {name,
                    {.name = "FILE",
@@ -79,7 +79,7 @@ void register_tables(Registry& registry) {
   routes.group = "Tables";
   routes.summary = "declares a route table, IPv4 and IPv6";
   routes.description =
-      "Route text or MRT, plain, gzip or bzip2. A file's name may be followed by ,source=NAME and ,preference=N (then "
+      "Route text or MRT, plain or compressed. A file's name may be followed by ,source=NAME and ,preference=N (then "
       "the whole is quoted): of two sources' routes for one prefix the one of lower preference wins, then of lower "
       "metric; without them text is of 'static' with preference 1, MRT of 'bgp' with 20; within a source the later "
       "route wins. Of an MRT dump the best path of each prefix counts, by RFC 4271, or those of one peer where "

@@ -3,10 +3,10 @@
 
 #include <chrono>
 
+#include "base/input_file.h"
 #include "elements/table_use.h"
 #include "elements/tables.h"
 #include "formats/adjacency_text.h"
-#include "formats/compressed_file.h"
 #include "formats/native_rules.h"
 #include "formats/route_files.h"
 #include "formats/rule_files.h"
@@ -60,27 +60,42 @@ class Errors {
   bool only_message_ = false;
 };
 
-// The one compiled image of a declaration, or nothing when its files are text. Errors: an image among several files.
-Result<ImagePointer> compiled(const TableDeclaration& d, ImageKind kind, bool* found) {
-  *found = false;
+// The files of a declaration, open.
+struct TableInputs {
+  std::vector<InputFile> files;
+  ImagePointer compiled;  // the one file, where it is an image
+};
+
+// Errors: those of all files together; an image of another kind, or among several files.
+Result<TableInputs> open_inputs(const TableDeclaration& d, ImageKind kind, InputSet* inputs) {
+  TableInputs opened;
+  Errors errors;
   for (const std::string& file : d.files) {
-    if (!Image::is_image_file(file)) continue;
-    *found = true;
-    if (d.files.size() > 1)
-      return Error(fmt::format("{} is a compiled image and cannot be joined with other files", file));
-    auto image = Image::open(file, kind);
-    if (!image) return std::move(image).error();
-    return ImagePointer(std::make_shared<const Image>(std::move(*image)));
+    auto input = take_input(inputs, path_of(d, file));
+    auto image = input.ok() ? Image::is_next(*input) : Result<bool>(input.error());
+    if (!image) {
+      errors.add(image.error());
+      continue;
+    }
+    if (*image && d.files.size() > 1) {
+      errors.add(Error(fmt::format("{} is a compiled image and cannot be joined with other files", input->name())));
+    } else if (*image) {
+      auto compiled = Image::read(*input, kind);
+      if (!compiled) return std::move(compiled).error();
+      opened.compiled = std::make_shared<const Image>(std::move(*compiled));
+    }
+    opened.files.push_back(std::move(*input));
   }
-  return ImagePointer();
+  if (!errors.ok()) return errors.take();
+  return opened;
 }
 
-Result<RuleSet> read_rules(const TableDeclaration& d) {
+Result<RuleSet> read_rules(const TableDeclaration& d, TableInputs& inputs) {
   RuleSet all;
   Errors errors;
   auto format = parse_rule_format(d.format);
   if (!format) return std::move(format).error();
-  for (const std::string& file : d.files) {
+  for (InputFile& file : inputs.files) {
     auto rules = read_rules_file(file, *format);
     if (!rules) {
       errors.add(rules.error());
@@ -114,12 +129,14 @@ Result<ImagePointer> share(Result<Image> image) {
   return ImagePointer(std::make_shared<const Image>(std::move(*image)));
 }
 
-Result<ImagePointer> load_acl(const TableDeclaration& d, TableLoad& load, TableModels* models) {
+Result<ImagePointer> load_acl(const TableDeclaration& d, TableLoad& load, TableModels* models, InputSet* inputs) {
   Clock clock;
-  auto image = compiled(d, ImageKind::kAcl, &load.compiled);
-  if (!image) return image;
+  auto opened = open_inputs(d, ImageKind::kAcl, inputs);
+  if (!opened) return std::move(opened).error();
+  Result<ImagePointer> image = opened->compiled;
+  load.compiled = *image != nullptr;
   if (!load.compiled) {
-    auto rules = d.files.empty() ? parse_native_rules(d.text, d.name) : read_rules(d);
+    auto rules = d.files.empty() ? parse_native_rules(d.text, d.name) : read_rules(d, *opened);
     if (!rules) return std::move(rules).error();
     load.parse_seconds = clock.lap();
     load.asked = d.algorithm.empty() ? kDefaultAclAlgorithm : d.algorithm;
@@ -138,10 +155,12 @@ Result<ImagePointer> load_acl(const TableDeclaration& d, TableLoad& load, TableM
 }
 
 Result<ImagePointer> load_routes(const TableDeclaration& d, TableLoad& load, std::vector<Diagnostic>* warnings,
-                                 TableModels* models, Rib* best) {
+                                 TableModels* models, Rib* best, InputSet* inputs) {
   Clock clock;
-  auto image = compiled(d, ImageKind::kRoutes, &load.compiled);
-  if (!image) return image;
+  auto opened = open_inputs(d, ImageKind::kRoutes, inputs);
+  if (!opened) return std::move(opened).error();
+  Result<ImagePointer> image = opened->compiled;
+  load.compiled = *image != nullptr;
   if (!load.compiled) {
     Rib rib;
     RouteReport report;
@@ -154,13 +173,15 @@ Result<ImagePointer> load_routes(const TableDeclaration& d, TableLoad& load, std
         all.add_all(rib, all.source("static"), default_preference("static"));
       }
     } else {
+      InputSet set;
+      for (size_t i = 0; i < d.files.size(); ++i) set.put(path_of(d, d.files[i]), std::move(opened->files[i]));
       if (models != nullptr) {
-        auto all = read_route_sources(d.files, &report);
+        auto all = read_route_sources(d.files, &report, {}, {}, &set);
         if (!all) return std::move(all).error();
         rib = all->best_routes();
         models->routes[d.name] = std::move(*all);
       } else {
-        auto read = read_routes_files(d.files, &report);
+        auto read = read_routes_files(d.files, &report, &set);
         if (!read) return std::move(read).error();
         rib = std::move(*read);
       }
@@ -185,10 +206,13 @@ Result<ImagePointer> load_routes(const TableDeclaration& d, TableLoad& load, std
 }
 
 Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& routes, TableLoad& load,
-                                      std::vector<Diagnostic>* warnings, TableModels* models, const Rib* rib) {
+                                      std::vector<Diagnostic>* warnings, TableModels* models, const Rib* rib,
+                                      InputSet* inputs) {
   Clock clock;
-  auto image = compiled(d, ImageKind::kAdjacency, &load.compiled);
-  if (!image) return image;
+  auto opened = open_inputs(d, ImageKind::kAdjacency, inputs);
+  if (!opened) return std::move(opened).error();
+  Result<ImagePointer> image = opened->compiled;
+  load.compiled = *image != nullptr;
   if (!load.compiled) {
     auto ids = next_hops_of(routes);
     if (!ids) return std::move(ids).error();
@@ -197,8 +221,10 @@ Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& ro
       model = default_adjacencies(Rib(std::move(*ids)));
     } else {
       std::string text = d.text;
-      for (const std::string& file : d.files) {
-        auto more = read_text_file(file);
+      std::vector<std::string> names;
+      for (InputFile& file : opened->files) {
+        names.push_back(file.name());
+        auto more = file.table();
         if (!more) return std::move(more).error();
         text += *more;
         if (!text.empty() && text.back() != '\n') text += '\n';
@@ -206,7 +232,7 @@ Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& ro
       RouteMatch match;
       if (rib != nullptr) match = [rib](const IpAddress& address) { return rib->match(address); };
       auto parsed =
-          parse_adjacencies(text, d.files.empty() ? d.name : fmt::format("{}", fmt::join(d.files, "+")), *ids, match);
+          parse_adjacencies(text, d.files.empty() ? d.name : fmt::format("{}", fmt::join(names, "+")), *ids, match);
       if (!parsed) return std::move(parsed).error();
       model = std::move(*parsed);
       if (warnings != nullptr) warnings->insert(warnings->end(), model.warnings.begin(), model.warnings.end());
@@ -234,8 +260,12 @@ Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& ro
 
 }  // namespace
 
+std::string path_of(const TableDeclaration& declaration, const std::string& file) {
+  return declaration.type == TableDeclaration::Type::kRoutes ? path_of_route_file(file) : file;
+}
+
 Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, TableLoad* load,
-                                std::vector<Diagnostic>* warnings, TableModels* models, Rib* rib) {
+                                std::vector<Diagnostic>* warnings, TableModels* models, Rib* rib, InputSet* inputs) {
   TableLoad local;
   TableLoad& report = load != nullptr ? *load : local;
   report = {};
@@ -244,17 +274,17 @@ Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, 
   switch (d.type) {
     case TableDeclaration::Type::kAcl:
       report.kind = "acl";
-      image = load_acl(d, report, models);
+      image = load_acl(d, report, models, inputs);
       break;
     case TableDeclaration::Type::kRoutes:
       report.kind = "routes";
-      image = load_routes(d, report, warnings, models, rib);
+      image = load_routes(d, report, warnings, models, rib, inputs);
       break;
     case TableDeclaration::Type::kAdjacency:
       report.kind = "adjacency";
       if (routes == nullptr)
         return Error(fmt::format("the adjacency table '{}' needs the route table '{}'", d.name, d.routes));
-      image = load_adjacencies(d, *routes, report, warnings, models, rib);
+      image = load_adjacencies(d, *routes, report, warnings, models, rib, inputs);
       break;
   }
   if (image.ok()) report.bytes = (*image)->bytes().size();
@@ -262,7 +292,7 @@ Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, 
 }
 
 Result<TableSet> load_tables(const Router& router, const TableOverrides& overrides, TableReport* report,
-                             const TableGaps& gaps, TableModels* models) {
+                             const TableGaps& gaps, TableModels* models, InputSet* inputs) {
   TableSet set;
   Errors errors;
   TableReport local;
@@ -322,7 +352,7 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
         Rib best;
         Rib* rib = d.type == TableDeclaration::Type::kRoutes ? &best : nullptr;
         if (const auto it = ribs.find(d.routes); adjacencies && it != ribs.end()) rib = &it->second;
-        auto image = load_table(d, routes, &load, &out.warnings, models, rib);
+        auto image = load_table(d, routes, &load, &out.warnings, models, rib, inputs);
         if (image.ok() && rib == &best && best.size() != 0) ribs[d.name] = std::move(best);
         if (!image) {
           errors.add(located(*element, image.error()));

@@ -153,8 +153,8 @@ Result<std::unique_ptr<PriorityRuntime>> PriorityRuntime::create(const Router& r
   };
   FrameCache own;
   for (const PlanSource& s : plan.sources) {
-    auto source =
-        open_source(router.elements[s.element]->port(), options.run.frames != nullptr ? *options.run.frames : own);
+    auto source = open_source(router.elements[s.element]->port(),
+                              options.run.frames != nullptr ? *options.run.frames : own, options.run.inputs);
     if (!source) {
       note(s.element, source.error());
       continue;

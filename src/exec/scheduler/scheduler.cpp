@@ -792,7 +792,7 @@ Result<void> Scheduler::Impl::open_ports(const Impl* before) {
     if (node->flow_ != nullptr) continue;
     Result<void> ok;
     if (element.kind() == ElementKind::kSource) {
-      auto source = open_source(element.port(), frames);
+      auto source = open_source(element.port(), frames, options.inputs);
       auto batch = Batch::create(kSourceBatch, size_t{1} << 18);
       if (source.ok() && batch.ok()) {
         node->source_ = std::move(*source);

@@ -40,6 +40,7 @@ struct SchedulerOptions {
   std::function<int()> next_signal;
   // Reads the graph that is written to the handler `hotconfig`. None: there is no such handler.
   std::function<Result<std::unique_ptr<SchedulerGraph>>(std::string_view text)> load;
+  InputSet* inputs = nullptr;  // where sources find their captures open; else they open them
   // The run lasts until somebody asks for its end, although nothing can happen any more: other threads may call
   // Scheduler::ask.
   bool stay = false;

@@ -359,7 +359,7 @@ TEST(Scheduler, WrongConfigurationsAreErrorsWhereTheyStand) {
        "there is no handler 'nobody.reset' that can be written"},
       {"FromIPSummaryDump(a, FIELDS ip_scr) -> Discard;", "there is no field 'ip_scr'"},
       {"FromIPSummaryDump() -> Discard;", "either a file or DATA says what there is"},
-      {"FromIPSummaryDump(/no/such/file) -> Discard;", "cannot open '/no/such/file'"},
+      {"FromIPSummaryDump(/no/such/file) -> Discard;", "/no/such/file: cannot open"},
   };
   for (const auto& [text, want] : cases) {
     auto p = play(text, false);

@@ -87,7 +87,14 @@ bool FrameStore::add(const FrameHeader& header, const uint8_t* data) {
 }
 
 Result<FrameStore> FrameStore::load(const std::string& path, const FrameStoreOptions& options) {
-  Result<CaptureReader> reader = CaptureReader::open(path);
+  auto file = InputFile::open(path);
+  if (!file.ok()) return std::move(file).error();
+  return load(std::move(*file), options);
+}
+
+Result<FrameStore> FrameStore::load(InputFile file, const FrameStoreOptions& options) {
+  const std::string name = file.name();
+  Result<CaptureReader> reader = CaptureReader::open(std::move(file));
   if (!reader.ok()) return std::move(reader).error();
   FrameStore store(options);
   CapturedFrame frame;
@@ -97,7 +104,7 @@ Result<FrameStore> FrameStore::load(const std::string& path, const FrameStoreOpt
     if (!*got) break;
     if (!store.add(frame, frame.data)) {
       Error error = store.error();
-      error.message = fmt::format("{}: {}", path, error.message);
+      error.message = fmt::format("{}: {}", name, error.message);
       return error;
     }
   }

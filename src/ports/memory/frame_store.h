@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/input_file.h"
 #include "base/result.h"
 #include "memory/buffer.h"
 #include "ports/frame.h"
@@ -35,6 +36,7 @@ class FrameStore {
   // Reads a whole capture (CaptureReader::open names the forms). Errors: the reader's, or past max_bytes, with the
   // count that fits.
   static Result<FrameStore> load(const std::string& path, const FrameStoreOptions& options = {});
+  static Result<FrameStore> load(InputFile file, const FrameStoreOptions& options = {});
 
   // Makes room for `packets` frames of `frame_bytes` bytes together, so that add() need not grow. Errors: past
   // max_bytes, no memory.

@@ -1,11 +1,7 @@
 #include "ports/pcap/capture_reader.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <pcap/pcap.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,17 +12,18 @@
 namespace sluice {
 namespace {
 
-constexpr unsigned kGzipBuffer = 256 * 1024;
 constexpr size_t kStreamBuffer = 256 * 1024;
 constexpr int64_t kMostSeconds = 18'446'744'072;  // whose nanoseconds fit 64 bits
 
 }  // namespace
 
-// libpcap reads a FILE; the FILE reads zlib, which passes plain bytes through. So one path serves files, pipes and
-// gzip, and nothing needs to seek. The state never moves: libpcap and the FILE hold its address.
+// libpcap reads a FILE; the FILE reads the input. So one path serves files, pipes and every compression, and nothing
+// needs to seek. The state never moves: libpcap and the FILE hold its address.
 struct CaptureReader::State {
+  explicit State(InputFile input) : file(std::move(input)), name(file.name()) {}
+
+  InputFile file;
   std::string name;
-  gzFile gzip = nullptr;
   pcap_t* pcap = nullptr;  // owns the FILE
   std::string stream_error;
   uint64_t bytes_read = 0;
@@ -39,26 +36,20 @@ struct CaptureReader::State {
 
   ~State() {
     if (pcap != nullptr) pcap_close(pcap);
-    if (gzip != nullptr) gzclose_r(gzip);
   }
 
   static ssize_t read(void* cookie, char* out, size_t bytes) {
     auto* self = static_cast<State*>(cookie);
-    const auto wanted = static_cast<unsigned>(std::min<size_t>(bytes, 1u << 30));
-    const int got = gzread(self->gzip, out, wanted);
-    int code = Z_OK;
-    if (got < 0) {
-      const char* text = gzerror(self->gzip, &code);
-      self->stream_error = code == Z_ERRNO ? std::strerror(errno) : text;
+    const auto got = self->file.read_some({reinterpret_cast<std::byte*>(out), bytes});
+    if (!got) {
+      self->stream_error = got.error().message;
+      // The name stands in front of what is said here.
+      if (self->stream_error.starts_with(self->name + ": ")) self->stream_error.erase(0, self->name.size() + 2);
       errno = EIO;
       return -1;
     }
-    if (static_cast<unsigned>(got) < wanted) {
-      gzerror(self->gzip, &code);
-      if (code == Z_BUF_ERROR) self->stream_error = "the gzip stream ends early";
-    }
-    self->bytes_read += static_cast<uint64_t>(got);
-    return got;
+    self->bytes_read += *got;
+    return static_cast<ssize_t>(*got);
   }
 
   // What libpcap said, unless the layer below knows better.
@@ -94,31 +85,14 @@ const std::string& CaptureReader::name() const {
 }
 
 Result<CaptureReader> CaptureReader::open(const std::string& path) {
-  if (path == "-") {
-    const int copy = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
-    if (copy < 0) return Error(fmt::format("cannot read standard input: {}", std::strerror(errno)));
-    return open_descriptor(copy, "standard input");
-  }
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return Error(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
-  return open_descriptor(descriptor, path);
+  auto file = InputFile::open(path);
+  if (!file) return std::move(file).error();
+  return open(std::move(*file));
 }
 
-Result<CaptureReader> CaptureReader::open_descriptor(int descriptor, const std::string& name) {
-  struct stat info {};
-  if (fstat(descriptor, &info) == 0 && S_ISDIR(info.st_mode)) {
-    close(descriptor);
-    return Error(fmt::format("{} is a directory", name), "name a pcap or pcapng file");
-  }
-  auto state = std::make_unique<State>();
-  state->name = name;
-  state->gzip = gzdopen(descriptor, "rb");
-  if (state->gzip == nullptr) {
-    close(descriptor);
-    return Error(fmt::format("cannot read {}: out of memory", name));
-  }
-  gzbuffer(state->gzip, kGzipBuffer);
-
+Result<CaptureReader> CaptureReader::open(InputFile file) {
+  auto state = std::make_unique<State>(std::move(file));
+  const std::string& name = state->name;
   const cookie_io_functions_t functions{&State::read, nullptr, nullptr, nullptr};
   FILE* stream = fopencookie(state.get(), "rb", functions);
   if (stream == nullptr) return Error(fmt::format("cannot read {}: {}", name, std::strerror(errno)));
@@ -133,7 +107,7 @@ Result<CaptureReader> CaptureReader::open_descriptor(int descriptor, const std::
                    "a capture has at least a file header; write one with: sluice gen traffic --out FILE");
     }
     return Error(fmt::format("{} is not a capture that can be read: {}", name, state->reason(text)),
-                 "pcap and pcapng are accepted, plain or gzip");
+                 "pcap and pcapng are accepted, plain or compressed with gzip, bzip2, xz or zstd");
   }
   const int link = pcap_datalink(state->pcap);
   if (link != DLT_EN10MB) {
@@ -162,7 +136,7 @@ Result<bool> CaptureReader::next(CapturedFrame& frame) {
   const u_char* data = nullptr;
   const int status = pcap_next_ex(s.pcap, &header, &data);
   if (status == PCAP_ERROR_BREAK) {
-    // A gzip stream that ends early exactly between two packets looks like the end to libpcap.
+    // A compressed stream that ends early exactly between two packets looks like the end to libpcap.
     if (!s.stream_error.empty()) return Error(s.fail(""));
     s.ended = true;
     return false;

@@ -1,4 +1,4 @@
-// Reads Ethernet frames from a pcap or pcapng capture, plain or gzip, a file or a pipe, in bounded memory.
+// Reads Ethernet frames from a pcap or pcapng capture, plain or compressed, a file or a pipe, in bounded memory.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "base/input_file.h"
 #include "base/result.h"
 #include "ports/frame.h"
 
@@ -21,14 +22,14 @@ struct FrameSlot {
 
 // One pass over a capture, in file order. Not thread-safe. Move-only.
 //
-// The format is told by content, not by name: gzip by its magic, pcap and pcapng by libpcap. Stamps keep their
-// nanoseconds. A frame that was cut at a snaplen has captured < wire_bytes.
+// The format is told by content, not by name: compression by input_file.h, pcap and pcapng by libpcap. Stamps keep
+// their nanoseconds. A frame that was cut at a snaplen has captured < wire_bytes.
 class CaptureReader {
  public:
   // "-" is standard input. Errors: cannot open, empty, not a capture, a link type other than Ethernet (named).
   static Result<CaptureReader> open(const std::string& path);
-  // The same over an open descriptor, which is owned from here on, also when it fails; `name` is for messages.
-  static Result<CaptureReader> open_descriptor(int descriptor, const std::string& name);
+  // The same from an input that is open; it is read from here on.
+  static Result<CaptureReader> open(InputFile file);
 
   CaptureReader(CaptureReader&&) noexcept;
   CaptureReader& operator=(CaptureReader&&) noexcept;
