@@ -11,6 +11,7 @@
 
 #include "app_state.h"
 #include "base/input_file.h"
+#include "base/printable.h"
 #include "control/report.h"
 
 namespace sluice::app {
@@ -103,10 +104,10 @@ void print_json(const Json& json) {
 }
 void note(std::string_view text) {
   if (quiet()) return;
-  to_stderr(fmt::format("{}\n", text));
+  to_stderr(printable(text) + "\n");
 }
 void warn(std::string_view text) {
-  to_stderr(fmt::format("warning: {}\n", text));
+  to_stderr(fmt::format("warning: {}\n", printable(text)));
 }
 void print_warnings(const std::vector<Diagnostic>& diagnostics) {
   if (quiet()) return;

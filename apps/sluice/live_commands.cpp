@@ -2,7 +2,9 @@
 // that runs. host only
 #include <tuple>
 
+#include "base/printable.h"
 #include "control/report.h"
+#include "control/request.h"
 #include "control/route_report.h"
 #include "control/sent_file.h"
 #include "inputs.h"
@@ -32,19 +34,32 @@ Json request(const ClientFlags& flags, Json body) {
   if (line.size() >= ControlSocket::kMaxLine)
     fail(Exit::kBadInput, fmt::format("a change of {} is too long", human_bytes(static_cast<double>(line.size()))),
          "make several of it, or replace the table");
-  const Json answer = Json::parse(need(ask(path, line, kAnswerLimitNs), Exit::kIo), nullptr, false);
-  if (!answer.is_object() || !answer.contains("ok") || !answer["ok"].is_boolean() ||
-      !answer.contains(answer["ok"].get<bool>() ? "result" : "error"))
-    fail(Exit::kIo, fmt::format("{}: what answers there is no sluice", path));
-  if (!answer["ok"].get<bool>()) fail(Exit::kBadInput, error_of(answer["error"]));
-  return answer["result"];
+  auto said = ask(path, line, kAnswerLimitNs);
+  stop_if_interrupted();
+  const std::string text = need(std::move(said), Exit::kIo);
+  bool theirs = false;
+  auto answer = read_answer(text, &theirs);
+  if (!answer && theirs) fail(Exit::kBadInput, answer.error());
+  if (!answer) fail(Exit::kIo, fmt::format("{}: what answers there is no sluice", path), answer.error().message);
+  return std::move(*answer);
+}
+
+// Answers come from another process: a field that is not there, or is something else, ends the command with an error.
+template <typename Run>
+Exit answered(Run&& run) {
+  try {
+    return run();
+  } catch (const Json::exception& wrong) {
+    fail(Exit::kIo, fmt::format("the answer is not understood: {}", wrong.what()),
+         "use the sluice program that the process was started with");
+  }
 }
 
 uint64_t count_of(const Json& json, const char* field) {
-  return json[field].get<uint64_t>();
+  return json.at(field).get<uint64_t>();
 }
 std::string word_of(const Json& json, const char* field) {
-  return json[field].get<std::string>();
+  return printable(json.at(field).get_ref<const std::string&>());
 }
 
 Exit print(const Json& result, const std::string& text) {
@@ -67,7 +82,7 @@ std::string scheduled_runtime(const Json& r) {
                    with_commas(count_of(r, "packets_out")), with_commas(count_of(r, "dropped")),
                    with_commas(count_of(r, "queued")));
   TextTable table({"element", "class", "packets", "bytes", "dropped"});
-  for (const Json& e : r["elements"]) {
+  for (const Json& e : r.at("elements")) {
     const uint64_t dropped = count_of(e, "dropped");
     table.add({word_of(e, "name"), word_of(e, "class"), with_commas(count_of(e, "packets")),
                with_commas(count_of(e, "bytes")), dropped == 0 ? "-" : with_commas(dropped)});
@@ -81,17 +96,17 @@ Exit show_runtime(const ClientFlags& flags) {
   if (r.contains("swaps")) return print(r, scheduled_runtime(r));
   std::string t =
       fmt::format("{} on {} x{}, generation {}, {} of packets\n", word_of(r, "configuration"), word_of(r, "device"),
-                  count_of(r, "workers"), count_of(r, "generation"), human_seconds(r["seconds"].get<double>()));
+                  count_of(r, "workers"), count_of(r, "generation"), human_seconds(r.at("seconds").get<double>()));
   t += fmt::format("in {} packets, out {}, dropped {}; {}; p50 {:.1f} us, p99 {:.1f} us; tables {}\n\n",
                    with_commas(count_of(r, "packets_in")), with_commas(count_of(r, "packets_out")),
-                   with_commas(count_of(r, "dropped")), human_rate(r["packets_per_second"].get<double>(), "packets"),
-                   static_cast<double>(count_of(r["latency_ns"], "p50")) * 1e-3,
-                   static_cast<double>(count_of(r["latency_ns"], "p99")) * 1e-3,
+                   with_commas(count_of(r, "dropped")), human_rate(r.at("packets_per_second").get<double>(), "packets"),
+                   static_cast<double>(count_of(r.at("latency_ns"), "p50")) * 1e-3,
+                   static_cast<double>(count_of(r.at("latency_ns"), "p99")) * 1e-3,
                    human_bytes(static_cast<double>(count_of(r, "tables_bytes"))));
   TextTable table({"element", "class", "packets", "bytes", "dropped"});
-  for (const Json& e : r["elements"]) {
+  for (const Json& e : r.at("elements")) {
     uint64_t dropped = 0;
-    for (const auto& [reason, n] : e["drops"].items()) dropped += n.get<uint64_t>();
+    for (const auto& [reason, n] : e.at("drops").items()) dropped += n.get<uint64_t>();
     table.add({word_of(e, "name"), word_of(e, "class"), with_commas(count_of(e, "packets")),
                with_commas(count_of(e, "bytes")), dropped == 0 ? "-" : with_commas(dropped)});
   }
@@ -101,7 +116,7 @@ Exit show_runtime(const ClientFlags& flags) {
 Exit show_drops(const ClientFlags& flags) {
   const Json r = request(flags, {{"command", "show drops"}});
   TextTable table({"packets", "reason", "element"});
-  for (const Json& d : r["drops"])
+  for (const Json& d : r.at("drops"))
     table.add({with_commas(count_of(d, "packets")), word_of(d, "reason"), word_of(d, "element")});
   return print(r, fmt::format("{} of {} packets dropped\n{}", with_commas(count_of(r, "dropped")),
                               with_commas(count_of(r, "packets_in")), table.empty() ? "" : table.str()));
@@ -110,17 +125,18 @@ Exit show_drops(const ClientFlags& flags) {
 Exit show_tables(const ClientFlags& flags) {
   const Json r = request(flags, {{"command", "show tables"}});
   TextTable table({"table", "kind", "algorithm", "entries", "memory", "built in", "changed in"});
-  for (const Json& one : r["tables"]) {
+  for (const Json& one : r.at("tables")) {
     const uint64_t changed = count_of(one, "changed_in_generation");
-    table.add({word_of(one, "name"), word_of(one, "kind"), one["algorithm"] == "" ? "-" : word_of(one, "algorithm"),
-               with_commas(count_of(one, "entries")), human_bytes(one["bytes"].get<double>()),
-               human_seconds(one["build_seconds"].get<double>()),
+    table.add({word_of(one, "name"), word_of(one, "kind"), one.at("algorithm") == "" ? "-" : word_of(one, "algorithm"),
+               with_commas(count_of(one, "entries")), human_bytes(one.at("bytes").get<double>()),
+               human_seconds(one.at("build_seconds").get<double>()),
                changed == 0 ? "-" : fmt::format("generation {}", changed)});
   }
   return print(
-      r, fmt::format("generation {}, {}{}\n{}", count_of(r, "generation"), human_bytes(r["bytes"].get<double>()),
-                     r.contains("max_memory") ? fmt::format(" of {}", human_bytes(r["max_memory"].get<double>())) : "",
-                     table.str()));
+      r,
+      fmt::format("generation {}, {}{}\n{}", count_of(r, "generation"), human_bytes(r.at("bytes").get<double>()),
+                  r.contains("max_memory") ? fmt::format(" of {}", human_bytes(r.at("max_memory").get<double>())) : "",
+                  table.str()));
 }
 
 std::string rate_text(uint64_t bps) {
@@ -129,7 +145,7 @@ std::string rate_text(uint64_t bps) {
 
 Exit show_qos(const ClientFlags& flags) {
   const Json r = request(flags, {{"command", "show qos"}});
-  return print(r, r["ports"].empty() ? std::string("no packet has come to a class\n") : qos_text(r["ports"]));
+  return print(r, r.at("ports").empty() ? std::string("no packet has come to a class\n") : qos_text(r.at("ports")));
 }
 
 struct RulesFlags : ClientFlags {
@@ -156,16 +172,16 @@ Exit show_rules(const RulesFlags& flags) {
     row.insert(row.end(), {place, text});
     table.add(row);
   };
-  for (const Json& rule : r["rules"]) {
+  for (const Json& rule : r.at("rules")) {
     add(with_commas(count_of(rule, "rule")), rule,
         rule.contains("file") ? fmt::format("{}:{}", word_of(rule, "file"), count_of(rule, "line")) : "-",
         word_of(rule, "text"));
   }
   std::string t = table.str();
-  const uint64_t total = count_of(r, "total"), last = flags.from + r["rules"].size() - 1;
+  const uint64_t total = count_of(r, "total"), last = flags.from + r.at("rules").size() - 1;
   if (hits) {
-    t += fmt::format("no rule matched {} packets", with_commas(count_of(r["no_match"], "packets")));
-    if (const uint64_t gone = count_of(r["removed"], "packets"); gone != 0)
+    t += fmt::format("no rule matched {} packets", with_commas(count_of(r.at("no_match"), "packets")));
+    if (const uint64_t gone = count_of(r.at("removed"), "packets"); gone != 0)
       t += fmt::format("; rules that are gone had {}", with_commas(gone));
     t += "\n";
   }
@@ -202,26 +218,27 @@ Exit change(const ChangeFlags& flags, Json body) {
   body["table"] = flags.table;
   body["dry_run"] = flags.dry_run;
   const Json r = request(flags, std::move(body));
-  const Json &entries = r["entries"], &bytes = r["bytes"];
+  const Json &entries = r.at("entries"), &bytes = r.at("bytes");
   const std::string what = fmt::format("{} '{}': {} -> {} {}, {}",
-                                       r["kind"] == "acl"      ? "access list"
-                                       : r["kind"] == "routes" ? "route table"
-                                                               : "adjacency table",
+                                       r.at("kind") == "acl"      ? "access list"
+                                       : r.at("kind") == "routes" ? "route table"
+                                                                  : "adjacency table",
                                        word_of(r, "table"), with_commas(count_of(entries, "before")),
                                        with_commas(count_of(entries, "after")),
-                                       r["kind"] == "acl"      ? "rules"
-                                       : r["kind"] == "routes" ? "routes"
-                                                               : "next hops",
-                                       human_bytes(bytes["after"].get<double>()));
-  if (!r["committed"].get<bool>()) {
+                                       r.at("kind") == "acl"      ? "rules"
+                                       : r.at("kind") == "routes" ? "routes"
+                                                                  : "next hops",
+                                       human_bytes(bytes.at("after").get<double>()));
+  if (!r.at("committed").get<bool>()) {
     return print(
-        r, fmt::format("nothing was changed; it would be\n{} ({} with the tables that are there), built in {}\n", what,
-                       human_bytes(bytes["peak"].get<double>()), human_seconds(r["build_seconds"].get<double>())));
+        r,
+        fmt::format("nothing was changed; it would be\n{} ({} with the tables that are there), built in {}\n", what,
+                    human_bytes(bytes.at("peak").get<double>()), human_seconds(r.at("build_seconds").get<double>())));
   }
   if (r.contains("refusing_devices"))
     warn("a device did not take the generation: packets that were its own are done on the host");
   return print(r, fmt::format("generation {} live on {} after {}\n{}\n", count_of(r, "generation"),
-                              word_of(r, "device"), human_seconds(r["seconds"].get<double>()), what));
+                              word_of(r, "device"), human_seconds(r.at("seconds").get<double>()), what));
 }
 
 Exit change_text(const ChangeFlags& flags, const std::string& kind, const std::string& verb) {
@@ -261,7 +278,8 @@ std::shared_ptr<ChangeFlags> add_change(CLI::App& group, const std::string& name
                                         const std::string& examples, const std::function<Exit(const ChangeFlags&)>& run,
                                         CLI::App** made = nullptr) {
   auto o = std::make_shared<ChangeFlags>();
-  CLI::App* sub = add_subcommand(group, name, "Subcommands", summary, examples, [o, run] { return run(*o); });
+  CLI::App* sub = add_subcommand(group, name, "Subcommands", summary, examples,
+                                 [o, run] { return answered([&] { return run(*o); }); });
   sub->add_option("table", o->table, "The table's name (see 'sluice show tables')")->required()->type_name("TABLE");
   add_socket_option(*sub, *o);
   sub->add_flag("--dry-run", o->dry_run, "Build it, say what it takes, and change nothing");
@@ -306,19 +324,19 @@ std::string qos_text(const Json& ports) {
       row.resize(12, "-");
       table.add(row);
     }
-    for (const Json& c : port["classes"]) {
+    for (const Json& c : port.at("classes")) {
       uint64_t dropped = 0;
       std::string why;
-      for (const auto& [reason, n] : c["drops"].items()) {
+      for (const auto& [reason, n] : c.at("drops").items()) {
         dropped += n.get<uint64_t>();
         why += fmt::format("{}{} {}", why.empty() ? "" : ", ", reason, with_commas(n.get<uint64_t>()));
       }
       const auto us = [&](const char* which) {
-        return fmt::format("{:.1f}", static_cast<double>(count_of(c["latency_ns"], which)) * 1e-3);
+        return fmt::format("{:.1f}", static_cast<double>(count_of(c.at("latency_ns"), which)) * 1e-3);
       };
       table.add({name, word_of(c, "class"), rate_text(count_of(c, "rate_bps")),
-                 with_commas(count_of(c["in"], "packets")), with_commas(count_of(c["out"], "packets")),
-                 with_commas(count_of(c["out"], "bytes")), dropped == 0 ? "-" : with_commas(dropped),
+                 with_commas(count_of(c.at("in"), "packets")), with_commas(count_of(c.at("out"), "packets")),
+                 with_commas(count_of(c.at("out"), "bytes")), dropped == 0 ? "-" : with_commas(dropped),
                  with_commas(count_of(c, "waiting") + count_of(c, "queued")), with_commas(count_of(c, "queue_highest")),
                  us("p50"), us("p99"), why.empty() ? "-" : why});
     }
@@ -329,7 +347,8 @@ std::string qos_text(const Json& ports) {
 void add_live_shows(CLI::App& show) {
   const auto add = [&](const std::string& name, const std::string& summary, const std::string& examples, auto flags,
                        auto run) {
-    CLI::App* sub = add_subcommand(show, name, "Subcommands", summary, examples, [flags, run] { return run(*flags); });
+    CLI::App* sub = add_subcommand(show, name, "Subcommands", summary, examples,
+                                   [flags, run] { return answered([&] { return run(*flags); }); });
     add_socket_option(*sub, *flags);
     return sub;
   };
@@ -427,7 +446,8 @@ void add_graph(CLI::App& root) {
   };
   auto add = [&](const char* name, const char* what, const char* example, auto run) {
     auto o = std::make_shared<GraphFlags>();
-    CLI::App* sub = add_subcommand(*graph, name, "Subcommands", what, example, [o, run] { return run(*o); });
+    CLI::App* sub = add_subcommand(*graph, name, "Subcommands", what, example,
+                                   [o, run] { return answered([&] { return run(*o); }); });
     add_socket_option(*sub, *o);
     return std::pair(o, sub);
   };
@@ -441,9 +461,9 @@ void add_graph(CLI::App& root) {
         const Json r = request(o, {{"command", "graph swap"}, {"file", sent(o.file)}, {"dry_run", o.dry_run}});
         return print(
             r,
-            r["committed"].get<bool>()
+            r.at("committed").get<bool>()
                 ? fmt::format("{}: {} elements live after {}\n", word_of(r, "configuration"), count_of(r, "elements"),
-                              human_seconds(r["load_seconds"].get<double>() + r["swap_seconds"].get<double>()))
+                              human_seconds(r.at("load_seconds").get<double>() + r.at("swap_seconds").get<double>()))
                 : fmt::format("{}: {} elements, no errors\n", word_of(r, "configuration"), count_of(r, "elements")));
       });
   swap->add_option("file", swap_flags->file, "A Click file ('-': stdin)")->required()->type_name("FILE");
@@ -563,7 +583,7 @@ void add_qos(CLI::App& root) {
       "and\n"
       "nothing overtakes them.",
       "sluice qos set voice rate 20Mbps\nsluice qos set voice rate unlimited --port 2\nsluice qos set port rate 50Mbps",
-      [set] { return set_qos(*set); });
+      [set] { return answered([&] { return set_qos(*set); }); });
   sub->add_option("class", set->qos_class, "The class's name; or port: what all classes of a port have together")
       ->required()
       ->type_name("CLASS");
@@ -578,7 +598,7 @@ void add_qos(CLI::App& root) {
       add_subcommand(*group, "load", "Subcommands",
                      "Puts the classes of a file in place of those that are there. Classes of the same name keep what\n"
                      "waits and what they counted; what waits in others is dropped as graph-changed.",
-                     "sluice qos load edge.qos", [load] { return load_qos(*load); });
+                     "sluice qos load edge.qos", [load] { return answered([&] { return load_qos(*load); }); });
   sub->add_option("file", load->file, "The classes ('-': stdin)")->required()->type_name("FILE");
   add_socket_option(*sub, *load);
 }

@@ -4,24 +4,23 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
+
 namespace sluice {
 
 std::string to_string(const Diagnostic& d) {
-  std::string out = d.file.empty() ? std::string("<input>") : d.file;
+  std::string out = d.file.empty() ? std::string("<input>") : printable(d.file);
   if (d.line != 0) out += fmt::format(":{}", d.line);
   if (d.line != 0 && d.column != 0) out += fmt::format(":{}", d.column);
-  out += fmt::format(": {}: {}\n", d.severity == Diagnostic::Severity::kError ? "error" : "warning", d.message);
+  out +=
+      fmt::format(": {}: {}\n", d.severity == Diagnostic::Severity::kError ? "error" : "warning", printable(d.message));
   if (!d.source_line.empty() && d.column != 0) {
     // A long line is shown as a window around the caret, so that the caret stays on a screen.
     constexpr size_t kWindow = 110;
     size_t caret = d.column - 1;
     size_t begin = caret > kWindow * 3 / 4 ? caret - kWindow / 2 : 0;
     begin = std::min(begin, d.source_line.size());
-    std::string shown = d.source_line.substr(begin, kWindow);
-    for (char& c : shown) {
-      if (c == '\t') c = ' ';
-      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-    }
+    const std::string shown = printable_columns(std::string_view(d.source_line).substr(begin, kWindow));
     const bool cut_left = begin > 0;
     const bool cut_right = begin + shown.size() < d.source_line.size();
     out += fmt::format("  {}{}{}\n", cut_left ? "..." : "", shown, cut_right ? "..." : "");
@@ -30,16 +29,16 @@ std::string to_string(const Diagnostic& d) {
     const size_t tail = d.length > 1 && room > caret + 1 ? std::min<size_t>(d.length - 1, room - caret - 1) : 0;
     out += fmt::format("  {}^{}\n", std::string(caret, ' '), std::string(tail, '~'));
   }
-  if (!d.expected.empty()) out += fmt::format("  expected: {}\n", d.expected);
-  if (!d.suggestion.empty()) out += fmt::format("  help: {}\n", d.suggestion);
+  if (!d.expected.empty()) out += fmt::format("  expected: {}\n", printable(d.expected));
+  if (!d.suggestion.empty()) out += fmt::format("  help: {}\n", printable(d.suggestion));
   return out;
 }
 
 std::string to_string(const Error& error) {
   std::string out;
   for (const Diagnostic& d : error.diagnostics) out += to_string(d);
-  if (!error.message.empty()) out += fmt::format("error: {}\n", error.message);
-  if (!error.hint.empty()) out += fmt::format("  help: {}\n", error.hint);
+  if (!error.message.empty()) out += fmt::format("error: {}\n", printable(error.message));
+  if (!error.hint.empty()) out += fmt::format("  help: {}\n", printable(error.hint));
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/cancel.h"
 #include "control/change_text.h"
 #include "formats/native_rules.h"
 
@@ -16,7 +17,7 @@ constexpr const char* kCommandLine = "command line";
 
 }  // namespace
 
-Result<std::vector<AclStep>> parse_acl_change(std::string_view text, const std::string& name) {
+Result<std::vector<AclStep>> parse_acl_change(std::string_view text, const std::string& name, size_t max_rules) {
   // The rules are read where they stand, by the reader of rule files: what is in front of them is blank for it.
   std::string rules(text);
   struct Line {
@@ -25,11 +26,10 @@ Result<std::vector<AclStep>> parse_acl_change(std::string_view text, const std::
     bool rule;  // one stands there
     size_t begin;
   };
-  std::map<uint32_t, Line> lines;
-  std::vector<std::string> shown;
+  std::vector<std::pair<uint32_t, Line>> lines;
   Diagnostics findings(name, text);
   each_line(text, [&](uint32_t line, size_t begin, size_t end) {
-    shown.push_back(line_of(text, begin, end));
+    if (findings.error_count() > Diagnostics::kLimit) return;
     Words words(text, begin, end);
     if (words.done() || words.peek() == "define") return;
     const size_t first = words.at();
@@ -74,18 +74,21 @@ Result<std::vector<AclStep>> parse_acl_change(std::string_view text, const std::
     }
     std::fill(rules.begin() + static_cast<ptrdiff_t>(begin),
               rules.begin() + static_cast<ptrdiff_t>(made.rule ? words.at() : end), ' ');
-    lines[line] = made;
+    lines.emplace_back(line, made);
   });
   const IncludeReader none = [](const std::string&) -> Result<std::string> {
     return Error("a change does not include other files", "replace the list with the file");
   };
-  auto parsed = parse_native_rules(rules, name, none);
+  auto parsed = parse_native_rules(rules, name, none, max_rules);
   if (!parsed) {
     if (parsed.error().diagnostics.empty()) return std::move(parsed).error();
-    for (Diagnostic d : parsed.error().diagnostics) {
-      if (d.line != 0 && d.line <= shown.size()) d.source_line = shown[d.line - 1];
-      findings.add(std::move(d));
-    }
+    // Their lines as they were written.
+    std::multimap<uint32_t, Diagnostic> found;
+    for (const Diagnostic& d : parsed.error().diagnostics) found.emplace(d.line, d);
+    each_line(text, [&](uint32_t line, size_t begin, size_t end) {
+      for (auto [at, to] = found.equal_range(line); at != to; ++at) at->second.source_line = line_of(text, begin, end);
+    });
+    for (auto& [line, d] : found) findings.add(std::move(d));
   }
   if (!findings.ok()) {
     Error error = findings.to_error();
@@ -94,6 +97,7 @@ Result<std::vector<AclStep>> parse_acl_change(std::string_view text, const std::
     return error;
   }
   std::vector<AclStep> steps;
+  steps.reserve(std::max(lines.size(), parsed->rules.size()));
   size_t next = 0;
   for (const auto& [line, l] : lines) {
     AclStep step;
@@ -127,7 +131,13 @@ Result<void> take_acl_steps(RuleList& list, const std::vector<AclStep>& steps, s
     });
     findings.error_at(from, std::max<size_t>(1, to - from), std::move(message));
   };
+  size_t taken = 0;
   for (const AclStep& step : steps) {
+    if (findings.error_count() > Diagnostics::kLimit) break;
+    if (++taken % 4096 == 0 && cancelled()) {
+      list.undo();
+      return cancelled_error();
+    }
     uint32_t at = step.at;
     if (step.verb == AclStep::Verb::kDelete && at == 0) {
       at = list.find(step.rule);

@@ -74,16 +74,10 @@ Control::Control(const Router& router, Runtime& runtime, LiveTables& tables, Fac
     : router_(router), runtime_(runtime), tables_(tables), facts_(std::move(facts)) {}
 
 std::string Control::answer(std::string_view line) {
-  return answer_request(line, [this](const Json& request) { return run(request); });
+  return answer_request(line, [this](Json& request) { return run(request); });
 }
 
-std::string Control::too_long() {
-  return Json{
-      {"v", kControlVersion}, {"ok", false}, {"error", sluice::to_json(Error("the request is longer than 16 MiB"))}}
-      .dump();
-}
-
-Result<Json> Control::run(const Json& request) {
+Result<Json> Control::run(Json& request) {
   RequestFields fields(request);
   const std::string command = fields.text("command");
   const auto changed = [&](Result<TableChange> change) -> Result<Json> {

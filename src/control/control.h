@@ -35,8 +35,6 @@ class Control {
 
   // The answer to one request, whatever its bytes are: an object without newlines.
   std::string answer(std::string_view line);
-  // The answer to a line that was too long to be read.
-  static std::string too_long();
 
   // What `show rules` gives, also after the run: {"table", "rules": [{"rule", "action", "text", "file", "line",
   // "packets", "bytes"}], "total", "no_match": {...}, "removed": {...}}. `order`: "list", or "hits": those with most
@@ -45,7 +43,7 @@ class Control {
                                        const std::string& order);
 
  private:
-  Result<nlohmann::ordered_json> run(const nlohmann::ordered_json& request);
+  Result<nlohmann::ordered_json> run(nlohmann::ordered_json& request);
   Result<nlohmann::ordered_json> show_runtime();
   Result<nlohmann::ordered_json> show_drops();
   nlohmann::ordered_json show_tables();

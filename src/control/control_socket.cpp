@@ -11,14 +11,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <list>
+#include <ranges>
 #include <thread>
 #include <vector>
 
+#include "base/cancel.h"
 #include "base/clock.h"
 
 namespace sluice {
@@ -57,12 +61,29 @@ Result<sockaddr_un> address_of(const std::string& path) {
   return address;
 }
 
-// A connection, or errno.
+// A connection, or errno: EAGAIN where somebody listens and takes no connections.
 Descriptor connect_to(const sockaddr_un& address) {
-  Descriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Descriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (fd.get() < 0) return fd;
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return Descriptor();
   return fd;
+}
+
+// Whether a process listens there.
+bool served(const sockaddr_un& address) {
+  return connect_to(address).get() >= 0 || errno == EAGAIN;
+}
+
+constexpr uint64_t kConnectNs = 10'000'000'000;
+constexpr uint64_t kNever = ~uint64_t{0};
+
+int poll_timeout(uint64_t ns) {
+  return ns == kNever ? -1 : static_cast<int>(std::min<uint64_t>((ns + 999'999) / 1'000'000, 3'600'000));
+}
+
+// Adds a time to one that may be without end.
+uint64_t later(uint64_t time, uint64_t ns) {
+  return ns >= kNever - time ? kNever : time + ns;
 }
 
 }  // namespace
@@ -72,74 +93,243 @@ class ControlSocket::Server {
   Descriptor listener, wake;
   dev_t device = 0;
   ino_t inode = 0;
+  std::atomic<bool> stop{false};
   std::jthread thread;
 
-  void run(const Answer& answer, const std::string& too_long) {
+  void run(const Answer& answer, const Refusal& refusal, const ControlLimits& limits) {
+    const CancelScope cancel(stop);
+    answer_ = &answer;
+    refusal_ = &refusal;
+    limits_ = limits;
+    renew_spare();
     std::vector<pollfd> polled;
-    while (true) {
+    while (!stop.load(std::memory_order_relaxed)) {
+      const uint64_t now = time();
+      uint64_t next = kNever;
+      bool ready = false;
       polled.clear();
       polled.push_back({wake.get(), POLLIN, 0});
-      const bool room = clients_.size() < kMaxClients;
-      polled.push_back({room ? listener.get() : -1, POLLIN, 0});
-      for (const Client& c : clients_)
-        polled.push_back({c.fd.get(), static_cast<short>(c.out.empty() ? POLLIN : POLLOUT), 0});
-      if (::poll(polled.data(), polled.size(), -1) < 0) {
+      polled.push_back({now >= accept_at_ ? listener.get() : -1, POLLIN, 0});
+      if (now < accept_at_) next = accept_at_;
+      for (Client& c : clients_) {
+        short events = 0;
+        if (!c.out.empty()) {
+          events = POLLOUT;
+        } else if (c.complete()) {
+          ready = true;
+        } else if (may_read(c)) {
+          events = POLLIN;
+        } else {
+          c.since = now;  // it waits for another, which is not its fault
+        }
+        // Without events a client that goes away is still told of.
+        polled.push_back({c.fd.get(), events, 0});
+        next = std::min(next, due(c));
+      }
+      const uint64_t wait = ready ? 0 : next == kNever ? kNever : next > now ? next - now : 0;
+      if (::poll(polled.data(), polled.size(), poll_timeout(wait)) < 0) {
         if (errno == EINTR) continue;
         return;
       }
       if (polled[0].revents != 0) return;
       size_t i = 2;
-      for (auto c = clients_.begin(); c != clients_.end(); ++i) {
-        const bool stays = polled[i].revents == 0 || step(*c, answer, too_long);
+      for (auto c = clients_.begin(); c != clients_.end() && !stop.load(std::memory_order_relaxed); ++i) {
+        if (long_ == &*c && c->in.size() - c->begin <= limits_.short_line) long_ = nullptr;
+        bool stays = false;
+        try {
+          stays = step(*c, polled[i].revents) && in_time(*c);
+        } catch (const std::bad_alloc&) {
+          // What the client holds is more than there is.
+        }
+        if (!stays && long_ == &*c) long_ = nullptr;
         c = stays ? std::next(c) : clients_.erase(c);
       }
-      if (polled[1].revents != 0) {
-        const int fd = ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd >= 0) clients_.emplace_back().fd = Descriptor(fd);
-      }
+      if (polled[1].revents != 0) accept_one();
     }
   }
 
  private:
   struct Client {
     Descriptor fd;
+    bool owner = false;
     std::string in, out;
-    size_t searched = 0;  // bytes of `in` that hold no newline
+    size_t begin = 0;     // of `in`: where the next request starts
+    size_t searched = 0;  // of `in`: no newline stands before it since `begin`, or it is at one
+    size_t sent = 0;      // of `out`
+    uint64_t since = 0;   // when the request or the answer began, or the last answer was taken
     bool ending = false;  // after what is in `out`
+    bool complete() const { return searched < in.size(); }
+    bool half() const { return !complete() && begin < in.size(); }
   };
-  std::list<Client> clients_;
+
+  // A clock that stands while an answer is made: nobody is late because another's request took long.
+  uint64_t time() const { return now_ns() - answering_ns_; }
+
+  uint64_t due(const Client& c) const {
+    return later(c.since, !c.out.empty() || c.half() ? limits_.slow_ns : limits_.idle_ns);
+  }
+
+  // A client may hold a short line; one, which is the owner's, a long one.
+  bool may_read(const Client& c) {
+    return c.in.size() - c.begin <= limits_.short_line || !c.owner || long_ == nullptr || long_ == &c;
+  }
+
+  bool in_time(Client& c) {
+    if (time() < due(c)) return true;
+    if (!c.out.empty()) return false;
+    // Who is idle is left without a word: it would be taken for the answer to what is asked next.
+    if (!c.half()) return false;
+    refuse(c, Error(fmt::format("the request did not come whole within {} s", limits_.slow_ns / 1'000'000'000)));
+    return send_some(c);
+  }
+
+  void refuse(Client& c, const Error& error) {
+    c.out = (*refusal_)(error) + "\n";
+    c.sent = 0;
+    c.ending = true;
+    c.since = time();
+  }
 
   // False: the client is gone.
-  static bool step(Client& c, const Answer& answer, const std::string& too_long) {
-    if (c.out.empty()) {
-      char bytes[65536];
-      const ssize_t n = ::recv(c.fd.get(), bytes, sizeof bytes, 0);
-      if (n < 0) return errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK;
-      // A line that was cut off is nobody's request.
-      if (n == 0) return false;
-      c.in.append(bytes, static_cast<size_t>(n));
+  bool step(Client& c, short events) {
+    if (!c.out.empty()) return events == 0 || send_some(c);
+    if (!c.complete()) {
+      if (events == 0) return true;
+      // It waits for its turn with a long line: only its end is of interest.
+      if (!may_read(c)) return (events & (POLLHUP | POLLERR)) == 0;
+      if (!receive(c)) return false;
     }
-    while (true) {
-      if (!c.out.empty()) {
-        const ssize_t n = ::send(c.fd.get(), c.out.data(), c.out.size(), MSG_NOSIGNAL);
-        if (n < 0) return errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK;
-        c.out.erase(0, static_cast<size_t>(n));
-        if (!c.out.empty()) return true;
-        if (c.ending) return false;
-      }
-      const size_t end = c.in.find('\n', c.searched);
-      if (end == std::string::npos) {
-        c.searched = c.in.size();
-        if (c.in.size() <= kMaxLine) return true;
-        c.out = too_long + "\n";
-        c.ending = true;
-        continue;
-      }
-      c.out = answer(std::string_view(c.in).substr(0, end)) + "\n";
-      c.in.erase(0, end + 1);
-      c.searched = 0;
+    if (!c.complete()) {
+      const size_t size = c.in.size() - c.begin, most = c.owner ? limits_.long_line : limits_.short_line;
+      if (size > limits_.short_line && c.owner && long_ == nullptr) long_ = &c;
+      if (size <= most) return true;
+      refuse(c, Error(fmt::format("the request is longer than {} bytes", most),
+                      c.owner ? "make several requests of it" : "only the process's own user may send a longer one"));
+      return send_some(c);
     }
+    const uint64_t began = now_ns();
+    c.out = (*answer_)(std::string_view(c.in).substr(c.begin, c.searched - c.begin)) + "\n";
+    answering_ns_ += now_ns() - began;
+    c.sent = 0;
+    c.since = time();
+    c.begin = c.searched + 1;
+    if (c.begin == c.in.size()) {
+      c.in = {};
+      c.begin = 0;
+    } else if (c.begin > c.in.size() / 2) {
+      c.in.erase(0, c.begin);
+      c.in.shrink_to_fit();
+      c.begin = 0;
+    }
+    c.searched = c.begin;
+    search(c);
+    return send_some(c);
   }
+
+  static void search(Client& c) { c.searched = std::min(c.in.find('\n', c.searched), c.in.size()); }
+
+  bool receive(Client& c) {
+    char bytes[65536];
+    const ssize_t n = ::recv(c.fd.get(), bytes, sizeof bytes, 0);
+    if (n < 0) return errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK;
+    // A line that was cut off is nobody's request.
+    if (n == 0) return false;
+    if (c.begin == c.in.size()) c.since = time();
+    c.in.append(bytes, static_cast<size_t>(n));
+    search(c);
+    return true;
+  }
+
+  bool send_some(Client& c) {
+    const ssize_t n = ::send(c.fd.get(), c.out.data() + c.sent, c.out.size() - c.sent, MSG_NOSIGNAL);
+    if (n < 0) return errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK;
+    c.sent += static_cast<size_t>(n);
+    if (c.sent < c.out.size()) return true;
+    c.out = {};
+    c.since = time();
+    return !c.ending;
+  }
+
+  void renew_spare() {
+    if (spare_.get() < 0) spare_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  }
+
+  void accept_one() {
+    // While all are being served the next one waits in the queue.
+    if (clients_.size() >= limits_.clients && idle_place(true) == clients_.end()) {
+      accept_at_ = later(time(), kRetryNs / 10);
+      return;
+    }
+    Descriptor fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    bool room = true;
+    if (fd.get() < 0 && (errno == EMFILE || errno == ENFILE)) {
+      // The process has no descriptor left but the spare one: who comes is told so rather than left to wait.
+      spare_ = Descriptor();
+      fd = Descriptor(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      room = false;
+    }
+    if (fd.get() < 0) {
+      // Whoever is in the queue stays there, and so would poll() say again at once.
+      if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) accept_at_ = later(time(), kRetryNs);
+      renew_spare();
+      return;
+    }
+    Client c;
+    c.fd = std::move(fd);
+    c.since = time();
+    ucred peer{};
+    socklen_t size = sizeof peer;
+    c.owner = ::getsockopt(c.fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+              (peer.uid == 0 || peer.uid == ::geteuid());
+    if (!room || !make_room(c.owner)) {
+      refuse(c, room ? Error("too many clients ask this process at once", "try again")
+                     : Error("the process has no file descriptor left", "raise its limit of open files (ulimit -n)"));
+      (void)send_some(c);
+      c.fd = Descriptor();
+      renew_spare();
+      return;
+    }
+    clients_.push_back(std::move(c));
+  }
+
+  using Place = std::list<Client>::iterator;
+
+  // Whose place one more client may have: who says nothing for longest, others before the owner; end(): nobody's.
+  Place idle_place(bool owner) {
+    Place worst = clients_.end();
+    for (Place c = clients_.begin(); c != clients_.end(); ++c) {
+      if ((!owner && c->owner) || !c->out.empty() || c->complete()) continue;
+      // The owner need not wait until others have had their time.
+      const bool at_once = owner && !c->owner;
+      char byte = 0;
+      if (!at_once && (time() - c->since < limits_.grace_ns || ::recv(c->fd.get(), &byte, 1, MSG_PEEK) > 0)) continue;
+      const auto rank = [](const Client& client) { return std::pair(client.owner, client.since); };
+      if (worst == clients_.end() || rank(*c) < rank(*worst)) worst = c;
+    }
+    return worst;
+  }
+
+  // Whether there is a place for one more client.
+  bool make_room(bool owner) {
+    const auto others = static_cast<size_t>(std::ranges::count(clients_, false, &Client::owner));
+    if (clients_.size() < limits_.clients && (owner || others < limits_.clients / 2)) return true;
+    const Place place = idle_place(owner);
+    if (place == clients_.end()) return false;
+    if (long_ == &*place) long_ = nullptr;
+    clients_.erase(place);
+    return true;
+  }
+
+  static constexpr uint64_t kRetryNs = 100'000'000;
+
+  const Answer* answer_ = nullptr;
+  const Refusal* refusal_ = nullptr;
+  ControlLimits limits_;
+  std::list<Client> clients_;
+  const Client* long_ = nullptr;  // who sends a long line
+  Descriptor spare_;
+  uint64_t answering_ns_ = 0;  // in all
+  uint64_t accept_at_ = 0;
 };
 
 Result<std::unique_ptr<ControlSocket>> ControlSocket::create(const std::string& path) {
@@ -149,7 +339,7 @@ Result<std::unique_ptr<ControlSocket>> ControlSocket::create(const std::string& 
   if (::lstat(path.c_str(), &there) == 0) {
     if (!S_ISSOCK(there.st_mode))
       return Error(fmt::format("{}: this is a file, not a socket", path), "choose another name");
-    if (connect_to(*address).get() >= 0) {
+    if (served(*address)) {
       return Error(fmt::format("{}: another process answers there", path), "choose another name, or end that process");
     }
     if (errno != ECONNREFUSED) return failed(path, "cannot be opened");
@@ -181,6 +371,7 @@ Result<std::unique_ptr<ControlSocket>> ControlSocket::create(const std::string& 
 
 ControlSocket::~ControlSocket() {
   if (server_ == nullptr) return;
+  server_->stop.store(true, std::memory_order_relaxed);
   const uint64_t one = 1;
   (void)!::write(server_->wake.get(), &one, sizeof one);
   if (server_->thread.joinable()) server_->thread.join();
@@ -190,52 +381,63 @@ ControlSocket::~ControlSocket() {
     ::unlink(path_.c_str());
 }
 
-void ControlSocket::serve(Answer answer, std::string too_long) {
-  server_->thread = std::jthread([server = server_.get(), answer = std::move(answer), too_long = std::move(too_long)] {
-    server->run(answer, too_long);
-  });
+void ControlSocket::serve(Answer answer, Refusal refusal, const ControlLimits& limits) {
+  server_->thread = std::jthread([server = server_.get(), answer = std::move(answer), refusal = std::move(refusal),
+                                  limits] { server->run(answer, refusal, limits); });
 }
 
-Result<std::string> ask(const std::string& path, std::string_view line, uint64_t limit_ns) {
+Result<std::string> ask(const std::string& path, std::string_view line, uint64_t limit_ns, size_t most) {
   auto address = address_of(path);
   if (!address) return std::move(address).error();
-  const Descriptor fd = connect_to(*address);
+  const uint64_t end = later(now_ns(), limit_ns);
+  // A queue that is full is tried again: a connection without a time limit would wait for ever.
+  Descriptor fd = connect_to(*address);
+  for (const uint64_t tries_end = std::min(end, later(now_ns(), kConnectNs)); fd.get() < 0 && errno == EAGAIN;
+       fd = connect_to(*address)) {
+    if (now_ns() >= tries_end)
+      return Error(fmt::format("{}: the process takes no connections", path),
+                   "it is stopped, or too many ask it at once");
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   if (fd.get() < 0) {
     const bool gone = errno == ECONNREFUSED || errno == ENOENT;
     Error error = failed(path, "cannot be reached");
     error.hint = gone ? "no process answers there: start one with 'sluice run ... --control PATH'" : "";
     return error;
   }
-  const uint64_t end = now_ns() + limit_ns;
-  std::string request(line);
-  request += '\n';
   std::string answer;
-  size_t sent = 0;
+  size_t sent = 0;  // of the line and its newline
+  const auto send_rest = [&] {
+    static constexpr char kNewline = '\n';
+    const bool text = sent < line.size();
+    return ::send(fd.get(), text ? line.data() + sent : &kNewline, text ? line.size() - sent : 1, MSG_NOSIGNAL);
+  };
   while (true) {
-    pollfd polled{fd.get(), static_cast<short>(sent < request.size() ? POLLIN | POLLOUT : POLLIN), 0};
+    pollfd polled{fd.get(), static_cast<short>(sent <= line.size() ? POLLIN | POLLOUT : POLLIN), 0};
     const uint64_t now = now_ns();
-    const int ready =
-        now >= end ? 0
-                   : ::poll(&polled, 1, static_cast<int>(std::min<uint64_t>((end - now) / 1'000'000 + 1, 3'600'000)));
+    const int ready = now >= end ? 0 : ::poll(&polled, 1, poll_timeout(end - now));
     if (ready < 0 && errno == EINTR) return Error("interrupted");
     if (ready < 0) return failed(path, "cannot be waited for");
+    if (ready == 0 && now_ns() < end) continue;
     if (ready == 0) return Error(fmt::format("{}: no answer within {} s", path, limit_ns / 1'000'000'000));
-    if ((polled.revents & POLLOUT) != 0) {
-      const ssize_t n = ::send(fd.get(), request.data() + sent, request.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if ((polled.revents & POLLOUT) != 0 && sent <= line.size()) {
+      const ssize_t n = send_rest();
       if (n >= 0) sent += static_cast<size_t>(n);
       // What the other side has said before it left is still to be read.
-      if (n < 0 && errno != EAGAIN && errno != EINTR) sent = request.size();
+      if (n < 0 && errno != EAGAIN && errno != EINTR) sent = line.size() + 1;
     }
     if ((polled.revents & (POLLIN | POLLHUP | POLLERR)) == 0) continue;
     char bytes[65536];
-    const ssize_t n = ::recv(fd.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+    const ssize_t n = ::recv(fd.get(), bytes, sizeof bytes, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (n <= 0) return Error(fmt::format("{}: the process went away before it answered", path));
-    answer.append(bytes, static_cast<size_t>(n));
-    if (const size_t newline = answer.find('\n'); newline != std::string::npos) {
-      answer.resize(newline);
-      return answer;
-    }
+    const std::string_view got(bytes, static_cast<size_t>(n));
+    const size_t newline = std::min(got.find('\n'), got.size());
+    if (answer.size() + newline > most)
+      return Error(fmt::format("{}: the answer is longer than {} bytes", path, most),
+                   "what answers there is no sluice");
+    answer.append(got.substr(0, newline));
+    if (newline < got.size()) return answer;
   }
 }
 
@@ -253,7 +455,7 @@ Result<std::string> find_control_socket() {
     for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
       if (!entry.is_socket(ignored)) continue;
       const auto address = address_of(entry.path().string());
-      if (address.ok() && connect_to(*address).get() >= 0) found.push_back(entry.path().string());
+      if (address.ok() && served(*address)) found.push_back(entry.path().string());
     }
   }
   std::sort(found.begin(), found.end());

@@ -13,26 +13,40 @@
 
 namespace sluice {
 
+// What clients may take of the process that serves them.
+struct ControlLimits {
+  size_t clients = 64;  // that are served at a time; half of these places are the owner's alone
+  // Bytes of a request. The owner (root, or who the process runs as) may send more than a short line, one client at a
+  // time, so that all that wait take no more than a long line and a short one each.
+  size_t short_line = size_t{1} << 20;
+  size_t long_line = size_t{256} << 20;
+  uint64_t slow_ns = 60'000'000'000;     // for a request to come whole, and for an answer to be taken
+  uint64_t idle_ns = 3'600'000'000'000;  // without a request
+  uint64_t grace_ns = 1'000'000'000;     // a client that said nothing for so long makes room where all places are taken
+};
+
 class ControlSocket {
  public:
-  static constexpr size_t kMaxLine = size_t{16} << 20;  // bytes of a request
-  static constexpr size_t kMaxClients = 64;             // that are served at a time; others wait
+  static constexpr size_t kMaxLine = ControlLimits{}.long_line;
 
-  // Gives the answer to a line, neither with its newline. Called from the serving thread, one at a time.
+  // Gives the answer to a line, neither with its newline. Called from the serving thread, one at a time; cancelled()
+  // (base/cancel.h) is true there once the socket is to go.
   using Answer = std::function<std::string(std::string_view line)>;
+  // Gives the answer of a client that is not served.
+  using Refusal = std::function<std::string(const Error& error)>;
 
   // Makes the socket, which only its owner may open. A socket whose process is gone is replaced. Errors: a process
   // answers there; something else has the name; the name is too long for a socket; the folder cannot be written.
   static Result<std::unique_ptr<ControlSocket>> create(const std::string& path);
-  // Stops serving and removes the socket.
+  // Stops serving, after the answer that is being made, and removes the socket.
   ~ControlSocket();
   ControlSocket(const ControlSocket&) = delete;
   ControlSocket& operator=(const ControlSocket&) = delete;
 
-  // Starts the thread. A client that sends more than kMaxLine without a newline is told so (`too_long`, an answer) and
-  // left; one that takes no answers is not read from until it does, so that it never holds more than one line and one
-  // answer. Once.
-  void serve(Answer answer, std::string too_long);
+  // Starts the thread. Clients take turns, an answer each. One whose line is too long, or that is too slow, is told so
+  // and left; one that takes no answers is not read from. Where all places are taken, a client that has said nothing
+  // for longest makes room, those of others before the owner's. Once.
+  void serve(Answer answer, Refusal refusal, const ControlLimits& limits = {});
   const std::string& path() const { return path_; }
 
  private:
@@ -42,9 +56,12 @@ class ControlSocket {
   std::unique_ptr<Server> server_;
 };
 
-// Sends a line and waits for the answer. Errors: nobody answers there, with what to do; the other side goes away; no
-// answer within the limit.
-Result<std::string> ask(const std::string& path, std::string_view line, uint64_t limit_ns);
+// Bytes of an answer that a client reads.
+inline constexpr size_t kMaxAnswer = size_t{256} << 20;
+
+// Sends a line and waits for the answer, for limit_ns in all. Errors: nobody answers there, with what to do; the other
+// side takes no connections or goes away; no answer within the limit, or one of more than `most` bytes.
+Result<std::string> ask(const std::string& path, std::string_view line, uint64_t limit_ns, size_t most = kMaxAnswer);
 
 // Where control sockets are when nothing else is said: $XDG_RUNTIME_DIR/sluice, or "" without one.
 std::string control_folder();

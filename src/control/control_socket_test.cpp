@@ -1,16 +1,24 @@
 #include "control/control_socket.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <thread>
 #include <vector>
+
+#include "base/cancel.h"
 
 namespace sluice {
 namespace {
@@ -27,13 +35,14 @@ class Sockets : public ::testing::Test {
   ~Sockets() override { std::filesystem::remove_all(folder_); }
   std::string path(const char* name = "s") const { return folder_ + "/" + name; }
   static std::string echo(std::string_view line) { return "<" + std::string(line) + ">"; }
-  std::unique_ptr<ControlSocket> served() const {
+  static std::string refused(const Error& error) { return "refused: " + error.message; }
+  std::unique_ptr<ControlSocket> served(const ControlLimits& limits = {}) const {
     auto made = ControlSocket::create(path());
     if (!made.ok()) {
       ADD_FAILURE() << to_string(made.error());
       return nullptr;
     }
-    (*made)->serve(&echo, "too long");
+    (*made)->serve(&echo, &refused, limits);
     return std::move(*made);
   }
   // A connection that says what it is given, byte for byte.
@@ -85,30 +94,274 @@ TEST_F(Sockets, OneConnectionAsksManyTimes) {
 }
 
 TEST_F(Sockets, AHugeLineIsRefusedAndOthersAreServed) {
-  const auto socket = served();
+  ControlLimits limits;
+  limits.short_line = 1 << 16;
+  limits.long_line = 1 << 20;
+  const auto socket = served(limits);
   const int fd = raw();
-  const std::string part(1 << 20, 'x');
+  const std::string part(1 << 16, 'x');
   size_t sent = 0;
-  while (sent <= ControlSocket::kMaxLine + part.size()) {
+  while (sent <= limits.long_line + part.size()) {
     const ssize_t n = ::send(fd, part.data(), part.size(), MSG_NOSIGNAL);
     if (n < 0) break;  // it was left in the middle
     sent += static_cast<size_t>(n);
   }
-  EXPECT_GT(sent, ControlSocket::kMaxLine);
-  char bytes[16] = {};
-  const ssize_t n = ::recv(fd, bytes, sizeof bytes - 1, 0);
+  EXPECT_GT(sent, limits.long_line);
+  const std::string said = read_all(fd);
   // What was not read yet may have undone the connection before the answer was seen.
-  if (n > 0) {
-    EXPECT_EQ(std::string(bytes), "too long\n");
+  if (!said.empty()) {
+    EXPECT_EQ(said, "refused: the request is longer than 1048576 bytes\n");
   }
   ::close(fd);
   EXPECT_EQ(*ask(path(), "still there", kLimit), "<still there>");
 }
 
+TEST_F(Sockets, LongLinesComeOneAfterAnotherAndShortOnesBetween) {
+  ControlLimits limits;
+  limits.short_line = 1 << 12;
+  const auto socket = served(limits);
+  // One that has sent half of a long line has the place for it.
+  const int first = raw();
+  const std::string half(1 << 20, 'a');
+  ASSERT_EQ(::send(first, half.data(), half.size(), 0), static_cast<ssize_t>(half.size()));
+  std::vector<std::jthread> others;
+  std::atomic<int> right{0};
+  for (int i = 0; i < 4; ++i) {
+    others.emplace_back([&, i] {
+      const std::string line(size_t{1} << 20, static_cast<char>('b' + i));
+      auto answer = ask(path(), line, kLimit);
+      right += answer.ok() && *answer == echo(line) ? 1 : 0;
+    });
+  }
+  EXPECT_EQ(*ask(path(), "short", kLimit), "<short>");
+  ASSERT_EQ(::send(first, "\n", 1, 0), 1);
+  ::shutdown(first, SHUT_WR);
+  EXPECT_EQ(read_all(first), echo(half) + "\n");
+  ::close(first);
+  others.clear();
+  EXPECT_EQ(right.load(), 4);
+}
+
+TEST_F(Sockets, ManyShortRequestsInOnePiece) {
+  const auto socket = served();
+  std::string text;
+  for (int i = 0; i < 20000; ++i) text += "q\n";
+  const int fd = raw();
+  std::jthread sender([&] {
+    EXPECT_EQ(::send(fd, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+    ::shutdown(fd, SHUT_WR);
+  });
+  EXPECT_EQ(read_all(fd).size(), 20000 * 4u);
+  sender.join();
+  ::close(fd);
+}
+
+TEST_F(Sockets, SilentClientsMakeRoom) {
+  ControlLimits limits;
+  limits.clients = 4;
+  limits.grace_ns = 1'000'000;
+  const auto socket = served(limits);
+  std::vector<int> silent;
+  for (int i = 0; i < 20; ++i) {
+    silent.push_back(raw());
+    if (i % 2 == 0) ASSERT_EQ(::send(silent.back(), "half", 4, MSG_NOSIGNAL), 4);
+  }
+  for (int i = 0; i < 20; ++i) {
+    auto answer = ask(path(), "a", kLimit);
+    ASSERT_TRUE(answer.ok()) << to_string(answer.error());
+  }
+  for (int fd : silent) ::close(fd);
+}
+
+TEST_F(Sockets, ARequestThatDoesNotComeWholeIsLeft) {
+  ControlLimits limits;
+  limits.slow_ns = 50'000'000;
+  const auto socket = served(limits);
+  const int fd = raw();
+  // Byte by byte: what counts is when the request began.
+  std::jthread dripping([&] {
+    for (int i = 0; i < 1000 && ::send(fd, "x", 1, MSG_NOSIGNAL) == 1; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  });
+  EXPECT_EQ(read_all(fd), "refused: the request did not come whole within 0 s\n");
+  dripping.join();
+  ::close(fd);
+}
+
+TEST_F(Sockets, WhoIsIdleOrTakesNoAnswerIsLeft) {
+  ControlLimits limits;
+  limits.slow_ns = limits.idle_ns = 50'000'000;
+  const auto socket = served(limits);
+  const int idle = raw();
+  EXPECT_EQ(read_all(idle), "");
+  ::close(idle);
+  const int full = raw();
+  const std::string line = std::string(size_t{1} << 22, 'x') + "\n";
+  ASSERT_EQ(::send(full, line.data(), line.size(), MSG_NOSIGNAL), static_cast<ssize_t>(line.size()));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_LT(read_all(full).size(), line.size()) << "the rest of the answer was not waited for";
+  ::close(full);
+}
+
+TEST_F(Sockets, AClientThatGoesAwayInTheMiddleOfItsAnswer) {
+  const auto socket = served();
+  const std::string line = std::string(size_t{1} << 20, 'x') + "\n";
+  for (int i = 0; i < 10; ++i) {
+    const int fd = raw();
+    ASSERT_EQ(::send(fd, line.data(), line.size(), MSG_NOSIGNAL), static_cast<ssize_t>(line.size()));
+    char byte = 0;
+    ASSERT_EQ(::recv(fd, &byte, 1, 0), 1);
+    ::close(fd);
+  }
+  EXPECT_EQ(*ask(path(), "a", kLimit), "<a>");
+}
+
+TEST_F(Sockets, WithoutAFileDescriptorLeftClientsAreToldSo) {
+  const auto socket = served();
+  EXPECT_EQ(*ask(path(), "a", kLimit), "<a>");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strcpy(address.sun_path, path().c_str());
+  std::vector<int> clients, all;
+  for (int i = 0; i < 8; ++i) clients.push_back(::socket(AF_UNIX, SOCK_STREAM, 0));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(clients.back()) + 8;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::string said;
+  for (const int client : clients) {
+    for (int fd; (fd = ::open("/dev/null", O_RDONLY)) >= 0;) all.push_back(fd);
+    // One that the server had not closed yet may be left for the first of them.
+    EXPECT_EQ(::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    (void)::send(client, "a\n", 2, MSG_NOSIGNAL);
+    char bytes[100];
+    const ssize_t n = ::recv(client, bytes, sizeof bytes, 0);
+    said.assign(bytes, n > 0 ? static_cast<size_t>(n) : 0);
+    if (said != "<a>\n") break;
+  }
+  EXPECT_EQ(said, "refused: the process has no file descriptor left\n");
+  for (const int fd : clients) ::close(fd);
+  for (const int fd : all) ::close(fd);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(*ask(path(), "b", kLimit), "<b>");
+}
+
+// Clients of another user, where the socket's mode lets them in.
+TEST_F(Sockets, OthersDoNotLockTheOwnerOut) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  ControlLimits limits;
+  limits.clients = 8;
+  limits.short_line = 1 << 10;
+  const auto socket = served(limits);
+  ASSERT_EQ(::chmod(folder_.c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(path().c_str(), 0666), 0);
+  int ready[2], done[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  ASSERT_EQ(::pipe(done), 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strcpy(address.sun_path, path().c_str());
+  const pid_t other = ::fork();
+  ASSERT_GE(other, 0);
+  if (other == 0) {
+    // Only calls that are safe between fork and exit.
+    if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(1);
+    for (int i = 0; i < 20; ++i) {
+      const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+      if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) ::_exit(2);
+    }
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) ::_exit(3);
+    char bytes[2000];
+    std::memset(bytes, 'x', sizeof bytes);
+    (void)!::send(fd, bytes, sizeof bytes, MSG_NOSIGNAL);
+    (void)!::write(ready[1], "", 1);
+    char byte;
+    (void)!::read(done[0], &byte, 1);
+    ::_exit(0);
+  }
+  ::close(done[0]);
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  for (int i = 0; i < 20; ++i) {
+    auto answer = ask(path(), "a", kLimit);
+    ASSERT_TRUE(answer.ok()) << to_string(answer.error());
+    EXPECT_EQ(*answer, "<a>");
+  }
+  ::close(done[1]);
+  int status = -1;
+  ASSERT_EQ(::waitpid(other, &status, 0), other);
+  EXPECT_EQ(status, 0);
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
+TEST_F(Sockets, AskingEndsWhereNobodyAnswersOrTheAnswerHasNoEnd) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strcpy(address.sun_path, path().c_str());
+  const int listener = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(listener, 0), 0);
+  // One is in the queue, which is full with it.
+  auto silent = ask(path(), "a", 50'000'000);
+  ASSERT_FALSE(silent.ok());
+  EXPECT_NE(silent.error().message.find("no answer within"), std::string::npos) << silent.error().message;
+  std::vector<int> queued;
+  for (int i = 0; i < 8; ++i) {
+    queued.push_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0));
+    (void)::connect(queued.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  }
+  auto full = ask(path(), "a", 50'000'000);
+  ASSERT_FALSE(full.ok());
+  EXPECT_NE(full.error().message.find("takes no connections"), std::string::npos) << full.error().message;
+  auto again = ControlSocket::create(path());
+  ASSERT_FALSE(again.ok());
+  EXPECT_NE(again.error().message.find("another process answers"), std::string::npos) << "it is there, if slow";
+  for (const int fd : queued) ::close(fd);
+  std::jthread endless([&] {
+    for (;;) {
+      const int fd = ::accept(listener, nullptr, nullptr);
+      if (fd < 0) return;
+      const std::string part(1 << 16, 'x');
+      while (::send(fd, part.data(), part.size(), MSG_NOSIGNAL) > 0) {
+      }
+      ::close(fd);
+    }
+  });
+  auto long_answer = ask(path(), "a", kLimit, size_t{1} << 20);
+  ASSERT_FALSE(long_answer.ok());
+  EXPECT_NE(long_answer.error().message.find("longer than 1048576 bytes"), std::string::npos)
+      << long_answer.error().message;
+  ::shutdown(listener, SHUT_RDWR);
+  endless.join();
+  ::close(listener);
+}
+
+TEST_F(Sockets, AnAnswerThatIsBeingMadeIsToldThatTheSocketGoes) {
+  auto made = ControlSocket::create(path());
+  ASSERT_TRUE(made.ok());
+  std::atomic<bool> began{false};
+  (*made)->serve(
+      [&](std::string_view) {
+        began = true;
+        while (!cancelled()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return std::string("cancelled");
+      },
+      &refused);
+  const int fd = raw();
+  ASSERT_EQ(::send(fd, "a\n", 2, 0), 2);
+  while (!began) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  made->reset();
+  EXPECT_EQ(read_all(fd), "cancelled\n");
+  ::close(fd);
+}
+
 TEST_F(Sockets, ManyClientsAndSomeThatNeverSpeak) {
   const auto socket = served();
   std::vector<int> silent;
-  for (size_t i = 0; i < ControlSocket::kMaxClients / 2; ++i) silent.push_back(raw());
+  for (size_t i = 0; i < ControlLimits{}.clients / 2; ++i) silent.push_back(raw());
   std::vector<std::jthread> clients;
   std::atomic<int> right{0};
   for (int c = 0; c < 8; ++c) {
@@ -164,11 +417,11 @@ TEST_F(Sockets, AClientFindsTheOnlyOne) {
   EXPECT_FALSE(find_control_socket().ok());
   auto one = ControlSocket::create(folder_ + "/sluice/1.sock");
   ASSERT_TRUE(one.ok());
-  (*one)->serve(&echo, "");
+  (*one)->serve(&echo, &refused);
   EXPECT_EQ(*find_control_socket(), folder_ + "/sluice/1.sock");
   auto two = ControlSocket::create(folder_ + "/sluice/2.sock");
   ASSERT_TRUE(two.ok());
-  (*two)->serve(&echo, "");
+  (*two)->serve(&echo, &refused);
   auto both = find_control_socket();
   ASSERT_FALSE(both.ok());
   EXPECT_NE(both.error().message.find("2.sock"), std::string::npos);

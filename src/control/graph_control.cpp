@@ -13,7 +13,7 @@ constexpr uint64_t kMaxGraphBytes = uint64_t{64} << 20;
 }  // namespace
 
 std::string GraphControl::answer(std::string_view line) {
-  return answer_request(line, [this](const Json& request) { return run(request); });
+  return answer_request(line, [this](Json& request) { return run(request); });
 }
 
 Result<void> GraphControl::ask(const std::function<void()>& what) {
@@ -21,7 +21,7 @@ Result<void> GraphControl::ask(const std::function<void()>& what) {
   return Error("the run is over");
 }
 
-Result<Json> GraphControl::run(const Json& request) {
+Result<Json> GraphControl::run(Json& request) {
   RequestFields fields(request);
   const std::string command = fields.text("command");
   if (command == "graph swap") {

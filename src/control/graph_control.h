@@ -29,7 +29,7 @@ class GraphControl {
   std::string answer(std::string_view line);
 
  private:
-  Result<nlohmann::ordered_json> run(const nlohmann::ordered_json& request);
+  Result<nlohmann::ordered_json> run(nlohmann::ordered_json& request);
   Result<nlohmann::ordered_json> swap(SentFile file, bool dry_run);
   Result<nlohmann::ordered_json> show_runtime();
   Result<void> ask(const std::function<void()>& what);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "control/acl_change.h"
 #include "control/change_text.h"
@@ -17,6 +18,7 @@
 #include "formats/rule_files.h"
 #include "net/text.h"
 #include "tables/acl/algorithms.h"
+#include "tables/acl/patch.h"
 #include "tables/lpm/algorithms.h"
 #include "tables/lpm/patch.h"
 
@@ -596,17 +598,51 @@ Result<void> LiveTables::commit_acl(AclState& state, const RuleList& list, bool 
   return {};
 }
 
+size_t LiveTables::rules_that_fit(const std::string& table) const {
+  if (max_bytes_ == 0) return kMaxChangeRules;
+  const size_t used = bytes(), room = max_bytes_ > used ? max_bytes_ - used : 0;
+  // Every image has the rules themselves; one that is patched is two at least, the master and what packets meet.
+  const auto needs = [&](size_t rules) {
+    const auto load =
+        std::ranges::find_if(loads_, [&](const TableLoad& l) { return l.kind == "acl" && l.name == table; });
+    const bool patched = rules > kAclRebuilt && load != loads_.end() &&
+                         (load->asked == kAclAuto || load->asked == kAclAutoGpu || load->asked == TupleMergeAcl::kName);
+    return patched ? 2 * PatchedAcl::estimate_bytes(rules) : rules * sizeof(AclMatchRule);
+  };
+  size_t low = 0, high = kMaxChangeRules;
+  while (low < high) {
+    const size_t middle = low + (high - low + 1) / 2;
+    needs(middle) <= room ? void(low = middle) : void(high = middle - 1);
+  }
+  return low;
+}
+
 Result<TableChange> LiveTables::change_acl(const std::string& table, std::string_view text, const std::string& name,
                                            bool dry_run) {
   const Stopwatch clock;
   auto found = acl_state(table);
   if (!found) return std::move(found).error();
   AclState& state = **found;
-  auto steps = parse_acl_change(text, name);
-  if (!steps) return std::move(steps).error();
+  const size_t room = rules_that_fit(table), most = std::min(room, kMaxChangeRules);
+  auto steps = parse_acl_change(text, name, most);
+  if (!steps) {
+    Error error = std::move(steps).error();
+    // Where the limit was in the way, which of the two.
+    const bool limit = std::ranges::any_of(error.diagnostics,
+                                           [](const Diagnostic& d) { return d.message.starts_with("too many rules"); });
+    if (limit) {
+      error.hint = room < kMaxChangeRules ? fmt::format(
+                                                "no more than about {} rules fit beside the tables that are there into "
+                                                "--max-memory, {}; the list stays as it is",
+                                                room, human(max_bytes_))
+                                          : std::string("make several changes of it, or replace the list by a file");
+    }
+    return error;
+  }
   TableChange change{.table = table};
   change.entries_before = state.list.size();
   state.list.begin();
+  if (cancelled()) return cancelled_error();
   if (auto ok = take_acl_steps(state.list, *steps, text, name); !ok) return std::move(ok).error();
   change.parse_seconds = clock.seconds();
   auto done = commit_acl(state, state.list, false, change, dry_run);

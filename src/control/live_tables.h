@@ -151,6 +151,8 @@ class LiveTables {
                                             const TableChange& change, const Model& next,
                                             const std::vector<Step>& steps, bool dry_run);
   Result<void> fits(const TableChange& change, size_t bytes) const;
+  // How many rules a change may add to a list at most, by max_bytes and kMaxChangeRules.
+  size_t rules_that_fit(const std::string& table) const;
   Result<void> publish(TableSet next, TableChange& change, bool dry_run);
   TableLoad& load_of(const char* kind, const std::string& table);
 

@@ -19,22 +19,41 @@ namespace sluice {
 
 inline constexpr int kControlVersion = 1;
 
-// The answer to one request, whatever its bytes are: an object without newlines. `run` gets an object of our version.
+// What one line may hold, in which case reading it takes time and memory in proportion to its length: a line, which may
+// be a stranger's, costs no more than that.
+struct JsonLimits {
+  size_t values;
+  size_t fields;  // of one object
+};
+inline constexpr JsonLimits kRequestLimits{size_t{1} << 16, 64};
+inline constexpr JsonLimits kAnswerLimits{size_t{1} << 23, 1024};
+
+// The value that a line of JSON is; a string is copied once. Errors: `what` is not JSON, a name that an object has
+// twice, more than the limits, more than 64 levels.
+Result<nlohmann::ordered_json> read_json(std::string_view line, const char* what, const JsonLimits& limits);
+
+// The answer to one request, whatever its bytes are: an object without newlines. `run` gets an object of our version,
+// whose strings it may take.
 std::string answer_request(std::string_view line,
-                           const std::function<Result<nlohmann::ordered_json>(const nlohmann::ordered_json&)>& run);
+                           const std::function<Result<nlohmann::ordered_json>(nlohmann::ordered_json&)>& run);
+// The answer that is this error.
+std::string refusal(const Error& error);
+// What an answer says: its result, which is an object, or its error, where `theirs` is set to true. Other errors: it is
+// no answer.
+Result<nlohmann::ordered_json> read_answer(std::string_view line, bool* theirs);
 
 // The fields of a request. What is asked for and absent, of another type or out of range, is the error; fields that
-// nobody asks for are errors at the end.
+// nobody asks for are errors at the end. A text is taken out of the request.
 class RequestFields {
  public:
   using Json = nlohmann::ordered_json;
-  explicit RequestFields(const Json& request) : request_(request) {}
+  explicit RequestFields(Json& request) : request_(request) {}
 
   std::string text(const char* name, std::optional<std::string> otherwise = std::nullopt) {
-    const Json* value = find(name, otherwise.has_value());
+    Json* value = find(name, otherwise.has_value());
     if (value == nullptr) return otherwise.value_or(std::string());
     if (!value->is_string()) return wrong(name, "a string"), std::string();
-    return value->get<std::string>();
+    return std::move(value->get_ref<std::string&>());
   }
   uint64_t number(const char* name, uint64_t low, uint64_t high, uint64_t otherwise) {
     const Json* value = find(name, true);
@@ -51,12 +70,12 @@ class RequestFields {
   }
   std::vector<std::string> texts(const char* name) {
     std::vector<std::string> all;
-    const Json* value = find(name, false);
+    Json* value = find(name, false);
     if (value == nullptr) return all;
     if (!value->is_array() || value->empty()) return wrong(name, "a list of strings"), all;
-    for (const Json& one : *value) {
+    for (Json& one : *value) {
       if (!one.is_string()) return wrong(name, "a list of strings"), all;
-      all.push_back(one.get<std::string>());
+      all.push_back(std::move(one.get_ref<std::string&>()));
     }
     return all;
   }
@@ -77,7 +96,7 @@ class RequestFields {
   }
 
  private:
-  const Json* find(const char* name, bool optional) {
+  Json* find(const char* name, bool optional) {
     known_.emplace_back(name);
     const auto it = request_.find(name);
     if (it != request_.end()) return &*it;
@@ -87,7 +106,7 @@ class RequestFields {
   void wrong(const char* name, const std::string& expected) {
     if (error_.message.empty()) error_ = Error(fmt::format("the field '{}' is not {}", name, expected));
   }
-  const Json& request_;
+  Json& request_;
   std::vector<std::string> known_;
   Error error_;
 };

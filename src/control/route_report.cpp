@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include "base/printable.h"
 
 #include "net/text.h"
 
@@ -142,15 +143,17 @@ Result<Json> explain_routes(const SourcedRib& rib, const std::vector<NamedNextHo
 }
 
 std::string route_explanation_text(const Json& r) {
-  const auto word = [](const Json& j, const char* field) { return j[field].get<std::string>(); };
-  if (r["total"] == 0) return fmt::format("no route covers {}\n", word(r, "for"));
+  const auto word = [](const Json& j, const char* field) {
+    return printable(j.at(field).get_ref<const std::string&>());
+  };
+  if (r.at("total") == 0) return fmt::format("no route covers {}\n", word(r, "for"));
   std::string t;
-  for (const Json& route : r["routes"]) {
+  for (const Json& route : r.at("routes")) {
     t += fmt::format("{} -> {}\n", word(route, "prefix"), word(route, "next_hop"));
     bool best = true;
-    for (const Json& c : route["candidates"]) {
+    for (const Json& c : route.at("candidates")) {
       t += fmt::format("  {} {} preference {} metric {} -> {}{}\n", best ? "*" : " ", word(c, "source"),
-                       c["preference"].get<unsigned>(), c["metric"].get<uint32_t>(), word(c, "next_hop"),
+                       c.at("preference").get<unsigned>(), c.at("metric").get<uint32_t>(), word(c, "next_hop"),
                        best ? fmt::format("   ({})", word(route, "why")) : "");
       if (c.contains("path")) {
         t += fmt::format("      {}{}{}\n", word(c, "path"), c.contains("behind") ? "; " : "",
@@ -158,19 +161,22 @@ std::string route_explanation_text(const Json& r) {
       }
       best = false;
     }
-    for (const Json& a : route["adjacencies"]) {
-      for (const Json& step : a["steps"]) t += fmt::format("    {}: {}\n", word(a, "table"), step.get<std::string>());
-      for (const Json& flag : a["flags"]) t += fmt::format("    {}: {}\n", word(a, "table"), flag.get<std::string>());
-      for (const Json& n : a["neighbours"]) {
+    for (const Json& a : route.at("adjacencies")) {
+      for (const Json& step : a.at("steps"))
+        t += fmt::format("    {}: {}\n", word(a, "table"), printable(step.get_ref<const std::string&>()));
+      for (const Json& flag : a.at("flags"))
+        t += fmt::format("    {}: {}\n", word(a, "table"), printable(flag.get_ref<const std::string&>()));
+      for (const Json& n : a.at("neighbours")) {
         t += fmt::format("    {}: {} <- {} port {}{} mtu {}  {} bucket{}, {:.1f} %\n", word(a, "table"),
-                         word(n, "destination"), word(n, "source"), n["port"].get<unsigned>(),
-                         n.contains("vlan") ? fmt::format(" vlan {}", n["vlan"].get<unsigned>()) : "",
-                         n["mtu"].get<unsigned>(), n["buckets"].get<uint64_t>(), n["buckets"] == 1 ? "" : "s",
-                         n["share"].get<double>() * 100);
+                         word(n, "destination"), word(n, "source"), n.at("port").get<unsigned>(),
+                         n.contains("vlan") ? fmt::format(" vlan {}", n.at("vlan").get<unsigned>()) : "",
+                         n.at("mtu").get<unsigned>(), n.at("buckets").get<uint64_t>(), n.at("buckets") == 1 ? "" : "s",
+                         n.at("share").get<double>() * 100);
       }
     }
   }
-  const size_t from = r["from"].get<size_t>(), last = from + r["routes"].size() - 1, total = r["total"].get<size_t>();
+  const size_t from = r.at("from").get<size_t>(), last = from + r.at("routes").size() - 1,
+               total = r.at("total").get<size_t>();
   if (last < total) t += fmt::format("{} to {} of {}; go on with --from {}\n", from, last, total, last + 1);
   return t;
 }

@@ -1,6 +1,6 @@
 // host only
 // The rules of an access list that changes: by position, each with a priority that stays while others come and go. A
-// step costs a chunk of rules and a look at the chunks' sizes, not the list.
+// step costs a chunk of rules and the logarithm of their count, not the list.
 #pragma once
 
 #include <cstddef>
@@ -66,6 +66,10 @@ class RuleList {
   size_t position_of(uint64_t priority) const;
   uint64_t priority_for(size_t position);
   void number();
+  void spread(size_t position);
+  void count_chunks();
+  void count(size_t chunk, ptrdiff_t more);
+  size_t rules_before(size_t chunk) const;
   void put(size_t position, Entry entry);
   Entry take(size_t position);
   void index(const Entry& entry, bool there);
@@ -80,8 +84,8 @@ class RuleList {
   size_t files_before_ = 0;
   uint64_t numbering_before_ = 0;
   AclChange change_;
-  mutable Place near_{0, 0};  // of the last place(): the chunk, and the rules before it
-  mutable uint64_t work_ = 0;
+  std::vector<uint32_t> sums_;  // a Fenwick tree of the chunks' sizes: [i], i from 1, is the sum of the lowest bit of i
+  uint64_t work_ = 0;
 };
 
 }  // namespace sluice

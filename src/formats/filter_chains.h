@@ -27,7 +27,7 @@ struct FilterRule {
     kGoto,  // a jump that returns to where this chain was called from
   };
   std::vector<AclRegion> match;  // a union; empty: no packet
-  // All other packets of the families; none when they would need too many regions (then the rule may only decide).
+  // Of kReturn and kGoto: all other packets of the families; none when they would need too many regions.
   std::optional<std::vector<AclRegion>> rest;
   Target target = Target::kContinue;
   size_t chain = 0;  // of kJump and kGoto: index into the chains

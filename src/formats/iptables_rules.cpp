@@ -339,8 +339,11 @@ class Reader {
   };
 
   bool keep(Draft& d, const Word& word, const AclRegion& within, const std::vector<AclRegion>& values, bool negated) {
-    return d.match.keep({&within, 1}, values, negated) ||
-           fail(word, fmt::format("the conditions of this rule make more than {} regions", MatchBuilder::kLimit),
+    return d.match.keep({within}, values, negated, &region_work_) ||
+           fail(word,
+                region_work_ > kMaxRegionWork
+                    ? fmt::format("the conditions take more than {} steps to write out", kMaxRegionWork)
+                    : fmt::format("the conditions of this rule make more than {} regions", MatchBuilder::kLimit),
                 "simpler conditions");
   }
 
@@ -365,7 +368,8 @@ class Reader {
       }
     }
     rule.match = d.match.match();
-    rule.rest = d.match.rest();
+    if (rule.target == FilterRule::Target::kReturn || rule.target == FilterRule::Target::kGoto)
+      rule.rest = d.match.rest(&region_work_);
     return good;
   }
 
@@ -662,6 +666,7 @@ class Reader {
   std::vector<Word> words_;
   size_t next_ = 0;
   size_t end_ = 0;
+  uint64_t region_work_ = 0;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 namespace sluice {
@@ -10,13 +11,69 @@ using Kind = JsonValue::Kind;
 
 namespace {
 constexpr unsigned kMaxDepth = 64;
-constexpr size_t kMaxValues = size_t{1} << 23;
-constexpr size_t kMaxBytes = size_t{1} << 28;
+
+// Four hexadecimal digits, which are there.
+uint32_t code_unit(std::string_view digits) {
+  uint32_t unit = 0;
+  std::from_chars(digits.data(), digits.data() + 4, unit, 16);
+  return unit;
+}
+
+void append_utf8(uint32_t c, std::string& out) {
+  const auto tail = [&](unsigned shift) { out += static_cast<char>(0x80 | (c >> shift & 0x3f)); };
+  if (c < 0x80) {
+    out += static_cast<char>(c);
+  } else if (c < 0x800) {
+    out += static_cast<char>(0xc0 | c >> 6);
+    tail(0);
+  } else if (c < 0x10000) {
+    out += static_cast<char>(0xe0 | c >> 12);
+    tail(6);
+    tail(0);
+  } else {
+    out += static_cast<char>(0xf0 | c >> 18);
+    tail(12);
+    tail(6);
+    tail(0);
+  }
+}
+
+// What the characters between two quotes stand for; their escapes are whole.
+std::string decode(std::string_view in) {
+  std::string out;
+  out.reserve(in.size());
+  for (size_t at = 0; at < in.size();) {
+    // Up to the next escape in one piece.
+    const size_t escape = std::min(in.find('\\', at), in.size());
+    out.append(in, at, escape - at);
+    if (escape == in.size()) break;
+    const char e = in[escape + 1];
+    at = escape + 2;
+    static constexpr std::string_view kEscapes = "bfnrt", kMeanings = "\b\f\n\r\t";
+    if (const size_t which = kEscapes.find(e); which != std::string_view::npos) {
+      out += kMeanings[which];
+    } else if (e != 'u') {
+      out += e;
+    } else {
+      uint32_t c = code_unit(in.substr(at));
+      at += 4;
+      if (c >= 0xd800 && c < 0xdc00 && in.substr(at).starts_with("\\u")) {
+        if (const uint32_t low = code_unit(in.substr(at + 2)); low >= 0xdc00 && low < 0xe000) {
+          c = 0x10000 + (c - 0xd800) * 0x400 + (low - 0xdc00);
+          at += 6;
+        }
+      }
+      append_utf8(c >= 0xd800 && c < 0xe000 ? 0xfffd : c, out);
+    }
+  }
+  return out;
+}
 }  // namespace
 
 class JsonReader {
  public:
-  JsonReader(std::string_view text, Diagnostics& found, JsonText& out) : text_(text), found_(found), out_(out) {}
+  JsonReader(std::string_view text, Diagnostics& found, JsonText& out, size_t max_values)
+      : text_(text), found_(found), out_(out), max_values_(max_values) {}
 
   bool run() {
     blanks();
@@ -53,7 +110,7 @@ class JsonReader {
 
   // The value here becomes a node; at_ is moved behind it.
   bool value(unsigned depth, Key key) {
-    if (out_.nodes_.size() >= kMaxValues) return fail(fmt::format("more than {} values", kMaxValues), "fewer");
+    if (out_.nodes_.size() >= max_values_) return fail(fmt::format("more than {} values", max_values_), "fewer");
     if (depth > kMaxDepth) return fail(fmt::format("values are nested deeper than {}", kMaxDepth), "fewer levels");
     const auto index = static_cast<uint32_t>(out_.nodes_.size());
     out_.nodes_.emplace_back();
@@ -161,17 +218,18 @@ class JsonReader {
   std::string_view text_;
   Diagnostics& found_;
   JsonText& out_;
+  size_t max_values_;
   size_t at_ = 0;
 };
 
-std::optional<JsonText> JsonText::parse(std::string_view text, Diagnostics& found) {
+std::optional<JsonText> JsonText::parse(std::string_view text, Diagnostics& found, size_t max_values) {
   if (text.size() > kMaxBytes) {
     found.error_at(0, 1, fmt::format("the JSON text is larger than {} bytes", kMaxBytes));
     return std::nullopt;
   }
   JsonText json;
   json.text_ = text;
-  if (!JsonReader(text, found, json).run()) return std::nullopt;
+  if (!JsonReader(text, found, json, max_values).run()) return std::nullopt;
   return json;
 }
 
@@ -188,6 +246,12 @@ std::string_view JsonValue::text() const {
   if (kind() == Kind::kNone) return {};
   const std::string_view whole = json_->text_.substr(at(), length());
   return is(Kind::kString) ? whole.substr(1, whole.size() - 2) : whole;
+}
+std::string JsonValue::decoded() const {
+  return is(Kind::kString) ? decode(text()) : std::string();
+}
+std::string JsonValue::decoded_key() const {
+  return decode(key());
 }
 std::optional<uint64_t> JsonValue::integer() const {
   if (!is(Kind::kNumber)) return std::nullopt;

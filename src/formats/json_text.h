@@ -28,10 +28,13 @@ class JsonValue {
   size_t length() const;
   // The characters of a string between its quotes, escapes as they are written; of others the whole text.
   std::string_view text() const;
+  // The characters that a string stands for, as UTF-8; half of a surrogate pair is U+FFFD. Empty for others.
+  std::string decoded() const;
   // Of a number that is an integer from 0 to 2^64 - 1; none for all else.
   std::optional<uint64_t> integer() const;
   // The key of a member of an object, escapes as they are written; empty for others.
   std::string_view key() const;
+  std::string decoded_key() const;
 
   // The first member or item, and the one behind this one.
   JsonValue first() const;
@@ -50,8 +53,11 @@ class JsonValue {
 
 class JsonText {
  public:
-  // `text` must outlive it. Errors, at their place: what is not JSON, more than 64 levels, 2^23 values or 2^28 bytes.
-  static std::optional<JsonText> parse(std::string_view text, Diagnostics& found);
+  static constexpr size_t kMaxValues = size_t{1} << 23;
+  static constexpr size_t kMaxBytes = size_t{1} << 28;
+
+  // `text` must outlive it. Errors, at their place: what is not JSON, more than 64 levels, `max_values` or kMaxBytes.
+  static std::optional<JsonText> parse(std::string_view text, Diagnostics& found, size_t max_values = kMaxValues);
 
   // Not while the JsonText is moved.
   JsonValue root() const { return {this, 0}; }

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
-#include <span>
+#include <utility>
 #include <vector>
 
 #include "net/types.h"
@@ -16,33 +17,51 @@ class MatchBuilder {
  public:
   static constexpr size_t kLimit = 65536;  // regions of one rule
 
-  explicit MatchBuilder(uint8_t families = 3) : match_(1) { match_[0].only_families(families); }
+  explicit MatchBuilder(uint8_t families = 3) : all_(1) {
+    all_[0].only_families(families);
+    match_ = all_;
+  }
 
   // Keeps the packets of the regions `within` that are in one of `values` (negated: in none). False when the rule would
-  // need more than kLimit regions.
-  bool keep(std::span<const AclRegion> within, std::span<const AclRegion> values, bool negated = false) {
-    // What does not match is noted as it is taken away: a negated condition leaves few regions, its complement many.
-    auto outside = match_;
-    bool noted = rest_known_ && take_away(outside, within, kLimit);
-    if (!keep_only(match_, within, kLimit)) return false;
-    auto other = match_;
-    if (!(negated ? take_away(match_, values, kLimit) : keep_only(match_, values, kLimit))) return false;
-    noted = noted && (negated ? keep_only(other, values, kLimit) : take_away(other, values, kLimit));
-    rest_known_ = noted && rest_.size() + outside.size() + other.size() <= kLimit;
-    if (!rest_known_) return true;
-    rest_.insert(rest_.end(), outside.begin(), outside.end());
-    rest_.insert(rest_.end(), other.begin(), other.end());
+  // need more than kLimit regions, or the file more than kMaxRegionWork.
+  bool keep(std::vector<AclRegion> within, std::vector<AclRegion> values, bool negated, uint64_t* work) {
+    const Condition c{std::move(within), std::move(values), negated};
+    if (!narrow(match_, c, work)) return false;
+    conditions_.push_back(std::make_shared<const Condition>(c));
     return true;
   }
 
   const std::vector<AclRegion>& match() const { return match_; }
-  // The packets of the families that are not in match(); none when they would need more than kLimit regions.
-  std::optional<std::vector<AclRegion>> rest() const { return rest_known_ ? std::optional(rest_) : std::nullopt; }
+  // The packets of the families that are not in match(); none when they would need more than the limits. Only returns
+  // ask for them: of many conditions they are far more than what matches.
+  std::optional<std::vector<AclRegion>> rest(uint64_t* work) const {
+    std::vector<AclRegion> all = all_, rest;
+    for (const auto& c : conditions_) {
+      // A negated condition leaves few regions, its complement many.
+      std::vector<AclRegion> outside = all;
+      if (!take_away(outside, c->within, kLimit, work) || !keep_only(all, c->within, kLimit, work)) return std::nullopt;
+      std::vector<AclRegion> other = all;
+      if (!(c->negated ? keep_only(other, c->values, kLimit, work) : take_away(other, c->values, kLimit, work)) ||
+          !(c->negated ? take_away(all, c->values, kLimit, work) : keep_only(all, c->values, kLimit, work)) ||
+          rest.size() + outside.size() + other.size() > kLimit)
+        return std::nullopt;
+      rest.insert(rest.end(), outside.begin(), outside.end());
+      rest.insert(rest.end(), other.begin(), other.end());
+    }
+    return rest;
+  }
 
  private:
-  std::vector<AclRegion> match_;
-  std::vector<AclRegion> rest_;
-  bool rest_known_ = true;
+  struct Condition {
+    std::vector<AclRegion> within, values;
+    bool negated;
+  };
+  static bool narrow(std::vector<AclRegion>& list, const Condition& c, uint64_t* work) {
+    return keep_only(list, c.within, kLimit, work) &&
+           (c.negated ? take_away(list, c.values, kLimit, work) : keep_only(list, c.values, kLimit, work));
+  }
+  std::vector<AclRegion> all_, match_;
+  std::vector<std::shared_ptr<const Condition>> conditions_;  // which copies share
 };
 
 // Packets of one IP protocol, and of a region those that have ports, or that have what stands behind the IP header.

@@ -11,6 +11,7 @@
 #include <set>
 #include <span>
 
+#include "base/cancel.h"
 #include "base/input_file.h"
 #include "formats/names.h"
 #include "net/text.h"
@@ -24,7 +25,6 @@ constexpr size_t kMaxDepth = 16;
 constexpr size_t kMaxIncludes = 1024;
 constexpr size_t kMaxBytes = size_t{256} << 20;
 constexpr size_t kMaxLineRules = 65536;
-constexpr size_t kMaxRules = size_t{1} << 22;
 constexpr size_t kMaxGroup = 65536;
 constexpr size_t kMaxMembers = size_t{1} << 20;  // of all groups together
 
@@ -60,7 +60,10 @@ struct Shared {
   size_t members = 0;                 // of all groups
   std::vector<std::string> chain;     // files being read, outermost first
   std::vector<uint32_t> chain_lines;  // the line of the include in each but the innermost
-  bool full = false;                  // the limit of rules was reached and reported
+  bool full = false;                  // the limit of rules was reached; the rest is counted
+  size_t max_rules = 0;
+  size_t rules = 0;  // that the text stands for so far
+  bool cancelled = false;
 };
 
 class File {
@@ -74,14 +77,20 @@ class File {
   // All findings of the file and its includes, in reading order.
   Diagnostics& run() {
     size_t at = 0;
-    for (line_ = 1; at < text_.size() && !shared_.full; ++line_) {
+    for (line_ = 1; at < text_.size() && !shared_.cancelled; ++line_) {
       if (found_.error_count() > Diagnostics::kLimit) break;
+      shared_.cancelled = cancelled();
       size_t end = text_.find('\n', at);
       if (end == std::string_view::npos) end = text_.size();
       end_ = end;
       split(at, end);
       if (!words_.empty()) statement();
       at = end + 1;
+    }
+    if (full_at_) {
+      fail(*full_at_, 1,
+           fmt::format("too many rules from here on: {} in all, more than {}", shared_.rules, shared_.max_rules),
+           "fewer rules");
     }
     return found_;
   }
@@ -754,7 +763,29 @@ class File {
     rule.needs_ports = named_ports && !draft.loose_ports;
     rule.file = file_;
     rule.line = line_;
-    size_t made = 0;
+    // Counted before they are made.
+    const auto count = [](const std::vector<Address>& list, uint8_t family) {
+      return static_cast<uint64_t>(std::ranges::count(list, family, &Address::family));
+    };
+    const uint64_t any_src = count(draft.src, 0), any_dst = count(draft.dst, 0);
+    const uint64_t pairs = any_src * draft.dst.size() + (draft.src.size() - any_src) * any_dst +
+                           count(draft.src, 4) * count(draft.dst, 4) + count(draft.src, 6) * count(draft.dst, 6);
+    // Each list has at most kMaxGroup members more than one, so no product of two overflows.
+    const uint64_t ports = draft.sport.size() * draft.dport.size();
+    const uint64_t made = ports != 0 && pairs > ~uint64_t{0} / ports ? ~uint64_t{0} : pairs * ports;
+    if (made == 0) return families_meet(draft, start);
+    if (made > kMaxLineRules) {
+      fail(start, 1, fmt::format("the groups of this line make {} rules, more than {}", made, kMaxLineRules),
+           "smaller groups");
+      return;
+    }
+    shared_.rules += made;
+    if (shared_.rules > shared_.max_rules) {
+      // What follows is counted too, so that it is known how many there would be; it makes nothing.
+      if (!shared_.full) full_at_ = start;
+      shared_.full = true;
+      return;
+    }
     // Of long lists only the partners of the same family are walked, so that the work is bounded by the rules made.
     std::vector<Address> partners[2];
     const bool many = draft.src.size() * draft.dst.size() > kMaxLineRules;
@@ -774,22 +805,11 @@ class File {
           for (const PortRange& dport : draft.dport) {
             rule.dst_port_low = dport.low;
             rule.dst_port_high = dport.high;
-            if (++made > kMaxLineRules) {
-              fail(start, 1, fmt::format("the groups of this line make more than {} rules", kMaxLineRules),
-                   "smaller groups");
-              return;
-            }
-            if (shared_.set.rules.size() >= kMaxRules) {
-              fail(start, 1, fmt::format("more than {} rules", kMaxRules), "fewer rules");
-              shared_.full = true;
-              return;
-            }
             shared_.set.rules.push_back(rule);
           }
         }
       }
     }
-    if (made == 0) families_meet(draft, start);
   }
 
   // Finds fault where every pair of addresses is of two families.
@@ -811,6 +831,7 @@ class File {
   uint32_t file_ = 0;
   uint32_t line_ = 0;
   size_t end_ = 0;  // where the line's text ends
+  std::optional<size_t> full_at_;
   std::vector<Word> words_;
   size_t next_ = 0;
   Draft draft_;
@@ -822,12 +843,16 @@ std::string ports_text(uint16_t low, uint16_t high) {
 
 }  // namespace
 
-Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const IncludeReader& reader) {
-  Shared shared{reader, {}, {}, {}, {}, 0, text.size(), 0, {}, {}, false};
+Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const IncludeReader& reader,
+                                   size_t max_rules) {
+  Shared shared{.reader = reader};
+  shared.bytes = text.size();
+  shared.max_rules = std::min(max_rules, kMaxNativeRules);
   const std::string name = file_name.empty() ? "<input>" : std::filesystem::path(file_name).lexically_normal().string();
   shared.chain.push_back(name);
   File file(shared, text, name);
   Diagnostics& found = file.run();
+  if (shared.cancelled) return cancelled_error();
   if (!found.ok()) return found.to_error();
   return std::move(shared.set);
 }

@@ -26,6 +26,8 @@
 
 namespace sluice {
 
+inline constexpr size_t kMaxNativeRules = size_t{1} << 22;
+
 // Gives the text of an included file by its path (already joined to the including file's folder).
 using IncludeReader = std::function<Result<std::string>(const std::string& path)>;
 
@@ -34,7 +36,10 @@ using IncludeReader = std::function<Result<std::string>(const std::string& path)
 // in all, 65,536 rules a line or members a group, 2^20 members of all groups, 2^22 rules.
 // `folder`: what a relative name of an included file begins in; empty: this process's own.
 Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const std::string& folder = {});
-Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const IncludeReader& reader);
+// `max_rules`: fewer than that limit. The rules that groups make are counted before they are made: a text of a few
+// lines that stands for millions is refused for what it takes to read it, with how many they would be.
+Result<RuleSet> parse_native_rules(std::string_view text, const std::string& file_name, const IncludeReader& reader,
+                                   size_t max_rules = kMaxNativeRules);
 
 // Writes the set as native rules that parse back to the same matches and actions, one line a rule.
 std::string to_native(const RuleSet& set);

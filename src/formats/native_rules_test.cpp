@@ -296,7 +296,25 @@ TEST(NativeRules, ValuesStayInsideTheirMasks) {
 TEST(NativeRules, GroupBombsAreRefused) {
   std::string text = "define g = ";
   for (int i = 0; i < 600; ++i) text += std::to_string(i) + ", ";
-  EXPECT_THAT(bad(text + "601\npermit tcp from any port g to any port g\n"), HasSubstr("more than 65536 rules"));
+  EXPECT_THAT(bad(text + "601\npermit tcp from any port g to any port g\n"), HasSubstr("the groups of this line make 361201 rules, more than 65536"));
+}
+
+// A text of a few lines that stands for more rules than there is room for: nothing of it is made, and it says how many
+// they would be, of both families.
+TEST(NativeRules, RulesAreCountedBeforeTheyAreMade) {
+  std::string text = "define a = ";
+  for (int i = 0; i < 100; ++i) text += "10.0.0." + std::to_string(i) + ", ";
+  text += "2001:db8::1\n";
+  for (int i = 0; i < 50; ++i) text += "permit tcp from a to a port " + std::to_string(i) + "\n";
+  const IncludeReader none = [](const std::string&) -> Result<std::string> { return Error("no"); };
+  const auto all = parse_native_rules(text, "bomb.acl", none);
+  ASSERT_TRUE(all.ok());
+  EXPECT_EQ(all->rules.size(), 50u * (100 * 100 + 1));
+  ASSERT_TRUE(parse_native_rules(text, "bomb.acl", none, 500'050).ok());
+  const auto few = parse_native_rules(text, "bomb.acl", none, 30'000);
+  ASSERT_FALSE(few.ok());
+  EXPECT_THAT(to_string(few.error()),
+              HasSubstr("bomb.acl:4:1: error: too many rules from here on: 500050 in all, more than 30000"));
 }
 
 bool same_rules(const RuleSet& a, const RuleSet& b) {

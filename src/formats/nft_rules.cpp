@@ -251,7 +251,6 @@ class Reader {
     auto flush = [&] {
       if (!pending.log && !pending.mark) return;
       pending.match = match.match();
-      pending.rest = match.rest();
       out.push_back(pending);
       pending = proto;
     };
@@ -292,8 +291,7 @@ class Reader {
         }
         decided = true;
         pending = proto;
-        r.match = match.match();
-        r.rest = match.rest();
+        set_match(r, match);
         out.push_back(std::move(r));
       }
     }
@@ -350,17 +348,23 @@ class Reader {
       std::vector<AclRegion> values;
       MatchBuilder own = match;
       if (!member(key, parts, values)) return false;
-      if (!own.keep(within(parts), values)) return too_many(pair);
-      r.match = own.match();
-      r.rest = own.rest();
+      if (!own.keep(within(parts), std::move(values), false, &region_work_)) return too_many(pair);
+      set_match(r, own);
       out.push_back(std::move(r));
     }
     return true;
   }
 
   bool too_many(JsonValue at) {
-    return fail(at, fmt::format("the conditions of this rule make more than {} regions", MatchBuilder::kLimit),
+    return fail(at,
+                region_work_ > kMaxRegionWork
+                    ? fmt::format("the conditions take more than {} steps to write out", kMaxRegionWork)
+                    : fmt::format("the conditions of this rule make more than {} regions", MatchBuilder::kLimit),
                 "simpler conditions");
+  }
+  void set_match(FilterRule& rule, const MatchBuilder& match) {
+    rule.match = match.match();
+    if (rule.target == Target::kReturn || rule.target == Target::kGoto) rule.rest = match.rest(&region_work_);
   }
 
   // ---- conditions --------------------------------------------------------------------------------------------------
@@ -397,7 +401,7 @@ class Reader {
     } else {
       return not_understood(s["op"] ? s["op"] : s, "an operator", "==, !=, <, >, <=, >= or in");
     }
-    return match.keep(within(parts), values, negated) || too_many(s);
+    return match.keep(within(parts), std::move(values), negated, &region_work_) || too_many(s);
   }
 
   // The left side: one field, or the fields of a concatenation.
@@ -783,6 +787,7 @@ class Reader {
   std::map<std::string, JsonValue, std::less<>> sets_;
   JsonValue scope_;     // the rule that is read: its family and table
   uint8_t family_ = 3;  // of the base chain
+  uint64_t region_work_ = 0;
 };
 
 }  // namespace

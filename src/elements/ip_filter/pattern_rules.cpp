@@ -106,6 +106,8 @@ bool PatternList::regions(uint32_t node, std::vector<AclRegion>& out, size_t lim
     case PatternNode::Kind::kOr: {
       std::vector<AclRegion> other;
       if (!regions(n.a, out, limit) || !regions(n.b, other, limit)) return false;
+      // The longer one stays where it is, so that a long chain of "or" is not copied again with each of its parts.
+      if (other.size() > 64 && other.size() > out.size()) out.swap(other);
       out.insert(out.end(), other.begin(), other.end());
       return out.size() <= limit;
     }

@@ -256,8 +256,108 @@ void subtract(const AclRegion& a, const AclRegion& b, std::vector<AclRegion>& ou
   }
 }
 
-bool keep_only(std::vector<AclRegion>& list, std::span<const AclRegion> what, size_t limit) {
+namespace {
+
+// Regions that are the same but for one field: what they have in common, and the field's values as ranges in order that
+// do not touch each other.
+template <typename Range>
+struct Fan {
+  AclRegion frame;  // the field holds what lies between the lowest and the highest value
+  Range AclRegion::*field;
+  std::vector<Range> ranges;
+};
+
+Address next_of(Address a) {
+  return after(a);
+}
+Address previous_of(Address a) {
+  return before(a);
+}
+uint32_t next_of(uint16_t a) {
+  return a + 1u;
+}
+uint16_t previous_of(uint16_t a) {
+  return static_cast<uint16_t>(a - 1);
+}
+
+// Large enough that sorting pays, and equal but for `field`; nothing otherwise.
+template <typename Range>
+std::optional<Fan<Range>> fan_of(std::span<const AclRegion> what, Range AclRegion::*field) {
+  Fan<Range> fan{what[0], field, {}};
+  AclRegion other = what[0];
+  for (const AclRegion& r : what) {
+    other.*field = r.*field;
+    if (!(other == r)) return std::nullopt;
+    fan.ranges.push_back(r.*field);
+  }
+  std::sort(fan.ranges.begin(), fan.ranges.end(), [](const Range& a, const Range& b) { return a.low < b.low; });
+  size_t kept = 0;
+  for (const Range& r : fan.ranges) {
+    Range& last = fan.ranges[kept];
+    if (&r == &last) continue;
+    // The highest value of all has no next one, but nothing begins behind it either.
+    if (r.low <= last.high || next_of(last.high) == r.low) {
+      last.high = std::max(last.high, r.high);
+    } else {
+      fan.ranges[++kept] = r;
+    }
+  }
+  fan.ranges.resize(kept + 1);
+  (fan.frame.*field).low = fan.ranges.front().low;
+  (fan.frame.*field).high = fan.ranges.back().high;
+  return fan;
+}
+
+// Calls f with the fan that `what` is, where the pairs are so many that it matters. False: it is none.
+template <typename F>
+bool as_fan(const std::vector<AclRegion>& list, std::span<const AclRegion> what, F&& f) {
+  if (what.size() < 64) return false;
+  for (auto field : {&AclRegion::src, &AclRegion::dst}) {
+    if (const auto fan = fan_of(what, field)) return f(*fan), true;
+  }
+  if (list.size() < 64) return false;
+  for (auto field : {&AclRegion::src_port, &AclRegion::dst_port}) {
+    if (const auto fan = fan_of(what, field)) return f(*fan), true;
+  }
+  return false;
+}
+
+bool counted(size_t list, size_t what, uint64_t* work) {
+  const uint64_t pairs = uint64_t{list} * what;
+  if (work == nullptr) return pairs <= kMaxRegionWork;
+  return (*work += pairs) <= kMaxRegionWork;
+}
+
+// The first of the fan's ranges that does not lie before `low`.
+template <typename Range, typename Value>
+size_t first_range(const Fan<Range>& fan, const Value& low) {
+  return static_cast<size_t>(
+      std::partition_point(fan.ranges.begin(), fan.ranges.end(), [&](const Range& r) { return r.high < low; }) -
+      fan.ranges.begin());
+}
+
+}  // namespace
+
+bool keep_only(std::vector<AclRegion>& list, std::span<const AclRegion> what, size_t limit, uint64_t* work) {
   std::vector<AclRegion> out;
+  const auto each = [&](const auto& fan) {
+    for (const AclRegion& a : list) {
+      auto common = intersect(a, fan.frame);
+      if (!common) continue;
+      const auto within = (*common).*fan.field;
+      for (size_t i = first_range(fan, within.low); i < fan.ranges.size() && fan.ranges[i].low <= within.high; ++i) {
+        (*common).*fan.field = {std::max(fan.ranges[i].low, within.low), std::min(fan.ranges[i].high, within.high)};
+        out.push_back(*common);
+        if (out.size() > limit) return;
+      }
+    }
+  };
+  // For a single region the pairs are few already.
+  if (list.size() > 1 && as_fan(list, what, each)) {
+    list = std::move(out);
+    return list.size() <= limit;
+  }
+  if (!counted(list.size(), what.size(), work)) return false;
   for (const AclRegion& a : list) {
     for (const AclRegion& b : what) {
       if (const auto common = intersect(a, b)) out.push_back(*common);
@@ -268,9 +368,40 @@ bool keep_only(std::vector<AclRegion>& list, std::span<const AclRegion> what, si
   return true;
 }
 
-bool take_away(std::vector<AclRegion>& list, std::span<const AclRegion> what, size_t limit) {
+bool take_away(std::vector<AclRegion>& list, std::span<const AclRegion> what, size_t limit, uint64_t* work) {
   std::vector<AclRegion> out;
+  const auto each = [&](const auto& fan) {
+    for (const AclRegion& a : list) {
+      subtract(a, fan.frame, out);
+      if (out.size() > limit) return;
+      auto common = intersect(a, fan.frame);
+      if (!common) continue;
+      // What lies between the ranges.
+      const auto within = (*common).*fan.field;
+      for (size_t i = first_range(fan, within.low); i + 1 < fan.ranges.size(); ++i) {
+        if (fan.ranges[i].high >= within.high) break;
+        auto gap = within;
+        gap.low = std::max(within.low, static_cast<decltype(gap.low)>(next_of(fan.ranges[i].high)));
+        gap.high = std::min(within.high, previous_of(fan.ranges[i + 1].low));
+        if (gap.high < gap.low) continue;
+        (*common).*fan.field = gap;
+        out.push_back(*common);
+        if (out.size() > limit) return;
+      }
+      // A region that begins in a gap.
+      if (const size_t i = first_range(fan, within.low); i < fan.ranges.size() && within.low < fan.ranges[i].low) {
+        (*common).*fan.field = {within.low, std::min(within.high, previous_of(fan.ranges[i].low))};
+        out.push_back(*common);
+        if (out.size() > limit) return;
+      }
+    }
+  };
+  if (as_fan(list, what, each)) {
+    list = std::move(out);
+    return list.size() <= limit;
+  }
   for (const AclRegion& b : what) {
+    if (!counted(list.size(), 1, work)) return false;
     out.clear();
     for (const AclRegion& a : list) {
       subtract(a, b, out);

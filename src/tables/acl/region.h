@@ -81,9 +81,12 @@ std::optional<AclRegion> intersect(const AclRegion& a, const AclRegion& b);
 void subtract(const AclRegion& a, const AclRegion& b, std::vector<AclRegion>& out);
 
 // Unions, as lists of regions. Each function replaces `list`; false, with the list in no particular state, when it
-// would have more than `limit` regions.
-bool keep_only(std::vector<AclRegion>& list, std::span<const AclRegion> what, size_t limit);
-bool take_away(std::vector<AclRegion>& list, std::span<const AclRegion> what, size_t limit);
+// would have more than `limit` regions. Regions of `what` that differ in one field of addresses or ports alone cost
+// what comes out, others a step for each pair: these are added to `work` where it is given, and false means also that
+// there would be more than kMaxRegionWork of them.
+inline constexpr uint64_t kMaxRegionWork = uint64_t{1} << 27;
+bool keep_only(std::vector<AclRegion>& list, std::span<const AclRegion> what, size_t limit, uint64_t* work = nullptr);
+bool take_away(std::vector<AclRegion>& list, std::span<const AclRegion> what, size_t limit, uint64_t* work = nullptr);
 
 // A key of the region: for draw 0 and 1 a corner (all lowest, all highest), else any, always the same one for a draw.
 FlowKey key_of(const AclRegion& region, uint64_t draw);
