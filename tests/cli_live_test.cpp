@@ -296,5 +296,69 @@ for i in $(seq 600); do test "$("$s" graph read c.count)" = 300 && break; sleep 
   EXPECT_NE(read("swap.txt").find("with --packet-scheduler"), std::string::npos) << read("swap.txt");
 }
 
+// What answers at a socket may be anything: a client says so and ends, with none of it on the terminal as it came.
+TEST_F(CliLiveTest, AnAnswerThatIsNoneEndsTheClient) {
+  write("server.py", R"(
+import json, os, socket, sys
+answers = [b'hello', b'[]', b'{}', b'null', b'{"v":1,"ok":true}', b'{"v":1,"ok":true,"result":[]}',
+           b'{"v":1,"ok":true,"result":{}}', b'{"v":1,"ok":true,"result":{"rules":5,"total":"x"}}',
+           b'{"v":1,"ok":true,"result":{"rules":[7],"total":1,"elements":[3],"entries":4,"routes":{"a":1},"ports":[[]]}}',
+           b'{"v":1,"ok":false}', b'{"v":1,"ok":false,"error":{}}', b'{"v":1,"ok":false,"error":{"message":5}}',
+           b'{"v":1,"ok":"yes","result":5}', b'[' * 2000000,
+           b'{"v":1,"ok":false,"error":{"message":"\\u001b[31mX","hint":"\\u009b","diagnostics":[{"file":"\\u001b]0;"}]}}']
+listener = socket.socket(socket.AF_UNIX)
+listener.bind('fake')
+listener.listen(5)
+for answer in answers:
+  for command in range(int(sys.argv[1])):
+    client, _ = listener.accept()
+    client.recv(65536)
+    try: client.sendall(answer + b'\n')
+    except OSError: pass
+    client.close()
+)");
+  const Said said = shell(R"(
+set -- "show runtime" "show drops" "show tables" "show qos" "show rules --hits" "show routes 1.1.1.1" "acl delete acl 1" \
+  "qos set voice rate 5Mbps" "graph show" "graph read a.b"
+python3 server.py $# 2> server.err & server=$!
+for i in $(seq 200); do test -S fake && break; sleep 0.05; done
+for i in $(seq 15); do
+  for command; do
+    "$SLUICE" $command --socket fake > out 2> err
+    code=$?
+    test $code = 1 -o $code = 3 || echo "answer $i, $command: $code"
+    grep -q . err || echo "answer $i, $command: no error"
+    LC_ALL=C grep -q "$(printf '[\033\233]')" out err &&
+                          echo "answer $i, $command: an escape" done done wait $server) ");
+                    EXPECT_EQ(said.out, "")
+                    << said.err << read("server.err");
+}
+
+// A change that takes long gives way: SIGTERM ends the run at once, with what it has counted.
+TEST_F(CliLiveTest, ARunEndsInTheMiddleOfALongChange) {
+  write("change.py", R"(
+import json, socket
+groups = ''.join('define %s = %s\n' % (n, ','.join('%d.0.%d.%d' % (b, i >> 8, i & 255) for i in range(256))) for n, b in (('a', 10), ('b', 11)))
+text = groups + ''.join('add permit tcp from a to b port %d\n' % p for p in range(15))
+s = socket.socket(socket.AF_UNIX)
+s.connect('s')
+s.sendall(json.dumps({'v': 1, 'command': 'acl change', 'table': 'acl', 'name': 'x', 'changes': text}).encode() + b'\n')
+open('sent', 'w').close()
+open('answer', 'wb').write(s.recv(65536))
+)");
+  const Said said = beside(standard_ + " --wait --hits hits.txt",
+                           "python3 change.py & change=$!\n"
+                           "for i in $(seq 600); do test -e sent && break; sleep 0.05; done\n"
+                           "sleep 0.3; kill -TERM $run; wait $run; wait $change");
+  EXPECT_EQ(said.code, 0) << said.err;
+  // It was made or it was not, and is answered either way.
+  const Json answer = json_of("answer");
+  ASSERT_TRUE(answer.is_object()) << read("answer");
+  if (!answer["ok"].get<bool>()) {
+    EXPECT_EQ(answer["error"]["message"], "interrupted");
+  }
+  EXPECT_NE(read("hits.txt").find("100 7200 acl:1 edge.acl:1 deny udp"), std::string::npos) << read("run.err");
+}
+
 }  // namespace
 }  // namespace sluice

@@ -43,7 +43,10 @@ Result<AclWork> work_of(const Image& image) {
   if (!rules) return std::move(rules).error();
   AclWork work;
   if constexpr (requires { view->pruned(); }) work.pruned = view->pruned();
-  if constexpr (requires { view->sieve_parts(); }) work.wide = view->sieve_parts() > 1;
+  if constexpr (requires { view->sieve_parts(); }) {
+    work.wide = view->sieve_parts() > 1;
+    work.sieved = view->sieve_parts() != 0;
+  }
   std::mt19937_64 random(1);
   AclTally tally;
   // A list that changes has numbers without a rule (patch.h); no packet is of theirs.
@@ -67,10 +70,21 @@ struct Price {
 };
 // One busy Zen 4 core, AVX-512.
 constexpr Price kMergeOnCore = {16400, 6400, 600}, kMergeWideOnCore = {20000, 6400, 600}, kBitvecOnCore = {0, 0, 1400};
+// Fewer rules than make a sieve: each is compared. Up to so many rules a sieve of one part is rows of 128 bits, which
+// cost a little less than those of 512.
+constexpr Price kMergeFewOnCore = {5000, 6400, 600};
+constexpr size_t kSieveRules = 64;
+constexpr double kSieveRowOnCore = 1150;
 constexpr Price kSpaceOnGpu = {0, 5, 7}, kPrunedOnGpu = {28, 0, 10}, kMergeOnGpu = {5, 6, 34};  // one H100
 
 // One chunk. A second one costs more than its rows, because the packets that need it part from the others.
 constexpr size_t kBitvecRules = BitvecRow::kRules;
+
+// More chunks are taken only where tuple_merge scans: rules that nothing it hashes tells apart, each with a packet of
+// its own, are n / 16 blocks a packet, and rows of bits are n / 200. They have some three kilobytes a rule, hence the
+// limit.
+constexpr double kScan = 200'000;
+constexpr size_t kBitvecScanRules = 65'536;
 
 // In all sets of 100,000 rules tuple_merge was quicker on a device too, and tuple_space takes ten times as long to
 // build.
@@ -114,13 +128,21 @@ Result<AclChosen> choose_acl(const RuleSet& set, AclTarget target) {
   std::vector<Candidate> all;
   auto ok = consider<TupleMergeAcl>(
       set, target, "blocks of eight rules",
-      [&](const AclWork& w) { return !core    ? kMergeOnGpu
-                                     : w.wide ? kMergeWideOnCore
-                                              : kMergeOnCore; }, all);
+      [&](const AclWork& w) {
+        return !core                      ? kMergeOnGpu
+               : w.wide                   ? kMergeWideOnCore
+               : w.sieved || w.tables > 0 ? kMergeOnCore
+                                          : kMergeFewOnCore;
+      },
+      all);
   // On a core no set was found where tuple_space is the quicker one, on a device none where bit vectors are.
-  if (ok && core && set.rules.size() <= kBitvecRules)
+  if (ok && core &&
+      (set.rules.size() <= kBitvecRules || (all[0].cost > kScan && set.rules.size() <= kBitvecScanRules))) {
     ok = consider<BitvecAcl>(
         set, target, "rows of 512 bits", [](const AclWork&) { return kBitvecOnCore; }, all);
+    if (ok && all[0].work.sieved && all[0].work.tables == 0 && set.rules.size() <= kSieveRules)
+      all[0].cost = std::min(all[0].cost, kSieveRowOnCore * all[1].work.reads);
+  }
   if (ok && !core && set.rules.size() <= kSpaceRules)
     ok = consider<TupleSpaceAcl>(
         set, target, "rules", [](const AclWork& w) { return w.pruned ? kPrunedOnGpu : kSpaceOnGpu; }, all);

@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/cancel.h"
 #include "tables/acl/tuple_merge.h"
 #include "tables/acl/tuple_merge_layout.h"
 #include "tables/acl/tuple_merge_rules.h"
@@ -63,7 +64,7 @@ class Chooser {
   void run() {
     size_t limit = kFirstLimit;
     bool fresh = true;  // the ranking holds for this sample and limit
-    while (left_ > 0) {
+    while (left_ > 0 && !cancelled()) {
       if (left_ <= (sieve_ ? max_loose_ : 8)) break;
       if (chosen_.size() + 1 >= kMaxChosen || limit > kLastLimit) {
         if (left_ <= max_loose_) break;
@@ -540,6 +541,7 @@ Result<Image> TupleMergeAcl::build(const RuleSet& set, AclTarget target) {
   Half<false> narrow(
       *flat, short_list ? size_t{TupleMergeSieve::kRules} * TupleMergeSieve::kMaxParts : TupleMergeSieve::kRules);
   Half<true> wide(*flat, TupleMergeSieve::kRules);
+  if (cancelled()) return cancelled_error();
   constexpr size_t kMaxBlocks = (size_t{1} << 24) - 2;
   if (narrow.packer.blocks.size() > kMaxBlocks || wide.packer.blocks.size() > kMaxBlocks)
     return Error("the access list is too large for tuple_merge", "split it");
