@@ -299,6 +299,7 @@ Exit tables(const TablesOptions& o) {
                        {"bytes", image.bytes().size()}});
       }
     } catch (const Failure& failure) {
+      stop_if_interrupted();
       if (failure.code == Exit::kUsage || failure.code == Exit::kInterrupted) throw;
       bad = true;
       worst = failure.code;
