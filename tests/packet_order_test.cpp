@@ -290,11 +290,12 @@ TEST(PacketOrder, UnstripShowsNoOtherPacketsBytes) {
               sent[0].frame.size() == out.frame.size() - 86 ? sent[0].frame : sent[1].frame);
   }
   // Fragments, copies and errors have nothing in front of them either; a header that was pushed and stripped has.
-  equal_every_way(dir, "FromDump(" + (dir / "in") +
-                           ") -> IPInput -> EtherEncap(0x1234, 02:00:00:00:00:01, 02:00:00:00:00:02) -> Strip(14) -> f "
-                           ":: IPFragmenter(300)\n"
-                           " -> t :: Tee(2) -> Unstrip(90) -> ToDump($OUT); t[1] -> ICMPError(192.0.2.1, port, 3) -> "
-                           "Unstrip(50) -> ToDump($OUT2);");
+  equal_every_way(
+      dir, "FromDump(" + (dir / "in") +
+               ") -> IPInput -> EtherEncap(0x1234, 02:00:00:00:00:01, 02:00:00:00:00:02) -> Strip(14) -> f "
+               ":: IPFragmenter(300)\n"
+               " -> t :: Tee(2) -> Unstrip(90) -> ToDump($OUT); t[1] -> ICMPError(192.0.2.1, unreachable, port) -> "
+               "Unstrip(50) -> ToDump($OUT2);");
   equal_every_way(dir, "FromDump(" + (dir / "in") +
                            ") -> IPInput -> EtherEncap(0x1234, 02:00:00:00:00:01, 02:00:00:00:00:02) -> Strip(14) -> "
                            "Unstrip(40) -> ToDump($OUT); Idle -> ToDump($OUT2);");

@@ -124,9 +124,9 @@ struct Case {
 std::string click_text(const Case& c, const std::string& folder) {
   std::string text = c.tables;
   text += "out :: ToDump($OUT); out2 :: ToDump($OUT2); out3 :: ToDump($OUT3); end :: Discard;\n";
+  for (size_t n = 0; n < c.nodes.size(); ++n) text += fmt::format("n{} :: {};\n", n, c.nodes[n].element);
   text += fmt::format("FromDump({}/in.pcap) -> n0;\n", folder);
   if (!c.others.empty()) text += fmt::format("FromDump({}/in2.pcap) -> n0;\n", folder);
-  for (size_t n = 0; n < c.nodes.size(); ++n) text += fmt::format("n{} :: {};\n", n, c.nodes[n].element);
   bool used[3] = {};
   for (size_t n = 0; n < c.nodes.size(); ++n) {
     for (size_t out = 0; out < c.nodes[n].to.size(); ++out) {
@@ -266,6 +266,18 @@ std::string random_element(Random& random, unsigned& outputs) {
   }
 }
 
+bool is_one_of(const std::string& element, std::initializer_list<const char*> classes) {
+  return std::any_of(classes.begin(), classes.end(), [&](const char* name) { return element.starts_with(name); });
+}
+bool makes_packets(const Node& node) {
+  return is_one_of(node.element, {"Tee", "IPFragmenter", "ICMPError"});
+}
+// Whether outputs behind the first may lead nowhere.
+bool has_error_outputs(const std::string& element) {
+  return is_one_of(element, {"IPInput", "CheckIPHeader", "CheckCRC32", "ACL", "DecIPTTL", "IPRoute", "IPFragmenter",
+                             "IPGWOptions", "AdjacencyRewrite", "Police"});
+}
+
 Case random_case(uint64_t seed) {
   Random random(seed);
   Case c;
@@ -291,7 +303,7 @@ Case random_case(uint64_t seed) {
         else if (choice < 16 && next < static_cast<int>(count))
           to = static_cast<int>(n + 1 + below(random, count - n - 1));
       }
-      if (out == 0 && to == kNowhere) to = kOut;
+      if (to == kNowhere && (out == 0 || !has_error_outputs(node.element))) to = out == 0 ? kOut : kDiscard;
       if (below(random, 60) == 0 && n != 0) {
         to = static_cast<int>(below(random, n + 1));
         c.turns_back = true;
@@ -299,6 +311,13 @@ Case random_case(uint64_t seed) {
       node.to.push_back(to);
     }
     c.nodes.push_back(std::move(node));
+  }
+  if (c.turns_back && std::any_of(c.nodes.begin(), c.nodes.end(), makes_packets)) {
+    // In a circle packets that make packets would be without number.
+    c.turns_back = false;
+    for (size_t n = 0; n < c.nodes.size(); ++n) {
+      for (int& to : c.nodes[n].to) to = to >= 0 && to <= static_cast<int>(n) ? kOut2 : to;
+    }
   }
   c.frames = random_frames(random, 1 + below(random, 400));
   if (below(random, 6) == 0) c.others = random_frames(random, 1 + below(random, 700));
@@ -545,11 +564,12 @@ void write_inputs(const TempDir& dir, uint64_t seed, Case& c) {
 
 TEST(RandomGraphs, GiveOneResultEveryWay) {
   const uint64_t only = wanted("SLUICE_GRAPH_SEED", 0);
-  const uint64_t graphs = (testing::kWatched ? 12 : 100) * wanted("SLUICE_TEST_SCALE", 1);
+  const uint64_t graphs = (testing::kWatched ? 8 : 60) * wanted("SLUICE_TEST_SCALE", 1);
   const uint64_t first = wanted("SLUICE_GRAPH_FIRST", 1);
   uint64_t ran = 0, scheduled = 0, offloaded = 0, fast = 0, made = 0;
   for (uint64_t seed = only != 0 ? only : first, tried = 0; ran < graphs; ++seed, ++tried) {
     if (only != 0 && tried != 0) break;
+    ASSERT_LT(tried, 1000 * graphs) << "graphs that cannot run, and no others";
     const TempDir dir;
     Case c = reachable(random_case(seed));
     write_inputs(dir, seed, c);
