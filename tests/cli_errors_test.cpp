@@ -57,7 +57,9 @@ TEST_F(CliErrorsTest, WrongCommandLines) {
          "or both with a comma\n");
   expect("run --in a.pcap --out 1=b.pcap", 2,
          "error: outputs by port need routes\n  help: give --routes, or one --out FILE\n");
-  expect("run --in a.pcap --out a.pcap", 2, "error: --out: 'a.pcap' is the input\n");
+  expect("run --in a.pcap --out a.pcap", 2,
+         "error: --out: 'a.pcap' is the same file as 'a.pcap' of --in\n  help: write to another file: this one is read "
+         "by the run\n");
   expect("elements IPRout", 2, "error: there is no element class 'IPRout'\n  help: did you mean 'IPRoute'?\n");
   expect("gen", 2, "error: 'sluice gen' needs a command\n  help: see 'sluice gen --help'\n");
   expect("explain --acl rules", 2, "error: --packet, --hex or --in is missing\n");
@@ -214,9 +216,10 @@ TEST_F(CliErrorsTest, PhasesDoNotHideEachOther) {
              "  FromDump(notpcap) -> IPInput -> ACL(TABLE other) -> ToDump(no/folder/out.pcap);\n"
              "  ^~~~~~~~\n"
              "  help: pcap and pcapng are accepted, plain or gzip\n"
-             "all.click:7:53: error: cannot write no/folder/out.pcap: No such file or directory\n"
+             "all.click:7:53: error: no/folder/out.pcap: cannot write: No such file or directory\n"
              "  FromDump(notpcap) -> IPInput -> ACL(TABLE other) -> ToDump(no/folder/out.pcap);\n"
              "                                                      ^~~~~~\n"
+             "  help: is there a folder 'no/folder'?\n"
              "error: 2 errors in all.click; 2 files cannot be read; 2 tables or files have errors; "
              "2 ports cannot be opened\n");
   expect("check all.click", 1,
@@ -227,7 +230,7 @@ TEST_F(CliErrorsTest, PhasesDoNotHideEachOther) {
   EXPECT_EQ(standard.code, 1);
   EXPECT_NE(standard.err.find("bad.acl:1:1: error:"), std::string::npos) << standard.err;
   EXPECT_NE(standard.err.find("notpcap is not a capture"), std::string::npos) << standard.err;
-  EXPECT_NE(standard.err.find("cannot write no/folder/out.pcap"), std::string::npos) << standard.err;
+  EXPECT_NE(standard.err.find("no/folder/out.pcap: cannot write"), std::string::npos) << standard.err;
   EXPECT_NE(standard.err.find("error: 1 error in bad.acl; 2 ports cannot be opened\n"), std::string::npos)
       << standard.err;
   // Only files that cannot be opened: that is exit code 3. A good output is looked at and leaves nothing behind.

@@ -103,7 +103,11 @@ TEST_F(CliRunTest, TheReportHoldsWhatTheGraphDid) {
   ASSERT_EQ(j["tables"].size(), 3u);
   EXPECT_EQ(j["tables"][0]["entries"], 2);
   expect_conserved(j);
-  auto reader = CaptureReader::open(path("out.pcap"));
+  EXPECT_EQ(j["partial"], true);
+  EXPECT_EQ(j["sinks"][0]["path"], "out.pcap.partial");
+  EXPECT_EQ(said.err, "warning: interrupted: what was done until then is in out.pcap.partial\n");
+  EXPECT_EQ(read("out.pcap"), "old");
+  auto reader = CaptureReader::open(path("out.pcap.partial"));
   ASSERT_TRUE(reader.ok());
   CapturedFrame frame;
   uint64_t frames = 0;
@@ -218,7 +222,8 @@ TEST_F(CliRunTest, TopRulesCountWhatReachesTheList) {
   EXPECT_EQ(j["top_rules"][1]["action"], "deny");
 }
 
-TEST_F(CliRunTest, AnInterruptCommitsWhatWasRead) {
+TEST_F(CliRunTest, AnInterruptLeavesWhatWasReadAsPartial) {
+  write("out.pcap", "old");
   write("g.click", "InfiniteSource(DATA \\<00 01 02 03>) -> ToDump(out.pcap);");
   const Said said = shell("\"$SLUICE\" run g.click -o json & sleep 0.5; kill -INT $!; wait $!");
   EXPECT_EQ(said.code, 130) << said.err;
@@ -226,7 +231,11 @@ TEST_F(CliRunTest, AnInterruptCommitsWhatWasRead) {
   EXPECT_EQ(j["interrupted"], true);
   EXPECT_GT(j["packets_out"], 0);
   expect_conserved(j);
-  auto reader = CaptureReader::open(path("out.pcap"));
+  EXPECT_EQ(j["partial"], true);
+  EXPECT_EQ(j["sinks"][0]["path"], "out.pcap.partial");
+  EXPECT_EQ(said.err, "warning: interrupted: what was done until then is in out.pcap.partial\n");
+  EXPECT_EQ(read("out.pcap"), "old");
+  auto reader = CaptureReader::open(path("out.pcap.partial"));
   ASSERT_TRUE(reader.ok());
   CapturedFrame frame;
   uint64_t frames = 0;
@@ -243,12 +252,14 @@ TEST_F(CliRunTest, AFailureLeavesNothingHalfWritten) {
   EXPECT_EQ(said.code, 1);
   EXPECT_NE(said.err.find("cut.pcap"), std::string::npos) << said.err;
   EXPECT_EQ(read("out.pcap"), "old");
-  EXPECT_EQ(files(), (std::vector<std::string>{"adj", "cut.pcap", "edge.acl", "in.pcap", "out.pcap", "rib"}));
+  EXPECT_EQ(files(), (std::vector<std::string>{"adj", "cut.pcap", "edge.acl", "in.pcap", "out.pcap", "out.pcap.partial",
+                                               "rib"}));
   EXPECT_EQ(sluice("run --routes rib --in in.pcap --out /dev/full").code, 3);
   EXPECT_EQ(sluice("run --routes rib --in in.pcap --out none/out.pcap").code, 3);
   EXPECT_EQ(sluice("classify --rules edge.acl --in in.pcap --out /dev/full").code, 3);
   EXPECT_EQ(sluice("classify --rules edge.acl --in cut.pcap --out verdicts").code, 1);
   EXPECT_FALSE(exists("verdicts"));
+  EXPECT_TRUE(exists("verdicts.partial"));
 }
 
 TEST_F(CliRunTest, BenchVerifiesOrRefuses) {

@@ -41,6 +41,9 @@ void install_signal_handlers() {
   action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second one ends the program at once
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  // The end of a terminal; not under nohup.
+  struct sigaction hangup {};
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
   InputFile::stop_when(&g_interrupted);
   // A closed pipe is an error of write(), which is reported (or not) where the output stands.
   signal(SIGPIPE, SIG_IGN);
@@ -49,7 +52,9 @@ void install_signal_handlers() {
 std::string_view exit_code_help() {
   return "Exit codes: 0 success; 1 the input or the configuration has errors; 2 wrong command line; 3 a file cannot "
          "be\n"
-         "read or written; 4 the device or feature is not available here; 5 a check failed; 130 interrupted.\n";
+         "read or written; 4 the device or feature is not available here; 5 a check failed; 130 interrupted. A run "
+         "that is\n"
+         "interrupted or meets damaged input leaves what it has as NAME.partial; NAME stays as it was.\n";
 }
 
 void fail(Exit code, std::string message, std::string hint) {
@@ -207,6 +212,38 @@ const std::atomic<bool>& interrupted() {
 }
 void stop_if_interrupted() {
   if (g_interrupted.load(std::memory_order_relaxed)) fail(Exit::kInterrupted, "interrupted");
+}
+
+void check_files(const RunFiles& files) {
+  need(files.check(), Exit::kUsage);
+}
+
+void output_file(RunFiles& files, const std::string& out) {
+  if (out.empty() || out == "-") {
+    files.output("standard output", "-");
+  } else {
+    files.output("--out", out);
+  }
+}
+
+bool is_standard_output(const std::string& path) {
+  const auto place = find_output(path);
+  return place.ok() && place->kind == OutputPlace::Kind::kDescriptor && place->descriptor == STDOUT_FILENO;
+}
+
+Exit end_partial(const std::vector<std::string>& outputs, const std::optional<Error>& damage) {
+  std::vector<std::string> partial;
+  for (const std::string& output : outputs) {
+    if (output.ends_with(kPartialSuffix)) partial.push_back(output);
+  }
+  const std::string places = fmt::format("what was done until then is in {}", fmt::join(partial, ", "));
+  if (damage) {
+    Error error = *damage;
+    if (!partial.empty()) error.hint += (error.hint.empty() ? "" : "; ") + places;
+    fail(Exit::kBadInput, std::move(error));
+  }
+  warn(partial.empty() ? "interrupted" : "interrupted: " + places);
+  return Exit::kInterrupted;
 }
 
 void add_workers_option(CLI::App& sub, unsigned& workers) {

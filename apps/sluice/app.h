@@ -10,12 +10,14 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/atomic_file.h"
 #include "base/result.h"
+#include "base/run_files.h"
 
 namespace sluice::app {
 
@@ -137,10 +139,23 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Set by SIGINT and SIGTERM. A second signal ends the program at once.
+// Set by SIGINT, SIGTERM and SIGHUP. A second signal ends the program at once.
 const std::atomic<bool>& interrupted();
 // Ends the program with Exit::kInterrupted when a signal came.
 void stop_if_interrupted();
+
+// -- outputs
+// ------------------------------------------------------------------------------------------------------------
+
+// Ends with kUsage where an output of the command line is another of its files, too. Before anything is read.
+void check_files(const RunFiles& files);
+// Declares --out, which is standard output where it is not given.
+void output_file(RunFiles& files, const std::string& out);
+// Whether it is "-", /dev/stdout or another name of the same descriptor.
+bool is_standard_output(const std::string& path);
+// Ends a command whose outputs are partial, after its report: says where they are (names without .partial are left
+// out), then ends with kBadInput for `damage`, or says kInterrupted.
+Exit end_partial(const std::vector<std::string>& outputs, const std::optional<Error>& damage);
 
 // -- devices
 // ------------------------------------------------------------------------------------------------------------

@@ -17,6 +17,14 @@ struct ClassifyFlags {
 
 Exit classify(const ClassifyFlags& o) {
   exactly_one(!o.trace.empty(), !o.capture.empty(), "--trace or --in");
+  // -o json without --out puts the results into the object; else they are lines.
+  const bool inside = json_output() && o.out.empty();
+  RunFiles files;
+  files.input("--rules", o.rules);
+  files.input("--trace", o.trace);
+  files.input("--in", o.capture);
+  if (!inside) output_file(files, o.out);
+  check_files(files);
   check_acl_algorithm(o.algorithm);
   const OpenDevices devices = open_devices(o.device);
   const std::string& device = devices.label;
@@ -32,8 +40,8 @@ Exit classify(const ClassifyFlags& o) {
     on_device = std::make_unique<DeviceLookup>(devices, "ACL(TABLE rules)", std::move(tables));
   }
 
-  // -o json without --out puts the results into the object; else they are lines.
-  const bool inside = json_output() && o.out.empty();
+  for (const std::string& included : acl.set.files) files.input("--rules", included);
+  check_files(files);
   AtomicFile file;
   if (!inside) file = need(AtomicFile::create(o.out.empty() ? "-" : o.out), Exit::kIo);
   Json results = Json::array();
@@ -94,9 +102,13 @@ Exit classify(const ClassifyFlags& o) {
     if (interrupted().load(std::memory_order_relaxed)) break;
   }
   progress.clear();
+  const bool partial = source->damage || (interrupted().load() && !source->ended);
+  const Ending ending = partial ? Ending::kPartial : Ending::kWhole;
+  const std::string place = inside ? std::string() : file.path_of(ending);
   if (!inside) {
     const bool gone = file.broken_pipe();
-    if (auto done = file.commit(); !done.ok()) fail(Exit::kIo, gone || file.broken_pipe() ? Error() : done.error());
+    if (auto done = file.commit(ending); !done.ok())
+      fail(Exit::kIo, gone || file.broken_pipe() ? Error() : done.error());
   }
   const double rate = seconds > 0 ? static_cast<double>(packets) / seconds : 0;
   if (json_output()) {
@@ -110,7 +122,8 @@ Exit classify(const ClassifyFlags& o) {
               {"rules", acl.count},
               {"format", acl.format},
               {"parse_seconds", acl.parse_seconds},
-              {"build_seconds", acl.build_seconds}};
+              {"build_seconds", acl.build_seconds},
+              {"partial", partial}};
     if (inside) json["results"] = std::move(results);
     print_json(json);
   } else {
@@ -118,7 +131,7 @@ Exit classify(const ClassifyFlags& o) {
                      human_seconds(seconds), human_rate(rate, "packets"), with_commas(acl.count), acl.algorithm,
                      device));
   }
-  return interrupted().load() ? Exit::kInterrupted : Exit::kOk;
+  return partial ? end_partial({place}, source->damage) : Exit::kOk;
 }
 
 }  // namespace

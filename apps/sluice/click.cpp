@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <array>
-#include <cstdio>
 #include <cstdlib>
 
 #include "control/machine.h"
@@ -198,13 +197,9 @@ class ScriptSignals {
 };
 
 void write_graph(const std::string& to, const std::string& text) {
-  if (to == "-") {
-    print_out(text);
-    return;
-  }
-  std::FILE* file = std::fopen(to.c_str(), "wb");
-  const bool ok = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if ((file != nullptr && std::fclose(file) != 0) || !ok) fail(Exit::kIo, fmt::format("'{}' cannot be written", to));
+  AtomicFile file = need(AtomicFile::create(to), Exit::kIo);
+  file.write(text);
+  need(file.commit(), Exit::kIo);
 }
 
 Exit read_handlers(const ClickFlags& flags, Scheduler& scheduler) {
@@ -230,9 +225,13 @@ Exit read_handlers(const ClickFlags& flags, Scheduler& scheduler) {
 }  // namespace
 
 int click_main(int argc, char** argv) {
-  const ClickFlags flags = ClickLine(argc, argv).read();
+  ClickFlags flags = ClickLine(argc, argv).read();
   const std::string file = flags.file.empty() ? "-" : flags.file;
-  Defines defines = flags.defines;
+  Defines& defines = flags.defines;
+  RunFiles& files = defines.files;
+  if (!flags.has_expression) files.input("the configuration", file);
+  files.output("--output", flags.graph_to);
+  check_files(files);
   std::string text = flags.has_expression ? flags.expression : read_configuration(file, defines);
   const std::string name = flags.has_expression ? "config" : file == "-" ? "standard input" : file;
   const auto pipeline = load_pipeline(std::move(text), name, defines, {}, false, false, Scheduled::kAlways);
@@ -243,6 +242,7 @@ int click_main(int argc, char** argv) {
   std::optional<ScriptSignals> signals;
   Scheduler* running = nullptr;
   options.next_signal = [&] { return signals && signals->any() ? signals->next(*running) : 0; };
+  options.files = files;
   options.load = [&](std::string_view next) {
     return load_scheduler_graph(next, "hotconfig", registry(), parse_options(flags.defines));
   };
@@ -250,8 +250,13 @@ int click_main(int argc, char** argv) {
   running = scheduler.get();
   signals.emplace(*scheduler);
   if (!flags.quit) {
-    const PipelineRun done = run_scheduled(*scheduler);
+    std::optional<Error> damage;
+    const PipelineRun done = run_scheduled(*scheduler, &damage);
     if (flags.time) note(fmt::format("{:.6f} seconds", done.report.seconds));
+    if (done.report.partial) {
+      read_handlers(flags, *scheduler);
+      return static_cast<int>(end_partial(outputs_of(done.report, &scheduler->router()), damage));
+    }
   }
   return static_cast<int>(read_handlers(flags, *scheduler));
 }

@@ -30,6 +30,12 @@ Exit compile(const CompileOptions& o) {
   if (!o.algorithm.empty() && !o.adjacencies.empty())
     fail(Exit::kUsage, "--algorithm has no meaning for --adjacencies");
   if (o.out == "-") fail(Exit::kUsage, "--out: an image is written to a file, not to stdout");
+  RunFiles files;
+  files.input("--acl", o.acl);
+  for (const std::string& file : split_route_files(o.routes)) files.input("--routes", path_of_route_file(file));
+  files.input("--adjacencies", o.adjacencies);
+  files.output("--out", o.out);
+  check_files(files);
   Json json;
   double parse_seconds = 0, build_seconds = 0;
   uint64_t entries = 0;
@@ -55,6 +61,7 @@ Exit compile(const CompileOptions& o) {
     parse_seconds = acl.parse_seconds;
     build_seconds = acl.build_seconds;
     image = acl.image;
+    for (const std::string& included : acl.set.files) files.input("--acl", included);
   } else if (o.adjacencies.empty()) {
     check_lpm_algorithms(o.algorithm);
     const LoadedRoutes routes = load_routes(inputs, files, o.algorithm);
@@ -81,6 +88,7 @@ Exit compile(const CompileOptions& o) {
     entries_are = "next hops";
   }
   stop_if_interrupted();
+  check_files(files);
   need(image->write(o.out), Exit::kIo);
   const size_t bytes = image->bytes().size();
   if (json_output()) {
@@ -366,7 +374,7 @@ void add_compile(CLI::App& root) {
   auto o = std::make_shared<CompileOptions>();
   CLI::App* sub =
       add_subcommand(root, "compile", "Tables",
-                     "Compiles an access list, routes or adjacencies into an image: a file that other commands read\n"
+                     "Compiles an access list, routes or adjacencies into an image: a file that other commands load\n"
                      "instead of parsing and building.",
                      "sluice compile --acl edge.acl --out edge.img\n"
                      "sluice compile --routes rib4.txt,rib6.txt --algorithm dir24,poptrie --out rib.img\n"

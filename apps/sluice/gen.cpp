@@ -58,6 +58,7 @@ struct GenFlags {
 };
 
 void write_text(const std::string& path, const std::string& text, std::string_view what) {
+  stop_if_interrupted();
   AtomicFile file = need(AtomicFile::create(path), Exit::kIo);
   file.write(text);
   if (auto done = file.commit(); !done.ok()) fail(Exit::kIo, file.broken_pipe() ? Error() : done.error());
@@ -69,11 +70,31 @@ void write_text(const std::string& path, const std::string& text, std::string_vi
   }
 }
 
+// Before anything is read: what is read is not written. `rules` is --rules, or --like of rules.
+void check_gen_files(const GenFlags& o, const char* rules_option, const std::string& rules, const char* routes_option,
+                     const std::string& routes) {
+  RunFiles files;
+  files.input(rules_option, rules);
+  for (const std::string& file : split_route_files(routes)) files.input(routes_option, path_of_route_file(file));
+  output_file(files, o.out);
+  check_files(files);
+}
+
+// The same with what the rules include.
+void check_included(const GenFlags& o, const RuleSet& set) {
+  RunFiles files;
+  for (const std::string& included : set.files) files.input("the rules", included);
+  output_file(files, o.out);
+  check_files(files);
+}
+
 Exit gen_rules(const GenFlags& o) {
+  check_gen_files(o, "--like", o.like, "", "");
   if (!o.like.empty()) {
     std::string format;
     InputSet inputs = open_inputs({{"--like", o.like}});
     const RuleSet set = read_rules(inputs, o.like, o.format, &format);
+    check_included(o, set);
     const RuleSet made = need(generate_rules_like(set, {o.count, o.seed}));
     const bool classbench = o.language == "classbench" || (o.language == "auto" && format == "classbench");
     write_text(o.out, classbench ? need(to_classbench(regions_of(made)), Exit::kUsage) : to_native(made),
@@ -98,6 +119,7 @@ Exit gen_rules(const GenFlags& o) {
 }
 
 Exit gen_routes(const GenFlags& o) {
+  check_gen_files(o, "", "", "--like", o.like);
   if (!o.like.empty()) {
     const std::vector<std::string> files = split_route_files(o.like);
     NamedInputs named;
@@ -120,14 +142,17 @@ Exit gen_routes(const GenFlags& o) {
 }
 
 Exit gen_trace(const GenFlags& o) {
+  check_gen_files(o, "--rules", o.rules, "", "");
   InputSet inputs = open_inputs({{"--rules", o.rules}});
   const RuleSet set = read_rules(inputs, o.rules, o.format, nullptr);
+  check_included(o, set);
   write_text(o.out, need(generate_trace(regions_of(set), {o.packets, o.seed})),
              fmt::format("{} packets, seed {}", with_commas(o.packets), o.seed));
   return Exit::kOk;
 }
 
 Exit gen_traffic(const GenFlags& o) {
+  check_gen_files(o, "--rules", o.rules, "--routes", o.routes);
   TrafficOptions t;
   t.packets = o.packets;
   t.flows = o.flows;
@@ -147,7 +172,11 @@ Exit gen_traffic(const GenFlags& o) {
   NamedInputs named = {{"--rules", o.rules}};
   add_route_inputs(named, "--routes", route_files);
   InputSet inputs = open_inputs(named);
-  if (!o.rules.empty()) t.regions = regions_of(read_rules(inputs, o.rules, o.format, nullptr));
+  if (!o.rules.empty()) {
+    const RuleSet set = read_rules(inputs, o.rules, o.format, nullptr);
+    check_included(o, set);
+    t.regions = regions_of(set);
+  }
   if (!o.routes.empty()) {
     const Rib rib = read_routes(inputs, route_files, nullptr);
     for (const Route4& r : rib.routes4()) t.destinations.push_back({{0, r.address, 4}, r.length});
@@ -155,13 +184,18 @@ Exit gen_traffic(const GenFlags& o) {
   }
   need(TrafficGenerator::create(t), Exit::kUsage);  // says what is out of range before a file is begun
   auto writer = need(CaptureWriter::create(o.out), Exit::kIo);
+  t.stop = &interrupted();
   const TrafficStats stats = need(generate_traffic(t, writer), Exit::kIo);
-  need(writer.commit(), Exit::kIo);
-  if (o.out == "-") return Exit::kOk;
+  const bool partial = stats.packets < o.packets;
+  const Ending ending = partial ? Ending::kPartial : Ending::kWhole;
+  const std::string place = writer.path_of(ending);
+  need(writer.commit(ending), Exit::kIo);
+  const auto end = [&] { return partial ? end_partial({place}, std::nullopt) : Exit::kOk; };
+  if (o.out == "-") return end();
   uint64_t malformed = 0;
   for (uint64_t n : stats.malformed) malformed += n;
   if (json_output()) {
-    print_json({{"file", o.out},
+    print_json({{"file", place},
                 {"packets", stats.packets},
                 {"bytes", stats.bytes},
                 {"ipv4", stats.ipv4},
@@ -174,11 +208,11 @@ Exit gen_traffic(const GenFlags& o) {
                 {"malformed", malformed},
                 {"seed", o.seed}});
   } else {
-    note(fmt::format("{}: {} packets, {}, {} IPv4, {} IPv6, {} malformed, seed {}", o.out, with_commas(stats.packets),
+    note(fmt::format("{}: {} packets, {}, {} IPv4, {} IPv6, {} malformed, seed {}", place, with_commas(stats.packets),
                      human_bytes(static_cast<double>(stats.bytes)), with_commas(stats.ipv4), with_commas(stats.ipv6),
                      with_commas(malformed), o.seed));
   }
-  return Exit::kOk;
+  return end();
 }
 
 void add_common(CLI::App& sub, GenFlags& o) {

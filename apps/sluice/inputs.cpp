@@ -295,6 +295,7 @@ class TraceKeys final : public KeySource {
     const size_t n = std::min(limit, keys_.size() - at_);
     keys.assign(keys_.begin() + static_cast<ptrdiff_t>(at_), keys_.begin() + static_cast<ptrdiff_t>(at_ + n));
     at_ += n;
+    ended = at_ == keys_.size();
   }
 
  private:
@@ -309,7 +310,15 @@ class CaptureKeys final : public KeySource {
     keys.clear();
     CapturedFrame frame;
     Headers headers;
-    while (keys.size() < limit && !interrupted().load(std::memory_order_relaxed) && need(reader_.next(frame))) {
+    while (keys.size() < limit && !ended && !damage && !interrupted().load(std::memory_order_relaxed)) {
+      auto more = reader_.next(frame);
+      if (!more.ok()) {
+        // What a signal does to a read is no damage.
+        if (!interrupted().load(std::memory_order_relaxed)) damage = std::move(more).error();
+        break;
+      }
+      ended = !*more;
+      if (ended) break;
       const ParseStatus status = parse_ethernet(frame.data, frame.captured, frame.wire_bytes, headers);
       keys.push_back(status == ParseStatus::kOk ? headers.key : FlowKey{});
     }

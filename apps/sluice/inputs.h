@@ -110,6 +110,9 @@ class KeySource {
   virtual ~KeySource() = default;
   // Replaces `keys` by up to `limit` more; empty at the end.
   virtual void next(std::vector<FlowKey>& keys, size_t limit) = 0;
+  // Whether all keys were given; after an empty block: else `damage`, or a signal, came first.
+  bool ended = false;
+  std::optional<Error> damage;
 };
 std::unique_ptr<KeySource> open_trace(InputSet& inputs, const std::string& path);
 std::unique_ptr<KeySource> open_capture_keys(InputSet& inputs, const std::string& path);

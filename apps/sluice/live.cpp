@@ -27,9 +27,9 @@ void add_live_options(CLI::App& sub, LiveFlags& flags) {
                  "Answer 'sluice show', 'sluice acl' and 'sluice routes' at this socket during the run; auto: in "
                  "$XDG_RUNTIME_DIR/sluice")
       ->type_name("PATH|auto");
-  sub.add_flag("--wait", flags.wait, "When all packets are through, stay until SIGINT or SIGTERM");
+  sub.add_flag("--wait", flags.wait, "When all packets are through, stay until SIGINT, SIGTERM or SIGHUP");
   sub.add_flag("--repeat", flags.repeat,
-               "Play the capture of --in from memory again and again, until --limit, SIGINT or SIGTERM");
+               "Play the capture of --in from memory again and again, until --limit, SIGINT, SIGTERM or SIGHUP");
   sub.add_option("--max-memory", flags.max_memory,
                  "With --control: refuse changes with which all tables, old and new, would take more (such as 512MiB)")
       ->transform(CLI::AsSizeValue(false))
@@ -114,8 +114,8 @@ void LiveRun::ended(Runtime&) {
   tables_.reset();
 }
 
-void LiveRun::write_hits() const {
-  if (flags_.hits.empty()) return;
+std::string LiveRun::write_hits(Ending ending) const {
+  if (flags_.hits.empty()) return {};
   std::string text;
   if (json_output()) {
     text = Json{{"hits", hits_}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -140,7 +140,9 @@ void LiveRun::write_hits() const {
   }
   auto file = need(AtomicFile::create(flags_.hits), Exit::kIo);
   file.write(text);
-  need(file.commit(), Exit::kIo);
+  const std::string place = file.path_of(ending);
+  need(file.commit(ending), Exit::kIo);
+  return place;
 }
 
 }  // namespace sluice::app

@@ -43,8 +43,8 @@ class LiveRun {
   // After the run -----------------------------------------------------------------------------------------------------
   // The rules that decided most, as --top-rules shows them: {"table", "rule", "at", "action", "packets", "bytes"}.
   const Json& top() const { return top_; }
-  // Writes --hits where it should go: all rules of all lists. Ends with kIo.
-  void write_hits() const;
+  // Writes --hits where it should go: all rules of all lists. Returns where they are. Ends with kIo.
+  std::string write_hits(Ending ending) const;
 
  private:
   void ended(Runtime& runtime);

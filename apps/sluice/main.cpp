@@ -1,5 +1,6 @@
 // sluice: one binary, one file a subcommand.
 // host only
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -168,9 +169,18 @@ int run(int argc, char** argv) {
   return guarded([&] { return state.selected ? state.selected() : Exit::kOk; });
 }
 
+// A standard descriptor that is closed would go to the first file that is opened, and what is printed into it.
+void keep_standard_descriptors() {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor) {
+    // Reading from it or writing to it is an error, as it was.
+    if (::fcntl(descriptor, F_GETFD) < 0) (void)::open("/dev/null", descriptor == 0 ? O_WRONLY : O_RDONLY);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  keep_standard_descriptors();
   const std::string_view program = argc > 0 ? argv[0] : "";
   if (program.substr(program.rfind('/') + 1) == "click") {
     install_signal_handlers();

@@ -10,6 +10,7 @@
 #include "elements/register_all.h"
 #include "exec/batch_rules.h"
 #include "exec/ports.h"
+#include "graph/graph_files.h"
 #include "ports/pcap/capture_reader.h"
 #include "tables/acl/algorithms.h"
 #include "tables/acl/sections.h"
@@ -218,6 +219,8 @@ std::unique_ptr<Pipeline> load_pipeline(std::string text, std::string name, cons
     p->router = std::move(sound);
     gaps.incomplete = p->router.elements.size() != p->graph.elements.size();
   }
+  // Before anything is read: what it names may not be what anybody wants to read.
+  need(check_files(p->router, defines.files));
   const bool planned = phases.ok();
   Error bad;
   GraphInputs inputs(p->inputs, defines.read_once);
@@ -233,6 +236,12 @@ std::unique_ptr<Pipeline> load_pipeline(std::string text, std::string name, cons
   progress.clear();
   print_warnings(p->table_report.warnings);
   stop_if_interrupted();
+  // And what those include.
+  RunFiles files = defines.files;
+  for (const TableLoad& load : p->table_report.loads) {
+    for (const std::string& file : load.files) files.input(fmt::format("table '{}'", load.name), file);
+  }
+  need(check_files(p->router, std::move(files)));
   if (!tables.ok()) {
     phases.add(std::move(tables).error(), Exit::kBadInput);
   } else {
@@ -272,18 +281,31 @@ Exit why(const Pipeline& pipeline) {
   return Exit::kIo;
 }
 
-// Ends a run that failed: kIo where an output did, else kBadInput.
-[[noreturn]] void fail_run(const RunReport& report, const Error& error) {
-  const bool output_failed = report.drops[static_cast<size_t>(DropReason::kOutputFailed)] != 0 ||
-                             std::any_of(report.sinks.begin(), report.sinks.end(), [&](const RunReport::Sink& sink) {
-                               return !sink.path.empty() && error.message.find(sink.path) != std::string::npos;
-                             });
-  fail(output_failed ? Exit::kIo : Exit::kBadInput, error);
-}
-
 }  // namespace
 
-PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options, const RunHooks& hooks) {
+void fail_run(const RunReport& report, const Error& error, std::optional<Error>* damage) {
+  if (report.partial && damage != nullptr) {
+    *damage = error;
+    return;
+  }
+  fail(report.output_failed ? Exit::kIo : Exit::kBadInput, error);
+}
+
+std::vector<std::string> outputs_of(const RunReport& report, const Router* router) {
+  std::vector<std::string> paths;
+  for (const RunReport::Sink& sink : report.sinks) paths.push_back(sink.path);
+  for (size_t e = 0; router != nullptr && e < router->elements.size(); ++e) {
+    for (const FileUse& file : router->elements[e]->files()) {
+      const auto place = find_output(file.path);
+      const bool partial = report.partial && place.ok() && place->kind == OutputPlace::Kind::kFile;
+      if (file.output) paths.push_back(partial ? place->path() + std::string(kPartialSuffix) : file.path);
+    }
+  }
+  return paths;
+}
+
+PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options, const RunHooks& hooks,
+                         std::optional<Error>* damage) {
   auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
   need(apply_batch_rules(pipeline.router, options));
   Progress progress("packets");
@@ -297,13 +319,13 @@ PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options, const Run
   const auto done = (*runtime)->run(run.report);
   progress.clear();
   if (hooks.ended) hooks.ended(**runtime);
-  if (!done.ok()) fail_run(run.report, done.error());
+  if (!done.ok()) fail_run(run.report, done.error(), damage);
   run.interrupted = interrupted().load();
   check_conserved(run.report);
   return run;
 }
 
-PriorityRun run_priorities(const Pipeline& pipeline, PriorityOptions options) {
+PriorityRun run_priorities(const Pipeline& pipeline, PriorityOptions options, std::optional<Error>* damage) {
   auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
   // What elements ask of batches, they ask of chunks: those are their batches.
   RunOptions asked = options.run;
@@ -321,7 +343,7 @@ PriorityRun run_priorities(const Pipeline& pipeline, PriorityOptions options) {
   PriorityRun run;
   const auto done = (*runtime)->run(run.report);
   progress.clear();
-  if (!done.ok()) fail_run(run.report.run, done.error());
+  if (!done.ok()) fail_run(run.report.run, done.error(), damage);
   run.interrupted = interrupted().load();
   check_conserved(run.report.run);
   return run;

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,7 @@ struct Defines {
   std::vector<std::pair<std::string, std::string>> values;
   std::vector<PortMap> ports;
   std::map<FileId, std::string> read_once;  // pipes and the like that are read already (read_once_id), by their names
+  RunFiles files;  // that the run reads and writes besides those of the graph
 };
 
 // The text of a configuration's file; `defines` learns where it can be read but once. Ends with kIo.
@@ -56,7 +58,8 @@ std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, con
                                          Scheduled scheduled = Scheduled::kRefused);
 // The same and the tables; `ports`: what the sources and sinks name is looked at as well. All files are opened before
 // the first is read. Ends with everything that is wrong and does not follow from something else: a text that does not
-// parse alone; else arguments and connections, files that cannot be read, rules and routes, and ports together. kIo
+// parse alone; else arguments and connections, outputs that are other files of the run, too; files that cannot be read,
+// rules and routes, and ports together. kIo
 // where it is only files that cannot be opened, else kBadInput.
 std::unique_ptr<Pipeline> load_pipeline(std::string text, std::string name, const Defines& defines,
                                         const TableOverrides& overrides, bool ports, bool keep_models = false,
@@ -66,22 +69,29 @@ void load_pipeline_tables(Pipeline& pipeline, const TableOverrides& overrides);
 
 struct PipelineRun {
   RunReport report;
-  bool interrupted = false;
+  bool interrupted = false;  // a signal came, also one that is a good end
 };
 // Who has to do with a run besides its packets: called with the runtime once its first generation is published, and
 // after the run.
 struct RunHooks {
   std::function<void(Runtime&)> started, ended;
 };
-// Runs it once. Ends with kIo, kBadInput, or kCheckFailed when packets are not conserved.
-PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options, const RunHooks& hooks = {});
+// Runs it once. Ends with kIo, kBadInput, or kCheckFailed when packets are not conserved. `damage` takes what is wrong
+// with an input that could be read in part; nullptr: that is kBadInput, too.
+PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options, const RunHooks& hooks = {},
+                         std::optional<Error>* damage = nullptr);
 
 // The same by priorities. Ends with kBadInput where the graph cannot run so.
 struct PriorityRun {
   PriorityReport report;
   bool interrupted = false;
 };
-PriorityRun run_priorities(const Pipeline& pipeline, PriorityOptions options);
+PriorityRun run_priorities(const Pipeline& pipeline, PriorityOptions options, std::optional<Error>* damage = nullptr);
+
+// Ends a run with an error: kIo where an output failed, else kBadInput; or gives damaged input to `damage`.
+void fail_run(const RunReport& report, const Error& error, std::optional<Error>* damage);
+// Where its outputs are: those of ports, and with `router` those that other elements write.
+std::vector<std::string> outputs_of(const RunReport& report, const Router* router = nullptr);
 
 // Ends with kCheckFailed unless every packet is accounted for.
 void check_conserved(const RunReport& report);

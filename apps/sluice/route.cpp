@@ -54,6 +54,8 @@ class AddressSource {
       all_ = parse_addresses(need(file.text(kMaxTraceBytes)), file.name());
     }
   }
+  bool ended() const { return keys_ == nullptr ? at_ == all_.size() : keys_->ended; }
+  std::optional<Error> damage() const { return keys_ == nullptr ? std::nullopt : keys_->damage; }
   void next(std::vector<IpAddress>& out) {
     out.clear();
     if (keys_ == nullptr) {
@@ -116,6 +118,13 @@ Exit route(const RouteFlags& o) {
   if (!o.explain.empty()) return explain(o);
   if (!o.adjacencies.empty()) fail(Exit::kUsage, "--adjacencies goes with --explain");
   exactly_one(!o.addresses.empty(), !o.capture.empty(), "--addresses or --in");
+  const bool inside = json_output() && o.out.empty();
+  RunFiles files;
+  for (const std::string& routes : split_route_files(o.routes)) files.input("--routes", path_of_route_file(routes));
+  files.input("--addresses", o.addresses);
+  files.input("--in", o.capture);
+  if (!inside) output_file(files, o.out);
+  check_files(files);
   check_lpm_algorithms(o.algorithm);
   const OpenDevices devices = open_devices(o.device);
   const std::string& device = devices.label;
@@ -135,7 +144,6 @@ Exit route(const RouteFlags& o) {
     on_device = std::make_unique<DeviceLookup>(devices, "IPRoute(TABLE routes)", std::move(tables));
   }
 
-  const bool inside = json_output() && o.out.empty();
   AtomicFile file;
   if (!inside) file = need(AtomicFile::create(o.out.empty() ? "-" : o.out), Exit::kIo);
   Json results = Json::array();
@@ -206,8 +214,11 @@ Exit route(const RouteFlags& o) {
     if (interrupted().load(std::memory_order_relaxed)) break;
   }
   progress.clear();
+  const bool partial = source.damage() || (interrupted().load() && !source.ended());
+  const Ending ending = partial ? Ending::kPartial : Ending::kWhole;
+  const std::string place = inside ? std::string() : file.path_of(ending);
   if (!inside) {
-    if (auto done = file.commit(); !done.ok()) fail(Exit::kIo, file.broken_pipe() ? Error() : done.error());
+    if (auto done = file.commit(ending); !done.ok()) fail(Exit::kIo, file.broken_pipe() ? Error() : done.error());
   }
   const double rate = seconds > 0 ? static_cast<double>(looked_up) / seconds : 0;
   if (json_output()) {
@@ -221,7 +232,8 @@ Exit route(const RouteFlags& o) {
               {"workers", o.workers},
               {"next_hops", routes.names.count()},
               {"parse_seconds", routes.parse_seconds},
-              {"build_seconds", routes.build_seconds}};
+              {"build_seconds", routes.build_seconds},
+              {"partial", partial}};
     if (!routes.from_image) {
       json["routes4"] = routes.rib.routes4().size();
       json["routes6"] = routes.rib.routes6().size();
@@ -233,7 +245,7 @@ Exit route(const RouteFlags& o) {
                      with_commas(looked_up), with_commas(matched), human_seconds(seconds), human_rate(rate, "lookups"),
                      routes.algorithm4, routes.algorithm6, device));
   }
-  return interrupted().load() ? Exit::kInterrupted : Exit::kOk;
+  return partial ? end_partial({place}, source.damage()) : Exit::kOk;
 }
 
 }  // namespace

@@ -68,16 +68,6 @@ StandardGraph standard_graph_of(const RunFlags& o) {
            "write PORT=FILE for one port");
     g.out = out;
   }
-  std::vector<std::string> files = {g.out};
-  for (const auto& [port, file] : g.port_out) files.push_back(file);
-  for (size_t i = 0; i < files.size(); ++i) {
-    if (!files[i].empty() && files[i] == o.in && o.in != "-")
-      fail(Exit::kUsage, fmt::format("--out: '{}' is the input", files[i]));
-    for (size_t k = 0; k < i; ++k) {
-      if (!files[i].empty() && files[i] == files[k])
-        fail(Exit::kUsage, fmt::format("--out: '{}' is there twice", files[i]));
-    }
-  }
   if (!o.icmp.empty()) {
     g.icmp_errors = true;
     g.icmp_for_denied = o.icmp_denied;
@@ -89,6 +79,28 @@ StandardGraph standard_graph_of(const RunFlags& o) {
     }
   }
   return g;
+}
+
+// What the command line names besides what a graph reads and writes.
+RunFiles files_besides_graph(const RunFlags& o, const std::string& configuration) {
+  RunFiles files;
+  files.input("the configuration", configuration);
+  files.input("--qos", o.qos);
+  files.output("--hits", o.live.hits);
+  if (o.live.control != "auto") files.made("--control", o.live.control);
+  return files;
+}
+
+// The same with what the standard graph reads and writes.
+void check_standard_files(const RunFlags& o, const StandardGraph& g) {
+  RunFiles files = files_besides_graph(o, "");
+  files.input("--acl", g.acl);
+  for (const std::string& file : g.routes) files.input("--routes", path_of_route_file(file));
+  for (const std::string& file : g.adjacencies) files.input("--adjacencies", file);
+  files.input("--in", g.in);
+  files.output("--out", g.out);
+  for (const auto& [port, file] : g.port_out) files.output("--out", file);
+  check_files(files);
 }
 
 // The configuration's file ("": none was named) and what is said about its text.
@@ -193,12 +205,14 @@ Exit run_queues(const RunFlags& o, Pipeline& pipeline, const Defines& defines, c
     return load_scheduler_graph(text, name, registry(), parse_options(defines, folder));
   };
   options.load = [&](std::string_view text) { return load(std::string(text), "hotconfig", {}); };
-  options.stay = o.live.wait;
+  options.stay = options.stop_is_end = o.live.wait;
+  options.files = defines.files;
   const auto scheduler = make_scheduler(pipeline, options);
   live.serve(*scheduler, load, pipeline.name);
   // Nobody asks a scheduler that is gone, also where the run ends with an error.
   const std::unique_ptr<LiveRun, void (*)(LiveRun*)> closing(&live, [](LiveRun* served) { served->close(); });
-  const PipelineRun done = run_scheduled(*scheduler);
+  std::optional<Error> damage;
+  const PipelineRun done = run_scheduled(*scheduler, &damage);
   if (json_output()) {
     Json json = to_json(done.report, scheduler->router(), pipeline.table_report, device);
     json["interrupted"] = done.interrupted;
@@ -206,7 +220,7 @@ Exit run_queues(const RunFlags& o, Pipeline& pipeline, const Defines& defines, c
   } else {
     print_out(summary(done.report, device));
   }
-  return done.interrupted && !o.live.wait ? Exit::kInterrupted : Exit::kOk;
+  return done.report.partial ? end_partial(outputs_of(done.report, &scheduler->router()), damage) : Exit::kOk;
 }
 
 // Packets by priorities, on the CPU.
@@ -225,10 +239,11 @@ Exit run_classes(const RunFlags& o, const Pipeline& pipeline, const RunOptions& 
     }
     options.run.qos = nullptr;
   }
-  const PriorityRun done = run_priorities(pipeline, options);
+  std::optional<Error> damage;
+  const PriorityRun done = run_priorities(pipeline, options, &damage);
   const RunReport& report = done.report.run;
-  const bool stdout_taken =
-      std::any_of(report.sinks.begin(), report.sinks.end(), [](const RunReport::Sink& s) { return s.path == "-"; });
+  const bool stdout_taken = std::any_of(report.sinks.begin(), report.sinks.end(),
+                                        [](const RunReport::Sink& s) { return is_standard_output(s.path); });
   if (json_output() && !stdout_taken) {
     Json json = to_json(report, pipeline.router, pipeline.table_report, "cpu");
     json["classes"] = classes_json(done.report);
@@ -243,11 +258,12 @@ Exit run_classes(const RunFlags& o, const Pipeline& pipeline, const RunOptions& 
       print_out(shown);
     }
   }
-  return done.interrupted && !o.live.repeat ? Exit::kInterrupted : Exit::kOk;
+  return report.partial ? end_partial(outputs_of(report), damage) : Exit::kOk;
 }
 
 Exit run(const RunFlags& o) {
   auto [file, defines] = read_words(o.words, o.maps);
+  defines.files = files_besides_graph(o, file);
   const bool standard = file.empty();
   const bool parts = !o.acl.empty() || !o.routes.empty() || !o.adjacencies.empty() || !o.in.empty() || !o.out.empty() ||
                      !o.icmp.empty();
@@ -280,6 +296,13 @@ Exit run(const RunFlags& o) {
       if (given) fail(Exit::kUsage, fmt::format("{} is not for --priorities so far", option));
     }
   }
+  std::optional<StandardGraph> standard_graph;
+  if (standard) {
+    standard_graph = standard_graph_of(o);
+    check_standard_files(o, *standard_graph);
+  } else {
+    check_files(defines.files);
+  }
   DeviceFlags flags = o.device;
   NamedInputs named = inputs_of(o);
   if (!standard) named.emplace_back("the configuration", file);
@@ -306,7 +329,7 @@ Exit run(const RunFlags& o) {
   }
   std::string text;
   if (standard) {
-    auto made = standard_graph_text(standard_graph_of(o));
+    auto made = standard_graph_text(*standard_graph);
     if (!made.ok()) fail(Exit::kUsage, made.error());
     text = std::move(*made);
   } else {
@@ -361,6 +384,7 @@ Exit run(const RunFlags& o) {
   options.device = devices.options;
   options.qos = qos;
   if (o.limit != 0) options.max_packets = o.limit;
+  options.stop_is_end = o.live.wait || o.live.repeat;
   std::string shown_line;
   const auto print_line = [&shown_line](std::string_view line) {
     shown_line.assign(line).push_back('\n');
@@ -369,8 +393,9 @@ Exit run(const RunFlags& o) {
   options.print = print_line;
   if (o.priorities.on) return run_classes(o, *pipeline, options);
   live.prepare(options);
-  const PipelineRun done = run_pipeline(*pipeline, options, live.hooks(*pipeline, device));
-  live.write_hits();
+  std::optional<Error> damage;
+  const PipelineRun done = run_pipeline(*pipeline, options, live.hooks(*pipeline, device), &damage);
+  const std::string hits = live.write_hits(done.report.partial ? Ending::kPartial : Ending::kWhole);
   const bool device_failed = report_failures(done.report) && !devices.automatic;
 
   std::string top_text;
@@ -380,7 +405,7 @@ Exit run(const RunFlags& o) {
                     rule["rule"].get<uint32_t>(), rule["action"].get<std::string>(), rule["at"].get<std::string>());
   }
   const bool stdout_taken = std::any_of(done.report.sinks.begin(), done.report.sinks.end(),
-                                        [](const RunReport::Sink& s) { return s.path == "-"; });
+                                        [](const RunReport::Sink& s) { return is_standard_output(s.path); });
   if (json_output() && !stdout_taken) {
     Json json = to_json(done.report, pipeline->router, pipeline->table_report, device);
     if (o.live.top != 0) json["top_rules"] = live.top();
@@ -407,8 +432,10 @@ Exit run(const RunFlags& o) {
     }
   }
   if (device_failed) return Exit::kUnavailable;
-  // A run without an end ends well by a signal.
-  return done.interrupted && !o.live.wait && !o.live.repeat ? Exit::kInterrupted : Exit::kOk;
+  if (!done.report.partial) return Exit::kOk;
+  std::vector<std::string> outputs = outputs_of(done.report);
+  outputs.push_back(hits);
+  return end_partial(outputs, damage);
 }
 
 // -- check

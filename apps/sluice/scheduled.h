@@ -9,10 +9,10 @@ namespace sluice::app {
 
 // Options that print where people look.
 SchedulerOptions scheduler_options(bool simulated);
-// Ends with kBadInput where a port cannot be opened or an element cannot start.
+// Ends with kIo where a file cannot be opened, with kBadInput where an element cannot start.
 std::unique_ptr<Scheduler> make_scheduler(Pipeline& pipeline, const SchedulerOptions& options);
-// Runs it once. Ends with kBadInput, or kCheckFailed when packets are not conserved.
-PipelineRun run_scheduled(Scheduler& scheduler);
+// As run_pipeline: runs it once. Ends with kIo, kBadInput, or kCheckFailed when packets are not conserved.
+PipelineRun run_scheduled(Scheduler& scheduler, std::optional<Error>* damage = nullptr);
 
 // The program under the name of click.
 int click_main(int argc, char** argv);

@@ -3,19 +3,24 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
+#include <charconv>
+#include <climits>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
+#include <optional>
 
 namespace sluice {
 namespace {
 
-constexpr size_t kBufferBytes = size_t{1} << 16;
+constexpr int kMostLinks = 40;  // as the kernel's limit
+constexpr int kTries = 16;
+constexpr size_t kNameBytes = 200;  // of a name that are repeated in the temporary one
 
 std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -28,38 +33,163 @@ std::string hint_for(int code, const std::string& path) {
   return {};
 }
 
+Error cannot_write(const std::string& path, int code) {
+  return Error(fmt::format("{}: cannot write: {}", path, std::strerror(code)), hint_for(code, path));
+}
+
+// The descriptor that /proc/self/fd/N and the like stand for: to open that name anew would lose the place in a file and
+// fail for a socket.
+std::optional<int> descriptor_of(const OutputPlace& place) {
+  int descriptor = -1;
+  const char* const end = place.name.data() + place.name.size();
+  const auto [at, code] = std::from_chars(place.name.data(), end, descriptor);
+  if (code != std::errc() || at != end || descriptor < 0) return std::nullopt;
+  struct statfs status {};
+  if (::statfs(place.folder.c_str(), &status) != 0 || status.f_type != PROC_SUPER_MAGIC) return std::nullopt;
+  char folder[PATH_MAX];
+  if (::realpath(place.folder.c_str(), folder) == nullptr) return std::nullopt;
+  const std::string_view where = folder;
+  if (!where.starts_with(fmt::format("/proc/{}/", ::getpid())) || !where.ends_with("/fd")) return std::nullopt;
+  return descriptor;
+}
+
+// Whether a link is one that another user may have planted, by the rule of protected_symlinks (proc_sys_fs(5)).
+bool planted(const OutputPlace& place, const struct stat& link) {
+  struct stat folder {};
+  if (::stat(place.folder.c_str(), &folder) != 0) return true;
+  constexpr mode_t kAnybody = S_ISVTX | S_IWOTH;
+  return (folder.st_mode & kAnybody) == kAnybody && link.st_uid != ::geteuid() && link.st_uid != folder.st_uid;
+}
+
+// 80 bits, so that nobody can make the name beforehand.
+std::string random_word() {
+  static constexpr char kLetters[] = "0123456789abcdefghijklmnopqrstuv";
+  unsigned char bytes[16] = {};
+  if (::getentropy(bytes, sizeof bytes) != 0) return {};
+  std::string word;
+  for (const unsigned char b : bytes) word += kLetters[b % 32];
+  return word;
+}
+
+int sync_data(int descriptor) {
+  int code = 0;
+  while ((code = ::fdatasync(descriptor)) != 0 && errno == EINTR) {
+  }
+  // What cannot be synced (some network and user file systems) is as safe as it gets.
+  return code != 0 && (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) ? 0 : code;
+}
+
+// The names in a folder, as far as they can be synced.
+void sync_folder(int folder) {
+  const OwnedDescriptor readable(::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (readable.valid()) (void)::fsync(readable.get());
+}
+
 }  // namespace
 
-Result<AtomicFile> AtomicFile::create(const std::string& path) {
-  AtomicFile file;
-  file.path_ = path;
+int OwnedDescriptor::close() {
+  const int descriptor = std::exchange(descriptor_, -1);
+  return descriptor < 0 ? 0 : ::close(descriptor);
+}
+
+Result<OutputPlace> find_output(const std::string& path) {
+  OutputPlace place;
   if (path == "-") {
-    file.path_ = "standard output";
-    file.descriptor_ = STDOUT_FILENO;
-    return file;
+    place.kind = OutputPlace::Kind::kDescriptor;
+    place.exists = true;
+    place.descriptor = STDOUT_FILENO;
+    return place;
   }
-  file.owned_ = true;
-  struct stat status {};
-  const bool exists = ::stat(path.c_str(), &status) == 0;
-  if (exists && S_ISDIR(status.st_mode)) return Error(fmt::format("{}: cannot write: it is a folder", path));
-  if (exists && !S_ISREG(status.st_mode)) {
-    file.descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-    if (file.descriptor_ < 0) return Error(fmt::format("{}: cannot write: {}", path, std::strerror(errno)));
-    return file;
+  std::string at = path;
+  for (int links = 0; links <= kMostLinks; ++links) {
+    const size_t slash = at.rfind('/');
+    place.folder = folder_of(at);
+    place.name = slash == std::string::npos ? at : at.substr(slash + 1);
+    if (const auto descriptor = descriptor_of(place)) {
+      place.kind = OutputPlace::Kind::kDescriptor;
+      place.exists = true;
+      place.descriptor = *descriptor;
+      return place;
+    }
+    struct stat status {};
+    if (::lstat(at.c_str(), &status) != 0) {
+      if (errno != ENOENT || place.name.empty()) return cannot_write(path, errno);
+      return place;
+    }
+    if (S_ISLNK(status.st_mode)) {
+      if (planted(place, status)) {
+        return Error(
+            fmt::format("{}: cannot write: it is another user's link in a folder that anybody may write", path),
+            "write to a folder of your own");
+      }
+      char target[PATH_MAX];
+      const ssize_t bytes = ::readlink(at.c_str(), target, sizeof target);
+      if (bytes < 0 || bytes == sizeof target) return cannot_write(path, bytes < 0 ? errno : ENAMETOOLONG);
+      const std::string to(target, static_cast<size_t>(bytes));
+      place.name = to;
+      at = to.starts_with('/') ? to : place.path();
+      continue;
+    }
+    if (S_ISDIR(status.st_mode)) return Error(fmt::format("{}: cannot write: it is a folder", path));
+    place.exists = true;
+    place.kind = S_ISREG(status.st_mode) ? OutputPlace::Kind::kFile : OutputPlace::Kind::kOther;
+    return place;
   }
-  std::error_code ignored;
-  file.target_ = exists ? std::filesystem::canonical(path, ignored).string() : path;
-  if (file.target_.empty()) file.target_ = path;
-  static std::atomic<unsigned> number{0};
-  file.temporary_ = fmt::format("{}.tmp.{}.{}", file.target_, ::getpid(), number.fetch_add(1));
-  file.descriptor_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file.descriptor_ < 0) {
-    const int code = errno;
-    file.temporary_.clear();
-    return Error(fmt::format("{}: cannot write: {}", path, std::strerror(code)), hint_for(code, path));
+  return cannot_write(path, ELOOP);
+}
+
+Result<AtomicFile> AtomicFile::create(const std::string& path) {
+  auto place = find_output(path);
+  if (!place.ok()) return std::move(place).error();
+  AtomicFile file;
+  file.path_ = path == "-" ? "standard output" : path;
+  file.place_ = std::move(*place);
+  file.buffer_ = std::make_unique<char[]>(kBufferBytes);
+  file.room_ = kBufferBytes;
+  const OutputPlace& to = file.place_;
+  if (to.kind == OutputPlace::Kind::kDescriptor) {
+    const int flags = ::fcntl(to.descriptor, F_GETFL);
+    if (flags >= 0 && (flags & O_ACCMODE) == O_RDONLY) return cannot_write(file.path_, EBADF);
+    file.descriptor_ = OwnedDescriptor(::fcntl(to.descriptor, F_DUPFD_CLOEXEC, 3));
+  } else if (to.kind == OutputPlace::Kind::kOther) {
+    file.descriptor_ = OwnedDescriptor(::open(to.path().c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW));
+  } else {
+    file.folder_ = OwnedDescriptor(::open(to.folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!file.folder_.valid()) return cannot_write(path, errno);
+    struct stat status {};
+    const bool exists = ::fstatat(file.folder_.get(), to.name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
+    for (int i = 0; i < kTries && !file.descriptor_.valid(); ++i) {
+      const std::string word = random_word();
+      if (word.empty()) return cannot_write(path, errno);
+      file.temporary_ = fmt::format("{}.tmp.{}", to.name.substr(0, kNameBytes), word);
+      // What replaces a file that others may not read is not theirs to read meanwhile.
+      file.descriptor_ =
+          OwnedDescriptor(::openat(file.folder_.get(), file.temporary_.c_str(),
+                                   O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, exists ? 0600 : 0666));
+      if (!file.descriptor_.valid() && errno != EEXIST) break;
+    }
+    if (!file.descriptor_.valid()) {
+      const int code = errno;
+      file.temporary_.clear();
+      return cannot_write(path, code);
+    }
+    if (exists) (void)::fchmod(file.descriptor_.get(), status.st_mode & 07777);
   }
-  if (exists) (void)::fchmod(file.descriptor_, status.st_mode & 07777);
+  if (!file.descriptor_.valid()) return cannot_write(file.path_, errno);
   return file;
+}
+
+void AtomicFile::swap(AtomicFile& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(place_, other.place_);
+  std::swap(temporary_, other.temporary_);
+  std::swap(buffer_, other.buffer_);
+  std::swap(room_, other.room_);
+  std::swap(error_, other.error_);
+  std::swap(folder_, other.folder_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(settled_, other.settled_);
+  std::swap(broken_pipe_, other.broken_pipe_);
 }
 
 void AtomicFile::note(const char* doing) {
@@ -70,55 +200,87 @@ void AtomicFile::note(const char* doing) {
   }
 }
 
-void AtomicFile::flush() {
-  const char* from = buffer_.data();
-  size_t left = buffer_.size();
-  while (left != 0 && ok()) {
-    const ssize_t n = ::write(descriptor_, from, left);
+void AtomicFile::write_out(std::string_view bytes) {
+  while (!bytes.empty() && ok()) {
+    const ssize_t n = ::write(descriptor_.get(), bytes.data(), bytes.size());
     if (n < 0) {
       if (errno != EINTR) note("write");
       continue;
     }
-    from += n;
-    left -= static_cast<size_t>(n);
+    bytes.remove_prefix(static_cast<size_t>(n));
   }
-  buffer_.clear();
 }
 
-void AtomicFile::write(std::string_view bytes) {
-  if (!ok() || descriptor_ < 0) return;
-  buffer_.append(bytes);
-  if (buffer_.size() >= kBufferBytes) flush();
+void AtomicFile::flush() {
+  if (buffer_ == nullptr) return;
+  write_out({buffer_.get(), kBufferBytes - room_});
+  room_ = kBufferBytes;
 }
 
-Result<void> AtomicFile::commit() {
-  if (descriptor_ < 0) return Error(fmt::format("{}: committed twice", path_));
+void AtomicFile::write_more(std::string_view bytes) {
+  if (bytes.empty() || !descriptor_.valid()) return;
   flush();
-  if (owned_) {
-    if (::close(descriptor_) != 0) note("close");
-    descriptor_ = -1;
-    if (!temporary_.empty() && ok()) {
-      if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
-        note("rename to it");
-      } else {
-        temporary_.clear();
-      }
-    }
+  if (bytes.size() >= kBufferBytes) return write_out(bytes);
+  std::memcpy(buffer_.get(), bytes.data(), bytes.size());
+  room_ -= bytes.size();
+}
+
+Result<void> AtomicFile::settle() {
+  if (!settled_ && descriptor_.valid()) {
+    flush();
+    if (ok() && !temporary_.empty() && sync_data(descriptor_.get()) != 0) note("write");
+    // A pipe's reader sees the end now.
+    if (descriptor_.close() != 0 && ok()) note("close");
+    buffer_.reset();
+    room_ = 0;
+    settled_ = true;
   }
-  if (ok()) {
-    descriptor_ = -1;
+  if (!ok()) return error_;
+  return {};
+}
+
+std::string AtomicFile::path_of(Ending ending) const {
+  if (ending != Ending::kPartial || place_.kind != OutputPlace::Kind::kFile) return path_;
+  const std::string path = place_.path();
+  return (path == "./" + path_ ? path_ : path) + std::string(kPartialSuffix);
+}
+
+Result<void> AtomicFile::commit(Ending ending) {
+  if (ending == Ending::kDiscard) {
+    discard();
     return {};
   }
+  if (!settled_ && !descriptor_.valid()) return Error(fmt::format("{}: committed twice", path_));
+  (void)settle();
+  if (ok() && !temporary_.empty()) {
+    const std::string name = ending == Ending::kPartial ? place_.name + std::string(kPartialSuffix) : place_.name;
+    // Only files and links are replaced. (A folder is what rename refuses itself.)
+    struct stat status {};
+    const bool other = ::fstatat(folder_.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+                       !S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode) && !S_ISDIR(status.st_mode);
+    if (other) errno = EEXIST;
+    if (other || ::renameat(folder_.get(), temporary_.c_str(), folder_.get(), name.c_str()) != 0) {
+      error_ = cannot_write(path_of(ending), errno);
+    } else {
+      temporary_.clear();
+      sync_folder(folder_.get());
+    }
+  }
+  settled_ = false;
+  if (ok()) return {};
   const Error error = error_;
   discard();
   return error;
 }
 
 void AtomicFile::discard() {
-  if (descriptor_ >= 0 && owned_) ::close(descriptor_);
-  descriptor_ = -1;
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  (void)descriptor_.close();
+  if (!temporary_.empty()) (void)::unlinkat(folder_.get(), temporary_.c_str(), 0);
   temporary_.clear();
+  (void)folder_.close();
+  buffer_.reset();
+  room_ = 0;
+  settled_ = false;
 }
 
 }  // namespace sluice

@@ -1,22 +1,72 @@
-// A file that appears under its name only when it is whole.
+// An output file, which appears under its name only when it is whole, and where an output's name leads.
 // host only
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/result.h"
 
 namespace sluice {
 
-// Bytes go to `path`.tmp.PID in the same folder; commit() renames it over `path`, so that a reader sees the old file or
-// the whole new one. Without commit() the destructor removes it. "-" is standard output, and what exists and is not a
-// regular file (a pipe, /dev/null) is written directly. A symbolic link is followed. Move-only, one thread.
+// A descriptor that is closed with its owner.
+class OwnedDescriptor {
+ public:
+  OwnedDescriptor() = default;
+  explicit OwnedDescriptor(int descriptor) : descriptor_(descriptor) {}
+  OwnedDescriptor(OwnedDescriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  OwnedDescriptor& operator=(OwnedDescriptor&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~OwnedDescriptor() { (void)close(); }
+  int get() const { return descriptor_; }
+  bool valid() const { return descriptor_ >= 0; }
+  // What close(2) says; nothing is open afterwards.
+  int close();
+
+ private:
+  int descriptor_ = -1;
+};
+
+// Where an output goes, symbolic links followed.
+struct OutputPlace {
+  enum class Kind : uint8_t {
+    kFile,        // a regular file, or nothing yet: name in folder
+    kDescriptor,  // "-", /dev/stdout, /dev/fd/N: one that this process has open
+    kOther,       // a device, a pipe, a socket: folder/name
+  };
+  Kind kind = Kind::kFile;
+  bool exists = false;
+  std::string folder, name;
+  int descriptor = -1;
+
+  std::string path() const { return folder.empty() ? name : folder == "/" ? "/" + name : folder + "/" + name; }
+};
+// "-" is standard output. Errors (with the path): a folder, too many links, a part that cannot be looked at, a link of
+// another user in a folder where anybody may make one.
+Result<OutputPlace> find_output(const std::string& path);
+
+// What becomes of an output at the end of a run.
+enum class Ending : uint8_t {
+  kWhole,    // it appears under its name
+  kPartial,  // it appears as NAME.partial: readable, but the run was interrupted, or its input is damaged
+  kDiscard,  // nothing appears
+};
+inline constexpr std::string_view kPartialSuffix = ".partial";
+
+// Bytes of a regular file go to a new one in the same folder; commit() puts them on the disk and renames it, so that a
+// reader sees the old file or the whole new one, also after a power cut. The mode of an old file is kept, a symbolic
+// link is followed. Without commit() the destructor removes the new file. "-" is standard output; what else is not a
+// regular file (a pipe, /dev/null, /dev/stdout) is written directly. Move-only, one thread.
 class AtomicFile {
  public:
   AtomicFile() = default;
-  // Errors: cannot create (path and reason).
+  // Errors: those of find_output; cannot create (path and reason).
   static Result<AtomicFile> create(const std::string& path);
   AtomicFile(AtomicFile&& other) noexcept { swap(other); }
   AtomicFile& operator=(AtomicFile&& other) noexcept {
@@ -26,38 +76,42 @@ class AtomicFile {
   ~AtomicFile() { discard(); }
 
   // Buffers and writes. Errors are kept: later calls do nothing, and commit() returns the first.
-  void write(std::string_view bytes);
+  void write(std::string_view bytes) {
+    if (bytes.empty() || bytes.size() >= room_) return write_more(bytes);
+    std::memcpy(buffer_.get() + (kBufferBytes - room_), bytes.data(), bytes.size());
+    room_ -= bytes.size();
+  }
   bool ok() const { return error_.message.empty(); }
   const Error& error() const { return error_; }
   // The reader of the pipe went away: nobody is left to be told.
   bool broken_pipe() const { return broken_pipe_; }
 
-  // Flushes and renames. Errors: the first that happened.
-  Result<void> commit();
+  // All bytes are on the disk (or handed on); what is left of commit() is to rename. Errors: the first that happened.
+  Result<void> settle();
+  // Errors: the first that happened; then nothing has appeared.
+  Result<void> commit(Ending ending = Ending::kWhole);
+  // As given; "standard output" for "-".
   const std::string& path() const { return path_; }
+  // Where an ending leaves the bytes: the path, or NAME.partial; a pipe or a device has its own name in both cases.
+  std::string path_of(Ending ending) const;
 
  private:
-  void swap(AtomicFile& other) noexcept {
-    std::swap(path_, other.path_);
-    std::swap(target_, other.target_);
-    std::swap(temporary_, other.temporary_);
-    std::swap(buffer_, other.buffer_);
-    std::swap(error_, other.error_);
-    std::swap(descriptor_, other.descriptor_);
-    std::swap(owned_, other.owned_);
-    std::swap(broken_pipe_, other.broken_pipe_);
-  }
+  static constexpr size_t kBufferBytes = size_t{1} << 18;
+  void swap(AtomicFile& other) noexcept;
+  void write_more(std::string_view bytes);
   void flush();
+  void write_out(std::string_view bytes);
   void discard();
   void note(const char* doing);
 
-  std::string path_;       // as given, for messages
-  std::string target_;     // what is renamed to, links resolved
-  std::string temporary_;  // empty: written directly
-  std::string buffer_;
+  std::string path_;
+  OutputPlace place_;
+  std::string temporary_;  // in the folder; empty: written directly
+  std::unique_ptr<char[]> buffer_;
+  size_t room_ = 0;  // in the buffer
   Error error_;
-  int descriptor_ = -1;
-  bool owned_ = false;
+  OwnedDescriptor folder_, descriptor_;
+  bool settled_ = false;
   bool broken_pipe_ = false;
 };
 

@@ -1,9 +1,14 @@
 #include "base/atomic_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
 
 #include "base/input_file.h"
 #include "base/sha256.h"
@@ -23,6 +28,7 @@ struct AtomicFileTest : testing::Test {
   size_t files() const {
     return static_cast<size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
   }
+  void put(const std::string& file, const std::string& text) const { std::ofstream(file, std::ios::binary) << text; }
   fs::path folder;
   std::string path;
 };
@@ -66,7 +72,7 @@ TEST_F(AtomicFileTest, WritesAFullDeviceAndSaysSo) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   auto file = AtomicFile::create("/dev/full");
   ASSERT_TRUE(file.ok());
-  file->write(std::string(1 << 17, 'x'));
+  file->write(std::string(1 << 19, 'x'));
   EXPECT_FALSE(file->ok());
   const auto done = file->commit();
   ASSERT_FALSE(done.ok());
@@ -77,6 +83,154 @@ TEST_F(AtomicFileTest, NamesAMissingFolder) {
   const auto file = AtomicFile::create((folder / "none" / "out").string());
   ASSERT_FALSE(file.ok());
   EXPECT_NE(file.error().message.find("No such file or directory"), std::string::npos);
+}
+
+TEST_F(AtomicFileTest, MakesWhatADanglingLinkPointsAt) {
+  fs::create_symlink("target", folder / "middle");
+  fs::create_symlink("middle", folder / "link");
+  auto file = AtomicFile::create((folder / "link").string());
+  ASSERT_TRUE(file.ok());
+  file->write("x");
+  ASSERT_TRUE(file->commit().ok());
+  EXPECT_EQ(*read_whole_file((folder / "target").string()), "x");
+  EXPECT_TRUE(fs::is_symlink(folder / "link") && fs::is_symlink(folder / "middle"));
+  fs::create_symlink("round", folder / "round");
+  EXPECT_FALSE(AtomicFile::create((folder / "round").string()).ok());
+}
+
+TEST_F(AtomicFileTest, KeepsTheModeOfAnOldFileAndTheMaskOfANewOne) {
+  put(path, "old");
+  ASSERT_EQ(::chmod(path.c_str(), 0604), 0);
+  auto file = AtomicFile::create(path);
+  ASSERT_TRUE(file->commit().ok());
+  struct stat status {};
+  ASSERT_EQ(::stat(path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0604u);
+  const mode_t before = ::umask(027);
+  file = AtomicFile::create((folder / "new").string());
+  ::umask(before);
+  ASSERT_TRUE(file->commit().ok());
+  ASSERT_EQ(::stat((folder / "new").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0640u);
+}
+
+// Whoever may write the folder cannot make the name beforehand, and what was made by somebody is not opened.
+TEST_F(AtomicFileTest, NobodyCanGuessTheTemporaryName) {
+  std::set<std::string> names;
+  for (int i = 0; i < 20; ++i) {
+    auto file = AtomicFile::create(path);
+    ASSERT_EQ(files(), 1u);
+    const std::string name = fs::directory_iterator(folder)->path().filename().string();
+    EXPECT_EQ(name.find(std::to_string(::getpid())), std::string::npos) << name;
+    EXPECT_GE(name.size(), std::string("out.txt").size() + 16);
+    names.insert(name);
+  }
+  EXPECT_EQ(names.size(), 20u);
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(AtomicFileTest, RefusesALinkThatAnotherUserPlanted) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can make another user's link";
+  const fs::path shared = folder / "shared";
+  fs::create_directories(shared);
+  ASSERT_EQ(::chmod(shared.c_str(), 01777), 0);
+  put(path, "precious");
+  const std::string link = (shared / "out").string();
+  fs::create_symlink(path, link);
+  ASSERT_EQ(::lchown(link.c_str(), 65534, 65534), 0);
+  const auto refused = AtomicFile::create(link);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("another user's link"), std::string::npos) << refused.error().message;
+  // One's own is followed, and another user's in a folder of one's own.
+  ASSERT_EQ(::lchown(link.c_str(), 0, 0), 0);
+  EXPECT_TRUE(AtomicFile::create(link).ok());
+  ASSERT_EQ(::chmod(shared.c_str(), 0755), 0);
+  ASSERT_EQ(::lchown(link.c_str(), 65534, 65534), 0);
+  EXPECT_TRUE(AtomicFile::create(link).ok());
+  EXPECT_EQ(*read_whole_file(path), "precious");
+}
+
+TEST_F(AtomicFileTest, APipeStaysAPipe) {
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  std::string got;
+  std::thread reader([&] { got = *read_whole_file(path); });
+  {
+    auto file = AtomicFile::create(path);
+    EXPECT_TRUE(file.ok());
+    file->write("through");
+    EXPECT_EQ(file->path_of(Ending::kPartial), path);
+    EXPECT_TRUE(file->commit(Ending::kPartial).ok());
+  }
+  reader.join();
+  EXPECT_EQ(got, "through");
+  EXPECT_TRUE(fs::is_fifo(path));
+  EXPECT_EQ(files(), 1u);
+}
+
+// The shell's >> and exec 3>: the bytes go where that descriptor is.
+TEST_F(AtomicFileTest, ADescriptorIsWrittenWhereItStands) {
+  put(path, "one ");
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  ASSERT_GE(descriptor, 0);
+  for (const char* name : {"/dev/fd/", "/proc/self/fd/"}) {
+    auto file = AtomicFile::create(name + std::to_string(descriptor));
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    file->write("two ");
+    ASSERT_TRUE(file->commit().ok());
+  }
+  ::close(descriptor);
+  EXPECT_EQ(*read_whole_file(path), "one two two ");
+  EXPECT_EQ(files(), 1u);
+  EXPECT_FALSE(AtomicFile::create("/dev/fd/" + std::to_string(descriptor)).ok());
+  const int read_only = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  EXPECT_FALSE(AtomicFile::create("/dev/fd/" + std::to_string(read_only)).ok());
+  ::close(read_only);
+}
+
+TEST_F(AtomicFileTest, APartialFileLeavesTheOldOne) {
+  put(path, "old");
+  put(path + ".partial", "older");
+  auto file = AtomicFile::create(path);
+  file->write("half");
+  EXPECT_EQ(file->path_of(Ending::kWhole), path);
+  EXPECT_EQ(file->path_of(Ending::kPartial), path + ".partial");
+  ASSERT_TRUE(file->settle().ok());
+  EXPECT_EQ(*read_whole_file(path), "old");
+  ASSERT_TRUE(file->commit(Ending::kPartial).ok());
+  EXPECT_EQ(*read_whole_file(path), "old");
+  EXPECT_EQ(*read_whole_file(path + ".partial"), "half");
+  EXPECT_FALSE(file->commit().ok());
+  file = AtomicFile::create(path);
+  file->write("nothing of this");
+  ASSERT_TRUE(file->commit(Ending::kDiscard).ok());
+  EXPECT_EQ(*read_whole_file(path), "old");
+  EXPECT_EQ(files(), 2u);
+}
+
+TEST_F(AtomicFileTest, ReplacesNothingButFiles) {
+  ASSERT_EQ(::mkfifo((path + ".partial").c_str(), 0600), 0);
+  auto file = AtomicFile::create(path);
+  file->write("half");
+  const auto refused = file->commit(Ending::kPartial);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message, path + ".partial: cannot write: File exists");
+  EXPECT_TRUE(fs::is_fifo(path + ".partial"));
+  EXPECT_EQ(files(), 1u);
+  for (const std::string& name : {folder.string(), folder.string() + "/", std::string("/"), std::string()})
+    EXPECT_FALSE(AtomicFile::create(name).ok()) << name;
+}
+
+TEST_F(AtomicFileTest, LargeAndSmallPiecesStayInOrder) {
+  auto file = AtomicFile::create(path);
+  std::string want;
+  for (size_t size :
+       {size_t{1}, size_t{262143}, size_t{262144}, size_t{0}, size_t{7}, size_t{1000000}, size_t{262145}}) {
+    const std::string piece(size, static_cast<char>('a' + size % 26));
+    file->write(piece);
+    want += piece;
+  }
+  ASSERT_TRUE(file->commit().ok());
+  EXPECT_TRUE(*read_whole_file(path) == want);
 }
 
 // The vectors of FIPS 180-2, appendix B.

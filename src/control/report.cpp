@@ -49,6 +49,7 @@ Json to_json(const RunReport& report, const Router& router, const TableReport& t
                                 {"bytes", counters.bytes},
                                 {"drops", drops(counters.drops)}});
   }
+  json["partial"] = report.partial;
   json["seconds"] = report.seconds;
   json["packets_per_second"] = report.seconds > 0 ? static_cast<double>(report.packets_in) / report.seconds : 0.0;
   json["generation"] = report.generation;

@@ -37,8 +37,9 @@ struct TableLoad {
   size_t entries = 0;     // rules, routes, or next hops that lead somewhere
   size_t bytes = 0;       // of the image
   double parse_seconds = 0;
-  double build_seconds = 0;  // 0 for a compiled image
-  bool compiled = false;     // a file was an image already
+  double build_seconds = 0;        // 0 for a compiled image
+  bool compiled = false;           // a file was an image already
+  std::vector<std::string> files;  // acl: with those that are included
 };
 
 struct TableReport {

@@ -298,7 +298,9 @@ class CaptureSink final : public PacketSink {
     }
     return {};
   }
-  Result<void> commit() override { return writer_.commit(); }
+  Result<void> settle() override { return writer_.settle(); }
+  Result<void> commit(Ending ending) override { return writer_.commit(ending); }
+  std::string path_of(Ending ending) const override { return writer_.path_of(ending); }
 
  private:
   CaptureWriter writer_;
@@ -311,10 +313,27 @@ class MemorySink final : public PacketSink {
     written = records.size();
     return {};
   }
-  Result<void> commit() override { return {}; }
+  Result<void> commit(Ending) override { return {}; }
+  std::string path_of(Ending) const override { return {}; }
 };
 
 }  // namespace
+
+std::string place_of(const PacketSink* sink, const std::string& path, Ending ending) {
+  if (sink == nullptr || ending != Ending::kPartial || path == "-") return path;
+  return sink->path_of(ending);
+}
+
+Result<void> end_outputs(std::span<PacketSink* const> sinks, Ending ending) {
+  Result<void> result;
+  for (PacketSink* sink : sinks) {
+    if (sink != nullptr && result.ok()) result = sink->settle();
+  }
+  for (PacketSink* sink : sinks) {
+    if (sink != nullptr && result.ok()) result = sink->commit(ending);
+  }
+  return result;
+}
 
 Result<std::unique_ptr<BatchSource>> open_source(const PortSpec& spec, FrameCache& cache, InputSet* inputs) {
   switch (spec.type) {

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "base/atomic_file.h"
 #include "base/result.h"
 #include "batch/batch.h"
 #include "graph/element.h"
@@ -63,9 +64,18 @@ class PacketSink {
   virtual bool reads_frames() const { return true; }
   // Takes the records in order. On an error `written` says how many were taken before it.
   virtual Result<void> write(std::span<const TxRecord> records, size_t& written) = 0;
-  // Makes the output appear under its name. Without it nothing is left behind.
-  virtual Result<void> commit() = 0;
+  // As those of AtomicFile: the output is on the disk; it appears. Without `commit` nothing is left behind.
+  virtual Result<void> settle() { return {}; }
+  virtual Result<void> commit(Ending ending) = 0;
+  // Where an ending leaves the output; empty where there is none.
+  virtual std::string path_of(Ending ending) const = 0;
 };
+
+// `path`, or where the output of that path is after such an ending. nullptr: there is none.
+std::string place_of(const PacketSink* sink, const std::string& path, Ending ending);
+// Ends the outputs of a run: none appears before all are on the disk. nullptr: none. Errors: the first; what has not
+// appeared by then does not.
+Result<void> end_outputs(std::span<PacketSink* const> sinks, Ending ending);
 
 class InputSet;
 struct PackedFrames;

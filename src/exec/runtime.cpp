@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "exec/device/trace.h"
 #include "exec/egress_limiter.h"
+#include "graph/graph_files.h"
 #include "net/parse.h"
 
 namespace sluice {
@@ -361,6 +362,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
                  fmt::format("use 1 to {}", Batch::kMaxPackets));
   }
   (void)kept_runs();
+  if (auto ok = check_files(router); !ok) return std::move(ok).error();
   std::unique_ptr<Runtime> runtime(new Runtime(router, plan, options));
   Error errors;
   auto note = [&](unsigned e, const Error& error) {
@@ -419,8 +421,11 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
 
 // Fills the job with the next batch, sources in turn. False when every source is done.
 Result<bool> Runtime::read(Job& job) {
-  while (read_ < options_.max_packets &&
-         (options_.stop == nullptr || !options_.stop->load(std::memory_order_relaxed))) {
+  while (read_ < options_.max_packets) {
+    if (options_.stopped()) {
+      interrupted_ = true;
+      return false;
+    }
     size_t tried = 0;
     while (tried < sources_.size() && source_done_[next_source_]) {
       next_source_ = (next_source_ + 1) % sources_.size();
@@ -436,7 +441,11 @@ Result<bool> Runtime::read(Job& job) {
     const bool turns = sources_.size() > 1;
     job.batch.set_limit(turns ? std::min(sizer_.limit(), turn_left_) : sizer_.limit());
     for (const JobShare& share : job.shares) job.batch.clear_annotations(share.annotated);
-    if (auto ok = sources_[next_source_]->read(job.batch); !ok) return std::move(ok).error();
+    if (auto ok = sources_[next_source_]->read(job.batch); !ok) {
+      if (options_.stopped()) continue;
+      damaged_ = true;
+      return std::move(ok).error();
+    }
     const bool done = job.batch.size() == 0;
     if (done) source_done_[next_source_] = true;
     if (turns) turn_left_ -= job.batch.size();
@@ -711,7 +720,7 @@ Result<void> Runtime::run_inline() {
         reader.online();
       }
       if (!got) {
-        result = std::move(got).error();
+        if (result.ok()) result = std::move(got).error();
         more = false;
         continue;
       }
@@ -732,8 +741,8 @@ Result<void> Runtime::run_inline() {
       worker.stats().latency.record(now - job.started_ns, job.batch.size());
       job.done_ns.store(now, std::memory_order_relaxed);
       ++done;
-      if (auto ok = commit(job); !ok && result.ok()) {
-        result = std::move(ok);
+      if (auto ok = commit(job); !ok) {
+        output_failed(result, std::move(ok));
         more = false;
       }
     }
@@ -819,9 +828,8 @@ Result<void> Runtime::run_threads() {
         gate.enter();
         reader.online();
       }
-      auto ok = commit(job);
-      if (!ok && result.ok()) {
-        result = std::move(ok);
+      if (auto ok = commit(job); !ok) {
+        output_failed(result, std::move(ok));
         more = false;
       }
       ++done;
@@ -860,18 +868,20 @@ Result<void> Runtime::run(RunReport& report) {
   if (publisher_.current() == nullptr) return Error("no generation was published before the run");
   started_ns_ = now_ns();
   Result<void> result = workers_.size() == 1 ? run_inline() : run_threads();
-  if (auto drained = drain_wheels(); result.ok()) result = std::move(drained);
-  if (result.ok()) {
-    for (auto& sink : sinks_) {
-      if (sink == nullptr) continue;
-      auto ok = sink->commit();
-      if (!ok && result.ok()) result = std::move(ok);
-    }
+  if (auto drained = drain_wheels(); !drained) output_failed(result, std::move(drained));
+  // The time is that of the packets: how long a disk takes to keep what it was given is not theirs.
+  ended_ns_ = now_ns();
+  seconds_ = static_cast<double>(ended_ns_ - started_ns_) * 1e-9;
+  if (result.ok() || damaged_) {
+    ending_ = damaged_ || (interrupted_ && !options_.stop_is_end) ? Ending::kPartial : Ending::kWhole;
+    std::vector<PacketSink*> sinks;
+    for (const auto& sink : sinks_) sinks.push_back(sink.get());
+    // Not in the counters, at which another thread may be looking.
+    for (size_t s = 0; s < sinks.size(); ++s) placed_.push_back(place_of(sinks[s], sink_counters_[s].path, ending_));
+    if (auto ok = end_outputs(sinks, ending_); !ok) output_failed(result, std::move(ok));
   }
   sources_.clear();
   sinks_.clear();
-  ended_ns_ = now_ns();
-  seconds_ = static_cast<double>(ended_ns_ - started_ns_) * 1e-9;
   if (result.ok() && options_.hold) options_.hold();
   stop_devices();
   fill(report);
@@ -918,12 +928,25 @@ void Runtime::sum_up(RunReport& report, const std::vector<RunReport::Sink>& sink
   report.workers = static_cast<unsigned>(workers_.size());
 }
 
+// What an output says comes before what an input says: then nothing appears.
+void Runtime::output_failed(Result<void>& result, Result<void> why) {
+  if (result.ok() || damaged_) result = std::move(why);
+  damaged_ = false;
+  output_failed_ = true;
+  ending_ = Ending::kDiscard;
+}
+
 void Runtime::fill(RunReport& report) {
   report = {};
   for (const auto& worker : workers_) report.totals.add(worker->stats());
   report.totals.add(commit_stats_);
   if (qos_ != nullptr) report.qos = qos_->report();
-  sum_up(report, sink_counters_, last_generation_, seconds_);
+  std::vector<RunReport::Sink> sinks = sink_counters_;
+  for (size_t s = 0; s < placed_.size(); ++s) sinks[s].path = placed_[s];
+  sum_up(report, sinks, last_generation_, seconds_);
+  report.interrupted = interrupted_;
+  report.partial = ending_ == Ending::kPartial;
+  report.output_failed = output_failed_;
   for (size_t p = 0; p < ports_.size(); ++p) {
     if (ports_[p].packets != 0) report.ports[static_cast<uint16_t>(p)] = ports_[p];
   }

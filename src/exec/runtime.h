@@ -74,6 +74,9 @@ struct RunOptions {
   std::function<void(std::string_view text)> print;  // lines of Print elements, in packet order; none: they are lost
   const std::atomic<bool>* stop = nullptr;           // set from elsewhere (a signal): finish what was read, then stop
   InputSet* inputs = nullptr;                        // where sources find their captures open; else they open them
+  bool stop_is_end = false;                          // a run without another end: with `stop` it is whole
+  // Whether `stop` was asked for: then what an input says is what the signal did to it.
+  bool stopped() const { return stop != nullptr && stop->load(std::memory_order_relaxed); }
   std::shared_ptr<FrameCache> frames;                // that memory sources play; none: each runtime loads its own
   // False: every packet takes the ordinary path. For comparison: the result is the same.
   bool fast_path = true;
@@ -104,7 +107,7 @@ struct DeviceReport {
 struct RunReport {
   struct Sink {
     std::string element;
-    std::string path;
+    std::string path;  // at the end: where the output is
     uint64_t packets = 0;
     uint64_t bytes = 0;
   };
@@ -123,6 +126,10 @@ struct RunReport {
   double seconds = 0;
   uint64_t generation = 0;
   unsigned workers = 1;
+  bool interrupted = false;  // RunOptions::stop came before the end of the input
+  // Outputs are NAME.partial, because of that or of damaged input; those that are not files hold what there was.
+  bool partial = false;
+  bool output_failed = false;  // which the error of the run is about: no output has appeared
   struct BatchSize {
     uint64_t target_ns = 0;  // 0: none, or without effect
     uint32_t limit = 0;      // at the end
@@ -155,8 +162,8 @@ class Runtime {
   // Where generations come from. At least one must be published before `run`; others may follow from any other thread.
   Publisher& publisher() { return publisher_; }
 
-  // Reads all sources to their ends and commits the outputs. Errors: damaged input or an output that failed; then no
-  // output appears. The report is valid in both cases. Call once.
+  // Reads all sources to their ends and commits the outputs. Errors: damaged input, then the outputs are partial; an
+  // output that failed, then none appears. The report is valid in both cases. Call once.
   Result<void> run(RunReport& report);
 
   // The counters of a run that goes on, each thread's as of one moment, so that what is between two of them is missing
@@ -189,6 +196,7 @@ class Runtime {
   void write_out(size_t sink, std::vector<TxRecord>& records, Result<void>& result);
   void send(size_t sink, std::vector<TxRecord>& records, Result<void>& result);
   Result<void> drain_wheels();
+  void output_failed(Result<void>& result, Result<void> why);
   void make_egress_qos();
   void count_sent(size_t s, Batch& batch, Selection& rows);
   Result<void> run_inline();
@@ -248,6 +256,9 @@ class Runtime {
   std::vector<TxRecord> leaving_;    // of merged_ and of what waited, those that leave now
   std::vector<const PrintRecord*> prints_;
   BatchSizer sizer_{0, 1};
+  bool interrupted_ = false, damaged_ = false, output_failed_ = false;
+  Ending ending_ = Ending::kDiscard;
+  std::vector<std::string> placed_;  // by sink: where its output is at the end
   uint64_t read_ = 0;
   uint64_t batches_ = 0;  // that were read
   uint64_t committed_ = 0;

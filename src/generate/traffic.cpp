@@ -555,11 +555,19 @@ Result<TrafficGenerator> TrafficGenerator::create(const TrafficOptions& options)
   return TrafficGenerator(std::move(state));
 }
 
+namespace {
+
+bool stopped(const TrafficOptions& options) {
+  return options.stop != nullptr && options.stop->load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
 Result<TrafficStats> generate_traffic(const TrafficOptions& options, CaptureWriter& writer) {
   Result<TrafficGenerator> generator = TrafficGenerator::create(options);
   if (!generator.ok()) return std::move(generator).error();
   std::vector<uint8_t> frame(TrafficGenerator::kMaxFrame);
-  for (uint64_t i = 0; i < options.packets; ++i) {
+  for (uint64_t i = 0; i < options.packets && !stopped(options); ++i) {
     const FrameHeader header = generator->next(frame.data());
     if (!writer.append(header, frame.data())) return Error(writer.error());
   }
@@ -570,7 +578,7 @@ Result<TrafficStats> generate_traffic(const TrafficOptions& options, FrameStore&
   Result<TrafficGenerator> generator = TrafficGenerator::create(options);
   if (!generator.ok()) return std::move(generator).error();
   std::vector<uint8_t> frame(TrafficGenerator::kMaxFrame);
-  for (uint64_t i = 0; i < options.packets; ++i) {
+  for (uint64_t i = 0; i < options.packets && !stopped(options); ++i) {
     const FrameHeader header = generator->next(frame.data());
     if (!store.add(header, frame.data())) return Error(store.error());
   }

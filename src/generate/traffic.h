@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -68,6 +69,8 @@ struct TrafficOptions {
   std::vector<FlowRegion> regions;
   // When given, a flow's destination is a random host of a random one of these, unless its region says otherwise.
   std::vector<IpPrefix> destinations;
+
+  const std::atomic<bool>* stop = nullptr;  // generate_traffic: set from elsewhere (a signal), it ends early
 };
 
 struct TrafficStats {

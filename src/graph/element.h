@@ -96,6 +96,12 @@ struct PortSpec {
   bool stop_when_done = false;    // packet scheduler: the end of this source asks the run to stop
 };
 
+// A file that an element reads or writes, besides those of its tables and its port.
+struct FileUse {
+  std::string path;  // "-": standard input or output
+  bool output = false;
+};
+
 class HostContext;
 
 class Element {
@@ -121,6 +127,9 @@ class Element {
 
   // Tables that this element declares (kInfo, or an element with a file of its own).
   virtual std::vector<TableDeclaration> tables() const { return {}; }
+
+  // What else it reads and writes.
+  virtual std::vector<FileUse> files() const { return {}; }
 
   // Fields that must have been written before, and fields that this element writes for whatever leaves it.
   virtual StageTraits stage_traits() const { return {}; }

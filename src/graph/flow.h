@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "base/result.h"
 #include "batch/packet.h"
 
@@ -117,6 +118,9 @@ class FlowContext {
   virtual uint64_t dropped() const = 0;
   // A stage changed: it is bound anew.
   virtual Result<void> rebind() = 0;
+
+  // Within `finish`: what becomes of files that are written.
+  virtual Ending ending() const = 0;
 
   // Output for people.
   virtual void print_out(std::string_view text) = 0;

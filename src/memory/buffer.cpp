@@ -1,10 +1,7 @@
 #include "memory/buffer.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -32,31 +29,6 @@ Result<Buffer> Buffer::allocate(size_t bytes) {
   buffer.size_ = bytes;
   buffer.mapping_ = mapping;
   buffer.mapping_bytes_ = mapped;
-  return buffer;
-}
-
-Result<Buffer> Buffer::map_file(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return Error(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
-  struct stat info {};
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    close(fd);
-    return Error(fmt::format("{} is not a regular file", path));
-  }
-  if (info.st_size == 0) {
-    close(fd);
-    return Error(fmt::format("{} is empty", path));
-  }
-  const auto bytes = static_cast<size_t>(info.st_size);
-  void* mapping = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-  const int map_errno = errno;
-  close(fd);
-  if (mapping == MAP_FAILED) return Error(fmt::format("cannot map {}: {}", path, std::strerror(map_errno)));
-  Buffer buffer;
-  buffer.data_ = static_cast<std::byte*>(mapping);
-  buffer.size_ = bytes;
-  buffer.mapping_ = mapping;
-  buffer.mapping_bytes_ = bytes;
   return buffer;
 }
 

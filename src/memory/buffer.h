@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <utility>
 
 #include "base/result.h"
@@ -25,8 +24,6 @@ class Buffer {
 
   // Errors: out of address space or memory, with the size asked for.
   static Result<Buffer> allocate(size_t bytes);
-  // Maps a whole file read-only and private. Errors: cannot open, not a regular file, empty, cannot map.
-  static Result<Buffer> map_file(const std::string& path);
 
   std::byte* data() { return data_; }
   const std::byte* data() const { return data_; }

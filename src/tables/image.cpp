@@ -8,12 +8,15 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/atomic_file.h"
 #include "base/input_file.h"
 #include "net/flow_key.h"
 
 namespace sluice {
 
-uint64_t image_checksum(std::span<const std::byte> bytes) {
+namespace {
+
+uint64_t sum_of(std::span<const std::byte> bytes) {
   uint64_t lane[4] = {0x9e3779b97f4a7c15ull, 0xbf58476d1ce4e5b9ull, 0x94d049bb133111ebull, 0x2545f4914f6cdd1dull};
   size_t i = 0;
   for (; i + 32 <= bytes.size(); i += 32) {
@@ -26,6 +29,14 @@ uint64_t image_checksum(std::span<const std::byte> bytes) {
   }
   for (; i < bytes.size(); ++i) lane[0] = (lane[0] ^ static_cast<uint64_t>(bytes[i])) * 0x100000001b3ull;
   return mix64(lane[0] ^ mix64(lane[1] ^ mix64(lane[2] ^ mix64(lane[3] ^ bytes.size()))));
+}
+
+}  // namespace
+
+uint64_t image_checksum(const ImageHeader& header, std::span<const std::byte> rest) {
+  ImageHeader summed = header;
+  summed.checksum = 0;
+  return mix64(sum_of(rest) ^ mix64(sum_of(std::as_bytes(std::span(&summed, 1)))));
 }
 
 const ImageSection* Image::find(SectionTag tag) const {
@@ -93,7 +104,7 @@ Result<void> Image::check(std::span<const std::byte> bytes, ImageKind kind, std:
       return fail(fmt::format("section {} lies outside the image", i));
     }
   }
-  if (image_checksum(bytes.subspan(sizeof header)) != header.checksum) return fail("checksum mismatch");
+  if (image_checksum(header, bytes.subspan(sizeof header)) != header.checksum) return fail("checksum mismatch");
   return {};
 }
 
@@ -157,25 +168,10 @@ Result<Image> Image::from_bytes(std::span<const std::byte> bytes, ImageKind kind
 }
 
 Result<void> Image::write(const std::string& path) const {
-  const std::string aside = fmt::format("{}.tmp.{}", path, getpid());
-  const int fd = ::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return Error(fmt::format("cannot write {}: {}", aside, std::strerror(errno)));
-  size_t done = 0;
-  bool failed = false;
-  while (done < buffer_.size() && !failed) {
-    const ssize_t n = ::write(fd, buffer_.data() + done, std::min<size_t>(buffer_.size() - done, size_t{1} << 26));
-    if (n < 0 && errno == EINTR) continue;
-    failed = n <= 0;
-    if (!failed) done += static_cast<size_t>(n);
-  }
-  int code = failed ? errno : 0;
-  if (::close(fd) != 0 && code == 0) code = errno;
-  if (code == 0 && ::rename(aside.c_str(), path.c_str()) != 0) code = errno;
-  if (code != 0) {
-    ::unlink(aside.c_str());
-    return Error(fmt::format("cannot write {}: {}", path, std::strerror(code)));
-  }
-  return {};
+  auto file = AtomicFile::create(path);
+  if (!file.ok()) return std::move(file).error();
+  file->write({reinterpret_cast<const char*>(buffer_.data()), buffer_.size()});
+  return file->commit();
 }
 
 size_t ImageBuilder::add(SectionTag tag, std::string_view algorithm, uint32_t layout_version, size_t bytes) {
@@ -215,7 +211,7 @@ std::span<std::byte> ImageBuilder::data(size_t index) {
 
 Image ImageBuilder::finish() {
   auto* header = reinterpret_cast<ImageHeader*>(image_.buffer_.data());
-  header->checksum = image_checksum(image_.bytes().subspan(sizeof(ImageHeader)));
+  header->checksum = image_checksum(*header, image_.bytes().subspan(sizeof(ImageHeader)));
   return std::move(image_);
 }
 

@@ -32,7 +32,7 @@ struct ImageHeader {
   uint64_t total_bytes;
   uint32_t section_count;
   uint32_t reserved0;
-  uint64_t checksum;  // of every byte from offset 64 on
+  uint64_t checksum;  // of every byte but its own
   uint8_t reserved[24];
 };
 static_assert(sizeof(ImageHeader) == 64 && std::is_trivially_copyable_v<ImageHeader>);
@@ -67,7 +67,7 @@ class PatchLog;
 class Image {
  public:
   static constexpr char kMagic[9] = "SLUICEIM";
-  static constexpr uint32_t kFormatVersion = 1;
+  static constexpr uint32_t kFormatVersion = 2;             // 1: the checksum left the header out
   static constexpr uint64_t kMaxBytes = uint64_t{1} << 36;  // of an image that is read
 
   Image() = default;
@@ -76,14 +76,15 @@ class Image {
   static Result<bool> is_next(InputFile& file);
   // What kind the image says it is, which stays unread; its reader checks the rest.
   static Result<uint32_t> next_kind(InputFile& file);
-  // Reads an image, to the end of the input. Errors: those of the input; not an image, wrong version or kind,
-  // truncated, checksum mismatch, sections out of range; out of memory.
+  // Reads an image, to the end of the input, which is never looked at again: whoever writes over a file changes nothing
+  // here. Errors: those of the input; not an image, wrong version or kind, truncated, checksum mismatch, sections out of
+  // range; out of memory.
   static Result<Image> read(InputFile& file, ImageKind kind);
   static Result<Image> open(const std::string& path, ImageKind kind);
   // The same checks over bytes in memory (for tests and fuzzing); copies them.
   static Result<Image> from_bytes(std::span<const std::byte> bytes, ImageKind kind);
 
-  // Writes beside `path` and renames, so that no reader ever sees half an image.
+  // Through an AtomicFile: no reader ever sees half an image.
   Result<void> write(const std::string& path) const;
 
   ImageKind kind() const { return static_cast<ImageKind>(header().kind); }
@@ -134,8 +135,9 @@ class ImageBuilder {
   Image image_;
 };
 
-// The checksum of images: 64-bit, four independent lanes so that 64 MiB cost a few milliseconds.
-uint64_t image_checksum(std::span<const std::byte> bytes);
+// The checksum of an image, of its header and of what follows it: 64-bit, four independent lanes so that 64 MiB cost a
+// few milliseconds.
+uint64_t image_checksum(const ImageHeader& header, std::span<const std::byte> rest);
 
 // A typed pointer into a section, or nullptr when [offset, offset + count * sizeof(T)) does not fit or is misaligned.
 template <typename T>

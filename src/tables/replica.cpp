@@ -148,7 +148,7 @@ Result<Image> ImageReplicas::seal() const {
   auto copy = copy_of(*master_);
   if (!copy) return copy;
   auto* header = reinterpret_cast<ImageHeader*>(copy->buffer_.data());
-  header->checksum = image_checksum(copy->bytes().subspan(sizeof(ImageHeader)));
+  header->checksum = image_checksum(*header, copy->bytes().subspan(sizeof(ImageHeader)));
   return copy;
 }
 

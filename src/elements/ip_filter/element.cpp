@@ -60,6 +60,7 @@ class IpFilter final : public Element {
   std::optional<unsigned> output_count() const override { return outputs_; }
   bool output_optional(unsigned) const override { return false; }
   ElementKind kind() const override { return ElementKind::kStage; }
+  std::vector<FileUse> files() const override { return files_; }
   StageTraits stage_traits() const override { return traits_; }
 
   std::vector<TableDeclaration> tables() const override {
@@ -117,6 +118,7 @@ class IpFilter final : public Element {
       return;
     }
     const std::string file = unquote(text.substr(words[1].offset, words[1].length)).value_or(std::string());
+    files_.push_back({file, false});
     std::error_code ignored;
     auto contents = std::filesystem::is_regular_file(file, ignored)
                         ? read_text_file(file, kMaxFileBytes)
@@ -168,6 +170,7 @@ class IpFilter final : public Element {
   }
 
   bool actions_;
+  std::vector<FileUse> files_;
   unsigned outputs_ = 0;
   std::vector<PatternStep> steps_;
   PatternStage stage_;

@@ -36,6 +36,7 @@ class Qos final : public FlowElement {
   void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
     if (!arguments.has("TABLE")) return;
     const std::string& path = arguments.get_string("TABLE");
+    files_.push_back({path, false});
     auto file = InputFile::open(path);
     auto text = file.ok() ? file->table() : Result<std::string>(file.error());
     auto model = text.ok() ? parse_qos(*text, path) : Result<QosModel>(std::move(text).error());
@@ -46,6 +47,7 @@ class Qos final : public FlowElement {
     if (model.error().diagnostics.empty()) diagnostics.add(arguments.error_at("TABLE", model.error().message));
     for (const Diagnostic& d : model.error().diagnostics) diagnostics.add(d);
   }
+  std::vector<FileUse> files() const override { return files_; }
   StageTraits stage_traits() const override { return {kFieldFrame | kFieldL3 | kFieldMark, kFieldFrame | kFieldPaint}; }
   Result<void> start(FlowContext& context) override {
     port_ = std::make_unique<PortQos<PacketBox>>(model_, context.now_ns());
@@ -110,6 +112,7 @@ class Qos final : public FlowElement {
     return out;
   }
 
+  std::vector<FileUse> files_;
   QosModel model_ = QosModel::three_priorities();
   std::unique_ptr<PortQos<PacketBox>> port_;
 };

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <optional>
 
+#include "base/atomic_file.h"
 #include "base/input_file.h"
 #include "elements/flow_element.h"
 #include "elements/ip_input/stage.h"
@@ -103,6 +104,7 @@ class FromSummary final : public FlowElement {
     protocol_ = static_cast<uint8_t>(arguments.get_uint("PROTO"));
     read_fields(arguments, diagnostics, &fields_);
   }
+  std::vector<FileUse> files() const override { return {{path_, false}}; }
   StageTraits stage_traits() const override {
     return {0, kFieldExtent | kFieldL3 | kFieldKey | kFieldDestination | kFieldPaint};
   }
@@ -205,10 +207,12 @@ class ToSummary final : public FlowElement {
     read_fields(arguments, diagnostics, &fields_);
     if (fields_.empty()) fields_ = {SummaryField::kSource, SummaryField::kDestination};
   }
+  std::vector<FileUse> files() const override { return {{path_, true}}; }
   Result<void> start(FlowContext& context) override {
     if (path_ != "-") {
-      file_.open(path_, std::ios::binary | std::ios::trunc);
-      if (!file_) return Error(fmt::format("cannot write '{}'", path_));
+      auto file = AtomicFile::create(path_);
+      if (!file.ok()) return std::move(file).error();
+      file_ = std::move(*file);
     }
     std::string names;
     for (const SummaryField field : fields_) names += fmt::format(" {}", summary_name(field));
@@ -235,12 +239,9 @@ class ToSummary final : public FlowElement {
     push(context, 0, std::move(packet));
     return true;
   }
-  Result<void> finish(FlowContext&) override {
-    if (path_ != "-") {
-      file_.flush();
-      if (!file_) return Error(fmt::format("'{}' cannot be written", path_));
-    }
-    return {};
+  Result<void> finish(FlowContext& context) override {
+    if (path_ == "-") return {};
+    return file_.commit(context.ending());
   }
 
  private:
@@ -248,12 +249,14 @@ class ToSummary final : public FlowElement {
     if (path_ == "-") {
       context.print_out(text);
     } else {
-      file_ << text;
+      file_.write(text);
+      // A full disk ends the run now.
+      if (!file_.ok()) context.end();
     }
   }
 
   std::string path_;
-  std::ofstream file_;
+  AtomicFile file_;
   std::vector<SummaryField> fields_;
   bool bad_packets_ = false;
 };

@@ -138,6 +138,7 @@ Result<ImagePointer> load_acl(const TableDeclaration& d, TableLoad& load, TableM
   if (!load.compiled) {
     auto rules = d.files.empty() ? parse_native_rules(d.text, d.name) : read_rules(d, *opened);
     if (!rules) return std::move(rules).error();
+    load.files = rules->files;
     load.parse_seconds = clock.lap();
     load.asked = d.algorithm.empty() ? kDefaultAclAlgorithm : d.algorithm;
     image = share(build_acl(*rules, load.asked));

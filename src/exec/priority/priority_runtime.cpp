@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "graph/graph_files.h"
 #include "qos/frame_class.h"
 
 namespace sluice {
@@ -144,6 +145,7 @@ Result<std::unique_ptr<PriorityRuntime>> PriorityRuntime::create(const Router& r
                                                                  const PriorityOptions& options) {
   if (auto ok = check(router, plan, options); !ok) return std::move(ok).error();
   auto shares = checked_shares(options);
+  if (auto ok = check_files(router); !ok) return std::move(ok).error();
   Error errors;
   std::unique_ptr<PriorityRuntime> made(new PriorityRuntime(router, plan, options, std::move(*shares)));
   const auto note = [&](unsigned e, const Error& error) {
@@ -300,8 +302,11 @@ Result<void> PriorityRuntime::take_packets(unsigned source, uint64_t read_ns) {
 // One read, of sources in turn. False: there is nothing more.
 Result<bool> PriorityRuntime::read() {
   const RunOptions& o = options_.run;
-  while (packets_read_ < o.max_packets && !failed_.load(std::memory_order_relaxed) &&
-         (o.stop == nullptr || !o.stop->load(std::memory_order_relaxed))) {
+  while (packets_read_ < o.max_packets && !failed_.load(std::memory_order_relaxed)) {
+    if (o.stopped()) {
+      interrupted_ = true;
+      return false;
+    }
     uint64_t arrived_ns = now_ns();
     hand_on_due(arrived_ns);
     uint64_t most = std::min<uint64_t>(o.batch, o.max_packets - packets_read_);
@@ -329,7 +334,11 @@ Result<bool> PriorityRuntime::read() {
     const auto source = static_cast<unsigned>(next_source_);
     next_source_ = (next_source_ + 1) % sources_.size();
     read_.set_limit(static_cast<uint32_t>(most));
-    if (auto ok = sources_[source]->read(read_); !ok) return std::move(ok).error();
+    if (auto ok = sources_[source]->read(read_); !ok) {
+      if (o.stopped()) continue;
+      damaged_ = true;
+      return std::move(ok).error();
+    }
     if (read_.size() == 0) {
       source_done_[source] = true;
       continue;
@@ -489,17 +498,28 @@ Result<void> PriorityRuntime::run(PriorityReport& report) {
     ready_.notify_all();
     reader.offline();
   }
-  if (result.ok()) result = std::move(output_);
-  if (result.ok()) {
-    for (auto& sink : sinks_) {
-      if (sink == nullptr) continue;
-      auto ok = sink->commit();
-      if (!ok && result.ok()) result = std::move(ok);
+  seconds_ = static_cast<double>(now_ns() - begin_ns_) * 1e-9;
+  // What an output says comes before what an input says: then nothing appears.
+  if (!output_.ok() && (result.ok() || damaged_)) {
+    result = std::move(output_);
+    damaged_ = false;
+    output_failed_ = true;
+  }
+  if (result.ok() || damaged_) {
+    ending_ = damaged_ || (interrupted_ && !options_.run.stop_is_end) ? Ending::kPartial : Ending::kWhole;
+    std::vector<PacketSink*> sinks;
+    for (size_t s = 0; s < sinks_.size(); ++s) {
+      sinks.push_back(sinks_[s].get());
+      sink_names_[s].path = place_of(sinks[s], sink_names_[s].path, ending_);
+    }
+    if (auto ok = end_outputs(sinks, ending_); !ok) {
+      result = std::move(ok);
+      output_failed_ = true;
+      ending_ = Ending::kDiscard;
     }
   }
   sources_.clear();
   sinks_.clear();
-  seconds_ = static_cast<double>(now_ns() - begin_ns_) * 1e-9;
   if (result.ok() && options_.run.hold) options_.run.hold();
   fill(report);
   return result;
@@ -542,6 +562,9 @@ void PriorityRuntime::fill(PriorityReport& report) {
     run.packets_out += sinks[s].packets;
     run.bytes_out += sinks[s].bytes;
   }
+  run.interrupted = interrupted_;
+  run.partial = ending_ == Ending::kPartial;
+  run.output_failed = output_failed_;
   run.seconds = seconds_;
   run.generation = last_generation_;
   run.workers = static_cast<unsigned>(workers_.size());

@@ -123,6 +123,8 @@ class PriorityRuntime {
   alignas(64) std::atomic<uint32_t> freed_{0};  // changes with every commit
   std::atomic<bool> closed_{false};             // no chunk will come
   std::atomic<bool> failed_{false};
+  bool interrupted_ = false, damaged_ = false, output_failed_ = false;
+  Ending ending_ = Ending::kDiscard;
   // Sinks that read frames, limits and lines are shared by the classes: one committing thread at a time.
   std::mutex egress_;
   std::vector<Limited> limiters_;

@@ -21,6 +21,7 @@
 #include "exec/ports.h"
 #include "graph/click/print.h"
 #include "graph/flow.h"
+#include "graph/graph_files.h"
 
 namespace sluice {
 namespace {
@@ -52,10 +53,17 @@ Result<std::unique_ptr<SchedulerGraph>> load_scheduler_graph(std::string_view te
   if (!graph.ok()) return std::move(graph).error();
   auto router = build_router(*graph, registry, text);
   if (!router.ok()) return std::move(router).error();
+  if (auto ok = check_files(*router); !ok.ok()) return std::move(ok).error();
   auto made = std::make_unique<SchedulerGraph>();
   made->router = std::move(*router);
-  auto tables = load_tables(made->router);
+  TableReport report;
+  auto tables = load_tables(made->router, {}, &report);
   if (!tables.ok()) return std::move(tables).error();
+  RunFiles included;
+  for (const TableLoad& load : report.loads) {
+    for (const std::string& file : load.files) included.input(fmt::format("table '{}'", load.name), file);
+  }
+  if (auto ok = check_files(made->router, std::move(included)); !ok.ok()) return std::move(ok).error();
   made->tables = std::move(*tables);
   return made;
 }
@@ -117,6 +125,7 @@ struct Scheduler::Impl {
   Result<void> start();
   Result<void> loop();
   void run_task(unsigned index);
+  RunFiles files_besides(const Router& next) const;
   void wake_tasks();
   void fire(const Timer& timer);
   bool rest();
@@ -125,8 +134,19 @@ struct Scheduler::Impl {
   void packet_comes(uint64_t timestamp_ns);
   void ask_stop(bool gently = false);
   void fail(Error why) {
-    if (failure.message.empty()) failure = std::move(why);
+    if (failure.message.empty() || damaged) failure = std::move(why);
+    damaged = false;
     ended = true;
+  }
+  void fail_output(Error why) {
+    output_failed |= failure.message.empty() || damaged;
+    fail(std::move(why));
+  }
+  void fail_input(Error why) {
+    // What a signal does to a read is no damage.
+    if (ended || (options.stop != nullptr && options.stop->load(std::memory_order_relaxed))) return;
+    fail(std::move(why));
+    damaged = true;
   }
 
   struct Found {
@@ -152,6 +172,7 @@ struct Scheduler::Impl {
     std::unique_ptr<PacketSink> port;
   };
   std::vector<Retired> retired;
+  RunFiles past;  // files of the run that are not this graph's
   std::map<std::string, unsigned, std::less<>> by_name;
   WorkerStats stats;
   std::vector<EgressLimiter> limiters;
@@ -173,6 +194,9 @@ struct Scheduler::Impl {
   bool ended = false;
   bool replaced = false;   // another graph is to follow
   bool idle_told = false;  // a driver script was told that nothing can happen any more, and nothing has happened since
+  bool interrupted = false;
+  bool damaged = false, output_failed = false;  // `failure` is about an input, about an output
+  Ending ending = Ending::kWhole;
   Error failure;
 };
 
@@ -279,6 +303,7 @@ class Scheduler::Node final : public FlowContext {
     return sum;
   }
   Result<void> rebind() override { return impl_.bind_one(index_); }
+  Ending ending() const override { return impl_.ending; }
   void print_out(std::string_view text) override {
     if (impl_.options.print_out) impl_.options.print_out(text);
   }
@@ -421,7 +446,7 @@ class Scheduler::Node final : public FlowContext {
     }
     const TxRecord record{p.bytes(), packet->timestamp_ns, p.length(), p.wire_length(), 0, 0, p.port, p.limiter};
     size_t written = 0;
-    if (auto ok = port_->write({&record, 1}, written); !ok.ok()) impl_.fail(std::move(ok).error());
+    if (auto ok = port_->write({&record, 1}, written); !ok.ok()) impl_.fail_output(std::move(ok).error());
     if (written == 1) {
       sent(std::move(packet));
     } else {
@@ -435,7 +460,7 @@ class Scheduler::Node final : public FlowContext {
       row_ = 0;
       if (auto ok = source_->read(*batch_); !ok.ok()) {
         batch_->clear();
-        impl_.fail(std::move(ok).error());
+        impl_.fail_input(std::move(ok).error());
       }
       source_done_ = batch_->size() == 0;
       if (source_done_ && element_.port().stop_when_done) stop();
@@ -632,6 +657,7 @@ Scheduler::Impl::Impl(Router& r, const SchedulerOptions& o, FlowPool& p, Schedul
       std::none_of(router.elements.begin(), router.elements.end(),
                    [](const auto& element) { return element->kind() == ElementKind::kFlow; }) &&
       std::none_of(router.connections.begin(), router.connections.end(), [](const auto& c) { return c.pull; });
+  past = before == nullptr ? options.files : before->files_besides(router);
   if (before != nullptr) {
     simulated_ns = before->simulated_ns;
     limiters = before->limiters;
@@ -770,6 +796,28 @@ Result<void> Scheduler::Impl::bind(const TableSet& given) {
   errors.message =
       fmt::format("{} element{} cannot be bound", errors.diagnostics.size(), errors.diagnostics.size() == 1 ? "" : "s");
   return errors;
+}
+
+// What the run has read and written so far, without those outputs with which `next` goes on: its own must be none of
+// it.
+RunFiles Scheduler::Impl::files_besides(const Router& next) const {
+  RunFiles files = past;
+  for (const auto& node : nodes) {
+    Element& element = node->element_;
+    RunFiles own;
+    add_files(element, own);
+    for (const RunFiles::File& file : own.files()) {
+      const bool output = file.use == RunFiles::File::Use::kOutput;
+      const bool stays = output && std::any_of(next.elements.begin(), next.elements.end(), [&](const auto& other) {
+                           return element.kind() == ElementKind::kSink
+                                      ? other->kind() == ElementKind::kSink && other->port().path == file.path
+                                      : other->name == element.name && goes_on(element, *other);
+                         });
+      if (stays) continue;
+      output ? files.output(file.who, file.path) : files.input(file.who, file.path);
+    }
+  }
+  return files;
 }
 
 // The sink whose port writes to `path` and which the next graph may not have; kNobody: none.
@@ -919,7 +967,10 @@ bool Scheduler::Impl::rest() {
 
 Result<void> Scheduler::Impl::loop() {
   while (!ended && !replaced) {
-    if (options.stop != nullptr && options.stop->load(std::memory_order_relaxed)) break;
+    if (options.stop != nullptr && options.stop->load(std::memory_order_relaxed)) {
+      interrupted = true;
+      break;
+    }
     if (owner.asked_->waiting.load(std::memory_order_relaxed)) {
       owner.asked_->serve();
       continue;
@@ -1081,6 +1132,7 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(Router& router, const Table
   std::unique_ptr<Scheduler> scheduler(new Scheduler(std::make_unique<Asked>()));
   scheduler->impl_ = std::make_unique<Impl>(router, options, *scheduler->pool_, *scheduler, nullptr);
   Impl& impl = *scheduler->impl_;
+  if (auto ok = check_files(router, options.files); !ok.ok()) return std::move(ok).error();
   if (auto ok = impl.bind(tables); !ok.ok()) return std::move(ok).error();
   if (auto ok = impl.open_ports(nullptr); !ok.ok()) return std::move(ok).error();
   if (auto ok = impl.start(); !ok.ok()) return std::move(ok).error();
@@ -1088,6 +1140,7 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(Router& router, const Table
 }
 
 Result<void> Scheduler::swap(std::unique_ptr<SchedulerGraph> next) {
+  if (auto ok = check_files(next->router, impl_->files_besides(next->router)); !ok.ok()) return ok;
   auto impl = std::make_unique<Impl>(next->router, impl_->options, *pool_, *this, impl_.get());
   if (auto ok = impl->bind(next->tables); !ok.ok()) return ok;
   if (auto ok = impl->open_ports(impl_.get()); !ok.ok()) return ok;
@@ -1160,7 +1213,9 @@ void Scheduler::Impl::follow(Impl& before) {
       if (node->kin_ == e && node->flow_ != nullptr) node->flow_->take(*node, *old.flow_);
     }
     gone.drops[static_cast<size_t>(DropReason::kGraphChanged)] += old.flow_->held();
-    if (auto ok = old.flow_->finish(old); !ok.ok()) fail(std::move(ok).error());
+    if (auto ok = old.flow_->finish(old); !ok.ok()) {
+      old.element_.files().empty() ? fail(std::move(ok).error()) : fail_output(std::move(ok).error());
+    }
   }
   // Timers of elements that go on.
   for (; !before.timers.empty(); before.timers.pop()) {
@@ -1204,17 +1259,39 @@ Result<void> Scheduler::run(RunReport& report) {
   }
   Impl& impl = *impl_;
   asked_->close();
+  Ending& ending = impl.ending;
+  const auto failed = [&](Result<void> why, bool output) {
+    if (result.ok() || impl.damaged) {
+      result = std::move(why);
+      impl.output_failed = output;
+    }
+    impl.damaged = false;
+    ending = Ending::kDiscard;
+  };
+  if (!result.ok()) {
+    ending = impl.damaged ? Ending::kPartial : Ending::kDiscard;
+  } else if (impl.interrupted && !impl.options.stop_is_end) {
+    ending = Ending::kPartial;
+  }
+  // No output appears before all ports are on the disk.
+  std::vector<PacketSink*> sinks;
+  for (auto& node : impl.nodes) sinks.push_back(node->port_.get());
+  for (Impl::Retired& r : impl.retired) sinks.push_back(r.port.get());
+  for (PacketSink* sink : sinks) {
+    if (sink == nullptr || ending == Ending::kDiscard) continue;
+    if (auto ok = sink->settle(); !ok.ok()) failed(std::move(ok), true);
+  }
   for (auto& node : impl.nodes) {
     if (node->flow_ == nullptr) continue;
-    if (auto ok = node->flow_->finish(*node); !ok.ok() && result.ok()) result = std::move(ok).error();
+    if (auto ok = node->flow_->finish(*node); !ok.ok()) failed(std::move(ok), !node->element_.files().empty());
   }
-  for (auto& node : impl.nodes) {
-    if (node->port_ != nullptr && result.ok()) result = node->port_->commit();
-  }
-  for (Impl::Retired& r : impl.retired) {
-    if (r.port != nullptr && result.ok()) result = r.port->commit();
+  if (ending != Ending::kDiscard) {
+    if (auto ok = end_outputs(sinks, ending); !ok.ok()) failed(std::move(ok), true);
   }
   report = this->report();
+  report.interrupted = impl.interrupted;
+  report.partial = ending == Ending::kPartial;
+  report.output_failed = impl.output_failed;
   report.seconds = static_cast<double>(sluice::now_ns() - started) / 1e9;
   if (result.ok() && report.queued != pool_->live()) {
     return Error(fmt::format("{} packets are held, but queues know of {}", pool_->live(), report.queued));
@@ -1245,9 +1322,13 @@ RunReport Scheduler::report() const {
   for (const auto& node : impl.nodes) {
     if (node->flow_ != nullptr) report.queued += node->flow_->held();
     if (node->port_ == nullptr && node->sent_.packets == 0) continue;
-    sent({node->element_.name, node->element_.port().path, node->sent_.packets, node->sent_.bytes});
+    sent({node->element_.name, place_of(node->port_.get(), node->element_.port().path, impl.ending),
+          node->sent_.packets, node->sent_.bytes});
   }
-  for (const Impl::Retired& r : impl.retired) sent(r.sink);
+  for (const Impl::Retired& r : impl.retired) {
+    sent(r.sink);
+    report.sinks.back().path = place_of(r.port.get(), r.sink.path, impl.ending);
+  }
   report.generation = swaps_ + 1;
   return report;
 }

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "base/run_files.h"
 #include "exec/runtime.h"
 #include "graph/flow.h"
 #include "graph/router.h"
@@ -41,6 +42,9 @@ struct SchedulerOptions {
   // Reads the graph that is written to the handler `hotconfig`. None: there is no such handler.
   std::function<Result<std::unique_ptr<SchedulerGraph>>(std::string_view text)> load;
   InputSet* inputs = nullptr;  // where sources find their captures open; else they open them
+  bool stop_is_end = false;  // a run without another end: with `stop` it is whole
+  // What the run reads and writes besides what graphs do.
+  RunFiles files;
   // The run lasts until somebody asks for its end, although nothing can happen any more: other threads may call
   // Scheduler::ask.
   bool stay = false;
@@ -49,22 +53,24 @@ struct SchedulerOptions {
 class Scheduler {
  public:
   // `router` outlives the scheduler, and nobody else uses its elements. Binds all stages, opens all ports and
-  // starts all elements, in graph order. Errors: each stage that cannot be bound, each port that cannot be opened, the
-  // first element that cannot start.
+  // starts all elements, in graph order. Errors: outputs that are other files of the run, too; each stage that cannot
+  // be bound, each port that cannot be opened, the first element that cannot start.
   static Result<std::unique_ptr<Scheduler>> create(Router& router, const TableSet& tables,
                                                    const SchedulerOptions& options);
   ~Scheduler();
 
-  // Until somebody asks for the end, or nothing can happen any more; then outputs appear. Errors: damaged input, an
-  // output that failed (no output appears then), a script that ended with an error. The report is valid in all cases.
+  // Until somebody asks for the end, or nothing can happen any more; then outputs appear. Errors: damaged input, then
+  // the outputs are partial; an output that failed, a script that ended with an error, then none appears. The report is
+  // valid in all cases.
   Result<void> run(RunReport& report);
 
   // Replaces the graph, once what runs now is done, so between two tasks. An element of the same name, class,
   // configuration and ports goes on as it is, with all it holds: packets, tokens, places in scripts and files; another
   // one of the same name and class takes what it can (Flow::take); counters follow names. A port goes on where the new
   // graph has the same. What else was held is dropped as graph-changed, so that every packet stays accounted for. What
-  // can fail is done before: on errors (stages, ports, elements that cannot start) the old graph runs on untouched.
-  // From the thread of `run`, within a handler, a task or `ask`; or before `run`.
+  // can fail is done before: on errors (outputs that are files of this graph or of one before, stages, ports, elements
+  // that cannot start) the old graph runs on untouched. From the thread of `run`, within a handler, a task or `ask`; or
+  // before `run`.
   Result<void> swap(std::unique_ptr<SchedulerGraph> next);
   // How many times it was replaced.
   uint64_t swaps() const;

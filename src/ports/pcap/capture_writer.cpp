@@ -1,27 +1,27 @@
 #include "ports/pcap/capture_writer.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <pcap/pcap.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <climits>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <utility>
 #include <vector>
 
 namespace sluice {
 namespace {
 
-constexpr size_t kStreamBuffer = 1 << 20;
+// Headers of a classic pcap file, in the byte order of the machine that writes (the magic tells readers).
+// Source: draft-ietf-opsawg-pcap.
+struct FileHeader {
+  uint32_t magic;
+  uint16_t major = 2, minor = 4;
+  uint32_t reserved[2] = {};
+  uint32_t snaplen;
+  uint32_t link_type = DLT_EN10MB;
+};
+static_assert(sizeof(FileHeader) == 24);
+constexpr uint32_t kMicrosecondMagic = 0xa1b2c3d4, kNanosecondMagic = 0xa1b23c4d;
 
-// The record header of a classic pcap file, in the byte order of the machine that writes (its magic tells readers).
 struct RecordHeader {
   uint32_t seconds;
   uint32_t fraction;  // nanoseconds or microseconds
@@ -30,66 +30,60 @@ struct RecordHeader {
 };
 static_assert(sizeof(RecordHeader) == 16);
 
+// A gzip stream into a file.
+class Gzip {
+ public:
+  Gzip() { ok_ = deflateInit2(&stream_, 6, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK; }
+  ~Gzip() {
+    if (ok_) deflateEnd(&stream_);
+  }
+  Gzip(const Gzip&) = delete;
+  Gzip& operator=(const Gzip&) = delete;
+  bool ok() const { return ok_; }  // false: no memory
+
+  void write(AtomicFile& to, const void* data, size_t bytes, int flush = Z_NO_FLUSH) {
+    stream_.next_in = static_cast<Bytef*>(const_cast<void*>(data));
+    stream_.avail_in = static_cast<uInt>(bytes);
+    int code = Z_OK;
+    do {
+      stream_.next_out = out_.data();
+      stream_.avail_out = static_cast<uInt>(out_.size());
+      code = deflate(&stream_, flush);
+      to.write({reinterpret_cast<const char*>(out_.data()), out_.size() - stream_.avail_out});
+    } while (stream_.avail_out == 0 || (flush == Z_FINISH && code == Z_OK));
+  }
+  void finish(AtomicFile& to) { write(to, nullptr, 0, Z_FINISH); }
+
+ private:
+  z_stream stream_{};
+  std::vector<Bytef> out_ = std::vector<Bytef>(64 * 1024);
+  bool ok_ = false;
+};
+
 }  // namespace
 
 struct CaptureWriter::State {
-  std::string path;       // as given
-  std::string target;     // where the finished file goes; empty when written directly
-  std::string temporary;  // exists until renamed or removed
-  std::vector<char> buffer;
-  gzFile gzip = nullptr;
-  FILE* stream = nullptr;
-  pcap_t* pcap = nullptr;
+  AtomicFile file;
+  std::unique_ptr<Gzip> gzip;
   bool nanosecond = true;
   uint32_t snaplen = 0;
   uint64_t packets = 0;
   bool failed = false;
-  bool closed = false;
+  bool closed = false;  // settled: nothing more is appended
+  bool committed = false;
   Error failure;
 
-  ~State() {
-    close_stream();
-    if (pcap != nullptr) pcap_close(pcap);
-    if (!temporary.empty()) unlink(temporary.c_str());
-  }
-
-  static ssize_t write_gzip(void* cookie, const char* data, size_t bytes) {
-    auto* self = static_cast<State*>(cookie);
-    const int written = gzwrite(self->gzip, data, static_cast<unsigned>(std::min<size_t>(bytes, 1u << 30)));
-    if (written <= 0) {
-      int code = 0;
-      gzerror(self->gzip, &code);
-      if (code != Z_ERRNO) errno = EIO;
-      return 0;  // what stdio takes for an error of a cookie
-    }
-    return written;
-  }
-  static int close_gzip(void* cookie) {
-    auto* self = static_cast<State*>(cookie);
-    const int code = gzclose_w(std::exchange(self->gzip, nullptr));
-    if (code == Z_OK) return 0;
-    if (code != Z_ERRNO) errno = EIO;
-    return -1;
-  }
-
-  bool close_stream() {
-    if (stream == nullptr) return true;
-    return std::fclose(std::exchange(stream, nullptr)) == 0;
-  }
-
-  bool fail(std::string what, std::string hint = {}) {
-    if (!failed) failure = Error(std::move(what), std::move(hint));
+  bool fail(Error why) {
+    if (!failed) failure = std::move(why);
     failed = true;
     return false;
   }
-  bool fail_write(int code) {
-    return fail(fmt::format("cannot write {}: {}", path, std::strerror(code)),
-                code == ENOSPC ? "free space on that disk, or write elsewhere; nothing was left behind" : "");
-  }
-
-  bool put(const void* data, size_t bytes) {
-    if (fwrite_unlocked(data, 1, bytes, stream) == bytes) return true;
-    return fail_write(errno);
+  void put(const void* data, size_t bytes) {
+    if (gzip != nullptr) {
+      gzip->write(file, data, bytes);
+    } else {
+      file.write({static_cast<const char*>(data), bytes});
+    }
   }
 };
 
@@ -108,7 +102,10 @@ uint64_t CaptureWriter::packets() const {
   return state_->packets;
 }
 const std::string& CaptureWriter::path() const {
-  return state_->path;
+  return state_->file.path();
+}
+std::string CaptureWriter::path_of(Ending ending) const {
+  return state_->file.path_of(ending);
 }
 
 Result<CaptureWriter> CaptureWriter::create(const std::string& path, const CaptureWriterOptions& options) {
@@ -116,61 +113,19 @@ Result<CaptureWriter> CaptureWriter::create(const std::string& path, const Captu
     return Error(fmt::format("snaplen {} exceeds the limit of {}", options.snaplen, kMaxCapturedBytes),
                  "0 keeps whole frames");
   }
+  auto file = AtomicFile::create(path);
+  if (!file.ok()) return std::move(file).error();
   auto state = std::make_unique<State>();
   State& s = *state;
-  s.path = path;
+  s.file = std::move(*file);
   s.nanosecond = options.nanosecond;
   s.snaplen = options.snaplen == 0 ? kMaxCapturedBytes : options.snaplen;
-
-  int descriptor = -1;
-  struct stat info {};
-  if (path == "-") {
-    s.path = "standard output";
-    descriptor = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-  } else if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    if (S_ISDIR(info.st_mode))
-      return Error(fmt::format("cannot write {}: it is a directory", path), "name a file in it");
-    descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  } else {
-    s.target = path;
-    char resolved[PATH_MAX];
-    if (realpath(path.c_str(), resolved) != nullptr)
-      s.target = resolved;  // replace what a link points at, not the link
-    for (int attempt = 0; attempt < 100 && descriptor < 0; ++attempt) {
-      std::string name = fmt::format("{}.tmp.{}", s.target, getpid());
-      if (attempt > 0) name += fmt::format(".{}", attempt);
-      descriptor = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-      if (descriptor >= 0) s.temporary = std::move(name);
-      if (descriptor < 0 && errno != EEXIST) break;
-    }
-  }
-  if (descriptor < 0) return Error(fmt::format("cannot write {}: {}", s.path, std::strerror(errno)));
-
   if (path.ends_with(".gz")) {
-    s.gzip = gzdopen(descriptor, "wb6");
-    if (s.gzip == nullptr) {
-      close(descriptor);
-      return Error(fmt::format("cannot write {}: out of memory", s.path));
-    }
-    gzbuffer(s.gzip, 256 * 1024);
-    const cookie_io_functions_t functions{nullptr, &State::write_gzip, nullptr, &State::close_gzip};
-    s.stream = fopencookie(&s, "wb", functions);
-    if (s.stream == nullptr) gzclose_w(std::exchange(s.gzip, nullptr));
-  } else {
-    s.stream = fdopen(descriptor, "wb");
-    if (s.stream == nullptr) close(descriptor);
+    s.gzip = std::make_unique<Gzip>();
+    if (!s.gzip->ok()) return Error(fmt::format("{}: cannot write: out of memory", s.file.path()));
   }
-  if (s.stream == nullptr) return Error(fmt::format("cannot write {}: {}", s.path, std::strerror(errno)));
-  s.buffer.resize(kStreamBuffer);
-  setvbuf(s.stream, s.buffer.data(), _IOFBF, s.buffer.size());
-
-  // libpcap writes the file header; the records, whose form that header fixes, go straight to its stream.
-  s.pcap = pcap_open_dead_with_tstamp_precision(
-      DLT_EN10MB, static_cast<int>(s.snaplen), s.nanosecond ? PCAP_TSTAMP_PRECISION_NANO : PCAP_TSTAMP_PRECISION_MICRO);
-  if (s.pcap == nullptr) return Error(fmt::format("cannot write {}: out of memory", s.path));
-  pcap_dumper_t* dumper = pcap_dump_fopen(s.pcap, s.stream);
-  if (dumper == nullptr) return Error(fmt::format("cannot write {}: {}", s.path, pcap_geterr(s.pcap)));
-  s.stream = pcap_dump_file(dumper);  // the dumper is the stream; fclose of it is pcap_dump_close
+  const FileHeader header{.magic = s.nanosecond ? kNanosecondMagic : kMicrosecondMagic, .snaplen = s.snaplen};
+  s.put(&header, sizeof header);
   return CaptureWriter(std::move(state));
 }
 
@@ -181,43 +136,47 @@ bool CaptureWriter::append(const FrameHeader& header, const uint8_t* data) {
 bool CaptureWriter::append(const FrameHeader& header, const uint8_t* head, uint32_t head_bytes, const uint8_t* rest) {
   State& s = *state_;
   if (s.failed) return false;
-  if (s.closed) return s.fail(fmt::format("{} is already complete", s.path));
+  if (s.closed) return s.fail(Error(fmt::format("{} is already complete", path())));
   if (header.captured > kMaxCapturedBytes) {
-    return s.fail(fmt::format("{}: packet {}: {} bytes exceed the limit of {}", s.path, s.packets + 1, header.captured,
-                              kMaxCapturedBytes));
+    return s.fail(Error(fmt::format("{}: packet {}: {} bytes exceed the limit of {}", path(), s.packets + 1,
+                                    header.captured, kMaxCapturedBytes)));
   }
   const uint64_t seconds = header.timestamp_ns / 1'000'000'000u;
   if (seconds > UINT32_MAX) {
-    return s.fail(fmt::format("{}: packet {}: stamp {} ns is past what pcap can hold (2106)", s.path, s.packets + 1,
-                              header.timestamp_ns));
+    return s.fail(Error(fmt::format("{}: packet {}: stamp {} ns is past what pcap can hold (2106)", path(),
+                                    s.packets + 1, header.timestamp_ns)));
   }
   const auto nanoseconds = static_cast<uint32_t>(header.timestamp_ns % 1'000'000'000u);
   const uint32_t kept = std::min(header.captured, s.snaplen);
   const RecordHeader record{static_cast<uint32_t>(seconds), s.nanosecond ? nanoseconds : nanoseconds / 1000, kept,
                             std::max(header.wire_bytes, header.captured)};
   const uint32_t from_head = std::min({kept, head_bytes, header.captured});
-  if (!s.put(&record, sizeof(record))) return false;
-  if (from_head != 0 && !s.put(head, from_head)) return false;
-  if (kept > from_head && !s.put(rest, kept - from_head)) return false;
+  s.put(&record, sizeof record);
+  if (from_head != 0) s.put(head, from_head);
+  if (kept > from_head) s.put(rest, kept - from_head);
+  if (!s.file.ok()) return s.fail(s.file.error());
   ++s.packets;
   return true;
 }
 
-Result<void> CaptureWriter::commit() {
+Result<void> CaptureWriter::settle() {
   State& s = *state_;
-  if (s.failed) return Error(s.failure);
-  if (s.closed) return {};
-  s.closed = true;
-  if (std::fflush(s.stream) != 0) s.fail_write(errno);
-  if (!s.close_stream()) s.fail_write(errno);
-  if (!s.failed && !s.temporary.empty()) {
-    if (rename(s.temporary.c_str(), s.target.c_str()) == 0) {
-      s.temporary.clear();
-    } else {
-      s.fail(fmt::format("cannot rename {} to {}: {}", s.temporary, s.target, std::strerror(errno)));
-    }
+  if (!s.failed && !s.closed) {
+    s.closed = true;
+    if (s.gzip != nullptr) s.gzip->finish(s.file);
+    if (auto ok = s.file.settle(); !ok.ok()) s.fail(std::move(ok).error());
   }
-  if (s.failed) return Error(s.failure);
+  if (s.failed) return s.failure;
+  return {};
+}
+
+Result<void> CaptureWriter::commit(Ending ending) {
+  State& s = *state_;
+  if (s.committed) return {};
+  if (auto ok = settle(); !ok.ok()) return ok;
+  if (auto ok = s.file.commit(ending); !ok.ok()) s.fail(std::move(ok).error());
+  if (s.failed) return s.failure;
+  s.committed = true;
   return {};
 }
 

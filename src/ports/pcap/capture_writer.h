@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "base/atomic_file.h"
 #include "base/result.h"
 #include "ports/frame.h"
 
@@ -17,12 +18,11 @@ struct CaptureWriterOptions {
 
 // Not thread-safe. Move-only.
 //
-// Bytes go to `path`.tmp.PID in the same folder; commit() renames it over `path`, so that a reader sees the old file or
-// the whole new one. Without commit() the destructor removes it. A name that ends in .gz is written as gzip. "-" is
-// standard output, and what is not a regular file (a pipe, /dev/null) is written directly. A symbolic link is followed.
+// An AtomicFile: it appears with commit(), and a pipe or a device is written directly. A name that ends in .gz is
+// written as gzip.
 class CaptureWriter {
  public:
-  // Errors: cannot create (path and reason), snaplen above kMaxCapturedBytes.
+  // Errors: those of AtomicFile::create, snaplen above kMaxCapturedBytes.
   static Result<CaptureWriter> create(const std::string& path, const CaptureWriterOptions& options = {});
 
   CaptureWriter(CaptureWriter&&) noexcept;
@@ -41,8 +41,10 @@ class CaptureWriter {
   uint64_t packets() const;    // appended so far
   const std::string& path() const;
 
-  // Flushes, closes and renames. Later calls to append fail. Errors: the first one that happened, or of these steps.
-  Result<void> commit();
+  // As those of AtomicFile; later calls to append fail. Errors: the first one that happened, or of these steps.
+  Result<void> settle();
+  Result<void> commit(Ending ending = Ending::kWhole);
+  std::string path_of(Ending ending) const;
 
  private:
   struct State;

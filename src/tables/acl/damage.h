@@ -20,7 +20,7 @@ inline bool answers_within_bounds(std::vector<std::byte> bytes, const std::vecto
     header.format_version = Image::kFormatVersion;
     header.kind = static_cast<uint32_t>(ImageKind::kAcl);
     header.total_bytes = bytes.size();
-    header.checksum = image_checksum(std::span<const std::byte>(bytes).subspan(sizeof header));
+    header.checksum = image_checksum(header, std::span<const std::byte>(bytes).subspan(sizeof header));
     std::memcpy(bytes.data(), &header, sizeof header);
   }
   auto image = Image::from_bytes(bytes, ImageKind::kAcl);

@@ -214,7 +214,7 @@ TEST(Adjacency, DamagedImagesAreRefusedOrHarmless) {
       std::memcpy(bytes.data() + at, &value, 4);
       ImageHeader header;
       std::memcpy(&header, bytes.data(), sizeof header);
-      header.checksum = image_checksum(std::span(bytes).subspan(sizeof header));
+      header.checksum = image_checksum(header, std::span(bytes).subspan(sizeof header));
       std::memcpy(bytes.data(), &header, sizeof header);
       auto again = Image::from_bytes(bytes, ImageKind::kAdjacency);
       if (!again) {

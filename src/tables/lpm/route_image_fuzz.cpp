@@ -92,7 +92,7 @@ void attack_whole(const Patches& patches) {
       [&](size_t offset, const uint8_t* value) { std::memcpy(bytes.data() + offset % (bytes.size() - 4), value, 4); });
   ImageHeader header;
   std::memcpy(&header, bytes.data(), sizeof header);
-  header.checksum = image_checksum(std::span(bytes).subspan(sizeof header));
+  header.checksum = image_checksum(header, std::span(bytes).subspan(sizeof header));
   std::memcpy(bytes.data(), &header, sizeof header);
   auto image = Image::from_bytes(bytes, ImageKind::kRoutes);
   if (!image) return;
