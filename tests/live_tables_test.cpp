@@ -660,7 +660,7 @@ TEST_P(LiveChanges, EveryPacketMeetsOneVersion) {
       options);
   auto socket = ControlSocket::create(dir / "s");
   ASSERT_TRUE(socket.ok()) << to_string(socket.error());
-  (*socket)->serve([&](std::string_view line) { return live.control->answer(line); }, &refusal);
+  ASSERT_TRUE((*socket)->serve([&](std::string_view line) { return live.control->answer(line); }, &refusal).ok());
   uint64_t changes = 0, failures = 0, looks = 0;
   std::jthread client([&] {
     const auto say = [&](Json request) {

@@ -12,6 +12,7 @@
 #include "app_state.h"
 #include "base/input_file.h"
 #include "base/printable.h"
+#include "base/unfinished.h"
 #include "control/report.h"
 
 namespace sluice::app {
@@ -20,8 +21,12 @@ namespace {
 std::atomic<bool> g_interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
 
-void on_signal(int) {
-  g_interrupted.store(true, std::memory_order_relaxed);
+void on_signal(int number) {
+  if (!g_interrupted.exchange(true, std::memory_order_relaxed)) return;
+  // The second one ends the program at once.
+  remove_unfinished();
+  signal(number, SIG_DFL);
+  raise(number);
 }
 
 void to_stderr(std::string_view text) {
@@ -38,7 +43,6 @@ AppState& app_state() {
 void install_signal_handlers() {
   struct sigaction action {};
   action.sa_handler = on_signal;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second one ends the program at once
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
   // The end of a terminal; not under nohup.
@@ -52,15 +56,19 @@ void install_signal_handlers() {
 std::string_view exit_code_help() {
   return "Exit codes: 0 success; 1 the input or the configuration has errors; 2 wrong command line; 3 a file cannot "
          "be\n"
-         "read or written; 4 the device or feature is not available here; 5 a check failed; 130 interrupted. A run "
-         "that is\n"
-         "interrupted or meets damaged input leaves what it has as NAME.partial; NAME stays as it was.\n";
+         "read or written, or there is no memory or no thread; 4 the device or feature is not available here; 5 a "
+         "check\n"
+         "failed; 130 interrupted. A run that is interrupted or meets damaged input leaves what it has as "
+         "NAME.partial;\n"
+         "NAME stays as it was.\n";
 }
 
 void fail(Exit code, std::string message, std::string hint) {
   throw Failure{code, Error(std::move(message), std::move(hint))};
 }
 void fail(Exit code, Error error) {
+  // What the system refuses is not an error of the input, whoever met it.
+  if (error.system && code == Exit::kBadInput) code = Exit::kIo;
   throw Failure{code, std::move(error)};
 }
 
@@ -72,6 +80,10 @@ CLI::App* add_subcommand(CLI::App& root, const std::string& name, const std::str
       ->check(CLI::IsMember({"table", "json"}))
       ->type_name("FORMAT");
   sub->add_flag("-q,--quiet", state.quiet, "No progress and no notes on stderr; errors still appear");
+  sub->add_option("--user", state.user,
+                  "As root: become this user before anything is read; it opens all files, so that outputs go to "
+                  "folders where it may make files")
+      ->type_name("NAME");
   std::string footer = "Examples:\n";
   for (size_t at = 0; at < examples.size();) {
     const size_t end = std::min(examples.find('\n', at), examples.size());

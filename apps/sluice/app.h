@@ -27,7 +27,7 @@ enum class Exit : int {
   kOk = 0,
   kBadInput = 1,     // the input or the configuration has errors
   kUsage = 2,        // the command line is wrong
-  kIo = 3,           // a file is missing or unreadable, or an output failed
+  kIo = 3,           // a file is missing or unreadable, an output failed, or there is no memory or no thread
   kUnavailable = 4,  // the device or feature is not available here
   kCheckFailed = 5,  // a check of our own results failed
   kInterrupted = 130,

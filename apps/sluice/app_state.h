@@ -12,6 +12,7 @@ namespace sluice::app {
 struct AppState {
   std::string format = "table";
   bool quiet = false;
+  std::string user;  // --user
   std::function<Exit()> selected;
   std::string command;
 };

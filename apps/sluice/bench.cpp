@@ -8,11 +8,11 @@
 #include <ctime>
 #include <filesystem>
 #include <optional>
-#include <thread>
 
 #include "app.h"
 #include "base/atomic_file.h"
 #include "base/sha256.h"
+#include "base/thread.h"
 #include "bench.h"
 #include "control/machine.h"
 #include "control/standard_graph.h"
@@ -731,6 +731,7 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
       // They start together, or their rates would not be of the same time.
       std::barrier start(static_cast<ptrdiff_t>(o.workers));
       std::vector<std::jthread> threads;
+      threads.reserve(o.workers);
       for (unsigned w = 0; w < o.workers; ++w) {
         auto one = [&, w] {
           bool waited = false;
@@ -758,7 +759,13 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
         if (o.workers == 1) {
           one();
         } else {
-          threads.emplace_back(one);
+          auto thread = start_thread(one);
+          if (!thread.ok()) {
+            // The others start without it.
+            for (unsigned missing = w; missing < o.workers; ++missing) start.arrive_and_drop();
+            fail(Exit::kIo, std::move(thread).error());
+          }
+          threads.push_back(std::move(*thread));
         }
       }
     }

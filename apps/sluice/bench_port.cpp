@@ -7,9 +7,9 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <thread>
 
 #include "base/sha256.h"
+#include "base/thread.h"
 #include "bench.h"
 #include "exec/device/offload.h"
 #include "exec/device/resident.h"
@@ -305,10 +305,11 @@ void add_persistent_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]]
     DevicePower power;
     for (unsigned r = 0; r < o.repetitions; ++r) {
       // What it draws in the middle of the run.
-      const std::jthread meter([&] {
-        std::this_thread::sleep_for(std::chrono::duration<double>(o.seconds * 0.7));
-        power = device.power();
-      });
+      const std::jthread meter = need(start_thread([&] {
+                                        std::this_thread::sleep_for(std::chrono::duration<double>(o.seconds * 0.7));
+                                        power = device.power();
+                                      }),
+                                      Exit::kIo);
       last = take(name, once(p, shaped));
       rates.push_back(static_cast<double>(last.packets) / last.seconds * 1e-6);
     }
@@ -323,7 +324,7 @@ void add_persistent_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]]
     p.groups = 66;
     std::optional<Result<PriorityPortReport>> done[2];
     {
-      std::jthread other([&] { done[0] = once(p, false); });
+      const std::jthread other = need(start_thread([&] { done[0] = once(p, false); }), Exit::kIo);
       done[1] = once(p, true);
     }
     for (const bool shaped : {false, true}) {

@@ -5,10 +5,11 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <thread>
 
 #include "base/histogram.h"
+#include "base/scope_exit.h"
 #include "base/sha256.h"
+#include "base/thread.h"
 #include "bench.h"
 #include "control/machine.h"
 #include "control/standard_graph.h"
@@ -304,21 +305,20 @@ Exit bench_soak(const SoakOptions& o) {
   const Stopwatch watch;
   {
     std::vector<std::jthread> threads;
-    for (unsigned l = 0; l < lines; ++l) {
-      threads.emplace_back([&, l] {
-        try {
-          need(runtimes[l]->run(reports[l]));
-        } catch (...) {
-          failures[l] = std::current_exception();
-        }
-        --running;
-      });
-    }
+    threads.reserve(lines);
     // However this ends, the threads are told.
-    struct Stop {
-      std::atomic<bool>& stop;
-      ~Stop() { stop = true; }
-    } stop_at_end{stop};
+    const ScopeExit stop_at_end([&stop] { stop = true; });
+    for (unsigned l = 0; l < lines; ++l) {
+      threads.push_back(need(start_thread([&, l] {
+                               try {
+                                 need(runtimes[l]->run(reports[l]));
+                               } catch (...) {
+                                 failures[l] = std::current_exception();
+                               }
+                               --running;
+                             }),
+                             Exit::kIo));
+    }
     const auto ns = [](auto d) {
       return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(d).count());
     };

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "app.h"
+#include "confine.h"
 #include "devices.h"
 #include "inputs.h"
 
@@ -44,6 +45,11 @@ Exit classify(const ClassifyFlags& o) {
   check_files(files);
   AtomicFile file;
   if (!inside) file = need(AtomicFile::create(o.out.empty() ? "-" : o.out), Exit::kIo);
+  // What is left to read is open.
+  if (devices.label == "cpu" || devices.label.starts_with("emu")) {
+    refuse_calls();
+    refuse_files({}, {o.out});
+  }
   Json results = Json::array();
 
   uint64_t packets = 0, matched = 0;

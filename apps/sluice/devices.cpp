@@ -2,8 +2,8 @@
 #include "devices.h"
 
 #include <algorithm>
-#include <thread>
 
+#include "base/thread.h"
 #include "control/command_text.h"
 #include "exec/device/offload.h"
 
@@ -293,9 +293,11 @@ bool DeviceLookup::run(std::span<const FlowKey> keys, std::vector<KeyResult>& re
       share.at.push_back(i);
     }
     std::vector<std::jthread> threads;
+    threads.reserve(shares_.size());
     for (Share& share : shares_) {
       share.results.resize(share.keys.size());
-      threads.emplace_back([&share] { share.ok = share.link->run(share.keys, share.results); });
+      threads.push_back(
+          need(start_thread([&share] { share.ok = share.link->run(share.keys, share.results); }), Exit::kIo));
     }
     threads.clear();
     for (const Share& share : shares_) {

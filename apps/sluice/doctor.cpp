@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "app.h"
+#include "confine.h"
 #include "control/machine.h"
 #include "exec/device/device.h"
 
@@ -67,6 +68,7 @@ std::vector<Finding> examine(const Machine& m) {
   } else {
     ok("open files", fmt::format("limit {}", m.open_files));
   }
+  info("confinement", confinement());
   if (m.gpus.empty()) {
     info("gpu", "none here (no /dev/nvidia*); everything runs on the CPU");
   } else if (m.gpu_driver.empty()) {

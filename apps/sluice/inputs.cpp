@@ -3,8 +3,7 @@
 
 #include <sys/stat.h>
 
-#include <thread>
-
+#include "base/thread.h"
 #include "formats/classbench.h"
 #include "formats/route_files.h"
 #include "formats/rule_files.h"
@@ -345,11 +344,12 @@ void in_parallel(unsigned workers, size_t n, const std::function<void(size_t, si
     return;
   }
   std::vector<std::jthread> threads;
+  threads.reserve(workers);
   for (unsigned w = 0; w < workers; ++w) {
     // Shares begin at multiples of 32, the burst.
     const size_t begin = n * w / workers & ~size_t{31},
                  end = w + 1 == workers ? n : n * (w + 1) / workers & ~size_t{31};
-    threads.emplace_back([&f, begin, end] { f(begin, end); });
+    threads.push_back(need(start_thread([&f, begin, end] { f(begin, end); }), Exit::kIo));
   }
 }
 

@@ -67,9 +67,10 @@ RunHooks LiveRun::hooks(Pipeline& pipeline, const std::string& device) {
     control_ = std::make_unique<Control>(pipeline.router, runtime, *tables_, Control::Facts{pipeline.name, device});
     if (socket_ == nullptr) return;
     note(fmt::format("control socket {}", socket_->path()));
-    socket_->serve([this](std::string_view line) { return control_->answer(line); }, &refusal);
+    need(socket_->serve([this](std::string_view line) { return control_->answer(line); }, &refusal), Exit::kIo);
   };
   hooks.ended = [this](Runtime& runtime) { ended(runtime); };
+  hooks.closed = [this] { socket_.reset(); };
   return hooks;
 }
 
@@ -77,7 +78,7 @@ void LiveRun::serve(Scheduler& scheduler, GraphControl::Load load, const std::st
   if (socket_ == nullptr) return;
   graph_control_ = std::make_unique<GraphControl>(scheduler, std::move(load), configuration);
   note(fmt::format("control socket {}", socket_->path()));
-  socket_->serve([this](std::string_view line) { return graph_control_->answer(line); }, &refusal);
+  need(socket_->serve([this](std::string_view line) { return graph_control_->answer(line); }, &refusal), Exit::kIo);
 }
 
 void LiveRun::close() {

@@ -3,12 +3,18 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <new>
 
 #include "app.h"
 #include "app_state.h"
+#include "base/unfinished.h"
+#include "confine.h"
 #include "control/machine.h"
 #include "live.h"
 #include "scheduled.h"
@@ -96,22 +102,44 @@ Failure usage_failure(CLI::App& root, const CLI::ParseError& error) {
   return Failure{Exit::kUsage, Error(message, hint)};
 }
 
+// Takes no memory itself.
+int out_of_memory() {
+  const char* text = json_output() ? R"({"error":{"message":"out of memory","exit_code":3}})"
+                                     "\n"
+                                   : "error: out of memory\n  help: raise the limit of memory, or work on less\n";
+  (void)!::write(STDERR_FILENO, text, std::strlen(text));
+  return static_cast<int>(Exit::kIo);
+}
+
+// The end of what cannot unwind: a thread, or a destructor, without memory. Nothing half-written is left.
+[[noreturn]] void end_of_program() {
+  remove_unfinished();
+  try {
+    if (const std::exception_ptr why = std::current_exception()) std::rethrow_exception(why);
+  } catch (const std::bad_alloc&) {
+    ::_exit(out_of_memory());
+  } catch (...) {
+  }
+  std::abort();
+}
+
 // What `work` says, or how it failed.
 template <typename Work>
 int guarded(Work&& work) {
   try {
-    return static_cast<int>(work());
-  } catch (const Failure& failure) {
-    // Whatever ended by the signal, such as a wait for a pipe, says so.
-    if (interrupted().load() && failure.code != Exit::kInterrupted) {
-      print_failure(Failure{Exit::kInterrupted, Error("interrupted")});
-      return static_cast<int>(Exit::kInterrupted);
+    try {
+      return static_cast<int>(work());
+    } catch (const Failure& failure) {
+      // Whatever ended by the signal, such as a wait for a pipe, says so.
+      if (interrupted().load() && failure.code != Exit::kInterrupted) {
+        print_failure(Failure{Exit::kInterrupted, Error("interrupted")});
+        return static_cast<int>(Exit::kInterrupted);
+      }
+      if (!failure.error.message.empty() || !failure.error.diagnostics.empty()) print_failure(failure);
+      return static_cast<int>(failure.code);
     }
-    if (!failure.error.message.empty() || !failure.error.diagnostics.empty()) print_failure(failure);
-    return static_cast<int>(failure.code);
   } catch (const std::bad_alloc&) {
-    print_failure(Failure{Exit::kIo, Error("out of memory")});
-    return static_cast<int>(Exit::kIo);
+    return out_of_memory();
   }
 }
 
@@ -166,7 +194,10 @@ int run(int argc, char** argv) {
     return static_cast<int>(Exit::kUsage);
   }
   install_signal_handlers();
-  return guarded([&] { return state.selected ? state.selected() : Exit::kOk; });
+  return guarded([&] {
+    if (!state.user.empty()) drop_privileges(state.user);
+    return state.selected ? state.selected() : Exit::kOk;
+  });
 }
 
 // A standard descriptor that is closed would go to the first file that is opened, and what is printed into it.
@@ -181,10 +212,11 @@ void keep_standard_descriptors() {
 
 int main(int argc, char** argv) {
   keep_standard_descriptors();
+  std::set_terminate(&end_of_program);
   const std::string_view program = argc > 0 ? argv[0] : "";
   if (program.substr(program.rfind('/') + 1) == "click") {
     install_signal_handlers();
     return guarded([&] { return static_cast<Exit>(click_main(argc, argv)); });
   }
-  return run(argc, argv);
+  return guarded([&] { return static_cast<Exit>(run(argc, argv)); });
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <set>
 
+#include "base/scope_exit.h"
 #include "elements/register_all.h"
 #include "exec/batch_rules.h"
 #include "exec/ports.h"
@@ -59,6 +60,7 @@ std::unique_ptr<Pipeline> parse_graph(std::string text, std::string name, const 
 class Phases {
  public:
   void add(Error error, Exit code) {
+    if (error.system && code == Exit::kBadInput) code = Exit::kIo;
     all_.diagnostics.insert(all_.diagnostics.end(), error.diagnostics.begin(), error.diagnostics.end());
     if (!error.message.empty()) all_.message += (all_.message.empty() ? "" : "; ") + error.message;
     if (all_.hint.empty()) all_.hint = std::move(error.hint);
@@ -107,7 +109,7 @@ class GraphInputs {
         continue;
       if (const InputFile& file = *inputs_.find(port.path); file.regular()) {
         if (auto reader = CaptureReader::open(file.again()); !reader.ok())
-          add(bad, *element, reader.error().message, reader.error().hint);
+          add(reader.error().system ? unreadable : bad, *element, reader.error().message, reader.error().hint);
       }
     }
   }
@@ -314,6 +316,9 @@ PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options, const Run
   auto runtime = Runtime::create(pipeline.router, pipeline.plan, options);
   if (!runtime.ok()) fail(why(pipeline), std::move(runtime).error());
   (*runtime)->publisher().publish(std::move(snapshot));
+  const ScopeExit closing([&hooks] {
+    if (hooks.closed) hooks.closed();
+  });
   if (hooks.started) hooks.started(**runtime);
   PipelineRun run;
   const auto done = (*runtime)->run(run.report);

@@ -75,6 +75,7 @@ struct PipelineRun {
 // after the run.
 struct RunHooks {
   std::function<void(Runtime&)> started, ended;
+  std::function<void()> closed;  // before the runtime goes, also where the run ends early
 };
 // Runs it once. Ends with kIo, kBadInput, or kCheckFailed when packets are not conserved. `damage` takes what is wrong
 // with an input that could be read in part; nullptr: that is kBadInput, too.

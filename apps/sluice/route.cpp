@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "app.h"
+#include "confine.h"
 #include "control/route_report.h"
 #include "devices.h"
 #include "formats/adjacency_text.h"
@@ -146,6 +147,11 @@ Exit route(const RouteFlags& o) {
 
   AtomicFile file;
   if (!inside) file = need(AtomicFile::create(o.out.empty() ? "-" : o.out), Exit::kIo);
+  // What is left to read is open.
+  if (devices.label == "cpu" || devices.label.starts_with("emu")) {
+    refuse_calls();
+    refuse_files({}, {o.out});
+  }
   Json results = Json::array();
   uint64_t looked_up = 0, matched = 0;
   double seconds = 0;

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "app.h"
+#include "confine.h"
 #include "control/command_text.h"
 #include "control/standard_graph.h"
 #include "devices.h"
@@ -365,6 +366,16 @@ Exit run(const RunFlags& o) {
     }
     return Exit::kOk;
   }
+  // Whoever has a GPU has its driver, which opens what it likes; a graph's own files are known to its elements, and to
+  // those that a change brings.
+  std::vector<std::string> outputs = {o.live.hits};
+  for (const std::string& out : o.out) {
+    const auto port = parse_port_file(out);
+    outputs.push_back(port.ok() && port->port ? port->file : out);
+  }
+  check_outputs(outputs);
+  const bool confined = device == "cpu" || device.starts_with("emu");
+  if (confined) refuse_calls();
   const std::shared_ptr<const QosModel> qos = read_qos(qos_file);
   LiveRun live(o.live);
   auto pipeline = load_pipeline(std::move(text), title, defines, overrides, true, o.live.counts(), scheduled);
@@ -391,6 +402,8 @@ Exit run(const RunFlags& o) {
     std::fwrite(shown_line.data(), 1, shown_line.size(), stderr);
   };
   options.print = print_line;
+  // Tables are built: all that is left to read are packets.
+  if (standard && confined && o.live.control.empty()) refuse_files({o.in}, outputs);
   if (o.priorities.on) return run_classes(o, *pipeline, options);
   live.prepare(options);
   std::optional<Error> damage;

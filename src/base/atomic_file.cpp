@@ -33,8 +33,13 @@ std::string hint_for(int code, const std::string& path) {
   return {};
 }
 
+Error refused(const std::string& path, const char* doing, int code) {
+  Error error = system_error(fmt::format("{}: cannot {}", path, doing), code);
+  if (std::string hint = hint_for(code, path); !hint.empty()) error.hint = std::move(hint);
+  return error;
+}
 Error cannot_write(const std::string& path, int code) {
-  return Error(fmt::format("{}: cannot write: {}", path, std::strerror(code)), hint_for(code, path));
+  return refused(path, "write", code);
 }
 
 // The descriptor that /proc/self/fd/N and the like stand for: to open that name anew would lose the place in a file and
@@ -162,6 +167,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
       const std::string word = random_word();
       if (word.empty()) return cannot_write(path, errno);
       file.temporary_ = fmt::format("{}.tmp.{}", to.name.substr(0, kNameBytes), word);
+      file.unfinished_ = Unfinished(fmt::format("{}/{}", to.folder, file.temporary_));
       // What replaces a file that others may not read is not theirs to read meanwhile.
       file.descriptor_ =
           OwnedDescriptor(::openat(file.folder_.get(), file.temporary_.c_str(),
@@ -171,6 +177,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
     if (!file.descriptor_.valid()) {
       const int code = errno;
       file.temporary_.clear();
+      file.unfinished_ = {};
       return cannot_write(path, code);
     }
     if (exists) (void)::fchmod(file.descriptor_.get(), status.st_mode & 07777);
@@ -183,6 +190,7 @@ void AtomicFile::swap(AtomicFile& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(place_, other.place_);
   std::swap(temporary_, other.temporary_);
+  std::swap(unfinished_, other.unfinished_);
   std::swap(buffer_, other.buffer_);
   std::swap(room_, other.room_);
   std::swap(error_, other.error_);
@@ -195,9 +203,7 @@ void AtomicFile::swap(AtomicFile& other) noexcept {
 void AtomicFile::note(const char* doing) {
   const int code = errno;
   if (code == EPIPE) broken_pipe_ = true;
-  if (error_.message.empty()) {
-    error_ = Error(fmt::format("{}: cannot {}: {}", path_, doing, std::strerror(code)), hint_for(code, path_));
-  }
+  if (error_.message.empty()) error_ = refused(path_, doing, code);
 }
 
 void AtomicFile::write_out(std::string_view bytes) {
@@ -263,6 +269,7 @@ Result<void> AtomicFile::commit(Ending ending) {
       error_ = cannot_write(path_of(ending), errno);
     } else {
       temporary_.clear();
+      unfinished_ = {};
       sync_folder(folder_.get());
     }
   }
@@ -277,6 +284,7 @@ void AtomicFile::discard() {
   (void)descriptor_.close();
   if (!temporary_.empty()) (void)::unlinkat(folder_.get(), temporary_.c_str(), 0);
   temporary_.clear();
+  unfinished_ = {};
   (void)folder_.close();
   buffer_.reset();
   room_ = 0;

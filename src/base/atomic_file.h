@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/result.h"
+#include "base/unfinished.h"
 
 namespace sluice {
 
@@ -107,6 +108,7 @@ class AtomicFile {
   std::string path_;
   OutputPlace place_;
   std::string temporary_;  // in the folder; empty: written directly
+  Unfinished unfinished_;  // of that name
   std::unique_ptr<char[]> buffer_;
   size_t room_ = 0;  // in the buffer
   Error error_;

@@ -49,6 +49,9 @@ class Decoder {
   virtual bool complete() const = 0;
 };
 
+Error out_of_memory(const char* what) {
+  return system_error(fmt::format("{} data", what), ENOMEM);
+}
 Error damaged(const char* what, std::string_view why) {
   return Error(fmt::format("{} data is damaged ({})", what, why), kFetchAgain);
 }
@@ -62,7 +65,7 @@ class GzipDecoder final : public Decoder {
   const char* name() const override { return "gzip"; }
   bool complete() const override { return between_; }
   Result<void> step(Bytes& in, Room& out, bool) override {
-    if (!open_) return Error("out of memory for gzip");
+    if (!open_) return out_of_memory("gzip");
     if (in.empty() && between_) return {};
     stream_.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(in.data()));
     stream_.next_out = reinterpret_cast<Bytef*>(out.data());
@@ -76,7 +79,7 @@ class GzipDecoder final : public Decoder {
     between_ = code == Z_STREAM_END;
     if (between_) return inflateReset(&stream_) == Z_OK ? Result<void>() : damaged("gzip", "unknown");
     if (code == Z_OK || code == Z_BUF_ERROR) return {};
-    return code == Z_MEM_ERROR ? Error("out of memory for gzip")
+    return code == Z_MEM_ERROR ? out_of_memory("gzip")
                                : damaged("gzip", stream_.msg != nullptr ? stream_.msg : "unknown");
   }
 
@@ -96,7 +99,7 @@ class Bzip2Decoder final : public Decoder {
     if (!open_) {
       if (in.empty()) return {};
       stream_ = {};
-      if (BZ2_bzDecompressInit(&stream_, 0, 0) != BZ_OK) return Error("out of memory for bzip2");
+      if (BZ2_bzDecompressInit(&stream_, 0, 0) != BZ_OK) return out_of_memory("bzip2");
       open_ = true;
     }
     stream_.next_in = const_cast<char*>(reinterpret_cast<const char*>(in.data()));
@@ -112,7 +115,7 @@ class Bzip2Decoder final : public Decoder {
       BZ2_bzDecompressEnd(&stream_);
       open_ = false;
     } else if (code != BZ_OK) {
-      return code == BZ_MEM_ERROR ? Error("out of memory for bzip2") : damaged("bzip2", "wrong checksum or format");
+      return code == BZ_MEM_ERROR ? out_of_memory("bzip2") : damaged("bzip2", "wrong checksum or format");
     }
     return {};
   }
@@ -129,7 +132,7 @@ class XzDecoder final : public Decoder {
   const char* name() const override { return "xz"; }
   bool complete() const override { return ended_; }
   Result<void> step(Bytes& in, Room& out, bool last) override {
-    if (!open_) return Error("out of memory for xz");
+    if (!open_) return out_of_memory("xz");
     if (ended_) return {};
     stream_.next_in = reinterpret_cast<const uint8_t*>(in.data());
     stream_.next_out = reinterpret_cast<uint8_t*>(out.data());
@@ -149,7 +152,7 @@ class XzDecoder final : public Decoder {
         return Error(fmt::format("xz data that needs more than {} MiB of memory", kXzMemory >> 20),
                      "decompress it first: xz -dk FILE");
       case LZMA_MEM_ERROR:
-        return Error("out of memory for xz");
+        return out_of_memory("xz");
       case LZMA_OPTIONS_ERROR:
       case LZMA_UNSUPPORTED_CHECK:
         return Error("xz data with a filter that is not supported", "decompress it first: xz -dk FILE");
@@ -172,7 +175,7 @@ class ZstdDecoder final : public Decoder {
   const char* name() const override { return "zstd"; }
   bool complete() const override { return between_; }
   Result<void> step(Bytes& in, Room& out, bool) override {
-    if (context_ == nullptr) return Error("out of memory for zstd");
+    if (context_ == nullptr) return out_of_memory("zstd");
     if (in.empty() && between_) return {};
     ZSTD_inBuffer from{in.data(), in.size(), 0};
     ZSTD_outBuffer to{out.data(), out.size(), 0};
@@ -276,6 +279,9 @@ struct InputFile::State {
     return Error(fmt::format("{}: {}", name, what), std::move(hint));
   }
 
+  // By the system, for the reason in errno.
+  Error refused(const char* doing) const { return system_error(fmt::format("{}: cannot {}", name, doing), errno); }
+
   // Until there is something to read, or the writer is gone. A FIFO that nobody has written to is waited for too, which
   // read() would not do.
   Result<void> wait() const {
@@ -284,7 +290,7 @@ struct InputFile::State {
       pollfd polled{file->get(), POLLIN, 0};
       const int n = ::poll(&polled, 1, kLookMs);
       if (n > 0) return {};
-      if (n < 0 && errno != EINTR) return fail(fmt::format("cannot wait for it: {}", std::strerror(errno)));
+      if (n < 0 && errno != EINTR) return refused("wait for it");
     }
   }
 
@@ -302,7 +308,7 @@ struct InputFile::State {
       const ssize_t n = regular ? ::pread(file->get(), out.data(), out.size(), static_cast<off_t>(offset))
                                 : ::read(file->get(), out.data(), out.size());
       if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-      if (n < 0) return fail(fmt::format("cannot read: {}", std::strerror(errno)));
+      if (n < 0) return refused("read");
       offset += static_cast<uint64_t>(n);
       return static_cast<size_t>(n);
     }
@@ -408,10 +414,10 @@ Result<InputFile> InputFile::open(const std::string& path) {
   // set for all who share it.
   const int fd = standard ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
                           : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) return state->fail(fmt::format("cannot open: {}", std::strerror(errno)));
+  if (fd < 0) return state->refused("open");
   state->file = std::make_shared<const Descriptor>(fd);
   struct stat info {};
-  if (::fstat(fd, &info) != 0) return state->fail(fmt::format("cannot open: {}", std::strerror(errno)));
+  if (::fstat(fd, &info) != 0) return state->refused("open");
   if (S_ISDIR(info.st_mode)) return state->fail("cannot read: it is a folder");
   state->id = id_of(info);
   const off_t at = S_ISREG(info.st_mode) ? ::lseek(fd, 0, SEEK_CUR) : -1;

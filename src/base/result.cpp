@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "base/printable.h"
 
@@ -40,6 +42,14 @@ std::string to_string(const Error& error) {
   if (!error.message.empty()) out += fmt::format("error: {}\n", printable(error.message));
   if (!error.hint.empty()) out += fmt::format("  help: {}\n", printable(error.hint));
   return out;
+}
+
+Error system_error(const std::string& what, int code) {
+  Error error(fmt::format("{}: {}", what, std::strerror(code)));
+  error.system = true;
+  if (code == EMFILE) error.hint = "raise the limit of open files: ulimit -n";
+  if (code == ENOMEM) error.hint = "raise the limit of memory (ulimit -v, the container's), or work on less";
+  return error;
 }
 
 Diagnostic& Diagnostics::error_at(size_t offset, size_t length, std::string message) {

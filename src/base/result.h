@@ -39,6 +39,7 @@ struct Error {
   std::string message;                  // one sentence: what, value, limit
   std::string hint;                     // the next step; may be empty
   std::vector<Diagnostic> diagnostics;  // all findings, in file order; may be empty
+  bool system = false;                  // the machine refused a file, memory or a thread: the input may well be right
 
   Error() = default;
   explicit Error(std::string what, std::string next_step = {}) : message(std::move(what)), hint(std::move(next_step)) {}
@@ -46,6 +47,9 @@ struct Error {
 
 // All of it, ready for stderr, ending in a newline.
 std::string to_string(const Error& error);
+
+// What the system refused: "`what`: `code` in words", with the limit to raise where there is one.
+Error system_error(const std::string& what, int code);
 
 // Collects the findings of one text. It keeps the first kLimit and counts the rest, so that no input makes it
 // grow without bound.

@@ -96,14 +96,15 @@ std::string sha256(std::string_view text) {
 
 Result<std::string> sha256_of_file(const std::string& path) {
   std::FILE* file = std::fopen(path.c_str(), "rb");
-  if (file == nullptr) return Error(fmt::format("{}: cannot open: {}", path, std::strerror(errno)));
+  if (file == nullptr) return system_error(fmt::format("{}: cannot open", path), errno);
   Sha256 hash;
   std::vector<char> buffer(size_t{1} << 18);
   size_t n;
   while ((n = std::fread(buffer.data(), 1, buffer.size(), file)) != 0) hash.update(buffer.data(), n);
   const bool bad = std::ferror(file) != 0;
+  const int code = errno;
   std::fclose(file);
-  if (bad) return Error(fmt::format("{}: cannot read", path));
+  if (bad) return system_error(fmt::format("{}: cannot read", path), code);
   return hash.finish();
 }
 

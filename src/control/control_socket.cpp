@@ -18,12 +18,15 @@
 #include <cstring>
 #include <filesystem>
 #include <list>
+#include <new>
 #include <ranges>
 #include <thread>
 #include <vector>
 
 #include "base/cancel.h"
 #include "base/clock.h"
+#include "base/thread.h"
+#include "base/unfinished.h"
 
 namespace sluice {
 namespace {
@@ -91,6 +94,7 @@ uint64_t later(uint64_t time, uint64_t ns) {
 class ControlSocket::Server {
  public:
   Descriptor listener, wake;
+  Unfinished unfinished;  // the socket's name
   dev_t device = 0;
   ino_t inode = 0;
   std::atomic<bool> stop{false};
@@ -103,6 +107,7 @@ class ControlSocket::Server {
     limits_ = limits;
     renew_spare();
     std::vector<pollfd> polled;
+    polled.reserve(2 + limits_.clients);
     while (!stop.load(std::memory_order_relaxed)) {
       const uint64_t now = time();
       uint64_t next = kNever;
@@ -144,7 +149,13 @@ class ControlSocket::Server {
         if (!stays && long_ == &*c) long_ = nullptr;
         c = stays ? std::next(c) : clients_.erase(c);
       }
-      if (polled[1].revents != 0) accept_one();
+      if (polled[1].revents != 0) {
+        try {
+          accept_one();
+        } catch (const std::bad_alloc&) {
+          // It is closed, as one that came too late.
+        }
+      }
     }
   }
 
@@ -192,6 +203,13 @@ class ControlSocket::Server {
 
   // False: the client is gone.
   bool step(Client& c, short events) {
+    try {
+      return take_and_answer(c, events);
+    } catch (const std::bad_alloc&) {
+      return false;  // the run goes on
+    }
+  }
+  bool take_and_answer(Client& c, short events) {
     if (!c.out.empty()) return events == 0 || send_some(c);
     if (!c.complete()) {
       if (events == 0) return true;
@@ -352,6 +370,7 @@ Result<std::unique_ptr<ControlSocket>> ControlSocket::create(const std::string& 
   server->listener = Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   server->wake = Descriptor(::eventfd(0, EFD_CLOEXEC));
   if (server->listener.get() < 0 || server->wake.get() < 0) return failed(path, "no socket could be made");
+  server->unfinished = Unfinished(path);
   // The file takes its mode from the descriptor: there is no moment at which others may open it.
   if (::fchmod(server->listener.get(), 0600) != 0 ||
       ::bind(server->listener.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
@@ -381,9 +400,12 @@ ControlSocket::~ControlSocket() {
     ::unlink(path_.c_str());
 }
 
-void ControlSocket::serve(Answer answer, Refusal refusal, const ControlLimits& limits) {
-  server_->thread = std::jthread([server = server_.get(), answer = std::move(answer), refusal = std::move(refusal),
-                                  limits] { server->run(answer, refusal, limits); });
+Result<void> ControlSocket::serve(Answer answer, Refusal refusal, const ControlLimits& limits) {
+  auto thread = start_thread([server = server_.get(), answer = std::move(answer), refusal = std::move(refusal),
+                              limits] { server->run(answer, refusal, limits); });
+  if (!thread) return std::move(thread).error();
+  server_->thread = std::move(*thread);
+  return {};
 }
 
 Result<std::string> ask(const std::string& path, std::string_view line, uint64_t limit_ns, size_t most) {

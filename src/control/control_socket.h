@@ -45,8 +45,8 @@ class ControlSocket {
 
   // Starts the thread. Clients take turns, an answer each. One whose line is too long, or that is too slow, is told so
   // and left; one that takes no answers is not read from. Where all places are taken, a client that has said nothing
-  // for longest makes room, those of others before the owner's. Once.
-  void serve(Answer answer, Refusal refusal, const ControlLimits& limits = {});
+  // for longest makes room, those of others before the owner's. Once. Errors: no thread can be started.
+  Result<void> serve(Answer answer, Refusal refusal, const ControlLimits& limits = {});
   const std::string& path() const { return path_; }
 
  private:

@@ -42,7 +42,7 @@ class Sockets : public ::testing::Test {
       ADD_FAILURE() << to_string(made.error());
       return nullptr;
     }
-    (*made)->serve(&echo, &refused, limits);
+    EXPECT_TRUE((*made)->serve(&echo, &refused, limits).ok());
     return std::move(*made);
   }
   // A connection that says what it is given, byte for byte.
@@ -417,11 +417,11 @@ TEST_F(Sockets, AClientFindsTheOnlyOne) {
   EXPECT_FALSE(find_control_socket().ok());
   auto one = ControlSocket::create(folder_ + "/sluice/1.sock");
   ASSERT_TRUE(one.ok());
-  (*one)->serve(&echo, &refused);
+  ASSERT_TRUE((*one)->serve(&echo, &refused).ok());
   EXPECT_EQ(*find_control_socket(), folder_ + "/sluice/1.sock");
   auto two = ControlSocket::create(folder_ + "/sluice/2.sock");
   ASSERT_TRUE(two.ok());
-  (*two)->serve(&echo, &refused);
+  ASSERT_TRUE((*two)->serve(&echo, &refused).ok());
   auto both = find_control_socket();
   ASSERT_FALSE(both.ok());
   EXPECT_NE(both.error().message.find("2.sock"), std::string::npos);

@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/scope_exit.h"
+#include "base/thread.h"
 #include "exec/device/trace.h"
 #include "exec/egress_limiter.h"
 #include "graph/graph_files.h"
@@ -265,7 +267,8 @@ Result<void> Runtime::open_channels() {
     workers_[w]->use_device(std::move(worker));
   }
   for (auto& state : devices_) {
-    if (state->master != nullptr) state->master->start();
+    if (state->master == nullptr) continue;
+    if (auto ok = state->master->start(); !ok) return ok;
   }
   return {};
 }
@@ -765,8 +768,14 @@ Result<void> Runtime::run_threads() {
   constexpr uint64_t kClosed = uint64_t{1} << 63;
   std::atomic<uint64_t> published{0};  // jobs handed out; kClosed is set when no more will come
   std::vector<std::jthread> threads;
+  threads.reserve(workers_.size());
+  // However this ends, the workers are told that no more jobs come.
+  const ScopeExit close([&] {
+    published.fetch_or(kClosed, std::memory_order_release);
+    published.notify_all();
+  });
   for (size_t w = 0; w < workers_.size(); ++w) {
-    threads.emplace_back([&, w] {
+    auto thread = start_thread([&, w] {
       Worker& worker = *workers_[w];
       Gated gate(live_ != nullptr ? &live_->workers[w]->gate : nullptr);
       uint64_t next = 0;  // job to start
@@ -807,6 +816,8 @@ Result<void> Runtime::run_threads() {
         if (job.remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) job.remaining.notify_one();
       }
     });
+    if (!thread) return std::move(thread).error();
+    threads.push_back(std::move(*thread));
   }
   QsbrReader reader;
   Gated gate(live_ != nullptr ? &live_->commit : nullptr);
@@ -859,8 +870,6 @@ Result<void> Runtime::run_threads() {
     published.store(++made, std::memory_order_release);
     published.notify_all();
   }
-  published.store(made | kClosed, std::memory_order_release);
-  published.notify_all();
   return result;
 }
 

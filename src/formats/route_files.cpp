@@ -97,6 +97,7 @@ Result<std::vector<Part>> read_parts(const std::vector<std::string>& files, Rout
         all = std::move(error);
         continue;
       }
+      all.system &= error.system;
       // A file's own sentence stays as a finding where it has no located ones.
       if (error.diagnostics.empty()) {
         Diagnostic d;

@@ -19,8 +19,7 @@ Result<Buffer> Buffer::allocate(size_t bytes) {
   const size_t mapped = align == kHuge ? rounded + kHuge : rounded;
   void* mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) {
-    return Error(fmt::format("cannot allocate {} bytes: {}", bytes, std::strerror(errno)),
-                 "free memory, or make the table smaller");
+    return system_error(fmt::format("cannot allocate {} bytes", bytes), errno);
   }
   const auto start = (reinterpret_cast<uintptr_t>(mapping) + align - 1) / align * align;
   if (align == kHuge)

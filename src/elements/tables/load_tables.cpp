@@ -35,6 +35,7 @@ class Errors {
  public:
   void add(const Error& error) {
     ++count_;
+    all_.system = error.system && (count_ == 1 || all_.system);
     if (error.diagnostics.empty()) {
       Diagnostic d;
       d.message = error.message;

@@ -6,21 +6,13 @@
 #include <cstring>
 #include <thread>
 
+#include "base/scope_exit.h"
 #include "exec/cuda/chains.h"
 #include "exec/cuda/drivers.h"
 #include "memory/buffer.h"
 
 namespace sluice {
 namespace {
-
-template <typename F>
-struct ScopeExit {
-  explicit ScopeExit(F f) : f_(std::move(f)) {}
-  ~ScopeExit() { f_(); }
-  ScopeExit(const ScopeExit&) = delete;
-  ScopeExit& operator=(const ScopeExit&) = delete;
-  F f_;
-};
 
 // A ring's blocks: so many fit a device for 30 rings, two families of 15 workers.
 constexpr uint32_t kRingBlocks = 8;

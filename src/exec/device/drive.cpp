@@ -2,10 +2,11 @@
 #include "exec/device/drive.h"
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
-#include <thread>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 namespace sluice {
 
@@ -110,6 +111,7 @@ Result<DriveResult> drive(std::span<const DriveTarget> targets, size_t node, std
   const bool routes = options.kind == RecordKind::kRoute4;
   const bool alone = std::thread::hardware_concurrency() > options.threads && targets[0].device->info().kind != "emu";
   std::barrier start(static_cast<ptrdiff_t>(options.threads));
+  std::atomic<bool> stopping{false};
   auto work = [&](uint32_t t) {
     Mine& mine = all[t];
     const Resident& resident = *targets[t % targets.size()].resident;
@@ -123,6 +125,7 @@ Result<DriveResult> drive(std::span<const DriveTarget> targets, size_t node, std
     uint64_t made = 0, done = 0, begun = 0;
     const uint64_t total = options.warm_up + options.frames;
     start.arrive_and_wait();
+    if (stopping.load()) return;
     while (done < total) {
       while (made < total && made - done < flights.size()) {
         Flight& flight = flights[made % flights.size()];
@@ -175,7 +178,17 @@ Result<DriveResult> drive(std::span<const DriveTarget> targets, size_t node, std
     work(0);
   } else {
     std::vector<std::jthread> threads;
-    for (uint32_t t = 0; t < options.threads; ++t) threads.emplace_back(work, t);
+    threads.reserve(options.threads);
+    for (uint32_t t = 0; t < options.threads; ++t) {
+      auto thread = start_thread([&work, t] { work(t); });
+      if (!thread) {
+        // The others start together, without those that are missing.
+        stopping.store(true);
+        for (; t < options.threads; ++t) start.arrive_and_drop();
+        return std::move(thread).error();
+      }
+      threads.push_back(std::move(*thread));
+    }
   }
   DriveResult sum;
   for (Mine& mine : all) {

@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/thread.h"
 
 namespace sluice {
 namespace {
@@ -200,11 +201,14 @@ Result<std::unique_ptr<RecordChannel>> MasterThread::channel(unsigned worker, ui
       *this, *line.channel, worker, static_cast<uint32_t>(found - lines_.begin()), line.users++ == 0, shape, options));
 }
 
-void MasterThread::start() {
+Result<void> MasterThread::start() {
   for (size_t w = 0; w < queues_.size(); ++w) {
     if (slots_[w] != 0) queues_[w] = std::make_unique<SpscQueue<Request>>(slots_[w]);
   }
-  thread_ = std::jthread([this] { run(); });
+  auto thread = start_thread([this] { run(); });
+  if (!thread) return std::move(thread).error();
+  thread_ = std::move(*thread);
+  return {};
 }
 
 void MasterThread::stop_thread() {

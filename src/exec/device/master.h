@@ -35,7 +35,8 @@ class MasterThread {
   // Channel::create.
   Result<std::unique_ptr<RecordChannel>> channel(unsigned worker, uint32_t line, const RecordShape& shape,
                                                  const ChannelOptions& options);
-  void start();
+  // Errors: no thread can be started.
+  Result<void> start();
   // No worker has a flight any more, and none will. Waits until the device is done with what it was given, at most
   // `limit_ns` for each real channel. Errors: as RecordChannel::stop.
   Result<void> stop(uint64_t limit_ns);

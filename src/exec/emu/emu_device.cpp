@@ -15,6 +15,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include "memory/buffer.h"
 
 namespace sluice {
@@ -81,7 +82,12 @@ class EmuSlabs final : public SlabDriver {
       slab.in.resize(size_t{shape.capacity} * shape.words_in);
       slab.out.resize(size_t{shape.capacity} * shape.result_bytes() / sizeof(Word));
     }
-    thread_ = std::jthread([this] { work(); });
+  }
+  Result<void> begin() {
+    auto thread = start_thread([this] { work(); });
+    if (!thread) return std::move(thread).error();
+    thread_ = std::move(*thread);
+    return {};
   }
   ~EmuSlabs() override {
     {
@@ -218,13 +224,21 @@ class EmuRing final : public RingDriver {
       return Error("the emulated device refuses to start");
     if (auto ok = check(); !ok) return ok;
     threads_.clear();
+    threads_.reserve(servers_);
     for (uint32_t s = 0; s < servers_; ++s) {
       HostWords::store32(&control_->servers[s].left, 0);
       serving_.fetch_add(1, std::memory_order_relaxed);
-      threads_.emplace_back([this, s, next, lap0, epoch = control_->epoch(), programs = programs_]() mutable {
+      auto thread = start_thread([this, s, next, lap0, epoch = control_->epoch(), programs = programs_]() mutable {
         serve(s, next, lap0, epoch, programs);
         serving_.fetch_sub(1, std::memory_order_relaxed);
       });
+      if (!thread) {
+        serving_.fetch_sub(1, std::memory_order_relaxed);
+        control_->order_stop(1);
+        threads_.clear();
+        return std::move(thread).error();
+      }
+      threads_.push_back(std::move(*thread));
     }
     return {};
   }
@@ -372,7 +386,9 @@ Result<void*> EmuDevice::pin(void* host, size_t) {
 void EmuDevice::unpin(void*) {}
 
 Result<std::unique_ptr<SlabDriver>> EmuDevice::make_slabs(const ChannelShape& shape, uint32_t slabs, Transport) {
-  return std::unique_ptr<SlabDriver>(std::make_unique<EmuSlabs>(shape, slabs, shared_));
+  auto made = std::make_unique<EmuSlabs>(shape, slabs, shared_);
+  if (auto ok = made->begin(); !ok) return std::move(ok).error();
+  return std::unique_ptr<SlabDriver>(std::move(made));
 }
 
 Result<std::unique_ptr<RingDriver>> EmuDevice::make_ring(const ChannelShape& shape) {

@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/scope_exit.h"
+#include "base/thread.h"
 #include "graph/graph_files.h"
 #include "qos/frame_class.h"
 
@@ -476,10 +478,24 @@ Result<void> PriorityRuntime::run(PriorityReport& report) {
   Result<void> result;
   {
     std::vector<std::jthread> threads;
-    for (unsigned w = 0; w < workers_.size(); ++w) threads.emplace_back([this, w] { work(w); });
+    threads.reserve(workers_.size());
+    // However this ends, the workers are told that no more chunks come.
+    const ScopeExit close([this] {
+      closed_.store(true, std::memory_order_release);
+      ready_.fetch_add(1, std::memory_order_release);
+      ready_.notify_all();
+    });
+    for (unsigned w = 0; w < workers_.size() && result.ok(); ++w) {
+      auto thread = start_thread([this, w] { work(w); });
+      if (thread.ok()) {
+        threads.push_back(std::move(*thread));
+      } else {
+        result = std::move(thread).error();
+      }
+    }
     QsbrReader reader;
     reader_ = &reader;
-    while (true) {
+    while (result.ok()) {
       auto more = read();
       reader.quiescent();
       if (!more) {
@@ -493,10 +509,6 @@ Result<void> PriorityRuntime::run(PriorityReport& report) {
       if (open_.count(c) != 0) hand_on(c);
     }
     reader_ = nullptr;
-    closed_.store(true, std::memory_order_release);
-    ready_.fetch_add(1, std::memory_order_release);
-    ready_.notify_all();
-    reader.offline();
   }
   seconds_ = static_cast<double>(now_ns() - begin_ns_) * 1e-9;
   // What an output says comes before what an input says: then nothing appears.

@@ -26,6 +26,7 @@ struct CaptureReader::State {
   std::string name;
   pcap_t* pcap = nullptr;  // owns the FILE
   std::string stream_error;
+  bool refused = false;  // by the system: nothing is wrong with the capture
   uint64_t bytes_read = 0;
   uint64_t packets = 0;
   CapturedFrame pending;
@@ -61,6 +62,7 @@ struct CaptureReader::State {
     failed = true;
     const std::string why = reason(pcap_text);
     failure = Error(fmt::format("{}: packet {}: {}", name, packets + 1, why));
+    failure.system = refused;
     if (why.find("snapshot length") != std::string::npos || why.find("different from the type") != std::string::npos) {
       failure.hint =
           "interfaces of one capture must agree; split it by interface (tshark -Y 'frame.interface_id == 0' -w "
@@ -95,13 +97,18 @@ Result<CaptureReader> CaptureReader::open(InputFile file) {
   const std::string& name = state->name;
   const cookie_io_functions_t functions{&State::read, nullptr, nullptr, nullptr};
   FILE* stream = fopencookie(state.get(), "rb", functions);
-  if (stream == nullptr) return Error(fmt::format("cannot read {}: {}", name, std::strerror(errno)));
+  if (stream == nullptr) return system_error(fmt::format("cannot read {}", name), errno);
   setvbuf(stream, nullptr, _IOFBF, kStreamBuffer);
 
   char text[PCAP_ERRBUF_SIZE] = {};
   state->pcap = pcap_fopen_offline_with_tstamp_precision(stream, PCAP_TSTAMP_PRECISION_NANO, text);
   if (state->pcap == nullptr) {
     std::fclose(stream);
+    if (state->refused) {
+      Error error(fmt::format("cannot read {}: {}", name, state->stream_error));
+      error.system = true;
+      return error;
+    }
     if (state->bytes_read == 0 && state->stream_error.empty()) {
       return Error(fmt::format("{} is empty", name),
                    "a capture has at least a file header; write one with: sluice gen traffic --out FILE");

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/unfinished.h"
+
 namespace sluice {
 namespace {
 
