@@ -17,14 +17,14 @@
 #ifndef SLUICE_VERSION
 #define SLUICE_VERSION "0.1.0"
 #endif
-#ifndef SLUICE_REVISION
-#define SLUICE_REVISION "unknown"
-#endif
 #ifndef SLUICE_BUILD_TYPE
 #define SLUICE_BUILD_TYPE "unknown"
 #endif
 
 namespace sluice {
+
+extern const char kRevision[];  // cmake/Revision.cmake writes it
+
 namespace {
 
 std::string trim(const std::string& text) {
@@ -63,7 +63,7 @@ std::string sluice_version() {
   return SLUICE_VERSION;
 }
 std::string sluice_revision() {
-  return SLUICE_REVISION;
+  return kRevision;
 }
 
 Machine describe_machine() {

@@ -10,7 +10,7 @@
 namespace sluice {
 
 std::string sluice_version();   // "0.1.0"
-std::string sluice_revision();  // of the source tree when it was configured; "unknown" without one
+std::string sluice_revision();  // of the source tree when it was built; "unknown" without one
 
 struct Machine {
   std::string cpu;
