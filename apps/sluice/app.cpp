@@ -91,7 +91,12 @@ CLI::App* add_subcommand(CLI::App& root, const std::string& name, const std::str
     at = end + 1;
   }
   sub->footer(footer + "\n" + std::string(exit_code_help()));
-  if (run) sub->callback([run = std::move(run)] { app_state().selected = run; });
+  if (run) {
+    sub->callback([run = std::move(run), sub] {
+      app_state().selected = run;
+      app_state().selected_app = sub;
+    });
+  }
   return sub;
 }
 

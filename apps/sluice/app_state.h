@@ -14,6 +14,7 @@ struct AppState {
   bool quiet = false;
   std::string user;  // --user
   std::function<Exit()> selected;
+  const CLI::App* selected_app = nullptr;  // its subcommand
   std::string command;
 };
 AppState& app_state();

@@ -698,7 +698,7 @@ Exit bench_pipeline(const Options& o) {
         std::string name = fmt::format("{}/{}B/x{}", with_acl ? "acl+routes" : "routes", size, o.workers);
         if (o.batches.size() > 1) name += fmt::format("/{}", batch);
         cases.push_back(measure_pipeline(o, devices, *pipeline, batch, name, frames, progress));
-        cases.back().more["frame_bytes"] = size;
+        if (cases.back().reason.empty()) cases.back().more["frame_bytes"] = size;
       }
       if (with_acl) {
         progress.step(fmt::format("{} bytes, device-resident", size));
@@ -722,6 +722,7 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
                       const std::string& name, const std::shared_ptr<FrameCache>& frames, Progress& progress) {
   Case c{name, "Mpackets/s", {}};
   RunReport last;
+  uint64_t answered = 0;
   for (unsigned r = 0; r < o.repetitions; ++r) {
     progress.step(fmt::format("{} repetition {}", c.name, r + 1));
     // Workers are independent: each has its own source, programs and counters, as with one receive queue each.
@@ -777,6 +778,11 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
     for (const RunReport& one : reports) {
       if (!one.conserved()) fail(Exit::kCheckFailed, "packets are not conserved");
       rate += static_cast<double>(one.packets_in) / one.seconds * 1e-6;
+      answered += one.offload.offloaded;
+    }
+    if (!devices.options.devices.empty()) {
+      const std::string why = why_not_devices_alone(pipeline, devices, reports);
+      if (!why.empty()) return unmeasured(name, "on the host: " + why);
     }
     c.values.push_back(rate);
     last = reports[0];
@@ -786,13 +792,13 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
   c.more = {
       {"ns_per_packet", 1e3 * o.workers / sorted[sorted.size() / 2]},
       {"workers", o.workers},
-
       {"packets_each", last.packets_in},
       {"forwarded_part",
        last.packets_in != 0 ? static_cast<double>(last.packets_out) / static_cast<double>(last.packets_in) : 0.0}};
   c.more["latency_ns"] = {{"p50", last.totals.latency.percentile(50)}, {"p99", last.totals.latency.percentile(99)}};
   c.more["through_ns"] = {{"p50", last.totals.through.percentile(50)}, {"p99", last.totals.through.percentile(99)}};
   if (!last.devices.empty()) {
+    c.more["answered_by_device"] = answered;
     c.more["wait_p50_ns"] = last.totals.wait.percentile(50);
     c.more["egress_p50_ns"] = last.totals.egress.percentile(50);
     c.more["fill_p50_ns"] = last.devices[0].channels.fill.percentile(50);
@@ -823,15 +829,25 @@ Exit bench_report(const BenchOptions& o, const std::string& kind, const std::str
       {"checked", fmt::format("{} of {} sampled results equal the oracle's ({})", verified.sample - verified.mismatches,
                               verified.sample, verified.oracle)},
       {"verified", {{"sample", verified.sample}, {"oracle", verified.oracle}, {"mismatches", verified.mismatches}}}};
+  const auto device = more.find("device");
+  json["defaults"] = defaults_left(o.standing, device != more.end() && *device != "cpu");
   json.update(more);
-  if (json.contains("gpu")) {
-    // The driver's files, which describe_machine reads, are not there in a container.
-    if (const std::string gpu = json["gpu"].get<std::string>(); !gpu.empty()) json["machine"]["gpu"] = gpu;
-    json.erase("gpu");
-  }
+  // The one that took part, by the name that its driver gives: not what the machine has besides.
+  const std::string gpu = json.value("gpu", "");
+  json.erase("gpu");
+  json["machine"]["gpu"] = gpu.empty() ? Json(nullptr) : Json(gpu);
+  if (gpu.empty()) json["machine"]["driver"] = nullptr;
   json["results"] = Json::array();
   TextTable table({"case", "median", "min", "max", "n", "unit"});
+  size_t nothing = 0;
+  std::string first_reason;
   for (Case& c : cases) {
+    if (!c.reason.empty()) {
+      if (nothing++ == 0) first_reason = fmt::format("{}: {}", c.name, c.reason);
+      json["results"].push_back({{"case", c.name}, {"reason", c.reason}});
+      table.add({c.name, "-", "-", "-", "-", c.reason});
+      continue;
+    }
     std::sort(c.values.begin(), c.values.end());
     const size_t n = c.values.size();
     const double median = n % 2 != 0 ? c.values[n / 2] : (c.values[n / 2 - 1] + c.values[n / 2]) / 2;
@@ -852,7 +868,23 @@ Exit bench_report(const BenchOptions& o, const std::string& kind, const std::str
     print_out(table.str() + fmt::format("{}, {} cores, {}, {}; seed {}; {}\n", m.cpu, m.cores, m.compiler, m.build_type,
                                         o.seed, json["checked"].get<std::string>()));
   }
+  if (cases.empty()) {
+    fail(Exit::kCheckFailed, "nothing was measured: these options leave no case",
+         "--device-only and --lookups-only leave the device's rows, and there is no device, or none that has them");
+  }
+  if (nothing != 0)
+    fail(Exit::kCheckFailed, fmt::format("{} of {} rows measured nothing; {}", nothing, cases.size(), first_reason));
   return Exit::kOk;
+}
+
+std::string no_cuda_device(const OpenDevices& devices) {
+#if defined(SLUICE_WITH_CUDA)
+  if (!devices.options.devices.empty() && devices.options.devices[0]->info().kind == "cuda") return "";
+  return fmt::format("it needs the memory of a CUDA device, and the device is {}", devices.label);
+#else
+  return fmt::format("it needs the memory of a CUDA device; the device is {}, and this build has no CUDA",
+                     devices.label);
+#endif
 }
 
 void add_bench(CLI::App& root) {
@@ -920,7 +952,10 @@ void add_bench(CLI::App& root) {
       *bench, "classify", "Subcommands", "Lookups in an access list, by packets drawn from its rules",
       "sluice bench classify --rules acl1_10k --algorithm tuple_merge,tuple_space\nsluice bench classify --shape "
       "acl,fw,ipc --count 1000,10000,100000 -o json",
-      [c] { return bench_classify(*c); });
+      [c] {
+        c->standing.lists = c->algorithm.empty();
+        return bench_classify(*c);
+      });
   auto* file = classify->add_option("--rules", c->rules, "Rule file (default: generated)")->type_name("FILE");
   add_format_option(*classify, c->format)->capture_default_str();
   classify
@@ -949,7 +984,10 @@ void add_bench(CLI::App& root) {
       *bench, "route", "Subcommands", "Lookups in route tables: uniform, prefix-weighted and Zipf addresses",
       "sluice bench route\nsluice bench route --routes rib4.txt,rib6.txt --algorithm poptrie -o json\n"
       "sluice bench route --like rib4.txt,rib6.txt --count 1000,100000,4000000 --algorithm dir24,sail,range24",
-      [r] { return bench_route(*r); });
+      [r] {
+        r->standing.routes = r->algorithm.empty() && r->like.empty();
+        return bench_route(*r);
+      });
   route_options(*route, *r);
   route
       ->add_option("--algorithm", r->algorithm,
@@ -978,7 +1016,10 @@ void add_bench(CLI::App& root) {
   CLI::App* pipeline = add_subcommand(
       *bench, "pipeline", "Subcommands", "The standard graph on packets in memory, with and without access list",
       "sluice bench pipeline\nsluice bench pipeline --acl acl1_10k --routes rib4.txt,rib6.txt --workers 2 -o json",
-      [p] { return bench_pipeline(*p); });
+      [p] {
+        p->standing = {.lists = p->algorithm.empty(), .routes = p->route_algorithm.empty()};
+        return bench_pipeline(*p);
+      });
   pipeline->add_option("--acl", p->rules, "Rule file (default: generated)")->type_name("FILE");
   add_acl_options(*pipeline, p->format, p->algorithm);
   rule_options(*pipeline, *p);
@@ -988,7 +1029,8 @@ void add_bench(CLI::App& root) {
   pipeline->add_option("--sizes", p->sizes, "Frame sizes with FCS, joined by commas")
       ->delimiter(',')
       ->check(CLI::Range(64u, 9618u))
-      ->type_name("BYTES,...");
+      ->type_name("BYTES,...")
+      ->capture_default_str();
   pipeline->add_option("--batch", p->batches, "Packets a batch; several, joined by commas, are measured in turn")
       ->delimiter(',')
       ->check(CLI::Range(1u, Batch::kMaxPackets))

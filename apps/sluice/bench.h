@@ -12,7 +12,13 @@
 
 namespace sluice::app {
 
+// What a measurement leaves to the program beside the options' defaults: which algorithms look up its lists and routes.
+struct StandingDefaults {
+  bool lists = false, routes = false;
+};
+
 struct BenchOptions {
+  StandingDefaults standing;
   std::string latency_target;
   std::string rules, format = "auto", algorithm, shape = "acl", routes, like, route_algorithm, adjacencies, name;
   DeviceFlags device;
@@ -55,14 +61,22 @@ struct Case {
   std::string unit;
   std::vector<double> values;
   Json more = Json::object();
+  std::string reason;  // why nothing was measured: the row has no figures then
 };
+// A row that was asked for and measured nothing.
+inline Case unmeasured(std::string name, std::string reason) {
+  return {std::move(name), "", {}, Json::object(), std::move(reason)};
+}
+// What a row with data in a CUDA device's memory lacks; empty: there is such a device.
+std::string no_cuda_device(const OpenDevices& devices);
 
 struct Verified {
   uint64_t sample = 0, mismatches = 0;
   std::string oracle;
 };
 
-// Prints the measurement; `input_hash` is the SHA-256 of what was measured.
+// Prints the measurement; `input_hash` is the SHA-256 of what was measured. Ends with kCheckFailed where a row measured
+// nothing, or there is none.
 Exit bench_report(const BenchOptions& o, const std::string& kind, const std::string& input_hash,
                   const Verified& verified, std::vector<Case> cases, const Json& more);
 
@@ -76,7 +90,7 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
 
 // Lookups alone with addresses, table and next hops in the memory of a CUDA device: every table of the image, with and
 // without a cache window, and fed from the host; with `plain` the first of these alone. `expected` are next hops. `v6`:
-// {upper half, lower half} pairs. No case on other devices.
+// {upper half, lower half} pairs. On other devices no case, or with `plain` or o.lookups_only one that says so.
 void add_resident_lookups(const BenchOptions& o, const OpenDevices& devices, const std::string& name,
                           const Image& image, const std::vector<uint32_t>& v4, const std::vector<uint64_t>& v6,
                           const std::vector<uint32_t>& expected, bool plain, std::vector<Case>& cases);
@@ -87,9 +101,15 @@ void add_resident_frames(const BenchOptions& o, const OpenDevices& devices, cons
                          const std::string& capture, const std::string& name, std::vector<Case>& cases);
 
 // The rate of a pipeline on packets in memory, `o.repetitions` times, with `o.qos` where it is given; each of o.workers
-// is a runtime of its own, and all play `frames`.
+// is a runtime of its own, and all play `frames`. With devices a row is theirs alone: where a packet of any segment was
+// the host's, it has the reason and no figures.
 Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const Pipeline& pipeline, uint32_t batch,
                       const std::string& name, const std::shared_ptr<FrameCache>& frames, Progress& progress);
+
+// The `defaults` object of a stored result: what the command line of this process left standing.
+Json defaults_left(const StandingDefaults& standing, bool on_device);
+// Today's defaults of every `bench` command.
+Json all_defaults(CLI::App& root);
 
 void add_bench_latency(CLI::App& bench);
 void add_bench_functions(CLI::App& bench);

@@ -87,6 +87,9 @@ Case drive_case(const std::string& name, Prepared& p, const DriveOptions& option
     if (done->wrong != 0)
       fail(Exit::kCheckFailed, fmt::format("{}: {} of {} results differ from the oracle; nothing is reported", name,
                                            done->wrong, done->packets));
+    if (done->channels.records * lookups_of(options.kind) < done->packets)
+      fail(Exit::kCheckFailed, fmt::format("{}: the device answered {} of {} lookups", name,
+                                           done->channels.records * lookups_of(options.kind), done->packets));
     rate = done->rate * 1e-6;
     rates.push_back(rate);
     c.values.push_back(rate_is_the_value ? rate : static_cast<double>(done->round_trip.percentile(50)) * 1e-3);
@@ -255,7 +258,10 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
   p.lookup = std::make_unique<DeviceLookup>(devices, element, tables);
   if (!p.lookup->ready()) fail(Exit::kUnavailable, "the device could not take the tables");
   prepare(p, keys, [&](size_t i) { return expected[i]; });
-  if (p.records.empty()) return;
+  if (p.records.empty()) {
+    cases.push_back(unmeasured(name + "/" + devices.label, "no packet is an IPv4 packet, whose record is one word"));
+    return;
+  }
   Progress progress("");
   // Routes alone: three destinations a record, what is left over at the end aside.
   Prepared routes;
@@ -323,8 +329,12 @@ void add_resident_lookups([[maybe_unused]] const BenchOptions& o, [[maybe_unused
                           [[maybe_unused]] const std::vector<uint64_t>& v6,
                           [[maybe_unused]] const std::vector<uint32_t>& expected, [[maybe_unused]] bool plain,
                           [[maybe_unused]] std::vector<Case>& cases) {
+  if (const std::string lack = no_cuda_device(devices); !lack.empty()) {
+    // Other rows of the device follow, unless these alone were asked for.
+    if (plain || o.lookups_only) cases.push_back(unmeasured(name + "/resident/addresses", lack));
+    return;
+  }
 #if defined(SLUICE_WITH_CUDA)
-  if (devices.options.devices[0]->info().kind != "cuda") return;
   Device& device = *devices.options.devices[0];
   for (const bool window : {false, true}) {
     if (window && plain) return;
@@ -365,7 +375,10 @@ void add_resident_frames([[maybe_unused]] const BenchOptions& o, [[maybe_unused]
   const std::vector<Offload> offloads = plan_offloads(pipeline.plan, pipeline.router, RecordChoice::kAddress);
   const PlanNode& node = pipeline.plan.nodes.at(0);
   // IPInput, ACL, IPRoute, DecIPTTL, AdjacencyRewrite.
-  if (!offloads[0].on_device || node.elements.size() != 5) return;
+  if (!offloads[0].on_device || node.elements.size() != 5) {
+    cases.push_back(unmeasured(name + "/resident", "the graph is not the one that has a kernel of its own"));
+    return;
+  }
   auto resident = make_resident(device, *snapshot, pipeline.plan, offloads);
   if (!resident) fail(Exit::kUnavailable, resident.error());
 

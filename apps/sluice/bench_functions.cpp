@@ -82,10 +82,37 @@ DeviceFlags flags_of(DeviceFlags flags, const std::string& way) {
   return flags;
 }
 
+// Puts every segment of a graph on the devices: where the records that were asked for leave one, or some frames, on the
+// host, addresses cross instead. Returns what crosses.
+std::string place_on_device(OpenDevices& devices, const Pipeline& pipeline, uint32_t size) {
+  std::vector<Offload> offloads = offloads_of(pipeline, devices);
+  const auto stays = [&](size_t n) {
+    const Offload& o = offloads[n];
+    if (pipeline.plan.nodes[n].type != PlanNode::Type::kSegment) return false;
+    return !o.on_device || (!o.keys && o.shape.kind == RecordKind::kHeader && o.whole_frames && size > o.shape.region);
+  };
+  for (size_t n = 0; n < offloads.size(); ++n) {
+    if (devices.options.records != RecordChoice::kAuto || !stays(n)) continue;
+    devices.options.records = RecordChoice::kAddress;
+    offloads = offloads_of(pipeline, devices);
+    break;
+  }
+  std::string kinds;
+  for (const Offload& o : offloads) {
+    if (!o.on_device) continue;
+    const std::string kind = o.keys ? "key" : o.shape.kind == RecordKind::kHeader ? "header" : "address";
+    if (kinds.find(kind) == std::string::npos) kinds += (kinds.empty() ? "" : "+") + kind;
+  }
+  return kinds;
+}
+
 void add_resident([[maybe_unused]] const FunctionOptions& o, [[maybe_unused]] const OpenDevices& devices,
                   [[maybe_unused]] uint32_t size, [[maybe_unused]] std::vector<Case>& cases) {
+  if (const std::string lack = no_cuda_device(devices); !lack.empty()) {
+    cases.push_back(unmeasured(fmt::format("crc/{}B/resident", size), lack));
+    return;
+  }
 #if defined(SLUICE_WITH_CUDA)
-  if (devices.options.devices.empty() || devices.options.devices[0]->info().kind != "cuda") return;
   ResidentFrames frames;
   frames.stride = (size + 63) / 64 * 64;  // nothing is appended
   const uint64_t count = (size_t{1} << 30) / frames.stride;
@@ -135,16 +162,24 @@ Exit bench_functions(FunctionOptions o) {
     const std::string capture = capture_of(folder / fmt::format("{}.pcap", size), size, o.seed);
     hash.update(need(sha256_of_file(capture), Exit::kIo));
     for (const std::string& way : o.ways) {
-      const OpenDevices devices = open_devices(flags_of(o.device, way));
-      label = devices.label;
-      gpu = gpu_name(devices);
+      const OpenDevices opened = open_devices(flags_of(o.device, way));
+      label = opened.label;
+      gpu = gpu_name(opened);
       for (const std::string& function : o.functions) {
         const std::string elements = elements_of(function, rules);
-        const std::string base = devices.options.devices.empty() ? fmt::format("{}/{}B", function, size)
-                                                                 : fmt::format("{}/{}B/{}", function, size, way);
-        progress.step("checking " + base);
         const std::string out = folder / "check.pcap";
         const std::string checked = fmt::format("FromDump({}) -> {} -> ToDump({});", capture, elements, out);
+        OpenDevices devices = opened;
+        std::string base = fmt::format("{}/{}B", function, size);
+        if (!devices.options.devices.empty()) {
+          // Named by what really crosses: persistent mode has one transport, which is tagged.
+          const std::string records = place_on_device(devices, *parse_pipeline(checked, "functions", {}), size);
+          const DeviceOptions& d = devices.options;
+          base += fmt::format("/{}/{}/{}/{}", to_string(d.mode),
+                              d.mode == DeviceMode::kPersistent ? "tagged" : to_string(d.transport),
+                              to_string(d.threading), records);
+        }
+        progress.step("checking " + base);
         const uint64_t sample = std::min<uint64_t>(o.sample, 16'384);
         const std::string want = outcome_of(checked, nullptr, sample, 256, out);
         verified.sample += sample;
@@ -164,6 +199,7 @@ Exit bench_functions(FunctionOptions o) {
             cases.push_back(measure_pipeline(one, devices, *pipeline, batch,
                                              fmt::format("{}/x{}/{}", base, workers, batch), frames, progress));
             Case& c = cases.back();
+            if (!c.reason.empty()) continue;
             c.more["frame_bytes"] = size;
             for (const char* at : {"p50", "p99"})
               c.more[std::string(at) + "_us"] = c.more["latency_ns"][at].get<double>() / 1000;
@@ -194,7 +230,11 @@ void add_bench_functions(CLI::App& bench) {
       "sluice bench functions\nsluice bench functions --function crc --sizes 64,1024,9000 --device cuda --resident\n"
       "sluice bench functions --device cuda --ways launch/commlist/full,launch/commpool/full,persistent/staged/full\n"
       "sluice bench functions --device emu --function chain,separate --sizes 256 --packets 20000",
-      [o] { return bench_functions(*o); });
+      [o] {
+        o->standing.lists = std::any_of(o->functions.begin(), o->functions.end(),
+                                        [](const std::string& f) { return f == "chain" || f == "separate"; });
+        return bench_functions(*o);
+      });
   sub->add_option("--function", o->functions, "mirror, lookup, crc, chain (one segment), separate (the chain in six)")
       ->delimiter(',')
       ->check(CLI::IsMember({"mirror", "lookup", "crc", "chain", "separate"}))

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/clock.h"
 #include "base/sha256.h"
 #include "base/thread.h"
 #include "bench.h"
@@ -113,8 +114,11 @@ void add_device_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]] con
                      [[maybe_unused]] const Pipeline& pipeline, [[maybe_unused]] const std::string& capture,
                      [[maybe_unused]] uint32_t size, [[maybe_unused]] std::vector<Case>& cases,
                      [[maybe_unused]] Verified& verified, [[maybe_unused]] Progress& progress) {
+  if (const std::string lack = no_cuda_device(devices); !lack.empty()) {
+    if (o.device_only) cases.push_back(unmeasured(fmt::format("port/{}B/resident", size), lack));
+    return;
+  }
 #if defined(SLUICE_WITH_CUDA)
-  if (devices.options.devices.empty() || devices.options.devices[0]->info().kind != "cuda") return;
   Device& device = *devices.options.devices[0];
   auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
   const std::vector<Offload> offloads = plan_offloads(pipeline.plan, pipeline.router, RecordChoice::kAddress);
@@ -234,8 +238,13 @@ void add_persistent_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]]
                          [[maybe_unused]] const Pipeline& pipeline, [[maybe_unused]] const std::string& capture,
                          [[maybe_unused]] uint32_t size, [[maybe_unused]] std::vector<Case>& cases,
                          [[maybe_unused]] Verified& verified, [[maybe_unused]] Progress& progress) {
+  std::string lack = no_cuda_device(devices);
+  if (size < 64) lack = "frames are too short: 64 bytes at least";
+  if (!lack.empty()) {
+    cases.push_back(unmeasured(fmt::format("port/{}B/persistent", size), lack));
+    return;
+  }
 #if defined(SLUICE_WITH_CUDA)
-  if (devices.options.devices.empty() || devices.options.devices[0]->info().kind != "cuda") return;
   Device& device = *devices.options.devices[0];
   auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
   const std::vector<Offload> offloads = plan_offloads(pipeline.plan, pipeline.router, RecordChoice::kAddress);
@@ -422,8 +431,9 @@ Exit bench_port(PortOptions o) {
         for (const uint32_t batch : o.batches) {
           Case c = measure_pipeline(how, devices, *pipeline, batch,
                                     fmt::format("port/{}B/x{}/{}/{}", size, o.workers, batch, kind), frames, progress);
-          for (const char* part : {"p50", "p99"})
-            c.more[fmt::format("{}_us", part)] = c.more["through_ns"][part].get<double>() * 1e-3;
+          for (const char* part : {"p50", "p99"}) {
+            if (c.reason.empty()) c.more[fmt::format("{}_us", part)] = c.more["through_ns"][part].get<double>() * 1e-3;
+          }
           cases.push_back(std::move(c));
         }
       }
@@ -431,12 +441,15 @@ Exit bench_port(PortOptions o) {
     auto pipeline = parse_pipeline(graph_text(routes, source, "", "ToMemory", true), "port", {});
     load_pipeline_tables(*pipeline, {});
     if (!o.soak) add_device_rows(o, devices, *pipeline, capture, size, cases, verified, progress);
-    if ((o.persistent || o.soak) && size >= 64)
-      add_persistent_rows(o, devices, *pipeline, capture, size, cases, verified, progress);
+    if (o.persistent || o.soak) add_persistent_rows(o, devices, *pipeline, capture, size, cases, verified, progress);
   }
   progress.clear();
   return bench_report(o, "port", hash.finish(), verified, std::move(cases),
-                      {{"routes4", o.ipv4}, {"mix", o.mix}, {"gpu", gpu_name(devices)}, {"workers", o.workers}});
+                      {{"routes4", o.ipv4},
+                       {"mix", o.mix},
+                       {"device", devices.label},
+                       {"gpu", gpu_name(devices)},
+                       {"workers", o.workers}});
 }
 
 }  // namespace

@@ -296,7 +296,10 @@ void add_bench_priorities(CLI::App& bench) {
                      "size of chunks; the highest class's latency when twice as much arrives as the workers do",
                      "sluice bench priorities\nsluice bench priorities --workers 8,1,2,4,12 --part mix,workers\n"
                      "sluice bench priorities --part overload --workers 4 --seconds 5 -o json",
-                     [o] { return PriorityBench(*o).measure(); });
+                     [o] {
+                       o->standing.lists = o->algorithm.empty();
+                       return PriorityBench(*o).measure();
+                     });
   sub->add_option("--part", o->parts, "mix, workers, chunks, overload")
       ->delimiter(',')
       ->check(CLI::IsMember({"mix", "workers", "chunks", "overload"}))

@@ -176,8 +176,10 @@ void add_bench_shaper(CLI::App& bench) {
       bench, "shaper", "Subcommands",
       "The error of a class's rate at every decade from 10 kbit/s to 100 Gbit/s in simulated time, at some in real\n"
       "time; and the rate of the standard graph with classes that only count, over that without",
-      "sluice bench shaper\nsluice bench shaper --seconds 2 --real-seconds 0 --packets 100000 -o json",
-      [o] { return bench_shaper(*o); });
+      "sluice bench shaper\nsluice bench shaper --seconds 2 --real-seconds 0 --packets 100000 -o json", [o] {
+        o->standing.routes = true;
+        return bench_shaper(*o);
+      });
   sub->add_option("--seconds", o->seconds, "Simulated time of each rate; 10 kbit/s needs 2")
       ->check(CLI::Range(2.0, 1000.0))
       ->type_name("S")

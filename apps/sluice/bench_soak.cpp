@@ -406,7 +406,11 @@ Exit bench_soak(const SoakOptions& o) {
   check(refused == 0, fmt::format("a device refused {} generations", refused));
   check(offload.rescued == 0, fmt::format("{} packets had to be rescued from a device", with_commas(offload.rescued)));
   for (const std::string& failure : device_failures) check(false, "device " + failure);
-  if (!devices.options.devices.empty()) check(offload.offloaded != 0, "no packet went to a device");
+  if (!devices.options.devices.empty()) {
+    check(offload.offloaded != 0 && offload.on_host == 0,
+          fmt::format("a device answered {} packets and the host {} of its segments", with_commas(offload.offloaded),
+                      with_commas(offload.on_host)));
+  }
   for (uint32_t v = 0; v < std::min<uint64_t>(kVariants, done + 1); ++v)
     check(left[v] != 0, fmt::format("no packet left under variant {}", v));
 
@@ -425,6 +429,11 @@ Exit bench_soak(const SoakOptions& o) {
               {"git", sluice_revision()},
               {"seed", o.seed},
               {"input_hash", "sha256:" + hash.finish()},
+              {"defaults", defaults_left({.lists = o.algorithm.empty(), .routes = o.route_algorithm.empty()},
+                                         !devices.options.devices.empty())},
+              {"checked", fmt::format("the ends of {} of {} packets are those of one generation",
+                                      with_commas(tally.in - std::min(tally.in, tally.mixed() + tally.lost)),
+                                      with_commas(tally.in))},
               {"device", devices.label},
               {"mode", devices.options.devices.empty() ? "cpu" : to_string(devices.options.mode)},
               {"transport",
@@ -455,6 +464,22 @@ Exit bench_soak(const SoakOptions& o) {
               {"mode_switches", switches},
               {"devices", device_reports},
               {"wrong", wrong}};
+    const double mpps = rate * 1e-6;
+    json["results"] = Json::array(
+        {{{"case", fmt::format("standard graph, {}, x{}", json["mode"].get<std::string>(), o.workers)},
+          {"unit", "Mpackets/s"},
+          {"median", mpps},
+          {"min", mpps},
+          {"max", mpps},
+          {"n", 1},
+          {"note", fmt::format("{} table changes in {:.0f} s; of {} packets {} lost, {} mixed; a change took effect in "
+                               "{:.1f} ms (p99 {:.1f}) in all {} runtimes, {:.1f} ms in one",
+                               done, took, with_commas(tally.in), with_commas(tally.lost), with_commas(tally.mixed()),
+                               static_cast<double>(all_lines.percentile(50)) * 1e-6,
+                               static_cast<double>(all_lines.percentile(99)) * 1e-6, lines,
+                               static_cast<double>(publish.percentile(50)) * 1e-6)}}});
+    const std::string gpu = gpu_name(devices);
+    json["machine"]["gpu"] = gpu.empty() ? Json(nullptr) : Json(gpu);
     print_json(json);
   } else {
     const Machine m = describe_machine();

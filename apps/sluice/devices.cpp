@@ -313,12 +313,90 @@ bool DeviceLookup::run(std::span<const FlowKey> keys, std::vector<KeyResult>& re
   return !failed_;
 }
 
-std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devices) {
+std::vector<Offload> offloads_of(const Pipeline& pipeline, const OpenDevices& devices, bool counts) {
+  return plan_offloads(pipeline.plan, pipeline.router, devices.options.record_choice(), counts);
+}
+
+namespace {
+
+std::string names_of(const Pipeline& pipeline, const PlanNode& node, size_t begin, size_t end) {
+  std::string all;
+  for (size_t s = begin; s < end; ++s)
+    all += (all.empty() ? "" : " -> ") + pipeline.router.elements[node.elements[s]]->name;
+  return all.empty() ? std::string("nothing") : all;
+}
+
+// Why a segment is not on a device, and what would put it there.
+std::string why_on_host(const Pipeline& pipeline, size_t n, const Offload& offload) {
+  const auto other = plan_offloads(pipeline.plan, pipeline.router, RecordChoice::kAddress);
+  return offload.why + (other[n].on_device ? " (--records address: on the device)" : "");
+}
+
+}  // namespace
+
+namespace {
+
+// Packets of a segment that the host did although a device might have.
+struct OnHost {
+  size_t node = 0;
+  uint64_t packets = 0, answered = 0;
+  std::string why;
+};
+
+std::vector<OnHost> on_host(const Pipeline& pipeline, const std::vector<Offload>& offloads, const RunReport& report) {
+  std::vector<OnHost> all;
+  for (size_t n = 0; n < report.segments.size(); ++n) {
+    const PlanNode& node = pipeline.plan.nodes[n];
+    if (node.type != PlanNode::Type::kSegment) continue;
+    const Offload& o = offloads[n];
+    const DeviceCounters& c = report.segments[n];
+    OnHost one{n, c.on_host + c.redone + c.rescued, c.offloaded,
+               o.stays.empty() ? "there was no room for them" : o.stays};
+    if (!o.on_device) {
+      for (const unsigned e : node.elements) one.packets = std::max(one.packets, report.totals.elements[e].packets);
+      one.why = why_on_host(pipeline, n, o);
+    }
+    if (one.packets != 0) all.push_back(std::move(one));
+  }
+  return all;
+}
+
+}  // namespace
+
+void note_host_segments(const Pipeline& pipeline, const OpenDevices& devices, const RunReport& report, bool counts) {
+  const bool failed = std::any_of(report.devices.begin(), report.devices.end(),
+                                  [](const DeviceReport& d) { return !d.failure.empty(); });
+  if (devices.automatic || failed) return;  // report_failures says it
+  for (const OnHost& one : on_host(pipeline, offloads_of(pipeline, devices, counts), report)) {
+    if (one.answered != 0) continue;
+    const PlanNode& node = pipeline.plan.nodes[one.node];
+    note(fmt::format("device {}: no packet of {} went there, {} stayed on the host: {}", devices.label,
+                     names_of(pipeline, node, 0, node.elements.size()), with_commas(one.packets), one.why));
+  }
+}
+
+std::string why_not_devices_alone(const Pipeline& pipeline, const OpenDevices& devices,
+                                  std::span<const RunReport> reports) {
+  const std::vector<Offload> offloads = offloads_of(pipeline, devices);
+  uint64_t answered = 0;
+  for (const RunReport& report : reports) {
+    for (const DeviceReport& d : report.devices) {
+      if (!d.failure.empty()) return fmt::format("device {}:{} failed: {}", d.info.kind, d.info.ordinal, d.failure);
+    }
+    for (const OnHost& one : on_host(pipeline, offloads, report)) {
+      const PlanNode& node = pipeline.plan.nodes[one.node];
+      return fmt::format("{} of {} packets of {}: {}", one.packets, one.packets + one.answered,
+                         names_of(pipeline, node, 0, node.elements.size()), one.why);
+    }
+    answered += report.offload.offloaded;
+  }
+  return answered != 0 ? "" : "no packet came to a segment that a device could do";
+}
+
+std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devices, bool counts) {
   if (devices.options.devices.empty()) return "device cpu: every segment runs on the workers\n";
   const DeviceOptions& d = devices.options;
-  const RecordChoice records =
-      d.transport == Transport::kCommList || d.transport == Transport::kCommPool ? RecordChoice::kAddress : d.records;
-  const std::vector<Offload> offloads = plan_offloads(pipeline.plan, pipeline.router, records);
+  const std::vector<Offload> offloads = offloads_of(pipeline, devices, counts);
   std::string text = fmt::format("device {}: {} device{}, mode {}, transport {}, threading {}, {} flights a worker\n",
                                  devices.label, d.devices.size(), d.devices.size() == 1 ? "" : "s", to_string(d.mode),
                                  d.mode == DeviceMode::kPersistent ? "tagged" : to_string(d.transport),
@@ -328,16 +406,10 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
     if (node.type != PlanNode::Type::kSegment) continue;
     const Offload& o = offloads[n];
     if (!o.on_device) {
-      text += fmt::format("node {}: on the host: {}\n", n, o.why);
+      text += fmt::format("node {}: on the host: {}\n", n, why_on_host(pipeline, n, o));
       continue;
     }
     const CrossingBytes bytes = crossing_bytes(o);
-    auto names = [&](size_t begin, size_t end) {
-      std::string all;
-      for (size_t s = begin; s < end; ++s)
-        all += (all.empty() ? "" : " -> ") + pipeline.router.elements[node.elements[s]]->name;
-      return all.empty() ? std::string("nothing") : all;
-    };
     // Frames are gathered and copied: in whole or by their first bytes, and back where they are edited.
     const bool pooled = !o.keys && o.shape.kind == RecordKind::kAddress && d.transport == Transport::kCommPool &&
                         d.mode == DeviceMode::kLaunch;
@@ -348,8 +420,12 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
                               o.writes_frame ? " each way" : " in");
     text += fmt::format("node {}: {}; {} bytes a packet in, {} out{}{}\n", n, pooled ? "frames are gathered" : o.why,
                         bytes.in, bytes.out, o.keys ? fmt::format(" (IPv6: {} in)", kKey6Words * 16) : "", frames);
-    text += fmt::format("    host before  {}\n    device       {}\n    host after   {}\n", names(0, o.begin),
-                        names(o.begin, o.end), names(o.end, node.elements.size()));
+    if (!o.stays.empty()) text += fmt::format("    which        {}\n", o.stays);
+    if (pooled)
+      text += "    which        as many frames of a batch as fit 64 KiB and 2 KiB a packet, others stay on the host\n";
+    text += fmt::format("    host before  {}\n    device       {}\n    host after   {}\n",
+                        names_of(pipeline, node, 0, o.begin), names_of(pipeline, node, o.begin, o.end),
+                        names_of(pipeline, node, o.end, node.elements.size()));
   }
   return text;
 }

@@ -50,6 +50,15 @@ std::string acl_algorithm_on(const OpenDevices& devices, const std::string& name
 // The first CUDA device's name, or "".
 std::string gpu_name(const OpenDevices& devices);
 
+// Says which segments met packets without a device that was asked for answering one, and why.
+// `counts`: packets are counted by rules (plan_offloads).
+void note_host_segments(const Pipeline& pipeline, const OpenDevices& devices, const RunReport& report, bool counts);
+
+// What keeps a run from being the devices' alone: a failure, a segment that stayed on the host, packets that did.
+// Empty: they answered every packet of every segment.
+std::string why_not_devices_alone(const Pipeline& pipeline, const OpenDevices& devices,
+                                  std::span<const RunReport> reports);
+
 // Says what failed, once a device; returns whether any did.
 bool report_failures(const RunReport& report);
 Json to_json(const DeviceReport& report);
@@ -88,7 +97,10 @@ class DeviceLookup {
   bool failed_ = false;
 };
 
-// Segments, what crosses, how.
-std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devices);
+// What the devices' transport and records make of a plan.
+std::vector<Offload> offloads_of(const Pipeline& pipeline, const OpenDevices& devices, bool counts = false);
+
+// Segments, what crosses, how, and what stays on the host and why.
+std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devices, bool counts = false);
 
 }  // namespace sluice::app

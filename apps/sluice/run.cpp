@@ -362,7 +362,7 @@ Exit run(const RunFlags& o) {
     } else if (!parsed->router.scheduled.empty()) {
       show("plan", describe_schedule(parsed->router));
     } else {
-      show("plan", describe(parsed->plan, parsed->router) + describe_offloads(*parsed, devices));
+      show("plan", describe(parsed->plan, parsed->router) + describe_offloads(*parsed, devices, o.live.counts()));
     }
     return Exit::kOk;
   }
@@ -410,6 +410,7 @@ Exit run(const RunFlags& o) {
   const PipelineRun done = run_pipeline(*pipeline, options, live.hooks(*pipeline, device), &damage);
   const std::string hits = live.write_hits(done.report.partial ? Ending::kPartial : Ending::kWhole);
   const bool device_failed = report_failures(done.report) && !devices.automatic;
+  note_host_segments(*pipeline, devices, done.report, o.live.counts());
 
   std::string top_text;
   for (const Json& rule : live.top()) {

@@ -207,9 +207,7 @@ Runtime::~Runtime() {
 // Channels of every worker to its device.
 Result<void> Runtime::open_channels() {
   const DeviceOptions& d = options_.device;
-  const RecordChoice records =
-      d.transport == Transport::kCommList || d.transport == Transport::kCommPool ? RecordChoice::kAddress : d.records;
-  offloads_ = plan_offloads(plan_, router_, records, options_.count_hits);
+  offloads_ = plan_offloads(plan_, router_, d.record_choice(), options_.count_hits);
   for (const auto& device : d.devices) {
     auto state = std::make_unique<DeviceState>();
     state->device = device;
@@ -988,8 +986,12 @@ void Runtime::fill(RunReport& report) {
       }
     }
   }
+  if (!devices_.empty()) report.segments.resize(plan_.nodes.size());
   for (const auto& worker : workers_) {
-    report.offload.add(worker->device_counters());
+    for (size_t n = 0; n < worker->device_counters().size(); ++n) {
+      report.segments[n].add(worker->device_counters()[n]);
+      report.offload.add(worker->device_counters()[n]);
+    }
     for (const FramePool& pool : worker->device().pools) {
       if (pool.given_up) report.set_aside_bytes += pool.host->size();
     }

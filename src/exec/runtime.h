@@ -47,6 +47,10 @@ struct DeviceOptions {
   uint32_t enter_after = 4, leave_after = 16;
   uint64_t watchdog_ns = 2'000'000'000;
 
+  // What crosses: lists of frames are addresses.
+  RecordChoice record_choice() const {
+    return transport == Transport::kCommList || transport == Transport::kCommPool ? RecordChoice::kAddress : records;
+  }
   // How a channel is opened for flights of up to `most` records.
   ChannelOptions channel(uint32_t most) const {
     ChannelOptions o;
@@ -137,6 +141,7 @@ struct RunReport {
   } batch;
   std::vector<DeviceReport> devices;
   DeviceCounters offload;
+  std::vector<DeviceCounters> segments;  // the same by node of the plan; empty without devices
   // Memory with frames that devices were given up with, as they may still write there: not used again.
   size_t set_aside_bytes = 0;
 

@@ -149,7 +149,8 @@ class Worker {
   bool finish();
 
   WorkerStats& stats() { return stats_; }
-  const DeviceCounters& device_counters() const { return device_counters_; }
+  // By node; empty without a device.
+  const std::vector<DeviceCounters>& device_counters() const { return device_counters_; }
   const WorkerDevice& device() const { return device_; }
   // What the worker has of its device, for somebody who keeps it longer. The worker takes no batch any more.
   WorkerDevice release_device() { return std::move(device_); }
@@ -256,6 +257,9 @@ class Worker {
 
   // worker_device.cpp
   bool can_offload(size_t node) const;
+  DeviceCounters& counters_of(const PlanNode& node) {
+    return device_counters_[static_cast<size_t>(&node - plan_.nodes.data())];
+  }
   bool launch(size_t node, Selection* inputs);
   bool collect(size_t node);
   void give_up(const Offload& offload, Airborne& airborne);
@@ -290,7 +294,7 @@ class Worker {
   std::span<const std::byte> next_;
   const FastCode code_ = fast_code();
   WorkerDevice device_;
-  DeviceCounters device_counters_;
+  std::vector<DeviceCounters> device_counters_;
 };
 
 // Takes the packets that wait at a segment's inputs into tiles. Tile& full(Tile&): runs one that is full or the last of

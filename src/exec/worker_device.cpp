@@ -42,6 +42,7 @@ size_t frame_room(uint32_t end) {
 void Worker::use_device(WorkerDevice device) {
   SLUICE_CHECK(on_way_ == 0 && device.flights >= 1);
   device_ = std::move(device);
+  device_counters_.assign(plan_.nodes.size(), {});
   uint32_t records = 0;
   for (const auto& channels : {&device_.ipv4, &device_.others}) {
     for (const auto& channel : *channels) {
@@ -87,6 +88,7 @@ bool Worker::launch(size_t n, Selection* inputs) {
   const Offload& offload = (*device_.offloads)[n];
   const Program& program = walk_->snapshot->programs[node.program];
   const BatchView view = walk_->batch->view();
+  DeviceCounters& counters = device_counters_[n];
   for (Airborne& a : walk_->airborne) {
     a.channel = nullptr;
     a.applied = a.fast = 0;
@@ -108,7 +110,7 @@ bool Worker::launch(size_t n, Selection* inputs) {
         tile.path[lane] = kPathDropped;
         tile.dead |= uint32_t{1} << lane;  // not here any more
       } else {
-        ++device_counters_.on_host;
+        ++counters.on_host;
       }
     }
     run_stages(program, node, tile, offload.begin, program.stage_count, false);
@@ -317,6 +319,7 @@ bool Worker::collect(size_t n) {
 void Worker::apply(const PlanNode& node, const Offload& offload, const Program& program, Airborne& a, uint32_t ready) {
   const TraceRange trace("apply");
   const BatchView view = walk_->batch->view();
+  DeviceCounters& counters = counters_of(node);
   Tile& tile = *tiles_[0];
   uint32_t source[Tile::kLanes];
   while (a.applied < ready) {
@@ -343,7 +346,7 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
       const uint32_t i = source[lane];
       Packet& p = tile.packet[lane];
       if (i >= a.flight.ready) {
-        ++device_counters_.rescued;
+        ++counters.rescued;
         if (offload.keys || offload.shape.kind != RecordKind::kAddress || a.pool != nullptr) continue;
         if (move_frame(offload, a, i, p)) {
           view.frame[a.rows[i]] = p.frame;
@@ -357,10 +360,10 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
       const Steps steps = offload.keys ? take_key(offload, a.flight.key_result(i), p, program)
                                        : take_registers(offload, a, i, p, program);
       if (steps.redo || steps.visited == 0) {
-        ++device_counters_.redone;
+        ++counters.redone;
         continue;
       }
-      ++device_counters_.offloaded;
+      ++counters.offloaded;
       const uint32_t last = offload.begin + static_cast<uint32_t>(std::bit_width(steps.visited)) - 1u;
       const StageSlot& slot = program.stages[last];
       tile.output[lane] = steps.output;

@@ -236,7 +236,7 @@ uint32_t Worker::apply_fast(const PlanNode& node, const Offload& offload, const 
   const uint32_t alive = passed & burst.lanes();
   if (alive == 0) return 0;
   const uint32_t gone = alive & ~finish_fast(node, program, view, burst, alive, offload.end);
-  device_counters_.offloaded += static_cast<uint64_t>(std::popcount(gone));
+  counters_of(node).offloaded += static_cast<uint64_t>(std::popcount(gone));
   return gone;
 }
 

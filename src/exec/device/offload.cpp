@@ -39,6 +39,8 @@ Offload by_key(const PlanNode& node, const Router& router, bool one_list) {
   }
   o.why = o.on_device ? (o.end < node.elements.size() ? "keys cross, edits are applied at write-back" : "keys cross")
                       : "no lookup by key";
+  if (o.on_device && (node.live_in & kLookups) != 0)
+    o.stays = "packets that come with a rule or a next hop stay on the host: a key's registers start empty";
   return o;
 }
 
@@ -48,6 +50,7 @@ Offload by_frame(const PlanNode& node, const Router& router, RecordKind kind, bo
   o.shape.kind = kind;
   FieldMask written = 0, needed = 0;
   bool past_headers = false;
+  std::string anywhere;  // the first stage that may read past the headers
   for (unsigned e : node.elements) {
     const Element& element = *router.elements[e];
     const StageTraits t = element.stage_traits();
@@ -56,7 +59,10 @@ Offload by_frame(const PlanNode& node, const Router& router, RecordKind kind, bo
     needed |= t.reads & ~written;
     written |= t.writes;
     past_headers |= t.frame == FrameUse::kPayload;
-    o.whole_frames |= t.frame == FrameUse::kAnywhere;
+    if (t.frame == FrameUse::kAnywhere && !o.whole_frames) {
+      o.whole_frames = true;
+      anywhere = element.name;
+    }
     // Bytes before the frame's start may be stale in a gathered header.
     if (t.frame == FrameUse::kInFront) {
       o.why = fmt::format("{} uncovers bytes before the frame", element.name);
@@ -81,6 +87,18 @@ Offload by_frame(const PlanNode& node, const Router& router, RecordKind kind, bo
   o.shape.key_in = (needed & kKeyFields) != 0 ? 1 : 0;
   o.shape.key_out = (written & kParsed) != 0 ? 1 : 0;
   o.why = kind == RecordKind::kHeader ? "headers cross" : "frames stay where they are, addresses cross";
+  if (kind == RecordKind::kHeader && o.whole_frames) {
+    o.stays = fmt::format(
+        "frames of up to {} bytes ({} with FCS) on the device, longer ones on the host: {} may read anywhere in a "
+        "frame "
+        "(--records address: all on the device)",
+        o.shape.region, o.shape.region + 4, anywhere);
+  } else if (kind == RecordKind::kHeader) {
+    o.stays = fmt::format(
+        "frames of over {} bytes go by their first {}, but stay on the host where IPv6 extension headers follow or "
+        "something was stripped",
+        o.shape.region, o.shape.region);
+  }
   return o;
 }
 

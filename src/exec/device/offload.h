@@ -27,6 +27,7 @@ struct Offload {
   bool writes_frame = false;  // bytes of the frame change
   FieldMask writes = 0;       // of the stages on the device
   std::string why;            // one line: why so, or why not
+  std::string stays;          // one line: which packets stay on the host nevertheless, and why; empty: none
 };
 
 // One offload a node (by node index; nodes that are no segment stay on the host). `one_list`: no two access lists of
