@@ -80,6 +80,10 @@ def table(*documents):
         [EXTRA[key][0] for key in extra] + (["note"] if notes else [])
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for result in results:
+        if "reason" in result:
+            row = [result["case"], result["reason"]] + [""] * (len(head) - 2)
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
+            continue
         row = [result["case"], number(result["median"]), result["unit"],
                f"{number(result['min'])} - {number(result['max'])}", str(result["n"])]
         if peers:
@@ -105,8 +109,9 @@ def table(*documents):
 
 def sentence(document):
     """The medians of a document, its machine, revision and day."""
-    said = [f"**{number(result['median'])} {result['unit']}** {result['case']}" for result in document["results"]]
-    counts = sorted({result["n"] for result in document["results"]})
+    measured = [result for result in document["results"] if "reason" not in result]
+    said = [f"**{number(result['median'])} {result['unit']}** {result['case']}" for result in measured]
+    counts = sorted({result["n"] for result in measured})
     n = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     where = machine_line(document)
     return [f"{', '.join(said)}: medians of {n}. {where}."]

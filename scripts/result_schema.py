@@ -44,6 +44,14 @@ def problems_of(document, stem=None):
             if not isinstance(result, dict):
                 found.append(f"results[{i}] is no object")
                 continue
+            if "reason" in result:  # nothing was measured, and this is why
+                if any(key in result for key in ("median", "min", "max")):
+                    found.append(f"{where}a row with a reason has no figures")
+                need(result, where, "case", str)
+                need(result, where, "reason", str)
+                continue
+            if result.get("device_p50_ns") == 0 or result.get("answered_by_device") == 0:
+                found.append(f"{where}'{result.get('case')}' is named after a device that answered none of its packets")
             good = [need(result, where, key, kinds) for key, kinds in
                     (("case", str), ("unit", str), ("median", (int, float)), ("min", (int, float)),
                      ("max", (int, float)), ("n", int))]
@@ -100,5 +108,12 @@ def machine(compiler="g++"):
 
 
 def git_revision():
-    said = subprocess.run(["git", "describe", "--always", "--dirty", "--exclude=*"], cwd=ROOT, capture_output=True, text=True)
-    return said.stdout.strip() if said.returncode == 0 else "unknown"
+    """As cmake/Revision.cmake has it: "-dirty" where what programs are made of has changed."""
+    def git(*words):
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    try:
+        changed = git("status", "--porcelain", "--", "src", "apps", "cmake", "CMakeLists.txt", "CMakePresets.json",
+                      ":(glob)bench/*.cpp", ":(glob)bench/*.cc")
+        return git("rev-parse", "--short=7", "HEAD") + ("-dirty" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"

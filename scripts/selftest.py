@@ -12,9 +12,12 @@ sys.dont_write_bytecode = True
 
 import check_headers
 import check_layers
+import check_results
+import check_sources
 import fit_prices
 import gen_reference
 import gen_tables
+import measure
 import new_from_example
 import result_schema
 import store_result
@@ -45,6 +48,13 @@ class Schema(unittest.TestCase):
         self.assertIn("outside", result_schema.problems_of(document(results=[{**row, "median": 14}]))[0])
         self.assertIn("twice", result_schema.problems_of(document(results=[row, row]))[0])
         self.assertIn("unit", result_schema.problems_of(document(results=[{**row, "unit": None}]))[0])
+
+    def test_a_row_has_figures_or_a_reason(self):
+        row = document()["results"][0]
+        self.assertEqual(result_schema.problems_of(document(results=[{"case": "a", "reason": "on the host: why"}])), [])
+        self.assertIn("no figures", result_schema.problems_of(document(results=[{**row, "reason": "why"}]))[0])
+        for key in ("device_p50_ns", "answered_by_device"):
+            self.assertIn("answered none", result_schema.problems_of(document(results=[{**row, key: 0}]))[0])
 
     def test_this_machine_fits_the_schema(self):
         self.assertEqual(result_schema.problems_of(document(machine=result_schema.machine())), [])
@@ -84,6 +94,14 @@ class Tables(unittest.TestCase):
         self.assertTrue(once.startswith("a\n") and once.endswith("\nb\n"))
         self.assertEqual(gen_tables.fill(once, "f.md", self.results), once)
 
+    def test_a_row_without_figures_shows_its_reason(self):
+        rows = [document()["results"][0], {"case": "b", "reason": "on the host: why"}]
+        (self.results / "x.json").write_text(json.dumps(document(results=rows)))
+        text = gen_tables.fill("<!-- generated: x -->\n<!-- end generated -->\n", "f.md", self.results)
+        self.assertIn("| b | on the host: why |  |  |  |\n", text)
+        text = gen_tables.fill("<!-- generated: x in words -->\n<!-- end generated -->\n", "f.md", self.results)
+        self.assertIn("**12.3 Mpps** a|b: medians of 5.", text)
+
     def test_a_question_mark_lets_the_file_be_absent(self):
         text = "<!-- generated: y? -->\nold\n<!-- end generated -->\n"
         once = gen_tables.fill(text, "f.md", self.results)
@@ -122,6 +140,111 @@ class Tables(unittest.TestCase):
             gen_tables.fill("\n<!-- generated: x -->\n", "f.md", self.results)
         with self.assertRaisesRegex(ValueError, "f.md:1: there is no"):
             gen_tables.fill("<!-- generated: y -->\n<!-- end generated -->\n", "f.md", self.results)
+
+
+class Results(unittest.TestCase):
+    today = {"bench": {"pipeline": {"--batch": "[256]", "--flights": "4"}}, "access lists": "auto acl_64=bitvec",
+             "access lists on a device": "auto acl_64=tuple_merge", "routes": "sail,range24", "algorithms": ["tuple_space"]}
+
+    def said(self, **changes):
+        return check_results.problems_of(document(command="sluice bench pipeline", **changes), self.today)
+
+    def test_todays_defaults_are_no_problem(self):
+        self.assertEqual(self.said(defaults={"options": {"--batch": "[256]"}, "routes": "sail,range24"}), [])
+        # An option that was added since, or is gone, changes nothing that was measured.
+        self.assertEqual(self.said(defaults={"options": {"--gone": "1"}}), [])
+
+    def test_each_other_default_is_named(self):
+        self.assertIn("--batch was '[64]' and is '[256]'", self.said(defaults={"options": {"--batch": "[64]"}})[0])
+        self.assertIn("routes was 'a'", self.said(defaults={"options": {}, "routes": "a"})[0])
+        self.assertIn("access lists was", self.said(defaults={"options": {}, "access lists": "auto acl_64=linear"})[0])
+
+    def test_without_defaults_rows_or_command_name_the_algorithm(self):
+        self.assertIn("nothing of the defaults", self.said()[0])
+        row = {**document()["results"][0], "case": "acl1_1k/tuple_space/x1"}
+        self.assertEqual(self.said(results=[row]), [])
+        self.assertEqual(self.said(results=[{**row, "case": "1 rules, tuple_space"}]), [])
+        self.assertEqual(check_results.problems_of(document(command="sluice bench pipeline --algorithm x"), self.today), [])
+        self.assertEqual(check_results.problems_of(document(command="net_benches --benchmark_filter=x"), self.today), [])
+
+    def test_a_changed_tree_is_no_revision(self):
+        for git in ("abc-dirty", "unknown"):
+            self.assertIn(git, check_results.problems_of(document(command="net_benches", git=git), self.today)[0])
+
+    def test_every_stored_result_has_its_command_and_the_other_way_round(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "x.json").write_text(json.dumps(document(command="net_benches")))
+            found = check_results.check(pathlib.Path(folder), {"y"}, self.today)
+        self.assertEqual([name for name, _ in found], ["x", "y"])
+        stored = {path.stem for path in (ROOT / "bench/results").glob("*.json")}
+        self.assertEqual(stored, {m.name for m in measure.TABLE})
+
+
+class Measure(unittest.TestCase):
+    def test_commands_name_their_inputs(self):
+        by_name = {m.name: m for m in measure.TABLE}
+        self.assertEqual(set(by_name["bench_pipeline_fw1_10k"].inputs()), {"fw1_10k", "rib4.txt", "rib6.txt"})
+        self.assertEqual(len(by_name["device_classes_10k"].inputs()), 12)
+        self.assertEqual(by_name["rules_cpu"].inputs(), {})
+        self.assertEqual(len(by_name["acl_peers"].data_sets()), 9)
+
+    def test_a_try_is_short_and_asks_for_no_gpu(self):
+        for m in measure.TABLE:
+            words = measure.shortened(m.command, True)
+            self.assertNotIn("cuda", words)
+            self.assertEqual(words.split()[0], m.program)
+            self.assertLessEqual(words.count("--packets"), 1)
+
+    def test_stored_results_are_not_overwritten_by_a_try(self):
+        done = subprocess.run([sys.executable, str(SCRIPTS / "measure.py"), "--only", "shaper", "--try"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--out", done.stderr)
+
+    def test_a_program_of_a_changed_tree_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder) / "sluice"
+            # Says what a program of revision $1 would.
+            text = json.dumps(document(name="rules_cpu", git="abc-dirty"))
+            program.write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
+            program.chmod(0o755)
+            words = [sys.executable, str(SCRIPTS / "measure.py"), "--only", "rules_cpu", "--bin", folder, "--out", folder]
+            done = subprocess.run(words, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("abc-dirty", done.stderr)
+            self.assertFalse((pathlib.Path(folder) / "rules_cpu.json").exists())
+            done = subprocess.run([*words, "--allow-dirty", "--bundle", folder + "/all"], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(json.loads((pathlib.Path(folder) / "all").read_text())["rules_cpu"]["git"], "abc-dirty")
+
+
+class Sources(unittest.TestCase):
+    def test_a_command_loses_its_output_alone(self):
+        self.assertEqual(check_sources.syntax_command("ccache g++ -DX=1 -o a.o -c a.cpp"), ["ccache", "g++", "-DX=1", "a.cpp", "-fsyntax-only"])
+
+    def test_cuda_counts_where_the_file_knows_it(self):
+        words = ["g++", "-DSLUICE_WITH_CUDA=1", "-isystem", "/usr/local/cuda/include", "-Isrc", "a.cpp"]
+        self.assertEqual(check_sources.meaning(words, False), ["g++", "-Isrc", "a.cpp"])
+        self.assertEqual(check_sources.meaning(words, True), words)
+
+    def test_a_missing_include_is_found_once_and_remembered_when_mended(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder).resolve()
+            (root / "src").mkdir()
+            (root / "ok").mkdir()
+            source = root / "src/a.cpp"
+
+            def check(text):
+                source.write_text(text)
+                entry = {"file": str(source), "directory": str(root), "command": f"g++ -o a.o -c {source}"}
+                return check_sources.Check(check_sources.Files(root), root, "cpu", entry, "1")
+
+            bad = check("std::string text() { return {}; }\n")
+            self.assertIn("string", bad.run())
+            self.assertFalse(bad.stamp.exists())
+            good = check("#include <string>\nstd::string text() { return {}; }\n")
+            self.assertNotEqual(good.stamp, bad.stamp)
+            self.assertIsNone(good.run())
+            self.assertTrue(good.stamp.exists())
 
 
 class Reference(unittest.TestCase):

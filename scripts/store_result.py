@@ -42,9 +42,13 @@ def convert(raw, name, seed, input_hash, checked, command):
         raise ValueError("no benchmark runs in the input")
     results = [{"case": case, "unit": unit, "median": statistics.median(values), "min": min(values), "max": max(values),
                 "n": len(values)} for (case, unit), values in samples.items()]
+    # What the program says of itself (bench/context.cc); it may run elsewhere, long after it was built.
+    said = raw.get("context", {})
+    machine = result_schema.machine()
+    machine.update({"gpu": None, "driver": None}, **({"compiler": said["compiler"]} if "compiler" in said else {}))
     return {"schema": 1, "name": name,
             "when": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), "command": command,
-            "machine": result_schema.machine(), "git": result_schema.git_revision(), "seed": seed,
+            "machine": machine, "git": said.get("revision") or result_schema.git_revision(), "seed": seed,
             "input_hash": input_hash, "checked": checked, "results": results}
 
 
