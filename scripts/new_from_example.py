@@ -2,17 +2,39 @@
 """Copies a skeleton under a new name: ./dev new element|lpm|acl NAME.
 
 The skeleton is a folder `example` that the build compiles and tests like any other. Inside the copy, in contents and in
-file names, example becomes NAME, Example becomes CamelCase(NAME) and EXAMPLE becomes UPPER_CASE(NAME). Lines elsewhere
-in the tree that register the skeleton are shown, because the new folder needs the same line.
+file names, example becomes NAME, Example becomes CamelCase(NAME) and EXAMPLE becomes UPPER_CASE(NAME). The copy is then
+added to the lists that the build and the tests go by; each line that changed is shown.
 """
 import argparse
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SKELETONS = {"element": "src/elements/example", "lpm": "src/tables/lpm/example", "acl": "src/tables/acl/example"}
-WORD = re.compile(r"EXAMPLE|Example|example")
+# A member of that name (`c.example`) is not the skeleton's name.
+WORD = re.compile(r"EXAMPLE|Example|(?<!\.)example")
+# Where a copy is listed: a file, what stands there, and what follows it for the copy.
+LISTS = {
+    "element": [
+        ("src/elements/stages.h", '#include "elements/example/stage.h"\n', '#include "elements/example/stage.h"\n'),
+        ("src/elements/stages.h", "ExampleStage,", " ExampleStage,"),
+        ("src/elements/register_all.cpp", "Register register_acl,", " register_example,"),
+        ("src/elements/register_all.cpp", "{register_ports,", " register_example,"),
+    ],
+    "lpm": [
+        ("src/tables/lpm/algorithms.h", '#include "tables/lpm/example/example.h"\n',
+         '#include "tables/lpm/example/example.h"\n'),
+        ("src/tables/lpm/algorithms.h", ", ExampleLpm", ", ExampleLpm"),
+    ],
+    "acl": [
+        ("src/tables/acl/algorithms.h", '#include "tables/acl/example/example.h"\n',
+         '#include "tables/acl/example/example.h"\n'),
+        ("src/tables/acl/algorithms.h", ", ExampleAcl", ", ExampleAcl"),
+    ],
+}
 
 
 def rename(text, name):
@@ -20,18 +42,36 @@ def rename(text, name):
     return WORD.sub(lambda match: forms[match.group()], text)
 
 
+def lists_with(root, kind, name):
+    """The lists' new text by file, and FILE:LINE: TEXT of each change. Raises ValueError where a list is not found."""
+    texts, shown = {}, []
+    for file, mark, follows in LISTS[kind]:
+        text = texts.get(file) or (root / file).read_text(encoding="utf-8")
+        if text.count(mark) != 1:
+            raise ValueError(f"{file}: '{mark.strip()}' stands there {text.count(mark)} times, not once")
+        at = text.index(mark) + len(mark)
+        added = rename(follows, name)
+        texts[file] = text[:at] + added + text[at:]
+        # A whole line that was added stands after the mark's, anything else on its line.
+        shown.append(f"{file}:{text.count(chr(10), 0, at) + 1}: {added.strip(' ,' + chr(10))}")
+    return texts, shown
+
+
 def copy(root, kind, name):
-    """The files written and the lines to add elsewhere. Raises ValueError with a message for the user."""
+    """The files written and the changes to lists. Raises ValueError with a message for the user; then nothing is written."""
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name):
         raise ValueError(f"'{name}' is no snake_case name: lower-case letters, digits and single underscores")
     if name == "example":
         raise ValueError("'example' is the skeleton itself")
+    if kind != "element" and len(name) > 8:
+        raise ValueError(f"'{name}' is longer than the 8 bytes that an image has for the name of an algorithm")
     source = root / SKELETONS[kind]
     target = source.parent / name
     if not source.is_dir():
         raise ValueError(f"there is no skeleton {SKELETONS[kind]}/")
     if target.exists():
         raise ValueError(f"{target.relative_to(root)} exists already")
+    texts, shown = lists_with(root, kind, name)
     written = []
     for path in sorted(source.rglob("*")):
         if path.is_file():
@@ -39,16 +79,9 @@ def copy(root, kind, name):
             copied.parent.mkdir(parents=True, exist_ok=True)
             copied.write_text(rename(path.read_text(encoding="utf-8"), name), encoding="utf-8")
             written.append(str(copied.relative_to(root)))
-    lines = []
-    marks = (str(source.relative_to(root / "src")) + "/",
-             "Example" + {"element": "", "lpm": "Lpm", "acl": "Acl"}[kind])
-    for path in sorted((root / "src").rglob("*")):
-        if path.suffix not in (".h", ".cpp", ".cu") or source in path.parents or target in path.parents:
-            continue
-        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
-            if any(mark in line for mark in marks):
-                lines.append(f"{path.relative_to(root)}:{number}: {rename(line.strip(), name)}")
-    return written, lines
+    for file, text in texts.items():
+        (root / file).write_text(text, encoding="utf-8")
+    return written, shown
 
 
 def main():
@@ -58,16 +91,20 @@ def main():
     parser.add_argument("name")
     arguments = parser.parse_args()
     try:
-        written, lines = copy(ROOT, arguments.kind, arguments.name)
+        written, shown = copy(ROOT, arguments.kind, arguments.name)
     except ValueError as error:
         print(f"new: {error}", file=sys.stderr)
         return 1
     for name in written:
         print(f"wrote {name}")
-    if lines:
-        print("now add, beside the skeleton's line:")
-        for line in lines:
-            print(f"  {line}")
+    for line in shown:
+        print(f"added {line}")
+    formatter = shutil.which("clang-format-14") or shutil.which("clang-format")
+    changed = [name for name in written + sorted({file for file, _, _ in LISTS[arguments.kind]}) if not name.endswith(".md")]
+    if formatter:
+        subprocess.run([formatter, "-i", *changed], cwd=ROOT, check=True)
+    else:
+        print("then run ./dev fmt")
     return 0
 
 

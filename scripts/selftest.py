@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -337,22 +338,65 @@ class Store(unittest.TestCase):
 
 
 class New(unittest.TestCase):
-    def test_copies_and_renames(self):
-        with tempfile.TemporaryDirectory() as folder:
-            root = pathlib.Path(folder)
-            source = root / "src/tables/lpm/example"
-            source.mkdir(parents=True)
-            (source / "example.h").write_text('#include "tables/lpm/example/example.h"\nclass ExampleView; // EXAMPLE_1\n')
-            (root / "src/tables/lpm/algorithms.h").write_text("using All = TypeList<ExampleLpm, Trie>;\n")
-            written, lines = new_from_example.copy(root, "lpm", "two_level")
-            self.assertEqual(written, ["src/tables/lpm/two_level/two_level.h"])
-            self.assertEqual((root / written[0]).read_text(),
-                             '#include "tables/lpm/two_level/two_level.h"\nclass TwoLevelView; // TWO_LEVEL_1\n')
-            self.assertEqual(lines, ["src/tables/lpm/algorithms.h:1: using All = TypeList<TwoLevelLpm, Trie>;"])
-            for kind, name, words in (("lpm", "two_level", "exists"), ("acl", "a", "no skeleton"), ("lpm", "Two", "snake_case"),
-                                      ("lpm", "example", "itself"), ("lpm", "../x", "snake_case")):
-                with self.assertRaisesRegex(ValueError, words):
-                    new_from_example.copy(root, kind, name)
+    """The skeletons that are there, copied inside a copy of the tree, and the copy compiled."""
+    # A file of the copy or of its tests, and what must hold where it is included.
+    COMPILED = {
+        "element": ["elements/two_level/element.cpp", "elements/two_level/two_level_length_test.cpp",
+                    "elements/register_all.cpp", "elements/stages.h",
+                    "static_assert(sluice::PlainStages::contains<sluice::TwoLevelStage>());"],
+        "lpm": ["tables/lpm/two_tree/two_tree.cpp", "tables/lpm/lpm_conformance_test.cpp",
+                "template <typename... A> constexpr bool has(std::tuple<A...>*) "
+                "{ return (std::is_same_v<A, sluice::TwoTreeLpm> || ...); }\n"
+                "static_assert(has((sluice::AllLpm4*)nullptr) && has((sluice::AllLpm6*)nullptr) && "
+                "!has((sluice::LpmAlgorithms4*)nullptr));"],
+        "acl": ["tables/acl/two_tree/two_tree.cpp", "tables/acl/acl_conformance_test.cpp",
+                "template <typename... A> constexpr bool has(sluice::AclAlgorithmList<A...>) "
+                "{ return (std::is_same_v<A, sluice::TwoTreeAcl> || ...); }\n"
+                "static_assert(has(sluice::AllAcl{}) && !has(sluice::AclAlgorithms{}));"],
+    }
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.root = pathlib.Path(self.folder.name)
+        shutil.copytree(ROOT / "src", self.root / "src")
+        (self.root / "scripts").mkdir()
+        shutil.copy(SCRIPTS / "new_from_example.py", self.root / "scripts")
+        shutil.copy(ROOT / ".clang-format", self.root)
+
+    def new(self, kind, name):
+        return subprocess.run([sys.executable, "-B", str(self.root / "scripts/new_from_example.py"), kind, name],
+                              capture_output=True, text=True)
+
+    def test_copies_compile_and_join_the_tests(self):
+        for kind, parts in self.COMPILED.items():
+            name = "two_level" if kind == "element" else "two_tree"
+            made = self.new(kind, name)
+            self.assertEqual((made.returncode, made.stderr), (0, ""))
+            self.assertIn("added src/", made.stdout)
+            for path in (self.root / new_from_example.SKELETONS[kind]).parent.glob(f"{name}/*"):
+                self.assertNotRegex(path.read_text(), r"Example|(?<!\.)example")
+                self.assertIn(str(path.relative_to(self.root)), made.stdout)
+        for kind, parts in self.COMPILED.items():
+            unit = self.root / f"{kind}.cpp"
+            unit.write_text("".join(f'#include "{part}"\n' if part.endswith((".h", ".cpp")) else part + "\n" for part in parts))
+            said = subprocess.run(["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Werror",
+                                   "-Wno-missing-field-initializers", "-march=x86-64-v2", "-I", str(self.root / "src"), str(unit)],
+                                  capture_output=True, text=True, timeout=300)
+            self.assertEqual(said.returncode, 0, f"{kind}:\n{said.stderr[:4000]}")
+
+    def test_says_why_not_and_writes_nothing(self):
+        before = {path: path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
+        for kind, name, words in (("acl", "Two", "snake_case"), ("lpm", "example", "itself"), ("lpm", "../x", "snake_case"),
+                                  ("lpm", "longer_than_8", "8 bytes"), ("element", "queue", "exists")):
+            made = self.new(kind, name)
+            self.assertEqual(made.returncode, 1)
+            self.assertIn(words, made.stderr)
+        list_of = self.root / "src/tables/acl/algorithms.h"
+        list_of.write_text(list_of.read_text().replace(", ExampleAcl", ""))
+        self.assertIn("0 times", self.new("acl", "two").stderr)
+        list_of.write_bytes(before[list_of])
+        self.assertEqual({path: path.read_bytes() for path in self.root.rglob("*") if path.is_file()}, before)
 
 
 class Headers(unittest.TestCase):

@@ -3,7 +3,7 @@
 
 namespace sluice {
 
-// Each is defined in its element's folder, element.cpp. To add one, write its name here and below.
+// Each is defined in its element's folder, element.cpp. `./dev new element NAME` adds one here and below.
 using Register = void(Registry&);
 Register register_acl, register_adjacency, register_batching, register_classifier, register_counter, register_crc32,
     register_dec_ttl, register_ether, register_icmp_error, register_idle, register_info, register_ip_filter,

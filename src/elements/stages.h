@@ -1,5 +1,5 @@
 // The list of all stage types. A stage's index here is its `kind`: what CPU kernels, device kernels and planners go by.
-// To add an element: include its stage.h and put the type at the end of PlainStages.
+// `./dev new element NAME` adds a stage here.
 #pragma once
 
 #include <cstdint>

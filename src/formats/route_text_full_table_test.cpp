@@ -86,9 +86,9 @@ TEST(FullTable, EveryAlgorithmAgreesWithTheTrie) {
   EXPECT_EQ(hits(patterns[1].expected4), n);
   EXPECT_EQ(hits(patterns[1].expected6), n);
 
-  for_each_lpm<LpmAlgorithms4>([&]<typename A>(A) {
+  for_each_lpm<AllLpm4>([&]<typename A>(A) {
     const bool all_routes = std::string_view(A::kName) == "linear";  // a millisecond a lookup
-    const auto image = build_routes(*rib, A::kName, "poptrie");
+    const auto image = build4<A>(*rib);
     ASSERT_TRUE(image.ok());
     const auto view = A::View4::open(image->section(SectionTag::kFib4), 256);
     ASSERT_TRUE(view.ok());
@@ -104,9 +104,9 @@ TEST(FullTable, EveryAlgorithmAgreesWithTheTrie) {
       EXPECT_EQ(wrong, 0u) << A::kName << ' ' << p.name;
     }
   });
-  for_each_lpm<LpmAlgorithms6>([&]<typename A>(A) {
+  for_each_lpm<AllLpm6>([&]<typename A>(A) {
     const bool all_routes = std::string_view(A::kName) == "linear";
-    const auto image = build_routes(*rib, "poptrie", A::kName);
+    const auto image = build6<A>(*rib);
     ASSERT_TRUE(image.ok());
     const auto view = A::View6::open(image->section(SectionTag::kFib6), 256);
     ASSERT_TRUE(view.ok());

@@ -86,7 +86,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto first = std::find_if(flat.begin(), flat.end(), [&](const AclMatchRule& r) { return matches(r, key); });
     want.push_back(first == flat.end() ? 0 : first->rule);
   }
-  check_all(AclAlgorithms{}, set, keys, want);
+  check_all(AllAcl{}, set, keys, want);
   if (size % 8 == 0) check_prune(set, keys);  // takes longer than all the rest
   return 0;
 }

@@ -1,4 +1,5 @@
-// The ACL algorithms by name. Adding one: its header here, one line in AclAlgorithms.
+// The ACL algorithms by name. To add one: `./dev new acl NAME` copies a skeleton (example/) and puts its name into
+// AllAcl.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +12,7 @@
 #include "base/hd.h"
 #include "base/result.h"
 #include "tables/acl/bitvec.h"
+#include "tables/acl/example/example.h"
 #include "tables/acl/linear.h"
 #include "tables/acl/rule_set.h"
 #include "tables/acl/sections.h"
@@ -27,7 +29,29 @@ namespace sluice {
 template <typename... Algorithms>
 struct AclAlgorithmList {};
 
-using AclAlgorithms = AclAlgorithmList<LinearAcl, TupleSpaceAcl, TupleMergeAcl, BitvecAcl>;
+// What tests go through: also what is in no product (kOffered = false).
+using AllAcl = AclAlgorithmList<LinearAcl, TupleSpaceAcl, TupleMergeAcl, BitvecAcl, ExampleAcl>;
+
+namespace detail {
+template <typename A>
+concept AclOffered = !requires {
+  A::kOffered;
+}
+|| A::kOffered;
+template <typename Kept, typename... Rest>
+struct AclOfferedOf {
+  using type = Kept;
+};
+template <typename... Kept, typename First, typename... Rest>
+struct AclOfferedOf<AclAlgorithmList<Kept...>, First, Rest...>
+    : AclOfferedOf<std::conditional_t<AclOffered<First>, AclAlgorithmList<Kept..., First>, AclAlgorithmList<Kept...>>,
+                   Rest...> {};
+template <typename... A>
+typename AclOfferedOf<AclAlgorithmList<>, A...>::type acl_offered(AclAlgorithmList<A...>);
+}  // namespace detail
+
+// What users choose from.
+using AclAlgorithms = decltype(detail::acl_offered(AllAcl{}));
 
 inline constexpr size_t kAclBurst = 32;
 

@@ -11,8 +11,9 @@
 namespace sluice::acl_test {
 
 // False when the bytes are refused; aborts when an answer is not a rule of the image. Out-of-bounds reads are the
-// sanitizer's to find.
-inline bool answers_within_bounds(std::vector<std::byte> bytes, const std::vector<FlowKey>& keys) {
+// sanitizer's to find. View: of any algorithm that is offered, or of one that is not.
+template <typename View = AclView>
+bool answers_within_bounds(std::vector<std::byte> bytes, const std::vector<FlowKey>& keys) {
   if (bytes.size() >= sizeof(ImageHeader)) {
     ImageHeader header;
     std::memcpy(&header, bytes.data(), sizeof header);
@@ -25,7 +26,7 @@ inline bool answers_within_bounds(std::vector<std::byte> bytes, const std::vecto
   }
   auto image = Image::from_bytes(bytes, ImageKind::kAcl);
   if (!image) return false;
-  auto view = AclView::open(*image);
+  auto view = View::open(*image);
   if (!view) return false;
   const auto rules = AclRulesView::open(*image);
   const auto actions = AclActionsView::open(*image);

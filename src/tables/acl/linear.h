@@ -50,6 +50,7 @@ struct LinearAcl {
   static constexpr const char* kName = "linear";
   static constexpr const char* kSectionName = "linear";  // as images carry it: 8 bytes at most
   static constexpr const char* kSummary = "every rule in order; the reference";
+  static constexpr bool kComparesAll = true;
   using View = LinearView;
   static Result<Image> build(const RuleSet& set);
 };

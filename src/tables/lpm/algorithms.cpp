@@ -142,7 +142,13 @@ Result<Image> build_routes(const Rib& rib, std::string_view algorithm4, std::str
   if (!with_lpm<LpmAlgorithms6>(algorithm6, plan_family6)) {
     return unknown_algorithm("IPv6", algorithm6, lpm_algorithm_names6());
   }
-  if (!plan6) return std::move(plan6).error();
+  return assemble_routes(rib, name4, plan4, name6, plan6);
+}
+
+Result<Image> assemble_routes(const Rib& rib, std::string_view name4, const Result<FibPlan>& plan4,
+                              std::string_view name6, const Result<FibPlan>& plan6) {
+  if (!plan4) return plan4.error();
+  if (!plan6) return plan6.error();
   const FibPlan names = plan_next_hop_names(rib);
 
   ImageBuilder builder(ImageKind::kRoutes);

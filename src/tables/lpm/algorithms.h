@@ -1,15 +1,16 @@
 // The LPM algorithms, by name: the one list that builders, tests, benchmarks, the command line and kernels go by.
 //
-// To add one: write its view and its plan function, and put a traits struct into the lists below. View4 has
+// To add one: `./dev new lpm NAME` copies a skeleton (example/) and puts its name into AllLpm. View4 has
 // open(section, next_hop_count), lookup(address), prefetch(address), lookup_bulk(...) and each_pointer(f), by which a
-// copy of the section in another memory space is made; View6 the same with (hi, lo). A family that an algorithm cannot
-// serve leaves its list out. A section's layout version is 1, or what the traits struct says as kLayout.
+// copy of the section in another memory space is made; View6 the same with (hi, lo). An algorithm has View4 and plan4,
+// View6 and plan6, or both. A section's layout version is 1, or what the traits struct says as kLayout.
 #pragma once
 
 #include <cstring>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "tables/image.h"
 #include "tables/lpm/any_view6.h"
 #include "tables/lpm/dir24.h"
+#include "tables/lpm/example/example.h"
 #include "tables/lpm/next_hop_names.h"
 #include "tables/lpm/planb.h"
 #include "tables/lpm/poptrie.h"
@@ -98,13 +100,72 @@ struct Bloom {
   static Result<FibPlan> plan6(const Rib& rib) { return plan_bloom6(rib); }
 };
 
-// The first of each list is the default.
-using LpmAlgorithms4 = std::tuple<Dir24, Sail, Poptrie, Trie, Linear, Bloom>;
-using LpmAlgorithms6 = std::tuple<Poptrie, Range24, PlanB, Trie, Linear, Bloom>;
+using AllLpm = std::tuple<Dir24, Sail, Poptrie, Range24, PlanB, Trie, Linear, Bloom, ExampleLpm>;
+
+namespace detail {
+template <typename A>
+concept LpmOffered = !requires {
+  A::kOffered;
+}
+|| A::kOffered;
+template <unsigned kFamily, typename A>
+struct LpmViewOf {};
+template <typename A>
+requires requires {
+  typename A::View4;
+}
+struct LpmViewOf<4, A> {
+  using type = typename A::View4;
+};
+template <typename A>
+requires requires {
+  typename A::View6;
+}
+struct LpmViewOf<6, A> {
+  using type = typename A::View6;
+};
+template <typename A, unsigned kFamily>
+concept LpmServes = requires {
+  typename LpmViewOf<kFamily, A>::type;
+};
+// Whether no algorithm before A has A's View.
+template <unsigned kFamily, typename A, typename First, typename... Rest>
+constexpr bool lpm_first_of_view() {
+  if constexpr (std::is_same_v<typename LpmViewOf<kFamily, A>::type, typename LpmViewOf<kFamily, First>::type>) {
+    return std::is_same_v<A, First>;
+  } else {
+    return lpm_first_of_view<kFamily, A, Rest...>();
+  }
+}
+
+template <bool kKeep, typename A>
+using LpmKept = std::conditional_t<kKeep, std::tuple<A>, std::tuple<>>;
+template <typename List>
+struct LpmLists;
+template <typename... A>
+struct LpmLists<std::tuple<A...>> {
+  using Offered = decltype(std::tuple_cat(LpmKept<LpmOffered<A>, A>{}...));
+  template <unsigned kFamily>
+  using For = decltype(std::tuple_cat(LpmKept<LpmServes<A, kFamily>, A>{}...));
+  template <unsigned kFamily>
+  using Distinct = decltype(std::tuple_cat(LpmKept<lpm_first_of_view<kFamily, A, A...>(), A>{}...));
+  template <unsigned kFamily, template <typename...> typename Template>
+  using Views = Template<typename LpmViewOf<kFamily, A>::type...>;
+};
+}  // namespace detail
+
+// What tests go through: also what is in no product.
+using AllLpm4 = detail::LpmLists<AllLpm>::For<4>;
+using AllLpm6 = detail::LpmLists<AllLpm>::For<6>;
+// What users choose from. The first of each list is the default.
+using LpmAlgorithms4 = detail::LpmLists<detail::LpmLists<AllLpm>::Offered>::For<4>;
+using LpmAlgorithms6 = detail::LpmLists<detail::LpmLists<AllLpm>::Offered>::For<6>;
 // The same without those whose Views another has: what the list of stages is made of.
-using LpmStageAlgorithms4 = std::tuple<Dir24, Sail, Poptrie, Trie, Linear>;
+using LpmStageAlgorithms4 = detail::LpmLists<LpmAlgorithms4>::Distinct<4>;
 // A View6 that holds that of any algorithm.
-using AnyView6 = AnyView6Of<Poptrie6View, Range24View, PlanBView, Trie6View, Scan6View>;
+using AnyView6 = detail::LpmLists<detail::LpmLists<LpmAlgorithms6>::Distinct<6>>::Views<6, AnyView6Of>;
+static_assert(std::is_same_v<std::tuple_element_t<0, LpmAlgorithms4>, Dir24> &&
+              std::is_same_v<std::tuple_element_t<0, LpmAlgorithms6>, Poptrie>);
 
 // Calls f(Algorithm{}) for each algorithm of a list, in order.
 template <typename List, typename F>
@@ -152,6 +213,11 @@ LpmChoice choose_lpm(const Rib& rib, LpmTarget target);
 // first. Errors: unknown algorithm names (with the nearest name), out of memory, limits of an algorithm.
 Result<Image> build_routes(const Rib& rib, std::string_view algorithm4, std::string_view algorithm6,
                            LpmTarget target = LpmTarget::kCpu);
+
+// The image of two plans for `rib`, under the names of the algorithms that made them: what build_routes ends with.
+// Errors: those of the plans, out of memory.
+Result<Image> assemble_routes(const Rib& rib, std::string_view name4, const Result<FibPlan>& plan4,
+                              std::string_view name6, const Result<FibPlan>& plan6);
 
 // The layout version that an algorithm's sections have.
 template <typename A>

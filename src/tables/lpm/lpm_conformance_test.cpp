@@ -98,6 +98,34 @@ std::vector<uint32_t> ask6(const Image& image, const Addresses6& addresses) {
   return out;
 }
 
+// The table of `A`, which may be in no product.
+template <typename A>
+std::vector<uint32_t> ask4_as(const Image& image, const Rib& rib, const std::vector<uint32_t>& addresses) {
+  std::vector<uint32_t> out;
+  auto ok = with_view4<A>(image, rib, [&](const auto& view) { out = ask4(view, addresses); });
+  EXPECT_TRUE(ok.ok()) << (ok.ok() ? "" : to_string(ok.error()));
+  return out;
+}
+template <typename A>
+std::vector<uint32_t> ask6_as(const Image& image, const Rib& rib, const Addresses6& addresses) {
+  std::vector<uint32_t> out;
+  auto ok = with_view6<A>(image, rib, [&](const auto& view) { out = ask6(view, addresses); });
+  EXPECT_TRUE(ok.ok()) << (ok.ok() ? "" : to_string(ok.error()));
+  return out;
+}
+template <typename A>
+Image built4(const Rib& rib) {
+  auto image = build4<A>(rib);
+  EXPECT_TRUE(image.ok()) << (image.ok() ? "" : to_string(image.error()));
+  return std::move(*image);
+}
+template <typename A>
+Image built6(const Rib& rib) {
+  auto image = build6<A>(rib);
+  EXPECT_TRUE(image.ok()) << (image.ok() ? "" : to_string(image.error()));
+  return std::move(*image);
+}
+
 // Every algorithm against the trie, the trie against the definition, on the edges of all prefixes and random addresses.
 void expect_conformance(const Rib& rib, bool reload) {
   std::vector<uint32_t> a4 = edge_addresses(rib.routes4());
@@ -121,18 +149,18 @@ void expect_conformance(const Rib& rib, bool reload) {
   }
   // A search through all routes gets as many addresses as it can afford.
   const size_t few = std::max<size_t>(50, linear_limit);
-  for_each_lpm<LpmAlgorithms4>([&]<typename A>(A) {
-    const Image image = build(rib, A::kName, "trie");
+  for_each_lpm<AllLpm4>([&]<typename A>(A) {
+    const Image image = built4<A>(rib);
     if (std::string_view(A::kName) == "linear" && a4.size() > few) {
-      EXPECT_EQ(ask4(image, {a4.end() - static_cast<ptrdiff_t>(few), a4.end()}),
+      EXPECT_EQ(ask4_as<A>(image, rib, {a4.end() - static_cast<ptrdiff_t>(few), a4.end()}),
                 (std::vector<uint32_t>{expected4.end() - static_cast<ptrdiff_t>(few), expected4.end()}));
       return;
     }
-    EXPECT_EQ(ask4(image, a4), expected4) << A::kName;
+    EXPECT_EQ(ask4_as<A>(image, rib, a4), expected4) << A::kName;
     if (!reload) return;
     auto again = Image::from_bytes(image.bytes(), ImageKind::kRoutes);
     ASSERT_TRUE(again.ok());
-    EXPECT_EQ(ask4(*again, a4), expected4) << A::kName << " reloaded";
+    EXPECT_EQ(ask4_as<A>(*again, rib, a4), expected4) << A::kName << " reloaded";
     // A view moved to a copy answers from the copy.
     auto view = A::View4::open(image.section(SectionTag::kFib4), rib.next_hop_count());
     ASSERT_TRUE(view.ok());
@@ -140,21 +168,21 @@ void expect_conformance(const Rib& rib, bool reload) {
         over_copy(*view, image.section(SectionTag::kFib4).data(), again->section(SectionTag::kFib4).data());
     for (size_t i = 0; i < a4.size(); ++i) ASSERT_EQ(moved.lookup(a4[i]), expected4[i]);
   });
-  for_each_lpm<LpmAlgorithms6>([&]<typename A>(A) {
-    const Image image = build(rib, "trie", A::kName);
+  for_each_lpm<AllLpm6>([&]<typename A>(A) {
+    const Image image = built6<A>(rib);
     if (std::string_view(A::kName) == "linear" && a6.hi.size() > few) {
       const auto from = static_cast<ptrdiff_t>(a6.hi.size() - few);
       Addresses6 last;
       last.hi.assign(a6.hi.begin() + from, a6.hi.end());
       last.lo.assign(a6.lo.begin() + from, a6.lo.end());
-      EXPECT_EQ(ask6(image, last), (std::vector<uint32_t>{expected6.begin() + from, expected6.end()}));
+      EXPECT_EQ(ask6_as<A>(image, rib, last), (std::vector<uint32_t>{expected6.begin() + from, expected6.end()}));
       return;
     }
-    EXPECT_EQ(ask6(image, a6), expected6) << A::kName;
+    EXPECT_EQ(ask6_as<A>(image, rib, a6), expected6) << A::kName;
     if (!reload) return;
     auto again = Image::from_bytes(image.bytes(), ImageKind::kRoutes);
     ASSERT_TRUE(again.ok());
-    EXPECT_EQ(ask6(*again, a6), expected6) << A::kName << " reloaded";
+    EXPECT_EQ(ask6_as<A>(*again, rib, a6), expected6) << A::kName << " reloaded";
     auto view = A::View6::open(image.section(SectionTag::kFib6), rib.next_hop_count());
     ASSERT_TRUE(view.ok());
     const auto moved =
@@ -431,15 +459,15 @@ TEST(LpmConformance, AnyTableAgreesWithTheDefinition) {
         rib.settle();
         const auto a4 = edge_addresses(rib.routes4());
         const auto a6 = edge_addresses(rib.routes6());
-        for_each_lpm<LpmAlgorithms4>([&]<typename A>(A) {
-          const Image image = build(rib, A::kName, "trie");
-          RC_ASSERT(with_fib4(image, [&](const auto& view) {
+        for_each_lpm<AllLpm4>([&]<typename A>(A) {
+          const Image image = built4<A>(rib);
+          RC_ASSERT(with_view4<A>(image, rib, [&](const auto& view) {
                       for (uint32_t a : a4) RC_ASSERT(view.lookup(a) == linear_lookup4(rib.routes4(), a));
                     }).ok());
         });
-        for_each_lpm<LpmAlgorithms6>([&]<typename A>(A) {
-          const Image image = build(rib, "trie", A::kName);
-          RC_ASSERT(with_fib6(image, [&](const auto& view) {
+        for_each_lpm<AllLpm6>([&]<typename A>(A) {
+          const Image image = built6<A>(rib);
+          RC_ASSERT(with_view6<A>(image, rib, [&](const auto& view) {
                       for (size_t i = 0; i < a6.hi.size(); ++i) {
                         RC_ASSERT(view.lookup(a6.hi[i], a6.lo[i]) == linear_lookup6(rib.routes6(), a6.hi[i], a6.lo[i]));
                       }

@@ -37,11 +37,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   rib.settle();
   const auto a4 = edge_addresses(rib.routes4());
   const auto a6 = edge_addresses(rib.routes6());
-  for_each_lpm<LpmAlgorithms4>([&]<typename A>(A) {
+  for_each_lpm<AllLpm4>([&]<typename A>(A) {
     if ((std::string_view(A::kName) == "dir24" || std::string_view(A::kName) == "bloom") && !with_dir24) return;
-    const auto image = build_routes(rib, A::kName, "trie");
+    const auto image = build4<A>(rib);
     if (!image) std::abort();
-    const auto ok = with_fib4(*image, [&](const auto& view) {
+    const auto ok = with_view4<A>(*image, rib, [&](const auto& view) {
       std::vector<uint32_t> out(a4.size());
       view.lookup_bulk(a4.data(), out.data(), out.size());
       for (size_t i = 0; i < a4.size(); ++i) {
@@ -51,11 +51,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     });
     if (!ok) std::abort();
   });
-  for_each_lpm<LpmAlgorithms6>([&]<typename A>(A) {
+  for_each_lpm<AllLpm6>([&]<typename A>(A) {
     if ((std::string_view(A::kName) == "poptrie" || std::string_view(A::kName) == "bloom") && !with_poptrie6) return;
-    const auto image = build_routes(rib, "trie", A::kName);
+    const auto image = build6<A>(rib);
     if (!image) std::abort();
-    const auto ok = with_fib6(*image, [&](const auto& view) {
+    const auto ok = with_view6<A>(*image, rib, [&](const auto& view) {
       std::vector<uint32_t> out(a6.hi.size());
       view.lookup_bulk(a6.hi.data(), a6.lo.data(), out.data(), out.size());
       for (size_t i = 0; i < out.size(); ++i) {

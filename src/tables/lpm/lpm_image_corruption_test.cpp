@@ -52,8 +52,8 @@ TEST(LpmImageCorruption, EveryViewRefusesItOrStaysInBounds) {
   const Rib rib = random_rib(21, 400, 50);
   const auto a4 = edge_addresses(rib.routes4());
   const auto a6 = edge_addresses(rib.routes6());
-  for_each_lpm<LpmAlgorithms4>([&]<typename A>(A) {
-    const auto image = build_routes(rib, A::kName, "trie");
+  for_each_lpm<AllLpm4>([&]<typename A>(A) {
+    const auto image = build4<A>(rib);
     ASSERT_TRUE(image.ok());
     const auto section = image->section(SectionTag::kFib4);
     const size_t words = section.size() > (1 << 20) ? 2 : kWords;  // dir24 reads 32 MB an attempt
@@ -71,8 +71,8 @@ TEST(LpmImageCorruption, EveryViewRefusesItOrStaysInBounds) {
     EXPECT_GT(d.refused, 5u) << A::kName;  // bloom is filters for the most part, and any bits will do there
     EXPECT_GT(d.accepted, 10u) << A::kName;
   });
-  for_each_lpm<LpmAlgorithms6>([&]<typename A>(A) {
-    const auto image = build_routes(rib, "trie", A::kName);
+  for_each_lpm<AllLpm6>([&]<typename A>(A) {
+    const auto image = build6<A>(rib);
     ASSERT_TRUE(image.ok());
     const auto section = image->section(SectionTag::kFib6);
     const size_t words = section.size() > (1 << 20) ? 4 : kWords;
@@ -96,13 +96,13 @@ TEST(LpmImageCorruption, EveryViewRefusesItOrStaysInBounds) {
 // An image whose FIB was built for more next hops than it names is refused.
 TEST(LpmImageCorruption, FewerNextHopsThanTheTableUses) {
   const Rib rib = random_rib(22, 400, 50);
-  for_each_lpm<LpmAlgorithms4>([&]<typename A>(A) {
-    const auto image = build_routes(rib, A::kName, "trie");
+  for_each_lpm<AllLpm4>([&]<typename A>(A) {
+    const auto image = build4<A>(rib);
     EXPECT_TRUE(A::View4::open(image->section(SectionTag::kFib4), 50).ok());
     EXPECT_FALSE(A::View4::open(image->section(SectionTag::kFib4), 10).ok()) << A::kName;
   });
-  for_each_lpm<LpmAlgorithms6>([&]<typename A>(A) {
-    const auto image = build_routes(rib, "trie", A::kName);
+  for_each_lpm<AllLpm6>([&]<typename A>(A) {
+    const auto image = build6<A>(rib);
     EXPECT_FALSE(A::View6::open(image->section(SectionTag::kFib6), 10).ok()) << A::kName;
   });
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "net/types.h"
+#include "tables/lpm/algorithms.h"
 #include "tables/lpm/intervals.h"
 #include "tables/lpm/rib.h"
 
@@ -150,6 +151,33 @@ inline Rib random_rib(uint64_t seed, size_t routes, uint32_t next_hops) {
   }
   rib.settle();
   return rib;
+}
+
+// A's table of one family and the oracle's of the other.
+template <typename A>
+Result<Image> build4(const Rib& rib) {
+  return assemble_routes(rib, A::kName, A::plan4(rib), Trie::kName, Trie::plan6(rib));
+}
+template <typename A>
+Result<Image> build6(const Rib& rib) {
+  return assemble_routes(rib, Trie::kName, Trie::plan4(rib), A::kName, A::plan6(rib));
+}
+// with_fib4 and with_fib6, for what is in no product too.
+template <typename A, typename F>
+Result<void> with_view4(const Image& image, const Rib& rib, F&& f) {
+  if constexpr (detail::LpmOffered<A>) return with_fib4(image, f);
+  auto view = A::View4::open(image.section(SectionTag::kFib4), rib.next_hop_count());
+  if (!view) return std::move(view).error();
+  f(*view);
+  return {};
+}
+template <typename A, typename F>
+Result<void> with_view6(const Image& image, const Rib& rib, F&& f) {
+  if constexpr (detail::LpmOffered<A>) return with_fib6(image, f);
+  auto view = A::View6::open(image.section(SectionTag::kFib6), rib.next_hop_count());
+  if (!view) return std::move(view).error();
+  f(*view);
+  return {};
 }
 
 }  // namespace sluice::lpm_test
