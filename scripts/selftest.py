@@ -297,7 +297,7 @@ class Readme(unittest.TestCase):
 class Links(unittest.TestCase):
     def test_each_relative_link_leads_to_a_file_and_heading(self):
         files = [path for pattern in ("*.md", *(f"{folder}/**/*.md" for folder in
-                 ("docs", "src", "apps", "bench", "tests", "scripts"))) for path in ROOT.glob(pattern)]
+                 ("docs", "src", "apps", "bench", "tests", "scripts", "examples"))) for path in ROOT.glob(pattern)]
         self.assertGreater(len(files), 20)
         broken = []
         for path in files:
@@ -315,6 +315,37 @@ class Links(unittest.TestCase):
                     if heading not in anchors | set(re.findall(r'<a id="([^"]+)"', there)):
                         broken.append(f"{path.relative_to(ROOT)}: {link} has no such heading")
         self.assertEqual(broken, [])
+
+
+class Names(unittest.TestCase):
+    """What the documents call by name is there."""
+    def test_files_of_code(self):
+        files = {str(path.relative_to(ROOT)) for folder in
+                 ("src", "apps", "tests", "scripts", "docs", "bench", "cmake", "examples") for path in (ROOT / folder).rglob("*.*")}
+        missing = []
+        for page in [*ROOT.glob("*.md"), *(ROOT / file for file in files if file.endswith(".md"))]:
+            text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+            for name in re.findall(r"`([\w/.-]+\.(?:h|cpp|cc|py|sh|cu|cuh|cmake|click))`", text):
+                if name.startswith("NAME/"):
+                    continue
+                at = "/" + name.removeprefix("./").removeprefix("../")
+                if not any(("/" + file).endswith(at) for file in files):
+                    missing.append(f"{page.relative_to(ROOT)}: {name}")
+        self.assertEqual(missing, [])
+
+    def test_each_folder_of_code_says_what_it_is(self):
+        without = []
+        for top in ("src", "apps", "tests", "scripts", "bench", "examples"):
+            for folder in [ROOT / top, *(path for path in (ROOT / top).rglob("*") if path.is_dir())]:
+                relative = folder.relative_to(ROOT)
+                # A folder that its parent describes: inputs, and helpers of one program.
+                if relative.parts[:2] in (("tests", "corpus"), ("tests", "testing"), ("bench", "results")) or folder.name == "__pycache__":
+                    continue
+                if relative.parts[-2:] in (("ports", "memory"), ("ports", "pcap"), ("memory", "cuda")):
+                    continue
+                if not (folder / "README.md").exists():
+                    without.append(str(relative))
+        self.assertEqual(without, [])
 
 
 class Store(unittest.TestCase):

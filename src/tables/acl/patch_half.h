@@ -27,7 +27,7 @@ using namespace tuple_merge_detail;
 
 inline constexpr uint32_t kNoSlot = ~0u, kLooseSlot = ~0u - 1;
 inline constexpr size_t kBucketLimit = 24;     // rules in a bucket while another table has room
-inline constexpr uint32_t kNewTableBits = 10;  // slots of a table that is made for a rule
+inline constexpr uint32_t kNewTableBits = 10;  // a table that is made for a rule: 2^10 slots
 inline constexpr size_t kMostWalked = 65536;   // words that a search for a table's best rule looks at
 // What an image's layout has room for; PatchedAclRoom may ask for less.
 inline constexpr size_t kMaxTables = PatchedAclRoom{}.tables;

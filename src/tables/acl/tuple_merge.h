@@ -2,9 +2,9 @@
 //
 // After TupleMerge (Daly et al., ToN 2019), built offline and shaped by what a packet costs on a vector machine: a
 // probe of a table for 16 packets is one hash and one gather, a block of eight whole rules is verified in a dozen
-// vector instructions, a branch that goes wrong costs more than either. So tables are few and coarse, a bucket holds up
-// to 16 rules, and every candidate is verified without a branch. A tuple may leave any bit out: a block's rules are
-// compared whole, so correctness never rests on the choice of tuples, and small buckets of a table share blocks.
+// vector instructions, a branch that goes wrong costs more than either. So tables are few and coarse, a bucket holds 24
+// rules (up to 128 where no tuple gains enough, the last table's any number), and each is verified without a branch. A
+// tuple may leave any bit out: blocks are compared whole, so it never decides a result, and small buckets share blocks.
 //
 //   table       masks; slots [slot_base, + 2^(32 - slot_shift)), picked by the hash's high bits
 //   slot (u32)  tag:8 | 1 + first block:24; 0: empty; tag 0: several keys, any passes
