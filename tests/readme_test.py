@@ -17,6 +17,7 @@ import argparse
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -90,15 +91,32 @@ class Runner:
         (folder / "build").mkdir()
         (folder / "build/cpu").symlink_to(binary.parent)
         self.environment = {**os.environ, "PATH": f"{binary.parent}:{os.environ['PATH']}", "HOME": str(folder),
-                            "NO_COLOR": "1"}
+                            "XDG_RUNTIME_DIR": str(folder), "NO_COLOR": "1"}
+        self.sessions = []  # of commands that leave something running
         self.failures = []
         self.updates = {}  # by line of the block's fence: its new text
         self.commands = self.files = 0
 
     def shell(self, script):
-        return subprocess.run(["bash", "-e", "-o", "pipefail", "-c", script], cwd=self.folder, env=self.environment,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              timeout=LIMIT_S)
+        command = subprocess.Popen(["bash", "-e", "-o", "pipefail", "-c", script], cwd=self.folder, env=self.environment,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   start_new_session=True)
+        self.sessions.append(command.pid)
+        try:
+            said, _ = command.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(command.pid, signal.SIGKILL)
+            command.communicate()
+            raise
+        return subprocess.CompletedProcess(script, command.returncode, said)
+
+    def end(self):
+        """Ends what commands left in the background."""
+        for session in self.sessions:
+            try:
+                os.killpg(session, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
 
     def run(self, path):
         for line, _, words, text in blocks(path):
@@ -126,7 +144,7 @@ class Runner:
             code = int(options.get("exit", 0))
             if done.returncode != code:
                 self.failures.append(f"{where}: exit code {done.returncode}, not {code}, of: {command}\n{done.stdout}")
-            elif expected is not None and not fits(expected, done.stdout.rstrip("\n").split("\n")):
+            elif expected is not None and not fits(expected, done.stdout.rstrip("\n").split("\n") if done.stdout.strip() else []):
                 self.failures.append(f"{where}: another output of: {command}\n--- expected\n" + "\n".join(expected) +
                                      f"\n--- said\n{done.stdout}")
         if text.startswith("$ "):
@@ -149,7 +167,10 @@ def main():
     for document in arguments.documents:
         with tempfile.TemporaryDirectory(prefix="sluice-readme-") as folder:
             runner = Runner(arguments.binary.resolve(), pathlib.Path(folder))
-            runner.run(document)
+            try:
+                runner.run(document)
+            finally:
+                runner.end()
         if arguments.update:
             runner.failures = [failure for failure in runner.failures if "another output of" not in failure]
             if not runner.failures:
