@@ -16,23 +16,23 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SKELETONS = {"element": "src/elements/example", "lpm": "src/tables/lpm/example", "acl": "src/tables/acl/example"}
 # A member of that name (`c.example`) is not the skeleton's name.
 WORD = re.compile(r"EXAMPLE|Example|(?<!\.)example")
-# Where a copy is listed: a file, what stands there, and what follows it for the copy.
+# Where a copy is listed: a file, what stands there (the place is at `|`), and what is put there for the copy.
 LISTS = {
     "element": [
-        ("src/elements/stages.h", '#include "elements/example/stage.h"\n', '#include "elements/example/stage.h"\n'),
-        ("src/elements/stages.h", "ExampleStage,", " ExampleStage,"),
-        ("src/elements/register_all.cpp", "Register register_acl,", " register_example,"),
-        ("src/elements/register_all.cpp", "{register_ports,", " register_example,"),
+        ("src/elements/stages.h", '#include "elements/example/stage.h"\n|', '#include "elements/example/stage.h"\n'),
+        ("src/elements/stages.h", "|>;\n\nnamespace detail", ", ExampleStage"),
+        ("src/elements/register_all.cpp", "|;\n\nvoid register_elements(", ", register_example"),
+        ("src/elements/register_all.cpp", "|}) {", ", register_example"),
     ],
     "lpm": [
-        ("src/tables/lpm/algorithms.h", '#include "tables/lpm/example/example.h"\n',
+        ("src/tables/lpm/algorithms.h", '#include "tables/lpm/example/example.h"\n|',
          '#include "tables/lpm/example/example.h"\n'),
-        ("src/tables/lpm/algorithms.h", ", ExampleLpm", ", ExampleLpm"),
+        ("src/tables/lpm/algorithms.h", ", ExampleLpm|", ", ExampleLpm"),
     ],
     "acl": [
-        ("src/tables/acl/algorithms.h", '#include "tables/acl/example/example.h"\n',
+        ("src/tables/acl/algorithms.h", '#include "tables/acl/example/example.h"\n|',
          '#include "tables/acl/example/example.h"\n'),
-        ("src/tables/acl/algorithms.h", ", ExampleAcl", ", ExampleAcl"),
+        ("src/tables/acl/algorithms.h", ", ExampleAcl|", ", ExampleAcl"),
     ],
 }
 
@@ -45,14 +45,14 @@ def rename(text, name):
 def lists_with(root, kind, name):
     """The lists' new text by file, and FILE:LINE: TEXT of each change. Raises ValueError where a list is not found."""
     texts, shown = {}, []
-    for file, mark, follows in LISTS[kind]:
+    for file, place, put in LISTS[kind]:
         text = texts.get(file) or (root / file).read_text(encoding="utf-8")
-        if text.count(mark) != 1:
-            raise ValueError(f"{file}: '{mark.strip()}' stands there {text.count(mark)} times, not once")
-        at = text.index(mark) + len(mark)
-        added = rename(follows, name)
+        before, after = place.split("|")
+        if text.count(before + after) != 1:
+            raise ValueError(f"{file}: '{(before + after).strip()}' stands there {text.count(before + after)} times, not once")
+        at = text.index(before + after) + len(before)
+        added = rename(put, name)
         texts[file] = text[:at] + added + text[at:]
-        # A whole line that was added stands after the mark's, anything else on its line.
         shown.append(f"{file}:{text.count(chr(10), 0, at) + 1}: {added.strip(' ,' + chr(10))}")
     return texts, shown
 

@@ -62,6 +62,7 @@ TEST(FrameUse, OfEveryClass) {
                                   {"CheckIP6Header", kAnywhere},
                                   {"MarkIPHeader", kAnywhere},
                                   {"MarkIP6Header", kAnywhere},
+                                  {"GetIPAddress", kAnywhere},
                                   {"Unstrip", kInFront}}) {
     const ElementClass* found = registry.find(name);
     ASSERT_NE(found, nullptr) << name;

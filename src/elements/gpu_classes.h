@@ -33,7 +33,7 @@ inline std::vector<ArgumentSpec> gpu_arguments(bool lists, bool by_position = tr
   std::vector<ArgumentSpec> all;
   if (!lists) all = {number("FROM", "accepted: the element knows which bytes it reads"), number("TO", "as FROM")};
   all.push_back(number("CAPACITY", "accepted: there is room for all batches under way, `--flights` times `--batch`"));
-  all.push_back(number("MAX_BATCH", "`--batch` of the run where that is not given: packets a batch, at most 8192"));
+  all.push_back(number("MAX_BATCH", "`--batch` of the run where that is not given: packets per batch, at most 8192"));
   if (lists)
     all.push_back(number("THREAD_BLOCKS_PER_QUEUE", "accepted: the program decides how many warps serve a ring"));
   all.push_back(flag("BLOCKING", "false",
@@ -46,7 +46,7 @@ inline std::vector<ArgumentSpec> gpu_arguments(bool lists, bool by_position = tr
     all.push_back(flag("COPYBACK", "false", "accepted: what was changed always comes back"));
   }
   all.push_back(
-      number("QUEUES_PER_CORE", lists ? "accepted: a worker has one ring a kind of record" : under_way, false));
+      number("QUEUES_PER_CORE", lists ? "accepted: a worker has one ring per kind of record" : under_way, !lists));
   all.push_back(flag("VERBOSE", "false", "accepted", false));
   return all;
 }
@@ -68,6 +68,11 @@ inline ElementClass gpu_class(const ElementClass& plain, const char* name, bool 
   return c;
 }
 
+// Whether a class of that name works on lists of packets: its lookup's name does not say so.
+inline bool gpu_lists(std::string_view class_name) {
+  return class_name.ends_with("CommList") || class_name == "GPUIPLookup";
+}
+
 // What such an element asks for: mode and transport as the command line names them. Empty for any other element.
 struct GpuPlacement {
   const char* mode = "";
@@ -79,7 +84,7 @@ struct GpuPlacement {
 inline constexpr uint32_t kMostFlights = 16;
 inline GpuPlacement gpu_placement(std::string_view class_name, const Arguments& arguments) {
   if (!class_name.starts_with("GPU")) return {};
-  const bool lists = class_name.ends_with("CommList");
+  const bool lists = gpu_lists(class_name);
   const auto size = [&](const char* name, uint32_t most) {
     return arguments.has(name) ? static_cast<uint32_t>(std::min<uint64_t>(arguments.get_uint(name), most)) : 0;
   };

@@ -11,7 +11,7 @@ Register register_acl, register_adjacency, register_batching, register_classifie
     register_paint, register_port_switch, register_ports, register_print, register_qos, register_classify_dscp,
     register_classify_mark, register_police, register_shape, register_queue, register_rated_source, register_route,
     register_sched, register_script, register_set_ip_dscp, register_shaper, register_strip, register_summary_dump,
-    register_switch, register_tables, register_truncate, register_tee, register_unqueue;
+    register_switch, register_tables, register_truncate, register_tee, register_unqueue, register_get_ip_address;
 
 void register_elements(Registry& registry) {
   for (Register* add :
@@ -22,7 +22,8 @@ void register_elements(Registry& registry) {
         register_ip_print,      register_ip_fragmenter, register_ip_gw_options, register_queue,  register_unqueue,
         register_shaper,        register_sched,         register_rated_source,  register_switch, register_script,
         register_summary_dump,  register_set_ip_dscp,   register_truncate,      register_info,   register_batching,
-        register_classify_dscp, register_classify_mark, register_police,        register_shape,  register_qos}) {
+        register_classify_dscp, register_classify_mark, register_police,        register_shape,  register_qos,
+        register_get_ip_address}) {
     add(registry);
   }
 }

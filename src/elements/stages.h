@@ -16,6 +16,7 @@
 #include "elements/dec_ttl/stage.h"
 #include "elements/ether/stage.h"
 #include "elements/example/stage.h"
+#include "elements/get_ip_address/stage.h"
 #include "elements/ip_filter/stage.h"
 #include "elements/ip_input/stage.h"
 #include "elements/ip_lookup/stage.h"
@@ -32,7 +33,7 @@ using PlainStages =
     TypeList<PassStage, IpInputStage, HeaderCheckStage, DecTtlStage, AdjacencyStage, EtherEncapStage, EtherRewriteStage,
              EtherMirrorStage, PaintStage, PaintSwitchStage, StripStage, UnstripStage, ClassifierStage, SetCrc32Stage,
              CheckCrc32Stage, PortSwitchStage, ExampleStage, PatternStage, TruncateStage, SetIpDscpStage,
-             ClassifyDscpStage, ClassifyMarkStage>;
+             ClassifyDscpStage, ClassifyMarkStage, GetIpAddressStage>;
 
 namespace detail {
 

@@ -171,17 +171,28 @@ void register_batching(Registry& registry) {
       "pass. Among queues and scripts it keeps up to CAPACITY packets, which go on in turns of its own; while it is "
       "full, sources that make packets at will wait, or with BLOCKING false go on and lose packets, which are counted "
       "as queue-full. Handlers there: `length`, `dropped`.";
-  c.arguments = {{.name = "CAPACITY",
-                  .kind = ArgumentKind::kUint,
-                  .default_text = "1024",
-                  .unit = "packets",
-                  .help = "how many it keeps",
-                  .min = 1,
-                  .max = 16777216},
-                 {.name = "BLOCKING",
-                  .kind = ArgumentKind::kBool,
-                  .default_text = "true",
-                  .help = "false: nobody waits for room"}};
+  c.arguments = {
+      {.name = "CAPACITY",
+       .kind = ArgumentKind::kUint,
+       .positional = true,
+       .default_text = "1024",
+       .unit = "packets",
+       .help = "how many it keeps",
+       .min = 1,
+       .max = 16777216},
+      {.name = "BURST",
+       .kind = ArgumentKind::kUint,
+       .positional = true,
+       .help = "accepted: the runtime chooses how many packets go on together"},
+      {.name = "BLOCKING",
+       .kind = ArgumentKind::kBool,
+       .positional = true,
+       .default_text = "true",
+       .help = "false: nobody waits for room"},
+      {.name = "ALWAYS_UP", .kind = ArgumentKind::kBool, .help = "accepted: it runs when it has packets"},
+      {.name = "PREFETCH", .kind = ArgumentKind::kBool, .help = "accepted: the runtime prefetches"},
+      {.name = "THREAD", .kind = ArgumentKind::kUint, .help = "accepted: workers share packets, not elements"},
+      {.name = "VERBOSE", .kind = ArgumentKind::kRaw, .help = "accepted"}};
   c.processing = "h/h";
   c.drops = {DropReason::kQueueFull, DropReason::kGraphChanged};
   c.example = "FromDump(in.pcap) -> Pipeliner(CAPACITY 256) -> CheckIPHeader -> out;";

@@ -11,6 +11,10 @@ class CrcElement final : public StageElement<Stage> {
  public:
   void configure(const Arguments& arguments, Diagnostics&) override {
     this->stage_.mode = arguments.get_string("MODE") == "fcs" ? Crc32Mode::kFcs : Crc32Mode::kClick;
+    if constexpr (requires { this->stage_.max_bytes; }) {
+      if (arguments.has("MAX_PKT_SIZE"))
+        this->stage_.max_bytes = static_cast<uint32_t>(arguments.get_uint("MAX_PKT_SIZE"));
+    }
   }
 };
 
@@ -37,7 +41,16 @@ void register_crc32(Registry& registry) {
   set.drops = {DropReason::kCapturedTooShort, DropReason::kNoTailroom};
   set.example = "in -> SetCRC32(MODE fcs) -> out;";
   set.make = make_element<CrcElement<SetCrc32Stage>>();
-  registry.add(gpu_class(set, "GPUSetCRC32Coalescent", false));
+  ElementClass regions = gpu_class(set, "GPUSetCRC32Coalescent", false);
+  regions.arguments.push_back({.name = "MAX_PKT_SIZE",
+                               .kind = ArgumentKind::kUint,
+                               .positional = true,
+                               .unit = "bytes",
+                               .help = "longer packets are dropped, as FastClick-GPU drops them; without it none is",
+                               .min = 1,
+                               .max = 262144});
+  regions.drops.push_back(DropReason::kTooBig);
+  registry.add(std::move(regions));
   registry.add(gpu_class(set, "GPUSetCRC32CommList", true));
   registry.add(std::move(set));
 

@@ -17,13 +17,15 @@ struct SetCrc32Stage {
   static constexpr FrameUse kFrameUse = FrameUse::kPayload;
 
   Crc32Mode mode = Crc32Mode::kClick;
+  uint32_t max_bytes = 0xffffffffu;  // longer packets are dropped
 
   template <class Group>
   SLUICE_HD void run_group(const Group& group, Packet* packets, uint32_t mask, uint8_t* outputs) const {
     // What a snap length cut off cannot be summed.
-    const auto wrong = [packets](uint32_t i) {
+    const auto wrong = [packets, most = max_bytes](uint32_t i) {
       const Packet& p = packets[i];
-      return p.end != p.wire_end           ? DropReason::kCapturedTooShort
+      return p.length() > most             ? DropReason::kTooBig
+             : p.end != p.wire_end         ? DropReason::kCapturedTooShort
              : p.appended + 4u > kTailroom ? DropReason::kNoTailroom
                                            : DropReason::kNone;
     };

@@ -1,5 +1,5 @@
 // host only
-// Message, AddressInfo and StaticThreadSched. Source: their Click manual pages.
+// Message, AddressInfo, StaticThreadSched and DPDKInfo. Source: their Click and FastClick manual pages.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -112,6 +112,24 @@ class StaticThreadSched final : public InfoElement {
   }
 };
 
+class DpdkInfo final : public InfoElement {
+ public:
+  void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
+    for (const char* name : kNames) {
+      if (!arguments.has(name)) continue;
+      Diagnostic d = arguments.error_at(name, "no port of DPDK is here: DPDKInfo has no effect");
+      d.severity = Diagnostic::Severity::kWarning;
+      diagnostics.add(std::move(d));
+      return;  // once is enough
+    }
+  }
+
+  static constexpr const char* kNames[] = {
+      "NB_MBUF",    "NB_SOCKET_MBUF", "MBUF_SIZE",  "MBUF_CACHE_SIZE", "RX_PTHRESH",           "RX_HTHRESH",
+      "RX_WTHRESH", "TX_PTHRESH",     "TX_HTHRESH", "TX_WTHRESH",      "MEMPOOL_PREFIX",       "DEF_RING_NDESC",
+      "RING_FLAGS", "DEF_BURST_SIZE", "RING_SIZE",  "MEMPOOL_GPU",     "RING_POOL_CACHE_SIZE", "RING_PRIV_DATA_SIZE"};
+};
+
 }  // namespace
 
 void register_info(Registry& registry) {
@@ -171,6 +189,28 @@ void register_info(Registry& registry) {
   threads.example = "StaticThreadSched(source 0, queue 1);";
   threads.make = make_element<StaticThreadSched>();
   registry.add(std::move(threads));
+
+  ElementClass dpdk;
+  dpdk.name = "DPDKInfo";
+  dpdk.group = "Control";
+  dpdk.summary = "accepted from FastClick's configurations, with a warning";
+  dpdk.description =
+      "It sizes memory and rings of DPDK's ports in FastClick. Here captures stand for such ports (`--map`), and the "
+      "runtime sizes its own memory. Arguments are checked and have no effect.";
+  for (const char* name : DpdkInfo::kNames) {
+    const std::string_view n = name;
+    dpdk.arguments.push_back({.name = name,
+                              .kind = n == "MEMPOOL_PREFIX" ? ArgumentKind::kString
+                                      : n == "MEMPOOL_GPU"  ? ArgumentKind::kBool
+                                                            : ArgumentKind::kUint,
+                              .positional = n == "NB_MBUF",
+                              .repeated = n == "NB_SOCKET_MBUF",
+                              .help = "accepted: no effect"});
+  }
+  dpdk.inputs = dpdk.outputs = {0, 0};
+  dpdk.example = "DPDKInfo(NB_MBUF 65535, MBUF_SIZE 4096);";
+  dpdk.make = make_element<DpdkInfo>();
+  registry.add(std::move(dpdk));
 }
 
 }  // namespace sluice

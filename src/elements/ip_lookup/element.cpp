@@ -74,6 +74,12 @@ class IpLookup final : public Element {
 
   void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
     if (arguments.has("ALGORITHM")) algorithm_ = arguments.get_string("ALGORITHM");
+    if (arguments.has("LOOKUP_TABLE")) {
+      Diagnostic d = arguments.error_at("LOOKUP_TABLE",
+                                        "tables are not called by number; FastClick-GPU reads ../saved_vector*.bin");
+      d.suggestion = "write the routes as arguments, such as 10.0.0.0/8 0, or use RouteTable(FILE) and IPRoute";
+      diagnostics.add(std::move(d));
+    }
     RouteIndex seen;
     for (const ArgumentValue& argument : arguments.rest()) {
       const std::string_view text = argument.text;
@@ -304,7 +310,7 @@ void register_ip_lookup(Registry& registry) {
   c.name = "IPLookup";
   c.aliases = {"LinearIPLookup", "RadixIPLookup", "DirectIPLookup", "RangeIPLookup", "StaticIPLookup"};
   c.group = "Routing";
-  c.summary = "longest prefix match over routes in the configuration, IPv4, one output a port";
+  c.summary = "longest prefix match over routes in the configuration, IPv4, one output per port";
   c.description =
       "Looks the packet's destination up, sets the destination to the route's gateway if it has one, and sends the "
       "packet to the route's "
@@ -334,7 +340,10 @@ void register_ip_lookup(Registry& registry) {
       "wan;";
   c.make = [](std::string_view called) { return std::make_unique<IpLookup>(called); };
   for (const char* name : {"GPUIPLookup", "GPUIPLookupWithCopy"}) {
-    ElementClass gpu = gpu_class(c, name, false, false);
+    ElementClass gpu = gpu_class(c, name, gpu_lists(name), false);
+    gpu.arguments.push_back({.name = "LOOKUP_TABLE",
+                             .kind = ArgumentKind::kUint,
+                             .help = "refused: routes stand in the configuration, or in a file that IPRoute reads"});
     gpu.example = fmt::format("in -> CheckIPHeader(14) -> {}(0.0.0.0/0 0, MAX_BATCH 1024) -> out;", name);
     registry.add(std::move(gpu));
   }

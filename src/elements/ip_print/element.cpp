@@ -152,7 +152,7 @@ void register_ip_print(Registry& registry) {
        .help = "another name of MAXLENGTH",
        .min = -1,
        .max = 262144},
-      flag("TIMESTAMP", "print the packet's time stamp", "true"),
+      flag("TIMESTAMP", "print the packet's timestamp", "true"),
       flag("ID", "print the IPv4 identification"),
       flag("PAINT", "print the paint"),
       flag("TOS", "print the type of service or traffic class"),

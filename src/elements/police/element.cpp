@@ -174,9 +174,9 @@ void register_police(Registry& registry) {
       "IP "
       "packet; buckets are full at first; exact to the nanosecond. The paint becomes the color: 0, 1 or 2; AWARE: a "
       "packet never gets a better one than it came with.\n\n"
-      "The batch runtime goes by the packets' own time stamps, in the order of the input, so that the result does not "
+      "The batch runtime goes by the packets' own timestamps, in the order of the input, so that the result does not "
       "depend on workers or devices; so does the packet scheduler in a graph without queues, generators and scripts, "
-      "where packets that others made have the time stamp of the packet that they were made of. With them it goes by "
+      "where packets that an element makes have the timestamp of the packet that caused them. With them it goes by "
       "its clock. Handlers there: `green`, `yellow`, `red`, `reset_counts`.";
   c.arguments = {{.name = "RATE",
                   .kind = ArgumentKind::kBandwidth,

@@ -99,7 +99,7 @@ class InfiniteSource final : public PortElement, public Flow {
                                           .kind = ArgumentKind::kUint,
                                           .positional = true,
                                           .unit = "packets",
-                                          .help = "packets a batch; default: the batch size, and 1 among queues",
+                                          .help = "packets per batch; default: the batch size, and 1 among queues",
                                           .min = 1,
                                           .max = Batch::kMaxPackets};
 
@@ -177,7 +177,7 @@ void register_ports(Registry& registry) {
   from_memory.summary = "replays a capture from memory";
   from_memory.description =
       "The whole capture is read before the run and played again and again up to LIMIT packets; default: once.\n"
-      "Each turn's time stamps are later by what one takes: from the first stamp to the last, and a mean gap.";
+      "Each turn's timestamps are later by what one takes: from the first stamp to the last, and a mean gap.";
   from_memory.arguments = {
       {.name = "FILE", .kind = ArgumentKind::kFilename, .positional = true, .mandatory = true, .help = "the capture"},
       limit};
@@ -191,7 +191,7 @@ void register_ports(Registry& registry) {
   infinite.group = "Ports";
   infinite.summary = "makes one packet again and again";
   infinite.description =
-      "Time stamps are one microsecond apart and start at 0. Without LIMIT it never ends. Among queues packets are "
+      "Timestamps are one microsecond apart and start at 0. Without LIMIT it never ends. Among queues packets are "
       "made "
       "one at a time, at the run's time, while a queue below has room. Handlers: `count`, `reset` (makes LIMIT packets "
       "more), `limit`, `burst`, `active`, `data`, `length`.";
@@ -216,7 +216,7 @@ void register_ports(Registry& registry) {
        .help = "how much of each packet; 0: all",
        .min = 0,
        .max = 262144},
-      {.name = "NANO", .kind = ArgumentKind::kBool, .default_text = "true", .help = "time stamps in nanoseconds"},
+      {.name = "NANO", .kind = ArgumentKind::kBool, .default_text = "true", .help = "timestamps in nanoseconds"},
       {.name = "ENCAP",
        .kind = ArgumentKind::kChoice,
        .default_text = "ETHER",

@@ -74,7 +74,7 @@ void register_print(Registry& registry) {
       {.name = "TIMESTAMP",
        .kind = ArgumentKind::kBool,
        .default_text = "false",
-       .help = "print the packet's time stamp"},
+       .help = "print the packet's timestamp"},
       {.name = "ACTIVE", .kind = ArgumentKind::kBool, .default_text = "true", .help = "false: print nothing"},
   };
   c.example = "in -> Print(seen, 16) -> out;";

@@ -114,7 +114,7 @@ void register_sched(Registry& registry) {
                   .positional = true,
                   .default_text = "500",
                   .unit = "bytes",
-                  .help = "bytes a turn",
+                  .help = "bytes per turn",
                   .min = 64,
                   .max = 1e9}};
   c.example = "d :: DRRSched; q1 -> d; q2 -> [1] d; d -> Unqueue -> out;";

@@ -176,7 +176,7 @@ void register_shape(Registry& registry) {
       "goes "
       "while the bucket is not in debt, and pays with what comes later; with BURST 0 packets leave at an even pace. "
       "Rates do not drift.\n\n"
-      "The batch runtime goes by the packets' own time stamps: packets wait where they leave the graph, their time "
+      "The batch runtime goes by the packets' own timestamps: packets wait where they leave the graph, their time "
       "stamp "
       "becomes their departure, and the result does not depend on workers or devices. In the packet scheduler, which "
       "runs graphs in which something delays, makes or leads packets in a circle in front of this element, or makes "

@@ -58,7 +58,7 @@ void register_shaper(Registry& registry) {
   ElementClass c;
   c.name = "Shaper";
   c.group = "Queues and rates";
-  c.summary = "lets at most so many packets a second through";
+  c.summary = "lets at most so many packets per second through";
   c.description =
       "Packets that are asked for come no closer together than RATE says; nothing is saved up but one late packet. "
       "Output 1, where it is connected, gives the packets for which it is not time yet. Handlers: `rate`, `reset`.";
@@ -77,7 +77,7 @@ void register_shaper(Registry& registry) {
   registry.add(c);
 
   c.name = "BandwidthShaper";
-  c.summary = "lets at most so many bytes a second through";
+  c.summary = "lets at most so many bytes per second through";
   c.description =
       "Packets that are asked for come no closer together than their lengths at RATE allow; nothing is saved up but "
       "one "

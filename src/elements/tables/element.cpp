@@ -59,7 +59,8 @@ void register_tables(Registry& registry) {
   acl.group = "Tables";
   acl.summary = "declares an access list";
   acl.description =
-      "ClassBench or native rules, plain or compressed. Several files are read one after the other, as one list. A "
+      "Rules in any format (native, ClassBench, VPP, iptables-save, nft -j), plain or compressed. Several files are "
+      "read one after the other, as one list. A "
       "compiled image stands alone.";
   acl.arguments = {name,
                    {.name = "FILE",

@@ -136,7 +136,7 @@ class CudaRing final : public RingDriver {
       if (block_servers == ring_block_warps(shape_.record.kind) || block_servers == servers_) {
         return Error(fmt::format("a ring needs {} blocks, but rings hold {} of the {} that {} multiprocessors take",
                                  blocks, before, limit, shared_->processors),
-                     "use fewer workers, fewer rings a worker, or launch mode");
+                     "use fewer workers, fewer rings per worker, or launch mode");
       }
     }
     for (uint32_t i = 0; i < servers_; ++i) __atomic_store_n(&control_->servers[i].left, 0u, __ATOMIC_RELAXED);

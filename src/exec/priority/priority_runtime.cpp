@@ -118,8 +118,8 @@ Result<void> check_ranges(const PriorityOptions& o) {
     return Error(fmt::format("{} {} is out of range", value, what), fmt::format("use {} to {}", least, most));
   };
   if (auto ok = check("workers", o.run.workers, 1, 256); !ok) return ok;
-  if (auto ok = check("packets a batch", o.run.batch, 1, Batch::kMaxPackets); !ok) return ok;
-  if (auto ok = check("packets a chunk", o.chunk, 1, Batch::kMaxPackets); !ok) return ok;
+  if (auto ok = check("packets per batch", o.run.batch, 1, Batch::kMaxPackets); !ok) return ok;
+  if (auto ok = check("packets per chunk", o.chunk, 1, Batch::kMaxPackets); !ok) return ok;
   if (o.places != 0) {
     if (auto ok = check("places", o.places, 1, 65'536); !ok) return ok;
     if (!std::has_single_bit(o.places))

@@ -142,6 +142,11 @@ TEST(ClickLanguage, ScriptsKeepTheirOwnVariables) {
   EXPECT_EQ(flat("define($n 3); s :: Script(set i 0, print $i $n)"), "s :: Script(set i 0, print $i 3);\n");
 }
 
+TEST(ClickLanguage, ParenthesesNameAVariableOrElseAHandler) {
+  EXPECT_EQ(flat("define($n 3); p :: Print($(n), \"$(n)s\"); s :: Script(print $(c.count), print $(now), print $(n))"),
+            "p :: Print(3, \"3s\");\ns :: Script(print $(c.count), print $(now), print 3);\n");
+}
+
 TEST(ClickLanguage, ConfigurationsEndAtTheUnbalancedParenthesis) {
   EXPECT_EQ(flat("p :: Print(a (b) ')' \"\\\")\" /* ) */ c)"), "p :: Print(a (b) ')' \"\\\")\" /* ) */ c);\n");
   EXPECT_EQ(flat("p :: Print(// )\n x // last\n);"), "p :: Print(// )\n x // last\n);\n");

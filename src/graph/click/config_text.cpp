@@ -366,7 +366,17 @@ bool VariableScanner::next(VariableUse* use) {
       position_ = std::min(position_ + 1, text_.size());
     } else if (c == '$' && position_ < text_.size()) {
       size_t end = position_;
-      if (text_[end] == '{') {
+      use->or_handler = false;
+      if (text_[end] == '(') {
+        const size_t first = ++end;
+        while (end < text_.size() && is_word(text_[end])) ++end;
+        if (end == first || end >= text_.size() || text_[end] != ')') continue;
+        use->name = text_.substr(first, end - first);
+        use->fallback.reset();
+        use->index.reset();
+        use->or_handler = true;
+        ++end;
+      } else if (text_[end] == '{') {
         const size_t first = ++end;
         while (end < text_.size() && is_word(text_[end])) ++end;
         if (end == first || end >= text_.size()) continue;

@@ -57,7 +57,7 @@ std::string escape_in_quotes(std::string_view text);
 // Comments replaced by one space, quotes untouched.
 std::string strip_comments(std::string_view text);
 
-// The next variable ($v, ${v}, ${v-default}, ${v[index]}) that a substitution would replace (none in '...' or in
+// The next variable ($v, ${v}, ${v-default}, ${v[index]}, $(v)) that a substitution would replace (none in '...' or in
 // comments).
 struct VariableUse {
   size_t offset = 0;  // of the '$'
@@ -65,7 +65,8 @@ struct VariableUse {
   std::string_view name;
   std::optional<std::string_view> index;  // between the brackets: which word of the value, from 0; may be a variable
   std::optional<std::string_view> fallback;
-  bool in_quotes = false;  // inside "..."
+  bool in_quotes = false;   // inside "..."
+  bool or_handler = false;  // $(v): where there is no such variable it is a script's, and stays
 };
 class VariableScanner {
  public:

@@ -170,7 +170,7 @@ class Expander {
         continue;
       if (!value && use.fallback) value = std::string(*use.fallback);
       if (!value) {
-        if (keep_unknown) continue;
+        if (keep_unknown || use.or_handler) continue;
         Diagnostic& d =
             findings_.error(raw_offset + use.offset, use.length, fmt::format("unknown variable ${}", shown(use.name)));
         d.expected = "a variable of this scope; '$...' between single quotes stays as it stands";
@@ -218,7 +218,7 @@ class Expander {
     VariableScanner scanner(out);
     VariableUse use;
     while (scanner.next(&use)) {
-      if (keep_unknown && !use.fallback) continue;
+      if ((keep_unknown && !use.fallback) || use.or_handler) continue;
       if (!findings_.ok()) break;  // an unknown variable was left in place and reported
       findings_
           .error(e.config_offset, e.config_length,

@@ -63,7 +63,8 @@ Result<PortMap> parse_port_map(std::string_view text) {
   const size_t comma = files.find(',');
   map.in = files.substr(0, comma);
   if (comma != std::string_view::npos) map.out = files.substr(comma + 1);
-  if (map.in.empty() || (comma != std::string_view::npos && map.out.empty())) return wrong("a file is missing");
+  const bool has_out = comma != std::string_view::npos;
+  if ((map.in.empty() && !has_out) || (has_out && map.out.empty())) return wrong("a file is missing");
   return map;
 }
 
@@ -88,6 +89,12 @@ void map_ports(ClickGraph& graph, const ParseOptions& options, Findings& finding
       continue;
     }
     std::string file = device->reads ? map->in : map->out;
+    if (device->reads && file.empty()) {
+      Diagnostic& d = findings.error(e.class_position.offset, e.class_name.size(),
+                                     fmt::format("--map gives port '{}' nothing to read", port));
+      d.suggestion = fmt::format("--map '{}=pcap:IN,OUT' has a file for both", port);
+      continue;
+    }
     e.class_name = device->reads ? (map->memory ? "FromMemory" : "FromDump") : file.empty() ? "ToMemory" : "ToDump";
     e.configuration = quote(file);
     if (file.empty()) e.configuration.clear();

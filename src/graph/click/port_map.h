@@ -16,10 +16,11 @@ struct ParseOptions;
 struct PortMap {
   std::string port;     // "dpdk:0" (FromDPDKDevice, ToDPDKDevice), "device:eth0" (FromDevice, ToDevice)
   bool memory = false;  // read once and played from memory
-  std::string in, out;
+  std::string in, out;  // `in` empty: the port is written only
 };
 
-// Reads PORT=pcap:IN[,OUT] or PORT=memory:IN[,OUT]. Errors: it is neither, no input, an unknown kind of port.
+// Reads PORT=pcap:IN[,OUT], PORT=pcap:,OUT or the same with memory. Errors: it is none of these, no file, an unknown
+// kind of port.
 Result<PortMap> parse_port_map(std::string_view text);
 
 // Whether the class is one of a device's port.

@@ -37,6 +37,9 @@ TEST(PortMap, IsReadFromText) {
   EXPECT_EQ(address.in, "/x/y=z");
   EXPECT_EQ(address.out, "");
   EXPECT_TRUE(address.memory);
+  const PortMap written = port_map("dpdk:1=pcap:,b.pcap");
+  EXPECT_EQ(written.in, "");
+  EXPECT_EQ(written.out, "b.pcap");
 }
 
 TEST(PortMap, SaysWhatIsWrong) {
@@ -46,6 +49,7 @@ TEST(PortMap, SaysWhatIsWrong) {
                                    {"dpdk=pcap:a", "'dpdk' is no port"},
                                    {"dpdk:0=a.pcap", "neither pcap: nor memory: stands for the port"},
                                    {"dpdk:0=pcap:", "a file is missing"},
+                                   {"dpdk:0=pcap:,", "a file is missing"},
                                    {"dpdk:0=pcap:a,", "a file is missing"}}) {
     SCOPED_TRACE(text);
     const auto map = parse_port_map(text);
@@ -71,6 +75,16 @@ TEST(PortMap, FilesStandWherePortsStood) {
     EXPECT_EQ(graph->elements[i].class_name, want[i][0]);
     EXPECT_EQ(graph->elements[i].configuration, want[i][1]);
   }
+}
+
+TEST(PortMap, APortThatIsOnlyWrittenNeedsNoInput) {
+  const std::vector<PortMap> ports = {port_map("dpdk:1=pcap:,out.pcap"), port_map("dpdk:0=pcap:in.pcap")};
+  const auto graph = parse_click("FromDPDKDevice(0) -> ToDPDKDevice(1);\n", "t.click", with(ports));
+  ASSERT_TRUE(graph.ok()) << to_string(graph.error());
+  EXPECT_EQ(graph->elements[1].configuration, "out.pcap");
+  const auto read = parse_click("FromDPDKDevice(1) -> ToDPDKDevice(0);\n", "t.click", with(ports));
+  ASSERT_FALSE(read.ok());
+  EXPECT_THAT(to_string(read.error()), HasSubstr("t.click:1:1: error: --map gives port 'dpdk:1' nothing to read"));
 }
 
 TEST(PortMap, WhatIsNotMappedIsAnErrorAtItsPlace) {

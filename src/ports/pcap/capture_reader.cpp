@@ -161,7 +161,7 @@ Result<bool> CaptureReader::next(CapturedFrame& frame) {
   int64_t seconds = header->ts.tv_sec;
   if (pcap_major_version(s.pcap) != 1) seconds = static_cast<uint32_t>(seconds);
   if (seconds < 0 || seconds > kMostSeconds) {
-    return Error(s.fail(fmt::format("a time stamp of {} seconds is not of the years 1970 to 2554", seconds).c_str()));
+    return Error(s.fail(fmt::format("a timestamp of {} seconds is not of the years 1970 to 2554", seconds).c_str()));
   }
   frame.timestamp_ns = static_cast<uint64_t>(seconds) * 1'000'000'000u + static_cast<uint64_t>(header->ts.tv_usec);
   frame.data = data;
