@@ -377,7 +377,6 @@ function(sluice_app name)
   sluice_unite(${name})
   list(TRANSFORM ARG_DEPS PREPEND sluice_)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} CLI11::CLI11 nlohmann_json::nlohmann_json)
-  install(TARGETS ${name} RUNTIME DESTINATION bin)
 endfunction()
 
 function(sluice_tests name)

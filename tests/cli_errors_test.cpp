@@ -138,10 +138,10 @@ TEST_F(CliErrorsTest, BadInputShowsEveryLineWithACaret) {
 
   write("addresses", "10.0.0.1\nfoo\n\n1.2.3.400 # bar\n");
   expect("route --routes routes --addresses addresses --out o", 1,
-         "addresses:2:1: error: 'foo' is not an address\n  foo\n  ^~~\n  expected: one IPv4 or IPv6 address a line, "
+         "addresses:2:1: error: 'foo' is not an address\n  foo\n  ^~~\n  expected: one IPv4 or IPv6 address per line, "
          "such as 192.0.2.1 or 2001:db8::1\n"
          "addresses:4:1: error: '1.2.3.400' is not an address\n  1.2.3.400 # bar\n  ^~~~~~~~~\n  expected: one IPv4 or "
-         "IPv6 address a line, such as 192.0.2.1 or 2001:db8::1\n"
+         "IPv6 address per line, such as 192.0.2.1 or 2001:db8::1\n"
          "error: 2 errors in addresses\n");
   write("notpcap", "hello, this is no capture at all\n");
   EXPECT_EQ(sluice("classify --rules rules --in notpcap --out o").code, 1);

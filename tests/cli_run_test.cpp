@@ -365,9 +365,9 @@ TEST_F(CliRunTest, SizesOfClassesThatNameAGpuHoldWhereTheCommandLineHasNone) {
     write("t.click", "FromDump(t.pcap) -> " + element + " -> ToDump(t.out);\n");
     return sluice("show plan t.click --device emu " + options).out;
   };
-  EXPECT_NE(plan("GPUSetCRC32CommList(LISTS_PER_CORE 2)", "").find(" 2 flights a worker"), std::string::npos);
-  EXPECT_NE(plan("GPUSetCRC32Coalescent(QUEUES_PER_CORE 90)", "").find(" 16 flights a worker"), std::string::npos);
-  EXPECT_NE(plan("GPUSetCRC32CommList(LISTS_PER_CORE 2)", "--flights 3").find(" 3 flights a worker"),
+  EXPECT_NE(plan("GPUSetCRC32CommList(LISTS_PER_CORE 2)", "").find(" 2 flights per worker"), std::string::npos);
+  EXPECT_NE(plan("GPUSetCRC32Coalescent(QUEUES_PER_CORE 90)", "").find(" 16 flights per worker"), std::string::npos);
+  EXPECT_NE(plan("GPUSetCRC32CommList(LISTS_PER_CORE 2)", "--flights 3").find(" 3 flights per worker"),
             std::string::npos);
   EXPECT_NE(
       ran("GPUSetCRC32Coalescent(MAX_BATCH 64, QUEUES_PER_CORE 2)", "")

@@ -370,7 +370,7 @@ TEST(PriorityRuntime, RefusesWhatNeedsTheOrderOfTheInput) {
   EXPECT_NE(error_of(from + "ToMemory;", wrong).find("power of two"), std::string::npos);
   wrong = usual;
   wrong.chunk = 0;
-  EXPECT_NE(error_of(from + "ToMemory;", wrong).find("0 packets a chunk is out of range"), std::string::npos);
+  EXPECT_NE(error_of(from + "ToMemory;", wrong).find("0 packets per chunk is out of range"), std::string::npos);
   wrong = usual;
   wrong.classes.set(5, 9);
   EXPECT_NE(error_of(from + "ToMemory;", wrong).find("class 9 is out of range"), std::string::npos);

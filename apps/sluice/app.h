@@ -74,8 +74,9 @@ void add_bench(CLI::App& root);
 void add_doctor(CLI::App& root);
 void add_elements(CLI::App& root);
 void add_demo(CLI::App& root);
-// The reference of all commands as Markdown, from the same declarations that --help prints.
+// All commands as a page of Markdown, a man page, or a shell's completion, from the same declarations that --help prints.
 void add_reference(CLI::App& root);
+void add_help(CLI::App& root);
 
 // -- output -----------------------------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ RuleShape shape_of(const std::string& name);
 TemporaryFolder::TemporaryFolder() {
   std::string pattern = (std::filesystem::temp_directory_path() / "sluice-bench-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr)
-    fail(Exit::kIo, "cannot make a temporary folder", "set TMPDIR to a folder that can be written");
+    fail(Exit::kIo, "cannot make a temporary directory", "set TMPDIR to a directory that can be written");
   path_ = pattern;
 }
 
@@ -933,7 +933,7 @@ void add_bench(CLI::App& root) {
   };
 
   auto device_options = [](CLI::App& sub, Options& o) {
-    sub.add_option("--frames", o.frames, "Records a flight to the device, joined by commas")
+    sub.add_option("--frames", o.frames, "Records per flight to the device, joined by commas")
         ->delimiter(',')
         ->check(CLI::Range(32u, 65'536u))
         ->type_name("N,...");
@@ -1031,7 +1031,7 @@ void add_bench(CLI::App& root) {
       ->check(CLI::Range(64u, 9618u))
       ->type_name("BYTES,...")
       ->capture_default_str();
-  pipeline->add_option("--batch", p->batches, "Packets a batch; several, joined by commas, are measured in turn")
+  pipeline->add_option("--batch", p->batches, "Packets per batch; several, joined by commas, are measured in turn")
       ->delimiter(',')
       ->check(CLI::Range(1u, Batch::kMaxPackets))
       ->type_name("N,...")

@@ -442,7 +442,7 @@ void add_bench_latency(CLI::App& bench) {
       "sluice bench latency --device cuda\nsluice bench latency --device emu --frame-repetitions 200",
       [o] { return bench_latency(*o); });
   add_device_options(*sub, o->device, true);
-  sub->add_option("--frames", o->frames, "Packets a frame; several, by commas, for --workers")
+  sub->add_option("--frames", o->frames, "Packets per frame; several, by commas, for --workers")
       ->delimiter(',')
       ->check(CLI::Range(32u, 65'536u))
       ->type_name("N");

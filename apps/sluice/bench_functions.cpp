@@ -249,7 +249,7 @@ void add_bench_functions(CLI::App& bench) {
                   "Ways to the device, one after the other (default: --mode/--transport/--threading)")
       ->delimiter(',')
       ->type_name("MODE/TRANSPORT/THREADING,...");
-  sub->add_option("--batch", o->batches, "Packets a batch")
+  sub->add_option("--batch", o->batches, "Packets per batch")
       ->delimiter(',')
       ->check(CLI::Range(1u, Batch::kMaxPackets))
       ->type_name("N,...")
@@ -260,7 +260,7 @@ void add_bench_functions(CLI::App& bench) {
       ->type_name("N,...")
       ->capture_default_str();
   sub->add_flag("--resident", o->resident, "Also CRC-32 with frames in a CUDA device's memory, and fed to it alone");
-  sub->add_option("--packets", o->packets, "Packets a worker and round (default 2,000,000)")->type_name("N");
+  sub->add_option("--packets", o->packets, "Packets per worker and round (default 2,000,000)")->type_name("N");
   sub->add_option("--repetitions", o->repetitions, "Of each case, at least 5")
       ->check(CLI::Range(5u, 1000u))
       ->type_name("N")

@@ -480,7 +480,7 @@ void add_bench_port(CLI::App& bench) {
       ->check(CLI::Range(1u, 2'000'000u))
       ->type_name("N")
       ->capture_default_str();
-  sub->add_option("--batch", o->batches, "Packets a batch")
+  sub->add_option("--batch", o->batches, "Packets per batch")
       ->delimiter(',')
       ->check(CLI::Range(1u, Batch::kMaxPackets))
       ->type_name("N,...")
@@ -499,7 +499,7 @@ void add_bench_port(CLI::App& bench) {
       ->capture_default_str();
   sub->add_option("--frames-kept", o->frames_kept, "Frames in the device's memory (default: 256 MiB of them)")
       ->type_name("N");
-  sub->add_option("--packets", o->packets, "Packets a worker and repetition (default 4,000,000)")->type_name("N");
+  sub->add_option("--packets", o->packets, "Packets per worker and repetition (default 4,000,000)")->type_name("N");
   sub->add_option("--repetitions", o->repetitions, "Of each case")
       ->check(CLI::Range(1u, 1000u))
       ->type_name("N")

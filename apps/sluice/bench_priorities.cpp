@@ -310,11 +310,11 @@ void add_bench_priorities(CLI::App& bench) {
       ->check(CLI::Range(1u, 256u))
       ->type_name("N,...")
       ->capture_default_str();
-  sub->add_option("--chunk", o->chunk, "Packets a chunk, but for part chunks")
+  sub->add_option("--chunk", o->chunk, "Packets per chunk, but for part chunks")
       ->check(CLI::Range(1u, Batch::kMaxPackets))
       ->type_name("N")
       ->capture_default_str();
-  sub->add_option("--chunks", o->chunks, "Packets a chunk, of part chunks")
+  sub->add_option("--chunks", o->chunks, "Packets per chunk, of part chunks")
       ->delimiter(',')
       ->check(CLI::Range(1u, Batch::kMaxPackets))
       ->type_name("N,...")

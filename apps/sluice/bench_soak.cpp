@@ -558,7 +558,7 @@ void add_bench_soak(CLI::App& bench) {
       ->check(CLI::Range(64u, 1518u))
       ->type_name("BYTES")
       ->capture_default_str();
-  sub->add_option("--batch", o->batch, "Packets a batch, a multiple of 4")
+  sub->add_option("--batch", o->batch, "Packets per batch, a multiple of 4")
       ->check(CLI::Range(4, 4096))
       ->type_name("N")
       ->capture_default_str();

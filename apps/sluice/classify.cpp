@@ -146,7 +146,7 @@ void add_classify(CLI::App& root) {
   auto o = std::make_shared<ClassifyFlags>();
   CLI::App* sub = add_subcommand(
       root, "classify", "Tables",
-      "The first matching rule of each packet: one line a packet, in order, with the rule's position\n"
+      "The first matching rule of each packet: one line per packet, in order, with the rule's position\n"
       "(from 1; comments and blank lines do not count) or 0. A frame that is not IP, or damaged, gets 0.\n"
       "A native line with lists or groups stands for several rules, which count one by one.",
       "sluice classify --rules acl1_10k --trace acl1_10k_trace --out verdicts.txt\n"

@@ -48,12 +48,13 @@ class Folder {
     if (!o.dir.empty()) {
       std::error_code error;
       fs::create_directories(o.dir, error);
-      if (error) fail(Exit::kIo, fmt::format("{}: cannot make this folder: {}", o.dir, error.message()));
+      if (error) fail(Exit::kIo, fmt::format("{}: cannot make this directory: {}", o.dir, error.message()));
       path_ = o.dir;
       return;
     }
     std::string pattern = (fs::temp_directory_path() / "sluice-demo-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) fail(Exit::kIo, "cannot make a temporary folder", "give one with --dir");
+    if (::mkdtemp(pattern.data()) == nullptr)
+      fail(Exit::kIo, "cannot make a temporary directory", "give one with --dir");
     path_ = pattern;
   }
   ~Folder() {
@@ -293,7 +294,7 @@ void add_demo(CLI::App& root) {
       "json",
       [o] { return demo(*o); });
   sub->add_option("--dir", o->dir, "Write the files here and keep them")->type_name("FOLDER");
-  sub->add_flag("--keep", o->keep, "Keep the temporary folder, and say where it is");
+  sub->add_flag("--keep", o->keep, "Keep the temporary directory, and say where it is");
   sub->add_option("--packets", o->packets, "Packets of traffic")
       ->check(CLI::Range(uint64_t{1000}, uint64_t{100'000'000}))
       ->type_name("N")

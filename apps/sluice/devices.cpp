@@ -397,7 +397,7 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
   if (devices.options.devices.empty()) return "device cpu: every segment runs on the workers\n";
   const DeviceOptions& d = devices.options;
   const std::vector<Offload> offloads = offloads_of(pipeline, devices, counts);
-  std::string text = fmt::format("device {}: {} device{}, mode {}, transport {}, threading {}, {} flights a worker\n",
+  std::string text = fmt::format("device {}: {} device{}, mode {}, transport {}, threading {}, {} flights per worker\n",
                                  devices.label, d.devices.size(), d.devices.size() == 1 ? "" : "s", to_string(d.mode),
                                  d.mode == DeviceMode::kPersistent ? "tagged" : to_string(d.transport),
                                  to_string(d.threading), d.flights);
@@ -418,7 +418,7 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
                 : fmt::format(", and {} of the frame{}",
                               o.whole_frames ? "all" : fmt::format("the first {} bytes", kRecordRegion),
                               o.writes_frame ? " each way" : " in");
-    text += fmt::format("node {}: {}; {} bytes a packet in, {} out{}{}\n", n, pooled ? "frames are gathered" : o.why,
+    text += fmt::format("node {}: {}; {} bytes per packet in, {} out{}{}\n", n, pooled ? "frames are gathered" : o.why,
                         bytes.in, bytes.out, o.keys ? fmt::format(" (IPv6: {} in)", kKey6Words * 16) : "", frames);
     if (!o.stays.empty()) text += fmt::format("    which        {}\n", o.stays);
     if (pooled)

@@ -1,4 +1,4 @@
-// sluice doctor: what this machine has, and the command that mends each gap.
+// sluice doctor: what this machine has, and the command that fixes each problem.
 // host only
 #include <sys/statvfs.h>
 
@@ -123,9 +123,9 @@ Exit doctor() {
   std::string text;
   for (const Finding& f : findings) {
     text += fmt::format("{:<5} {:<11} {}\n", f.state, f.what, f.value);
-    if (f.state == "gap") text += fmt::format("{:<17} why:  {}\n{:<17} mend: {}\n", "", f.why, "", f.mend);
+    if (f.state == "gap") text += fmt::format("{:<17} why:  {}\n{:<17} fix:  {}\n", "", f.why, "", f.mend);
   }
-  text += gaps == 0 ? "nothing to mend\n" : fmt::format("{} thing{} to mend\n", gaps, gaps == 1 ? "" : "s");
+  text += gaps == 0 ? "no problems\n" : fmt::format("{} problem{}\n", gaps, gaps == 1 ? "" : "s");
   print_out(text);
   return Exit::kOk;
 }
@@ -133,7 +133,7 @@ Exit doctor() {
 }  // namespace
 
 void add_doctor(CLI::App& root) {
-  add_subcommand(root, "doctor", "Tools", "What this machine has, and the exact command that mends each gap.",
+  add_subcommand(root, "doctor", "Tools", "What this machine has, and the exact command that fixes each problem.",
                  "sluice doctor\nsluice doctor -o json", [] { return doctor(); });
 }
 

@@ -546,7 +546,7 @@ void add_routes(CLI::App& root) {
 void add_adjacencies(CLI::App& root) {
   CLI::App* group =
       add_subcommand(root, "adjacencies", "Packets",
-                     "Changes what the next hops of a process lead to that was started with 'sluice run --control'.",
+                     "Changes the adjacencies of a process that was started with 'sluice run --control'.",
                      "sluice adjacencies set adj 10.0.0.1 02:00:00:00:00:01 02:00:00:00:00:02 3", nullptr);
   group->require_subcommand(1);
   CLI::App* sub = nullptr;

@@ -149,7 +149,7 @@ int run(int argc, char** argv) {
   CLI::App root(
       "Classify, route and rewrite packets: one graph of network functions, the same bytes out on every device.",
       "sluice");
-  root.set_version_flag("--version", fmt::format("sluice {} ({})", sluice_version(), sluice_revision()));
+  root.set_version_flag("-V,--version", fmt::format("sluice {} ({})", sluice_version(), sluice_revision()));
   root.require_subcommand(1);
   root.get_formatter()->column_width(32);
   root.footer(
@@ -175,6 +175,7 @@ int run(int argc, char** argv) {
   add_bench(root);
   add_doctor(root);
   add_elements(root);
+  add_help(root);
   add_reference(root);
   // The output format decides how a wrong command line is reported, so it is looked for before the rest is understood.
   for (int i = 1; i < argc; ++i) {

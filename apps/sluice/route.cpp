@@ -39,7 +39,7 @@ std::vector<IpAddress> parse_addresses(const std::string& text, const std::strin
     }
     const std::string shown(word.substr(0, 60));
     findings.error_at(begin, word.size(), fmt::format("'{}' is not an address", shown)).expected =
-        "one IPv4 or IPv6 address a line, such as 192.0.2.1 or 2001:db8::1";
+        "one IPv4 or IPv6 address per line, such as 192.0.2.1 or 2001:db8::1";
   }
   if (!findings.ok()) fail(Exit::kBadInput, findings.to_error());
   return addresses;
@@ -260,7 +260,7 @@ void add_route(CLI::App& root) {
   auto o = std::make_shared<RouteFlags>();
   CLI::App* sub = add_subcommand(
       root, "route", "Tables",
-      "The next hop of each address: one line an address, in order, with the next hop as the route file\n"
+      "The next hop of each address: one line per address, in order, with the next hop as the route file\n"
       "writes it, or '-'. With --in, the destination of each frame ('-' for what is not IP).",
       "sluice route --routes rib4.txt,rib6.txt --addresses hosts.txt\n"
       "sluice route --routes bview.mrt.gz --in traffic.pcap --out hops.txt\n"
@@ -273,7 +273,7 @@ void add_route(CLI::App& root) {
                   ",peer=ADDRESS|ASn|N takes one peer's paths of an MRT dump (default: the best of all)")
       ->required()
       ->type_name("FILE[,FILE]");
-  sub->add_option("--addresses", o->addresses, "One address a line; '#' begins a comment; - is stdin")
+  sub->add_option("--addresses", o->addresses, "One address per line; '#' begins a comment; - is stdin")
       ->type_name("FILE");
   sub->add_option("--in", o->capture, "Capture: pcap or pcapng, plain or compressed")->type_name("PCAP");
   sub->add_option("--explain", o->explain,

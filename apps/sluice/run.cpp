@@ -527,8 +527,7 @@ void add_run_options(CLI::App& sub, RunFlags& o) {
       ->type_name("FILE[,FILE]");
   sub.add_option("--adjacencies", o.adjacencies, "Next hop -> MAC addresses, VLAN, port (default: made-up ones)")
       ->type_name("FILE");
-  sub.add_option("--qos", o.qos,
-                 "Classes of service where packets leave, in the time of their time stamps: see the formats' page")
+  sub.add_option("--qos", o.qos, "Egress QoS, driven by packet timestamps; the grammar is on the page of formats")
       ->check([](const std::string& file) { return std::string(file.empty() ? "an empty name" : ""); })
       ->type_name("FILE");
   sub.add_option("--in", o.in, "Capture to read ('-': stdin)")->type_name("PCAP");
@@ -546,7 +545,7 @@ void add_run_options(CLI::App& sub, RunFlags& o) {
   sub.add_option("--algorithm", o.algorithm, "ACL algorithm for all access lists")->type_name("NAME");
   sub.add_option("--route-algorithm", o.route_algorithm, "Route algorithms for all route tables")->type_name("A4[,A6]");
   add_workers_option(sub, o.workers);
-  sub.add_option("--batch", o.batch, "Packets a batch, 1 to 8192")
+  sub.add_option("--batch", o.batch, "Packets per batch, 1 to 8192")
       ->check(CLI::Range(1u, Batch::kMaxPackets))
       ->type_name("N")
       ->capture_default_str();
@@ -564,7 +563,7 @@ void add_run(CLI::App& root) {
       add_subcommand(root, "run", "Packets",
                      "Takes packets through a graph: a Click file, or the standard graph\n"
                      "in -> header checks -> access list -> routes -> TTL -> rewrite -> out,\n"
-                     "whose parts appear as their tables are given. Outputs appear when the run has ended well.",
+                     "whose parts appear as their tables are given. Outputs are written only if the run succeeds.",
                      "sluice run --acl edge.acl --routes rib.txt --in a.pcap --out b.pcap\n"
                      "sluice run --routes rib.txt --adjacencies adj.txt --in a.pcap --out 1=lan.pcap --out 2=wan.pcap "
                      "--out rest.pcap\n"

@@ -1,0 +1,50 @@
+# What is installed: the program without its debugging sections, its man page and completion for shells, all made by the
+# program itself after it was linked. `uninstall` removes what the last installation from this build folder put there;
+# `cpack` makes a Debian package.
+include(GNUInstallDirs)
+set(share "${CMAKE_BINARY_DIR}/share")
+# The same program under the name that Click's scripts call.
+add_custom_command(TARGET sluice POST_BUILD
+  COMMAND ${CMAKE_COMMAND} -E create_symlink sluice click
+  COMMAND ${CMAKE_COMMAND} -E make_directory "${share}"
+  COMMAND $<TARGET_FILE:sluice> reference man > "${share}/sluice.1"
+  COMMAND gzip -9nf "${share}/sluice.1"
+  COMMAND $<TARGET_FILE:sluice> reference bash > "${share}/sluice.bash"
+  COMMAND $<TARGET_FILE:sluice> reference zsh > "${share}/_sluice"
+  COMMAND $<TARGET_FILE:sluice> reference fish > "${share}/sluice.fish"
+  WORKING_DIRECTORY $<TARGET_FILE_DIR:sluice>)
+
+install(TARGETS sluice RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(CMAKE_STRIP)
+  install(CODE "execute_process(COMMAND \"${CMAKE_STRIP}\" \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/sluice\"
+                                COMMAND_ERROR_IS_FATAL ANY)")
+endif()
+if(SLUICE_INSTALL_CLICK)
+  file(CREATE_LINK sluice "${share}/click" SYMBOLIC)
+  install(FILES "${share}/click" DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(FILES "${share}/sluice.1.gz" DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES "${share}/sluice.bash" DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME sluice)
+install(FILES "${share}/_sluice" DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+install(FILES "${share}/sluice.fish" DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+
+install(FILES "${CMAKE_SOURCE_DIR}/LICENSE" DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
+
+add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -DMANIFEST=${CMAKE_BINARY_DIR}/install_manifest.txt
+                  -P "${CMAKE_CURRENT_LIST_DIR}/Uninstall.cmake")
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME sluice)
+set(CPACK_PACKAGE_CONTACT "The Sluice contributors <sluice@example.org>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "packet-processing data plane for CPUs and GPUs")
+set(CPACK_PACKAGE_DESCRIPTION "One graph of network functions (access lists, routes, QoS) over captures,
+with byte-identical results on CPUs and GPUs. Reads Click configurations,
+iptables-save, nft and VPP rules, and MRT route dumps.")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION net)
+set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_RESOURCE_FILE_LICENSE "${CMAKE_SOURCE_DIR}/LICENSE")
+include(CPack)

@@ -1,0 +1,103 @@
+// Help, the man page and completion for shells: made from the declarations that the parser uses, and complete.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/testing/run_sluice.h"
+
+namespace sluice {
+namespace {
+
+using testing::Said;
+
+class CliHelpTest : public testing::CliTest {
+ protected:
+  // Every command that the reference page has: "run", "bench route".
+  std::vector<std::string> commands() const {
+    std::vector<std::string> all;
+    for (const std::string& line : sluice("reference").lines()) {
+      if (line.starts_with("## sluice ")) all.push_back(line.substr(10));
+    }
+    return all;
+  }
+  // What a shell would offer behind `typed`, whose last word is being written.
+  std::set<std::string> completed(const std::string& typed) const {
+    const Said said = shell("bash -c 'source <(\"$SLUICE\" reference bash); COMP_WORDS=(" + typed +
+                            "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _sluice; printf \"%s\\n\" \"${COMPREPLY[@]}\"'");
+    EXPECT_EQ(said.err, "");
+    const auto lines = said.lines();
+    return {lines.begin(), lines.end()};
+  }
+};
+
+TEST_F(CliHelpTest, HelpOfACommandIsThatOfItsOption) {
+  ASSERT_GT(commands().size(), 40u);
+  EXPECT_EQ(sluice("help").out, sluice("--help").out);
+  for (const char* command : {"run", "bench route", "acl add", "help"}) {
+    const Said said = sluice(std::string("help ") + command);
+    EXPECT_EQ(said.code, 0) << said.err;
+    EXPECT_EQ(said.out, sluice(std::string(command) + " --help").out) << command;
+  }
+  const Said wrong = sluice("help rum");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_EQ(wrong.out, "");
+  EXPECT_NE(wrong.err.find("'rum' is not a command of 'sluice'"), std::string::npos) << wrong.err;
+  EXPECT_NE(wrong.err.find("did you mean 'run'?"), std::string::npos) << wrong.err;
+  EXPECT_EQ(sluice("help bench rout").code, 2);
+}
+
+TEST_F(CliHelpTest, TheVersionHasAShortOption) {
+  const Said version = sluice("-V");
+  EXPECT_EQ(version.code, 0);
+  EXPECT_EQ(version.out, sluice("--version").out);
+  EXPECT_EQ(version.out.rfind("sluice ", 0), 0u);
+}
+
+TEST_F(CliHelpTest, TheManPageHasEveryCommandAndNoMistakes) {
+  const Said page = sluice("reference man");
+  ASSERT_EQ(page.code, 0) << page.err;
+  write("sluice.1", page.out);
+  const Said shown = shell("LC_ALL=C groff -man -ww -Tascii -rLL=200n sluice.1 | sed 's/.\\x08//g; s/\\x1b[^m]*m//g'");
+  EXPECT_EQ(shown.code, 0);
+  EXPECT_EQ(shown.err, "") << "groff has no complaint";
+  for (const std::string& command : commands())
+    EXPECT_NE(shown.out.find("sluice " + command + "\n"), std::string::npos) << command;
+  for (const char* word : {"NAME", "SYNOPSIS", "EXIT STATUS", "--latency-target", "--map", "-V, --version"})
+    EXPECT_NE(shown.out.find(word), std::string::npos) << word;
+}
+
+TEST_F(CliHelpTest, BashCompletesCommandsOptionsAndTheirWords) {
+  EXPECT_EQ(completed("sluice ru"), (std::set<std::string>{"run"}));
+  const auto all = completed("sluice \"\"");
+  for (const std::string& command : commands()) {
+    if (command.find(' ') == std::string::npos) {
+      EXPECT_TRUE(all.contains(command)) << command;
+    }
+  }
+  EXPECT_EQ(completed("sluice bench rou"), (std::set<std::string>{"route"}));
+  EXPECT_EQ(completed("sluice run --wor"), (std::set<std::string>{"--workers"}));
+  EXPECT_EQ(completed("sluice route --wor"), completed("sluice classify --wor"));
+  EXPECT_EQ(completed("sluice run --mode \"\""), (std::set<std::string>{"launch", "persistent", "adaptive"}));
+  EXPECT_EQ(completed("sluice run --acl x --mode per"), (std::set<std::string>{"persistent"}));
+  write("edge.acl", "permit ip from any to any\n");
+  EXPECT_EQ(completed("sluice run --acl ed"), (std::set<std::string>{"edge.acl"}));
+  EXPECT_EQ(completed("sluice check ed"), (std::set<std::string>{"edge.acl"}));
+}
+
+TEST_F(CliHelpTest, OtherShellsTakeTheirFiles) {
+  for (const char* name : {"zsh", "fish"}) {
+    const Said said = shell(std::string("\"$SLUICE\" reference ") + name + " > c && " + name + " -n c");
+    EXPECT_EQ(said.code, 0) << name << ": " << said.err;
+    for (const std::string& command : commands())
+      EXPECT_NE(read("c").find("sluice " + command), std::string::npos) << name << ": " << command;
+  }
+  const Said fish = shell("fish -c 'source c; complete -C \"sluice bench rou\"; complete -C \"sluice run --mode \"'");
+  EXPECT_EQ(fish.code, 0) << fish.err;
+  EXPECT_NE(fish.out.find("route\t"), std::string::npos) << fish.out;
+  EXPECT_NE(fish.out.find("persistent"), std::string::npos) << fish.out;
+  EXPECT_EQ(sluice("reference ksh").code, 2);
+  EXPECT_EQ(shell("\"$SLUICE\" reference man > /dev/full").code, 3);
+}
+
+}  // namespace
+}  // namespace sluice
