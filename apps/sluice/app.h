@@ -74,7 +74,8 @@ void add_bench(CLI::App& root);
 void add_doctor(CLI::App& root);
 void add_elements(CLI::App& root);
 void add_demo(CLI::App& root);
-// All commands as a page of Markdown, a man page, or a shell's completion, from the same declarations that --help prints.
+// All commands as a page of Markdown, a man page, or a shell's completion, from the same declarations that --help
+// prints.
 void add_reference(CLI::App& root);
 void add_help(CLI::App& root);
 
