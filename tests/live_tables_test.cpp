@@ -21,10 +21,12 @@
 #include "net/text.h"
 #include "ports/pcap/capture_writer.h"
 #include "tables/acl/algorithms.h"
+#include "tables/acl/linear.h"
 #include "tables/adjacency/adjacency_model.h"
 #include "tables/lpm/algorithms.h"
 #include "tests/testing/device_ways.h"
 #include "tests/testing/devices.h"
+#include "tests/testing/failing_allocations.h"
 #include "tests/testing/run_graph.h"
 
 namespace sluice {
@@ -421,6 +423,219 @@ TEST_F(LiveTablesTest, ADryRunAndALimitLeaveThingsAsTheyAre) {
   EXPECT_NE(said.find("more than the limit"), std::string::npos) << said;
   EXPECT_EQ(small.list(), before);
   EXPECT_TRUE(small.tables->change_acl("edge", "delete 1\n", "c", false).ok()) << "what fits is taken";
+}
+
+// All that can be seen of the tables: their entries, images, what they take, and the report.
+struct Seen {
+  std::string rules, routes, adjacencies, tables;
+  std::vector<const Image*> images;
+  uint64_t generation = 0;
+  size_t bytes = 0;
+  bool operator==(const Seen&) const = default;
+};
+Seen seen(Live& live) {
+  Seen s;
+  s.rules = live.list();
+  const auto routes = live.tables->routes("fib");
+  if (routes.ok() && *routes != nullptr) {
+    const Rib rib = (*routes)->best_routes();
+    for (const Route4& r : rib.routes4()) s.routes += fmt::format("{:x}/{} {}\n", r.address, r.length, r.next_hop);
+    for (const Route6& r : rib.routes6())
+      s.routes += fmt::format("{:x}:{:x}/{} {}\n", r.hi, r.lo, r.length, r.next_hop);
+    for (const std::string& name : rib.next_hop_names()) s.routes += name + "\n";
+  }
+  for (const auto& [name, hops] : live.tables->next_hops_of("fib")) {
+    for (uint32_t id = 1; id <= hops->count(); ++id) {
+      s.adjacencies += fmt::format("{}: {}", id, hops->group(id).flags);
+      for (const auto& m : hops->group(id).members) s.adjacencies += fmt::format(" {}*{}", m.neighbour, m.weight);
+    }
+    for (const auto& n : hops->neighbours()) s.adjacencies += fmt::format(" port {}", n.port);
+  }
+  s.tables = live.ask({{"command", "show tables"}}).dump();
+  const TableSet& set = live.tables->tables();
+  for (const auto* tables : {&set.acls, &set.routes, &set.adjacencies}) {
+    for (const auto& [name, image] : *tables) s.images.push_back(image.get());
+  }
+  s.generation = live.runtime->publisher().generation();
+  s.bytes = live.tables->bytes();
+  return s;
+}
+// What packets meet is what the models say.
+void expect_consistent(Live& live) {
+  const TableSet& set = live.tables->tables();
+  const RuleSet rules = (*live.tables->rules("edge"))->set();
+  const auto linear_image = LinearAcl::build(rules);
+  ASSERT_TRUE(linear_image.ok());
+  const auto linear = LinearView::open(*linear_image);
+  const auto view = AclView::open(*set.acls.find("edge")->second);
+  const auto have = AclActionsView::open(*set.acls.find("edge")->second), want = AclActionsView::open(*linear_image);
+  ASSERT_TRUE(linear.ok() && view.ok() && have.ok() && want.ok());
+  for (uint32_t i = 0; i < 256; ++i) {
+    FlowKey key;
+    key.family = 4;
+    key.src_lo = 0x0a000000 + i;
+    key.protocol = i % 2 == 0 ? 6 : 17;
+    key.bits = FlowKey::kHasPorts;
+    key.dst_port = static_cast<uint16_t>(i % 3 == 0 ? 53 : 80);
+    const uint32_t found = view->lookup(key), expected = linear->lookup(key);
+    ASSERT_EQ(found == 0, expected == 0);
+    if (found != 0) {
+      ASSERT_EQ(have->action(found).verb, want->action(expected).verb);
+    }
+  }
+  const SourcedRib& rib = **live.tables->routes("fib");
+  const Image& routes = *set.routes.find("fib")->second;
+  const auto adjacencies = open_adjacencies(*set.adjacencies.find("adj")->second);
+  ASSERT_TRUE(adjacencies.ok());
+  const auto hops = live.tables->next_hops_of("fib");
+  ASSERT_EQ(hops.size(), 1u);
+  ASSERT_TRUE(with_fib4(routes, [&](const auto& fib) {
+                for (uint32_t a : {0x08000001u, 0x08080001u, 0x09000001u, 0x09000101u, 0x0a000001u}) {
+                  const uint32_t next_hop = fib.lookup(a);
+                  ASSERT_EQ(next_hop, rib.match({0, a, 4}).next_hop) << std::hex << a;
+                  if (next_hop == 0) continue;
+                  const auto& group = hops[0].second->group(next_hop);
+                  const Adjacency* to = adjacencies->select(next_hop, 0);
+                  ASSERT_EQ(to == nullptr, group.members.empty());
+                  if (to != nullptr) {
+                    ASSERT_EQ(to->port, hops[0].second->neighbours()[group.members[0].neighbour].port);
+                  }
+                }
+              }).ok());
+}
+
+struct AnyChange {
+  const char* kind;
+  std::string text;
+};
+Result<TableChange> make_change(Live& live, const AnyChange& change, bool dry_run) {
+  const std::string_view kind = change.kind;
+  if (kind == "acl") return live.tables->change_acl("edge", change.text, "c", dry_run);
+  if (kind == "acl file") return live.tables->replace_acl("edge", change.text, "auto", dry_run);
+  if (kind == "routes") return live.tables->change_routes("fib", change.text, "c", dry_run);
+  if (kind == "routes file") return live.tables->replace_routes("fib", {change.text}, dry_run);
+  return live.tables->change_adjacencies("adj", change.text, "c", dry_run);
+}
+
+class LiveTablesFailures : public LiveTablesTest {
+ protected:
+  // Right and wrong ones of every kind, and the files that they name.
+  std::vector<AnyChange> changes() const {
+    write("other.acl", "permit tcp from 10.0.0.0/25 to any\ndeny ip from any to any\n");
+    write("other.rib", "8.0.0.0/8 b\n9.0.0.0/8 new\n9.0.1.0/24 a\n2001:db8::/32 c\n");
+    return {
+        {"acl", "add at 1 deny tcp from 10.0.0.1 to any\nreplace 2 permit udp from any to any port 53\ndelete 3\n"},
+        {"acl", "delete 1\ndelete 17\n"},
+        {"acl file", dir_ / "other.acl"},
+        {"acl file", dir_ / "missing.acl"},
+        {"routes", "add 9.0.0.0/8 c\nappend 9.0.1.0/24 via 8.8.0.1\ndelete 8.8.0.0/16\n"},
+        {"routes", "add 9.0.0.0/8 a\ndelete 7.0.0.0/8\n"},
+        {"routes file", dir_ / "other.rib"},
+        {"routes file", dir_ / "missing.rib"},
+        {"adjacency", "set a 02:00:00:00:00:0d 02:00:00:00:00:01 7\ndelete b\n"},
+        {"adjacency", "set a 02:00:00:00:00\n"},
+    };
+  }
+};
+
+TEST_F(LiveTablesFailures, ADryRunOfAnyChangeChangesNothing) {
+  for (const char* algorithm : {"tuple_space", "tuple_merge"}) {
+    Live live(graph(algorithm));
+    const auto all = changes();
+    // Over images as they were loaded, then over those that changes have made.
+    for (int round = 0; round < 2; ++round) {
+      for (const AnyChange& change : all) {
+        SCOPED_TRACE(change.text);
+        const Seen before = seen(live);
+        const auto dry = make_change(live, change, true);
+        EXPECT_TRUE(seen(live) == before);
+        if (round == 0 && change.text == all[0].text) {
+          EXPECT_TRUE(dry.ok()) << error_of(dry);
+        }
+      }
+      expect_consistent(live);
+      for (const char* kind : {"acl", "routes", "adjacency"}) {
+        const auto first =
+            std::find_if(all.begin(), all.end(), [&](const AnyChange& c) { return c.kind == std::string_view(kind); });
+        const auto done = make_change(live, *first, false);
+        if (round == 0) {
+          EXPECT_TRUE(done.ok()) << error_of(done);
+        }
+      }
+      expect_consistent(live);
+    }
+  }
+}
+
+// What is there leaves no room for a change: neither a dry run nor a change leaves a trace.
+TEST_F(LiveTablesFailures, ADryRunThatDoesNotFitChangesNothing) {
+  Live live(graph());
+  const auto all = changes();
+  for (const AnyChange& change : all) (void)make_change(live, change, false);
+  const size_t bytes = live.tables->bytes();
+  Live full(graph(), {}, bytes + 64);
+  for (const AnyChange& change : all) (void)make_change(full, change, false);
+  size_t refused = 0;
+  for (const AnyChange& change : all) {
+    SCOPED_TRACE(change.text);
+    const Seen before = seen(full);
+    refused += make_change(full, change, true).ok() ? 0u : 1u;
+    EXPECT_TRUE(seen(full) == before);
+  }
+  EXPECT_GT(refused, 4u);
+  expect_consistent(full);
+}
+
+// Memory runs out at every point of every change in turn: it is made whole, or nothing of it, and the next one goes by
+// what is there.
+TEST_F(LiveTablesFailures, OutOfMemoryAtAnyPointChangesAllOrNothing) {
+  for (const char* algorithm : {"tuple_space", "tuple_merge"}) {
+    for (const AnyChange& change : changes()) {
+      SCOPED_TRACE(std::string(algorithm) + ": " + change.text);
+      auto live = std::make_unique<Live>(graph(algorithm));
+      // Images that are patched are there.
+      for (const AnyChange& first :
+           {AnyChange{"acl", "add permit icmp from any to any\n"}, AnyChange{"routes", "add 9.0.0.0/8 b\n"},
+            AnyChange{"adjacency", "set c 02:00:00:00:00:0e 02:00:00:00:00:01 9\n"}}) {
+        const auto made = make_change(*live, first, false);
+        ASSERT_TRUE(made.ok()) << error_of(made);
+      }
+      size_t failures = 0;
+      for (uint64_t n = 0;; n += 1 + n / 8) {
+        Seen before = seen(*live);
+        bool ok = false, failed = false;
+        {
+          const testing::FailAllocation fail(n);
+          try {
+            ok = make_change(*live, change, false).ok();
+          } catch (const std::bad_alloc&) {
+          }
+          failed = testing::FailAllocation::failed();
+        }
+        if (!failed) break;  // it has all the memory that it wants
+        ++failures;
+        if (!ok) {
+          Seen after = seen(*live);
+          // Images that are kept for the next change may have gone.
+          after.bytes = before.bytes = 0;
+          after.tables = before.tables = "";
+          ASSERT_TRUE(after == before) << "allocation " << n;
+        }
+        expect_consistent(*live);
+        // The next changes of each kind say what they mean.
+        for (const AnyChange& next :
+             {AnyChange{"acl", "add at 1 deny udp from 10.0.0.3 to any\n"}, AnyChange{"acl", "delete 1\n"},
+              AnyChange{"routes", "add 9.0.1.0/24 a\n"}, AnyChange{"routes", "delete 9.0.1.0/24\n"},
+              AnyChange{"adjacency", "set a 02:00:00:00:00:0a 02:00:00:00:00:01 1\n"}}) {
+          (void)make_change(*live, next, false);
+          expect_consistent(*live);
+        }
+        ASSERT_FALSE(HasFailure()) << "allocation " << n;
+        if (ok) live = std::make_unique<Live>(graph(algorithm));
+      }
+      EXPECT_GT(failures, 2u);
+    }
+  }
 }
 
 TEST_F(LiveTablesTest, RoutesByTheLineAndByTheFile) {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <type_traits>
+#include <utility>
 
 #include "base/cancel.h"
 #include "base/clock.h"
@@ -31,6 +33,23 @@ class Stopwatch {
 
  private:
   uint64_t start_ = now_ns();
+};
+
+// Takes something back, after errors and exceptions alike, unless it is kept.
+template <typename F>
+class Unless {
+ public:
+  explicit Unless(F back) : back_(std::move(back)) {}
+  ~Unless() {
+    if (!kept_) back_();
+  }
+  Unless(const Unless&) = delete;
+  Unless& operator=(const Unless&) = delete;
+  void keep() { kept_ = true; }
+
+ private:
+  F back_;
+  bool kept_ = false;
 };
 
 // Images that are built anew for every version.
@@ -448,9 +467,7 @@ Result<std::shared_ptr<const Image>> LiveTables::make(
   if (dry_run) return maker_of(change, true, publisher_, steps)->make(next, steps);
   auto& maker = makers[change.table];
   if (maker == nullptr) maker = maker_of(change, false, publisher_, steps);
-  auto image = maker->make(next, steps);
-  if (!image) makers.erase(change.table);
-  return image;
+  return maker->make(next, steps);
 }
 
 TableLoad& LiveTables::load_of(const char* kind, const std::string& table) {
@@ -511,6 +528,10 @@ Result<void> LiveTables::publish(TableSet next, TableChange& change, bool dry_ru
   if (!snapshot) return std::move(snapshot).error();
   if (dry_run) return {};
   const Stopwatch clock;
+  // What takes memory comes first: behind the flip the change is made, and nothing may fail.
+  TableLoad& load = load_of(change.kind.c_str(), change.table);
+  uint64_t& changed = changed_[{change.kind, change.table}];
+  std::string algorithm = change.algorithm;
   try {
     change.generation = publisher_.publish(std::move(*snapshot));
   } catch (const std::bad_alloc&) {
@@ -518,10 +539,10 @@ Result<void> LiveTables::publish(TableSet next, TableChange& change, bool dry_ru
   }
   change.publish_seconds = clock.seconds();
   for (const auto& resident : publisher_.current()->residents) change.refusing_devices += resident == nullptr ? 1 : 0;
-  tables_ = std::move(next);
-  changed_[{change.kind, change.table}] = change.generation;
-  TableLoad& load = load_of(change.kind.c_str(), change.table);
-  load.algorithm = change.algorithm;
+  static_assert(std::is_nothrow_swappable_v<TableSet>);
+  std::swap(tables_, next);
+  changed = change.generation;
+  load.algorithm.swap(algorithm);
   load.entries = change.entries_after;
   load.bytes = change.bytes_after;
   load.parse_seconds = change.parse_seconds;
@@ -562,6 +583,10 @@ Result<void> LiveTables::commit_acl(AclState& state, const RuleList& list, bool 
   // A list that is whole another one, by an algorithm that was chosen, is not one that changes yet.
   const bool chosen = image != nullptr && (whole || dry_run);
   std::unique_ptr<AclImages> fresh;
+  // Those that made an image that is not published know too much.
+  Unless images([&] {
+    if (!dry_run && !chosen && fresh == nullptr) state.images.reset();
+  });
   if (!chosen) {
     if (dry_run) {
       fresh = make_rebuilt_acl_images(choice->algorithm);
@@ -569,10 +594,7 @@ Result<void> LiveTables::commit_acl(AclState& state, const RuleList& list, bool 
       fresh = make_acl_images(choice->algorithm, publisher_);
     }
     auto made = (fresh != nullptr ? fresh : state.images)->make(list);
-    if (!made) {
-      if (fresh == nullptr) state.images.reset();
-      return std::move(made).error();
-    }
+    if (!made) return std::move(made).error();
     image = std::move(*made);
   }
   change.build_seconds = clock.seconds();
@@ -587,11 +609,8 @@ Result<void> LiveTables::commit_acl(AclState& state, const RuleList& list, bool 
     set.acls[change.table] = std::move(image);
     done = publish(std::move(set), change, dry_run);
   }
-  if (!done) {
-    if (!chosen && fresh == nullptr) state.images.reset();
-    return done;
-  }
-  if (dry_run) return {};
+  if (!done || dry_run) return done;
+  images.keep();
   if (chosen || fresh != nullptr) state.images = std::move(fresh);
   state.algorithm = std::move(choice->algorithm);
   state.chosen_at = choice->chosen_at;
@@ -642,12 +661,12 @@ Result<TableChange> LiveTables::change_acl(const std::string& table, std::string
   TableChange change{.table = table};
   change.entries_before = state.list.size();
   state.list.begin();
+  Unless list([&] { state.list.undo(); });
   if (cancelled()) return cancelled_error();
   if (auto ok = take_acl_steps(state.list, *steps, text, name); !ok) return std::move(ok).error();
   change.parse_seconds = clock.seconds();
-  auto done = commit_acl(state, state.list, false, change, dry_run);
-  if (!done || dry_run) state.list.undo();
-  if (!done) return std::move(done).error();
+  if (auto done = commit_acl(state, state.list, false, change, dry_run); !done) return std::move(done).error();
+  if (!dry_run) list.keep();
   return change;
 }
 
@@ -715,7 +734,10 @@ Result<std::shared_ptr<const Image>> LiveTables::adjacency_image(LiveNextHops& l
     live.images = std::move(*made);
   } else {
     for (const uint32_t n : changes.neighbours) live.images->set_neighbour(n, next.neighbours()[n]);
-    for (const uint32_t id : changes.ids) live.images->set_group(id, next.group(id));
+    for (const uint32_t id : changes.ids) {
+      // What is wrong with it is for the builder to say.
+      if (!live.images->set_group(id, next.group(id))) return share(build_adjacencies(next.model()));
+    }
   }
   return publish_patched(*live.images, publisher_);
 }
@@ -737,8 +759,6 @@ Result<TableChange> LiveTables::commit_routes(const std::string& table, const So
   if (auto ok = fits(change, change.entries_after < change.entries_before ? 0 : change.bytes_before); !ok)
     return std::move(ok).error();
   const Stopwatch clock;
-  auto image = make(route_makers_, change, next, steps, dry_run);
-  if (!image) return std::move(image).error();
   // What is not published in the end leaves no trace: what knows too much is made anew for the next change.
   struct Trace {
     ~Trace() {
@@ -750,6 +770,8 @@ Result<TableChange> LiveTables::commit_routes(const std::string& table, const So
     const std::string& table;
     std::vector<std::pair<LiveNextHops*, NextHops>> next_hops;
   } trace{dry_run ? nullptr : &route_makers_, table, {}};
+  auto image = make(route_makers_, change, next, steps, dry_run);
+  if (!image) return std::move(image).error();
   TableSet set = tables_;
   set.routes[table] = *image;
   change.bytes_after = (*image)->bytes().size();
@@ -778,14 +800,14 @@ Result<TableChange> LiveTables::commit_routes(const std::string& table, const So
       NextHops hops = (*live)->hops;
       if (!kept) {
         hops = NextHops((*live)->hops.definitions());
-        (*live)->images.reset();
+        if (!dry_run) (*live)->images.reset();
       }
       hops.extend(ids);
       if (steps.empty()) hops.all_routes_changed();
       for (const RouteStep& step : steps) hops.route_changed(step.prefix);
       const NextHops::Changes changes = hops.settle([&](const IpAddress& a) { return next.match(a); });
-      auto adjacencies = adjacency_image(**live, hops, changes, dry_run);
       trace.next_hops.emplace_back(*live, std::move(hops));
+      auto adjacencies = adjacency_image(**live, trace.next_hops.back().second, changes, dry_run);
       if (!adjacencies) return std::move(adjacencies).error();
       if (*adjacencies == nullptr) continue;
       if (dry_run) more += (*adjacencies)->bytes().size();
@@ -800,6 +822,7 @@ Result<TableChange> LiveTables::commit_routes(const std::string& table, const So
   if (auto ok = publish(std::move(set), change, dry_run); !ok) return std::move(ok).error();
   trace.makers = nullptr;
   if (!dry_run) {
+    static_assert(std::is_nothrow_move_assignable_v<NextHops>);
     for (auto& [live, hops] : trace.next_hops) live->hops = std::move(hops);
   }
   return change;
@@ -818,16 +841,13 @@ Result<TableChange> LiveTables::change_routes(const std::string& table, std::str
   next_hops_of(table);
   SourcedRib& rib = models_.routes.find(table)->second;
   rib.begin();
+  Unless routes([&] { rib.rollback(); });
   auto steps = RouteChange(rib, text, name).make();
-  if (!steps) {
-    rib.rollback();
-    return std::move(steps).error();
-  }
+  if (!steps) return std::move(steps).error();
   auto change = commit_routes(table, rib, *steps, clock.seconds(), dry_run);
   if (change.ok() && !dry_run) {
+    routes.keep();
     rib.commit();
-  } else {
-    rib.rollback();
   }
   return change;
 }
@@ -842,8 +862,14 @@ Result<TableChange> LiveTables::replace_routes(const std::string& table, const s
   auto read = read_route_sources(files, nullptr, {},
                                  before == models_.routes.end() ? NextHopIds() : before->second.next_hops(), &inputs);
   if (!read) return std::move(read).error();
-  auto change = commit_routes(table, *read, {}, clock.seconds(), dry_run);
-  if (change.ok() && !dry_run) models_.routes[table] = std::move(*read);
+  // Its place is made before the flip.
+  decltype(models_.routes) model;
+  model.emplace(table, std::move(*read));
+  auto change = commit_routes(table, model.begin()->second, {}, clock.seconds(), dry_run);
+  if (change.ok() && !dry_run) {
+    models_.routes.erase(table);
+    models_.routes.merge(model);
+  }
   return change;
 }
 
@@ -876,6 +902,9 @@ Result<TableChange> LiveTables::change_adjacencies(const std::string& table, std
   change.bytes_before = change.bytes_after = before.bytes().size();
   change.parse_seconds = clock.seconds();
   const Stopwatch build;
+  Unless images([&] {
+    if (!dry_run) (*live)->images.reset();
+  });
   auto image = adjacency_image(**live, next, changes, dry_run);
   Result<void> done;
   if (!image) {
@@ -891,10 +920,8 @@ Result<TableChange> LiveTables::change_adjacencies(const std::string& table, std
     done = fits(change, dry_run ? change.bytes_after : 0);
     if (done.ok()) done = publish(std::move(set), change, dry_run);
   }
-  if (!done.ok()) {
-    (*live)->images.reset();
-    return std::move(done).error();
-  }
+  if (!done.ok()) return std::move(done).error();
+  images.keep();
   if (!dry_run) (*live)->hops = std::move(next);
   return change;
 }

@@ -65,6 +65,8 @@ uint64_t Publisher::publish(std::unique_ptr<Snapshot> next) {
   const std::lock_guard lock(writer_);
   const uint64_t generation = generation_.load(std::memory_order_relaxed) + 1;
   next->generation = generation;
+  // What can fail comes before the flip: behind it the generation is the current one, whatever the caller is told.
+  retired_.reserve(retired_.size() + 1);
   const Snapshot* before = current_.exchange(next.release(), std::memory_order_acq_rel);
   generation_.store(generation, std::memory_order_relaxed);
   if (before != nullptr) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -36,6 +37,24 @@ TEST(Publisher, AGenerationInFlightOutlivesItsSuccessors) {
   Publisher::release(held);
   publisher.publish(stamped(4));
   EXPECT_EQ(publisher.retired(), 0u);
+}
+
+// What fails, fails before the flip: the generation before stays, and the next one has its number.
+TEST(Publisher, AGenerationThatCannotBePreparedIsNone) {
+  Publisher publisher;
+  bool fails = false;
+  publisher.set_prepare([&](Snapshot&) {
+    if (fails) throw std::bad_alloc();
+  });
+  publisher.publish(stamped(1));
+  const Snapshot* const first = publisher.current();
+  fails = true;
+  EXPECT_THROW(publisher.publish(stamped(2)), std::bad_alloc);
+  EXPECT_EQ(publisher.current(), first);
+  EXPECT_EQ(publisher.generation(), 1u);
+  EXPECT_EQ(publisher.retired(), 0u);
+  fails = false;
+  EXPECT_EQ(publisher.publish(stamped(2)), 2u);
 }
 
 TEST(Publisher, ReadersSeeWholeGenerationsWhileTheyChange) {

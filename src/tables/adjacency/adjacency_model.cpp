@@ -166,13 +166,12 @@ Result<void> PatchedAdjacencies::rebuild() {
   adjacency_room_ = adjacencies;
   places_.assign(groups, {});
   buckets_used_ = 0;
-  full_ = false;
   ++rebuilds_;
   for (uint32_t i = 0; i < model_.neighbours().size(); ++i) write_neighbour(i);
   for (uint32_t id = 1; id <= model_.next_hop_count(); ++id) {
-    [[maybe_unused]] const bool fits = write_group(id);
-    SLUICE_ASSERT(fits);
+    SLUICE_CHECK(write_group(id));
   }
+  full_ = false;
   return {};
 }
 
@@ -183,6 +182,7 @@ void PatchedAdjacencies::write_neighbour(uint32_t index) {
 
 bool PatchedAdjacencies::write_group(uint32_t next_hop) {
   const std::vector<uint32_t> buckets = buckets_of(model_.group(next_hop));
+  for (uint32_t neighbour : buckets) SLUICE_CHECK(neighbour < model_.neighbours().size());
   Place& place = places_[next_hop];
   if (buckets.size() > 1) {
     if (buckets.size() > place.room) {
@@ -209,10 +209,13 @@ void PatchedAdjacencies::set_neighbour(uint32_t index, const AdjacencyModel::Nei
 
 bool PatchedAdjacencies::set_group(uint32_t next_hop, const AdjacencyModel::Group& group) {
   if (adjacency_buckets(group) == 0 && !group.members.empty()) return false;
+  SLUICE_CHECK(next_hop >= 1 && next_hop <= Rib::kMaxNextHops);
   if (next_hop > model_.next_hop_count()) model_.extend(next_hop);
+  // Where an exception comes between the model and the image, the image is built anew.
+  const bool patch = !full_ && next_hop < group_room_;
+  full_ = true;
   model_.group(next_hop) = group;
-  full_ |= next_hop >= group_room_;
-  if (!full_) full_ = !write_group(next_hop);
+  if (patch) full_ = !write_group(next_hop);
   return true;
 }
 

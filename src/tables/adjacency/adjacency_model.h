@@ -91,7 +91,7 @@ class PatchedAdjacencies {
   // An index past the last one makes neighbours up to it.
   void set_neighbour(uint32_t index, const AdjacencyModel::Neighbour& neighbour);
   // A next hop past the last one makes next hops up to it. Its members must be neighbours. False: too many buckets.
-  bool set_group(uint32_t next_hop, const AdjacencyModel::Group& group);
+  [[nodiscard]] bool set_group(uint32_t next_hop, const AdjacencyModel::Group& group);
   // Errors: those of ImageReplicas::publish and of build_adjacencies; the changes are kept for another try.
   Result<std::shared_ptr<const Image>> publish();
 

@@ -521,5 +521,54 @@ TEST(PatchedAdjacencies, AnswersAsAnImageThatIsBuiltWhole) {
   EXPECT_GT((*patched)->rebuilds(), 1u);
 }
 
+// Groups, buckets and neighbours run out one after the other, and after every publication each next hop leads where an
+// image that is built whole leads it; a group that no image holds changes nothing.
+TEST(PatchedAdjacencies, EachKindOfRoomRunsOut) {
+  for (const char* kind : {"groups", "buckets", "neighbours"}) {
+    SCOPED_TRACE(kind);
+    AdjacencyModel model(4);
+    for (uint8_t i = 1; i <= 4; ++i) model.add(i, neighbour(i));
+    auto patched = PatchedAdjacencies::create(model);
+    ASSERT_TRUE(patched.ok());
+    for (uint32_t step = 0; step < 400; ++step) {
+      uint32_t id = 1 + step % 4;
+      AdjacencyModel::Group group;
+      group.members = {{step % static_cast<uint32_t>(model.neighbours().size()), 1}};
+      if (kind == std::string("groups")) {
+        id = 5 + step;
+        model.extend(id);
+      } else if (kind == std::string("buckets")) {
+        // Larger and larger, so that each is given another place.
+        group.members.push_back({1, static_cast<uint16_t>(1 + step)});
+      } else {
+        const auto fresh = static_cast<uint32_t>(model.neighbours().size());
+        model.neighbours().push_back(neighbour(static_cast<uint8_t>(step)));
+        (*patched)->set_neighbour(fresh, model.neighbours()[fresh]);
+        group.members = {{fresh, 1}};
+      }
+      const bool fits = adjacency_buckets(group) != 0;
+      ASSERT_EQ((*patched)->set_group(id, group), fits);
+      if (fits) model.group(id) = group;
+      if (step % 3 != 0 && step != 399) continue;
+      const auto image = (*patched)->publish();
+      ASSERT_TRUE(image.ok()) << to_string(image.error());
+      const auto whole = build_adjacencies(model);
+      ASSERT_TRUE(whole.ok());
+      const auto have = open_adjacencies(**image), want = open_adjacencies(*whole);
+      ASSERT_TRUE(have.ok() && want.ok());
+      for (uint32_t i = 0; i <= model.next_hop_count(); ++i) {
+        for (uint32_t hash = 0; hash < 16; ++hash) {
+          const Adjacency *x = have->select(i, hash << 28), *y = want->select(i, hash << 28);
+          ASSERT_EQ(x == nullptr, y == nullptr) << i;
+          if (x != nullptr) {
+            ASSERT_EQ(std::memcmp(x, y, sizeof *x), 0) << "next hop " << i << " in step " << step;
+          }
+        }
+      }
+    }
+    EXPECT_GT((*patched)->rebuilds(), 0u);
+  }
+}
+
 }  // namespace
 }  // namespace sluice::next_hops_test

@@ -1,0 +1,58 @@
+#include "tests/testing/failing_allocations.h"
+
+#include <cstdlib>
+#include <new>
+
+namespace sluice::testing {
+namespace {
+
+enum class State : uint8_t { kOff, kCounting, kFailed };
+thread_local State state = State::kOff;
+thread_local uint64_t left = 0;
+
+}  // namespace
+
+FailAllocation::FailAllocation(uint64_t n) {
+  left = n;
+  state = State::kCounting;
+}
+FailAllocation::~FailAllocation() {
+  state = State::kOff;
+}
+bool FailAllocation::failed() {
+  return state == State::kFailed;
+}
+
+namespace {
+
+void* allocate(size_t bytes) {
+  if (state == State::kCounting && left-- == 0) {
+    state = State::kFailed;
+    throw std::bad_alloc();
+  }
+  void* const p = std::malloc(bytes == 0 ? 1 : bytes);
+  if (p == nullptr) throw std::bad_alloc();
+  return p;
+}
+
+}  // namespace
+}  // namespace sluice::testing
+
+void* operator new(size_t bytes) {
+  return sluice::testing::allocate(bytes);
+}
+void* operator new[](size_t bytes) {
+  return sluice::testing::allocate(bytes);
+}
+void operator delete(void* p) noexcept {
+  std::free(p);
+}
+void operator delete[](void* p) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, size_t) noexcept {
+  std::free(p);
+}
+void operator delete[](void* p, size_t) noexcept {
+  std::free(p);
+}
