@@ -171,6 +171,7 @@ class RouteChange {
 
   Result<std::vector<RouteStep>> make() {
     each_line(text_, [&](uint32_t line, size_t begin, size_t end) {
+      if (findings_.error_count() > Diagnostics::kLimit || cancelled()) return;
       line_ = line;
       begin_ = begin;
       end_ = end;
@@ -192,6 +193,7 @@ class RouteChange {
       }
     });
     if (!findings_.ok()) return findings_.to_error();
+    if (cancelled()) return cancelled_error();
     return std::move(steps_);
   }
 
@@ -293,6 +295,15 @@ class RouteChange {
         return;
       }
     }
+    // A prefix's routes are a list that is walked: one of any length would make the time of a change its square.
+    const std::vector<RouteCandidate> there = rib_.candidates(route.prefix);
+    if (there.size() >= kMostRoutesOfAPrefix && std::ranges::none_of(there, [&](const RouteCandidate& c) {
+          return c.source == source && c.metric == route.metric;
+        })) {
+      findings_.error_at(at, end_ - at,
+                         fmt::format("more than {} routes for {}", kMostRoutesOfAPrefix, to_string(route.prefix)));
+      return;
+    }
     candidate.next_hop = static_cast<uint16_t>(rib_.next_hops().intern(hop));
     if (candidate.next_hop == 0) {
       findings_.error_at(at, end_ - at, fmt::format("more than {} different next hops", NextHopIds::kMost));
@@ -357,6 +368,7 @@ class RouteChange {
   }
 
   static inline const std::string kControlSource = "control";
+  static constexpr size_t kMostRoutesOfAPrefix = 1024;
   SourcedRib& rib_;
   std::string_view text_;
   const std::string& name_;
