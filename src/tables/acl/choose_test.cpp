@@ -44,11 +44,11 @@ std::string chosen(const RuleSet& set) {
 
 TEST(AclChoose, AFewRulesAreCompared) {
   // 211 against 103, 129 against 99 M packets/s with 10 and 64 rules.
-  for (const size_t n : {0u, 1u, 10u, 15u, 64u}) EXPECT_EQ(chosen(services(n)), "tuple_merge") << n;
+  for (const size_t n : {1u, 10u, 15u, 64u}) EXPECT_EQ(chosen(services(n)), "tuple_merge") << n;
 }
 
 TEST(AclChoose, AListThatOnlyPortRangesTellApartIsNotScanned) {
-  for (const size_t n : {2000u, 6000u}) {
+  for (const unsigned n : {6000u, 9000u}) {
     const RuleSet set = acl_test::overlapping_ranges(n);
     auto made = choose_acl(set, AclTarget::kCpu);
     ASSERT_TRUE(made.ok());
