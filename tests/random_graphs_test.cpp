@@ -406,7 +406,9 @@ std::string difference(const Outcome& want, const Outcome& got, bool all) {
   std::string want_counters = want.graph.counters, got_counters = got.graph.counters;
   if (!all) {
     for (std::string* text : {&want_counters, &got_counters}) {
-      for (const char* more : {"\nport ", "\nrule "}) text->resize(std::min(text->find(more), text->size() - 1));
+      for (const char* more : {"\nport ", "\nrule "}) {
+        if (const size_t at = text->find(more); at != std::string::npos) text->resize(at + 1);
+      }
     }
   }
   if (want_counters != got_counters) return "counters\n  want\n" + want_counters + "  got\n" + got_counters;

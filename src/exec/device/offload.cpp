@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 namespace sluice {
 namespace {
 
@@ -11,8 +14,31 @@ constexpr FieldMask kKeyReads = kFieldKey | kFieldDestination;
 constexpr FieldMask kKeyWrites = kFieldRule | kFieldMark | kFieldNextHop | kFieldReason;
 constexpr FieldMask kLookups = kFieldRule | kFieldNextHop;
 constexpr FieldMask kKeyFields = kFieldKey | kFieldDestination;
-// What a header parser gives.
-constexpr FieldMask kParsed = kFieldKey | kFieldL3;
+// Whoever writes one of these leaves another key, or a packet whose key has to stay with it.
+constexpr FieldMask kParsed = kKeyFields | kFieldL3;
+
+// Whether the first `end` stages of a segment need the key of some packet that enters it: packets enter at several
+// stages, and branch, so that they may miss the stage that writes one. `comes_back`: it has to be there at their exits.
+bool needs_key(const Program& program, const PlanNode& node, const Router& router, unsigned end, bool comes_back) {
+  bool written[kMaxStages];  // on every way to the stage
+  std::fill(std::begin(written), std::end(written), true);
+  for (const uint8_t entry : node.entries) written[entry] = false;
+  for (unsigned s = 0; s < end; ++s) {
+    const StageTraits t = router.elements[node.elements[s]]->stage_traits();
+    if (!written[s] && (t.reads & kKeyFields) != 0) return true;
+    // A new destination alone is no key.
+    const bool there = written[s] || (t.writes & kFieldKey) != 0;
+    for (unsigned out = 0; out < program.stages[s].outputs; ++out) {
+      const uint8_t next = node.wide ? kPathExit : program.stages[s].next[out & 15];
+      if (next < end) {
+        written[next] = written[next] && there;
+      } else if (next != kPathDropped && comes_back && !there) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
 
 Offload by_key(const PlanNode& node, const Router& router, bool one_list) {
   Offload o;
@@ -44,11 +70,10 @@ Offload by_key(const PlanNode& node, const Router& router, bool one_list) {
   return o;
 }
 
-// `shows_headroom`: as of Plan.
-Offload by_frame(const PlanNode& node, const Router& router, RecordKind kind, bool one_list, bool shows_headroom) {
+Offload by_frame(const Plan& plan, const PlanNode& node, const Router& router, RecordKind kind, bool one_list) {
   Offload o;
   o.shape.kind = kind;
-  FieldMask written = 0, needed = 0;
+  FieldMask written = 0;
   bool past_headers = false;
   std::string anywhere;  // the first stage that may read past the headers
   for (unsigned e : node.elements) {
@@ -56,7 +81,6 @@ Offload by_frame(const PlanNode& node, const Router& router, RecordKind kind, bo
     const StageTraits t = element.stage_traits();
     if (one_list && (written & t.writes & kFieldRule) != 0) break;
     ++o.end;
-    needed |= t.reads & ~written;
     written |= t.writes;
     past_headers |= t.frame == FrameUse::kPayload;
     if (t.frame == FrameUse::kAnywhere && !o.whole_frames) {
@@ -70,7 +94,7 @@ Offload by_frame(const PlanNode& node, const Router& router, RecordKind kind, bo
     }
     // What was pushed there and stripped again does not come back with a record.
     constexpr FieldMask kPushes = kFieldFrame | kFieldExtent;
-    if (shows_headroom && (t.writes & kPushes) == kPushes) {
+    if (plan.shows_headroom && (t.writes & kPushes) == kPushes) {
       o.why = fmt::format("what {} puts in front of frames may be uncovered again", element.name);
       return o;
     }
@@ -84,8 +108,9 @@ Offload by_frame(const PlanNode& node, const Router& router, RecordKind kind, bo
   if (kind == RecordKind::kAddress) o.whole_frames |= past_headers;
   o.writes = written;
   o.writes_frame = (written & kFieldFrame) != 0;
-  o.shape.key_in = (needed & kKeyFields) != 0 ? 1 : 0;
   o.shape.key_out = (written & kParsed) != 0 ? 1 : 0;
+  const Program& program = plan.programs[node.program];
+  o.shape.key_in = needs_key(program, node, router, o.end, o.shape.key_out != 0) ? 1 : 0;
   o.why = kind == RecordKind::kHeader ? "headers cross" : "frames stay where they are, addresses cross";
   if (kind == RecordKind::kHeader && o.whole_frames) {
     o.stays = fmt::format(
@@ -113,20 +138,20 @@ std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, Recor
     } else if (choice == RecordChoice::kKey) {
       o = by_key(node, router, one_list);
     } else if (choice == RecordChoice::kHeader || choice == RecordChoice::kAddress) {
-      o = by_frame(node, router, choice == RecordChoice::kHeader ? RecordKind::kHeader : RecordKind::kAddress, one_list,
-                   plan.shows_headroom);
+      o = by_frame(plan, node, router, choice == RecordChoice::kHeader ? RecordKind::kHeader : RecordKind::kAddress,
+                   one_list);
     } else {
       // Fewest bytes first; a program with neither a lookup nor a sum over the frame gains nothing by the trip.
       o = by_key(node, router, one_list);
       bool sums = false;
       for (unsigned e : node.elements) sums |= router.elements[e]->stage_traits().frame == FrameUse::kPayload;
       if (sums) {
-        o = by_frame(node, router, RecordKind::kAddress, one_list, plan.shows_headroom);
+        o = by_frame(plan, node, router, RecordKind::kAddress, one_list);
       } else if (!o.on_device) {
         FieldMask writes = 0;
         for (unsigned e : node.elements) writes |= router.elements[e]->stage_traits().writes;
         if ((writes & kLookups) != 0) {
-          o = by_frame(node, router, RecordKind::kHeader, one_list, plan.shows_headroom);
+          o = by_frame(plan, node, router, RecordKind::kHeader, one_list);
         } else {
           o.why = "no lookup: the trip would cost more than the work";
         }
