@@ -447,9 +447,9 @@ Exit run(const RunFlags& o) {
   }
   if (device_failed) return Exit::kUnavailable;
   if (!done.report.partial) return Exit::kOk;
-  std::vector<std::string> outputs = outputs_of(done.report);
-  outputs.push_back(hits);
-  return end_partial(outputs, damage);
+  std::vector<std::string> left = outputs_of(done.report);
+  left.push_back(hits);
+  return end_partial(left, damage);
 }
 
 // -- check
