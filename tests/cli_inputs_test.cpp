@@ -90,8 +90,9 @@ class CliInputsTest : public CliTest {
     }
     ASSERT_TRUE(writer->commit().ok());
     const Said made = shell(
-        "mkfifo fifo; \"$SLUICE\" compile -q --acl edge.acl --out acl.img && \"$SLUICE\" compile -q --routes rib --out "
-        "rib.img && \"$SLUICE\" compile -q --routes rib --adjacencies adj --out adj.img");
+        "mkfifo fifo; \"$SLUICE\" compile -q --acl edge.acl --out acl.img && \"$SLUICE\" compile -q --routes rib "
+        "--algorithm "
+        "poptrie --out rib.img && \"$SLUICE\" compile -q --routes rib --adjacencies adj --out adj.img");
     ASSERT_EQ(made.code, 0) << made.err;
   }
 
@@ -161,7 +162,7 @@ TEST_F(CliInputsTest, Routes) {
                 {"rib", "route -q --routes @,source=x,preference=3 --explain 2001:db8:1::5"},
                 {"rib", "check --routes @"},
                 {"rib", "tables @ --kind routes -o json | grep -v -e seconds"},
-                {"rib", "compile -q --routes @ --out made.img", "made.img"},
+                {"rib", "compile -q --routes @ --algorithm poptrie --out made.img", "made.img"},
                 {"rib", "run -q --routes @ --in in.pcap --out out.pcap", "out.pcap"},
                 {"rib", "gen routes --like @ --count 20"},
                 {"rib", "gen traffic -q --routes @ --packets 50 --out made.pcap", "made.pcap"},

@@ -8,11 +8,12 @@
 #include <cstdio>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 namespace sluice {
 namespace {
 
-constexpr size_t kStreamBuffer = 256 * 1024;
+constexpr size_t kStreamBuffer = 128 * 1024;
 constexpr int64_t kMostSeconds = 18'446'744'072;  // whose nanoseconds fit 64 bits
 
 }  // namespace
@@ -24,7 +25,8 @@ struct CaptureReader::State {
 
   InputFile file;
   std::string name;
-  pcap_t* pcap = nullptr;  // owns the FILE
+  std::vector<char> buffer;  // of the FILE
+  pcap_t* pcap = nullptr;    // owns the FILE
   std::string stream_error;
   bool refused = false;  // by the system: nothing is wrong with the capture
   uint64_t bytes_read = 0;
@@ -98,7 +100,9 @@ Result<CaptureReader> CaptureReader::open(InputFile file) {
   const cookie_io_functions_t functions{&State::read, nullptr, nullptr, nullptr};
   FILE* stream = fopencookie(state.get(), "rb", functions);
   if (stream == nullptr) return system_error(fmt::format("cannot read {}", name), errno);
-  setvbuf(stream, nullptr, _IOFBF, kStreamBuffer);
+  // glibc takes the size of a buffer that it is given only.
+  state->buffer.resize(kStreamBuffer);
+  setvbuf(stream, state->buffer.data(), _IOFBF, state->buffer.size());
 
   char text[PCAP_ERRBUF_SIZE] = {};
   state->pcap = pcap_fopen_offline_with_tstamp_precision(stream, PCAP_TSTAMP_PRECISION_NANO, text);
