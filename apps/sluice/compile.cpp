@@ -41,9 +41,9 @@ Exit compile(const CompileOptions& o) {
   uint64_t entries = 0;
   std::string what, algorithm, entries_are;
   std::shared_ptr<const Image> image;
-  const std::vector<std::string> files = split_route_files(o.routes);
+  const std::vector<std::string> route_files = split_route_files(o.routes);
   NamedInputs named = {{"--acl", o.acl}, {"--adjacencies", o.adjacencies}};
-  add_route_inputs(named, "--routes", files);
+  add_route_inputs(named, "--routes", route_files);
   InputSet inputs = open_inputs(named);
   for (const auto& [option, path] : named) {
     InputFile* const file = path.empty() ? nullptr : inputs.find(path);
@@ -64,7 +64,7 @@ Exit compile(const CompileOptions& o) {
     for (const std::string& included : acl.set.files) files.input("--acl", included);
   } else if (o.adjacencies.empty()) {
     check_lpm_algorithms(o.algorithm);
-    const LoadedRoutes routes = load_routes(inputs, files, o.algorithm);
+    const LoadedRoutes routes = load_routes(inputs, route_files, o.algorithm);
     what = "routes";
     algorithm = routes.algorithm4 + "," + routes.algorithm6;
     entries = routes.rib.size();
@@ -76,7 +76,7 @@ Exit compile(const CompileOptions& o) {
     const Stopwatch parse;
     InputFile file = need(inputs.take(o.adjacencies), Exit::kIo);
     const std::string text = need(file.table());
-    const Rib rib = read_routes(inputs, files, nullptr);
+    const Rib rib = read_routes(inputs, route_files, nullptr);
     const AdjacencyModel model = need(parse_adjacencies(text, file.name(), rib));
     print_warnings(model.warnings);
     parse_seconds = parse.seconds();

@@ -129,12 +129,12 @@ Exit route(const RouteFlags& o) {
   check_lpm_algorithms(o.algorithm);
   const OpenDevices devices = open_devices(o.device);
   const std::string& device = devices.label;
-  const std::vector<std::string> files = split_route_files(o.routes);
+  const std::vector<std::string> route_files = split_route_files(o.routes);
   NamedInputs named = {{"--addresses", o.addresses}, {"--in", o.capture}};
-  add_route_inputs(named, "--routes", files);
+  add_route_inputs(named, "--routes", route_files);
   InputSet inputs = open_inputs(named);
   AddressSource source(o, inputs);
-  const LoadedRoutes routes = load_routes(inputs, files, o.algorithm);
+  const LoadedRoutes routes = load_routes(inputs, route_files, o.algorithm);
 
   std::unique_ptr<DeviceLookup> on_device;
   std::vector<KeyResult> results_of;
