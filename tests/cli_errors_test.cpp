@@ -215,7 +215,7 @@ TEST_F(CliErrorsTest, PhasesDoNotHideEachOther) {
              "all.click:7:1: error: notpcap is not a capture that can be read: unknown file format\n"
              "  FromDump(notpcap) -> IPInput -> ACL(TABLE other) -> ToDump(no/folder/out.pcap);\n"
              "  ^~~~~~~~\n"
-             "  help: pcap and pcapng are accepted, plain or gzip\n"
+             "  help: pcap and pcapng are accepted, plain or compressed with gzip, bzip2, xz or zstd\n"
              "all.click:7:53: error: no/folder/out.pcap: cannot write: No such file or directory\n"
              "  FromDump(notpcap) -> IPInput -> ACL(TABLE other) -> ToDump(no/folder/out.pcap);\n"
              "                                                      ^~~~~~\n"
