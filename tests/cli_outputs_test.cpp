@@ -1,7 +1,8 @@
 // What a command writes: never what it reads, never half, never in place of a device or a pipe.
 #include <sys/stat.h>
 
-#include <csignal>
+#include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -18,7 +19,7 @@ using testing::CliTest;
 using testing::Said;
 
 struct Command {
-  std::string words;                // after `sluice`; OUT is the output
+  std::string words;                // after `sluice`; @OUT@ is the output
   std::vector<std::string> inputs;  // what it reads
   int code = 2;                     // where an output is an input: 2 on the command line, 1 in a configuration
   std::string graph = {};           // of g.click
@@ -28,46 +29,46 @@ struct Command {
 const std::vector<Command>& commands() {
   static const std::string kTables = "--acl my.acl --routes rib --adjacencies adj --qos edge.qos --in in.pcap ";
   static const std::vector<Command> all = {
-      {"classify --rules my.acl --in in.pcap --out OUT", {"my.acl", "in.pcap", "inner.acl"}},
-      {"classify --rules v4.acl --trace trace --out OUT", {"trace", "v4.acl"}},
-      {"route --routes rib --addresses addresses --out OUT", {"rib", "addresses"}},
-      {"route --routes rib --in in.pcap --out OUT", {"rib", "in.pcap"}},
-      {"compile --acl my.acl --out OUT", {"my.acl", "inner.acl"}},
-      {"compile --routes rib --out OUT", {"rib"}},
-      {"compile --routes rib --adjacencies adj --out OUT", {"rib", "adj"}},
-      {"gen rules --like my.acl --count 10 --out OUT", {"my.acl", "inner.acl"}},
-      {"gen routes --like rib --count 4 --out OUT", {"rib"}},
-      {"gen trace --rules v4.acl --packets 10 --out OUT", {"v4.acl"}},
-      {"gen traffic --rules my.acl --routes rib --packets 10 --out OUT", {"my.acl", "rib", "inner.acl"}},
-      {"run " + kTables + "--out OUT", {"my.acl", "rib", "adj", "edge.qos", "in.pcap"}},
-      {"run --acl my.acl --in in.pcap --out OUT", {"inner.acl"}, 1},
-      {"run --routes rib --adjacencies adj --in in.pcap --out 1=OUT --out rest.pcap", {"rib", "adj", "in.pcap"}},
-      {"run --acl my.acl --in in.pcap --hits OUT", {"my.acl", "in.pcap"}},
-      {"run g.click --hits OUT", {"g.click"}, 2, "FromDump(in.pcap) -> IPInput -> ACL(FILE my.acl) -> Discard;"},
-      {"run g.click --hits OUT",
+      {"classify --rules my.acl --in in.pcap --out @OUT@", {"my.acl", "in.pcap", "inner.acl"}},
+      {"classify --rules v4.acl --trace trace --out @OUT@", {"trace", "v4.acl"}},
+      {"route --routes rib --addresses addresses --out @OUT@", {"rib", "addresses"}},
+      {"route --routes rib --in in.pcap --out @OUT@", {"rib", "in.pcap"}},
+      {"compile --acl my.acl --out @OUT@", {"my.acl", "inner.acl"}},
+      {"compile --routes rib --algorithm trie --out @OUT@", {"rib"}},
+      {"compile --routes rib --adjacencies adj --out @OUT@", {"rib", "adj"}},
+      {"gen rules --like my.acl --count 10 --out @OUT@", {"my.acl", "inner.acl"}},
+      {"gen routes --like rib --count 4 --out @OUT@", {"rib"}},
+      {"gen trace --rules v4.acl --packets 10 --out @OUT@", {"v4.acl"}},
+      {"gen traffic --rules my.acl --routes rib --packets 10 --out @OUT@", {"my.acl", "rib", "inner.acl"}},
+      {"run " + kTables + "--out @OUT@", {"my.acl", "rib", "adj", "edge.qos", "in.pcap"}},
+      {"run --acl my.acl --in in.pcap --out @OUT@", {"inner.acl"}, 1},
+      {"run --routes rib --adjacencies adj --in in.pcap --out 1=@OUT@ --out rest.pcap", {"rib", "adj", "in.pcap"}},
+      {"run --acl my.acl --in in.pcap --hits @OUT@", {"my.acl", "in.pcap"}},
+      {"run g.click --hits @OUT@", {"g.click"}, 2, "FromDump(in.pcap) -> IPInput -> ACL(FILE my.acl) -> Discard;"},
+      {"run g.click --hits @OUT@",
        {"in.pcap", "my.acl", "inner.acl"},
        1,
        "FromDump(in.pcap) -> IPInput -> ACL(FILE my.acl) -> Discard;"},
       {"run g.click",
        {"in.pcap", "filter"},
        1,
-       "FromDump(in.pcap) -> IPInput -> IPFilter(file filter) -> ToDump(OUT);"},
-      {"run g.click", {"g.click"}, 2, "FromDump(in.pcap) -> ToDump(OUT);"},
+       "FromDump(in.pcap) -> IPInput -> IPFilter(file filter) -> ToDump(@OUT@);"},
+      {"run g.click", {"g.click"}, 1, "FromDump(in.pcap) -> ToDump(@OUT@);"},
       {"run g.click",
        {"in.pcap", "rib", "adj"},
        1,
        "RouteTable(fib, FILE rib); AdjacencyTable(adj, FILE adj, ROUTES fib); FromMemory(in.pcap) -> IPInput -> "
-       "IPRoute(TABLE fib) -> ToDump(OUT);"},
+       "IPRoute(TABLE fib) -> ToDump(@OUT@);"},
       {"run g.click",
        {"in.pcap", "edge.qos"},
        1,
-       "FromDump(in.pcap) -> IPInput -> QoS(edge.qos) -> Unqueue -> ToDump(OUT);"},
-      {"run g.click", {"lines"}, 1, "FromIPSummaryDump(lines, STOP true) -> ToIPSummaryDump(OUT);"},
+       "FromDump(in.pcap) -> IPInput -> QoS(edge.qos) -> Unqueue -> ToDump(@OUT@);"},
+      {"run g.click", {"lines"}, 1, "FromIPSummaryDump(lines, STOP true) -> ToIPSummaryDump(@OUT@);"},
       {"run g.click --packet-scheduler",
        {"in.pcap", "my.acl", "inner.acl"},
        1,
-       "FromDump(in.pcap) -> IPInput -> ACL(FILE my.acl) -> ToIPSummaryDump(OUT);"},
-      {"run g.click --map dpdk:0=pcap:in.pcap,OUT",
+       "FromDump(in.pcap) -> IPInput -> ACL(FILE my.acl) -> ToIPSummaryDump(@OUT@);"},
+      {"run g.click --map dpdk:0=pcap:in.pcap,@OUT@",
        {"in.pcap"},
        1,
        "FromDPDKDevice(0) -> EtherMirror -> ToDPDKDevice(0);"},
@@ -75,9 +76,11 @@ const std::vector<Command>& commands() {
   return all;
 }
 
+constexpr std::string_view kOutput = "@OUT@";
+
 std::string with(std::string text, const std::string& output) {
-  for (size_t at = text.find("OUT"); at != std::string::npos; at = text.find("OUT", at + output.size()))
-    text.replace(at, 3, output);
+  for (size_t at = text.find(kOutput); at != std::string::npos; at = text.find(kOutput, at + output.size()))
+    text.replace(at, kOutput.size(), output);
   return text;
 }
 
@@ -86,8 +89,11 @@ class CliOutputsTest : public CliTest {
   void SetUp() override {
     CliTest::SetUp();
     write("inner.acl", "deny udp from any to any port 53\n");
-    write("my.acl", "include \"inner.acl\"\npermit ip from any to any\n");
-    write("v4.acl", "deny udp from any to any port 53\npermit ip from any to any\n");
+    std::string rules;
+    for (int i = 0; i < 40; ++i) rules += "permit tcp from 10.0." + std::to_string(i) + ".0/24 to any port 80\n";
+    rules += "permit ip from 10.0.0.0/8 to any\n";
+    write("my.acl", "include \"inner.acl\"\n" + rules);
+    write("v4.acl", "deny udp from 10.0.0.0/8 to any port 53\n" + rules);
     write("rib", "8.0.0.0/8 a\n9.0.0.0/8 b\n10.0.0.0/8 a\n");
     write("adj", "a 02:00:00:00:00:0a 02:00:00:00:00:01 1\nb 02:00:00:00:00:0b 02:00:00:00:00:01 2\n");
     write("edge.qos", "class voice dscp ef strict\nclass rest dscp others\n");
@@ -101,7 +107,7 @@ class CliOutputsTest : public CliTest {
       const auto f =
           (i % 2 != 0 ? tcp4("10.0.0.1", "8.1.1.1").ports(i, 80) : udp4("10.0.0.1", "9.1.1.1").ports(i, 54)).build();
       const auto bytes = static_cast<uint32_t>(f.size());
-      ASSERT_TRUE(writer->append(FrameHeader{bytes, bytes, 1'700'000'000'000'000'000 + i}, f.data()));
+      ASSERT_TRUE(writer->append(FrameHeader{bytes, bytes, 1'700'000'000'000'000'000u + i}, f.data()));
     }
     ASSERT_TRUE(writer->commit().ok());
   }
@@ -154,10 +160,15 @@ TEST_F(CliOutputsTest, NoOutputIsAnInputUnderAnyName) {
   ASSERT_EQ(::mkdir(path("below").c_str(), 0700), 0);
   for (const Command& command : commands()) {
     for (const std::string& input : command.inputs) {
+      write_graph(command, "other");
       fs::create_symlink(input, path("symbolic"));
       fs::create_hard_link(path(input), path("hard"));
-      for (const std::string& name : {input, "./" + input, "below/../" + input, path(input), std::string("symbolic"),
-                                      std::string("hard"), std::string("below/../symbolic")}) {
+      std::vector<std::string> names = {"hard", "below/../symbolic"};
+      if (input == command.inputs.front()) {
+        for (const std::string& name : {input, "./" + input, "below/../" + input, path(input), std::string("symbolic")})
+          names.push_back(name);
+      }
+      for (const std::string& name : names) {
         write_graph(command, name);
         const auto before = all();
         const Said said = sluice(with(command.words, name));
@@ -259,12 +270,13 @@ TEST_F(CliOutputsTest, AGraphThatFollowsDestroysNothing) {
 
 // `words` with what came through standard input by then, ended by `signal`.
 std::string interrupted(const std::string& words, const std::string& signal) {
-  return "mkfifo p; exec 3<>p; head -c 3000 in.pcap >&3; \"$SLUICE\" " + words + " < p 3>&- & " +
+  return "mkfifo p; exec 3<>p; head -c 6000000 long.pcap > p 3>&- & \"$SLUICE\" " + words + " < p 3>&- & " +
          "for i in $(seq 3000); do ls *.tmp.* > /dev/null 2>&1 && break; sleep 0.01; done; kill -" + signal +
-         " $!; wait $!; code=$?; rm p; exit $code";
+         " $!; wait $!; code=$?; rm p; exit $code";  // the writer ends with the last reader
 }
 
 TEST_F(CliOutputsTest, ASignalLeavesTheOldOutputsAndPartialOnes) {
+  ASSERT_EQ(sluice("gen traffic -q --packets 20000 --out long.pcap").code, 0);
   write("g.click", "FromDump(-) -> IPInput -> t::Tee(2); t[0] -> ToDump(o); t[1] -> ToIPSummaryDump(lines.out);\n");
   const std::map<std::string, std::vector<std::string>> cases = {
       {"classify --rules v4.acl --in - --out o", {"o"}},
@@ -320,6 +332,7 @@ TEST_F(CliOutputsTest, ARunWithoutAnEndEndsWellByASignal) {
 TEST_F(CliOutputsTest, DamagedInputLeavesTheOldOutputsAndPartialOnes) {
   const std::string capture = read("in.pcap");
   write("cut.pcap", capture.substr(0, capture.size() / 2 + 5));
+  constexpr int kWhole = 99;  // packets in it
   write("g.click",
         "FromDump(cut.pcap) -> IPInput -> t::Tee(2); t[0] -> ToDump(o); t[1] -> ToIPSummaryDump(lines.out);\n");
   const std::map<std::string, std::vector<std::string>> cases = {
@@ -338,10 +351,12 @@ TEST_F(CliOutputsTest, DamagedInputLeavesTheOldOutputsAndPartialOnes) {
     EXPECT_NE(said.err.find("cut.pcap"), std::string::npos) << said.err;
     EXPECT_NE(said.err.find("what was done until then is in o.partial"), std::string::npos) << said.err;
     if (words.starts_with("run")) {
-      EXPECT_NE(said.out.find("in     100 packets"), std::string::npos) << words << "\n" << said.out;
-      EXPECT_EQ(frames("o.partial"), 100u) << words;
+      EXPECT_NE(said.out.find("in     " + std::to_string(kWhole) + " packets"), std::string::npos) << words << "\n"
+                                                                                                   << said.out;
+      EXPECT_EQ(frames("o.partial"), uint64_t{kWhole}) << words;
     } else {
-      EXPECT_EQ(std::count(read("o.partial").begin(), read("o.partial").end(), '\n'), 100) << words;
+      const std::string lines = read("o.partial");
+      EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), kWhole) << words;
     }
     for (const std::string& output : outputs) {
       EXPECT_EQ(read(output), "old") << words;
