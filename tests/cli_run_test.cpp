@@ -103,11 +103,9 @@ TEST_F(CliRunTest, TheReportHoldsWhatTheGraphDid) {
   ASSERT_EQ(j["tables"].size(), 3u);
   EXPECT_EQ(j["tables"][0]["entries"], 2);
   expect_conserved(j);
-  EXPECT_EQ(j["partial"], true);
-  EXPECT_EQ(j["sinks"][0]["path"], "out.pcap.partial");
-  EXPECT_EQ(said.err, "warning: interrupted: what was done until then is in out.pcap.partial\n");
-  EXPECT_EQ(read("out.pcap"), "old");
-  auto reader = CaptureReader::open(path("out.pcap.partial"));
+  EXPECT_EQ(j["partial"], false);
+  EXPECT_TRUE(said.err.empty()) << said.err;
+  auto reader = CaptureReader::open(path("out.pcap"));
   ASSERT_TRUE(reader.ok());
   CapturedFrame frame;
   uint64_t frames = 0;
