@@ -813,7 +813,9 @@ RunFiles Scheduler::Impl::files_besides(const Router& next) const {
                                       ? other->kind() == ElementKind::kSink && other->port().path == file.path
                                       : other->name == element.name && goes_on(element, *other);
                          });
-      if (stays) continue;
+      // Lines on standard output are not lost by those that follow.
+      const bool lines = output && file.path == "-" && element.kind() != ElementKind::kSink;
+      if (stays || lines) continue;
       output ? files.output(file.who, file.path) : files.input(file.who, file.path);
     }
   }
