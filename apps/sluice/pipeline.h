@@ -40,7 +40,7 @@ struct Defines {
   std::vector<std::pair<std::string, std::string>> values;
   std::vector<PortMap> ports;
   std::map<FileId, std::string> read_once;  // pipes and the like that are read already (read_once_id), by their names
-  RunFiles files;  // that the run reads and writes besides those of the graph
+  RunFiles files;                           // that the run reads and writes besides those of the graph
 };
 
 // The text of a configuration's file; `defines` learns where it can be read but once. Ends with kIo.

@@ -81,7 +81,7 @@ struct RunOptions {
   bool stop_is_end = false;                          // a run without another end: with `stop` it is whole
   // Whether `stop` was asked for: then what an input says is what the signal did to it.
   bool stopped() const { return stop != nullptr && stop->load(std::memory_order_relaxed); }
-  std::shared_ptr<FrameCache> frames;                // that memory sources play; none: each runtime loads its own
+  std::shared_ptr<FrameCache> frames;  // that memory sources play; none: each runtime loads its own
   // False: every packet takes the ordinary path. For comparison: the result is the same.
   bool fast_path = true;
   // Packets are counted by the rules of access lists that decided (Runtime::hits).

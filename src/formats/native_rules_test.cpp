@@ -296,7 +296,8 @@ TEST(NativeRules, ValuesStayInsideTheirMasks) {
 TEST(NativeRules, GroupBombsAreRefused) {
   std::string text = "define g = ";
   for (int i = 0; i < 600; ++i) text += std::to_string(i) + ", ";
-  EXPECT_THAT(bad(text + "601\npermit tcp from any port g to any port g\n"), HasSubstr("the groups of this line make 361201 rules, more than 65536"));
+  EXPECT_THAT(bad(text + "601\npermit tcp from any port g to any port g\n"),
+              HasSubstr("the groups of this line make 361201 rules, more than 65536"));
 }
 
 // A text of a few lines that stands for more rules than there is room for: nothing of it is made, and it says how many

@@ -77,8 +77,8 @@ class Image {
   // What kind the image says it is, which stays unread; its reader checks the rest.
   static Result<uint32_t> next_kind(InputFile& file);
   // Reads an image, to the end of the input, which is never looked at again: whoever writes over a file changes nothing
-  // here. Errors: those of the input; not an image, wrong version or kind, truncated, checksum mismatch, sections out of
-  // range; out of memory.
+  // here. Errors: those of the input; not an image, wrong version or kind, truncated, checksum mismatch, sections out
+  // of range; out of memory.
   static Result<Image> read(InputFile& file, ImageKind kind);
   static Result<Image> open(const std::string& path, ImageKind kind);
   // The same checks over bytes in memory (for tests and fuzzing); copies them.

@@ -42,7 +42,7 @@ struct SchedulerOptions {
   // Reads the graph that is written to the handler `hotconfig`. None: there is no such handler.
   std::function<Result<std::unique_ptr<SchedulerGraph>>(std::string_view text)> load;
   InputSet* inputs = nullptr;  // where sources find their captures open; else they open them
-  bool stop_is_end = false;  // a run without another end: with `stop` it is whole
+  bool stop_is_end = false;    // a run without another end: with `stop` it is whole
   // What the run reads and writes besides what graphs do.
   RunFiles files;
   // The run lasts until somebody asks for its end, although nothing can happen any more: other threads may call
