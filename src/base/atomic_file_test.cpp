@@ -92,7 +92,7 @@ TEST_F(AtomicFileTest, MakesWhatADanglingLinkPointsAt) {
   ASSERT_TRUE(file.ok());
   file->write("x");
   ASSERT_TRUE(file->commit().ok());
-  EXPECT_EQ(*read_whole_file((folder / "target").string()), "x");
+  EXPECT_EQ(*read_text_file((folder / "target").string()), "x");
   EXPECT_TRUE(fs::is_symlink(folder / "link") && fs::is_symlink(folder / "middle"));
   fs::create_symlink("round", folder / "round");
   EXPECT_FALSE(AtomicFile::create((folder / "round").string()).ok());
@@ -147,13 +147,13 @@ TEST_F(AtomicFileTest, RefusesALinkThatAnotherUserPlanted) {
   ASSERT_EQ(::chmod(shared.c_str(), 0755), 0);
   ASSERT_EQ(::lchown(link.c_str(), 65534, 65534), 0);
   EXPECT_TRUE(AtomicFile::create(link).ok());
-  EXPECT_EQ(*read_whole_file(path), "precious");
+  EXPECT_EQ(*read_text_file(path), "precious");
 }
 
 TEST_F(AtomicFileTest, APipeStaysAPipe) {
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   std::string got;
-  std::thread reader([&] { got = *read_whole_file(path); });
+  std::thread reader([&] { got = *read_text_file(path); });
   {
     auto file = AtomicFile::create(path);
     EXPECT_TRUE(file.ok());
@@ -179,7 +179,7 @@ TEST_F(AtomicFileTest, ADescriptorIsWrittenWhereItStands) {
     ASSERT_TRUE(file->commit().ok());
   }
   ::close(descriptor);
-  EXPECT_EQ(*read_whole_file(path), "one two two ");
+  EXPECT_EQ(*read_text_file(path), "one two two ");
   EXPECT_EQ(files(), 1u);
   EXPECT_FALSE(AtomicFile::create("/dev/fd/" + std::to_string(descriptor)).ok());
   const int read_only = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -195,15 +195,15 @@ TEST_F(AtomicFileTest, APartialFileLeavesTheOldOne) {
   EXPECT_EQ(file->path_of(Ending::kWhole), path);
   EXPECT_EQ(file->path_of(Ending::kPartial), path + ".partial");
   ASSERT_TRUE(file->settle().ok());
-  EXPECT_EQ(*read_whole_file(path), "old");
+  EXPECT_EQ(*read_text_file(path), "old");
   ASSERT_TRUE(file->commit(Ending::kPartial).ok());
-  EXPECT_EQ(*read_whole_file(path), "old");
-  EXPECT_EQ(*read_whole_file(path + ".partial"), "half");
+  EXPECT_EQ(*read_text_file(path), "old");
+  EXPECT_EQ(*read_text_file(path + ".partial"), "half");
   EXPECT_FALSE(file->commit().ok());
   file = AtomicFile::create(path);
   file->write("nothing of this");
   ASSERT_TRUE(file->commit(Ending::kDiscard).ok());
-  EXPECT_EQ(*read_whole_file(path), "old");
+  EXPECT_EQ(*read_text_file(path), "old");
   EXPECT_EQ(files(), 2u);
 }
 
@@ -230,7 +230,7 @@ TEST_F(AtomicFileTest, LargeAndSmallPiecesStayInOrder) {
     want += piece;
   }
   ASSERT_TRUE(file->commit().ok());
-  EXPECT_TRUE(*read_whole_file(path) == want);
+  EXPECT_TRUE(*read_text_file(path) == want);
 }
 
 // The vectors of FIPS 180-2, appendix B.
