@@ -43,7 +43,7 @@ void write_capture(const std::string& path, const std::vector<PortFrame>& frames
     const FrameHeader header{static_cast<uint32_t>(f.bytes.size()), f.wire, f.timestamp_ns};
     ASSERT_TRUE(writer->append(header, f.bytes.data()));
   }
-  ASSERT_TRUE(writer->commit().ok());
+  ASSERT_TRUE(writer->commit(Ending::kWhole).ok());
 }
 
 std::vector<PortFrame> read_capture(const std::string& path) {
@@ -317,7 +317,7 @@ TYPED_TEST(PortSink, ASinkTakesEveryRecordAndCountsIt) {
     ASSERT_TRUE((*sink)->write(some, written).ok());
     EXPECT_EQ(written, some.size());
   }
-  ASSERT_TRUE((*sink)->commit().ok());
+  ASSERT_TRUE((*sink)->commit(Ending::kWhole).ok());
   if constexpr (requires { TypeParam::sent(path); }) {
     EXPECT_TRUE((*sink)->reads_frames());
     EXPECT_TRUE(TypeParam::sent(path) == frames);
@@ -341,7 +341,7 @@ TYPED_TEST(PortLoop, ALoopGivesWhatWentIn) {
     ASSERT_TRUE((*sink)->write(records, written).ok());
     ASSERT_EQ(written, records.size());
   }
-  ASSERT_TRUE((*sink)->commit().ok());
+  ASSERT_TRUE((*sink)->commit(Ending::kWhole).ok());
   EXPECT_TRUE(TypeParam::sent(this->folder_ + "/in") == TypeParam::sent(this->folder_ + "/out"));
 }
 

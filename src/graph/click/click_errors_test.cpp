@@ -562,7 +562,7 @@ const WrongConfiguration kWrong[] = {
      "error: 1 error in test.click\n"},
     {"BinaryJunk", "Idle -> \001\377 Discard;\n",
      "test.click:1:9: error: unexpected '?\?'\n"
-     "  Idle -> ?\377 Discard;\n"
+     "  Idle -> ?\? Discard;\n"
      "          ^~\n"
      "  expected: an element after the arrow\n"
      "error: 1 error in test.click\n"},
