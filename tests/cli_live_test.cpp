@@ -317,7 +317,7 @@ for answer in answers:
     except OSError: pass
     client.close()
 )");
-  const Said said = shell(R"(
+  const Said said = shell(R"sh(
 set -- "show runtime" "show drops" "show tables" "show qos" "show rules --hits" "show routes 1.1.1.1" "acl delete acl 1" \
   "qos set voice rate 5Mbps" "graph show" "graph read a.b"
 python3 server.py $# 2> server.err & server=$!
@@ -328,10 +328,12 @@ for i in $(seq 15); do
     code=$?
     test $code = 1 -o $code = 3 || echo "answer $i, $command: $code"
     grep -q . err || echo "answer $i, $command: no error"
-    LC_ALL=C grep -q "$(printf '[\033\233]')" out err &&
-                          echo "answer $i, $command: an escape" done done wait $server) ");
-                    EXPECT_EQ(said.out, "")
-                    << said.err << read("server.err");
+    LC_ALL=C grep -q "$(printf '[\033\233]')" out err && echo "answer $i, $command: an escape"
+  done
+done
+wait $server
+)sh");
+  EXPECT_EQ(said.out, "") << said.err << read("server.err");
 }
 
 // A change that takes long gives way: SIGTERM ends the run at once, with what it has counted.
