@@ -511,9 +511,16 @@ struct AnyChange {
 Result<TableChange> make_change(Live& live, const AnyChange& change, bool dry_run) {
   const std::string_view kind = change.kind;
   if (kind == "acl") return live.tables->change_acl("edge", change.text, "c", dry_run);
-  if (kind == "acl file") return live.tables->replace_acl("edge", change.text, "auto", dry_run);
+  if (kind == "acl file") {
+    auto file = InputFile::open(change.text);
+    if (!file.ok()) return std::move(file).error();
+    return live.tables->replace_acl("edge", *file, {}, dry_run);
+  }
   if (kind == "routes") return live.tables->change_routes("fib", change.text, "c", dry_run);
-  if (kind == "routes file") return live.tables->replace_routes("fib", {change.text}, dry_run);
+  if (kind == "routes file") {
+    InputSet inputs;
+    return live.tables->replace_routes("fib", {change.text}, inputs, dry_run);
+  }
   return live.tables->change_adjacencies("adj", change.text, "c", dry_run);
 }
 

@@ -618,7 +618,8 @@ const ArgumentSpec* Arguments::find(std::string_view name, size_t* index) const 
 }
 
 bool Arguments::has(std::string_view name) const {
-  return count(name) != 0;
+  size_t index = 0;
+  return find(name, &index) != nullptr && !given_[index].empty();
 }
 size_t Arguments::count(std::string_view name) const {
   return all(name).size();

@@ -92,7 +92,7 @@ class Arguments {
   static Result<Arguments> parse(const std::vector<ArgumentSpec>& specs, std::string_view configuration,
                                  const ConfigurationOrigin& origin = {});
 
-  // The user gave it (a default does not count).
+  // The class takes it and the user gave it (a default does not count).
   bool has(std::string_view name) const;
   size_t count(std::string_view name) const;
 

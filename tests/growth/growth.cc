@@ -4,7 +4,6 @@
 //
 // Run by itself: the program starts itself again under valgrind.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 #include <unistd.h>
 #include <valgrind/callgrind.h>
 
@@ -17,9 +16,11 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/input_file.h"
 #include "control/acl_change.h"
 #include "control/command_text.h"
 #include "control/request.h"
@@ -190,11 +191,7 @@ std::string pcapng(size_t n) {
   return text;
 }
 Result<bool> read_capture(const std::string& bytes) {
-  const int fd = ::memfd_create("growth", MFD_CLOEXEC);
-  if (fd < 0 || ::write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()) ||
-      ::lseek(fd, 0, SEEK_SET) != 0)
-    return Error("no file in memory");
-  auto open = CaptureReader::open_descriptor(fd, "growth");
+  auto open = CaptureReader::open(InputFile::over(std::as_bytes(std::span(bytes)), "growth"));
   if (!open) return std::move(open).error();
   CapturedFrame frame;
   while (true) {

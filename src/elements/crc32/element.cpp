@@ -9,18 +9,13 @@ namespace {
 template <typename Stage>
 class CrcElement final : public StageElement<Stage> {
  public:
-  // `limited`: the class takes MAX_PKT_SIZE.
-  explicit CrcElement(bool limited = false) : limited_(limited) {}
   void configure(const Arguments& arguments, Diagnostics&) override {
     this->stage_.mode = arguments.get_string("MODE") == "fcs" ? Crc32Mode::kFcs : Crc32Mode::kClick;
     if constexpr (requires { this->stage_.max_bytes; }) {
-      if (limited_ && arguments.has("MAX_PKT_SIZE"))
+      if (arguments.has("MAX_PKT_SIZE"))
         this->stage_.max_bytes = static_cast<uint32_t>(arguments.get_uint("MAX_PKT_SIZE"));
     }
   }
-
- private:
-  bool limited_;
 };
 
 }  // namespace
@@ -55,7 +50,6 @@ void register_crc32(Registry& registry) {
                                .min = 1,
                                .max = 262144});
   regions.drops.push_back(DropReason::kTooBig);
-  regions.make = [](std::string_view) { return std::make_unique<CrcElement<SetCrc32Stage>>(true); };
   registry.add(std::move(regions));
   registry.add(gpu_class(set, "GPUSetCRC32CommList", true));
   registry.add(std::move(set));
