@@ -311,7 +311,7 @@ TEST_F(CliOutputsTest, ARunWithoutAnEndEndsWellByASignal) {
     write("o", "old");
     const Said said = shell(
         std::string("\"$SLUICE\" run --acl v4.acl --in in.pcap --repeat --out o --hits hits --control s -q > report & "
-                    "until [ -S s ]; do sleep 0.01; done; kill -") +
+                    "until ls o.tmp.* > /dev/null 2>&1; do sleep 0.01; done; kill -") +
         signal + " $!; wait $!");
     EXPECT_EQ(said.code, 0) << signal << "\n" << said.err;
     (void)frames("o");
