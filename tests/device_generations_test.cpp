@@ -192,6 +192,7 @@ class Swapper {
     options.workers = s_.workers;
     options.batch = s_.batch;
     options.stop = &stop;
+    options.stop_is_end = true;
     options.progress = [&](uint64_t packets) { committed.store(packets, std::memory_order_relaxed); };
     options.device.devices = devices_;
     options.device.mode = s_.mode;

@@ -873,6 +873,7 @@ TEST_P(LiveChanges, EveryPacketMeetsOneVersion) {
   std::atomic<uint64_t> done{0};
   options.max_packets = ~uint64_t{0};
   options.stop = &over;
+  options.stop_is_end = true;
   options.progress = [&](uint64_t n) { done = n; };
   Live live(
       fmt::format(
@@ -974,6 +975,7 @@ TEST_P(LiveRouteChanges, EveryPacketMeetsRoutesAndNextHopsOfOneVersion) {
   std::atomic<uint64_t> done{0};
   options.max_packets = ~uint64_t{0};
   options.stop = &over;
+  options.stop_is_end = true;
   options.progress = [&](uint64_t n) { done = n; };
   Live live(fmt::format("RouteTable(fib, FILE {}, ALGORITHM {});\nAdjacencyTable(adj, FILE {}, ROUTES fib);\n"
                         "FromMemory({}, LIMIT 100000000) -> IPInput -> IPRoute(fib) -> AdjacencyRewrite(adj) -> "

@@ -270,6 +270,7 @@ TEST_P(RoutesUnderChange, EveryAnswerIsOfItsBatchsGeneration) {
   options.workers = kWorkers;
   options.batch = kBatch;
   options.stop = &stop;
+  options.stop_is_end = true;
   options.progress = [&](uint64_t packets) { committed.store(packets, std::memory_order_relaxed); };
   if (*where.device != 0) {
     options.device.devices = ::sluice::testing::devices_of(where.device, 1);
