@@ -382,7 +382,7 @@ TEST_F(CliOutputsTest, FilesWithoutAByteAreNoTables) {
         std::string("tables none")}) {
     const Said said = sluice(words);
     EXPECT_EQ(said.code, 1) << words << "\n" << said.err;
-    EXPECT_NE(said.err.find("none is empty"), std::string::npos) << words << "\n" << said.err;
+    EXPECT_NE(said.err.find("none: it is empty"), std::string::npos) << words << "\n" << said.err;
     EXPECT_FALSE(exists("o")) << words;
   }
   // Also of a command that failed.

@@ -60,7 +60,7 @@ std::string_view exit_code_help() {
          "check\n"
          "failed; 130 interrupted. A run that is interrupted or meets damaged input leaves what it has as "
          "NAME.partial;\n"
-         "NAME stays as it was.\n";
+         "NAME stays as it was.";
 }
 
 void fail(Exit code, std::string message, std::string hint) {

@@ -149,7 +149,7 @@ void follow_gpu_classes(const std::string& text, const std::string& file, const 
     const GpuPlacement asked = gpu_placement(e.class_name, arguments);
     if (*asked.mode == '\0') continue;
     std::string options;
-    if (!o.given("--device")) {
+    if (!o.given("--device") && !o.one_by_one) {
       flags.device = "auto";
       flags.mode = asked.mode;
       flags.transport = asked.transport;

@@ -46,6 +46,7 @@ struct CaptureReader::State {
     const auto got = self->file.read_some({reinterpret_cast<std::byte*>(out), bytes});
     if (!got) {
       self->stream_error = got.error().message;
+      self->refused = got.error().system;
       // The name stands in front of what is said here.
       if (self->stream_error.starts_with(self->name + ": ")) self->stream_error.erase(0, self->name.size() + 2);
       errno = EIO;
