@@ -1,5 +1,5 @@
 // Makes one call of a program fail: the N-th file call, thread start or allocation since main() began. Loaded with
-// LD_PRELOAD by cli_faults_test.cpp; FaultState (fault_points.h) says which call, and learns what happened.
+// LD_PRELOAD; FaultState (fault_points.h) says which call, and learns what happened.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
