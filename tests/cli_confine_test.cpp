@@ -25,7 +25,8 @@ class CliConfineTest : public CliTest {
   }
   // Whether `word` is among what doctor says the kernel has.
   bool has(const std::string& word) const {
-    for (const auto& finding : sluice("doctor -o json").json()["findings"]) {
+    const auto said = sluice("doctor -o json").json();
+    for (const auto& finding : said["findings"]) {
       if (finding["what"] == "confinement") return finding["value"].get<std::string>().find(word) != std::string::npos;
     }
     ADD_FAILURE() << "doctor says nothing of it";

@@ -12,6 +12,8 @@ namespace {
 
 // Never destroyed, and of constant size: the end of a program may find it in any state.
 std::array<std::atomic<char*>, 4096> places;
+// The names of what was removed, by place: they are not freed, and stay reachable.
+std::array<const char*, 4096> removed;
 
 }  // namespace
 
@@ -33,9 +35,12 @@ Unfinished::~Unfinished() {
 }
 
 void remove_unfinished() {
-  for (auto& place : places) {
+  for (size_t i = 0; i < places.size(); ++i) {
     // Not freed: the program ends, maybe within the allocator.
-    if (const char* name = place.exchange(nullptr)) ::unlink(name);
+    if (const char* name = places[i].exchange(nullptr)) {
+      ::unlink(name);
+      removed[i] = name;
+    }
   }
 }
 
