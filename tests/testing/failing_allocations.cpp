@@ -44,6 +44,17 @@ void* operator new(size_t bytes) {
 void* operator new[](size_t bytes) {
   return sluice::testing::allocate(bytes);
 }
+// The library takes these too (std::stable_sort), and gives back by the ones below.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  try {
+    return sluice::testing::allocate(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+void* operator new[](size_t bytes, const std::nothrow_t&) noexcept {
+  return operator new(bytes, std::nothrow);
+}
 void operator delete(void* p) noexcept {
   std::free(p);
 }
