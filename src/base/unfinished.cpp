@@ -13,7 +13,7 @@ namespace {
 // Never destroyed, and of constant size: the end of a program may find it in any state.
 std::array<std::atomic<char*>, 4096> places;
 // The names of what was removed, by place: they are not freed, and stay reachable.
-std::array<const char*, 4096> removed;
+std::array<std::atomic<const char*>, 4096> removed;
 
 }  // namespace
 
