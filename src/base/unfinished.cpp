@@ -12,8 +12,6 @@ namespace {
 
 // Never destroyed, and of constant size: the end of a program may find it in any state.
 std::array<std::atomic<char*>, 4096> places;
-// The names of what was removed, by place: they are not freed, and stay reachable.
-std::array<std::atomic<const char*>, 4096> removed;
 
 }  // namespace
 
@@ -35,12 +33,14 @@ Unfinished::~Unfinished() {
 }
 
 void remove_unfinished() {
-  for (size_t i = 0; i < places.size(); ++i) {
-    // Not freed: the program ends, maybe within the allocator.
-    if (const char* name = places[i].exchange(nullptr)) {
-      ::unlink(name);
-      removed[i] = name;
-    }
+  for (auto& place : places) {
+    // Not freed here: the program ends, maybe within the allocator. The owner, if it lives on, frees an empty name.
+    char* const name = place.exchange(nullptr);
+    if (name == nullptr) continue;
+    ::unlink(name);
+    name[0] = '\0';
+    char* none = nullptr;
+    (void)place.compare_exchange_strong(none, name);
   }
 }
 
