@@ -38,7 +38,8 @@ TEST_F(CliBenchTest, ChainsAreTheDevicesAlone) {
   const Said said =
       sluice(kFew + "--sizes 256 --function crc,chain,separate --ways launch/staged/full,persistent/commlist/full");
   ASSERT_EQ(said.code, 0) << said.err;
-  for (const Json& row : said.json()["results"]) {
+  const Json rows = said.json()["results"];
+  for (const Json& row : rows) {
     const uint64_t segments = row["case"].get<std::string>().starts_with("separate") ? 6 : 1;
     EXPECT_EQ(row["answered_by_device"], segments * row["n"].get<uint64_t>() * row["packets_each"].get<uint64_t>())
         << row;
