@@ -116,7 +116,7 @@ void print_out(std::string_view text) {
     if (n < 0) {
       if (errno == EINTR) continue;
       if (errno == EPIPE) throw Failure{Exit::kIo, Error()};  // nobody listens: no message either
-      fail(Exit::kIo, fmt::format("standard output: cannot write: {}", std::strerror(errno)));
+      fail(Exit::kIo, system_error("standard output: cannot write", errno));
     }
     text.remove_prefix(static_cast<size_t>(n));
   }

@@ -45,10 +45,11 @@ bool has_seccomp() {
   return ::syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
 }
 
-// The folder that a new file of this name goes to, links resolved.
+// The folder that a new file of this name goes to, links resolved; empty: that cannot be found out.
 std::string folder_of(const std::string& path) {
-  std::error_code ignored;
-  const auto whole = std::filesystem::weakly_canonical(path, ignored);
+  std::error_code error;
+  const auto whole = std::filesystem::weakly_canonical(path, error);
+  if (error) return {};
   const std::string folder = whole.parent_path().string();
   return folder.empty() ? "." : folder;
 }
@@ -165,16 +166,21 @@ std::vector<sock_filter> refusing_filter() {
   return f;
 }
 
-void allow(int rules, const std::string& path, uint64_t access) {
+// False: it is there and cannot be allowed.
+bool allow(int rules, const std::string& path, uint64_t access) {
   const int fd = ::open(path.c_str(), O_PATH | O_CLOEXEC);
-  if (fd < 0) return;  // whoever opens it says so
+  if (fd < 0) return errno == ENOENT || errno == ENOTDIR || errno == EACCES;  // whoever opens it says so
   struct stat there {};
+  const bool known = ::fstat(fd, &there) == 0;
   // Of a file only what files have may be allowed.
-  if (::fstat(fd, &there) == 0 && !S_ISDIR(there.st_mode))
+  if (known && !S_ISDIR(there.st_mode))
     access &= LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate;
   const landlock_path_beneath_attr beneath{access, fd};
-  (void)::syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0);
+  // A pipe that is named by its descriptor has no place in the file system, and needs none.
+  const bool done = ::syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0) == 0 ||
+                    errno == EBADFD || errno == EBADF;
   ::close(fd);
+  return known && done;
 }
 
 }  // namespace
@@ -232,21 +238,24 @@ void refuse_files(const std::vector<std::string>& inputs, const std::vector<std:
       static_cast<int>(::syscall(SYS_landlock_create_ruleset, &handled, sizeof handled.handled_access_fs, 0));
   if (rules < 0) return;
   const uint64_t read = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
-  const uint64_t make = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG |
-                        LANDLOCK_ACCESS_FS_REMOVE_FILE | later;
+  const uint64_t make =
+      read | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE | later;
+  // Where one of them cannot be allowed (no descriptor is left), nothing is refused: a run is not to fail by this.
+  bool all = true;
   for (const std::string& path : inputs) {
-    if (is_file_name(path)) allow(rules, path, LANDLOCK_ACCESS_FS_READ_FILE);
+    if (is_file_name(path)) all &= allow(rules, path, LANDLOCK_ACCESS_FS_READ_FILE);
   }
   for (const std::string& path : outputs) {
     if (!is_file_name(path)) continue;
-    allow(rules, folder_of(path), make);
+    const std::string folder = folder_of(path);
+    all &= !folder.empty() && allow(rules, folder, make);
     // A pipe or a device is written where it is.
-    allow(rules, path, (LANDLOCK_ACCESS_FS_WRITE_FILE | later) & ~uint64_t{LANDLOCK_ACCESS_FS_REFER});
+    all &= allow(rules, path, (LANDLOCK_ACCESS_FS_WRITE_FILE | later) & ~uint64_t{LANDLOCK_ACCESS_FS_REFER});
   }
   // The C library's: how many processors there are, and what it loads when a thread ends.
   for (const char* path : {"/sys/devices/system/cpu", "/proc/self", "/usr/lib", "/lib", "/lib64"})
-    allow(rules, path, read);
-  (void)::syscall(SYS_landlock_restrict_self, rules, 0);
+    all &= allow(rules, path, read);
+  if (all) (void)::syscall(SYS_landlock_restrict_self, rules, 0);
   ::close(rules);
 }
 

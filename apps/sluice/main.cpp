@@ -10,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <sstream>
 
 #include "app.h"
 #include "app_state.h"
@@ -130,8 +131,9 @@ int guarded(Work&& work) {
     try {
       return static_cast<int>(work());
     } catch (const Failure& failure) {
-      // Whatever ended by the signal, such as a wait for a pipe, says so.
-      if (interrupted().load() && failure.code != Exit::kInterrupted) {
+      // Whatever ended by the signal, such as a wait for a pipe, says so; what failed besides is told.
+      if (interrupted().load() && failure.code != Exit::kInterrupted && failure.code != Exit::kCheckFailed &&
+          !failure.error.system) {
         print_failure(Failure{Exit::kInterrupted, Error("interrupted")});
         return static_cast<int>(Exit::kInterrupted);
       }
@@ -189,7 +191,10 @@ int run(int argc, char** argv) {
     root.parse(argc, argv);
   } catch (const CLI::Success& done) {
     // Help, or the version.
-    return root.exit(done) == 0 ? 0 : 2;
+    std::ostringstream text;
+    const int code = root.exit(done, text, text);
+    print_out(text.str());
+    return code == 0 ? 0 : 2;
   } catch (const CLI::ParseError& error) {
     print_failure(usage_failure(root, error));
     return static_cast<int>(Exit::kUsage);

@@ -445,7 +445,11 @@ Exit run(const RunFlags& o) {
       print_out(shown);
     }
   }
-  if (device_failed) return Exit::kUnavailable;
+  if (device_failed) {
+    const auto failed = std::ranges::find_if(done.report.devices, [](const auto& d) { return !d.failure.empty(); });
+    fail(Exit::kUnavailable, fmt::format("device {}:{}: {}", failed->info.kind, failed->info.ordinal, failed->failure),
+         "all packets are through: the CPU took its part");
+  }
   if (!done.report.partial) return Exit::kOk;
   std::vector<std::string> left = outputs_of(done.report);
   left.push_back(hits);

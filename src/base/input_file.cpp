@@ -504,7 +504,9 @@ Result<std::string> InputFile::whole(uint64_t limit) {
       try {
         bytes.resize(wanted);
       } catch (const std::bad_alloc&) {
-        return state_->fail(fmt::format("no memory for {} bytes of it", wanted));
+        Error error = state_->fail(fmt::format("no memory for {} bytes of it", wanted));
+        error.system = true;
+        return error;
       }
     }
     auto n = read_some({reinterpret_cast<std::byte*>(bytes.data()) + size, bytes.size() - size});

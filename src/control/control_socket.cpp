@@ -49,7 +49,7 @@ class Descriptor {
 };
 
 Error failed(const std::string& path, const char* what) {
-  return Error(fmt::format("{}: {}: {}", path, what, std::strerror(errno)));
+  return system_error(fmt::format("{}: {}", path, what), errno);
 }
 
 Result<sockaddr_un> address_of(const std::string& path) {
@@ -133,8 +133,9 @@ class ControlSocket::Server {
       }
       const uint64_t wait = ready ? 0 : next == kNever ? kNever : next > now ? next - now : 0;
       if (::poll(polled.data(), polled.size(), poll_timeout(wait)) < 0) {
-        if (errno == EINTR) continue;
-        return;
+        // Without memory for the call it is tried again: whoever stops serving for good is told by nobody.
+        if (errno != EINTR) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        continue;
       }
       if (polled[0].revents != 0) return;
       size_t i = 2;
@@ -392,12 +393,16 @@ ControlSocket::~ControlSocket() {
   if (server_ == nullptr) return;
   server_->stop.store(true, std::memory_order_relaxed);
   const uint64_t one = 1;
-  (void)!::write(server_->wake.get(), &one, sizeof one);
-  if (server_->thread.joinable()) server_->thread.join();
+  if (server_->thread.joinable()) {
+    while (::write(server_->wake.get(), &one, sizeof one) != sizeof one) {
+    }
+    server_->thread.join();
+  }
   // Somebody may have put another in its place.
   struct stat there {};
-  if (::lstat(path_.c_str(), &there) == 0 && there.st_dev == server_->device && there.st_ino == server_->inode)
-    ::unlink(path_.c_str());
+  const bool other =
+      ::lstat(path_.c_str(), &there) == 0 && (there.st_dev != server_->device || there.st_ino != server_->inode);
+  if (!other) ::unlink(path_.c_str());
 }
 
 Result<void> ControlSocket::serve(Answer answer, Refusal refusal, const ControlLimits& limits) {
@@ -446,7 +451,11 @@ Result<std::string> ask(const std::string& path, std::string_view line, uint64_t
       const ssize_t n = send_rest();
       if (n >= 0) sent += static_cast<size_t>(n);
       // What the other side has said before it left is still to be read.
-      if (n < 0 && errno != EAGAIN && errno != EINTR) sent = line.size() + 1;
+      if (n < 0 && (errno == EPIPE || errno == ECONNRESET)) {
+        sent = line.size() + 1;
+      } else if (n < 0 && errno != EAGAIN && errno != EINTR) {
+        return failed(path, "cannot be asked");
+      }
     }
     if ((polled.revents & (POLLIN | POLLHUP | POLLERR)) == 0) continue;
     char bytes[65536];

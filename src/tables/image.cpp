@@ -136,7 +136,11 @@ Result<Image> Image::read(InputFile& file, ImageKind kind) {
   if (header.total_bytes > kMaxBytes || header.total_bytes < sizeof header)
     return wrong_image(name, fmt::format("the header says {} bytes", header.total_bytes));
   auto buffer = Buffer::allocate(header.total_bytes);
-  if (!buffer) return Error(fmt::format("{}: {}", name, buffer.error().message), buffer.error().hint);
+  if (!buffer) {
+    Error error = std::move(buffer).error();
+    error.message.insert(0, name + ": ");
+    return error;
+  }
   auto n = file.read({buffer->data(), header.total_bytes});
   if (!n) return std::move(n).error();
   std::byte more[1];

@@ -1,5 +1,5 @@
 // Makes one call of a program fail: the N-th file call, thread start or allocation since main() began. Loaded with
-// LD_PRELOAD; FaultState (fault_points.h) says which call, and learns what happened.
+// LD_PRELOAD by cli_faults_test.cpp; FaultState (fault_points.h) says which call, and learns what happened.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -374,7 +374,7 @@ int accept4(int fd, struct sockaddr* address, socklen_t* bytes, int flags) {
 }
 int connect(int fd, const struct sockaddr* address, socklen_t bytes) {
   NEXT(connect);
-  return io_fails("connect", fd, EAGAIN, nullptr) ? -1 : real(fd, address, bytes);
+  return file_fails("connect", fd, EAGAIN) ? -1 : real(fd, address, bytes);
 }
 ssize_t recv(int fd, void* to, size_t bytes, int flags) {
   NEXT(recv);
@@ -382,7 +382,7 @@ ssize_t recv(int fd, void* to, size_t bytes, int flags) {
 }
 ssize_t send(int fd, const void* from, size_t bytes, int flags) {
   NEXT(send);
-  return io_fails("send", fd, EPIPE, &bytes) ? -1 : real(fd, from, bytes, flags);
+  return io_fails("send", fd, ENOBUFS, &bytes) ? -1 : real(fd, from, bytes, flags);
 }
 int poll(struct pollfd* of, nfds_t count, int limit) {
   NEXT(poll);

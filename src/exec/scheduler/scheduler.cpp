@@ -870,6 +870,7 @@ Result<void> Scheduler::Impl::open_ports(const Impl* before) {
       }
     }
     if (!ok.ok()) {
+      errors.system = ok.error().system && (errors.system || errors.diagnostics.empty());
       Diagnostic d = element.diagnostic(ok.error().message);
       d.suggestion = ok.error().hint;
       errors.diagnostics.push_back(std::move(d));
@@ -889,6 +890,7 @@ Result<void> Scheduler::Impl::start() {
         if (!ok.error().diagnostics.empty()) return ok;
         Error error;
         error.message = fmt::format("'{}' cannot start", node->element_.name);
+        error.system = ok.error().system;
         error.diagnostics.push_back(node->element_.diagnostic(ok.error().message));
         error.diagnostics.back().suggestion = ok.error().hint;
         return error;

@@ -43,8 +43,18 @@ struct CaptureReader::State {
 
   static ssize_t read(void* cookie, char* out, size_t bytes) {
     auto* self = static_cast<State*>(cookie);
-    const auto got = self->file.read_some({reinterpret_cast<std::byte*>(out), bytes});
+    // Nothing may be thrown through the C library and libpcap, which call this.
+    Result<size_t> got = size_t{0};
+    try {
+      got = self->file.read_some({reinterpret_cast<std::byte*>(out), bytes});
+    } catch (const std::bad_alloc&) {
+      self->refused = true;
+      self->stream_error = "no memory";  // in the string itself
+      errno = EIO;
+      return -1;
+    }
     if (!got) {
+      self->refused = got.error().system;
       self->stream_error = got.error().message;
       self->refused = got.error().system;
       // The name stands in front of what is said here.
@@ -99,18 +109,20 @@ Result<CaptureReader> CaptureReader::open(InputFile file) {
   auto state = std::make_unique<State>(std::move(file));
   const std::string& name = state->name;
   const cookie_io_functions_t functions{&State::read, nullptr, nullptr, nullptr};
-  FILE* stream = fopencookie(state.get(), "rb", functions);
-  if (stream == nullptr) return system_error(fmt::format("cannot read {}", name), errno);
   // glibc takes the size of a buffer that it is given only.
   state->buffer.resize(kStreamBuffer);
+  FILE* stream = fopencookie(state.get(), "rb", functions);
+  if (stream == nullptr) return system_error(fmt::format("cannot read {}", name), errno);
   setvbuf(stream, state->buffer.data(), _IOFBF, state->buffer.size());
 
   char text[PCAP_ERRBUF_SIZE] = {};
+  errno = 0;
   state->pcap = pcap_fopen_offline_with_tstamp_precision(stream, PCAP_TSTAMP_PRECISION_NANO, text);
   if (state->pcap == nullptr) {
+    const bool no_memory = errno == ENOMEM;
     std::fclose(stream);
-    if (state->refused) {
-      Error error(fmt::format("cannot read {}: {}", name, state->stream_error));
+    if (state->refused || no_memory) {
+      Error error(fmt::format("{}: {}", name, state->reason("no memory")));
       error.system = true;
       return error;
     }

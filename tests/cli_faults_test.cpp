@@ -1,0 +1,397 @@
+// Every call that may fail does, one after another, in every command of the README: each file call, each start of a
+// thread, each allocation. Whatever happens, the program ends by itself with a code that the help names and a message,
+// its outputs are whole or as they were before, and nothing else is left behind.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+#include <set>
+
+#include "tests/testing/fault_points.h"
+#include "tests/testing/run_sluice.h"
+
+namespace sluice {
+namespace {
+
+using namespace testing;
+namespace fs = std::filesystem;
+
+struct FaultCommand {
+  std::string words;                 // without "sluice", divided by spaces
+  std::vector<std::string> outputs;  // files that it writes: whole, or as before
+  bool says_the_same = false;        // stdout holds no times: where it succeeds, it says what it says without faults
+  std::set<int> codes = {0, 3};
+  bool ends_by_signals = false;  // what a signal interrupts is not done again
+};
+
+constexpr const char* kOld = "as before\n";
+
+uint64_t scale() {
+  const char* given = std::getenv("SLUICE_TEST_SCALE");
+  return given == nullptr ? 1 : std::max(1L, std::atol(given));
+}
+
+class CliFaultsTest : public CliTest {
+ protected:
+  void SetUp() override {
+    CliTest::SetUp();
+    const std::string state = folder_.string() + ".faults";
+    const int fd = ::open(state.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    ASSERT_GE(fd, 0);
+    ASSERT_EQ(::ftruncate(fd, sizeof(FaultState)), 0);
+    void* at = ::mmap(nullptr, sizeof(FaultState), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ::close(fd);
+    ASSERT_NE(at, MAP_FAILED);
+    state_ = static_cast<FaultState*>(at);
+    write("edge.acl",
+          "permit tcp from any to any port http,https,8080-8090\ndeny udp from any to any port 53 log\n"
+          "permit udp from any to any port gt 1023\ndeny from any to any\n");
+    write("rib", "8.0.0.0/8 a\n9.0.0.0/8 b\n2001:db8::/32 a\n10.0.0.0/8 a\n0.0.0.0/0 a\n::/0 b\n");
+    write("adj", "a 02:00:00:00:00:0a 02:00:00:00:00:01 1\nb 02:00:00:00:00:0b 02:00:00:00:00:01 2 vlan 9\n");
+    write("edge.qos",
+          "class voice dscp ef,cs5 strict rate 20Mbps burst 10000\nclass rest dscp others limit 500\n"
+          "port rate 2Gbps\n");
+    write("rest.click",
+          "AclTable(edge, FILE edge.acl); RouteTable(fib, FILE rib);\n"
+          "FromDump(in.pcap) -> IPInput -> ACL(TABLE edge) -> t :: Tee -> ToDump(a.pcap);\n"
+          "t[1] -> ToIPSummaryDump(a.txt, FIELDS ip_src ip_dst sport dport);\n");
+    write("queue.click", "FromDump(in.pcap, STOP true) -> Queue(1000) -> Unqueue -> ToDump(q.pcap);\n");
+    write("addresses", "8.1.2.3\n2001:db8::1\n10.0.0.1\n");
+    ASSERT_EQ(sluice("gen traffic -q --rules edge.acl --routes rib --packets 60 --ipv6 0.3 --malformed 0.01 --out "
+                     "in.pcap && "
+                     "\"$SLUICE\" gen rules -q --shape fw --count 20 --out fw.rules && "
+                     "\"$SLUICE\" gen trace -q --rules fw.rules --packets 9000 --out trace && "
+                     "\"$SLUICE\" compile -q --acl edge.acl --out edge.img && "
+                     "\"$SLUICE\" compile -q --routes rib --out rib.img && gzip -k edge.acl in.pcap && bzip2 -k rib")
+                  .code,
+              0);
+    inputs_ = files();
+    ASSERT_EQ(run_once("--version", kFaultNone, kFaultOnce, 0).code, 0);
+    common_allocations_ = state_->allocations;
+  }
+  void TearDown() override {
+    for (const char* end : {".faults", ".out", ".err", ".client", ".client_error"}) fs::remove(folder_.string() + end);
+    CliTest::TearDown();
+  }
+
+  struct Ended {
+    int code = -1;  // 128 + signal; 142: it hung
+    std::string out, err;
+  };
+
+  // Starts the program with one fault and gives its process.
+  pid_t start(const std::string& words, FaultClass of, FaultKind kind, uint64_t number, const char* out = ".out",
+              const char* err = ".err") {
+    state_->fault_class = of;
+    state_->kind = kind;
+    state_->number = number;
+    state_->files = state_->threads = state_->allocations = 0;
+    state_->fired = 0;
+    state_->descriptor = -1;
+    std::fill(std::begin(state_->call), std::end(state_->call), '\0');
+    return spawn(words, true, out, err);
+  }
+  pid_t spawn(const std::string& words, bool faults, const char* out, const char* err) {
+    std::vector<std::string> all = {"sluice"};
+    std::istringstream text(words);
+    for (std::string word; text >> word;) all.push_back(word);
+    std::vector<char*> argv;
+    for (std::string& word : all) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    std::vector<std::string> env;
+    for (char** e = environ; *e != nullptr; ++e) env.emplace_back(*e);
+    if (faults) {
+      env.emplace_back("LD_PRELOAD=" SLUICE_INJECT_FAULTS);
+      env.push_back("SLUICE_FAULTS=" + folder_.string() + ".faults");
+    }
+    std::vector<char*> envp;
+    for (std::string& e : env) envp.push_back(e.data());
+    envp.push_back(nullptr);
+    const std::string out_name = folder_.string() + out, err_name = folder_.string() + err;
+    const pid_t child = ::fork();
+    if (child != 0) return child;
+    const rlimit none{0, 0};
+    ::setrlimit(RLIMIT_CORE, &none);
+    const int in = ::open("/dev/null", O_RDONLY);
+    const int to = ::open(out_name.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    const int errors = ::open(err_name.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    ::dup2(in, 0);
+    ::dup2(to, 1);
+    ::dup2(errors, 2);
+    for (int fd : {in, to, errors}) ::close(fd);
+    if (::chdir(folder_.c_str()) != 0) ::_exit(126);
+    if (faults) ::alarm(60);  // one that hangs ends by SIGALRM
+    ::execve(SLUICE_BINARY, argv.data(), envp.data());
+    ::_exit(127);
+  }
+  static int wait_for(pid_t child) {
+    int status = 0;
+    if (child < 0 || ::waitpid(child, &status, 0) != child) return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  std::string text_of(const char* end) const {
+    std::ostringstream text;
+    text << std::ifstream(folder_.string() + end, std::ios::binary).rdbuf();
+    return text.str();
+  }
+  Ended run_once(const std::string& words, FaultClass of, FaultKind kind, uint64_t number) {
+    Ended ended;
+    ended.code = wait_for(start(words, of, kind, number));
+    ended.out = text_of(".out");
+    ended.err = text_of(".err");
+    return ended;
+  }
+
+  // Outputs as a user who runs it again has them; nothing else than inputs and these.
+  void reset(const std::vector<std::string>& outputs) const {
+    std::set<std::string> keep(inputs_.begin(), inputs_.end());
+    for (const std::string& name : files()) {
+      if (keep.count(name) == 0) fs::remove_all(folder_ / name);
+    }
+    for (const std::string& name : outputs) write(name, kOld);
+  }
+
+  // What is wrong with how it ended; empty: nothing.
+  std::string judge(const FaultCommand& c, const Ended& e, const std::vector<std::string>& whole,
+                    const std::string& said, FaultKind kind) const {
+    std::string wrong;
+    const bool signal = (kind == kFaultSignal && !c.ends_by_signals) || kind == kFaultShort;
+    if (c.codes.count(e.code) == 0) wrong += " exit code " + std::to_string(e.code) + ";";
+    // The message itself may have met the fault.
+    const bool mute = state_->fired != 0 && (state_->descriptor == 2 || kind == kFaultOnwards);
+    if (e.code != 0 && e.code < 128 && e.err.find("error") == std::string::npos && !mute) wrong += " no message;";
+    if (e.code == 3 && e.err.find("Success") != std::string::npos) wrong += " a message that says 'Success';";
+    // What a signal interrupts is done again, and what is read or written in parts is whole.
+    if (signal && e.code != 0) wrong += " not done again;";
+    if (e.code == 0 && c.says_the_same && e.out != said) wrong += " another stdout;";
+    for (size_t i = 0; i < c.outputs.size(); ++i) {
+      if (!exists(c.outputs[i])) {
+        wrong += " " + c.outputs[i] + " is gone;";
+        continue;
+      }
+      const std::string text = read(c.outputs[i]);
+      // A packet that finds no memory is a packet that is counted.
+      if (e.code == 0 && e.out.find("no-buffer") != std::string::npos) continue;
+      if (text != whole[i] && (text != kOld || e.code == 0)) wrong += " " + c.outputs[i] + " is not whole;";
+    }
+    std::vector<std::string> expected = inputs_;
+    expected.insert(expected.end(), c.outputs.begin(), c.outputs.end());
+    // What was done until the input failed, under a name that says so.
+    for (const std::string& name : c.outputs) {
+      if (e.code != 0 && e.err.find(name + ".partial") != std::string::npos) expected.push_back(name + ".partial");
+    }
+    for (const std::string& name : files()) {
+      if (std::find(expected.begin(), expected.end(), name) == expected.end()) wrong += " " + name + " is left;";
+    }
+    return wrong;
+  }
+
+  uint64_t calls_of(FaultClass of) const {
+    return of == kFaultFile     ? state_->files.load()
+           : of == kFaultThread ? state_->threads.load()
+                                : state_->allocations.load();
+  }
+
+  // The calls that fail: all where they are at most `limit`, else that many, evenly. Of the allocations, those that
+  // every command begins with (the command line's own) are looked at least.
+  std::vector<uint64_t> numbers(FaultClass of, uint64_t calls, uint64_t limit) const {
+    std::set<uint64_t> all;
+    const auto spread = [&](uint64_t after, uint64_t until, uint64_t most) {
+      const uint64_t runs = std::min(until - std::min(after, until), most);
+      for (uint64_t i = 0; i < runs; ++i) all.insert(after + 1 + i * (until - after) / runs);
+    };
+    const uint64_t common = of == kFaultMemory ? std::min(common_allocations_, calls) : 0;
+    spread(0, common, limit / 8 * scale());
+    spread(common, calls, limit * scale());
+    return {all.begin(), all.end()};
+  }
+
+  // One command and what it does without faults.
+  struct Good {
+    Ended ended;
+    std::vector<std::string> whole;
+    uint64_t calls[4] = {};
+  };
+  Good without_faults(const FaultCommand& c) {
+    Good good;
+    reset(c.outputs);
+    good.ended = run_once(c.words, kFaultNone, kFaultOnce, 0);
+    EXPECT_EQ(good.ended.code, 0) << c.words << "\n" << good.ended.err;
+    for (const std::string& name : c.outputs) good.whole.push_back(read(name));
+    for (FaultClass of : {kFaultFile, kFaultThread, kFaultMemory}) good.calls[of] = calls_of(of);
+    return good;
+  }
+
+  // Fails call after call.
+  void sweep(const FaultCommand& c, const Good& good, FaultClass of, FaultKind kind, uint64_t limit) {
+    size_t failures = 0;
+    for (const uint64_t number : numbers(of, good.calls[of], limit)) {
+      reset(c.outputs);
+      const Ended e = run_once(c.words, of, kind, number);
+      swept_ += state_->fired != 0 ? 1 : 0;
+      const std::string wrong = judge(c, e, good.whole, good.ended.out, kind);
+      if (wrong.empty()) continue;
+      tell(c.words, of, kind, number, good.calls[of], wrong, e.err);
+      if (++failures == 5) break;
+    }
+  }
+  void tell(const std::string& words, FaultClass of, FaultKind kind, uint64_t number, uint64_t calls,
+            const std::string& wrong, const std::string& err) const {
+    const char* const classes[] = {"", "file call", "thread", "allocation"};
+    const char* const kinds[] = {"once", "from there on", "interrupted", "in parts"};
+    ADD_FAILURE() << "sluice " << words << "\n  " << classes[of] << " " << number << " of " << calls << " ("
+                  << state_->call << ") failed, " << kinds[kind] << ":" << wrong << "\n"
+                  << err.substr(0, 400);
+  }
+  void sweep(const std::vector<FaultCommand>& commands) {
+    for (const FaultCommand& c : commands) {
+      const Good good = without_faults(c);
+      if (HasFailure()) return;
+      sweep(c, good, kFaultFile, kFaultOnce, 200);
+      for (const FaultKind kind : {kFaultOnwards, kFaultSignal, kFaultShort}) sweep(c, good, kFaultFile, kind, 8);
+      sweep(c, good, kFaultThread, kFaultOnce, 50);
+#if !defined(SLUICE_SANITIZED)
+      sweep(c, good, kFaultMemory, kFaultOnce, 24);
+      sweep(c, good, kFaultMemory, kFaultOnwards, 8);
+#endif
+    }
+    // The injection reached the program: else all of this says nothing.
+    EXPECT_GT(swept_, commands.size() * 5);
+  }
+
+  FaultState* state_ = nullptr;
+  std::vector<std::string> inputs_;
+  uint64_t common_allocations_ = 0;
+  uint64_t swept_ = 0;
+};
+
+TEST_F(CliFaultsTest, Generators) {
+  sweep({{"gen routes -q --ipv4 20 --ipv6 5 --out routes", {"routes"}},
+         {"gen rules -q --shape fw --count 20 --out rules", {"rules"}},
+         {"gen trace -q --rules fw.rules --packets 50 --out flows", {"flows"}},
+         {"gen traffic -q --rules edge.acl --routes rib --packets 40 --out made.pcap", {"made.pcap"}}});
+}
+
+TEST_F(CliFaultsTest, TheStandardGraph) {
+  sweep({{"run -q --acl edge.acl --routes rib --adjacencies adj --in in.pcap --out out.pcap --hits hits",
+          {"out.pcap", "hits"}},
+         {"run -q --acl edge.img --routes rib.img --in in.pcap --out 1=one.pcap --out 2=two.pcap --adjacencies adj "
+          "--icmp-errors 192.0.2.1 --workers 2",
+          {"one.pcap", "two.pcap"}}});
+}
+
+TEST_F(CliFaultsTest, CompressedFiles) {
+  sweep({{"run -q --acl edge.acl.gz --routes rib.bz2 --in in.pcap.gz --out out.pcap.gz", {"out.pcap.gz"}}});
+}
+
+TEST_F(CliFaultsTest, ClassesAndPriorities) {
+  sweep({{"run -q --routes rib --in in.pcap --qos edge.qos --out out.pcap", {"out.pcap"}},
+         {"run -q --routes rib --in in.pcap --priorities --workers 2 --out out.pcap", {"out.pcap"}}});
+}
+
+TEST_F(CliFaultsTest, Configurations) {
+  sweep({{"run -q rest.click", {"a.pcap", "a.txt"}},
+         {"run -q queue.click", {"q.pcap"}},
+         {"check rest.click", {}, true},
+         {"show plan rest.click", {}, true}});
+}
+
+TEST_F(CliFaultsTest, EmulatedDevices) {
+  // 4: the device failed, and the workers did its part.
+  const std::set<int> codes = {0, 3, 4};
+  sweep({{"run -q --acl edge.acl --routes rib --in in.pcap --out out.pcap --device emu --mode launch",
+          {"out.pcap"},
+          false,
+          codes},
+         {"run -q --acl edge.acl --routes rib --in in.pcap --out out.pcap --device emu --mode persistent --workers 2",
+          {"out.pcap"},
+          false,
+          codes},
+         {"run -q --acl edge.acl --routes rib --in in.pcap --out out.pcap --device emu --threading master --workers 2",
+          {"out.pcap"},
+          false,
+          codes}});
+}
+
+TEST_F(CliFaultsTest, SingleTables) {
+  sweep({{"classify -q --rules edge.acl --in in.pcap --out verdicts", {"verdicts"}},
+         {"classify -q --rules fw.rules --trace trace --workers 2 --out verdicts", {"verdicts"}},
+         {"route -q --routes rib --in in.pcap --out hops", {"hops"}},
+         {"route -q --routes rib --addresses addresses", {}, true}});
+}
+
+TEST_F(CliFaultsTest, CompiledTables) {
+  sweep({{"compile -q --acl edge.acl --out new.img", {"new.img"}},
+         {"compile -q --routes rib --out new.img", {"new.img"}},
+         {"tables edge.acl edge.img rib.img", {}}});
+}
+
+TEST_F(CliFaultsTest, WhatIsOnlyPrinted) {
+  sweep({{"explain --in in.pcap --number 7 --acl edge.acl --routes rib", {}, true},
+         {"elements IPRoute", {}, true},
+         {"doctor", {}, false, {0, 3, 4}},
+         {"--version", {}, true}});
+}
+
+TEST_F(CliFaultsTest, AProcessThatAnswers) {
+  const FaultCommand c{"run -q --acl edge.acl --routes rib --in in.pcap --out out.pcap --control sock --wait",
+                       {"out.pcap"}};
+  // One client asks while it waits; then it is told to end.
+  const auto once = [&](FaultClass of, FaultKind kind, uint64_t number) {
+    reset(c.outputs);
+    Ended ended;
+    const pid_t server = start(c.words, of, kind, number);
+    int status = 0;
+    bool over = false;
+    while (!(over = ::waitpid(server, &status, WNOHANG) != 0) && (!exists("sock") || read("out.pcap") == kOld))
+      ::usleep(2000);
+    if (!over) {
+      (void)wait_for(spawn("show rules --socket sock", false, ".client", ".client_error"));
+      ::kill(server, SIGTERM);
+      ended.code = wait_for(server);
+    } else {
+      ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    }
+    ended.err = text_of(".err");
+    return ended;
+  };
+  ASSERT_EQ(once(kFaultNone, kFaultOnce, 0).code, 0);
+  const std::vector<std::string> whole = {read("out.pcap")};
+  const auto each = [&](FaultClass of, FaultKind kind, uint64_t calls, uint64_t limit) {
+    for (const uint64_t number : numbers(of, calls, limit)) {
+      const Ended e = once(of, kind, number);
+      const std::string wrong = judge(c, e, whole, "", kind);
+      if (!wrong.empty()) tell(c.words, of, kind, number, calls, wrong, e.err);
+    }
+  };
+  const uint64_t file_calls = state_->files, threads = state_->threads, allocations = state_->allocations;
+  each(kFaultFile, kFaultOnce, file_calls, 200);
+  each(kFaultFile, kFaultSignal, file_calls, 20);
+  each(kFaultFile, kFaultShort, file_calls, 20);
+  each(kFaultThread, kFaultOnce, threads, 10);
+#if !defined(SLUICE_SANITIZED)
+  each(kFaultMemory, kFaultOnce, allocations, 40);
+#else
+  (void)allocations;
+#endif
+}
+
+TEST_F(CliFaultsTest, WhoAsksAProcess) {
+  const pid_t server =
+      spawn("run -q --acl edge.acl --routes rib --in in.pcap --control sock --wait", false, ".s", ".se");
+  for (int i = 0; i < 5000 && sluice("show runtime --socket sock").code != 0; ++i) ::usleep(2000);
+  inputs_ = files();
+  const std::set<int> codes = {0, 3, 130};
+  sweep({{"show rules --socket sock", {}, false, codes, true}, {"show tables --socket sock", {}, false, codes, true}});
+  ::kill(server, SIGTERM);
+  EXPECT_EQ(wait_for(server), 0);
+  for (const char* end : {".s", ".se"}) fs::remove(folder_.string() + end);
+}
+
+}  // namespace
+}  // namespace sluice
