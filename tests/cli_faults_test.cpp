@@ -67,7 +67,8 @@ class CliFaultsTest : public CliTest {
                      "\"$SLUICE\" gen rules -q --shape fw --count 20 --out fw.rules && "
                      "\"$SLUICE\" gen trace -q --rules fw.rules --packets 9000 --out trace && "
                      "\"$SLUICE\" compile -q --acl edge.acl --out edge.img && "
-                     "\"$SLUICE\" compile -q --routes rib --out rib.img && gzip -k edge.acl in.pcap && bzip2 -k rib")
+                     "\"$SLUICE\" compile -q --routes rib --out rib.img && gzip -k edge.acl in.pcap && bzip2 -k rib && "
+                     "xz -k adj")
                   .code,
               0);
     inputs_ = files();
@@ -286,7 +287,8 @@ TEST_F(CliFaultsTest, TheStandardGraph) {
 }
 
 TEST_F(CliFaultsTest, CompressedFiles) {
-  sweep({{"run -q --acl edge.acl.gz --routes rib.bz2 --in in.pcap.gz --out out.pcap.gz", {"out.pcap.gz"}}});
+  sweep({{"run -q --acl edge.acl.gz --routes rib.bz2 --adjacencies adj.xz --in in.pcap.gz --out out.pcap.gz",
+          {"out.pcap.gz"}}});
 }
 
 TEST_F(CliFaultsTest, ClassesAndPriorities) {

@@ -271,6 +271,11 @@ struct InputFile::State {
   std::vector<std::byte> peeked;  // decoded, not read yet
   size_t peeked_at = 0;
 
+  // What a decoder says, of this file.
+  Error fail(Error why) const {
+    why.message.insert(0, name + ": ");
+    return why;
+  }
   Error fail_limit(uint64_t most) {
     too_much = true;
     return fail(fmt::format("more than {} bytes", most), "split the file");
@@ -338,7 +343,7 @@ struct InputFile::State {
     }
     raw = Bytes(chunk).first(have);
     auto made = decoder_of(raw);
-    if (!made) return fail(made.error().message, made.error().hint);
+    if (!made) return fail(std::move(made).error());
     decoder = std::move(*made);
     return {};
   }
@@ -363,7 +368,7 @@ struct InputFile::State {
       if (auto ok = refill(); !ok) return std::move(ok).error();
       const size_t had = raw.size();
       if (auto ok = decoder->step(raw, out, raw_end); !ok) {
-        const Error error = fail(ok.error().message, ok.error().hint);
+        const Error error = fail(std::move(ok).error());
         if (out.size() == asked) return error;
         failed = error;  // what came before the damage goes first
         break;
