@@ -394,7 +394,8 @@ ControlSocket::~ControlSocket() {
   server_->stop.store(true, std::memory_order_relaxed);
   const uint64_t one = 1;
   if (server_->thread.joinable()) {
-    while (::write(server_->wake.get(), &one, sizeof one) != sizeof one) {
+    // Once it is full (EAGAIN) the thread is awake already.
+    while (::write(server_->wake.get(), &one, sizeof one) < 0 && errno != EAGAIN) {
     }
     server_->thread.join();
   }

@@ -56,7 +56,6 @@ struct CaptureReader::State {
     if (!got) {
       self->refused = got.error().system;
       self->stream_error = got.error().message;
-      self->refused = got.error().system;
       // The name stands in front of what is said here.
       if (self->stream_error.starts_with(self->name + ": ")) self->stream_error.erase(0, self->name.size() + 2);
       errno = EIO;
