@@ -266,6 +266,16 @@ std::string random_element(Random& random, unsigned& outputs) {
   }
 }
 
+// IPInput with some of its judgements left out.
+std::string random_ip_input(Random& random) {
+  std::string arguments;
+  for (const char* word : {"MARTIANS false", "SOURCE_ROUTES true", "CHECKSUM false", "MULTICAST true",
+                           "LINK_BROADCAST true", "PADDING true"}) {
+    if (below(random, 2) != 0) arguments += fmt::format("{}{}", arguments.empty() ? "" : ", ", word);
+  }
+  return arguments.empty() ? "IPInput" : "IPInput(" + arguments + ")";
+}
+
 bool is_one_of(const std::string& element, std::initializer_list<const char*> classes) {
   return std::any_of(classes.begin(), classes.end(), [&](const char* name) { return element.starts_with(name); });
 }
@@ -286,7 +296,7 @@ Case random_case(uint64_t seed) {
     Node node;
     unsigned outputs = 1;
     if (n == 0 && below(random, 5) != 0) {
-      node.element = "IPInput";
+      node.element = below(random, 3) != 0 ? "IPInput" : random_ip_input(random);
       outputs = 2;
     } else {
       node.element = random_element(random, outputs);

@@ -46,6 +46,10 @@ std::string slow_path_text(const StandardGraph& g, const std::string& ports) {
 
 }  // namespace
 
+bool filters_only(const StandardGraph& g) {
+  return !g.acl.empty() && g.routes.empty();
+}
+
 Result<std::string> standard_graph_text(const StandardGraph& g) {
   if (g.routes.empty() && !g.port_out.empty())
     return Error("outputs by port need routes", "give --routes, or one --out FILE");
@@ -73,6 +77,9 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
   t += fmt::format("in :: {}({}{});\n", g.in_memory ? "FromMemory" : "FromDump", quote(g.in),
                    g.limit != 0 ? fmt::format(", LIMIT {}", g.limit) : "");
   std::string chain = "in -> input :: IPInput";
+  if (filters_only(g)) {
+    chain += "(MARTIANS false, SOURCE_ROUTES true, CHECKSUM false, MULTICAST true, LINK_BROADCAST true, PADDING true)";
+  }
   if (!g.acl.empty())
     chain += fmt::format("\n   -> acl_check :: ACL(TABLE acl{})", g.permit_by_default ? ", DEFAULT permit" : "");
   if (!g.routes.empty()) {
@@ -90,6 +97,8 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
     }
     t += fmt::format("ports[{}] -> out :: {};\n", g.port_out.size(), sink);
   }
+  // What is no IP packet, or a damaged one, matches no rule: the default decides.
+  if (filters_only(g)) t += "input[1] -> acl_check;\n";
   if (!g.routes.empty()) t += slow_path_text(g, ports);
   return t;
 }

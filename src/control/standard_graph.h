@@ -32,6 +32,8 @@ struct StandardGraph {
   bool icmp_for_denied = false;           // administratively prohibited for what the access list denies
 };
 
+// An access list without routes: a firewall in front of a wire. The list alone judges, and frames leave as they came.
+bool filters_only(const StandardGraph& graph);
 // Errors: ports without routes (nothing chooses a port), more than 14 ports, ICMP errors without routes.
 Result<std::string> standard_graph_text(const StandardGraph& graph);
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/prefetch.h"
+#include "elements/ip_input/stage.h"
 #include "exec/worker.h"
 #include "net/fast_parse.h"
 
@@ -139,7 +140,12 @@ uint32_t Worker::finish_fast(const PlanNode& node, const Program& program, const
                              uint32_t all, uint32_t begin) {
   uint32_t came[kMaxStages];
   uint32_t stopped = 0;
-  const uint32_t passed = run_fast(program, burst, all, begin, stopped, came);
+  // Only the ordinary path keeps padding (fast_stages: the first stage is IPInput).
+  uint32_t taken = all;
+  if (program.stages[0].get<IpInputStage>().trim_padding == 0) {
+    taken &= FastBurst::lanes_where([&](uint32_t i) { return burst.length[i] == burst.ip_bytes[i] + kFastL3; });
+  }
+  const uint32_t passed = run_fast(program, burst, taken, begin, stopped, came);
   count_fast(program, burst, passed | stopped, came);
   stats_.fast += static_cast<uint64_t>(std::popcount(passed | stopped));
   if (passed == 0) return all & ~stopped;

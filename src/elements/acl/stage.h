@@ -56,15 +56,13 @@ struct AclStage {
   SLUICE_HD uint8_t team(const Group& group, Packet& p, bool here = true) const {
     // A copy in registers: the stage lies in shared memory, and a load of each of its pointers would be waited for.
     const AclStage stage = *this;
-    const bool asks = here && !(stage.output_is_mark != 0 && p.key.family == 0);
+    const bool asks = here && p.key.family != 0;
     const uint32_t rule = stage.view.lookup_team(p.key, group, asks);
     return here ? stage.apply(p, rule) : uint8_t{0};
   }
 
-  // A filter has nothing to say about what is not IP.
-  SLUICE_HD uint32_t rule_of(const FlowKey& key) const {
-    return output_is_mark != 0 && key.family == 0 ? 0 : view.lookup(key);
-  }
+  // Rules are about IP packets: none matches what is not one, or is too damaged to have a key.
+  SLUICE_HD uint32_t rule_of(const FlowKey& key) const { return key.family == 0 ? 0 : view.lookup(key); }
 
   // Host only: the lanes of `mask` at once.
   void burst(Packet* packets, uint32_t mask, uint8_t* outputs) const {
@@ -80,7 +78,7 @@ struct AclStage {
     view.lookup_burst(keys, rules, n);
     for (size_t i = 0; i < n; ++i) {
       Packet& p = packets[lanes[i]];
-      outputs[lanes[i]] = apply(p, output_is_mark != 0 && p.key.family == 0 ? 0 : rules[i]);
+      outputs[lanes[i]] = apply(p, p.key.family == 0 ? 0 : rules[i]);
     }
   }
 

@@ -14,6 +14,10 @@ class IpInput final : public StageElement<IpInputStage> {
   void configure(const Arguments& arguments, Diagnostics&) override {
     stage_.check_martians = arguments.get_bool("MARTIANS") ? 1 : 0;
     stage_.drop_source_routes = arguments.get_bool("SOURCE_ROUTES") ? 0 : 1;
+    stage_.verify_checksum = arguments.get_bool("CHECKSUM") ? 1 : 0;
+    stage_.drop_multicast = arguments.get_bool("MULTICAST") ? 0 : 1;
+    stage_.drop_link_broadcast = arguments.get_bool("LINK_BROADCAST") ? 0 : 1;
+    stage_.trim_padding = arguments.get_bool("PADDING") ? 0 : 1;
   }
 };
 
@@ -129,7 +133,7 @@ void register_ip_input(Registry& registry) {
       "RFC 8200), trims "
       "Ethernet padding, and sets the packet's key and destination. The data still starts with the Ethernet header. "
       "Multicast, packets "
-      "that came as link-layer broadcast, martians and source routes are bad here.";
+      "that came as link-layer broadcast, martians and source routes are bad here, unless an argument lets them pass.";
   input.arguments = {
       {.name = "MARTIANS",
        .kind = ArgumentKind::kBool,
@@ -139,6 +143,22 @@ void register_ip_input(Registry& registry) {
        .kind = ArgumentKind::kBool,
        .default_text = "false",
        .help = "let packets with source-route options pass"},
+      {.name = "CHECKSUM",
+       .kind = ArgumentKind::kBool,
+       .default_text = "true",
+       .help = "verify the IPv4 header checksum"},
+      {.name = "MULTICAST",
+       .kind = ArgumentKind::kBool,
+       .default_text = "false",
+       .help = "let multicast and limited broadcast destinations pass"},
+      {.name = "LINK_BROADCAST",
+       .kind = ArgumentKind::kBool,
+       .default_text = "false",
+       .help = "let packets pass that came as link-layer broadcast or multicast"},
+      {.name = "PADDING",
+       .kind = ArgumentKind::kBool,
+       .default_text = "false",
+       .help = "keep what follows the IP packet in its frame"},
   };
   input.outputs = {1, 2};
   input.output_docs = {"good packets", "bad packets"};

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "elements/ip_input/stage.h"
@@ -63,6 +64,39 @@ TEST(IPInput, DropsWhatARouterMustNotForward) {
   expect(good4().ipv4_options(source_route)).through("IPInput").drops(DropReason::kSourceRoute);
   expect(good4().ipv4_options(source_route)).through("IPInput(SOURCE_ROUTES true)").passes();
   expect(udp4("127.0.0.1", "192.0.2.7")).through("IPInput(MARTIANS false)").passes();
+}
+
+// Each judgement has a switch of its own.
+TEST(IPInput, AJudgementThatIsSwitchedOffIsNotMade) {
+  const uint8_t source_route[] = {131, 7, 4, 10, 0, 0, 9};
+  const struct {
+    PacketBuilder packet;
+    const char* off;
+    DropReason reason;
+  } cases[] = {
+      {good4().bad_ip_checksum(), "CHECKSUM false", DropReason::kIpv4BadChecksum},
+      {udp4("10.0.0.1", "224.0.0.5"), "MULTICAST true", DropReason::kMulticastDestination},
+      {udp4("10.0.0.1", "255.255.255.255"), "MULTICAST true, MARTIANS false", DropReason::kMulticastDestination},
+      {udp6("2001:db8::1", "ff02::1"), "MULTICAST true", DropReason::kMulticastDestination},
+      {good4().macs(MacAddress{{255, 255, 255, 255, 255, 255}}, MacAddress{{2, 0, 0, 0, 0, 1}}), "LINK_BROADCAST true",
+       DropReason::kLinkBroadcast},
+      {udp4("127.0.0.1", "192.0.2.7"), "MARTIANS false", DropReason::kMartianSource},
+      {good4().ipv4_options(source_route), "SOURCE_ROUTES true", DropReason::kSourceRoute},
+  };
+  const std::vector<std::string> all = {"CHECKSUM false", "MULTICAST true",     "LINK_BROADCAST true",
+                                        "MARTIANS false", "SOURCE_ROUTES true", "PADDING true"};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.off);
+    expect(c.packet).through("IPInput").drops(c.reason);
+    expect(c.packet).through(fmt::format("IPInput({})", c.off)).passes();
+    // The switches of other judgements do not let it pass.
+    std::string others;
+    for (const std::string& one : all) {
+      if (std::string(c.off).find(one) == std::string::npos) others += (others.empty() ? "" : ", ") + one;
+    }
+    expect(c.packet).through("IPInput(" + others + ")").drops(c.reason);
+  }
+  EXPECT_EQ(expect(good4().payload(0).size(60)).through("IPInput(PADDING true)").passes().packet.end, 60u);
 }
 
 TEST(IPInput, ABadPacketKeepsNoKey) {

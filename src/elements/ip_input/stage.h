@@ -54,8 +54,8 @@ SLUICE_HD DropReason drop_reason(ParseStatus status) {
 
 // Puts what the parser found into the registers. `base` is where the parser's offset 0 lies, from p.frame. False, with
 // the registers as they were, when a header lies before p.frame (it was pushed into the headroom) or past 65,534 bytes,
-// which l3 and l4 cannot say.
-SLUICE_HD bool take_headers(const Headers& h, int32_t base, Packet& p) {
+// which l3 and l4 cannot say. `trim`: what follows the network packet is cut off.
+SLUICE_HD bool take_headers(const Headers& h, int32_t base, Packet& p, bool trim = true) {
   const int32_t l3 = base + h.l3_offset;
   const int32_t l4 = h.l4_offset == Headers::kNoOffset ? l3 : base + h.l4_offset;
   if (l3 < 0 || l4 >= Headers::kNoOffset) return false;
@@ -64,6 +64,7 @@ SLUICE_HD bool take_headers(const Headers& h, int32_t base, Packet& p) {
   p.l4 = h.l4_offset == Headers::kNoOffset ? Headers::kNoOffset : static_cast<uint16_t>(l4);
   p.ip_flags = h.flags;
   p.ttl = h.ttl;
+  if (!trim) return true;
   // Ethernet padding is legal: trim it (RFC 894).
   const uint32_t ip_end = p.l3 + h.ip_bytes;
   if (ip_end < p.end) p.end = ip_end;
@@ -88,10 +89,14 @@ struct IpInputStage {
 
   uint8_t check_martians = 1;
   uint8_t drop_source_routes = 1;
+  uint8_t verify_checksum = 1;
+  uint8_t drop_multicast = 1;
+  uint8_t drop_link_broadcast = 1;
+  uint8_t trim_padding = 1;
 
   SLUICE_HD uint8_t operator()(Packet& p) const {
     Headers h;
-    const ParseStatus status = parse_ethernet(p.bytes(), p.length(), p.wire_length(), h);
+    const ParseStatus status = parse_ethernet(p.bytes(), p.length(), p.wire_length(), h, verify_checksum != 0);
     return judge(p, h, status);
   }
 
@@ -103,7 +108,7 @@ struct IpInputStage {
     for (uint32_t m = mask; m != 0; m &= m - 1) {
       const auto i = static_cast<uint32_t>(std::countr_zero(m));
       const Packet& p = packets[i];
-      status[i] = parse_ethernet(p.bytes(), p.length(), p.wire_length(), headers[i]);
+      status[i] = parse_ethernet(p.bytes(), p.length(), p.wire_length(), headers[i], verify_checksum != 0);
     }
     for (uint32_t m = mask; m != 0; m &= m - 1) {
       const auto i = static_cast<uint32_t>(std::countr_zero(m));
@@ -115,7 +120,7 @@ struct IpInputStage {
     p.ether_type = h.ether_type;
     p.vlan_count = h.vlan_count;
     p.vlan_tci = h.vlan_tci;
-    if (status != ParseStatus::kOk || !take_headers(h, p.data, p)) {
+    if (status != ParseStatus::kOk || !take_headers(h, p.data, p, trim_padding != 0)) {
       clear_headers(p);
       return fail(p, status != ParseStatus::kOk ? drop_reason(status) : DropReason::kNoHeadroom, 1);
     }
@@ -123,11 +128,12 @@ struct IpInputStage {
          (Headers::kIpMulticast | Headers::kLinkBroadcast | Headers::kLinkMulticast | Headers::kSourceRoute)) != 0) {
       if ((h.flags & Headers::kSourceRoute) != 0 && drop_source_routes != 0)
         return fail(p, DropReason::kSourceRoute, 1);
-      if ((h.flags & Headers::kIpMulticast) != 0) return fail(p, DropReason::kMulticastDestination, 1);
-      if ((h.flags & (Headers::kLinkBroadcast | Headers::kLinkMulticast)) != 0)
+      if ((h.flags & Headers::kIpMulticast) != 0 && drop_multicast != 0)
+        return fail(p, DropReason::kMulticastDestination, 1);
+      if ((h.flags & (Headers::kLinkBroadcast | Headers::kLinkMulticast)) != 0 && drop_link_broadcast != 0)
         return fail(p, DropReason::kLinkBroadcast, 1);
     }
-    if (is_limited_broadcast(p.key)) return fail(p, DropReason::kMulticastDestination, 1);
+    if (drop_multicast != 0 && is_limited_broadcast(p.key)) return fail(p, DropReason::kMulticastDestination, 1);
     if (check_martians != 0) {
       const Martian found = martian(p.key);
       if (found != Martian::kNone) {
