@@ -166,11 +166,40 @@ void add_counted(Phases& phases, Error errors, Exit code, const char* noun, cons
   phases.add(std::move(errors), code);
 }
 
+bool is_define(const std::string& word) {
+  const size_t equals = word.find('=');
+  if (equals == 0 || equals == std::string::npos) return false;
+  return std::all_of(word.begin(), word.begin() + static_cast<ptrdiff_t>(equals),
+                     [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+}
+
 bool is_planned(const Router& router, Scheduled scheduled) {
   return scheduled != Scheduled::kAlways && (router.scheduled.empty() || scheduled == Scheduled::kRefused);
 }
 
 }  // namespace
+
+std::pair<std::string, Defines> read_words(const std::vector<std::string>& words,
+                                           const std::vector<std::string>& maps) {
+  std::pair<std::string, Defines> out;
+  auto& [file, defines] = out;
+  for (const std::string& word : words) {
+    if (is_define(word)) {
+      const size_t equals = word.find('=');
+      defines.values.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+    } else if (file.empty()) {
+      file = word;
+    } else {
+      fail(Exit::kUsage, fmt::format("'{}' and '{}': one configuration at a time", file, word));
+    }
+  }
+  for (const std::string& map : maps) {
+    auto parsed = parse_port_map(map);
+    if (!parsed.ok()) fail(Exit::kUsage, "--map: " + parsed.error().message, parsed.error().hint);
+    defines.ports.push_back(std::move(*parsed));
+  }
+  return out;
+}
 
 std::string read_configuration(const std::string& file, Defines& defines) {
   if (const auto id = read_once_id(file)) defines.read_once.emplace(*id, "the configuration");

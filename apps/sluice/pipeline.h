@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app.h"
@@ -43,6 +44,9 @@ struct Defines {
   RunFiles files;                           // that the run reads and writes besides those of the graph
 };
 
+// The configuration's file ("": none was named) and what is said about its text, of FILE and NAME=VALUE in `words` and
+// of the ports in `maps`. Ends with kUsage.
+std::pair<std::string, Defines> read_words(const std::vector<std::string>& words, const std::vector<std::string>& maps);
 // The text of a configuration's file; `defines` learns where it can be read but once. Ends with kIo.
 std::string read_configuration(const std::string& file, Defines& defines);
 

@@ -18,6 +18,7 @@
 #include "priorities.h"
 #include "scheduled.h"
 #include "shadowed.h"
+#include "verdicts.h"
 
 namespace sluice::app {
 namespace {
@@ -34,16 +35,10 @@ struct RunFlags {
   uint32_t batch = 256;
   uint64_t limit = 0;
   LiveFlags live;
+  VerdictFlags followed;
   PriorityFlags priorities;
   std::function<bool(const char*)> given = [](const char*) { return false; };  // it stands on the command line
 };
-
-bool is_define(const std::string& word) {
-  const size_t equals = word.find('=');
-  if (equals == 0 || equals == std::string::npos) return false;
-  return std::all_of(word.begin(), word.begin() + static_cast<ptrdiff_t>(equals),
-                     [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
-}
 
 StandardGraph standard_graph_of(const RunFlags& o) {
   StandardGraph g;
@@ -88,6 +83,8 @@ RunFiles files_besides_graph(const RunFlags& o, const std::string& configuration
   files.input("the configuration", configuration);
   files.input("--qos", o.qos);
   files.output("--hits", o.live.hits);
+  files.output("--verdicts", o.followed.verdicts);
+  files.output("--dropped", o.followed.dropped);
   if (o.live.control != "auto") files.made("--control", o.live.control);
   return files;
 }
@@ -102,29 +99,6 @@ void check_standard_files(const RunFlags& o, const StandardGraph& g) {
   files.output("--out", g.out);
   for (const auto& [port, file] : g.port_out) files.output("--out", file);
   check_files(files);
-}
-
-// The configuration's file ("": none was named) and what is said about its text.
-std::pair<std::string, Defines> read_words(const std::vector<std::string>& words,
-                                           const std::vector<std::string>& maps) {
-  std::pair<std::string, Defines> out;
-  auto& [file, defines] = out;
-  for (const std::string& word : words) {
-    if (is_define(word)) {
-      const size_t equals = word.find('=');
-      defines.values.emplace_back(word.substr(0, equals), word.substr(equals + 1));
-    } else if (file.empty()) {
-      file = word;
-    } else {
-      fail(Exit::kUsage, fmt::format("'{}' and '{}': one configuration at a time", file, word));
-    }
-  }
-  for (const std::string& map : maps) {
-    auto parsed = parse_port_map(map);
-    if (!parsed.ok()) fail(Exit::kUsage, "--map: " + parsed.error().message, parsed.error().hint);
-    defines.ports.push_back(std::move(*parsed));
-  }
-  return out;
 }
 
 void add_map_option(CLI::App& sub, std::vector<std::string>& maps) {
@@ -199,6 +173,7 @@ Exit run_queues(const RunFlags& o, Pipeline& pipeline, const Defines& defines, c
   }
   if (!o.live.hits.empty() || o.live.top != 0)
     fail(Exit::kUsage, "--hits and --top-rules are not for graphs with queues");
+  if (o.followed.any()) fail(Exit::kUsage, "--verdicts and --dropped are not for graphs with queues");
   if (o.live.max_memory != 0) fail(Exit::kUsage, "--max-memory is not for graphs with queues");
   if (o.limit != 0) fail(Exit::kUsage, "--limit is not for graphs with queues", "write LIMIT at the source");
   SchedulerOptions options = scheduler_options(o.simulated);
@@ -290,6 +265,8 @@ Exit run(const RunFlags& o) {
     for (const auto& [given, option] : {std::pair{device, "--device"},
                                         {!o.live.control.empty(), "--control"},
                                         {o.live.counts(), "--hits"},
+                                        {!o.followed.verdicts.empty(), "--verdicts"},
+                                        {!o.followed.dropped.empty(), "--dropped"},
                                         {o.live.wait, "--wait"},
                                         {o.live.max_memory != 0, "--max-memory"},
                                         {latency_target != 0, "--latency-target"},
@@ -297,6 +274,8 @@ Exit run(const RunFlags& o) {
       if (given) fail(Exit::kUsage, fmt::format("{} is not for --priorities so far", option));
     }
   }
+  if (o.followed.any() && !o.qos.empty())
+    fail(Exit::kUsage, "--verdicts and --dropped are not for --qos: what waits at egress has no verdict yet");
   std::optional<StandardGraph> standard_graph;
   if (standard) {
     standard_graph = standard_graph_of(o);
@@ -368,7 +347,7 @@ Exit run(const RunFlags& o) {
   }
   // Whoever has a GPU has its driver, which opens what it likes; a graph's own files are known to its elements, and to
   // those that a change brings.
-  std::vector<std::string> outputs = {o.live.hits};
+  std::vector<std::string> outputs = {o.live.hits, o.followed.verdicts, o.followed.dropped};
   for (const std::string& out : o.out) {
     const auto port = parse_port_file(out);
     outputs.push_back(port.ok() && port->port ? port->file : out);
@@ -406,9 +385,13 @@ Exit run(const RunFlags& o) {
   if (standard && confined && o.live.control.empty()) refuse_files({o.in}, outputs);
   if (o.priorities.on) return run_classes(o, *pipeline, options);
   live.prepare(options);
+  Verdicts verdicts(o.followed, pipeline->router);
+  verdicts.prepare(options);
   std::optional<Error> damage;
   const PipelineRun done = run_pipeline(*pipeline, options, live.hooks(*pipeline, device), &damage);
-  const std::string hits = live.write_hits(done.report.partial ? Ending::kPartial : Ending::kWhole);
+  const Ending ending = done.report.partial ? Ending::kPartial : Ending::kWhole;
+  std::vector<std::string> places = {live.write_hits(ending)};
+  verdicts.end(ending, places);
   const bool device_failed = report_failures(done.report) && !devices.automatic;
   note_host_segments(*pipeline, devices, done.report, o.live.counts());
 
@@ -418,7 +401,8 @@ Exit run(const RunFlags& o) {
         fmt::format("{:>10}  rule {} ({}) at {}\n", with_commas(rule["packets"].get<uint64_t>()),
                     rule["rule"].get<uint32_t>(), rule["action"].get<std::string>(), rule["at"].get<std::string>());
   }
-  const bool stdout_taken = std::any_of(done.report.sinks.begin(), done.report.sinks.end(),
+  const bool stdout_taken = is_standard_output(o.followed.verdicts) || is_standard_output(o.followed.dropped) ||
+                            std::any_of(done.report.sinks.begin(), done.report.sinks.end(),
                                         [](const RunReport::Sink& s) { return is_standard_output(s.path); });
   if (json_output() && !stdout_taken) {
     Json json = to_json(done.report, pipeline->router, pipeline->table_report, device);
@@ -451,9 +435,8 @@ Exit run(const RunFlags& o) {
          "all packets are through: the CPU took its part");
   }
   if (!done.report.partial) return Exit::kOk;
-  std::vector<std::string> left = outputs_of(done.report);
-  left.push_back(hits);
-  return end_partial(left, damage);
+  for (const std::string& output : outputs_of(done.report)) places.push_back(output);
+  return end_partial(places, damage);
 }
 
 // -- check
@@ -563,20 +546,24 @@ void add_run_options(CLI::App& sub, RunFlags& o) {
 
 void add_run(CLI::App& root) {
   auto o = std::make_shared<RunFlags>();
-  CLI::App* sub =
-      add_subcommand(root, "run", "Packets",
-                     "Takes packets through a graph: a Click file, or the standard graph\n"
-                     "in -> header checks -> access list -> routes -> TTL -> rewrite -> out,\n"
-                     "whose parts appear as their tables are given. Outputs are written only if the run succeeds.",
-                     "sluice run --acl edge.acl --routes rib.txt --in a.pcap --out b.pcap\n"
-                     "sluice run --routes rib.txt --adjacencies adj.txt --in a.pcap --out 1=lan.pcap --out 2=wan.pcap "
-                     "--out rest.pcap\n"
-                     "sluice run --acl edge.acl --routes rib.txt --in a.pcap --print-graph > edge.click\n"
-                     "sluice run edge.click IN=b.pcap --workers 2 -o json\n"
-                     "sluice run --acl edge.acl --in a.pcap --repeat --control /tmp/sluice.sock",
-                     [o] { return run(*o); });
+  CLI::App* sub = add_subcommand(
+      root, "run", "Packets",
+      "Takes packets through a graph: a Click file, or the standard graph\n"
+      "in -> header checks -> access list -> routes -> TTL -> rewrite -> out,\n"
+      "whose parts appear as their tables are given. With --acl and without --routes the access list alone\n"
+      "judges, and frames leave as they came; what is not IP, or damaged, matches no rule and gets --default.\n"
+      "Outputs are written only if the run succeeds.",
+      "sluice run --acl edge.acl --routes rib.txt --in a.pcap --out b.pcap\n"
+      "sluice run --routes rib.txt --adjacencies adj.txt --in a.pcap --out 1=lan.pcap --out 2=wan.pcap "
+      "--out rest.pcap\n"
+      "sluice run --acl edge.acl --routes rib.txt --in a.pcap --print-graph > edge.click\n"
+      "sluice run --acl edge.acl --in a.pcap --out b.pcap --verdicts v.txt --dropped d.pcapng\n"
+      "sluice run edge.click IN=b.pcap --workers 2 -o json\n"
+      "sluice run --acl edge.acl --in a.pcap --repeat --control /tmp/sluice.sock",
+      [o] { return run(*o); });
   add_run_options(*sub, *o);
   add_live_options(*sub, o->live);
+  add_verdict_options(*sub, o->followed);
   add_priority_options(*sub, o->priorities);
   sub->add_flag("--print-graph", o->print_graph, "Print the graph as Click text and stop");
   sub->add_flag("--simtime", o->simulated,

@@ -28,6 +28,14 @@ struct Runtime::Job {
   std::vector<JobShare> shares;        // by worker
   std::atomic<uint32_t> remaining{0};  // workers that have not finished their share
   std::unique_ptr<OrderedPass> ordered;
+  // For RunOptions::ended, by row; frames are as they came, one behind the other.
+  std::vector<PacketFate> fates;
+  struct Came {
+    size_t at;
+    uint32_t bytes, wire_bytes;
+  };
+  std::vector<Came> came;
+  std::vector<uint8_t> frames;
 
   // A device was given up with frames of the batch.
   bool given_up() const {
@@ -409,7 +417,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
     }
   }
   for (unsigned w = 0; w < options.workers; ++w)
-    runtime->workers_.push_back(std::make_unique<Worker>(plan, router, w, options.fast_path));
+    runtime->workers_.push_back(std::make_unique<Worker>(plan, router, w, options.fast_path && !options.ended));
   if (!options.device.devices.empty()) {
     if (auto ok = runtime->open_channels(); !ok) return std::move(ok).error();
   }
@@ -459,10 +467,48 @@ Result<bool> Runtime::read(Job& job) {
     for (JobShare& share : job.shares) share.clear();
     if (job.ordered != nullptr) job.ordered->begin(batches_++);
     if (!wheels_.empty()) job.batch.clear_departures();
+    if (options_.ended) follow(job);
     steer(job);
     return true;
   }
   return false;
+}
+
+// Makes room for what becomes of the packets of a batch that was read, and keeps them as they came.
+void Runtime::follow(Job& job) {
+  const uint32_t n = job.batch.size();
+  job.fates.assign(n, {});
+  for (JobShare& share : job.shares) share.fates = job.fates.data();
+  if (!options_.keeps_frames) return;
+  job.came.clear();
+  job.frames.clear();
+  for (uint32_t i = 0; i < n; ++i) {
+    const Extent& extent = job.batch.extent(i);
+    const uint8_t* frame = job.batch.frame(i) + extent.data;
+    const uint32_t bytes = job.batch.data_length(i);
+    job.came.push_back({job.frames.size(), bytes, extent.wire_end - static_cast<uint32_t>(extent.data)});
+    job.frames.insert(job.frames.end(), frame, frame + bytes);
+  }
+}
+
+// What left by a sink has its rule and its next hop where it left them.
+void Runtime::tell_ended(const Job& job) {
+  PacketEnd packet;
+  packet.snapshot = job.snapshot;
+  for (uint32_t i = 0; i < job.batch.size(); ++i) {
+    packet.number = committed_ + i + 1;
+    packet.fate = job.fates[i];
+    if (packet.fate.reason == DropReason::kNone) {
+      packet.fate.rule = job.batch.annotation(i).rule;
+      packet.fate.next_hop = job.batch.annotation(i).next_hop;
+    }
+    packet.timestamp_ns = job.batch.timestamp_ns(i);
+    if (options_.keeps_frames) {
+      packet.frame = {job.frames.data() + job.came[i].at, job.came[i].bytes};
+      packet.wire_bytes = job.came[i].wire_bytes;
+    }
+    options_.ended(packet);
+  }
 }
 
 // A device that was given up with frames of this batch may still write into them: the next packets lie elsewhere. That
@@ -664,6 +710,7 @@ Result<void> Runtime::commit(Job& job) {
     std::sort(prints_.begin(), prints_.end(), [](const PrintRecord* a, const PrintRecord* b) { return *a < *b; });
     for (const PrintRecord* p : prints_) options_.print(p->text);
   }
+  if (options_.ended) tell_ended(job);
   last_generation_ = job.snapshot->generation;
   Publisher::release(job.snapshot);
   job.snapshot = nullptr;

@@ -65,6 +65,17 @@ struct DeviceOptions {
   }
 };
 
+// A packet that came in and is through, as whoever follows a run learns of it.
+struct PacketEnd {
+  uint64_t number = 0;  // from 1, in the order of the input
+  PacketFate fate;
+  const Snapshot* snapshot = nullptr;  // that it met
+  // As it came, where RunOptions::keeps_frames; else empty.
+  std::span<const uint8_t> frame;
+  uint32_t wire_bytes = 0;
+  uint64_t timestamp_ns = 0;
+};
+
 struct RunOptions {
   unsigned workers = 1;  // 1..256 threads that run programs; with more than one, a further thread reads and writes
   uint32_t batch = 256;  // packets a batch, 1..8192
@@ -84,6 +95,9 @@ struct RunOptions {
   std::shared_ptr<FrameCache> frames;  // that memory sources play; none: each runtime loads its own
   // False: every packet takes the ordinary path. For comparison: the result is the same.
   bool fast_path = true;
+  // Called for every packet that came in, in order, from the committing thread; then no packet takes the fast path.
+  std::function<void(const PacketEnd& packet)> ended;
+  bool keeps_frames = false;  // for `ended`
   // Packets are counted by the rules of access lists that decided (Runtime::hits).
   bool count_hits = false;
   bool live = false;  // somebody may call Runtime::look during the run
@@ -193,6 +207,8 @@ class Runtime {
   Runtime(const Router& router, const Plan& plan, const RunOptions& options);
 
   Result<bool> read(Job& job);
+  void follow(Job& job);
+  void tell_ended(const Job& job);
   void steer(Job& job);
   Result<void> commit(Job& job);
   Result<void> make_jobs(size_t count);

@@ -42,7 +42,7 @@ class Worker::Context final : public HostContext {
         visit_(worker.walk_->visits++) {}
 
   void forward(unsigned output, const Selection& packets) override { worker_.leave(node_, output, packets); }
-  void drop(Batch&, uint32_t, DropReason reason) override { worker_.drop(element_, reason); }
+  void drop(Batch& batch, uint32_t i, DropReason reason) override { worker_.drop_row(element_, batch, i, reason); }
   void lose(uint32_t count, DropReason reason) override {
     worker_.stats_.generated += count;
     worker_.drop(element_, reason, count);
@@ -245,7 +245,7 @@ bool Worker::run_nodes(Walk& walk) {
       walk.again = true;
       if (walk.round >= kMaxRounds) {
         for (unsigned i = 0; i < node.inputs; ++i) {
-          drop(node.elements[0], DropReason::kLoop, inputs[i].count());
+          inputs[i].for_each([&](uint32_t row) { drop_row(node.elements[0], *walk.batch, row, DropReason::kLoop); });
           inputs[i].clear();
         }
         continue;
@@ -345,7 +345,7 @@ void Worker::run_stages(const Program& program, const PlanNode& node, Tile& tile
     }
     const uint32_t died = tile.lanes_at(kPathDropped) & tile.valid & ~tile.dead;
     if (died != 0) {
-      for_lanes(died, [&](uint32_t i) { drop_at(slot, tile.packet[i].reason); });
+      for_lanes(died, [&](uint32_t i) { drop_at(slot, tile.index[i], tile.packet[i]); });
       tile.dead |= died;
     }
   }
@@ -399,8 +399,9 @@ void Worker::leave(const PlanNode& node, size_t exit, const Selection& packets) 
     return;
   }
   packets.for_each([&](uint32_t i) {
-    const DropReason reason = walk_->batch->annotation(i).reason;
-    drop(node.elements[0], reason == DropReason::kNone ? DropReason::kUnconnectedOutput : reason);
+    const Batch& batch = *walk_->batch;
+    const DropReason reason = batch.annotation(i).reason;
+    drop_row(node.elements[0], batch, i, reason == DropReason::kNone ? DropReason::kUnconnectedOutput : reason);
   });
 }
 
@@ -451,7 +452,7 @@ void Worker::run_sink(const PlanNode& node, Selection* inputs) {
       ++counters.packets;
       counters.bytes += batch.data_length(i);
       const DropReason reason = batch.annotation(i).reason;
-      ++counters.drops[static_cast<size_t>(reason == DropReason::kNone ? DropReason::kDiscard : reason)];
+      drop_row(e, batch, i, reason == DropReason::kNone ? DropReason::kDiscard : reason);
     });
     return;
   }

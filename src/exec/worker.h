@@ -35,6 +35,14 @@ struct PrintRecord {
   }
 };
 
+// What became of a packet that came in.
+struct PacketFate {
+  uint32_t rule = 0;                      // of the last access list that it met, 0: none matched
+  uint32_t next_hop = 0;                  // id in the last route table that it met, 0: none
+  uint16_t element = 0;                   // that dropped it
+  DropReason reason = DropReason::kNone;  // kNone: it left by a sink
+};
+
 // What one worker made of its share of one batch. It lives in the job, because frames and records must last until the
 // commit.
 struct JobShare {
@@ -50,6 +58,7 @@ struct JobShare {
   size_t print_count = 0;                        // records in use; their strings keep their memory
   std::vector<std::unique_ptr<Batch>> children;  // batches that elements made
   size_t child_count = 0;
+  PacketFate* fates = nullptr;     // by row of the batch, for those that are dropped; nullptr: nobody asks
   OrderedPass* ordered = nullptr;  // of the batch, where the plan has nodes that take batches in order
   bool given_up = false;           // with records of this share: the device may still read and write the batch's frames
   std::vector<Buffer> own_frames;  // where the frames of these records were copied to
@@ -240,6 +249,24 @@ class Worker {
   // A packet that left a stage by an output without a successor: a packet that is not bad has no reason of its own.
   void drop_at(const StageSlot& slot, DropReason reason) {
     drop(slot.element, reason == DropReason::kNone ? DropReason::kUnconnectedOutput : reason);
+  }
+  // The same for a packet with registers.
+  void drop_at(const StageSlot& slot, uint32_t row, const Packet& p) { drop_at(slot, row, p, p.reason); }
+  void drop_at(const StageSlot& slot, uint32_t row, const Packet& p, DropReason reason) {
+    drop_at(slot, reason);
+    note_fate(row, p.rule, p.next_hop, slot.element,
+              reason == DropReason::kNone ? DropReason::kUnconnectedOutput : reason);
+  }
+  // Where somebody asks for the fates of packets; packets that elements made have none.
+  void note_fate(uint32_t row, uint32_t rule, uint32_t next_hop, unsigned element, DropReason reason) {
+    if (walk_->share->fates == nullptr || walk_->batch != walk_->root) return;
+    walk_->share->fates[row] = {rule, next_hop, static_cast<uint16_t>(element), reason};
+  }
+  // A packet whose registers are in the batch.
+  void drop_row(unsigned element, const Batch& batch, uint32_t row, DropReason reason) {
+    drop(element, reason);
+    if (&batch != walk_->batch) return;
+    note_fate(row, batch.annotation(row).rule, batch.annotation(row).next_hop, element, reason);
   }
 
   // worker_fast.cpp

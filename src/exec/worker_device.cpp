@@ -351,7 +351,7 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
         if (move_frame(offload, a, i, p)) {
           view.frame[a.rows[i]] = p.frame;
         } else {
-          drop_at(program.stages[tile.path[lane]], DropReason::kNoBuffer);
+          drop_at(program.stages[tile.path[lane]], tile.index[lane], p, DropReason::kNoBuffer);
           tile.path[lane] = kPathDropped;
           dead |= uint32_t{1} << lane;
         }
@@ -369,7 +369,7 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
       tile.output[lane] = steps.output;
       tile.path[lane] = node.wide ? node.wide_path(steps.output) : slot.next[steps.output & 15];
       if (tile.path[lane] == kPathDropped) {
-        drop_at(slot, p.reason);
+        drop_at(slot, tile.index[lane], p);
         dead |= uint32_t{1} << lane;
       }
     }

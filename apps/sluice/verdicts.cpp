@@ -1,0 +1,94 @@
+#include "verdicts.h"
+
+#include <iterator>
+
+namespace sluice::app {
+
+void add_verdict_options(CLI::App& sub, VerdictFlags& flags) {
+  sub.add_option(
+         "--verdicts", flags.verdicts,
+         "One line per packet of the input, in order, with tabs between: number, permit, deny, forward or drop, "
+         "reason, position of the rule, next hop ('-': stdout)")
+      ->type_name("FILE");
+  sub.add_option("--dropped", flags.dropped,
+                 "Every packet that is dropped, as it came, with the reason, the element and the rule as its comment")
+      ->type_name("PCAPNG");
+}
+
+Verdicts::Verdicts(const VerdictFlags& flags, const Router& router) : router_(router) {
+  if (!flags.verdicts.empty()) lines_ = need(AtomicFile::create(flags.verdicts), Exit::kIo);
+  if (!flags.dropped.empty()) dropped_ = need(PcapngWriter::create(flags.dropped), Exit::kIo);
+}
+
+void Verdicts::prepare(RunOptions& options) {
+  if (!lines_ && !dropped_) return;
+  options.keeps_frames = dropped_.has_value();
+  options.ended = [this](const PacketEnd& packet) { take(packet); };
+}
+
+void Verdicts::take(const PacketEnd& packet) {
+  if (packet.snapshot->generation != generation_) look_at(*packet.snapshot);
+  if (lines_) write_line(packet);
+  if (dropped_ && packet.fate.reason != DropReason::kNone) write_dropped(packet);
+}
+
+void Verdicts::look_at(const Snapshot& snapshot) {
+  generation_ = snapshot.generation;
+  const TableSet& tables = snapshot.tables;
+  routes_ = !tables.routes.empty();
+  rules_.reset();
+  next_hops_.reset();
+  if (tables.acls.size() == 1) {
+    if (auto rules = AclSourceView::open(*tables.acls.begin()->second); rules.ok()) rules_ = *rules;
+  }
+  if (tables.routes.size() == 1) {
+    auto names = NextHopNames::open(tables.routes.begin()->second->section(SectionTag::kNextHopNames));
+    if (names.ok()) next_hops_ = *names;
+  }
+}
+
+void Verdicts::write_line(const PacketEnd& packet) {
+  const PacketFate& fate = packet.fate;
+  const bool left = fate.reason == DropReason::kNone;
+  const bool denied = fate.reason == DropReason::kAclDeny || fate.reason == DropReason::kAclNoMatch;
+  const char* verdict = left ? (routes_ ? "forward" : "permit") : denied ? "deny" : "drop";
+  text_.clear();
+  fmt::format_to(std::back_inserter(text_), "{}\t{}\t{}\t{}\t", packet.number, verdict,
+                 left ? "-" : to_string(fate.reason), fate.rule);
+  if (fate.next_hop == 0) {
+    text_ += '-';
+  } else if (next_hops_) {
+    text_ += next_hops_->name(fate.next_hop);
+  } else {
+    fmt::format_to(std::back_inserter(text_), "#{}", fate.next_hop);
+  }
+  text_ += '\n';
+  lines_->write(text_);
+}
+
+void Verdicts::write_dropped(const PacketEnd& packet) {
+  const PacketFate& fate = packet.fate;
+  text_.clear();
+  fmt::format_to(std::back_inserter(text_), "{} at {}", to_string(fate.reason), router_.elements[fate.element]->name);
+  if (fate.rule != 0) {
+    fmt::format_to(std::back_inserter(text_), ", rule {}", fate.rule);
+    if (rules_ && rules_->line(fate.rule) != 0)
+      fmt::format_to(std::back_inserter(text_), " at {}:{}", rules_->file(fate.rule), rules_->line(fate.rule));
+  }
+  const FrameHeader header{static_cast<uint32_t>(packet.frame.size()), packet.wire_bytes, packet.timestamp_ns};
+  dropped_->append(header, packet.frame.data(), text_);
+}
+
+void Verdicts::end(Ending ending, std::vector<std::string>& places) {
+  const auto commit = [&](AtomicFile& file) {
+    const std::string place = file.path_of(ending);
+    const bool gone = file.broken_pipe();
+    if (auto done = file.commit(ending); !done.ok())
+      fail(Exit::kIo, gone || file.broken_pipe() ? Error() : std::move(done).error());
+    places.push_back(place);
+  };
+  if (lines_) commit(*lines_);
+  if (dropped_) commit(dropped_->file());
+}
+
+}  // namespace sluice::app
