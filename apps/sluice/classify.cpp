@@ -6,6 +6,7 @@
 #include "confine.h"
 #include "devices.h"
 #include "inputs.h"
+#include "net/text.h"
 
 namespace sluice::app {
 namespace {
@@ -14,7 +15,37 @@ struct ClassifyFlags {
   std::string rules, format = "auto", trace, capture, algorithm, out;
   DeviceFlags device;
   unsigned workers = 1;
+  bool explain = false;
 };
+
+// "tcp 10.0.0.1:1234 > 8.8.8.8:80"; without ports "icmp 10.0.0.1 > 8.8.8.8".
+std::string five_tuple(const FlowKey& k) {
+  if (k.family == 0) return "-";
+  const bool ports = (k.bits & FlowKey::kHasPorts) != 0;
+  const auto end = [&](uint64_t hi, uint64_t lo, uint16_t port) {
+    const std::string address = to_string(IpAddress{hi, lo, k.family});
+    if (!ports) return address;
+    return k.family == 6 ? fmt::format("[{}]:{}", address, port) : fmt::format("{}:{}", address, port);
+  };
+  const std::string protocol = k.protocol == 6    ? "tcp"
+                               : k.protocol == 17 ? "udp"
+                               : k.protocol == 1  ? "icmp"
+                               : k.protocol == 58 ? "icmp6"
+                                                  : fmt::format("proto {}", k.protocol);
+  return fmt::format("{} {} > {}", protocol, end(k.src_hi, k.src_lo, k.src_port), end(k.dst_hi, k.dst_lo, k.dst_port));
+}
+
+// What the rule says, and where it stands.
+std::pair<std::string, std::string> rule_words(const LoadedAcl& acl, uint32_t rule) {
+  if (rule == 0) return {"-", "no rule"};
+  const AclAction action = acl.actions.action(rule);
+  std::string place = fmt::format("rule {}", rule);
+  if (acl.source.line(rule) != 0) place += fmt::format(" at {}:{}", acl.source.file(rule), acl.source.line(rule));
+  return {action.verb == AclVerb::kDeny   ? "deny"
+          : action.verb == AclVerb::kMark ? fmt::format("mark {}", action.mark)
+                                          : "permit",
+          place};
+}
 
 Exit classify(const ClassifyFlags& o) {
   exactly_one(!o.trace.empty(), !o.capture.empty(), "--trace or --in");
@@ -89,8 +120,23 @@ Exit classify(const ClassifyFlags& o) {
     seconds += lookup.seconds();
     packets += keys.size();
     lines.clear();
-    for (uint32_t rule : found) {
+    for (size_t i = 0; i < found.size(); ++i) {
+      const uint32_t rule = found[i];
       matched += rule != 0 ? 1 : 0;
+      if (o.explain) {
+        const uint64_t number = packets - found.size() + i + 1;
+        const auto [action, place] = rule_words(acl, rule);
+        if (inside) {
+          results.push_back({{"number", number}, {"packet", five_tuple(keys[i])}, {"action", action}, {"rule", rule}});
+          if (rule != 0 && acl.source.line(rule) != 0) {
+            results.back()["file"] = acl.source.file(rule);
+            results.back()["line"] = acl.source.line(rule);
+          }
+        } else {
+          lines += fmt::format("{}\t{}\t{}\t{}\n", number, five_tuple(keys[i]), action, place);
+        }
+        continue;
+      }
       if (inside) {
         results.push_back(rule);
         continue;
@@ -151,6 +197,7 @@ void add_classify(CLI::App& root) {
       "A native line with lists or groups stands for several rules, which count one by one.",
       "sluice classify --rules acl1_10k --trace acl1_10k_trace --out verdicts.txt\n"
       "sluice classify --rules edge.acl --in traffic.pcap --algorithm linear\n"
+      "sluice classify --rules edge.acl --in traffic.pcap --explain-all\n"
       "sluice classify --rules edge.img --trace - -o json < trace.txt",
       [o] { return classify(*o); });
   sub->add_option("--rules", o->rules,
@@ -165,6 +212,9 @@ void add_classify(CLI::App& root) {
   sub->add_option("--in", o->capture, "Capture: pcap or pcapng, plain or compressed")->type_name("PCAP");
   sub->add_option("--out", o->out, "Where the lines go (default: stdout); appears when it is complete")
       ->type_name("FILE");
+  sub->add_flag("--explain-all", o->explain,
+                "Lines that say more, with tabs between: number of the packet, five-tuple, action, rule with file and "
+                "line; '-' where a frame is not IP or no rule matches");
   add_device_options(*sub, o->device, false);
   add_workers_option(*sub, o->workers);
 }
