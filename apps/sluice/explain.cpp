@@ -10,6 +10,7 @@
 #include "elements/adjacency/stage.h"
 #include "elements/dec_ttl/stage.h"
 #include "elements/ip_input/stage.h"
+#include "explain_graph.h"
 #include "formats/adjacency_text.h"
 #include "inputs.h"
 #include "net/ipv4_fragment.h"
@@ -24,6 +25,7 @@ namespace sluice::app {
 namespace {
 
 struct ExplainFlags {
+  std::vector<std::string> words;  // FILE.click and NAME=VALUE
   std::string packet, hex, capture, acl, format = "auto", routes, adjacencies, policy = "deny", algorithm;
   uint64_t number = 1;
   unsigned near = 3;
@@ -71,11 +73,26 @@ std::vector<std::string> misfits(const AclMatchRule& r, const FlowKey& k) {
   return no;
 }
 
+// As the standard graph has it that filters only.
+IpInputStage filter_input() {
+  return {.check_martians = 0,
+          .drop_source_routes = 0,
+          .verify_checksum = 0,
+          .drop_multicast = 0,
+          .drop_link_broadcast = 0,
+          .trim_padding = 0};
+}
+
 Exit explain(const ExplainFlags& o) {
   const int given = (o.packet.empty() ? 0 : 1) + (o.hex.empty() ? 0 : 1) + (o.capture.empty() ? 0 : 1);
   if (given == 0) fail(Exit::kUsage, "--packet, --hex or --in is missing");
   if (given > 1) fail(Exit::kUsage, "--packet, --hex and --in cannot be given together");
   if (!o.adjacencies.empty() && o.routes.empty()) fail(Exit::kUsage, "--adjacencies needs --routes");
+  if (!o.words.empty() && !(o.acl.empty() && o.routes.empty())) {
+    fail(Exit::kUsage,
+         fmt::format("'{}' is a whole configuration; --acl and --routes are for the standard graph", o.words[0]),
+         "write them in the file, or leave the file out");
+  }
   const std::vector<std::string> route_files = split_route_files(o.routes);
   NamedInputs named = {{"--in", o.capture}, {"--acl", o.acl}, {"--adjacencies", o.adjacencies}};
   add_route_inputs(named, "--routes", route_files);
@@ -97,6 +114,7 @@ Exit explain(const ExplainFlags& o) {
     wire = captured.wire_bytes;
   }
   wire = std::max(wire, static_cast<uint32_t>(frame.size()));
+  if (!o.words.empty()) return explain_graph(o.words, frame, wire);
   std::vector<uint8_t> memory(kHeadroom + frame.size() + 64);
   std::copy(frame.begin(), frame.end(), memory.begin() + kHeadroom);
   Packet p;
@@ -123,9 +141,17 @@ Exit explain(const ExplainFlags& o) {
     json["packet"] = nullptr;
     t += fmt::format("packet     {} bytes, {}\n", frame.size(), to_string(status));
   }
-  if (IpInputStage{}(p) != 0) drop(p.reason);
-  t += fmt::format("checks     {}\n",
-                   alive ? "passed" : fmt::format("failed: {}, {}", to_string(p.reason), describe(p.reason)));
+  // Without routes the access list alone judges.
+  const bool filter = !o.acl.empty() && o.routes.empty();
+  if (filter) {
+    (void)filter_input()(p);
+    p.reason = DropReason::kNone;
+    t += "checks     none: without --routes the access list alone judges\n";
+  } else {
+    if (IpInputStage{}(p) != 0) drop(p.reason);
+    t += fmt::format("checks     {}\n",
+                     alive ? "passed" : fmt::format("failed: {}, {}", to_string(p.reason), describe(p.reason)));
+  }
   bool disagree = false;
 
   if (!o.acl.empty()) {
@@ -133,12 +159,15 @@ Exit explain(const ExplainFlags& o) {
     if (alive) {
       // By the definition itself, then by every algorithm.
       uint32_t rule = 0;
-      for (uint32_t r = 1; r <= acl.rules.size() && rule == 0; ++r) {
+      const bool ip = p.key.family != 0;  // no rule is about anything else
+      for (uint32_t r = 1; ip && r <= acl.rules.size() && rule == 0; ++r) {
         if (matches(acl.rules.rule(r), p.key)) rule = r;
       }
       Json asked = Json::object();
       std::vector<std::string> said;
-      if (acl.set.rules.empty()) {
+      if (!ip) {
+        // There is nothing to ask.
+      } else if (acl.set.rules.empty()) {
         asked[acl.algorithm] = acl.view.lookup(p.key);
       } else {
         for (const std::string& name : acl_algorithm_names()) {
@@ -151,7 +180,7 @@ Exit explain(const ExplainFlags& o) {
         disagree |= found.get<uint32_t>() != rule;
       }
       Json near = Json::array();
-      for (uint32_t r = rule == 0 ? acl.rules.size() : rule - 1; r >= 1 && near.size() < o.near; --r) {
+      for (uint32_t r = !ip ? 0 : rule == 0 ? acl.rules.size() : rule - 1; r >= 1 && near.size() < o.near; --r) {
         const auto no = misfits(acl.rules.rule(r), p.key);
         if (no.size() != 1) continue;
         Json one = rule_json(acl, r);
@@ -166,7 +195,7 @@ Exit explain(const ExplainFlags& o) {
       } else {
         t += fmt::format("acl        no rule matches: {} by default\n", o.policy);
       }
-      t += fmt::format("           asked: {}{}\n", fmt::join(said, ", "), disagree ? "  THEY DISAGREE" : "");
+      if (ip) t += fmt::format("           asked: {}{}\n", fmt::join(said, ", "), disagree ? "  THEY DISAGREE" : "");
       for (const Json& one : near)
         t += fmt::format("near miss  {}\n           because {}\n", rule_line(one), one["fails"].get<std::string>());
       const AclVerb verb = acl.actions.action(rule).verb;
@@ -287,11 +316,15 @@ void add_explain(CLI::App& root) {
   CLI::App* sub = add_subcommand(
       root, "explain", "Packets",
       "What happens to one packet and why: the rule that decides and the near misses above it, the route, the\n"
-      "adjacency, the edits, the verdict. Every algorithm is asked, and they must agree.",
+      "adjacency, the edits, the verdict. Every algorithm is asked, and they must agree. With a Click file: what each\n"
+      "element of the graph does with the packet, from its first source on.",
       "sluice explain --packet 'ip 10.0.0.1 > 8.8.8.8 tcp 1234 > 80 flags S' --acl edge.acl --routes rib.txt\n"
       "sluice explain --in a.pcap --number 17 --acl edge.acl\n"
-      "sluice explain --hex '0200 0000 0001 ...' --routes rib.txt -o json",
+      "sluice explain --hex '0200 0000 0001 ...' --routes rib.txt -o json\n"
+      "sluice explain edge.click --in a.pcap --number 17",
       [o] { return explain(*o); });
+  sub->add_option("configuration", o->words, "A Click file ('-': stdin) and NAME=VALUE for its variables")
+      ->type_name("FILE [NAME=VALUE...]");
   sub->add_option("--packet", o->packet,
                   "ip SRC > DST [tcp|udp SPORT > DPORT | icmp TYPE CODE | proto N] [flags S] [ttl N] [dscp N] [len N] "
                   "[df] [frag N] [vlan N]")
