@@ -56,13 +56,16 @@ class AdjacencyTextParser {
     return std::move(definitions_);
   }
 
-  // Warnings for definitions that `used` denies.
+  // Warnings for definitions that `used` denies; `ids` are the next hops of the routes.
   template <typename Used>
-  std::vector<Diagnostic> unused(Used&& used) {
+  std::vector<Diagnostic> unused(Used&& used, const NextHopIds& ids) {
     size_t unknown = 0;
     for (const std::string_view name : order_) {
       if (used(name) || ++unknown > kUnknownShown) continue;
-      findings_.warning_at(offset(name), name.size(), fmt::format("no route uses the next hop {}", printable(name)));
+      Diagnostic& d = findings_.warning_at(offset(name), name.size(),
+                                           fmt::format("no route uses the next hop {}", printable(name)));
+      if (const std::string on_link = on_some_link(name, ids); !on_link.empty())
+        d.suggestion = fmt::format("routes use {}: an address of one link needs its interface", printable(on_link));
     }
     if (unknown > kUnknownShown) {
       Diagnostic d;
@@ -74,6 +77,15 @@ class AdjacencyTextParser {
   }
 
  private:
+  // A next hop of the routes that is this one with an interface.
+  static std::string on_some_link(std::string_view name, const NextHopIds& ids) {
+    for (uint32_t id = 1; id <= ids.count(); ++id) {
+      const std::string_view other = ids.name(id);
+      if (other.size() > name.size() && other.starts_with(name) && other[name.size()] == '%') return std::string(other);
+    }
+    return {};
+  }
+
   static constexpr size_t kUnknownShown = 20;
   static constexpr size_t kMostWords = AdjacencyModel::kMaxBuckets + 5;
 
@@ -247,7 +259,7 @@ Result<AdjacencyModel> parse_adjacencies(std::string_view text, const std::strin
   all.extend(ids);
   all.settle(match);
   AdjacencyModel model = all.model();
-  model.warnings = parser.unused([&](std::string_view name) { return all.find(name) != nullptr; });
+  model.warnings = parser.unused([&](std::string_view name) { return all.find(name) != nullptr; }, ids);
   return model;
 }
 

@@ -95,6 +95,15 @@ const char* fast_prefix6(const char* p, const char* end, uint64_t& hi, uint64_t&
   return p;
 }
 
+// An address that means something on its link alone (RFC 4291, RFC 3927): the interface belongs to the next hop.
+bool is_link_local(std::string_view word) {
+  // Most words are seen to be others without being read.
+  if (word.empty() || ((word[0] | 0x20) != 'f' && !word.starts_with("169.254."))) return false;
+  const auto address = parse_ip(word);
+  if (!address) return false;
+  return address->family == 6 ? address->hi >> 54 == 0x3fa : address->lo >> 16 == 0xa9fe;
+}
+
 class RouteTextParser {
  public:
   RouteTextParser(std::string_view text, const std::string& file, Rib& rib, std::vector<RankedRoute>* ranked)
@@ -227,7 +236,7 @@ class RouteTextParser {
           weight = next_word(q, end);
         }
       }
-      if (hop.empty()) hop = device;
+      if (hop.empty()) std::swap(hop, device);
       if (hop.empty()) {
         error(begin, "'nexthop' without a next hop").expected = "nexthop via ADDRESS dev NAME weight N";
         return false;
@@ -235,6 +244,7 @@ class RouteTextParser {
       if (dead) continue;
       if (!name.empty()) name += '+';
       name += hop;
+      if (!device.empty() && is_link_local(hop)) name.append("%").append(device);
       if (!weight.empty() && weight != "1") {
         name += '*';
         name += weight;
@@ -329,7 +339,7 @@ class RouteTextParser {
         six |= w == "pref" || w == "hoplimit" || w == "error";
       }
     }
-    std::string together;  // the name of a multipath route
+    std::string together;  // the name of a multipath route, or of an address and its interface
     bool gateway = false;
     std::string_view word = next_word(p, end);
     if (word == "nhid") {
@@ -372,10 +382,15 @@ class RouteTextParser {
         return;
       }
     }
+    if (together.empty() && is_link_local(next_hop)) {
+      while (!word.empty() && word != "dev") word = next_word(p, end);
+      if (const std::string_view device = next_word(p, end); word == "dev" && !device.empty())
+        next_hop = together = fmt::format("{}%{}", next_hop, device);
+    }
     IpPrefix prefix;
     bool host_bits = false;
     if (where == "default") {
-      const std::string_view one = next_hop.substr(0, next_hop.find_first_of("+*"));
+      const std::string_view one = next_hop.substr(0, next_hop.find_first_of("+*%"));
       const bool six_hop = one.find(':') != std::string_view::npos && parse_ip(one);
       prefix.address.family = six_hop || six ? 6 : 4;
     } else if (auto parsed = parse_prefix(where, &host_bits)) {

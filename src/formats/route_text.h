@@ -7,6 +7,7 @@
 // and what `ip route` and `ip -6 route` print (iproute2), with and without -o, of any table:
 //
 //   PREFIX [nhid N] [via [inet6] NEXTHOP] dev NAME [KEY VALUE...]    without `via` the device is the next hop
+//   an address that is valid on its link alone (fe80::/10, 169.254.0.0/16) is one next hop per interface: fe80::1%eth0
 //   PREFIX [KEY VALUE...] and lines of `nexthop via NEXTHOP dev NAME weight W` below it or behind it: the next hop is
 //   called after all of them, A+B+C, with A*W where a weight is not 1; IPv6 lines of one prefix and metric likewise
 //   blackhole|unreachable|prohibit|throw PREFIX ...: the next hop is called like that

@@ -117,8 +117,8 @@ TEST(RouteText, OutputOfIpRoute) {
   EXPECT_EQ(next_hop(rib, "0.0.0.0/0"), "192.0.2.1");
   EXPECT_EQ(next_hop(rib, "10.0.0.0/24"), "eth1");
   EXPECT_EQ(next_hop(rib, "10.1.0.0/16"), "10.0.0.2");
-  EXPECT_EQ(next_hop(rib, "10.2.0.0/16"), "fe80::2");
-  EXPECT_EQ(next_hop(rib, "10.3.0.0/16"), "10.0.0.3+fe80::4*3+tun0");
+  EXPECT_EQ(next_hop(rib, "10.2.0.0/16"), "fe80::2%eth1");
+  EXPECT_EQ(next_hop(rib, "10.3.0.0/16"), "10.0.0.3+fe80::4%eth2*3+tun0");
   EXPECT_EQ(next_hop(rib, "10.4.0.0/16"), "10.0.0.3+10.0.0.4");
   EXPECT_EQ(next_hop(rib, "10.5.0.0/16"), "blackhole");
   EXPECT_EQ(next_hop(rib, "10.6.0.0/16"), "unreachable");
@@ -130,6 +130,41 @@ TEST(RouteText, OutputOfIpRoute) {
   EXPECT_EQ(report->routes4, 13u);
   EXPECT_EQ(report->routes6, 0u);
   EXPECT_EQ(report->skipped, 1u);  // the second default
+}
+
+// One address on two links is two neighbours.
+TEST(RouteText, TheInterfaceIsPartOfALinkLocalNextHop) {
+  const Rib rib = read(
+      "2001:db8:1::/48 via fe80::1 dev eth0 proto bgp metric 20 pref medium\n"
+      "2001:db8:2::/48 via fe80::1 dev eth1 proto bgp metric 20 pref medium\n"
+      "2001:db8:3::/48 via FE80::1 proto bgp dev eth1\n"
+      "2001:db8:4::/48 metric 1024 pref medium\n"
+      "\tnexthop via fe80::1 dev eth0 weight 1 \n"
+      "\tnexthop via fe80::1 dev eth1 weight 2 \n"
+      "2001:db8:5::/48 via fe80::1 dev eth0 metric 1\n"
+      "2001:db8:5::/48 via fe80::1 dev eth1 metric 1\n"
+      "2001:db8:6::/48 fe80::1 dev eth0\n"
+      "2001:db8:7::/48 via fe80::1\n"
+      "2001:db8:8::/48 via fec0::1 dev eth0\n"
+      "2001:db8:9::/48 fe80::1%eth0\n"
+      "default via fe80::2 dev eth0\n"
+      "10.1.0.0/16 via 169.254.0.1 dev swp1 onlink\n"
+      "10.2.0.0/16 via 169.254.0.1 dev swp2 onlink\n"
+      "10.3.0.0/16 via 169.253.0.1 dev swp2\n");
+  const std::vector<std::pair<std::string, std::string>> expected = {{"2001:db8:1::/48", "fe80::1%eth0"},
+                                                                     {"2001:db8:2::/48", "fe80::1%eth1"},
+                                                                     {"2001:db8:3::/48", "FE80::1%eth1"},
+                                                                     {"2001:db8:4::/48", "fe80::1%eth0+fe80::1%eth1*2"},
+                                                                     {"2001:db8:5::/48", "fe80::1%eth0+fe80::1%eth1"},
+                                                                     {"2001:db8:6::/48", "fe80::1%eth0"},
+                                                                     {"2001:db8:7::/48", "fe80::1"},
+                                                                     {"2001:db8:8::/48", "fec0::1"},
+                                                                     {"2001:db8:9::/48", "fe80::1%eth0"},
+                                                                     {"::/0", "fe80::2%eth0"},
+                                                                     {"10.1.0.0/16", "169.254.0.1%swp1"},
+                                                                     {"10.2.0.0/16", "169.254.0.1%swp2"},
+                                                                     {"10.3.0.0/16", "169.253.0.1"}};
+  for (const auto& [prefix, name] : expected) EXPECT_EQ(next_hop(rib, prefix), name) << prefix;
 }
 
 TEST(RouteText, OutputOfIp6Route) {
@@ -151,8 +186,8 @@ TEST(RouteText, OutputOfIp6Route) {
   EXPECT_EQ(next_hop(rib, "2001:db8:1::/64"), "eth0");
   EXPECT_EQ(next_hop(rib, "2001:db8:2::/48"), "unreachable");
   EXPECT_EQ(next_hop(rib, "fe80::/64"), "eth0");  // the first of two with one metric
-  EXPECT_EQ(next_hop(rib, "2001:db8:3::/48"), "fe80::1+fe80::2");
-  EXPECT_EQ(next_hop(rib, "::/0"), "fe80::9");  // metric 100 before 4294967295
+  EXPECT_EQ(next_hop(rib, "2001:db8:3::/48"), "fe80::1%eth0+fe80::2%eth1");
+  EXPECT_EQ(next_hop(rib, "::/0"), "fe80::9%eth0");  // metric 100 before 4294967295
   EXPECT_EQ(next_hop(rib, "0.0.0.0/0"), "-");
   EXPECT_EQ(report->skipped, 3u);  // the second fe80::/64, the default that loses, multicast
 }
@@ -194,7 +229,7 @@ TEST(RouteText, MetricsAreHandedOnWhereTheyAreAskedFor) {
   ASSERT_TRUE(report.ok()) << to_string(report.error());
   ASSERT_EQ(ranked.size(), 4u);
   EXPECT_EQ(rib.next_hop_name(ranked[1].next_hop), "b") << "the first of equal ones";
-  EXPECT_EQ(rib.next_hop_name(ranked[3].next_hop), "fe80::1+fe80::2") << "IPv6 gateways share";
+  EXPECT_EQ(rib.next_hop_name(ranked[3].next_hop), "fe80::1%eth0+fe80::2%eth1") << "IPv6 gateways share";
   EXPECT_EQ(report->routes4 + report->routes6, 5u);
   EXPECT_EQ(report->skipped, 1u);
   const Rib best = read(kText);

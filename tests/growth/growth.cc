@@ -27,6 +27,7 @@
 #include "control/rule_list.h"
 #include "elements/ip_filter/pattern.h"
 #include "elements/register_all.h"
+#include "formats/address_list.h"
 #include "formats/adjacency_text.h"
 #include "formats/classbench.h"
 #include "formats/iptables_rules.h"
@@ -462,6 +463,13 @@ std::vector<Case> readers() {
     rib.settle();
     return done;
   }));
+  const auto addresses = [](const std::string& text) { return parse_addresses(text, "growth"); };
+  all.push_back(reader(
+      "addresses/plain", 2000, [](size_t n) { return lines(n, [](size_t i) { return address(i) + "\n"; }); },
+      addresses));
+  all.push_back(reader(
+      "addresses/wrong", 2000, [](size_t n) { return lines(n, [](size_t i) { return fmt::format("host{}\n", i); }); },
+      addresses, false));
   const auto hops = [](const std::string& text) { return parse_next_hops(text, "growth"); };
   all.push_back(reader(
       "adjacencies/next_hops", 400,
