@@ -33,7 +33,7 @@ TEST_F(CliErrorsTest, WrongCommandLines) {
   expect("classify --rulez rules --trace trace", 2,
          "error: '--rulez' is not an option of 'sluice classify'\n  help: did you mean '--rules'? see 'sluice classify "
          "--help'\n");
-  expect("classify --trace trace", 2, "error: --rules is required\n  help: see 'sluice classify --help'\n");
+  expect("classify --trace trace", 2, "error: --rules is missing\n  help: see 'sluice classify --help'\n");
   expect("classify --rules rules", 2, "error: --trace or --in is missing\n");
   expect("classify --rules rules --trace trace --in x", 2, "error: --trace or --in cannot be given together\n");
   expect("classify --rules rules --trace trace --algorithm lineer", 2,
@@ -65,6 +65,39 @@ TEST_F(CliErrorsTest, WrongCommandLines) {
   expect("explain --acl rules", 2, "error: --packet, --hex or --in is missing\n");
   expect("classify --rules rules --trace trace --device cud", 2,
          "error: --device: there is no device 'cud'\n  help: did you mean 'cuda'?\n");
+}
+
+TEST_F(CliErrorsTest, WhatIsWrongWithAnOptionIsASentence) {
+  const auto says = [&](const std::string& arguments, const std::string& sentence, const std::string& command) {
+    expect(arguments, 2, "error: " + sentence + "\n  help: see 'sluice " + command + " --help'\n");
+  };
+  says("show routes", "ADDRESS|PREFIX is missing", "show routes");
+  says("acl add edge", "RULE is missing", "acl add");
+  says("run --in a --in b", "--in is given 2 times, and can be given once", "run");
+  says("run --in", "--in needs a value: PCAP", "run");
+  says("run --in a --workers 0", "--workers: '0' is not a number from 1 to 256", "run");
+  says("run --in a --workers two", "--workers: 'two' is not a number from 1 to 256", "run");
+  says("gen rules --ipv6 1.5", "--ipv6: '1.5' is not a number from 0 to 1", "gen rules");
+  says("gen rules --shape x", "--shape: 'x' is none of acl, fw, ipc", "gen rules");
+  says("gen rules --format native", "--format needs --like", "gen rules");
+  says("gen rules --like rules --shape fw", "--like and --shape cannot be given together", "gen rules");
+  says("run --in a --limit few", "--limit: 'few' is no number", "run");
+  says("run --in a --max-memory 3foo", "--max-memory: 'foo' is no unit of size; write KiB, MiB or GiB", "run");
+  says("run --in a -o xml", "--output: 'xml' is none of table, json", "run");
+}
+
+// An error of a file stands at the option that names it.
+TEST_F(CliErrorsTest, FilesOfTheStandardGraphAreNamedByTheirOptions) {
+  const std::string missing = "cannot open: No such file or directory\n";
+  expect("run --in none", 3, "--in none: error: " + missing + "error: 1 file cannot be read\n");
+  const Said all = sluice("run --in none1 --acl none2 --routes routes,none3 --adjacencies none4 --out nowhere/out");
+  EXPECT_EQ(all.code, 3) << all.err;
+  for (const char* line : {"--in none1: error: ", "--acl none2: error: ", "--routes none3: error: ",
+                           "--adjacencies none4: error: ", "--out nowhere/out: error: "})
+    EXPECT_NE(("\n" + all.err).find("\n" + std::string(line)), std::string::npos) << line << "\n" << all.err;
+  EXPECT_EQ(all.err.find("standard graph"), std::string::npos) << all.err;
+  const Said port = sluice("run --in none --routes routes --out 0=nowhere/out");
+  EXPECT_NE(port.err.find("\n--out 0=nowhere/out: error: "), std::string::npos) << port.err;
 }
 
 TEST_F(CliErrorsTest, DevicesThatAreNotHere) {
@@ -323,6 +356,35 @@ TEST_F(CliErrorsTest, AClosedPipeIsQuiet) {
   const Said said = shell("\"$SLUICE\" classify --quiet --rules rules --trace long | head -1");
   EXPECT_EQ(said.out, "1\n");
   EXPECT_EQ(said.err, "");
+  write("print.click", "InfiniteSource(LIMIT 100000) -> ToIPSummaryDump(-);\n");
+  ASSERT_EQ(sluice("gen traffic --packets 20000 --out in.pcap -q").code, 0);
+  ASSERT_EQ(shell("mkfifo pipe").code, 0);
+  // The reader has gone before the first byte: nobody is told, and the exit code says it.
+  for (const char* words : {"--help",
+                            "--version",
+                            "run --help",
+                            "elements -q",
+                            "reference -q",
+                            "doctor -q",
+                            "gen rules -q",
+                            "gen routes --ipv4 1000 -q",
+                            "gen traffic --packets 20000 -q",
+                            "run --in in.pcap -q",
+                            "run --in in.pcap -o json -q",
+                            "run --in in.pcap --out - -q",
+                            "run --in in.pcap --out /dev/stdout -q",
+                            "run --acl rules --in in.pcap --hits - -q",
+                            "run print.click -q",
+                            "classify --rules rules --in in.pcap -q",
+                            "classify --rules rules --in in.pcap -o json -q",
+                            "route --routes routes --in in.pcap -q",
+                            "check --rules rules -q",
+                            "tables rules -q",
+                            "explain --packet 'ip 10.0.0.1 > 8.8.8.8' --acl rules -q"}) {
+    const Said gone = shell("exec 3<>pipe 4>pipe 3>&-; \"$SLUICE\" " + std::string(words) + " >&4");
+    EXPECT_EQ(gone.code, 3) << words;
+    EXPECT_EQ(gone.err, "") << words;
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Help, the man page and completion for shells: made from the declarations that the parser uses, and complete.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "tests/testing/run_sluice.h"
@@ -44,6 +45,21 @@ TEST_F(CliHelpTest, HelpOfACommandIsThatOfItsOption) {
   EXPECT_NE(wrong.err.find("'rum' is not a command of 'sluice'"), std::string::npos) << wrong.err;
   EXPECT_NE(wrong.err.find("did you mean 'run'?"), std::string::npos) << wrong.err;
   EXPECT_EQ(sluice("help bench rout").code, 2);
+}
+
+// Sixty options in one list are read by nobody.
+TEST_F(CliHelpTest, TheOptionsOfARunStandInSections) {
+  for (const char* command : {"run --help", "show plan --help"}) {
+    std::vector<std::string> sections;
+    for (const std::string& line : sluice(command).lines()) {
+      if (!line.empty() && line[0] != ' ' && line.ends_with(":")) sections.push_back(line);
+    }
+    for (const char* section :
+         {"Input and output:", "Tables:", "Workers and batches:", "Devices:", "Classes of service:", "Report:"})
+      EXPECT_EQ(std::count(sections.begin(), sections.end(), section), 1) << command << " " << section;
+    EXPECT_EQ(std::count(sections.begin(), sections.end(), "Options:"), 0)
+        << "an option of " << command << " has no section";
+  }
 }
 
 TEST_F(CliHelpTest, TheVersionHasAShortOption) {

@@ -249,6 +249,51 @@ TEST_F(CliOutputsTest, TwoOutputsAreTwoFiles) {
 }
 
 // A graph that comes during the run reads and writes with the run that goes on.
+// Two things that want standard output are an error before anything is read: the inputs are not there.
+TEST_F(CliOutputsTest, StandardOutputTakesOneThing) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"run --in none --out - --hits -", "--hits and --out"},
+      {"run --in none --out /dev/stdout --hits -", "--hits and --out"},
+      {"run --routes none --adjacencies none --in none --out 1=- --out /dev/fd/1", "--out and --out"},
+      {"run --in none --out - -o json", "-o json and --out"},
+      {"run --in none --acl none --hits - -o json", "-o json and --hits"},
+      {"run --in none --out - --priorities -o json", "-o json and --out"},
+      {"classify --rules none --in none --out - -o json", "-o json and --out"},
+      {"route --routes none --in none --out - -o json", "-o json and --out"},
+      {"gen rules --like none -o json", "-o json and --out"},
+      {"gen traffic --rules none --out /dev/stdout -o json", "-o json and --out"}};
+  for (const auto& [words, pair] : cases) {
+    const Said said = sluice(words);
+    EXPECT_EQ(said.code, 2) << words;
+    EXPECT_EQ(said.out, "") << words;
+    EXPECT_NE(said.err.find(pair + " both write to standard output"), std::string::npos) << words << "\n" << said.err;
+  }
+  write("g.click", "FromDump(in.pcap) -> ToDump(-);\n");
+  const Said graph = sluice("run g.click -o json");
+  EXPECT_EQ(graph.code, 1);
+  EXPECT_NE(graph.err.find("-o json and ToDump both write to standard output"), std::string::npos) << graph.err;
+  // The report for people gives way.
+  for (const std::string& words : {std::string("run --acl my.acl --in in.pcap --hits -"), std::string("run g.click")}) {
+    const Said said = sluice(words);
+    EXPECT_EQ(said.code, 0) << words << said.err;
+    EXPECT_EQ(said.out.find("drops  "), std::string::npos) << words;
+    EXPECT_NE(said.err.find("drops  "), std::string::npos) << words;
+  }
+}
+
+TEST_F(CliOutputsTest, AnOutputByPortThatNoPacketReachesIsNoted) {
+  const Said made_up = sluice("run --routes rib --in none --out 1=a --out 2=b");
+  EXPECT_EQ(made_up.code, 2);
+  EXPECT_EQ(made_up.err,
+            "error: --out 1=a: without --adjacencies every packet leaves by port 0\n  help: give --adjacencies, which "
+            "say the port of each next hop; or one --out FILE\n");
+  EXPECT_EQ(sluice("run --routes rib --in in.pcap --out 0=a").code, 0);
+  EXPECT_EQ(frames("a"), 200u);
+  const Said other = sluice("run --routes rib --adjacencies adj --in in.pcap --out 1=a --out 7=b");
+  EXPECT_EQ(other.code, 0) << other.err;
+  EXPECT_EQ(other.err, "warning: --out 7=b: no next hop of the routes leaves by port 7\n");
+}
+
 TEST_F(CliOutputsTest, AGraphThatFollowsDestroysNothing) {
   write("g.click", "FromDump(in.pcap) -> q::Queue(1000) -> u::Unqueue -> out::ToDump(o.pcap);\n");
   write("same.click", "FromDump(in.pcap) -> q::Queue(1000) -> u::Unqueue -> Counter -> out::ToDump(o.pcap);\n");
@@ -281,7 +326,7 @@ TEST_F(CliOutputsTest, ASignalLeavesTheOldOutputsAndPartialOnes) {
   const std::map<std::string, std::vector<std::string>> cases = {
       {"classify --rules v4.acl --in - --out o", {"o"}},
       {"route --routes rib --in - --out o", {"o"}},
-      {"run --acl v4.acl --routes rib --in - --out 1=o --out rest --hits hits", {"o", "rest", "hits"}},
+      {"run --acl v4.acl --routes rib --adjacencies adj --in - --out 1=o --out rest --hits hits", {"o", "rest", "hits"}},
       {"run --acl v4.acl --in - --out o --workers 2", {"o"}},
       {"run --acl v4.acl --in - --out o --priorities", {"o"}},
       {"run g.click", {"o", "lines.out"}},
@@ -365,7 +410,7 @@ TEST_F(CliOutputsTest, DamagedInputLeavesTheOldOutputsAndPartialOnes) {
     EXPECT_EQ(all(), before) << words;
   }
   // An output that fails leaves nothing, whatever the input is.
-  EXPECT_EQ(sluice("run --routes rib --in cut.pcap --out 1=/dev/full --out o").code, 3);
+  EXPECT_EQ(sluice("run --routes rib --adjacencies adj --in cut.pcap --out 1=/dev/full --out o").code, 3);
   EXPECT_FALSE(exists("o.partial"));
 }
 

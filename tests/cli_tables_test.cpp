@@ -404,8 +404,8 @@ TEST_F(CliTablesTest, ExplainNamesTheRuleTheNearMissAndTheRoute) {
   EXPECT_EQ(json["acl"]["match"]["text"], "permit tcp from 10.0.0.0/8 to any port 80");
   EXPECT_EQ(json["acl"]["algorithms"]["linear"], 3);
   EXPECT_EQ(json["acl"]["algorithms"]["tuple_space"], 3);
-  EXPECT_EQ(json["acl"]["near_misses"][0]["fails"], "protocol 6 is not 17");
-  EXPECT_EQ(json["acl"]["near_misses"][1]["fails"], "destination port 80 is not in 443-443");
+  EXPECT_EQ(json["acl"]["near_misses"][0]["fails"], "tcp is not udp");
+  EXPECT_EQ(json["acl"]["near_misses"][1]["fails"], "destination port 80 is not 443");
   EXPECT_EQ(json["route"]["prefix"], "8.8.8.0/24");
   EXPECT_EQ(json["route"]["next_hop"], "isp2");
   EXPECT_EQ(json["adjacency"]["destination"], "02:00:00:00:00:22");
@@ -426,6 +426,59 @@ TEST_F(CliTablesTest, ExplainNamesTheRuleTheNearMissAndTheRoute) {
   write("adj", "isp2 02:00:00:00:00:22 02:00:00:00:00:01 7 mtu 1500\n");
   EXPECT_EQ(verdict("ip 10.0.0.1 > 8.8.8.8 tcp 1 > 80 len 3000")["fragments"], 3);
   EXPECT_EQ(verdict("ip 10.0.0.1 > 8.8.8.8 tcp 1 > 80 len 3000 df")["reason"], "too-big");
+}
+
+// In the words of rules and captures, and a line that makes several rules is one near miss.
+TEST_F(CliTablesTest, ExplainWritesAsRulesAreWritten) {
+  write("edge.acl",
+        "permit tcp from any to any port 22\npermit tcp from any to any port 80,443,8080-8090\n"
+        "permit tcp from any to any flags SYN/SYN,ACK src-port 7\npermit udp from any to any\n");
+  const auto ask = [&](const std::string& packet) {
+    return sluice("explain --near 10 --packet '" + packet + "' --acl edge.acl").out;
+  };
+  const std::string tcp = ask("ip 10.0.0.1 > 8.8.8.8 tcp 1234 > 25 flags SA");
+  EXPECT_NE(tcp.find("packet     ip 10.0.0.1 > 8.8.8.8 tcp 1234 > 25 flags SA, ttl 64, "), std::string::npos) << tcp;
+  EXPECT_NE(tcp.find("because destination port 25 is not 22\n"), std::string::npos) << tcp;
+  EXPECT_NE(tcp.find("because tcp is not udp\n"), std::string::npos) << tcp;
+  size_t misses = 0;
+  for (size_t at = tcp.find("near miss"); at != std::string::npos; at = tcp.find("near miss", at + 1)) ++misses;
+  EXPECT_EQ(misses, 3u) << tcp;
+  const std::string range = ask("ip 10.0.0.1 > 8.8.8.8 tcp 1234 > 25 flags S");
+  EXPECT_NE(range.find("because source port 1234 is not 7\n"), std::string::npos) << range;
+  EXPECT_NE(range.find("because destination port 25 is not in 8080-8090\n"), std::string::npos) << range;
+  const std::string flags = ask("ip 10.0.0.1 > 8.8.8.8 tcp 7 > 25 flags SA");
+  EXPECT_NE(flags.find("because of the flags SA it asks for S, and the packet has SA\n"), std::string::npos) << flags;
+  EXPECT_NE(ask("ip 10.0.0.1 > 8.8.8.8 icmp 8 0").find("packet     ip 10.0.0.1 > 8.8.8.8 icmp 8 0, "),
+            std::string::npos);
+  EXPECT_NE(ask("ip 10.0.0.1 > 8.8.8.8 proto 47").find("> 8.8.8.8 protocol 47, "), std::string::npos);
+}
+
+// A gateway of one link is told from that of another, from the text of the routes to the frame.
+TEST_F(CliTablesTest, LinkLocalNextHopsGoByTheirInterface) {
+  write("rib", "10.1.0.0/16 via inet6 fe80::1 dev eth0\n10.2.0.0/16 via inet6 fe80::1 dev eth1\n");
+  write("adj",
+        "fe80::1%eth0 02:00:00:00:00:0a 02:00:00:00:00:01 1\nfe80::1%eth1 02:00:00:00:00:0b 02:00:00:00:00:02 2\n");
+  write("addresses", "10.1.0.1\n10.2.0.1\n");
+  const std::string names = "fe80::1%eth0\nfe80::1%eth1\n";
+  EXPECT_EQ(sluice("route -q --routes rib --addresses addresses").out, names);
+  EXPECT_EQ(sluice("compile -q --routes rib --out rib.img").code, 0);
+  EXPECT_EQ(sluice("route -q --routes rib.img --addresses addresses").out, names);
+  for (const char* routes : {"rib", "rib.img"}) {
+    for (const int link : {1, 2}) {
+      const auto json = sluice("explain --packet 'ip 10.0.0.1 > 10." + std::to_string(link) +
+                               ".0.1 udp 1 > 2' --adjacencies adj -o json --routes " + routes)
+                            .json();
+      EXPECT_EQ(json["verdict"]["port"], link) << routes;
+    }
+  }
+  EXPECT_NE(sluice("route --routes rib --adjacencies adj --explain 10.2.0.1").out.find("fe80::1%eth1: as configured"),
+            std::string::npos);
+  EXPECT_NE(sluice("route --routes rib --explain 10.2.0.1").out.find("fe80::1%eth1: made up"), std::string::npos);
+  // Who wrote the address alone is told what the routes say.
+  write("plain", "fe80::1 02:00:00:00:00:0a 02:00:00:00:00:01 1\n");
+  const Said said = sluice("compile --routes rib --adjacencies plain --out adj.img");
+  EXPECT_NE(said.err.find("routes use fe80::1%eth0: an address of one link needs its interface"), std::string::npos)
+      << said.err;
 }
 
 TEST_F(CliTablesTest, BothSetsOfRealFormatsAgreeAcrossAlgorithms) {

@@ -1,6 +1,7 @@
 // host only
 #include "app.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -49,8 +50,6 @@ void install_signal_handlers() {
   struct sigaction hangup {};
   if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
   InputFile::stop_when(&g_interrupted);
-  // A closed pipe is an error of write(), which is reported (or not) where the output stands.
-  signal(SIGPIPE, SIG_IGN);
 }
 
 std::string_view exit_code_help() {
@@ -61,6 +60,12 @@ std::string_view exit_code_help() {
          "failed; 130 interrupted. A run that is interrupted or meets damaged input leaves what it has as "
          "NAME.partial;\n"
          "NAME stays as it was.";
+}
+
+bool reader_is_gone(const Error& error) {
+  if (!error.system || !error.message.ends_with(std::strerror(EPIPE))) return false;
+  pollfd out{STDOUT_FILENO, 0, 0};
+  return ::poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
 }
 
 void fail(Exit code, std::string message, std::string hint) {
@@ -115,7 +120,6 @@ void print_out(std::string_view text) {
     const ssize_t n = ::write(STDOUT_FILENO, text.data(), text.size());
     if (n < 0) {
       if (errno == EINTR) continue;
-      if (errno == EPIPE) throw Failure{Exit::kIo, Error()};  // nobody listens: no message either
       fail(Exit::kIo, system_error("standard output: cannot write", errno));
     }
     text.remove_prefix(static_cast<size_t>(n));
@@ -123,6 +127,17 @@ void print_out(std::string_view text) {
 }
 void print_json(const Json& json) {
   print_out(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+void print_report(std::string_view text, const std::vector<std::string>& outputs) {
+  const bool taken = std::any_of(outputs.begin(), outputs.end(), [](const std::string& path) {
+    // "-", /dev/stdout or another name of the same descriptor.
+    const auto place = find_output(path);
+    return !path.empty() && place.ok() && place->kind == OutputPlace::Kind::kDescriptor &&
+           place->descriptor == STDOUT_FILENO;
+  });
+  if (!taken) return print_out(text);
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  note(text);
 }
 void note(std::string_view text) {
   if (quiet()) return;
@@ -170,11 +185,6 @@ std::string TextTable::str() const {
   return text;
 }
 
-std::string with_commas(uint64_t n) {
-  std::string digits = std::to_string(n);
-  for (size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
-  return digits;
-}
 std::string human_bytes(double bytes) {
   if (bytes < 1024) return fmt::format("{:.0f} B", bytes);
   if (bytes < 1024 * 1024) return fmt::format("{:.1f} KiB", bytes / 1024);
@@ -231,21 +241,21 @@ void stop_if_interrupted() {
   if (g_interrupted.load(std::memory_order_relaxed)) fail(Exit::kInterrupted, "interrupted");
 }
 
+RunFiles command_files() {
+  RunFiles files;
+  if (json_output()) files.output("-o json", "-");
+  return files;
+}
 void check_files(const RunFiles& files) {
   need(files.check(), Exit::kUsage);
 }
 
 void output_file(RunFiles& files, const std::string& out) {
   if (out.empty() || out == "-") {
-    files.output("standard output", "-");
+    files.output(out.empty() ? "standard output" : "--out", "-");
   } else {
     files.output("--out", out);
   }
-}
-
-bool is_standard_output(const std::string& path) {
-  const auto place = find_output(path);
-  return place.ok() && place->kind == OutputPlace::Kind::kDescriptor && place->descriptor == STDOUT_FILENO;
 }
 
 Exit end_partial(const std::vector<std::string>& outputs, const std::optional<Error>& damage) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/atomic_file.h"
+#include "base/counted.h"
 #include "base/result.h"
 #include "base/run_files.h"
 
@@ -33,6 +34,8 @@ enum class Exit : int {
   kInterrupted = 130,
 };
 std::string_view exit_code_help();
+// The reader of standard output has gone (`| head`): such an error ends with kIo as any other, and nobody is told.
+bool reader_is_gone(const Error& error);
 
 // How a subcommand ends early; main prints it. The applications throw, the library never does.
 struct Failure {
@@ -81,9 +84,11 @@ void add_help(CLI::App& root);
 
 // -- output -----------------------------------------------------------------------------------------------------------
 
-// Prints to stdout. Errors end the program: quietly where the reader of a pipe has gone.
+// Prints to stdout. Errors end the program.
 void print_out(std::string_view text);
 void print_json(const Json& json);
+// The report of a run for people: on stdout, or on stderr where one of the outputs is stdout.
+void print_report(std::string_view text, const std::vector<std::string>& outputs);
 // A note for people, on stderr; nothing with --quiet.
 void note(std::string_view text);
 void warn(std::string_view text);
@@ -104,7 +109,6 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-std::string with_commas(uint64_t n);
 std::string human_bytes(double bytes);
 std::string human_rate(double per_second, std::string_view what);
 std::string human_seconds(double seconds);
@@ -149,12 +153,13 @@ void stop_if_interrupted();
 // -- outputs
 // ------------------------------------------------------------------------------------------------------------
 
-// Ends with kUsage where an output of the command line is another of its files, too. Before anything is read.
+// The files of a command, before it names any: standard output, where -o json puts an object there.
+RunFiles command_files();
+// Ends with kUsage where an output of the command line is another of its files, too, or two things want standard
+// output. Before anything is read.
 void check_files(const RunFiles& files);
 // Declares --out, which is standard output where it is not given.
 void output_file(RunFiles& files, const std::string& out);
-// Whether it is "-", /dev/stdout or another name of the same descriptor.
-bool is_standard_output(const std::string& path);
 // Ends a command whose outputs are partial, after its report: says where they are (names without .partial are left
 // out), then ends with kBadInput for `damage`, or says kInterrupted.
 Exit end_partial(const std::vector<std::string>& outputs, const std::optional<Error>& damage);

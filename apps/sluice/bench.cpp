@@ -891,7 +891,8 @@ void add_bench(CLI::App& root) {
   CLI::App* bench = add_subcommand(
       root, "bench", "Tools",
       "Measures rates: median, spread, machine and input, after a sample was checked against the oracle.",
-      "sluice bench classify --rules acl1_10k\nsluice bench route -o json > bench/results/bench_route.json\nsluice "
+      "sluice gen rules --shape acl --count 10000 --out acl.rules\nsluice bench classify --rules acl.rules\nsluice "
+      "bench route -o json > bench/results/bench_route.json\nsluice "
       "bench pipeline --sizes 64,512,1518",
       nullptr);
   bench->require_subcommand(1);
@@ -950,7 +951,7 @@ void add_bench(CLI::App& root) {
   auto c = std::make_shared<Options>();
   CLI::App* classify = add_subcommand(
       *bench, "classify", "Subcommands", "Lookups in an access list, by packets drawn from its rules",
-      "sluice bench classify --rules acl1_10k --algorithm tuple_merge,tuple_space\nsluice bench classify --shape "
+      "sluice bench classify --rules acl.rules --algorithm tuple_merge,tuple_space\nsluice bench classify --shape "
       "acl,fw,ipc --count 1000,10000,100000 -o json",
       [c] {
         c->standing.lists = c->algorithm.empty();
@@ -1015,7 +1016,7 @@ void add_bench(CLI::App& root) {
   auto p = std::make_shared<Options>();
   CLI::App* pipeline = add_subcommand(
       *bench, "pipeline", "Subcommands", "The standard graph on packets in memory, with and without access list",
-      "sluice bench pipeline\nsluice bench pipeline --acl acl1_10k --routes rib4.txt,rib6.txt --workers 2 -o json",
+      "sluice bench pipeline\nsluice bench pipeline --acl acl.rules --routes rib4.txt,rib6.txt --workers 2 -o json",
       [p] {
         p->standing = {.lists = p->algorithm.empty(), .routes = p->route_algorithm.empty()};
         return bench_pipeline(*p);

@@ -51,7 +51,7 @@ Exit classify(const ClassifyFlags& o) {
   exactly_one(!o.trace.empty(), !o.capture.empty(), "--trace or --in");
   // -o json without --out puts the results into the object; else they are lines.
   const bool inside = json_output() && o.out.empty();
-  RunFiles files;
+  RunFiles files = command_files();
   files.input("--rules", o.rules);
   files.input("--trace", o.trace);
   files.input("--in", o.capture);
@@ -157,11 +157,7 @@ Exit classify(const ClassifyFlags& o) {
   const bool partial = source->damage || (interrupted().load() && !source->ended);
   const Ending ending = partial ? Ending::kPartial : Ending::kWhole;
   const std::string place = inside ? std::string() : file.path_of(ending);
-  if (!inside) {
-    const bool gone = file.broken_pipe();
-    if (auto done = file.commit(ending); !done.ok())
-      fail(Exit::kIo, gone || file.broken_pipe() ? Error() : done.error());
-  }
+  if (!inside) need(file.commit(ending), Exit::kIo);
   const double rate = seconds > 0 ? static_cast<double>(packets) / seconds : 0;
   if (json_output()) {
     Json json{{"packets", packets},
@@ -179,8 +175,8 @@ Exit classify(const ClassifyFlags& o) {
     if (inside) json["results"] = std::move(results);
     print_json(json);
   } else {
-    note(fmt::format("{} packets, {} matched, {} ({}), {} rules, {} on {}", with_commas(packets), with_commas(matched),
-                     human_seconds(seconds), human_rate(rate, "packets"), with_commas(acl.count), acl.algorithm,
+    note(fmt::format("{}, {} matched, {} ({}), {}, {} on {}", counted(packets, "packet"), with_commas(matched),
+                     human_seconds(seconds), human_rate(rate, "packets"), counted(acl.count, "rule"), acl.algorithm,
                      device));
   }
   return partial ? end_partial({place}, source->damage) : Exit::kOk;
@@ -195,7 +191,7 @@ void add_classify(CLI::App& root) {
       "The first matching rule of each packet: one line per packet, in order, with the rule's position\n"
       "(from 1; comments and blank lines do not count) or 0. A frame that is not IP, or damaged, gets 0.\n"
       "A native line with lists or groups stands for several rules, which count one by one.",
-      "sluice classify --rules acl1_10k --trace acl1_10k_trace --out verdicts.txt\n"
+      "sluice classify --rules fw.rules --trace fw.trace --out verdicts.txt\n"
       "sluice classify --rules edge.acl --in traffic.pcap --algorithm linear\n"
       "sluice classify --rules edge.acl --in traffic.pcap --explain-all\n"
       "sluice classify --rules edge.img --trace - -o json < trace.txt",

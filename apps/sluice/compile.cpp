@@ -30,7 +30,7 @@ Exit compile(const CompileOptions& o) {
   if (!o.algorithm.empty() && !o.adjacencies.empty())
     fail(Exit::kUsage, "--algorithm has no meaning for --adjacencies");
   if (o.out == "-") fail(Exit::kUsage, "--out: an image is written to a file, not to stdout");
-  RunFiles files;
+  RunFiles files = command_files();
   files.input("--acl", o.acl);
   for (const std::string& file : split_route_files(o.routes)) files.input("--routes", path_of_route_file(file));
   files.input("--adjacencies", o.adjacencies);
@@ -39,7 +39,7 @@ Exit compile(const CompileOptions& o) {
   Json json;
   double parse_seconds = 0, build_seconds = 0;
   uint64_t entries = 0;
-  std::string what, algorithm, entries_are;
+  std::string what, algorithm, entry;
   std::shared_ptr<const Image> image;
   const std::vector<std::string> route_files = split_route_files(o.routes);
   NamedInputs named = {{"--acl", o.acl}, {"--adjacencies", o.adjacencies}};
@@ -57,7 +57,7 @@ Exit compile(const CompileOptions& o) {
     what = "acl";
     algorithm = acl.algorithm;
     entries = acl.count;
-    entries_are = "rules";
+    entry = "rule";
     parse_seconds = acl.parse_seconds;
     build_seconds = acl.build_seconds;
     image = acl.image;
@@ -68,7 +68,7 @@ Exit compile(const CompileOptions& o) {
     what = "routes";
     algorithm = routes.algorithm4 + "," + routes.algorithm6;
     entries = routes.rib.size();
-    entries_are = "routes";
+    entry = "route";
     parse_seconds = routes.parse_seconds;
     build_seconds = routes.build_seconds;
     image = routes.image;
@@ -85,7 +85,7 @@ Exit compile(const CompileOptions& o) {
     build_seconds = build.seconds();
     what = "adjacencies";
     entries = model.next_hop_count();
-    entries_are = "next hops";
+    entry = "next hop";
   }
   stop_if_interrupted();
   check_files(files);
@@ -100,7 +100,7 @@ Exit compile(const CompileOptions& o) {
                 {"parse_seconds", parse_seconds},
                 {"build_seconds", build_seconds}});
   } else {
-    note(fmt::format("{}: {} {}{}, {}, read in {}, built in {}", o.out, with_commas(entries), entries_are,
+    note(fmt::format("{}: {}{}, {}, read in {}, built in {}", o.out, counted(entries, entry),
                      algorithm.empty() ? "" : " as " + algorithm, human_bytes(static_cast<double>(bytes)),
                      human_seconds(parse_seconds), human_seconds(build_seconds)));
   }
@@ -345,17 +345,17 @@ Exit tables(const TablesOptions& o) {
       table.add({t["file"], "acl " + t["format"].get<std::string>(), number_text(t, "rules"), t["algorithm"],
                  human_bytes(bytes), fmt::format("{:.0f}", t["bytes_per_rule"].get<double>()), built, notes});
     } else if (t["kind"] == "routes") {
-      const bool counted = t.contains("routes4");
-      const uint64_t entries = counted ? t["routes4"].get<uint64_t>() + t["routes6"].get<uint64_t>() : 0;
+      const bool known = t.contains("routes4");
+      const uint64_t entries = known ? t["routes4"].get<uint64_t>() + t["routes6"].get<uint64_t>() : 0;
       std::string notes = fmt::format("{} next hops", number_text(t, "next_hops"));
-      if (counted) notes += fmt::format("; IPv4 {}, IPv6 {}", number_text(t, "routes4"), number_text(t, "routes6"));
+      if (known) notes += fmt::format("; IPv4 {}, IPv6 {}", number_text(t, "routes4"), number_text(t, "routes6"));
       if (t.contains("auto")) {
         const Json& c = t["auto"]["cpu"];
         notes +=
             fmt::format("; auto is {} ({}) and {} ({})", c["algorithm4"].get<std::string>(),
                         c["why4"].get<std::string>(), c["algorithm6"].get<std::string>(), c["why6"].get<std::string>());
       }
-      table.add({t["file"], "routes", counted ? with_commas(entries) : "-",
+      table.add({t["file"], "routes", known ? with_commas(entries) : "-",
                  t["algorithm4"].get<std::string>() + "," + t["algorithm6"].get<std::string>(), human_bytes(bytes),
                  t.contains("bytes_per_route") ? fmt::format("{:.0f}", t["bytes_per_route"].get<double>()) : "-", built,
                  notes});

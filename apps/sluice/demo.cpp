@@ -250,7 +250,7 @@ Exit demo(const DemoFlags& o) {
   t += fmt::format("\n  in {} = out {} + drops {}", with_commas(last.packets_in), with_commas(last.packets_out),
                    with_commas(last.dropped));
   if (top != 0)
-    t += fmt::format("; the rule that matched most: {}, {} packets", place(top), with_commas(hits[top].packets));
+    t += fmt::format("; the rule that matched most: {}, {}", place(top), counted(hits[top].packets, "packet"));
   t += "\n  tables:";
   for (const TableLoad& load : loads.loads) {
     t += fmt::format(" {} {} as {}, read {} + built {}, {};", load.kind, with_commas(load.entries),

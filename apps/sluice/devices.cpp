@@ -163,8 +163,8 @@ bool report_failures(const RunReport& report) {
   for (const DeviceReport& d : report.devices) {
     if (d.failure.empty()) continue;
     any = true;
-    note(fmt::format("device {}:{} failed: {}; the CPU took over ({} packets rescued{}){}", d.info.kind, d.info.ordinal,
-                     d.failure, with_commas(report.offload.rescued),
+    note(fmt::format("device {}:{} failed: {}; the CPU took over ({} rescued{}){}", d.info.kind, d.info.ordinal,
+                     d.failure, counted(report.offload.rescued, "packet"),
                      report.set_aside_bytes != 0 ? fmt::format(", {:.1f} MiB of frames set aside",
                                                                static_cast<double>(report.set_aside_bytes) / (1 << 20))
                                                  : "",
@@ -194,8 +194,9 @@ std::string device_lines(const RunReport& report) {
     const auto of = [&](const char* name, const Histogram& h) {
       return times(name, h.percentile(50), h.percentile(99));
     };
-    text += fmt::format("{}:{}  {} packets; p50/p99 in us: wait {:.1f}/{:.1f}", d.info.kind, d.info.ordinal,
-                        with_commas(d.channels.records), static_cast<double>(report.totals.wait.percentile(50)) * 1e-3,
+    text += fmt::format("{}:{}  {}; p50/p99 in us: wait {:.1f}/{:.1f}", d.info.kind, d.info.ordinal,
+                        counted(d.channels.records, "packet"),
+                        static_cast<double>(report.totals.wait.percentile(50)) * 1e-3,
                         static_cast<double>(report.totals.wait.percentile(99)) * 1e-3);
     text += of("gather", d.channels.fill) + of("device", d.channels.device);
     if (!d.channels.kernel.empty()) {
@@ -385,7 +386,7 @@ std::string why_not_devices_alone(const Pipeline& pipeline, const OpenDevices& d
     }
     for (const OnHost& one : on_host(pipeline, offloads, report)) {
       const PlanNode& node = pipeline.plan.nodes[one.node];
-      return fmt::format("{} of {} packets of {}: {}", one.packets, one.packets + one.answered,
+      return fmt::format("{} of {} of {}: {}", with_commas(one.packets), counted(one.packets + one.answered, "packet"),
                          names_of(pipeline, node, 0, node.elements.size()), one.why);
     }
     answered += report.offload.offloaded;
@@ -397,8 +398,8 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
   if (devices.options.devices.empty()) return "device cpu: every segment runs on the workers\n";
   const DeviceOptions& d = devices.options;
   const std::vector<Offload> offloads = offloads_of(pipeline, devices, counts);
-  std::string text = fmt::format("device {}: {} device{}, mode {}, transport {}, threading {}, {} flights per worker\n",
-                                 devices.label, d.devices.size(), d.devices.size() == 1 ? "" : "s", to_string(d.mode),
+  std::string text = fmt::format("device {}: {}, mode {}, transport {}, threading {}, {} flights per worker\n",
+                                 devices.label, counted(d.devices.size(), "device"), to_string(d.mode),
                                  d.mode == DeviceMode::kPersistent ? "tagged" : to_string(d.transport),
                                  to_string(d.threading), d.flights);
   for (size_t n = 0; n < offloads.size(); ++n) {

@@ -125,7 +125,7 @@ Exit doctor() {
     text += fmt::format("{:<5} {:<11} {}\n", f.state, f.what, f.value);
     if (f.state == "gap") text += fmt::format("{:<17} why:  {}\n{:<17} fix:  {}\n", "", f.why, "", f.mend);
   }
-  text += gaps == 0 ? "no problems\n" : fmt::format("{} problem{}\n", gaps, gaps == 1 ? "" : "s");
+  text += gaps == 0 ? "no problems\n" : counted(gaps, "problem") + "\n";
   print_out(text);
   return Exit::kOk;
 }

@@ -61,7 +61,7 @@ void write_text(const std::string& path, const std::string& text, std::string_vi
   stop_if_interrupted();
   AtomicFile file = need(AtomicFile::create(path), Exit::kIo);
   file.write(text);
-  if (auto done = file.commit(); !done.ok()) fail(Exit::kIo, file.broken_pipe() ? Error() : done.error());
+  need(file.commit(), Exit::kIo);
   if (path == "-") return;
   if (json_output()) {
     print_json({{"file", path}, {"bytes", text.size()}, {"what", what}});
@@ -73,7 +73,7 @@ void write_text(const std::string& path, const std::string& text, std::string_vi
 // Before anything is read: what is read is not written. `rules` is --rules, or --like of rules.
 void check_gen_files(const GenFlags& o, const char* rules_option, const std::string& rules, const char* routes_option,
                      const std::string& routes) {
-  RunFiles files;
+  RunFiles files = command_files();
   files.input(rules_option, rules);
   for (const std::string& file : split_route_files(routes)) files.input(routes_option, path_of_route_file(file));
   output_file(files, o.out);
@@ -82,7 +82,7 @@ void check_gen_files(const GenFlags& o, const char* rules_option, const std::str
 
 // The same with what the rules include.
 void check_included(const GenFlags& o, const RuleSet& set) {
-  RunFiles files;
+  RunFiles files = command_files();
   for (const std::string& included : set.files) files.input("the rules", included);
   output_file(files, o.out);
   check_files(files);
@@ -98,7 +98,7 @@ Exit gen_rules(const GenFlags& o) {
     const RuleSet made = need(generate_rules_like(set, {o.count, o.seed}));
     const bool classbench = o.language == "classbench" || (o.language == "auto" && format == "classbench");
     write_text(o.out, classbench ? need(to_classbench(regions_of(made)), Exit::kUsage) : to_native(made),
-               fmt::format("{} rules like {}, seed {}", with_commas(o.count), o.like, o.seed));
+               fmt::format("{} like {}, seed {}", counted(o.count, "rule"), o.like, o.seed));
     return Exit::kOk;
   }
   RulesOptions r;
@@ -114,7 +114,7 @@ Exit gen_rules(const GenFlags& o) {
     const auto regions = need(generate_rule_regions(r), Exit::kUsage);
     text = need(o.language == "classbench" ? to_classbench(regions) : to_native(regions, o.seed), Exit::kUsage);
   }
-  write_text(o.out, text, fmt::format("{} rules of the {} kind, seed {}", with_commas(o.count), o.shape, o.seed));
+  write_text(o.out, text, fmt::format("{} of the {} kind, seed {}", counted(o.count, "rule"), o.shape, o.seed));
   return Exit::kOk;
 }
 
@@ -127,7 +127,7 @@ Exit gen_routes(const GenFlags& o) {
     InputSet inputs = open_inputs(named);
     const Rib rib = read_routes(inputs, files, nullptr);
     write_text(o.out, need(generate_routes_like(rib, {o.like_count, o.seed}), Exit::kUsage),
-               fmt::format("{} routes like {}, seed {}", with_commas(o.like_count), o.like, o.seed));
+               fmt::format("{} like {}, seed {}", counted(o.like_count, "route"), o.like, o.seed));
     return Exit::kOk;
   }
   RoutesOptions r;
@@ -135,9 +135,9 @@ Exit gen_routes(const GenFlags& o) {
   r.ipv6_count = o.ipv6_count;
   r.next_hops = o.next_hops;
   r.seed = o.seed;
-  write_text(
-      o.out, need(generate_routes(r), Exit::kUsage),
-      fmt::format("{} IPv4 and {} IPv6 routes, seed {}", with_commas(o.ipv4_count), with_commas(o.ipv6_count), o.seed));
+  write_text(o.out, need(generate_routes(r), Exit::kUsage),
+             fmt::format("{} and {}, seed {}", counted(o.ipv4_count, "IPv4 route"), counted(o.ipv6_count, "IPv6 route"),
+                         o.seed));
   return Exit::kOk;
 }
 
@@ -147,7 +147,7 @@ Exit gen_trace(const GenFlags& o) {
   const RuleSet set = read_rules(inputs, o.rules, o.format, nullptr);
   check_included(o, set);
   write_text(o.out, need(generate_trace(regions_of(set), {o.packets, o.seed})),
-             fmt::format("{} packets, seed {}", with_commas(o.packets), o.seed));
+             fmt::format("{}, seed {}", counted(o.packets, "packet"), o.seed));
   return Exit::kOk;
 }
 
@@ -208,7 +208,7 @@ Exit gen_traffic(const GenFlags& o) {
                 {"malformed", malformed},
                 {"seed", o.seed}});
   } else {
-    note(fmt::format("{}: {} packets, {}, {} IPv4, {} IPv6, {} malformed, seed {}", place, with_commas(stats.packets),
+    note(fmt::format("{}: {}, {}, {} IPv4, {} IPv6, {} malformed, seed {}", place, counted(stats.packets, "packet"),
                      human_bytes(static_cast<double>(stats.bytes)), with_commas(stats.ipv4), with_commas(stats.ipv6),
                      with_commas(malformed), o.seed));
   }

@@ -117,8 +117,8 @@ LoadedAcl build_loaded_acl(RuleSet set, std::string file, std::string format, co
   acl.file = std::move(file);
   acl.format = std::move(format);
   acl.set = std::move(set);
-  Progress progress(fmt::format("building {} over {} rules", algorithm, with_commas(acl.set.rules.size())));
-  progress.step(fmt::format("building {} over {} rules", algorithm, with_commas(acl.set.rules.size())));
+  Progress progress(fmt::format("building {} over {}", algorithm, counted(acl.set.rules.size(), "rule")));
+  progress.step(fmt::format("building {} over {}", algorithm, counted(acl.set.rules.size(), "rule")));
   const Stopwatch build;
   acl.image = std::make_shared<const Image>(need(build_acl(acl.set, algorithm, target)));
   acl.build_seconds = build.seconds();
@@ -216,8 +216,8 @@ LoadedRoutes build_loaded_routes(Rib rib, std::vector<std::string> files, const 
   routes.files = std::move(files);
   routes.rib = std::move(rib);
   Progress progress("");
-  progress.step(fmt::format("building {} and {} over {} routes", names.algorithm4, names.algorithm6,
-                            with_commas(routes.rib.size())));
+  progress.step(fmt::format("building {} and {} over {}", names.algorithm4, names.algorithm6,
+                            counted(routes.rib.size(), "route")));
   const Stopwatch build;
   routes.image = std::make_shared<const Image>(need(build_routes(routes.rib, names.algorithm4, names.algorithm6)));
   routes.build_seconds = build.seconds();

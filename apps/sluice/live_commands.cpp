@@ -78,7 +78,7 @@ Exit print(const Json& result, const std::string& text) {
 std::string scheduled_runtime(const Json& r) {
   std::string t = fmt::format("{} by the packet scheduler, graph {} of this run\n", word_of(r, "configuration"),
                               count_of(r, "swaps") + 1);
-  t += fmt::format("in {} packets, out {}, dropped {}, queued {}\n\n", with_commas(count_of(r, "packets_in")),
+  t += fmt::format("in {}, out {}, dropped {}, queued {}\n\n", counted(count_of(r, "packets_in"), "packet"),
                    with_commas(count_of(r, "packets_out")), with_commas(count_of(r, "dropped")),
                    with_commas(count_of(r, "queued")));
   TextTable table({"element", "class", "packets", "bytes", "dropped"});
@@ -97,8 +97,8 @@ Exit show_runtime(const ClientFlags& flags) {
   std::string t =
       fmt::format("{} on {} x{}, generation {}, {} of packets\n", word_of(r, "configuration"), word_of(r, "device"),
                   count_of(r, "workers"), count_of(r, "generation"), human_seconds(r.at("seconds").get<double>()));
-  t += fmt::format("in {} packets, out {}, dropped {}; {}; p50 {:.1f} us, p99 {:.1f} us; tables {}\n\n",
-                   with_commas(count_of(r, "packets_in")), with_commas(count_of(r, "packets_out")),
+  t += fmt::format("in {}, out {}, dropped {}; {}; p50 {:.1f} us, p99 {:.1f} us; tables {}\n\n",
+                   counted(count_of(r, "packets_in"), "packet"), with_commas(count_of(r, "packets_out")),
                    with_commas(count_of(r, "dropped")), human_rate(r.at("packets_per_second").get<double>(), "packets"),
                    static_cast<double>(count_of(r.at("latency_ns"), "p50")) * 1e-3,
                    static_cast<double>(count_of(r.at("latency_ns"), "p99")) * 1e-3,
@@ -118,8 +118,8 @@ Exit show_drops(const ClientFlags& flags) {
   TextTable table({"packets", "reason", "element"});
   for (const Json& d : r.at("drops"))
     table.add({with_commas(count_of(d, "packets")), word_of(d, "reason"), word_of(d, "element")});
-  return print(r, fmt::format("{} of {} packets dropped\n{}", with_commas(count_of(r, "dropped")),
-                              with_commas(count_of(r, "packets_in")), table.empty() ? "" : table.str()));
+  return print(r, fmt::format("{} of {} dropped\n{}", with_commas(count_of(r, "dropped")),
+                              counted(count_of(r, "packets_in"), "packet"), table.empty() ? "" : table.str()));
 }
 
 Exit show_tables(const ClientFlags& flags) {
@@ -180,7 +180,7 @@ Exit show_rules(const RulesFlags& flags) {
   std::string t = table.str();
   const uint64_t total = count_of(r, "total"), last = flags.from + r.at("rules").size() - 1;
   if (hits) {
-    t += fmt::format("no rule matched {} packets", with_commas(count_of(r.at("no_match"), "packets")));
+    t += fmt::format("no rule matched {}", counted(count_of(r.at("no_match"), "packets"), "packet"));
     if (const uint64_t gone = count_of(r.at("removed"), "packets"); gone != 0)
       t += fmt::format("; rules that are gone had {}", with_commas(gone));
     t += "\n";
@@ -309,7 +309,7 @@ Exit set_qos(const QosFlags& flags) {
 }
 Exit load_qos(const QosFlags& flags) {
   const Json r = request(flags, {{"command", "qos load"}, {"file", sent(flags.file)}});
-  return print(r, fmt::format("{} classes of {}\n", count_of(r, "classes"), word_of(r, "file")));
+  return print(r, fmt::format("{} of {}\n", counted(count_of(r, "classes"), "class"), word_of(r, "file")));
 }
 
 }  // namespace
@@ -460,11 +460,12 @@ void add_graph(CLI::App& root) {
       "sluice graph swap edge2.click\nsluice graph swap edge2.click --dry-run", [](const GraphFlags& o) {
         const Json r = request(o, {{"command", "graph swap"}, {"file", sent(o.file)}, {"dry_run", o.dry_run}});
         return print(
-            r,
-            r.at("committed").get<bool>()
-                ? fmt::format("{}: {} elements live after {}\n", word_of(r, "configuration"), count_of(r, "elements"),
-                              human_seconds(r.at("load_seconds").get<double>() + r.at("swap_seconds").get<double>()))
-                : fmt::format("{}: {} elements, no errors\n", word_of(r, "configuration"), count_of(r, "elements")));
+            r, r.at("committed").get<bool>()
+                   ? fmt::format("{}: {} live after {}\n", word_of(r, "configuration"),
+                                 counted(count_of(r, "elements"), "element"),
+                                 human_seconds(r.at("load_seconds").get<double>() + r.at("swap_seconds").get<double>()))
+                   : fmt::format("{}: {}, no errors\n", word_of(r, "configuration"),
+                                 counted(count_of(r, "elements"), "element")));
       });
   swap->add_option("file", swap_flags->file, "A Click file ('-': stdin)")->required()->type_name("FILE");
   swap->add_flag("--dry-run", swap_flags->dry_run, "Only say what is wrong with it");

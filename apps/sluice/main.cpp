@@ -2,7 +2,7 @@
 // host only
 #include <fcntl.h>
 #include <fmt/format.h>
-
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -65,6 +65,59 @@ std::string full_name(const CLI::App* app) {
   return name;
 }
 
+// What stands before or behind a word of a message.
+std::string before(const std::string& text, std::string_view word) {
+  return text.substr(0, text.find(word));
+}
+std::string behind(const std::string& text, std::string_view word) {
+  const size_t at = text.find(word);
+  return at == std::string::npos ? std::string() : text.substr(at + word.size());
+}
+
+// What the reader of command lines says, as a sentence about the option as the help writes it.
+std::string sentence_of(CLI::App& app, const CLI::ParseError& error) {
+  std::string text = error.what();
+  while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
+  const auto has = [&text](std::string_view words) { return text.find(words) != std::string::npos; };
+  const auto named = [&app](const std::string& name) {
+    const CLI::Option* option = app.get_option_no_throw(name);
+    return option == nullptr || !option->get_positional() ? name : before(option->get_type_name(), "...");
+  };
+  if (text.ends_with(" is required")) return named(before(text, " is required")) + " is missing";
+  if (has(" requires ")) return fmt::format("{} needs {}", before(text, " requires "), behind(text, " requires "));
+  if (has(" excludes "))
+    return fmt::format("{} and {} cannot be given together", before(text, " excludes "), behind(text, " excludes "));
+  if (has("Could not convert: ")) {
+    const std::string name = before(behind(text, "Could not convert: "), " = "), value = behind(text, " = ");
+    const CLI::Option* option = app.get_option_no_throw(name);
+    if (option != nullptr && option->get_items_expected_max() == 0) return name + " takes no value";
+    return fmt::format("{}: '{}' is no {}", name, value,
+                       option == nullptr || option->get_type_name() == "N" ? "number" : option->get_type_name());
+  }
+  const std::string name = named(before(text, ": ")), said = behind(text, ": ");
+  if (has(": At Most ")) {
+    const bool once = has(": At Most 1 required");
+    return once ? fmt::format("{} is given {} times, and can be given once", name, behind(said, "received "))
+                : fmt::format("{} takes {} values at most, and {} are given", name,
+                              before(behind(said, "At Most "), " "), behind(said, "received "));
+  }
+  if (has(" required ") && text.ends_with(" missing"))
+    return fmt::format("{} needs a value: {}", name, before(behind(said, " required "), " missing"));
+  if (said.starts_with("Value ") && has(" not in range ")) {
+    std::string range = behind(said, " not in range ");
+    for (size_t at = range.find(".000000"); at != std::string::npos; at = range.find(".000000")) range.erase(at, 7);
+    return fmt::format("{}: '{}' is not a number from {}", name, before(behind(said, "Value "), " not in"), range);
+  }
+  if (said.ends_with("}") && has(" not in {")) {
+    std::string words = before(behind(said, " not in {"), "}");
+    for (size_t at = words.find(','); at != std::string::npos; at = words.find(',', at + 2)) words.insert(at + 1, " ");
+    return fmt::format("{}: '{}' is none of {}", name, before(said, " not in {"), words);
+  }
+  if (has(" unit not recognized"))
+    return fmt::format("{}: '{}' is no unit of size; write KiB, MiB or GiB", name, before(said, " unit not"));
+  return text;
+}
+
 // A wrong command line: what is wrong, the nearest right word, and where to read more.
 Failure usage_failure(CLI::App& root, const CLI::ParseError& error) {
   CLI::App* app = deepest(&root);
@@ -94,10 +147,8 @@ Failure usage_failure(CLI::App& root, const CLI::ParseError& error) {
   } else if (const auto* required = dynamic_cast<const CLI::RequiredError*>(&error);
              required != nullptr && app->get_require_subcommand_min() > 0) {
     message = fmt::format("'{}' needs a command", full_name(app));
-  } else if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr ||
-             dynamic_cast<const CLI::ValidationError*>(&error) != nullptr ||
-             dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
-    while (!message.empty() && (message.back() == '\n' || message.back() == '.')) message.pop_back();
+  } else {
+    message = sentence_of(*app, error);
   }
   hint += fmt::format("see '{} --help'", full_name(app));
   return Failure{Exit::kUsage, Error(message, hint)};
@@ -137,7 +188,7 @@ int guarded(Work&& work) {
         print_failure(Failure{Exit::kInterrupted, Error("interrupted")});
         return static_cast<int>(Exit::kInterrupted);
       }
-      if (!failure.error.message.empty() || !failure.error.diagnostics.empty()) print_failure(failure);
+      if (!reader_is_gone(failure.error)) print_failure(failure);
       return static_cast<int>(failure.code);
     }
   } catch (const std::bad_alloc&) {
@@ -192,9 +243,9 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& done) {
     // Help, or the version.
     std::ostringstream text;
-    const int code = root.exit(done, text, text);
+    root.exit(done, text, text);
     print_out(text.str());
-    return code == 0 ? 0 : 2;
+    return 0;
   } catch (const CLI::ParseError& error) {
     print_failure(usage_failure(root, error));
     return static_cast<int>(Exit::kUsage);
@@ -218,6 +269,8 @@ void keep_standard_descriptors() {
 
 int main(int argc, char** argv) {
   keep_standard_descriptors();
+  // A closed pipe is an error of write(), as any other is.
+  signal(SIGPIPE, SIG_IGN);
   std::set_terminate(&end_of_program);
   const std::string_view program = argc > 0 ? argv[0] : "";
   if (program.substr(program.rfind('/') + 1) == "click") {

@@ -162,7 +162,7 @@ void check_sinks(const Router& router, Error& errors) {
 void add_counted(Phases& phases, Error errors, Exit code, const char* noun, const char* what) {
   const size_t n = errors.diagnostics.size();
   if (n == 0) return;
-  errors.message = fmt::format("{} {}{} cannot be {}", n, noun, n == 1 ? "" : "s", what);
+  errors.message = fmt::format("{} cannot be {}", counted(n, noun), what);
   phases.add(std::move(errors), code);
 }
 
@@ -406,22 +406,21 @@ std::string drops_text(const std::array<uint64_t, kDropReasons>& drops) {
 
 std::string summary(const RunReport& r, const std::string& device) {
   std::string text =
-      fmt::format("in     {} packets, {}\n", with_commas(r.packets_in), human_bytes(static_cast<double>(r.bytes_in)));
-  if (r.generated != 0) text += fmt::format("made   {} packets\n", with_commas(r.generated));
-  text +=
-      fmt::format("out    {} packets, {}", with_commas(r.packets_out), human_bytes(static_cast<double>(r.bytes_out)));
+      fmt::format("in     {}, {}\n", counted(r.packets_in, "packet"), human_bytes(static_cast<double>(r.bytes_in)));
+  if (r.generated != 0) text += fmt::format("made   {}\n", counted(r.generated, "packet"));
+  text += fmt::format("out    {}, {}", counted(r.packets_out, "packet"), human_bytes(static_cast<double>(r.bytes_out)));
   if (r.ports.size() > 1) {
     size_t shown = 0;
     for (const auto& [port, counters] : r.ports) {
       if (++shown > 8) {
-        text += fmt::format(", and {} more ports", r.ports.size() - 8);
+        text += fmt::format(", and {}", counted(r.ports.size() - 8, "more port"));
         break;
       }
       text += fmt::format("{} port {}: {}", shown == 1 ? ";" : ",", port, with_commas(counters.packets));
     }
   }
   text += fmt::format("\ndrops  {}{}{}\n", with_commas(r.dropped), r.dropped != 0 ? ": " : "", drops_text(r.drops));
-  if (r.queued != 0) text += fmt::format("queued {} packets\n", with_commas(r.queued));
+  if (r.queued != 0) text += fmt::format("queued {}\n", counted(r.queued, "packet"));
   text +=
       fmt::format("time   {} on {} x{}, {}, p50 {:.1f} us, p99 {:.1f} us\n", human_seconds(r.seconds), device,
                   r.workers, human_rate(r.seconds > 0 ? static_cast<double>(r.packets_in) / r.seconds : 0, "packets"),

@@ -6,6 +6,7 @@
 #include "confine.h"
 #include "control/route_report.h"
 #include "devices.h"
+#include "formats/address_list.h"
 #include "formats/adjacency_text.h"
 #include "inputs.h"
 #include "net/text.h"
@@ -20,31 +21,6 @@ struct RouteFlags {
   unsigned workers = 1;
 };
 
-// Every address of the text. Blank lines and '#' comments are skipped. All bad lines are reported at once.
-std::vector<IpAddress> parse_addresses(const std::string& text, const std::string& name) {
-  std::vector<IpAddress> addresses;
-  Diagnostics findings(name, text);
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    size_t begin = at, stop = end;
-    if (const size_t hash = text.find('#', at); hash < stop) stop = hash;
-    while (begin < stop && (text[begin] == ' ' || text[begin] == '\t')) ++begin;
-    while (stop > begin && (text[stop - 1] == ' ' || text[stop - 1] == '\t' || text[stop - 1] == '\r')) --stop;
-    at = end + 1;
-    if (begin == stop) continue;
-    const std::string_view word(text.data() + begin, stop - begin);
-    if (const auto address = parse_ip(word)) {
-      addresses.push_back(*address);
-      continue;
-    }
-    const std::string shown(word.substr(0, 60));
-    findings.error_at(begin, word.size(), fmt::format("'{}' is not an address", shown)).expected =
-        "one IPv4 or IPv6 address per line, such as 192.0.2.1 or 2001:db8::1";
-  }
-  if (!findings.ok()) fail(Exit::kBadInput, findings.to_error());
-  return addresses;
-}
-
 class AddressSource {
  public:
   AddressSource(const RouteFlags& o, InputSet& inputs) {
@@ -52,7 +28,7 @@ class AddressSource {
       keys_ = open_capture_keys(inputs, o.capture);
     } else {
       InputFile file = need(inputs.take(o.addresses), Exit::kIo);
-      all_ = parse_addresses(need(file.text(kMaxTraceBytes)), file.name());
+      all_ = need(parse_addresses(need(file.text(kMaxTraceBytes)), file.name()));
     }
   }
   bool ended() const { return keys_ == nullptr ? at_ == all_.size() : keys_->ended; }
@@ -120,7 +96,7 @@ Exit route(const RouteFlags& o) {
   if (!o.adjacencies.empty()) fail(Exit::kUsage, "--adjacencies goes with --explain");
   exactly_one(!o.addresses.empty(), !o.capture.empty(), "--addresses or --in");
   const bool inside = json_output() && o.out.empty();
-  RunFiles files;
+  RunFiles files = command_files();
   for (const std::string& routes : split_route_files(o.routes)) files.input("--routes", path_of_route_file(routes));
   files.input("--addresses", o.addresses);
   files.input("--in", o.capture);
@@ -223,9 +199,7 @@ Exit route(const RouteFlags& o) {
   const bool partial = source.damage() || (interrupted().load() && !source.ended());
   const Ending ending = partial ? Ending::kPartial : Ending::kWhole;
   const std::string place = inside ? std::string() : file.path_of(ending);
-  if (!inside) {
-    if (auto done = file.commit(ending); !done.ok()) fail(Exit::kIo, file.broken_pipe() ? Error() : done.error());
-  }
+  if (!inside) need(file.commit(ending), Exit::kIo);
   const double rate = seconds > 0 ? static_cast<double>(looked_up) / seconds : 0;
   if (json_output()) {
     Json json{{"addresses", looked_up},
@@ -247,9 +221,9 @@ Exit route(const RouteFlags& o) {
     if (inside) json["results"] = std::move(results);
     print_json(json);
   } else {
-    note(fmt::format("{} addresses, {} with a route, {} ({}), {} for IPv4 and {} for IPv6 on {}",
-                     with_commas(looked_up), with_commas(matched), human_seconds(seconds), human_rate(rate, "lookups"),
-                     routes.algorithm4, routes.algorithm6, device));
+    note(fmt::format("{}, {} with a route, {} ({}), {} for IPv4 and {} for IPv6 on {}", counted(looked_up, "address"),
+                     with_commas(matched), human_seconds(seconds), human_rate(rate, "lookups"), routes.algorithm4,
+                     routes.algorithm6, device));
   }
   return partial ? end_partial({place}, source.damage()) : Exit::kOk;
 }

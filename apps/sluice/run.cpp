@@ -2,6 +2,7 @@
 // host only
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "app.h"
 #include "confine.h"
@@ -18,6 +19,7 @@
 #include "priorities.h"
 #include "scheduled.h"
 #include "shadowed.h"
+#include "tables/adjacency/adjacency_model.h"
 #include "verdicts.h"
 
 namespace sluice::app {
@@ -39,6 +41,8 @@ struct RunFlags {
   PriorityFlags priorities;
   std::function<bool(const char*)> given = [](const char*) { return false; };  // it stands on the command line
 };
+
+constexpr const char* kStandardGraph = "standard graph";  // what its text is called
 
 StandardGraph standard_graph_of(const RunFlags& o) {
   StandardGraph g;
@@ -79,7 +83,7 @@ StandardGraph standard_graph_of(const RunFlags& o) {
 
 // What the command line names besides what a graph reads and writes.
 RunFiles files_besides_graph(const RunFlags& o, const std::string& configuration) {
-  RunFiles files;
+  RunFiles files = o.print_graph || o.print_plan ? RunFiles() : command_files();
   files.input("the configuration", configuration);
   files.input("--qos", o.qos);
   files.output("--hits", o.live.hits);
@@ -99,6 +103,29 @@ void check_standard_files(const RunFlags& o, const StandardGraph& g) {
   files.output("--out", g.out);
   for (const auto& [port, file] : g.port_out) files.output("--out", file);
   check_files(files);
+}
+
+// Outputs by port want packets that leave by it. Before anything is read.
+void check_made_up_ports(const RunFlags& o, const StandardGraph& g) {
+  if (!g.adjacencies.empty() || g.routes.empty() || !o.live.control.empty()) return;
+  for (const auto& [port, file] : g.port_out) {
+    if (port == 0) continue;
+    fail(Exit::kUsage, fmt::format("--out {}={}: without --adjacencies every packet leaves by port 0", port, file),
+         "give --adjacencies, which say the port of each next hop; or one --out FILE");
+  }
+}
+// The same for the adjacencies that were read.
+void warn_of_idle_ports(const StandardGraph& g, const TableSet& tables) {
+  if (g.port_out.empty()) return;
+  std::set<uint16_t> ports;
+  for (const auto& [name, image] : tables.adjacencies) {
+    const AdjacencyView view = need(open_adjacencies(*image));
+    for (const Adjacency& a : view.adjacencies()) ports.insert(a.port);
+  }
+  for (const auto& [port, file] : g.port_out) {
+    if (!ports.contains(port))
+      warn(fmt::format("--out {}={}: no next hop of the routes leaves by port {}", port, file, port));
+  }
 }
 
 void add_map_option(CLI::App& sub, std::vector<std::string>& maps) {
@@ -194,7 +221,7 @@ Exit run_queues(const RunFlags& o, Pipeline& pipeline, const Defines& defines, c
     json["interrupted"] = done.interrupted;
     print_json(json);
   } else {
-    print_out(summary(done.report, device));
+    print_report(summary(done.report, device), outputs_of(done.report, &scheduler->router()));
   }
   return done.report.partial ? end_partial(outputs_of(done.report, &scheduler->router()), damage) : Exit::kOk;
 }
@@ -218,26 +245,59 @@ Exit run_classes(const RunFlags& o, const Pipeline& pipeline, const RunOptions& 
   std::optional<Error> damage;
   const PriorityRun done = run_priorities(pipeline, options, &damage);
   const RunReport& report = done.report.run;
-  const bool stdout_taken = std::any_of(report.sinks.begin(), report.sinks.end(),
-                                        [](const RunReport::Sink& s) { return is_standard_output(s.path); });
-  if (json_output() && !stdout_taken) {
+  if (json_output()) {
     Json json = to_json(report, pipeline.router, pipeline.table_report, "cpu");
     json["classes"] = classes_json(done.report);
     json["interrupted"] = done.interrupted;
     print_json(json);
   } else {
-    std::string shown = summary(report, "cpu") + class_lines(done.report);
-    if (stdout_taken) {
-      shown.pop_back();
-      note(shown);
-    } else {
-      print_out(shown);
-    }
+    print_report(summary(report, "cpu") + class_lines(done.report), outputs_of(report, &pipeline.router));
   }
   return report.partial ? end_partial(outputs_of(report), damage) : Exit::kOk;
 }
 
-Exit run(const RunFlags& o) {
+// What is wrong with a file that an option names stands there, not in the text that was made of the options.
+void name_options(Error& error, const RunFlags& o) {
+  for (Diagnostic& d : error.diagnostics) {
+    if (d.file != kStandardGraph) continue;
+    const std::string& line = d.source_line;
+    std::string option, value;
+    const auto one_of = [&](const char* name, const std::vector<std::string>& files) {
+      option = name;
+      for (const std::string& path : files) {
+        if (files.size() == 1 || d.message.starts_with(path + ": ") || line.find("(" + path + ")") != std::string::npos)
+          value = path;
+      }
+      if (value.empty()) value = fmt::format("{}", fmt::join(files, ","));
+    };
+    if (line.starts_with("in :: ")) {
+      one_of("--in", {o.in});
+    } else if (line.starts_with("AclTable(")) {
+      one_of("--acl", {o.acl});
+    } else if (line.starts_with("RouteTable(")) {
+      std::vector<std::string> paths;
+      for (const std::string& file : split_route_files(o.routes)) paths.push_back(path_of_route_file(file));
+      one_of("--routes", paths);
+    } else if (line.starts_with("AdjacencyTable(")) {
+      one_of("--adjacencies", split_commas(o.adjacencies));
+    } else if (line.find("ToDump(") != std::string::npos) {
+      option = "--out";
+      for (const std::string& out : o.out) {
+        const auto parsed = parse_port_file(out);
+        const std::string element = parsed.ok() && parsed->port ? fmt::format("out{} :: ", *parsed->port) : "out :: ";
+        if (line.find(element) != std::string::npos) value = out;
+      }
+    }
+    if (value.empty()) continue;
+    if (const std::string path = value.substr(value.rfind('=') + 1); d.message.starts_with(path + ": "))
+      d.message.erase(0, path.size() + 2);
+    d.file = option + " " + value;
+    d.line = d.column = 0;
+    d.source_line.clear();
+  }
+}
+
+Exit run_graph(const RunFlags& o) {
   auto [file, defines] = read_words(o.words, o.maps);
   defines.files = files_besides_graph(o, file);
   const bool standard = file.empty();
@@ -280,6 +340,7 @@ Exit run(const RunFlags& o) {
   if (standard) {
     standard_graph = standard_graph_of(o);
     check_standard_files(o, *standard_graph);
+    if (!o.print_graph && !o.print_plan) check_made_up_ports(o, *standard_graph);
   } else {
     check_files(defines.files);
   }
@@ -327,7 +388,7 @@ Exit run(const RunFlags& o) {
     show("graph", text);
     return Exit::kOk;
   }
-  const std::string title = standard ? "standard graph" : file == "-" ? "standard input" : file;
+  const std::string title = standard ? kStandardGraph : file == "-" ? "standard input" : file;
   const Scheduled scheduled = o.one_by_one ? Scheduled::kAlways : Scheduled::kAllowed;
   // From here on a graph that is asked to be is one that has to be.
   const auto schedule = [&o](Pipeline& p) {
@@ -359,6 +420,7 @@ Exit run(const RunFlags& o) {
   LiveRun live(o.live);
   auto pipeline = load_pipeline(std::move(text), title, defines, overrides, true, o.live.counts(), scheduled);
   schedule(*pipeline);
+  if (standard) warn_of_idle_ports(*standard_graph, pipeline->tables);
   if (o.priorities.on && !pipeline->router.scheduled.empty())
     fail(Exit::kUsage,
          fmt::format("--priorities: the packet scheduler runs this graph: {}", pipeline->router.scheduled));
@@ -401,10 +463,9 @@ Exit run(const RunFlags& o) {
         fmt::format("{:>10}  rule {} ({}) at {}\n", with_commas(rule["packets"].get<uint64_t>()),
                     rule["rule"].get<uint32_t>(), rule["action"].get<std::string>(), rule["at"].get<std::string>());
   }
-  const bool stdout_taken = is_standard_output(o.followed.verdicts) || is_standard_output(o.followed.dropped) ||
-                            std::any_of(done.report.sinks.begin(), done.report.sinks.end(),
-                                        [](const RunReport::Sink& s) { return is_standard_output(s.path); });
-  if (json_output() && !stdout_taken) {
+  std::vector<std::string> left = outputs_of(done.report, &pipeline->router);
+  left.insert(left.end(), places.begin(), places.end());
+  if (json_output()) {
     Json json = to_json(done.report, pipeline->router, pipeline->table_report, device);
     if (o.live.top != 0) json["top_rules"] = live.top();
     json["interrupted"] = done.interrupted;
@@ -422,21 +483,23 @@ Exit run(const RunFlags& o) {
     std::string shown = summary(done.report, device) + device_lines(done.report);
     if (!done.report.qos.empty()) shown += qos_text(to_json(done.report.qos));
     if (!top_text.empty()) shown += "rules\n" + top_text;
-    if (stdout_taken) {
-      if (!shown.empty() && shown.back() == '\n') shown.pop_back();
-      note(shown);
-    } else {
-      print_out(shown);
-    }
+    print_report(shown, left);
   }
   if (device_failed) {
     const auto failed = std::ranges::find_if(done.report.devices, [](const auto& d) { return !d.failure.empty(); });
     fail(Exit::kUnavailable, fmt::format("device {}:{}: {}", failed->info.kind, failed->info.ordinal, failed->failure),
          "all packets are through: the CPU took its part");
   }
-  if (!done.report.partial) return Exit::kOk;
-  for (const std::string& output : outputs_of(done.report)) places.push_back(output);
-  return end_partial(places, damage);
+  return done.report.partial ? end_partial(left, damage) : Exit::kOk;
+}
+
+Exit run(const RunFlags& o) {
+  try {
+    return run_graph(o);
+  } catch (Failure& failure) {
+    name_options(failure.error, o);
+    throw;
+  }
 }
 
 // -- check
@@ -468,7 +531,7 @@ Exit check(const CheckOptions& o) {
   if (!o.rules.empty()) {
     const LoadedAcl acl = load_acl(inputs, o.rules, o.format, "");
     json["rules"] = acl.count;
-    text += fmt::format("{}: {} rules ({}), no errors\n", o.rules, with_commas(acl.count), acl.format);
+    text += fmt::format("{}: {} ({}), no errors\n", o.rules, counted(acl.count, "rule"), acl.format);
     if (o.shadowed) text += report_shadowed(acl, o.policy, json);
   }
   if (!o.routes.empty()) {
@@ -476,8 +539,8 @@ Exit check(const CheckOptions& o) {
     json["routes4"] = routes.rib.routes4().size();
     json["routes6"] = routes.rib.routes6().size();
     json["warnings"] = routes.report.warnings.size();
-    text += fmt::format("{}: {} IPv4 and {} IPv6 routes, no errors\n", o.routes,
-                        with_commas(routes.rib.routes4().size()), with_commas(routes.rib.routes6().size()));
+    text += fmt::format("{}: {} and {}, no errors\n", o.routes, counted(routes.rib.routes4().size(), "IPv4 route"),
+                        counted(routes.rib.routes6().size(), "IPv6 route"));
   }
   if (!o.words.empty()) {
     if (file.empty()) fail(Exit::kUsage, "no configuration is named");
@@ -488,8 +551,8 @@ Exit check(const CheckOptions& o) {
     json["warnings"] = pipeline->router.warnings.size();
     json["tables"] = Json::array();
     for (const TableLoad& load : pipeline->table_report.loads) json["tables"].push_back(to_json(load));
-    text += fmt::format("{}: {} elements, {} tables, no errors\n", file, pipeline->router.elements.size(),
-                        pipeline->table_report.loads.size());
+    text += fmt::format("{}: {}, {}, no errors\n", file, counted(pipeline->router.elements.size(), "element"),
+                        counted(pipeline->table_report.loads.size(), "table"));
   }
   if (json_output()) {
     print_json(json);
@@ -542,6 +605,28 @@ void add_run_options(CLI::App& sub, RunFlags& o) {
   o.given = [&sub](const char* option) { return sub.count(option) != 0; };
 }
 
+// The sections of the help, in their order. An option that stands in none is found by a test.
+void group_run_options(CLI::App& sub) {
+  const std::vector<std::pair<const char*, std::vector<const char*>>> groups = {
+      {"Input and output", {"--in", "--out", "--map", "--limit", "--repeat"}},
+      {"Tables",
+       {"--acl", "--format", "--default", "--routes", "--adjacencies", "--algorithm", "--route-algorithm",
+        "--icmp-errors", "--icmp-denied"}},
+      {"Workers and batches", {"--workers", "--batch", "--latency-target", "--packet-scheduler", "--simtime"}},
+      {"Devices",
+       {"--device", "--mode", "--transport", "--flights", "--ring-memory", "--kernel-times", "--records", "--threading",
+        "--enter-after", "--leave-after", "--watchdog"}},
+      {"Classes of service", {"--qos", "--priorities", "--shares", "--chunk", "--chunk-timeout", "--drop-when-full"}},
+      {"Running process", {"--control", "--wait", "--max-memory"}},
+      {"Report", {"--output", "--quiet", "--hits", "--top-rules", "--print-graph", "--print-plan"}},
+      {"Other", {"--help", "--user"}}};
+  for (const auto& [group, names] : groups) {
+    for (const char* name : names) {
+      if (CLI::Option* option = sub.get_option_no_throw(name); option != nullptr) option->group(group);
+    }
+  }
+}
+
 }  // namespace
 
 void add_run(CLI::App& root) {
@@ -572,6 +657,7 @@ void add_run(CLI::App& root) {
                 "Run any graph as one with queues: one packet at a time on the CPU, so that 'sluice graph' replaces it "
                 "while it runs and calls its handlers");
   sub->add_flag("--print-plan", o->print_plan, "Print how the graph is cut into programs and stop");
+  group_run_options(*sub);
 }
 
 void add_show(CLI::App& root) {
@@ -593,6 +679,7 @@ void add_show(CLI::App& root) {
       "json",
       [o] { return run(*o); });
   add_run_options(*plan, *o);
+  group_run_options(*plan);
   add_live_shows(*show);
 }
 

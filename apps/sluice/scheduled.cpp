@@ -59,9 +59,7 @@ PipelineRun run_scheduled(Scheduler& scheduler, std::optional<Error>* damage) {
   PipelineRun run;
   const auto done = scheduler.run(run.report);
   if (!done.ok()) fail_run(run.report, done.error(), damage);
-  if (g_output_failed == EPIPE) throw Failure{Exit::kIo, Error()};  // nobody listens: no message either
-  if (g_output_failed != 0)
-    fail(Exit::kIo, fmt::format("standard output: cannot write: {}", std::strerror(g_output_failed)));
+  if (g_output_failed != 0) fail(Exit::kIo, system_error("standard output: cannot write", g_output_failed));
   run.interrupted = interrupted().load();
   check_conserved(run.report);
   return run;

@@ -82,9 +82,7 @@ void Verdicts::write_dropped(const PacketEnd& packet) {
 void Verdicts::end(Ending ending, std::vector<std::string>& places) {
   const auto commit = [&](AtomicFile& file) {
     const std::string place = file.path_of(ending);
-    const bool gone = file.broken_pipe();
-    if (auto done = file.commit(ending); !done.ok())
-      fail(Exit::kIo, gone || file.broken_pipe() ? Error() : std::move(done).error());
+    need(file.commit(ending), Exit::kIo);
     places.push_back(place);
   };
   if (lines_) commit(*lines_);

@@ -120,6 +120,13 @@ std::vector<RunFiles::Clash> RunFiles::clashes() const {
     for (size_t k = 0; k < files_.size(); ++k) {
       const File& b = files_[k];
       if (k == i || (b.use == Use::kOutput && k > i)) continue;
+      if (b.use == Use::kOutput && found[i].file.descriptor == STDOUT_FILENO &&
+          found[k].file.descriptor == STDOUT_FILENO) {
+        clashes.push_back(
+            {i, k,
+             Error(fmt::format("{} and {} both write to standard output", b.who, a.who), "give one of them a file")});
+        break;
+      }
       if (same(found[i].file, found[k].file, b.use)) {
         add(i, k, fmt::format("{}: '{}' is the same file as '{}' of {}", a.who, a.path, b.path, b.who));
         break;

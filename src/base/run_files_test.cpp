@@ -81,6 +81,20 @@ TEST_F(RunFilesTest, TwoOutputsAreTwoFiles) {
   EXPECT_FALSE(both(at("none/x"), at("none/x")));
 }
 
+TEST_F(RunFilesTest, StandardOutputIsOnePlace) {
+  for (const std::string& other : {"-", "/dev/stdout", "/proc/self/fd/1"}) {
+    RunFiles files;
+    files.output("-o json", "-");
+    files.output("--out", other);
+    const auto ok = files.check();
+    ASSERT_FALSE(ok.ok()) << other;
+    EXPECT_EQ(ok.error().message, "-o json and --out both write to standard output");
+    EXPECT_EQ(ok.error().hint, "give one of them a file");
+  }
+  // What is read from there is another matter.
+  EXPECT_EQ(of("-", "-").find("both write"), std::string::npos);
+}
+
 TEST_F(RunFilesTest, PartialNamesAreOutputsToo) {
   std::ofstream(at("o.partial")) << "x";
   EXPECT_EQ(of(at("o.partial"), at("o")),
