@@ -76,6 +76,10 @@ class AtomicFile {
   }
   ~AtomicFile() { discard(); }
 
+  // Hands on what is buffered, for whoever reads what is written directly. Errors are kept.
+  void flush();
+  // Written directly: there is no file that appears later.
+  bool direct() const { return temporary_.empty(); }
   // Buffers and writes. Errors are kept: later calls do nothing, and commit() returns the first.
   void write(std::string_view bytes) {
     if (bytes.empty() || bytes.size() >= room_) return write_more(bytes);
@@ -100,7 +104,6 @@ class AtomicFile {
   static constexpr size_t kBufferBytes = size_t{1} << 18;
   void swap(AtomicFile& other) noexcept;
   void write_more(std::string_view bytes);
-  void flush();
   void write_out(std::string_view bytes);
   void discard();
   void note(const char* doing);

@@ -487,6 +487,16 @@ Result<size_t> InputFile::read_some(std::span<std::byte> out) {
   return n;
 }
 
+bool InputFile::ready() const {
+  const State& s = *state_;
+  if (s.file == nullptr || s.regular || s.failed || s.ended || s.raw_end || !s.raw.empty() ||
+      s.peeked_at < s.peeked.size()) {
+    return true;
+  }
+  pollfd polled{s.file->get(), POLLIN, 0};
+  return ::poll(&polled, 1, 0) != 0;
+}
+
 Result<size_t> InputFile::read(std::span<std::byte> out) {
   size_t done = 0;
   while (done < out.size()) {

@@ -52,6 +52,8 @@ class InputFile {
   // Waits for at least one byte and takes what is there; 0 at the end. Errors: read errors; truncated or damaged
   // compressed data; a compression that is not supported; more than the limit; interrupted (stop_when). An error stays.
   Result<size_t> read_some(std::span<std::byte> out);
+  // Whether read_some returns without waiting for whoever writes: bytes, the end or an error are there.
+  bool ready() const;
   // Fills `out`; fewer bytes mean the end.
   Result<size_t> read(std::span<std::byte> out);
   // All that is left. Never holds more than 1.5 times the limit. Errors: also more than `limit` bytes.

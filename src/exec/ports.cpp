@@ -28,6 +28,8 @@ class CaptureSource final : public BatchSource {
     batch.clear();
     while (!batch.full() && left_ != 0) {
       if (!held_) {
+        // What has come is not held back for what has not.
+        if (batch.size() != 0 && !reader_.ready()) break;
         auto more = reader_.next(frame_);
         if (!more) {
           // The reader repeats the error at the next call: the packets before the damage go first.
@@ -52,6 +54,9 @@ class CaptureSource final : public BatchSource {
     }
     return {};
   }
+
+  bool ready() override { return held_ || left_ == 0 || reader_.ready(); }
+  LinkType link() const override { return reader_.link(); }
 
  private:
   CaptureReader reader_;
@@ -290,20 +295,35 @@ class PatternSource final : public BatchSource {
 
 class CaptureSink final : public PacketSink {
  public:
-  explicit CaptureSink(CaptureWriter writer) : writer_(std::move(writer)) {}
+  CaptureSink(CaptureWriter writer, LinkType link) : writer_(std::move(writer)), link_(link) {}
   Result<void> write(std::span<const TxRecord> records, size_t& written) override {
     for (written = 0; written < records.size(); ++written) {
       const TxRecord& r = records[written];
-      if (!writer_.append(FrameHeader{r.captured, r.wire, r.timestamp_ns}, r.data)) return writer_.error();
+      if (!append(r)) return writer_.error();
     }
     return {};
   }
+  Result<void> flush() override { return writer_.flush(); }
   Result<void> settle() override { return writer_.settle(); }
   Result<void> commit(Ending ending) override { return writer_.commit(ending); }
   std::string path_of(Ending ending) const override { return writer_.path_of(ending); }
 
  private:
+  bool append(const TxRecord& r) {
+    if (link_ == LinkType::kEthernet) return writer_.append(FrameHeader{r.captured, r.wire, r.timestamp_ns}, r.data);
+    if (r.captured < LinkHeader::kBytes) {
+      // Its own header was cut, so there is nothing else of it.
+      return writer_.append(FrameHeader{r.captured, r.wire, r.timestamp_ns}, r.data);
+    }
+    uint8_t own[LinkHeader::kMostBytes];
+    const uint32_t bytes = LinkHeader::from_ethernet(link_, r.data, own);
+    const FrameHeader header{r.captured - LinkHeader::kBytes + bytes, r.wire - LinkHeader::kBytes + bytes,
+                             r.timestamp_ns};
+    return writer_.append(header, own, bytes, r.data + LinkHeader::kBytes);
+  }
+
   CaptureWriter writer_;
+  LinkType link_;
 };
 
 class MemorySink final : public PacketSink {
@@ -357,12 +377,32 @@ Result<std::unique_ptr<BatchSource>> open_source(const PortSpec& spec, FrameCach
   return Error("this port cannot receive");
 }
 
-Result<std::unique_ptr<PacketSink>> open_sink(const PortSpec& spec) {
+LinkType sink_link(const Router& router, unsigned sink, std::span<const LinkType> links) {
+  if (links.empty() || links.front() == LinkType::kEthernet) return LinkType::kEthernet;
+  if (std::any_of(links.begin(), links.end(), [&](LinkType link) { return link != links.front(); }))
+    return LinkType::kEthernet;
+  // Back from the sink.
+  std::vector<bool> seen(router.elements.size());
+  std::vector<unsigned> next = {sink};
+  while (!next.empty()) {
+    const unsigned e = next.back();
+    next.pop_back();
+    if (seen[e]) continue;
+    seen[e] = true;
+    if (router.elements[e]->writes_link_header()) return LinkType::kEthernet;
+    for (const RouterConnection& c : router.connections) {
+      if (c.to == e) next.push_back(c.from);
+    }
+  }
+  return links.front();
+}
+
+Result<std::unique_ptr<PacketSink>> open_sink(const PortSpec& spec, LinkType link) {
   switch (spec.type) {
     case PortSpec::Type::kCapture: {
-      auto writer = CaptureWriter::create(spec.path, {spec.nanosecond, spec.snaplen});
+      auto writer = CaptureWriter::create(spec.path, {spec.nanosecond, spec.snaplen, link});
       if (!writer) return std::move(writer).error();
-      return std::unique_ptr<PacketSink>(std::make_unique<CaptureSink>(std::move(*writer)));
+      return std::unique_ptr<PacketSink>(std::make_unique<CaptureSink>(std::move(*writer), link));
     }
     case PortSpec::Type::kMemory:
       return std::unique_ptr<PacketSink>(std::make_unique<MemorySink>());

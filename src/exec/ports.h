@@ -13,6 +13,8 @@
 #include "base/result.h"
 #include "batch/batch.h"
 #include "graph/element.h"
+#include "graph/router.h"
+#include "ports/pcap/link_type.h"
 
 namespace sluice {
 
@@ -48,6 +50,11 @@ class BatchSource {
   // Clears the batch and appends packets, at most its capacity, with order 0, 1, 2, ... Leaves it empty at the end of
   // the input. Errors: damaged input; what came before it has been delivered.
   virtual Result<void> read(Batch& batch) = 0;
+  // Whether a read returns without waiting for whoever writes the input. A read does not wait for more than its first
+  // packet.
+  virtual bool ready() { return true; }
+  // What the packets had before they came as Ethernet frames (ports/pcap/link_type.h).
+  virtual LinkType link() const { return LinkType::kEthernet; }
   // Memory that a read of as many packets as the last would read, as far as it is known: for a prefetch.
   virtual std::span<const std::byte> next() const { return {}; }
 };
@@ -64,6 +71,8 @@ class PacketSink {
   virtual bool reads_frames() const { return true; }
   // Takes the records in order. On an error `written` says how many were taken before it.
   virtual Result<void> write(std::span<const TxRecord> records, size_t& written) = 0;
+  // Lets a reader of the output have what was written so far, where it is read while it is written.
+  virtual Result<void> flush() { return {}; }
   // As those of AtomicFile: the output is on the disk; it appears. Without `commit` nothing is left behind.
   virtual Result<void> settle() { return {}; }
   virtual Result<void> commit(Ending ending) = 0;
@@ -95,6 +104,10 @@ class FrameCache {
 // What `inputs` holds of its path is taken from there.
 Result<std::unique_ptr<BatchSource>> open_source(const PortSpec& spec, FrameCache& cache, InputSet* inputs = nullptr);
 // nullptr for kNull: such a sink drops.
-Result<std::unique_ptr<PacketSink>> open_sink(const PortSpec& spec);
+// `link`: of what a capture is to hold; frames come as Ethernet.
+Result<std::unique_ptr<PacketSink>> open_sink(const PortSpec& spec, LinkType link = LinkType::kEthernet);
+// The link type that a sink's packets leave with: that of the sources, where all have the same and no element on the
+// way to the sink writes link-layer headers; else Ethernet. `links`: of the router's sources.
+LinkType sink_link(const Router& router, unsigned sink, std::span<const LinkType> links);
 
 }  // namespace sluice

@@ -389,9 +389,11 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
     }
     runtime->sources_.push_back(std::move(*source));
   }
+  std::vector<LinkType> links;
+  for (const auto& source : runtime->sources_) links.push_back(source->link());
   for (unsigned e : plan.sinks) {
     const PortSpec spec = router.elements[e]->port();
-    auto sink = open_sink(spec);
+    auto sink = open_sink(spec, sink_link(router, e, links));
     if (!sink) {
       note(e, sink.error());
       continue;
@@ -428,6 +430,21 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Router& router, const Pla
   return runtime;
 }
 
+// Whether the next read returns at once: nothing is to wait behind one that does not.
+bool Runtime::ready() {
+  return source_done_[next_source_] || read_ >= options_.max_packets || sources_[next_source_]->ready();
+}
+
+// Before a read that waits: whoever reads an output gets what there is.
+Result<void> Runtime::flush_sinks() {
+  Result<void> result;
+  for (const auto& sink : sinks_) {
+    if (sink == nullptr) continue;
+    if (auto ok = sink->flush(); !ok && result.ok()) result = std::move(ok);
+  }
+  return result;
+}
+
 // Fills the job with the next batch, sources in turn. False when every source is done.
 Result<bool> Runtime::read(Job& job) {
   while (read_ < options_.max_packets) {
@@ -448,7 +465,8 @@ Result<bool> Runtime::read(Job& job) {
     job.started_ns = now_ns();
     job.round = sizer_.round();
     const bool turns = sources_.size() > 1;
-    job.batch.set_limit(turns ? std::min(sizer_.limit(), turn_left_) : sizer_.limit());
+    const auto left = static_cast<uint32_t>(std::min<uint64_t>(options_.max_packets - read_, sizer_.limit()));
+    job.batch.set_limit(turns ? std::min(left, turn_left_) : left);
     for (const JobShare& share : job.shares) job.batch.clear_annotations(share.annotated);
     if (auto ok = sources_[next_source_]->read(job.batch); !ok) {
       if (options_.stopped()) continue;
@@ -753,7 +771,15 @@ Result<void> Runtime::run_inline() {
   bool more = true;
   TraceSpan waiting;
   for (uint64_t made = 0, done = 0; more || done < made;) {
-    if (more && made - done < depth) {
+    const bool comes = more && made - done < depth && ready();
+    if (more && made == done && !comes) {
+      if (auto ok = flush_sinks(); !ok) {
+        output_failed(result, std::move(ok));
+        more = false;
+        continue;
+      }
+    }
+    if (comes || (more && made == done)) {
       Job& job = *jobs[made % depth];
       if (live_ != nullptr) {
         // An input may let us wait.
@@ -781,7 +807,7 @@ Result<void> Runtime::run_inline() {
       ++made;
     }
     if (!worker.finish()) {
-      if (!more || made - done == depth) waiting.begin("wait");
+      if (!comes) waiting.begin("wait");
     } else {
       waiting.end();
       Job& job = *jobs[done % depth];
@@ -871,10 +897,11 @@ Result<void> Runtime::run_threads() {
   uint64_t done = 0;
   bool more = true;
   while (more || done < made) {
+    const bool comes = more && ready();
     while (done < made) {
       Job& job = *jobs[done % ring];
       uint32_t left = job.remaining.load(std::memory_order_acquire);
-      if (left != 0 && more && made - done < ring) break;
+      if (left != 0 && comes && more && made - done < ring) break;
       if (left != 0) {
         reader.offline();
         gate.leave();
@@ -893,6 +920,13 @@ Result<void> Runtime::run_threads() {
     reader.quiescent();
     gate.poll();
     if (!more || made - done == ring) continue;
+    if (!comes) {
+      if (auto ok = flush_sinks(); !ok) {
+        output_failed(result, std::move(ok));
+        more = false;
+        continue;
+      }
+    }
     Job& job = *jobs[made % ring];
     if (live_ != nullptr) {
       reader.offline();

@@ -206,6 +206,8 @@ class Runtime {
   struct Limiter;
   Runtime(const Router& router, const Plan& plan, const RunOptions& options);
 
+  bool ready();
+  Result<void> flush_sinks();
   Result<bool> read(Job& job);
   void follow(Job& job);
   void tell_ended(const Job& job);

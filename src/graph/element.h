@@ -187,6 +187,10 @@ class Element {
   };
   virtual BatchRule batch_rule() const { return {}; }
 
+  // Whether what leaves it may have another link-layer header than what came, or none: captures of other link types
+  // than Ethernet keep theirs only where no element on the way says so.
+  virtual bool writes_link_header() const { return false; }
+
   // kSource, kSink
   // ------------------------------------------------------------------------------------------------------
   virtual PortSpec port() const { return {}; }

@@ -9,6 +9,7 @@ namespace {
 
 class AdjacencyRewrite final : public Element {
  public:
+  bool writes_link_header() const override { return true; }
   void configure(const Arguments& arguments, Diagnostics&) override { table_ = arguments.get_string("TABLE"); }
   ElementKind kind() const override { return ElementKind::kStage; }
   StageTraits stage_traits() const override { return traits_of<AdjacencyStage>(); }

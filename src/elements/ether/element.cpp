@@ -13,6 +13,7 @@ namespace {
 
 class EtherEncap final : public StageElement<EtherEncapStage> {
  public:
+  bool writes_link_header() const override { return true; }
   void configure(const Arguments& arguments, Diagnostics&) override {
     const MacAddress source = arguments.get_mac("SRC");
     const MacAddress destination = arguments.get_mac("DST");
@@ -52,8 +53,14 @@ class EtherEncap final : public StageElement<EtherEncapStage> {
   }
 };
 
+class EtherMirror final : public StageElement<EtherMirrorStage> {
+ public:
+  bool writes_link_header() const override { return true; }
+};
+
 class EtherRewrite final : public StageElement<EtherRewriteStage> {
  public:
+  bool writes_link_header() const override { return true; }
   void configure(const Arguments& arguments, Diagnostics&) override {
     const MacAddress source = arguments.get_mac("SRC");
     const MacAddress destination = arguments.get_mac("DST");
@@ -109,7 +116,7 @@ void register_ether(Registry& registry) {
   mirror.description = "The packet goes back to where it came from.";
   mirror.drops = {DropReason::kTruncatedL2};
   mirror.example = "in -> EtherMirror -> out;";
-  mirror.make = make_element<StageElement<EtherMirrorStage>>();
+  mirror.make = make_element<EtherMirror>();
   registry.add(gpu_class(mirror, "GPUEtherMirrorCoalescent", false));
   registry.add(gpu_class(mirror, "GPUEtherMirrorCommList", true));
   registry.add(std::move(mirror));

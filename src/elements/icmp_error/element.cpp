@@ -59,6 +59,7 @@ constexpr NamedError kNamed[] = {
 
 class IcmpErrorElement final : public Element {
  public:
+  bool writes_link_header() const override { return true; }
   void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
     for (const ArgumentValue& value : arguments.all("SRC")) {
       for (const ConfigSlice& slice : split_words(value.text)) {

@@ -10,6 +10,7 @@ namespace {
 
 class RatedSource final : public FlowElement {
  public:
+  bool writes_link_header() const override { return true; }
   void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
     made_.configure(arguments);
     rate_ = arguments.get_uint("RATE");

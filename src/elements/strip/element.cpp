@@ -8,6 +8,7 @@ namespace {
 template <typename Stage>
 class StripElement final : public StageElement<Stage> {
  public:
+  bool writes_link_header() const override { return true; }
   void configure(const Arguments& arguments, Diagnostics&) override {
     this->stage_.bytes = static_cast<uint32_t>(arguments.get_uint("LENGTH"));
   }

@@ -165,9 +165,11 @@ Result<std::unique_ptr<PriorityRuntime>> PriorityRuntime::create(const Router& r
     }
     made->sources_.push_back(std::move(*source));
   }
+  std::vector<LinkType> links;
+  for (const auto& source : made->sources_) links.push_back(source->link());
   for (const unsigned e : plan.sinks) {
     const PortSpec spec = router.elements[e]->port();
-    auto sink = open_sink(spec);
+    auto sink = open_sink(spec, sink_link(router, e, links));
     if (!sink) {
       note(e, sink.error());
       continue;

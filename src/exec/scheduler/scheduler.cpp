@@ -122,6 +122,7 @@ struct Scheduler::Impl {
   Result<void> bind_one(unsigned index);
   Result<void> open_ports(const Impl* before);
   unsigned writer_of(const std::string& path) const;
+  void flush_ports();
   Result<void> start();
   Result<void> loop();
   void run_task(unsigned index);
@@ -457,6 +458,7 @@ class Scheduler::Node final : public FlowContext {
   // The source's next packet; none at the end.
   PacketBox next() {
     if (row_ == batch_->size() && !source_done_) {
+      if (!source_->ready()) impl_.flush_ports();
       row_ = 0;
       if (auto ok = source_->read(*batch_); !ok.ok()) {
         batch_->clear();
@@ -822,6 +824,14 @@ RunFiles Scheduler::Impl::files_besides(const Router& next) const {
   return files;
 }
 
+// Before a read that waits: whoever reads an output gets what there is.
+void Scheduler::Impl::flush_ports() {
+  for (auto& node : nodes) {
+    if (node->port_ == nullptr) continue;
+    if (auto ok = node->port_->flush(); !ok.ok()) fail_output(std::move(ok).error());
+  }
+}
+
 // The sink whose port writes to `path` and which the next graph may not have; kNobody: none.
 unsigned Scheduler::Impl::writer_of(const std::string& path) const {
   for (unsigned e = 0; e < nodes.size(); ++e) {
@@ -835,9 +845,18 @@ Result<void> Scheduler::Impl::open_ports(const Impl* before) {
   if (!made.ok()) return std::move(made).error();
   scratch = std::make_unique<Batch>(std::move(*made));
   Error errors;
-  for (auto& node : nodes) {
+  // Sources first: what they hold decides what is written.
+  std::vector<Node*> in_turn;
+  for (auto& node : nodes) in_turn.push_back(node.get());
+  std::stable_partition(in_turn.begin(), in_turn.end(),
+                        [](const Node* node) { return node->element_.kind() == ElementKind::kSource; });
+  std::vector<LinkType> links;
+  for (Node* node : in_turn) {
     const Element& element = node->element_;
-    if (node->same_ != kNobody) continue;
+    if (node->same_ != kNobody) {
+      if (node->source_ != nullptr) links.push_back(node->source_->link());
+      continue;
+    }
     if (element.kind() == ElementKind::kHost) node->state_ = element.make_state();
     if (node->flow_ != nullptr) continue;
     Result<void> ok;
@@ -846,6 +865,7 @@ Result<void> Scheduler::Impl::open_ports(const Impl* before) {
       auto batch = Batch::create(kSourceBatch, size_t{1} << 18);
       if (source.ok() && batch.ok()) {
         node->source_ = std::move(*source);
+        links.push_back(node->source_->link());
         node->batch_ = std::make_unique<Batch>(std::move(*batch));
       } else {
         ok = source.ok() ? std::move(batch).error() : std::move(source).error();
@@ -862,7 +882,7 @@ Result<void> Scheduler::Impl::open_ports(const Impl* before) {
         node->takes_port_ = writer;
         continue;
       }
-      auto sink = open_sink(port);
+      auto sink = open_sink(port, sink_link(router, node->index_, links));
       if (sink.ok()) {
         node->port_ = std::move(*sink);
       } else {

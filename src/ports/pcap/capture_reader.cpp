@@ -7,29 +7,103 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
 namespace sluice {
 namespace {
 
-constexpr size_t kStreamBuffer = 128 * 1024;
 constexpr int64_t kMostSeconds = 18'446'744'072;  // whose nanoseconds fit 64 bits
+
+uint32_t load32(const std::byte* at, bool swapped) {
+  uint32_t value;
+  std::memcpy(&value, at, 4);
+  return swapped ? __builtin_bswap32(value) : value;
+}
+uint16_t load16(const std::byte* at, bool swapped) {
+  uint16_t value;
+  std::memcpy(&value, at, 2);
+  return swapped ? __builtin_bswap16(value) : value;
+}
+
+// The common form of a classic pcap file (draft-ietf-opsawg-pcap), version 2.4. Others are libpcap's.
+struct Classic {
+  static constexpr size_t kFileHeader = 24, kRecordHeader = 16;
+  bool swapped = false, nanosecond = false;
+  uint32_t snaplen = 0, link = 0;
+
+  static std::optional<Classic> of(std::span<const std::byte> start) {
+    if (start.size() < kFileHeader) return std::nullopt;
+    constexpr uint32_t kMicro = 0xa1b2c3d4, kNano = 0xa1b23c4d;
+    const uint32_t magic = load32(start.data(), false), turned = __builtin_bswap32(magic);
+    Classic c;
+    c.swapped = turned == kMicro || turned == kNano;
+    c.nanosecond = magic == kNano || turned == kNano;
+    if (!c.swapped && magic != kMicro && magic != kNano) return std::nullopt;
+    if (load16(start.data() + 4, c.swapped) != 2 || load16(start.data() + 6, c.swapped) != 4) return std::nullopt;
+    c.snaplen = load32(start.data() + 16, c.swapped);
+    if (c.snaplen == 0 || c.snaplen > INT32_MAX) c.snaplen = INT32_MAX;  // as libpcap takes it
+    // The upper bits say how many bytes of FCS there are; the type itself has 16 bits.
+    c.link = load32(start.data() + 20, c.swapped);
+    if ((c.link & 0x03ff0000u) != 0) return std::nullopt;
+    c.link &= 0xffffu;
+    return c;
+  }
+};
+
+// The blocks of a pcapng file (draft-ietf-opsawg-pcapng section 3), as far as it takes to see whether a packet is
+// there.
+struct Blocks {
+  static constexpr uint32_t kSection = 0x0a0d0d0a, kOldPacket = 2, kSimple = 3, kEnhanced = 6;
+  static constexpr uint32_t kOrder = 0x1a2b3c4d, kMostBytes = 1u << 24;
+
+  // Whether the file at `start` has the other byte order; nothing: it is not pcapng.
+  static std::optional<bool> swapped(std::span<const std::byte> start) {
+    if (start.size() < 12 || load32(start.data(), false) != kSection) return std::nullopt;
+    return load32(start.data() + 8, false) != kOrder;
+  }
+  // True: a whole packet block is in `bytes`, which begin with a block; false: more has to come. What is damaged counts
+  // as there: the reader says so.
+  static bool packet(std::span<const std::byte> bytes, bool swapped) {
+    while (bytes.size() >= 12) {
+      const uint32_t type = load32(bytes.data(), swapped);
+      if (type == kSection) swapped = load32(bytes.data() + 8, false) != kOrder;
+      const uint32_t length = load32(bytes.data() + 4, swapped);
+      if (length < 12 || length % 4 != 0 || length > kMostBytes) return true;
+      if (length > bytes.size()) return false;
+      if (type == kEnhanced || type == kSimple || type == kOldPacket) return true;
+      bytes = bytes.subspan(length);
+    }
+    return false;
+  }
+};
 
 }  // namespace
 
-// libpcap reads a FILE; the FILE reads the input. So one path serves files, pipes and every compression, and nothing
-// needs to seek. The state never moves: libpcap and the FILE hold its address.
+// Classic files are read here, from the buffer that the input fills; libpcap reads the others, from a FILE without a
+// buffer of its own that takes from the same place. So one path serves files, pipes and every compression, nothing
+// needs to seek, and what is in the buffer tells whether a packet can be had without waiting. The state never moves:
+// libpcap and the FILE hold its address.
 struct CaptureReader::State {
-  explicit State(InputFile input) : file(std::move(input)), name(file.name()) {}
+  // A record and its header fit twice; frames are lent out of it.
+  static constexpr size_t kBufferBytes = 2 * (size_t{kMaxCapturedBytes} + 64);
+
+  explicit State(InputFile input) : file(std::move(input)), name(file.name()), buffer(kBufferBytes) {}
 
   InputFile file;
   std::string name;
-  std::vector<char> buffer;  // of the FILE
-  pcap_t* pcap = nullptr;    // owns the FILE
+  std::vector<std::byte> buffer;
+  size_t begin = 0, end = 0;  // of what was read and not used yet
+  bool input_ended = false;
+  bool used = false;  // anything was read
+  std::optional<Classic> classic;
+  std::optional<bool> swapped;  // pcapng: its byte order is the other one
+  LinkType link = LinkType::kEthernet;
+  std::vector<uint8_t> framed;  // a frame of another link type as Ethernet
+  pcap_t* pcap = nullptr;       // owns the FILE
   std::string stream_error;
   bool refused = false;  // by the system: nothing is wrong with the capture
-  uint64_t bytes_read = 0;
   uint64_t packets = 0;
   CapturedFrame pending;
   bool has_pending = false;  // read_burst met a frame that it could not place
@@ -41,30 +115,55 @@ struct CaptureReader::State {
     if (pcap != nullptr) pcap_close(pcap);
   }
 
+  std::span<const std::byte> held() const { return std::span(buffer).subspan(begin, end - begin); }
+
+  // Reads once more behind what is held, waiting for it. False: the end, or an error, which is kept.
+  bool more() {
+    if (input_ended) return false;
+    if (begin != 0 && buffer.size() - end < kMaxCapturedBytes) {
+      std::memmove(buffer.data(), buffer.data() + begin, end - begin);
+      end -= std::exchange(begin, 0);
+    }
+    const auto got = file.read_some(std::span(buffer).subspan(end));
+    if (!got) {
+      stream_error = got.error().message;
+      refused = got.error().system;
+      // The name stands in front of what is said here.
+      if (stream_error.starts_with(name + ": ")) stream_error.erase(0, name.size() + 2);
+    }
+    input_ended = !got || *got == 0;
+    if (!input_ended) end += *got;
+    used |= !input_ended;
+    return !input_ended;
+  }
+  // Whether `bytes` are held; waits for them.
+  bool fill(size_t bytes) {
+    while (end - begin < bytes) {
+      if (!more()) return false;
+    }
+    return true;
+  }
+
   static ssize_t read(void* cookie, char* out, size_t bytes) {
     auto* self = static_cast<State*>(cookie);
     // Nothing may be thrown through the C library and libpcap, which call this.
-    Result<size_t> got = size_t{0};
+    bool any = false;
     try {
-      got = self->file.read_some({reinterpret_cast<std::byte*>(out), bytes});
+      any = self->fill(1);
     } catch (const std::bad_alloc&) {
       self->refused = true;
       self->stream_error = "no memory";  // in the string itself
+    }
+    if (!any) {
+      if (self->stream_error.empty()) return 0;
       errno = EIO;
       return -1;
     }
-    if (!got) {
-      self->refused = got.error().system;
-      self->stream_error = got.error().message;
-      // The name stands in front of what is said here.
-      if (self->stream_error.starts_with(self->name + ": ")) self->stream_error.erase(0, self->name.size() + 2);
-      errno = EIO;
-      return -1;
-    }
-    self->bytes_read += *got;
-    return static_cast<ssize_t>(*got);
+    const size_t n = std::min(bytes, self->end - self->begin);
+    std::memcpy(out, self->buffer.data() + self->begin, n);
+    self->begin += n;
+    return static_cast<ssize_t>(n);
   }
-
   // What libpcap said, unless the layer below knows better.
   std::string reason(const char* pcap_text) const {
     return stream_error.empty() ? std::string(pcap_text) : stream_error;
@@ -106,55 +205,116 @@ Result<CaptureReader> CaptureReader::open(const std::string& path) {
 
 Result<CaptureReader> CaptureReader::open(InputFile file) {
   auto state = std::make_unique<State>(std::move(file));
-  const std::string& name = state->name;
-  const cookie_io_functions_t functions{&State::read, nullptr, nullptr, nullptr};
-  // glibc takes the size of a buffer that it is given only.
-  state->buffer.resize(kStreamBuffer);
-  FILE* stream = fopencookie(state.get(), "rb", functions);
-  if (stream == nullptr) return system_error(fmt::format("cannot read {}", name), errno);
-  setvbuf(stream, state->buffer.data(), _IOFBF, state->buffer.size());
-
-  char text[PCAP_ERRBUF_SIZE] = {};
-  errno = 0;
-  state->pcap = pcap_fopen_offline_with_tstamp_precision(stream, PCAP_TSTAMP_PRECISION_NANO, text);
-  if (state->pcap == nullptr) {
-    const bool no_memory = errno == ENOMEM;
-    std::fclose(stream);
-    if (state->refused || no_memory) {
-      Error error(fmt::format("{}: {}", name, state->reason("no memory")));
-      error.system = true;
-      return error;
+  State& s = *state;
+  (void)s.fill(Classic::kFileHeader);
+  s.classic = Classic::of(s.held());
+  s.swapped = Blocks::swapped(s.held());
+  uint32_t link = 0;
+  if (s.classic) {
+    s.begin += Classic::kFileHeader;
+    link = s.classic->link;
+  } else {
+    const cookie_io_functions_t functions{&State::read, nullptr, nullptr, nullptr};
+    FILE* stream = fopencookie(state.get(), "rb", functions);
+    if (stream == nullptr) return system_error(fmt::format("cannot read {}", s.name), errno);
+    setvbuf(stream, nullptr, _IONBF, 0);
+    char text[PCAP_ERRBUF_SIZE] = {};
+    errno = 0;
+    s.pcap = pcap_fopen_offline_with_tstamp_precision(stream, PCAP_TSTAMP_PRECISION_NANO, text);
+    if (s.pcap == nullptr) {
+      const bool no_memory = errno == ENOMEM;
+      std::fclose(stream);
+      if (s.refused || no_memory) {
+        Error error(fmt::format("{}: {}", s.name, s.reason("no memory")));
+        error.system = true;
+        return error;
+      }
+      if (!s.used && s.stream_error.empty()) {
+        return Error(fmt::format("{} is empty", s.name),
+                     "a capture has at least a file header; write one with: sluice gen traffic --out FILE");
+      }
+      return Error(fmt::format("{} is not a capture that can be read: {}", s.name, s.reason(text)),
+                   "pcap and pcapng are accepted, plain or compressed with gzip, bzip2, xz or zstd");
     }
-    if (state->bytes_read == 0 && state->stream_error.empty()) {
-      return Error(fmt::format("{} is empty", name),
-                   "a capture has at least a file header; write one with: sluice gen traffic --out FILE");
-    }
-    return Error(fmt::format("{} is not a capture that can be read: {}", name, state->reason(text)),
-                 "pcap and pcapng are accepted, plain or compressed with gzip, bzip2, xz or zstd");
+    // libpcap has numbers of its own for two types.
+    const int dlt = pcap_datalink(s.pcap);
+    link = dlt == DLT_RAW ? static_cast<uint32_t>(LinkType::kRaw) : static_cast<uint32_t>(dlt);
   }
-  const int link = pcap_datalink(state->pcap);
-  if (link != DLT_EN10MB) {
-    const char* link_name = pcap_datalink_val_to_name(link);
-    const char* description = pcap_datalink_val_to_description(link);
-    return Error(
-        fmt::format("{}: link type {} ({}{}) is not accepted", name, link, link_name != nullptr ? link_name : "unknown",
-                    description != nullptr ? fmt::format(": {}", description) : std::string()),
-        "only Ethernet (EN10MB, link type 1) is; capture on an Ethernet interface, or convert with tcprewrite "
-        "--dlt=enet");
+  const auto known = link_type_of(link);
+  if (!known) {
+    const char* link_name = pcap_datalink_val_to_name(static_cast<int>(link));
+    const char* description = pcap_datalink_val_to_description(static_cast<int>(link));
+    return Error(fmt::format("{}: link type {} ({}{}) is not accepted", s.name, link,
+                             link_name != nullptr ? link_name : "unknown",
+                             description != nullptr ? fmt::format(": {}", description) : std::string()),
+                 "Ethernet, Linux cooked (v1, v2), raw IP, BSD null and loop, and PPP are");
   }
+  s.link = *known;
+  if (s.link != LinkType::kEthernet) s.framed.resize(kMaxCapturedBytes + LinkHeader::kBytes);
   return CaptureReader(std::move(state));
 }
 
-Result<bool> CaptureReader::next(CapturedFrame& frame) {
+LinkType CaptureReader::link() const {
+  return state_->link;
+}
+
+bool CaptureReader::ready() {
   State& s = *state_;
-  if (s.has_pending) {
-    s.has_pending = false;
-    frame = s.pending;
-    ++s.packets;
-    return true;
+  if (s.has_pending || s.failed || s.ended) return true;
+  for (;;) {
+    const std::span<const std::byte> held = s.held();
+    if (s.classic) {
+      if (held.size() >= Classic::kRecordHeader) {
+        const size_t captured = load32(held.data() + 8, s.classic->swapped);
+        if (captured > kMaxCapturedBytes || held.size() >= Classic::kRecordHeader + captured) return true;
+      }
+    } else if (!s.swapped || Blocks::packet(held, *s.swapped)) {
+      return true;
+    }
+    if (s.input_ended) return true;
+    if (!s.file.ready() || s.end - s.begin == s.buffer.size()) return false;
+    (void)s.more();
   }
-  if (s.failed) return Error(s.failure);
-  if (s.ended) return false;
+}
+
+// The next record of a classic file. False: the end.
+Result<bool> CaptureReader::next_classic(CapturedFrame& frame) {
+  State& s = *state_;
+  const Classic& c = *s.classic;
+  if (!s.fill(Classic::kRecordHeader)) {
+    if (!s.stream_error.empty()) return Error(s.fail(""));
+    if (s.begin == s.end) {
+      s.ended = true;
+      return false;
+    }
+    return Error(s.fail(fmt::format("truncated dump file; tried to read {} header bytes, only got {}",
+                                    Classic::kRecordHeader, s.end - s.begin)
+                            .c_str()));
+  }
+  const std::byte* at = s.buffer.data() + s.begin;
+  const uint32_t seconds = load32(at, c.swapped), fraction = load32(at + 4, c.swapped);
+  const uint32_t captured = load32(at + 8, c.swapped), wire = load32(at + 12, c.swapped);
+  if (captured > kMaxCapturedBytes) {
+    return Error(
+        s.fail(fmt::format("captured length {} exceeds the limit of {}", captured, kMaxCapturedBytes).c_str()));
+  }
+  if (!s.fill(Classic::kRecordHeader + captured)) {
+    return Error(s.fail(fmt::format("truncated dump file; tried to read {} captured bytes, only got {}", captured,
+                                    s.end - s.begin - Classic::kRecordHeader)
+                            .c_str()));
+  }
+  frame.data = reinterpret_cast<const uint8_t*>(s.buffer.data() + s.begin + Classic::kRecordHeader);
+  s.begin += Classic::kRecordHeader + captured;
+  // A file whose frames are longer than it says: as libpcap, the rest of them is not looked at.
+  frame.captured = std::min(captured, c.snaplen);
+  frame.wire_bytes = std::max(wire, frame.captured);  // a wire length below the captured one is a lie
+  frame.timestamp_ns = uint64_t{seconds} * 1'000'000'000u + uint64_t{fraction} * (c.nanosecond ? 1 : 1000);
+  return true;
+}
+
+// The next packet that libpcap gives. False: the end.
+Result<bool> CaptureReader::next_other(CapturedFrame& frame) {
+  State& s = *state_;
   pcap_pkthdr* header = nullptr;
   const u_char* data = nullptr;
   const int status = pcap_next_ex(s.pcap, &header, &data);
@@ -181,6 +341,33 @@ Result<bool> CaptureReader::next(CapturedFrame& frame) {
   }
   frame.timestamp_ns = static_cast<uint64_t>(seconds) * 1'000'000'000u + static_cast<uint64_t>(header->ts.tv_usec);
   frame.data = data;
+  return true;
+}
+
+Result<bool> CaptureReader::next(CapturedFrame& frame) {
+  State& s = *state_;
+  if (s.has_pending) {
+    s.has_pending = false;
+    frame = s.pending;
+    ++s.packets;
+    return true;
+  }
+  if (s.failed) return Error(s.failure);
+  if (s.ended) return false;
+  auto got = s.classic ? next_classic(frame) : next_other(frame);
+  if (!got || !*got) return got;
+  if (s.link != LinkType::kEthernet) {
+    const auto own = LinkHeader::length(s.link, frame.data, frame.captured);
+    // Too few bytes for its own header are too few for Ethernet's: the parser drops what is short.
+    const uint32_t skip = own.value_or(frame.captured);
+    const uint32_t head = own ? LinkHeader::kBytes : 0;
+    if (own) LinkHeader::to_ethernet(s.link, frame.data, frame.captured, s.framed.data());
+    std::memcpy(s.framed.data() + head, frame.data + skip, frame.captured - skip);
+    frame.data = s.framed.data();
+    frame.wire_bytes = frame.wire_bytes - skip + head;
+    frame.captured = frame.captured - skip + head;
+    frame.captured = std::min(frame.captured, kMaxCapturedBytes);
+  }
   ++s.packets;
   return true;
 }

@@ -1,4 +1,4 @@
-// Reads Ethernet frames from a pcap or pcapng capture, plain or compressed, a file or a pipe, in bounded memory.
+// Reads frames from a pcap or pcapng capture, plain or compressed, a file or a pipe, in bounded memory.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 #include "base/input_file.h"
 #include "base/result.h"
 #include "ports/frame.h"
+#include "ports/pcap/link_type.h"
 
 namespace sluice {
 
@@ -26,7 +27,7 @@ struct FrameSlot {
 // their nanoseconds. A frame that was cut at a snaplen has captured < wire_bytes.
 class CaptureReader {
  public:
-  // "-" is standard input. Errors: cannot open, empty, not a capture, a link type other than Ethernet (named).
+  // "-" is standard input. Errors: cannot open, empty, not a capture, a link type that is not known (named).
   static Result<CaptureReader> open(const std::string& path);
   // The same from an input that is open; it is read from here on.
   static Result<CaptureReader> open(InputFile file);
@@ -45,11 +46,18 @@ class CaptureReader {
   // sizes.
   Result<size_t> read_burst(std::span<FrameSlot> slots);
 
+  // Whether next() returns without waiting for whoever writes a pipe: a whole packet, the end or damage is there.
+  bool ready();
+  // Of the capture. Frames of other types come as Ethernet (link_type.h).
+  LinkType link() const;
+
   uint64_t packets() const;         // delivered so far
   const std::string& name() const;  // as given; "standard input" for "-"
 
  private:
   struct State;
+  Result<bool> next_classic(CapturedFrame& frame);
+  Result<bool> next_other(CapturedFrame& frame);
   explicit CaptureReader(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

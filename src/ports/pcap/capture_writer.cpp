@@ -126,7 +126,9 @@ Result<CaptureWriter> CaptureWriter::create(const std::string& path, const Captu
     s.gzip = std::make_unique<Gzip>();
     if (!s.gzip->ok()) return Error(fmt::format("{}: cannot write: out of memory", s.file.path()));
   }
-  const FileHeader header{.magic = s.nanosecond ? kNanosecondMagic : kMicrosecondMagic, .snaplen = s.snaplen};
+  const FileHeader header{.magic = s.nanosecond ? kNanosecondMagic : kMicrosecondMagic,
+                          .snaplen = s.snaplen,
+                          .link_type = static_cast<uint32_t>(options.link)};
   s.put(&header, sizeof header);
   return CaptureWriter(std::move(state));
 }
@@ -159,6 +161,17 @@ bool CaptureWriter::append(const FrameHeader& header, const uint8_t* head, uint3
   if (!s.file.ok()) return s.fail(s.file.error());
   ++s.packets;
   return true;
+}
+
+Result<void> CaptureWriter::flush() {
+  State& s = *state_;
+  if (!s.failed && !s.closed && s.file.direct()) {
+    if (s.gzip != nullptr) s.gzip->write(s.file, nullptr, 0, Z_SYNC_FLUSH);
+    s.file.flush();
+    if (!s.file.ok()) s.fail(s.file.error());
+  }
+  if (s.failed) return s.failure;
+  return {};
 }
 
 Result<void> CaptureWriter::settle() {

@@ -8,12 +8,14 @@
 #include "base/atomic_file.h"
 #include "base/result.h"
 #include "ports/frame.h"
+#include "ports/pcap/link_type.h"
 
 namespace sluice {
 
 struct CaptureWriterOptions {
-  bool nanosecond = true;  // false: microsecond stamps, for old readers
-  uint32_t snaplen = 0;    // keep at most this many bytes of a frame; 0 keeps all
+  bool nanosecond = true;               // false: microsecond stamps, for old readers
+  uint32_t snaplen = 0;                 // keep at most this many bytes of a frame; 0 keeps all
+  LinkType link = LinkType::kEthernet;  // of the frames that are appended
 };
 
 // Not thread-safe. Move-only.
@@ -35,6 +37,9 @@ class CaptureWriter {
   bool append(const FrameHeader& header, const uint8_t* data);
   // A frame in two parts: `head_bytes` bytes at `head` (an edited copy), then captured - head_bytes bytes at `rest`.
   bool append(const FrameHeader& header, const uint8_t* head, uint32_t head_bytes, const uint8_t* rest);
+
+  // Hands on what is buffered, where the capture is written directly (a pipe, standard output).
+  Result<void> flush();
 
   bool ok() const;
   const Error& error() const;  // empty while ok()
