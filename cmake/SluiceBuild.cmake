@@ -384,7 +384,7 @@ function(sluice_tests name)
   sluice_split_sources("${CMAKE_SOURCE_DIR}/tests")
   if(SLUICE_SANITIZE STREQUAL "thread")
     # These start the program itself, or look at one thread: nothing that the others do not show, and most of the time.
-    list(FILTER sluice_test EXCLUDE REGEX "/(cli_[a-z]+|independent_reader|no_allocation)_test\\.cpp$")
+    list(FILTER sluice_test EXCLUDE REGEX "/(cli_[a-z]+|examples|independent_reader|no_allocation)_test\\.cpp$")
   endif()
   list(TRANSFORM ARG_DEPS PREPEND sluice_)
   sluice_add_tests(system "${CMAKE_SOURCE_DIR}/tests" "${ARG_DEPS}" ${sluice_test} ${sluice_lib})

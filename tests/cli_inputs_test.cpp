@@ -109,15 +109,26 @@ class CliInputsTest : public CliTest {
     return std::regex_replace(text, words, "$1INPUT");
   }
 
+  // Which of many cases of many uses a build looks at: all; with sanitizers every fourth, another for each use.
+  static bool looked_at(size_t use, size_t one) {
+#if defined(SLUICE_SANITIZED)
+    return (use + one) % 4 == 0;
+#else
+    return use + one != SIZE_MAX;
+#endif
+  }
+
   // All forms of each use say the same, do the same and end alike.
   void expect_alike(const std::vector<Use>& uses) const {
-    for (const Use& use : uses) {
+    for (size_t u = 0; u < uses.size(); ++u) {
+      const Use& use = uses[u];
       const std::string file = use.file;
       std::string script = "set -o pipefail; for k in gzip:gz bzip2:bz2 xz:xz zstd:zst; do ${k%:*} -qkf " + file +
                            "; done 2> /dev/null\n"
                            "test -e " +
                            file + ".zst || exit 99\n";
       for (size_t i = 0; i < std::size(kForms); ++i) {
+        if (i != 0 && !looked_at(u, i)) continue;
         const std::string at = replaced(kForms[i].at, "F", file), n = std::to_string(i);
         const std::string whole = replaced(use.command, "@", at);
         std::string one = replaced(replaced(kForms[i].script, "F", file), "COMMAND",
@@ -130,6 +141,7 @@ class CliInputsTest : public CliTest {
       const std::string want = plain(read("out.0"), file), code = read("code.0"), left = read("left.0");
       EXPECT_EQ(code, "0\n") << use.command << "\n" << read("err.0");
       for (size_t i = 1; i < std::size(kForms); ++i) {
+        if (!looked_at(u, i)) continue;
         const std::string n = std::to_string(i);
         const std::string what = std::string(use.command) + " of a " + kForms[i].name;
         EXPECT_EQ(read("code." + n), code) << what << "\n" << read("err." + n);
@@ -337,11 +349,13 @@ TEST_F(CliInputsTest, WhatIsNoInputEndsInAnError) {
             "} > large.img; head -c 200000000 /dev/zero | zstd -qc > bomb")
           .code,
       0);
-  for (const Use& use : uses) {
-    for (const std::string& input :
-         {std::string("/dev/zero"), std::string("/dev/full"), std::string("/dev/urandom"), std::string("folder"),
-          std::string("cut"), std::string("empty"), std::string("short.img"), std::string("magic.img"),
-          std::string("large.img"), std::string("bomb")}) {
+  const std::string inputs[] = {"/dev/zero", "/dev/full", "/dev/urandom", "folder",    "cut",
+                                "empty",     "short.img", "magic.img",    "large.img", "bomb"};
+  for (size_t u = 0; u < std::size(uses); ++u) {
+    const Use& use = uses[u];
+    for (size_t i = 0; i < std::size(inputs); ++i) {
+      const std::string& input = inputs[i];
+      if (!looked_at(u, i)) continue;
       if (use.tolerant && (input == "empty" || input == "magic.img")) continue;
       const std::string command = replaced(use.command, "@", input);
       const Said said = shell(bound + "timeout 60 \"$SLUICE\" " + command);
