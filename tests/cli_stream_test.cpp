@@ -133,7 +133,7 @@ std::string capture_of(const Link& link) {
 
 // Where no element writes link-layer headers, a capture comes out as it went in.
 TEST_F(CliStreamTest, OtherLinkTypesKeepTheirHeaders) {
-  write("pass.click", "FromDump(in.pcap) -> IPInput -> ToDump(out.pcap);");
+  write("pass.click", "FromDump(in.pcap) -> IPInput(LINK_BROADCAST true) -> ToDump(out.pcap);");
   for (const Link& link : links()) {
     write("in.pcap", capture_of(link));
     for (const char* way : {"", " --workers 2", " --packet-scheduler", " --priorities", " --device emu"}) {
@@ -179,7 +179,7 @@ TEST_F(CliStreamTest, CommandsReadOtherLinkTypes) {
 
 // scapy's view of what came out is that of what went in.
 TEST_F(CliStreamTest, ScapyReadsTheSame) {
-  write("pass.click", "FromDump(in.pcap) -> IPInput -> ToDump(out.pcap);");
+  write("pass.click", "FromDump(in.pcap) -> IPInput(LINK_BROADCAST true) -> ToDump(out.pcap);");
   write("same.py",
         "import sys\n"
         "try:\n  from scapy.all import rdpcap, IP, IPv6\n"
@@ -194,8 +194,8 @@ TEST_F(CliStreamTest, ScapyReadsTheSame) {
     ASSERT_EQ(sluice("run -q pass.click").code, 0) << link.type;
     const Said said = shell("/usr/bin/python3 same.py");
     if (said.code == 77) GTEST_SKIP() << "scapy is not here";
-    // scapy has no dissection of compressed PPP protocol numbers.
-    if (link.type == 9 && link.own6.size() == 1) continue;
+    // scapy has no dissection of compressed PPP protocol numbers, nor of loopback headers of the other byte order.
+    if ((link.type == 9 && link.own6.size() == 1) || (link.type == 0 && link.own4[0] == 0)) continue;
     EXPECT_EQ(said.code, 0) << link.type << said.err;
   }
 }

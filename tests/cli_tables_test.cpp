@@ -450,7 +450,7 @@ TEST_F(CliTablesTest, ExplainWritesAsRulesAreWritten) {
   EXPECT_NE(flags.find("because of the flags SA it asks for S, and the packet has SA\n"), std::string::npos) << flags;
   EXPECT_NE(ask("ip 10.0.0.1 > 8.8.8.8 icmp 8 0").find("packet     ip 10.0.0.1 > 8.8.8.8 icmp 8 0, "),
             std::string::npos);
-  EXPECT_NE(ask("ip 10.0.0.1 > 8.8.8.8 proto 47").find("> 8.8.8.8 protocol 47, "), std::string::npos);
+  EXPECT_NE(ask("ip 10.0.0.1 > 8.8.8.8 proto 47").find("> 8.8.8.8 proto 47, "), std::string::npos);
 }
 
 // A gateway of one link is told from that of another, from the text of the routes to the frame.

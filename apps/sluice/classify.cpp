@@ -6,7 +6,7 @@
 #include "confine.h"
 #include "devices.h"
 #include "inputs.h"
-#include "net/text.h"
+#include "key_text.h"
 
 namespace sluice::app {
 namespace {
@@ -17,23 +17,6 @@ struct ClassifyFlags {
   unsigned workers = 1;
   bool explain = false;
 };
-
-// "tcp 10.0.0.1:1234 > 8.8.8.8:80"; without ports "icmp 10.0.0.1 > 8.8.8.8".
-std::string five_tuple(const FlowKey& k) {
-  if (k.family == 0) return "-";
-  const bool ports = (k.bits & FlowKey::kHasPorts) != 0;
-  const auto end = [&](uint64_t hi, uint64_t lo, uint16_t port) {
-    const std::string address = to_string(IpAddress{hi, lo, k.family});
-    if (!ports) return address;
-    return k.family == 6 ? fmt::format("[{}]:{}", address, port) : fmt::format("{}:{}", address, port);
-  };
-  const std::string protocol = k.protocol == 6    ? "tcp"
-                               : k.protocol == 17 ? "udp"
-                               : k.protocol == 1  ? "icmp"
-                               : k.protocol == 58 ? "icmp6"
-                                                  : fmt::format("proto {}", k.protocol);
-  return fmt::format("{} {} > {}", protocol, end(k.src_hi, k.src_lo, k.src_port), end(k.dst_hi, k.dst_lo, k.dst_port));
-}
 
 // What the rule says, and where it stands.
 std::pair<std::string, std::string> rule_words(const LoadedAcl& acl, uint32_t rule) {

@@ -14,6 +14,7 @@
 #include "explain_graph.h"
 #include "formats/adjacency_text.h"
 #include "inputs.h"
+#include "key_text.h"
 #include "net/ipv4_fragment.h"
 #include "net/packet_builder.h"
 #include "net/text.h"
@@ -32,45 +33,9 @@ struct ExplainFlags {
   unsigned near = 3;
 };
 
-// As rules and tcpdump write them.
-std::string protocol_text(uint8_t protocol) {
-  switch (protocol) {
-    case 1:
-      return "icmp";
-    case 6:
-      return "tcp";
-    case 17:
-      return "udp";
-    case 58:
-      return "icmp6";
-    default:
-      return fmt::format("protocol {}", protocol);
-  }
-}
-std::string flags_text(uint16_t flags) {
-  constexpr std::string_view kLetters = "FSRPAUEC";
-  std::string text;
-  for (size_t bit = 0; bit < kLetters.size(); ++bit) {
-    if ((flags >> bit & 1) != 0) text += kLetters[bit];
-  }
-  return text.empty() ? "none" : text;
-}
 std::string range_text(const char* what, uint16_t port, uint16_t low, uint16_t high) {
   return low == high ? fmt::format("{} {} is not {}", what, port, low)
                      : fmt::format("{} {} is not in {}-{}", what, port, low, high);
-}
-
-std::string key_text(const FlowKey& k) {
-  const IpAddress src{k.src_hi, k.src_lo, k.family}, dst{k.dst_hi, k.dst_lo, k.family};
-  std::string t = fmt::format("{} {} > {} {}", k.family == 6 ? "ip6" : "ip", to_string(src), to_string(dst),
-                              protocol_text(k.protocol));
-  if ((k.bits & FlowKey::kHasPorts) != 0) t += fmt::format(" {} > {}", k.src_port, k.dst_port);
-  if (k.protocol == 6 && (k.bits & FlowKey::kHasPorts) != 0) t += " flags " + flags_text(k.flags >> 8);
-  if (k.icmp != 0) t += fmt::format(" {} {}", k.icmp >> 8, k.icmp & 255);
-  if (k.dscp != 0) t += fmt::format(" dscp {}", k.dscp);
-  if ((k.bits & FlowKey::kFragment) != 0)
-    t += (k.bits & FlowKey::kLaterFragment) != 0 ? " later fragment" : " first fragment";
-  return t;
 }
 
 // The fields of the rule that do not fit, in the order in which a reader looks.

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "exec/cpu/tile.h"
-#include "net/text.h"
+#include "key_text.h"
 #include "pipeline.h"
 #include "tables/lpm/next_hop_names.h"
 
@@ -26,11 +26,7 @@ struct Place {
 };
 
 std::string flow_text(const FlowKey& k) {
-  if (k.family == 0) return "not IP";
-  std::string t = fmt::format("{} > {} protocol {}", to_string(IpAddress{k.src_hi, k.src_lo, k.family}),
-                              to_string(IpAddress{k.dst_hi, k.dst_lo, k.family}), k.protocol);
-  if ((k.bits & FlowKey::kHasPorts) != 0) t += fmt::format(" ports {} > {}", k.src_port, k.dst_port);
-  return t;
+  return k.family == 0 ? "not IP" : five_tuple(k);
 }
 
 class Walk final : public HostContext {

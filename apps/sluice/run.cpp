@@ -483,7 +483,8 @@ Exit run_graph(const RunFlags& o) {
     std::string shown = summary(done.report, device) + device_lines(done.report);
     if (!done.report.qos.empty()) shown += qos_text(to_json(done.report.qos));
     if (!top_text.empty()) shown += "rules\n" + top_text;
-    print_report(shown, left);
+    outputs.insert(outputs.end(), left.begin(), left.end());
+    print_report(shown, outputs);
   }
   if (device_failed) {
     const auto failed = std::ranges::find_if(done.report.devices, [](const auto& d) { return !d.failure.empty(); });

@@ -164,7 +164,7 @@ TEST(RouteText, TheInterfaceIsPartOfALinkLocalNextHop) {
                                                                      {"10.1.0.0/16", "169.254.0.1%swp1"},
                                                                      {"10.2.0.0/16", "169.254.0.1%swp2"},
                                                                      {"10.3.0.0/16", "169.253.0.1"}};
-  for (const auto& [prefix, name] : expected) EXPECT_EQ(next_hop(rib, prefix), name) << prefix;
+  for (const auto& [prefix, name] : expected) EXPECT_EQ(next_hop(rib, prefix.c_str()), name) << prefix;
 }
 
 TEST(RouteText, OutputOfIp6Route) {
