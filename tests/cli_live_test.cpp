@@ -218,7 +218,7 @@ TEST_F(CliLiveTest, WrongUse) {
   says("show runtime --socket none", 3, "no process answers there");
   says("show rules --count 0", 2, "--count");
   says("acl", 2, "needs a command");
-  says("acl add", 2, "table");
+  says("acl add", 2, "TABLE is missing");
   says("acl replace acl none --socket s", 3, "none");
   says("run --in in.pcap --max-memory 1MiB", 2, "--max-memory needs --control");
   says("run --in in.pcap --control auto", 2, "XDG_RUNTIME_DIR");

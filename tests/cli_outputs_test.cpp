@@ -326,7 +326,8 @@ TEST_F(CliOutputsTest, ASignalLeavesTheOldOutputsAndPartialOnes) {
   const std::map<std::string, std::vector<std::string>> cases = {
       {"classify --rules v4.acl --in - --out o", {"o"}},
       {"route --routes rib --in - --out o", {"o"}},
-      {"run --acl v4.acl --routes rib --adjacencies adj --in - --out 1=o --out rest --hits hits", {"o", "rest", "hits"}},
+      {"run --acl v4.acl --routes rib --adjacencies adj --in - --out 1=o --out rest --hits hits",
+       {"o", "rest", "hits"}},
       {"run --acl v4.acl --in - --out o --workers 2", {"o"}},
       {"run --acl v4.acl --in - --out o --priorities", {"o"}},
       {"run g.click", {"o", "lines.out"}},

@@ -59,7 +59,7 @@ TEST_F(CliPrioritiesTest, WhatDoesNotFitIsSaid) {
     EXPECT_FALSE(exists("out.pcap"));
   };
   const std::string standard = "--routes rib --in in.pcap --out out.pcap ";
-  refused(standard + "--chunk 4", 2, "requires --priorities");
+  refused(standard + "--chunk 4", 2, "--chunk needs --priorities");
   refused(standard + "--priorities --shares 1,1", 2, "2 shares do not fit 3 classes");
   refused(standard + "--priorities --shares 1,1,1,5", 2, "4 shares do not fit 3 classes");
   refused(standard + "--priorities --shares 1,0,1", 2, "would starve");

@@ -432,7 +432,7 @@ TEST_F(CliTablesTest, ExplainNamesTheRuleTheNearMissAndTheRoute) {
 TEST_F(CliTablesTest, ExplainWritesAsRulesAreWritten) {
   write("edge.acl",
         "permit tcp from any to any port 22\npermit tcp from any to any port 80,443,8080-8090\n"
-        "permit tcp from any to any flags SYN/SYN,ACK src-port 7\npermit udp from any to any\n");
+        "permit tcp from any port 7 to any flags SYN/SYN,ACK\npermit udp from any to any\n");
   const auto ask = [&](const std::string& packet) {
     return sluice("explain --near 10 --packet '" + packet + "' --acl edge.acl").out;
   };

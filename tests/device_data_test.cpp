@@ -252,6 +252,7 @@ TEST(DeviceData, AccessListsAfterRandomUpdates) {
       // As packets have them: ports or ICMP, not both.
       for (FlowKey& key : keys) {
         if (fits_key4(key)) key = unpack_key4(pack_key4(key));
+        if (key.family == 0) key.family = 6;  // an element asks about IP packets alone
       }
       const auto want = acl_test::oracle(set, keys);
       const auto image = (*list)->publish();

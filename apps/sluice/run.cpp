@@ -609,7 +609,7 @@ void add_run_options(CLI::App& sub, RunFlags& o) {
 // The sections of the help, in their order. An option that stands in none is found by a test.
 void group_run_options(CLI::App& sub) {
   const std::vector<std::pair<const char*, std::vector<const char*>>> groups = {
-      {"Input and output", {"--in", "--out", "--map", "--limit", "--repeat"}},
+      {"Input and output", {"--in", "--out", "--map", "--verdicts", "--dropped", "--limit", "--repeat"}},
       {"Tables",
        {"--acl", "--format", "--default", "--routes", "--adjacencies", "--algorithm", "--route-algorithm",
         "--icmp-errors", "--icmp-denied"}},
