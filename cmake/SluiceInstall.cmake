@@ -9,6 +9,7 @@ add_custom_command(TARGET sluice POST_BUILD
   COMMAND ${CMAKE_COMMAND} -E make_directory "${share}"
   COMMAND $<TARGET_FILE:sluice> reference man > "${share}/sluice.1"
   COMMAND gzip -9nf "${share}/sluice.1"
+  COMMAND gzip -9nc "${CMAKE_SOURCE_DIR}/packaging/changelog" > "${share}/changelog.gz"
   COMMAND $<TARGET_FILE:sluice> reference bash > "${share}/sluice.bash"
   COMMAND $<TARGET_FILE:sluice> reference zsh > "${share}/_sluice"
   COMMAND $<TARGET_FILE:sluice> reference fish > "${share}/sluice.fish"
@@ -25,10 +26,15 @@ if(SLUICE_INSTALL_CLICK)
 endif()
 install(FILES "${share}/sluice.1.gz" DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES "${share}/sluice.bash" DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME sluice)
-install(FILES "${share}/_sluice" DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+# Debian's zsh looks for what packages bring in another place than for what was installed by hand.
+install(CODE "set(zsh site-functions)
+if(\"\${CMAKE_INSTALL_PREFIX}\" STREQUAL \"/usr\" AND EXISTS /etc/debian_version)
+  set(zsh vendor-completions)
+endif()
+file(INSTALL DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/zsh/\${zsh}\" TYPE FILE FILES \"${share}/_sluice\")")
 install(FILES "${share}/sluice.fish" DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
-install(FILES "${CMAKE_SOURCE_DIR}/LICENSE" DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
+install(FILES "${CMAKE_SOURCE_DIR}/packaging/copyright" "${share}/changelog.gz" DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -DMANIFEST=${CMAKE_BINARY_DIR}/install_manifest.txt
                   -P "${CMAKE_CURRENT_LIST_DIR}/Uninstall.cmake")

@@ -79,6 +79,20 @@ TEST_F(CliStreamTest, PacketsLeaveAsTheyCome) {
   }
 }
 
+// What people put before and behind it: each packet's line is there before the next packet comes.
+TEST_F(CliStreamTest, TcpdumpThroughToTshark) {
+  if (shell("command -v tcpdump && command -v tshark").code != 0) GTEST_SKIP() << "tcpdump and tshark are not here";
+  const Said said = shell(
+      "set -e; mkfifo in lines\n"
+      "( exec <in >lines; tcpdump -U -r - -w - 2>/dev/null | $SLUICE run -q --acl all.acl --in - --out - | "
+      "tshark -l -n -r - -T fields -e ip.src 2>/dev/null ) & run=$!\n"
+      "exec 3>in 4<lines; cat head >&3\n"
+      "for i in 1 2 3; do cat p$i >&3; read -t 60 -u 4 line; echo \"$line\"; done\n"
+      "exec 3>&-; wait $run");
+  EXPECT_EQ(said.code, 0) << said.err;
+  EXPECT_EQ(said.out, "192.0.2.1\n192.0.2.2\n192.0.2.3\n") << said.err;
+}
+
 // A writer that flushes in the middle of a record, as block-buffered programs do, holds back that packet alone.
 TEST_F(CliStreamTest, HalfAPacketHoldsNoOtherBack) {
   const Said said = shell(std::string("set -e; mkfifo in out; ") + kTake +

@@ -1,0 +1,58 @@
+// host only
+#include "key_text.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "net/text.h"
+
+namespace sluice::app {
+
+std::string flags_text(uint16_t flags) {
+  constexpr std::string_view kLetters = "FSRPAUEC";
+  std::string text;
+  for (size_t bit = 0; bit < kLetters.size(); ++bit) {
+    if ((flags >> bit & 1) != 0) text += kLetters[bit];
+  }
+  return text.empty() ? "none" : text;
+}
+std::string protocol_text(uint8_t protocol) {
+  switch (protocol) {
+    case 1:
+      return "icmp";
+    case 6:
+      return "tcp";
+    case 17:
+      return "udp";
+    case 58:
+      return "icmp6";
+    default:
+      return fmt::format("proto {}", protocol);
+  }
+}
+std::string five_tuple(const FlowKey& k) {
+  if (k.family == 0) return "-";
+  const bool ports = (k.bits & FlowKey::kHasPorts) != 0;
+  const auto end = [&](uint64_t hi, uint64_t lo, uint16_t port) {
+    const std::string address = to_string(IpAddress{hi, lo, k.family});
+    if (!ports) return address;
+    return k.family == 6 ? fmt::format("[{}]:{}", address, port) : fmt::format("{}:{}", address, port);
+  };
+  return fmt::format("{} {} > {}", protocol_text(k.protocol), end(k.src_hi, k.src_lo, k.src_port),
+                     end(k.dst_hi, k.dst_lo, k.dst_port));
+}
+std::string key_text(const FlowKey& k) {
+  const IpAddress src{k.src_hi, k.src_lo, k.family}, dst{k.dst_hi, k.dst_lo, k.family};
+  std::string t = fmt::format("{} {} > {} {}", k.family == 6 ? "ip6" : "ip", to_string(src), to_string(dst),
+                              protocol_text(k.protocol));
+  if ((k.bits & FlowKey::kHasPorts) != 0) t += fmt::format(" {} > {}", k.src_port, k.dst_port);
+  if (k.protocol == 6 && (k.bits & FlowKey::kHasPorts) != 0) t += " flags " + flags_text(k.flags >> 8);
+  if (k.icmp != 0) t += fmt::format(" {} {}", k.icmp >> 8, k.icmp & 255);
+  if (k.dscp != 0) t += fmt::format(" dscp {}", k.dscp);
+  if ((k.bits & FlowKey::kFragment) != 0)
+    t += (k.bits & FlowKey::kLaterFragment) != 0 ? " later fragment" : " first fragment";
+  return t;
+}
+
+}  // namespace sluice::app
