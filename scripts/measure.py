@@ -124,9 +124,6 @@ TABLE = [
     M("acl_peers", "peers", 100, "formats_benches --benchmark_filter=acl/lookup --benchmark_repetitions=5 --benchmark_min_time=0.3 "
       "--benchmark_enable_random_interleaving=true",
       checked="a sample of every set equals linear; rte_acl equals tuple_merge on 3,200 keys of each"),
-    M("acl_peers_1k", "peers", 25, "formats_benches --benchmark_filter='acl/lookup/(tuple_merge/burst|rte_acl)/.*_1k' "
-      "--benchmark_repetitions=5 --benchmark_min_time=0.4 --benchmark_enable_random_interleaving=true",
-      checked="a sample of each set equals the oracle's"),
     M("lpm_peers", "peers", 200, "tables_benches --benchmark_filter='lookup[46]|against' --benchmark_repetitions=9 "
       "--benchmark_min_time=0.05", checked="every answer of every implementation equals the trie's"),
 

@@ -42,6 +42,8 @@ def convert(raw, name, seed, input_hash, checked, command):
         raise ValueError("no benchmark runs in the input")
     results = [{"case": case, "unit": unit, "median": statistics.median(values), "min": min(values), "max": max(values),
                 "n": len(values)} for (case, unit), values in samples.items()]
+    if "interleaving" in command:  # they come in no order
+        results.sort(key=lambda row: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", row["case"])])
     # What the program says of itself (bench/context.cc); it may run elsewhere, long after it was built.
     said = raw.get("context", {})
     machine = result_schema.machine()
