@@ -261,7 +261,7 @@ class Reference(unittest.TestCase):
 
     def test_elements_show_their_schema(self):
         page = gen_reference.elements_page(self.said)
-        self.assertIn("| `SIZE` | a\\|b, bytes | mandatory | by place or keyword | How much |", page)
+        self.assertIn("| `SIZE` | a\\|b, bytes | mandatory | position or keyword | How much |", page)
         self.assertIn("| `MODE` | m or n | `m` | keyword, repeated | How |", page)
         for text in ("Also called Bee.", "Inputs: 1. Outputs: 1 or more. Processing: `a/ah`.", "- output 0: good", "B(SIZE [, MODE m])", "```click\nB(3)"):
             self.assertIn(text, page)

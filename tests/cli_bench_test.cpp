@@ -123,29 +123,30 @@ TEST_F(CliBenchTest, ADeviceThatGetsNoPacketIsNamedWithTheReason) {
   EXPECT_EQ(sluice("show plan l.click IN=long.pcap --device emu --records address").out.find(threshold),
             std::string::npos);
   const Said plan = sluice("show plan m.click IN=long.pcap --device emu");
-  EXPECT_NE(plan.out.find("on the host: no lookup: the trip would cost more than the work (--records address: on the "
-                          "device)"),
-            std::string::npos)
+  EXPECT_NE(
+      plan.out.find("on the host: no lookup: the transfer would cost more than the work (--records address: on the "
+                    "device)"),
+      std::string::npos)
       << plan.out;
   const auto offloaded = [](const Said& said) { return said.json()["offload"]["offloaded"].get<uint64_t>(); };
   const Said none = sluice("run l.click IN=long.pcap --device emu -o json");
   EXPECT_EQ(offloaded(none), 0u);
   const size_t at =
-      none.err.find("no packet of CheckIPHeader@2 -> IPLookup@3 went there, 300 stayed on the host: " + threshold);
+      none.err.find("no packet of CheckIPHeader@2 -> IPLookup@3 was sent to it, 300 stayed on the host: " + threshold);
   EXPECT_NE(at, std::string::npos) << none.err;
-  EXPECT_EQ(none.err.find("went there", at + 60), std::string::npos) << "said twice: " << none.err;
+  EXPECT_EQ(none.err.find("was sent to it", at + 60), std::string::npos) << "said twice: " << none.err;
   // Just as long as goes, and by addresses: nothing is to be said.
   for (const char* all : {"run l.click IN=short.pcap --device emu -o json",
                           "run l.click IN=long.pcap --device emu --records address -o json",
                           "run m.click IN=long.pcap --device emu --records address -o json"}) {
     const Said said = sluice(all);
     EXPECT_EQ(offloaded(said), 300u) << all;
-    EXPECT_EQ(said.err.find("went there"), std::string::npos) << said.err;
+    EXPECT_EQ(said.err.find("was sent to it"), std::string::npos) << said.err;
   }
-  EXPECT_NE(sluice("run m.click IN=long.pcap --device emu").err.find("no packet of EtherMirror@2 went there"),
+  EXPECT_NE(sluice("run m.click IN=long.pcap --device emu").err.find("no packet of EtherMirror@2 was sent to it"),
             std::string::npos);
   EXPECT_TRUE(sluice("run m.click IN=long.pcap --device emu -q").err.empty());
-  EXPECT_EQ(sluice("run m.click IN=long.pcap").err.find("went there"), std::string::npos);
+  EXPECT_EQ(sluice("run m.click IN=long.pcap").err.find("was sent to it"), std::string::npos);
 }
 
 }  // namespace

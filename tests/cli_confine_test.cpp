@@ -76,7 +76,7 @@ TEST_F(CliConfineTest, OutputsGoWhereTheUserMayMakeFiles) {
   // Before anything is read: the input does not exist.
   const Said said = sluice("run --user nobody --routes rib --in no-such.pcap --out closed/out.pcap");
   EXPECT_EQ(said.code, 3);
-  EXPECT_NE(said.err.find("'nobody' may not write to"), std::string::npos) << said.err;
+  EXPECT_NE(said.err.find("user 'nobody' cannot write to"), std::string::npos) << said.err;
   // What root alone may read is not read.
   ASSERT_EQ(shell("chmod 600 rib").code, 0);
   const Said unread = sluice("run --user nobody --routes rib --in in.pcap");

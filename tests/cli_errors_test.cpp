@@ -78,12 +78,12 @@ TEST_F(CliErrorsTest, WhatIsWrongWithAnOptionIsASentence) {
   says("run --in a --workers 0", "--workers: '0' is not a number from 1 to 256", "run");
   says("run --in a --workers two", "--workers: 'two' is not a number from 1 to 256", "run");
   says("gen rules --ipv6 1.5", "--ipv6: '1.5' is not a number from 0 to 1", "gen rules");
-  says("gen rules --shape x", "--shape: 'x' is none of acl, fw, ipc", "gen rules");
+  says("gen rules --shape x", "--shape: 'x' is not one of acl, fw, ipc", "gen rules");
   says("gen rules --format native", "--format needs --like", "gen rules");
   says("gen rules --like rules --shape fw", "--shape and --like cannot be given together", "gen rules");
-  says("run --in a --limit few", "--limit: 'few' is no number", "run");
-  says("run --in a --max-memory 3foo", "--max-memory: 'foo' is no unit of size; write KiB, MiB or GiB", "run");
-  says("run --in a -o xml", "--output: 'xml' is none of table, json", "run");
+  says("run --in a --limit few", "--limit: 'few' is not a valid number", "run");
+  says("run --in a --max-memory 3foo", "--max-memory: 'foo' is not a unit of size; write KiB, MiB or GiB", "run");
+  says("run --in a -o xml", "--output: 'xml' is not one of table, json", "run");
 }
 
 // An error of a file stands at the option that names it.
@@ -126,7 +126,7 @@ TEST_F(CliErrorsTest, DeviceOptions) {
   expect("run --in a.pcap --device fpga", 2,
          "error: --device: there is no device 'fpga'\n  help: devices: cpu, auto, cuda, emu\n");
   expect("run --in a.pcap --device emu:x", 4,
-         "error: 'emu:x' is no device\n  help: write cuda:N or emu:N with a number N\n");
+         "error: 'emu:x' is not a device\n  help: write cuda:N or emu:N with a number N\n");
   expect(
       "run --in a.pcap --latency-target 50", 2,
       "error: --latency-target: '50' is not a time\n  help: write a number and its unit: 800ns, 50us, 1.5ms or 2s\n");
@@ -152,7 +152,7 @@ TEST_F(CliErrorsTest, FilesThatAreNotThere) {
   write("addresses", "10.0.0.1\n");
   expect("route --routes routes,none --addresses addresses", 3,
          "error: none: cannot open: No such file or directory\n");
-  expect("classify --rules . --trace trace", 3, "error: .: cannot read: it is a folder\n");
+  expect("classify --rules . --trace trace", 3, "error: .: cannot read: it is a directory\n");
 }
 
 TEST_F(CliErrorsTest, BadInputShowsEveryLineWithACaret) {
@@ -252,7 +252,7 @@ TEST_F(CliErrorsTest, PhasesDoNotHideEachOther) {
              "all.click:7:53: error: no/folder/out.pcap: cannot write: No such file or directory\n"
              "  FromDump(notpcap) -> IPInput -> ACL(TABLE other) -> ToDump(no/folder/out.pcap);\n"
              "                                                      ^~~~~~\n"
-             "  help: is there a folder 'no/folder'?\n"
+             "  help: does the directory 'no/folder' exist?\n"
              "error: 2 errors in all.click; 2 files cannot be read; 2 tables or files have errors; "
              "2 ports cannot be opened\n");
   expect("check all.click", 1,

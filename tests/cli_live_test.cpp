@@ -105,7 +105,7 @@ for i in $(seq 600); do "$s" show runtime -o json > runtime.json; grep -q '"pack
   EXPECT_EQ(rules["rules"][0]["packets"], 100);
   EXPECT_EQ(rules["rules"][0]["bytes"], 7200);
   EXPECT_EQ(rules["rules"][0]["file"], "edge.acl");
-  EXPECT_NE(read("by.txt").find("1 to 1 of 3; go on with --from 2"), std::string::npos) << read("by.txt");
+  EXPECT_NE(read("by.txt").find("1 to 1 of 3; continue with --from 2"), std::string::npos) << read("by.txt");
   EXPECT_EQ(json_of("drops.json")["drops"].size(), 2u);
   EXPECT_EQ(json_of("tables.json")["tables"].size(), 3u);
   EXPECT_EQ(json_of("route.json")["routes"][0]["next_hop"], "a");
@@ -126,7 +126,7 @@ for i in $(seq 600); do "$s" show runtime -o json > runtime.json; grep -q '"pack
   EXPECT_NE(read("rwrong.txt").find("there is no route for 1.2.3.4/32"), std::string::npos) << read("rwrong.txt");
   const std::string chain = read("chain.txt");
   EXPECT_LT(chain.find("8.8.0.0/16"), chain.find("8.0.0.0/8")) << chain;
-  EXPECT_NE(read("taken.txt").find("another process answers there"), std::string::npos) << read("taken.txt");
+  EXPECT_NE(read("taken.txt").find("another process is listening there"), std::string::npos) << read("taken.txt");
 }
 
 // The client reads what its user named, where its user is, in any form; the running process gets what it holds.
@@ -177,7 +177,7 @@ cd ..)sh");
   const std::string errors = read("errors");
   EXPECT_NE(errors.find("../bad.acl:2:1: error: "), std::string::npos) << errors;
   EXPECT_NE(errors.find("none.acl: cannot open: No such file or directory"), std::string::npos) << errors;
-  EXPECT_NE(errors.find("sub: cannot read: it is a folder"), std::string::npos) << errors;
+  EXPECT_NE(errors.find("sub: cannot read: it is a directory"), std::string::npos) << errors;
   EXPECT_EQ(errors.find(path("")), std::string::npos) << "names are the user's own: " << errors;
 }
 
@@ -215,7 +215,7 @@ TEST_F(CliLiveTest, WrongUse) {
     EXPECT_NE(said.err.find(text), std::string::npos) << arguments << "\n" << said.err;
   };
   says("show runtime", 3, "XDG_RUNTIME_DIR is not set");
-  says("show runtime --socket none", 3, "no process answers there");
+  says("show runtime --socket none", 3, "no process is listening there");
   says("show rules --count 0", 2, "--count");
   says("acl", 2, "needs a command");
   says("acl add", 2, "TABLE is missing");
@@ -223,7 +223,7 @@ TEST_F(CliLiveTest, WrongUse) {
   says("run --in in.pcap --max-memory 1MiB", 2, "--max-memory needs --control");
   says("run --in in.pcap --control auto", 2, "XDG_RUNTIME_DIR");
   says("run --in in.pcap --control in.pcap", 3, "not a socket");
-  says("run --in in.pcap --control no/such/folder/s", 3, "cannot be made");
+  says("run --in in.pcap --control no/such/folder/s", 3, "cannot be created");
   write("g.click", "InfiniteSource(LIMIT 1) -> Discard;");
   says("run g.click --repeat", 2, "--repeat is for the standard graph");
 }
@@ -285,11 +285,11 @@ for i in $(seq 600); do test "$("$s" graph read c.count)" = 300 && break; sleep 
   const Json report = json_of("run.out");
   EXPECT_EQ(report["packets_in"], 300);
   EXPECT_EQ(report["elements"].size(), 5u);
-  EXPECT_NE(sluice("run a.click --packet-scheduler --print-plan").out.find("--packet-scheduler asks for it"),
+  EXPECT_NE(sluice("run a.click --packet-scheduler --print-plan").out.find("--packet-scheduler is given"),
             std::string::npos);
   const Said device = sluice("run a.click --packet-scheduler --device emu");
   EXPECT_EQ(device.code, 2);
-  EXPECT_NE(device.err.find("runs on the CPU alone: --packet-scheduler"), std::string::npos) << device.err;
+  EXPECT_NE(device.err.find("runs only on the CPU: --packet-scheduler"), std::string::npos) << device.err;
 
   beside("a.click --wait", "\"$SLUICE\" graph swap b.click > swap.txt 2>&1; echo $? > codes");
   EXPECT_EQ(read("codes"), "1\n");

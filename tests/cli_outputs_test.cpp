@@ -286,7 +286,7 @@ TEST_F(CliOutputsTest, AnOutputByPortThatNoPacketReachesIsNoted) {
   EXPECT_EQ(made_up.code, 2);
   EXPECT_EQ(made_up.err,
             "error: --out 1=a: without --adjacencies every packet leaves by port 0\n  help: give --adjacencies, which "
-            "say the port of each next hop; or one --out FILE\n");
+            "have the port of each next hop, or one --out FILE\n");
   EXPECT_EQ(sluice("run --routes rib --in in.pcap --out 0=a").code, 0);
   EXPECT_EQ(frames("a"), 200u);
   const Said other = sluice("run --routes rib --adjacencies adj --in in.pcap --out 1=a --out 7=b");
@@ -395,7 +395,7 @@ TEST_F(CliOutputsTest, DamagedInputLeavesTheOldOutputsAndPartialOnes) {
     const Said said = sluice(words);
     EXPECT_EQ(said.code, 1) << words << "\n" << said.err;
     EXPECT_NE(said.err.find("cut.pcap"), std::string::npos) << said.err;
-    EXPECT_NE(said.err.find("what was done until then is in o.partial"), std::string::npos) << said.err;
+    EXPECT_NE(said.err.find("the output up to that point is in o.partial"), std::string::npos) << said.err;
     if (words.starts_with("run")) {
       EXPECT_NE(said.out.find("in     " + std::to_string(kWhole) + " packets"), std::string::npos) << words << "\n"
                                                                                                    << said.out;

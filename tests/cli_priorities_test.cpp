@@ -69,9 +69,9 @@ TEST_F(CliPrioritiesTest, WhatDoesNotFitIsSaid) {
   refused(standard + "--qos ''", 2, "empty name");
   refused(standard + "--priorities --chunk 0", 2, "--chunk");
   refused(standard + "--priorities --chunk-timeout soon", 2, "--chunk-timeout");
-  refused(standard + "--priorities --device emu", 2, "--device is not for --priorities");
-  refused(standard + "--priorities --hits -", 2, "--hits is not for --priorities");
-  refused(standard + "--priorities --latency-target 50us", 2, "--latency-target is not for --priorities");
+  refused(standard + "--priorities --device emu", 2, "--device does not work with --priorities");
+  refused(standard + "--priorities --hits -", 2, "--hits does not work with --priorities");
+  refused(standard + "--priorities --latency-target 50us", 2, "--latency-target does not work with --priorities");
   write("police.click", "FromDump(in.pcap) -> IPInput -> p :: Police(RATE 1Mbps, BURST 10000) -> ToDump(out.pcap);");
   refused("police.click --priorities", 1, "'p' carries state from batch to batch");
   write("queue.click", "FromDump(in.pcap) -> Queue -> Unqueue -> ToDump(out.pcap);");

@@ -231,7 +231,7 @@ TEST_F(CliRunTest, AnInterruptLeavesWhatWasReadAsPartial) {
   expect_conserved(j);
   EXPECT_EQ(j["partial"], true);
   EXPECT_EQ(j["sinks"][0]["path"], "out.pcap.partial");
-  EXPECT_EQ(said.err, "warning: interrupted: what was done until then is in out.pcap.partial\n");
+  EXPECT_EQ(said.err, "warning: interrupted: the output up to that point is in out.pcap.partial\n");
   EXPECT_EQ(read("out.pcap"), "old");
   auto reader = CaptureReader::open(path("out.pcap.partial"));
   ASSERT_TRUE(reader.ok());
@@ -414,7 +414,7 @@ TEST_F(CliRunTest, ASizeMeansThatEveryFrameHasIt) {
   EXPECT_EQ(bytes(""), bytes("--mix imix"));
   const Said both = sluice("gen traffic --size 200 --mix imix --out t.pcap");
   EXPECT_EQ(both.code, 2);
-  EXPECT_NE(both.err.find("--size: the mix 'imix' has sizes of its own"), std::string::npos) << both.err;
+  EXPECT_NE(both.err.find("--size: the mix 'imix' has its own sizes"), std::string::npos) << both.err;
 }
 
 TEST_F(CliRunTest, DemoIsIdenticalAndConserved) {

@@ -447,7 +447,7 @@ TEST_F(CliTablesTest, ExplainWritesAsRulesAreWritten) {
   EXPECT_NE(range.find("because source port 1234 is not 7\n"), std::string::npos) << range;
   EXPECT_NE(range.find("because destination port 25 is not in 8080-8090\n"), std::string::npos) << range;
   const std::string flags = ask("ip 10.0.0.1 > 8.8.8.8 tcp 7 > 25 flags SA");
-  EXPECT_NE(flags.find("because of the flags SA it asks for S, and the packet has SA\n"), std::string::npos) << flags;
+  EXPECT_NE(flags.find("because of the flags SA it needs S, and the packet has SA\n"), std::string::npos) << flags;
   EXPECT_NE(ask("ip 10.0.0.1 > 8.8.8.8 icmp 8 0").find("packet     ip 10.0.0.1 > 8.8.8.8 icmp 8 0, "),
             std::string::npos);
   EXPECT_NE(ask("ip 10.0.0.1 > 8.8.8.8 proto 47").find("> 8.8.8.8 proto 47, "), std::string::npos);
@@ -477,7 +477,7 @@ TEST_F(CliTablesTest, LinkLocalNextHopsGoByTheirInterface) {
   // Who wrote the address alone is told what the routes say.
   write("plain", "fe80::1 02:00:00:00:00:0a 02:00:00:00:00:01 1\n");
   const Said said = sluice("compile --routes rib --adjacencies plain --out adj.img");
-  EXPECT_NE(said.err.find("routes use fe80::1%eth0: an address of one link needs its interface"), std::string::npos)
+  EXPECT_NE(said.err.find("routes use fe80::1%eth0: a link-local address needs its interface"), std::string::npos)
       << said.err;
 }
 

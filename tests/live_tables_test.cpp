@@ -677,7 +677,7 @@ TEST_F(LiveTablesTest, RoutesByTheLineAndByTheFile) {
   };
   for (const Case& c : std::initializer_list<Case>{
            {"\ndel 8.8.8.8", "c:2:1: error: 'del' is not a change"},
-           {"delete 8.8.8.1/24", "c:1:8: error: '8.8.8.1/24' has bits set behind its length"},
+           {"delete 8.8.8.1/24", "c:1:8: error: '8.8.8.1/24' has bits set past its length"},
            {"delete 9.0.0.0/8", "there is no route for 9.0.0.0/8"},
            {"delete x", "'x' is not a prefix"},
            {"add", "the prefix is missing"},
@@ -685,10 +685,10 @@ TEST_F(LiveTablesTest, RoutesByTheLineAndByTheFile) {
            {"delete 8.8.8.8 9.9.9.9", "c:1:16: error: more than a prefix"},
            {"delete 8.8.8.8/32 source bgp", "there is no source 'bgp' of routes"},
            {"delete 8.8.8.8/32 metric 7", "there is no route for 8.8.8.8/32 of that source and metric"},
-           {"add 8.8.8.8/32 a preference 256", "c:1:29: error: '256' is no preference"},
+           {"add 8.8.8.8/32 a preference 256", "c:1:29: error: '256' is not a valid preference"},
            {"add 8.8.8.8/32 a source", "c:1:18: error: a source has a name of 1 to 64 bytes"},
-           {"add 8.8.8.8/32 a metric x", "'x' is no metric"},
-           {"add multicast 224.0.0.0/4", "this is no route that packets go by"},
+           {"add 8.8.8.8/32 a metric x", "'x' is not a valid metric"},
+           {"add multicast 224.0.0.0/4", "this route cannot be used"},
        }) {
     SCOPED_TRACE(c.text);
     const std::string said = fault(c.text);

@@ -1,5 +1,5 @@
-// What comes out depends on the packets and their time stamps: not on how many a batch has, how many workers or devices
-// there are, or whether the packet scheduler runs the graph.
+// The output depends on the packets and their timestamps: not on packets per batch, on the number of workers or
+// devices, or on whether the packet scheduler runs the graph.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

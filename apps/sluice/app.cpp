@@ -54,12 +54,9 @@ void install_signal_handlers() {
 
 std::string_view exit_code_help() {
   return "Exit codes: 0 success; 1 the input or the configuration has errors; 2 wrong command line; 3 a file cannot "
-         "be\n"
-         "read or written, or there is no memory or no thread; 4 the device or feature is not available here; 5 a "
-         "check\n"
-         "failed; 130 interrupted. A run that is interrupted or meets damaged input leaves what it has as "
-         "NAME.partial;\n"
-         "NAME stays as it was.";
+         "be\nread or written, or there is no memory or no thread; 4 the device or feature is not available here; 5 a "
+         "check\nfailed; 130 interrupted. A run that is interrupted or meets damaged input leaves its output as "
+         "NAME.partial;\nNAME stays as it was.";
 }
 
 bool reader_is_gone(const Error& error) {
@@ -81,13 +78,13 @@ CLI::App* add_subcommand(CLI::App& root, const std::string& name, const std::str
                          const std::string& examples, std::function<Exit()> run) {
   CLI::App* sub = root.add_subcommand(name, summary)->group(group);
   AppState& state = app_state();
-  sub->add_option("-o,--output", state.format, "How results are printed on stdout: table or json")
+  sub->add_option("-o,--output", state.format, "Format of results on stdout: table or json")
       ->check(CLI::IsMember({"table", "json"}))
       ->type_name("FORMAT");
-  sub->add_flag("-q,--quiet", state.quiet, "No progress and no notes on stderr; errors still appear");
+  sub->add_flag("-q,--quiet", state.quiet, "No progress or notes on stderr; errors are still printed");
   sub->add_option("--user", state.user,
-                  "As root: become this user before anything is read; it opens all files, so that outputs go to "
-                  "folders where it may make files")
+                  "Run as this user (needs root): switch before any file is opened, so that output directories must be "
+                  "writable by it")
       ->type_name("NAME");
   std::string footer = "Examples:\n";
   for (size_t at = 0; at < examples.size();) {
@@ -263,7 +260,7 @@ Exit end_partial(const std::vector<std::string>& outputs, const std::optional<Er
   for (const std::string& output : outputs) {
     if (output.ends_with(kPartialSuffix)) partial.push_back(output);
   }
-  const std::string places = fmt::format("what was done until then is in {}", fmt::join(partial, ", "));
+  const std::string places = fmt::format("the output up to that point is in {}", fmt::join(partial, ", "));
   if (damage) {
     Error error = *damage;
     if (!partial.empty()) error.hint += (error.hint.empty() ? "" : "; ") + places;
@@ -274,7 +271,7 @@ Exit end_partial(const std::vector<std::string>& outputs, const std::optional<Er
 }
 
 void add_workers_option(CLI::App& sub, unsigned& workers) {
-  sub.add_option("--workers", workers, "Threads that do the work, 1 to 256")
+  sub.add_option("--workers", workers, "Worker threads, 1 to 256")
       ->check(CLI::Range(1, 256))
       ->type_name("N")
       ->capture_default_str();

@@ -113,8 +113,7 @@ std::string human_bytes(double bytes);
 std::string human_rate(double per_second, std::string_view what);
 std::string human_seconds(double seconds);
 
-// -- long work
-// ----------------------------------------------------------------------------------------------------------
+// --- long work ---
 
 // One line on stderr that is rewritten, on a terminal only and not with --quiet.
 class Progress {
@@ -150,8 +149,7 @@ const std::atomic<bool>& interrupted();
 // Ends the program with Exit::kInterrupted when a signal came.
 void stop_if_interrupted();
 
-// -- outputs
-// ------------------------------------------------------------------------------------------------------------
+// --- outputs ---
 
 // The files of a command, before it names any: standard output, where -o json puts an object there.
 RunFiles command_files();
@@ -164,8 +162,7 @@ void output_file(RunFiles& files, const std::string& out);
 // out), then ends with kBadInput for `damage`, or says kInterrupted.
 Exit end_partial(const std::vector<std::string>& outputs, const std::optional<Error>& damage);
 
-// -- devices
-// ------------------------------------------------------------------------------------------------------------
+// --- devices ---
 
 void add_workers_option(CLI::App& sub, unsigned& workers);
 // Ends with kUsage unless exactly one of the two was given.

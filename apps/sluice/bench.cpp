@@ -38,7 +38,7 @@ RuleShape shape_of(const std::string& name);
 TemporaryFolder::TemporaryFolder() {
   std::string pattern = (std::filesystem::temp_directory_path() / "sluice-bench-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr)
-    fail(Exit::kIo, "cannot make a temporary directory", "set TMPDIR to a directory that can be written");
+    fail(Exit::kIo, "cannot create a temporary directory", "set TMPDIR to a writable directory");
   path_ = pattern;
 }
 
@@ -70,8 +70,8 @@ using Options = BenchOptions;
 void require(const Verified& v, const std::string& what) {
   if (v.mismatches == 0) return;
   fail(Exit::kCheckFailed,
-       fmt::format("{}: {} of {} sampled results differ from the oracle ({}); nothing is reported", what, v.mismatches,
-                   v.sample, v.oracle),
+       fmt::format("{}: {} of {} sampled results differ from the reference ({}); nothing is reported", what,
+                   v.mismatches, v.sample, v.oracle),
        "this is a defect of sluice; please report it with this command line");
 }
 
@@ -129,7 +129,7 @@ std::vector<FlowKey> keys_of(const RuleSet& set, uint64_t packets, uint64_t seed
     if (parse_ethernet(frame.data(), header.captured, header.wire_bytes, headers) == ParseStatus::kOk)
       keys.push_back(headers.key);
   }
-  if (keys.empty()) fail(Exit::kBadInput, "no packet can hit these rules");
+  if (keys.empty()) fail(Exit::kBadInput, "no packet can match these rules");
   return keys;
 }
 
@@ -148,7 +148,7 @@ void classify_list(const Options& o, const OpenDevices& devices, const RuleSet& 
   }
   for (const std::string& asked : algorithms) {
     if (asked == BitvecAcl::kName && algorithms.size() > 1 && set.rules.size() > BitvecAcl::kMaxRules) {
-      note(fmt::format("{}: {} is left out, it takes {} rules at most", source, asked,
+      note(fmt::format("{}: {} is skipped, it takes {} rules at most", source, asked,
                        with_commas(BitvecAcl::kMaxRules)));
       continue;
     }
@@ -402,7 +402,7 @@ void route_tables(const Options& o, const OpenDevices& devices, const Rib& table
   for (const std::string& algorithm : algorithms) {
     const std::string name = fmt::format("ipv{}_{}/{}", family, entries, algorithm);
     if (algorithm == Linear::kName && entries > kMostLinear) {
-      note(fmt::format("{} is left out: it is for {} routes at most", name, with_commas(kMostLinear)));
+      note(fmt::format("{} is skipped: it takes {} routes at most", name, with_commas(kMostLinear)));
       continue;
     }
     Progress progress("");
@@ -415,7 +415,7 @@ void route_tables(const Options& o, const OpenDevices& devices, const Rib& table
       auto built = build(algorithm);
       const double took = thread_seconds() - begin;
       if (!built) {
-        note(fmt::format("{} is left out: {}", name, built.error().message));
+        note(fmt::format("{} is skipped: {}", name, built.error().message));
         break;
       }
       seconds = i == 0 ? took : std::min(seconds, took);
@@ -566,7 +566,7 @@ Exit bench_pipeline(const Options& o) {
   const std::string& device = devices.label;
   TemporaryFolder folder;
   Progress progress("");
-  progress.step("making tables and traffic");
+  progress.step("generating tables and traffic");
   Sha256 hash;
   StandardGraph g;
   std::string text, format;
@@ -655,7 +655,7 @@ Exit bench_pipeline(const Options& o) {
           if (!writer.append(header, frame.data())) fail(Exit::kIo, writer.error());
           ++kept;
         }
-        if (kept == 0) fail(Exit::kBadInput, "no packet that passes the header checks can hit these rules");
+        if (kept == 0) fail(Exit::kBadInput, "no packet that passes the header checks can match these rules");
         need(writer.commit(), Exit::kIo);
       }
       hash.update(need(sha256_of_file(capture), Exit::kIo));
@@ -776,7 +776,7 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
     stop_if_interrupted();
     double rate = 0;
     for (const RunReport& one : reports) {
-      if (!one.conserved()) fail(Exit::kCheckFailed, "packets are not conserved");
+      if (!one.conserved()) fail(Exit::kCheckFailed, "packet counts do not add up");
       rate += static_cast<double>(one.packets_in) / one.seconds * 1e-6;
       answered += one.offload.offloaded;
     }
@@ -869,8 +869,9 @@ Exit bench_report(const BenchOptions& o, const std::string& kind, const std::str
                                         o.seed, json["checked"].get<std::string>()));
   }
   if (cases.empty()) {
-    fail(Exit::kCheckFailed, "nothing was measured: these options leave no case",
-         "--device-only and --lookups-only leave the device's rows, and there is no device, or none that has them");
+    fail(
+        Exit::kCheckFailed, "nothing was measured: these options leave no case",
+        "--device-only and --lookups-only measure only the device, and there is no device, or none that supports them");
   }
   if (nothing != 0)
     fail(Exit::kCheckFailed, fmt::format("{} of {} rows measured nothing; {}", nothing, cases.size(), first_reason));
@@ -890,29 +891,30 @@ std::string no_cuda_device(const OpenDevices& devices) {
 void add_bench(CLI::App& root) {
   CLI::App* bench = add_subcommand(
       root, "bench", "Tools",
-      "Measures rates: median, spread, machine and input, after a sample was checked against the oracle.",
+      "Measures rates: median, spread, machine and input. A sample of results is first checked against a reference.",
       "sluice gen rules --shape acl --count 10000 --out acl.rules\nsluice bench classify --rules acl.rules\nsluice "
       "bench route -o json > bench/results/bench_route.json\nsluice "
       "bench pipeline --sizes 64,512,1518",
       nullptr);
   bench->require_subcommand(1);
   auto common = [](CLI::App& sub, Options& o) {
-    sub.add_option("--seed", o.seed, "Of all that is generated")->type_name("N")->capture_default_str();
-    sub.add_option("--repetitions", o.repetitions, "At least 5")
+    sub.add_option("--seed", o.seed, "Seed of all generated data")->type_name("N")->capture_default_str();
+    sub.add_option("--repetitions", o.repetitions, "Repetitions, at least 5")
         ->check(CLI::Range(5u, 1000u))
         ->type_name("N")
         ->capture_default_str();
-    sub.add_option("--sample", o.sample, "Results compared with the oracle first")
+    sub.add_option("--sample", o.sample, "Results first compared with the reference")
         ->check(CLI::Range(uint64_t{1}, uint64_t{100'000'000}))
         ->type_name("N")
         ->capture_default_str();
-    sub.add_option("--packets", o.packets, "Packets or addresses a round (default: by kind)")->type_name("N");
-    sub.add_option("--name", o.name, "Of the measurement, in the JSON (default bench_KIND)")->type_name("NAME");
+    sub.add_option("--packets", o.packets, "Packets or addresses per round (the default depends on the benchmark)")
+        ->type_name("N");
+    sub.add_option("--name", o.name, "Name of the measurement in the JSON (default bench_KIND)")->type_name("NAME");
     sub.add_flag("--spoil-check", o.spoil, "")->group("");
     add_device_options(sub, o.device, true);
   };
   auto rule_options = [](CLI::App& sub, Options& o) {
-    sub.add_option("--shape", o.shape, "Of generated rules: acl, fw or ipc")
+    sub.add_option("--shape", o.shape, "Shape of generated rules: acl, fw or ipc")
         ->check(CLI::IsMember({"acl", "fw", "ipc"}))
         ->type_name("SHAPE")
         ->capture_default_str();
@@ -934,12 +936,12 @@ void add_bench(CLI::App& root) {
   };
 
   auto device_options = [](CLI::App& sub, Options& o) {
-    sub.add_option("--frames", o.frames, "Records per flight to the device, joined by commas")
+    sub.add_option("--frames", o.frames, "Records per flight (a batch in flight to the device), comma-separated")
         ->delimiter(',')
         ->check(CLI::Range(32u, 65'536u))
         ->type_name("N,...");
-    sub.add_option("--frame-repetitions", o.frame_repetitions, "Flights a case and thread")->type_name("N");
-    sub.add_flag("--device-only", o.device_only, "Leave the CPU's case out");
+    sub.add_option("--frame-repetitions", o.frame_repetitions, "Flights per case and thread")->type_name("N");
+    sub.add_flag("--device-only", o.device_only, "Do not measure the CPU");
   };
   add_bench_latency(*bench);
   add_bench_shaper(*bench);
@@ -961,18 +963,18 @@ void add_bench(CLI::App& root) {
   add_format_option(*classify, c->format)->capture_default_str();
   classify
       ->add_option("--algorithm", c->algorithm,
-                   fmt::format("Of: {} (default {}), one after the other on the same packets",
+                   fmt::format("One or more of: {} (default {}), each on the same packets",
                                fmt::join(acl_algorithm_choices(), ", "), kDefaultAclAlgorithm))
       ->type_name("NAME,...");
   add_workers_option(*classify, c->workers);
   device_options(*classify, *c);
-  classify->add_option("--shape", c->shapes, "Of generated rules: acl, fw or ipc")
+  classify->add_option("--shape", c->shapes, "Shape of generated rules: acl, fw or ipc")
       ->delimiter(',')
       ->check(CLI::IsMember({"acl", "fw", "ipc"}))
       ->excludes(file)
       ->type_name("SHAPE,...")
       ->capture_default_str();
-  classify->add_option("--count", c->counts, "Generated rules: every count with every shape")
+  classify->add_option("--count", c->counts, "Generated rules; every count is combined with every shape")
       ->delimiter(',')
       ->check(CLI::Range(10u, 1'000'000u))
       ->excludes(file)
@@ -990,18 +992,16 @@ void add_bench(CLI::App& root) {
         return bench_route(*r);
       });
   route_options(*route, *r);
-  route
-      ->add_option("--algorithm", r->algorithm,
-                   "Route algorithms; with --like any number of them (default all), one after the other")
+  route->add_option("--algorithm", r->algorithm, "Route algorithms; with --like any number of them (default all)")
       ->type_name("A4[,A6]");
   r->counts = {100, 1'000, 10'000, 100'000, 1'000'000, 4'000'000};
   auto* like = route
                    ->add_option("--like", r->like,
-                                "Tables like these route files at every --count, each family for itself, at "
+                                "Tables modelled on these route files at every --count, each family separately, with "
                                 "prefix-weighted addresses")
                    ->excludes("--routes", "--ipv4", "--ipv6")
                    ->type_name("FILE[,FILE]");
-  route->add_option("--count", r->counts, "With --like: routes of a family")
+  route->add_option("--count", r->counts, "With --like: routes per family")
       ->delimiter(',')
       ->check(CLI::Range(10u, 4'000'000u))
       ->needs(like)
@@ -1010,7 +1010,7 @@ void add_bench(CLI::App& root) {
   add_workers_option(*route, r->workers);
   device_options(*route, *r);
   route->add_flag("--lookups-only", r->lookups_only,
-                  "Of a CUDA device: only lookups whose addresses and results lie in its memory");
+                  "On a CUDA device: only lookups whose addresses and results are in its memory");
   common(*route, *r);
 
   auto p = std::make_shared<Options>();
@@ -1027,12 +1027,12 @@ void add_bench(CLI::App& root) {
   route_options(*pipeline, *p);
   pipeline->add_option("--route-algorithm", p->route_algorithm, "Route algorithms")->type_name("A4[,A6]");
   pipeline->add_option("--adjacencies", p->adjacencies, "Adjacency file (default: made up)")->type_name("FILE");
-  pipeline->add_option("--sizes", p->sizes, "Frame sizes with FCS, joined by commas")
+  pipeline->add_option("--sizes", p->sizes, "Frame sizes with FCS, comma-separated")
       ->delimiter(',')
       ->check(CLI::Range(64u, 9618u))
       ->type_name("BYTES,...")
       ->capture_default_str();
-  pipeline->add_option("--batch", p->batches, "Packets per batch; several, joined by commas, are measured in turn")
+  pipeline->add_option("--batch", p->batches, "Packets per batch, comma-separated; each is measured")
       ->delimiter(',')
       ->check(CLI::Range(1u, Batch::kMaxPackets))
       ->type_name("N,...")

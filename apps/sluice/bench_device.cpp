@@ -85,7 +85,7 @@ Case drive_case(const std::string& name, Prepared& p, const DriveOptions& option
     auto done = drive(p.lookup->targets(), p.lookup->node(), p.records, p.expected, options);
     if (!done) fail(Exit::kUnavailable, done.error());
     if (done->wrong != 0)
-      fail(Exit::kCheckFailed, fmt::format("{}: {} of {} results differ from the oracle; nothing is reported", name,
+      fail(Exit::kCheckFailed, fmt::format("{}: {} of {} results differ from the reference; nothing is reported", name,
                                            done->wrong, done->packets));
     if (done->channels.records * lookups_of(options.kind) < done->packets)
       fail(Exit::kCheckFailed, fmt::format("{}: the device answered {} of {} lookups", name,
@@ -161,7 +161,7 @@ Case flag_ring_case(const std::string& name, Prepared& p, const DriveOptions& op
       }
     }
     need(ring->stop());
-    if (wrong != 0) fail(Exit::kCheckFailed, fmt::format("{}: {} results differ from the oracle", name, wrong));
+    if (wrong != 0) fail(Exit::kCheckFailed, fmt::format("{}: {} results differ from the reference", name, wrong));
     c.values.push_back(static_cast<double>(one.percentile(50)) * 1e-3);
     all.merge(one);
     stop_if_interrupted();
@@ -313,7 +313,7 @@ void add_device_cases(const BenchOptions& o, const OpenDevices& devices, const s
     for (size_t i = 0; i < got.size(); ++i)
       wrong += result_digest(rules ? got[i] : 0, rules ? 0 : got[i]) != want[i] ? 1 : 0;
     if (wrong != 0)
-      fail(Exit::kCheckFailed, fmt::format("{}: {} device-resident results differ from the oracle", name, wrong));
+      fail(Exit::kCheckFailed, fmt::format("{}: {} device-resident results differ from the reference", name, wrong));
     Case c{name + "/resident", "Mpackets/s", {}};
     for (const double rate : rates) c.values.push_back(rate * 1e-6);
     c.more = {{"records", records.size()}};
@@ -435,27 +435,27 @@ void add_bench_latency(CLI::App& bench) {
   auto o = std::make_shared<BenchOptions>();
   o->device.device = "auto";
   o->device.mode = "persistent";
-  CLI::App* sub = add_subcommand(
-      bench, "latency", "Subcommands",
-      "The round trip of a frame of packets to a device and back, by rules and masks: first record written to last\n"
-      "result read.",
-      "sluice bench latency --device cuda\nsluice bench latency --device emu --frame-repetitions 200",
-      [o] { return bench_latency(*o); });
+  CLI::App* sub =
+      add_subcommand(bench, "latency", "Subcommands",
+                     "The round trip of a batch of packets to a device and back, by rules and masks: from the first "
+                     "record written to the\nlast result read.",
+                     "sluice bench latency --device cuda\nsluice bench latency --device emu --frame-repetitions 200",
+                     [o] { return bench_latency(*o); });
   add_device_options(*sub, o->device, true);
-  sub->add_option("--frames", o->frames, "Packets per frame; several, by commas, for --workers")
+  sub->add_option("--frames", o->frames, "Packets per batch; comma-separated with --workers")
       ->delimiter(',')
       ->check(CLI::Range(32u, 65'536u))
       ->type_name("N");
-  sub->add_option("--workers", o->workers, "More than 1: also the rate of so many host threads over 1,024 rules")
+  sub->add_option("--workers", o->workers, "More than 1: also the rate of this many host threads, with 1,024 rules")
       ->check(CLI::Range(1u, 256u))
       ->type_name("N")
       ->capture_default_str();
-  sub->add_option("--frame-repetitions", o->frame_repetitions, "Frames a case (default 50,000)")->type_name("N");
-  sub->add_option("--repetitions", o->repetitions, "Of each case")
+  sub->add_option("--frame-repetitions", o->frame_repetitions, "Batches per case (default 50,000)")->type_name("N");
+  sub->add_option("--repetitions", o->repetitions, "Repetitions of each case")
       ->check(CLI::Range(1u, 1000u))
       ->type_name("N")
       ->capture_default_str();
-  sub->add_option("--name", o->name, "Of the measurement, in the JSON (default bench_latency)")->type_name("NAME");
+  sub->add_option("--name", o->name, "Name of the measurement in the JSON (default bench_latency)")->type_name("NAME");
 }
 
 }  // namespace sluice::app

@@ -245,8 +245,7 @@ void add_bench_functions(CLI::App& bench) {
       ->check(CLI::Range(60u, 9614u))
       ->type_name("BYTES,...")
       ->capture_default_str();
-  sub->add_option("--ways", o->ways,
-                  "Ways to the device, one after the other (default: --mode/--transport/--threading)")
+  sub->add_option("--ways", o->ways, "Combinations to measure (default: --mode/--transport/--threading)")
       ->delimiter(',')
       ->type_name("MODE/TRANSPORT/THREADING,...");
   sub->add_option("--batch", o->batches, "Packets per batch")
@@ -254,23 +253,25 @@ void add_bench_functions(CLI::App& bench) {
       ->check(CLI::Range(1u, Batch::kMaxPackets))
       ->type_name("N,...")
       ->capture_default_str();
-  sub->add_option("--workers", o->worker_counts, "Workers, each with a source and channels of its own")
+  sub->add_option("--workers", o->worker_counts, "Workers, each with its own source and channels")
       ->delimiter(',')
       ->check(CLI::Range(1u, 256u))
       ->type_name("N,...")
       ->capture_default_str();
-  sub->add_flag("--resident", o->resident, "Also CRC-32 with frames in a CUDA device's memory, and fed to it alone");
+  sub->add_flag("--resident", o->resident,
+                "Also CRC-32 with frames in a CUDA device's memory, and with frames fed to it from the host");
   sub->add_option("--packets", o->packets, "Packets per worker and round (default 2,000,000)")->type_name("N");
-  sub->add_option("--repetitions", o->repetitions, "Of each case, at least 5")
+  sub->add_option("--repetitions", o->repetitions, "Repetitions of each case, at least 5")
       ->check(CLI::Range(5u, 1000u))
       ->type_name("N")
       ->capture_default_str();
-  sub->add_option("--sample", o->sample, "Packets compared with the host's plain path first")
+  sub->add_option("--sample", o->sample, "Packets first compared with the host's plain path")
       ->check(CLI::Range(uint64_t{1}, uint64_t{100'000'000}))
       ->type_name("N")
       ->capture_default_str();
-  sub->add_option("--seed", o->seed, "Of the packets")->type_name("N")->capture_default_str();
-  sub->add_option("--name", o->name, "Of the measurement, in the JSON (default bench_functions)")->type_name("NAME");
+  sub->add_option("--seed", o->seed, "Seed of the packets")->type_name("N")->capture_default_str();
+  sub->add_option("--name", o->name, "Name of the measurement in the JSON (default bench_functions)")
+      ->type_name("NAME");
   sub->add_flag("--spoil-check", o->spoil, "")->group("");
   add_device_options(*sub, o->device, true);
 }

@@ -381,7 +381,7 @@ void add_persistent_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]]
 
 Exit bench_port(PortOptions o) {
   if (o.mix.size() != 3 || o.mix[0] + o.mix[1] + o.mix[2] == 0)
-    fail(Exit::kUsage, "--mix: three parts, not all 0", "such as 34,33,33");
+    fail(Exit::kUsage, "--mix: three shares, not all 0", "such as 34,33,33");
   TemporaryFolder folder;
   Progress progress("");
   Sha256 hash;
@@ -457,22 +457,20 @@ Exit bench_port(PortOptions o) {
 void add_bench_port(CLI::App& bench) {
   auto o = std::make_shared<PortOptions>();
   o->ipv4 = 4000;
-  CLI::App* sub = add_subcommand(
-      bench, "port", "Subcommands",
-      "The whole way to a port: three classes by codepoint, routes, TTL, checksum, link addresses, policers, shapers. "
-      "On a CUDA\n"
-      "device with frames in its memory (resident) and fed from the host's, every departure checked; and what a "
-      "shaper\n"
-      "costs for which nobody waits.",
-      "sluice bench port\nsluice bench port --device cuda --sizes 64,512 --mix 90,5,5 --repetitions 9",
-      [o] { return bench_port(*o); });
+  CLI::App* sub =
+      add_subcommand(bench, "port", "Subcommands",
+                     "The whole path to an output port: three classes by DSCP, routes, TTL, checksum, MAC addresses, "
+                     "policers, shapers. On a\nCUDA device with frames in its memory (resident) and fed from the host, "
+                     "with every departure checked. Also the cost\nof a shaper that delays no packet.",
+                     "sluice bench port\nsluice bench port --device cuda --sizes 64,512 --mix 90,5,5 --repetitions 9",
+                     [o] { return bench_port(*o); });
   add_device_options(*sub, o->device, true);
   sub->add_option("--sizes", o->sizes, "Frame sizes without FCS")
       ->delimiter(',')
       ->check(CLI::Range(60u, 8191u))
       ->type_name("BYTES,...")
       ->capture_default_str();
-  sub->add_option("--mix", o->mix, "Parts of the three classes")
+  sub->add_option("--mix", o->mix, "Shares of the three classes")
       ->delimiter(',')
       ->type_name("N,N,N")
       ->capture_default_str();
@@ -485,27 +483,27 @@ void add_bench_port(CLI::App& bench) {
       ->check(CLI::Range(1u, Batch::kMaxPackets))
       ->type_name("N,...")
       ->capture_default_str();
-  sub->add_option("--workers", o->workers, "Workers, each with a source and channels of its own")
+  sub->add_option("--workers", o->workers, "Workers, each with its own source and channels")
       ->check(CLI::Range(1u, 256u))
       ->type_name("N")
       ->capture_default_str();
-  sub->add_flag("--device-only", o->device_only, "Leave the batch runtime's rows out");
+  sub->add_flag("--device-only", o->device_only, "Do not measure the batch runtime");
   sub->add_flag("--persistent", o->persistent,
-                "Also with groups of lanes that never stop and take chunks by class: by groups, mix and buffer size");
-  sub->add_flag("--soak", o->soak, "Only that, unshaped and shaped at once, for --seconds");
-  sub->add_option("--seconds", o->seconds, "A row of these")
+                "Also with persistent groups of lanes that take chunks by class: by groups, mix and buffer size");
+  sub->add_flag("--soak", o->soak, "Only the persistent groups, unshaped and shaped at once, for --seconds");
+  sub->add_option("--seconds", o->seconds, "Duration of each row of the persistent groups")
       ->check(CLI::Range(0.01, 36000.0))
       ->type_name("S")
       ->capture_default_str();
   sub->add_option("--frames-kept", o->frames_kept, "Frames in the device's memory (default: 256 MiB of them)")
       ->type_name("N");
   sub->add_option("--packets", o->packets, "Packets per worker and repetition (default 4,000,000)")->type_name("N");
-  sub->add_option("--repetitions", o->repetitions, "Of each case")
+  sub->add_option("--repetitions", o->repetitions, "Repetitions of each case")
       ->check(CLI::Range(1u, 1000u))
       ->type_name("N")
       ->capture_default_str();
-  sub->add_option("--seed", o->seed, "Of routes and packets")->type_name("N")->capture_default_str();
-  sub->add_option("--name", o->name, "Of the measurement, in the JSON (default bench_port)")->type_name("NAME");
+  sub->add_option("--seed", o->seed, "Seed of routes and packets")->type_name("N")->capture_default_str();
+  sub->add_option("--name", o->name, "Name of the measurement in the JSON (default bench_port)")->type_name("NAME");
   sub->add_flag("--spoil-check", o->spoil, "")->group("");
 }
 

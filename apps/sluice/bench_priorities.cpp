@@ -145,7 +145,8 @@ class PriorityBench {
     const auto one = by_class(want), two = by_class(got);
     for (unsigned c = 0; c < 3; ++c) {
       verified_.sample += one[c].size();
-      if (one[c] != two[c] || o_.spoil) fail(Exit::kCheckFailed, fmt::format("class {} differs from the oracle's", c));
+      if (one[c] != two[c] || o_.spoil)
+        fail(Exit::kCheckFailed, fmt::format("class {} differs from the reference's", c));
     }
   }
   std::vector<std::vector<std::string>> by_class(const std::string& file) {
@@ -291,9 +292,8 @@ void add_bench_priorities(CLI::App& bench) {
   o->repetitions = 3;
   CLI::App* sub =
       add_subcommand(bench, "priorities", "Subcommands",
-                     "Three classes of packets on the same workers: rate by mix of classes, by workers and by size of "
-                     "chunks; latency by "
-                     "size of chunks; the highest class's latency when twice as much arrives as the workers do",
+                     "Three classes of packets on the same workers: rate by class mix, workers and chunk size; latency "
+                     "by chunk size; the highest class's latency at twice the load that the workers can process",
                      "sluice bench priorities\nsluice bench priorities --workers 8,1,2,4,12 --part mix,workers\n"
                      "sluice bench priorities --part overload --workers 4 --seconds 5 -o json",
                      [o] {
@@ -305,46 +305,47 @@ void add_bench_priorities(CLI::App& bench) {
       ->check(CLI::IsMember({"mix", "workers", "chunks", "overload"}))
       ->type_name("NAME,...")
       ->capture_default_str();
-  sub->add_option("--workers", o->worker_counts, "Workers; one more thread reads. The first is taken for other parts")
+  sub->add_option("--workers", o->worker_counts, "Workers; one more thread reads. Other parts use the first value")
       ->delimiter(',')
       ->check(CLI::Range(1u, 256u))
       ->type_name("N,...")
       ->capture_default_str();
-  sub->add_option("--chunk", o->chunk, "Packets per chunk, but for part chunks")
+  sub->add_option("--chunk", o->chunk, "Packets per chunk, except in part chunks")
       ->check(CLI::Range(1u, Batch::kMaxPackets))
       ->type_name("N")
       ->capture_default_str();
-  sub->add_option("--chunks", o->chunks, "Packets per chunk, of part chunks")
+  sub->add_option("--chunks", o->chunks, "Packets per chunk in part chunks")
       ->delimiter(',')
       ->check(CLI::Range(1u, Batch::kMaxPackets))
       ->type_name("N,...")
       ->capture_default_str();
-  sub->add_option("--chunk-timeout", o->timeout, "How long a chunk is filled at most (ns, us, ms, s)")
+  sub->add_option("--chunk-timeout", o->timeout, "Longest time to fill a chunk (ns, us, ms, s)")
       ->type_name("TIME")
       ->capture_default_str();
-  sub->add_option("--sizes", o->sizes, "Frame size with FCS; the first counts")
+  sub->add_option("--sizes", o->sizes, "Frame size with FCS; only the first is used")
       ->delimiter(',')
       ->check(CLI::Range(64u, 9618u))
       ->type_name("BYTES")
       ->capture_default_str();
-  sub->add_option("--algorithm", o->algorithm, "Of the access list; linear makes packets very dear (default auto)")
+  sub->add_option("--algorithm", o->algorithm, "ACL algorithm; linear makes each packet very expensive (default auto)")
       ->check(CLI::IsMember(acl_algorithm_choices()))
       ->type_name("NAME");
-  sub->add_option("--rules", o->rule_count, "Rules of the access list, which make packets dear")
+  sub->add_option("--rules", o->rule_count, "Rules of the access list; more rules cost more time per packet")
       ->check(CLI::Range(1u, 100'000u))
       ->type_name("N")
       ->capture_default_str();
-  sub->add_option("--packets", o->packets, "A round of what is not paced (default 2,000,000)")->type_name("N");
-  sub->add_option("--seconds", o->seconds, "Of each paced run")
+  sub->add_option("--packets", o->packets, "Packets per round of unpaced parts (default 2,000,000)")->type_name("N");
+  sub->add_option("--seconds", o->seconds, "Duration of each paced run")
       ->check(CLI::Range(0.001, 3600.0))
       ->type_name("S")
       ->capture_default_str();
-  sub->add_option("--repetitions", o->repetitions, "Of each case")
+  sub->add_option("--repetitions", o->repetitions, "Repetitions of each case")
       ->check(CLI::Range(1u, 1000u))
       ->type_name("N")
       ->capture_default_str();
-  sub->add_option("--seed", o->seed, "Of the packets")->type_name("N")->capture_default_str();
-  sub->add_option("--name", o->name, "Of the measurement, in the JSON (default bench_priorities)")->type_name("NAME");
+  sub->add_option("--seed", o->seed, "Seed of the packets")->type_name("N")->capture_default_str();
+  sub->add_option("--name", o->name, "Name of the measurement in the JSON (default bench_priorities)")
+      ->type_name("NAME");
   sub->add_flag("--spoil-check", o->spoil, "")->group("");
 }
 

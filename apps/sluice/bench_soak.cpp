@@ -196,14 +196,14 @@ struct Tally {
 
 Exit bench_soak(const SoakOptions& o) {
   if (o.batch % kVariants != 0)
-    fail(Exit::kUsage, fmt::format("--batch: {} is no multiple of {}", o.batch, kVariants),
-         "every batch holds as many packets of each generation");
+    fail(Exit::kUsage, fmt::format("--batch: {} is not a multiple of {}", o.batch, kVariants),
+         "every batch holds the same number of packets of each generation");
   const OpenDevices devices = open_devices(o.device);
   const std::string algorithm = acl_algorithm_on(devices, o.algorithm);
   const LpmNames names = check_lpm_algorithms(o.route_algorithm);
   TemporaryFolder folder;
   Progress progress("");
-  progress.step("making tables and traffic");
+  progress.step("generating tables and traffic");
   RoutesOptions ro;
   ro.ipv4_count = std::min(2'000'000u, 6 * (o.routes - o.routes / 8));
   ro.ipv6_count = std::min(2'000'000u, 6 * (o.routes / 8));
@@ -397,12 +397,12 @@ Exit bench_soak(const SoakOptions& o) {
   auto check = [&](bool good, std::string what) {
     if (!good) wrong.push_back(std::move(what));
   };
-  check(tally.mixed() == 0, fmt::format("{} packets met two generations", with_commas(tally.mixed())));
-  check(tally.lost == 0, fmt::format("{} packets are lost", with_commas(tally.lost)));
-  check(tally.in != 0, "no packet came");
+  check(tally.mixed() == 0, fmt::format("{} packets met tables of two generations", with_commas(tally.mixed())));
+  check(tally.lost == 0, fmt::format("{} packets were lost", with_commas(tally.lost)));
+  check(tally.in != 0, "no packet was received");
   check(done == o.swaps || interrupted().load(), fmt::format("{} of {} swaps were done", done, o.swaps));
-  check(out_of_turn == 0, fmt::format("{} generations did not become current in their turn", out_of_turn));
-  check(unseen == 0, fmt::format("in {} cases no packet flowed between two swaps", unseen));
+  check(out_of_turn == 0, fmt::format("{} generations did not become current in order", out_of_turn));
+  check(unseen == 0, fmt::format("in {} cases no packet was processed between two swaps", unseen));
   check(refused == 0, fmt::format("a device refused {} generations", refused));
   check(offload.rescued == 0, fmt::format("{} packets had to be rescued from a device", with_commas(offload.rescued)));
   for (const std::string& failure : device_failures) check(false, "device " + failure);
@@ -431,7 +431,7 @@ Exit bench_soak(const SoakOptions& o) {
               {"input_hash", "sha256:" + hash.finish()},
               {"defaults", defaults_left({.lists = o.algorithm.empty(), .routes = o.route_algorithm.empty()},
                                          !devices.options.devices.empty())},
-              {"checked", fmt::format("the ends of {} of {} packets are those of one generation",
+              {"checked", fmt::format("{} of {} packets were processed with the tables of one generation",
                                       with_commas(tally.in - std::min(tally.in, tally.mixed() + tally.lost)),
                                       with_commas(tally.in))},
               {"device", devices.label},
@@ -527,32 +527,31 @@ void add_bench_soak(CLI::App& bench) {
   o->device.mode = "persistent";
   CLI::App* sub = add_subcommand(
       bench, "soak", "Subcommands",
-      "The standard graph for minutes while its tables change at even intervals. Each generation's rules, routes and\n"
-      "adjacencies let other packets through: a packet that met two generations is counted, and so is one that is "
-      "lost.\n"
-      "Ends with exit code 5 where anything of that, a device's failure among it, has happened.",
+      "Runs the standard graph for minutes while its tables change at even intervals. Each generation's rules, routes "
+      "and\nadjacencies pass different packets, so that packets that meet tables of two generations, and lost packets, "
+      "are\ncounted. Any of them, or a device failure, ends it with exit code 5.",
       "sluice bench soak --device cuda --mode persistent --minutes 10 --swaps 1000\nsluice bench soak --device emu "
       "--minutes 0.2 --swaps 50",
       [o] { return bench_soak(*o); });
   add_device_options(*sub, o->device, true);
-  sub->add_option("--minutes", o->minutes, "How long packets flow")
+  sub->add_option("--minutes", o->minutes, "How long to run")
       ->check(CLI::Range(0.001, 100'000.0))
       ->type_name("MINUTES")
       ->capture_default_str();
-  sub->add_option("--swaps", o->swaps, "Generations after the first, at even intervals")
+  sub->add_option("--swaps", o->swaps, "Table changes, at even intervals")
       ->check(CLI::Range(uint64_t{0}, uint64_t{100'000'000}))
       ->type_name("N")
       ->capture_default_str();
-  sub->add_option("--rules", o->rules, "Of each generation's access list")
+  sub->add_option("--rules", o->rules, "Rules of each generation's access list")
       ->check(CLI::Range(10u, 1'000'000u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--routes", o->routes,
-                  "Of each generation, or fewer where that many cannot be made; an eighth or so is IPv6")
+                  "Routes of each generation, or fewer if that many cannot be generated; about an eighth is IPv6")
       ->check(CLI::Range(1000u, 500'000u))
       ->type_name("N")
       ->capture_default_str();
-  sub->add_option("--algorithm", o->algorithm, "Of the access lists")->type_name("NAME");
+  sub->add_option("--algorithm", o->algorithm, "ACL algorithm")->type_name("NAME");
   sub->add_option("--route-algorithm", o->route_algorithm, "Route algorithms")->type_name("A4[,A6]");
   sub->add_option("--size", o->size, "Frame size with FCS")
       ->check(CLI::Range(64u, 1518u))
@@ -565,8 +564,8 @@ void add_bench_soak(CLI::App& bench) {
   add_workers_option(*sub, o->workers);
   sub->add_flag("--shared-reader", o->shared,
                 "One reader feeds all workers, as in run; otherwise each has its own input");
-  sub->add_option("--seed", o->seed, "Of all that is generated")->type_name("N")->capture_default_str();
-  sub->add_option("--name", o->name, "Of the measurement, in the JSON (default bench_soak)")->type_name("NAME");
+  sub->add_option("--seed", o->seed, "Seed of all generated data")->type_name("N")->capture_default_str();
+  sub->add_option("--name", o->name, "Name of the measurement in the JSON (default bench_soak)")->type_name("NAME");
   sub->add_option("--spoil", o->spoil, "")->check(CLI::IsMember({"rules", "adjacencies", "lost"}))->group("");
 }
 

@@ -169,16 +169,16 @@ Exit classify(const ClassifyFlags& o) {
 
 void add_classify(CLI::App& root) {
   auto o = std::make_shared<ClassifyFlags>();
-  CLI::App* sub = add_subcommand(
-      root, "classify", "Tables",
-      "The first matching rule of each packet: one line per packet, in order, with the rule's position\n"
-      "(from 1; comments and blank lines do not count) or 0. A frame that is not IP, or damaged, gets 0.\n"
-      "A native line with lists or groups stands for several rules, which count one by one.",
-      "sluice classify --rules fw.rules --trace fw.trace --out verdicts.txt\n"
-      "sluice classify --rules edge.acl --in traffic.pcap --algorithm linear\n"
-      "sluice classify --rules edge.acl --in traffic.pcap --explain-all\n"
-      "sluice classify --rules edge.img --trace - -o json < trace.txt",
-      [o] { return classify(*o); });
+  CLI::App* sub =
+      add_subcommand(root, "classify", "Tables",
+                     "The first matching rule of each packet: one line per packet, in order, with the rule's "
+                     "position\n(from 1; comments and blank lines do not count) or 0. A frame that is not IP, or "
+                     "damaged, gets 0.\nA native line with lists or groups counts as several rules.",
+                     "sluice classify --rules fw.rules --trace fw.trace --out verdicts.txt\n"
+                     "sluice classify --rules edge.acl --in traffic.pcap --algorithm linear\n"
+                     "sluice classify --rules edge.acl --in traffic.pcap --explain-all\n"
+                     "sluice classify --rules edge.img --trace - -o json < trace.txt",
+                     [o] { return classify(*o); });
   sub->add_option("--rules", o->rules,
                   "Rule file of any format, plain or compressed, or an image from `sluice compile`")
       ->required()
@@ -189,11 +189,10 @@ void add_classify(CLI::App& root) {
          "ClassBench trace: sip dip sport dport proto [[word] rule], in decimal; the flags are the upper half of word")
       ->type_name("FILE");
   sub->add_option("--in", o->capture, "Capture: pcap or pcapng, plain or compressed")->type_name("PCAP");
-  sub->add_option("--out", o->out, "Where the lines go (default: stdout); appears when it is complete")
-      ->type_name("FILE");
+  sub->add_option("--out", o->out, "Output file (default: stdout), created when complete")->type_name("FILE");
   sub->add_flag("--explain-all", o->explain,
-                "Lines that say more, with tabs between: number of the packet, five-tuple, action, rule with file and "
-                "line; '-' where a frame is not IP or no rule matches");
+                "Longer lines, tab-separated: packet number, five-tuple, action, rule with file and line; '-' if a "
+                "frame is not IP or no rule matches");
   add_device_options(*sub, o->device, false);
   add_workers_option(*sub, o->workers);
 }

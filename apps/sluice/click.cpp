@@ -21,17 +21,12 @@ struct ClickFlags {
 };
 
 constexpr std::string_view kHelp =
-    "Usage: click [OPTION]... [FILE] [NAME=VALUE]...\n"
-    "Runs a Click configuration with sluice's elements, one packet at a time.\n"
-    "  -f, --file FILE        the configuration ('-', or none: standard input)\n"
-    "  -e, --expression TEXT  the configuration itself\n"
-    "  -h, --handler E.H      print what handler H of element E says, after the run\n"
-    "  -o, --output FILE      write the graph, compounds expanded ('-': standard output)\n"
-    "  -q, --quit             do not run\n"
-    "  -t, --time             print how long it ran\n"
-    "  -j, --threads N        accepted: queues and scripts run on one thread\n"
-    "      --simtime          simulated time\n"
-    "      --help, --version\n";
+    "Usage: click [OPTION]... [FILE] [NAME=VALUE]...\nRuns a Click configuration with sluice's elements, one packet at "
+    "a time.\n  -f, --file FILE        the configuration ('-', or none: standard input)\n  -e, --expression TEXT  the "
+    "configuration itself\n  -h, --handler E.H      print handler H of element E after the run\n  -o, --output FILE    "
+    "  write the graph, compounds expanded ('-': standard output)\n  -q, --quit             do not run\n  -t, --time   "
+    "          print how long it ran\n  -j, --threads N        accepted: queues and scripts run on one thread\n      "
+    "--simtime          simulated time\n      --help, --version\n";
 
 [[noreturn]] void wrong_line(std::string message) {
   fail(Exit::kUsage, std::move(message), "see 'click --help'");

@@ -13,8 +13,7 @@
 namespace sluice::app {
 namespace {
 
-// -- compile
-// -----------------------------------------------------------------------------------------------------------
+// --- compile ---
 
 struct CompileOptions {
   std::string acl, routes, adjacencies, out, algorithm, format = "auto";
@@ -27,8 +26,7 @@ Exit compile(const CompileOptions& o) {
          "one image holds one table: run the command twice");
   if (!o.adjacencies.empty() && o.routes.empty())
     fail(Exit::kUsage, "--adjacencies needs --routes", "next hops are numbered by the route table");
-  if (!o.algorithm.empty() && !o.adjacencies.empty())
-    fail(Exit::kUsage, "--algorithm has no meaning for --adjacencies");
+  if (!o.algorithm.empty() && !o.adjacencies.empty()) fail(Exit::kUsage, "--algorithm does not apply to --adjacencies");
   if (o.out == "-") fail(Exit::kUsage, "--out: an image is written to a file, not to stdout");
   RunFiles files = command_files();
   files.input("--acl", o.acl);
@@ -107,8 +105,7 @@ Exit compile(const CompileOptions& o) {
   return Exit::kOk;
 }
 
-// -- tables
-// ------------------------------------------------------------------------------------------------------------
+// --- tables ---
 
 struct TablesOptions {
   std::vector<std::string> files;
@@ -123,15 +120,15 @@ std::vector<std::pair<std::string, std::string>> acl_summaries(AclAlgorithmList<
 
 Exit list_algorithms() {
   Json json{{"acl", Json::array()}, {"routes", Json::array()}};
-  TextTable table({"table", "algorithm", "family", "default", "what it is"});
+  TextTable table({"table", "algorithm", "family", "default", "description"});
   for (const auto& [name, summary] : acl_summaries(AclAlgorithms{})) {
     json["acl"].push_back({{"name", name}, {"default", false}, {"summary", summary}});
     table.add({"acl", name, "IPv4, IPv6", "", summary});
   }
-  const char* const chosen = "one of the above, by the table and the device; `sluice tables FILE` says which and why";
+  const char* const chosen = "one of the above, chosen by table and device; `sluice tables FILE` shows which and why";
   json["acl"].push_back({{"name", kAclAuto}, {"default", true}, {"summary", chosen}});
   table.add({"acl", kAclAuto, "IPv4, IPv6", "yes", chosen});
-  const char* const for_gpu = "what `auto` chooses for a GPU, wherever the table is built";
+  const char* const for_gpu = "the choice of `auto` for a GPU, wherever the table is built";
   json["acl"].push_back({{"name", kAclAutoGpu}, {"default", false}, {"summary", for_gpu}});
   table.add({"acl", kAclAutoGpu, "IPv4, IPv6", "", for_gpu});
   const auto all4 = lpm_algorithm_names4(), all6 = lpm_algorithm_names6();
@@ -279,7 +276,7 @@ std::string number_text(const Json& json, const char* key) {
 Exit tables(const TablesOptions& o) {
   if (o.algorithms) return list_algorithms();
   if (o.files.empty())
-    fail(Exit::kUsage, "no file is named", "see 'sluice tables --help'; --algorithms lists the algorithms");
+    fail(Exit::kUsage, "no file is given", "see 'sluice tables --help'; --algorithms lists the algorithms");
   NamedInputs named;
   for (const std::string& file : o.files) named.emplace_back("FILE", file);
   check_read_once(named);
@@ -381,10 +378,10 @@ void add_compile(CLI::App& root) {
                      "sluice compile --adjacencies neighbours.txt --routes rib4.txt,rib6.txt --out adj.img",
                      [o] { return compile(*o); });
   sub->add_option("--acl", o->acl, "Rule file of any format, plain or compressed")->type_name("FILE");
-  sub->add_option("--routes", o->routes, "Route files, text or MRT, joined by commas")->type_name("FILE[,FILE]");
+  sub->add_option("--routes", o->routes, "Route files, text or MRT, comma-separated")->type_name("FILE[,FILE]");
   sub->add_option("--adjacencies", o->adjacencies, "Adjacency file; its next hops are those of --routes")
       ->type_name("FILE");
-  sub->add_option("--out", o->out, "The image; appears when it is complete")->required()->type_name("FILE");
+  sub->add_option("--out", o->out, "Image file, created when complete")->required()->type_name("FILE");
   sub->add_option("--algorithm", o->algorithm,
                   "ACL algorithm, or A4[,A6] for routes (`sluice tables --algorithms` lists them)")
       ->type_name("NAME");

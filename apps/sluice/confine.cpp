@@ -191,9 +191,9 @@ void drop_privileges(const std::string& user) {
   passwd* found = nullptr;
   ::getpwnam_r(user.c_str(), &entry, text.data(), text.size(), &found);
   if (found == nullptr) fail(Exit::kUsage, fmt::format("--user: there is no user '{}'", user), "see: getent passwd");
-  if (found->pw_uid == 0) fail(Exit::kUsage, fmt::format("--user: '{}' is root: nothing would be given up", user));
+  if (found->pw_uid == 0) fail(Exit::kUsage, fmt::format("--user: '{}' is root: no privileges would be dropped", user));
   if (::geteuid() != 0)
-    fail(Exit::kUnavailable, "--user: only root can become another user", "leave it out, or start as root");
+    fail(Exit::kUnavailable, "--user: only root can switch to another user", "leave it out, or start as root");
   const uid_t uid = found->pw_uid;
   const gid_t gid = found->pw_gid;
   const auto refused = [&](const char* call) {
@@ -217,7 +217,7 @@ void drop_privileges(const std::string& user) {
                     ::syscall(SYS_capget, &header, kept) == 0 && (kept[0].effective | kept[1].effective) == 0 &&
                     (kept[0].permitted | kept[1].permitted) == 0 && ::setuid(0) != 0 && ::seteuid(0) != 0 &&
                     (gid == 0 || ::setgid(0) != 0);
-  if (!gone) fail(Exit::kIo, fmt::format("--user {}: rights of root are left", user));
+  if (!gone) fail(Exit::kIo, fmt::format("--user {}: root privileges remain", user));
 }
 
 void refuse_calls() {
@@ -269,8 +269,8 @@ void check_outputs(const std::vector<std::string>& outputs) {
     const bool direct = std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored);
     const std::string where = direct ? path : folder_of(path);
     if (::access(where.c_str(), direct ? W_OK : W_OK | X_OK) == 0 || errno == ENOENT) continue;
-    Error error = system_error(fmt::format("{}: '{}' may not write to '{}'", path, app_state().user, where), errno);
-    error.hint = "outputs are made by the user of --user: name a folder where it may make files";
+    Error error = system_error(fmt::format("{}: user '{}' cannot write to '{}'", path, app_state().user, where), errno);
+    error.hint = "outputs are created as the user of --user: use a directory that it can write to";
     fail(Exit::kIo, std::move(error));
   }
 }

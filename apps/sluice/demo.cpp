@@ -48,13 +48,13 @@ class Folder {
     if (!o.dir.empty()) {
       std::error_code error;
       fs::create_directories(o.dir, error);
-      if (error) fail(Exit::kIo, fmt::format("{}: cannot make this directory: {}", o.dir, error.message()));
+      if (error) fail(Exit::kIo, fmt::format("{}: cannot create this directory: {}", o.dir, error.message()));
       path_ = o.dir;
       return;
     }
     std::string pattern = (fs::temp_directory_path() / "sluice-demo-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr)
-      fail(Exit::kIo, "cannot make a temporary directory", "give one with --dir");
+      fail(Exit::kIo, "cannot create a temporary directory", "give one with --dir");
     path_ = pattern;
   }
   ~Folder() {
@@ -288,13 +288,13 @@ void add_demo(CLI::App& root) {
   auto o = std::make_shared<DemoFlags>();
   CLI::App* sub = add_subcommand(
       root, "demo", "Packets",
-      "The main job on generated input of real size: 10,000 rules, a full IPv4 and IPv6 table and mixed traffic,\n"
-      "with one worker, with two and on a GPU where there is one; the outputs must be identical.",
+      "Runs the standard graph on generated input of real size: 10,000 rules, a full IPv4 and IPv6 table and mixed "
+      "traffic,\nwith one worker, with two and on a GPU if there is one. The outputs must be identical.",
       "sluice demo\nsluice demo --dir demo-out\nsluice demo --packets 50000 --ipv4 10000 --ipv6 2000 --rules 1000 -o "
       "json",
       [o] { return demo(*o); });
-  sub->add_option("--dir", o->dir, "Write the files here and keep them")->type_name("FOLDER");
-  sub->add_flag("--keep", o->keep, "Keep the temporary directory, and say where it is");
+  sub->add_option("--dir", o->dir, "Write the files here and keep them")->type_name("DIR");
+  sub->add_flag("--keep", o->keep, "Keep the temporary directory and print its name");
   sub->add_option("--packets", o->packets, "Packets of traffic")
       ->check(CLI::Range(uint64_t{1000}, uint64_t{100'000'000}))
       ->type_name("N")
@@ -311,7 +311,7 @@ void add_demo(CLI::App& root) {
       ->check(CLI::Range(0u, 2'000'000u))
       ->type_name("N")
       ->capture_default_str();
-  sub->add_option("--seed", o->seed, "Of all that is generated")->type_name("N")->capture_default_str();
+  sub->add_option("--seed", o->seed, "Seed of all generated data")->type_name("N")->capture_default_str();
 }
 
 }  // namespace sluice::app

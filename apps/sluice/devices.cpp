@@ -26,46 +26,48 @@ void add_device_options(CLI::App& sub, DeviceFlags& f, bool all) {
                  "Where lookups run: cpu, cuda, cuda:N, cuda:all, emu (host threads in a GPU's place), or auto")
       ->type_name("DEVICE")
       ->capture_default_str();
-  sub.add_option("--mode", f.mode, "Of a device: launch (a kernel a batch), persistent (resident), adaptive (by load)")
+  sub.add_option("--mode", f.mode,
+                 "Device mode: launch (one kernel per batch), persistent (resident kernels), adaptive (by load)")
       ->check(CLI::IsMember({"launch", "persistent", "adaptive"}))
       ->type_name("MODE")
       ->capture_default_str();
   sub.add_option("--transport", f.transport,
-                 "Of launch mode: staged (copies), zerocopy (mapped memory), commlist (frame addresses), commpool (the "
-                 "same over a device copy)")
+                 "Transport of launch mode: staged (copies), zerocopy (mapped memory), commlist (frame addresses), "
+                 "commpool (the same with a device copy)")
       ->check(CLI::IsMember({"staged", "zerocopy", "commlist", "commpool"}))
       ->type_name("TRANSPORT")
       ->capture_default_str();
-  sub.add_option("--flights", f.flights, "Batches of one worker on their way to a device, 1 to 16")
+  sub.add_option("--flights", f.flights, "Batches in flight to a device per worker, 1 to 16")
       ->check(CLI::Range(1u, 16u))
       ->type_name("N")
       ->capture_default_str();
   sub.add_option("--ring-memory", f.ring_memory,
-                 "Of persistent mode: where the device takes keys from: device (its own memory, written over the bus), "
-                 "host (pinned memory, read over the bus), or auto (device where that can be)")
+                 "Persistent mode: where the device reads keys: device (its own memory, written over the bus), host "
+                 "(pinned memory, read over the bus), or auto (device if possible)")
       ->check(CLI::IsMember({"auto", "host", "device"}))
       ->type_name("WHERE")
       ->capture_default_str();
   if (!all) return;
-  sub.add_flag("--kernel-times", f.kernel_times, "Measure kernels too: kernel and transfer apart in the statistics");
-  sub.add_option("--records", f.records, "What crosses: auto (fewest bytes), key, header or address")
+  sub.add_flag("--kernel-times", f.kernel_times,
+               "Also time kernels: the statistics show kernel and transfer separately");
+  sub.add_option("--records", f.records, "What is sent per packet: auto (fewest bytes), key, header or address")
       ->check(CLI::IsMember({"auto", "key", "header", "address"}))
       ->type_name("KIND")
       ->capture_default_str();
   sub.add_option("--threading", f.threading,
-                 "Who speaks to a device: full (every worker) or master (one thread for all workers)")
+                 "Which threads submit to a device: full (every worker) or master (one thread for all workers)")
       ->check(CLI::IsMember({"full", "master"}))
       ->type_name("WHO")
       ->capture_default_str();
-  sub.add_option("--enter-after", f.enter_after, "Adaptive: busy batches before persistent mode")
+  sub.add_option("--enter-after", f.enter_after, "Adaptive mode: busy batches before persistent")
       ->check(CLI::Range(1u, 1'000'000u))
       ->type_name("N")
       ->capture_default_str();
-  sub.add_option("--leave-after", f.leave_after, "Adaptive: idle batches before launch mode")
+  sub.add_option("--leave-after", f.leave_after, "Adaptive mode: idle batches before launch")
       ->check(CLI::Range(1u, 1'000'000u))
       ->type_name("N")
       ->capture_default_str();
-  sub.add_option("--watchdog", f.watchdog_ms, "A device without progress for so long has failed")
+  sub.add_option("--watchdog", f.watchdog_ms, "A device without progress for this long has failed")
       ->check(CLI::Range(10u, 600'000u))
       ->type_name("MS")
       ->capture_default_str();
@@ -73,7 +75,7 @@ void add_device_options(CLI::App& sub, DeviceFlags& f, bool all) {
 
 void add_latency_target_option(CLI::App& sub, std::string& text) {
   sub.add_option("--latency-target", text,
-                 "Make batches smaller than --batch while they take longer than this, such as 50us (ns, us, ms, s)")
+                 "Shrink batches below --batch while they take longer than this, such as 50us (ns, us, ms, s)")
       ->type_name("TIME");
 }
 
@@ -248,7 +250,7 @@ DeviceLookup::DeviceLookup(const OpenDevices& devices, const std::string& elemen
   snapshot_ = need(bind_plan(pipeline_->plan, pipeline_->router, std::move(tables)));
   const std::vector<Offload> offloads = plan_offloads(pipeline_->plan, pipeline_->router, RecordChoice::kKey);
   while (node_ < offloads.size() && !offloads[node_].on_device) ++node_;
-  if (node_ == offloads.size()) fail(Exit::kCheckFailed, fmt::format("'{}' is no lookup by key", element));
+  if (node_ == offloads.size()) fail(Exit::kCheckFailed, fmt::format("'{}' is not a lookup by key", element));
   auto fall_back = [&](const Error& error) {
     if (!devices.automatic) fail(Exit::kUnavailable, error);
     note(fmt::format("device auto: {}; running on the CPU", error.message));
@@ -351,8 +353,7 @@ std::vector<OnHost> on_host(const Pipeline& pipeline, const std::vector<Offload>
     if (node.type != PlanNode::Type::kSegment) continue;
     const Offload& o = offloads[n];
     const DeviceCounters& c = report.segments[n];
-    OnHost one{n, c.on_host + c.redone + c.rescued, c.offloaded,
-               o.stays.empty() ? "there was no room for them" : o.stays};
+    OnHost one{n, c.on_host + c.redone + c.rescued, c.offloaded, o.stays.empty() ? "no room for them" : o.stays};
     if (!o.on_device) {
       for (const unsigned e : node.elements) one.packets = std::max(one.packets, report.totals.elements[e].packets);
       one.why = why_on_host(pipeline, n, o);
@@ -371,7 +372,7 @@ void note_host_segments(const Pipeline& pipeline, const OpenDevices& devices, co
   for (const OnHost& one : on_host(pipeline, offloads_of(pipeline, devices, counts), report)) {
     if (one.answered != 0) continue;
     const PlanNode& node = pipeline.plan.nodes[one.node];
-    note(fmt::format("device {}: no packet of {} went there, {} stayed on the host: {}", devices.label,
+    note(fmt::format("device {}: no packet of {} was sent to it, {} stayed on the host: {}", devices.label,
                      names_of(pipeline, node, 0, node.elements.size()), with_commas(one.packets), one.why));
   }
 }
@@ -391,7 +392,7 @@ std::string why_not_devices_alone(const Pipeline& pipeline, const OpenDevices& d
     }
     answered += report.offload.offloaded;
   }
-  return answered != 0 ? "" : "no packet came to a segment that a device could do";
+  return answered != 0 ? "" : "no packet reached a segment that a device can run";
 }
 
 std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devices, bool counts) {
@@ -423,7 +424,8 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
                         bytes.in, bytes.out, o.keys ? fmt::format(" (IPv6: {} in)", kKey6Words * 16) : "", frames);
     if (!o.stays.empty()) text += fmt::format("    which        {}\n", o.stays);
     if (pooled)
-      text += "    which        as many frames of a batch as fit 64 KiB and 2 KiB a packet, others stay on the host\n";
+      text +=
+          "    which        as many frames of a batch as fit 64 KiB and 2 KiB per packet, others stay on the host\n";
     text += fmt::format("    host before  {}\n    device       {}\n    host after   {}\n",
                         names_of(pipeline, node, 0, o.begin), names_of(pipeline, node, o.begin, o.end),
                         names_of(pipeline, node, o.end, node.elements.size()));

@@ -50,7 +50,7 @@ std::vector<Finding> examine(const Machine& m) {
         "large tables on 4 KiB pages look up at about two thirds of the rate",
         "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled");
   } else if (m.thp.empty()) {
-    info("huge pages", "the kernel does not say; tables fall back to 4 KiB pages");
+    info("huge pages", "unknown; tables fall back to 4 KiB pages");
   } else {
     ok("huge pages",
        fmt::format("transparent: {}; reserved: {} ({} free, not needed)", m.thp, m.hugepages_total, m.hugepages_free));
@@ -64,7 +64,7 @@ std::vector<Finding> examine(const Machine& m) {
     ok("build", fmt::format("sluice {} ({}), {}, {}", sluice_version(), sluice_revision(), m.compiler, m.build_type));
   }
   if (m.open_files < 1024) {
-    gap("open files", fmt::format("limit {}", m.open_files), "one output file a port needs more", "ulimit -n 4096");
+    gap("open files", fmt::format("limit {}", m.open_files), "one output file per port needs more", "ulimit -n 4096");
   } else {
     ok("open files", fmt::format("limit {}", m.open_files));
   }

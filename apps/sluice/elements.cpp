@@ -88,7 +88,7 @@ std::string manual(const ElementClass& c) {
 Exit elements(const std::string& name) {
   if (name.empty()) {
     Json json = Json::array();
-    TextTable table({"group", "element", "what it does"});
+    TextTable table({"group", "element", "description"});
     for (const auto& c : registry().classes()) {
       json.push_back(element_json(*c));
       table.add({c->group, c->name, c->summary});

@@ -59,9 +59,9 @@ std::vector<std::string> misfits(const AclMatchRule& r, const FlowKey& k) {
   if (k.dst_port < r.dst_port_low || k.dst_port > r.dst_port_high)
     no.push_back(range_text("destination port", k.dst_port, r.dst_port_low, r.dst_port_high));
   if (((k.flags ^ r.flags) & r.flags_mask & 0xff) != 0)  // in ClassBench rules alone; no packet has them
-    no.push_back(fmt::format("flags 0x{:04x}/0x{:04x} are those of no packet", r.flags, r.flags_mask));
+    no.push_back(fmt::format("no packet can have the flags 0x{:04x}/0x{:04x}", r.flags, r.flags_mask));
   else if (((k.flags ^ r.flags) & r.flags_mask) != 0)
-    no.push_back(fmt::format("of the flags {} it asks for {}, and the packet has {}", flags_text(r.flags_mask >> 8),
+    no.push_back(fmt::format("of the flags {} it needs {}, and the packet has {}", flags_text(r.flags_mask >> 8),
                              flags_text((r.flags & r.flags_mask) >> 8), flags_text((k.flags & r.flags_mask) >> 8)));
   if (((k.dscp ^ r.dscp) & r.dscp_mask) != 0) no.push_back(fmt::format("DSCP {} is not {}", k.dscp, r.dscp));
   if (((k.bits ^ r.bits) & r.bits_mask) != 0) no.push_back("fragment or port presence differs");
@@ -105,7 +105,7 @@ Exit explain(const ExplainFlags& o) {
     CapturedFrame captured;
     for (uint64_t i = 0; i < o.number; ++i) {
       if (!need(reader.next(captured)))
-        fail(Exit::kBadInput, fmt::format("{}: there is no packet {}: it holds {}", o.capture, o.number, i));
+        fail(Exit::kBadInput, fmt::format("{}: there is no packet {}: the capture has {}", o.capture, o.number, i));
     }
     frame.assign(captured.data, captured.data + captured.captured);
     wire = captured.wire_bytes;
@@ -143,7 +143,7 @@ Exit explain(const ExplainFlags& o) {
   if (filter) {
     (void)filter_input()(p);
     p.reason = DropReason::kNone;
-    t += "checks     none: without --routes the access list alone judges\n";
+    t += "checks     none: without --routes only the access list applies\n";
   } else {
     if (IpInputStage{}(p) != 0) drop(p.reason);
     t += fmt::format("checks     {}\n",
@@ -197,7 +197,8 @@ Exit explain(const ExplainFlags& o) {
       } else {
         t += fmt::format("acl        no rule matches: {} by default\n", o.policy);
       }
-      if (ip) t += fmt::format("           asked: {}{}\n", fmt::join(said, ", "), disagree ? "  THEY DISAGREE" : "");
+      if (ip)
+        t += fmt::format("           algorithms: {}{}\n", fmt::join(said, ", "), disagree ? "  THEY DISAGREE" : "");
       for (const Json& one : near)
         t += fmt::format("near miss  {}\n           because {}\n", rule_line(one), one["fails"].get<std::string>());
       const AclVerb verb = acl.actions.action(rule).verb;
@@ -238,7 +239,7 @@ Exit explain(const ExplainFlags& o) {
       t += hop == 0 ? std::string("route      none\n")
                     : fmt::format("route      {}next hop {}\n", prefix.empty() ? "" : prefix + " -> ",
                                   routes.names.name(hop));
-      if (!said.empty()) t += fmt::format("           asked: {}\n", fmt::join(said, ", "));
+      if (!said.empty()) t += fmt::format("           algorithms: {}\n", fmt::join(said, ", "));
       p.next_hop = hop;
       if (hop == 0) drop(DropReason::kNoRoute);
       if (alive) {
@@ -306,7 +307,7 @@ Exit explain(const ExplainFlags& o) {
     print_out(t);
   }
   if (disagree)
-    fail(Exit::kCheckFailed, "the algorithms do not agree about this packet",
+    fail(Exit::kCheckFailed, "the algorithms disagree on this packet",
          "this is a defect of sluice; please report it with the tables");
   return Exit::kOk;
 }
@@ -317,9 +318,9 @@ void add_explain(CLI::App& root) {
   auto o = std::make_shared<ExplainFlags>();
   CLI::App* sub = add_subcommand(
       root, "explain", "Packets",
-      "What happens to one packet and why: the rule that decides and the near misses above it, the route, the\n"
-      "adjacency, the edits, the verdict. Every algorithm is asked, and they must agree. With a Click file: what each\n"
-      "element of the graph does with the packet, from its first source on.",
+      "Shows what happens to one packet and why: the matching rule and the near misses above it, the route, the "
+      "adjacency,\nthe rewrites, the verdict. Every lookup algorithm is run, and all must agree. With a Click file: "
+      "what each element of\nthe graph does with the packet, from the graph's first source on.",
       "sluice explain --packet 'ip 10.0.0.1 > 8.8.8.8 tcp 1234 > 80 flags S' --acl edge.acl --routes rib.txt\n"
       "sluice explain --in a.pcap --number 17 --acl edge.acl\n"
       "sluice explain --hex '0200 0000 0001 ...' --routes rib.txt -o json\n"
@@ -341,7 +342,7 @@ void add_explain(CLI::App& root) {
   add_acl_options(*sub, o->format, o->algorithm);
   sub->add_option("--routes", o->routes, "Route files or an image")->type_name("FILE[,FILE]");
   sub->add_option("--adjacencies", o->adjacencies, "Adjacency file (default: made-up ones)")->type_name("FILE");
-  sub->add_option("--default", o->policy, "For packets that no rule matches: deny or permit")
+  sub->add_option("--default", o->policy, "Action for packets that no rule matches: deny or permit")
       ->check(CLI::IsMember({"deny", "permit"}))
       ->type_name("ACTION")
       ->capture_default_str();

@@ -163,7 +163,7 @@ class Walk final : public HostContext {
       }
       default:
         say(element, {});
-        verdict_ = fmt::format("held by {}: what happens then depends on time and on other packets", element.name);
+        verdict_ = fmt::format("held by {}: what happens next depends on time and on other packets", element.name);
         return false;
     }
     Packet after;
@@ -193,8 +193,8 @@ class Walk final : public HostContext {
       said.push_back(fmt::format("TTL {} -> {}", before.ttl, after.ttl));
     if (after.data != before.data) {
       const int32_t bytes_moved = after.data - before.data;
-      said.push_back(bytes_moved > 0 ? fmt::format("{} bytes off the front", bytes_moved)
-                                     : fmt::format("{} bytes in front", -bytes_moved));
+      said.push_back(bytes_moved > 0 ? fmt::format("removes {} bytes at the front", bytes_moved)
+                                     : fmt::format("adds {} bytes at the front", -bytes_moved));
     }
     if (after.end != before.end) said.push_back(fmt::format("length {} -> {}", before.length(), after.length()));
     if (after.data == before.data) {
@@ -248,7 +248,7 @@ class Walk final : public HostContext {
 
 Exit explain_graph(const std::vector<std::string>& words, const std::vector<uint8_t>& frame, uint32_t wire_bytes) {
   auto [file, defines] = read_words(words, {});
-  if (file.empty()) fail(Exit::kUsage, "no configuration is named");
+  if (file.empty()) fail(Exit::kUsage, "no configuration is given");
   std::string text = read_configuration(file, defines);
   const auto pipeline = load_pipeline(std::move(text), file == "-" ? "standard input" : file, defines, {}, false, false,
                                       Scheduled::kAllowed);
@@ -258,9 +258,9 @@ Exit explain_graph(const std::vector<std::string>& words, const std::vector<uint
     if (router.elements[e]->kind() != ElementKind::kSource) continue;
     if (sources++ == 0) source = e;
   }
-  if (source == ~0u) fail(Exit::kBadInput, fmt::format("{}: no element lets packets in", file));
+  if (source == ~0u) fail(Exit::kBadInput, fmt::format("{}: no element is a packet source", file));
   if (sources > 1) {
-    note(fmt::format("the packet comes in by {}, the first of {} sources", router.elements[source]->name, sources));
+    note(fmt::format("the packet enters at {}, the first of {} sources", router.elements[source]->name, sources));
   }
   Batch batch = need(Batch::create(1, Batch::arena_need(frame.size())));
   uint8_t* to = batch.reserve_clean(frame.size());
@@ -275,7 +275,7 @@ Exit explain_graph(const std::vector<std::string>& words, const std::vector<uint
     print_json(walk.json());
   } else {
     print_out(
-        fmt::format("packet of {} bytes, in by {}\n{}", frame.size(), router.elements[source]->name, walk.text()));
+        fmt::format("packet of {} bytes, enters at {}\n{}", frame.size(), router.elements[source]->name, walk.text()));
   }
   return Exit::kOk;
 }

@@ -158,7 +158,7 @@ Exit gen_traffic(const GenFlags& o) {
   t.flows = o.flows;
   t.zipf = o.zipf;
   if (o.size != 0 && !o.mix.empty() && o.mix != "fixed")
-    fail(Exit::kUsage, fmt::format("--size: the mix '{}' has sizes of its own", o.mix), "leave --size or --mix out");
+    fail(Exit::kUsage, fmt::format("--size: the mix '{}' has its own sizes", o.mix), "leave --size or --mix out");
   t.size_mix = o.mix.empty() && o.size == 0 ? SizeMix::kImix
                : o.mix == "imix"            ? SizeMix::kImix
                : o.mix == "imix-stockholm"  ? SizeMix::kImixStockholm
@@ -216,7 +216,7 @@ Exit gen_traffic(const GenFlags& o) {
 }
 
 void add_common(CLI::App& sub, GenFlags& o) {
-  sub.add_option("--out", o.out, "Where it goes ('-': stdout); appears when it is complete")
+  sub.add_option("--out", o.out, "Output file ('-': stdout), created when complete")
       ->type_name("FILE")
       ->capture_default_str();
   sub.add_option("--seed", o.seed, "The same seed gives the same bytes, on every machine")
@@ -228,7 +228,7 @@ void add_common(CLI::App& sub, GenFlags& o) {
 
 void add_gen(CLI::App& root) {
   CLI::App* gen = add_subcommand(
-      root, "gen", "Tools", "Makes rules, routes, traces and traffic, the same on every machine for the same seed.",
+      root, "gen", "Tools", "Generates rules, routes, traces and traffic, the same on every machine for the same seed.",
       "sluice gen rules --shape fw --count 10000 --seed 7 --out fw.acl\nsluice gen traffic --rules fw.acl --packets "
       "1000000 --out t.pcap",
       nullptr);
@@ -249,19 +249,20 @@ void add_gen(CLI::App& root) {
       ->check(CLI::Range(10u, 1'000'000u))
       ->type_name("N")
       ->capture_default_str();
-  auto* ipv6 = rules->add_option("--ipv6", r->ipv6, "Part of the rules that is IPv6, 0 to 1")
+  auto* ipv6 = rules->add_option("--ipv6", r->ipv6, "Fraction of the rules that are IPv6, 0 to 1")
                    ->check(fraction)
-                   ->type_name("PART");
-  auto* last = rules->add_flag("--default-rule", r->default_rule, "The last rule matches everything");
+                   ->type_name("FRACTION");
+  auto* last = rules->add_flag("--default-rule", r->default_rule, "Add a last rule that matches everything");
   auto* rules_like =
-      rules->add_option("--like", r->like, "Have the statistics of this rule file: a sample of it, or copies elsewhere")
+      rules
+          ->add_option("--like", r->like,
+                       "Match the statistics of this rule file: a sample of it, or copies at other addresses")
           ->excludes(shape, ipv6, last)
           ->type_name("FILE");
   add_format_option(*rules, r->format, "the --like file")->needs(rules_like);
   rules
       ->add_option("--language", r->language,
-                   "auto (ClassBench; native where IPv6 is asked for, or --like is no ClassBench file), "
-                   "classbench or native")
+                   "auto (ClassBench; native with IPv6, or if --like is not a ClassBench file), classbench or native")
       ->check(CLI::IsMember({"auto", "classbench", "native"}))
       ->type_name("LANGUAGE");
   add_common(*rules, *r);
@@ -285,8 +286,7 @@ void add_gen(CLI::App& root) {
       ->type_name("N")
       ->capture_default_str();
   auto* like =
-      routes
-          ->add_option("--like", n->like, "Take the prefixes of these route files, fewer or split into more (--count)")
+      routes->add_option("--like", n->like, "Use the prefixes of these route files, sampled or split to --count")
           ->type_name("FILE[,FILE]");
   routes->add_option("--count", n->like_count, "With --like: routes of both families together")
       ->check(CLI::Range(0u, 4'000'000u))
@@ -301,7 +301,7 @@ void add_gen(CLI::App& root) {
       "sluice gen trace --rules acl.rules --packets 100000 --out acl.trace", [t] { return gen_trace(*t); });
   trace->add_option("--rules", t->rules, "Rule file, IPv4")->required()->type_name("FILE");
   add_format_option(*trace, t->format);
-  trace->add_option("--packets", t->packets, "How many")->type_name("N")->capture_default_str();
+  trace->add_option("--packets", t->packets, "Number of packets")->type_name("N")->capture_default_str();
   add_common(*trace, *t);
 
   auto p = std::make_shared<GenFlags>();
@@ -310,7 +310,7 @@ void add_gen(CLI::App& root) {
                      "sluice gen traffic --packets 1000000 --flows 50000 --out t.pcap\nsluice gen traffic --rules "
                      "fw.acl --routes rib.txt --malformed 0.01 --out t.pcap.gz",
                      [p] { return gen_traffic(*p); });
-  traffic->add_option("--packets", p->packets, "How many")->type_name("N")->capture_default_str();
+  traffic->add_option("--packets", p->packets, "Number of packets")->type_name("N")->capture_default_str();
   traffic->add_option("--flows", p->flows, "Five-tuples")
       ->check(CLI::Range(1u, 16'777'216u))
       ->type_name("N")
@@ -324,14 +324,16 @@ void add_gen(CLI::App& root) {
                    "imix (7:4:1 of 64, 570, 1518; the default), imix-stockholm (IP 40, 576, 1500) or fixed")
       ->check(CLI::IsMember({"imix", "imix-stockholm", "fixed"}))
       ->type_name("MIX");
-  traffic->add_option("--size", p->size, "Frame size with FCS, every packet's (default of --mix fixed: 64)")
+  traffic->add_option("--size", p->size, "Frame size with FCS of every packet (default of --mix fixed: 64)")
       ->check(CLI::Range(64u, 9618u))
       ->type_name("BYTES");
-  traffic->add_option("--ipv6", p->ipv6, "Part of the flows that is IPv6")->check(fraction)->type_name("PART");
-  traffic->add_option("--vlan", p->vlan, "Part of the flows with an 802.1Q tag")->check(fraction)->type_name("PART");
-  traffic->add_option("--malformed", p->malformed, "Part of the packets that is broken in one of ten ways")
+  traffic->add_option("--ipv6", p->ipv6, "Fraction of the flows that are IPv6")->check(fraction)->type_name("FRACTION");
+  traffic->add_option("--vlan", p->vlan, "Fraction of the flows with an 802.1Q tag")
       ->check(fraction)
-      ->type_name("PART");
+      ->type_name("FRACTION");
+  traffic->add_option("--malformed", p->malformed, "Fraction of the packets that are malformed, in one of ten ways")
+      ->check(fraction)
+      ->type_name("FRACTION");
   traffic->add_option("--rules", p->rules, "Draw flows from these rules")->type_name("FILE");
   add_format_option(*traffic, p->format);
   traffic->add_option("--routes", p->routes, "Draw destinations from these routes")->type_name("FILE[,FILE]");

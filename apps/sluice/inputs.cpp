@@ -37,7 +37,7 @@ void check_read_once(const NamedInputs& inputs) {
          other->second->first == option
              ? fmt::format("{} names {} twice, which can be read only once", option, what)
              : fmt::format("{} and {} both name {}, which can be read only once", other->second->first, option, what),
-         "write what it holds to a file first");
+         "write its contents to a file first");
   }
 }
 
@@ -58,11 +58,11 @@ void check_regular(const std::string& option, const std::string& path) {
   struct stat info {};
   if (path == "-" || (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)))
     fail(Exit::kUsage, fmt::format("{}: {} is not a file, and it is read several times", option, path),
-         "write what it holds to a file first");
+         "write its contents to a file first");
 }
 
 CLI::Option* add_format_option(CLI::App& sub, std::string& format, std::string_view of) {
-  return sub.add_option("--format", format, fmt::format("Of {}: {}", of, kRuleFormatHelp))
+  return sub.add_option("--format", format, fmt::format("Format of {}: {}", of, kRuleFormatHelp))
       ->check([](const std::string& word) {
         const auto choice = parse_rule_format(word);
         if (choice.ok()) return std::string();
@@ -228,7 +228,7 @@ LoadedRoutes build_loaded_routes(Rib rib, std::vector<std::string> files, const 
 
 LoadedRoutes load_routes(InputSet& inputs, const std::vector<std::string>& files, const std::string& algorithms) {
   const LpmNames names = check_lpm_algorithms(algorithms);
-  if (files.empty()) fail(Exit::kUsage, "--routes: no file is named");
+  if (files.empty()) fail(Exit::kUsage, "--routes: no file is given");
   for (const std::string& named : files) {
     const std::string path = path_of_route_file(named);
     InputFile input = need(inputs.take(path), Exit::kIo);
@@ -282,8 +282,7 @@ uint32_t LoadedRoutes::lookup(const IpAddress& address) const {
   return next_hop;
 }
 
-// -- packets
-// -----------------------------------------------------------------------------------------------------------
+// --- packets ---
 
 namespace {
 

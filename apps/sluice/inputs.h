@@ -98,8 +98,7 @@ LoadedRoutes build_loaded_routes(Rib rib, std::vector<std::string> files, const 
 // Opens the views of `routes.image`.
 void open_routes(LoadedRoutes& routes);
 
-// -- packets
-// -----------------------------------------------------------------------------------------------------------
+// --- packets ---
 
 // Keys are read and looked up so many at a time.
 inline constexpr size_t kKeyBlock = size_t{1} << 18;

@@ -24,25 +24,26 @@ std::string socket_path(const std::string& word) {
 
 void add_live_options(CLI::App& sub, LiveFlags& flags) {
   sub.add_option("--control", flags.control,
-                 "Answer 'sluice show', 'sluice acl' and 'sluice routes' at this socket during the run; auto: in "
-                 "$XDG_RUNTIME_DIR/sluice")
+                 "Serve 'sluice show', 'sluice acl', 'sluice routes' and the like at this Unix socket during the run; "
+                 "auto: in $XDG_RUNTIME_DIR/sluice")
       ->type_name("PATH|auto");
-  sub.add_flag("--wait", flags.wait, "When all packets are through, stay until SIGINT, SIGTERM or SIGHUP");
+  sub.add_flag("--wait", flags.wait, "After the last packet, keep running until SIGINT, SIGTERM or SIGHUP");
   sub.add_flag("--repeat", flags.repeat,
-               "Play the capture of --in from memory again and again, until --limit, SIGINT, SIGTERM or SIGHUP");
-  sub.add_option("--max-memory", flags.max_memory,
-                 "With --control: refuse changes with which all tables, old and new, would take more (such as 512MiB)")
+               "Replay the capture of --in from memory in a loop, until --limit, SIGINT, SIGTERM or SIGHUP");
+  sub.add_option(
+         "--max-memory", flags.max_memory,
+         "With --control: refuse a change if all tables, old and new, would take more than this (such as 512MiB)")
       ->transform(CLI::AsSizeValue(false))
       ->type_name("SIZE");
   sub.add_option("--hits", flags.hits,
                  "Count packets and bytes by access list rule, and write the counts at the end ('-': stdout)")
       ->type_name("FILE");
-  sub.add_option("--top-rules", flags.top, "Also show the N rules that decided most")->type_name("N");
+  sub.add_option("--top-rules", flags.top, "Also show the N rules with the most packets")->type_name("N");
 }
 
 LiveRun::LiveRun(const LiveFlags& flags) : flags_(flags) {
   if (flags.control.empty()) {
-    if (flags.max_memory != 0) fail(Exit::kUsage, "--max-memory needs --control", "it limits what changes may take");
+    if (flags.max_memory != 0) fail(Exit::kUsage, "--max-memory needs --control", "it limits the memory of changes");
     return;
   }
   socket_ = need(ControlSocket::create(socket_path(flags.control)), Exit::kIo);

@@ -21,7 +21,7 @@ struct ClientFlags {
 };
 void add_socket_option(CLI::App& sub, ClientFlags& flags) {
   sub.add_option("--socket", flags.socket,
-                 "The run's --control (default: $SLUICE_SOCKET, or the only one in $XDG_RUNTIME_DIR/sluice)")
+                 "Socket of the run's --control (default: $SLUICE_SOCKET, or the only one in $XDG_RUNTIME_DIR/sluice)")
       ->type_name("PATH");
 }
 
@@ -33,14 +33,14 @@ Json request(const ClientFlags& flags, Json body) {
   const std::string line = whole.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (line.size() >= ControlSocket::kMaxLine)
     fail(Exit::kBadInput, fmt::format("a change of {} is too long", human_bytes(static_cast<double>(line.size()))),
-         "make several of it, or replace the table");
+         "split it, or replace the table");
   auto said = ask(path, line, kAnswerLimitNs);
   stop_if_interrupted();
   const std::string text = need(std::move(said), Exit::kIo);
   bool theirs = false;
   auto answer = read_answer(text, &theirs);
   if (!answer && theirs) fail(Exit::kBadInput, answer.error());
-  if (!answer) fail(Exit::kIo, fmt::format("{}: what answers there is no sluice", path), answer.error().message);
+  if (!answer) fail(Exit::kIo, fmt::format("{}: the process that answers is not sluice", path), answer.error().message);
   return std::move(*answer);
 }
 
@@ -50,7 +50,7 @@ Exit answered(Run&& run) {
   try {
     return run();
   } catch (const Json::exception& wrong) {
-    fail(Exit::kIo, fmt::format("the answer is not understood: {}", wrong.what()),
+    fail(Exit::kIo, fmt::format("cannot parse the answer: {}", wrong.what()),
          "use the sluice program that the process was started with");
   }
 }
@@ -71,8 +71,7 @@ Exit print(const Json& result, const std::string& text) {
   return Exit::kOk;
 }
 
-// -- show
-// --------------------------------------------------------------------------------------------------------------
+// --- show ---
 
 // What a run of the packet scheduler says of itself.
 std::string scheduled_runtime(const Json& r) {
@@ -145,7 +144,7 @@ std::string rate_text(uint64_t bps) {
 
 Exit show_qos(const ClientFlags& flags) {
   const Json r = request(flags, {{"command", "show qos"}});
-  return print(r, r.at("ports").empty() ? std::string("no packet has come to a class\n") : qos_text(r.at("ports")));
+  return print(r, r.at("ports").empty() ? std::string("no class has received a packet\n") : qos_text(r.at("ports")));
 }
 
 struct RulesFlags : ClientFlags {
@@ -182,11 +181,11 @@ Exit show_rules(const RulesFlags& flags) {
   if (hits) {
     t += fmt::format("no rule matched {}", counted(count_of(r.at("no_match"), "packets"), "packet"));
     if (const uint64_t gone = count_of(r.at("removed"), "packets"); gone != 0)
-      t += fmt::format("; rules that are gone had {}", with_commas(gone));
+      t += fmt::format("; removed rules had {}", with_commas(gone));
     t += "\n";
   }
   if (last < total)
-    t += fmt::format("{} to {} of {}; go on with --from {}\n", with_commas(flags.from), with_commas(last),
+    t += fmt::format("{} to {} of {}; continue with --from {}\n", with_commas(flags.from), with_commas(last),
                      with_commas(total), last + 1);
   return print(r, t);
 }
@@ -205,8 +204,7 @@ Exit show_routes(const LookupFlags& flags) {
   return print(r, json_output() ? std::string() : route_explanation_text(r));
 }
 
-// -- changes
-// -----------------------------------------------------------------------------------------------------------
+// --- changes ---
 
 struct ChangeFlags : ClientFlags {
   std::string table, file, format = "auto", changes;
@@ -232,11 +230,11 @@ Exit change(const ChangeFlags& flags, Json body) {
   if (!r.at("committed").get<bool>()) {
     return print(
         r,
-        fmt::format("nothing was changed; it would be\n{} ({} with the tables that are there), built in {}\n", what,
+        fmt::format("nothing was changed; the result would be\n{} ({} with the current tables), built in {}\n", what,
                     human_bytes(bytes.at("peak").get<double>()), human_seconds(r.at("build_seconds").get<double>())));
   }
   if (r.contains("refusing_devices"))
-    warn("a device did not take the generation: packets that were its own are done on the host");
+    warn("a device did not take the generation: its packets are processed on the host");
   return print(r, fmt::format("generation {} live on {} after {}\n{}\n", count_of(r, "generation"),
                               word_of(r, "device"), human_seconds(r.at("seconds").get<double>()), what));
 }
@@ -282,7 +280,7 @@ std::shared_ptr<ChangeFlags> add_change(CLI::App& group, const std::string& name
                                  [o, run] { return answered([&] { return run(*o); }); });
   sub->add_option("table", o->table, "The table's name (see 'sluice show tables')")->required()->type_name("TABLE");
   add_socket_option(*sub, *o);
-  sub->add_flag("--dry-run", o->dry_run, "Build it, say what it takes, and change nothing");
+  sub->add_flag("--dry-run", o->dry_run, "Build it and report its size, but change nothing");
   if (made != nullptr) *made = sub;
   return o;
 }
@@ -362,13 +360,13 @@ void add_live_shows(CLI::App& show) {
   add("qos", "The classes of service of a running process, by port: packets, drops, queues, latencies.",
       "sluice show qos\nsluice show qos --socket /tmp/sluice.sock -o json", std::make_shared<ClientFlags>(), &show_qos);
   auto rules = std::make_shared<RulesFlags>();
-  CLI::App* sub = add("rules", "The rules of an access list of a running process, with what each one decided.",
+  CLI::App* sub = add("rules", "The rules of an access list of a running process; --hits adds counters.",
                       "sluice show rules --hits\nsluice show rules --by-hits --count 10\n"
                       "sluice show rules --table edge --from 1001 --count 1000 -o json",
                       rules, &show_rules);
   sub->add_option("--table", rules->table, "Which access list (default: the only one)")->type_name("NAME");
-  sub->add_flag("--hits", rules->hits, "With packets and bytes that each rule decided");
-  sub->add_flag("--by-hits", rules->by_hits, "The same, most packets first, without rules that decided none");
+  sub->add_flag("--hits", rules->hits, "With packets and bytes per rule");
+  sub->add_flag("--by-hits", rules->by_hits, "The same, most packets first, without rules that matched none");
   sub->add_option("--from", rules->from, "First line to show, from 1")
       ->check(CLI::Range(uint64_t{1}, uint64_t{RuleSet::kMaxRules}))
       ->type_name("N")
@@ -379,8 +377,8 @@ void add_live_shows(CLI::App& show) {
       ->capture_default_str();
   auto routes = std::make_shared<LookupFlags>();
   sub = add("routes",
-            "The routes of a running process that cover an address or a prefix, the longest first: what every\n"
-            "source says, which one packets go by and why, and the neighbours that it leads to.",
+            "The routes of a running process that cover an address or a prefix, longest prefix first: the route "
+            "of\nevery source, which one is used and why, and its neighbours.",
             "sluice show routes 8.8.8.8\nsluice show routes 2001:db8::/32 --table fib", routes, &show_routes);
   sub->add_option("for", routes->what, "An address or a prefix")->required()->type_name("ADDRESS|PREFIX");
   sub->add_option("--table", routes->table, "Which route table (default: the only one)")->type_name("NAME");
@@ -393,28 +391,27 @@ void add_live_shows(CLI::App& show) {
 void add_acl(CLI::App& root) {
   CLI::App* acl = add_subcommand(
       root, "acl", "Packets",
-      "Changes an access list of a process that was started with 'sluice run --control'. A change is made whole or "
-      "not\n"
-      "at all; every packet meets the list before it or the list after it; no packet waits.",
+      "Changes an access list of a process started with 'sluice run --control'. A change takes effect as a whole or "
+      "not at\nall; every packet meets the list before it or the list after it; no packet waits.",
       "sluice acl add acl deny udp from 192.0.2.0/24 to any --at 1\nsluice acl replace acl edge.acl", nullptr);
   acl->require_subcommand(1);
   CLI::App* sub = nullptr;
   auto add = add_change(
-      *acl, "add", "Adds a rule of the native language, at the end or at a position.",
+      *acl, "add", "Adds a native rule, at the end or at a position.",
       "sluice acl add acl deny tcp from any to 192.0.2.7 port 22 --at 1",
       [](const ChangeFlags& o) { return change_text(o, "acl", o.at != 0 ? fmt::format("add at {}", o.at) : "add"); },
       &sub);
   sub->add_option("rule", add->words, "The rule")->required()->type_name("RULE...");
-  sub->add_option("--at", add->at, "The position that it will have, from 1 (default: the last)")
+  sub->add_option("--at", add->at, "Position of the new rule, from 1 (default: the last)")
       ->check(CLI::Range(1u, static_cast<uint32_t>(RuleSet::kMaxRules)))
       ->type_name("N");
   auto erase = add_change(
-      *acl, "delete", "Deletes a rule by its position or by itself (the first that is the same).",
+      *acl, "delete", "Deletes a rule by position, or the first rule equal to the one given.",
       "sluice acl delete acl 17\nsluice acl delete acl deny udp from 192.0.2.0/24 to any",
       [](const ChangeFlags& o) { return change_text(o, "acl", "delete"); }, &sub);
-  sub->add_option("rule", erase->words, "Its position, or the rule")->required()->type_name("N|RULE...");
+  sub->add_option("rule", erase->words, "The rule or its position")->required()->type_name("N|RULE...");
   auto replace = add_change(
-      *acl, "replace", "Puts the rules of a file in place of the whole list.",
+      *acl, "replace", "Replaces the whole list by the rules of a file.",
       "sluice acl replace acl edge.acl\nsluice acl replace acl edge.acl --dry-run",
       [](const ChangeFlags& o) {
         return change(o, {{"command", "acl replace"}, {"file", sent(o.file)}, {"format", o.format}});
@@ -426,20 +423,19 @@ void add_acl(CLI::App& root) {
   add_format_option(*sub, replace->format)->capture_default_str();
   auto apply = add_change(
       *acl, "apply",
-      "Makes the changes of a file, all or none: lines 'add [at N] RULE', 'delete N|RULE', 'replace N "
-      "RULE'.",
+      "Applies the changes of a file, all or none: lines 'add [at N] RULE', 'delete N|RULE', 'replace N RULE'.",
       "sluice acl apply acl --changes today.txt", [](const ChangeFlags& o) { return change_file(o, "acl"); }, &sub);
-  sub->add_option("changes,--changes", apply->changes, "The changes, one a line ('-': stdin)")
+  sub->add_option("changes,--changes", apply->changes, "The changes, one per line ('-': stdin)")
       ->required()
       ->type_name("FILE");
 }
 
 void add_graph(CLI::App& root) {
-  CLI::App* graph = add_subcommand(
-      root, "graph", "Packets",
-      "Shows and replaces the graph of a process that runs one with queues, timers or scripts and was started with\n"
-      "'sluice run --control', and calls its handlers.",
-      "sluice graph swap edge2.click\nsluice graph read q.length", nullptr);
+  CLI::App* graph =
+      add_subcommand(root, "graph", "Packets",
+                     "Shows and replaces the graph of a process started with 'sluice run --control', and calls its "
+                     "handlers. The graph has\nqueues, timers or scripts, or runs with --packet-scheduler.",
+                     "sluice graph swap edge2.click\nsluice graph read q.length", nullptr);
   graph->require_subcommand(1);
   struct GraphFlags : ClientFlags {
     std::string file, handler, value;
@@ -453,10 +449,9 @@ void add_graph(CLI::App& root) {
   };
   auto [swap_flags, swap] = add(
       "swap",
-      "Replaces the graph. Elements of the same name, class, configuration and ports go on as they are; counters and\n"
-      "what else fits go by name and class; packets that nobody takes are dropped as graph-changed. A graph with "
-      "errors\n"
-      "changes nothing.",
+      "Replaces the graph. Elements with the same name, class, configuration and ports are kept; for others of the "
+      "same name\nand class, counters and other state that fits are taken over. Packets that no element takes over are "
+      "dropped as\ngraph-changed. A graph with errors changes nothing.",
       "sluice graph swap edge2.click\nsluice graph swap edge2.click --dry-run", [](const GraphFlags& o) {
         const Json r = request(o, {{"command", "graph swap"}, {"file", sent(o.file)}, {"dry_run", o.dry_run}});
         return print(
@@ -468,52 +463,52 @@ void add_graph(CLI::App& root) {
                                  counted(count_of(r, "elements"), "element")));
       });
   swap->add_option("file", swap_flags->file, "A Click file ('-': stdin)")->required()->type_name("FILE");
-  swap->add_flag("--dry-run", swap_flags->dry_run, "Only say what is wrong with it");
-  add("show", "Prints the graph that runs.", "sluice graph show", [](const GraphFlags& o) {
+  swap->add_flag("--dry-run", swap_flags->dry_run, "Only check it for errors");
+  add("show", "Prints the running graph.", "sluice graph show", [](const GraphFlags& o) {
     const Json r = request(o, {{"command", "graph show"}});
     return print(r, word_of(r, "graph"));
   });
   auto [read_flags, read] =
-      add("read", "Prints what a handler says.", "sluice graph read q.length\nsluice graph read list",
+      add("read", "Prints the value of a read handler.", "sluice graph read q.length\nsluice graph read list",
           [](const GraphFlags& o) {
             const Json r = request(o, {{"command", "graph read"}, {"handler", o.handler}, {"argument", o.value}});
             const std::string text = word_of(r, "value");
             return print(r, text.ends_with('\n') ? text : text + "\n");
           });
   read->add_option("handler", read_flags->handler, "ELEMENT.HANDLER")->required()->type_name("HANDLER");
-  read->add_option("argument", read_flags->value, "What it is asked with")->type_name("TEXT");
+  read->add_option("argument", read_flags->value, "Argument of the handler")->type_name("TEXT");
   auto [write_flags, write] =
-      add("write", "Writes to a handler.", "sluice graph write s.rate 1000", [](const GraphFlags& o) {
+      add("write", "Writes a value to a write handler.", "sluice graph write s.rate 1000", [](const GraphFlags& o) {
         return print(request(o, {{"command", "graph write"}, {"handler", o.handler}, {"value", o.value}}), {});
       });
   write->add_option("handler", write_flags->handler, "ELEMENT.HANDLER")->required()->type_name("HANDLER");
-  write->add_option("value", write_flags->value, "What is written")->type_name("TEXT");
+  write->add_option("value", write_flags->value, "Value to write")->type_name("TEXT");
 }
 
 void add_routes(CLI::App& root) {
   CLI::App* routes = add_subcommand(
       root, "routes", "Packets",
-      "Changes a route table of a process that was started with 'sluice run --control'. A change is made whole or not\n"
-      "at all; every packet meets the table before it or the table after it; no packet waits.",
+      "Changes a route table of a process started with 'sluice run --control'. A change takes effect as a whole or not "
+      "at\nall; every packet meets the table before it or the table after it; no packet waits.",
       "sluice routes add fib 192.0.2.0/24 via 10.0.0.1\nsluice routes replace fib rib4.txt,rib6.txt", nullptr);
   routes->require_subcommand(1);
   CLI::App* sub = nullptr;
   auto add = add_change(
-      *routes, "add", "Adds a route, or gives the route of a prefix, source and metric another next hop.",
+      *routes, "add", "Adds a route, or changes the next hop of the route with the same prefix, source and metric.",
       "sluice routes add fib 192.0.2.0/24 via 10.0.0.1\n"
       "sluice routes add fib 192.0.2.0/24 via 10.0.0.9 source ospf metric 20",
       [](const ChangeFlags& o) { return change_text(o, "routes", "add"); }, &sub);
   const char* const words =
-      "PREFIX [via] NEXTHOP [metric N] [source NAME] [preference N]: as in a route file, by default of the source "
-      "'control', which comes before all others";
+      "PREFIX [via] NEXTHOP [metric N] [source NAME] [preference N]: as in a route file; the default source is "
+      "'control', which is preferred to all others";
   sub->add_option("route", add->words, words)->required()->type_name("ROUTE...");
   auto append = add_change(
-      *routes, "append", "Adds a next hop beside those that the route of a prefix, source and metric has.",
+      *routes, "append", "Adds a next hop to the route with the same prefix, source and metric.",
       "sluice routes append fib 192.0.2.0/24 via 10.0.0.2",
       [](const ChangeFlags& o) { return change_text(o, "routes", "append"); }, &sub);
   sub->add_option("route", append->words, words)->required()->type_name("ROUTE...");
   auto erase = add_change(
-      *routes, "delete", "Deletes the route that packets to a prefix go by, a source's, or all of a source.",
+      *routes, "delete", "Deletes the route in use for a prefix, one source's route, or all routes of a source.",
       "sluice routes delete fib 192.0.2.0/24\nsluice routes delete fib 192.0.2.0/24 source ospf\n"
       "sluice routes delete fib all source bgp",
       [](const ChangeFlags& o) { return change_text(o, "routes", "delete"); }, &sub);
@@ -521,51 +516,49 @@ void add_routes(CLI::App& root) {
       ->required()
       ->type_name("PREFIX...");
   auto replace = add_change(
-      *routes, "replace", "Puts the routes of files in place of the whole table.",
+      *routes, "replace", "Replaces the whole table by the routes of files.",
       "sluice routes replace fib rib4.txt,rib6.txt",
       [](const ChangeFlags& o) {
         return change(o, {{"command", "routes replace"}, {"files", sent(split_route_files(o.file))}});
       },
       &sub);
-  sub->add_option(
-         "files", replace->file,
-         "Route files (text or MRT), joined by commas, each with ,source=NAME, ,preference=N or (MRT) ,peer=PEER "
-         "behind it")
+  sub->add_option("files", replace->file,
+                  "Route files (text or MRT), comma-separated, each optionally followed by ,source=NAME, ,preference=N "
+                  "or (MRT) ,peer=PEER")
       ->required()
       ->type_name("FILE[,FILE]");
   auto apply = add_change(
       *routes, "apply",
-      "Makes the changes of a file, all or none: lines 'add ROUTE', 'append ROUTE' and 'delete PREFIX' with the\n"
-      "words of the commands of these names.",
+      "Applies the changes of a file, all or none: lines 'add ROUTE', 'append ROUTE' and 'delete PREFIX', with "
+      "the\narguments of the commands of the same names.",
       "sluice routes apply fib --changes today.txt", [](const ChangeFlags& o) { return change_file(o, "routes"); },
       &sub);
-  sub->add_option("changes,--changes", apply->changes, "The changes, one a line ('-': stdin)")
+  sub->add_option("changes,--changes", apply->changes, "The changes, one per line ('-': stdin)")
       ->required()
       ->type_name("FILE");
 }
 
 void add_adjacencies(CLI::App& root) {
-  CLI::App* group =
-      add_subcommand(root, "adjacencies", "Packets",
-                     "Changes the adjacencies of a process that was started with 'sluice run --control'.",
-                     "sluice adjacencies set adj 10.0.0.1 02:00:00:00:00:01 02:00:00:00:00:02 3", nullptr);
+  CLI::App* group = add_subcommand(
+      root, "adjacencies", "Packets", "Changes the adjacencies of a process started with 'sluice run --control'.",
+      "sluice adjacencies set adj 10.0.0.1 02:00:00:00:00:01 02:00:00:00:00:02 3", nullptr);
   group->require_subcommand(1);
   CLI::App* sub = nullptr;
   auto set = add_change(
-      *group, "set", "Says what a next hop leads to, in place of all that was said before.",
+      *group, "set", "Sets the adjacencies of a next hop, replacing all earlier ones.",
       "sluice adjacencies set adj 10.0.0.1 02:00:00:00:00:01 02:00:00:00:00:02 3 mtu 9000\n"
       "sluice adjacencies set adj core group 10.0.0.1 10.0.0.2*3 resilient 128",
       [](const ChangeFlags& o) { return change_text(o, "adjacencies", "set"); }, &sub);
   sub->add_option("line", set->words, "A line of an adjacency file")->required()->type_name("LINE...");
   auto erase = add_change(
-      *group, "delete", "Forgets what was said about a next hop.", "sluice adjacencies delete adj 10.0.0.1",
+      *group, "delete", "Deletes the adjacencies of a next hop.", "sluice adjacencies delete adj 10.0.0.1",
       [](const ChangeFlags& o) { return change_text(o, "adjacencies", "delete"); }, &sub);
   sub->add_option("next-hop", erase->words, "The next hop")->required()->type_name("NEXTHOP")->expected(1);
   auto apply = add_change(
-      *group, "apply", "Makes the changes of a file, all or none: lines 'set LINE' and 'delete NEXTHOP'.",
+      *group, "apply", "Applies the changes of a file, all or none: lines 'set LINE' and 'delete NEXTHOP'.",
       "sluice adjacencies apply adj --changes today.txt",
       [](const ChangeFlags& o) { return change_file(o, "adjacencies"); }, &sub);
-  sub->add_option("changes,--changes", apply->changes, "The changes, one a line ('-': stdin)")
+  sub->add_option("changes,--changes", apply->changes, "The changes, one per line ('-': stdin)")
       ->required()
       ->type_name("FILE");
 }
@@ -573,33 +566,30 @@ void add_adjacencies(CLI::App& root) {
 void add_qos(CLI::App& root) {
   CLI::App* group = add_subcommand(
       root, "qos", "Packets",
-      "Changes the classes of service of a process that was started with 'sluice run --qos --control', between two\n"
-      "batches.",
+      "Changes the classes of service of a process started with 'sluice run --qos --control', between two batches.",
       "sluice qos set voice rate 20Mbps\nsluice qos load edge.qos", nullptr);
   group->require_subcommand(1);
   auto set = std::make_shared<QosFlags>();
   CLI::App* sub = add_subcommand(
       *group, "set", "Subcommands",
-      "Gives a class, or the ports themselves, another rate. Packets that wait keep the time that they were given, "
-      "and\n"
-      "nothing overtakes them.",
+      "Changes the rate of a class, or of the ports themselves. Waiting packets keep their departure time, and no "
+      "packet of\ntheir class overtakes them.",
       "sluice qos set voice rate 20Mbps\nsluice qos set voice rate unlimited --port 2\nsluice qos set port rate 50Mbps",
       [set] { return answered([&] { return set_qos(*set); }); });
-  sub->add_option("class", set->qos_class, "The class's name; or port: what all classes of a port have together")
+  sub->add_option("class", set->qos_class, "Name of the class; or port: the rate of all classes of a port together")
       ->required()
       ->type_name("CLASS");
   sub->add_option("what", set->what, "What is set: rate")->required()->type_name("rate");
   sub->add_option("rate", set->rate, "Such as 20Mbps; or unlimited")->required()->type_name("RATE");
-  sub->add_option("--port", set->port, "At this output port alone, also where no packet has come to it yet")
+  sub->add_option("--port", set->port, "Only at this output port, even if no packet has reached it yet")
       ->check(CLI::Range(0, 65535))
       ->type_name("N");
   add_socket_option(*sub, *set);
   auto load = std::make_shared<QosFlags>();
-  sub =
-      add_subcommand(*group, "load", "Subcommands",
-                     "Puts the classes of a file in place of those that are there. Classes of the same name keep what\n"
-                     "waits and what they counted; what waits in others is dropped as graph-changed.",
-                     "sluice qos load edge.qos", [load] { return answered([&] { return load_qos(*load); }); });
+  sub = add_subcommand(*group, "load", "Subcommands",
+                       "Replaces the classes by those of a file. Classes of the same name keep their waiting packets "
+                       "and their counters;\npackets that wait in other classes are dropped as graph-changed.",
+                       "sluice qos load edge.qos", [load] { return answered([&] { return load_qos(*load); }); });
   sub->add_option("file", load->file, "The classes ('-': stdin)")->required()->type_name("FILE");
   add_socket_option(*sub, *load);
 }

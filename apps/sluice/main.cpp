@@ -91,7 +91,7 @@ std::string sentence_of(CLI::App& app, const CLI::ParseError& error) {
     const std::string name = before(behind(text, "Could not convert: "), " = "), value = behind(text, " = ");
     const CLI::Option* option = app.get_option_no_throw(name);
     if (option != nullptr && option->get_items_expected_max() == 0) return name + " takes no value";
-    return fmt::format("{}: '{}' is no {}", name, value,
+    return fmt::format("{}: '{}' is not a valid {}", name, value,
                        option == nullptr || option->get_type_name() == "N" ? "number" : option->get_type_name());
   }
   const std::string name = named(before(text, ": ")), said = behind(text, ": ");
@@ -111,10 +111,10 @@ std::string sentence_of(CLI::App& app, const CLI::ParseError& error) {
   if (said.ends_with("}") && has(" not in {")) {
     std::string words = before(behind(said, " not in {"), "}");
     for (size_t at = words.find(','); at != std::string::npos; at = words.find(',', at + 2)) words.insert(at + 1, " ");
-    return fmt::format("{}: '{}' is none of {}", name, before(said, " not in {"), words);
+    return fmt::format("{}: '{}' is not one of {}", name, before(said, " not in {"), words);
   }
   if (has(" unit not recognized"))
-    return fmt::format("{}: '{}' is no unit of size; write KiB, MiB or GiB", name, before(said, " unit not"));
+    return fmt::format("{}: '{}' is not a unit of size; write KiB, MiB or GiB", name, before(said, " unit not"));
   return text;
 }
 
@@ -158,7 +158,7 @@ Failure usage_failure(CLI::App& root, const CLI::ParseError& error) {
 int out_of_memory() {
   const char* text = json_output() ? R"({"error":{"message":"out of memory","exit_code":3}})"
                                      "\n"
-                                   : "error: out of memory\n  help: raise the limit of memory, or work on less\n";
+                                   : "error: out of memory\n  help: raise the memory limit, or use smaller input\n";
   (void)!::write(STDERR_FILENO, text, std::strlen(text));
   return static_cast<int>(Exit::kIo);
 }

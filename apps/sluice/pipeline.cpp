@@ -129,7 +129,7 @@ class GraphInputs {
       const auto [other, first] = read_once_.emplace(*id, fmt::format("'{}'", element.name));
       if (!first) {
         add(twice, element, fmt::format("{} is read by {} already and can be read only once", name, other->second),
-            "write what it holds to a file first");
+            "write its contents to a file first");
         return false;
       }
     }
@@ -386,7 +386,7 @@ PriorityRun run_priorities(const Pipeline& pipeline, PriorityOptions options, st
 void check_conserved(const RunReport& r) {
   if (r.conserved()) return;
   fail(Exit::kCheckFailed,
-       fmt::format("packets are not conserved: {} in + {} generated is not {} out + {} dropped{}", r.packets_in,
+       fmt::format("packet counts do not add up: {} in + {} generated is not {} out + {} dropped{}", r.packets_in,
                    r.generated, r.packets_out, r.dropped, r.queued == 0 ? "" : fmt::format(" + {} queued", r.queued)),
        "this is a defect of sluice; please report it with the configuration");
 }

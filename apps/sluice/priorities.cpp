@@ -8,9 +8,10 @@
 namespace sluice::app {
 
 void add_priority_options(CLI::App& sub, PriorityFlags& flags) {
-  auto* on = sub.add_flag("--priorities", flags.on,
-                          "Classes of packets by DSCP (RFC 4594: telephony and control, assured, the rest), each with "
-                          "its share of the workers; packets of one class leave in order, classes overtake each other");
+  auto* on =
+      sub.add_flag("--priorities", flags.on,
+                   "Process packets in classes by DSCP (RFC 4594: telephony and control, assured, the rest), each with "
+                   "its share of the workers; packets of one class leave in order, classes overtake each other");
   sub.add_option("--shares", flags.shares,
                  "With --priorities: shares of the workers, highest class first (default: half, then two thirds of the "
                  "rest)")
@@ -22,13 +23,12 @@ void add_priority_options(CLI::App& sub, PriorityFlags& flags) {
       ->type_name("N")
       ->capture_default_str()
       ->needs(on);
-  sub.add_option("--chunk-timeout", flags.timeout,
-                 "With --priorities: how long a chunk is filled at most (ns, us, ms, s)")
+  sub.add_option("--chunk-timeout", flags.timeout, "With --priorities: longest time to fill a chunk (ns, us, ms, s)")
       ->type_name("TIME")
       ->capture_default_str()
       ->needs(on);
   sub.add_flag("--drop-when-full", flags.drop_when_full,
-               "With --priorities: drop packets of a class that has no room (queue-full), instead of waiting for it")
+               "With --priorities: drop packets of a class that has no room (queue-full) instead of waiting")
       ->needs(on);
 }
 

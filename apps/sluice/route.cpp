@@ -55,7 +55,7 @@ class AddressSource {
 // What `show routes` says of a running process, of files.
 Exit explain(const RouteFlags& o) {
   if (!o.addresses.empty() || !o.capture.empty() || !o.out.empty())
-    fail(Exit::kUsage, "--explain answers by itself: --addresses, --in and --out do not go with it");
+    fail(Exit::kUsage, "--explain cannot be combined with --addresses, --in or --out");
   const std::vector<std::string> files = split_route_files(o.routes);
   NamedInputs named = {{"--adjacencies", o.adjacencies}};
   add_route_inputs(named, "--routes", files);
@@ -93,7 +93,7 @@ Exit explain(const RouteFlags& o) {
 
 Exit route(const RouteFlags& o) {
   if (!o.explain.empty()) return explain(o);
-  if (!o.adjacencies.empty()) fail(Exit::kUsage, "--adjacencies goes with --explain");
+  if (!o.adjacencies.empty()) fail(Exit::kUsage, "--adjacencies needs --explain");
   exactly_one(!o.addresses.empty(), !o.capture.empty(), "--addresses or --in");
   const bool inside = json_output() && o.out.empty();
   RunFiles files = command_files();
@@ -234,26 +234,28 @@ void add_route(CLI::App& root) {
   auto o = std::make_shared<RouteFlags>();
   CLI::App* sub = add_subcommand(
       root, "route", "Tables",
-      "The next hop of each address: one line per address, in order, with the next hop as the route file\n"
-      "writes it, or '-'. With --in, the destination of each frame ('-' for what is not IP).",
+      "Looks up the next hop of each address: one line per address, in order, with the next hop as written in the "
+      "route\nfile, or '-'. With --in: of the destination of each frame ('-' if it is not IP).",
       "sluice route --routes rib4.txt,rib6.txt --addresses hosts.txt\n"
       "sluice route --routes bview.mrt.gz --in traffic.pcap --out hops.txt\n"
       "echo 8.8.8.8 | sluice route --routes rib.img --addresses -\n"
       "sluice route --routes bview.mrt.gz,static.txt,source=static,preference=1 --explain 8.8.8.8",
       [o] { return route(*o); });
   sub->add_option("--routes", o->routes,
-                  "Route files (text or MRT, plain or compressed), joined by commas, or one image; behind a file\n"
-                  ",source=NAME and ,preference=N say whose routes they are and who comes first (0: before all);\n"
-                  ",peer=ADDRESS|ASn|N takes one peer's paths of an MRT dump (default: the best of all)")
+                  "Route files (text or MRT, plain or compressed), comma-separated, or one image; after a file "
+                  "name\n,source=NAME and ,preference=N set the source of its routes and their preference (0: before "
+                  "all);\n,peer=ADDRESS|ASn|N takes one peer's paths of an MRT dump (default: the best of all)")
       ->required()
       ->type_name("FILE[,FILE]");
   sub->add_option("--addresses", o->addresses, "One address per line; '#' begins a comment; - is stdin")
       ->type_name("FILE");
   sub->add_option("--in", o->capture, "Capture: pcap or pcapng, plain or compressed")->type_name("PCAP");
-  sub->add_option("--explain", o->explain,
-                  "Instead: every route that covers this, whose it is, why packets go by it, and where to")
+  sub->add_option(
+         "--explain", o->explain,
+         "Instead: every route that covers this, with its source, which one is used and why, and where it leads")
       ->type_name("ADDRESS|PREFIX");
-  sub->add_option("--adjacencies", o->adjacencies, "With --explain: what the next hops lead to")->type_name("FILE");
+  sub->add_option("--adjacencies", o->adjacencies, "With --explain: adjacency file for the next hops")
+      ->type_name("FILE");
   for (const auto& [name, value, help] : {std::tuple{"--from", &o->from, "With --explain: first route to show, from 1"},
                                           std::tuple{"--count", &o->count, "With --explain: routes to show"}}) {
     sub->add_option(name, *value, help)->check(CLI::Range(1, 1000))->type_name("N")->capture_default_str();
@@ -262,8 +264,7 @@ void add_route(CLI::App& root) {
                   fmt::format("IPv4 one of: {}; IPv6 one of: {} (the first is the default)",
                               fmt::join(lpm_algorithm_choices4(), ", "), fmt::join(lpm_algorithm_choices6(), ", ")))
       ->type_name("A4[,A6]");
-  sub->add_option("--out", o->out, "Where the lines go (default: stdout); appears when it is complete")
-      ->type_name("FILE");
+  sub->add_option("--out", o->out, "Output file (default: stdout), created when complete")->type_name("FILE");
   add_device_options(*sub, o->device, false);
   add_workers_option(*sub, o->workers);
 }

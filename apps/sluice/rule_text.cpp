@@ -13,7 +13,7 @@ constexpr size_t kMaxShown = 200;
 // What an image names may be anything by now.
 Result<std::string> read_again(const std::string& file) {
   struct stat info {};
-  if (::stat(file.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return Error(fmt::format("{} is no file", file));
+  if (::stat(file.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return Error(fmt::format("{} is not a file", file));
   return read_text_file(file);
 }
 

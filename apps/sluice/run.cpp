@@ -111,7 +111,7 @@ void check_made_up_ports(const RunFlags& o, const StandardGraph& g) {
   for (const auto& [port, file] : g.port_out) {
     if (port == 0) continue;
     fail(Exit::kUsage, fmt::format("--out {}={}: without --adjacencies every packet leaves by port 0", port, file),
-         "give --adjacencies, which say the port of each next hop; or one --out FILE");
+         "give --adjacencies, which have the port of each next hop, or one --out FILE");
   }
 }
 // The same for the adjacencies that were read.
@@ -130,8 +130,8 @@ void warn_of_idle_ports(const StandardGraph& g, const TableSet& tables) {
 
 void add_map_option(CLI::App& sub, std::vector<std::string>& maps) {
   sub.add_option("--map", maps,
-                 "Captures in place of a device's port (FromDPDKDevice, ToDPDKDevice, FromDevice, ToDevice), such as "
-                 "dpdk:0=pcap:in.pcap,out.pcap; memory: plays them from memory; without OUT packets are counted")
+                 "Captures to use for a device port (FromDPDKDevice, ToDPDKDevice, FromDevice, ToDevice), such as "
+                 "dpdk:0=pcap:in.pcap,out.pcap; memory: replays them from memory; without OUT packets are only counted")
       ->type_name("PORT=KIND:IN[,OUT]")
       ->take_all();
 }
@@ -191,18 +191,18 @@ Exit run_queues(const RunFlags& o, Pipeline& pipeline, const Defines& defines, c
                 LiveRun& live) {
   if (device != "cpu") {
     fail(Exit::kUsage,
-         fmt::format("--device {}: this graph runs on the CPU alone: {}", device, pipeline.router.scheduled));
+         fmt::format("--device {}: this graph runs only on the CPU: {}", device, pipeline.router.scheduled));
   }
   if (!o.qos.empty()) {
     fail(Exit::kUsage,
-         fmt::format("--qos is not for graphs that the packet scheduler runs: {}", pipeline.router.scheduled),
-         fmt::format("write the element in front of what sends: -> QoS({}) -> Unqueue ->", o.qos));
+         fmt::format("--qos does not work with graphs that the packet scheduler runs: {}", pipeline.router.scheduled),
+         fmt::format("put the element before the output: -> QoS({}) -> Unqueue ->", o.qos));
   }
   if (!o.live.hits.empty() || o.live.top != 0)
-    fail(Exit::kUsage, "--hits and --top-rules are not for graphs with queues");
-  if (o.followed.any()) fail(Exit::kUsage, "--verdicts and --dropped are not for graphs with queues");
-  if (o.live.max_memory != 0) fail(Exit::kUsage, "--max-memory is not for graphs with queues");
-  if (o.limit != 0) fail(Exit::kUsage, "--limit is not for graphs with queues", "write LIMIT at the source");
+    fail(Exit::kUsage, "--hits and --top-rules do not work with graphs with queues");
+  if (o.followed.any()) fail(Exit::kUsage, "--verdicts and --dropped do not work with graphs with queues");
+  if (o.live.max_memory != 0) fail(Exit::kUsage, "--max-memory does not work with graphs with queues");
+  if (o.limit != 0) fail(Exit::kUsage, "--limit does not work with graphs with queues", "write LIMIT at the source");
   SchedulerOptions options = scheduler_options(o.simulated);
   const auto load = [&](const std::string& text, const std::string& name, const std::string& folder) {
     return load_scheduler_graph(text, name, registry(), parse_options(defines, folder));
@@ -233,8 +233,8 @@ Exit run_classes(const RunFlags& o, const Pipeline& pipeline, const RunOptions& 
   options.run = run_options;
   if (const auto& qos = run_options.qos; qos != nullptr) {
     if (!qos->counts_only() || !qos->marks.empty()) {
-      fail(Exit::kUsage, "--priorities goes by codepoints alone: the classes of --qos have rates, policers or marks",
-           "leave --priorities out, or write classes with dscp and weight alone");
+      fail(Exit::kUsage, "--priorities uses the DSCP only: the classes of --qos have rates, policers or marks",
+           "leave --priorities out, or write classes with only dscp and weight");
     }
     options.classes = qos->map;
     if (options.shares.empty()) {
@@ -331,11 +331,12 @@ Exit run_graph(const RunFlags& o) {
                                         {o.live.max_memory != 0, "--max-memory"},
                                         {latency_target != 0, "--latency-target"},
                                         {o.one_by_one, "--packet-scheduler"}}) {
-      if (given) fail(Exit::kUsage, fmt::format("{} is not for --priorities so far", option));
+      if (given) fail(Exit::kUsage, fmt::format("{} does not work with --priorities yet", option));
     }
   }
   if (o.followed.any() && !o.qos.empty())
-    fail(Exit::kUsage, "--verdicts and --dropped are not for --qos: what waits at egress has no verdict yet");
+    fail(Exit::kUsage,
+         "--verdicts and --dropped do not work with --qos: packets that wait at egress have no verdict yet");
   std::optional<StandardGraph> standard_graph;
   if (standard) {
     standard_graph = standard_graph_of(o);
@@ -392,7 +393,7 @@ Exit run_graph(const RunFlags& o) {
   const Scheduled scheduled = o.one_by_one ? Scheduled::kAlways : Scheduled::kAllowed;
   // From here on a graph that is asked to be is one that has to be.
   const auto schedule = [&o](Pipeline& p) {
-    if (o.one_by_one && p.router.scheduled.empty()) p.router.scheduled = "--packet-scheduler asks for it";
+    if (o.one_by_one && p.router.scheduled.empty()) p.router.scheduled = "--packet-scheduler is given";
   };
   if (o.print_graph || o.print_plan) {
     const auto parsed = parse_pipeline(std::move(text), title, defines, scheduled);
@@ -489,7 +490,7 @@ Exit run_graph(const RunFlags& o) {
   if (device_failed) {
     const auto failed = std::ranges::find_if(done.report.devices, [](const auto& d) { return !d.failure.empty(); });
     fail(Exit::kUnavailable, fmt::format("device {}:{}: {}", failed->info.kind, failed->info.ordinal, failed->failure),
-         "all packets are through: the CPU took its part");
+         "all packets were processed: the CPU took over");
   }
   return done.report.partial ? end_partial(left, damage) : Exit::kOk;
 }
@@ -503,8 +504,7 @@ Exit run(const RunFlags& o) {
   }
 }
 
-// -- check
-// -------------------------------------------------------------------------------------------------------------
+// --- check ---
 
 struct CheckOptions {
   std::vector<std::string> words, maps;
@@ -544,7 +544,7 @@ Exit check(const CheckOptions& o) {
                         counted(routes.rib.routes6().size(), "IPv6 route"));
   }
   if (!o.words.empty()) {
-    if (file.empty()) fail(Exit::kUsage, "no configuration is named");
+    if (file.empty()) fail(Exit::kUsage, "no configuration is given");
     std::string configuration = read_configuration(file, defines);
     const auto pipeline = load_pipeline(std::move(configuration), file == "-" ? "standard input" : file, defines, {},
                                         false, false, Scheduled::kAllowed);
@@ -574,22 +574,24 @@ void add_run_options(CLI::App& sub, RunFlags& o) {
   add_map_option(sub, o.maps);
   sub.add_option("--acl", o.acl, "Access list: rules of any format, or an image")->type_name("FILE");
   add_format_option(sub, o.format, "--acl");
-  sub.add_option("--routes", o.routes, "Route files (text or MRT), joined by commas, or an image")
+  sub.add_option("--routes", o.routes, "Route files (text or MRT), comma-separated, or an image")
       ->type_name("FILE[,FILE]");
   sub.add_option("--adjacencies", o.adjacencies, "Next hop -> MAC addresses, VLAN, port (default: made-up ones)")
       ->type_name("FILE");
-  sub.add_option("--qos", o.qos, "Egress QoS, driven by packet timestamps; the grammar is on the page of formats")
+  sub.add_option("--qos", o.qos,
+                 "Egress QoS, driven by packet timestamps; for the grammar see docs/reference/formats.md")
       ->check([](const std::string& file) { return std::string(file.empty() ? "an empty name" : ""); })
       ->type_name("FILE");
   sub.add_option("--in", o.in, "Capture to read ('-': stdin)")->type_name("PCAP");
   sub.add_option("--out", o.out,
-                 "Capture to write; PORT=FILE for one output port, several times (default: count and forget)")
+                 "Capture to write; PORT=FILE for one output port, may be repeated (default: packets are only counted)")
       ->type_name("[PORT=]PCAP")
       ->take_all();
-  sub.add_option("--icmp-errors", o.icmp, "Answer expired, unroutable and too big packets, from these own addresses")
+  sub.add_option("--icmp-errors", o.icmp,
+                 "Answer expired, unroutable and too big packets with ICMP errors from these router addresses")
       ->type_name("SRC4[,SRC6]");
   sub.add_flag("--icmp-denied", o.icmp_denied, "With --icmp-errors: also answer packets that the access list denies");
-  sub.add_option("--default", o.policy, "For packets that no rule matches: deny or permit")
+  sub.add_option("--default", o.policy, "Action for packets that no rule matches: deny or permit")
       ->check(CLI::IsMember({"deny", "permit"}))
       ->type_name("ACTION")
       ->capture_default_str();
@@ -634,11 +636,10 @@ void add_run(CLI::App& root) {
   auto o = std::make_shared<RunFlags>();
   CLI::App* sub = add_subcommand(
       root, "run", "Packets",
-      "Takes packets through a graph: a Click file, or the standard graph\n"
-      "in -> header checks -> access list -> routes -> TTL -> rewrite -> out,\n"
-      "whose parts appear as their tables are given. With --acl and without --routes the access list alone\n"
-      "judges, and frames leave as they came; what is not IP, or damaged, matches no rule and gets --default.\n"
-      "Outputs are written only if the run succeeds.",
+      "Runs packets through a graph: a Click file, or the standard graph\nin -> header checks -> access list -> routes "
+      "-> TTL -> rewrite -> out,\nwhose parts are present if their tables are given. With --acl and without --routes "
+      "only the access list\napplies, and frames leave unchanged; a frame that is not IP, or malformed, matches no "
+      "rule and gets --default.\nOutputs are written only if the run succeeds.",
       "sluice run --acl edge.acl --routes rib.txt --in a.pcap --out b.pcap\n"
       "sluice run --routes rib.txt --adjacencies adj.txt --in a.pcap --out 1=lan.pcap --out 2=wan.pcap "
       "--out rest.pcap\n"
@@ -653,29 +654,28 @@ void add_run(CLI::App& root) {
   add_priority_options(*sub, o->priorities);
   sub->add_flag("--print-graph", o->print_graph, "Print the graph as Click text and stop");
   sub->add_flag("--simtime", o->simulated,
-                "For a graph with queues, timers or scripts: simulated time, which jumps to whatever is next");
+                "For a graph with queues, timers or scripts: simulated time, which jumps to the next event");
   sub->add_flag("--packet-scheduler", o->one_by_one,
-                "Run any graph as one with queues: one packet at a time on the CPU, so that 'sluice graph' replaces it "
-                "while it runs and calls its handlers");
-  sub->add_flag("--print-plan", o->print_plan, "Print how the graph is cut into programs and stop");
+                "Run any graph in the packet scheduler: one packet at a time on the CPU, so that 'sluice graph' can "
+                "replace it while it runs and call its handlers");
+  sub->add_flag("--print-plan", o->print_plan, "Print how the graph is split into programs and stop");
   group_run_options(*sub);
 }
 
 void add_show(CLI::App& root) {
-  CLI::App* show = add_subcommand(
-      root, "show", "Packets",
-      "Shows how a graph would run, without running it (plan), and what a process does that was started with\n"
-      "'sluice run --control' (all others).",
-      "sluice show plan --acl edge.acl --routes rib.txt --in a.pcap --device emu\n"
-      "sluice show rules --hits --socket /tmp/sluice.sock",
-      nullptr);
+  CLI::App* show = add_subcommand(root, "show", "Packets",
+                                  "Shows how a graph would run, without running it (plan), and the state of a process "
+                                  "started with\n'sluice run --control' (all others).",
+                                  "sluice show plan --acl edge.acl --routes rib.txt --in a.pcap --device emu\n"
+                                  "sluice show rules --hits --socket /tmp/sluice.sock",
+                                  nullptr);
   show->require_subcommand(1);
   auto o = std::make_shared<RunFlags>();
   o->print_plan = true;
   CLI::App* plan = add_subcommand(
       *show, "plan", "Subcommands",
-      "How the graph is cut into programs, what runs on a device and what crosses: run --print-plan. The options are\n"
-      "those of run.",
+      "How the graph is split into programs, what runs on a device and what is sent to it: the same as run "
+      "--print-plan, with\nthe options of run.",
       "sluice show plan edge.click --device cuda --mode persistent\nsluice show plan --routes rib.txt --in a.pcap -o "
       "json",
       [o] { return run(*o); });
@@ -688,7 +688,7 @@ void add_check(CLI::App& root) {
   auto o = std::make_shared<CheckOptions>();
   CLI::App* sub = add_subcommand(
       root, "check", "Packets",
-      "Reads a configuration, rules or routes and reports every error with its place, without running anything.",
+      "Reads a configuration, rules or routes and reports every error with its location, without running anything.",
       "sluice check edge.click\nsluice check --rules edge.acl --shadowed\nsluice check --routes rib4.txt,rib6.txt -o "
       "json",
       [o] { return check(*o); });
@@ -697,12 +697,11 @@ void add_check(CLI::App& root) {
   add_map_option(*sub, o->maps);
   sub->add_option("--rules", o->rules, "Rule file or image")->type_name("FILE");
   add_format_option(*sub, o->format);
-  sub->add_flag(
-      "--shadowed", o->shadowed,
-      "Also report rules of --rules that can go: those that no packet reaches, and those whose removal changes "
-      "no verdict");
+  sub->add_flag("--shadowed", o->shadowed,
+                "Also report unneeded rules of --rules: those that no packet reaches, and those whose removal changes "
+                "no verdict");
   sub->add_option("--default", o->policy,
-                  "With --shadowed, for packets that no rule matches: deny or permit (default: unknown)")
+                  "With --shadowed: action for packets that no rule matches: deny or permit (default: unknown)")
       ->check(CLI::IsMember({"deny", "permit"}))
       ->type_name("ACTION");
   sub->add_option("--routes", o->routes, "Route files or an image")->type_name("FILE[,FILE]");

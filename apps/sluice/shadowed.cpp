@@ -26,21 +26,21 @@ const char* name_of(RuleFinding::Kind kind) {
 std::string reason(const RuleFinding& f) {
   switch (f.kind) {
     case RuleFinding::Kind::kImpossible:
-      return "no packet has what it asks for";
+      return "no packet can match it";
     case RuleFinding::Kind::kShadowed:
-      return fmt::format("{} before it take{} all of its packets{}",
+      return fmt::format("{} before it match{} all of its packets{}",
                          f.by_count == 1 ? "the rule" : fmt::format("the {} rules", f.by_count),
-                         f.by_count == 1 ? "s" : "",
+                         f.by_count == 1 ? "es" : "",
                          !f.conflict       ? ""
-                         : f.by_count == 1 ? ", and does something else with them"
-                                           : ", and at least one does something else with them");
+                         : f.by_count == 1 ? ", with another action"
+                                           : ", at least one with another action");
     case RuleFinding::Kind::kRedundant:
-      return f.by_count == 0 ? std::string("without it, packets that no rule matches are treated alike")
+      return f.by_count == 0 ? std::string("without it, the default does the same with its packets")
                              : fmt::format("without it, {} below {} the same with its packets",
                                            f.by_count == 1 ? "the rule" : fmt::format("the {} rules", f.by_count),
                                            f.by_count == 1 ? "does" : "do");
     case RuleFinding::Kind::kUndecided:
-      return "too many other rules cut it into pieces";
+      return "too many other rules overlap it";
   }
   return {};
 }
@@ -83,9 +83,10 @@ std::string report_shadowed(const LoadedAcl& acl, const std::string& unmatched, 
     const std::string name = name_of(kind);
     report[name == "not decided" ? "not_decided" : name] = counts[static_cast<size_t>(kind)];
   }
-  text += fmt::format("{}: {} shadowed, {} redundant, {} impossible, {} not decided{}\n", acl.file,
-                      with_commas(counts[1]), with_commas(counts[2]), with_commas(counts[0]), with_commas(counts[3]),
-                      counts[0] + counts[1] + counts[2] == 0 ? "" : "; all but those not decided can go together");
+  text +=
+      fmt::format("{}: {} shadowed, {} redundant, {} impossible, {} not decided{}\n", acl.file, with_commas(counts[1]),
+                  with_commas(counts[2]), with_commas(counts[0]), with_commas(counts[3]),
+                  counts[0] + counts[1] + counts[2] == 0 ? "" : "; all but those not decided can be removed together");
   json["shadowed"] = std::move(report);
   return text;
 }

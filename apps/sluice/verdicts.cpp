@@ -5,13 +5,12 @@
 namespace sluice::app {
 
 void add_verdict_options(CLI::App& sub, VerdictFlags& flags) {
-  sub.add_option(
-         "--verdicts", flags.verdicts,
-         "One line per packet of the input, in order, with tabs between: number, permit, deny, forward or drop, "
-         "reason, position of the rule, next hop ('-': stdout)")
+  sub.add_option("--verdicts", flags.verdicts,
+                 "One line per packet of the input, in order, tab-separated: number, permit, deny, forward or drop, "
+                 "reason, position of the rule, next hop ('-': stdout)")
       ->type_name("FILE");
   sub.add_option("--dropped", flags.dropped,
-                 "Every packet that is dropped, as it came, with the reason, the element and the rule as its comment")
+                 "Every dropped packet, as received, with the reason, the element and the rule as its comment")
       ->type_name("PCAPNG");
 }
 

@@ -28,7 +28,7 @@ std::string folder_of(const std::string& path) {
 }
 
 std::string hint_for(int code, const std::string& path) {
-  if (code == ENOENT) return fmt::format("is there a folder '{}'?", folder_of(path));
+  if (code == ENOENT) return fmt::format("does the directory '{}' exist?", folder_of(path));
   if (code == ENOSPC) return "free some space, or write to another disk";
   return {};
 }
@@ -123,9 +123,8 @@ Result<OutputPlace> find_output(const std::string& path) {
     }
     if (S_ISLNK(status.st_mode)) {
       if (planted(place, status)) {
-        return Error(
-            fmt::format("{}: cannot write: it is another user's link in a folder that anybody may write", path),
-            "write to a folder of your own");
+        return Error(fmt::format("{}: cannot write: it is another user's link in a world-writable directory", path),
+                     "write to a directory of your own");
       }
       char target[PATH_MAX];
       const ssize_t bytes = ::readlink(at.c_str(), target, sizeof target);
@@ -135,7 +134,7 @@ Result<OutputPlace> find_output(const std::string& path) {
       at = to.starts_with('/') ? to : place.path();
       continue;
     }
-    if (S_ISDIR(status.st_mode)) return Error(fmt::format("{}: cannot write: it is a folder", path));
+    if (S_ISDIR(status.st_mode)) return Error(fmt::format("{}: cannot write: it is a directory", path));
     place.exists = true;
     place.kind = S_ISREG(status.st_mode) ? OutputPlace::Kind::kFile : OutputPlace::Kind::kOther;
     return place;

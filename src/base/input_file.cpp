@@ -379,8 +379,7 @@ struct InputFile::State {
       } else if (raw_end) {
         return fail(fmt::format("{} data is truncated", decoder->name()), kFetchAgain);
       } else if (!raw.empty()) {
-        return fail(fmt::format("{} data is damaged (what follows it is of another kind)", decoder->name()),
-                    kFetchAgain);
+        return fail(fmt::format("{} data is damaged (followed by data of another kind)", decoder->name()), kFetchAgain);
       }
     }
     return asked - out.size();
@@ -423,7 +422,7 @@ Result<InputFile> InputFile::open(const std::string& path) {
   state->file = std::make_shared<const Descriptor>(fd);
   struct stat info {};
   if (::fstat(fd, &info) != 0) return state->refused("open");
-  if (S_ISDIR(info.st_mode)) return state->fail("cannot read: it is a folder");
+  if (S_ISDIR(info.st_mode)) return state->fail("cannot read: it is a directory");
   state->id = id_of(info);
   const off_t at = S_ISREG(info.st_mode) ? ::lseek(fd, 0, SEEK_CUR) : -1;
   state->regular = at >= 0;
@@ -551,7 +550,7 @@ Result<std::string> InputFile::table(uint64_t limit) {
 
 Error empty_table(const std::string& name) {
   return Error(fmt::format("{}: it is empty", name),
-               "write a comment line if nothing is meant: a file without a byte is one that was cut off");
+               "write a comment line for an empty list: an empty file is taken for one that was cut off");
 }
 
 void InputFile::set_limit(uint64_t bytes) {

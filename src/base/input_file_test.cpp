@@ -324,7 +324,7 @@ TEST_F(InputFileTest, DevicesAreNoTexts) {
 
 TEST_F(InputFileTest, WhatCannotBeOpenedIsNamed) {
   EXPECT_EQ(whole_of(path("none")), "ERROR " + path("none") + ": cannot open: No such file or directory");
-  EXPECT_EQ(whole_of(folder), "ERROR " + folder.string() + ": cannot read: it is a folder");
+  EXPECT_EQ(whole_of(folder), "ERROR " + folder.string() + ": cannot read: it is a directory");
   const std::string secret = put("secret", "x");
   ::chmod(secret.c_str(), 0);
   if (::geteuid() != 0) {

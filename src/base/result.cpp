@@ -48,7 +48,7 @@ Error system_error(const std::string& what, int code) {
   Error error(fmt::format("{}: {}", what, std::strerror(code)));
   error.system = true;
   if (code == EMFILE) error.hint = "raise the limit of open files: ulimit -n";
-  if (code == ENOMEM) error.hint = "raise the limit of memory (ulimit -v, the container's), or work on less";
+  if (code == ENOMEM) error.hint = "raise the memory limit (ulimit -v, the container's), or use smaller input";
   return error;
 }
 

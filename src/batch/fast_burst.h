@@ -18,10 +18,10 @@ namespace sluice {
 //   uint32_t fast(FastBurst& burst, uint32_t mask) const;
 //
 // which gives the lanes of `mask` that leave by output 0. For each other lane it sets output and reason; kFastRefused
-// sends the packet through the ordinary registers instead, from the start. A frame is not touched before all stages
-// have spoken: edits are noted in the columns, and made at the end. So a packet that is refused has not changed.
+// sends the packet through the ordinary registers instead, from the start. No frame is changed before all stages
+// have run: edits are recorded in the columns and applied at the end, so a refused packet is unchanged.
 //
-// Columns of lanes outside a mask hold what some packet left there: they may be read, and mean nothing.
+// Columns of lanes outside a mask hold stale values: reading them is allowed, and means nothing.
 struct alignas(64) FastBurst {
   static constexpr uint32_t kLanes = 32;
   static constexpr uint32_t kRoom = kLanes + 16;  // columns are written a whole vector at a time
@@ -49,10 +49,10 @@ struct alignas(64) FastBurst {
   // The stage whose notes `place` holds, or null. Of several that take notes the last has its own there.
   const void* asked_by;
   // Not null: the key's columns hold nothing yet. The lanes' keys lie here as records, 16 bytes each: a Key4 whose
-  // upper seven bits are another's. Most stages behind a device never ask.
+  // upper seven bits are another's. Most stages after a device never read it.
   const std::byte* late_keys;
 
-  // Whoever reads the key's columns calls this before.
+  // Call before reading the key columns.
   void fill_keys() {
     if (late_keys == nullptr) return;
     for (uint32_t i = 0; i < count; ++i) {
@@ -78,7 +78,7 @@ struct alignas(64) FastBurst {
     one_run = differ == 0;
   }
   // The lanes for which `holds(lane)` is true, which may look at columns alone; of lanes past `count` it says nothing.
-  // Its constant number of turns is what makes vector code of it.
+  // The constant trip count lets the compiler vectorise it.
   template <typename Holds>
   static uint32_t lanes_where(Holds&& holds) {
     uint32_t lanes = 0;

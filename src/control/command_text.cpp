@@ -200,7 +200,7 @@ Result<std::vector<uint8_t>> parse_hex_bytes(const std::string& text, const std:
     const char* at = c == '\0' ? nullptr : std::strchr(digits, std::tolower(static_cast<unsigned char>(c)));
     if (at == nullptr) {
       findings.error_at(i, 1, fmt::format("'{}' is not a hexadecimal digit", c)).expected =
-          "the frame from its Ethernet header on, two digits a byte";
+          "the frame from its Ethernet header on, two digits per byte";
     } else if (high < 0) {
       high = static_cast<int>(at - digits);
     } else {
@@ -209,7 +209,7 @@ Result<std::vector<uint8_t>> parse_hex_bytes(const std::string& text, const std:
     }
   }
   if (findings.ok() && high >= 0)
-    findings.error_at(text.size() - 1, 1, "the last byte has one digit only").expected = "two digits a byte";
+    findings.error_at(text.size() - 1, 1, "the last byte has one digit only").expected = "two digits per byte";
   if (!findings.ok()) return findings.to_error();
   return bytes;
 }

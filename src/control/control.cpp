@@ -65,7 +65,7 @@ Result<std::string> only(const std::map<std::string, std::shared_ptr<const Image
   if (tables.empty()) return Error(fmt::format("this run has no {}", kind));
   std::vector<std::string> names;
   for (const auto& [table, image] : tables) names.push_back(table);
-  return Error(fmt::format("there are several: {}", fmt::join(names, ", ")), "say which with --table NAME");
+  return Error(fmt::format("there are several: {}", fmt::join(names, ", ")), "choose one with --table NAME");
 }
 
 }  // namespace
@@ -172,8 +172,8 @@ Result<Json> Control::run(Json& request) {
                                              "routes replace", "adjacencies change", "show qos",    "qos set",
                                              "qos load"};
   if (command.starts_with("graph ")) {
-    return Error(fmt::format("'{}' is for graphs that the packet scheduler runs", command),
-                 "start 'sluice run' with --packet-scheduler, and any graph is one");
+    return Error(fmt::format("'{}' needs a graph that the packet scheduler runs", command),
+                 "start 'sluice run' with --packet-scheduler");
   }
   const std::string near = closest_match(command, commands);
   return Error(
@@ -205,7 +205,7 @@ Result<Json> Control::show_qos() {
 Result<Json> Control::set_qos(const std::string& qos_class, const std::string& rate, int64_t port) {
   uint64_t bps = 0;
   if (rate != "unlimited" && (!parse_rate_bps(rate, &bps) || bps < DepartureRate::kLeastBps))
-    return Error(fmt::format("'{}' is no rate", rate), "such as 20Mbps, from 1kbps to 400Gbps; or unlimited");
+    return Error(fmt::format("'{}' is not a rate", rate), "such as 20Mbps, from 1kbps to 400Gbps; or unlimited");
   auto done = runtime_.change_qos([qos_class, bps, port](EgressQos& qos) -> Result<void> {
     if (qos_class != "port") return qos.set_rate(qos_class, bps, port);
     qos.set_port_rate(bps, port);

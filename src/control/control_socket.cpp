@@ -57,7 +57,7 @@ Result<sockaddr_un> address_of(const std::string& path) {
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path) {
     return Error(
-        fmt::format("{}: a socket's name has 1 to {} bytes, not {}", path, sizeof address.sun_path - 1, path.size()),
+        fmt::format("{}: a socket path has 1 to {} bytes, not {}", path, sizeof address.sun_path - 1, path.size()),
         "choose a shorter one");
   }
   std::memcpy(address.sun_path, path.data(), path.size());
@@ -191,7 +191,7 @@ class ControlSocket::Server {
     if (!c.out.empty()) return false;
     // Who is idle is left without a word: it would be taken for the answer to what is asked next.
     if (!c.half()) return false;
-    refuse(c, Error(fmt::format("the request did not come whole within {} s", limits_.slow_ns / 1'000'000'000)));
+    refuse(c, Error(fmt::format("the request was not complete within {} s", limits_.slow_ns / 1'000'000'000)));
     return send_some(c);
   }
 
@@ -222,8 +222,9 @@ class ControlSocket::Server {
       const size_t size = c.in.size() - c.begin, most = c.owner ? limits_.long_line : limits_.short_line;
       if (size > limits_.short_line && c.owner && long_ == nullptr) long_ = &c;
       if (size <= most) return true;
-      refuse(c, Error(fmt::format("the request is longer than {} bytes", most),
-                      c.owner ? "make several requests of it" : "only the process's own user may send a longer one"));
+      refuse(c,
+             Error(fmt::format("the request is longer than {} bytes", most),
+                   c.owner ? "split it into several requests" : "only the process's own user may send a longer one"));
       return send_some(c);
     }
     const uint64_t began = now_ns();
@@ -301,7 +302,7 @@ class ControlSocket::Server {
     c.owner = ::getsockopt(c.fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
               (peer.uid == 0 || peer.uid == ::geteuid());
     if (!room || !make_room(c.owner)) {
-      refuse(c, room ? Error("too many clients ask this process at once", "try again")
+      refuse(c, room ? Error("too many clients at once", "try again")
                      : Error("the process has no file descriptor left", "raise its limit of open files (ulimit -n)"));
       (void)send_some(c);
       c.fd = Descriptor();
@@ -359,7 +360,8 @@ Result<std::unique_ptr<ControlSocket>> ControlSocket::create(const std::string& 
     if (!S_ISSOCK(there.st_mode))
       return Error(fmt::format("{}: this is a file, not a socket", path), "choose another name");
     if (served(*address)) {
-      return Error(fmt::format("{}: another process answers there", path), "choose another name, or end that process");
+      return Error(fmt::format("{}: another process is listening there", path),
+                   "choose another name, or end that process");
     }
     if (errno != ECONNREFUSED) return failed(path, "cannot be opened");
     // Its process is gone.
@@ -370,16 +372,16 @@ Result<std::unique_ptr<ControlSocket>> ControlSocket::create(const std::string& 
   auto server = std::make_unique<Server>();
   server->listener = Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   server->wake = Descriptor(::eventfd(0, EFD_CLOEXEC));
-  if (server->listener.get() < 0 || server->wake.get() < 0) return failed(path, "no socket could be made");
+  if (server->listener.get() < 0 || server->wake.get() < 0) return failed(path, "no socket could be created");
   server->unfinished = Unfinished(path);
   // The file takes its mode from the descriptor: there is no moment at which others may open it.
   if (::fchmod(server->listener.get(), 0600) != 0 ||
       ::bind(server->listener.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
-    return failed(path, "cannot be made");
+    return failed(path, "cannot be created");
   }
   if (::chmod(path.c_str(), 0600) != 0 || ::lstat(path.c_str(), &there) != 0 ||
       ::listen(server->listener.get(), 64) != 0) {
-    const Error error = failed(path, "cannot be served");
+    const Error error = failed(path, "cannot listen");
     ::unlink(path.c_str());
     return error;
   }
@@ -423,14 +425,14 @@ Result<std::string> ask(const std::string& path, std::string_view line, uint64_t
   for (const uint64_t tries_end = std::min(end, later(now_ns(), kConnectNs)); fd.get() < 0 && errno == EAGAIN;
        fd = connect_to(*address)) {
     if (now_ns() >= tries_end)
-      return Error(fmt::format("{}: the process takes no connections", path),
-                   "it is stopped, or too many ask it at once");
+      return Error(fmt::format("{}: the process does not accept connections", path),
+                   "it is stopped, or has too many clients");
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   if (fd.get() < 0) {
     const bool gone = errno == ECONNREFUSED || errno == ENOENT;
     Error error = failed(path, "cannot be reached");
-    error.hint = gone ? "no process answers there: start one with 'sluice run ... --control PATH'" : "";
+    error.hint = gone ? "no process is listening there: start one with 'sluice run ... --control PATH'" : "";
     return error;
   }
   std::string answer;
@@ -445,7 +447,7 @@ Result<std::string> ask(const std::string& path, std::string_view line, uint64_t
     const uint64_t now = now_ns();
     const int ready = now >= end ? 0 : ::poll(&polled, 1, poll_timeout(end - now));
     if (ready < 0 && errno == EINTR) return Error("interrupted");
-    if (ready < 0) return failed(path, "cannot be waited for");
+    if (ready < 0) return failed(path, "cannot wait for the answer");
     if (ready == 0 && now_ns() < end) continue;
     if (ready == 0) return Error(fmt::format("{}: no answer within {} s", path, limit_ns / 1'000'000'000));
     if ((polled.revents & POLLOUT) != 0 && sent <= line.size()) {
@@ -455,19 +457,19 @@ Result<std::string> ask(const std::string& path, std::string_view line, uint64_t
       if (n < 0 && (errno == EPIPE || errno == ECONNRESET)) {
         sent = line.size() + 1;
       } else if (n < 0 && errno != EAGAIN && errno != EINTR) {
-        return failed(path, "cannot be asked");
+        return failed(path, "cannot send the request");
       }
     }
     if ((polled.revents & (POLLIN | POLLHUP | POLLERR)) == 0) continue;
     char bytes[65536];
     const ssize_t n = ::recv(fd.get(), bytes, sizeof bytes, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (n <= 0) return Error(fmt::format("{}: the process went away before it answered", path));
+    if (n <= 0) return Error(fmt::format("{}: the process closed the connection before it answered", path));
     const std::string_view got(bytes, static_cast<size_t>(n));
     const size_t newline = std::min(got.find('\n'), got.size());
     if (answer.size() + newline > most)
       return Error(fmt::format("{}: the answer is longer than {} bytes", path, most),
-                   "what answers there is no sluice");
+                   "the process that answers is not sluice");
     answer.append(got.substr(0, newline));
     if (newline < got.size()) return answer;
   }
@@ -493,11 +495,12 @@ Result<std::string> find_control_socket() {
   std::sort(found.begin(), found.end());
   if (found.size() == 1) return found.front();
   if (found.empty()) {
-    return Error(folder.empty() ? std::string("no control socket is named, and XDG_RUNTIME_DIR is not set")
-                                : fmt::format("no control socket is named, and no process answers in {}", folder),
+    return Error(folder.empty() ? std::string("no control socket is given, and XDG_RUNTIME_DIR is not set")
+                                : fmt::format("no control socket is given, and no process is listening in {}", folder),
                  "give --socket PATH or SLUICE_SOCKET, and start the run with --control PATH");
   }
-  return Error(fmt::format("several processes answer: {}", fmt::join(found, ", ")), "say which with --socket PATH");
+  return Error(fmt::format("several processes are listening: {}", fmt::join(found, ", ")),
+               "choose one with --socket PATH");
 }
 
 }  // namespace sluice

@@ -186,7 +186,7 @@ TEST_F(Sockets, ARequestThatDoesNotComeWholeIsLeft) {
     for (int i = 0; i < 1000 && ::send(fd, "x", 1, MSG_NOSIGNAL) == 1; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
   });
-  EXPECT_EQ(read_all(fd), "refused: the request did not come whole within 0 s\n");
+  EXPECT_EQ(read_all(fd), "refused: the request was not complete within 0 s\n");
   dripping.join();
   ::close(fd);
 }
@@ -323,10 +323,10 @@ TEST_F(Sockets, AskingEndsWhereNobodyAnswersOrTheAnswerHasNoEnd) {
   }
   auto full = ask(path(), "a", 50'000'000);
   ASSERT_FALSE(full.ok());
-  EXPECT_NE(full.error().message.find("takes no connections"), std::string::npos) << full.error().message;
+  EXPECT_NE(full.error().message.find("does not accept connections"), std::string::npos) << full.error().message;
   auto again = ControlSocket::create(path());
   ASSERT_FALSE(again.ok());
-  EXPECT_NE(again.error().message.find("another process answers"), std::string::npos) << "it is there, if slow";
+  EXPECT_NE(again.error().message.find("another process is listening"), std::string::npos) << "it is there, if slow";
   for (const int fd : queued) ::close(fd);
   std::jthread endless([&] {
     for (;;) {
@@ -400,7 +400,7 @@ TEST_F(Sockets, ADeadProcessIsReplacedAndALiveOneIsNot) {
   ASSERT_NE(socket, nullptr);
   auto second = ControlSocket::create(path());
   ASSERT_FALSE(second.ok());
-  EXPECT_NE(second.error().message.find("another process answers"), std::string::npos);
+  EXPECT_NE(second.error().message.find("another process is listening"), std::string::npos);
   EXPECT_EQ(*ask(path(), "a", kLimit), "<a>") << "the first one goes on";
 }
 
@@ -415,7 +415,7 @@ TEST_F(Sockets, NamesThatCannotBe) {
   EXPECT_NE(fault(path("file")).find("not a socket"), std::string::npos);
   EXPECT_TRUE(std::filesystem::exists(path("file")));
   EXPECT_NE(fault(folder_ + "/" + std::string(120, 'n')).find("1 to 107 bytes"), std::string::npos);
-  EXPECT_NE(fault(path("no/such/folder")).find("cannot be made"), std::string::npos);
+  EXPECT_NE(fault(path("no/such/folder")).find("cannot be created"), std::string::npos);
 }
 
 TEST_F(Sockets, AClientFindsTheOnlyOne) {

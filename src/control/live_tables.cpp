@@ -222,8 +222,8 @@ class RouteChange {
         const auto [stop, code] = std::from_chars(value.data(), value.data() + value.size(), n);
         const bool preference = key == "preference";
         if (code != std::errc() || stop != value.data() + value.size() || (preference && n > 255)) {
-          findings_.error_at(at, std::max<size_t>(1, value.size()), fmt::format("'{}' is no {}", value, key)).expected =
-              preference ? "0 (best) to 255" : "0 to 4294967295";
+          findings_.error_at(at, std::max<size_t>(1, value.size()), fmt::format("'{}' is not a valid {}", value, key))
+              .expected = preference ? "0 (best) to 255" : "0 to 4294967295";
           return false;
         }
         if (preference)
@@ -274,7 +274,7 @@ class RouteChange {
       ranked.push_back({{{r.hi, r.lo, 6}, r.length}, r.next_hop, 0});
     }
     if (ranked.size() != 1) {
-      findings_.error_at(at, end_ - at, "this is no route that packets go by").expected = "PREFIX NEXTHOP";
+      findings_.error_at(at, end_ - at, "this route cannot be used").expected = "PREFIX NEXTHOP";
       return;
     }
     const uint8_t source = source_of(said);
@@ -338,9 +338,9 @@ class RouteChange {
     bool host_bits = false;
     const auto prefix = parse_prefix(word, &host_bits);
     if (!prefix || host_bits) {
-      Diagnostic& d = findings_.error_at(at, word.size(),
-                                         prefix ? fmt::format("'{}' has bits set behind its length", word)
-                                                : fmt::format("'{}' is not a prefix", word));
+      Diagnostic& d = findings_.error_at(
+          at, word.size(),
+          prefix ? fmt::format("'{}' has bits set past its length", word) : fmt::format("'{}' is not a prefix", word));
       d.expected = "such as 10.0.0.0/8 or 2001:db8::/32";
       if (prefix) d.suggestion = fmt::format("did you mean '{}'?", to_string(*prefix));
       return;
@@ -378,8 +378,7 @@ class RouteChange {
   size_t begin_ = 0, end_ = 0;
 };
 
-// -- adjacencies
-// --------------------------------------------------------------------------------------------------------
+// --- adjacencies ---
 
 // The definitions that a change gives, an empty one for a next hop that is to have none.
 Result<std::map<std::string, NextHopDefinition>> parse_adjacency_change(std::string_view text,
@@ -526,8 +525,7 @@ Result<const SourcedRib*> LiveTables::routes(const std::string& table) const {
 Result<void> LiveTables::fits(const TableChange& change, size_t bytes) const {
   if (max_bytes_ == 0 || this->bytes() + bytes <= max_bytes_) return {};
   return Error(
-      fmt::format("{} '{}' with {} entries needs about {}, and {} with the tables that are there, more than the "
-                  "limit of {}",
+      fmt::format("{} '{}' with {} entries needs about {}, and {} with the current tables, more than the limit of {}",
                   change.kind == "acl"      ? "the access list"
                   : change.kind == "routes" ? "the route table"
                                             : "the adjacency table",
@@ -663,10 +661,10 @@ Result<TableChange> LiveTables::change_acl(const std::string& table, std::string
                                            [](const Diagnostic& d) { return d.message.starts_with("too many rules"); });
     if (limit) {
       error.hint = room < kMaxChangeRules ? fmt::format(
-                                                "no more than about {} rules fit beside the tables that are there into "
+                                                "no more than about {} rules fit with the current tables into "
                                                 "--max-memory, {}; the list stays as it is",
                                                 room, human(max_bytes_))
-                                          : std::string("make several changes of it, or replace the list by a file");
+                                          : std::string("split the change, or replace the list by a file");
     }
     return error;
   }

@@ -36,7 +36,7 @@ Result<Json> to_value(JsonValue in, const char* what, const JsonLimits& limits) 
         auto one = to_value(member, what, limits);
         if (!one) return one;
         std::string name = member.decoded_key();
-        if (object.contains(name)) return Error(fmt::format("the field '{}' stands twice in {}", name, what));
+        if (object.contains(name)) return Error(fmt::format("the field '{}' is given twice in {}", name, what));
         object[std::move(name)] = std::move(*one);
       }
       return object;
@@ -81,8 +81,8 @@ std::string answer_request(std::string_view line, const std::function<Result<Jso
       result = Error("the request is not a JSON object");
     } else if (const auto version = request->find("v"); version == request->end() || !version->is_number_integer() ||
                                                         version->get<int64_t>() != kControlVersion) {
-      result = Error(fmt::format("the request is not of version {}, which this process speaks", kControlVersion),
-                     "use the sluice program that the process was started with");
+      result = Error(fmt::format("the request is not of version {}, which this process supports", kControlVersion),
+                     "use the sluice version of the running process");
     } else {
       result = run(*request);
     }

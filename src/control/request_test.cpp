@@ -32,7 +32,7 @@ TEST(Request, WhatIsTooMuchIsRefused) {
   EXPECT_EQ(fault(fields + "}"), "the request is not JSON: more than 65536 values");
   fields.resize(fields.find(",\"k100\""));
   EXPECT_EQ(fault(fields + "}"), "an object of the request has more than 64 fields");
-  EXPECT_EQ(fault(R"({"v":1,"a":1,"\u0061":2})"), "the field 'a' stands twice in the request");
+  EXPECT_EQ(fault(R"({"v":1,"a":1,"\u0061":2})"), "the field 'a' is given twice in the request");
   EXPECT_EQ(fault(std::string(1 << 20, '[')), "the request is not JSON: values are nested deeper than 64");
   EXPECT_NE(fault("{\"v\":1e999}"), "");
   EXPECT_NE(fault("{\"v\":1"), "");

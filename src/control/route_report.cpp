@@ -24,7 +24,7 @@ std::string why_best(const SourcedRib& rib, const std::vector<RouteCandidate>& a
     return fmt::format("preference {} before {} of {}", best.preference, next.preference, other);
   if (best.source == next.source && next.note != 0) return fmt::format("the next one: {}", rib.note(next.note).behind);
   if (best.metric != next.metric) return fmt::format("metric {} before {} of {}", best.metric, next.metric, other);
-  return fmt::format("preference and metric as those of {}, which was named before {}", other,
+  return fmt::format("same preference and metric as {}, which was given before {}", other,
                      rib.source_name(best.source));
 }
 
@@ -58,7 +58,7 @@ std::string step_of(const NextHops& hops, const std::string& name, std::vector<s
     case NextHops::Why::kRoute:
       return fmt::format("{}: by the route {} to {}", name, through(), fmt::join(members, ", "));
     case NextHops::Why::kNoNeighbour:
-      return fmt::format("{}: nothing says what it is", name);
+      return fmt::format("{}: not defined", name);
     case NextHops::Why::kNoRoute:
       return fmt::format("{}: no route covers it", name);
     case NextHops::Why::kOnlyDefault:
@@ -66,7 +66,7 @@ std::string step_of(const NextHops& hops, const std::string& name, std::vector<s
     case NextHops::Why::kLoop:
       return fmt::format("{}: leads back to itself, through {}", name, fmt::join(members, ", "));
     case NextHops::Why::kNoMember:
-      return fmt::format("{}: leads to {}, and nowhere from there", name, fmt::join(members, ", "));
+      return fmt::format("{}: leads to {}, which leads nowhere", name, fmt::join(members, ", "));
   }
   return name;
 }
@@ -179,7 +179,7 @@ std::string route_explanation_text(const Json& r) {
   }
   const size_t from = r.at("from").get<size_t>(), last = from + r.at("routes").size() - 1,
                total = r.at("total").get<size_t>();
-  if (last < total) t += fmt::format("{} to {} of {}; go on with --from {}\n", from, last, total, last + 1);
+  if (last < total) t += fmt::format("{} to {} of {}; continue with --from {}\n", from, last, total, last + 1);
   return t;
 }
 

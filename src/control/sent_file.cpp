@@ -21,7 +21,7 @@ Result<InputFile> open_path(const std::string& path, const std::string& name) {
   std::error_code ignored;
   const Type type = fs::status(path, ignored).type();
   if (type != Type::regular && type != Type::not_found && type != Type::none)
-    return Error(fmt::format("{} is not a file", name), "write what it holds to a file first");
+    return Error(fmt::format("{} is not a file", name), "write its contents to a file first");
   auto file = InputFile::open(path);
   if (file.ok()) file->set_name(name);
   return file;
@@ -77,7 +77,7 @@ Result<SentFile> read_sent_file(const Json& value) {
     return SentFile{name, folder, std::move(*input)};
   }
   auto decoded = from_base64(bytes);
-  if (!decoded) return Error(fmt::format("{}: what was sent is not base64", name));
+  if (!decoded) return Error(fmt::format("{}: the data sent is not base64", name));
   return SentFile{name, folder, InputFile::over(std::move(*decoded), name)};
 }
 
@@ -104,7 +104,7 @@ Result<Json> send_file(const std::string& path, uint64_t& room, const std::strin
     return std::move(bytes).error();
   }
   if (!file->regular() || path == "-") {
-    return Error(fmt::format("{}: more than the {} bytes that a request has room for", file->name(), most),
+    return Error(fmt::format("{}: more than the {} bytes that fit in a request", file->name(), most),
                  "write it to a file: the running process reads that itself");
   }
   room = most;

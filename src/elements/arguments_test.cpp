@@ -48,12 +48,12 @@ TEST(Arguments, OfElementsThatNeedAKey) {
 
 TEST(Arguments, OfPorts) {
   EXPECT_EQ(findings("FromDump(a, FORCE_IP true) -> Discard;"),
-            "1:22: packets start with their link header here; FORCE_IP cannot be had [put IPInput behind FromDump, or "
-            "Strip(14) and CheckIPHeader]");
+            "1:22: packets start with their link header here; FORCE_IP is not supported [put IPInput after FromDump, "
+            "or Strip(14) and CheckIPHeader]");
   EXPECT_EQ(findings("FromDump(a, START 5) -> Discard;"),
             "1:19: START chooses packets by time, which is not supported [SKIP and LIMIT choose packets by number]");
   EXPECT_EQ(findings("FromDump(a, TIMING true) -> Discard;"),
-            "1:20: packets are read as fast as they are taken; TIMING has no effect");
+            "1:20: packets are read as fast as they are processed; TIMING has no effect");
   EXPECT_EQ(findings("FromDump(a, STOP true, LIMIT 5) -> ToDump(b, SNAPLEN 96, NANO false, ENCAP ether);"), "");
 }
 

@@ -29,21 +29,21 @@ inline std::vector<ArgumentSpec> gpu_arguments(bool lists, bool by_position = tr
                         .default_text = text,
                         .help = help};
   };
-  const char* const under_way = "`--flights` of the run where that is not given: batches of one worker under way";
+  const char* const under_way = "`--flights` of the run if that is not given: batches in flight per worker";
   std::vector<ArgumentSpec> all;
   if (!lists) all = {number("FROM", "accepted: the element knows which bytes it reads"), number("TO", "as FROM")};
-  all.push_back(number("CAPACITY", "accepted: there is room for all batches under way, `--flights` times `--batch`"));
-  all.push_back(number("MAX_BATCH", "`--batch` of the run where that is not given: packets per batch, at most 8192"));
+  all.push_back(number("CAPACITY", "accepted: there is room for all batches in flight, `--flights` times `--batch`"));
+  all.push_back(number("MAX_BATCH", "`--batch` of the run if that is not given: packets per batch, at most 8192"));
   if (lists)
     all.push_back(number("THREAD_BLOCKS_PER_QUEUE", "accepted: the program decides how many warps serve a ring"));
   all.push_back(flag("BLOCKING", "false",
-                     "accepted: readers wait while all batches are under way; nothing is dropped for a late device"));
+                     "accepted: readers wait while all batches are in flight; a late device causes no drops"));
   if (lists) {
     all.push_back(flag("PERSISTENT_KERNEL", "true", "true: `--mode persistent`; false: `--transport commlist`"));
     all.push_back(number("LISTS_PER_CORE", under_way, false));
   } else {
     all.push_back(flag("ZEROCOPY", "true", "true: `--transport zerocopy`; false: `staged`"));
-    all.push_back(flag("COPYBACK", "false", "accepted: what was changed always comes back"));
+    all.push_back(flag("COPYBACK", "false", "accepted: changed bytes are always copied back"));
   }
   all.push_back(
       number("QUEUES_PER_CORE", lists ? "accepted: a worker has one ring per kind of record" : under_way, !lists));
@@ -58,8 +58,8 @@ inline ElementClass gpu_class(const ElementClass& plain, const char* name, bool 
   c.aliases.clear();
   c.summary = plain.summary + ", asking for a GPU";
   c.description = plain.name +
-                  " under the name that FastClick-GPU gives it: the same bytes come out. Without `--device`, "
-                  "`sluice run` takes a GPU if there is one, by " +
+                  " under its FastClick-GPU name, with the same output. Without `--device`, `sluice run` uses a GPU if "
+                  "there is one, with " +
                   (lists ? "resident kernels (`PERSISTENT_KERNEL false`: launched ones over lists of frames)"
                          : "regions of what the segment reads in mapped memory (`ZEROCOPY false`: copied)") +
                   "; else a note says that it runs on the CPU.";

@@ -25,7 +25,7 @@ inline ArgumentSpec made_limit_argument() {
           .positional = true,
           .default_text = "-1",
           .unit = "packets",
-          .help = "how many; -1: without end",
+          .help = "how many; -1: no limit",
           .min = -1};
 }
 inline ArgumentSpec made_active_argument() {

@@ -167,11 +167,10 @@ const WrongGraph kWrongGraphs[] = {
      "  help: connect it to Discard to drop its packets\n"
      "error: 2 errors in test.click\n"},
     {"PullInputTwice", "a :: Queue; b :: Queue; u :: Unqueue; Idle -> a -> u -> Discard; Idle -> b -> u;\n",
-     "test.click:1:76: error: pull input 0 of 'u' is connected twice: to 'a' and to 'b'\n"
-     "  a :: Queue; b :: Queue; u :: Unqueue; Idle -> a -> u -> Discard; Idle -> b -> u;\n"
-     "                                                                             ^~\n"
-     "  help: put a RoundRobinSched or PrioSched between them to choose whom to ask\n"
-     "error: 1 error in test.click\n"},
+     "test.click:1:76: error: pull input 0 of 'u' is connected twice: to 'a' and to 'b'\n  a :: Queue; b :: Queue; u "
+     ":: Unqueue; Idle -> a -> u -> Discard; Idle -> b -> u;\n                                                         "
+     "                    ^~\n  help: put a RoundRobinSched or PrioSched between them to choose the input\nerror: 1 "
+     "error in test.click\n"},
     {"PushThroughAgnosticPorts", "Idle -> t :: Tee(1) -> Counter -> Paint(1) -> u :: Unqueue -> Discard;\n",
      "test.click:1:32: error: push output 0 of 't' and pull input 0 of 'u' meet\n"
      "  Idle -> t :: Tee(1) -> Counter -> Paint(1) -> u :: Unqueue -> Discard;\n"
@@ -231,7 +230,7 @@ const WrongGraph kWrongGraphs[] = {
      "test.click:1:30: error: the pattern ends where a value should be\n"
      "  Idle -> IPClassifier(src port) -> Discard;\n"
      "                               ^\n"
-     "  expected: a value of what stands before it\n"
+     "  expected: a value of what precedes it\n"
      "error: 1 error in test.click\n"},
     {"PatternWithABadAddress", "Idle -> IPClassifier(src host 10.0.0.256) -> Discard;\n",
      "test.click:1:31: error: '10.0.0.256' is not an address\n"
@@ -358,7 +357,7 @@ const WrongGraph kWrongGraphs[] = {
      "                  ^~~~~~~\n"
      "error: 1 error in test.click\n"},
     {"AWaitInAPassiveScript", "Script(TYPE PASSIVE, wait 1s);\n",
-     "test.click:1:22: error: 'wait' cannot stand in a script of this type: somebody waits for its end\n"
+     "test.click:1:22: error: 'wait' cannot be used in a script of this type: its caller waits for the end\n"
      "  Script(TYPE PASSIVE, wait 1s);\n"
      "                       ^~~~~~~\n"
      "error: 1 error in test.click\n"},
@@ -386,10 +385,8 @@ const WrongGraph kWrongGraphs[] = {
      "  help: did you mean ip_src?\n"
      "error: 1 error in test.click\n"},
     {"ADumpOfNothing", "FromIPSummaryDump() -> Discard;\n",
-     "test.click:1:19: error: either a file or DATA says what there is\n"
-     "  FromIPSummaryDump() -> Discard;\n"
-     "                    ^\n"
-     "error: 1 error in test.click\n"},
+     "test.click:1:19: error: give either a file or DATA\n  FromIPSummaryDump() -> Discard;\n                    "
+     "^\nerror: 1 error in test.click\n"},
     {"ABatchTooLarge", "Idle -> MinBatch(9000) -> Discard;\n",
      "test.click:1:18: error: BURST: '9000' is out of range\n"
      "  Idle -> MinBatch(9000) -> Discard;\n"

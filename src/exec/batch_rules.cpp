@@ -14,7 +14,7 @@ Result<void> apply_batch_rules(const Router& router, RunOptions& options) {
   auto conflict = [&](const Element& a, const Element& b) {
     Diagnostic d = a.diagnostic(fmt::format("'{}' asks for batches of {} packets and '{}' for {}", a.name,
                                             a.batch_rule().least, b.name, b.batch_rule().least));
-    d.suggestion = "batches are those of the whole graph";
+    d.suggestion = "the batch size applies to the whole graph";
     errors.diagnostics.push_back(std::move(d));
   };
   for (const auto& element : router.elements) {

@@ -185,7 +185,7 @@ QosPacket view_of(const TxRecord& record) {
 
 Result<void> EgressQos::check(const QosModel& model, FieldMask at_sinks) {
   if (model.marks.empty() || (at_sinks & kFieldMark) != 0) return {};
-  return Error(fmt::format("class {} is made by marks, which this run does not keep until packets leave",
+  return Error(fmt::format("class {} is selected by marks, which this run does not keep until packets leave",
                            model.classes[model.marks[0].qos_class].name),
                "start a run with such a file: --qos FILE");
 }

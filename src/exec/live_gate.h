@@ -19,7 +19,7 @@ class LiveGate {
   // `copy` copies the counters to where `look`'s caller reads them.
   explicit LiveGate(std::function<void()> copy) : copy_(std::move(copy)) {}
 
-  // The counters' thread ----------------------------------------------------------------------------------------------
+  // --- the counters' thread ---
   void enter() {
     int away = kAway;
     while (!state_.compare_exchange_weak(away, kBusy, std::memory_order_acquire, std::memory_order_relaxed)) {
@@ -37,9 +37,9 @@ class LiveGate {
     state_.store(kAway, std::memory_order_release);
   }
 
-  // One other thread
-  // --------------------------------------------------------------------------------------------------- False: the
-  // thread gave no copy in time; what was copied must not be read then.
+  // --- one other thread ---
+
+  // False: the thread gave no copy in time; what was copied must not be read then.
   bool look(std::chrono::nanoseconds limit) {
     const auto end = std::chrono::steady_clock::now() + limit;
     wanted_.store(true, std::memory_order_release);

@@ -647,7 +647,7 @@ Result<void> Runtime::change_qos(std::function<Result<void>(EgressQos&)> change)
     live_->change = [result, change = std::move(change)](EgressQos& qos) { *result = change(qos); };
   }
   if (!live_->commit.look(std::chrono::seconds(1)))
-    return Error("a thread of the run did not answer within a second", "see 'sluice show qos' for what became of it");
+    return Error("a thread of the run did not answer within a second", "see 'sluice show qos' for the result");
   return std::move(*result);
 }
 

@@ -33,7 +33,7 @@ struct PortCounters {
 
 // Owned by one worker while it runs; read by others only after it stopped or through a copy at its loop top.
 struct WorkerStats {
-  // Of so many small steps one is timed: to look at the clock costs as much as some of them take.
+  // One small step in kTimed is timed; reading the clock costs as much as the step.
   static constexpr uint32_t kTimed = 8;
 
   std::vector<ElementCounters> elements;  // by element index of the graph
@@ -44,7 +44,7 @@ struct WorkerStats {
   uint64_t fast = 0;  // packets that took the fast path to its end, or to their drop
   Histogram latency;  // batch read to batch done, ns, once for every packet
   Histogram wait;     // batch read to a worker's start with it, ns, once in kTimed batches of a worker
-  Histogram egress;   // batch done to its outputs written, in order, ns, once a batch
+  Histogram egress;   // batch done to its outputs written, in order, ns, once per batch
   Histogram through;  // batch read to its outputs written, ns, once for every packet
 
   void add(const WorkerStats& other) {

@@ -1,6 +1,6 @@
 // host only
 // Worker: takes its share of batches through the plan. On the CPU run to completion; with a device, several batches are
-// on their way at a time.
+// in flight at a time.
 #pragma once
 
 #include <bit>
@@ -58,7 +58,7 @@ struct JobShare {
   size_t print_count = 0;                        // records in use; their strings keep their memory
   std::vector<std::unique_ptr<Batch>> children;  // batches that elements made
   size_t child_count = 0;
-  PacketFate* fates = nullptr;     // by row of the batch, for those that are dropped; nullptr: nobody asks
+  PacketFate* fates = nullptr;     // by row of the batch, for those that are dropped; nullptr: not recorded
   OrderedPass* ordered = nullptr;  // of the batch, where the plan has nodes that take batches in order
   bool given_up = false;           // with records of this share: the device may still read and write the batch's frames
   std::vector<Buffer> own_frames;  // where the frames of these records were copied to
@@ -100,7 +100,8 @@ class PinnedRanges {
   std::vector<Range> ranges_;
 };
 
-// Frames of one flight: gathered by the host, copied to the device and back in one piece each way.
+// Frames of one flight (a batch in flight to the device): gathered by the host, copied to the device and back in one
+// piece each way.
 struct FramePool {
   std::shared_ptr<DeviceBlob> host, device;
   uint32_t used = 0;
@@ -114,7 +115,7 @@ struct WorkerDevice {
   const PinnedRanges* pinned = nullptr;
   // Outlive the channels, by which the device is waited for.
   std::vector<std::shared_ptr<const Resident>> given_up;  // generations of flights that were given up
-  std::vector<FramePool> pools;                           // one a flight; none: frames are reached where they lie
+  std::vector<FramePool> pools;                           // one per flight; none: frames are accessed in place
   std::vector<std::unique_ptr<RecordChannel>> ipv4;    // by node: keys of IPv4 packets, or all records of another kind
   std::vector<std::unique_ptr<RecordChannel>> others;  // by node: keys of all other packets
   uint32_t flights = 1;                                // batches at a time
@@ -140,20 +141,20 @@ class Worker {
   Worker(const Plan& plan, const Router& router, unsigned id, bool fast_path = true);
   ~Worker();
 
-  // What is read next: asked for while the worker is at work on what came before.
+  // Memory the source reads next; prefetched while this batch runs.
   void expect(std::span<const std::byte> next) { next_ = next; }
 
   // Before the first batch. At most one.
   void use_device(WorkerDevice device);
-  // Batches that can be on their way at a time: 1 on the CPU.
+  // Batches that can be in flight at a time: 1 on the CPU.
   uint32_t depth() const { return static_cast<uint32_t>(walks_.size()); }
 
   // Runs share.packets of `batch`, which entered at `source` (an index into plan.sources), on one generation. The
   // share's records are filled; share.clear() was called before. No allocation once the largest batch has been seen.
   void run(const Snapshot& snapshot, Batch& batch, JobShare& share, unsigned source);
 
-  // The same in steps, for depth() batches at a time. `start` precondition: fewer than depth() are on their way.
-  // `finish` goes on with the oldest one: true when it is done and gone. Neither waits.
+  // The same in steps, for depth() batches at a time. `start` precondition: fewer than depth() are in flight.
+  // `finish` continues the oldest one: true when it is done and released. Neither waits.
   void start(const Snapshot& snapshot, Batch& batch, JobShare& share, unsigned source);
   bool finish();
 
@@ -161,7 +162,7 @@ class Worker {
   // By node; empty without a device.
   const std::vector<DeviceCounters>& device_counters() const { return device_counters_; }
   const WorkerDevice& device() const { return device_; }
-  // What the worker has of its device, for somebody who keeps it longer. The worker takes no batch any more.
+  // The worker's device objects, for a caller that keeps them longer. The worker takes no batch any more.
   WorkerDevice release_device() { return std::move(device_); }
 
  private:
@@ -171,7 +172,7 @@ class Worker {
     PlanTarget target;
     unsigned generation;
   };
-  // Records of one channel on their way, and where they belong.
+  // Records of one channel in flight, and where they belong.
   struct Airborne {
     RecordChannel* channel = nullptr;
     Flight flight;
@@ -201,7 +202,7 @@ class Worker {
     };
     std::vector<Pooled> pooled;
   };
-  // One batch on its way through the plan.
+  // One batch in progress through the plan.
   struct Walk {
     const Snapshot* snapshot = nullptr;
     Batch* root = nullptr;
@@ -257,7 +258,7 @@ class Worker {
     note_fate(row, p.rule, p.next_hop, slot.element,
               reason == DropReason::kNone ? DropReason::kUnconnectedOutput : reason);
   }
-  // Where somebody asks for the fates of packets; packets that elements made have none.
+  // If fates of packets are recorded; packets that elements made have none.
   void note_fate(uint32_t row, uint32_t rule, uint32_t next_hop, unsigned element, DropReason reason) {
     if (walk_->share->fates == nullptr || walk_->batch != walk_->root) return;
     walk_->share->fates[row] = {rule, next_hop, static_cast<uint16_t>(element), reason};

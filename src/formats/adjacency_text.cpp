@@ -65,7 +65,7 @@ class AdjacencyTextParser {
       Diagnostic& d = findings_.warning_at(offset(name), name.size(),
                                            fmt::format("no route uses the next hop {}", printable(name)));
       if (const std::string on_link = on_some_link(name, ids); !on_link.empty())
-        d.suggestion = fmt::format("routes use {}: an address of one link needs its interface", printable(on_link));
+        d.suggestion = fmt::format("routes use {}: a link-local address needs its interface", printable(on_link));
     }
     if (unknown > kUnknownShown) {
       Diagnostic d;
@@ -132,7 +132,7 @@ class AdjacencyTextParser {
     NextHopDefinition& known = at->second;
     if (known == said && said.neighbours.empty()) return;
     if (known.neighbours.empty() || said.neighbours.empty()) {
-      error(words_[0], fmt::format("the next hop {} stands for different things", printable(words_[0]))).expected =
+      error(words_[0], fmt::format("the next hop {} has conflicting definitions", printable(words_[0]))).expected =
           fmt::format("either {}", kThings);
       return;
     }
@@ -154,7 +154,7 @@ class AdjacencyTextParser {
         const auto buckets = i + 1 < words_.size() ? parse_number(words_[i + 1]) : std::nullopt;
         if (!buckets || *buckets < 2 || *buckets > AdjacencyModel::kMaxResilient || i + 2 < words_.size()) {
           const std::string_view word = words_[std::min(i + (buckets && *buckets >= 2 ? 2 : 1), words_.size() - 1)];
-          error(word, fmt::format("'{}' is no number of buckets at the end of the line", printable(word))).expected =
+          error(word, fmt::format("'{}' is not a number of buckets at the end of the line", printable(word))).expected =
               fmt::format("resilient 2 to {}", AdjacencyModel::kMaxResilient);
           return false;
         }
@@ -227,7 +227,7 @@ class AdjacencyTextParser {
       const auto value = i + 1 < words_.size() ? parse_number(words_[i + 1]) : std::nullopt;
       if (!value || *value < kLow[index] || *value > kHigh[index]) {
         const std::string_view word = i + 1 < words_.size() ? words_[i + 1] : key;
-        error(word, i + 1 < words_.size() ? fmt::format("'{}' is no {}", printable(word), key)
+        error(word, i + 1 < words_.size() ? fmt::format("'{}' is not a valid {}", printable(word), key)
                                           : fmt::format("{} without a number", key))
             .expected = fmt::format("{} to {}", kLow[index], kHigh[index]);
         return std::nullopt;

@@ -168,7 +168,7 @@ Result<std::string> to_classbench(const RuleSet& set) {
     if (r.needs_ports) fault = "asks that ports are present";
     if (r.verb != AclVerb::kPermit || r.log) fault = "has an action other than permit";
     if (fault != nullptr) {
-      return Error(fmt::format("rule {} {}, which ClassBench text cannot say", i + 1, fault), "write native rules");
+      return Error(fmt::format("rule {} {}, which ClassBench text cannot express", i + 1, fault), "write native rules");
     }
     auto prefix = [&](IpPrefix p) {
       p.address.family = r.family;  // a prefix of length 0 may have none

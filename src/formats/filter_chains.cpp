@@ -208,7 +208,7 @@ class Flattener {
     for (size_t c : stack_) {
       if (c == rule.chain) {
         return fail(rule, fmt::format("chain '{}' is called from within itself", chains_[rule.chain].name),
-                    "chains that do not call each other in a circle");
+                    "chains that do not call each other in a loop");
       }
     }
     if (stack_.size() >= kMaxDepth)

@@ -126,7 +126,7 @@ class Reader {
         table = nullptr;
         other = {};
       } else if (table == nullptr && other.empty()) {
-        fail(begin, scan.word().size(), fmt::format("'{}' stands outside of a table", scan.word().substr(0, 40)),
+        fail(begin, scan.word().size(), fmt::format("'{}' is outside of a table", scan.word().substr(0, 40)),
              "a line with '*' and a table's name, or '#'");
         return;
       } else if (!other.empty()) {
@@ -135,7 +135,7 @@ class Reader {
         if ((whole[0] != ':' || policy) && !other_reported) {
           other_reported = true;
           fail(begin, whole.size(), fmt::format("table '{}' is not empty, and only the filter table is read", other),
-               "the filter table alone", "save it with `iptables-save -t filter`");
+               "only the filter table", "save it with `iptables-save -t filter`");
         }
       } else if (whole[0] == ':') {
         declare(*table, begin, line);
@@ -237,7 +237,7 @@ class Reader {
     fail(tables_[0].at, 7,
          used.empty() ? "no built-in chain is declared" : fmt::format("{} have rules", fmt::join(used, " and ")),
          "one of INPUT, FORWARD and OUTPUT",
-         fmt::format("say which one with the format iptables:{}",
+         fmt::format("choose one with the format iptables:{}",
                      used.empty()                                                   ? "CHAIN"
                      : std::find(used.begin(), used.end(), "FORWARD") != used.end() ? "FORWARD"
                                                                                     : used[0]));
@@ -420,10 +420,10 @@ class Reader {
     if (is("-j", "--jump") || is("-g", "--goto")) return plain() && target(d, rule, o == "-g" || o == "--goto");
     if (is("-c", "--set-counters")) return take(), take(), true;
     if (d.has_target && target_option(d, rule, word)) return found_.ok() || !enough();
-    static constexpr const char* kStateful = "connections, interfaces, rates and sets are not known to a rule";
+    static constexpr const char* kStateful = "a rule cannot match connections, interfaces, rates and sets";
     if (is("-i", "--in-interface") || is("-o", "--out-interface")) {
       take();
-      return fail(word, fmt::format("'{}' asks for an interface, which a rule cannot", o), kStateful);
+      return fail(word, fmt::format("'{}' matches an interface, which a rule cannot", o), kStateful);
     }
     return fail(word, fmt::format("'{}' is not understood", o.substr(0, 60)), kStateful);
   }
@@ -498,8 +498,8 @@ class Reader {
     }
     fail(name, fmt::format("match '{}' is not understood", name.text.substr(0, 60)),
          "tcp, udp, sctp, dccp, icmp, icmp6, multiport, iprange, dscp, tos or comment",
-         name.text == "conntrack" || name.text == "state" ? "rules see one packet at a time: say by addresses, ports "
-                                                            "and flags what an established connection may send"
+         name.text == "conntrack" || name.text == "state" ? "rules see one packet at a time: describe by addresses, "
+                                                            "ports and flags what an established connection may send"
                                                           : "");
     // Its options would only be further findings of the same thing.
     while (more() && words_[next_].text != "-m" && words_[next_].text != "-j" && words_[next_].text != "-g") ++next_;
@@ -523,7 +523,8 @@ class Reader {
       auto low = open && a.empty() ? std::optional(0u) : number(a, 65535);
       auto high = open && b.empty() ? std::optional(65535u) : number(b, 65535);
       if (!open && !low) low = high = find_named(kServices, item);
-      if (!low || !high) return wrong({item, v.at + begin}, "a port", many ? "ports joined by ','" : "N or LOW:HIGH");
+      if (!low || !high)
+        return wrong({item, v.at + begin}, "a port", many ? "ports separated by ','" : "N or LOW:HIGH");
       if (*low > *high) return fail({item, v.at + begin}, fmt::format("port range {} is empty", item), "LOW <= HIGH");
       const AclRegion::Range range{static_cast<uint16_t>(*low), static_cast<uint16_t>(*high)};
       for (const bool of_source : {true, false}) {
@@ -650,7 +651,7 @@ class Reader {
     const auto mask =
         slash == std::string_view::npos ? std::optional(0xffffffffu) : number(v.text.substr(slash + 1), 0xffffffff);
     if (!value || mask != 0xffffffffu) {
-      fail(v, "a mark that keeps bits of the one before cannot be said", "a value, with the mask 0xffffffff");
+      fail(v, "a mark that keeps bits of an earlier mark cannot be expressed", "a value, with the mask 0xffffffff");
     } else {
       rule.mark = *value;
     }

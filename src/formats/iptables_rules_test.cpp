@@ -151,7 +151,7 @@ TEST(IptablesRules, ChooseTheChain) {
   EXPECT_THAT(findings(two), HasSubstr("INPUT and FORWARD have rules"));
   EXPECT_EQ(native(two, {}, "INPUT"), "deny from 1.2.3.4 to 0.0.0.0/0\npermit from 0.0.0.0/0 to 0.0.0.0/0\n")
       << "what is not asked for is not read";
-  EXPECT_THAT(findings(two, {}, "FORWARD"), HasSubstr("'-i' asks for an interface"));
+  EXPECT_THAT(findings(two, {}, "FORWARD"), HasSubstr("'-i' matches an interface"));
   EXPECT_THAT(findings(two, {}, "NOWHERE"), HasSubstr("there is no chain 'NOWHERE'"));
   EXPECT_THAT(findings("", ":mine - [0:0]\n", "mine"), HasSubstr("chain 'mine' has no policy"));
 }
@@ -188,7 +188,7 @@ TEST(IptablesRules, NameWhatTheyDoNotUnderstand) {
                      "-A FORWARD -j FORWARD\n"),
             "5:15: match 'conntrack' is not understood\n"
             "6:15: '10.0.0.0/33' is not an IPv4 address\n"
-            "6:27: '-o' asks for an interface, which a rule cannot\n"
+            "6:27: '-o' matches an interface, which a rule cannot\n"
             "7:34: port range 90:80 is empty\n"
             "8:12: --dport needs a protocol with ports\n"
             "9:15: match 'limit' is not understood\n"
@@ -199,7 +199,7 @@ TEST(IptablesRules, NameWhatTheyDoNotUnderstand) {
   EXPECT_EQ(findings("-A FORWARD -j a\n-A a -j b\n-A b -p udp -j a\n", ":a - [0:0]\n:b - [0:0]\n"),
             "9:6: chain 'a' is called from within itself\n");
   EXPECT_EQ(findings("-A FORWARD -j MARK --set-xmark 0x1/0xff\n"),
-            "5:32: a mark that keeps bits of the one before cannot be said\n");
+            "5:32: a mark that keeps bits of an earlier mark cannot be expressed\n");
   EXPECT_EQ(findings("-A FORWARD -p all ! -s\n"), "5:23: the line ends where an IPv4 address should be\n");
   EXPECT_EQ(findings("-D FORWARD 1\n"), "5:1: '-D' is not understood\n");
   const auto nat = parse_iptables_rules(

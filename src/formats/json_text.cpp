@@ -79,7 +79,7 @@ class JsonReader {
     blanks();
     if (!value(0, {})) return false;
     blanks();
-    return at_ == text_.size() || fail("the text goes on behind the JSON value", "its end");
+    return at_ == text_.size() || fail("there is text after the JSON value", "its end");
   }
 
  private:
@@ -90,7 +90,7 @@ class JsonReader {
   bool unexpected(std::string expected) {
     return fail(at_ >= text_.size()
                     ? "the JSON text ends too early"
-                    : fmt::format("0x{:02x} does not stand here in JSON", static_cast<uint8_t>(text_[at_])),
+                    : fmt::format("0x{:02x} is not valid here in JSON", static_cast<uint8_t>(text_[at_])),
                 std::move(expected));
   }
   void blanks() {

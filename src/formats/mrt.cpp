@@ -633,7 +633,8 @@ Result<MrtPeer> parse_mrt_peer(std::string_view text) {
   uint32_t n = 0;
   const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
   if (code != std::errc() || end != digits.data() + digits.size() || (!as && n > 65535))
-    return Error(fmt::format("'{}' is no peer of a dump", text), "peer=ADDRESS, peer=ASnumber or peer=N, 0 to 65535");
+    return Error(fmt::format("'{}' is not a peer of a dump", text),
+                 "peer=ADDRESS, peer=ASnumber or peer=N, 0 to 65535");
   if (as) {
     peer.as = n;
   } else {

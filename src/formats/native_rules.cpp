@@ -187,7 +187,8 @@ class File {
       fail(name, "a name",
            "define NAME = ITEM, ITEM with a name of letters, digits, '-' and '_', not starting with a digit");
     } else if (same_word(name.text, "any") || find_named(kServices, name.text) || find_named(kProtocols, name.text)) {
-      fail(name.at, name.text.size(), fmt::format("'{}' is a word of the language", name.text), "a name of your own");
+      fail(name.at, name.text.size(), fmt::format("'{}' is a keyword of the language", name.text),
+           "a name of your own");
     } else if (shared_.addresses.contains(name.text) || shared_.ports.contains(name.text) ||
                shared_.unsound.contains(name.text)) {
       fail(name.at, name.text.size(), fmt::format("'{}' is defined already", name.text), "each name once");
@@ -270,7 +271,7 @@ class File {
     const std::string path = (std::filesystem::path(name_).parent_path() / relative).lexically_normal().string();
     if (std::find(shared_.chain.begin(), shared_.chain.end(), path) != shared_.chain.end()) {
       fail(quoted.at, quoted.text.size(), fmt::format("'{}' includes itself", path),
-           "files that do not include each other in a circle");
+           "files that do not include each other in a loop");
       return;
     }
     if (shared_.chain.size() >= kMaxDepth || ++shared_.includes > kMaxIncludes) {

@@ -189,7 +189,7 @@ class Reader {
         for (size_t i : found) names.push_back(chains_[i].table + "/" + chains_[i].name);
         if (names.size() > 8) names.resize(8);
         return refuse(chain.declared, fmt::format("several base chains decide packets: {}", fmt::join(names, ", ")),
-                      fmt::format("say which one with the format nft:{}", names[0]));
+                      fmt::format("choose one with the format nft:{}", names[0]));
       }
       families |= chain.families;
       if (!chain.base)
@@ -262,7 +262,7 @@ class Reader {
       const JsonValue s = entry.only();
       const std::string_view what = s.key();
       if (decided) {
-        good = fail(entry, "a statement stands behind the verdict", "the verdict at the end");
+        good = fail(entry, "a statement follows the verdict", "the verdict at the end");
         break;
       }
       if (what == "match") {
@@ -441,7 +441,7 @@ class Reader {
       } else if (key == "nfproto" || key == "protocol") {
         s.field = Field::kFamily;
       } else {
-        return fail(left, fmt::format("meta '{}' is not known to a rule", key), "meta l4proto, nfproto or protocol");
+        return fail(left, fmt::format("a rule cannot match meta '{}'", key), "meta l4proto, nfproto or protocol");
       }
       out.push_back(s);
       return true;
@@ -482,9 +482,9 @@ class Reader {
         s.field = Field::kFragment;
         return true;
       }
-      return fail(at, fmt::format("'{} {}' is not known to a rule", protocol, field),
+      return fail(at, fmt::format("a rule cannot match '{} {}'", protocol, field),
                   "saddr, daddr, dscp, or ip protocol and frag-off",
-                  field == "nexthdr" ? "write meta l4proto, which looks behind extension headers" : "");
+                  field == "nexthdr" ? "write meta l4proto, which looks past extension headers" : "");
     }
     const auto number_of = find_named(kProtocols, protocol);
     const bool ports = protocol == "th" || (number_of && (*number_of == 6 || *number_of == 17 || *number_of == 132 ||
@@ -522,7 +522,7 @@ class Reader {
       s.within.only_families(protocol == "icmp" ? AclRegion::kIpv4 : AclRegion::kIpv6);
       return true;
     }
-    return fail(at, fmt::format("'{} {}' is not known to a rule", protocol, field),
+    return fail(at, fmt::format("a rule cannot match '{} {}'", protocol, field),
                 "addresses, ports, tcp flags, icmp type and code, ip dscp, protocol and frag-off");
   }
 

@@ -243,7 +243,7 @@ TEST(NftRules, NameWhatTheyDoNotUnderstand) {
                  match(payload("ip6", "nexthdr"), "==", "6"), R"({"xt": null})"},
                 set)),
             "3: expression 'ct' is not understood\n"
-            "4: 'ip ttl' is not known to a rule\n"
+            "4: a rule cannot match 'ip ttl'\n"
             "5: 70000 is not a value of this field\n"
             "5: \"2001:db8::1\" is not a value of this field\n"
             "6: statement 'limit' is not understood\n"
@@ -252,16 +252,16 @@ TEST(NftRules, NameWhatTheyDoNotUnderstand) {
             "9: \"~\" is not an operator\n"
             "10: the members of set '@seen' change while packets flow (dynamic)\n"
             "11: there is no set '@none'\n"
-            "12: a statement stands behind the verdict\n"
+            "12: a statement follows the verdict\n"
             "13: the range is empty\n"
-            "14: 'ip6 nexthdr' is not known to a rule\n"
+            "14: a rule cannot match 'ip6 nexthdr'\n"
             "15: statement 'xt' is not understood\n");
   EXPECT_THAT(findings(ruleset({R"({"jump": {"target": "forward"}})"})), HasSubstr("called from within itself"));
-  EXPECT_EQ(findings("{\"nftables\": [\n{\"rule\": 1,}]}"), "2: 0x7d does not stand here in JSON\n");
+  EXPECT_EQ(findings("{\"nftables\": [\n{\"rule\": 1,}]}"), "2: 0x7d is not valid here in JSON\n");
   EXPECT_EQ(findings("{\"nft\": []}"), "1: there is no list \"nftables\"\n");
   EXPECT_EQ(findings("{\"nftables\": [7]}"), "1: an entry of \"nftables\" has not exactly one member\n");
   EXPECT_EQ(findings(std::string(100, '[')), "1: values are nested deeper than 64\n");
-  EXPECT_EQ(findings("{} 1"), "1: the text goes on behind the JSON value\n");
+  EXPECT_EQ(findings("{} 1"), "1: there is text after the JSON value\n");
   EXPECT_THAT(findings("{\"a\": \"\\u12g4\"}"), HasSubstr("0x67"));
   EXPECT_EQ(findings("{\"a\": [1, 2"), "1: the JSON text ends too early\n");
 }

@@ -17,9 +17,8 @@ const std::vector<std::string> kClassKeys = {"dscp",  "mark",  "strict", "weight
 const std::vector<std::string> kColorWords = {"green", "yellow", "red"};
 constexpr const char* kRateForm = "a rate such as 10Mbps (bps, kbps, Mbps, Gbps), from 1kbps to 400Gbps";
 constexpr const char* kDscpForm =
-    "codepoints joined by commas: 0 to 63, ef, af11 to af43, cs0 to cs7, va, le, default, "
-    "LOW-HIGH, or others";
-constexpr const char* kMarkForm = "marks joined by commas: 1 to 4294967295, or LOW-HIGH";
+    "codepoints separated by commas: 0 to 63, ef, af11 to af43, cs0 to cs7, va, le, default, LOW-HIGH, or others";
+constexpr const char* kMarkForm = "marks separated by commas: 1 to 4294967295, or LOW-HIGH";
 
 std::string printed_word(std::string_view word) {
   std::string out(word.substr(0, 64));
@@ -126,7 +125,7 @@ class QosTextParser {
     if (!value || *value < low) {
       return wrong(word,
                    word.empty() ? fmt::format("{} without a number", what)
-                                : fmt::format("'{}' is no {}", printed_word(word), what),
+                                : fmt::format("'{}' is not a valid {}", printed_word(word), what),
                    fmt::format("{} to {}", low, high));
     }
     *out = *value;
@@ -143,7 +142,7 @@ class QosTextParser {
     if (word.empty()) return wrong(word, fmt::format("{} without a rate", what), kRateForm);
     if (!parse_rate_bps(word, out) || *out < DepartureRate::kLeastBps) {
       const bool bare = word.find_first_not_of("0123456789.") == std::string_view::npos;
-      return wrong(word, fmt::format("'{}' is no {}", printed_word(word), what), kRateForm,
+      return wrong(word, fmt::format("'{}' is not a valid {}", printed_word(word), what), kRateForm,
                    bare                 ? fmt::format("write {0}kbps or {0}Mbps", printed_word(word))
                    : is_byte_rate(word) ? "rates are in bits here: write eight times as many Mbps"
                                         : std::string());
@@ -180,11 +179,11 @@ class QosTextParser {
       return;
     }
     if (std::any_of(name.begin(), name.end(), [](char c) { return c < '!' || c > '~'; })) {
-      wrong(name, fmt::format("'{}' is no name", printed_word(name)), "letters, digits and signs of ASCII");
+      wrong(name, fmt::format("'{}' is not a name", printed_word(name)), "ASCII letters, digits and signs");
       return;
     }
     if (name == "port") {
-      wrong(name, "a class cannot be called port", "another name: 'sluice qos set port' is about the port itself");
+      wrong(name, "a class cannot be called port", "another name: 'sluice qos set port' sets the port itself");
       return;
     }
     c.name = std::string(name.substr(0, 64));
@@ -276,7 +275,7 @@ class QosTextParser {
       const size_t dash = item.find('-');
       const auto low = names::dscp_value(item.substr(0, dash));
       const auto high = dash == std::string_view::npos ? low : names::dscp_value(item.substr(dash + 1));
-      if (!low || !high) return wrong(item, fmt::format("'{}' is no codepoint", printed_word(item)), kDscpForm);
+      if (!low || !high) return wrong(item, fmt::format("'{}' is not a codepoint", printed_word(item)), kDscpForm);
       if (*low > *high) {
         return wrong(item, fmt::format("the range {} is empty", printed_word(item)), "LOW-HIGH with LOW <= HIGH",
                      fmt::format("write it {}-{}", *high, *low));
@@ -303,7 +302,7 @@ class QosTextParser {
       const auto low = names::number(item.substr(0, dash), ~uint32_t{0});
       const auto high = dash == std::string_view::npos ? low : names::number(item.substr(dash + 1), ~uint32_t{0});
       if (!low || !high || *low == 0 || *high == 0)
-        return wrong(item, fmt::format("'{}' is no mark", printed_word(item)), kMarkForm);
+        return wrong(item, fmt::format("'{}' is not a mark", printed_word(item)), kMarkForm);
       if (*low > *high) {
         return wrong(item, fmt::format("the range {} is empty", printed_word(item)), "LOW-HIGH with LOW <= HIGH",
                      fmt::format("write it {}-{}", *high, *low));
@@ -341,7 +340,8 @@ class QosTextParser {
     const auto value = names::number(word.substr(0, word.size() - (percent ? 1 : 0)), 100);
     if (!percent || !value || *value == 0) {
       return wrong(
-          word, word.empty() ? "red without a probability" : fmt::format("'{}' is no probability", printed_word(word)),
+          word,
+          word.empty() ? "red without a probability" : fmt::format("'{}' is not a probability", printed_word(word)),
           "1% to 100%");
     }
     out.min_pkts = static_cast<uint32_t>(low);
@@ -383,7 +383,7 @@ class QosTextParser {
     const auto at = std::find(kColorWords.begin(), kColorWords.end(), color);
     if (at == kColorWords.end()) {
       return wrong(color,
-                   color.empty() ? "remark without a color" : fmt::format("'{}' is no color", printed_word(color)),
+                   color.empty() ? "remark without a color" : fmt::format("'{}' is not a color", printed_word(color)),
                    "green, yellow or red", did_you_mean(color, kColorWords));
     }
     uint8_t& slot = c.remark[at - kColorWords.begin()];
@@ -392,7 +392,8 @@ class QosTextParser {
     const auto dscp = names::dscp_value(word);
     if (!dscp) {
       return wrong(
-          word, word.empty() ? "remark without a codepoint" : fmt::format("'{}' is no codepoint", printed_word(word)),
+          word,
+          word.empty() ? "remark without a codepoint" : fmt::format("'{}' is not a codepoint", printed_word(word)),
           "one codepoint: 0 to 63, or a name such as af12");
     }
     slot = static_cast<uint8_t>(*dscp);

@@ -150,7 +150,7 @@ TEST(QosText, FormsThatPeopleWriteAreTaken) {
   ASSERT_TRUE(plain.ok() && other.ok()) << to_string(other.error());
   EXPECT_EQ(format_qos(*other), format_qos(*plain));
   // Errors point at the item, and not at the list.
-  EXPECT_EQ(qos_errors("class a dscp ef, af99\n").find("qos:1:18: error: 'af99' is no codepoint"), 0u);
+  EXPECT_EQ(qos_errors("class a dscp ef, af99\n").find("qos:1:18: error: 'af99' is not a codepoint"), 0u);
   EXPECT_NE(qos_errors("class a rate 8MBps\n").find("in bits"), std::string::npos);
 }
 

@@ -58,8 +58,7 @@ Result<RouteReport> read_one(const std::string& text, std::vector<Part>& parts, 
   if (file->source.empty()) file->source = is_mrt ? "bgp" : "static";
   const uint8_t preference = file->preference.value_or(default_preference(file->source));
   if (file->peer && !is_mrt)
-    return Error(fmt::format("{}: routes as text have no peers", input->name()),
-                 "leave peer= out, or give an MRT file");
+    return Error(fmt::format("{}: text routes have no peers", input->name()), "leave peer= out, or give an MRT file");
   // Files of one source that follow each other share a Rib: most tables have no other, and need no more than that. Not
   // where ranked paths are kept beside it, as a later file counts before an earlier one.
   const auto shared = [&](const Part& part) {
@@ -178,11 +177,11 @@ Result<RouteFile> parse_route_file(const std::string& text) {
       unsigned n = 0;
       const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), n);
       if (code != std::errc() || end != word.data() + word.size() || n > 255)
-        return Error(fmt::format("{}: '{}' is no preference", file.path, word), "preference=N, 0 (best) to 255");
+        return Error(fmt::format("{}: '{}' is not a preference", file.path, word), "preference=N, 0 (best) to 255");
       file.preference = static_cast<uint8_t>(n);
     }
     if (at < text.size() && option_at(text, at).empty())
-      return Error(fmt::format("{}: '{}' says nothing about a route file", file.path, text.substr(at + 1)),
+      return Error(fmt::format("{}: '{}' is not an option of a route file", file.path, text.substr(at + 1)),
                    "FILE[,source=NAME][,preference=N][,peer=ADDRESS|ASn|N]");
   }
   return file;

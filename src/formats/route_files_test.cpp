@@ -85,7 +85,7 @@ TEST_F(RouteFileSources, ErrorsNameTheirFiles) {
   const auto wrong = read_routes_files({write("a", "10.0.0.0/8 a\n") + ",preference=999", folder_ + "/none"});
   ASSERT_FALSE(wrong.ok());
   const std::string said = to_string(wrong.error());
-  EXPECT_NE(said.find("'999' is no preference"), std::string::npos) << said;
+  EXPECT_NE(said.find("'999' is not a preference"), std::string::npos) << said;
   EXPECT_NE(said.find("none"), std::string::npos) << said;
   const auto text = read_routes_files({write("b", "10.0.0.0/8 a\n") + ",peer=0"});
   ASSERT_FALSE(text.ok());

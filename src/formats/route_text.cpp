@@ -328,7 +328,7 @@ class RouteTextParser {
           const std::string_view word = next_word(q, end);
           const auto [stop, code] = std::from_chars(word.data(), word.data() + word.size(), metric);
           if (code != std::errc() || stop != word.data() + word.size()) {
-            error(word.empty() ? w : word, fmt::format("'{}' is no metric", printable(word))).expected =
+            error(word.empty() ? w : word, fmt::format("'{}' is not a metric", printable(word))).expected =
                 "0 to 4294967295";
             return;
           }
@@ -402,8 +402,8 @@ class RouteTextParser {
     if (own) next_hop = "local";
     if (encapsulated && !unused) {
       findings_
-          .warning_at(offset(where), where.size(), fmt::format("{} goes into a tunnel, which is not made here", where))
-          .suggestion = "the route is left out";
+          .warning_at(offset(where), where.size(), fmt::format("{} goes into a tunnel, which is not supported", where))
+          .suggestion = "the route is skipped";
     }
     if (unused || encapsulated) {
       ++report_.skipped;

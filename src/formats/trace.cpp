@@ -76,7 +76,8 @@ Result<std::string> to_trace(const std::vector<FlowKey>& keys) {
   std::string out;
   for (size_t i = 0; i < keys.size(); ++i) {
     const FlowKey& k = keys[i];
-    if (k.family != 4) return Error(fmt::format("packet {} is not IPv4, which a ClassBench trace cannot say", i + 1));
+    if (k.family != 4)
+      return Error(fmt::format("packet {} is not IPv4, which a ClassBench trace cannot express", i + 1));
     fmt::format_to(std::back_inserter(out), "{}\t{}\t{}\t{}\t{}\t{}\t0\n", static_cast<uint32_t>(k.src_lo),
                    static_cast<uint32_t>(k.dst_lo), k.src_port, k.dst_port, k.protocol, uint32_t{k.flags} << 16);
   }

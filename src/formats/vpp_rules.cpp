@@ -215,14 +215,13 @@ class Reader {
     const Word& port_word = d.sport ? *d.sport : d.dport ? *d.dport : action;
     const uint32_t icmp = rule.family == 4 ? 1 : 58;
     if (d.protocol == 0) {
-      if (ports) return fail(port_word, "ports without a protocol are not looked at", "proto N with the ports");
-      if (rule.flags_mask != 0) return fail(*d.flags, "TCP flags without a protocol are not looked at", "proto 6");
+      if (ports) return fail(port_word, "ports without a protocol are not matched", "proto N with the ports");
+      if (rule.flags_mask != 0) return fail(*d.flags, "TCP flags without a protocol are not matched", "proto 6");
       return add(rule);
     }
     rule.protocol = static_cast<uint8_t>(d.protocol);
     rule.protocol_mask = 0xff;
-    if (rule.flags_mask != 0 && d.protocol != 6)
-      return fail(*d.flags, "TCP flags are looked at in TCP alone", "proto 6");
+    if (rule.flags_mask != 0 && d.protocol != 6) return fail(*d.flags, "TCP flags are matched in TCP only", "proto 6");
     if (d.protocol == 6 || d.protocol == 17) {
       if (ports || rule.flags_mask != 0) {
         rule.needs_ports = true;
@@ -233,7 +232,7 @@ class Reader {
     }
     rule.bits_mask = FlowKey::kLaterFragment;
     if (d.protocol != icmp) {
-      if (ports) return fail(port_word, "ports are looked at in TCP and UDP alone", "proto 6 or proto 17");
+      if (ports) return fail(port_word, "ports are matched in TCP and UDP only", "proto 6 or proto 17");
       return add(rule);
     }
     const AclRule given = rule;

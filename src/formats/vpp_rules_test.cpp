@@ -132,32 +132,26 @@ TEST(VppRules, ReadAsNativeOnes) {
 }
 
 TEST(VppRules, NameWhatTheyDoNotUnderstand) {
-  EXPECT_EQ(native("set acl-plugin acl permit src 10.0.0.0/33, deny dst 1.2.3.4, permitt\n"
-                   "set acl-plugin interface eth0 input acl 0\n"
-                   "set acl-plugin acl permit+reflect src 10.0.0.0/8\n"
-                   "set acl-plugin acl permit dport 80\n"
-                   "set acl-plugin acl permit proto 17 tcpflags 2 mask 2\n"
-                   "set acl-plugin acl permit proto 132 sport 7\n"
-                   "set acl-plugin acl permit proto 6 sport 9-7\n"
-                   "set acl-plugin acl permit proto 6 tcpflags 3 mask 2\n"
-                   "set acl-plugin acl permit src 10.0.0.0/8 dst 2001:db8::/32\n"
-                   "set acl-plugin acl permit log\n"
-                   "set acl-plugin acl permit proto 1 sport 300\n"
-                   "set acl-plugin acl permit proto\n"),
-            "1:31: '10.0.0.0/33' is not a prefix\n"
-            "1:53: '1.2.3.4' is not a prefix\n"
-            "1:62: 'permitt' is not an action\n"
-            "2:1: 'set acl-plugin interface eth0 input acl 0' is a command that is not understood\n"
-            "3:20: 'permit+reflect' opens a session for the packets of the other direction\n"
-            "4:33: ports without a protocol are not looked at\n"
-            "5:36: TCP flags are looked at in TCP alone\n"
-            "6:43: ports are looked at in TCP and UDP alone\n"
-            "7:41: port range 9-7 is empty\n"
-            "8:44: the flags 3 have bits that the mask 2 leaves out: no packet matches\n"
-            "9:20: the source and the destination are of different address families\n"
-            "10:27: 'log' is not a part of a rule\n"
-            "11:41: no ICMP type or code is in this range\n"
-            "12:32: the line ends where a protocol should be\n");
+  EXPECT_EQ(
+      native("set acl-plugin acl permit src 10.0.0.0/33, deny dst 1.2.3.4, permitt\n"
+             "set acl-plugin interface eth0 input acl 0\n"
+             "set acl-plugin acl permit+reflect src 10.0.0.0/8\n"
+             "set acl-plugin acl permit dport 80\n"
+             "set acl-plugin acl permit proto 17 tcpflags 2 mask 2\n"
+             "set acl-plugin acl permit proto 132 sport 7\n"
+             "set acl-plugin acl permit proto 6 sport 9-7\n"
+             "set acl-plugin acl permit proto 6 tcpflags 3 mask 2\n"
+             "set acl-plugin acl permit src 10.0.0.0/8 dst 2001:db8::/32\n"
+             "set acl-plugin acl permit log\n"
+             "set acl-plugin acl permit proto 1 sport 300\n"
+             "set acl-plugin acl permit proto\n"),
+      "1:31: '10.0.0.0/33' is not a prefix\n1:53: '1.2.3.4' is not a prefix\n1:62: 'permitt' is not an action\n2:1: "
+      "'set acl-plugin interface eth0 input acl 0' is a command that is not understood\n3:20: 'permit+reflect' opens a "
+      "session for the packets of the other direction\n4:33: ports without a protocol are not matched\n5:36: TCP flags "
+      "are matched in TCP only\n6:43: ports are matched in TCP and UDP only\n7:41: port range 9-7 is empty\n8:44: the "
+      "flags 3 have bits that the mask 2 leaves out: no packet matches\n9:20: the source and the destination are of "
+      "different address families\n10:27: 'log' is not a part of a rule\n11:41: no ICMP type or code is in this "
+      "range\n12:32: the line ends where a protocol should be\n");
 }
 
 }  // namespace

@@ -203,9 +203,9 @@ class Table4 {
   NextHops hops_;
   std::vector<GeneratedRoute>& out_;
   AliasTable sites_;
-  std::vector<uint64_t> used_;  // a bit a prefix of the length at hand
+  std::vector<uint64_t> used_;  // one bit per prefix of the length at hand
   std::vector<uint32_t> long_used_;
-  std::vector<uint64_t> covered_;  // a bit a /24 under any prefix so far
+  std::vector<uint64_t> covered_;  // one bit per /24 under any prefix so far
   std::vector<Parent> parents_;
   std::vector<uint8_t> nested_;  // per prefix of the length at hand
 };

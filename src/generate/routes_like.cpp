@@ -96,14 +96,14 @@ bool resize(std::span<const typename Family::Route> given, uint32_t count, Rando
 
 Result<Rib> generate_table_like(const Rib& rib, const LikeOptions& options) {
   if (options.count > kMaxCount) return Error(fmt::format("{} routes: the limit is {}", options.count, kMaxCount));
-  if (rib.size() == 0 && options.count > 0) return Error("the table to be like has no routes");
+  if (rib.size() == 0 && options.count > 0) return Error("the --like table has no routes");
   Random random(options.seed, 12);
   const uint64_t share = rib.size() == 0 ? 0 : uint64_t{options.count} * rib.routes4().size() / rib.size();
   std::vector<Route4> four;
   std::vector<Route6> six;
   if (!resize<Family4>(rib.routes4(), static_cast<uint32_t>(share), random, four) ||
       !resize<Family6>(rib.routes6(), options.count - static_cast<uint32_t>(share), random, six)) {
-    return Error("the table to be like has no room for so many prefixes");
+    return Error("the --like table has no room for so many prefixes");
   }
   Rib made(rib.next_hops());
   for (const Route4& r : four) made.add4(r.address, r.length, r.next_hop);

@@ -121,7 +121,7 @@ Result<RuleSet> generate_rules_like(const RuleSet& set, const LikeOptions& optio
   RuleSet out;
   out.files = set.files;
   const size_t n = set.rules.size();
-  if (n == 0 && options.count > 0) return Error("the list to be like has no rules");
+  if (n == 0 && options.count > 0) return Error("the --like list has no rules");
   out.rules.reserve(options.count);
   if (options.count <= n) {
     // A sample without repetition in the list's order (Knuth, TAOCP 2, 3.4.2, algorithm S).
@@ -134,7 +134,7 @@ Result<RuleSet> generate_rules_like(const RuleSet& set, const LikeOptions& optio
     }
     return out;
   }
-  if (!Maker(set, options).run(out)) return Error("the list to be like has no room for so many different rules");
+  if (!Maker(set, options).run(out)) return Error("the --like list has no room for so many different rules");
   return out;
 }
 

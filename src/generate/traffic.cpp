@@ -294,7 +294,7 @@ Error TrafficGenerator::State::make_flows() {
     if (possible) regions.push_back(static_cast<uint32_t>(i));
   }
   if (!o.regions.empty() && regions.empty()) {
-    return Error(fmt::format("no packet can hit any of the {} rules", o.regions.size()),
+    return Error(fmt::format("no packet can match any of the {} rules", o.regions.size()),
                  "flags need TCP, and ports need TCP, UDP, UDP-Lite, SCTP or DCCP");
   }
   popularity = AliasTable(zipf_weights(o.flows, o.zipf));

@@ -698,7 +698,7 @@ std::string check_specs(const std::vector<ArgumentSpec>& specs) {
   bool repeated_positional = false;
   for (const ArgumentSpec& s : specs) {
     if (s.name.empty()) return "an argument has no name";
-    if (!names.insert(s.name).second) return s.name + " stands twice";
+    if (!names.insert(s.name).second) return s.name + " is given twice";
     if (s.kind == ArgumentKind::kChoice && s.choices.empty()) return s.name + " has no choices";
     if (s.min > s.max) return s.name + " has an empty range";
     if (s.mandatory && !s.default_text.empty()) return s.name + " is mandatory and has a default";

@@ -226,7 +226,7 @@ TEST(Arguments, AnElementWithoutArgumentsTakesNone) {
 TEST(Arguments, SchemasAreChecked) {
   EXPECT_EQ(check_specs(kSource), "");
   EXPECT_EQ(check_specs(kRoutes), "");
-  EXPECT_EQ(check_specs({{.name = "A"}, {.name = "A"}}), "A stands twice");
+  EXPECT_EQ(check_specs({{.name = "A"}, {.name = "A"}}), "A is given twice");
   EXPECT_NE(check_specs({{.name = "A", .kind = Kind::kUint, .default_text = "x"}}), "");
   EXPECT_NE(check_specs({{.name = "A", .kind = Kind::kUint, .default_text = "9", .max = 5}}), "");
   EXPECT_NE(check_specs({{.name = "A", .positional = true}, {.name = "B", .positional = true, .mandatory = true}}), "");

@@ -191,8 +191,7 @@ class Element {
   // than Ethernet keep theirs only where no element on the way says so.
   virtual bool writes_link_header() const { return false; }
 
-  // kSource, kSink
-  // ------------------------------------------------------------------------------------------------------
+  // --- kSource, kSink ---
   virtual PortSpec port() const { return {}; }
 
   // kFlow; others may have one that the packet scheduler uses in place of what is above. The element's own object.

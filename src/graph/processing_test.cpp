@@ -63,14 +63,15 @@ std::string outcome(const std::string& text) {
 TEST(Processing, AgnosticPortsFollowWhatTheyAreConnectedTo) {
   EXPECT_EQ(outcome("s :: Source -> p :: Pass -> k :: Sink;"), "| ");
   EXPECT_EQ(outcome("s :: Source -> p :: Pass -> q :: Queue -> r :: Pass -> k :: Sink;"),
-            "q->r r->k | 'r' asks 'q' for packets");
-  EXPECT_EQ(outcome("s :: Source -> p :: Pass -> u :: Unqueue -> k :: Sink;"), "s->p p->u | 'p' asks 's' for packets");
+            "q->r r->k | 'r' pulls packets from 'q'");
+  EXPECT_EQ(outcome("s :: Source -> p :: Pass -> u :: Unqueue -> k :: Sink;"),
+            "s->p p->u | 'p' pulls packets from 's'");
   EXPECT_EQ(outcome("p :: Pusher -> k :: Sink;"), "| 'p' (Pusher) handles one packet at a time");
   // What is wrong with a packet is pushed away, wherever the packet comes from.
   EXPECT_EQ(outcome("q :: Queue -> p :: Pass -> u :: Unqueue -> k :: Sink; Idle -> q; p[1] -> k2 :: Sink;"),
-            "q->p p->u | 'p' asks 'q' for packets");
+            "q->p p->u | 'p' pulls packets from 'q'");
   // Ports of an Idle are each for themselves.
-  EXPECT_EQ(outcome("p :: Pusher -> i :: Idle; i -> u :: Unqueue -> k :: Sink;"), "i->u | 'u' asks 'i' for packets");
+  EXPECT_EQ(outcome("p :: Pusher -> i :: Idle; i -> u :: Unqueue -> k :: Sink;"), "i->u | 'u' pulls packets from 'i'");
 }
 
 TEST(Processing, PushMeetsPull) {
@@ -93,10 +94,10 @@ TEST(Processing, PortsThatMayBeUsedOnce) {
             "both ways, or a Classifier to choose]\n");
   EXPECT_EQ(outcome("i :: Idle -> q :: Queue -> u :: Unqueue -> a :: Sink; i[1] -> r :: Queue -> u;"),
             "1:74: pull input 0 of 'u' is connected twice: to 'q' and to 'r' [put a RoundRobinSched or PrioSched "
-            "between them to choose whom to ask]\n");
+            "between them to choose the input]\n");
   // Whoever asks first gets it.
   EXPECT_EQ(outcome("i :: Idle -> q :: Queue -> u :: Unqueue -> a :: Sink; q -> v :: Unqueue -> b :: Sink;"),
-            "q->u q->v | 'u' asks 'q' for packets");
+            "q->u q->v | 'u' pulls packets from 'q'");
 }
 
 TEST(Processing, Codes) {

@@ -196,7 +196,7 @@ class RouterBuilder {
     }
     for (size_t c = 0; c < pull_.size() && router_.scheduled.empty(); ++c) {
       if (pull_[c]) {
-        router_.scheduled = fmt::format("'{}' asks '{}' for packets", graph_.elements[graph_.connections[c].to].name,
+        router_.scheduled = fmt::format("'{}' pulls packets from '{}'", graph_.elements[graph_.connections[c].to].name,
                                         graph_.elements[graph_.connections[c].from].name);
       }
     }
@@ -243,7 +243,7 @@ class RouterBuilder {
       if (router_.elements[e] == nullptr) continue;
       const Element& element = *router_.elements[e];
       const std::vector<bool> behind = reach(e);
-      const char* what = behind[e]                 ? "leads packets in a circle"
+      const char* what = behind[e]                 ? "leads packets in a loop"
                          : element.makes_packets() ? "makes packets"
                          : element.delays() != 0   ? "delays packets"
                                                    : nullptr;
@@ -309,7 +309,7 @@ class RouterBuilder {
                                  fmt::format("pull input {} of '{}' is connected twice: to '{}' and to '{}'", port,
                                              graph_.elements[e].name, graph_.elements[inputs_[e][port][0]->from].name,
                                              graph_.elements[again.from].name));
-          d.suggestion = "put a RoundRobinSched or PrioSched between them to choose whom to ask";
+          d.suggestion = "put a RoundRobinSched or PrioSched between them to choose the input";
         }
       }
       if (!configured_[e]) continue;

@@ -74,7 +74,7 @@ void register_acl(Registry& registry) {
       {.name = "FILE",
        .kind = ArgumentKind::kFilename,
        .repeated = true,
-       .help = "rules, for a table of this element's own"},
+       .help = "rules of a table that only this element uses"},
       acl_format_argument(),
       acl_algorithm_argument(),
       {.name = "DEFAULT",

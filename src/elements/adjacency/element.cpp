@@ -34,11 +34,10 @@ void register_adjacency(Registry& registry) {
   c.group = "Routing";
   c.summary = "writes the next hop's Ethernet header and chooses the output port";
   c.description =
-      "Replaces whatever stands before the network header by the adjacency's addresses and VLAN tag. A next hop with "
-      "several adjacencies "
-      "chooses by flow (RFC 2992). A packet larger than the output's MTU leaves by output 1, for IPFragmenter, and so "
-      "does one whose neighbour is not known. Packets with IPv4 options leave unchanged by output 2 where that is "
-      "connected, for IPGWOptions; what comes back from there needs an AdjacencyRewrite without output 2.";
+      "Replaces everything before the network header by the adjacency's MAC addresses and VLAN tag. A next hop with "
+      "several adjacencies chooses by flow (RFC 2992). A packet larger than the output's MTU leaves by output 1, for "
+      "IPFragmenter, and so does one whose neighbour is unknown. Packets with IPv4 options leave unchanged by output 2 "
+      "where that is connected, for IPGWOptions; what comes back needs an AdjacencyRewrite without output 2.";
   c.arguments = {{.name = "TABLE",
                   .kind = ArgumentKind::kString,
                   .positional = true,
@@ -46,7 +45,7 @@ void register_adjacency(Registry& registry) {
                   .help = "the name of an AdjacencyTable"}};
   c.outputs = {1, 3};
   c.output_docs = {"packets with their new link header",
-                   "packets larger than the output's MTU, without a neighbour that is known, or to next hops that are "
+                   "packets larger than the output's MTU, without a known neighbour, or to next hops that are "
                    "unreachable, prohibit or throw",
                    "packets with IPv4 options"};
   c.drops = {DropReason::kTooBig,           DropReason::kNeedsFragmentation, DropReason::kNoAdjacency,

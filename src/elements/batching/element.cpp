@@ -135,13 +135,13 @@ void register_batching(Registry& registry) {
   ElementClass c;
   c.name = "MinBatch";
   c.group = "Batches";
-  c.summary = "makes batches of at least so many packets";
+  c.summary = "makes batches of at least BURST packets";
   c.description =
       "Sources make batches with room for BURST packets (never fewer than --batch says), and --latency-target makes "
       "none smaller. Among queues and scripts packets wait here until there are BURST of them or the first has waited "
-      "for TIMER. FastClick waits without end where TIMER is not given; here it is 1000 microseconds then. Handlers "
-      "there: `batches`, `timeouts` (those that time made).";
-  c.arguments = {burst_argument("how many a batch has at least"),
+      "for TIMER. Without TIMER FastClick waits without limit; here the default is 1000 microseconds. Handlers there: "
+      "`batches`, `timeouts` (batches that TIMER made).";
+  c.arguments = {burst_argument("smallest batch"),
                  {.name = "TIMER",
                   .kind = ArgumentKind::kUint,
                   .positional = true,
@@ -155,40 +155,40 @@ void register_batching(Registry& registry) {
   registry.add(c);
 
   c.name = "ConstantBatch";
-  c.summary = "makes batches of so many packets";
+  c.summary = "makes batches of BURST packets";
   c.description =
-      "Sources make batches of BURST packets, whatever --batch says, but the last. Among queues and scripts it is a "
-      "MinBatch: packets wait for BURST of them or for TIMER. Two of different sizes in one graph are an error.";
-  c.arguments[0].help = "how many a batch has";
+      "Sources make batches of BURST packets, whatever --batch is, except for the last. Among queues and scripts it is "
+      "a MinBatch: packets wait for BURST of them or for TIMER. Two of different sizes in one graph are an error.";
+  c.arguments[0].help = "packets per batch";
   c.example = "in -> ConstantBatch(1024) -> CheckIPHeader -> out;";
   c.make = [](std::string_view) { return std::make_unique<BatchGate>(true); };
   registry.add(c);
 
   c.name = "Pipeliner";
-  c.summary = "lets what follows have a turn of its own";
+  c.summary = "separates the elements after it into a task of their own";
   c.description =
       "FastClick hands packets to another thread here. In the batch runtime --workers share whole batches and packets "
-      "pass. Among queues and scripts it keeps up to CAPACITY packets, which go on in turns of its own; while it is "
-      "full, sources that make packets at will wait, or with BLOCKING false go on and lose packets, which are counted "
-      "as queue-full. Handlers there: `length`, `dropped`.";
+      "pass unchanged. Among queues and scripts it holds up to CAPACITY packets, which its own task pushes on; while "
+      "it is full, sources without a rate wait, or with BLOCKING false continue and lose packets, which are counted as "
+      "queue-full. Handlers there: `length`, `dropped`.";
   c.arguments = {
       {.name = "CAPACITY",
        .kind = ArgumentKind::kUint,
        .positional = true,
        .default_text = "1024",
        .unit = "packets",
-       .help = "how many it keeps",
+       .help = "how many it holds",
        .min = 1,
        .max = 16777216},
       {.name = "BURST",
        .kind = ArgumentKind::kUint,
        .positional = true,
-       .help = "accepted: the runtime chooses how many packets go on together"},
+       .help = "accepted: the runtime chooses the burst"},
       {.name = "BLOCKING",
        .kind = ArgumentKind::kBool,
        .positional = true,
        .default_text = "true",
-       .help = "false: nobody waits for room"},
+       .help = "false: sources do not wait for room"},
       {.name = "ALWAYS_UP", .kind = ArgumentKind::kBool, .help = "accepted: it runs when it has packets"},
       {.name = "PREFETCH", .kind = ArgumentKind::kBool, .help = "accepted: the runtime prefetches"},
       {.name = "THREAD", .kind = ArgumentKind::kUint, .help = "accepted: workers share packets, not elements"},
@@ -202,8 +202,8 @@ void register_batching(Registry& registry) {
   c.name = "CPUPaint";
   c.summary = "sets the paint to the number of the worker";
   c.description =
-      "Worker N of --workers paints N; in the packet scheduler it is 0. What depends on it depends on how packets are "
-      "shared.";
+      "Worker N of --workers paints N; in the packet scheduler it is 0. The result depends on how packets are shared "
+      "among workers.";
   c.arguments = {};
   c.processing = {};
   c.drops = {};

@@ -131,16 +131,14 @@ void register_classifier(Registry& registry) {
   c.summary = "sends a packet to the output of the first pattern that its bytes match";
   c.description =
       "A pattern is a list of clauses `OFFSET/VALUE[%MASK]` that must all hold: the bytes at OFFSET (decimal) are "
-      "VALUE (hexadecimal, `?` is "
-      "any digit) under MASK. `!` before a clause turns it round. `-` matches everything. A clause about bytes past "
-      "the packet's end does "
-      "not hold.";
+      "VALUE (hexadecimal, `?` is any digit) under MASK. `!` before a clause negates it. `-` matches everything. A "
+      "clause about bytes past the packet's end does not hold.";
   c.arguments = {{.name = "PATTERN",
                   .kind = ArgumentKind::kRaw,
                   .positional = true,
                   .mandatory = true,
                   .repeated = true,
-                  .help = "one pattern an output"}};
+                  .help = "one pattern per output"}};
   c.outputs = {1, kMaxOutputs};
   c.output_docs = {"packets that match the first pattern", "packets that match the second and not the first", "..."};
   c.drops = {DropReason::kClassifierNoMatch};

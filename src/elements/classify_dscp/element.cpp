@@ -64,13 +64,12 @@ void register_classify_dscp(Registry& registry) {
   ElementClass c;
   c.name = "ClassifyDSCP";
   c.group = "Quality of service";
-  c.summary = "sends packets by their differentiated services codepoint";
+  c.summary = "sends packets by DSCP";
   c.description =
       "Each argument is a list of codepoints, by number or name (`ef`, `af41`, `cs6`, `LOW-HIGH`, `others`), whose "
-      "packets leave by its output; what nobody names leaves by the last. Without arguments there are three priorities "
-      "by "
-      "RFC 4594: telephony and control, assured, default. The paint becomes the output's number. Packets that are not "
-      "IP have codepoint 0.";
+      "packets leave by its output; all others leave by the last. Without arguments there are three priorities by RFC "
+      "4594: telephony and control, assured, default. The paint becomes the output's number. Packets that are not IP "
+      "have codepoint 0.";
   c.arguments = {{.name = "DSCP",
                   .kind = ArgumentKind::kString,
                   .positional = true,

@@ -38,7 +38,7 @@ class ClassifyMark final : public StageElement<ClassifyMarkStage> {
         const size_t dash = word.find('-');
         const auto low = names::number(word.substr(0, dash), ~uint32_t{0});
         const auto high = dash == std::string_view::npos ? low : names::number(word.substr(dash + 1), ~uint32_t{0});
-        if (!low || !high || *low > *high) return wrong(i, fmt::format("'{}' is no mark", word));
+        if (!low || !high || *low > *high) return wrong(i, fmt::format("'{}' is not a mark", word));
         for (uint32_t r = 0; r < stage_.ranges; ++r) {
           if (*low <= stage_.high[r] && stage_.low[r] <= *high)
             return wrong(i, fmt::format("'{}' is named by argument {} already", word, stage_.qos_class[r] + 1));
@@ -68,9 +68,8 @@ void register_classify_mark(Registry& registry) {
   c.group = "Quality of service";
   c.summary = "sends packets by the mark that an access list gave them";
   c.description =
-      "Each argument is a list of marks (`7`, `100-199`, `others`), whose packets leave by its output; what nobody "
-      "names "
-      "leaves by the last. A packet that no rule marked has mark 0. The paint becomes the output's number.";
+      "Each argument is a list of marks (`7`, `100-199`, `others`), whose packets leave by its output; all others "
+      "leave by the last. A packet that no rule marked has mark 0. The paint becomes the output's number.";
   c.arguments = {{.name = "MARKS",
                   .kind = ArgumentKind::kString,
                   .positional = true,

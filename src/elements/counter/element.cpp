@@ -118,16 +118,13 @@ void register_counter(Registry& registry) {
   counter.group = "Basics";
   counter.summary = "counts packets and bytes";
   counter.description =
-      "Packets pass unchanged. Every element counts what reaches it; a Counter is a name for a place to count at. "
-      "Among "
+      "Packets pass unchanged. Every element counts what reaches it; a Counter only names a place to count at. Among "
       "queues and scripts it has handlers: `count`, `byte_count`, `rate`, `byte_rate`, `bit_rate` (means since the "
-      "last "
-      "reset), `reset`; COUNT_CALL and BYTE_COUNT_CALL write another's.";
-  counter.arguments = {
-      {.name = "COUNT_CALL",
-       .kind = ArgumentKind::kRaw,
-       .help = "N HANDLER [VALUE]: once N packets have come, VALUE is written before the packet goes on"},
-      {.name = "BYTE_COUNT_CALL", .kind = ArgumentKind::kRaw, .help = "the same for bytes"}};
+      "last reset), `reset`; COUNT_CALL and BYTE_COUNT_CALL write to another element's handler.";
+  counter.arguments = {{.name = "COUNT_CALL",
+                        .kind = ArgumentKind::kRaw,
+                        .help = "N HANDLER [VALUE]: after N packets VALUE is written, before the packet passes"},
+                       {.name = "BYTE_COUNT_CALL", .kind = ArgumentKind::kRaw, .help = "the same for bytes"}};
   counter.example = "in :: FromDump(a.pcap) -> seen :: Counter -> ToDump(b.pcap);";
   counter.make = make_element<Counter>();
   registry.add(counter);

@@ -46,7 +46,7 @@ void register_crc32(Registry& registry) {
                                .kind = ArgumentKind::kUint,
                                .positional = true,
                                .unit = "bytes",
-                               .help = "longer packets are dropped, as FastClick-GPU drops them; without it none is",
+                               .help = "longer packets are dropped, as by FastClick-GPU; default: none are",
                                .min = 1,
                                .max = 262144});
   regions.drops.push_back(DropReason::kTooBig);

@@ -29,7 +29,7 @@ void register_dec_ttl(Registry& registry) {
                   .default_text = "true",
                   .help = "false: packets to multicast addresses pass unchanged"}};
   c.outputs = {1, 2};
-  c.output_docs = {"decremented packets", "packets that must not live on"};
+  c.output_docs = {"decremented packets", "expired packets"};
   c.drops = {DropReason::kTtlExpired, DropReason::kHopLimitExpired};
   c.example = "in -> IPInput -> ttl :: DecIPTTL -> out; ttl[1] -> ICMPError(192.0.2.1) -> back;";
   c.make = make_element<DecTtl>();

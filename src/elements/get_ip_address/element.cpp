@@ -38,13 +38,12 @@ void register_get_ip_address(Registry& registry) {
   ElementClass c;
   c.name = "GetIPAddress";
   c.group = "Headers";
-  c.summary = "takes the destination that lookups go by from the packet's bytes";
+  c.summary = "sets the destination for lookups from the packet's bytes";
   c.description =
       "The 4 bytes at OFFSET, or the source or destination of the IPv4 header that was checked, become the packet's "
-      "destination for what follows: IPLookup and its kin, IPRoute, and access lists. The packet's bytes stay. A "
-      "packet "
-      "that is too short is dropped. CheckIPHeader and IPInput set the destination already; this is for graphs without "
-      "them, and for lookups of sources.";
+      "destination for what follows: IPLookup and its variants, IPRoute, and access lists. The packet's bytes stay. A "
+      "packet that is too short is dropped. CheckIPHeader and IPInput set the destination already; this is for graphs "
+      "without them, and for lookups of sources.";
   c.arguments = {
       {.name = "OFFSET",
        .kind = ArgumentKind::kUint,

@@ -175,24 +175,19 @@ void register_icmp_error(Registry& registry) {
   c.group = "IP";
   c.summary = "answers packets that cannot be forwarded with ICMP errors";
   c.description =
-      "Takes packets from other elements' error outputs, drops each with the reason that it came with, and makes an "
-      "ICMP or ICMPv6 error "
-      "about it (RFC 792, RFC 1812 section 4.3, RFC 4443) unless the RFCs forbid one. The error is an IP packet "
-      "without a link header that is as "
-      "checked as after CheckIPHeader: send it to IPRoute. Without TYPE the reason chooses: expired TTL or hop limit "
-      "-> time exceeded, no "
-      "route -> network unreachable, no adjacency -> host unreachable, access list -> administratively prohibited, too "
-      "big -> fragmentation "
-      "needed or packet too big with the MTU, malformed IPv4 options -> parameter problem at the wrong byte, source "
-      "route -> source route failed. Errors over RATE are dropped at egress, counted as icmp-rate-limited, by "
-      "the packets' own time "
-      "stamps.";
+      "Takes packets from other elements' error outputs, drops each with its reason, and generates an ICMP or ICMPv6 "
+      "error about it (RFC 792, RFC 1812 section 4.3, RFC 4443) unless the RFCs forbid one. The error is an IP packet "
+      "without a link header that needs no CheckIPHeader: send it to IPRoute. Without TYPE the reason chooses: expired "
+      "TTL or hop limit -> time exceeded, no route -> network unreachable, no adjacency -> host unreachable, access "
+      "list -> administratively prohibited, too big -> fragmentation needed or packet too big with the MTU, malformed "
+      "IPv4 options -> parameter problem at the wrong byte, source route -> source route failed. Errors over RATE are "
+      "dropped at egress, counted as icmp-rate-limited, by packet timestamps.";
   c.arguments = {
       {.name = "SRC",
        .kind = ArgumentKind::kRaw,
        .positional = true,
        .mandatory = true,
-       .help = "the router's own addresses, one a family, separated by a space"},
+       .help = "the router's own addresses, one per family, separated by a space"},
       {.name = "TYPE",
        .kind = ArgumentKind::kWord,
        .positional = true,

@@ -20,7 +20,7 @@ void register_idle(Registry& registry) {
   ElementClass c;
   c.name = "Idle";
   c.group = "Basics";
-  c.summary = "gives no packets and drops what it gets";
+  c.summary = "produces no packets and drops what it receives";
   c.description = "Closes ports that are not needed.";
   c.inputs = {0, kAnyPorts};
   c.outputs = {0, kAnyPorts};

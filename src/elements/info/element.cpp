@@ -117,7 +117,7 @@ class DpdkInfo final : public InfoElement {
   void configure(const Arguments& arguments, Diagnostics& diagnostics) override {
     for (const char* name : kNames) {
       if (!arguments.has(name)) continue;
-      Diagnostic d = arguments.error_at(name, "no port of DPDK is here: DPDKInfo has no effect");
+      Diagnostic d = arguments.error_at(name, "there are no DPDK ports: DPDKInfo has no effect");
       d.severity = Diagnostic::Severity::kWarning;
       diagnostics.add(std::move(d));
       return;  // once is enough
@@ -136,7 +136,7 @@ void register_info(Registry& registry) {
   ElementClass message;
   message.name = "Message";
   message.group = "Control";
-  message.summary = "says something when the configuration is read";
+  message.summary = "prints a message when the configuration is read";
   message.description = "The text appears as a warning at this place, or as an error, which ends it.";
   message.arguments = {
       {.name = "MESSAGE", .kind = ArgumentKind::kString, .positional = true, .mandatory = true, .help = "the text"},
@@ -156,12 +156,10 @@ void register_info(Registry& registry) {
   addresses.group = "Control";
   addresses.summary = "names addresses";
   addresses.description =
-      "Wherever an address or a prefix is asked for, in routes and in patterns of IPFilter and IPClassifier, a name "
-      "may "
-      "stand: NAME, or one of its addresses: `NAME:ip`, `NAME:ipnet` (the prefix that was given), `NAME:bcast` (its "
-      "last "
-      "address), `NAME:ip6`, `NAME:ip6net`, `NAME:eth`. Names hold in the whole compound, whatever the order, and in "
-      "compounds inside it.";
+      "Wherever an address or a prefix is expected, in routes and in patterns of IPFilter and IPClassifier, a name can "
+      "be used: NAME, or one of its addresses: `NAME:ip`, `NAME:ipnet` (the prefix that was given), `NAME:bcast` (its "
+      "last address), `NAME:ip6`, `NAME:ip6net`, `NAME:eth`. A name is valid in the whole compound, whatever the "
+      "order, and in compounds inside it.";
   addresses.arguments = {{.name = "ENTRY",
                           .kind = ArgumentKind::kRaw,
                           .positional = true,
@@ -195,8 +193,8 @@ void register_info(Registry& registry) {
   dpdk.group = "Control";
   dpdk.summary = "accepted from FastClick's configurations, with a warning";
   dpdk.description =
-      "It sizes memory and rings of DPDK's ports in FastClick. Here captures stand for such ports (`--map`), and the "
-      "runtime sizes its own memory. Arguments are checked and have no effect.";
+      "It sizes memory and rings of DPDK's ports in FastClick. Here captures are used for such ports (`--map`), and "
+      "the runtime sizes its own memory. Arguments are checked and have no effect.";
   for (const char* name : DpdkInfo::kNames) {
     const std::string_view n = name;
     dpdk.arguments.push_back({.name = name,

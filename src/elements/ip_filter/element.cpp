@@ -183,11 +183,12 @@ constexpr const char* kLanguage =
     "`[src|dst|src or dst|src and dst] [tcp|udp] host A`, `net P`, `port N`, `ether host M`; `ip proto P`; `ip vers`, "
     "`hl`, `id`, `len`, `tos`, `dscp`, `ttl` N; `ip frag`, `unfrag`, `ect`, `ce`; `tcp opt syn`, `tcp win N`; `icmp "
     "type T`; bytes as in `ip[8:1]` and `tcp[13]`; names of protocols, ports (`www`), flags (`syn`) and ICMP types "
-    "(`icmp echo`) alone; `true`, `false`, `-`. Before a value may stand `& MASK` and `==`, `!=`, `<`, `>`, `<=` or "
-    "`>=`; a mask without a value asks for some of its bits. Qualifiers carry over: `src port 80 or 81`. Ports are "
-    "those of first fragments; `src port != 5` holds for packets with ports only, `!(src port == 5)` for all others "
-    "too. An Ethernet address is that of the header with which the data, or else the frame, begin. IPv6 addresses may "
-    "stand wherever IPv4 ones may. Long lists of patterns that rules can say are looked up as an access list.";
+    "(`icmp echo`) alone; `true`, `false`, `-`. A value can be preceded by `& MASK` and `==`, `!=`, `<`, `>`, `<=` or "
+    "`>=`; a mask without a value matches if any of its bits is set. Qualifiers carry over: `src port 80 or 81`. Ports "
+    "are those of first fragments; `src port != 5` holds for packets with ports only, `!(src port == 5)` for all "
+    "others too. An Ethernet address is that of the header at the start of the data, or else of the frame. IPv6 "
+    "addresses can be used wherever IPv4 ones can. Long lists of patterns that rules can express are looked up as an "
+    "access list.";
 
 }  // namespace
 
@@ -196,19 +197,19 @@ void register_ip_filter(Registry& registry) {
     ElementClass c;
     c.name = actions ? "IPFilter" : "IPClassifier";
     c.group = "Classification";
-    c.summary = actions ? "passes or drops a packet as the first pattern that it matches says"
+    c.summary = actions ? "passes or drops a packet by the first pattern that it matches"
                         : "sends an IP packet to the output of the first pattern that it matches";
     c.description =
         std::string(actions ? "Each argument is `allow` (output 0), `deny`, or an output's number, and a pattern; or "
-                              "`file NAME`, a file with one of them a line. What matches none is dropped. "
-                            : "One pattern an output. What matches none is dropped. ") +
+                              "`file NAME`, a file with one of them per line. Packets that match none are dropped. "
+                            : "One pattern per output. Packets that match none are dropped. ") +
         kLanguage;
     c.arguments = {{.name = "PATTERN",
                     .kind = ArgumentKind::kRaw,
                     .positional = true,
                     .mandatory = true,
                     .repeated = true,
-                    .help = actions ? "an action and a pattern" : "one pattern an output"}};
+                    .help = actions ? "an action and a pattern" : "one pattern per output"}};
     c.outputs = {1, kMaxOutputs};
     c.output_docs = actions
                         ? std::vector<std::string>{"packets that are allowed", "packets whose pattern says 1", "..."}

@@ -129,7 +129,7 @@ class PatternParser {
     } else {
       root = expression(0);
       if (!fault_ && more()) {
-        error(peek(), fmt::format("'{}' does not belong here", peek().text), "and, or, a primitive or the end");
+        error(peek(), fmt::format("unexpected '{}'", peek().text), "and, or, a primitive or the end");
       }
     }
     return fault_;
@@ -375,7 +375,7 @@ class PatternParser {
     }
     if (!value_follows) {
       if (next_ == 0 || peek().at == start.at) return unknown(peek());
-      return wrong(peek(), "a value", "a value of what stands before it");
+      return wrong(peek(), "a value", "a value of what precedes it");
     }
     return compared(q, ip_word);
   }

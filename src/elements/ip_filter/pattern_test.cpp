@@ -450,7 +450,7 @@ TEST(Patterns, NameWhatIsWrong) {
   EXPECT_EQ(fault("src hots 10.0.0.1"), "4+4: 'hots' is not a primitive");
   EXPECT_EQ(fault("src port 70000"), "9+5: '70000' is not a value of this field");
   EXPECT_EQ(fault("tcp and"), "7+0: the pattern ends where a primitive should be");
-  EXPECT_EQ(fault("tcp )"), "4+1: ')' does not belong here");
+  EXPECT_EQ(fault("tcp )"), "4+1: unexpected ')'");
   EXPECT_EQ(fault("(tcp"), "4+0: the pattern ends where ')' should be");
   EXPECT_EQ(fault("src host 10.0.0.0/8"), "9+10: '10.0.0.0/8' is not an address");
   EXPECT_EQ(fault("ip[0:5] 1"), "5+1: '5' is not a length");

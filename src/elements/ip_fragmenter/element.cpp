@@ -128,17 +128,17 @@ void register_ip_fragmenter(Registry& registry) {
   c.summary = "cuts IPv4 packets that are too large into fragments";
   c.description =
       "Larger than MTU and without DF: the packet leaves by output 0 as fragments, in order (RFC 791 section 3.2, RFC "
-      "1812 section 5.2.6). The packet itself becomes the first; the others count as generated. Options go to later "
-      "fragments where they say so, IDs stay, and a fragment may be cut again. With DF, and IPv6 always, it leaves "
-      "unchanged by output 1, for ICMPError. Without an MTU the packets are those that AdjacencyRewrite refused, with "
-      "the MTU that refused them; what came for another reason leaves by output 1 with that reason. What stands before "
-      "the network header is copied to every fragment.";
+      "1812 section 5.2.6). The packet itself becomes the first; the others count as generated. Options with the copy "
+      "flag go to later fragments too, IDs stay, and a fragment may be cut again. With DF, and IPv6 always, it leaves "
+      "unchanged by output 1, for ICMPError. Without an MTU it takes the packets that AdjacencyRewrite refused and the "
+      "MTU that they exceed; packets refused for another reason leave by output 1 with that reason. What precedes the "
+      "network header is copied to every fragment.";
   c.arguments = {
       {.name = "MTU",
        .kind = ArgumentKind::kUint,
        .positional = true,
        .unit = "bytes",
-       .help = "the largest IP packet; default: what AdjacencyRewrite says of the packet",
+       .help = "the largest IP packet; default: the MTU that AdjacencyRewrite found",
        .min = kIpv4MinimumMtu,
        .max = 65535},
       {.name = "HONOR_DF",
@@ -148,7 +148,7 @@ void register_ip_fragmenter(Registry& registry) {
       {.name = "VERBOSE",
        .kind = ArgumentKind::kBool,
        .default_text = "false",
-       .help = "accepted for Click's sake: packets with DF are always counted by reason"},
+       .help = "accepted for compatibility with Click: packets with DF are always counted by reason"},
   };
   c.outputs = {1, 2};
   c.output_docs = {"packets that fit, and fragments", "packets that must not be cut"};

@@ -97,14 +97,12 @@ void register_ip_gw_options(Registry& registry) {
   ElementClass c;
   c.name = "IPGWOptions";
   c.group = "IP";
-  c.summary = "does with IPv4 options what a router must";
+  c.summary = "processes IPv4 options as a router";
   c.description =
-      "Record Route gets MYADDR, Timestamp the packet's own time and, where asked, MYADDR (RFC 791 section 3.1, RFC "
-      "1812 "
-      "section 5.3.13); the checksum is updated. Malformed lists leave by output 1, for an ICMP parameter problem at "
-      "the "
-      "wrong byte. Of each kind of option may be said that it is ignored, or that packets with it are dropped (RFC "
-      "7126). Packets without options, and IPv6, pass unchanged.";
+      "Record Route gets MYADDR, Timestamp the packet's own time and, where requested, MYADDR (RFC 791 section 3.1, "
+      "RFC 1812 section 5.3.13); the checksum is updated. Malformed lists leave by output 1, for an ICMP parameter "
+      "problem at the wrong byte. Each kind of option can be ignored, or packets with it dropped (RFC 7126). "
+      "Packets without options, and IPv6, pass unchanged.";
   c.arguments = {
       {.name = "MYADDR",
        .kind = ArgumentKind::kIpv4,
@@ -117,7 +115,8 @@ void register_ip_gw_options(Registry& registry) {
        .help = "its other addresses, separated by spaces, that a Timestamp option may name"},
       choice("RECORD_ROUTE", true, "process", "option 7"),
       choice("TIMESTAMP", true, "process", "option 68"),
-      choice("SOURCE_ROUTE", false, "drop", "options 131 and 137; IPInput refuses them before, unless told otherwise"),
+      choice("SOURCE_ROUTE", false, "drop",
+             "options 131 and 137; IPInput drops them before, unless SOURCE_ROUTES is true"),
       choice("ROUTER_ALERT", false, "ignore", "option 148"),
       choice("OTHER", false, "ignore", "all other options"),
   };

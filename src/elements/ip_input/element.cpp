@@ -184,17 +184,17 @@ void register_ip_input(Registry& registry) {
   const ArgumentSpec verbose{.name = "VERBOSE",
                              .kind = ArgumentKind::kBool,
                              .default_text = "false",
-                             .help = "accepted for Click's sake: bad packets are counted by reason"};
+                             .help = "accepted for compatibility with Click: bad packets are counted by reason"};
   const ArgumentSpec details{.name = "DETAILS",
                              .kind = ArgumentKind::kBool,
                              .default_text = "false",
-                             .help = "accepted for Click's sake: bad packets are always counted by reason"};
+                             .help = "accepted for compatibility with Click: bad packets are always counted by reason"};
   const ArgumentSpec bad_source{
       .name = "BADSRC", .kind = ArgumentKind::kRaw, .help = "source addresses, separated by spaces, that are bad"};
   const ArgumentSpec good_destination{
       .name = "GOODDST",
       .kind = ArgumentKind::kRaw,
-      .help = "destination addresses, separated by spaces, for which BADSRC does not hold"};
+      .help = "destination addresses, separated by spaces, for which BADSRC does not apply"};
   ElementClass check;
   check.name = "CheckIPHeader";
   check.group = "IP";
@@ -224,8 +224,8 @@ void register_ip_input(Registry& registry) {
 
   ElementClass check2 = check;
   check2.name = "CheckIPHeader2";
-  check2.summary = "checks the IPv4 header, but for its checksum";
-  check2.description += " The checksum is taken on trust, unless CHECKSUM is true.";
+  check2.summary = "checks the IPv4 header, except for its checksum";
+  check2.description += " The checksum is not verified unless CHECKSUM is true.";
   check2.arguments[1].default_text = "false";
   check2.example = "in -> Strip(14) -> CheckIPHeader2 -> out;";
 
@@ -247,16 +247,16 @@ void register_ip_input(Registry& registry) {
   ElementClass mark;
   mark.name = "MarkIPHeader";
   mark.group = "IP";
-  mark.summary = "notes where the IPv4 header is, without judging it";
+  mark.summary = "notes where the IPv4 header is, without checking it";
   mark.description =
-      "Sets the packet's key and destination when a header that can be read stands there, else an empty key. Nothing "
-      "is trimmed or dropped.";
+      "Sets the packet's key and destination if there is a readable header, else an empty key. Nothing is trimmed or "
+      "dropped.";
   mark.arguments = {offset};
   mark.example = "in -> MarkIPHeader(14) -> IPPrint -> out;";
   mark.make = [](std::string_view) { return std::make_unique<MarkHeader>(uint8_t{4}); };
   ElementClass mark6 = mark;
   mark6.name = "MarkIP6Header";
-  mark6.summary = "notes where the IPv6 header is, without judging it";
+  mark6.summary = "notes where the IPv6 header is, without checking it";
   mark6.example = "in -> MarkIP6Header(14) -> IPPrint -> out;";
   mark6.make = [](std::string_view) { return std::make_unique<MarkHeader>(uint8_t{6}); };
   registry.add(std::move(mark));

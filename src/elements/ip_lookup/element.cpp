@@ -313,15 +313,11 @@ void register_ip_lookup(Registry& registry) {
   c.summary = "longest prefix match over routes in the configuration, IPv4, one output per port";
   c.description =
       "Looks the packet's destination up, sets the destination to the route's gateway if it has one, and sends the "
-      "packet to the route's "
-      "output. Of two routes for one prefix the later wins, with a warning. Click's names are one element here; the "
-      "name chooses the "
-      "algorithm: DirectIPLookup and IPLookup `dir24`, RangeIPLookup `poptrie`, LinearIPLookup `linear`, the others "
-      "`trie`. Handlers under the packet scheduler: `table`, `lookup ADDRESS` (output and gateway, or -1), `add ROUTE` "
-      "(an "
-      "error where the prefix has a route), `set ROUTE`, `remove PREFIX` or `remove ROUTE`, `flush`, `ctrl` (one "
-      "`add`, "
-      "`set`, `remove` or `flush` a line: all or none).";
+      "packet to the route's output. Of two routes for one prefix the later wins, with a warning. Click's names are "
+      "one element here; the name chooses the algorithm: DirectIPLookup and IPLookup `dir24`, RangeIPLookup `poptrie`, "
+      "LinearIPLookup `linear`, the others `trie`. Handlers under the packet scheduler: `table`, `lookup ADDRESS` "
+      "(output and gateway, or -1), `add ROUTE` (an error where the prefix has a route), `set ROUTE`, `remove PREFIX` "
+      "or `remove ROUTE`, `flush`, `ctrl` (one `add`, `set`, `remove` or `flush` per line: all or none).";
   c.arguments = {
       {.name = "ROUTE",
        .kind = ArgumentKind::kRaw,
@@ -343,7 +339,7 @@ void register_ip_lookup(Registry& registry) {
     ElementClass gpu = gpu_class(c, name, gpu_lists(name), false);
     gpu.arguments.push_back({.name = "LOOKUP_TABLE",
                              .kind = ArgumentKind::kUint,
-                             .help = "refused: routes stand in the configuration, or in a file that IPRoute reads"});
+                             .help = "refused: routes are in the configuration, or in a file that IPRoute reads"});
     gpu.example = fmt::format("in -> CheckIPHeader(14) -> {}(0.0.0.0/0 0, MAX_BATCH 1024) -> out;", name);
     registry.add(std::move(gpu));
   }

@@ -131,9 +131,9 @@ void register_ip_print(Registry& registry) {
   c.aliases = {"IP6Print"};
   c.group = "Debugging";
   c.summary = "prints IP packets to stderr, in the style of tcpdump";
-  c.description = "One line a packet, such as `10.0.0.1.1000 > 192.0.2.7.53: udp 26`. Lines come in packet order.";
+  c.description = "One line per packet, such as `10.0.0.1.1000 > 192.0.2.7.53: udp 26`. Lines come in packet order.";
   c.arguments = {
-      {.name = "LABEL", .kind = ArgumentKind::kString, .positional = true, .help = "stands before each line"},
+      {.name = "LABEL", .kind = ArgumentKind::kString, .positional = true, .help = "printed before each line"},
       {.name = "CONTENTS",
        .kind = ArgumentKind::kChoice,
        .default_text = "no",

@@ -101,7 +101,7 @@ class Police final : public OrderedElement {
     }
     // RFC 2697 names no least rate; without an excess burst what is not of the first burst would be red for ever.
     if (config_.committed_bps == 0 && config_.excess_burst_bytes == 0) {
-      Diagnostic d = arguments.error_at("RATE", "the rate is 0: behind the first burst every packet would be red");
+      Diagnostic d = arguments.error_at("RATE", "the rate is 0: after the first burst every packet would be red");
       d.expected = "a rate such as 10Mbps";
       diagnostics.add(std::move(d));
     }
@@ -171,32 +171,30 @@ void register_police(Registry& registry) {
   c.description =
       "One rate (RFC 2697), or two where PEAK is given (RFC 2698: then EXCESS is the peak burst). Output 0: green, 1: "
       "yellow (by output 0 where it is not connected), 2: red (dropped where it is not connected). Counts bytes of the "
-      "IP "
-      "packet; buckets are full at first; exact to the nanosecond. The paint becomes the color: 0, 1 or 2; AWARE: a "
-      "packet never gets a better one than it came with.\n\n"
-      "The batch runtime goes by the packets' own timestamps, in the order of the input, so that the result does not "
-      "depend on workers or devices; so does the packet scheduler in a graph without queues, generators and scripts, "
-      "where packets that an element makes have the timestamp of the packet that caused them. With them it goes by "
-      "its clock. Handlers there: `green`, `yellow`, `red`, `reset_counts`.";
-  c.arguments = {{.name = "RATE",
-                  .kind = ArgumentKind::kBandwidth,
-                  .positional = true,
-                  .mandatory = true,
-                  .help = "committed information rate",
-                  .max = 5e10},
-                 burst_bytes_argument("BURST", true, "", "committed burst"),
-                 burst_bytes_argument("EXCESS", false, "0", "excess burst, or peak burst with PEAK"),
-                 {.name = "PEAK", .kind = ArgumentKind::kBandwidth, .help = "peak information rate", .max = 5e10},
-                 {.name = "AWARE",
-                  .kind = ArgumentKind::kBool,
-                  .default_text = "false",
-                  .help = "the paint is the color that a packet comes with"},
-                 {.name = "BY",
-                  .kind = ArgumentKind::kChoice,
-                  .default_text = "all",
-                  .help = "who has buckets of his own: each class (the paint), each rule of the last access list, "
-                          "each mark",
-                  .choices = {"all", "class", "rule", "mark"}}};
+      "IP packet; buckets are full at first; exact to the nanosecond. The paint becomes the color: 0, 1 or 2; AWARE: a "
+      "packet never gets a better one than it came with.\n\nThe batch runtime uses the packets' timestamps, in the "
+      "order of the input, so that the result does not depend on workers or devices; so does the packet scheduler in a "
+      "graph without queues, generators and scripts, where packets that an element makes have the timestamp of the "
+      "packet that caused them. With them it uses its clock. Handlers there: `green`, `yellow`, `red`, `reset_counts`.";
+  c.arguments = {
+      {.name = "RATE",
+       .kind = ArgumentKind::kBandwidth,
+       .positional = true,
+       .mandatory = true,
+       .help = "committed information rate",
+       .max = 5e10},
+      burst_bytes_argument("BURST", true, "", "committed burst"),
+      burst_bytes_argument("EXCESS", false, "0", "excess burst, or peak burst with PEAK"),
+      {.name = "PEAK", .kind = ArgumentKind::kBandwidth, .help = "peak information rate", .max = 5e10},
+      {.name = "AWARE",
+       .kind = ArgumentKind::kBool,
+       .default_text = "false",
+       .help = "the paint is the color that a packet comes with"},
+      {.name = "BY",
+       .kind = ArgumentKind::kChoice,
+       .default_text = "all",
+       .help = "what has its own buckets: each class (the paint), each rule of the last access list, each mark",
+       .choices = {"all", "class", "rule", "mark"}}};
   c.outputs = {1, 3};
   c.output_docs = {"green", "yellow", "red"};
   c.processing = "h/h";

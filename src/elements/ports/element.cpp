@@ -25,14 +25,15 @@ class FromDump final : public PortElement {
     if (arguments.has("LIMIT")) spec_.limit = arguments.get_uint("LIMIT");
     spec_.stop_when_done = arguments.has("STOP") && arguments.get_bool("STOP");
     if (arguments.get_bool("TIMING")) {
-      Diagnostic d = arguments.error_at("TIMING", "packets are read as fast as they are taken; TIMING has no effect");
+      Diagnostic d =
+          arguments.error_at("TIMING", "packets are read as fast as they are processed; TIMING has no effect");
       d.severity = Diagnostic::Severity::kWarning;
       diagnostics.add(std::move(d));
     }
     if (arguments.get_bool("FORCE_IP")) {
       Diagnostic d =
-          arguments.error_at("FORCE_IP", "packets start with their link header here; FORCE_IP cannot be had");
-      d.suggestion = "put IPInput behind FromDump, or Strip(14) and CheckIPHeader";
+          arguments.error_at("FORCE_IP", "packets start with their link header here; FORCE_IP is not supported");
+      d.suggestion = "put IPInput after FromDump, or Strip(14) and CheckIPHeader";
       diagnostics.add(std::move(d));
     }
     for (const char* option : {"START", "START_AFTER", "END", "END_AFTER", "INTERVAL"}) {
@@ -135,17 +136,19 @@ class Discard final : public PortElement {
 void register_ports(Registry& registry) {
   const ArgumentSpec limit{
       .name = "LIMIT", .kind = ArgumentKind::kUint, .unit = "packets", .help = "stop after this many"};
-  const ArgumentSpec stop{.name = "STOP",
-                          .kind = ArgumentKind::kBool,
-                          .default_text = "true",
-                          .help =
-                              "written out, and among queues: the end of this source ends the run; else a run ends "
-                              "when every source is done"};
+  const ArgumentSpec stop{
+      .name = "STOP",
+      .kind = ArgumentKind::kBool,
+      .default_text = "true",
+      .help =
+          "if given, and among queues: the end of this source ends the run; else a run ends when every source is done"};
   ElementClass from_dump;
   from_dump.name = "FromDump";
   from_dump.group = "Ports";
   from_dump.summary = "reads packets from a capture file";
-  from_dump.description = "pcap or pcapng, plain or compressed, microseconds or nanoseconds; Ethernet.";
+  from_dump.description =
+      "pcap or pcapng, plain or compressed, microseconds or nanoseconds; Ethernet, Linux cooked (v1, v2), raw IP, BSD "
+      "null and loop, PPP.";
   from_dump.arguments = {
       {.name = "FILE", .kind = ArgumentKind::kFilename, .positional = true, .mandatory = true, .help = "the capture"},
       limit,
@@ -158,7 +161,7 @@ void register_ports(Registry& registry) {
       {.name = "TIMING",
        .kind = ArgumentKind::kBool,
        .default_text = "false",
-       .help = "true has no effect and is warned about"},
+       .help = "true has no effect, with a warning"},
       {.name = "FORCE_IP", .kind = ArgumentKind::kBool, .default_text = "false", .help = "refused when true"},
       {.name = "START", .kind = ArgumentKind::kRaw, .help = "refused"},
       {.name = "START_AFTER", .kind = ArgumentKind::kRaw, .help = "refused"},
@@ -176,8 +179,8 @@ void register_ports(Registry& registry) {
   from_memory.group = "Ports";
   from_memory.summary = "replays a capture from memory";
   from_memory.description =
-      "The whole capture is read before the run and played again and again up to LIMIT packets; default: once.\n"
-      "Each turn's timestamps are later by what one takes: from the first stamp to the last, and a mean gap.";
+      "The whole capture is read before the run and replayed up to LIMIT packets; default: once.\nEach repetition's "
+      "timestamps are shifted by the capture's duration: first timestamp to last, plus a mean gap.";
   from_memory.arguments = {
       {.name = "FILE", .kind = ArgumentKind::kFilename, .positional = true, .mandatory = true, .help = "the capture"},
       limit};
@@ -189,12 +192,11 @@ void register_ports(Registry& registry) {
   ElementClass infinite;
   infinite.name = "InfiniteSource";
   infinite.group = "Ports";
-  infinite.summary = "makes one packet again and again";
+  infinite.summary = "generates copies of one packet";
   infinite.description =
-      "Timestamps are one microsecond apart and start at 0. Without LIMIT it never ends. Among queues packets are "
-      "made "
-      "one at a time, at the run's time, while a queue below has room. Handlers: `count`, `reset` (makes LIMIT packets "
-      "more), `limit`, `burst`, `active`, `data`, `length`.";
+      "Timestamps are one microsecond apart and start at 0. Without LIMIT it never ends. Among queues packets are made "
+      "one at a time, at the run's time, while a queue downstream has room. Handlers: `count`, `reset` (makes LIMIT "
+      "packets more), `limit`, `burst`, `active`, `data`, `length`.";
   infinite.arguments = {made_data_argument(),   made_limit_argument(),  InfiniteSource::kBurst,
                         made_active_argument(), made_length_argument(), stop};
   infinite.inputs = {0, 0};
@@ -206,7 +208,7 @@ void register_ports(Registry& registry) {
   to_dump.name = "ToDump";
   to_dump.group = "Ports";
   to_dump.summary = "writes packets to a capture file";
-  to_dump.description = "pcap. The file appears under its name when the run ends well, and not before.";
+  to_dump.description = "pcap. The file is created under its name only if the run succeeds.";
   to_dump.arguments = {
       {.name = "FILE", .kind = ArgumentKind::kFilename, .positional = true, .mandatory = true, .help = "the capture"},
       {.name = "SNAPLEN",
@@ -232,7 +234,7 @@ void register_ports(Registry& registry) {
   ElementClass to_memory;
   to_memory.name = "ToMemory";
   to_memory.group = "Ports";
-  to_memory.summary = "counts packets as sent, and forgets them";
+  to_memory.summary = "counts packets as sent and frees them";
   to_memory.description = "For benchmarks: the end of a graph that FromMemory starts.";
   to_memory.outputs = {0, 0};
   to_memory.example = "FromMemory(in.pcap) -> IPInput -> ToMemory;";
@@ -243,7 +245,7 @@ void register_ports(Registry& registry) {
   discard.name = "Discard";
   discard.group = "Basics";
   discard.summary = "drops packets";
-  discard.description = "A packet that came from an error output keeps its reason.";
+  discard.description = "A packet from an error output keeps its reason.";
   discard.outputs = {0, 0};
   discard.drops = {DropReason::kDiscard};
   discard.example = "c[2] -> Discard;";

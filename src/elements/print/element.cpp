@@ -48,10 +48,10 @@ void register_print(Registry& registry) {
   c.group = "Debugging";
   c.summary = "prints packets to stderr, in hexadecimal";
   c.description =
-      "One line a packet: the label, the length, the first bytes, as in `seen:   60 | ffffffff ffff0200`. Lines come "
+      "One line per packet: the label, the length, the first bytes, as in `seen:   60 | ffffffff ffff0200`. Lines come "
       "in packet order.";
   c.arguments = {
-      {.name = "LABEL", .kind = ArgumentKind::kString, .positional = true, .help = "stands before each line"},
+      {.name = "LABEL", .kind = ArgumentKind::kString, .positional = true, .help = "printed before each line"},
       {.name = "MAXLENGTH",
        .kind = ArgumentKind::kInt,
        .positional = true,

@@ -125,13 +125,11 @@ void register_qos(Registry& registry) {
   qos.group = "Quality of service";
   qos.summary = "classes of service at an output: police, remark, shape, queue, schedule";
   qos.description =
-      "The classes are those of TABLE (see the formats' page), or three priorities by DSCP that share 3:2:1. A packet "
-      "is "
-      "classified by its codepoint (or by the mark of an access list, where a class has it), policed, remarked, waits "
-      "for its class's rate, then in its class's queue. Strict "
-      "classes are asked first, the others share by deficit round robin; the port's rate holds for all together. The "
-      "paint "
-      "becomes the class. Handlers: `classes` (a table), `config_text`, `length`.";
+      "The classes are those of TABLE (see docs/reference/formats.md), or three priorities by DSCP that share 3:2:1. A "
+      "packet is classified by its DSCP (or by the mark of an access list, where a class has it), policed, remarked, "
+      "waits for its class's rate, then in its class's queue. Strict classes go first, the others share by deficit "
+      "round robin; the port's rate applies to all together. The paint becomes the class. Handlers: `classes` (a "
+      "table), `config_text`, `length`.";
   qos.arguments = {{.name = "TABLE", .kind = ArgumentKind::kFilename, .positional = true, .help = "the classes' file"}};
   qos.processing = "h/l";
   qos.drops = {DropReason::kPoliced, DropReason::kShaperFull, DropReason::kQueueFull, DropReason::kEarlyDrop,

@@ -78,15 +78,15 @@ void register_queue(Registry& registry) {
   c.name = "Queue";
   c.aliases = {"FullNoteQueue"};
   c.group = "Queues and rates";
-  c.summary = "keeps packets until they are asked for";
+  c.summary = "holds packets until they are pulled";
   c.description =
       "First in, first out. A packet that comes when CAPACITY packets are there leaves by output 1 or is dropped. "
-      "Sources that make packets at will (InfiniteSource, FromDump) wait while a Queue below them is full. Handlers: "
-      "`length`, `highwater_length`, `capacity` (write: what no longer fits is dropped, the last first), `drops`, "
+      "Sources without a rate (InfiniteSource, FromDump) wait while a Queue downstream is full. Handlers: `length`, "
+      "`highwater_length`, `capacity` (write: what no longer fits is dropped, the last first), `drops`, "
       "`reset_counts`, `reset` (drops all).";
   c.arguments = {Queue::kCapacity};
   c.outputs = {1, 2};
-  c.output_docs = {"packets, when asked for", "packets that found no room"};
+  c.output_docs = {"packets, when pulled", "packets that found no room"};
   c.processing = "h/lh";
   c.drops = {DropReason::kQueueFull, DropReason::kGraphChanged};
   c.example = "FromDump(in.pcap) -> Queue(64) -> BandwidthShaper(1Mbps) -> ToDump(out.pcap);";
@@ -94,7 +94,7 @@ void register_queue(Registry& registry) {
   registry.add(c);
   c.name = "SimpleQueue";
   c.aliases = {};
-  c.summary = "keeps packets until they are asked for; nobody waits for room in it";
+  c.summary = "holds packets until they are pulled; sources do not wait for room in it";
   c.description = "A Queue whose sources do not wait while it is full.";
   c.example = "InfiniteSource(LIMIT 5) -> SimpleQueue(2) -> Unqueue -> Discard;";
   c.make = [](std::string_view) { return std::make_unique<Queue>(false); };

@@ -59,7 +59,7 @@ class RatedSource final : public FlowElement {
                                          .positional = true,
                                          .default_text = "10",
                                          .unit = "packets per second",
-                                         .help = "how many a second",
+                                         .help = "packets per second",
                                          .max = 1e9};
 
  private:
@@ -128,9 +128,9 @@ void register_rated_source(Registry& registry) {
   ElementClass c;
   c.name = "RatedSource";
   c.group = "Queues and rates";
-  c.summary = "makes one packet again and again, at a rate";
+  c.summary = "generates copies of one packet, at a rate";
   c.description =
-      "One packet at a time, exactly RATE of them a second; what was missed is made up for, up to a second's worth. "
+      "One packet at a time, exactly RATE per second; missed packets are made up for, up to one second's worth. "
       "Handlers: `count`, `reset` (makes LIMIT packets more), `rate`, `limit`, `active`, `data`, `length`.";
   c.arguments = {made_data_argument(),
                  RatedSource::kRate,
@@ -148,7 +148,7 @@ void register_rated_source(Registry& registry) {
   ElementClass sink;
   sink.name = "TimedSink";
   sink.group = "Queues and rates";
-  sink.summary = "asks for a packet at times, and drops it";
+  sink.summary = "pulls a packet at intervals and drops it";
   sink.description = "Handler: `interval`.";
   sink.arguments = {TimedSink::kInterval};
   sink.outputs = {0, 0};

@@ -88,7 +88,7 @@ void register_sched(Registry& registry) {
   ElementClass c;
   c.name = "RoundRobinSched";
   c.group = "Queues and rates";
-  c.summary = "asks its inputs in turn";
+  c.summary = "pulls from its inputs round robin";
   c.description = "Each packet comes from the next input that has one.";
   c.inputs = {1, kAnyPorts};
   c.processing = "l/l";
@@ -97,7 +97,7 @@ void register_sched(Registry& registry) {
   registry.add(c);
 
   c.name = "PrioSched";
-  c.summary = "asks its inputs in order: the first that has a packet";
+  c.summary = "pulls from the first input that has a packet";
   c.description = "Input 0 comes first, always.";
   c.example = "p :: PrioSched; voice -> p; data -> [1] p; p -> Unqueue -> out;";
   c.make = make_flow<PrioSched>();
@@ -106,15 +106,14 @@ void register_sched(Registry& registry) {
   c.name = "DRRSched";
   c.summary = "shares bytes evenly among its inputs";
   c.description =
-      "Deficit round robin (Shreedhar and Varghese 1995): each turn gives an input QUANTUM bytes, which it keeps while "
-      "it "
-      "has packets. It holds the next packet of each input.";
+      "Deficit round robin (Shreedhar and Varghese 1995): each round gives an input QUANTUM bytes, which it keeps "
+      "while it has packets. It holds the next packet of each input.";
   c.arguments = {{.name = "QUANTUM",
                   .kind = ArgumentKind::kUint,
                   .positional = true,
                   .default_text = "500",
                   .unit = "bytes",
-                  .help = "bytes per turn",
+                  .help = "bytes per round",
                   .min = 64,
                   .max = 1e9}};
   c.example = "d :: DRRSched; q1 -> d; q2 -> [1] d; d -> Unqueue -> out;";

@@ -331,7 +331,7 @@ class Script final : public FlowElement {
     if (names && first.empty()) wrong(fmt::format("'{}' needs {}", word, op == Op::kWait ? "a time" : "a first"));
     const bool waits = op == Op::kWait || op == Op::kPause;
     if (waits && (type_ == Type::kPassive || type_ == Type::kPacket || type_ == Type::kProxy || type_ == Type::kSignal))
-      wrong(fmt::format("'{}' cannot stand in a script of this type: somebody waits for its end", word));
+      wrong(fmt::format("'{}' cannot be used in a script of this type: its caller waits for the end", word));
     if (op == Op::kWait && !first.empty() && first.find('$') == std::string::npos) {
       uint64_t ns = 0;
       if (!parse_time_ns(text, &ns)) wrong(fmt::format("'{}' is not a time", text));
@@ -342,8 +342,7 @@ class Script final : public FlowElement {
     code_.push_back({op, found->quotes, std::string(text), value});
   }
 
-  // -- running
-  // ---------------------------------------------------------------------------------------------------------
+  // --- running ---
   void step(FlowContext& context, uint64_t count) {
     if (blocked_ == Blocked::kNo) {
       // Not blocked yet: the next pause is over at once.
@@ -609,8 +608,7 @@ class Script final : public FlowElement {
     return read(context, *handler, *argument);
   }
 
-  // -- variables
-  // -------------------------------------------------------------------------------------------------------
+  // --- variables ---
   Result<std::string> get(std::string_view text) {
     const auto at = variables_.find(take_word(text));
     if (at == variables_.end()) return Error("there is no such variable");
@@ -743,16 +741,13 @@ void register_script(Registry& registry) {
   c.description =
       "Instructions: `set VAR TEXT`, `init`, `export`, `print [>FILE] TEXT|HANDLER`, `printn`, `read HANDLER`, `write "
       "HANDLER VALUE`, `pause [N]`, `wait TIME`, `label L`, `goto L [CONDITION]`, `loop`, `return VALUE`, `end`, "
-      "`exit`, "
-      "`stop`, `error TEXT`; with a `q` behind (`setq`, `printq`, ...) a layer of quotes is removed. `$x` and "
-      "`$(HANDLER "
-      "ARGUMENT)` are replaced, but within '...'.\n\nTYPE: ACTIVE runs at the start, DRIVER too and decides about "
-      "requests to stop, PASSIVE answers its handler `run`, PROXY any handler, PACKET (the default with ports) chooses "
-      "the output of each packet, SIGNAL NAMES runs when a signal comes.\n\nFunctions, also as handlers: `add sub mul "
-      "div idiv mod rem neg abs min max avg count popcount gt_vec floor round ceil eq ne lt gt le ge not and or nand "
-      "nor "
-      "if in htonl htons ntohl ntohs length unquote get shift now readable writable kill`. Handlers to write: `set`, "
-      "`step`, `goto`, `run`.";
+      "`exit`, `stop`, `error TEXT`; with a `q` appended (`setq`, `printq`, ...) a layer of quotes is removed. `$x` "
+      "and `$(HANDLER ARGUMENT)` are replaced, but within '...'.\n\nTYPE: ACTIVE runs at the start, DRIVER too and "
+      "decides about requests to stop, PASSIVE answers its handler `run`, PROXY any handler, PACKET (the default with "
+      "ports) chooses the output of each packet, SIGNAL NAMES runs when a signal comes.\n\nFunctions, also as "
+      "handlers: `add sub mul div idiv mod rem neg abs min max avg count popcount gt_vec floor round ceil eq ne lt gt "
+      "le ge not and or nand nor if in htonl htons ntohl ntohs length unquote get shift now readable writable kill`. "
+      "Handlers to write: `set`, `step`, `goto`, `run`.";
   c.arguments = {
       {.name = "INSTRUCTION", .kind = ArgumentKind::kRaw, .positional = true, .repeated = true, .help = "in order"},
       {.name = "TYPE",

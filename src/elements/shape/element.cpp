@@ -170,20 +170,16 @@ void register_shape(Registry& registry) {
   ElementClass c;
   c.name = "Shape";
   c.group = "Quality of service";
-  c.summary = "lets packets wait until their rate allows them to go";
+  c.summary = "delays packets to a rate";
   c.description =
-      "A token bucket as earliest departure time: a packet is stamped when it comes and waits in a timing wheel. It "
-      "goes "
-      "while the bucket is not in debt, and pays with what comes later; with BURST 0 packets leave at an even pace. "
-      "Rates do not drift.\n\n"
-      "The batch runtime goes by the packets' own timestamps: packets wait where they leave the graph, their time "
-      "stamp "
-      "becomes their departure, and the result does not depend on workers or devices. In the packet scheduler, which "
-      "runs graphs in which something delays, makes or leads packets in a circle in front of this element, or makes "
-      "packets behind it, packets wait in the element: by the same time in a graph without queues, generators and "
-      "scripts, else by its clock. Handlers there: `rate` (bytes per second; written "
-      "as "
-      "RATE is; what was stamped keeps its time), `length`.";
+      "A token bucket as earliest departure time: a packet gets its departure time on arrival and waits in a timing "
+      "wheel. It leaves while the bucket is not in debt, and may bring it into debt; with BURST 0 packets leave at an "
+      "even pace. Rates do not drift.\n\nThe batch runtime uses the packets' timestamps: packets wait where they leave "
+      "the graph, their timestamp becomes their departure time, and the result does not depend on workers or devices. "
+      "In the packet scheduler, which runs graphs with elements that delay or make packets, or form a loop, before "
+      "this element, or that make packets after it, packets wait in the element: on packet time in a graph without "
+      "queues, generators and scripts, else on its clock. Handlers there: `rate` (bytes per second; written as RATE "
+      "is; waiting packets keep their departure time), `length`.";
   c.arguments = {Shape::kRate,
                  burst_bytes_argument("BURST", false, "0", "what the bucket holds"),
                  {.name = "CAPACITY",
@@ -196,7 +192,7 @@ void register_shape(Registry& registry) {
                  {.name = "HORIZON",
                   .kind = ArgumentKind::kTime,
                   .default_text = "0",
-                  .help = "packets that would have to wait longer are dropped; 0: none",
+                  .help = "packets that would have to wait longer are dropped; 0: no limit",
                   .max = 1e6}};
   c.processing = "h/h";
   c.drops = {DropReason::kShaperFull, DropReason::kGraphChanged};

@@ -58,10 +58,10 @@ void register_shaper(Registry& registry) {
   ElementClass c;
   c.name = "Shaper";
   c.group = "Queues and rates";
-  c.summary = "lets at most so many packets per second through";
+  c.summary = "limits the packets pulled per second";
   c.description =
-      "Packets that are asked for come no closer together than RATE says; nothing is saved up but one late packet. "
-      "Output 1, where it is connected, gives the packets for which it is not time yet. Handlers: `rate`, `reset`.";
+      "Pulled packets come no closer together than RATE allows; no credit is saved up but one late packet. Output 1, "
+      "if connected, gives the packets for which it is not time yet. Handlers: `rate`, `reset`.";
   c.arguments = {{.name = "RATE",
                   .kind = ArgumentKind::kUint,
                   .positional = true,
@@ -77,11 +77,10 @@ void register_shaper(Registry& registry) {
   registry.add(c);
 
   c.name = "BandwidthShaper";
-  c.summary = "lets at most so many bytes per second through";
+  c.summary = "limits the bytes pulled per second";
   c.description =
-      "Packets that are asked for come no closer together than their lengths at RATE allow; nothing is saved up but "
-      "one "
-      "late packet. Handlers: `rate` (bytes per second; written as RATE is), `reset`.";
+      "Pulled packets come no closer together than their lengths at RATE allow; no credit is saved up but one late "
+      "packet. Handlers: `rate` (bytes per second; written as RATE is), `reset`.";
   c.arguments = {{.name = "RATE",
                   .kind = ArgumentKind::kBandwidth,
                   .positional = true,

@@ -98,7 +98,7 @@ class FromSummary final : public FlowElement {
     path_ = arguments.get_string("FILE");
     text_ = arguments.get_string("DATA");
     if (arguments.has("FILE") == arguments.has("DATA"))
-      diagnostics.add(arguments.error_at("DATA", "either a file or DATA says what there is"));
+      diagnostics.add(arguments.error_at("DATA", "give either a file or DATA"));
     stop_ = arguments.get_bool("STOP");
     active_ = arguments.get_bool("ACTIVE");
     protocol_ = static_cast<uint8_t>(arguments.get_uint("PROTO"));
@@ -268,16 +268,16 @@ void register_summary_dump(Registry& registry) {
     return ArgumentSpec{.name = name, .kind = ArgumentKind::kBool, .default_text = otherwise, .help = help};
   };
   const std::string all = fmt::format("Fields: {}.", fmt::join(summary_names(), ", "));
-  const ArgumentSpec fields{.name = "FIELDS", .kind = ArgumentKind::kRaw, .help = "names of fields, in order"};
+  const ArgumentSpec fields{.name = "FIELDS", .kind = ArgumentKind::kRaw, .help = "field names, in order"};
   ElementClass from;
   from.name = "FromIPSummaryDump";
   from.group = "Ports";
   from.summary = "makes IPv4 packets from lines of text";
   from.description =
-      "A line a packet, a word a field, as `!data` lines or FIELDS say; '-' leaves a default (TCP, TTL 100). Packets "
-      "start with their IP header, hold headers alone and are parsed; `ip_len` is their length on the wire; `link` is "
-      "the paint. A line that cannot be read is reported and left out; one of more than 65536 bytes, or with a NUL, "
-      "ends the run with an error. " +
+      "One line per packet, one word per field, as given by `!data` lines or FIELDS; '-' leaves a default (TCP, TTL "
+      "100). Packets start with their IP header, hold only headers and are parsed; `ip_len` is their length on the "
+      "wire; `link` is the paint. A line that cannot be read is reported and left out; one of more than 65536 bytes, "
+      "or with a NUL, ends the run with an error. " +
       all + " Handler: `active`.";
   from.arguments = {{.name = "FILE",
                      .kind = ArgumentKind::kFilename,
@@ -288,11 +288,11 @@ void register_summary_dump(Registry& registry) {
                     {.name = "PROTO",
                      .kind = ArgumentKind::kUint,
                      .default_text = "6",
-                     .help = "the protocol where none is said",
+                     .help = "the protocol if none is given",
                      .max = 255},
                     flag("STOP", "false", "true: ask the run to stop at the end"),
                     flag("ACTIVE", "true", "false: make nothing"),
-                    flag("ZERO", "true", "accepted: what is not said is zero")};
+                    flag("ZERO", "true", "accepted: fields that are not given are zero")};
   from.inputs = {0, 0};
   from.processing = "/a";
   from.example = "FromIPSummaryDump(in.txt, STOP true) -> filter;";
@@ -303,14 +303,14 @@ void register_summary_dump(Registry& registry) {
   to.name = "ToIPSummaryDump";
   to.group = "Ports";
   to.summary = "writes fields of IPv4 packets as lines of text";
-  to.description = "A line a packet; '-' where the packet has no such field. " + all;
+  to.description = "One line per packet; '-' where the packet has no such field. " + all;
   to.arguments = {{.name = "FILE",
                    .kind = ArgumentKind::kFilename,
                    .positional = true,
                    .mandatory = true,
                    .help = "the dump; '-': stdout"},
                   fields,
-                  flag("BAD_PACKETS", "false", "a line `!bad packet` stands before one without some field")};
+                  flag("BAD_PACKETS", "false", "a line `!bad packet` precedes a packet that lacks a field")};
   to.outputs = {0, 0};
   to.processing = "a/";
   to.example = "out -> ToIPSummaryDump(-, FIELDS ip_src ip_dst sport dport);";

@@ -226,7 +226,7 @@ std::string SummaryPacket::set(SummaryField field, std::string_view word) {
     case SummaryField::kCount:
       break;
   }
-  return good ? std::string() : fmt::format("'{}' is no value of {}", word, summary_name(field));
+  return good ? std::string() : fmt::format("'{}' is not a value of {}", word, summary_name(field));
 }
 
 std::vector<uint8_t> SummaryPacket::headers() const {

@@ -65,7 +65,7 @@ void register_switch(Registry& registry) {
 
   c.name = "RoundRobinSwitch";
   c.summary = "sends each packet to the next output";
-  c.description = "Packet by packet, in turn.";
+  c.description = "Packet by packet, round robin.";
   c.arguments = {};
   c.drops = {};
   c.example = "r :: RoundRobinSwitch; in -> r; r[0] -> a; r[1] -> b;";

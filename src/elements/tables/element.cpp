@@ -53,15 +53,14 @@ void register_tables(Registry& registry) {
                           .kind = ArgumentKind::kString,
                           .positional = true,
                           .mandatory = true,
-                          .help = "what elements call the table"};
+                          .help = "name of the table"};
   ElementClass acl;
   acl.name = "AclTable";
   acl.group = "Tables";
   acl.summary = "declares an access list";
   acl.description =
       "Rules in any format (native, ClassBench, VPP, iptables-save, nft -j), plain or compressed. Several files are "
-      "read one after the other, as one list. A "
-      "compiled image stands alone.";
+      "read one after the other, as one list. A compiled image must be the only file.";
   acl.arguments = {name,
                    {.name = "FILE",
                     .kind = ArgumentKind::kFilename,
@@ -80,11 +79,11 @@ void register_tables(Registry& registry) {
   routes.group = "Tables";
   routes.summary = "declares a route table, IPv4 and IPv6";
   routes.description =
-      "Route text or MRT, plain or compressed. A file's name may be followed by ,source=NAME and ,preference=N (then "
-      "the whole is quoted): of two sources' routes for one prefix the one of lower preference wins, then of lower "
-      "metric; without them text is of 'static' with preference 1, MRT of 'bgp' with 20; within a source the later "
-      "route wins. Of an MRT dump the best path of each prefix counts, by RFC 4271, or those of one peer where "
-      ",peer=ADDRESS, ,peer=ASn or ,peer=N stands behind the name. A compiled image stands alone.";
+      "Route text or MRT, plain or compressed. A file name may be followed by ,source=NAME and ,preference=N (then "
+      "quote the whole): of two sources' routes for one prefix the one with the lower preference wins, then with the "
+      "lower metric. Defaults: source 'static' and preference 1 for text, 'bgp' and 20 for MRT; within a source the "
+      "later route wins. Of an MRT dump the best path of each prefix is used (RFC 4271), or those of one peer with "
+      ",peer=ADDRESS, ,peer=ASn or ,peer=N after the name. A compiled image must be the only file.";
   routes.arguments = {name,
                       {.name = "FILE",
                        .kind = ArgumentKind::kFilename,
@@ -101,11 +100,11 @@ void register_tables(Registry& registry) {
   ElementClass adjacency;
   adjacency.name = "AdjacencyTable";
   adjacency.group = "Tables";
-  adjacency.summary = "declares what the next hops of a route table lead to";
+  adjacency.summary = "declares the adjacencies of a route table's next hops";
   adjacency.description =
-      "Next hops are neighbours, groups of others (resilient ones, if asked for), words such as unreachable, or "
-      "addresses that the routes lead to. Without FILE every next hop gets made-up addresses and port 0, for "
-      "demonstrations and benchmarks.";
+      "Next hops are neighbours, groups of others (optionally resilient), words such as unreachable, or addresses that "
+      "the routes lead to. Without FILE every next hop gets made-up addresses and port 0, for demonstrations and "
+      "benchmarks.";
   adjacency.arguments = {
       name,
       {.name = "FILE", .kind = ArgumentKind::kFilename, .repeated = true, .help = "adjacencies, or a compiled image"},

@@ -22,15 +22,14 @@ void register_truncate(Registry& registry) {
   c.group = "Headers";
   c.summary = "cuts packets off at a length";
   c.description =
-      "Shorter packets pass unchanged. Of what EtherEncap pushed in front of a frame nothing can be cut: where the end "
-      "would lie "
-      "there, the packet is dropped.";
+      "Shorter packets pass unchanged. Headers that EtherEncap put in front of a frame cannot be cut: if the end would "
+      "lie there, the packet is dropped.";
   c.arguments = {{.name = "LENGTH",
                   .kind = ArgumentKind::kUint,
                   .positional = true,
                   .mandatory = true,
                   .unit = "bytes",
-                  .help = "what is left at most",
+                  .help = "largest length after the cut",
                   .max = 262144},
                  {.name = "EXTRA_LENGTH",
                   .kind = ArgumentKind::kBool,

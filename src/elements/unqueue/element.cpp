@@ -126,12 +126,12 @@ void register_unqueue(Registry& registry) {
        .positional = true,
        .default_text = "1",
        .unit = "packets",
-       .help = "packets per turn; below 0: all there are"},
+       .help = "packets per run of its task; below 0: all there are"},
       {.name = "LIMIT",
        .kind = ArgumentKind::kInt,
        .default_text = "-1",
        .unit = "packets",
-       .help = "packets in all; 0 or less: without end"},
+       .help = "packets in all; 0 or less: no limit"},
       {.name = "ACTIVE", .kind = ArgumentKind::kBool, .default_text = "true", .help = "false: take nothing"}};
   c.processing = "l/h";
   c.example = "queue -> Unqueue(BURST 8) -> out;";
@@ -141,7 +141,7 @@ void register_unqueue(Registry& registry) {
   const ArgumentSpec duration{.name = "BURST_DURATION",
                               .kind = ArgumentKind::kTime,
                               .default_text = "20ms",
-                              .help = "the bucket holds as much as comes in this time",
+                              .help = "the bucket holds the tokens of this time",
                               .max = 1e6};
   c.name = "RatedUnqueue";
   c.summary = "pulls packets at a rate and pushes them on";
@@ -169,9 +169,8 @@ void register_unqueue(Registry& registry) {
   c.name = "BandwidthRatedUnqueue";
   c.summary = "pulls packets at a bandwidth and pushes them on";
   c.description =
-      "A token bucket of bytes, full at the start, exact to the nanosecond. A packet goes when the bucket is not "
-      "empty; "
-      "what it costs more than there was is paid with what comes later. The bucket holds 20 ms of RATE, or what "
+      "A token bucket of bytes, full at the start, exact to the nanosecond. A packet leaves when the bucket is not "
+      "empty; what it costs beyond that is paid by later tokens. The bucket holds 20 ms of RATE, or what "
       "BURST_DURATION or BURST_BYTES say. Handler: `rate` (bytes per second; written as RATE is).";
   c.arguments = {{.name = "RATE",
                   .kind = ArgumentKind::kBandwidth,

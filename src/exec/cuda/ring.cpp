@@ -210,7 +210,7 @@ class CudaRing final : public RingDriver {
     }
     if (e != cudaSuccess) return cuda_error(e, "run the servers of a ring");
     if (!control_->stopping()) {
-      return Error("the servers of a ring have left without being told to");
+      return Error("the servers of a ring have exited unexpectedly");
     }
     return {};
   }

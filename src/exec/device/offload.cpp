@@ -63,8 +63,9 @@ Offload by_key(const PlanNode& node, const Router& router, bool one_list) {
     o.end = static_cast<uint8_t>(end);
     o.writes = writes;
   }
-  o.why = o.on_device ? (o.end < node.elements.size() ? "keys cross, edits are applied at write-back" : "keys cross")
-                      : "no lookup by key";
+  o.why = o.on_device
+              ? (o.end < node.elements.size() ? "keys are sent, edits are applied at write-back" : "keys are sent")
+              : "no lookup by key";
   if (o.on_device && (node.live_in & kLookups) != 0)
     o.stays = "packets that come with a rule or a next hop stay on the host: a key's registers start empty";
   return o;
@@ -111,7 +112,7 @@ Offload by_frame(const Plan& plan, const PlanNode& node, const Router& router, R
   o.shape.key_out = (written & kParsed) != 0 ? 1 : 0;
   const Program& program = plan.programs[node.program];
   o.shape.key_in = needs_key(program, node, router, o.end, o.shape.key_out != 0) ? 1 : 0;
-  o.why = kind == RecordKind::kHeader ? "headers cross" : "frames stay where they are, addresses cross";
+  o.why = kind == RecordKind::kHeader ? "headers are sent" : "frames stay where they are, addresses are sent";
   if (kind == RecordKind::kHeader && o.whole_frames) {
     o.stays = fmt::format(
         "frames of up to {} bytes ({} with FCS) on the device, longer ones on the host: {} may read anywhere in a "
@@ -153,7 +154,7 @@ std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, Recor
         if ((writes & kLookups) != 0) {
           o = by_frame(plan, node, router, RecordKind::kHeader, one_list);
         } else {
-          o.why = "no lookup: the trip would cost more than the work";
+          o.why = "no lookup: the transfer would cost more than the work";
         }
       }
     }

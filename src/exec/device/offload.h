@@ -1,5 +1,5 @@
 // host only
-// Which stages of a segment run on a device, and as what its packets cross.
+// Which stages of a segment run on a device, and in which record format.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +26,15 @@ struct Offload {
   bool whole_frames = false;  // a stage reads past the headers: header records take only frames that fit whole
   bool writes_frame = false;  // bytes of the frame change
   FieldMask writes = 0;       // of the stages on the device
-  std::string why;            // one line: why so, or why not
+  std::string why;            // one line: why on the device, or why not
   std::string stays;          // one line: which packets stay on the host nevertheless, and why; empty: none
 };
 
-// One offload a node (by node index; nodes that are no segment stay on the host). `one_list`: no two access lists of
+// One offload per node (by node index; nodes that are no segment stay on the host). `one_list`: no two access lists of
 // one segment go, since a result brings one rule back; the second one, and what follows it, stays on the host.
 std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, RecordChoice choice, bool one_list = false);
 
-// Bytes a packet each way, for IPv4.
+// Bytes per packet each way, for IPv4.
 struct CrossingBytes {
   uint32_t in = 0;
   uint32_t out = 0;

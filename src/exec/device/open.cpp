@@ -20,11 +20,11 @@ Result<std::unique_ptr<Device>> open_device(const std::string& name) {
     const char* end = name.data() + name.size();
     const auto [at, error] = std::from_chars(name.data() + colon + 1, end, ordinal);
     if (error != std::errc() || at != end) {
-      return Error(fmt::format("'{}' is no device", name), "write cuda:N or emu:N with a number N");
+      return Error(fmt::format("'{}' is not a device", name), "write cuda:N or emu:N with a number N");
     }
   }
   if (kind == "emu") return std::unique_ptr<Device>(std::make_unique<EmuDevice>(ordinal));
-  if (kind != "cuda") return Error(fmt::format("'{}' is no device", name), "devices are emu, cuda and cuda:N");
+  if (kind != "cuda") return Error(fmt::format("'{}' is not a device", name), "devices are emu, cuda and cuda:N");
 #if defined(SLUICE_WITH_CUDA)
   return open_cuda_device(ordinal);
 #else

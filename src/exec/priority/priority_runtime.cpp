@@ -126,7 +126,7 @@ Result<void> check_ranges(const PriorityOptions& o) {
       return Error(fmt::format("{} places are not a power of two", o.places),
                    fmt::format("use {}", std::bit_ceil(o.places)));
   }
-  if (!o.run.device.devices.empty()) return Error("priorities run on the CPU alone so far", "leave the device out");
+  if (!o.run.device.devices.empty()) return Error("priorities run only on the CPU", "leave the device out");
   return {};
 }
 

@@ -114,7 +114,7 @@ TEST(QosElements, WhoRunsAGraphWithElementsThatTakeBatchesInOrder) {
             "'t' (Tee) makes packets behind 's' (Shape), which delays them");
   EXPECT_EQ(scheduled("InfiniteSource -> c :: Paint(1) -> s :: Shape(1Mbps) -> w :: PaintSwitch; w[0] -> Discard; "
                       "w[1] -> c;"),
-            "'c' (Paint) leads packets in a circle in front of 's' (Shape)");
+            "'c' (Paint) leads packets in a loop in front of 's' (Shape)");
   // What is beside or behind a policer may make packets.
   EXPECT_EQ(scheduled("InfiniteSource -> CheckIPHeader -> Police(1Mbps, 3000) -> t :: Tee; t[0] -> Discard; "
                       "t[1] -> Discard;"),
@@ -180,7 +180,7 @@ TEST(QosElements, ClassifyDscpSendsEachCodepointToItsOutput) {
   }
   const auto wrong =
       run_shaped("Idle -> CheckIPHeader(14) -> c :: ClassifyDSCP(ef, 64); c[0] -> Discard; c[1] -> Discard;");
-  EXPECT_NE(wrong->error.find("'64' is no codepoint"), std::string::npos) << wrong->error;
+  EXPECT_NE(wrong->error.find("'64' is not a codepoint"), std::string::npos) << wrong->error;
   const auto twice =
       run_shaped("Idle -> CheckIPHeader(14) -> c :: ClassifyDSCP(ef, 46); c[0] -> Discard; c[1] -> Discard;");
   EXPECT_NE(twice->error.find("codepoint 46 is of class output-0 already"), std::string::npos) << twice->error;

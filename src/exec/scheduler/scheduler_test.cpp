@@ -348,7 +348,8 @@ TEST(Scheduler, WrongConfigurationsAreErrorsWhereTheyStand) {
       {"Script(prnt x);", "'prnt' is not an instruction"},
       {"Script(goto nowhere);", "there is no label 'nowhere'"},
       {"Script(wait soon);", "'soon' is not a time"},
-      {"Script(TYPE PASSIVE, wait 1s);", "'wait' cannot stand in a script of this type: somebody waits for its end"},
+      {"Script(TYPE PASSIVE, wait 1s);",
+       "'wait' cannot be used in a script of this type: its caller waits for the end"},
       {"Script(TYPE LOUD);", "'LOUD' is not a type of script"},
       {"Script(TYPE SIGNAL FOO);", "'FOO' is not a signal"},
       {"Script(label a, label a);", "label 'a' is there twice"},
@@ -358,7 +359,7 @@ TEST(Scheduler, WrongConfigurationsAreErrorsWhereTheyStand) {
       {"Idle -> Counter(COUNT_CALL 5 nobody.reset) -> Discard;",
        "there is no handler 'nobody.reset' that can be written"},
       {"FromIPSummaryDump(a, FIELDS ip_scr) -> Discard;", "there is no field 'ip_scr'"},
-      {"FromIPSummaryDump() -> Discard;", "either a file or DATA says what there is"},
+      {"FromIPSummaryDump() -> Discard;", "give either a file or DATA"},
       {"FromIPSummaryDump(/no/such/file) -> Discard;", "/no/such/file: cannot open"},
   };
   for (const auto& [text, want] : cases) {
@@ -572,11 +573,12 @@ TEST(Scheduler, TheRouterSaysWhatItIs) {
 TEST(Scheduler, ThePlannerSendsSuchGraphsHere) {
   auto p = play("InfiniteSource -> Queue -> Unqueue -> Discard;", false);
   ASSERT_NE(p->router, nullptr);
-  EXPECT_EQ(p->router->scheduled, "'Unqueue@3' asks 'Queue@2' for packets");
+  EXPECT_EQ(p->router->scheduled, "'Unqueue@3' pulls packets from 'Queue@2'");
   const auto plan = make_plan(*p->router);
   ASSERT_FALSE(plan.ok());
-  EXPECT_EQ(plan.error().message, "the packet scheduler has to run this graph: 'Unqueue@3' asks 'Queue@2' for packets");
-  EXPECT_EQ(describe_schedule(*p->router).find("packet scheduler: 'Unqueue@3' asks 'Queue@2' for packets\n"), 0u);
+  EXPECT_EQ(plan.error().message,
+            "the packet scheduler has to run this graph: 'Unqueue@3' pulls packets from 'Queue@2'");
+  EXPECT_EQ(describe_schedule(*p->router).find("packet scheduler: 'Unqueue@3' pulls packets from 'Queue@2'\n"), 0u);
   auto plain = play("InfiniteSource(LIMIT 3) -> Counter -> Discard;");
   EXPECT_EQ(plain->router->scheduled, "");
   EXPECT_TRUE(make_plan(*plain->router).ok());

@@ -378,7 +378,7 @@ const WrongConfiguration kWrong[] = {
      "  expected: ($a) or ($a, $b)\n"
      "error: 1 error in test.click\n"},
     {"FormalTwice", "elementclass P { $a, $a | -> Queue($a) -> }\n",
-     "test.click:1:22: error: $a stands twice in the list\n"
+     "test.click:1:22: error: $a is given twice in the list\n"
      "  elementclass P { $a, $a | -> Queue($a) -> }\n"
      "                       ^~\n"
      "error: 1 error in test.click\n"},
@@ -403,20 +403,15 @@ const WrongConfiguration kWrong[] = {
     {"UnknownVariable",
      "define($size 10);\n"
      "Idle -> Queue($sise) -> Discard;\n",
-     "test.click:2:15: error: unknown variable $sise\n"
-     "  Idle -> Queue($sise) -> Discard;\n"
-     "                ^~~~~\n"
-     "  expected: a variable of this scope; '$...' between single quotes stays as it stands\n"
-     "  help: did you mean '$size'?\n"
-     "error: 1 error in test.click\n"},
+     "test.click:2:15: error: unknown variable $sise\n  Idle -> Queue($sise) -> Discard;\n                ^~~~~\n  "
+     "expected: a variable of this scope; '$...' between single quotes is left as it is\n  help: did you mean "
+     "'$size'?\nerror: 1 error in test.click\n"},
     {"UnknownVariableInABody",
      "elementclass Q { $cap | -> Queue($cpa) -> }\n"
      "Idle -> Q(1) -> Q(2) -> Discard;\n",
-     "test.click:1:34: error: unknown variable $cpa\n"
-     "  elementclass Q { $cap | -> Queue($cpa) -> }\n"
-     "                                   ^~~~\n"
-     "  expected: a variable of this scope; '$...' between single quotes stays as it stands\n"
-     "error: 1 error in test.click\n"},
+     "test.click:1:34: error: unknown variable $cpa\n  elementclass Q { $cap | -> Queue($cpa) -> }\n                   "
+     "                ^~~~\n  expected: a variable of this scope; '$...' between single quotes is left as it "
+     "is\nerror: 1 error in test.click\n"},
     {"VariableDefinedThroughItself",
      "define($a $b, $b $a);\n"
      "Idle -> Queue($a) -> Discard;\n",
@@ -505,25 +500,15 @@ const WrongConfiguration kWrong[] = {
      "  expected: library NAME\n"
      "error: 1 error in test.click\n"},
     {"UnknownRequirements", "require(ip6, package slice,\n  linuxmodule);\nrequire(package);\nrequire(ip6 twice);\n",
-     "test.click:1:22: error: this configuration requires 'slice', which is not here\n"
-     "  require(ip6, package slice,\n"
-     "                       ^~~~~\n"
-     "  expected: one of: sluice, userlevel, ip6, int64, batch, pcap, compact_config\n"
-     "  help: did you mean 'sluice'?\n"
-     "test.click:2:3: error: this configuration requires 'linuxmodule', which is not here\n"
-     "    linuxmodule);\n"
-     "    ^~~~~~~~~~~\n"
-     "  expected: one of: sluice, userlevel, ip6, int64, batch, pcap, compact_config\n"
-     "  help: remove it if the elements are here all the same: `sluice elements`\n"
-     "test.click:3:9: error: 'package' without a name\n"
-     "  require(package);\n"
-     "          ^~~~~~~\n"
-     "  expected: package NAME, or NAME, with one of: sluice, userlevel, ip6, int64, batch, pcap, compact_config\n"
-     "test.click:4:13: error: unexpected 'twice' in 'require'\n"
-     "  require(ip6 twice);\n"
-     "              ^~~~~\n"
-     "  expected: package NAME, or NAME, with one of: sluice, userlevel, ip6, int64, batch, pcap, compact_config\n"
-     "error: 4 errors in test.click\n"},
+     "test.click:1:22: error: this configuration requires 'slice', which is not available\n  require(ip6, package "
+     "slice,\n                       ^~~~~\n  expected: one of: sluice, userlevel, ip6, int64, batch, pcap, "
+     "compact_config\n  help: did you mean 'sluice'?\ntest.click:2:3: error: this configuration requires "
+     "'linuxmodule', which is not available\n    linuxmodule);\n    ^~~~~~~~~~~\n  expected: one of: sluice, "
+     "userlevel, ip6, int64, batch, pcap, compact_config\n  help: remove it if the elements exist anyway: `sluice "
+     "elements`\ntest.click:3:9: error: 'package' without a name\n  require(package);\n          ^~~~~~~\n  expected: "
+     "package NAME, or NAME, with one of: sluice, userlevel, ip6, int64, batch, pcap, compact_config\ntest.click:4:13: "
+     "error: unexpected 'twice' in 'require'\n  require(ip6 twice);\n              ^~~~~\n  expected: package NAME, or "
+     "NAME, with one of: sluice, userlevel, ip6, int64, batch, pcap, compact_config\nerror: 4 errors in test.click\n"},
     {"NameOfDigits", "a/5 :: Idle;\n",
      "test.click:1:1: error: element name 'a/5' has a component of digits only\n"
      "  a/5 :: Idle;\n"

@@ -173,7 +173,7 @@ class Expander {
         if (keep_unknown || use.or_handler) continue;
         Diagnostic& d =
             findings_.error(raw_offset + use.offset, use.length, fmt::format("unknown variable ${}", shown(use.name)));
-        d.expected = "a variable of this scope; '$...' between single quotes stays as it stands";
+        d.expected = "a variable of this scope; '$...' between single quotes is left as it is";
         const std::string near = closest_match(use.name, visible_names(environment));
         if (!near.empty()) d.suggestion = fmt::format("did you mean '${}'?", near);
         continue;

@@ -297,11 +297,11 @@ class Parser {
     const std::string name = word(words[named]);
     if (std::find(options_.provided.begin(), options_.provided.end(), name) != options_.provided.end()) return true;
     Diagnostic& d = findings_.error(at + words[named].offset, words[named].length,
-                                    fmt::format("this configuration requires '{}', which is not here",
+                                    fmt::format("this configuration requires '{}', which is not available",
                                                 shown(argument.substr(words[named].offset, words[named].length))));
     d.expected = fmt::format("one of: {}", known);
     const std::string near = closest_match(name, options_.provided);
-    d.suggestion = near.empty() ? std::string("remove it if the elements are here all the same: `sluice elements`")
+    d.suggestion = near.empty() ? std::string("remove it if the elements exist anyway: `sluice elements`")
                                 : fmt::format("did you mean '{}'?", near);
     return false;
   }
@@ -510,7 +510,7 @@ class Parser {
       }
       for (const Formal& f : scope_->formals) {
         if (f.name == formal.name) {
-          findings_.error(t.offset, t.length, fmt::format("${} stands twice in the list", shown(formal.name)));
+          findings_.error(t.offset, t.length, fmt::format("${} is given twice in the list", shown(formal.name)));
         }
         if (f.keyword == "__REST__") {
           findings_.error(t.offset, t.length, "nothing can follow __REST__").suggestion = "put __REST__ last";

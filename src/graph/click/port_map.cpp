@@ -48,17 +48,17 @@ Result<PortMap> parse_port_map(std::string_view text) {
     return Error(fmt::format("'{}': {}", text, why), "write PORT=pcap:IN[,OUT], such as dpdk:0=pcap:in.pcap,out.pcap");
   };
   const size_t equals = text.find('=');
-  if (equals == std::string_view::npos) return wrong("it names nothing in the port's place");
+  if (equals == std::string_view::npos) return wrong("it names nothing to use for the port");
   PortMap map;
   map.port = text.substr(0, equals);
   const std::string_view kind = std::string_view(map.port).substr(0, map.port.find(':'));
   if (kind.size() + 1 >= map.port.size() ||
       std::ranges::find(kDeviceClasses, kind, &DeviceClass::kind) == std::end(kDeviceClasses)) {
-    return wrong(fmt::format("'{}' is no port: there are dpdk:N and device:NAME", map.port));
+    return wrong(fmt::format("'{}' is not a port: there are dpdk:N and device:NAME", map.port));
   }
   std::string_view files = text.substr(equals + 1);
   map.memory = files.starts_with("memory:");
-  if (!map.memory && !files.starts_with("pcap:")) return wrong("neither pcap: nor memory: stands for the port");
+  if (!map.memory && !files.starts_with("pcap:")) return wrong("neither pcap: nor memory: is given for the port");
   files.remove_prefix(files.find(':') + 1);
   const size_t comma = files.find(',');
   map.in = files.substr(0, comma);

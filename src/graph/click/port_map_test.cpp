@@ -43,11 +43,11 @@ TEST(PortMap, IsReadFromText) {
 }
 
 TEST(PortMap, SaysWhatIsWrong) {
-  for (const auto& [text, says] : {std::pair{"dpdk:0", "it names nothing in the port's place"},
-                                   {"dpkd:0=pcap:a", "'dpkd:0' is no port: there are dpdk:N and device:NAME"},
-                                   {"dpdk:=pcap:a", "'dpdk:' is no port"},
-                                   {"dpdk=pcap:a", "'dpdk' is no port"},
-                                   {"dpdk:0=a.pcap", "neither pcap: nor memory: stands for the port"},
+  for (const auto& [text, says] : {std::pair{"dpdk:0", "it names nothing to use for the port"},
+                                   {"dpkd:0=pcap:a", "'dpkd:0' is not a port: there are dpdk:N and device:NAME"},
+                                   {"dpdk:=pcap:a", "'dpdk:' is not a port"},
+                                   {"dpdk=pcap:a", "'dpdk' is not a port"},
+                                   {"dpdk:0=a.pcap", "neither pcap: nor memory: is given for the port"},
                                    {"dpdk:0=pcap:", "a file is missing"},
                                    {"dpdk:0=pcap:,", "a file is missing"},
                                    {"dpdk:0=pcap:a,", "a file is missing"}}) {

@@ -19,7 +19,7 @@ size_t rounded(size_t bytes) {
 
 std::string free_text() {
   size_t free = 0, total = 0;
-  if (cudaMemGetInfo(&free, &total) != cudaSuccess) return "what is free is unknown";
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) return "free memory is unknown";
   return fmt::format("{} of {} MiB are free", free >> 20, total >> 20);
 }
 

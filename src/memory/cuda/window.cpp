@@ -110,7 +110,7 @@ struct DeviceWindow::Vulkan {
       properties_of(candidate, &properties);
       if (memcmp(id.deviceUUID, uuid.bytes, sizeof uuid.bytes) == 0) physical = candidate;
     }
-    if (physical == VK_NULL_HANDLE) return Error("the CUDA device is no Vulkan device");
+    if (physical == VK_NULL_HANDLE) return Error("the CUDA device is not a Vulkan device");
     const float priority = 1;
     VkDeviceQueueCreateInfo queue{};
     queue.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;

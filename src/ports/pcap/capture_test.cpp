@@ -419,7 +419,7 @@ TEST_F(Captures, OpenErrorsSayWhatIsWrong) {
   read_all(write_bytes("text.pcap", "permit ip from any to any, and more of this text\n"), &error);
   EXPECT_THAT(error, HasSubstr("pcap and pcapng are accepted"));
   read_all(folder_.string(), &error);
-  EXPECT_THAT(error, HasSubstr("it is a folder"));
+  EXPECT_THAT(error, HasSubstr("it is a directory"));
   std::string version = pcap_header(kNanoMagic, 65535, 1);
   version[4] = 9;
   read_all(write_bytes("version.pcap", version), &error);

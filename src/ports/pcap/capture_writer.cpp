@@ -147,7 +147,7 @@ bool CaptureWriter::append(const FrameHeader& header, const uint8_t* head, uint3
   }
   const uint64_t seconds = header.timestamp_ns / 1'000'000'000u;
   if (seconds > UINT32_MAX) {
-    return s.fail(Error(fmt::format("{}: packet {}: stamp {} ns is past what pcap can hold (2106)", path(),
+    return s.fail(Error(fmt::format("{}: packet {}: timestamp {} ns is past what pcap can hold (2106)", path(),
                                     s.packets + 1, header.timestamp_ns)));
   }
   const auto nanoseconds = static_cast<uint32_t>(header.timestamp_ns % 1'000'000'000u);

@@ -29,8 +29,7 @@ static_assert(sizeof(Header) == 64);
 constexpr size_t kKeyBytes = offsetof(FlowKey, reserved);
 constexpr size_t kStep = 8;  // keys at once
 
-// ---- the conjunction of eight keys' rows
-// ------------------------------------------------------------------------------
+// --- the conjunction of eight keys' rows ---
 
 // What is left of eight keys' rows: bit w of `some[k]` says that word w of row k is not zero.
 struct Left {
@@ -108,8 +107,7 @@ AndFn and_of(AclIsa isa) {
   return and_scalar;
 }
 
-// ---- building
-// ---------------------------------------------------------------------------------------------------------
+// --- building ---
 
 // What a rule asks of each byte of a key: value and mask, and of the ports a range.
 struct Bytes {

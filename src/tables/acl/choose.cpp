@@ -154,10 +154,10 @@ Result<AclChosen> choose_acl(const RuleSet& set, AclTarget target) {
   const auto time = [&](double ps) {
     return core ? fmt::format("{:.0f} ns of a core", ps / 1000) : fmt::format("{:.0f} ps of an H100", ps);
   };
-  std::string why = fmt::format("{:.1f} tables and {:.1f} {} a packet, about {}", all[0].work.tables, all[0].work.reads,
-                                all[0].reads, time(all[0].cost));
+  std::string why = fmt::format("{:.1f} tables and {:.1f} {} per packet, about {}", all[0].work.tables,
+                                all[0].work.reads, all[0].reads, time(all[0].cost));
   for (size_t i = 1; i < all.size(); ++i) why += fmt::format("; {} about {}", all[i].name, time(all[i].cost));
-  if (kept) why += ", too little less for a structure that changes do not patch";
+  if (kept) why += ", not enough of a gain for a structure that cannot be patched";
   return AclChosen{std::move(all[0].image), all[0].name, std::move(why)};
 }
 

@@ -48,7 +48,7 @@ struct PatchedAcl::State {
     common.image.mark(&arrays.actions[word], sizeof(AclAction));
     common.image.mark(&arrays.places[word - 1], sizeof(AclSourceView::Place));
   }
-  // A word without a rule matches nothing, whoever asks.
+  // A word without a rule matches nothing.
   void clear(uint32_t word) {
     AclMatchRule& rule = arrays.rules[word - 1];
     rule.src_port_low = 1;
@@ -56,8 +56,8 @@ struct PatchedAcl::State {
     common.image.mark(&rule, sizeof rule);
   }
 
-  // What expect() asks for comes in steps, each of which needs what the one before asked for: an operation takes one
-  // with each kApart operations that are expected after it.
+  // expect() prefetches in steps, each of which needs the memory of the step before: an operation takes one step
+  // for each kApart operations that are expected after it.
   struct Expected {
     AclChange::Kind kind;
     uint64_t priority;
@@ -106,7 +106,7 @@ struct PatchedAcl::State {
            (family == 4 || wide.holds(word) || wide.insert(word));
   }
   bool has_words(size_t adds) const { return (order.size() + adds) * 10 <= uint64_t{order.last()} * 7; }
-  // Adds it to the list. Precondition: has_words, and nobody has the priority. False: the tables have no room for it.
+  // Adds it to the list. Precondition: has_words, and no rule has the priority. False: the tables have no room for it.
   bool add(const OrderedRule& rule) {
     const uint32_t word = order.insert(rule.priority, [&](uint32_t from, uint32_t to) {
       write(to, models[from]);
@@ -126,7 +126,7 @@ struct PatchedAcl::State {
     clear(word);
   }
 
-  // Brings what lookups begin with up to date: tables, loose rules, counts.
+  // Updates what lookups start with: tables, loose rules, counts.
   void settle() {
     narrow.settle(order);
     wide.settle(order);
@@ -187,7 +187,7 @@ struct PatchedAcl::State {
     if (image.bytes().size() > options.max_bytes) {
       return Error(fmt::format("the access list would take {} bytes, and {} are allowed", image.bytes().size(),
                                options.max_bytes),
-                   "raise the limit, or take rules away");
+                   "raise the limit, or remove rules");
     }
     common.image = ImageReplicas(std::move(image));
     const Image& master = common.image.master();
@@ -269,8 +269,8 @@ Result<std::unique_ptr<PatchedAcl::State>> PatchedAcl::build(std::span<const Ord
     });
     // Where a half had not enough room, it has more than twice as much next time.
     bool narrow = s.narrow.adopt(*view, word_of), wide = s.wide.adopt(*view, word_of);
-    // Rules whose twin comes before them are in no table of the builder's. Not one after another: chains have their
-    // free lanes everywhere.
+    // Duplicates of earlier rules are absent from the builder's tables. They are not added one after another: chains
+    // have free lanes everywhere.
     const size_t all = std::bit_ceil(n + 1);
     for (size_t k = 0, i = 0; narrow && wide && k < all; ++k) {
       if (i < n && !s.insert(word_of[i]))
@@ -309,10 +309,10 @@ Result<std::unique_ptr<PatchedAcl>> PatchedAcl::create(std::span<const OrderedRu
 Result<void> PatchedAcl::apply(const AclChange& change) {
   const auto& operations = change.operations();
   if (auto ok = intact(); !ok) return ok;
-  // First all that can be wrong with it.
+  // First all checks.
   std::unordered_map<uint64_t, bool> there;  // priorities that the operations so far have added or taken away
   size_t adds = 0, adds4 = 0, adds6 = 0;
-  uint32_t word = 0;  // of the last operation's priority; 0: nobody has it
+  uint32_t word = 0;  // of the last operation's priority; 0: no rule has it
   for (size_t i = 0; i < operations.size(); ++i) {
     const auto& [kind, each] = operations[i];
     auto fail = [&](std::string what, std::string hint = "") {
@@ -386,7 +386,7 @@ Result<void> PatchedAcl::grow(size_t adds, size_t adds4, size_t adds6) {
 
 Result<void> PatchedAcl::intact() const {
   if (!state_->torn) return {};
-  return Error("memory ran out in the middle of a change to the access list", "make the list anew");
+  return Error("memory ran out in the middle of a change to the access list", "build the list anew");
 }
 
 void PatchedAcl::expect(const AclChange& change) {

@@ -111,7 +111,7 @@ Result<TupleMergeView> TupleMergeView::open(const Image& image) {
       (!blocks_ok(view.blocks4_, header->narrow_blocks, 32) || !blocks_ok(view.blocks6_, header->wide_blocks, 64)))
     return broken("a block is out of range");
   for (uint32_t i = 0; !trusted && i < view.narrow_loose_ + view.wide_loose_; ++i) {
-    if (!word_ok(view.loose_[i].rule, false)) return broken("a loose rule is out of range");
+    if (!word_ok(view.loose_[i].rule, false)) return broken("a residual rule is out of range");
   }
   if (header->sieve_offset != 0) {
     const auto* const sieve = section_array<TupleMergeSieve>(*section, header->sieve_offset, 1);
@@ -120,7 +120,7 @@ Result<TupleMergeView> TupleMergeView::open(const Image& image) {
             ? static_cast<uint8_t>(sieve->parts)
             : uint8_t{0};
     if (view.sieved_ == 0 || (!trusted && !sieve_ok(*section, *header, *sieve, rules->size())))
-      return broken("the sieve of the loose rules is damaged");
+      return broken("the bitmap filter of the residual rules is damaged");
   }
   return view;
 }

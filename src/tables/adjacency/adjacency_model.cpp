@@ -134,8 +134,7 @@ Result<AdjacencyView> open_adjacencies(const Image& image) {
                              image.section(SectionTag::kAdjacencies), image.trusted());
 }
 
-// -- patched
-// -----------------------------------------------------------------------------------------------------------
+// --- patched ---
 
 Result<std::unique_ptr<PatchedAdjacencies>> PatchedAdjacencies::create(const AdjacencyModel& model) {
   if (auto ok = check_buckets(model); !ok) return std::move(ok).error();

@@ -64,8 +64,7 @@ struct World {
   }
 };
 
-// -- names
-// ---------------------------------------------------------------------------------------------------------------
+// --- names ---
 
 TEST(NextHopNamesOfGroups, AreSplitAtPlusAndStar) {
   EXPECT_EQ(split_next_hops("A+B*3"), (std::vector<NextHopMember>{{"A", 1}, {"B", 3}}));
@@ -86,8 +85,7 @@ TEST(NextHops, WordsAreFlagsAndUnreachableIsNotBlackhole) {
   EXPECT_EQ(w.group("local").flags, AdjacencyGroup::kLocal);
 }
 
-// -- groups
-// --------------------------------------------------------------------------------------------------------------
+// --- groups ---
 
 TEST(NextHops, GroupsAreSharedAndNestedWithTheirWeights) {
   NextHopDefinitions d;
@@ -127,8 +125,7 @@ TEST(NextHops, SharesThatNeedTooManyBucketsAreRounded) {
   EXPECT_NEAR(double(ports.count(1)), 128, 1);
 }
 
-// -- recursion
-// -----------------------------------------------------------------------------------------------------------
+// --- recursion ---
 
 TEST(NextHops, AddressesAreResolvedThroughTheLongestMatchAndAgainWhenItChanges) {
   NextHopDefinitions d;
@@ -328,8 +325,7 @@ TEST(NextHops, RandomChangesMatchClosureAndFractions) {
   }
 }
 
-// -- resilient groups
-// ----------------------------------------------------------------------------------------------------
+// --- resilient groups ---
 
 std::vector<uint32_t> counts(const std::vector<uint32_t>& buckets, size_t neighbours) {
   std::vector<uint32_t> n(neighbours);
@@ -410,8 +406,7 @@ TEST(Resilient, GroupsKeepTheirBucketsWhileOthersChange) {
   EXPECT_EQ(w.group("g").buckets, copy.group("g").buckets);
 }
 
-// -- images
-// --------------------------------------------------------------------------------------------------------------
+// --- images ---
 
 size_t lines_changed(const Image& a, const Image& b) {
   size_t lines = 0;

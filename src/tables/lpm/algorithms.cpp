@@ -102,7 +102,7 @@ LpmChoice choose_lpm(const Rib& rib, LpmTarget target) {
   }
   if (target == LpmTarget::kGpu) {
     choice.algorithm6 = Poptrie::kName;
-    choice.why6 = "reads one 32-byte sector a level, the unit in which a GPU reads";
+    choice.why6 = "reads one 32-byte sector per level, the unit in which a GPU reads";
   } else if (const size_t crowded = routes_in_crowded_24s(rib.routes6()); crowded > rib.routes6().size() / 8) {
     choice.algorithm6 = PlanB::kName;
     choice.why6 = fmt::format("{} routes lie in /24s of more ranges than a tree of range24 holds", crowded);

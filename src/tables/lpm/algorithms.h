@@ -32,7 +32,7 @@ namespace sluice {
 
 struct Dir24 {
   static constexpr const char* kName = "dir24";
-  static constexpr const char* kSummary = "2^24 entries and second-level blocks; one or two loads a lookup";
+  static constexpr const char* kSummary = "2^24 entries and second-level blocks; one or two loads per lookup";
   using View4 = Dir24View;
   static Result<FibPlan> plan4(const Rib& rib) { return plan_dir24(rib); }
 };
@@ -40,7 +40,7 @@ struct Dir24 {
 struct Sail {
   static constexpr const char* kName = "sail";
   static constexpr const char* kSummary =
-      "direct arrays at 16, 24 and 32 bits, equal parts shared; two or three loads a lookup, 9 MB for a full table";
+      "direct arrays at 16, 24 and 32 bits, equal parts shared; two or three loads per lookup, 9 MB for a full table";
   using View4 = SailView;
   static Result<FibPlan> plan4(const Rib& rib) { return plan_sail(rib); }
 };
@@ -56,7 +56,7 @@ struct Range24 {
 struct PlanB {
   static constexpr const char* kName = "planb";
   static constexpr const char* kSummary =
-      "flat 9-ary search tree over address ranges; one cache line a level, about 1 MB for a full table";
+      "flat 9-ary search tree over address ranges; one cache line per level, about 1 MB for a full table";
   using View6 = PlanBView;
   static Result<FibPlan> plan6(const Rib& rib) { return plan_planb(rib); }
 };

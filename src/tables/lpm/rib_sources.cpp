@@ -57,8 +57,7 @@ uint8_t default_preference(std::string_view source) {
   return 1;
 }
 
-// -- slots
-// -------------------------------------------------------------------------------------------------------------
+// --- slots ---
 
 template <typename Slot>
 size_t SourcedRib::Prefixes<Slot>::find(const Slot& wanted) const {
@@ -108,8 +107,7 @@ uint32_t SourcedRib::new_node() {
   return node;
 }
 
-// -- sources
-// -----------------------------------------------------------------------------------------------------------
+// --- sources ---
 
 uint8_t SourcedRib::find_source(std::string_view name) const {
   const auto it = std::find(sources_.begin(), sources_.end(), name);
@@ -128,8 +126,7 @@ uint32_t SourcedRib::add_note(RouteNote note) {
   return static_cast<uint32_t>(notes_.size());
 }
 
-// -- changes
-// -----------------------------------------------------------------------------------------------------------
+// --- changes ---
 
 bool SourcedRib::add(const IpPrefix& prefix, const RouteCandidate& candidate) {
   SLUICE_CHECK(candidate.next_hop >= 1 && candidate.next_hop <= ids_.count());
@@ -222,8 +219,7 @@ std::vector<SourcedRib::Owned> SourcedRib::owned(uint8_t source) const {
   return all;
 }
 
-// -- questions
-// ---------------------------------------------------------------------------------------------------------
+// --- questions ---
 
 uint32_t SourcedRib::head_of(const IpPrefix& prefix) const {
   return const_cast<SourcedRib*>(this)->in_family(prefix, [](const auto& prefixes, const auto& slot) {
@@ -264,8 +260,7 @@ Rib SourcedRib::best_routes() const {
   return rib;
 }
 
-// -- transactions
-// ------------------------------------------------------------------------------------------------------
+// --- transactions ---
 
 void SourcedRib::begin() {
   SLUICE_CHECK(!remembers_);
