@@ -454,10 +454,10 @@ Exit bench_port(PortOptions o) {
 
 }  // namespace
 
-void add_bench_port(CLI::App& bench) {
+void add_bench_port(Command bench) {
   auto o = std::make_shared<PortOptions>();
   o->ipv4 = 4000;
-  CLI::App* sub = add_subcommand(
+  Command sub = add_subcommand(
       bench, "port", "Subcommands",
       "The whole way to a port: three classes by codepoint, routes, TTL, checksum, link addresses, policers, shapers. "
       "On a CUDA\n"
@@ -469,7 +469,7 @@ void add_bench_port(CLI::App& bench) {
   add_device_options(*sub, o->device, true);
   sub->add_option("--sizes", o->sizes, "Frame sizes without FCS")
       ->delimiter(',')
-      ->check(CLI::Range(60u, 8191u))
+      ->check(Range(60u, 8191u))
       ->type_name("BYTES,...")
       ->capture_default_str();
   sub->add_option("--mix", o->mix, "Parts of the three classes")
@@ -477,16 +477,16 @@ void add_bench_port(CLI::App& bench) {
       ->type_name("N,N,N")
       ->capture_default_str();
   sub->add_option("--ipv4", o->ipv4, "Random routes")
-      ->check(CLI::Range(1u, 2'000'000u))
+      ->check(Range(1u, 2'000'000u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--batch", o->batches, "Packets per batch")
       ->delimiter(',')
-      ->check(CLI::Range(1u, Batch::kMaxPackets))
+      ->check(Range(1u, Batch::kMaxPackets))
       ->type_name("N,...")
       ->capture_default_str();
   sub->add_option("--workers", o->workers, "Workers, each with a source and channels of its own")
-      ->check(CLI::Range(1u, 256u))
+      ->check(Range(1u, 256u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_flag("--device-only", o->device_only, "Leave the batch runtime's rows out");
@@ -494,14 +494,14 @@ void add_bench_port(CLI::App& bench) {
                 "Also with groups of lanes that never stop and take chunks by class: by groups, mix and buffer size");
   sub->add_flag("--soak", o->soak, "Only that, unshaped and shaped at once, for --seconds");
   sub->add_option("--seconds", o->seconds, "A row of these")
-      ->check(CLI::Range(0.01, 36000.0))
+      ->check(Range(0.01, 36000.0))
       ->type_name("S")
       ->capture_default_str();
   sub->add_option("--frames-kept", o->frames_kept, "Frames in the device's memory (default: 256 MiB of them)")
       ->type_name("N");
   sub->add_option("--packets", o->packets, "Packets per worker and repetition (default 4,000,000)")->type_name("N");
   sub->add_option("--repetitions", o->repetitions, "Of each case")
-      ->check(CLI::Range(1u, 1000u))
+      ->check(Range(1u, 1000u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--seed", o->seed, "Of routes and packets")->type_name("N")->capture_default_str();

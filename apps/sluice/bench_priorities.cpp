@@ -286,10 +286,10 @@ class PriorityBench {
 
 }  // namespace
 
-void add_bench_priorities(CLI::App& bench) {
+void add_bench_priorities(Command bench) {
   auto o = std::make_shared<PriorityBenchOptions>();
   o->repetitions = 3;
-  CLI::App* sub =
+  Command sub =
       add_subcommand(bench, "priorities", "Subcommands",
                      "Three classes of packets on the same workers: rate by mix of classes, by workers and by size of "
                      "chunks; latency by "
@@ -302,21 +302,21 @@ void add_bench_priorities(CLI::App& bench) {
                      });
   sub->add_option("--part", o->parts, "mix, workers, chunks, overload")
       ->delimiter(',')
-      ->check(CLI::IsMember({"mix", "workers", "chunks", "overload"}))
+      ->check(OneOf{{"mix", "workers", "chunks", "overload"}})
       ->type_name("NAME,...")
       ->capture_default_str();
   sub->add_option("--workers", o->worker_counts, "Workers; one more thread reads. The first is taken for other parts")
       ->delimiter(',')
-      ->check(CLI::Range(1u, 256u))
+      ->check(Range(1u, 256u))
       ->type_name("N,...")
       ->capture_default_str();
   sub->add_option("--chunk", o->chunk, "Packets per chunk, but for part chunks")
-      ->check(CLI::Range(1u, Batch::kMaxPackets))
+      ->check(Range(1u, Batch::kMaxPackets))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--chunks", o->chunks, "Packets per chunk, of part chunks")
       ->delimiter(',')
-      ->check(CLI::Range(1u, Batch::kMaxPackets))
+      ->check(Range(1u, Batch::kMaxPackets))
       ->type_name("N,...")
       ->capture_default_str();
   sub->add_option("--chunk-timeout", o->timeout, "How long a chunk is filled at most (ns, us, ms, s)")
@@ -324,23 +324,23 @@ void add_bench_priorities(CLI::App& bench) {
       ->capture_default_str();
   sub->add_option("--sizes", o->sizes, "Frame size with FCS; the first counts")
       ->delimiter(',')
-      ->check(CLI::Range(64u, 9618u))
+      ->check(Range(64u, 9618u))
       ->type_name("BYTES")
       ->capture_default_str();
   sub->add_option("--algorithm", o->algorithm, "Of the access list; linear makes packets very dear (default auto)")
-      ->check(CLI::IsMember(acl_algorithm_choices()))
+      ->check(OneOf{acl_algorithm_choices()})
       ->type_name("NAME");
   sub->add_option("--rules", o->rule_count, "Rules of the access list, which make packets dear")
-      ->check(CLI::Range(1u, 100'000u))
+      ->check(Range(1u, 100'000u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--packets", o->packets, "A round of what is not paced (default 2,000,000)")->type_name("N");
   sub->add_option("--seconds", o->seconds, "Of each paced run")
-      ->check(CLI::Range(0.001, 3600.0))
+      ->check(Range(0.001, 3600.0))
       ->type_name("S")
       ->capture_default_str();
   sub->add_option("--repetitions", o->repetitions, "Of each case")
-      ->check(CLI::Range(1u, 1000u))
+      ->check(Range(1u, 1000u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--seed", o->seed, "Of the packets")->type_name("N")->capture_default_str();

@@ -521,11 +521,11 @@ Exit bench_soak(const SoakOptions& o) {
 
 }  // namespace
 
-void add_bench_soak(CLI::App& bench) {
+void add_bench_soak(Command bench) {
   auto o = std::make_shared<SoakOptions>();
   o->device.device = "auto";
   o->device.mode = "persistent";
-  CLI::App* sub = add_subcommand(
+  Command sub = add_subcommand(
       bench, "soak", "Subcommands",
       "The standard graph for minutes while its tables change at even intervals. Each generation's rules, routes and\n"
       "adjacencies let other packets through: a packet that met two generations is counted, and so is one that is "
@@ -536,30 +536,30 @@ void add_bench_soak(CLI::App& bench) {
       [o] { return bench_soak(*o); });
   add_device_options(*sub, o->device, true);
   sub->add_option("--minutes", o->minutes, "How long packets flow")
-      ->check(CLI::Range(0.001, 100'000.0))
+      ->check(Range(0.001, 100'000.0))
       ->type_name("MINUTES")
       ->capture_default_str();
   sub->add_option("--swaps", o->swaps, "Generations after the first, at even intervals")
-      ->check(CLI::Range(uint64_t{0}, uint64_t{100'000'000}))
+      ->check(Range(uint64_t{0}, uint64_t{100'000'000}))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--rules", o->rules, "Of each generation's access list")
-      ->check(CLI::Range(10u, 1'000'000u))
+      ->check(Range(10u, 1'000'000u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--routes", o->routes,
                   "Of each generation, or fewer where that many cannot be made; an eighth or so is IPv6")
-      ->check(CLI::Range(1000u, 500'000u))
+      ->check(Range(1000u, 500'000u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--algorithm", o->algorithm, "Of the access lists")->type_name("NAME");
   sub->add_option("--route-algorithm", o->route_algorithm, "Route algorithms")->type_name("A4[,A6]");
   sub->add_option("--size", o->size, "Frame size with FCS")
-      ->check(CLI::Range(64u, 1518u))
+      ->check(Range(64u, 1518u))
       ->type_name("BYTES")
       ->capture_default_str();
   sub->add_option("--batch", o->batch, "Packets per batch, a multiple of 4")
-      ->check(CLI::Range(4, 4096))
+      ->check(Range(4, 4096))
       ->type_name("N")
       ->capture_default_str();
   add_workers_option(*sub, o->workers);
@@ -567,7 +567,7 @@ void add_bench_soak(CLI::App& bench) {
                 "One reader feeds all workers, as in run; otherwise each has its own input");
   sub->add_option("--seed", o->seed, "Of all that is generated")->type_name("N")->capture_default_str();
   sub->add_option("--name", o->name, "Of the measurement, in the JSON (default bench_soak)")->type_name("NAME");
-  sub->add_option("--spoil", o->spoil, "")->check(CLI::IsMember({"rules", "adjacencies", "lost"}))->group("");
+  sub->add_option("--spoil", o->spoil, "")->check(OneOf{{"rules", "adjacencies", "lost"}})->group("");
 }
 
 }  // namespace sluice::app

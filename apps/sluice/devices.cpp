@@ -21,57 +21,57 @@ T choice(const std::string& text, std::initializer_list<std::pair<const char*, T
 
 }  // namespace
 
-void add_device_options(CLI::App& sub, DeviceFlags& f, bool all) {
+void add_device_options(Command sub, DeviceFlags& f, bool all) {
   sub.add_option("--device", f.device,
                  "Where lookups run: cpu, cuda, cuda:N, cuda:all, emu (host threads in a GPU's place), or auto")
       ->type_name("DEVICE")
       ->capture_default_str();
   sub.add_option("--mode", f.mode, "Of a device: launch (a kernel a batch), persistent (resident), adaptive (by load)")
-      ->check(CLI::IsMember({"launch", "persistent", "adaptive"}))
+      ->check(OneOf{{"launch", "persistent", "adaptive"}})
       ->type_name("MODE")
       ->capture_default_str();
   sub.add_option("--transport", f.transport,
                  "Of launch mode: staged (copies), zerocopy (mapped memory), commlist (frame addresses), commpool (the "
                  "same over a device copy)")
-      ->check(CLI::IsMember({"staged", "zerocopy", "commlist", "commpool"}))
+      ->check(OneOf{{"staged", "zerocopy", "commlist", "commpool"}})
       ->type_name("TRANSPORT")
       ->capture_default_str();
   sub.add_option("--flights", f.flights, "Batches of one worker on their way to a device, 1 to 16")
-      ->check(CLI::Range(1u, 16u))
+      ->check(Range(1u, 16u))
       ->type_name("N")
       ->capture_default_str();
   sub.add_option("--ring-memory", f.ring_memory,
                  "Of persistent mode: where the device takes keys from: device (its own memory, written over the bus), "
                  "host (pinned memory, read over the bus), or auto (device where that can be)")
-      ->check(CLI::IsMember({"auto", "host", "device"}))
+      ->check(OneOf{{"auto", "host", "device"}})
       ->type_name("WHERE")
       ->capture_default_str();
   if (!all) return;
   sub.add_flag("--kernel-times", f.kernel_times, "Measure kernels too: kernel and transfer apart in the statistics");
   sub.add_option("--records", f.records, "What crosses: auto (fewest bytes), key, header or address")
-      ->check(CLI::IsMember({"auto", "key", "header", "address"}))
+      ->check(OneOf{{"auto", "key", "header", "address"}})
       ->type_name("KIND")
       ->capture_default_str();
   sub.add_option("--threading", f.threading,
                  "Who speaks to a device: full (every worker) or master (one thread for all workers)")
-      ->check(CLI::IsMember({"full", "master"}))
+      ->check(OneOf{{"full", "master"}})
       ->type_name("WHO")
       ->capture_default_str();
   sub.add_option("--enter-after", f.enter_after, "Adaptive: busy batches before persistent mode")
-      ->check(CLI::Range(1u, 1'000'000u))
+      ->check(Range(1u, 1'000'000u))
       ->type_name("N")
       ->capture_default_str();
   sub.add_option("--leave-after", f.leave_after, "Adaptive: idle batches before launch mode")
-      ->check(CLI::Range(1u, 1'000'000u))
+      ->check(Range(1u, 1'000'000u))
       ->type_name("N")
       ->capture_default_str();
   sub.add_option("--watchdog", f.watchdog_ms, "A device without progress for so long has failed")
-      ->check(CLI::Range(10u, 600'000u))
+      ->check(Range(10u, 600'000u))
       ->type_name("MS")
       ->capture_default_str();
 }
 
-void add_latency_target_option(CLI::App& sub, std::string& text) {
+void add_latency_target_option(Command sub, std::string& text) {
   sub.add_option("--latency-target", text,
                  "Make batches smaller than --batch while they take longer than this, such as 50us (ns, us, ms, s)")
       ->type_name("TIME");

@@ -22,7 +22,7 @@ std::string socket_path(const std::string& word) {
 
 }  // namespace
 
-void add_live_options(CLI::App& sub, LiveFlags& flags) {
+void add_live_options(Command sub, LiveFlags& flags) {
   sub.add_option("--control", flags.control,
                  "Answer 'sluice show', 'sluice acl' and 'sluice routes' at this socket during the run; auto: in "
                  "$XDG_RUNTIME_DIR/sluice")
@@ -32,7 +32,7 @@ void add_live_options(CLI::App& sub, LiveFlags& flags) {
                "Play the capture of --in from memory again and again, until --limit, SIGINT, SIGTERM or SIGHUP");
   sub.add_option("--max-memory", flags.max_memory,
                  "With --control: refuse changes with which all tables, old and new, would take more (such as 512MiB)")
-      ->transform(CLI::AsSizeValue(false))
+      ->as_size()
       ->type_name("SIZE");
   sub.add_option("--hits", flags.hits,
                  "Count packets and bytes by access list rule, and write the counts at the end ('-': stdout)")
