@@ -124,7 +124,7 @@ class CliInputsTest : public CliTest {
       const Use& use = uses[u];
       const std::string file = use.file;
       std::string script = "set -o pipefail; for k in gzip:gz bzip2:bz2 xz:xz zstd:zst; do ${k%:*} -qkf " + file +
-                           "; done 2> /dev/null\n"
+                           "; done 2> /dev/null\nrm -f left.*\n"
                            "test -e " +
                            file + ".zst || exit 99\n";
       for (size_t i = 0; i < std::size(kForms); ++i) {
