@@ -74,12 +74,13 @@ void fail(Exit code, Error error) {
   throw Failure{code, std::move(error)};
 }
 
-CLI::App* add_subcommand(CLI::App& root, const std::string& name, const std::string& group, const std::string& summary,
-                         const std::string& examples, std::function<Exit()> run) {
-  CLI::App* sub = root.add_subcommand(name, summary)->group(group);
+Command add_subcommand(Command root, const std::string& name, const std::string& group, const std::string& summary,
+                       const std::string& examples, std::function<Exit()> run) {
+  Command sub = root.add_subcommand(name, summary);
+  sub.group(group);
   AppState& state = app_state();
   sub->add_option("-o,--output", state.format, "Format of results on stdout: table or json")
-      ->check(CLI::IsMember({"table", "json"}))
+      ->check(OneOf{{"table", "json"}})
       ->type_name("FORMAT");
   sub->add_flag("-q,--quiet", state.quiet, "No progress or notes on stderr; errors are still printed");
   sub->add_option("--user", state.user,
@@ -94,9 +95,9 @@ CLI::App* add_subcommand(CLI::App& root, const std::string& name, const std::str
   }
   sub->footer(footer + "\n" + std::string(exit_code_help()));
   if (run) {
-    sub->callback([run = std::move(run), sub] {
+    sub->callback([run = std::move(run), app = &sub.app()] {
       app_state().selected = run;
-      app_state().selected_app = sub;
+      app_state().selected_app = app;
     });
   }
   return sub;
@@ -270,9 +271,9 @@ Exit end_partial(const std::vector<std::string>& outputs, const std::optional<Er
   return Exit::kInterrupted;
 }
 
-void add_workers_option(CLI::App& sub, unsigned& workers) {
+void add_workers_option(Command sub, unsigned& workers) {
   sub.add_option("--workers", workers, "Worker threads, 1 to 256")
-      ->check(CLI::Range(1, 256))
+      ->check(Range(1, 256))
       ->type_name("N")
       ->capture_default_str();
 }

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -19,6 +18,7 @@
 #include "base/counted.h"
 #include "base/result.h"
 #include "base/run_files.h"
+#include "command_line.h"
 
 namespace sluice::app {
 
@@ -57,30 +57,30 @@ inline void need(Result<void> result, Exit code = Exit::kBadInput) {
 // -- subcommands ----------------------------------------------------------------------------------------------------
 
 // A subcommand with the options that all have (-o, --quiet). `examples` is one command a line.
-CLI::App* add_subcommand(CLI::App& root, const std::string& name, const std::string& group, const std::string& summary,
-                         const std::string& examples, std::function<Exit()> run);
+Command add_subcommand(Command root, const std::string& name, const std::string& group, const std::string& summary,
+                       const std::string& examples, std::function<Exit()> run);
 
 bool json_output();  // -o json
 bool quiet();
 std::string command_line();  // as typed, for reports
 
-void add_classify(CLI::App& root);
-void add_route(CLI::App& root);
-void add_compile(CLI::App& root);
-void add_tables(CLI::App& root);
-void add_run(CLI::App& root);
-void add_show(CLI::App& root);
-void add_check(CLI::App& root);
-void add_explain(CLI::App& root);
-void add_gen(CLI::App& root);
-void add_bench(CLI::App& root);
-void add_doctor(CLI::App& root);
-void add_elements(CLI::App& root);
-void add_demo(CLI::App& root);
+void add_classify(Command root);
+void add_route(Command root);
+void add_compile(Command root);
+void add_tables(Command root);
+void add_run(Command root);
+void add_show(Command root);
+void add_check(Command root);
+void add_explain(Command root);
+void add_gen(Command root);
+void add_bench(Command root);
+void add_doctor(Command root);
+void add_elements(Command root);
+void add_demo(Command root);
 // All commands as a page of Markdown, a man page, or a shell's completion, from the same declarations that --help
 // prints.
-void add_reference(CLI::App& root);
-void add_help(CLI::App& root);
+void add_reference(Command root);
+void add_help(Command root);
 
 // -- output -----------------------------------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ Exit end_partial(const std::vector<std::string>& outputs, const std::optional<Er
 
 // --- devices ---
 
-void add_workers_option(CLI::App& sub, unsigned& workers);
+void add_workers_option(Command sub, unsigned& workers);
 // Ends with kUsage unless exactly one of the two was given.
 void exactly_one(bool first, bool second, std::string_view names);
 

@@ -888,8 +888,8 @@ std::string no_cuda_device(const OpenDevices& devices) {
 #endif
 }
 
-void add_bench(CLI::App& root) {
-  CLI::App* bench = add_subcommand(
+void add_bench(Command root) {
+  Command bench = add_subcommand(
       root, "bench", "Tools",
       "Measures rates: median, spread, machine and input. A sample of results is first checked against a reference.",
       "sluice gen rules --shape acl --count 10000 --out acl.rules\nsluice bench classify --rules acl.rules\nsluice "
@@ -897,14 +897,14 @@ void add_bench(CLI::App& root) {
       "bench pipeline --sizes 64,512,1518",
       nullptr);
   bench->require_subcommand(1);
-  auto common = [](CLI::App& sub, Options& o) {
+  auto common = [](Command sub, Options& o) {
     sub.add_option("--seed", o.seed, "Seed of all generated data")->type_name("N")->capture_default_str();
     sub.add_option("--repetitions", o.repetitions, "Repetitions, at least 5")
-        ->check(CLI::Range(5u, 1000u))
+        ->check(Range(5u, 1000u))
         ->type_name("N")
         ->capture_default_str();
     sub.add_option("--sample", o.sample, "Results first compared with the reference")
-        ->check(CLI::Range(uint64_t{1}, uint64_t{100'000'000}))
+        ->check(Range(uint64_t{1}, uint64_t{100'000'000}))
         ->type_name("N")
         ->capture_default_str();
     sub.add_option("--packets", o.packets, "Packets or addresses per round (the default depends on the benchmark)")
@@ -913,32 +913,32 @@ void add_bench(CLI::App& root) {
     sub.add_flag("--spoil-check", o.spoil, "")->group("");
     add_device_options(sub, o.device, true);
   };
-  auto rule_options = [](CLI::App& sub, Options& o) {
+  auto rule_options = [](Command sub, Options& o) {
     sub.add_option("--shape", o.shape, "Shape of generated rules: acl, fw or ipc")
-        ->check(CLI::IsMember({"acl", "fw", "ipc"}))
+        ->check(OneOf{{"acl", "fw", "ipc"}})
         ->type_name("SHAPE")
         ->capture_default_str();
     sub.add_option("--count", o.count, "Generated rules")
-        ->check(CLI::Range(10u, 1'000'000u))
+        ->check(Range(10u, 1'000'000u))
         ->type_name("N")
         ->capture_default_str();
   };
-  auto route_options = [](CLI::App& sub, Options& o) {
+  auto route_options = [](Command sub, Options& o) {
     sub.add_option("--routes", o.routes, "Route files (default: generated)")->type_name("FILE[,FILE]");
     sub.add_option("--ipv4", o.ipv4, "Generated IPv4 routes")
-        ->check(CLI::Range(0u, 2'000'000u))
+        ->check(Range(0u, 2'000'000u))
         ->type_name("N")
         ->capture_default_str();
     sub.add_option("--ipv6", o.ipv6, "Generated IPv6 routes")
-        ->check(CLI::Range(0u, 2'000'000u))
+        ->check(Range(0u, 2'000'000u))
         ->type_name("N")
         ->capture_default_str();
   };
 
-  auto device_options = [](CLI::App& sub, Options& o) {
+  auto device_options = [](Command sub, Options& o) {
     sub.add_option("--frames", o.frames, "Records per flight (a batch in flight to the device), comma-separated")
         ->delimiter(',')
-        ->check(CLI::Range(32u, 65'536u))
+        ->check(Range(32u, 65'536u))
         ->type_name("N,...");
     sub.add_option("--frame-repetitions", o.frame_repetitions, "Flights per case and thread")->type_name("N");
     sub.add_flag("--device-only", o.device_only, "Do not measure the CPU");
@@ -951,7 +951,7 @@ void add_bench(CLI::App& root) {
   add_bench_priorities(*bench);
 
   auto c = std::make_shared<Options>();
-  CLI::App* classify = add_subcommand(
+  Command classify = add_subcommand(
       *bench, "classify", "Subcommands", "Lookups in an access list, by packets drawn from its rules",
       "sluice bench classify --rules acl.rules --algorithm tuple_merge,tuple_space\nsluice bench classify --shape "
       "acl,fw,ipc --count 1000,10000,100000 -o json",
@@ -959,7 +959,7 @@ void add_bench(CLI::App& root) {
         c->standing.lists = c->algorithm.empty();
         return bench_classify(*c);
       });
-  auto* file = classify->add_option("--rules", c->rules, "Rule file (default: generated)")->type_name("FILE");
+  auto file = classify->add_option("--rules", c->rules, "Rule file (default: generated)")->type_name("FILE");
   add_format_option(*classify, c->format)->capture_default_str();
   classify
       ->add_option("--algorithm", c->algorithm,
@@ -970,20 +970,20 @@ void add_bench(CLI::App& root) {
   device_options(*classify, *c);
   classify->add_option("--shape", c->shapes, "Shape of generated rules: acl, fw or ipc")
       ->delimiter(',')
-      ->check(CLI::IsMember({"acl", "fw", "ipc"}))
+      ->check(OneOf{{"acl", "fw", "ipc"}})
       ->excludes(file)
       ->type_name("SHAPE,...")
       ->capture_default_str();
   classify->add_option("--count", c->counts, "Generated rules; every count is combined with every shape")
       ->delimiter(',')
-      ->check(CLI::Range(10u, 1'000'000u))
+      ->check(Range(10u, 1'000'000u))
       ->excludes(file)
       ->type_name("N,...")
       ->capture_default_str();
   common(*classify, *c);
 
   auto r = std::make_shared<Options>();
-  CLI::App* route = add_subcommand(
+  Command route = add_subcommand(
       *bench, "route", "Subcommands", "Lookups in route tables: uniform, prefix-weighted and Zipf addresses",
       "sluice bench route\nsluice bench route --routes rib4.txt,rib6.txt --algorithm poptrie -o json\n"
       "sluice bench route --like rib4.txt,rib6.txt --count 1000,100000,4000000 --algorithm dir24,sail,range24",
@@ -995,15 +995,15 @@ void add_bench(CLI::App& root) {
   route->add_option("--algorithm", r->algorithm, "Route algorithms; with --like any number of them (default all)")
       ->type_name("A4[,A6]");
   r->counts = {100, 1'000, 10'000, 100'000, 1'000'000, 4'000'000};
-  auto* like = route
-                   ->add_option("--like", r->like,
-                                "Tables modelled on these route files at every --count, each family separately, with "
-                                "prefix-weighted addresses")
-                   ->excludes("--routes", "--ipv4", "--ipv6")
-                   ->type_name("FILE[,FILE]");
+  auto like = route
+                  ->add_option("--like", r->like,
+                               "Tables modelled on these route files at every --count, each family separately, with "
+                               "prefix-weighted addresses")
+                  ->excludes("--routes", "--ipv4", "--ipv6")
+                  ->type_name("FILE[,FILE]");
   route->add_option("--count", r->counts, "With --like: routes per family")
       ->delimiter(',')
-      ->check(CLI::Range(10u, 4'000'000u))
+      ->check(Range(10u, 4'000'000u))
       ->needs(like)
       ->type_name("N,...")
       ->capture_default_str();
@@ -1014,7 +1014,7 @@ void add_bench(CLI::App& root) {
   common(*route, *r);
 
   auto p = std::make_shared<Options>();
-  CLI::App* pipeline = add_subcommand(
+  Command pipeline = add_subcommand(
       *bench, "pipeline", "Subcommands", "The standard graph on packets in memory, with and without access list",
       "sluice bench pipeline\nsluice bench pipeline --acl acl.rules --routes rib4.txt,rib6.txt --workers 2 -o json",
       [p] {
@@ -1029,12 +1029,12 @@ void add_bench(CLI::App& root) {
   pipeline->add_option("--adjacencies", p->adjacencies, "Adjacency file (default: made up)")->type_name("FILE");
   pipeline->add_option("--sizes", p->sizes, "Frame sizes with FCS, comma-separated")
       ->delimiter(',')
-      ->check(CLI::Range(64u, 9618u))
+      ->check(Range(64u, 9618u))
       ->type_name("BYTES,...")
       ->capture_default_str();
   pipeline->add_option("--batch", p->batches, "Packets per batch, comma-separated; each is measured")
       ->delimiter(',')
-      ->check(CLI::Range(1u, Batch::kMaxPackets))
+      ->check(Range(1u, Batch::kMaxPackets))
       ->type_name("N,...")
       ->capture_default_str();
   add_latency_target_option(*pipeline, p->latency_target);

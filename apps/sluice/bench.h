@@ -109,13 +109,13 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
 // The `defaults` object of a stored result: what the command line of this process left standing.
 Json defaults_left(const StandingDefaults& standing, bool on_device);
 // Today's defaults of every `bench` command.
-Json all_defaults(CLI::App& root);
+Json all_defaults(Command root);
 
-void add_bench_latency(CLI::App& bench);
-void add_bench_functions(CLI::App& bench);
-void add_bench_port(CLI::App& bench);
-void add_bench_shaper(CLI::App& bench);
-void add_bench_soak(CLI::App& bench);
-void add_bench_priorities(CLI::App& bench);
+void add_bench_latency(Command bench);
+void add_bench_functions(Command bench);
+void add_bench_port(Command bench);
+void add_bench_shaper(Command bench);
+void add_bench_soak(Command bench);
+void add_bench_priorities(Command bench);
 
 }  // namespace sluice::app

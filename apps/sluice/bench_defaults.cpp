@@ -1,5 +1,7 @@
 // What a measurement took for granted: the defaults that its command line left standing, and what `auto` means. A
 // stored figure is of today's program while these are today's (scripts/check_results.py). host only
+#include <CLI/CLI.hpp>
+
 #include "app_state.h"
 #include "bench.h"
 #include "formats/classbench.h"
@@ -58,9 +60,9 @@ Json defaults_left(const StandingDefaults& standing, bool on_device) {
   return json;
 }
 
-Json all_defaults(CLI::App& root) {
+Json all_defaults(Command root) {
   Json json{{"bench", Json::object()}};
-  for (const CLI::App* sub : root.get_subcommand("bench")->get_subcommands({}))
+  for (const CLI::App* sub : root.app().get_subcommand("bench")->get_subcommands({}))
     json["bench"][sub->get_name()] = options_of(*sub, false);
   for (const AclTarget target : {AclTarget::kCpu, AclTarget::kGpu}) json[lists_key(target)] = lists_text(target);
   json["routes"] = routes_text();

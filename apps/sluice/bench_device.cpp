@@ -431,11 +431,11 @@ void add_resident_frames([[maybe_unused]] const BenchOptions& o, [[maybe_unused]
 #endif
 }
 
-void add_bench_latency(CLI::App& bench) {
+void add_bench_latency(Command bench) {
   auto o = std::make_shared<BenchOptions>();
   o->device.device = "auto";
   o->device.mode = "persistent";
-  CLI::App* sub =
+  Command sub =
       add_subcommand(bench, "latency", "Subcommands",
                      "The round trip of a batch of packets to a device and back, by rules and masks: from the first "
                      "record written to the\nlast result read.",
@@ -444,15 +444,15 @@ void add_bench_latency(CLI::App& bench) {
   add_device_options(*sub, o->device, true);
   sub->add_option("--frames", o->frames, "Packets per batch; comma-separated with --workers")
       ->delimiter(',')
-      ->check(CLI::Range(32u, 65'536u))
+      ->check(Range(32u, 65'536u))
       ->type_name("N");
   sub->add_option("--workers", o->workers, "More than 1: also the rate of this many host threads, with 1,024 rules")
-      ->check(CLI::Range(1u, 256u))
+      ->check(Range(1u, 256u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--frame-repetitions", o->frame_repetitions, "Batches per case (default 50,000)")->type_name("N");
   sub->add_option("--repetitions", o->repetitions, "Repetitions of each case")
-      ->check(CLI::Range(1u, 1000u))
+      ->check(Range(1u, 1000u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--name", o->name, "Name of the measurement in the JSON (default bench_latency)")->type_name("NAME");

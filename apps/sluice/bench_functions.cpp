@@ -221,10 +221,10 @@ Exit bench_functions(FunctionOptions o) {
 
 }  // namespace
 
-void add_bench_functions(CLI::App& bench) {
+void add_bench_functions(Command bench) {
   auto o = std::make_shared<FunctionOptions>();
   o->sizes = {64, 128, 256, 512, 1024};
-  CLI::App* sub = add_subcommand(
+  Command sub = add_subcommand(
       bench, "functions", "Subcommands",
       "EtherMirror, IPLookup, SetCRC32, and a chain of six elements as one segment and as six, on packets in memory",
       "sluice bench functions\nsluice bench functions --function crc --sizes 64,1024,9000 --device cuda --resident\n"
@@ -237,12 +237,12 @@ void add_bench_functions(CLI::App& bench) {
       });
   sub->add_option("--function", o->functions, "mirror, lookup, crc, chain (one segment), separate (the chain in six)")
       ->delimiter(',')
-      ->check(CLI::IsMember({"mirror", "lookup", "crc", "chain", "separate"}))
+      ->check(OneOf{{"mirror", "lookup", "crc", "chain", "separate"}})
       ->type_name("NAME,...")
       ->capture_default_str();
   sub->add_option("--sizes", o->sizes, "Frame sizes without FCS")
       ->delimiter(',')
-      ->check(CLI::Range(60u, 9614u))
+      ->check(Range(60u, 9614u))
       ->type_name("BYTES,...")
       ->capture_default_str();
   sub->add_option("--ways", o->ways, "Combinations to measure (default: --mode/--transport/--threading)")
@@ -250,23 +250,23 @@ void add_bench_functions(CLI::App& bench) {
       ->type_name("MODE/TRANSPORT/THREADING,...");
   sub->add_option("--batch", o->batches, "Packets per batch")
       ->delimiter(',')
-      ->check(CLI::Range(1u, Batch::kMaxPackets))
+      ->check(Range(1u, Batch::kMaxPackets))
       ->type_name("N,...")
       ->capture_default_str();
   sub->add_option("--workers", o->worker_counts, "Workers, each with its own source and channels")
       ->delimiter(',')
-      ->check(CLI::Range(1u, 256u))
+      ->check(Range(1u, 256u))
       ->type_name("N,...")
       ->capture_default_str();
   sub->add_flag("--resident", o->resident,
                 "Also CRC-32 with frames in a CUDA device's memory, and with frames fed to it from the host");
   sub->add_option("--packets", o->packets, "Packets per worker and round (default 2,000,000)")->type_name("N");
   sub->add_option("--repetitions", o->repetitions, "Repetitions of each case, at least 5")
-      ->check(CLI::Range(5u, 1000u))
+      ->check(Range(5u, 1000u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--sample", o->sample, "Packets first compared with the host's plain path")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{100'000'000}))
+      ->check(Range(uint64_t{1}, uint64_t{100'000'000}))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--seed", o->seed, "Seed of the packets")->type_name("N")->capture_default_str();

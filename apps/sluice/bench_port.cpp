@@ -454,10 +454,10 @@ Exit bench_port(PortOptions o) {
 
 }  // namespace
 
-void add_bench_port(CLI::App& bench) {
+void add_bench_port(Command bench) {
   auto o = std::make_shared<PortOptions>();
   o->ipv4 = 4000;
-  CLI::App* sub =
+  Command sub =
       add_subcommand(bench, "port", "Subcommands",
                      "The whole path to an output port: three classes by DSCP, routes, TTL, checksum, MAC addresses, "
                      "policers, shapers. On a\nCUDA device with frames in its memory (resident) and fed from the host, "
@@ -467,7 +467,7 @@ void add_bench_port(CLI::App& bench) {
   add_device_options(*sub, o->device, true);
   sub->add_option("--sizes", o->sizes, "Frame sizes without FCS")
       ->delimiter(',')
-      ->check(CLI::Range(60u, 8191u))
+      ->check(Range(60u, 8191u))
       ->type_name("BYTES,...")
       ->capture_default_str();
   sub->add_option("--mix", o->mix, "Shares of the three classes")
@@ -475,16 +475,16 @@ void add_bench_port(CLI::App& bench) {
       ->type_name("N,N,N")
       ->capture_default_str();
   sub->add_option("--ipv4", o->ipv4, "Random routes")
-      ->check(CLI::Range(1u, 2'000'000u))
+      ->check(Range(1u, 2'000'000u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--batch", o->batches, "Packets per batch")
       ->delimiter(',')
-      ->check(CLI::Range(1u, Batch::kMaxPackets))
+      ->check(Range(1u, Batch::kMaxPackets))
       ->type_name("N,...")
       ->capture_default_str();
   sub->add_option("--workers", o->workers, "Workers, each with its own source and channels")
-      ->check(CLI::Range(1u, 256u))
+      ->check(Range(1u, 256u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_flag("--device-only", o->device_only, "Do not measure the batch runtime");
@@ -492,14 +492,14 @@ void add_bench_port(CLI::App& bench) {
                 "Also with persistent groups of lanes that take chunks by class: by groups, mix and buffer size");
   sub->add_flag("--soak", o->soak, "Only the persistent groups, unshaped and shaped at once, for --seconds");
   sub->add_option("--seconds", o->seconds, "Duration of each row of the persistent groups")
-      ->check(CLI::Range(0.01, 36000.0))
+      ->check(Range(0.01, 36000.0))
       ->type_name("S")
       ->capture_default_str();
   sub->add_option("--frames-kept", o->frames_kept, "Frames in the device's memory (default: 256 MiB of them)")
       ->type_name("N");
   sub->add_option("--packets", o->packets, "Packets per worker and repetition (default 4,000,000)")->type_name("N");
   sub->add_option("--repetitions", o->repetitions, "Repetitions of each case")
-      ->check(CLI::Range(1u, 1000u))
+      ->check(Range(1u, 1000u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--seed", o->seed, "Seed of routes and packets")->type_name("N")->capture_default_str();

@@ -287,10 +287,10 @@ class PriorityBench {
 
 }  // namespace
 
-void add_bench_priorities(CLI::App& bench) {
+void add_bench_priorities(Command bench) {
   auto o = std::make_shared<PriorityBenchOptions>();
   o->repetitions = 3;
-  CLI::App* sub =
+  Command sub =
       add_subcommand(bench, "priorities", "Subcommands",
                      "Three classes of packets on the same workers: rate by class mix, workers and chunk size; latency "
                      "by chunk size; the highest class's latency at twice the load that the workers can process",
@@ -302,21 +302,21 @@ void add_bench_priorities(CLI::App& bench) {
                      });
   sub->add_option("--part", o->parts, "mix, workers, chunks, overload")
       ->delimiter(',')
-      ->check(CLI::IsMember({"mix", "workers", "chunks", "overload"}))
+      ->check(OneOf{{"mix", "workers", "chunks", "overload"}})
       ->type_name("NAME,...")
       ->capture_default_str();
   sub->add_option("--workers", o->worker_counts, "Workers; one more thread reads. Other parts use the first value")
       ->delimiter(',')
-      ->check(CLI::Range(1u, 256u))
+      ->check(Range(1u, 256u))
       ->type_name("N,...")
       ->capture_default_str();
   sub->add_option("--chunk", o->chunk, "Packets per chunk, except in part chunks")
-      ->check(CLI::Range(1u, Batch::kMaxPackets))
+      ->check(Range(1u, Batch::kMaxPackets))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--chunks", o->chunks, "Packets per chunk in part chunks")
       ->delimiter(',')
-      ->check(CLI::Range(1u, Batch::kMaxPackets))
+      ->check(Range(1u, Batch::kMaxPackets))
       ->type_name("N,...")
       ->capture_default_str();
   sub->add_option("--chunk-timeout", o->timeout, "Longest time to fill a chunk (ns, us, ms, s)")
@@ -324,23 +324,23 @@ void add_bench_priorities(CLI::App& bench) {
       ->capture_default_str();
   sub->add_option("--sizes", o->sizes, "Frame size with FCS; only the first is used")
       ->delimiter(',')
-      ->check(CLI::Range(64u, 9618u))
+      ->check(Range(64u, 9618u))
       ->type_name("BYTES")
       ->capture_default_str();
   sub->add_option("--algorithm", o->algorithm, "ACL algorithm; linear makes each packet very expensive (default auto)")
-      ->check(CLI::IsMember(acl_algorithm_choices()))
+      ->check(OneOf{acl_algorithm_choices()})
       ->type_name("NAME");
   sub->add_option("--rules", o->rule_count, "Rules of the access list; more rules cost more time per packet")
-      ->check(CLI::Range(1u, 100'000u))
+      ->check(Range(1u, 100'000u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--packets", o->packets, "Packets per round of unpaced parts (default 2,000,000)")->type_name("N");
   sub->add_option("--seconds", o->seconds, "Duration of each paced run")
-      ->check(CLI::Range(0.001, 3600.0))
+      ->check(Range(0.001, 3600.0))
       ->type_name("S")
       ->capture_default_str();
   sub->add_option("--repetitions", o->repetitions, "Repetitions of each case")
-      ->check(CLI::Range(1u, 1000u))
+      ->check(Range(1u, 1000u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--seed", o->seed, "Seed of the packets")->type_name("N")->capture_default_str();

@@ -170,9 +170,9 @@ Exit bench_shaper(const ShaperOptions& o) {
 
 }  // namespace
 
-void add_bench_shaper(CLI::App& bench) {
+void add_bench_shaper(Command bench) {
   auto o = std::make_shared<ShaperOptions>();
-  CLI::App* sub = add_subcommand(
+  Command sub = add_subcommand(
       bench, "shaper", "Subcommands",
       "The error of a class's rate at every decade from 10 kbit/s to 100 Gbit/s in simulated time, and at some in real "
       "time;\nand the rate of the standard graph with classes that only count, relative to that without",
@@ -181,16 +181,16 @@ void add_bench_shaper(CLI::App& bench) {
         return bench_shaper(*o);
       });
   sub->add_option("--seconds", o->seconds, "Simulated seconds per rate; 10 kbit/s needs 2")
-      ->check(CLI::Range(2.0, 1000.0))
+      ->check(Range(2.0, 1000.0))
       ->type_name("S")
       ->capture_default_str();
   sub->add_option("--real-seconds", o->real_seconds, "Real seconds per rate; 0: none")
-      ->check(CLI::Range(0.0, 1000.0))
+      ->check(Range(0.0, 1000.0))
       ->type_name("S")
       ->capture_default_str();
   sub->add_option("--packets", o->packets, "Packets per run of the graph (default 4,000,000)")->type_name("N");
   sub->add_option("--repetitions", o->repetitions, "Runs of the graph, at least 5")
-      ->check(CLI::Range(5u, 1000u))
+      ->check(Range(5u, 1000u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--name", o->name, "Name of the measurement in the JSON (default bench_shaper)")->type_name("NAME");

@@ -521,11 +521,11 @@ Exit bench_soak(const SoakOptions& o) {
 
 }  // namespace
 
-void add_bench_soak(CLI::App& bench) {
+void add_bench_soak(Command bench) {
   auto o = std::make_shared<SoakOptions>();
   o->device.device = "auto";
   o->device.mode = "persistent";
-  CLI::App* sub = add_subcommand(
+  Command sub = add_subcommand(
       bench, "soak", "Subcommands",
       "Runs the standard graph for minutes while its tables change at even intervals. Each generation's rules, routes "
       "and\nadjacencies pass different packets, so that packets that meet tables of two generations, and lost packets, "
@@ -535,30 +535,30 @@ void add_bench_soak(CLI::App& bench) {
       [o] { return bench_soak(*o); });
   add_device_options(*sub, o->device, true);
   sub->add_option("--minutes", o->minutes, "How long to run")
-      ->check(CLI::Range(0.001, 100'000.0))
+      ->check(Range(0.001, 100'000.0))
       ->type_name("MINUTES")
       ->capture_default_str();
   sub->add_option("--swaps", o->swaps, "Table changes, at even intervals")
-      ->check(CLI::Range(uint64_t{0}, uint64_t{100'000'000}))
+      ->check(Range(uint64_t{0}, uint64_t{100'000'000}))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--rules", o->rules, "Rules of each generation's access list")
-      ->check(CLI::Range(10u, 1'000'000u))
+      ->check(Range(10u, 1'000'000u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--routes", o->routes,
                   "Routes of each generation, or fewer if that many cannot be generated; about an eighth is IPv6")
-      ->check(CLI::Range(1000u, 500'000u))
+      ->check(Range(1000u, 500'000u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--algorithm", o->algorithm, "ACL algorithm")->type_name("NAME");
   sub->add_option("--route-algorithm", o->route_algorithm, "Route algorithms")->type_name("A4[,A6]");
   sub->add_option("--size", o->size, "Frame size with FCS")
-      ->check(CLI::Range(64u, 1518u))
+      ->check(Range(64u, 1518u))
       ->type_name("BYTES")
       ->capture_default_str();
   sub->add_option("--batch", o->batch, "Packets per batch, a multiple of 4")
-      ->check(CLI::Range(4, 4096))
+      ->check(Range(4, 4096))
       ->type_name("N")
       ->capture_default_str();
   add_workers_option(*sub, o->workers);
@@ -566,7 +566,7 @@ void add_bench_soak(CLI::App& bench) {
                 "One reader feeds all workers, as in run; otherwise each has its own input");
   sub->add_option("--seed", o->seed, "Seed of all generated data")->type_name("N")->capture_default_str();
   sub->add_option("--name", o->name, "Name of the measurement in the JSON (default bench_soak)")->type_name("NAME");
-  sub->add_option("--spoil", o->spoil, "")->check(CLI::IsMember({"rules", "adjacencies", "lost"}))->group("");
+  sub->add_option("--spoil", o->spoil, "")->check(OneOf{{"rules", "adjacencies", "lost"}})->group("");
 }
 
 }  // namespace sluice::app

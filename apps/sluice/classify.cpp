@@ -167,9 +167,9 @@ Exit classify(const ClassifyFlags& o) {
 
 }  // namespace
 
-void add_classify(CLI::App& root) {
+void add_classify(Command root) {
   auto o = std::make_shared<ClassifyFlags>();
-  CLI::App* sub =
+  Command sub =
       add_subcommand(root, "classify", "Tables",
                      "The first matching rule of each packet: one line per packet, in order, with the rule's "
                      "position\n(from 1; comments and blank lines do not count) or 0. A frame that is not IP, or "

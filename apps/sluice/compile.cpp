@@ -367,9 +367,9 @@ Exit tables(const TablesOptions& o) {
 
 }  // namespace
 
-void add_compile(CLI::App& root) {
+void add_compile(Command root) {
   auto o = std::make_shared<CompileOptions>();
-  CLI::App* sub =
+  Command sub =
       add_subcommand(root, "compile", "Tables",
                      "Compiles an access list, routes or adjacencies into an image: a file that other commands load\n"
                      "instead of parsing and building.",
@@ -388,9 +388,9 @@ void add_compile(CLI::App& root) {
   add_format_option(*sub, o->format);
 }
 
-void add_tables(CLI::App& root) {
+void add_tables(Command root) {
   auto o = std::make_shared<TablesOptions>();
-  CLI::App* sub =
+  Command sub =
       add_subcommand(root, "tables", "Tables",
                      "Describes rule files, route files and images: entries, algorithm, memory, build time, validity.",
                      "sluice tables edge.acl rib4.txt edge.img\nsluice tables --algorithms\nsluice tables rib.txt "
@@ -399,7 +399,7 @@ void add_tables(CLI::App& root) {
   sub->add_option("files", o->files, "Rule files, route files or images")->type_name("FILE...");
   sub->add_option("--algorithm", o->algorithm, "Build text tables with this algorithm")->type_name("NAME");
   sub->add_option("--kind", o->kind, "What the files are: auto, rules or routes")
-      ->check(CLI::IsMember({"auto", "rules", "routes"}))
+      ->check(OneOf{{"auto", "rules", "routes"}})
       ->type_name("KIND")
       ->capture_default_str();
   sub->add_flag("--algorithms", o->algorithms, "List the algorithms instead");

@@ -284,9 +284,9 @@ Exit demo(const DemoFlags& o) {
 
 }  // namespace
 
-void add_demo(CLI::App& root) {
+void add_demo(Command root) {
   auto o = std::make_shared<DemoFlags>();
-  CLI::App* sub = add_subcommand(
+  Command sub = add_subcommand(
       root, "demo", "Packets",
       "Runs the standard graph on generated input of real size: 10,000 rules, a full IPv4 and IPv6 table and mixed "
       "traffic,\nwith one worker, with two and on a GPU if there is one. The outputs must be identical.",
@@ -296,19 +296,16 @@ void add_demo(CLI::App& root) {
   sub->add_option("--dir", o->dir, "Write the files here and keep them")->type_name("DIR");
   sub->add_flag("--keep", o->keep, "Keep the temporary directory and print its name");
   sub->add_option("--packets", o->packets, "Packets of traffic")
-      ->check(CLI::Range(uint64_t{1000}, uint64_t{100'000'000}))
+      ->check(Range(uint64_t{1000}, uint64_t{100'000'000}))
       ->type_name("N")
       ->capture_default_str();
-  sub->add_option("--rules", o->rules, "Rules")
-      ->check(CLI::Range(10u, 1'000'000u))
-      ->type_name("N")
-      ->capture_default_str();
+  sub->add_option("--rules", o->rules, "Rules")->check(Range(10u, 1'000'000u))->type_name("N")->capture_default_str();
   sub->add_option("--ipv4", o->ipv4, "IPv4 routes")
-      ->check(CLI::Range(1u, 2'000'000u))
+      ->check(Range(1u, 2'000'000u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--ipv6", o->ipv6, "IPv6 routes")
-      ->check(CLI::Range(0u, 2'000'000u))
+      ->check(Range(0u, 2'000'000u))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--seed", o->seed, "Seed of all generated data")->type_name("N")->capture_default_str();

@@ -21,59 +21,59 @@ T choice(const std::string& text, std::initializer_list<std::pair<const char*, T
 
 }  // namespace
 
-void add_device_options(CLI::App& sub, DeviceFlags& f, bool all) {
+void add_device_options(Command sub, DeviceFlags& f, bool all) {
   sub.add_option("--device", f.device,
                  "Where lookups run: cpu, cuda, cuda:N, cuda:all, emu (host threads in a GPU's place), or auto")
       ->type_name("DEVICE")
       ->capture_default_str();
   sub.add_option("--mode", f.mode,
                  "Device mode: launch (one kernel per batch), persistent (resident kernels), adaptive (by load)")
-      ->check(CLI::IsMember({"launch", "persistent", "adaptive"}))
+      ->check(OneOf{{"launch", "persistent", "adaptive"}})
       ->type_name("MODE")
       ->capture_default_str();
   sub.add_option("--transport", f.transport,
                  "Transport of launch mode: staged (copies), zerocopy (mapped memory), commlist (frame addresses), "
                  "commpool (the same with a device copy)")
-      ->check(CLI::IsMember({"staged", "zerocopy", "commlist", "commpool"}))
+      ->check(OneOf{{"staged", "zerocopy", "commlist", "commpool"}})
       ->type_name("TRANSPORT")
       ->capture_default_str();
   sub.add_option("--flights", f.flights, "Batches in flight to a device per worker, 1 to 16")
-      ->check(CLI::Range(1u, 16u))
+      ->check(Range(1u, 16u))
       ->type_name("N")
       ->capture_default_str();
   sub.add_option("--ring-memory", f.ring_memory,
                  "Persistent mode: where the device reads keys: device (its own memory, written over the bus), host "
                  "(pinned memory, read over the bus), or auto (device if possible)")
-      ->check(CLI::IsMember({"auto", "host", "device"}))
+      ->check(OneOf{{"auto", "host", "device"}})
       ->type_name("WHERE")
       ->capture_default_str();
   if (!all) return;
   sub.add_flag("--kernel-times", f.kernel_times,
                "Also time kernels: the statistics show kernel and transfer separately");
   sub.add_option("--records", f.records, "What is sent per packet: auto (fewest bytes), key, header or address")
-      ->check(CLI::IsMember({"auto", "key", "header", "address"}))
+      ->check(OneOf{{"auto", "key", "header", "address"}})
       ->type_name("KIND")
       ->capture_default_str();
   sub.add_option("--threading", f.threading,
                  "Which threads submit to a device: full (every worker) or master (one thread for all workers)")
-      ->check(CLI::IsMember({"full", "master"}))
+      ->check(OneOf{{"full", "master"}})
       ->type_name("WHO")
       ->capture_default_str();
   sub.add_option("--enter-after", f.enter_after, "Adaptive mode: busy batches before persistent")
-      ->check(CLI::Range(1u, 1'000'000u))
+      ->check(Range(1u, 1'000'000u))
       ->type_name("N")
       ->capture_default_str();
   sub.add_option("--leave-after", f.leave_after, "Adaptive mode: idle batches before launch")
-      ->check(CLI::Range(1u, 1'000'000u))
+      ->check(Range(1u, 1'000'000u))
       ->type_name("N")
       ->capture_default_str();
   sub.add_option("--watchdog", f.watchdog_ms, "A device without progress for this long has failed")
-      ->check(CLI::Range(10u, 600'000u))
+      ->check(Range(10u, 600'000u))
       ->type_name("MS")
       ->capture_default_str();
 }
 
-void add_latency_target_option(CLI::App& sub, std::string& text) {
+void add_latency_target_option(Command sub, std::string& text) {
   sub.add_option("--latency-target", text,
                  "Shrink batches below --batch while they take longer than this, such as 50us (ns, us, ms, s)")
       ->type_name("TIME");

@@ -24,10 +24,10 @@ struct DeviceFlags {
 };
 
 // --device, --mode and --transport, and the rest where `all`.
-void add_device_options(CLI::App& sub, DeviceFlags& flags, bool all);
+void add_device_options(Command sub, DeviceFlags& flags, bool all);
 
 // --latency-target, and what it says in nanoseconds: 0 for none. Ends with kUsage where it is no time.
-void add_latency_target_option(CLI::App& sub, std::string& text);
+void add_latency_target_option(Command sub, std::string& text);
 uint64_t latency_target_ns(const std::string& text);
 
 // The devices that the flags name, with how to use them. `label`: "cpu", "cuda:0", ... for reports. With `auto` and

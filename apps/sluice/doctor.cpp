@@ -132,7 +132,7 @@ Exit doctor() {
 
 }  // namespace
 
-void add_doctor(CLI::App& root) {
+void add_doctor(Command root) {
   add_subcommand(root, "doctor", "Tools", "What this machine has, and the exact command that fixes each problem.",
                  "sluice doctor\nsluice doctor -o json", [] { return doctor(); });
 }

@@ -116,9 +116,9 @@ Exit elements(const std::string& name) {
 
 }  // namespace
 
-void add_elements(CLI::App& root) {
+void add_elements(Command root) {
   auto name = std::make_shared<std::string>();
-  CLI::App* sub = add_subcommand(
+  Command sub = add_subcommand(
       root, "elements", "Tools", "Lists the element classes of configurations, or documents one.",
       "sluice elements\nsluice elements IPRoute\nsluice elements -o json", [name] { return elements(*name); });
   sub->add_option("name", *name, "A class to document")->type_name("NAME");

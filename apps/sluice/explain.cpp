@@ -314,9 +314,9 @@ Exit explain(const ExplainFlags& o) {
 
 }  // namespace
 
-void add_explain(CLI::App& root) {
+void add_explain(Command root) {
   auto o = std::make_shared<ExplainFlags>();
-  CLI::App* sub = add_subcommand(
+  Command sub = add_subcommand(
       root, "explain", "Packets",
       "Shows what happens to one packet and why: the matching rule and the near misses above it, the route, the "
       "adjacency,\nthe rewrites, the verdict. Every lookup algorithm is run, and all must agree. With a Click file: "
@@ -335,7 +335,7 @@ void add_explain(CLI::App& root) {
   sub->add_option("--hex", o->hex, "The frame from its Ethernet header on")->type_name("BYTES");
   sub->add_option("--in", o->capture, "Take the packet from this capture")->type_name("PCAP");
   sub->add_option("--number", o->number, "Which packet of --in, from 1")
-      ->check(CLI::Range(uint64_t{1}, ~uint64_t{0}))
+      ->check(Range(uint64_t{1}, ~uint64_t{0}))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--acl", o->acl, "Access list: rules or an image")->type_name("FILE");
@@ -343,7 +343,7 @@ void add_explain(CLI::App& root) {
   sub->add_option("--routes", o->routes, "Route files or an image")->type_name("FILE[,FILE]");
   sub->add_option("--adjacencies", o->adjacencies, "Adjacency file (default: made-up ones)")->type_name("FILE");
   sub->add_option("--default", o->policy, "Action for packets that no rule matches: deny or permit")
-      ->check(CLI::IsMember({"deny", "permit"}))
+      ->check(OneOf{{"deny", "permit"}})
       ->type_name("ACTION")
       ->capture_default_str();
   sub->add_option("--near", o->near, "Near misses to show")->type_name("N")->capture_default_str();

@@ -215,7 +215,7 @@ Exit gen_traffic(const GenFlags& o) {
   return end();
 }
 
-void add_common(CLI::App& sub, GenFlags& o) {
+void add_common(Command sub, GenFlags& o) {
   sub.add_option("--out", o.out, "Output file ('-': stdout), created when complete")
       ->type_name("FILE")
       ->capture_default_str();
@@ -226,34 +226,34 @@ void add_common(CLI::App& sub, GenFlags& o) {
 
 }  // namespace
 
-void add_gen(CLI::App& root) {
-  CLI::App* gen = add_subcommand(
+void add_gen(Command root) {
+  Command gen = add_subcommand(
       root, "gen", "Tools", "Generates rules, routes, traces and traffic, the same on every machine for the same seed.",
       "sluice gen rules --shape fw --count 10000 --seed 7 --out fw.acl\nsluice gen traffic --rules fw.acl --packets "
       "1000000 --out t.pcap",
       nullptr);
   gen->require_subcommand(1);
-  const CLI::Validator fraction = CLI::Range(0.0, 1.0);
+  const Range fraction = Range(0.0, 1.0);
 
   auto r = std::make_shared<GenFlags>();
-  CLI::App* rules = add_subcommand(
+  Command rules = add_subcommand(
       *gen, "rules", "Subcommands", "A rule set with the shape of access lists, firewalls or IP chains",
       "sluice gen rules --shape acl --count 10000 > acl.rules\nsluice gen rules --count 1000 --ipv6 0.3 "
       "--language native --out mixed.acl\nsluice gen rules --like edge.acl --count 500000 --out large.acl",
       [r] { return gen_rules(*r); });
-  auto* shape = rules->add_option("--shape", r->shape, "acl, fw or ipc")
-                    ->check(CLI::IsMember({"acl", "fw", "ipc"}))
-                    ->type_name("SHAPE")
-                    ->capture_default_str();
+  auto shape = rules->add_option("--shape", r->shape, "acl, fw or ipc")
+                   ->check(OneOf{{"acl", "fw", "ipc"}})
+                   ->type_name("SHAPE")
+                   ->capture_default_str();
   rules->add_option("--count", r->count, "Rules, 10 to 1000000")
-      ->check(CLI::Range(10u, 1'000'000u))
+      ->check(Range(10u, 1'000'000u))
       ->type_name("N")
       ->capture_default_str();
-  auto* ipv6 = rules->add_option("--ipv6", r->ipv6, "Fraction of the rules that are IPv6, 0 to 1")
-                   ->check(fraction)
-                   ->type_name("FRACTION");
-  auto* last = rules->add_flag("--default-rule", r->default_rule, "Add a last rule that matches everything");
-  auto* rules_like =
+  auto ipv6 = rules->add_option("--ipv6", r->ipv6, "Fraction of the rules that are IPv6, 0 to 1")
+                  ->check(fraction)
+                  ->type_name("FRACTION");
+  auto last = rules->add_flag("--default-rule", r->default_rule, "Add a last rule that matches everything");
+  auto rules_like =
       rules
           ->add_option("--like", r->like,
                        "Match the statistics of this rule file: a sample of it, or copies at other addresses")
@@ -263,40 +263,40 @@ void add_gen(CLI::App& root) {
   rules
       ->add_option("--language", r->language,
                    "auto (ClassBench; native with IPv6, or if --like is not a ClassBench file), classbench or native")
-      ->check(CLI::IsMember({"auto", "classbench", "native"}))
+      ->check(OneOf{{"auto", "classbench", "native"}})
       ->type_name("LANGUAGE");
   add_common(*rules, *r);
 
   auto n = std::make_shared<GenFlags>();
-  CLI::App* routes =
+  Command routes =
       add_subcommand(*gen, "routes", "Subcommands", "A routing table with the shape of a full Internet table",
                      "sluice gen routes --out rib.txt\nsluice gen routes --ipv4 10000 --ipv6 0 --next-hops 16\n"
                      "sluice gen routes --count 4000000 --like rib.mrt.bz2 --out large.txt",
                      [n] { return gen_routes(*n); });
   routes->add_option("--ipv4", n->ipv4_count, "IPv4 routes")
-      ->check(CLI::Range(0u, 2'000'000u))
+      ->check(Range(0u, 2'000'000u))
       ->type_name("N")
       ->capture_default_str();
   routes->add_option("--ipv6", n->ipv6_count, "IPv6 routes")
-      ->check(CLI::Range(0u, 2'000'000u))
+      ->check(Range(0u, 2'000'000u))
       ->type_name("N")
       ->capture_default_str();
   routes->add_option("--next-hops", n->next_hops, "Next hops, written 1..N")
-      ->check(CLI::Range(1u, 65'535u))
+      ->check(Range(1u, 65'535u))
       ->type_name("N")
       ->capture_default_str();
-  auto* like =
+  auto like =
       routes->add_option("--like", n->like, "Use the prefixes of these route files, sampled or split to --count")
           ->type_name("FILE[,FILE]");
   routes->add_option("--count", n->like_count, "With --like: routes of both families together")
-      ->check(CLI::Range(0u, 4'000'000u))
+      ->check(Range(0u, 4'000'000u))
       ->needs(like)
       ->type_name("N")
       ->capture_default_str();
   add_common(*routes, *n);
 
   auto t = std::make_shared<GenFlags>();
-  CLI::App* trace = add_subcommand(
+  Command trace = add_subcommand(
       *gen, "trace", "Subcommands", "A ClassBench trace whose packets are drawn from a rule file",
       "sluice gen trace --rules acl.rules --packets 100000 --out acl.trace", [t] { return gen_trace(*t); });
   trace->add_option("--rules", t->rules, "Rule file, IPv4")->required()->type_name("FILE");
@@ -305,27 +305,27 @@ void add_gen(CLI::App& root) {
   add_common(*trace, *t);
 
   auto p = std::make_shared<GenFlags>();
-  CLI::App* traffic =
+  Command traffic =
       add_subcommand(*gen, "traffic", "Subcommands", "A capture of five-tuple flows with Zipf popularity",
                      "sluice gen traffic --packets 1000000 --flows 50000 --out t.pcap\nsluice gen traffic --rules "
                      "fw.acl --routes rib.txt --malformed 0.01 --out t.pcap.gz",
                      [p] { return gen_traffic(*p); });
   traffic->add_option("--packets", p->packets, "Number of packets")->type_name("N")->capture_default_str();
   traffic->add_option("--flows", p->flows, "Five-tuples")
-      ->check(CLI::Range(1u, 16'777'216u))
+      ->check(Range(1u, 16'777'216u))
       ->type_name("N")
       ->capture_default_str();
   traffic->add_option("--zipf", p->zipf, "Popularity of the k-th flow is k^-Z; 0 is uniform")
-      ->check(CLI::Range(0.0, 8.0))
+      ->check(Range(0.0, 8.0))
       ->type_name("Z")
       ->capture_default_str();
   traffic
       ->add_option("--mix", p->mix,
                    "imix (7:4:1 of 64, 570, 1518; the default), imix-stockholm (IP 40, 576, 1500) or fixed")
-      ->check(CLI::IsMember({"imix", "imix-stockholm", "fixed"}))
+      ->check(OneOf{{"imix", "imix-stockholm", "fixed"}})
       ->type_name("MIX");
   traffic->add_option("--size", p->size, "Frame size with FCS of every packet (default of --mix fixed: 64)")
-      ->check(CLI::Range(64u, 9618u))
+      ->check(Range(64u, 9618u))
       ->type_name("BYTES");
   traffic->add_option("--ipv6", p->ipv6, "Fraction of the flows that are IPv6")->check(fraction)->type_name("FRACTION");
   traffic->add_option("--vlan", p->vlan, "Fraction of the flows with an 802.1Q tag")

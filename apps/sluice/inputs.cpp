@@ -61,7 +61,7 @@ void check_regular(const std::string& option, const std::string& path) {
          "write its contents to a file first");
 }
 
-CLI::Option* add_format_option(CLI::App& sub, std::string& format, std::string_view of) {
+Option add_format_option(Command sub, std::string& format, std::string_view of) {
   return sub.add_option("--format", format, fmt::format("Format of {}: {}", of, kRuleFormatHelp))
       ->check([](const std::string& word) {
         const auto choice = parse_rule_format(word);
@@ -72,7 +72,7 @@ CLI::Option* add_format_option(CLI::App& sub, std::string& format, std::string_v
       ->type_name("FORMAT");
 }
 
-void add_acl_options(CLI::App& sub, std::string& format, std::string& algorithm) {
+void add_acl_options(Command sub, std::string& format, std::string& algorithm) {
   add_format_option(sub, format)->capture_default_str();
   sub.add_option("--algorithm", algorithm,
                  fmt::format("One of: {} (default {})", fmt::join(acl_algorithm_choices(), ", "), kDefaultAclAlgorithm))

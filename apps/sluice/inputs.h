@@ -55,8 +55,8 @@ struct LoadedAcl {
 };
 
 // The rule format of `of`, checked.
-CLI::Option* add_format_option(CLI::App& sub, std::string& format, std::string_view of = "the rule file");
-void add_acl_options(CLI::App& sub, std::string& format, std::string& algorithm);
+Option add_format_option(Command sub, std::string& format, std::string_view of = "the rule file");
+void add_acl_options(Command sub, std::string& format, std::string& algorithm);
 // A rule file in any format. Ends the program with the file's errors. `text`, when given, receives what was read.
 RuleSet read_rules(InputSet& inputs, const std::string& path, const std::string& format, std::string* found_format,
                    std::string* text = nullptr);

@@ -22,7 +22,7 @@ std::string socket_path(const std::string& word) {
 
 }  // namespace
 
-void add_live_options(CLI::App& sub, LiveFlags& flags) {
+void add_live_options(Command sub, LiveFlags& flags) {
   sub.add_option("--control", flags.control,
                  "Serve 'sluice show', 'sluice acl', 'sluice routes' and the like at this Unix socket during the run; "
                  "auto: in $XDG_RUNTIME_DIR/sluice")
@@ -33,7 +33,7 @@ void add_live_options(CLI::App& sub, LiveFlags& flags) {
   sub.add_option(
          "--max-memory", flags.max_memory,
          "With --control: refuse a change if all tables, old and new, would take more than this (such as 512MiB)")
-      ->transform(CLI::AsSizeValue(false))
+      ->as_size()
       ->type_name("SIZE");
   sub.add_option("--hits", flags.hits,
                  "Count packets and bytes by access list rule, and write the counts at the end ('-': stdout)")

@@ -26,7 +26,7 @@ struct LiveFlags {
 
   bool counts() const { return !control.empty() || !hits.empty() || top != 0; }
 };
-void add_live_options(CLI::App& sub, LiveFlags& flags);
+void add_live_options(Command sub, LiveFlags& flags);
 
 class LiveRun {
  public:
@@ -60,12 +60,12 @@ class LiveRun {
 
 // show runtime|rules|drops|tables|routes|qos, acl, routes, adjacencies, qos: questions and changes to a process that
 // runs.
-void add_live_shows(CLI::App& show);
-void add_graph(CLI::App& root);
-void add_acl(CLI::App& root);
-void add_routes(CLI::App& root);
-void add_adjacencies(CLI::App& root);
-void add_qos(CLI::App& root);
+void add_live_shows(Command show);
+void add_graph(Command root);
+void add_acl(Command root);
+void add_routes(Command root);
+void add_adjacencies(Command root);
+void add_qos(Command root);
 
 // A line a class of what to_json of ports gives.
 std::string qos_text(const Json& ports);

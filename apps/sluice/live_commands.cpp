@@ -19,7 +19,7 @@ struct ClientFlags {
   std::string socket;
   bool dry_run = false;
 };
-void add_socket_option(CLI::App& sub, ClientFlags& flags) {
+void add_socket_option(Command sub, ClientFlags& flags) {
   sub.add_option("--socket", flags.socket,
                  "Socket of the run's --control (default: $SLUICE_SOCKET, or the only one in $XDG_RUNTIME_DIR/sluice)")
       ->type_name("PATH");
@@ -272,12 +272,12 @@ Json sent(const std::string& file) {
   return need(send_file(file, room), Exit::kIo);
 }
 
-std::shared_ptr<ChangeFlags> add_change(CLI::App& group, const std::string& name, const std::string& summary,
+std::shared_ptr<ChangeFlags> add_change(Command group, const std::string& name, const std::string& summary,
                                         const std::string& examples, const std::function<Exit(const ChangeFlags&)>& run,
-                                        CLI::App** made = nullptr) {
+                                        Command* made = nullptr) {
   auto o = std::make_shared<ChangeFlags>();
-  CLI::App* sub = add_subcommand(group, name, "Subcommands", summary, examples,
-                                 [o, run] { return answered([&] { return run(*o); }); });
+  Command sub = add_subcommand(group, name, "Subcommands", summary, examples,
+                               [o, run] { return answered([&] { return run(*o); }); });
   sub->add_option("table", o->table, "The table's name (see 'sluice show tables')")->required()->type_name("TABLE");
   add_socket_option(*sub, *o);
   sub->add_flag("--dry-run", o->dry_run, "Build it and report its size, but change nothing");
@@ -342,11 +342,11 @@ std::string qos_text(const Json& ports) {
   return table.str();
 }
 
-void add_live_shows(CLI::App& show) {
+void add_live_shows(Command show) {
   const auto add = [&](const std::string& name, const std::string& summary, const std::string& examples, auto flags,
                        auto run) {
-    CLI::App* sub = add_subcommand(show, name, "Subcommands", summary, examples,
-                                   [flags, run] { return answered([&] { return run(*flags); }); });
+    Command sub = add_subcommand(show, name, "Subcommands", summary, examples,
+                                 [flags, run] { return answered([&] { return run(*flags); }); });
     add_socket_option(*sub, *flags);
     return sub;
   };
@@ -360,19 +360,19 @@ void add_live_shows(CLI::App& show) {
   add("qos", "The classes of service of a running process, by port: packets, drops, queues, latencies.",
       "sluice show qos\nsluice show qos --socket /tmp/sluice.sock -o json", std::make_shared<ClientFlags>(), &show_qos);
   auto rules = std::make_shared<RulesFlags>();
-  CLI::App* sub = add("rules", "The rules of an access list of a running process; --hits adds counters.",
-                      "sluice show rules --hits\nsluice show rules --by-hits --count 10\n"
-                      "sluice show rules --table edge --from 1001 --count 1000 -o json",
-                      rules, &show_rules);
+  Command sub = add("rules", "The rules of an access list of a running process; --hits adds counters.",
+                    "sluice show rules --hits\nsluice show rules --by-hits --count 10\n"
+                    "sluice show rules --table edge --from 1001 --count 1000 -o json",
+                    rules, &show_rules);
   sub->add_option("--table", rules->table, "Which access list (default: the only one)")->type_name("NAME");
   sub->add_flag("--hits", rules->hits, "With packets and bytes per rule");
   sub->add_flag("--by-hits", rules->by_hits, "The same, most packets first, without rules that matched none");
   sub->add_option("--from", rules->from, "First line to show, from 1")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{RuleSet::kMaxRules}))
+      ->check(Range(uint64_t{1}, uint64_t{RuleSet::kMaxRules}))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--count", rules->count, "Lines to show, 1 to 100000")
-      ->check(CLI::Range(1, 100'000))
+      ->check(Range(1, 100'000))
       ->type_name("N")
       ->capture_default_str();
   auto routes = std::make_shared<LookupFlags>();
@@ -384,18 +384,18 @@ void add_live_shows(CLI::App& show) {
   sub->add_option("--table", routes->table, "Which route table (default: the only one)")->type_name("NAME");
   for (const auto& [name, value, help] : {std::tuple{"--from", &routes->from, "First route to show, from 1"},
                                           std::tuple{"--count", &routes->count, "Routes to show, 1 to 1000"}}) {
-    sub->add_option(name, *value, help)->check(CLI::Range(1, 1000))->type_name("N")->capture_default_str();
+    sub->add_option(name, *value, help)->check(Range(1, 1000))->type_name("N")->capture_default_str();
   }
 }
 
-void add_acl(CLI::App& root) {
-  CLI::App* acl = add_subcommand(
+void add_acl(Command root) {
+  Command acl = add_subcommand(
       root, "acl", "Packets",
       "Changes an access list of a process started with 'sluice run --control'. A change takes effect as a whole or "
       "not at\nall; every packet meets the list before it or the list after it; no packet waits.",
       "sluice acl add acl deny udp from 192.0.2.0/24 to any --at 1\nsluice acl replace acl edge.acl", nullptr);
   acl->require_subcommand(1);
-  CLI::App* sub = nullptr;
+  Command sub;
   auto add = add_change(
       *acl, "add", "Adds a native rule, at the end or at a position.",
       "sluice acl add acl deny tcp from any to 192.0.2.7 port 22 --at 1",
@@ -403,7 +403,7 @@ void add_acl(CLI::App& root) {
       &sub);
   sub->add_option("rule", add->words, "The rule")->required()->type_name("RULE...");
   sub->add_option("--at", add->at, "Position of the new rule, from 1 (default: the last)")
-      ->check(CLI::Range(1u, static_cast<uint32_t>(RuleSet::kMaxRules)))
+      ->check(Range(1u, static_cast<uint32_t>(RuleSet::kMaxRules)))
       ->type_name("N");
   auto erase = add_change(
       *acl, "delete", "Deletes a rule by position, or the first rule equal to the one given.",
@@ -430,8 +430,8 @@ void add_acl(CLI::App& root) {
       ->type_name("FILE");
 }
 
-void add_graph(CLI::App& root) {
-  CLI::App* graph =
+void add_graph(Command root) {
+  Command graph =
       add_subcommand(root, "graph", "Packets",
                      "Shows and replaces the graph of a process started with 'sluice run --control', and calls its "
                      "handlers. The graph has\nqueues, timers or scripts, or runs with --packet-scheduler.",
@@ -442,8 +442,8 @@ void add_graph(CLI::App& root) {
   };
   auto add = [&](const char* name, const char* what, const char* example, auto run) {
     auto o = std::make_shared<GraphFlags>();
-    CLI::App* sub = add_subcommand(*graph, name, "Subcommands", what, example,
-                                   [o, run] { return answered([&] { return run(*o); }); });
+    Command sub = add_subcommand(*graph, name, "Subcommands", what, example,
+                                 [o, run] { return answered([&] { return run(*o); }); });
     add_socket_option(*sub, *o);
     return std::pair(o, sub);
   };
@@ -485,14 +485,14 @@ void add_graph(CLI::App& root) {
   write->add_option("value", write_flags->value, "Value to write")->type_name("TEXT");
 }
 
-void add_routes(CLI::App& root) {
-  CLI::App* routes = add_subcommand(
+void add_routes(Command root) {
+  Command routes = add_subcommand(
       root, "routes", "Packets",
       "Changes a route table of a process started with 'sluice run --control'. A change takes effect as a whole or not "
       "at\nall; every packet meets the table before it or the table after it; no packet waits.",
       "sluice routes add fib 192.0.2.0/24 via 10.0.0.1\nsluice routes replace fib rib4.txt,rib6.txt", nullptr);
   routes->require_subcommand(1);
-  CLI::App* sub = nullptr;
+  Command sub;
   auto add = add_change(
       *routes, "add", "Adds a route, or changes the next hop of the route with the same prefix, source and metric.",
       "sluice routes add fib 192.0.2.0/24 via 10.0.0.1\n"
@@ -538,12 +538,12 @@ void add_routes(CLI::App& root) {
       ->type_name("FILE");
 }
 
-void add_adjacencies(CLI::App& root) {
-  CLI::App* group = add_subcommand(
-      root, "adjacencies", "Packets", "Changes the adjacencies of a process started with 'sluice run --control'.",
-      "sluice adjacencies set adj 10.0.0.1 02:00:00:00:00:01 02:00:00:00:00:02 3", nullptr);
+void add_adjacencies(Command root) {
+  Command group = add_subcommand(root, "adjacencies", "Packets",
+                                 "Changes the adjacencies of a process started with 'sluice run --control'.",
+                                 "sluice adjacencies set adj 10.0.0.1 02:00:00:00:00:01 02:00:00:00:00:02 3", nullptr);
   group->require_subcommand(1);
-  CLI::App* sub = nullptr;
+  Command sub;
   auto set = add_change(
       *group, "set", "Sets the adjacencies of a next hop, replacing all earlier ones.",
       "sluice adjacencies set adj 10.0.0.1 02:00:00:00:00:01 02:00:00:00:00:02 3 mtu 9000\n"
@@ -563,14 +563,14 @@ void add_adjacencies(CLI::App& root) {
       ->type_name("FILE");
 }
 
-void add_qos(CLI::App& root) {
-  CLI::App* group = add_subcommand(
+void add_qos(Command root) {
+  Command group = add_subcommand(
       root, "qos", "Packets",
       "Changes the classes of service of a process started with 'sluice run --qos --control', between two batches.",
       "sluice qos set voice rate 20Mbps\nsluice qos load edge.qos", nullptr);
   group->require_subcommand(1);
   auto set = std::make_shared<QosFlags>();
-  CLI::App* sub = add_subcommand(
+  Command sub = add_subcommand(
       *group, "set", "Subcommands",
       "Changes the rate of a class, or of the ports themselves. Waiting packets keep their departure time, and no "
       "packet of\ntheir class overtakes them.",
@@ -582,7 +582,7 @@ void add_qos(CLI::App& root) {
   sub->add_option("what", set->what, "What is set: rate")->required()->type_name("rate");
   sub->add_option("rate", set->rate, "Such as 20Mbps; or unlimited")->required()->type_name("RATE");
   sub->add_option("--port", set->port, "Only at this output port, even if no packet has reached it yet")
-      ->check(CLI::Range(0, 65535))
+      ->check(Range(0, 65535))
       ->type_name("N");
   add_socket_option(*sub, *set);
   auto load = std::make_shared<QosFlags>();

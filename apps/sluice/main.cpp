@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -210,26 +211,27 @@ int run(int argc, char** argv) {
                   "stderr; -o json prints\n"
                   "one JSON object (and an error as one JSON object on stderr).\n\n{}",
                   exit_code_help()));
-  add_run(root);
-  add_show(root);
-  add_graph(root);
-  add_acl(root);
-  add_routes(root);
-  add_adjacencies(root);
-  add_qos(root);
-  add_check(root);
-  add_explain(root);
-  add_demo(root);
-  add_classify(root);
-  add_route(root);
-  add_compile(root);
-  add_tables(root);
-  add_gen(root);
-  add_bench(root);
-  add_doctor(root);
-  add_elements(root);
-  add_help(root);
-  add_reference(root);
+  const Command command(root);
+  add_run(command);
+  add_show(command);
+  add_graph(command);
+  add_acl(command);
+  add_routes(command);
+  add_adjacencies(command);
+  add_qos(command);
+  add_check(command);
+  add_explain(command);
+  add_demo(command);
+  add_classify(command);
+  add_route(command);
+  add_compile(command);
+  add_tables(command);
+  add_gen(command);
+  add_bench(command);
+  add_doctor(command);
+  add_elements(command);
+  add_help(command);
+  add_reference(command);
   // The output format decides how a wrong command line is reported, so it is looked for before the rest is understood.
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];

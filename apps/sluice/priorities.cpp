@@ -7,8 +7,8 @@
 
 namespace sluice::app {
 
-void add_priority_options(CLI::App& sub, PriorityFlags& flags) {
-  auto* on =
+void add_priority_options(Command sub, PriorityFlags& flags) {
+  auto on =
       sub.add_flag("--priorities", flags.on,
                    "Process packets in classes by DSCP (RFC 4594: telephony and control, assured, the rest), each with "
                    "its share of the workers; packets of one class leave in order, classes overtake each other");
@@ -19,7 +19,7 @@ void add_priority_options(CLI::App& sub, PriorityFlags& flags) {
       ->type_name("N,...")
       ->needs(on);
   sub.add_option("--chunk", flags.chunk, "With --priorities: packets of one class that a worker takes at a time")
-      ->check(CLI::Range(1u, Batch::kMaxPackets))
+      ->check(Range(1u, Batch::kMaxPackets))
       ->type_name("N")
       ->capture_default_str()
       ->needs(on);

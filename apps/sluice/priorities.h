@@ -17,7 +17,7 @@ struct PriorityFlags {
   std::string timeout = "100us";
   bool drop_when_full = false;
 };
-void add_priority_options(CLI::App& sub, PriorityFlags& flags);
+void add_priority_options(Command sub, PriorityFlags& flags);
 
 // Without workers and batch; shares of as many `classes`, which are those of RFC 4594. Ends with kUsage.
 PriorityOptions priority_options(const PriorityFlags& flags, size_t classes);

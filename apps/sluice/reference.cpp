@@ -1,6 +1,7 @@
 // What the command line says of itself, from the same declarations that --help prints: the reference page
 // (docs/reference/cli.md), the man page, and completion for shells.
 // host only
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 
@@ -316,7 +317,8 @@ std::string fish_completion(CLI::App& root) {
 
 }  // namespace
 
-void add_reference(CLI::App& root) {
+void add_reference(Command command) {
+  CLI::App& root = command.app();
   auto form = std::make_shared<std::string>("markdown");
   CLI::App* sub = root.add_subcommand("reference", "The reference of all commands, in a form")->group("");
   sub->add_option("form", *form, "What to print")
@@ -327,7 +329,7 @@ void add_reference(CLI::App& root) {
   sub->callback([&root, form, defaults] {
     app_state().selected = [&root, form, defaults] {
       if (*defaults) {
-        print_json(all_defaults(root));
+        print_json(all_defaults(Command(root)));
         return Exit::kOk;
       }
       print_out(*form == "man"    ? man_page(root)
@@ -340,7 +342,8 @@ void add_reference(CLI::App& root) {
   });
 }
 
-void add_help(CLI::App& root) {
+void add_help(Command command) {
+  CLI::App& root = command.app();
   auto words = std::make_shared<std::vector<std::string>>();
   CLI::App* sub =
       root.add_subcommand("help", "Explains a command: the same as 'sluice COMMAND --help'.")->group("Tools");

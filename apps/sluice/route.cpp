@@ -230,9 +230,9 @@ Exit route(const RouteFlags& o) {
 
 }  // namespace
 
-void add_route(CLI::App& root) {
+void add_route(Command root) {
   auto o = std::make_shared<RouteFlags>();
-  CLI::App* sub = add_subcommand(
+  Command sub = add_subcommand(
       root, "route", "Tables",
       "Looks up the next hop of each address: one line per address, in order, with the next hop as written in the "
       "route\nfile, or '-'. With --in: of the destination of each frame ('-' if it is not IP).",
@@ -258,7 +258,7 @@ void add_route(CLI::App& root) {
       ->type_name("FILE");
   for (const auto& [name, value, help] : {std::tuple{"--from", &o->from, "With --explain: first route to show, from 1"},
                                           std::tuple{"--count", &o->count, "With --explain: routes to show"}}) {
-    sub->add_option(name, *value, help)->check(CLI::Range(1, 1000))->type_name("N")->capture_default_str();
+    sub->add_option(name, *value, help)->check(Range(1, 1000))->type_name("N")->capture_default_str();
   }
   sub->add_option("--algorithm", o->algorithm,
                   fmt::format("IPv4 one of: {}; IPv6 one of: {} (the first is the default)",

@@ -128,7 +128,7 @@ void warn_of_idle_ports(const StandardGraph& g, const TableSet& tables) {
   }
 }
 
-void add_map_option(CLI::App& sub, std::vector<std::string>& maps) {
+void add_map_option(Command sub, std::vector<std::string>& maps) {
   sub.add_option("--map", maps,
                  "Captures to use for a device port (FromDPDKDevice, ToDPDKDevice, FromDevice, ToDevice), such as "
                  "dpdk:0=pcap:in.pcap,out.pcap; memory: replays them from memory; without OUT packets are only counted")
@@ -568,7 +568,7 @@ Exit check(const CheckOptions& o) {
 namespace {
 
 // What `run` and `show plan` take.
-void add_run_options(CLI::App& sub, RunFlags& o) {
+void add_run_options(Command sub, RunFlags& o) {
   sub.add_option("configuration", o.words, "A Click file ('-': stdin) and NAME=VALUE for its variables")
       ->type_name("FILE [NAME=VALUE...]");
   add_map_option(sub, o.maps);
@@ -592,24 +592,24 @@ void add_run_options(CLI::App& sub, RunFlags& o) {
       ->type_name("SRC4[,SRC6]");
   sub.add_flag("--icmp-denied", o.icmp_denied, "With --icmp-errors: also answer packets that the access list denies");
   sub.add_option("--default", o.policy, "Action for packets that no rule matches: deny or permit")
-      ->check(CLI::IsMember({"deny", "permit"}))
+      ->check(OneOf{{"deny", "permit"}})
       ->type_name("ACTION")
       ->capture_default_str();
   sub.add_option("--algorithm", o.algorithm, "ACL algorithm for all access lists")->type_name("NAME");
   sub.add_option("--route-algorithm", o.route_algorithm, "Route algorithms for all route tables")->type_name("A4[,A6]");
   add_workers_option(sub, o.workers);
   sub.add_option("--batch", o.batch, "Packets per batch, 1 to 8192")
-      ->check(CLI::Range(1u, Batch::kMaxPackets))
+      ->check(Range(1u, Batch::kMaxPackets))
       ->type_name("N")
       ->capture_default_str();
   add_latency_target_option(sub, o.latency_target);
   sub.add_option("--limit", o.limit, "Stop after about this many packets")->type_name("N");
   add_device_options(sub, o.device, true);
-  o.given = [&sub](const char* option) { return sub.count(option) != 0; };
+  o.given = [sub](const char* option) { return sub.count(option) != 0; };
 }
 
 // The sections of the help, in their order. An option that stands in none is found by a test.
-void group_run_options(CLI::App& sub) {
+void group_run_options(Command sub) {
   const std::vector<std::pair<const char*, std::vector<const char*>>> groups = {
       {"Input and output", {"--in", "--out", "--map", "--verdicts", "--dropped", "--limit", "--repeat"}},
       {"Tables",
@@ -625,16 +625,16 @@ void group_run_options(CLI::App& sub) {
       {"Other", {"--help", "--user"}}};
   for (const auto& [group, names] : groups) {
     for (const char* name : names) {
-      if (CLI::Option* option = sub.get_option_no_throw(name); option != nullptr) option->group(group);
+      if (Option option = sub.find(name)) option.group(group);
     }
   }
 }
 
 }  // namespace
 
-void add_run(CLI::App& root) {
+void add_run(Command root) {
   auto o = std::make_shared<RunFlags>();
-  CLI::App* sub = add_subcommand(
+  Command sub = add_subcommand(
       root, "run", "Packets",
       "Runs packets through a graph: a Click file, or the standard graph\nin -> header checks -> access list -> routes "
       "-> TTL -> rewrite -> out,\nwhose parts are present if their tables are given. With --acl and without --routes "
@@ -662,17 +662,17 @@ void add_run(CLI::App& root) {
   group_run_options(*sub);
 }
 
-void add_show(CLI::App& root) {
-  CLI::App* show = add_subcommand(root, "show", "Packets",
-                                  "Shows how a graph would run, without running it (plan), and the state of a process "
-                                  "started with\n'sluice run --control' (all others).",
-                                  "sluice show plan --acl edge.acl --routes rib.txt --in a.pcap --device emu\n"
-                                  "sluice show rules --hits --socket /tmp/sluice.sock",
-                                  nullptr);
+void add_show(Command root) {
+  Command show = add_subcommand(root, "show", "Packets",
+                                "Shows how a graph would run, without running it (plan), and the state of a process "
+                                "started with\n'sluice run --control' (all others).",
+                                "sluice show plan --acl edge.acl --routes rib.txt --in a.pcap --device emu\n"
+                                "sluice show rules --hits --socket /tmp/sluice.sock",
+                                nullptr);
   show->require_subcommand(1);
   auto o = std::make_shared<RunFlags>();
   o->print_plan = true;
-  CLI::App* plan = add_subcommand(
+  Command plan = add_subcommand(
       *show, "plan", "Subcommands",
       "How the graph is split into programs, what runs on a device and what is sent to it: the same as run "
       "--print-plan, with\nthe options of run.",
@@ -684,9 +684,9 @@ void add_show(CLI::App& root) {
   add_live_shows(*show);
 }
 
-void add_check(CLI::App& root) {
+void add_check(Command root) {
   auto o = std::make_shared<CheckOptions>();
-  CLI::App* sub = add_subcommand(
+  Command sub = add_subcommand(
       root, "check", "Packets",
       "Reads a configuration, rules or routes and reports every error with its location, without running anything.",
       "sluice check edge.click\nsluice check --rules edge.acl --shadowed\nsluice check --routes rib4.txt,rib6.txt -o "
@@ -702,7 +702,7 @@ void add_check(CLI::App& root) {
                 "no verdict");
   sub->add_option("--default", o->policy,
                   "With --shadowed: action for packets that no rule matches: deny or permit (default: unknown)")
-      ->check(CLI::IsMember({"deny", "permit"}))
+      ->check(OneOf{{"deny", "permit"}})
       ->type_name("ACTION");
   sub->add_option("--routes", o->routes, "Route files or an image")->type_name("FILE[,FILE]");
 }

@@ -4,7 +4,7 @@
 
 namespace sluice::app {
 
-void add_verdict_options(CLI::App& sub, VerdictFlags& flags) {
+void add_verdict_options(Command sub, VerdictFlags& flags) {
   sub.add_option("--verdicts", flags.verdicts,
                  "One line per packet of the input, in order, tab-separated: number, permit, deny, forward or drop, "
                  "reason, position of the rule, next hop ('-': stdout)")

@@ -21,7 +21,7 @@ struct VerdictFlags {
 
   bool any() const { return !verdicts.empty() || !dropped.empty(); }
 };
-void add_verdict_options(CLI::App& sub, VerdictFlags& flags);
+void add_verdict_options(Command sub, VerdictFlags& flags);
 
 class Verdicts {
  public:
