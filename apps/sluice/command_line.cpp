@@ -104,6 +104,7 @@ template Option Command::add_option(const std::string&, std::vector<std::string>
 template Option Command::add_option(const std::string&, int&, const std::string&);
 template Option Command::add_option(const std::string&, unsigned&, const std::string&);
 template Option Command::add_option(const std::string&, uint64_t&, const std::string&);
+template Option Command::add_option(const std::string&, int64_t&, const std::string&);
 template Option Command::add_option(const std::string&, double&, const std::string&);
 template Option Command::add_option(const std::string&, std::vector<unsigned>&, const std::string&);
 
