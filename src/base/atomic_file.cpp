@@ -196,12 +196,10 @@ void AtomicFile::swap(AtomicFile& other) noexcept {
   std::swap(folder_, other.folder_);
   std::swap(descriptor_, other.descriptor_);
   std::swap(settled_, other.settled_);
-  std::swap(broken_pipe_, other.broken_pipe_);
 }
 
 void AtomicFile::note(const char* doing) {
   const int code = errno;
-  if (code == EPIPE) broken_pipe_ = true;
   if (error_.message.empty()) error_ = refused(path_, doing, code);
 }
 

@@ -88,8 +88,6 @@ class AtomicFile {
   }
   bool ok() const { return error_.message.empty(); }
   const Error& error() const { return error_; }
-  // The reader of the pipe went away: nobody is left to be told.
-  bool broken_pipe() const { return broken_pipe_; }
 
   // All bytes are on the disk (or handed on); what is left of commit() is to rename. Errors: the first that happened.
   Result<void> settle();
@@ -117,7 +115,6 @@ class AtomicFile {
   Error error_;
   OwnedDescriptor folder_, descriptor_;
   bool settled_ = false;
-  bool broken_pipe_ = false;
 };
 
 }  // namespace sluice

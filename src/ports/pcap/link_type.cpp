@@ -169,7 +169,7 @@ void LinkHeader::to_ethernet(LinkType type, const uint8_t* data, uint32_t captur
     case LinkType::kPpp:
     case LinkType::kPppHdlc: {
       const uint32_t bytes = ppp_bytes(data, captured);
-      const uint32_t framing = bytes > 2 || (data[0] == 0xff && bytes > 1 && data[1] == 0x03) ? 2 : 0;
+      const uint32_t framing = bytes > 2 ? 2 : 0;  // a protocol alone takes two bytes at most
       const uint32_t number = bytes - framing == 1 ? data[framing] : get16(data + framing);
       protocol = number == kPppIpv4 ? kTypeIpv4 : number == kPppIpv6 ? kTypeIpv6 : kTypeNone;
       ethernet[1] = static_cast<uint8_t>(bytes);
