@@ -12,7 +12,7 @@
 
 #include "elements/register_all.h"
 #include "elements/tables.h"
-#include "exec/runtime.h"
+#include "exec/engine.h"
 #include "generate/random.h"
 #include "graph/click/parser.h"
 #include "net/packet_builder.h"
@@ -78,7 +78,7 @@ double run(const Made& made, bool counted, bool fast) {
   RunOptions options;
   options.count_hits = counted;
   options.fast_path = fast;
-  auto runtime = must(Runtime::create(made.router, made.plan, options));
+  auto runtime = must(Engine::create(made.router, made.plan, options));
   runtime->publisher().publish(must(bind_plan(made.plan, made.router, made.tables)));
   RunReport report;
   const double begin = processor_seconds();

@@ -13,7 +13,7 @@
 #include "elements/register_all.h"
 #include "elements/tables.h"
 #include "exec/emu/emu_device.h"
-#include "exec/runtime.h"
+#include "exec/engine.h"
 #include "net/packet_builder.h"
 #include "ports/pcap/capture_reader.h"
 #include "ports/pcap/capture_writer.h"
@@ -201,7 +201,7 @@ class Swapper {
     options.device.enter_after = options.device.leave_after = 1;
     // A busy machine is not a lost device.
     options.device.watchdog_ns = 60'000'000'000;
-    auto runtime = Runtime::create(*router, *plan, options);
+    auto runtime = Engine::create(*router, *plan, options);
     ASSERT_TRUE(runtime.ok()) << to_string(runtime.error());
     auto publish = [&](uint64_t g) {
       write_tables(g);

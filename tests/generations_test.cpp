@@ -6,7 +6,7 @@
 
 #include "elements/register_all.h"
 #include "elements/tables.h"
-#include "exec/runtime.h"
+#include "exec/engine.h"
 #include "net/packet_builder.h"
 #include "ports/pcap/capture_writer.h"
 #include "tests/testing/run_graph.h"
@@ -56,7 +56,7 @@ TEST_P(Generations, AreNeverMixedWhilePacketsFlow) {
   }
   RunOptions options;
   options.workers = GetParam();
-  auto runtime = Runtime::create(*router, *plan, options);
+  auto runtime = Engine::create(*router, *plan, options);
   ASSERT_TRUE(runtime.ok());
   auto publish = [&](uint64_t n) {
     auto snapshot = bind_plan(*plan, *router, tables[n % 2]);

@@ -41,7 +41,7 @@ struct Live {
   Registry registry;
   Router router;
   Plan plan;
-  std::unique_ptr<Runtime> runtime;
+  std::unique_ptr<Engine> runtime;
   std::unique_ptr<LiveTables> tables;
   std::unique_ptr<Control> control;
 
@@ -63,7 +63,7 @@ struct Live {
       return;
     }
     options.live = options.count_hits = true;
-    runtime = std::move(*Runtime::create(router, plan, options));
+    runtime = std::move(*Engine::create(router, plan, options));
     runtime->publisher().publish(std::move(*bind_plan(plan, router, *loaded)));
     tables = std::make_unique<LiveTables>(router, plan, runtime->publisher(), std::move(*loaded), std::move(models),
                                           report.loads, max_bytes);
@@ -832,7 +832,7 @@ TEST_F(LiveTablesTest, RequestsThatMakeNoSense) {
 }
 
 // The generation of the last batch that has begun; 0 before there is one.
-uint64_t generation_met(Runtime& runtime) {
+uint64_t generation_met(Engine& runtime) {
   RunReport now;
   return runtime.look(now).ok() ? now.generation : 0;
 }

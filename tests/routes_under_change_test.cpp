@@ -16,7 +16,7 @@
 
 #include "elements/register_all.h"
 #include "elements/tables.h"
-#include "exec/runtime.h"
+#include "exec/engine.h"
 #include "net/packet_builder.h"
 #include "net/text.h"
 #include "ports/pcap/capture_reader.h"
@@ -279,7 +279,7 @@ TEST_P(RoutesUnderChange, EveryAnswerIsOfItsBatchsGeneration) {
     options.device.records = where.records;
     options.device.watchdog_ns = 60'000'000'000;  // a busy machine is not a lost device
   }
-  auto runtime = Runtime::create(*router, *plan, options);
+  auto runtime = Engine::create(*router, *plan, options);
   ASSERT_TRUE(runtime.ok()) << to_string(runtime.error());
   TableSet tables = std::move(*load_tables(*router));
   const auto publish = [&](uint64_t g) {

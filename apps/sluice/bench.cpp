@@ -747,7 +747,7 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
             if (!devices.options.devices.empty()) {
               options.device.devices = {devices.options.devices[w % devices.options.devices.size()]};
             }
-            auto runtime = need(Runtime::create(pipeline.router, pipeline.plan, options));
+            auto runtime = need(Engine::create(pipeline.router, pipeline.plan, options));
             runtime->publisher().publish(need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables)));
             waited = true;
             start.arrive_and_wait();

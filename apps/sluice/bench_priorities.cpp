@@ -109,13 +109,14 @@ class PriorityBench {
         "-> EtherRewrite(02:00:00:00:00:0a, 02:00:00:00:00:0b) -> {};",
         source, capture_of(mix), limit, rules_, o_.algorithm.empty() ? "auto" : o_.algorithm, sink);
   }
-  PriorityOptions options(unsigned workers, uint32_t chunk) {
-    PriorityOptions p;
-    p.run.workers = workers;
-    p.run.frames = frames_;
-    p.chunk = chunk;
-    p.timeout_ns = timeout_ns_;
-    return p;
+  RunOptions options(unsigned workers, uint32_t chunk) {
+    RunOptions options;
+    options.workers = workers;
+    options.frames = frames_;
+    options.priorities.emplace();
+    options.priorities->chunk = chunk;
+    options.priorities->timeout_ns = timeout_ns_;
+    return options;
   }
   std::unique_ptr<Pipeline> pipeline_of(const std::string& text) {
     auto pipeline = parse_pipeline(text, "priorities", {});
@@ -123,16 +124,16 @@ class PriorityBench {
     return pipeline;
   }
   // Plays a mix again and again.
-  PriorityReport play(const Mix& mix, const PriorityOptions& p) {
+  RunReport play(const Mix& mix, const RunOptions& options) {
     auto& pipeline = pipelines_[mix.name];
     if (pipeline == nullptr)
       pipeline = pipeline_of(text_of(mix, "FromMemory", ", LIMIT 1000000000000000000", "ToMemory"));
-    const PriorityRun done = run_priorities(*pipeline, p);
+    const PipelineRun done = run_pipeline(*pipeline, options);
     stop_if_interrupted();
     return done.report;
   }
 
-  // Every class's packets are those of the batch runtime, in their order.
+  // Every class's packets are those of a run without classes, in their order.
   void verify() {
     const Mix& mix = kMixes[0];
     progress_.step("checking");
@@ -140,7 +141,7 @@ class PriorityBench {
     RunOptions plain;
     plain.fast_path = false;
     (void)run_pipeline(*pipeline_of(text_of(mix, "FromDump", "", "ToDump(" + want + ")")), plain);
-    (void)run_priorities(*pipeline_of(text_of(mix, "FromDump", "", "ToDump(" + got + ")")),
+    (void)run_pipeline(*pipeline_of(text_of(mix, "FromDump", "", "ToDump(" + got + ")")),
                          options(workers(), o_.chunk));
     const auto one = by_class(want), two = by_class(got);
     for (unsigned c = 0; c < 3; ++c) {
@@ -171,36 +172,36 @@ class PriorityBench {
     }
     return 0;
   }
-  static double rate_of(const PriorityReport& report) {
-    return static_cast<double>(report.run.packets_in) / report.run.seconds * 1e-6;
+  static double rate_of(const RunReport& report) {
+    return static_cast<double>(report.packets_in) / report.seconds * 1e-6;
   }
   Case& add_rate(const std::string& name, const Mix& mix, unsigned workers, uint32_t chunk) {
     Case c{name, "Mpackets/s", {}};
     for (unsigned r = 0; r < o_.repetitions; ++r) {
       progress_.step(fmt::format("{} repetition {}", name, r + 1));
-      PriorityOptions p = options(workers, chunk);
-      p.run.max_packets = o_.packets != 0 ? o_.packets : 2'000'000;
-      const PriorityReport report = play(mix, p);
+      RunOptions p = options(workers, chunk);
+      p.max_packets = o_.packets != 0 ? o_.packets : 2'000'000;
+      const RunReport report = play(mix, p);
       c.values.push_back(rate_of(report));
       c.more = more_of(report, workers, chunk);
     }
     cases_.push_back(std::move(c));
     return cases_.back();
   }
-  static Json more_of(const PriorityReport& report, unsigned workers, uint32_t chunk) {
+  static Json more_of(const RunReport& report, unsigned workers, uint32_t chunk) {
     return {{"workers", workers}, {"chunk", chunk}, {"classes", classes_json(report)}};
   }
 
   // Packets that arrive evenly, for `seconds`.
-  PriorityReport paced(const Mix& mix, double mpps, uint32_t chunk) {
-    PriorityOptions p = options(workers(), chunk);
-    p.offered_pps = std::max<uint64_t>(1, static_cast<uint64_t>(mpps * 1e6));
-    p.run.max_packets = std::max<uint64_t>(1000, static_cast<uint64_t>(mpps * 1e6 * o_.seconds));
-    p.drop_when_full = true;
+  RunReport paced(const Mix& mix, double mpps, uint32_t chunk) {
+    RunOptions p = options(workers(), chunk);
+    p.priorities->offered_pps = std::max<uint64_t>(1, static_cast<uint64_t>(mpps * 1e6));
+    p.max_packets = std::max<uint64_t>(1000, static_cast<uint64_t>(mpps * 1e6 * o_.seconds));
+    p.priorities->drop_when_full = true;
     return play(mix, p);
   }
-  static double p99_us(const PriorityReport& report, unsigned c) {
-    return static_cast<double>(report.classes[c].latency.percentile(99)) * 1e-3;
+  static double p99_us(const RunReport& report, unsigned c) {
+    return static_cast<double>(report.priorities[c].latency.percentile(99)) * 1e-3;
   }
 
   // Latency by the size of chunks, at half of what the workers do.
@@ -212,9 +213,9 @@ class PriorityBench {
       Case& p99 = cases_.back();
       for (unsigned r = 0; r < o_.repetitions; ++r) {
         progress_.step(fmt::format("chunks/{}/latency repetition {}", chunk, r + 1));
-        const PriorityReport report = paced(kMixes[0], most / 2, chunk);
+        const RunReport report = paced(kMixes[0], most / 2, chunk);
         Histogram all;
-        for (const auto& k : report.classes) all.merge(k.latency);
+        for (const auto& k : report.priorities) all.merge(k.latency);
         p50.values.push_back(static_cast<double>(all.percentile(50)) * 1e-3);
         p99.values.push_back(static_cast<double>(all.percentile(99)) * 1e-3);
         for (Case* c : {&p50, &p99}) {
@@ -230,8 +231,8 @@ class PriorityBench {
   void add_overload() {
     const Mix quiet = {"highest", {100, 0, 0}}, loaded = {"voice", {5, 15, 80}};
     double most = median_of(add_rate("overload/most", loaded, workers(), o_.chunk));
-    // A reader that hands on as fast as it can shares caches and cores with the workers, who may do more without it.
-    // What they do of too much that comes at its times counts, where it is more.
+    // Workers that read as fast as they can spend some of their time on that, and may do more where packets come at
+    // their times: then that counts.
     double served = most;
     for (unsigned turn = 0; turn < 8; ++turn) {
       progress_.step(fmt::format("overload, served of {:.3g} M/s", 2 * most));
@@ -244,13 +245,13 @@ class PriorityBench {
         ratio{"overload/ratio", "1", {}}, low{"overload/lowest_rate", "Mpackets/s", {}};
     for (unsigned r = 0; r < o_.repetitions; ++r) {
       progress_.step(fmt::format("overload repetition {}", r + 1));
-      const PriorityReport unloaded = paced(quiet, 2 * most * loaded.percent[0] / 100, o_.chunk);
-      const PriorityReport overloaded = paced(loaded, 2 * most, o_.chunk);
+      const RunReport unloaded = paced(quiet, 2 * most * loaded.percent[0] / 100, o_.chunk);
+      const RunReport overloaded = paced(loaded, 2 * most, o_.chunk);
       before.values.push_back(p99_us(unloaded, 0));
       during.values.push_back(p99_us(overloaded, 0));
       ratio.values.push_back(p99_us(overloaded, 0) / p99_us(unloaded, 0));
-      const auto& lowest = overloaded.classes[2];
-      low.values.push_back(static_cast<double>(lowest.packets - lowest.refused) / overloaded.run.seconds * 1e-6);
+      const auto& lowest = overloaded.priorities[2];
+      low.values.push_back(static_cast<double>(lowest.packets - lowest.refused) / overloaded.seconds * 1e-6);
       before.more = more_of(unloaded, workers(), o_.chunk);
       during.more = more_of(overloaded, workers(), o_.chunk);
       during.more["offered_mpps"] = 2 * most;
@@ -262,14 +263,14 @@ class PriorityBench {
     for (Case* c : {&before, &during, &ratio, &low}) cases_.push_back(std::move(*c));
   }
   // Packets of all classes that were not refused, in millions a second.
-  static double served_of(const PriorityReport& report) {
+  static double served_of(const RunReport& report) {
     uint64_t packets = 0;
-    for (const auto& k : report.classes) packets += k.packets - k.refused;
-    return static_cast<double>(packets) / report.run.seconds * 1e-6;
+    for (const auto& k : report.priorities) packets += k.packets - k.refused;
+    return static_cast<double>(packets) / report.seconds * 1e-6;
   }
-  static uint32_t turns(const PriorityReport& report) {
+  static uint32_t turns(const RunReport& report) {
     uint32_t all = 0;
-    for (const auto& k : report.classes) all += k.turns;
+    for (const auto& k : report.priorities) all += k.turns;
     return all;
   }
 
@@ -281,7 +282,7 @@ class PriorityBench {
   uint64_t timeout_ns_ = 0;
   std::shared_ptr<FrameCache> frames_ = std::make_shared<FrameCache>();
   std::map<std::string, std::unique_ptr<Pipeline>> pipelines_;
-  Verified verified_{0, 0, "the batch runtime's plain path"};
+  Verified verified_{0, 0, "the plain path without classes"};
   std::vector<Case> cases_;
 };
 

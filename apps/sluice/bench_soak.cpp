@@ -277,7 +277,7 @@ Exit bench_soak(const SoakOptions& o) {
   // Workers are independent, as with one receive queue each, or share one reader.
   const unsigned lines = o.shared ? 1 : o.workers;
   std::atomic<bool> stop{false};
-  std::vector<std::unique_ptr<Runtime>> runtimes;
+  std::vector<std::unique_ptr<Engine>> runtimes;
   // A cache line each.
   struct alignas(64) Count {
     std::atomic<uint64_t> packets{0};
@@ -293,7 +293,7 @@ Exit bench_soak(const SoakOptions& o) {
     if (!devices.options.devices.empty() && !o.shared) {
       options.device.devices = {devices.options.devices[l % devices.options.devices.size()]};
     }
-    runtimes.push_back(need(Runtime::create(pipeline->router, pipeline->plan, options)));
+    runtimes.push_back(need(Engine::create(pipeline->router, pipeline->plan, options)));
     runtimes.back()->publisher().publish(bind(0));
   }
   std::vector<RunReport> reports(lines);

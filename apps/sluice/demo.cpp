@@ -197,7 +197,7 @@ Exit demo(const DemoFlags& o) {
     device.device = backend.device;
     options.device = open_devices(device).options;
     RunHooks hooks;
-    if (options.count_hits) hooks.ended = [&](Runtime& runtime) { hits = runtime.hits().read("acl").rules; };
+    if (options.count_hits) hooks.ended = [&](Engine& runtime) { hits = runtime.hits().read("acl").rules; };
     const PipelineRun run = run_pipeline(*pipeline, options, hooks);
     if (run.interrupted) fail(Exit::kInterrupted, "interrupted");
     last = run.report;

@@ -62,7 +62,7 @@ void LiveRun::prepare(RunOptions& options) {
 RunHooks LiveRun::hooks(Pipeline& pipeline, const std::string& device) {
   if (!flags_.counts()) return {};
   RunHooks hooks;
-  hooks.started = [this, &pipeline, device](Runtime& runtime) {
+  hooks.started = [this, &pipeline, device](Engine& runtime) {
     tables_ = std::make_unique<LiveTables>(pipeline.router, pipeline.plan, runtime.publisher(), pipeline.tables,
                                            std::move(pipeline.models), pipeline.table_report.loads, flags_.max_memory);
     control_ = std::make_unique<Control>(pipeline.router, runtime, *tables_, Control::Facts{pipeline.name, device});
@@ -70,7 +70,7 @@ RunHooks LiveRun::hooks(Pipeline& pipeline, const std::string& device) {
     note(fmt::format("control socket {}", socket_->path()));
     need(socket_->serve([this](std::string_view line) { return control_->answer(line); }, &refusal), Exit::kIo);
   };
-  hooks.ended = [this](Runtime& runtime) { ended(runtime); };
+  hooks.ended = [this](Engine& runtime) { ended(runtime); };
   hooks.closed = [this] { socket_.reset(); };
   return hooks;
 }
@@ -88,7 +88,7 @@ void LiveRun::close() {
 }
 
 // Nobody asks any more; what is shown at the end is taken from the counters.
-void LiveRun::ended(Runtime&) {
+void LiveRun::ended(Engine&) {
   socket_.reset();
   hits_ = Json::array();
   for (const auto& [table, image] : tables_->tables().acls) {

@@ -47,7 +47,7 @@ class LiveRun {
   std::string write_hits(Ending ending) const;
 
  private:
-  void ended(Runtime& runtime);
+  void ended(Engine& runtime);
 
   const LiveFlags& flags_;
   std::unique_ptr<LiveTables> tables_;

@@ -339,47 +339,24 @@ PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options, const Run
                          std::optional<Error>* damage) {
   auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
   need(apply_batch_rules(pipeline.router, options));
+  if (auto ok = Engine::check(pipeline.router, pipeline.plan, options); !ok.ok()) fail(Exit::kBadInput, ok.error());
   Progress progress("packets");
   options.stop = &interrupted();
   options.progress = [&](uint64_t packets) { progress.update(packets); };
-  auto runtime = Runtime::create(pipeline.router, pipeline.plan, options);
-  if (!runtime.ok()) fail(why(pipeline), std::move(runtime).error());
-  (*runtime)->publisher().publish(std::move(snapshot));
+  auto engine = Engine::create(pipeline.router, pipeline.plan, options);
+  if (!engine.ok()) fail(why(pipeline), std::move(engine).error());
+  (*engine)->publisher().publish(std::move(snapshot));
   const ScopeExit closing([&hooks] {
     if (hooks.closed) hooks.closed();
   });
-  if (hooks.started) hooks.started(**runtime);
+  if (hooks.started) hooks.started(**engine);
   PipelineRun run;
-  const auto done = (*runtime)->run(run.report);
+  const auto done = (*engine)->run(run.report);
   progress.clear();
-  if (hooks.ended) hooks.ended(**runtime);
+  if (hooks.ended) hooks.ended(**engine);
   if (!done.ok()) fail_run(run.report, done.error(), damage);
   run.interrupted = interrupted().load();
   check_conserved(run.report);
-  return run;
-}
-
-PriorityRun run_priorities(const Pipeline& pipeline, PriorityOptions options, std::optional<Error>* damage) {
-  auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
-  // What elements ask of batches, they ask of chunks: those are their batches.
-  RunOptions asked = options.run;
-  asked.batch = options.chunk;
-  need(apply_batch_rules(pipeline.router, asked));
-  options.chunk = asked.batch;
-  Progress progress("packets");
-  options.run.stop = &interrupted();
-  options.run.progress = [&](uint64_t packets) { progress.update(packets); };
-  if (auto ok = PriorityRuntime::check(pipeline.router, pipeline.plan, options); !ok.ok())
-    fail(Exit::kBadInput, ok.error());
-  auto runtime = PriorityRuntime::create(pipeline.router, pipeline.plan, options);
-  if (!runtime.ok()) fail(why(pipeline), std::move(runtime).error());
-  (*runtime)->publisher().publish(std::move(snapshot));
-  PriorityRun run;
-  const auto done = (*runtime)->run(run.report);
-  progress.clear();
-  if (!done.ok()) fail_run(run.report.run, done.error(), damage);
-  run.interrupted = interrupted().load();
-  check_conserved(run.report.run);
   return run;
 }
 

@@ -14,8 +14,7 @@
 #include "control/report.h"
 #include "elements/tables.h"
 #include "exec/plan.h"
-#include "exec/priority/priority_runtime.h"
-#include "exec/runtime.h"
+#include "exec/engine.h"
 #include "graph/click/syntax.h"
 #include "graph/router.h"
 
@@ -75,23 +74,16 @@ struct PipelineRun {
   RunReport report;
   bool interrupted = false;  // a signal came, also one that is a good end
 };
-// Who has to do with a run besides its packets: called with the runtime once its first generation is published, and
+// Who has to do with a run besides its packets: called with the engine once its first generation is published, and
 // after the run.
 struct RunHooks {
-  std::function<void(Runtime&)> started, ended;
-  std::function<void()> closed;  // before the runtime goes, also where the run ends early
+  std::function<void(Engine&)> started, ended;
+  std::function<void()> closed;  // before the engine goes, also where the run ends early
 };
 // Runs it once. Ends with kIo, kBadInput, or kCheckFailed when packets are not conserved. `damage` takes what is wrong
 // with an input that could be read in part; nullptr: that is kBadInput, too.
 PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options, const RunHooks& hooks = {},
                          std::optional<Error>* damage = nullptr);
-
-// The same by priorities. Ends with kBadInput where the graph cannot run so.
-struct PriorityRun {
-  PriorityReport report;
-  bool interrupted = false;
-};
-PriorityRun run_priorities(const Pipeline& pipeline, PriorityOptions options, std::optional<Error>* damage = nullptr);
 
 // Ends a run with an error: kIo where an output failed, else kBadInput; or gives damaged input to `damage`.
 void fail_run(const RunReport& report, const Error& error, std::optional<Error>* damage);

@@ -50,12 +50,12 @@ PriorityOptions priority_options(const PriorityFlags& flags, size_t classes) {
   return options;
 }
 
-std::string class_lines(const PriorityReport& report) {
+std::string class_lines(const RunReport& report) {
   uint32_t turns = 0;
-  for (const auto& k : report.classes) turns += k.turns;
+  for (const auto& k : report.priorities) turns += k.turns;
   std::string text;
-  for (size_t c = 0; c < report.classes.size(); ++c) {
-    const PriorityReport::Class& k = report.classes[c];
+  for (size_t c = 0; c < report.priorities.size(); ++c) {
+    const PriorityReport& k = report.priorities[c];
     text += fmt::format(
         "class  {}: {} packets, {} chunks ({} stolen, {} early), {}/{} of the workers, p50 {:.1f} us, "
         "p99 {:.1f} us",
@@ -67,10 +67,10 @@ std::string class_lines(const PriorityReport& report) {
   return text;
 }
 
-Json classes_json(const PriorityReport& report) {
+Json classes_json(const RunReport& report) {
   Json all = Json::array();
-  for (size_t c = 0; c < report.classes.size(); ++c) {
-    const PriorityReport::Class& k = report.classes[c];
+  for (size_t c = 0; c < report.priorities.size(); ++c) {
+    const PriorityReport& k = report.priorities[c];
     all.push_back({{"class", c},
                    {"packets", k.packets},
                    {"bytes", k.bytes},

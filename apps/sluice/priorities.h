@@ -19,12 +19,12 @@ struct PriorityFlags {
 };
 void add_priority_options(Command sub, PriorityFlags& flags);
 
-// Without workers and batch; shares of as many `classes`, which are those of RFC 4594. Ends with kUsage.
+// Shares of as many `classes`, which are those of RFC 4594. Ends with kUsage.
 PriorityOptions priority_options(const PriorityFlags& flags, size_t classes);
 
 // One line a class, for people.
-std::string class_lines(const PriorityReport& report);
+std::string class_lines(const RunReport& report);
 // [{"class", "packets", "bytes", "refused", "chunks", "stolen_chunks", "early_chunks", "turns", "latency_ns"}]
-Json classes_json(const PriorityReport& report);
+Json classes_json(const RunReport& report);
 
 }  // namespace sluice::app

@@ -226,34 +226,16 @@ Exit run_queues(const RunFlags& o, Pipeline& pipeline, const Defines& defines, c
   return done.report.partial ? end_partial(outputs_of(done.report, &scheduler->router()), damage) : Exit::kOk;
 }
 
-// Packets by priorities, on the CPU.
-Exit run_classes(const RunFlags& o, const Pipeline& pipeline, const RunOptions& run_options) {
-  const size_t classes = run_options.qos != nullptr ? run_options.qos->classes.size() : kDefaultQosClasses;
-  PriorityOptions options = priority_options(o.priorities, classes);
-  options.run = run_options;
-  if (const auto& qos = run_options.qos; qos != nullptr) {
-    if (!qos->counts_only() || !qos->marks.empty()) {
-      fail(Exit::kUsage, "--priorities uses the DSCP only: the classes of --qos have rates, policers or marks",
-           "leave --priorities out, or write classes with only dscp and weight");
-    }
-    options.classes = qos->map;
-    if (options.shares.empty()) {
-      for (const QosClass& c : qos->classes) options.shares.push_back(c.weight);
-    }
-    options.run.qos = nullptr;
+// Packets by priorities: those of --qos where there are classes, else those of RFC 4594.
+PriorityOptions priorities_of(const RunFlags& o, const QosModel* qos) {
+  PriorityOptions options =
+      priority_options(o.priorities, qos != nullptr ? qos->classes.size() : kDefaultQosClasses);
+  if (qos == nullptr) return options;
+  options.classes = qos->map;
+  if (options.shares.empty()) {
+    for (const QosClass& c : qos->classes) options.shares.push_back(c.weight);
   }
-  std::optional<Error> damage;
-  const PriorityRun done = run_priorities(pipeline, options, &damage);
-  const RunReport& report = done.report.run;
-  if (json_output()) {
-    Json json = to_json(report, pipeline.router, pipeline.table_report, "cpu");
-    json["classes"] = classes_json(done.report);
-    json["interrupted"] = done.interrupted;
-    print_json(json);
-  } else {
-    print_report(summary(report, "cpu") + class_lines(done.report), outputs_of(report, &pipeline.router));
-  }
-  return report.partial ? end_partial(outputs_of(report), damage) : Exit::kOk;
+  return options;
 }
 
 // What is wrong with a file that an option names stands there, not in the text that was made of the options.
@@ -321,14 +303,8 @@ Exit run_graph(const RunFlags& o) {
   if (o.priorities.on) {
     // Ends here where they are wrong; how many shares the classes of a file want is known when it has been read.
     (void)priority_options(o.priorities, o.qos.empty() ? kDefaultQosClasses : o.priorities.shares.size());
-    const bool device = o.device.device != "cpu";
-    for (const auto& [given, option] : {std::pair{device, "--device"},
-                                        {!o.live.control.empty(), "--control"},
-                                        {o.live.counts(), "--hits"},
-                                        {!o.followed.verdicts.empty(), "--verdicts"},
+    for (const auto& [given, option] : {std::pair{!o.followed.verdicts.empty(), "--verdicts"},
                                         {!o.followed.dropped.empty(), "--dropped"},
-                                        {o.live.wait, "--wait"},
-                                        {o.live.max_memory != 0, "--max-memory"},
                                         {latency_target != 0, "--latency-target"},
                                         {o.one_by_one, "--packet-scheduler"}}) {
       if (given) fail(Exit::kUsage, fmt::format("{} does not work with --priorities yet", option));
@@ -446,7 +422,7 @@ Exit run_graph(const RunFlags& o) {
   options.print = print_line;
   // Tables are built: all that is left to read are packets.
   if (standard && confined && o.live.control.empty()) refuse_files({o.in}, outputs);
-  if (o.priorities.on) return run_classes(o, *pipeline, options);
+  if (o.priorities.on) options.priorities = priorities_of(o, qos.get());
   live.prepare(options);
   Verdicts verdicts(o.followed, pipeline->router);
   verdicts.prepare(options);
@@ -469,6 +445,7 @@ Exit run_graph(const RunFlags& o) {
   if (json_output()) {
     Json json = to_json(done.report, pipeline->router, pipeline->table_report, device);
     if (o.live.top != 0) json["top_rules"] = live.top();
+    if (o.priorities.on) json["classes"] = classes_json(done.report);
     json["interrupted"] = done.interrupted;
     if (!done.report.devices.empty()) {
       json["offload"] = {{"offloaded", done.report.offload.offloaded},
@@ -481,7 +458,7 @@ Exit run_graph(const RunFlags& o) {
     }
     print_json(json);
   } else {
-    std::string shown = summary(done.report, device) + device_lines(done.report);
+    std::string shown = summary(done.report, device) + class_lines(done.report) + device_lines(done.report);
     if (!done.report.qos.empty()) shown += qos_text(to_json(done.report.qos));
     if (!top_text.empty()) shown += "rules\n" + top_text;
     outputs.insert(outputs.end(), left.begin(), left.end());

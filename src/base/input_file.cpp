@@ -496,6 +496,13 @@ bool InputFile::ready() const {
   return ::poll(&polled, 1, 0) != 0;
 }
 
+void InputFile::wait(uint64_t limit_ns) const {
+  if (ready()) return;
+  pollfd polled{state_->file->get(), POLLIN, 0};
+  const timespec limit{static_cast<time_t>(limit_ns / 1'000'000'000), static_cast<long>(limit_ns % 1'000'000'000)};
+  (void)::ppoll(&polled, 1, &limit, nullptr);
+}
+
 Result<size_t> InputFile::read(std::span<std::byte> out) {
   size_t done = 0;
   while (done < out.size()) {

@@ -54,6 +54,8 @@ class InputFile {
   Result<size_t> read_some(std::span<std::byte> out);
   // Whether read_some returns without waiting for whoever writes: bytes, the end or an error are there.
   bool ready() const;
+  // Waits until that may have changed, `limit_ns` at most; a signal may end it.
+  void wait(uint64_t limit_ns) const;
   // Fills `out`; fewer bytes mean the end.
   Result<size_t> read(std::span<std::byte> out);
   // All that is left. Never holds more than 1.5 times the limit. Errors: also more than `limit` bytes.

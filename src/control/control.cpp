@@ -70,7 +70,7 @@ Result<std::string> only(const std::map<std::string, std::shared_ptr<const Image
 
 }  // namespace
 
-Control::Control(const Router& router, Runtime& runtime, LiveTables& tables, Facts facts)
+Control::Control(const Router& router, Engine& runtime, LiveTables& tables, Facts facts)
     : router_(router), runtime_(runtime), tables_(tables), facts_(std::move(facts)) {}
 
 std::string Control::answer(std::string_view line) {

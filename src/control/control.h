@@ -16,7 +16,7 @@
 #include "control/live_tables.h"
 #include "control/request.h"
 #include "control/sent_file.h"
-#include "exec/runtime.h"
+#include "exec/engine.h"
 
 namespace sluice {
 
@@ -31,7 +31,7 @@ class Control {
     unsigned workers = 1;
   };
   // All outlive this. The runtime's options are live and count_hits.
-  Control(const Router& router, Runtime& runtime, LiveTables& tables, Facts facts);
+  Control(const Router& router, Engine& runtime, LiveTables& tables, Facts facts);
 
   // The answer to one request, whatever its bytes are: an object without newlines.
   std::string answer(std::string_view line);
@@ -53,7 +53,7 @@ class Control {
   Result<nlohmann::ordered_json> show_routes(const std::string& text, std::string table, size_t from, size_t count);
 
   const Router& router_;
-  Runtime& runtime_;
+  Engine& runtime_;
   LiveTables& tables_;
   Facts facts_;
 };

@@ -21,7 +21,7 @@ struct FuzzedRuntime {
   Registry registry;
   Router router;
   Plan plan;
-  std::unique_ptr<Runtime> runtime;
+  std::unique_ptr<Engine> runtime;
   std::unique_ptr<LiveTables> tables;
   std::unique_ptr<Control> control;
 
@@ -35,7 +35,7 @@ struct FuzzedRuntime {
     TableSet loaded = must(load_tables(router, {}, &report, {}, &models));
     RunOptions options;
     options.live = options.count_hits = true;
-    runtime = must(Runtime::create(router, plan, options));
+    runtime = must(Engine::create(router, plan, options));
     runtime->publisher().publish(must(bind_plan(plan, router, loaded)));
     tables = std::make_unique<LiveTables>(router, plan, runtime->publisher(), std::move(loaded), std::move(models),
                                           report.loads, size_t{1} << 26);

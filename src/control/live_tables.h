@@ -57,7 +57,7 @@ struct TableChange {
   double publish_seconds = 0;     // from the image to the moment since which every new batch meets it
 };
 
-// The tables of a running Runtime and what they were made of. One thread.
+// The tables of a running Engine and what they were made of. One thread.
 class LiveTables {
  public:
   // All arguments but the sets outlive this. `loads` says how the tables were made; `max_bytes`: of all images, the

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/result.h"
-#include "exec/runtime.h"
+#include "exec/run.h"
 #include "graph/router.h"
 
 namespace sluice {

@@ -169,7 +169,7 @@ EgressQos::Counted sum_noted(const BatchView&, Selection&, const ClassMap&, unsi
 constexpr bool kHasWide = false;
 #endif
 
-// The frames of records are the runtime's own.
+// The frames of records are the engine's own.
 QosPacket view_of(const TxRecord& record) {
   const LinkHeader link = find_ip(record.data, record.captured);
   QosPacket p;

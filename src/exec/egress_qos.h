@@ -1,5 +1,5 @@
 // host only
-// Classes of service at the sinks of the batch runtime, in the time of the packets' own time stamps.
+// Classes of service at the sinks, in the time of the packets' own time stamps.
 #pragma once
 
 #include <array>

@@ -56,6 +56,7 @@ class CaptureSource final : public BatchSource {
   }
 
   bool ready() override { return held_ || left_ == 0 || reader_.ready(); }
+  void wait(uint64_t limit_ns) override { reader_.wait(limit_ns); }
   LinkType link() const override { return reader_.link(); }
 
  private:

@@ -53,6 +53,8 @@ class BatchSource {
   // Whether a read returns without waiting for whoever writes the input. A read does not wait for more than its first
   // packet.
   virtual bool ready() { return true; }
+  // Waits until that may have changed, `limit_ns` at most; a signal may end it.
+  virtual void wait(uint64_t limit_ns) { (void)limit_ns; }
   // What the packets had before they came as Ethernet frames (ports/pcap/link_type.h).
   virtual LinkType link() const { return LinkType::kEthernet; }
   // Memory that a read of as many packets as the last would read, as far as it is known: for a prefetch.

@@ -20,7 +20,7 @@ struct Snapshot {
   uint64_t generation = 0;
   TableSet tables;                // keeps the images alive that the programs' views point into
   std::vector<Program> programs;  // by segment
-  // By device of the runtime: the generation in its memory; nullptr where it could not be put there.
+  // By device of the run: the generation in its memory; nullptr where it could not be put there.
   std::vector<std::shared_ptr<const Resident>> residents;
   // By element: where the packets of its access list are counted, or nullptr; empty: nowhere (attach_hits).
   std::vector<std::shared_ptr<RuleHits>> hits;

@@ -235,7 +235,7 @@ bool Worker::run_nodes(Walk& walk) {
       const PlanNode& node = plan_.nodes[n];
       Selection* inputs = &walk.pending[first_input_[n]];
       if (node.type == PlanNode::Type::kOrdered) {
-        // Every worker comes here once a batch, with packets or without.
+        // Every batch comes here once, with packets or without.
         if (walk.round != 0 || walk.batch != walk.root) continue;
         if (!run_ordered(node, inputs)) return false;
         continue;
@@ -405,7 +405,7 @@ void Worker::leave(const PlanNode& node, size_t exit, const Selection& packets) 
   });
 }
 
-// False: the batch waits for its turn, or for other workers' shares of it.
+// False: the batch waits for its turn.
 bool Worker::run_ordered(const PlanNode& node, Selection* inputs) {
   OrderedPass& pass = *walk_->share->ordered;
   Batch& batch = *walk_->batch;
@@ -419,12 +419,11 @@ bool Worker::run_ordered(const PlanNode& node, Selection* inputs) {
     ElementCounters& counters = stats_.elements[node.elements[0]];
     counters.packets += inputs[0].count();
     counters.bytes += batch.bytes(inputs[0]);
-    pass.arrive(node.ordered, id_, inputs[0]);
-    inputs[0].clear();
   }
-  if (!pass.ready(node.ordered, batch)) return false;
+  if (!pass.pass(node.ordered, batch, inputs[0])) return false;
   walk_->arrived = false;
-  Selection own = pass.arrived(node.ordered, id_);
+  Selection own = inputs[0];
+  inputs[0].clear();
   for (size_t out = 0; out < pass.out(node.ordered).size(); ++out) {
     const Selection by = pass.out(node.ordered)[out].both(own);
     own.subtract(by);

@@ -367,6 +367,11 @@ class OpenChunks {
     const Open& open = open_[qos_class];
     return open.count != 0 && now_ns - open.since_ns >= timeout_ns_;
   }
+  // How long until it has; it has a packet.
+  uint64_t left_ns(uint32_t qos_class, uint64_t now_ns) const {
+    const uint64_t waited = now_ns - open_[qos_class].since_ns;
+    return waited < timeout_ns_ ? timeout_ns_ - waited : 0;
+  }
   // The chunk was handed on; the next one is empty. Returns how many packets it had.
   uint32_t taken(uint32_t qos_class) { return std::exchange(open_[qos_class].count, 0); }
   uint32_t count(uint32_t qos_class) const { return open_[qos_class].count; }

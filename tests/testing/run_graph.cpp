@@ -106,10 +106,10 @@ GraphOutcome run_graph(const GraphRun& run) {
   options.device = run.device;
   options.progress = run.progress;
   options.print = [&](std::string_view text) { outcome.printed.append(text).push_back('\n'); };
-  auto runtime = Runtime::create(*router, *plan, options);
-  if (!runtime) return failed(runtime.error());
-  (*runtime)->publisher().publish(std::move(*snapshot));
-  auto result = (*runtime)->run(outcome.report);
+  auto engine = Engine::create(*router, *plan, options);
+  if (!engine) return failed(engine.error());
+  (*engine)->publisher().publish(std::move(*snapshot));
+  auto result = (*engine)->run(outcome.report);
   const RunReport& report = outcome.report;
   outcome.counters = counters_of(*router, report);
   for (const auto& [port, c] : report.ports) {
@@ -126,7 +126,7 @@ GraphOutcome run_graph(const GraphRun& run) {
   }
   for (const auto& [name, image] : tables->acls) {
     if (!run.count_hits) break;
-    const HitLedger::Counts& counts = outcome.hits[name] = (*runtime)->hits().read(name);
+    const HitLedger::Counts& counts = outcome.hits[name] = (*engine)->hits().read(name);
     for (size_t r = 0; r < counts.rules.size(); ++r) {
       const HitCount& c = counts.rules[r];
       if (c.packets != 0) outcome.counters += fmt::format("rule {} {} {} {}\n", name, r, c.packets, c.bytes);

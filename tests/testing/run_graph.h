@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/runtime.h"
+#include "exec/engine.h"
 
 namespace sluice::testing {
 

@@ -12,7 +12,7 @@
 
 #include "base/result.h"
 #include "base/run_files.h"
-#include "exec/runtime.h"
+#include "exec/run.h"
 #include "graph/flow.h"
 #include "graph/router.h"
 #include "graph/table_set.h"

@@ -272,9 +272,15 @@ bool CaptureReader::ready() {
       return true;
     }
     if (s.input_ended) return true;
-    if (!s.file.ready() || s.end - s.begin == s.buffer.size()) return false;
+    // Blocks without a packet that fill all there is: only reading on makes room.
+    if (s.end - s.begin == s.buffer.size()) return true;
+    if (!s.file.ready()) return false;
     (void)s.more();
   }
+}
+
+void CaptureReader::wait(uint64_t limit_ns) const {
+  state_->file.wait(limit_ns);
 }
 
 // The next record of a classic file. False: the end.

@@ -48,6 +48,8 @@ class CaptureReader {
 
   // Whether next() returns without waiting for whoever writes a pipe: a whole packet, the end or damage is there.
   bool ready();
+  // Waits until that may have changed, `limit_ns` at most; a signal may end it.
+  void wait(uint64_t limit_ns) const;
   // Of the capture. Frames of other types come as Ethernet (link_type.h).
   LinkType link() const;
 

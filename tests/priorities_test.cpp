@@ -1,5 +1,5 @@
 // Priorities: packets of one class leave as a run of that class alone would send them, whoever worked on them.
-#include "exec/priority/priority_runtime.h"
+#include "exec/engine.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ using testing::TempDir;
 struct PriorityOutcome {
   bool ok = false;
   std::string error;
-  PriorityReport report;
+  RunReport report;
   std::string counters, printed;
 };
 
@@ -39,9 +39,9 @@ struct Bound {
   const Plan& plan;
   const Router& router;
   const TableSet& tables;
-  PriorityRuntime& runtime;
+  Engine& engine;
 };
-PriorityOutcome run_priorities(const std::string& text, PriorityOptions options,
+PriorityOutcome run_priorities(const std::string& text, RunOptions options,
                                const std::function<void(Bound)>& during = {}) {
   PriorityOutcome outcome;
   const auto failed = [&](const Error& error) {
@@ -60,17 +60,17 @@ PriorityOutcome run_priorities(const std::string& text, PriorityOptions options,
   if (!plan) return failed(plan.error());
   auto snapshot = bind_plan(*plan, *router, *tables);
   if (!snapshot) return failed(snapshot.error());
-  options.run.count_hits = true;
-  options.run.print = [&](std::string_view line) { outcome.printed.append(line).push_back('\n'); };
-  auto runtime = PriorityRuntime::create(*router, *plan, options);
-  if (!runtime) return failed(runtime.error());
-  (*runtime)->publisher().publish(std::move(*snapshot));
+  options.count_hits = true;
+  options.print = [&](std::string_view line) { outcome.printed.append(line).push_back('\n'); };
+  auto engine = Engine::create(*router, *plan, options);
+  if (!engine) return failed(engine.error());
+  (*engine)->publisher().publish(std::move(*snapshot));
   std::thread beside;
-  if (during) beside = std::thread([&] { during({*plan, *router, *tables, **runtime}); });
-  auto result = (*runtime)->run(outcome.report);
+  if (during) beside = std::thread([&] { during({*plan, *router, *tables, **engine}); });
+  auto result = (*engine)->run(outcome.report);
   if (beside.joinable()) beside.join();
   // As run_graph writes them.
-  const RunReport& report = outcome.report.run;
+  const RunReport& report = outcome.report;
   for (size_t e = 0; e < router->elements.size(); ++e) {
     const ElementCounters& c = report.totals.elements[e];
     outcome.counters += fmt::format("{} {} {}", router->elements[e]->name, c.packets, c.bytes);
@@ -84,7 +84,7 @@ PriorityOutcome run_priorities(const std::string& text, PriorityOptions options,
   for (const auto& [port, c] : report.ports)
     outcome.counters += fmt::format("port {} {} {}\n", port, c.packets, c.bytes);
   for (const auto& [name, image] : tables->acls) {
-    const HitLedger::Counts counts = (*runtime)->hits().read(name);
+    const HitLedger::Counts counts = (*engine)->hits().read(name);
     for (size_t r = 0; r < counts.rules.size(); ++r) {
       const HitCount& c = counts.rules[r];
       if (c.packets != 0) outcome.counters += fmt::format("rule {} {} {} {}\n", name, r, c.packets, c.bytes);
@@ -151,13 +151,14 @@ ClassMap one_class() {
   return map;
 }
 
-PriorityOptions options_of(unsigned workers, uint32_t batch, uint32_t chunk, uint32_t places = 0) {
-  PriorityOptions o;
-  o.run.workers = workers;
-  o.run.batch = batch;
-  o.chunk = chunk;
-  o.places = places;
-  o.timeout_ns = 20'000;
+RunOptions options_of(unsigned workers, uint32_t batch, uint32_t chunk, uint32_t places = 0) {
+  RunOptions o;
+  o.workers = workers;
+  o.batch = batch;
+  o.priorities.emplace();
+  o.priorities->chunk = chunk;
+  o.priorities->places = places;
+  o.priorities->timeout_ns = 20'000;
   return o;
 }
 
@@ -188,7 +189,7 @@ std::vector<Graph> graphs(const TempDir& dir, uint32_t packets) {
 constexpr uint32_t kFew = testing::kWatched ? 900 : 2400;
 
 // The whole output is that of the batch runtime, limits of rates too, however it was cut into chunks.
-TEST(PriorityRuntime, OneClassIsTheBatchRuntime) {
+TEST(Priorities, OneClassIsTheBatchRuntime) {
   const TempDir dir;
   for (const Graph& graph : graphs(dir, kFew)) {
     GraphRun plain;
@@ -200,25 +201,25 @@ TEST(PriorityRuntime, OneClassIsTheBatchRuntime) {
     for (const unsigned workers : {1u, 3u}) {
       for (const uint32_t chunk : {1u, 33u, 256u}) {
         SCOPED_TRACE(fmt::format("{}, {} workers, chunks of {}", graph.name, workers, chunk));
-        PriorityOptions options = options_of(workers, 100, chunk, chunk == 33 ? 1 : 0);
-        options.classes = one_class();
+        RunOptions options = options_of(workers, 100, chunk, chunk == 33 ? 1 : 0);
+        options.priorities->classes = one_class();
         const PriorityOutcome got = run_priorities(plain.text, options);
         ASSERT_TRUE(got.ok) << got.error;
-        EXPECT_TRUE(got.report.run.conserved());
+        EXPECT_TRUE(got.report.conserved());
         EXPECT_EQ(got.counters, want.counters);
         EXPECT_EQ(got.printed, want.printed);
         EXPECT_TRUE(testing::read_file(dir / "OUT") == out);
         EXPECT_TRUE(testing::read_file(dir / "OUT2") == second);
-        ASSERT_EQ(got.report.classes.size(), 1u);
-        EXPECT_EQ(got.report.classes[0].packets, want.report.packets_in);
-        EXPECT_EQ(got.report.classes[0].latency.count(), want.report.packets_in);
-        EXPECT_EQ(got.report.classes[0].stolen, 0u);
+        ASSERT_EQ(got.report.priorities.size(), 1u);
+        EXPECT_EQ(got.report.priorities[0].packets, want.report.packets_in);
+        EXPECT_EQ(got.report.priorities[0].latency.count(), want.report.packets_in);
+        EXPECT_EQ(got.report.priorities[0].stolen, 0u);
       }
     }
   }
 }
 
-TEST(PriorityRuntime, EveryClassLeavesInTheOrderOfTheInput) {
+TEST(Priorities, EveryClassLeavesInTheOrderOfTheInput) {
   const TempDir dir;
   const ClassMap map = ClassMap::three_priorities();
   const std::vector<Graph> all = graphs(dir, kFew);
@@ -239,15 +240,15 @@ TEST(PriorityRuntime, EveryClassLeavesInTheOrderOfTheInput) {
         SCOPED_TRACE(fmt::format("{}, {} workers, chunks of {}", graph.name, workers, chunk));
         const PriorityOutcome got = run_priorities(plain.text, options_of(workers, 64, chunk, chunk == 17 ? 2 : 0));
         ASSERT_TRUE(got.ok) << got.error;
-        EXPECT_TRUE(got.report.run.conserved());
+        EXPECT_TRUE(got.report.conserved());
         EXPECT_EQ(got.counters, want.counters);
         EXPECT_TRUE(by_class(dir / "OUT", classes) == out);
         if (has_second) {
           EXPECT_TRUE(by_class(dir / "OUT2", classes) == second);
         }
         uint64_t packets = 0, chunks = 0;
-        ASSERT_EQ(got.report.classes.size(), 3u);
-        for (const auto& k : got.report.classes) {
+        ASSERT_EQ(got.report.priorities.size(), 3u);
+        for (const auto& k : got.report.priorities) {
           packets += k.packets;
           chunks += k.chunks;
           EXPECT_EQ(k.latency.count(), k.packets);
@@ -265,29 +266,29 @@ TEST(PriorityRuntime, EveryClassLeavesInTheOrderOfTheInput) {
 }
 
 // What cannot be taken is dropped by name, and what was taken leaves in order.
-TEST(PriorityRuntime, AFullClassDropsAndTheBooksBalance) {
+TEST(Priorities, AFullClassDropsAndTheBooksBalance) {
   const TempDir dir;
   const ClassMap map = ClassMap::three_priorities();
   testing::write_mixed_capture(dir / "in.pcap", kFew, 3);
   const auto classes = spread_codepoints(dir / "in.pcap", map);
   const std::string text = testing::with_outputs(dir, "FromDump(" + (dir / "in.pcap") + ") -> out :: ToDump($OUT);\n");
-  PriorityOptions options = options_of(1, 256, 1, 1);
-  options.drop_when_full = true;
+  RunOptions options = options_of(1, 256, 1, 1);
+  options.priorities->drop_when_full = true;
   const PriorityOutcome got = run_priorities(text, options);
   ASSERT_TRUE(got.ok) << got.error;
-  EXPECT_TRUE(got.report.run.conserved());
-  EXPECT_EQ(got.report.run.packets_in, kFew);
+  EXPECT_TRUE(got.report.conserved());
+  EXPECT_EQ(got.report.packets_in, kFew);
   uint64_t refused = 0;
-  for (const auto& k : got.report.classes) {
+  for (const auto& k : got.report.priorities) {
     refused += k.refused;
     EXPECT_EQ(k.latency.count() + k.refused, k.packets);
   }
   // A place of one packet in each class, and 256 packets a read: the worker would have to be quicker than a copy.
   EXPECT_GT(refused, 0u);
-  EXPECT_EQ(got.report.run.drops[static_cast<size_t>(DropReason::kQueueFull)], refused);
+  EXPECT_EQ(got.report.drops[static_cast<size_t>(DropReason::kQueueFull)], refused);
   const auto in = by_class(dir / "in.pcap", classes), out = by_class(dir / "OUT", classes);
   for (unsigned c = 0; c < 3; ++c) {
-    EXPECT_EQ(out[c].size(), got.report.classes[c].packets - got.report.classes[c].refused);
+    EXPECT_EQ(out[c].size(), got.report.priorities[c].packets - got.report.priorities[c].refused);
     auto at = in[c].begin();
     for (const Frame& frame : out[c]) {
       at = std::find(at, in[c].end(), frame);
@@ -298,24 +299,24 @@ TEST(PriorityRuntime, AFullClassDropsAndTheBooksBalance) {
 }
 
 // With no time to wait, what one read brought to a class is handed on at the next.
-TEST(PriorityRuntime, AChunkWhoseTimeIsOverIsHandedOn) {
+TEST(Priorities, AChunkWhoseTimeIsOverIsHandedOn) {
   const TempDir dir;
   testing::write_mixed_capture(dir / "in.pcap", 500, 3);
   const std::string text = "FromDump(" + (dir / "in.pcap") + ") -> out :: ToMemory;\n";
-  PriorityOptions options = options_of(2, 10, 256);
-  options.classes = one_class();
-  options.timeout_ns = 0;
+  RunOptions options = options_of(2, 10, 256);
+  options.priorities->classes = one_class();
+  options.priorities->timeout_ns = 0;
   PriorityOutcome got = run_priorities(text, options);
   ASSERT_TRUE(got.ok) << got.error;
-  EXPECT_EQ(got.report.classes[0].chunks, 50u);
-  EXPECT_EQ(got.report.classes[0].early, 50u);
-  options.timeout_ns = ~uint64_t{0};
+  EXPECT_EQ(got.report.priorities[0].chunks, 50u);
+  EXPECT_EQ(got.report.priorities[0].early, 50u);
+  options.priorities->timeout_ns = ~uint64_t{0};
   got = run_priorities(text, options);
-  EXPECT_EQ(got.report.classes[0].chunks, 2u);
-  EXPECT_EQ(got.report.classes[0].early, 1u);
+  EXPECT_EQ(got.report.priorities[0].chunks, 2u);
+  EXPECT_EQ(got.report.priorities[0].early, 1u);
 }
 
-TEST(PriorityRuntime, GenerationsChangeMeanwhile) {
+TEST(Priorities, GenerationsChangeMeanwhile) {
   const TempDir dir;
   const std::string capture = testing::write_mixed_capture(dir / "in.pcap", kFew, 2);
   std::string text = testing::standard_graph_text(dir, fmt::format("FromMemory({}, LIMIT {})", capture, 20 * kFew),
@@ -324,16 +325,16 @@ TEST(PriorityRuntime, GenerationsChangeMeanwhile) {
     for (int i = 0; i < 5; ++i) {
       auto next = bind_plan(bound.plan, bound.router, bound.tables);
       ASSERT_TRUE(next.ok());
-      bound.runtime.publisher().publish(std::move(*next));
+      bound.engine.publisher().publish(std::move(*next));
     }
-    bound.runtime.publisher().drain_retired();
+    bound.engine.publisher().drain_retired();
   });
   ASSERT_TRUE(got.ok) << got.error;
-  EXPECT_TRUE(got.report.run.conserved());
-  EXPECT_EQ(got.report.run.packets_in, 20 * kFew);
+  EXPECT_TRUE(got.report.conserved());
+  EXPECT_EQ(got.report.packets_in, 20 * kFew);
 }
 
-TEST(PriorityRuntime, DamagedInputEndsTheRunAndTheBooksBalance) {
+TEST(Priorities, DamagedInputEndsTheRunAndTheBooksBalance) {
   const TempDir dir;
   const std::string capture = testing::write_mixed_capture(dir / "in.pcap", 2000, 2);
   std::string bytes = testing::read_file(capture);
@@ -342,37 +343,37 @@ TEST(PriorityRuntime, DamagedInputEndsTheRunAndTheBooksBalance) {
   const PriorityOutcome got = run_priorities(
       testing::with_outputs(dir, "FromDump(" + (dir / "cut.pcap") + ") -> ToDump($OUT);\n"), options_of(2, 64, 32));
   EXPECT_FALSE(got.ok);
-  EXPECT_TRUE(got.report.run.conserved());
-  EXPECT_GT(got.report.run.packets_in, 1000u);
+  EXPECT_TRUE(got.report.conserved());
+  EXPECT_GT(got.report.packets_in, 1000u);
   EXPECT_TRUE(testing::read_file(dir / "OUT").empty());  // no output appears
 }
 
-TEST(PriorityRuntime, RefusesWhatNeedsTheOrderOfTheInput) {
+TEST(Priorities, RefusesWhatNeedsTheOrderOfTheInput) {
   const TempDir dir;
   const std::string from = "FromDump(" + testing::write_mixed_capture(dir / "in.pcap", 10) + ") -> ";
-  const auto error_of = [](const std::string& text, const PriorityOptions& options) {
+  const auto error_of = [](const std::string& text, const RunOptions& options) {
     const PriorityOutcome got = run_priorities(text, options);
     EXPECT_FALSE(got.ok);
     return got.error;
   };
-  const PriorityOptions usual = options_of(2, 64, 64);
+  const RunOptions usual = options_of(2, 64, 64);
   EXPECT_NE(error_of(from + "IPInput -> p :: Police(RATE 1Mbps, BURST 10000) -> ToMemory;", usual)
                 .find("'p' carries state from batch to batch"),
             std::string::npos);
   EXPECT_NE(error_of(from + "s :: RoundRobinSwitch; s[0] -> ToMemory; s[1] -> ToMemory;", usual)
                 .find("the packet scheduler has to run this graph"),
             std::string::npos);
-  PriorityOptions wrong = usual;
-  wrong.shares = {1, 2};
+  RunOptions wrong = usual;
+  wrong.priorities->shares = {1, 2};
   EXPECT_NE(error_of(from + "ToMemory;", wrong).find("2 shares do not fit 3 classes"), std::string::npos);
   wrong = usual;
-  wrong.places = 3;
+  wrong.priorities->places = 3;
   EXPECT_NE(error_of(from + "ToMemory;", wrong).find("power of two"), std::string::npos);
   wrong = usual;
-  wrong.chunk = 0;
+  wrong.priorities->chunk = 0;
   EXPECT_NE(error_of(from + "ToMemory;", wrong).find("0 packets per chunk is out of range"), std::string::npos);
   wrong = usual;
-  wrong.classes.set(5, 9);
+  wrong.priorities->classes.set(5, 9);
   EXPECT_NE(error_of(from + "ToMemory;", wrong).find("class 9 is out of range"), std::string::npos);
 }
 

@@ -1,0 +1,305 @@
+// host only
+#include "exec/device_set.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+// What devices that do not stop may still read and write, and what they are waited for with.
+struct DeviceSet::Kept {
+  std::shared_ptr<void> memory;  // frames; they outlive the channels, by which devices are waited for
+  std::vector<Offload> offloads;
+  std::vector<std::unique_ptr<State>> devices;
+  std::vector<WorkerDevice> workers;
+
+  // Whether all have stopped.
+  bool stop() {
+    std::vector<const WorkerDevice*> all;
+    for (const WorkerDevice& worker : workers) all.push_back(&worker);
+    bool stopped = true;
+    for (size_t d = 0; d < devices.size(); ++d) stopped &= stop_device(*devices[d], d, all, 0).ok();
+    return stopped;
+  }
+  // They have stopped. Channels go first, and a master's after its users.
+  void let_go() {
+    workers.clear();
+    for (auto& state : devices) {
+      state->master.reset();
+      for (void* host : state->pins) state->device->unpin(host);
+    }
+  }
+
+  // What is left at the end of the process stays as it is.
+  struct All {
+    std::mutex mutex;
+    std::vector<Kept> runs;
+  };
+  static All& all() {
+    static auto* made = new All();
+    return *made;
+  }
+};
+
+size_t kept_runs() {
+  DeviceSet::Kept::All& all = DeviceSet::Kept::all();
+  const std::lock_guard lock(all.mutex);
+  std::erase_if(all.runs, [](DeviceSet::Kept& run) {
+    const bool stopped = run.stop();
+    if (stopped) run.let_go();
+    return stopped;
+  });
+  return all.runs.size();
+}
+
+// Waits until the device is done with what it was given. Errors: it is not.
+Result<void> DeviceSet::stop_device(State& state, size_t index, const std::vector<const WorkerDevice*>& workers,
+                                    uint64_t limit_ns) {
+  Result<void> result;
+  const auto stop = [&](auto& what) {
+    // One that does not stop says enough of the device.
+    if (auto ok = what.stop(result.ok() ? limit_ns : 0); !ok && result.ok()) result = std::move(ok);
+  };
+  if (state.master != nullptr) stop(*state.master);
+  for (const WorkerDevice* worker : workers) {
+    if (worker->index != index) continue;
+    for (const auto* channels : {&worker->ipv4, &worker->others}) {
+      for (const auto& channel : *channels) {
+        if (channel != nullptr) stop(*channel);
+      }
+    }
+  }
+  return result;
+}
+
+void DeviceSet::stop(Workers workers) {
+  if (stopped_) return;
+  stopped_ = true;
+  std::vector<const WorkerDevice*> all;
+  for (const auto& worker : workers) all.push_back(&worker->device());
+  for (size_t d = 0; d < devices_.size(); ++d) {
+    State& state = *devices_[d];
+    const Result<void> result = stop_device(state, d, all, kStopLimitNs);
+    if (result.ok()) continue;
+    const std::lock_guard lock(state.mutex);
+    state.report.still_running = true;
+    if (state.report.failure.empty()) state.report.failure = result.error().message;
+  }
+}
+
+void DeviceSet::end(std::unique_ptr<DeviceSet> devices, Workers workers, std::shared_ptr<void> memory) {
+  devices->stop(workers);
+  Kept run;
+  run.memory = std::move(memory);
+  for (const auto& worker : workers) run.workers.push_back(worker->release_device());
+  run.offloads = std::move(devices->offloads_);
+  run.devices = std::move(devices->devices_);
+  if (std::none_of(run.devices.begin(), run.devices.end(), [](const auto& d) { return d->report.still_running; })) {
+    run.let_go();
+    return;
+  }
+  Kept::All& all = Kept::all();
+  const std::lock_guard lock(all.mutex);
+  all.runs.push_back(std::move(run));
+}
+
+Result<std::unique_ptr<DeviceSet>> DeviceSet::open(const Router& router, const Plan& plan, const RunOptions& options,
+                                                   Workers workers) {
+  std::unique_ptr<DeviceSet> set(new DeviceSet(plan, options.device));
+  set->offloads_ = plan_offloads(plan, router, options.device.record_choice(), options.count_hits);
+  // What workers take at a time is what flights hold.
+  const uint32_t batch = options.priorities ? options.priorities->chunk : options.batch;
+  if (auto ok = set->open_channels(router, batch, workers); !ok) {
+    end(std::move(set), workers, nullptr);
+    return std::move(ok).error();
+  }
+  return set;
+}
+
+// Channels of every worker to its device.
+Result<void> DeviceSet::open_channels(const Router& router, uint32_t batch, Workers workers) {
+  const DeviceOptions& d = options_;
+  for (const auto& device : d.devices) {
+    auto state = std::make_unique<State>();
+    state->device = device;
+    state->report.info = device->info();
+    if (d.threading == DeviceThreading::kMaster) {
+      state->master = std::make_unique<MasterThread>(*device, static_cast<unsigned>(workers.size()));
+    }
+    devices_.push_back(std::move(state));
+  }
+  // Elements that keep state from batch to batch, and packets that go in circles, must see batches one after another.
+  bool one_by_one = false;
+  for (size_t n = 0; n < plan_.nodes.size(); ++n) {
+    for (const PlanTarget& exit : plan_.nodes[n].exits) one_by_one |= exit.node != ~0u && exit.node <= n;
+  }
+  for (const auto& element : router.elements) {
+    if (element->kind() == ElementKind::kHost && element->make_state() != nullptr) one_by_one = true;
+  }
+  ChannelOptions options = d.channel(std::max<uint32_t>(batch, 256));
+  if (one_by_one) options.flights = 1;
+  options.busy_records = std::max<uint32_t>(1, batch / 2);
+  auto open = [&](State& state, size_t w, size_t line,
+                  const RecordShape& shape) -> Result<std::unique_ptr<RecordChannel>> {
+    if (state.master != nullptr) {
+      return state.master->channel(static_cast<unsigned>(w), static_cast<uint32_t>(line), shape, options);
+    }
+    auto channel = Channel::create(*state.device, shape, options);
+    if (!channel) return std::move(channel).error();
+    return std::unique_ptr<RecordChannel>(std::move(*channel));
+  };
+  for (size_t w = 0; w < workers.size(); ++w) {
+    WorkerDevice worker;
+    worker.index = static_cast<unsigned>(w % devices_.size());
+    worker.offloads = &offloads_;
+    worker.flights = options.flights;
+    State& state = *devices_[worker.index];
+    worker.pinned = &state.pinned;
+    worker.ipv4.resize(plan_.nodes.size());
+    worker.others.resize(plan_.nodes.size());
+    for (size_t n = 0; n < plan_.nodes.size(); ++n) {
+      const Offload& offload = offloads_[n];
+      if (!offload.on_device) continue;
+      RecordShape shape = offload.shape;
+      if (offload.keys) shape.kind = RecordKind::kKey4;
+      auto channel = open(state, w, 2 * n, shape);
+      if (!channel) return std::move(channel).error();
+      worker.ipv4[n] = std::move(*channel);
+      if (!offload.keys) continue;
+      shape.kind = RecordKind::kKey6;
+      channel = open(state, w, 2 * n + 1, shape);
+      if (!channel) return std::move(channel).error();
+      worker.others[n] = std::move(*channel);
+    }
+    if (auto ok = open_pools(*state.device, options, batch, worker); !ok) return ok;
+    workers[w]->use_device(std::move(worker));
+  }
+  for (auto& state : devices_) {
+    if (state->master == nullptr) continue;
+    if (auto ok = state->master->start(); !ok) return ok;
+  }
+  return {};
+}
+
+// Whether frames are copied to a pool on the device. Rings have no copies around them: their records name host memory.
+bool DeviceSet::pooled() const {
+  return options_.transport == Transport::kCommPool && options_.mode == DeviceMode::kLaunch;
+}
+
+// Whether some segment's records are addresses.
+bool DeviceSet::addresses() const {
+  return std::any_of(offloads_.begin(), offloads_.end(), [](const Offload& o) {
+    return o.on_device && !o.keys && o.shape.kind == RecordKind::kAddress;
+  });
+}
+
+// Room for the frames of each flight, on both sides, where some segment's records are addresses.
+Result<void> DeviceSet::open_pools(Device& device, const ChannelOptions& options, uint32_t batch,
+                                   WorkerDevice& worker) {
+  if (!pooled() || !addresses()) return {};
+  // A batch of usual frames fits; what does not stays on the host.
+  const size_t bytes = (size_t{1} << 16) + size_t{batch} * 2048;
+  for (uint32_t f = 0; f < options.flights; ++f) {
+    auto host = device.allocate(MemorySpace::kStaging, bytes);
+    if (!host) return std::move(host).error();
+    auto there = device.allocate(MemorySpace::kDevice, bytes);
+    if (!there) return std::move(there).error();
+    worker.pools.push_back({std::move(*host), std::move(*there)});
+  }
+  return {};
+}
+
+void DeviceSet::make_resident(Snapshot& snapshot, Publisher& publisher, Workers workers) {
+  // Program slots take turns: the generation before last must have come home.
+  publisher.drain_retired();
+  const uint32_t parity = ++loads_ & 1;
+  snapshot.residents.resize(devices_.size());
+  for (size_t d = 0; d < devices_.size(); ++d) {
+    State& state = *devices_[d];
+    auto resident = sluice::make_resident(*state.device, snapshot, plan_, offloads_);
+    Result<void> result;
+    if (!resident) {
+      result = std::move(resident).error();
+    } else {
+      (*resident)->parity = parity;
+      for (const auto& worker : workers) {
+        if (worker->device().index != d) continue;
+        for (size_t n = 0; n < plan_.nodes.size(); ++n) {
+          for (const auto* channels : {&worker->device().ipv4, &worker->device().others}) {
+            RecordChannel* channel = (*channels)[n].get();
+            if (channel == nullptr || !result.ok()) continue;
+            result = channel->install((*resident)->programs[n], parity);
+          }
+        }
+      }
+    }
+    const std::lock_guard lock(state.mutex);
+    if (!result.ok()) {
+      ++state.report.refused_generations;
+      if (state.report.failure.empty()) state.report.failure = result.error().message;
+      continue;
+    }
+    state.report.resident_bytes = (*resident)->bytes;
+    state.report.uploaded_bytes += (*resident)->uploaded_bytes;
+    snapshot.residents[d] = std::move(*resident);
+  }
+}
+
+void DeviceSet::pin(Batch& batch) {
+  if (!addresses() || pooled()) return;
+  const std::span<std::byte> arena = batch.arena();
+  for (auto& state : devices_) {
+    auto device = state->device->pin(arena.data(), arena.size());
+    if (!device) {
+      // Its frames stay on the host then.
+      const std::lock_guard lock(state->mutex);
+      if (state->report.failure.empty()) state->report.failure = device.error().message;
+      continue;
+    }
+    state->pinned.add(arena.data(), arena.size(), static_cast<std::byte*>(*device));
+    state->pins.push_back(arena.data());
+  }
+}
+
+void DeviceSet::fill(RunReport& report, Workers workers) {
+  for (size_t d = 0; d < devices_.size(); ++d) {
+    State& state = *devices_[d];
+    const std::lock_guard lock(state.mutex);
+    report.devices.push_back(state.report);
+    DeviceReport& device = report.devices.back();
+    device.power = state.device->power();
+    if (state.master != nullptr) {
+      // What the workers see is in their channels; what crossed, in the master's.
+      const ChannelStats real = state.master->stats();
+      device.channels.launches = real.launches;
+      device.channels.switches = real.switches;
+      device.channels.pushed = real.pushed;
+      device.channels.bytes_in = real.bytes_in;
+      device.channels.bytes_out = real.bytes_out;
+      device.channels.kernel.merge(real.kernel);
+      device.channels.transfer.merge(real.transfer);
+      device.master_flights = real.flights;
+    }
+    for (const auto& worker : workers) {
+      if (worker->device().index != d) continue;
+      for (const auto* channels : {&worker->device().ipv4, &worker->device().others}) {
+        for (const auto& channel : *channels) {
+          if (channel == nullptr) continue;
+          device.channels.add(channel->final_stats());
+          if (channel->failed() && device.failure.empty()) device.failure = channel->why();
+        }
+      }
+    }
+  }
+  report.segments.resize(plan_.nodes.size());
+  for (const auto& worker : workers) {
+    for (size_t n = 0; n < worker->device_counters().size(); ++n) {
+      report.segments[n].add(worker->device_counters()[n]);
+      report.offload.add(worker->device_counters()[n]);
+    }
+    for (const FramePool& pool : worker->device().pools) {
+      if (pool.given_up) report.set_aside_bytes += pool.host->size();
+    }
+  }
+}
+
+}  // namespace sluice

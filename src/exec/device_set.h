@@ -1,0 +1,69 @@
+// host only
+// The devices of a run: the channels of every worker, tables made resident, frames pinned, and their end.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "exec/device/master.h"
+#include "exec/device/offload.h"
+#include "exec/device/resident.h"
+#include "exec/plan.h"
+#include "exec/publisher.h"
+#include "exec/run.h"
+#include "exec/worker.h"
+
+namespace sluice {
+
+class DeviceSet {
+ public:
+  using Workers = std::span<const std::unique_ptr<Worker>>;
+
+  // Opens the channels of `workers` to options.device.devices and hands them over. `plan` outlives the set. Errors: a
+  // channel that cannot be opened.
+  static Result<std::unique_ptr<DeviceSet>> open(const Router& router, const Plan& plan, const RunOptions& options,
+                                                 Workers workers);
+  // What devices may still write to outlives them: `memory` is freed with the last that has stopped (kept_runs).
+  static void end(std::unique_ptr<DeviceSet> devices, Workers workers, std::shared_ptr<void> memory);
+
+  // Puts a generation into the memory of every device before it becomes current.
+  void make_resident(Snapshot& snapshot, Publisher& publisher, Workers workers);
+  // Lets devices reach the frames of a batch, where some segment's records are addresses.
+  void pin(Batch& batch);
+  // Waits until all are done with what they were given. No worker has a batch, and none gets one. Once.
+  void stop(Workers workers);
+  void fill(RunReport& report, Workers workers);
+
+ private:
+  struct State {
+    std::shared_ptr<Device> device;
+    PinnedRanges pinned;
+    std::vector<void*> pins;
+    std::unique_ptr<MasterThread> master;  // with master threading
+    DeviceReport report;
+    std::mutex mutex;  // report, from the publishing thread
+  };
+  struct Kept;
+  friend size_t kept_runs();
+
+  DeviceSet(const Plan& plan, const DeviceOptions& options) : plan_(plan), options_(options) {}
+  Result<void> open_channels(const Router& router, uint32_t batch, Workers workers);
+  Result<void> open_pools(Device& device, const ChannelOptions& options, uint32_t batch, WorkerDevice& worker);
+  bool pooled() const;
+  bool addresses() const;
+  static Result<void> stop_device(State& state, size_t index, const std::vector<const WorkerDevice*>& workers,
+                                  uint64_t limit_ns);
+
+  const Plan& plan_;
+  DeviceOptions options_;
+  std::vector<Offload> offloads_;
+  std::vector<std::unique_ptr<State>> devices_;
+  uint32_t loads_ = 0;  // generations that were made resident
+  bool stopped_ = false;
+};
+
+}  // namespace sluice

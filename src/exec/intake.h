@@ -1,0 +1,117 @@
+// host only
+// Intake: where packets of a run come in. Reads sources in turn into jobs, and sorts packets by class where there are
+// classes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "exec/egress.h"
+#include "exec/job.h"
+#include "exec/publisher.h"
+#include "exec/run.h"
+
+namespace sluice {
+
+enum class Polled : uint8_t {
+  kFrames,  // some were read
+  kIdle,    // there is nothing now: wait
+  kFull,    // there is no place for more: work
+  kBusy,    // another thread reads
+  kEnd,     // nothing comes any more
+};
+
+// One thread at a time. Jobs go to the rings as they become ready; a job that cannot be had without waiting for whoever
+// writes the input holds back nothing.
+class Intake {
+ public:
+  // Opens the sources. The arguments outlive it. Each that cannot be opened is added to `errors`.
+  Intake(const Router& router, const Plan& plan, const RunOptions& options, Error& errors);
+  std::vector<LinkType> links() const;
+
+  // Before the first poll. `pinned`: jobs hold their generation until they are committed; else whoever polls runs them,
+  // and says so by QSBR.
+  void connect(JobRings& rings, const Egress& egress, const Publisher& publisher, bool pinned);
+
+  // Reads what there is, at most a batch. Never waits for whoever writes the input.
+  Polled poll();
+  // After kIdle: waits until there may be more, or a chunk's time is over, or for a moment.
+  void wait();
+
+  // What ended it: an error of an input, or of the system.
+  const Result<void>& result() const { return result_; }
+  bool damaged() const { return damaged_; }
+  bool interrupted() const { return interrupted_; }
+  // The memory that the next read takes packets from, for a prefetch; where one thread does all.
+  std::span<const std::byte> next() const { return sources_[next_source_]->next(); }
+  // What devices that were given up may still write to.
+  std::vector<Buffer> take_set_aside() { return std::move(set_aside_); }
+  size_t set_aside_bytes() const;
+  void close() { sources_.clear(); }
+
+  // Counters. From any thread; of classes, packets and bytes.
+  struct Read {
+    uint64_t packets = 0, bytes = 0, refused = 0;
+  };
+  Read read_of(uint32_t qos_class) const;
+  // Packets that found no place, as the source elements count them.
+  void report(RunReport& report) const;
+
+ private:
+  struct Class {
+    Job* open = nullptr;
+    // Written by whoever polls, read by any thread.
+    std::atomic<uint64_t> packets{0}, bytes{0};
+  };
+  struct Refused {
+    std::atomic<uint64_t> packets{0}, bytes{0};
+  };
+  static void add(std::atomic<uint64_t>& counter, uint64_t n) {
+    counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+
+  Polled end();
+  Polled fail(Result<void> why);
+  bool choose_source();
+  void next_turn();
+  Result<bool> read(unsigned source, Batch& batch, uint64_t most);
+  Polled poll_job();
+  Polled poll_classes();
+  Polled distribute();
+  Polled open_chunk(unsigned qos_class);
+  void hand_on(unsigned qos_class);
+  void publish(Job& job, uint32_t qos_class);
+  void follow(Job& job);
+
+  const Router& router_;
+  const Plan& plan_;
+  const RunOptions& options_;
+  JobRings* rings_ = nullptr;
+  const Egress* egress_ = nullptr;
+  const Publisher* publisher_ = nullptr;
+  bool pinned_ = true;
+
+  std::vector<std::unique_ptr<BatchSource>> sources_;
+  std::vector<bool> source_done_;
+  size_t next_source_ = 0;
+  uint32_t turn_left_ = 0;  // packets that it may still give before the next one's turn, where there are several
+  uint64_t packets_ = 0;    // that were read
+  bool interrupted_ = false, damaged_ = false, ended_ = false;
+  Result<void> result_;
+  std::vector<Buffer> set_aside_;  // arenas of jobs, one a job at most
+
+  // With classes: what was read, of which rows from read_at_ on have no place yet.
+  Batch read_;
+  uint32_t read_at_ = 0;
+  unsigned read_source_ = 0;
+  uint64_t read_ns_ = 0;
+  OpenChunks open_{1, 0};
+  std::vector<std::unique_ptr<Class>> classes_;
+  std::vector<std::unique_ptr<Refused>> refused_;  // by class and source
+  uint64_t begin_ns_ = 0;                          // of the first poll
+  uint64_t late_ns_ = 0;
+};
+
+}  // namespace sluice

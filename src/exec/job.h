@@ -1,0 +1,68 @@
+// host only
+// Job: a batch of packets of one stream on its way from an input to the commit; and the rings in which jobs go round.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "exec/ordered.h"
+#include "exec/snapshot.h"
+#include "exec/worker.h"
+#include "memory/buffer.h"
+#include "qos/priority_buffers.h"
+
+namespace sluice {
+
+// Belongs to one thread after the other: who reads it, the worker that claimed it, who commits it (ChunkRing).
+struct Job {
+  // Packets that were read, or arrived, at one time.
+  struct Read {
+    uint64_t at_ns;
+    uint32_t packets;
+  };
+  // A packet as it came, for RunOptions::keeps_frames: bytes of `frames`.
+  struct Came {
+    size_t at;
+    uint32_t bytes, wire_bytes;
+  };
+
+  Batch batch;
+  JobShare share;
+  unsigned source = 0;
+  std::vector<Read> reads;  // adds up to the batch
+  const Snapshot* snapshot = nullptr;
+  uint64_t generation = 0;  // of the snapshot
+  uint64_t done_ns = 0;
+  uint64_t round = 0;  // of the sizer, when it was read
+  bool stolen = false, full = false;
+  std::unique_ptr<OrderedPass> ordered;
+  // For RunOptions::ended, by row; frames are as they came, one behind the other.
+  std::vector<PacketFate> fates;
+  std::vector<Came> came;
+  std::vector<uint8_t> frames;
+};
+
+// All jobs of a run: a ring for each class, one where there are no classes, and a job for each of its places.
+struct JobRings {
+  JobRings(uint32_t classes, uint32_t places) : buffers(classes, places), view(buffers.view()), jobs(classes) {}
+
+  Job& at(uint32_t qos_class, uint64_t sequence) {
+    return *jobs[qos_class][view.rings[qos_class].place(sequence)];
+  }
+  // Whether a worker could claim something, or go on committing.
+  bool any_ready() const {
+    for (uint32_t c = 0; c < view.classes; ++c) {
+      const ChunkRing& ring = view.rings[c];
+      if (HostAtomics::load(ring.claimed) < HostAtomics::load(ring.filled) || HostAtomics::load(ring.left) != 0)
+        return true;
+    }
+    return false;
+  }
+
+  PriorityBuffers buffers;
+  PriorityView view;
+  std::vector<std::vector<std::unique_ptr<Job>>> jobs;  // by class and place
+};
+
+}  // namespace sluice
