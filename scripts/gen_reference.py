@@ -3,6 +3,7 @@
 
     docs/reference/cli.md        the commands, from the declarations that --help prints
     docs/reference/elements.md   the element classes, from the schemas that configurations are checked by
+    docs/reference/composition.md  which options run together, from the list that refuses the others
     docs/reference/drops.md      the drop reasons, and who gives each
 
 gen_reference.py writes them; gen_reference.py --check writes nothing and fails where a page is stale.
@@ -153,7 +154,8 @@ def main():
         return 1
     try:
         said = json.loads(say(binary, "elements", "-o", "json"))
-        pages = {"cli.md": say(binary, "reference"), "elements.md": elements_page(said), "drops.md": drops_page(said)}
+        pages = {"cli.md": say(binary, "reference"), "composition.md": say(binary, "reference", "composition"),
+                 "elements.md": elements_page(said), "drops.md": drops_page(said)}
     except (OSError, ValueError, KeyError) as error:
         print(f"gen_reference: {error}", file=sys.stderr)
         return 1

@@ -69,13 +69,12 @@ TEST_F(CliPrioritiesTest, WhatDoesNotFitIsSaid) {
   refused(standard + "--qos ''", 2, "empty name");
   refused(standard + "--priorities --chunk 0", 2, "--chunk");
   refused(standard + "--priorities --chunk-timeout soon", 2, "--chunk-timeout");
-  refused(standard + "--priorities --device emu", 2, "--device does not work with --priorities");
-  refused(standard + "--priorities --hits -", 2, "--hits does not work with --priorities");
-  refused(standard + "--priorities --latency-target 50us", 2, "--latency-target does not work with --priorities");
+  refused(standard + "--priorities --latency-target 50us", 2, "--priorities does not work with --latency-target");
+  refused(standard + "--priorities --verdicts v", 2, "verdicts are in the order of the input");
   write("police.click", "FromDump(in.pcap) -> IPInput -> p :: Police(RATE 1Mbps, BURST 10000) -> ToDump(out.pcap);");
   refused("police.click --priorities", 1, "'p' carries state from batch to batch");
   write("queue.click", "FromDump(in.pcap) -> Queue -> Unqueue -> ToDump(out.pcap);");
-  refused("queue.click --priorities", 2, "the packet scheduler runs this graph");
+  refused("queue.click --priorities", 2, "takes packets one after another (");
 }
 
 TEST_F(CliPrioritiesTest, AnOutputThatFailsIsToldAsSuch) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -196,7 +197,7 @@ TEST(DeviceFaults, WhatALateDeviceWritesMeetsNoPacket) {
         EXPECT_GT(report.offload.rescued, 0u);
         EXPECT_GT(late, 0u);
         // All batches' memory once more, at most; pools are in the hands of the flight that they belong to.
-        const size_t jobs = way.workers == 1 ? way.flights : 2 * way.workers + 4 + way.flights;
+        const size_t jobs = std::bit_ceil(way.workers == 1 ? way.flights : (way.flights + 1) * way.workers);
         EXPECT_GT(report.set_aside_bytes, 0u);
         EXPECT_LE(report.set_aside_bytes, jobs << 21);
         for (unsigned d = 0; d < held; ++d) EXPECT_NE(report.devices[d].failure, "");

@@ -8,6 +8,7 @@
 #include "app.h"
 #include "app_state.h"
 #include "bench.h"
+#include "composition.h"
 #include "control/machine.h"
 
 namespace sluice::app {
@@ -323,7 +324,7 @@ void add_reference(Command command) {
   CLI::App* sub = root.add_subcommand("reference", "The reference of all commands, in a form")->group("");
   sub->add_option("form", *form, "What to print")
       ->type_name("FORM")
-      ->check(CLI::IsMember({"markdown", "man", "bash", "zsh", "fish"}));
+      ->check(CLI::IsMember({"markdown", "composition", "man", "bash", "zsh", "fish"}));
   auto defaults = std::make_shared<bool>(false);
   sub->add_flag("--defaults", *defaults, "Instead: the defaults of the benchmarks, as JSON");
   sub->callback([&root, form, defaults] {
@@ -332,7 +333,8 @@ void add_reference(Command command) {
         print_json(all_defaults(Command(root)));
         return Exit::kOk;
       }
-      print_out(*form == "man"    ? man_page(root)
+      print_out(*form == "composition" ? composition_page()
+                : *form == "man"    ? man_page(root)
                 : *form == "bash" ? bash_completion(root)
                 : *form == "zsh"  ? zsh_completion(root)
                 : *form == "fish" ? fish_completion(root)

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "app.h"
+#include "composition.h"
 #include "confine.h"
 #include "control/command_text.h"
 #include "control/standard_graph.h"
@@ -186,23 +187,27 @@ std::shared_ptr<const QosModel> read_qos(std::optional<InputFile>& file) {
   return std::make_shared<QosModel>(need(parse_qos(need(file->table()), file->name())));
 }
 
+// What the command line alone says.
+Features features_of(const RunFlags& o) {
+  Features f;
+  f.add(Feature::kWorkers, o.workers > 1);
+  f.add(Feature::kPriorities, o.priorities.on);
+  f.add(Feature::kQos, !o.qos.empty());
+  f.add(Feature::kControl, !o.live.control.empty());
+  f.add(Feature::kHits, !o.live.hits.empty() || o.live.top != 0);
+  f.add(Feature::kFollow, o.followed.any());
+  f.add(Feature::kLatencyTarget, latency_target_ns(o.latency_target) != 0);
+  f.add(Feature::kWait, o.live.wait);
+  f.add(Feature::kMaxMemory, o.live.max_memory != 0);
+  f.add(Feature::kLimit, o.limit != 0);
+  f.add(Feature::kSimulated, o.simulated);
+  f.add(Feature::kOneByOne, o.one_by_one);
+  return f;
+}
+
 // A graph that the packet scheduler runs, on the CPU.
 Exit run_queues(const RunFlags& o, Pipeline& pipeline, const Defines& defines, const std::string& device,
                 LiveRun& live) {
-  if (device != "cpu") {
-    fail(Exit::kUsage,
-         fmt::format("--device {}: this graph runs only on the CPU: {}", device, pipeline.router.scheduled));
-  }
-  if (!o.qos.empty()) {
-    fail(Exit::kUsage,
-         fmt::format("--qos does not work with graphs that the packet scheduler runs: {}", pipeline.router.scheduled),
-         fmt::format("put the element before the output: -> QoS({}) -> Unqueue ->", o.qos));
-  }
-  if (!o.live.hits.empty() || o.live.top != 0)
-    fail(Exit::kUsage, "--hits and --top-rules do not work with graphs with queues");
-  if (o.followed.any()) fail(Exit::kUsage, "--verdicts and --dropped do not work with graphs with queues");
-  if (o.live.max_memory != 0) fail(Exit::kUsage, "--max-memory does not work with graphs with queues");
-  if (o.limit != 0) fail(Exit::kUsage, "--limit does not work with graphs with queues", "write LIMIT at the source");
   SchedulerOptions options = scheduler_options(o.simulated);
   const auto load = [&](const std::string& text, const std::string& name, const std::string& folder) {
     return load_scheduler_graph(text, name, registry(), parse_options(defines, folder));
@@ -303,16 +308,9 @@ Exit run_graph(const RunFlags& o) {
   if (o.priorities.on) {
     // Ends here where they are wrong; how many shares the classes of a file want is known when it has been read.
     (void)priority_options(o.priorities, o.qos.empty() ? kDefaultQosClasses : o.priorities.shares.size());
-    for (const auto& [given, option] : {std::pair{!o.followed.verdicts.empty(), "--verdicts"},
-                                        {!o.followed.dropped.empty(), "--dropped"},
-                                        {latency_target != 0, "--latency-target"},
-                                        {o.one_by_one, "--packet-scheduler"}}) {
-      if (given) fail(Exit::kUsage, fmt::format("{} does not work with --priorities yet", option));
-    }
   }
-  if (o.followed.any() && !o.qos.empty())
-    fail(Exit::kUsage,
-         "--verdicts and --dropped do not work with --qos: packets that wait at egress have no verdict yet");
+  Features features = features_of(o);
+  features.check();
   std::optional<StandardGraph> standard_graph;
   if (standard) {
     standard_graph = standard_graph_of(o);
@@ -398,13 +396,13 @@ Exit run_graph(const RunFlags& o) {
   auto pipeline = load_pipeline(std::move(text), title, defines, overrides, true, o.live.counts(), scheduled);
   schedule(*pipeline);
   if (standard) warn_of_idle_ports(*standard_graph, pipeline->tables);
-  if (o.priorities.on && !pipeline->router.scheduled.empty())
-    fail(Exit::kUsage,
-         fmt::format("--priorities: the packet scheduler runs this graph: {}", pipeline->router.scheduled));
+  features.add(Feature::kDevice, device != "cpu");
+  features.add(Feature::kMarks, qos != nullptr && !qos->marks.empty());
+  features.add(pipeline->router.scheduled.empty() ? Feature::kNoQueues : Feature::kQueues);
+  features.check(pipeline->router.scheduled);
   if (!pipeline->router.scheduled.empty()) return run_queues(o, *pipeline, defines, device, live);
   // Marks have to stay with the packets until they leave.
   if (qos != nullptr && !qos->marks.empty()) pipeline->plan = need(make_plan(pipeline->router, kFieldMark));
-  if (o.simulated) fail(Exit::kUsage, "--simtime is for graphs with queues, timers or scripts");
   RunOptions options;
   options.workers = o.workers;
   options.inputs = &pipeline->inputs;

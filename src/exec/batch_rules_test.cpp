@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "elements/register_all.h"
+#include "exec/batch_sizer.h"
 
 namespace sluice {
 namespace {
