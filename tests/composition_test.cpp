@@ -36,7 +36,8 @@ class CompositionTest : public CliTest {
           "deny tcp from any to 8.1.0.0/16 port 80\nmark(1) tcp from any to any\npermit ip from any to any\n");
     write("counts.qos", "class voice dscp ef weight 3\nclass rest dscp others\n");
     // Slow enough for packets to wait and to be dropped.
-    write("rates.qos", "class voice dscp ef rate 2Mbps burst 3000 limit 20\nclass rest dscp others rate 4Mbps limit 20\n");
+    write("rates.qos",
+          "class voice dscp ef rate 2Mbps burst 3000 limit 20\nclass rest dscp others rate 4Mbps limit 20\n");
     write("marks.qos", "class bulk mark 1\nclass rest dscp others\n");
     write("queue.click",
           "AclTable(edge, FILE edge.acl);\nRouteTable(main, FILE rib);\n"
@@ -47,9 +48,10 @@ class CompositionTest : public CliTest {
     for (uint32_t i = 0; i < kPackets; ++i) {
       const uint8_t dscp = i % 3 == 0 ? 46 : i % 5 == 0 ? 10 : 0;
       const auto port = static_cast<uint16_t>(i % 4 == 0 ? 80 : 53);
-      auto builder = i % 7 == 3   ? udp6("2001:db8::1", "2001:db8::2").ports(static_cast<uint16_t>(i), port)
-                     : i % 2 == 0 ? tcp4("10.0.0.1", i % 6 == 0 ? "8.1.1.1" : "9.1.1.1").ports(static_cast<uint16_t>(i), port)
-                                  : udp4("10.0.0.1", i % 11 == 0 ? "7.1.1.1" : "8.2.1.1").ports(static_cast<uint16_t>(i), port);
+      auto builder = i % 7 == 3 ? udp6("2001:db8::1", "2001:db8::2").ports(static_cast<uint16_t>(i), port)
+                     : i % 2 == 0
+                         ? tcp4("10.0.0.1", i % 6 == 0 ? "8.1.1.1" : "9.1.1.1").ports(static_cast<uint16_t>(i), port)
+                         : udp4("10.0.0.1", i % 11 == 0 ? "7.1.1.1" : "8.2.1.1").ports(static_cast<uint16_t>(i), port);
       const auto f = builder.payload(i % 90).dscp(dscp).build();
       const auto bytes = static_cast<uint32_t>(f.size());
       ASSERT_TRUE(writer->append(FrameHeader{bytes, bytes, 1'700'000'000'000'000'000u + i * 100'000u}, f.data()));
@@ -69,9 +71,10 @@ class CompositionTest : public CliTest {
     const std::string what = queues ? "queue.click " : "--acl edge.acl --routes rib --in in.pcap --out out.pcap ";
     const std::string command = "\"$SLUICE\" run " + what + options + " -o json";
     Outcome o;
-    o.said = shell(until.empty() ? command
-                                 : command + " > said & p=$!; n=0; while [ $n -lt 1000 ] && kill -0 $p 2>/dev/null && ! " + until +
-                                       "; do sleep 0.02; n=$((n+1)); done; kill -TERM $p; wait $p; e=$?; cat said; exit $e");
+    o.said = shell(
+        until.empty() ? command
+                      : command + " > said & p=$!; n=0; while [ $n -lt 1000 ] && kill -0 $p 2>/dev/null && ! " + until +
+                            "; do sleep 0.02; n=$((n+1)); done; kill -TERM $p; wait $p; e=$?; cat said; exit $e");
     if (o.said.code != 0) return o;
     const auto json = o.said.json();
     for (const char* key : {"packets_in", "bytes_in", "packets_out", "bytes_out", "generated", "dropped", "elements",

@@ -70,7 +70,7 @@ struct Outcome {
   std::vector<uint64_t> batches;  // by output batch: the generation (from 0) that all its packets met
   uint64_t mixed = 0;             // output batches of more than one generation
   uint64_t strayed = 0;           // output records past the last whole batch
-  uint64_t leaving = 0;  // of the packets that came in, those that some generation lets through
+  uint64_t leaving = 0;           // of the packets that came in, those that some generation lets through
   uint64_t published = 0;
   uint64_t out_of_turn = 0;  // generations that did not become current when they were published
   uint64_t unmet = 0;        // generations that were given the time and that no batch met
@@ -89,8 +89,8 @@ class Swapper {
       PacketBuilder b = s_.both_families && i / kVariants % 2 == 1
                             ? udp6("2001:db8:ffff::1", fmt::format("2001:db8:{:x}::7", variant)).ports(port, 53)
                             : udp4("10.0.0.1", fmt::format("10.9.{}.7", variant)).ports(port, 53);
-      // Adaptive: of the others, which never leave, all are in records of the first kind for many batches, and then none
-      // for as many: their headers are too long, or have keys of another kind.
+      // Adaptive: of the others, which never leave, all are in records of the first kind for many batches, and then
+      // none for as many: their headers are too long, or have keys of another kind.
       if (i % s_.batch >= leaving()) {
         b = i / s_.batch / kBusyBatches % 2 == 0 ? udp4("10.0.0.1", "10.8.0.1")
                                                  : udp6("2001:db8:ffff::1", "2001:db8:8::7").hop_by_hop(40);

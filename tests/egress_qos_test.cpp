@@ -1,4 +1,4 @@
-// Classes of service at the sinks of the batch runtime: what leaves, when, and what is dropped is what one port says
+// Classes of service at the sinks of the engine: what leaves, when, and what is dropped is what one port says
 // that sees the packets one after another, for any number of workers, any batch size and beside any device.
 #include <gtest/gtest.h>
 

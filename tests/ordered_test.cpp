@@ -1,4 +1,4 @@
-// Elements that carry state from batch to batch, in the batch runtime: what they say of each packet is what one owner
+// Elements that carry state from batch to batch, in the engine: what they say of each packet is what one owner
 // says who sees the packets one after another, for any number of workers, any batch size and beside any device. The
 // oracle counts in exact fractions.
 #include <gtest/gtest.h>

@@ -188,7 +188,7 @@ std::vector<Graph> graphs(const TempDir& dir, uint32_t packets) {
 
 constexpr uint32_t kFew = testing::kWatched ? 900 : 2400;
 
-// The whole output is that of the batch runtime, limits of rates too, however it was cut into chunks.
+// The whole output is that of the engine, limits of rates too, however it was cut into chunks.
 TEST(Priorities, OneClassIsTheBatchRuntime) {
   const TempDir dir;
   for (const Graph& graph : graphs(dir, kFew)) {

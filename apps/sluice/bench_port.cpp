@@ -403,7 +403,7 @@ Exit bench_port(PortOptions o) {
     hash.update(need(sha256_of_file(capture), Exit::kIo));
     const std::string source = fmt::format("FromMemory({}, LIMIT {})", capture, o.packets != 0 ? o.packets : 4'000'000);
     if (!o.device_only) {
-      // The cost of a shaper that nobody waits for, in the batch runtime.
+      // The cost of a shaper that nobody waits for, in the engine.
       const auto frames = std::make_shared<FrameCache>();
       const uint64_t sample = std::min<uint64_t>(o.sample, 65'536);
       const std::string once = fmt::format("FromDump({})", capture);
@@ -487,7 +487,7 @@ void add_bench_port(Command bench) {
       ->check(Range(1u, 256u))
       ->type_name("N")
       ->capture_default_str();
-  sub->add_flag("--device-only", o->device_only, "Do not measure the batch runtime");
+  sub->add_flag("--device-only", o->device_only, "Do not measure the engine");
   sub->add_flag("--persistent", o->persistent,
                 "Also with persistent groups of lanes that take chunks by class: by groups, mix and buffer size");
   sub->add_flag("--soak", o->soak, "Only the persistent groups, unshaped and shaped at once, for --seconds");

@@ -141,8 +141,7 @@ class PriorityBench {
     RunOptions plain;
     plain.fast_path = false;
     (void)run_pipeline(*pipeline_of(text_of(mix, "FromDump", "", "ToDump(" + want + ")")), plain);
-    (void)run_pipeline(*pipeline_of(text_of(mix, "FromDump", "", "ToDump(" + got + ")")),
-                         options(workers(), o_.chunk));
+    (void)run_pipeline(*pipeline_of(text_of(mix, "FromDump", "", "ToDump(" + got + ")")), options(workers(), o_.chunk));
     const auto one = by_class(want), two = by_class(got);
     for (unsigned c = 0; c < 3; ++c) {
       verified_.sample += one[c].size();

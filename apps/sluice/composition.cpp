@@ -117,7 +117,8 @@ std::string composition_page() {
   // These two exclude each other by what they are.
   const auto shown = [](Feature f) { return f != Feature::kNoQueues; };
   std::string t =
-      "# What runs together\n\nEvery option of `sluice run` with every other: **yes** is tested to give the packets and "
+      "# What runs together\n\nEvery option of `sluice run` with every other: **yes** is tested to give the packets "
+      "and "
       "the counts of the plain run; a number is the reason why a pair is refused.\n\n|  |";
   std::string line = "|---|", rows, reasons;
   for (unsigned c = 0; c < static_cast<unsigned>(Feature::kCount); ++c) {
@@ -130,9 +131,7 @@ std::string composition_page() {
       const auto row = static_cast<Feature>(r);
       if (!shown(row)) continue;
       const Refusal* refused = refusal(row, column);
-      rows += r == c                ? "  |"
-              : refused == nullptr ? " yes |"
-                                    : fmt::format(" {} |", refused - kRefusals + 1);
+      rows += r == c ? "  |" : refused == nullptr ? " yes |" : fmt::format(" {} |", refused - kRefusals + 1);
     }
     rows += '\n';
   }

@@ -31,7 +31,7 @@ std::string flow_text(const FlowKey& k) {
 
 class Walk final : public HostContext {
  public:
-  explicit Walk(const Pipeline& pipeline) : p_(pipeline), states_(pipeline.router.elements.size()) {}
+  explicit Walk(const Pipeline& pipeline) : p_(pipeline) {}
 
   void follow(Place start) {
     waiting_.push_back(std::move(start));
@@ -79,11 +79,6 @@ class Walk final : public HostContext {
     notes_.push_back(fmt::format("prints {}", line));
   }
   uint8_t limiter() const override { return 0; }
-  Element::State* state() override {
-    auto& state = states_[element_];
-    if (state == nullptr) state = p_.router.elements[element_]->make_state();
-    return state.get();
-  }
   unsigned worker() const override { return 0; }
 
  private:
@@ -230,7 +225,6 @@ class Walk final : public HostContext {
   }
 
   const Pipeline& p_;
-  std::vector<std::unique_ptr<Element::State>> states_;
   std::vector<std::unique_ptr<Batch>> made_;
   std::deque<Place> waiting_;
   Json json_{{"packets", Json::array()}}, steps_ = Json::array();

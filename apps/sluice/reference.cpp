@@ -334,11 +334,11 @@ void add_reference(Command command) {
         return Exit::kOk;
       }
       print_out(*form == "composition" ? composition_page()
-                : *form == "man"    ? man_page(root)
-                : *form == "bash" ? bash_completion(root)
-                : *form == "zsh"  ? zsh_completion(root)
-                : *form == "fish" ? fish_completion(root)
-                                  : markdown(root));
+                : *form == "man"       ? man_page(root)
+                : *form == "bash"      ? bash_completion(root)
+                : *form == "zsh"       ? zsh_completion(root)
+                : *form == "fish"      ? fish_completion(root)
+                                       : markdown(root));
       return Exit::kOk;
     };
   });

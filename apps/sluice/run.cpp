@@ -233,8 +233,7 @@ Exit run_queues(const RunFlags& o, Pipeline& pipeline, const Defines& defines, c
 
 // Packets by priorities: those of --qos where there are classes, else those of RFC 4594.
 PriorityOptions priorities_of(const RunFlags& o, const QosModel* qos) {
-  PriorityOptions options =
-      priority_options(o.priorities, qos != nullptr ? qos->classes.size() : kDefaultQosClasses);
+  PriorityOptions options = priority_options(o.priorities, qos != nullptr ? qos->classes.size() : kDefaultQosClasses);
   if (qos == nullptr) return options;
   options.classes = qos->map;
   if (options.shares.empty()) {

@@ -108,7 +108,7 @@ Result<std::unique_ptr<DeviceSet>> DeviceSet::open(const Router& router, const P
   set->offloads_ = plan_offloads(plan, router, options.device.record_choice(), options.count_hits);
   // What workers take at a time is what flights hold.
   const uint32_t batch = options.priorities ? options.priorities->chunk : options.batch;
-  if (auto ok = set->open_channels(router, batch, workers); !ok) {
+  if (auto ok = set->open_channels(batch, workers); !ok) {
     end(std::move(set), workers, nullptr);
     return std::move(ok).error();
   }
@@ -116,7 +116,7 @@ Result<std::unique_ptr<DeviceSet>> DeviceSet::open(const Router& router, const P
 }
 
 // Channels of every worker to its device.
-Result<void> DeviceSet::open_channels(const Router& router, uint32_t batch, Workers workers) {
+Result<void> DeviceSet::open_channels(uint32_t batch, Workers workers) {
   const DeviceOptions& d = options_;
   for (const auto& device : d.devices) {
     auto state = std::make_unique<State>();
@@ -127,13 +127,10 @@ Result<void> DeviceSet::open_channels(const Router& router, uint32_t batch, Work
     }
     devices_.push_back(std::move(state));
   }
-  // Elements that keep state from batch to batch, and packets that go in circles, must see batches one after another.
+  // Packets that go in circles must see batches one after another.
   bool one_by_one = false;
   for (size_t n = 0; n < plan_.nodes.size(); ++n) {
     for (const PlanTarget& exit : plan_.nodes[n].exits) one_by_one |= exit.node != ~0u && exit.node <= n;
-  }
-  for (const auto& element : router.elements) {
-    if (element->kind() == ElementKind::kHost && element->make_state() != nullptr) one_by_one = true;
   }
   ChannelOptions options = d.channel(std::max<uint32_t>(batch, 256));
   if (one_by_one) options.flights = 1;
@@ -187,9 +184,8 @@ bool DeviceSet::pooled() const {
 
 // Whether some segment's records are addresses.
 bool DeviceSet::addresses() const {
-  return std::any_of(offloads_.begin(), offloads_.end(), [](const Offload& o) {
-    return o.on_device && !o.keys && o.shape.kind == RecordKind::kAddress;
-  });
+  return std::any_of(offloads_.begin(), offloads_.end(),
+                     [](const Offload& o) { return o.on_device && !o.keys && o.shape.kind == RecordKind::kAddress; });
 }
 
 // Room for the frames of each flight, on both sides, where some segment's records are addresses.

@@ -51,7 +51,7 @@ class DeviceSet {
   friend size_t kept_runs();
 
   DeviceSet(const Plan& plan, const DeviceOptions& options) : plan_(plan), options_(options) {}
-  Result<void> open_channels(const Router& router, uint32_t batch, Workers workers);
+  Result<void> open_channels(uint32_t batch, Workers workers);
   Result<void> open_pools(Device& device, const ChannelOptions& options, uint32_t batch, WorkerDevice& worker);
   bool pooled() const;
   bool addresses() const;

@@ -295,8 +295,8 @@ void Engine::finish(unsigned id, const ChunkClaim& claim) {
   for (const Job::Read& read : job.reads)
     workers_[id]->stats().latency.record(job.done_ns - std::min(job.done_ns, read.at_ns), read.packets);
   const ChunkRing& ring = rings_->view.rings[claim.qos_class];
-  const uint32_t committed = ring.finish<HostAtomics>(
-      claim.sequence, ring.capacity, [&](uint64_t sequence) { commit(claim.qos_class, sequence); });
+  const uint32_t committed = ring.finish<HostAtomics>(claim.sequence, ring.capacity,
+                                                      [&](uint64_t sequence) { commit(claim.qos_class, sequence); });
   if (committed != 0) wake();
 }
 

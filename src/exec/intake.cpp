@@ -60,7 +60,8 @@ size_t Intake::set_aside_bytes() const {
 }
 
 Intake::Read Intake::read_of(uint32_t c) const {
-  Read read{classes_[c]->packets.load(std::memory_order_relaxed), classes_[c]->bytes.load(std::memory_order_relaxed), 0};
+  Read read{classes_[c]->packets.load(std::memory_order_relaxed), classes_[c]->bytes.load(std::memory_order_relaxed),
+            0};
   for (size_t s = 0; s < source_done_.size(); ++s)
     read.refused += refused_[c * source_done_.size() + s]->packets.load(std::memory_order_relaxed);
   return read;
@@ -293,8 +294,8 @@ Polled Intake::poll_classes() {
     uint64_t most = std::min<uint64_t>(options_.batch, options_.max_packets - packets_);
     read_ns_ = now;
     if (options.offered_pps != 0) {
-      const auto due = static_cast<uint64_t>(static_cast<unsigned __int128>(now - begin_ns_) * options.offered_pps /
-                                             1'000'000'000);
+      const auto due =
+          static_cast<uint64_t>(static_cast<unsigned __int128>(now - begin_ns_) * options.offered_pps / 1'000'000'000);
       if (due <= packets_) return Polled::kIdle;
       most = std::min(most, due - packets_);
       // Of the first of them.

@@ -47,9 +47,7 @@ struct Job {
 struct JobRings {
   JobRings(uint32_t classes, uint32_t places) : buffers(classes, places), view(buffers.view()), jobs(classes) {}
 
-  Job& at(uint32_t qos_class, uint64_t sequence) {
-    return *jobs[qos_class][view.rings[qos_class].place(sequence)];
-  }
+  Job& at(uint32_t qos_class, uint64_t sequence) { return *jobs[qos_class][view.rings[qos_class].place(sequence)]; }
   // Whether a worker could claim something, or go on committing.
   bool any_ready() const {
     for (uint32_t c = 0; c < view.classes; ++c) {

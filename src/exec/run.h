@@ -91,8 +91,8 @@ struct RunOptions {
   // up to `batch`. The result does not depend on it; with several sources, which take turns by batches, it has no
   // effect.
   uint64_t latency_target_ns = 0;
-  uint32_t least_batch = 0;                          // they are not made smaller than this
-  uint64_t max_packets = ~uint64_t{0};               // stop reading after about this many
+  uint32_t least_batch = 0;             // they are not made smaller than this
+  uint64_t max_packets = ~uint64_t{0};  // stop reading after about this many
   // These and `ended` are called from any of the run's threads, one at a time.
   std::function<void(uint64_t packets)> progress;    // that were committed; now and then
   std::function<void(std::string_view text)> print;  // lines of Print elements, in packet order; none: they are lost

@@ -78,7 +78,6 @@ class Worker::Context final : public HostContext {
     record.text.assign(text);
   }
   uint8_t limiter() const override { return worker_.limiter_[element_]; }
-  Element::State* state() override { return worker_.states_[element_].get(); }
   unsigned worker() const override { return worker_.id_; }
 
  private:
@@ -111,12 +110,8 @@ Worker::Worker(const Plan& plan, const Router& router, unsigned id, bool fast_pa
     walk->open.resize(inputs);
     walk->children.reserve(64);
   }
-  states_.resize(router.elements.size());
   sink_index_.resize(router.elements.size());
   limiter_.resize(router.elements.size());
-  for (unsigned e = 0; e < router.elements.size(); ++e) {
-    if (router.elements[e]->kind() == ElementKind::kHost) states_[e] = router.elements[e]->make_state();
-  }
   for (uint32_t i = 0; i < plan.sinks.size(); ++i) sink_index_[plan.sinks[i]] = i;
   uint8_t limiter = 0;
   for (unsigned e : limited_elements(router)) limiter_[e] = ++limiter;

@@ -307,7 +307,6 @@ class Worker {
   unsigned id_;
   WorkerStats stats_;
   std::vector<uint32_t> first_input_;                    // node -> index into Walk::pending
-  std::vector<std::unique_ptr<Element::State>> states_;  // by element
   std::vector<uint32_t> sink_index_;                     // element -> index into JobShare::sent
   std::vector<uint8_t> limiter_;                         // element -> 1-based limiter, 0 none
   std::vector<std::unique_ptr<Walk>> walks_;             // a ring: oldest_ and the on_way_ after it are in use

@@ -143,11 +143,6 @@ class Element {
   }
 
   // kHost -------------------------------------------------------------------------------------------------------------
-  // State of one worker; given back to `process` through the context.
-  struct State {
-    virtual ~State() = default;
-  };
-  virtual std::unique_ptr<State> make_state() const { return nullptr; }
   // Handles the selected packets of a batch: forwards, drops or consumes each exactly once. Const while it runs.
   virtual void process(HostContext& context, Batch& batch, const Selection& packets, unsigned input) const {
     (void)context;
@@ -231,7 +226,6 @@ class HostContext {
   virtual void print(const Batch& batch, uint32_t i, std::string_view text) = 0;
   // Makes a packet subject to this element's egress rate: packets over it are dropped at egress, in packet order.
   virtual uint8_t limiter() const = 0;
-  virtual Element::State* state() = 0;
   virtual unsigned worker() const = 0;
 };
 

@@ -39,7 +39,7 @@ struct Router {
   std::vector<Diagnostic> warnings;
   std::vector<std::string> requirements;  // as written
   // Why the packet scheduler has to run it: an element that pulls, or keeps packets, time or a script. Empty: it need
-  // not, and the batch runtime can.
+  // not, and the engine can.
   std::string scheduled;
 
   // The element and input that an output leads to; element == ~0u when it is not connected.

@@ -2,7 +2,7 @@
 // What an output does with classes of service: classify, police, remark, wait for the class's rate in a timing wheel,
 // then in the class's queue, then for the port's rate.
 //
-// Time is an argument and not asked for: the packet scheduler gives its clock's, the batch runtime the packets' own.
+// Time is an argument and not asked for: the packet scheduler gives its clock's, the engine the packets' own.
 // A class is charged when a packet arrives and the port when one leaves, so that a strict packet passes those that came
 // before it (docs/design/qos.md). Sources: see what is included.
 #pragma once

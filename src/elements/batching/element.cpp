@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kLargestBatch = Batch::kMaxPackets;
 
-// In the batch runtime packets pass, and the sources' batches are as the rule says. In the packet scheduler, where
+// In the engine packets pass, and the sources' batches are as the rule says. In the packet scheduler, where
 // packets come one by one, they wait until they are enough, or the first of them has waited for TIMER.
 class BatchGate final : public StageElement<PassStage>, public Flow {
  public:
@@ -67,7 +67,7 @@ class BatchGate final : public StageElement<PassStage>, public Flow {
   uint64_t batches_ = 0, timeouts_ = 0;
 };
 
-// In the batch runtime packets pass: workers take whole batches through all elements. In the packet scheduler a queue
+// In the engine packets pass: workers take whole batches through all elements. In the packet scheduler a queue
 // with a task of its own.
 class Pipeliner final : public StageElement<PassStage>, public Flow {
  public:
@@ -167,7 +167,7 @@ void register_batching(Registry& registry) {
   c.name = "Pipeliner";
   c.summary = "separates the elements after it into a task of their own";
   c.description =
-      "FastClick hands packets to another thread here. In the batch runtime --workers share whole batches and packets "
+      "FastClick hands packets to another thread here. In the engine --workers share whole batches and packets "
       "pass unchanged. Among queues and scripts it holds up to CAPACITY packets, which its own task pushes on; while "
       "it is full, sources without a rate wait, or with BLOCKING false continue and lose packets, which are counted as "
       "queue-full. Handlers there: `length`, `dropped`.";

@@ -172,7 +172,7 @@ void register_police(Registry& registry) {
       "One rate (RFC 2697), or two where PEAK is given (RFC 2698: then EXCESS is the peak burst). Output 0: green, 1: "
       "yellow (by output 0 where it is not connected), 2: red (dropped where it is not connected). Counts bytes of the "
       "IP packet; buckets are full at first; exact to the nanosecond. The paint becomes the color: 0, 1 or 2; AWARE: a "
-      "packet never gets a better one than it came with.\n\nThe batch runtime uses the packets' timestamps, in the "
+      "packet never gets a better one than it came with.\n\nThe engine uses the packets' timestamps, in the "
       "order of the input, so that the result does not depend on workers or devices; so does the packet scheduler in a "
       "graph without queues, generators and scripts, where packets that an element makes have the timestamp of the "
       "packet that caused them. With them it uses its clock. Handlers there: `green`, `yellow`, `red`, `reset_counts`.";

@@ -174,7 +174,7 @@ void register_shape(Registry& registry) {
   c.description =
       "A token bucket as earliest departure time: a packet gets its departure time on arrival and waits in a timing "
       "wheel. It leaves while the bucket is not in debt, and may bring it into debt; with BURST 0 packets leave at an "
-      "even pace. Rates do not drift.\n\nThe batch runtime uses the packets' timestamps: packets wait where they leave "
+      "even pace. Rates do not drift.\n\nThe engine uses the packets' timestamps: packets wait where they leave "
       "the graph, their timestamp becomes their departure time, and the result does not depend on workers or devices. "
       "In the packet scheduler, which runs graphs with elements that delay or make packets, or form a loop, before "
       "this element, or that make packets after it, packets wait in the element: on packet time in a graph without "
