@@ -105,6 +105,7 @@ std::string Scheduler::Impl::list(std::string_view what) const {
 }
 
 Result<std::string> Scheduler::Impl::read(const Node* from, std::string_view name, std::string_view argument) {
+  settle();
   if (name == "list" || name == "config" || name == "flatconfig" || name == "requirements") return list(name);
   auto found = find(from, name, false);
   if (!found.ok()) return std::move(found).error();
@@ -117,6 +118,7 @@ Result<std::string> Scheduler::Impl::read(const Node* from, std::string_view nam
 }
 
 Result<void> Scheduler::Impl::write(const Node* from, std::string_view name, std::string_view value) {
+  settle();
   if (name == "stop") {
     ask_stop();
     return {};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -18,10 +19,25 @@
 namespace sluice {
 
 inline constexpr unsigned kNobody = ~0u;
+// Elements that hand a packet on to each other without a queue between them: more is a cycle.
+inline constexpr unsigned kMaxDepth = 1000;
 
 // Whether an element of the next graph is that of the graph before, with all it has. Elements without anything of their
 // own are made anew, as what they read (files of patterns) may have changed.
 bool goes_on(Element& before, const Element& next);
+
+// Nodes whose task is to run, each at most once.
+class TaskRing {
+ public:
+  void resize(size_t nodes) { at_.resize(std::bit_ceil(nodes + 1)); }
+  bool empty() const { return first_ == end_; }
+  void push_back(unsigned node) { at_[end_++ & (at_.size() - 1)] = node; }
+  unsigned pop_front() { return at_[first_++ & (at_.size() - 1)]; }
+
+ private:
+  std::vector<unsigned> at_;
+  size_t first_ = 0, end_ = 0;
+};
 
 // What other threads want to be called between two tasks.
 struct Scheduler::Asked {
@@ -105,6 +121,28 @@ struct Scheduler::Impl {
     damaged = true;
   }
 
+  // Where a packet is handed to; nullptr: nobody.
+  struct Place {
+    Node* node = nullptr;
+    unsigned port = 0;
+  };
+
+  // Runs of packets (runs.cpp) -----------------------------------------------------------------------------------------
+  // What stages and sinks do to packets has no effect on who runs next. So they take packets in runs, before or after
+  // their turn, and `settle` makes it as if each had gone in its turn.
+  void plan_runs();
+  // Takes the stages of runs over the first n packets of run_tile, from the stages at tile.path. `left`: where each
+  // leaves them, nobody where it is dropped; `hops`: how many it passed. `sign`: -1 undoes their counts.
+  void run_stages(uint32_t n, Place* left, unsigned* hops, uint64_t sign);
+  // Hands a packet on, at once or with those that were put off before it. A port of kNobody: it is counted already.
+  void hand(const Place& to, PacketBox packet);
+  // Hands over what was put off.
+  void hand_over();
+  // A sink takes packets in order; empty boxes are passed over.
+  void sink(Node& node, std::span<PacketBox> packets);
+  // Before anybody looks at elements or changes them.
+  void settle();
+
   struct Found {
     Node* node = nullptr;
     Handler* handler = nullptr;
@@ -138,7 +176,23 @@ struct Scheduler::Impl {
   std::vector<std::unique_ptr<Batch>> spare;  // for packets that host elements make
   FrameCache frames;
 
-  std::deque<unsigned> ring;
+  // In topological order; a tile's path is an index.
+  struct RunStage {
+    Node* node;
+    bool counts;                // its flow wants to know of packets
+    std::vector<Place> next;    // by output
+    std::vector<uint8_t> path;  // by output: the stage there, or kNoStage
+  };
+  static constexpr uint8_t kNoStage = 0xff;
+  std::vector<RunStage> run_stages_;
+  std::vector<Node*> ahead_;  // sources that run ahead
+  Tile run_tile{};
+  PacketBox waiting[Tile::kLanes];
+  Place waiting_for[Tile::kLanes];
+  uint32_t n_waiting = 0;
+  bool handing_over = false;
+
+  TaskRing ring;
   std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers;
   uint64_t timer_order = 0;
   bool packet_time = false;  // see FlowContext::packet_time

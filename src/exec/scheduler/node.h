@@ -8,7 +8,7 @@ namespace sluice {
 
 class Scheduler::Node final : public FlowContext {
  public:
-  Node(Impl& impl, unsigned index, Element& element) : impl_(impl), index_(index), element_(element) {
+  Node(Impl& impl, unsigned index, Element& element) : impl_(impl), index_(index), element_(element), kind_(element.kind()) {
     flow_ = element_.flow();
     handlers_ = element_.handlers();
     for (const char* name : {"class", "name", "config", "ports", "handlers", "count", "drops"}) add_default(name);
@@ -20,7 +20,7 @@ class Scheduler::Node final : public FlowContext {
 
   void push(unsigned output, PacketBox packet) override;
   bool pushes(unsigned output) const override {
-    return output < outputs_.size() && !outputs_[output].empty() && !outputs_[output][0].pull;
+    return output < push_to_.size() && push_to_[output].node != nullptr;
   }
 
   PacketBox pull(unsigned input) override;
@@ -50,7 +50,7 @@ class Scheduler::Node final : public FlowContext {
   bool full_below(unsigned output) const override {
     if (output >= below_.size() || below_[output].open || below_[output].queues.empty()) return false;
     return std::all_of(below_[output].queues.begin(), below_[output].queues.end(),
-                       [&](unsigned q) { return impl_.nodes[q]->flow_->full(); });
+                       [](const Flow* queue) { return queue->full(); });
   }
   void has_packets() override { wake_all(pullers_); }
   void has_room() override { wake_all(pushers_); }
@@ -77,12 +77,17 @@ class Scheduler::Node final : public FlowContext {
     for (const uint64_t n : impl_.stats.elements[index_].drops) sum += n;
     return sum;
   }
-  Result<void> rebind() override { return impl_.bind_one(index_); }
+  Result<void> rebind() override {
+    impl_.settle();
+    return impl_.bind_one(index_);
+  }
   Ending ending() const override { return impl_.ending; }
   void print_out(std::string_view text) override {
+    impl_.hand_over();
     if (impl_.options.print_out) impl_.options.print_out(text);
   }
   void print_error(std::string_view text) override {
+    impl_.hand_over();
     if (impl_.options.print_error) impl_.options.print_error(text);
   }
 
@@ -96,15 +101,17 @@ class Scheduler::Node final : public FlowContext {
     unsigned port;
     bool pull;
   };
+  using Place = Impl::Place;
   struct Below {
-    std::vector<unsigned> queues;
+    std::vector<const Flow*> queues;
     bool open = false;
   };
 
   ElementCounters& counters() const { return impl_.stats.elements[index_]; }
   void count(const FlowPacket& packet) {
-    ++counters().packets;
-    counters().bytes += packet.registers.length();
+    ElementCounters& counters = this->counters();
+    ++counters.packets;
+    counters.bytes += packet.registers.length();
   }
   void came_in(size_t bytes) {
     ++impl_.stats.packets_in;
@@ -128,20 +135,32 @@ class Scheduler::Node final : public FlowContext {
   unsigned stage(FlowPacket& packet);
   // The packet back where it leaves by output `wanted`; everything else is handed on.
   PacketBox host(PacketBox packet, unsigned input, unsigned wanted);
-  void sink(PacketBox packet);
   // The source's next packet; none at the end.
   PacketBox next();
   bool task();
 
+  // A source. Whether there is another packet in batch_; reads where that is done.
+  bool more();
+  // Takes stages over the next packets of batch_, before it is their turn (stage_runs.cpp). False: there is none.
+  bool run_ahead();
+  // The next of those goes on to where stages sent it.
+  void hand_on_ahead();
+  // Undoes it for those whose turn has not come.
+  void take_back();
+  // Copies a packet of batch_ to `frame`, with its registers.
+  void load(uint32_t row, uint8_t* frame, Packet& packet);
+
   Impl& impl_;
   unsigned index_;
   Element& element_;
+  ElementKind kind_;
   unsigned same_ = kNobody;        // in the graph before: the very element
   unsigned kin_ = kNobody;         // there: one of its name and class
   unsigned takes_port_ = kNobody;  // there: the sink whose port this one goes on with
   Flow* flow_ = nullptr;
   std::vector<Handler> handlers_;
   std::vector<std::vector<Link>> inputs_, outputs_;
+  std::vector<Place> push_to_, pull_from_;  // the same, by port
   std::vector<unsigned> pullers_, pushers_;
   std::vector<Below> below_;
   StageSlot slot_{};
@@ -149,12 +168,40 @@ class Scheduler::Node final : public FlowContext {
   std::unique_ptr<Element::State> state_;
   std::unique_ptr<BatchSource> source_;
   std::unique_ptr<Batch> batch_;
-  uint32_t row_ = 0;
+  uint32_t row_ = 0;  // the next
+  // Packets of batch_ from row_ on that stages have seen already.
+  struct Ahead {
+    PacketBox packet;
+    Place to;       // nobody: dropped on the way
+    unsigned hops;  // nodes on the way
+  };
+  std::vector<Ahead> ahead_;
+  uint32_t ahead_at_ = 0, ahead_end_ = 0;
+  uint32_t window_ = Tile::kLanes;  // how many at a time: fewer where others look often
+  bool runs_ahead_ = false;
+  // Nothing that packets pushed to this node do is seen by others until they look: they may come later, in order.
+  bool later_ = false;
+  uint8_t run_stage_ = Impl::kNoStage;
   bool source_done_ = false;
   std::unique_ptr<PacketSink> port_;
   PortCounters sent_;
   bool in_ring_ = false;
   uint64_t timer_version_ = 0, retry_version_ = 0;
 };
+
+inline void Scheduler::Impl::hand(const Place& to, PacketBox packet) {
+  if (to.node->later_ && !handing_over) {
+    if (depth + nodes.size() < kMaxDepth) {
+      waiting[n_waiting] = std::move(packet);
+      waiting_for[n_waiting] = to;
+      if (++n_waiting == Tile::kLanes) hand_over();
+      return;
+    }
+    hand_over();
+  }
+  ++depth;
+  to.node->receive(to.port, std::move(packet));
+  --depth;
+}
 
 }  // namespace sluice

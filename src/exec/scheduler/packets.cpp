@@ -7,8 +7,6 @@
 namespace sluice {
 namespace {
 
-// Elements that hand a packet on to each other without a queue between them: more is a cycle.
-constexpr unsigned kMaxDepth = 1000;
 // Packets that one question may cost whose answer is dropped or goes elsewhere on the way.
 constexpr unsigned kMaxTries = 64;
 constexpr uint32_t kSinkBurst = 8;
@@ -31,18 +29,14 @@ void Scheduler::Node::push(unsigned output, PacketBox packet) {
     drop(std::move(packet), DropReason::kLoop);
     return;
   }
-  ++impl_.depth;
-  const Link& to = outputs_[output][0];
-  impl_.nodes[to.node]->receive(to.port, std::move(packet));
-  --impl_.depth;
+  impl_.hand(push_to_[output], std::move(packet));
 }
 
 PacketBox Scheduler::Node::pull(unsigned input) {
-  if (input >= inputs_.size() || inputs_[input].empty() || !inputs_[input][0].pull) return nullptr;
-  if (impl_.depth >= kMaxDepth) return nullptr;
+  if (input >= pull_from_.size() || pull_from_[input].node == nullptr || impl_.depth >= kMaxDepth) return nullptr;
   ++impl_.depth;
-  const Link& from = inputs_[input][0];
-  PacketBox packet = impl_.nodes[from.node]->give(from.port);
+  const Place& from = pull_from_[input];
+  PacketBox packet = from.node->give(from.port);
   --impl_.depth;
   if (packet != nullptr) count(*packet);
   return packet;
@@ -56,14 +50,14 @@ PacketBox Scheduler::Node::bring(size_t bytes) {
   return packet;
 }
 void Scheduler::Node::receive(unsigned input, PacketBox packet) {
-  count(*packet);
+  if (input != kNobody) count(*packet);
   if (flow_ != nullptr) {
     flow_->push(*this, input, std::move(packet));
     return;
   }
-  switch (element_.kind()) {
+  switch (kind_) {
     case ElementKind::kSink:
-      sink(std::move(packet));
+      impl_.sink(*this, {&packet, 1});
       return;
     case ElementKind::kHost:
       (void)host(std::move(packet), input, ~0u);
@@ -78,11 +72,11 @@ void Scheduler::Node::receive(unsigned input, PacketBox packet) {
 
 PacketBox Scheduler::Node::give(unsigned output) {
   if (flow_ != nullptr) return flow_->pull(*this, output);
-  if (element_.kind() == ElementKind::kSource) return next();
+  if (kind_ == ElementKind::kSource) return next();
   for (unsigned tries = 0; tries < kMaxTries; ++tries) {
     PacketBox packet = pull(0);
     if (packet == nullptr) return nullptr;
-    if (element_.kind() == ElementKind::kHost) {
+    if (kind_ == ElementKind::kHost) {
       packet = host(std::move(packet), 0, output);
       if (packet != nullptr) return packet;
       continue;
@@ -103,30 +97,7 @@ unsigned Scheduler::Node::stage(FlowPacket& packet) {
   return tile.output[0];
 }
 
-void Scheduler::Node::sink(PacketBox packet) {
-  const Packet& p = packet->registers;
-  if (port_ == nullptr) {
-    drop(std::move(packet), p.reason == DropReason::kNone ? DropReason::kDiscard : p.reason);
-    return;
-  }
-  if (p.limiter != 0 && p.limiter <= impl_.limiters.size() &&
-      !impl_.limiters[p.limiter - 1u].admit(packet->timestamp_ns)) {
-    const unsigned by = impl_.limited[p.limiter - 1u];
-    ElementCounters& counters = by == kNobody ? impl_.gone : impl_.stats.elements[by];
-    ++counters.drops[static_cast<size_t>(DropReason::kIcmpRateLimited)];
-    return;
-  }
-  const TxRecord record{p.bytes(), packet->timestamp_ns, p.length(), p.wire_length(), 0, 0, p.port, p.limiter};
-  size_t written = 0;
-  if (auto ok = port_->write({&record, 1}, written); !ok.ok()) impl_.fail_output(std::move(ok).error());
-  if (written == 1) {
-    sent(std::move(packet));
-  } else {
-    drop(std::move(packet), DropReason::kOutputFailed);
-  }
-}
-
-PacketBox Scheduler::Node::next() {
+bool Scheduler::Node::more() {
   if (row_ == batch_->size() && !source_done_) {
     if (!source_->ready()) impl_.flush_ports();
     row_ = 0;
@@ -137,22 +108,27 @@ PacketBox Scheduler::Node::next() {
     source_done_ = batch_->size() == 0;
     if (source_done_ && element_.port().stop_when_done) stop();
   }
-  if (source_done_) return nullptr;
-  const uint32_t row = row_;
-  PacketBox packet = impl_.pool.make(batch_->extent(row).end);
+  return !source_done_;
+}
+
+PacketBox Scheduler::Node::next() {
+  if (!more()) return nullptr;
+  PacketBox packet = impl_.pool.make(batch_->extent(row_).end);
   if (packet == nullptr) {
     impl_.fail(Error("out of memory"));
     return nullptr;
   }
-  ++row_;
-  uint8_t* frame = packet->registers.frame;
-  batch_->view().load(row, ~FieldMask{0}, packet->registers);
-  std::memcpy(frame, packet->registers.frame, batch_->extent(row).end);
-  packet->registers.frame = frame;
-  packet->timestamp_ns = batch_->timestamp_ns(row);
+  load(row_++, packet->registers.frame, packet->registers);
+  packet->timestamp_ns = batch_->timestamp_ns(row_ - 1);
   if (impl_.packet_time) impl_.packet_comes(packet->timestamp_ns);
   came_in(packet->registers.length());
   return packet;
+}
+
+void Scheduler::Node::load(uint32_t row, uint8_t* frame, Packet& packet) {
+  batch_->view().load(row, ~FieldMask{0}, packet);
+  std::memcpy(frame, packet.frame, packet.end);
+  packet.frame = frame;
 }
 
 bool Scheduler::Node::task() {
@@ -162,6 +138,11 @@ bool Scheduler::Node::task() {
     uint32_t turn = impl_.packet_time ? source_turn(element_.port()) : 1;
     for (; turn != 0 && !impl_.ended; --turn) {
       if (full_below(0)) return false;
+      if (runs_ahead_) {
+        if (!more() || !run_ahead()) return false;
+        hand_on_ahead();
+        continue;
+      }
       PacketBox packet = next();
       if (packet == nullptr) return false;
       push(0, std::move(packet));
@@ -169,11 +150,11 @@ bool Scheduler::Node::task() {
     return true;
   }
   bool some = false;
-  if (element_.kind() != ElementKind::kSink) return false;
+  if (kind_ != ElementKind::kSink) return false;
   for (unsigned n = 0; n < kSinkBurst; ++n) {
     PacketBox packet = pull(0);
     if (packet == nullptr) break;
-    sink(std::move(packet));
+    impl_.hand({this, kNobody}, std::move(packet));
     some = true;
   }
   return some;

@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-constexpr uint32_t kSourceBatch = 32;
+constexpr uint32_t kSourceBatch = 64;
 
 bool same_output(const PortSpec& a, const PortSpec& b) {
   return a.type == b.type && a.path == b.path && a.nanosecond == b.nanosecond && a.snaplen == b.snaplen;
@@ -45,6 +45,7 @@ Result<void> Scheduler::Impl::bind(const TableSet& given) {
 
 // Before a read that waits: whoever reads an output gets what there is.
 void Scheduler::Impl::flush_ports() {
+  hand_over();
   for (auto& node : nodes) {
     if (node->port_ == nullptr) continue;
     if (auto ok = node->port_->flush(); !ok.ok()) fail_output(std::move(ok).error());

@@ -58,6 +58,7 @@ Result<void> Scheduler::run(RunReport& report) {
 }
 
 RunReport Scheduler::report() const {
+  impl_->settle();
   const Impl& impl = *impl_;
   RunReport report;
   report.totals = impl.stats;

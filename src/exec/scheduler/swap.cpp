@@ -59,6 +59,7 @@ void Scheduler::change() {
 }
 
 void Scheduler::Impl::follow(Impl& before) {
+  before.settle();
   // What came in and was made stays; what elements counted goes by their names.
   std::vector<ElementCounters> counted = std::move(before.stats.elements);
   std::vector<ElementCounters> mine = std::move(stats.elements);

@@ -66,12 +66,16 @@ bool Scheduler::Impl::rest() {
     if (next.version == (next.retry ? node.retry_version_ : node.timer_version_)) break;
     timers.pop();
   }
-  if (timers.empty()) return false;
+  if (timers.empty()) {
+    hand_over();
+    return false;
+  }
   turns = 0;
   if (simulated()) {
     simulated_ns = std::max(simulated_ns, timers.top().at);
     return true;
   }
+  hand_over();
   const uint64_t at = timers.top().at;
   const uint64_t current = now();
   if (at > current) std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(at - current, kLongestSleepNs)));
@@ -85,6 +89,7 @@ Result<void> Scheduler::Impl::loop() {
       break;
     }
     if (owner.asked_->waiting.load(std::memory_order_relaxed)) {
+      settle();
       owner.asked_->serve();
       continue;
     }
@@ -107,9 +112,7 @@ Result<void> Scheduler::Impl::loop() {
     if (ended) break;
     if (stops != 0) continue;
     if (!ring.empty()) {
-      const unsigned index = ring.front();
-      ring.pop_front();
-      run_task(index);
+      run_task(ring.pop_front());
       // Time goes on although somebody is always busy.
       if (options.simulated && ++turns > kFreeTurns) simulated_ns += kTurnNs;
       continue;
@@ -124,6 +127,7 @@ Result<void> Scheduler::Impl::loop() {
     idle_told = true;
     ask_stop(options.stay);
   }
+  settle();
   if (!failure.message.empty() || !failure.diagnostics.empty()) return failure;
   return {};
 }

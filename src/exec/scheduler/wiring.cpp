@@ -56,6 +56,21 @@ Scheduler::Impl::Impl(Router& r, const SchedulerOptions& o, FlowPool& p, Schedul
     add(nodes[c.to]->inputs_, c.to_port, {c.from, c.from_port, c.pull});
   }
 
+  auto places = [&](const auto& links, bool pull) {
+    std::vector<Place> to;
+    for (const auto& port : links) {
+      const bool known = !port.empty() && port[0].pull == pull;
+      to.push_back(known ? Place{nodes[port[0].node].get(), port[0].port} : Place{});
+    }
+    return to;
+  };
+  for (auto& node : nodes) {
+    node->push_to_ = places(node->outputs_, false);
+    node->pull_from_ = places(node->inputs_, true);
+  }
+  ring.resize(n);
+  plan_runs();
+
   // Who wakes whom: along pull connections down to whoever asks, along push connections up to whoever begins, and down
   // to the first queue that holds back.
   using Ports = std::vector<std::vector<Node::Link>>;
@@ -107,8 +122,8 @@ Scheduler::Impl::Impl(Router& r, const SchedulerOptions& o, FlowPool& p, Schedul
         auto reached = [&](unsigned at, bool last) {
           const Flow* flow = nodes[at]->flow_;
           if (flow != nullptr && flow->holds_back()) {
-            if (std::find(below.queues.begin(), below.queues.end(), at) == below.queues.end())
-              below.queues.push_back(at);
+            if (std::find(below.queues.begin(), below.queues.end(), flow) == below.queues.end())
+              below.queues.push_back(flow);
             return true;
           }
           below.open |= last;
