@@ -156,6 +156,13 @@ class Flow {
   // A turn. True: it did something and wants another one.
   virtual bool task(FlowContext&) { return false; }
   virtual void timer(FlowContext&) {}
+  // A stage: adds what passed it to its counts, in place of `push`. A sum of runs; one may be taken back, as what is
+  // below zero modulo 2^64. False: it does more than count, so that every packet has to come by `push`.
+  virtual bool counted(uint64_t packets, uint64_t bytes) {
+    (void)packets;
+    (void)bytes;
+    return false;
+  }
   // Packets it holds.
   virtual uint64_t held() const { return 0; }
   // A queue: whether a push would be refused.

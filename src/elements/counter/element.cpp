@@ -33,6 +33,11 @@ class Counter final : public StageElement<PassStage>, public Flow {
     count(context, *packet);
     context.push(0, std::move(packet));
   }
+  bool counted(uint64_t packets, uint64_t bytes) override {
+    count_ += packets;
+    bytes_ += bytes;
+    return calls_.handler.empty() && byte_calls_.handler.empty();
+  }
   PacketBox pull(FlowContext& context, unsigned) override {
     PacketBox packet = context.pull(0);
     if (packet != nullptr) count(context, *packet);

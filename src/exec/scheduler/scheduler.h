@@ -43,6 +43,8 @@ struct SchedulerOptions {
   std::function<Result<std::unique_ptr<SchedulerGraph>>(std::string_view text)> load;
   InputSet* inputs = nullptr;  // where sources find their captures open; else they open them
   bool stop_is_end = false;    // a run without another end: with `stop` it is whole
+  // Packets go through stages and into sinks one by one, each in its turn: what tests compare with.
+  bool one_by_one = false;
   // What the run reads and writes besides what graphs do.
   RunFiles files;
   // The run lasts until somebody asks for its end, although nothing can happen any more: other threads may call

@@ -1,0 +1,163 @@
+// host only
+// The way of packets from node to node.
+#include <chrono>
+
+#include "exec/scheduler/node.h"
+
+namespace sluice {
+namespace {
+
+// Packets that one question may cost whose answer is dropped or goes elsewhere on the way.
+constexpr unsigned kMaxTries = 64;
+constexpr uint32_t kSinkBurst = 8;
+
+uint64_t wall_ns() {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count());
+}
+
+}  // namespace
+
+void Scheduler::Node::push(unsigned output, PacketBox packet) {
+  if (!pushes(output)) {
+    const DropReason reason = packet->registers.reason;
+    drop(std::move(packet), reason == DropReason::kNone ? DropReason::kUnconnectedOutput : reason);
+    return;
+  }
+  if (impl_.depth >= kMaxDepth) {
+    drop(std::move(packet), DropReason::kLoop);
+    return;
+  }
+  impl_.hand(push_to_[output], std::move(packet));
+}
+
+PacketBox Scheduler::Node::pull(unsigned input) {
+  if (input >= pull_from_.size() || pull_from_[input].node == nullptr || impl_.depth >= kMaxDepth) return nullptr;
+  ++impl_.depth;
+  const Place& from = pull_from_[input];
+  PacketBox packet = from.node->give(from.port);
+  --impl_.depth;
+  if (packet != nullptr) count(*packet);
+  return packet;
+}
+
+PacketBox Scheduler::Node::bring(size_t bytes) {
+  PacketBox packet = impl_.pool.make(bytes);
+  if (packet == nullptr) return nullptr;
+  packet->timestamp_ns = impl_.simulated() ? impl_.simulated_ns : wall_ns();
+  came_in(bytes);
+  return packet;
+}
+void Scheduler::Node::receive(unsigned input, PacketBox packet) {
+  if (input != kNobody) count(*packet);
+  if (flow_ != nullptr) {
+    flow_->push(*this, input, std::move(packet));
+    return;
+  }
+  switch (kind_) {
+    case ElementKind::kSink:
+      impl_.sink(*this, {&packet, 1});
+      return;
+    case ElementKind::kHost:
+      (void)host(std::move(packet), input, ~0u);
+      return;
+    default: {
+      const unsigned output = stage(*packet);
+      push(output, std::move(packet));
+      return;
+    }
+  }
+}
+
+PacketBox Scheduler::Node::give(unsigned output) {
+  if (flow_ != nullptr) return flow_->pull(*this, output);
+  if (kind_ == ElementKind::kSource) return next();
+  for (unsigned tries = 0; tries < kMaxTries; ++tries) {
+    PacketBox packet = pull(0);
+    if (packet == nullptr) return nullptr;
+    if (kind_ == ElementKind::kHost) {
+      packet = host(std::move(packet), 0, output);
+      if (packet != nullptr) return packet;
+      continue;
+    }
+    const unsigned left = stage(*packet);
+    if (left == output) return packet;
+    push(left, std::move(packet));
+  }
+  retry_at(now_ns());
+  return nullptr;
+}
+
+unsigned Scheduler::Node::stage(FlowPacket& packet) {
+  Tile& tile = impl_.tile;
+  tile.packet[0] = packet.registers;
+  kernel_(slot_, tile, 1, false);
+  packet.registers = tile.packet[0];
+  return tile.output[0];
+}
+
+bool Scheduler::Node::more() {
+  if (row_ == batch_->size() && !source_done_) {
+    if (!source_->ready()) impl_.flush_ports();
+    row_ = 0;
+    if (auto ok = source_->read(*batch_); !ok.ok()) {
+      batch_->clear();
+      impl_.fail_input(std::move(ok).error());
+    }
+    source_done_ = batch_->size() == 0;
+    if (source_done_ && element_.port().stop_when_done) stop();
+  }
+  return !source_done_;
+}
+
+PacketBox Scheduler::Node::next() {
+  if (!more()) return nullptr;
+  PacketBox packet = impl_.pool.make(batch_->extent(row_).end);
+  if (packet == nullptr) {
+    impl_.fail(Error("out of memory"));
+    return nullptr;
+  }
+  load(row_++, packet->registers.frame, packet->registers);
+  packet->timestamp_ns = batch_->timestamp_ns(row_ - 1);
+  if (impl_.packet_time) impl_.packet_comes(packet->timestamp_ns);
+  came_in(packet->registers.length());
+  return packet;
+}
+
+void Scheduler::Node::load(uint32_t row, uint8_t* frame, Packet& packet) {
+  batch_->view().load(row, ~FieldMask{0}, packet);
+  std::memcpy(frame, packet.frame, packet.end);
+  packet.frame = frame;
+}
+
+bool Scheduler::Node::task() {
+  if (flow_ != nullptr) return flow_->task(*this);
+  if (source_ != nullptr) {
+    // Sources take the turns that they take in the batch runtime, unless queues are to be filled by and by.
+    uint32_t turn = impl_.packet_time ? source_turn(element_.port()) : 1;
+    for (; turn != 0 && !impl_.ended; --turn) {
+      if (full_below(0)) return false;
+      if (runs_ahead_) {
+        if (!more() || !run_ahead()) return false;
+        hand_on_ahead();
+        continue;
+      }
+      PacketBox packet = next();
+      if (packet == nullptr) return false;
+      push(0, std::move(packet));
+    }
+    return true;
+  }
+  bool some = false;
+  if (kind_ != ElementKind::kSink) return false;
+  for (unsigned n = 0; n < kSinkBurst; ++n) {
+    PacketBox packet = pull(0);
+    if (packet == nullptr) break;
+    impl_.hand({this, kNobody}, std::move(packet));
+    some = true;
+  }
+  return some;
+}
+
+}  // namespace sluice

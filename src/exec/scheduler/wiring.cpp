@@ -1,0 +1,146 @@
+// host only
+// Who is connected to whom, and who wakes whom.
+#include <set>
+
+#include "exec/scheduler/node.h"
+
+namespace sluice {
+
+Scheduler::Impl::Impl(Router& r, const SchedulerOptions& o, FlowPool& p, Scheduler& s, Impl* before)
+    : router(r), options(o), owner(s), pool(p) {
+  const size_t n = router.elements.size();
+  stats.elements.resize(n);
+  packet_time =
+      std::none_of(router.elements.begin(), router.elements.end(),
+                   [](const auto& element) { return element->kind() == ElementKind::kFlow; }) &&
+      std::none_of(router.connections.begin(), router.connections.end(), [](const auto& c) { return c.pull; });
+  past = before == nullptr ? options.files : before->files_besides(router);
+  if (before != nullptr) {
+    simulated_ns = before->simulated_ns;
+    limiters = before->limiters;
+    limited.assign(before->limited.size(), kNobody);
+  }
+  for (unsigned e = 0; e < n; ++e) {
+    Element* element = router.elements[e].get();
+    by_name.emplace(element->name, e);
+    unsigned same = kNobody, kin = kNobody;
+    if (before != nullptr) {
+      const auto at = before->by_name.find(element->name);
+      if (at != before->by_name.end()) {
+        Element& old = before->nodes[at->second]->element_;
+        if (old.class_name == element->class_name) kin = at->second;
+        if (goes_on(old, *element)) {
+          same = at->second;
+          element = &old;
+        }
+      }
+    }
+    nodes.push_back(std::make_unique<Node>(*this, e, *element));
+    nodes.back()->same_ = same;
+    nodes.back()->kin_ = kin;
+    for (size_t l = 0; same != kNobody && l < limited.size(); ++l) {
+      if (before->limited[l] == same) limited[l] = e;
+    }
+  }
+  for (unsigned e : limited_elements(router)) {
+    if (std::find(limited.begin(), limited.end(), e) != limited.end() || limited.size() >= 255) continue;
+    limited.push_back(e);
+    limiters.push_back(EgressLimiter::of(router.elements[e]->egress_rate()));
+  }
+  auto add = [](auto& ports, unsigned port, Node::Link link) {
+    if (ports.size() <= port) ports.resize(port + 1);
+    ports[port].push_back(link);
+  };
+  for (const RouterConnection& c : router.connections) {
+    add(nodes[c.from]->outputs_, c.from_port, {c.to, c.to_port, c.pull});
+    add(nodes[c.to]->inputs_, c.to_port, {c.from, c.from_port, c.pull});
+  }
+
+  auto places = [&](const auto& links, bool pull) {
+    std::vector<Place> to;
+    for (const auto& port : links) {
+      const bool known = !port.empty() && port[0].pull == pull;
+      to.push_back(known ? Place{nodes[port[0].node].get(), port[0].port} : Place{});
+    }
+    return to;
+  };
+  for (auto& node : nodes) {
+    node->push_to_ = places(node->outputs_, false);
+    node->pull_from_ = places(node->inputs_, true);
+  }
+  ring.resize(n);
+  plan_runs();
+
+  // Who wakes whom: along pull connections down to whoever asks, along push connections up to whoever begins, and down
+  // to the first queue that holds back.
+  using Ports = std::vector<std::vector<Node::Link>>;
+  auto walk = [&](unsigned start, auto&& sides, bool pull, auto&& reached) {
+    std::set<unsigned> seen;
+    std::vector<unsigned> stack{start};
+    while (!stack.empty()) {
+      const unsigned at = stack.back();
+      stack.pop_back();
+      if (!seen.insert(at).second) continue;
+      bool further = false;
+      if (at == start || !reached(at, false)) {
+        for (const auto& port : sides(*nodes[at])) {
+          for (const Node::Link& link : port) {
+            if (link.pull != pull) continue;
+            further = true;
+            stack.push_back(link.node);
+          }
+        }
+        if (!further && at != start) reached(at, true);
+      }
+    }
+  };
+  auto outputs_of = [](const Node& node) -> const Ports& { return node.outputs_; };
+  auto inputs_of = [](const Node& node) -> const Ports& { return node.inputs_; };
+  for (auto& node : nodes) {
+    if (node->flow_ == nullptr) continue;
+    if (!node->outputs_.empty()) {
+      walk(node->index_, outputs_of, true, [&](unsigned at, bool last) {
+        if (last) node->pullers_.push_back(at);
+        return false;
+      });
+    }
+    if (node->flow_->holds_back()) {
+      walk(node->index_, inputs_of, false, [&](unsigned at, bool last) {
+        if (last) node->pushers_.push_back(at);
+        return false;
+      });
+    }
+  }
+  for (auto& node : nodes) {
+    const bool begins = node->element_.kind() == ElementKind::kSource || node->flow_ != nullptr;
+    if (!begins) continue;
+    node->below_.resize(node->outputs_.size());
+    for (unsigned out = 0; out < node->outputs_.size(); ++out) {
+      Node::Below& below = node->below_[out];
+      for (const Node::Link& link : node->outputs_[out]) {
+        if (link.pull) continue;
+        auto reached = [&](unsigned at, bool last) {
+          const Flow* flow = nodes[at]->flow_;
+          if (flow != nullptr && flow->holds_back()) {
+            if (std::find(below.queues.begin(), below.queues.end(), flow) == below.queues.end())
+              below.queues.push_back(flow);
+            return true;
+          }
+          below.open |= last;
+          return false;
+        };
+        if (!reached(link.node, false)) {
+          bool any = false;
+          for (const auto& port : nodes[link.node]->outputs_) any |= !port.empty() && !port[0].pull;
+          if (any) {
+            walk(link.node, outputs_of, false, reached);
+          } else {
+            below.open = true;
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace sluice
