@@ -82,7 +82,7 @@ struct AclStage {
     }
   }
 
-  // See FastBurst. A mark takes the ordinary way: it has no column.
+  // See FastBurst.
   uint32_t fast(FastBurst& burst, uint32_t mask) const {
     burst.fill_keys();
     FlowKey flow[FastBurst::kLanes];
@@ -93,7 +93,7 @@ struct AclStage {
     for (uint32_t m = mask; m != 0; m &= m - 1) {
       const auto lane = static_cast<uint8_t>(std::countr_zero(m));
       lanes[n] = lane;
-      flow[n] = unpack_key4(burst.key(lane));
+      flow[n] = burst.key(lane);
       keys[n] = &flow[n];
       ++n;
     }
@@ -103,11 +103,16 @@ struct AclStage {
     return passed;
   }
   uint32_t judge_fast(FastBurst& burst, uint32_t lane, uint32_t rule) const {
-    if (output_is_mark == 0) burst.rule[lane] = rule;
+    const AclAction action = rule != 0 || output_is_mark != 0 ? actions.action(rule) : AclAction{};
+    const bool marks = (rule != 0) & (output_is_mark == 0) & (action.verb == AclVerb::kMark);
     Packet p;
     burst.output[lane] = apply(p, rule);
     burst.reason[lane] = p.reason;
-    if (p.mark != 0) burst.output[lane] = kFastRefused;
+    if (output_is_mark == 0) burst.rule[lane] = rule;
+    if (marks) [[unlikely]] {
+      burst.mark[lane] = action.mark;
+      burst.marked |= FastBurst::kLane[lane];
+    }
     return uint32_t{burst.output[lane] == 0} << lane;
   }
 };
