@@ -9,7 +9,7 @@
 
 #include "batch/drop_reason.h"
 #include "batch/packet.h"
-#include "net/key4.h"
+#include "net/key_columns.h"
 
 namespace sluice {
 
@@ -88,17 +88,19 @@ struct alignas(64) FastBurst {
   }
   // Of a burst of IPv4.
   Key4 key4(uint32_t lane) const { return {source[lane], destination[lane], ports[lane], rest[lane]}; }
-  FlowKey key(uint32_t lane) const {
-    FlowKey key = unpack_key4(key4(lane));
-    if (family == 6) {
-      key.family = 6;
-      key.src_hi = source_high[lane];
-      key.src_lo = source_low[lane];
-      key.dst_hi = destination_high[lane];
-      key.dst_lo = destination_low[lane];
-    }
-    return key;
+  KeyColumns keys() const {
+    const bool six = family == 6;
+    return {family,
+            ports,
+            rest,
+            six ? nullptr : source,
+            six ? nullptr : destination,
+            six ? source_high : nullptr,
+            six ? source_low : nullptr,
+            six ? destination_high : nullptr,
+            six ? destination_low : nullptr};
   }
+  FlowKey key(uint32_t lane) const { return keys().key(lane); }
   void set_key(uint32_t lane, const FlowKey& key) {
     const Key4 packed = pack_key4(key);
     ports[lane] = packed.ports;
