@@ -94,9 +94,12 @@ Worker::Worker(const Plan& plan, const Router& router, unsigned id, bool fast_pa
       router_(router),
       id_(id),
       tiles_{std::make_unique<Tile>(), std::make_unique<Tile>()},
-      bursts_{std::make_unique<FastBurst>(), std::make_unique<FastBurst>()},
-      fast_rules_(std::make_unique<uint32_t[][FastBurst::kLanes]>(kMaxStages)),
+      fast_hits_(std::make_unique<FastHit[][FastBurst::kLanes]>(kMaxStages)),
       fast_path_(fast_path) {
+  for (unsigned b = 0; b < std::size(bursts_); ++b) {
+    bursts_[b] = std::make_unique<FastBurst>();
+    bursts_[b]->family = b < 2 ? 4 : 6;
+  }
   stats_.elements.resize(router.elements.size());
   uint32_t inputs = 0;
   for (const PlanNode& node : plan.nodes) {
@@ -279,29 +282,36 @@ void Worker::run_segment(const PlanNode& node, Selection* inputs) {
   const Program& program = walk_->snapshot->programs[node.program];
   const BatchView view = walk_->batch->view();
   const uint32_t front = program.front;
-  if (fast_path_ && program.fast != 0 && node.live_in == 0) run_segment_fast(node, program, view, inputs);
-  Tile* waiting = nullptr;  // its front stages are done
-  gather(node, view, inputs, [&](Tile& tile) -> Tile& {
-    run_stages(program, node, tile, 0, front, false);
-    if (front == program.stage_count) {
-      finish_tile(node, view, tile);
-      return tile;
-    }
-    const uint32_t alive = tile.valid & ~tile.dead;
-    for (uint32_t s = front; s < program.stage_count; ++s) {
-      const StagePrefetch prefetch = cpu_stage_prefetch(program.stages[s].kind);
-      if (prefetch != nullptr) prefetch(program.stages[s], tile, alive);
-    }
+  const bool bursts = fast_path_ && program.fast != 0 && node.live_in == 0;
+  for (unsigned input = 0; input < node.inputs; ++input) {
+    // Taken before it runs: a cycle may deliver to this very input.
+    Selection packets = inputs[input];
+    inputs[input].clear();
+    // Only what enters at the first stage has all stages that take bursts before it.
+    if (bursts && node.entries[input] == 0) packets = run_segment_fast(node, program, view, packets);
+    Tile* waiting = nullptr;  // its front stages are done
+    gather(node, view, packets, node.entries[input], [&](Tile& tile) -> Tile& {
+      run_stages(program, node, tile, 0, front, false);
+      if (front == program.stage_count) {
+        finish_tile(node, view, tile);
+        return tile;
+      }
+      const uint32_t alive = tile.valid & ~tile.dead;
+      for (uint32_t s = front; s < program.stage_count; ++s) {
+        const StagePrefetch prefetch = cpu_stage_prefetch(program.stages[s].kind);
+        if (prefetch != nullptr) prefetch(program.stages[s], tile, alive);
+      }
+      if (waiting != nullptr) {
+        run_stages(program, node, *waiting, front, program.stage_count, true);
+        finish_tile(node, view, *waiting);
+      }
+      waiting = &tile;
+      return waiting == tiles_[0].get() ? *tiles_[1] : *tiles_[0];
+    });
     if (waiting != nullptr) {
       run_stages(program, node, *waiting, front, program.stage_count, true);
       finish_tile(node, view, *waiting);
     }
-    waiting = &tile;
-    return waiting == tiles_[0].get() ? *tiles_[1] : *tiles_[0];
-  });
-  if (waiting != nullptr) {
-    run_stages(program, node, *waiting, front, program.stage_count, true);
-    finish_tile(node, view, *waiting);
   }
 }
 

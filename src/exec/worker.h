@@ -179,7 +179,7 @@ class Worker {
     uint32_t applied = 0;        // records whose results were taken
     std::vector<uint16_t> rows;  // record -> row of the batch
     std::vector<uint8_t> paths;  // record -> path at which it left
-    // The first `fast` records are the fast path's, whose packets have no registers. Of these, by record, what
+    // The packets of the first `fast` records left as columns and have no registers. Of these, by record, what
     // `restore` gives back; the columns have FastBurst::kLanes places more than records.
     uint32_t fast = 0;
     std::vector<uint32_t> lengths, ip_bytes, hops;
@@ -231,7 +231,7 @@ class Worker {
   void deliver(const PlanTarget& target, const Selection& packets);
   void run_segment(const PlanNode& node, Selection* inputs);
   template <typename Full>
-  void gather(const PlanNode& node, const BatchView& view, Selection* inputs, Full&& full);
+  void gather(const PlanNode& node, const BatchView& view, const Selection& packets, uint8_t entry, Full&& full);
   static void start_tile(Tile& tile);
   void run_stages(const Program& program, const PlanNode& node, Tile& tile, uint32_t begin, uint32_t end,
                   bool prefetched);
@@ -272,16 +272,14 @@ class Worker {
 
   // worker_fast.cpp
   template <typename Full>
-  void gather_bursts(const PlanNode& node, const BatchView& view, Selection* inputs, Full&& full);
-  void run_segment_fast(const PlanNode& node, const Program& program, const BatchView& view, Selection* inputs);
-  void launch_fast(size_t node, const Offload& offload, const BatchView& view, Selection* inputs);
+  Selection gather_bursts(const BatchView& view, const Selection& packets, const StageSlot* parser, Full&& full);
+  Selection run_segment_fast(const PlanNode& node, const Program& program, const BatchView& view,
+                             const Selection& packets);
+  Selection launch_fast(size_t node, const Offload& offload, const BatchView& view, const Selection& packets);
   uint32_t apply_fast(const PlanNode& node, const Offload& offload, const Program& program, const BatchView& view,
                       Airborne& airborne, uint32_t n);
-  uint32_t finish_fast(const PlanNode& node, const Program& program, const BatchView& view, FastBurst& burst,
-                       uint32_t all, uint32_t begin);
-  uint32_t run_fast(const Program& program, FastBurst& burst, uint32_t alive, uint32_t begin, uint32_t& stopped,
-                    uint32_t* came);
-  void count_fast(const Program& program, const FastBurst& burst, uint32_t mask, const uint32_t* came);
+  void finish_fast(const PlanNode& node, const Program& program, const BatchView& view, FastBurst& burst,
+                   uint32_t alive, uint32_t begin);
 
   // worker_device.cpp
   bool can_offload(size_t node) const;
@@ -314,20 +312,24 @@ class Worker {
   size_t on_way_ = 0;
   Walk* walk_ = nullptr;  // the one that is being advanced
   std::unique_ptr<Tile> tiles_[2];
-  std::unique_ptr<FastBurst> bursts_[2];
-  // By stage of the fast path that is counted by rules: the rules that decided, before a later stage finds others.
-  std::unique_ptr<uint32_t[][FastBurst::kLanes]> fast_rules_;
+  std::unique_ptr<FastBurst> bursts_[4];  // two of IPv4, two of IPv6
+  // By stage and lane of a burst, where rules are counted: the rule that decided.
+  struct FastHit {
+    uint32_t rule, bytes;
+  };
+  std::unique_ptr<FastHit[][FastBurst::kLanes]> fast_hits_;
   bool fast_path_;
+  bool expects_plain_ = true;  // most packets are common IPv4 without a tag
   std::span<const std::byte> next_;
   const FastCode code_ = fast_code();
   WorkerDevice device_;
   std::vector<DeviceCounters> device_counters_;
 };
 
-// Takes the packets that wait at a segment's inputs into tiles. Tile& full(Tile&): runs one that is full or the last of
-// its input, and says which is filled next.
+// Takes packets that enter at `entry` into tiles. Tile& full(Tile&): runs one that is full or the last, and says which
+// is filled next.
 template <typename Full>
-void Worker::gather(const PlanNode& node, const BatchView& view, Selection* inputs, Full&& full) {
+void Worker::gather(const PlanNode& node, const BatchView& view, const Selection& packets, uint8_t entry, Full&& full) {
   const uint32_t words = (view.count + 63) / 64;
   Tile* tile = tiles_[0].get();
   tile->count = 0;
@@ -336,24 +338,18 @@ void Worker::gather(const PlanNode& node, const BatchView& view, Selection* inpu
     tile = &full(*tile);
     tile->count = 0;
   };
-  for (unsigned input = 0; input < node.inputs; ++input) {
-    // Taken before it runs: a cycle may deliver to this very input.
-    const Selection packets = inputs[input];
-    inputs[input].clear();
-    const uint8_t entry = node.entries[input];
-    for (uint32_t w = 0; w < words; ++w) {
-      for (uint64_t bits = packets.word(w); bits != 0; bits &= bits - 1) {
-        const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(bits));
-        const uint32_t lane = tile->count++;
-        tile->index[lane] = i;
-        tile->path[lane] = entry;
-        view.load(i, node.live_in, tile->packet[lane]);
-        prefetch_read(tile->packet[lane].bytes());
-        if (tile->count == Tile::kLanes) run();
-      }
+  for (uint32_t w = 0; w < words; ++w) {
+    for (uint64_t bits = packets.word(w); bits != 0; bits &= bits - 1) {
+      const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(bits));
+      const uint32_t lane = tile->count++;
+      tile->index[lane] = i;
+      tile->path[lane] = entry;
+      view.load(i, node.live_in, tile->packet[lane]);
+      prefetch_read(tile->packet[lane].bytes());
+      if (tile->count == Tile::kLanes) run();
     }
-    if (tile->count != 0) run();
   }
+  if (tile->count != 0) run();
 }
 
 // Generations of packets that are made by made ones, one behind the other; more are not made.

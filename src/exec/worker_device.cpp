@@ -98,25 +98,32 @@ bool Worker::launch(size_t n, Selection* inputs) {
   TraceSpan trace;
   trace.begin("gather");
   // Records of one word, made by parsing alone.
-  if (fast_path_ && offload.keys && offload.begin == 1 && program.fast >= offload.end && node.live_in == 0) {
-    launch_fast(n, offload, view, inputs);
+  const bool bursts =
+      fast_path_ && offload.keys && offload.begin == 1 && program.fast >= offload.end && node.live_in == 0;
+  for (unsigned input = 0; bursts && input < node.inputs; ++input) {
+    if (node.entries[input] == 0) inputs[input] = launch_fast(n, offload, view, Selection(inputs[input]));
   }
-  gather(node, view, inputs, [&](Tile& tile) -> Tile& {
-    run_stages(program, node, tile, 0, offload.begin, false);
-    for (uint32_t lane = 0; lane < tile.count; ++lane) {
-      const uint8_t path = tile.path[lane];
-      if (path < offload.begin || path >= offload.end) continue;
-      if (send(n, offload, view, tile, lane)) {
-        tile.path[lane] = kPathDropped;
-        tile.dead |= uint32_t{1} << lane;  // not here any more
-      } else {
-        ++counters.on_host;
+  for (unsigned input = 0; input < node.inputs; ++input) {
+    // Taken before it runs: a cycle may deliver to this very input.
+    const Selection packets = inputs[input];
+    inputs[input].clear();
+    gather(node, view, packets, node.entries[input], [&](Tile& tile) -> Tile& {
+      run_stages(program, node, tile, 0, offload.begin, false);
+      for (uint32_t lane = 0; lane < tile.count; ++lane) {
+        const uint8_t path = tile.path[lane];
+        if (path < offload.begin || path >= offload.end) continue;
+        if (send(n, offload, view, tile, lane)) {
+          tile.path[lane] = kPathDropped;
+          tile.dead |= uint32_t{1} << lane;  // not here any more
+        } else {
+          ++counters.on_host;
+        }
       }
-    }
-    run_stages(program, node, tile, offload.begin, program.stage_count, false);
-    finish_tile(node, view, tile);
-    return tile;
-  });
+      run_stages(program, node, tile, offload.begin, program.stage_count, false);
+      finish_tile(node, view, tile);
+      return tile;
+    });
+  }
   trace.end();
   trace.begin("submit");
   bool any = false;

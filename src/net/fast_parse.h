@@ -1,6 +1,6 @@
 // host only
-// The common packet, read by a few wide loads: what the fast path (exec/cpu/fast.h) takes. All others go through
-// net/parse.h, which also judges what is wrong with them.
+// Common packets, read by a few wide loads: what bursts take (exec/cpu/fast.h). All others go through net/parse.h,
+// which also judges what is wrong with them.
 #pragma once
 
 #include <cstdint>
@@ -8,39 +8,64 @@
 #include "net/bytes.h"
 #include "net/checksum.h"
 #include "net/ether.h"
+#include "net/ipv6.h"
 #include "net/key4.h"
 #include "net/l4.h"
 #include "net/martian.h"
 
 namespace sluice {
 
-inline constexpr uint32_t kFastL3 = 14;  // where the network header of such a packet lies
+inline constexpr uint32_t kFastL3 = 14;  // where the network header of an untagged frame lies
 inline constexpr uint32_t kFastL4 = 34;
-// Bytes that a fast packet has at least: Ethernet, IPv4, and 8 of UDP or ICMP.
-inline constexpr uint32_t kFastBytes = 42;
+inline constexpr uint32_t kFastMostTags = 2;
+// Bytes that a frame with a common packet has at least behind its link header: IPv4 or IPv6, and 8 of what they carry.
+inline constexpr uint32_t kFastBytes4 = 28;
+inline constexpr uint32_t kFastBytes6 = 48;
 
-// True when `frame`, `bytes` long, is an untagged unicast Ethernet frame with an IPv4 packet without options, not a
-// fragment, with a right checksum, lengths that hold, addresses that are plainly no martians (net/martian.h), and TCP,
-// UDP or ICMP (of at least 8 bytes) with its header there. Then parse_ethernet says kOk, `key` is what it finds,
-// `ip_bytes` is the packet's length as its header says, and `hop` its word at kHopWord (net/edit.h), whose low byte is
-// the TTL. False says nothing about the packet, and the outputs hold nothing. Reads no byte past `bytes`.
-[[gnu::always_inline]] inline bool parse_fast(const uint8_t* frame, uint32_t bytes, Key4& key, uint32_t& ip_bytes,
-                                              uint32_t& hop) {
-  if (bytes < kFastBytes) return false;
-  const uint64_t w0 = load_le64(frame + kFastL3);  // version, IHL, DSCP, length, identification, fragment
-  const uint64_t w1 = load_le64(frame + kFastL3 + 8);
-  const uint32_t w2 = load_le32(frame + kFastL3 + 16);
+// What stands before the network header of a unicast Ethernet frame, if that is at most two tags.
+struct FastLink {
+  uint32_t l3;      // 14, 18 or 22
+  uint32_t tci;     // of the outermost tag; 0: there is none
+  uint32_t family;  // 4 or 6 by the EtherType, or 0: not such a frame, and the others hold nothing
+};
+// Reads the first 24 bytes at `frame`, whatever the frame's length is.
+[[gnu::always_inline]] inline FastLink fast_link(const uint8_t* frame) {
+  const uint64_t types = load_le64(frame + 12);  // type, tag, type, tag
+  const auto is_tag = [](uint32_t type) {
+    return (type == swap16(kEtherTypeVlan)) | (type == swap16(kEtherTypeQinQ)) | (type == swap16(kEtherTypeOldQinQ));
+  };
+  const auto outer = static_cast<uint16_t>(types), middle = static_cast<uint16_t>(types >> 32);
+  const bool one = is_tag(outer);
+  const bool two = one & is_tag(middle);
+  FastLink link;
+  link.l3 = kFastL3 + kVlanTagBytes * (uint32_t{one} + uint32_t{two});
+  link.tci = one ? swap16(static_cast<uint16_t>(types >> 16)) : 0u;
+  const uint16_t type = two ? load_le16(frame + 20) : one ? middle : outer;
+  const uint32_t family = (type == swap16(kEtherTypeIpv4) ? 4u : 0u) | (type == swap16(kEtherTypeIpv6) ? 6u : 0u);
+  link.family = (frame[0] & 1) != 0 ? 0 : family;
+  return link;
+}
+
+// True when `ip`, of which `bytes` are there, is an IPv4 packet without options, not a fragment, with a right checksum,
+// lengths that hold, addresses that are plainly no martians (net/martian.h), and TCP, UDP or ICMP (of at least 8 bytes)
+// with its header there. Then parse_ip says kOk, `key` is what it finds, `ip_bytes` is the packet's length as its
+// header says, and `hop` its word at kHopWord (net/edit.h), whose low byte is the TTL. False says nothing about the
+// packet, and the outputs hold nothing. Reads no byte past `bytes`.
+[[gnu::always_inline]] inline bool parse_fast4(const uint8_t* ip, uint32_t bytes, Key4& key, uint32_t& ip_bytes,
+                                               uint32_t& hop) {
+  if (bytes < kFastBytes4) return false;
+  const uint64_t w0 = load_le64(ip);  // version, IHL, DSCP, length, identification, fragment
+  const uint64_t w1 = load_le64(ip + 8);
+  const uint32_t w2 = load_le32(ip + 16);
   // DF is the one bit of the fragment word that may be set.
   uint64_t wrong = (w0 ^ 0x45) & 0xffbf0000000000ffu;
-  wrong |= static_cast<uint32_t>(load_le16(frame + 12)) ^ swap16(kEtherTypeIpv4);
-  wrong |= frame[0] & 1u;
   const auto protocol = static_cast<uint8_t>(w1 >> 8);
   const bool tcp = protocol == kProtocolTcp;
   const bool icmp = protocol == kProtocolIcmp;
   wrong |= static_cast<uint64_t>(!tcp & !icmp & (protocol != kProtocolUdp));
   const uint32_t total = swap16(static_cast<uint16_t>(w0 >> 16));
   wrong |= static_cast<uint64_t>(total < (tcp ? 40u : 28u));
-  wrong |= static_cast<uint64_t>(total > bytes - kFastL3);
+  wrong |= static_cast<uint64_t>(total > bytes);
   wrong |= static_cast<uint64_t>(!ipv4_checksum_ok20(w0, w1, w2));
   const uint32_t source = swap32(static_cast<uint32_t>(w1 >> 32));
   const uint32_t destination = swap32(w2);
@@ -49,12 +74,45 @@ inline constexpr uint32_t kFastBytes = 42;
   key.source = source;
   key.destination = destination;
   // ICMP's type and code take the place of ports. No branch: protocols come mixed. Byte 7 of any exists.
-  key.ports = swap32(load_le32(frame + kFastL4)) >> (icmp ? 16 : 0);
-  const uint32_t flags = static_cast<uint32_t>(frame[kFastL4 + (tcp ? 13 : 7)]) & (tcp ? 0xffu : 0u);
+  key.ports = swap32(load_le32(ip + 20)) >> (icmp ? 16 : 0);
+  const uint32_t flags = static_cast<uint32_t>(ip[tcp ? 33 : 27]) & (tcp ? 0xffu : 0u);
   key.rest = protocol | flags << 8 | static_cast<uint32_t>(w0 >> 10 & 0x3f) << 16 |
              (icmp ? 0u : uint32_t{FlowKey::kHasPorts} << 22);
   ip_bytes = total;
   hop = static_cast<uint32_t>(w1);
+  return true;
+}
+
+// What parse_fast6 finds; `ports` and `rest` as in Key4.
+struct FastKey6 {
+  uint64_t source_high, source_low, destination_high, destination_low;
+  uint32_t ports, rest;
+};
+// The same of an IPv6 packet without extension headers; ICMPv6 takes ICMP's place, and `hop` is the hop limit.
+[[gnu::always_inline]] inline bool parse_fast6(const uint8_t* ip, uint32_t bytes, FastKey6& key, uint32_t& ip_bytes,
+                                               uint32_t& hop) {
+  if (bytes < kFastBytes6) return false;
+  const uint64_t w0 = load_be64(ip);  // version, class, flow label, payload length, next header, hop limit
+  const auto protocol = static_cast<uint8_t>(w0 >> 8);
+  const bool tcp = protocol == kProtocolTcp;
+  const bool icmp = protocol == kProtocolIcmpv6;
+  bool wrong = w0 >> 60 != 6;
+  wrong |= !tcp & !icmp & (protocol != kProtocolUdp);
+  const uint32_t total = kIpv6HeaderBytes + static_cast<uint32_t>(w0 >> 16 & 0xffff);
+  wrong |= total < (tcp ? 60u : 48u);
+  wrong |= total > bytes;
+  key.source_high = load_be64(ip + 8);
+  key.destination_high = load_be64(ip + 24);
+  wrong |= !martian_detail::plain_ipv6(key.source_high) | !martian_detail::plain_ipv6(key.destination_high);
+  if (wrong) return false;
+  key.source_low = load_be64(ip + 16);
+  key.destination_low = load_be64(ip + 32);
+  key.ports = swap32(load_le32(ip + 40)) >> (icmp ? 16 : 0);
+  const uint32_t flags = static_cast<uint32_t>(ip[tcp ? 53 : 47]) & (tcp ? 0xffu : 0u);
+  key.rest = protocol | flags << 8 | static_cast<uint32_t>(w0 >> 54 & 0x3f) << 16 |
+             (icmp ? 0u : uint32_t{FlowKey::kHasPorts} << 22);
+  ip_bytes = total;
+  hop = static_cast<uint32_t>(w0 & 0xff);
   return true;
 }
 

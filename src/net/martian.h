@@ -76,6 +76,10 @@ SLUICE_HD bool plain_ipv4(uint32_t address) {
   const uint32_t first = address >> 24;
   return first - 1 < 223 && first != 127 && first != 169;
 }
+// The same of the upper half of an IPv6 address: first octet 0x01 to 0xfd.
+SLUICE_HD bool plain_ipv6(uint64_t high) {
+  return (high >> 56) - 1 < 0xfd;
+}
 
 }  // namespace martian_detail
 

@@ -82,33 +82,51 @@ struct AclStage {
     }
   }
 
-  // See FastBurst. A mark takes the ordinary way: it has no column.
+  // See FastBurst.
   uint32_t fast(FastBurst& burst, uint32_t mask) const {
     burst.fill_keys();
+    uint32_t rules[FastBurst::kLanes];
+    uint32_t passed = 0;
+    if constexpr (requires { view.lookup_columns(burst.keys(), rules, size_t{}); }) {
+      // Whole columns, unless most lanes are gone.
+      if (2 * static_cast<uint32_t>(std::popcount(mask)) > burst.count) {
+        view.lookup_columns(burst.keys(), rules, burst.count);
+        for (uint32_t m = mask; m != 0; m &= m - 1) {
+          const auto lane = static_cast<uint32_t>(std::countr_zero(m));
+          passed |= judge_fast(burst, lane, rules[lane]);
+        }
+        return passed;
+      }
+    }
     FlowKey flow[FastBurst::kLanes];
     const FlowKey* keys[FastBurst::kLanes] = {};
-    uint32_t rules[FastBurst::kLanes];
     uint8_t lanes[FastBurst::kLanes];
     size_t n = 0;
     for (uint32_t m = mask; m != 0; m &= m - 1) {
       const auto lane = static_cast<uint8_t>(std::countr_zero(m));
       lanes[n] = lane;
-      flow[n] = unpack_key4(burst.key(lane));
+      flow[n] = burst.key(lane);
       keys[n] = &flow[n];
       ++n;
     }
     view.lookup_burst(keys, rules, n);
-    uint32_t passed = 0;
     for (size_t i = 0; i < n; ++i) passed |= judge_fast(burst, lanes[i], rules[i]);
     return passed;
   }
   uint32_t judge_fast(FastBurst& burst, uint32_t lane, uint32_t rule) const {
-    if (output_is_mark == 0) burst.rule[lane] = rule;
+    const uint32_t bit = uint32_t{1} << lane;
     Packet p;
     burst.output[lane] = apply(p, rule);
     burst.reason[lane] = p.reason;
-    if (p.mark != 0) burst.output[lane] = kFastRefused;
-    return uint32_t{burst.output[lane] == 0} << lane;
+    if (output_is_mark == 0) {
+      burst.rule[lane] = rule;
+      const AclAction action = actions.action(rule);
+      if ((rule != 0) & (action.verb == AclVerb::kMark)) [[unlikely]] {
+        burst.mark[lane] = action.mark;
+        burst.marked |= bit;
+      }
+    }
+    return burst.output[lane] == 0 ? bit : 0;
   }
 };
 

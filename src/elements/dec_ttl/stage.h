@@ -34,17 +34,30 @@ struct DecTtlStage {
     return 0;
   }
 
-  // See FastBurst: no multicast there. Lanes that do not go on are not read again, so all columns change.
+  // See FastBurst. Multicast packets are odd.
   uint32_t fast(FastBurst& burst, uint32_t mask) const {
-    const uint32_t old = FastBurst::lanes_where([&](uint32_t i) { return (burst.hop[i] & 0xfe) == 0; });
-    const uint32_t alive = mask & ~old;
-    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.hop[i] = next_hop_word(burst.hop[i]);
+    uint32_t alive = mask;
+    uint32_t untouched = 0;
+    if (skip_multicast != 0) {
+      for (uint32_t m = mask & burst.odd; m != 0; m &= m - 1) {
+        const auto lane = static_cast<uint32_t>(std::countr_zero(m));
+        if ((burst.flags[lane] & Headers::kIpMulticast) != 0) untouched |= m & (0u - m);
+      }
+    }
+    const uint32_t old = FastBurst::lanes_where([&](uint32_t i) { return (burst.hop[i] & 0xfe) == 0; }) & ~untouched;
+    alive &= ~old;
+    const bool six = burst.family == 6;
+    const uint32_t changed = alive & ~untouched;
+    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
+      const uint32_t next = six ? burst.hop[i] - 1 : next_hop_word(burst.hop[i]);
+      burst.hop[i] = (changed & FastBurst::kLane[i]) != 0 ? next : burst.hop[i];
+    }
     for (uint32_t m = mask & old; m != 0; m &= m - 1) {
       const auto lane = static_cast<uint32_t>(std::countr_zero(m));
       burst.output[lane] = 1;
-      burst.reason[lane] = DropReason::kTtlExpired;
+      burst.reason[lane] = six ? DropReason::kHopLimitExpired : DropReason::kTtlExpired;
     }
-    burst.hopped |= alive;
+    burst.hopped |= changed;
     return alive;
   }
 };

@@ -49,7 +49,9 @@ struct RouteStage {
   };
   // See FastBurst.
   void fast_prefetch(FastBurst& burst) const {
-    if constexpr (kAsks) {
+    if (burst.family == 6) {
+      for (uint32_t i = 0; i < burst.count; ++i) view6.prefetch(burst.destination_high[i], burst.destination_low[i]);
+    } else if constexpr (kAsks) {
       view4.ask(burst.destination, burst.place, burst.count);
       burst.asked_by = this;
     } else {
@@ -59,10 +61,13 @@ struct RouteStage {
   }
   uint32_t fast(FastBurst& burst, uint32_t mask) const {
     burst.fill_keys();
-    bool answered = false;
+    bool answered = burst.family == 6;
+    if (answered) view6.lookup_burst(burst.destination_high, burst.destination_low, burst.next_hop, burst.count);
     if constexpr (kAsks) {
-      answered = burst.asked_by == this;
-      if (answered) view4.answer(burst.destination, burst.place, burst.next_hop, burst.count);
+      if (burst.asked_by == this) {
+        answered = true;
+        view4.answer(burst.destination, burst.place, burst.next_hop, burst.count);
+      }
     }
     if (!answered) view4.lookup_burst(burst.destination, burst.next_hop, burst.count);
     const uint32_t found = FastBurst::lanes_where([&](uint32_t i) { return burst.next_hop[i] != 0; });

@@ -86,7 +86,8 @@ FastPrefetch cpu_fast_prefetch(uint16_t kind) {
 }
 
 uint32_t fast_stages(const Program& program) {
-  // A common packet is no martian and has no options, so that IPInput passes it whatever its settings are.
+  // A common packet is no martian and has no options, so that IPInput passes it whatever its settings are; of any other
+  // form it is asked.
   if (program.stage_count == 0 || program.stages[0].kind != kStageKind<IpInputStage>) return 0;
   uint32_t covered = 1;
   while (covered < program.stage_count && program.stages[covered - 1].next[0] == covered &&
@@ -98,28 +99,66 @@ uint32_t fast_stages(const Program& program) {
 
 namespace {
 
-uint32_t gather_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest) {
+// What every lane starts with.
+inline void start_lane(FastBurst& burst, uint32_t lane, const BatchView& view, uint32_t row, uint32_t link,
+                       uint32_t l4) {
+  const uint32_t l3 = link & 0xffff;
+  burst.ip[lane] = view.frame[row] + l3;
+  burst.row[lane] = row;
+  burst.length[lane] = view.extent[row].end;
+  burst.places[lane] = l3 | l4 << 16;
+  burst.link[lane] = l3;
+  burst.tci[lane] = link >> 16;
+  burst.rule[lane] = 0;
+  burst.next_hop[lane] = 0;
+}
+
+// Whether the frame begins at its first byte, and all of it is there.
+inline bool whole(const Extent& extent) {
+  return (extent.data == 0) & (extent.end == extent.wire_end);
+}
+
+// `link`: of all, or by packet.
+template <typename Link>
+uint32_t gather_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest,
+                       Link&& link_of) {
   uint32_t lane = burst.count;
   uint32_t left = 0;
+  const bool six = burst.family == 6;
   for (uint32_t r = 0; r < n; ++r) {
     const uint32_t row = rows[r];
+    const uint32_t link = link_of(r);
+    const uint32_t l3 = link & 0xffff;
     const Extent& extent = view.extent[row];
-    uint8_t* frame = view.frame[row];
-    const bool common = (extent.data == 0) & (extent.end == extent.wire_end);
-    Key4 key;
-    if (!common || !parse_fast(frame, extent.end, key, burst.ip_bytes[lane], burst.hop[lane])) {
+    const uint8_t* ip = view.frame[row] + l3;
+    uint32_t& bytes = burst.ip_bytes[lane];
+    uint32_t& hop = burst.hop[lane];
+    bool common = whole(extent) && link != 0 && extent.end > l3;
+    FastKey6 key6;
+    Key4 key4;
+    if (six) {
+      common = common && parse_fast6(ip, extent.end - l3, key6, bytes, hop);
+    } else {
+      common = common && parse_fast4(ip, extent.end - l3, key4, bytes, hop);
+    }
+    if (!common) {
       rest[left++] = row;
       continue;
     }
-    burst.source[lane] = key.source;
-    burst.destination[lane] = key.destination;
-    burst.ports[lane] = key.ports;
-    burst.rest[lane] = key.rest;
-    burst.frame[lane] = frame;
-    burst.row[lane] = row;
-    burst.length[lane] = extent.end;
-    burst.rule[lane] = 0;
-    burst.next_hop[lane] = 0;
+    if (six) {
+      burst.source_high[lane] = key6.source_high;
+      burst.source_low[lane] = key6.source_low;
+      burst.destination_high[lane] = key6.destination_high;
+      burst.destination_low[lane] = key6.destination_low;
+      burst.ports[lane] = key6.ports;
+      burst.rest[lane] = key6.rest;
+    } else {
+      burst.source[lane] = key4.source;
+      burst.destination[lane] = key4.destination;
+      burst.ports[lane] = key4.ports;
+      burst.rest[lane] = key4.rest;
+    }
+    start_lane(burst, lane, view, row, link, l3 + (six ? kIpv6HeaderBytes : kIpv4HeaderBytes));
     ++lane;
   }
   burst.count = lane;
@@ -185,11 +224,25 @@ SLUICE_FAST_AVX512 inline void put(uint32_t* column, __mmask16 keep, Lanes v) {
   _mm512_storeu_si512(column, _mm512_maskz_compress_epi32(keep, reinterpret_cast<__m512i>(v)));
 }
 
-// parse_fast for 16 packets at a time, by the same rules in the same terms. Reads the first 48 bytes of each frame,
-// which are there whatever its length is: kTailroom follows it.
-SLUICE_FAST_AVX512 uint32_t gather_avx512(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst,
-                                          uint32_t* rest) {
-  static_assert(kTailroom >= 48);
+// The network headers of the lanes of `keep`, `by` bytes behind these places.
+SLUICE_FAST_AVX512 inline void put_headers(FastBurst& burst, uint32_t lane, __mmask16 keep, __m512i low, __m512i high,
+                                           uint32_t by) {
+  const auto keep_low = static_cast<__mmask8>(keep);
+  const auto keep_high = static_cast<__mmask8>(keep >> 8);
+  const __m512i more = _mm512_set1_epi64(by);
+  _mm512_storeu_si512(burst.ip + lane, _mm512_maskz_compress_epi64(keep_low, _mm512_add_epi64(low, more)));
+  _mm512_storeu_si512(burst.ip + lane + std::popcount(static_cast<uint32_t>(keep_low)),
+                      _mm512_maskz_compress_epi64(keep_high, _mm512_add_epi64(high, more)));
+}
+
+// parse_fast4 for 16 packets at a time, by the same rules in the same terms. `links`, where kLinked, say where network
+// headers lie; else they lie at kFastL3, and the link header is looked at too. Reads 48 bytes of each frame from 14
+// before its network header on, which are there whatever its length is: kTailroom follows it.
+template <bool kLinked>
+SLUICE_FAST_AVX512 inline uint32_t gather4_avx512(const BatchView& view, const uint32_t* rows,
+                                                  [[maybe_unused]] const uint32_t* links, uint32_t n, FastBurst& burst,
+                                                  uint32_t* rest) {
+  static_assert(kTailroom >= 48 + kFastMostTags * kVlanTagBytes);
   uint32_t left = 0;
   const __m512i iota = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   for (uint32_t at = 0; at < n; at += 16) {
@@ -216,6 +269,22 @@ SLUICE_FAST_AVX512 uint32_t gather_avx512(const BatchView& view, const uint32_t*
       }
       extent = transpose(e);
     }
+    [[maybe_unused]] Lanes link{}, l3{};
+    [[maybe_unused]] uint8_t* moved[16];
+    __m512i low = _mm512_loadu_si512(frame);
+    __m512i high = _mm512_loadu_si512(frame + 8);
+    if constexpr (kLinked) {
+      const __m512i some_links =
+          _mm512_mask_loadu_epi32(_mm512_set1_epi32(static_cast<int>(links[at])), here, links + at);
+      link = reinterpret_cast<Lanes>(some_links);
+      l3 = link & 0xffff;
+      const __m512i by = reinterpret_cast<__m512i>(l3 - kFastL3);
+      low = _mm512_add_epi64(low, _mm512_cvtepu32_epi64(_mm512_castsi512_si256(by)));
+      high = _mm512_add_epi64(high, _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64(by, 1)));
+      _mm512_storeu_si512(moved, low);
+      _mm512_storeu_si512(moved + 8, high);
+      frame = moved;
+    }
     __m512i block[3][4];
 #pragma GCC unroll 4
     for (uint32_t j = 0; j < 4; ++j) {
@@ -239,10 +308,15 @@ SLUICE_FAST_AVX512 uint32_t gather_avx512(const BatchView& view, const uint32_t*
     sum = (sum & 0xffff) + (sum >> 16);
     const Lanes source = big_endian(b.d2 >> 16 | b.d3 << 16);
     const Lanes destination = big_endian(b.d3 >> 16 | c.d0 << 16);
-    const auto good = (extent.d0 == 0) & (bytes == extent.d2) & (bytes >= kFastBytes) & ((a.d0 & 1) == 0) &
-                      ((a.d3 & 0xffffff) == 0x450008) & ((b.d1 & 0xffbf) == 0) &
-                      (tcp | icmp | (protocol == kProtocolUdp)) & (total >= minimum) & (total + kFastL3 <= bytes) &
-                      (sum == 0xffff) & plain(source) & plain(destination);
+    // Lanes past the last row have the first's extent and another's link header: they are not asked.
+    auto good = (extent.d0 == 0) & (bytes == extent.d2) & ((a.d3 & 0xffffff) == 0x450008) & ((b.d1 & 0xffbf) == 0) &
+                (tcp | icmp | (protocol == kProtocolUdp)) & (total >= minimum) & (sum == 0xffff) & plain(source) &
+                plain(destination);
+    if constexpr (kLinked) {
+      good &= (bytes >= l3 + kFastBytes4) & (total + l3 <= bytes);
+    } else {
+      good &= (bytes >= kFastL3 + kFastBytes4) & (total + kFastL3 <= bytes) & ((a.d0 & 1) == 0);
+    }
     const __mmask16 keep = _mm512_movepi32_mask(reinterpret_cast<__m512i>(good)) & here;
     const Lanes ports = big_endian(c.d0 >> 16 | c.d1 << 16) >> (reinterpret_cast<Lanes>(icmp) & 16u);
     const Lanes flags = c.d3 >> 24 << 8 & reinterpret_cast<Lanes>(tcp);
@@ -257,15 +331,17 @@ SLUICE_FAST_AVX512 uint32_t gather_avx512(const BatchView& view, const uint32_t*
     put(burst.ip_bytes + lane, keep, total);
     put(burst.hop + lane, keep, b.d1 >> 16 | b.d2 << 16);
     put(burst.row + lane, keep, reinterpret_cast<Lanes>(row));
-    put(burst.rule + lane, keep, Lanes{});
-    put(burst.next_hop + lane, keep, Lanes{});
-    const __m512i low = _mm512_loadu_si512(frame);
-    const __m512i high = _mm512_loadu_si512(frame + 8);
-    const auto keep_low = static_cast<__mmask8>(keep);
-    const auto keep_high = static_cast<__mmask8>(keep >> 8);
-    _mm512_storeu_si512(burst.frame + lane, _mm512_maskz_compress_epi64(keep_low, low));
-    _mm512_storeu_si512(burst.frame + lane + std::popcount(static_cast<uint32_t>(keep_low)),
-                        _mm512_maskz_compress_epi64(keep_high, high));
+    if constexpr (kLinked) {
+      put(burst.places + lane, keep, l3 | (l3 + kIpv4HeaderBytes) << 16);
+      put(burst.link + lane, keep, l3);
+      put(burst.tci + lane, keep, link >> 16);
+    } else {
+      put(burst.places + lane, 0xffff, Lanes{} + FastBurst::kPlain);
+      put(burst.link + lane, 0xffff, Lanes{} + kFastL3);
+    }
+    put(burst.rule + lane, 0xffff, Lanes{});
+    put(burst.next_hop + lane, 0xffff, Lanes{});
+    put_headers(burst, lane, keep, low, high, kFastL3);
     burst.count = lane + static_cast<uint32_t>(std::popcount(static_cast<uint32_t>(keep)));
     for (uint32_t m = here & ~static_cast<uint32_t>(keep); m != 0; m &= m - 1) {
       rest[left++] = rows[at + static_cast<uint32_t>(std::countr_zero(m))];
@@ -273,93 +349,377 @@ SLUICE_FAST_AVX512 uint32_t gather_avx512(const BatchView& view, const uint32_t*
   }
   return left;
 }
+
+SLUICE_FAST_AVX512 inline __m512i all64(uint64_t v) {
+  return _mm512_set1_epi64(static_cast<int64_t>(v));
+}
+// A vector's low halves as a column's next eight.
+SLUICE_FAST_AVX512 inline void put8(uint32_t* column, __mmask8 keep, __m512i v) {
+  const __m512i kept = _mm512_maskz_compress_epi64(keep, v);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(column), _mm512_cvtepi64_epi32(kept));
+}
+// The 16 bytes at eight places, as two columns of 8.
+struct Halves {
+  __m512i first, second;
+};
+SLUICE_FAST_AVX512 inline Halves halves_at(uint8_t* const* places, uint32_t by) {
+  const __m512i even = four(places[0] + by, places[2] + by, places[4] + by, places[6] + by);
+  const __m512i odd = four(places[1] + by, places[3] + by, places[5] + by, places[7] + by);
+  return {_mm512_unpacklo_epi64(even, odd), _mm512_unpackhi_epi64(even, odd)};
+}
+
+// parse_fast6 for 8 packets at a time, by the same rules in the same terms. Reads 64 bytes of each packet of
+// kFastBytes6 or more, which are there: kTailroom follows it.
+SLUICE_FAST_AVX512 inline uint32_t gather6_avx512(const BatchView& view, const uint32_t* rows, const uint32_t* links,
+                                                  uint32_t n, FastBurst& burst, uint32_t* rest) {
+  static_assert(kFastBytes6 + kTailroom >= 64);
+  alignas(64) static constexpr uint8_t kNothing[64] = {};
+  const __m512i reverse = _mm512_broadcast_i32x4(_mm_setr_epi8(7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8));
+  const __m512i low32 = all64(0xffffffff);
+  uint32_t left = 0;
+  for (uint32_t at = 0; at < n; at += 8) {
+    const uint32_t some = n - at < 8 ? n - at : 8;
+    const auto here = static_cast<__mmask8>((1u << some) - 1);
+    uint8_t* extents[8];
+    uint8_t* ip[8];
+    for (uint32_t i = 0; i < 8; ++i) {
+      const uint32_t r = i < some ? at + i : at;
+      extents[i] = reinterpret_cast<uint8_t*>(&view.extent[rows[r]]);
+      ip[i] = view.frame[rows[r]] + (links[r] & 0xffff);
+    }
+    const __m512i row = _mm512_cvtepu32_epi64(_mm256_maskz_loadu_epi32(here, rows + at));
+    const __m512i link = _mm512_cvtepu32_epi64(_mm256_maskz_loadu_epi32(here, links + at));
+    const __m512i l3 = _mm512_and_si512(link, all64(0xffff));
+    const Halves extent = halves_at(extents, 0);  // data and end, end on the wire and where headers are
+    const __m512i bytes = _mm512_srli_epi64(extent.first, 32);
+    __mmask8 good = _mm512_mask_testn_epi64_mask(here, extent.first, low32) &
+                    _mm512_cmpeq_epi64_mask(bytes, _mm512_and_si512(extent.second, low32)) &
+                    _mm512_cmpge_epu64_mask(bytes, _mm512_add_epi64(l3, all64(kFastBytes6)));
+    for (uint32_t m = here & ~static_cast<uint32_t>(good); m != 0; m &= m - 1) {
+      ip[std::countr_zero(m)] = const_cast<uint8_t*>(kNothing);
+    }
+    const Halves a = halves_at(ip, 0), b = halves_at(ip, 16), c = halves_at(ip, 32);
+    const auto big_endian64 = [&](__m512i v) SLUICE_FAST_AVX512 { return _mm512_shuffle_epi8(v, reverse); };
+    const __m512i w0 = big_endian64(a.first);
+    const __m512i source_high = big_endian64(a.second), source_low = big_endian64(b.first);
+    const __m512i destination_high = big_endian64(b.second), destination_low = big_endian64(c.first);
+    const __m512i low8 = all64(0xff);
+    const __m512i protocol = _mm512_and_si512(_mm512_srli_epi64(w0, 8), low8);
+    const __mmask8 tcp = _mm512_cmpeq_epi64_mask(protocol, all64(kProtocolTcp));
+    const __mmask8 icmp = _mm512_cmpeq_epi64_mask(protocol, all64(kProtocolIcmpv6));
+    const __mmask8 udp = _mm512_cmpeq_epi64_mask(protocol, all64(kProtocolUdp));
+    const __m512i total =
+        _mm512_add_epi64(_mm512_and_si512(_mm512_srli_epi64(w0, 16), all64(0xffff)), all64(kIpv6HeaderBytes));
+    const __m512i minimum = _mm512_mask_mov_epi64(all64(48), tcp, all64(60));
+    // martian_detail::plain_ipv6.
+    const auto plain6 = [&](__m512i high) SLUICE_FAST_AVX512 {
+      return _mm512_cmplt_epu64_mask(_mm512_sub_epi64(_mm512_srli_epi64(high, 56), all64(1)), all64(0xfd));
+    };
+    good &= _mm512_cmpeq_epi64_mask(_mm512_srli_epi64(w0, 60), all64(6)) & (tcp | icmp | udp) &
+            _mm512_cmpge_epu64_mask(total, minimum) & _mm512_cmple_epu64_mask(_mm512_add_epi64(total, l3), bytes) &
+            plain6(source_high) & plain6(destination_high);
+    __m512i flags = _mm512_setzero_si512();
+    if ((good & tcp) != 0) {
+      for (uint32_t m = here & ~static_cast<uint32_t>(good); m != 0; m &= m - 1) {
+        ip[std::countr_zero(m)] = const_cast<uint8_t*>(kNothing);
+      }
+      // Byte 53 is where the key has it.
+      flags = _mm512_maskz_and_epi64(tcp, _mm512_srli_epi64(halves_at(ip, 48).first, 32), all64(0xff00));
+    }
+    const __m512i ports = _mm512_srlv_epi64(big_endian64(c.second), _mm512_mask_mov_epi64(all64(32), icmp, all64(48)));
+    const __m512i dscp = _mm512_and_si512(_mm512_srli_epi64(w0, 54 - 16), all64(0x3f << 16));
+    const __m512i has_ports = _mm512_mask_mov_epi64(all64(FlowKey::kHasPorts << 22), icmp, _mm512_setzero_si512());
+    const __m512i key_rest = _mm512_or_si512(_mm512_or_si512(protocol, flags), _mm512_or_si512(dscp, has_ports));
+    const uint32_t lane = burst.count;
+    const auto put64 = [&](void* column, __m512i v)
+                           SLUICE_FAST_AVX512 { _mm512_storeu_si512(column, _mm512_maskz_compress_epi64(good, v)); };
+    put64(burst.source_high + lane, source_high);
+    put64(burst.source_low + lane, source_low);
+    put64(burst.destination_high + lane, destination_high);
+    put64(burst.destination_low + lane, destination_low);
+    put64(burst.ip + lane, _mm512_loadu_si512(ip));
+    put8(burst.ports + lane, good, ports);
+    put8(burst.rest + lane, good, key_rest);
+    put8(burst.row + lane, good, row);
+    put8(burst.length + lane, good, bytes);
+    put8(burst.ip_bytes + lane, good, total);
+    put8(burst.hop + lane, good, _mm512_and_si512(w0, low8));
+    const __m512i l4 = _mm512_add_epi64(l3, all64(kIpv6HeaderBytes));
+    put8(burst.places + lane, good, _mm512_or_si512(l3, _mm512_slli_epi64(l4, 16)));
+    put8(burst.link + lane, good, l3);
+    put8(burst.tci + lane, good, _mm512_srli_epi64(link, 16));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(burst.rule + lane), _mm256_setzero_si256());
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(burst.next_hop + lane), _mm256_setzero_si256());
+    burst.count = lane + static_cast<uint32_t>(std::popcount(static_cast<uint32_t>(good)));
+    for (uint32_t m = here & ~static_cast<uint32_t>(good); m != 0; m &= m - 1) {
+      rest[left++] = rows[at + static_cast<uint32_t>(std::countr_zero(m))];
+    }
+  }
+  return left;
+}
+
+// All ones where the type is a tag's.
+SLUICE_FAST_AVX512 inline Lanes tags(Lanes type) {
+  const auto is =
+      (type == swap16(kEtherTypeVlan)) | (type == swap16(kEtherTypeQinQ)) | (type == swap16(kEtherTypeOldQinQ));
+  return reinterpret_cast<Lanes>(is);
+}
+
+// fast_link for 16 rows at a time, and the lists.
+SLUICE_FAST_AVX512 inline uint32_t sort_avx512(const BatchView& view, const uint32_t* rows, uint32_t n,
+                                               LinkedRows& to_four, LinkedRows& to_six, uint32_t* rest) {
+  uint32_t fours = 0, sixes = 0, left = 0;
+  for (uint32_t at = 0; at < n; at += 16) {
+    const uint32_t some = n - at < 16 ? n - at : 16;
+    const auto here = static_cast<__mmask16>((1u << some) - 1);
+    const __m512i row = _mm512_mask_loadu_epi32(_mm512_set1_epi32(static_cast<int>(rows[at])), here, rows + at);
+    const uint8_t* frame[16];
+    uint32_t index[16];
+    _mm512_storeu_si512(index, row);
+    for (uint32_t i = 0; i < 16; ++i) frame[i] = view.frame[index[i]];
+    const auto columns_at = [&](uint32_t by) SLUICE_FAST_AVX512 {
+      __m512i block[4];
+#pragma GCC unroll 4
+      for (uint32_t j = 0; j < 4; ++j) {
+        block[j] = four(frame[j] + by, frame[j + 4] + by, frame[j + 8] + by, frame[j + 12] + by);
+      }
+      return transpose(block);
+    };
+    const Columns a = columns_at(0);
+    Lanes type = a.d3 & 0xffff, l3 = Lanes{} + kFastL3, tci{};
+    const Lanes tagged = tags(type);
+    if (_mm512_movepi32_mask(reinterpret_cast<__m512i>(tagged)) != 0) {
+      const Columns b = columns_at(16);
+      const Lanes outer = a.d3 >> 16, middle = b.d0 & 0xffff;
+      const Lanes both = tagged & tags(middle);
+      l3 += (tagged & kVlanTagBytes) + (both & kVlanTagBytes);
+      tci = tagged & ((outer >> 8 | outer << 8) & 0xffff);
+      type = (type & ~tagged) | (middle & tagged & ~both) | (b.d1 & 0xffff & both);
+    }
+    const auto unicast = (a.d0 & 1) == 0;
+    const auto mask_of = [&](uint16_t ether_type) SLUICE_FAST_AVX512 {
+      const auto is = (type == swap16(ether_type)) & unicast;
+      return static_cast<__mmask16>(_mm512_movepi32_mask(reinterpret_cast<__m512i>(is)) & here);
+    };
+    const __mmask16 is_four = mask_of(kEtherTypeIpv4), is_six = mask_of(kEtherTypeIpv6);
+    const Lanes link = l3 | tci << 16;
+    const Lanes row_lanes = reinterpret_cast<Lanes>(row);
+    if (is_four != 0) {
+      put(to_four.row + fours, is_four, row_lanes);
+      put(to_four.link + fours, is_four, link);
+      fours += static_cast<uint32_t>(std::popcount(static_cast<uint32_t>(is_four)));
+    }
+    if (is_six != 0) {
+      put(to_six.row + sixes, is_six, row_lanes);
+      put(to_six.link + sixes, is_six, link);
+      sixes += static_cast<uint32_t>(std::popcount(static_cast<uint32_t>(is_six)));
+    }
+    for (uint32_t m = here & ~static_cast<uint32_t>(is_four | is_six); m != 0; m &= m - 1) {
+      rest[left++] = rows[at + static_cast<uint32_t>(std::countr_zero(m))];
+    }
+  }
+  to_four.count = fours;
+  to_six.count = sixes;
+  return left;
+}
 #pragma GCC diagnostic pop
 #endif
 
-#if defined(__x86_64__)
-SLUICE_WIDE uint32_t gather_wide(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst,
-                                 uint32_t* rest) {
-  const uint32_t left = gather_avx512(view, rows, n, burst, rest);
-  burst.find_run();
+inline uint32_t sort(const BatchView& view, const uint32_t* rows, uint32_t n, LinkedRows& four, LinkedRows& six,
+                     uint32_t* rest) {
+  four.count = six.count = 0;
+  uint32_t left = 0;
+  for (uint32_t r = 0; r < n; ++r) {
+    const uint32_t row = rows[r];
+    const FastLink found = fast_link(view.frame[row]);  // kTailroom follows the shortest frame
+    const uint32_t link = found.l3 | found.tci << 16;
+    four.row[four.count] = row;
+    four.link[four.count] = link;
+    four.count += found.family == 4;
+    six.row[six.count] = row;
+    six.link[six.count] = link;
+    six.count += found.family == 6;
+    rest[left] = row;
+    left += found.family == 0;
+  }
   return left;
+}
+
+#if defined(__x86_64__)
+SLUICE_WIDE uint32_t gather_plain_wide(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst,
+                                       uint32_t* rest) {
+  return gather4_avx512<false>(view, rows, nullptr, n, burst, rest);
+}
+SLUICE_WIDE uint32_t gather_linked_wide(const BatchView& view, const LinkedRows& from, uint32_t first, uint32_t n,
+                                        FastBurst& burst, uint32_t* rest) {
+  if (burst.family == 4) {
+    return gather4_avx512<true>(view, from.row + first, from.link + first, n, burst, rest);
+  }
+  return gather6_avx512(view, from.row + first, from.link + first, n, burst, rest);
+}
+SLUICE_WIDE uint32_t sort_wide(const BatchView& view, const uint32_t* rows, uint32_t n, LinkedRows& four,
+                               LinkedRows& six, uint32_t* rest) {
+  return sort_avx512(view, rows, n, four, six, rest);
 }
 #endif
 
 }  // namespace
 
-uint32_t gather_fast(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest) {
+uint32_t sort_rows(const BatchView& view, const uint32_t* rows, uint32_t n, LinkedRows& four, LinkedRows& six,
+                   uint32_t* rest) {
+  static_assert(kTailroom >= 32);
 #if defined(__x86_64__)
   static const bool wide = has_wide();
-  if (wide) return gather_wide(view, rows, n, burst, rest);
+  if (wide) return sort_wide(view, rows, n, four, six, rest);
 #endif
-  return gather_fast_scalar(view, rows, n, burst, rest);
+  return sort_rows_scalar(view, rows, n, four, six, rest);
 }
-uint32_t gather_fast_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest) {
-  const uint32_t left = gather_scalar(view, rows, n, burst, rest);
-  burst.find_run();
-  return left;
+uint32_t sort_rows_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, LinkedRows& four, LinkedRows& six,
+                          uint32_t* rest) {
+  return sort(view, rows, n, four, six, rest);
+}
+uint32_t gather_plain(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest) {
+#if defined(__x86_64__)
+  static const bool wide = has_wide();
+  if (wide) return gather_plain_wide(view, rows, n, burst, rest);
+#endif
+  return gather_plain_scalar(view, rows, n, burst, rest);
+}
+uint32_t gather_linked(const BatchView& view, const LinkedRows& from, uint32_t first, uint32_t n, FastBurst& burst,
+                       uint32_t* rest) {
+#if defined(__x86_64__)
+  static const bool wide = has_wide();
+  if (wide) return gather_linked_wide(view, from, first, n, burst, rest);
+#endif
+  return gather_linked_scalar(view, from, first, n, burst, rest);
+}
+uint32_t gather_plain_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst,
+                             uint32_t* rest) {
+  return gather_scalar(view, rows, n, burst, rest, [&](uint32_t r) {
+    const FastLink link = fast_link(view.frame[rows[r]]);
+    return link.family == 4 && link.l3 == kFastL3 ? kFastL3 : 0;
+  });
+}
+uint32_t gather_linked_scalar(const BatchView& view, const LinkedRows& from, uint32_t first, uint32_t n,
+                              FastBurst& burst, uint32_t* rest) {
+  return gather_scalar(view, from.row + first, n, burst, rest, [&](uint32_t r) { return from.link[first + r]; });
+}
+
+void append_parsed(const Packet& p, uint32_t row, uint32_t length, FastBurst& burst) {
+  const uint32_t lane = burst.count++;
+  burst.set_key(lane, p.key);
+  burst.ip[lane] = p.frame + p.l3;
+  burst.row[lane] = row;
+  burst.length[lane] = length;
+  burst.ip_bytes[lane] = p.end - p.l3;
+  burst.places[lane] = p.l3 | uint32_t{p.l4} << 16;
+  burst.link[lane] = p.l3;
+  burst.tci[lane] = p.vlan_tci;
+  burst.hop[lane] = burst.family == 6 ? p.ttl : load_le32(burst.ip[lane] + kHopWord);
+  burst.rule[lane] = 0;
+  burst.next_hop[lane] = 0;
+  burst.flags[lane] = p.ip_flags;
+  burst.odd |= FastBurst::kLane[lane];
 }
 
 namespace {
 
-// What commit_fast stores, by lane, besides the columns themselves: the packet's end.
-struct Edits {
-  uint32_t end[FastBurst::kLanes];
-};
+inline void close(FastBurst& burst, bool trim) {
+  burst.find_run();
+  if (trim) return;
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.ip_bytes[i] = burst.length[i] - burst.l3(i);
+}
+SLUICE_WIDE void close_wide(FastBurst& burst, bool trim) {
+  close(burst, trim);
+}
+void close_narrow(FastBurst& burst, bool trim) {
+  close(burst, trim);
+}
 
-void edit_some(const BatchView& view, const FastBurst& burst, const Edits& edits, uint32_t mask) {
+// The packet's extent after the edits.
+inline Extent extent_of(const FastBurst& burst, uint32_t lane) {
+  const uint32_t l3 = burst.l3(lane), end = l3 + burst.ip_bytes[lane];
+  return Extent{static_cast<int32_t>(l3 - burst.link[lane]), end, end, static_cast<uint16_t>(l3),
+                static_cast<uint16_t>(burst.places[lane] >> 16)};
+}
+
+inline void store_hop(const FastBurst& burst, uint32_t lane) {
+  if (burst.family == 6) {
+    burst.ip[lane][7] = static_cast<uint8_t>(burst.hop[lane]);
+  } else {
+    store_le32(burst.ip[lane] + kHopWord, burst.hop[lane]);
+  }
+}
+
+void edit_some(const BatchView& view, const FastBurst& burst, uint32_t mask) {
   for_lanes(mask, [&](uint32_t lane) {
     const uint32_t row = burst.row[lane];
-    uint8_t* frame = burst.frame[lane];
-    if ((burst.hopped >> lane & 1) != 0) store_le32(frame + kFastL3 + kHopWord, burst.hop[lane]);
-    view.extent[row] = Extent{0, edits.end[lane], edits.end[lane], kFastL3, kFastL4};
+    uint8_t* ip = burst.ip[lane];
+    if ((burst.hopped >> lane & 1) != 0) store_hop(burst, lane);
+    view.extent[row] = extent_of(burst, lane);
     if ((burst.rewritten >> lane & 1) == 0) return;
-    std::memcpy(frame, burst.rewrite[lane], 12);
+    // The EtherType before the network header is the family's already.
+    std::memcpy(ip - burst.link[lane], burst.rewrite[lane], 12);
+    if (burst.link[lane] != kEtherHeaderBytes) {
+      store_be16(ip - 6, kEtherTypeVlan);
+      store_be16(ip - 4, burst.tag[lane]);
+    }
     view.port[row] = burst.port[lane];
   });
 }
 
-// The extent of a common packet whose end is `end`, in all lanes; padding is gone.
-using Four = uint32_t __attribute__((vector_size(16)));
-inline Four extent_to(Four end) {
-  static_assert(sizeof(Extent) == sizeof(Four) && offsetof(Extent, end) == 4 && offsetof(Extent, wire_end) == 8 &&
-                offsetof(Extent, l3) == 12 && offsetof(Extent, l4) == 14);
-  return (end & Four{0, ~0u, ~0u, 0}) | Four{0, 0, 0, kFastL3 | kFastL4 << 16};
-}
-
-// All lanes have all edits, and their rows follow one another.
-inline void edit_run(const BatchView& view, const FastBurst& burst, const Edits& edits, bool extents_change) {
+// All lanes have all edits and an untagged link header then, and their rows follow one another.
+inline void edit_run(const BatchView& view, const FastBurst& burst, bool extents_change) {
+  if (burst.family == 6) {
 #pragma GCC unroll 4
-  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
-    uint8_t* frame = burst.frame[i];
-    store_le32(frame + kFastL3 + kHopWord, burst.hop[i]);
-    std::memcpy(frame, burst.rewrite[i], 12);
+    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
+      uint8_t* ip = burst.ip[i];
+      ip[7] = static_cast<uint8_t>(burst.hop[i]);
+      std::memcpy(ip - kEtherHeaderBytes, burst.rewrite[i], 12);
+    }
+  } else {
+#pragma GCC unroll 4
+    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
+      uint8_t* ip = burst.ip[i];
+      store_le32(ip + kHopWord, burst.hop[i]);
+      std::memcpy(ip - kEtherHeaderBytes, burst.rewrite[i], 12);
+    }
   }
   std::memcpy(view.port + burst.row[0], burst.port, FastBurst::kLanes * sizeof burst.port[0]);
   if (!extents_change) return;
+  // Four columns of four lanes become four extents.
+  using Four = uint32_t __attribute__((vector_size(16)));
+  static_assert(sizeof(Extent) == sizeof(Four) && offsetof(Extent, end) == 4 && offsetof(Extent, wire_end) == 8 &&
+                offsetof(Extent, l3) == 12 && offsetof(Extent, l4) == 14);
   Extent* extents = view.extent + burst.row[0];
   for (uint32_t i = 0; i < FastBurst::kLanes; i += 4) {
-    Four end;
-    std::memcpy(&end, edits.end + i, sizeof end);
-    const Four made[4] = {extent_to(__builtin_shufflevector(end, end, 0, 0, 0, 0)),
-                          extent_to(__builtin_shufflevector(end, end, 1, 1, 1, 1)),
-                          extent_to(__builtin_shufflevector(end, end, 2, 2, 2, 2)),
-                          extent_to(__builtin_shufflevector(end, end, 3, 3, 3, 3))};
+    Four places, bytes, link;
+    std::memcpy(&places, burst.places + i, sizeof places);
+    std::memcpy(&bytes, burst.ip_bytes + i, sizeof bytes);
+    std::memcpy(&link, burst.link + i, sizeof link);
+    const Four l3 = places & 0xffff, data = l3 - link, end = l3 + bytes;
+    const Four a = __builtin_shufflevector(data, end, 0, 4, 1, 5), b = __builtin_shufflevector(end, places, 0, 4, 1, 5);
+    const Four c = __builtin_shufflevector(data, end, 2, 6, 3, 7), d = __builtin_shufflevector(end, places, 2, 6, 3, 7);
+    const Four made[4] = {__builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
+                          __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7)};
     std::memcpy(extents + i, made, sizeof made);
   }
 }
 
 // What is arithmetic is done for all lanes at once, in loops of a constant length; then each frame is stored to.
 inline void commit(const BatchView& view, const FastBurst& burst, uint32_t mask, bool headers) {
-  Edits edits;
-  uint32_t padding = 0;
-  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) edits.end[i] = burst.ip_bytes[i] + kFastL3;
   if (burst.one_run && (mask & burst.hopped & burst.rewritten) == ~uint32_t{0}) {
-    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) padding |= burst.length[i] ^ edits.end[i];
-    edit_run(view, burst, edits, headers || padding != 0);
-  } else {
-    edit_some(view, burst, edits, mask);
+    uint32_t moved = 0, tagged = 0;
+    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
+      moved |= (burst.length[i] ^ (burst.ip_bytes[i] + burst.link[i])) | (burst.l3(i) ^ burst.link[i]);
+      tagged |= burst.link[i] ^ kEtherHeaderBytes;
+    }
+    if (tagged == 0) {
+      edit_run(view, burst, headers || moved != 0);
+      return;
+    }
   }
+  edit_some(view, burst, mask);
 }
 SLUICE_WIDE void commit_wide(const BatchView& view, const FastBurst& burst, uint32_t mask, bool headers) {
   commit(view, burst, mask, headers);
@@ -381,6 +741,10 @@ inline void note_egress(const BatchView& view, const FastBurst& burst, uint32_t 
   static_assert(Batch::kNoteBytesBits == 16);
   uint32_t notes[FastBurst::kLanes];
   for (uint32_t i = 0; i < FastBurst::kLanes; ++i) notes[i] = (rest[i] & 63u << 16) | burst.ip_bytes[i];
+  // Untagged, and a length that a note can hold: IPv6 can be longer.
+  mask &= FastBurst::lanes_where([&](uint32_t i) {
+    return burst.link[i] == kEtherHeaderBytes && burst.ip_bytes[i] >> Batch::kNoteBytesBits == 0;
+  });
   if (burst.one_run && mask == ~uint32_t{0}) {
     std::memcpy(view.egress_note + burst.row[0], notes, sizeof notes);
   } else {
@@ -411,15 +775,19 @@ void keep_narrow(const FastBurst& burst, const FastKept& to) {
 inline void restore(const FastKept& from, uint32_t n, const BatchView& view, FastBurst& burst) {
   burst.clear();
   burst.count = n;
+  burst.family = 4;
   for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.row[i] = from.row[i];
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.places[i] = FastBurst::kPlain;
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.link[i] = kFastL3;
   std::memcpy(burst.length, from.length, sizeof(uint32_t) * FastBurst::kLanes);
   std::memcpy(burst.ip_bytes, from.ip_bytes, sizeof(uint32_t) * FastBurst::kLanes);
   std::memcpy(burst.hop, from.hop, sizeof(uint32_t) * FastBurst::kLanes);
   burst.find_run();
   if (burst.one_run) {
-    std::memcpy(burst.frame, view.frame + burst.row[0], FastBurst::kLanes * sizeof burst.frame[0]);
+    uint8_t* const* frames = view.frame + burst.row[0];
+    for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.ip[i] = frames[i] + kFastL3;
   } else {
-    for (uint32_t i = 0; i < n; ++i) burst.frame[i] = view.frame[burst.row[i]];
+    for (uint32_t i = 0; i < n; ++i) burst.ip[i] = view.frame[burst.row[i]] + kFastL3;
   }
 }
 SLUICE_WIDE void restore_wide(const FastKept& from, uint32_t n, const BatchView& view, FastBurst& burst) {
@@ -446,11 +814,12 @@ uint32_t take_narrow(const uint64_t* words, uint32_t usual, FastBurst& burst) {
 }  // namespace
 
 const FastCode& plain_fast_code() {
-  static constexpr FastCode kCode{&commit_narrow, &note_egress_narrow, &keep_narrow, &restore_narrow, &take_narrow};
+  static constexpr FastCode kCode{&close_narrow, &commit_narrow,  &note_egress_narrow,
+                                  &keep_narrow,  &restore_narrow, &take_narrow};
   return kCode;
 }
 const FastCode& fast_code() {
-  static constexpr FastCode kWide{&commit_wide, &note_egress_wide, &keep_wide, &restore_wide, &take_wide};
+  static constexpr FastCode kWide{&close_wide, &commit_wide, &note_egress_wide, &keep_wide, &restore_wide, &take_wide};
   return has_wide() ? kWide : plain_fast_code();
 }
 
@@ -468,14 +837,22 @@ void add_rows(const FastBurst& burst, uint32_t mask, Selection& to) {
 
 void registers_of(const BatchView& view, const FastBurst& burst, uint32_t lane, Packet& p) {
   view.load(burst.row[lane], 0, p);
-  p.key = unpack_key4(burst.key(lane));
+  p.key = burst.key(lane);
   p.rule = burst.rule[lane];
   p.next_hop = burst.next_hop[lane];
-  p.ether_type = kEtherTypeIpv4;
-  p.vlan_count = 0;
-  p.vlan_tci = 0;
-  p.ip_flags = (p.frame[kFastL3 + 6] & 0x40) != 0 ? Headers::kDontFragment : 0;
-  p.ttl = p.frame[kFastL3 + 8];
+  if ((burst.marked >> lane & 1) != 0) p.mark = burst.mark[lane];
+  if ((burst.detailed >> lane & 1) != 0) p.icmp_detail = burst.detail[lane];
+  const uint8_t* ip = burst.ip[lane];
+  const bool six = burst.family == 6;
+  p.ether_type = six ? kEtherTypeIpv6 : kEtherTypeIpv4;
+  p.vlan_count = static_cast<uint8_t>((burst.l3(lane) - kEtherHeaderBytes) / kVlanTagBytes);
+  p.vlan_tci = p.vlan_count == 0 ? uint16_t{0} : static_cast<uint16_t>(burst.tci[lane]);
+  if ((burst.odd >> lane & 1) != 0) {
+    p.ip_flags = burst.flags[lane];
+  } else {
+    p.ip_flags = !six && (ip[6] & 0x40) != 0 ? Headers::kDontFragment : 0;
+  }
+  p.ttl = six ? ip[7] : ip[8];
 }
 
 }  // namespace sluice

@@ -1,6 +1,5 @@
 // host only
-// The fast path: bursts of common packets as columns, without the packet registers. Which programs have one, and the
-// kernels of their stages.
+// Bursts: packets as columns, without the packet registers. Which programs take them, and the kernels of their stages.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +20,36 @@ FastKernel cpu_fast_kernel(uint16_t kind);
 // Asks for what the kernel reads first, going by keys alone, and may take notes in the burst (`place`); or nullptr.
 FastPrefetch cpu_fast_prefetch(uint16_t kind);
 
-// How many stages of a bound program, from its first, the fast path covers: 0 where the first does not parse frames.
-// Each one but the last leads to the next by output 0.
+// How many stages of a bound program, from its first, take bursts: 0 where the first does not parse frames. Each one
+// but the last leads to the next by output 0.
 uint32_t fast_stages(const Program& program);
 
-// Appends the packets of `rows` (n of them) that are common packets to the burst, which has room for all; the others'
-// rows go to `rest`. Returns how many those are. Reads the frames; columns of the batch are left alone. Cheapest for
-// rows that follow one another.
-uint32_t gather_fast(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest);
+// Appends the packets of `rows` (n of them) that are common packets without a tag to the burst, of IPv4, which has room
+// for all; the others' rows go to `rest`. Returns how many those are. Reads the frames; columns of the batch are left
+// alone. Cheapest for rows that follow one another.
+uint32_t gather_plain(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest);
 
-// The same without vector instructions, which is what the other is held to.
-uint32_t gather_fast_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest);
+// Up to 64 rows of one family, and what lies before their network headers: l3 | TCI << 16.
+struct LinkedRows {
+  uint32_t count = 0;
+  uint32_t row[64 + 16];
+  uint32_t link[64 + 16];
+};
+// Puts those of `rows` (n, at most 64) whose frames are unicast, with two tags at most, into the rows of their family;
+// the others go to `rest`. Returns how many those are. The frames' lengths are not looked at.
+uint32_t sort_rows(const BatchView& view, const uint32_t* rows, uint32_t n, LinkedRows& four, LinkedRows& six,
+                   uint32_t* rest);
+// As gather_plain for n of `from`, from its `first` on, to a burst of their family.
+uint32_t gather_linked(const BatchView& view, const LinkedRows& from, uint32_t first, uint32_t n, FastBurst& burst,
+                       uint32_t* rest);
+// The same three without vector instructions, which is what the others are held to.
+uint32_t sort_rows_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, LinkedRows& four, LinkedRows& six,
+                          uint32_t* rest);
+uint32_t gather_plain_scalar(const BatchView& view, const uint32_t* rows, uint32_t n, FastBurst& burst, uint32_t* rest);
+uint32_t gather_linked_scalar(const BatchView& view, const LinkedRows& from, uint32_t first, uint32_t n,
+                              FastBurst& burst, uint32_t* rest);
+// Appends a packet of any other form, whose headers IPInput has passed, to a burst of its family that has room.
+void append_parsed(const Packet& packet, uint32_t row, uint32_t length, FastBurst& burst);
 
 // Of packets on their way to a device, what comes back with their results: columns of 32 places.
 struct FastKept {
@@ -43,6 +61,8 @@ struct FastKept {
 
 // Loops over whole columns, in the widest vectors that this processor has.
 struct FastCode {
+  // A burst takes no more packets. `trim`: what lies behind the network packet is cut off.
+  void (*close)(FastBurst& burst, bool trim);
   // Makes the edits that stages noted for the lanes of `mask`, in the frames and in the batch's columns. `headers`:
   // somebody reads where the packets' headers lie.
   void (*commit)(const BatchView& view, const FastBurst& burst, uint32_t mask, bool headers);
@@ -50,7 +70,7 @@ struct FastCode {
   void (*note_egress)(const BatchView& view, const FastBurst& burst, uint32_t mask);
   // Notes what `restore` gives back.
   void (*keep)(const FastBurst& burst, const FastKept& to);
-  // n packets as the gather left them, but for their keys.
+  // n packets as gather_plain left them, but for their keys.
   void (*restore)(const FastKept& from, uint32_t n, const BatchView& view, FastBurst& burst);
   // Puts 32 key results into the burst; the lanes that passed all stages of `usual` by their first output.
   uint32_t (*take)(const uint64_t* words, uint32_t usual, FastBurst& burst);
@@ -62,7 +82,8 @@ const FastCode& plain_fast_code();
 // Adds the rows of the lanes of `mask`.
 void add_rows(const FastBurst& burst, uint32_t mask, Selection& to);
 
-// The registers of a lane as the ordinary stages would have left them after the commit. The burst's keys are filled.
+// The registers of a lane as the stages' scalar forms would have left them, after a commit of the lane with `headers`.
+// The burst's keys are filled.
 void registers_of(const BatchView& view, const FastBurst& burst, uint32_t lane, Packet& packet);
 
 }  // namespace sluice

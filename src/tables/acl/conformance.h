@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <cstring>
 
 #include <algorithm>
 #include <string>
@@ -66,6 +67,52 @@ inline void expect_same(const std::vector<uint32_t>& want, const std::vector<uin
   EXPECT_EQ(wrong, 0u) << what;
 }
 
+// The keys that columns can hold, by family in runs of every length up to 32, beside `want`.
+template <typename Lookup>
+void check_columns(const std::vector<FlowKey>& keys, const std::vector<uint32_t>& want, const std::string& what,
+                   Lookup&& lookup) {
+  struct {
+    alignas(64) uint32_t ports[32], rest[32], source[32], destination[32];
+    alignas(64) uint64_t halves[4][32];
+  } columns;
+  std::memset(&columns, 0xa5, sizeof columns);
+  for (const uint32_t family : {4u, 6u}) {
+    const bool six = family == 6;
+    KeyColumns view{family, columns.ports, columns.rest, columns.source, columns.destination};
+    view.source_high = columns.halves[0];
+    view.source_low = columns.halves[1];
+    view.destination_high = columns.halves[2];
+    view.destination_low = columns.halves[3];
+    size_t places[32] = {};
+    uint32_t n = 0, limit = 1;
+    const auto run = [&] {
+      uint32_t rules[32];
+      lookup(view, rules, size_t{n});
+      for (uint32_t i = 0; i < n; ++i) {
+        ASSERT_EQ(rules[i], want[places[i]])
+            << what << ", key " << i << " of " << n << ": " << describe(keys[places[i]]);
+      }
+      n = 0;
+      limit = limit % 32 + 1;
+    };
+    for (size_t k = 0; k < keys.size(); ++k) {
+      if (keys[k].family != family) continue;
+      const Key4 packed = pack_key4(keys[k]);
+      columns.ports[n] = packed.ports;
+      columns.rest[n] = packed.rest;
+      columns.source[n] = packed.source;
+      columns.destination[n] = packed.destination;
+      const uint64_t halves[4] = {keys[k].src_hi, keys[k].src_lo, keys[k].dst_hi, keys[k].dst_lo};
+      for (size_t h = 0; six && h < 4; ++h) columns.halves[h][n] = halves[h];
+      // One of a trace may have more than a packet can.
+      if (!(view.key(n) == keys[k])) continue;
+      places[n++] = k;
+      if (n == limit) run();
+    }
+    if (n != 0) run();
+  }
+}
+
 template <typename Algorithm>
 void check_image(const Image& built, const std::vector<FlowKey>& keys, const std::vector<uint32_t>& want) {
   using View = typename Algorithm::View;
@@ -89,6 +136,10 @@ void check_image(const Image& built, const std::vector<FlowKey>& keys, const std
         if (!View::isa_available(isa)) continue;
         expect_same(want, in_bursts(keys, [&](auto... a) { view->lookup_burst_on(isa, a...); }), keys,
                     name + " lookup_burst_on " + std::to_string(static_cast<int>(isa)));
+        if constexpr (requires { &View::lookup_columns_on; }) {
+          check_columns(keys, want, name + " lookup_columns_on " + std::to_string(static_cast<int>(isa)),
+                        [&](auto&&... a) { view->lookup_columns_on(isa, a...); });
+        }
       }
     }
     if constexpr (detail::AclOffered<Algorithm>) {

@@ -189,20 +189,46 @@ void fill(TupleMergeKernels::Lanes& lanes, const FlowKey* const* keys, const uin
   for (size_t i = n; i < 32; ++i) lanes.best[i] = 0;
 }
 
+// The same of keys that stand in columns: all 32 places are taken over, whatever they hold.
+template <bool kWide>
+void fill(TupleMergeKernels::Lanes& lanes, const KeyColumns& keys, size_t n) {
+  lanes.columns = &keys;
+  if constexpr (kWide) {
+    const uint64_t* const halves[4] = {keys.source_high, keys.source_low, keys.destination_high, keys.destination_low};
+    for (size_t h = 0; h < 4; ++h) {
+      for (size_t i = 0; i < 32; ++i) lanes.word[2 * h][i] = static_cast<uint32_t>(halves[h][i] >> 32);
+      for (size_t i = 0; i < 32; ++i) lanes.word[2 * h + 1][i] = static_cast<uint32_t>(halves[h][i]);
+    }
+  } else {
+    for (size_t i = 0; i < 32; ++i) lanes.word[3][i] = keys.source[i];
+    for (size_t i = 0; i < 32; ++i) lanes.word[7][i] = keys.destination[i];
+    for (size_t i = 0; i < 32; ++i) lanes.pair[i] = uint64_t{keys.destination[i]} << 32 | keys.source[i];
+  }
+  // merge_ports and merge_fields of what unpack_key4 makes of them.
+  for (size_t i = 0; i < 32; ++i) {
+    const uint32_t ports = keys.ports[i], rest = keys.rest[i];
+    const uint32_t has_ports = 0u - (rest >> 22 & FlowKey::kHasPorts);
+    static_assert(FlowKey::kHasPorts == 1);
+    lanes.ports[i] = (ports >> 16 | ports << 16) & has_ports;
+    const uint32_t top = kWide ? 6u : rest >> 16 & 63u;
+    lanes.fields[i] = (rest >> 22 & 7u) | (rest & 0xff00u) | (rest & 255u) << 16 | top << 24;
+    lanes.protocol[i] = (rest & 255u) * kTupleProtocolFactor;
+    lanes.best[i] = kMergeNone;
+  }
+  for (size_t i = n; i < 32; ++i) lanes.best[i] = 0;
+}
+
 }  // namespace
 
-// Searches the keys keys[which[0..n)]: the loose rules, then table by table: a probe for all lanes that the table may
-// still improve, then the candidates, each verified whole. Nothing branches on a packet but the length of a bucket, and
-// no candidate waits for another, so the processor overlaps their cache misses by itself: prefetches, and probes of
-// several tables ahead, cost more than they hide.
-template <bool kWide>
-void TupleMergeView::burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, const uint8_t* which,
-                           size_t n) const {
+// The loose rules, then table by table: a probe for all lanes that the table may still improve, then the candidates,
+// each verified whole. Nothing branches on a packet but the length of a bucket, and no candidate waits for another, so
+// the processor overlaps their cache misses by itself: prefetches, and probes of several tables ahead, cost more than
+// they hide.
+template <bool kWide, typename Lanes>
+void TupleMergeView::search(AclIsa isa, Lanes& lanes, size_t n) const {
   using K = TupleMergeKernels;
   const K& kernels = K::of(isa, kWide);
-  K::Lanes lanes;
   K::Candidates candidates;
-  fill<kWide>(lanes, keys, which, n);
   if (!kWide && sieved_ != 0) {
     kernels.sieve(*this, lanes, n);
   } else if ((kWide ? wide_loose_ : narrow_loose_) > 0) {
@@ -215,7 +241,29 @@ void TupleMergeView::burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rul
     kernels.probe(*this, lanes, n, tables[i], candidates);
     kernels.verify(*this, lanes, candidates);
   }
+}
+
+// Searches the keys keys[which[0..n)].
+template <bool kWide>
+void TupleMergeView::burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, const uint8_t* which,
+                           size_t n) const {
+  TupleMergeKernels::Lanes lanes;
+  fill<kWide>(lanes, keys, which, n);
+  search<kWide>(isa, lanes, n);
   for (size_t i = 0; i < n; ++i) rules[which[i]] = lanes.best[i] == kMergeNone ? 0 : lanes.best[i];
+}
+
+void TupleMergeView::lookup_columns_on(AclIsa isa, const KeyColumns& keys, uint32_t* rules, size_t n) const {
+  SLUICE_ASSERT(isa_available(isa) && n <= 32);
+  TupleMergeKernels::Lanes lanes;
+  if (keys.family == 6) {
+    fill<true>(lanes, keys, n);
+    search<true>(isa, lanes, n);
+  } else {
+    fill<false>(lanes, keys, n);
+    search<false>(isa, lanes, n);
+  }
+  for (size_t i = 0; i < n; ++i) rules[i] = lanes.best[i] == kMergeNone ? 0 : lanes.best[i];
 }
 
 void TupleMergeView::lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const {
@@ -249,6 +297,13 @@ void TupleMergeView::lookup_burst(const FlowKey* const* keys, uint32_t* rules, s
   lookup_burst_on(AclIsa::kScalar, keys, rules, n);
 #else
   lookup_burst_on(acl_widest_isa(), keys, rules, n);
+#endif
+}
+void TupleMergeView::lookup_columns(const KeyColumns& keys, uint32_t* rules, size_t n) const {
+#if defined(__SANITIZE_THREAD__)
+  lookup_columns_on(AclIsa::kScalar, keys, rules, n);
+#else
+  lookup_columns_on(acl_widest_isa(), keys, rules, n);
 #endif
 }
 

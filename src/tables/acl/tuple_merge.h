@@ -25,6 +25,7 @@
 #include "base/bits.h"
 #include "base/hd.h"
 #include "base/result.h"
+#include "net/key_columns.h"
 #include "tables/acl/rule_set.h"
 #include "tables/acl/sections.h"
 #include "tables/acl/target.h"
@@ -174,6 +175,9 @@ class TupleMergeView {
   void lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const;
   // The same on a chosen instruction set, for tests and benches. Precondition: isa_available(isa).
   void lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const;
+  // The same of keys [0, n), n at most 32, that stand in columns.
+  void lookup_columns(const KeyColumns& keys, uint32_t* rules, size_t n) const;
+  void lookup_columns_on(AclIsa isa, const KeyColumns& keys, uint32_t* rules, size_t n) const;
   static bool isa_available(AclIsa isa) { return acl_isa_available(isa); }
 
   // The same view over a copy of the image's bytes at `to`; `from` is where this view's image begins.
@@ -261,6 +265,9 @@ class TupleMergeView {
   SLUICE_HD static Column column_of(const TupleMergeBlock4& b, uint32_t i);
   // The rule's word, without kMergeMore, where its columns match, else kMergeNone.
   SLUICE_HD static uint32_t match_of(const Column& c, const Probe& p);
+  // Finds the rules of n lanes that are filled.
+  template <bool kWide, typename Lanes>
+  void search(AclIsa isa, Lanes& lanes, size_t n) const;
   template <bool kWide>
   void burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, const uint8_t* which, size_t n) const;
   // The lanes of a block whose prefixes cover the key's addresses.

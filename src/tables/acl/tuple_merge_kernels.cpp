@@ -38,7 +38,8 @@ template <bool kWide>
 void verify_scalar(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates) {
   for (size_t c = 0; c < candidates.count; ++c) {
     const uint32_t lane = candidates.lane[c];
-    lanes.best[lane] = view.scan<kWide>(candidates.block[c], probe_at(lanes, lane), *lanes.key[lane], lanes.best[lane]);
+    lanes.best[lane] =
+        view.scan<kWide>(candidates.block[c], probe_at(lanes, lane), lanes.key_of(lane), lanes.best[lane]);
   }
 }
 
@@ -48,14 +49,15 @@ void loose_scalar(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
   const uint32_t count = K::loose_count(view, kWide);
   for (size_t i = 0; i < n; ++i) {
     const auto p = probe_at(lanes, i);
+    const FlowKey key = lanes.key_of(i);
     for (uint32_t l = 0; l < count && lanes.best[i] == kMergeNone; ++l) {
-      if (view.loose_matches<kWide>(loose[l], p, *lanes.key[i])) lanes.best[i] = loose[l].rule & kMergeNone;
+      if (view.loose_matches<kWide>(loose[l], p, key)) lanes.best[i] = loose[l].rule & kMergeNone;
     }
   }
 }
 
 void sieve_scalar(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
-  for (size_t i = 0; i < n; ++i) lanes.best[i] = view.sieved(probe_at(lanes, i), *lanes.key[i]);
+  for (size_t i = 0; i < n; ++i) lanes.best[i] = view.sieved(probe_at(lanes, i), lanes.key_of(i));
 }
 
 #if defined(__x86_64__)
@@ -86,7 +88,7 @@ void sieve_one_part(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
       const size_t lane = first + k;
       if (lane >= n) break;
       lanes.best[lane] = (word & kMergeFull) == 0 ? word & kMergeNone
-                                                  : view.first_of<1>(row, 0, probe_at(lanes, lane), *lanes.key[lane]);
+                                                  : view.first_of<1>(row, 0, probe_at(lanes, lane), lanes.key_of(lane));
     }
   }
 }
@@ -103,7 +105,7 @@ inline uint32_t first_of_parts(const TupleMergeView& view, const uint32_t* words
   if ((word & kMergeFull) == 0) return word & kMergeNone;
   for (uint32_t part = w / 2; part < TupleMergeSieve::kMaxParts; ++part) {
     const uint32_t rule =
-        view.first_of<TupleMergeSieve::kMaxParts>(left[part], part, probe_at(lanes, lane), *lanes.key[lane]);
+        view.first_of<TupleMergeSieve::kMaxParts>(left[part], part, probe_at(lanes, lane), lanes.key_of(lane));
     if (rule != kMergeNone) return rule;
   }
   return kMergeNone;
@@ -164,9 +166,11 @@ SLUICE_AVX2 void sieve_avx2(const TupleMergeView& view, K::Lanes& lanes, size_t 
 }
 
 // The first rule of a block among the lanes of `mask`, its full conditions included, or kMergeNone.
-inline uint32_t first_match(const TupleMergeView& view, const uint32_t* rule, uint32_t mask, const FlowKey& key) {
+inline uint32_t first_match(const TupleMergeView& view, const uint32_t* rule, uint32_t mask, const K::Lanes& lanes,
+                            size_t lane) {
   const uint32_t word = rule[std::countr_zero(mask | 0x80u)];
   if (((word & kMergeFull) != 0) & (mask != 0)) [[unlikely]] {
+    const FlowKey key = lanes.key_of(lane);
     for (; mask != 0; mask &= mask - 1) {
       const uint32_t w = rule[std::countr_zero(mask)];
       if (K::full(view, w & ~kMergeMore, key)) return w & kMergeNone;
@@ -248,7 +252,7 @@ SLUICE_AVX512 void verify4_avx512(const TupleMergeView& view, K::Lanes& lanes, c
       const __m256i differs = _mm256_ternarylogic_epi32(past, _mm256_xor_si256(fields, load8(block->fields)),
                                                         load8(block->fields_mask), 0xf8);  // a | (b & c)
       const __mmask8 match = _mm256_mask_testn_epi32_mask(near, differs, differs);
-      const uint32_t found = first_match(view, block->rule, match, *lanes.key[lane]);
+      const uint32_t found = first_match(view, block->rule, match, lanes, lane);
       best = std::min(best, found);
       if ((block->rule[kMergeLanes - 1] & kMergeMore) == 0) break;
       ++block;
@@ -262,8 +266,8 @@ SLUICE_AVX512 void verify6_avx512(const TupleMergeView& view, K::Lanes& lanes, c
   const TupleMergeBlock6* const blocks = K::blocks6(view);
   for (size_t c = 0; c < candidates.count; ++c) {
     const uint32_t lane = candidates.lane[c];
-    const FlowKey& key = *lanes.key[lane];
-    const uint64_t halves[4] = {key.src_hi, key.src_lo, key.dst_hi, key.dst_lo};
+    uint64_t halves[4];
+    for (size_t h = 0; h < 4; ++h) halves[h] = uint64_t{lanes.word[2 * h][lane]} << 32 | lanes.word[2 * h + 1][lane];
     const __m256i ports = _mm256_set1_epi32(static_cast<int>(lanes.ports[lane]));
     const __m256i fields = _mm256_set1_epi32(static_cast<int>(lanes.fields[lane]));
     const TupleMergeBlock6* block = blocks + candidates.block[c];
@@ -282,7 +286,7 @@ SLUICE_AVX512 void verify6_avx512(const TupleMergeView& view, K::Lanes& lanes, c
       const __m256i differs = _mm256_ternarylogic_epi32(past, _mm256_xor_si256(fields, load8(block->fields)),
                                                         load8(block->fields_mask), 0xf8);
       const __mmask8 match = _mm256_mask_testn_epi32_mask(near, differs, differs);
-      const uint32_t found = first_match(view, block->rule, match, key);
+      const uint32_t found = first_match(view, block->rule, match, lanes, lane);
       best = std::min(best, found);
       if ((block->rule[kMergeLanes - 1] & kMergeMore) == 0) break;
       ++block;
@@ -299,7 +303,7 @@ void ask_in_full(const TupleMergeView& view, const K::Lanes& lanes, size_t n, ui
     for (uint32_t rest = m[half]; rest != 0; rest &= rest - 1) {
       const auto bit = static_cast<unsigned>(std::countr_zero(rest));
       const size_t lane = 16 * half + bit;
-      if (lane >= n || !K::full(view, word, *lanes.key[lane])) m[half] &= ~(1u << bit);
+      if (lane >= n || !K::full(view, word, lanes.key_of(lane))) m[half] &= ~(1u << bit);
     }
   }
 }
@@ -447,7 +451,7 @@ SLUICE_AVX2 void verify4_avx2(const TupleMergeView& view, K::Lanes& lanes, const
       const __m256i differs = _mm256_or_si256(
           past, _mm256_and_si256(_mm256_xor_si256(fields, load256(block->fields)), load256(block->fields_mask)));
       const uint32_t match = near & mask256(zero256(differs));
-      const uint32_t found = first_match(view, block->rule, match, *lanes.key[lane]);
+      const uint32_t found = first_match(view, block->rule, match, lanes, lane);
       best = std::min(best, found);
       if ((block->rule[kMergeLanes - 1] & kMergeMore) == 0) break;
       ++block;
@@ -478,7 +482,7 @@ SLUICE_AVX2 void loose_avx2(const TupleMergeView& view, K::Lanes& lanes, size_t 
         alignas(32) uint32_t keep[8];
         _mm256_store_si256(reinterpret_cast<__m256i*>(keep), same);
         for (size_t lane = 0; lane < 8; ++lane) {
-          if (keep[lane] != 0 && (i + lane >= n || !K::full(view, l->rule, *lanes.key[i + lane]))) keep[lane] = 0;
+          if (keep[lane] != 0 && (i + lane >= n || !K::full(view, l->rule, lanes.key_of(i + lane)))) keep[lane] = 0;
         }
         same = load256(keep);
       }

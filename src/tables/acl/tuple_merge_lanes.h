@@ -16,7 +16,10 @@ struct TupleMergeKernels {
     alignas(64) uint32_t protocol[32];  // times kTupleProtocolFactor
     alignas(64) uint32_t fields[32];
     alignas(64) uint32_t best[32];  // what is found so far; kMergeNone: nothing
+    // The keys: by pointer, or all of them in columns.
     const FlowKey* key[32];
+    const KeyColumns* columns = nullptr;
+    FlowKey key_of(size_t i) const { return columns != nullptr ? columns->key(static_cast<uint32_t>(i)) : *key[i]; }
   };
   // Room for a vector past the last candidate.
   struct Candidates {

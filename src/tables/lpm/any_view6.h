@@ -34,6 +34,10 @@ class AnyView6Of {
   SLUICE_HD void prefetch(uint64_t hi, uint64_t lo) const {
     ((index_ == kIndex<Views> ? get<Views>().prefetch(hi, lo) : void()), ...);
   }
+  // Host only: n of them at once.
+  void lookup_burst(const uint64_t* hi, const uint64_t* lo, uint32_t* next_hops, size_t n) const {
+    ((index_ == kIndex<Views> ? get<Views>().lookup_burst(hi, lo, next_hops, n) : void()), ...);
+  }
   // Calls f(pointer) for each pointer into the image, as a reference.
   template <typename F>
   void each_pointer(F&& f) {
