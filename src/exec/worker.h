@@ -304,10 +304,10 @@ class Worker {
   const Router& router_;
   unsigned id_;
   WorkerStats stats_;
-  std::vector<uint32_t> first_input_;                    // node -> index into Walk::pending
-  std::vector<uint32_t> sink_index_;                     // element -> index into JobShare::sent
-  std::vector<uint8_t> limiter_;                         // element -> 1-based limiter, 0 none
-  std::vector<std::unique_ptr<Walk>> walks_;             // a ring: oldest_ and the on_way_ after it are in use
+  std::vector<uint32_t> first_input_;         // node -> index into Walk::pending
+  std::vector<uint32_t> sink_index_;          // element -> index into JobShare::sent
+  std::vector<uint8_t> limiter_;              // element -> 1-based limiter, 0 none
+  std::vector<std::unique_ptr<Walk>> walks_;  // a ring: oldest_ and the on_way_ after it are in use
   size_t oldest_ = 0;
   size_t on_way_ = 0;
   Walk* walk_ = nullptr;  // the one that is being advanced

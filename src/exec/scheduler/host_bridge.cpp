@@ -49,7 +49,6 @@ class Scheduler::HostBridge final : public HostContext {
     const auto at = std::find(limited.begin(), limited.end(), node_.index_);
     return at == limited.end() ? uint8_t{0} : static_cast<uint8_t>(at - limited.begin() + 1);
   }
-  Element::State* state() override { return node_.state_.get(); }
   unsigned worker() const override { return 0; }
 
   std::optional<unsigned> forwarded_;
@@ -93,7 +92,7 @@ PacketBox Scheduler::Node::host(PacketBox packet, unsigned input, unsigned wante
     }
     impl_.spare.push_back(std::move(children));
   }
-  // The packet goes first, then what was made of it, as in the batch runtime (exec/descent.h). What makes packets is
+  // The packet goes first, then what was made of it, as in the engine (exec/descent.h). What makes packets is
   // not asked for them.
   PacketBox answer;
   if (bridge.forwarded_ == wanted) {

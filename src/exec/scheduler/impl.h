@@ -127,9 +127,10 @@ struct Scheduler::Impl {
     unsigned port = 0;
   };
 
-  // Runs of packets (runs.cpp) -----------------------------------------------------------------------------------------
-  // What stages and sinks do to packets has no effect on who runs next. So they take packets in runs, before or after
-  // their turn, and `settle` makes it as if each had gone in its turn.
+  // Runs of packets (runs.cpp)
+  // ----------------------------------------------------------------------------------------- What stages and sinks do
+  // to packets has no effect on who runs next. So they take packets in runs, before or after their turn, and `settle`
+  // makes it as if each had gone in its turn.
   void plan_runs();
   // Takes the stages of runs over the first n packets of run_tile, from the stages at tile.path. `left`: where each
   // leaves them, nobody where it is dropped; `hops`: how many it passed. `sign`: -1 undoes their counts.

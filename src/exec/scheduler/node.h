@@ -8,7 +8,8 @@ namespace sluice {
 
 class Scheduler::Node final : public FlowContext {
  public:
-  Node(Impl& impl, unsigned index, Element& element) : impl_(impl), index_(index), element_(element), kind_(element.kind()) {
+  Node(Impl& impl, unsigned index, Element& element)
+      : impl_(impl), index_(index), element_(element), kind_(element.kind()) {
     flow_ = element_.flow();
     handlers_ = element_.handlers();
     for (const char* name : {"class", "name", "config", "ports", "handlers", "count", "drops"}) add_default(name);
@@ -19,9 +20,7 @@ class Scheduler::Node final : public FlowContext {
   // What an element may do.
 
   void push(unsigned output, PacketBox packet) override;
-  bool pushes(unsigned output) const override {
-    return output < push_to_.size() && push_to_[output].node != nullptr;
-  }
+  bool pushes(unsigned output) const override { return output < push_to_.size() && push_to_[output].node != nullptr; }
 
   PacketBox pull(unsigned input) override;
   void drop(PacketBox packet, DropReason reason) override {
@@ -165,7 +164,6 @@ class Scheduler::Node final : public FlowContext {
   std::vector<Below> below_;
   StageSlot slot_{};
   StageKernel kernel_ = nullptr;
-  std::unique_ptr<Element::State> state_;
   std::unique_ptr<BatchSource> source_;
   std::unique_ptr<Batch> batch_;
   uint32_t row_ = 0;  // the next

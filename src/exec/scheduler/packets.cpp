@@ -134,7 +134,7 @@ void Scheduler::Node::load(uint32_t row, uint8_t* frame, Packet& packet) {
 bool Scheduler::Node::task() {
   if (flow_ != nullptr) return flow_->task(*this);
   if (source_ != nullptr) {
-    // Sources take the turns that they take in the batch runtime, unless queues are to be filled by and by.
+    // Sources take the turns that they take in the engine, unless queues are to be filled by and by.
     uint32_t turn = impl_.packet_time ? source_turn(element_.port()) : 1;
     for (; turn != 0 && !impl_.ended; --turn) {
       if (full_below(0)) return false;

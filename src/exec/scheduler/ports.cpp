@@ -77,7 +77,6 @@ Result<void> Scheduler::Impl::open_ports(const Impl* before) {
       if (node->source_ != nullptr) links.push_back(node->source_->link());
       continue;
     }
-    if (element.kind() == ElementKind::kHost) node->state_ = element.make_state();
     if (node->flow_ != nullptr) continue;
     Result<void> ok;
     if (element.kind() == ElementKind::kSource) {

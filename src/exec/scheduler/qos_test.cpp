@@ -93,7 +93,7 @@ TEST(QosElements, AShaperKeepsItsRateToThePacket) {
   EXPECT_EQ(burst->count("c.count"), 11);
 }
 
-// Which graphs the batch runtime can run, and why not the others.
+// Which graphs the engine can run, and why not the others.
 TEST(QosElements, WhoRunsAGraphWithElementsThatTakeBatchesInOrder) {
   const auto scheduled = [](const std::string& text) {
     auto graph = parse_click(text, "g");

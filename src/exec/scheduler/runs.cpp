@@ -16,8 +16,8 @@ void Scheduler::Impl::plan_runs() {
   // A packet that runs into a circle is dropped once it has passed kMaxDepth nodes: no run of stages is that long.
   if (options.one_by_one || nodes.size() >= kMaxDepth) return;
 
-  // Later: sinks, and what leads to nothing but such nodes. Lines of elements that print have an order among them: those
-  // come later only if all do.
+  // Later: sinks, and what leads to nothing but such nodes. Lines of elements that print have an order among them:
+  // those come later only if all do.
   enum class Known : uint8_t { kNothing, kOpen, kNo, kYes };
   std::vector<Known> known;
   const auto takes_runs = [](const Node& node) {

@@ -1,6 +1,6 @@
 // host only
 // Scheduler: runs a graph one packet at a time, on one thread: queues, pull, timers, scripts and handlers
-// (docs/design/scheduling.md). Stages are those of the batch runtime, bound to the same tables, with the same results.
+// (docs/design/scheduling.md). Stages are those of the engine, bound to the same tables, with the same results.
 #pragma once
 
 #include <atomic>

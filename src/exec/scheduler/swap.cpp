@@ -88,7 +88,6 @@ void Scheduler::Impl::follow(Impl& before) {
     heir[node->same_] = node->index_;
     std::swap(router.elements[node->index_], before.router.elements[node->same_]);
     node->element_.position = before.router.elements[node->same_]->position;
-    node->state_ = std::move(old.state_);
     node->source_ = std::move(old.source_);
     node->batch_ = std::move(old.batch_);
     node->row_ = old.row_;
