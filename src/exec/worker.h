@@ -319,7 +319,9 @@ class Worker {
   };
   std::unique_ptr<FastHit[][FastBurst::kLanes]> fast_hits_;
   bool fast_path_;
-  bool expects_plain_ = true;  // most packets are common IPv4 without a tag
+  // Of the packets that came last; what they say decides which way is tried first, and never a result.
+  bool expects_plain_ = true;    // most had no tag and were no IPv6
+  bool expects_linked_ = false;  // some had a tag or were IPv6
   std::span<const std::byte> next_;
   const FastCode code_ = fast_code();
   WorkerDevice device_;

@@ -12,8 +12,9 @@
 namespace sluice {
 
 // Takes those of `packets` that IPInput, which is `parser`, passes, in bursts of one family each: `full(burst)` is
-// called with each and returns the burst to fill next. Returns the others: what it does not pass, and frames that do
-// not begin at their first byte or were cut. Without a parser only common IPv4 packets without a tag are taken.
+// called with each and returns the burst to fill next. Drops what it drops. Returns the others: what leaves it by
+// another output, and frames that do not begin at their first byte or were cut. Without a parser only common IPv4
+// packets without a tag are taken.
 template <typename Full>
 Selection Worker::gather_bursts(const BatchView& view, const Selection& packets, const StageSlot* parser, Full&& full) {
   const uint32_t words = (view.count + 63) / 64;
@@ -63,7 +64,6 @@ Selection Worker::gather_bursts(const BatchView& view, const Selection& packets,
       from = rest;
       n = others;
       if (n == 0) continue;
-      expects_plain_ = n < all / 4;
     }
     if (parser == nullptr) {
       for (uint32_t i = 0; i < n; ++i) left.add(rest[i]);
@@ -71,7 +71,28 @@ Selection Worker::gather_bursts(const BatchView& view, const Selection& packets,
     }
     LinkedRows of_four, of_six;
     uint32_t odd[64];
-    others = sort_rows(view, from, n, of_four, of_six, odd);
+    uint32_t tagged = 0;
+    if (from == rows || expects_linked_) {
+      others = sort_rows(view, from, n, of_four, of_six, odd);
+      for (uint32_t i = 0; i < of_four.count; ++i) tagged += of_four.link[i] != kFastL3;
+      if (from == rest && tagged != of_four.count) {
+        // Those without a tag were not taken before, and are not now.
+        uint32_t kept = 0;
+        for (uint32_t i = 0; i < of_four.count; ++i) {
+          if (of_four.link[i] == kFastL3) {
+            odd[others++] = of_four.row[i];
+          } else {
+            of_four.row[kept] = of_four.row[i];
+            of_four.link[kept++] = of_four.link[i];
+          }
+        }
+        of_four.count = kept;
+      }
+    } else {
+      std::memcpy(odd, rest, n * sizeof rest[0]);
+      others = n;
+    }
+    uint32_t linked_rows = tagged + of_six.count;
     const auto take = [&](const LinkedRows& linked, FastBurst*& burst) {
       for (uint32_t at = 0; at < linked.count;) {
         const uint32_t some = std::min(linked.count - at, FastBurst::kLanes - burst->count);
@@ -82,11 +103,6 @@ Selection Worker::gather_bursts(const BatchView& view, const Selection& packets,
     };
     if (of_four.count != 0) take(of_four, four);
     if (of_six.count != 0) take(of_six, six);
-    if (!expects_plain_ && from == rows) {
-      uint32_t tags = 0;
-      for (uint32_t i = 0; i < of_four.count; ++i) tags += of_four.link[i] != kFastL3;
-      expects_plain_ = of_four.count - tags > all - all / 4;
-    }
     // Whatever else: IPInput's own form, for as many at once as it has lanes.
     for (uint32_t at = 0; at < others;) {
       Tile& tile = *tiles_[1];
@@ -100,10 +116,25 @@ Selection Worker::gather_bursts(const BatchView& view, const Selection& packets,
         }
       }
       if (asked != 0) cpu_stage_kernel(parser->kind)(*parser, tile, asked, false);
+      for (uint32_t m = asked; m != 0; m &= m - 1) {
+        const Packet& p = tile.packet[std::countr_zero(m)];
+        linked_rows += (p.key.family == 6) | (p.vlan_count != 0);
+      }
       for (uint32_t i = 0; i < some; ++i) {
         const uint32_t row = odd[at + i];
-        if ((asked >> i & 1) == 0 || tile.output[i] != 0) {
+        if ((asked >> i & 1) == 0) {
           left.add(row);
+          continue;
+        }
+        if (tile.output[i] != 0) {
+          if (parser->next[tile.output[i] & 15] != kPathDropped) {
+            left.add(row);
+            continue;
+          }
+          ElementCounters& counters = stats_.elements[parser->element];
+          ++counters.packets;
+          counters.bytes += view.extent[row].end;
+          drop_at(*parser, row, tile.packet[i]);
           continue;
         }
         FastBurst*& burst = tile.packet[i].key.family == 6 ? six : four;
@@ -112,6 +143,8 @@ Selection Worker::gather_bursts(const BatchView& view, const Selection& packets,
       }
       at += some;
     }
+    expects_plain_ = linked_rows < all / 4;
+    expects_linked_ = linked_rows != 0;
   }
   if (four->count != 0) run(four);
   if (six->count != 0) run(six);
