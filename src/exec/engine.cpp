@@ -445,8 +445,12 @@ Result<void> Engine::run(RunReport& report) {
 
   report = {};
   for (const auto& worker : workers_) report.totals.add(worker->stats());
-  sum_up(report);
-  egress_->report_at_end(report);
+  {
+    // Somebody may be looking.
+    const auto lock = egress_->lock();
+    sum_up(report);
+    egress_->report_at_end(report);
+  }
   report.interrupted = intake_->interrupted();
   report.partial = ending_ == Ending::kPartial;
   report.output_failed = output_failed_;
