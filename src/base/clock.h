@@ -14,6 +14,13 @@ inline uint64_t now_ns() {
           .count());
 }
 
+// The time of day in nanoseconds since 1970-01-01 UTC: how live ports stamp packets.
+inline uint64_t wall_ns() {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count());
+}
+
 // Tells the core that this is a spinning loop.
 inline void cpu_pause() {
 #if defined(__x86_64__)

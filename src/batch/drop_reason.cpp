@@ -68,6 +68,7 @@ constexpr Row kRows[] = {
     {"policed", "over the rate and burst of a policer (RFC 2697, RFC 2698)"},
     {"early-drop", "the queue of its class was filling: random early detection"},
     {"shaper-full", "no room among the packets that wait for their departure time"},
+    {"tx-full", "the interface's TX ring had no room: packets come faster than it sends"},
 };
 static_assert(sizeof(kRows) / sizeof(kRows[0]) == static_cast<size_t>(DropReason::kCount));
 

@@ -63,6 +63,7 @@ enum class DropReason : uint8_t {
   kPoliced = 53,           // red, by a policer
   kEarlyDrop = 54,         // random early detection
   kShaperFull = 55,        // no room where packets wait for their departure
+  kTxFull = 56,            // a live port's ring had no room
   kCount
 };
 

@@ -240,19 +240,18 @@ void DeviceSet::make_resident(Snapshot& snapshot, Publisher& publisher, Workers 
   }
 }
 
-void DeviceSet::pin(Batch& batch) {
-  if (!addresses() || pooled()) return;
-  const std::span<std::byte> arena = batch.arena();
+void DeviceSet::pin(std::span<std::byte> frames) {
+  if (!addresses() || pooled() || frames.empty()) return;
   for (auto& state : devices_) {
-    auto device = state->device->pin(arena.data(), arena.size());
+    auto device = state->device->pin(frames.data(), frames.size());
     if (!device) {
       // Its frames stay on the host then.
       const std::lock_guard lock(state->mutex);
       if (state->report.failure.empty()) state->report.failure = device.error().message;
       continue;
     }
-    state->pinned.add(arena.data(), arena.size(), static_cast<std::byte*>(*device));
-    state->pins.push_back(arena.data());
+    state->pinned.add(frames.data(), frames.size(), static_cast<std::byte*>(*device));
+    state->pins.push_back(frames.data());
   }
 }
 
@@ -292,7 +291,7 @@ void DeviceSet::fill(RunReport& report, Workers workers) {
       report.segments[n].add(worker->device_counters()[n]);
       report.offload.add(worker->device_counters()[n]);
     }
-    for (const FramePool& pool : worker->device().pools) {
+    for (const FlightFrames& pool : worker->device().pools) {
       if (pool.given_up) report.set_aside_bytes += pool.host->size();
     }
   }

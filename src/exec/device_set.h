@@ -32,8 +32,8 @@ class DeviceSet {
 
   // Puts a generation into the memory of every device before it becomes current.
   void make_resident(Snapshot& snapshot, Publisher& publisher, Workers workers);
-  // Lets devices reach the frames of a batch, where some segment's records are addresses.
-  void pin(Batch& batch);
+  // Lets devices reach the frames of a batch, or a pool of them, where some segment's records are addresses.
+  void pin(std::span<std::byte> frames);
   // Waits until all are done with what they were given. No worker has a batch, and none gets one. Once.
   void stop(Workers workers);
   void fill(RunReport& report, Workers workers);

@@ -17,7 +17,7 @@ void add_port_error(const Router& router, unsigned e, const Error& error, Error&
 }
 
 Egress::Egress(const Router& router, const Plan& plan, const RunOptions& options, std::span<const LinkType> links,
-               uint64_t delayed, Error& errors)
+               uint64_t delayed, LivePorts* live_ports, Error& errors)
     : router_(router),
       plan_(plan),
       options_(options),
@@ -31,7 +31,9 @@ Egress::Egress(const Router& router, const Plan& plan, const RunOptions& options
     limiters_.push_back({EgressLimiter::of(router.elements[e]->egress_rate()), e});
   for (const unsigned e : plan.sinks) {
     const PortSpec spec = router.elements[e]->port();
-    auto sink = open_sink(spec, sink_link(router, e, links));
+    if (spec.type == PortSpec::Type::kDevice && live_ports == nullptr) continue;  // told already
+    auto sink = spec.type == PortSpec::Type::kDevice ? live_ports->open_sink(spec)
+                                                     : open_sink(spec, sink_link(router, e, links));
     if (!sink) {
       add_port_error(router, e, sink.error(), errors);
       continue;
@@ -109,9 +111,18 @@ void Egress::count_sent(size_t s, Batch& batch, Selection& rows) {
 
 // Writes to a sink what may leave it; what cannot be written is counted as such.
 void Egress::write(size_t s, std::vector<TxRecord>& records) {
+  if (const uint32_t most = sinks_[s]->most_bytes(); most != ~uint32_t{0}) {
+    drops_of(plan_.sinks[s], DropReason::kTooBig) +=
+        std::erase_if(records, [&](const TxRecord& record) { return record.captured > most; });
+  }
   if (records.empty()) return;
   size_t written = 0;
   if (!failed()) fail(sinks_[s]->write(records, written));
+  if (const FramePool* pool = sinks_[s]->takes(); pool != nullptr) {
+    for (size_t i = 0; i < written; ++i) {
+      if (records[i].pool == pool) taken_.add(records[i].order);
+    }
+  }
   RunReport::Sink& counters = counters_[s];
   for (size_t i = 0; i < written; ++i) {
     counters.bytes += records[i].captured;
@@ -120,7 +131,8 @@ void Egress::write(size_t s, std::vector<TxRecord>& records) {
     port.bytes += records[i].captured;
   }
   counters.packets += written;
-  drops_of(plan_.sinks[s], DropReason::kOutputFailed) += records.size() - written;
+  const DropReason why = failed() ? DropReason::kOutputFailed : sinks_[s]->refusal();
+  drops_of(plan_.sinks[s], why) += records.size() - written;
 }
 
 // Packets that come to a sink, in their order: with classes of service they may wait there.
@@ -134,6 +146,34 @@ void Egress::send(size_t s, std::vector<TxRecord>& records) {
   for (const TxRecord& record : records) qos_->pass(s, record, departing_);
   write(s, departing_);
   qos_->forget();
+}
+
+void Egress::advance(uint64_t now_ns) {
+  for (size_t s = 0; s < wheels_.size(); ++s) {
+    if (wheels_[s] == nullptr || wheels_[s]->next_ns() > now_ns) continue;
+    leaving_.clear();
+    wheels_[s]->advance(now_ns, leaving_);
+    send(s, leaving_);
+    wheels_[s]->forget();
+  }
+  for (size_t s = 0; qos_ != nullptr && s < sinks_.size(); ++s) {
+    if (sinks_[s] == nullptr || qos_->next_ns(s) > now_ns) continue;
+    departing_.clear();
+    qos_->advance(s, now_ns, departing_);
+    write(s, departing_);
+    qos_->forget();
+  }
+}
+
+uint64_t Egress::next_ns() const {
+  uint64_t next = ~uint64_t{0};
+  for (const auto& wheel : wheels_) {
+    if (wheel != nullptr) next = std::min(next, wheel->next_ns());
+  }
+  for (size_t s = 0; qos_ != nullptr && s < sinks_.size(); ++s) {
+    if (sinks_[s] != nullptr) next = std::min(next, qos_->next_ns(s));
+  }
+  return next;
 }
 
 void Egress::drain() {
@@ -156,6 +196,7 @@ void Egress::drain() {
 void Egress::commit(Job& job, uint32_t qos_class) {
   const TraceRange trace("commit");
   JobShare& share = job.share;
+  taken_.clear();
   if (!limiters_.empty()) {
     hold_to_rates({&share, 1}, limited_, [&](const TxRecord& record) {
       Limiter& limiter = limiters_[record.limiter - 1u];
@@ -168,10 +209,14 @@ void Egress::commit(Job& job, uint32_t qos_class) {
   for (size_t s = 0; s < sinks_.size(); ++s) {
     if (sinks_[s] == nullptr) continue;
     JobShare::Sent& sent = share.sent[s];
+    sinks_[s]->use_queue(job.lane);
     merged_ = sent.made;
     // Packets that no element made are in order already, and a sink that does not read them need not see them.
     if (timed || sinks_[s]->reads_frames()) {
-      sent.rows.for_each([&](uint32_t i) { merged_.push_back(tx_record(job.batch, i, 0)); });
+      sent.rows.for_each([&](uint32_t i) {
+        merged_.push_back(tx_record(job.batch, i, 0));
+        merged_.back().pool = job.lender;
+      });
     } else if (!failed()) {
       count_sent(s, job.batch, sent.rows);
     } else {
@@ -201,6 +246,7 @@ void Egress::commit(Job& job, uint32_t qos_class) {
     for (const PrintRecord* p : prints_) options_.print(p->text);
   }
   if (options_.ended) tell_ended(job);
+  if (job.lender != nullptr) give_back(job);
   // Classes overtake each other.
   generation_ = std::max(generation_, job.generation);
   const uint64_t now = now_ns();
@@ -221,6 +267,19 @@ void Egress::commit(Job& job, uint32_t qos_class) {
   k.early += job.full ? 0 : 1;
   committed_ += job.batch.size();
   if (options_.progress) options_.progress(committed_);
+}
+
+// Frames that no sink took go back to whom they belong. A device that was given up with them may still write there.
+void Egress::give_back(Job& job) {
+  if (job.share.given_up) {
+    lost_chunks_ += job.batch.size() - taken_.count();
+    return;
+  }
+  returned_.clear();
+  for (uint32_t i = 0; i < job.batch.size(); ++i) {
+    if (!taken_.has(i)) returned_.push_back(job.batch.frame(i));
+  }
+  job.lender->give(returned_);
 }
 
 // What left by a sink has its rule and its next hop where it left them.

@@ -26,7 +26,7 @@ class Egress {
   // Opens the sinks; `links` are those of the plan's sources, `delayed` is OrderedNodes::delayed. The arguments outlive
   // it. Each sink that cannot be opened is added to `errors`.
   Egress(const Router& router, const Plan& plan, const RunOptions& options, std::span<const LinkType> links,
-         uint64_t delayed, Error& errors);
+         uint64_t delayed, LivePorts* live_ports, Error& errors);
 
   // Whoever calls anything of what follows holds it, where the run has several threads.
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
@@ -37,6 +37,15 @@ class Egress {
   void commit(Job& job, uint32_t qos_class);
   // Lets readers of outputs have what was written so far: the input makes us wait.
   void flush();
+  // Makes live ports send what they were given.
+  void kick() {
+    for (const auto& sink : sinks_) {
+      if (sink != nullptr) sink->kick();
+    }
+  }
+  // It is `now_ns`, as live ports stamp packets: what waits until then leaves. `next_ns`: nothing leaves before.
+  void advance(uint64_t now_ns);
+  uint64_t next_ns() const;
   // The input is at its end, or an output failed: what waits for its time leaves.
   void drain();
   // Ends the outputs, whole or partial; not called: none appears.
@@ -75,6 +84,7 @@ class Egress {
   void write(size_t sink, std::vector<TxRecord>& records);
   void send(size_t sink, std::vector<TxRecord>& records);
   void tell_ended(const Job& job);
+  void give_back(Job& job);
   void say_limit() { batch_limit_.store(sizer_.round() << 32 | sizer_.limit(), std::memory_order_relaxed); }
   void fail(Result<void> why);
   uint64_t& drops_of(unsigned element, DropReason reason) {
@@ -100,7 +110,10 @@ class Egress {
   uint64_t generation_ = 0;
   Result<void> result_;
   std::atomic<bool> failed_{false};
+  uint64_t lost_chunks_ = 0;  // of a pool: devices that were given up may still write there
   // Room to work in.
+  Selection taken_;                 // rows of the job that sinks took
+  std::vector<uint8_t*> returned_;  // frames of the others
   std::vector<TxRecord> merged_;
   std::vector<TxRecord*> limited_;
   std::vector<TxRecord> departing_;  // of leaving_ and of what waited for its rate or turn

@@ -325,6 +325,7 @@ EgressQos::Held EgressQos::copy_of(const Sink& sink, const TxRecord& record) {
   }
   held->record = record;
   held->record.data = nullptr;
+  held->record.pool = nullptr;
   if (sink.spec.reads_frames) {
     held->bytes.assign(record.data, record.data + record.captured);
     held->record.data = held->bytes.data();
@@ -372,6 +373,11 @@ void EgressQos::release(Sink& sink, uint64_t until_ns, std::vector<TxRecord>& ou
   }
 }
 
+void EgressQos::advance(size_t s, uint64_t now_ns, std::vector<TxRecord>& out) {
+  Sink& sink = sinks_[s];
+  sink.time_ns = std::max(sink.time_ns, now_ns);
+  if (sink.due_ns <= sink.time_ns) release(sink, sink.time_ns, out);
+}
 void EgressQos::drain(size_t s, std::vector<TxRecord>& out) {
   release(sinks_[s], ~uint64_t{0}, out);
 }

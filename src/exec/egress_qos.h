@@ -68,6 +68,9 @@ class EgressQos {
   // The packet comes to the sink at its time stamp, and may be remarked. Appends to `out` what leaves now, itself
   // included; time stamps are departures. What `out` refers to lasts until `forget`.
   void pass(size_t sink, const TxRecord& record, std::vector<TxRecord>& out);
+  // It is `now_ns`: appends what leaves by then. `next_ns`: nothing leaves before.
+  void advance(size_t sink, uint64_t now_ns, std::vector<TxRecord>& out);
+  uint64_t next_ns(size_t sink) const { return sinks_[sink].due_ns; }
   // The end of the input: everything leaves.
   void drain(size_t sink, std::vector<TxRecord>& out);
   // The records that were given out have been written.

@@ -42,8 +42,15 @@ class EgressWheel {
     held->record.timestamp_ns = departure_ns;
     held->bytes.assign(record.data, record.data + record.captured);
     held->record.data = held->bytes.data();
+    held->record.pool = nullptr;
     SLUICE_CHECK(wheel_.insert(departure_ns, std::move(held)));
   }
+  // It is `now_ns`: appends what leaves by then. `next_ns`: nothing leaves before.
+  void advance(uint64_t now_ns, std::vector<TxRecord>& out) {
+    now_ns_ = std::max(now_ns_, now_ns);
+    release(now_ns_, out);
+  }
+  uint64_t next_ns() const { return wheel_.next_ns(); }
   // The end of the input: everything leaves.
   void drain(std::vector<TxRecord>& out) { release(TimingWheel<Held>::kNever, out); }
   // The records that were given out have been written.

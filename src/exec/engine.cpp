@@ -157,10 +157,14 @@ Engine::~Engine() {
   if (devices_ == nullptr) return;
   // Before the tables that a device was reading (publisher_).
   struct Memory {
-    std::shared_ptr<JobRings> rings;
+    std::vector<std::shared_ptr<JobRings>> rings;
     std::vector<Buffer> set_aside;
   };
-  auto memory = std::make_shared<Memory>(Memory{std::move(rings_), intake_->take_set_aside()});
+  auto memory = std::make_shared<Memory>();
+  for (const auto& lane : lanes_) {
+    memory->rings.push_back(std::move(lane->rings));
+    for (Buffer& arena : lane->intake->take_set_aside()) memory->set_aside.push_back(std::move(arena));
+  }
   DeviceSet::end(std::move(devices_), workers_, std::move(memory));
 }
 
@@ -172,9 +176,12 @@ Result<std::unique_ptr<Engine>> Engine::create(const Router& router, const Plan&
   Engine& e = *made;
   if (!plan.ordered.empty()) e.ordered_ = std::make_unique<OrderedNodes>(plan, router);
   Error errors;
-  e.intake_ = std::make_unique<Intake>(router, plan, e.options_, errors);
-  e.egress_ = std::make_unique<Egress>(router, plan, e.options_, e.intake_->links(),
-                                       e.ordered_ != nullptr ? e.ordered_->delayed() : 0, errors);
+  auto live_ports = LivePorts::open(router, plan, options.workers, errors);
+  e.live_ports_ = std::move(live_ports);
+  std::vector<LinkType> links;
+  if (errors.diagnostics.empty()) e.open_sources(links, errors);
+  e.egress_ = std::make_unique<Egress>(router, plan, e.options_, links,
+                                       e.ordered_ != nullptr ? e.ordered_->delayed() : 0, e.live_ports_.get(), errors);
   if (!errors.diagnostics.empty()) {
     errors.message =
         fmt::format("{} port{} cannot be opened", errors.diagnostics.size(), errors.diagnostics.size() == 1 ? "" : "s");
@@ -191,7 +198,10 @@ Result<std::unique_ptr<Engine>> Engine::create(const Router& router, const Plan&
   if (options.live) {
     for (const auto& worker : e.workers_) e.live_.push_back(std::make_unique<LiveWorker>(*worker));
   }
-  if (auto ok = e.make_jobs(); !ok) return std::move(ok).error();
+  if (e.devices_ != nullptr && e.live_ports_ != nullptr) e.devices_->pin(e.live_ports_->pool().memory());
+  for (const auto& lane : e.lanes_) {
+    if (auto ok = e.make_jobs(*lane); !ok) return std::move(ok).error();
+  }
   e.publisher_.set_prepare([&e](Snapshot& snapshot) {
     if (e.ledger_ != nullptr) attach_hits(snapshot, *e.ledger_);
     if (e.devices_ != nullptr) e.devices_->make_resident(snapshot, e.publisher_, e.workers_);
@@ -199,13 +209,44 @@ Result<std::unique_ptr<Engine>> Engine::create(const Router& router, const Plan&
   return made;
 }
 
+// Captures are one lane of all workers; where there are live ports, every worker has a lane with queues of its own.
+void Engine::open_sources(std::vector<LinkType>& links, Error& errors) {
+  FrameCache own;
+  const unsigned lanes = live_ports_ != nullptr ? options_.workers : 1;
+  std::vector<std::vector<Intake::Source>> sources(lanes);
+  for (unsigned entry = 0; entry < plan_.sources.size(); ++entry) {
+    const unsigned e = plan_.sources[entry].element;
+    const PortSpec spec = router_.elements[e]->port();
+    const auto add = [&](Result<std::unique_ptr<BatchSource>> port, unsigned lane) {
+      if (!port) {
+        add_port_error(router_, e, port.error(), errors);
+        return;
+      }
+      links.push_back((*port)->link());
+      sources[lane].push_back({std::move(*port), entry});
+    };
+    if (spec.type == PortSpec::Type::kDevice) {
+      const unsigned queues = live_ports_->rx_queues(spec);
+      for (unsigned q = 0; q < queues; ++q) add(live_ports_->open_source(spec, q), q % lanes);
+    } else {
+      add(open_source(spec, options_.frames != nullptr ? *options_.frames : own, options_.inputs), 0);
+    }
+  }
+  for (unsigned l = 0; l < lanes; ++l) {
+    lanes_.push_back(std::make_unique<Lane>());
+    lanes_[l]->alone = alone_ || lanes > 1;
+    lanes_[l]->number = l;
+    lanes_[l]->intake = std::make_unique<Intake>(router_, plan_, options_, std::move(sources[l]));
+  }
+}
+
 // Every worker has as many jobs as it works on at a time, and as many may wait to be committed.
-Result<void> Engine::make_jobs() {
+Result<void> Engine::make_jobs(Lane& lane) {
   const uint32_t depth = workers_[0]->depth();
-  const auto workers = static_cast<uint32_t>(workers_.size());
+  const auto workers = lane.alone ? 1u : static_cast<uint32_t>(workers_.size());
   uint32_t classes = 1, places = std::bit_ceil(depth), packets = options_.batch;
   size_t arena = size_t{1} << 21;
-  if (!alone_) places = std::bit_ceil((depth + 1) * workers);
+  if (!lane.alone) places = std::bit_ceil((depth + 1) * workers);
   if (options_.priorities) {
     const PriorityOptions& o = *options_.priorities;
     classes = static_cast<uint32_t>(homes_.counts().size());
@@ -213,33 +254,34 @@ Result<void> Engine::make_jobs() {
     packets = o.chunk;
     arena = size_t{1} << 14;
   }
-  rings_ = std::make_shared<JobRings>(classes, places);
+  lane.rings = std::make_shared<JobRings>(classes, places);
   for (uint32_t c = 0; c < classes; ++c) {
     for (uint32_t p = 0; p < places; ++p) {
       // A batch that is empty grows for a frame that is larger; one that is not is handed on before it.
       auto batch = Batch::create(packets, std::max(arena, size_t{packets} * 2048));
       if (!batch) return std::move(batch).error();
       auto job = std::make_unique<Job>();
+      job->lane = lane.number;
       job->batch = std::move(*batch);
       if (ordered_ != nullptr) {
         job->ordered = std::make_unique<OrderedPass>(*ordered_);
         job->share.ordered = job->ordered.get();
       }
       if (options_.qos != nullptr) job->batch.keep_egress_notes();
-      if (devices_ != nullptr) devices_->pin(job->batch);
-      rings_->jobs[c].push_back(std::move(job));
+      if (devices_ != nullptr) devices_->pin(job->batch.arena());
+      lane.rings->jobs[c].push_back(std::move(job));
     }
   }
   // One thread that has no batches with a device is quiescent between jobs: no generation that it read can go before.
-  intake_->connect(*rings_, *egress_, publisher_, !alone_ || devices_ != nullptr);
+  lane.intake->connect(*lane.rings, *egress_, publisher_, !lane.alone || devices_ != nullptr, tickets_);
   return {};
 }
 
 // --- a turn ---
 
 // Something changed that somebody may be sleeping for.
-void Engine::wake(bool all) {
-  if (alone_ || sleepers_.fetch_add(0, std::memory_order_seq_cst) == 0) return;
+void Engine::wake(const Lane& lane, bool all) {
+  if (lane.alone || sleepers_.fetch_add(0, std::memory_order_seq_cst) == 0) return;
   news_.fetch_add(1, std::memory_order_release);
   if (all) {
     news_.notify_all();
@@ -249,80 +291,97 @@ void Engine::wake(bool all) {
 }
 
 // Reads, if nobody else does.
-Polled Engine::poll() {
-  if (closed_.load(std::memory_order_acquire)) return Polled::kEnd;
-  if (!alone_ && reading_.test_and_set(std::memory_order_acquire)) return Polled::kBusy;
-  const Polled polled = intake_->poll();
-  if (polled == Polled::kEnd) closed_.store(true, std::memory_order_release);
-  if (alone_) return polled;
-  reading_.clear(std::memory_order_release);
+Polled Engine::poll(Lane& lane) {
+  if (lane.closed.load(std::memory_order_acquire)) return Polled::kEnd;
+  if (!lane.alone && lane.reading.test_and_set(std::memory_order_acquire)) return Polled::kBusy;
+  const Polled polled = lane.intake->poll();
+  if (polled == Polled::kEnd) lane.closed.store(true, std::memory_order_release);
+  if (lane.alone) return polled;
+  lane.reading.clear(std::memory_order_release);
   // After kFull somebody who sleeps would find nothing else.
-  if (polled != Polled::kFull) wake(polled == Polled::kEnd);
+  if (polled != Polled::kFull) wake(lane, polled == Polled::kEnd);
   return polled;
 }
 
 // The input has nothing, and neither has this thread: it sleeps there, unless another one does.
-void Engine::wait_for_input() {
-  if (!alone_ && reading_.test_and_set(std::memory_order_acquire)) return;
+void Engine::wait_for_input(Lane& lane) {
+  if (!lane.alone && lane.reading.test_and_set(std::memory_order_acquire)) return;
   // Whoever reads an output gets what there is, and what others write from here on.
-  waiting_.store(true, std::memory_order_relaxed);
+  lane.waiting.store(true, std::memory_order_relaxed);
+  uint64_t due = ~uint64_t{0};
   {
     const auto lock = egress_->lock();
+    if (lane.intake->live()) {
+      // What waits for its time leaves also while nothing comes.
+      const uint64_t now = wall_ns();
+      egress_->advance(now);
+      egress_->kick();
+      const uint64_t next = egress_->next_ns();
+      if (next != ~uint64_t{0}) due = next - std::min(next, now);
+    }
     egress_->flush();
   }
-  if (!closed_.load(std::memory_order_relaxed)) intake_->wait();
-  waiting_.store(false, std::memory_order_relaxed);
-  if (alone_) return;
-  reading_.clear(std::memory_order_release);
-  wake();
+  if (!lane.closed.load(std::memory_order_relaxed)) lane.intake->wait(due);
+  lane.waiting.store(false, std::memory_order_relaxed);
+  if (lane.alone) return;
+  lane.reading.clear(std::memory_order_release);
+  wake(lane);
 }
 
 void Engine::start(unsigned id, const ChunkClaim& claim) {
   Worker& worker = *workers_[id];
-  Job& job = rings_->at(claim.qos_class, claim.sequence);
+  Lane& lane = lane_of(id);
+  Job& job = lane.rings->at(claim.qos_class, claim.sequence);
   job.stolen = claim.stolen;
   if (options_.priorities || worker.stats().batches % WorkerStats::kTimed == 0) {
     const uint64_t now = now_ns();
     worker.stats().wait.record(now - std::min(now, job.reads.front().at_ns));
   }
-  if (alone_) worker.expect(intake_->next());
+  if (lane.alone) worker.expect(lane.intake->next());
   worker.start(*job.snapshot, job.batch, job.share, job.source);
 }
 
 void Engine::finish(unsigned id, const ChunkClaim& claim) {
-  Job& job = rings_->at(claim.qos_class, claim.sequence);
+  Lane& lane = lane_of(id);
+  Job& job = lane.rings->at(claim.qos_class, claim.sequence);
   job.done_ns = now_ns();
   for (const Job::Read& read : job.reads)
     workers_[id]->stats().latency.record(job.done_ns - std::min(job.done_ns, read.at_ns), read.packets);
-  const ChunkRing& ring = rings_->view.rings[claim.qos_class];
-  const uint32_t committed = ring.finish<HostAtomics>(claim.sequence, ring.capacity,
-                                                      [&](uint64_t sequence) { commit(claim.qos_class, sequence); });
-  if (committed != 0) wake();
+  const ChunkRing& ring = lane.rings->view.rings[claim.qos_class];
+  const uint32_t committed = ring.finish<HostAtomics>(
+      claim.sequence, ring.capacity, [&](uint64_t sequence) { commit(lane, claim.qos_class, sequence); });
+  if (committed != 0) wake(lane);
 }
 
 // Goes on with commits that another thread left. Returns how many.
-uint32_t Engine::resume() {
+uint32_t Engine::resume(Lane& lane) {
   uint32_t committed = 0;
-  for (uint32_t c = 0; c < rings_->view.classes; ++c) {
-    const ChunkRing& ring = rings_->view.rings[c];
-    committed += ring.resume<HostAtomics>(ring.capacity, [&](uint64_t sequence) { commit(c, sequence); });
+  for (uint32_t c = 0; c < lane.rings->view.classes; ++c) {
+    const ChunkRing& ring = lane.rings->view.rings[c];
+    committed += ring.resume<HostAtomics>(ring.capacity, [&](uint64_t sequence) { commit(lane, c, sequence); });
   }
-  if (committed != 0) wake();
+  if (committed != 0) wake(lane);
   return committed;
 }
 
-void Engine::commit(uint32_t qos_class, uint64_t sequence) {
-  Job& job = rings_->at(qos_class, sequence);
+void Engine::commit(Lane& lane, uint32_t qos_class, uint64_t sequence) {
+  Job& job = lane.rings->at(qos_class, sequence);
   std::unique_lock<std::mutex> lock;
   if (!alone_ || options_.live) lock = egress_->lock();
   egress_->commit(job, qos_class);
-  if (waiting_.load(std::memory_order_relaxed)) egress_->flush();
-  if (!alone_ || devices_ != nullptr) Publisher::release(job.snapshot);
+  if (lane.intake->live()) {
+    egress_->advance(job.batch.timestamp_ns(job.batch.size() - 1));
+    egress_->kick();
+  }
+  if (lane.waiting.load(std::memory_order_relaxed)) egress_->flush();
+  if (!lane.alone || devices_ != nullptr) Publisher::release(job.snapshot);
   job.snapshot = nullptr;
 }
 
 void Engine::work(unsigned id) {
+  if (!options_.cores.empty()) (void)pin_thread(options_.cores[id % options_.cores.size()]);  // checked before
   Worker& worker = *workers_[id];
+  Lane& lane = lane_of(id);
   const bool by_class = options_.priorities.has_value();
   std::vector<ChunkClaim> flying(worker.depth());
   uint64_t begun = 0, done = 0;
@@ -332,23 +391,23 @@ void Engine::work(unsigned id) {
   TraceSpan waiting;
   for (uint64_t look = 0;; ++look) {
     gate.poll();
-    if (begun == done || !alone_ || devices_ != nullptr) reader.quiescent();
+    if (begun == done || !lane.alone || devices_ != nullptr) reader.quiescent();
     sleeper.look();
     // Before the look: nothing can come after one that finds nothing then.
-    const bool last = closed_.load(std::memory_order_acquire);
-    bool moved = alone_ ? false : resume() != 0;
+    const bool last = lane.closed.load(std::memory_order_acquire);
+    bool moved = lane.alone ? false : resume(lane) != 0;
     Polled polled = Polled::kFull;
     ChunkClaim claim;
     bool claimed = false;
     if (begun - done < flying.size()) {
       const uint32_t home = homes_.home(id, look);
-      if (!by_class) claimed = rings_->view.look<HostAtomics>(home, claim);
+      if (!by_class) claimed = lane.rings->view.look<HostAtomics>(home, claim);
       for (int i = 0; !claimed && i < (by_class ? kPollsPerTurn : 1); ++i) {
-        polled = poll();
+        polled = poll(lane);
         if (polled != Polled::kFrames) break;
         moved = true;
       }
-      if (!claimed) claimed = rings_->view.look<HostAtomics>(home, claim);
+      if (!claimed) claimed = lane.rings->view.look<HostAtomics>(home, claim);
     }
     if (claimed) {
       waiting.end();
@@ -373,10 +432,10 @@ void Engine::work(unsigned id) {
       sleeper.awake();
       reader.offline();
       gate.leave();
-      wait_for_input();
+      wait_for_input(lane);
       gate.enter();
       reader.online();
-    } else if (polled != Polled::kEnd && !alone_ && sleeper.nothing()) {
+    } else if (polled != Polled::kEnd && !lane.alone && sleeper.nothing()) {
       reader.offline();
       gate.leave();
       sleeper.sleep();
@@ -393,7 +452,8 @@ Result<void> Engine::work_all() {
   std::vector<std::jthread> threads;
   threads.reserve(workers_.size());
   // Nobody reads before all have begun.
-  if (!alone_) reading_.test_and_set(std::memory_order_acquire);
+  Lane& first = *lanes_[0];
+  if (!first.alone) first.reading.test_and_set(std::memory_order_acquire);
   Result<void> result;
   for (unsigned w = 1; w < workers_.size() && result.ok(); ++w) {
     auto thread = start_thread([this, w] { work(w); });
@@ -401,14 +461,17 @@ Result<void> Engine::work_all() {
       threads.push_back(std::move(*thread));
     } else {
       result = std::move(thread).error();
-      closed_.store(true, std::memory_order_release);
+      for (const auto& lane : lanes_) lane->closed.store(true, std::memory_order_release);
     }
   }
-  if (!alone_) {
-    reading_.clear(std::memory_order_release);
-    wake(true);
+  if (!first.alone) {
+    first.reading.clear(std::memory_order_release);
+    wake(first, true);
   }
-  if (result.ok()) work(0);
+  if (result.ok()) {
+    if (options_.ready) options_.ready();
+    work(0);
+  }
   return result;
 }
 
@@ -416,8 +479,12 @@ Result<void> Engine::run(RunReport& report) {
   if (publisher_.current() == nullptr) return Error("no generation was published before the run");
   started_ns_ = now_ns();
   Result<void> result = work_all();
-  if (result.ok()) result = intake_->result();
-  bool damaged = intake_->damaged();
+  bool damaged = false, interrupted = false;
+  for (const auto& lane : lanes_) {
+    if (result.ok()) result = lane->intake->result();
+    damaged |= lane->intake->damaged();
+    interrupted |= lane->intake->interrupted();
+  }
   {
     const auto lock = egress_->lock();
     egress_->drain();
@@ -433,13 +500,13 @@ Result<void> Engine::run(RunReport& report) {
     };
     output_failed();
     if (result.ok() || damaged) {
-      ending_ = damaged || (intake_->interrupted() && !options_.stop_is_end) ? Ending::kPartial : Ending::kWhole;
+      ending_ = damaged || (interrupted && !options_.stop_is_end) ? Ending::kPartial : Ending::kWhole;
       egress_->end(ending_);
       output_failed();
     }
     egress_->close();
   }
-  intake_->close();
+  for (const auto& lane : lanes_) lane->intake->close();
   if (result.ok() && options_.hold) options_.hold();
   if (devices_ != nullptr) devices_->stop(workers_);
 
@@ -451,15 +518,17 @@ Result<void> Engine::run(RunReport& report) {
     sum_up(report);
     egress_->report_at_end(report);
   }
-  report.interrupted = intake_->interrupted();
+  report.interrupted = interrupted;
   report.partial = ending_ == Ending::kPartial;
   report.output_failed = output_failed_;
   if (devices_ == nullptr) return result;
   devices_->fill(report, workers_);
-  report.set_aside_bytes += intake_->set_aside_bytes();
-  for (const auto& jobs : rings_->jobs) {
-    for (const auto& job : jobs) {
-      if (job->share.given_up) report.set_aside_bytes += job->batch.arena().size();
+  for (const auto& lane : lanes_) {
+    report.set_aside_bytes += lane->intake->set_aside_bytes();
+    for (const auto& jobs : lane->rings->jobs) {
+      for (const auto& job : jobs) {
+        if (job->share.given_up) report.set_aside_bytes += job->batch.arena().size();
+      }
     }
   }
   return result;
@@ -470,7 +539,8 @@ Result<void> Engine::run(RunReport& report) {
 // What follows from the totals of the workers.
 void Engine::sum_up(RunReport& report) {
   egress_->report(report);
-  intake_->report(report);
+  if (live_ports_ != nullptr) report.live_ports = live_ports_->report();
+  for (const auto& lane : lanes_) lane->intake->report(report);
   report.packets_in = report.totals.packets_in;
   report.bytes_in = report.totals.bytes_in;
   report.generated = report.totals.generated;
@@ -484,12 +554,14 @@ void Engine::sum_up(RunReport& report) {
   report.seconds = started == 0 ? 0 : static_cast<double>(ended - started) * 1e-9;
   report.workers = static_cast<unsigned>(workers_.size());
   if (!options_.priorities) return;
-  for (uint32_t c = 0; c < rings_->view.classes; ++c) {
-    const Intake::Read read = intake_->read_of(c);
+  for (uint32_t c = 0; c < lanes_[0]->rings->view.classes; ++c) {
     PriorityReport& k = report.priorities.emplace_back();
-    k.packets = read.packets;
-    k.bytes = read.bytes;
-    k.refused = read.refused;
+    for (const auto& lane : lanes_) {
+      const Intake::Read read = lane->intake->read_of(c);
+      k.packets += read.packets;
+      k.bytes += read.bytes;
+      k.refused += read.refused;
+    }
     k.turns = homes_.counts()[c];
     egress_->report_class(k, c);
   }

@@ -62,18 +62,31 @@ class Engine {
   struct LiveWorker;
   class Gated;
   class Sleeper;
+  // Inputs that are read in turn, and the jobs that are made of them. Captures are one lane, which all workers share:
+  // any of them takes any job. Queues of live ports are a lane for each worker, which reads, runs and sends alone.
+  struct Lane {
+    std::unique_ptr<Intake> intake;
+    std::shared_ptr<JobRings> rings;
+    unsigned number = 0;
+    bool alone = true;                     // one worker has it
+    alignas(64) std::atomic_flag reading;  // some thread polls or waits for input
+    std::atomic<bool> waiting{false};      // for input: what is written is flushed
+    std::atomic<bool> closed{false};       // nothing comes any more
+  };
   Engine(const Router& router, const Plan& plan, const RunOptions& options);
 
-  Result<void> make_jobs();
+  void open_sources(std::vector<LinkType>& links, Error& errors);
+  Result<void> make_jobs(Lane& lane);
   Result<void> work_all();
+  Lane& lane_of(unsigned worker) { return *lanes_[lanes_.size() == 1 ? 0 : worker]; }
   void work(unsigned id);
-  Polled poll();
-  void wait_for_input();
+  Polled poll(Lane& lane);
+  void wait_for_input(Lane& lane);
   void start(unsigned id, const ChunkClaim& claim);
   void finish(unsigned id, const ChunkClaim& claim);
-  uint32_t resume();
-  void commit(uint32_t qos_class, uint64_t sequence);
-  void wake(bool all = false);
+  uint32_t resume(Lane& lane);
+  void commit(Lane& lane, uint32_t qos_class, uint64_t sequence);
+  void wake(const Lane& lane, bool all = false);
   std::unique_lock<std::mutex> lock_egress_within_a_second();
   void sum_up(RunReport& report);
 
@@ -85,16 +98,14 @@ class Engine {
   std::unique_ptr<HitLedger> ledger_;
   Publisher publisher_;
   std::unique_ptr<OrderedNodes> ordered_;  // none: the plan has none
-  std::unique_ptr<Intake> intake_;
+  std::unique_ptr<LivePorts> live_ports_;  // none: the run has none. Outlives those who use its queues
+  std::vector<std::unique_ptr<Lane>> lanes_;
   std::unique_ptr<Egress> egress_;
-  std::shared_ptr<JobRings> rings_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::unique_ptr<DeviceSet> devices_;  // none: the CPU alone
   std::vector<std::unique_ptr<LiveWorker>> live_;
 
-  alignas(64) std::atomic_flag reading_;       // some thread polls or waits for input
-  std::atomic<bool> waiting_{false};           // for input: what is written is flushed
-  std::atomic<bool> closed_{false};            // nothing comes any more
+  std::atomic<uint64_t> tickets_{0};           // of jobs that pass ordered elements
   alignas(64) std::atomic<uint32_t> news_{0};  // changes where somebody who sleeps may have something to do
   std::atomic<uint32_t> sleepers_{0};
   int spins_ = 0;

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <poll.h>
+#include <time.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -15,32 +18,29 @@ namespace {
 
 // How long an idle source is waited for at a time: the flag that ends a run is looked at in between.
 constexpr uint64_t kLookNs = 50'000'000;
+// The same for live ports, whose links and ends are looked at too.
+constexpr uint64_t kLiveLookNs = 10'000'000;
+// Where nothing tells that packets have come.
+constexpr uint64_t kBlindNs = 50'000;
+// How long an adaptive worker polls after the last packets before it sleeps.
+constexpr uint64_t kSpinNs = 20'000;
 
 }  // namespace
 
-Intake::Intake(const Router& router, const Plan& plan, const RunOptions& options, Error& errors)
-    : router_(router), plan_(plan), options_(options) {
-  FrameCache own;
-  for (const PlanSource& s : plan.sources) {
-    auto source = open_source(router.elements[s.element]->port(), options.frames != nullptr ? *options.frames : own,
-                              options.inputs);
-    if (!source) {
-      add_port_error(router, s.element, source.error(), errors);
-      continue;
-    }
-    sources_.push_back(std::move(*source));
-  }
+Intake::Intake(const Router& router, const Plan& plan, const RunOptions& options, std::vector<Source> sources)
+    : router_(router), plan_(plan), options_(options), sources_(std::move(sources)) {
   source_done_.resize(sources_.size());
-  if (!plan.sources.empty()) turn_left_ = source_turn(router.elements[plan.sources[0].element]->port());
+  if (!sources_.empty()) turn_left_ = turn_of(0);
+  for (const Source& source : sources_) live_ |= source.port->live();
 }
 
-std::vector<LinkType> Intake::links() const {
-  std::vector<LinkType> links;
-  for (const auto& source : sources_) links.push_back(source->link());
-  return links;
+uint32_t Intake::turn_of(size_t source) const {
+  return source_turn(router_.elements[plan_.sources[sources_[source].entry].element]->port());
 }
 
-void Intake::connect(JobRings& rings, const Egress& egress, const Publisher& publisher, bool pinned) {
+void Intake::connect(JobRings& rings, const Egress& egress, const Publisher& publisher, bool pinned,
+                     std::atomic<uint64_t>& tickets) {
+  tickets_ = &tickets;
   rings_ = &rings;
   egress_ = &egress;
   publisher_ = &publisher;
@@ -62,18 +62,18 @@ size_t Intake::set_aside_bytes() const {
 Intake::Read Intake::read_of(uint32_t c) const {
   Read read{classes_[c]->packets.load(std::memory_order_relaxed), classes_[c]->bytes.load(std::memory_order_relaxed),
             0};
-  for (size_t s = 0; s < source_done_.size(); ++s)
-    read.refused += refused_[c * source_done_.size() + s]->packets.load(std::memory_order_relaxed);
+  for (size_t s = 0; s < sources_.size(); ++s)
+    read.refused += refused_[c * sources_.size() + s]->packets.load(std::memory_order_relaxed);
   return read;
 }
 
 void Intake::report(RunReport& report) const {
-  report.late_ns = late_ns_;
+  report.late_ns = std::max(report.late_ns, late_ns_);
   for (size_t i = 0; i < refused_.size(); ++i) {
     const uint64_t packets = refused_[i]->packets.load(std::memory_order_relaxed);
     const uint64_t bytes = refused_[i]->bytes.load(std::memory_order_relaxed);
     if (packets == 0) continue;
-    ElementCounters& counters = report.totals.elements[plan_.sources[i % source_done_.size()].element];
+    ElementCounters& counters = report.totals.elements[plan_.sources[sources_[i % sources_.size()].entry].element];
     counters.packets += packets;
     counters.bytes += bytes;
     counters.drops[static_cast<size_t>(DropReason::kQueueFull)] += packets;
@@ -116,14 +116,22 @@ bool Intake::choose_source() {
 
 void Intake::next_turn() {
   next_source_ = (next_source_ + 1) % sources_.size();
-  turn_left_ = source_turn(router_.elements[plan_.sources[next_source_].element]->port());
+  turn_left_ = turn_of(next_source_);
+}
+
+// The source whose turn it is has nothing now. True: neither has any other that may be asked before it.
+bool Intake::nothing(size_t& idle) {
+  // Captures take turns, whoever is slow.
+  if (!live_) return true;
+  next_turn();
+  return ++idle >= sources_.size();
 }
 
 // Fills a batch from the source whose turn it is. False: the source is at its end.
 Result<bool> Intake::read(unsigned source, Batch& batch, uint64_t most) {
   const bool turns = sources_.size() > 1;
   batch.set_limit(static_cast<uint32_t>(std::min<uint64_t>(most, turns ? turn_left_ : batch.capacity())));
-  if (auto ok = sources_[source]->read(batch); !ok) {
+  if (auto ok = sources_[source].port->read(batch); !ok) {
     // A signal ends the waits of inputs: what they say is what it did to them.
     if (options_.stopped()) {
       interrupted_ = true;
@@ -132,12 +140,14 @@ Result<bool> Intake::read(unsigned source, Batch& batch, uint64_t most) {
     }
     return std::move(ok).error();
   }
-  const bool done = batch.size() == 0;
+  const bool empty = batch.size() == 0, done = empty && !sources_[source].port->live();
   if (done) source_done_[source] = true;
   if (turns) turn_left_ -= batch.size();
-  if (done || turn_left_ == 0) next_turn();
+  // Live ports have what came meanwhile: each gives one batch.
+  if (done || (turns && (turn_left_ == 0 || (!empty && sources_[source].port->live())))) next_turn();
   packets_ += batch.size();
-  return !done;
+  if (live_ && !empty) busy_ns_ = now_ns();
+  return !empty;
 }
 
 Polled Intake::poll_job() {
@@ -145,31 +155,40 @@ Polled Intake::poll_job() {
   const ChunkRing& ring = rings_->view.rings[0];
   if (!ring.may_fill<HostAtomics>(sequence)) return Polled::kFull;
   Job& job = rings_->at(0, sequence);
+  size_t idle = 0;
   while (choose_source()) {
-    if (!sources_[next_source_]->ready()) return Polled::kIdle;
-    if (job.share.given_up) {
+    if (!sources_[next_source_].port->ready()) {
+      if (nothing(idle)) return Polled::kIdle;
+      continue;
+    }
+    if (job.share.given_up && job.lender == nullptr) {
       // A device that was given up with frames of this batch may still write into them: the next packets lie elsewhere.
       // That is not pinned, as to pin may wait for this very device; so no device reaches it, none is given up with
       // frames there, and a job sets one arena aside at most.
       auto old = job.batch.exchange_arena();
       if (!old) return fail(std::move(old).error());
       set_aside_.push_back(std::move(*old));
-      job.share.given_up = false;
     }
-    job.source = static_cast<unsigned>(next_source_);
+    job.share.given_up = false;
+    const auto from = static_cast<unsigned>(next_source_);
+    job.source = sources_[from].entry;
+    job.lender = sources_[from].port->lends();
     const uint64_t now = now_ns();
     const Egress::BatchLimit limit = egress_->batch_limit();
     job.round = limit.round;
     job.batch.clear_annotations(job.share.annotated);
-    auto more = read(job.source, job.batch, std::min<uint64_t>(options_.max_packets - packets_, limit.packets));
+    auto more = read(from, job.batch, std::min<uint64_t>(options_.max_packets - packets_, limit.packets));
     if (!more) {
       if (interrupted_) return end();
       return fail(std::move(more).error());
     }
-    if (!*more) continue;
+    if (!*more) {
+      if (sources_[from].port->live() && nothing(idle)) return Polled::kIdle;
+      continue;
+    }
     job.share.clear();
     if (job.ordered != nullptr) {
-      job.ordered->begin(sequence);
+      job.ordered->begin(tickets_->fetch_add(1, std::memory_order_relaxed));
       job.batch.clear_departures();
     }
     if (options_.ended) follow(job);
@@ -220,7 +239,7 @@ Polled Intake::open_chunk(unsigned qos_class) {
   uint64_t sequence = 0;
   if (!rings_->view.rings[qos_class].may_fill<HostAtomics>(sequence)) return Polled::kFull;
   Job& job = rings_->at(qos_class, sequence);
-  if (job.share.given_up) {
+  if (job.share.given_up && job.lender == nullptr) {
     auto old = job.batch.exchange_arena();  // as poll_job
     if (!old) return fail(std::move(old).error());
     set_aside_.push_back(std::move(*old));
@@ -228,7 +247,8 @@ Polled Intake::open_chunk(unsigned qos_class) {
   job.share.clear();
   job.batch.clear();
   job.reads.clear();
-  job.source = read_source_;
+  job.source = sources_[read_source_].entry;
+  job.lender = sources_[read_source_].port->lends();
   classes_[qos_class]->open = &job;
   return Polled::kFrames;
 }
@@ -236,13 +256,15 @@ Polled Intake::open_chunk(unsigned qos_class) {
 // Gives the packets that were read to the chunks of their classes. kFull: one has no place yet.
 Polled Intake::distribute() {
   const PriorityOptions& options = *options_.priorities;
+  FramePool* const lender = sources_[read_source_].port->lends();
   for (; read_at_ < read_.size(); ++read_at_) {
     const uint32_t i = read_at_;
     const Extent& extent = read_.extent(i);
     const uint8_t* frame = read_.frame(i);
     const unsigned c = options.classes.class_of(dscp_of_frame(frame, extent.end));
     Class& k = *classes_[c];
-    if (k.open != nullptr && (k.open->source != read_source_ || !k.open->batch.has_room(extent.end))) hand_on(c);
+    if (k.open != nullptr && (k.open->source != sources_[read_source_].entry || !k.open->batch.has_room(extent.end)))
+      hand_on(c);
     if (k.open == nullptr) {
       const Polled opened = open_chunk(c);
       if (opened == Polled::kEnd) return opened;
@@ -259,15 +281,19 @@ Polled Intake::distribute() {
         Refused& refused = *refused_[c * sources_.size() + read_source_];
         add(refused.packets, 1);
         add(refused.bytes, extent.end);
+        if (lender != nullptr) {
+          uint8_t* const back[] = {read_.frame(i)};
+          lender->give(back);
+        }
         continue;
       }
     }
     add(k.packets, 1);
     add(k.bytes, extent.end);
     Job& job = *k.open;
-    uint8_t* to = job.batch.reserve(extent.end);
+    uint8_t* to = lender != nullptr ? read_.frame(i) : job.batch.reserve(extent.end);
     if (to == nullptr) return fail(Error(fmt::format("no memory for a frame of {} bytes", extent.end)));
-    std::memcpy(to, frame, extent.end);
+    if (lender == nullptr) std::memcpy(to, frame, extent.end);
     job.batch.push(to, extent.end, extent.wire_end, read_.timestamp_ns(i), job.batch.size());
     if (job.reads.empty() || job.reads.back().at_ns != read_ns_) job.reads.push_back({read_ns_, 0});
     ++job.reads.back().packets;
@@ -290,6 +316,7 @@ Polled Intake::poll_classes() {
     read_ = std::move(*made);
     begin_ns_ = now;
   }
+  size_t idle = 0;
   while (choose_source()) {
     uint64_t most = std::min<uint64_t>(options_.batch, options_.max_packets - packets_);
     read_ns_ = now;
@@ -303,7 +330,10 @@ Polled Intake::poll_classes() {
                  static_cast<uint64_t>(static_cast<unsigned __int128>(packets_) * 1'000'000'000 / options.offered_pps);
       late_ns_ = std::max(late_ns_, now - read_ns_);
     }
-    if (!sources_[next_source_]->ready()) return Polled::kIdle;
+    if (!sources_[next_source_].port->ready()) {
+      if (nothing(idle)) return Polled::kIdle;
+      continue;
+    }
     read_source_ = static_cast<unsigned>(next_source_);
     read_at_ = 0;
     auto more = read(read_source_, read_, most);
@@ -312,23 +342,50 @@ Polled Intake::poll_classes() {
       if (interrupted_) return end();
       return fail(std::move(more).error());
     }
-    if (!*more) continue;
+    if (!*more) {
+      if (sources_[read_source_].port->live() && nothing(idle)) return Polled::kIdle;
+      continue;
+    }
     return distribute();
   }
   return end();
 }
 
-void Intake::wait() {
+void Intake::wait(uint64_t at_most_ns) {
   if (options_.priorities && options_.priorities->offered_pps != 0) {
     cpu_pause();
     return;
   }
-  uint64_t limit = kLookNs;
+  uint64_t limit = std::min(at_most_ns, kLookNs);
   const uint64_t now = now_ns();
   for (unsigned c = 0; c < classes_.size(); ++c) {
     if (open_.count(c) != 0) limit = std::min(limit, open_.left_ns(c, now));
   }
-  if (limit != 0) sources_[next_source_]->wait(limit);
+  if (limit == 0) return;
+  if (!live_) return sources_[next_source_].port->wait(limit);
+  if (options_.poll == PollMode::kSpin || (options_.poll == PollMode::kAdaptive && now - busy_ns_ < kSpinNs)) {
+    cpu_pause();
+    return;
+  }
+  polled_.clear();
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    if (source_done_[i]) continue;
+    BatchSource& port = *sources_[i].port;
+    if (!port.live()) {
+      if (port.ready()) return;
+      limit = std::min(limit, kBlindNs);
+      continue;
+    }
+    if (!port.arm()) return;
+    const int fd = port.wait_fd();
+    if (fd >= 0) {
+      polled_.push_back({fd, POLLIN, 0});
+    } else {
+      limit = std::min(limit, kBlindNs);
+    }
+  }
+  const timespec time{0, static_cast<long>(std::min(limit, kLiveLookNs))};
+  (void)::ppoll(polled_.data(), polled_.size(), &time, nullptr);
 }
 
 }  // namespace sluice

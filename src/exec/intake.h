@@ -3,6 +3,8 @@
 // classes.
 #pragma once
 
+#include <poll.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -27,29 +29,38 @@ enum class Polled : uint8_t {
 // writes the input holds back nothing.
 class Intake {
  public:
-  // Opens the sources. The arguments outlive it. Each that cannot be opened is added to `errors`.
-  Intake(const Router& router, const Plan& plan, const RunOptions& options, Error& errors);
-  std::vector<LinkType> links() const;
+  // A source that is open, and where its packets enter the plan: an index into Plan::sources.
+  struct Source {
+    std::unique_ptr<BatchSource> port;
+    unsigned entry = 0;
+  };
+  // The references outlive it.
+  Intake(const Router& router, const Plan& plan, const RunOptions& options, std::vector<Source> sources);
 
   // Before the first poll. `pinned`: jobs hold their generation until they are committed; else whoever polls runs them,
-  // and says so by QSBR.
-  void connect(JobRings& rings, const Egress& egress, const Publisher& publisher, bool pinned);
+  // and says so by QSBR. `tickets`: of the run, for jobs that pass elements in order.
+  void connect(JobRings& rings, const Egress& egress, const Publisher& publisher, bool pinned,
+               std::atomic<uint64_t>& tickets);
 
   // Reads what there is, at most a batch. Never waits for whoever writes the input.
   Polled poll();
-  // After kIdle: waits until there may be more, or a chunk's time is over, or for a moment.
-  void wait();
+  // After kIdle: waits until there may be more, or a chunk's time is over, or for a moment, `at_most_ns`.
+  void wait(uint64_t at_most_ns = ~uint64_t{0});
+  // Whether some of its sources are live ports.
+  bool live() const { return live_; }
 
   // What ended it: an error of an input, or of the system.
   const Result<void>& result() const { return result_; }
   bool damaged() const { return damaged_; }
   bool interrupted() const { return interrupted_; }
   // The memory that the next read takes packets from, for a prefetch; where one thread does all.
-  std::span<const std::byte> next() const { return sources_[next_source_]->next(); }
+  std::span<const std::byte> next() const { return sources_[next_source_].port->next(); }
   // What devices that were given up may still write to.
   std::vector<Buffer> take_set_aside() { return std::move(set_aside_); }
   size_t set_aside_bytes() const;
-  void close() { sources_.clear(); }
+  void close() {
+    for (Source& source : sources_) source.port.reset();
+  }
 
   // Counters. From any thread; of classes, packets and bytes.
   struct Read {
@@ -75,6 +86,8 @@ class Intake {
   Polled end();
   Polled fail(Result<void> why);
   bool choose_source();
+  bool nothing(size_t& idle);
+  uint32_t turn_of(size_t source) const;
   void next_turn();
   Result<bool> read(unsigned source, Batch& batch, uint64_t most);
   Polled poll_job();
@@ -92,12 +105,16 @@ class Intake {
   const Egress* egress_ = nullptr;
   const Publisher* publisher_ = nullptr;
   bool pinned_ = true;
+  std::atomic<uint64_t>* tickets_ = nullptr;
 
-  std::vector<std::unique_ptr<BatchSource>> sources_;
+  std::vector<Source> sources_;
   std::vector<bool> source_done_;
+  bool live_ = false;  // some of them are live ports
   size_t next_source_ = 0;
   uint32_t turn_left_ = 0;  // packets that it may still give before the next one's turn, where there are several
   uint64_t packets_ = 0;    // that were read
+  uint64_t busy_ns_ = 0;    // when live ports last had packets
+  std::vector<pollfd> polled_;
   bool interrupted_ = false, damaged_ = false, ended_ = false;
   Result<void> result_;
   std::vector<Buffer> set_aside_;  // arenas of jobs, one a job at most

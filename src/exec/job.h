@@ -30,7 +30,9 @@ struct Job {
   Batch batch;
   JobShare share;
   unsigned source = 0;
-  std::vector<Read> reads;  // adds up to the batch
+  unsigned lane = 0;            // of the engine
+  FramePool* lender = nullptr;  // whose the frames are; nullptr: they lie in the batch's own memory
+  std::vector<Read> reads;      // adds up to the batch
   const Snapshot* snapshot = nullptr;
   uint64_t generation = 0;  // of the snapshot
   uint64_t done_ns = 0;

@@ -14,6 +14,7 @@
 #include "batch/batch.h"
 #include "graph/element.h"
 #include "graph/router.h"
+#include "memory/frame_pool.h"
 #include "ports/pcap/link_type.h"
 
 namespace sluice {
@@ -29,6 +30,8 @@ struct TxRecord {
   uint16_t port;      // output port of the adjacency
   uint8_t limiter;
   uint32_t mark = 0;  // of an access list, where the plan keeps marks for sinks (Plan::at_sinks)
+  // Whose chunk `data` lies in, while the packet is that which came in; nullptr: it is copied to be sent.
+  FramePool* pool = nullptr;
 };
 
 inline TxRecord tx_record(const Batch& batch, uint32_t row, uint32_t sequence) {
@@ -59,6 +62,15 @@ class BatchSource {
   virtual LinkType link() const { return LinkType::kEthernet; }
   // Memory that a read of as many packets as the last would read, as far as it is known: for a prefetch.
   virtual std::span<const std::byte> next() const { return {}; }
+
+  // A live port has no end: a read that leaves the batch empty found nothing, and never waits.
+  virtual bool live() const { return false; }
+  // Whose the frames of a read are: they go back there, unless a sink took them (PacketSink::takes). nullptr: they lie
+  // in the batch's own memory.
+  virtual FramePool* lends() { return nullptr; }
+  // Of a live port, as those of RxQueue.
+  virtual int wait_fd() const { return -1; }
+  virtual bool arm() { return true; }
 };
 
 // Packets that a source gives at a time where there are several, which take turns: however many a batch has.
@@ -71,8 +83,17 @@ class PacketSink {
   virtual ~PacketSink() = default;
   // False: packets only have to be counted. Those that need no order and no limit may then be kept from `write`.
   virtual bool reads_frames() const { return true; }
-  // Takes the records in order. On an error `written` says how many were taken before it.
+  // Takes the records in order. On an error `written` says how many were taken before it; without one, those behind are
+  // dropped as `refusal` says.
   virtual Result<void> write(std::span<const TxRecord> records, size_t& written) = 0;
+  virtual DropReason refusal() const { return DropReason::kOutputFailed; }
+  // The longest packet that it takes, in bytes of the frame.
+  virtual uint32_t most_bytes() const { return ~uint32_t{0}; }
+  // Whose frames it sends where they lie: those of records that were written are its own, and it gives them back.
+  virtual const FramePool* takes() const { return nullptr; }
+  // A live port: by which of its queues the next records leave; and that it is to send what it was given.
+  virtual void use_queue(unsigned queue) { (void)queue; }
+  virtual void kick() {}
   // Lets a reader of the output have what was written so far, where it is read while it is written.
   virtual Result<void> flush() { return {}; }
   // As those of AtomicFile: the output is on the disk; it appears. Without `commit` nothing is left behind.

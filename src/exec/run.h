@@ -18,6 +18,7 @@
 #include "exec/device/channel.h"
 #include "exec/device/offload.h"
 #include "exec/egress_qos.h"
+#include "exec/live_ports.h"
 #include "exec/ports.h"
 #include "exec/stats.h"
 #include "exec/worker.h"
@@ -84,6 +85,10 @@ struct PriorityOptions {
   uint64_t offered_pps = 0;
 };
 
+// How workers of live ports wait for packets: never sleeping; polling for some microseconds after the last packets;
+// sleeping at once.
+enum class PollMode : uint8_t { kSpin, kAdaptive, kInterrupt };
+
 struct RunOptions {
   unsigned workers = 1;  // 1..256 threads: all read, run programs and write
   uint32_t batch = 256;  // packets a batch, 1..8192
@@ -119,6 +124,10 @@ struct RunOptions {
   // Classes of service at every sink. Without marks, which sinks do not see.
   std::shared_ptr<const QosModel> qos;
   DeviceOptions device;
+  // Of live ports.
+  PollMode poll = PollMode::kAdaptive;
+  std::vector<unsigned> cores;  // worker w runs on core cores[w % size]; empty: wherever the kernel puts it
+  std::function<void()> ready;  // called once, when all ports are open and the first worker is about to read
 };
 
 // What one device did.
@@ -179,6 +188,7 @@ struct RunReport {
     uint32_t limit = 0;      // at the end
     uint64_t raised = 0, lowered = 0;
   } batch;
+  std::vector<LivePortReport> live_ports;
   std::vector<DeviceReport> devices;
   DeviceCounters offload;
   std::vector<DeviceCounters> segments;  // the same by node of the plan; empty without devices

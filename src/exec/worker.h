@@ -102,7 +102,7 @@ class PinnedRanges {
 
 // Frames of one flight (a batch in flight to the device): gathered by the host, copied to the device and back in one
 // piece each way.
-struct FramePool {
+struct FlightFrames {
   std::shared_ptr<DeviceBlob> host, device;
   uint32_t used = 0;
   bool given_up = false;  // with frames in it: the device may still read and write there
@@ -115,7 +115,7 @@ struct WorkerDevice {
   const PinnedRanges* pinned = nullptr;
   // Outlive the channels, by which the device is waited for.
   std::vector<std::shared_ptr<const Resident>> given_up;  // generations of flights that were given up
-  std::vector<FramePool> pools;                           // one per flight; none: frames are accessed in place
+  std::vector<FlightFrames> pools;                           // one per flight; none: frames are accessed in place
   std::vector<std::unique_ptr<RecordChannel>> ipv4;    // by node: keys of IPv4 packets, or all records of another kind
   std::vector<std::unique_ptr<RecordChannel>> others;  // by node: keys of all other packets
   uint32_t flights = 1;                                // batches at a time
@@ -195,7 +195,7 @@ class Worker {
     std::vector<uint8_t> kept_bytes;  // grows; kept_used are in use
     uint32_t kept_used = 0;
     uint8_t* own = nullptr;     // after it was given up: where the next frame is copied to; nullptr: there is no room
-    FramePool* pool = nullptr;  // address records: where the frames went, or nullptr
+    FlightFrames* pool = nullptr;  // address records: where the frames went, or nullptr
     // By record, in the pool: where the frame's byte 0 is, and how many bytes from there went.
     struct Pooled {
       uint32_t at, bytes;
@@ -297,7 +297,7 @@ class Worker {
                     uint32_t rule);
   Steps take_key(const Offload& offload, uint64_t word, Packet& p, const Program& program);
   Steps take_registers(const Offload& offload, const Airborne& airborne, uint32_t i, Packet& p, const Program& program);
-  static bool put_in_pool(const Offload& offload, const Packet& p, FramePool& pool, Airborne::Pooled& place);
+  static bool put_in_pool(const Offload& offload, const Packet& p, FlightFrames& pool, Airborne::Pooled& place);
   Airborne* airborne_for(size_t node, const Offload& offload, bool ipv4);
 
   const Plan& plan_;

@@ -157,7 +157,7 @@ Worker::Airborne* Worker::airborne_for(size_t n, const Offload& offload, bool ip
 
 // Copies what the stages may read of a frame behind the others of its flight. False: there is no room, or a device that
 // was given up may still write there.
-bool Worker::put_in_pool(const Offload& offload, const Packet& p, FramePool& pool, Airborne::Pooled& place) {
+bool Worker::put_in_pool(const Offload& offload, const Packet& p, FlightFrames& pool, Airborne::Pooled& place) {
   if (pool.given_up) return false;
   // Where no stage moves the extent, nothing is pushed in front or appended behind.
   const bool moves = offload.shape.moves != 0;

@@ -84,8 +84,8 @@ struct TableDeclaration {
 struct PortSpec {
   // kCapture: a capture file. kMemory: a capture loaded before the run and replayed from memory; as a sink it counts
   // and forgets. kPattern: one packet again and again. kNull: the end of the road, where packets are dropped with a
-  // reason.
-  enum class Type : uint8_t { kCapture, kMemory, kPattern, kNull } type = Type::kNull;
+  // reason. kDevice: a live port (ports/port.h).
+  enum class Type : uint8_t { kCapture, kMemory, kPattern, kNull, kDevice } type = Type::kNull;
   std::string path;               // capture, memory
   bool nanosecond = true;         // capture, sending
   uint32_t snaplen = 0;           // capture, sending; 0: whole packets
@@ -94,6 +94,13 @@ struct PortSpec {
   uint64_t start = 0;             // capture: packets to skip first
   uint32_t burst = 0;             // generator: packets a batch; 0: the executor's batch size
   bool stop_when_done = false;    // packet scheduler: the end of this source asks the run to stop
+  struct Device {
+    std::string name;     // of the interface
+    std::string method;   // af_xdp, ...; empty: the fastest that works
+    unsigned queues = 0;  // 0: one for each worker, as far as the device has them
+    bool promiscuous = false;
+    std::string xdp_mode;  // native, generic; empty: the fastest that works
+  } device;
 };
 
 // A file that an element reads or writes, besides those of its tables and its port.

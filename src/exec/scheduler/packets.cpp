@@ -1,7 +1,5 @@
 // host only
 // The way of packets from node to node.
-#include <chrono>
-
 #include "exec/scheduler/node.h"
 
 namespace sluice {
@@ -10,12 +8,6 @@ namespace {
 // Packets that one question may cost whose answer is dropped or goes elsewhere on the way.
 constexpr unsigned kMaxTries = 64;
 constexpr uint32_t kSinkBurst = 8;
-
-uint64_t wall_ns() {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
-          .count());
-}
 
 }  // namespace
 

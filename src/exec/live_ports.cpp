@@ -1,0 +1,218 @@
+// host only
+#include "exec/live_ports.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "exec/egress.h"
+#include "exec/plan.h"
+
+namespace sluice {
+namespace {
+
+// Bytes of a frame that an interface sends, besides the IP packet: Ethernet and up to two VLAN tags.
+constexpr uint32_t kLinkBytes = 14 + 2 * 4;
+// How long the end of a run waits for frames that were given to a port and have not left yet.
+constexpr uint64_t kDrainNs = 200'000'000;
+
+Result<PortOptions> options_of(const PortSpec& spec, unsigned workers) {
+  PortOptions o;
+  o.name = spec.device.name;
+  if (!spec.device.method.empty()) {
+    auto method = parse_port_method(spec.device.method);
+    if (!method) return std::move(method).error();
+    o.method = *method;
+  }
+  o.queues = spec.device.queues != 0 ? spec.device.queues : std::min(workers, queues_of_device(spec.device.name));
+  o.receives = o.sends = false;
+  o.promiscuous = spec.device.promiscuous;
+  if (spec.device.xdp_mode == "native") o.xdp_mode = PortOptions::XdpMode::kNative;
+  if (spec.device.xdp_mode == "generic") o.xdp_mode = PortOptions::XdpMode::kGeneric;
+  return o;
+}
+
+}  // namespace
+
+class LivePorts::Source final : public BatchSource {
+ public:
+  explicit Source(std::shared_ptr<RxQueue> queue) : queue_(std::move(queue)) {}
+
+  Result<void> read(Batch& batch) override {
+    batch.clear();
+    batch.append(queue_->poll(batch.rows(), batch.limit(), wall_ns()));
+    return {};
+  }
+  bool live() const override { return true; }
+  FramePool* lends() override { return &queue_->pool(); }
+  int wait_fd() const override { return queue_->wait_fd(); }
+  bool arm() override { return queue_->arm(); }
+
+ private:
+  std::shared_ptr<RxQueue> queue_;
+};
+
+class LivePorts::Sink final : public PacketSink {
+ public:
+  Sink(const Port& port, std::vector<std::shared_ptr<TxQueue>> queues)
+      : port_(port), queues_(std::move(queues)), most_bytes_(port.facts().mtu + kLinkBytes) {}
+
+  Result<void> write(std::span<const TxRecord> records, size_t& written) override {
+    frames_.clear();
+    for (const TxRecord& r : records) frames_.push_back({const_cast<uint8_t*>(r.data), r.captured, r.pool});
+    TxQueue& queue = *queues_[queue_];
+    unsent_ = true;
+    written = queue.send(frames_);
+    if (written == records.size()) return {};
+    // The ring is full: what has left makes room once.
+    queue.flush();
+    (void)queue.in_flight();
+    written += queue.send(std::span(frames_).subspan(written));
+    return {};
+  }
+  DropReason refusal() const override { return DropReason::kTxFull; }
+  uint32_t most_bytes() const override { return most_bytes_; }
+  const FramePool* takes() const override { return queues_[0]->pool(); }
+  void use_queue(unsigned queue) override {
+    if (queue % queues_.size() == queue_) return;
+    kick();
+    queue_ = queue % queues_.size();
+  }
+  void kick() override {
+    if (!unsent_) return;
+    queues_[queue_]->flush();
+    unsent_ = false;
+  }
+  Result<void> settle() override {
+    kick();
+    const uint64_t end = now_ns() + kDrainNs;
+    for (const auto& queue : queues_) {
+      while (queue->in_flight() != 0 && now_ns() < end) {
+        queue->flush();
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    }
+    return {};
+  }
+  Result<void> commit(Ending) override { return {}; }
+  std::string path_of(Ending) const override { return {}; }
+
+ private:
+  const Port& port_;
+  std::vector<std::shared_ptr<TxQueue>> queues_;
+  size_t queue_ = 0;
+  bool unsent_ = false;
+  uint32_t most_bytes_;
+  std::vector<TxFrame> frames_;
+};
+
+LivePorts::Open& LivePorts::of(const PortSpec& spec) const {
+  const auto found =
+      std::find_if(ports_.begin(), ports_.end(), [&](const auto& o) { return o->options.name == spec.device.name; });
+  SLUICE_CHECK(found != ports_.end());
+  return **found;
+}
+
+std::unique_ptr<LivePorts> LivePorts::open(const Router& router, const Plan& plan, unsigned workers, Error& errors) {
+  struct Use {
+    unsigned element;
+    bool receives;
+  };
+  std::vector<Use> uses;
+  for (const PlanSource& source : plan.sources) uses.push_back({source.element, true});
+  for (const unsigned sink : plan.sinks) uses.push_back({sink, false});
+  std::erase_if(uses,
+                [&](const Use& use) { return router.elements[use.element]->port().type != PortSpec::Type::kDevice; });
+  if (uses.empty()) return nullptr;
+  auto live = std::make_unique<LivePorts>();
+  std::vector<unsigned> first;  // element of each port
+  for (const Use& use : uses) {
+    const PortSpec spec = router.elements[use.element]->port();
+    auto options = options_of(spec, workers);
+    if (!options) {
+      add_port_error(router, use.element, options.error(), errors);
+      continue;
+    }
+    auto open = std::find_if(live->ports_.begin(), live->ports_.end(),
+                             [&](const auto& o) { return o->options.name == options->name; });
+    if (open == live->ports_.end()) {
+      live->ports_.push_back(std::make_unique<Open>());
+      live->ports_.back()->options = *options;
+      first.push_back(use.element);
+      open = live->ports_.end() - 1;
+    } else if (use.receives && (*open)->options.receives) {
+      add_port_error(router, use.element, Error(fmt::format("'{}' is received by two elements", options->name)),
+                     errors);
+    } else if (!spec.device.method.empty() && (*open)->options.method != options->method) {
+      add_port_error(router, use.element, Error(fmt::format("'{}' is opened by two methods", options->name)), errors);
+    }
+    PortOptions& all = (*open)->options;
+    all.receives |= use.receives;
+    all.sends |= !use.receives;
+    all.promiscuous |= options->promiscuous;
+    all.queues = std::max(all.queues, options->queues);
+  }
+  if (!errors.diagnostics.empty()) return live;
+  // What rings of all queues hold, and as much again on its way and in caches.
+  FrameShape shape;
+  uint32_t queues = 0;
+  for (const auto& open : live->ports_) queues += open->options.queues;
+  shape.chunks = std::max(shape.chunks, queues * 8192u);
+  auto pool = MappedFramePool::create(shape);
+  if (!pool) {
+    add_port_error(router, first[0], pool.error(), errors);
+    return live;
+  }
+  live->pool_ = std::move(*pool);
+  for (size_t i = 0; i < live->ports_.size(); ++i) {
+    auto port = open_port(live->ports_[i]->options, live->pool_);
+    if (port) {
+      live->ports_[i]->port = std::move(*port);
+    } else {
+      add_port_error(router, first[i], port.error(), errors);
+    }
+  }
+  return live;
+}
+
+unsigned LivePorts::rx_queues(const PortSpec& spec) const {
+  return of(spec).port->facts().rx_queues;
+}
+
+Result<std::unique_ptr<BatchSource>> LivePorts::open_source(const PortSpec& spec, unsigned queue) {
+  Open& open = of(spec);
+  auto rx = open.port->open_rx(queue);
+  if (!rx) return std::move(rx).error();
+  open.rx.push_back(std::move(*rx));
+  return std::unique_ptr<BatchSource>(std::make_unique<Source>(open.rx.back()));
+}
+
+Result<std::unique_ptr<PacketSink>> LivePorts::open_sink(const PortSpec& spec) {
+  Open& open = of(spec);
+  // Several sinks of one port share its queues: egress has one thread at a time.
+  if (open.tx.empty()) {
+    const unsigned queues = std::max(1u, open.port->facts().tx_queues);
+    for (unsigned q = 0; q < queues; ++q) {
+      auto tx = open.port->open_tx(q);
+      if (!tx) return std::move(tx).error();
+      open.tx.push_back(std::move(*tx));
+    }
+  }
+  return std::unique_ptr<PacketSink>(std::make_unique<Sink>(*open.port, open.tx));
+}
+
+std::vector<LivePortReport> LivePorts::report() const {
+  std::vector<LivePortReport> reports;
+  for (const auto& open : ports_) {
+    LivePortReport& report = reports.emplace_back();
+    report.facts = open->port->facts();
+    for (const auto& queue : open->rx) report.rx.push_back(queue->counters());
+    for (const auto& queue : open->tx) report.tx.push_back(queue->counters());
+  }
+  return reports;
+}
+
+}  // namespace sluice
