@@ -122,6 +122,9 @@ const char* to_string(PortMethod method);
 // Errors: no such method, with their names.
 Result<PortMethod> parse_port_method(std::string_view text);
 
+// Queues that a port has at most.
+inline constexpr unsigned kMaxPortQueues = 64;
+
 // Opens a port; frames come in chunks of `pool` where the method receives into memory that it is given. Without a
 // method the fastest that works here: AF_XDP, AF_PACKET, libpcap. Errors: no such interface; what is missing (a
 // capability, the kernel's support, a driver), with the command that gives it; rings or frames of a size that the
