@@ -17,6 +17,7 @@
 #include "live.h"
 #include "net/text.h"
 #include "pipeline.h"
+#include "port_flags.h"
 #include "priorities.h"
 #include "scheduled.h"
 #include "shadowed.h"
@@ -29,9 +30,9 @@ namespace {
 struct RunFlags {
   std::vector<std::string> words;  // FILE.click and NAME=VAL
   std::vector<std::string> maps;
-  std::string acl, format = "auto", routes, adjacencies, qos, in, icmp, policy = "deny", algorithm, route_algorithm,
+  std::string acl, format = "auto", routes, adjacencies, qos, icmp, policy = "deny", algorithm, route_algorithm,
                    latency_target;
-  std::vector<std::string> out;
+  std::vector<std::string> in, out;
   DeviceFlags device;
   bool icmp_denied = false, print_graph = false, print_plan = false, simulated = false, one_by_one = false;
   unsigned workers = 1;
@@ -40,6 +41,7 @@ struct RunFlags {
   LiveFlags live;
   VerdictFlags followed;
   PriorityFlags priorities;
+  PortFlags ports;
   std::function<bool(const char*)> given = [](const char*) { return false; };  // it stands on the command line
 };
 
@@ -51,7 +53,15 @@ StandardGraph standard_graph_of(const RunFlags& o) {
   g.acl_format = o.format;
   g.routes = split_route_files(o.routes);
   g.adjacencies = split_commas(o.adjacencies);
-  g.in = o.in;
+  for (const std::string& in : o.in) {
+    if (const auto device = device_arguments(in, o.ports)) {
+      g.in_devices.push_back(device->receive);
+    } else if (g.in.empty()) {
+      g.in = in;
+    } else {
+      g.more_in.push_back(in);
+    }
+  }
   // More than any run can play.
   constexpr uint64_t kForEver = 1'000'000'000'000'000'000;
   g.in_memory = o.live.repeat;
@@ -60,6 +70,7 @@ StandardGraph standard_graph_of(const RunFlags& o) {
   for (const std::string& out : o.out) {
     auto parsed = parse_port_file(out);
     if (!parsed.ok()) fail(Exit::kUsage, fmt::format("--out: {}", parsed.error().message));
+    if (const auto device = device_arguments(parsed->file, o.ports)) g.out_devices.emplace(parsed->file, device->send);
     if (parsed->port) {
       g.port_out.emplace_back(*parsed->port, parsed->file);
       continue;
@@ -101,8 +112,12 @@ void check_standard_files(const RunFlags& o, const StandardGraph& g) {
   for (const std::string& file : g.routes) files.input("--routes", path_of_route_file(file));
   for (const std::string& file : g.adjacencies) files.input("--adjacencies", file);
   files.input("--in", g.in);
-  files.output("--out", g.out);
-  for (const auto& [port, file] : g.port_out) files.output("--out", file);
+  for (const std::string& file : g.more_in) files.input("--in", file);
+  const auto output = [&](const std::string& file) {
+    if (!g.out_devices.contains(file)) files.output("--out", file);
+  };
+  output(g.out);
+  for (const auto& [port, file] : g.port_out) output(file);
   check_files(files);
 }
 
@@ -114,6 +129,14 @@ void check_made_up_ports(const RunFlags& o, const StandardGraph& g) {
     fail(Exit::kUsage, fmt::format("--out {}={}: without --adjacencies every packet leaves by port 0", port, file),
          "give --adjacencies, which have the port of each next hop, or one --out FILE");
   }
+}
+// Made-up addresses reach nobody in a network.
+void check_made_up_neighbours(const RunFlags& o, const StandardGraph& g) {
+  if (g.out_devices.empty() || g.routes.empty() || !o.adjacencies.empty()) return;
+  fail(Exit::kUsage,
+       fmt::format("--out {}: without --adjacencies next hops have no link-layer addresses",
+                   g.out_devices.begin()->first),
+       "give --adjacencies FILE: NEXTHOP DSTMAC SRCMAC PORT");
 }
 // The same for the adjacencies that were read.
 void warn_of_idle_ports(const StandardGraph& g, const TableSet& tables) {
@@ -175,7 +198,10 @@ void follow_gpu_classes(const std::string& text, const std::string& file, const 
 
 // The inputs of the standard graph, by the options that name them.
 NamedInputs inputs_of(const RunFlags& o) {
-  NamedInputs named = {{"--acl", o.acl}, {"--qos", o.qos}, {"--in", o.in}};
+  NamedInputs named = {{"--acl", o.acl}, {"--qos", o.qos}};
+  for (const std::string& in : o.in) {
+    if (!device_arguments(in, o.ports)) named.emplace_back("--in", in);
+  }
   add_route_inputs(named, "--routes", split_route_files(o.routes));
   for (const std::string& file : split_commas(o.adjacencies)) named.emplace_back("--adjacencies", file);
   return named;
@@ -257,7 +283,7 @@ void name_options(Error& error, const RunFlags& o) {
       if (value.empty()) value = fmt::format("{}", fmt::join(files, ","));
     };
     if (line.starts_with("in :: ")) {
-      one_of("--in", {o.in});
+      one_of("--in", o.in);
     } else if (line.starts_with("AclTable(")) {
       one_of("--acl", {o.acl});
     } else if (line.starts_with("RouteTable(")) {
@@ -314,7 +340,12 @@ Exit run_graph(const RunFlags& o) {
   if (standard) {
     standard_graph = standard_graph_of(o);
     check_standard_files(o, *standard_graph);
-    if (!o.print_graph && !o.print_plan) check_made_up_ports(o, *standard_graph);
+    if (!o.print_graph && !o.print_plan) {
+      check_made_up_ports(o, *standard_graph);
+      check_made_up_neighbours(o, *standard_graph);
+      if (o.live.repeat && !standard_graph->in_devices.empty())
+        fail(Exit::kUsage, "--repeat replays captures: --in has a live port", "leave --repeat out");
+    }
   } else {
     check_files(defines.files);
   }
@@ -383,12 +414,19 @@ Exit run_graph(const RunFlags& o) {
   // Whoever has a GPU has its driver, which opens what it likes; a graph's own files are known to its elements, and to
   // those that a change brings.
   std::vector<std::string> outputs = {o.live.hits, o.followed.verdicts, o.followed.dropped};
+  std::vector<std::string> captures;
+  for (const std::string& in : o.in) {
+    if (!device_arguments(in, o.ports)) captures.push_back(in);
+  }
   for (const std::string& out : o.out) {
     const auto port = parse_port_file(out);
-    outputs.push_back(port.ok() && port->port ? port->file : out);
+    const std::string file = port.ok() && port->port ? port->file : out;
+    if (!device_arguments(file, o.ports)) outputs.push_back(file);
   }
   check_outputs(outputs);
-  const bool confined = device == "cpu" || device.starts_with("emu");
+  // Live ports need calls that are refused there.
+  const bool live_ports = has_live_ports(text, title, defines);
+  const bool confined = !live_ports && (device == "cpu" || device.starts_with("emu"));
   if (confined) refuse_calls();
   const std::shared_ptr<const QosModel> qos = read_qos(qos_file);
   LiveRun live(o.live);
@@ -410,7 +448,7 @@ Exit run_graph(const RunFlags& o) {
   options.device = devices.options;
   options.qos = qos;
   if (o.limit != 0) options.max_packets = o.limit;
-  options.stop_is_end = o.live.wait || o.live.repeat;
+  options.stop_is_end = o.live.wait || o.live.repeat || live_ports;
   std::string shown_line;
   const auto print_line = [&shown_line](std::string_view line) {
     shown_line.assign(line).push_back('\n');
@@ -418,9 +456,10 @@ Exit run_graph(const RunFlags& o) {
   };
   options.print = print_line;
   // Tables are built: all that is left to read are packets.
-  if (standard && confined && o.live.control.empty()) refuse_files({o.in}, outputs);
+  if (standard && confined && o.live.control.empty()) refuse_files(captures, outputs);
   if (o.priorities.on) options.priorities = priorities_of(o, qos.get());
   live.prepare(options);
+  prepare_ports(o.ports, options);
   Verdicts verdicts(o.followed, pipeline->router);
   verdicts.prepare(options);
   std::optional<Error> damage;
@@ -444,6 +483,7 @@ Exit run_graph(const RunFlags& o) {
     if (o.live.top != 0) json["top_rules"] = live.top();
     if (o.priorities.on) json["classes"] = classes_json(done.report);
     json["interrupted"] = done.interrupted;
+    for (const LivePortReport& port : done.report.live_ports) json["interfaces"].push_back(to_json(port));
     if (!done.report.devices.empty()) {
       json["offload"] = {{"offloaded", done.report.offload.offloaded},
                          {"on_host", done.report.offload.on_host},
@@ -455,7 +495,8 @@ Exit run_graph(const RunFlags& o) {
     }
     print_json(json);
   } else {
-    std::string shown = summary(done.report, device) + class_lines(done.report) + device_lines(done.report);
+    std::string shown =
+        summary(done.report, device) + port_lines(done.report) + class_lines(done.report) + device_lines(done.report);
     if (!done.report.qos.empty()) shown += qos_text(to_json(done.report.qos));
     if (!top_text.empty()) shown += "rules\n" + top_text;
     outputs.insert(outputs.end(), left.begin(), left.end());
@@ -556,10 +597,16 @@ void add_run_options(Command sub, RunFlags& o) {
                  "Egress QoS, driven by packet timestamps; for the grammar see docs/reference/formats.md")
       ->check([](const std::string& file) { return std::string(file.empty() ? "an empty name" : ""); })
       ->type_name("FILE");
-  sub.add_option("--in", o.in, "Capture to read ('-': stdin)")->type_name("PCAP");
-  sub.add_option("--out", o.out,
-                 "Capture to write; PORT=FILE for one output port, may be repeated (default: packets are only counted)")
-      ->type_name("[PORT=]PCAP")
+  sub.add_option("--in", o.in,
+                 "Capture to read ('-': stdin), interface, name of --port, or METHOD:DEVICE to receive from; may be "
+                 "repeated")
+      ->type_name("PCAP|IF")
+      ->take_all();
+  sub.add_option(
+         "--out", o.out,
+         "Capture to write, or live port to send by, as for --in; PORT=... for one output port, may be repeated "
+         "(default: packets are only counted)")
+      ->type_name("[PORT=]PCAP|IF")
       ->take_all();
   sub.add_option("--icmp-errors", o.icmp,
                  "Answer expired, unroutable and too big packets with ICMP errors from these router addresses")
@@ -593,6 +640,7 @@ void group_run_options(Command sub) {
       {"Devices",
        {"--device", "--mode", "--transport", "--flights", "--ring-memory", "--kernel-times", "--records", "--threading",
         "--enter-after", "--leave-after", "--watchdog"}},
+      {"Live ports", {"--method", "--port", "--queues", "--promiscuous", "--poll", "--cores", "--ready-file"}},
       {"Classes of service", {"--qos", "--priorities", "--shares", "--chunk", "--chunk-timeout", "--drop-when-full"}},
       {"Running process", {"--control", "--wait", "--max-memory"}},
       {"Report", {"--output", "--quiet", "--hits", "--top-rules", "--print-graph", "--print-plan"}},
@@ -626,6 +674,7 @@ void add_run(Command root) {
   add_live_options(*sub, o->live);
   add_verdict_options(*sub, o->followed);
   add_priority_options(*sub, o->priorities);
+  add_port_options(*sub, o->ports);
   sub->add_flag("--print-graph", o->print_graph, "Print the graph as Click text and stop");
   sub->add_flag("--simtime", o->simulated,
                 "For a graph with queues, timers or scripts: simulated time, which jumps to the next event");

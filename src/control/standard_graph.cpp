@@ -74,8 +74,18 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
     t += "AdjacencyTable(adj" + file_list(g.adjacencies) + ", ROUTES fib);\n";
   }
   if (!t.empty()) t += "\n";
-  t += fmt::format("in :: {}({}{});\n", g.in_memory ? "FromMemory" : "FromDump", quote(g.in),
-                   g.limit != 0 ? fmt::format(", LIMIT {}", g.limit) : "");
+  std::vector<std::string> sources;
+  const auto add_source = [&](const std::string& what) {
+    sources.push_back(sources.empty() ? "in" : fmt::format("in{}", sources.size() + 1));
+    t += fmt::format("{} :: {};\n", sources.back(), what);
+  };
+  const auto add_capture = [&](const std::string& path) {
+    add_source(fmt::format("{}({}{})", g.in_memory ? "FromMemory" : "FromDump", quote(path),
+                           g.limit != 0 ? fmt::format(", LIMIT {}", g.limit) : ""));
+  };
+  if (!g.in.empty()) add_capture(g.in);
+  for (const std::string& path : g.more_in) add_capture(path);
+  for (const std::string& device : g.in_devices) add_source(fmt::format("FromDevice({})", device));
   std::string chain = "in -> input :: IPInput";
   if (filters_only(g)) {
     chain += "(MARTIANS false, SOURCE_ROUTES true, CHECKSUM false, MULTICAST true, LINK_BROADCAST true, PADDING true)";
@@ -85,7 +95,12 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
   if (!g.routes.empty()) {
     chain += "\n   -> route :: IPRoute(TABLE fib)\n   -> ttl :: DecIPTTL\n   -> rewrite :: AdjacencyRewrite(TABLE adj)";
   }
-  std::string sink = g.out.empty() ? "ToMemory" : fmt::format("ToDump({})", quote(g.out));
+  const auto sink_of = [&](const std::string& out) {
+    const auto device = g.out_devices.find(out);
+    return device != g.out_devices.end() ? fmt::format("ToDevice({})", device->second)
+                                         : fmt::format("ToDump({})", quote(out));
+  };
+  const std::string sink = g.out.empty() ? "ToMemory" : sink_of(g.out);
   std::string ports;
   for (const auto& [port, file] : g.port_out) ports += fmt::format("{}{}", ports.empty() ? "" : ", ", port);
   if (g.port_out.empty()) {
@@ -93,10 +108,11 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
   } else {
     t += chain + fmt::format("\n   -> ports :: PortSwitch({});\n", ports);
     for (size_t i = 0; i < g.port_out.size(); ++i) {
-      t += fmt::format("ports[{}] -> out{} :: ToDump({});\n", i, g.port_out[i].first, quote(g.port_out[i].second));
+      t += fmt::format("ports[{}] -> out{} :: {};\n", i, g.port_out[i].first, sink_of(g.port_out[i].second));
     }
     t += fmt::format("ports[{}] -> out :: {};\n", g.port_out.size(), sink);
   }
+  for (size_t i = 1; i < sources.size(); ++i) t += fmt::format("{} -> input;\n", sources[i]);
   // What is no IP packet, or a damaged one, matches no rule: the default decides.
   if (filters_only(g)) t += "input[1] -> acl_check;\n";
   if (!g.routes.empty()) t += slow_path_text(g, ports);

@@ -1,10 +1,12 @@
-// The graph that most users mean, as Click text: from a capture through access list, routes and rewrite to captures.
+// The graph that most users mean, as Click text: from captures or live ports through access list, routes and rewrite
+// to captures or live ports.
 // With routes, what is larger than an output's MTU is fragmented where DF allows; with the router's own addresses, IPv4
 // options are processed and ICMP errors sent.
 // host only
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,10 +24,13 @@ struct StandardGraph {
   std::string route_algorithm, route_algorithm6;
   std::vector<std::string> adjacencies;  // none: made-up ones, when there are routes
   std::string in;
-  bool in_memory = false;  // the capture is loaded before the run
-  uint64_t limit = 0;      // packets from memory; 0: once through the capture
-  std::string out;         // packets of all ports, or of those that port_out does not name
+  std::vector<std::string> more_in;     // captures that take turns with it
+  std::vector<std::string> in_devices;  // live ports: what FromDevice stands with
+  bool in_memory = false;               // the capture is loaded before the run
+  uint64_t limit = 0;                   // packets from memory; 0: once through the capture
+  std::string out;                      // packets of all ports, or of those that port_out does not name
   std::vector<std::pair<uint16_t, std::string>> port_out;
+  std::map<std::string, std::string> out_devices;  // of these names, those of live ports: what ToDevice stands with
   bool permit_by_default = false;
   bool icmp_errors = false;
   std::vector<std::string> icmp_sources;  // the router's own addresses

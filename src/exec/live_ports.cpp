@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "exec/egress.h"
 #include "exec/plan.h"
+#include "ports/interface.h"
 
 namespace sluice {
 namespace {
@@ -27,7 +28,10 @@ Result<PortOptions> options_of(const PortSpec& spec, unsigned workers) {
     if (!method) return std::move(method).error();
     o.method = *method;
   }
-  o.queues = spec.device.queues != 0 ? spec.device.queues : std::min(workers, queues_of_device(spec.device.name));
+  o.queues = spec.device.queues != 0 ? spec.device.queues : workers;
+  // AF_XDP has a socket for each queue of the driver; the other methods have as many as they are asked for.
+  if (spec.device.queues == 0 && (o.method == PortMethod::kAuto || o.method == PortMethod::kAfXdp))
+    o.queues = std::min(workers, queues_of_interface(o.name));
   o.receives = o.sends = false;
   o.promiscuous = spec.device.promiscuous;
   if (spec.device.xdp_mode == "native") o.xdp_mode = PortOptions::XdpMode::kNative;

@@ -2,6 +2,7 @@
 #include "ports/interface.h"
 
 #include <fmt/format.h>
+#include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <net/if_arp.h>
@@ -92,6 +93,18 @@ Result<void> Interface::set_up() const {
     if (ioctl(control_.get(), SIOCSIFFLAGS, &request) == 0) return {};
   }
   return system_error("setting the interface up", errno);
+}
+
+unsigned queues_of_interface(const std::string& name) {
+  const FileDescriptor control(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ethtool_channels channels{};
+  channels.cmd = ETHTOOL_GCHANNELS;
+  ifreq request{};
+  if (!control || name.size() >= sizeof request.ifr_name) return 1;
+  std::copy(name.begin(), name.end(), request.ifr_name);
+  request.ifr_data = reinterpret_cast<char*>(&channels);
+  if (ioctl(control.get(), SIOCETHTOOL, &request) != 0) return 1;
+  return std::max(1u, channels.combined_count + channels.rx_count);
 }
 
 Result<void> check_frames_fit(const std::string& name, uint32_t mtu, const FrameShape& shape) {

@@ -47,6 +47,9 @@ class Interface {
   int index_;
 };
 
+// RX queues that the driver of an interface has; 1 where it does not say, or where there is no such interface.
+unsigned queues_of_interface(const std::string& name);
+
 // The largest frame of an interface with this MTU: with an Ethernet header and two VLAN tags.
 inline constexpr uint32_t frame_bytes(uint32_t mtu) {
   return mtu + 14 + 8;

@@ -1,6 +1,8 @@
 // host only
 #include <fmt/format.h>
 
+#include <cctype>
+
 #include "elements/stage_element.h"
 #include "graph/router.h"
 
@@ -17,7 +19,7 @@ class DeviceElement : public Element {
     if (dpdk_) {
       device.method = "dpdk";
     } else if (arguments.has("METHOD")) {
-      device.method = arguments.get_string("METHOD");
+      for (const char c : arguments.get_string("METHOD")) device.method += static_cast<char>(std::tolower(c));
     }
     device.queues = static_cast<unsigned>(arguments.get_uint(dpdk_ ? "N_QUEUES" : "QUEUES"));
     if (device.name.empty())

@@ -1,0 +1,188 @@
+// host only
+#include "port_flags.h"
+
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+
+#include "elements/register_all.h"
+#include "graph/click/config_text.h"
+#include "graph/click/syntax.h"
+#include "pipeline.h"
+#include "ports/port.h"
+
+namespace sluice::app {
+namespace {
+
+constexpr const char* kLiveClasses[] = {"FromDevice", "ToDevice", "FromDPDKDevice", "ToDPDKDevice"};
+
+// "af_xdp:eth0": the method and the device. Nothing: no method stands there.
+std::optional<std::pair<std::string, std::string>> split_method(const std::string& value) {
+  const size_t colon = value.find(':');
+  if (colon == std::string::npos || colon == 0 || colon + 1 == value.size()) return std::nullopt;
+  const std::string method = value.substr(0, colon);
+  const auto known = parse_port_method(method);
+  if (!known.ok() || *known == PortMethod::kAuto) return std::nullopt;
+  return std::pair{method, value.substr(colon + 1)};
+}
+
+DeviceArguments arguments_of(const std::string& method, const std::string& device, const PortFlags& flags) {
+  std::string upper;
+  for (const char c : method) upper += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  std::string both = quote(device);
+  if (!upper.empty()) both += ", METHOD " + upper;
+  if (flags.queues != 0) both += fmt::format(", QUEUES {}", flags.queues);
+  return {both + (flags.promiscuous ? ", PROMISC true" : ""), both};
+}
+
+// Cores of "2-5,8". Ends with kUsage.
+std::vector<unsigned> parse_cores(const std::string& text) {
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  (void)::sched_getaffinity(0, sizeof mine, &mine);
+  std::vector<unsigned> cores;
+  const auto wrong = [&](const std::string& why) {
+    fail(Exit::kUsage, fmt::format("--cores '{}': {}", text, why), "give cores and ranges, such as 2-5 or 1,3");
+  };
+  const auto number = [&](std::string_view word) {
+    unsigned value = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size()) wrong(fmt::format("'{}' is not a core", word));
+    if (value >= CPU_SETSIZE || !CPU_ISSET(value, &mine)) wrong(fmt::format("core {} cannot be used here", value));
+    return value;
+  };
+  for (const std::string& word : split_commas(text)) {
+    const size_t dash = word.find('-');
+    const unsigned first = number(std::string_view(word).substr(0, dash));
+    const unsigned last = dash == std::string::npos ? first : number(std::string_view(word).substr(dash + 1));
+    if (last < first) wrong(fmt::format("'{}' ends before it begins", word));
+    for (unsigned core = first; core <= last; ++core) cores.push_back(core);
+  }
+  return cores;
+}
+
+}  // namespace
+
+void add_port_options(Command sub, PortFlags& flags) {
+  sub.add_option("--port", flags.ports,
+                 "Names a live port for --in and --out: NAME=METHOD:DEVICE, such as lan=af_xdp:eth0 or wan=dpdk:0; may "
+                 "be repeated")
+      ->type_name("NAME=METHOD:DEVICE")
+      ->take_all();
+  sub.add_option("--method", flags.method,
+                 "How interfaces of --in and --out are opened: af_xdp, af_packet, tap, dpdk or pcap (default: the "
+                 "fastest that works here)")
+      ->check(OneOf{{"af_xdp", "af_packet", "tap", "dpdk", "pcap"}})
+      ->type_name("METHOD");
+  sub.add_option("--queues", flags.queues,
+                 "RX and TX queues per live port (default: one per worker, as far as the device has them)")
+      ->check(Range(1u, kMaxPortQueues))
+      ->type_name("N");
+  sub.add_flag("--promiscuous", flags.promiscuous, "Receive frames to other link-layer addresses too");
+  sub.add_option("--poll", flags.poll,
+                 "How workers wait for packets of live ports: spin (never sleep), adaptive (sleep after 20 us without "
+                 "packets) or interrupt (sleep at once)")
+      ->check(OneOf{{"spin", "adaptive", "interrupt"}})
+      ->type_name("MODE")
+      ->capture_default_str();
+  sub.add_option("--cores", flags.cores, "Cores that workers run on, one each in turn, such as 2-5 or 1,3")
+      ->type_name("LIST");
+  sub.add_option("--ready-file", flags.ready_file, "Create this file when all ports are open and packets flow")
+      ->type_name("FILE");
+}
+
+std::optional<DeviceArguments> device_arguments(const std::string& value, const PortFlags& flags) {
+  for (const std::string& port : flags.ports) {
+    const size_t equals = port.find('=');
+    const auto spec = equals == std::string::npos || equals == 0 ? std::nullopt : split_method(port.substr(equals + 1));
+    if (!spec) {
+      fail(Exit::kUsage, fmt::format("--port '{}' is not NAME=METHOD:DEVICE", port),
+           "write it as lan=af_xdp:eth0; methods are af_xdp, af_packet, tap, dpdk and pcap");
+    }
+    if (port.substr(0, equals) == value) return arguments_of(spec->first, spec->second, flags);
+  }
+  struct stat file;
+  if (value.empty() || value == "-" || ::stat(value.c_str(), &file) == 0) return std::nullopt;
+  if (const auto spec = split_method(value)) return arguments_of(spec->first, spec->second, flags);
+  // These methods have devices that are no interfaces of the kernel (yet).
+  const bool made = flags.method == "tap" || flags.method == "dpdk";
+  if (!made && ::if_nametoindex(value.c_str()) == 0) return std::nullopt;
+  return arguments_of(flags.method, value, flags);
+}
+
+bool has_live_ports(const std::string& text, const std::string& file, const Defines& defines) {
+  const auto graph = parse_click(text, file, parse_options(defines));
+  if (!graph) return false;  // is told when it is loaded
+  return std::ranges::any_of(graph->elements, [](const ClickElement& e) {
+    return std::ranges::find(kLiveClasses, e.class_name) != std::end(kLiveClasses);
+  });
+}
+
+void prepare_ports(const PortFlags& flags, RunOptions& options) {
+  options.poll = flags.poll == "spin"        ? PollMode::kSpin
+                 : flags.poll == "interrupt" ? PollMode::kInterrupt
+                                             : PollMode::kAdaptive;
+  if (!flags.cores.empty()) options.cores = parse_cores(flags.cores);
+  if (flags.ready_file.empty()) return;
+  // That of a run before says nothing of this one.
+  (void)::unlink(flags.ready_file.c_str());
+  options.ready = [path = flags.ready_file] {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) {
+      warn(fmt::format("--ready-file {}: {}", path, std::strerror(errno)));
+      return;
+    }
+    ::close(fd);
+  };
+}
+
+std::string port_lines(const RunReport& report) {
+  std::string text;
+  for (const LivePortReport& port : report.live_ports) {
+    RxCounters rx;
+    for (const RxCounters& q : port.rx) {
+      rx.packets += q.packets;
+      rx.missed += q.missed;
+      rx.invalid += q.invalid;
+    }
+    TxCounters tx;
+    for (const TxCounters& q : port.tx) {
+      tx.packets += q.packets;
+      tx.failed += q.failed;
+    }
+    text += fmt::format("port   {} ({}{}{}): ", port.facts.name, port.facts.method, port.facts.mode.empty() ? "" : ", ",
+                        port.facts.mode);
+    if (!port.rx.empty()) {
+      text += fmt::format("RX {}", with_commas(rx.packets));
+      if (rx.missed != 0) text += fmt::format(", missed {}", with_commas(rx.missed));
+      if (rx.invalid != 0) text += fmt::format(", invalid {}", with_commas(rx.invalid));
+    }
+    if (!port.tx.empty()) {
+      text += fmt::format("{}TX {}", port.rx.empty() ? "" : "; ", with_commas(tx.packets));
+      if (tx.failed != 0) text += fmt::format(", failed {}", with_commas(tx.failed));
+    }
+    if (!port.facts.up) text += ", down";
+    text += '\n';
+  }
+  return text;
+}
+
+Json to_json(const LivePortReport& port) {
+  Json json{{"name", port.facts.name}, {"method", port.facts.method}, {"mode", port.facts.mode},
+            {"mtu", port.facts.mtu},   {"up", port.facts.up},         {"rx", Json::array()},
+            {"tx", Json::array()}};
+  for (const RxCounters& q : port.rx)
+    json["rx"].push_back({{"packets", q.packets}, {"bytes", q.bytes}, {"missed", q.missed}, {"invalid", q.invalid}});
+  for (const TxCounters& q : port.tx)
+    json["tx"].push_back({{"packets", q.packets}, {"bytes", q.bytes}, {"full", q.full}, {"failed", q.failed}});
+  return json;
+}
+
+}  // namespace sluice::app

@@ -1,0 +1,41 @@
+// Live ports on the command line of `run`: --in and --out with interfaces, and how they are received.
+// host only
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app.h"
+#include "exec/run.h"
+#include "inputs.h"
+
+namespace sluice::app {
+
+struct PortFlags {
+  std::vector<std::string> ports;  // NAME=METHOD:DEVICE
+  std::string method, poll = "adaptive", cores, ready_file;
+  unsigned queues = 0;
+  bool promiscuous = false;
+};
+void add_port_options(Command sub, PortFlags& flags);
+
+// The arguments of FromDevice or ToDevice for what --in or --out names: a name of --port, METHOD:DEVICE, or an
+// interface of this machine where no file has its name. Nothing: it is a file. Ends with kUsage where --port or a
+// method is wrong.
+struct DeviceArguments {
+  std::string receive, send;
+};
+std::optional<DeviceArguments> device_arguments(const std::string& value, const PortFlags& flags);
+
+// Whether a configuration has live ports, where it can be read at all.
+bool has_live_ports(const std::string& text, const std::string& file, const Defines& defines);
+
+// What the run has to do for them.
+void prepare_ports(const PortFlags& flags, RunOptions& options);
+
+// The interfaces of a report, a line each; empty: there are none.
+std::string port_lines(const RunReport& report);
+Json to_json(const LivePortReport& port);
+
+}  // namespace sluice::app

@@ -1,0 +1,190 @@
+// `sluice run` between two networks: what leaves an interface is what the same graph writes offline, flow by flow, and
+// every packet is accounted for.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "net/packet_builder.h"
+#include "ports/pcap/capture_reader.h"
+#include "ports/pcap/capture_writer.h"
+#include "ports/testing/net_namespace.h"
+#include "tests/testing/run_sluice.h"
+
+namespace sluice {
+namespace {
+
+using testing::CliTest;
+using testing::NetNamespace;
+using testing::Said;
+using testing::Wire;
+using Bytes = Wire::Bytes;
+
+// Two hosts with the router between them: gen g0 - d0 router d1 - s0 sink.
+class LiveRunTest : public CliTest {
+ protected:
+  void SetUp() override {
+    CliTest::SetUp();
+    if (!NetNamespace::why_none().empty()) GTEST_SKIP() << "no network namespaces here: " << NetNamespace::why_none();
+    lay(1);
+    write("edge.acl", "deny udp from any to any port 53\npermit ip from any to any\n");
+    write("rib", "8.0.0.0/8 10.2.0.1\n9.0.0.0/8 10.2.0.1\n2001:db8:2::/48 10.2.0.1\n");
+    write("adj", "10.2.0.1 02:00:00:00:00:04 02:00:00:00:00:03 0\n");
+  }
+  void TearDown() override {
+    stop();
+    CliTest::TearDown();
+  }
+
+  void lay(unsigned queues) {
+    for (auto* place : {&gen_, &router_, &sink_}) {
+      auto made = NetNamespace::create();
+      ASSERT_TRUE(made.ok()) << to_string(made.error());
+      *place = std::make_unique<NetNamespace>(std::move(*made));
+    }
+    ASSERT_TRUE(NetNamespace::veth(*gen_, "g0", *router_, "d0", queues).ok());
+    ASSERT_TRUE(NetNamespace::veth(*router_, "d1", *sink_, "s0", queues).ok());
+    for (const char* command : {"ip link set d0 address 02:00:00:00:00:02", "ip link set d1 address 02:00:00:00:00:03"})
+      ASSERT_TRUE(router_->run(command).ok());
+    // Rings that pass frames on to a socket of XDP need both ends of a pair to take frames as XDP has them.
+    ASSERT_TRUE(sink_->run("ip link set s0 address 02:00:00:00:00:04").ok());
+  }
+
+  // Starts a run in the router's namespace, and returns when packets flow.
+  void start(const std::string& arguments) {
+    const auto inside = router_->enter();
+    const Said said = shell("rm -f ready; \"$SLUICE\" run " + arguments +
+                            " --ready-file ready -o json > report.json 2> log & echo $! > pid; n=0; while [ ! -e ready "
+                            "] && kill -0 $(cat pid) 2>/dev/null && [ $n -lt 1000 ]; do sleep 0.02; n=$((n+1)); done; "
+                            "[ -e ready ]");
+    started_ = true;
+    ASSERT_EQ(said.code, 0) << read("log") << read("report.json");
+  }
+  // Ends it as a user does; its report.
+  nlohmann::json stop() {
+    if (!started_) return {};
+    started_ = false;
+    shell(
+        "kill -INT $(cat pid) 2>/dev/null; n=0; while kill -0 $(cat pid) 2>/dev/null && [ $n -lt 1000 ]; do sleep "
+        "0.02; n=$((n+1)); done; kill -9 $(cat pid) 2>/dev/null; true");
+    return nlohmann::json::parse(read("report.json"), nullptr, false);
+  }
+
+  // IPv4 and IPv6 of several flows, some that are denied, expire or have no route, and all lengths.
+  static std::vector<Bytes> frames(uint32_t n) {
+    std::vector<Bytes> all;
+    for (uint32_t i = 0; i < n; ++i) {
+      const auto flow = static_cast<uint16_t>(1024 + i % 16);
+      const char* to = i % 13 == 5 ? "7.1.1.1" : i % 2 == 0 ? "8.1.2.3" : "9.1.2.3";
+      auto builder = i % 7 == 3   ? udp6("2001:db8:1::1", "2001:db8:2::2")
+                     : i % 5 == 0 ? tcp4("10.1.0.1", to)
+                                  : udp4("10.1.0.1", to);
+      std::vector<uint8_t> payload(4 + i * 37 % 1400);
+      for (size_t b = 0; b < payload.size(); ++b) payload[b] = static_cast<uint8_t>(i + b);
+      all.push_back(builder.ports(flow, i % 11 == 7 ? 53 : 80).payload(payload).ttl(i % 17 == 2 ? 1 : 64).build());
+      const uint8_t head[] = {2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1};
+      std::copy(std::begin(head), std::end(head), all.back().begin());
+    }
+    return all;
+  }
+  // By addresses and ports, in their order.
+  using Flows = std::map<std::string, std::vector<Bytes>>;
+  static void add(Flows& flows, Bytes frame) {
+    const bool six = frame.size() > 13 && frame[12] == 0x86;
+    const size_t at = six ? 22 : 26, bytes = six ? 36 : 12;
+    std::string key(frame.begin() + static_cast<long>(std::min(at, frame.size())),
+                    frame.begin() + static_cast<long>(std::min(at + bytes, frame.size())));
+    flows[key].push_back(std::move(frame));
+  }
+  // What the same graph makes of them offline, and its report.
+  Flows offline(const std::vector<Bytes>& sent, const std::string& graph, nlohmann::json& report) {
+    Flows flows;
+    auto writer = CaptureWriter::create(path("in.pcap"));
+    EXPECT_TRUE(writer.ok());
+    for (const Bytes& frame : sent) {
+      const auto bytes = static_cast<uint32_t>(frame.size());
+      EXPECT_TRUE(writer->append(FrameHeader{bytes, bytes, 1}, frame.data()));
+    }
+    EXPECT_TRUE(writer->commit().ok());
+    const Said said = sluice("run " + graph + " --in in.pcap --out out.pcap -o json");
+    EXPECT_EQ(said.code, 0) << said.err;
+    report = said.json();
+    auto reader = CaptureReader::open(path("out.pcap"));
+    EXPECT_TRUE(reader.ok());
+    for (CapturedFrame frame; reader.ok();) {
+      const auto more = reader->next(frame);
+      if (!more.ok() || !*more) break;
+      add(flows, Bytes(frame.data, frame.data + frame.captured));
+    }
+    return flows;
+  }
+
+  void forward(const std::string& options, uint32_t packets) {
+    const std::string graph = "--acl edge.acl --routes rib --adjacencies adj";
+    const std::vector<Bytes> sent = frames(packets);
+    nlohmann::json expected;
+    const Flows wanted = offline(sent, graph, expected);
+    start(graph + " --in d0 --out d1 " + options);
+    auto near = Wire::open(*gen_, "g0"), far = Wire::open(*sink_, "s0");
+    ASSERT_TRUE(near.ok() && far.ok());
+    Flows seen;
+    const auto leave = expected["packets_out"].get<uint32_t>();
+    uint32_t received = 0;
+    const auto take = [&](std::chrono::milliseconds patience) {
+      auto frame = far->receive(patience);
+      if (!frame) return false;
+      ++received;
+      add(seen, std::move(*frame));
+      return true;
+    };
+    for (size_t i = 0; i < sent.size(); ++i) {
+      ASSERT_TRUE(near->send(sent[i]));
+      // No faster than rings hold.
+      while (i % 64 == 63 && take(std::chrono::milliseconds(0))) {
+      }
+    }
+    while (received < leave && take(std::chrono::seconds(10))) {
+    }
+    EXPECT_EQ(received, leave);
+    const nlohmann::json report = stop();
+    ASSERT_TRUE(report.is_object()) << read("log") << read("report.json");
+    EXPECT_EQ(seen, wanted);
+    for (const char* key : {"packets_in", "packets_out", "dropped", "generated"})
+      EXPECT_EQ(report[key], expected[key]) << key << " " << report.dump();
+    EXPECT_EQ(report["drops"], expected["drops"]);
+    EXPECT_TRUE(report["conserved"].get<bool>());
+    EXPECT_FALSE(report["partial"].get<bool>());
+    ASSERT_EQ(report["interfaces"].size(), 2u);
+    EXPECT_EQ(report["interfaces"][0]["rx"][0]["missed"], 0) << report["interfaces"].dump();
+  }
+
+  std::unique_ptr<NetNamespace> gen_, router_, sink_;
+  bool started_ = false;
+};
+
+TEST_F(LiveRunTest, AfPacket) {
+  forward("--method af_packet", 2000);
+}
+TEST_F(LiveRunTest, AfPacketWithTwoWorkersAndAnEmulatedDevice) {
+  forward("--method af_packet --workers 2", 2000);
+  forward("--method af_packet --device emu", 1000);
+}
+TEST_F(LiveRunTest, ByPriorities) {
+  forward("--method af_packet --priorities --chunk 16", 1000);
+}
+
+TEST_F(LiveRunTest, WhatIsMissingIsSaid) {
+  const auto inside = router_->enter();
+  const Said none = sluice("run --acl edge.acl --in d7 --out d1");
+  EXPECT_EQ(none.code, 3);
+  EXPECT_NE(none.err.find("d7"), std::string::npos) << none.err;
+  const Said method = sluice("run --acl edge.acl --in d0 --out d1 --port lan=eth0");
+  EXPECT_EQ(method.code, 2);
+  EXPECT_NE(method.err.find("NAME=METHOD:DEVICE"), std::string::npos) << method.err;
+  const Said core = sluice("run --acl edge.acl --in d0 --out d1 --cores 5000");
+  EXPECT_EQ(core.code, 2);
+}
+
+}  // namespace
+}  // namespace sluice
