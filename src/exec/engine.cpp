@@ -176,17 +176,19 @@ Result<std::unique_ptr<Engine>> Engine::create(const Router& router, const Plan&
   Engine& e = *made;
   if (!plan.ordered.empty()) e.ordered_ = std::make_unique<OrderedNodes>(plan, router);
   Error errors;
-  auto live_ports = LivePorts::open(router, plan, options.workers, errors);
-  e.live_ports_ = std::move(live_ports);
-  std::vector<LinkType> links;
-  if (errors.diagnostics.empty()) e.open_sources(links, errors);
-  e.egress_ = std::make_unique<Egress>(router, plan, e.options_, links,
-                                       e.ordered_ != nullptr ? e.ordered_->delayed() : 0, e.live_ports_.get(), errors);
-  if (!errors.diagnostics.empty()) {
+  const auto opened = [&errors]() -> Result<void> {
+    if (errors.diagnostics.empty()) return {};
     errors.message =
         fmt::format("{} port{} cannot be opened", errors.diagnostics.size(), errors.diagnostics.size() == 1 ? "" : "s");
     return errors;
-  }
+  };
+  e.live_ports_ = LivePorts::open(router, plan, options.workers, errors);
+  if (auto ok = opened(); !ok) return std::move(ok).error();
+  std::vector<LinkType> links;
+  e.open_sources(links, errors);
+  e.egress_ = std::make_unique<Egress>(router, plan, e.options_, links,
+                                       e.ordered_ != nullptr ? e.ordered_->delayed() : 0, e.live_ports_.get(), errors);
+  if (auto ok = opened(); !ok) return std::move(ok).error();
   for (unsigned w = 0; w < options.workers; ++w)
     e.workers_.push_back(std::make_unique<Worker>(plan, router, w, options.fast_path && !options.ended));
   if (!options.device.devices.empty()) {
