@@ -39,8 +39,9 @@ class NetlinkSocket {
   // would put it right. False: it does not end, and is to be called again.
   Result<bool> forget();
 
-  // Asks for all objects of `type` (RTM_GETLINK), of one family or of all (AF_UNSPEC), and hands each over. For a socket
-  // without groups. Waits for the kernel, at most a few seconds. Errors: the system's; the table did not stop changing.
+  // Asks for all objects of `type` (RTM_GETLINK), of one family or of all (AF_UNSPEC), and hands each over. For a
+  // socket without groups. Waits for the kernel, at most a few seconds. Errors: the system's; the table did not stop
+  // changing.
   Result<void> dump(uint16_t type, uint8_t family, const Message& message);
 
   // Sends a request and waits for its acknowledgement. Returns the kernel's errno, or 0. For a socket without groups.

@@ -138,7 +138,8 @@ TEST_F(LinkWatches, ReadsAllAgainWhereTheKernelHadNoRoom) {
   // Some thousand events while nobody reads: an interface that goes, one that comes, one that changes.
   in(*here_, "ip link add gone type veth peer name gone2");
   in(*here_,
-     "for i in $(seq 300); do echo link set near mtu $((1000 + i)); echo addr add 203.0.113.$((i % 250 + 1))/32 dev near; "
+     "for i in $(seq 300); do echo link set near mtu $((1000 + i)); echo addr add 203.0.113.$((i % 250 + 1))/32 dev "
+     "near; "
      "echo addr del 203.0.113.$((i % 250 + 1))/32 dev near; done | ip -batch -; "
      "ip link del gone; ip link add fresh type veth peer name fresh2; ip link set near mtu 1234; "
      "ip addr add 203.0.113.7/32 dev near");
@@ -160,10 +161,12 @@ class NeighbourWatches : public Watches {
   void SetUp() override {
     Watches::SetUp();
     if (HasFatalFailure() || IsSkipped()) return;
-    in(*here_, "sysctl -qw net.ipv6.conf.near.disable_ipv6=0; ip addr add 192.0.2.1/24 dev near; "
-               "ip -6 addr add 2001:db8::1/64 dev near nodad; ip link set near address 02:00:00:00:00:01");
-    in(*there_, "sysctl -qw net.ipv6.conf.far.disable_ipv6=0; ip addr add 192.0.2.2/24 dev far; "
-                "ip -6 addr add 2001:db8::2/64 dev far nodad; ip link set far address 02:00:00:00:00:02");
+    in(*here_,
+       "sysctl -qw net.ipv6.conf.near.disable_ipv6=0; ip addr add 192.0.2.1/24 dev near; "
+       "ip -6 addr add 2001:db8::1/64 dev near nodad; ip link set near address 02:00:00:00:00:01");
+    in(*there_,
+       "sysctl -qw net.ipv6.conf.far.disable_ipv6=0; ip addr add 192.0.2.2/24 dev far; "
+       "ip -6 addr add 2001:db8::2/64 dev far nodad; ip link set far address 02:00:00:00:00:02");
     const auto inside = here_->enter();
     near_ = static_cast<int>(if_nametoindex("near"));
     auto watch = NeighbourWatch::create({near_});
@@ -171,7 +174,13 @@ class NeighbourWatches : public Watches {
     watch_ = std::move(*watch);
   }
   bool until(const std::function<bool()>& condition) {
-    return follow(*watch_, [&](const Neighbour& n, bool gone) { ++(gone ? gone_ : changed_); last_ = n; }, condition);
+    return follow(
+        *watch_,
+        [&](const Neighbour& n, bool gone) {
+          ++(gone ? gone_ : changed_);
+          last_ = n;
+        },
+        condition);
   }
   const Neighbour* find(const char* address) const { return watch_->find(near_, *parse_ip(address)); }
   std::unique_ptr<NeighbourWatch> watch_;
@@ -244,7 +253,9 @@ TEST_F(NeighbourWatches, ReadsAllAgainWhereTheKernelHadNoRoom) {
     watch.for_each([&](const Neighbour& one) { n += one.usable() && one.address.family == 4 ? 1 : 0; });
     return n;
   };
-  EXPECT_TRUE(follow(**small, [](const Neighbour&, bool) {}, [&] { return usable(**small) == 150; })) << usable(**small);
+  EXPECT_TRUE(follow(
+      **small, [](const Neighbour&, bool) {}, [&] { return usable(**small) == 150; }))
+      << usable(**small);
   EXPECT_GE((*small)->losses(), 1u);
   EXPECT_TRUE(until([&] { return usable(*watch_) == 150; }));
   EXPECT_EQ(watch_->losses(), 0u);
