@@ -59,6 +59,10 @@ void PrintTo(const Way& way, std::ostream* out) {
 
 constexpr Way kWays[] = {
     {.name = "af_packet", .method = PortMethod::kAfPacket},
+#if SLUICE_WITH_AF_XDP
+    {.name = "af_xdp_native", .method = PortMethod::kAfXdp, .xdp_mode = PortOptions::XdpMode::kNative},
+    {.name = "af_xdp_generic", .method = PortMethod::kAfXdp, .xdp_mode = PortOptions::XdpMode::kGeneric},
+#endif
 };
 
 // Failure, not speed: nothing here waits as long where it works.

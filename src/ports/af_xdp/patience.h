@@ -1,0 +1,21 @@
+// host only
+// What the kernel takes back from a process that has ended, or from a descriptor that was closed, it takes back in its
+// own time: a queue, a program.
+#pragma once
+
+#include <chrono>
+#include <thread>
+
+namespace sluice {
+
+// Repeats `done` until it says true; false after a second of it.
+template <typename F>
+bool patiently(F&& done) {
+  for (int i = 0; i < 100; ++i) {
+    if (done()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return done();
+}
+
+}  // namespace sluice
