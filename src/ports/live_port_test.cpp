@@ -663,12 +663,12 @@ TEST_P(LivePort, FramesLargerThanAChunkAreRefusedOrCounted) {
   lay_cable();
   const std::string name = GetParam().port;
   if (!GetParam().makes_interface) {
-    in(*here_, "ip link set " + name + " mtu 9000");
-    in(*there_, std::string("ip link set ") + GetParam().other + " mtu 9000");
+    in(*here_, "ip link set " + name + " mtu 3400");
+    in(*there_, std::string("ip link set ") + GetParam().other + " mtu 3400");
     auto port = try_open(options());
     if (!port) {
       EXPECT_THAT(to_string(port.error()), HasSubstr("MTU"));
-      EXPECT_THAT(to_string(port.error()), HasSubstr("9000"));
+      EXPECT_THAT(to_string(port.error()), HasSubstr("3400"));
     } else {
       port->reset();
     }
@@ -676,7 +676,7 @@ TEST_P(LivePort, FramesLargerThanAChunkAreRefusedOrCounted) {
   }
   open();
   if (HasFatalFailure()) return;
-  in(*here_, "ip link set " + name + " mtu 9000 || true");
+  in(*here_, "ip link set " + name + " mtu 3400 || true");
   const uint32_t room = pool_->shape().room();
   const bool one_that_fits = wire_->send(numbered(1, room));
   std::vector<Bytes> sent;

@@ -11,11 +11,12 @@ namespace sluice {
 // Repeats `done` until it says true; false after a second of it.
 template <typename F>
 bool patiently(F&& done) {
-  for (int i = 0; i < 100; ++i) {
-    if (done()) return true;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (!done()) {
+    if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  return done();
+  return true;
 }
 
 }  // namespace sluice

@@ -289,7 +289,8 @@ Result<void> XdpProgram::attach(const std::string& name, int ifindex, PortOption
         fmt::format("{}{} mode: {}", reasons.empty() ? "" : "; ", native ? "native" : "generic", std::strerror(code));
   }
   return Error(fmt::format("{}: its driver takes no XDP program ({})", name, reasons),
-               mode == PortOptions::XdpMode::kNative ? "generic mode works with every driver" : "");
+               code == ERANGE || code == EINVAL ? "drivers limit the MTU with XDP, veth also that of the other end"
+                                                : "generic mode works with every driver");
 }
 
 Result<void> XdpProgram::set_socket(unsigned queue, int socket) {
