@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/assert.h"
+#include "base/prefetch.h"
 #include "ports/af_xdp/program.h"
 #include "ports/af_xdp/socket.h"
 #include "ports/offload.h"
@@ -112,6 +112,7 @@ class XdpRx final : public RxQueue {
         too_large_.push_back(frame);
         continue;
       }
+      if (completes_checksums_) prefetch_write(frame);
       set_row(rows, n++, frame, entry.len, now_ns);
       bytes += entry.len;
     }
