@@ -21,8 +21,8 @@ struct Frame {
 };
 
 Frame make(bool v6, bool udp, unsigned tags, uint32_t payload, bool padded) {
-  auto builder = PacketBuilder::ip(*parse_ip(v6 ? "2001:db8::1" : "192.0.2.1"), *parse_ip(v6 ? "2001:db8::2" : "192.0.2.2"),
-                                   udp ? kProtocolUdp : kProtocolTcp);
+  auto builder = v6 ? ip6("2001:db8::1", "2001:db8::2", udp ? kProtocolUdp : kProtocolTcp)
+                    : ip4("192.0.2.1", "192.0.2.2", udp ? kProtocolUdp : kProtocolTcp);
   builder.ports(1000, 53).payload(Bytes(payload, 0xa5));
   for (unsigned i = 0; i < tags; ++i) builder.vlan(static_cast<uint16_t>(5 + i));
   Frame made;
@@ -33,9 +33,9 @@ Frame make(bool v6, bool udp, unsigned tags, uint32_t payload, bool padded) {
   EXPECT_EQ(parse_ethernet(made.complete.data(), bytes, bytes, h), ParseStatus::kOk);
   const uint32_t l4_bytes = h.l3_offset + h.ip_bytes - h.l4_offset;
   const auto& key = h.key;
-  const uint32_t pseudo = v6 ? pseudo_sum_v6(key.src_hi, key.src_lo, key.dst_hi, key.dst_lo, key.protocol, l4_bytes)
-                             : pseudo_sum_v4(static_cast<uint32_t>(key.src_lo), static_cast<uint32_t>(key.dst_lo),
-                                             key.protocol, l4_bytes);
+  const uint32_t pseudo =
+      v6 ? pseudo_sum_v6(key.src_hi, key.src_lo, key.dst_hi, key.dst_lo, key.protocol, l4_bytes)
+         : pseudo_sum_v4(static_cast<uint32_t>(key.src_lo), static_cast<uint32_t>(key.dst_lo), key.protocol, l4_bytes);
   made.field = h.l4_offset + (udp ? 6 : 16);
   made.left = made.complete;
   store_be16(made.left.data() + made.field, checksum_fold(pseudo));
