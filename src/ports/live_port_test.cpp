@@ -60,6 +60,10 @@ void PrintTo(const Way& way, std::ostream* out) {
 
 constexpr Way kWays[] = {
     {.name = "af_packet", .method = PortMethod::kAfPacket},
+#if SLUICE_WITH_AF_XDP
+    {.name = "af_xdp_native", .method = PortMethod::kAfXdp, .xdp_mode = PortOptions::XdpMode::kNative},
+    {.name = "af_xdp_generic", .method = PortMethod::kAfXdp, .xdp_mode = PortOptions::XdpMode::kGeneric},
+#endif
 };
 
 // A frame of `bytes` with a number that no other frame has: Ethernet with a type for experiments.
@@ -657,12 +661,12 @@ TEST_P(LivePort, FramesLargerThanAChunkAreRefusedOrCounted) {
   lay_cable();
   const std::string name = GetParam().port;
   if (!GetParam().makes_interface) {
-    in(*here_, "ip link set " + name + " mtu 9000");
-    in(*there_, std::string("ip link set ") + GetParam().other + " mtu 9000");
+    in(*here_, "ip link set " + name + " mtu 3400");
+    in(*there_, std::string("ip link set ") + GetParam().other + " mtu 3400");
     auto port = try_open(options());
     if (!port) {
       EXPECT_THAT(to_string(port.error()), HasSubstr("MTU"));
-      EXPECT_THAT(to_string(port.error()), HasSubstr("9000"));
+      EXPECT_THAT(to_string(port.error()), HasSubstr("3400"));
     } else {
       port->reset();
     }
@@ -670,7 +674,7 @@ TEST_P(LivePort, FramesLargerThanAChunkAreRefusedOrCounted) {
   }
   open();
   if (HasFatalFailure()) return;
-  in(*here_, "ip link set " + name + " mtu 9000 || true");
+  in(*here_, "ip link set " + name + " mtu 3400 || true");
   const uint32_t room = pool_->shape().room();
   const bool one_that_fits = wire_->send(numbered(1, room));
   std::vector<Bytes> sent;

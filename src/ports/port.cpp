@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ports/af_xdp/af_xdp.h"
 #include "ports/interface.h"
 #include "ports/methods.h"
 
@@ -22,6 +23,7 @@ struct Method {
 
 // A method joins by a line.
 constexpr Method kMethods[] = {
+    {PortMethod::kAfXdp, "af_xdp", open_af_xdp, true},
     {PortMethod::kAfPacket, "af_packet", open_af_packet_port, true},
 };
 

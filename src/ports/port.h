@@ -115,6 +115,8 @@ class Port {
   virtual Result<std::unique_ptr<TxQueue>> open_tx(unsigned queue) = 0;
   // As of now.
   virtual PortFacts facts() const = 0;
+  // Addresses were added to the device or taken from it: the kernel gets packets to those it has now.
+  virtual Result<void> addresses_changed() { return {}; }
 };
 
 // "af_xdp", as on the command line.
