@@ -1,0 +1,46 @@
+# DPDK ports: a module that the program loads when a run names one, so that neither program nor package needs DPDK.
+# SLUICE_DPDK: `auto` builds it where pkg-config finds libdpdk, `on` insists, `off` never looks.
+if(NOT SLUICE_DPDK MATCHES "^(auto|on|off)$")
+  message(FATAL_ERROR "SLUICE_DPDK is '${SLUICE_DPDK}'; it must be auto, on or off")
+endif()
+
+# Types cross over between the program and the module: both name the headers and the compiler that they were built with.
+set(seam "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${SLUICE_SANITIZE}")
+foreach(header base/log.h base/result.h batch/batch.h memory/frame_pool.h ports/port.h ports/dpdk/module.h)
+  file(SHA256 "${CMAKE_SOURCE_DIR}/src/${header}" hash)
+  string(APPEND seam " ${hash}")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${header}")
+endforeach()
+string(SHA256 seam "${seam}")
+set_source_files_properties(src/ports/dpdk/dpdk_port.cpp PROPERTIES COMPILE_DEFINITIONS "SLUICE_DPDK_SEAM=\"${seam}\"")
+target_link_libraries(sluice_ports PUBLIC ${CMAKE_DL_LIBS})
+
+if(SLUICE_DPDK STREQUAL "off")
+  return()
+endif()
+pkg_check_modules(DPDK QUIET libdpdk>=22.11)
+if(NOT DPDK_FOUND)
+  if(SLUICE_DPDK STREQUAL "on")
+    message(FATAL_ERROR "SLUICE_DPDK=on, but pkg-config finds no libdpdk >= 22.11: apt-get install libdpdk-dev")
+  endif()
+  message(STATUS "DPDK: no libdpdk >= 22.11 here: no module for DPDK ports")
+  return()
+endif()
+
+file(GLOB module_sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/ports/dpdk/module/*.cpp")
+add_library(sluice_dpdk MODULE ${module_sources})
+target_compile_definitions(sluice_dpdk PRIVATE SLUICE_DPDK_SEAM="${seam}")
+# DPDK's headers want SSE4.2, which the baseline has: of its flags only the place of the headers is taken.
+target_include_directories(sluice_dpdk SYSTEM PRIVATE ${DPDK_INCLUDE_DIRS})
+target_compile_options(sluice_dpdk PRIVATE "SHELL:-include rte_config.h")
+# Nothing but one symbol is seen from outside; the library's own parts are copies that keep no state here.
+set_target_properties(sluice_dpdk PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+target_link_libraries(sluice_dpdk PRIVATE sluice_batch)
+target_link_options(sluice_dpdk PRIVATE -Wl,--as-needed -Wl,--exclude-libs,ALL)
+target_link_libraries(sluice_dpdk PRIVATE ${DPDK_LINK_LIBRARIES})
+foreach(target sluice ports_tests ports_benches)
+  if(TARGET ${target})
+    add_dependencies(${target} sluice_dpdk)
+  endif()
+endforeach()
+message(STATUS "DPDK: ${DPDK_VERSION}, module libsluice_dpdk.so")
