@@ -216,7 +216,7 @@ TEST_F(Dpdk, PoolFindsChunksByAnyByteOfThem) {
     EXPECT_EQ(pool.out(), 1000U);
     std::vector<uint8_t*> sorted(chunks.begin(), chunks.begin() + 1000);
     std::sort(sorted.begin(), sorted.end());
-    for (size_t i = 1; i < sorted.size(); ++i) ASSERT_EQ(sorted[i] - sorted[i - 1], shape.stride);
+    for (size_t i = 1; i < sorted.size(); ++i) ASSERT_GE(sorted[i] - sorted[i - 1], shape.stride);
     for (uint8_t*& chunk : sorted) chunk += inside;
     pool.give(sorted);
     EXPECT_EQ(pool.out(), 0U);

@@ -2,9 +2,11 @@
 #include "ports/dpdk/module/mbuf_pool.h"
 
 #include <fmt/format.h>
+#include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_lcore.h>
 #include <rte_mbuf.h>
+#include <rte_memory.h>
 #include <rte_mempool.h>
 #include <rte_memzone.h>
 
@@ -20,6 +22,8 @@ namespace sluice::dpdk {
 namespace {
 constexpr uint32_t kObjectHeader = 64;
 constexpr uint32_t kBurst = 64;
+constexpr unsigned kBlockBits = 21;
+constexpr uint32_t kBlockBytes = 1U << kBlockBits;
 static_assert(sizeof(rte_mbuf) == 128 && sizeof(rte_mempool_objhdr) <= kObjectHeader);
 static_assert(RTE_PKTMBUF_HEADROOM >= kHeadroom);
 }  // namespace
@@ -29,8 +33,12 @@ Result<std::shared_ptr<MbufPool>> MbufPool::create(const FrameShape& like, bool 
   // Whole pairs of lines, so that the mempool's header makes an odd number of them.
   const uint32_t element = (sizeof(rte_mbuf) + RTE_PKTMBUF_HEADROOM + room + kTailroom + 127) / 128 * 128;
   const uint32_t stride = kObjectHeader + element;
-  const uint64_t bytes = uint64_t{like.chunks} * stride;
-  if (RTE_PKTMBUF_HEADROOM + room > UINT16_MAX || bytes > UINT32_MAX) {
+  // All of it, or blocks that have one physical address each.
+  const bool physical = huge_pages && rte_eal_iova_mode() == RTE_IOVA_PA;
+  const uint32_t in_block = physical ? kBlockBytes / stride : like.chunks;
+  const uint32_t blocks = in_block == 0 ? 0 : (like.chunks + in_block - 1) / in_block;
+  const uint64_t bytes = physical ? uint64_t{blocks} * kBlockBytes : uint64_t{like.chunks} * stride;
+  if (RTE_PKTMBUF_HEADROOM + room > UINT16_MAX || bytes > UINT32_MAX || bytes == 0) {
     return Error(fmt::format("DPDK takes no pool of {} frames of {} bytes", like.chunks, room),
                  "at most 65,407 bytes a frame, and 4 GiB in all");
   }
@@ -40,26 +48,23 @@ Result<std::shared_ptr<MbufPool>> MbufPool::create(const FrameShape& like, bool 
   std::shared_ptr<MbufPool> pool(new MbufPool);
 
   uint8_t* memory = nullptr;
-  rte_iova_t iova = 0;
   if (huge_pages) {
-    pool->zone_ = rte_memzone_reserve_aligned(name.c_str(), bytes, SOCKET_ID_ANY, RTE_MEMZONE_IOVA_CONTIG, 64);
+    pool->zone_ = rte_memzone_reserve_aligned(name.c_str(), bytes, SOCKET_ID_ANY, 0, kBlockBytes);
     if (pool->zone_ == nullptr) {
-      return Error(fmt::format("no {} MiB of huge pages in one piece: {}", bytes >> 20, rte_strerror(rte_errno)),
+      return Error(fmt::format("DPDK has no {} MiB of huge pages: {}", (bytes >> 20) + 1, rte_strerror(rte_errno)),
                    "reserve more: sysctl vm.nr_hugepages=1024");
     }
     memory = static_cast<uint8_t*>(pool->zone_->addr);
-    iova = pool->zone_->iova;
   } else {
     // Not EAL's memory, which without huge pages is a file in memory: this has transparent ones.
     auto mapped = Buffer::allocate(bytes);
     if (!mapped) return std::move(mapped).error();
     pool->mapped_ = std::move(*mapped);
     memory = reinterpret_cast<uint8_t*>(pool->mapped_.data());
-    iova = reinterpret_cast<uintptr_t>(memory);
   }
 
   const uint32_t cache = std::min<uint32_t>(RTE_MEMPOOL_CACHE_MAX_SIZE, like.chunks / 16);
-  // NO_IOVA_CONTIG: all of the memory is contiguous, so no chunk has to keep clear of a page's end.
+  // NO_IOVA_CONTIG: a block is contiguous, so no chunk of it has to keep clear of the end of a smaller page.
   pool->mempool_ = rte_mempool_create_empty(name.c_str(), like.chunks, element, cache, sizeof(rte_pktmbuf_pool_private),
                                             SOCKET_ID_ANY, RTE_MEMPOOL_F_NO_SPREAD | RTE_MEMPOOL_F_NO_IOVA_CONTIG);
   if (pool->mempool_ == nullptr) return Error(fmt::format("DPDK makes no pool of mbufs: {}", rte_strerror(rte_errno)));
@@ -68,17 +73,22 @@ Result<std::shared_ptr<MbufPool>> MbufPool::create(const FrameShape& like, bool 
   rte_pktmbuf_pool_private facts{};
   facts.mbuf_data_room_size = static_cast<uint16_t>(RTE_PKTMBUF_HEADROOM + room);
   rte_pktmbuf_pool_init(mempool, &facts);
-  const int populated =
-      rte_mempool_populate_iova(mempool, reinterpret_cast<char*>(memory), iova, bytes, nullptr, nullptr);
-  if (populated < 0 || static_cast<uint32_t>(populated) != like.chunks) {
-    return Error(fmt::format("DPDK makes no pool of {} mbufs: {}", like.chunks,
-                             populated < 0 ? rte_strerror(-populated) : std::to_string(populated)));
+  uint32_t left = like.chunks;
+  for (uint8_t* begin = memory; left > 0; begin += kBlockBytes) {
+    const uint32_t n = std::min(left, in_block);
+    const rte_iova_t address = physical ? rte_mem_virt2iova(begin) : reinterpret_cast<uintptr_t>(begin);
+    const int got = rte_mempool_populate_iova(mempool, reinterpret_cast<char*>(begin), address, uint64_t{n} * stride,
+                                              nullptr, nullptr);
+    if (got < 0) return Error(fmt::format("DPDK makes no pool of {} mbufs: {}", like.chunks, rte_strerror(-got)));
+    SLUICE_CHECK(static_cast<uint32_t>(got) == n);
+    left -= n;
   }
   rte_mempool_obj_iter(mempool, rte_pktmbuf_init, nullptr);
 
   pool->shape_ = FrameShape{stride, RTE_PKTMBUF_HEADROOM, stride - RTE_PKTMBUF_HEADROOM - room, like.chunks};
-  pool->first_ = memory + kObjectHeader + kMbufBytes;
-  pool->inverse_ = (uint64_t{1} << kInverseBits) / (stride / 64) + 1;
+  pool->chunks_ = {memory + kObjectHeader + kMbufBytes, (uint64_t{1} << kInverseBits) / (stride / 64) + 1, stride,
+                   physical ? kBlockBits : 63};
+  pool->bytes_ = bytes;
   at_thread_end(pool.get(), [mempool](unsigned lcore) {
     if (rte_mempool_cache* mine = rte_mempool_default_cache(mempool, lcore); mine != nullptr) {
       rte_mempool_cache_flush(mine, mempool);
@@ -94,8 +104,8 @@ MbufPool::~MbufPool() {
 }
 
 std::span<std::byte> MbufPool::memory() {
-  uint8_t* memory = first_ - kMbufBytes - kObjectHeader;
-  return {reinterpret_cast<std::byte*>(memory), uint64_t{shape_.chunks} * shape_.stride};
+  uint8_t* memory = chunks_.first - kMbufBytes - kObjectHeader;
+  return {reinterpret_cast<std::byte*>(memory), bytes_};
 }
 
 uint32_t MbufPool::take(std::span<uint8_t*> chunks) {
@@ -118,11 +128,13 @@ uint32_t MbufPool::take(std::span<uint8_t*> chunks) {
 void MbufPool::give(std::span<uint8_t* const> frames) {
   if (frames.empty()) return;
   enter_thread();
+  const Chunks all = chunks_;
+  const uint8_t* end = all.first + bytes_;
   void* mbufs[kBurst];
   uint32_t n = 0;
   for (uint8_t* frame : frames) {
-    uint8_t* chunk = chunk_of(frame);
-    SLUICE_CHECK(frame >= first_ && chunk < first_ + uint64_t{shape_.chunks} * shape_.stride);
+    SLUICE_CHECK(frame >= all.first && frame < end);
+    uint8_t* chunk = all.of(frame);
     mbufs[n++] = mbuf_of(chunk);
     if (n == kBurst) {
       rte_mempool_put_bulk(mempool_, mbufs, n);

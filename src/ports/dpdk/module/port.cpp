@@ -19,7 +19,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/assert.h"
 #include "ports/dpdk/module.h"
 #include "ports/dpdk/module/eal.h"
 #include "ports/dpdk/module/mbuf_pool.h"
@@ -49,7 +48,7 @@ std::set<std::string>& open_names() {
 class Device {
  public:
   Device(std::string name, uint16_t id, rte_device* device, std::shared_ptr<MbufPool> pool)
-      : name_(std::move(name)), id_(id), device_(device), pool_(std::move(pool)) {
+      : name_(std::move(name)), id_(id), device_(device), owned_pool_(std::move(pool)), pool_(*owned_pool_) {
     open_names().insert(name_);
   }
   Device(const Device&) = delete;
@@ -63,7 +62,7 @@ class Device {
   PortFacts facts() const;
 
   uint16_t id() const { return id_; }
-  MbufPool& pool() const { return *pool_; }
+  MbufPool& pool() const { return pool_; }
   uint16_t tx_ring() const { return tx_ring_; }
   unsigned queues() const { return queues_; }
   bool gone() const { return gone_.load(std::memory_order_relaxed); }
@@ -95,7 +94,8 @@ class Device {
   const std::string name_;
   const uint16_t id_;
   rte_device* const device_;
-  const std::shared_ptr<MbufPool> pool_;
+  const std::shared_ptr<MbufPool> owned_pool_;
+  MbufPool& pool_;
   std::string mode_;
   unsigned queues_ = 0;
   uint16_t rx_ring_ = 0, tx_ring_ = 0;
@@ -151,7 +151,7 @@ Result<void> Device::start(const PortOptions& options, bool virtual_device, bool
 
   // Frames as they are on the wire: no offload that changes them, none that splits one.
   rte_eth_conf conf{};
-  const uint32_t room = pool_->shape().room();
+  const uint32_t room = pool_.shape().room();
   const bool jumbo = room >= kJumbo + kAroundPacket && info_.max_mtu > RTE_ETHER_MTU;
   const uint32_t mtu = jumbo ? std::min<uint32_t>(kJumbo, info_.max_mtu) : RTE_ETHER_MTU;
   if (room < RTE_ETHER_MTU + kAroundPacket) {
@@ -184,7 +184,7 @@ Result<void> Device::start(const PortOptions& options, bool virtual_device, bool
   rte_eth_txconf tx_conf = info_.default_txconf;
   tx_conf.offloads = conf.txmode.offloads;
   for (uint16_t i = 0; i < queues; ++i) {
-    code = rte_eth_rx_queue_setup(id_, i, rx_ring_, static_cast<unsigned>(socket), &rx_conf, pool_->mempool());
+    code = rte_eth_rx_queue_setup(id_, i, rx_ring_, static_cast<unsigned>(socket), &rx_conf, pool_.mempool());
     if (code != 0) return refused("the driver refuses an RX queue", code);
     code = rte_eth_tx_queue_setup(id_, i, tx_ring_, static_cast<unsigned>(socket), &tx_conf);
     if (code != 0) return refused("the driver refuses a TX queue", code);
@@ -252,8 +252,9 @@ class DpdkRxQueue final : public RxQueue {
   DpdkRxQueue(Device& device, uint16_t queue) : device_(device), queue_(queue) {}
   ~DpdkRxQueue() override { device_.rx_open[queue_] = false; }
 
-  uint32_t poll(const Batch::Rows& rows, uint32_t most, uint64_t now_ns) override {
+  uint32_t poll(const Batch::Rows& columns, uint32_t most, uint64_t now_ns) override {
     enter_thread();
+    const Batch::Rows rows = columns;  // in registers: no store below changes it
     now_ns_ = now_ns;
     const uint32_t room = device_.pool().shape().room();
     rte_mbuf* mbufs[kBurst];
@@ -337,6 +338,8 @@ class DpdkTxQueue final : public TxQueue {
   uint32_t send(std::span<const TxFrame> frames) override {
     enter_thread();
     const auto total = static_cast<uint32_t>(frames.size());
+    const FramePool* pool = &device_.pool();
+    const MbufPool::Chunks chunks = device_.pool().chunks();
     rte_mbuf* mbufs[kBurst];
     uint32_t taken = 0;
     uint64_t packets = 0, bytes = 0;
@@ -344,7 +347,8 @@ class DpdkTxQueue final : public TxQueue {
       const uint32_t most = std::min(kBurst, total - taken);
       uint32_t n = 0;
       for (; n < most; ++n) {
-        mbufs[n] = mbuf_for(frames[taken + n]);
+        const TxFrame& frame = frames[taken + n];
+        mbufs[n] = frame.pool == pool ? in_place(frame, chunks) : copied(frame);
         if (mbufs[n] == nullptr) [[unlikely]]
           break;
       }
@@ -352,7 +356,7 @@ class DpdkTxQueue final : public TxQueue {
       for (uint32_t i = 0; i < sent; ++i) bytes += frames[taken + i].bytes;
       packets += sent;
       for (uint32_t i = sent; i < n; ++i) {
-        if (frames[taken + i].pool != &device_.pool()) rte_pktmbuf_free(mbufs[i]);
+        if (frames[taken + i].pool != pool) rte_pktmbuf_free(mbufs[i]);
       }
       taken += sent;
       if (sent < n) break;
@@ -403,22 +407,20 @@ class DpdkTxQueue final : public TxQueue {
  private:
   bool fits(const TxFrame& frame) const { return frame.bytes > 0 && frame.bytes <= device_.pool().shape().room(); }
 
-  // The mbuf to send `frame` by: its own where it lies in the pool, else a copy. nullptr: none is left, or it fits
-  // none.
-  rte_mbuf* mbuf_for(const TxFrame& frame) {
-    MbufPool& pool = device_.pool();
-    if (frame.pool == &pool) [[likely]] {
-      uint8_t* chunk = pool.chunk_of(frame.data);
-      rte_mbuf* mbuf = MbufPool::mbuf_of(chunk);
-      SLUICE_ASSERT(frame.data + frame.bytes <= chunk + pool.shape().stride - 192);
-      mbuf->data_off = static_cast<uint16_t>(frame.data - chunk);
-      set_length(mbuf, frame.bytes);
-      // What the receiving driver noted.
-      mbuf->ol_flags = 0;
-      return mbuf;
-    }
+  // The mbuf that a frame of the pool lies in, ready to send.
+  static rte_mbuf* in_place(const TxFrame& frame, const MbufPool::Chunks& chunks) {
+    uint8_t* chunk = chunks.of(frame.data);
+    rte_mbuf* mbuf = MbufPool::mbuf_of(chunk);
+    mbuf->data_off = static_cast<uint16_t>(frame.data - chunk);
+    set_length(mbuf, frame.bytes);
+    // What the receiving driver noted.
+    mbuf->ol_flags = 0;
+    return mbuf;
+  }
+  // An mbuf with a copy of the frame. nullptr: none is left, or none is large enough.
+  rte_mbuf* copied(const TxFrame& frame) {
     if (!fits(frame)) return nullptr;
-    rte_mbuf* mbuf = rte_pktmbuf_alloc(pool.mempool());
+    rte_mbuf* mbuf = rte_pktmbuf_alloc(device_.pool().mempool());
     if (mbuf == nullptr) return nullptr;
     std::memcpy(rte_pktmbuf_mtod(mbuf, uint8_t*), frame.data, frame.bytes);
     set_length(mbuf, frame.bytes);
