@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -118,6 +119,11 @@ class Port {
 
 // "af_xdp", as on the command line.
 const char* to_string(PortMethod method);
+// Errors: no such method, with their names.
+Result<PortMethod> parse_port_method(std::string_view text);
+
+// Queues that a port has at most.
+inline constexpr unsigned kMaxPortQueues = 64;
 
 // Opens a port; frames come in chunks of `pool` where the method receives into memory that it is given. Without a
 // method the fastest that works here: AF_XDP, AF_PACKET, libpcap. Errors: no such interface; what is missing (a

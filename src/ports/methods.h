@@ -1,0 +1,16 @@
+// host only
+// One function for each method: `open_port` without the choice. See Port and open_port for what they take and return.
+#pragma once
+
+#include <memory>
+
+#include "base/result.h"
+#include "ports/port.h"
+
+namespace sluice {
+
+using OpenPort = Result<std::unique_ptr<Port>>(const PortOptions& options, const std::shared_ptr<FramePool>& pool);
+
+OpenPort open_af_packet_port;
+
+}  // namespace sluice
