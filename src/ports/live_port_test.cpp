@@ -48,6 +48,8 @@ struct Way {
   const char* port = "near";
   // An end of a veth pair in the namespace `there`; for a port that makes its own interface, that interface.
   const char* other = "far";
+  // What opens the port, where that is not the interface's name.
+  const char* device = nullptr;
   bool makes_interface = false;
   unsigned most_queues = 4;
   PortOptions::XdpMode xdp_mode = PortOptions::XdpMode::kAuto;
@@ -59,6 +61,11 @@ void PrintTo(const Way& way, std::ostream* out) {
 
 constexpr Way kWays[] = {
     {.name = "af_packet", .method = PortMethod::kAfPacket},
+    {.name = "dpdk",
+     .method = PortMethod::kDpdk,
+     .other = "near",
+     .device = "net_tap0,iface=near",
+     .makes_interface = true},
 };
 
 // Failure, not speed: nothing here waits as long where it works.
@@ -115,7 +122,7 @@ class LivePort : public ::testing::TestWithParam<Way> {
 
   PortOptions options() const {
     PortOptions options;
-    options.name = GetParam().port;
+    options.name = GetParam().device == nullptr ? GetParam().port : GetParam().device;
     options.method = GetParam().method;
     options.xdp_mode = GetParam().xdp_mode;
     return options;
@@ -785,6 +792,7 @@ TEST_P(LivePort, ForwardsAFrameToAnotherPortWithoutLoss) {
   std::vector<uint64_t> times(64);
   constexpr uint32_t kPackets = 5000;
   uint32_t sent = 0, forwarded = 0;
+  FramePool* pool = &rx_[0]->pool();
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (forwarded < kPackets && std::chrono::steady_clock::now() < end) {
     for (uint32_t i = 0; i < 32 && sent < kPackets; ++i, ++sent) {
@@ -792,13 +800,13 @@ TEST_P(LivePort, ForwardsAFrameToAnotherPortWithoutLoss) {
     }
     const uint32_t n = rx_[0]->poll({frames.data(), extents.data(), times.data()}, 64, now_ns());
     std::vector<TxFrame> out;
-    for (uint32_t i = 0; i < n; ++i) out.push_back({frames[i], extents[i].end, pool_.get()});
+    for (uint32_t i = 0; i < n; ++i) out.push_back({frames[i], extents[i].end, pool});
     std::span<const TxFrame> left = out;
     while (!left.empty() && std::chrono::steady_clock::now() < end) {
       const uint32_t taken = tx_[0]->send(left);
       tx_[0]->flush();
-      if (tx_[0]->pool() != pool_.get()) {
-        for (const TxFrame& f : left.first(taken)) pool_->give(std::array{f.data});
+      if (tx_[0]->pool() != pool) {
+        for (const TxFrame& f : left.first(taken)) pool->give(std::array{f.data});
       }
       left = left.subspan(taken);
       if (taken == 0) tx_[0]->in_flight();

@@ -23,6 +23,7 @@ struct Method {
 // A method joins by a line.
 constexpr Method kMethods[] = {
     {PortMethod::kAfPacket, "af_packet", open_af_packet_port, true},
+    {PortMethod::kDpdk, "dpdk", open_dpdk_port, false},
 };
 
 std::string method_names() {

@@ -23,7 +23,7 @@ struct End {
 bool open_end(End& end, const char* name, const std::shared_ptr<sluice::FramePool>& pool) {
   sluice::PortOptions options;
   options.name = name;
-  auto port = sluice::open_dpdk(options, pool);
+  auto port = sluice::open_dpdk_port(options, pool);
   if (!port) return false;
   end.port = std::move(*port);
   auto rx = end.port->open_rx(0);

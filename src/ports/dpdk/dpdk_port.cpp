@@ -65,15 +65,15 @@ std::vector<std::string> dpdk_modules() {
   return {(folder / kModuleFile).string(), (folder.parent_path() / "lib/sluice" / kModuleFile).string()};
 }
 
-Result<std::unique_ptr<Port>> open_dpdk(const PortOptions& options, const std::shared_ptr<FramePool>& pool,
-                                        const std::vector<std::string>& modules) {
+Result<std::unique_ptr<Port>> open_dpdk_port(const PortOptions& options, const std::shared_ptr<FramePool>& pool,
+                                             const std::vector<std::string>& modules) {
   auto module = load(modules);
   if (!module) return std::move(module).error();
   return (*module)->open(DpdkHost{log_for_module}, options, pool);
 }
 
-Result<std::unique_ptr<Port>> open_dpdk(const PortOptions& options, const std::shared_ptr<FramePool>& pool) {
-  return open_dpdk(options, pool, dpdk_modules());
+Result<std::unique_ptr<Port>> open_dpdk_port(const PortOptions& options, const std::shared_ptr<FramePool>& pool) {
+  return open_dpdk_port(options, pool, dpdk_modules());
 }
 
 }  // namespace sluice

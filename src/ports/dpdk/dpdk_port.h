@@ -17,11 +17,11 @@ namespace sluice {
 // in DPDK's own pool, one for all ports that are opened with the same `pool`, whose shape it takes: RxQueue::pool() is
 // that one. One thread at a time. Errors: no module or no DPDK here, with the command that gives it; no such device;
 // what its driver does not take.
-Result<std::unique_ptr<Port>> open_dpdk(const PortOptions& options, const std::shared_ptr<FramePool>& pool);
+Result<std::unique_ptr<Port>> open_dpdk_port(const PortOptions& options, const std::shared_ptr<FramePool>& pool);
 
 // The same with the first of `modules` that is a file.
-Result<std::unique_ptr<Port>> open_dpdk(const PortOptions& options, const std::shared_ptr<FramePool>& pool,
-                                        const std::vector<std::string>& modules);
+Result<std::unique_ptr<Port>> open_dpdk_port(const PortOptions& options, const std::shared_ptr<FramePool>& pool,
+                                             const std::vector<std::string>& modules);
 
 // Where the module is looked for: beside the program, and in ../lib/sluice from there.
 std::vector<std::string> dpdk_modules();

@@ -82,7 +82,7 @@ class Dpdk : public testing::Test {
   }
 
   std::unique_ptr<Port> open(const PortOptions& options, const std::shared_ptr<FramePool>& pool) {
-    auto port = open_dpdk(options, pool);
+    auto port = open_dpdk_port(options, pool);
     EXPECT_TRUE(port.ok()) << to_string(port.error());
     return port ? std::move(*port) : nullptr;
   }
@@ -90,14 +90,14 @@ class Dpdk : public testing::Test {
     return open(named(name), pool);
   }
   std::string error_of(const PortOptions& options) {
-    auto port = open_dpdk(options, some_pool());
+    auto port = open_dpdk_port(options, some_pool());
     return port ? "no error" : to_string(port.error());
   }
   std::string error_of(const std::string& name) { return error_of(named(name)); }
 };
 
 TEST(DpdkModule, WithoutItAnErrorSaysHowToBuildIt) {
-  const auto port = open_dpdk(named("net_null0"), some_pool(), {"/nonexistent/libsluice_dpdk.so"});
+  const auto port = open_dpdk_port(named("net_null0"), some_pool(), {"/nonexistent/libsluice_dpdk.so"});
   ASSERT_FALSE(port.ok());
   const std::string said = to_string(port.error());
   EXPECT_THAT(said, HasSubstr("/nonexistent/libsluice_dpdk.so"));
@@ -107,14 +107,14 @@ TEST(DpdkModule, WithoutItAnErrorSaysHowToBuildIt) {
 TEST(DpdkModule, OneThatTheLinkerRefusesIsAnErrorWithItsReason) {
   const Folder folder;
   std::ofstream(folder / "libsluice_dpdk.so") << "no library\n";
-  const auto port = open_dpdk(named("net_null0"), some_pool(), {folder / "libsluice_dpdk.so"});
+  const auto port = open_dpdk_port(named("net_null0"), some_pool(), {folder / "libsluice_dpdk.so"});
   ASSERT_FALSE(port.ok());
   EXPECT_THAT(to_string(port.error()), HasSubstr("libsluice_dpdk.so"));
   EXPECT_THAT(to_string(port.error()), HasSubstr("apt-get install"));
 }
 
 TEST(DpdkModule, AnotherLibraryIsRefused) {
-  const auto port = open_dpdk(named("net_null0"), some_pool(), {"/lib/x86_64-linux-gnu/libc.so.6"});
+  const auto port = open_dpdk_port(named("net_null0"), some_pool(), {"/lib/x86_64-linux-gnu/libc.so.6"});
   ASSERT_FALSE(port.ok());
   EXPECT_THAT(to_string(port.error()), HasSubstr("another build"));
 }
@@ -207,7 +207,7 @@ TEST_F(Dpdk, PoolFindsChunksByAnyByteOfThem) {
   FramePool& pool = (*rx)->pool();
   const FrameShape shape = pool.shape();
   EXPECT_EQ(shape.chunks, 1000U);
-  EXPECT_EQ(shape.room(), asked->shape().room());
+  EXPECT_GE(shape.room(), asked->shape().room());
   EXPECT_EQ(shape.stride / 64 % 2, 1U);
   std::vector<uint8_t*> chunks(2000);
   for (uint32_t inside : {0U, 1U, shape.headroom, shape.headroom + shape.room() - 1, shape.stride - 1}) {
@@ -339,8 +339,8 @@ TEST_F(Dpdk, FrameThatFitsNoChunkIsCountedAndTheOthersLeave) {
   auto rx = port->open_rx(0);
   auto tx = port->open_tx(0);
   ASSERT_TRUE(rx.ok() && tx.ok());
-  Bytes small = frame_of(60, 1), large = frame_of(asked->shape().room() + 1, 2),
-        fits = frame_of(asked->shape().room(), 3);
+  const uint32_t room = (*tx)->pool()->shape().room();
+  Bytes small = frame_of(60, 1), large = frame_of(room + 1, 2), fits = frame_of(room, 3);
   const std::vector<TxFrame> frames = {{small.data(), 60, nullptr},
                                        {large.data(), static_cast<uint32_t>(large.size()), nullptr},
                                        {small.data(), 0, nullptr},
@@ -543,10 +543,7 @@ TEST_F(Dpdk, WhatCannotBeOpenedIsAnErrorThatSaysWhy) {
   options.queues = 1;
   options.rx_ring = 100'000;
   EXPECT_THAT(error_of(options), HasSubstr("a ring of 100000 RX descriptors"));
-  const auto small = open_dpdk(named("net_null0"), some_pool(64, 1024));
-  ASSERT_FALSE(small.ok());
-  EXPECT_THAT(to_string(small.error()), HasSubstr("an MTU of 1500 needs 1522"));
-  const auto large = open_dpdk(named("net_null0"), some_pool(16, 70'080));
+  const auto large = open_dpdk_port(named("net_null0"), some_pool(16, 70'080));
   ASSERT_FALSE(large.ok());
   EXPECT_THAT(to_string(large.error()), HasSubstr("DPDK takes no pool of 16 frames"));
 

@@ -29,7 +29,8 @@ static_assert(RTE_PKTMBUF_HEADROOM >= kHeadroom);
 }  // namespace
 
 Result<std::shared_ptr<MbufPool>> MbufPool::create(const FrameShape& like, bool huge_pages) {
-  const uint32_t room = like.room();
+  // What drivers expect: some give their NIC sizes in KiB only, and refuse or split frames where it is less.
+  const uint32_t room = std::max<uint32_t>(like.room(), RTE_MBUF_DEFAULT_DATAROOM);
   // Whole pairs of lines, so that the mempool's header makes an odd number of them.
   const uint32_t element = (sizeof(rte_mbuf) + RTE_PKTMBUF_HEADROOM + room + kTailroom + 127) / 128 * 128;
   const uint32_t stride = kObjectHeader + element;

@@ -21,7 +21,8 @@ namespace sluice::dpdk {
 // devices see physical addresses, each block of 2 MiB (a huge page, or part of one) has as many as fit, and a gap.
 class MbufPool final : public FramePool {
  public:
-  // Chunks for frames as large as those of `like`, and as many. Errors: more than an mbuf or a pool holds; no memory.
+  // As many chunks as `like` has, for frames as large, and at least 2,048 bytes. Errors: more than an mbuf or a pool
+  // holds; no memory.
   static Result<std::shared_ptr<MbufPool>> create(const FrameShape& like, bool huge_pages);
   ~MbufPool() override;
 

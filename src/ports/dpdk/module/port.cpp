@@ -2,26 +2,33 @@
 // DPDK's Ethernet devices as ports. Each has its queues from its start; frames are mbufs of one MbufPool, received and
 // sent where they lie.
 #include <fmt/format.h>
+#include <linux/capability.h>
 #include <net/if.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 #include <rte_pci.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "ports/dpdk/module.h"
 #include "ports/dpdk/module/eal.h"
 #include "ports/dpdk/module/mbuf_pool.h"
+#include "ports/interface.h"
+#include "ports/queue_parts.h"
 
 namespace sluice::dpdk {
 
@@ -31,12 +38,7 @@ constexpr uint32_t kBurst = 64;
 constexpr uint16_t kRing = 1024;            // where the driver has no wish of its own
 constexpr uint32_t kAroundPacket = 14 + 8;  // Ethernet and two VLAN tags
 constexpr uint32_t kJumbo = 9000;
-constexpr uint64_t kLinkEvery_ns = 100'000'000;  // some drivers read a register of the NIC or call the kernel
-
-// Written by one thread, read by any.
-void count(std::atomic<uint64_t>& counter, uint64_t n) {
-  counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-}
+constexpr uint64_t kLinkEvery_ns = 10'000'000;  // some drivers read a register of the NIC or call the kernel
 
 // What DPDK calls the devices that are open.
 std::set<std::string>& open_names() {
@@ -58,14 +60,19 @@ class Device {
     open_names().erase(name_);
   }
 
-  Result<void> start(const PortOptions& options, bool virtual_device, bool huge_pages);
+  Result<void> start(const PortOptions& options, bool is_virtual, bool huge_pages);
   PortFacts facts() const;
 
   uint16_t id() const { return id_; }
   MbufPool& pool() const { return pool_; }
   uint16_t tx_ring() const { return tx_ring_; }
-  unsigned queues() const { return queues_; }
-  bool gone() const { return gone_.load(std::memory_order_relaxed); }
+  bool is_virtual() const { return virtual_; }
+  RxState link() const {
+    if (gone_.load(std::memory_order_relaxed)) return RxState::kGone;
+    // Drivers of kernel interfaces do not say that theirs was removed.
+    if (interface_) return interface_->link();
+    return up() ? RxState::kIdle : RxState::kDown;
+  }
   bool up() const {
     rte_eth_link link{};
     return rte_eth_link_get_nowait(id_, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
@@ -100,8 +107,10 @@ class Device {
   unsigned queues_ = 0;
   uint16_t rx_ring_ = 0, tx_ring_ = 0;
   bool started_ = false;
+  bool virtual_ = false;
   rte_eth_dev_info info_{};
   rte_eth_stats first_{};
+  std::optional<Interface> interface_;  // of the kernel's, where the device is one
   std::atomic<bool> gone_{false};
 };
 
@@ -134,7 +143,8 @@ Result<uint16_t> ring_size(const std::string& name, const char* what, uint32_t a
   return static_cast<uint16_t>(asked);
 }
 
-Result<void> Device::start(const PortOptions& options, bool virtual_device, bool huge_pages) {
+Result<void> Device::start(const PortOptions& options, bool is_virtual, bool huge_pages) {
+  virtual_ = is_virtual;
   if (const int code = rte_eth_dev_info_get(id_, &info_); code != 0) return refused("no facts of the device", code);
   mode_ = fmt::format("{}, {}", info_.driver_name, huge_pages ? "huge pages" : "no huge pages");
   if (options.queues == 0 || options.queues > std::min(info_.max_rx_queues, info_.max_tx_queues)) {
@@ -154,10 +164,6 @@ Result<void> Device::start(const PortOptions& options, bool virtual_device, bool
   const uint32_t room = pool_.shape().room();
   const bool jumbo = room >= kJumbo + kAroundPacket && info_.max_mtu > RTE_ETHER_MTU;
   const uint32_t mtu = jumbo ? std::min<uint32_t>(kJumbo, info_.max_mtu) : RTE_ETHER_MTU;
-  if (room < RTE_ETHER_MTU + kAroundPacket) {
-    return Error(fmt::format("{}: chunks for frames of {} bytes, but an MTU of {} needs {}", name_, room, RTE_ETHER_MTU,
-                             RTE_ETHER_MTU + kAroundPacket));
-  }
   if (jumbo) conf.rxmode.mtu = mtu;
   std::vector<uint8_t> key;
   if (queues > 1 && info_.flow_type_rss_offloads != 0) {
@@ -201,7 +207,11 @@ Result<void> Device::start(const PortOptions& options, bool virtual_device, bool
   if (options.promiscuous) {
     code = rte_eth_promiscuous_enable(id_);
     // Most virtual devices filter nothing, and have nothing to enable.
-    if (code != 0 && !(virtual_device && code == -ENOTSUP)) return refused("no promiscuous mode", code);
+    if (code != 0 && !(virtual_ && code == -ENOTSUP)) return refused("no promiscuous mode", code);
+  }
+  char kernel_name[IF_NAMESIZE];
+  if (info_.if_index != 0 && if_indextoname(info_.if_index, kernel_name) != nullptr) {
+    if (auto found = Interface::find(kernel_name)) interface_ = std::move(*found);
   }
   // Neighbour discovery and routing protocols. What cannot filter has no such mode.
   static_cast<void>(rte_eth_allmulticast_enable(id_));
@@ -221,6 +231,7 @@ PortFacts Device::facts() const {
   if (rte_eth_dev_get_mtu(id_, &mtu) == 0) facts.mtu = mtu;
   facts.rx_queues = facts.tx_queues = queues_;
   facts.up = up();
+  if (interface_) interface_->describe(facts);
   return facts;
 }
 
@@ -255,7 +266,6 @@ class DpdkRxQueue final : public RxQueue {
   uint32_t poll(const Batch::Rows& columns, uint32_t most, uint64_t now_ns) override {
     enter_thread();
     const Batch::Rows rows = columns;  // in registers: no store below changes it
-    now_ns_ = now_ns;
     const uint32_t room = device_.pool().shape().room();
     rte_mbuf* mbufs[kBurst];
     uint32_t n = 0;
@@ -275,18 +285,16 @@ class DpdkRxQueue final : public RxQueue {
         uint8_t* frame = MbufPool::chunk_of(mbuf) + mbuf->data_off;
         if (mbuf->data_off != RTE_PKTMBUF_HEADROOM) [[unlikely]]
           frame = with_head_room(mbuf, room);
-        rows.frame[n] = frame;
-        rows.extent[n] = Extent{0, length, length, 0, 0xffff};
-        rows.timestamp_ns[n] = now_ns;
+        set_row(rows, n, frame, length, now_ns);
         bytes += length;
         ++n;
       }
       // Some drivers give 32 at most a call.
       if (got < std::min<uint32_t>(asked, 32)) break;
     }
-    count(packets_, n);
-    count(bytes_, bytes);
-    if (invalid != 0) count(invalid_, invalid);
+    counts_.packets.add(n);
+    counts_.bytes.add(bytes);
+    if (invalid != 0) counts_.invalid.add(invalid);
     return n;
   }
 
@@ -299,21 +307,21 @@ class DpdkRxQueue final : public RxQueue {
   }
 
   RxState state() override {
-    if (device_.gone()) return RxState::kGone;
-    if (!looked_ || now_ns_ - looked_at_ns_ >= kLinkEvery_ns) {
+    // By the clock, as a caller's time may be that of packets.
+    const uint64_t now = now_ns();
+    if (!looked_ || now - looked_at_ns_ >= kLinkEvery_ns) {
       looked_ = true;
-      looked_at_ns_ = now_ns_;
-      up_ = device_.up();
+      looked_at_ns_ = now;
+      link_ = device_.link();
     }
-    return up_ ? RxState::kIdle : RxState::kDown;
+    return link_;
   }
   FramePool& pool() override { return device_.pool(); }
   int wait_fd() const override { return -1; }
   bool arm() override { return true; }
   // The device counts for all queues: queue 0 reports it.
   RxCounters counters() const override {
-    RxCounters now{packets_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed), 0,
-                   invalid_.load(std::memory_order_relaxed)};
+    RxCounters now = counts_.get();
     if (queue_ == 0) {
       const rte_eth_stats stats = device_.stats();
       now.missed = stats.imissed + stats.rx_nombuf;
@@ -325,9 +333,10 @@ class DpdkRxQueue final : public RxQueue {
  private:
   Device& device_;
   const uint16_t queue_;
-  uint64_t now_ns_ = 0, looked_at_ns_ = 0;
-  bool looked_ = false, up_ = false;
-  std::atomic<uint64_t> packets_{0}, bytes_{0}, invalid_{0};
+  uint64_t looked_at_ns_ = 0;
+  bool looked_ = false;
+  RxState link_ = RxState::kIdle;
+  RxCounts counts_;
 };
 
 class DpdkTxQueue final : public TxQueue {
@@ -359,17 +368,20 @@ class DpdkTxQueue final : public TxQueue {
         if (frames[taken + i].pool != pool) rte_pktmbuf_free(mbufs[i]);
       }
       taken += sent;
-      if (sent < n) break;
+      if (sent < n) {
+        refused_.add(n - sent);
+        break;
+      }
       if (n < most) {
         // The next one has no mbuf: none is left, or no chunk holds it.
         if (fits(frames[taken])) break;
-        count(failed_, 1);
+        counts_.failed.add(1);
         ++taken;
       }
     }
-    count(packets_, packets);
-    count(bytes_, bytes);
-    if (taken < total) count(full_, total - taken);
+    counts_.packets.add(packets);
+    counts_.bytes.add(bytes);
+    if (taken < total) counts_.full.add(total - taken);
     return taken;
   }
 
@@ -398,9 +410,14 @@ class DpdkTxQueue final : public TxQueue {
   }
 
   TxCounters counters() const override {
-    TxCounters now{packets_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed),
-                   full_.load(std::memory_order_relaxed), failed_.load(std::memory_order_relaxed)};
-    if (queue_ == 0) now.failed += device_.stats().oerrors;
+    TxCounters now = counts_.get();
+    if (queue_ == 0) {
+      uint64_t errors = device_.stats().oerrors;
+      // Drivers of virtual devices count what they did not take, too.
+      if (device_.is_virtual()) errors -= std::min(errors, refused_.get());
+      now.failed += errors;
+      now.packets -= std::min(now.packets, errors);
+    }
     return now;
   }
 
@@ -433,7 +450,8 @@ class DpdkTxQueue final : public TxQueue {
 
   Device& device_;
   const uint16_t queue_;
-  std::atomic<uint64_t> packets_{0}, bytes_{0}, full_{0}, failed_{0};
+  TxCounts counts_;
+  Count refused_;  // of `full`, by the driver
 };
 
 class DpdkPort final : public Port {
@@ -544,6 +562,15 @@ Result<DeviceName> look_up(const std::string& name, const Eal& eal) {
   return DeviceName{first, name, true};
 }
 
+// What drivers of kernel interfaces need; they say no more than that they failed.
+bool lacks_network_capabilities() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct sets[2]{};
+  if (syscall(SYS_capget, &header, sets) != 0) return false;
+  constexpr uint32_t kBoth = 1U << CAP_NET_ADMIN | 1U << CAP_NET_RAW;
+  return (sets[0].effective & kBoth) != kBoth;
+}
+
 // --- pools ---
 
 // One MbufPool for all ports of a run, known by the pool that they were opened with; it stays as long as that one, as
@@ -603,6 +630,10 @@ Result<std::unique_ptr<Port>> open(const DpdkHost& host, const PortOptions& opti
   if (!done) {
     Error error = std::move(done).error();
     if (!said.empty()) error.message += fmt::format(" (DPDK says: {})", said);
+    if (name->is_virtual && lacks_network_capabilities() &&
+        error.message.find(rte_strerror(EPERM)) != std::string::npos) {
+      error = capability_error(error.message, EPERM, "CAP_NET_ADMIN,CAP_NET_RAW");
+    }
     return error;
   }
   return std::unique_ptr<Port>(new DpdkPort(std::move(device)));
