@@ -31,6 +31,7 @@
 namespace sluice {
 namespace {
 
+using testing::kPatience;
 using testing::NetNamespace;
 using testing::Wire;
 using Bytes = Wire::Bytes;
@@ -67,9 +68,6 @@ constexpr Way kWays[] = {
      .device = "net_tap0,iface=near",
      .makes_interface = true},
 };
-
-// Failure, not speed: nothing here waits as long where it works.
-constexpr auto kPatience = std::chrono::seconds(10);
 
 // A frame of `bytes` with a number that no other frame has: Ethernet with a type for experiments.
 Bytes numbered(uint32_t number, size_t bytes) {

@@ -22,6 +22,7 @@
 
 #include "base/prefetch.h"
 #include "net/bytes.h"
+#include "ports/af_packet/kernel_share.h"
 #include "ports/interface.h"
 #include "ports/methods.h"
 #include "ports/offload.h"
@@ -42,6 +43,7 @@ constexpr uint32_t kFrameBytes = 2048;  // of the ring for each frame that is as
 constexpr uint32_t kMostFrames = 1 << 20;
 constexpr uint32_t kDefaultFrames = 4096;
 constexpr uint32_t kSendAtOnce = 64;
+constexpr uint64_t kLookNs = 10'000'000;  // how often addresses of this machine are looked at
 
 template <typename T>
 bool set(int fd, int level, int option, const T& value) {
@@ -124,10 +126,15 @@ Result<RxRing> open_ring(const PortOptions& options, int ifindex) {
 
 class AfPacketRx final : public RxQueue {
  public:
-  AfPacketRx(const RxRing& ring, const Interface& interface, std::shared_ptr<FramePool> pool)
-      : ring_(ring), interface_(interface), room_(pool->shape().room()), chunks_(std::move(pool)) {}
+  // `share`: what this queue keeps up to date, or nullptr.
+  AfPacketRx(const RxRing& ring, const Interface& interface, KernelShare* share, std::shared_ptr<FramePool> pool)
+      : ring_(ring), interface_(interface), share_(share), room_(pool->shape().room()), chunks_(std::move(pool)) {}
 
   uint32_t poll(const Batch::Rows& rows, uint32_t most, uint64_t now_ns) override {
+    if (share_ != nullptr && now_ns - looked_ns_ > kLookNs) {
+      looked_ns_ = now_ns;
+      share_->follow_addresses();
+    }
     uint32_t n = 0;
     uint64_t bytes = 0;
     while (n < most) {
@@ -221,6 +228,8 @@ class AfPacketRx final : public RxQueue {
 
   const RxRing& ring_;
   const Interface& interface_;
+  KernelShare* const share_;
+  uint64_t looked_ns_ = 0;
   const uint32_t room_;
   ChunksAtHand chunks_;
   uint32_t at_ = 0;                // block
@@ -330,6 +339,12 @@ class AfPacketPort final : public Port {
     if (options_.queues > 1) {
       if (auto joined = join_fanout(); !joined) return joined;
     }
+    // Without it the port works, but the kernel may forward the same packets.
+    if (auto share = KernelShare::take(interface_, options_.kernel_gets_own); share) {
+      share_ = std::move(*share);
+    } else {
+      facts_.mode += fmt::format(", kernel also receives ({})", share.error().message);
+    }
     for (const RxRing& ring : rings_) {
       const int none = 0;
       set(ring.fd.get(), SOL_SOCKET, SO_DETACH_FILTER, none);
@@ -339,7 +354,8 @@ class AfPacketPort final : public Port {
 
   Result<std::unique_ptr<RxQueue>> open_rx(unsigned queue) override {
     if (queue >= rings_.size()) return no_queue(queue, "RX", facts_.rx_queues);
-    return std::unique_ptr<RxQueue>(std::make_unique<AfPacketRx>(rings_[queue], interface_, pool_));
+    return std::unique_ptr<RxQueue>(
+        std::make_unique<AfPacketRx>(rings_[queue], interface_, queue == 0 ? share_.get() : nullptr, pool_));
   }
 
   Result<std::unique_ptr<TxQueue>> open_tx(unsigned queue) override {
@@ -381,6 +397,7 @@ class AfPacketPort final : public Port {
   PortOptions options_;
   Interface interface_;
   std::shared_ptr<FramePool> pool_;
+  std::unique_ptr<KernelShare> share_;
   std::vector<RxRing> rings_;
   std::vector<FileDescriptor> senders_;
   PortFacts facts_;

@@ -36,6 +36,9 @@
 
 namespace sluice::testing {
 
+// For what comes soon where it comes at all.
+inline constexpr std::chrono::seconds kPatience{10};
+
 // A descriptor that is closed with its owner.
 class TestFd {
  public:
@@ -182,7 +185,7 @@ class Wire {
   }
 
   // The next frame; nothing when none comes in `patience`.
-  std::optional<Bytes> receive(std::chrono::milliseconds patience = std::chrono::seconds(10)) {
+  std::optional<Bytes> receive(std::chrono::milliseconds patience = kPatience) {
     pollfd ready{fd_.get(), POLLIN, 0};
     if (poll(&ready, 1, static_cast<int>(patience.count())) <= 0) return std::nullopt;
     Bytes frame(70'000);

@@ -1,0 +1,72 @@
+// host only
+// LinkWatch: the kernel's interfaces and their addresses, as they change.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "net/types.h"
+#include "ports/netlink/netlink_socket.h"
+
+namespace sluice {
+
+struct LinkAddress {
+  IpAddress address;
+  uint8_t length = 0;  // of its network's prefix, bits
+  friend bool operator==(const LinkAddress&, const LinkAddress&) = default;
+};
+
+struct Link {
+  int index = 0;
+  std::string name;
+  bool up = false;       // somebody set it up
+  bool carrier = false;  // and the other end is there
+  uint32_t mtu = 0;
+  std::array<uint8_t, 6> mac{};
+  std::vector<LinkAddress> addresses;  // at most kMostAddresses
+  friend bool operator==(const Link&, const Link&) = default;
+};
+
+// The interfaces of the network namespace in which it was made. One thread at a time; it has no thread of its own.
+class LinkWatch {
+ public:
+  static constexpr size_t kMostLinks = 65'536;
+  static constexpr size_t kMostAddresses = 4096;  // of a link
+
+  // Knows all links when it returns. Errors: the system's.
+  static Result<std::unique_ptr<LinkWatch>> create(int receive_bytes = NetlinkSocket::kReceiveBytes);
+
+  // Readable when something has changed.
+  int fd() const { return events_.fd(); }
+  // `before` and `after` differ; nullptr: there was none, it is gone.
+  using Changed = std::function<void(const Link* before, const Link* after)>;
+  // Takes up what has changed, at most some hundred messages: fd() stays readable where there is more. Where the kernel
+  // had no room for all it said, all links are read again. Never waits but for that. Errors: the system's; it goes on
+  // with the next call.
+  Result<void> read(const Changed& changed = {});
+
+  const std::map<int, Link>& links() const { return links_; }
+  // nullptr: there is none of that number or name.
+  const Link* find(int index) const;
+  const Link* find(const std::string& name) const;
+  // How often messages were lost, and all was read again.
+  uint64_t losses() const { return losses_; }
+
+ private:
+  LinkWatch(NetlinkSocket events, NetlinkSocket requests)
+      : events_(std::move(events)), requests_(std::move(requests)) {}
+  Result<void> read_all(const Changed& changed);
+  void apply(const nlmsghdr* message, const Changed& changed);
+
+  NetlinkSocket events_, requests_;
+  std::map<int, Link> links_;
+  uint64_t losses_ = 0;
+  bool complete_ = false;  // false: links_ has to be read anew
+};
+
+}  // namespace sluice
