@@ -25,6 +25,7 @@
 #include "net/checksum.h"
 #include "net/packet_builder.h"
 #include "net/parse.h"
+#include "ports/dpdk/dpdk_port.h"
 #include "ports/port.h"
 #include "ports/testing/net_namespace.h"
 
@@ -90,6 +91,9 @@ class LivePort : public ::testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
     if (!NetNamespace::why_none().empty()) GTEST_SKIP() << "no network namespaces here: " << NetNamespace::why_none();
+    if (GetParam().method == PortMethod::kDpdk && !has_dpdk_module()) {
+      GTEST_SKIP() << "the module for DPDK ports is not built here: apt-get install libdpdk-dev";
+    }
     make_pool({.chunks = 4096});
   }
   void TearDown() override {

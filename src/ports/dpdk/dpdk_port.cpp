@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -63,6 +64,13 @@ std::vector<std::string> dpdk_modules() {
   if (failed) return {};
   const std::filesystem::path folder = program.parent_path();
   return {(folder / kModuleFile).string(), (folder.parent_path() / "lib/sluice" / kModuleFile).string()};
+}
+
+bool has_dpdk_module() {
+  const std::vector<std::string> modules = dpdk_modules();
+  std::error_code ignored;
+  return std::any_of(modules.begin(), modules.end(),
+                     [&](const std::string& path) { return std::filesystem::exists(path, ignored); });
 }
 
 Result<std::unique_ptr<Port>> open_dpdk_port(const PortOptions& options, const std::shared_ptr<FramePool>& pool,

@@ -25,5 +25,6 @@ Result<std::unique_ptr<Port>> open_dpdk_port(const PortOptions& options, const s
 
 // Where the module is looked for: beside the program, and in ../lib/sluice from there.
 std::vector<std::string> dpdk_modules();
+bool has_dpdk_module();
 
 }  // namespace sluice

@@ -75,8 +75,7 @@ struct Received {
 class Dpdk : public testing::Test {
  protected:
   void SetUp() override {
-    const std::vector<std::string> modules = dpdk_modules();
-    if (std::none_of(modules.begin(), modules.end(), [](const auto& path) { return std::filesystem::exists(path); })) {
+    if (!has_dpdk_module()) {
       GTEST_SKIP() << "the module for DPDK ports is not built here: apt-get install libdpdk-dev";
     }
   }
@@ -332,14 +331,14 @@ TEST_F(Dpdk, FullRingTakesTheFirstAndLeavesTheRest) {
   EXPECT_EQ(pool.out(), 0U);
 }
 
-TEST_F(Dpdk, FrameThatFitsNoChunkIsCountedAndTheOthersLeave) {
+TEST_F(Dpdk, FrameThatIsLargerThanTheMtuIsCountedAndTheOthersLeave) {
   const auto asked = some_pool();
   const auto port = open("net_ring0", asked);
   ASSERT_NE(port, nullptr);
   auto rx = port->open_rx(0);
   auto tx = port->open_tx(0);
   ASSERT_TRUE(rx.ok() && tx.ok());
-  const uint32_t room = (*tx)->pool()->shape().room();
+  const uint32_t room = port->facts().mtu + 14 + 8;
   Bytes small = frame_of(60, 1), large = frame_of(room + 1, 2), fits = frame_of(room, 3);
   const std::vector<TxFrame> frames = {{small.data(), 60, nullptr},
                                        {large.data(), static_cast<uint32_t>(large.size()), nullptr},
@@ -543,6 +542,8 @@ TEST_F(Dpdk, WhatCannotBeOpenedIsAnErrorThatSaysWhy) {
   options.queues = 1;
   options.rx_ring = 100'000;
   EXPECT_THAT(error_of(options), HasSubstr("a ring of 100000 RX descriptors"));
+  options.rx_ring = 4096;
+  EXPECT_THAT(error_of(options), HasSubstr("1 RX queues of 4096 descriptors take 4096 of the pool's 4096 frames"));
   const auto large = open_dpdk_port(named("net_null0"), some_pool(16, 70'080));
   ASSERT_FALSE(large.ok());
   EXPECT_THAT(to_string(large.error()), HasSubstr("DPDK takes no pool of 16 frames"));

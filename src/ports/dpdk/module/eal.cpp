@@ -102,6 +102,21 @@ struct Entered {
 
 // --- start ---
 
+// Whether a device would see physical addresses: one that is driven without an IOMMU.
+bool devices_need_physical_addresses() {
+  char unsafe = 'N';
+  std::ifstream("/sys/module/vfio/parameters/enable_unsafe_noiommu_mode") >> unsafe;
+  if (unsafe == 'Y') return true;
+  std::error_code none;
+  for (const char* driver : {"uio_pci_generic", "igb_uio"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(std::string("/sys/bus/pci/drivers/") + driver, none)) {
+      // A device's address; the rest are the driver's files.
+      if (entry.path().filename().string().find(':') != std::string::npos) return true;
+    }
+  }
+  return false;
+}
+
 // Bytes of free huge pages of all sizes.
 uint64_t free_huge_pages() {
   uint64_t bytes = 0;
@@ -150,6 +165,7 @@ Result<Eal> start(uint64_t bytes) {
   }
   if (eal.huge_pages) {
     words.emplace_back("--in-memory");
+    if (!says("--iova-mode") && !devices_need_physical_addresses()) words.emplace_back("--iova-mode=va");
   } else {
     words.emplace_back("--no-shconf");
     if (!says("--no-huge")) words.emplace_back("--no-huge");

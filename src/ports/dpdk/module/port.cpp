@@ -35,7 +35,7 @@ namespace sluice::dpdk {
 namespace {
 
 constexpr uint32_t kBurst = 64;
-constexpr uint16_t kRing = 1024;            // where the driver has no wish of its own
+constexpr uint32_t kRing = 1024;            // where the driver has no wish of its own
 constexpr uint32_t kAroundPacket = 14 + 8;  // Ethernet and two VLAN tags
 constexpr uint32_t kJumbo = 9000;
 constexpr uint64_t kLinkEvery_ns = 10'000'000;  // some drivers read a register of the NIC or call the kernel
@@ -66,7 +66,10 @@ class Device {
   uint16_t id() const { return id_; }
   MbufPool& pool() const { return pool_; }
   uint16_t tx_ring() const { return tx_ring_; }
-  bool is_virtual() const { return virtual_; }
+  // Frames of up to so many bytes leave. TAP's driver would refuse others for ever.
+  uint32_t largest() const { return largest_; }
+  // Whether its TX errors are frames that tx_burst did not take: `full`, not `failed`.
+  bool counts_refusals() const { return counts_refusals_; }
   RxState link() const {
     if (gone_.load(std::memory_order_relaxed)) return RxState::kGone;
     // Drivers of kernel interfaces do not say that theirs was removed.
@@ -107,7 +110,8 @@ class Device {
   unsigned queues_ = 0;
   uint16_t rx_ring_ = 0, tx_ring_ = 0;
   bool started_ = false;
-  bool virtual_ = false;
+  uint32_t largest_ = 0;
+  bool counts_refusals_ = false;
   rte_eth_dev_info info_{};
   rte_eth_stats first_{};
   std::optional<Interface> interface_;  // of the kernel's, where the device is one
@@ -127,13 +131,13 @@ int when_removed(uint16_t, rte_eth_event_type, void* gone, void*) {
   return 0;
 }
 
-// A ring's size: what was asked, or what the driver likes.
-Result<uint16_t> ring_size(const std::string& name, const char* what, uint32_t asked, uint16_t likes,
+// A ring's size: what was asked, or what the driver likes up to `fair`.
+Result<uint16_t> ring_size(const std::string& name, const char* what, uint32_t asked, uint32_t likes, uint32_t fair,
                            const rte_eth_desc_lim& limit) {
   const uint32_t align = std::max<uint32_t>(limit.nb_align, 1);
   const uint32_t most = limit.nb_max == 0 ? UINT16_MAX : limit.nb_max;
   if (asked == 0) {
-    const uint32_t size = std::clamp<uint32_t>(likes == 0 ? kRing : likes, limit.nb_min, most);
+    const uint32_t size = std::clamp<uint32_t>(std::min(likes == 0 ? kRing : likes, fair), limit.nb_min, most);
     return static_cast<uint16_t>(std::min(most / align * align, (size + align - 1) / align * align));
   }
   if (asked < limit.nb_min || asked > most || asked % align != 0) {
@@ -144,7 +148,6 @@ Result<uint16_t> ring_size(const std::string& name, const char* what, uint32_t a
 }
 
 Result<void> Device::start(const PortOptions& options, bool is_virtual, bool huge_pages) {
-  virtual_ = is_virtual;
   if (const int code = rte_eth_dev_info_get(id_, &info_); code != 0) return refused("no facts of the device", code);
   mode_ = fmt::format("{}, {}", info_.driver_name, huge_pages ? "huge pages" : "no huge pages");
   if (options.queues == 0 || options.queues > std::min(info_.max_rx_queues, info_.max_tx_queues)) {
@@ -152,10 +155,21 @@ Result<void> Device::start(const PortOptions& options, bool is_virtual, bool hug
                              info_.driver_name, info_.max_rx_queues, info_.max_tx_queues));
   }
   const auto queues = static_cast<uint16_t>(options.queues);
-  auto rx = ring_size(name_, "RX", options.rx_ring, info_.default_rxportconf.ring_size, info_.rx_desc_lim);
+  // Most drivers keep their RX rings full of frames.
+  const uint32_t chunks = pool_.shape().chunks;
+  auto rx = ring_size(name_, "RX", options.rx_ring, info_.default_rxportconf.ring_size, chunks / 4 / queues,
+                      info_.rx_desc_lim);
   if (!rx) return std::move(rx).error();
-  auto tx = ring_size(name_, "TX", options.tx_ring, info_.default_txportconf.ring_size, info_.tx_desc_lim);
+  auto tx = ring_size(name_, "TX", options.tx_ring, info_.default_txportconf.ring_size, chunks / 4 / queues,
+                      info_.tx_desc_lim);
   if (!tx) return std::move(tx).error();
+  if (uint32_t{*rx} * queues * 2 > chunks) {
+    return Error(
+        fmt::format("{}: {} RX queues of {} descriptors take {} of the pool's {} frames, and leave too few for "
+                    "what is received",
+                    name_, queues, *rx, uint32_t{*rx} * queues, chunks),
+        "smaller rings, or a larger pool");
+  }
   rx_ring_ = *rx;
   tx_ring_ = *tx;
 
@@ -200,6 +214,10 @@ Result<void> Device::start(const PortOptions& options, bool is_virtual, bool hug
     code = rte_eth_dev_set_mtu(id_, static_cast<uint16_t>(mtu));
     if (code != 0 && code != -ENOTSUP) return refused("the driver refuses its MTU", code);
   }
+  largest_ = std::min(room, mtu + kAroundPacket);
+  for (const char* driver : {"net_tap", "net_tun", "net_af_xdp"}) {
+    counts_refusals_ = counts_refusals_ || std::strcmp(info_.driver_name, driver) == 0;
+  }
   rte_eth_dev_callback_register(id_, RTE_ETH_EVENT_INTR_RMV, when_removed, &gone_);
   code = rte_eth_dev_start(id_);
   if (code != 0) return refused("the device does not start", code);
@@ -207,7 +225,7 @@ Result<void> Device::start(const PortOptions& options, bool is_virtual, bool hug
   if (options.promiscuous) {
     code = rte_eth_promiscuous_enable(id_);
     // Most virtual devices filter nothing, and have nothing to enable.
-    if (code != 0 && !(virtual_ && code == -ENOTSUP)) return refused("no promiscuous mode", code);
+    if (code != 0 && !(is_virtual && code == -ENOTSUP)) return refused("no promiscuous mode", code);
   }
   char kernel_name[IF_NAMESIZE];
   if (info_.if_index != 0 && if_indextoname(info_.if_index, kernel_name) != nullptr) {
@@ -357,7 +375,7 @@ class DpdkTxQueue final : public TxQueue {
       uint32_t n = 0;
       for (; n < most; ++n) {
         const TxFrame& frame = frames[taken + n];
-        mbufs[n] = frame.pool == pool ? in_place(frame, chunks) : copied(frame);
+        mbufs[n] = !fits(frame) ? nullptr : frame.pool == pool ? in_place(frame, chunks) : copied(frame);
         if (mbufs[n] == nullptr) [[unlikely]]
           break;
       }
@@ -368,13 +386,11 @@ class DpdkTxQueue final : public TxQueue {
         if (frames[taken + i].pool != pool) rte_pktmbuf_free(mbufs[i]);
       }
       taken += sent;
-      if (sent < n) {
-        refused_.add(n - sent);
-        break;
-      }
+      if (sent < n) break;
       if (n < most) {
-        // The next one has no mbuf: none is left, or no chunk holds it.
+        // The next one has no mbuf: none is left, or it is none that leaves here.
         if (fits(frames[taken])) break;
+        if (frames[taken].pool == pool) device_.pool().give({&frames[taken].data, 1});
         counts_.failed.add(1);
         ++taken;
       }
@@ -411,18 +427,16 @@ class DpdkTxQueue final : public TxQueue {
 
   TxCounters counters() const override {
     TxCounters now = counts_.get();
-    if (queue_ == 0) {
-      uint64_t errors = device_.stats().oerrors;
-      // Drivers of virtual devices count what they did not take, too.
-      if (device_.is_virtual()) errors -= std::min(errors, refused_.get());
-      now.failed += errors;
-      now.packets -= std::min(now.packets, errors);
+    if (queue_ == 0 && !device_.counts_refusals()) {
+      const uint64_t failed = device_.stats().oerrors;
+      now.failed += failed;
+      now.packets -= std::min(now.packets, failed);
     }
     return now;
   }
 
  private:
-  bool fits(const TxFrame& frame) const { return frame.bytes > 0 && frame.bytes <= device_.pool().shape().room(); }
+  bool fits(const TxFrame& frame) const { return frame.bytes > 0 && frame.bytes <= device_.largest(); }
 
   // The mbuf that a frame of the pool lies in, ready to send.
   static rte_mbuf* in_place(const TxFrame& frame, const MbufPool::Chunks& chunks) {
@@ -434,9 +448,8 @@ class DpdkTxQueue final : public TxQueue {
     mbuf->ol_flags = 0;
     return mbuf;
   }
-  // An mbuf with a copy of the frame. nullptr: none is left, or none is large enough.
+  // An mbuf with a copy of the frame; nullptr: none is left.
   rte_mbuf* copied(const TxFrame& frame) {
-    if (!fits(frame)) return nullptr;
     rte_mbuf* mbuf = rte_pktmbuf_alloc(device_.pool().mempool());
     if (mbuf == nullptr) return nullptr;
     std::memcpy(rte_pktmbuf_mtod(mbuf, uint8_t*), frame.data, frame.bytes);
@@ -451,7 +464,6 @@ class DpdkTxQueue final : public TxQueue {
   Device& device_;
   const uint16_t queue_;
   TxCounts counts_;
-  Count refused_;  // of `full`, by the driver
 };
 
 class DpdkPort final : public Port {
