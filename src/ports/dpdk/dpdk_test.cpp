@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -522,6 +523,18 @@ TEST_F(Dpdk, FramesMayComeBackAfterTheirPortWasClosed) {
   EXPECT_EQ(pool.out(), 100U);
   got.give(pool);
   EXPECT_EQ(pool.out(), 0U);
+}
+
+TEST_F(Dpdk, ForkedProcessIsToldThatDpdkIsItsParents) {
+  const auto port = open("net_null0", some_pool());
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool told = error_of("net_ring0").find("forked") != std::string::npos;
+    _exit(told ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(Dpdk, WhatCannotBeOpenedIsAnErrorThatSaysWhy) {

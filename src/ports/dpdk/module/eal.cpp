@@ -194,7 +194,14 @@ Result<Eal> start(uint64_t bytes) {
 
 Result<Eal> start_eal(const DpdkHost& host, uint64_t bytes) {
   static auto* started = new std::optional<Result<Eal>>;
-  if (*started) return **started;
+  static pid_t process = 0;
+  if (*started) {
+    // Its threads are the parent's, and so is its memory.
+    if (process != getpid())
+      return Error("DPDK was started before this process was forked, and works in its parent only");
+    return **started;
+  }
+  process = getpid();
   the_log().host = host;
   cookie_io_functions_t functions{};
   functions.write = take_log;

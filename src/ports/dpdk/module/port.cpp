@@ -574,13 +574,26 @@ Result<DeviceName> look_up(const std::string& name, const Eal& eal) {
   return DeviceName{first, name, true};
 }
 
-// What drivers of kernel interfaces need; they say no more than that they failed.
-bool lacks_network_capabilities() {
+// Drivers of kernel interfaces need capabilities, and say no more than that they failed without.
+Result<void> check_capabilities(const std::string& name) {
+  struct Need {
+    const char* what;
+    uint32_t capabilities;
+    const char* names;
+  };
+  constexpr uint32_t kAdmin = 1U << CAP_NET_ADMIN, kRaw = 1U << CAP_NET_RAW;
+  constexpr Need kNeeds[] = {{"net_tap", kAdmin, "CAP_NET_ADMIN"},
+                             {"net_af_packet", kRaw, "CAP_NET_RAW"},
+                             {"net_af_xdp", kAdmin | kRaw, "CAP_NET_ADMIN,CAP_NET_RAW"}};
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct sets[2]{};
-  if (syscall(SYS_capget, &header, sets) != 0) return false;
-  constexpr uint32_t kBoth = 1U << CAP_NET_ADMIN | 1U << CAP_NET_RAW;
-  return (sets[0].effective & kBoth) != kBoth;
+  if (syscall(SYS_capget, &header, sets) != 0) return {};
+  for (const Need& need : kNeeds) {
+    if (name.starts_with(need.what) && (sets[0].effective & need.capabilities) != need.capabilities) {
+      return capability_error(name, EPERM, need.names);
+    }
+  }
+  return {};
 }
 
 // --- pools ---
@@ -609,6 +622,7 @@ Result<std::shared_ptr<MbufPool>> pool_for(const std::shared_ptr<FramePool>& ask
 
 Result<std::unique_ptr<Port>> open(const DpdkHost& host, const PortOptions& options,
                                    const std::shared_ptr<FramePool>& asked) {
+  if (auto may = check_capabilities(options.name); !may) return std::move(may).error();
   const FrameShape& shape = asked->shape();
   auto eal = start_eal(host, uint64_t{shape.chunks} * (shape.stride + 256));
   if (!eal) return std::move(eal).error();
@@ -642,10 +656,6 @@ Result<std::unique_ptr<Port>> open(const DpdkHost& host, const PortOptions& opti
   if (!done) {
     Error error = std::move(done).error();
     if (!said.empty()) error.message += fmt::format(" (DPDK says: {})", said);
-    if (name->is_virtual && lacks_network_capabilities() &&
-        error.message.find(rte_strerror(EPERM)) != std::string::npos) {
-      error = capability_error(error.message, EPERM, "CAP_NET_ADMIN,CAP_NET_RAW");
-    }
     return error;
   }
   return std::unique_ptr<Port>(new DpdkPort(std::move(device)));
