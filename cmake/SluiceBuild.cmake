@@ -4,6 +4,7 @@
 #   src/<layer>/**/*_fuzz.cpp     one fuzz target each
 #   src/<layer>/**/*_bench.cpp    the layer's micro-benchmarks <layer>_benches
 #   **/cuda/**, **/*.cu           only where CUDA is on (SLUICE_CUDA)
+#   src/ports/dpdk/module/        a module of its own (SluiceDpdk.cmake)
 # Targets over all of them: all_tests, thread_tests, fuzzers, benches.
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
@@ -214,6 +215,7 @@ function(sluice_split_sources dir)
   if(NOT SLUICE_HAVE_AF_XDP)
     list(FILTER all EXCLUDE REGEX "/ports/af_xdp/")
   endif()
+  list(FILTER all EXCLUDE REGEX "/dpdk/module/")
   set(lib ${all})
   foreach(kind test fuzz bench)
     set(some ${all})

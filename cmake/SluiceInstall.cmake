@@ -1,7 +1,8 @@
 # What is installed: the program without its debugging sections, its man page and completion for shells, all made by the
 # program itself after it was linked. `uninstall` removes what the last installation from this build folder put there;
-# `cpack` makes a Debian package.
+# `cpack` makes a Debian package, and one more with DPDK.
 include(GNUInstallDirs)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME sluice)
 set(share "${CMAKE_BINARY_DIR}/share")
 # The same program under the name that Click's scripts call.
 add_custom_command(TARGET sluice POST_BUILD
@@ -15,10 +16,20 @@ add_custom_command(TARGET sluice POST_BUILD
   COMMAND $<TARGET_FILE:sluice> reference fish > "${share}/sluice.fish"
   WORKING_DIRECTORY $<TARGET_FILE_DIR:sluice>)
 
+function(sluice_strip file component)
+  if(CMAKE_STRIP)
+    install(CODE "execute_process(COMMAND \"${CMAKE_STRIP}\" \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${file}\"
+                                  COMMAND_ERROR_IS_FATAL ANY)" COMPONENT ${component})
+  endif()
+endfunction()
 install(TARGETS sluice RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-if(CMAKE_STRIP)
-  install(CODE "execute_process(COMMAND \"${CMAKE_STRIP}\" \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/sluice\"
-                                COMMAND_ERROR_IS_FATAL ANY)")
+sluice_strip(${CMAKE_INSTALL_BINDIR}/sluice sluice)
+# What needs DPDK is a package of its own. The program looks for it in lib/sluice beside its bin, whatever the libraries'
+# folder is here.
+if(TARGET sluice_dpdk)
+  install(TARGETS sluice_dpdk LIBRARY DESTINATION lib/sluice COMPONENT dpdk)
+  sluice_strip(lib/sluice/libsluice_dpdk.so dpdk)
+  install(FILES "${CMAKE_SOURCE_DIR}/packaging/copyright" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/sluice-dpdk COMPONENT dpdk)
 endif()
 if(SLUICE_INSTALL_CLICK)
   file(CREATE_LINK sluice "${share}/click" SYMBOLIC)
@@ -53,4 +64,15 @@ set(CPACK_DEBIAN_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_RESOURCE_FILE_LICENSE "${CMAKE_SOURCE_DIR}/LICENSE")
+if(TARGET sluice_dpdk)
+  set(CPACK_COMPONENTS_ALL sluice dpdk)
+  set(CPACK_DEB_COMPONENT_INSTALL ON)
+  set(CPACK_DEBIAN_SLUICE_PACKAGE_NAME sluice)
+  set(CPACK_DEBIAN_DPDK_PACKAGE_NAME sluice-dpdk)
+  # Of DPDK's plugins one is always needed; the drivers are a choice.
+  set(CPACK_DEBIAN_DPDK_PACKAGE_DEPENDS "sluice (= ${PROJECT_VERSION}), librte-meta-mempool")
+  set(CPACK_DEBIAN_DPDK_PACKAGE_RECOMMENDS librte-meta-net)
+  set(CPACK_COMPONENT_SLUICE_DESCRIPTION "${CPACK_PACKAGE_DESCRIPTION}")
+  set(CPACK_COMPONENT_DPDK_DESCRIPTION "DPDK ports for sluice.")
+endif()
 include(CPack)

@@ -3,8 +3,8 @@
 
     package_test.py BUILD
 
-The Debian package of the build is made, put into an empty root by dpkg and purged; `cmake --install` and the target
-`uninstall` do the same under a prefix. Both bring what a package of such a program has and nothing else, the program is
+The Debian packages of the build are made, put into an empty root by dpkg and purged; `cmake --install` and the target
+`uninstall` do the same under a prefix. Both bring what packages of such a program have and nothing else, the program is
 stripped and runs, another program's `click` stays, and afterwards nothing is left. Exit code 77: no dpkg here.
 """
 import pathlib
@@ -21,6 +21,11 @@ FILES = {
     "share/fish/vendor_completions.d/sluice.fish",
     "share/doc/sluice/copyright",
     "share/doc/sluice/changelog.gz",
+}
+# Where the build has DPDK.
+DPDK_FILES = {
+    "lib/sluice/libsluice_dpdk.so",
+    "share/doc/sluice-dpdk/copyright",
 }
 
 
@@ -40,16 +45,30 @@ def expect(what, got, want):
         sys.exit(f"{what}: missing {sorted(want - got)}, besides {sorted(got - want)}")
 
 
+def is_stripped(file):
+    if ".symtab" in run("readelf", "-S", "-W", file):
+        sys.exit(f"{file} is not stripped")
+
+
 def look_at_program(program):
     if not run(program, "--version").startswith("sluice "):
         sys.exit(f"{program} does not run")
-    if ".symtab" in run("readelf", "-S", "-W", program):
-        sys.exit(f"{program} is not stripped")
+    is_stripped(program)
+    if "librte" in run("readelf", "-d", "-W", program):
+        sys.exit(f"{program} needs DPDK")
+
+
+def files_of(build, zsh):
+    """What belongs under the prefix; with DPDK, what is its module's."""
+    dpdk = DPDK_FILES if (build / "libsluice_dpdk.so").exists() else set()
+    return {name.format(zsh=zsh) for name in FILES}, dpdk
 
 
 def package(build, folder):
     run("cpack", "-G", "DEB", "-B", folder / "made", "--config", build / "CPackConfig.cmake")
-    (deb,) = (folder / "made").glob("*.deb")
+    want, dpdk = files_of(build, "vendor-completions")
+    debs = {deb.name.split("_")[0]: deb for deb in (folder / "made").glob("*.deb")}
+    expect("packages", set(debs), {"sluice", "sluice-dpdk"} if dpdk else {"sluice"})
     root = folder / "root"
     for name in ("updates", "info", "parts"):
         (root / "var/lib/dpkg" / name).mkdir(parents=True)
@@ -57,11 +76,21 @@ def package(build, folder):
     (root / "usr/bin").mkdir(parents=True)
     (root / "usr/bin/click").write_text("another's\n")
     dpkg = ["dpkg", f"--root={root}", f"--log={folder}/log", "--force-not-root", "--force-depends", "--force-script-chrootless"]
-    run(*dpkg, "-i", deb)
-    want = {name.format(zsh="vendor-completions") for name in FILES} | {"bin/click"}
-    expect(deb.name, files(root / "usr"), want)
+    run(*dpkg, "-i", debs["sluice"])
+    expect("sluice", files(root / "usr"), want | {"bin/click"})
     look_at_program(root / "usr/bin/sluice")
     run("lexgrog", root / "usr/share/man/man1/sluice.1.gz")
+    depends = run("dpkg-deb", "-f", debs["sluice"], "Depends")
+    if "rte" in depends:
+        sys.exit(f"the program's package needs DPDK: {depends}")
+    if dpdk:
+        depends = run("dpkg-deb", "-f", debs["sluice-dpdk"], "Depends")
+        if "sluice (= " not in depends or "librte-eal" not in depends:
+            sys.exit(f"the module's package does not need both sides: {depends}")
+        run(*dpkg, "-i", debs["sluice-dpdk"])
+        expect("with sluice-dpdk", files(root / "usr"), want | dpdk | {"bin/click"})
+        is_stripped(root / "usr/lib/sluice/libsluice_dpdk.so")
+        run(*dpkg, "--purge", "sluice-dpdk")
     run(*dpkg, "--purge", "sluice")
     expect("after purging", files(root / "usr"), {"bin/click"})
 
@@ -74,7 +103,8 @@ def by_hand(build, folder):
     kept = manifest.read_bytes() if manifest.exists() else None
     try:
         run("cmake", "--install", build, "--prefix", prefix)
-        expect("cmake --install", files(prefix), {name.format(zsh="site-functions") for name in FILES} | {"bin/click"})
+        want, dpdk = files_of(build, "site-functions")
+        expect("cmake --install", files(prefix), want | dpdk | {"bin/click"})
         look_at_program(prefix / "bin/sluice")
         run("cmake", "--build", build, "--target", "uninstall")
         expect("after uninstalling", files(prefix), {"bin/click"})

@@ -25,6 +25,7 @@
 #include "net/checksum.h"
 #include "net/packet_builder.h"
 #include "net/parse.h"
+#include "ports/dpdk/dpdk_port.h"
 #include "ports/port.h"
 #include "ports/testing/net_namespace.h"
 
@@ -49,6 +50,8 @@ struct Way {
   const char* port = "near";
   // An end of a veth pair in the namespace `there`; for a port that makes its own interface, that interface.
   const char* other = "far";
+  // What opens the port, where that is not the interface's name.
+  const char* device = nullptr;
   bool makes_interface = false;
   unsigned most_queues = 4;
   PortOptions::XdpMode xdp_mode = PortOptions::XdpMode::kAuto;
@@ -64,6 +67,11 @@ constexpr Way kWays[] = {
     {.name = "af_xdp_native", .method = PortMethod::kAfXdp, .xdp_mode = PortOptions::XdpMode::kNative},
     {.name = "af_xdp_generic", .method = PortMethod::kAfXdp, .xdp_mode = PortOptions::XdpMode::kGeneric},
 #endif
+    {.name = "dpdk",
+     .method = PortMethod::kDpdk,
+     .other = "near",
+     .device = "net_tap0,iface=near",
+     .makes_interface = true},
 };
 
 // A frame of `bytes` with a number that no other frame has: Ethernet with a type for experiments.
@@ -87,6 +95,9 @@ class LivePort : public ::testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
     if (!NetNamespace::why_none().empty()) GTEST_SKIP() << "no network namespaces here: " << NetNamespace::why_none();
+    if (GetParam().method == PortMethod::kDpdk && !has_dpdk_module()) {
+      GTEST_SKIP() << "the module for DPDK ports is not built here: apt-get install libdpdk-dev";
+    }
     make_pool({.chunks = 4096});
   }
   void TearDown() override {
@@ -117,7 +128,7 @@ class LivePort : public ::testing::TestWithParam<Way> {
 
   PortOptions options() const {
     PortOptions options;
-    options.name = GetParam().port;
+    options.name = GetParam().device == nullptr ? GetParam().port : GetParam().device;
     options.method = GetParam().method;
     options.xdp_mode = GetParam().xdp_mode;
     return options;
@@ -787,6 +798,7 @@ TEST_P(LivePort, ForwardsAFrameToAnotherPortWithoutLoss) {
   std::vector<uint64_t> times(64);
   constexpr uint32_t kPackets = 5000;
   uint32_t sent = 0, forwarded = 0;
+  FramePool* pool = &rx_[0]->pool();
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (forwarded < kPackets && std::chrono::steady_clock::now() < end) {
     for (uint32_t i = 0; i < 32 && sent < kPackets; ++i, ++sent) {
@@ -794,13 +806,13 @@ TEST_P(LivePort, ForwardsAFrameToAnotherPortWithoutLoss) {
     }
     const uint32_t n = rx_[0]->poll({frames.data(), extents.data(), times.data()}, 64, now_ns());
     std::vector<TxFrame> out;
-    for (uint32_t i = 0; i < n; ++i) out.push_back({frames[i], extents[i].end, pool_.get()});
+    for (uint32_t i = 0; i < n; ++i) out.push_back({frames[i], extents[i].end, pool});
     std::span<const TxFrame> left = out;
     while (!left.empty() && std::chrono::steady_clock::now() < end) {
       const uint32_t taken = tx_[0]->send(left);
       tx_[0]->flush();
-      if (tx_[0]->pool() != pool_.get()) {
-        for (const TxFrame& f : left.first(taken)) pool_->give(std::array{f.data});
+      if (tx_[0]->pool() != pool) {
+        for (const TxFrame& f : left.first(taken)) pool->give(std::array{f.data});
       }
       left = left.subspan(taken);
       if (taken == 0) tx_[0]->in_flight();

@@ -12,5 +12,6 @@ namespace sluice {
 using OpenPort = Result<std::unique_ptr<Port>>(const PortOptions& options, const std::shared_ptr<FramePool>& pool);
 
 OpenPort open_af_packet_port;
+OpenPort open_dpdk_port;
 
 }  // namespace sluice

@@ -25,6 +25,7 @@ struct Method {
 constexpr Method kMethods[] = {
     {PortMethod::kAfXdp, "af_xdp", open_af_xdp, true},
     {PortMethod::kAfPacket, "af_packet", open_af_packet_port, true},
+    {PortMethod::kDpdk, "dpdk", open_dpdk_port, false},
 };
 
 std::string method_names() {

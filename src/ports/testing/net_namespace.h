@@ -177,7 +177,8 @@ class Wire {
   bool send(const Bytes& frame) {
     for (int i = 0; i < 1000; ++i) {
       if (::send(fd_.get(), frame.data(), frame.size(), 0) == static_cast<ssize_t>(frame.size())) return true;
-      if (errno != EAGAIN && errno != ENOBUFS) return false;
+      // A socket says once that its interface was down, also after it is up again.
+      if (errno != EAGAIN && errno != ENOBUFS && errno != ENETDOWN) return false;
       pollfd room{fd_.get(), POLLOUT, 0};
       poll(&room, 1, 10);
     }
