@@ -798,10 +798,8 @@ void restore_narrow(const FastKept& from, uint32_t n, const BatchView& view, Fas
 }
 
 inline uint32_t take(const uint64_t* words, uint32_t usual, FastBurst& burst) {
-  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.rule[i] = static_cast<uint32_t>(words[i]) & kMaxKeyValue;
-  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
-    burst.next_hop[i] = static_cast<uint32_t>(words[i] >> 21) & kMaxKeyValue;
-  }
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.rule[i] = result_rule(words[i]);
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.next_hop[i] = result_next_hop(words[i]);
   return FastBurst::lanes_where([&](uint32_t i) { return passed_all(words[i], usual); });
 }
 SLUICE_WIDE uint32_t take_wide(const uint64_t* words, uint32_t usual, FastBurst& burst) {
