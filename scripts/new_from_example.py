@@ -21,8 +21,7 @@ LISTS = {
     "element": [
         ("src/elements/stages.h", '#include "elements/example/stage.h"\n|', '#include "elements/example/stage.h"\n'),
         ("src/elements/stages.h", "|>;\n\nnamespace detail", ", ExampleStage"),
-        ("src/elements/register_all.cpp", "|;\n\nvoid register_elements(", ", register_example"),
-        ("src/elements/register_all.cpp", "|}) {", ", register_example"),
+        ("src/elements/elements.inc", "\nSLUICE_ELEMENT(get_ip_address)\n|", "SLUICE_ELEMENT(example)\n"),
     ],
     "lpm": [
         ("src/tables/lpm/algorithms.h", '#include "tables/lpm/example/example.h"\n|',

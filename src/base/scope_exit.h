@@ -1,4 +1,4 @@
-// What is done at the end of a scope, however it ends.
+// What is done at the end of a scope, however it ends: by an error or an exception, too.
 // host only
 #pragma once
 
@@ -10,12 +10,17 @@ template <typename F>
 class ScopeExit {
  public:
   explicit ScopeExit(F f) : f_(std::move(f)) {}
-  ~ScopeExit() { f_(); }
+  ~ScopeExit() {
+    if (!released_) f_();
+  }
   ScopeExit(const ScopeExit&) = delete;
   ScopeExit& operator=(const ScopeExit&) = delete;
+  // It is not done.
+  void release() { released_ = true; }
 
  private:
   F f_;
+  bool released_ = false;
 };
 
 }  // namespace sluice

@@ -29,4 +29,7 @@ std::unique_ptr<AclImages> make_rebuilt_acl_images(std::string algorithm);
 // By patches where the algorithm has them, at the cost of the change; else every version by itself.
 std::unique_ptr<AclImages> make_acl_images(const std::string& algorithm, Publisher& publisher);
 
+// The rules of a compiled image as they were configured. Errors: those of its views.
+Result<RuleSet> configured_rules(const Image& image);
+
 }  // namespace sluice

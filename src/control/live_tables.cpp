@@ -11,18 +11,17 @@
 
 #include "base/cancel.h"
 #include "base/clock.h"
+#include "base/scope_exit.h"
 #include "control/acl_change.h"
+#include "control/adjacency_change.h"
 #include "control/change_text.h"
 #include "elements/table_use.h"
 #include "formats/adjacency_text.h"
 #include "formats/route_files.h"
-#include "formats/route_text.h"
 #include "formats/rule_files.h"
-#include "net/text.h"
 #include "tables/acl/algorithms.h"
 #include "tables/acl/patch.h"
 #include "tables/lpm/algorithms.h"
-#include "tables/lpm/patch.h"
 
 namespace sluice {
 namespace {
@@ -34,387 +33,6 @@ class Stopwatch {
  private:
   uint64_t start_ = now_ns();
 };
-
-// Takes something back, after errors and exceptions alike, unless it is kept.
-template <typename F>
-class Unless {
- public:
-  explicit Unless(F back) : back_(std::move(back)) {}
-  ~Unless() {
-    if (!kept_) back_();
-  }
-  Unless(const Unless&) = delete;
-  Unless& operator=(const Unless&) = delete;
-  void keep() { kept_ = true; }
-
- private:
-  F back_;
-  bool kept_ = false;
-};
-
-// Images that are built anew for every version.
-class RebuiltRoutes final : public RouteImageMaker {
- public:
-  RebuiltRoutes(std::string algorithm4, std::string algorithm6)
-      : algorithm4_(std::move(algorithm4)), algorithm6_(std::move(algorithm6)) {}
-  Result<std::shared_ptr<const Image>> make(const SourcedRib& next, const std::vector<RouteStep>&) override {
-    return share(build_routes(next.best_routes(), algorithm4_, algorithm6_));
-  }
-
- private:
-  std::string algorithm4_, algorithm6_;
-};
-
-class PatchedRouteImages final : public RouteImageMaker {
- public:
-  PatchedRouteImages(std::string algorithm4, std::string algorithm6, Publisher& publisher) : publisher_(publisher) {
-    options_.algorithm4 = std::move(algorithm4);
-    options_.algorithm6 = std::move(algorithm6);
-  }
-
-  Result<std::shared_ptr<const Image>> make(const SourcedRib& next, const std::vector<RouteStep>& steps) override {
-    const NextHopIds& ids = next.next_hops();
-    if (patched_ == nullptr || steps.empty()) {
-      auto made = PatchedRoutes::create(next.best_routes(), options_);
-      if (!made) return std::move(made).error();
-      patched_ = std::move(*made);
-    } else {
-      for (; names_ < ids.count(); ++names_) patched_->intern(ids.name(names_ + 1));
-      for (const RouteStep& step : steps) patched_->set(step.prefix, step.next_hop);
-    }
-    names_ = ids.count();
-    return publish_patched(*patched_, publisher_);
-  }
-  size_t bytes() const override {
-    return patched_ == nullptr ? 0 : (1 + patched_->replicas().replicas()) * patched_->replicas().size();
-  }
-
- private:
-  Publisher& publisher_;
-  PatchedRoutesOptions options_;
-  std::unique_ptr<PatchedRoutes> patched_;
-  uint32_t names_ = 0;
-};
-
-// -- makers by the table's algorithm ----------------------------------------------------------------------------------
-
-std::unique_ptr<RouteImageMaker> maker_of(const TableChange& change, bool rebuilt, Publisher& publisher,
-                                          const std::vector<RouteStep>&) {
-  const size_t plus = change.algorithm.find('+');
-  std::string four = change.algorithm.substr(0, plus), six = change.algorithm.substr(plus + 1);
-  if (rebuilt) return std::make_unique<RebuiltRoutes>(std::move(four), std::move(six));
-  return std::make_unique<PatchedRouteImages>(std::move(four), std::move(six), publisher);
-}
-
-// The rules of a compiled image as they were configured.
-Result<RuleSet> rules_of(const Image& image) {
-  auto rules = AclRulesView::open(image);
-  auto actions = AclActionsView::open(image);
-  auto source = AclSourceView::open(image);
-  if (!rules) return std::move(rules).error();
-  if (!actions) return std::move(actions).error();
-  if (!source) return std::move(source).error();
-  RuleSet set;
-  std::map<std::string, uint32_t, std::less<>> files;
-  for (uint32_t r = 1; r <= rules->size(); ++r) {
-    const AclMatchRule& flat = rules->rule(r);
-    AclRule rule;
-    rule.family = flat.family;
-    const auto prefix = [&](uint64_t hi, uint64_t lo, uint8_t length) {
-      const auto own = static_cast<uint8_t>(length != 0 && flat.family == 4 ? length - 96 : length);
-      return IpPrefix{IpAddress{hi, lo, own == 0 ? uint8_t{0} : flat.family}, own};
-    };
-    rule.src = prefix(flat.src_hi, flat.src_lo, flat.src_length);
-    rule.dst = prefix(flat.dst_hi, flat.dst_lo, flat.dst_length);
-    rule.src_port_low = flat.src_port_low;
-    rule.src_port_high = flat.src_port_high;
-    rule.dst_port_low = flat.dst_port_low;
-    rule.dst_port_high = flat.dst_port_high;
-    rule.protocol = flat.protocol;
-    rule.protocol_mask = flat.protocol_mask;
-    rule.flags = flat.flags;
-    rule.flags_mask = flat.flags_mask;
-    if (flat.dscp_mask != 0) rule.dscp = flat.dscp;
-    rule.needs_ports = (flat.bits & flat.bits_mask & FlowKey::kHasPorts) != 0;
-    const auto without = static_cast<uint8_t>(rule.needs_ports ? ~unsigned{FlowKey::kHasPorts} : ~0u);
-    rule.bits = flat.bits & without;
-    rule.bits_mask = flat.bits_mask & without;
-    rule.icmp = flat.icmp;
-    rule.icmp_mask = flat.icmp_mask;
-    const AclAction action = actions->action(r);
-    rule.verb = action.verb;
-    rule.mark = action.mark;
-    rule.log = action.log != 0;
-    rule.line = source->line(r);
-    const auto [it, fresh] = files.try_emplace(std::string(source->file(r)), static_cast<uint32_t>(files.size()));
-    if (fresh) set.files.push_back(it->first);
-    rule.file = it->second;
-    set.rules.push_back(rule);
-  }
-  return set;
-}
-
-// -- routes -----------------------------------------------------------------------------------------------------------
-
-// The words of a change that say more than a route file does, and what is left of its line once they are blank.
-struct RouteWords {
-  std::string route;
-  std::string source;
-  std::optional<uint8_t> preference;
-  std::optional<uint32_t> metric;
-};
-
-class RouteChange {
- public:
-  RouteChange(SourcedRib& rib, std::string_view text, const std::string& name)
-      : rib_(rib), text_(text), name_(name), findings_(name, text) {}
-
-  Result<std::vector<RouteStep>> make() {
-    each_line(text_, [&](uint32_t line, size_t begin, size_t end) {
-      if (findings_.error_count() > Diagnostics::kLimit || cancelled()) return;
-      line_ = line;
-      begin_ = begin;
-      end_ = end;
-      Words words(text_, begin, end);
-      if (words.done()) return;
-      const std::string_view verb = words.peek();
-      if (verb != "add" && verb != "append" && verb != "delete") {
-        wrong_verb(findings_, words, verb, {"add", "append", "delete"});
-        return;
-      }
-      words.take();
-      if (words.done()) {
-        findings_.error_at(words.at(), 1, "the prefix is missing").expected =
-            verb == "delete" ? "PREFIX" : "PREFIX NEXTHOP";
-      } else if (verb == "delete") {
-        erase(words);
-      } else {
-        add(words.at(), verb == "append");
-      }
-    });
-    if (!findings_.ok()) return findings_.to_error();
-    if (cancelled()) return cancelled_error();
-    return std::move(steps_);
-  }
-
- private:
-  void step(const IpPrefix& prefix) { steps_.push_back({prefix, rib_.best(prefix)}); }
-
-  // Reads `source`, `preference` and `metric` from `words` on. False: an error was reported.
-  bool options(Words words, RouteWords& out) {
-    while (!words.done()) {
-      const size_t key_at = words.at();
-      const std::string_view key = words.take();
-      if (key == "via" || key == "dev") {
-        words.take();
-        continue;
-      }
-      if (key != "source" && key != "preference" && key != "metric") continue;
-      const size_t at = words.done() ? key_at : words.at();
-      const std::string_view value = words.take();
-      if (key == "source") {
-        if (value.empty() || value.size() > 64)
-          return findings_.error_at(at, std::max<size_t>(1, value.size()), "a source has a name of 1 to 64 bytes"),
-                 false;
-        out.source = value;
-      } else {
-        uint32_t n = 0;
-        const auto [stop, code] = std::from_chars(value.data(), value.data() + value.size(), n);
-        const bool preference = key == "preference";
-        if (code != std::errc() || stop != value.data() + value.size() || (preference && n > 255)) {
-          findings_.error_at(at, std::max<size_t>(1, value.size()), fmt::format("'{}' is not a valid {}", value, key))
-              .expected = preference ? "0 (best) to 255" : "0 to 4294967295";
-          return false;
-        }
-        if (preference)
-          out.preference = static_cast<uint8_t>(n);
-        else
-          out.metric = n;
-      }
-      // A metric is the route reader's to understand.
-      if (key != "metric") {
-        const size_t base = begin_;
-        std::fill(out.route.begin() + static_cast<ptrdiff_t>(key_at - base),
-                  out.route.begin() + static_cast<ptrdiff_t>(at + value.size() - base), ' ');
-      }
-    }
-    return true;
-  }
-
-  uint8_t source_of(const RouteWords& said) {
-    const std::string& name = said.source.empty() ? kControlSource : said.source;
-    const uint8_t source = rib_.source(name);
-    if (source == 0)
-      findings_.error_at(begin_, end_ - begin_, fmt::format("more than {} sources", SourcedRib::kMaxSources));
-    return source;
-  }
-
-  void add(size_t at, bool append) {
-    RouteWords said;
-    said.route.assign(text_.substr(begin_, end_ - begin_));
-    std::fill(said.route.begin(), said.route.begin() + static_cast<ptrdiff_t>(at - begin_), ' ');
-    if (!options(Words(text_, at, end_), said)) return;
-    Rib one;
-    std::vector<RankedRoute> ranked;
-    auto parsed = parse_routes(said.route, name_, one, &ranked);
-    if (!parsed) {
-      if (parsed.error().diagnostics.empty()) findings_.error_at(at, end_ - at, parsed.error().message);
-      for (Diagnostic d : parsed.error().diagnostics) {
-        d.line = line_;
-        d.source_line = line_of(text_, begin_, end_);
-        findings_.add(std::move(d));
-      }
-      return;
-    }
-    one.settle();
-    if (one.routes4().size() == 1)
-      ranked.push_back({{{0, one.routes4()[0].address, 4}, one.routes4()[0].length}, one.routes4()[0].next_hop, 0});
-    if (one.routes6().size() == 1) {
-      const Route6& r = one.routes6()[0];
-      ranked.push_back({{{r.hi, r.lo, 6}, r.length}, r.next_hop, 0});
-    }
-    if (ranked.size() != 1) {
-      findings_.error_at(at, end_ - at, "this route cannot be used").expected = "PREFIX NEXTHOP";
-      return;
-    }
-    const uint8_t source = source_of(said);
-    if (source == 0) return;
-    const RankedRoute& route = ranked[0];
-    std::string hop = one.next_hop_name(route.next_hop);
-    RouteCandidate candidate{route.metric, 0, source,
-                             said.preference.value_or(default_preference(rib_.source_name(source)))};
-    if (append) {
-      for (const RouteCandidate& c : rib_.candidates(route.prefix)) {
-        if (c.source != source || c.metric != route.metric) continue;
-        hop = fmt::format("{}+{}", rib_.next_hops().name(c.next_hop), hop);
-        if (!said.preference) candidate.preference = c.preference;
-      }
-      if (hop.size() > 255) {
-        findings_.error_at(at, end_ - at, "a group of next hops with a name of more than 255 bytes").suggestion =
-            "name a group in the adjacency file";
-        return;
-      }
-    }
-    // A prefix's routes are a list that is walked: one of any length would make the time of a change its square.
-    const std::vector<RouteCandidate> there = rib_.candidates(route.prefix);
-    if (there.size() >= kMostRoutesOfAPrefix && std::ranges::none_of(there, [&](const RouteCandidate& c) {
-          return c.source == source && c.metric == route.metric;
-        })) {
-      findings_.error_at(at, end_ - at,
-                         fmt::format("more than {} routes for {}", kMostRoutesOfAPrefix, to_string(route.prefix)));
-      return;
-    }
-    candidate.next_hop = static_cast<uint16_t>(rib_.next_hops().intern(hop));
-    if (candidate.next_hop == 0) {
-      findings_.error_at(at, end_ - at, fmt::format("more than {} different next hops", NextHopIds::kMost));
-      return;
-    }
-    rib_.add(route.prefix, candidate);
-    step(route.prefix);
-  }
-
-  void erase(Words words) {
-    const size_t at = words.at();
-    const std::string_view word = words.take();
-    RouteWords said;
-    said.route.assign(text_.substr(begin_, end_ - begin_));
-    if (!options(words, said)) return;
-    const size_t rest = words.at();
-    Words left(said.route, rest - begin_, said.route.size());
-    if (said.metric && left.peek() == "metric") left.take(), left.take();
-    const uint8_t source = said.source.empty() ? uint8_t{0} : rib_.find_source(said.source);
-    if (!said.source.empty() && source == 0) {
-      findings_.error_at(at, end_ - at, fmt::format("there is no source '{}' of routes", said.source)).expected =
-          fmt::format("{}", fmt::join(source_names(), ", "));
-      return;
-    }
-    if (word == "all" && source != 0 && !said.metric && left.done()) {
-      for (const SourcedRib::Owned& owned : rib_.owned(source)) {
-        rib_.remove(owned.prefix, source, owned.metric);
-        step(owned.prefix);
-      }
-      return;
-    }
-    bool host_bits = false;
-    const auto prefix = parse_prefix(word, &host_bits);
-    if (!prefix || host_bits) {
-      Diagnostic& d = findings_.error_at(
-          at, word.size(),
-          prefix ? fmt::format("'{}' has bits set past its length", word) : fmt::format("'{}' is not a prefix", word));
-      d.expected = "such as 10.0.0.0/8 or 2001:db8::/32";
-      if (prefix) d.suggestion = fmt::format("did you mean '{}'?", to_string(*prefix));
-      return;
-    }
-    if (!left.done() || said.preference) {
-      findings_.error_at(rest, std::max<size_t>(1, end_ - rest), "more than a prefix").expected =
-          "delete PREFIX [metric N] [source NAME]";
-      return;
-    }
-    for (const RouteCandidate& c : rib_.candidates(*prefix)) {
-      if ((source != 0 && c.source != source) || (said.metric && c.metric != *said.metric)) continue;
-      rib_.remove(*prefix, c.source, c.metric);
-      step(*prefix);
-      return;
-    }
-    findings_.error_at(at, word.size(),
-                       fmt::format("there is no route for {}{}", to_string(*prefix),
-                                   source == 0 && !said.metric ? "" : " of that source and metric"));
-  }
-
-  std::vector<std::string> source_names() const {
-    std::vector<std::string> names;
-    for (unsigned i = 1; i <= rib_.source_count(); ++i) names.push_back(rib_.source_name(static_cast<uint8_t>(i)));
-    return names;
-  }
-
-  static inline const std::string kControlSource = "control";
-  static constexpr size_t kMostRoutesOfAPrefix = 1024;
-  SourcedRib& rib_;
-  std::string_view text_;
-  const std::string& name_;
-  Diagnostics findings_;
-  std::vector<RouteStep> steps_;
-  uint32_t line_ = 0;
-  size_t begin_ = 0, end_ = 0;
-};
-
-// --- adjacencies ---
-
-// The definitions that a change gives, an empty one for a next hop that is to have none.
-Result<std::map<std::string, NextHopDefinition>> parse_adjacency_change(std::string_view text,
-                                                                        const std::string& name) {
-  // As with rules: the reader of files finds the lines where they stand.
-  std::string lines(text);
-  std::map<std::string, NextHopDefinition> made;
-  Diagnostics findings(name, text);
-  each_line(text, [&](uint32_t, size_t begin, size_t end) {
-    Words words(text, begin, end);
-    if (words.done()) return;
-    const std::string_view verb = words.peek();
-    const bool set = verb == "set";
-    if (!set && verb != "delete") {
-      wrong_verb(findings, words, verb, {"set", "delete"});
-    } else {
-      words.take();
-      if (words.done()) findings.error_at(words.at(), 1, "the next hop is missing").expected = "NEXTHOP";
-      if (!set && !words.done()) {
-        made[std::string(words.take())];
-        if (!words.done())
-          findings.error_at(words.at(), words.peek().size(), "more than a next hop").expected = "delete NEXTHOP";
-      }
-    }
-    std::fill(lines.begin() + static_cast<ptrdiff_t>(begin),
-              lines.begin() + static_cast<ptrdiff_t>(set ? words.at() : end), ' ');
-  });
-  auto parsed = parse_next_hops(lines, name);
-  if (!parsed) {
-    if (parsed.error().diagnostics.empty()) return std::move(parsed).error();
-    for (const Diagnostic& d : parsed.error().diagnostics) findings.add(d);
-  }
-  if (!findings.ok()) return findings.to_error();
-  for (auto& [hop, definition] : parsed->names) made[hop] = std::move(definition);
-  return made;
-}
 
 // Errors: no table of that name, with the nearest one.
 Result<void> known(const std::map<std::string, std::shared_ptr<const Image>, std::less<>>& tables, const char* kind,
@@ -460,8 +78,8 @@ size_t LiveTables::bytes() const {
     return it == acls_.end() || it->second.images == nullptr ? 0 : it->second.images->bytes();
   });
   add(tables_.routes, [&](const std::string& name) {
-    const auto it = route_makers_.find(name);
-    return it == route_makers_.end() ? 0 : it->second->bytes();
+    const auto it = route_images_.find(name);
+    return it == route_images_.end() ? 0 : it->second->bytes();
   });
   add(tables_.adjacencies, [&](const std::string& name) {
     const auto it = next_hops_.find(name);
@@ -471,14 +89,12 @@ size_t LiveTables::bytes() const {
   return sum;
 }
 
-template <typename Model, typename Step>
-Result<std::shared_ptr<const Image>> LiveTables::make(
-    std::map<std::string, std::unique_ptr<ImageMaker<Model, Step>>>& makers, const TableChange& change,
-    const Model& next, const std::vector<Step>& steps, bool dry_run) {
-  if (dry_run) return maker_of(change, true, publisher_, steps)->make(next, steps);
-  auto& maker = makers[change.table];
-  if (maker == nullptr) maker = maker_of(change, false, publisher_, steps);
-  return maker->make(next, steps);
+Result<std::shared_ptr<const Image>> LiveTables::make_routes(const TableChange& change, const SourcedRib& next,
+                                                             const std::vector<RouteStep>& steps, bool dry_run) {
+  if (dry_run) return make_rebuilt_route_images(change.algorithm)->make(next, steps);
+  auto& images = route_images_[change.table];
+  if (images == nullptr) images = make_route_images(change.algorithm, publisher_);
+  return images->make(next, steps);
 }
 
 TableLoad& LiveTables::load_of(const char* kind, const std::string& table) {
@@ -500,7 +116,7 @@ Result<LiveTables::AclState*> LiveTables::acl_state(const std::string& table) {
   if (it == acls_.end()) {
     const auto model = models_.acls.find(table);
     auto rules = model != models_.acls.end() ? Result<RuleSet>(std::move(model->second))
-                                             : rules_of(*tables_.acls.find(table)->second);
+                                             : configured_rules(*tables_.acls.find(table)->second);
     if (!rules) return std::move(rules).error();
     if (model != models_.acls.end()) models_.acls.erase(model);
     it = acls_.try_emplace(table).first;
@@ -594,7 +210,7 @@ Result<void> LiveTables::commit_acl(AclState& state, const RuleList& list, bool 
   const bool chosen = image != nullptr && (whole || dry_run);
   std::unique_ptr<AclImages> fresh;
   // Those that made an image that is not published know too much.
-  Unless images([&] {
+  ScopeExit images([&] {
     if (!dry_run && !chosen && fresh == nullptr) state.images.reset();
   });
   if (!chosen) {
@@ -620,7 +236,7 @@ Result<void> LiveTables::commit_acl(AclState& state, const RuleList& list, bool 
     done = publish(std::move(set), change, dry_run);
   }
   if (!done || dry_run) return done;
-  images.keep();
+  images.release();
   if (chosen || fresh != nullptr) state.images = std::move(fresh);
   state.algorithm = std::move(choice->algorithm);
   state.chosen_at = choice->chosen_at;
@@ -671,12 +287,12 @@ Result<TableChange> LiveTables::change_acl(const std::string& table, std::string
   TableChange change{.table = table};
   change.entries_before = state.list.size();
   state.list.begin();
-  Unless list([&] { state.list.undo(); });
+  ScopeExit list([&] { state.list.undo(); });
   if (cancelled()) return cancelled_error();
   if (auto ok = take_acl_steps(state.list, *steps, text, name); !ok) return std::move(ok).error();
   change.parse_seconds = clock.seconds();
   if (auto done = commit_acl(state, state.list, false, change, dry_run); !done) return std::move(done).error();
-  if (!dry_run) list.keep();
+  if (!dry_run) list.release();
   return change;
 }
 
@@ -692,7 +308,7 @@ Result<TableChange> LiveTables::replace_acl(const std::string& table, InputFile&
   if (*compiled) {
     auto image = Image::read(file, ImageKind::kAcl);
     if (!image) return std::move(image).error();
-    rules = rules_of(*image);
+    rules = configured_rules(*image);
   } else {
     rules = read_rules_file(file, format);
   }
@@ -776,17 +392,17 @@ Result<TableChange> LiveTables::commit_routes(const std::string& table, const So
       makers->erase(table);
       for (auto& [live, hops] : next_hops) live->images.reset();
     }
-    decltype(route_makers_)* makers;
+    decltype(route_images_)* makers;
     const std::string& table;
     std::vector<std::pair<LiveNextHops*, NextHops>> next_hops;
-  } trace{dry_run ? nullptr : &route_makers_, table, {}};
-  auto image = make(route_makers_, change, next, steps, dry_run);
+  } trace{dry_run ? nullptr : &route_images_, table, {}};
+  auto image = make_routes(change, next, steps, dry_run);
   if (!image) return std::move(image).error();
   TableSet set = tables_;
   set.routes[table] = *image;
   change.bytes_after = (*image)->bytes().size();
   const size_t before_bytes = bytes();
-  size_t more = !dry_run && route_makers_[table]->bytes() != 0 ? 0 : change.bytes_after;
+  size_t more = !dry_run && route_images_[table]->bytes() != 0 ? 0 : change.bytes_after;
   // Adjacencies go by the numbers of next hops, and through the routes.
   auto names = NextHopNames::open(before.section(SectionTag::kNextHopNames));
   if (!names) return std::move(names).error();
@@ -851,12 +467,12 @@ Result<TableChange> LiveTables::change_routes(const std::string& table, std::str
   next_hops_of(table);
   SourcedRib& rib = models_.routes.find(table)->second;
   rib.begin();
-  Unless routes([&] { rib.rollback(); });
-  auto steps = RouteChange(rib, text, name).make();
+  ScopeExit routes([&] { rib.rollback(); });
+  auto steps = take_route_change(rib, text, name);
   if (!steps) return std::move(steps).error();
   auto change = commit_routes(table, rib, *steps, clock.seconds(), dry_run);
   if (change.ok() && !dry_run) {
-    routes.keep();
+    routes.release();
     rib.commit();
   }
   return change;
@@ -912,7 +528,7 @@ Result<TableChange> LiveTables::change_adjacencies(const std::string& table, std
   change.bytes_before = change.bytes_after = before.bytes().size();
   change.parse_seconds = clock.seconds();
   const Stopwatch build;
-  Unless images([&] {
+  ScopeExit images([&] {
     if (!dry_run) (*live)->images.reset();
   });
   auto image = adjacency_image(**live, next, changes, dry_run);
@@ -931,7 +547,7 @@ Result<TableChange> LiveTables::change_adjacencies(const std::string& table, std
     if (done.ok()) done = publish(std::move(set), change, dry_run);
   }
   if (!done.ok()) return std::move(done).error();
-  images.keep();
+  images.release();
   if (!dry_run) (*live)->hops = std::move(next);
   return change;
 }

@@ -14,6 +14,7 @@
 #include "base/input_file.h"
 #include "base/result.h"
 #include "control/acl_images.h"
+#include "control/route_images.h"
 #include "control/rule_list.h"
 #include "elements/tables.h"
 #include "exec/plan.h"
@@ -24,25 +25,6 @@
 #include "tables/lpm/rib_sources.h"
 
 namespace sluice {
-
-// What a step of a change to a route table comes to: the best route of a prefix.
-struct RouteStep {
-  IpPrefix prefix;
-  uint32_t next_hop = 0;  // of the routes after the steps; 0: there is none
-};
-
-// How the images of a table's versions come about. One thread. `Model` is the version whole, `steps` made it of the one
-// before, with all positions known; no steps: it has nothing to do with that one.
-template <typename Model, typename Step>
-class ImageMaker {
- public:
-  virtual ~ImageMaker() = default;
-  // Errors: those of the builder. Whoever does not publish the image drops the maker, which then knows too much.
-  virtual Result<std::shared_ptr<const Image>> make(const Model& next, const std::vector<Step>& steps) = 0;
-  // Bytes of images that it keeps, that of the last version included; 0: none.
-  virtual size_t bytes() const { return 0; }
-};
-using RouteImageMaker = ImageMaker<SourcedRib, RouteStep>;
 
 // What a change did, or with dry_run would do.
 struct TableChange {
@@ -146,10 +128,8 @@ class LiveTables {
   Result<std::shared_ptr<const Image>> adjacency_image(LiveNextHops& live, const NextHops& next,
                                                        const NextHops::Changes& changes, bool dry_run);
   // The image of a version: by the table's maker, or for a dry run built on its own.
-  template <typename Model, typename Step>
-  Result<std::shared_ptr<const Image>> make(std::map<std::string, std::unique_ptr<ImageMaker<Model, Step>>>& makers,
-                                            const TableChange& change, const Model& next,
-                                            const std::vector<Step>& steps, bool dry_run);
+  Result<std::shared_ptr<const Image>> make_routes(const TableChange& change, const SourcedRib& next,
+                                                   const std::vector<RouteStep>& steps, bool dry_run);
   Result<void> fits(const TableChange& change, size_t bytes) const;
   // How many rules a change may add to a list at most, by max_bytes and kMaxChangeRules.
   size_t rules_that_fit(const std::string& table) const;
@@ -163,7 +143,7 @@ class LiveTables {
   TableModels models_;
   std::vector<TableLoad> loads_;
   std::map<std::string, AclState> acls_;
-  std::map<std::string, std::unique_ptr<RouteImageMaker>> route_makers_;
+  std::map<std::string, std::unique_ptr<RouteImages>> route_images_;
   std::map<std::string, LiveNextHops> next_hops_;
   std::map<std::pair<std::string, std::string>, uint64_t> changed_;
   size_t max_bytes_;

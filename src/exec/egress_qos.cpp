@@ -9,32 +9,27 @@
 #include <immintrin.h>
 #endif
 
-#include "net/ether.h"
-#include "net/fast_parse.h"
+#include "net/link.h"
 
 namespace sluice {
 namespace {
 
 // Where the IP header of an Ethernet frame is that leaves, with as much of it as classes look at and write; family 0:
 // there is none.
-struct LinkHeader {
+struct IpPlace {
   unsigned family = 0;
   uint32_t l3 = 0;
 };
-LinkHeader find_ip(const uint8_t* frame, uint32_t captured) {
-  constexpr uint32_t kTypeAt = 12;
-  uint32_t at = kTypeAt;
-  for (unsigned tags = 0;; ++tags, at += kVlanTagBytes) {
-    if (at + 2 + kRemarkBytes > captured) return {};
-    const uint16_t type = load_be16(frame + at);
-    const uint8_t version = frame[at + 2] >> 4;
-    if (type == kEtherTypeIpv4 && version == 4) return {4, at + 2};
-    if (type == kEtherTypeIpv6 && version == 6) return {6, at + 2};
-    if (!is_vlan_ether_type(type) || tags == kMaxVlanTags) return {};
-  }
+IpPlace find_ip(const uint8_t* frame, uint32_t captured) {
+  Link link;
+  if (read_link(frame, captured, link) != LinkStatus::kOk || link.l3 + kRemarkBytes > captured) return {};
+  const unsigned version = frame[link.l3] >> 4;
+  if (link.ether_type == kEtherTypeIpv4 && version == 4) return {4, link.l3};
+  if (link.ether_type == kEtherTypeIpv6 && version == 6) return {6, link.l3};
+  return {};
 }
 [[gnu::noinline]] unsigned codepoint_of_others(const uint8_t* frame, uint32_t captured) {
-  const LinkHeader link = find_ip(frame, captured);
+  const IpPlace link = find_ip(frame, captured);
   return link.family == 0 ? 0 : dscp_of(frame + link.l3, link.family);
 }
 inline unsigned codepoint(const uint8_t* frame, uint32_t captured) {
@@ -171,7 +166,7 @@ constexpr bool kHasWide = false;
 
 // The frames of records are the engine's own.
 QosPacket view_of(const TxRecord& record) {
-  const LinkHeader link = find_ip(record.data, record.captured);
+  const IpPlace link = find_ip(record.data, record.captured);
   QosPacket p;
   p.family = link.family;
   if (link.family != 0) p.ip = const_cast<uint8_t*>(record.data) + link.l3;

@@ -8,10 +8,10 @@
 #include "base/assert.h"
 #include "exec/device/trace.h"
 #include "exec/worker.h"
-#include "net/ether.h"
 #include "net/ipv4.h"
 #include "net/ipv6.h"
 #include "net/l4.h"
+#include "net/link.h"
 
 namespace sluice {
 namespace {
@@ -20,16 +20,11 @@ namespace {
 // IPv4: 14 bytes, four tags, 60 of header and 20 of TCP are 110 at most. IPv6 with extension headers may go anywhere.
 bool headers_fit_region(const uint8_t* frame, uint32_t end) {
   static_assert(kEtherHeaderBytes + kMaxVlanTags * kVlanTagBytes + 60 + 20 <= kRecordRegion);
-  uint32_t at = offsetof(EtherHeader, ether_type);
-  for (unsigned tags = 0; tags <= kMaxVlanTags && at + 2 <= end; ++tags, at += kVlanTagBytes) {
-    const uint16_t type = load_be16(frame + at);
-    if (is_vlan_ether_type(type)) continue;
-    if (type != kEtherTypeIpv6) return true;
-    const uint32_t next = at + 2 + 6;
-    if (next >= end) return true;
-    return frame[next] == kProtocolTcp || frame[next] == kProtocolUdp || frame[next] == kProtocolIcmpv6;
-  }
-  return true;
+  Link link;
+  if (read_link(frame, end, link) != LinkStatus::kOk || link.ether_type != kEtherTypeIpv6) return true;
+  const uint32_t next = link.l3 + 6;
+  if (next >= end) return true;
+  return frame[next] == kProtocolTcp || frame[next] == kProtocolUdp || frame[next] == kProtocolIcmpv6;
 }
 
 // Room for a frame as a batch has it.

@@ -7,44 +7,18 @@
 
 #include "net/bytes.h"
 #include "net/checksum.h"
-#include "net/ether.h"
 #include "net/ipv6.h"
 #include "net/key4.h"
 #include "net/l4.h"
+#include "net/link.h"
 #include "net/martian.h"
 
 namespace sluice {
 
-inline constexpr uint32_t kFastL3 = 14;  // where the network header of an untagged frame lies
 inline constexpr uint32_t kFastL4 = 34;
-inline constexpr uint32_t kFastMostTags = 2;
 // Bytes that a frame with a common packet has at least behind its link header: IPv4 or IPv6, and 8 of what they carry.
 inline constexpr uint32_t kFastBytes4 = 28;
 inline constexpr uint32_t kFastBytes6 = 48;
-
-// What stands before the network header of a unicast Ethernet frame, if that is at most two tags.
-struct FastLink {
-  uint32_t l3;      // 14, 18 or 22
-  uint32_t tci;     // of the outermost tag; 0: there is none
-  uint32_t family;  // 4 or 6 by the EtherType, or 0: not such a frame, and the others hold nothing
-};
-// Reads the first 24 bytes at `frame`, whatever the frame's length is.
-[[gnu::always_inline]] inline FastLink fast_link(const uint8_t* frame) {
-  const uint64_t types = load_le64(frame + 12);  // type, tag, type, tag
-  const auto is_tag = [](uint32_t type) {
-    return (type == swap16(kEtherTypeVlan)) | (type == swap16(kEtherTypeQinQ)) | (type == swap16(kEtherTypeOldQinQ));
-  };
-  const auto outer = static_cast<uint16_t>(types), middle = static_cast<uint16_t>(types >> 32);
-  const bool one = is_tag(outer);
-  const bool two = one & is_tag(middle);
-  FastLink link;
-  link.l3 = kFastL3 + kVlanTagBytes * (uint32_t{one} + uint32_t{two});
-  link.tci = one ? swap16(static_cast<uint16_t>(types >> 16)) : 0u;
-  const uint16_t type = two ? load_le16(frame + 20) : one ? middle : outer;
-  const uint32_t family = (type == swap16(kEtherTypeIpv4) ? 4u : 0u) | (type == swap16(kEtherTypeIpv6) ? 6u : 0u);
-  link.family = (frame[0] & 1) != 0 ? 0 : family;
-  return link;
-}
 
 // True when `ip`, of which `bytes` are there, is an IPv4 packet without options, not a fragment, with a right checksum,
 // lengths that hold, addresses that are plainly no martians (net/martian.h), and TCP, UDP or ICMP (of at least 8 bytes)

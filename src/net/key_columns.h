@@ -25,7 +25,7 @@ struct KeyColumns {
 
   FlowKey key(uint32_t i) const {
     const bool six = family == 6;
-    FlowKey key = unpack_key4({six ? 0 : source[i], six ? 0 : destination[i], ports[i], rest[i]});
+    FlowKey key = unpack_key4(Key4{six ? 0 : source[i], six ? 0 : destination[i], ports[i], rest[i]});
     if (six) {
       key.family = 6;
       key.src_hi = source_high[i];

@@ -19,6 +19,7 @@
 #include "net/ipv4_options.h"
 #include "net/ipv6.h"
 #include "net/l4.h"
+#include "net/link.h"
 
 namespace sluice {
 
@@ -134,22 +135,13 @@ SLUICE_HD bool has_source_route(const uint8_t* options, uint32_t bytes, bool& ba
   return found;
 }
 
-// What the link layer said; goes into Headers with the rest, so that every field is stored once.
-struct Link {
-  uint32_t l3 = 0;
-  uint16_t ether_type = 0;
-  uint16_t vlan_tci = 0;
-  uint16_t flags = 0;
-  uint8_t vlan_count = 0;
-};
-
 // Stores "nothing found" past the link layer and passes the status on: a failed parse leaves no half-filled key.
-SLUICE_HD ParseStatus fail(ParseStatus status, const Link& link, Headers& out) {
+SLUICE_HD ParseStatus fail(ParseStatus status, const Link& link, uint16_t flags, Headers& out) {
   out = Headers{};
   out.ether_type = link.ether_type;
   out.l3_offset = static_cast<uint16_t>(link.l3);
   out.vlan_tci = link.vlan_tci;
-  out.flags = link.flags;
+  out.flags = flags;
   out.vlan_count = link.vlan_count;
   return status;
 }
@@ -202,7 +194,8 @@ inline constexpr uint32_t kMaxL3Offset = 32768;
 }
 
 [[gnu::always_inline]] SLUICE_HD ParseStatus parse_ipv4(const uint8_t* frame, uint32_t captured, uint32_t wire,
-                                                        const Link& link, bool verify_checksum, Headers& out) {
+                                                        const Link& link, uint16_t flags, bool verify_checksum,
+                                                        Headers& out) {
   const uint32_t l3 = link.l3;
   const uint32_t link_bytes = wire - l3;
   if (link_bytes < kIpv4HeaderBytes) return ParseStatus::kIpv4TooShort;
@@ -212,7 +205,6 @@ inline constexpr uint32_t kMaxL3Offset = 32768;
   const uint64_t w1 = load_le64(ip + 8);
   const uint32_t w2 = load_le32(ip + 16);
   uint32_t header_bytes = kIpv4HeaderBytes;
-  uint16_t flags = link.flags;
   if ((w0 & 0xff) == 0x45) {
     if (verify_checksum && !ipv4_checksum_ok20(w0, w1, w2)) return ParseStatus::kIpv4BadChecksum;
   } else {
@@ -266,7 +258,7 @@ inline constexpr uint32_t kMaxL3Offset = 32768;
 }
 
 [[gnu::always_inline]] SLUICE_HD ParseStatus parse_ipv6(const uint8_t* frame, uint32_t captured, uint32_t wire,
-                                                        const Link& link, Headers& out) {
+                                                        const Link& link, uint16_t flags, Headers& out) {
   const uint32_t l3 = link.l3;
   if (wire - l3 < kIpv6HeaderBytes) return ParseStatus::kIpv6TooShort;
   if (captured - l3 < kIpv6HeaderBytes) return ParseStatus::kCapturedTooShort;
@@ -281,7 +273,6 @@ inline constexpr uint32_t kMaxL3Offset = 32768;
   uint8_t next = static_cast<uint8_t>(w0 >> 8);
   uint32_t at = l3 + kIpv6HeaderBytes;
   uint8_t bits = 0;
-  uint16_t flags = link.flags;
   for (uint32_t count = 0; is_ipv6_extension(next); ++count) {
     if (count == kMaxIpv6ExtensionHeaders) return ParseStatus::kIpv6TooManyExtensionHeaders;
     // RFC 8200 section 4.1: hop-by-hop options only right after the IPv6 header.
@@ -329,25 +320,22 @@ inline constexpr uint32_t kMaxL3Offset = 32768;
   return ParseStatus::kOk;
 }
 
-// The frame that a data plane sees most, without the general path's branches: unicast Ethernet with at most one 802.1Q
-// tag, IPv4 without options or fragmentation, TCP or UDP, its headers captured. Returns false, with `out` untouched,
-// for everything else and for everything wrong: the general path then judges it. Both give the same Headers
-// (parse_test, "plain path").
+// The packet that a data plane sees most, without the general path's branches: unicast Ethernet, IPv4 without options
+// or fragmentation, TCP or UDP, its headers captured. Returns false, with `out` untouched, for everything else and for
+// everything wrong: the general path then judges it. Both give the same Headers (parse_test, "plain path").
 //
-// `tagged`, 0 or 1, is a constant where it is called, so that every offset is one too. Precondition: 14 bytes captured.
+// Where the number of tags is a constant at the call, every offset is one too.
 [[gnu::always_inline]] SLUICE_HD bool parse_plain(const uint8_t* frame, uint32_t captured, uint32_t wire,
-                                                  uint32_t tagged, bool verify_checksum, Headers& out) {
-  constexpr uint32_t kHeaders = kEtherHeaderBytes + kIpv4HeaderBytes + sizeof(TcpHeader);
-  if (captured < kHeaders + kVlanTagBytes * tagged) return false;
-  const uint32_t l3 = kEtherHeaderBytes + kVlanTagBytes * tagged;
+                                                  const Link& link, uint32_t tags, bool verify_checksum, Headers& out) {
+  const uint32_t l3 = kEtherHeaderBytes + kVlanTagBytes * tags;
+  if (captured < l3 + kIpv4HeaderBytes + sizeof(TcpHeader)) return false;
   const uint32_t l4 = l3 + kIpv4HeaderBytes;
-  const uint64_t tci = tagged != 0 ? load_be16(frame + 14) : 0;
   const uint64_t w0 = load_le64(frame + l3);
   const uint64_t w1 = load_le64(frame + l3 + 8);
   const uint32_t w2 = load_le32(frame + l3 + 16);
-  // In memory order: EtherType 08 00, version and IHL 45, and of byte 6..7 all but the reserved bit and DF.
+  // In memory order: version and IHL 45, and of byte 6..7 all but the reserved bit and DF.
   const uint64_t unusual =
-      ((load_le32(frame + l3 - 2) & 0xffffffu) ^ 0x450008u) | (w0 >> 48 & 0xff3fu) | (frame[0] & 1u);
+      (uint64_t{link.ether_type} ^ kEtherTypeIpv4) | ((w0 ^ 0x45u) & 0xff) | (w0 >> 48 & 0xff3fu) | (frame[0] & 1u);
   const uint32_t protocol = static_cast<uint32_t>(w1 >> 8) & 0xff;
   const bool tcp = protocol == kProtocolTcp;
   if (unusual != 0 || (!tcp && protocol != kProtocolUdp)) return false;
@@ -370,8 +358,8 @@ inline constexpr uint32_t kMaxL3Offset = 32768;
   store_le64(to + 32,
              (ports >> 16 | ports << 16) | tcp_flags << 40 | uint64_t{protocol} << 48 | (w0 >> 10 & 0x3f) << 56);
   store_le64(to + 40, 4 | FlowKey::kHasPorts << 8);
-  store_le64(to + 48, kEtherTypeIpv4 | l3 << 16 | uint64_t{l4} << 32 | tci << 48);
-  store_le64(to + 56, total | flags << 32 | uint64_t{tagged} << 48 | (w1 & 0xff) << 56);
+  store_le64(to + 48, kEtherTypeIpv4 | l3 << 16 | uint64_t{l4} << 32 | (tags != 0 ? uint64_t{link.vlan_tci} << 48 : 0));
+  store_le64(to + 56, total | flags << 32 | uint64_t{tags} << 48 | (w1 & 0xff) << 56);
   return true;
 }
 static_assert(offsetof(FlowKey, src_lo) == 8 && offsetof(FlowKey, dst_lo) == 24 && offsetof(FlowKey, src_port) == 32 &&
@@ -382,32 +370,12 @@ static_assert(offsetof(Headers, ether_type) == 48 && offsetof(Headers, l3_offset
               offsetof(Headers, l4_offset) == 52 && offsetof(Headers, ip_bytes) == 56 &&
               offsetof(Headers, flags) == 60 && offsetof(Headers, vlan_count) == 62 && offsetof(Headers, ttl) == 63);
 
-// Walks the link header and hands over to the family's parser.
-[[gnu::always_inline]] SLUICE_HD ParseStatus parse_link(const uint8_t* frame, uint32_t captured, uint32_t wire,
-                                                        bool verify_checksum, Link& link, Headers& out) {
-  if (captured < kEtherHeaderBytes) {
-    return wire < kEtherHeaderBytes ? ParseStatus::kTruncatedL2 : ParseStatus::kCapturedTooShort;
-  }
-  const uint64_t destination = load_le64(frame) & 0xffffffffffffull;
-  if ((destination & 1) != 0) {
-    link.flags = destination == 0xffffffffffffull ? Headers::kLinkBroadcast : Headers::kLinkMulticast;
-  }
-  uint16_t type = load_be16(frame + 12);
-  uint32_t at = kEtherHeaderBytes;
-  while (is_vlan_ether_type(type)) {
-    if (link.vlan_count == kMaxVlanTags) return ParseStatus::kTooManyVlans;
-    if (captured < at + kVlanTagBytes) {
-      return wire < at + kVlanTagBytes ? ParseStatus::kTruncatedL2 : ParseStatus::kCapturedTooShort;
-    }
-    if (link.vlan_count == 0) link.vlan_tci = load_be16(frame + at);
-    type = load_be16(frame + at + 2);
-    at += kVlanTagBytes;
-    ++link.vlan_count;
-  }
-  link.ether_type = type;
-  link.l3 = at;
-  if (type == kEtherTypeIpv4) return parse_ipv4(frame, captured, wire, link, verify_checksum, out);
-  if (type == kEtherTypeIpv6) return parse_ipv6(frame, captured, wire, link, out);
+// `flags`: what the link layer said.
+[[gnu::always_inline]] SLUICE_HD ParseStatus parse_behind(const uint8_t* frame, uint32_t captured, uint32_t wire,
+                                                          const Link& link, uint16_t flags, bool verify_checksum,
+                                                          Headers& out) {
+  if (link.ether_type == kEtherTypeIpv4) return parse_ipv4(frame, captured, wire, link, flags, verify_checksum, out);
+  if (link.ether_type == kEtherTypeIpv6) return parse_ipv6(frame, captured, wire, link, flags, out);
   return ParseStatus::kNotIp;
 }
 
@@ -418,8 +386,8 @@ static_assert(offsetof(Headers, ether_type) == 48 && offsetof(Headers, l3_offset
   if (l3 > wire || l3 > kMaxL3Offset) return ParseStatus::kTruncatedL2;
   link.l3 = l3;
   if (l3 >= captured) return l3 == wire ? ParseStatus::kIpv4TooShort : ParseStatus::kCapturedTooShort;
-  if (frame[l3] >> 4 == 6) return parse_ipv6(frame, captured, wire, link, out);
-  return parse_ipv4(frame, captured, wire, link, verify_checksum, out);
+  if (frame[l3] >> 4 == 6) return parse_ipv6(frame, captured, wire, link, 0, out);
+  return parse_ipv4(frame, captured, wire, link, 0, verify_checksum, out);
 }
 
 }  // namespace parse_detail
@@ -432,11 +400,11 @@ static_assert(offsetof(Headers, ether_type) == 48 && offsetof(Headers, l3_offset
 SLUICE_HD ParseStatus parse_ip(const uint8_t* frame, uint32_t captured_bytes, uint32_t wire_bytes, uint32_t l3_offset,
                                Headers& out, bool verify_checksum = true) {
   const uint32_t captured = captured_bytes < wire_bytes ? captured_bytes : wire_bytes;
-  parse_detail::Link link;
+  Link link;
   const ParseStatus status =
       parse_detail::parse_network(frame, captured, wire_bytes, l3_offset, verify_checksum, link, out);
   if (status == ParseStatus::kOk) return status;
-  return parse_detail::fail(status, link, out);
+  return parse_detail::fail(status, link, 0, out);
 }
 
 // Parses an Ethernet frame (without its FCS) of which `captured_bytes` are readable and `wire_bytes` were on the link;
@@ -444,16 +412,31 @@ SLUICE_HD ParseStatus parse_ip(const uint8_t* frame, uint32_t captured_bytes, ui
 SLUICE_HD ParseStatus parse_ethernet(const uint8_t* frame, uint32_t captured_bytes, uint32_t wire_bytes, Headers& out,
                                      bool verify_checksum = true) {
   const uint32_t captured = captured_bytes < wire_bytes ? captured_bytes : wire_bytes;
-  if (captured >= kEtherHeaderBytes) {
-    const bool tagged = load_le16(frame + 12) == swap16(kEtherTypeVlan);
-    const bool plain = tagged ? parse_detail::parse_plain(frame, captured, wire_bytes, 1, verify_checksum, out)
-                              : parse_detail::parse_plain(frame, captured, wire_bytes, 0, verify_checksum, out);
-    if (plain) return ParseStatus::kOk;
+  if (captured >= kEtherHeaderBytes + kVlanTagBytes) {
+    const Link plain = read_plain_link(frame);
+    const bool done = plain.vlan_count != 0
+                          ? parse_detail::parse_plain(frame, captured, wire_bytes, plain, 1, verify_checksum, out)
+                          : parse_detail::parse_plain(frame, captured, wire_bytes, plain, 0, verify_checksum, out);
+    if (done) return ParseStatus::kOk;
   }
-  parse_detail::Link link;
-  const ParseStatus status = parse_detail::parse_link(frame, captured, wire_bytes, verify_checksum, link, out);
-  if (status == ParseStatus::kOk) return status;
-  return parse_detail::fail(status, link, out);
+  Link link;
+  const LinkStatus found = read_link(frame, captured, link);
+  const uint64_t destination = captured < kEtherHeaderBytes ? 0 : load_le64(frame) & 0xffffffffffffull;
+  uint16_t flags = 0;
+  if ((destination & 1) != 0) {
+    flags = destination == 0xffffffffffffull ? Headers::kLinkBroadcast : Headers::kLinkMulticast;
+  }
+  ParseStatus status = ParseStatus::kTooManyVlans;
+  if (found == LinkStatus::kOk) {
+    status = parse_detail::parse_behind(frame, captured, wire_bytes, link, flags, verify_checksum, out);
+    if (status == ParseStatus::kOk) return status;
+  } else {
+    if (found == LinkStatus::kCut) {
+      status = wire_bytes < link.l3 ? ParseStatus::kTruncatedL2 : ParseStatus::kCapturedTooShort;
+    }
+    link.l3 = 0;
+  }
+  return parse_detail::fail(status, link, flags, out);
 }
 
 }  // namespace sluice

@@ -4,8 +4,7 @@
 #include <cstdint>
 
 #include "base/hd.h"
-#include "net/bytes.h"
-#include "net/ether.h"
+#include "net/link.h"
 #include "qos/class_map.h"
 
 namespace sluice {
@@ -14,17 +13,13 @@ namespace sluice {
 // kMaxVlanTags tags or ends before it. Where parse_ethernet says kOk, it is the key's. Looks at EtherTypes, version and
 // codepoint alone: whether the packet is right is for the program to say.
 SLUICE_HD unsigned dscp_of_frame(const uint8_t* frame, uint32_t bytes) {
-  uint32_t at = kEtherHeaderBytes;
-  if (bytes < at + 2) return 0;
-  uint16_t type = load_be16(frame + 12);
-  for (uint32_t tags = 0; is_vlan_ether_type(type); ++tags) {
-    if (tags == kMaxVlanTags || bytes < at + kVlanTagBytes + 2) return 0;
-    type = load_be16(frame + at + 2);
-    at += kVlanTagBytes;
-  }
-  const unsigned version = frame[at] >> 4;
-  const bool ip = (type == kEtherTypeIpv4 && version == 4) || (type == kEtherTypeIpv6 && version == 6);
-  return ip ? dscp_of(frame + at, version) : 0;
+  Link link;
+  if (read_link(frame, bytes, link) != LinkStatus::kOk || bytes < link.l3 + 2) return 0;
+  const uint8_t* at = frame + link.l3;
+  const unsigned version = at[0] >> 4;
+  const bool ip =
+      (link.ether_type == kEtherTypeIpv4 && version == 4) || (link.ether_type == kEtherTypeIpv6 && version == 6);
+  return ip ? dscp_of(at, version) : 0;
 }
 
 }  // namespace sluice

@@ -148,4 +148,13 @@ const T* section_array(std::span<const std::byte> section, uint64_t offset, uint
   return reinterpret_cast<const T*>(section.data() + offset);
 }
 
+// The same view over a copy, at `to`, of the bytes at `from` that it was opened over: an image's, or a section's.
+template <typename View>
+View relocated(View view, const std::byte* from, const std::byte* to) {
+  view.each_pointer([&]<typename T>(const T*& p) {
+    if (p != nullptr) p = reinterpret_cast<const T*>(to + (reinterpret_cast<const std::byte*>(p) - from));
+  });
+  return view;
+}
+
 }  // namespace sluice

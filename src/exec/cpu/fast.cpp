@@ -458,13 +458,6 @@ SLUICE_FAST_AVX512 inline uint32_t gather6_avx512(const BatchView& view, const u
   return left;
 }
 
-// All ones where the type is a tag's.
-SLUICE_FAST_AVX512 inline Lanes tags(Lanes type) {
-  const auto is =
-      (type == swap16(kEtherTypeVlan)) | (type == swap16(kEtherTypeQinQ)) | (type == swap16(kEtherTypeOldQinQ));
-  return reinterpret_cast<Lanes>(is);
-}
-
 // fast_link for 16 rows at a time, and the lists.
 SLUICE_FAST_AVX512 inline uint32_t sort_avx512(const BatchView& view, const uint32_t* rows, uint32_t n,
                                                LinkedRows& to_four, LinkedRows& to_six, uint32_t* rest) {
@@ -486,23 +479,20 @@ SLUICE_FAST_AVX512 inline uint32_t sort_avx512(const BatchView& view, const uint
       return transpose(block);
     };
     const Columns a = columns_at(0);
-    Lanes type = a.d3 & 0xffff, l3 = Lanes{} + kFastL3, tci{};
-    const Lanes tagged = tags(type);
-    if (_mm512_movepi32_mask(reinterpret_cast<__m512i>(tagged)) != 0) {
-      const Columns b = columns_at(16);
-      const Lanes outer = a.d3 >> 16, middle = b.d0 & 0xffff;
-      const Lanes both = tagged & tags(middle);
-      l3 += (tagged & kVlanTagBytes) + (both & kVlanTagBytes);
-      tci = tagged & ((outer >> 8 | outer << 8) & 0xffff);
-      type = (type & ~tagged) | (middle & tagged & ~both) | (b.d1 & 0xffff & both);
-    }
-    const auto unicast = (a.d0 & 1) == 0;
-    const auto mask_of = [&](uint16_t ether_type) SLUICE_FAST_AVX512 {
-      const auto is = (type == swap16(ether_type)) & unicast;
-      return static_cast<__mmask16>(_mm512_movepi32_mask(reinterpret_cast<__m512i>(is)) & here);
-    };
-    const __mmask16 is_four = mask_of(kEtherTypeIpv4), is_six = mask_of(kEtherTypeIpv6);
-    const Lanes link = l3 | tci << 16;
+    const auto mask = [](const Lanes& lanes)
+                          SLUICE_FAST_AVX512 { return _mm512_movepi32_mask(reinterpret_cast<__m512i>(lanes)); };
+    FastLinkColumns found;
+    fast_link_columns(
+        a.d0, a.d3, [&](const Lanes& tagged) SLUICE_FAST_AVX512 { return mask(tagged) != 0; },
+        [&](Lanes& middle, Lanes& last) SLUICE_FAST_AVX512 {
+          const Columns b = columns_at(16);
+          middle = b.d0;
+          last = b.d1;
+        },
+        found);
+    const auto is_four = static_cast<__mmask16>(mask(found.is_ipv4) & here);
+    const auto is_six = static_cast<__mmask16>(mask(found.is_ipv6) & here);
+    const Lanes link = found.l3 | found.tci << 16;
     const Lanes row_lanes = reinterpret_cast<Lanes>(row);
     if (is_four != 0) {
       put(to_four.row + fours, is_four, row_lanes);
@@ -798,10 +788,8 @@ void restore_narrow(const FastKept& from, uint32_t n, const BatchView& view, Fas
 }
 
 inline uint32_t take(const uint64_t* words, uint32_t usual, FastBurst& burst) {
-  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.rule[i] = static_cast<uint32_t>(words[i]) & kMaxKeyValue;
-  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) {
-    burst.next_hop[i] = static_cast<uint32_t>(words[i] >> 21) & kMaxKeyValue;
-  }
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.rule[i] = result_rule(words[i]);
+  for (uint32_t i = 0; i < FastBurst::kLanes; ++i) burst.next_hop[i] = result_next_hop(words[i]);
   return FastBurst::lanes_where([&](uint32_t i) { return passed_all(words[i], usual); });
 }
 SLUICE_WIDE uint32_t take_wide(const uint64_t* words, uint32_t usual, FastBurst& burst) {

@@ -126,30 +126,38 @@ static_assert(kKey6Words == 3);
 
 // The result of a key record is one 64-bit word, half of the bus that a register each would take:
 //
-//   bits 0..20   rule      21..41   next hop      42..45   stages met     46..49   output of the last
-//   bits 50..55  reason    56       redo          57..63   tag
+//   bits 0..20   rule      21..39   next hop      40..43   stages met     44..47   output of the last
+//   bits 48..55  reason    56       redo          57..63   tag
 //
-// What does not fit (a rule or next hop past two million, a mark, an output past 15) is redone on the host.
+// What does not fit (a rule past two million, a next hop past half a million, a mark, an output past 15) is redone on
+// the host. A drop reason always fits: it has as many bits as its type.
 struct KeyResult {
   uint32_t rule;
   uint32_t next_hop;
   Steps steps;
 };
 inline constexpr uint32_t kMaxKeyStages = 4;
-inline constexpr uint32_t kMaxKeyValue = (1u << 21) - 1;
-static_assert(static_cast<uint32_t>(DropReason::kCount) <= 64);
+inline constexpr uint32_t kMaxKeyRule = (1u << 21) - 1;
+inline constexpr uint32_t kMaxKeyNextHop = (1u << 19) - 1;
+static_assert(sizeof(DropReason) == 1);
 
 SLUICE_HD uint64_t pack_result(uint32_t rule, uint32_t mark, uint32_t next_hop, uint32_t visited, uint32_t output,
                                DropReason reason, uint32_t tag) {
   const bool fits =
-      rule <= kMaxKeyValue && next_hop <= kMaxKeyValue && mark == 0 && (output < 16 || output == kDropOutput);
-  return uint64_t{rule & kMaxKeyValue} | uint64_t{next_hop & kMaxKeyValue} << 21 | uint64_t{visited & 15u} << 42 |
-         uint64_t{output & 15u} << 46 | uint64_t{static_cast<uint32_t>(reason) & 63u} << 50 |
+      rule <= kMaxKeyRule && next_hop <= kMaxKeyNextHop && mark == 0 && (output < 16 || output == kDropOutput);
+  return uint64_t{rule & kMaxKeyRule} | uint64_t{next_hop & kMaxKeyNextHop} << 21 | uint64_t{visited & 15u} << 40 |
+         uint64_t{output & 15u} << 44 | uint64_t{static_cast<uint8_t>(reason)} << 48 |
          (fits ? uint64_t{0} : uint64_t{1} << 56) | uint64_t{tag} << 57;
 }
 // Whether the packet met exactly the stages of the mask, left the last by output 0 and has no drop reason.
 SLUICE_HD bool passed_all(uint64_t word, uint32_t visited) {
-  return (word >> 42 & 0x7fff) == visited;
+  return (word >> 40 & 0x1ffff) == visited;
+}
+SLUICE_HD uint32_t result_rule(uint64_t word) {
+  return static_cast<uint32_t>(word) & kMaxKeyRule;
+}
+SLUICE_HD uint32_t result_next_hop(uint64_t word) {
+  return static_cast<uint32_t>(word >> 21) & kMaxKeyNextHop;
 }
 SLUICE_HD uint32_t result_tag(uint64_t word) {
   return static_cast<uint32_t>(word >> 57);
@@ -182,11 +190,11 @@ inline uint32_t leading_results(const uint64_t* out, uint32_t n, uint32_t tag) {
 }
 SLUICE_HD KeyResult unpack_result(uint64_t word) {
   KeyResult r;
-  r.rule = static_cast<uint32_t>(word) & kMaxKeyValue;
-  r.next_hop = static_cast<uint32_t>(word >> 21) & kMaxKeyValue;
-  r.steps.visited = static_cast<uint16_t>(word >> 42 & 15);
-  r.steps.output = static_cast<uint8_t>(word >> 46 & 15);
-  r.steps.reason = static_cast<DropReason>(word >> 50 & 63);
+  r.rule = result_rule(word);
+  r.next_hop = result_next_hop(word);
+  r.steps.visited = static_cast<uint16_t>(word >> 40 & 15);
+  r.steps.output = static_cast<uint8_t>(word >> 44 & 15);
+  r.steps.reason = static_cast<DropReason>(word >> 48 & 0xff);
   r.steps.redo = (word >> 56 & 1) != 0;
   return r;
 }

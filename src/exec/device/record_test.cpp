@@ -118,18 +118,20 @@ TEST(Record, KeysThatFitOneWordComeBackWhole) {
 
 TEST(Record, ResultsComeBackWholeOrAreRedone) {
   rc::check([] {
-    const auto value = rc::gen::oneOf(rc::gen::inRange<uint32_t>(0, kMaxKeyValue + 1), rc::gen::arbitrary<uint32_t>());
-    const uint32_t rule = *value, next_hop = *value;
+    const auto value = [](uint32_t most) {
+      return *rc::gen::oneOf(rc::gen::inRange<uint32_t>(0, most + 1), rc::gen::arbitrary<uint32_t>());
+    };
+    const uint32_t rule = value(kMaxKeyRule), next_hop = value(kMaxKeyNextHop);
     const auto mark = *rc::gen::element<uint32_t>(0, 0, 0, 1, 0xffffffffu);
     const auto visited = *rc::gen::inRange<uint32_t>(0, 16);
     const auto output = *rc::gen::element<uint32_t>(0, 1, 15, 16, 200, kDropOutput);
-    const auto reason =
-        static_cast<DropReason>(*rc::gen::inRange<uint32_t>(0, static_cast<uint32_t>(DropReason::kCount)));
+    // Every value that the type has room for, so that the list of reasons can grow up to there.
+    const auto reason = static_cast<DropReason>(*rc::gen::inRange<uint32_t>(0, 256));
     const auto tag = *rc::gen::inRange<uint32_t>(0, 128);
     const uint64_t word = pack_result(rule, mark, next_hop, visited, output, reason, tag);
     RC_ASSERT(result_tag(word) == tag);
     const KeyResult back = unpack_result(word);
-    const bool fits = rule <= kMaxKeyValue && next_hop <= kMaxKeyValue && mark == 0 && output != 16 && output != 200;
+    const bool fits = rule <= kMaxKeyRule && next_hop <= kMaxKeyNextHop && mark == 0 && output != 16 && output != 200;
     RC_ASSERT(back.steps.redo == !fits);
     if (!fits) return;
     RC_ASSERT(back.rule == rule && back.next_hop == next_hop);

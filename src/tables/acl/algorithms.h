@@ -25,7 +25,7 @@ namespace sluice {
 
 // Each algorithm is a traits struct: kName, kSectionName (8 bytes at most), kSummary, View, build(const RuleSet&). A
 // View is trivially copyable and has open(const Image&) (checks every offset and index), lookup (host and device),
-// lookup_burst (host, n <= 32) and relocated.
+// lookup_burst (host, n <= 32) and each_pointer.
 template <typename... Algorithms>
 struct AclAlgorithmList {};
 
@@ -112,11 +112,6 @@ class AclAnyView<AclAlgorithmList<Algorithms...>> {
   void lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const {
     burst_in<0>(views_, keys, rules, n);
   }
-  AclAnyView relocated(const std::byte* from, const std::byte* to) const {
-    AclAnyView copy = *this;
-    relocate_in<0>(copy.views_, from, to);
-    return copy;
-  }
   SLUICE_HD uint32_t algorithm_index() const { return index_; }
 
  private:
@@ -160,19 +155,6 @@ class AclAnyView<AclAlgorithmList<Algorithms...>> {
       index_ == I ? u.head.lookup_burst(keys, rules, n) : burst_in<I + 1>(u.tail, keys, rules, n);
     }
   }
-  template <size_t I, typename U>
-  void relocate_in(U& u, const std::byte* from, const std::byte* to) const {
-    if constexpr (I + 1 == sizeof...(Algorithms)) {
-      u.head = u.head.relocated(from, to);
-    } else {
-      if (index_ == I) {
-        u.head = u.head.relocated(from, to);
-      } else {
-        relocate_in<I + 1>(u.tail, from, to);
-      }
-    }
-  }
-
   AclViewUnion<Algorithms...> views_;
   uint32_t index_ = 0;
 };

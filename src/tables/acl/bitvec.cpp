@@ -286,15 +286,6 @@ Result<BitvecView> BitvecView::open(const Image& image) {
   return view;
 }
 
-BitvecView BitvecView::relocated(const std::byte* from, const std::byte* to) const {
-  BitvecView view = *this;
-  view.chunks_ = relocate(chunks_, from, to);
-  view.rows_ = relocate(rows_, from, to);
-  view.words_ = relocate(words_, from, to);
-  view.rules_ = rules_.relocated(from, to);
-  return view;
-}
-
 // Searches the keys keys[which[0..n)], chunk by chunk; those that have their rule leave `which`.
 void BitvecView::burst(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, uint8_t* which, size_t n,
                        bool wide) const {

@@ -73,9 +73,6 @@ class BitvecView {
   void lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const;
   static bool isa_available(AclIsa isa) { return acl_isa_available(isa); }
 
-  // The same view over a copy of the image's bytes at `to`; `from` is where this view's image begins.
-  BitvecView relocated(const std::byte* from, const std::byte* to) const;
-
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
   void each_pointer(F&& f) {

@@ -132,12 +132,6 @@ void LinearView::lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_
   for (size_t i = 0; i < n; ++i) rules[i] = lookup(*keys[i]);
 }
 
-LinearView LinearView::relocated(const std::byte* from, const std::byte* to) const {
-  LinearView view = *this;
-  view.rules_ = rules_.relocated(from, to);
-  return view;
-}
-
 Result<Image> LinearAcl::build(const RuleSet& set) {
   auto flat = flatten_all(set);
   if (!flat) return std::move(flat).error();

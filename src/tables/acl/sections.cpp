@@ -60,12 +60,6 @@ Result<AclRulesView> AclRulesView::open(const Image& image) {
   return view;
 }
 
-AclRulesView AclRulesView::relocated(const std::byte* from, const std::byte* to) const {
-  AclRulesView view = *this;
-  view.rules_ = relocate(rules_, from, to);
-  return view;
-}
-
 Result<AclActionsView> AclActionsView::open(const Image& image) {
   auto bytes = acl_section(image, SectionTag::kAclActions, "");
   if (!bytes) return std::move(bytes).error();
@@ -80,12 +74,6 @@ Result<AclActionsView> AclActionsView::open(const Image& image) {
     const auto verb = view.actions_[i].verb;
     if (verb > AclVerb::kMark || (i == 0) != (verb == AclVerb::kNone)) return broken("an action is unknown");
   }
-  return view;
-}
-
-AclActionsView AclActionsView::relocated(const std::byte* from, const std::byte* to) const {
-  AclActionsView view = *this;
-  view.actions_ = relocate(actions_, from, to);
   return view;
 }
 

@@ -36,9 +36,6 @@ class AclRulesView {
   SLUICE_HD uint32_t size() const { return count_; }
   // Precondition: 1 <= rule <= size().
   SLUICE_HD const AclMatchRule& rule(uint32_t rule) const { return rules_[rule - 1]; }
-  // The same view over a copy of the image's bytes at `to`; `from` is where this view's image begins.
-  AclRulesView relocated(const std::byte* from, const std::byte* to) const;
-
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
   void each_pointer(F&& f) {
@@ -61,7 +58,6 @@ class AclActionsView {
   SLUICE_HD AclAction action(uint32_t rule) const {
     return rule <= count_ && actions_ != nullptr ? actions_[rule] : AclAction{};
   }
-  AclActionsView relocated(const std::byte* from, const std::byte* to) const;
 
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
@@ -137,11 +133,5 @@ Result<std::vector<AclMatchRule>> flatten_all(const RuleSet& set);
 
 // The section `tag` when it is there, of `algorithm` (8 bytes at most) and of this layout version.
 Result<std::span<const std::byte>> acl_section(const Image& image, SectionTag tag, std::string_view algorithm);
-
-template <typename T>
-const T* relocate(const T* pointer, const std::byte* from, const std::byte* to) {
-  return pointer == nullptr ? nullptr
-                            : reinterpret_cast<const T*>(to + (reinterpret_cast<const std::byte*>(pointer) - from));
-}
 
 }  // namespace sluice

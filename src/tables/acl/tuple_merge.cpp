@@ -125,17 +125,6 @@ Result<TupleMergeView> TupleMergeView::open(const Image& image) {
   return view;
 }
 
-TupleMergeView TupleMergeView::relocated(const std::byte* from, const std::byte* to) const {
-  TupleMergeView view = *this;
-  view.tables_ = relocate(tables_, from, to);
-  view.slots_ = relocate(slots_, from, to);
-  view.blocks4_ = relocate(blocks4_, from, to);
-  view.blocks6_ = relocate(blocks6_, from, to);
-  view.loose_ = relocate(loose_, from, to);
-  view.rules_ = relocate(rules_, from, to);
-  return view;
-}
-
 TupleMergeView::Shape TupleMergeView::shape() const {
   Shape shape{narrow_, wide_, 0, 0, narrow_loose_, wide_loose_, 0};
   auto visit = [&](const TupleMergeTable& t, const auto* blocks, uint32_t& count) {

@@ -180,9 +180,6 @@ class TupleMergeView {
   void lookup_columns_on(AclIsa isa, const KeyColumns& keys, uint32_t* rules, size_t n) const;
   static bool isa_available(AclIsa isa) { return acl_isa_available(isa); }
 
-  // The same view over a copy of the image's bytes at `to`; `from` is where this view's image begins.
-  TupleMergeView relocated(const std::byte* from, const std::byte* to) const;
-
   // What `show` and benches print; longest_bucket in blocks.
   struct Shape {
     uint32_t narrow_tables, wide_tables;

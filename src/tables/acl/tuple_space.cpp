@@ -95,18 +95,6 @@ Result<TupleSpaceView> TupleSpaceView::open(const Image& image) {
   return view;
 }
 
-TupleSpaceView TupleSpaceView::relocated(const std::byte* from, const std::byte* to) const {
-  TupleSpaceView view = *this;
-  view.tables_ = relocate(tables_, from, to);
-  view.filter_ = relocate(filter_, from, to);
-  view.slots_ = relocate(slots_, from, to);
-  view.entries4_ = relocate(entries4_, from, to);
-  view.entries6_ = relocate(entries6_, from, to);
-  view.prune_ = relocate(prune_, from, to);
-  view.rules_ = rules_.relocated(from, to);
-  return view;
-}
-
 TupleSpaceView::Shape TupleSpaceView::shape() const {
   Shape shape{narrow_, wide_, 0, 0, 0};
   for (uint32_t i = 0; i < narrow_; ++i) shape.narrow_entries += tables_[i].entries;

@@ -161,9 +161,6 @@ class TupleSpaceView {
   void lookup_burst_on(AclIsa isa, const FlowKey* const* keys, uint32_t* rules, size_t n) const;
   static bool isa_available(AclIsa isa) { return acl_isa_available(isa); }
 
-  // The same view over a copy of the image's bytes at `to`; `from` is where this view's image begins.
-  TupleSpaceView relocated(const std::byte* from, const std::byte* to) const;
-
   // What `show` and benches print. Buckets are counted over the narrow and wide tables together.
   struct Shape {
     uint32_t narrow_tables, wide_tables;

@@ -24,15 +24,6 @@ Image build(const Rib& rib, const char* algorithm4, const char* algorithm6) {
   return std::move(*image);
 }
 
-// The view over a copy of its section, as for another memory space.
-template <typename View>
-View over_copy(View view, const std::byte* from, const std::byte* to) {
-  view.each_pointer([&]<typename T>(const T*& p) {
-    if (p != nullptr) p = reinterpret_cast<const T*>(to + (reinterpret_cast<const std::byte*>(p) - from));
-  });
-  return view;
-}
-
 // What a view says by every way in; all ways must agree.
 template <typename View>
 std::vector<uint32_t> ask4(const View& view, const std::vector<uint32_t>& addresses) {
@@ -165,7 +156,7 @@ void expect_conformance(const Rib& rib, bool reload) {
     auto view = A::View4::open(image.section(SectionTag::kFib4), rib.next_hop_count());
     ASSERT_TRUE(view.ok());
     const auto moved =
-        over_copy(*view, image.section(SectionTag::kFib4).data(), again->section(SectionTag::kFib4).data());
+        relocated(*view, image.section(SectionTag::kFib4).data(), again->section(SectionTag::kFib4).data());
     for (size_t i = 0; i < a4.size(); ++i) ASSERT_EQ(moved.lookup(a4[i]), expected4[i]);
   });
   for_each_lpm<AllLpm6>([&]<typename A>(A) {
@@ -186,7 +177,7 @@ void expect_conformance(const Rib& rib, bool reload) {
     auto view = A::View6::open(image.section(SectionTag::kFib6), rib.next_hop_count());
     ASSERT_TRUE(view.ok());
     const auto moved =
-        over_copy(*view, image.section(SectionTag::kFib6).data(), again->section(SectionTag::kFib6).data());
+        relocated(*view, image.section(SectionTag::kFib6).data(), again->section(SectionTag::kFib6).data());
     for (size_t i = 0; i < a6.hi.size(); ++i) ASSERT_EQ(moved.lookup(a6.hi[i], a6.lo[i]), expected6[i]);
   });
 }

@@ -45,14 +45,6 @@ Result<ExampleAclView> ExampleAclView::open(const Image& image) {
   return view;
 }
 
-ExampleAclView ExampleAclView::relocated(const std::byte* from, const std::byte* to) const {
-  ExampleAclView view = *this;
-  view.rules_ = rules_.relocated(from, to);
-  view.header_ = relocate(header_, from, to);
-  view.lists_ = relocate(lists_, from, to);
-  return view;
-}
-
 Result<Image> ExampleAcl::build(const RuleSet& set) {
   auto flat = flatten_all(set);
   if (!flat) return std::move(flat).error();

@@ -50,9 +50,6 @@ class ExampleAclView {
   void lookup_burst(const FlowKey* const* keys, uint32_t* rules, size_t n) const {
     for (size_t i = 0; i < n; ++i) rules[i] = lookup(*keys[i]);
   }
-  // The same view over a copy of the image's bytes at `to`; `from` is where this view's image begins.
-  ExampleAclView relocated(const std::byte* from, const std::byte* to) const;
-
   // Calls f(pointer) for each pointer into the image, as a reference: how a copy in another memory space is made.
   template <typename F>
   void each_pointer(F&& f) {
