@@ -209,6 +209,7 @@ Result<CaptureReader> CaptureReader::open(const std::string& path) {
 Result<CaptureReader> CaptureReader::open(InputFile file) {
   auto state = std::make_unique<State>(std::move(file));
   State& s = *state;
+  s.file.decompress_ahead();
   (void)s.fill(Classic::kFileHeader);
   s.classic = Classic::of(s.held());
   s.swapped = Blocks::swapped(s.held());
