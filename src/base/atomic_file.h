@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -86,6 +87,14 @@ class AtomicFile {
     std::memcpy(buffer_.get() + (kBufferBytes - room_), bytes.data(), bytes.size());
     room_ -= bytes.size();
   }
+  // The same without a copy: room for at least `bytes` (kMostRoom at most) behind what is buffered; what is put there
+  // counts once `put` says how much. Empty after an error, or once it is settled.
+  static constexpr size_t kMostRoom = size_t{1} << 14;
+  std::span<char> room(size_t bytes) {
+    if (bytes > room_) flush();
+    return !ok() || bytes > room_ ? std::span<char>() : std::span(buffer_.get() + (kBufferBytes - room_), room_);
+  }
+  void put(size_t bytes) { room_ -= bytes; }
   bool ok() const { return error_.message.empty(); }
   const Error& error() const { return error_; }
 
@@ -99,7 +108,7 @@ class AtomicFile {
   std::string path_of(Ending ending) const;
 
  private:
-  static constexpr size_t kBufferBytes = size_t{1} << 18;
+  static constexpr size_t kBufferBytes = size_t{1} << 16;
   void swap(AtomicFile& other) noexcept;
   void write_more(std::string_view bytes);
   void write_out(std::string_view bytes);

@@ -13,10 +13,16 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <string_view>
+#include <thread>
 #include <utility>
+
+#include "base/thread.h"
 
 namespace sluice {
 namespace {
@@ -28,7 +34,8 @@ constexpr size_t kChunk = size_t{64} << 10;
 constexpr size_t kMagicBytes = 10;
 constexpr uint64_t kXzMemory = uint64_t{256} << 20;
 constexpr int kZstdWindowLog = 27;
-constexpr int kLookMs = 100;  // so often a wait looks at the flag that ends it
+constexpr int kLookMs = 100;                          // so often a wait looks at the flag that ends it
+constexpr uint64_t kInlineBytes = uint64_t{1} << 19;  // what is smaller is decompressed before a thread is there
 constexpr const char* kFetchAgain = "fetch the file again";
 
 std::atomic<const std::atomic<bool>*> g_stop{nullptr};
@@ -244,9 +251,9 @@ class Descriptor {
   int fd_;
 };
 
-}  // namespace
-
-struct InputFile::State {
+// The bytes of one input, decompressed. One thread at a time: who reads the file, or from some place on a thread of its
+// own (Ahead).
+struct Stream {
   std::string name;
   std::shared_ptr<const Descriptor> file;  // none: memory
   FileId id;
@@ -263,22 +270,13 @@ struct InputFile::State {
   bool started = false;
   bool ended = false;
   std::unique_ptr<Decoder> decoder;  // none: plain
-  uint64_t left = kNoLimit;          // of the limit
-  uint64_t limit = kNoLimit;
   std::optional<Error> failed;
-  bool too_much = false;
-
-  std::vector<std::byte> peeked;  // decoded, not read yet
-  size_t peeked_at = 0;
+  std::atomic<bool> abandoned{false};  // nobody reads any more: waits end
 
   // What a decoder says, of this file.
   Error fail(Error why) const {
     why.message.insert(0, name + ": ");
     return why;
-  }
-  Error fail_limit(uint64_t most) {
-    too_much = true;
-    return fail(fmt::format("more than {} bytes", most), "split the file");
   }
   Error fail(std::string_view what, std::string hint = {}) const {
     return Error(fmt::format("{}: {}", name, what), std::move(hint));
@@ -291,7 +289,7 @@ struct InputFile::State {
   // read() would not do.
   Result<void> wait() const {
     for (;;) {
-      if (was_stopped()) return fail("interrupted");
+      if (InputFile::was_stopped() || abandoned.load(std::memory_order_relaxed)) return fail("interrupted");
       pollfd polled{file->get(), POLLIN, 0};
       const int n = ::poll(&polled, 1, kLookMs);
       if (n > 0) return {};
@@ -385,23 +383,163 @@ struct InputFile::State {
     return asked - out.size();
   }
 
-  // The bytes behind those that were peeked at.
-  Result<size_t> next(Room out) {
+  // Waits for at least one byte and takes what is there; 0 at the end. An error stays.
+  Result<size_t> take(Room out) {
     if (failed) return *failed;
-    if (out.empty()) return size_t{0};
     Result<size_t> n = size_t{0};
     if (!started) {
       if (auto ok = start(); !ok) n = std::move(ok).error();
     }
     if (n.ok()) n = decoder != nullptr ? decoded(out) : plain(out);
-    if (n.ok() && *n > left) {
-      n = fail_limit(limit);
-    } else if (n.ok() && left != kNoLimit) {
-      left -= *n;
-    }
     // Whoever reads on after an error gets it again: decompressors are not to be called any more.
     if (!n.ok()) failed = n.error();
     return n;
+  }
+
+  // Whether `take` returns without waiting for whoever writes.
+  bool ready() const {
+    if (file == nullptr || regular || failed || ended || raw_end || !raw.empty()) return true;
+    pollfd polled{file->get(), POLLIN, 0};
+    return ::poll(&polled, 1, 0) != 0;
+  }
+};
+
+// A stream that a thread of its own reads, which is at most a ring of bytes ahead of who takes them. While it lives the
+// stream is the thread's.
+class Ahead {
+ public:
+  // Errors: the system starts no thread; the stream is as it was then.
+  static Result<std::unique_ptr<Ahead>> start(Stream& stream) {
+    std::unique_ptr<Ahead> made(new Ahead(stream));
+    auto thread = start_thread([ahead = made.get()] { ahead->work(); });
+    if (!thread) return std::move(thread).error();
+    made->thread_ = std::move(*thread);
+    return made;
+  }
+  ~Ahead() {
+    stream_.abandoned.store(true, std::memory_order_relaxed);
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+  }
+
+  // As those of Stream.
+  Result<size_t> take(Room out) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return filled_ != taken_ || over_; });
+    if (filled_ == taken_) {
+      if (no_memory_) return system_error(stream_.name, ENOMEM);
+      if (stream_.failed) return *stream_.failed;
+      return size_t{0};
+    }
+    const uint64_t at = taken_ % kRing;
+    const auto n = static_cast<size_t>(std::min({filled_ - taken_, kRing - at, uint64_t{out.size()}}));
+    lock.unlock();
+    std::memcpy(out.data(), ring_.data() + at, n);
+    lock.lock();
+    taken_ += n;
+    lock.unlock();
+    changed_.notify_all();
+    return n;
+  }
+  bool ready() const {
+    const std::lock_guard lock(mutex_);
+    return filled_ != taken_ || over_;
+  }
+  void wait(uint64_t limit_ns) const {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::nanoseconds(limit_ns), [this] { return filled_ != taken_ || over_; });
+  }
+
+ private:
+  static constexpr uint64_t kRing = uint64_t{1} << 19;
+  static constexpr uint64_t kStep =
+      kRing / 4;  // at least so much room is waited for, and at most so much is made at a time
+
+  explicit Ahead(Stream& stream) : stream_(stream), ring_(kRing) {}
+
+  void work() {
+    try {
+      for (;;) {
+        uint64_t at = 0, room = 0;
+        {
+          std::unique_lock lock(mutex_);
+          changed_.wait(lock, [this] { return kRing - (filled_ - taken_) >= kStep || stop_; });
+          if (stop_) return;
+          at = filled_ % kRing;
+          room = std::min({kRing - (filled_ - taken_), kRing - at, kStep});
+        }
+        // Returns with the first bytes that there are, so that none is held back for what a pipe has not given yet.
+        const auto n = stream_.take(Room(ring_).subspan(at, room));
+        const std::lock_guard lock(mutex_);
+        if (n.ok()) filled_ += *n;
+        over_ = !n.ok() || *n == 0;
+        if (over_) break;
+        changed_.notify_all();
+      }
+    } catch (const std::bad_alloc&) {
+      const std::lock_guard lock(mutex_);
+      no_memory_ = over_ = true;
+    }
+    changed_.notify_all();
+  }
+
+  Stream& stream_;
+  std::vector<std::byte> ring_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  uint64_t filled_ = 0, taken_ = 0;  // bytes
+  bool over_ = false;                // nothing is filled any more: `stream_` has the error
+  bool no_memory_ = false;
+  bool stop_ = false;
+  std::jthread thread_;  // last: it uses all of the above
+};
+
+}  // namespace
+
+struct InputFile::State : Stream {
+  uint64_t left = kNoLimit;  // of the limit
+  uint64_t limit = kNoLimit;
+  bool too_much = false;
+
+  std::vector<std::byte> peeked;  // decoded, not read yet
+  size_t peeked_at = 0;
+
+  bool wants_ahead = false;
+  uint64_t inline_bytes = 0;
+  std::optional<Error> refused_more;  // past the limit
+  std::unique_ptr<Ahead> ahead;       // last: it reads the stream
+
+  Error fail_limit(uint64_t most) {
+    too_much = true;
+    return fail(fmt::format("more than {} bytes", most), "split the file");
+  }
+
+  // The bytes behind those that were peeked at.
+  Result<size_t> next(Room out) {
+    if (refused_more) return *refused_more;
+    if (out.empty()) return size_t{0};
+    if (wants_ahead && inline_bytes >= kInlineBytes) go_ahead();
+    auto n = ahead != nullptr ? ahead->take(out) : take(out);
+    if (!n.ok()) return n;
+    inline_bytes += *n;
+    if (*n > left) {
+      refused_more = fail_limit(limit);
+      return *refused_more;
+    }
+    if (left != kNoLimit) left -= *n;
+    return n;
+  }
+  // Where there is something to decompress, and a thread to do it; else all goes on as before.
+  void go_ahead() {
+    wants_ahead = false;
+    if (decoder == nullptr || ended || failed) return;
+    if (auto started_ahead = Ahead::start(*this); started_ahead.ok()) ahead = std::move(*started_ahead);
+  }
+  bool ready_now() const {
+    return peeked_at < peeked.size() || refused_more || (ahead != nullptr ? ahead->ready() : ready());
   }
 };
 
@@ -487,20 +625,19 @@ Result<size_t> InputFile::read_some(std::span<std::byte> out) {
 }
 
 bool InputFile::ready() const {
-  const State& s = *state_;
-  if (s.file == nullptr || s.regular || s.failed || s.ended || s.raw_end || !s.raw.empty() ||
-      s.peeked_at < s.peeked.size()) {
-    return true;
-  }
-  pollfd polled{s.file->get(), POLLIN, 0};
-  return ::poll(&polled, 1, 0) != 0;
+  return state_->ready_now();
 }
 
 void InputFile::wait(uint64_t limit_ns) const {
   if (ready()) return;
+  if (state_->ahead != nullptr) return state_->ahead->wait(limit_ns);
   pollfd polled{state_->file->get(), POLLIN, 0};
   const timespec limit{static_cast<time_t>(limit_ns / 1'000'000'000), static_cast<long>(limit_ns % 1'000'000'000)};
   (void)::ppoll(&polled, 1, &limit, nullptr);
+}
+
+void InputFile::decompress_ahead() {
+  state_->wants_ahead = true;
 }
 
 Result<size_t> InputFile::read(std::span<std::byte> out) {

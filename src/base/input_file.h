@@ -66,6 +66,9 @@ class InputFile {
   // The same of a table. Errors: also no byte at all, which is no table that anybody wrote, but one that was cut off:
   // with the rest permitted it would let all through.
   Result<std::string> table(uint64_t limit = kMaxTextBytes);
+  // Whoever reads on is given what a thread of its own decompresses, some blocks ahead; of a small input, where nothing
+  // is compressed, or where the system starts no thread, all stays as it is.
+  void decompress_ahead();
   // Bytes that may still be read, decompressed: against small files that never end.
   void set_limit(uint64_t bytes);
 
@@ -74,6 +77,7 @@ class InputFile {
 
   // As given; "standard input" for "-".
   const std::string& name() const;
+  // Before it is read.
   void set_name(std::string name);
   // More than the limit of set_limit, whole or text has come; the reason for the last error.
   bool too_much() const;

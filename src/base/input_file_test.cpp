@@ -377,5 +377,159 @@ RC_GTEST_PROP(InputFileProperty, ReadsOfAnySizeJoin, (const std::string& bytes, 
   RC_ASSERT(got + *rest == "plain " + bytes);
 }
 
+// --- on a thread of its own ---
+
+// Reads of many sizes, from a few bytes to more than is decompressed ahead; then what was said at the end.
+std::pair<std::string, std::string> drained(InputFile& file, uint64_t seed = 1) {
+  std::string got;
+  for (;;) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    std::string some((seed >> 40) % (seed >> 63 != 0 ? 1'000'000 : 5000) + 1, '\0');
+    const auto n = file.read_some(std::as_writable_bytes(std::span(some)));
+    if (!n.ok() || *n == 0) {
+      const auto again = file.read_some(std::as_writable_bytes(std::span(some)));
+      EXPECT_EQ(again.ok(), n.ok());
+      if (!n.ok()) {
+        EXPECT_EQ(again.error().message, n.error().message);
+        return {got, n.error().message};
+      }
+      EXPECT_EQ(*again, 0u);
+      return {got, ""};
+    }
+    got.append(some, 0, *n);
+  }
+}
+
+TEST_F(InputFileTest, DecompressedAheadTheBytesAreTheSame) {
+  const std::string text = numbered_lines(200'000);
+  ASSERT_GT(text.size(), size_t{4} << 20);
+  for (const Packer& packer : kPackers) {
+    const size_t half = text.size() / 2;
+    const std::string packed = packer.pack(text.substr(0, half)) + packer.pack("") + packer.pack(text.substr(half));
+    const std::string name = put("packed", packed), pipe = fifo(packer.name);
+    for (uint64_t seed = 1; seed <= 3; ++seed) {
+      auto file = InputFile::open(name);
+      ASSERT_TRUE(file.ok());
+      file->decompress_ahead();
+      EXPECT_EQ(file->peek(100)->size(), 100u);
+      EXPECT_TRUE(drained(*file, seed) == std::pair(text, std::string())) << packer.name;
+    }
+    auto memory = InputFile::over(packed, "memory");
+    memory.decompress_ahead();
+    EXPECT_TRUE(drained(memory) == std::pair(text, std::string())) << packer.name;
+    const auto writer = writer_of(pipe, packed, 3000);
+    auto piped = InputFile::open(pipe);
+    ASSERT_TRUE(piped.ok());
+    piped->decompress_ahead();
+    EXPECT_TRUE(drained(*piped) == std::pair(text, std::string())) << packer.name;
+  }
+  auto plain = InputFile::open(put("plain", text));
+  ASSERT_TRUE(plain.ok());
+  plain->decompress_ahead();
+  EXPECT_TRUE(drained(*plain) == std::pair(text, std::string()));
+}
+
+TEST_F(InputFileTest, DecompressedAheadErrorsAreTheSame) {
+  const std::string text = numbered_lines(100'000);
+  ASSERT_GT(text.size(), size_t{2} << 20);
+  for (const Packer& packer : kPackers) {
+    const std::string packed = packer.pack(text);
+    std::vector<std::string> bad = {packed + "and what is this?"};
+    for (const size_t at : {packed.size() / 20, packed.size() / 2, packed.size() - 9}) {
+      bad.push_back(packed.substr(0, at));
+      bad.push_back(packed);
+      bad.back()[at] = static_cast<char>(packed[at] ^ 0x55);
+    }
+    for (const std::string& bytes : bad) {
+      auto alone = InputFile::over(bytes, "bad"), ahead = InputFile::over(bytes, "bad");
+      ahead.decompress_ahead();
+      const auto wanted = drained(alone), got = drained(ahead);
+      EXPECT_TRUE(got.first == wanted.first) << packer.name << " " << got.first.size() << " " << wanted.first.size();
+      EXPECT_EQ(got.second, wanted.second) << packer.name;
+    }
+    auto limited = InputFile::over(packed, "limited");
+    limited.decompress_ahead();
+    limited.set_limit(text.size() - 1);
+    EXPECT_EQ(drained(limited).second, fmt::format("limited: more than {} bytes", text.size() - 1));
+    EXPECT_TRUE(limited.too_much());
+  }
+}
+
+// Of a pipe, whatever has come can be had, and whoever reads no further does not wait for the writer.
+TEST_F(InputFileTest, DecompressedAheadNothingIsHeldBack) {
+  const std::string text = numbered_lines(100'000), pipe = fifo("pipe");
+  auto file = InputFile::open(pipe);
+  ASSERT_TRUE(file.ok());
+  file->decompress_ahead();
+  const int writer = ::open(pipe.c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(writer, 0);
+  // More than a pipe holds.
+  const auto feed = [&](const std::string& part) {
+    return std::jthread([writer, packed = packed_gzip(part)] {
+      for (size_t at = 0; at < packed.size();) {
+        const ssize_t n = ::write(writer, packed.data() + at, packed.size() - at);
+        if (n <= 0) break;
+        at += static_cast<size_t>(n);
+      }
+    });
+  };
+  std::string got;
+  const auto take_all = [&](size_t bytes) {
+    std::string some(100'000, '\0');
+    while (got.size() < bytes) {
+      file->wait(1'000'000);
+      if (!file->ready()) continue;
+      const auto n = file->read_some(std::as_writable_bytes(std::span(some)));
+      ASSERT_TRUE(n.ok());
+      ASSERT_NE(*n, 0u);
+      got.append(some, 0, *n);
+    }
+  };
+  {
+    const auto feeding = feed(text);
+    take_all(text.size());
+  }
+  EXPECT_TRUE(got == text);
+  EXPECT_FALSE(file->ready());
+  feed("and more").join();
+  take_all(text.size() + 8);
+  EXPECT_TRUE(got == text + "and more");
+  EXPECT_FALSE(file->ready());
+  file->wait(1000);
+  InputFile moved = std::move(*file);
+  EXPECT_FALSE(moved.ready());
+  static std::atomic<bool> stop{false};
+  stop = true;
+  InputFile::stop_when(&stop);
+  std::byte one[1];
+  const auto said = moved.read_some(one);
+  InputFile::stop_when(nullptr);
+  ASSERT_FALSE(said.ok());
+  EXPECT_EQ(said.error().message, pipe + ": interrupted");
+  ::close(writer);
+}
+
+TEST_F(InputFileTest, DecompressedAheadAReaderMayGoAtAnyTime) {
+  const std::string text = numbered_lines(100'000), packed = packed_zstd(text);
+  for (const size_t most : {size_t{1}, size_t{600'000}, size_t{1'200'000}, text.size()}) {
+    auto file = InputFile::over(packed, "memory");
+    file.decompress_ahead();
+    std::vector<std::byte> some(most);
+    EXPECT_EQ(*file.read(some), most);
+  }
+  // The writer is there, and says nothing.
+  const std::string pipe = fifo("pipe");
+  auto file = InputFile::open(pipe);
+  ASSERT_TRUE(file.ok());
+  file->decompress_ahead();
+  const int idle = ::open(pipe.c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(idle, 0);
+  const auto writer = writer_of(pipe, packed);
+  std::vector<std::byte> some(text.size());
+  EXPECT_EQ(*file->read(some), text.size());
+  file = InputFile::over(std::string(), "nothing");
+  ::close(idle);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -12,60 +12,12 @@
 #include <immintrin.h>
 #endif
 
+#include "exec/capture_port.h"
+#include "ports/frame.h"
 #include "ports/memory/frame_store.h"
-#include "ports/pcap/capture_reader.h"
-#include "ports/pcap/capture_writer.h"
 
 namespace sluice {
 namespace {
-
-class CaptureSource final : public BatchSource {
- public:
-  CaptureSource(CaptureReader reader, uint64_t start, uint64_t limit)
-      : reader_(std::move(reader)), skip_(start), left_(limit) {}
-
-  Result<void> read(Batch& batch) override {
-    batch.clear();
-    while (!batch.full() && left_ != 0) {
-      if (!held_) {
-        // What has come is not held back for what has not.
-        if (batch.size() != 0 && !reader_.ready()) break;
-        auto more = reader_.next(frame_);
-        if (!more) {
-          // The reader repeats the error at the next call: the packets before the damage go first.
-          if (batch.size() != 0) return {};
-          return std::move(more).error();
-        }
-        if (!*more) break;
-        if (skip_ != 0) {
-          --skip_;
-          continue;
-        }
-      }
-      uint8_t* to = batch.reserve(frame_.captured);
-      held_ = to == nullptr;
-      if (held_) {
-        if (batch.size() == 0) return Error(fmt::format("no memory for a frame of {} bytes", frame_.captured));
-        break;
-      }
-      std::memcpy(to, frame_.data, frame_.captured);
-      batch.push(to, frame_.captured, std::max(frame_.wire_bytes, frame_.captured), frame_.timestamp_ns, batch.size());
-      --left_;
-    }
-    return {};
-  }
-
-  bool ready() override { return held_ || left_ == 0 || reader_.ready(); }
-  void wait(uint64_t limit_ns) override { reader_.wait(limit_ns); }
-  LinkType link() const override { return reader_.link(); }
-
- private:
-  CaptureReader reader_;
-  CapturedFrame frame_{};
-  bool held_ = false;  // frame_ was read and did not fit the last batch
-  uint64_t skip_;
-  uint64_t left_;
-};
 
 #if defined(__x86_64__)
 struct WideLine {
@@ -294,39 +246,6 @@ class PatternSource final : public BatchSource {
   uint64_t made_ = 0;
 };
 
-class CaptureSink final : public PacketSink {
- public:
-  CaptureSink(CaptureWriter writer, LinkType link) : writer_(std::move(writer)), link_(link) {}
-  Result<void> write(std::span<const TxRecord> records, size_t& written) override {
-    for (written = 0; written < records.size(); ++written) {
-      const TxRecord& r = records[written];
-      if (!append(r)) return writer_.error();
-    }
-    return {};
-  }
-  Result<void> flush() override { return writer_.flush(); }
-  Result<void> settle() override { return writer_.settle(); }
-  Result<void> commit(Ending ending) override { return writer_.commit(ending); }
-  std::string path_of(Ending ending) const override { return writer_.path_of(ending); }
-
- private:
-  bool append(const TxRecord& r) {
-    if (link_ == LinkType::kEthernet) return writer_.append(FrameHeader{r.captured, r.wire, r.timestamp_ns}, r.data);
-    if (r.captured < LinkHeader::kBytes) {
-      // Its own header was cut, so there is nothing else of it.
-      return writer_.append(FrameHeader{r.captured, r.wire, r.timestamp_ns}, r.data);
-    }
-    uint8_t own[LinkHeader::kMostBytes];
-    const uint32_t bytes = LinkHeader::from_ethernet(link_, r.data, own);
-    const FrameHeader header{r.captured - LinkHeader::kBytes + bytes, r.wire - LinkHeader::kBytes + bytes,
-                             r.timestamp_ns};
-    return writer_.append(header, own, bytes, r.data + LinkHeader::kBytes);
-  }
-
-  CaptureWriter writer_;
-  LinkType link_;
-};
-
 class MemorySink final : public PacketSink {
  public:
   bool reads_frames() const override { return false; }
@@ -358,13 +277,8 @@ Result<void> end_outputs(std::span<PacketSink* const> sinks, Ending ending) {
 
 Result<std::unique_ptr<BatchSource>> open_source(const PortSpec& spec, FrameCache& cache, InputSet* inputs) {
   switch (spec.type) {
-    case PortSpec::Type::kCapture: {
-      auto file = take_input(inputs, spec.path);
-      if (!file) return std::move(file).error();
-      auto reader = CaptureReader::open(std::move(*file));
-      if (!reader) return std::move(reader).error();
-      return std::unique_ptr<BatchSource>(std::make_unique<CaptureSource>(std::move(*reader), spec.start, spec.limit));
-    }
+    case PortSpec::Type::kCapture:
+      return open_capture_source(spec, inputs);
     case PortSpec::Type::kMemory: {
       auto frames = cache.get(spec.path, inputs);
       if (!frames) return std::move(frames).error();
@@ -400,11 +314,8 @@ LinkType sink_link(const Router& router, unsigned sink, std::span<const LinkType
 
 Result<std::unique_ptr<PacketSink>> open_sink(const PortSpec& spec, LinkType link) {
   switch (spec.type) {
-    case PortSpec::Type::kCapture: {
-      auto writer = CaptureWriter::create(spec.path, {spec.nanosecond, spec.snaplen, link});
-      if (!writer) return std::move(writer).error();
-      return std::unique_ptr<PacketSink>(std::make_unique<CaptureSink>(std::move(*writer), link));
-    }
+    case PortSpec::Type::kCapture:
+      return open_capture_sink(spec, link);
     case PortSpec::Type::kMemory:
       return std::unique_ptr<PacketSink>(std::make_unique<MemorySink>());
     case PortSpec::Type::kPattern:

@@ -88,6 +88,7 @@ struct Blocks {
 struct CaptureReader::State {
   // A record and its header fit twice; frames are lent out of it.
   static constexpr size_t kBufferBytes = 2 * (size_t{kMaxCapturedBytes} + 64);
+  static constexpr size_t kReadBytes = size_t{1} << 16;
 
   explicit State(InputFile input) : file(std::move(input)), name(file.name()), buffer(kBufferBytes) {}
 
@@ -105,8 +106,6 @@ struct CaptureReader::State {
   std::string stream_error;
   bool refused = false;  // by the system: nothing is wrong with the capture
   uint64_t packets = 0;
-  CapturedFrame pending;
-  bool has_pending = false;  // read_burst met a frame that it could not place
   bool ended = false;
   bool failed = false;
   Error failure;
@@ -115,16 +114,20 @@ struct CaptureReader::State {
     if (pcap != nullptr) pcap_close(pcap);
   }
 
+  template <bool kSwapped>
+  size_t take(std::span<CapturedFrame> frames);
+
   std::span<const std::byte> held() const { return std::span(buffer).subspan(begin, end - begin); }
 
   // Reads once more behind what is held, waiting for it. False: the end, or an error, which is kept.
   bool more() {
     if (input_ended) return false;
-    if (begin != 0 && buffer.size() - end < kMaxCapturedBytes) {
+    // A little at a time, to the front, so that it is read and used in a near cache.
+    if (begin != 0 && (end - begin <= kReadBytes / 8 || buffer.size() - end < kMaxCapturedBytes)) {
       std::memmove(buffer.data(), buffer.data() + begin, end - begin);
       end -= std::exchange(begin, 0);
     }
-    const auto got = file.read_some(std::span(buffer).subspan(end));
+    const auto got = file.read_some(std::span(buffer).subspan(end, std::min(kReadBytes, buffer.size() - end)));
     if (!got) {
       stream_error = got.error().message;
       refused = got.error().system;
@@ -206,6 +209,7 @@ Result<CaptureReader> CaptureReader::open(const std::string& path) {
 Result<CaptureReader> CaptureReader::open(InputFile file) {
   auto state = std::make_unique<State>(std::move(file));
   State& s = *state;
+  s.file.decompress_ahead();
   (void)s.fill(Classic::kFileHeader);
   s.classic = Classic::of(s.held());
   s.swapped = Blocks::swapped(s.held());
@@ -260,7 +264,7 @@ LinkType CaptureReader::link() const {
 
 bool CaptureReader::ready() {
   State& s = *state_;
-  if (s.has_pending || s.failed || s.ended) return true;
+  if (s.failed || s.ended) return true;
   for (;;) {
     const std::span<const std::byte> held = s.held();
     if (s.classic) {
@@ -352,12 +356,6 @@ Result<bool> CaptureReader::next_other(CapturedFrame& frame) {
 
 Result<bool> CaptureReader::next(CapturedFrame& frame) {
   State& s = *state_;
-  if (s.has_pending) {
-    s.has_pending = false;
-    frame = s.pending;
-    ++s.packets;
-    return true;
-  }
   if (s.failed) return Error(s.failure);
   if (s.ended) return false;
   auto got = s.classic ? next_classic(frame) : next_other(frame);
@@ -378,31 +376,43 @@ Result<bool> CaptureReader::next(CapturedFrame& frame) {
   return true;
 }
 
-Result<size_t> CaptureReader::read_burst(std::span<FrameSlot> slots) {
-  State& s = *state_;
-  size_t filled = 0;
-  for (FrameSlot& slot : slots) {
-    CapturedFrame frame;
-    Result<bool> got = next(frame);
-    if (!got.ok()) {
-      if (filled > 0) break;  // next() repeats the error
-      return std::move(got).error();
-    }
-    if (!*got) break;
-    if (frame.captured > slot.capacity) {
-      --s.packets;
-      s.pending = frame;
-      s.has_pending = true;
-      if (filled > 0) break;
-      return Error(fmt::format("{}: packet {}: {} bytes do not fit a slot of {}", s.name, s.packets + 1, frame.captured,
-                               slot.capacity),
-                   "raise the frame size of the port");
-    }
-    slot.header = frame;
-    std::memcpy(slot.data, frame.data, frame.captured);
-    ++filled;
+// The whole records that are held, as frames of Ethernet; they stay where they are.
+template <bool kSwapped>
+size_t CaptureReader::State::take(std::span<CapturedFrame> frames) {
+  const uint32_t snaplen = classic->snaplen;
+  const uint64_t unit_ns = classic->nanosecond ? 1 : 1000;
+  const std::byte* at = buffer.data() + begin;
+  size_t left = end - begin, n = 0;
+  for (; n < frames.size() && left >= Classic::kRecordHeader; ++n) {
+    const uint32_t captured = load32(at + 8, kSwapped);
+    // Damage is told by who reads one.
+    if (captured > kMaxCapturedBytes || left - Classic::kRecordHeader < captured) break;
+    CapturedFrame& frame = frames[n];
+    frame.captured = std::min(captured, snaplen);  // see next_classic
+    frame.wire_bytes = std::max(load32(at + 12, kSwapped), frame.captured);
+    frame.timestamp_ns = uint64_t{load32(at, kSwapped)} * 1'000'000'000u + load32(at + 4, kSwapped) * unit_ns;
+    frame.data = reinterpret_cast<const uint8_t*>(at + Classic::kRecordHeader);
+    at += Classic::kRecordHeader + captured;
+    left -= Classic::kRecordHeader + captured;
   }
-  return filled;
+  begin = end - left;
+  packets += n;
+  return n;
+}
+
+Result<size_t> CaptureReader::next(std::span<CapturedFrame> frames) {
+  State& s = *state_;
+  if (frames.empty()) return size_t{0};
+  // Frames of other link types, and those of libpcap, are lent from one place, one at a time.
+  const bool many = s.classic && s.link == LinkType::kEthernet && !s.failed;
+  const auto take = [&](std::span<CapturedFrame> some) {
+    return s.classic->swapped ? s.take<true>(some) : s.take<false>(some);
+  };
+  if (const size_t n = many ? take(frames) : 0; n != 0) return n;
+  auto one = next(frames[0]);
+  if (!one) return std::move(one).error();
+  if (!*one) return size_t{0};
+  return 1 + (many ? take(frames.subspan(1)) : 0);
 }
 
 }  // namespace sluice

@@ -14,13 +14,6 @@
 
 namespace sluice {
 
-// Where read_burst puts one frame: the caller owns `data`, which has room for `capacity` bytes.
-struct FrameSlot {
-  uint8_t* data = nullptr;
-  uint32_t capacity = 0;
-  FrameHeader header;  // written by read_burst
-};
-
 // One pass over a capture, in file order. Not thread-safe. Move-only.
 //
 // The format is told by content, not by name: compression by input_file.h, pcap and pcapng by libpcap. Stamps keep
@@ -41,10 +34,9 @@ class CaptureReader {
   // until the next call. Allocates nothing on success once the largest frame has been seen.
   Result<bool> next(CapturedFrame& frame);
 
-  // Copies up to slots.size() frames into the callers' slots and returns how many: 0 at the end. Damage after k > 0
-  // frames returns k, and the error comes with the next call. A frame larger than its slot is an error that names both
-  // sizes.
-  Result<size_t> read_burst(std::span<FrameSlot> slots);
+  // The same for many: lends those that are there, at most frames.size(), and waits for the first of them alone. 0 at
+  // the end. Damage after k > 0 frames returns k, and the error comes with the next call.
+  Result<size_t> next(std::span<CapturedFrame> frames);
 
   // Whether next() returns without waiting for whoever writes a pipe: a whole packet, the end or damage is there.
   bool ready();

@@ -10,6 +10,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -105,6 +106,28 @@ std::vector<Packet> drain(CaptureReader& reader, std::string* error = nullptr) {
   }
 }
 
+// The same by next() of many at a time.
+std::vector<Packet> drain_many(CaptureReader& reader, size_t most, std::string* error = nullptr) {
+  std::vector<Packet> packets;
+  std::vector<CapturedFrame> frames(most);
+  while (true) {
+    const auto count = reader.next(std::span(frames));
+    if (!count.ok()) {
+      EXPECT_NE(error, nullptr) << to_string(count.error());
+      if (error != nullptr) *error = to_string(count.error());
+      return packets;
+    }
+    if (*count == 0) return packets;
+    EXPECT_LE(*count, most);
+    for (const CapturedFrame& frame : std::span(frames).first(*count)) {
+      packets.push_back(
+          {frame.timestamp_ns, frame.wire_bytes, {reinterpret_cast<const char*>(frame.data), frame.captured}});
+    }
+    EXPECT_EQ(reader.packets(), packets.size());
+  }
+}
+
+// Read one by one; a file is also read many at a time, which gives the same packets and ends the same way.
 std::vector<Packet> read_all(const std::string& path, std::string* error = nullptr) {
   Result<CaptureReader> reader = CaptureReader::open(path);
   if (!reader.ok()) {
@@ -112,7 +135,19 @@ std::vector<Packet> read_all(const std::string& path, std::string* error = nullp
     if (error != nullptr) *error = to_string(reader.error());
     return {};
   }
-  return drain(*reader, error);
+  const auto packets = drain(*reader, error);
+  for (const size_t most : {1, 3, 64}) {
+    if (!fs::is_regular_file(path)) break;
+    auto again = CaptureReader::open(path);
+    if (!again.ok()) {
+      ADD_FAILURE() << to_string(again.error());
+      break;
+    }
+    std::string said;
+    EXPECT_TRUE(drain_many(*again, most, &said) == packets) << most;
+    EXPECT_EQ(said, error != nullptr ? *error : "") << most;
+  }
+  return packets;
 }
 
 // The two formats by hand, so that what the reader accepts does not depend on what the writer produces.
@@ -316,43 +351,169 @@ TEST_F(Captures, SnaplenKeepsTheWireLength) {
   }
 }
 
-TEST_F(Captures, BurstsGiveTheSameFrames) {
-  const auto packets = sample(157);
-  ASSERT_TRUE(write_all(path("a.pcap"), packets).ok());
-  auto reader = CaptureReader::open(path("a.pcap"));
-  ASSERT_TRUE(reader.ok());
-  std::vector<std::vector<uint8_t>> rooms(32, std::vector<uint8_t>(2048));
-  std::vector<FrameSlot> slots(32);
-  for (size_t i = 0; i < slots.size(); ++i) slots[i] = {rooms[i].data(), 2048, {}};
-  std::vector<Packet> got;
-  while (true) {
-    const auto count = reader->read_burst(slots);
-    ASSERT_TRUE(count.ok());
-    if (*count == 0) break;
-    for (size_t i = 0; i < *count; ++i) {
-      got.push_back({slots[i].header.timestamp_ns, slots[i].header.wire_bytes,
-                     std::string(reinterpret_cast<const char*>(slots[i].data), slots[i].header.captured)});
-    }
+// Frames of any length, so that records lie across the ends of what the reader holds at a time in every way.
+TEST_F(Captures, FramesOfAnyLengthAreRead) {
+  std::vector<Packet> packets;
+  uint64_t state = 1, bytes = 0;
+  while (bytes < (uint64_t{6} << 20)) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    const auto draw = static_cast<uint32_t>(state >> 32);
+    constexpr uint32_t kMost[] = {64, 100, 1514, 9000, kMaxCapturedBytes};
+    const uint32_t length = draw % 97 == 0 ? kMaxCapturedBytes - draw % 3 : draw / 97 % (kMost[draw % 5] + 1);
+    Packet p{1'700'000'000'000'000'000u + draw, length + draw % 3, std::string(length, '\0')};
+    for (size_t i = 0; i < length; ++i) p.bytes[i] = static_cast<char>(draw + i * 7);
+    bytes += length;
+    packets.push_back(std::move(p));
   }
-  EXPECT_EQ(got, packets);
-  EXPECT_EQ(reader->packets(), packets.size());
+  ASSERT_TRUE(write_all(path("a.pcap"), packets).ok());
+  EXPECT_TRUE(read_all(path("a.pcap")) == packets);
+  // Those that are given many at a time are written as those that are given one by one.
+  auto writer = CaptureWriter::create(path("b.pcap"));
+  ASSERT_TRUE(writer.ok());
+  std::vector<CapturedFrame> frames;
+  for (const Packet& p : packets) {
+    frames.push_back({{static_cast<uint32_t>(p.bytes.size()), p.wire_bytes, p.timestamp_ns},
+                      reinterpret_cast<const uint8_t*>(p.bytes.data())});
+  }
+  for (size_t at = 0, some = 1; at < frames.size(); at += some, some = some % 90 + 7) {
+    some = std::min(some, frames.size() - at);
+    ASSERT_EQ(writer->append(std::span(frames).subspan(at, some)), some);
+  }
+  EXPECT_EQ(writer->packets(), packets.size());
+  ASSERT_TRUE(writer->commit().ok());
+  EXPECT_TRUE(slurp(path("a.pcap")) == slurp(path("b.pcap")));
 }
 
-TEST_F(Captures, BurstNamesAFrameThatDoesNotFitAndKeepsIt) {
-  ASSERT_TRUE(write_all(path("a.pcap"), {{1, 4, "abcd"}, {2, 9, "123456789"}, {3, 2, "zz"}}).ok());
-  auto reader = CaptureReader::open(path("a.pcap"));
+TEST_F(Captures, ManyAreWrittenAsOneByOne) {
+  const auto packets = sample(500);
+  for (const CaptureWriterOptions& options :
+       {CaptureWriterOptions{}, CaptureWriterOptions{.nanosecond = false}, CaptureWriterOptions{.snaplen = 60}}) {
+    for (const char* end : {".pcap", ".gz"}) {
+      ASSERT_TRUE(write_all(path("one") + end, packets, options).ok());
+      auto writer = CaptureWriter::create(path("many") + end, options);
+      ASSERT_TRUE(writer.ok());
+      std::vector<CapturedFrame> frames;
+      for (const Packet& p : packets) {
+        frames.push_back({{static_cast<uint32_t>(p.bytes.size()), p.wire_bytes, p.timestamp_ns},
+                          reinterpret_cast<const uint8_t*>(p.bytes.data())});
+      }
+      EXPECT_EQ(writer->append(frames), frames.size());
+      EXPECT_EQ(writer->append(std::span<const CapturedFrame>()), 0u);
+      ASSERT_TRUE(writer->commit().ok());
+      EXPECT_TRUE(slurp(path("one") + end) == slurp(path("many") + end));
+      EXPECT_EQ(writer->append(frames), 0u);
+      EXPECT_THAT(to_string(writer->error()), HasSubstr("already complete"));
+    }
+  }
+}
+
+// What stands before a frame that cannot be written is written, and counted.
+TEST_F(Captures, ManyEndAtTheFrameThatIsRefused) {
+  const uint8_t byte[1] = {7};
+  std::vector<CapturedFrame> frames(9, {{1, 1, 5}, byte});
+  frames[4].timestamp_ns = 5'000'000'000'000'000'000u;
+  auto writer = CaptureWriter::create(path("a.pcap"));
+  ASSERT_TRUE(writer.ok());
+  EXPECT_EQ(writer->append(frames), 4u);
+  EXPECT_EQ(writer->packets(), 4u);
+  EXPECT_THAT(to_string(writer->error()), HasSubstr("packet 5: timestamp"));
+  EXPECT_FALSE(writer->commit().ok());
+  frames[4] = {{kMaxCapturedBytes + 1, kMaxCapturedBytes + 1, 5}, byte};
+  writer = CaptureWriter::create(path("a.pcap"));
+  EXPECT_EQ(writer->append(frames), 4u);
+  EXPECT_THAT(to_string(writer->error()), HasSubstr("packet 5: 262145 bytes exceed"));
+  if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "/dev/full is absent";
+  frames.assign(20'000, {{1, 1, 5}, byte});
+  writer = CaptureWriter::create("/dev/full");
+  EXPECT_LT(writer->append(frames), frames.size());
+  EXPECT_THAT(to_string(writer->error()), HasSubstr("No space left on device"));
+}
+
+// A file whose frames are longer than its header says.
+TEST_F(Captures, FramesPastTheSnaplenAreCut) {
+  const std::string bytes =
+      pcap_header(kMicroMagic, 4, 1) + pcap_record(1, 2, 9, "abcdefghi") + pcap_record(1, 3, 2, "xy");
+  EXPECT_EQ(read_all(write_bytes("s.pcap", bytes)),
+            (std::vector<Packet>{{1'000'002'000, 9, "abcd"}, {1'000'003'000, 2, "xy"}}));
+}
+
+// A wire length below the captured one is a lie.
+TEST_F(Captures, TheWireLengthIsAtLeastTheCapturedOne) {
+  EXPECT_EQ(read_all(write_bytes("w.pcap", pcap_header(kNanoMagic, 0, 1) + pcap_record(1, 2, 3, "abcdefghi"))),
+            (std::vector<Packet>{{1'000'000'002, 9, "abcdefghi"}}));
+}
+
+// Of a pipe, many are those that are there: the last of them is not waited for.
+TEST_F(Captures, ManyWaitForTheFirstAlone) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const auto put = [&](const std::string& bytes) {
+    ASSERT_EQ(::write(ends[1], bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  };
+  const std::string third = pcap_record(3, 0, 3, "ccc");
+  put(pcap_header(kNanoMagic, 0, 1) + pcap_record(1, 0, 3, "aaa") + pcap_record(2, 0, 3, "bbb") + third.substr(0, 17));
+  auto reader = CaptureReader::open("/dev/fd/" + std::to_string(ends[0]));
   ASSERT_TRUE(reader.ok());
-  uint8_t room[4][8];
-  std::vector<FrameSlot> slots;
-  for (auto& r : room) slots.push_back({r, 8, {}});
-  auto count = reader->read_burst(slots);
+  std::array<CapturedFrame, 8> frames;
+  EXPECT_TRUE(reader->ready());
+  auto count = reader->next(std::span(frames));
   ASSERT_TRUE(count.ok());
-  EXPECT_EQ(*count, 1u);
-  count = reader->read_burst(slots);
-  ASSERT_FALSE(count.ok());
-  EXPECT_THAT(to_string(count.error()), HasSubstr("packet 2: 9 bytes do not fit a slot of 8"));
-  EXPECT_EQ(reader->packets(), 1u);
-  EXPECT_EQ(drain(*reader), (std::vector<Packet>{{2, 9, "123456789"}, {3, 2, "zz"}}));
+  EXPECT_EQ(*count, 2u);
+  EXPECT_FALSE(reader->ready());
+  put(third.substr(17) + pcap_record(4, 0, 3, "ddd"));
+  EXPECT_TRUE(reader->ready());
+  count = reader->next(std::span(frames));
+  ASSERT_TRUE(count.ok());
+  EXPECT_EQ(*count, 2u);
+  EXPECT_EQ(std::memcmp(frames[0].data, "ccc", 3), 0);
+  EXPECT_EQ(std::memcmp(frames[1].data, "ddd", 3), 0);
+  ::close(ends[1]);
+  EXPECT_EQ(*reader->next(std::span(frames)), 0u);
+  EXPECT_EQ(*reader->next(std::span(frames)), 0u);
+  ::close(ends[0]);
+}
+
+// Large enough for a thread that decompresses: what stands before the damage comes, then the same error again and
+// again.
+TEST_F(Captures, DamageInALargeCompressedFileIsAnErrorThatRepeats) {
+  const auto packets = sample(6000);
+  ASSERT_TRUE(write_all(path("a.pcap"), packets).ok());
+  ASSERT_GT(fs::file_size(path("a.pcap")), uint64_t{4} << 20);
+  for (const char* program : {"gzip", "bzip2", "xz", "zstd -q"}) {
+    const std::string packed = path("packed");
+    ASSERT_EQ(std::system((std::string(program) + " -c '" + path("a.pcap") + "' > '" + packed + "'").c_str()), 0);
+    EXPECT_TRUE(read_all(packed) == packets) << program;
+    const std::string bytes = slurp(packed);
+    for (const size_t at : {bytes.size() / 2, bytes.size() - 30}) {
+      std::string other = bytes;
+      for (size_t i = 0; i < 8; ++i) other[at + i] = static_cast<char>(other[at + i] ^ 0x5a);
+      for (const bool cut : {false, true}) {
+        std::string error;
+        const auto got = read_all(write_bytes("bad", cut ? bytes.substr(0, at) : other), &error);
+        EXPECT_LE(got.size(), packets.size());
+        if (cut) {
+          EXPECT_THAT(error, HasSubstr("data is truncated")) << program << at;
+          EXPECT_TRUE(std::equal(got.begin(), got.end(), packets.begin())) << program << at;
+        } else {
+          EXPECT_NE(error, "") << program << at;  // which, depends on what the bytes came to mean
+        }
+      }
+    }
+  }
+}
+
+// Whoever reads no further leaves nothing behind, whatever the thread that decompresses is at.
+TEST_F(Captures, ALargeCompressedFileNeedNotBeReadToItsEnd) {
+  ASSERT_TRUE(write_all(path("a.pcap.gz"), sample(6000)).ok());
+  for (const size_t most : {1, 700, 1500, 3000, 5999}) {
+    auto reader = CaptureReader::open(path("a.pcap.gz"));
+    ASSERT_TRUE(reader.ok());
+    CapturedFrame frame;
+    for (size_t i = 0; i < most; ++i) ASSERT_TRUE(reader->next(frame).ok());
+    CaptureReader moved = std::move(*reader);
+    EXPECT_TRUE(*moved.next(frame));
+    EXPECT_EQ(moved.packets(), most + 1);
+  }
 }
 
 TEST_F(Captures, BigEndianFilesAreRead) {

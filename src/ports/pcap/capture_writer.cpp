@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/copy_bytes.h"
 #include "base/unfinished.h"
 
 namespace sluice {
@@ -31,6 +32,11 @@ struct RecordHeader {
   uint32_t wire_bytes;
 };
 static_assert(sizeof(RecordHeader) == 16);
+
+constexpr uint64_t kSecond = 1'000'000'000;
+
+// Frames up to here are gathered in the file's buffer.
+constexpr uint32_t kMostWithOthers = AtomicFile::kMostRoom - sizeof(RecordHeader);
 
 // A gzip stream into a file.
 class Gzip {
@@ -80,6 +86,13 @@ struct CaptureWriter::State {
     failed = true;
     return false;
   }
+  RecordHeader record_of(const FrameHeader& header) const {
+    const uint64_t seconds = header.timestamp_ns / kSecond;
+    const auto nanoseconds = static_cast<uint32_t>(header.timestamp_ns - seconds * kSecond);
+    return {static_cast<uint32_t>(seconds), nanosecond ? nanoseconds : nanoseconds / 1000,
+            std::min(header.captured, snaplen), std::max(header.wire_bytes, header.captured)};
+  }
+  size_t put_many(std::span<const CapturedFrame> frames);
   void put(const void* data, size_t bytes) {
     if (gzip != nullptr) {
       gzip->write(file, data, bytes);
@@ -145,15 +158,12 @@ bool CaptureWriter::append(const FrameHeader& header, const uint8_t* head, uint3
     return s.fail(Error(fmt::format("{}: packet {}: {} bytes exceed the limit of {}", path(), s.packets + 1,
                                     header.captured, kMaxCapturedBytes)));
   }
-  const uint64_t seconds = header.timestamp_ns / 1'000'000'000u;
-  if (seconds > UINT32_MAX) {
+  if (header.timestamp_ns / kSecond > UINT32_MAX) {
     return s.fail(Error(fmt::format("{}: packet {}: timestamp {} ns is past what pcap can hold (2106)", path(),
                                     s.packets + 1, header.timestamp_ns)));
   }
-  const auto nanoseconds = static_cast<uint32_t>(header.timestamp_ns % 1'000'000'000u);
-  const uint32_t kept = std::min(header.captured, s.snaplen);
-  const RecordHeader record{static_cast<uint32_t>(seconds), s.nanosecond ? nanoseconds : nanoseconds / 1000, kept,
-                            std::max(header.wire_bytes, header.captured)};
+  const RecordHeader record = s.record_of(header);
+  const uint32_t kept = record.captured;
   const uint32_t from_head = std::min({kept, head_bytes, header.captured});
   s.put(&record, sizeof record);
   if (from_head != 0) s.put(head, from_head);
@@ -161,6 +171,40 @@ bool CaptureWriter::append(const FrameHeader& header, const uint8_t* head, uint3
   if (!s.file.ok()) return s.fail(s.file.error());
   ++s.packets;
   return true;
+}
+
+// Those in front that are plain records which fit the room that the file has, written where it wants them.
+size_t CaptureWriter::State::put_many(std::span<const CapturedFrame> frames) {
+  if (failed || closed || gzip != nullptr) return 0;
+  const std::span<char> room =
+      file.room(sizeof(RecordHeader) + std::min({frames[0].captured, snaplen, kMostWithOthers}));
+  char* at = room.data();
+  const char* const end = at + room.size();
+  size_t n = 0;
+  for (; n < frames.size(); ++n) {
+    const CapturedFrame& frame = frames[n];
+    if (frame.captured > kMostWithOthers || frame.timestamp_ns >= (uint64_t{UINT32_MAX} + 1) * kSecond) break;
+    const RecordHeader record = record_of(frame);
+    if (static_cast<size_t>(end - at) < sizeof record + record.captured) break;
+    std::memcpy(at, &record, sizeof record);
+    copy_bytes(at + sizeof record, frame.data, record.captured);
+    at += sizeof record + record.captured;
+  }
+  file.put(static_cast<size_t>(at - room.data()));
+  packets += n;
+  return n;
+}
+
+size_t CaptureWriter::append(std::span<const CapturedFrame> frames) {
+  size_t done = 0;
+  while (done < frames.size()) {
+    size_t n = state_->put_many(frames.subspan(done));
+    // What is no such record, and every error.
+    if (n == 0) n = append(frames[done], frames[done].data) ? 1 : 0;
+    if (n == 0) break;
+    done += n;
+  }
+  return done;
 }
 
 Result<void> CaptureWriter::flush() {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/atomic_file.h"
@@ -35,6 +36,8 @@ class CaptureWriter {
   // kMaxCapturedBytes, a stamp past 2106); error() says what, and the file will not be committed. Writes of one frame
   // are buffered, so a full disk may show at a later call or at commit().
   bool append(const FrameHeader& header, const uint8_t* data);
+  // Appends many. Returns how many were: fewer only where append() of the next would be false.
+  size_t append(std::span<const CapturedFrame> frames);
   // A frame in two parts: `head_bytes` bytes at `head` (an edited copy), then captured - head_bytes bytes at `rest`.
   bool append(const FrameHeader& header, const uint8_t* head, uint32_t head_bytes, const uint8_t* rest);
 
