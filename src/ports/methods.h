@@ -12,5 +12,7 @@ namespace sluice {
 using OpenPort = Result<std::unique_ptr<Port>>(const PortOptions& options, const std::shared_ptr<FramePool>& pool);
 
 OpenPort open_af_packet_port;
+OpenPort open_tap_port;
+OpenPort open_pcap_port;
 
 }  // namespace sluice

@@ -23,6 +23,8 @@ struct Method {
 // A method joins by a line.
 constexpr Method kMethods[] = {
     {PortMethod::kAfPacket, "af_packet", open_af_packet_port, true},
+    {PortMethod::kTap, "tap", open_tap_port, false},
+    {PortMethod::kPcap, "pcap", open_pcap_port, true},
 };
 
 std::string method_names() {
