@@ -13,5 +13,7 @@ using OpenPort = Result<std::unique_ptr<Port>>(const PortOptions& options, const
 
 OpenPort open_af_packet_port;
 OpenPort open_dpdk_port;
+OpenPort open_tap_port;
+OpenPort open_pcap_port;
 
 }  // namespace sluice

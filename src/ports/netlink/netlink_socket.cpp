@@ -109,7 +109,7 @@ Result<void> NetlinkSocket::dump(uint16_t type, uint8_t family, const Message& m
   return Error("netlink: the table that was asked for changes faster than the kernel can write it");
 }
 
-Result<int> NetlinkSocket::request(nlmsghdr* message) {
+Result<int> NetlinkSocket::request(nlmsghdr* message, const Message& answer) {
   message->nlmsg_flags |= NLM_F_REQUEST | NLM_F_ACK;
   message->nlmsg_seq = ++sequence_;
   if (mnl_socket_sendto(socket_.get(), message, message->nlmsg_len) < 0) return system_error("netlink", errno);
@@ -119,7 +119,9 @@ Result<int> NetlinkSocket::request(nlmsghdr* message) {
     int left = static_cast<int>(n);
     for (const auto* m = reinterpret_cast<const nlmsghdr*>(buffer_.data()); mnl_nlmsg_ok(m, left);
          m = mnl_nlmsg_next(m, &left)) {
-      if (m->nlmsg_seq == sequence_ && m->nlmsg_type == NLMSG_ERROR) {
+      if (m->nlmsg_seq != sequence_) continue;
+      if (answer && m->nlmsg_type >= NLMSG_MIN_TYPE) answer(m);
+      if (m->nlmsg_type == NLMSG_ERROR) {
         return -static_cast<const nlmsgerr*>(mnl_nlmsg_get_payload(m))->error;
       }
     }

@@ -44,8 +44,9 @@ class NetlinkSocket {
   // changing.
   Result<void> dump(uint16_t type, uint8_t family, const Message& message);
 
-  // Sends a request and waits for its acknowledgement. Returns the kernel's errno, or 0. For a socket without groups.
-  Result<int> request(nlmsghdr* message);
+  // Sends a request, hands over what is answered, and waits for its acknowledgement. Returns the kernel's errno, or 0.
+  // For a socket without groups.
+  Result<int> request(nlmsghdr* message, const Message& answer = {});
 
  private:
   struct Close {

@@ -177,8 +177,8 @@ class Wire {
   bool send(const Bytes& frame) {
     for (int i = 0; i < 1000; ++i) {
       if (::send(fd_.get(), frame.data(), frame.size(), 0) == static_cast<ssize_t>(frame.size())) return true;
-      // A socket says once that its interface was down, also after it is up again.
-      if (errno != EAGAIN && errno != ENOBUFS && errno != ENETDOWN) return false;
+      if (errno == ENETDOWN) continue;  // said once by a socket whose interface was down meanwhile
+      if (errno != EAGAIN && errno != ENOBUFS) return false;
       pollfd room{fd_.get(), POLLOUT, 0};
       poll(&room, 1, 10);
     }
