@@ -8,16 +8,18 @@
 #include <chrono>
 #include <thread>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/thread.h"
 #include "exec/device/trace.h"
+#include "exec/scheduler/scheduler.h"
 #include "graph/graph_files.h"
 
 namespace sluice {
 
 // A worker's counters for `look`.
 struct Engine::LiveWorker {
-  explicit LiveWorker(Worker& worker) : gate([this, &worker] { stats = worker.stats(); }) {}
+  explicit LiveWorker(const std::unique_ptr<Worker>& worker) : gate([this, &worker] { stats = worker->stats(); }) {}
   WorkerStats stats;
   LiveGate gate;
 };
@@ -139,6 +141,8 @@ HomePlan homes_of(const RunOptions& options) {
 
 Result<void> Engine::check(const Router& router, const Plan& plan, const RunOptions& options) {
   if (auto ok = check_ranges(options); !ok) return ok;
+  if (plan.by_packets && (!options.device.devices.empty() || options.priorities || options.ended))
+    return Error("the packet scheduler runs this graph: not on devices, by priorities, or with verdicts");
   if (!options.priorities) return {};
   if (auto shares = shares_of(*options.priorities); !shares) return std::move(shares).error();
   if (options.ended) return Error("packets that are followed are told in the order of the input: not by priorities");
@@ -151,7 +155,9 @@ Result<void> Engine::check(const Router& router, const Plan& plan, const RunOpti
 }
 
 Engine::Engine(const Router& router, const Plan& plan, const RunOptions& options)
-    : router_(router), plan_(plan), options_(options), alone_(options.workers == 1), homes_(homes_of(options)) {}
+    : router_(&router), plan_(&plan), options_(options), alone_(options.workers == 1), homes_(homes_of(options)) {
+  past_files_ = options.files;
+}
 
 Engine::~Engine() {
   if (devices_ == nullptr) return;
@@ -165,9 +171,10 @@ Engine::~Engine() {
 }
 
 Result<std::unique_ptr<Engine>> Engine::create(const Router& router, const Plan& plan, const RunOptions& options) {
+  SLUICE_CHECK(!plan.by_packets);
   if (auto ok = check(router, plan, options); !ok) return std::move(ok).error();
   (void)kept_runs();
-  if (auto ok = check_files(router); !ok) return std::move(ok).error();
+  if (auto ok = check_files(router, options.files); !ok) return std::move(ok).error();
   std::unique_ptr<Engine> made(new Engine(router, plan, options));
   Engine& e = *made;
   if (!plan.ordered.empty()) e.ordered_ = std::make_unique<OrderedNodes>(plan, router);
@@ -175,13 +182,8 @@ Result<std::unique_ptr<Engine>> Engine::create(const Router& router, const Plan&
   e.intake_ = std::make_unique<Intake>(router, plan, e.options_, errors);
   e.egress_ = std::make_unique<Egress>(router, plan, e.options_, e.intake_->links(),
                                        e.ordered_ != nullptr ? e.ordered_->delayed() : 0, errors);
-  if (!errors.diagnostics.empty()) {
-    errors.message =
-        fmt::format("{} port{} cannot be opened", errors.diagnostics.size(), errors.diagnostics.size() == 1 ? "" : "s");
-    return errors;
-  }
-  for (unsigned w = 0; w < options.workers; ++w)
-    e.workers_.push_back(std::make_unique<Worker>(plan, router, w, options.fast_path && !options.ended));
+  if (auto ok = ports_opened(std::move(errors)); !ok) return std::move(ok).error();
+  e.workers_ = e.make_workers(router, plan);
   if (!options.device.devices.empty()) {
     auto devices = DeviceSet::open(router, plan, e.options_, e.workers_);
     if (!devices) return std::move(devices).error();
@@ -189,9 +191,12 @@ Result<std::unique_ptr<Engine>> Engine::create(const Router& router, const Plan&
   }
   if (options.count_hits) e.ledger_ = std::make_unique<HitLedger>(options.workers);
   if (options.live) {
-    for (const auto& worker : e.workers_) e.live_.push_back(std::make_unique<LiveWorker>(*worker));
+    for (const auto& worker : e.workers_) e.live_.push_back(std::make_unique<LiveWorker>(worker));
   }
-  if (auto ok = e.make_jobs(); !ok) return std::move(ok).error();
+  auto rings = e.make_jobs(e.workers_[0]->depth(), e.ordered_.get());
+  if (!rings) return std::move(rings).error();
+  e.rings_ = std::move(*rings);
+  e.connect(*e.intake_, *e.rings_);
   e.publisher_.set_prepare([&e](Snapshot& snapshot) {
     if (e.ledger_ != nullptr) attach_hits(snapshot, *e.ledger_);
     if (e.devices_ != nullptr) e.devices_->make_resident(snapshot, e.publisher_, e.workers_);
@@ -199,10 +204,16 @@ Result<std::unique_ptr<Engine>> Engine::create(const Router& router, const Plan&
   return made;
 }
 
+std::vector<std::unique_ptr<Worker>> Engine::make_workers(const Router& router, const Plan& plan) const {
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (unsigned w = 0; w < options_.workers; ++w)
+    workers.push_back(std::make_unique<Worker>(plan, router, w, options_.fast_path && !options_.ended));
+  return workers;
+}
+
 // Every worker has as many jobs as it works on at a time, and as many may wait to be committed.
-Result<void> Engine::make_jobs() {
-  const uint32_t depth = workers_[0]->depth();
-  const auto workers = static_cast<uint32_t>(workers_.size());
+Result<std::shared_ptr<JobRings>> Engine::make_jobs(uint32_t depth, OrderedNodes* ordered) const {
+  const uint32_t workers = options_.workers;
   uint32_t classes = 1, places = std::bit_ceil(depth), packets = options_.batch;
   size_t arena = size_t{1} << 21;
   if (!alone_) places = std::bit_ceil((depth + 1) * workers);
@@ -213,7 +224,7 @@ Result<void> Engine::make_jobs() {
     packets = o.chunk;
     arena = size_t{1} << 14;
   }
-  rings_ = std::make_shared<JobRings>(classes, places);
+  auto rings = std::make_shared<JobRings>(classes, places);
   for (uint32_t c = 0; c < classes; ++c) {
     for (uint32_t p = 0; p < places; ++p) {
       // A batch that is empty grows for a frame that is larger; one that is not is handed on before it.
@@ -221,18 +232,21 @@ Result<void> Engine::make_jobs() {
       if (!batch) return std::move(batch).error();
       auto job = std::make_unique<Job>();
       job->batch = std::move(*batch);
-      if (ordered_ != nullptr) {
-        job->ordered = std::make_unique<OrderedPass>(*ordered_);
+      if (ordered != nullptr) {
+        job->ordered = std::make_unique<OrderedPass>(*ordered);
         job->share.ordered = job->ordered.get();
       }
       if (options_.qos != nullptr) job->batch.keep_egress_notes();
       if (devices_ != nullptr) devices_->pin(job->batch);
-      rings_->jobs[c].push_back(std::move(job));
+      rings->jobs[c].push_back(std::move(job));
     }
   }
+  return rings;
+}
+
+void Engine::connect(Intake& intake, JobRings& rings) const {
   // One thread that has no batches with a device is quiescent between jobs: no generation that it read can go before.
-  intake_->connect(*rings_, *egress_, publisher_, !alone_ || devices_ != nullptr);
-  return {};
+  intake.connect(rings, *egress_, publisher_, !alone_ || devices_ != nullptr);
 }
 
 // --- a turn ---
@@ -248,11 +262,20 @@ void Engine::wake(bool all) {
   }
 }
 
+// What comes in next: a batch, or some turns of the packet scheduler. `pausing`: nothing does, and kIdle says that all
+// that came in is on its way.
+Polled Engine::take_in(bool pausing) {
+  if (flow_ == nullptr) return pausing ? intake_->settle() : intake_->poll();
+  if (!pausing) return flow_->poll();
+  flow_->settle();
+  return Polled::kIdle;
+}
+
 // Reads, if nobody else does.
-Polled Engine::poll() {
+Polled Engine::poll(bool pausing) {
   if (closed_.load(std::memory_order_acquire)) return Polled::kEnd;
   if (!alone_ && reading_.test_and_set(std::memory_order_acquire)) return Polled::kBusy;
-  const Polled polled = intake_->poll();
+  const Polled polled = take_in(pausing);
   if (polled == Polled::kEnd) closed_.store(true, std::memory_order_release);
   if (alone_) return polled;
   reading_.clear(std::memory_order_release);
@@ -270,7 +293,7 @@ void Engine::wait_for_input() {
     const auto lock = egress_->lock();
     egress_->flush();
   }
-  if (!closed_.load(std::memory_order_relaxed)) intake_->wait();
+  if (!closed_.load(std::memory_order_relaxed)) flow_ != nullptr ? flow_->wait() : intake_->wait();
   waiting_.store(false, std::memory_order_relaxed);
   if (alone_) return;
   reading_.clear(std::memory_order_release);
@@ -322,9 +345,9 @@ void Engine::commit(uint32_t qos_class, uint64_t sequence) {
 }
 
 void Engine::work(unsigned id) {
-  Worker& worker = *workers_[id];
+  Worker* worker = workers_[id].get();
   const bool by_class = options_.priorities.has_value();
-  std::vector<ChunkClaim> flying(worker.depth());
+  std::vector<ChunkClaim> flying(worker->depth());
   uint64_t begun = 0, done = 0;
   QsbrReader reader;
   Gated gate(live_.empty() ? nullptr : &live_[id]->gate);
@@ -336,6 +359,7 @@ void Engine::work(unsigned id) {
     sleeper.look();
     // Before the look: nothing can come after one that finds nothing then.
     const bool last = closed_.load(std::memory_order_acquire);
+    const bool pausing = pausing_.load(std::memory_order_acquire);
     bool moved = alone_ ? false : resume() != 0;
     Polled polled = Polled::kFull;
     ChunkClaim claim;
@@ -344,7 +368,7 @@ void Engine::work(unsigned id) {
       const uint32_t home = homes_.home(id, look);
       if (!by_class) claimed = rings_->view.look<HostAtomics>(home, claim);
       for (int i = 0; !claimed && i < (by_class ? kPollsPerTurn : 1); ++i) {
-        polled = poll();
+        polled = poll(pausing);
         if (polled != Polled::kFrames) break;
         moved = true;
       }
@@ -357,7 +381,7 @@ void Engine::work(unsigned id) {
       start(id, claim);
     }
     if (begun != done) {
-      if (worker.finish()) {
+      if (worker->finish()) {
         waiting.end();
         finish(id, flying[done++ % flying.size()]);
       } else if (!claimed) {
@@ -367,8 +391,22 @@ void Engine::work(unsigned id) {
       continue;
     }
     if (moved) continue;
-    if (last) return;
+    if (last) break;
     // Nothing to do.
+    if (pausing) {
+      if (polled != Polled::kIdle || !rings_->all_committed()) {
+        spin_once(false);  // others have something on its way
+        continue;
+      }
+      sleeper.awake();
+      reader.offline();
+      gate.leave();
+      park();
+      gate.enter();
+      reader.online();
+      worker = workers_[id].get();  // of another graph
+      continue;
+    }
     if (polled == Polled::kIdle) {
       sleeper.awake();
       reader.offline();
@@ -384,12 +422,18 @@ void Engine::work(unsigned id) {
       reader.online();
     }
   }
+  leave(1);
 }
 
 Result<void> Engine::work_all() {
   // A futex costs several microseconds; a batch is often shorter than that. Spin first where every thread has a core of
   // its own.
   spins_ = std::thread::hardware_concurrency() >= workers_.size() ? 4000 : 0;
+  const auto all = static_cast<unsigned>(workers_.size());
+  {
+    const std::lock_guard lock(pause_.mutex);
+    pause_.threads = all;
+  }
   std::vector<std::jthread> threads;
   threads.reserve(workers_.size());
   // Nobody reads before all have begun.
@@ -402,22 +446,29 @@ Result<void> Engine::work_all() {
     } else {
       result = std::move(thread).error();
       closed_.store(true, std::memory_order_release);
+      leave(all - w);
     }
   }
   if (!alone_) {
     reading_.clear(std::memory_order_release);
     wake(true);
   }
-  if (result.ok()) work(0);
+  if (result.ok()) {
+    work(0);
+  } else {
+    leave(1);
+  }
   return result;
 }
 
 Result<void> Engine::run(RunReport& report) {
-  if (publisher_.current() == nullptr) return Error("no generation was published before the run");
+  if (flow_ == nullptr && publisher_.current() == nullptr)
+    return Error("no generation was published before the run");
   started_ns_ = now_ns();
   Result<void> result = work_all();
-  if (result.ok()) result = intake_->result();
-  bool damaged = intake_->damaged();
+  if (result.ok()) result = flow_ != nullptr ? flow_->result() : intake_->result();
+  bool damaged = flow_ != nullptr ? flow_->damaged() : intake_->damaged();
+  const bool interrupted = flow_ != nullptr ? flow_->interrupted() : intake_->interrupted();
   {
     const auto lock = egress_->lock();
     egress_->drain();
@@ -432,26 +483,34 @@ Result<void> Engine::run(RunReport& report) {
       ending_ = Ending::kDiscard;
     };
     output_failed();
-    if (result.ok() || damaged) {
-      ending_ = damaged || (intake_->interrupted() && !options_.stop_is_end) ? Ending::kPartial : Ending::kWhole;
+    if (result.ok() || damaged)
+      ending_ = damaged || (interrupted && !options_.stop_is_end) ? Ending::kPartial : Ending::kWhole;
+    if (flow_ != nullptr) {
+      // No output appears before all are on the disk, and elements' own are the last.
+      if (ending_ != Ending::kDiscard) egress_->settle();
+      output_failed();
+      end_elements(result, damaged);
+    }
+    if (ending_ != Ending::kDiscard) {
       egress_->end(ending_);
       output_failed();
     }
     egress_->close();
   }
-  intake_->close();
-  if (result.ok() && options_.hold) options_.hold();
+  if (intake_ != nullptr) intake_->close();
+  if (result.ok() && options_.hold && flow_ == nullptr) options_.hold();
   if (devices_ != nullptr) devices_->stop(workers_);
 
   report = {};
   for (const auto& worker : workers_) report.totals.add(worker->stats());
+  if (flow_ != nullptr) flow_->report(report);
   {
     // Somebody may be looking.
     const auto lock = egress_->lock();
     sum_up(report);
     egress_->report_at_end(report);
   }
-  report.interrupted = intake_->interrupted();
+  report.interrupted = interrupted;
   report.partial = ending_ == Ending::kPartial;
   report.output_failed = output_failed_;
   if (devices_ == nullptr) return result;
@@ -469,17 +528,22 @@ Result<void> Engine::run(RunReport& report) {
 
 // What follows from the totals of the workers.
 void Engine::sum_up(RunReport& report) {
+  report.totals.add(past_);
+  report.gone.add(gone_);
   egress_->report(report);
-  intake_->report(report);
+  if (intake_ != nullptr) intake_->report(report);
+  if (flow_ != nullptr) report.generation = flow_->swaps() + 1;
   report.packets_in = report.totals.packets_in;
   report.bytes_in = report.totals.bytes_in;
   report.generated = report.totals.generated;
-  for (const ElementCounters& e : report.totals.elements) {
+  const auto add_drops = [&report](const ElementCounters& e) {
     for (size_t r = 0; r < kDropReasons; ++r) {
       report.drops[r] += e.drops[r];
       report.dropped += e.drops[r];
     }
-  }
+  };
+  for (const ElementCounters& e : report.totals.elements) add_drops(e);
+  add_drops(report.gone);
   const uint64_t started = started_ns_, ended = ended_ns_ != 0 ? ended_ns_.load() : now_ns();
   report.seconds = started == 0 ? 0 : static_cast<double>(ended - started) * 1e-9;
   report.workers = static_cast<unsigned>(workers_.size());
@@ -508,6 +572,12 @@ std::unique_lock<std::mutex> Engine::lock_egress_within_a_second() {
 Result<void> Engine::look(RunReport& report) {
   const auto late = [] { return Error("a thread of the run did not answer within a second", "ask again"); };
   report = {};
+  if (flow_ != nullptr) {
+    return ask([&] {
+      flow_->report(report);
+      sum_up(report);
+    });
+  }
   for (auto& worker : live_) {
     if (!worker->gate.look(std::chrono::seconds(1))) return late();
     report.totals.add(worker->stats);
@@ -521,6 +591,11 @@ Result<void> Engine::look(RunReport& report) {
 Result<void> Engine::change_qos(const std::function<Result<void>(EgressQos&)>& change) {
   if (options_.qos == nullptr || !options_.live)
     return Error("this run has no classes of service", "start it with --qos FILE");
+  if (flow_ != nullptr) {
+    Result<void> changed;
+    auto asked = ask([&] { changed = change(*egress_->qos()); });
+    return asked.ok() ? std::move(changed) : std::move(asked);
+  }
   const auto lock = lock_egress_within_a_second();
   if (!lock.owns_lock()) return Error("an output of the run does not take packets: nothing was changed", "ask again");
   return change(*egress_->qos());

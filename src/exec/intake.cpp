@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "exec/generation.h"
 #include "qos/frame_class.h"
 
 namespace sluice {
@@ -18,26 +19,66 @@ constexpr uint64_t kLookNs = 50'000'000;
 
 }  // namespace
 
-Intake::Intake(const Router& router, const Plan& plan, const RunOptions& options, Error& errors)
+Intake::Intake(const Router& router, const Plan& plan, const RunOptions& options, Error& errors, const Intake* before)
     : router_(router), plan_(plan), options_(options) {
   FrameCache own;
+  std::vector<unsigned> same;
+  if (before != nullptr) same = same_elements(before->router_, router);
   for (const PlanSource& s : plan.sources) {
+    size_t goes_on = ~size_t{0};
+    for (size_t b = 0; before != nullptr && b < before->plan_.sources.size(); ++b) {
+      if (same[s.element] == before->plan_.sources[b].element) goes_on = b;
+    }
+    if (goes_on != ~size_t{0}) {
+      sources_.push_back(nullptr);
+      links_.push_back(before->links_[goes_on]);
+      goes_on_.push_back(goes_on);
+      continue;
+    }
     auto source = open_source(router.elements[s.element]->port(), options.frames != nullptr ? *options.frames : own,
                               options.inputs);
     if (!source) {
       add_port_error(router, s.element, source.error(), errors);
       continue;
     }
+    links_.push_back((*source)->link());
+    goes_on_.push_back(goes_on);
     sources_.push_back(std::move(*source));
   }
   source_done_.resize(sources_.size());
   if (!plan.sources.empty()) turn_left_ = source_turn(router.elements[plan.sources[0].element]->port());
 }
 
-std::vector<LinkType> Intake::links() const {
-  std::vector<LinkType> links;
-  for (const auto& source : sources_) links.push_back(source->link());
-  return links;
+void Intake::follow(Intake& before) {
+  for (size_t s = 0; s < sources_.size(); ++s) {
+    const size_t from = goes_on_[s];
+    if (from == ~size_t{0}) continue;
+    sources_[s] = std::move(before.sources_[from]);
+    source_done_[s] = before.source_done_[from];
+    if (from != before.next_source_) continue;
+    next_source_ = s;
+    turn_left_ = before.turn_left_;
+  }
+  packets_ = before.packets_;
+  set_aside_ = std::move(before.set_aside_);
+  for (size_t c = 0; c < classes_.size(); ++c) {
+    add(classes_[c]->packets, before.classes_[c]->packets.load(std::memory_order_relaxed));
+    add(classes_[c]->bytes, before.classes_[c]->bytes.load(std::memory_order_relaxed));
+    classes_[c]->refused_before = before.read_of(static_cast<uint32_t>(c)).refused;
+  }
+  begin_ns_ = before.begin_ns_;
+  late_ns_ = before.late_ns_;
+}
+
+Polled Intake::settle() {
+  if (ended_ || !options_.priorities) return Polled::kIdle;
+  if (read_at_ < read_.size()) {
+    if (const Polled handed = distribute(); handed != Polled::kFrames) return handed;
+  }
+  for (unsigned c = 0; c < classes_.size(); ++c) {
+    if (open_.count(c) != 0) hand_on(c);
+  }
+  return Polled::kIdle;
 }
 
 void Intake::connect(JobRings& rings, const Egress& egress, const Publisher& publisher, bool pinned) {
@@ -61,7 +102,7 @@ size_t Intake::set_aside_bytes() const {
 
 Intake::Read Intake::read_of(uint32_t c) const {
   Read read{classes_[c]->packets.load(std::memory_order_relaxed), classes_[c]->bytes.load(std::memory_order_relaxed),
-            0};
+            classes_[c]->refused_before};
   for (size_t s = 0; s < source_done_.size(); ++s)
     read.refused += refused_[c * source_done_.size() + s]->packets.load(std::memory_order_relaxed);
   return read;
@@ -288,7 +329,7 @@ Polled Intake::poll_classes() {
     auto made = Batch::create(batch, std::max<size_t>(size_t{1} << 21, size_t{batch} * 2048));
     if (!made) return fail(std::move(made).error());
     read_ = std::move(*made);
-    begin_ns_ = now;
+    if (begin_ns_ == 0) begin_ns_ = now;
   }
   while (choose_source()) {
     uint64_t most = std::min<uint64_t>(options_.batch, options_.max_packets - packets_);

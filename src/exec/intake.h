@@ -27,9 +27,11 @@ enum class Polled : uint8_t {
 // writes the input holds back nothing.
 class Intake {
  public:
-  // Opens the sources. The arguments outlive it. Each that cannot be opened is added to `errors`.
-  Intake(const Router& router, const Plan& plan, const RunOptions& options, Error& errors);
-  std::vector<LinkType> links() const;
+  // Opens the sources, but for those with which the graph of `before` goes on: these come with `follow`. The arguments
+  // outlive it. Each that cannot be opened is added to `errors`.
+  Intake(const Router& router, const Plan& plan, const RunOptions& options, Error& errors,
+         const Intake* before = nullptr);
+  std::vector<LinkType> links() const { return links_; }
 
   // Before the first poll. `pinned`: jobs hold their generation until they are committed; else whoever polls runs them,
   // and says so by QSBR.
@@ -37,6 +39,10 @@ class Intake {
 
   // Reads what there is, at most a batch. Never waits for whoever writes the input.
   Polled poll();
+  // Hands on what was read, and reads nothing more. kIdle: nothing is left; kFull: there is no place for it yet.
+  Polled settle();
+  // Takes over from the intake that it was opened after, which is done then: settled, with no job on its way.
+  void follow(Intake& before);
   // After kIdle: waits until there may be more, or a chunk's time is over, or for a moment.
   void wait();
 
@@ -62,6 +68,7 @@ class Intake {
  private:
   struct Class {
     Job* open = nullptr;
+    uint64_t refused_before = 0;  // by graphs before
     // Written by whoever polls, read by any thread.
     std::atomic<uint64_t> packets{0}, bytes{0};
   };
@@ -94,6 +101,8 @@ class Intake {
   bool pinned_ = true;
 
   std::vector<std::unique_ptr<BatchSource>> sources_;
+  std::vector<LinkType> links_;
+  std::vector<size_t> goes_on_;  // by source: the one of the intake before, or ~0
   std::vector<bool> source_done_;
   size_t next_source_ = 0;
   uint32_t turn_left_ = 0;  // packets that it may still give before the next one's turn, where there are several
