@@ -63,6 +63,7 @@ class CompositionTest : public CliTest {
     Said said;
     nlohmann::json counts;
     std::vector<SentFrame> frames;
+    std::string hits;  // what the run wrote of them
   };
 
   // `until`: a command that succeeds once the run, which waits for a signal then, is through with its packets.
@@ -80,6 +81,9 @@ class CompositionTest : public CliTest {
     for (const char* key : {"packets_in", "bytes_in", "packets_out", "bytes_out", "generated", "dropped", "elements",
                             "conserved", "partial"}) {
       o.counts[key] = json[key];
+    }
+    for (const char* file : {"hits", "want.hits"}) {
+      if (options.find(std::string("--hits ") + file) != std::string::npos) o.hits = read(file);
     }
     auto reader = CaptureReader::open(path("out.pcap"));
     EXPECT_TRUE(reader.ok());
@@ -179,7 +183,7 @@ TEST_F(CompositionTest, EveryPairIsThePlainRunOrIsRefused) {
       if (either("--qos by marks")) alone += "--qos marks.qos ";
       if (either("--limit")) alone += "--limit 300 ";
       const auto [want, made] = plain.try_emplace(alone + (queues ? "queues" : ""));
-      if (made) want->second = run(alone, queues);
+      if (made) want->second = run(alone + "--hits want.hits", queues);
       ASSERT_EQ(want->second.said.code, 0) << want->second.said.err;
       EXPECT_GT(want->second.frames.size(), 100u);
       // The outputs of the packet scheduler appear at its end: its graph may change before.
@@ -194,6 +198,7 @@ TEST_F(CompositionTest, EveryPairIsThePlainRunOrIsRefused) {
       const Outcome got = run(both, queues, until);
       ASSERT_EQ(got.said.code, 0) << got.said.err;
       EXPECT_EQ(got.counts, want->second.counts);
+      if (either("--hits and --top-rules")) EXPECT_EQ(got.hits, want->second.hits);
       std::vector<SentFrame> frames = got.frames, same = want->second.frames;
       if (by_class) {
         sort_by_class(frames);

@@ -67,7 +67,7 @@ struct Live {
     runtime->publisher().publish(std::move(*bind_plan(plan, router, *loaded)));
     tables = std::make_unique<LiveTables>(router, plan, runtime->publisher(), std::move(*loaded), std::move(models),
                                           report.loads, max_bytes);
-    control = std::make_unique<Control>(router, *runtime, *tables, Control::Facts{"test", "cpu"});
+    control = std::make_unique<Control>(*runtime, *tables, Control::Facts{"test", "cpu"});
   }
 
   std::string list(const std::string& table = "edge") {

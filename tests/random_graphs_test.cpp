@@ -383,7 +383,8 @@ Outcome run(const TempDir& dir, const Case& c, const Variant& variant) {
     variant.adjust(graph);
     outcome.graph = testing::run_graph(graph);
   } else {
-    outcome.graph = testing::run_scheduled(graph);
+    graph.by_packets = true;
+    outcome.graph = testing::run_graph(graph);
   }
   if (!outcome.graph.ok) return outcome;
   const char* names[] = {"OUT", "OUT2", "OUT3"};

@@ -167,9 +167,9 @@ int next_signal() {
 // Signals that a script waits for come to it while it does, and are what they were else.
 class ScriptSignals {
  public:
-  explicit ScriptSignals(const Scheduler& scheduler) {
+  explicit ScriptSignals(const Engine& engine) {
     for (int s = 1; s < kSignals; ++s) {
-      if (!scheduler.wants_signal(s)) continue;
+      if (!engine.wants_signal(s)) continue;
       struct sigaction action {};
       action.sa_handler = on_script_signal;
       sigaction(s, &action, nullptr);
@@ -178,9 +178,9 @@ class ScriptSignals {
   }
   bool any() const { return !taken_.empty(); }
   // After a signal was handled: those that nobody waits for any more.
-  int next(const Scheduler& scheduler) {
+  int next(const Engine& engine) {
     std::erase_if(taken_, [&](int s) {
-      if (g_signals[static_cast<size_t>(s)] != 0 || scheduler.wants_signal(s)) return false;
+      if (g_signals[static_cast<size_t>(s)] != 0 || engine.wants_signal(s)) return false;
       signal(s, SIG_DFL);
       return true;
     });
@@ -197,11 +197,11 @@ void write_graph(const std::string& to, const std::string& text) {
   need(file.commit(), Exit::kIo);
 }
 
-Exit read_handlers(const ClickFlags& flags, Scheduler& scheduler) {
+Exit read_handlers(const ClickFlags& flags, Engine& engine) {
   Exit code = Exit::kOk;
   for (const std::string& handler : flags.handlers) {
     const size_t blank = handler.find(' ');
-    auto value = scheduler.read(handler.substr(0, blank),
+    auto value = engine.read(handler.substr(0, blank),
                                 blank == std::string::npos ? std::string() : handler.substr(blank + 1));
     if (!value.ok()) {
       const Error& why = value.error();
@@ -233,27 +233,32 @@ int click_main(int argc, char** argv) {
   if (!flags.graph_to.empty()) write_graph(flags.graph_to, print_click(pipeline->graph));
   if (flags.quit && flags.handlers.empty()) return 0;
 
-  SchedulerOptions options = scheduler_options(flags.simulated);
+  RunOptions options;
+  print_lines(options);
+  options.simulated = flags.simulated;
+  options.inputs = &pipeline->inputs;
   std::optional<ScriptSignals> signals;
-  Scheduler* running = nullptr;
+  Engine* running = nullptr;
   options.next_signal = [&] { return signals && signals->any() ? signals->next(*running) : 0; };
   options.files = files;
   options.load = [&](std::string_view next) {
-    return load_scheduler_graph(next, "hotconfig", registry(), parse_options(flags.defines));
+    LoadOptions loading;
+    loading.parse = parse_options(flags.defines);
+    loading.by_packets = true;
+    return load_generation(next, "hotconfig", registry(), loading);
   };
-  const auto scheduler = make_scheduler(*pipeline, options);
-  running = scheduler.get();
-  signals.emplace(*scheduler);
-  if (!flags.quit) {
-    std::optional<Error> damage;
-    const PipelineRun done = run_scheduled(*scheduler, &damage);
-    if (flags.time) note(fmt::format("{:.6f} seconds", done.report.seconds));
-    if (done.report.partial) {
-      read_handlers(flags, *scheduler);
-      return static_cast<int>(end_partial(outputs_of(done.report, &scheduler->router()), damage));
-    }
-  }
-  return static_cast<int>(read_handlers(flags, *scheduler));
+  if (flags.quit) return static_cast<int>(read_handlers(flags, *make_engine(*pipeline, options)));
+  RunHooks hooks;
+  hooks.started = [&](Engine& engine) {
+    running = &engine;
+    signals.emplace(engine);
+  };
+  std::optional<Error> damage;
+  const PipelineRun done = run_pipeline(*pipeline, options, hooks, &damage);
+  check_printed();
+  if (flags.time) note(fmt::format("{:.6f} seconds", done.report.seconds));
+  const Exit read = read_handlers(flags, *done.engine);
+  return static_cast<int>(done.report.partial ? end_partial(outputs_of(done.report, &done.router()), damage) : read);
 }
 
 }  // namespace sluice::app

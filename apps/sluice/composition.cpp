@@ -20,13 +20,9 @@ constexpr Refusal kRefusals[] = {
     {Feature::kPriorities, Feature::kQueues, "the packet scheduler takes packets one after another",
      "put a Queue for each class and a PrioSched into the graph"},
     {Feature::kQos, Feature::kFollow, "packets that wait at egress have no verdict yet", ""},
-    {Feature::kQos, Feature::kQueues, "such a graph has its classes where it queues",
-     "put the element before the output: -> QoS(FILE) -> Unqueue ->"},
     {Feature::kDevice, Feature::kQueues, "queues, timers and scripts run on the CPU", "leave --device out"},
-    {Feature::kHits, Feature::kQueues, "the packet scheduler does not count by rules", ""},
     {Feature::kFollow, Feature::kQueues, "a packet that waits in a queue has no verdict yet", ""},
     {Feature::kMaxMemory, Feature::kQueues, "the tables of such a graph change with the graph", ""},
-    {Feature::kLimit, Feature::kQueues, "each source has its own", "write LIMIT at the source"},
     {Feature::kLatencyTarget, Feature::kQueues, "packets are taken one after another: there are no batches", ""},
     {Feature::kSimulated, Feature::kNoQueues, "only graphs with queues, timers or scripts have a clock", ""},
 };

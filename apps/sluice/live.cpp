@@ -59,37 +59,61 @@ void LiveRun::prepare(RunOptions& options) {
   }
 }
 
-RunHooks LiveRun::hooks(Pipeline& pipeline, const std::string& device) {
+RunHooks LiveRun::hooks(Pipeline& pipeline, const std::string& device, decltype(GraphControl::Hooks::load) load) {
   if (!flags_.counts()) return {};
   RunHooks hooks;
-  hooks.started = [this, &pipeline, device](Engine& runtime) {
+  hooks.started = [this, &pipeline, device, load](Engine& runtime) {
+    configuration_ = pipeline.name;
     tables_ = std::make_unique<LiveTables>(pipeline.router, pipeline.plan, runtime.publisher(), pipeline.tables,
                                            std::move(pipeline.models), pipeline.table_report.loads, flags_.max_memory);
-    control_ = std::make_unique<Control>(pipeline.router, runtime, *tables_, Control::Facts{pipeline.name, device});
+    control_ = std::make_unique<Control>(runtime, *tables_, Control::Facts{pipeline.name, device});
     if (socket_ == nullptr) return;
+    GraphControl::Hooks of_graph;
+    of_graph.load = load;
+    of_graph.fits = [this](const GraphGeneration& next) { return fits(next); };
+    of_graph.swapped = [this, &runtime](const std::string& configuration) {
+      configuration_ = configuration;
+      follow(runtime);
+    };
+    graph_control_ = std::make_unique<GraphControl>(runtime, std::move(of_graph), pipeline.name);
+    control_->use(*graph_control_);
     note(fmt::format("control socket {}", socket_->path()));
-    need(socket_->serve([this](std::string_view line) { return control_->answer(line); }, &refusal), Exit::kIo);
+    const auto answer = [this, &runtime](std::string_view line) {
+      // Scripts replace their graph themselves.
+      if (runtime.by_packets()) (void)runtime.ask([this, &runtime] { follow(runtime); });
+      return control_->answer(line);
+    };
+    need(socket_->serve(answer, &refusal), Exit::kIo);
   };
   hooks.ended = [this](Engine& runtime) { ended(runtime); };
   hooks.closed = [this] { socket_.reset(); };
   return hooks;
 }
 
-void LiveRun::serve(Scheduler& scheduler, GraphControl::Load load, const std::string& configuration) {
-  if (socket_ == nullptr) return;
-  graph_control_ = std::make_unique<GraphControl>(scheduler, std::move(load), configuration);
-  note(fmt::format("control socket {}", socket_->path()));
-  need(socket_->serve([this](std::string_view line) { return graph_control_->answer(line); }, &refusal), Exit::kIo);
+// The tables of the graph that runs now, where another one has taken its place.
+void LiveRun::follow(Engine& runtime) {
+  if (runtime.swaps() == swaps_) return;
+  swaps_ = runtime.swaps();
+  GraphGeneration& graph = *runtime.generation();
+  tables_ = std::make_unique<LiveTables>(graph.router, graph.plan, runtime.publisher(), graph.tables,
+                                         std::move(graph.models), graph.loads, flags_.max_memory);
+  control_->use(*tables_, configuration_);
 }
 
-void LiveRun::close() {
-  socket_.reset();
-  graph_control_.reset();
+Result<void> LiveRun::fits(const GraphGeneration& next) const {
+  if (flags_.max_memory == 0) return {};
+  size_t bytes = tables_->bytes();
+  for (const TableLoad& load : next.loads) bytes += load.bytes;
+  if (bytes <= flags_.max_memory) return {};
+  return Error(fmt::format("the tables of both graphs would take {}, more than the limit of {}",
+                           human_bytes(static_cast<double>(bytes)),
+                           human_bytes(static_cast<double>(flags_.max_memory))));
 }
 
 // Nobody asks any more; what is shown at the end is taken from the counters.
-void LiveRun::ended(Engine&) {
+void LiveRun::ended(Engine& runtime) {
   socket_.reset();
+  follow(runtime);
   hits_ = Json::array();
   for (const auto& [table, image] : tables_->tables().acls) {
     const size_t all = RuleSet::kMaxRules;
@@ -113,6 +137,7 @@ void LiveRun::ended(Engine&) {
   });
   if (top_.size() > flags_.top) top_.erase(top_.begin() + flags_.top, top_.end());
   control_.reset();
+  graph_control_.reset();
   tables_.reset();
 }
 

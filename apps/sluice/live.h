@@ -35,10 +35,8 @@ class LiveRun {
 
   // What the run has to do for it.
   void prepare(RunOptions& options);
-  RunHooks hooks(Pipeline& pipeline, const std::string& device);
-  // The same for a run of the packet scheduler: answers at the socket, if there is one, until `close`.
-  void serve(Scheduler& scheduler, GraphControl::Load load, const std::string& configuration);
-  void close();
+  // `load`: reads graphs that are to follow.
+  RunHooks hooks(Pipeline& pipeline, const std::string& device, decltype(GraphControl::Hooks::load) load);
 
   // After the run -----------------------------------------------------------------------------------------------------
   // The rules that decided most, as --top-rules shows them: {"table", "rule", "at", "action", "packets", "bytes"}.
@@ -48,11 +46,15 @@ class LiveRun {
 
  private:
   void ended(Engine& runtime);
+  void follow(Engine& runtime);
+  Result<void> fits(const GraphGeneration& next) const;
 
   const LiveFlags& flags_;
   std::unique_ptr<LiveTables> tables_;
   std::unique_ptr<Control> control_;
   std::unique_ptr<GraphControl> graph_control_;
+  std::string configuration_;
+  uint64_t swaps_ = 0;  // that tables_ is of
   std::unique_ptr<ControlSocket> socket_;
   Json top_ = Json::array();
   Json hits_;

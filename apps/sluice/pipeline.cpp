@@ -222,7 +222,7 @@ std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, con
   auto p = parse_graph(std::move(text), std::move(name), defines);
   p->router = need(build_router(p->graph, registry(), p->text));
   print_warnings(p->router.warnings);
-  if (is_planned(p->router, scheduled)) p->plan = need(make_plan(p->router));
+  p->plan = is_planned(p->router, scheduled) ? need(make_plan(p->router)) : plan_by_packets(p->router);
   return p;
 }
 
@@ -237,7 +237,9 @@ std::unique_ptr<Pipeline> load_pipeline(std::string text, std::string name, cons
   if (router.ok()) {
     p->router = std::move(*router);
     print_warnings(p->router.warnings);
-    if (is_planned(p->router, scheduled)) {
+    if (!is_planned(p->router, scheduled)) {
+      p->plan = plan_by_packets(p->router);
+    } else {
       auto plan = make_plan(p->router);
       if (plan.ok()) {
         p->plan = std::move(*plan);
@@ -302,14 +304,24 @@ void load_pipeline_tables(Pipeline& pipeline, const TableOverrides& overrides) {
 
 namespace {
 
-// Why no runtime could be made: a source that is no capture is the user's input, all else is files.
+// Why no engine could be made: a source that is no capture is the user's input, as is an element that cannot start; all
+// else is files.
 Exit why(const Pipeline& pipeline) {
   for (const PlanSource& s : pipeline.plan.sources) {
     const PortSpec port = pipeline.router.elements[s.element]->port();
     if (port.type == PortSpec::Type::kPattern || !is_regular(port.path)) continue;
     if (!CaptureReader::open(port.path).ok()) return Exit::kBadInput;
   }
-  return Exit::kIo;
+  if (!pipeline.plan.by_packets) return Exit::kIo;
+  RunFiles files;
+  add_files(pipeline.router, files);
+  for (const RunFiles::File& file : files.files()) {
+    if (file.path.empty() || file.use == RunFiles::File::Use::kInput) continue;
+    const auto place = find_output(file.path);
+    if (!place.ok() || (place->kind == OutputPlace::Kind::kFile && !AtomicFile::create(file.path).ok()))
+      return Exit::kIo;
+  }
+  return Exit::kBadInput;
 }
 
 }  // namespace
@@ -335,25 +347,32 @@ std::vector<std::string> outputs_of(const RunReport& report, const Router* route
   return paths;
 }
 
-PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options, const RunHooks& hooks,
-                         std::optional<Error>* damage) {
-  auto snapshot = need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
-  need(apply_batch_rules(pipeline.router, options));
+std::unique_ptr<Engine> make_engine(Pipeline& pipeline, RunOptions options) {
+  if (!pipeline.plan.by_packets) {
+    // What is wrong with the graph comes before its ports.
+    (void)need(bind_plan(pipeline.plan, pipeline.router, pipeline.tables));
+    need(apply_batch_rules(pipeline.router, options));
+  }
   if (auto ok = Engine::check(pipeline.router, pipeline.plan, options); !ok.ok()) fail(Exit::kBadInput, ok.error());
-  Progress progress("packets");
   options.stop = &interrupted();
-  options.progress = [&](uint64_t packets) { progress.update(packets); };
-  auto engine = Engine::create(pipeline.router, pipeline.plan, options);
+  auto engine = Engine::create(pipeline.router, pipeline.plan, pipeline.tables, options);
   if (!engine.ok()) fail(why(pipeline), std::move(engine).error());
-  (*engine)->publisher().publish(std::move(snapshot));
+  return std::move(*engine);
+}
+
+PipelineRun run_pipeline(Pipeline& pipeline, RunOptions options, const RunHooks& hooks, std::optional<Error>* damage) {
+  Progress progress("packets");
+  options.progress = [&](uint64_t packets) { progress.update(packets); };
+  PipelineRun run;
+  run.engine = make_engine(pipeline, std::move(options));
+  Engine& engine = *run.engine;
   const ScopeExit closing([&hooks] {
     if (hooks.closed) hooks.closed();
   });
-  if (hooks.started) hooks.started(**engine);
-  PipelineRun run;
-  const auto done = (*engine)->run(run.report);
+  if (hooks.started) hooks.started(engine);
+  const auto done = engine.run(run.report);
   progress.clear();
-  if (hooks.ended) hooks.ended(**engine);
+  if (hooks.ended) hooks.ended(engine);
   if (!done.ok()) fail_run(run.report, done.error(), damage);
   run.interrupted = interrupted().load();
   check_conserved(run.report);

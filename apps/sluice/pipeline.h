@@ -53,7 +53,7 @@ std::string read_configuration(const std::string& file, Defines& defines);
 // libraries begin in; empty: this process's own.
 ParseOptions parse_options(const Defines& defines, const std::string& folder = {});
 
-// Whether a graph may be one that the packet scheduler has to run, which has no plan; kAlways: none is planned.
+// Whether a graph may be one that the packet scheduler has to run; kAlways: it runs any.
 enum class Scheduled : uint8_t { kRefused, kAllowed, kAlways };
 
 // Parses and checks the graph and plans it; the tables are not read.
@@ -73,6 +73,8 @@ void load_pipeline_tables(Pipeline& pipeline, const TableOverrides& overrides);
 struct PipelineRun {
   RunReport report;
   bool interrupted = false;  // a signal came, also one that is a good end
+  std::unique_ptr<Engine> engine;
+  const Router& router() const { return engine->router(); }  // what the report is about: the graph may have changed
 };
 // Who has to do with a run besides its packets: called with the engine once its first generation is published, and
 // after the run.
@@ -80,9 +82,11 @@ struct RunHooks {
   std::function<void(Engine&)> started, ended;
   std::function<void()> closed;  // before the engine goes, also where the run ends early
 };
+// An engine for it, with its first generation. Ends with kIo where a file cannot be opened, else with kBadInput.
+std::unique_ptr<Engine> make_engine(Pipeline& pipeline, RunOptions options);
 // Runs it once. Ends with kIo, kBadInput, or kCheckFailed when packets are not conserved. `damage` takes what is wrong
 // with an input that could be read in part; nullptr: that is kBadInput, too.
-PipelineRun run_pipeline(const Pipeline& pipeline, RunOptions options, const RunHooks& hooks = {},
+PipelineRun run_pipeline(Pipeline& pipeline, RunOptions options, const RunHooks& hooks = {},
                          std::optional<Error>* damage = nullptr);
 
 // Ends a run with an error: kIo where an output failed, else kBadInput; or gives damaged input to `damage`.

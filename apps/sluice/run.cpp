@@ -11,6 +11,7 @@
 #include "control/standard_graph.h"
 #include "devices.h"
 #include "elements/gpu_classes.h"
+#include "exec/scheduler/scheduler.h"
 #include "formats/qos_text.h"
 #include "graph/click/print.h"
 #include "inputs.h"
@@ -231,32 +232,6 @@ Features features_of(const RunFlags& o) {
   return f;
 }
 
-// A graph that the packet scheduler runs, on the CPU.
-Exit run_queues(const RunFlags& o, Pipeline& pipeline, const Defines& defines, const std::string& device,
-                LiveRun& live) {
-  SchedulerOptions options = scheduler_options(o.simulated);
-  const auto load = [&](const std::string& text, const std::string& name, const std::string& folder) {
-    return load_scheduler_graph(text, name, registry(), parse_options(defines, folder));
-  };
-  options.load = [&](std::string_view text) { return load(std::string(text), "hotconfig", {}); };
-  options.stay = options.stop_is_end = o.live.wait;
-  options.files = defines.files;
-  const auto scheduler = make_scheduler(pipeline, options);
-  live.serve(*scheduler, load, pipeline.name);
-  // Nobody asks a scheduler that is gone, also where the run ends with an error.
-  const std::unique_ptr<LiveRun, void (*)(LiveRun*)> closing(&live, [](LiveRun* served) { served->close(); });
-  std::optional<Error> damage;
-  const PipelineRun done = run_scheduled(*scheduler, &damage);
-  if (json_output()) {
-    Json json = to_json(done.report, scheduler->router(), pipeline.table_report, device);
-    json["interrupted"] = done.interrupted;
-    print_json(json);
-  } else {
-    print_report(summary(done.report, device), outputs_of(done.report, &scheduler->router()));
-  }
-  return done.report.partial ? end_partial(outputs_of(done.report, &scheduler->router()), damage) : Exit::kOk;
-}
-
 // Packets by priorities: those of --qos where there are classes, else those of RFC 4594.
 PriorityOptions priorities_of(const RunFlags& o, const QosModel* qos) {
   PriorityOptions options = priority_options(o.priorities, qos != nullptr ? qos->classes.size() : kDefaultQosClasses);
@@ -437,10 +412,25 @@ Exit run_graph(const RunFlags& o) {
   features.add(Feature::kMarks, qos != nullptr && !qos->marks.empty());
   features.add(pipeline->router.scheduled.empty() ? Feature::kNoQueues : Feature::kQueues);
   features.check(pipeline->router.scheduled);
-  if (!pipeline->router.scheduled.empty()) return run_queues(o, *pipeline, defines, device, live);
   // Marks have to stay with the packets until they leave.
-  if (qos != nullptr && !qos->marks.empty()) pipeline->plan = need(make_plan(pipeline->router, kFieldMark));
+  LoadOptions loading;
+  loading.by_packets = pipeline->plan.by_packets;
+  loading.keep_models = o.live.counts();
+  loading.overrides = overrides;
+  if (qos != nullptr && !qos->marks.empty()) {
+    loading.at_sinks = kFieldMark;
+    pipeline->plan = loading.by_packets ? plan_by_packets(pipeline->router, kFieldMark)
+                                        : need(make_plan(pipeline->router, kFieldMark));
+  }
+  const auto load = [&](const std::string& text, const std::string& name, const std::string& folder) {
+    LoadOptions next = loading;
+    next.parse = parse_options(defines, folder);
+    return load_generation(text, name, registry(), next);
+  };
   RunOptions options;
+  options.files = defines.files;
+  options.simulated = o.simulated;
+  options.load = [&](std::string_view text) { return load(std::string(text), "hotconfig", {}); };
   options.workers = o.workers;
   options.inputs = &pipeline->inputs;
   options.batch = batch;
@@ -449,12 +439,7 @@ Exit run_graph(const RunFlags& o) {
   options.qos = qos;
   if (o.limit != 0) options.max_packets = o.limit;
   options.stop_is_end = o.live.wait || o.live.repeat || live_ports;
-  std::string shown_line;
-  const auto print_line = [&shown_line](std::string_view line) {
-    shown_line.assign(line).push_back('\n');
-    std::fwrite(shown_line.data(), 1, shown_line.size(), stderr);
-  };
-  options.print = print_line;
+  print_lines(options);
   // Tables are built: all that is left to read are packets.
   if (standard && confined && o.live.control.empty()) refuse_files(captures, outputs);
   if (o.priorities.on) options.priorities = priorities_of(o, qos.get());
@@ -463,7 +448,8 @@ Exit run_graph(const RunFlags& o) {
   Verdicts verdicts(o.followed, pipeline->router);
   verdicts.prepare(options);
   std::optional<Error> damage;
-  const PipelineRun done = run_pipeline(*pipeline, options, live.hooks(*pipeline, device), &damage);
+  const PipelineRun done = run_pipeline(*pipeline, options, live.hooks(*pipeline, device, load), &damage);
+  check_printed();
   const Ending ending = done.report.partial ? Ending::kPartial : Ending::kWhole;
   std::vector<std::string> places = {live.write_hits(ending)};
   verdicts.end(ending, places);
@@ -476,10 +462,10 @@ Exit run_graph(const RunFlags& o) {
         fmt::format("{:>10}  rule {} ({}) at {}\n", with_commas(rule["packets"].get<uint64_t>()),
                     rule["rule"].get<uint32_t>(), rule["action"].get<std::string>(), rule["at"].get<std::string>());
   }
-  std::vector<std::string> left = outputs_of(done.report, &pipeline->router);
+  std::vector<std::string> left = outputs_of(done.report, &done.router());
   left.insert(left.end(), places.begin(), places.end());
   if (json_output()) {
-    Json json = to_json(done.report, pipeline->router, pipeline->table_report, device);
+    Json json = to_json(done.report, done.router(), pipeline->table_report, device);
     if (o.live.top != 0) json["top_rules"] = live.top();
     if (o.priorities.on) json["classes"] = classes_json(done.report);
     json["interrupted"] = done.interrupted;
@@ -680,7 +666,7 @@ void add_run(Command root) {
                 "For a graph with queues, timers or scripts: simulated time, which jumps to the next event");
   sub->add_flag("--packet-scheduler", o->one_by_one,
                 "Run any graph in the packet scheduler: one packet at a time on the CPU, so that 'sluice graph' can "
-                "replace it while it runs and call its handlers");
+                "call its handlers, and replace it by one with queues");
   sub->add_flag("--print-plan", o->print_plan, "Print how the graph is split into programs and stop");
   group_run_options(*sub);
 }

@@ -70,16 +70,20 @@ Result<std::string> only(const std::map<std::string, std::shared_ptr<const Image
 
 }  // namespace
 
-Control::Control(const Router& router, Engine& runtime, LiveTables& tables, Facts facts)
-    : router_(router), runtime_(runtime), tables_(tables), facts_(std::move(facts)) {}
-
 std::string Control::answer(std::string_view line) {
   return answer_request(line, [this](Json& request) { return run(request); });
 }
 
 Result<Json> Control::run(Json& request) {
+  if (graph_ != nullptr) {
+    if (const auto asked = request.find("command"); asked != request.end() && asked->is_string()) {
+      if (graph_->answers(asked->get_ref<const std::string&>())) return graph_->run(request);
+    }
+  }
   RequestFields fields(request);
   const std::string command = fields.text("command");
+  if (runtime_.by_packets() && (command.ends_with(" change") || command.ends_with(" replace")))
+    return Error("the tables of this graph change with the graph", "replace it: sluice graph swap FILE");
   const auto changed = [&](Result<TableChange> change) -> Result<Json> {
     if (!change) return std::move(change).error();
     Json json = to_json(*change);
@@ -132,9 +136,9 @@ Result<Json> Control::run(Json& request) {
     const std::string name = fields.text("name");
     const bool dry_run = fields.flag("dry_run");
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
-    return changed(command == "acl change"      ? tables_.change_acl(table, changes, name, dry_run)
-                   : command == "routes change" ? tables_.change_routes(table, changes, name, dry_run)
-                                                : tables_.change_adjacencies(table, changes, name, dry_run));
+    return changed(command == "acl change"      ? tables_->change_acl(table, changes, name, dry_run)
+                   : command == "routes change" ? tables_->change_routes(table, changes, name, dry_run)
+                                                : tables_->change_adjacencies(table, changes, name, dry_run));
   }
   if (command == "acl replace") {
     const std::string table = fields.text("table");
@@ -147,7 +151,7 @@ Result<Json> Control::run(Json& request) {
     auto file = read_sent_file(*sent);
     if (!file) return std::move(file).error();
     choice->folder = file->folder;
-    return changed(tables_.replace_acl(table, file->input, *choice, dry_run));
+    return changed(tables_->replace_acl(table, file->input, *choice, dry_run));
   }
   if (command == "routes replace") {
     const std::string table = fields.text("table");
@@ -165,16 +169,13 @@ Result<Json> Control::run(Json& request) {
       files.push_back(std::move(file->name));
       inputs.put(path, std::move(file->input));
     }
-    return changed(tables_.replace_routes(table, files, inputs, dry_run));
+    return changed(tables_->replace_routes(table, files, inputs, dry_run));
   }
   const std::vector<std::string> commands = {"show runtime",   "show rules",         "show drops",  "show tables",
                                              "show routes",    "acl change",         "acl replace", "routes change",
                                              "routes replace", "adjacencies change", "show qos",    "qos set",
-                                             "qos load"};
-  if (command.starts_with("graph ")) {
-    return Error(fmt::format("'{}' needs a graph that the packet scheduler runs", command),
-                 "start 'sluice run' with --packet-scheduler");
-  }
+                                             "qos load",       "graph show",         "graph swap",  "graph read",
+                                             "graph write"};
   const std::string near = closest_match(command, commands);
   return Error(
       fmt::format("'{}' is not a command", command),
@@ -187,10 +188,10 @@ Result<Json> Control::show_runtime() {
   Json json{{"configuration", facts_.configuration}, {"device", facts_.device}};
   json["generation"] = runtime_.publisher().generation();
   // Of a run that goes on the counters are of many moments: what is said of the whole is not.
-  Json counters = sluice::to_json(report, router_, TableReport{tables_.loads(), {}}, facts_.device);
+  Json counters = sluice::to_json(report, runtime_.router(), TableReport{tables_->loads(), {}}, facts_.device);
   for (const char* field : {"conserved", "out", "batch", "tables", "generation", "device"}) counters.erase(field);
-  json["tables_bytes"] = tables_.bytes();
-  if (tables_.max_bytes() != 0) json["max_memory"] = tables_.max_bytes();
+  json["tables_bytes"] = tables_->bytes();
+  if (tables_->max_bytes() != 0) json["max_memory"] = tables_->max_bytes();
   json.update(counters);
   return json;
 }
@@ -238,7 +239,7 @@ Result<Json> Control::show_drops() {
   for (size_t e = 0; e < report.totals.elements.size(); ++e) {
     for (size_t r = 0; r < kDropReasons; ++r) {
       if (const uint64_t n = report.totals.elements[e].drops[r]; n != 0) {
-        json["drops"].push_back({{"element", router_.elements[e]->name},
+        json["drops"].push_back({{"element", runtime_.router().elements[e]->name},
                                  {"reason", to_string(static_cast<DropReason>(r))},
                                  {"packets", n}});
       }
@@ -251,12 +252,12 @@ Result<Json> Control::show_drops() {
 }
 
 Json Control::show_tables() {
-  Json json{{"generation", runtime_.publisher().generation()}, {"bytes", tables_.bytes()}};
-  if (tables_.max_bytes() != 0) json["max_memory"] = tables_.max_bytes();
+  Json json{{"generation", runtime_.publisher().generation()}, {"bytes", tables_->bytes()}};
+  if (tables_->max_bytes() != 0) json["max_memory"] = tables_->max_bytes();
   json["tables"] = Json::array();
-  for (const TableLoad& load : tables_.loads()) {
+  for (const TableLoad& load : tables_->loads()) {
     Json one = sluice::to_json(load);
-    one["changed_in_generation"] = tables_.changed(load.kind, load.name);
+    one["changed_in_generation"] = tables_->changed(load.kind, load.name);
     json["tables"].push_back(std::move(one));
   }
   return json;
@@ -264,10 +265,10 @@ Json Control::show_tables() {
 
 Result<Json> Control::rules(const std::string& asked, bool with_hits, size_t from, size_t count,
                             const std::string& order) {
-  auto table = only(tables_.tables().acls, "access list", asked);
+  auto table = only(tables_->tables().acls, "access list", asked);
   if (!table) return std::move(table).error();
   if (order != "list" && order != "hits") return Error(fmt::format("'{}' is not an order", order), "list or hits");
-  auto set = tables_.rules(*table);
+  auto set = tables_->rules(*table);
   if (!set) return std::move(set).error();
   const RuleList& all = **set;
   HitLedger::Counts counts;
@@ -304,15 +305,15 @@ Result<Json> Control::rules(const std::string& asked, bool with_hits, size_t fro
 }
 
 Result<Json> Control::show_routes(const std::string& text, std::string asked, size_t from, size_t count) {
-  auto table = only(tables_.tables().routes, "route table", std::move(asked));
+  auto table = only(tables_->tables().routes, "route table", std::move(asked));
   if (!table) return std::move(table).error();
-  auto rib = tables_.routes(*table);
+  auto rib = tables_->routes(*table);
   if (!rib) return std::move(rib).error();
   if (*rib == nullptr) {
     return Error(fmt::format("the route table '{}' is a compiled image: its routes are not known", *table),
                  "run with the route files");
   }
-  auto said = explain_routes(**rib, tables_.next_hops_of(*table), text, from, count);
+  auto said = explain_routes(**rib, tables_->next_hops_of(*table), text, from, count);
   if (!said) return said;
   Json json{{"table", *table}};
   json.update(*said);

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "control/graph_control.h"
 #include "control/live_tables.h"
 #include "control/request.h"
 #include "control/sent_file.h"
@@ -31,7 +32,15 @@ class Control {
     unsigned workers = 1;
   };
   // All outlive this. The runtime's options are live and count_hits.
-  Control(const Router& router, Engine& runtime, LiveTables& tables, Facts facts);
+  Control(Engine& runtime, LiveTables& tables, Facts facts)
+      : runtime_(runtime), tables_(&tables), facts_(std::move(facts)) {}
+  // Where the graph may be replaced and asked: what answers that, before the first request.
+  void use(GraphControl& graph) { graph_ = &graph; }
+  // Another graph runs, with these tables.
+  void use(LiveTables& tables, std::string configuration) {
+    tables_ = &tables;
+    facts_.configuration = std::move(configuration);
+  }
 
   // The answer to one request, whatever its bytes are: an object without newlines.
   std::string answer(std::string_view line);
@@ -52,9 +61,9 @@ class Control {
   Result<nlohmann::ordered_json> load_qos(SentFile file);
   Result<nlohmann::ordered_json> show_routes(const std::string& text, std::string table, size_t from, size_t count);
 
-  const Router& router_;
   Engine& runtime_;
-  LiveTables& tables_;
+  LiveTables* tables_;
+  GraphControl* graph_ = nullptr;  // none: the graph stays
   Facts facts_;
 };
 

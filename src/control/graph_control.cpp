@@ -1,6 +1,9 @@
 // host only
 #include "control/graph_control.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "base/clock.h"
 #include "control/report.h"
 
@@ -12,13 +15,8 @@ namespace {
 constexpr uint64_t kMaxGraphBytes = uint64_t{64} << 20;
 }  // namespace
 
-std::string GraphControl::answer(std::string_view line) {
-  return answer_request(line, [this](Json& request) { return run(request); });
-}
-
-Result<void> GraphControl::ask(const std::function<void()>& what) {
-  if (scheduler_.ask(what)) return {};
-  return Error("the run is over");
+bool GraphControl::answers(std::string_view command) const {
+  return command.starts_with("graph ") || (command == "show runtime" && engine_.by_packets());
 }
 
 Result<Json> GraphControl::run(Json& request) {
@@ -39,11 +37,11 @@ Result<Json> GraphControl::run(Json& request) {
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
     Result<std::string> read = std::string();
     Result<void> written;
-    auto asked = ask([&] {
+    auto asked = engine_.ask([&] {
       if (writes)
-        written = scheduler_.write(handler, value);
+        written = engine_.write(handler, value);
       else
-        read = scheduler_.read(handler, value);
+        read = engine_.read(handler, value);
     });
     if (!asked.ok()) return std::move(asked).error();
     if (!written.ok()) return std::move(written).error();
@@ -54,15 +52,15 @@ Result<Json> GraphControl::run(Json& request) {
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
     if (command == "show runtime") return show_runtime();
     Result<std::string> text = std::string();
-    if (auto asked = ask([&] { text = scheduler_.read("flatconfig"); }); !asked.ok()) return std::move(asked).error();
+    if (auto asked = engine_.ask([&] { text = engine_.read("flatconfig"); }); !asked.ok())
+      return std::move(asked).error();
     if (!text.ok()) return std::move(text).error();
     return Json{{"configuration", configuration_}, {"graph", *text}};
   }
-  static const std::vector<std::string> kCommands = {"graph show", "graph swap", "graph read", "graph write",
-                                                     "show runtime"};
+  static const std::vector<std::string> kCommands = {"graph show", "graph swap", "graph read", "graph write"};
   const std::string near = closest_match(command, kCommands);
-  return Error(fmt::format("a graph of the packet scheduler has no command '{}'", command),
-               near.empty() ? std::string("it has graph show, graph swap, graph read, graph write, show runtime")
+  return Error(fmt::format("'{}' is not a command", command),
+               near.empty() ? fmt::format("commands: {}", fmt::join(kCommands, ", "))
                             : fmt::format("did you mean '{}'?", near));
 }
 
@@ -71,35 +69,33 @@ Result<Json> GraphControl::swap(SentFile file, bool dry_run) {
   const uint64_t begun = now_ns();
   auto text = file.input.text(kMaxGraphBytes);
   if (!text.ok()) return std::move(text).error();
-  auto graph = load_(*text, file.name, file.folder);
+  auto graph = hooks_.load(*text, file.name, file.folder);
   if (!graph.ok()) return std::move(graph).error();
   const size_t elements = (*graph)->router.elements.size();
   Json json{{"configuration", file.name}, {"elements", elements}, {"committed", !dry_run}};
   json["load_seconds"] = static_cast<double>(now_ns() - begun) / 1e9;
+  if (hooks_.fits) {
+    if (auto ok = hooks_.fits(**graph); !ok.ok()) return std::move(ok).error();
+  }
   if (dry_run) return json;
-  Result<void> swapped;
-  uint64_t changing = 0;
-  auto asked = ask([&] {
-    changing = now_ns();
-    swapped = scheduler_.swap(std::move(*graph));
-  });
-  if (asked.ok() && swapped.ok()) asked = ask([&] { changing = now_ns() - changing; });  // it has taken over
-  if (!asked.ok()) return std::move(asked).error();
-  if (!swapped.ok()) return std::move(swapped).error();
+  const uint64_t changing = now_ns();
+  if (auto ok = engine_.swap(std::move(*graph)); !ok.ok()) return std::move(ok).error();
+  json["swap_seconds"] = static_cast<double>(now_ns() - changing) / 1e9;
   configuration_ = file.name;
-  json["swap_seconds"] = static_cast<double>(changing) / 1e9;
+  if (hooks_.swapped) hooks_.swapped(configuration_);
   return json;
 }
 
 Result<Json> GraphControl::show_runtime() {
   RunReport report;
   Json elements = Json::array();
+  if (auto ok = engine_.look(report); !ok.ok()) return std::move(ok).error();
   uint64_t swaps = 0;
-  auto asked = ask([&] {
-    report = scheduler_.report();
-    swaps = scheduler_.swaps();
-    const Router& router = scheduler_.router();
-    for (size_t e = 0; e < router.elements.size(); ++e) {
+  auto asked = engine_.ask([&] {
+    swaps = engine_.swaps();
+    const Router& router = engine_.router();
+    // It may have been replaced since.
+    for (size_t e = 0; e < router.elements.size() && e < report.totals.elements.size(); ++e) {
       const ElementCounters& c = report.totals.elements[e];
       uint64_t drops = 0;
       for (const uint64_t n : c.drops) drops += n;

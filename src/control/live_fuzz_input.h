@@ -39,7 +39,7 @@ struct FuzzedRuntime {
     runtime->publisher().publish(must(bind_plan(plan, router, loaded)));
     tables = std::make_unique<LiveTables>(router, plan, runtime->publisher(), std::move(loaded), std::move(models),
                                           report.loads, size_t{1} << 26);
-    control = std::make_unique<Control>(router, *runtime, *tables, Control::Facts{"fuzz", "cpu"});
+    control = std::make_unique<Control>(*runtime, *tables, Control::Facts{"fuzz", "cpu"});
   }
 
   // The list as text.

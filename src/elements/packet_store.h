@@ -18,6 +18,7 @@ class PacketStore {
   uint64_t size() const { return packets_.size(); }
   bool full() const { return packets_.size() >= capacity_; }
   uint64_t& capacity() { return capacity_; }
+  uint64_t capacity() const { return capacity_; }
   uint64_t& drops() { return drops_; }
   // Precondition: it is not full.
   void put(PacketBox packet) { packets_.push_back(std::move(packet)); }

@@ -1,60 +1,163 @@
 // host only
 #include "exec/egress.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <utility>
 
 #include "base/clock.h"
 #include "exec/device/trace.h"
+#include "exec/generation.h"
 
 namespace sluice {
+namespace {
+
+constexpr size_t kMostLimiters = 255;  // a packet says in a byte which is its own
+
+}  // namespace
 
 void add_port_error(const Router& router, unsigned e, const Error& error, Error& errors) {
+  errors.system = error.system && (errors.system || errors.diagnostics.empty());
   Diagnostic d = router.elements[e]->diagnostic(error.message);
   d.suggestion = error.hint;
   errors.diagnostics.push_back(std::move(d));
 }
 
-Egress::Egress(const Router& router, const Plan& plan, const RunOptions& options, std::span<const LinkType> links,
-               uint64_t delayed, LivePorts* live_ports, Error& errors)
-    : router_(router),
-      plan_(plan),
+Result<void> ports_opened(Error errors) {
+  const size_t n = errors.diagnostics.size();
+  if (n == 0) return {};
+  errors.message = fmt::format("{} port{} cannot be opened", n, n == 1 ? "" : "s");
+  return errors;
+}
+
+Egress::Egress(const Router& router, const Plan& plan, const RunOptions& options, LivePorts* live_ports,
+               std::span<const LinkType> links, uint64_t delayed, Error& errors)
+    : router_(&router),
+      plan_(&plan),
       options_(options),
+      live_ports_(live_ports),
       ports_(size_t{1} << 16),
       // Several sources take turns by batches: their size is no free choice then.
       sizer_(plan.sources.size() == 1 && !options.priorities ? options.latency_target_ns : 0, options.batch,
              std::max(options.least_batch, BatchSizer::kSmallest)) {
   stats_.elements.resize(router.elements.size());
   say_limit();
-  for (const unsigned e : limited_elements(router))
-    limiters_.push_back({EgressLimiter::of(router.elements[e]->egress_rate()), e});
+  classes_.resize(kMaxQosClasses);
+  if (options.qos != nullptr) qos_ = std::make_unique<EgressQos>(*options.qos, std::vector<EgressQos::SinkSpec>());
+  auto first = open(router, plan, links, delayed, errors);
+  if (errors.diagnostics.empty()) follow(std::move(first));
+}
+
+std::unique_ptr<Egress::Next> Egress::open(const Router& router, const Plan& plan, std::span<const LinkType> links,
+                                           uint64_t delayed, Error& errors) const {
+  auto next = std::make_unique<Next>();
+  next->router = &router;
+  next->plan = &plan;
+  next->delayed = delayed;
   for (const unsigned e : plan.sinks) {
-    const PortSpec spec = router.elements[e]->port();
-    if (spec.type == PortSpec::Type::kDevice && live_ports == nullptr) continue;  // told already
-    auto sink = spec.type == PortSpec::Type::kDevice ? live_ports->open_sink(spec)
-                                                     : open_sink(spec, sink_link(router, e, links));
+    const Element& element = *router.elements[e];
+    const PortSpec spec = element.port();
+    Next::Place& place = next->sinks.emplace_back();
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+      const Output& output = *outputs_[o];
+      if (output.element == kNobody || output.port == nullptr) continue;
+      Element& writer = *router_->elements[output.element];
+      if (writer.name == element.name && goes_on(writer, element)) place.goes_on = o;
+    }
+    for (size_t o = 0; place.goes_on == ~size_t{0} && !spec.path.empty() && o < outputs_.size(); ++o) {
+      const Output& output = *outputs_[o];
+      if (output.element == kNobody || output.port == nullptr || output.spec.path != spec.path) continue;
+      place.goes_on = o;
+      if (same_output(output.spec, spec)) continue;
+      errors.diagnostics.push_back(element.diagnostic(
+          fmt::format("'{}' is being written by '{}' in another way", spec.path, output.sent.element)));
+    }
+    if (place.goes_on != ~size_t{0}) continue;
+    auto sink = spec.type == PortSpec::Type::kDevice && live_ports_ != nullptr
+                    ? live_ports_->open_sink(spec)
+                    : open_sink(spec, sink_link(router, e, links));
     if (!sink) {
       add_port_error(router, e, sink.error(), errors);
       continue;
     }
-    sinks_.push_back(std::move(*sink));
-    counters_.push_back({router.elements[e]->name, spec.path});
+    place.opened = std::make_unique<Output>();
+    place.opened->spec = spec;
+    place.opened->port = std::move(*sink);
   }
-  if (!errors.diagnostics.empty()) return;
-  if (delayed != 0) {
-    const auto room = static_cast<uint32_t>(std::min<uint64_t>(delayed, EgressWheel::kMostPackets));
-    for (const auto& sink : sinks_) wheels_.push_back(sink != nullptr ? std::make_unique<EgressWheel>(room) : nullptr);
+  return next;
+}
+
+void Egress::add_output(std::unique_ptr<Output> output, unsigned element, uint64_t delayed) {
+  const uint64_t room = std::min<uint64_t>(delayed, EgressWheel::kMostPackets);
+  if (output->port != nullptr && room > output->room) {
+    output->wheel = std::make_unique<EgressWheel>(static_cast<uint32_t>(room));
+    output->room = room;
   }
-  if (options.qos != nullptr) {
-    std::vector<EgressQos::SinkSpec> specs;
-    for (size_t s = 0; s < sinks_.size(); ++s) {
-      specs.push_back({counters_[s].element, sinks_[s] != nullptr && sinks_[s]->reads_frames(),
-                       &stats_.elements[plan_.sinks[s]].drops});
+  output->element = element;
+  output->sent.element = router_->elements[element]->name;
+  output->sent.path = output->spec.path;
+  at_.push_back(outputs_.size());
+  if (qos_ != nullptr)
+    qos_->add_sink({output->sent.element, output->port != nullptr && output->port->reads_frames(), &output->drops});
+  outputs_.push_back(std::move(output));
+}
+
+void Egress::follow(std::unique_ptr<Next> next) {
+  const Router& before = *router_;
+  const bool first = next->router == router_;
+  // What goes on, and what does not.
+  std::vector<unsigned> heir(outputs_.size(), kNobody);
+  for (size_t s = 0; s < next->sinks.size(); ++s) {
+    if (next->sinks[s].goes_on != ~size_t{0}) heir[next->sinks[s].goes_on] = next->plan->sinks[s];
+  }
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    Output& output = *outputs_[o];
+    if (output.element == kNobody) continue;
+    if (output.port != nullptr && (heir[o] == kNobody || next->delayed > output.room)) drain(o);
+    for (size_t r = 0; r < output.drops.size(); ++r) stats_.elements[output.element].drops[r] += output.drops[r];
+    output.drops = {};
+    output.element = heir[o];
+  }
+  router_ = next->router;
+  plan_ = next->plan;
+  const Router& router = *router_;
+  // Counters and rates.
+  std::vector<Limiter> limiters;
+  if (!first) {
+    const std::vector<unsigned> heirs = heirs_of(before, router);
+    carry_counters(stats_.elements, heirs, router.elements.size(), gone_);
+    for (Limiter& limiter : limiters_) limiter.element = limiter.element == kNobody ? kNobody : heirs[limiter.element];
+    // Packets that queues keep have the numbers that they were given; in batches none is on its way.
+    if (plan_->by_packets) limiters = limiters_;
+  }
+  for (const unsigned e : limited_elements(router)) {
+    const auto is = [e](const Limiter& limiter) { return limiter.element == e; };
+    if (std::any_of(limiters.begin(), limiters.end(), is) || limiters.size() >= kMostLimiters) continue;
+    const auto old = std::find_if(limiters_.begin(), limiters_.end(), is);
+    Limiter limiter{EgressLimiter::of(router.elements[e]->egress_rate()), e};
+    if (old != limiters_.end() && old->interval_ns == limiter.interval_ns) limiter.theoretical_ns = old->theoretical_ns;
+    limiters.push_back(limiter);
+  }
+  limiters_ = std::move(limiters);
+  // Outputs.
+  at_.clear();
+  for (size_t s = 0; s < next->sinks.size(); ++s) {
+    const unsigned element = plan_->sinks[s];
+    Next::Place& place = next->sinks[s];
+    if (place.opened != nullptr) {
+      add_output(std::move(place.opened), element, next->delayed);
+      continue;
     }
-    qos_ = std::make_unique<EgressQos>(*options.qos, specs);
+    Output& output = *outputs_[place.goes_on];
+    output.sent.element = router.elements[element]->name;
+    at_.push_back(place.goes_on);
+    if (const uint64_t room = std::min<uint64_t>(next->delayed, EgressWheel::kMostPackets); room > output.room) {
+      output.wheel = std::make_unique<EgressWheel>(static_cast<uint32_t>(room));
+      output.room = room;
+    }
   }
-  classes_.resize(kMaxQosClasses);
 }
 
 void Egress::fail(Result<void> why) {
@@ -64,14 +167,14 @@ void Egress::fail(Result<void> why) {
 }
 
 void Egress::flush() {
-  for (const auto& sink : sinks_) {
-    if (sink != nullptr && !failed()) fail(sink->flush());
+  for (const auto& output : outputs_) {
+    if (output->port != nullptr && output->element != kNobody && !failed()) fail(output->port->flush());
   }
 }
 
-// Counts packets of a batch that left by a sink; `rows` is used up.
+// Counts packets of a batch that left by an output; `rows` is used up.
 void Egress::count_sent(size_t s, Batch& batch, Selection& rows) {
-  RunReport::Sink& counters = counters_[s];
+  RunReport::Sink& counters = outputs_[s]->sent;
   const BatchView view = batch.view();
   PortCounters* ports = ports_.data();
   if (qos_ != nullptr) {
@@ -109,21 +212,22 @@ void Egress::count_sent(size_t s, Batch& batch, Selection& rows) {
   }
 }
 
-// Writes to a sink what may leave it; what cannot be written is counted as such.
-void Egress::write(size_t s, std::vector<TxRecord>& records) {
-  if (const uint32_t most = sinks_[s]->most_bytes(); most != ~uint32_t{0}) {
-    drops_of(plan_.sinks[s], DropReason::kTooBig) +=
+// Writes to an output what may leave by it; what cannot be written is counted as such.
+void Egress::write(size_t o, std::vector<TxRecord>& records) {
+  if (records.empty()) return;
+  Output& output = *outputs_[o];
+  if (const uint32_t most = output.port->most_bytes(); most != ~uint32_t{0}) {
+    drops_of(output.element, DropReason::kTooBig) +=
         std::erase_if(records, [&](const TxRecord& record) { return record.captured > most; });
   }
-  if (records.empty()) return;
   size_t written = 0;
-  if (!failed()) fail(sinks_[s]->write(records, written));
-  if (const FramePool* pool = sinks_[s]->takes(); pool != nullptr) {
+  if (!failed()) fail(output.port->write(records, written));
+  if (const FramePool* pool = output.port->takes(); pool != nullptr) {
     for (size_t i = 0; i < written; ++i) {
       if (records[i].pool == pool) taken_.add(records[i].order);
     }
   }
-  RunReport::Sink& counters = counters_[s];
+  RunReport::Sink& counters = output.sent;
   for (size_t i = 0; i < written; ++i) {
     counters.bytes += records[i].captured;
     PortCounters& port = ports_[records[i].port];
@@ -131,11 +235,11 @@ void Egress::write(size_t s, std::vector<TxRecord>& records) {
     port.bytes += records[i].captured;
   }
   counters.packets += written;
-  const DropReason why = failed() ? DropReason::kOutputFailed : sinks_[s]->refusal();
-  drops_of(plan_.sinks[s], why) += records.size() - written;
+  const DropReason why = failed() ? DropReason::kOutputFailed : output.port->refusal();
+  drops_of(output.element, why) += records.size() - written;
 }
 
-// Packets that come to a sink, in their order: with classes of service they may wait there.
+// Packets that come to an output, in their order: with classes of service they may wait there.
 void Egress::send(size_t s, std::vector<TxRecord>& records) {
   if (qos_ == nullptr) return write(s, records);
   if (!qos_->timed()) {
@@ -149,48 +253,77 @@ void Egress::send(size_t s, std::vector<TxRecord>& records) {
 }
 
 void Egress::advance(uint64_t now_ns) {
-  for (size_t s = 0; s < wheels_.size(); ++s) {
-    if (wheels_[s] == nullptr || wheels_[s]->next_ns() > now_ns) continue;
-    leaving_.clear();
-    wheels_[s]->advance(now_ns, leaving_);
-    send(s, leaving_);
-    wheels_[s]->forget();
-  }
-  for (size_t s = 0; qos_ != nullptr && s < sinks_.size(); ++s) {
-    if (sinks_[s] == nullptr || qos_->next_ns(s) > now_ns) continue;
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    Output& output = *outputs_[o];
+    if (output.port == nullptr || output.element == kNobody) continue;
+    if (output.wheel != nullptr && output.wheel->next_ns() <= now_ns) {
+      leaving_.clear();
+      output.wheel->advance(now_ns, leaving_);
+      send(o, leaving_);
+      output.wheel->forget();
+    }
+    if (qos_ == nullptr || qos_->next_ns(o) > now_ns) continue;
     departing_.clear();
-    qos_->advance(s, now_ns, departing_);
-    write(s, departing_);
+    qos_->advance(o, now_ns, departing_);
+    write(o, departing_);
     qos_->forget();
   }
 }
 
 uint64_t Egress::next_ns() const {
   uint64_t next = ~uint64_t{0};
-  for (const auto& wheel : wheels_) {
-    if (wheel != nullptr) next = std::min(next, wheel->next_ns());
-  }
-  for (size_t s = 0; qos_ != nullptr && s < sinks_.size(); ++s) {
-    if (sinks_[s] != nullptr) next = std::min(next, qos_->next_ns(s));
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    const Output& output = *outputs_[o];
+    if (output.port == nullptr || output.element == kNobody) continue;
+    if (output.wheel != nullptr) next = std::min(next, output.wheel->next_ns());
+    if (qos_ != nullptr) next = std::min(next, qos_->next_ns(o));
   }
   return next;
 }
 
-void Egress::drain() {
-  for (size_t s = 0; s < wheels_.size(); ++s) {
-    if (wheels_[s] == nullptr) continue;
+// What waits there leaves.
+void Egress::drain(size_t o) {
+  Output& output = *outputs_[o];
+  if (output.wheel != nullptr) {
     leaving_.clear();
-    wheels_[s]->drain(leaving_);
-    send(s, leaving_);
-    wheels_[s]->forget();
+    output.wheel->drain(leaving_);
+    send(o, leaving_);
+    output.wheel->forget();
   }
-  for (size_t s = 0; qos_ != nullptr && s < sinks_.size(); ++s) {
-    if (sinks_[s] == nullptr) continue;
-    departing_.clear();
-    qos_->drain(s, departing_);
-    write(s, departing_);
-    qos_->forget();
+  if (qos_ == nullptr) return;
+  departing_.clear();
+  qos_->drain(o, departing_);
+  write(o, departing_);
+  qos_->forget();
+}
+
+void Egress::drain() {
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    if (outputs_[o]->port != nullptr && outputs_[o]->element != kNobody) drain(o);
   }
+}
+
+bool Egress::admit(const TxRecord& record) {
+  Limiter& limiter = limiters_[record.limiter - 1u];
+  if (limiter.admit(record.timestamp_ns)) return true;
+  ++drops_of(limiter.element, DropReason::kIcmpRateLimited);
+  return false;
+}
+
+uint8_t Egress::limiter_of(unsigned element) const {
+  for (size_t l = 0; l < limiters_.size(); ++l) {
+    if (limiters_[l].element == element) return static_cast<uint8_t>(l + 1);
+  }
+  return 0;
+}
+
+void Egress::take(size_t s, std::vector<TxRecord>& records) {
+  if (!limiters_.empty()) {
+    std::erase_if(records, [this](const TxRecord& record) {
+      return record.limiter != 0 && record.limiter <= limiters_.size() && !admit(record);
+    });
+  }
+  send(at_[s], records);
 }
 
 void Egress::commit(Job& job, uint32_t qos_class) {
@@ -198,29 +331,27 @@ void Egress::commit(Job& job, uint32_t qos_class) {
   JobShare& share = job.share;
   taken_.clear();
   if (!limiters_.empty()) {
-    hold_to_rates({&share, 1}, limited_, [&](const TxRecord& record) {
-      Limiter& limiter = limiters_[record.limiter - 1u];
-      if (limiter.admit(record.timestamp_ns)) return true;
-      ++drops_of(limiter.element, DropReason::kIcmpRateLimited);
-      return false;
-    });
+    hold_to_rates({&share, 1}, limited_, [this](const TxRecord& record) { return admit(record); });
   }
   const bool timed = qos_ != nullptr && qos_->timed();
-  for (size_t s = 0; s < sinks_.size(); ++s) {
-    if (sinks_[s] == nullptr) continue;
+  for (size_t s = 0; s < at_.size(); ++s) {
+    const size_t o = at_[s];
+    Output& output = *outputs_[o];
+    if (output.port == nullptr) continue;
+    const bool reads = timed || output.port->reads_frames();
     JobShare::Sent& sent = share.sent[s];
-    sinks_[s]->use_queue(job.lane);
+    output.port->use_queue(job.lane);
     merged_ = sent.made;
     // Packets that no element made are in order already, and a sink that does not read them need not see them.
-    if (timed || sinks_[s]->reads_frames()) {
+    if (reads) {
       sent.rows.for_each([&](uint32_t i) {
         merged_.push_back(tx_record(job.batch, i, 0));
         merged_.back().pool = job.lender;
       });
     } else if (!failed()) {
-      count_sent(s, job.batch, sent.rows);
+      count_sent(o, job.batch, sent.rows);
     } else {
-      drops_of(plan_.sinks[s], DropReason::kOutputFailed) += sent.rows.count();
+      drops_of(output.element, DropReason::kOutputFailed) += sent.rows.count();
     }
     if (merged_.empty()) continue;
     if (!sent.made.empty()) {
@@ -228,15 +359,15 @@ void Egress::commit(Job& job, uint32_t qos_class) {
         return x.order != y.order ? x.order < y.order : x.sequence < y.sequence;
       });
     }
-    if (!wheels_.empty() && (timed || sinks_[s]->reads_frames())) {
+    if (output.wheel != nullptr && reads) {
       leaving_.clear();
       for (const TxRecord& record : merged_) {
-        wheels_[s]->pass(record, record.sequence == 0 ? job.batch.departure_ns(record.order) : 0, leaving_);
+        output.wheel->pass(record, record.sequence == 0 ? job.batch.departure_ns(record.order) : 0, leaving_);
       }
-      send(s, leaving_);
-      wheels_[s]->forget();
+      send(o, leaving_);
+      output.wheel->forget();
     } else {
-      send(s, merged_);
+      send(o, merged_);
     }
   }
   if (share.print_count != 0 && options_.print) {
@@ -302,11 +433,21 @@ void Egress::tell_ended(const Job& job) {
   }
 }
 
+void Egress::settle() {
+  for (const auto& output : outputs_) {
+    if (output->port != nullptr && !failed()) fail(output->port->settle());
+  }
+}
+
 void Egress::end(Ending ending) {
   std::vector<PacketSink*> sinks;
-  for (const auto& sink : sinks_) sinks.push_back(sink.get());
-  for (size_t s = 0; s < sinks.size(); ++s) placed_.push_back(place_of(sinks[s], counters_[s].path, ending));
+  for (const auto& output : outputs_) sinks.push_back(output->port.get());
+  for (size_t o = 0; o < sinks.size(); ++o) placed_.push_back(place_of(sinks[o], outputs_[o]->sent.path, ending));
   fail(end_outputs(sinks, ending));
+}
+
+void Egress::close() {
+  for (const auto& output : outputs_) output->port.reset();
 }
 
 void Egress::report(RunReport& report) {
@@ -314,12 +455,17 @@ void Egress::report(RunReport& report) {
   report.generation = generation_;
   report.has_classes = qos_ != nullptr;
   if (qos_ != nullptr) report.qos = qos_->report();
-  for (size_t s = 0; s < counters_.size(); ++s) {
-    if (router_.elements[plan_.sinks[s]]->port().type == PortSpec::Type::kNull) continue;
-    report.sinks.push_back(counters_[s]);
-    if (s < placed_.size()) report.sinks.back().path = placed_[s];
-    report.packets_out += counters_[s].packets;
-    report.bytes_out += counters_[s].bytes;
+  report.gone.add(gone_);
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    const Output& output = *outputs_[o];
+    if (output.spec.type == PortSpec::Type::kNull) continue;
+    for (size_t r = 0; r < kDropReasons; ++r) {
+      (output.element == kNobody ? report.gone : report.totals.elements[output.element]).drops[r] += output.drops[r];
+    }
+    report.sinks.push_back(output.sent);
+    if (o < placed_.size()) report.sinks.back().path = placed_[o];
+    report.packets_out += output.sent.packets;
+    report.bytes_out += output.sent.bytes;
   }
 }
 
@@ -327,7 +473,7 @@ void Egress::report_at_end(RunReport& report) const {
   for (size_t p = 0; p < ports_.size(); ++p) {
     if (ports_[p].packets != 0) report.ports[static_cast<uint16_t>(p)] = ports_[p];
   }
-  report.batch.target_ns = plan_.sources.size() == 1 && !options_.priorities ? options_.latency_target_ns : 0;
+  report.batch.target_ns = plan_->sources.size() == 1 && !options_.priorities ? options_.latency_target_ns : 0;
   report.batch.limit = sizer_.limit();
   report.batch.raised = sizer_.raised();
   report.batch.lowered = sizer_.lowered();

@@ -15,6 +15,7 @@
 #include "exec/egress_limiter.h"
 #include "exec/egress_qos.h"
 #include "exec/egress_wheel.h"
+#include "exec/generation.h"
 #include "exec/job.h"
 #include "exec/run.h"
 
@@ -22,25 +23,62 @@ namespace sluice {
 
 // One thread at a time commits; which, may change from job to job (`lock`).
 class Egress {
+ private:
+  struct Output {
+    unsigned element = kNobody;  // of the graph that runs; kNobody: it went with a graph before
+    PortSpec spec;
+    std::unique_ptr<PacketSink> port;  // nullptr: it drops
+    RunReport::Sink sent;
+    EgressQos::Drops drops{};            // of its classes of service
+    std::unique_ptr<EgressWheel> wheel;  // none: nothing delays packets
+    uint64_t room = 0;                   // of the wheel
+  };
+
  public:
   // Opens the sinks; `links` are those of the plan's sources, `delayed` is OrderedNodes::delayed. The arguments outlive
-  // it. Each sink that cannot be opened is added to `errors`.
-  Egress(const Router& router, const Plan& plan, const RunOptions& options, std::span<const LinkType> links,
-         uint64_t delayed, LivePorts* live_ports, Error& errors);
+  // it, a graph until another one follows. Each sink that cannot be opened is added to `errors`.
+  Egress(const Router& router, const Plan& plan, const RunOptions& options, LivePorts* live_ports,
+         std::span<const LinkType> links, uint64_t delayed, Error& errors);
 
   // Whoever calls anything of what follows holds it, where the run has several threads.
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
   std::unique_lock<std::mutex> try_lock() { return std::unique_lock(mutex_, std::try_to_lock); }
 
+  // Another graph in the place of the one that runs. `open` opens those of its sinks that do not go on with an output
+  // that is there: that of the same element, or of the same file. It changes nothing, and others may commit meanwhile.
+  // Each sink that cannot be opened, or would write an output in another way, is added to `errors`.
+  struct Next {
+    struct Place {
+      size_t goes_on = ~size_t{0};     // an output
+      std::unique_ptr<Output> opened;  // else
+    };
+    const Router* router;
+    const Plan* plan;
+    uint64_t delayed;
+    std::vector<Place> sinks;  // of the plan
+  };
+  std::unique_ptr<Next> open(const Router& router, const Plan& plan, std::span<const LinkType> links, uint64_t delayed,
+                             Error& errors) const;
+  // Between two commits: from here on packets come to the sinks of that graph. Outputs that it has not appear at the
+  // end with the others; what waits there leaves. Counters and rates follow elements by name and class.
+  void follow(std::unique_ptr<Next> next);
+
   // The jobs of one class come in their order. A job's records are not used any more. After an error everything that
   // should have left is counted as dropped.
   void commit(Job& job, uint32_t qos_class);
+  // Packets that the packet scheduler brings to sink `s` of the plan, in their order; what `records` refer to lasts
+  // until the return. `records` is used up.
+  void take(size_t s, std::vector<TxRecord>& records);
+  // Whether packets end there.
+  bool drops(size_t s) const { return outputs_[at_[s]]->port == nullptr; }
+  // What HostContext::limiter gives packets of an element; 0: none.
+  uint8_t limiter_of(unsigned element) const;
   // Lets readers of outputs have what was written so far: the input makes us wait.
   void flush();
   // Makes live ports send what they were given.
   void kick() {
-    for (const auto& sink : sinks_) {
-      if (sink != nullptr) sink->kick();
+    for (const auto& output : outputs_) {
+      if (output->port != nullptr) output->port->kick();
     }
   }
   // It is `now_ns`, as live ports stamp packets: what waits until then leaves. `next_ns`: nothing leaves before.
@@ -48,10 +86,12 @@ class Egress {
   uint64_t next_ns() const;
   // The input is at its end, or an output failed: what waits for its time leaves.
   void drain();
+  // All outputs are on the disk.
+  void settle();
   // Ends the outputs, whole or partial; not called: none appears.
   void end(Ending ending);
   // Nothing comes any more.
-  void close() { sinks_.clear(); }
+  void close();
 
   // Some output failed, and what it said.
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
@@ -73,37 +113,42 @@ class Egress {
 
  private:
   struct Limiter : EgressLimiter {
-    unsigned element;
+    unsigned element;  // kNobody: it went with a graph before
   };
   struct Class {
     uint64_t committed = 0, stolen = 0, early = 0;
     Histogram latency;
   };
 
-  void count_sent(size_t sink, Batch& batch, Selection& rows);
-  void write(size_t sink, std::vector<TxRecord>& records);
-  void send(size_t sink, std::vector<TxRecord>& records);
+  // `o`: of outputs_.
+  void count_sent(size_t o, Batch& batch, Selection& rows);
+  void write(size_t o, std::vector<TxRecord>& records);
+  void send(size_t o, std::vector<TxRecord>& records);
+  void drain(size_t o);
+  void add_output(std::unique_ptr<Output> output, unsigned element, uint64_t delayed);
+  bool admit(const TxRecord& record);
   void tell_ended(const Job& job);
   void give_back(Job& job);
   void say_limit() { batch_limit_.store(sizer_.round() << 32 | sizer_.limit(), std::memory_order_relaxed); }
   void fail(Result<void> why);
   uint64_t& drops_of(unsigned element, DropReason reason) {
-    return stats_.elements[element].drops[static_cast<size_t>(reason)];
+    return (element == kNobody ? gone_ : stats_.elements[element]).drops[static_cast<size_t>(reason)];
   }
 
-  const Router& router_;
-  const Plan& plan_;
+  const Router* router_;
+  const Plan* plan_;
   const RunOptions& options_;
+  LivePorts* live_ports_;  // nullptr: the run has none
   std::mutex mutex_;
-  std::vector<std::unique_ptr<PacketSink>> sinks_;  // nullptr: it drops
-  std::vector<RunReport::Sink> counters_;
-  std::vector<std::string> placed_;  // by sink: where its output is at the end
+  std::vector<std::unique_ptr<Output>> outputs_;  // of all graphs of the run
+  std::vector<size_t> at_;                        // by sink of the plan
+  std::vector<std::string> placed_;               // by output: where it is at the end
   std::vector<Limiter> limiters_;
-  std::vector<std::unique_ptr<EgressWheel>> wheels_;  // by sink; none: nothing delays packets
-  std::unique_ptr<EgressQos> qos_;                    // none: no classes of service
+  std::unique_ptr<EgressQos> qos_;  // none: no classes of service
   std::vector<PortCounters> ports_;
   std::vector<Class> classes_;
   WorkerStats stats_;
+  ElementCounters gone_;  // of elements that went with graphs before
   BatchSizer sizer_;
   std::atomic<uint64_t> batch_limit_{0};
   uint64_t committed_ = 0;  // packets
@@ -123,5 +168,7 @@ class Egress {
 
 // Adds what is wrong with the port of element `e`.
 void add_port_error(const Router& router, unsigned e, const Error& error, Error& errors);
+// Those errors, if there are any.
+Result<void> ports_opened(Error errors);
 
 }  // namespace sluice

@@ -186,13 +186,15 @@ Result<void> EgressQos::check(const QosModel& model, FieldMask at_sinks) {
 }
 
 EgressQos::EgressQos(QosModel model, const std::vector<SinkSpec>& sinks) {
-  for (const SinkSpec& spec : sinks) {
-    Sink sink;
-    sink.spec = spec;
-    sink.by_number.resize(size_t{1} << 16);
-    sinks_.push_back(std::move(sink));
-  }
+  for (const SinkSpec& spec : sinks) add_sink(spec);
   use(model);
+}
+
+void EgressQos::add_sink(const SinkSpec& spec) {
+  Sink sink;
+  sink.spec = spec;
+  sink.by_number.resize(size_t{1} << 16);
+  sinks_.push_back(std::move(sink));
 }
 
 void EgressQos::use(const QosModel& model) {

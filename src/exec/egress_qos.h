@@ -49,6 +49,8 @@ class EgressQos {
   static Result<void> check(const QosModel& model, FieldMask at_sinks);
   // A model that `check` takes.
   EgressQos(QosModel model, const std::vector<SinkSpec>& sinks);
+  // Another one, behind those that there are.
+  void add_sink(const SinkSpec& spec);
 
   // Whether packets may wait, be dropped or be changed: they have to come to `pass`. Else it is enough to `count` them.
   bool timed() const { return !counts_only_ || held_ != 0; }

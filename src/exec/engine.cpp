@@ -8,16 +8,18 @@
 #include <chrono>
 #include <thread>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/thread.h"
 #include "exec/device/trace.h"
+#include "exec/scheduler/scheduler.h"
 #include "graph/graph_files.h"
 
 namespace sluice {
 
 // A worker's counters for `look`.
 struct Engine::LiveWorker {
-  explicit LiveWorker(Worker& worker) : gate([this, &worker] { stats = worker.stats(); }) {}
+  explicit LiveWorker(const std::unique_ptr<Worker>& worker) : gate([this, &worker] { stats = worker->stats(); }) {}
   WorkerStats stats;
   LiveGate gate;
 };
@@ -139,6 +141,8 @@ HomePlan homes_of(const RunOptions& options) {
 
 Result<void> Engine::check(const Router& router, const Plan& plan, const RunOptions& options) {
   if (auto ok = check_ranges(options); !ok) return ok;
+  if (plan.by_packets && (!options.device.devices.empty() || options.priorities || options.ended))
+    return Error("the packet scheduler runs this graph: not on devices, by priorities, or with verdicts");
   if (!options.priorities) return {};
   if (auto shares = shares_of(*options.priorities); !shares) return std::move(shares).error();
   if (options.ended) return Error("packets that are followed are told in the order of the input: not by priorities");
@@ -151,7 +155,9 @@ Result<void> Engine::check(const Router& router, const Plan& plan, const RunOpti
 }
 
 Engine::Engine(const Router& router, const Plan& plan, const RunOptions& options)
-    : router_(router), plan_(plan), options_(options), alone_(options.workers == 1), homes_(homes_of(options)) {}
+    : router_(&router), plan_(&plan), options_(options), alone_(options.workers == 1), homes_(homes_of(options)) {
+  past_files_ = options.files;
+}
 
 Engine::~Engine() {
   if (devices_ == nullptr) return;
@@ -159,50 +165,59 @@ Engine::~Engine() {
   struct Memory {
     std::vector<std::shared_ptr<JobRings>> rings;
     std::vector<Buffer> set_aside;
+    std::shared_ptr<FramePool> frames;
   };
   auto memory = std::make_shared<Memory>();
   for (const auto& lane : lanes_) {
     memory->rings.push_back(std::move(lane->rings));
     for (Buffer& arena : lane->intake->take_set_aside()) memory->set_aside.push_back(std::move(arena));
   }
+  if (live_ports_ != nullptr) memory->frames = live_ports_->shared_pool();
   DeviceSet::end(std::move(devices_), workers_, std::move(memory));
 }
 
 Result<std::unique_ptr<Engine>> Engine::create(const Router& router, const Plan& plan, const RunOptions& options) {
+  SLUICE_CHECK(!plan.by_packets);
   if (auto ok = check(router, plan, options); !ok) return std::move(ok).error();
   (void)kept_runs();
-  if (auto ok = check_files(router); !ok) return std::move(ok).error();
-  std::unique_ptr<Engine> made(new Engine(router, plan, options));
-  Engine& e = *made;
-  if (!plan.ordered.empty()) e.ordered_ = std::make_unique<OrderedNodes>(plan, router);
+  if (auto ok = check_files(router, options.files); !ok) return std::move(ok).error();
   Error errors;
-  const auto opened = [&errors]() -> Result<void> {
-    if (errors.diagnostics.empty()) return {};
-    errors.message =
-        fmt::format("{} port{} cannot be opened", errors.diagnostics.size(), errors.diagnostics.size() == 1 ? "" : "s");
-    return errors;
-  };
-  e.live_ports_ = LivePorts::open(router, plan, options.workers, errors);
-  if (auto ok = opened(); !ok) return std::move(ok).error();
-  std::vector<LinkType> links;
-  e.open_sources(links, errors);
-  e.egress_ = std::make_unique<Egress>(router, plan, e.options_, links,
-                                       e.ordered_ != nullptr ? e.ordered_->delayed() : 0, e.live_ports_.get(), errors);
-  if (auto ok = opened(); !ok) return std::move(ok).error();
-  for (unsigned w = 0; w < options.workers; ++w)
-    e.workers_.push_back(std::make_unique<Worker>(plan, router, w, options.fast_path && !options.ended));
+  auto live_ports = LivePorts::open(router, plan, options.workers, errors);
+  if (auto ok = ports_opened(std::move(errors)); !ok) return std::move(ok).error();
+  RunOptions wanted = options;
+  // A worker without a queue has nothing to do.
+  if (live_ports != nullptr) wanted.workers = std::min(options.workers, live_ports->most_rx_queues());
+  std::unique_ptr<Engine> made(new Engine(router, plan, wanted));
+  Engine& e = *made;
+  e.live_ports_ = std::move(live_ports);
+  if (!plan.ordered.empty()) e.ordered_ = std::make_unique<OrderedNodes>(plan, router);
+  errors = {};
+  auto intakes = e.open_intakes(router, plan, errors);
+  e.egress_ = std::make_unique<Egress>(router, plan, e.options_, e.live_ports_.get(), e.links_of(intakes),
+                                       e.ordered_ != nullptr ? e.ordered_->delayed() : 0, errors);
+  if (auto ok = ports_opened(std::move(errors)); !ok) return std::move(ok).error();
+  for (auto& intake : intakes) {
+    e.lanes_.push_back(std::make_unique<Lane>());
+    e.lanes_.back()->alone = e.alone_ || intakes.size() > 1;
+    e.lanes_.back()->intake = std::move(intake);
+  }
+  e.workers_ = e.make_workers(router, plan);
   if (!options.device.devices.empty()) {
     auto devices = DeviceSet::open(router, plan, e.options_, e.workers_);
     if (!devices) return std::move(devices).error();
     e.devices_ = std::move(*devices);
   }
-  if (options.count_hits) e.ledger_ = std::make_unique<HitLedger>(options.workers);
+  if (options.count_hits) e.ledger_ = std::make_unique<HitLedger>(wanted.workers);
   if (options.live) {
-    for (const auto& worker : e.workers_) e.live_.push_back(std::make_unique<LiveWorker>(*worker));
+    for (const auto& worker : e.workers_) e.live_.push_back(std::make_unique<LiveWorker>(worker));
   }
-  if (e.devices_ != nullptr && e.live_ports_ != nullptr) e.devices_->pin(e.live_ports_->pool().memory());
-  for (const auto& lane : e.lanes_) {
-    if (auto ok = e.make_jobs(*lane); !ok) return std::move(ok).error();
+  if (e.devices_ != nullptr && e.live_ports_ != nullptr) e.devices_->pin(e.live_ports_->shared_pool()->memory());
+  auto rings = e.make_jobs(e.workers_[0]->depth(), e.ordered_.get());
+  if (!rings) return std::move(rings).error();
+  for (size_t l = 0; l < e.lanes_.size(); ++l) {
+    Lane& lane = *e.lanes_[l];
+    lane.rings = std::move((*rings)[l]);
+    e.connect(*lane.intake, *lane.rings);
   }
   e.publisher_.set_prepare([&e](Snapshot& snapshot) {
     if (e.ledger_ != nullptr) attach_hits(snapshot, *e.ledger_);
@@ -211,72 +226,74 @@ Result<std::unique_ptr<Engine>> Engine::create(const Router& router, const Plan&
   return made;
 }
 
-// Captures are one lane of all workers; where there are live ports, every worker has a lane with queues of its own.
-void Engine::open_sources(std::vector<LinkType>& links, Error& errors) {
-  FrameCache own;
+std::vector<std::unique_ptr<Worker>> Engine::make_workers(const Router& router, const Plan& plan) const {
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (unsigned w = 0; w < options_.workers; ++w)
+    workers.push_back(std::make_unique<Worker>(plan, router, w, options_.fast_path && !options_.ended));
+  return workers;
+}
+
+// Where there are live ports, each worker has a lane of its own.
+std::vector<std::unique_ptr<Intake>> Engine::open_intakes(const Router& router, const Plan& plan, Error& errors) const {
+  std::vector<std::unique_ptr<Intake>> intakes;
   const unsigned lanes = live_ports_ != nullptr ? options_.workers : 1;
-  std::vector<std::vector<Intake::Source>> sources(lanes);
-  for (unsigned entry = 0; entry < plan_.sources.size(); ++entry) {
-    const unsigned e = plan_.sources[entry].element;
-    const PortSpec spec = router_.elements[e]->port();
-    const auto add = [&](Result<std::unique_ptr<BatchSource>> port, unsigned lane) {
-      if (!port) {
-        add_port_error(router_, e, port.error(), errors);
-        return;
-      }
-      links.push_back((*port)->link());
-      sources[lane].push_back({std::move(*port), entry});
-    };
-    if (spec.type == PortSpec::Type::kDevice) {
-      const unsigned queues = live_ports_->rx_queues(spec);
-      for (unsigned q = 0; q < queues; ++q) add(live_ports_->open_source(spec, q), q % lanes);
-    } else {
-      add(open_source(spec, options_.frames != nullptr ? *options_.frames : own, options_.inputs), 0);
-    }
-  }
   for (unsigned l = 0; l < lanes; ++l) {
-    lanes_.push_back(std::make_unique<Lane>());
-    lanes_[l]->alone = alone_ || lanes > 1;
-    lanes_[l]->number = l;
-    lanes_[l]->intake = std::make_unique<Intake>(router_, plan_, options_, std::move(sources[l]));
+    const Intake* before = l < lanes_.size() ? lanes_[l]->intake.get() : nullptr;
+    intakes.push_back(
+        std::make_unique<Intake>(router, plan, options_, Intake::Share{live_ports_.get(), l, lanes}, errors, before));
   }
+  return intakes;
+}
+std::vector<LinkType> Engine::links_of(const std::vector<std::unique_ptr<Intake>>& intakes) const {
+  std::vector<LinkType> links;
+  for (const auto& intake : intakes) {
+    for (const LinkType link : intake->links()) links.push_back(link);
+  }
+  return links;
 }
 
 // Every worker has as many jobs as it works on at a time, and as many may wait to be committed.
-Result<void> Engine::make_jobs(Lane& lane) {
-  const uint32_t depth = workers_[0]->depth();
-  const auto workers = lane.alone ? 1u : static_cast<uint32_t>(workers_.size());
-  uint32_t classes = 1, places = std::bit_ceil(depth), packets = options_.batch;
-  size_t arena = size_t{1} << 21;
-  if (!lane.alone) places = std::bit_ceil((depth + 1) * workers);
-  if (options_.priorities) {
-    const PriorityOptions& o = *options_.priorities;
-    classes = static_cast<uint32_t>(homes_.counts().size());
-    places = o.places != 0 ? o.places : std::bit_ceil(std::max(8u, 4 * workers * depth));
-    packets = o.chunk;
-    arena = size_t{1} << 14;
-  }
-  lane.rings = std::make_shared<JobRings>(classes, places);
-  for (uint32_t c = 0; c < classes; ++c) {
-    for (uint32_t p = 0; p < places; ++p) {
-      // A batch that is empty grows for a frame that is larger; one that is not is handed on before it.
-      auto batch = Batch::create(packets, std::max(arena, size_t{packets} * 2048));
-      if (!batch) return std::move(batch).error();
-      auto job = std::make_unique<Job>();
-      job->lane = lane.number;
-      job->batch = std::move(*batch);
-      if (ordered_ != nullptr) {
-        job->ordered = std::make_unique<OrderedPass>(*ordered_);
-        job->share.ordered = job->ordered.get();
-      }
-      if (options_.qos != nullptr) job->batch.keep_egress_notes();
-      if (devices_ != nullptr) devices_->pin(job->batch.arena());
-      lane.rings->jobs[c].push_back(std::move(job));
+Result<std::vector<std::shared_ptr<JobRings>>> Engine::make_jobs(uint32_t depth, OrderedNodes* ordered) const {
+  std::vector<std::shared_ptr<JobRings>> all;
+  for (unsigned l = 0; l < lanes_.size(); ++l) {
+    const uint32_t workers = lanes_[l]->alone ? 1 : options_.workers;
+    uint32_t classes = 1, places = std::bit_ceil(depth), packets = options_.batch;
+    size_t arena = size_t{1} << 21;
+    if (!lanes_[l]->alone) places = std::bit_ceil((depth + 1) * workers);
+    if (options_.priorities) {
+      const PriorityOptions& o = *options_.priorities;
+      classes = static_cast<uint32_t>(homes_.counts().size());
+      places = o.places != 0 ? o.places : std::bit_ceil(std::max(8u, 4 * workers * depth));
+      packets = o.chunk;
+      arena = size_t{1} << 14;
     }
+    auto rings = std::make_shared<JobRings>(classes, places);
+    for (uint32_t c = 0; c < classes; ++c) {
+      for (uint32_t p = 0; p < places; ++p) {
+        // A batch that is empty grows for a frame that is larger; one that is not is handed on before it.
+        auto batch = Batch::create(packets, std::max(arena, size_t{packets} * 2048));
+        if (!batch) return std::move(batch).error();
+        auto job = std::make_unique<Job>();
+        job->lane = l;
+        job->batch = std::move(*batch);
+        if (ordered != nullptr) {
+          job->ordered = std::make_unique<OrderedPass>(*ordered);
+          job->share.ordered = job->ordered.get();
+        }
+        if (options_.qos != nullptr) job->batch.keep_egress_notes();
+        if (devices_ != nullptr) devices_->pin(job->batch.arena());
+        rings->jobs[c].push_back(std::move(job));
+      }
+    }
+    all.push_back(std::move(rings));
   }
-  // One thread that has no batches with a device is quiescent between jobs: no generation that it read can go before.
-  lane.intake->connect(*lane.rings, *egress_, publisher_, !lane.alone || devices_ != nullptr, tickets_);
-  return {};
+  return all;
+}
+
+void Engine::connect(Intake& intake, JobRings& rings) {
+  // A lane of one thread that has no batches with a device is quiescent between jobs: no generation that it read can go
+  // before.
+  intake.connect(rings, *egress_, publisher_, !lanes_[0]->alone || devices_ != nullptr, shared_);
 }
 
 // --- a turn ---
@@ -292,11 +309,20 @@ void Engine::wake(const Lane& lane, bool all) {
   }
 }
 
+// What comes in next: a batch, or some turns of the packet scheduler. `pausing`: nothing does, and kIdle says that all
+// that came in is on its way.
+Polled Engine::take_in(Lane& lane, bool pausing) {
+  if (flow_ == nullptr) return pausing ? lane.intake->settle() : lane.intake->poll();
+  if (!pausing) return flow_->poll();
+  flow_->settle();
+  return Polled::kIdle;
+}
+
 // Reads, if nobody else does.
-Polled Engine::poll(Lane& lane) {
+Polled Engine::poll(Lane& lane, bool pausing) {
   if (lane.closed.load(std::memory_order_acquire)) return Polled::kEnd;
   if (!lane.alone && lane.reading.test_and_set(std::memory_order_acquire)) return Polled::kBusy;
-  const Polled polled = lane.intake->poll();
+  const Polled polled = take_in(lane, pausing);
   if (polled == Polled::kEnd) lane.closed.store(true, std::memory_order_release);
   if (lane.alone) return polled;
   lane.reading.clear(std::memory_order_release);
@@ -313,7 +339,7 @@ void Engine::wait_for_input(Lane& lane) {
   uint64_t due = ~uint64_t{0};
   {
     const auto lock = egress_->lock();
-    if (lane.intake->live()) {
+    if (lane.intake != nullptr && lane.intake->live()) {
       // What waits for its time leaves also while nothing comes.
       const uint64_t now = wall_ns();
       egress_->advance(now);
@@ -323,7 +349,7 @@ void Engine::wait_for_input(Lane& lane) {
     }
     egress_->flush();
   }
-  if (!lane.closed.load(std::memory_order_relaxed)) lane.intake->wait(due);
+  if (!lane.closed.load(std::memory_order_relaxed)) flow_ != nullptr ? flow_->wait() : lane.intake->wait(due);
   lane.waiting.store(false, std::memory_order_relaxed);
   if (lane.alone) return;
   lane.reading.clear(std::memory_order_release);
@@ -382,10 +408,10 @@ void Engine::commit(Lane& lane, uint32_t qos_class, uint64_t sequence) {
 
 void Engine::work(unsigned id) {
   if (!options_.cores.empty()) (void)pin_thread(options_.cores[id % options_.cores.size()]);  // checked before
-  Worker& worker = *workers_[id];
+  Worker* worker = workers_[id].get();
   Lane& lane = lane_of(id);
   const bool by_class = options_.priorities.has_value();
-  std::vector<ChunkClaim> flying(worker.depth());
+  std::vector<ChunkClaim> flying(worker->depth());
   uint64_t begun = 0, done = 0;
   QsbrReader reader;
   Gated gate(live_.empty() ? nullptr : &live_[id]->gate);
@@ -397,6 +423,7 @@ void Engine::work(unsigned id) {
     sleeper.look();
     // Before the look: nothing can come after one that finds nothing then.
     const bool last = lane.closed.load(std::memory_order_acquire);
+    const bool pausing = pausing_.load(std::memory_order_acquire);
     bool moved = lane.alone ? false : resume(lane) != 0;
     Polled polled = Polled::kFull;
     ChunkClaim claim;
@@ -405,7 +432,7 @@ void Engine::work(unsigned id) {
       const uint32_t home = homes_.home(id, look);
       if (!by_class) claimed = lane.rings->view.look<HostAtomics>(home, claim);
       for (int i = 0; !claimed && i < (by_class ? kPollsPerTurn : 1); ++i) {
-        polled = poll(lane);
+        polled = poll(lane, pausing);
         if (polled != Polled::kFrames) break;
         moved = true;
       }
@@ -418,7 +445,7 @@ void Engine::work(unsigned id) {
       start(id, claim);
     }
     if (begun != done) {
-      if (worker.finish()) {
+      if (worker->finish()) {
         waiting.end();
         finish(id, flying[done++ % flying.size()]);
       } else if (!claimed) {
@@ -428,8 +455,22 @@ void Engine::work(unsigned id) {
       continue;
     }
     if (moved) continue;
-    if (last) return;
+    if (last) break;
     // Nothing to do.
+    if (pausing) {
+      if (polled != Polled::kIdle || !lane.rings->all_committed()) {
+        spin_once(false);  // others have something on its way
+        continue;
+      }
+      sleeper.awake();
+      reader.offline();
+      gate.leave();
+      park();
+      gate.enter();
+      reader.online();
+      worker = workers_[id].get();  // of another graph
+      continue;
+    }
     if (polled == Polled::kIdle) {
       sleeper.awake();
       reader.offline();
@@ -445,12 +486,18 @@ void Engine::work(unsigned id) {
       reader.online();
     }
   }
+  leave(1);
 }
 
 Result<void> Engine::work_all() {
   // A futex costs several microseconds; a batch is often shorter than that. Spin first where every thread has a core of
   // its own.
   spins_ = std::thread::hardware_concurrency() >= workers_.size() ? 4000 : 0;
+  const auto all = static_cast<unsigned>(workers_.size());
+  {
+    const std::lock_guard lock(pause_.mutex);
+    pause_.threads = all;
+  }
   std::vector<std::jthread> threads;
   threads.reserve(workers_.size());
   // Nobody reads before all have begun.
@@ -464,6 +511,7 @@ Result<void> Engine::work_all() {
     } else {
       result = std::move(thread).error();
       for (const auto& lane : lanes_) lane->closed.store(true, std::memory_order_release);
+      leave(all - w);
     }
   }
   if (!first.alone) {
@@ -473,16 +521,20 @@ Result<void> Engine::work_all() {
   if (result.ok()) {
     if (options_.ready) options_.ready();
     work(0);
+  } else {
+    leave(1);
   }
   return result;
 }
 
 Result<void> Engine::run(RunReport& report) {
-  if (publisher_.current() == nullptr) return Error("no generation was published before the run");
+  if (flow_ == nullptr && publisher_.current() == nullptr) return Error("no generation was published before the run");
   started_ns_ = now_ns();
   Result<void> result = work_all();
-  bool damaged = false, interrupted = false;
+  bool damaged = flow_ != nullptr && flow_->damaged(), interrupted = flow_ != nullptr && flow_->interrupted();
+  if (flow_ != nullptr && result.ok()) result = flow_->result();
   for (const auto& lane : lanes_) {
+    if (lane->intake == nullptr) continue;
     if (result.ok()) result = lane->intake->result();
     damaged |= lane->intake->damaged();
     interrupted |= lane->intake->interrupted();
@@ -501,19 +553,29 @@ Result<void> Engine::run(RunReport& report) {
       ending_ = Ending::kDiscard;
     };
     output_failed();
-    if (result.ok() || damaged) {
+    if (result.ok() || damaged)
       ending_ = damaged || (interrupted && !options_.stop_is_end) ? Ending::kPartial : Ending::kWhole;
+    if (flow_ != nullptr) {
+      // No output appears before all are on the disk, and elements' own are the last.
+      if (ending_ != Ending::kDiscard) egress_->settle();
+      output_failed();
+      end_elements(result, damaged);
+    }
+    if (ending_ != Ending::kDiscard) {
       egress_->end(ending_);
       output_failed();
     }
     egress_->close();
   }
-  for (const auto& lane : lanes_) lane->intake->close();
-  if (result.ok() && options_.hold) options_.hold();
+  for (const auto& lane : lanes_) {
+    if (lane->intake != nullptr) lane->intake->close();
+  }
+  if (result.ok() && options_.hold && flow_ == nullptr) options_.hold();
   if (devices_ != nullptr) devices_->stop(workers_);
 
   report = {};
   for (const auto& worker : workers_) report.totals.add(worker->stats());
+  if (flow_ != nullptr) flow_->report(report);
   {
     // Somebody may be looking.
     const auto lock = egress_->lock();
@@ -529,7 +591,7 @@ Result<void> Engine::run(RunReport& report) {
     report.set_aside_bytes += lane->intake->set_aside_bytes();
     for (const auto& jobs : lane->rings->jobs) {
       for (const auto& job : jobs) {
-        if (job->share.given_up) report.set_aside_bytes += job->batch.arena().size();
+        if (job->share.given_up && job->lender == nullptr) report.set_aside_bytes += job->batch.arena().size();
       }
     }
   }
@@ -540,18 +602,25 @@ Result<void> Engine::run(RunReport& report) {
 
 // What follows from the totals of the workers.
 void Engine::sum_up(RunReport& report) {
+  report.totals.add(past_);
+  report.gone.add(gone_);
   egress_->report(report);
+  for (const auto& lane : lanes_) {
+    if (lane->intake != nullptr) lane->intake->report(report);
+  }
   if (live_ports_ != nullptr) report.live_ports = live_ports_->report();
-  for (const auto& lane : lanes_) lane->intake->report(report);
+  if (flow_ != nullptr) report.generation = flow_->swaps() + 1;
   report.packets_in = report.totals.packets_in;
   report.bytes_in = report.totals.bytes_in;
   report.generated = report.totals.generated;
-  for (const ElementCounters& e : report.totals.elements) {
+  const auto add_drops = [&report](const ElementCounters& e) {
     for (size_t r = 0; r < kDropReasons; ++r) {
       report.drops[r] += e.drops[r];
       report.dropped += e.drops[r];
     }
-  }
+  };
+  for (const ElementCounters& e : report.totals.elements) add_drops(e);
+  add_drops(report.gone);
   const uint64_t started = started_ns_, ended = ended_ns_ != 0 ? ended_ns_.load() : now_ns();
   report.seconds = started == 0 ? 0 : static_cast<double>(ended - started) * 1e-9;
   report.workers = static_cast<unsigned>(workers_.size());
@@ -582,6 +651,12 @@ std::unique_lock<std::mutex> Engine::lock_egress_within_a_second() {
 Result<void> Engine::look(RunReport& report) {
   const auto late = [] { return Error("a thread of the run did not answer within a second", "ask again"); };
   report = {};
+  if (flow_ != nullptr) {
+    return ask([&] {
+      flow_->report(report);
+      sum_up(report);
+    });
+  }
   for (auto& worker : live_) {
     if (!worker->gate.look(std::chrono::seconds(1))) return late();
     report.totals.add(worker->stats);
@@ -595,6 +670,11 @@ Result<void> Engine::look(RunReport& report) {
 Result<void> Engine::change_qos(const std::function<Result<void>(EgressQos&)>& change) {
   if (options_.qos == nullptr || !options_.live)
     return Error("this run has no classes of service", "start it with --qos FILE");
+  if (flow_ != nullptr) {
+    Result<void> changed;
+    auto asked = ask([&] { changed = change(*egress_->qos()); });
+    return asked.ok() ? std::move(changed) : std::move(asked);
+  }
   const auto lock = lock_egress_within_a_second();
   if (!lock.owns_lock()) return Error("an output of the run does not take packets: nothing was changed", "ask again");
   return change(*egress_->qos());

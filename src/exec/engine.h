@@ -4,13 +4,18 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "exec/device_set.h"
 #include "exec/egress.h"
+#include "exec/generation.h"
 #include "exec/hits.h"
 #include "exec/intake.h"
 #include "exec/job.h"
@@ -23,19 +28,28 @@
 
 namespace sluice {
 
+class Scheduler;
+
 // Every thread is a worker and does the same (docs/design/engine.md): it claims a job and runs it; where none is ready
 // and nobody else reads, it reads one; whoever finishes the oldest job commits it, and those behind it that are done.
 // So outputs are written in the order of the input, class by class where there are classes, and nobody waits for a
-// thread that has nothing to do with what it waits for.
+// thread that has nothing to do with what it waits for. A graph with queues, timers or scripts gets its turns where
+// others read their inputs, from one thread.
 class Engine {
  public:
   // What `create` refuses before it opens anything. Errors: options out of range; what cannot run together.
   static Result<void> check(const Router& router, const Plan& plan, const RunOptions& options);
   // `router` and `plan` outlive the engine. Opens all ports. Errors: as `check`; each port that cannot be opened.
+  // Precondition: the packet scheduler has not to run it (Plan::by_packets).
   static Result<std::unique_ptr<Engine>> create(const Router& router, const Plan& plan, const RunOptions& options);
+  // Any graph, with its first generation; nobody else uses its elements. Errors: the same; outputs that are other files
+  // of the run, too; each element that cannot be bound to its tables; the first that cannot start.
+  static Result<std::unique_ptr<Engine>> create(Router& router, const Plan& plan, const TableSet& tables,
+                                                const RunOptions& options);
   ~Engine();
 
   // Where generations come from. At least one must be published before `run`; others may follow from any other thread.
+  // Not of graphs that the packet scheduler runs: their tables are those of the graph.
   Publisher& publisher() { return publisher_; }
 
   // Reads all sources to their ends and commits the outputs; the calling thread is the first worker. Errors: damaged
@@ -52,8 +66,40 @@ class Engine {
   // those of `change`; options.qos was not given; commits have not let it in for a second: nothing has changed then.
   Result<void> change_qos(const std::function<Result<void>(EgressQos&)>& change);
 
+  // Calls `what` between two turns, when nothing is on its way: all that was read is committed, and all threads wait.
+  // From another thread than those of the run, within ten seconds. Errors: the run is over, or did not come to it.
+  Result<void> ask(const std::function<void()>& what);
+
+  // Puts another graph in the place of the one that runs; each packet meets one of the two, and none is lost. From
+  // another thread than those of the run, one at a time with `look`. Sources and sinks of the same name, class and
+  // configuration go on, outputs also by their file's name; other outputs appear at the end with the others. What
+  // elements counted, and what those that are the same keep, goes by their names. What can fail is done beside the
+  // graph that runs: it goes on untouched then. Errors: outputs that are files of this graph or of one before; what
+  // `create` says; what cannot change here: batches, devices, who runs packets; the run is over.
+  Result<void> swap(std::unique_ptr<GraphGeneration> next);
+  // How many times it was replaced.
+  uint64_t swaps() const;
+  // The graph that runs. From whoever asks or swaps, and after the run.
+  const Router& router() const;
+  const Plan& plan() const;
+  // The same with how its tables were made; nullptr: the one of `create`.
+  GraphGeneration* generation();
+  // Whether the packet scheduler runs its graphs.
+  bool by_packets() const { return flow_ != nullptr; }
+
+  // Handlers of graphs that the packet scheduler runs: "element.handler", then after a blank its argument; or one of
+  // the router (list, config, flatconfig, requirements; write: stop, hotconfig). Before `run`, after it, or within
+  // `ask`. Other graphs have config and flatconfig. Errors: those of the handler; there is none.
+  Result<std::string> read(std::string_view handler, std::string_view argument = {});
+  Result<void> write(std::string_view handler, std::string_view value);
+  bool has_handler(std::string_view handler, bool writes) const;
+  // Whether a script waits for this signal now.
+  bool wants_signal(int signal) const;
+  // What its clock shows.
+  uint64_t clock_ns() const;
+
   // What sinks find of a packet besides its frame (Plan::at_sinks).
-  FieldMask at_sinks() const { return plan_.at_sinks; }
+  FieldMask at_sinks() const { return plan_->at_sinks; }
 
   // The counters of access lists. Precondition: options.count_hits. Thread-safe, also after the run.
   HitLedger& hits() { return *ledger_; }
@@ -62,12 +108,12 @@ class Engine {
   struct LiveWorker;
   class Gated;
   class Sleeper;
+  struct Flip;
   // Inputs that are read in turn, and the jobs that are made of them. Captures are one lane, which all workers share:
   // any of them takes any job. Queues of live ports are a lane for each worker, which reads, runs and sends alone.
   struct Lane {
-    std::unique_ptr<Intake> intake;
+    std::unique_ptr<Intake> intake;  // none: the packet scheduler takes packets in
     std::shared_ptr<JobRings> rings;
-    unsigned number = 0;
     bool alone = true;                     // one worker has it
     alignas(64) std::atomic_flag reading;  // some thread polls or waits for input
     std::atomic<bool> waiting{false};      // for input: what is written is flushed
@@ -75,13 +121,23 @@ class Engine {
   };
   Engine(const Router& router, const Plan& plan, const RunOptions& options);
 
-  void open_sources(std::vector<LinkType>& links, Error& errors);
-  Result<void> make_jobs(Lane& lane);
-  Result<void> work_all();
+  std::vector<std::unique_ptr<Worker>> make_workers(const Router& router, const Plan& plan) const;
+  std::vector<std::unique_ptr<Intake>> open_intakes(const Router& router, const Plan& plan, Error& errors) const;
+  std::vector<LinkType> links_of(const std::vector<std::unique_ptr<Intake>>& intakes) const;
+  // Of every lane.
+  Result<std::vector<std::shared_ptr<JobRings>>> make_jobs(uint32_t depth, OrderedNodes* ordered) const;
+  void connect(Intake& intake, JobRings& rings);
   Lane& lane_of(unsigned worker) { return *lanes_[lanes_.size() == 1 ? 0 : worker]; }
+  Result<void> work_all();
   void work(unsigned id);
-  Polled poll(Lane& lane);
+  Polled poll(Lane& lane, bool pausing);
+  Polled take_in(Lane& lane, bool pausing);
   void wait_for_input(Lane& lane);
+  void park();
+  void leave(unsigned threads);
+  Result<void> prepare(GraphGeneration& next, Flip& flip);
+  void flip(Flip& flip);
+  void end_elements(Result<void>& result, bool& damaged);
   void start(unsigned id, const ChunkClaim& claim);
   void finish(unsigned id, const ChunkClaim& claim);
   uint32_t resume(Lane& lane);
@@ -90,25 +146,44 @@ class Engine {
   std::unique_lock<std::mutex> lock_egress_within_a_second();
   void sum_up(RunReport& report);
 
-  const Router& router_;
-  const Plan& plan_;
+  const Router* router_;
+  const Plan* plan_;
   const RunOptions options_;
   const bool alone_;  // there is one thread
   HomePlan homes_;
   std::unique_ptr<HitLedger> ledger_;
   Publisher publisher_;
-  std::unique_ptr<OrderedNodes> ordered_;  // none: the plan has none
-  std::unique_ptr<LivePorts> live_ports_;  // none: the run has none. Outlives those who use its queues
+  std::unique_ptr<GraphGeneration> graph_;  // the one that runs, after the first swap
+  std::unique_ptr<Scheduler> flow_;         // none: batches
+  std::unique_ptr<OrderedNodes> ordered_;   // none: the plan has none
+  std::unique_ptr<LivePorts> live_ports_;   // none: the run has none. Outlives those who use its queues
   std::vector<std::unique_ptr<Lane>> lanes_;
+  Intake::Shared shared_;
   std::unique_ptr<Egress> egress_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::unique_ptr<DeviceSet> devices_;  // none: the CPU alone
   std::vector<std::unique_ptr<LiveWorker>> live_;
 
-  std::atomic<uint64_t> tickets_{0};           // of jobs that pass ordered elements
   alignas(64) std::atomic<uint32_t> news_{0};  // changes where somebody who sleeps may have something to do
   std::atomic<uint32_t> sleepers_{0};
   int spins_ = 0;
+
+  // Whoever asks, and threads that wait for it to be done.
+  struct Pause {
+    std::mutex asking;  // one after the other
+    std::mutex mutex;
+    std::condition_variable changed;
+    unsigned threads = 0;  // of the run; 0: it has not begun
+    unsigned parked = 0, left = 0;
+    uint64_t round = 0;
+    bool over = false;
+  };
+  Pause pause_;
+  std::atomic<bool> pausing_{false};
+  uint64_t swaps_ = 0;
+  WorkerStats past_;      // of graphs before, by element of the one that runs
+  ElementCounters gone_;  // of their elements that it has not
+  RunFiles past_files_;
 
   Ending ending_ = Ending::kDiscard;
   bool output_failed_ = false;

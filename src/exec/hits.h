@@ -39,16 +39,17 @@ class RuleHits {
    public:
     Adder() = default;
     explicit operator bool() const { return blocks_ != nullptr; }
-    // A rule that the list does not have counts as none.
-    void add(uint32_t rule, uint64_t bytes) const {
+    // A rule that the list does not have counts as none. `sign`: -1 takes a packet back.
+    void add(uint32_t rule, uint64_t bytes, uint64_t sign = 1) const {
       HitCount& c = count(rule);
+      bytes *= sign;
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
       // One load and one store for both: aligned to 16 bytes, either half is read and written whole.
       using Pair = uint64_t __attribute__((vector_size(16)));
       auto* const both = reinterpret_cast<Pair __attribute__((may_alias))*>(&c);
-      *both += Pair{1, bytes};
+      *both += Pair{sign, bytes};
 #else
-      __atomic_store_n(&c.packets, __atomic_load_n(&c.packets, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
+      __atomic_store_n(&c.packets, __atomic_load_n(&c.packets, __ATOMIC_RELAXED) + sign, __ATOMIC_RELAXED);
       __atomic_store_n(&c.bytes, __atomic_load_n(&c.bytes, __ATOMIC_RELAXED) + bytes, __ATOMIC_RELAXED);
 #endif
     }

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "exec/generation.h"
 #include "qos/frame_class.h"
 
 namespace sluice {
@@ -27,20 +28,93 @@ constexpr uint64_t kSpinNs = 20'000;
 
 }  // namespace
 
-Intake::Intake(const Router& router, const Plan& plan, const RunOptions& options, std::vector<Source> sources)
-    : router_(router), plan_(plan), options_(options), sources_(std::move(sources)) {
-  source_done_.resize(sources_.size());
+Intake::Intake(const Router& router, const Plan& plan, const RunOptions& options, const Share& share, Error& errors,
+               const Intake* before)
+    : router_(router), plan_(plan), options_(options) {
+  FrameCache own;
+  std::vector<unsigned> same;
+  if (before != nullptr) same = same_elements(before->router_, router);
+  const auto add = [&](unsigned entry, unsigned queue, auto&& open) {
+    const unsigned e = plan.sources[entry].element;
+    Source source;
+    source.entry = entry;
+    source.queue = queue;
+    for (size_t b = 0; before != nullptr && b < before->sources_.size(); ++b) {
+      const Source& other = before->sources_[b];
+      if (other.queue == queue && same[e] == before->plan_.sources[other.entry].element) source.goes_on = b;
+    }
+    if (source.goes_on != ~size_t{0}) {
+      source.link = before->sources_[source.goes_on].link;
+      live_ |= before->live_;
+    } else {
+      Result<std::unique_ptr<BatchSource>> port = open();
+      if (!port) {
+        add_port_error(router, e, port.error(), errors);
+        return;
+      }
+      source.port = std::move(*port);
+      source.link = source.port->link();
+      live_ |= source.port->live();
+    }
+    sources_.push_back(std::move(source));
+  };
+  for (unsigned entry = 0; entry < plan.sources.size(); ++entry) {
+    const PortSpec spec = router.elements[plan.sources[entry].element]->port();
+    if (spec.type == PortSpec::Type::kDevice && share.live_ports != nullptr) {
+      for (unsigned q = share.lane; q < share.live_ports->rx_queues(spec); q += share.lanes)
+        add(entry, q, [&] { return share.live_ports->open_source(spec, q); });
+    } else if (share.lane == 0) {
+      add(entry, 0,
+          [&] { return open_source(spec, options.frames != nullptr ? *options.frames : own, options.inputs); });
+    }
+  }
   if (!sources_.empty()) turn_left_ = turn_of(0);
-  for (const Source& source : sources_) live_ |= source.port->live();
+}
+
+std::vector<LinkType> Intake::links() const {
+  std::vector<LinkType> links;
+  for (const Source& source : sources_) links.push_back(source.link);
+  return links;
 }
 
 uint32_t Intake::turn_of(size_t source) const {
   return source_turn(router_.elements[plan_.sources[sources_[source].entry].element]->port());
 }
 
-void Intake::connect(JobRings& rings, const Egress& egress, const Publisher& publisher, bool pinned,
-                     std::atomic<uint64_t>& tickets) {
-  tickets_ = &tickets;
+void Intake::follow(Intake& before) {
+  for (size_t s = 0; s < sources_.size(); ++s) {
+    Source& source = sources_[s];
+    if (source.goes_on == ~size_t{0}) continue;
+    Source& from = before.sources_[source.goes_on];
+    source.port = std::move(from.port);
+    source.done = from.done;
+    if (source.goes_on != before.next_source_) continue;
+    next_source_ = s;
+    turn_left_ = before.turn_left_;
+  }
+  set_aside_ = std::move(before.set_aside_);
+  for (size_t c = 0; c < classes_.size(); ++c) {
+    add(classes_[c]->packets, before.classes_[c]->packets.load(std::memory_order_relaxed));
+    add(classes_[c]->bytes, before.classes_[c]->bytes.load(std::memory_order_relaxed));
+    classes_[c]->refused_before = before.read_of(static_cast<uint32_t>(c)).refused;
+  }
+  begin_ns_ = before.begin_ns_;
+  late_ns_ = before.late_ns_;
+}
+
+Polled Intake::settle() {
+  if (ended_ || !options_.priorities) return Polled::kIdle;
+  if (read_at_ < read_.size()) {
+    if (const Polled handed = distribute(); handed != Polled::kFrames) return handed;
+  }
+  for (unsigned c = 0; c < classes_.size(); ++c) {
+    if (open_.count(c) != 0) hand_on(c);
+  }
+  return Polled::kIdle;
+}
+
+void Intake::connect(JobRings& rings, const Egress& egress, const Publisher& publisher, bool pinned, Shared& shared) {
+  shared_ = &shared;
   rings_ = &rings;
   egress_ = &egress;
   publisher_ = &publisher;
@@ -61,7 +135,7 @@ size_t Intake::set_aside_bytes() const {
 
 Intake::Read Intake::read_of(uint32_t c) const {
   Read read{classes_[c]->packets.load(std::memory_order_relaxed), classes_[c]->bytes.load(std::memory_order_relaxed),
-            0};
+            classes_[c]->refused_before};
   for (size_t s = 0; s < sources_.size(); ++s)
     read.refused += refused_[c * sources_.size() + s]->packets.load(std::memory_order_relaxed);
   return read;
@@ -102,13 +176,13 @@ Polled Intake::fail(Result<void> why) {
 
 // False: nothing is to be read any more.
 bool Intake::choose_source() {
-  if (packets_ >= options_.max_packets || egress_->failed()) return false;
+  if (shared_->packets.load(std::memory_order_relaxed) >= options_.max_packets || egress_->failed()) return false;
   if (options_.stopped()) {
     interrupted_ = true;
     return false;
   }
   for (size_t tried = 0; tried < sources_.size(); ++tried) {
-    if (!source_done_[next_source_]) return true;
+    if (!sources_[next_source_].done) return true;
     next_turn();
   }
   return false;
@@ -140,13 +214,13 @@ Result<bool> Intake::read(unsigned source, Batch& batch, uint64_t most) {
     }
     return std::move(ok).error();
   }
-  const bool empty = batch.size() == 0, done = empty && !sources_[source].port->live();
-  if (done) source_done_[source] = true;
+  const bool empty = batch.size() == 0, live = sources_[source].port->live();
+  if (empty && !live) sources_[source].done = true;
   if (turns) turn_left_ -= batch.size();
   // Live ports have what came meanwhile: each gives one batch.
-  if (done || (turns && (turn_left_ == 0 || (!empty && sources_[source].port->live())))) next_turn();
-  packets_ += batch.size();
-  if (live_ && !empty) busy_ns_ = now_ns();
+  if (live ? turns && !empty : empty || turn_left_ == 0) next_turn();
+  if (live && !empty) busy_ns_ = now_ns();
+  shared_->packets.fetch_add(batch.size(), std::memory_order_relaxed);
   return !empty;
 }
 
@@ -177,7 +251,8 @@ Polled Intake::poll_job() {
     const Egress::BatchLimit limit = egress_->batch_limit();
     job.round = limit.round;
     job.batch.clear_annotations(job.share.annotated);
-    auto more = read(from, job.batch, std::min<uint64_t>(options_.max_packets - packets_, limit.packets));
+    const uint64_t left = options_.max_packets - shared_->packets.load(std::memory_order_relaxed);
+    auto more = read(from, job.batch, std::min<uint64_t>(left, limit.packets));
     if (!more) {
       if (interrupted_) return end();
       return fail(std::move(more).error());
@@ -188,7 +263,7 @@ Polled Intake::poll_job() {
     }
     job.share.clear();
     if (job.ordered != nullptr) {
-      job.ordered->begin(tickets_->fetch_add(1, std::memory_order_relaxed));
+      job.ordered->begin(shared_->tickets.fetch_add(1, std::memory_order_relaxed));
       job.batch.clear_departures();
     }
     if (options_.ended) follow(job);
@@ -263,8 +338,11 @@ Polled Intake::distribute() {
     const uint8_t* frame = read_.frame(i);
     const unsigned c = options.classes.class_of(dscp_of_frame(frame, extent.end));
     Class& k = *classes_[c];
-    if (k.open != nullptr && (k.open->source != sources_[read_source_].entry || !k.open->batch.has_room(extent.end)))
-      hand_on(c);
+    const auto fits = [&](const Job& open) {
+      if (open.source != sources_[read_source_].entry || open.lender != lender) return false;
+      return lender != nullptr || open.batch.has_room(extent.end);
+    };
+    if (k.open != nullptr && !fits(*k.open)) hand_on(c);
     if (k.open == nullptr) {
       const Polled opened = open_chunk(c);
       if (opened == Polled::kEnd) return opened;
@@ -314,20 +392,21 @@ Polled Intake::poll_classes() {
     auto made = Batch::create(batch, std::max<size_t>(size_t{1} << 21, size_t{batch} * 2048));
     if (!made) return fail(std::move(made).error());
     read_ = std::move(*made);
-    begin_ns_ = now;
+    if (begin_ns_ == 0) begin_ns_ = now;
   }
   size_t idle = 0;
   while (choose_source()) {
-    uint64_t most = std::min<uint64_t>(options_.batch, options_.max_packets - packets_);
+    const uint64_t came = shared_->packets.load(std::memory_order_relaxed);
+    uint64_t most = std::min<uint64_t>(options_.batch, options_.max_packets - came);
     read_ns_ = now;
     if (options.offered_pps != 0) {
       const auto due =
           static_cast<uint64_t>(static_cast<unsigned __int128>(now - begin_ns_) * options.offered_pps / 1'000'000'000);
-      if (due <= packets_) return Polled::kIdle;
-      most = std::min(most, due - packets_);
+      if (due <= came) return Polled::kIdle;
+      most = std::min(most, due - came);
       // Of the first of them.
-      read_ns_ = begin_ns_ +
-                 static_cast<uint64_t>(static_cast<unsigned __int128>(packets_) * 1'000'000'000 / options.offered_pps);
+      read_ns_ =
+          begin_ns_ + static_cast<uint64_t>(static_cast<unsigned __int128>(came) * 1'000'000'000 / options.offered_pps);
       late_ns_ = std::max(late_ns_, now - read_ns_);
     }
     if (!sources_[next_source_].port->ready()) {
@@ -368,9 +447,9 @@ void Intake::wait(uint64_t at_most_ns) {
     return;
   }
   polled_.clear();
-  for (size_t i = 0; i < sources_.size(); ++i) {
-    if (source_done_[i]) continue;
-    BatchSource& port = *sources_[i].port;
+  for (Source& source : sources_) {
+    if (source.done) continue;
+    BatchSource& port = *source.port;
     if (!port.live()) {
       if (port.ready()) return;
       limit = std::min(limit, kBlindNs);

@@ -29,21 +29,33 @@ enum class Polled : uint8_t {
 // writes the input holds back nothing.
 class Intake {
  public:
-  // A source that is open, and where its packets enter the plan: an index into Plan::sources.
-  struct Source {
-    std::unique_ptr<BatchSource> port;
-    unsigned entry = 0;
+  // Which sources of a run are its own: of `lanes` intakes number `lane` has the queues of live ports that are
+  // congruent to it; the first has all sources that are no live ports.
+  struct Share {
+    LivePorts* live_ports = nullptr;  // none: the run has none
+    unsigned lane = 0, lanes = 1;
   };
-  // The references outlive it.
-  Intake(const Router& router, const Plan& plan, const RunOptions& options, std::vector<Source> sources);
+  // Opens the sources, but for those with which the graph of `before` goes on: these come with `follow`. The arguments
+  // outlive it. Each that cannot be opened is added to `errors`.
+  Intake(const Router& router, const Plan& plan, const RunOptions& options, const Share& share, Error& errors,
+         const Intake* before = nullptr);
+  std::vector<LinkType> links() const;
 
+  // What the intakes of a run have together.
+  struct Shared {
+    std::atomic<uint64_t> packets{0};  // that were read
+    std::atomic<uint64_t> tickets{0};  // of jobs that pass elements in order, as of the graph that runs
+  };
   // Before the first poll. `pinned`: jobs hold their generation until they are committed; else whoever polls runs them,
-  // and says so by QSBR. `tickets`: of the run, for jobs that pass elements in order.
-  void connect(JobRings& rings, const Egress& egress, const Publisher& publisher, bool pinned,
-               std::atomic<uint64_t>& tickets);
+  // and says so by QSBR.
+  void connect(JobRings& rings, const Egress& egress, const Publisher& publisher, bool pinned, Shared& shared);
 
   // Reads what there is, at most a batch. Never waits for whoever writes the input.
   Polled poll();
+  // Hands on what was read, and reads nothing more. kIdle: nothing is left; kFull: there is no place for it yet.
+  Polled settle();
+  // Takes over from the intake that it was opened after, which is done then: settled, with no job on its way.
+  void follow(Intake& before);
   // After kIdle: waits until there may be more, or a chunk's time is over, or for a moment, `at_most_ns`.
   void wait(uint64_t at_most_ns = ~uint64_t{0});
   // Whether some of its sources are live ports.
@@ -73,6 +85,7 @@ class Intake {
  private:
   struct Class {
     Job* open = nullptr;
+    uint64_t refused_before = 0;  // by graphs before
     // Written by whoever polls, read by any thread.
     std::atomic<uint64_t> packets{0}, bytes{0};
   };
@@ -105,14 +118,20 @@ class Intake {
   const Egress* egress_ = nullptr;
   const Publisher* publisher_ = nullptr;
   bool pinned_ = true;
-  std::atomic<uint64_t>* tickets_ = nullptr;
+  Shared* shared_ = nullptr;
 
+  struct Source {
+    std::unique_ptr<BatchSource> port;  // nullptr until `follow` where it goes on
+    unsigned entry = 0;                 // where its packets enter the plan: an index into Plan::sources
+    unsigned queue = 0;                 // of a live port
+    LinkType link = LinkType::kEthernet;
+    size_t goes_on = ~size_t{0};  // as which source of the intake before; ~0: it is new
+    bool done = false;
+  };
   std::vector<Source> sources_;
-  std::vector<bool> source_done_;
   bool live_ = false;  // some of them are live ports
   size_t next_source_ = 0;
   uint32_t turn_left_ = 0;  // packets that it may still give before the next one's turn, where there are several
-  uint64_t packets_ = 0;    // that were read
   uint64_t busy_ns_ = 0;    // when live ports last had packets
   std::vector<pollfd> polled_;
   bool interrupted_ = false, damaged_ = false, ended_ = false;

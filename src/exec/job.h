@@ -60,6 +60,14 @@ struct JobRings {
     return false;
   }
 
+  // Whether nothing is on its way.
+  bool all_committed() const {
+    for (uint32_t c = 0; c < view.classes; ++c) {
+      if (HostAtomics::load(view.rings[c].committed) != HostAtomics::load(view.rings[c].filled)) return false;
+    }
+    return true;
+  }
+
   PriorityBuffers buffers;
   PriorityView view;
   std::vector<std::vector<std::unique_ptr<Job>>> jobs;  // by class and place

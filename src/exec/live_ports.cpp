@@ -182,6 +182,24 @@ std::unique_ptr<LivePorts> LivePorts::open(const Router& router, const Plan& pla
   return live;
 }
 
+bool LivePorts::any(const Router& router) {
+  return std::any_of(router.elements.begin(), router.elements.end(),
+                     [](const auto& e) { return e->port().type == PortSpec::Type::kDevice; });
+}
+bool LivePorts::has_all(const Router& router) const {
+  return std::all_of(router.elements.begin(), router.elements.end(), [&](const auto& e) {
+    const PortSpec spec = e->port();
+    return spec.type != PortSpec::Type::kDevice || std::any_of(ports_.begin(), ports_.end(), [&](const auto& o) {
+             return o->options.name == spec.device.name;
+           });
+  });
+}
+
+unsigned LivePorts::most_rx_queues() const {
+  unsigned most = 1;
+  for (const auto& open : ports_) most = std::max(most, open->port->facts().rx_queues);
+  return most;
+}
 unsigned LivePorts::rx_queues(const PortSpec& spec) const {
   return of(spec).port->facts().rx_queues;
 }

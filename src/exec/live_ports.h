@@ -27,13 +27,20 @@ class LivePorts {
   // cannot be opened is added to `errors`.
   static std::unique_ptr<LivePorts> open(const Router& router, const Plan& plan, unsigned workers, Error& errors);
 
+  // Whether a router has live ports.
+  static bool any(const Router& router);
+  // Whether all live ports of a router are open.
+  bool has_all(const Router& router) const;
+
+  // Queues of the port that has most.
+  unsigned most_rx_queues() const;
   // Queues that `spec` receives by.
   unsigned rx_queues(const PortSpec& spec) const;
   Result<std::unique_ptr<BatchSource>> open_source(const PortSpec& spec, unsigned queue);
   // It has a queue for each worker, as far as the port has so many.
   Result<std::unique_ptr<PacketSink>> open_sink(const PortSpec& spec);
 
-  FramePool& pool() { return *pool_; }
+  std::shared_ptr<FramePool> shared_pool() const { return pool_; }
   // From any thread.
   std::vector<LivePortReport> report() const;
 

@@ -30,6 +30,14 @@ class OrderedNodes {
       delayed_ += element.delays();
     }
   }
+  // Takes what the elements of the graph before keep that go on here (same_elements). No batch is on its way.
+  void follow(OrderedNodes& before, const Plan& plan_before, const Plan& plan, const std::vector<unsigned>& same) {
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      for (size_t b = 0; b < before.nodes_.size(); ++b) {
+        if (same[plan.ordered[n]] == plan_before.ordered[b]) nodes_[n]->element = std::move(before.nodes_[b]->element);
+      }
+    }
+  }
   // Packets that elements delay at a time at most; 0: none delays.
   uint64_t delayed() const { return delayed_; }
 

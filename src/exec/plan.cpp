@@ -318,6 +318,19 @@ Result<Plan> make_plan(const Router& router, FieldMask at_sinks) {
   return Planner(router, at_sinks).run();
 }
 
+Plan plan_by_packets(const Router& router, FieldMask at_sinks) {
+  Plan plan;
+  plan.by_packets = true;
+  plan.at_sinks = at_sinks;
+  for (unsigned e = 0; e < router.elements.size(); ++e) {
+    Element& element = *router.elements[e];
+    if (element.flow() != nullptr) continue;
+    if (element.kind() == ElementKind::kSource) plan.sources.push_back({e, {}});
+    if (element.kind() == ElementKind::kSink) plan.sinks.push_back(e);
+  }
+  return plan;
+}
+
 Result<std::unique_ptr<Snapshot>> bind_plan(const Plan& plan, const Router& router, TableSet tables) {
   auto snapshot = std::make_unique<Snapshot>();
   snapshot->tables = std::move(tables);

@@ -52,6 +52,7 @@ struct Plan {
   std::vector<unsigned> sinks;    // element indices, in graph order
   std::vector<unsigned> ordered;  // element indices, in the order of their nodes
   bool shows_headroom = false;    // a stage may uncover bytes in front of a frame: they are to be zeros
+  bool by_packets = false;        // no nodes: the packet scheduler takes packets from sources to sinks
   FieldMask at_sinks = 0;         // registers that sinks find in the batch, besides the frame and its extent
 };
 
@@ -59,6 +60,9 @@ struct Plan {
 // Errors: no source, more exits than a program can number, a graph for the packet scheduler.
 // `at_sinks`: what is asked of packets where they leave (kFieldMark), besides the frame.
 Result<Plan> make_plan(const Router& router, FieldMask at_sinks = 0);
+
+// The plan of any graph for the packet scheduler.
+Plan plan_by_packets(const Router& router, FieldMask at_sinks = 0);
 
 // Binds every program over the tables of one generation. Errors: each table that is missing or of the wrong kind.
 Result<std::unique_ptr<Snapshot>> bind_plan(const Plan& plan, const Router& router, TableSet tables);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/histogram.h"
+#include "base/run_files.h"
 #include "exec/device/channel.h"
 #include "exec/device/offload.h"
 #include "exec/egress_qos.h"
@@ -25,6 +26,8 @@
 #include "qos/class_map.h"
 
 namespace sluice {
+
+struct GraphGeneration;
 
 // Who speaks to a device: every worker by channels of its own, or one thread for all workers of the device.
 enum class DeviceThreading : uint8_t { kFull, kMaster };
@@ -116,7 +119,8 @@ struct RunOptions {
   bool count_hits = false;
   bool live = false;  // somebody may call Engine::look during the run
   // Called once all input is read and all output committed, before devices are stopped: the run lasts until it returns,
-  // and generations may still be published.
+  // and generations may still be published. A graph of the packet scheduler goes on until `stop` instead, although
+  // nothing can happen any more, and may be replaced.
   std::function<void()> hold;
   // Packets are sorted by class where they come in: those of one class leave in the order of the input, on any number
   // of workers; classes overtake each other. `batch` is what is read at a time; `latency_target_ns` has no effect.
@@ -128,6 +132,20 @@ struct RunOptions {
   PollMode poll = PollMode::kAdaptive;
   std::vector<unsigned> cores;  // worker w runs on core cores[w % size]; empty: wherever the kernel puts it
   std::function<void()> ready;  // called once, when all ports are open and the first worker is about to read
+  // What the run reads and writes besides what graphs do.
+  RunFiles files;
+
+  // Graphs of the packet scheduler ----------------------------------------------------------------------------------
+  // The clock stands still while a task can run and jumps to the next timer. Else it is the machine's.
+  bool simulated = false;
+  // What scripts print. None: lost.
+  std::function<void(std::string_view text)> print_out, print_error;
+  // The signals that came since the last call, lowest first; 0: none is left. None: no signals.
+  std::function<int()> next_signal;
+  // Reads the graph that is written to the handler `hotconfig`. None: there is no such handler.
+  std::function<Result<std::unique_ptr<GraphGeneration>>(std::string_view text)> load;
+  // Packets go through stages and into sinks one by one, each in its turn: what tests compare with.
+  bool one_by_one = false;
 };
 
 // What one device did.
@@ -195,7 +213,8 @@ struct RunReport {
   // Memory with frames that devices were given up with, as they may still write there: not used again.
   size_t set_aside_bytes = 0;
 
-  uint64_t queued = 0;  // still held by queues at the end (packet scheduler)
+  uint64_t queued = 0;   // still held by queues at the end (packet scheduler)
+  ElementCounters gone;  // of elements that went with graphs before: their drops are in the sums
 
   // Every packet that came in or was made has left, was dropped with a reason, or is still in a queue.
   bool conserved() const { return packets_in + generated == packets_out + dropped + queued; }

@@ -115,7 +115,7 @@ struct WorkerDevice {
   const PinnedRanges* pinned = nullptr;
   // Outlive the channels, by which the device is waited for.
   std::vector<std::shared_ptr<const Resident>> given_up;  // generations of flights that were given up
-  std::vector<FlightFrames> pools;                           // one per flight; none: frames are accessed in place
+  std::vector<FlightFrames> pools;                        // one per flight; none: frames are accessed in place
   std::vector<std::unique_ptr<RecordChannel>> ipv4;    // by node: keys of IPv4 packets, or all records of another kind
   std::vector<std::unique_ptr<RecordChannel>> others;  // by node: keys of all other packets
   uint32_t flights = 1;                                // batches at a time
@@ -194,7 +194,7 @@ class Worker {
     std::vector<Kept> kept;
     std::vector<uint8_t> kept_bytes;  // grows; kept_used are in use
     uint32_t kept_used = 0;
-    uint8_t* own = nullptr;     // after it was given up: where the next frame is copied to; nullptr: there is no room
+    uint8_t* own = nullptr;  // after it was given up: where the next frame is copied to; nullptr: there is no room
     FlightFrames* pool = nullptr;  // address records: where the frames went, or nullptr
     // By record, in the pool: where the frame's byte 0 is, and how many bytes from there went.
     struct Pooled {

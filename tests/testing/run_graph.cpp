@@ -10,7 +10,6 @@
 
 #include "elements/register_all.h"
 #include "elements/tables.h"
-#include "exec/scheduler/scheduler.h"
 #include "net/packet_builder.h"
 #include "ports/pcap/capture_writer.h"
 
@@ -57,27 +56,6 @@ std::string counters_of(const Router& router, const RunReport& report) {
 
 }  // namespace
 
-GraphOutcome run_scheduled(const GraphRun& run) {
-  GraphOutcome outcome;
-  auto failed = [&](const Error& error) {
-    outcome.error = to_string(error);
-    return outcome;
-  };
-  Registry registry;
-  register_elements(registry);
-  auto graph = load_scheduler_graph(run.text, "test.click", registry, {});
-  if (!graph) return failed(graph.error());
-  SchedulerOptions options;
-  options.print = [&](std::string_view text) { outcome.printed.append(text).push_back('\n'); };
-  auto scheduler = Scheduler::create((*graph)->router, (*graph)->tables, options);
-  if (!scheduler) return failed(scheduler.error());
-  auto result = (*scheduler)->run(outcome.report);
-  outcome.counters = counters_of((*graph)->router, outcome.report);
-  if (!result) return failed(result.error());
-  outcome.ok = true;
-  return outcome;
-}
-
 GraphOutcome run_graph(const GraphRun& run) {
   GraphOutcome outcome;
   auto failed = [&](const Error& error) {
@@ -92,10 +70,9 @@ GraphOutcome run_graph(const GraphRun& run) {
   if (!router) return failed(router.error());
   auto tables = load_tables(*router);
   if (!tables) return failed(tables.error());
-  auto plan = make_plan(*router, run.qos != nullptr && !run.qos->marks.empty() ? kFieldMark : FieldMask{0});
+  const FieldMask at_sinks = run.qos != nullptr && !run.qos->marks.empty() ? kFieldMark : FieldMask{0};
+  auto plan = run.by_packets ? Result<Plan>(plan_by_packets(*router, at_sinks)) : make_plan(*router, at_sinks);
   if (!plan) return failed(plan.error());
-  auto snapshot = bind_plan(*plan, *router, *tables);
-  if (!snapshot) return failed(snapshot.error());
   RunOptions options;
   options.workers = run.workers;
   options.batch = run.batch;
@@ -106,9 +83,9 @@ GraphOutcome run_graph(const GraphRun& run) {
   options.device = run.device;
   options.progress = run.progress;
   options.print = [&](std::string_view text) { outcome.printed.append(text).push_back('\n'); };
-  auto engine = Engine::create(*router, *plan, options);
+  options.one_by_one = run.one_by_one;
+  auto engine = Engine::create(*router, *plan, *tables, options);
   if (!engine) return failed(engine.error());
-  (*engine)->publisher().publish(std::move(*snapshot));
   auto result = (*engine)->run(outcome.report);
   const RunReport& report = outcome.report;
   outcome.counters = counters_of(*router, report);

@@ -44,6 +44,8 @@ struct GraphRun {
   bool count_hits = true;
   std::shared_ptr<const QosModel> qos;
   DeviceOptions device;
+  bool by_packets = false;  // in the packet scheduler
+  bool one_by_one = false;  // as of RunOptions
 };
 
 struct GraphOutcome {
@@ -57,8 +59,6 @@ struct GraphOutcome {
 };
 
 GraphOutcome run_graph(const GraphRun& run);
-// The same by the packet scheduler, without what it does not count: ports, classes, rules.
-GraphOutcome run_scheduled(const GraphRun& run);
 
 // The text with the captures OUT, OUT2 and OUT3 of the folder in place of $OUT, $OUT2 and $OUT3.
 std::string with_outputs(const TempDir& dir, std::string text);

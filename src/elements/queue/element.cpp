@@ -1,11 +1,12 @@
 // host only
 // Queue and SimpleQueue. Source: their Click manual pages (Queue, SimpleQueue).
 #include "elements/packet_store.h"
+#include "graph/flow_runs.h"
 
 namespace sluice {
 namespace {
 
-class Queue final : public FlowElement {
+class Queue final : public FlowElement, public PassingQueue {
  public:
   explicit Queue(bool holds_back) : holds_back_(holds_back) {}
 
@@ -30,6 +31,11 @@ class Queue final : public FlowElement {
     auto& other = static_cast<Queue&>(from);
     highest_ = other.highest_;
     kept_.take(context, other.kept_);
+  }
+  // With room for two nobody learns that it was full.
+  bool passes() const override { return kept_.size() == 0 && kept_.capacity() >= 2; }
+  void passed(uint64_t packets) override {
+    if (packets != 0) highest_ = std::max<uint64_t>(highest_, 1);
   }
   uint64_t held() const override { return kept_.size(); }
   bool full() const override { return kept_.full(); }

@@ -1,11 +1,12 @@
 // host only
 // Unqueue, RatedUnqueue and BandwidthRatedUnqueue. Source: their Click manual pages.
 #include "elements/flow_element.h"
+#include "graph/flow_runs.h"
 
 namespace sluice {
 namespace {
 
-class Unqueue final : public FlowElement {
+class Unqueue final : public FlowElement, public PassingPuller {
  public:
   void configure(const Arguments& arguments, Diagnostics&) override {
     active_ = arguments.get_bool("ACTIVE");
@@ -29,6 +30,11 @@ class Unqueue final : public FlowElement {
     }
     return moved != 0;
   }
+  uint64_t moves() const override {
+    if (!active_ || burst_ == 0) return 0;
+    return limit_ <= 0 ? ~uint64_t{0} : static_cast<uint64_t>(limit_) - std::min(count_, static_cast<uint64_t>(limit_));
+  }
+  void moved(uint64_t packets) override { count_ += packets; }
   void take(FlowContext&, Flow& from) override { count_ = static_cast<const Unqueue&>(from).count_; }
   std::vector<Handler> handlers() override {
     const auto woken = [](FlowContext& context) { context.wake(); };

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "exec/scheduler/node.h"
-#include "graph/click/print.h"
 
 namespace sluice {
 
@@ -88,18 +87,7 @@ std::string Scheduler::Impl::list(std::string_view what) const {
   } else if (what == "requirements") {
     for (const std::string& requirement : router.requirements) text += requirement + "\n";
   } else {
-    ClickGraph graph;
-    for (const auto& node : nodes) {
-      ClickElement& made = graph.elements.emplace_back();
-      made.name = node->element_.name;
-      made.class_name = node->element_.class_name;
-      made.configuration = node->element_.configuration;
-    }
-    for (const RouterConnection& c : router.connections)
-      graph.connections.push_back({c.from, c.from_port, c.to, c.to_port, {}});
-    graph.requirements = router.requirements;
-    graph.normalize();
-    text = print_click(graph);
+    text = graph_text(router);
   }
   return text;
 }

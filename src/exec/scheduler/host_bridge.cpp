@@ -44,11 +44,7 @@ class Scheduler::HostBridge final : public HostContext {
   void print(const Batch&, uint32_t, std::string_view text) override {
     if (node_.impl_.options.print) node_.impl_.options.print(text);
   }
-  uint8_t limiter() const override {
-    const auto& limited = node_.impl_.limited;
-    const auto at = std::find(limited.begin(), limited.end(), node_.index_);
-    return at == limited.end() ? uint8_t{0} : static_cast<uint8_t>(at - limited.begin() + 1);
-  }
+  uint8_t limiter() const override { return node_.impl_.egress->limiter_of(node_.index_); }
   unsigned worker() const override { return 0; }
 
   std::optional<unsigned> forwarded_;

@@ -4,27 +4,18 @@
 
 #include <algorithm>
 #include <bit>
-#include <condition_variable>
-#include <deque>
 #include <map>
-#include <mutex>
 #include <queue>
 
 #include "base/clock.h"
 #include "exec/cpu/tile.h"
-#include "exec/egress_limiter.h"
 #include "exec/ports.h"
 #include "exec/scheduler/scheduler.h"
 
 namespace sluice {
 
-inline constexpr unsigned kNobody = ~0u;
 // Elements that hand a packet on to each other without a queue between them: more is a cycle.
 inline constexpr unsigned kMaxDepth = 1000;
-
-// Whether an element of the next graph is that of the graph before, with all it has. Elements without anything of their
-// own are made anew, as what they read (files of patterns) may have changed.
-bool goes_on(Element& before, const Element& next);
 
 // Nodes whose task is to run, each at most once.
 class TaskRing {
@@ -33,45 +24,12 @@ class TaskRing {
   bool empty() const { return first_ == end_; }
   void push_back(unsigned node) { at_[end_++ & (at_.size() - 1)] = node; }
   unsigned pop_front() { return at_[first_++ & (at_.size() - 1)]; }
+  size_t size() const { return end_ - first_; }
+  unsigned front() const { return at_[first_ & (at_.size() - 1)]; }
 
  private:
   std::vector<unsigned> at_;
   size_t first_ = 0, end_ = 0;
-};
-
-// What other threads want to be called between two tasks.
-struct Scheduler::Asked {
-  struct Call {
-    const std::function<void()>* what;
-    bool done = false;
-  };
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<Call*> calls;
-  bool open = true;
-  std::atomic<bool> waiting{false};
-
-  void serve() {
-    std::deque<Call*> now;
-    {
-      const std::lock_guard lock(mutex);
-      now.swap(calls);
-      waiting.store(false, std::memory_order_relaxed);
-    }
-    for (Call* call : now) (*call->what)();
-    {
-      const std::lock_guard lock(mutex);
-      for (Call* call : now) call->done = true;
-    }
-    changed.notify_all();
-  }
-  void close() {
-    {
-      const std::lock_guard lock(mutex);
-      open = false;
-    }
-    changed.notify_all();
-  }
 };
 
 struct Scheduler::Impl {
@@ -85,19 +43,21 @@ struct Scheduler::Impl {
   };
 
   // `before`: the graph that this one follows. Nothing of it is changed until `follow`.
-  Impl(Router& router, const SchedulerOptions& options, FlowPool& pool, Scheduler& owner, Impl* before);
+  Impl(Router& router, const Plan& plan, const RunOptions& options, FlowPool& pool, Scheduler& owner,
+       HitLedger* ledger, Impl* before);
   // Takes over from the graph before, which is done then.
   void follow(Impl& before);
 
   Result<void> bind(const TableSet& tables);
   Result<void> bind_one(unsigned index);
-  Result<void> open_ports(const Impl* before);
-  unsigned writer_of(const std::string& path) const;
-  void flush_ports();
+  Result<void> open_sources(Error& errors);
+  std::vector<LinkType> links() const;
+  void flush();
   Result<void> start();
-  Result<void> loop();
+  Polled turn();
+  Polled some_turns();
+  void wait();
   void run_task(unsigned index);
-  RunFiles files_besides(const Router& next) const;
   void wake_tasks();
   void fire(const Timer& timer);
   bool rest();
@@ -106,17 +66,17 @@ struct Scheduler::Impl {
   void packet_comes(uint64_t timestamp_ns);
   void ask_stop(bool gently = false);
   void fail(Error why) {
-    if (failure.message.empty() || damaged) failure = std::move(why);
+    if (failure.ok() || damaged) failure = std::move(why);
     damaged = false;
     ended = true;
   }
   void fail_output(Error why) {
-    output_failed |= failure.message.empty() || damaged;
+    output_failed |= failure.ok() || damaged;
     fail(std::move(why));
   }
   void fail_input(Error why) {
     // What a signal does to a read is no damage.
-    if (ended || (options.stop != nullptr && options.stop->load(std::memory_order_relaxed))) return;
+    if (ended || options.stopped()) return;
     fail(std::move(why));
     damaged = true;
   }
@@ -132,6 +92,7 @@ struct Scheduler::Impl {
   // to packets has no effect on who runs next. So they take packets in runs, before or after their turn, and `settle`
   // makes it as if each had gone in its turn.
   void plan_runs();
+  void find_passage(Node& source);
   // Takes the stages of runs over the first n packets of run_tile, from the stages at tile.path. `left`: where each
   // leaves them, nobody where it is dropped; `hops`: how many it passed. `sign`: -1 undoes their counts.
   void run_stages(uint32_t n, Place* left, unsigned* hops, uint64_t sign);
@@ -139,7 +100,7 @@ struct Scheduler::Impl {
   void hand(const Place& to, PacketBox packet);
   // Hands over what was put off.
   void hand_over();
-  // A sink takes packets in order; empty boxes are passed over.
+  // A sink takes packets in order; empty boxes are passed over, and none is left.
   void sink(Node& node, std::span<PacketBox> packets);
   // Before anybody looks at elements or changes them.
   void settle();
@@ -155,23 +116,21 @@ struct Scheduler::Impl {
   std::string list(std::string_view what) const;
 
   Router& router;
-  SchedulerOptions options;
+  const Plan& plan;
+  const RunOptions& options;
   Scheduler& owner;
+  HitLedger* ledger;  // none: nobody counts by rules
+  Egress* egress = nullptr;
   TableSet tables;
   FlowPool& pool;
   std::vector<std::unique_ptr<Node>> nodes;
   // Elements that went with a graph before: what they dropped, and the outputs that they wrote.
   ElementCounters gone;
-  struct Retired {
-    RunReport::Sink sink;
-    std::unique_ptr<PacketSink> port;
-  };
-  std::vector<Retired> retired;
+  std::vector<RunReport::Sink> retired;
   RunFiles past;  // files of the run that are not this graph's
   std::map<std::string, unsigned, std::less<>> by_name;
   WorkerStats stats;
-  std::vector<EgressLimiter> limiters;
-  std::vector<unsigned> limited;  // the element of each limiter; kNobody: it is gone
+  std::vector<TxRecord> records;
   Tile tile{};
   std::unique_ptr<Batch> scratch;
   std::vector<std::unique_ptr<Batch>> spare;  // for packets that host elements make
@@ -198,6 +157,14 @@ struct Scheduler::Impl {
   uint64_t timer_order = 0;
   bool packet_time = false;  // see FlowContext::packet_time
   uint64_t simulated_ns = 0;
+  // A turn is over: time goes on although somebody is always busy.
+  void count_turn() {
+    if (options.simulated && ++turns > kFreeTurns) simulated_ns += kTurnNs;
+  }
+  // Turns at one instant of simulated time before time goes on by itself, and by how much a turn.
+  static constexpr uint64_t kFreeTurns = 100'000;
+  static constexpr uint64_t kTurnNs = 1000;
+
   uint64_t turns = 0;             // since simulated time went on
   uint64_t retry = ~uint64_t{0};  // the earliest time at which somebody who refused the current task will not
   unsigned depth = 0;
@@ -205,10 +172,11 @@ struct Scheduler::Impl {
   bool ended = false;
   bool replaced = false;   // another graph is to follow
   bool idle_told = false;  // a driver script was told that nothing can happen any more, and nothing has happened since
+  bool limit_told = false;  // RunOptions::max_packets
   bool interrupted = false;
   bool damaged = false, output_failed = false;  // `failure` is about an input, about an output
   Ending ending = Ending::kWhole;
-  Error failure;
+  Result<void> failure;
 };
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "exec/scheduler/impl.h"
+#include "graph/flow_runs.h"
 
 namespace sluice {
 
@@ -138,6 +139,11 @@ class Scheduler::Node final : public FlowContext {
   PacketBox next();
   bool task();
 
+  // A source whose packets pass a queue to a puller, each in the turn after its own, while nobody else has one: takes
+  // many such pairs of turns at once. kNot: it cannot now; kOver: the source is at its end.
+  enum class Through : uint8_t { kNot, kMore, kOver };
+  Through run_through();
+
   // A source. Whether there is another packet in batch_; reads where that is done.
   bool more();
   // Takes stages over the next packets of batch_, before it is their turn (stage_runs.cpp). False: there is none.
@@ -153,9 +159,9 @@ class Scheduler::Node final : public FlowContext {
   unsigned index_;
   Element& element_;
   ElementKind kind_;
-  unsigned same_ = kNobody;        // in the graph before: the very element
-  unsigned kin_ = kNobody;         // there: one of its name and class
-  unsigned takes_port_ = kNobody;  // there: the sink whose port this one goes on with
+  unsigned same_ = kNobody;  // in the graph before: the very element
+  unsigned kin_ = kNobody;   // there: one of its name and class
+  size_t sink_ = ~size_t{0};  // of the plan
   Flow* flow_ = nullptr;
   std::vector<Handler> handlers_;
   std::vector<std::vector<Link>> inputs_, outputs_;
@@ -177,12 +183,17 @@ class Scheduler::Node final : public FlowContext {
   uint32_t ahead_at_ = 0, ahead_end_ = 0;
   uint32_t window_ = Tile::kLanes;  // how many at a time: fewer where others look often
   bool runs_ahead_ = false;
+  // Where they may pass (run_through); nullptr: nowhere.
+  Node* queue_ = nullptr;
+  Node* puller_ = nullptr;
+  PassingQueue* passing_queue_ = nullptr;
+  PassingPuller* passing_puller_ = nullptr;
   // Nothing that packets pushed to this node do is seen by others until they look: they may come later, in order.
   bool later_ = false;
   uint8_t run_stage_ = Impl::kNoStage;
   bool source_done_ = false;
-  std::unique_ptr<PacketSink> port_;
-  PortCounters sent_;
+  PortCounters sent_;  // by a flow
+  std::shared_ptr<RuleHits> hits_;  // none: its packets are not counted by rules
   bool in_ring_ = false;
   uint64_t timer_version_ = 0, retry_version_ = 0;
 };

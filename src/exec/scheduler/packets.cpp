@@ -35,6 +35,11 @@ PacketBox Scheduler::Node::pull(unsigned input) {
 }
 
 PacketBox Scheduler::Node::bring(size_t bytes) {
+  if (impl_.stats.packets_in >= impl_.options.max_packets) {
+    if (!impl_.limit_told) stop();
+    impl_.limit_told = true;
+    return nullptr;
+  }
   PacketBox packet = impl_.pool.make(bytes);
   if (packet == nullptr) return nullptr;
   packet->timestamp_ns = impl_.simulated() ? impl_.simulated_ns : wall_ns();
@@ -86,20 +91,23 @@ unsigned Scheduler::Node::stage(FlowPacket& packet) {
   tile.packet[0] = packet.registers;
   kernel_(slot_, tile, 1, false);
   packet.registers = tile.packet[0];
+  if (hits_ != nullptr) hits_->of(0).add(packet.registers.rule, packet.registers.length());
   return tile.output[0];
 }
 
 bool Scheduler::Node::more() {
-  if (row_ == batch_->size() && !source_done_) {
-    if (!source_->ready()) impl_.flush_ports();
+  if (source_done_) return false;
+  const bool enough = impl_.stats.packets_in >= impl_.options.max_packets;
+  if (row_ == batch_->size() && !enough) {
+    if (!source_->ready()) impl_.flush();
     row_ = 0;
     if (auto ok = source_->read(*batch_); !ok.ok()) {
       batch_->clear();
       impl_.fail_input(std::move(ok).error());
     }
-    source_done_ = batch_->size() == 0;
-    if (source_done_ && element_.port().stop_when_done) stop();
   }
+  source_done_ = enough || batch_->size() == 0;
+  if (source_done_ && element_.port().stop_when_done) stop();
   return !source_done_;
 }
 
@@ -127,6 +135,9 @@ bool Scheduler::Node::task() {
   if (flow_ != nullptr) return flow_->task(*this);
   if (source_ != nullptr) {
     // Sources take the turns that they take in the engine, unless queues are to be filled by and by.
+    if (queue_ != nullptr) {
+      if (const Through through = run_through(); through != Through::kNot) return through == Through::kMore;
+    }
     uint32_t turn = impl_.packet_time ? source_turn(element_.port()) : 1;
     for (; turn != 0 && !impl_.ended; --turn) {
       if (full_below(0)) return false;

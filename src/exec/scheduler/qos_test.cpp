@@ -8,7 +8,7 @@
 #include "elements/register_all.h"
 #include "elements/tables.h"
 #include "exec/plan.h"
-#include "exec/scheduler/scheduler.h"
+#include "exec/engine.h"
 #include "net/packet_builder.h"
 #include "qos/class_map.h"
 
@@ -18,13 +18,14 @@ namespace {
 struct ShapedRun {
   std::unique_ptr<ClickGraph> graph;
   std::unique_ptr<Router> router;
-  std::unique_ptr<Scheduler> scheduler;
+  Plan plan;
+  std::unique_ptr<Engine> engine;
   RunReport report;
   std::string error;
 
   uint64_t drops(DropReason reason) const { return report.drops[static_cast<size_t>(reason)]; }
   int64_t count(const char* handler) {
-    auto value = scheduler->read(handler);
+    auto value = engine->read(handler);
     return value.ok() ? std::stoll(*value) : -1;
   }
 };
@@ -50,13 +51,16 @@ std::unique_ptr<ShapedRun> run_shaped(const std::string& text, const std::string
   p.router = std::make_unique<Router>(std::move(*router));
   auto tables = load_tables(*p.router);
   if (!tables.ok()) return failed(tables.error());
-  SchedulerOptions options;
+  RunOptions options;
   options.simulated = true;
-  options.load = [next](std::string_view) { return load_scheduler_graph(next, "next", registry, {}); };
-  auto scheduler = Scheduler::create(*p.router, *tables, options);
-  if (!scheduler.ok()) return failed(scheduler.error());
-  p.scheduler = std::move(*scheduler);
-  if (auto done = p.scheduler->run(p.report); !done.ok()) p.error = to_string(done.error());
+  LoadOptions by_packets;
+  by_packets.by_packets = true;
+  options.load = [next, by_packets](std::string_view) { return load_generation(next, "next", registry, by_packets); };
+  p.plan = plan_by_packets(*p.router);
+  auto engine = Engine::create(*p.router, p.plan, *tables, options);
+  if (!engine.ok()) return failed(engine.error());
+  p.engine = std::move(*engine);
+  if (auto done = p.engine->run(p.report); !done.ok()) p.error = to_string(done.error());
   EXPECT_TRUE(p.report.conserved()) << text;
   return made;
 }
@@ -216,7 +220,7 @@ TEST(QosElements, StrictClassesGoFirstAndTheOthersShareByWeight) {
   EXPECT_NEAR(static_cast<double>(p->count("v.count") + p->count("w.count") + p->count("r.count")), 10000, 1);
   EXPECT_GT(p->drops(DropReason::kQueueFull), 0u);
   // A strict packet waits for one on the wire at most, about a millisecond; the others have queues of 200.
-  const std::string table = *p->scheduler->read("q.classes");
+  const std::string table = *p->engine->read("q.classes");
   unsigned long in = 0, out = 0, tail = 0, early = 0, policed = 0, waiting = 0, queued = 0, p50 = 0, p99 = 0;
   ASSERT_EQ(std::sscanf(table.c_str() + table.find("voice"), "voice %lu %lu %lu %lu %lu %lu %lu %lu %lu", &in, &out,
                         &tail, &early, &policed, &waiting, &queued, &p50, &p99),
@@ -264,7 +268,7 @@ TEST(QosElements, AnotherGraphKeepsWhatWaitsInClassesOfTheSameName) {
                       "Idle -> CheckIPHeader(14) -> q :: QoS(" + after +
                           ") -> Unqueue -> c :: Counter -> Discard; DriverManager(wait 1s, stop);");
   ASSERT_EQ(p->error, "");
-  EXPECT_EQ(p->scheduler->swaps(), 1u);
+  EXPECT_EQ(p->engine->swaps(), 1u);
   EXPECT_EQ(p->drops(DropReason::kGraphChanged), 50u);
   EXPECT_NEAR(static_cast<double>(p->count("c.count")), 2 * 100 + 50, 2);
   EXPECT_EQ(p->report.queued, 0u);

@@ -1,67 +1,66 @@
 // host only
 #include "exec/scheduler/scheduler.h"
 
-#include <fmt/format.h>
-
-#include "elements/tables.h"
 #include "exec/scheduler/node.h"
-#include "graph/graph_files.h"
 
 namespace sluice {
 
-Result<std::unique_ptr<SchedulerGraph>> load_scheduler_graph(std::string_view text, const std::string& name,
-                                                             const Registry& registry, const ParseOptions& options) {
-  auto graph = parse_click(text, name, options);
-  if (!graph.ok()) return std::move(graph).error();
-  auto router = build_router(*graph, registry, text);
-  if (!router.ok()) return std::move(router).error();
-  if (auto ok = check_files(*router); !ok.ok()) return std::move(ok).error();
-  auto made = std::make_unique<SchedulerGraph>();
-  made->router = std::move(*router);
-  TableReport report;
-  auto tables = load_tables(made->router, {}, &report);
-  if (!tables.ok()) return std::move(tables).error();
-  RunFiles included;
-  for (const TableLoad& load : report.loads) {
-    for (const std::string& file : load.files) included.input(fmt::format("table '{}'", load.name), file);
-  }
-  if (auto ok = check_files(made->router, std::move(included)); !ok.ok()) return std::move(ok).error();
-  made->tables = std::move(*tables);
-  return made;
-}
-
-Scheduler::Scheduler(std::unique_ptr<Asked> asked) : asked_(std::move(asked)) {}
 Scheduler::~Scheduler() = default;
 
-Result<std::unique_ptr<Scheduler>> Scheduler::create(Router& router, const TableSet& tables,
-                                                     const SchedulerOptions& options) {
-  std::unique_ptr<Scheduler> scheduler(new Scheduler(std::make_unique<Asked>()));
-  scheduler->impl_ = std::make_unique<Impl>(router, options, *scheduler->pool_, *scheduler, nullptr);
+Result<std::unique_ptr<Scheduler>> Scheduler::create(Router& router, const Plan& plan, const TableSet& tables,
+                                                     const RunOptions& options, HitLedger* ledger, Error& ports) {
+  std::unique_ptr<Scheduler> scheduler(new Scheduler);
+  scheduler->impl_ =
+      std::make_unique<Impl>(router, plan, options, *scheduler->pool_, *scheduler, ledger, nullptr);
   Impl& impl = *scheduler->impl_;
-  if (auto ok = check_files(router, options.files); !ok.ok()) return std::move(ok).error();
-  if (auto ok = impl.bind(tables); !ok.ok()) return std::move(ok).error();
-  if (auto ok = impl.open_ports(nullptr); !ok.ok()) return std::move(ok).error();
-  if (auto ok = impl.start(); !ok.ok()) return std::move(ok).error();
+  if (auto ok = impl.bind(tables); !ok) return std::move(ok).error();
+  if (auto ok = impl.open_sources(ports); !ok) return std::move(ok).error();
   return scheduler;
 }
 
-uint64_t Scheduler::swaps() const {
-  return swaps_;
+std::vector<LinkType> Scheduler::links() const {
+  return impl_->links();
+}
+
+Result<void> Scheduler::start(Egress& egress) {
+  egress_ = impl_->egress = &egress;
+  return impl_->start();
+}
+
+Polled Scheduler::poll() {
+  const Polled polled = impl_->turn();
+  if (!impl_->replaced || impl_->ended) return polled;
+  change();
+  return Polled::kFrames;
+}
+
+void Scheduler::take_over() {
+  if (impl_->replaced && !impl_->ended) change();
+}
+
+void Scheduler::wait() {
+  impl_->wait();
+}
+void Scheduler::settle() {
+  impl_->settle();
+}
+const Result<void>& Scheduler::result() const {
+  return impl_->failure;
+}
+bool Scheduler::damaged() const {
+  return impl_->damaged;
+}
+bool Scheduler::interrupted() const {
+  return impl_->interrupted;
+}
+bool Scheduler::failed_by_output() const {
+  return impl_->output_failed;
 }
 const Router& Scheduler::router() const {
   return impl_->router;
 }
-
-bool Scheduler::ask(const std::function<void()>& what) {
-  Asked::Call call{&what};
-  std::unique_lock lock(asked_->mutex);
-  if (!asked_->open) return false;
-  asked_->calls.push_back(&call);
-  asked_->waiting.store(true, std::memory_order_relaxed);
-  asked_->changed.wait(lock, [&] { return call.done || !asked_->open; });
-  if (call.done) return true;
-  std::erase(asked_->calls, &call);
-  return false;
+const Plan& Scheduler::plan() const {
+  return impl_->plan;
 }
 
 Result<std::string> Scheduler::read(std::string_view name, std::string_view argument) {

@@ -1,4 +1,5 @@
 // Graphs with queues, rates and scripts, in simulated time: what comes out is known to the packet.
+#include "exec/engine.h"
 #include "exec/scheduler/scheduler.h"
 
 #include <fmt/format.h>
@@ -30,13 +31,14 @@ const Registry& elements() {
 struct PlayedGraph {
   std::unique_ptr<ClickGraph> graph;
   std::unique_ptr<Router> router;
-  std::unique_ptr<Scheduler> scheduler;
+  Plan plan;
+  std::unique_ptr<Engine> engine;
   RunReport report;
   std::string out, err, error;
 
   uint64_t drops(DropReason reason) const { return report.drops[static_cast<size_t>(reason)]; }
   std::string read(const char* handler) {
-    auto value = scheduler->read(handler);
+    auto value = engine->read(handler);
     return value.ok() ? *value : "error: " + value.error().message;
   }
 };
@@ -57,27 +59,30 @@ std::unique_ptr<PlayedGraph> play(const std::string& text, bool run = true, cons
     return played;
   }
   p.router = std::make_unique<Router>(std::move(*router));
-  SchedulerOptions options;
+  RunOptions options;
   options.simulated = true;
   options.print_out = [&p](std::string_view t) { p.out += t; };
   options.print_error = [&p](std::string_view t) { p.err += t; };
   options.print = [&p](std::string_view t) { (p.err += t) += '\n'; };
-  options.load = [next](std::string_view given) {
-    return load_scheduler_graph(given == "next" ? std::string_view(next) : given, "next", elements(), {});
+  LoadOptions by_packets;
+  by_packets.by_packets = true;
+  options.load = [next, by_packets](std::string_view given) {
+    return load_generation(given == "next" ? std::string_view(next) : given, "next", elements(), by_packets);
   };
   auto tables = load_tables(*p.router);
   if (!tables.ok()) {
     p.error = to_string(tables.error());
     return played;
   }
-  auto scheduler = Scheduler::create(*p.router, *tables, options);
-  if (!scheduler.ok()) {
-    p.error = to_string(scheduler.error());
+  p.plan = plan_by_packets(*p.router);
+  auto engine = Engine::create(*p.router, p.plan, *tables, options);
+  if (!engine.ok()) {
+    p.error = to_string(engine.error());
     return played;
   }
-  p.scheduler = std::move(*scheduler);
+  p.engine = std::move(*engine);
   if (!run) return played;
-  if (auto done = p.scheduler->run(p.report); !done.ok()) p.error = to_string(done.error());
+  if (auto done = p.engine->run(p.report); !done.ok()) p.error = to_string(done.error());
   EXPECT_TRUE(p.report.conserved()) << text;
   return played;
 }
@@ -259,7 +264,7 @@ TEST(Scheduler, ACycleWithoutAQueueEnds) {
 TEST(Scheduler, PacketsMayOutliveTheScheduler) {
   auto p = play("InfiniteSource(LIMIT 5) -> Queue -> Idle;");
   EXPECT_EQ(p->report.queued, 5u);
-  p->scheduler.reset();
+  p->engine.reset();
   p->router.reset();  // the queue's packets go now, to a pool whose owner is gone
 }
 
@@ -270,7 +275,7 @@ TEST(Scheduler, ScriptsWaitCountAndBranch) {
       "done, stop);");
   EXPECT_EQ(p->error, "");
   EXPECT_EQ(p->out.substr(0, 6), "0\n1\n2\n");
-  EXPECT_EQ(p->scheduler->now_ns(), 1'500'000'000u);
+  EXPECT_EQ(p->engine->clock_ns(), 1'500'000'000u);
 }
 
 TEST(Scheduler, ADriverScriptDecidesWhenTheRunEnds) {
@@ -288,8 +293,8 @@ TEST(Scheduler, HandlersThatAreNotThereSaySo) {
   EXPECT_EQ(p->read("d.count"), "error: there is no element 'd'");
   EXPECT_EQ(p->read("c.reset"), "error: 'c.reset' cannot be read");
   EXPECT_EQ(p->read("count"), "error: there is no handler 'count'");
-  EXPECT_EQ(p->scheduler->read("c.cuont").error().hint, "did you mean 'count'?");
-  EXPECT_FALSE(p->scheduler->write("c.count", "1").ok());
+  EXPECT_EQ(p->engine->read("c.cuont").error().hint, "did you mean 'count'?");
+  EXPECT_FALSE(p->engine->write("c.count", "1").ok());
   EXPECT_EQ(p->read("c.class"), "Counter");
   EXPECT_EQ(p->read("c.ports"), "1 input\npush <- a[0]\n1 output\npush -> Discard@3[0]\n");
 }
@@ -338,7 +343,7 @@ TEST(Scheduler, FunctionsOfScripts) {
   for (const auto& [call, want] : cases) {
     const std::string text = call;
     const size_t blank = text.find(' ');
-    auto value = p->scheduler->read("s." + text.substr(0, blank), text.substr(blank + 1));
+    auto value = p->engine->read("s." + text.substr(0, blank), text.substr(blank + 1));
     EXPECT_EQ(value.ok() ? *value : "error", want) << call;
   }
 }
@@ -378,7 +383,7 @@ TEST(Scheduler, AnotherGraphGoesOnWithWhatHasItsName) {
       "null :: Null -> Discard; DriverManager(wait 1s, stop);");
   EXPECT_EQ(p->error, "");
   EXPECT_EQ(p->err, "");
-  EXPECT_EQ(p->scheduler->swaps(), 1u);
+  EXPECT_EQ(p->engine->swaps(), 1u);
   // What they counted before and after.
   EXPECT_EQ(p->read("before.count"), "200");
   const auto after = std::stoull(p->read("after.count"));
@@ -390,7 +395,7 @@ TEST(Scheduler, AnotherGraphGoesOnWithWhatHasItsName) {
   EXPECT_EQ(p->drops(DropReason::kGraphChanged), 0u);
   EXPECT_EQ(p->drops(DropReason::kQueueFull), 200 - 40 - after);
   EXPECT_EQ(p->report.packets_in, 200u);
-  EXPECT_EQ(p->scheduler->router().find("null")->class_name, "Null");
+  EXPECT_EQ(p->engine->router().find("null")->class_name, "Null");
 }
 
 TEST(Scheduler, WhatNobodyTakesIsDroppedAsChanged) {
@@ -416,8 +421,8 @@ TEST(Scheduler, AGraphWithErrorsChangesNothing) {
         true, next);
     EXPECT_EQ(p->error, "");
     EXPECT_NE(p->err.find(want), std::string::npos) << p->err;
-    EXPECT_EQ(p->scheduler->swaps(), 0u);
-    auto failed = p->scheduler->read("s.get", "failed");
+    EXPECT_EQ(p->engine->swaps(), 0u);
+    auto failed = p->engine->read("s.get", "failed");
     EXPECT_EQ(failed.ok() ? *failed : "", "-1");
     EXPECT_EQ(p->read("c.count"), "200");
   }
@@ -433,8 +438,8 @@ TEST(Scheduler, AnElementThatIsTheSameGoesOnAsItIs) {
   auto p = play(kept + rest, true, kept + "c :: Counter -> " + rest);
   EXPECT_EQ(p->error, "");
   EXPECT_EQ(p->err, "");
-  EXPECT_EQ(p->scheduler->swaps(), 1u);
-  EXPECT_EQ(p->scheduler->now_ns(), 3500 * kSecondNs / 1000);
+  EXPECT_EQ(p->engine->swaps(), 1u);
+  EXPECT_EQ(p->engine->clock_ns(), 3500 * kSecondNs / 1000);
   EXPECT_EQ(p->read("c.count"), "2");
   EXPECT_EQ(p->report.packets_in, 4u);
   EXPECT_EQ(p->report.packets_out, 4u);
@@ -444,7 +449,7 @@ TEST(Scheduler, AnElementThatIsTheSameGoesOnAsItIs) {
 TEST(Scheduler, OtherThreadsAreToldWhenTheRunIsOver) {
   auto p = play("InfiniteSource(LIMIT 3) -> Discard;");
   bool called = false;
-  EXPECT_FALSE(p->scheduler->ask([&] { called = true; }));
+  EXPECT_FALSE(p->engine->ask([&] { called = true; }).ok());
   EXPECT_FALSE(called);
 }
 

@@ -5,51 +5,28 @@
 
 namespace sluice {
 
-bool goes_on(Element& before, const Element& next) {
-  return before.class_name == next.class_name && before.configuration == next.configuration &&
-         before.inputs == next.inputs && before.outputs == next.outputs && before.kind() == next.kind() &&
-         before.kind() != ElementKind::kInfo &&
-         (before.kind() != ElementKind::kStage || before.flow() != nullptr || !before.handlers().empty());
-}
-
-// What the run has read and written so far, without those outputs with which `next` goes on: its own must be none of
-// it.
-RunFiles Scheduler::Impl::files_besides(const Router& next) const {
-  RunFiles files = past;
-  for (const auto& node : nodes) {
-    Element& element = node->element_;
-    RunFiles own;
-    add_files(element, own);
-    for (const RunFiles::File& file : own.files()) {
-      const bool output = file.use == RunFiles::File::Use::kOutput;
-      const bool stays = output && std::any_of(next.elements.begin(), next.elements.end(), [&](const auto& other) {
-                           return element.kind() == ElementKind::kSink
-                                      ? other->kind() == ElementKind::kSink && other->port().path == file.path
-                                      : other->name == element.name && goes_on(element, *other);
-                         });
-      // Lines on standard output are not lost by those that follow.
-      const bool lines = output && file.path == "-" && element.kind() != ElementKind::kSink;
-      if (stays || lines) continue;
-      output ? files.output(file.who, file.path) : files.input(file.who, file.path);
-    }
-  }
-  return files;
-}
-
-Result<void> Scheduler::swap(std::unique_ptr<SchedulerGraph> next) {
-  if (auto ok = check_files(next->router, impl_->files_besides(next->router)); !ok.ok()) return ok;
-  auto impl = std::make_unique<Impl>(next->router, impl_->options, *pool_, *this, impl_.get());
+Result<void> Scheduler::swap(std::unique_ptr<GraphGeneration> next) {
+  Impl& old = *impl_;
+  if (auto ok = check_files(next->router, files_besides(old.past, old.router, next->router)); !ok.ok()) return ok;
+  auto impl = std::make_unique<Impl>(next->router, next->plan, old.options, *pool_, *this, old.ledger, &old);
   if (auto ok = impl->bind(next->tables); !ok.ok()) return ok;
-  if (auto ok = impl->open_ports(impl_.get()); !ok.ok()) return ok;
+  Error errors;
+  if (auto ok = impl->open_sources(errors); !ok.ok()) return ok;
+  auto sinks = egress_->open(next->router, next->plan, impl->links(), 0, errors);
+  if (auto ok = ports_opened(std::move(errors)); !ok.ok()) return ok;
   if (auto ok = impl->start(); !ok.ok()) return ok;
   next_ = std::move(impl);
   next_graph_ = std::move(next);
-  impl_->replaced = true;
+  next_sinks_ = std::move(sinks);
+  old.replaced = true;
   return {};
 }
 
 // Between two tasks.
 void Scheduler::change() {
+  impl_->settle();
+  // By the names that elements have until then.
+  egress_->follow(std::move(next_sinks_));
   next_->follow(*impl_);
   // The elements that are left go, with what they hold, once nobody knows them.
   Router gone = std::move(impl_->router);
@@ -78,11 +55,6 @@ void Scheduler::Impl::follow(Impl& before) {
       stats.elements[node->index_].add(counted[node->kin_]);
       has_heir[node->kin_] = true;
     }
-    if (node->takes_port_ != kNobody) {
-      node->port_ = std::move(before.nodes[node->takes_port_]->port_);
-      node->sent_ = before.nodes[node->takes_port_]->sent_;
-      before.nodes[node->takes_port_]->sent_ = {};
-    }
     if (node->same_ == kNobody) continue;
     Node& old = *before.nodes[node->same_];
     heir[node->same_] = node->index_;
@@ -92,19 +64,15 @@ void Scheduler::Impl::follow(Impl& before) {
     node->batch_ = std::move(old.batch_);
     node->row_ = old.row_;
     node->source_done_ = old.source_done_;
-    node->port_ = std::move(old.port_);
     node->sent_ = old.sent_;
     old.sent_ = {};
   }
-  std::copy(before.limiters.begin(), before.limiters.end(), limiters.begin());
   // Flows that end here: their heirs take what they can, files are finished, the rest of their packets is dropped.
   for (unsigned e = 0; e < before.nodes.size(); ++e) {
     Node& old = *before.nodes[e];
     if (!has_heir[e]) gone.add(counted[e]);
-    if (old.port_ != nullptr || old.sent_.packets != 0) {
-      retired.push_back(
-          {{old.element_.name, old.element_.port().path, old.sent_.packets, old.sent_.bytes}, std::move(old.port_)});
-    }
+    if (old.sent_.packets != 0)
+      retired.push_back({old.element_.name, old.element_.port().path, old.sent_.packets, old.sent_.bytes});
     if (old.flow_ == nullptr || heir[e] != kNobody) continue;
     for (auto& node : nodes) {
       if (node->kin_ == e && node->flow_ != nullptr) node->flow_->take(*node, *old.flow_);

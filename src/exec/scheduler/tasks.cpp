@@ -8,10 +8,11 @@
 namespace sluice {
 namespace {
 
-// Turns at one instant of simulated time before time goes on by itself, and by how much a turn.
-constexpr uint64_t kFreeTurns = 100'000;
-constexpr uint64_t kTurnNs = 1000;
 constexpr uint64_t kLongestSleepNs = 20'000'000;
+// Where nothing can happen before somebody writes a handler.
+constexpr uint64_t kIdleNs = 1'000'000;
+// Turns between two looks at whoever asks for something.
+constexpr unsigned kTurns = 256;
 
 }  // namespace
 
@@ -66,40 +67,45 @@ bool Scheduler::Impl::rest() {
     if (next.version == (next.retry ? node.retry_version_ : node.timer_version_)) break;
     timers.pop();
   }
-  if (timers.empty()) {
-    hand_over();
-    return false;
-  }
-  turns = 0;
-  if (simulated()) {
-    simulated_ns = std::max(simulated_ns, timers.top().at);
-    return true;
-  }
   hand_over();
-  const uint64_t at = timers.top().at;
-  const uint64_t current = now();
-  if (at > current) std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(at - current, kLongestSleepNs)));
+  if (timers.empty()) return false;
+  turns = 0;
+  if (simulated()) simulated_ns = std::max(simulated_ns, timers.top().at);
   return true;
 }
 
-Result<void> Scheduler::Impl::loop() {
-  while (!ended && !replaced) {
-    if (options.stop != nullptr && options.stop->load(std::memory_order_relaxed)) {
-      interrupted = true;
-      break;
+void Scheduler::Impl::wait() {
+  uint64_t sleep = kIdleNs;
+  if (!timers.empty()) {
+    const uint64_t at = timers.top().at, current = now();
+    sleep = std::min(at > current ? at - current : 0, kLongestSleepNs);
+  }
+  if (sleep != 0) std::this_thread::sleep_for(std::chrono::nanoseconds(sleep));
+}
+
+Polled Scheduler::Impl::turn() {
+  const Polled polled = ended ? Polled::kEnd : some_turns();
+  if (polled == Polled::kEnd) {
+    settle();
+    ended = true;
+  }
+  if (options.progress) options.progress(stats.packets_in);
+  return polled;
+}
+
+Polled Scheduler::Impl::some_turns() {
+  if (options.stopped()) {
+    interrupted = true;
+    return Polled::kEnd;
+  }
+  while (options.next_signal) {
+    const int signal = options.next_signal();
+    if (signal == 0) break;
+    for (auto& node : nodes) {
+      if (node->flow_ != nullptr && node->flow_->wants_signal(signal)) node->flow_->signal(*node, signal);
     }
-    if (owner.asked_->waiting.load(std::memory_order_relaxed)) {
-      settle();
-      owner.asked_->serve();
-      continue;
-    }
-    while (options.next_signal) {
-      const int signal = options.next_signal();
-      if (signal == 0) break;
-      for (auto& node : nodes) {
-        if (node->flow_ != nullptr && node->flow_->wants_signal(signal)) node->flow_->signal(*node, signal);
-      }
-    }
+  }
+  for (unsigned n = 0; n < kTurns && !ended && !replaced; ++n) {
     while (!ended && stops != 0) {
       --stops;
       ask_stop();
@@ -109,27 +115,22 @@ Result<void> Scheduler::Impl::loop() {
       timers.pop();
       fire(timer);
     }
-    if (ended) break;
-    if (stops != 0) continue;
+    if (ended || stops != 0) continue;
     if (!ring.empty()) {
       run_task(ring.pop_front());
-      // Time goes on although somebody is always busy.
-      if (options.simulated && ++turns > kFreeTurns) simulated_ns += kTurnNs;
+      count_turn();
       continue;
     }
-    if (rest()) continue;
+    if (rest()) {
+      if (simulated()) continue;
+      return Polled::kIdle;
+    }
     // Nothing can happen any more, unless a driver script was waiting for just this.
-    if (idle_told) {
-      if (!options.stay) break;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      continue;
-    }
+    if (idle_told) return options.hold ? Polled::kIdle : Polled::kEnd;
     idle_told = true;
-    ask_stop(options.stay);
+    ask_stop(options.hold != nullptr);
   }
-  settle();
-  if (!failure.message.empty() || !failure.diagnostics.empty()) return failure;
-  return {};
+  return ended ? Polled::kEnd : Polled::kFrames;
 }
 
 void Scheduler::Impl::wake_tasks() {

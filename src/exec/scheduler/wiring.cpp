@@ -6,19 +6,19 @@
 
 namespace sluice {
 
-Scheduler::Impl::Impl(Router& r, const SchedulerOptions& o, FlowPool& p, Scheduler& s, Impl* before)
-    : router(r), options(o), owner(s), pool(p) {
+Scheduler::Impl::Impl(Router& r, const Plan& pl, const RunOptions& o, FlowPool& p, Scheduler& s, HitLedger* hits,
+                      Impl* before)
+    : router(r), plan(pl), options(o), owner(s), ledger(hits), pool(p) {
   const size_t n = router.elements.size();
   stats.elements.resize(n);
   packet_time =
       std::none_of(router.elements.begin(), router.elements.end(),
                    [](const auto& element) { return element->kind() == ElementKind::kFlow; }) &&
       std::none_of(router.connections.begin(), router.connections.end(), [](const auto& c) { return c.pull; });
-  past = before == nullptr ? options.files : before->files_besides(router);
+  past = before == nullptr ? options.files : files_besides(before->past, before->router, router);
   if (before != nullptr) {
     simulated_ns = before->simulated_ns;
-    limiters = before->limiters;
-    limited.assign(before->limited.size(), kNobody);
+    egress = before->egress;
   }
   for (unsigned e = 0; e < n; ++e) {
     Element* element = router.elements[e].get();
@@ -38,15 +38,8 @@ Scheduler::Impl::Impl(Router& r, const SchedulerOptions& o, FlowPool& p, Schedul
     nodes.push_back(std::make_unique<Node>(*this, e, *element));
     nodes.back()->same_ = same;
     nodes.back()->kin_ = kin;
-    for (size_t l = 0; same != kNobody && l < limited.size(); ++l) {
-      if (before->limited[l] == same) limited[l] = e;
-    }
   }
-  for (unsigned e : limited_elements(router)) {
-    if (std::find(limited.begin(), limited.end(), e) != limited.end() || limited.size() >= 255) continue;
-    limited.push_back(e);
-    limiters.push_back(EgressLimiter::of(router.elements[e]->egress_rate()));
-  }
+  for (size_t i = 0; i < plan.sinks.size(); ++i) nodes[plan.sinks[i]]->sink_ = i;
   auto add = [](auto& ports, unsigned port, Node::Link link) {
     if (ports.size() <= port) ports.resize(port + 1);
     ports[port].push_back(link);
