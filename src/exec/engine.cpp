@@ -462,8 +462,7 @@ Result<void> Engine::work_all() {
 }
 
 Result<void> Engine::run(RunReport& report) {
-  if (flow_ == nullptr && publisher_.current() == nullptr)
-    return Error("no generation was published before the run");
+  if (flow_ == nullptr && publisher_.current() == nullptr) return Error("no generation was published before the run");
   started_ns_ = now_ns();
   Result<void> result = work_all();
   if (result.ok()) result = flow_ != nullptr ? flow_->result() : intake_->result();

@@ -165,9 +165,9 @@ Result<void> Engine::prepare(GraphGeneration& next, Flip& flip) {
   RunOptions wanted = options_;
   if (auto ok = apply_batch_rules(router, wanted); !ok) return ok;
   if (wanted.batch != options_.batch) {
-    return Error(fmt::format("the graph asks for batches of {} packets, and this run has {}", wanted.batch,
-                             options_.batch),
-                 fmt::format("start a run with --batch {}", wanted.batch));
+    return Error(
+        fmt::format("the graph asks for batches of {} packets, and this run has {}", wanted.batch, options_.batch),
+        fmt::format("start a run with --batch {}", wanted.batch));
   }
   flip.files = files_besides(past_files_, *router_, router);
   if (auto ok = check_files(router, flip.files); !ok) return ok;
@@ -177,8 +177,8 @@ Result<void> Engine::prepare(GraphGeneration& next, Flip& flip) {
   if (!plan.ordered.empty()) flip.ordered = std::make_unique<OrderedNodes>(plan, router);
   Error errors;
   flip.intake = std::make_unique<Intake>(router, plan, options_, errors, intake_.get());
-  flip.sinks = egress_->open(router, plan, flip.intake->links(),
-                             flip.ordered != nullptr ? flip.ordered->delayed() : 0, errors);
+  flip.sinks =
+      egress_->open(router, plan, flip.intake->links(), flip.ordered != nullptr ? flip.ordered->delayed() : 0, errors);
   if (auto ok = ports_opened(std::move(errors)); !ok) return ok;
   flip.workers = make_workers(router, plan);
   auto rings = make_jobs(flip.workers[0]->depth(), flip.ordered.get());
