@@ -201,8 +201,8 @@ Exit read_handlers(const ClickFlags& flags, Engine& engine) {
   Exit code = Exit::kOk;
   for (const std::string& handler : flags.handlers) {
     const size_t blank = handler.find(' ');
-    auto value = engine.read(handler.substr(0, blank),
-                                blank == std::string::npos ? std::string() : handler.substr(blank + 1));
+    auto value =
+        engine.read(handler.substr(0, blank), blank == std::string::npos ? std::string() : handler.substr(blank + 1));
     if (!value.ok()) {
       const Error& why = value.error();
       warn(why.hint.empty() ? why.message : fmt::format("{} ({})", why.message, why.hint));

@@ -431,11 +431,11 @@ void add_acl(Command root) {
 }
 
 void add_graph(Command root) {
-  Command graph =
-      add_subcommand(root, "graph", "Packets",
-                     "Shows and replaces the graph of a process started with 'sluice run --control', and calls its "
-                     "handlers. Handlers are\nthose of graphs with queues, timers or scripts, and of any with --packet-scheduler.",
-                     "sluice graph swap edge2.click\nsluice graph read q.length", nullptr);
+  Command graph = add_subcommand(
+      root, "graph", "Packets",
+      "Shows and replaces the graph of a process started with 'sluice run --control', and calls its "
+      "handlers. Handlers are\nthose of graphs with queues, timers or scripts, and of any with --packet-scheduler.",
+      "sluice graph swap edge2.click\nsluice graph read q.length", nullptr);
   graph->require_subcommand(1);
   struct GraphFlags : ClientFlags {
     std::string file, handler, value;
@@ -450,8 +450,10 @@ void add_graph(Command root) {
   auto [swap_flags, swap] = add(
       "swap",
       "Replaces the graph. Elements with the same name, class, configuration and ports are kept; for others of the "
-      "same name\nand class, counters and other state that fits are taken over. Each packet meets one of the two graphs, "
-      "and none is lost;\nwhat a queue held that is gone is dropped as graph-changed. A graph with errors changes nothing.",
+      "same name\nand class, counters and other state that fits are taken over. Each packet meets one of the two "
+      "graphs, "
+      "and none is lost;\nwhat a queue held that is gone is dropped as graph-changed. A graph with errors changes "
+      "nothing.",
       "sluice graph swap edge2.click\nsluice graph swap edge2.click --dry-run", [](const GraphFlags& o) {
         const Json r = request(o, {{"command", "graph swap"}, {"file", sent(o.file)}, {"dry_run", o.dry_run}});
         return print(

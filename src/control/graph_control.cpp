@@ -59,9 +59,9 @@ Result<Json> GraphControl::run(Json& request) {
   }
   static const std::vector<std::string> kCommands = {"graph show", "graph swap", "graph read", "graph write"};
   const std::string near = closest_match(command, kCommands);
-  return Error(fmt::format("'{}' is not a command", command),
-               near.empty() ? fmt::format("commands: {}", fmt::join(kCommands, ", "))
-                            : fmt::format("did you mean '{}'?", near));
+  return Error(
+      fmt::format("'{}' is not a command", command),
+      near.empty() ? fmt::format("commands: {}", fmt::join(kCommands, ", ")) : fmt::format("did you mean '{}'?", near));
 }
 
 // The new graph is read and its tables are built on this thread; packets wait only while it takes over.

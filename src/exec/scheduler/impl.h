@@ -43,8 +43,8 @@ struct Scheduler::Impl {
   };
 
   // `before`: the graph that this one follows. Nothing of it is changed until `follow`.
-  Impl(Router& router, const Plan& plan, const RunOptions& options, FlowPool& pool, Scheduler& owner,
-       HitLedger* ledger, Impl* before);
+  Impl(Router& router, const Plan& plan, const RunOptions& options, FlowPool& pool, Scheduler& owner, HitLedger* ledger,
+       Impl* before);
   // Takes over from the graph before, which is done then.
   void follow(Impl& before);
 
@@ -170,8 +170,8 @@ struct Scheduler::Impl {
   unsigned depth = 0;
   unsigned stops = 0;  // asked for by elements: told when what they are doing is done
   bool ended = false;
-  bool replaced = false;   // another graph is to follow
-  bool idle_told = false;  // a driver script was told that nothing can happen any more, and nothing has happened since
+  bool replaced = false;    // another graph is to follow
+  bool idle_told = false;   // a driver script was told that nothing can happen any more, and nothing has happened since
   bool limit_told = false;  // RunOptions::max_packets
   bool interrupted = false;
   bool damaged = false, output_failed = false;  // `failure` is about an input, about an output

@@ -159,8 +159,8 @@ class Scheduler::Node final : public FlowContext {
   unsigned index_;
   Element& element_;
   ElementKind kind_;
-  unsigned same_ = kNobody;  // in the graph before: the very element
-  unsigned kin_ = kNobody;   // there: one of its name and class
+  unsigned same_ = kNobody;   // in the graph before: the very element
+  unsigned kin_ = kNobody;    // there: one of its name and class
   size_t sink_ = ~size_t{0};  // of the plan
   Flow* flow_ = nullptr;
   std::vector<Handler> handlers_;
@@ -192,7 +192,7 @@ class Scheduler::Node final : public FlowContext {
   bool later_ = false;
   uint8_t run_stage_ = Impl::kNoStage;
   bool source_done_ = false;
-  PortCounters sent_;  // by a flow
+  PortCounters sent_;               // by a flow
   std::shared_ptr<RuleHits> hits_;  // none: its packets are not counted by rules
   bool in_ring_ = false;
   uint64_t timer_version_ = 0, retry_version_ = 0;

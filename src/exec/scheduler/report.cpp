@@ -21,7 +21,8 @@ Result<void> Scheduler::finish(Ending ending, bool& output) {
   if (!result.ok()) return result;
   uint64_t queued = 0;
   for (const auto& node : impl_->nodes) queued += node->flow_ != nullptr ? node->flow_->held() : 0;
-  if (queued != pool_->live()) return Error(fmt::format("{} packets are held, but queues know of {}", pool_->live(), queued));
+  if (queued != pool_->live())
+    return Error(fmt::format("{} packets are held, but queues know of {}", pool_->live(), queued));
   return {};
 }
 

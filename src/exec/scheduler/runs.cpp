@@ -84,8 +84,8 @@ void Scheduler::Impl::plan_runs() {
   }
 }
 
-// The queue that its packets come to by stages alone and that one puller empties, which pushes to where nobody learns of
-// it before they look.
+// The queue that its packets come to by stages alone and that one puller empties, which pushes to where nobody learns
+// of it before they look.
 void Scheduler::Impl::find_passage(Node& source) {
   std::vector<bool> seen(nodes.size());
   std::vector<Node*> stack{source.push_to_[0].node};
@@ -222,8 +222,7 @@ void Scheduler::Impl::sink(Node& node, std::span<PacketBox> packets) {
   for (const PacketBox& packet : packets) {
     if (packet == nullptr) continue;
     const Packet& p = packet->registers;
-    records.push_back(
-        {p.bytes(), packet->timestamp_ns, p.length(), p.wire_length(), 0, 0, p.port, p.limiter, p.mark});
+    records.push_back({p.bytes(), packet->timestamp_ns, p.length(), p.wire_length(), 0, 0, p.port, p.limiter, p.mark});
   }
   egress->take(node.sink_, records);
   if (egress->failed()) ended = true;
@@ -277,8 +276,8 @@ void Scheduler::Node::hand_on_ahead() {
   impl_.depth -= hops;
 }
 
-// As if the source and the puller had taken turns: a packet is pushed into the empty queue, and pulled from it in the next
-// turn. Whoever else has a turn, a timer that may be due before, a packet that goes elsewhere, ends it.
+// As if the source and the puller had taken turns: a packet is pushed into the empty queue, and pulled from it in the
+// next turn. Whoever else has a turn, a timer that may be due before, a packet that goes elsewhere, ends it.
 Scheduler::Node::Through Scheduler::Node::run_through() {
   constexpr unsigned kMost = 256;  // packets
   Impl& impl = impl_;

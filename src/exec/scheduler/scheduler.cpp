@@ -10,8 +10,7 @@ Scheduler::~Scheduler() = default;
 Result<std::unique_ptr<Scheduler>> Scheduler::create(Router& router, const Plan& plan, const TableSet& tables,
                                                      const RunOptions& options, HitLedger* ledger, Error& ports) {
   std::unique_ptr<Scheduler> scheduler(new Scheduler);
-  scheduler->impl_ =
-      std::make_unique<Impl>(router, plan, options, *scheduler->pool_, *scheduler, ledger, nullptr);
+  scheduler->impl_ = std::make_unique<Impl>(router, plan, options, *scheduler->pool_, *scheduler, ledger, nullptr);
   Impl& impl = *scheduler->impl_;
   if (auto ok = impl.bind(tables); !ok) return std::move(ok).error();
   if (auto ok = impl.open_sources(ports); !ok) return std::move(ok).error();

@@ -46,7 +46,8 @@ class Scheduler {
   bool damaged() const;
   bool interrupted() const;
   bool failed_by_output() const;
-  // The end of elements, whose files appear by `ending`. Errors: the first; `output`: it is about a file that is written.
+  // The end of elements, whose files appear by `ending`. Errors: the first; `output`: it is about a file that is
+  // written.
   Result<void> finish(Ending ending, bool& output);
   // Adds what it counted.
   void report(RunReport& report);

@@ -1,6 +1,6 @@
 // Graphs with queues, rates and scripts, in simulated time: what comes out is known to the packet.
-#include "exec/engine.h"
 #include "exec/scheduler/scheduler.h"
+#include "exec/engine.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
