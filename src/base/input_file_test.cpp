@@ -444,7 +444,12 @@ TEST_F(InputFileTest, DecompressedAheadErrorsAreTheSame) {
       auto alone = InputFile::over(bytes, "bad"), ahead = InputFile::over(bytes, "bad");
       ahead.decompress_ahead();
       const auto wanted = drained(alone), got = drained(ahead);
-      EXPECT_TRUE(got.first == wanted.first) << packer.name << " " << got.first.size() << " " << wanted.first.size();
+      // zstd keeps to itself what it made in the call that fails: how much that is depends on the room it was given.
+      const size_t common = std::min(got.first.size(), wanted.first.size());
+      EXPECT_TRUE(got.first.compare(0, common, wanted.first, 0, common) == 0) << packer.name;
+      EXPECT_LE(std::max(got.first.size(), wanted.first.size()) - common,
+                packer.pack == packed_zstd ? size_t{1} << 20 : size_t{0})
+          << packer.name;
       EXPECT_EQ(got.second, wanted.second) << packer.name;
     }
     auto limited = InputFile::over(packed, "limited");
