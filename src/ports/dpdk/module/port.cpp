@@ -258,17 +258,16 @@ void Device::close() {
   static_cast<void>(run_aside(
       [&]() -> Result<void> {
         rte_eth_dev_callback_unregister(id_, RTE_ETH_EVENT_INTR_RMV, when_removed, &gone_);
-        if (started_) {
-          rte_eth_dev_stop(id_);
-          // A ring keeps what lies in it, and is freed with it. (Others free what they have, or would never end.)
-          if (std::strcmp(info_.driver_name, "net_ring") == 0 && rte_eth_dev_start(id_) == 0) {
-            rte_mbuf* mbufs[kBurst];
-            for (uint16_t i = 0; i < queues_; ++i) {
-              while (const uint16_t n = rte_eth_rx_burst(id_, i, mbufs, kBurst)) rte_pktmbuf_free_bulk(mbufs, n);
+        // A ring is freed with what lies in it. Other drivers give back what they have, and some would never end.
+        if (started_ && std::strcmp(info_.driver_name, "net_ring") == 0) {
+          rte_mbuf* mbufs[kBurst];
+          for (unsigned i = 0; i < queues_; ++i) {
+            while (const uint16_t n = rte_eth_rx_burst(id_, static_cast<uint16_t>(i), mbufs, kBurst)) {
+              rte_pktmbuf_free_bulk(mbufs, n);
             }
-            rte_eth_dev_stop(id_);
           }
         }
+        if (started_) rte_eth_dev_stop(id_);
         rte_eth_dev_close(id_);
         rte_dev_remove(device_);
         return {};
