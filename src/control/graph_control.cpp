@@ -2,7 +2,9 @@
 #include "control/graph_control.h"
 
 #include "base/clock.h"
+#include "control/json.h"
 #include "control/report.h"
+#include "control/request.h"
 
 namespace sluice {
 
