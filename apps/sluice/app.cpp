@@ -14,6 +14,7 @@
 #include "base/input_file.h"
 #include "base/printable.h"
 #include "base/unfinished.h"
+#include "control/json.h"
 #include "control/report.h"
 
 namespace sluice::app {

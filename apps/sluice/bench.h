@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app.h"
+#include "control/json.h"
 #include "devices.h"
 #include "qos/qos_model.h"
 

@@ -4,6 +4,7 @@
 
 #include "app.h"
 #include "confine.h"
+#include "control/json.h"
 #include "devices.h"
 #include "inputs.h"
 #include "key_text.h"

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "app.h"
+#include "control/json.h"
 #include "formats/adjacency_text.h"
 #include "formats/rule_files.h"
 #include "inputs.h"

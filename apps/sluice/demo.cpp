@@ -8,6 +8,7 @@
 
 #include "app.h"
 #include "base/sha256.h"
+#include "control/json.h"
 #include "control/machine.h"
 #include "control/standard_graph.h"
 #include "devices.h"

@@ -5,6 +5,7 @@
 
 #include "base/thread.h"
 #include "control/command_text.h"
+#include "control/json.h"
 #include "exec/device/offload.h"
 
 namespace sluice::app {

@@ -6,6 +6,7 @@
 
 #include "app.h"
 #include "confine.h"
+#include "control/json.h"
 #include "control/machine.h"
 #include "exec/device/device.h"
 

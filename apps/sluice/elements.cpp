@@ -2,6 +2,7 @@
 // host only
 #include "app.h"
 #include "batch/drop_reason.h"
+#include "control/json.h"
 #include "graph/arguments.h"
 #include "graph/processing.h"
 #include "pipeline.h"

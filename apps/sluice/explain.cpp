@@ -8,6 +8,7 @@
 
 #include "app.h"
 #include "control/command_text.h"
+#include "control/json.h"
 #include "elements/adjacency/stage.h"
 #include "elements/dec_ttl/stage.h"
 #include "elements/ip_input/stage.h"

@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 
+#include "control/json.h"
 #include "exec/cpu/tile.h"
 #include "key_text.h"
 #include "pipeline.h"

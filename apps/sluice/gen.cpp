@@ -1,6 +1,7 @@
 // sluice gen: rules, routes, traces and traffic from a seed.
 // host only
 #include "app.h"
+#include "control/json.h"
 #include "formats/native_rules.h"
 #include "generate/routes.h"
 #include "generate/rules.h"

@@ -11,6 +11,7 @@
 #include "control/control.h"
 #include "control/control_socket.h"
 #include "control/graph_control.h"
+#include "control/json.h"
 #include "control/live_tables.h"
 #include "pipeline.h"
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "control/command_text.h"
+#include "control/json.h"
 
 namespace sluice::app {
 

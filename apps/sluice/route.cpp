@@ -4,6 +4,7 @@
 
 #include "app.h"
 #include "confine.h"
+#include "control/json.h"
 #include "control/route_report.h"
 #include "devices.h"
 #include "formats/address_list.h"

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "base/input_file.h"
+#include "control/json.h"
 #include "formats/native_rules.h"
 
 namespace sluice::app {

@@ -1,5 +1,6 @@
 #include "shadowed.h"
 
+#include "control/json.h"
 #include "rule_text.h"
 #include "tables/acl/shadow.h"
 

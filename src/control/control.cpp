@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 
+#include "control/json.h"
 #include "control/report.h"
 #include "control/request.h"
 #include "control/route_report.h"

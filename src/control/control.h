@@ -8,12 +8,12 @@
 // docs/design/control.md lists the commands and their fields.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
 #include "control/graph_control.h"
+#include "control/json.h"
 #include "control/live_tables.h"
 #include "control/request.h"
 #include "control/sent_file.h"

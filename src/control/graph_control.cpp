@@ -5,7 +5,9 @@
 #include <fmt/ranges.h>
 
 #include "base/clock.h"
+#include "control/json.h"
 #include "control/report.h"
+#include "control/request.h"
 
 namespace sluice {
 

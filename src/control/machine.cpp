@@ -14,6 +14,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "control/json.h"
+
 #ifndef SLUICE_VERSION
 #define SLUICE_VERSION "0.1.0"
 #endif

@@ -1,6 +1,8 @@
 // host only
 #include "control/report.h"
 
+#include "control/json.h"
+
 namespace sluice {
 
 using Json = nlohmann::ordered_json;

@@ -2,7 +2,7 @@
 // host only
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "elements/tables.h"

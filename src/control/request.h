@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "control/json.h"
 
 namespace sluice {
 

@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include "base/printable.h"
 
+#include "base/printable.h"
+#include "control/json.h"
 #include "net/text.h"
 
 namespace sluice {

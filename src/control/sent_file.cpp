@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/base64.h"
+#include "control/json.h"
 
 namespace sluice {
 namespace {

@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "base/assert.h"
+#include "exec/device/body.h"
 #include "exec/device/trace.h"
 #include "exec/worker.h"
 #include "net/ipv4.h"

@@ -17,8 +17,8 @@
 
 #include "base/histogram.h"
 #include "base/result.h"
-#include "exec/device/body.h"
 #include "exec/device/lines.h"
+#include "exec/device/program.h"
 #include "exec/device/record.h"
 #include "tables/image.h"
 

@@ -16,6 +16,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "exec/device/body.h"
 #include "memory/buffer.h"
 
 namespace sluice {
