@@ -9,6 +9,7 @@
 #include "control/json.h"
 #include "control/machine.h"
 #include "exec/device/device.h"
+#include "ports/methods_here.h"
 
 namespace sluice::app {
 namespace {
@@ -70,6 +71,18 @@ std::vector<Finding> examine(const Machine& m) {
     ok("open files", fmt::format("limit {}", m.open_files));
   }
   info("confinement", confinement());
+  // A run on captures needs none of them.
+  for (const MethodHere& m : port_methods_here()) {
+    if (!m.built) continue;
+    const std::string what = fmt::format("port {}", to_string(m.method));
+    if (!m.works) {
+      info(what, fmt::format("not usable: {}; {}", m.lacks, m.mend));
+    } else if (!m.mend.empty()) {
+      info(what, fmt::format("usable, but the kernel receives its packets as well; {}", m.mend));
+    } else {
+      ok(what, "usable");
+    }
+  }
   if (m.gpus.empty()) {
     info("gpu", "none here (no /dev/nvidia*); everything runs on the CPU");
   } else if (m.gpu_driver.empty()) {

@@ -11,6 +11,9 @@ namespace sluice {
 
 using OpenPort = Result<std::unique_ptr<Port>>(const PortOptions& options, const std::shared_ptr<FramePool>& pool);
 
+// Whether this program has the method.
+bool has_port_method(PortMethod method);
+
 OpenPort open_af_packet_port;
 OpenPort open_dpdk_port;
 OpenPort open_tap_port;

@@ -56,6 +56,13 @@ const char* to_string(PortMethod method) {
   return "unknown";
 }
 
+bool has_port_method(PortMethod method) {
+  for (const Method& m : kMethods) {
+    if (m.method == method) return true;
+  }
+  return false;
+}
+
 Result<PortMethod> parse_port_method(std::string_view text) {
   std::vector<std::string> names;
   for (const PortMethod method : {PortMethod::kAuto, PortMethod::kAfXdp, PortMethod::kAfPacket, PortMethod::kTap,

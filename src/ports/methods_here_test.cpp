@@ -1,0 +1,37 @@
+// What is said of methods is what opening one says.
+#include "ports/methods_here.h"
+
+#include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace sluice {
+namespace {
+
+TEST(MethodsHere, WithoutCapabilitiesEachSaysWhatItLacks) {
+  const pid_t child = fork();
+  if (child == 0) {
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct none[2]{};
+    if (syscall(SYS_capset, &header, none) != 0) _exit(2);
+    for (const MethodHere& m : port_methods_here()) {
+      if (!m.built) continue;
+      if (m.works || m.lacks.empty() || m.mend.empty()) _exit(1);
+    }
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(MethodsHere, NamesEveryMethodOnce) {
+  const auto methods = port_methods_here();
+  EXPECT_EQ(methods.size(), 5u);
+  for (const MethodHere& m : methods) EXPECT_EQ(m.works, m.built && m.lacks.empty());
+}
+
+}  // namespace
+}  // namespace sluice
