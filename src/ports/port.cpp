@@ -23,10 +23,8 @@ struct Method {
 
 // A method joins by a line.
 constexpr Method kMethods[] = {
-    {PortMethod::kAfXdp, "af_xdp", open_af_xdp, true},
-    {PortMethod::kAfPacket, "af_packet", open_af_packet_port, true},
-    {PortMethod::kDpdk, "dpdk", open_dpdk_port, false},
-    {PortMethod::kTap, "tap", open_tap_port, false},
+    {PortMethod::kAfXdp, "af_xdp", open_af_xdp, true},  {PortMethod::kAfPacket, "af_packet", open_af_packet_port, true},
+    {PortMethod::kDpdk, "dpdk", open_dpdk_port, false}, {PortMethod::kTap, "tap", open_tap_port, false},
     {PortMethod::kPcap, "pcap", open_pcap_port, true},
 };
 
