@@ -29,9 +29,10 @@ Result<PortOptions> options_of(const PortSpec& spec, unsigned workers) {
     o.method = *method;
   }
   o.queues = spec.device.queues != 0 ? spec.device.queues : workers;
-  // AF_XDP has a socket for each queue of the driver; the other methods have as many as they are asked for.
+  // AF_XDP needs a socket for each queue of the driver, or the kernel gets what comes by the others; the other methods
+  // have as many as they are asked for.
   if (spec.device.queues == 0 && (o.method == PortMethod::kAuto || o.method == PortMethod::kAfXdp))
-    o.queues = std::min(workers, queues_of_interface(o.name));
+    o.queues = std::min(queues_of_interface(o.name), kMaxPortQueues);
   o.receives = o.sends = false;
   o.promiscuous = spec.device.promiscuous;
   if (spec.device.xdp_mode == "native") o.xdp_mode = PortOptions::XdpMode::kNative;
@@ -182,6 +183,11 @@ std::unique_ptr<LivePorts> LivePorts::open(const Router& router, const Plan& pla
   return live;
 }
 
+// Those that were asked for, as far as the port has them.
+unsigned LivePorts::queues_of(const Open& open, unsigned most) {
+  return std::min(open.options.queues, most);
+}
+
 bool LivePorts::any(const Router& router) {
   return std::any_of(router.elements.begin(), router.elements.end(),
                      [](const auto& e) { return e->port().type == PortSpec::Type::kDevice; });
@@ -197,11 +203,12 @@ bool LivePorts::has_all(const Router& router) const {
 
 unsigned LivePorts::most_rx_queues() const {
   unsigned most = 1;
-  for (const auto& open : ports_) most = std::max(most, open->port->facts().rx_queues);
+  for (const auto& open : ports_) most = std::max(most, queues_of(*open, open->port->facts().rx_queues));
   return most;
 }
 unsigned LivePorts::rx_queues(const PortSpec& spec) const {
-  return of(spec).port->facts().rx_queues;
+  const Open& open = of(spec);
+  return queues_of(open, open.port->facts().rx_queues);
 }
 
 Result<std::unique_ptr<BatchSource>> LivePorts::open_source(const PortSpec& spec, unsigned queue) {
@@ -216,7 +223,7 @@ Result<std::unique_ptr<PacketSink>> LivePorts::open_sink(const PortSpec& spec) {
   Open& open = of(spec);
   // Several sinks of one port share its queues: egress has one thread at a time.
   if (open.tx.empty()) {
-    const unsigned queues = std::max(1u, open.port->facts().tx_queues);
+    const unsigned queues = std::max(1u, queues_of(open, open.port->facts().tx_queues));
     for (unsigned q = 0; q < queues; ++q) {
       auto tx = open.port->open_tx(q);
       if (!tx) return std::move(tx).error();

@@ -54,6 +54,7 @@ class LivePorts {
     std::vector<std::shared_ptr<TxQueue>> tx;
   };
   Open& of(const PortSpec& spec) const;
+  static unsigned queues_of(const Open& open, unsigned most);
 
   std::shared_ptr<FramePool> pool_;
   std::vector<std::unique_ptr<Open>> ports_;
