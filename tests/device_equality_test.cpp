@@ -7,6 +7,8 @@
 
 #include "base/test_data.h"
 #include "ports/pcap/capture_writer.h"
+#include "tables/acl/algorithms.h"
+#include "tables/lpm/algorithms.h"
 #include "tests/testing/device_ways.h"
 #include "tests/testing/devices.h"
 #include "tests/testing/run_graph.h"

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "ports/dpdk/dpdk_port.h"
 #include "ports/interface.h"
 #include "ports/methods.h"
 
@@ -122,6 +123,9 @@ void examine(MethodHere& m) {
       need(m, {kRaw});
       break;
     case PortMethod::kDpdk:
+      if (!has_dpdk_module())
+        lack(m, "the module libsluice_dpdk.so", "sudo apt-get install libdpdk-dev; cmake -DSLUICE_DPDK=on");
+      break;
     case PortMethod::kAuto:
       break;
   }

@@ -17,7 +17,8 @@ TEST(MethodsHere, WithoutCapabilitiesEachSaysWhatItLacks) {
     __user_cap_data_struct none[2]{};
     if (syscall(SYS_capset, &header, none) != 0) _exit(2);
     for (const MethodHere& m : port_methods_here()) {
-      if (!m.built) continue;
+      // DPDK has virtual devices that need none.
+      if (!m.built || m.method == PortMethod::kDpdk) continue;
       if (m.works || m.lacks.empty() || m.mend.empty()) _exit(1);
     }
     _exit(0);
