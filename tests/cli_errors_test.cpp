@@ -73,8 +73,8 @@ TEST_F(CliErrorsTest, WhatIsWrongWithAnOptionIsASentence) {
   };
   says("show routes", "ADDRESS|PREFIX is missing", "show routes");
   says("acl add edge", "RULE is missing", "acl add");
-  says("run --in a --in b", "--in is given 2 times, and can be given once", "run");
-  says("run --in", "--in needs a value: PCAP", "run");
+  says("run --in a --acl b --acl c", "--acl is given 2 times, and can be given once", "run");
+  says("run --in", "--in needs a value: PCAP|IF", "run");
   says("run --in a --workers 0", "--workers: '0' is not a number from 1 to 256", "run");
   says("run --in a --workers two", "--workers: 'two' is not a number from 1 to 256", "run");
   says("gen rules --ipv6 1.5", "--ipv6: '1.5' is not a number from 0 to 1", "gen rules");

@@ -395,10 +395,11 @@ TEST_F(CliRunTest, CapturesStandForPortsThatAreNotHere) {
   ASSERT_EQ(counted.code, 0) << counted.err;
   EXPECT_EQ(counted.json()["packets_out"], 300);
   EXPECT_EQ(sluice("check bounce.click --map dpdk:0=pcap:t.pcap").code, 0);
-  const Said missing = sluice("run bounce.click");
-  EXPECT_EQ(missing.code, 1);
-  EXPECT_NE(missing.err.find("bounce.click:2:1: error: there is no port 'dpdk:0' here"), std::string::npos)
-      << missing.err;
+  // A port that is not there is none: the error stands at its element.
+  write("nowhere.click", "FromDevice(nowhere0, METHOD AF_PACKET) -> EtherMirror -> Discard;\n");
+  const Said missing = sluice("run nowhere.click");
+  EXPECT_EQ(missing.code, 3);
+  EXPECT_NE(missing.err.find("nowhere.click:1:1: error: no interface 'nowhere0'"), std::string::npos) << missing.err;
   EXPECT_EQ(sluice("run bounce.click --map dpdk:0").code, 2);
 }
 

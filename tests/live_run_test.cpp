@@ -88,13 +88,15 @@ class LiveRunTest : public CliTest {
     }
     return all;
   }
-  // By addresses and ports, in their order.
+  // By protocol, addresses and ports, in their order.
   using Flows = std::map<std::string, std::vector<Bytes>>;
   static void add(Flows& flows, Bytes frame) {
     const bool six = frame.size() > 13 && frame[12] == 0x86;
+    // The protocol is before the addresses.
     const size_t at = six ? 22 : 26, bytes = six ? 36 : 12;
-    std::string key(frame.begin() + static_cast<long>(std::min(at, frame.size())),
-                    frame.begin() + static_cast<long>(std::min(at + bytes, frame.size())));
+    std::string key(1, static_cast<char>(frame[six ? 20 : 23]));
+    key.append(frame.begin() + static_cast<long>(std::min(at, frame.size())),
+               frame.begin() + static_cast<long>(std::min(at + bytes, frame.size())));
     flows[key].push_back(std::move(frame));
   }
   // What the same graph makes of them offline, and its report.
@@ -169,6 +171,12 @@ TEST_F(LiveRunTest, AfPacket) {
 TEST_F(LiveRunTest, AfPacketWithTwoWorkersAndAnEmulatedDevice) {
   forward("--method af_packet --workers 2", 2000);
   forward("--method af_packet --device emu", 1000);
+}
+TEST_F(LiveRunTest, AfXdp) {
+  forward("--method af_xdp", 2000);
+}
+TEST_F(LiveRunTest, Pcap) {
+  forward("--method pcap", 1000);
 }
 TEST_F(LiveRunTest, ByPriorities) {
   forward("--method af_packet --priorities --chunk 16", 1000);

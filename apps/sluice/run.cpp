@@ -257,7 +257,7 @@ void name_options(Error& error, const RunFlags& o) {
       }
       if (value.empty()) value = fmt::format("{}", fmt::join(files, ","));
     };
-    if (line.starts_with("in :: ")) {
+    if (line.starts_with("in") && line.find(" :: From") != std::string::npos) {
       one_of("--in", o.in);
     } else if (line.starts_with("AclTable(")) {
       one_of("--acl", {o.acl});

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cctype>
+#include <initializer_list>
 
 #include "elements/stage_element.h"
 #include "graph/router.h"
@@ -83,6 +84,16 @@ ElementClass device_class(const char* name, bool dpdk) {
                     .default_text = "0",
                     .help = "queues; 0: one per worker, as far as the device has them",
                     .max = 256}};
+  }
+  // How Click's own driver works: nothing here that a packet could show.
+  const auto without_effect = [&c](std::initializer_list<const char*> names) {
+    for (const char* ignored : names)
+      c.arguments.push_back({.name = ignored, .kind = ArgumentKind::kRaw, .help = "has no effect here"});
+  };
+  if (dpdk) {
+    without_effect({"MAXTHREADS", "THREADOFFSET", "BURST", "NDESC", "IQUEUE", "TIMEOUT", "VERBOSE", "BLOCKING"});
+  } else {
+    without_effect({"BURST", "HEADROOM", "TIMESTAMP"});
   }
   c.make = [dpdk](std::string_view) -> std::unique_ptr<Element> { return std::make_unique<Class>(dpdk); };
   return c;

@@ -86,6 +86,8 @@ void Scheduler::Impl::wait() {
 Polled Scheduler::Impl::turn() {
   const Polled polled = ended ? Polled::kEnd : some_turns();
   if (polled == Polled::kEnd) {
+    // A signal ends the waits of inputs: to their elements that is their end.
+    interrupted |= options.stopped();
     settle();
     ended = true;
   }
