@@ -285,7 +285,9 @@ void name_options(Error& error, const RunFlags& o) {
 }
 
 Exit run_graph(const RunFlags& o) {
-  auto [file, defines] = read_words(o.words, o.maps);
+  auto words = read_words(o.words, o.maps);
+  const std::string& file = words.first;
+  Defines& defines = words.second;
   defines.files = files_besides_graph(o, file);
   const bool standard = file.empty();
   const bool parts = !o.acl.empty() || !o.routes.empty() || !o.adjacencies.empty() || !o.in.empty() || !o.out.empty() ||
