@@ -11,10 +11,13 @@
 #include <cctype>
 #include <cerrno>
 #include <charconv>
+#include <cstring>
 
+#include "control/json.h"
 #include "elements/register_all.h"
 #include "graph/click/config_text.h"
 #include "graph/click/syntax.h"
+#include "inputs.h"
 #include "pipeline.h"
 #include "ports/port.h"
 
@@ -131,8 +134,10 @@ void prepare_ports(const PortFlags& flags, RunOptions& options) {
                                              : PollMode::kAdaptive;
   if (!flags.cores.empty()) options.cores = parse_cores(flags.cores);
   if (flags.ready_file.empty()) return;
-  // That of a run before says nothing of this one.
-  (void)::unlink(flags.ready_file.c_str());
+  // That of a run before says nothing of this one. A device or a pipe is nobody's to remove.
+  struct stat before;
+  if (::lstat(flags.ready_file.c_str(), &before) == 0 && S_ISREG(before.st_mode))
+    (void)::unlink(flags.ready_file.c_str());
   options.ready = [path = flags.ready_file] {
     const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0) {

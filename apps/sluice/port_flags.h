@@ -8,7 +8,7 @@
 
 #include "app.h"
 #include "exec/run.h"
-#include "inputs.h"
+#include "pipeline.h"
 
 namespace sluice::app {
 
