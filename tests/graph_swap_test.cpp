@@ -15,6 +15,7 @@
 
 #include "elements/register_all.h"
 #include "exec/engine.h"
+#include "exec/generation.h"
 #include "formats/qos_text.h"
 #include "net/packet_builder.h"
 #include "ports/pcap/capture_reader.h"

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "exec/generation.h"
+
 namespace sluice::app {
 namespace {
 

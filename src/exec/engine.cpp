@@ -12,7 +12,15 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "exec/device/trace.h"
+#include "exec/device_set.h"
+#include "exec/egress.h"
+#include "exec/generation.h"
+#include "exec/hits.h"
+#include "exec/job.h"
+#include "exec/live_gate.h"
+#include "exec/ordered.h"
 #include "exec/scheduler/scheduler.h"
+#include "exec/worker.h"
 #include "graph/graph_files.h"
 
 namespace sluice {

@@ -13,22 +13,23 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/device_set.h"
-#include "exec/egress.h"
-#include "exec/generation.h"
-#include "exec/hits.h"
 #include "exec/intake.h"
-#include "exec/job.h"
-#include "exec/live_gate.h"
-#include "exec/ordered.h"
 #include "exec/plan.h"
 #include "exec/publisher.h"
 #include "exec/run.h"
-#include "exec/worker.h"
+#include "qos/priority_buffers.h"
 
 namespace sluice {
 
+class DeviceSet;
+class Egress;
+class HitLedger;
+class OrderedNodes;
 class Scheduler;
+class Worker;
+struct GraphGeneration;
+struct JobRings;
+struct TableSet;
 
 // Every thread is a worker and does the same (docs/design/engine.md): it claims a job and runs it; where none is ready
 // and nobody else reads, it reads one; whoever finishes the oldest job commits it, and those behind it that are done.

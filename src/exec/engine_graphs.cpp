@@ -5,8 +5,15 @@
 #include <chrono>
 
 #include "exec/batch_rules.h"
+#include "exec/device_set.h"
+#include "exec/egress.h"
 #include "exec/engine.h"
+#include "exec/generation.h"
+#include "exec/hits.h"
+#include "exec/job.h"
+#include "exec/ordered.h"
 #include "exec/scheduler/scheduler.h"
+#include "exec/worker.h"
 #include "graph/graph_files.h"
 
 namespace sluice {

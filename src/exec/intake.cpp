@@ -11,7 +11,10 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "exec/egress.h"
 #include "exec/generation.h"
+#include "exec/job.h"
+#include "exec/publisher.h"
 #include "qos/frame_class.h"
 
 namespace sluice {

@@ -10,12 +10,19 @@
 #include <memory>
 #include <vector>
 
-#include "exec/egress.h"
-#include "exec/job.h"
-#include "exec/publisher.h"
+#include "batch/batch.h"
+#include "exec/ports.h"
 #include "exec/run.h"
+#include "memory/buffer.h"
+#include "qos/priority_buffers.h"
 
 namespace sluice {
+
+class Egress;
+class Publisher;
+struct Job;
+struct JobRings;
+struct Plan;
 
 enum class Polled : uint8_t {
   kFrames,  // some were read

@@ -22,7 +22,6 @@
 #include "exec/live_ports.h"
 #include "exec/ports.h"
 #include "exec/stats.h"
-#include "exec/worker.h"
 #include "qos/class_map.h"
 
 namespace sluice {

@@ -31,6 +31,28 @@ struct PortCounters {
   uint64_t bytes = 0;
 };
 
+// What became of a packet that came in.
+struct PacketFate {
+  uint32_t rule = 0;                      // of the last access list that it met, 0: none matched
+  uint32_t next_hop = 0;                  // id in the last route table that it met, 0: none
+  uint16_t element = 0;                   // that dropped it
+  DropReason reason = DropReason::kNone;  // kNone: it left by a sink
+};
+
+// How packets of offloaded segments went.
+struct DeviceCounters {
+  uint64_t offloaded = 0;  // answered by the device
+  uint64_t on_host = 0;    // that could not go: too long, an unusual header, no generation on the device
+  uint64_t redone = 0;     // came back undone
+  uint64_t rescued = 0;    // the device failed; the host did it
+  void add(const DeviceCounters& o) {
+    offloaded += o.offloaded;
+    on_host += o.on_host;
+    redone += o.redone;
+    rescued += o.rescued;
+  }
+};
+
 // Owned by one worker while it runs; read by others only after it stopped or through a copy at its loop top.
 struct WorkerStats {
   // One small step in kTimed is timed; reading the clock costs as much as the step.

@@ -35,14 +35,6 @@ struct PrintRecord {
   }
 };
 
-// What became of a packet that came in.
-struct PacketFate {
-  uint32_t rule = 0;                      // of the last access list that it met, 0: none matched
-  uint32_t next_hop = 0;                  // id in the last route table that it met, 0: none
-  uint16_t element = 0;                   // that dropped it
-  DropReason reason = DropReason::kNone;  // kNone: it left by a sink
-};
-
 // What one worker made of its share of one batch. It lives in the job, because frames and records must last until the
 // commit.
 struct JobShare {
@@ -119,20 +111,6 @@ struct WorkerDevice {
   std::vector<std::unique_ptr<RecordChannel>> ipv4;    // by node: keys of IPv4 packets, or all records of another kind
   std::vector<std::unique_ptr<RecordChannel>> others;  // by node: keys of all other packets
   uint32_t flights = 1;                                // batches at a time
-};
-
-// How packets of offloaded segments went.
-struct DeviceCounters {
-  uint64_t offloaded = 0;  // answered by the device
-  uint64_t on_host = 0;    // that could not go: too long, an unusual header, no generation on the device
-  uint64_t redone = 0;     // came back undone
-  uint64_t rescued = 0;    // the device failed; the host did it
-  void add(const DeviceCounters& o) {
-    offloaded += o.offloaded;
-    on_host += o.on_host;
-    redone += o.redone;
-    rescued += o.rescued;
-  }
 };
 
 class Worker {

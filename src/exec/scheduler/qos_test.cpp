@@ -8,6 +8,7 @@
 #include "elements/register_all.h"
 #include "elements/tables.h"
 #include "exec/engine.h"
+#include "exec/generation.h"
 #include "exec/plan.h"
 #include "net/packet_builder.h"
 #include "qos/class_map.h"
