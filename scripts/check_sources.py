@@ -110,17 +110,12 @@ class Check:
         return " ".join(map(shlex.quote, self.words)) + "\n" + done.stdout + done.stderr
 
 
-# Files that only tests and benchmarks are made of.
-BESIDES = re.compile(r"^(tests|bench)/|/testing/|_(test|bench|fuzz)\.(cpp|cc)$")
-
-
-def entries(build, root, product):
+def entries(build, root):
     """What the preset in `build` compiles as C++ that is a file of the tree."""
     for entry in json.loads((build / "compile_commands.json").read_text()):
         path = pathlib.Path(entry["file"])
         if path.suffix in (".cpp", ".cc") and root in path.parents and root / "build" not in path.parents:
-            if not (product and BESIDES.search(str(path.relative_to(root)))):
-                yield entry
+            yield entry
 
 
 def configure(preset, build):
@@ -132,7 +127,6 @@ def configure(preset, build):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nvcc", help="path of nvcc; without it preset cpu alone is looked at")
-    parser.add_argument("--product", action="store_true", help="leave out tests and benchmarks")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="print what would be checked, and stop")
     arguments = parser.parse_args()
@@ -152,7 +146,7 @@ def main():
         except RuntimeError as error:
             print(error, file=sys.stderr)
             return 1
-        for entry in entries(folder / preset, ROOT, arguments.product):
+        for entry in entries(folder / preset, ROOT):
             compiler = next(word for word in syntax_command(entry["command"]) if not word.endswith("ccache"))
             if compiler not in versions:
                 versions[compiler] = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
