@@ -5,7 +5,7 @@
 #include <memory>
 #include <string_view>
 
-#include "elements/stages.h"
+#include "elements/stage_kind.h"
 #include "graph/element.h"
 
 namespace sluice {

@@ -24,6 +24,7 @@
 #include "elements/port_switch/stage.h"
 #include "elements/route/stage.h"
 #include "elements/set_ip_dscp/stage.h"
+#include "elements/stage_kind.h"
 #include "elements/strip/stage.h"
 #include "elements/truncate/stage.h"
 
@@ -82,11 +83,5 @@ using AllStages = typename detail::Concat<typename detail::Concat<PlainStages, A
 
 template <typename Stage>
 inline constexpr uint16_t kStageKind = static_cast<uint16_t>(AllStages::index_of<Stage>());
-
-// Puts a stage into its slot under its kind.
-template <typename Stage, typename Slot>
-void place(Slot& slot, const Stage& stage) {
-  slot.set(kStageKind<Stage>, stage);
-}
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "elements/acl/place.h"
+#include "elements/acl/stage.h"
 #include "elements/stage_element.h"
 #include "elements/table_use.h"
 #include "graph/router.h"

@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include "elements/acl/stage.h"
 #include "elements/stage_element.h"
 
 namespace sluice {

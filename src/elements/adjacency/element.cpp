@@ -1,4 +1,5 @@
 // host only
+#include "elements/adjacency/stage.h"
 #include "elements/stage_element.h"
 #include "elements/table_use.h"
 #include "graph/router.h"

@@ -3,6 +3,7 @@
 // docs/design/click.md.
 #include <deque>
 
+#include "elements/counter/stage.h"
 #include "elements/packet_store.h"
 #include "elements/stage_element.h"
 

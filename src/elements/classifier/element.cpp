@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include "elements/classifier/stage.h"
 #include "elements/stage_element.h"
 #include "graph/click/config_text.h"
 #include "graph/router.h"

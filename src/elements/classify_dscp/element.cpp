@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "elements/classify_dscp/stage.h"
 #include "elements/stage_element.h"
 #include "formats/qos_text.h"
 #include "graph/router.h"

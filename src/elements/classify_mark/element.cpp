@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "elements/classify_mark/stage.h"
 #include "elements/stage_element.h"
 #include "formats/names.h"
 #include "graph/router.h"

@@ -1,6 +1,7 @@
 // host only
 #include <fmt/format.h>
 
+#include "elements/counter/stage.h"
 #include "elements/flow_element.h"
 #include "elements/stage_element.h"
 #include "graph/click/config_text.h"

@@ -1,4 +1,5 @@
 // host only
+#include "elements/crc32/stage.h"
 #include "elements/gpu_classes.h"
 #include "elements/stage_element.h"
 #include "graph/router.h"

@@ -1,4 +1,5 @@
 // host only
+#include "elements/dec_ttl/stage.h"
 #include "elements/stage_element.h"
 #include "graph/router.h"
 

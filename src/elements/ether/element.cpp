@@ -1,6 +1,7 @@
 // host only
 #include <cstring>
 
+#include "elements/ether/stage.h"
 #include "elements/flow_element.h"
 #include "elements/gpu_classes.h"
 #include "elements/stage_element.h"

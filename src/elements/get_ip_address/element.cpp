@@ -1,5 +1,6 @@
 // host only
 // GetIPAddress. Source: its Click manual page.
+#include "elements/get_ip_address/stage.h"
 #include "elements/stage_element.h"
 #include "graph/router.h"
 

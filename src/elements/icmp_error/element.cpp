@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "elements/ip_input/stage.h"
 #include "elements/stage_element.h"
 #include "graph/click/config_text.h"
 #include "graph/router.h"

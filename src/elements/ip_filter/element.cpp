@@ -8,6 +8,7 @@
 #include "base/input_file.h"
 #include "elements/acl/place.h"
 #include "elements/ip_filter/pattern.h"
+#include "elements/ip_filter/stage.h"
 #include "elements/stage_element.h"
 #include "elements/table_use.h"
 #include "formats/native_rules.h"

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "elements/ip_input/stage.h"
 #include "elements/stage_element.h"
 #include "elements/verdicts.h"
 #include "graph/router.h"

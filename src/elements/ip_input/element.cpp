@@ -1,6 +1,7 @@
 // host only
 #include <fmt/format.h>
 
+#include "elements/ip_input/stage.h"
 #include "elements/stage_element.h"
 #include "graph/click/config_text.h"
 #include "graph/router.h"

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "elements/gpu_classes.h"
+#include "elements/ip_lookup/stage.h"
 #include "elements/stage_element.h"
 #include "elements/table_use.h"
 #include "elements/tables.h"

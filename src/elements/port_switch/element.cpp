@@ -1,4 +1,5 @@
 // host only
+#include "elements/port_switch/stage.h"
 #include "elements/stage_element.h"
 #include "graph/router.h"
 

@@ -1,5 +1,6 @@
 // host only
 #include "elements/stage_element.h"
+#include "elements/stages.h"
 #include "elements/table_use.h"
 #include "graph/router.h"
 

@@ -1,6 +1,7 @@
 // host only
 // SetIPDSCP. Source: its Click manual page; RFC 2474 (the field), RFC 1624 (the checksum).
 #include "elements/flow_element.h"
+#include "elements/set_ip_dscp/stage.h"
 #include "elements/stage_element.h"
 #include "graph/router.h"
 

@@ -1,5 +1,6 @@
 // host only
 #include "elements/stage_element.h"
+#include "elements/strip/stage.h"
 #include "graph/router.h"
 
 namespace sluice {

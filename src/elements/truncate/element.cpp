@@ -1,6 +1,7 @@
 // host only
 // Truncate. Source: its Click manual page.
 #include "elements/stage_element.h"
+#include "elements/truncate/stage.h"
 #include "graph/router.h"
 
 namespace sluice {
