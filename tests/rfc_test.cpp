@@ -164,7 +164,7 @@ class RfcTest : public ::testing::Test {
     const PacketBuilder want = v4 ? icmp4(kRouter, kHost).dscp(48).dont_fragment() : icmp6(kRouter6, kHost6);
     EXPECT_EQ(error, PacketBuilder(want).icmp(type, code, rest).payload(quoted).no_link().build());
   }
-  void told(const PacketBuilder& packet, DropReason why, uint8_t type, uint8_t code, uint32_t rest = 0) {
+  void expect_icmp_error(const PacketBuilder& packet, DropReason why, uint8_t type, uint8_t code, uint32_t rest = 0) {
     // RFC 1812 section 4.3.2.3: what forwarding changed before it found the error stays changed.
     const bool after_ttl = why == kTooBig || why == kBadOptions || why == kNoAdjacency;
     const Bytes quoted = after_ttl ? PacketBuilder(packet).ttl(63).build() : packet.build();
@@ -239,16 +239,16 @@ TEST_F(Rfc791, S3_1_OptionsAreCopiedWhereTheySaySo) {
 
 TEST_F(Rfc791, S3_1_ASecondRecordRouteIsAnError) {
   const uint8_t options[] = {7, 7, 4, 0, 0, 0, 0, 7, 7, 4, 0, 0, 0, 0};
-  told(to(kWide).ipv4_options(options), kBadOptions, 12, 0, 27u << 24);
+  expect_icmp_error(to(kWide).ipv4_options(options), kBadOptions, 12, 0, 27u << 24);
 }
 
 // RFC 792 ------------------------------------------------------------------------------------------------------------
 
 TEST_F(Rfc792, P8_AParameterProblemPointsAtTheByte) {
   const uint8_t short_pointer[] = {1, 7, 7, 3, 0, 0, 0, 0};
-  told(to(kWide).ipv4_options(short_pointer), kBadOptions, 12, 0, 23u << 24);
+  expect_icmp_error(to(kWide).ipv4_options(short_pointer), kBadOptions, 12, 0, 23u << 24);
   const uint8_t too_long[] = {68, 9, 5, 0};
-  told(to(kWide).ipv4_options(too_long), kBadOptions, 12, 0, 21u << 24);
+  expect_icmp_error(to(kWide).ipv4_options(too_long), kBadOptions, 12, 0, 21u << 24);
 }
 
 // RFC 894 -------------------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ TEST_F(Rfc894, EthernetPaddingIsTrimmed) {
 // RFC 1191 -----------------------------------------------------------------------------------------------------------
 
 TEST_F(Rfc1191, S4_TheMtuOfTheNextHopIsTold) {
-  told(udp4(kHost, kNarrow).dont_fragment().payload(573), kTooBig, 3, 4, 600);
+  expect_icmp_error(udp4(kHost, kNarrow).dont_fragment().payload(573), kTooBig, 3, 4, 600);
   passes(udp4(kHost, kNarrow).dont_fragment().payload(572),
          sent(udp4(kHost, kNarrow).dont_fragment().payload(572).ttl(63)));
 }
@@ -303,12 +303,12 @@ TEST_F(Rfc1812, S4_3_2_5_PrecedenceIsInternetworkControl) {
 TEST_F(Rfc1812, S4_3_2_7_NeverAboutIcmpErrors) {
   for (const uint8_t type : {3, 4, 5, 11, 12})
     vanishes({icmp4(kHost, kWide).icmp(type, 0).ttl(1).payload(28)}, kTtlExpired);
-  told(icmp4(kHost, kWide).icmp(8, 0).ttl(1), kTtlExpired, 11, 0);  // an echo request is none
+  expect_icmp_error(icmp4(kHost, kWide).icmp(8, 0).ttl(1), kTtlExpired, 11, 0);  // an echo request is none
 }
 
 TEST_F(Rfc1812, S4_3_2_7_NeverAboutLaterFragments) {
   vanishes({udp4(kHost, kWide).fragment(8, true).payload(8).ttl(1)}, kTtlExpired);
-  told(udp4(kHost, kWide).fragment(0, true).payload(8).ttl(1), kTtlExpired, 11, 0);
+  expect_icmp_error(udp4(kHost, kWide).fragment(0, true).payload(8).ttl(1), kTtlExpired, 11, 0);
 }
 
 TEST_F(Rfc1812, S4_3_2_7_NeverAboutGroupsOrBroadcasts) {
@@ -357,11 +357,12 @@ TEST_F(Rfc1812, S4_3_2_8_ErrorsAreHeldToARate) {
 
 TEST_F(Rfc1812, S5_2_1_2_TtlThenOptionsThenFragmentation) {
   const uint8_t bad[] = {7, 1};
-  told(udp4(kHost, kNarrow).ipv4_options(bad).ttl(1).payload(1000), kTtlExpired, 11, 0);
-  told(udp4(kHost, kNarrow).ipv4_options(bad).dont_fragment().payload(1000), kBadOptions, 12, 0, 21u << 24);
-  told(udp4(kHost, kNarrow).ipv4_options(bad).payload(1000), kBadOptions, 12, 0, 21u << 24);
+  expect_icmp_error(udp4(kHost, kNarrow).ipv4_options(bad).ttl(1).payload(1000), kTtlExpired, 11, 0);
+  expect_icmp_error(udp4(kHost, kNarrow).ipv4_options(bad).dont_fragment().payload(1000), kBadOptions, 12, 0,
+                    21u << 24);
+  expect_icmp_error(udp4(kHost, kNarrow).ipv4_options(bad).payload(1000), kBadOptions, 12, 0, 21u << 24);
   // Filters come before.
-  told(udp4(kHost, kNarrow).ports(1, 666).ttl(1), kAclDeny, 3, 13);
+  expect_icmp_error(udp4(kHost, kNarrow).ports(1, 666).ttl(1), kAclDeny, 3, 13);
 }
 
 TEST_F(Rfc1812, S5_2_2_ValidityIsCheckedInOrder) {
@@ -376,7 +377,7 @@ TEST_F(Rfc1812, S5_2_2_ValidityIsCheckedInOrder) {
 TEST_F(Rfc1812, S5_2_6_FragmentsOnlyWithoutDf) {
   const Outcome o = forward(udp4(kHost, kNarrow).payload(1000));
   EXPECT_EQ(o.out.size(), 2u);
-  told(udp4(kHost, kNarrow).dont_fragment().payload(1000), kTooBig, 3, 4, 600);
+  expect_icmp_error(udp4(kHost, kNarrow).dont_fragment().payload(1000), kTooBig, 3, 4, 600);
 }
 
 TEST_F(Rfc1812, S5_2_6_AsFewFragmentsAsPossibleInOrder) {
@@ -390,15 +391,15 @@ TEST_F(Rfc1812, S5_2_6_AsFewFragmentsAsPossibleInOrder) {
 }
 
 TEST_F(Rfc1812, S5_2_7_1_NoRouteIsNetworkUnreachable) {
-  told(to(kUnrouted), kNoRoute, 3, 0);
+  expect_icmp_error(to(kUnrouted), kNoRoute, 3, 0);
 }
 
 TEST_F(Rfc1812, S5_2_7_1_NoNeighbourIsHostUnreachable) {
-  told(to(kNobody), kNoAdjacency, 3, 1);
+  expect_icmp_error(to(kNobody), kNoAdjacency, 3, 1);
 }
 
 TEST_F(Rfc1812, S5_2_7_1_DeniedIsAdministrativelyProhibited) {
-  told(to(kWide).ports(1, 666), kAclDeny, 3, 13);
+  expect_icmp_error(to(kWide).ports(1, 666), kAclDeny, 3, 13);
 }
 
 TEST_F(Rfc1812, S5_2_7_1_ABlackholeIsSilent) {
@@ -411,8 +412,8 @@ TEST_F(Rfc1812, S5_3_1_TtlIsDecrementedByOne) {
 }
 
 TEST_F(Rfc1812, S5_3_1_TtlExpiredIsDroppedAndTold) {
-  told(to(kWide).ttl(1), kTtlExpired, 11, 0);
-  told(to(kWide).ttl(0), kTtlExpired, 11, 0);
+  expect_icmp_error(to(kWide).ttl(1), kTtlExpired, 11, 0);
+  expect_icmp_error(to(kWide).ttl(0), kTtlExpired, 11, 0);
 }
 
 TEST_F(Rfc1812, S5_3_1_TheRoutersOwnPacketsAreNotDecremented) {
@@ -538,7 +539,7 @@ TEST_F(Rfc4443, S2_4_e_NeverAboutIcmpErrors) {
   for (const uint8_t type : {1, 2, 3, 4, 100, 127, 137}) {
     vanishes({icmp6(kHost6, kWide6).icmp(type, 0).ttl(1).payload(48)}, kHopLimitExpired);
   }
-  told(icmp6(kHost6, kWide6).icmp(128, 0).ttl(1), kHopLimitExpired, 3, 0);
+  expect_icmp_error(icmp6(kHost6, kWide6).icmp(128, 0).ttl(1), kHopLimitExpired, 3, 0);
 }
 
 TEST_F(Rfc4443, S2_4_e_NeverAboutGroupsOrToWhatIsNotOneNode) {
@@ -563,17 +564,17 @@ TEST_F(Rfc4443, S2_4_f_ErrorsAreHeldToATokenBucket) {
 }
 
 TEST_F(Rfc4443, S3_1_UnreachableHasItsCodes) {
-  told(to6(kUnrouted6), kNoRoute, 1, 0);
-  told(to6(kWide6).ports(1, 666), kAclDeny, 1, 1);
-  told(to6(kNobody6), kNoAdjacency, 1, 3);
+  expect_icmp_error(to6(kUnrouted6), kNoRoute, 1, 0);
+  expect_icmp_error(to6(kWide6).ports(1, 666), kAclDeny, 1, 1);
+  expect_icmp_error(to6(kNobody6), kNoAdjacency, 1, 3);
 }
 
 TEST_F(Rfc4443, S3_2_PacketTooBigTellsTheMtu) {
-  told(udp6(kHost6, kNarrow6).payload(1253), kTooBig, 2, 0, 1300);
+  expect_icmp_error(udp6(kHost6, kNarrow6).payload(1253), kTooBig, 2, 0, 1300);
 }
 
 TEST_F(Rfc4443, S3_3_HopLimitExceeded) {
-  told(to6(kWide6).ttl(1), kHopLimitExpired, 3, 0);
+  expect_icmp_error(to6(kWide6).ttl(1), kHopLimitExpired, 3, 0);
 }
 
 // RFC 5095 -----------------------------------------------------------------------------------------------------------
@@ -651,8 +652,8 @@ TEST_F(Rfc8200, S3_TheHopLimitIsDecrementedByOne) {
 }
 
 TEST_F(Rfc8200, S3_HopLimitExpiredIsDroppedAndTold) {
-  told(to6(kWide6).ttl(1), kHopLimitExpired, 3, 0);
-  told(to6(kWide6).ttl(0), kHopLimitExpired, 3, 0);
+  expect_icmp_error(to6(kWide6).ttl(1), kHopLimitExpired, 3, 0);
+  expect_icmp_error(to6(kWide6).ttl(0), kHopLimitExpired, 3, 0);
 }
 
 TEST_F(Rfc8200, S3_LengthsAreChecked) {

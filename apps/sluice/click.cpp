@@ -230,7 +230,8 @@ int click_main(int argc, char** argv) {
   check_files(files);
   std::string text = flags.has_expression ? flags.expression : read_configuration(file, defines);
   const std::string name = flags.has_expression ? "config" : file == "-" ? "standard input" : file;
-  const auto pipeline = load_pipeline(std::move(text), name, defines, {}, false, false, Scheduled::kAlways);
+  const auto pipeline =
+      load_pipeline(parse_text(std::move(text), name, defines), defines, {}, false, false, Scheduled::kAlways);
   if (!flags.graph_to.empty()) write_graph(flags.graph_to, print_click(pipeline->graph));
   if (flags.quit && flags.handlers.empty()) return 0;
 

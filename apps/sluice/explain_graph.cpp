@@ -245,7 +245,7 @@ Exit explain_graph(const std::vector<std::string>& words, const std::vector<uint
   auto [file, defines] = read_words(words, {});
   if (file.empty()) fail(Exit::kUsage, "no configuration is given");
   std::string text = read_configuration(file, defines);
-  const auto pipeline = load_pipeline(std::move(text), file == "-" ? "standard input" : file, defines, {}, false, false,
+  const auto pipeline = load_pipeline(parse_text(std::move(text), title_of(file), defines), defines, {}, false, false,
                                       Scheduled::kAllowed);
   const Router& router = pipeline->router;
   unsigned source = ~0u, sources = 0;

@@ -48,11 +48,11 @@ Result<ClickLibrary> read_library(const std::string& folder, const std::string& 
   return Error(fmt::format("there is no file '{}' and no '{}.click'", beside.string(), beside.string()));
 }
 
-std::unique_ptr<Pipeline> parse_graph(std::string text, std::string name, const Defines& defines) {
+std::unique_ptr<Pipeline> pipeline_of(ClickText text) {
   auto p = std::make_unique<Pipeline>();
-  p->text = std::move(text);
-  p->name = std::move(name);
-  p->graph = need(parse_click(p->text, p->name, parse_options(defines)));
+  p->graph = need(std::move(text.graph));
+  p->text = std::move(text.text);
+  p->name = std::move(text.name);
   return p;
 }
 
@@ -217,19 +217,22 @@ ParseOptions parse_options(const Defines& defines, const std::string& folder) {
   return options;
 }
 
-std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, const Defines& defines,
-                                         Scheduled scheduled) {
-  auto p = parse_graph(std::move(text), std::move(name), defines);
+ClickText parse_text(std::string text, std::string name, const Defines& defines) {
+  auto graph = parse_click(text, name, parse_options(defines));
+  return {std::move(text), std::move(name), std::move(graph)};
+}
+
+std::unique_ptr<Pipeline> parse_pipeline(ClickText text, Scheduled scheduled) {
+  auto p = pipeline_of(std::move(text));
   p->router = need(build_router(p->graph, registry(), p->text));
   print_warnings(p->router.warnings);
   p->plan = is_planned(p->router, scheduled) ? need(make_plan(p->router)) : plan_by_packets(p->router);
   return p;
 }
 
-std::unique_ptr<Pipeline> load_pipeline(std::string text, std::string name, const Defines& defines,
-                                        const TableOverrides& overrides, bool ports, bool keep_models,
-                                        Scheduled scheduled) {
-  auto p = parse_graph(std::move(text), std::move(name), defines);
+std::unique_ptr<Pipeline> load_pipeline(ClickText text, const Defines& defines, const TableOverrides& overrides,
+                                        bool ports, bool keep_models, Scheduled scheduled) {
+  auto p = pipeline_of(std::move(text));
   Phases phases;
   TableGaps gaps;
   Router sound;

@@ -48,24 +48,37 @@ struct Defines {
 std::pair<std::string, Defines> read_words(const std::vector<std::string>& words, const std::vector<std::string>& maps);
 // The text of a configuration's file; `defines` learns where it can be read but once. Ends with kIo.
 std::string read_configuration(const std::string& file, Defines& defines);
+// What messages call it.
+inline std::string title_of(const std::string& file) {
+  return file == "-" ? "standard input" : file;
+}
 
 // How configurations are read here: the classes that exist, libraries beside them. `folder`: what relative names of
 // libraries begin in; empty: this process's own.
 ParseOptions parse_options(const Defines& defines, const std::string& folder = {});
 
+// A configuration's text with its graph, or what is wrong with it.
+struct ClickText {
+  std::string text, name;
+  Result<ClickGraph> graph = Error();
+};
+ClickText parse_text(std::string text, std::string name, const Defines& defines);
+
 // Whether a graph may be one that the packet scheduler has to run; kAlways: it runs any.
 enum class Scheduled : uint8_t { kRefused, kAllowed, kAlways };
 
-// Parses and checks the graph and plans it; the tables are not read.
-std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, const Defines& defines,
-                                         Scheduled scheduled = Scheduled::kRefused);
+// Checks the graph and plans it; the tables are not read.
+std::unique_ptr<Pipeline> parse_pipeline(ClickText text, Scheduled scheduled = Scheduled::kRefused);
+inline std::unique_ptr<Pipeline> parse_pipeline(std::string text, std::string name, const Defines& defines) {
+  return parse_pipeline(parse_text(std::move(text), std::move(name), defines));
+}
 // The same and the tables; `ports`: what the sources and sinks name is looked at as well. All files are opened before
 // the first is read. Ends with everything that is wrong and does not follow from something else: a text that does not
 // parse alone; else arguments and connections, outputs that are other files of the run, too; files that cannot be read,
 // rules and routes, and ports together. kIo
 // where it is only files that cannot be opened, else kBadInput.
-std::unique_ptr<Pipeline> load_pipeline(std::string text, std::string name, const Defines& defines,
-                                        const TableOverrides& overrides, bool ports, bool keep_models = false,
+std::unique_ptr<Pipeline> load_pipeline(ClickText text, const Defines& defines, const TableOverrides& overrides,
+                                        bool ports, bool keep_models = false,
                                         Scheduled scheduled = Scheduled::kRefused);
 // Ends with kBadInput where a table has errors.
 void load_pipeline_tables(Pipeline& pipeline, const TableOverrides& overrides);

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -37,10 +36,8 @@ std::optional<std::pair<std::string, std::string>> split_method(const std::strin
 }
 
 DeviceArguments arguments_of(const std::string& method, const std::string& device, const PortFlags& flags) {
-  std::string upper;
-  for (const char c : method) upper += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   std::string both = quote(device);
-  if (!upper.empty()) both += ", METHOD " + upper;
+  if (!method.empty()) both += ", METHOD " + method;
   if (flags.queues != 0) both += fmt::format(", QUEUES {}", flags.queues);
   return {both + (flags.promiscuous ? ", PROMISC true" : ""), both};
 }
@@ -120,10 +117,8 @@ std::optional<DeviceArguments> device_arguments(const std::string& value, const 
   return arguments_of(flags.method, value, flags);
 }
 
-bool has_live_ports(const std::string& text, const std::string& file, const Defines& defines) {
-  const auto graph = parse_click(text, file, parse_options(defines));
-  if (!graph) return false;  // is told when it is loaded
-  return std::ranges::any_of(graph->elements, [](const ClickElement& e) {
+bool has_live_ports(const ClickGraph& graph) {
+  return std::ranges::any_of(graph.elements, [](const ClickElement& e) {
     return std::ranges::find(kLiveClasses, e.class_name) != std::end(kLiveClasses);
   });
 }

@@ -28,8 +28,7 @@ struct DeviceArguments {
 };
 std::optional<DeviceArguments> device_arguments(const std::string& value, const PortFlags& flags);
 
-// Whether a configuration has live ports, where it can be read at all.
-bool has_live_ports(const std::string& text, const std::string& file, const Defines& defines);
+bool has_live_ports(const ClickGraph& graph);
 
 // What the run has to do for them.
 void prepare_ports(const PortFlags& flags, RunOptions& options);

@@ -260,37 +260,43 @@ std::vector<LinkType> Engine::links_of(const std::vector<std::unique_ptr<Intake>
   return links;
 }
 
+Result<std::unique_ptr<Job>> Engine::make_job(uint32_t lane, const JobSize& size, OrderedNodes* ordered) const {
+  // A batch that is empty grows for a frame that is larger; one that is not is handed on before it.
+  auto batch = Batch::create(size.packets, std::max(size.arena, size_t{size.packets} * 2048));
+  if (!batch) return std::move(batch).error();
+  auto job = std::make_unique<Job>();
+  job->lane = lane;
+  job->batch = std::move(*batch);
+  if (ordered != nullptr) {
+    job->ordered = std::make_unique<OrderedPass>(*ordered);
+    job->share.ordered = job->ordered.get();
+  }
+  if (options_.qos != nullptr) job->batch.keep_egress_notes();
+  if (devices_ != nullptr) devices_->pin(job->batch.arena());
+  return job;
+}
+
 // Every worker has as many jobs as it works on at a time, and as many may wait to be committed.
+Engine::JobSize Engine::job_size(const Lane& lane, uint32_t depth) const {
+  const uint32_t workers = lane.alone ? 1 : options_.workers;
+  if (options_.priorities) {
+    const PriorityOptions& o = *options_.priorities;
+    return {static_cast<uint32_t>(homes_.counts().size()),
+            o.places != 0 ? o.places : std::bit_ceil(std::max(8u, 4 * workers * depth)), o.chunk, size_t{1} << 14};
+  }
+  return {1, std::bit_ceil(lane.alone ? depth : (depth + 1) * workers), options_.batch, size_t{1} << 21};
+}
+
 Result<std::vector<std::shared_ptr<JobRings>>> Engine::make_jobs(uint32_t depth, OrderedNodes* ordered) const {
   std::vector<std::shared_ptr<JobRings>> all;
   for (unsigned l = 0; l < lanes_.size(); ++l) {
-    const uint32_t workers = lanes_[l]->alone ? 1 : options_.workers;
-    uint32_t classes = 1, places = std::bit_ceil(depth), packets = options_.batch;
-    size_t arena = size_t{1} << 21;
-    if (!lanes_[l]->alone) places = std::bit_ceil((depth + 1) * workers);
-    if (options_.priorities) {
-      const PriorityOptions& o = *options_.priorities;
-      classes = static_cast<uint32_t>(homes_.counts().size());
-      places = o.places != 0 ? o.places : std::bit_ceil(std::max(8u, 4 * workers * depth));
-      packets = o.chunk;
-      arena = size_t{1} << 14;
-    }
-    auto rings = std::make_shared<JobRings>(classes, places);
-    for (uint32_t c = 0; c < classes; ++c) {
-      for (uint32_t p = 0; p < places; ++p) {
-        // A batch that is empty grows for a frame that is larger; one that is not is handed on before it.
-        auto batch = Batch::create(packets, std::max(arena, size_t{packets} * 2048));
-        if (!batch) return std::move(batch).error();
-        auto job = std::make_unique<Job>();
-        job->lane = l;
-        job->batch = std::move(*batch);
-        if (ordered != nullptr) {
-          job->ordered = std::make_unique<OrderedPass>(*ordered);
-          job->share.ordered = job->ordered.get();
-        }
-        if (options_.qos != nullptr) job->batch.keep_egress_notes();
-        if (devices_ != nullptr) devices_->pin(job->batch.arena());
-        rings->jobs[c].push_back(std::move(job));
+    const JobSize size = job_size(*lanes_[l], depth);
+    auto rings = std::make_shared<JobRings>(size.classes, size.places);
+    for (auto& jobs : rings->jobs) {
+      for (uint32_t p = 0; p < size.places; ++p) {
+        auto job = make_job(l, size, ordered);
+        if (!job) return std::move(job).error();
+        jobs.push_back(std::move(*job));
       }
     }
     all.push_back(std::move(rings));

@@ -125,6 +125,14 @@ class Engine {
   std::vector<std::unique_ptr<Worker>> make_workers(const Router& router, const Plan& plan) const;
   std::vector<std::unique_ptr<Intake>> open_intakes(const Router& router, const Plan& plan, Error& errors) const;
   std::vector<LinkType> links_of(const std::vector<std::unique_ptr<Intake>>& intakes) const;
+  // Jobs of a lane by class, and what each has room for.
+  struct JobSize {
+    uint32_t classes, places;
+    uint32_t packets;
+    size_t arena;  // bytes
+  };
+  JobSize job_size(const Lane& lane, uint32_t depth) const;
+  Result<std::unique_ptr<Job>> make_job(uint32_t lane, const JobSize& size, OrderedNodes* ordered) const;
   // Of every lane.
   Result<std::vector<std::shared_ptr<JobRings>>> make_jobs(uint32_t depth, OrderedNodes* ordered) const;
   void connect(Intake& intake, JobRings& rings);

@@ -151,7 +151,7 @@ class Worker {
     unsigned generation;
   };
   // Records of one channel in flight, and where they belong.
-  struct Airborne {
+  struct InFlight {
     RecordChannel* channel = nullptr;
     Flight flight;
     uint32_t applied = 0;        // records whose results were taken
@@ -199,7 +199,7 @@ class Worker {
     bool again = false;
     bool waiting = false;  // for the records of node `node`
     bool arrived = false;  // at the ordered node `node`
-    Airborne airborne[2];
+    InFlight in_flight[2];
   };
 
   bool advance(Walk& walk);
@@ -255,7 +255,7 @@ class Worker {
                              const Selection& packets);
   Selection launch_fast(size_t node, const Offload& offload, const BatchView& view, const Selection& packets);
   uint32_t apply_fast(const PlanNode& node, const Offload& offload, const Program& program, const BatchView& view,
-                      Airborne& airborne, uint32_t n);
+                      InFlight& in_flight, uint32_t n);
   void finish_fast(const PlanNode& node, const Program& program, const BatchView& view, FastBurst& burst,
                    uint32_t alive, uint32_t begin);
 
@@ -266,17 +266,18 @@ class Worker {
   }
   bool launch(size_t node, Selection* inputs);
   bool collect(size_t node);
-  void give_up(const Offload& offload, Airborne& airborne);
-  static void keep(const Offload& offload, const Packet& p, Airborne& airborne, uint32_t i);
-  static bool move_frame(const Offload& offload, Airborne& airborne, uint32_t i, Packet& p);
+  void give_up(const Offload& offload, InFlight& in_flight);
+  static void keep(const Offload& offload, const Packet& p, InFlight& in_flight, uint32_t i);
+  static bool move_frame(const Offload& offload, InFlight& in_flight, uint32_t i, Packet& p);
   bool send(size_t node, const Offload& offload, const BatchView& view, Tile& tile, uint32_t lane);
-  void apply(const PlanNode& node, const Offload& offload, const Program& program, Airborne& airborne, uint32_t ready);
+  void apply(const PlanNode& node, const Offload& offload, const Program& program, InFlight& in_flight, uint32_t ready);
   void count_visits(const Program& program, uint32_t begin, uint32_t visited, uint32_t length, const uint32_t* lengths,
                     uint32_t rule);
   Steps take_key(const Offload& offload, uint64_t word, Packet& p, const Program& program);
-  Steps take_registers(const Offload& offload, const Airborne& airborne, uint32_t i, Packet& p, const Program& program);
-  static bool put_in_pool(const Offload& offload, const Packet& p, FlightFrames& pool, Airborne::Pooled& place);
-  Airborne* airborne_for(size_t node, const Offload& offload, bool ipv4);
+  Steps take_registers(const Offload& offload, const InFlight& in_flight, uint32_t i, Packet& p,
+                       const Program& program);
+  static bool put_in_pool(const Offload& offload, const Packet& p, FlightFrames& pool, InFlight::Pooled& place);
+  InFlight* in_flight_for(size_t node, const Offload& offload, bool ipv4);
 
   const Plan& plan_;
   const Router& router_;

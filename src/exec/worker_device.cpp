@@ -59,8 +59,8 @@ void Worker::use_device(WorkerDevice device) {
   }
   for (size_t w = 0; w < walks_.size(); ++w) {
     auto& walk = walks_[w];
-    if (!device_.pools.empty()) walk->airborne[0].pool = &device_.pools[w];
-    for (Airborne& a : walk->airborne) {
+    if (!device_.pools.empty()) walk->in_flight[0].pool = &device_.pools[w];
+    for (InFlight& a : walk->in_flight) {
       a.rows.resize(records + FastBurst::kLanes);
       a.paths.resize(records);
       a.kept.resize(addresses ? records : 0);
@@ -85,7 +85,7 @@ bool Worker::launch(size_t n, Selection* inputs) {
   const Program& program = walk_->snapshot->programs[node.program];
   const BatchView view = walk_->batch->view();
   DeviceCounters& counters = device_counters_[n];
-  for (Airborne& a : walk_->airborne) {
+  for (InFlight& a : walk_->in_flight) {
     a.channel = nullptr;
     a.applied = a.fast = 0;
     a.kept_used = 0;
@@ -124,7 +124,7 @@ bool Worker::launch(size_t n, Selection* inputs) {
   trace.begin("submit");
   bool any = false;
   const DeviceProgram& resident = walk_->snapshot->residents[device_.index]->programs[n];
-  for (Airborne& a : walk_->airborne) {
+  for (InFlight& a : walk_->in_flight) {
     if (a.channel == nullptr) continue;
     SlabDriver::Range frames;
     if (a.pool != nullptr && a.pool->used != 0) {
@@ -138,9 +138,9 @@ bool Worker::launch(size_t n, Selection* inputs) {
 }
 
 // The flight for one packet, opened when it is the first; nullptr when there is no room.
-Worker::Airborne* Worker::airborne_for(size_t n, const Offload& offload, bool ipv4) {
+Worker::InFlight* Worker::in_flight_for(size_t n, const Offload& offload, bool ipv4) {
   const bool other = offload.keys && !ipv4;
-  Airborne& a = walk_->airborne[other ? 1 : 0];
+  InFlight& a = walk_->in_flight[other ? 1 : 0];
   if (a.channel == nullptr) {
     RecordChannel* channel = (other ? device_.others : device_.ipv4)[n].get();
     const uint32_t parity = walk_->snapshot->residents[device_.index]->parity;
@@ -153,7 +153,7 @@ Worker::Airborne* Worker::airborne_for(size_t n, const Offload& offload, bool ip
 
 // Copies what the stages may read of a frame behind the others of its flight. False: there is no room, or a device that
 // was given up may still write there.
-bool Worker::put_in_pool(const Offload& offload, const Packet& p, FlightFrames& pool, Airborne::Pooled& place) {
+bool Worker::put_in_pool(const Offload& offload, const Packet& p, FlightFrames& pool, InFlight::Pooled& place) {
   if (pool.given_up) return false;
   // Where no stage moves the extent, nothing is pushed in front or appended behind.
   const bool moves = offload.shape.moves != 0;
@@ -175,8 +175,8 @@ bool Worker::put_in_pool(const Offload& offload, const Packet& p, FlightFrames& 
 }
 
 // Keeps the bytes of a frame that the device may change.
-void Worker::keep(const Offload& offload, const Packet& p, Airborne& a, uint32_t i) {
-  Airborne::Kept& k = a.kept[i];
+void Worker::keep(const Offload& offload, const Packet& p, InFlight& a, uint32_t i) {
+  InFlight::Kept& k = a.kept[i];
   k = {a.kept_used, -kHeadroom, p.end};
   if (!offload.whole_frames) {
     // Headers alone: from what the stages may push, before the first byte or before the network header, to where the
@@ -193,7 +193,7 @@ void Worker::keep(const Offload& offload, const Packet& p, Airborne& a, uint32_t
 
 // Gives a packet whose record was given up a frame of its own. Not a byte is read that the device may be changing.
 // False: there is no memory.
-bool Worker::move_frame(const Offload& offload, Airborne& a, uint32_t i, Packet& p) {
+bool Worker::move_frame(const Offload& offload, InFlight& a, uint32_t i, Packet& p) {
   if (a.own == nullptr) return false;
   const uint8_t* from = p.frame;
   p.frame = a.own + kHeadroom;
@@ -205,7 +205,7 @@ bool Worker::move_frame(const Offload& offload, Airborne& a, uint32_t i, Packet&
     copy(from - kHeadroom, -kHeadroom, p.end);
     return true;
   }
-  const Airborne::Kept& k = a.kept[i];
+  const InFlight::Kept& k = a.kept[i];
   std::memcpy(p.frame - kHeadroom, from - kHeadroom, static_cast<size_t>(k.first + kHeadroom));
   copy(a.kept_bytes.data() + k.at, k.first, k.end);
   copy(from + k.end, static_cast<int32_t>(k.end), p.end);
@@ -214,7 +214,7 @@ bool Worker::move_frame(const Offload& offload, Airborne& a, uint32_t i, Packet&
 
 // The device answers no more in time, but may go on with the records that it has, however late: what these name is not
 // used again.
-void Worker::give_up(const Offload& offload, Airborne& a) {
+void Worker::give_up(const Offload& offload, InFlight& a) {
   const auto& resident = walk_->snapshot->residents[device_.index];
   if (device_.given_up.empty() || device_.given_up.back() != resident) device_.given_up.push_back(resident);
   if (offload.keys || offload.shape.kind != RecordKind::kAddress) return;
@@ -246,12 +246,12 @@ bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile&
       if (offload.whole_frames || p.data != 0 || p.l3 + 60u > offload.shape.region) return false;
       if (!headers_fit_region(p.frame, p.end)) return false;
     }
-  } else if (walk_->airborne[0].pool == nullptr) {
+  } else if (walk_->in_flight[0].pool == nullptr) {
     device_frame = device_.pinned->device_address(p.frame - kHeadroom, size_t{kHeadroom} + p.end + kTailroom);
     if (device_frame == nullptr) return false;
     device_frame += kHeadroom;
   }
-  Airborne* a = airborne_for(n, offload, fits_key4(p.key));
+  InFlight* a = in_flight_for(n, offload, fits_key4(p.key));
   if (a == nullptr) return false;
   Flight& flight = a->flight;
   const uint32_t i = flight.count;
@@ -297,7 +297,7 @@ bool Worker::collect(size_t n) {
   const Offload& offload = (*device_.offloads)[n];
   const Program& program = walk_->snapshot->programs[node.program];
   bool all = true;
-  for (Airborne& a : walk_->airborne) {
+  for (InFlight& a : walk_->in_flight) {
     if (a.channel == nullptr) continue;
     a.channel->poll(a.flight);
     // Whole tiles while more is to come: the stages behind are cheaper so.
@@ -319,7 +319,7 @@ bool Worker::collect(size_t n) {
 }
 
 // Records [a.applied, ready) go on on the host; those past flight.ready are done here from the start.
-void Worker::apply(const PlanNode& node, const Offload& offload, const Program& program, Airborne& a, uint32_t ready) {
+void Worker::apply(const PlanNode& node, const Offload& offload, const Program& program, InFlight& a, uint32_t ready) {
   const TraceRange trace("apply");
   const BatchView view = walk_->batch->view();
   DeviceCounters& counters = counters_of(node);
@@ -406,7 +406,7 @@ Steps Worker::take_key(const Offload& offload, uint64_t word, Packet& p, const P
   return r.steps;
 }
 
-Steps Worker::take_registers(const Offload& offload, const Airborne& a, uint32_t i, Packet& p, const Program& program) {
+Steps Worker::take_registers(const Offload& offload, const InFlight& a, uint32_t i, Packet& p, const Program& program) {
   const Flight& flight = a.flight;
   Word words[kMaxWordsOut];
   const Word* from = flight.result(i);
@@ -437,7 +437,7 @@ Steps Worker::take_registers(const Offload& offload, const Airborne& a, uint32_t
   }
   if (offload.shape.kind == RecordKind::kAddress && offload.writes_frame && a.pool != nullptr) {
     // Of a frame that went in part only that part can have changed.
-    const Airborne::Pooled& place = a.pooled[i];
+    const InFlight::Pooled& place = a.pooled[i];
     const int32_t from_byte = std::min(p.data, 0);
     const auto to_byte = static_cast<int32_t>(place.bytes < end ? place.bytes : p.end);
     if (to_byte > from_byte) {

@@ -288,10 +288,10 @@ Selection Worker::run_segment_fast(const PlanNode& node, const Program& program,
 
 // Sends common packets off, as far as there is room. Returns the others.
 Selection Worker::launch_fast(size_t n, const Offload& offload, const BatchView& view, const Selection& packets) {
-  Airborne* a = nullptr;
+  InFlight* a = nullptr;
   Selection unsent;
   Selection left = gather_bursts(view, packets, nullptr, [&](FastBurst* burst) {
-    if (a == nullptr) a = airborne_for(n, offload, true);
+    if (a == nullptr) a = in_flight_for(n, offload, true);
     const uint32_t room = a == nullptr ? 0 : std::min(burst->count, a->flight.limit - a->flight.count);
     if (room != 0) {
       // Whole columns: there is room for as many lanes behind the last.
@@ -309,7 +309,7 @@ Selection Worker::launch_fast(size_t n, const Offload& offload, const BatchView&
 // Takes the results of records [applied, applied + n), n at most 32, that left as columns and went the usual way
 // through the device's stages. Returns the records that are done.
 uint32_t Worker::apply_fast(const PlanNode& node, const Offload& offload, const Program& program, const BatchView& view,
-                            Airborne& a, uint32_t n) {
+                            InFlight& a, uint32_t n) {
   const uint32_t there = std::min(a.fast, a.flight.ready);
   if (a.applied >= there) return 0;
   const uint32_t usual = (1u << (offload.end - offload.begin)) - 1;

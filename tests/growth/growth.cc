@@ -48,6 +48,7 @@
 #include "tables/acl/shadow.h"
 #include "tables/lpm/algorithms.h"
 #include "tables/lpm/patch.h"
+#include "tables/lpm/rib_sources.h"
 
 namespace sluice {
 namespace {
@@ -695,6 +696,21 @@ std::vector<Case> builders() {
                        };
                      }});
     }
+  }
+  // Candidates of one prefix, as the paths of a dump are: the best first, last, and all of them gone again.
+  for (const bool best_first : {true, false}) {
+    all.push_back({best_first ? "rib_sources/best_first" : "rib_sources/best_last", 1000, [=](size_t n) -> Prepared {
+                     return [=] {
+                       SourcedRib rib;
+                       const auto hop = static_cast<uint16_t>(rib.next_hops().intern("a"));
+                       const uint8_t source = rib.source("bgp");
+                       const IpPrefix prefix{{0, 0x0a000000u, 4}, 8};
+                       for (size_t i = 0; i < n; ++i)
+                         rib.add(prefix, {static_cast<uint32_t>(best_first ? i : n - i), hop, source, 20});
+                       for (const SourcedRib::Owned& o : rib.owned(source)) rib.remove(o.prefix, source, o.metric);
+                       EXPECT_EQ(rib.candidate_count(), 0u);
+                     };
+                   }});
   }
   return all;
 }

@@ -40,11 +40,11 @@ struct AdjacencyStage {
     if ((flags & AdjacencyGroup::kProhibited) != 0) return DropReason::kRouteProhibited;
     return DropReason::kNoAdjacency;
   }
-  // What the sender is to be told leaves for ICMPError; the rest is dropped on purpose.
+  // What is reported to the sender leaves for ICMPError; the rest is dropped on purpose.
   SLUICE_HD static uint8_t output_for(DropReason reason) {
-    const bool told = reason == DropReason::kNoAdjacency || reason == DropReason::kRouteUnreachable ||
-                      reason == DropReason::kNoRoute || reason == DropReason::kRouteProhibited;
-    return told ? uint8_t{1} : kDropOutput;
+    const bool reported = reason == DropReason::kNoAdjacency || reason == DropReason::kRouteUnreachable ||
+                          reason == DropReason::kNoRoute || reason == DropReason::kRouteProhibited;
+    return reported ? uint8_t{1} : kDropOutput;
   }
   SLUICE_HD void prefetch(const Packet& p) const { view.prefetch(p.next_hop); }
 

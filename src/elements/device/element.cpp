@@ -1,7 +1,6 @@
 // host only
 #include <fmt/format.h>
 
-#include <cctype>
 #include <initializer_list>
 
 #include "elements/stage_element.h"
@@ -20,7 +19,7 @@ class DeviceElement : public Element {
     if (dpdk_) {
       device.method = "dpdk";
     } else if (arguments.has("METHOD")) {
-      for (const char c : arguments.get_string("METHOD")) device.method += static_cast<char>(std::tolower(c));
+      device.method = arguments.get_string("METHOD");
     }
     device.queues = static_cast<unsigned>(arguments.get_uint(dpdk_ ? "N_QUEUES" : "QUEUES"));
     if (device.name.empty())
@@ -78,7 +77,7 @@ ElementClass device_class(const char* name, bool dpdk) {
                    {.name = "METHOD",
                     .kind = ArgumentKind::kChoice,
                     .help = "how packets are taken from the kernel or the NIC; default: the fastest that works here",
-                    .choices = {"AF_XDP", "AF_PACKET", "TAP", "DPDK", "PCAP"}},
+                    .choices = {"af_xdp", "af_packet", "tap", "dpdk", "pcap"}},
                    {.name = "QUEUES",
                     .kind = ArgumentKind::kUint,
                     .default_text = "0",
@@ -130,7 +129,7 @@ ElementClass sink_class(const char* name, bool dpdk) {
   c.description = "A packet that is longer than the MTU is dropped, and one that finds the ring full.";
   c.outputs = {0, 0};
   c.drops = {DropReason::kTxFull, DropReason::kTooBig};
-  c.example = dpdk ? "in -> ToDPDKDevice(1);" : "in -> ToDevice(eth1, METHOD AF_PACKET);";
+  c.example = dpdk ? "in -> ToDPDKDevice(1);" : "in -> ToDevice(eth1, METHOD af_packet);";
   return c;
 }
 

@@ -2,34 +2,11 @@
 // their results, until the host says stop. docs/design/device.md has the protocol and the memory-ordering argument.
 #pragma once
 
+#include "exec/cuda/host_memory.cuh"
+#include "exec/cuda/ring_program.cuh"
 #include "exec/cuda/walk.cuh"
 
 namespace sluice::cuda_walk {
-
-__device__ __forceinline__ uint32_t load_relaxed_sys(const uint32_t* from) {
-  uint32_t v;
-  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
-  return v;
-}
-__device__ __forceinline__ uint32_t load_acquire_sys(const uint32_t* from) {
-  uint32_t v;
-  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
-  return v;
-}
-__device__ __forceinline__ void store_relaxed_sys(uint32_t* to, uint32_t v) {
-  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
-}
-__device__ __forceinline__ void store_release_sys(uint32_t* to, uint32_t v) {
-  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
-}
-__device__ __forceinline__ void fence_sys() {
-  asm volatile("fence.acq_rel.sys;" ::: "memory");
-}
-__device__ __forceinline__ uint64_t global_ns() {
-  uint64_t v;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(v)::"memory");
-  return v;
-}
 
 // After so many empty polls in a row a server begins to sleep between them; a poll itself takes about a microsecond.
 inline constexpr uint32_t kIdleBeforeSleep = 4096;
@@ -40,48 +17,6 @@ template <RecordKind K>
 inline constexpr uint32_t kPollsPerLook = kIsKey<K> ? 32 : 1;
 // A beat at least every so many cycles: 0.15 ms at the highest clock, 0.9 ms at the lowest.
 inline constexpr uint32_t kCyclesPerBeat = 300'000;
-
-// Copies a program slot into the server's shared memory. The slots lie in global memory that the host wrote before it
-// changed `epoch`, which this server has acquired.
-__device__ __forceinline__ void take_program(const DeviceProgram* from, DeviceProgram* to, uint32_t lane) {
-  const auto* source = reinterpret_cast<const uint4*>(from);
-  auto* target = reinterpret_cast<uint4*>(to);
-  __syncwarp();
-  for (uint32_t i = lane; i < kProgramSlotBytes / 16; i += 32) {
-    uint4 v;
-    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(source + i)
-                 : "memory");
-    target[i] = v;
-  }
-  __syncwarp();
-}
-
-// The chains are choices inside one kernel here: the program changes while the kernel runs.
-template <RecordKind K, uint32_t kTeam>
-__device__ __forceinline__ void walk_program(const DeviceProgram& program, Walker& w, const Scratch& scratch) {
-  if constexpr (kIsKey<K>) {
-    uint8_t number = 0;
-    bool done = false;
-    auto one = [&]<typename Chain>(TypeTag<Chain>) {
-      if (++number != program.chain) return;
-      if constexpr (kChainCompiled<K, Chain>) {
-        walk_warp<K, Chain, kTeam>(program, w, scratch);
-        done = true;
-      }
-    };
-    AllChains::for_each(one);
-    __syncwarp();
-    if (done) return;
-    // The generic way wants a walker in memory; in a copy, because that of the chains is registers.
-    Walker copy = w;
-    walk_warp<K, NoChain, kTeam>(program, copy, scratch);
-    w = copy;
-  } else {
-    walk_warp<K, NoChain, kTeam>(program, w, scratch);
-  }
-}
 
 // kTeam: so many neighbours hold one record, which only key records can; a group is 32 / kTeam records. Two blocks have
 // to fit a multiprocessor: rings count on it (ring.cpp).

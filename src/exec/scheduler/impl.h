@@ -170,8 +170,9 @@ struct Scheduler::Impl {
   unsigned depth = 0;
   unsigned stops = 0;  // asked for by elements: told when what they are doing is done
   bool ended = false;
-  bool replaced = false;    // another graph is to follow
-  bool idle_told = false;   // a driver script was told that nothing can happen any more, and nothing has happened since
+  bool replaced = false;  // another graph is to follow
+  bool idle_reported =
+      false;                // a driver script was told that nothing can happen any more, and nothing has happened since
   bool limit_told = false;  // RunOptions::max_packets
   bool interrupted = false;
   bool damaged = false, output_failed = false;  // `failure` is about an input, about an output

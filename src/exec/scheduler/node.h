@@ -37,7 +37,7 @@ class Scheduler::Node final : public FlowContext {
   uint64_t now_ns() const override { return impl_.now(); }
   bool packet_time() const override { return impl_.packet_time; }
   void wake() override {
-    impl_.idle_told = false;
+    impl_.idle_reported = false;
     if (in_ring_) return;
     in_ring_ = true;
     impl_.ring.push_back(index_);

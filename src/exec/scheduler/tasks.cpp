@@ -128,8 +128,8 @@ Polled Scheduler::Impl::some_turns() {
       return Polled::kIdle;
     }
     // Nothing can happen any more, unless a driver script was waiting for just this.
-    if (idle_told) return options.hold ? Polled::kIdle : Polled::kEnd;
-    idle_told = true;
+    if (idle_reported) return options.hold ? Polled::kIdle : Polled::kEnd;
+    idle_reported = true;
     ask_stop(options.hold != nullptr);
   }
   return ended ? Polled::kEnd : Polled::kFrames;

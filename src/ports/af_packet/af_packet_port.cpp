@@ -11,7 +11,6 @@
 #include <linux/filter.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
-#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -124,11 +123,11 @@ Result<RxRing> open_ring(const PortOptions& options, int ifindex) {
   return ring;
 }
 
-class AfPacketRx final : public RxQueue {
+class AfPacketRx final : public CopyingRx {
  public:
   // `share`: what this queue keeps up to date, or nullptr.
   AfPacketRx(const RxRing& ring, const Interface& interface, KernelShare* share, std::shared_ptr<FramePool> pool)
-      : ring_(ring), interface_(interface), share_(share), room_(pool->shape().room()), chunks_(std::move(pool)) {}
+      : CopyingRx(interface, std::move(pool)), ring_(ring), share_(share) {}
 
   uint32_t poll(const Batch::Rows& rows, uint32_t most, uint64_t now_ns) override {
     if (share_ != nullptr && now_ns - looked_ns_ > kLookNs) {
@@ -153,15 +152,10 @@ class AfPacketRx final : public RxQueue {
       }
       if (--left_ == 0) give_block_back();
     }
-    if (n != 0) {
-      counts_.packets.add(n);
-      counts_.bytes.add(bytes);
-    }
+    counts_.received(n, bytes);
     return n;
   }
 
-  RxState state() override { return interface_.link(); }
-  FramePool& pool() override { return chunks_.pool(); }
   int wait_fd() const override { return ring_.fd.get(); }
   bool arm() override {
     if (left_ != 0 || filled()) return false;
@@ -227,15 +221,11 @@ class AfPacketRx final : public RxQueue {
   }
 
   const RxRing& ring_;
-  const Interface& interface_;
   KernelShare* const share_;
   uint64_t looked_ns_ = 0;
-  const uint32_t room_;
-  ChunksAtHand chunks_;
   uint32_t at_ = 0;                // block
   uint32_t left_ = 0;              // frames in it
   const uint8_t* next_ = nullptr;  // of them
-  RxCounts counts_;
   mutable std::atomic<uint64_t> missed_{0};
 };
 
@@ -254,7 +244,7 @@ Result<FileDescriptor> open_sender(const PortOptions& options, int ifindex) {
   return fd;
 }
 
-class AfPacketTx final : public TxQueue {
+class AfPacketTx final : public CopyingTx {
  public:
   explicit AfPacketTx(int fd) : fd_(fd) {
     for (uint32_t i = 0; i < kSendAtOnce; ++i) {
@@ -273,20 +263,18 @@ class AfPacketTx final : public TxQueue {
       if (sent > 0) {
         uint64_t bytes = 0;
         for (int i = 0; i < sent; ++i) bytes += parts_[static_cast<size_t>(i)].iov_len;
-        counts_.packets.add(static_cast<uint64_t>(sent));
-        counts_.bytes.add(bytes);
+        counts_.sent(static_cast<uint64_t>(sent), bytes);
         taken += static_cast<uint32_t>(sent);
         continue;  // where fewer were sent the next call says why
+      }
+      // The socket's memory or the NIC's ring is full, or there is no carrier: the kernel took nothing.
+      if (no_room(errno)) {
+        counts_.full.add(all - taken);
+        return taken;
       }
       switch (errno) {
         case EINTR:
           break;
-        // The socket's memory or the NIC's ring is full, or there is no carrier: the kernel took nothing.
-        case EAGAIN:
-        case ENOBUFS:
-        case ENOMEM:
-          counts_.full.add(all - taken);
-          return taken;
         case ENETDOWN:
         case ENXIO:
         case ENODEV:
@@ -299,16 +287,11 @@ class AfPacketTx final : public TxQueue {
     }
     return taken;
   }
-  void flush() override {}
-  FramePool* pool() override { return nullptr; }
-  uint64_t in_flight() override { return 0; }
-  TxCounters counters() const override { return counts_.get(); }
 
  private:
   const int fd_;
   std::array<iovec, kSendAtOnce> parts_{};
   std::array<mmsghdr, kSendAtOnce> messages_{};
-  TxCounts counts_;
 };
 
 class AfPacketPort final : public Port {

@@ -18,6 +18,7 @@
 #include "ports/af_packet/kernel_share.h"
 #include "ports/port.h"
 #include "ports/testing/net_namespace.h"
+#include "ports/testing/two_hosts.h"
 
 namespace sluice {
 namespace {
@@ -33,30 +34,23 @@ using ::testing::Not;
 constexpr MacAddress kNear{2, 0, 0, 0, 0, 1}, kFar{2, 0, 0, 0, 0, 2}, kNextHop{2, 0, 0, 0, 0, 9};
 
 // A host that forwards: near - far is where packets come from, out - sink where it would send them to.
-class KernelShares : public ::testing::TestWithParam<KernelShare::Hook> {
+class KernelShares : public testing::TwoHosts<::testing::TestWithParam<KernelShare::Hook>> {
  protected:
   void SetUp() override {
-    if (!NetNamespace::why_none().empty()) GTEST_SKIP() << "no network namespaces here: " << NetNamespace::why_none();
-    for (auto* place : {&here_, &there_}) {
-      auto made = NetNamespace::create();
-      ASSERT_TRUE(made.ok()) << to_string(made.error());
-      *place = std::make_unique<NetNamespace>(std::move(*made));
-    }
-    ASSERT_TRUE(NetNamespace::veth(*here_, "near", *there_, "far").ok());
-    ASSERT_TRUE(NetNamespace::veth(*here_, "out", *there_, "sink").ok());
-    in(*here_,
-       "sysctl -qw net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.near.disable_ipv6=0 net.ipv6.conf.out.disable_ipv6=0 "
-       "net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv4.conf.all.rp_filter=0; "
-       "ip link set near address 02:00:00:00:00:01; ip addr add 192.0.2.1/24 dev near; "
-       "ip -6 addr add 2001:db8::1/64 dev near nodad; ip addr add 198.51.100.1/24 dev out; "
-       "ip -6 addr add 2001:db8:1::1/64 dev out nodad; "
-       "ip neigh add 198.51.100.9 lladdr 02:00:00:00:00:09 dev out nud permanent; "
-       "ip -6 neigh add 2001:db8:1::9 lladdr 02:00:00:00:00:09 dev out nud permanent");
-    for (auto* wire : {&far_, &sink_}) {
-      auto made = Wire::open(*there_, wire == &far_ ? "far" : "sink");
-      ASSERT_TRUE(made.ok()) << to_string(made.error());
-      wire->emplace(std::move(*made));
-    }
+    TwoHosts::SetUp();
+    if (!ready()) return;
+    cable("near", "far");
+    cable("out", "sink");
+    run("sysctl -qw net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.near.disable_ipv6=0 "
+        "net.ipv6.conf.out.disable_ipv6=0 "
+        "net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv4.conf.all.rp_filter=0; "
+        "ip link set near address 02:00:00:00:00:01; ip addr add 192.0.2.1/24 dev near; "
+        "ip -6 addr add 2001:db8::1/64 dev near nodad; ip addr add 198.51.100.1/24 dev out; "
+        "ip -6 addr add 2001:db8:1::1/64 dev out nodad; "
+        "ip neigh add 198.51.100.9 lladdr 02:00:00:00:00:09 dev out nud permanent; "
+        "ip -6 neigh add 2001:db8:1::9 lladdr 02:00:00:00:00:09 dev out nud permanent");
+    far_.emplace(wire("far"));
+    sink_.emplace(wire("sink"));
     const auto inside = here_->enter();
     udp_ = TestFd(socket(AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK, 0));
     sockaddr_in6 any{};
@@ -66,10 +60,6 @@ class KernelShares : public ::testing::TestWithParam<KernelShare::Hook> {
     auto near = Interface::find("near");
     ASSERT_TRUE(near.ok());
     near_ = std::make_unique<Interface>(std::move(*near));
-  }
-  void in(const NetNamespace& place, const std::string& command) {
-    auto done = place.run(command);
-    ASSERT_TRUE(done.ok()) << done.error().message;
   }
   std::unique_ptr<KernelShare> take(bool own = true) {
     const auto inside = here_->enter();
@@ -116,7 +106,6 @@ class KernelShares : public ::testing::TestWithParam<KernelShare::Hook> {
     return recv(udp_.get(), text.data(), text.size(), 0) == 20;
   }
 
-  std::unique_ptr<NetNamespace> here_, there_;
   std::optional<Wire> far_, sink_;
   std::unique_ptr<Interface> near_;
   TestFd udp_;
@@ -142,11 +131,11 @@ TEST_P(KernelShares, FollowsTheAddresses) {
   auto share = take();
   ASSERT_NE(share, nullptr);
   EXPECT_FALSE(delivers("203.0.113.1"));
-  in(*here_, "ip addr add 203.0.113.1/32 dev lo; ip addr del 192.0.2.1/24 dev near; ip addr add 192.0.2.1/25 dev near");
+  run("ip addr add 203.0.113.1/32 dev lo; ip addr del 192.0.2.1/24 dev near; ip addr add 192.0.2.1/25 dev near");
   share->follow_addresses();
   EXPECT_TRUE(delivers("203.0.113.1"));
   EXPECT_TRUE(delivers("192.0.2.1"));
-  in(*here_, "ip addr del 203.0.113.1/32 dev lo; ip route add local 203.0.113.1/32 dev lo");
+  run("ip addr del 203.0.113.1/32 dev lo; ip route add local 203.0.113.1/32 dev lo");
   share->follow_addresses();
   EXPECT_FALSE(delivers("203.0.113.1"));
 }
@@ -195,7 +184,7 @@ TEST_P(KernelShares, NothingIsLeftOfARunThatWasKilled) {
 TEST_P(KernelShares, GoesWithTheInterface) {
   auto share = take();
   ASSERT_NE(share, nullptr);
-  in(*here_, "ip link del near");
+  run("ip link del near");
   share->follow_addresses();
   share.reset();
 }
@@ -220,7 +209,7 @@ TEST_P(KernelShares, APortReceivesAllAndTheKernelItsOwn) {
   ASSERT_TRUE(rx.ok());
   EXPECT_FALSE(forwards("198.51.100.9"));
   EXPECT_TRUE(delivers("192.0.2.1"));
-  in(*here_, "ip addr add 203.0.113.1/32 dev lo");
+  run("ip addr add 203.0.113.1/32 dev lo");
   // One packet, two ARP requests, one packet; more from the kernel does not come.
   std::vector<uint8_t*> frames(32);
   std::vector<Extent> extents(32);

@@ -26,6 +26,7 @@
 #include "net/bytes.h"
 #include "ports/af_xdp/program.h"
 #include "ports/testing/net_namespace.h"
+#include "ports/testing/two_hosts.h"
 
 namespace sluice {
 namespace {
@@ -64,19 +65,13 @@ Bytes echo() {
 }
 
 // Interfaces near0, near1 in `here_`, each with its end far0, far1 in `there_`.
-class AfXdp : public ::testing::TestWithParam<PortOptions::XdpMode> {
+class AfXdp : public testing::TwoHosts<::testing::TestWithParam<PortOptions::XdpMode>> {
  protected:
   void SetUp() override {
-    if (!NetNamespace::why_none().empty()) GTEST_SKIP() << "no network namespaces here: " << NetNamespace::why_none();
-    for (auto* place : {&here_, &there_}) {
-      auto made = NetNamespace::create();
-      ASSERT_TRUE(made.ok()) << to_string(made.error());
-      *place = std::make_unique<NetNamespace>(std::move(*made));
-    }
-    for (const char* n : {"0", "1"}) {
-      auto cable = NetNamespace::veth(*here_, std::string("near") + n, *there_, std::string("far") + n);
-      ASSERT_TRUE(cable.ok()) << to_string(cable.error());
-    }
+    TwoHosts::SetUp();
+    if (!ready()) return;
+    cable("near0", "far0");
+    cable("near1", "far1");
     auto pool = MappedFramePool::create({});
     ASSERT_TRUE(pool.ok());
     pool_ = *pool;
@@ -114,15 +109,6 @@ class AfXdp : public ::testing::TestWithParam<PortOptions::XdpMode> {
     auto tx = port.open_tx(queue);
     EXPECT_TRUE(tx.ok());
     return std::move(*tx);
-  }
-  Wire wire(const std::string& interface) {
-    auto made = Wire::open(*there_, interface);
-    EXPECT_TRUE(made.ok());
-    return std::move(*made);
-  }
-  void run(const std::string& command) {
-    auto done = here_->run(command);
-    EXPECT_TRUE(done.ok()) << to_string(done.error());
   }
   // Polls until `n` frames have come; they are the caller's.
   static std::vector<TxFrame> receive(RxQueue& rx, size_t n) {
@@ -185,7 +171,6 @@ class AfXdp : public ::testing::TestWithParam<PortOptions::XdpMode> {
     return id;
   }
 
-  std::unique_ptr<NetNamespace> here_, there_;
   std::shared_ptr<MappedFramePool> pool_;
 };
 
@@ -387,8 +372,7 @@ TEST_P(AfXdp, PortsComeAndGoInAnyOrder) {
   run("ip link del near1");
   expect_works(*first, "far0");
   second.reset();
-  auto cable = NetNamespace::veth(*here_, "near1", *there_, "far1");
-  ASSERT_TRUE(cable.ok()) << to_string(cable.error());
+  cable("near1", "far1");
   second = open(options("near1"));
   ASSERT_NE(second, nullptr);
   expect_works(*second, "far1");

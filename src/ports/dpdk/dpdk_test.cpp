@@ -529,8 +529,8 @@ TEST_F(Dpdk, ForkedProcessIsToldThatDpdkIsItsParents) {
   const auto port = open("net_null0", some_pool());
   const pid_t child = fork();
   if (child == 0) {
-    const bool told = error_of("net_ring0").find("forked") != std::string::npos;
-    _exit(told ? 0 : 1);
+    const bool refused = error_of("net_ring0").find("forked") != std::string::npos;
+    _exit(refused ? 0 : 1);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);

@@ -14,8 +14,6 @@
 namespace sluice {
 namespace {
 
-constexpr unsigned kReadsAtOnce = 256;
-
 // Of a link, without its addresses.
 void read_link(const nlmsghdr* message, Link& link) {
   const auto* body = static_cast<const ifinfomsg*>(mnl_nlmsg_get_payload(message));
@@ -60,11 +58,9 @@ void add_address(Link& link, const LinkAddress& address) {
 }  // namespace
 
 Result<std::unique_ptr<LinkWatch>> LinkWatch::create(int receive_bytes) {
-  auto events = NetlinkSocket::open(RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR, receive_bytes);
-  if (!events) return std::move(events).error();
-  auto requests = NetlinkSocket::open(0);
-  if (!requests) return std::move(requests).error();
-  std::unique_ptr<LinkWatch> watch(new LinkWatch(std::move(*events), std::move(*requests)));
+  auto follows = NetlinkWatch::open(RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR, receive_bytes);
+  if (!follows) return std::move(follows).error();
+  std::unique_ptr<LinkWatch> watch(new LinkWatch(std::move(*follows)));
   if (auto all = watch->read_all({}); !all) return std::move(all).error();
   return watch;
 }
@@ -84,21 +80,21 @@ const Link* LinkWatch::find(const std::string& name) const {
 // What comes from before it on is taken up afterwards: each event tells the whole state, the last one that of now.
 Result<void> LinkWatch::read_all(const Changed& changed) {
   std::map<int, Link> now;
-  auto links = requests_.dump(RTM_GETLINK, AF_UNSPEC, [&](const nlmsghdr* m) {
+  auto links = follows_.requests.dump(RTM_GETLINK, AF_UNSPEC, [&](const nlmsghdr* m) {
     if (m->nlmsg_type != RTM_NEWLINK) return;
     Link link;
     read_link(m, link);
     if (now.size() < kMostLinks || now.count(link.index) != 0) now[link.index] = std::move(link);
   });
   if (!links) return links;
-  auto addresses = requests_.dump(RTM_GETADDR, AF_UNSPEC, [&](const nlmsghdr* m) {
+  auto addresses = follows_.requests.dump(RTM_GETADDR, AF_UNSPEC, [&](const nlmsghdr* m) {
     int index;
     LinkAddress address;
     if (m->nlmsg_type != RTM_NEWADDR || !read_address(m, index, address)) return;
     if (const auto at = now.find(index); at != now.end()) add_address(at->second, address);
   });
   if (!addresses) return addresses;
-  complete_ = true;
+  follows_.complete = true;
   std::swap(links_, now);
   if (!changed) return {};
   for (const auto& [index, before] : now) {
@@ -167,22 +163,7 @@ void LinkWatch::apply(const nlmsghdr* message, const Changed& changed) {
 }
 
 Result<void> LinkWatch::read(const Changed& changed) {
-  for (unsigned i = 0; i < kReadsAtOnce; ++i) {
-    if (!complete_) {
-      auto forgot = events_.forget();
-      if (!forgot) return std::move(forgot).error();
-      if (!*forgot) return {};
-      if (auto all = read_all(changed); !all) return all;
-    }
-    auto got = events_.read([&](const nlmsghdr* m) { apply(m, changed); });
-    if (!got) return std::move(got).error();
-    if (*got == NetlinkSocket::Got::kNothing) return {};
-    if (*got == NetlinkSocket::Got::kLost) {
-      ++losses_;
-      complete_ = false;
-    }
-  }
-  return {};
+  return follows_.read([&] { return read_all(changed); }, [&](const nlmsghdr* m) { apply(m, changed); });
 }
 
 }  // namespace sluice

@@ -42,7 +42,7 @@ class LinkWatch {
   static Result<std::unique_ptr<LinkWatch>> create(int receive_bytes = NetlinkSocket::kReceiveBytes);
 
   // Readable when something has changed.
-  int fd() const { return events_.fd(); }
+  int fd() const { return follows_.events.fd(); }
   // `before` and `after` differ; nullptr: there was none, it is gone.
   using Changed = std::function<void(const Link* before, const Link* after)>;
   // Takes up what has changed, at most some hundred messages: fd() stays readable where there is more. Where the kernel
@@ -55,18 +55,15 @@ class LinkWatch {
   const Link* find(int index) const;
   const Link* find(const std::string& name) const;
   // How often messages were lost, and all was read again.
-  uint64_t losses() const { return losses_; }
+  uint64_t losses() const { return follows_.losses; }
 
  private:
-  LinkWatch(NetlinkSocket events, NetlinkSocket requests)
-      : events_(std::move(events)), requests_(std::move(requests)) {}
+  explicit LinkWatch(NetlinkWatch follows) : follows_(std::move(follows)) {}
   Result<void> read_all(const Changed& changed);
   void apply(const nlmsghdr* message, const Changed& changed);
 
-  NetlinkSocket events_, requests_;
+  NetlinkWatch follows_;
   std::map<int, Link> links_;
-  uint64_t losses_ = 0;
-  bool complete_ = false;  // false: links_ has to be read anew
 };
 
 }  // namespace sluice

@@ -15,23 +15,16 @@
 #include "ports/netlink/netlink_parts.h"
 
 namespace sluice {
-namespace {
-
-constexpr unsigned kReadsAtOnce = 256;
-
-}  // namespace
+namespace {}  // namespace
 
 bool Neighbour::usable() const {
   return (state & (NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_PROBE | NUD_STALE | NUD_DELAY)) != 0;
 }
 
 Result<std::unique_ptr<NeighbourWatch>> NeighbourWatch::create(std::vector<int> ifindexes, int receive_bytes) {
-  auto events = NetlinkSocket::open(RTMGRP_NEIGH, receive_bytes);
-  if (!events) return std::move(events).error();
-  auto requests = NetlinkSocket::open(0);
-  if (!requests) return std::move(requests).error();
-  std::unique_ptr<NeighbourWatch> watch(
-      new NeighbourWatch(std::move(*events), std::move(*requests), std::move(ifindexes)));
+  auto follows = NetlinkWatch::open(RTMGRP_NEIGH, receive_bytes);
+  if (!follows) return std::move(follows).error();
+  std::unique_ptr<NeighbourWatch> watch(new NeighbourWatch(std::move(*follows), std::move(ifindexes)));
   if (auto all = watch->read_all({}); !all) return std::move(all).error();
   return watch;
 }
@@ -66,14 +59,14 @@ bool NeighbourWatch::parse(const nlmsghdr* message, Neighbour& neighbour) const 
 // What comes from before it on is taken up afterwards: each event tells the whole state, the last one that of now.
 Result<void> NeighbourWatch::read_all(const Changed& changed) {
   Table now;
-  auto all = requests_.dump(RTM_GETNEIGH, AF_UNSPEC, [&](const nlmsghdr* m) {
+  auto all = follows_.requests.dump(RTM_GETNEIGH, AF_UNSPEC, [&](const nlmsghdr* m) {
     Neighbour neighbour;
     if (m->nlmsg_type != RTM_NEWNEIGH || !parse(m, neighbour)) return;
     const Key key{neighbour.ifindex, neighbour.address};
     if (now.size() < kMost || now.count(key) != 0) now[key] = neighbour;
   });
   if (!all) return all;
-  complete_ = true;
+  follows_.complete = true;
   std::swap(table_, now);
   if (!changed) return {};
   for (const auto& [key, before] : now) {
@@ -106,22 +99,7 @@ void NeighbourWatch::apply(const nlmsghdr* message, const Changed& changed) {
 }
 
 Result<void> NeighbourWatch::read(const Changed& changed) {
-  for (unsigned i = 0; i < kReadsAtOnce; ++i) {
-    if (!complete_) {
-      auto forgot = events_.forget();
-      if (!forgot) return std::move(forgot).error();
-      if (!*forgot) return {};
-      if (auto all = read_all(changed); !all) return all;
-    }
-    auto got = events_.read([&](const nlmsghdr* m) { apply(m, changed); });
-    if (!got) return std::move(got).error();
-    if (*got == NetlinkSocket::Got::kNothing) return {};
-    if (*got == NetlinkSocket::Got::kLost) {
-      ++losses_;
-      complete_ = false;
-    }
-  }
-  return {};
+  return follows_.read([&] { return read_all(changed); }, [&](const nlmsghdr* m) { apply(m, changed); });
 }
 
 Result<void> NeighbourWatch::resolve(int ifindex, const IpAddress& address) {
@@ -136,7 +114,7 @@ Result<void> NeighbourWatch::resolve(int ifindex, const IpAddress& address) {
   body->ndm_flags = NTF_USE;  // as if a packet to it were there
   std::array<uint8_t, 16> bytes{};
   mnl_attr_put(ask, NDA_DST, netlink_bytes(address, bytes.data()), bytes.data());
-  auto answer = requests_.request(ask);
+  auto answer = follows_.requests.request(ask);
   if (!answer) return std::move(answer).error();
   if (*answer == 0) return {};
   return capability_error(fmt::format("resolving {} at interface {}", to_string(address), ifindex), *answer,

@@ -34,7 +34,7 @@ class NeighbourWatch {
                                                         int receive_bytes = NetlinkSocket::kReceiveBytes);
 
   // Readable when something has changed.
-  int fd() const { return events_.fd(); }
+  int fd() const { return follows_.events.fd(); }
   // `gone`: the kernel has forgotten it; then `neighbour` is as it was.
   using Changed = std::function<void(const Neighbour& neighbour, bool gone)>;
   // Takes up what has changed, at most some hundred messages: fd() stays readable where there is more. Where the kernel
@@ -52,7 +52,7 @@ class NeighbourWatch {
   Result<void> resolve(int ifindex, const IpAddress& address);
 
   // How often messages were lost, and all was read again.
-  uint64_t losses() const { return losses_; }
+  uint64_t losses() const { return follows_.losses; }
 
  private:
   struct Key {
@@ -67,18 +67,16 @@ class NeighbourWatch {
   };
   using Table = std::unordered_map<Key, Neighbour, Hash>;
 
-  NeighbourWatch(NetlinkSocket events, NetlinkSocket requests, std::vector<int> ifindexes)
-      : events_(std::move(events)), requests_(std::move(requests)), ifindexes_(std::move(ifindexes)) {}
+  NeighbourWatch(NetlinkWatch follows, std::vector<int> ifindexes)
+      : follows_(std::move(follows)), ifindexes_(std::move(ifindexes)) {}
   Result<void> read_all(const Changed& changed);
   // False: of no interface or family that counts.
   bool parse(const nlmsghdr* message, Neighbour& neighbour) const;
   void apply(const nlmsghdr* message, const Changed& changed);
 
-  NetlinkSocket events_, requests_;
+  NetlinkWatch follows_;
   std::vector<int> ifindexes_;
   Table table_;
-  uint64_t losses_ = 0;
-  bool complete_ = false;  // false: table_ has to be read anew
 };
 
 }  // namespace sluice

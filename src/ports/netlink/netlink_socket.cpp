@@ -128,4 +128,34 @@ Result<int> NetlinkSocket::request(nlmsghdr* message, const Message& answer) {
   }
 }
 
+// --- a table that is followed ---
+
+Result<NetlinkWatch> NetlinkWatch::open(uint32_t groups, int receive_bytes) {
+  auto events = NetlinkSocket::open(groups, receive_bytes);
+  if (!events) return std::move(events).error();
+  auto requests = NetlinkSocket::open(0);
+  if (!requests) return std::move(requests).error();
+  return NetlinkWatch{std::move(*events), std::move(*requests)};
+}
+
+Result<void> NetlinkWatch::read(const std::function<Result<void>()>& read_all, const NetlinkSocket::Message& apply) {
+  constexpr unsigned kReadsAtOnce = 256;
+  for (unsigned i = 0; i < kReadsAtOnce; ++i) {
+    if (!complete) {
+      auto forgot = events.forget();
+      if (!forgot) return std::move(forgot).error();
+      if (!*forgot) return {};
+      if (auto all = read_all(); !all) return all;
+    }
+    auto got = events.read(apply);
+    if (!got) return std::move(got).error();
+    if (*got == NetlinkSocket::Got::kNothing) return {};
+    if (*got == NetlinkSocket::Got::kLost) {
+      ++losses;
+      complete = false;
+    }
+  }
+  return {};
+}
+
 }  // namespace sluice

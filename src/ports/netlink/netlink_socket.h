@@ -61,4 +61,17 @@ class NetlinkSocket {
   uint32_t sequence_ = 0;
 };
 
+// How a table of the kernel is followed: by what a socket hears, and by requests where that was incomplete.
+struct NetlinkWatch {
+  NetlinkSocket events, requests;
+  uint64_t losses = 0;    // how often messages were lost
+  bool complete = false;  // false: the table has to be read anew
+
+  static Result<NetlinkWatch> open(uint32_t groups, int receive_bytes);
+
+  // Takes up what has changed, at most some hundred datagrams. Where the kernel had no room for all it said, read_all()
+  // reads the whole table and sets `complete`. Errors: the system's.
+  Result<void> read(const std::function<Result<void>()>& read_all, const NetlinkSocket::Message& apply);
+};
+
 }  // namespace sluice

@@ -2,7 +2,6 @@
 // libpcap, live: works wherever libpcap does, one queue. The kernel gets every packet as well.
 #include <fmt/format.h>
 #include <pcap/pcap.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -25,10 +24,10 @@ struct ClosePcap {
 };
 using Pcap = std::unique_ptr<pcap_t, ClosePcap>;
 
-class PcapRx final : public RxQueue {
+class PcapRx final : public CopyingRx {
  public:
   PcapRx(pcap_t* pcap, const Interface& interface, std::shared_ptr<FramePool> pool)
-      : pcap_(pcap), interface_(interface), room_(pool->shape().room()), chunks_(std::move(pool)) {}
+      : CopyingRx(interface, std::move(pool)), pcap_(pcap) {}
 
   uint32_t poll(const Batch::Rows& rows, uint32_t most, uint64_t now_ns) override {
     uint32_t n = 0;
@@ -52,19 +51,11 @@ class PcapRx final : public RxQueue {
       set_row(rows, n++, frame, length, now_ns);
       bytes += length;
     }
-    if (n != 0) {
-      counts_.packets.add(n);
-      counts_.bytes.add(bytes);
-    }
+    counts_.received(n, bytes);
     return n;
   }
-  RxState state() override { return interface_.link(); }
-  FramePool& pool() override { return chunks_.pool(); }
   int wait_fd() const override { return pcap_get_selectable_fd(pcap_); }
-  bool arm() override {
-    pollfd ready{wait_fd(), POLLIN, 0};
-    return ::poll(&ready, 1, 0) <= 0 || (ready.revents & POLLIN) == 0;
-  }
+  bool arm() override { return silent(wait_fd()); }
   RxCounters counters() const override {
     RxCounters counters = counts_.get();
     pcap_stat stat{};
@@ -74,41 +65,19 @@ class PcapRx final : public RxQueue {
 
  private:
   pcap_t* const pcap_;
-  const Interface& interface_;
-  const uint32_t room_;
-  ChunksAtHand chunks_;
-  RxCounts counts_;
 };
 
-class PcapTx final : public TxQueue {
+class PcapTx final : public CopyingTx {
  public:
   explicit PcapTx(pcap_t* pcap) : pcap_(pcap) {}
 
   uint32_t send(std::span<const TxFrame> frames) override {
-    uint64_t sent = 0, bytes = 0;
-    uint32_t taken = 0;
-    while (taken < frames.size()) {
-      const TxFrame& frame = frames[taken];
+    return send_each(frames, [this](const TxFrame& frame) {
       // A socket says once that its link was down, also when it is up again.
-      if (inject(frame) || (errno == ENETDOWN && inject(frame))) {
-        ++sent;
-        bytes += frame.bytes;
-      } else if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM) {
-        counts_.full.add(frames.size() - taken);
-        break;
-      } else {
-        counts_.failed.add(1);
-      }
-      ++taken;
-    }
-    counts_.packets.add(sent);
-    counts_.bytes.add(bytes);
-    return taken;
+      if (inject(frame) || (errno == ENETDOWN && inject(frame))) return Sent::kYes;
+      return no_room(errno) ? Sent::kFull : Sent::kFailed;
+    });
   }
-  void flush() override {}
-  FramePool* pool() override { return nullptr; }
-  uint64_t in_flight() override { return 0; }
-  TxCounters counters() const override { return counts_.get(); }
 
  private:
   bool inject(const TxFrame& frame) {
@@ -117,7 +86,6 @@ class PcapTx final : public TxQueue {
   }
 
   pcap_t* const pcap_;
-  TxCounts counts_;
 };
 
 Result<Pcap> open_pcap(const PortOptions& options, uint32_t room, bool receives) {

@@ -5,7 +5,6 @@
 #include <linux/if_tun.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
-#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -50,10 +49,10 @@ Result<FileDescriptor> open_queue(const std::string& name, bool many) {
   return fd;
 }
 
-class TapRx final : public RxQueue {
+class TapRx final : public CopyingRx {
  public:
   TapRx(int fd, const Interface& interface, LinkDrops* drops, std::shared_ptr<FramePool> pool)
-      : fd_(fd), interface_(interface), drops_(drops), room_(pool->shape().room()), chunks_(std::move(pool)) {}
+      : CopyingRx(interface, std::move(pool)), fd_(fd), drops_(drops) {}
 
   uint32_t poll(const Batch::Rows& rows, uint32_t most, uint64_t now_ns) override {
     uint32_t n = 0;
@@ -75,19 +74,11 @@ class TapRx final : public RxQueue {
       set_row(rows, n++, frame, static_cast<uint32_t>(length), now_ns);
       bytes += static_cast<uint64_t>(length);
     }
-    if (n != 0) {
-      counts_.packets.add(n);
-      counts_.bytes.add(bytes);
-    }
+    counts_.received(n, bytes);
     return n;
   }
-  RxState state() override { return interface_.link(); }
-  FramePool& pool() override { return chunks_.pool(); }
   int wait_fd() const override { return fd_; }
-  bool arm() override {
-    pollfd ready{fd_, POLLIN, 0};
-    return ::poll(&ready, 1, 0) == 0 || (ready.revents & POLLIN) == 0;
-  }
+  bool arm() override { return silent(fd_); }
   RxCounters counters() const override {
     RxCounters counters = counts_.get();
     if (drops_ != nullptr) counters.missed = drops_->tx_dropped();
@@ -96,51 +87,25 @@ class TapRx final : public RxQueue {
 
  private:
   const int fd_;
-  const Interface& interface_;
   LinkDrops* const drops_;
-  const uint32_t room_;
-  ChunksAtHand chunks_;
-  RxCounts counts_;
 };
 
-class TapTx final : public TxQueue {
+class TapTx final : public CopyingTx {
  public:
   explicit TapTx(int fd) : fd_(fd) {}
 
   uint32_t send(std::span<const TxFrame> frames) override {
-    uint64_t sent = 0, bytes = 0;
-    uint32_t taken = 0;
-    while (taken < frames.size()) {
-      const TxFrame& frame = frames[taken];
-      if (write(fd_, frame.data, frame.bytes) >= 0) {
-        ++sent;
-        bytes += frame.bytes;
-      } else if (errno == EINTR) {
-        continue;
-      } else if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM) {
-        counts_.full.add(frames.size() - taken);
-        break;
-      } else if (errno == EIO || errno == EBADFD || errno == ENETDOWN) {  // down, or gone: so are those behind it
-        counts_.failed.add(frames.size() - taken);
-        taken = static_cast<uint32_t>(frames.size());
-        break;
-      } else {
-        counts_.failed.add(1);
-      }
-      ++taken;
-    }
-    counts_.packets.add(sent);
-    counts_.bytes.add(bytes);
-    return taken;
+    return send_each(frames, [this](const TxFrame& frame) {
+      if (write(fd_, frame.data, frame.bytes) >= 0) return Sent::kYes;
+      if (errno == EINTR) return Sent::kAgain;
+      if (no_room(errno)) return Sent::kFull;
+      // Down, or gone.
+      return errno == EIO || errno == EBADFD || errno == ENETDOWN ? Sent::kDown : Sent::kFailed;
+    });
   }
-  void flush() override {}
-  FramePool* pool() override { return nullptr; }
-  uint64_t in_flight() override { return 0; }
-  TxCounters counters() const override { return counts_.get(); }
 
  private:
   const int fd_;
-  TxCounts counts_;
 };
 
 class TapPort final : public Port {

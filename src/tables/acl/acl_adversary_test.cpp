@@ -41,7 +41,7 @@ void check_cost(const RuleSet& set, const Limits& limits) {
   EXPECT_LE(of_merge.reads, limits.merge_reads);
   // Every byte of an IPv4 key (22) for each chunk, whatever the rules.
   EXPECT_LE(of_bits.reads, 22 * std::ceil(n / 512));
-  // What prunes tables has half a megabyte for itself, a sieve 70 KB.
+  // What prunes tables has half a megabyte for itself, a bitmap 70 KB.
   EXPECT_LE(static_cast<double>(search_bytes(*space)), (1 << 19) + limits.bytes * n);
   EXPECT_LE(static_cast<double>(search_bytes(*merge)), 70000 + limits.bytes * n);
   EXPECT_LE(static_cast<double>(search_bytes(*bits)), 65536 * 44.0 + 3 * 1024 * n);

@@ -112,9 +112,9 @@ TEST(AclConformance, EveryCombinationOfPrefixLengths) {
     const auto view = TupleMergeView::open(*merged);
     EXPECT_LE(view->shape().narrow_tables, 64u);
     EXPECT_LE(view->shape().wide_tables, 64u);
-    EXPECT_LE(view->shape().narrow_loose, TupleMergeSieve::kRules * view->sieve_parts());
-    EXPECT_LE(view->shape().wide_loose, TupleMergeSieve::kRules);
-    EXPECT_EQ(view->sieve_parts(), target == AclTarget::kCpu ? TupleMergeSieve::kMaxParts : 1);
+    EXPECT_LE(view->shape().narrow_loose, TupleMergeBitmap::kRules * view->bitmap_parts());
+    EXPECT_LE(view->shape().wide_loose, TupleMergeBitmap::kRules);
+    EXPECT_EQ(view->bitmap_parts(), target == AclTarget::kCpu ? TupleMergeBitmap::kMaxParts : 1);
   }
 }
 

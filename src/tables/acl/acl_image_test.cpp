@@ -95,8 +95,8 @@ TEST(AclImage, DamagedImagesAreRefusedOrAnswerWithinBounds) {
   EXPECT_GT(refused, 100u);
 }
 
-// The parts that only larger lists have: tuple_space's sets of tables by field, tuple_merge's sieve.
-TEST(AclImage, DamagedSetsOfTablesAndSievesAreRefusedOrAnswerWithinBounds) {
+// The parts that only larger lists have: tuple_space's sets of tables by field, tuple_merge's bitmap.
+TEST(AclImage, DamagedSetsOfTablesAndBitmapsAreRefusedOrAnswerWithinBounds) {
   acl_test::Random random(13);
   const RuleSet set = acl_test::random_set(random, 700, 4);
   const auto keys = acl_test::keys_for(set, 64, random);
@@ -116,7 +116,7 @@ TEST(AclImage, DamagedSetsOfTablesAndSievesAreRefusedOrAnswerWithinBounds) {
     } else {
       tuple_merge_detail::Header header;
       std::memcpy(&header, section.data(), sizeof header);
-      offset = header.sieve_offset;
+      offset = header.bitmap_offset;
     }
     ASSERT_NE(offset, 0u) << name;
     for (int round = 0; round < 120; ++round) {
@@ -133,7 +133,7 @@ TEST(AclImage, DamagedSetsOfTablesAndSievesAreRefusedOrAnswerWithinBounds) {
 
 TEST(AclImage, AutoGoesByTheCostOfTheTarget) {
   acl_test::Random random(15);
-  // More rules than one part of a sieve holds, few enough for one chunk of bit vectors, and five fields alone.
+  // More rules than one part of a bitmap holds, few enough for one chunk of bit vectors, and five fields alone.
   RuleSet some = acl_test::random_set(random, 400, 4);
   for (AclRule& rule : some.rules) {
     rule.flags = rule.flags_mask = rule.icmp = rule.icmp_mask = 0;

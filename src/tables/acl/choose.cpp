@@ -43,9 +43,9 @@ Result<AclWork> work_of(const Image& image) {
   if (!rules) return std::move(rules).error();
   AclWork work;
   if constexpr (requires { view->pruned(); }) work.pruned = view->pruned();
-  if constexpr (requires { view->sieve_parts(); }) {
-    work.wide = view->sieve_parts() > 1;
-    work.sieved = view->sieve_parts() != 0;
+  if constexpr (requires { view->bitmap_parts(); }) {
+    work.wide = view->bitmap_parts() > 1;
+    work.bitmap = view->bitmap_parts() != 0;
   }
   std::mt19937_64 random(1);
   AclTally tally;
@@ -70,11 +70,11 @@ struct Price {
 };
 // One busy Zen 4 core, AVX-512.
 constexpr Price kMergeOnCore = {16400, 6400, 600}, kMergeWideOnCore = {20000, 6400, 600}, kBitvecOnCore = {0, 0, 1400};
-// Fewer rules than make a sieve: each is compared. Up to so many rules a sieve of one part is rows of 128 bits, which
+// Fewer rules than make a bitmap: each is compared. Up to so many rules a bitmap of one part is rows of 128 bits, which
 // cost a little less than those of 512.
 constexpr Price kMergeFewOnCore = {5000, 6400, 600};
-constexpr size_t kSieveRules = 64;
-constexpr double kSieveRowOnCore = 1150;
+constexpr size_t kBitmapRules = 64;
+constexpr double kBitmapRowOnCore = 1150;
 constexpr Price kSpaceOnGpu = {0, 5, 7}, kPrunedOnGpu = {28, 0, 10}, kMergeOnGpu = {5, 6, 34};  // one H100
 
 // One chunk. A second one costs more than its rows, because the packets that need it part from the others.
@@ -131,7 +131,7 @@ Result<AclChosen> choose_acl(const RuleSet& set, AclTarget target) {
       [&](const AclWork& w) {
         return !core                      ? kMergeOnGpu
                : w.wide                   ? kMergeWideOnCore
-               : w.sieved || w.tables > 0 ? kMergeOnCore
+               : w.bitmap || w.tables > 0 ? kMergeOnCore
                                           : kMergeFewOnCore;
       },
       all);
@@ -140,8 +140,8 @@ Result<AclChosen> choose_acl(const RuleSet& set, AclTarget target) {
       (set.rules.size() <= kBitvecRules || (all[0].cost > kScan && set.rules.size() <= kBitvecScanRules))) {
     ok = consider<BitvecAcl>(
         set, target, "rows of 512 bits", [](const AclWork&) { return kBitvecOnCore; }, all);
-    if (ok && all[0].work.sieved && all[0].work.tables == 0 && set.rules.size() <= kSieveRules)
-      all[0].cost = std::min(all[0].cost, kSieveRowOnCore * all[1].work.reads);
+    if (ok && all[0].work.bitmap && all[0].work.tables == 0 && set.rules.size() <= kBitmapRules)
+      all[0].cost = std::min(all[0].cost, kBitmapRowOnCore * all[1].work.reads);
   }
   if (ok && !core && set.rules.size() <= kSpaceRules)
     ok = consider<TupleSpaceAcl>(

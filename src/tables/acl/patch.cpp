@@ -10,7 +10,7 @@
 #include "base/assert.h"
 #include "base/prefetch.h"
 #include "memory/huge_vector.h"
-#include "tables/acl/patch_half.h"
+#include "tables/acl/patch_tables.h"
 #include "tables/acl/sections.h"
 
 namespace sluice {
@@ -31,8 +31,8 @@ struct PatchedAcl::State {
   State(uint32_t last_word) : order(last_word), models(last_word + 1) {}
 
   Common common;
-  Half<false> narrow;
-  Half<true> wide;
+  PatchedTables<false> narrow;
+  PatchedTables<true> wide;
   RuleOrder order;
   HugeVector<AclRule> models;  // by word
   AclSections::Arrays arrays{};
@@ -142,13 +142,13 @@ struct PatchedAcl::State {
     if (const bool n = narrow.take_loose_changed(), w = wide.take_loose_changed(); n || w) {
       std::vector<TupleMergeLoose> loose;
       for (uint32_t word : narrow.loose()) loose.push_back(loose_of<false>(arrays.rules[word - 1]));
-      header.sieve_offset = header.sieve_bytes = 0;
-      if (loose.size() >= kSieveFrom) {
-        const std::vector<std::byte> sieve = sieve_bytes(loose);
+      header.bitmap_offset = header.bitmap_bytes = 0;
+      if (loose.size() >= kBitmapFrom) {
+        const std::vector<std::byte> bitmap = bitmap_bytes(loose);
         const size_t count = loose.size() + wide.loose().size();
-        header.sieve_offset = round_up(header.loose_offset + count * sizeof(TupleMergeLoose));
-        header.sieve_bytes = sieve.size();
-        common.image.write(common.lookup + header.sieve_offset, sieve.data(), sieve.size());
+        header.bitmap_offset = round_up(header.loose_offset + count * sizeof(TupleMergeLoose));
+        header.bitmap_bytes = bitmap.size();
+        common.image.write(common.lookup + header.bitmap_offset, bitmap.data(), bitmap.size());
       }
       for (uint32_t word : wide.loose()) loose.push_back(loose_of<true>(arrays.rules[word - 1]));
       common.image.write(common.lookup + header.loose_offset, loose.data(), loose.size() * sizeof(TupleMergeLoose));
@@ -164,12 +164,8 @@ struct PatchedAcl::State {
   // An empty image of that room. Errors: memory, max_bytes.
   Result<void> lay_out(const Room& room, size_t slots, const PatchedAclOptions& options) {
     Header header{};
-    header.tables_offset = sizeof(Header);
-    header.slots_offset = header.tables_offset + 2 * kMaxTables * sizeof(TupleMergeTable);
-    header.narrow_offset = round_up(header.slots_offset + slots * sizeof(uint32_t));
-    header.wide_offset = header.narrow_offset + room.blocks4 * sizeof(TupleMergeBlock4);
-    header.loose_offset = header.wide_offset + room.blocks6 * sizeof(TupleMergeBlock6);
-    const size_t bytes = round_up(header.loose_offset + kLooseRoom * sizeof(TupleMergeLoose)) + kSieveRoom;
+    header.place_arrays(2 * kMaxTables, slots, room.blocks4, room.blocks6);
+    const size_t bytes = round_up(header.loose_offset + kLooseRoom * sizeof(TupleMergeLoose)) + kBitmapRoom;
 
     RuleSet empty;
     empty.files = options.files;
@@ -216,7 +212,7 @@ PatchedAcl::~PatchedAcl() = default;
 size_t PatchedAcl::estimate_bytes(size_t rules) {
   // Twice the words, each with a rule, an action and a place; blocks and slots as the builder's sets have them.
   return rules * (5 * (sizeof(AclMatchRule) + sizeof(AclAction) + sizeof(AclSourceView::Place)) / 2 + 120) +
-         PatchedAclRoom{}.slots * 4 + kSieveRoom + kLooseRoom * sizeof(TupleMergeLoose) +
+         PatchedAclRoom{}.slots * 4 + kBitmapRoom + kLooseRoom * sizeof(TupleMergeLoose) +
          2 * kMaxTables * sizeof(TupleMergeTable);
 }
 
@@ -231,7 +227,7 @@ Result<std::unique_ptr<PatchedAcl::State>> PatchedAcl::build(std::span<const Ord
     set.rules.back().file = 0;
   }
   auto plain =
-      TupleMergeAcl::build(set, AclTarget::kGpu);  // has a sieve of one part, which is all that there is room for
+      TupleMergeAcl::build(set, AclTarget::kGpu);  // has a bitmap of one part, which is all that there is room for
   if (!plain) return std::move(plain).error();
   const auto view = TupleMergeView::open(*plain);
   if (!view) return view.error();
@@ -267,7 +263,7 @@ Result<std::unique_ptr<PatchedAcl::State>> PatchedAcl::build(std::span<const Ord
       word_of[i] = word;
       s.write(word, rules[i].rule);
     });
-    // Where a half had not enough room, it has more than twice as much next time.
+    // Where one kind of keys had not enough room, it has more than twice as much next time.
     bool narrow = s.narrow.adopt(*view, word_of), wide = s.wide.adopt(*view, word_of);
     // Duplicates of earlier rules are absent from the builder's tables. They are not added one after another: chains
     // have free lanes everywhere.

@@ -58,7 +58,7 @@ struct PatchedAclRoom {
   size_t tables = 96;                  // of each kind of keys
   size_t slots = size_t{1} << 14;      // of tables that are made later; at least 2
   size_t blocks4 = 256, blocks6 = 64;  // more than what the rules and their growth take
-  size_t loose4 = 128, loose6 = 48;    // IPv4: what a sieve holds; the others are compared one by one
+  size_t loose4 = 128, loose6 = 48;    // IPv4: what a bitmap holds; the others are compared one by one
 };
 
 struct PatchedAclOptions {

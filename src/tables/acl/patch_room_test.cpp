@@ -320,7 +320,7 @@ TEST(PatchedAclRoom, TakesMoreLooseRulesThanItHasRoomFor) {
   Random random(5);
   std::map<uint64_t, AclRule> rules;
   for (uint32_t i = 0; i < 120; ++i) {
-    // For both families, with every byte of a key asked for by one of them, so that the sieve is as large as it gets.
+    // For both families, with every byte of a key asked for by one of them, so that the bitmap is as large as it gets.
     AclRule rule;
     rule.verb = AclVerb::kDeny;
     rule.src_port_low = static_cast<uint16_t>(i * 3);

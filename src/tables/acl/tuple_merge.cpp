@@ -16,26 +16,27 @@ using tuple_merge_detail::Header;
 namespace {
 
 // Whether every bit of the rows stands for a loose rule, and every rule's word for a rule.
-bool sieve_ok(std::span<const std::byte> section, const Header& header, const TupleMergeSieve& sieve, uint32_t rules) {
-  using Sieve = TupleMergeSieve;
+bool bitmap_ok(std::span<const std::byte> section, const Header& header, const TupleMergeBitmap& bitmap,
+               uint32_t rules) {
+  using Bitmap = TupleMergeBitmap;
   const uint32_t n = header.narrow_loose;
-  if (n == 0 || (sieve.parts != 1 && sieve.parts != Sieve::kMaxParts) || n > Sieve::kRules * sieve.parts ||
-      sieve.count > std::size(sieve.at) || header.sieve_bytes != Sieve::bytes_for(sieve.count, sieve.parts) ||
-      section_array<std::byte>(section, header.sieve_offset, header.sieve_bytes) == nullptr) {
+  if (n == 0 || (bitmap.parts != 1 && bitmap.parts != Bitmap::kMaxParts) || n > Bitmap::kRules * bitmap.parts ||
+      bitmap.count > std::size(bitmap.at) || header.bitmap_bytes != Bitmap::bytes_for(bitmap.count, bitmap.parts) ||
+      section_array<std::byte>(section, header.bitmap_offset, header.bitmap_bytes) == nullptr) {
     return false;
   }
-  for (uint32_t i = 0; i < sieve.count; ++i) {
-    if (sieve.at[i] >= std::size(sieve.at)) return false;
+  for (uint32_t i = 0; i < bitmap.count; ++i) {
+    if (bitmap.at[i] >= std::size(bitmap.at)) return false;
   }
-  for (uint32_t i = 0; i < Sieve::words_for(sieve.parts); ++i) {
-    const uint32_t rule = sieve.words()[i] & ~kMergeFull;
-    if (i < n ? rule < 1 || rule > rules : sieve.words()[i] != kMergeNone) return false;
+  for (uint32_t i = 0; i < Bitmap::words_for(bitmap.parts); ++i) {
+    const uint32_t rule = bitmap.words()[i] & ~kMergeFull;
+    if (i < n ? rule < 1 || rule > rules : bitmap.words()[i] != kMergeNone) return false;
   }
-  Sieve::Row seen[Sieve::kMaxParts] = {};
-  for (size_t i = 0; i < size_t{sieve.count} * 256 * sieve.parts; ++i) {
-    for (size_t half = 0; half < 2; ++half) seen[i % sieve.parts].rules[half] |= sieve.rows()[i].rules[half];
+  Bitmap::Row seen[Bitmap::kMaxParts] = {};
+  for (size_t i = 0; i < size_t{bitmap.count} * 256 * bitmap.parts; ++i) {
+    for (size_t half = 0; half < 2; ++half) seen[i % bitmap.parts].rules[half] |= bitmap.rows()[i].rules[half];
   }
-  for (uint32_t i = 0; i < 2 * Sieve::kMaxParts; ++i) {
+  for (uint32_t i = 0; i < 2 * Bitmap::kMaxParts; ++i) {
     const uint64_t there = n >= 64 * (i + 1) ? ~uint64_t{0} : n <= 64 * i ? 0 : (uint64_t{1} << (n - 64 * i)) - 1;
     if ((seen[i / 2].rules[i % 2] & ~there) != 0) return false;
   }
@@ -113,13 +114,13 @@ Result<TupleMergeView> TupleMergeView::open(const Image& image) {
   for (uint32_t i = 0; !trusted && i < view.narrow_loose_ + view.wide_loose_; ++i) {
     if (!word_ok(view.loose_[i].rule, false)) return broken("a residual rule is out of range");
   }
-  if (header->sieve_offset != 0) {
-    const auto* const sieve = section_array<TupleMergeSieve>(*section, header->sieve_offset, 1);
-    view.sieved_ =
-        sieve != nullptr && &view.sieve() == sieve && (sieve->parts == 1 || sieve->parts == TupleMergeSieve::kMaxParts)
-            ? static_cast<uint8_t>(sieve->parts)
-            : uint8_t{0};
-    if (view.sieved_ == 0 || (!trusted && !sieve_ok(*section, *header, *sieve, rules->size())))
+  if (header->bitmap_offset != 0) {
+    const auto* const bitmap = section_array<TupleMergeBitmap>(*section, header->bitmap_offset, 1);
+    view.bitmap_parts_ = bitmap != nullptr && &view.bitmap() == bitmap &&
+                                 (bitmap->parts == 1 || bitmap->parts == TupleMergeBitmap::kMaxParts)
+                             ? static_cast<uint8_t>(bitmap->parts)
+                             : uint8_t{0};
+    if (view.bitmap_parts_ == 0 || (!trusted && !bitmap_ok(*section, *header, *bitmap, rules->size())))
       return broken("the bitmap filter of the residual rules is damaged");
   }
   return view;
@@ -218,8 +219,8 @@ void TupleMergeView::search(AclIsa isa, Lanes& lanes, size_t n) const {
   using K = TupleMergeKernels;
   const K& kernels = K::of(isa, kWide);
   K::Candidates candidates;
-  if (!kWide && sieved_ != 0) {
-    kernels.sieve(*this, lanes, n);
+  if (!kWide && bitmap_parts_ != 0) {
+    kernels.bitmap(*this, lanes, n);
   } else if ((kWide ? wide_loose_ : narrow_loose_) > 0) {
     kernels.loose(*this, lanes, n);
   }

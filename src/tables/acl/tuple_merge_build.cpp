@@ -27,13 +27,13 @@ namespace {
 using tuple_detail::Tuple;
 using namespace tuple_merge_detail;
 
-// What a packet pays, in clocks of one core: a probe, a block, a loose rule that has no sieve. Measured, but for the
+// What a packet pays, in clocks of one core: a probe, a block, a loose rule that has no bitmap. Measured, but for the
 // probe, which takes 3: a table also ends a run of candidates, where the processor guesses wrong, and 5 gave better
 // sets.
 constexpr double kProbeCost = 5, kBlockCost = 20, kLooseCost = 0.3;
 constexpr size_t kFirstLimit = 24, kLastLimit = 128;  // rules in a bucket
 constexpr size_t kMaxChosen = 64;                     // tables of each kind
-// Up to so many rules, on a core, a sieve of four parts (25 clocks more than one of one) costs less than the tables
+// Up to so many rules, on a core, a bitmap of four parts (25 clocks more than one of one) costs less than the tables
 // that it saves.
 constexpr size_t kShortList = 2000;
 constexpr size_t kSample = 384, kPackets = 192, kWeighed = 6;
@@ -53,9 +53,9 @@ struct Chosen {
 template <bool kWide>
 class Chooser {
  public:
-  // `sieve`: loose rules are free, up to `max_loose`.
-  Chooser(std::vector<const AclMatchRule*> rules, bool sieve, size_t max_loose)
-      : rules_(std::move(rules)), left_(rules_.size()), max_loose_(max_loose), sieve_(sieve) {
+  // `bitmap`: loose rules are free, up to `max_loose`.
+  Chooser(std::vector<const AclMatchRule*> rules, bool bitmap, size_t max_loose)
+      : rules_(std::move(rules)), left_(rules_.size()), max_loose_(max_loose), bitmap_(bitmap) {
     group();
     draw_packets();
     make_candidates();
@@ -65,7 +65,7 @@ class Chooser {
     size_t limit = kFirstLimit;
     bool fresh = true;  // the ranking holds for this sample and limit
     while (left_ > 0 && !cancelled()) {
-      if (left_ <= (sieve_ ? max_loose_ : 8)) break;
+      if (left_ <= (bitmap_ ? max_loose_ : 8)) break;
       if (chosen_.size() + 1 >= kMaxChosen || limit > kLastLimit) {
         if (left_ <= max_loose_) break;
         place(everything(), ~size_t{0});
@@ -95,7 +95,7 @@ class Chooser {
   std::vector<Chosen>& chosen() { return chosen_; }
   const std::vector<uint32_t>& loose() const { return loose_; }
   const AclMatchRule& rule(uint32_t i) const { return *rules_[i]; }
-  uint32_t hash(const TupleMergeTable& t, uint32_t i) const { return hash_of(t, items_[i]); }
+  uint32_t hash(const TupleMergeTable& t, uint32_t i) const { return hash_of<kWide>(t, items_[i]); }
   uint64_t steps() const { return steps_; }
 
  private:
@@ -108,10 +108,6 @@ class Chooser {
     double score = 0;
     size_t placed = 0;
   };
-
-  static uint32_t hash_of(const TupleMergeTable& t, const Item& i) {
-    return merge_hash<kWide>(t, i.word, i.ports, i.protocol);
-  }
 
   void group() {
     items_.reserve(rules_.size());
@@ -214,7 +210,7 @@ class Chooser {
     steps_ += sample_.size() + packets_.size();
     for (const Sampled& s : sample_) {
       if (!tuple.covers(s.tuple)) continue;
-      uint8_t& c = counts_[hash_of(t, items_[s.rule]) >> (32 - kBits)];
+      uint8_t& c = counts_[hash_of<kWide>(t, items_[s.rule]) >> (32 - kBits)];
       // c of the sample in a bucket stand for 1 + (c - 1) * scale rules there, of which `limit` find room.
       auto room = [&](unsigned n) {
         return n * scale_ * std::min(1.0, static_cast<double>(limit) / (1 + (n - 1) * scale_));
@@ -223,7 +219,7 @@ class Chooser {
     }
     if (placed == 0) return 0;
     unsigned hits = 0;
-    for (const Item& p : packets_) hits += counts_[hash_of(t, p) >> (32 - kBits)] != 0;
+    for (const Item& p : packets_) hits += counts_[hash_of<kWide>(t, p) >> (32 - kBits)] != 0;
     return placed / (kProbeCost + kBlockCost * hits / static_cast<double>(packets_.size()));
   }
 
@@ -246,7 +242,7 @@ class Chooser {
     for (const Group& g : groups_) {
       if (!tuple.covers(g.tuple)) continue;
       for (uint32_t i : g.left) {
-        uint8_t& c = counts_[uint64_t{hash_of(t, items_[i])} >> shift];
+        uint8_t& c = counts_[uint64_t{hash_of<kWide>(t, items_[i])} >> shift];
         const bool fits = c < limit;
         out.placed += fits;
         c = static_cast<uint8_t>(c + fits);
@@ -254,7 +250,7 @@ class Chooser {
     }
     double blocks = 0;
     for (const Item& p : packets_)
-      blocks += (counts_[uint64_t{hash_of(t, p)} >> shift] + kMergeLanes - 1) / kMergeLanes;
+      blocks += (counts_[uint64_t{hash_of<kWide>(t, p)} >> shift] + kMergeLanes - 1) / kMergeLanes;
     out.score =
         static_cast<double>(out.placed) / (kProbeCost + kBlockCost * blocks / static_cast<double>(packets_.size()));
     return out;
@@ -305,7 +301,7 @@ class Chooser {
     for (Group& g : groups_) {
       if (!tuple.covers(g.tuple)) continue;
       std::erase_if(g.left, [&](uint32_t i) {
-        const uint64_t slot = uint64_t{hash_of(chosen.table, items_[i])} >> shift;
+        const uint64_t slot = uint64_t{hash_of<kWide>(chosen.table, items_[i])} >> shift;
         if (counts[slot] >= limit) return false;
         ++counts[slot];
         placed_[i] = 1;
@@ -347,7 +343,7 @@ class Chooser {
   size_t left_ = 0;
   uint64_t steps_ = 0;
   size_t max_loose_;
-  bool sieve_;
+  bool bitmap_;
 };
 
 // Buckets in blocks: which rules each block holds, and where each bucket begins.
@@ -409,12 +405,12 @@ void write_block(Block& b, Packer::Block packed, const Chooser<kWide>& chooser) 
 }
 
 // The rows of the loose rules, at most four parts of them.
-struct Sieve {
-  using Rules = std::array<uint64_t, 2 * TupleMergeSieve::kMaxParts>;
+struct Bitmap {
+  using Rules = std::array<uint64_t, 2 * TupleMergeBitmap::kMaxParts>;
 
-  explicit Sieve(const std::vector<TupleMergeLoose>& loose) {
-    head.parts = loose.size() <= TupleMergeSieve::kRules ? 1 : TupleMergeSieve::kMaxParts;
-    words.assign(TupleMergeSieve::words_for(head.parts), kMergeNone);
+  explicit Bitmap(const std::vector<TupleMergeLoose>& loose) {
+    head.parts = loose.size() <= TupleMergeBitmap::kRules ? 1 : TupleMergeBitmap::kMaxParts;
+    words.assign(TupleMergeBitmap::words_for(head.parts), kMergeNone);
     for (size_t i = 0; i < loose.size(); ++i) words[i] = loose[i].rule | (ranges_are_bytes(loose[i]) ? 0 : kMergeFull);
     Rules all{};
     for (size_t i = 0; i < loose.size(); ++i) all[i / 64] |= uint64_t{1} << (i % 64);
@@ -438,7 +434,7 @@ struct Sieve {
     if (head.parts == 1) std::copy(words.begin(), words.end(), head.rule);
   }
   std::vector<std::byte> bytes() const {
-    std::vector<std::byte> out(TupleMergeSieve::bytes_for(head.count, head.parts));
+    std::vector<std::byte> out(TupleMergeBitmap::bytes_for(head.count, head.parts));
     std::byte* to = out.data();
     const auto put = [&](const void* from, size_t n) {
       if (n != 0) std::memcpy(to, from, n);
@@ -451,7 +447,7 @@ struct Sieve {
   }
 
  private:
-  TupleMergeSieve head{};
+  TupleMergeBitmap head{};
   std::vector<uint64_t> rows;
   std::vector<uint32_t> words;
 
@@ -488,8 +484,8 @@ struct Sieve {
 
 // Slots and blocks of one kind of tables.
 template <bool kWide>
-struct Half {
-  Half(const std::vector<AclMatchRule>& flat, size_t max_loose)
+struct BuiltTables {
+  BuiltTables(const std::vector<AclMatchRule>& flat, size_t max_loose)
       : chooser(tuple_detail::distinct_rules(flat, kWide ? 6 : 4), !kWide, max_loose) {
     chooser.run();
     for (Chosen& c : chooser.chosen()) {
@@ -498,12 +494,10 @@ struct Half {
       slots.resize(base + (size_t{1} << (32 - c.table.slot_shift)), 0);
       for (size_t i = 0, n = 0; i < c.placed.size(); i += n) {
         const uint64_t slot = c.placed[i] >> 32;
-        bool one_tag = true;
-        const uint32_t tag = merge_tag(chooser.hash(c.table, static_cast<uint32_t>(c.placed[i])));
-        for (n = 1; i + n < c.placed.size() && c.placed[i + n] >> 32 == slot; ++n)
-          one_tag &= merge_tag(chooser.hash(c.table, static_cast<uint32_t>(c.placed[i + n]))) == tag;
-        const uint32_t block = packer.add(&c.placed[i], n);
-        slots[base + slot] = (block + 1) << 8 | (one_tag ? tag : 0);
+        BucketTag tag;
+        for (n = 0; i + n < c.placed.size() && c.placed[i + n] >> 32 == slot; ++n)
+          tag.add(chooser.hash(c.table, static_cast<uint32_t>(c.placed[i + n])));
+        slots[base + slot] = slot_word(packer.add(&c.placed[i], n), tag.value());
       }
       packer.end_table();
       c.placed = {};
@@ -516,8 +510,8 @@ struct Half {
 
 }  // namespace
 
-std::vector<std::byte> tuple_merge_detail::sieve_bytes(const std::vector<TupleMergeLoose>& loose) {
-  return Sieve(loose).bytes();
+std::vector<std::byte> tuple_merge_detail::bitmap_bytes(const std::vector<TupleMergeLoose>& loose) {
+  return Bitmap(loose).bytes();
 }
 
 std::vector<Tuple> tuple_merge_detail::choose_tuples(const std::vector<AclMatchRule>& flat, bool wide) {
@@ -529,8 +523,8 @@ std::vector<Tuple> tuple_merge_detail::choose_tuples(const std::vector<AclMatchR
                      [](const Chosen& a, const Chosen& b) { return a.table.entries > b.table.entries; });
     for (const Chosen& c : chosen) out.push_back(c.tuple);
   };
-  wide ? take(Chooser<true>(tuple_detail::distinct_rules(flat, 6), false, TupleMergeSieve::kRules))
-       : take(Chooser<false>(tuple_detail::distinct_rules(flat, 4), false, TupleMergeSieve::kRules));
+  wide ? take(Chooser<true>(tuple_detail::distinct_rules(flat, 6), false, TupleMergeBitmap::kRules))
+       : take(Chooser<false>(tuple_detail::distinct_rules(flat, 4), false, TupleMergeBitmap::kRules));
   return out;
 }
 
@@ -538,9 +532,9 @@ Result<Image> TupleMergeAcl::build(const RuleSet& set, AclTarget target) {
   auto flat = flatten_all(set);
   if (!flat) return std::move(flat).error();
   const bool short_list = target == AclTarget::kCpu && flat->size() <= kShortList;
-  Half<false> narrow(
-      *flat, short_list ? size_t{TupleMergeSieve::kRules} * TupleMergeSieve::kMaxParts : TupleMergeSieve::kRules);
-  Half<true> wide(*flat, TupleMergeSieve::kRules);
+  BuiltTables<false> narrow(
+      *flat, short_list ? size_t{TupleMergeBitmap::kRules} * TupleMergeBitmap::kMaxParts : TupleMergeBitmap::kRules);
+  BuiltTables<true> wide(*flat, TupleMergeBitmap::kRules);
   if (cancelled()) return cancelled_error();
   constexpr size_t kMaxBlocks = (size_t{1} << 24) - 2;
   if (narrow.packer.blocks.size() > kMaxBlocks || wide.packer.blocks.size() > kMaxBlocks)
@@ -555,22 +549,17 @@ Result<Image> TupleMergeAcl::build(const RuleSet& set, AclTarget target) {
   header.wide_loose = static_cast<uint32_t>(wide.chooser.loose().size());
   header.slot_count = narrow.slots.size() + wide.slots.size();
   header.build_steps = narrow.chooser.steps() + wide.chooser.steps();
-  auto round = [](uint64_t v) { return (v + 63) / 64 * 64; };
-  header.tables_offset = sizeof(Header);
-  header.slots_offset =
-      header.tables_offset + sizeof(TupleMergeTable) * (uint64_t{header.narrow_tables} + header.wide_tables);
-  header.narrow_offset = round(header.slots_offset + 4 * header.slot_count);
-  header.wide_offset = header.narrow_offset + sizeof(TupleMergeBlock4) * uint64_t{header.narrow_blocks};
-  header.loose_offset = header.wide_offset + sizeof(TupleMergeBlock6) * uint64_t{header.wide_blocks};
+  header.place_arrays(uint64_t{header.narrow_tables} + header.wide_tables, header.slot_count, header.narrow_blocks,
+                      header.wide_blocks);
   uint64_t bytes = header.loose_offset + sizeof(TupleMergeLoose) * (uint64_t{header.narrow_loose} + header.wide_loose);
   std::vector<TupleMergeLoose> narrow_loose;
   for (uint32_t i : narrow.chooser.loose()) narrow_loose.push_back(loose_of<false>(narrow.chooser.rule(i)));
-  std::vector<std::byte> sieve;
-  if (narrow_loose.size() >= kSieveFrom) {
-    sieve = sieve_bytes(narrow_loose);
-    header.sieve_offset = round(bytes);
-    header.sieve_bytes = sieve.size();
-    bytes = header.sieve_offset + header.sieve_bytes;
+  std::vector<std::byte> bitmap;
+  if (narrow_loose.size() >= kBitmapFrom) {
+    bitmap = bitmap_bytes(narrow_loose);
+    header.bitmap_offset = (bytes + 63) / 64 * 64;
+    header.bitmap_bytes = bitmap.size();
+    bytes = header.bitmap_offset + header.bitmap_bytes;
   }
 
   ImageBuilder builder(ImageKind::kAcl);
@@ -583,19 +572,20 @@ Result<Image> TupleMergeAcl::build(const RuleSet& set, AclTarget target) {
   auto* table = reinterpret_cast<TupleMergeTable*>(base + header.tables_offset);
   auto* slots = reinterpret_cast<uint32_t*>(base + header.slots_offset);
   auto* loose = reinterpret_cast<TupleMergeLoose*>(base + header.loose_offset);
-  auto write = [&]<bool kWide, typename Block>(Half<kWide>& half, uint32_t slot_base, Block* blocks) {
-    for (Chosen& c : half.chooser.chosen()) {
+  auto write = [&]<bool kWide, typename Block>(BuiltTables<kWide>& built, uint32_t slot_base, Block* blocks) {
+    for (Chosen& c : built.chooser.chosen()) {
       c.table.slot_base += slot_base;
       *table++ = c.table;
     }
-    std::copy(half.slots.begin(), half.slots.end(), slots + slot_base);
-    for (size_t i = 0; i < half.packer.blocks.size(); ++i) write_block(blocks[i], half.packer.blocks[i], half.chooser);
-    for (uint32_t i : half.chooser.loose()) *loose++ = loose_of<kWide>(half.chooser.rule(i));
+    std::copy(built.slots.begin(), built.slots.end(), slots + slot_base);
+    for (size_t i = 0; i < built.packer.blocks.size(); ++i)
+      write_block(blocks[i], built.packer.blocks[i], built.chooser);
+    for (uint32_t i : built.chooser.loose()) *loose++ = loose_of<kWide>(built.chooser.rule(i));
   };
   write(narrow, 0, reinterpret_cast<TupleMergeBlock4*>(base + header.narrow_offset));
   write(wide, static_cast<uint32_t>(narrow.slots.size()),
         reinterpret_cast<TupleMergeBlock6*>(base + header.wide_offset));
-  if (!sieve.empty()) std::memcpy(base + header.sieve_offset, sieve.data(), sieve.size());
+  if (!bitmap.empty()) std::memcpy(base + header.bitmap_offset, bitmap.data(), bitmap.size());
   return builder.finish();
 }
 

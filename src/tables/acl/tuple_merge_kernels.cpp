@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
+#include <type_traits>
 #include <utility>
 
+#include "tables/acl/tuple_hash_lanes.h"
 #include "tables/acl/tuple_merge_lanes.h"
 
 #include "base/intrinsics.h"
@@ -56,23 +58,23 @@ void loose_scalar(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
   }
 }
 
-void sieve_scalar(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
-  for (size_t i = 0; i < n; ++i) lanes.best[i] = view.sieved(probe_at(lanes, i), lanes.key_of(i));
+void bitmap_scalar(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
+  for (size_t i = 0; i < n; ++i) lanes.best[i] = view.loose_by_bitmap(probe_at(lanes, i), lanes.key_of(i));
 }
 
 #if defined(__x86_64__)
 
 // Eight packets at a time. A row of one part is 16 bytes, so wider vectors would gain nothing.
-void sieve_one_part(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
+void bitmap_one_part(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
   constexpr size_t kStep = 8;
-  const TupleMergeSieve& sieve = view.sieve();
+  const TupleMergeBitmap& bitmap = view.bitmap();
   const uint32_t* const columns[4] = {lanes.word[3], lanes.word[7], lanes.ports, lanes.fields};
   for (size_t first = 0; first < n; first += kStep) {
     __m128i left[kStep];
     std::fill(std::begin(left), std::end(left), _mm_set1_epi32(-1));
-    const TupleMergeSieve::Row* rows = sieve.rows();
-    for (uint32_t i = 0; i < sieve.count; ++i, rows += 256) {
-      const auto* bytes = reinterpret_cast<const uint8_t*>(columns[sieve.at[i] >> 2] + first) + (sieve.at[i] & 3);
+    const TupleMergeBitmap::Row* rows = bitmap.rows();
+    for (uint32_t i = 0; i < bitmap.count; ++i, rows += 256) {
+      const auto* bytes = reinterpret_cast<const uint8_t*>(columns[bitmap.at[i] >> 2] + first) + (bitmap.at[i] & 3);
       // Unrolled by hand, or the compiler keeps `left` in memory.
       [&]<size_t... k>(std::index_sequence<k...>) {
         ((left[k] = _mm_and_si128(left[k], _mm_load_si128(reinterpret_cast<const __m128i*>(rows + bytes[4 * k])))),
@@ -81,10 +83,10 @@ void sieve_one_part(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
       (std::make_index_sequence<kStep>{});
     }
     for (size_t k = 0; k < kStep; ++k) {
-      TupleMergeSieve::Row row;
+      TupleMergeBitmap::Row row;
       _mm_store_si128(reinterpret_cast<__m128i*>(&row), left[k]);
       const int low = std::countr_zero(row.rules[0]), high = 64 + std::countr_zero(row.rules[1]);
-      const uint32_t word = sieve.rule[row.rules[0] != 0 ? low : high];  // none: past the rules
+      const uint32_t word = bitmap.rule[row.rules[0] != 0 ? low : high];  // none: past the rules
       const size_t lane = first + k;
       if (lane >= n) break;
       lanes.best[lane] = (word & kMergeFull) == 0 ? word & kMergeNone
@@ -93,74 +95,71 @@ void sieve_one_part(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
   }
 }
 
-#define SLUICE_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,popcnt")))
-#define SLUICE_AVX2 __attribute__((target("avx2,bmi,popcnt")))
-
 // The first rule of four parts, their words `some` not zero (bit by bit), or kMergeNone. Without a branch on the rule's
 // place.
-inline uint32_t first_of_parts(const TupleMergeView& view, const uint32_t* words, const TupleMergeSieve::Row* left,
+inline uint32_t first_of_parts(const TupleMergeView& view, const uint32_t* words, const TupleMergeBitmap::Row* left,
                                uint32_t some, const K::Lanes& lanes, size_t lane) {
   const auto w = static_cast<uint32_t>(std::countr_zero(some | 0x80u));
   const uint32_t word = words[64 * w + static_cast<uint32_t>(std::countr_zero(left[w / 2].rules[w % 2]))];  // none: 512
   if ((word & kMergeFull) == 0) return word & kMergeNone;
-  for (uint32_t part = w / 2; part < TupleMergeSieve::kMaxParts; ++part) {
+  for (uint32_t part = w / 2; part < TupleMergeBitmap::kMaxParts; ++part) {
     const uint32_t rule =
-        view.first_of<TupleMergeSieve::kMaxParts>(left[part], part, probe_at(lanes, lane), lanes.key_of(lane));
+        view.first_of<TupleMergeBitmap::kMaxParts>(left[part], part, probe_at(lanes, lane), lanes.key_of(lane));
     if (rule != kMergeNone) return rule;
   }
   return kMergeNone;
 }
 
-SLUICE_AVX512 void sieve_avx512(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
+SLUICE_AVX512 void bitmap_avx512(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
   constexpr size_t kStep = 8;
-  const TupleMergeSieve& sieve = view.sieve();
-  if (sieve.parts == 1) return sieve_one_part(view, lanes, n);
+  const TupleMergeBitmap& bitmap = view.bitmap();
+  if (bitmap.parts == 1) return bitmap_one_part(view, lanes, n);
   const uint32_t* const columns[4] = {lanes.word[3], lanes.word[7], lanes.ports, lanes.fields};
   for (size_t first = 0; first < n; first += kStep) {
     __m512i left[kStep];
     std::fill(std::begin(left), std::end(left), _mm512_set1_epi32(-1));
-    const auto* rows = reinterpret_cast<const __m512i*>(sieve.rows());
-    for (uint32_t i = 0; i < sieve.count; ++i, rows += 256) {
-      const auto* bytes = reinterpret_cast<const uint8_t*>(columns[sieve.at[i] >> 2] + first) + (sieve.at[i] & 3);
+    const auto* rows = reinterpret_cast<const __m512i*>(bitmap.rows());
+    for (uint32_t i = 0; i < bitmap.count; ++i, rows += 256) {
+      const auto* bytes = reinterpret_cast<const uint8_t*>(columns[bitmap.at[i] >> 2] + first) + (bitmap.at[i] & 3);
       [&]<size_t... k>(std::index_sequence<k...>) __attribute__((target("avx512f"), always_inline)) {
         ((left[k] = _mm512_and_si512(left[k], _mm512_load_si512(rows + bytes[4 * k]))), ...);
       }
       (std::make_index_sequence<kStep>{});
     }
     for (size_t k = 0; k < kStep && first + k < n; ++k) {
-      TupleMergeSieve::Row row[TupleMergeSieve::kMaxParts];
+      TupleMergeBitmap::Row row[TupleMergeBitmap::kMaxParts];
       _mm512_storeu_si512(row, left[k]);
       lanes.best[first + k] =
-          first_of_parts(view, sieve.words(), row, _mm512_test_epi64_mask(left[k], left[k]), lanes, first + k);
+          first_of_parts(view, bitmap.words(), row, _mm512_test_epi64_mask(left[k], left[k]), lanes, first + k);
     }
   }
 }
 
-SLUICE_AVX2 void sieve_avx2(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
+SLUICE_AVX2 void bitmap_avx2(const TupleMergeView& view, K::Lanes& lanes, size_t n) {
   constexpr size_t kStep = 4;
-  const TupleMergeSieve& sieve = view.sieve();
-  if (sieve.parts == 1) return sieve_one_part(view, lanes, n);
+  const TupleMergeBitmap& bitmap = view.bitmap();
+  if (bitmap.parts == 1) return bitmap_one_part(view, lanes, n);
   const uint32_t* const columns[4] = {lanes.word[3], lanes.word[7], lanes.ports, lanes.fields};
   for (size_t first = 0; first < n; first += kStep) {
     __m256i left[2 * kStep];
     std::fill(std::begin(left), std::end(left), _mm256_set1_epi32(-1));
-    const auto* rows = reinterpret_cast<const __m256i*>(sieve.rows());
-    for (uint32_t i = 0; i < sieve.count; ++i, rows += 512) {
-      const auto* bytes = reinterpret_cast<const uint8_t*>(columns[sieve.at[i] >> 2] + first) + (sieve.at[i] & 3);
+    const auto* rows = reinterpret_cast<const __m256i*>(bitmap.rows());
+    for (uint32_t i = 0; i < bitmap.count; ++i, rows += 512) {
+      const auto* bytes = reinterpret_cast<const uint8_t*>(columns[bitmap.at[i] >> 2] + first) + (bitmap.at[i] & 3);
       [&]<size_t... h>(std::index_sequence<h...>) __attribute__((target("avx2"), always_inline)) {
         ((left[h] = _mm256_and_si256(left[h], _mm256_load_si256(rows + 2 * bytes[4 * (h / 2)] + h % 2))), ...);
       }
       (std::make_index_sequence<2 * kStep>{});
     }
     for (size_t k = 0; k < kStep && first + k < n; ++k) {
-      TupleMergeSieve::Row row[TupleMergeSieve::kMaxParts];
+      TupleMergeBitmap::Row row[TupleMergeBitmap::kMaxParts];
       unsigned none = 0;
       for (size_t h = 0; h < 2; ++h) {
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(row) + h, left[2 * k + h]);
         const __m256i zero = _mm256_cmpeq_epi64(left[2 * k + h], _mm256_setzero_si256());
         none |= static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(zero))) << 4 * h;
       }
-      lanes.best[first + k] = first_of_parts(view, sieve.words(), row, ~none & 255, lanes, first + k);
+      lanes.best[first + k] = first_of_parts(view, bitmap.words(), row, ~none & 255, lanes, first + k);
     }
   }
 }
@@ -183,34 +182,15 @@ inline uint32_t first_match(const TupleMergeView& view, const uint32_t* rule, ui
 SLUICE_AVX512 inline __m512i all512(uint32_t v) {
   return _mm512_set1_epi32(static_cast<int>(v));
 }
-SLUICE_AVX512 inline __m512i step512(__m512i h, __m512i word) {
-  h = _mm512_mullo_epi32(_mm512_add_epi32(h, word), all512(0x85ebca6bu));
-  return _mm512_xor_si512(h, _mm512_srli_epi32(h, 16));
-}
-
 template <bool kWide>
-SLUICE_AVX512 void probe_avx512(const TupleMergeView& view, const K::Lanes& lanes, size_t n, const TupleMergeTable& t,
-                                K::Candidates& out) {
+SLUICE_AVX512 __attribute__((flatten)) void probe_avx512(const TupleMergeView& view, const K::Lanes& lanes, size_t n,
+                                                         const TupleMergeTable& t, K::Candidates& out) {
   const uint32_t* const slots = K::slots(view) + t.slot_base;
   const __m128i shift = _mm_cvtsi32_si128(t.slot_shift);
   size_t count = out.count;
   for (size_t i = 0; i < n; i += 16) {
     __m512i h = _mm512_setzero_si512();
-    if constexpr (kWide) {
-      for (unsigned w = 0; w < 8; ++w) {
-        if ((t.words >> w & 1) == 0) continue;
-        const uint32_t m = w < 4 ? t.src_mask[w] : t.dst_mask[w - 4];
-        h = step512(h, _mm512_and_si512(_mm512_load_si512(&lanes.word[w][i]), all512(m)));
-      }
-    } else {
-      h = step512(h, _mm512_and_si512(_mm512_load_si512(&lanes.word[3][i]), all512(t.src_mask[3])));
-      h = step512(h, _mm512_and_si512(_mm512_load_si512(&lanes.word[7][i]), all512(t.dst_mask[3])));
-    }
-    const __m512i ports = _mm512_and_si512(_mm512_load_si512(&lanes.ports[i]), all512(t.port_mask));
-    const __m512i protocol = _mm512_and_si512(_mm512_load_si512(&lanes.protocol[i]), all512(t.protocol_mask));
-    h = _mm512_add_epi32(h, _mm512_xor_si512(ports, protocol));
-    h = _mm512_mullo_epi32(h, all512(0xc2b2ae35u));
-    h = _mm512_xor_si512(h, _mm512_srli_epi32(h, 15));
+    hash_lanes<HashLanes16, kWide>(h, lanes, i, t);
     const __m512i slot = _mm512_i32gather_epi32(_mm512_srl_epi32(h, shift), slots, 4);
     const __mmask16 open = _mm512_cmplt_epu32_mask(all512(t.best), _mm512_load_si512(&lanes.best[i]));
     const __mmask16 used = _mm512_mask_test_epi32_mask(open, slot, slot);
@@ -234,57 +214,53 @@ SLUICE_AVX512 inline __m256i load8(const uint32_t* p) {
   return _mm256_load_si256(reinterpret_cast<const __m256i*>(p));
 }
 
-SLUICE_AVX512 void verify4_avx512(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates) {
-  const TupleMergeBlock4* const blocks = K::blocks4(view);
+// A lane's addresses as blocks are compared with them.
+struct Addresses4 {
+  __m512i pair;
+};
+struct Addresses6 {
+  uint64_t halves[4];
+};
+SLUICE_AVX512 inline void take_addresses(const K::Lanes& lanes, size_t lane, Addresses4& to) {
+  to.pair = _mm512_set1_epi64(static_cast<int64_t>(lanes.pair[lane]));
+}
+inline void take_addresses(const K::Lanes& lanes, size_t lane, Addresses6& to) {
+  for (size_t h = 0; h < 4; ++h) to.halves[h] = uint64_t{lanes.word[2 * h][lane]} << 32 | lanes.word[2 * h + 1][lane];
+}
+// The rules of a block whose prefixes cover them, a bit each.
+SLUICE_AVX512 inline __mmask8 near512(const TupleMergeBlock4& block, const Addresses4& addresses) {
+  const __m512i free = _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(block.free)));
+  const __m512i x = _mm512_srlv_epi32(_mm512_xor_si512(addresses.pair, _mm512_load_si512(block.address)), free);
+  return _mm512_testn_epi64_mask(x, x);
+}
+SLUICE_AVX512 inline __mmask8 near512(const TupleMergeBlock6& block, const Addresses6& addresses) {
+  __m512i x = _mm512_setzero_si512();
+  for (size_t h = 0; h < 4; ++h) {
+    const __m512i free = _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(block.free[h])));
+    const __m512i d = _mm512_xor_si512(_mm512_set1_epi64(static_cast<int64_t>(addresses.halves[h])),
+                                       _mm512_load_si512(block.address[h]));
+    x = _mm512_or_si512(x, _mm512_srlv_epi64(d, free));
+  }
+  return _mm512_testn_epi64_mask(x, x);
+}
+
+template <bool kWide>
+SLUICE_AVX512 void verify_avx512(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates) {
+  const auto* const blocks = K::blocks<kWide>(view);
   for (size_t c = 0; c < candidates.count; ++c) {
     const uint32_t lane = candidates.lane[c];
-    const __m512i address = _mm512_set1_epi64(static_cast<int64_t>(lanes.pair[lane]));
+    std::conditional_t<kWide, Addresses6, Addresses4> addresses;
+    take_addresses(lanes, lane, addresses);
     const __m256i ports = _mm256_set1_epi32(static_cast<int>(lanes.ports[lane]));
     const __m256i fields = _mm256_set1_epi32(static_cast<int>(lanes.fields[lane]));
-    const TupleMergeBlock4* block = blocks + candidates.block[c];
+    const auto* block = blocks + candidates.block[c];
     uint32_t best = lanes.best[lane];
     for (;;) {
-      const __m512i free = _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(block->free)));
-      const __m512i x = _mm512_srlv_epi32(_mm512_xor_si512(address, _mm512_load_si512(block->address)), free);
-      const __mmask8 near = _mm512_testn_epi64_mask(x, x);
+      const __mmask8 near = near512(*block, addresses);
       const __m256i past =
           _mm256_subs_epu16(_mm256_sub_epi16(ports, load8(block->ports_low)), load8(block->ports_span));
       const __m256i differs = _mm256_ternarylogic_epi32(past, _mm256_xor_si256(fields, load8(block->fields)),
                                                         load8(block->fields_mask), 0xf8);  // a | (b & c)
-      const __mmask8 match = _mm256_mask_testn_epi32_mask(near, differs, differs);
-      const uint32_t found = first_match(view, block->rule, match, lanes, lane);
-      best = std::min(best, found);
-      if ((block->rule[kMergeLanes - 1] & kMergeMore) == 0) break;
-      ++block;
-      if ((block->rule[0] & kMergeNone) >= best) break;
-    }
-    lanes.best[lane] = best;
-  }
-}
-
-SLUICE_AVX512 void verify6_avx512(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates) {
-  const TupleMergeBlock6* const blocks = K::blocks6(view);
-  for (size_t c = 0; c < candidates.count; ++c) {
-    const uint32_t lane = candidates.lane[c];
-    uint64_t halves[4];
-    for (size_t h = 0; h < 4; ++h) halves[h] = uint64_t{lanes.word[2 * h][lane]} << 32 | lanes.word[2 * h + 1][lane];
-    const __m256i ports = _mm256_set1_epi32(static_cast<int>(lanes.ports[lane]));
-    const __m256i fields = _mm256_set1_epi32(static_cast<int>(lanes.fields[lane]));
-    const TupleMergeBlock6* block = blocks + candidates.block[c];
-    uint32_t best = lanes.best[lane];
-    for (;;) {
-      __m512i x = _mm512_setzero_si512();
-      for (size_t h = 0; h < 4; ++h) {
-        const __m512i free = _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(block->free[h])));
-        const __m512i d =
-            _mm512_xor_si512(_mm512_set1_epi64(static_cast<int64_t>(halves[h])), _mm512_load_si512(block->address[h]));
-        x = _mm512_or_si512(x, _mm512_srlv_epi64(d, free));
-      }
-      const __mmask8 near = _mm512_testn_epi64_mask(x, x);
-      const __m256i past =
-          _mm256_subs_epu16(_mm256_sub_epi16(ports, load8(block->ports_low)), load8(block->ports_span));
-      const __m256i differs = _mm256_ternarylogic_epi32(past, _mm256_xor_si256(fields, load8(block->fields)),
-                                                        load8(block->fields_mask), 0xf8);
       const __mmask8 match = _mm256_mask_testn_epi32_mask(near, differs, differs);
       const uint32_t found = first_match(view, block->rule, match, lanes, lane);
       best = std::min(best, found);
@@ -375,10 +351,6 @@ SLUICE_AVX2 inline __m256i all256(uint32_t v) {
 SLUICE_AVX2 inline __m256i load256(const void* p) {
   return _mm256_load_si256(static_cast<const __m256i*>(p));
 }
-SLUICE_AVX2 inline __m256i step256(__m256i h, __m256i word) {
-  h = _mm256_mullo_epi32(_mm256_add_epi32(h, word), all256(0x85ebca6bu));
-  return _mm256_xor_si256(h, _mm256_srli_epi32(h, 16));
-}
 // The lanes that are zero.
 SLUICE_AVX2 inline __m256i zero256(__m256i v) {
   return _mm256_cmpeq_epi32(v, _mm256_setzero_si256());
@@ -388,28 +360,14 @@ SLUICE_AVX2 inline uint32_t mask256(__m256i v) {
 }
 
 template <bool kWide>
-SLUICE_AVX2 void probe_avx2(const TupleMergeView& view, const K::Lanes& lanes, size_t n, const TupleMergeTable& t,
-                            K::Candidates& out) {
+SLUICE_AVX2 __attribute__((flatten)) void probe_avx2(const TupleMergeView& view, const K::Lanes& lanes, size_t n,
+                                                     const TupleMergeTable& t, K::Candidates& out) {
   const auto* const slots = reinterpret_cast<const int*>(K::slots(view) + t.slot_base);
   const __m128i shift = _mm_cvtsi32_si128(t.slot_shift);
   size_t count = out.count;
   for (size_t i = 0; i < n; i += 8) {
     __m256i h = _mm256_setzero_si256();
-    if constexpr (kWide) {
-      for (unsigned w = 0; w < 8; ++w) {
-        if ((t.words >> w & 1) == 0) continue;
-        const uint32_t m = w < 4 ? t.src_mask[w] : t.dst_mask[w - 4];
-        h = step256(h, _mm256_and_si256(load256(&lanes.word[w][i]), all256(m)));
-      }
-    } else {
-      h = step256(h, _mm256_and_si256(load256(&lanes.word[3][i]), all256(t.src_mask[3])));
-      h = step256(h, _mm256_and_si256(load256(&lanes.word[7][i]), all256(t.dst_mask[3])));
-    }
-    const __m256i ports = _mm256_and_si256(load256(&lanes.ports[i]), all256(t.port_mask));
-    const __m256i protocol = _mm256_and_si256(load256(&lanes.protocol[i]), all256(t.protocol_mask));
-    h = _mm256_add_epi32(h, _mm256_xor_si256(ports, protocol));
-    h = _mm256_mullo_epi32(h, all256(0xc2b2ae35u));
-    h = _mm256_xor_si256(h, _mm256_srli_epi32(h, 15));
+    hash_lanes<HashLanes8, kWide>(h, lanes, i, t);
     const __m256i slot = _mm256_i32gather_epi32(slots, _mm256_srl_epi32(h, shift), 4);
     const __m256i low = all256(255);
     const __m256i tag = _mm256_max_epu32(_mm256_and_si256(h, low), all256(1));
@@ -430,7 +388,7 @@ SLUICE_AVX2 void probe_avx2(const TupleMergeView& view, const K::Lanes& lanes, s
 }
 
 SLUICE_AVX2 void verify4_avx2(const TupleMergeView& view, K::Lanes& lanes, const K::Candidates& candidates) {
-  const TupleMergeBlock4* const blocks = K::blocks4(view);
+  const TupleMergeBlock4* const blocks = K::blocks<false>(view);
   for (size_t c = 0; c < candidates.count; ++c) {
     const uint32_t lane = candidates.lane[c];
     const __m256i address = _mm256_set1_epi64x(static_cast<int64_t>(lanes.pair[lane]));
@@ -500,14 +458,14 @@ SLUICE_AVX2 void loose_avx2(const TupleMergeView& view, K::Lanes& lanes, size_t 
 
 const TupleMergeKernels& TupleMergeKernels::of(AclIsa isa, bool wide) {
   static constexpr TupleMergeKernels kScalar[2] = {
-      {probe_scalar<false>, verify_scalar<false>, loose_scalar<false>, sieve_scalar},
+      {probe_scalar<false>, verify_scalar<false>, loose_scalar<false>, bitmap_scalar},
       {probe_scalar<true>, verify_scalar<true>, loose_scalar<true>, nullptr}};
 #if defined(__x86_64__)
-  static constexpr TupleMergeKernels kAvx2[2] = {{probe_avx2<false>, verify4_avx2, loose_avx2<false>, sieve_avx2},
+  static constexpr TupleMergeKernels kAvx2[2] = {{probe_avx2<false>, verify4_avx2, loose_avx2<false>, bitmap_avx2},
                                                  {probe_avx2<true>, verify_scalar<true>, loose_avx2<true>, nullptr}};
   static constexpr TupleMergeKernels kAvx512[2] = {
-      {probe_avx512<false>, verify4_avx512, loose_avx512<false>, sieve_avx512},
-      {probe_avx512<true>, verify6_avx512, loose_avx512<true>, nullptr}};
+      {probe_avx512<false>, verify_avx512<false>, loose_avx512<false>, bitmap_avx512},
+      {probe_avx512<true>, verify_avx512<true>, loose_avx512<true>, nullptr}};
   if (isa == AclIsa::kAvx512) return kAvx512[wide];
   if (isa == AclIsa::kAvx2) return kAvx2[wide];
 #endif

@@ -40,14 +40,20 @@ struct TupleMergeKernels {
   ProbeFn probe;
   VerifyFn verify;
   LooseFn loose;
-  LooseFn sieve;  // the same by the sieve; narrow lanes only
+  LooseFn bitmap;  // the same by the bitmap; narrow lanes only
 
   static const TupleMergeKernels& of(AclIsa isa, bool wide);
 
   // The view's parts, for the kernels.
   static const uint32_t* slots(const TupleMergeView& v) { return v.slots_; }
-  static const TupleMergeBlock4* blocks4(const TupleMergeView& v) { return v.blocks4_; }
-  static const TupleMergeBlock6* blocks6(const TupleMergeView& v) { return v.blocks6_; }
+  template <bool kWide>
+  static auto blocks(const TupleMergeView& v) {
+    if constexpr (kWide) {
+      return v.blocks6_;
+    } else {
+      return v.blocks4_;
+    }
+  }
   static const TupleMergeLoose* loose_begin(const TupleMergeView& v, bool wide) {
     return v.loose_ + (wide ? v.narrow_loose_ : 0);
   }

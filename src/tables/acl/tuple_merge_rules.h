@@ -95,6 +95,30 @@ inline void write_lane(TupleMergeBlock6& b, size_t i, const AclMatchRule& r) {
   }
 }
 
+template <bool kWide>
+uint32_t hash_of(const TupleMergeTable& t, const Item& i) {
+  return merge_hash<kWide>(t, i.word, i.ports, i.protocol);
+}
+
+// The tag of a bucket's slot, of its rules' hashes: 0 where they have several.
+class BucketTag {
+ public:
+  void add(uint32_t hash) {
+    const uint32_t own = merge_tag(hash);
+    tag_ = !any_ || tag_ == own ? own : 0;
+    any_ = true;
+  }
+  uint32_t value() const { return tag_; }
+
+ private:
+  uint32_t tag_ = 0;
+  bool any_ = false;
+};
+// What a slot holds whose bucket begins at `block`.
+inline uint32_t slot_word(uint32_t block, uint32_t tag) {
+  return (block + 1) << 8 | tag;
+}
+
 // Lane `i` of a block.
 template <typename Block>
 void write_merge_lane_of(Block& b, size_t i, const AclMatchRule& r, bool wide) {
@@ -132,10 +156,10 @@ TupleMergeLoose loose_of(const AclMatchRule& r) {
   return l;
 }
 
-// Loose rules from which on a sieve costs less than comparing each.
-inline constexpr size_t kSieveFrom = 16;
-// The sieve of narrow loose rules, at most TupleMergeSieve::kRules, as it lies in an image.
-std::vector<std::byte> sieve_bytes(const std::vector<TupleMergeLoose>& loose);
+// Loose rules from which on a bitmap costs less than comparing each.
+inline constexpr size_t kBitmapFrom = 16;
+// The bitmap of narrow loose rules, at most TupleMergeBitmap::kRules, as it lies in an image.
+std::vector<std::byte> bitmap_bytes(const std::vector<TupleMergeLoose>& loose);
 
 // The tuples of the tables that the builder would choose, most useful first. `wide`: for keys that are not IPv4.
 std::vector<Tuple> choose_tuples(const std::vector<AclMatchRule>& flat, bool wide);

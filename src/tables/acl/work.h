@@ -11,8 +11,8 @@ struct AclWork {
   double tables = 0;    // hash tables that are probed
   double reads = 0;     // rules (tuple_space), blocks of eight (tuple_merge), rows of 512 bits (bitvec)
   bool pruned = false;  // tuple_space: the fields say first which tables matter
-  bool wide = false;    // tuple_merge: a sieve of four parts
-  bool sieved = false;  // tuple_merge: loose rules go through a sieve
+  bool wide = false;    // tuple_merge: a bitmap of four parts
+  bool bitmap = false;  // tuple_merge: loose rules go through a bitmap
 };
 // Errors: not an ACL image, or of an algorithm that does not count its steps (linear).
 Result<AclWork> acl_work(const Image& image);

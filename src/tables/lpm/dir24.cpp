@@ -83,7 +83,8 @@ inline uint32_t lookup_one(const Entry* slots, uint32_t address, uint32_t limit)
 }
 
 template <typename Entry>
-void lookup_scalar(const Entry* slots, const uint32_t* addresses, uint32_t* next_hops, size_t n, uint32_t limit) {
+__attribute__((noinline)) void lookup_scalar(const Entry* slots, const uint32_t* addresses, uint32_t* next_hops,
+                                             size_t n, uint32_t limit) {
   size_t i = 0;
   for (; i + kAhead < n; ++i) {
     prefetch_read(slots + (addresses[i + kAhead] >> 8));
@@ -126,18 +127,48 @@ inline void answer_few(const uint16_t* blocks, uint32_t limit, const uint32_t* a
 #endif
 // Gather indices are signed 32-bit with a scale: tbl24 needs 24 bits, and blocks * 256 <= 2^30 entries fit.
 //
-// For each instruction set: `step` stores the 32 entries and returns a bit for each that is past `limit`; `answer`
-// replaces those by their blocks' next hops; `rest` runs any number of addresses; `resume` goes on after a first step
-// that needs `answer`; `lookup` is the first step, and for a burst of 32 usually all. No function has more than the six
-// arguments that fit into registers, so that each ends with a jump to the next; those that lookup_bulk was called with
-// keep their places.
+// Of each instruction set (Isa): `step` stores the 32 entries and returns a bit for each that is past `limit`; `answer`
+// replaces those by their blocks' next hops. The search is one for all: `rest` runs any number of addresses; `resume`
+// goes on after a first step that needs `answer`; `lookup` is the first step, and for a burst of 32 usually all. No
+// function has more than the six arguments that fit into registers, so that each ends with a jump to the next; those
+// that lookup_bulk was called with keep their places. The search is compiled as part of functions for an instruction
+// set (below), with `step` in it.
+template <typename Isa, typename Entry>
+inline void rest_of(const Entry* slots, const uint32_t* addresses, uint32_t* next_hops, size_t n, uint32_t limit) {
+  size_t i = 0;
+  for (; i + kStep <= n; i += kStep) {
+    if (i + kAhead + kStep <= n) prefetch_step(slots, addresses + i + kAhead);
+    const uint32_t more = Isa::step(slots, addresses + i, next_hops + i, limit);
+    if (more != 0) [[unlikely]]
+      Isa::answer(blocks_after(slots), limit, addresses + i, next_hops + i, more);
+  }
+  if (i == n) return;
+  Isa::leave();
+  lookup_scalar(slots, addresses + i, next_hops + i, n - i, limit);
+}
+
+template <typename Isa, typename Entry>
+inline void resume_of(const Entry* slots, const uint32_t* addresses, uint32_t* next_hops, size_t n, uint32_t limit,
+                      uint32_t more) {
+  Isa::answer(blocks_after(slots), limit, addresses, next_hops, more);
+  if (n > kStep) Isa::rest(slots, addresses + kStep, next_hops + kStep, n - kStep, limit);
+}
+
+template <typename Isa, typename Entry>
+inline void lookup_of(const Entry* slots, const uint32_t* addresses, uint32_t* next_hops, size_t n, uint32_t limit) {
+  if (n < kStep || n > kAhead) return Isa::rest(slots, addresses, next_hops, n, limit);
+  const uint32_t more = Isa::step(slots, addresses, next_hops, limit);
+  if (more != 0) [[unlikely]]
+    return Isa::resume(slots, addresses, next_hops, n, limit, more);
+  if (n > kStep) Isa::rest(slots, addresses + kStep, next_hops + kStep, n - kStep, limit);
+}
+
 struct Avx2 {
   static constexpr size_t kVectors = kStep / 8;
 
   template <typename Entry>
-  __attribute__((target("avx2"), always_inline)) static inline uint32_t step(const Entry* slots,
-                                                                             const uint32_t* addresses,
-                                                                             uint32_t* next_hops, uint32_t limit) {
+  __attribute__((target("avx2"))) static inline uint32_t step(const Entry* slots, const uint32_t* addresses,
+                                                              uint32_t* next_hops, uint32_t limit) {
     __m256i entry[kVectors];
     for (size_t v = 0; v < kVectors; ++v) {
       const __m256i address = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(addresses + 8 * v));
@@ -176,37 +207,24 @@ struct Avx2 {
     }
   }
 
-  template <typename Entry>
-  __attribute__((target("avx2"), noinline)) static void rest(const Entry* slots, const uint32_t* addresses,
-                                                             uint32_t* next_hops, size_t n, uint32_t limit) {
-    size_t i = 0;
-    for (; i + kStep <= n; i += kStep) {
-      if (i + kAhead + kStep <= n) prefetch_step(slots, addresses + i + kAhead);
-      const uint32_t more = step(slots, addresses + i, next_hops + i, limit);
-      if (more != 0) [[unlikely]]
-        answer(blocks_after(slots), limit, addresses + i, next_hops + i, more);
-    }
-    if (i == n) return;
-    _mm256_zeroupper();  // GCC 12 leaves it out where it knows which registers a tail call uses
-    lookup_scalar(slots, addresses + i, next_hops + i, n - i, limit);
-  }
+  // GCC 12 leaves it out where it knows which registers a tail call uses.
+  __attribute__((target("avx2"))) static inline void leave() { _mm256_zeroupper(); }
 
   template <typename Entry>
-  __attribute__((target("avx2"), noinline)) static void resume(const Entry* slots, const uint32_t* addresses,
-                                                               uint32_t* next_hops, size_t n, uint32_t limit,
-                                                               uint32_t more) {
-    answer(blocks_after(slots), limit, addresses, next_hops, more);
-    if (n > kStep) rest(slots, addresses + kStep, next_hops + kStep, n - kStep, limit);
+  __attribute__((target("avx2"), flatten, noinline)) static void rest(const Entry* slots, const uint32_t* addresses,
+                                                                      uint32_t* next_hops, size_t n, uint32_t limit) {
+    rest_of<Avx2>(slots, addresses, next_hops, n, limit);
   }
-
   template <typename Entry>
-  __attribute__((target("avx2"))) static void lookup(const Entry* slots, const uint32_t* addresses, uint32_t* next_hops,
-                                                     size_t n, uint32_t limit) {
-    if (n < kStep || n > kAhead) return rest(slots, addresses, next_hops, n, limit);
-    const uint32_t more = step(slots, addresses, next_hops, limit);
-    if (more != 0) [[unlikely]]
-      return resume(slots, addresses, next_hops, n, limit, more);
-    if (n > kStep) rest(slots, addresses + kStep, next_hops + kStep, n - kStep, limit);
+  __attribute__((target("avx2"), flatten, noinline)) static void resume(const Entry* slots, const uint32_t* addresses,
+                                                                        uint32_t* next_hops, size_t n, uint32_t limit,
+                                                                        uint32_t more) {
+    resume_of<Avx2>(slots, addresses, next_hops, n, limit, more);
+  }
+  template <typename Entry>
+  __attribute__((target("avx2"), flatten)) static void lookup(const Entry* slots, const uint32_t* addresses,
+                                                              uint32_t* next_hops, size_t n, uint32_t limit) {
+    lookup_of<Avx2>(slots, addresses, next_hops, n, limit);
   }
 };
 
@@ -214,9 +232,8 @@ struct Avx512 {
   static constexpr size_t kVectors = kStep / 16;
 
   template <typename Entry>
-  __attribute__((target("avx512f"), always_inline)) static inline uint32_t step(const Entry* slots,
-                                                                                const uint32_t* addresses,
-                                                                                uint32_t* next_hops, uint32_t limit) {
+  __attribute__((target("avx512f"))) static inline uint32_t step(const Entry* slots, const uint32_t* addresses,
+                                                                 uint32_t* next_hops, uint32_t limit) {
     __m512i entry[kVectors];
     for (size_t v = 0; v < kVectors; ++v) {
       const __m512i address = _mm512_loadu_si512(addresses + 16 * v);
@@ -248,37 +265,26 @@ struct Avx512 {
     }
   }
 
-  template <typename Entry>
-  __attribute__((target("avx512f"), noinline)) static void rest(const Entry* slots, const uint32_t* addresses,
-                                                                uint32_t* next_hops, size_t n, uint32_t limit) {
-    size_t i = 0;
-    for (; i + kStep <= n; i += kStep) {
-      if (i + kAhead + kStep <= n) prefetch_step(slots, addresses + i + kAhead);
-      const uint32_t more = step(slots, addresses + i, next_hops + i, limit);
-      if (more != 0) [[unlikely]]
-        answer(blocks_after(slots), limit, addresses + i, next_hops + i, more);
-    }
-    if (i == n) return;
-    _mm256_zeroupper();  // as above
-    lookup_scalar(slots, addresses + i, next_hops + i, n - i, limit);
-  }
+  // GCC 12 leaves it out where it knows which registers a tail call uses.
+  __attribute__((target("avx512f"))) static inline void leave() { _mm256_zeroupper(); }
 
   template <typename Entry>
-  __attribute__((target("avx512f"), noinline)) static void resume(const Entry* slots, const uint32_t* addresses,
-                                                                  uint32_t* next_hops, size_t n, uint32_t limit,
-                                                                  uint32_t more) {
-    answer(blocks_after(slots), limit, addresses, next_hops, more);
-    if (n > kStep) rest(slots, addresses + kStep, next_hops + kStep, n - kStep, limit);
+  __attribute__((target("avx512f"), flatten, noinline)) static void rest(const Entry* slots, const uint32_t* addresses,
+                                                                         uint32_t* next_hops, size_t n,
+                                                                         uint32_t limit) {
+    rest_of<Avx512>(slots, addresses, next_hops, n, limit);
   }
-
   template <typename Entry>
-  __attribute__((target("avx512f"))) static void lookup(const Entry* slots, const uint32_t* addresses,
-                                                        uint32_t* next_hops, size_t n, uint32_t limit) {
-    if (n < kStep || n > kAhead) return rest(slots, addresses, next_hops, n, limit);
-    const uint32_t more = step(slots, addresses, next_hops, limit);
-    if (more != 0) [[unlikely]]
-      return resume(slots, addresses, next_hops, n, limit, more);
-    if (n > kStep) rest(slots, addresses + kStep, next_hops + kStep, n - kStep, limit);
+  __attribute__((target("avx512f"), flatten, noinline)) static void resume(const Entry* slots,
+                                                                           const uint32_t* addresses,
+                                                                           uint32_t* next_hops, size_t n,
+                                                                           uint32_t limit, uint32_t more) {
+    resume_of<Avx512>(slots, addresses, next_hops, n, limit, more);
+  }
+  template <typename Entry>
+  __attribute__((target("avx512f"), flatten)) static void lookup(const Entry* slots, const uint32_t* addresses,
+                                                                 uint32_t* next_hops, size_t n, uint32_t limit) {
+    lookup_of<Avx512>(slots, addresses, next_hops, n, limit);
   }
 };
 #if defined(__GNUC__) && !defined(__clang__)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 
 #include "base/assert.h"
 #include "net/flow_key.h"
@@ -107,6 +108,12 @@ uint32_t SourcedRib::new_node() {
   return node;
 }
 
+void SourcedRib::free_node(uint32_t node) {
+  nodes_[node].next = free_;
+  free_ = node;
+  ++free_count_;
+}
+
 // --- sources ---
 
 uint8_t SourcedRib::find_source(std::string_view name) const {
@@ -128,6 +135,62 @@ uint32_t SourcedRib::add_note(RouteNote note) {
 
 // --- changes ---
 
+size_t SourcedRib::PrefixHash::operator()(const IpPrefix& p) const {
+  return mix64(mix64(p.address.hi ^ uint64_t{p.length} << 56) ^ p.address.lo ^ p.address.family);
+}
+
+[[gnu::noinline]] SourcedRib::Index* SourcedRib::find_index(const IpPrefix& prefix) {
+  const auto it = indexes_.find(prefix);
+  return it == indexes_.end() ? nullptr : &it->second;
+}
+
+void SourcedRib::make_index(const IpPrefix& prefix, uint32_t head) {
+  Index& index = indexes_[prefix];
+  for (uint32_t i = head; i != 0; i = nodes_[i].next) {
+    const RouteCandidate& c = nodes_[i].candidate;
+    index.by_rank.emplace_hint(index.by_rank.end(), rank_of(c), i);
+    index.by_owner.emplace(owner_of(c.source, c.metric), i);
+  }
+}
+
+uint32_t* SourcedRib::link_to(uint32_t& head, const Index& index, std::map<uint64_t, uint32_t>::const_iterator at) {
+  return at == index.by_rank.begin() ? &head : &nodes_[std::prev(at)->second].next;
+}
+
+[[gnu::noinline]] void SourcedRib::add_by_index(uint32_t& head, Index& index, const IpPrefix& prefix,
+                                                const RouteCandidate& candidate) {
+  uint32_t& node = index.by_owner[owner_of(candidate.source, candidate.metric)];
+  if (remembers_) {
+    undo_.push_back(node != 0 ? Undo{prefix, nodes_[node].candidate, false} : Undo{prefix, candidate, true});
+  }
+  if (node != 0) {
+    const auto before = index.by_rank.find(rank_of(nodes_[node].candidate));
+    *link_to(head, index, before) = nodes_[node].next;
+    index.by_rank.erase(before);
+  } else {
+    node = new_node();
+  }
+  const auto at = index.by_rank.emplace(rank_of(candidate), node).first;
+  uint32_t* const link = link_to(head, index, at);
+  nodes_[node] = {candidate, *link};
+  *link = node;
+}
+
+[[gnu::noinline]] bool SourcedRib::remove_by_index(uint32_t& head, Index& index, const IpPrefix& prefix, uint8_t source,
+                                                   uint32_t metric) {
+  const auto owner = index.by_owner.find(owner_of(source, metric));
+  if (owner == index.by_owner.end()) return false;
+  const uint32_t node = owner->second;
+  if (remembers_) undo_.push_back({prefix, nodes_[node].candidate, false});
+  const auto at = index.by_rank.find(rank_of(nodes_[node].candidate));
+  *link_to(head, index, at) = nodes_[node].next;
+  index.by_rank.erase(at);
+  index.by_owner.erase(owner);
+  free_node(node);
+  if (index.by_rank.size() < kIndexFrom / 2) indexes_.erase(prefix);
+  return true;
+}
+
 bool SourcedRib::add(const IpPrefix& prefix, const RouteCandidate& candidate) {
   SLUICE_CHECK(candidate.next_hop >= 1 && candidate.next_hop <= ids_.count());
   SLUICE_CHECK(candidate.source >= 1 && candidate.source <= sources_.size());
@@ -136,13 +199,20 @@ bool SourcedRib::add(const IpPrefix& prefix, const RouteCandidate& candidate) {
     const size_t at = prefixes.find(slot);
     uint32_t head = prefixes.slots[at].head;
     const uint32_t before = head == 0 ? 0 : nodes_[head].candidate.next_hop;
+    if (!indexes_.empty()) [[unlikely]] {
+      if (Index* const index = find_index(prefix)) {
+        add_by_index(prefixes.slots[at].head, *index, prefix, candidate);
+        return nodes_[prefixes.slots[at].head].candidate.next_hop != before;
+      }
+    }
     if (head == 0) {
       ++prefixes.used;
       ++prefixes.lengths[prefix.length];
     }
     // Its predecessor goes first: with another preference it stands elsewhere.
     uint32_t node = 0;
-    for (uint32_t *link = &head, i; (i = *link) != 0; link = &nodes_[i].next) {
+    unsigned walked = 0;
+    for (uint32_t *link = &head, i; (i = *link) != 0; link = &nodes_[i].next, ++walked) {
       if (nodes_[i].candidate.source != candidate.source || nodes_[i].candidate.metric != candidate.metric) continue;
       *link = nodes_[i].next;
       node = i;
@@ -158,6 +228,8 @@ bool SourcedRib::add(const IpPrefix& prefix, const RouteCandidate& candidate) {
     *link = node;
     slot.head = head;
     prefixes.slots[at] = slot;
+    if (walked >= kIndexFrom) [[unlikely]]
+      make_index(prefix, head);
     return nodes_[head].candidate.next_hop != before;
   });
 }
@@ -169,13 +241,18 @@ bool SourcedRib::remove(const IpPrefix& prefix, uint8_t source, uint32_t metric,
     const size_t at = prefixes.find(slot);
     uint32_t head = prefixes.slots[at].head;
     const uint32_t before = head == 0 ? 0 : nodes_[head].candidate.next_hop;
+    if (!indexes_.empty()) [[unlikely]] {
+      if (Index* const index = find_index(prefix)) {
+        const bool there = remove_by_index(prefixes.slots[at].head, *index, prefix, source, metric);
+        if (found != nullptr) *found = there;
+        return nodes_[prefixes.slots[at].head].candidate.next_hop != before;
+      }
+    }
     for (uint32_t *link = &head, i; (i = *link) != 0; link = &nodes_[i].next) {
       if (nodes_[i].candidate.source != source || nodes_[i].candidate.metric != metric) continue;
       if (remembers_) undo_.push_back({prefix, nodes_[i].candidate, false});
       *link = nodes_[i].next;
-      nodes_[i].next = free_;
-      free_ = i;
-      ++free_count_;
+      free_node(i);
       prefixes.slots[at].head = head;
       if (found != nullptr) *found = true;
       if (head != 0) return nodes_[head].candidate.next_hop != before;

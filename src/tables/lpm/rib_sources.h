@@ -9,9 +9,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "net/types.h"
@@ -120,6 +122,15 @@ class SourcedRib {
     void reserve(size_t prefixes);
     void erase(size_t at);
   };
+  // Many candidates of one prefix (paths of one source by their metrics): where each is, so that a change does not walk
+  // past all others. The lists themselves are as those of few.
+  struct Index {
+    std::map<uint64_t, uint32_t> by_rank;             // rank_of -> node, best first
+    std::unordered_map<uint64_t, uint32_t> by_owner;  // owner_of -> node
+  };
+  struct PrefixHash {
+    size_t operator()(const IpPrefix& p) const;
+  };
   struct Undo {
     IpPrefix prefix;
     RouteCandidate candidate;
@@ -130,6 +141,20 @@ class SourcedRib {
   auto in_family(const IpPrefix& prefix, F&& f);
   uint32_t head_of(const IpPrefix& prefix) const;
   uint32_t new_node();
+  void free_node(uint32_t node);
+
+  static constexpr unsigned kIndexFrom = 64;  // candidates of a prefix
+  static uint64_t rank_of(const RouteCandidate& c) {
+    return uint64_t{c.preference} << 40 | uint64_t{c.metric} << 8 | (kMaxSources - c.source);
+  }
+  static uint64_t owner_of(uint8_t source, uint32_t metric) { return uint64_t{source} << 32 | metric; }
+  Index* find_index(const IpPrefix& prefix);  // nullptr: there is none
+  void make_index(const IpPrefix& prefix, uint32_t head);
+  // The link to the node at `at`.
+  uint32_t* link_to(uint32_t& head, const Index& index, std::map<uint64_t, uint32_t>::const_iterator at);
+  void add_by_index(uint32_t& head, Index& index, const IpPrefix& prefix, const RouteCandidate& candidate);
+  // False: there was none. The list has candidates left; the index may be gone.
+  bool remove_by_index(uint32_t& head, Index& index, const IpPrefix& prefix, uint8_t source, uint32_t metric);
 
   NextHopIds ids_;
   std::vector<std::string> sources_;
@@ -137,6 +162,7 @@ class SourcedRib {
   Prefixes<Slot4> four_;
   Prefixes<Slot6> six_;
   std::vector<Node> nodes_{1};  // node 0 is none
+  std::unordered_map<IpPrefix, Index, PrefixHash> indexes_;
   uint32_t free_ = 0;
   size_t free_count_ = 0;
   bool remembers_ = false;

@@ -176,5 +176,55 @@ TEST(SourcedRib, MixedChangesAndRollbacksMatchAListOfEverything) {
   EXPECT_GT(undone, 8u);
 }
 
+// Long enough for an index, then short again, over and over; transactions that are undone come in between.
+TEST(SourcedRib, ManyCandidatesOfOnePrefixMatchAListOfEverything) {
+  std::mt19937_64 random(12);
+  SourcedRib rib;
+  Naive naive;
+  for (int i = 1; i <= 40; ++i) rib.next_hops().intern("n" + std::to_string(i));
+  for (int i = 1; i <= 3; ++i) rib.source("s" + std::to_string(i));
+  const IpPrefix prefixes[] = {prefix4(0x0a000000, 8), prefix4(0x0a000000, 9), prefix6(uint64_t{0x2001} << 48, 0, 32)};
+  size_t longest = 0;
+  for (int round = 0; round < 60; ++round) {
+    const bool growing = round / 6 % 2 == 0, transaction = random() % 3 == 0, undo = random() % 2 == 0;
+    const Naive before = naive;
+    if (transaction) rib.begin();
+    for (int step = 0; step < 200; ++step) {
+      const IpPrefix p = prefixes[random() % std::size(prefixes)];
+      const RouteCandidate c{static_cast<uint32_t>(random() % 200), static_cast<uint16_t>(1 + random() % 40),
+                             static_cast<uint8_t>(1 + random() % 3), static_cast<uint8_t>(random() % 3)};
+      const uint32_t was = naive.best(p);
+      if (random() % 8 < (growing ? 7 : 1)) {
+        naive.add(p, c);
+        ASSERT_EQ(rib.add(p, c), naive.best(p) != was);
+      } else {
+        bool found = false;
+        const bool expected = naive.remove(p, c.source, c.metric);
+        ASSERT_EQ(rib.remove(p, c.source, c.metric, &found), naive.best(p) != was);
+        ASSERT_EQ(found, expected);
+      }
+      ASSERT_EQ(rib.best(p), naive.best(p));
+    }
+    if (transaction && undo) {
+      rib.rollback();
+      naive = before;
+    } else if (transaction) {
+      rib.commit();
+    }
+    ASSERT_EQ(rib.candidate_count(), naive.candidates());
+    for (const IpPrefix& p : prefixes) {
+      const std::vector<RouteCandidate> all = rib.candidates(p);
+      for (size_t i = 1; i < all.size(); ++i) ASSERT_TRUE(all[i - 1].beats(all[i]));
+      longest = std::max(longest, all.size());
+    }
+  }
+  EXPECT_GT(longest, 128u);
+  for (uint8_t source = 1; source <= 3; ++source) {
+    for (const SourcedRib::Owned& o : rib.owned(source)) rib.remove(o.prefix, source, o.metric);
+  }
+  EXPECT_EQ(rib.candidate_count(), 0u);
+  EXPECT_EQ(rib.prefixes(), 0u);
+}
+
 }  // namespace
 }  // namespace sluice::rib_sources_test

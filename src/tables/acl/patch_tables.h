@@ -34,10 +34,10 @@ inline constexpr size_t kMaxTables = PatchedAclRoom{}.tables;
 inline constexpr size_t kMostBlocks = (size_t{1} << 24) - 2;  // a slot's and a place's number of one has 24 bits
 template <bool kWide>
 inline constexpr size_t kMostLoose = kWide ? PatchedAclRoom{}.loose6 : PatchedAclRoom{}.loose4;
-static_assert(kMostLoose<false> <= TupleMergeSieve::kRules, "a sieve of one part holds them");
+static_assert(kMostLoose<false> <= TupleMergeBitmap::kRules, "a bitmap of one part holds them");
 static_assert(kMaxTables <= 256 && kMaxTables <= Header::kMaxTables, "a place's number of a table has 8 bits");
 inline constexpr size_t kLooseRoom = kMostLoose<false> + kMostLoose<true>;
-inline constexpr size_t kSieveRoom = TupleMergeSieve::bytes_for(16, 1);
+inline constexpr size_t kBitmapRoom = TupleMergeBitmap::bytes_for(16, 1);
 
 // A lane of a long bucket without a rule: its word is before all others, and no key has these fields (a DSCP or a
 // family of 255).
@@ -60,7 +60,7 @@ inline Tuple tuple_of_table(const TupleMergeTable& t) {
   return out;
 }
 
-// What both halves need of the image.
+// What the tables of both kinds of keys need of the image.
 struct Common {
   ImageReplicas image;
   const AclMatchRule* rules = nullptr;  // word w at w - 1
@@ -75,7 +75,7 @@ struct Common {
 // table, as the builder has them; a bucket with more than eight rules has a run of blocks of its own ("chain"), in
 // order, with lanes that are free between them.
 template <bool kWide>
-class Half {
+class PatchedTables {
  public:
   using Block = std::conditional_t<kWide, TupleMergeBlock6, TupleMergeBlock4>;
   static constexpr uint8_t kBits = kWide ? 128 : 32;
@@ -119,7 +119,7 @@ class Half {
         // A block may hold rules of other buckets too.
         uint32_t block = TupleMergeKernels::slots(view)[from.slot_base + s] >> 8;
         for (bool more = block != 0; more; ++block) {
-          const Block& b = blocks_of(view)[block - 1];
+          const Block& b = TupleMergeKernels::blocks<kWide>(view)[block - 1];
           for (uint32_t at : b.rule) {
             if ((at & kMergeNone) == kMergeNone) continue;
             const uint32_t word = words[(at & kMergeNone) - 1];
@@ -128,12 +128,9 @@ class Half {
           more = (b.rule[kMergeLanes - 1] & kMergeMore) != 0;
         }
         if (bucket.empty()) continue;
-        uint32_t tag = 0;
-        for (uint32_t word : bucket) {
-          const uint32_t own = merge_tag(hash(tables_[i], rule(word)));
-          tag = word == bucket.front() || tag == own ? own : 0;
-        }
-        if (!place_bucket(i, slot, bucket, tag)) return false;
+        BucketTag tag;
+        for (uint32_t word : bucket) tag.add(hash(tables_[i], rule(word)));
+        if (!place_bucket(i, slot, bucket, tag.value())) return false;
         tables_[i].rules += static_cast<uint32_t>(bucket.size());
         for (uint32_t word : bucket) tables_[i].record.best = std::min(tables_[i].record.best, word);
       }
@@ -191,7 +188,7 @@ class Half {
     for (uint32_t t : ranked_) {
       const Table& table = tables_[t];
       if (!table.tuple.covers(tuple) || (fewest < kBucketLimit && table.record.best >= best_word)) continue;
-      const uint32_t h = merge_hash<kWide>(table.record, item.word, item.ports, item.protocol);
+      const uint32_t h = hash_of<kWide>(table.record, item);
       const size_t n = bucket_size(slot_of(table, h));
       if (n >= kBucketLimit && n >= fewest) continue;
       fewest = n;
@@ -335,18 +332,8 @@ class Half {
   // Lanes to the next free one from which on a chain is spread anew: about as dear as the shifts until then.
   static constexpr size_t kFarLane = 512;
 
-  static const Block* blocks_of(const TupleMergeView& view) {
-    if constexpr (kWide) {
-      return TupleMergeKernels::blocks6(view);
-    } else {
-      return TupleMergeKernels::blocks4(view);
-    }
-  }
   const AclMatchRule& rule(uint32_t word) const { return common_->rules[word - 1]; }
-  static uint32_t hash(const Table& t, const AclMatchRule& r) {
-    const Item item = item_of<kWide>(r);
-    return merge_hash<kWide>(t.record, item.word, item.ports, item.protocol);
-  }
+  static uint32_t hash(const Table& t, const AclMatchRule& r) { return hash_of<kWide>(t.record, item_of<kWide>(r)); }
   static uint32_t slot_of(const Table& t, uint32_t h) {
     return static_cast<uint32_t>(t.record.slot_base + (uint64_t{h} >> t.record.slot_shift));
   }
@@ -356,7 +343,7 @@ class Half {
   }
   void set_slot(uint32_t slot, uint32_t block, uint32_t tag) {
     uint32_t& word = common_->slots[slot];
-    word = block == kNoSlot ? 0 : (block + 1) << 8 | tag;
+    word = block == kNoSlot ? 0 : slot_word(block, tag);
     mark(word);
   }
   uint32_t block_of(uint32_t slot) const { return (common_->slots[slot] >> 8) - 1; }

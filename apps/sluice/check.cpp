@@ -1,0 +1,96 @@
+// sluice check: what is wrong with a configuration, rules or routes, without packets.
+// host only
+#include <memory>
+
+#include "app.h"
+#include "inputs.h"
+#include "pipeline.h"
+#include "run_options.h"
+#include "shadowed.h"
+
+namespace sluice::app {
+namespace {
+
+struct CheckOptions {
+  std::vector<std::string> words, maps;
+  std::string rules, format = "auto", routes, policy;
+  bool shadowed = false;
+};
+
+Exit check(const CheckOptions& o) {
+  const int given = (o.words.empty() ? 0 : 1) + (o.rules.empty() ? 0 : 1) + (o.routes.empty() ? 0 : 1);
+  if (given == 0) fail(Exit::kUsage, "nothing to check", "give a .click file, --rules FILE or --routes FILE");
+  if (o.shadowed && o.rules.empty()) fail(Exit::kUsage, "--shadowed needs --rules");
+  if (!o.policy.empty() && !o.shadowed) fail(Exit::kUsage, "--default needs --shadowed");
+  auto [file, defines] = read_words(o.words, o.maps);
+  const std::vector<std::string> route_files = split_route_files(o.routes);
+  NamedInputs named = {{"--rules", o.rules}};
+  add_route_inputs(named, "--routes", route_files);
+  InputSet inputs = open_inputs(named);
+  named.emplace_back("the configuration", file);
+  check_read_once(named);
+  for (const auto& [option, path] : named) {
+    if (const auto id = read_once_id(path)) defines.read_once.emplace(*id, option);
+  }
+  Json json{{"ok", true}};
+  std::string text;
+  if (!o.rules.empty()) {
+    const LoadedAcl acl = load_acl(inputs, o.rules, o.format, "");
+    json["rules"] = acl.count;
+    text += fmt::format("{}: {} ({}), no errors\n", o.rules, counted(acl.count, "rule"), acl.format);
+    if (o.shadowed) text += report_shadowed(acl, o.policy, json);
+  }
+  if (!o.routes.empty()) {
+    const LoadedRoutes routes = load_routes(inputs, route_files, "");
+    json["routes4"] = routes.rib.routes4().size();
+    json["routes6"] = routes.rib.routes6().size();
+    json["warnings"] = routes.report.warnings.size();
+    text += fmt::format("{}: {} and {}, no errors\n", o.routes, counted(routes.rib.routes4().size(), "IPv4 route"),
+                        counted(routes.rib.routes6().size(), "IPv6 route"));
+  }
+  if (!o.words.empty()) {
+    if (file.empty()) fail(Exit::kUsage, "no configuration is given");
+    std::string configuration = read_configuration(file, defines);
+    const auto pipeline = load_pipeline(parse_text(std::move(configuration), title_of(file), defines), defines, {},
+                                        false, false, Scheduled::kAllowed);
+    json["elements"] = pipeline->router.elements.size();
+    json["warnings"] = pipeline->router.warnings.size();
+    json["tables"] = Json::array();
+    for (const TableLoad& load : pipeline->table_report.loads) json["tables"].push_back(to_json(load));
+    text += fmt::format("{}: {}, {}, no errors\n", file, counted(pipeline->router.elements.size(), "element"),
+                        counted(pipeline->table_report.loads.size(), "table"));
+  }
+  if (json_output()) {
+    print_json(json);
+  } else {
+    print_out(text);
+  }
+  return Exit::kOk;
+}
+
+}  // namespace
+
+void add_check(Command root) {
+  auto o = std::make_shared<CheckOptions>();
+  Command sub = add_subcommand(
+      root, "check", "Packets",
+      "Reads a configuration, rules or routes and reports every error with its location, without running anything.",
+      "sluice check edge.click\nsluice check --rules edge.acl --shadowed\nsluice check --routes rib4.txt,rib6.txt -o "
+      "json",
+      [o] { return check(*o); });
+  sub->add_option("configuration", o->words, "A Click file ('-': stdin) and NAME=VALUE for its variables")
+      ->type_name("FILE [NAME=VALUE...]");
+  add_map_option(*sub, o->maps);
+  sub->add_option("--rules", o->rules, "Rule file or image")->type_name("FILE");
+  add_format_option(*sub, o->format);
+  sub->add_flag("--shadowed", o->shadowed,
+                "Also report unneeded rules of --rules: those that no packet reaches, and those whose removal changes "
+                "no verdict");
+  sub->add_option("--default", o->policy,
+                  "With --shadowed: action for packets that no rule matches: deny or permit (default: unknown)")
+      ->check(OneOf{{"deny", "permit"}})
+      ->type_name("ACTION");
+  sub->add_option("--routes", o->routes, "Route files or an image")->type_name("FILE[,FILE]");
+}
+
+}  // namespace sluice::app

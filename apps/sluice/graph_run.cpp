@@ -1,0 +1,337 @@
+// host only
+#include "graph_run.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "app.h"
+#include "composition.h"
+#include "confine.h"
+#include "control/standard_graph.h"
+#include "devices.h"
+#include "elements/gpu_classes.h"
+#include "exec/scheduler/scheduler.h"
+#include "formats/qos_text.h"
+#include "graph/click/print.h"
+#include "inputs.h"
+#include "live.h"
+#include "pipeline.h"
+#include "port_flags.h"
+#include "priorities.h"
+#include "run_options.h"
+#include "run_report.h"
+#include "run_standard.h"
+#include "scheduled.h"
+#include "verdicts.h"
+
+namespace sluice::app {
+namespace {
+
+// The classes of --qos.
+std::shared_ptr<const QosModel> read_qos(std::optional<InputFile>& file) {
+  if (!file) return nullptr;
+  return std::make_shared<QosModel>(need(parse_qos(need(file->table()), file->name())));
+}
+
+// Packets by priorities: those of --qos where there are classes, else those of RFC 4594.
+PriorityOptions priorities_of(const RunFlags& o, const QosModel* qos) {
+  PriorityOptions options = priority_options(o.priorities, qos != nullptr ? qos->classes.size() : kDefaultQosClasses);
+  if (qos == nullptr) return options;
+  options.classes = qos->map;
+  if (options.shares.empty()) {
+    for (const QosClass& c : qos->classes) options.shares.push_back(c.weight);
+  }
+  return options;
+}
+
+void print_named(const char* name, const std::string& what) {
+  if (json_output()) {
+    print_json(Json{{name, what}});
+  } else {
+    print_out(what);
+  }
+}
+
+// A run from its options to its report, step by step.
+class GraphRun {
+ public:
+  explicit GraphRun(const RunFlags& o) : o_(o), flags_(o.device), batch_(o.batch) {}
+
+  Exit run() {
+    try {
+      return run_graph();
+    } catch (Failure& failure) {
+      name_options(failure.error, o_, ends_);
+      throw;
+    }
+  }
+
+ private:
+  Exit run_graph();
+  // What --in, --out and --qos name, and the text of a configuration. Ends with kUsage or kIo.
+  void open_inputs();
+  void follow_gpu_classes();
+  TableOverrides overrides_of() const;
+  Exit print_graph_or_plan();
+  // Gives up what a run does not need. Whether it did.
+  bool confine();
+  void load();
+  void check_features();
+  // A graph that follows this one (GraphControl::Hooks::load).
+  Result<std::unique_ptr<GraphGeneration>> load_next(const std::string& text, const std::string& name,
+                                                     const std::string& folder) const;
+  RunOptions run_options() const;
+  Exit run_loaded(LiveRun& live, bool confined);
+  Exit report(const PipelineRun& done, const LiveRun& live, const std::vector<std::string>& places,
+              const std::optional<Error>& damage) const;
+
+  bool only_prints() const { return o_.print_graph || o_.print_plan; }
+  // A graph that --packet-scheduler asks for is one that has to be.
+  void schedule(Pipeline& p) const {
+    if (o_.one_by_one && p.router.scheduled.empty()) p.router.scheduled = "--packet-scheduler is given";
+  }
+  Scheduled scheduled() const { return o_.one_by_one ? Scheduled::kAlways : Scheduled::kAllowed; }
+
+  const RunFlags& o_;
+  DeviceFlags flags_;  // with what the graph's classes ask for
+  uint32_t batch_;
+  std::string file_;  // the configuration; "": the standard graph
+  Defines defines_;
+  Features features_;
+  RunEnds ends_;
+  std::optional<StandardGraph> standard_;
+  std::optional<InputFile> qos_file_;
+  std::shared_ptr<const QosModel> qos_;
+  ClickText text_;
+  OpenDevices devices_;
+  TableOverrides overrides_;
+  LoadOptions loading_;  // of graphs that follow this one
+  std::vector<std::string> outputs_;
+  bool live_ports_ = false;
+  std::unique_ptr<Pipeline> pipeline_;
+};
+
+void GraphRun::open_inputs() {
+  if (file_.empty()) {
+    ends_ = run_ends(o_);
+    standard_ = standard_graph_of(o_, ends_);
+    check_standard_files(defines_.files, *standard_);
+    if (!only_prints()) check_standard_run(o_, *standard_);
+  } else {
+    check_files(defines_.files);
+  }
+  NamedInputs named = inputs_of(o_, ends_);
+  if (!standard_) named.emplace_back("the configuration", file_);
+  check_read_once(named);
+  if (!o_.qos.empty()) {
+    if (const auto id = read_once_id(o_.qos)) defines_.read_once.emplace(*id, "--qos");
+    qos_file_ = need(InputFile::open(o_.qos), Exit::kIo);
+  }
+  if (standard_) return;
+  std::string text = read_configuration(file_, defines_);
+  text_ = parse_text(std::move(text), title_of(file_), defines_);
+}
+
+// What the first element asks for whose class names a GPU, where the command line says nothing of it.
+void GraphRun::follow_gpu_classes() {
+  if (!text_.graph) return;  // reported when it is loaded
+  for (const ClickElement& e : text_.graph->elements) {
+    const ElementClass* found = registry().find(e.class_name);
+    if (found == nullptr) continue;
+    std::vector<Diagnostic> wrong;
+    const Arguments arguments = Arguments::parse(found->arguments, e.configuration, e.configuration_origin, &wrong);
+    if (!wrong.empty()) continue;
+    const GpuPlacement asked = gpu_placement(e.class_name, arguments);
+    if (*asked.mode == '\0') continue;
+    std::string options;
+    if (!o_.given("--device") && !o_.one_by_one) {
+      flags_.device = "auto";
+      flags_.mode = asked.mode;
+      flags_.transport = asked.transport;
+      options = fmt::format(" for a GPU: --device auto --mode {} --transport {}", asked.mode, asked.transport);
+    } else {
+      options = " for";
+    }
+    const size_t placed = options.size();
+    if (asked.batch != 0 && !o_.given("--batch")) {
+      batch_ = asked.batch;
+      options += fmt::format(" --batch {}", batch_);
+    }
+    if (asked.flights != 0 && !o_.given("--flights")) {
+      flags_.flights = asked.flights;
+      options += fmt::format(" --flights {}", asked.flights);
+    }
+    if (!o_.given("--device") || options.size() != placed) note(fmt::format("{} asks{}", e.class_name, options));
+    return;
+  }
+}
+
+TableOverrides GraphRun::overrides_of() const {
+  if (!o_.algorithm.empty()) check_acl_algorithm(o_.algorithm);
+  TableOverrides overrides;
+  overrides.acl_algorithm = o_.algorithm;
+  overrides.on_device = acl_target(devices_) == AclTarget::kGpu;
+  if (!o_.route_algorithm.empty()) {
+    const LpmNames names = check_lpm_algorithms(o_.route_algorithm);
+    overrides.route_algorithm = names.algorithm4;
+    overrides.route_algorithm6 = names.algorithm6;
+  }
+  return overrides;
+}
+
+Exit GraphRun::print_graph_or_plan() {
+  // --print-graph of the standard graph is its text: that is what a user wants to start from.
+  if (o_.print_graph && standard_) {
+    print_named("graph", text_.text);
+    return Exit::kOk;
+  }
+  const auto parsed = parse_pipeline(std::move(text_), scheduled());
+  schedule(*parsed);
+  if (o_.print_graph) {
+    print_named("graph", print_click(parsed->graph));
+  } else if (!parsed->router.scheduled.empty()) {
+    print_named("plan", describe_schedule(parsed->router));
+  } else {
+    print_named("plan",
+                describe(parsed->plan, parsed->router) + describe_offloads(*parsed, devices_, o_.live.counts()));
+  }
+  return Exit::kOk;
+}
+
+bool GraphRun::confine() {
+  // Whoever has a GPU has its driver, which opens what it likes; a graph's own files are known to its elements, and to
+  // those that a change brings.
+  outputs_ = {o_.live.hits, o_.followed.verdicts, o_.followed.dropped};
+  for (const RunEnds::Out& out : ends_.out) {
+    if (!out.device) outputs_.push_back(out.file);
+  }
+  check_outputs(outputs_);
+  // Live ports need calls that are refused there.
+  live_ports_ = text_.graph && has_live_ports(*text_.graph);
+  const bool confined = !live_ports_ && (devices_.label == "cpu" || devices_.label.starts_with("emu"));
+  if (confined) refuse_calls();
+  return confined;
+}
+
+void GraphRun::check_features() {
+  features_.add(Feature::kDevice, devices_.label != "cpu");
+  features_.add(Feature::kMarks, qos_ != nullptr && !qos_->marks.empty());
+  features_.add(pipeline_->router.scheduled.empty() ? Feature::kNoQueues : Feature::kQueues);
+  features_.check(pipeline_->router.scheduled);
+}
+
+void GraphRun::load() {
+  pipeline_ = load_pipeline(std::move(text_), defines_, overrides_, true, o_.live.counts(), scheduled());
+  schedule(*pipeline_);
+  if (standard_) warn_of_idle_ports(*standard_, pipeline_->tables);
+  check_features();
+  loading_.by_packets = pipeline_->plan.by_packets;
+  loading_.keep_models = o_.live.counts();
+  loading_.overrides = overrides_;
+  // Marks have to stay with the packets until they leave.
+  if (qos_ == nullptr || qos_->marks.empty()) return;
+  loading_.at_sinks = kFieldMark;
+  pipeline_->plan = loading_.by_packets ? plan_by_packets(pipeline_->router, kFieldMark)
+                                        : need(make_plan(pipeline_->router, kFieldMark));
+}
+
+Result<std::unique_ptr<GraphGeneration>> GraphRun::load_next(const std::string& text, const std::string& name,
+                                                             const std::string& folder) const {
+  LoadOptions next = loading_;
+  next.parse = parse_options(defines_, folder);
+  return load_generation(text, name, registry(), next);
+}
+
+RunOptions GraphRun::run_options() const {
+  RunOptions options;
+  options.files = defines_.files;
+  options.simulated = o_.simulated;
+  options.load = [this](std::string_view text) { return load_next(std::string(text), "hotconfig", {}); };
+  options.workers = o_.workers;
+  options.inputs = &pipeline_->inputs;
+  options.batch = batch_;
+  options.latency_target_ns = latency_target_ns(o_.latency_target);
+  options.device = devices_.options;
+  options.qos = qos_;
+  if (o_.limit != 0) options.max_packets = o_.limit;
+  options.stop_is_end = o_.live.wait || o_.live.repeat || live_ports_;
+  print_lines(options);
+  return options;
+}
+
+Exit GraphRun::run_loaded(LiveRun& live, bool confined) {
+  RunOptions options = run_options();
+  // Tables are built: all that is left to read are packets.
+  if (standard_ && confined && o_.live.control.empty()) {
+    std::vector<std::string> captures;
+    for (const RunEnds::In& in : ends_.in) {
+      if (!in.device) captures.push_back(in.file);
+    }
+    refuse_files(captures, outputs_);
+  }
+  if (o_.priorities.on) options.priorities = priorities_of(o_, qos_.get());
+  live.prepare(options);
+  prepare_ports(o_.ports, options);
+  Verdicts verdicts(o_.followed, pipeline_->router);
+  verdicts.prepare(options);
+  std::optional<Error> damage;
+  const auto load = [this](const std::string& text, const std::string& name, const std::string& folder) {
+    return load_next(text, name, folder);
+  };
+  const PipelineRun done = run_pipeline(*pipeline_, options, live.hooks(*pipeline_, devices_.label, load), &damage);
+  check_printed();
+  const Ending ending = done.report.partial ? Ending::kPartial : Ending::kWhole;
+  std::vector<std::string> places = {live.write_hits(ending)};
+  verdicts.end(ending, places);
+  return report(done, live, places, damage);
+}
+
+Exit GraphRun::report(const PipelineRun& done, const LiveRun& live, const std::vector<std::string>& places,
+                      const std::optional<Error>& damage) const {
+  const bool device_failed = report_failures(done.report) && !devices_.automatic;
+  note_host_segments(*pipeline_, devices_, done.report, o_.live.counts());
+  std::vector<std::string> left = outputs_of(done.report, &done.router());
+  left.insert(left.end(), places.begin(), places.end());
+  print_run(o_, *pipeline_, done, live, devices_.label, outputs_, left);
+  if (device_failed) {
+    const auto failed = std::ranges::find_if(done.report.devices, [](const auto& d) { return !d.failure.empty(); });
+    fail(Exit::kUnavailable, fmt::format("device {}:{}: {}", failed->info.kind, failed->info.ordinal, failed->failure),
+         "all packets were processed: the CPU took over");
+  }
+  return done.report.partial ? end_partial(left, damage) : Exit::kOk;
+}
+
+Exit GraphRun::run_graph() {
+  std::tie(file_, defines_) = read_words(o_.words, o_.maps);
+  defines_.files = files_besides_graph(o_, file_);
+  check_run_options(o_, file_);
+  features_ = features_of(o_);
+  features_.check();
+  open_inputs();
+  if (!standard_) follow_gpu_classes();
+  devices_ = open_devices(flags_);
+  overrides_ = overrides_of();
+  if (standard_) {
+    auto made = standard_graph_text(*standard_);
+    if (!made.ok()) fail(Exit::kUsage, made.error());
+    text_ = parse_text(std::move(*made), kStandardGraph, defines_);
+  }
+  if (only_prints()) return print_graph_or_plan();
+  const bool confined = confine();
+  qos_ = read_qos(qos_file_);
+  LiveRun live(o_.live);
+  load();
+  return run_loaded(live, confined);
+}
+
+}  // namespace
+
+Exit run_graph(const RunFlags& o) {
+  return GraphRun(o).run();
+}
+
+}  // namespace sluice::app

@@ -1,0 +1,149 @@
+// host only
+#include "run_options.h"
+
+#include "inputs.h"
+
+namespace sluice::app {
+
+void add_map_option(Command sub, std::vector<std::string>& maps) {
+  sub.add_option("--map", maps,
+                 "Captures to use for a device port (FromDPDKDevice, ToDPDKDevice, FromDevice, ToDevice), such as "
+                 "dpdk:0=pcap:in.pcap,out.pcap; memory: replays them from memory; without OUT packets are only counted")
+      ->type_name("PORT=KIND:IN[,OUT]")
+      ->take_all();
+}
+
+void add_run_options(Command sub, RunFlags& o) {
+  sub.add_option("configuration", o.words, "A Click file ('-': stdin) and NAME=VALUE for its variables")
+      ->type_name("FILE [NAME=VALUE...]");
+  add_map_option(sub, o.maps);
+  sub.add_option("--acl", o.acl, "Access list: rules of any format, or an image")->type_name("FILE");
+  add_format_option(sub, o.format, "--acl");
+  sub.add_option("--routes", o.routes, "Route files (text or MRT), comma-separated, or an image")
+      ->type_name("FILE[,FILE]");
+  sub.add_option("--adjacencies", o.adjacencies, "Next hop -> MAC addresses, VLAN, port (default: made-up ones)")
+      ->type_name("FILE");
+  sub.add_option("--qos", o.qos,
+                 "Egress QoS, driven by packet timestamps; for the grammar see docs/reference/formats.md")
+      ->check([](const std::string& file) { return std::string(file.empty() ? "an empty name" : ""); })
+      ->type_name("FILE");
+  sub.add_option("--in", o.in,
+                 "Capture to read ('-': stdin), interface, name of --port, or METHOD:DEVICE to receive from; may be "
+                 "repeated")
+      ->type_name("PCAP|IF")
+      ->take_all();
+  sub.add_option(
+         "--out", o.out,
+         "Capture to write, or live port to send by, as for --in; PORT=... for one output port, may be repeated "
+         "(default: packets are only counted)")
+      ->type_name("[PORT=]PCAP|IF")
+      ->take_all();
+  sub.add_option("--icmp-errors", o.icmp,
+                 "Answer expired, unroutable and too big packets with ICMP errors from these router addresses")
+      ->type_name("SRC4[,SRC6]");
+  sub.add_flag("--icmp-denied", o.icmp_denied, "With --icmp-errors: also answer packets that the access list denies");
+  sub.add_option("--default", o.policy, "Action for packets that no rule matches: deny or permit")
+      ->check(OneOf{{"deny", "permit"}})
+      ->type_name("ACTION")
+      ->capture_default_str();
+  sub.add_option("--algorithm", o.algorithm, "ACL algorithm for all access lists")->type_name("NAME");
+  sub.add_option("--route-algorithm", o.route_algorithm, "Route algorithms for all route tables")->type_name("A4[,A6]");
+  add_workers_option(sub, o.workers);
+  sub.add_option("--batch", o.batch, "Packets per batch, 1 to 8192")
+      ->check(Range(1u, Batch::kMaxPackets))
+      ->type_name("N")
+      ->capture_default_str();
+  add_latency_target_option(sub, o.latency_target);
+  sub.add_option("--limit", o.limit, "Stop after about this many packets")->type_name("N");
+  add_device_options(sub, o.device, true);
+  o.given = [sub](const char* option) { return sub.count(option) != 0; };
+}
+
+void add_running_options(Command sub, RunFlags& o) {
+  add_live_options(sub, o.live);
+  add_verdict_options(sub, o.followed);
+  add_priority_options(sub, o.priorities);
+  add_port_options(sub, o.ports);
+  sub.add_flag("--print-graph", o.print_graph, "Print the graph as Click text and stop");
+  sub.add_flag("--simtime", o.simulated,
+               "For a graph with queues, timers or scripts: simulated time, which jumps to the next event");
+  sub.add_flag("--packet-scheduler", o.one_by_one,
+               "Run any graph in the packet scheduler: one packet at a time on the CPU, so that 'sluice graph' can "
+               "call its handlers, and replace it by one with queues");
+  sub.add_flag("--print-plan", o.print_plan, "Print how the graph is split into programs and stop");
+}
+
+void group_run_options(Command sub) {
+  const std::vector<std::pair<const char*, std::vector<const char*>>> groups = {
+      {"Input and output", {"--in", "--out", "--map", "--verdicts", "--dropped", "--limit", "--repeat"}},
+      {"Tables",
+       {"--acl", "--format", "--default", "--routes", "--adjacencies", "--algorithm", "--route-algorithm",
+        "--icmp-errors", "--icmp-denied"}},
+      {"Workers and batches", {"--workers", "--batch", "--latency-target", "--packet-scheduler", "--simtime"}},
+      {"Devices",
+       {"--device", "--mode", "--transport", "--flights", "--ring-memory", "--kernel-times", "--records", "--threading",
+        "--enter-after", "--leave-after", "--watchdog"}},
+      {"Live ports", {"--method", "--port", "--queues", "--promiscuous", "--poll", "--cores", "--ready-file"}},
+      {"Classes of service", {"--qos", "--priorities", "--shares", "--chunk", "--chunk-timeout", "--drop-when-full"}},
+      {"Running process", {"--control", "--wait", "--max-memory"}},
+      {"Report", {"--output", "--quiet", "--hits", "--top-rules", "--print-graph", "--print-plan"}},
+      {"Other", {"--help", "--user"}}};
+  for (const auto& [group, names] : groups) {
+    for (const char* name : names) {
+      if (Option option = sub.find(name)) option.group(group);
+    }
+  }
+}
+
+void check_run_options(const RunFlags& o, const std::string& file) {
+  const bool standard = file.empty();
+  const bool parts = !o.acl.empty() || !o.routes.empty() || !o.adjacencies.empty() || !o.in.empty() || !o.out.empty() ||
+                     !o.icmp.empty();
+  if (!standard && parts)
+    fail(Exit::kUsage,
+         fmt::format("'{}' is a whole configuration; --acl, --routes, --in and the like are for the standard graph",
+                     file),
+         "write them in the file, or leave the file out");
+  if (standard && o.in.empty())
+    fail(Exit::kUsage, parts ? "--in is missing" : "neither a configuration nor --in is given",
+         "see 'sluice run --help'");
+  if (!o.adjacencies.empty() && o.routes.empty()) fail(Exit::kUsage, "--adjacencies needs --routes");
+  if (!standard && o.live.repeat)
+    fail(Exit::kUsage, "--repeat is for the standard graph",
+         fmt::format("write FromMemory(FILE, LIMIT N) in '{}'", file));
+  if (!o.icmp.empty() && o.routes.empty())
+    fail(Exit::kUsage, "--icmp-errors needs --routes", "the errors are routed like any packet");
+  if (!o.priorities.on) return;
+  // Ends here where they are wrong; how many shares the classes of a file want is known when it has been read.
+  (void)priority_options(o.priorities, o.qos.empty() ? kDefaultQosClasses : o.priorities.shares.size());
+}
+
+RunFiles files_besides_graph(const RunFlags& o, const std::string& configuration) {
+  RunFiles files = o.print_graph || o.print_plan ? RunFiles() : command_files();
+  files.input("the configuration", configuration);
+  files.input("--qos", o.qos);
+  files.output("--hits", o.live.hits);
+  files.output("--verdicts", o.followed.verdicts);
+  files.output("--dropped", o.followed.dropped);
+  if (o.live.control != "auto") files.made("--control", o.live.control);
+  return files;
+}
+
+Features features_of(const RunFlags& o) {
+  Features f;
+  f.add(Feature::kWorkers, o.workers > 1);
+  f.add(Feature::kPriorities, o.priorities.on);
+  f.add(Feature::kQos, !o.qos.empty());
+  f.add(Feature::kControl, !o.live.control.empty());
+  f.add(Feature::kHits, !o.live.hits.empty() || o.live.top != 0);
+  f.add(Feature::kFollow, o.followed.any());
+  f.add(Feature::kLatencyTarget, latency_target_ns(o.latency_target) != 0);
+  f.add(Feature::kWait, o.live.wait);
+  f.add(Feature::kMaxMemory, o.live.max_memory != 0);
+  f.add(Feature::kLimit, o.limit != 0);
+  f.add(Feature::kSimulated, o.simulated);
+  f.add(Feature::kOneByOne, o.one_by_one);
+  return f;
+}
+
+}  // namespace sluice::app

@@ -1,0 +1,193 @@
+// host only
+#include "run_standard.h"
+
+#include <set>
+#include <utility>
+
+#include "control/command_text.h"
+#include "net/text.h"
+#include "tables/adjacency/adjacency_model.h"
+
+namespace sluice::app {
+namespace {
+
+void add_icmp_errors(const RunFlags& o, StandardGraph& g) {
+  if (o.icmp.empty()) return;
+  g.icmp_errors = true;
+  g.icmp_for_denied = o.icmp_denied;
+  for (const std::string& word : split_commas(o.icmp)) {
+    if (!parse_ip(word))
+      fail(Exit::kUsage, fmt::format("--icmp-errors: '{}' is not an address", word),
+           "give the router's own IPv4 address, IPv6 address, or both with a comma");
+    g.icmp_sources.push_back(word);
+  }
+}
+
+// Outputs by port want packets that leave by it. Before anything is read.
+void check_made_up_ports(const RunFlags& o, const StandardGraph& g) {
+  if (!g.adjacencies.empty() || g.routes.empty() || !o.live.control.empty()) return;
+  for (const auto& [port, file] : g.port_out) {
+    if (port == 0) continue;
+    fail(Exit::kUsage, fmt::format("--out {}={}: without --adjacencies every packet leaves by port 0", port, file),
+         "give --adjacencies, which have the port of each next hop, or one --out FILE");
+  }
+}
+
+// Made-up addresses reach nobody in a network.
+void check_made_up_neighbours(const RunFlags& o, const StandardGraph& g) {
+  if (g.out_devices.empty() || g.routes.empty() || !o.adjacencies.empty()) return;
+  fail(Exit::kUsage,
+       fmt::format("--out {}: without --adjacencies next hops have no link-layer addresses",
+                   g.out_devices.begin()->first),
+       "give --adjacencies FILE: NEXTHOP DSTMAC SRCMAC PORT");
+}
+
+// An option with what it names: "" where that cannot be said.
+struct NamedOption {
+  std::string option, value;
+};
+
+// One of the files that an option names: the one that the message or the line is about, else all of them.
+NamedOption one_of(const char* option, const std::vector<std::string>& files, const Diagnostic& d) {
+  NamedOption named{option, {}};
+  for (const std::string& path : files) {
+    if (files.size() == 1 || d.message.starts_with(path + ": ") ||
+        d.source_line.find("(" + path + ")") != std::string::npos)
+      named.value = path;
+  }
+  if (named.value.empty()) named.value = fmt::format("{}", fmt::join(files, ","));
+  return named;
+}
+
+// The option that made a line of the standard graph.
+NamedOption option_of(const Diagnostic& d, const RunFlags& o, const RunEnds& ends) {
+  const std::string& line = d.source_line;
+  if (line.starts_with("in") && line.find(" :: From") != std::string::npos) return one_of("--in", o.in, d);
+  if (line.starts_with("AclTable(")) return one_of("--acl", {o.acl}, d);
+  if (line.starts_with("RouteTable(")) {
+    std::vector<std::string> paths;
+    for (const std::string& file : split_route_files(o.routes)) paths.push_back(path_of_route_file(file));
+    return one_of("--routes", paths, d);
+  }
+  if (line.starts_with("AdjacencyTable(")) return one_of("--adjacencies", split_commas(o.adjacencies), d);
+  NamedOption named;
+  if (line.find("ToDump(") == std::string::npos) return named;
+  named.option = "--out";
+  for (const RunEnds::Out& out : ends.out) {
+    const std::string element = out.port ? fmt::format("out{} :: ", *out.port) : "out :: ";
+    if (line.find(element) != std::string::npos) named.value = out.word;
+  }
+  return named;
+}
+
+}  // namespace
+
+RunEnds run_ends(const RunFlags& o) {
+  RunEnds ends;
+  for (const std::string& in : o.in) ends.in.push_back({in, device_arguments(in, o.ports)});
+  const std::string* for_all = nullptr;
+  for (const std::string& word : o.out) {
+    auto parsed = parse_port_file(word);
+    if (!parsed.ok()) fail(Exit::kUsage, fmt::format("--out: {}", parsed.error().message));
+    auto device = device_arguments(parsed->file, o.ports);
+    if (!parsed->port) {
+      if (for_all != nullptr && !for_all->empty())
+        fail(Exit::kUsage, fmt::format("--out: both '{}' and '{}' are for all ports", *for_all, word),
+             "write PORT=FILE for one port");
+      for_all = &word;
+    }
+    ends.out.push_back({word, parsed->port, std::move(parsed->file), std::move(device)});
+  }
+  return ends;
+}
+
+StandardGraph standard_graph_of(const RunFlags& o, const RunEnds& ends) {
+  StandardGraph g;
+  g.acl = o.acl;
+  g.acl_format = o.format;
+  g.routes = split_route_files(o.routes);
+  g.adjacencies = split_commas(o.adjacencies);
+  for (const RunEnds::In& in : ends.in) {
+    if (in.device) {
+      g.in_devices.push_back(in.device->receive);
+    } else if (g.in.empty()) {
+      g.in = in.file;
+    } else {
+      g.more_in.push_back(in.file);
+    }
+  }
+  // More than any run can play.
+  constexpr uint64_t kForEver = 1'000'000'000'000'000'000;
+  g.in_memory = o.live.repeat;
+  if (o.live.repeat) g.limit = o.limit != 0 ? o.limit : kForEver;
+  g.permit_by_default = o.policy == "permit";
+  for (const RunEnds::Out& out : ends.out) {
+    if (out.device) g.out_devices.emplace(out.file, out.device->send);
+    if (out.port) {
+      g.port_out.emplace_back(*out.port, out.file);
+    } else {
+      g.out = out.file;
+    }
+  }
+  add_icmp_errors(o, g);
+  return g;
+}
+
+NamedInputs inputs_of(const RunFlags& o, const RunEnds& ends) {
+  NamedInputs named = {{"--acl", o.acl}, {"--qos", o.qos}};
+  for (const RunEnds::In& in : ends.in) {
+    if (!in.device) named.emplace_back("--in", in.file);
+  }
+  add_route_inputs(named, "--routes", split_route_files(o.routes));
+  for (const std::string& file : split_commas(o.adjacencies)) named.emplace_back("--adjacencies", file);
+  return named;
+}
+
+void check_standard_files(RunFiles files, const StandardGraph& g) {
+  files.input("--acl", g.acl);
+  for (const std::string& file : g.routes) files.input("--routes", path_of_route_file(file));
+  for (const std::string& file : g.adjacencies) files.input("--adjacencies", file);
+  files.input("--in", g.in);
+  for (const std::string& file : g.more_in) files.input("--in", file);
+  const auto output = [&](const std::string& file) {
+    if (!g.out_devices.contains(file)) files.output("--out", file);
+  };
+  output(g.out);
+  for (const auto& [port, file] : g.port_out) output(file);
+  check_files(files);
+}
+
+void check_standard_run(const RunFlags& o, const StandardGraph& g) {
+  check_made_up_ports(o, g);
+  check_made_up_neighbours(o, g);
+  if (o.live.repeat && !g.in_devices.empty())
+    fail(Exit::kUsage, "--repeat replays captures: --in has a live port", "leave --repeat out");
+}
+
+void warn_of_idle_ports(const StandardGraph& g, const TableSet& tables) {
+  if (g.port_out.empty()) return;
+  std::set<uint16_t> ports;
+  for (const auto& [name, image] : tables.adjacencies) {
+    const AdjacencyView view = need(open_adjacencies(*image));
+    for (const Adjacency& a : view.adjacencies()) ports.insert(a.port);
+  }
+  for (const auto& [port, file] : g.port_out) {
+    if (!ports.contains(port))
+      warn(fmt::format("--out {}={}: no next hop of the routes leaves by port {}", port, file, port));
+  }
+}
+
+void name_options(Error& error, const RunFlags& o, const RunEnds& ends) {
+  for (Diagnostic& d : error.diagnostics) {
+    if (d.file != kStandardGraph) continue;
+    const auto [option, value] = option_of(d, o, ends);
+    if (value.empty()) continue;
+    if (const std::string path = value.substr(value.rfind('=') + 1); d.message.starts_with(path + ": "))
+      d.message.erase(0, path.size() + 2);
+    d.file = option + " " + value;
+    d.line = d.column = 0;
+    d.source_line.clear();
+  }
+}
+
+}  // namespace sluice::app
