@@ -37,6 +37,7 @@ class SoakLines {
   bool more() const { return !interrupted().load() && running_.load() == lines(); }
   // Until so many seconds have passed, or nothing runs any more.
   void wait_until(double at, uint64_t done);
+  bool all_met() const;  // whether each runtime has processed packets since the last swap
   void swap(SoakRun& run);
 
   const SoakOptions& o_;
@@ -114,6 +115,13 @@ void SoakLines::wait_until(double at, uint64_t done) {
   }
 }
 
+bool SoakLines::all_met() const {
+  for (size_t l = 0; l < lines(); ++l) {
+    if (counts_[l].packets.load(std::memory_order_relaxed) == before_[l]) return false;
+  }
+  return true;
+}
+
 void SoakLines::swap(SoakRun& run) {
   // A generation that no packet met would say nothing.
   for (size_t l = 0; l < lines(); ++l) {
@@ -146,9 +154,11 @@ SoakRun SoakLines::run() {
     // However this ends, the threads stop.
     const ScopeExit stop_at_end([this] { stop_ = true; });
     start(run, threads);
-    // A machine that cannot keep up gets as long again.
-    while (run.done < o_.swaps && more() && watch_.seconds() < 2 * seconds_ + 10) {
+    // A machine that cannot keep up gets as long again, and a minute; one that is slow longer between two swaps.
+    const double end = 2 * seconds_ + 60;
+    while (run.done < o_.swaps && more() && watch_.seconds() < end) {
       wait_until(seconds_ * static_cast<double>(run.done + 1) / static_cast<double>(o_.swaps + 1), run.done);
+      while (more() && !all_met() && watch_.seconds() < end) wait_until(watch_.seconds() + 0.001, run.done);
       if (!more()) break;
       swap(run);
     }
