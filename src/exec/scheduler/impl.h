@@ -63,7 +63,10 @@ struct Scheduler::Impl {
   void wake_tasks();
   void fire(const Timer& timer);
   bool rest();
-  uint64_t now() const { return simulated() ? simulated_ns : sluice::now_ns(); }
+  uint64_t now() const {
+    if (simulated()) return simulated_ns;
+    return options.clock_ns ? options.clock_ns() : sluice::now_ns();
+  }
   bool simulated() const { return options.simulated || packet_time; }
   void packet_comes(uint64_t timestamp_ns);
   void ask_stop(bool gently = false);
@@ -178,6 +181,10 @@ struct Scheduler::Impl {
   Place waiting_for[Tile::kLanes];
   uint32_t n_waiting = 0;
   bool handing_over = false;
+  // The graph before still runs, and its sinks are those of `egress`: packets that elements hand to sinks when they
+  // start wait here until it is over.
+  bool follows = false;
+  std::vector<std::pair<Place, PacketBox>> at_start;
 
   TaskRing ring;
   std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers;

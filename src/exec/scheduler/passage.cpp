@@ -92,8 +92,10 @@ bool Scheduler::Node::run_through() {
   }
   if (most == 0 || (next == kNobody && !impl.ring.empty())) return false;
   if (!impl.timers.empty()) {
+    // Of each packet: the source's, a puller's, and of several pullers that of one who finds nothing.
+    const uint64_t each_ns = (passages_.size() > 1 ? 3 : 2) * Impl::kTurnNs;
     const uint64_t now = impl.now(), at = impl.timers.top().at;
-    const uint64_t until = at > now ? (at - now - 1) / (2 * Impl::kTurnNs) : 0;
+    const uint64_t until = at > now ? (at - now - 1) / each_ns : 0;
     if (until == 0 && impl.options.simulated) return false;
     most = std::min(most, std::max(until, uint64_t{1}));
   }

@@ -134,6 +134,11 @@ void Scheduler::Impl::run_stages(uint32_t n, Place* left, unsigned* hops, uint64
 
 void Scheduler::Impl::hand_over() {
   if (n_waiting == 0 || handing_over) return;
+  if (follows) {
+    for (uint32_t i = 0; i < n_waiting; ++i) at_start.emplace_back(waiting_for[i], std::move(waiting[i]));
+    n_waiting = 0;
+    return;
+  }
   handing_over = true;
   const uint32_t n = n_waiting;
   Place* left = waiting_for;
@@ -177,6 +182,10 @@ void Scheduler::Impl::hand_over() {
 }
 
 void Scheduler::Impl::sink(Node& node, std::span<PacketBox> packets) {
+  if (follows) {
+    for (PacketBox& packet : packets) at_start.emplace_back(Place{&node, kNobody}, std::move(packet));
+    return;
+  }
   if (egress->drops(node.sink_)) {
     ElementCounters& counters = node.counters();
     for (PacketBox& packet : packets) {
