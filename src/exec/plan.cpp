@@ -70,9 +70,8 @@ class Planner {
     predecessors_.resize(n_);
     for (const RouterConnection& c : router_.connections) {
       // What leaves a puller leaves its queue, and nothing else does.
-      const auto passed = std::find_if(plan_.passed.begin(), plan_.passed.end(), [&](const PassedQueue& p) {
-        return p.queue == c.from || p.puller == c.from;
-      });
+      const auto passed = std::find_if(plan_.passed.begin(), plan_.passed.end(),
+                                       [&](const PassedQueue& p) { return p.queue == c.from || p.puller == c.from; });
       if (passed != plan_.passed.end() && passed->queue == c.from) continue;
       const unsigned from = passed != plan_.passed.end() ? passed->queue : c.from;
       successors_[from].push_back(c.to);

@@ -62,9 +62,9 @@ struct Plan {
   std::vector<unsigned> sinks;    // element indices, in graph order
   std::vector<unsigned> ordered;  // element indices, in the order of their nodes
   std::vector<PassedQueue> passed;
-  bool shows_headroom = false;    // a stage may uncover bytes in front of a frame: they are to be zeros
-  bool by_packets = false;        // no nodes: the packet scheduler takes packets from sources to sinks
-  FieldMask at_sinks = 0;         // registers that sinks find in the batch, besides the frame and its extent
+  bool shows_headroom = false;  // a stage may uncover bytes in front of a frame: they are to be zeros
+  bool by_packets = false;      // no nodes: the packet scheduler takes packets from sources to sinks
+  FieldMask at_sinks = 0;       // registers that sinks find in the batch, besides the frame and its extent
 };
 
 // Stages are joined into maximal segments of at most kMaxStages; what comes after a host element starts a new one.

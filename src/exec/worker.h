@@ -52,8 +52,8 @@ struct JobShare {
     std::vector<TxRecord> made;  // packets of batches that elements made
   };
   Selection packets;
-  Selection annotated;     // of these, those whose annotations were written
-  std::vector<Sent> sent;  // by sink
+  Selection annotated;            // of these, those whose annotations were written
+  std::vector<Sent> sent;         // by sink
   std::vector<Selection> passed;  // by queue of Plan::passed
   std::vector<PrintRecord> prints;
   size_t print_count = 0;                        // records in use; their strings keep their memory
@@ -146,7 +146,8 @@ class Worker {
   // Memory the source reads next; prefetched while this batch runs.
   void expect(std::span<const std::byte> next) { next_ = next; }
 
-  // The number that packets of an element are held to a rate by (HostContext::limiter), in place of its place in the graph.
+  // The number that packets of an element are held to a rate by (HostContext::limiter), in place of its place in the
+  // graph.
   void set_limiter(unsigned element, uint8_t limiter) { limiter_[element] = limiter; }
   // Before the first batch. At most one.
   void use_device(WorkerDevice device);

@@ -49,11 +49,10 @@ void write_capture(const std::string& path, uint32_t packets, Random& random) {
   ASSERT_TRUE(writer.ok());
   for (uint32_t i = 0; i < packets; ++i) {
     const uint32_t kind = below(random, 12);
-    PacketBuilder b = kind < 5   ? udp4("10.0.0.1", "192.0.2.7").ports(static_cast<uint16_t>(i), 53)
-                      : kind < 9 ? tcp4("10.0.0.2", "192.0.2.9").ports(static_cast<uint16_t>(i), 80)
-                      : kind < 10
-                          ? udp6("2001:db8::1", "2001:db8::2").ports(static_cast<uint16_t>(i), 53)
-                          : icmp4("10.0.0.3", "192.0.2.1").icmp(8, 0);
+    PacketBuilder b = kind < 5    ? udp4("10.0.0.1", "192.0.2.7").ports(static_cast<uint16_t>(i), 53)
+                      : kind < 9  ? tcp4("10.0.0.2", "192.0.2.9").ports(static_cast<uint16_t>(i), 80)
+                      : kind < 10 ? udp6("2001:db8::1", "2001:db8::2").ports(static_cast<uint16_t>(i), 53)
+                                  : icmp4("10.0.0.3", "192.0.2.1").icmp(8, 0);
     if (below(random, 8) == 0) b.ttl(static_cast<uint8_t>(below(random, 3)));
     if (below(random, 20) == 0 && kind < 9) b.bad_ip_checksum();
     if (below(random, 10) == 0) b.vlan(7);
@@ -171,17 +170,19 @@ std::string stages(Random& random, unsigned& names, bool hosts) {
 
 std::string random_graph(const Folder& folder, Random& random) {
   unsigned names = 0;
-  std::string text =
-      fmt::format("out :: ToDump({}); out2 :: ToDump({}); Idle -> out; Idle -> out2;\n", folder / "out", folder / "out2");
+  std::string text = fmt::format("out :: ToDump({}); out2 :: ToDump({}); Idle -> out; Idle -> out2;\n", folder / "out",
+                                 folder / "out2");
   const uint32_t queues = 1 + below(random, 2);
   for (uint32_t q = 0; q < queues; ++q) {
     constexpr int kBursts[] = {1, 1, 1, 2, 8, -1};
     const uint32_t to = below(random, 8);
-    text += fmt::format("q{} :: {}({}) -> {}u{} :: Unqueue(BURST {}{}) -> {}{};\n", q,
-                        below(random, 4) == 0 ? "SimpleQueue" : "Queue", 1 + below(random, 5),
-                        below(random, 8) == 0 ? "Null -> " : "", q, kBursts[below(random, 6)],
-                        below(random, 6) == 0 ? fmt::format(", LIMIT {}", 1 + below(random, 900)) : "",
-                        stages(random, names, true), to == 0 ? "Discard" : to == 1 ? "out2" : "out");
+    text += fmt::format(
+        "q{} :: {}({}) -> {}u{} :: Unqueue(BURST {}{}) -> {}{};\n", q, below(random, 4) == 0 ? "SimpleQueue" : "Queue",
+        1 + below(random, 5), below(random, 8) == 0 ? "Null -> " : "", q, kBursts[below(random, 6)],
+        below(random, 6) == 0 ? fmt::format(", LIMIT {}", 1 + below(random, 900)) : "", stages(random, names, true),
+        to == 0   ? "Discard"
+        : to == 1 ? "out2"
+                  : "out");
   }
   text += fmt::format("FromDump({}, STOP true) -> IPInput -> {}k :: IPClassifier(udp, tcp, -);\n", folder / "in",
                       stages(random, names, false));

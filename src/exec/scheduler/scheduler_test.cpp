@@ -39,7 +39,8 @@ const Registry& elements() {
     c.name = "StartsWith";
     c.group = "Tests";
     c.summary = "hands packets on when it starts";
-    c.arguments = {{.name = "PACKETS", .kind = ArgumentKind::kUint, .positional = true, .mandatory = true, .help = "n"}};
+    c.arguments = {
+        {.name = "PACKETS", .kind = ArgumentKind::kUint, .positional = true, .mandatory = true, .help = "n"}};
     c.inputs = {0, 0};
     c.processing = "h/h";
     c.make = make_flow<StartsWith>();
