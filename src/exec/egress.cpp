@@ -317,6 +317,10 @@ uint8_t Egress::limiter_of(unsigned element) const {
   return 0;
 }
 
+void Egress::take(Batch& batch, JobShare& share) {
+  put_out(batch, share, 0, nullptr);
+}
+
 void Egress::take(size_t s, std::vector<TxRecord>& records) {
   if (!limiters_.empty()) {
     std::erase_if(records, [this](const TxRecord& record) {
@@ -326,9 +330,7 @@ void Egress::take(size_t s, std::vector<TxRecord>& records) {
   send(at_[s], records);
 }
 
-void Egress::commit(Job& job, uint32_t qos_class) {
-  const TraceRange trace("commit");
-  JobShare& share = job.share;
+void Egress::put_out(Batch& batch, JobShare& share, unsigned lane, FramePool* lender) {
   taken_.clear();
   if (!limiters_.empty()) {
     hold_to_rates({&share, 1}, limited_, [this](const TxRecord& record) { return admit(record); });
@@ -340,16 +342,16 @@ void Egress::commit(Job& job, uint32_t qos_class) {
     if (output.port == nullptr) continue;
     const bool reads = timed || output.port->reads_frames();
     JobShare::Sent& sent = share.sent[s];
-    output.port->use_queue(job.lane);
+    output.port->use_queue(lane);
     merged_ = sent.made;
     // Packets that no element made are in order already, and a sink that does not read them need not see them.
     if (reads) {
       sent.rows.for_each([&](uint32_t i) {
-        merged_.push_back(tx_record(job.batch, i, 0));
-        merged_.back().pool = job.lender;
+        merged_.push_back(tx_record(batch, i, 0));
+        merged_.back().pool = lender;
       });
     } else if (!failed()) {
-      count_sent(o, job.batch, sent.rows);
+      count_sent(o, batch, sent.rows);
     } else {
       drops_of(output.element, DropReason::kOutputFailed) += sent.rows.count();
     }
@@ -362,7 +364,7 @@ void Egress::commit(Job& job, uint32_t qos_class) {
     if (output.wheel != nullptr && reads) {
       leaving_.clear();
       for (const TxRecord& record : merged_) {
-        output.wheel->pass(record, record.sequence == 0 ? job.batch.departure_ns(record.order) : 0, leaving_);
+        output.wheel->pass(record, record.sequence == 0 ? batch.departure_ns(record.order) : 0, leaving_);
       }
       send(o, leaving_);
       output.wheel->forget();
@@ -376,6 +378,11 @@ void Egress::commit(Job& job, uint32_t qos_class) {
     std::sort(prints_.begin(), prints_.end(), [](const PrintRecord* a, const PrintRecord* b) { return *a < *b; });
     for (const PrintRecord* p : prints_) options_.print(p->text);
   }
+}
+
+void Egress::commit(Job& job, uint32_t qos_class) {
+  const TraceRange trace("commit");
+  put_out(job.batch, job.share, job.lane, job.lender);
   if (options_.ended) tell_ended(job);
   if (job.lender != nullptr) give_back(job);
   // Classes overtake each other.

@@ -69,6 +69,8 @@ class Egress {
   // Packets that the packet scheduler brings to sink `s` of the plan, in their order; what `records` refer to lasts
   // until the return. `records` is used up.
   void take(size_t s, std::vector<TxRecord>& records);
+  // What came of a batch there.
+  void take(Batch& batch, JobShare& share);
   // Whether packets end there.
   bool drops(size_t s) const { return outputs_[at_[s]]->port == nullptr; }
   // What HostContext::limiter gives packets of an element; 0: none.
@@ -120,6 +122,7 @@ class Egress {
     Histogram latency;
   };
 
+  void put_out(Batch& batch, JobShare& share, unsigned lane, FramePool* lender);
   // `o`: of outputs_.
   void count_sent(size_t o, Batch& batch, Selection& rows);
   void write(size_t o, std::vector<TxRecord>& records);

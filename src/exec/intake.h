@@ -92,6 +92,8 @@ class Intake {
  private:
   struct Class {
     Job* open = nullptr;
+    std::vector<uint16_t> rows;   // of what was read
+    uint32_t next = 0;            // of them: the first that has no place yet
     uint64_t refused_before = 0;  // by graphs before
     // Written by whoever polls, read by any thread.
     std::atomic<uint64_t> packets{0}, bytes{0};
@@ -112,7 +114,10 @@ class Intake {
   Result<bool> read(unsigned source, Batch& batch, uint64_t most);
   Polled poll_job();
   Polled poll_classes();
+  void sort_read();
   Polled distribute();
+  Polled place(unsigned qos_class);
+  void refuse(unsigned qos_class, uint32_t row);
   Polled open_chunk(unsigned qos_class);
   void hand_on(unsigned qos_class);
   void publish(Job& job, uint32_t qos_class);
@@ -145,9 +150,9 @@ class Intake {
   Result<void> result_;
   std::vector<Buffer> set_aside_;  // arenas of jobs, one a job at most
 
-  // With classes: what was read, of which rows from read_at_ on have no place yet.
+  // With classes: what was read, and how many packets of it have no place yet.
   Batch read_;
-  uint32_t read_at_ = 0;
+  uint32_t read_left_ = 0;
   unsigned read_source_ = 0;
   uint64_t read_ns_ = 0;
   OpenChunks open_{1, 0};

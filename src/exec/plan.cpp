@@ -23,17 +23,17 @@ struct Order {
   std::set<std::pair<unsigned, unsigned>> back;  // (from, to)
 };
 
-Order topological_order(const Router& router, const std::vector<std::vector<unsigned>>& successors) {
+Order topological_order(std::span<const unsigned> roots, const std::vector<std::vector<unsigned>>& successors) {
   enum class Mark : uint8_t { kNew, kOpen, kDone };
-  const size_t n = router.elements.size();
+  const size_t n = successors.size();
   std::vector<Mark> mark(n, Mark::kNew);
   Order order;
   struct Frame {
     unsigned element;
     size_t next;
   };
-  for (unsigned root = 0; root < n; ++root) {
-    if (router.elements[root]->kind() != ElementKind::kSource || mark[root] != Mark::kNew) continue;
+  for (const unsigned root : roots) {
+    if (mark[root] != Mark::kNew) continue;
     std::vector<Frame> stack{{root, 0}};
     mark[root] = Mark::kOpen;
     while (!stack.empty()) {
@@ -59,18 +59,25 @@ Order topological_order(const Router& router, const std::vector<std::vector<unsi
 
 class Planner {
  public:
-  Planner(const Router& router, FieldMask at_sinks) : router_(router), n_(router.elements.size()) {
+  Planner(const Router& router, std::span<const unsigned> sources, std::vector<PassedQueue> passed, FieldMask at_sinks)
+      : router_(router), n_(router.elements.size()), sources_(sources) {
     plan_.at_sinks = at_sinks;
+    plan_.passed = std::move(passed);
   }
 
   Result<Plan> run() {
     successors_.resize(n_);
     predecessors_.resize(n_);
     for (const RouterConnection& c : router_.connections) {
-      successors_[c.from].push_back(c.to);
-      predecessors_[c.to].push_back(c.from);
+      // What leaves a puller leaves its queue, and nothing else does.
+      const auto passed = std::find_if(plan_.passed.begin(), plan_.passed.end(),
+                                       [&](const PassedQueue& p) { return p.queue == c.from || p.puller == c.from; });
+      if (passed != plan_.passed.end() && passed->queue == c.from) continue;
+      const unsigned from = passed != plan_.passed.end() ? passed->queue : c.from;
+      successors_[from].push_back(c.to);
+      predecessors_[c.to].push_back(from);
     }
-    order_ = topological_order(router_, successors_);
+    order_ = topological_order(sources_, successors_);
     group_elements();
     make_nodes();
     if (auto ok = connect(); !ok) return std::move(ok).error();
@@ -158,6 +165,12 @@ class Planner {
         node.type = type_of(router_.elements[e]->kind());
         node.elements = {e};
         node.inputs = std::max(1u, router_.elements[e]->inputs);
+        for (unsigned p = 0; p < plan_.passed.size(); ++p) {
+          if (plan_.passed[p].queue != e) continue;
+          node.type = PlanNode::Type::kPassed;
+          node.passed = p;
+          node.elements.push_back(plan_.passed[p].puller);
+        }
         node_of_[e] = static_cast<unsigned>(plan_.nodes.size());
         if (node.type == PlanNode::Type::kOrdered) {
           node.ordered = static_cast<unsigned>(plan_.ordered.size());
@@ -185,8 +198,8 @@ class Planner {
   Result<void> connect() {
     for (unsigned i = 0; i < plan_.nodes.size(); ++i) {
       const PlanNode::Type type = plan_.nodes[i].type;
-      if (type == PlanNode::Type::kHost || type == PlanNode::Type::kOrdered) {
-        const unsigned e = plan_.nodes[i].elements[0];
+      if (type == PlanNode::Type::kHost || type == PlanNode::Type::kOrdered || type == PlanNode::Type::kPassed) {
+        const unsigned e = plan_.nodes[i].elements.back();
         std::vector<PlanTarget> exits(router_.elements[e]->outputs);
         for (unsigned out = 0; out < exits.size(); ++out) {
           const auto to = router_.target(e, out);
@@ -197,11 +210,11 @@ class Planner {
         if (auto ok = connect_segment(i); !ok) return ok;
       }
     }
+    for (const unsigned e : sources_) {
+      const auto to = router_.target(e, 0);
+      if (to.element != kNone) plan_.sources.push_back({e, enter(to.element, to.port)});
+    }
     for (unsigned e = 0; e < n_; ++e) {
-      if (is_source(e)) {
-        const auto to = router_.target(e, 0);
-        if (to.element != kNone) plan_.sources.push_back({e, enter(to.element, to.port)});
-      }
       if (router_.elements[e]->kind() == ElementKind::kSink) plan_.sinks.push_back(e);
     }
     return {};
@@ -270,9 +283,11 @@ class Planner {
       node.leaves_as_is = true;
       if (node.type == PlanNode::Type::kSink) wanted[i] |= plan_.at_sinks;
       if (node.type == PlanNode::Type::kSink) continue;
-      const StageTraits traits = router_.elements[node.elements[0]]->stage_traits();
-      wanted[i] |= traits.reads;
-      node.leaves_as_is = (traits.writes & (kFieldFrame | kFieldExtent | kFieldL3 | kFieldPort)) == 0;
+      if (node.type == PlanNode::Type::kOrdered) {
+        const StageTraits traits = router_.elements[node.elements[0]]->stage_traits();
+        wanted[i] |= traits.reads;
+        node.leaves_as_is = (traits.writes & (kFieldFrame | kFieldExtent | kFieldL3 | kFieldPort)) == 0;
+      }
       for (size_t x = 0; x < node.exits.size(); ++x) {
         if (!node.connects(x)) continue;
         wanted[i] |= wanted[node.exits[x].node];
@@ -292,6 +307,7 @@ class Planner {
 
   const Router& router_;
   size_t n_;
+  std::span<const unsigned> sources_;
   std::vector<std::vector<unsigned>> successors_, predecessors_;
   Order order_;
   std::vector<unsigned> parent_, depth_, size_, node_of_, slot_of_;
@@ -315,7 +331,16 @@ Result<Plan> make_plan(const Router& router, FieldMask at_sinks) {
     return Error(fmt::format("the packet scheduler has to run this graph: {}", router.scheduled),
                  "`sluice run` and `click` have it");
   }
-  return Planner(router, at_sinks).run();
+  std::vector<unsigned> sources;
+  for (unsigned e = 0; e < router.elements.size(); ++e) {
+    if (router.elements[e]->kind() == ElementKind::kSource) sources.push_back(e);
+  }
+  return Planner(router, sources, {}, at_sinks).run();
+}
+
+Result<Plan> plan_passages(const Router& router, std::span<const unsigned> sources, std::vector<PassedQueue> passed,
+                           FieldMask at_sinks) {
+  return Planner(router, sources, std::move(passed), at_sinks).run();
 }
 
 Plan plan_by_packets(const Router& router, FieldMask at_sinks) {
@@ -383,6 +408,7 @@ std::string describe(const Plan& plan, const Router& router) {
       out += fmt::format("node {}: {} {} :: {}\n", i,
                          node.type == PlanNode::Type::kSink      ? "sink"
                          : node.type == PlanNode::Type::kOrdered ? "ordered"
+                         : node.type == PlanNode::Type::kPassed  ? "passed"
                                                                  : "host",
                          e.name, e.class_name);
     }

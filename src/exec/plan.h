@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,12 @@ struct PlanTarget {
 
 // One step of a batch's way. Nodes are in execution order: but for cycles of the graph, a target has a larger index.
 struct PlanNode {
-  // kOrdered: an element that takes batches one after another (Element::Ordered).
-  enum class Type : uint8_t { kSegment, kHost, kSink, kOrdered } type = Type::kHost;
-  std::vector<unsigned> elements;  // kSegment: its stages in program order; else one
+  // kOrdered: an element that takes batches one after another (Element::Ordered). kPassed: a queue, and what pulls from
+  // it, that packets pass.
+  enum class Type : uint8_t { kSegment, kHost, kSink, kOrdered, kPassed } type = Type::kHost;
+  std::vector<unsigned> elements;  // kSegment: its stages in program order; kPassed: queue and puller; else one
   unsigned ordered = 0;            // kOrdered: index into Plan::ordered
+  unsigned passed = 0;             // kPassed: index into Plan::passed
   unsigned program = 0;            // kSegment: index into Plan::programs and Snapshot::programs
   std::vector<uint8_t> entries;    // kSegment: input -> the path on which its packets start
   unsigned inputs = 1;
@@ -45,21 +48,35 @@ struct PlanSource {
   PlanTarget target;
 };
 
+// A queue and the element that pulls from it. Packets that come while it is empty, each pulled before the next one
+// comes, pass both as if nothing were there.
+struct PassedQueue {
+  unsigned queue, puller;
+  friend bool operator==(const PassedQueue&, const PassedQueue&) = default;
+};
+
 struct Plan {
   std::vector<PlanNode> nodes;
   std::vector<Program> programs;  // without tables: slots have element, outputs and next, storage is empty
   std::vector<PlanSource> sources;
   std::vector<unsigned> sinks;    // element indices, in graph order
   std::vector<unsigned> ordered;  // element indices, in the order of their nodes
-  bool shows_headroom = false;    // a stage may uncover bytes in front of a frame: they are to be zeros
-  bool by_packets = false;        // no nodes: the packet scheduler takes packets from sources to sinks
-  FieldMask at_sinks = 0;         // registers that sinks find in the batch, besides the frame and its extent
+  std::vector<PassedQueue> passed;
+  bool shows_headroom = false;  // a stage may uncover bytes in front of a frame: they are to be zeros
+  bool by_packets = false;      // no nodes: the packet scheduler takes packets from sources to sinks
+  FieldMask at_sinks = 0;       // registers that sinks find in the batch, besides the frame and its extent
 };
 
 // Stages are joined into maximal segments of at most kMaxStages; what comes after a host element starts a new one.
 // Errors: no source, more exits than a program can number, a graph for the packet scheduler.
 // `at_sinks`: what is asked of packets where they leave (kFieldMark), besides the frame.
 Result<Plan> make_plan(const Router& router, FieldMask at_sinks = 0);
+
+// The plan of what packets meet that come from some sources of a graph of the packet scheduler, which lead by stages
+// to queues of `passed`, to sinks or nowhere, and from those queues' pullers to sinks. All sinks are in it. Errors: as
+// above.
+Result<Plan> plan_passages(const Router& router, std::span<const unsigned> sources, std::vector<PassedQueue> passed,
+                           FieldMask at_sinks = 0);
 
 // The plan of any graph for the packet scheduler.
 Plan plan_by_packets(const Router& router, FieldMask at_sinks = 0);

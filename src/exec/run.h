@@ -137,6 +137,8 @@ struct RunOptions {
   // Graphs of the packet scheduler ----------------------------------------------------------------------------------
   // The clock stands still while a task can run and jumps to the next timer. Else it is the machine's.
   bool simulated = false;
+  // Else this one, where it is given: tests have their own.
+  std::function<uint64_t()> clock_ns;
   // What scripts print. None: lost.
   std::function<void(std::string_view text)> print_out, print_error;
   // The signals that came since the last call, lowest first; 0: none is left. None: no signals.

@@ -143,6 +143,7 @@ void Worker::start(const Snapshot& snapshot, Batch& batch, JobShare& share, unsi
   ++on_way_;
   walk_ = &walk;
   share.sent.resize(plan_.sinks.size());
+  share.passed.resize(plan_.passed.size());
   const uint64_t bytes = batch.bytes(share.packets);
   const uint32_t packets = share.packets.count();
   stats_.packets_in += packets;
@@ -264,6 +265,9 @@ bool Worker::run_nodes(Walk& walk) {
           break;
         case PlanNode::Type::kSink:
           run_sink(node, inputs);
+          break;
+        case PlanNode::Type::kPassed:
+          run_passed(node, inputs);
           break;
         case PlanNode::Type::kOrdered:
           break;
@@ -436,6 +440,18 @@ bool Worker::run_ordered(const PlanNode& node, Selection* inputs) {
   }
   leave(node, node.exits.size(), own);
   return true;
+}
+
+void Worker::run_passed(const PlanNode& node, Selection* inputs) {
+  const Selection packets = inputs[0];
+  inputs[0].clear();
+  const uint64_t count = packets.count(), bytes = walk_->batch->bytes(packets);
+  for (const unsigned e : node.elements) {
+    stats_.elements[e].packets += count;
+    stats_.elements[e].bytes += bytes;
+  }
+  walk_->share->passed[node.passed].merge(packets);
+  leave(node, 0, packets);
 }
 
 void Worker::run_sink(const PlanNode& node, Selection* inputs) {

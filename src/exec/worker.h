@@ -44,8 +44,9 @@ struct JobShare {
     std::vector<TxRecord> made;  // packets of batches that elements made
   };
   Selection packets;
-  Selection annotated;     // of these, those whose annotations were written
-  std::vector<Sent> sent;  // by sink
+  Selection annotated;            // of these, those whose annotations were written
+  std::vector<Sent> sent;         // by sink
+  std::vector<Selection> passed;  // by queue of Plan::passed
   std::vector<PrintRecord> prints;
   size_t print_count = 0;                        // records in use; their strings keep their memory
   std::vector<std::unique_ptr<Batch>> children;  // batches that elements made
@@ -63,6 +64,7 @@ struct JobShare {
       s.rows.clear();
       s.made.clear();
     }
+    for (Selection& rows : passed) rows.clear();
     print_count = child_count = 0;
   }
 };
@@ -122,6 +124,9 @@ class Worker {
   // Memory the source reads next; prefetched while this batch runs.
   void expect(std::span<const std::byte> next) { next_ = next; }
 
+  // The number that packets of an element are held to a rate by (HostContext::limiter), in place of its place in the
+  // graph.
+  void set_limiter(unsigned element, uint8_t limiter) { limiter_[element] = limiter; }
   // Before the first batch. At most one.
   void use_device(WorkerDevice device);
   // Batches that can be in flight at a time: 1 on the CPU.
@@ -216,6 +221,7 @@ class Worker {
   void finish_tile(const PlanNode& node, const BatchView& view, Tile& tile);
   void run_host(const PlanNode& node, Selection* inputs);
   void run_sink(const PlanNode& node, Selection* inputs);
+  void run_passed(const PlanNode& node, Selection* inputs);
   bool run_ordered(const PlanNode& node, Selection* inputs);
   void leave(const PlanNode& node, size_t exit, const Selection& packets);
   void store(const BatchView& view, uint32_t row, FieldMask live, const Packet& packet) {

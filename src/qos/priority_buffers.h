@@ -356,11 +356,12 @@ class OpenChunks {
   // A chunk has 1 packet at least. `timeout_ns` counts from its first packet; 0: it is ready at the next look.
   OpenChunks(uint32_t packets, uint64_t timeout_ns) : packets_(packets), timeout_ns_(timeout_ns) {}
 
-  // A packet joined the class's chunk. True: it is full, and `taken` is called before the next.
-  bool add(uint32_t qos_class, uint64_t now_ns) {
+  // So many packets, one or more, joined the class's chunk, which had room for them. True: it is full, and `taken` is
+  // called before the next.
+  bool add(uint32_t qos_class, uint64_t now_ns, uint32_t joined = 1) {
     Open& open = open_[qos_class];
     if (open.count == 0) open.since_ns = now_ns;
-    return ++open.count == packets_;
+    return (open.count += joined) == packets_;
   }
   // Whether the class's chunk has waited its time.
   bool due(uint32_t qos_class, uint64_t now_ns) const {

@@ -11,6 +11,8 @@
 #include "exec/cpu/tile.h"
 #include "exec/ports.h"
 #include "exec/scheduler/scheduler.h"
+#include "exec/worker.h"
+#include "graph/flow_runs.h"
 
 namespace sluice {
 
@@ -61,7 +63,10 @@ struct Scheduler::Impl {
   void wake_tasks();
   void fire(const Timer& timer);
   bool rest();
-  uint64_t now() const { return simulated() ? simulated_ns : sluice::now_ns(); }
+  uint64_t now() const {
+    if (simulated()) return simulated_ns;
+    return options.clock_ns ? options.clock_ns() : sluice::now_ns();
+  }
   bool simulated() const { return options.simulated || packet_time; }
   void packet_comes(uint64_t timestamp_ns);
   void ask_stop(bool gently = false);
@@ -92,7 +97,6 @@ struct Scheduler::Impl {
   // to packets has no effect on who runs next. So they take packets in runs, before or after their turn, and `settle`
   // makes it as if each had gone in its turn.
   void plan_runs();
-  void find_passage(Node& source);
   // Takes the stages of runs over the first n packets of run_tile, from the stages at tile.path. `left`: where each
   // leaves them, nobody where it is dropped; `hops`: how many it passed. `sign`: -1 undoes their counts.
   void run_stages(uint32_t n, Place* left, unsigned* hops, uint64_t sign);
@@ -104,6 +108,32 @@ struct Scheduler::Impl {
   void sink(Node& node, std::span<PacketBox> packets);
   // Before anybody looks at elements or changes them.
   void settle();
+
+  // Passages (passage.cpp)
+  // -----------------------------------------------------------------------------------------
+  // While nobody but a source and whoever pulls from its empty queues has a turn, packets run through as in a graph
+  // without queues: in batches, by the workers' programs.
+  struct Passage {
+    Passage(const Router& router, Plan of) : plan(std::move(of)), worker(plan, router, 0) {}
+    struct Queue {
+      Node* queue;
+      Node* puller;
+      PassingQueue* passing;
+      PassingPuller* moving;
+    };
+    Plan plan;
+    Worker worker;
+    JobShare share;
+    std::vector<Queue> queues;         // as plan.passed
+    std::vector<Node*> counting;       // stages whose flows count
+    std::vector<PortCounters> before;  // of these
+    std::unique_ptr<Snapshot> bound;   // nullptr: to be made
+  };
+  void plan_passages();
+  // The index of the queue in plan.passed, which is added to where it is new; kNobody: it is none.
+  unsigned add_passage(Node& queue, std::vector<Passage::Queue>& queues) const;
+  bool bind_passage();
+  std::unique_ptr<Passage> passage;
 
   struct Found {
     Node* node = nullptr;
@@ -151,6 +181,10 @@ struct Scheduler::Impl {
   Place waiting_for[Tile::kLanes];
   uint32_t n_waiting = 0;
   bool handing_over = false;
+  // The graph before still runs, and its sinks are those of `egress`: packets that elements hand to sinks when they
+  // start wait here until it is over.
+  bool follows = false;
+  std::vector<std::pair<Place, PacketBox>> at_start;
 
   TaskRing ring;
   std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers;

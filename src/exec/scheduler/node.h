@@ -3,7 +3,6 @@
 #pragma once
 
 #include "exec/scheduler/impl.h"
-#include "graph/flow_runs.h"
 
 namespace sluice {
 
@@ -139,10 +138,9 @@ class Scheduler::Node final : public FlowContext {
   PacketBox next();
   bool task();
 
-  // A source whose packets pass a queue to a puller, each in the turn after its own, while nobody else has one: takes
-  // many such pairs of turns at once. kNot: it cannot now; kOver: the source is at its end.
-  enum class Through : uint8_t { kNot, kMore, kOver };
-  Through run_through();
+  // A source whose packets pass queues, each pulled in the turn after its own, while nobody else has one (passage.cpp):
+  // takes many such pairs of turns at once. False: it cannot now.
+  bool run_through();
 
   // A source. Whether there is another packet in batch_; reads where that is done.
   bool more();
@@ -183,11 +181,8 @@ class Scheduler::Node final : public FlowContext {
   uint32_t ahead_at_ = 0, ahead_end_ = 0;
   uint32_t window_ = Tile::kLanes;  // how many at a time: fewer where others look often
   bool runs_ahead_ = false;
-  // Where they may pass (run_through); nullptr: nowhere.
-  Node* queue_ = nullptr;
-  Node* puller_ = nullptr;
-  PassingQueue* passing_queue_ = nullptr;
-  PassingPuller* passing_puller_ = nullptr;
+  unsigned passage_ = kNobody;      // of the plan of passages: which source it is
+  std::vector<unsigned> passages_;  // of its queues: where its packets may come to
   // Nothing that packets pushed to this node do is seen by others until they look: they may come later, in order.
   bool later_ = false;
   uint8_t run_stage_ = Impl::kNoStage;

@@ -135,9 +135,7 @@ bool Scheduler::Node::task() {
   if (flow_ != nullptr) return flow_->task(*this);
   if (source_ != nullptr) {
     // Sources take the turns that they take in the engine, unless queues are to be filled by and by.
-    if (queue_ != nullptr) {
-      if (const Through through = run_through(); through != Through::kNot) return through == Through::kMore;
-    }
+    if (passage_ != kNobody && run_through()) return true;
     uint32_t turn = impl_.packet_time ? source_turn(element_.port()) : 1;
     for (; turn != 0 && !impl_.ended; --turn) {
       if (full_below(0)) return false;

@@ -8,12 +8,14 @@
 namespace sluice {
 namespace {
 
-constexpr uint32_t kSourceBatch = 64;
+constexpr uint32_t kSourceBatch = 256;
+constexpr size_t kSourceArena = size_t{1} << 19;
 
 }  // namespace
 
 Result<void> Scheduler::Impl::bind_one(unsigned index) {
   Node& node = *nodes[index];
+  if (passage != nullptr) passage->bound = nullptr;
   node.slot_ = StageSlot{};
   node.slot_.element = static_cast<uint16_t>(index);
   node.slot_.outputs = static_cast<uint8_t>(std::min(node.element_.outputs, kMaxOutputs));
@@ -63,8 +65,9 @@ Result<void> Scheduler::Impl::open_sources(Error& errors) {
       add_port_error(router, s.element, source.error(), errors);
       continue;
     }
-    auto batch = Batch::create(kSourceBatch, size_t{1} << 18);
+    auto batch = Batch::create(kSourceBatch, kSourceArena);
     if (!batch.ok()) return std::move(batch).error();
+    if (options.qos != nullptr) batch->keep_egress_notes();
     node.source_ = std::move(*source);
     node.batch_ = std::make_unique<Batch>(std::move(*batch));
   }

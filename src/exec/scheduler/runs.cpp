@@ -80,39 +80,8 @@ void Scheduler::Impl::plan_runs() {
     if (!node->runs_ahead_) continue;
     node->ahead_.resize(Tile::kLanes);
     ahead_.push_back(node.get());
-    if (!packet_time) find_passage(*node);
   }
-}
-
-// The queue that its packets come to by stages alone and that one puller empties, which pushes to where nobody learns
-// of it before they look.
-void Scheduler::Impl::find_passage(Node& source) {
-  std::vector<bool> seen(nodes.size());
-  std::vector<Node*> stack{source.push_to_[0].node};
-  while (!stack.empty()) {
-    Node& at = *stack.back();
-    stack.pop_back();
-    if (seen[at.index_]) continue;
-    seen[at.index_] = true;
-    if (at.run_stage_ != kNoStage) {
-      for (const Place& to : at.push_to_) {
-        if (to.node != nullptr) stack.push_back(to.node);
-      }
-      continue;
-    }
-    auto* queue = dynamic_cast<PassingQueue*>(at.flow_);
-    if (queue == nullptr || at.outputs_.empty() || at.outputs_[0].size() != 1) continue;
-    Node& puller = *nodes[at.outputs_[0][0].node];
-    auto* moves = dynamic_cast<PassingPuller*>(puller.flow_);
-    if (moves == nullptr || puller.push_to_.size() != 1 || puller.push_to_[0].node == nullptr ||
-        !puller.push_to_[0].node->later_)
-      continue;
-    source.queue_ = &at;
-    source.puller_ = &puller;
-    source.passing_queue_ = queue;
-    source.passing_puller_ = moves;
-    return;
-  }
+  if (!packet_time) plan_passages();
 }
 
 void Scheduler::Impl::run_stages(uint32_t n, Place* left, unsigned* hops, uint64_t sign) {
@@ -165,6 +134,11 @@ void Scheduler::Impl::run_stages(uint32_t n, Place* left, unsigned* hops, uint64
 
 void Scheduler::Impl::hand_over() {
   if (n_waiting == 0 || handing_over) return;
+  if (follows) {
+    for (uint32_t i = 0; i < n_waiting; ++i) at_start.emplace_back(waiting_for[i], std::move(waiting[i]));
+    n_waiting = 0;
+    return;
+  }
   handing_over = true;
   const uint32_t n = n_waiting;
   Place* left = waiting_for;
@@ -208,6 +182,10 @@ void Scheduler::Impl::hand_over() {
 }
 
 void Scheduler::Impl::sink(Node& node, std::span<PacketBox> packets) {
+  if (follows) {
+    for (PacketBox& packet : packets) at_start.emplace_back(Place{&node, kNobody}, std::move(packet));
+    return;
+  }
   if (egress->drops(node.sink_)) {
     ElementCounters& counters = node.counters();
     for (PacketBox& packet : packets) {
@@ -274,70 +252,6 @@ void Scheduler::Node::hand_on_ahead() {
   impl_.depth += hops;
   impl_.hand(to, std::move(packet));
   impl_.depth -= hops;
-}
-
-// As if the source and the puller had taken turns: a packet is pushed into the empty queue, and pulled from it in the
-// next turn. Whoever else has a turn, a timer that may be due before, a packet that goes elsewhere, ends it.
-Scheduler::Node::Through Scheduler::Node::run_through() {
-  constexpr unsigned kMost = 256;  // packets
-  Impl& impl = impl_;
-  if (impl.ring.size() > 1 || (!impl.ring.empty() && impl.ring.front() != puller_->index_)) return Through::kNot;
-  const uint64_t left = impl.options.max_packets - std::min(impl.options.max_packets, impl.stats.packets_in);
-  const uint64_t most = std::min({uint64_t{kMost}, left, passing_puller_->moves()});
-  if (most == 0 || !passing_queue_->passes()) return Through::kNot;
-  if (impl.options.simulated && !impl.timers.empty() &&
-      impl.simulated_ns + 2 * (kMost + 1) * Impl::kTurnNs >= impl.timers.top().at)
-    return Through::kNot;
-  const Place next = puller_->push_to_[0];
-  bool pulls = !impl.ring.empty();  // the puller's turn is next
-  unsigned rounds = 0, turns = 0;
-  uint64_t bytes = 0, passed = 0, passed_bytes = 0;
-  bool over = false;
-  for (; rounds < most && !impl.ended; ++rounds) {
-    if (!more() || !run_ahead()) {
-      over = true;
-      break;
-    }
-    Ahead& first = ahead_[ahead_at_];
-    const Place to = first.to;
-    if (to.node != queue_ && to.node != nullptr && !to.node->later_) break;
-    PacketBox packet = std::move(first.packet);
-    ++ahead_at_;
-    bytes += batch_->data_length(row_++);
-    ++turns;
-    if (to.node == queue_) {
-      ++passed;
-      passed_bytes += packet->registers.length();
-      impl.hand(next, std::move(packet));
-      ++turns;
-      pulls = true;
-      continue;
-    }
-    if (to.node != nullptr) impl.hand(to, std::move(packet));
-    turns += pulls ? 1 : 0;
-    pulls = false;  // its turn found nothing
-  }
-  if (rounds == 0) return Through::kNot;
-  impl.stats.packets_in += rounds;
-  impl.stats.bytes_in += bytes;
-  const auto add = [](Node& node, uint64_t packets, uint64_t of_bytes) {
-    node.counters().packets += packets;
-    node.counters().bytes += of_bytes;
-  };
-  add(*this, rounds, bytes);
-  add(*queue_, passed, passed_bytes);
-  add(*puller_, passed, passed_bytes);
-  passing_queue_->passed(passed);
-  passing_puller_->moved(passed);
-  for (unsigned t = 1; t < turns; ++t) impl.count_turn();  // and the one that is being taken
-  // Who stands in the ring, and where.
-  if (!impl.ring.empty()) {
-    (void)impl.ring.pop_front();
-    puller_->in_ring_ = false;
-  }
-  if (!over) wake();
-  if (pulls) puller_->wake();
-  return over ? Through::kOver : Through::kMore;
 }
 
 // The packets are as they were read in batch_: the same stages give them the same counts, which are taken back.

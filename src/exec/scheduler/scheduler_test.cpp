@@ -18,10 +18,33 @@
 namespace sluice {
 namespace {
 
+// Hands packets on as soon as it is there.
+class StartsWith final : public FlowElement {
+ public:
+  void configure(const Arguments& arguments, Diagnostics&) override { packets_ = arguments.get_uint("PACKETS"); }
+  Result<void> start(FlowContext& context) override {
+    for (uint64_t i = 0; i < packets_; ++i) context.push(0, context.bring(60));
+    return {};
+  }
+
+ private:
+  uint64_t packets_ = 0;
+};
+
 const Registry& elements() {
   static const Registry registry = [] {
     Registry r;
     register_elements(r);
+    ElementClass c;
+    c.name = "StartsWith";
+    c.group = "Tests";
+    c.summary = "hands packets on when it starts";
+    c.arguments = {
+        {.name = "PACKETS", .kind = ArgumentKind::kUint, .positional = true, .mandatory = true, .help = "n"}};
+    c.inputs = {0, 0};
+    c.processing = "h/h";
+    c.make = make_flow<StartsWith>();
+    r.add(std::move(c));
     return r;
   }();
   return registry;
@@ -444,6 +467,26 @@ TEST(Scheduler, AnElementThatIsTheSameGoesOnAsItIs) {
   EXPECT_EQ(p->report.packets_in, 4u);
   EXPECT_EQ(p->report.packets_out, 4u);
   EXPECT_EQ(p->report.dropped, 0u);
+}
+
+// While the graph before has its sinks still.
+TEST(Scheduler, WhatElementsHandOnWhenTheyStartWaitsForItsSinks) {
+  for (const unsigned packets : {1u, 31u, 32u, 33u, 100u}) {
+    auto p = play(
+        "FromIPSummaryDump(DATA \"!data ip_id\n1\n2\") -> a :: ToDump(/dev/null);\n"
+        "DriverManager(wait 1s, write hotconfig next, wait 1s);",
+        true,
+        fmt::format("StartsWith({}) -> c :: Counter -> t :: Tee(2);\n"
+                    "t[0] -> Discard; t[1] -> z :: Discard;\n"
+                    "i :: InfiniteSource(LIMIT 1) -> a :: ToDump(/dev/null); DriverManager(wait 1s, stop);",
+                    packets));
+    EXPECT_EQ(p->error, "");
+    EXPECT_EQ(p->err, "");
+    EXPECT_EQ(p->engine->swaps(), 1u);
+    EXPECT_EQ(p->read("c.count"), std::to_string(packets));
+    EXPECT_EQ(p->drops(DropReason::kDiscard), 2 * packets);
+    EXPECT_EQ(p->report.packets_out, 3u) << packets;
+  }
 }
 
 TEST(Scheduler, OtherThreadsAreToldWhenTheRunIsOver) {

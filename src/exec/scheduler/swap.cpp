@@ -93,6 +93,8 @@ void Scheduler::Impl::follow(Impl& before) {
   turns = before.turns;
   stops += before.stops;
   wake_tasks();
+  follows = false;
+  for (auto& [to, packet] : std::exchange(at_start, {})) hand(to, std::move(packet));
 }
 
 }  // namespace sluice

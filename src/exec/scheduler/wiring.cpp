@@ -19,6 +19,7 @@ Scheduler::Impl::Impl(Router& r, const Plan& pl, const RunOptions& o, FlowPool& 
   if (before != nullptr) {
     simulated_ns = before->simulated_ns;
     egress = before->egress;
+    follows = true;
   }
   for (unsigned e = 0; e < n; ++e) {
     Element* element = router.elements[e].get();
