@@ -8,6 +8,7 @@
 #include "control/json.h"
 #include "control/report.h"
 #include "control/request.h"
+#include "exec/generation.h"
 
 namespace sluice {
 

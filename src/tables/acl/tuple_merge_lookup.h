@@ -208,4 +208,8 @@ SLUICE_HD uint32_t TupleMergeView::lookup_as(const FlowKey& key, AclTally* tally
   return best == kMergeNone ? 0 : best;
 }
 
+SLUICE_HD uint32_t TupleMergeView::lookup(const FlowKey& key, AclTally* tally) const {
+  return key.family == 4 ? lookup_as<false>(key, tally) : lookup_as<true>(key, tally);
+}
+
 }  // namespace sluice

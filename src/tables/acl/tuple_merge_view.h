@@ -26,9 +26,7 @@ class TupleMergeView {
   static Result<TupleMergeView> open(const Image& image);
 
   // 1-based position of the first matching rule, or 0.
-  SLUICE_HD uint32_t lookup(const FlowKey& key, AclTally* tally = nullptr) const {
-    return key.family == 4 ? lookup_as<false>(key, tally) : lookup_as<true>(key, tally);
-  }
+  SLUICE_HD uint32_t lookup(const FlowKey& key, AclTally* tally = nullptr) const;
   // The same by a group of at most 32 lanes (base/group.h), all of which hold the same key: a lane a table and a row of
   // the bitmap, then a lane a rule of a block. For latency: what does not wait for another load is asked for together,
   // and all groups that run in step take the same way. A group without a key comes along with `here` false. IPv6: each

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Measures whole runs of `sluice run` by what its packets are and what is asked for, one worker, in turns.
+
+    scripts/bench_run.py --acl acl1_10k --routes rib4.txt,rib6.txt > bench/results/run_ways.json
+    scripts/bench_run.py ... --peer build/old/sluice        the same of another build, interleaved
+
+Kinds of packets: IPv4, IPv6, half and half, and IPv4 with one and with two VLAN tags, 64-byte frames before the tags, destinations
+drawn from the routes; played from memory. Ways: plain, --priorities, --qos that only counts, --hits, an idle --control, a graph with
+a Queue and an Unqueue, and capture to capture with files in memory (processor time per packet, reading and writing included, less
+that of a short run). A row's `of_plain` is the median over the rounds of its rate by that of the row it belongs to.
+"""
+import argparse
+import datetime
+import hashlib
+import json
+import os
+import pathlib
+import resource
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+
+KINDS = {"IPv4": [], "IPv6": ["--ipv6", "1"], "half IPv6": ["--ipv6", "0.5"]}
+TAGS = {"VLAN": bytes.fromhex("8100002a"), "QinQ": bytes.fromhex("88a800078100002a")}
+CLASSES = "class all dscp others\n"
+
+
+def tagged(capture, tags):
+    """The same packets with tags behind the MAC addresses."""
+    out = bytearray(capture[:24])
+    at = 24
+    while at < len(capture):
+        seconds, fraction, captured, length = struct.unpack_from("<4I", capture, at)
+        frame = capture[at + 16:at + 16 + captured]
+        out += struct.pack("<4I", seconds, fraction, captured + len(tags), length + len(tags)) + frame[:12] + tags + frame[12:]
+        at += 16 + captured
+    return bytes(out)
+
+
+class Bench:
+    def __init__(self, arguments, folder):
+        self.arguments = arguments
+        self.folder = folder
+        self.programs = {"": arguments.sluice} | ({"peer": arguments.peer} if arguments.peer else {})
+        self.values = {}
+
+    def call(self, program, *words):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run([program, *words], cwd=self.folder, capture_output=True, text=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join([program, *words])}: exit code {done.returncode}\n{done.stderr.strip()}")
+        return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    @staticmethod
+    def about(program):
+        """Its machine and revision. That something is missing on the machine is no error here."""
+        return json.loads(subprocess.run([program, "doctor", "-o", "json"], capture_output=True, text=True).stdout)
+
+    def prepare(self):
+        size = ["--mix", "fixed", "--flows", str(self.arguments.flows), "--zipf", "0", "--seed", str(self.arguments.seed), "-q"]
+        sluice = self.arguments.sluice
+        digest = hashlib.sha256()
+        for kind, words in KINDS.items():
+            # The smallest frame that holds the kind's headers.
+            least = ["--size", "64" if kind == "IPv4" else "82"]
+            self.call(sluice, "gen", "traffic", "--packets", str(self.arguments.capture), "--routes", self.arguments.routes, *size, *least, *words,
+                      "--out", kind + ".pcap")
+        plain = (self.folder / "IPv4.pcap").read_bytes()
+        for kind, tags in TAGS.items():
+            (self.folder / f"{kind}.pcap").write_bytes(tagged(plain, tags))
+        self.call(sluice, "gen", "traffic", "--packets", str(self.arguments.long), "--routes", self.arguments.routes, *size, "--size", "64",
+                  "--out", "long.pcap")
+        for name in sorted(self.folder.glob("*.pcap")):
+            digest.update(name.read_bytes())
+        (self.folder / "all.qos").write_text(CLASSES)
+        for key, program in self.programs.items():
+            self.call(program, "compile", "-q", "--routes", self.arguments.routes, "--out", f"routes{key}.img")
+            if self.arguments.acl:
+                self.call(program, "compile", "-q", "--acl", self.arguments.acl, "--out", f"acl{key}.img")
+            (self.folder / f"queue{key}.click").write_text(
+                f"RouteTable(main, FILE routes{key}.img);\n"
+                "FromDPDKDevice(0) -> IPInput -> IPRoute(TABLE main) -> DecIPTTL -> Queue -> Unqueue -> ToDPDKDevice(0);\n")
+        return digest.hexdigest()
+
+    def rate(self, key, *words):
+        """Million packets per second of the run, as it says itself."""
+        said = json.loads(self.call(self.programs[key], "run", "-q", "-o", "json", *words)[0])
+        if not said["conserved"] or said["packets_out"] == 0:
+            raise RuntimeError(f"run {' '.join(words)}: packets are missing, or all are dropped")
+        return said["packets_in"] / said["seconds"] / 1e6
+
+    def ways(self, key):
+        """name -> (the row it is compared with, what gives a value)"""
+        repeat = ["--repeat", "--limit", str(self.arguments.packets)]
+        routes = ["--routes", f"routes{key}.img"]
+        rows = {}
+
+        def played(name, base, kind, *words):
+            rows[name] = (base, lambda: self.rate(key, *words, *routes, "--in", kind + ".pcap", *repeat))
+
+        for kind in (*KINDS, *TAGS):
+            played(f"routes, {kind}", "routes, IPv4", kind)
+        if self.arguments.acl:
+            for kind in ("IPv4", *TAGS):
+                played(f"access list and routes, {kind}", "access list and routes, IPv4", kind, "--acl", f"acl{key}.img")
+            played("access list and routes, IPv4, --hits", "access list and routes, IPv4", "IPv4", "--acl", f"acl{key}.img", "--hits", "hits.txt")
+        played("routes, IPv4, --priorities", "routes, IPv4", "IPv4", "--priorities")
+        played("routes, IPv4, --qos that counts", "routes, IPv4", "IPv4", "--qos", "all.qos")
+        played("routes, IPv4, --control idle", "routes, IPv4", "IPv4", "--control", "control.sock")
+        if not key:  # builds before the one engine have no --limit there
+            rows["routes, IPv4, Queue and Unqueue"] = ("routes, IPv4", lambda: self.rate(
+                key, f"queue{key}.click", "--map", "dpdk:0=memory:IPv4.pcap", "--limit", str(self.arguments.packets)))
+
+        def captured():
+            used = []
+            for name in ("long.pcap", "IPv4.pcap"):
+                used.append(self.call(self.programs[key], "run", "-q", *routes, "--in", name, "--out", "out.pcap")[1])
+                (self.folder / "out.pcap").unlink()
+            return (self.arguments.long - self.arguments.capture) / max(used[0] - used[1], 1e-9) / 1e6
+
+        rows["capture to capture, IPv4"] = (None, captured)
+        return rows
+
+    def measure(self):
+        ways = {key: self.ways(key) for key in self.programs}
+        for repetition in range(self.arguments.rounds):
+            for name in ways[""]:
+                if self.arguments.only and self.arguments.only not in name:
+                    continue
+                for key in sorted(ways, reverse=repetition % 2 == 1):
+                    if name not in ways[key]:
+                        continue
+                    self.values.setdefault((name, key), []).append(ways[key][name][1]())
+        results = []
+        for (name, key), values in self.values.items():
+            row = {"case": name + (", peer" if key else ""), "unit": "Mpackets/s", "median": statistics.median(values), "min": min(values),
+                   "max": max(values), "n": len(values)}
+            base = ways[key][name][0]
+            if base and base != name and (base, key) in self.values:
+                row["of_plain"] = statistics.median(a / b for a, b in zip(values, self.values[base, key]))
+            if not key and (name, "peer") in self.values:
+                row["of_peer"] = statistics.median(a / b for a, b in zip(values, self.values[name, "peer"]))
+            results.append(row)
+        return results
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sluice", default="build/cpu/sluice", help="the program")
+    parser.add_argument("--peer", help="another build of it, measured in turns")
+    parser.add_argument("--acl", help="access list")
+    parser.add_argument("--routes", required=True, help="route files, comma-separated")
+    parser.add_argument("--rounds", type=int, default=15, help="of all rows, one after the other")
+    parser.add_argument("--packets", type=int, default=20_000_000, help="of a run that is played from memory")
+    parser.add_argument("--capture", type=int, default=200_000, help="packets of the captures that are played")
+    parser.add_argument("--long", type=int, default=5_000_000, help="packets of the capture that is copied")
+    parser.add_argument("--flows", type=int, default=100_000)
+    parser.add_argument("--only", default="", help="rows whose names have this in them")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--name", default="run_ways")
+    arguments = parser.parse_args()
+    for name in ("sluice", "peer", "acl"):
+        if getattr(arguments, name):
+            setattr(arguments, name, str(pathlib.Path(getattr(arguments, name)).resolve()))
+    arguments.routes = ",".join(str(pathlib.Path(one).resolve()) for one in arguments.routes.split(","))
+    memory = pathlib.Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="sluice-run-", dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        bench = Bench(arguments, pathlib.Path(folder))
+        try:
+            packets = bench.prepare()
+            results = bench.measure()
+            said = {key: bench.about(program) for key, program in bench.programs.items()}
+        except RuntimeError as error:
+            print(f"bench_run: {error}", file=sys.stderr)
+            return 1
+    if not results:
+        print(f"bench_run: no row has '{arguments.only}' in its name", file=sys.stderr)
+        return 2
+    words = ["scripts/bench_run.py"]
+    for option in ("acl", "routes", "rounds", "packets", "only"):
+        if value := getattr(arguments, option):
+            words += [f"--{option}", ",".join(pathlib.Path(one).name for one in value.split(",")) if option in ("acl", "routes") else str(value)]
+    document = {
+        "schema": 1, "name": arguments.name, "when": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "command": " ".join(words), "machine": said[""]["machine"], "git": said[""]["revision"], "seed": arguments.seed,
+        "input_hash": f"sha256:{packets}", "checked": "every packet of every run left or was dropped with a reason", "device": "cpu"}
+    if arguments.peer:
+        document["peer"] = said["peer"]["revision"]
+    document["results"] = results
+    print(json.dumps(document, indent=2, ensure_ascii=False))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
