@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/copy_bytes.h"
 #include "base/prefetch.h"
 #include "base/thread.h"
 #include "exec/egress.h"
@@ -209,7 +210,9 @@ bool Intake::nothing(size_t& idle) {
 Result<bool> Intake::read(unsigned source, Batch& batch, uint64_t most) {
   const bool turns = sources_.size() > 1;
   batch.set_limit(static_cast<uint32_t>(std::min<uint64_t>(most, turns ? turn_left_ : batch.capacity())));
-  if (auto ok = sources_[source].port->read(batch); !ok) {
+  BatchSource& port = *sources_[source].port;
+  // Packets of classes are copied to their chunks.
+  if (auto ok = options_.priorities ? port.lend(batch) : port.read(batch); !ok) {
     // A signal ends the waits of inputs: what they say is what it did to them.
     if (options_.stopped()) {
       interrupted_ = true;
@@ -387,8 +390,7 @@ Polled Intake::place(unsigned qos_class) {
       if (to == nullptr) break;
       // The chunk's memory was last used several chunks ago.
       __builtin_prefetch(to + 8 * Batch::arena_need(extent.end), 1);
-      // Whole lines, which both have: the frame begins with one, and its tail room is not read.
-      for (uint32_t line = 0; line < extent.end; line += 64) std::memcpy(to + line, frame + line, 64);
+      copy_bytes(to, frame, extent.end);
       frame = to;
     }
     rows.frame[at + n] = frame;

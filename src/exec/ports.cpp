@@ -191,6 +191,31 @@ class MemorySource final : public BatchSource {
     return {};
   }
 
+  Result<void> lend(Batch& batch) override {
+    batch.clear();
+    const uint64_t begin = offset_;
+    const PackedFrames& frames = *frames_;
+    const auto most = static_cast<uint32_t>(std::min<uint64_t>(batch.limit(), left_));
+    if (frames.lines.empty()) return {};
+    const Batch::Rows rows = batch.rows();
+    uint32_t made = 0;
+    while (made < most) {
+      const auto run = static_cast<uint32_t>(std::min<uint64_t>(most - made, frames.lines.size() - next_));
+      const std::byte* from = frames.bytes.data() + offset_;
+      for (uint32_t i = 0; i < run; ++i) {
+        // Nobody writes there.
+        rows.frame[made + i] = const_cast<uint8_t*>(reinterpret_cast<const uint8_t*>(from));
+        from += frames.one_line ? 64 : size_t{frames.lines[next_ + i]} * 64;
+      }
+      take(rows, made, run, static_cast<uint64_t>(from - frames.bytes.data()));
+      made += run;
+    }
+    batch.append(made);
+    left_ -= made;
+    last_ = offset_ > begin ? offset_ - begin : 0;
+    return {};
+  }
+
   std::span<const std::byte> next() const override {
     return {frames_->bytes.data() + offset_, std::min<uint64_t>(last_, frames_->bytes.size() - offset_)};
   }

@@ -53,6 +53,9 @@ class BatchSource {
   // Clears the batch and appends packets, at most its capacity, with order 0, 1, 2, ... Leaves it empty at the end of
   // the input. Errors: damaged input; what came before it has been delivered.
   virtual Result<void> read(Batch& batch) = 0;
+  // The same for whoever copies the packets: they may lie in the source's own memory, then they are not written to and
+  // last until the next call.
+  virtual Result<void> lend(Batch& batch) { return read(batch); }
   // Whether a read returns without waiting for whoever writes the input. A read does not wait for more than its first
   // packet.
   virtual bool ready() { return true; }
