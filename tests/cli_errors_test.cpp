@@ -325,6 +325,7 @@ TEST_F(CliErrorsTest, HelpNamesExitCodesAndExamples) {
                               "gen trace",
                               "gen traffic",
                               "bench",
+                              "send",
                               "bench classify",
                               "bench route",
                               "bench pipeline",

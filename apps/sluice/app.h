@@ -74,6 +74,7 @@ void add_check(Command root);
 void add_explain(Command root);
 void add_gen(Command root);
 void add_bench(Command root);
+void add_send(Command root);
 void add_doctor(Command root);
 void add_elements(Command root);
 void add_demo(Command root);

@@ -227,6 +227,7 @@ int run(int argc, char** argv) {
   add_compile(command);
   add_tables(command);
   add_gen(command);
+  add_send(command);
   add_bench(command);
   add_doctor(command);
   add_elements(command);

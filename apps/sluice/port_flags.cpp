@@ -25,16 +25,6 @@ namespace {
 
 constexpr const char* kLiveClasses[] = {"FromDevice", "ToDevice", "FromDPDKDevice", "ToDPDKDevice"};
 
-// "af_xdp:eth0": the method and the device. Nothing: no method stands there.
-std::optional<std::pair<std::string, std::string>> split_method(const std::string& value) {
-  const size_t colon = value.find(':');
-  if (colon == std::string::npos || colon == 0 || colon + 1 == value.size()) return std::nullopt;
-  const std::string method = value.substr(0, colon);
-  const auto known = parse_port_method(method);
-  if (!known.ok() || *known == PortMethod::kAuto) return std::nullopt;
-  return std::pair{method, value.substr(colon + 1)};
-}
-
 DeviceArguments arguments_of(const std::string& method, const std::string& device, const PortFlags& flags) {
   std::string both = quote(device);
   if (!method.empty()) both += ", METHOD " + method;
@@ -69,6 +59,15 @@ std::vector<unsigned> parse_cores(const std::string& text) {
 }
 
 }  // namespace
+
+std::optional<std::pair<std::string, std::string>> split_method(const std::string& value) {
+  const size_t colon = value.find(':');
+  if (colon == std::string::npos || colon == 0 || colon + 1 == value.size()) return std::nullopt;
+  const std::string method = value.substr(0, colon);
+  const auto known = parse_port_method(method);
+  if (!known.ok() || *known == PortMethod::kAuto) return std::nullopt;
+  return std::pair{method, value.substr(colon + 1)};
+}
 
 void add_port_options(Command sub, PortFlags& flags) {
   sub.add_option("--port", flags.ports,

@@ -28,6 +28,9 @@ struct DeviceArguments {
 };
 std::optional<DeviceArguments> device_arguments(const std::string& value, const PortFlags& flags);
 
+// "af_xdp:eth0": the method and the device. Nothing: no method stands there.
+std::optional<std::pair<std::string, std::string>> split_method(const std::string& value);
+
 bool has_live_ports(const ClickGraph& graph);
 
 // What the run has to do for them.
