@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
 #include "base/copy_bytes.h"
 #include "base/input_file.h"
@@ -35,7 +36,7 @@ class CaptureSource final : public BatchSource {
       if (lent_.empty()) {
         // What has come is not held back for what has not.
         if (made != 0 && !reader_.ready()) break;
-        if (auto more = take_lent(); !more) {
+        if (auto more = take_lent(kRun); !more) {
           // The reader repeats the error at the next call: the packets before the damage go first.
           if (made != 0) break;
           return std::move(more).error();
@@ -52,7 +53,7 @@ class CaptureSource final : public BatchSource {
       // It grows for a frame larger than all of it.
       const CapturedFrame& frame = lent_.front();
       uint8_t* to = batch.reserve(frame.captured);
-      if (to == nullptr) return Error(fmt::format("no memory for a frame of {} bytes", frame.captured));
+      if (to == nullptr) return system_error(fmt::format("a frame of {} bytes", frame.captured), ENOMEM);
       fill(frame, rows, 0, to);
       lent_ = lent_.subspan(1);
       made = 1;
@@ -67,7 +68,7 @@ class CaptureSource final : public BatchSource {
     batch.clear();
     const auto most = static_cast<size_t>(std::min<uint64_t>(batch.limit(), left_));
     if (most == 0) return {};
-    if (auto more = take_lent(); !more) return std::move(more).error();
+    if (auto more = take_lent(std::min(most, kRun)); !more) return std::move(more).error();
     const Batch::Rows rows = batch.rows();
     const auto some = lent_.first(std::min(lent_.size(), most));
     // Nobody writes to the frames.
@@ -83,10 +84,10 @@ class CaptureSource final : public BatchSource {
   LinkType link() const override { return reader_.link(); }
 
  private:
-  // Where none are left: the next frames of the reader that are not skipped; none at its end.
-  Result<void> take_lent() {
+  // Where none are left: the next frames of the reader that are not skipped, at most so many; none at its end.
+  Result<void> take_lent(size_t most) {
     while (lent_.empty()) {
-      auto more = reader_.next(frames_);
+      auto more = reader_.next(std::span(frames_).first(most));
       if (!more) return std::move(more).error();
       if (*more == 0) break;
       lent_ = std::span(frames_).first(*more);

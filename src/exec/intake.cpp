@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "base/clock.h"
@@ -403,7 +404,7 @@ Polled Intake::place(unsigned qos_class) {
     // It is empty, and grows for a frame larger than all of it.
     const Extent& extent = read_.extent(from[0]);
     uint8_t* to = job.batch.reserve(extent.end);
-    if (to == nullptr) return fail(Error(fmt::format("no memory for a frame of {} bytes", extent.end)));
+    if (to == nullptr) return fail(system_error(fmt::format("a frame of {} bytes", extent.end), ENOMEM));
     std::memcpy(to, read_.frame(from[0]), extent.end);
     rows.frame[0] = to;
     rows.extent[0] = extent;

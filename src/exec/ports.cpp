@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -179,7 +180,7 @@ class MemorySource final : public BatchSource {
       // It grows for a frame larger than all of it.
       const uint32_t bytes = frames.extents[next_].end;
       uint8_t* to = batch.reserve(bytes);
-      if (to == nullptr) return Error(fmt::format("no memory for a frame of {} bytes", bytes));
+      if (to == nullptr) return system_error(fmt::format("a frame of {} bytes", bytes), ENOMEM);
       std::memcpy(to, base + offset_, bytes);
       rows.frame[0] = to;
       take(rows, 0, 1, offset_ + lines_of(bytes) * 64);
@@ -252,7 +253,7 @@ class PatternSource final : public BatchSource {
     while (batch.size() < burst && left_ != 0) {
       uint8_t* to = batch.reserve(bytes);
       if (to == nullptr) {
-        if (batch.size() == 0) return Error(fmt::format("no memory for a packet of {} bytes", bytes));
+        if (batch.size() == 0) return system_error(fmt::format("a frame of {} bytes", bytes), ENOMEM);
         break;
       }
       std::memcpy(to, pattern_.data(), bytes);

@@ -30,7 +30,8 @@ struct SendOptions {
 struct SendReport {
   uint64_t packets = 0, bytes = 0;  // that the port took
   uint64_t full = 0;                // how often the port took fewer than it was given; they are given again
-  uint64_t late_ns = 0;     // the longest between the time at which a frame was to leave and when the port took it
+  // With a rate or as timed: the longest between the time at which a frame was to leave and when the port took it.
+  uint64_t late_ns = 0;
   uint64_t in_flight = 0;   // that had not left a second after the last was taken
   uint64_t elapsed_ns = 0;  // from the first frame's time to when the last was taken
   bool stopped = false;     // by `stop`

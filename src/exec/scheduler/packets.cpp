@@ -1,5 +1,7 @@
 // host only
 // The way of packets from node to node.
+#include <cerrno>
+
 #include "exec/scheduler/node.h"
 
 namespace sluice {
@@ -115,7 +117,7 @@ PacketBox Scheduler::Node::next() {
   if (!more()) return nullptr;
   PacketBox packet = impl_.pool.make(batch_->extent(row_).end);
   if (packet == nullptr) {
-    impl_.fail(Error("out of memory"));
+    impl_.fail(system_error("packets", ENOMEM));
     return nullptr;
   }
   load(row_++, packet->registers.frame, packet->registers);

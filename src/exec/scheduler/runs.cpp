@@ -1,5 +1,6 @@
 // host only
 // Runs of packets: stages over many packets at a time, and what is put off until somebody looks.
+#include <cerrno>
 #include <cstring>
 
 #include "exec/scheduler/node.h"
@@ -228,7 +229,7 @@ bool Scheduler::Node::run_ahead() {
   ahead_at_ = 0;
   ahead_end_ = n;
   if (n == 0) {
-    impl_.fail(Error("out of memory"));
+    impl_.fail(system_error("packets", ENOMEM));
     return false;
   }
   impl_.run_stages(n, left, hops, 1);
