@@ -7,7 +7,7 @@
 Kinds of packets: IPv4, IPv6, half and half, and IPv4 with one and with two VLAN tags, 64-byte frames before the tags, destinations
 drawn from the routes; played from memory. Ways: plain, --priorities, --qos that only counts, --hits, an idle --control, a graph with
 a Queue and an Unqueue, and capture to capture with files in memory (processor time per packet, reading and writing included, less
-that of a short run). A row's `of_plain` is the median over the rounds of its rate by that of the row it belongs to.
+that of a short run). A row's `of_plain` is the median over the rounds of its rate by that of the row it belongs to, `of_peer` by that of the other build.
 """
 import argparse
 import datetime
@@ -135,14 +135,18 @@ class Bench:
                         continue
                     self.values.setdefault((name, key), []).append(ways[key][name][1]())
         results = []
+        revision = self.about(self.arguments.peer)["revision"] if self.arguments.peer else None
         for (name, key), values in self.values.items():
-            row = {"case": name + (", peer" if key else ""), "unit": "Mpackets/s", "median": statistics.median(values), "min": min(values),
+            if key:
+                continue
+            row = {"case": name, "unit": "Mpackets/s", "median": statistics.median(values), "min": min(values),
                    "max": max(values), "n": len(values)}
             base = ways[key][name][0]
             if base and base != name and (base, key) in self.values:
                 row["of_plain"] = statistics.median(a / b for a, b in zip(values, self.values[base, key]))
-            if not key and (name, "peer") in self.values:
-                row["of_peer"] = statistics.median(a / b for a, b in zip(values, self.values[name, "peer"]))
+            if theirs := self.values.get((name, "peer")):
+                row["peer"], row["peer_median"] = f"revision {revision}", statistics.median(theirs)
+                row["of_peer"] = statistics.median(a / b for a, b in zip(values, theirs))
             results.append(row)
         return results
 
@@ -172,7 +176,7 @@ def main():
         try:
             packets = bench.prepare()
             results = bench.measure()
-            said = {key: bench.about(program) for key, program in bench.programs.items()}
+            said = bench.about(arguments.sluice)
         except RuntimeError as error:
             print(f"bench_run: {error}", file=sys.stderr)
             return 1
@@ -185,10 +189,8 @@ def main():
             words += [f"--{option}", ",".join(pathlib.Path(one).name for one in value.split(",")) if option in ("acl", "routes") else str(value)]
     document = {
         "schema": 1, "name": arguments.name, "when": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "command": " ".join(words), "machine": said[""]["machine"], "git": said[""]["revision"], "seed": arguments.seed,
+        "command": " ".join(words), "machine": said["machine"], "git": said["revision"], "seed": arguments.seed,
         "input_hash": f"sha256:{packets}", "checked": "every packet of every run left or was dropped with a reason", "device": "cpu"}
-    if arguments.peer:
-        document["peer"] = said["peer"]["revision"]
     document["results"] = results
     print(json.dumps(document, indent=2, ensure_ascii=False))
     return 0

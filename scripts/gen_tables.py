@@ -40,6 +40,8 @@ EXTRA = {
     "p50_us": ("p50, us", number),
     "p99_us": ("p99, us", number),
     "p999_us": ("p99.9, us", number),
+    "of_plain": ("of plain IPv4", lambda value: f"{value:.2f}"),
+    "of_peer": ("of the peer", lambda value: f"{value:.2f}"),
     "watts": ("W", number),
     "packets_per_joule": ("M packets a joule", lambda value: number(value / 1e6)),
     "rules": ("rules", lambda value: f"{value:,}"),

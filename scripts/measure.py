@@ -58,6 +58,11 @@ class Measurement:
     def program(self):
         return self.command.split()[0]
 
+    @property
+    def script(self):
+        """Whether it is one of this folder, which runs the program `sluice`."""
+        return self.program.endswith(".py")
+
     def inputs(self):
         """The files that the commands name, as data/NAME.xz below the data folder."""
         wanted = {}
@@ -182,6 +187,7 @@ TABLE = [
 
     M("bench_pipeline_host16_acl1_10k", "host16", 25, "sluice bench pipeline --acl acl1_10k --routes rib4.txt --sizes 64 --repetitions 5 "
       "--packets 8000000 --workers 16 --batch 256"),
+    M("run_ways", "host16", 550, "bench_run.py --acl acl1_10k --routes rib4.txt,rib6.txt --rounds 13"),
     M("functions_cpu", "host16", 60, "sluice bench functions --sizes 64,1024 --packets 1000000 --workers 1,16"),
     M("port_host", "host16", 20, "sluice bench port --workers 15 --repetitions 7"),
     M("priorities_chunks", "host16", 25, f"{PRIORITIES} --part chunks --workers 8 --rules 512 --repetitions 3 --packets 1000000"),
@@ -215,6 +221,8 @@ def shortened(command, emulate):
                           (r"--swaps \d+", "--swaps 8"), (r"--count ([\d]+),\S+", r"--count \1"), (r"--benchmark_repetitions=\d+", "--benchmark_repetitions=1"),
                           (r"--benchmark_min_time=[\d.]+", "--benchmark_min_time=0.001"), (r"--workers (?:15|16|30|60|8)\b", "--workers 2")):
         command = re.sub(pattern, text, command)
+    if command.startswith("bench_run.py"):
+        command = re.sub(r"--rounds \d+", "--rounds 1", command) + " --packets 50000 --capture 10000 --long 20000 --flows 1000"
     if command.startswith("sluice"):
         if "--packets" not in command and not re.search(r"bench (soak|latency)", command):
             command += " --packets 20000"
@@ -286,6 +294,12 @@ class Runner:
             if not self.data or not (self.data / source).is_file():
                 raise RuntimeError(f"no {source} in {self.data or 'the data folder'}: {m.program} reads it of SLUICE_DATA")
         command = shortened(m.command, self.arguments.emulate) if self.arguments.try_ else m.command
+        if m.script:
+            words = [sys.executable, str(HERE / m.program), *shlex.split(command)[1:], "--sluice", str(self.binaries / "sluice"), "--name", m.name]
+            done = subprocess.run(words, cwd=self.inputs.folder, env=self.environment, capture_output=True, text=True, timeout=3600)
+            if done.returncode != 0:
+                raise RuntimeError(f"{command}: exit code {done.returncode}\n{done.stderr.strip()}")
+            return json.loads(done.stdout)
         if m.program != "sluice":
             raw = json.loads(self.one(shlex.split(command) + ["--benchmark_format=json"]))
             return store_result.convert(raw, m.name, None, None, m.checked, command)
@@ -335,9 +349,9 @@ def pack(arguments):
     for folder in ("bin", "lib", "data/acl", "data/rib"):
         (target / folder).mkdir(parents=True, exist_ok=True)
     chosen = choose(arguments) or [m for m in TABLE if m.group in ("gpu", "gpu-rest", "host16", "host16-rest")]
-    for name in ("measure.py", "store_result.py", "result_schema.py"):
+    for name in ("measure.py", "store_result.py", "result_schema.py", *{m.program for m in chosen if m.script}):
         shutil.copy(HERE / name, target / name)
-    for program in sorted({m.program for m in chosen}):
+    for program in sorted({"sluice" if m.script else m.program for m in chosen}):
         source = pathlib.Path(arguments.bin) / program
         if not source.is_file():
             raise RuntimeError(f"no {source}: ninja -C {arguments.bin} {program}")
