@@ -36,12 +36,17 @@ class CaptureSource final : public BatchSource {
       if (lent_.empty()) {
         // What has come is not held back for what has not.
         if (made != 0 && !reader_.ready()) break;
-        if (auto more = take_lent(kRun); !more) {
+        auto more = reader_.next(frames_);
+        if (!more) {
           // The reader repeats the error at the next call: the packets before the damage go first.
           if (made != 0) break;
           return std::move(more).error();
         }
-        if (lent_.empty()) break;
+        if (*more == 0) break;
+        lent_ = std::span(frames_).first(*more);
+        const size_t skipped = std::min<uint64_t>(skip_, lent_.size());
+        skip_ -= skipped;
+        lent_ = lent_.subspan(skipped);
       }
       const uint32_t placed = place(lent_.first(std::min<size_t>(lent_.size(), most - made)), rows, made, room);
       lent_ = lent_.subspan(placed);
@@ -63,45 +68,13 @@ class CaptureSource final : public BatchSource {
     return {};
   }
 
-  // Those that the reader gave at once.
-  Result<void> lend(Batch& batch) override {
-    batch.clear();
-    const auto most = static_cast<size_t>(std::min<uint64_t>(batch.limit(), left_));
-    if (most == 0) return {};
-    if (auto more = take_lent(std::min(most, kRun)); !more) return std::move(more).error();
-    const Batch::Rows rows = batch.rows();
-    const auto some = lent_.first(std::min(lent_.size(), most));
-    // Nobody writes to the frames.
-    for (uint32_t i = 0; i < some.size(); ++i) describe(some[i], rows, i, const_cast<uint8_t*>(some[i].data));
-    batch.append(static_cast<uint32_t>(some.size()));
-    lent_ = lent_.subspan(some.size());
-    left_ -= some.size();
-    return {};
-  }
-
   bool ready() override { return !lent_.empty() || left_ == 0 || reader_.ready(); }
   void wait(uint64_t limit_ns) override { reader_.wait(limit_ns); }
   LinkType link() const override { return reader_.link(); }
 
  private:
-  // Where none are left: the next frames of the reader that are not skipped, at most so many; none at its end.
-  Result<void> take_lent(size_t most) {
-    while (lent_.empty()) {
-      auto more = reader_.next(std::span(frames_).first(most));
-      if (!more) return std::move(more).error();
-      if (*more == 0) break;
-      lent_ = std::span(frames_).first(*more);
-      const size_t skipped = std::min<uint64_t>(skip_, lent_.size());
-      skip_ -= skipped;
-      lent_ = lent_.subspan(skipped);
-    }
-    return {};
-  }
   static void fill(const CapturedFrame& frame, const Batch::Rows& rows, uint32_t row, uint8_t* to) {
     copy_bytes(to, frame.data, frame.captured);
-    describe(frame, rows, row, to);
-  }
-  static void describe(const CapturedFrame& frame, const Batch::Rows& rows, uint32_t row, uint8_t* to) {
     rows.frame[row] = to;
     rows.extent[row] = Extent{0, frame.captured, frame.wire_bytes, 0, 0xffff};
     rows.timestamp_ns[row] = frame.timestamp_ns;
