@@ -59,11 +59,20 @@ class Schedule {
   uint64_t turn_ns_ = 0, begin_ns_ = 0;
 };
 
-void wait(const SendOptions& options, uint64_t ns) {
+void sleep(const SendOptions& options, uint64_t ns) {
   if (options.wait_ns) {
     options.wait_ns(ns);
+  } else {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(ns));
+  }
+}
+
+// Until a frame's time, or not so long.
+void wait(const SendOptions& options, uint64_t ns) {
+  if (options.wait_ns) {
+    sleep(options, ns);
   } else if (ns > kSpinNs) {
-    std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(ns - kSpinNs / 2, kLookNs)));
+    sleep(options, std::min(ns - kSpinNs / 2, kLookNs));
   }
 }
 
@@ -115,11 +124,7 @@ SendReport send_frames(const FrameStore& frames, TxQueue& queue, const SendOptio
     held -= sent;
     if (held != 0) {
       ++report.full;
-      if (options.wait_ns) {
-        options.wait_ns(kFullNs);
-      } else if (sent == 0) {
-        std::this_thread::sleep_for(std::chrono::nanoseconds(kFullNs));
-      }
+      if (sent == 0) sleep(options, kFullNs);
     }
     if (options.progress && now - shown_ns > kSecondNs / 4) {
       shown_ns = now;
@@ -129,11 +134,7 @@ SendReport send_frames(const FrameStore& frames, TxQueue& queue, const SendOptio
   const uint64_t last = clock();
   while ((report.in_flight = queue.in_flight()) != 0 && clock() - last < kSecondNs) {
     queue.flush();
-    if (options.wait_ns) {
-      options.wait_ns(kFullNs);
-    } else {
-      std::this_thread::sleep_for(std::chrono::nanoseconds(kFullNs));
-    }
+    sleep(options, kFullNs);
   }
   return report;
 }

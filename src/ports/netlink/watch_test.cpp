@@ -14,6 +14,7 @@
 #include "ports/netlink/link_watch.h"
 #include "ports/netlink/neighbour_watch.h"
 #include "ports/testing/net_namespace.h"
+#include "ports/testing/two_hosts.h"
 
 namespace sluice {
 namespace {
@@ -21,17 +22,11 @@ namespace {
 using testing::kPatience;
 using testing::NetNamespace;
 
-class Watches : public ::testing::Test {
+class Watches : public testing::TwoHosts<::testing::Test> {
  protected:
   void SetUp() override {
-    if (!NetNamespace::why_none().empty()) GTEST_SKIP() << "no network namespaces here: " << NetNamespace::why_none();
-    for (auto* place : {&here_, &there_}) {
-      auto made = NetNamespace::create();
-      ASSERT_TRUE(made.ok()) << to_string(made.error());
-      *place = std::make_unique<NetNamespace>(std::move(*made));
-    }
-    auto cable = NetNamespace::veth(*here_, "near", *there_, "far");
-    ASSERT_TRUE(cable.ok()) << to_string(cable.error());
+    TwoHosts::SetUp();
+    if (ready()) cable("near", "far");
   }
   void in(const NetNamespace& place, const std::string& command) {
     auto done = place.run(command);
@@ -50,8 +45,6 @@ class Watches : public ::testing::Test {
     }
     return false;
   }
-
-  std::unique_ptr<NetNamespace> here_, there_;
 };
 
 class LinkWatches : public Watches {
