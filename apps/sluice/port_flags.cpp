@@ -69,17 +69,20 @@ std::optional<std::pair<std::string, std::string>> split_method(const std::strin
   return std::pair{method, value.substr(colon + 1)};
 }
 
+void add_method_option(Command sub, std::string& method, const std::string& what) {
+  sub.add_option("--method", method,
+                 what + ": af_xdp, af_packet, tap, dpdk or pcap (default: the fastest that works here)")
+      ->check(OneOf{{"af_xdp", "af_packet", "tap", "dpdk", "pcap"}})
+      ->type_name("METHOD");
+}
+
 void add_port_options(Command sub, PortFlags& flags) {
   sub.add_option("--port", flags.ports,
                  "Names a live port for --in and --out: NAME=METHOD:DEVICE, such as lan=af_xdp:eth0 or wan=dpdk:0; may "
                  "be repeated")
       ->type_name("NAME=METHOD:DEVICE")
       ->take_all();
-  sub.add_option("--method", flags.method,
-                 "How interfaces of --in and --out are opened: af_xdp, af_packet, tap, dpdk or pcap (default: the "
-                 "fastest that works here)")
-      ->check(OneOf{{"af_xdp", "af_packet", "tap", "dpdk", "pcap"}})
-      ->type_name("METHOD");
+  add_method_option(sub, flags.method, "How interfaces of --in and --out are opened");
   sub.add_option("--queues", flags.queues,
                  "RX and TX queues per live port (default: one per worker, as far as the device has them)")
       ->check(Range(1u, kMaxPortQueues))

@@ -19,6 +19,8 @@ struct PortFlags {
   bool promiscuous = false;
 };
 void add_port_options(Command sub, PortFlags& flags);
+// `what`: the beginning of its help.
+void add_method_option(Command sub, std::string& method, const std::string& what);
 
 // The arguments of FromDevice or ToDevice for what --in or --out names: a name of --port, METHOD:DEVICE, or an
 // interface of this machine where no file has its name. Nothing: it is a file. Ends with kUsage where --port or a

@@ -147,11 +147,7 @@ void add_send(Command root) {
       ->required()
       .type_name("FILE");
   sub.add_option("--out", flags->out, "Interface, or METHOD:DEVICE, to send by")->required().type_name("IF");
-  sub.add_option(
-         "--method", flags->method,
-         "How the interface is opened: af_xdp, af_packet, tap, dpdk or pcap (default: the fastest that works here)")
-      ->check(OneOf{{"af_xdp", "af_packet", "tap", "dpdk", "pcap"}})
-      .type_name("METHOD");
+  add_method_option(sub, flags->method, "How the interface is opened");
   Option rate =
       sub.add_option(
              "--rate", flags->rate,
