@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -197,6 +198,32 @@ int guarded(Work&& work) {
   }
 }
 
+// In the order of the help.
+constexpr struct {
+  std::string_view name;
+  void (*add)(Command root);
+} kCommands[] = {
+    {"run", add_run},           {"show", add_show},         {"graph", add_graph},
+    {"acl", add_acl},           {"routes", add_routes},     {"adjacencies", add_adjacencies},
+    {"qos", add_qos},           {"check", add_check},       {"explain", add_explain},
+    {"demo", add_demo},         {"classify", add_classify}, {"route", add_route},
+    {"compile", add_compile},   {"tables", add_tables},     {"gen", add_gen},
+    {"send", add_send},         {"bench", add_bench},       {"doctor", add_doctor},
+    {"elements", add_elements}, {"help", add_help},         {"reference", add_reference},
+};
+
+// To describe every command takes longer than most commands take: the one that is named, or all where a word names none
+// and where `help` and `reference` look at them.
+void add_commands(const Command& root, std::string_view word) {
+  const auto* named =
+      std::find_if(std::begin(kCommands), std::end(kCommands), [&](const auto& c) { return c.name == word; });
+  if (named != std::end(kCommands) && named->name != "help" && named->name != "reference") {
+    named->add(root);
+    return;
+  }
+  for (const auto& command : kCommands) command.add(root);
+}
+
 int run(int argc, char** argv) {
   AppState& state = app_state();
   for (int i = 0; i < argc; ++i) state.command += (i == 0 ? "sluice" : std::string(" ") + argv[i]);
@@ -212,27 +239,7 @@ int run(int argc, char** argv) {
                   "one JSON object (and an error as one JSON object on stderr).\n\n{}",
                   exit_code_help()));
   const Command command(root);
-  add_run(command);
-  add_show(command);
-  add_graph(command);
-  add_acl(command);
-  add_routes(command);
-  add_adjacencies(command);
-  add_qos(command);
-  add_check(command);
-  add_explain(command);
-  add_demo(command);
-  add_classify(command);
-  add_route(command);
-  add_compile(command);
-  add_tables(command);
-  add_gen(command);
-  add_send(command);
-  add_bench(command);
-  add_doctor(command);
-  add_elements(command);
-  add_help(command);
-  add_reference(command);
+  add_commands(command, argc > 1 ? argv[1] : "");
   // The output format decides how a wrong command line is reported, so it is looked for before the rest is understood.
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
