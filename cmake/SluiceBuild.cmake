@@ -132,10 +132,13 @@ if(SLUICE_SANITIZE)
 endif()
 target_link_libraries(sluice_options INTERFACE fmt::fmt Threads::Threads)
 # Building test programs' own files takes longer than running them; so it is with the command line's under the
-# sanitizers. (Tests at -O0 are no gain there: oracles and views in headers take four times as long.)
+# sanitizers, and with the tests whose work is done by the libraries (`plain_tests`; the oracles of tables and formats
+# take four times as long without optimisation).
 set(sluice_tests_options "$<$<COMPILE_LANGUAGE:CXX>:-O1>")
+set(sluice_plain_tests_options ${sluice_tests_options})
 set(sluice_apps_options "")
 if(SLUICE_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  set(sluice_plain_tests_options "$<$<COMPILE_LANGUAGE:CXX>:-O0>")
   set(sluice_apps_options "$<$<COMPILE_LANGUAGE:CXX>:-O0>")
 endif()
 
@@ -148,20 +151,23 @@ if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE}")
 endif()
 
-# Headers that most files include, parsed once a build: a whole build takes about a third less. Off where one works on
-# single files (preset cpu); `tests`: for test programs alone (preset ci), so that each file of the product is compiled
-# as users compile it, and one that lacks an include of its own is found.
+# Headers that most files include are parsed once a build, and several files are compiled as one, which takes about a
+# third less for a whole build. By default the command line's (`apps`: most of its time goes to the same templates in each
+# file); in preset ci those and the tests, so that each file of the libraries is compiled alone, and one that lacks an
+# include of its own is found; ON: all.
 set(SLUICE_UNITY_BATCH 8 CACHE STRING "Files that are compiled as one where headers are precompiled")
-set(SLUICE_PCH OFF CACHE STRING "Precompile common headers: ON, OFF or tests")
+set(SLUICE_PCH apps CACHE STRING "Precompile common headers: ON, OFF, apps, or apps,tests")
 set(sluice_pch_libs <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <functional> <map> <memory> <optional> <span>
   <string> <string_view> <utility> <vector> <fmt/format.h>)
 set(sluice_pch_tests ${sluice_pch_libs} <sstream> <gtest/gtest.h> <rapidcheck.h>)
+set(sluice_pch_plain_tests ${sluice_pch_tests})
 set(sluice_pch_apps ${sluice_pch_libs} <CLI/CLI.hpp> <nlohmann/json.hpp>)
 
-# Gives `target` the precompiled headers of its group: libs, tests or apps. One target a group makes them, with the
-# group's own flags (GCC takes them only where -fPIC and -fPIE agree).
+# Gives `target` the precompiled headers of its group: libs, tests, plain_tests or apps. One target a group makes them,
+# with the group's own flags (GCC takes them only where -fPIC and -fPIE agree).
 function(sluice_precompile target group)
-  if(NOT SLUICE_PCH OR (SLUICE_PCH STREQUAL "tests" AND NOT group STREQUAL "tests"))
+  string(REGEX REPLACE "^plain_" "" kind ${group})
+  if(NOT SLUICE_PCH STREQUAL "ON" AND NOT SLUICE_PCH MATCHES "${kind}")
     return()
   endif()
   if(NOT TARGET sluice_pch_${group})
@@ -174,7 +180,7 @@ function(sluice_precompile target group)
       target_compile_options(sluice_pch_${group} PRIVATE ${sluice_${group}_options})
       target_compile_options(sluice_pch_${group} PRIVATE -fPIE)
     endif()
-    if(group STREQUAL "tests")
+    if(group MATCHES "tests$")
       target_include_directories(sluice_pch_${group} PRIVATE ${RAPIDCHECK_INCLUDE})
       target_link_libraries(sluice_pch_${group} PRIVATE GTest::gtest)
     endif()
@@ -197,7 +203,8 @@ endfunction()
 # of a group must not give one name two meanings; those that match `except` stay alone.
 function(sluice_unite target group)
   cmake_parse_arguments(ARG "" "EXCEPT" "" ${ARGN})
-  if(NOT SLUICE_PCH OR (SLUICE_PCH STREQUAL "tests" AND NOT group STREQUAL "tests"))
+  string(REGEX REPLACE "^plain_" "" kind ${group})
+  if(NOT SLUICE_PCH STREQUAL "ON" AND NOT SLUICE_PCH MATCHES "${kind}")
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${SLUICE_UNITY_BATCH})
@@ -273,9 +280,13 @@ function(sluice_add_tests name dir deps)
   target_include_directories(${name}_tests PRIVATE "${CMAKE_SOURCE_DIR}" ${RAPIDCHECK_INCLUDE})
   target_link_libraries(${name}_tests PRIVATE ${deps} GTest::gtest GTest::gmock GTest::gtest_main ${RAPIDCHECK_LIBRARY} nlohmann_json::nlohmann_json)
   target_compile_definitions(${name}_tests PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  target_compile_options(${name}_tests PRIVATE ${sluice_tests_options})
-  sluice_precompile(${name}_tests tests)
-  sluice_unite(${name}_tests tests EXCEPT "/cuda/|/testing/|/af_xdp/|/(device_[a-z]+|backend_equality|live_tables|lpm_patch|nft_rules|tuple_prune|net/parse|route_text|routes|vpp_rules|live_port|kernel_share|watch)_test\\.cpp$")
+  set(group tests)
+  if(SLUICE_SANITIZE AND NOT name MATCHES "^(tables|formats)$")
+    set(group plain_tests)
+  endif()
+  target_compile_options(${name}_tests PRIVATE ${sluice_${group}_options})
+  sluice_precompile(${name}_tests ${group})
+  sluice_unite(${name}_tests ${group} EXCEPT "/cuda/|/testing/|/af_xdp/|/(device_[a-z]+|backend_equality|live_tables|lpm_patch|nft_rules|tuple_prune|net/parse|route_text|routes|vpp_rules|live_port|kernel_share|watch)_test\\.cpp$")
   sluice_uses_threads(threads "${dir}")
   set(shards 1)
   if(name STREQUAL "system")
