@@ -73,7 +73,6 @@ std::vector<Finding> examine(const Machine& m) {
   info("confinement", confinement());
   // A run on captures needs none of them.
   for (const MethodHere& m : port_methods_here()) {
-    if (!m.built) continue;
     const std::string what = fmt::format("port {}", to_string(m.method));
     if (!m.works) {
       info(what, fmt::format("not usable: {}; {}", m.lacks, m.mend));

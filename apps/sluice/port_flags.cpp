@@ -70,9 +70,10 @@ std::optional<std::pair<std::string, std::string>> split_method(const std::strin
 }
 
 void add_method_option(Command sub, std::string& method, const std::string& what) {
+  const std::vector<std::string> names = port_method_names();
   sub.add_option("--method", method,
-                 what + ": af_xdp, af_packet, tap, dpdk or pcap (default: the fastest that works here)")
-      ->check(OneOf{{"af_xdp", "af_packet", "tap", "dpdk", "pcap"}})
+                 fmt::format("{}: {} (default: the fastest that works here)", what, fmt::join(names, ", ")))
+      ->check(OneOf{names})
       ->type_name("METHOD");
 }
 

@@ -1,6 +1,7 @@
 #include "batch/batch.h"
 
 #include <gtest/gtest.h>
+#include <rapidcheck.h>
 
 #include <algorithm>
 #include <bit>
@@ -157,6 +158,33 @@ TEST(Selection, IsASetOfIndices) {
       ASSERT_EQ(bits, want[a].size());
     }
   }
+}
+
+TEST(Selection, IsGoneThroughAndTakenFromTheFront) {
+  rc::check([] {
+    const auto indices = *rc::gen::container<std::set<uint32_t>>(rc::gen::inRange<uint32_t>(0, 8192));
+    const uint32_t n = *rc::gen::inRange<uint32_t>(0, static_cast<uint32_t>(indices.size()) + 3);
+    Selection all;
+    for (const uint32_t i : indices) all.add(i);
+    std::vector<uint32_t> seen;
+    const bool whole = all.each_while([&](uint32_t i) {
+      seen.push_back(i);
+      return seen.size() < n;
+    });
+    RC_ASSERT(whole == (indices.size() < std::max(n, 1u)));
+    const size_t first = std::min<size_t>(std::max(n, 1u), indices.size());
+    RC_ASSERT(
+        std::equal(seen.begin(), seen.end(), indices.begin(), std::next(indices.begin(), static_cast<long>(first))));
+    Selection left = all;
+    const Selection taken = left.take_first(n);
+    uint32_t place = 0;
+    for (const uint32_t i : indices) {
+      RC_ASSERT(taken.has(i) == (place < n));
+      RC_ASSERT(left.has(i) == (place >= n));
+      ++place;
+    }
+    RC_ASSERT(taken.count() + left.count() == indices.size());
+  });
 }
 
 }  // namespace

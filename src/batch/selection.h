@@ -88,6 +88,33 @@ class Selection {
       for (uint64_t bits = all; bits != 0; bits &= bits - 1) f(w * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
     }
   }
+  // The same until f gives false; then it is false, too.
+  template <typename F>
+  bool each_while(F&& f) const {
+    for (uint32_t w = 0; w < used_; ++w) {
+      for (uint64_t bits = words_[w]; bits != 0; bits &= bits - 1) {
+        if (!f(w * 64 + static_cast<uint32_t>(std::countr_zero(bits)))) return false;
+      }
+    }
+    return true;
+  }
+  // Takes the first `n` out.
+  Selection take_first(uint32_t n) {
+    Selection first;
+    for (uint32_t w = 0; w < used_ && n != 0; ++w) {
+      uint64_t kept = words_[w];
+      const auto here = static_cast<uint32_t>(std::popcount(kept));
+      if (here <= n) {
+        kept = 0;
+      } else {
+        for (uint32_t i = 0; i < n; ++i) kept &= kept - 1;
+      }
+      first.set_word(w, words_[w] ^ kept);
+      words_[w] = kept;
+      n -= std::min(n, here);
+    }
+    return first;
+  }
 
  private:
   void reach(uint32_t w) {

@@ -122,6 +122,27 @@ class CaptureSink final : public PacketSink {
     }
     return {};
   }
+  uint32_t write_rows(const Batch& batch, const Selection& rows, FramePool* /*lender*/) override {
+    if (link_ != LinkType::kEthernet) return 0;
+    std::array<CapturedFrame, kRun> frames;
+    uint32_t n = 0, written = 0;
+    const auto put = [&] {
+      const auto done = static_cast<uint32_t>(writer_.append(std::span(frames).first(n)));
+      written += done;
+      const bool all = done == n;
+      n = 0;
+      return all;
+    };
+    const bool whole = rows.each_while([&](uint32_t i) {
+      const Extent& extent = batch.extent(i);
+      frames[n++] = {
+          {batch.data_length(i), extent.wire_end - static_cast<uint32_t>(extent.data), batch.timestamp_ns(i)},
+          batch.frame(i) + extent.data};
+      return n < kRun || put();
+    });
+    if (whole) put();
+    return written;
+  }
   Result<void> flush() override { return writer_.flush(); }
   Result<void> settle() override { return writer_.settle(); }
   Result<void> commit(Ending ending) override { return writer_.commit(ending); }

@@ -344,6 +344,13 @@ void Egress::put_out(Batch& batch, JobShare& share, unsigned lane, FramePool* le
     JobShare::Sent& sent = share.sent[s];
     output.port->use_queue(lane);
     merged_ = sent.made;
+    if (reads && !timed && output.wheel == nullptr && sent.made.empty() && !failed()) {
+      if (const uint32_t written = output.port->write_rows(batch, sent.rows, lender); written != 0) {
+        Selection rows = sent.rows.take_first(written);
+        if (lender != nullptr && output.port->takes() == lender) taken_.merge(rows);
+        count_sent(o, batch, rows);
+      }
+    }
     // Packets that no element made are in order already, and a sink that does not read them need not see them.
     if (reads) {
       sent.rows.for_each([&](uint32_t i) {

@@ -41,7 +41,8 @@ class RuleHits {
     explicit operator bool() const { return blocks_ != nullptr; }
     // A rule that the list does not have counts as none. `sign`: -1 takes a packet back.
     void add(uint32_t rule, uint64_t bytes, uint64_t sign = 1) const {
-      HitCount& c = count(rule);
+      const uint32_t r = rule <= rules_ ? rule : 0;
+      HitCount& c = blocks_[r / kBlock][first_ + r % kBlock];
       bytes *= sign;
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
       // One load and one store for both: aligned to 16 bytes, either half is read and written whole.
@@ -53,16 +54,9 @@ class RuleHits {
       __atomic_store_n(&c.bytes, __atomic_load_n(&c.bytes, __ATOMIC_RELAXED) + bytes, __ATOMIC_RELAXED);
 #endif
     }
-    void prefetch(uint32_t rule) const {
-      __builtin_prefetch(&count(rule), 1);
-    }
 
    private:
     friend class RuleHits;
-    HitCount& count(uint32_t rule) const {
-      const uint32_t r = rule <= rules_ ? rule : 0;
-      return blocks_[r / kBlock][first_ + r % kBlock];
-    }
     HitCount* const* blocks_ = nullptr;
     uint32_t rules_ = 0, first_ = 0;
   };

@@ -38,28 +38,35 @@ constexpr uint64_t lines_of(uint32_t bytes) {
 }
 static_assert(lines_of(kMaxCapturedBytes) <= UINT16_MAX);
 
-// Copies frames of one line each, while there is room. As `place`.
-template <typename Line>
-uint32_t place_lines(const uint8_t*& from, uint32_t n, uint8_t** frames, Batch::Room& room) {
+// Copies frames of `lines` lines each, while there is room. As `place`. `kLines`: the same number where it is known, or
+// 0.
+template <typename Line, size_t kLines>
+uint32_t place_alike(const uint8_t*& from, size_t lines, uint32_t n, uint8_t** frames, Batch::Room& room) {
+  const size_t bytes = (kLines != 0 ? kLines : lines) * 64, step = Batch::arena_need(bytes);
   uint32_t taken = 0;
-  uint8_t* first = room.take_many(64, n, taken);
-  constexpr size_t kStep = Batch::arena_need(64);
+  uint8_t* first = room.take_many(bytes, n, taken);
 #pragma GCC unroll 4
   for (uint32_t i = 0; i < taken; ++i) {
-    frames[i] = first + i * kStep;
-    prefetch_read(from + i * size_t{64} + kAhead);
-    prefetch_write(first + (i + 8) * kStep);
-    Line::copy(first + i * kStep, from + i * size_t{64});
+    uint8_t* const to = first + i * step;
+    frames[i] = to;
+    for (size_t at = 0; at < bytes; at += 64) {
+      prefetch_read(from + i * bytes + at + kAhead);
+      prefetch_write(to + 8 * step + at);
+      Line::copy(to + at, from + i * bytes + at);
+    }
   }
-  from += taken * size_t{64};
+  from += taken * bytes;
   return taken;
 }
 
 // Copies frames, in whole lines, while there is room: both sides are aligned to lines and padded. `lines`: of each
-// frame, nullptr where all have one. Returns how many; `from` moves behind them.
+// frame; `alike`: of every frame, 0 where they differ. Returns how many; `from` moves behind them.
 template <typename Line>
-uint32_t place(const uint8_t*& from, const uint16_t* lines, uint32_t n, uint8_t** frames, Batch::Room& room) {
-  if (lines == nullptr) return place_lines<Line>(from, n, frames, room);
+uint32_t place(const uint8_t*& from, const uint16_t* lines, size_t alike, uint32_t n, uint8_t** frames,
+               Batch::Room& room) {
+  if (alike == 1) return place_alike<Line, 1>(from, 1, n, frames, room);
+  if (alike == 2) return place_alike<Line, 2>(from, 2, n, frames, room);
+  if (alike != 0) return place_alike<Line, 0>(from, alike, n, frames, room);
   Batch::Room left = room;
   const uint8_t* at = from;
   uint32_t i = 0;
@@ -68,18 +75,21 @@ uint32_t place(const uint8_t*& from, const uint16_t* lines, uint32_t n, uint8_t*
     uint8_t* to = left.take(bytes);
     if (to == nullptr) break;
     frames[i] = to;
-    prefetch_read(at + kAhead);
-    for (const uint8_t* end = at + bytes; at != end; at += 64, to += 64) Line::copy(to, at);
+    for (const uint8_t* end = at + bytes; at != end; at += 64, to += 64) {
+      prefetch_read(at + kAhead);
+      Line::copy(to, at);
+    }
   }
   from = at;
   room = left;
   return i;
 }
-using Place = uint32_t (*)(const uint8_t*&, const uint16_t*, uint32_t, uint8_t**, Batch::Room&);
+using Place = uint32_t (*)(const uint8_t*&, const uint16_t*, size_t, uint32_t, uint8_t**, Batch::Room&);
 #if defined(__x86_64__)
-__attribute__((flatten, target("avx512f"))) uint32_t place_wide(const uint8_t*& from, const uint16_t* lines, uint32_t n,
-                                                                uint8_t** frames, Batch::Room& room) {
-  return place<WideLine>(from, lines, n, frames, room);
+__attribute__((flatten, target("avx512f"))) uint32_t place_wide(const uint8_t*& from, const uint16_t* lines,
+                                                                size_t alike, uint32_t n, uint8_t** frames,
+                                                                Batch::Room& room) {
+  return place<WideLine>(from, lines, alike, n, frames, room);
 }
 #endif
 Place choose_place() {
@@ -97,7 +107,7 @@ const Place kPlace = choose_place();
 struct PackedFrames {
   Buffer bytes;                 // kAhead more than the frames
   std::vector<uint16_t> lines;  // of each frame
-  bool one_line = true;         // every frame has one
+  uint16_t alike = 0;           // of every frame; 0: they differ
   std::vector<Extent> extents;
   std::vector<uint64_t> timestamps;
   uint64_t turn_ns = 0;  // what one turn takes: from the first to the last time stamp, and a mean gap
@@ -118,7 +128,7 @@ struct PackedFrames {
       const uint64_t lines = lines_of(header.captured);
       std::memcpy(to, store.frame(i), header.captured);
       packed->lines.push_back(static_cast<uint16_t>(lines));
-      packed->one_line &= lines == 1;
+      packed->alike = i == 0 || lines == packed->alike ? static_cast<uint16_t>(lines) : uint16_t{0};
       packed->extents.push_back(Extent{0, header.captured, header.wire_bytes, 0, 0xffff});
       packed->timestamps.push_back(header.timestamp_ns);
       to += lines * 64;
@@ -169,8 +179,7 @@ class MemorySource final : public BatchSource {
     while (made < most) {
       const auto run = static_cast<uint32_t>(std::min<uint64_t>(most - made, frames.lines.size() - next_));
       const uint8_t* from = base + offset_;
-      const uint16_t* lines = frames.one_line ? nullptr : frames.lines.data() + next_;
-      const uint32_t placed = kPlace(from, lines, run, rows.frame + made, room);
+      const uint32_t placed = kPlace(from, frames.lines.data() + next_, frames.alike, run, rows.frame + made, room);
       take(rows, made, placed, static_cast<uint64_t>(from - base));
       made += placed;
       if (placed != run) break;
@@ -206,7 +215,7 @@ class MemorySource final : public BatchSource {
       for (uint32_t i = 0; i < run; ++i) {
         // Nobody writes there.
         rows.frame[made + i] = const_cast<uint8_t*>(reinterpret_cast<const uint8_t*>(from));
-        from += frames.one_line ? 64 : size_t{frames.lines[next_ + i]} * 64;
+        from += size_t{frames.lines[next_ + i]} * 64;
       }
       take(rows, made, run, static_cast<uint64_t>(from - frames.bytes.data()));
       made += run;

@@ -118,27 +118,34 @@ TEST_F(MemorySourceTest, PlaysWhatItHoldsAgainAndAgain) {
   }
 }
 
-// These take a way of their own.
-TEST_F(MemorySourceTest, PlaysFramesOfOneLine) {
-  const auto frames = frames_of({60, 64, 14, 1, 63, 60, 33});
-  for (const size_t arena : {size_t{4096}, size_t{1} << 20}) {
-    auto source = open(frames, 100);
-    Batch batch = Batch::create(30, arena).value();
-    size_t at = 0;
-    while (true) {
-      ASSERT_TRUE(source->read(batch).ok());
-      if (batch.size() == 0) break;
-      const uint8_t* end = nullptr;
-      for (uint32_t i = 0; i < batch.size(); ++i, ++at) {
-        const Extent& e = batch.extent(i);
-        const Played got{Bytes(batch.frame(i), batch.frame(i) + e.end), e.wire_end, batch.timestamp_ns(i)};
-        ASSERT_TRUE(got == played(frames, at)) << "frame " << at;
-        EXPECT_TRUE(end == nullptr || batch.frame(i) - kHeadroom >= end);
-        end = batch.frame(i) + e.end + kTailroom;
-        std::memset(batch.frame(i) - kHeadroom, 0xee, kHeadroom + e.end + kTailroom);
+// Where all have as many lines of memory they take a way of their own.
+TEST_F(MemorySourceTest, PlaysFramesOfAsManyLines) {
+  for (const std::vector<uint32_t>& sizes : {std::vector<uint32_t>{60, 64, 14, 1, 63, 60, 33},
+                                             {65, 72, 128, 100, 127},
+                                             {129, 192, 130},
+                                             {1500, 1514, 1520},
+                                             {0, 0},
+                                             {64, 65, 64}}) {
+    for (const size_t arena : {size_t{4096}, size_t{1} << 20}) {
+      const auto frames = frames_of(sizes);
+      auto source = open(frames, 100);
+      Batch batch = Batch::create(30, arena).value();
+      size_t at = 0;
+      while (true) {
+        ASSERT_TRUE(source->read(batch).ok());
+        if (batch.size() == 0) break;
+        const uint8_t* end = nullptr;
+        for (uint32_t i = 0; i < batch.size(); ++i, ++at) {
+          const Extent& e = batch.extent(i);
+          const Played got{Bytes(batch.frame(i), batch.frame(i) + e.end), e.wire_end, batch.timestamp_ns(i)};
+          ASSERT_TRUE(got == played(frames, at)) << "frame " << at;
+          EXPECT_TRUE(end == nullptr || batch.frame(i) - kHeadroom >= end);
+          end = batch.frame(i) + e.end + kTailroom;
+          std::memset(batch.frame(i) - kHeadroom, 0xee, kHeadroom + e.end + kTailroom);
+        }
       }
+      EXPECT_EQ(at, 100u);
     }
-    EXPECT_EQ(at, 100u);
   }
 }
 

@@ -94,7 +94,6 @@ Worker::Worker(const Plan& plan, const Router& router, unsigned id, bool fast_pa
       router_(router),
       id_(id),
       tiles_{std::make_unique<Tile>(), std::make_unique<Tile>()},
-      fast_hits_(std::make_unique<FastHit[][FastBurst::kLanes]>(kMaxStages)),
       fast_path_(fast_path) {
   for (unsigned b = 0; b < std::size(bursts_); ++b) {
     bursts_[b] = std::make_unique<FastBurst>();

@@ -298,11 +298,6 @@ class Worker {
   Walk* walk_ = nullptr;  // the one that is being advanced
   std::unique_ptr<Tile> tiles_[2];
   std::unique_ptr<FastBurst> bursts_[4];  // two of IPv4, two of IPv6
-  // By stage and lane of a burst, where rules are counted: the rule that decided.
-  struct FastHit {
-    uint32_t rule, bytes;
-  };
-  std::unique_ptr<FastHit[][FastBurst::kLanes]> fast_hits_;
   bool fast_path_;
   // Of the packets that came last; what they say decides which way is tried first, and never a result.
   bool expects_plain_ = true;    // most had no tag and were no IPv6

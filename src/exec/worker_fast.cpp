@@ -183,7 +183,6 @@ void Worker::finish_fast(const PlanNode& node, const Program& program, const Bat
     });
   };
   const bool counts_rules = !walk_->snapshot->hits.empty();
-  uint32_t hit[kMaxStages] = {};  // the lanes that a stage's rules are counted of
   uint32_t counted = 0;
   uint64_t bytes = 0;
   stats_.fast += static_cast<uint64_t>(std::popcount(alive));
@@ -201,13 +200,9 @@ void Worker::finish_fast(const PlanNode& node, const Program& program, const Bat
     const uint32_t came = alive;
     if (s >= begin) alive = cpu_fast_kernel(slot.kind)(slot, burst, alive);
     if (counts_rules) {
+      // Now: a later stage finds other rules and lengths.
       if (const RuleHits::Adder hits = hits_at(slot)) {
-        // Before a later stage finds other rules or lengths.
-        hit[s] = came;
-        for_lanes(came, [&](uint32_t i) {
-          hits.prefetch(burst.rule[i]);
-          fast_hits_[s][i] = {burst.rule[i], burst.bytes(i)};
-        });
+        for_lanes(came, [&](uint32_t i) { hits.add(burst.rule[i], burst.bytes(i)); });
       }
     }
     uint32_t leaving = 0;
@@ -229,11 +224,6 @@ void Worker::finish_fast(const PlanNode& node, const Program& program, const Bat
         ++lane;
       });
     }
-  }
-  for (uint32_t s = 0; counts_rules && s < program.fast; ++s) {
-    if (hit[s] == 0) continue;
-    const RuleHits::Adder hits = hits_at(program.stages[s]);
-    for_lanes(hit[s], [&](uint32_t i) { hits.add(fast_hits_[s][i].rule, fast_hits_[s][i].bytes); });
   }
   const uint32_t next = tile.count != 0 ? 1 : program.fast;
   if (alive != 0) {

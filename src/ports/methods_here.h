@@ -10,8 +10,7 @@
 namespace sluice {
 
 struct MethodHere {
-  PortMethod method;
-  bool built = false;  // this program has it
+  PortMethod method = PortMethod::kAuto;
   bool works = false;
   std::string lacks;  // what it needs and does not have, one clause; empty where it works
   std::string mend;   // the command that gives it; empty: there is none

@@ -17,7 +17,12 @@
 
 namespace sluice {
 
-enum class PortMethod : uint8_t { kAuto, kAfXdp, kAfPacket, kTap, kDpdk, kPcap };
+enum class PortMethod : uint8_t {
+  kAuto,
+#define SLUICE_PORT_METHOD(method, name, open, examine, automatic) method,
+#include "ports/methods.inc"
+#undef SLUICE_PORT_METHOD
+};
 
 // What is asked of a port. Zero or empty: the method's default.
 struct PortOptions {
@@ -121,6 +126,8 @@ class Port {
 
 // "af_xdp", as on the command line.
 const char* to_string(PortMethod method);
+// Those of all methods, without "auto".
+std::vector<std::string> port_method_names();
 // Errors: no such method, with their names.
 Result<PortMethod> parse_port_method(std::string_view text);
 

@@ -403,4 +403,18 @@ Result<std::unique_ptr<Port>> open_af_packet_port(const PortOptions& options, co
   return std::unique_ptr<Port>(std::move(port));
 }
 
+void examine_af_packet(MethodHere& here) {
+  need_capabilities(here, {capability::kRaw});
+  if (const int code = try_socket(AF_PACKET, SOCK_RAW); code != 0) {
+    lack(here, fmt::format("packet sockets: {}", std::strerror(code)),
+         code == EAFNOSUPPORT ? "sudo modprobe af_packet" : "run it as root");
+  }
+  // It works without, but then the kernel forwards the same packets.
+  if (here.lacks.empty()) {
+    MethodHere more = here;
+    need_capabilities(more, {capability::kRaw, capability::kAdmin, capability::kBpf});
+    here.mend = more.mend;
+  }
+}
+
 }  // namespace sluice

@@ -1,5 +1,5 @@
 // host only
-#include "ports/af_xdp/af_xdp.h"
+#include "ports/methods.h"
 
 #include <fmt/format.h>
 #include <ifaddrs.h>

@@ -1,5 +1,5 @@
 // What is AF_XDP's own; what all methods have in common is in live_port_test.cpp.
-#include "ports/af_xdp/af_xdp.h"
+#include "ports/methods.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>

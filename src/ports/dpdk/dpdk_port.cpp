@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "ports/dpdk/module.h"
+#include "ports/methods.h"
 
 namespace sluice {
 
@@ -82,6 +83,11 @@ Result<std::unique_ptr<Port>> open_dpdk_port(const PortOptions& options, const s
 
 Result<std::unique_ptr<Port>> open_dpdk_port(const PortOptions& options, const std::shared_ptr<FramePool>& pool) {
   return open_dpdk_port(options, pool, dpdk_modules());
+}
+
+void examine_dpdk(MethodHere& here) {
+  if (!has_dpdk_module())
+    lack(here, "the module libsluice_dpdk.so", "sudo apt-get install libdpdk-dev; cmake -DSLUICE_DPDK=on");
 }
 
 }  // namespace sluice

@@ -186,4 +186,8 @@ Result<std::unique_ptr<Port>> open_pcap_port(const PortOptions& options, const s
       std::make_unique<PcapPort>(options, std::move(receiver), std::move(sender), std::move(*interface), pool));
 }
 
+void examine_pcap(MethodHere& here) {
+  need_capabilities(here, {capability::kRaw});
+}
+
 }  // namespace sluice

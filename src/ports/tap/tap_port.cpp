@@ -188,4 +188,13 @@ Result<std::unique_ptr<Port>> open_tap_port(const PortOptions& options, const st
       std::make_unique<TapPort>(options, std::move(queues), std::move(*interface), std::move(*drops), was_there, pool));
 }
 
+void examine_tap(MethodHere& here) {
+  if (access("/dev/net/tun", F_OK) != 0)
+    lack(here, "/dev/net/tun", "sudo modprobe tun; in a container: --device /dev/net/tun");
+  if (access("/dev/net/tun", R_OK | W_OK) != 0) {
+    lack(here, fmt::format("/dev/net/tun: {}", std::strerror(errno)), "sudo chmod 0666 /dev/net/tun");
+  }
+  need_capabilities(here, {capability::kAdmin});
+}
+
 }  // namespace sluice
