@@ -239,6 +239,45 @@ void Egress::write(size_t o, std::vector<TxRecord>& records) {
   drops_of(output.element, why) += records.size() - written;
 }
 
+// The same for packets that came in and that nothing holds back: as they lie in their batch. `rows` is used up.
+void Egress::send_rows(size_t o, Batch& batch, Selection& rows, FramePool* lender) {
+  Output& output = *outputs_[o];
+  const uint32_t most = output.port->most_bytes();
+  if (frames_.size() < batch.size()) frames_.resize(batch.size());
+  TxFrame* const frames = frames_.data();
+  const BatchView view = batch.view();
+  uint32_t n = 0, largest = 0;
+  const auto add = [&](uint32_t i) {
+    const Extent& extent = view.extent[i];
+    const uint32_t bytes = extent.end - static_cast<uint32_t>(extent.data);
+    largest = std::max(largest, bytes);
+    frames[n++] = {view.frame[i] + extent.data, bytes, lender};
+  };
+  rows.for_each(add);
+  if (largest > most) [[unlikely]] {
+    uint64_t& too_big = drops_of(output.element, DropReason::kTooBig);
+    const Selection all = rows;
+    all.for_each([&](uint32_t i) {
+      if (batch.data_length(i) <= most) return;
+      rows.remove(i);
+      ++too_big;
+    });
+    n = 0;
+    rows.for_each(add);
+  }
+  const uint32_t sent = failed() ? 0 : output.port->send({frames, n});
+  if (sent < n) [[unlikely]] {
+    drops_of(output.element, failed() ? DropReason::kOutputFailed : output.port->refusal()) += n - sent;
+    const Selection all = rows;
+    uint32_t number = 0;
+    all.for_each([&](uint32_t i) {
+      if (number++ >= sent) rows.remove(i);
+    });
+  }
+  if (lender != nullptr && output.port->takes() == lender) taken_.merge(rows);
+  count_sent(o, batch, rows);
+}
+
 // Packets that come to an output, in their order: with classes of service they may wait there.
 void Egress::send(size_t s, std::vector<TxRecord>& records) {
   if (qos_ == nullptr) return write(s, records);
@@ -343,6 +382,10 @@ void Egress::put_out(Batch& batch, JobShare& share, unsigned lane, FramePool* le
     const bool reads = timed || output.port->reads_frames();
     JobShare::Sent& sent = share.sent[s];
     output.port->use_queue(lane);
+    if (output.port->sends_frames() && sent.made.empty() && qos_ == nullptr && output.wheel == nullptr) {
+      if (!sent.rows.empty()) send_rows(o, batch, sent.rows, lender);
+      continue;
+    }
     merged_ = sent.made;
     // Packets that no element made are in order already, and a sink that does not read them need not see them.
     if (reads) {
@@ -413,10 +456,12 @@ void Egress::give_back(Job& job) {
     lost_chunks_ += job.batch.size() - taken_.count();
     return;
   }
+  Selection left;
+  left.fill(job.batch.size());
+  left.subtract(taken_);
+  if (left.empty()) return;
   returned_.clear();
-  for (uint32_t i = 0; i < job.batch.size(); ++i) {
-    if (!taken_.has(i)) returned_.push_back(job.batch.frame(i));
-  }
+  left.for_each([&](uint32_t i) { returned_.push_back(job.batch.frame(i)); });
   job.lender->give(returned_);
 }
 

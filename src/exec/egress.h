@@ -126,6 +126,7 @@ class Egress {
   // `o`: of outputs_.
   void count_sent(size_t o, Batch& batch, Selection& rows);
   void write(size_t o, std::vector<TxRecord>& records);
+  void send_rows(size_t o, Batch& batch, Selection& rows, FramePool* lender);
   void send(size_t o, std::vector<TxRecord>& records);
   void drain(size_t o);
   void add_output(std::unique_ptr<Output> output, unsigned element, uint64_t delayed);
@@ -163,6 +164,7 @@ class Egress {
   Selection taken_;                 // rows of the job that sinks took
   std::vector<uint8_t*> returned_;  // frames of the others
   std::vector<TxRecord> merged_;
+  std::vector<TxFrame> frames_;
   std::vector<TxRecord*> limited_;
   std::vector<TxRecord> departing_;  // of leaving_ and of what waited for its rate or turn
   std::vector<TxRecord> leaving_;    // of merged_ and of what waited, those that leave now

@@ -68,15 +68,19 @@ class LivePorts::Sink final : public PacketSink {
   Result<void> write(std::span<const TxRecord> records, size_t& written) override {
     frames_.clear();
     for (const TxRecord& r : records) frames_.push_back({const_cast<uint8_t*>(r.data), r.captured, r.pool});
+    written = send(frames_);
+    return {};
+  }
+  bool sends_frames() const override { return true; }
+  uint32_t send(std::span<const TxFrame> frames) override {
     TxQueue& queue = *queues_[queue_];
     unsent_ = true;
-    written = queue.send(frames_);
-    if (written == records.size()) return {};
+    const uint32_t sent = queue.send(frames);
+    if (sent == frames.size()) return sent;
     // The ring is full: what has left makes room once.
     queue.flush();
     (void)queue.in_flight();
-    written += queue.send(std::span(frames_).subspan(written));
-    return {};
+    return sent + queue.send(frames.subspan(sent));
   }
   DropReason refusal() const override { return DropReason::kTxFull; }
   uint32_t most_bytes() const override { return most_bytes_; }

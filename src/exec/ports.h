@@ -16,6 +16,7 @@
 #include "graph/router.h"
 #include "memory/frame_pool.h"
 #include "ports/pcap/link_type.h"
+#include "ports/port.h"
 
 namespace sluice {
 
@@ -89,6 +90,13 @@ class PacketSink {
   // Takes the records in order. On an error `written` says how many were taken before it; without one, those behind are
   // dropped as `refusal` says.
   virtual Result<void> write(std::span<const TxRecord> records, size_t& written) = 0;
+  // The same for packets of a batch as they lie there, which a sink may take without a record of each. Returns how many
+  // of the first it took; the others are dropped as `refusal` says.
+  virtual bool sends_frames() const { return false; }
+  virtual uint32_t send(std::span<const TxFrame> frames) {
+    (void)frames;
+    return 0;
+  }
   virtual DropReason refusal() const { return DropReason::kOutputFailed; }
   // The longest packet that it takes, in bytes of the frame.
   virtual uint32_t most_bytes() const { return ~uint32_t{0}; }
