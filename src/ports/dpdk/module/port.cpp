@@ -364,31 +364,37 @@ class DpdkTxQueue final : public TxQueue {
   uint32_t send(std::span<const TxFrame> frames) override {
     enter_thread();
     const auto total = static_cast<uint32_t>(frames.size());
+    // In registers: no store below changes them.
     const FramePool* pool = &device_.pool();
     const MbufPool::Chunks chunks = device_.pool().chunks();
+    const uint32_t largest = device_.largest();
     rte_mbuf* mbufs[kBurst];
     uint32_t taken = 0;
     uint64_t packets = 0, bytes = 0;
     while (taken < total) {
       const uint32_t most = std::min(kBurst, total - taken);
+      const TxFrame* const next = frames.data() + taken;
       uint32_t n = 0;
       for (; n < most; ++n) {
-        const TxFrame& frame = frames[taken + n];
-        mbufs[n] = !fits(frame) ? nullptr : frame.pool == pool ? in_place(frame, chunks) : copied(frame);
+        const TxFrame frame = next[n];
+        if (!fits(frame, largest)) [[unlikely]]
+          break;
+        mbufs[n] = frame.pool == pool ? in_place(frame, chunks) : copied(frame);
         if (mbufs[n] == nullptr) [[unlikely]]
           break;
+        bytes += frame.bytes;
       }
       const uint32_t sent = n == 0 ? 0 : rte_eth_tx_burst(device_.id(), queue_, mbufs, static_cast<uint16_t>(n));
-      for (uint32_t i = 0; i < sent; ++i) bytes += frames[taken + i].bytes;
       packets += sent;
       for (uint32_t i = sent; i < n; ++i) {
-        if (frames[taken + i].pool != pool) rte_pktmbuf_free(mbufs[i]);
+        bytes -= next[i].bytes;
+        if (next[i].pool != pool) rte_pktmbuf_free(mbufs[i]);
       }
       taken += sent;
       if (sent < n) break;
       if (n < most) {
         // The next one has no mbuf: none is left, or it is none that leaves here.
-        if (fits(frames[taken])) break;
+        if (fits(frames[taken], largest)) break;
         if (frames[taken].pool == pool) device_.pool().give({&frames[taken].data, 1});
         counts_.failed.add(1);
         ++taken;
@@ -435,7 +441,7 @@ class DpdkTxQueue final : public TxQueue {
   }
 
  private:
-  bool fits(const TxFrame& frame) const { return frame.bytes > 0 && frame.bytes <= device_.largest(); }
+  static bool fits(const TxFrame& frame, uint32_t largest) { return frame.bytes > 0 && frame.bytes <= largest; }
 
   // The mbuf that a frame of the pool lies in, ready to send.
   static rte_mbuf* in_place(const TxFrame& frame, const MbufPool::Chunks& chunks) {
