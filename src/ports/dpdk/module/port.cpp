@@ -364,7 +364,6 @@ class DpdkTxQueue final : public TxQueue {
   uint32_t send(std::span<const TxFrame> frames) override {
     enter_thread();
     const auto total = static_cast<uint32_t>(frames.size());
-    // In registers: no store below changes them.
     const FramePool* pool = &device_.pool();
     const MbufPool::Chunks chunks = device_.pool().chunks();
     const uint32_t largest = device_.largest();
@@ -374,7 +373,7 @@ class DpdkTxQueue final : public TxQueue {
     while (taken < total) {
       const uint32_t most = std::min(kBurst, total - taken);
       const TxFrame* const next = frames.data() + taken;
-      uint32_t n = 0;
+      uint32_t n = in_place(next, most, {pool, chunks, largest}, mbufs, bytes);
       for (; n < most; ++n) {
         const TxFrame frame = next[n];
         if (!fits(frame, largest)) [[unlikely]]
@@ -441,8 +440,27 @@ class DpdkTxQueue final : public TxQueue {
   }
 
  private:
-  static bool fits(const TxFrame& frame, uint32_t largest) { return frame.bytes > 0 && frame.bytes <= largest; }
+  static bool fits(const TxFrame& frame, uint32_t largest) { return frame.bytes - 1 < largest; }
 
+  // Mbufs of frames up to the first that does not fit or lies elsewhere, and how many; adds their bytes. Most often
+  // all: a function of its own keeps what does not change in registers.
+  struct Place {
+    const FramePool* pool;
+    MbufPool::Chunks chunks;
+    uint32_t largest;
+  };
+  [[gnu::noinline]] static uint32_t in_place(const TxFrame* frames, uint32_t most, const Place& place, rte_mbuf** mbufs,
+                                             uint64_t& bytes) {
+    const Place in = place;
+    uint64_t sum = 0;
+    uint32_t n = 0;
+    for (; n < most && frames[n].pool == in.pool && fits(frames[n], in.largest); ++n) {
+      mbufs[n] = in_place(frames[n], in.chunks);
+      sum += frames[n].bytes;
+    }
+    bytes += sum;
+    return n;
+  }
   // The mbuf that a frame of the pool lies in, ready to send.
   static rte_mbuf* in_place(const TxFrame& frame, const MbufPool::Chunks& chunks) {
     uint8_t* chunk = chunks.of(frame.data);
