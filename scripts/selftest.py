@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """Tests of the scripts in this folder; run by ./dev test."""
+import argparse
+import contextlib
 import json
 import pathlib
 import re
@@ -11,6 +13,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 
+import bench_live
 import check_headers
 import check_layers
 import check_results
@@ -179,6 +182,55 @@ class Results(unittest.TestCase):
         self.assertEqual([name for name, _ in found], ["x", "y"])
         stored = {path.stem for path in (ROOT / "bench/results").glob("*.json")}
         self.assertEqual(stored, {m.name for m in measure.TABLE})
+
+
+class Live(unittest.TestCase):
+    """bench_live without a network: a device that says what it is told to."""
+
+    def bench(self, folder, report, code=0, **more):
+        class Said(bench_live.Bench):
+            @contextlib.contextmanager
+            def device(self, *words):
+                (self.folder / "ready").touch()
+                process = argparse.Namespace(poll=lambda: None, returncode=code, said=(json.dumps(report), "why"))
+                yield process
+
+            def wire(self, *words, **more):
+                return {"received": 3_000_000, "seconds": 2.0, "missed": 0}
+
+        arguments = argparse.Namespace(sluice="sluice", peer=None, acl="rules", xsk=None, afp=None, testpmd=None, only="", rounds=1, **more)
+        return Said(arguments, pathlib.Path(folder), None)
+
+    def report(self, method="af_xdp", **changes):
+        return {"interfaces": [{"name": "d0", "method": "af_xdp"}, {"name": "d1", "method": method}], "conserved": True, "packets_in": 4_000_000,
+                "drops": {"acl-deny": 4_000_000}, **changes}
+
+    def test_a_row_is_what_came_back_and_of_the_method_in_its_name(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(self.bench(folder, self.report()).sluice("", "af_xdp"), 1.5)
+            self.assertEqual(self.bench(folder, self.report()).sluice("", "af_xdp", denied=True), 2.0)
+            with self.assertRaisesRegex(RuntimeError, "d1 was opened by af_packet and not by af_xdp"):
+                self.bench(folder, self.report("af_packet")).sluice("", "af_xdp")
+            with self.assertRaisesRegex(RuntimeError, "packets are missing"):
+                self.bench(folder, self.report(conserved=False)).sluice("", "af_xdp")
+            with self.assertRaisesRegex(RuntimeError, "not all were denied"):
+                self.bench(folder, self.report(drops={})).sluice("", "af_xdp", denied=True)
+            with self.assertRaisesRegex(RuntimeError, "exit code 3"):
+                self.bench(folder, self.report(), code=3).sluice("", "af_xdp")
+
+    def test_rows_are_those_of_what_is_there(self):
+        with tempfile.TemporaryDirectory() as folder:
+            bench = self.bench(folder, {})
+            self.assertIn("run, af_packet, access list and routes", bench.rows(""))
+            self.assertNotIn("bare forwarder, af_xdp", bench.rows(""))
+            self.assertEqual([name for name in bench.rows("peer") if not name.startswith("run, ")], [])
+            bench.arguments.acl, bench.arguments.xsk, bench.arguments.only = None, "xsk", "af_xdp"
+            self.assertEqual(list(bench.rows("")), ["bare forwarder, af_xdp", "run, af_xdp, routes", "run, af_xdp, denied by access list"])
+
+    def test_processor_time_of_a_short_run_is_taken_off(self):
+        with tempfile.TemporaryDirectory() as folder:
+            bench = self.bench(folder, {}, short=1.0, seconds=3.0)
+            self.assertEqual(bench.twice(lambda seconds: (int(seconds * 10_000_000), 0.5 + seconds)), 10.0)
 
 
 class Measure(unittest.TestCase):

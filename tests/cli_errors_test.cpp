@@ -329,6 +329,7 @@ TEST_F(CliErrorsTest, HelpNamesExitCodesAndExamples) {
                               "bench classify",
                               "bench route",
                               "bench pipeline",
+                              "bench wire",
                               "doctor",
                               "elements"}) {
     const Said said = sluice(std::string(command) + " --help");

@@ -182,6 +182,56 @@ TEST_F(LiveRunTest, ByPriorities) {
   forward("--method af_packet --priorities --chunk 16", 1000);
 }
 
+TEST_F(LiveRunTest, FramesLongerThanTheMtuAreTooBigAndTheOthersLeaveInOrder) {
+  ASSERT_TRUE(router_->run("ip link set d1 mtu 600").ok());
+  constexpr size_t kLongest = 600 + 14;
+  for (const char* method : {"af_packet", "af_xdp"}) {
+    SCOPED_TRACE(method);
+    start("--acl edge.acl --in d0 --out d1 --method " + std::string(method));
+    auto near = Wire::open(*gen_, "g0"), far = Wire::open(*sink_, "s0");
+    ASSERT_TRUE(near.ok() && far.ok());
+    std::vector<Bytes> leave;
+    uint32_t sent = 0;
+    for (uint16_t i = 0; i < 600; ++i) {
+      std::vector<uint8_t> payload(18 + i * 37 % 1400, static_cast<uint8_t>(i));
+      Bytes frame = udp4("10.1.0.1", "8.1.2.3").ports(i, 80).payload(payload).build();
+      const uint8_t head[] = {2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1};
+      std::copy(std::begin(head), std::end(head), frame.begin());
+      // Of up to two VLAN tags more the kernel says whether they leave.
+      if (frame.size() > kLongest && frame.size() <= kLongest + 8) continue;
+      ASSERT_TRUE(near->send(frame));
+      ++sent;
+      if (frame.size() <= kLongest) leave.push_back(std::move(frame));
+    }
+    for (const Bytes& wanted : leave) {
+      auto frame = far->receive();
+      ASSERT_TRUE(frame);
+      ASSERT_EQ(*frame, wanted);
+    }
+    const nlohmann::json report = stop();
+    ASSERT_TRUE(report.is_object()) << read("log") << read("report.json");
+    EXPECT_TRUE(report["conserved"].get<bool>());
+    EXPECT_EQ(report["packets_in"], sent);
+    EXPECT_EQ(report["packets_out"], leave.size());
+    EXPECT_EQ(report["drops"]["too-big"], sent - leave.size());
+  }
+}
+
+TEST_F(LiveRunTest, WhatARingHasNoRoomForIsTxFullAndItsChunksAreGivenBack) {
+  // Nobody reads the ring; net_null gives frames as long as the pool has chunks, and these are fewer than are asked
+  // for.
+  write("full.click", "FromDPDKDevice(\"net_null0,size=60\") -> ToDPDKDevice(net_ring0);\n");
+  const Said said = sluice("run full.click --limit 200000 -o json");
+  if (said.code != 0 && said.err.find("libsluice_dpdk") != std::string::npos) GTEST_SKIP() << said.err;
+  ASSERT_EQ(said.code, 0) << said.err;
+  const auto report = said.json();
+  EXPECT_TRUE(report["conserved"].get<bool>());
+  EXPECT_EQ(report["packets_in"], 200'000);
+  EXPECT_EQ(report["packets_out"], 1023);
+  EXPECT_EQ(report["drops"]["tx-full"], 200'000 - 1023);
+  EXPECT_EQ(report["interfaces"][1]["tx"][0]["packets"], 1023);
+}
+
 TEST_F(LiveRunTest, WhatIsMissingIsSaid) {
   const auto inside = router_->enter();
   const Said none = sluice("run --acl edge.acl --in d7 --out d1");

@@ -949,6 +949,7 @@ void add_bench(Command root) {
   add_bench_functions(*bench);
   add_bench_port(*bench);
   add_bench_priorities(*bench);
+  add_bench_wire(*bench);
 
   auto c = std::make_shared<Options>();
   Command classify = add_subcommand(

@@ -118,5 +118,6 @@ void add_bench_port(Command bench);
 void add_bench_shaper(Command bench);
 void add_bench_soak(Command bench);
 void add_bench_priorities(Command bench);
+void add_bench_wire(Command bench);
 
 }  // namespace sluice::app

@@ -11,9 +11,11 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <tuple>
 
 #include "control/json.h"
 #include "elements/register_all.h"
+#include "formats/qos_text.h"
 #include "graph/click/config_text.h"
 #include "graph/click/syntax.h"
 #include "inputs.h"
@@ -67,6 +69,34 @@ std::optional<std::pair<std::string, std::string>> split_method(const std::strin
   const auto known = parse_port_method(method);
   if (!known.ok() || *known == PortMethod::kAuto) return std::nullopt;
   return std::pair{method, value.substr(colon + 1)};
+}
+
+PortOptions port_options(const std::string& device, std::string method) {
+  PortOptions port;
+  port.name = device;
+  if (const auto split = split_method(device)) std::tie(method, port.name) = *split;
+  if (!method.empty()) port.method = need(parse_port_method(method), Exit::kUsage);
+  return port;
+}
+
+Option add_rate_option(Command sub, std::string& rate, const std::string& what) {
+  Option option =
+      sub.add_option("--rate", rate,
+                     what + ", such as 100kpps or 10Mbps; bits are those of the frames, without preamble, FCS and gap");
+  option.type_name("RATE");
+  return option;
+}
+
+void read_rate(const std::string& text, SendOptions& options) {
+  std::string bits = text;
+  const bool packets = bits.size() > 3 && (bits.ends_with("pps") || bits.ends_with("PPS"));
+  if (packets) bits[bits.size() - 3] = 'b';
+  uint64_t rate = 0;
+  if (!parse_rate_bps(bits, &rate) || rate == 0) {
+    fail(Exit::kUsage, fmt::format("--rate '{}' is not a rate", text),
+         "write it as 100kpps or 2.5Mpps in packets, 10Mbps or 1Gbps in bits per second");
+  }
+  (packets ? options.packets_per_second : options.bits_per_second) = rate;
 }
 
 void add_method_option(Command sub, std::string& method, const std::string& what) {

@@ -9,6 +9,7 @@
 #include "app.h"
 #include "exec/run.h"
 #include "pipeline.h"
+#include "ports/sender.h"
 
 namespace sluice::app {
 
@@ -32,6 +33,15 @@ std::optional<DeviceArguments> device_arguments(const std::string& value, const 
 
 // "af_xdp:eth0": the method and the device. Nothing: no method stands there.
 std::optional<std::pair<std::string, std::string>> split_method(const std::string& value);
+
+// What `sluice send` and `sluice bench wire` open: an interface, or METHOD:DEVICE, else by `method` where one is given.
+// Ends with kUsage.
+PortOptions port_options(const std::string& device, std::string method);
+
+// --rate: `what` is the beginning of its help.
+Option add_rate_option(Command sub, std::string& rate, const std::string& what);
+// "10kpps" or "10Mbps". Ends with kUsage.
+void read_rate(const std::string& text, SendOptions& options);
 
 bool has_live_ports(const ClickGraph& graph);
 

@@ -7,7 +7,6 @@
 #include "app.h"
 #include "base/input_file.h"
 #include "control/json.h"
-#include "formats/qos_text.h"
 #include "inputs.h"
 #include "port_flags.h"
 #include "ports/memory/frame_store.h"
@@ -22,19 +21,6 @@ struct SendFlags {
   bool as_timed = false, loop = false;
   uint64_t limit = 0;
 };
-
-constexpr const char* kRateHint = "write it as 100kpps or 2.5Mpps in packets, 10Mbps or 1Gbps in bits per second";
-
-// "10kpps" or "10Mbps". Ends with kUsage.
-void read_rate(const std::string& text, SendOptions& options) {
-  std::string bits = text;
-  const bool packets = bits.size() > 3 && (bits.ends_with("pps") || bits.ends_with("PPS"));
-  if (packets) bits[bits.size() - 3] = 'b';
-  uint64_t rate = 0;
-  if (!parse_rate_bps(bits, &rate) || rate == 0)
-    fail(Exit::kUsage, fmt::format("--rate '{}' is not a rate", text), kRateHint);
-  (packets ? options.packets_per_second : options.bits_per_second) = rate;
-}
 
 // All packets of the capture; `cut`: those of which it has only a part. Ends with kIo or kBadInput.
 FrameStore read_frames(const std::string& file, uint64_t& cut) {
@@ -56,16 +42,6 @@ FrameStore read_frames(const std::string& file, uint64_t& cut) {
   return frames;
 }
 
-PortOptions port_of(const SendFlags& flags) {
-  PortOptions port;
-  port.name = flags.out;
-  std::string method = flags.method;
-  if (const auto split = split_method(flags.out)) std::tie(method, port.name) = *split;
-  if (!method.empty()) port.method = need(parse_port_method(method), Exit::kUsage);
-  port.receives = false;
-  return port;
-}
-
 Exit send(const SendFlags& flags) {
   SendOptions options;
   if (!flags.rate.empty()) read_rate(flags.rate, options);
@@ -74,7 +50,7 @@ Exit send(const SendFlags& flags) {
   if (flags.limit != 0) options.limit = flags.limit;
   options.stop = &interrupted();
   uint64_t cut = 0;
-  const FrameStore frames = read_frames(flags.file, cut);
+  FrameStore frames = read_frames(flags.file, cut);
   if (cut != 0) {
     warn(fmt::format("{}: {} cut when captured; what there is of them is sent", flags.file,
                      cut == 1 ? "1 packet was" : with_commas(cut) + " packets were"));
@@ -82,7 +58,9 @@ Exit send(const SendFlags& flags) {
   FrameShape shape;
   shape.chunks = 4096;
   auto pool = need(MappedFramePool::create(shape), Exit::kIo);
-  auto port = need(open_port(port_of(flags), pool), Exit::kUnavailable);
+  PortOptions how = port_options(flags.out, flags.method);
+  how.receives = false;
+  auto port = need(open_port(how, pool), Exit::kUnavailable);
   auto queue = need(port->open_tx(0), Exit::kUnavailable);
   Progress progress("sending");
   options.progress = [&](uint64_t packets) { progress.update(packets); };
@@ -148,12 +126,7 @@ void add_send(Command root) {
       .type_name("FILE");
   sub.add_option("--out", flags->out, "Interface, or METHOD:DEVICE, to send by")->required().type_name("IF");
   add_method_option(sub, flags->method, "How the interface is opened");
-  Option rate =
-      sub.add_option(
-             "--rate", flags->rate,
-             "Packets or bits per second, such as 100kpps or 10Mbps; bits are those of the frames, without preamble, "
-             "FCS and gap")
-          ->type_name("RATE");
+  Option rate = add_rate_option(sub, flags->rate, "Packets or bits per second");
   sub.add_flag("--as-timed", flags->as_timed, "Keep the gaps between the capture's time stamps")->excludes(rate);
   sub.add_flag("--loop", flags->loop, "Begin again after the last packet, until --limit, SIGINT or SIGTERM");
   sub.add_option("--limit", flags->limit, "Stop after this many packets")

@@ -122,8 +122,8 @@ class CaptureSink final : public PacketSink {
     }
     return {};
   }
-  uint32_t write_rows(const Batch& batch, const Selection& rows, FramePool* /*lender*/) override {
-    if (link_ != LinkType::kEthernet) return 0;
+  Rows write_rows(const Batch& batch, const Selection& rows, FramePool* /*lender*/) override {
+    if (link_ != LinkType::kEthernet) return {};
     std::array<CapturedFrame, kRun> frames;
     uint32_t n = 0, written = 0;
     const auto put = [&] {
@@ -141,7 +141,7 @@ class CaptureSink final : public PacketSink {
       return n < kRun || put();
     });
     if (whole) put();
-    return written;
+    return {written, 0};
   }
   Result<void> flush() override { return writer_.flush(); }
   Result<void> settle() override { return writer_.settle(); }

@@ -345,10 +345,18 @@ void Egress::put_out(Batch& batch, JobShare& share, unsigned lane, FramePool* le
     output.port->use_queue(lane);
     merged_ = sent.made;
     if (reads && !timed && output.wheel == nullptr && sent.made.empty() && !failed()) {
-      if (const uint32_t written = output.port->write_rows(batch, sent.rows, lender); written != 0) {
-        Selection rows = sent.rows.take_first(written);
+      const PacketSink::Rows wrote = output.port->write_rows(batch, sent.rows, lender);
+      if (wrote.taken != 0) {
+        Selection rows = sent.rows.take_first(wrote.taken);
         if (lender != nullptr && output.port->takes() == lender) taken_.merge(rows);
         count_sent(o, batch, rows);
+      }
+      if (wrote.refused != 0) {
+        const Selection rows = sent.rows.take_first(wrote.refused);
+        for (uint32_t w = 0; qos_ != nullptr && w * 64 < batch.size(); ++w) {
+          if (rows.word(w) != 0) qos_->count(o, batch, w, rows.word(w));
+        }
+        drops_of(output.element, output.port->refusal()) += wrote.refused;
       }
     }
     // Packets that no element made are in order already, and a sink that does not read them need not see them.
@@ -420,10 +428,12 @@ void Egress::give_back(Job& job) {
     lost_chunks_ += job.batch.size() - taken_.count();
     return;
   }
+  Selection left;
+  left.fill(job.batch.size());
+  left.subtract(taken_);
+  if (left.empty()) return;
   returned_.clear();
-  for (uint32_t i = 0; i < job.batch.size(); ++i) {
-    if (!taken_.has(i)) returned_.push_back(job.batch.frame(i));
-  }
+  left.for_each([&](uint32_t i) { returned_.push_back(job.batch.frame(i)); });
   job.lender->give(returned_);
 }
 

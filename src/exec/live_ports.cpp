@@ -68,15 +68,22 @@ class LivePorts::Sink final : public PacketSink {
   Result<void> write(std::span<const TxRecord> records, size_t& written) override {
     frames_.clear();
     for (const TxRecord& r : records) frames_.push_back({const_cast<uint8_t*>(r.data), r.captured, r.pool});
-    TxQueue& queue = *queues_[queue_];
-    unsent_ = true;
-    written = queue.send(frames_);
-    if (written == records.size()) return {};
-    // The ring is full: what has left makes room once.
-    queue.flush();
-    (void)queue.in_flight();
-    written += queue.send(std::span(frames_).subspan(written));
+    written = send(frames_);
     return {};
+  }
+  Rows write_rows(const Batch& batch, const Selection& rows, FramePool* lender) override {
+    if (frames_.size() < batch.size()) frames_.resize(batch.size());
+    TxFrame* const frames = frames_.data();
+    uint32_t n = 0, largest = 0;
+    rows.for_each([&](uint32_t i) {
+      const uint32_t bytes = batch.data_length(i);
+      largest = std::max(largest, bytes);
+      frames[n++] = {batch.frame(i) + batch.extent(i).data, bytes, lender};
+    });
+    if (largest > most_bytes_) [[unlikely]]
+      return {};
+    const uint32_t sent = send({frames, n});
+    return {sent, n - sent};
   }
   DropReason refusal() const override { return DropReason::kTxFull; }
   uint32_t most_bytes() const override { return most_bytes_; }
@@ -106,6 +113,17 @@ class LivePorts::Sink final : public PacketSink {
   std::string path_of(Ending) const override { return {}; }
 
  private:
+  uint32_t send(std::span<const TxFrame> frames) {
+    TxQueue& queue = *queues_[queue_];
+    unsent_ = true;
+    const uint32_t sent = queue.send(frames);
+    if (sent == frames.size()) return sent;
+    // The ring is full: what has left makes room once.
+    queue.flush();
+    (void)queue.in_flight();
+    return sent + queue.send(frames.subspan(sent));
+  }
+
   const Port& port_;
   std::vector<std::shared_ptr<TxQueue>> queues_;
   size_t queue_ = 0;

@@ -89,14 +89,18 @@ class PacketSink {
   // Takes the records in order. On an error `written` says how many were taken before it; without one, those behind are
   // dropped as `refusal` says.
   virtual Result<void> write(std::span<const TxRecord> records, size_t& written) = 0;
-  // Takes packets of a batch as they lie there, from the first row on, without a record of each; returns how many. The
-  // others come by `write`, which is asked for whatever is not as simple, and for every error. `lender`: as
+  // Takes packets of a batch as they lie there, from the first row on, without a record of each. Those behind what it
+  // took or refused come by `write`, which is asked for whatever is not as simple, and for every error. `lender`: as
   // TxRecord::pool.
-  virtual uint32_t write_rows(const Batch& batch, const Selection& rows, FramePool* lender) {
+  struct Rows {
+    uint32_t taken = 0;
+    uint32_t refused = 0;  // the next ones: dropped as `refusal` says
+  };
+  virtual Rows write_rows(const Batch& batch, const Selection& rows, FramePool* lender) {
     (void)batch;
     (void)rows;
     (void)lender;
-    return 0;
+    return {};
   }
   virtual DropReason refusal() const { return DropReason::kOutputFailed; }
   // The longest packet that it takes, in bytes of the frame.

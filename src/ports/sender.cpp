@@ -12,7 +12,6 @@
 namespace sluice {
 namespace {
 
-constexpr uint32_t kBurst = 64;
 constexpr uint64_t kSecondNs = 1'000'000'000;
 // Shorter waits are spent looking at the clock: the kernel wakes a thread some 50 us late.
 constexpr uint64_t kSpinNs = 100'000;
@@ -78,13 +77,13 @@ void wait(const SendOptions& options, uint64_t ns) {
 
 }  // namespace
 
-SendReport send_frames(const FrameStore& frames, TxQueue& queue, const SendOptions& options) {
-  SLUICE_CHECK(!frames.empty());
+SendReport send_frames(FrameStore& frames, TxQueue& queue, const SendOptions& options) {
+  SLUICE_CHECK(!frames.empty() && (!options.mark || frames.size() >= kSendBurst));
   const auto clock = [&] { return options.clock_ns ? options.clock_ns() : now_ns(); };
   Schedule schedule(frames, options);
   SendReport report;
-  std::array<TxFrame, kBurst> burst;
-  std::array<uint64_t, kBurst> due;
+  std::array<TxFrame, kSendBurst> burst;
+  std::array<uint64_t, kSendBurst> due;
   uint32_t held = 0;
   uint64_t at = 0, given = 0, shown_ns = 0;
   const uint64_t begin = clock();
@@ -96,9 +95,10 @@ SendReport send_frames(const FrameStore& frames, TxQueue& queue, const SendOptio
       break;
     }
     uint64_t now = clock() - begin;
-    while (held < kBurst && more() && schedule.due_ns() <= now) {
+    if (options.duration_ns != 0 && now >= options.duration_ns) break;
+    while (held < kSendBurst && more() && schedule.due_ns() <= now) {
       // The queue copies it: the frame is none of a pool's.
-      burst[held] = {const_cast<uint8_t*>(frames.frame(at)), frames.header(at).captured, nullptr};
+      burst[held] = {frames.frame(at), frames.header(at).captured, nullptr};
       due[held++] = schedule.due_ns();
       const uint64_t next = at + 1 == frames.size() ? 0 : at + 1;
       schedule.step(at, next);
@@ -110,6 +110,7 @@ SendReport send_frames(const FrameStore& frames, TxQueue& queue, const SendOptio
       wait(options, schedule.due_ns() - now);
       continue;
     }
+    if (options.mark) options.mark(std::span(burst).first(held), report.packets);
     const uint32_t sent = queue.send(std::span(burst).first(held));
     queue.flush();
     if (sent != 0) {

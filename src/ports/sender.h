@@ -5,11 +5,15 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <span>
 
 #include "ports/memory/frame_store.h"
 #include "ports/port.h"
 
 namespace sluice {
+
+// Frames that are given to a queue at once.
+inline constexpr uint32_t kSendBurst = 64;
 
 struct SendOptions {
   // At most one of the three; none: as fast as the port takes frames.
@@ -19,8 +23,13 @@ struct SendOptions {
 
   bool loop = false;              // again from the first frame after the last, until `limit` or `stop`
   uint64_t limit = ~uint64_t{0};  // frames
+  uint64_t duration_ns = 0;       // ends then, and frames that have not left do not leave; 0: without
   const std::atomic<bool>* stop = nullptr;
   std::function<void(uint64_t packets)> progress;  // that were sent; now and then
+  // Before frames are given to the queue, and anew before those that it did not take are given again: writes into them
+  // what only this moment knows. `first` is the number of the first, from 0. The store has kSendBurst frames or more,
+  // so that none is in one burst twice.
+  std::function<void(std::span<const TxFrame> burst, uint64_t first)> mark;
 
   // What tests put in the place of the machine's clock; and of waiting, in nanoseconds.
   std::function<uint64_t()> clock_ns;
@@ -38,7 +47,7 @@ struct SendReport {
 };
 
 // Frames leave in order, each once; whoever calls waits. Frames that the kernel or the NIC refuses are in the queue's
-// own counters. Precondition: there are frames.
-SendReport send_frames(const FrameStore& frames, TxQueue& queue, const SendOptions& options);
+// own counters. The frames are as they were, but for `mark`. Precondition: there are frames.
+SendReport send_frames(FrameStore& frames, TxQueue& queue, const SendOptions& options);
 
 }  // namespace sluice

@@ -112,6 +112,40 @@ TEST_F(SenderTest, GivesAgainWhatAFullPortDidNotTake) {
   EXPECT_GT(report.late_ns, 0u);
 }
 
+TEST_F(SenderTest, EndsWithItsDuration) {
+  add(64, 0);
+  options.packets_per_second = 1000;
+  options.loop = true;
+  options.duration_ns = 3'000'000;
+  const SendReport report = send_frames(store, queue, options);
+  EXPECT_EQ(times(), (std::vector<uint64_t>{0, 1'000'000, 2'000'000}));
+  EXPECT_FALSE(report.stopped);
+}
+
+TEST_F(SenderTest, MarksEachFrameWithItsNumberAlsoThatWhichIsGivenAgain) {
+  for (int i = 0; i < 70; ++i) add(64, 0);
+  queue.room = 5;
+  options.loop = true;
+  options.limit = 300;
+  options.wait_ns = [this](uint64_t ns) {
+    queue.now_ns += ns;
+    queue.room = 7;
+  };
+  options.mark = [&](std::span<const TxFrame> burst, uint64_t first) {
+    for (const TxFrame& frame : burst) {
+      frame.data[0] = static_cast<uint8_t>(first >> 8);
+      frame.data[1] = static_cast<uint8_t>(first++);
+      frame.data[2] = static_cast<uint8_t>(queue.now_ns / 20'000);
+    }
+  };
+  (void)send_frames(store, queue, options);
+  ASSERT_EQ(queue.taken.size(), 300u);
+  for (uint32_t i = 0; i < 300; ++i) {
+    EXPECT_EQ(queue.taken[i][0] << 8 | queue.taken[i][1], static_cast<int>(i));
+    EXPECT_EQ(queue.taken[i][2], static_cast<uint8_t>(queue.at_ns[i] / 20'000));
+  }
+}
+
 TEST_F(SenderTest, EndsWhenItIsToldTo) {
   add(64, 0);
   std::atomic<bool> stop{false};

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/prefetch.h"
+
 namespace sluice {
 namespace {
 

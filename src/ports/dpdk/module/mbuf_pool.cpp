@@ -88,7 +88,7 @@ Result<std::shared_ptr<MbufPool>> MbufPool::create(const FrameShape& like, bool 
 
   pool->shape_ = FrameShape{stride, RTE_PKTMBUF_HEADROOM, stride - RTE_PKTMBUF_HEADROOM - room, like.chunks};
   pool->chunks_ = {memory + kObjectHeader + kMbufBytes, (uint64_t{1} << kInverseBits) / (stride / 64) + 1, stride,
-                   physical ? kBlockBits : 63};
+                   physical ? kBlockBits : kOneBlock};
   pool->bytes_ = bytes;
   at_thread_end(pool.get(), [mempool](unsigned lcore) {
     if (rte_mempool_cache* mine = rte_mempool_default_cache(mempool, lcore); mine != nullptr) {

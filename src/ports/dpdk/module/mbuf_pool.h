@@ -34,6 +34,7 @@ class MbufPool final : public FramePool {
   uint64_t out() const override;
 
   rte_mempool* mempool() const { return mempool_; }
+  static constexpr unsigned kOneBlock = 63;
   // Where the chunks lie, to be kept in registers.
   struct Chunks {
     uint8_t* first;
@@ -43,7 +44,7 @@ class MbufPool final : public FramePool {
     // The chunk that `inside` is a byte of.
     uint8_t* of(const uint8_t* inside) const {
       const auto offset = static_cast<uint64_t>(inside - first);
-      const uint64_t block = offset >> block_bits << block_bits;
+      const uint64_t block = block_bits == kOneBlock ? 0 : offset >> block_bits << block_bits;
       return first + block + ((offset - block) / 64 * inverse >> kInverseBits) * stride;
     }
   };

@@ -366,29 +366,34 @@ class DpdkTxQueue final : public TxQueue {
     const auto total = static_cast<uint32_t>(frames.size());
     const FramePool* pool = &device_.pool();
     const MbufPool::Chunks chunks = device_.pool().chunks();
+    const uint32_t largest = device_.largest();
     rte_mbuf* mbufs[kBurst];
     uint32_t taken = 0;
     uint64_t packets = 0, bytes = 0;
     while (taken < total) {
       const uint32_t most = std::min(kBurst, total - taken);
-      uint32_t n = 0;
+      const TxFrame* const next = frames.data() + taken;
+      uint32_t n = in_place(next, most, {pool, chunks, largest}, mbufs, bytes);
       for (; n < most; ++n) {
-        const TxFrame& frame = frames[taken + n];
-        mbufs[n] = !fits(frame) ? nullptr : frame.pool == pool ? in_place(frame, chunks) : copied(frame);
+        const TxFrame frame = next[n];
+        if (!fits(frame, largest)) [[unlikely]]
+          break;
+        mbufs[n] = frame.pool == pool ? in_place(frame, chunks) : copied(frame);
         if (mbufs[n] == nullptr) [[unlikely]]
           break;
+        bytes += frame.bytes;
       }
       const uint32_t sent = n == 0 ? 0 : rte_eth_tx_burst(device_.id(), queue_, mbufs, static_cast<uint16_t>(n));
-      for (uint32_t i = 0; i < sent; ++i) bytes += frames[taken + i].bytes;
       packets += sent;
       for (uint32_t i = sent; i < n; ++i) {
-        if (frames[taken + i].pool != pool) rte_pktmbuf_free(mbufs[i]);
+        bytes -= next[i].bytes;
+        if (next[i].pool != pool) rte_pktmbuf_free(mbufs[i]);
       }
       taken += sent;
       if (sent < n) break;
       if (n < most) {
         // The next one has no mbuf: none is left, or it is none that leaves here.
-        if (fits(frames[taken])) break;
+        if (fits(frames[taken], largest)) break;
         if (frames[taken].pool == pool) device_.pool().give({&frames[taken].data, 1});
         counts_.failed.add(1);
         ++taken;
@@ -435,8 +440,27 @@ class DpdkTxQueue final : public TxQueue {
   }
 
  private:
-  bool fits(const TxFrame& frame) const { return frame.bytes > 0 && frame.bytes <= device_.largest(); }
+  static bool fits(const TxFrame& frame, uint32_t largest) { return frame.bytes - 1 < largest; }
 
+  // Mbufs of frames up to the first that does not fit or lies elsewhere, and how many; adds their bytes. Most often
+  // all: a function of its own keeps what does not change in registers.
+  struct Place {
+    const FramePool* pool;
+    MbufPool::Chunks chunks;
+    uint32_t largest;
+  };
+  [[gnu::noinline]] static uint32_t in_place(const TxFrame* frames, uint32_t most, const Place& place, rte_mbuf** mbufs,
+                                             uint64_t& bytes) {
+    const Place in = place;
+    uint64_t sum = 0;
+    uint32_t n = 0;
+    for (; n < most && frames[n].pool == in.pool && fits(frames[n], in.largest); ++n) {
+      mbufs[n] = in_place(frames[n], in.chunks);
+      sum += frames[n].bytes;
+    }
+    bytes += sum;
+    return n;
+  }
   // The mbuf that a frame of the pool lies in, ready to send.
   static rte_mbuf* in_place(const TxFrame& frame, const MbufPool::Chunks& chunks) {
     uint8_t* chunk = chunks.of(frame.data);
