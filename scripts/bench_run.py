@@ -4,8 +4,8 @@
     scripts/bench_run.py --acl acl1_10k --routes rib4.txt,rib6.txt > bench/results/run_ways.json
     scripts/bench_run.py ... --peer build/old/sluice        the same of another build, interleaved
 
-Kinds of packets: IPv4, IPv6, half and half, and IPv4 with one and with two VLAN tags, 64-byte frames before the tags, destinations
-drawn from the routes; played from memory. Ways: plain, --priorities, --qos that only counts, --hits, an idle --control, a graph with
+Kinds of packets: IPv4, IPv6, half and half, and IPv4 with one and with two VLAN tags, 64-byte frames before the tags, and untagged
+ones that are as long as those with two; destinations drawn from the routes; played from memory. Ways: plain, --priorities, --qos that only counts, --hits, an idle --control, a graph with
 a Queue and an Unqueue, and capture to capture with files in memory (processor time per packet, reading and writing included, less
 that of a short run). A row's `of_plain` is the median over the rounds of its rate by that of the row it belongs to, `of_peer` by that of the other build.
 """
@@ -22,7 +22,9 @@ import subprocess
 import sys
 import tempfile
 
-KINDS = {"IPv4": [], "IPv6": ["--ipv6", "1"], "half IPv6": ["--ipv6", "0.5"]}
+# Frames of the smallest size that holds the kind's headers, and untagged ones as long as those with two tags.
+KINDS = {"IPv4": ["--size", "64"], "IPv6": ["--size", "82", "--ipv6", "1"], "half IPv6": ["--size", "82", "--ipv6", "0.5"],
+         "IPv4 of 72 bytes": ["--size", "72"]}
 TAGS = {"VLAN": bytes.fromhex("8100002a"), "QinQ": bytes.fromhex("88a800078100002a")}
 CLASSES = "class all dscp others\n"
 
@@ -64,9 +66,7 @@ class Bench:
         sluice = self.arguments.sluice
         digest = hashlib.sha256()
         for kind, words in KINDS.items():
-            # The smallest frame that holds the kind's headers.
-            least = ["--size", "64" if kind == "IPv4" else "82"]
-            self.call(sluice, "gen", "traffic", "--packets", str(self.arguments.capture), "--routes", self.arguments.routes, *size, *least, *words,
+            self.call(sluice, "gen", "traffic", "--packets", str(self.arguments.capture), "--routes", self.arguments.routes, *size, *words,
                       "--out", kind + ".pcap")
         plain = (self.folder / "IPv4.pcap").read_bytes()
         for kind, tags in TAGS.items():

@@ -3,7 +3,8 @@
 
 The table below is the law; it is compared with the DEPS in CMakeLists.txt, so that the two cannot drift apart.
 Further rules: quoted includes name project files from src/ (or the includer's own folder) and exist; project headers are
-never included with angle brackets; CUDA's headers appear below memory/cuda and exec/cuda only.
+never included with angle brackets; CUDA's headers appear below memory/cuda and exec/cuda only. And in tests: what
+rc::check returns is looked at, since GoogleTest does not hear of a property that fails.
 
   check_layers.py              checks the tree
   check_layers.py --self-test  checks the checker on small made-up trees
@@ -41,6 +42,7 @@ CUDA_HEADER = re.compile(r"^(cuda(_\w+)?\.h|cuda/.*|cub/.*|thrust/.*|cooperative
                          r"device_launch_parameters\.h|nv/target|cuda\w*\.hpp)$")
 CUDA_FOLDERS = ("src/memory/cuda/", "src/exec/cuda/")
 SUFFIXES = {".h", ".cpp", ".cc", ".cu", ".cuh"}
+UNHEARD = re.compile(r"^\s*rc::check\(")
 
 
 def layer_of(path):
@@ -58,6 +60,8 @@ def check_file(root, path, report):
         report(f"{relative}:1: '{layer or relative}' is no known layer; add it to scripts/check_layers.py and CMakeLists.txt")
         return
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        if UNHEARD.match(line):
+            report(f"{relative}:{number}: a property that fails would pass: write EXPECT_TRUE(rc::check(...))")
         match = INCLUDE.match(line)
         if not match:
             continue
@@ -151,6 +155,8 @@ def self_test():
         ({"src/exec/cuda/a.cu": "#include <cuda_runtime.h>"}, None),
         ({"src/memory/cuda/a.cpp": "#include <cuda.h>"}, None),
         ({"src/stuff/a.h": ""}, "no known layer"),
+        ({"src/base/a_test.cpp": "  rc::check([] {});"}, "would pass"),
+        ({"src/base/a_test.cpp": "  EXPECT_TRUE(rc::check([] {}));"}, None),
     ]
     failed = 0
     for files, expected in cases:

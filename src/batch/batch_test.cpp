@@ -161,7 +161,7 @@ TEST(Selection, IsASetOfIndices) {
 }
 
 TEST(Selection, IsGoneThroughAndTakenFromTheFront) {
-  rc::check([] {
+  const bool holds = rc::check([] {
     const auto indices = *rc::gen::container<std::set<uint32_t>>(rc::gen::inRange<uint32_t>(0, 8192));
     const uint32_t n = *rc::gen::inRange<uint32_t>(0, static_cast<uint32_t>(indices.size()) + 3);
     Selection all;
@@ -185,6 +185,7 @@ TEST(Selection, IsGoneThroughAndTakenFromTheFront) {
     }
     RC_ASSERT(taken.count() + left.count() == indices.size());
   });
+  EXPECT_TRUE(holds);
 }
 
 }  // namespace

@@ -329,17 +329,18 @@ bool same_rules(const RuleSet& a, const RuleSet& b) {
 }
 
 TEST(NativeRules, WritingAndReadingAgree) {
-  rc::check("to_native then parse_native_rules", [](uint64_t seed) {
+  const bool holds = rc::check("to_native then parse_native_rules", [](uint64_t seed) {
     acl_test::Random random(seed);
     const auto set = acl_test::random_set(random, 40);
     const auto again = parse_native_rules(to_native(set), "w.acl");
     if (!again.ok()) RC_FAIL(to_string(again.error()));
     RC_ASSERT(same_rules(set, *again));
   });
+  EXPECT_TRUE(holds);
 }
 
 TEST(ClassBenchText, WritingAndReadingAgree) {
-  rc::check("to_classbench then parse_classbench", [](uint64_t seed) {
+  const bool holds = rc::check("to_classbench then parse_classbench", [](uint64_t seed) {
     acl_test::Random random(seed);
     RuleSet set;
     set.files = {"x"};
@@ -362,6 +363,7 @@ TEST(ClassBenchText, WritingAndReadingAgree) {
     RC_ASSERT(native.ok());
     RC_ASSERT(same_rules(set, *native));
   });
+  EXPECT_TRUE(holds);
 }
 
 }  // namespace

@@ -35,17 +35,18 @@ FlowKey random_key(bool v4) {
 }
 
 TEST(Record, Ipv4KeysFitOneWord) {
-  rc::check([] {
+  const bool holds = rc::check([] {
     const FlowKey key = random_key(true);
     const auto tag = *rc::gen::inRange<uint32_t>(0, 128);
     const Word word = pack_key4(key, tag);
     RC_ASSERT(word_tag(word) == tag);
     RC_ASSERT(unpack_key4(word) == key);
   });
+  EXPECT_TRUE(holds);
 }
 
 TEST(Record, ThreeDestinationsFitOneWordAndTheirNextHopsOneResult) {
-  rc::check([] {
+  const bool holds = rc::check([] {
     const auto destinations = *rc::gen::container<std::vector<uint32_t>>(3, rc::gen::arbitrary<uint32_t>());
     const auto next_hops = *rc::gen::container<std::vector<uint32_t>>(3, rc::gen::inRange<uint32_t>(0, 65536));
     const auto tag = *rc::gen::inRange<uint32_t>(0, 128);
@@ -59,10 +60,11 @@ TEST(Record, ThreeDestinationsFitOneWordAndTheirNextHopsOneResult) {
     RC_ASSERT(result_tag(result) == tag);
     for (uint32_t i = 0; i < 3; ++i) RC_ASSERT(routed(result, i) == next_hops[i]);
   });
+  EXPECT_TRUE(holds);
 }
 
 TEST(Record, AllKeysFitThreeWords) {
-  rc::check([] {
+  const bool holds = rc::check([] {
     const FlowKey key = random_key(*rc::gen::arbitrary<bool>());
     const auto tag = *rc::gen::inRange<uint32_t>(0, 128);
     Word words[kKey6Words];
@@ -75,10 +77,11 @@ TEST(Record, AllKeysFitThreeWords) {
     PayloadReader(words).get(&back, kKeyBytes);
     RC_ASSERT(back == key);
   });
+  EXPECT_TRUE(holds);
 }
 
 TEST(Record, PayloadsOfAnyLengthsInAnyPieces) {
-  rc::check([] {
+  const bool holds = rc::check([] {
     const auto bytes = *rc::gen::container<std::vector<uint8_t>>(200, rc::gen::arbitrary<uint8_t>());
     const auto tag = *rc::gen::inRange<uint32_t>(0, 128);
     const auto cut = *rc::gen::inRange<uint32_t>(0, 200);
@@ -101,6 +104,7 @@ TEST(Record, PayloadsOfAnyLengthsInAnyPieces) {
     reader.get(back.data() + other_cut, 200 - other_cut);
     RC_ASSERT(back == bytes);
   });
+  EXPECT_TRUE(holds);
 }
 
 // A trace's key may have more flags than a packet: packed, it would be another key.
@@ -117,7 +121,7 @@ TEST(Record, KeysThatFitOneWordComeBackWhole) {
 }
 
 TEST(Record, ResultsComeBackWholeOrAreRedone) {
-  rc::check([] {
+  const bool holds = rc::check([] {
     const auto value = [](uint32_t most) {
       return *rc::gen::oneOf(rc::gen::inRange<uint32_t>(0, most + 1), rc::gen::arbitrary<uint32_t>());
     };
@@ -138,6 +142,7 @@ TEST(Record, ResultsComeBackWholeOrAreRedone) {
     RC_ASSERT(back.steps.visited == visited && back.steps.output == (output & 15));
     RC_ASSERT(back.steps.reason == reason);
   });
+  EXPECT_TRUE(holds);
 }
 
 // A place of a ring holds the record of this lap or of the one before it, or nothing yet: their tags must differ.
@@ -152,7 +157,7 @@ TEST(Record, TagsOfNeighbouringLapsDiffer) {
 
 // However the run lies to cache lines, and wherever its first stranger stands.
 TEST(Record, LeadingResultsStopAtTheFirstOtherTag) {
-  rc::check([] {
+  const bool holds = rc::check([] {
     const auto tag = *rc::gen::inRange<uint32_t>(0, 128);
     const auto n = *rc::gen::inRange<uint32_t>(0, 70);
     const auto start = *rc::gen::inRange<uint32_t>(0, 9);
@@ -163,6 +168,7 @@ TEST(Record, LeadingResultsStopAtTheFirstOtherTag) {
     if (stranger < n) results[start + stranger] ^= uint64_t{tag ^ other} << 57;
     RC_ASSERT(leading_results(results + start, n, tag) == std::min(n, stranger));
   });
+  EXPECT_TRUE(holds);
 }
 
 }  // namespace
