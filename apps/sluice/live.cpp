@@ -85,7 +85,7 @@ RunHooks LiveRun::hooks(Pipeline& pipeline, const std::string& device, decltype(
       if (runtime.by_packets()) (void)runtime.ask([this, &runtime] { follow(runtime); });
       return control_->answer(line);
     };
-    need(socket_->serve(answer, &refusal), Exit::kIo);
+    need(socket_->serve(answer, &sluice::refusal), Exit::kIo);
   };
   hooks.ended = [this](Engine& runtime) { ended(runtime); };
   hooks.closed = [this] { socket_.reset(); };
