@@ -45,6 +45,10 @@ Egress::Egress(const Router& router, const Plan& plan, const RunOptions& options
   stats_.elements.resize(router.elements.size());
   say_limit();
   classes_.resize(kMaxQosClasses);
+  if (options.neighbours != nullptr) {
+    waits_ = std::make_unique<NeighbourWait>();
+    known_ = options.neighbours->changes();
+  }
   if (options.qos != nullptr) qos_ = std::make_unique<EgressQos>(*options.qos, std::vector<EgressQos::SinkSpec>());
   auto first = open(router, plan, links, delayed, errors);
   if (errors.diagnostics.empty()) follow(std::move(first));
@@ -215,6 +219,55 @@ void Egress::count_sent(size_t s, Batch& batch, Selection& rows) {
 // Writes to an output what may leave by it; what cannot be written is counted as such.
 void Egress::write(size_t o, std::vector<TxRecord>& records) {
   if (records.empty()) return;
+  if (waits_ != nullptr && outputs_[o]->spec.type == PortSpec::Type::kDevice) {
+    // What waits leaves before what comes.
+    release_known();
+    std::erase_if(records, [&](const TxRecord& record) {
+      return Neighbours::marked(record.data, record.captured) && !address(o, record);
+    });
+  }
+  put(o, records);
+}
+
+// Gives a frame with a mark its MACs. False: they are not known, and it waits or is dropped.
+bool Egress::address(size_t o, const TxRecord& record) {
+  Neighbours& neighbours = *options_.neighbours;
+  const auto key = neighbours.whom(record.data, record.captured);
+  // Sinks of one packet's copies would all write the same there.
+  if (key && neighbours.address(const_cast<uint8_t*>(record.data), *key)) return true;
+  NeighbourWait::Came came;
+  if (key) came = waits_->come(o, *key, record, now_ns());
+  if (!came.waits) ++drops_of(outputs_[o]->element, DropReason::kUnresolvedNeighbour);
+  if (came.asks) neighbours.ask(*key);
+  return false;
+}
+
+// What waited for neighbours that have become known leaves.
+void Egress::release_known() {
+  const uint64_t changes = options_.neighbours->changes();
+  if (changes == known_) return;
+  known_ = changes;
+  if (waits_->empty()) return;
+  Neighbours& neighbours = *options_.neighbours;
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    addressed_.clear();
+    waits_->release(o, [&](const NeighbourKey& key) { return neighbours.knows(key); }, addressed_);
+    std::erase_if(addressed_, [&](const TxRecord& record) { return !address(o, record); });
+    put(o, addressed_);
+    waits_->forget();
+  }
+}
+
+// What has waited too long for a neighbour does not leave any more.
+void Egress::drop_late() {
+  waits_->expire(now_ns(), [&](size_t o, size_t packets) {
+    drops_of(outputs_[o]->element, DropReason::kUnresolvedNeighbour) += packets;
+  });
+}
+
+// What write leaves.
+void Egress::put(size_t o, std::vector<TxRecord>& records) {
+  if (records.empty()) return;
   Output& output = *outputs_[o];
   if (const uint32_t most = output.port->most_bytes(); most != ~uint32_t{0}) {
     drops_of(output.element, DropReason::kTooBig) +=
@@ -253,6 +306,10 @@ void Egress::send(size_t s, std::vector<TxRecord>& records) {
 }
 
 void Egress::advance(uint64_t now_ns) {
+  if (waits_ != nullptr && !waits_->empty()) {
+    release_known();
+    drop_late();
+  }
   for (size_t o = 0; o < outputs_.size(); ++o) {
     Output& output = *outputs_[o];
     if (output.port == nullptr || output.element == kNobody) continue;
@@ -290,11 +347,15 @@ void Egress::drain(size_t o) {
     send(o, leaving_);
     output.wheel->forget();
   }
-  if (qos_ == nullptr) return;
-  departing_.clear();
-  qos_->drain(o, departing_);
-  write(o, departing_);
-  qos_->forget();
+  if (qos_ != nullptr) {
+    departing_.clear();
+    qos_->drain(o, departing_);
+    write(o, departing_);
+    qos_->forget();
+  }
+  if (waits_ == nullptr) return;
+  release_known();
+  drops_of(output.element, DropReason::kUnresolvedNeighbour) += waits_->drop(o);
 }
 
 void Egress::drain() {
@@ -463,6 +524,7 @@ void Egress::report(RunReport& report) {
   report.has_classes = qos_ != nullptr;
   if (qos_ != nullptr) report.qos = qos_->report();
   report.gone.add(gone_);
+  if (waits_ != nullptr) report.queued += waits_->packets();
   for (size_t o = 0; o < outputs_.size(); ++o) {
     const Output& output = *outputs_[o];
     if (output.spec.type == PortSpec::Type::kNull) continue;
