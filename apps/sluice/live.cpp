@@ -116,8 +116,8 @@ void LiveRun::follow_kernel(Engine& runtime) {
     }
     if (name.empty() || before == nullptr) return;
     const auto state_of = [](const Link* link) {
-      return link == nullptr ? LinkState::kGone
-             : !link->up     ? LinkState::kDown
+      return link == nullptr  ? LinkState::kGone
+             : !link->up      ? LinkState::kDown
              : !link->carrier ? LinkState::kNoCarrier
                               : LinkState::kUp;
     };

@@ -73,8 +73,8 @@ class LiveRun {
   Json hits_;
 };
 
-// show runtime|rules|drops|tables|routes|adjacencies|qos, acl, routes, adjacencies, qos: questions and changes to a process that
-// runs.
+// show runtime|rules|drops|tables|routes|adjacencies|qos, acl, routes, adjacencies, qos: questions and changes to a
+// process that runs.
 void add_live_shows(Command show);
 void add_graph(Command root);
 void add_acl(Command root);

@@ -1,5 +1,5 @@
-// sluice show runtime|rules|drops|tables|routes|adjacencies|qos, sluice acl, sluice routes, sluice qos: asks and changes a process
-// that runs. host only
+// sluice show runtime|rules|drops|tables|routes|adjacencies|qos, sluice acl, sluice routes, sluice qos: asks and
+// changes a process that runs. host only
 #include <tuple>
 
 #include "base/printable.h"
@@ -205,10 +205,8 @@ Exit show_routes(const LookupFlags& flags) {
 }
 
 Exit show_adjacencies(const LookupFlags& flags) {
-  const Json r = request(flags, {{"command", "show adjacencies"},
-                                 {"table", flags.table},
-                                 {"from", flags.from},
-                                 {"count", flags.count}});
+  const Json r = request(
+      flags, {{"command", "show adjacencies"}, {"table", flags.table}, {"from", flags.from}, {"count", flags.count}});
   return print(r, json_output() ? std::string() : next_hops_text(r));
 }
 

@@ -114,7 +114,8 @@ Json leads_to(const NamedNextHops& table, const std::string& name) {
     const auto& n = hops.neighbours()[m.neighbour];
     // Without MACs: each packet is given them on its way out, where they are known then.
     Json one = Json::object();
-    if (!Neighbours::marked(n)) one.update({{"destination", to_string(n.destination)}, {"source", to_string(n.source)}});
+    if (!Neighbours::marked(n))
+      one.update({{"destination", to_string(n.destination)}, {"source", to_string(n.source)}});
     one["port"] = n.port;
     if (n.vlan != 0) one["vlan"] = n.vlan;
     one["mtu"] = n.mtu;
@@ -196,11 +197,11 @@ std::string rest_text(const Json& r, const char* list) {
 const char* origin_of(const NextHops& hops, const std::string& name) {
   switch (hops.explain(name).why) {
     case NextHops::Why::kDefined:
-      return hops.definitions().names.contains(name) ? "static"
-             : next_hop_flags(name) != 0             ? "word"
-                                                     : "made up";
+      return hops.definitions().names.contains(name) ? "static" : next_hop_flags(name) != 0 ? "word" : "made up";
     case NextHops::Why::kNeighbour:
-      return hops.explain(name).whoever ? "kernel, by each packet" : is_known(hops, name) ? "kernel" : "kernel, unresolved";
+      return hops.explain(name).whoever ? "kernel, by each packet"
+             : is_known(hops, name)     ? "kernel"
+                                        : "kernel, unresolved";
     case NextHops::Why::kGroup:
       return "group";
     case NextHops::Why::kRoute:

@@ -26,9 +26,9 @@ Result<nlohmann::ordered_json> explain_routes(const SourcedRib& rib, const std::
                                               const std::string& text, size_t from, size_t count);
 
 // {"table", "total", "from", "next_hops": [{"next_hop", "origin", and as above "steps", "flags", "neighbours",
-// "resilient"}]}: `count` next hops from number `from` on. "origin" is "static" (the adjacency file), "kernel", "kernel,
-// unresolved", "kernel, by each packet", "made up", "word", "group", "route" or "none"; a neighbour without "destination"
-// and "source" is unresolved, or each packet's own.
+// "resilient"}]}: `count` next hops from number `from` on. "origin" is "static" (the adjacency file), "kernel",
+// "kernel, unresolved", "kernel, by each packet", "made up", "word", "group", "route" or "none"; a neighbour without
+// "destination" and "source" is unresolved, or each packet's own.
 nlohmann::ordered_json list_next_hops(const NamedNextHops& adjacencies, size_t from, size_t count);
 // What list_next_hops said, for people.
 std::string next_hops_text(const nlohmann::ordered_json& list);

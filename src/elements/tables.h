@@ -12,8 +12,8 @@
 #include "base/result.h"
 #include "graph/router.h"
 #include "graph/table_set.h"
-#include "tables/adjacency/neighbours.h"
 #include "tables/acl/rule_set.h"
+#include "tables/adjacency/neighbours.h"
 #include "tables/adjacency/next_hops.h"
 #include "tables/lpm/rib.h"
 #include "tables/lpm/rib_sources.h"
@@ -61,7 +61,7 @@ struct TableModels {
   std::map<std::string, RuleSet, std::less<>> acls;  // not those of compiled images, which have their rules in them
   std::map<std::string, SourcedRib, std::less<>> routes;             // not those of compiled images
   std::map<std::string, TableDeclaration, std::less<>> adjacencies;  // with the files' text in place of the files
-  NeighbourReach reach;  // of adjacency tables that ask for neighbours
+  NeighbourReach reach;                                              // of adjacency tables that ask for neighbours
 };
 // What is defined of the next hops of an adjacency table of these models. Errors: those of its text.
 Result<NextHopDefinitions> next_hop_definitions(const TableDeclaration& declaration, const NeighbourReach& reach);

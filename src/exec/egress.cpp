@@ -233,8 +233,9 @@ void Egress::write(size_t o, std::vector<TxRecord>& records) {
 bool Egress::address(size_t o, const TxRecord& record) {
   Neighbours& neighbours = *options_.neighbours;
   const auto key = neighbours.whom(record.data, record.captured);
-  // Sinks of one packet's copies would all write the same there.
-  if (key && neighbours.address(const_cast<uint8_t*>(record.data), *key)) return true;
+  // Where it has become known just now, those that wait are the first. Sinks of one packet's copies would all write the
+  // same there.
+  if (key && !waits_->waits(o, *key) && neighbours.address(const_cast<uint8_t*>(record.data), *key)) return true;
   NeighbourWait::Came came;
   if (key) came = waits_->come(o, *key, record, now_ns());
   if (!came.waits) ++drops_of(outputs_[o]->element, DropReason::kUnresolvedNeighbour);
@@ -251,7 +252,8 @@ void Egress::release_known() {
   Neighbours& neighbours = *options_.neighbours;
   for (size_t o = 0; o < outputs_.size(); ++o) {
     addressed_.clear();
-    waits_->release(o, [&](const NeighbourKey& key) { return neighbours.knows(key); }, addressed_);
+    waits_->release(
+        o, [&](const NeighbourKey& key) { return neighbours.knows(key); }, addressed_);
     std::erase_if(addressed_, [&](const TxRecord& record) { return !address(o, record); });
     put(o, addressed_);
     waits_->forget();

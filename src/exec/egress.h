@@ -152,7 +152,7 @@ class Egress {
   std::vector<size_t> at_;                        // by sink of the plan
   std::vector<std::string> placed_;               // by output: where it is at the end
   std::vector<Limiter> limiters_;
-  std::unique_ptr<EgressQos> qos_;  // none: no classes of service
+  std::unique_ptr<EgressQos> qos_;        // none: no classes of service
   std::unique_ptr<NeighbourWait> waits_;  // none: no frame is marked
   uint64_t known_ = 0;                    // Neighbours::changes() that are taken in
   std::vector<PortCounters> ports_;

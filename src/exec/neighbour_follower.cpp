@@ -112,7 +112,8 @@ void NeighbourFollower::follow() {
         if (take(n, gone)) publish_ = true;
       });
       if (done.ok()) done = std::move(more);
-      if (!done && !failing) SLUICE_LOG(kWarning, "interfaces and neighbours of the kernel: {}", to_string(done.error()));
+      if (!done && !failing)
+        SLUICE_LOG(kWarning, "interfaces and neighbours of the kernel: {}", to_string(done.error()));
       failing = !done.ok();
       failing_ns = now_ns();
     }

@@ -13,7 +13,7 @@
 #include "net/text.h"
 #include "ports/testing/net_namespace.h"
 
-namespace sluice {
+namespace sluice::neighbour_follower_test {
 namespace {
 
 using testing::kPatience;
@@ -128,4 +128,4 @@ TEST_F(NeighbourFollowerTest, PublishesWhenItIsTold) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::neighbour_follower_test

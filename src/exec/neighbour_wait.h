@@ -18,7 +18,7 @@ namespace sluice {
 // One thread at a time; times are the caller's. A packet that waits is copied.
 class NeighbourWait {
  public:
-  static constexpr size_t kMostPackets = 3;       // of a neighbour
+  static constexpr size_t kMostPackets = 3;        // of a neighbour
   static constexpr size_t kMostNeighbours = 1024;  // that packets wait for, or that were asked for just now
   static constexpr uint64_t kWaitNs = 3'000'000'000;
   static constexpr uint64_t kAskNs = 1'000'000'000;  // between two questions for a neighbour
@@ -51,6 +51,11 @@ class NeighbourWait {
     return came;
   }
 
+  // Whether a packet that comes now would overtake one that waits.
+  bool waits(size_t output, const NeighbourKey& key) const {
+    const auto at = waiting_.find({output, key});
+    return at != waiting_.end() && !at->second.packets.empty();
+  }
   // Packets of an output whose neighbour knows(key) are appended to `out`, in their order for each neighbour; what it
   // refers to lasts until `forget`.
   template <typename Knows>

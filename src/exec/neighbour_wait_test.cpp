@@ -9,7 +9,7 @@
 
 #include "net/text.h"
 
-namespace sluice {
+namespace sluice::neighbour_wait_test {
 namespace {
 
 constexpr uint64_t kSecond = 1'000'000'000;
@@ -42,7 +42,8 @@ struct World {
   }
   void known(uint32_t to, size_t output = 0) {
     std::vector<TxRecord> out;
-    wait.release(output, [&](const NeighbourKey& key) { return key == neighbour(to); }, out);
+    wait.release(
+        output, [&](const NeighbourKey& key) { return key == neighbour(to); }, out);
     for (const TxRecord& record : out) {
       EXPECT_EQ(record.data[59], static_cast<uint8_t>(record.order));
       EXPECT_EQ(record.pool, nullptr);
@@ -54,12 +55,16 @@ struct World {
 
 TEST(NeighbourWait, ThreePacketsWaitAndLeaveInTheirOrder) {
   World w;
+  EXPECT_FALSE(w.wait.waits(0, neighbour(7)));
   for (int i = 0; i < 5; ++i) w.come(7);
   w.come(8);
+  EXPECT_TRUE(w.wait.waits(0, neighbour(7)));
+  EXPECT_FALSE(w.wait.waits(1, neighbour(7)));
   EXPECT_EQ(w.held, 4u);
   EXPECT_EQ(w.refused, 2u);
   EXPECT_EQ(w.wait.packets(), 4u);
   w.known(7);
+  EXPECT_FALSE(w.wait.waits(0, neighbour(7)));
   EXPECT_EQ(w.left, (std::vector<uint32_t>{0, 1, 2}));
   EXPECT_EQ(w.wait.packets(), 1u);
   w.known(7);
@@ -143,4 +148,4 @@ TEST(NeighbourWait, IsBounded) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::neighbour_wait_test

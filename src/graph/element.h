@@ -76,9 +76,9 @@ struct TableDeclaration {
   std::vector<std::string> files;  // empty: inline text
   std::string text;                // inline content, where the table is written in the configuration itself
   std::string format = "auto";
-  std::string algorithm;   // empty: the default
-  std::string algorithm6;  // routes: the IPv6 algorithm
-  std::string routes;      // adjacency: the route table whose next hops it resolves
+  std::string algorithm;    // empty: the default
+  std::string algorithm6;   // routes: the IPv6 algorithm
+  std::string routes;       // adjacency: the route table whose next hops it resolves
   bool neighbours = false;  // adjacency: what the files say nothing of is found in the kernel's neighbour tables
 };
 

@@ -129,7 +129,8 @@ ElementClass sink_class(const char* name, bool dpdk) {
   c.description = "A packet that is longer than the MTU is dropped, and one that finds the ring full.";
   if (!dpdk) {
     c.description +=
-        "\nWith an AdjacencyTable that has NEIGHBOURS true, packets to a next hop whose link-layer address is not known "
+        "\nWith an AdjacencyTable that has NEIGHBOURS true, packets to a next hop whose link-layer address is not "
+        "known "
         "have the kernel ask for it: the first three wait for the answer, up to three seconds, and others are dropped.";
   }
   c.outputs = {0, 0};

@@ -104,7 +104,8 @@ void register_tables(Registry& registry) {
   adjacency.summary = "declares the adjacencies of a route table's next hops";
   adjacency.description =
       "Next hops are neighbours, groups of others (optionally resilient), words such as unreachable, or addresses that "
-      "the routes lead to. With NEIGHBOURS true the files need not name those that are addresses of a network at a live "
+      "the routes lead to. With NEIGHBOURS true the files need not name those that are addresses of a network at a "
+      "live "
       "port of the graph, addresses with its name (fe80::1%eth0), or its name alone: their link-layer addresses are "
       "those of the kernel's neighbour table, during a run. Else without FILE every next hop gets made-up addresses "
       "and port 0, for demonstrations and benchmarks.";

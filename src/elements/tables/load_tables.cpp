@@ -236,9 +236,8 @@ Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& ro
       }
       RouteMatch match;
       if (rib != nullptr) match = [rib](const IpAddress& address) { return rib->match(address); };
-      auto parsed =
-          parse_adjacencies(text, d.files.empty() ? d.name : fmt::format("{}", fmt::join(names, "+")), *ids, match,
-                            d.neighbours ? reach : NeighbourReach{});
+      auto parsed = parse_adjacencies(text, d.files.empty() ? d.name : fmt::format("{}", fmt::join(names, "+")), *ids,
+                                      match, d.neighbours ? reach : NeighbourReach{});
       if (!parsed) return std::move(parsed).error();
       model = std::move(*parsed);
       if (warnings != nullptr) warnings->insert(warnings->end(), model.warnings.begin(), model.warnings.end());

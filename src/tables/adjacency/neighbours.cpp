@@ -84,8 +84,9 @@ std::optional<Neighbours::Found> Neighbours::find(std::string_view next_hop,
                                                   const std::vector<NeighbourOutput>& outputs) {
   const size_t percent = next_hop.find('%');
   const auto address = parse_ip(next_hop.substr(0, percent));
-  if (!address && percent != std::string_view::npos) return std::nullopt;
-  const std::string_view name = !address ? next_hop
+  if (!address && (percent != std::string_view::npos || next_hop.empty())) return std::nullopt;
+  if (percent == next_hop.size() - 1) return std::nullopt;
+  const std::string_view name = !address                            ? next_hop
                                 : percent != std::string_view::npos ? next_hop.substr(percent + 1)
                                                                     : std::string_view();
   // A link-local address says nothing without its link.

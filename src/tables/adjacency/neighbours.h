@@ -36,7 +36,8 @@ struct NeighbourKey {
 };
 struct NeighbourKeyHash {
   size_t operator()(const NeighbourKey& key) const {
-    return mix64(key.address.lo ^ mix64(key.address.hi ^ (static_cast<uint64_t>(key.ifindex) << 8 | key.address.family)));
+    return mix64(key.address.lo ^
+                 mix64(key.address.hi ^ (static_cast<uint64_t>(key.ifindex) << 8 | key.address.family)));
   }
 };
 
@@ -64,8 +65,9 @@ class Neighbours {
   };
   static constexpr size_t kMostNextHops = size_t{1} << 20;
 
-  // What the kernel says -----------------------------------------------------------------------------------------------
-  // An interface is found by each name that it has had. True: something about it is new.
+  // What the kernel says
+  // ----------------------------------------------------------------------------------------------- An interface is
+  // found by each name that it has had. True: something about it is new.
   bool set_link(int ifindex, Link link);
   bool remove_link(int ifindex);
   // True: it is new, and some next hop is this neighbour.
@@ -74,8 +76,9 @@ class Neighbours {
   // Changes whenever one of these has changed anything.
   uint64_t changes() const { return changes_.load(std::memory_order_acquire); }
 
-  // Next hops ----------------------------------------------------------------------------------------------------------
-  // How a next hop is reached by one of the outputs; nothing: it is no neighbour there.
+  // Next hops
+  // ---------------------------------------------------------------------------------------------------------- How a
+  // next hop is reached by one of the outputs; nothing: it is no neighbour there.
   struct Found {
     AdjacencyModel::Neighbour neighbour;
     NeighbourKey key;
@@ -86,7 +89,8 @@ class Neighbours {
   // Those that have been found, with an address of their own: calls use(key, whether its MAC is known).
   void each_next_hop(const std::function<void(const NeighbourKey&, bool)>& use) const;
 
-  // Packets ------------------------------------------------------------------------------------------------------------
+  // Packets
+  // ------------------------------------------------------------------------------------------------------------
   // Whether a frame has a mark in place of its MACs.
   static bool marked(const uint8_t* frame, size_t bytes) {
     return bytes >= 14 && std::memcmp(frame + 6, kMark, 6) == 0;
@@ -100,8 +104,9 @@ class Neighbours {
   // Writes the MACs of a frame for `key`. False: they are not known.
   bool address(uint8_t* frame, const NeighbourKey& key) const;
 
-  // Questions ----------------------------------------------------------------------------------------------------------
-  // Somebody has packets for a neighbour that is not known. No more than kMostAsked wait to be taken.
+  // Questions
+  // ---------------------------------------------------------------------------------------------------------- Somebody
+  // has packets for a neighbour that is not known. No more than kMostAsked wait to be taken.
   void ask(const NeighbourKey& key);
   std::vector<NeighbourKey> take_asked();
   // Called after the first question since they were taken. Set before anybody asks.

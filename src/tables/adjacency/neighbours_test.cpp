@@ -29,7 +29,8 @@ struct Machine {
 
   Machine() {
     known->set_link(2, {"eth0", mac(0xa0), 1500, {{ip("10.1.0.1"), 24}, {ip("fe80::1"), 64}}});
-    known->set_link(3, {"eth1", mac(0xa1), 9000, {{ip("10.2.0.1"), 24}, {ip("2001:db8:2::1"), 64}, {ip("fe80::1"), 64}}});
+    known->set_link(3,
+                    {"eth1", mac(0xa1), 9000, {{ip("10.2.0.1"), 24}, {ip("2001:db8:2::1"), 64}, {ip("fe80::1"), 64}}});
     known->set_link(4, {"eth2", mac(0xa2), 1500, {{ip("10.3.0.1"), 24}}});
   }
   std::optional<Neighbours::Found> find(const char* next_hop) const { return known->find(next_hop, outputs); }
@@ -51,8 +52,8 @@ TEST(Neighbours, AreAddressesOfANetworkAtAnOutput) {
   EXPECT_EQ(m.find("10.9.9.9%eth1")->key, (NeighbourKey{3, ip("10.9.9.9")}));
   EXPECT_EQ(m.find("eth0")->key, (NeighbourKey{2, {}}));
   // No output, no network, this machine itself, everybody, a link that is not said, no name.
-  for (const char* none : {"10.3.0.7", "10.9.0.1", "10.2.0.1", "10.2.0.255", "10.2.0.0", "fe80::9", "eth2", "fe80::9%eth2",
-                           "eth7", "x%eth0", "", "%", "10.2.0.7%"})
+  for (const char* none : {"10.3.0.7", "10.9.0.1", "10.2.0.1", "10.2.0.255", "10.2.0.0", "fe80::9", "eth2",
+                           "fe80::9%eth2", "eth7", "x%eth0", "", "%", "10.2.0.7%"})
     EXPECT_FALSE(m.find(none)) << none;
 }
 
@@ -131,7 +132,8 @@ TEST(Neighbours, OfAnInterfaceAloneEachPacketHasItsOwn) {
   EXPECT_EQ(whom(udp4("10.1.0.5", "10.2.0.9").build()), (NeighbourKey{3, ip("10.2.0.9")}));
   EXPECT_EQ(whom(udp6("2001:db8:1::5", "2001:db8:2::9").build()), (NeighbourKey{3, ip("2001:db8:2::9")}));
   // Directed broadcasts (RFC 2644), and this machine itself.
-  for (const char* none : {"10.2.0.255", "10.2.0.0", "10.2.0.1"}) EXPECT_FALSE(whom(udp4("10.1.0.5", none).build())) << none;
+  for (const char* none : {"10.2.0.255", "10.2.0.0", "10.2.0.1"})
+    EXPECT_FALSE(whom(udp4("10.1.0.5", none).build())) << none;
   auto cut = udp4("10.1.0.5", "10.2.0.9").build();
   cut.resize(14 + 19);
   EXPECT_FALSE(whom(cut));

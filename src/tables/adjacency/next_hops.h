@@ -3,8 +3,9 @@
 //
 // A name is, in this order: what the adjacency file defines it as; one of the words `drop`, `blackhole`, `unreachable`,
 // `prohibit`, `throw`, `local`, `punt`; a group of other names, "A+B*3"; without an adjacency file a made-up neighbour;
-// a neighbour at a live port (neighbours.h); an address, which is resolved through the route of the longest prefix that covers it, to that route's next hop. The
-// default route counts for that only where it is asked for (`resolve-via default`).
+// a neighbour at a live port (neighbours.h); an address, which is resolved through the route of the longest prefix that
+// covers it, to that route's next hop. The default route counts for that only where it is asked for (`resolve-via
+// default`).
 //
 // Names lead to names, so they are a graph. What changes makes those that lead to it, directly or not, be resolved
 // again, and no others: a route looks up the addresses that it covers and that no longer prefix answers. An edge within
@@ -156,7 +157,7 @@ class NextHops {
   std::map<std::string, uint32_t, std::less<>> by_name_;
   std::vector<uint32_t> by_id_{0};
   std::vector<AdjacencyModel::Neighbour> neighbours_;
-  std::vector<uint32_t> free_;  // of neighbours_: nobody's
+  std::vector<uint32_t> free_;                                      // of neighbours_: nobody's
   std::map<std::pair<uint64_t, uint64_t>, uint32_t> addresses_[2];  // IPv4, IPv6: nodes that go by routes
   uint32_t shaped_ = 1;                                             // nodes below it have been
   std::vector<uint32_t> touched_;
