@@ -195,7 +195,7 @@ TEST_F(NeighboursRunTest, WhatWaitsAtTheEndIsDroppedAndCounted) {
   ASSERT_TRUE(receive(*far));
   const Json report = stop();
   expect_conserved(report);
-  EXPECT_EQ(report["packets_in"], 11);
+  EXPECT_GE(report["packets_in"], 11) << "and what the host's kernel says of its own accord";
   EXPECT_EQ(dropped(report, "unresolved-neighbour"), 10) << report.dump();
 }
 
@@ -277,7 +277,7 @@ TEST_F(NeighboursRunTest, ALinkThatFlapsIsSaidAndCountedAndGoesOn) {
 }
 
 TEST_F(NeighboursRunTest, AnInterfaceThatIsRemovedEndsThereAndOthersGoOn) {
-  start("--routes connected --in d0 --in d1 --out 0=d0 --out 1=d1 --method af_packet");
+  start("--routes connected --in d0 --in d1 --out 0=d0 --out 1=d1 --method af_packet --control s.sock");
   const TestFd one = socket_in(*gen_, "10.1.0.2"), other = socket_in(*sink_, "10.2.0.2");
   EXPECT_TRUE(speak(one.get(), "10.1.0.2", other.get(), "10.2.0.2"));
   run_on(*router_, "ip link del d0");
@@ -291,7 +291,12 @@ TEST_F(NeighboursRunTest, AnInterfaceThatIsRemovedEndsThereAndOthersGoOn) {
   const uint8_t head[] = {2, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 4};
   std::copy(std::begin(head), std::end(head), bytes.begin());
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(far->send(bytes));
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const auto drops = [&] {
+    const Json shown = sluice("show drops --socket s.sock -o json").json();
+    return shown.is_object() ? shown["dropped"].get<uint64_t>() : 0;
+  };
+  while (drops() < 5 && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   const Json report = stop();
   expect_conserved(report);
   EXPECT_NE(read("log").find("port d0: gone\n"), std::string::npos) << read("log");
