@@ -9,66 +9,22 @@
 #include "net/packet_builder.h"
 #include "ports/pcap/capture_reader.h"
 #include "ports/pcap/capture_writer.h"
-#include "ports/testing/net_namespace.h"
-#include "tests/testing/run_sluice.h"
+#include "tests/testing/router_test.h"
 
 namespace sluice {
 namespace {
 
-using testing::CliTest;
-using testing::NetNamespace;
 using testing::Said;
 using testing::Wire;
 using Bytes = Wire::Bytes;
 
-// Two hosts with the router between them: gen g0 - d0 router d1 - s0 sink.
-class LiveRunTest : public CliTest {
+class LiveRunTest : public testing::RouterTest {
  protected:
   void SetUp() override {
-    CliTest::SetUp();
-    if (!NetNamespace::why_none().empty()) GTEST_SKIP() << "no network namespaces here: " << NetNamespace::why_none();
-    lay(1);
+    RouterTest::SetUp();
     write("edge.acl", "deny udp from any to any port 53\npermit ip from any to any\n");
     write("rib", "8.0.0.0/8 10.2.0.1\n9.0.0.0/8 10.2.0.1\n2001:db8:2::/48 10.2.0.1\n");
     write("adj", "10.2.0.1 02:00:00:00:00:04 02:00:00:00:00:03 0\n");
-  }
-  void TearDown() override {
-    stop();
-    CliTest::TearDown();
-  }
-
-  void lay(unsigned queues) {
-    for (auto* place : {&gen_, &router_, &sink_}) {
-      auto made = NetNamespace::create();
-      ASSERT_TRUE(made.ok()) << to_string(made.error());
-      *place = std::make_unique<NetNamespace>(std::move(*made));
-    }
-    ASSERT_TRUE(NetNamespace::veth(*gen_, "g0", *router_, "d0", queues).ok());
-    ASSERT_TRUE(NetNamespace::veth(*router_, "d1", *sink_, "s0", queues).ok());
-    for (const char* command : {"ip link set d0 address 02:00:00:00:00:02", "ip link set d1 address 02:00:00:00:00:03"})
-      ASSERT_TRUE(router_->run(command).ok());
-    // Rings that pass frames on to a socket of XDP need both ends of a pair to take frames as XDP has them.
-    ASSERT_TRUE(sink_->run("ip link set s0 address 02:00:00:00:00:04").ok());
-  }
-
-  // Starts a run in the router's namespace, and returns when packets flow.
-  void start(const std::string& arguments) {
-    const auto inside = router_->enter();
-    const Said said = shell("rm -f ready; \"$SLUICE\" run " + arguments +
-                            " --ready-file ready -o json > report.json 2> log & echo $! > pid; n=0; while [ ! -e ready "
-                            "] && kill -0 $(cat pid) 2>/dev/null && [ $n -lt 1000 ]; do sleep 0.02; n=$((n+1)); done; "
-                            "[ -e ready ]");
-    started_ = true;
-    ASSERT_EQ(said.code, 0) << read("log") << read("report.json");
-  }
-  // Ends it as a user does; its report.
-  nlohmann::json stop() {
-    if (!started_) return {};
-    started_ = false;
-    shell(
-        "kill -INT $(cat pid) 2>/dev/null; n=0; while kill -0 $(cat pid) 2>/dev/null && [ $n -lt 1000 ]; do sleep "
-        "0.02; n=$((n+1)); done; kill -9 $(cat pid) 2>/dev/null; true");
-    return nlohmann::json::parse(read("report.json"), nullptr, false);
   }
 
   // IPv4 and IPv6 of several flows, some that are denied, expire or have no route, and all lengths.
@@ -160,9 +116,6 @@ class LiveRunTest : public CliTest {
     ASSERT_EQ(report["interfaces"].size(), 2u);
     EXPECT_EQ(report["interfaces"][0]["rx"][0]["missed"], 0) << report["interfaces"].dump();
   }
-
-  std::unique_ptr<NetNamespace> gen_, router_, sink_;
-  bool started_ = false;
 };
 
 TEST_F(LiveRunTest, AfPacket) {

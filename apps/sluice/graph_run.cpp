@@ -112,6 +112,7 @@ class GraphRun {
   LoadOptions loading_;  // of graphs that follow this one
   std::vector<std::string> outputs_;
   bool live_ports_ = false;
+  std::unique_ptr<NeighbourFollower> follower_;  // none: no live ports
   std::unique_ptr<Pipeline> pipeline_;
 };
 
@@ -225,12 +226,18 @@ void GraphRun::check_features() {
 }
 
 void GraphRun::load() {
-  pipeline_ = load_pipeline(std::move(text_), defines_, overrides_, true, o_.live.counts(), scheduled());
+  // Who follows the kernel knows its neighbours before the tables are built.
+  if (live_ports_) {
+    follower_ = need(NeighbourFollower::create(), Exit::kUnavailable);
+    overrides_.neighbours = follower_->neighbours();
+  }
+  const bool keep_models = o_.live.counts() || live_ports_;
+  pipeline_ = load_pipeline(std::move(text_), defines_, overrides_, true, keep_models, scheduled());
   schedule(*pipeline_);
   if (standard_) warn_of_idle_ports(*standard_, pipeline_->tables);
   check_features();
   loading_.by_packets = pipeline_->plan.by_packets;
-  loading_.keep_models = o_.live.counts();
+  loading_.keep_models = keep_models;
   loading_.overrides = overrides_;
   // Marks have to stay with the packets until they leave.
   if (qos_ == nullptr || qos_->marks.empty()) return;
@@ -253,6 +260,7 @@ RunOptions GraphRun::run_options() const {
   options.load = [this](std::string_view text) { return load_next(std::string(text), "hotconfig", {}); };
   options.workers = o_.workers;
   options.inputs = &pipeline_->inputs;
+  options.neighbours = overrides_.neighbours;
   options.batch = batch_;
   options.latency_target_ns = latency_target_ns(o_.latency_target);
   options.device = devices_.options;
@@ -275,6 +283,7 @@ Exit GraphRun::run_loaded(LiveRun& live, bool confined) {
   }
   if (o_.priorities.on) options.priorities = priorities_of(o_, qos_.get());
   live.prepare(options);
+  if (follower_ != nullptr) live.use(*follower_);
   prepare_ports(o_.ports, options);
   Verdicts verdicts(o_.followed, pipeline_->router);
   verdicts.prepare(options);

@@ -62,34 +62,82 @@ void LiveRun::prepare(RunOptions& options) {
 }
 
 RunHooks LiveRun::hooks(Pipeline& pipeline, const std::string& device, decltype(GraphControl::Hooks::load) load) {
-  if (!flags_.counts()) return {};
+  if (!flags_.counts() && follower_ == nullptr) return {};
   RunHooks hooks;
-  hooks.started = [this, &pipeline, device, load](Engine& runtime) {
-    configuration_ = pipeline.name;
-    tables_ = std::make_unique<LiveTables>(pipeline.router, pipeline.plan, runtime.publisher(), pipeline.tables,
-                                           std::move(pipeline.models), pipeline.table_report.loads, flags_.max_memory);
-    control_ = std::make_unique<Control>(runtime, *tables_, Control::Facts{pipeline.name, device});
-    if (socket_ == nullptr) return;
-    GraphControl::Hooks of_graph;
-    of_graph.load = load;
-    of_graph.fits = [this](const GraphGeneration& next) { return fits(next); };
-    of_graph.swapped = [this, &runtime](const std::string& configuration) {
-      configuration_ = configuration;
-      follow(runtime);
-    };
-    graph_control_ = std::make_unique<GraphControl>(runtime, std::move(of_graph), pipeline.name);
-    control_->use(*graph_control_);
-    note(fmt::format("control socket {}", socket_->path()));
-    const auto answer = [this, &runtime](std::string_view line) {
-      // Scripts replace their graph themselves.
-      if (runtime.by_packets()) (void)runtime.ask([this, &runtime] { follow(runtime); });
-      return control_->answer(line);
-    };
-    need(socket_->serve(answer, &sluice::refusal), Exit::kIo);
-  };
+  hooks.started = [this, &pipeline, device, load](Engine& runtime) { started(runtime, pipeline, device, load); };
   hooks.ended = [this](Engine& runtime) { ended(runtime); };
-  hooks.closed = [this] { socket_.reset(); };
+  hooks.closed = [this] {
+    if (follower_ != nullptr) follower_->stop();
+    socket_.reset();
+  };
   return hooks;
+}
+
+void LiveRun::started(Engine& runtime, Pipeline& pipeline, const std::string& device,
+                      const decltype(GraphControl::Hooks::load)& load) {
+  configuration_ = pipeline.name;
+  tables_ = std::make_unique<LiveTables>(pipeline.router, pipeline.plan, runtime.publisher(), pipeline.tables,
+                                         std::move(pipeline.models), pipeline.table_report.loads, flags_.max_memory);
+  if (flags_.counts()) control_ = std::make_unique<Control>(runtime, *tables_, Control::Facts{pipeline.name, device});
+  if (socket_ != nullptr) serve(runtime, pipeline, load);
+  if (follower_ != nullptr) follow_kernel(runtime);
+}
+
+void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphControl::Hooks::load)& load) {
+  GraphControl::Hooks of_graph;
+  of_graph.load = load;
+  of_graph.fits = [this](const GraphGeneration& next) { return fits(next); };
+  of_graph.swapped = [this, &runtime](const std::string& configuration) {
+    configuration_ = configuration;
+    follow(runtime);
+  };
+  graph_control_ = std::make_unique<GraphControl>(runtime, std::move(of_graph), pipeline.name);
+  control_->use(*graph_control_);
+  note(fmt::format("control socket {}", socket_->path()));
+  const auto answer = [this, &runtime](std::string_view line) {
+    const std::lock_guard lock(changing_);
+    // Scripts replace their graph themselves.
+    if (runtime.by_packets()) (void)runtime.ask([this, &runtime] { follow(runtime); });
+    return control_->answer(line);
+  };
+  need(socket_->serve(answer, &sluice::refusal), Exit::kIo);
+}
+
+// Neighbours that change reach the tables; what happens to interfaces is said and counted.
+void LiveRun::follow_kernel(Engine& runtime) {
+  LivePorts& ports = *runtime.live_ports();
+  NeighbourFollower::Hooks hooks;
+  hooks.publish = [this] { return publish_neighbours(); };
+  hooks.link = [&ports](const Link* before, const Link* after) {
+    const std::string name = ports.name_of(after != nullptr ? after->index : before->index);
+    if (before == nullptr || after == nullptr || before->addresses != after->addresses) {
+      // What is for an address of this machine goes to the kernel.
+      if (auto told = ports.addresses_changed(); !told) warn(told.error().message);
+    }
+    if (name.empty() || before == nullptr) return;
+    const auto state_of = [](const Link* link) {
+      return link == nullptr  ? LinkState::kGone
+             : !link->up      ? LinkState::kDown
+             : !link->carrier ? LinkState::kNoCarrier
+                              : LinkState::kUp;
+    };
+    if (state_of(before) != state_of(after)) note(fmt::format("port {}: {}", name, to_string(state_of(after))));
+    if (after == nullptr) return ports.link_changed(before->index, LinkState::kGone);
+    ports.link_changed(after->index, state_of(after));
+    if (before->name != after->name) note(fmt::format("port {}: the interface is called {} now", name, after->name));
+    if (before->addresses != after->addresses) note(fmt::format("port {}: its addresses have changed", name));
+  };
+  need(follower_->start(std::move(hooks)), Exit::kUnavailable);
+}
+
+// A request that changes tables may take seconds: meanwhile packets are given new neighbours on their way out.
+bool LiveRun::publish_neighbours() {
+  const std::unique_lock lock(changing_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  const auto done = tables_->neighbours_changed();
+  if (!done && !neighbours_failed_) warn(fmt::format("neighbours: {}", done.error().message));
+  neighbours_failed_ = !done.ok();
+  return done.ok();
 }
 
 // The tables of the graph that runs now, where another one has taken its place.
@@ -99,7 +147,9 @@ void LiveRun::follow(Engine& runtime) {
   GraphGeneration& graph = *runtime.generation();
   tables_ = std::make_unique<LiveTables>(graph.router, graph.plan, runtime.publisher(), graph.tables,
                                          std::move(graph.models), graph.loads, flags_.max_memory);
-  control_->use(*tables_, configuration_);
+  if (control_ != nullptr) control_->use(*tables_, configuration_);
+  // Some may have changed while the graph was read.
+  if (follower_ != nullptr) follower_->publish();
 }
 
 Result<void> LiveRun::fits(const GraphGeneration& next) const {
@@ -114,6 +164,7 @@ Result<void> LiveRun::fits(const GraphGeneration& next) const {
 
 // Nobody asks any more; what is shown at the end is taken from the counters.
 void LiveRun::ended(Engine& runtime) {
+  if (follower_ != nullptr) follower_->stop();
   socket_.reset();
   follow(runtime);
   hits_ = Json::array();

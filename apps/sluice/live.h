@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -13,6 +14,7 @@
 #include "control/graph_control.h"
 #include "control/json.h"
 #include "control/live_tables.h"
+#include "exec/neighbour_follower.h"
 #include "pipeline.h"
 
 namespace sluice::app {
@@ -34,6 +36,8 @@ class LiveRun {
   // Makes the socket, so that a name that is taken is found before the tables are built. Ends with kUsage or kIo.
   explicit LiveRun(const LiveFlags& flags);
 
+  // A run with live ports: who follows the kernel for it, and outlives this. Before `hooks`.
+  void use(NeighbourFollower& follower) { follower_ = &follower; }
   // What the run has to do for it.
   void prepare(RunOptions& options);
   // `load`: reads graphs that are to follow.
@@ -46,11 +50,19 @@ class LiveRun {
   std::string write_hits(Ending ending) const;
 
  private:
+  void started(Engine& runtime, Pipeline& pipeline, const std::string& device,
+               const decltype(GraphControl::Hooks::load)& load);
+  void serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphControl::Hooks::load)& load);
+  void follow_kernel(Engine& runtime);
+  bool publish_neighbours();
   void ended(Engine& runtime);
   void follow(Engine& runtime);
   Result<void> fits(const GraphGeneration& next) const;
 
   const LiveFlags& flags_;
+  NeighbourFollower* follower_ = nullptr;  // none: no live ports
+  std::mutex changing_;                    // what changes tables: requests, and neighbours of the kernel
+  bool neighbours_failed_ = false;
   std::unique_ptr<LiveTables> tables_;
   std::unique_ptr<Control> control_;
   std::unique_ptr<GraphControl> graph_control_;
@@ -61,8 +73,8 @@ class LiveRun {
   Json hits_;
 };
 
-// show runtime|rules|drops|tables|routes|qos, acl, routes, adjacencies, qos: questions and changes to a process that
-// runs.
+// show runtime|rules|drops|tables|routes|adjacencies|qos, acl, routes, adjacencies, qos: questions and changes to a
+// process that runs.
 void add_live_shows(Command show);
 void add_graph(Command root);
 void add_acl(Command root);

@@ -1,5 +1,5 @@
-// sluice show runtime|rules|drops|tables|routes|qos, sluice acl, sluice routes, sluice qos: asks and changes a process
-// that runs. host only
+// sluice show runtime|rules|drops|tables|routes|adjacencies|qos, sluice acl, sluice routes, sluice qos: asks and
+// changes a process that runs. host only
 #include <tuple>
 
 #include "base/printable.h"
@@ -204,6 +204,12 @@ Exit show_routes(const LookupFlags& flags) {
   return print(r, json_output() ? std::string() : route_explanation_text(r));
 }
 
+Exit show_adjacencies(const LookupFlags& flags) {
+  const Json r = request(
+      flags, {{"command", "show adjacencies"}, {"table", flags.table}, {"from", flags.from}, {"count", flags.count}});
+  return print(r, json_output() ? std::string() : next_hops_text(r));
+}
+
 // --- changes ---
 
 struct ChangeFlags : ClientFlags {
@@ -386,6 +392,20 @@ void add_live_shows(Command show) {
                                           std::tuple{"--count", &routes->count, "Routes to show, 1 to 1000"}}) {
     sub->add_option(name, *value, help)->check(Range(1, 1000))->type_name("N")->capture_default_str();
   }
+  auto hops = std::make_shared<LookupFlags>();
+  sub = add("adjacencies",
+            "What the next hops of a running process lead to, and where their link-layer addresses come from: the\n"
+            "adjacency file (static) or the kernel's neighbour table.",
+            "sluice show adjacencies\nsluice show adjacencies --table adj -o json", hops, &show_adjacencies);
+  sub->add_option("--table", hops->table, "Which adjacency table (default: the only one)")->type_name("NAME");
+  sub->add_option("--from", hops->from, "First next hop to show, from 1")
+      ->check(Range(1u, NextHopIds::kMost))
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_option("--count", hops->count, "Next hops to show, 1 to 1000")
+      ->check(Range(1, 1000))
+      ->type_name("N")
+      ->capture_default_str();
 }
 
 void add_acl(Command root) {

@@ -201,7 +201,8 @@ std::string port_lines(const RunReport& report) {
       text += fmt::format("{}TX {}", port.rx.empty() ? "" : "; ", with_commas(tx.packets));
       if (tx.failed != 0) text += fmt::format(", failed {}", with_commas(tx.failed));
     }
-    if (!port.facts.up) text += ", down";
+    if (port.link != LinkState::kUp) text += fmt::format(", {}", to_string(port.link));
+    if (port.link_changes != 0) text += fmt::format("; link changes {}", with_commas(port.link_changes));
     text += '\n';
   }
   return text;
@@ -211,6 +212,8 @@ Json to_json(const LivePortReport& port) {
   Json json{{"name", port.facts.name}, {"method", port.facts.method}, {"mode", port.facts.mode},
             {"mtu", port.facts.mtu},   {"up", port.facts.up},         {"rx", Json::array()},
             {"tx", Json::array()}};
+  json["link"] = to_string(port.link);
+  json["link_changes"] = port.link_changes;
   for (const RxCounters& q : port.rx)
     json["rx"].push_back({{"packets", q.packets}, {"bytes", q.bytes}, {"missed", q.missed}, {"invalid", q.invalid}});
   for (const TxCounters& q : port.tx)

@@ -25,7 +25,7 @@ void add_icmp_errors(const RunFlags& o, StandardGraph& g) {
 
 // Outputs by port want packets that leave by it. Before anything is read.
 void check_made_up_ports(const RunFlags& o, const StandardGraph& g) {
-  if (!g.adjacencies.empty() || g.routes.empty() || !o.live.control.empty()) return;
+  if (!g.adjacencies.empty() || g.routes.empty() || !o.live.control.empty() || !g.out_devices.empty()) return;
   for (const auto& [port, file] : g.port_out) {
     if (port == 0) continue;
     fail(Exit::kUsage, fmt::format("--out {}={}: without --adjacencies every packet leaves by port 0", port, file),
@@ -33,13 +33,18 @@ void check_made_up_ports(const RunFlags& o, const StandardGraph& g) {
   }
 }
 
-// Made-up addresses reach nobody in a network.
-void check_made_up_neighbours(const RunFlags& o, const StandardGraph& g) {
-  if (g.out_devices.empty() || g.routes.empty() || !o.adjacencies.empty()) return;
-  fail(Exit::kUsage,
-       fmt::format("--out {}: without --adjacencies next hops have no link-layer addresses",
-                   g.out_devices.begin()->first),
-       "give --adjacencies FILE: NEXTHOP DSTMAC SRCMAC PORT");
+// The kernel has no neighbours there.
+void check_neighbours(const RunFlags& o, const StandardGraph& g) {
+  if (g.routes.empty() || !o.adjacencies.empty()) return;
+  for (const auto& [name, arguments] : g.out_devices) {
+    if (!arguments.ends_with("METHOD dpdk") && arguments.find("METHOD dpdk,") == std::string::npos &&
+        !arguments.ends_with("METHOD tap") && arguments.find("METHOD tap,") == std::string::npos)
+      continue;
+    fail(Exit::kUsage,
+         fmt::format("--out {}: without --adjacencies next hops at a TAP or DPDK port have no link-layer addresses",
+                     name),
+         "give --adjacencies FILE: NEXTHOP DSTMAC SRCMAC PORT");
+  }
 }
 
 // An option with what it names: "" where that cannot be said.
@@ -159,7 +164,7 @@ void check_standard_files(RunFiles files, const StandardGraph& g) {
 
 void check_standard_run(const RunFlags& o, const StandardGraph& g) {
   check_made_up_ports(o, g);
-  check_made_up_neighbours(o, g);
+  check_neighbours(o, g);
   if (o.live.repeat && !g.in_devices.empty())
     fail(Exit::kUsage, "--repeat replays captures: --in has a live port", "leave --repeat out");
 }

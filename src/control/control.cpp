@@ -131,6 +131,13 @@ Result<Json> Control::run(Json& request) {
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
     return show_routes(what, table, from, count);
   }
+  if (command == "show adjacencies") {
+    const std::string table = fields.text("table", "");
+    const uint64_t from = fields.number("from", 1, NextHopIds::kMost, 1);
+    const uint64_t count = fields.number("count", 1, 1000, 1000);
+    if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    return show_adjacencies(table, from, count);
+  }
   if (command == "acl change" || command == "routes change" || command == "adjacencies change") {
     const std::string table = fields.text("table");
     const std::string changes = fields.text("changes");
@@ -175,7 +182,7 @@ Result<Json> Control::run(Json& request) {
   const std::vector<std::string> commands = {
       "show runtime", "show rules",    "show drops",     "show tables",        "show routes", "acl change",
       "acl replace",  "routes change", "routes replace", "adjacencies change", "show qos",    "qos set",
-      "qos load",     "graph show",    "graph swap",     "graph read",         "graph write"};
+      "qos load",     "graph show",    "graph swap",     "graph read",         "graph write", "show adjacencies"};
   const std::string near = closest_match(command, commands);
   return Error(
       fmt::format("'{}' is not a command", command),
@@ -261,6 +268,14 @@ Json Control::show_tables() {
     json["tables"].push_back(std::move(one));
   }
   return json;
+}
+
+Result<Json> Control::show_adjacencies(const std::string& asked, size_t from, size_t count) {
+  auto table = only(tables_->tables().adjacencies, "adjacency table", asked);
+  if (!table) return std::move(table).error();
+  auto hops = tables_->next_hops(*table);
+  if (!hops) return std::move(hops).error();
+  return list_next_hops({*table, *hops}, from, count);
 }
 
 Result<Json> Control::rules(const std::string& asked, bool with_hits, size_t from, size_t count,

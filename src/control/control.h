@@ -56,6 +56,7 @@ class Control {
   Result<nlohmann::ordered_json> show_runtime();
   Result<nlohmann::ordered_json> show_drops();
   nlohmann::ordered_json show_tables();
+  Result<nlohmann::ordered_json> show_adjacencies(const std::string& table, size_t from, size_t count);
   Result<nlohmann::ordered_json> show_qos();
   Result<nlohmann::ordered_json> set_qos(const std::string& qos_class, const std::string& rate, int64_t port);
   Result<nlohmann::ordered_json> load_qos(SentFile file);

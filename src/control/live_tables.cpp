@@ -325,15 +325,9 @@ Result<TableChange> LiveTables::replace_acl(const std::string& table, InputFile&
 Result<LiveTables::LiveNextHops*> LiveTables::live_next_hops(const std::string& adjacencies) {
   if (const auto it = next_hops_.find(adjacencies); it != next_hops_.end()) return &it->second;
   const TableDeclaration& d = models_.adjacencies.find(adjacencies)->second;
-  NextHopDefinitions definitions;
-  if (d.text.empty()) {
-    definitions.made_up = true;
-  } else {
-    auto parsed = parse_next_hops(d.text, d.name);
-    if (!parsed) return std::move(parsed).error();
-    definitions = std::move(*parsed);
-  }
-  NextHops hops(std::move(definitions));
+  auto definitions = next_hop_definitions(d, models_.reach);
+  if (!definitions) return std::move(definitions).error();
+  NextHops hops(std::move(*definitions));
   if (const auto rib = models_.routes.find(d.routes); rib != models_.routes.end()) {
     hops.extend(rib->second.next_hops());
     hops.settle([&](const IpAddress& a) { return rib->second.match(a); });
@@ -521,35 +515,72 @@ Result<TableChange> LiveTables::change_adjacencies(const std::string& table, std
   NextHops next = (*live)->hops;
   for (auto& [hop, definition] : *definitions) next.define(hop, std::move(definition));
   const NextHops::Changes changes = next.settle([&](const IpAddress& a) { return rib->second.match(a); });
-  const Image& before = *tables_.adjacencies.find(table)->second;
   TableChange change{.table = table, .kind = "adjacency"};
+  change.parse_seconds = clock.seconds();
+  if (auto done = commit_next_hops(**live, std::move(next), changes, change, dry_run); !done)
+    return std::move(done).error();
+  return change;
+}
+
+Result<void> LiveTables::commit_next_hops(LiveNextHops& live, NextHops next, const NextHops::Changes& changes,
+                                          TableChange& change, bool dry_run) {
+  const std::string& table = change.table;
   change.entries_before = load_of("adjacency", table).entries;
   change.entries_after = next.count() - next.model().unresolved();
-  change.bytes_before = change.bytes_after = before.bytes().size();
-  change.parse_seconds = clock.seconds();
+  change.bytes_before = change.bytes_after = tables_.adjacencies.find(table)->second->bytes().size();
   const Stopwatch build;
   ScopeExit images([&] {
-    if (!dry_run) (*live)->images.reset();
+    if (!dry_run) live.images.reset();
   });
-  auto image = adjacency_image(**live, next, changes, dry_run);
-  Result<void> done;
-  if (!image) {
-    done = std::move(image).error();
-  } else {
-    change.build_seconds = build.seconds();
-    TableSet set = tables_;
-    if (*image != nullptr) {
-      change.bytes_after = (*image)->bytes().size();
-      set.adjacencies[table] = std::move(*image);
-    }
-    change.bytes_peak = bytes() + (dry_run ? change.bytes_after : 0);
-    done = fits(change, dry_run ? change.bytes_after : 0);
-    if (done.ok()) done = publish(std::move(set), change, dry_run);
+  auto image = adjacency_image(live, next, changes, dry_run);
+  if (!image) return std::move(image).error();
+  change.build_seconds = build.seconds();
+  TableSet set = tables_;
+  if (*image != nullptr) {
+    change.bytes_after = (*image)->bytes().size();
+    set.adjacencies[table] = std::move(*image);
   }
-  if (!done.ok()) return std::move(done).error();
+  change.bytes_peak = bytes() + (dry_run ? change.bytes_after : 0);
+  if (auto ok = fits(change, dry_run ? change.bytes_after : 0); !ok) return ok;
+  if (auto ok = publish(std::move(set), change, dry_run); !ok) return ok;
   images.release();
-  if (!dry_run) (*live)->hops = std::move(next);
-  return change;
+  if (!dry_run) live.hops = std::move(next);
+  return {};
+}
+
+Result<void> LiveTables::neighbours_changed() {
+  for (const auto& [table, declaration] : models_.adjacencies) {
+    if (!declaration.neighbours) continue;
+    // Next hops of a compiled image of routes are those that were marked when it was read: each packet is given its
+    // neighbour on its way out.
+    const auto rib = models_.routes.find(declaration.routes);
+    if (rib == models_.routes.end()) continue;
+    auto found = live_next_hops(table);
+    if (!found) return std::move(found).error();
+    LiveNextHops& live = **found;
+    NextHops next = live.hops;
+    next.neighbours_changed();
+    NextHops::Changes changes = next.settle([&](const IpAddress& a) { return rib->second.match(a); });
+    if (live.images == nullptr) {
+      // The image that was loaded may be of other neighbours than these: all may have changed.
+      for (uint32_t id = 1; id <= next.count(); ++id) changes.ids.push_back(id);
+    }
+    if (changes.ids.empty() && changes.neighbours.empty()) continue;
+    TableChange change{.table = table, .kind = "adjacency"};
+    if (auto done = commit_next_hops(live, std::move(next), changes, change, false); !done) return done;
+  }
+  return {};
+}
+
+Result<const NextHops*> LiveTables::next_hops(const std::string& table) {
+  if (auto ok = known(tables_.adjacencies, "adjacency table", table); !ok) return std::move(ok).error();
+  if (!models_.adjacencies.contains(table)) {
+    return Error(fmt::format("the adjacency table '{}' is a compiled image: its next hops are not known", table),
+                 "run with the adjacency file");
+  }
+  auto live = live_next_hops(table);
+  if (!live) return std::move(live).error();
+  return &(*live)->hops;
 }
 
 }  // namespace sluice

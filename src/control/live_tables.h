@@ -39,7 +39,7 @@ struct TableChange {
   double publish_seconds = 0;     // from the image to the moment since which every new batch meets it
 };
 
-// The tables of a running Engine and what they were made of. One thread.
+// The tables of a running Engine and what they were made of. One thread at a time.
 class LiveTables {
  public:
   // All arguments but the sets outlive this. `loads` says how the tables were made; `max_bytes`: of all images, the
@@ -79,6 +79,10 @@ class LiveTables {
   Result<TableChange> change_adjacencies(const std::string& table, std::string_view text, const std::string& name,
                                          bool dry_run);
 
+  // The kernel knows other interfaces or neighbours: what next hops lead to by them is published, where it differs.
+  // Errors: those of a change; the tables of the error and those behind it are as they were.
+  Result<void> neighbours_changed();
+
   const TableSet& tables() const { return tables_; }
   const std::vector<TableLoad>& loads() const { return loads_; }
   // Of all images that are kept.
@@ -88,6 +92,8 @@ class LiveTables {
   Result<const RuleList*> rules(const std::string& table);
   // The routes of a table, nullptr where they are not known. Errors: there is none of that name.
   Result<const SourcedRib*> routes(const std::string& table) const;
+  // What the next hops of an adjacency table lead to. Errors: there is none of that name; it is a compiled image.
+  Result<const NextHops*> next_hops(const std::string& adjacencies);
   // What the next hops of a route table lead to, for each adjacency table that goes by it and is no compiled image.
   std::vector<std::pair<std::string, const NextHops*>> next_hops_of(const std::string& routes);
   // The generation with which a table was changed last; 0: never.
@@ -124,6 +130,9 @@ class LiveTables {
     std::unique_ptr<PatchedAdjacencies> images;
   };
   Result<LiveNextHops*> live_next_hops(const std::string& adjacencies);
+  // Publishes `next` in place of what the next hops lead to. `change` has what is known by then.
+  Result<void> commit_next_hops(LiveNextHops& live, NextHops next, const NextHops::Changes& changes,
+                                TableChange& change, bool dry_run);
   // The image of what has changed, or nullptr: nothing has.
   Result<std::shared_ptr<const Image>> adjacency_image(LiveNextHops& live, const NextHops& next,
                                                        const NextHops::Changes& changes, bool dry_run);

@@ -40,6 +40,13 @@ std::vector<std::string> flag_words(uint16_t flags) {
   return words;
 }
 
+// Whether the MACs of a neighbour of the kernel are known.
+bool is_known(const NextHops& hops, const std::string& name) {
+  const AdjacencyModel::Group* group = hops.find(name);
+  return group != nullptr && !group->members.empty() &&
+         !Neighbours::marked(hops.neighbours()[group->members[0].neighbour]);
+}
+
 // One sentence about one name.
 std::string step_of(const NextHops& hops, const std::string& name, std::vector<std::string>& next) {
   const NextHops::Explanation e = hops.explain(name);
@@ -54,6 +61,11 @@ std::string step_of(const NextHops& hops, const std::string& name, std::vector<s
       if (hops.definitions().made_up && !hops.definitions().names.contains(name) && next_hop_flags(name) == 0)
         return fmt::format("{}: made up", name);
       return fmt::format("{}: as configured", name);
+    case NextHops::Why::kNeighbour:
+      next.clear();
+      if (e.whoever) return fmt::format("{}: whoever a packet is for, at {}", name, e.interface);
+      return fmt::format("{}: a neighbour at {}, {}", name, e.interface,
+                         is_known(hops, name) ? "as the kernel knows it" : "which the kernel does not know (yet)");
     case NextHops::Why::kGroup:
       return fmt::format("{}: a group of {}", name, fmt::join(members, ", "));
     case NextHops::Why::kRoute:
@@ -100,7 +112,11 @@ Json leads_to(const NamedNextHops& table, const std::string& name) {
     const auto at = buckets.find(m.neighbour);
     if (at == buckets.end()) continue;  // said already
     const auto& n = hops.neighbours()[m.neighbour];
-    Json one{{"destination", to_string(n.destination)}, {"source", to_string(n.source)}, {"port", n.port}};
+    // Without MACs: each packet is given them on its way out, where they are known then.
+    Json one = Json::object();
+    if (!Neighbours::marked(n))
+      one.update({{"destination", to_string(n.destination)}, {"source", to_string(n.source)}});
+    one["port"] = n.port;
     if (n.vlan != 0) one["vlan"] = n.vlan;
     one["mtu"] = n.mtu;
     one["buckets"] = at->second;
@@ -145,10 +161,59 @@ Result<Json> explain_routes(const SourcedRib& rib, const std::vector<NamedNextHo
   return json;
 }
 
+namespace {
+
+std::string word(const Json& j, const char* field) {
+  return printable(j.at(field).get_ref<const std::string&>());
+}
+
+// What leads_to said.
+std::string leads_to_text(const Json& a, const std::string& indent) {
+  std::string t;
+  for (const char* list : {"steps", "flags"}) {
+    for (const Json& line : a.at(list))
+      t += fmt::format("{}{}\n", indent, printable(line.get_ref<const std::string&>()));
+  }
+  for (const Json& n : a.at("neighbours")) {
+    const std::string macs =
+        n.contains("destination") ? fmt::format("{} <- {}", word(n, "destination"), word(n, "source")) : "no address";
+    t += fmt::format("{}{} port {}{} mtu {}  {} bucket{}, {:.1f} %\n", indent, macs, n.at("port").get<unsigned>(),
+                     n.contains("vlan") ? fmt::format(" vlan {}", n.at("vlan").get<unsigned>()) : "",
+                     n.at("mtu").get<unsigned>(), n.at("buckets").get<uint64_t>(), n.at("buckets") == 1 ? "" : "s",
+                     n.at("share").get<double>() * 100);
+  }
+  return t;
+}
+
+// Where a list goes on.
+std::string rest_text(const Json& r, const char* list) {
+  const size_t from = r.at("from").get<size_t>(), last = from + r.at(list).size() - 1,
+               total = r.at("total").get<size_t>();
+  if (last >= total) return {};
+  return fmt::format("{} to {} of {}; continue with --from {}\n", from, last, total, last + 1);
+}
+
+// Where its addresses come from.
+const char* origin_of(const NextHops& hops, const std::string& name) {
+  switch (hops.explain(name).why) {
+    case NextHops::Why::kDefined:
+      return hops.definitions().names.contains(name) ? "static" : next_hop_flags(name) != 0 ? "word" : "made up";
+    case NextHops::Why::kNeighbour:
+      return hops.explain(name).whoever ? "kernel, by each packet"
+             : is_known(hops, name)     ? "kernel"
+                                        : "kernel, unresolved";
+    case NextHops::Why::kGroup:
+      return "group";
+    case NextHops::Why::kRoute:
+      return "route";
+    default:
+      return "none";
+  }
+}
+
+}  // namespace
+
 std::string route_explanation_text(const Json& r) {
-  const auto word = [](const Json& j, const char* field) {
-    return printable(j.at(field).get_ref<const std::string&>());
-  };
   if (r.at("total") == 0) return fmt::format("no route covers {}\n", word(r, "for"));
   std::string t;
   for (const Json& route : r.at("routes")) {
@@ -165,23 +230,32 @@ std::string route_explanation_text(const Json& r) {
       best = false;
     }
     for (const Json& a : route.at("adjacencies")) {
-      for (const Json& step : a.at("steps"))
-        t += fmt::format("    {}: {}\n", word(a, "table"), printable(step.get_ref<const std::string&>()));
-      for (const Json& flag : a.at("flags"))
-        t += fmt::format("    {}: {}\n", word(a, "table"), printable(flag.get_ref<const std::string&>()));
-      for (const Json& n : a.at("neighbours")) {
-        t += fmt::format("    {}: {} <- {} port {}{} mtu {}  {} bucket{}, {:.1f} %\n", word(a, "table"),
-                         word(n, "destination"), word(n, "source"), n.at("port").get<unsigned>(),
-                         n.contains("vlan") ? fmt::format(" vlan {}", n.at("vlan").get<unsigned>()) : "",
-                         n.at("mtu").get<unsigned>(), n.at("buckets").get<uint64_t>(), n.at("buckets") == 1 ? "" : "s",
-                         n.at("share").get<double>() * 100);
-      }
+      t += leads_to_text(a, fmt::format("    {}: ", word(a, "table")));
     }
   }
-  const size_t from = r.at("from").get<size_t>(), last = from + r.at("routes").size() - 1,
-               total = r.at("total").get<size_t>();
-  if (last < total) t += fmt::format("{} to {} of {}; continue with --from {}\n", from, last, total, last + 1);
-  return t;
+  return t + rest_text(r, "routes");
+}
+
+Json list_next_hops(const NamedNextHops& adjacencies, size_t from, size_t count) {
+  const NextHops& hops = *adjacencies.second;
+  Json json{{"table", adjacencies.first}, {"total", hops.count()}, {"from", from}, {"next_hops", Json::array()}};
+  for (size_t id = from; id <= hops.count() && id - from < count; ++id) {
+    const std::string& name = hops.name(static_cast<uint32_t>(id));
+    Json one{{"next_hop", name}, {"origin", origin_of(hops, name)}};
+    one.update(leads_to(adjacencies, name));
+    one.erase("table");
+    json["next_hops"].push_back(std::move(one));
+  }
+  return json;
+}
+
+std::string next_hops_text(const Json& r) {
+  std::string t;
+  for (const Json& hop : r.at("next_hops")) {
+    t += fmt::format("{}   ({})\n", word(hop, "next_hop"), word(hop, "origin"));
+    t += leads_to_text(hop, "  ");
+  }
+  return t + rest_text(r, "next_hops");
 }
 
 }  // namespace sluice

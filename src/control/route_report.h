@@ -25,6 +25,14 @@ using NamedNextHops = std::pair<std::string, const NextHops*>;
 Result<nlohmann::ordered_json> explain_routes(const SourcedRib& rib, const std::vector<NamedNextHops>& adjacencies,
                                               const std::string& text, size_t from, size_t count);
 
+// {"table", "total", "from", "next_hops": [{"next_hop", "origin", and as above "steps", "flags", "neighbours",
+// "resilient"}]}: `count` next hops from number `from` on. "origin" is "static" (the adjacency file), "kernel",
+// "kernel, unresolved", "kernel, by each packet", "made up", "word", "group", "route" or "none"; a neighbour without
+// "destination" and "source" is unresolved, or each packet's own.
+nlohmann::ordered_json list_next_hops(const NamedNextHops& adjacencies, size_t from, size_t count);
+// What list_next_hops said, for people.
+std::string next_hops_text(const nlohmann::ordered_json& list);
+
 // What explain_routes said, for people.
 std::string route_explanation_text(const nlohmann::ordered_json& explanation);
 

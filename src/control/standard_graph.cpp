@@ -71,7 +71,8 @@ Result<std::string> standard_graph_text(const StandardGraph& g) {
     if (!g.route_algorithm.empty()) t += ", ALGORITHM " + g.route_algorithm;
     if (!g.route_algorithm6.empty()) t += ", ALGORITHM6 " + g.route_algorithm6;
     t += ");\n";
-    t += "AdjacencyTable(adj" + file_list(g.adjacencies) + ", ROUTES fib);\n";
+    t += "AdjacencyTable(adj" + file_list(g.adjacencies) + ", ROUTES fib" +
+         (g.out_devices.empty() ? "" : ", NEIGHBOURS true") + ");\n";
   }
   if (!t.empty()) t += "\n";
   std::vector<std::string> sources;

@@ -22,7 +22,7 @@ struct StandardGraph {
   std::string acl_algorithm;
   std::vector<std::string> routes;
   std::string route_algorithm, route_algorithm6;
-  std::vector<std::string> adjacencies;  // none: made-up ones, when there are routes
+  std::vector<std::string> adjacencies;  // none: made-up ones, when there are routes and no live ports to send by
   std::string in;
   std::vector<std::string> more_in;     // captures that take turns with it
   std::vector<std::string> in_devices;  // live ports: what FromDevice stands with

@@ -13,6 +13,8 @@
 #include "graph/router.h"
 #include "graph/table_set.h"
 #include "tables/acl/rule_set.h"
+#include "tables/adjacency/neighbours.h"
+#include "tables/adjacency/next_hops.h"
 #include "tables/lpm/rib.h"
 #include "tables/lpm/rib_sources.h"
 
@@ -26,6 +28,7 @@ struct TableOverrides {
   std::string route_algorithm;  // IPv4
   std::string route_algorithm6;
   bool on_device = false;  // lookups run on a device: what `auto` chooses for, here and in the configuration
+  std::shared_ptr<Neighbours> neighbours;  // of adjacency tables that ask for them; nullptr: nobody is known
 };
 
 // How one table was made.
@@ -58,7 +61,14 @@ struct TableModels {
   std::map<std::string, RuleSet, std::less<>> acls;  // not those of compiled images, which have their rules in them
   std::map<std::string, SourcedRib, std::less<>> routes;             // not those of compiled images
   std::map<std::string, TableDeclaration, std::less<>> adjacencies;  // with the files' text in place of the files
+  NeighbourReach reach;                                              // of adjacency tables that ask for neighbours
 };
+// What is defined of the next hops of an adjacency table of these models. Errors: those of its text.
+Result<NextHopDefinitions> next_hop_definitions(const TableDeclaration& declaration, const NeighbourReach& reach);
+
+// The interfaces of the kernel that the router sends by, with the ports of adjacencies that lead to them: those of a
+// PortSwitch before them, a port of their own where they get all others, and 0 where there is none.
+std::vector<NeighbourOutput> neighbour_outputs(const Router& router);
 
 // Reads and builds every table that the router's elements declare. A file may be rules or routes as text, or one
 // compiled image (told by its content). What `inputs` holds of the files is taken from there. Errors: those of all
@@ -72,7 +82,7 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
 Result<std::shared_ptr<const Image>> load_table(const TableDeclaration& declaration, const Image* routes,
                                                 TableLoad* load, std::vector<Diagnostic>* warnings,
                                                 TableModels* models = nullptr, Rib* rib = nullptr,
-                                                InputSet* inputs = nullptr);
+                                                InputSet* inputs = nullptr, const NeighbourReach& reach = {});
 
 // What a declaration's file is opened by: its name without what else is said there.
 std::string path_of(const TableDeclaration& declaration, const std::string& file);

@@ -45,6 +45,10 @@ Egress::Egress(const Router& router, const Plan& plan, const RunOptions& options
   stats_.elements.resize(router.elements.size());
   say_limit();
   classes_.resize(kMaxQosClasses);
+  if (options.neighbours != nullptr) {
+    waits_ = std::make_unique<NeighbourWait>();
+    known_ = options.neighbours->changes();
+  }
   if (options.qos != nullptr) qos_ = std::make_unique<EgressQos>(*options.qos, std::vector<EgressQos::SinkSpec>());
   auto first = open(router, plan, links, delayed, errors);
   if (errors.diagnostics.empty()) follow(std::move(first));
@@ -215,6 +219,57 @@ void Egress::count_sent(size_t s, Batch& batch, Selection& rows) {
 // Writes to an output what may leave by it; what cannot be written is counted as such.
 void Egress::write(size_t o, std::vector<TxRecord>& records) {
   if (records.empty()) return;
+  if (waits_ != nullptr && outputs_[o]->spec.type == PortSpec::Type::kDevice) {
+    // What waits leaves before what comes.
+    release_known();
+    std::erase_if(records, [&](const TxRecord& record) {
+      return Neighbours::marked(record.data, record.captured) && !address(o, record);
+    });
+  }
+  put(o, records);
+}
+
+// Gives a frame with a mark its MACs. False: they are not known, and it waits or is dropped.
+bool Egress::address(size_t o, const TxRecord& record) {
+  Neighbours& neighbours = *options_.neighbours;
+  const auto key = neighbours.whom(record.data, record.captured);
+  // Where it has become known just now, those that wait are the first. Sinks of one packet's copies would all write the
+  // same there.
+  if (key && !waits_->waits(o, *key) && neighbours.address(const_cast<uint8_t*>(record.data), *key)) return true;
+  NeighbourWait::Came came;
+  if (key) came = waits_->come(o, *key, record, now_ns());
+  if (!came.waits) ++drops_of(outputs_[o]->element, DropReason::kUnresolvedNeighbour);
+  if (came.asks) neighbours.ask(*key);
+  return false;
+}
+
+// What waited for neighbours that have become known leaves.
+void Egress::release_known() {
+  const uint64_t changes = options_.neighbours->changes();
+  if (changes == known_) return;
+  known_ = changes;
+  if (waits_->empty()) return;
+  Neighbours& neighbours = *options_.neighbours;
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    addressed_.clear();
+    waits_->release(
+        o, [&](const NeighbourKey& key) { return neighbours.knows(key); }, addressed_);
+    std::erase_if(addressed_, [&](const TxRecord& record) { return !address(o, record); });
+    put(o, addressed_);
+    waits_->forget();
+  }
+}
+
+// What has waited too long for a neighbour does not leave any more.
+void Egress::drop_late() {
+  waits_->expire(now_ns(), [&](size_t o, size_t packets) {
+    drops_of(outputs_[o]->element, DropReason::kUnresolvedNeighbour) += packets;
+  });
+}
+
+// What write leaves.
+void Egress::put(size_t o, std::vector<TxRecord>& records) {
+  if (records.empty()) return;
   Output& output = *outputs_[o];
   if (const uint32_t most = output.port->most_bytes(); most != ~uint32_t{0}) {
     drops_of(output.element, DropReason::kTooBig) +=
@@ -239,6 +294,32 @@ void Egress::write(size_t o, std::vector<TxRecord>& records) {
   drops_of(output.element, why) += records.size() - written;
 }
 
+// Whether neighbours have to be found for some of the packets; what waited for others leaves before them.
+bool Egress::marked(size_t o, const Batch& batch, const Selection& rows) {
+  if (waits_ == nullptr || outputs_[o]->spec.type != PortSpec::Type::kDevice) return false;
+  release_known();
+  return !rows.each_while(
+      [&](uint32_t i) { return !Neighbours::marked(batch.frame(i) + batch.extent(i).data, batch.data_length(i)); });
+}
+
+// The same for packets as they lie in their batch; leaves those that have to go as records.
+void Egress::put_rows(size_t o, Batch& batch, Selection& left, FramePool* lender) {
+  Output& output = *outputs_[o];
+  const PacketSink::Rows wrote = output.port->write_rows(batch, left, lender);
+  if (wrote.taken != 0) {
+    Selection rows = left.take_first(wrote.taken);
+    if (lender != nullptr && output.port->takes() == lender) taken_.merge(rows);
+    count_sent(o, batch, rows);
+  }
+  if (wrote.refused != 0) {
+    const Selection rows = left.take_first(wrote.refused);
+    for (uint32_t w = 0; qos_ != nullptr && w * 64 < batch.size(); ++w) {
+      if (rows.word(w) != 0) qos_->count(o, batch, w, rows.word(w));
+    }
+    drops_of(output.element, output.port->refusal()) += wrote.refused;
+  }
+}
+
 // Packets that come to an output, in their order: with classes of service they may wait there.
 void Egress::send(size_t s, std::vector<TxRecord>& records) {
   if (qos_ == nullptr) return write(s, records);
@@ -253,6 +334,10 @@ void Egress::send(size_t s, std::vector<TxRecord>& records) {
 }
 
 void Egress::advance(uint64_t now_ns) {
+  if (waits_ != nullptr && !waits_->empty()) {
+    release_known();
+    drop_late();
+  }
   for (size_t o = 0; o < outputs_.size(); ++o) {
     Output& output = *outputs_[o];
     if (output.port == nullptr || output.element == kNobody) continue;
@@ -290,11 +375,15 @@ void Egress::drain(size_t o) {
     send(o, leaving_);
     output.wheel->forget();
   }
-  if (qos_ == nullptr) return;
-  departing_.clear();
-  qos_->drain(o, departing_);
-  write(o, departing_);
-  qos_->forget();
+  if (qos_ != nullptr) {
+    departing_.clear();
+    qos_->drain(o, departing_);
+    write(o, departing_);
+    qos_->forget();
+  }
+  if (waits_ == nullptr) return;
+  release_known();
+  drops_of(output.element, DropReason::kUnresolvedNeighbour) += waits_->drop(o);
 }
 
 void Egress::drain() {
@@ -344,20 +433,8 @@ void Egress::put_out(Batch& batch, JobShare& share, unsigned lane, FramePool* le
     JobShare::Sent& sent = share.sent[s];
     output.port->use_queue(lane);
     merged_ = sent.made;
-    if (reads && !timed && output.wheel == nullptr && sent.made.empty() && !failed()) {
-      const PacketSink::Rows wrote = output.port->write_rows(batch, sent.rows, lender);
-      if (wrote.taken != 0) {
-        Selection rows = sent.rows.take_first(wrote.taken);
-        if (lender != nullptr && output.port->takes() == lender) taken_.merge(rows);
-        count_sent(o, batch, rows);
-      }
-      if (wrote.refused != 0) {
-        const Selection rows = sent.rows.take_first(wrote.refused);
-        for (uint32_t w = 0; qos_ != nullptr && w * 64 < batch.size(); ++w) {
-          if (rows.word(w) != 0) qos_->count(o, batch, w, rows.word(w));
-        }
-        drops_of(output.element, output.port->refusal()) += wrote.refused;
-      }
+    if (reads && !timed && output.wheel == nullptr && sent.made.empty() && !failed() && !marked(o, batch, sent.rows)) {
+      put_rows(o, batch, sent.rows, lender);
     }
     // Packets that no element made are in order already, and a sink that does not read them need not see them.
     if (reads) {
@@ -480,6 +557,7 @@ void Egress::report(RunReport& report) {
   report.has_classes = qos_ != nullptr;
   if (qos_ != nullptr) report.qos = qos_->report();
   report.gone.add(gone_);
+  if (waits_ != nullptr) report.queued += waits_->packets();
   for (size_t o = 0; o < outputs_.size(); ++o) {
     const Output& output = *outputs_[o];
     if (output.spec.type == PortSpec::Type::kNull) continue;

@@ -17,6 +17,7 @@
 #include "exec/egress_wheel.h"
 #include "exec/generation.h"
 #include "exec/job.h"
+#include "exec/neighbour_wait.h"
 #include "exec/run.h"
 
 namespace sluice {
@@ -126,6 +127,12 @@ class Egress {
   // `o`: of outputs_.
   void count_sent(size_t o, Batch& batch, Selection& rows);
   void write(size_t o, std::vector<TxRecord>& records);
+  void put(size_t o, std::vector<TxRecord>& records);
+  bool marked(size_t o, const Batch& batch, const Selection& rows);
+  void put_rows(size_t o, Batch& batch, Selection& left, FramePool* lender);
+  bool address(size_t o, const TxRecord& record);
+  void release_known();
+  void drop_late();
   void send(size_t o, std::vector<TxRecord>& records);
   void drain(size_t o);
   void add_output(std::unique_ptr<Output> output, unsigned element, uint64_t delayed);
@@ -147,7 +154,9 @@ class Egress {
   std::vector<size_t> at_;                        // by sink of the plan
   std::vector<std::string> placed_;               // by output: where it is at the end
   std::vector<Limiter> limiters_;
-  std::unique_ptr<EgressQos> qos_;  // none: no classes of service
+  std::unique_ptr<EgressQos> qos_;        // none: no classes of service
+  std::unique_ptr<NeighbourWait> waits_;  // none: no frame is marked
+  uint64_t known_ = 0;                    // Neighbours::changes() that are taken in
   std::vector<PortCounters> ports_;
   std::vector<Class> classes_;
   WorkerStats stats_;
@@ -165,6 +174,7 @@ class Egress {
   std::vector<TxRecord> merged_;
   std::vector<TxRecord*> limited_;
   std::vector<TxRecord> departing_;  // of leaving_ and of what waited for its rate or turn
+  std::vector<TxRecord> addressed_;  // of what waited for a neighbour
   std::vector<TxRecord> leaving_;    // of merged_ and of what waited, those that leave now
   std::vector<const PrintRecord*> prints_;
 };

@@ -102,6 +102,9 @@ class Engine {
   // What sinks find of a packet besides its frame (Plan::at_sinks).
   FieldMask at_sinks() const { return plan_->at_sinks; }
 
+  // nullptr: the run has none.
+  LivePorts* live_ports() { return live_ports_.get(); }
+
   // The counters of access lists. Precondition: options.count_hits. Thread-safe, also after the run.
   HitLedger& hits() { return *ledger_; }
 

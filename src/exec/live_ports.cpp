@@ -42,6 +42,20 @@ Result<PortOptions> options_of(const PortSpec& spec, unsigned workers) {
 
 }  // namespace
 
+const char* to_string(LinkState state) {
+  switch (state) {
+    case LinkState::kUp:
+      return "up";
+    case LinkState::kNoCarrier:
+      return "no carrier";
+    case LinkState::kDown:
+      return "down";
+    case LinkState::kGone:
+      return "gone";
+  }
+  return "";
+}
+
 class LivePorts::Source final : public BatchSource {
  public:
   explicit Source(std::shared_ptr<RxQueue> queue) : queue_(std::move(queue)) {}
@@ -193,7 +207,11 @@ std::unique_ptr<LivePorts> LivePorts::open(const Router& router, const Plan& pla
   for (size_t i = 0; i < live->ports_.size(); ++i) {
     auto port = open_port(live->ports_[i]->options, live->pool_);
     if (port) {
-      live->ports_[i]->port = std::move(*port);
+      Open& open = *live->ports_[i];
+      open.port = std::move(*port);
+      const PortFacts facts = open.port->facts();
+      open.ifindex = facts.ifindex;
+      open.link = facts.up ? LinkState::kUp : LinkState::kDown;
     } else {
       add_port_error(router, first[i], port.error(), errors);
     }
@@ -251,11 +269,35 @@ Result<std::unique_ptr<PacketSink>> LivePorts::open_sink(const PortSpec& spec) {
   return std::unique_ptr<PacketSink>(std::make_unique<Sink>(*open.port, open.tx));
 }
 
+std::string LivePorts::name_of(int ifindex) const {
+  for (const auto& open : ports_) {
+    if (ifindex != 0 && open->ifindex == ifindex) return open->options.name;
+  }
+  return {};
+}
+void LivePorts::link_changed(int ifindex, LinkState state) {
+  for (const auto& open : ports_) {
+    if (ifindex == 0 || open->ifindex != ifindex || open->link == state) continue;
+    open->link = state;
+    open->link_changes.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+Result<void> LivePorts::addresses_changed() {
+  Result<void> result;
+  for (const auto& open : ports_) {
+    if (open->link == LinkState::kGone) continue;
+    if (auto done = open->port->addresses_changed(); !done && result.ok()) result = std::move(done);
+  }
+  return result;
+}
+
 std::vector<LivePortReport> LivePorts::report() const {
   std::vector<LivePortReport> reports;
   for (const auto& open : ports_) {
     LivePortReport& report = reports.emplace_back();
     report.facts = open->port->facts();
+    report.link = open->link;
+    report.link_changes = open->link_changes;
     for (const auto& queue : open->rx) report.rx.push_back(queue->counters());
     for (const auto& queue : open->tx) report.tx.push_back(queue->counters());
   }

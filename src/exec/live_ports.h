@@ -2,6 +2,7 @@
 // Live ports as sources and sinks of a run: each is opened once, whoever receives from it or sends by it.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,9 +15,21 @@ namespace sluice {
 
 struct Plan;
 
+// The state of an interface of the kernel.
+enum class LinkState : uint8_t {
+  kUp,
+  kNoCarrier,  // the other end is not there
+  kDown,       // somebody set it down
+  kGone,       // it was removed
+};
+// "up", "no carrier", "down", "gone".
+const char* to_string(LinkState state);
+
 // What a port did. Counters by queue.
 struct LivePortReport {
   PortFacts facts;
+  LinkState link = LinkState::kUp;
+  uint64_t link_changes = 0;  // of its state, since the run began
   std::vector<RxCounters> rx;
   std::vector<TxCounters> tx;
 };
@@ -44,12 +57,22 @@ class LivePorts {
   // From any thread.
   std::vector<LivePortReport> report() const;
 
+  // What the kernel says of its interfaces. From one thread at a time.
+  // The name of the port on an interface; empty: none is.
+  std::string name_of(int ifindex) const;
+  void link_changed(int ifindex, LinkState state);
+  // Addresses of any interface were added or removed. Errors: the first port's.
+  Result<void> addresses_changed();
+
  private:
   class Source;
   class Sink;
   struct Open {
     PortOptions options;
     std::unique_ptr<Port> port;
+    int ifindex = 0;  // 0: no interface of the kernel
+    std::atomic<LinkState> link{LinkState::kUp};
+    std::atomic<uint64_t> link_changes{0};
     std::vector<std::shared_ptr<RxQueue>> rx;  // kept for their counters
     std::vector<std::shared_ptr<TxQueue>> tx;
   };

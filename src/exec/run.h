@@ -23,6 +23,7 @@
 #include "exec/ports.h"
 #include "exec/stats.h"
 #include "qos/class_map.h"
+#include "tables/adjacency/neighbours.h"
 
 namespace sluice {
 
@@ -129,8 +130,9 @@ struct RunOptions {
   DeviceOptions device;
   // Of live ports.
   PollMode poll = PollMode::kAdaptive;
-  std::vector<unsigned> cores;  // worker w runs on core cores[w % size]; empty: wherever the kernel puts it
-  std::function<void()> ready;  // called once, when all ports are open and the first worker is about to read
+  std::vector<unsigned> cores;             // worker w runs on core cores[w % size]; empty: wherever the kernel puts it
+  std::shared_ptr<Neighbours> neighbours;  // whom marked frames are for; nullptr: there are none
+  std::function<void()> ready;             // called once, when all ports are open and the first worker is about to read
   // What the run reads and writes besides what graphs do.
   RunFiles files;
 

@@ -251,10 +251,11 @@ Result<NextHopDefinitions> parse_next_hops(std::string_view text, const std::str
 }
 
 Result<AdjacencyModel> parse_adjacencies(std::string_view text, const std::string& file, const NextHopIds& ids,
-                                         const RouteMatch& match) {
+                                         const RouteMatch& match, const NeighbourReach& reach) {
   AdjacencyTextParser parser(text, file);
   auto definitions = parser.parse();
   if (!definitions) return std::move(definitions).error();
+  definitions->reach = reach;
   NextHops all(std::move(*definitions));
   all.extend(ids);
   all.settle(match);

@@ -25,9 +25,9 @@ namespace sluice {
 Result<NextHopDefinitions> parse_next_hops(std::string_view text, const std::string& file);
 
 // The same, and what the ids lead to by that. Definitions that nothing leads to are warnings in the model. Without
-// `match` addresses are not resolved through routes.
+// `match` addresses are not resolved through routes. `reach`: where other names are neighbours.
 Result<AdjacencyModel> parse_adjacencies(std::string_view text, const std::string& file, const NextHopIds& ids,
-                                         const RouteMatch& match = nullptr);
+                                         const RouteMatch& match = nullptr, const NeighbourReach& reach = {});
 // With the routes of a settled Rib.
 Result<AdjacencyModel> parse_adjacencies(std::string_view text, const std::string& file, const Rib& rib);
 // Where only a compiled image is at hand.

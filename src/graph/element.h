@@ -76,9 +76,10 @@ struct TableDeclaration {
   std::vector<std::string> files;  // empty: inline text
   std::string text;                // inline content, where the table is written in the configuration itself
   std::string format = "auto";
-  std::string algorithm;   // empty: the default
-  std::string algorithm6;  // routes: the IPv6 algorithm
-  std::string routes;      // adjacency: the route table whose next hops it resolves
+  std::string algorithm;    // empty: the default
+  std::string algorithm6;   // routes: the IPv6 algorithm
+  std::string routes;       // adjacency: the route table whose next hops it resolves
+  bool neighbours = false;  // adjacency: what the files say nothing of is found in the kernel's neighbour tables
 };
 
 struct PortSpec {
@@ -129,6 +130,11 @@ class Element {
   virtual std::optional<unsigned> output_count() const { return std::nullopt; }
   // An output that may stay unconnected: what leaves there is dropped with its reason.
   virtual bool output_optional(unsigned output) const { return output > 0; }
+  // The port of an adjacency whose packets leave by `output` and by no other, where packets are separated by that.
+  virtual std::optional<uint16_t> adjacency_port(unsigned output) const {
+    (void)output;
+    return std::nullopt;
+  }
 
   virtual ElementKind kind() const = 0;
 

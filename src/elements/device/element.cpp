@@ -127,8 +127,15 @@ ElementClass sink_class(const char* name, bool dpdk) {
   ElementClass c = device_class<ToDevice>(name, dpdk);
   c.summary = dpdk ? "sends packets by a DPDK port" : "sends packets by an interface";
   c.description = "A packet that is longer than the MTU is dropped, and one that finds the ring full.";
+  if (!dpdk) {
+    c.description +=
+        "\nWith an AdjacencyTable that has NEIGHBOURS true, packets to a next hop whose link-layer address is not "
+        "known "
+        "have the kernel ask for it: the first three wait for the answer, up to three seconds, and others are dropped.";
+  }
   c.outputs = {0, 0};
   c.drops = {DropReason::kTxFull, DropReason::kTooBig};
+  if (!dpdk) c.drops.push_back(DropReason::kUnresolvedNeighbour);
   c.example = dpdk ? "in -> ToDPDKDevice(1);" : "in -> ToDevice(eth1, METHOD af_packet);";
   return c;
 }

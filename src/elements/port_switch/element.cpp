@@ -28,6 +28,9 @@ class PortSwitch final : public StageElement<PortSwitchStage> {
   }
   std::optional<unsigned> output_count() const override { return stage_.count + 1u; }
   bool output_optional(unsigned output) const override { return output == stage_.count; }
+  std::optional<uint16_t> adjacency_port(unsigned output) const override {
+    return output < stage_.count ? std::optional(stage_.ports[output]) : std::nullopt;
+  }
 };
 
 }  // namespace

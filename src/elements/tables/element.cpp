@@ -43,6 +43,7 @@ class AdjacencyTable final : public Table {
   void configure(const Arguments& arguments, Diagnostics&) override {
     take(TableDeclaration::Type::kAdjacency, arguments);
     table_.routes = arguments.get_string("ROUTES");
+    table_.neighbours = arguments.get_bool("NEIGHBOURS");
   }
 };
 
@@ -103,12 +104,19 @@ void register_tables(Registry& registry) {
   adjacency.summary = "declares the adjacencies of a route table's next hops";
   adjacency.description =
       "Next hops are neighbours, groups of others (optionally resilient), words such as unreachable, or addresses that "
-      "the routes lead to. Without FILE every next hop gets made-up addresses and port 0, for demonstrations and "
-      "benchmarks.";
+      "the routes lead to. With NEIGHBOURS true the files need not name those that are addresses of a network at a "
+      "live "
+      "port of the graph, addresses with its name (fe80::1%eth0), or its name alone: their link-layer addresses are "
+      "those of the kernel's neighbour table, during a run. Else without FILE every next hop gets made-up addresses "
+      "and port 0, for demonstrations and benchmarks.";
   adjacency.arguments = {
       name,
       {.name = "FILE", .kind = ArgumentKind::kFilename, .repeated = true, .help = "adjacencies, or a compiled image"},
-      {.name = "ROUTES", .kind = ArgumentKind::kString, .mandatory = true, .help = "the name of the RouteTable"}};
+      {.name = "ROUTES", .kind = ArgumentKind::kString, .mandatory = true, .help = "the name of the RouteTable"},
+      {.name = "NEIGHBOURS",
+       .kind = ArgumentKind::kBool,
+       .default_text = "false",
+       .help = "next hops at live ports are found in the kernel's neighbour tables"}};
   adjacency.inputs = adjacency.outputs = {0, 0};
   adjacency.example =
       "AdjacencyTable(adj, FILE neighbours.txt, ROUTES fib); in -> IPInput -> IPRoute(fib) -> AdjacencyRewrite(adj) -> "

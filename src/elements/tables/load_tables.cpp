@@ -1,6 +1,9 @@
 // host only
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
+
 #include <chrono>
 
 #include "base/input_file.h"
@@ -209,7 +212,7 @@ Result<ImagePointer> load_routes(const TableDeclaration& d, TableLoad& load, std
 
 Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& routes, TableLoad& load,
                                       std::vector<Diagnostic>* warnings, TableModels* models, const Rib* rib,
-                                      InputSet* inputs) {
+                                      InputSet* inputs, const NeighbourReach& reach) {
   Clock clock;
   auto opened = open_inputs(d, ImageKind::kAdjacency, inputs);
   if (!opened) return std::move(opened).error();
@@ -219,7 +222,7 @@ Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& ro
     auto ids = next_hops_of(routes);
     if (!ids) return std::move(ids).error();
     AdjacencyModel model;
-    if (d.files.empty() && d.text.empty()) {
+    if (d.files.empty() && d.text.empty() && !d.neighbours) {
       model = default_adjacencies(Rib(std::move(*ids)));
     } else {
       std::string text = d.text;
@@ -233,8 +236,8 @@ Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& ro
       }
       RouteMatch match;
       if (rib != nullptr) match = [rib](const IpAddress& address) { return rib->match(address); };
-      auto parsed =
-          parse_adjacencies(text, d.files.empty() ? d.name : fmt::format("{}", fmt::join(names, "+")), *ids, match);
+      auto parsed = parse_adjacencies(text, d.files.empty() ? d.name : fmt::format("{}", fmt::join(names, "+")), *ids,
+                                      match, d.neighbours ? reach : NeighbourReach{});
       if (!parsed) return std::move(parsed).error();
       model = std::move(*parsed);
       if (warnings != nullptr) warnings->insert(warnings->end(), model.warnings.begin(), model.warnings.end());
@@ -245,6 +248,7 @@ Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& ro
       kept.type = d.type;
       kept.name = d.name;
       kept.routes = d.routes;
+      kept.neighbours = d.neighbours;
     }
     load.entries = model.next_hop_count() - model.unresolved();
     load.parse_seconds = clock.lap();
@@ -262,12 +266,82 @@ Result<ImagePointer> load_adjacencies(const TableDeclaration& d, const Image& ro
 
 }  // namespace
 
+Result<NextHopDefinitions> next_hop_definitions(const TableDeclaration& d, const NeighbourReach& reach) {
+  NextHopDefinitions definitions;
+  if (!d.text.empty()) {
+    auto parsed = parse_next_hops(d.text, d.name);
+    if (!parsed) return std::move(parsed).error();
+    definitions = std::move(*parsed);
+  }
+  definitions.made_up = d.text.empty() && !d.neighbours;
+  if (d.neighbours) definitions.reach = reach;
+  return definitions;
+}
+
+namespace {
+
+// The interfaces that packets of an output come to.
+void sinks_behind(const Router& router, unsigned element, unsigned output, std::vector<bool>& seen,
+                  std::vector<std::string>& interfaces) {
+  std::vector<Router::Target> open = {router.target(element, output)};
+  while (!open.empty()) {
+    const unsigned at = open.back().element;
+    open.pop_back();
+    if (at == ~0u || seen[at]) continue;
+    seen[at] = true;
+    const PortSpec port = router.elements[at]->port();
+    const bool of_kernel = port.device.method != "tap" && port.device.method != "dpdk";
+    if (router.elements[at]->kind() == ElementKind::kSink && port.type == PortSpec::Type::kDevice && of_kernel)
+      interfaces.push_back(port.device.name);
+    for (const RouterConnection& c : router.connections) {
+      if (c.from == at) open.push_back({c.to, c.to_port});
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<NeighbourOutput> neighbour_outputs(const Router& router) {
+  std::vector<NeighbourOutput> outputs;
+  std::set<uint16_t> named;
+  const auto add = [&](uint16_t port, unsigned element, unsigned output) {
+    std::vector<bool> seen(router.elements.size());
+    std::vector<std::string> interfaces;
+    sinks_behind(router, element, output, seen, interfaces);
+    for (std::string& interface : interfaces) {
+      const NeighbourOutput one{port, std::move(interface)};
+      const bool known = std::any_of(outputs.begin(), outputs.end(),
+                                     [&](const NeighbourOutput& o) { return o.interface == one.interface; });
+      if (!known) outputs.push_back(one);
+    }
+  };
+  const auto each_switch = [&](auto&& use) {
+    for (const RouterConnection& c : router.connections) {
+      if (router.elements[c.from]->adjacency_port(0)) use(c, router.elements[c.from]->adjacency_port(c.from_port));
+    }
+  };
+  each_switch([&](const RouterConnection& c, std::optional<uint16_t> port) {
+    if (!port) return;
+    named.insert(*port);
+    add(*port, c.from, c.from_port);
+  });
+  uint16_t other = 0;
+  while (named.contains(other)) ++other;
+  each_switch([&](const RouterConnection& c, std::optional<uint16_t> port) {
+    if (!port) add(other, c.from, c.from_port);
+  });
+  if (!named.empty()) return outputs;
+  for (const RouterConnection& c : router.connections) add(0, c.from, c.from_port);
+  return outputs;
+}
+
 std::string path_of(const TableDeclaration& declaration, const std::string& file) {
   return declaration.type == TableDeclaration::Type::kRoutes ? path_of_route_file(file) : file;
 }
 
 Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, TableLoad* load,
-                                std::vector<Diagnostic>* warnings, TableModels* models, Rib* rib, InputSet* inputs) {
+                                std::vector<Diagnostic>* warnings, TableModels* models, Rib* rib, InputSet* inputs,
+                                const NeighbourReach& reach) {
   TableLoad local;
   TableLoad& report = load != nullptr ? *load : local;
   report = {};
@@ -286,7 +360,7 @@ Result<ImagePointer> load_table(const TableDeclaration& d, const Image* routes, 
       report.kind = "adjacency";
       if (routes == nullptr)
         return Error(fmt::format("the adjacency table '{}' needs the route table '{}'", d.name, d.routes));
-      image = load_adjacencies(d, *routes, report, warnings, models, rib, inputs);
+      image = load_adjacencies(d, *routes, report, warnings, models, rib, inputs, reach);
       break;
   }
   if (image.ok()) report.bytes = (*image)->bytes().size();
@@ -312,6 +386,9 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
     error.hint.clear();
     return error;
   };
+  NeighbourReach reach;
+  if (overrides.neighbours != nullptr) reach = {overrides.neighbours, neighbour_outputs(router)};
+  if (models != nullptr) models->reach = reach;
   // Adjacencies last: they need the routes' next hops, and the routes that lead to these.
   std::map<std::string, Rib, std::less<>> ribs;
   for (const bool adjacencies : {false, true}) {
@@ -354,7 +431,7 @@ Result<TableSet> load_tables(const Router& router, const TableOverrides& overrid
         Rib best;
         Rib* rib = d.type == TableDeclaration::Type::kRoutes ? &best : nullptr;
         if (const auto it = ribs.find(d.routes); adjacencies && it != ribs.end()) rib = &it->second;
-        auto image = load_table(d, routes, &load, &out.warnings, models, rib, inputs);
+        auto image = load_table(d, routes, &load, &out.warnings, models, rib, inputs, reach);
         if (image.ok() && rib == &best && best.size() != 0) ribs[d.name] = std::move(best);
         if (!image) {
           errors.add(located(*element, image.error()));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
+#include <utility>
 
 #include "base/assert.h"
 #include "net/flow_key.h"
@@ -141,10 +142,65 @@ void NextHops::lead(uint32_t node, std::vector<Edge> edges) {
   }
 }
 
+// Neighbours keep their places, new ones get those that nobody has.
+void NextHops::set_own(uint32_t node, const std::vector<AdjacencyModel::Neighbour>& own) {
+  auto& places = nodes_[node].own;
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (i == places.size()) {
+      if (free_.empty()) {
+        free_.push_back(static_cast<uint32_t>(neighbours_.size()));
+        neighbours_.emplace_back();
+      }
+      places.push_back({free_.back(), 1});
+      moved_.push_back(free_.back());
+      free_.pop_back();
+    }
+    places[i].weight = own[i].weight;
+    if (neighbours_[places[i].neighbour] != own[i]) moved_.push_back(places[i].neighbour);
+    neighbours_[places[i].neighbour] = own[i];
+  }
+  while (places.size() > own.size()) {
+    free_.push_back(places.back().neighbour);
+    places.pop_back();
+  }
+}
+
+// By the file, or made up.
+bool NextHops::defined(const std::string& name) const {
+  return definitions_->made_up || definitions_->names.contains(name);
+}
+
+bool NextHops::reach_by(uint32_t node, const std::string& interface) {
+  const auto found = definitions_->reach.find(nodes_[node].name + "%" + interface);
+  if (!found) return false;
+  set_own(node, {found->neighbour});
+  nodes_[node].interface = found->interface;
+  return true;
+}
+
+void NextHops::neighbours_changed() {
+  if (definitions_->reach.neighbours == nullptr) return;
+  for (uint32_t node = 1; node < shaped_; ++node) {
+    const Node& n = nodes_[node];
+    if (defined(n.name) || next_hop_flags(n.name) != 0 || (n.address.family == 0 && !n.leads_to.empty())) continue;
+    // Whether a route makes it a neighbour shows when it is resolved.
+    if (n.address.family != 0 && !n.interface.empty()) touch(node);
+    const auto found = definitions_->reach.find(n.name);
+    const bool was = n.address.family == 0 && !n.interface.empty();
+    if (!found && !was) continue;
+    if (found && was && n.interface == found->interface && neighbours_[n.own[0].neighbour] == found->neighbour)
+      continue;
+    shape(node);
+  }
+  shape_new();
+}
+
 void NextHops::shape(uint32_t node) {
   const std::string name = nodes_[node].name;
   {
     Node& n = nodes_[node];
+    n.interface.clear();
+    n.whoever = false;
     if (n.address.family != 0) addresses_[n.address.family == 6].erase({n.address.hi, n.address.lo});
     n.address = {};
     n.match = {};
@@ -167,24 +223,15 @@ void NextHops::shape(uint32_t node) {
     uint64_t hash = 0;
     for (char c : name) hash = mix64(hash ^ static_cast<uint8_t>(c));
     own.push_back(made_up_neighbour(id != 0 ? id : static_cast<uint32_t>(hash >> 40) | 0x800000));
+  } else if (const auto found = definitions_->reach.find(name)) {
+    own.push_back(found->neighbour);
+    nodes_[node].interface = found->interface;
+    nodes_[node].whoever = found->key.address.family == 0;
   } else if (const auto address = parse_ip(name)) {
     nodes_[node].address = *address;
     addresses_[address->family == 6][{address->hi, address->lo}] = node;
   }
-  // Neighbours keep their places, new ones get new ones.
-  for (size_t i = 0; i < own.size(); ++i) {
-    auto& places = nodes_[node].own;
-    if (i == places.size()) {
-      places.push_back({static_cast<uint32_t>(neighbours_.size()), own[i].weight});
-      neighbours_.push_back(own[i]);
-      moved_.push_back(places[i].neighbour);
-    } else {
-      places[i].weight = own[i].weight;
-      if (neighbours_[places[i].neighbour] != own[i]) moved_.push_back(places[i].neighbour);
-      neighbours_[places[i].neighbour] = own[i];
-    }
-  }
-  nodes_[node].own.resize(own.size());
+  set_own(node, own);
   std::vector<Edge> edges;
   for (const NextHopMember& m : members) edges.push_back({node_of(m.name), m.weight});
   lead(node, std::move(edges));
@@ -300,7 +347,7 @@ void NextHops::resolve(uint32_t at) {
     node.why = Why::kDefined;
   } else if (!node.own.empty()) {
     group.members = node.own;
-    node.why = Why::kDefined;
+    node.why = node.interface.empty() ? Why::kDefined : Why::kNeighbour;
   } else if (node.leads_to.empty()) {
     node.why = node.address.family == 0   ? Why::kNoNeighbour
                : node.match.next_hop != 0 ? Why::kOnlyDefault
@@ -354,10 +401,6 @@ void NextHops::resolve(uint32_t at) {
 
 NextHops::Changes NextHops::settle(const RouteMatch& match) {
   Changes changes;
-  changes.neighbours = std::move(moved_);
-  moved_.clear();
-  std::sort(changes.neighbours.begin(), changes.neighbours.end());
-  changes.neighbours.erase(std::unique(changes.neighbours.begin(), changes.neighbours.end()), changes.neighbours.end());
   // All that leads to what changed; a name that a route brings in is itself touched.
   for (size_t i = 0; i < touched_.size(); ++i) {
     const uint32_t at = touched_[i];
@@ -370,6 +413,11 @@ NextHops::Changes NextHops::settle(const RouteMatch& match) {
       SLUICE_CHECK(found.next_hop < by_id_.size());
       edges.push_back({by_id_[found.next_hop]});
     }
+    // A route to an interface makes the address a neighbour there, not a way to whoever a packet is for.
+    // The edge stays: changes of the interface are told by it.
+    nodes_[at].interface.clear();
+    const bool near = !edges.empty() && nodes_[edges[0].node].whoever && reach_by(at, nodes_[edges[0].node].name);
+    if (!near) set_own(at, {});
     const auto& now = nodes_[at].leads_to;
     if (now.size() != edges.size() || (!now.empty() && now[0].node != edges[0].node)) lead(at, std::move(edges));
   }
@@ -383,6 +431,9 @@ NextHops::Changes NextHops::settle(const RouteMatch& match) {
   for (const uint32_t node : order) nodes_[node].dirty = false;
   touched_.clear();
   std::sort(changes.ids.begin(), changes.ids.end());
+  changes.neighbours = std::exchange(moved_, {});
+  std::sort(changes.neighbours.begin(), changes.neighbours.end());
+  changes.neighbours.erase(std::unique(changes.neighbours.begin(), changes.neighbours.end()), changes.neighbours.end());
   return changes;
 }
 
@@ -400,6 +451,8 @@ NextHops::Explanation NextHops::explain(std::string_view name) const {
   const Node& node = nodes_[known->second];
   e.why = node.why;
   e.match = node.match;
+  e.interface = node.interface;
+  e.whoever = node.whoever;
   for (const Edge& to : node.leads_to) e.members.push_back({nodes_[to.node].name, to.weight});
   return e;
 }

@@ -3,8 +3,9 @@
 //
 // A name is, in this order: what the adjacency file defines it as; one of the words `drop`, `blackhole`, `unreachable`,
 // `prohibit`, `throw`, `local`, `punt`; a group of other names, "A+B*3"; without an adjacency file a made-up neighbour;
-// an address, which is resolved through the route of the longest prefix that covers it, to that route's next hop. The
-// default route counts for that only where it is asked for (`resolve-via default`).
+// a neighbour at a live port (neighbours.h); an address, which is resolved through the route of the longest prefix that
+// covers it, to that route's next hop. The default route counts for that only where it is asked for (`resolve-via
+// default`).
 //
 // Names lead to names, so they are a graph. What changes makes those that lead to it, directly or not, be resolved
 // again, and no others: a route looks up the addresses that it covers and that no longer prefix answers. An edge within
@@ -23,6 +24,7 @@
 #include "base/result.h"
 #include "net/types.h"
 #include "tables/adjacency/adjacency_model.h"
+#include "tables/adjacency/neighbours.h"
 #include "tables/lpm/rib.h"
 
 namespace sluice {
@@ -50,6 +52,7 @@ struct NextHopDefinitions {
   std::map<std::string, NextHopDefinition, std::less<>> names;
   bool made_up = false;      // there is no file: names that are defined by nothing else are neighbours
   bool via_default = false;  // addresses may be resolved through a default route
+  NeighbourReach reach;      // where names that nothing defines are neighbours
 };
 
 // The route for an address, its next hop an id of the same NextHopIds.
@@ -60,6 +63,7 @@ class NextHops {
   // Why a next hop leads where it leads.
   enum class Why : uint8_t {
     kDefined,      // neighbours or flags of its own
+    kNeighbour,    // at a live port
     kGroup,        // through its members
     kRoute,        // through a route
     kNoNeighbour,  // nothing says what it is
@@ -72,6 +76,8 @@ class NextHops {
     Why why = Why::kNoNeighbour;
     Rib::Match match;                    // kRoute and what went wrong behind a route: next_hop 0 otherwise
     std::vector<NextHopMember> members;  // the names that it leads to
+    std::string interface;               // kNeighbour: at which
+    bool whoever = false;                // kNeighbour: each packet's own
   };
 
   // Definitions are shared by copies of this.
@@ -82,6 +88,8 @@ class NextHops {
   // Another best route for the prefix, or none.
   void route_changed(const IpPrefix& prefix);
   void all_routes_changed();
+  // The kernel knows other interfaces or neighbours: looks at all that are at live ports, or might be.
+  void neighbours_changed();
   // Another definition of a name; an empty one: none.
   void define(const std::string& name, NextHopDefinition definition);
 
@@ -97,6 +105,7 @@ class NextHops {
   const AdjacencyModel::Group& group(uint32_t id) const { return nodes_[by_id_[id]].group; }
   const std::vector<AdjacencyModel::Neighbour>& neighbours() const { return neighbours_; }
   uint32_t count() const { return static_cast<uint32_t>(by_id_.size() - 1); }
+  const std::string& name(uint32_t id) const { return nodes_[by_id_[id]].name; }
   // Everything, for build_adjacencies.
   AdjacencyModel model() const;
   // Of a name that is known as an id, or that one of these leads to; kNoNeighbour for others.
@@ -121,6 +130,8 @@ class NextHops {
     std::vector<Edge> leads_to;
     std::vector<Back> led_to_by;
     std::vector<AdjacencyModel::Member> own;  // its neighbours
+    std::string interface;                    // at which it is a neighbour
+    bool whoever = false;                     // it is all neighbours there
     uint16_t flags = 0;
     uint16_t resilient = 0;
     Why why = Why::kNoNeighbour;
@@ -132,6 +143,10 @@ class NextHops {
   uint32_t node_of(std::string_view name, uint32_t id = 0);  // a new one is to be shaped
   void shape(uint32_t node);                                 // what it is, by its definition and name
   void shape_new();
+  void set_own(uint32_t node, const std::vector<AdjacencyModel::Neighbour>& own);
+  bool defined(const std::string& name) const;
+  // As an address that is a neighbour at `interface` by a route. False: it is none.
+  bool reach_by(uint32_t node, const std::string& interface);
   void lead(uint32_t node, std::vector<Edge> edges);
   void touch(uint32_t node);
   void resolve(uint32_t node);
@@ -142,6 +157,7 @@ class NextHops {
   std::map<std::string, uint32_t, std::less<>> by_name_;
   std::vector<uint32_t> by_id_{0};
   std::vector<AdjacencyModel::Neighbour> neighbours_;
+  std::vector<uint32_t> free_;                                      // of neighbours_: nobody's
   std::map<std::pair<uint64_t, uint64_t>, uint32_t> addresses_[2];  // IPv4, IPv6: nodes that go by routes
   uint32_t shaped_ = 1;                                             // nodes below it have been
   std::vector<uint32_t> touched_;
