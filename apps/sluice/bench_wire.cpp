@@ -118,7 +118,6 @@ FrameStore frames_of(const WireFlags& flags, const std::string& size, const std:
   t.stop = &interrupted();
   FrameStore frames;
   need(generate_traffic(t, frames), Exit::kUsage);
-  stop_if_interrupted();
   need(prepare_wire_frames(frames));
   return frames;
 }
@@ -191,7 +190,13 @@ std::string trials_text(const WireFlags& flags, const std::vector<Row>& rows) {
         words.push_back(us(h.mean()));
         for (const double p : {50.0, 99.0, 99.9, 100.0}) words.push_back(us(static_cast<double>(h.percentile(p))));
       }
-      if (flags.search) words.emplace_back(trial.passed ? "passed" : t.missed >= t.lost() ? "missed" : "failed");
+      // "missed": it did not pass for what this meter lost.
+      if (flags.search) {
+        words.emplace_back(t.send.stopped         ? "interrupted"
+                           : trial.passed         ? "passed"
+                           : t.missed >= t.lost() ? "missed"
+                                                  : "failed");
+      }
       table.add(std::move(words));
     }
   }
@@ -230,8 +235,9 @@ class WireBench {
     WireMeter meter(*rx_queue_, now_ns, flags_.latency);
     Progress progress("");
     for (const std::string& size : sizes_) {
-      if (interrupted().load()) break;
       FrameStore frames = frames_of(flags_, size, destinations_, to_, from_);
+      // Of the sizes before there is a report.
+      if (interrupted().load()) break;
       Row& row = rows_.emplace_back();
       row.size = size;
       uint64_t bytes = 0;
@@ -291,7 +297,7 @@ class WireBench {
         done.asked_pps == 0 ? std::string("as fast as it goes") : with_commas(done.asked_pps) + " packets/s"));
     done.did = need(run_wire_trial(frames, *tx_queue_, meter, options), Exit::kIo);
     if (flags_.latency) done.latency = meter.latency();
-    done.passed = done.did.sent() != 0 && done.did.loss_percent() <= flags_.loss;
+    done.passed = !done.did.send.stopped && done.did.sent() != 0 && done.did.loss_percent() <= flags_.loss;
     return done;
   }
 
@@ -330,6 +336,7 @@ class WireBench {
       for (const Row& row : rows_)
         for (const Trial& t : row.trials) foreign += t.did.counts.foreign + t.did.counts.earlier;
       if (foreign != 0) text += fmt::format("other frames that came: {}\n", with_commas(foreign));
+      if (interrupted().load()) text += "interrupted: what was measured until then\n";
       print_out(text + fmt::format("tx {} ({}{}{}), rx {} ({}{}{})\n", tx.name, tx.method, tx.mode.empty() ? "" : ", ",
                                    tx.mode, rx.name, rx.method, rx.mode.empty() ? "" : ", ", rx.mode));
       return;
