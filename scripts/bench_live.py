@@ -12,8 +12,8 @@ have more. The method that a run reports must be the one in the row's name. --xs
 as `xsk -t SECONDS fwd d0 d1` and `afp_fwd -t SECONDS d0 d1`.
 
 DPDK without a NIC: net_null makes frames and takes them; a ring whose end is its beginning has real ones that go round: the same graph
-but for the TTL, which would run out. A value are packets per second of the process's own processor time, less that of a short run: other load
-on the machine does not count, its use of the caches does.
+but for the TTL, which would run out. A value are packets per second of the process's own processor time, both less those of a run with a tenth of
+the packets (testpmd: of a shorter time): other load on the machine does not count, its use of the caches does.
 """
 import argparse
 import contextlib
@@ -204,15 +204,15 @@ class Bench:
 
     # --- DPDK ---
 
-    def timed(self, seconds, *words, interrupt=signal.SIGINT):
-        """stdout and processor time of a program that is ended after a while."""
+    def timed(self, seconds, *words):
+        """stdout and processor time of a program that is ended after a while, where it does not end before."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         process = subprocess.Popen([str(w) for w in words], cwd=self.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True)
         try:
             process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
-            process.send_signal(interrupt)
+            process.send_signal(signal.SIGINT)
         try:
             out, err = process.communicate(timeout=30)
         except subprocess.TimeoutExpired:
@@ -223,25 +223,29 @@ class Bench:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return out, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    def twice(self, once):
-        """Packets by processor time: of a long run less a short one."""
-        short, long = self.arguments.short, self.arguments.short + self.arguments.seconds
+    @staticmethod
+    def twice(once, short, long):
+        """Million packets per second of processor time: of a long run less a short one."""
         (few, little), (many, much) = once(short), once(long)
-        return (many - few) / max(much - little, 1e-9) / 1e6
+        if many <= few or much <= little:
+            raise RuntimeError(f"{many} packets in {much:.2f} s and {few} in {little:.2f} s: too short to tell")
+        return (many - few) / (much - little) / 1e6
 
     def graph(self, key, text):
         (self.folder / "graph.click").write_text(text)
 
-        def once(seconds):
-            out, used = self.timed(seconds, self.programs[key], "run", "graph.click", "-q", "-o", "json")
+        def once(packets):
+            out, used = self.timed(120, self.programs[key], "run", "graph.click", "--limit", packets, "-q", "-o", "json")
             said = json.loads(out)
+            if said["packets_in"] < packets:
+                raise RuntimeError(f"{said['packets_in']} packets of {packets} in 120 s")
             if any(port["method"] != "dpdk" for port in said["interfaces"]) or not said["conserved"]:
                 raise RuntimeError("a run by another method, or packets are missing")
             if said["packets_out"] < 0.99 * said["packets_in"]:
                 raise RuntimeError(f"not all packets leave: {said['drops']}")
             return said["packets_in"], used
 
-        return self.twice(once)
+        return self.twice(once, self.arguments.packets // 10, self.arguments.packets)
 
     def ring(self, key, *steps):
         tables = f"RouteTable(fib, FILE routes{key}.img);\nAdjacencyTable(adj, ROUTES fib);\n"
@@ -260,7 +264,7 @@ class Bench:
                 raise RuntimeError(f"testpmd said no totals: {out[-300:]}")
             return int(totals[-1]), used
 
-        return self.twice(once)
+        return self.twice(once, self.arguments.seconds, 3 * self.arguments.seconds)
 
     # --- all of it ---
 
@@ -325,14 +329,14 @@ def main():
     parser.add_argument("--wire-method", default="af_packet", help="how g0 and s0 are opened")
     parser.add_argument("--rounds", type=int, default=9, help="of all rows, one after the other")
     parser.add_argument("--seconds", type=float, default=3, help="of a measurement")
-    parser.add_argument("--short", type=float, default=1.5, help="of the run whose processor time is taken off")
+    parser.add_argument("--packets", type=int, default=50_000_000, help="of a run over DPDK")
     parser.add_argument("--only", default="", help="rows whose names have this in them")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--name", default="run_live")
     parser.add_argument("--try", dest="try_", action="store_true", help="one short round")
     a = parser.parse_args()
     if a.try_:
-        a.rounds, a.seconds, a.short = 1, 0.3, 1.0
+        a.rounds, a.seconds, a.packets = 1, 0.5, 5_000_000
     for name in ("sluice", "peer", "acl", "xsk", "afp"):
         if getattr(a, name):
             setattr(a, name, str(pathlib.Path(getattr(a, name)).resolve()))
@@ -355,7 +359,7 @@ def main():
         print(f"bench_live: no row has '{a.only}' in its name", file=sys.stderr)
         return 2
     words = ["scripts/bench_live.py"]
-    for option in ("acl", "routes", "xsk", "afp", "testpmd", "wire_method", "rounds", "seconds", "short", "only"):
+    for option in ("acl", "routes", "xsk", "afp", "testpmd", "wire_method", "rounds", "seconds", "packets", "only"):
         if value := getattr(a, option):
             names = option in ("acl", "routes", "xsk", "afp", "testpmd")
             words += ["--" + option.replace("_", "-"), ",".join(pathlib.Path(one).name for one in value.split(",")) if names else str(value)]

@@ -187,7 +187,7 @@ class Results(unittest.TestCase):
 class Live(unittest.TestCase):
     """bench_live without a network: a device that says what it is told to."""
 
-    def bench(self, folder, report, code=0, **more):
+    def bench(self, folder, report, code=0):
         class Said(bench_live.Bench):
             @contextlib.contextmanager
             def device(self, *words):
@@ -198,7 +198,7 @@ class Live(unittest.TestCase):
             def wire(self, *words, **more):
                 return {"received": 3_000_000, "seconds": 2.0, "missed": 0}
 
-        arguments = argparse.Namespace(sluice="sluice", peer=None, acl="rules", xsk=None, afp=None, testpmd=None, only="", rounds=1, **more)
+        arguments = argparse.Namespace(sluice="sluice", peer=None, acl="rules", xsk=None, afp=None, testpmd=None, only="", rounds=1)
         return Said(arguments, pathlib.Path(folder), None)
 
     def report(self, method="af_xdp", **changes):
@@ -228,9 +228,9 @@ class Live(unittest.TestCase):
             self.assertEqual(list(bench.rows("")), ["bare forwarder, af_xdp", "run, af_xdp, routes", "run, af_xdp, denied by access list"])
 
     def test_processor_time_of_a_short_run_is_taken_off(self):
-        with tempfile.TemporaryDirectory() as folder:
-            bench = self.bench(folder, {}, short=1.0, seconds=3.0)
-            self.assertEqual(bench.twice(lambda seconds: (int(seconds * 10_000_000), 0.5 + seconds)), 10.0)
+        self.assertEqual(bench_live.Bench.twice(lambda packets: (packets, 0.5 + packets / 10_000_000), 3_000_000, 30_000_000), 10.0)
+        with self.assertRaisesRegex(RuntimeError, "too short to tell"):
+            bench_live.Bench.twice(lambda packets: (packets, 1.0), 3_000_000, 30_000_000)
 
 
 class Measure(unittest.TestCase):
