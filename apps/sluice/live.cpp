@@ -108,14 +108,14 @@ void LiveRun::follow_kernel(Engine& runtime) {
   LivePorts& ports = *runtime.live_ports();
   NeighbourFollower::Hooks hooks;
   hooks.publish = [this] { return publish_neighbours(); };
-  hooks.link = [&ports](const Link* before, const Link* after) {
+  hooks.link = [&ports](const KernelLink* before, const KernelLink* after) {
     const std::string name = ports.name_of(after != nullptr ? after->index : before->index);
     if (before == nullptr || after == nullptr || before->addresses != after->addresses) {
       // What is for an address of this machine goes to the kernel.
       if (auto told = ports.addresses_changed(); !told) warn(told.error().message);
     }
     if (name.empty() || before == nullptr) return;
-    const auto state_of = [](const Link* link) {
+    const auto state_of = [](const KernelLink* link) {
       return link == nullptr  ? LinkState::kGone
              : !link->up      ? LinkState::kDown
              : !link->carrier ? LinkState::kNoCarrier

@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-Neighbours::Link link_of(const Link& link) {
+Neighbours::Link link_of(const KernelLink& link) {
   Neighbours::Link out;
   out.name = link.name;
   std::memcpy(out.mac.bytes, link.mac.data(), sizeof out.mac.bytes);
@@ -75,7 +75,7 @@ void NeighbourFollower::publish() {
   wake();
 }
 
-void NeighbourFollower::take_links(const Link* before, const Link* after) {
+void NeighbourFollower::take_links(const KernelLink* before, const KernelLink* after) {
   bool changed = false;
   if (after != nullptr) {
     changed = neighbours_->set_link(after->index, link_of(*after));
@@ -107,7 +107,8 @@ void NeighbourFollower::follow() {
     (void)!::read(event_, &told, sizeof told);
     if (stopping_) break;
     if (reads) {
-      auto done = links_->read([this](const Link* before, const Link* after) { take_links(before, after); });
+      auto done =
+          links_->read([this](const KernelLink* before, const KernelLink* after) { take_links(before, after); });
       auto more = watch_->read([this](const Neighbour& n, bool gone) {
         if (take(n, gone)) publish_ = true;
       });

@@ -43,7 +43,7 @@ class NeighbourFollower {
  private:
   NeighbourFollower() = default;
   void follow();
-  void take_links(const Link* before, const Link* after);
+  void take_links(const KernelLink* before, const KernelLink* after);
   bool take(const Neighbour& neighbour, bool gone);
   void wake() const;
 

@@ -50,7 +50,7 @@ class NeighbourFollowerTest : public ::testing::Test {
       // The first time it cannot be taken up.
       return ++published_ > 1 || takes;
     };
-    hooks.link = [this](const Link* before, const Link* after) {
+    hooks.link = [this](const KernelLink* before, const KernelLink* after) {
       const std::lock_guard lock(mutex_);
       links_.push_back((before == nullptr ? "none" : before->name + (before->up ? " up" : " down")) + " -> " +
                        (after == nullptr ? "gone" : after->name + (after->up ? " up" : " down")));

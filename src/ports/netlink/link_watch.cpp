@@ -15,7 +15,7 @@ namespace sluice {
 namespace {
 
 // Of a link, without its addresses.
-void read_link(const nlmsghdr* message, Link& link) {
+void read_link(const nlmsghdr* message, KernelLink& link) {
   const auto* body = static_cast<const ifinfomsg*>(mnl_nlmsg_get_payload(message));
   link.index = body->ifi_index;
   link.up = (body->ifi_flags & IFF_UP) != 0;
@@ -48,7 +48,7 @@ bool read_address(const nlmsghdr* message, int& index, LinkAddress& address) {
   return address.address.family != 0;
 }
 
-void add_address(Link& link, const LinkAddress& address) {
+void add_address(KernelLink& link, const LinkAddress& address) {
   if (link.addresses.size() < LinkWatch::kMostAddresses &&
       std::find(link.addresses.begin(), link.addresses.end(), address) == link.addresses.end()) {
     link.addresses.push_back(address);
@@ -65,12 +65,12 @@ Result<std::unique_ptr<LinkWatch>> LinkWatch::create(int receive_bytes) {
   return watch;
 }
 
-const Link* LinkWatch::find(int index) const {
+const KernelLink* LinkWatch::find(int index) const {
   const auto at = links_.find(index);
   return at == links_.end() ? nullptr : &at->second;
 }
 
-const Link* LinkWatch::find(const std::string& name) const {
+const KernelLink* LinkWatch::find(const std::string& name) const {
   for (const auto& [index, link] : links_) {
     if (link.name == name) return &link;
   }
@@ -79,10 +79,10 @@ const Link* LinkWatch::find(const std::string& name) const {
 
 // What comes from before it on is taken up afterwards: each event tells the whole state, the last one that of now.
 Result<void> LinkWatch::read_all(const Changed& changed) {
-  std::map<int, Link> now;
+  std::map<int, KernelLink> now;
   auto links = follows_.requests.dump(RTM_GETLINK, AF_UNSPEC, [&](const nlmsghdr* m) {
     if (m->nlmsg_type != RTM_NEWLINK) return;
-    Link link;
+    KernelLink link;
     read_link(m, link);
     if (now.size() < kMostLinks || now.count(link.index) != 0) now[link.index] = std::move(link);
   });
@@ -120,12 +120,12 @@ void LinkWatch::apply(const nlmsghdr* message, const Changed& changed) {
       const auto at = links_.find(index);
       if (at == links_.end()) {
         if (links_.size() >= kMostLinks) return;
-        Link& link = links_[index];
+        KernelLink& link = links_[index];
         read_link(message, link);
         if (changed) changed(nullptr, &link);
         return;
       }
-      const Link before = at->second;
+      const KernelLink before = at->second;
       read_link(message, at->second);
       if (changed && before != at->second) changed(&before, &at->second);
       return;
@@ -135,7 +135,7 @@ void LinkWatch::apply(const nlmsghdr* message, const Changed& changed) {
       if (body->ifi_family != AF_UNSPEC) return;
       const auto at = links_.find(body->ifi_index);
       if (at == links_.end()) return;
-      const Link before = std::move(at->second);
+      const KernelLink before = std::move(at->second);
       links_.erase(at);
       if (changed) changed(&before, nullptr);
       return;
@@ -147,7 +147,7 @@ void LinkWatch::apply(const nlmsghdr* message, const Changed& changed) {
       if (!read_address(message, index, address)) return;
       const auto at = links_.find(index);
       if (at == links_.end()) return;
-      const Link before = at->second;
+      const KernelLink before = at->second;
       auto& all = at->second.addresses;
       if (message->nlmsg_type == RTM_NEWADDR) {
         add_address(at->second, address);

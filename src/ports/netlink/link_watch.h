@@ -21,7 +21,7 @@ struct LinkAddress {
   friend bool operator==(const LinkAddress&, const LinkAddress&) = default;
 };
 
-struct Link {
+struct KernelLink {
   int index = 0;
   std::string name;
   bool up = false;       // somebody set it up
@@ -29,7 +29,7 @@ struct Link {
   uint32_t mtu = 0;
   std::array<uint8_t, 6> mac{};
   std::vector<LinkAddress> addresses;  // at most kMostAddresses
-  friend bool operator==(const Link&, const Link&) = default;
+  friend bool operator==(const KernelLink&, const KernelLink&) = default;
 };
 
 // The interfaces of the network namespace in which it was made. One thread at a time; it has no thread of its own.
@@ -44,16 +44,16 @@ class LinkWatch {
   // Readable when something has changed.
   int fd() const { return follows_.events.fd(); }
   // `before` and `after` differ; nullptr: there was none, it is gone.
-  using Changed = std::function<void(const Link* before, const Link* after)>;
+  using Changed = std::function<void(const KernelLink* before, const KernelLink* after)>;
   // Takes up what has changed, at most some hundred messages: fd() stays readable where there is more. Where the kernel
   // had no room for all it said, all links are read again. Never waits but for that. Errors: the system's; it goes on
   // with the next call.
   Result<void> read(const Changed& changed = {});
 
-  const std::map<int, Link>& links() const { return links_; }
+  const std::map<int, KernelLink>& links() const { return links_; }
   // nullptr: there is none of that number or name.
-  const Link* find(int index) const;
-  const Link* find(const std::string& name) const;
+  const KernelLink* find(int index) const;
+  const KernelLink* find(const std::string& name) const;
   // How often messages were lost, and all was read again.
   uint64_t losses() const { return follows_.losses; }
 
@@ -63,7 +63,7 @@ class LinkWatch {
   void apply(const nlmsghdr* message, const Changed& changed);
 
   NetlinkWatch follows_;
-  std::map<int, Link> links_;
+  std::map<int, KernelLink> links_;
 };
 
 }  // namespace sluice

@@ -60,7 +60,7 @@ class LinkWatches : public Watches {
   bool until(const std::function<bool()>& condition) {
     return follow(
         *watch_,
-        [&](const Link* before, const Link* after) {
+        [&](const KernelLink* before, const KernelLink* after) {
           ASSERT_TRUE(before != nullptr || after != nullptr);
           EXPECT_TRUE(before == nullptr || after == nullptr || *before != *after);
           story_.push_back(before == nullptr  ? "+" + after->name
@@ -74,12 +74,12 @@ class LinkWatches : public Watches {
 };
 
 TEST_F(LinkWatches, KnowsWhatIsThereWhenItIsMade) {
-  const Link* near = watch_->find("near");
+  const KernelLink* near = watch_->find("near");
   ASSERT_NE(near, nullptr);
   EXPECT_TRUE(near->up);
   EXPECT_EQ(near->mtu, 1500u);
   EXPECT_EQ(watch_->find(near->index), near);
-  const Link* lo = watch_->find("lo");
+  const KernelLink* lo = watch_->find("lo");
   ASSERT_NE(lo, nullptr);
   ASSERT_FALSE(lo->addresses.empty());
   EXPECT_EQ(lo->addresses[0], (LinkAddress{*parse_ip("127.0.0.1"), 8}));
@@ -138,7 +138,7 @@ TEST_F(LinkWatches, ReadsAllAgainWhereTheKernelHadNoRoom) {
      "ip addr add 203.0.113.7/32 dev near");
   unsigned changes = 0;
   EXPECT_TRUE(follow(
-      **small, [&](const Link*, const Link*) { ++changes; },
+      **small, [&](const KernelLink*, const KernelLink*) { ++changes; },
       [&] { return (*small)->find("fresh") != nullptr && (*small)->find("near")->mtu == 1234; }));
   EXPECT_GE((*small)->losses(), 1u);
   EXPECT_GE(changes, 2u);
