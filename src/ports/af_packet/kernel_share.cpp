@@ -269,7 +269,7 @@ void KernelShare::follow_addresses() {
   if (watch_ == nullptr) return;
   bool changed = false;
   // An error is met again by the next call.
-  (void)watch_->read([&](const Link*, const Link*) { changed = true; }).ok();
+  (void)watch_->read([&](const KernelLink*, const KernelLink*) { changed = true; }).ok();
   if (changed) (void)set_addresses().ok();
 }
 
