@@ -89,8 +89,13 @@ TEST(DeviceEquality, StandardGraphEveryWay) {
       EXPECT_GT(got.outcome.report.offload.offloaded, packets(2000));
       EXPECT_EQ(got.outcome.report.offload.rescued, 0u);
       ASSERT_EQ(got.outcome.report.devices.size(), way.devices);
-      EXPECT_EQ(got.outcome.report.devices[0].failure, "");
-      EXPECT_GT(got.outcome.report.devices[0].channels.records, 0u);
+      // Which worker takes a batch, and so which device, is the machine's.
+      uint64_t records = 0;
+      for (const auto& device : got.outcome.report.devices) {
+        EXPECT_EQ(device.failure, "");
+        records += device.channels.records;
+      }
+      EXPECT_GT(records, 0u);
     }
   }
 }
