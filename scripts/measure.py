@@ -188,6 +188,7 @@ TABLE = [
     M("bench_pipeline_host16_acl1_10k", "host16", 25, "sluice bench pipeline --acl acl1_10k --routes rib4.txt --sizes 64 --repetitions 5 "
       "--packets 8000000 --workers 16 --batch 256"),
     M("run_ways", "host16", 550, "bench_run.py --acl acl1_10k --routes rib4.txt,rib6.txt --rounds 15"),
+    M("run_live", "host16", 350, "bench_live.py --acl acl1_10k --routes rib4.txt --xsk xsk --afp afp_fwd --rounds 7 --seconds 2"),
     M("functions_cpu", "host16", 60, "sluice bench functions --sizes 64,1024 --packets 1000000 --workers 1,16"),
     M("port_host", "host16", 20, "sluice bench port --workers 15 --repetitions 7"),
     M("priorities_chunks", "host16", 25, f"{PRIORITIES} --part chunks --workers 8 --rules 512 --repetitions 3 --packets 1000000"),
