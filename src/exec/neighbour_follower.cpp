@@ -18,6 +18,8 @@
 namespace sluice {
 namespace {
 
+constexpr int kMostLast = 64;  // reads at the end: who keeps changing interfaces does not keep the run
+
 Neighbours::Link link_of(const KernelLink& link) {
   Neighbours::Link out;
   out.name = link.name;
@@ -139,6 +141,14 @@ void NeighbourFollower::follow() {
       if (hooks_.publish && !hooks_.publish()) publish_ = true;
       published_ns = now_ns();
     }
+  }
+  // What had happened by the end is still told: a publication may have taken its time.
+  for (int left = kMostLast; left > 0; --left) {
+    pollfd more{links_->fd(), POLLIN, 0};
+    if (::poll(&more, 1, 0) <= 0) break;
+    const auto done =
+        links_->read([this](const KernelLink* before, const KernelLink* after) { take_links(before, after); });
+    if (!done) break;
   }
 }
 

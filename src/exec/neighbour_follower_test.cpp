@@ -127,5 +127,31 @@ TEST_F(NeighbourFollowerTest, PublishesWhenItIsTold) {
   EXPECT_TRUE(comes([&] { return published_ == 1; }));
 }
 
+// A publication takes its time, and the run ends meanwhile.
+TEST_F(NeighbourFollowerTest, WhatHappenedByTheEndIsTold) {
+  std::atomic<bool> inside{false}, released{false};
+  NeighbourFollower::Hooks hooks;
+  hooks.publish = [&] {
+    inside = true;
+    while (!released) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return true;
+  };
+  hooks.link = [this](const KernelLink* before, const KernelLink* after) {
+    const std::lock_guard lock(mutex_);
+    if (before != nullptr && after != nullptr && before->up && !after->up) links_.push_back("down");
+  };
+  ASSERT_TRUE(follower_->start(std::move(hooks)).ok());
+  follower_->publish();
+  ASSERT_TRUE(comes([&] { return inside.load(); }));
+  run_on(*here_, "ip link set near down");
+  std::thread releases([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    released = true;
+  });
+  follower_->stop();
+  releases.join();
+  EXPECT_TRUE(said("down"));
+}
+
 }  // namespace
 }  // namespace sluice::neighbour_follower_test
