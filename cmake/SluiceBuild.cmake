@@ -132,8 +132,8 @@ if(SLUICE_SANITIZE)
 endif()
 target_link_libraries(sluice_options INTERFACE fmt::fmt Threads::Threads)
 # Building test programs' own files takes longer than running them; so it is with the command line's under the
-# sanitizers, and with the tests whose work is done by the libraries (`plain_tests`; the oracles of tables and formats
-# take four times as long without optimisation).
+# sanitizers, and with the tests whose work is done by the libraries (`plain_tests`; those of tables, formats and generated
+# traffic take four times as long without optimisation).
 set(sluice_tests_options "$<$<COMPILE_LANGUAGE:CXX>:-O1>")
 set(sluice_plain_tests_options ${sluice_tests_options})
 set(sluice_apps_options "")
@@ -281,7 +281,7 @@ function(sluice_add_tests name dir deps)
   target_link_libraries(${name}_tests PRIVATE ${deps} GTest::gtest GTest::gmock GTest::gtest_main ${RAPIDCHECK_LIBRARY} nlohmann_json::nlohmann_json)
   target_compile_definitions(${name}_tests PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   set(group tests)
-  if(SLUICE_SANITIZE AND NOT name MATCHES "^(tables|formats)$")
+  if(SLUICE_SANITIZE AND NOT name MATCHES "^(tables|formats|generate)$")
     set(group plain_tests)
   endif()
   target_compile_options(${name}_tests PRIVATE ${sluice_${group}_options})
