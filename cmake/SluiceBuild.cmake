@@ -426,7 +426,7 @@ function(sluice_tests name)
     # Tests that start the program itself, which this build does not have, or that look at one thread: nothing that the
     # others do not show, and most of the time.
     foreach(file ${sluice_test})
-      file(STRINGS "${file}" starts_program LIMIT_COUNT 1 REGEX "CliTest")
+      file(STRINGS "${file}" starts_program LIMIT_COUNT 1 REGEX "(Cli|Router)Test")
       if(starts_program)
         list(REMOVE_ITEM sluice_test "${file}")
       endif()

@@ -10,6 +10,7 @@
 #include "base/scope_exit.h"
 #include "elements/register_all.h"
 #include "exec/batch_rules.h"
+#include "exec/live_ports.h"
 #include "exec/ports.h"
 #include "graph/graph_files.h"
 #include "ports/pcap/capture_reader.h"
@@ -376,6 +377,14 @@ PipelineRun run_pipeline(Pipeline& pipeline, RunOptions options, const RunHooks&
   const auto done = engine.run(run.report);
   progress.clear();
   if (hooks.ended) hooks.ended(engine);
+  if (LivePorts* const ports = engine.live_ports(); ports != nullptr) {
+    // Who follows links has ended after the run.
+    const std::vector<LivePortReport> now = ports->report();
+    for (size_t p = 0; p < std::min(now.size(), run.report.live_ports.size()); ++p) {
+      run.report.live_ports[p].link = now[p].link;
+      run.report.live_ports[p].link_changes = now[p].link_changes;
+    }
+  }
   if (!done.ok()) fail_run(run.report, done.error(), damage);
   run.interrupted = interrupted().load();
   check_conserved(run.report);
