@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "net/text.h"
-#include "ports/testing/net_namespace.h"
+#include "ports/testing/two_hosts.h"
 
 namespace sluice::neighbour_follower_test {
 namespace {
@@ -20,17 +20,13 @@ using testing::kPatience;
 using testing::NetNamespace;
 
 // near 10.2.0.1 - 10.2.0.2 far.
-class NeighbourFollowerTest : public ::testing::Test {
+class NeighbourFollowerTest : public testing::TwoHosts<::testing::Test> {
  protected:
   void SetUp() override {
-    if (!NetNamespace::why_none().empty()) GTEST_SKIP() << "no network namespaces here: " << NetNamespace::why_none();
-    for (auto* place : {&here_, &there_}) {
-      auto made = NetNamespace::create();
-      ASSERT_TRUE(made.ok()) << to_string(made.error());
-      *place = std::make_unique<NetNamespace>(std::move(*made));
-    }
-    ASSERT_TRUE(NetNamespace::veth(*here_, "near", *there_, "far").ok());
-    run_on(*here_, "ip addr add 10.2.0.1/24 dev near");
+    TwoHosts::SetUp();
+    if (!ready()) return;
+    cable("near", "far");
+    run("ip addr add 10.2.0.1/24 dev near");
     run_on(*there_, "ip link set far address 02:00:00:00:00:04; ip addr add 10.2.0.2/24 dev far");
     const auto inside = here_->enter();
     auto made = NeighbourFollower::create();
@@ -69,7 +65,6 @@ class NeighbourFollowerTest : public ::testing::Test {
     return std::find(links_.begin(), links_.end(), link) != links_.end();
   }
 
-  std::unique_ptr<NetNamespace> here_, there_;
   std::shared_ptr<Neighbours> known_;
   const std::vector<NeighbourOutput> outputs_ = {{0, "near"}};
   std::atomic<int> published_{0};
