@@ -96,6 +96,7 @@ bool NeighbourFollower::take(const Neighbour& n, bool gone) {
 void NeighbourFollower::follow() {
   uint64_t published_ns = 0, refreshed_ns = now_ns(), failing_ns = 0;
   bool failing = false, refused = false;  // what was said
+  const auto told_of = [this](const KernelLink* before, const KernelLink* after) { take_links(before, after); };
   while (!stopping_) {
     uint64_t now = now_ns();
     uint64_t wait = refreshed_ns + kRefreshNs - std::min(refreshed_ns + kRefreshNs, now);
@@ -109,8 +110,7 @@ void NeighbourFollower::follow() {
     (void)!::read(event_, &told, sizeof told);
     if (stopping_) break;
     if (reads) {
-      auto done =
-          links_->read([this](const KernelLink* before, const KernelLink* after) { take_links(before, after); });
+      auto done = links_->read(told_of);
       auto more = watch_->read([this](const Neighbour& n, bool gone) {
         if (take(n, gone)) publish_ = true;
       });
@@ -146,9 +146,7 @@ void NeighbourFollower::follow() {
   for (int left = kMostLast; left > 0; --left) {
     pollfd more{links_->fd(), POLLIN, 0};
     if (::poll(&more, 1, 0) <= 0) break;
-    const auto done =
-        links_->read([this](const KernelLink* before, const KernelLink* after) { take_links(before, after); });
-    if (!done) break;
+    if (!links_->read(told_of)) break;
   }
 }
 
