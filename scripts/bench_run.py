@@ -6,8 +6,8 @@
 
 Kinds of packets: IPv4, IPv6, half and half, and IPv4 with one and with two VLAN tags, 64-byte frames before the tags, and untagged
 ones that are as long as those with two; destinations drawn from the routes; played from memory. Ways: plain, --priorities, --qos that only counts, --hits, an idle --control, a graph with
-a Queue and an Unqueue, and capture to capture with files in memory (processor time per packet, reading and writing included, less
-that of a short run). A row's `of_plain` is the median over the rounds of its rate by that of the row it belongs to, `of_peer` by that of the other build.
+a Queue and an Unqueue, capture to capture with files in memory (processor time per packet, reading and writing included, less
+that of a short run), a gzip capture by the clock, beside zlib alone on the same file, and four captures in turn by one to four workers. A row's `of_plain` is the median over the rounds of its rate by that of the row it belongs to, `of_peer` by that of the other build.
 """
 import argparse
 import datetime
@@ -16,11 +16,16 @@ import json
 import os
 import pathlib
 import resource
-import statistics
 import struct
 import subprocess
 import sys
 import tempfile
+import time
+import zlib
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.dont_write_bytecode = True
+import rounds
 
 # Frames of the smallest size that holds the kind's headers, and untagged ones as long as those with two tags.
 KINDS = {"IPv4": ["--size", "64"], "IPv6": ["--size", "82", "--ipv6", "1"], "half IPv6": ["--size", "82", "--ipv6", "0.5"],
@@ -73,6 +78,11 @@ class Bench:
             (self.folder / f"{kind}.pcap").write_bytes(tagged(plain, tags))
         self.call(sluice, "gen", "traffic", "--packets", str(self.arguments.long), "--routes", self.arguments.routes, *size, "--size", "64",
                   "--out", "long.pcap")
+        packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+        with open(self.folder / "long.pcap", "rb") as plain, open(self.folder / "long.pcap.gz", "wb") as packed:
+            while block := plain.read(1 << 20):
+                packed.write(packer.compress(block))
+            packed.write(packer.flush())
         for name in sorted(self.folder.glob("*.pcap")):
             digest.update(name.read_bytes())
         (self.folder / "all.qos").write_text(CLASSES)
@@ -121,16 +131,38 @@ class Bench:
                 (self.folder / "out.pcap").unlink()
             return (self.arguments.long - self.arguments.capture) / max(used[0] - used[1], 1e-9) / 1e6
 
+        def unpacked():
+            before, bytes_out = time.monotonic(), 0
+            unpacker = zlib.decompressobj(31)
+            with open(self.folder / "long.pcap.gz", "rb") as packed:
+                while block := packed.read(1 << 20):
+                    while block:
+                        bytes_out += len(unpacker.decompress(block, 1 << 18))
+                        block = unpacker.unconsumed_tail
+            if not unpacker.eof or bytes_out != (self.folder / "long.pcap").stat().st_size:
+                raise RuntimeError("zlib alone: not the capture")
+            return self.arguments.long / (time.monotonic() - before) / 1e6
+
         rows["capture to capture, IPv4"] = (None, captured)
+        if not key:
+            rows["zlib alone"] = (None, unpacked)
+            rows["gzip capture, routes, IPv4"] = ("zlib alone", lambda: self.rate(key, *routes, "--in", "long.pcap.gz"))
+            four = ["--in", "long.pcap"] * 4
+            for workers in (1, 2, 4):
+                rows[f"four captures, IPv4, {workers} worker{'s'[:workers - 1]}"] = (
+                    "four captures, IPv4, 1 worker", lambda w=workers: self.rate(key, *routes, *four, "--workers", str(w)))
         return rows
 
     def measure(self):
         ways = {key: self.ways(key) for key in self.programs}
+        end = time.monotonic() + self.arguments.seconds
         for repetition in range(self.arguments.rounds):
+            if time.monotonic() > end:
+                break
             for name in ways[""]:
                 if self.arguments.only and self.arguments.only not in name:
                     continue
-                for key in sorted(ways, reverse=repetition % 2 == 1):
+                for key in rounds.in_turns(ways, repetition):
                     if name not in ways[key]:
                         continue
                     self.values.setdefault((name, key), []).append(ways[key][name][1]())
@@ -139,14 +171,12 @@ class Bench:
         for (name, key), values in self.values.items():
             if key:
                 continue
-            row = {"case": name, "unit": "Mpackets/s", "median": statistics.median(values), "min": min(values),
-                   "max": max(values), "n": len(values)}
+            row = rounds.row(name, "Mpackets/s", values)
             base = ways[key][name][0]
             if base and base != name and (base, key) in self.values:
-                row["of_plain"] = statistics.median(a / b for a, b in zip(values, self.values[base, key]))
+                row["of_plain"] = rounds.ratio(values, self.values[base, key])
             if theirs := self.values.get((name, "peer")):
-                row["peer"], row["peer_median"] = f"revision {revision}", statistics.median(theirs)
-                row["of_peer"] = statistics.median(a / b for a, b in zip(values, theirs))
+                row |= rounds.peer(values, theirs, revision)
             results.append(row)
         return results
 
@@ -158,6 +188,7 @@ def main():
     parser.add_argument("--acl", help="access list")
     parser.add_argument("--routes", required=True, help="route files, comma-separated")
     parser.add_argument("--rounds", type=int, default=15, help="of all rows, one after the other")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no round after so long")
     parser.add_argument("--packets", type=int, default=20_000_000, help="of a run that is played from memory")
     parser.add_argument("--capture", type=int, default=200_000, help="packets of the captures that are played")
     parser.add_argument("--long", type=int, default=5_000_000, help="packets of the capture that is copied")

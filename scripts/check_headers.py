@@ -57,7 +57,7 @@ def closure(path, cache={}):
         if one not in cache:
             found = []
             for name in INCLUDE.findall(one.read_text(encoding="utf-8", errors="replace")):
-                target = next((p for p in (ROOT / "src" / name, one.parent / name) if p.is_file()), None)
+                target = next((p for p in (ROOT / "src" / name, ROOT / "include" / name, one.parent / name) if p.is_file()), None)
                 if target:
                     found.append(target.resolve())
             cache[one] = found
@@ -75,7 +75,7 @@ class Check:
         self.path = path
         self.name = str(path.relative_to(ROOT / "src"))
         self.source = ROOT / "build/headers" / (self.name.replace("/", "__") + (".cu" if kind == "nvcc" else ".cpp"))
-        self.command = [compiler, *flags, "-I", str(ROOT / "src"), str(self.source)]
+        self.command = [compiler, *flags, "-I", str(ROOT / "src"), "-I", str(ROOT / "include"), str(self.source)]
         digest = hashlib.sha256(f"{version}\0{flags}\0".encode())
         for one in closure(path):
             digest.update(str(one.relative_to(ROOT)).encode() + b"\0" + one.read_bytes() + b"\0")

@@ -32,6 +32,7 @@ ALLOWED = {
     "elements": _BATCH | {"tables", "qos", "formats", "graph"},  # never ports, never exec
     "exec": _BATCH | {"tables", "qos", "formats", "graph", "elements", "ports"},
     "control": _BATCH | {"tables", "qos", "formats", "graph", "elements", "ports", "exec"},
+    "api": _BATCH | {"tables", "qos", "formats", "graph", "elements", "ports", "exec", "control"},
 }
 ALL = set(ALLOWED)
 # Above the layers: applications, system tests, benchmarks.

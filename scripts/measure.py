@@ -9,8 +9,8 @@
     DIR/measure.py --group gpu,host16 --bundle FILE      there; FILE holds all results, also after a stop on the way
     measure.py --unpack FILE                   here: its results go to bench/results
 
-Groups: cpu (any machine), peers (a build with -DSLUICE_BENCH_PEERS=ON), gpu (one CUDA device, 16 cores), host16 (16 cores, no
-device used); gpu-rest and host16-rest are those whose rows and commands name what was measured, so that they stay true
+Groups: cpu (any machine), live (any machine; root, network namespaces; xsk, afp_fwd, xdpp and livegen in PATH), peers (a build with -DSLUICE_BENCH_PEERS=ON), gpu (one CUDA device,
+16 cores), host16 (16 cores, no device used); gpu-rest and host16-rest are those whose rows and commands name what was measured, so that they stay true
 without being made anew; h200 needs other devices.
 
 Inputs are the rule sets acl/*.xz and route tables rib/*.xz of a data folder (--data, or SLUICE_DATA). --generate makes sets of the
@@ -189,6 +189,9 @@ TABLE = [
       "--packets 8000000 --workers 16 --batch 256"),
     M("run_ways", "host16", 550, "bench_run.py --acl acl1_10k --routes rib4.txt,rib6.txt --rounds 15"),
     M("run_live", "host16", 350, "bench_live.py --acl acl1_10k --routes rib4.txt --xsk xsk --afp afp_fwd --rounds 7 --seconds 2"),
+    M("live_latency", "live", 200, "bench_live.py --latency --routes rib4.txt --xsk xsk --wire-method af_xdp --rounds 5 --seconds 1.5"),
+    M("live_overload", "live", 300, "bench_live.py --flood livegen --acl acl1_10k --routes rib4.txt --xsk xsk --afp afp_fwd --redirect xdpp --rounds 6 --seconds 1"),
+    M("live_soak", "live", 310, "live_soak.py --minutes 5"),
     M("functions_cpu", "host16", 60, "sluice bench functions --sizes 64,1024 --packets 1000000 --workers 1,16"),
     M("port_host", "host16", 20, "sluice bench port --workers 15 --repetitions 7"),
     M("priorities_chunks", "host16", 25, f"{PRIORITIES} --part chunks --workers 8 --rules 512 --repetitions 3 --packets 1000000"),
@@ -222,6 +225,8 @@ def shortened(command, emulate):
                           (r"--swaps \d+", "--swaps 8"), (r"--count ([\d]+),\S+", r"--count \1"), (r"--benchmark_repetitions=\d+", "--benchmark_repetitions=1"),
                           (r"--benchmark_min_time=[\d.]+", "--benchmark_min_time=0.001"), (r"--workers (?:15|16|30|60|8)\b", "--workers 2")):
         command = re.sub(pattern, text, command)
+    if command.startswith("bench_live.py"):
+        command += " --try"
     if command.startswith("bench_run.py"):
         command = re.sub(r"--rounds \d+", "--rounds 1", command) + " --packets 50000 --capture 10000 --long 20000 --flows 1000"
     if command.startswith("sluice"):
@@ -350,7 +355,7 @@ def pack(arguments):
     for folder in ("bin", "lib", "data/acl", "data/rib"):
         (target / folder).mkdir(parents=True, exist_ok=True)
     chosen = choose(arguments) or [m for m in TABLE if m.group in ("gpu", "gpu-rest", "host16", "host16-rest")]
-    for name in ("measure.py", "store_result.py", "result_schema.py", *{m.program for m in chosen if m.script}):
+    for name in ("measure.py", "store_result.py", "result_schema.py", "rounds.py", *{m.program for m in chosen if m.script}):
         shutil.copy(HERE / name, target / name)
     for program in sorted({"sluice" if m.script else m.program for m in chosen}):
         source = pathlib.Path(arguments.bin) / program

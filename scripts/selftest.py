@@ -24,6 +24,7 @@ import gen_tables
 import measure
 import new_from_example
 import result_schema
+import rounds
 import store_result
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
@@ -207,8 +208,9 @@ class Live(unittest.TestCase):
 
     def test_a_row_is_what_came_back_and_of_the_method_in_its_name(self):
         with tempfile.TemporaryDirectory() as folder:
-            self.assertEqual(self.bench(folder, self.report()).sluice("", "af_xdp"), 1.5)
-            self.assertEqual(self.bench(folder, self.report()).sluice("", "af_xdp", denied=True), 2.0)
+            bench = self.bench(folder, self.report())
+            self.assertEqual(bench.rate(bench.sluice("", "af_xdp")), 1.5)
+            self.assertEqual(bench.rate(bench.sluice("", "af_xdp", denied=True)), 2.0)
             with self.assertRaisesRegex(RuntimeError, "d1 was opened by af_packet and not by af_xdp"):
                 self.bench(folder, self.report("af_packet")).sluice("", "af_xdp")
             with self.assertRaisesRegex(RuntimeError, "packets are missing"):
@@ -231,6 +233,58 @@ class Live(unittest.TestCase):
         self.assertEqual(bench_live.Bench.twice(lambda packets: (packets, 0.5 + packets / 10_000_000), 3_000_000, 30_000_000), 10.0)
         with self.assertRaisesRegex(RuntimeError, "too short to tell"):
             bench_live.Bench.twice(lambda packets: (packets, 1.0), 3_000_000, 30_000_000)
+
+
+class Overload(unittest.TestCase):
+    """bench_live --flood without a network."""
+
+    def report(self, **changes):
+        return {"interfaces": [{"name": "d0", "rx": [{"missed": 500, "too_long": 0, "invalid": 0}, {"missed": 40, "too_long": 2, "invalid": 0}]}, {"name": "d1"}],
+                "packets_in": 1000, "packets_out": 900, "drops": {"tx-full": 100}, **changes}
+
+    def test_every_packet_of_the_interfaces_has_a_name_in_the_report(self):
+        account = bench_live.Overload.account
+        account(self.report(), 1542, 900, False)
+        with self.assertRaisesRegex(RuntimeError, "d0 had 1543 packets"):
+            account(self.report(), 1543, 900, False)
+        with self.assertRaisesRegex(RuntimeError, "s0 had 899 packets"):
+            account(self.report(), 1542, 899, False)
+        with self.assertRaisesRegex(RuntimeError, "10 packets have no name"):
+            account(self.report(drops={"tx-full": 90}), 1542, 900, False)
+        with self.assertRaisesRegex(RuntimeError, "dropped by the graph"):
+            account(self.report(drops={"tx-full": 90, "no-route": 10}), 1542, 900, False)
+        account(self.report(packets_out=0, drops={"acl-deny": 1000}), 1542, 0, True)
+        with self.assertRaisesRegex(RuntimeError, "not all were denied"):
+            account(self.report(packets_out=0, drops={"acl-deny": 990, "no-route": 10}), 1542, 0, True)
+
+    def test_rates_are_of_what_was_received(self):
+        before, after = bench_live.Counted(1.0, 0, 0, 0), bench_live.Counted(3.0, 8_000_000, 5_000_000, 0)
+        self.assertEqual(after.rate(before), 1.5)
+        # 3,000,000 of those that were dropped never were in the ring.
+        self.assertEqual(after.rate(before, (1, 3_000_001)), 3.0)
+
+    def test_rows_have_bases_of_the_same_places(self):
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = argparse.Namespace(sluice="sluice", peer=None, acl="rules", xsk="xsk", afp="afp", redirect="xdpp", only="", rounds=1)
+            bench = bench_live.Overload(arguments, pathlib.Path(folder), None)
+            rows = bench.rows("")
+            for name in rows:
+                for base in bench.bases(name).values():
+                    self.assertIn(base, rows, name)
+            self.assertEqual([name for name in bench.rows("peer") if not name.startswith("run, ")], [])
+            one = "run, af_xdp, access list and routes, all on a core"
+            self.assertEqual(bench.bases(one), {"of_bare": "bare forwarder, af_xdp, all on a core", "of_kernel": "kernel forwarding, no rules, all on a core"})
+            arguments.acl = arguments.xsk = arguments.afp = None
+            arguments.only = "reception|af_packet"
+            self.assertTrue(bench.rows("") and all(name.startswith("run, af_packet, routes") for name in bench.rows("")))
+
+
+class Rounds(unittest.TestCase):
+    def test_ratios_are_of_the_same_round(self):
+        self.assertEqual(rounds.ratio([1, 4, 9], [1, 2, 3]), 2)
+        self.assertEqual(rounds.peer([2, 4, 6], [1, 4, 12], "abc"), {"peer": "revision abc", "peer_median": 4, "of_peer": 1})
+        self.assertEqual(rounds.row("a", "us", [3, 1, 2]), {"case": "a", "unit": "us", "median": 2, "min": 1, "max": 3, "n": 3})
+        self.assertEqual([rounds.in_turns({"": 1, "peer": 2}, i) for i in (0, 1)], [["", "peer"], ["peer", ""]])
 
 
 class Measure(unittest.TestCase):

@@ -207,6 +207,9 @@ class CliFaultsTest : public CliTest {
       for (uint64_t i = 0; i < runs; ++i) all.insert(after + 1 + i * (until - after) / runs);
     };
     const uint64_t common = of == kFaultMemory ? std::min(common_allocations_, calls) : 0;
+#if defined(SLUICE_SANITIZED)
+    limit = (limit + 9) / 10;  // each takes ten times as long
+#endif
     spread(0, common, limit / 8 * scale());
     spread(common, calls, limit * scale());
     return {all.begin(), all.end()};
@@ -228,11 +231,8 @@ class CliFaultsTest : public CliTest {
     return good;
   }
 
-  // Fails call after call; where each takes ten times as long, fewer of them.
+  // Fails call after call.
   void sweep(const FaultCommand& c, const Good& good, FaultClass of, FaultKind kind, uint64_t limit) {
-#if defined(SLUICE_SANITIZED)
-    limit = (limit + 9) / 10;
-#endif
     size_t failures = 0;
     for (const uint64_t number : numbers(of, good.calls[of], limit)) {
       reset(c.outputs);

@@ -109,15 +109,6 @@ class CliInputsTest : public CliTest {
     return std::regex_replace(text, words, "$1INPUT");
   }
 
-  // Which of many cases of many uses a build looks at: all; with sanitizers every fourth, another for each use.
-  static bool looked_at(size_t use, size_t one) {
-#if defined(SLUICE_SANITIZED)
-    return (use + one) % 4 == 0;
-#else
-    return use + one != SIZE_MAX;
-#endif
-  }
-
   // All forms of each use say the same, do the same and end alike.
   void expect_alike(const std::vector<Use>& uses) const {
     for (size_t u = 0; u < uses.size(); ++u) {

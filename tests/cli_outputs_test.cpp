@@ -159,7 +159,8 @@ TEST_F(CliOutputsTest, EveryCommandWithAnOutputIsSwept) {
 
 TEST_F(CliOutputsTest, NoOutputIsAnInputUnderAnyName) {
   ASSERT_EQ(::mkdir(path("below").c_str(), 0700), 0);
-  for (const Command& command : commands()) {
+  for (size_t c = 0; c < commands().size(); ++c) {
+    const Command& command = commands()[c];
     for (const std::string& input : command.inputs) {
       write_graph(command, "other");
       fs::create_symlink(input, path("symbolic"));
@@ -169,7 +170,9 @@ TEST_F(CliOutputsTest, NoOutputIsAnInputUnderAnyName) {
         for (const std::string& name : {input, "./" + input, "below/../" + input, path(input), std::string("symbolic")})
           names.push_back(name);
       }
-      for (const std::string& name : names) {
+      for (size_t n = 0; n < names.size(); ++n) {
+        if (!looked_at(c, n)) continue;
+        const std::string& name = names[n];
         write_graph(command, name);
         const auto before = all();
         const Said said = sluice(with(command.words, name));
@@ -190,7 +193,8 @@ TEST_F(CliOutputsTest, EveryKindOfOutputIsWrittenAsWhatItIs) {
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
   ASSERT_EQ(::mkdir(path("below").c_str(), 0700), 0);
   fs::create_symlink("below/real", path("link"));
-  for (const Command& command : commands()) {
+  for (size_t c = 0; c < commands().size(); ++c) {
+    const Command& command = commands()[c];
     const bool image = command.words.starts_with("compile");
     const auto run = [&](const std::string& output, const std::string& beside = "") {
       write_graph(command, output);
@@ -210,7 +214,10 @@ TEST_F(CliOutputsTest, EveryKindOfOutputIsWrittenAsWhatItIs) {
     EXPECT_EQ(read("appended"), "x" + want) << command.words;
     for (const char* name : {"plain", "got", "below/real", "appended"}) fs::remove(path(name));
     const auto before = all();
-    for (const char* name : {"/dev/full", "none/file", ".", "below", "/proc/self/file", "plain/"}) {
+    const char* const wrong[] = {"/dev/full", "none/file", ".", "below", "/proc/self/file", "plain/"};
+    for (size_t n = 0; n < std::size(wrong); ++n) {
+      if (!looked_at(c, n)) continue;
+      const char* const name = wrong[n];
       const Said said = run(name);
       EXPECT_EQ(said.code, 3) << command.words << "\n" << command.graph << "\n" << name << "\n" << said.err;
       EXPECT_NE(said.err.find(name), std::string::npos) << said.err;

@@ -202,6 +202,64 @@ TEST_P(GraphSwap, EachPacketMeetsOneGraphInOrder) {
   }
 }
 
+// What a worker has read ahead of a capture goes to the graph that follows, in its order.
+TEST_P(GraphSwap, SeveralCapturesKeepTheirTurns) {
+  const TempDir dir;
+  constexpr uint32_t kPackets = 20'000;
+  for (uint32_t c = 0; c < 3; ++c) {
+    auto writer = CaptureWriter::create(dir / fmt::format("c{}", c));
+    ASSERT_TRUE(writer.ok());
+    for (uint32_t i = 0; i < kPackets; ++i) {
+      std::vector<uint8_t> frame = udp4("10.0.0.1", "192.0.2.1").ports(1, 2).payload(22).build();
+      const uint32_t number = c * kPackets + i;
+      std::memcpy(frame.data() + frame.size() - 4, &number, 4);
+      ASSERT_TRUE(writer->append(FrameHeader{64, 64, i}, frame.data()));
+    }
+    ASSERT_TRUE(writer->commit().ok());
+  }
+  const auto graph = [&](unsigned dscp) {
+    std::string text = fmt::format("set :: SetIPDSCP({}) -> out :: ToDump({});\n", dscp, dir / "OUT");
+    for (int c = 0; c < 3; ++c)
+      text += fmt::format("in{} :: FromDump({}) -> IPInput -> set;\n", c, dir / fmt::format("c{}", c));
+    return text;
+  };
+  auto first = load(graph(1));
+  ASSERT_NE(first, nullptr);
+  RunOptions options;
+  options.workers = GetParam() + 1;
+  options.batch = 64;
+  std::atomic<uint64_t> through{0};
+  options.progress = [&](uint64_t packets) { through = packets; };
+  auto engine = Engine::create(first->router, first->plan, first->tables, options);
+  ASSERT_TRUE(engine.ok()) << to_string(engine.error());
+  RunReport report;
+  std::string error;
+  std::atomic<bool> over{false};
+  std::thread run([&] {
+    if (auto done = (*engine)->run(report); !done.ok()) error = to_string(done.error());
+    over = true;
+  });
+  while (through.load() == 0 && !over) std::this_thread::yield();
+  unsigned dscp = 1;
+  // A run that is over takes no graph.
+  for (int n = 0; n < 10 && !over; ++n) {
+    if ((*engine)->swap(load(graph(dscp % 2 + 1))).ok()) ++dscp;
+  }
+  run.join();
+  EXPECT_EQ(error, "");
+  EXPECT_TRUE(report.conserved());
+  EXPECT_EQ(report.packets_in, 3u * kPackets);
+  const std::vector<Sent> sent = sent_to(dir / "OUT");
+  ASSERT_EQ(sent.size(), 3u * kPackets);
+  // 256 packets of each in turn.
+  for (uint32_t i = 0; i < sent.size(); ++i) {
+    const uint32_t turn = i / 256 / 3;
+    const uint32_t each = std::min(256u, kPackets - turn * 256);
+    const uint32_t in_turn = i - turn * 256 * 3;
+    ASSERT_EQ(sent[i].number, in_turn / each * kPackets + turn * 256 + in_turn % each) << i;
+  }
+}
+
 TEST_P(GraphSwap, ClassesKeepTheirOrder) {
   const TempDir dir;
   RunOptions options;

@@ -608,7 +608,7 @@ TEST_F(LiveTablesFailures, OutOfMemoryAtAnyPointChangesAllOrNothing) {
         ASSERT_TRUE(made.ok()) << error_of(made);
       }
       size_t failures = 0;
-      for (uint64_t n = 0;; n += 1 + n / 8) {
+      for (uint64_t n = 0;; n += 1 + n / (kWatched ? 2 : 8)) {
         Seen before = seen(*live);
         bool ok = false, failed = false;
         {

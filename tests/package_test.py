@@ -27,6 +27,19 @@ DPDK_FILES = {
     "lib/sluice/libsluice_dpdk.so",
     "share/doc/sluice-dpdk/copyright",
 }
+# {version}: the library itself.
+LIBRARY_FILES = {
+    "{version}",
+    "lib/libsluice.so.0",
+    "lib/libsluice.so",
+    "lib/libsluice.a",
+    "lib/pkgconfig/sluice.pc",
+    "lib/cmake/sluice/sluice-config.cmake",
+    "lib/cmake/sluice/sluice-config-version.cmake",
+    "include/sluice/sluice.h",
+    "share/doc/libsluice0/copyright",
+    "share/doc/libsluice-dev/copyright",
+}
 
 
 def run(*words, **options):
@@ -68,7 +81,7 @@ def package(build, folder):
     run("cpack", "-G", "DEB", "-B", folder / "made", "--config", build / "CPackConfig.cmake")
     want, dpdk = files_of(build, "vendor-completions")
     debs = {deb.name.split("_")[0]: deb for deb in (folder / "made").glob("*.deb")}
-    expect("packages", set(debs), {"sluice", "sluice-dpdk"} if dpdk else {"sluice"})
+    expect("packages", set(debs), {"sluice", "libsluice0", "libsluice-dev"} | ({"sluice-dpdk"} if dpdk else set()))
     root = folder / "root"
     for name in ("updates", "info", "parts"):
         (root / "var/lib/dpkg" / name).mkdir(parents=True)
@@ -92,7 +105,23 @@ def package(build, folder):
         is_stripped(root / "usr/lib/sluice/libsluice_dpdk.so")
         run(*dpkg, "--purge", "sluice-dpdk")
     run(*dpkg, "--purge", "sluice")
+    library(debs, dpkg, root)
     expect("after purging", files(root / "usr"), {"bin/click"})
+
+
+def library(debs, dpkg, root):
+    """The library's two packages, which need nothing of the program's."""
+    depends = {name: run("dpkg-deb", "-f", debs[name], "Depends") for name in ("libsluice0", "libsluice-dev")}
+    if "libc6" not in depends["libsluice0"] or "sluice (" in depends["libsluice0"]:
+        sys.exit(f"libsluice0 depends on the wrong things: {depends['libsluice0']}")
+    if "libsluice0 (= " not in depends["libsluice-dev"]:
+        sys.exit(f"libsluice-dev does not need its library: {depends['libsluice-dev']}")
+    run(*dpkg, "-i", debs["libsluice0"], debs["libsluice-dev"])
+    found = files(root / "usr") - {"bin/click"}
+    version = next(name for name in found if name.startswith("lib/libsluice.so.0."))
+    expect("libsluice", found, {name.format(version=version) for name in LIBRARY_FILES})
+    is_stripped(root / "usr" / version)
+    run(*dpkg, "--purge", "libsluice-dev", "libsluice0")
 
 
 def by_hand(build, folder):

@@ -24,6 +24,7 @@ constexpr Refusal kRefusals[] = {
     {Feature::kFollow, Feature::kQueues, "a packet that waits in a queue has no verdict yet", ""},
     {Feature::kMaxMemory, Feature::kQueues, "the tables of such a graph change with the graph", ""},
     {Feature::kLatencyTarget, Feature::kQueues, "packets are taken one after another: there are no batches", ""},
+    {Feature::kLivePorts, Feature::kSimulated, "live ports have the time of day", "leave --simtime out"},
     {Feature::kSimulated, Feature::kNoQueues, "only graphs with queues, timers or scripts have a clock", ""},
 };
 
@@ -68,6 +69,8 @@ const char* to_string(Feature feature) {
       return "--max-memory";
     case Feature::kLimit:
       return "--limit";
+    case Feature::kLivePorts:
+      return "live ports";
     case Feature::kSimulated:
       return "--simtime";
     case Feature::kOneByOne:

@@ -21,6 +21,7 @@ enum class Feature : uint8_t {
   kWait,           // --wait
   kMaxMemory,      // --max-memory
   kLimit,          // --limit
+  kLivePorts,      // interfaces among inputs and outputs
   kSimulated,      // --simtime
   kOneByOne,       // --packet-scheduler
   kQueues,         // a graph that the packet scheduler has to run

@@ -16,10 +16,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <filesystem>
 #include <iterator>
+#include <span>
 
 #include "app.h"
 #include "app_state.h"
@@ -128,7 +130,10 @@ constexpr uint32_t kRefused[] = {
     SYS_fanotify_init,
 };
 
-std::vector<sock_filter> refusing_filter() {
+// Of sockets that live ports have, besides those of AF_INET that send datagrams: these ask interfaces by ioctl.
+constexpr uint32_t kLiveFamilies[] = {AF_UNIX, AF_NETLINK, AF_PACKET, AF_XDP};
+
+std::vector<sock_filter> refusing_filter(bool live_ports) {
   constexpr uint32_t kDeny = SECCOMP_RET_ERRNO | EPERM;
   std::vector<sock_filter> f;
   const auto load = [&](size_t offset) {
@@ -145,6 +150,7 @@ std::vector<sock_filter> refusing_filter() {
   f.push_back(BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000u, 0, 1));
   give(kDeny);
   for (const uint32_t call : kRefused) {
+    if (live_ports && call == SYS_bpf) continue;
     unless(call, 1);
     give(kDeny);
   }
@@ -157,10 +163,20 @@ std::vector<sock_filter> refusing_filter() {
   f.push_back(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 0, 1));
   give(SECCOMP_RET_ALLOW);
   give(kDeny);
-  unless(SYS_socket, 4);
+  const std::span<const uint32_t> families(kLiveFamilies, live_ports ? std::size(kLiveFamilies) : 1);
+  unless(SYS_socket, static_cast<uint8_t>(2 + 2 * families.size() + (live_ports ? 5 : 0)));
   load(offsetof(seccomp_data, args[0]));
-  unless(AF_UNIX, 1);
-  give(SECCOMP_RET_ALLOW);
+  for (const uint32_t family : families) {
+    unless(family, 1);
+    give(SECCOMP_RET_ALLOW);
+  }
+  if (live_ports) {
+    unless(AF_INET, 4);
+    load(offsetof(seccomp_data, args[1]));
+    f.push_back(BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xf));
+    unless(SOCK_DGRAM, 1);
+    give(SECCOMP_RET_ALLOW);
+  }
   give(kDeny);
   give(SECCOMP_RET_ALLOW);
   return f;
@@ -185,7 +201,31 @@ bool allow(int rules, const std::string& path, uint64_t access) {
 
 }  // namespace
 
-void drop_privileges(const std::string& user) {
+namespace {
+
+// Those that opening an interface takes by one method or another; the last is for the memory of AF_XDP.
+constexpr unsigned kLiveCapabilities[] = {CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF, CAP_IPC_LOCK};
+
+using Capabilities = std::array<__user_cap_data_struct, 2>;
+
+bool get_capabilities(Capabilities& mine) {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  return ::syscall(SYS_capget, &header, mine.data()) == 0;
+}
+// That this thread has these, and no other.
+bool keep_capabilities(const Capabilities& kept) {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  Capabilities now{};
+  if (::syscall(SYS_capset, &header, kept.data()) != 0 || !get_capabilities(now)) return false;
+  for (size_t w = 0; w < kept.size(); ++w) {
+    if (now[w].effective != kept[w].effective || now[w].permitted != kept[w].permitted) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void drop_privileges(const std::string& user, bool live_ports) {
   std::vector<char> text(size_t{1} << 16);
   passwd entry{};
   passwd* found = nullptr;
@@ -200,36 +240,43 @@ void drop_privileges(const std::string& user) {
     const int code = errno;
     fail(Exit::kIo, system_error(fmt::format("--user {}: {}", user, call), code));
   };
+  Capabilities kept{}, mine{};
+  if (live_ports && get_capabilities(mine)) {
+    for (const unsigned one : kLiveCapabilities) kept[one / 32].permitted |= mine[one / 32].permitted & 1u << one % 32;
+    for (auto& word : kept) word.effective = word.permitted;
+    if (::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0) refused("keepcaps");
+  }
   if (::setgroups(0, nullptr) != 0) refused("setgroups");
   if (::setresgid(gid, gid, gid) != 0) refused("setresgid");
   if (::setresuid(uid, uid, uid) != 0) refused("setresuid");
   // Securebits may have kept what a change of user takes.
-  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct none[2] = {};
-  if (::syscall(SYS_capset, &header, none) != 0) refused("capset");
+  if (!keep_capabilities(kept)) refused("capset");
+  if (::prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0) != 0) refused("keepcaps");
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) refused("no_new_privs");
   uid_t u[3];
   gid_t g[3];
-  __user_cap_data_struct kept[2] = {};
   const bool gone = ::getresuid(&u[0], &u[1], &u[2]) == 0 && ::getresgid(&g[0], &g[1], &g[2]) == 0 &&
                     std::all_of(u, u + 3, [&](uid_t one) { return one == uid; }) &&
                     std::all_of(g, g + 3, [&](gid_t one) { return one == gid; }) && ::getgroups(0, nullptr) == 0 &&
-                    ::syscall(SYS_capget, &header, kept) == 0 && (kept[0].effective | kept[1].effective) == 0 &&
-                    (kept[0].permitted | kept[1].permitted) == 0 && ::setuid(0) != 0 && ::seteuid(0) != 0 &&
-                    (gid == 0 || ::setgid(0) != 0);
+                    ::setuid(0) != 0 && ::seteuid(0) != 0 && (gid == 0 || ::setgid(0) != 0);
   if (!gone) fail(Exit::kIo, fmt::format("--user {}: root privileges remain", user));
 }
 
-void refuse_calls() {
+void keep_no_capability() {
+  if (app_state().user.empty() || keep_capabilities({})) return;
+  fail(Exit::kIo, fmt::format("--user {}: capabilities remain", app_state().user));
+}
+
+void refuse_calls(bool live_ports) {
   if (!kConfines || !has_seccomp() || ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return;
-  std::vector<sock_filter> filter = refusing_filter();
+  std::vector<sock_filter> filter = refusing_filter(live_ports);
   const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
   // Kernels before 5.16 take filters for a wish to have speculation slowed, which lookups would pay for.
   (void)::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_SPEC_ALLOW,
                   &program);
 }
 
-void refuse_files(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs) {
+void refuse_files(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs, bool live_ports) {
   const long version = landlock_version();
   if (!kConfines || version < 1 || ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return;
   landlock_ruleset_attr handled{};
@@ -257,6 +304,10 @@ void refuse_files(const std::vector<std::string>& inputs, const std::vector<std:
   // The C library's: how many processors there are, and what it loads when a thread ends.
   for (const char* path : {"/sys/devices/system/cpu", "/proc/self", "/usr/lib", "/lib", "/lib64"})
     all &= allow(rules, path, read);
+  if (live_ports) {
+    for (const char* path : {"/sys/class/net", "/sys/devices", "/proc/sys/net"}) all &= allow(rules, path, read);
+    all &= allow(rules, "/dev/net/tun", LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE);
+  }
   if (all) (void)::syscall(SYS_landlock_restrict_self, rules, 0);
   ::close(rules);
 }

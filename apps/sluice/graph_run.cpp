@@ -206,23 +206,27 @@ Exit GraphRun::print_graph_or_plan() {
 bool GraphRun::confine() {
   // Whoever has a GPU has its driver, which opens what it likes; a graph's own files are known to its elements, and to
   // those that a change brings.
-  outputs_ = {o_.live.hits, o_.followed.verdicts, o_.followed.dropped};
+  outputs_ = {o_.live.hits, o_.followed.verdicts, o_.followed.dropped, o_.ports.ready_file};
   for (const RunEnds::Out& out : ends_.out) {
     if (!out.device) outputs_.push_back(out.file);
   }
   check_outputs(outputs_);
-  // Live ports need calls that are refused there.
-  live_ports_ = text_.graph && has_live_ports(*text_.graph);
-  const bool confined = !live_ports_ && (devices_.label == "cpu" || devices_.label.starts_with("emu"));
-  if (confined) refuse_calls();
+  // As DPDK is its own driver of what it likes.
+  const bool confined =
+      (devices_.label == "cpu" || devices_.label.starts_with("emu")) && !(live_ports_ && names_dpdk(*text_.graph));
+  if (confined) refuse_calls(live_ports_);
   return confined;
 }
 
 void GraphRun::check_features() {
   features_.add(Feature::kDevice, devices_.label != "cpu");
   features_.add(Feature::kMarks, qos_ != nullptr && !qos_->marks.empty());
-  features_.add(pipeline_->router.scheduled.empty() ? Feature::kNoQueues : Feature::kQueues);
-  features_.check(pipeline_->router.scheduled);
+  features_.add(Feature::kLivePorts, live_ports_);
+  const std::string& scheduled = pipeline_->router.scheduled;
+  features_.add(scheduled.empty() ? Feature::kNoQueues : Feature::kQueues);
+  features_.check(scheduled);
+  if (!scheduled.empty() && o_.workers > 1)
+    note(fmt::format("--workers {}: one worker runs this graph, packet by packet: {}", o_.workers, scheduled));
 }
 
 void GraphRun::load() {
@@ -279,7 +283,7 @@ Exit GraphRun::run_loaded(LiveRun& live, bool confined) {
     for (const RunEnds::In& in : ends_.in) {
       if (!in.device) captures.push_back(in.file);
     }
-    refuse_files(captures, outputs_);
+    refuse_files(captures, outputs_, live_ports_);
   }
   if (o_.priorities.on) options.priorities = priorities_of(o_, qos_.get());
   live.prepare(options);
@@ -321,6 +325,9 @@ Exit GraphRun::run_graph() {
   features_ = features_of(o_);
   features_.check();
   open_inputs();
+  live_ports_ = standard_ ? !standard_->in_devices.empty() || !standard_->out_devices.empty()
+                          : text_.graph && has_live_ports(*text_.graph);
+  if (!live_ports_) keep_no_capability();
   if (!standard_) follow_gpu_classes();
   devices_ = open_devices(flags_);
   overrides_ = overrides_of();

@@ -107,35 +107,70 @@ void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphCon
 void LiveRun::follow_kernel(Engine& runtime) {
   LivePorts& ports = *runtime.live_ports();
   NeighbourFollower::Hooks hooks;
-  hooks.publish = [this] { return publish_neighbours(); };
-  hooks.link = [&ports](const KernelLink* before, const KernelLink* after) {
+  hooks.publish = [this, &runtime] { return publish_neighbours(runtime); };
+  hooks.link = [this, &ports, &runtime](const KernelLink* before, const KernelLink* after) {
     const std::string name = ports.name_of(after != nullptr ? after->index : before->index);
     if (before == nullptr || after == nullptr || before->addresses != after->addresses) {
       // What is for an address of this machine goes to the kernel.
       if (auto told = ports.addresses_changed(); !told) warn(told.error().message);
     }
-    if (name.empty() || before == nullptr) return;
     const auto state_of = [](const KernelLink* link) {
       return link == nullptr  ? LinkState::kGone
              : !link->up      ? LinkState::kDown
              : !link->carrier ? LinkState::kNoCarrier
                               : LinkState::kUp;
     };
-    if (state_of(before) != state_of(after)) note(fmt::format("port {}: {}", name, to_string(state_of(after))));
-    if (after == nullptr) return ports.link_changed(before->index, LinkState::kGone);
-    ports.link_changed(after->index, state_of(after));
-    if (before->name != after->name) note(fmt::format("port {}: the interface is called {} now", name, after->name));
-    if (before->addresses != after->addresses) note(fmt::format("port {}: its addresses have changed", name));
+    if (!name.empty() && before != nullptr) {
+      if (state_of(before) != state_of(after)) note(fmt::format("port {}: {}", name, to_string(state_of(after))));
+      ports.link_changed(before->index, state_of(after));
+      if (after != nullptr && before->name != after->name)
+        note(fmt::format("port {}: the interface is called {} now", name, after->name));
+      if (after != nullptr && before->addresses != after->addresses)
+        note(fmt::format("port {}: its addresses have changed", name));
+    }
+    if (after != nullptr) open_again(runtime, after->name);
   };
   need(follower_->start(std::move(hooks)), Exit::kUnavailable);
 }
 
+// An interface was made, or is another: it may be the one of a port whose own is gone.
+void LiveRun::open_again(Engine& runtime, const std::string& name) {
+  auto opened = runtime.open_again(name);
+  if (opened.ok()) {
+    if (*opened) note(fmt::format("port {}: back", name));
+    return;
+  }
+  // It may be when more has happened to it.
+  const std::string why = fmt::format("port {}: {}", name, opened.error().message);
+  if (why != not_again_ && !interrupted().load(std::memory_order_relaxed)) warn(why);
+  not_again_ = why;
+}
+
 // A request that changes tables may take seconds: meanwhile packets are given new neighbours on their way out.
-bool LiveRun::publish_neighbours() {
+bool LiveRun::publish_neighbours(Engine& runtime) {
   const std::unique_lock lock(changing_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
-  const auto done = tables_->neighbours_changed();
-  if (!done && !neighbours_failed_) warn(fmt::format("neighbours: {}", done.error().message));
+  // The packet scheduler has taken up what was published before: images are written in turns.
+  const auto take_up = [&]() -> Result<void> {
+    if (!runtime.by_packets() || taken_up_) return {};
+    Result<void> taken;
+    auto asked = runtime.ask([&] {
+      follow(runtime);
+      taken = runtime.use_tables(tables_->tables());
+    });
+    if (!asked.ok()) return asked;
+    taken_up_ = true;
+    return taken;
+  };
+  auto done = take_up();
+  if (done.ok()) done = tables_->neighbours_changed();
+  if (done.ok()) {
+    taken_up_ = false;
+    done = take_up();
+  }
+  // The end of the run is no news.
+  if (!done && !neighbours_failed_ && !interrupted().load(std::memory_order_relaxed))
+    warn(fmt::format("neighbours: {}", done.error().message));
   neighbours_failed_ = !done.ok();
   return done.ok();
 }

@@ -54,7 +54,8 @@ class LiveRun {
                const decltype(GraphControl::Hooks::load)& load);
   void serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphControl::Hooks::load)& load);
   void follow_kernel(Engine& runtime);
-  bool publish_neighbours();
+  void open_again(Engine& runtime, const std::string& name);
+  bool publish_neighbours(Engine& runtime);
   void ended(Engine& runtime);
   void follow(Engine& runtime);
   Result<void> fits(const GraphGeneration& next) const;
@@ -63,6 +64,8 @@ class LiveRun {
   NeighbourFollower* follower_ = nullptr;  // none: no live ports
   std::mutex changing_;                    // what changes tables: requests, and neighbours of the kernel
   bool neighbours_failed_ = false;
+  bool taken_up_ = true;   // by the packet scheduler: what was published last
+  std::string not_again_;  // why a port was not opened again, as it was said
   std::unique_ptr<LiveTables> tables_;
   std::unique_ptr<Control> control_;
   std::unique_ptr<GraphControl> graph_control_;

@@ -262,7 +262,8 @@ int run(int argc, char** argv) {
   }
   install_signal_handlers();
   return guarded([&] {
-    if (!state.user.empty()) drop_privileges(state.user);
+    const std::string name = state.selected_app != nullptr ? state.selected_app->get_name() : "";
+    if (!state.user.empty()) drop_privileges(state.user, name == "run" || name == "send");
     return state.selected ? state.selected() : Exit::kOk;
   });
 }

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 
 #include "base/scope_exit.h"
@@ -12,6 +11,7 @@
 #include "exec/batch_rules.h"
 #include "exec/live_ports.h"
 #include "exec/ports.h"
+#include "graph/click/library_file.h"
 #include "graph/graph_files.h"
 #include "ports/pcap/capture_reader.h"
 #include "tables/acl/algorithms.h"
@@ -33,20 +33,6 @@ namespace {
 bool is_regular(const std::string& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
-}
-
-// Libraries are files beside the one that requires them, with or without ".click".
-Result<ClickLibrary> read_library(const std::string& folder, const std::string& name, const std::string& from) {
-  const std::filesystem::path beside = std::filesystem::path(from).parent_path() / name;
-  for (const std::filesystem::path& path : {beside, std::filesystem::path(beside).concat(".click")}) {
-    const std::string file = path.lexically_normal().string();
-    const std::string where = (std::filesystem::path(folder) / file).string();
-    if (!is_regular(where)) continue;
-    auto text = read_text_file(where, ParseOptions().max_source_bytes);
-    if (!text.ok()) return std::move(text).error();
-    return ClickLibrary{file, std::move(*text)};
-  }
-  return Error(fmt::format("there is no file '{}' and no '{}.click'", beside.string(), beside.string()));
 }
 
 std::unique_ptr<Pipeline> pipeline_of(ClickText text) {

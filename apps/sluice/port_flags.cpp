@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <regex>
 #include <tuple>
 
 #include "control/json.h"
@@ -156,6 +158,16 @@ bool has_live_ports(const ClickGraph& graph) {
   });
 }
 
+bool names_dpdk(const ClickGraph& graph) {
+  // A variable may be anything.
+  static const std::regex method(R"(\bmethod\s+("?dpdk\b|"?\$))", std::regex::icase);
+  return std::ranges::any_of(graph.elements, [](const ClickElement& e) {
+    if (e.class_name.find("DPDK") != std::string::npos) return true;
+    return std::ranges::find(kLiveClasses, e.class_name) != std::end(kLiveClasses) &&
+           std::regex_search(e.configuration, method);
+  });
+}
+
 void prepare_ports(const PortFlags& flags, RunOptions& options) {
   options.poll = flags.poll == "spin"        ? PollMode::kSpin
                  : flags.poll == "interrupt" ? PollMode::kInterrupt
@@ -183,6 +195,7 @@ std::string port_lines(const RunReport& report) {
     for (const RxCounters& q : port.rx) {
       rx.packets += q.packets;
       rx.missed += q.missed;
+      rx.too_long += q.too_long;
       rx.invalid += q.invalid;
     }
     TxCounters tx;
@@ -195,15 +208,24 @@ std::string port_lines(const RunReport& report) {
     if (!port.rx.empty()) {
       text += fmt::format("RX {}", with_commas(rx.packets));
       if (rx.missed != 0) text += fmt::format(", missed {}", with_commas(rx.missed));
+      if (rx.too_long != 0) text += fmt::format(", too long {}", with_commas(rx.too_long));
       if (rx.invalid != 0) text += fmt::format(", invalid {}", with_commas(rx.invalid));
     }
     if (!port.tx.empty()) {
       text += fmt::format("{}TX {}", port.rx.empty() ? "" : "; ", with_commas(tx.packets));
       if (tx.failed != 0) text += fmt::format(", failed {}", with_commas(tx.failed));
     }
+    if (port.closed) text += ", closed";
     if (port.link != LinkState::kUp) text += fmt::format(", {}", to_string(port.link));
     if (port.link_changes != 0) text += fmt::format("; link changes {}", with_commas(port.link_changes));
     text += '\n';
+    if (rx.too_long != 0) {
+      text += fmt::format(
+          "       too long: merged on their way, or the MTU has grown; ethtool -K {} gro off lro off, and at a sender "
+          "on "
+          "this machine or its host: ethtool -K ITS_INTERFACE tso off gso off\n",
+          port.facts.name);
+    }
   }
   return text;
 }
@@ -212,10 +234,15 @@ Json to_json(const LivePortReport& port) {
   Json json{{"name", port.facts.name}, {"method", port.facts.method}, {"mode", port.facts.mode},
             {"mtu", port.facts.mtu},   {"up", port.facts.up},         {"rx", Json::array()},
             {"tx", Json::array()}};
+  json["closed"] = port.closed;
   json["link"] = to_string(port.link);
   json["link_changes"] = port.link_changes;
   for (const RxCounters& q : port.rx)
-    json["rx"].push_back({{"packets", q.packets}, {"bytes", q.bytes}, {"missed", q.missed}, {"invalid", q.invalid}});
+    json["rx"].push_back({{"packets", q.packets},
+                          {"bytes", q.bytes},
+                          {"missed", q.missed},
+                          {"too_long", q.too_long},
+                          {"invalid", q.invalid}});
   for (const TxCounters& q : port.tx)
     json["tx"].push_back({{"packets", q.packets}, {"bytes", q.bytes}, {"full", q.full}, {"failed", q.failed}});
   return json;

@@ -44,6 +44,8 @@ Option add_rate_option(Command sub, std::string& rate, const std::string& what);
 void read_rate(const std::string& text, SendOptions& options);
 
 bool has_live_ports(const ClickGraph& graph);
+// Whether some of them may be DPDK\'s.
+bool names_dpdk(const ClickGraph& graph);
 
 // What the run has to do for them.
 void prepare_ports(const PortFlags& flags, RunOptions& options);

@@ -9,6 +9,7 @@
 #include "control/json.h"
 #include "inputs.h"
 #include "port_flags.h"
+#include "ports/interface.h"
 #include "ports/memory/frame_store.h"
 #include "ports/pcap/capture_reader.h"
 #include "ports/sender.h"
@@ -55,10 +56,10 @@ Exit send(const SendFlags& flags) {
     warn(fmt::format("{}: {} cut when captured; what there is of them is sent", flags.file,
                      cut == 1 ? "1 packet was" : with_commas(cut) + " packets were"));
   }
-  FrameShape shape;
+  PortOptions how = port_options(flags.out, flags.method);
+  FrameShape shape = shape_for_mtu(mtu_of_interface(how.name));
   shape.chunks = 4096;
   auto pool = need(MappedFramePool::create(shape), Exit::kIo);
-  PortOptions how = port_options(flags.out, flags.method);
   how.receives = false;
   auto port = need(open_port(how, pool), Exit::kUnavailable);
   auto queue = need(port->open_tx(0), Exit::kUnavailable);

@@ -15,7 +15,7 @@ namespace sluice {
 
 // Stages that can take bursts have
 //
-//   uint32_t fast(FastBurst& burst, uint32_t mask) const;
+//   uint32_t burst(FastBurst& burst, uint32_t mask) const;
 //
 // which gives the lanes of `mask` that leave by output 0; for each other lane it sets output and reason. No frame is
 // changed by a stage: edits are noted in the columns, of lanes that leave by output 0 alone, and made when the packet

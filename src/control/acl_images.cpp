@@ -76,6 +76,36 @@ std::unique_ptr<AclImages> make_acl_images(const std::string& algorithm, Publish
   return make_rebuilt_acl_images(algorithm);
 }
 
+AclRule configured_rule(const AclMatchRule& flat, const AclAction& action) {
+  AclRule rule;
+  rule.family = flat.family;
+  const auto prefix = [&](uint64_t hi, uint64_t lo, uint8_t length) {
+    const auto own = static_cast<uint8_t>(length != 0 && flat.family == 4 ? length - 96 : length);
+    return IpPrefix{IpAddress{hi, lo, own == 0 ? uint8_t{0} : flat.family}, own};
+  };
+  rule.src = prefix(flat.src_hi, flat.src_lo, flat.src_length);
+  rule.dst = prefix(flat.dst_hi, flat.dst_lo, flat.dst_length);
+  rule.src_port_low = flat.src_port_low;
+  rule.src_port_high = flat.src_port_high;
+  rule.dst_port_low = flat.dst_port_low;
+  rule.dst_port_high = flat.dst_port_high;
+  rule.protocol = flat.protocol;
+  rule.protocol_mask = flat.protocol_mask;
+  rule.flags = flat.flags;
+  rule.flags_mask = flat.flags_mask;
+  if (flat.dscp_mask != 0) rule.dscp = flat.dscp;
+  rule.needs_ports = (flat.bits & flat.bits_mask & FlowKey::kHasPorts) != 0;
+  const auto without = static_cast<uint8_t>(rule.needs_ports ? ~unsigned{FlowKey::kHasPorts} : ~0u);
+  rule.bits = flat.bits & without;
+  rule.bits_mask = flat.bits_mask & without;
+  rule.icmp = flat.icmp;
+  rule.icmp_mask = flat.icmp_mask;
+  rule.verb = action.verb;
+  rule.mark = action.mark;
+  rule.log = action.log != 0;
+  return rule;
+}
+
 Result<RuleSet> configured_rules(const Image& image) {
   auto rules = AclRulesView::open(image);
   auto actions = AclActionsView::open(image);
@@ -86,34 +116,9 @@ Result<RuleSet> configured_rules(const Image& image) {
   RuleSet set;
   std::map<std::string, uint32_t, std::less<>> files;
   for (uint32_t r = 1; r <= rules->size(); ++r) {
-    const AclMatchRule& flat = rules->rule(r);
-    AclRule rule;
-    rule.family = flat.family;
-    const auto prefix = [&](uint64_t hi, uint64_t lo, uint8_t length) {
-      const auto own = static_cast<uint8_t>(length != 0 && flat.family == 4 ? length - 96 : length);
-      return IpPrefix{IpAddress{hi, lo, own == 0 ? uint8_t{0} : flat.family}, own};
-    };
-    rule.src = prefix(flat.src_hi, flat.src_lo, flat.src_length);
-    rule.dst = prefix(flat.dst_hi, flat.dst_lo, flat.dst_length);
-    rule.src_port_low = flat.src_port_low;
-    rule.src_port_high = flat.src_port_high;
-    rule.dst_port_low = flat.dst_port_low;
-    rule.dst_port_high = flat.dst_port_high;
-    rule.protocol = flat.protocol;
-    rule.protocol_mask = flat.protocol_mask;
-    rule.flags = flat.flags;
-    rule.flags_mask = flat.flags_mask;
-    if (flat.dscp_mask != 0) rule.dscp = flat.dscp;
-    rule.needs_ports = (flat.bits & flat.bits_mask & FlowKey::kHasPorts) != 0;
-    const auto without = static_cast<uint8_t>(rule.needs_ports ? ~unsigned{FlowKey::kHasPorts} : ~0u);
-    rule.bits = flat.bits & without;
-    rule.bits_mask = flat.bits_mask & without;
-    rule.icmp = flat.icmp;
-    rule.icmp_mask = flat.icmp_mask;
-    const AclAction action = actions->action(r);
-    rule.verb = action.verb;
-    rule.mark = action.mark;
-    rule.log = action.log != 0;
+    // A patched image has numbers between its rules that are none: there the range of ports is empty.
+    if (rules->rule(r).src_port_low > rules->rule(r).src_port_high) continue;
+    AclRule rule = configured_rule(rules->rule(r), actions->action(r));
     rule.line = source->line(r);
     const auto [it, fresh] = files.try_emplace(std::string(source->file(r)), static_cast<uint32_t>(files.size()));
     if (fresh) set.files.push_back(it->first);

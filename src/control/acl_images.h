@@ -29,6 +29,8 @@ std::unique_ptr<AclImages> make_rebuilt_acl_images(std::string algorithm);
 // By patches where the algorithm has them, at the cost of the change; else every version by itself.
 std::unique_ptr<AclImages> make_acl_images(const std::string& algorithm, Publisher& publisher);
 
+// A rule of a compiled image as it was configured, without its file and line.
+AclRule configured_rule(const AclMatchRule& flat, const AclAction& action);
 // The rules of a compiled image as they were configured. Errors: those of its views.
 Result<RuleSet> configured_rules(const Image& image);
 

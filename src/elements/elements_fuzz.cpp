@@ -33,8 +33,8 @@ uint8_t run_slot(const StageSlot& slot, Packet& packet) {
     using Stage = typename decltype(tag)::type;
     if (slot.kind != kStageKind<Stage>) return;
     const Stage& stage = slot.get<Stage>();
-    if constexpr (requires { stage.run_group(OneLane{}, &packet, 1u, &output); }) {
-      stage.run_group(OneLane{}, &packet, 1u, &output);
+    if constexpr (requires { stage.team(OneLane{}, &packet, 1u, &output); }) {
+      stage.team(OneLane{}, &packet, 1u, &output);
     } else {
       output = stage(packet);
     }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/group.h"
+#include "batch/key_burst.h"
 #include "elements/register_all.h"
 #include "elements/stages.h"
 #include "elements/tables.h"
@@ -34,14 +35,17 @@ uint8_t run_slot(const StageSlot& slot, Packet& packet) {
     using Stage = typename decltype(tag)::type;
     if (kind++ != slot.kind) return;
     const Stage& stage = slot.get<Stage>();
-    if constexpr (requires { stage.run_group(OneLane{}, &packet, 1u, &output); }) {
-      stage.run_group(OneLane{}, &packet, 1u, &output);
-    } else if constexpr (requires { stage.burst(&packet, 1u, &output); }) {
-      stage.burst(&packet, 1u, &output);
+    if constexpr (requires { stage.team(OneLane{}, &packet, 1u, &output); }) {
+      stage.team(OneLane{}, &packet, 1u, &output);
+    } else if constexpr (TakesKeyBursts<Stage>) {
       // The burst and the packet at a time are one function.
-      Packet again = packet;
-      again.reason = DropReason::kNone;
-      EXPECT_EQ(stage(again), output);
+      Packet alone = packet;
+      run_key_burst(stage, &packet, 1u, &output);
+      EXPECT_EQ(stage(alone), output);
+      EXPECT_EQ(alone.rule, packet.rule);
+      EXPECT_EQ(alone.mark, packet.mark);
+      EXPECT_EQ(alone.next_hop, packet.next_hop);
+      EXPECT_EQ(alone.reason, packet.reason);
     } else {
       output = stage(packet);
     }

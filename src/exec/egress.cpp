@@ -79,9 +79,12 @@ std::unique_ptr<Egress::Next> Egress::open(const Router& router, const Plan& pla
           fmt::format("'{}' is being written by '{}' in another way", spec.path, output.sent.element)));
     }
     if (place.goes_on != ~size_t{0}) continue;
-    auto sink = spec.type == PortSpec::Type::kDevice && live_ports_ != nullptr
-                    ? live_ports_->open_sink(spec)
-                    : open_sink(spec, sink_link(router, e, links));
+    auto sink = options_.sink ? options_.sink(element) : Result(std::unique_ptr<PacketSink>());
+    if (sink.ok() && *sink == nullptr) {
+      sink = spec.type == PortSpec::Type::kDevice && live_ports_ != nullptr
+                 ? live_ports_->open_sink(spec)
+                 : open_sink(spec, sink_link(router, e, links));
+    }
     if (!sink) {
       add_port_error(router, e, sink.error(), errors);
       continue;
@@ -123,6 +126,10 @@ void Egress::follow(std::unique_ptr<Next> next) {
     for (size_t r = 0; r < output.drops.size(); ++r) stats_.elements[output.element].drops[r] += output.drops[r];
     output.drops = {};
     output.element = heir[o];
+    if (output.element != kNobody || output.port == nullptr || output.spec.type != PortSpec::Type::kDevice) continue;
+    // A live port has nothing to appear at the end.
+    output.port->kick();
+    output.port.reset();
   }
   router_ = next->router;
   plan_ = next->plan;
@@ -333,11 +340,14 @@ void Egress::send(size_t s, std::vector<TxRecord>& records) {
   qos_->forget();
 }
 
+void Egress::look_at_neighbours() {
+  if (waits_ == nullptr || waits_->empty()) return;
+  release_known();
+  drop_late();
+}
+
 void Egress::advance(uint64_t now_ns) {
-  if (waits_ != nullptr && !waits_->empty()) {
-    release_known();
-    drop_late();
-  }
+  look_at_neighbours();
   for (size_t o = 0; o < outputs_.size(); ++o) {
     Output& output = *outputs_[o];
     if (output.port == nullptr || output.element == kNobody) continue;
@@ -406,8 +416,9 @@ uint8_t Egress::limiter_of(unsigned element) const {
   return 0;
 }
 
-void Egress::take(Batch& batch, JobShare& share) {
-  put_out(batch, share, 0, nullptr);
+const Selection& Egress::take(Batch& batch, JobShare& share, FramePool* lender) {
+  put_out(batch, share, 0, lender);
+  return taken_;
 }
 
 void Egress::take(size_t s, std::vector<TxRecord>& records) {

@@ -70,8 +70,8 @@ class Egress {
   // Packets that the packet scheduler brings to sink `s` of the plan, in their order; what `records` refer to lasts
   // until the return. `records` is used up.
   void take(size_t s, std::vector<TxRecord>& records);
-  // What came of a batch there.
-  void take(Batch& batch, JobShare& share);
+  // What came of a batch there; `lender` as of TxRecord::pool. The rows whose frames sinks took, until the next call.
+  const Selection& take(Batch& batch, JobShare& share, FramePool* lender);
   // Whether packets end there.
   bool drops(size_t s) const { return outputs_[at_[s]]->port == nullptr; }
   // What HostContext::limiter gives packets of an element; 0: none.
@@ -86,6 +86,8 @@ class Egress {
   }
   // It is `now_ns`, as live ports stamp packets: what waits until then leaves. `next_ns`: nothing leaves before.
   void advance(uint64_t now_ns);
+  // What waits for a neighbour leaves if that is known, or is dropped if it has waited too long; in the machine's time.
+  void look_at_neighbours();
   uint64_t next_ns() const;
   // The input is at its end, or an output failed: what waits for its time leaves.
   void drain();

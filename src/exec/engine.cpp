@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <optional>
 #include <thread>
 
 #include "base/assert.h"
@@ -190,6 +191,9 @@ Result<std::unique_ptr<Engine>> Engine::create(const Router& router, const Plan&
   (void)kept_runs();
   if (auto ok = check_files(router, options.files); !ok) return std::move(ok).error();
   Error errors;
+  // Frames, rings and jobs lie at the node of the first core.
+  std::optional<OnCore> at_node;
+  if (!options.cores.empty()) at_node.emplace(options.cores[0]);
   auto live_ports = LivePorts::open(router, plan, options.workers, errors);
   if (auto ok = ports_opened(std::move(errors)); !ok) return std::move(ok).error();
   RunOptions wanted = options;
@@ -282,7 +286,7 @@ Engine::JobSize Engine::job_size(const Lane& lane, uint32_t depth) const {
   if (options_.priorities) {
     const PriorityOptions& o = *options_.priorities;
     return {static_cast<uint32_t>(homes_.counts().size()),
-            o.places != 0 ? o.places : std::bit_ceil(std::max(8u, 4 * workers * depth)), o.chunk, size_t{1} << 14};
+            o.places != 0 ? o.places : std::bit_ceil(4 * workers * depth), o.chunk, size_t{1} << 14};
   }
   return {1, std::bit_ceil(lane.alone ? depth : (depth + 1) * workers), options_.batch, size_t{1} << 21};
 }
@@ -323,13 +327,37 @@ void Engine::wake(const Lane& lane, bool all) {
   }
 }
 
+// A lane without sources is there as long as others have some: the next graph may bring one.
+bool Engine::waits_with_others(const Lane& lane) const {
+  if (!lane.intake->empty() || options_.stopped()) return false;
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& other) {
+    return !other->intake->empty() && !other->closed.load(std::memory_order_acquire);
+  });
+}
+
 // What comes in next: a batch, or some turns of the packet scheduler. `pausing`: nothing does, and kIdle says that all
 // that came in is on its way.
 Polled Engine::take_in(Lane& lane, bool pausing) {
-  if (flow_ == nullptr) return pausing ? lane.intake->settle() : lane.intake->poll();
-  if (!pausing) return flow_->poll();
-  flow_->settle();
-  return Polled::kIdle;
+  if (flow_ == nullptr) {
+    if (waits_with_others(lane)) return Polled::kIdle;
+    return pausing ? lane.intake->settle() : lane.intake->poll();
+  }
+  Polled polled = Polled::kIdle;
+  if (pausing) {
+    flow_->settle();
+  } else {
+    polled = flow_->poll();
+  }
+  send_on(flow_->live());
+  return polled;
+}
+
+// Live ports send what they were given. `by_clock`: what waits at egress for a time goes by that of the packets, which
+// live ports stamp with the time of day. Whoever calls it has egress.
+void Engine::send_on(bool by_clock) {
+  if (live_ports_ == nullptr) return;
+  by_clock ? egress_->advance(wall_ns()) : egress_->look_at_neighbours();
+  egress_->kick();
 }
 
 // Reads, if nobody else does.
@@ -340,8 +368,8 @@ Polled Engine::poll(Lane& lane, bool pausing) {
   if (polled == Polled::kEnd) lane.closed.store(true, std::memory_order_release);
   if (lane.alone) return polled;
   lane.reading.clear(std::memory_order_release);
-  // After kFull somebody who sleeps would find nothing else.
-  if (polled != Polled::kFull) wake(lane, polled == Polled::kEnd);
+  // After kFull somebody who sleeps would find nothing else, and after kAhead this thread looks again.
+  if (polled != Polled::kFull && polled != Polled::kAhead) wake(lane, polled == Polled::kEnd);
   return polled;
 }
 
@@ -353,17 +381,15 @@ void Engine::wait_for_input(Lane& lane) {
   uint64_t due = ~uint64_t{0};
   {
     const auto lock = egress_->lock();
-    if (lane.intake != nullptr && lane.intake->live()) {
-      // What waits for its time leaves also while nothing comes.
-      const uint64_t now = wall_ns();
-      egress_->advance(now);
-      egress_->kick();
-      const uint64_t next = egress_->next_ns();
-      if (next != ~uint64_t{0}) due = next - std::min(next, now);
-    }
+    // What waits for its time leaves also while nothing comes.
+    const bool live = flow_ != nullptr ? flow_->live() : lane.intake->live();
+    send_on(live);
+    // Where that is by the clock (send_on).
+    if (const uint64_t next = egress_->next_ns(); live && live_ports_ != nullptr && next != ~uint64_t{0})
+      due = next - std::min(next, wall_ns());
     egress_->flush();
   }
-  if (!lane.closed.load(std::memory_order_relaxed)) flow_ != nullptr ? flow_->wait() : lane.intake->wait(due);
+  if (!lane.closed.load(std::memory_order_relaxed)) flow_ != nullptr ? flow_->wait(due) : lane.intake->wait(due);
   lane.waiting.store(false, std::memory_order_relaxed);
   if (lane.alone) return;
   lane.reading.clear(std::memory_order_release);
@@ -411,10 +437,8 @@ void Engine::commit(Lane& lane, uint32_t qos_class, uint64_t sequence) {
   std::unique_lock<std::mutex> lock;
   if (!alone_ || options_.live) lock = egress_->lock();
   egress_->commit(job, qos_class);
-  if (lane.intake->live()) {
-    egress_->advance(job.batch.timestamp_ns(job.batch.size() - 1));
-    egress_->kick();
-  }
+  if (lane.intake->live()) egress_->advance(job.batch.timestamp_ns(job.batch.size() - 1));
+  send_on(false);
   if (lane.waiting.load(std::memory_order_relaxed)) egress_->flush();
   if (!lane.alone || devices_ != nullptr) Publisher::release(job.snapshot);
   job.snapshot = nullptr;
@@ -451,6 +475,11 @@ void Engine::work(unsigned id) {
         moved = true;
       }
       if (!claimed) claimed = lane.rings->view.look<HostAtomics>(home, claim);
+      const bool others = polled == Polled::kBusy || polled == Polled::kAhead;
+      if (!claimed && others && !pausing && lane.intake->read_ahead()) {
+        moved = true;
+        wake(lane);
+      }
     }
     if (claimed) {
       waiting.end();
@@ -492,6 +521,9 @@ void Engine::work(unsigned id) {
       wait_for_input(lane);
       gate.enter();
       reader.online();
+    } else if (polled == Polled::kAhead) {
+      // Whoever reads there may find nothing and sleep: one has to stay awake.
+      spin_once(false);
     } else if (polled != Polled::kEnd && !lane.alone && sleeper.nothing()) {
       reader.offline();
       gate.leave();
@@ -574,6 +606,7 @@ Result<void> Engine::run(RunReport& report) {
       if (ending_ != Ending::kDiscard) egress_->settle();
       output_failed();
       end_elements(result, damaged);
+      flow_->close();
     }
     if (ending_ != Ending::kDiscard) {
       egress_->end(ending_);

@@ -74,10 +74,14 @@ class Engine {
   // Puts another graph in the place of the one that runs; each packet meets one of the two, and none is lost. From
   // another thread than those of the run, one at a time with `look`. Sources and sinks of the same name, class and
   // configuration go on, outputs also by their file's name; other outputs appear at the end with the others. What
-  // elements counted, and what those that are the same keep, goes by their names. What can fail is done beside the
-  // graph that runs: it goes on untouched then. Errors: outputs that are files of this graph or of one before; what
-  // `create` says; what cannot change here: batches, devices, who runs packets; the run is over.
+  // elements counted, and what those that are the same keep, goes by their names. Live ports open with it, or close, as
+  // the graph names them. What can fail is done beside the graph that runs: it goes on untouched then. Errors: outputs
+  // that are files of this graph or of one before; what `create` says; what cannot change here: batches, devices, who
+  // runs packets; the run is over.
   Result<void> swap(std::unique_ptr<GraphGeneration> next);
+  // The interface of the live port `port` was removed, and there is one of its name: packets go by that from here on.
+  // Thread as of `ask`. False: it is not gone. Errors: it cannot be opened; those of `ask`.
+  Result<bool> open_again(const std::string& port);
   // How many times it was replaced.
   uint64_t swaps() const;
   // The graph that runs. From whoever asks or swaps, and after the run.
@@ -94,6 +98,9 @@ class Engine {
   Result<std::string> read(std::string_view handler, std::string_view argument = {});
   Result<void> write(std::string_view handler, std::string_view value);
   bool has_handler(std::string_view handler, bool writes) const;
+  // Its tables are these from here on, which were made for the graph that runs; when as of `read`. Errors: an element
+  // does not find its table.
+  Result<void> use_tables(const TableSet& tables);
   // Whether a script waits for this signal now.
   bool wants_signal(int signal) const;
   // What its clock shows.
@@ -144,11 +151,14 @@ class Engine {
   void work(unsigned id);
   Polled poll(Lane& lane, bool pausing);
   Polled take_in(Lane& lane, bool pausing);
+  void send_on(bool by_clock);
   void wait_for_input(Lane& lane);
   void park();
   void leave(unsigned threads);
   Result<void> prepare(GraphGeneration& next, Flip& flip);
   void flip(Flip& flip);
+  Result<void> swap_flow(std::unique_ptr<GraphGeneration> next);
+  bool waits_with_others(const Lane& lane) const;
   void end_elements(Result<void>& result, bool& damaged);
   void start(unsigned id, const ChunkClaim& claim);
   void finish(unsigned id, const ChunkClaim& claim);
@@ -166,9 +176,9 @@ class Engine {
   std::unique_ptr<HitLedger> ledger_;
   Publisher publisher_;
   std::unique_ptr<GraphGeneration> graph_;  // the one that runs, after the first swap
+  std::unique_ptr<LivePorts> live_ports_;   // none: the run has none. Outlives those who use its queues
   std::unique_ptr<Scheduler> flow_;         // none: batches
   std::unique_ptr<OrderedNodes> ordered_;   // none: the plan has none
-  std::unique_ptr<LivePorts> live_ports_;   // none: the run has none. Outlives those who use its queues
   std::vector<std::unique_ptr<Lane>> lanes_;
   Intake::Shared shared_;
   std::unique_ptr<Egress> egress_;

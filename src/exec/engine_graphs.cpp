@@ -36,11 +36,15 @@ Result<std::unique_ptr<Engine>> Engine::create(Router& router, const Plan& plan,
   Engine& e = *made;
   if (options.count_hits) e.ledger_ = std::make_unique<HitLedger>(1);
   Error errors;
-  if (LivePorts::any(router)) return Error("live ports do not run among queues, timers or scripts", "leave them out");
-  auto flow = Scheduler::create(router, plan, tables, e.options_, e.ledger_.get(), errors);
+  if (options.simulated && LivePorts::any(router))
+    return Error("live ports have the time of day, and not a simulated one", "leave --simtime out");
+  e.live_ports_ = LivePorts::open(router, plan, 1, errors);
+  if (auto ok = ports_opened(std::move(errors)); !ok) return std::move(ok).error();
+  errors = {};
+  auto flow = Scheduler::create(router, plan, tables, e.options_, e.ledger_.get(), e.live_ports_.get(), errors);
   if (!flow) return std::move(flow).error();
   e.flow_ = std::move(*flow);
-  e.egress_ = std::make_unique<Egress>(router, plan, e.options_, nullptr, e.flow_->links(), 0, errors);
+  e.egress_ = std::make_unique<Egress>(router, plan, e.options_, e.live_ports_.get(), e.flow_->links(), 0, errors);
   if (auto ok = ports_opened(std::move(errors)); !ok) return std::move(ok).error();
   if (auto ok = e.flow_->start(*e.egress_); !ok) return std::move(ok).error();
   e.workers_ = e.make_workers(router, plan);
@@ -104,6 +108,7 @@ Result<void> Engine::write(std::string_view handler, std::string_view value) {
   if (flow_ == nullptr) return no_handlers();
   auto written = flow_->write(handler, value);
   flow_->take_over();
+  (void)flow_->close_ports();
   return written;
 }
 bool Engine::has_handler(std::string_view handler, bool writes) const {
@@ -184,9 +189,10 @@ Result<void> Engine::prepare(GraphGeneration& next, Flip& flip) {
   if (!snapshot) return std::move(snapshot).error();
   flip.snapshot = std::move(*snapshot);
   if (!plan.ordered.empty()) flip.ordered = std::make_unique<OrderedNodes>(plan, router);
-  if (live_ports_ == nullptr ? LivePorts::any(router) : !live_ports_->has_all(router))
-    return Error("the graph has live ports that this run has not opened: they stay as they are", "start a run with it");
   Error errors;
+  if (live_ports_ != nullptr) live_ports_->open_more(router, plan, errors);
+  if (auto ok = ports_opened(std::move(errors)); !ok) return ok;
+  errors = {};
   flip.intakes = open_intakes(router, plan, errors);
   flip.sinks = egress_->open(router, plan, links_of(flip.intakes),
                              flip.ordered != nullptr ? flip.ordered->delayed() : 0, errors);
@@ -238,20 +244,58 @@ Result<void> Engine::swap(std::unique_ptr<GraphGeneration> next) {
                         : Error("only the packet scheduler can run this graph: " + next->router.scheduled,
                                 "start the run with --packet-scheduler, which runs both");
   }
-  if (flow_ != nullptr) {
-    Result<void> swapped;
-    auto asked = ask([&] {
-      swapped = flow_->swap(std::move(next));
-      flow_->take_over();
-    });
-    return asked.ok() ? std::move(swapped) : std::move(asked);
+  if (live_ports_ == nullptr && LivePorts::any(next->router))
+    return Error("the graph has live ports, and the run began without any", "start a run with it");
+  if (flow_ != nullptr) return swap_flow(std::move(next));
+  Result<void> done;
+  {
+    Flip ready;
+    done = prepare(*next, ready);
+    ready.graph = std::move(next);
+    if (done.ok()) done = ask([&] { flip(ready); });
   }
-  Flip ready;
-  if (auto ok = prepare(*next, ready); !ok) return ok;
-  ready.graph = std::move(next);
-  if (auto ok = ask([&] { flip(ready); }); !ok) return ok;
-  ++swaps_;
-  return {};
+  // Those of the graph before, or of the one that could not follow it.
+  if (live_ports_ != nullptr) live_ports_->close_all_but(*router_, *plan_);
+  if (done.ok()) ++swaps_;
+  return done;
+}
+
+Result<void> Engine::swap_flow(std::unique_ptr<GraphGeneration> next) {
+  // Ports open and close beside the graph that runs, which pauses only to take over.
+  Error errors;
+  std::vector<LivePorts::Closing> closing;
+  if (live_ports_ != nullptr) live_ports_->open_more(next->router, next->plan, errors);
+  Result<void> done = ports_opened(std::move(errors));
+  if (done.ok()) {
+    auto asked = ask([&] {
+      done = flow_->swap(std::move(next));
+      if (done.ok()) flow_->take_over();
+      closing = flow_->close_ports();
+    });
+    if (!asked.ok()) done = std::move(asked);
+  } else if (live_ports_ != nullptr) {
+    (void)ask([&] { closing = flow_->close_ports(); });
+  }
+  return done;
+}
+
+Result<bool> Engine::open_again(const std::string& port) {
+  if (live_ports_ == nullptr) return false;
+  // Another graph may come in between, and use other queues of it.
+  constexpr int kTries = 3;
+  for (int i = 0; i < kTries; ++i) {
+    auto again = live_ports_->open_again(port);
+    if (!again) return std::move(again).error();
+    if (*again == nullptr) return false;
+    bool exchanged = false;
+    if (auto ok = ask([&] { exchanged = live_ports_->exchange(**again); }); !ok) return std::move(ok).error();
+    if (exchanged) return true;
+  }
+  return false;
+}
+
+Result<void> Engine::use_tables(const TableSet& tables) {
+  return flow_->use_tables(tables);
 }
 
 }  // namespace sluice

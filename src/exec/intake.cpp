@@ -1,42 +1,32 @@
 // host only
 #include "exec/intake.h"
 
-#include <fmt/format.h>
-
-#include <poll.h>
-#include <time.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "base/clock.h"
-#include "base/copy_bytes.h"
-#include "base/prefetch.h"
 #include "base/thread.h"
 #include "exec/egress.h"
 #include "exec/generation.h"
+#include "exec/intake_ahead.h"
 #include "exec/job.h"
 #include "exec/publisher.h"
-#include "qos/frame_class.h"
 
 namespace sluice {
 namespace {
 
 // How long an idle source is waited for at a time: the flag that ends a run is looked at in between.
 constexpr uint64_t kLookNs = 50'000'000;
-// The same for live ports, whose links and ends are looked at too.
-constexpr uint64_t kLiveLookNs = 10'000'000;
-// Where nothing tells that packets have come.
-constexpr uint64_t kBlindNs = 50'000;
-// How long an adaptive worker polls after the last packets before it sleeps.
-constexpr uint64_t kSpinNs = 20'000;
 
 }  // namespace
 
+Intake::Source::Source() = default;
+Intake::Source::Source(Source&&) noexcept = default;
+Intake::Source& Intake::Source::operator=(Source&&) noexcept = default;
+Intake::Source::~Source() = default;
+
 Intake::Intake(const Router& router, const Plan& plan, const RunOptions& options, const Share& share, Error& errors,
                const Intake* before)
-    : router_(router), plan_(plan), options_(options) {
+    : router_(router), plan_(plan), options_(options), sleep_(options.poll) {
   FrameCache own;
   std::vector<unsigned> same;
   if (before != nullptr) same = same_elements(before->router_, router);
@@ -51,7 +41,7 @@ Intake::Intake(const Router& router, const Plan& plan, const RunOptions& options
     }
     if (source.goes_on != ~size_t{0}) {
       source.link = before->sources_[source.goes_on].link;
-      live_ |= before->live_;
+      source.live = before->sources_[source.goes_on].live;
     } else {
       Result<std::unique_ptr<BatchSource>> port = open();
       if (!port) {
@@ -60,8 +50,9 @@ Intake::Intake(const Router& router, const Plan& plan, const RunOptions& options
       }
       source.port = std::move(*port);
       source.link = source.port->link();
-      live_ |= source.port->live();
+      source.live = source.port->live();
     }
+    live_ |= source.live;
     sources_.push_back(std::move(source));
   };
   for (unsigned entry = 0; entry < plan.sources.size(); ++entry) {
@@ -70,11 +61,26 @@ Intake::Intake(const Router& router, const Plan& plan, const RunOptions& options
       for (unsigned q = share.lane; q < share.live_ports->rx_queues(spec); q += share.lanes)
         add(entry, q, [&] { return share.live_ports->open_source(spec, q); });
     } else if (share.lane == 0) {
-      add(entry, 0,
-          [&] { return open_source(spec, options.frames != nullptr ? *options.frames : own, options.inputs); });
+      add(entry, 0, [&]() -> Result<std::unique_ptr<BatchSource>> {
+        if (options.source) {
+          auto given = options.source(*router.elements[plan.sources[entry].element]);
+          if (!given.ok() || *given != nullptr) return given;
+        }
+        return open_source(spec, options.frames != nullptr ? *options.frames : own, options.inputs);
+      });
     }
   }
   if (!sources_.empty()) turn_left_ = turn_of(0);
+  live_ |= sources_.empty() && share.live_ports != nullptr;
+  // What is read with a device lies where that reaches it, and a limit counts in the order of turns.
+  if (options.workers == 1 || sources_.size() == 1 || live_ || share.live_ports != nullptr || options.priorities ||
+      !options.device.devices.empty() || options.max_packets != ~uint64_t{0})
+    return;
+  for (size_t s = 0; s < sources_.size(); ++s) {
+    if (sources_[s].goes_on != ~size_t{0}) continue;
+    sources_[s].ahead = std::make_unique<Ahead>();
+    sources_[s].ahead->turn_left = turn_of(s);
+  }
 }
 
 std::vector<LinkType> Intake::links() const {
@@ -93,9 +99,11 @@ void Intake::follow(Intake& before) {
     if (source.goes_on == ~size_t{0}) continue;
     Source& from = before.sources_[source.goes_on];
     source.port = std::move(from.port);
+    source.ahead = std::move(from.ahead);
     source.done = from.done;
     if (source.goes_on != before.next_source_) continue;
     next_source_ = s;
+    turn_.store(static_cast<uint32_t>(s), std::memory_order_relaxed);
     turn_left_ = before.turn_left_;
   }
   set_aside_ = std::move(before.set_aside_);
@@ -180,6 +188,14 @@ Polled Intake::fail(Result<void> why) {
   return end();
 }
 
+// A signal ends the waits of inputs: what they say is what it did to them.
+Polled Intake::read_failed(Result<void> why) {
+  interrupted_ |= options_.stopped();
+  if (interrupted_) return end();
+  damaged_ = true;
+  return fail(std::move(why));
+}
+
 // False: nothing is to be read any more.
 bool Intake::choose_source() {
   if (shared_->packets.load(std::memory_order_relaxed) >= options_.max_packets || egress_->failed()) return false;
@@ -197,6 +213,7 @@ bool Intake::choose_source() {
 void Intake::next_turn() {
   next_source_ = (next_source_ + 1) % sources_.size();
   turn_left_ = turn_of(next_source_);
+  turn_.store(static_cast<uint32_t>(next_source_), std::memory_order_relaxed);
 }
 
 // The source whose turn it is has nothing now. True: neither has any other that may be asked before it.
@@ -213,23 +230,22 @@ Result<bool> Intake::read(unsigned source, Batch& batch, uint64_t most) {
   batch.set_limit(static_cast<uint32_t>(std::min<uint64_t>(most, turns ? turn_left_ : batch.capacity())));
   BatchSource& port = *sources_[source].port;
   // Packets of classes are copied to their chunks.
-  if (auto ok = options_.priorities ? port.lend(batch) : port.read(batch); !ok) {
-    // A signal ends the waits of inputs: what they say is what it did to them.
-    if (options_.stopped()) {
-      interrupted_ = true;
-    } else {
-      damaged_ = true;
-    }
-    return std::move(ok).error();
-  }
-  const bool empty = batch.size() == 0, live = sources_[source].port->live();
+  if (auto ok = options_.priorities ? port.lend(batch) : port.read(batch); !ok) return std::move(ok).error();
+  counted(source, batch.size());
+  return batch.size() != 0;
+}
+
+// So many packets of the source whose turn it is came in; 0: it is at its end, or a live port has none.
+void Intake::counted(unsigned source, uint32_t packets) {
+  // One that was read ahead takes its turns also while it is the only one: another graph may bring others.
+  const bool turns = sources_.size() > 1 || sources_[source].ahead != nullptr;
+  const bool empty = packets == 0, live = sources_[source].port->live();
   if (empty && !live) sources_[source].done = true;
-  if (turns) turn_left_ -= batch.size();
+  if (turns) turn_left_ -= packets;
   // Live ports have what came meanwhile: each gives one batch.
   if (live ? turns && !empty : empty || turn_left_ == 0) next_turn();
-  if (live && !empty) busy_ns_ = now_ns();
-  shared_->packets.fetch_add(batch.size(), std::memory_order_relaxed);
-  return !empty;
+  if (live && !empty) sleep_.came();
+  shared_->packets.fetch_add(packets, std::memory_order_relaxed);
 }
 
 Polled Intake::poll_job() {
@@ -238,8 +254,23 @@ Polled Intake::poll_job() {
   if (!ring.may_fill<HostAtomics>(sequence)) return Polled::kFull;
   Job& job = rings_->at(0, sequence);
   size_t idle = 0;
+  // What the job before left there.
+  job.batch.clear_annotations(job.share.annotated);
   while (choose_source()) {
-    if (!sources_[next_source_].port->ready()) {
+    const auto from = static_cast<unsigned>(next_source_);
+    if (sources_[from].ahead != nullptr) {
+      const Got got = take_ahead(sources_[from], job);
+      if (got == Got::kBusy) return Polled::kAhead;
+      if (got == Got::kNothing) return Polled::kIdle;
+      if (got == Got::kError) return read_failed(std::move(sources_[from].ahead->result));
+      counted(from, got == Got::kPackets ? job.batch.size() : 0);
+      if (got == Got::kEnd) continue;
+      job.source = sources_[from].entry;
+      job.lender = nullptr;
+      hand_out(job);
+      return Polled::kFrames;
+    }
+    if (!sources_[from].port->ready()) {
       if (nothing(idle)) return Polled::kIdle;
       continue;
     }
@@ -252,34 +283,37 @@ Polled Intake::poll_job() {
       set_aside_.push_back(std::move(*old));
     }
     job.share.given_up = false;
-    const auto from = static_cast<unsigned>(next_source_);
     job.source = sources_[from].entry;
     job.lender = sources_[from].port->lends();
     const uint64_t now = now_ns();
     const Egress::BatchLimit limit = egress_->batch_limit();
     job.round = limit.round;
-    job.batch.clear_annotations(job.share.annotated);
-    const uint64_t left = options_.max_packets - shared_->packets.load(std::memory_order_relaxed);
+    // Another lane may have passed the limit meanwhile.
+    const uint64_t left =
+        options_.max_packets - std::min(options_.max_packets, shared_->packets.load(std::memory_order_relaxed));
+    if (left == 0) continue;
     auto more = read(from, job.batch, std::min<uint64_t>(left, limit.packets));
-    if (!more) {
-      if (interrupted_) return end();
-      return fail(std::move(more).error());
-    }
+    if (!more) return read_failed(std::move(more).error());
     if (!*more) {
       if (sources_[from].port->live() && nothing(idle)) return Polled::kIdle;
       continue;
     }
-    job.share.clear();
-    if (job.ordered != nullptr) {
-      job.ordered->begin(shared_->tickets.fetch_add(1, std::memory_order_relaxed));
-      job.batch.clear_departures();
-    }
-    if (options_.ended) follow(job);
     job.reads.assign(1, {now, job.batch.size()});
-    publish(job, 0);
+    hand_out(job);
     return Polled::kFrames;
   }
   return end();
+}
+
+// What was read leaves for the workers, without classes.
+void Intake::hand_out(Job& job) {
+  job.share.clear();
+  if (job.ordered != nullptr) {
+    job.ordered->begin(shared_->tickets.fetch_add(1, std::memory_order_relaxed));
+    job.batch.clear_departures();
+  }
+  if (options_.ended) follow(job);
+  publish(job, 0);
 }
 
 // The job is ready for the workers.
@@ -307,209 +341,6 @@ void Intake::follow(Job& job) {
   }
 }
 
-// --- classes ---
-
-// The class's open chunk is ready for the workers.
-void Intake::hand_on(unsigned qos_class) {
-  Job& job = *classes_[qos_class]->open;
-  classes_[qos_class]->open = nullptr;
-  job.full = open_.taken(qos_class) == options_.priorities->chunk;
-  publish(job, qos_class);
-}
-
-// Opens the next chunk of the class. kFull: there is no place.
-Polled Intake::open_chunk(unsigned qos_class) {
-  uint64_t sequence = 0;
-  if (!rings_->view.rings[qos_class].may_fill<HostAtomics>(sequence)) return Polled::kFull;
-  Job& job = rings_->at(qos_class, sequence);
-  if (job.share.given_up && job.lender == nullptr) {
-    auto old = job.batch.exchange_arena();  // as poll_job
-    if (!old) return fail(std::move(old).error());
-    set_aside_.push_back(std::move(*old));
-  }
-  job.batch.clear_annotations(job.share.annotated);
-  job.share.clear();
-  job.batch.clear();
-  job.reads.clear();
-  job.source = sources_[read_source_].entry;
-  job.lender = sources_[read_source_].port->lends();
-  classes_[qos_class]->open = &job;
-  return Polled::kFrames;
-}
-
-// The rows of what was read, by class.
-void Intake::sort_read() {
-  constexpr uint32_t kAhead = 8;  // packets: the frames were written a batch ago
-  const ClassMap& map = options_.priorities->classes;
-  const uint32_t n = read_left_ = read_.size();
-  uint16_t* to[kMaxQosClasses] = {};
-  for (unsigned c = 0; c < classes_.size(); ++c) {
-    classes_[c]->next = 0;
-    classes_[c]->rows.resize(n);
-    to[c] = classes_[c]->rows.data();
-  }
-  for (uint32_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) prefetch_read(read_.frame(i + kAhead));
-    const unsigned c = map.class_of(dscp_of_frame(read_.frame(i), read_.extent(i).end));
-    *to[c]++ = static_cast<uint16_t>(i);
-  }
-  for (unsigned c = 0; c < classes_.size(); ++c)
-    classes_[c]->rows.resize(static_cast<size_t>(to[c] - classes_[c]->rows.data()));
-}
-
-// The packet is dropped: its class has no place.
-void Intake::refuse(unsigned qos_class, uint32_t row) {
-  const uint32_t bytes = read_.extent(row).end;
-  add(classes_[qos_class]->packets, 1);
-  add(classes_[qos_class]->bytes, bytes);
-  Refused& refused = *refused_[qos_class * sources_.size() + read_source_];
-  add(refused.packets, 1);
-  add(refused.bytes, bytes);
-  if (FramePool* const lender = sources_[read_source_].port->lends(); lender != nullptr) {
-    uint8_t* const back[] = {read_.frame(row)};
-    lender->give(back);
-  }
-}
-
-// Puts packets of the class into its open chunk, as many as that takes; one at least.
-Polled Intake::place(unsigned qos_class) {
-  Class& k = *classes_[qos_class];
-  Job& job = *k.open;
-  const uint32_t at = job.batch.size();
-  const auto most = std::min(static_cast<uint32_t>(k.rows.size()) - k.next, job.batch.capacity() - at);
-  const uint16_t* from = k.rows.data() + k.next;
-  const Batch::Rows rows = job.batch.rows();
-  Batch::Room room = job.batch.room();
-  uint64_t bytes = 0;
-  uint32_t n = 0;
-  for (; n < most; ++n) {
-    const uint32_t i = from[n];
-    const Extent& extent = read_.extent(i);
-    uint8_t* frame = read_.frame(i);
-    if (job.lender == nullptr) {
-      uint8_t* to = room.take(extent.end);
-      if (to == nullptr) break;
-      // The chunk's memory was last used several chunks ago.
-      __builtin_prefetch(to + 8 * Batch::arena_need(extent.end), 1);
-      copy_bytes(to, frame, extent.end);
-      frame = to;
-    }
-    rows.frame[at + n] = frame;
-    rows.extent[at + n] = extent;
-    rows.timestamp_ns[at + n] = read_.timestamp_ns(i);
-    bytes += extent.end;
-  }
-  if (job.lender == nullptr) job.batch.keep(room);
-  if (n == 0) {
-    // It is empty, and grows for a frame larger than all of it.
-    const Extent& extent = read_.extent(from[0]);
-    uint8_t* to = job.batch.reserve(extent.end);
-    if (to == nullptr) return fail(system_error(fmt::format("a frame of {} bytes", extent.end), ENOMEM));
-    std::memcpy(to, read_.frame(from[0]), extent.end);
-    rows.frame[0] = to;
-    rows.extent[0] = extent;
-    rows.timestamp_ns[0] = read_.timestamp_ns(from[0]);
-    bytes = extent.end;
-    n = 1;
-  }
-  job.batch.append(at + n);
-  k.next += n;
-  read_left_ -= n;
-  add(k.packets, n);
-  add(k.bytes, bytes);
-  if (job.reads.empty() || job.reads.back().at_ns != read_ns_) job.reads.push_back({read_ns_, 0});
-  job.reads.back().packets += n;
-  if (open_.add(qos_class, read_ns_, n)) hand_on(qos_class);
-  return Polled::kFrames;
-}
-
-// Gives the packets that were read to the chunks of their classes. kFull: a class has no place yet.
-Polled Intake::distribute() {
-  FramePool* const lender = sources_[read_source_].port->lends();
-  bool full = false;
-  for (unsigned c = 0; c < classes_.size(); ++c) {
-    Class& k = *classes_[c];
-    while (k.next < k.rows.size()) {
-      const uint32_t row = k.rows[k.next];
-      const auto fits = [&](const Job& open) {
-        if (open.source != sources_[read_source_].entry || open.lender != lender) return false;
-        return lender != nullptr || open.batch.has_room(read_.extent(row).end);
-      };
-      if (k.open != nullptr && !fits(*k.open)) hand_on(c);
-      if (k.open == nullptr) {
-        const Polled opened = open_chunk(c);
-        if (opened == Polled::kEnd) return opened;
-        if (opened == Polled::kFull) {
-          full = !options_.priorities->drop_when_full;
-          if (full) break;
-          refuse(c, row);
-          ++k.next;
-          --read_left_;
-          continue;
-        }
-      }
-      if (const Polled placed = place(c); placed != Polled::kFrames) return placed;
-    }
-    if (full) break;
-  }
-  if (!full) return Polled::kFrames;
-  // What the other classes have gets no more for a while.
-  for (unsigned other = 0; other < classes_.size(); ++other) {
-    if (open_.count(other) != 0) hand_on(other);
-  }
-  return Polled::kFull;
-}
-
-Polled Intake::poll_classes() {
-  const PriorityOptions& options = *options_.priorities;
-  const uint64_t now = now_ns();
-  for (unsigned c = 0; c < classes_.size(); ++c) {
-    if (open_.due(c, now)) hand_on(c);
-  }
-  if (read_left_ != 0) return distribute();
-  if (read_.capacity() == 0) {
-    const uint32_t batch = options_.batch;
-    auto made = Batch::create(batch, std::max<size_t>(size_t{1} << 21, size_t{batch} * 2048));
-    if (!made) return fail(std::move(made).error());
-    read_ = std::move(*made);
-    if (begin_ns_ == 0) begin_ns_ = now;
-  }
-  size_t idle = 0;
-  while (choose_source()) {
-    const uint64_t came = shared_->packets.load(std::memory_order_relaxed);
-    uint64_t most = std::min<uint64_t>(options_.batch, options_.max_packets - came);
-    read_ns_ = now;
-    if (options.offered_pps != 0) {
-      const auto due =
-          static_cast<uint64_t>(static_cast<unsigned __int128>(now - begin_ns_) * options.offered_pps / 1'000'000'000);
-      if (due <= came) return Polled::kIdle;
-      most = std::min(most, due - came);
-      // Of the first of them.
-      read_ns_ =
-          begin_ns_ + static_cast<uint64_t>(static_cast<unsigned __int128>(came) * 1'000'000'000 / options.offered_pps);
-      late_ns_ = std::max(late_ns_, now - read_ns_);
-    }
-    if (!sources_[next_source_].port->ready()) {
-      if (nothing(idle)) return Polled::kIdle;
-      continue;
-    }
-    read_source_ = static_cast<unsigned>(next_source_);
-    auto more = read(read_source_, read_, most);
-    if (!more) {
-      read_.clear();
-      if (interrupted_) return end();
-      return fail(std::move(more).error());
-    }
-    if (!*more) {
-      if (sources_[read_source_].port->live() && nothing(idle)) return Polled::kIdle;
-      continue;
-    }
-    sort_read();
-    return distribute();
-  }
-  return end();
-}
-
 void Intake::wait(uint64_t at_most_ns) {
   if (options_.priorities && options_.priorities->offered_pps != 0) {
     cpu_pause();
@@ -521,30 +352,19 @@ void Intake::wait(uint64_t at_most_ns) {
     if (open_.count(c) != 0) limit = std::min(limit, open_.left_ns(c, now));
   }
   if (limit == 0) return;
-  if (!live_) return sources_[next_source_].port->wait(limit);
-  if (options_.poll == PollMode::kSpin || (options_.poll == PollMode::kAdaptive && now - busy_ns_ < kSpinNs)) {
-    cpu_pause();
-    return;
+  if (!live_) {
+    Source& source = sources_[next_source_];
+    if (source.ahead == nullptr) return source.port->wait(limit);
+    if (source.ahead->reading.test_and_set(std::memory_order_acquire)) return;
+    if (source.ahead->empty()) source.port->wait(limit);
+    return source.ahead->reading.clear(std::memory_order_release);
   }
-  polled_.clear();
-  for (Source& source : sources_) {
-    if (source.done) continue;
-    BatchSource& port = *source.port;
-    if (!port.live()) {
-      if (port.ready()) return;
-      limit = std::min(limit, kBlindNs);
-      continue;
-    }
-    if (!port.arm()) return;
-    const int fd = port.wait_fd();
-    if (fd >= 0) {
-      polled_.push_back({fd, POLLIN, 0});
-    } else {
-      limit = std::min(limit, kBlindNs);
-    }
+  if (sleep_.polls()) return;
+  sleep_.begin(limit);
+  for (const Source& source : sources_) {
+    if (!source.done && !sleep_.add(*source.port)) return;
   }
-  const timespec time{0, static_cast<long>(std::min(limit, kLiveLookNs))};
-  (void)::ppoll(polled_.data(), polled_.size(), &time, nullptr);
+  sleep_.sleep();
 }
 
 }  // namespace sluice

@@ -3,14 +3,13 @@
 // classes.
 #pragma once
 
-#include <poll.h>
-
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "batch/batch.h"
+#include "exec/live_sleep.h"
 #include "exec/ports.h"
 #include "exec/run.h"
 #include "memory/buffer.h"
@@ -29,6 +28,7 @@ enum class Polled : uint8_t {
   kIdle,    // there is nothing now: wait
   kFull,    // there is no place for more: work
   kBusy,    // another thread reads
+  kAhead,   // another thread reads ahead at the source whose turn it is: look again in a moment
   kEnd,     // nothing comes any more
 };
 
@@ -59,6 +59,10 @@ class Intake {
 
   // Reads what there is, at most a batch. Never waits for whoever writes the input.
   Polled poll();
+  // For whoever finds that another thread reads (kBusy, kAhead): reads a batch of a source whose turn comes later,
+  // which waits there for its turn, so that several captures are read side by side and leave in the order of one
+  // reader. Any thread. False: there is nothing to read ahead.
+  bool read_ahead();
   // Hands on what was read, and reads nothing more. kIdle: nothing is left; kFull: there is no place for it yet.
   Polled settle();
   // Takes over from the intake that it was opened after, which is done then: settled, with no job on its way.
@@ -67,6 +71,8 @@ class Intake {
   void wait(uint64_t at_most_ns = ~uint64_t{0});
   // Whether some of its sources are live ports.
   bool live() const { return live_; }
+  // It has no source: of the queues of live ports there are fewer than intakes.
+  bool empty() const { return sources_.empty(); }
 
   // What ended it: an error of an input, or of the system.
   const Result<void>& result() const { return result_; }
@@ -92,7 +98,8 @@ class Intake {
  private:
   struct Class {
     Job* open = nullptr;
-    std::vector<uint16_t> rows;   // of what was read
+    std::vector<uint16_t> rows;  // of what was read: the first `count`
+    uint32_t count = 0;
     uint32_t next = 0;            // of them: the first that has no place yet
     uint64_t refused_before = 0;  // by graphs before
     // Written by whoever polls, read by any thread.
@@ -105,6 +112,11 @@ class Intake {
     counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }
 
+  struct Ahead;
+  struct Source;
+  // What came of a look at the source whose turn it is.
+  enum class Got : uint8_t { kPackets, kNothing, kEnd, kBusy, kError };
+
   Polled end();
   Polled fail(Result<void> why);
   bool choose_source();
@@ -112,6 +124,11 @@ class Intake {
   uint32_t turn_of(size_t source) const;
   void next_turn();
   Result<bool> read(unsigned source, Batch& batch, uint64_t most);
+  Got read_next(Source& source, Batch& batch, uint32_t most);
+  Got take_ahead(Source& source, Job& job);
+  Polled read_failed(Result<void> why);
+  void hand_out(Job& job);
+  void counted(unsigned source, uint32_t packets);
   Polled poll_job();
   Polled poll_classes();
   void sort_read();
@@ -133,19 +150,26 @@ class Intake {
   Shared* shared_ = nullptr;
 
   struct Source {
+    Source();
+    Source(Source&&) noexcept;
+    Source& operator=(Source&&) noexcept;
+    ~Source();
+
     std::unique_ptr<BatchSource> port;  // nullptr until `follow` where it goes on
+    std::unique_ptr<Ahead> ahead;       // nullptr: nobody reads it ahead
     unsigned entry = 0;                 // where its packets enter the plan: an index into Plan::sources
     unsigned queue = 0;                 // of a live port
     LinkType link = LinkType::kEthernet;
     size_t goes_on = ~size_t{0};  // as which source of the intake before; ~0: it is new
+    bool live = false;            // a live port
     bool done = false;
   };
   std::vector<Source> sources_;
   bool live_ = false;  // some of them are live ports
   size_t next_source_ = 0;
-  uint32_t turn_left_ = 0;  // packets that it may still give before the next one's turn, where there are several
-  uint64_t busy_ns_ = 0;    // when live ports last had packets
-  std::vector<pollfd> polled_;
+  std::atomic<uint32_t> turn_{0};  // the same, for those who read ahead
+  uint32_t turn_left_ = 0;         // packets that it may still give before the next one's turn, where there are several
+  LiveSleep sleep_;
   bool interrupted_ = false, damaged_ = false, ended_ = false;
   Result<void> result_;
   std::vector<Buffer> set_aside_;  // arenas of jobs, one a job at most

@@ -211,13 +211,19 @@ class MemorySource final : public BatchSource {
     uint32_t made = 0;
     while (made < most) {
       const auto run = static_cast<uint32_t>(std::min<uint64_t>(most - made, frames.lines.size() - next_));
-      const std::byte* from = frames.bytes.data() + offset_;
-      for (uint32_t i = 0; i < run; ++i) {
-        // Nobody writes there.
-        rows.frame[made + i] = const_cast<uint8_t*>(reinterpret_cast<const uint8_t*>(from));
-        from += size_t{frames.lines[next_ + i]} * 64;
+      // Nobody writes there.
+      auto* const base = const_cast<uint8_t*>(reinterpret_cast<const uint8_t*>(frames.bytes.data()));
+      uint64_t at = offset_;
+      if (frames.alike != 0) {
+        for (uint32_t i = 0; i < run; ++i) rows.frame[made + i] = base + at + uint64_t{i} * frames.alike * 64;
+        at += uint64_t{run} * frames.alike * 64;
+      } else {
+        for (uint32_t i = 0; i < run; ++i) {
+          rows.frame[made + i] = base + at;
+          at += uint64_t{frames.lines[next_ + i]} * 64;
+        }
       }
-      take(rows, made, run, static_cast<uint64_t>(from - frames.bytes.data()));
+      take(rows, made, run, at);
       made += run;
     }
     batch.append(made);

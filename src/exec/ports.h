@@ -2,12 +2,15 @@
 // Where batches come from and where packets go: ports as the executor sees them.
 #pragma once
 
+#include <poll.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/atomic_file.h"
 #include "base/result.h"
@@ -71,8 +74,13 @@ class BatchSource {
   // Whose the frames of a read are: they go back there, unless a sink took them (PacketSink::takes). nullptr: they lie
   // in the batch's own memory.
   virtual FramePool* lends() { return nullptr; }
-  // Of a live port, as those of RxQueue.
-  virtual int wait_fd() const { return -1; }
+  // Of a live port, before a sleep: adds the descriptors that become readable when packets come. False: some of them
+  // come without a sign.
+  virtual bool wait_on(std::vector<pollfd>& fds) {
+    (void)fds;
+    return false;
+  }
+  // As that of RxQueue.
   virtual bool arm() { return true; }
 };
 

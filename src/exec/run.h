@@ -109,6 +109,10 @@ struct RunOptions {
   bool stop_is_end = false;                          // a run without another end: with `stop` it is whole
   // Whether `stop` was asked for: then what an input says is what the signal did to it.
   bool stopped() const { return stop != nullptr && stop->load(std::memory_order_relaxed); }
+  // Whoever gives and takes packets in the place of the ports that elements name, which are not opened then; nullptr:
+  // the port. Not in graphs of the packet scheduler.
+  std::function<Result<std::unique_ptr<BatchSource>>(const Element& source)> source;
+  std::function<Result<std::unique_ptr<PacketSink>>(const Element& sink)> sink;
   std::shared_ptr<FrameCache> frames;  // that memory sources play; none: each engine loads its own
   // False: every packet takes the ordinary path. For comparison: the result is the same.
   bool fast_path = true;

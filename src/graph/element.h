@@ -101,6 +101,7 @@ struct PortSpec {
     unsigned queues = 0;  // 0: one for each worker, as far as the device has them
     bool promiscuous = false;
     std::string xdp_mode;  // native, generic; empty: the fastest that works
+    bool adapter_timestamps = false;
   } device;
 };
 

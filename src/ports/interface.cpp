@@ -107,11 +107,28 @@ unsigned queues_of_interface(const std::string& name) {
   return std::max(1u, channels.combined_count + channels.rx_count);
 }
 
+uint32_t mtu_of_interface(const std::string& name) {
+  const FileDescriptor control(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  if (!control || name.size() >= sizeof request.ifr_name) return 0;
+  std::copy(name.begin(), name.end(), request.ifr_name);
+  return ioctl(control.get(), SIOCGIFMTU, &request) == 0 ? static_cast<uint32_t>(request.ifr_mtu) : 0;
+}
+
+FrameShape shape_for_mtu(uint32_t mtu) {
+  FrameShape shape;
+  if (mtu > kMostMtu || frame_bytes(mtu) <= shape.room()) return shape;
+  constexpr uint32_t kLine = 64;
+  const uint32_t lines = (shape.headroom + frame_bytes(mtu) + shape.tailroom + kLine - 1) / kLine;
+  shape.stride = (lines | 1) * kLine;  // odd, as the default is
+  return shape;
+}
+
 Result<void> check_frames_fit(const std::string& name, uint32_t mtu, const FrameShape& shape) {
   if (frame_bytes(mtu) <= shape.room()) return {};
   return Error(fmt::format("{}: its MTU is {}, so that frames have up to {} bytes; chunks of {} bytes take {}", name,
                            mtu, frame_bytes(mtu), shape.stride, shape.room()),
-               fmt::format("larger chunks, or: ip link set {} mtu {}", name, shape.room() - (frame_bytes(0))));
+               fmt::format("ip link set {} mtu {}", name, shape.room() - (frame_bytes(0))));
 }
 
 Error capability_error(const std::string& what, int code, const std::string& capability) {

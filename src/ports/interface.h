@@ -50,10 +50,18 @@ class Interface {
 // RX queues that the driver of an interface has; 1 where it does not say, or where there is no such interface.
 unsigned queues_of_interface(const std::string& name);
 
+// Bytes of an IP packet that an interface takes; 0: there is no such interface.
+uint32_t mtu_of_interface(const std::string& name);
+
 // The largest frame of an interface with this MTU: with an Ethernet header and two VLAN tags.
 inline constexpr uint32_t frame_bytes(uint32_t mtu) {
   return mtu + 14 + 8;
 }
+
+// Chunks for frames of interfaces with this MTU; of the default size where it is smaller, or larger than jumbo frames
+// have (that of `lo`), which `check_frames_fit` refuses.
+inline constexpr uint32_t kMostMtu = 9728;
+FrameShape shape_for_mtu(uint32_t mtu);
 
 // Errors: frames of the interface do not fit the pool's chunks, with the sizes.
 Result<void> check_frames_fit(const std::string& name, uint32_t mtu, const FrameShape& shape);

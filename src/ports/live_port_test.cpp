@@ -26,6 +26,7 @@
 #include "net/packet_builder.h"
 #include "net/parse.h"
 #include "ports/dpdk/dpdk_port.h"
+#include "ports/interface.h"
 #include "ports/port.h"
 #include "ports/testing/net_namespace.h"
 
@@ -62,6 +63,7 @@ struct Way {
   bool makes_interface = false;
   unsigned most_queues = 4;
   bool rings = true;  // whose sizes can be asked for
+  bool cuts = true;   // what a sender on this machine leaves to be cut comes in pieces
   PortOptions::XdpMode xdp_mode = PortOptions::XdpMode::kAuto;
 };
 
@@ -73,7 +75,7 @@ constexpr Way kWays[] = {
     {.name = "af_packet", .method = PortMethod::kAfPacket},
 #if SLUICE_WITH_AF_XDP
     {.name = "af_xdp_native", .method = PortMethod::kAfXdp, .xdp_mode = PortOptions::XdpMode::kNative},
-    {.name = "af_xdp_generic", .method = PortMethod::kAfXdp, .xdp_mode = PortOptions::XdpMode::kGeneric},
+    {.name = "af_xdp_generic", .method = PortMethod::kAfXdp, .cuts = false, .xdp_mode = PortOptions::XdpMode::kGeneric},
 #endif
     {.name = "dpdk",
      .method = PortMethod::kDpdk,
@@ -86,7 +88,7 @@ constexpr Way kWays[] = {
      .other = "tap7",
      .makes_interface = true,
      .rings = false},
-    {.name = "pcap", .method = PortMethod::kPcap, .most_queues = 1},
+    {.name = "pcap", .method = PortMethod::kPcap, .most_queues = 1, .cuts = false},
 };
 
 // A frame of `bytes` with a number that no other frame has: Ethernet with a type for experiments.
@@ -337,6 +339,53 @@ TEST_P(LivePort, FramesOfThePoolOfEverySizeLeaveInOrderAndUnchanged) {
   EXPECT_EQ(counters.failed, 0u);
 }
 
+TEST_P(LivePort, JumboFramesArriveAndLeaveWhole) {
+  constexpr uint32_t kMtu = 9000;
+  make_pool(shape_for_mtu(kMtu));
+  lay_cable();
+  const std::string grown = " mtu " + std::to_string(kMtu);
+  if (!GetParam().makes_interface) {
+    in(*here_, "ip link set " + std::string(GetParam().port) + grown);
+    in(*there_, "ip link set " + std::string(GetParam().other) + grown);
+  }
+  open();
+  if (HasFatalFailure()) return;
+  if (GetParam().method == PortMethod::kDpdk) GTEST_SKIP() << "net_tap's frames have 1,522 bytes at most";
+  if (GetParam().makes_interface) in(*here_, "ip link set " + std::string(GetParam().other) + grown);
+  if (HasFatalFailure()) return;
+  std::vector<Bytes> frames;
+  for (const uint32_t bytes : {60u, 3800u, 3839u, 3840u, 3841u, 4095u, 4096u, 4097u, 7679u, 7680u, 7681u, 8191u, 8192u,
+                               8193u, 9013u, 9014u, 1514u})
+    frames.push_back(numbered(bytes, bytes));
+  for (int round = 0; round < 20; ++round) {
+    for (const Bytes& frame : frames) ASSERT_TRUE(wire_->send(frame));
+    // Pieces of one frame may come by two polls.
+    std::vector<Bytes> got;
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (got.size() < frames.size() && std::chrono::steady_clock::now() < end) {
+      for (Bytes& frame : poll_once(*rx_[0], 1 + static_cast<uint32_t>(round) % 3)) got.push_back(std::move(frame));
+    }
+    ASSERT_EQ(got.size(), frames.size());
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_TRUE(got[i] == frames[i]) << frames[i].size() << " bytes";
+    send_from_pool(*tx_[0], frames);
+    got = from_wire(frames.size());
+    settle(*tx_[0]);
+    ASSERT_EQ(got.size(), frames.size());
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_TRUE(got[i] == frames[i]) << frames[i].size() << " bytes";
+  }
+  EXPECT_EQ(rx_[0]->counters().packets, 20 * frames.size());
+  EXPECT_EQ(tx_[0]->counters().packets, 20 * frames.size());
+  // Memory of the caller's as well.
+  std::vector<TxFrame> out;
+  for (Bytes& frame : frames) out.push_back({frame.data(), static_cast<uint32_t>(frame.size()), nullptr});
+  ASSERT_EQ(tx_[0]->send(out), out.size());
+  tx_[0]->flush();
+  const auto got = from_wire(frames.size());
+  settle(*tx_[0]);
+  ASSERT_EQ(got.size(), frames.size());
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_TRUE(got[i] == frames[i]) << frames[i].size() << " bytes";
+}
+
 TEST_P(LivePort, FramesInMemoryOfTheCallerAreCopied) {
   open();
   std::vector<Bytes> frames;
@@ -437,6 +486,58 @@ TEST_P(LivePort, ChecksumsThatTheSenderLeftToHardwareAreComplete) {
   }
   EXPECT_GE(udp, 8u);
   EXPECT_GE(tcp, 2u);
+}
+
+// Eleven datagrams that the kernel of the other end sends as one frame (UDP_SEGMENT), as it does with TCP.
+TEST_P(LivePort, AFrameOfManySegmentsComesInPiecesOrIsCountedAsTooLong) {
+  open();
+  const NetNamespace& sender = other_place();
+  const std::string other = GetParam().other;
+  in(sender,
+     "ip addr add 192.0.2.1/24 dev " + other + " && ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev " + other);
+  if (HasFatalFailure()) return;
+  constexpr int kSegment = 1001, kBytes = 10 * kSegment + 500;
+  {
+    const auto inside = sender.enter();
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(4000);
+    inet_pton(AF_INET, "192.0.2.2", &to.sin_addr);
+    const testing::TestFd udp(socket(AF_INET, SOCK_DGRAM, 0));
+    constexpr int kUdpSegment = 103;  // UDP_SEGMENT
+    if (setsockopt(udp.get(), IPPROTO_UDP, kUdpSegment, &kSegment, sizeof kSegment) != 0)
+      GTEST_SKIP() << "this kernel has no UDP_SEGMENT (Linux 4.18)";
+    std::string text(kBytes, 'x');
+    for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i / kSegment);
+    ASSERT_EQ(sendto(udp.get(), text.data(), text.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof to),
+              kBytes);
+  }
+  std::vector<uint32_t> lengths;
+  int payload = 0;
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (payload < kBytes && rx_[0]->counters().too_long == 0 && std::chrono::steady_clock::now() < end) {
+    for (const Bytes& frame : poll_once(*rx_[0], 3)) {
+      Headers h;
+      const auto bytes = static_cast<uint32_t>(frame.size());
+      if (parse_ethernet(frame.data(), bytes, bytes, h) != ParseStatus::kOk || h.key.dst_port != 4000) continue;
+      const uint32_t l4_bytes = h.l3_offset + h.ip_bytes - h.l4_offset;
+      EXPECT_EQ(l4_checksum(pseudo_sum_v4(static_cast<uint32_t>(h.key.src_lo), static_cast<uint32_t>(h.key.dst_lo),
+                                          h.key.protocol, l4_bytes),
+                            frame.data() + h.l4_offset, l4_bytes),
+                0);
+      EXPECT_EQ(frame[h.l4_offset + 8], lengths.size());
+      lengths.push_back(l4_bytes - 8);
+      payload += static_cast<int>(l4_bytes - 8);
+    }
+  }
+  if (!GetParam().cuts) {
+    EXPECT_EQ(rx_[0]->counters().too_long, 1u);
+    EXPECT_TRUE(lengths.empty());
+    return;
+  }
+  std::vector<uint32_t> wanted(10, kSegment);
+  wanted.push_back(500);
+  EXPECT_EQ(lengths, wanted);
 }
 
 TEST_P(LivePort, WhatItSendsDoesNotComeInAgain) {
@@ -718,11 +819,11 @@ TEST_P(LivePort, FramesLargerThanAChunkAreRefusedOrCounted) {
   ASSERT_EQ(receive(*rx_[0], sent.size()), sent);
   const auto end = std::chrono::steady_clock::now() + kPatience;
   RxCounters counters = rx_[0]->counters();
-  while (counters.invalid + counters.missed < too_large && std::chrono::steady_clock::now() < end) {
+  while (counters.too_long + counters.invalid + counters.missed < too_large && std::chrono::steady_clock::now() < end) {
     EXPECT_TRUE(poll_once(*rx_[0]).empty());
     counters = rx_[0]->counters();
   }
-  EXPECT_EQ(counters.invalid + counters.missed, too_large);
+  EXPECT_EQ(counters.too_long + counters.invalid + counters.missed, too_large);
 }
 
 TEST_P(LivePort, AnUnknownInterfaceIsAnErrorWithTheOneThatWasMeant) {

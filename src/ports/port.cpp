@@ -53,6 +53,15 @@ Result<std::unique_ptr<Port>> open_port(const PortOptions& options, const std::s
   if (!options.receives && !options.sends) {
     return Error(fmt::format("{}: a port that neither receives nor sends", options.name));
   }
+  if (options.hardware_timestamps && options.method != PortMethod::kAfPacket) {
+    // The only method that has them.
+    if (options.method != PortMethod::kAuto)
+      return Error(fmt::format("{}: no timestamps of the adapter by {}", options.name, to_string(options.method)),
+                   "the method af_packet has them");
+    PortOptions stamped = options;
+    stamped.method = PortMethod::kAfPacket;
+    return open_port(stamped, pool);
+  }
   if (options.method != PortMethod::kAuto) {
     for (const PortMethodEntry& m : port_method_entries()) {
       if (m.method == options.method) return m.open(options, pool);

@@ -32,6 +32,7 @@ struct PortOptions {
   uint32_t rx_ring = 0, tx_ring = 0;
   bool receives = true, sends = true;
   bool promiscuous = false;
+  bool hardware_timestamps = false;  // of every packet, by the NIC's clock
   enum class XdpMode : uint8_t { kAuto, kNative, kGeneric } xdp_mode = XdpMode::kAuto;
   // ARP, ND, LLDP and packets to the device's own addresses go to the kernel.
   bool kernel_gets_own = true;
@@ -53,8 +54,9 @@ struct PortFacts {
 // Counters of one queue. Written by the thread that has the queue, read by any.
 struct RxCounters {
   uint64_t packets = 0, bytes = 0;
-  uint64_t missed = 0;   // the kernel or the NIC had no room: the run was too slow
-  uint64_t invalid = 0;  // larger than a chunk, or refused by the kernel
+  uint64_t missed = 0;    // the kernel or the NIC had no room: the run was too slow
+  uint64_t too_long = 0;  // larger than a chunk: merged on their way (TSO, GRO), or the MTU has grown
+  uint64_t invalid = 0;   // no whole frame, or refused by the kernel
 };
 struct TxCounters {
   uint64_t packets = 0, bytes = 0;

@@ -29,14 +29,14 @@ class Count {
 };
 
 struct RxCounts {
-  Count packets, bytes, missed, invalid;
+  Count packets, bytes, missed, too_long, invalid;
   // Frames that a poll returns.
   void received(uint64_t n, uint64_t their_bytes) {
     if (n == 0) return;
     packets.add(n);
     bytes.add(their_bytes);
   }
-  RxCounters get() const { return {packets.get(), bytes.get(), missed.get(), invalid.get()}; }
+  RxCounters get() const { return {packets.get(), bytes.get(), missed.get(), too_long.get(), invalid.get()}; }
 };
 struct TxCounts {
   Count packets, bytes, full, failed;

@@ -13,6 +13,11 @@ namespace sluice {
 // kMaxVlanTags tags or ends before it. Where parse_ethernet says kOk, it is the key's. Looks at EtherTypes, version and
 // codepoint alone: whether the packet is right is for the program to say.
 SLUICE_HD unsigned dscp_of_frame(const uint8_t* frame, uint32_t bytes) {
+  // Most frames: IPv4 without a tag.
+  if (bytes >= kEtherHeaderBytes + 2) {
+    const uint32_t word = load_le32(frame + kEtherHeaderBytes - 2);
+    if ((word & 0xf0ffffu) == 0x400008u) return word >> 26;
+  }
   Link link;
   if (read_link(frame, bytes, link) != LinkStatus::kOk || bytes < link.l3 + 2) return 0;
   const uint8_t* at = frame + link.l3;

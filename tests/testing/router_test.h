@@ -54,9 +54,10 @@ class RouterTest : public CliTest {
   nlohmann::json stop() {
     if (!started_) return {};
     started_ = false;
+    // One that has ended may stay for a second, as what nobody has waited for yet (Z).
     shell(
-        "kill -INT $(cat pid) 2>/dev/null; n=0; while kill -0 $(cat pid) 2>/dev/null && [ $n -lt 1000 ]; do sleep "
-        "0.02; n=$((n+1)); done; kill -9 $(cat pid) 2>/dev/null; true");
+        "p=$(cat pid); kill -INT $p 2>/dev/null; n=0; while [ $n -lt 1000 ] && grep -q '^State:[^Z]*$' /proc/$p/status "
+        "2>/dev/null; do sleep 0.02; n=$((n+1)); done; kill -9 $p 2>/dev/null; true");
     return nlohmann::json::parse(read("report.json"), nullptr, false);
   }
 

@@ -64,26 +64,8 @@ struct AclStage {
   // Rules are about IP packets: none matches what is not one, or is too damaged to have a key.
   SLUICE_HD uint32_t rule_of(const FlowKey& key) const { return key.family == 0 ? 0 : view.lookup(key); }
 
-  // Host only: the lanes of `mask` at once.
-  void burst(Packet* packets, uint32_t mask, uint8_t* outputs) const {
-    const FlowKey* keys[32] = {};
-    uint32_t rules[32];
-    uint8_t lanes[32];
-    size_t n = 0;
-    for (uint32_t m = mask; m != 0; m &= m - 1) {
-      const auto lane = static_cast<uint8_t>(std::countr_zero(m));
-      lanes[n] = lane;
-      keys[n++] = &packets[lane].key;
-    }
-    view.lookup_burst(keys, rules, n);
-    for (size_t i = 0; i < n; ++i) {
-      Packet& p = packets[lanes[i]];
-      outputs[lanes[i]] = apply(p, p.key.family == 0 ? 0 : rules[i]);
-    }
-  }
-
   // See FastBurst.
-  uint32_t fast(FastBurst& burst, uint32_t mask) const {
+  uint32_t burst(FastBurst& burst, uint32_t mask) const {
     burst.fill_keys();
     uint32_t rules[FastBurst::kLanes];
     uint32_t passed = 0;
@@ -93,7 +75,7 @@ struct AclStage {
         view.lookup_columns(burst.keys(), rules, burst.count);
         for (uint32_t m = mask; m != 0; m &= m - 1) {
           const auto lane = static_cast<uint32_t>(std::countr_zero(m));
-          passed |= judge_fast(burst, lane, rules[lane]);
+          passed |= judge_lane(burst, lane, rules[lane]);
         }
         return passed;
       }
@@ -110,10 +92,10 @@ struct AclStage {
       ++n;
     }
     view.lookup_burst(keys, rules, n);
-    for (size_t i = 0; i < n; ++i) passed |= judge_fast(burst, lanes[i], rules[i]);
+    for (size_t i = 0; i < n; ++i) passed |= judge_lane(burst, lanes[i], rules[i]);
     return passed;
   }
-  uint32_t judge_fast(FastBurst& burst, uint32_t lane, uint32_t rule) const {
+  uint32_t judge_lane(FastBurst& burst, uint32_t lane, uint32_t rule) const {
     const uint32_t bit = uint32_t{1} << lane;
     Packet p;
     burst.output[lane] = apply(p, rule);

@@ -80,7 +80,7 @@ struct AdjacencyStage {
   }
 
   // See FastBurst.
-  uint32_t fast(FastBurst& burst, uint32_t mask) const {
+  uint32_t burst(FastBurst& burst, uint32_t mask) const {
     uint32_t diverted = 0;
     if (divert_options != 0) {
       for (uint32_t m = mask & burst.odd; m != 0; m &= m - 1) {

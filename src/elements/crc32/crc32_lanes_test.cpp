@@ -93,7 +93,7 @@ TEST(Crc32, SetAndCheckAgreeOverAnyGroup) {
       ThreadGroup group(lanes);
       const SetCrc32Stage set{mode};
       const CheckCrc32Stage check{mode};
-      group.run([&](const ThreadLane& lane) { set.run_group(lane, tile.packets, kMask, tile.outputs); });
+      group.run([&](const ThreadLane& lane) { set.team(lane, tile.packets, kMask, tile.outputs); });
       for (uint32_t i = 0; i < 32; ++i) {
         if ((kMask >> i & 1) == 0) {
           EXPECT_EQ(tile.outputs[i], 99);
@@ -108,7 +108,7 @@ TEST(Crc32, SetAndCheckAgreeOverAnyGroup) {
         EXPECT_EQ(stored, want);
       }
       tile.packets[3].frame[5] ^= 0x10;  // damage one
-      group.run([&](const ThreadLane& lane) { check.run_group(lane, tile.packets, kMask, tile.outputs); });
+      group.run([&](const ThreadLane& lane) { check.team(lane, tile.packets, kMask, tile.outputs); });
       for (uint32_t i = 0; i < 32; ++i) {
         if ((kMask >> i & 1) == 0) continue;
         EXPECT_EQ(tile.outputs[i], i == 3 ? 1 : 0) << i;

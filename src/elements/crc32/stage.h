@@ -10,7 +10,7 @@
 namespace sluice {
 
 // Appends the CRC of the packet's bytes, 4 bytes: host order (little-endian) in both modes, which for `fcs` is the
-// order on the wire. Every lane of the group calls run_group with the same arguments; one lane writes a packet.
+// order on the wire. Every lane of the group calls team with the same arguments; one lane writes a packet.
 struct SetCrc32Stage {
   static constexpr FieldMask kReads = kFieldFrame | kFieldExtent;
   static constexpr FieldMask kWrites = kFieldFrame | kFieldExtent | kFieldReason;
@@ -20,7 +20,7 @@ struct SetCrc32Stage {
   uint32_t max_bytes = 0xffffffffu;  // longer packets are dropped
 
   template <class Group>
-  SLUICE_HD void run_group(const Group& group, Packet* packets, uint32_t mask, uint8_t* outputs) const {
+  SLUICE_HD void team(const Group& group, Packet* packets, uint32_t mask, uint8_t* outputs) const {
     // What a snap length cut off cannot be summed.
     const auto wrong = [packets, most = max_bytes](uint32_t i) {
       const Packet& p = packets[i];
@@ -58,7 +58,7 @@ struct CheckCrc32Stage {
   Crc32Mode mode = Crc32Mode::kClick;
 
   template <class Group>
-  SLUICE_HD void run_group(const Group& group, Packet* packets, uint32_t mask, uint8_t* outputs) const {
+  SLUICE_HD void team(const Group& group, Packet* packets, uint32_t mask, uint8_t* outputs) const {
     const auto wrong = [packets](uint32_t i) {
       const Packet& p = packets[i];
       return p.end != p.wire_end ? DropReason::kCapturedTooShort

@@ -35,7 +35,7 @@ struct DecTtlStage {
   }
 
   // See FastBurst. Multicast packets are odd.
-  uint32_t fast(FastBurst& burst, uint32_t mask) const {
+  uint32_t burst(FastBurst& burst, uint32_t mask) const {
     uint32_t alive = mask;
     uint32_t untouched = 0;
     if (skip_multicast != 0) {

@@ -41,6 +41,8 @@ class FromDevice final : public DeviceElement {
     DeviceElement::configure(arguments, diagnostics);
     spec_.device.promiscuous = arguments.get_bool("PROMISC");
     if (arguments.has("XDP")) spec_.device.xdp_mode = arguments.get_string("XDP");
+    spec_.device.adapter_timestamps =
+        arguments.has("TIMESTAMP_TYPE") && arguments.get_string("TIMESTAMP_TYPE") == "adapter";
   }
   ElementKind kind() const override { return ElementKind::kSource; }
   bool output_optional(unsigned) const override { return false; }
@@ -116,6 +118,11 @@ ElementClass source_class(const char* name, bool dpdk) {
                            .kind = ArgumentKind::kChoice,
                            .help = "of AF_XDP; default: native where the driver has it",
                            .choices = {"native", "generic"}});
+    c.arguments.push_back({.name = "TIMESTAMP_TYPE",
+                           .kind = ArgumentKind::kChoice,
+                           .default_text = "host",
+                           .help = "adapter: the NIC's hardware stamps packets, by its own clock (AF_PACKET)",
+                           .choices = {"host", "adapter"}});
   }
   c.inputs = {0, 0};
   c.example =

@@ -1,7 +1,6 @@
 // IPInput: from an Ethernet frame to a checked network header and a key. Host and device.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 #include "base/hd.h"
@@ -98,22 +97,6 @@ struct IpInputStage {
     Headers h;
     const ParseStatus status = parse_ethernet(p.bytes(), p.length(), p.wire_length(), h, verify_checksum != 0);
     return judge(p, h, status);
-  }
-
-  // Host only: parses all lanes before it reads what the parser wrote. Headers are written in narrow pieces and read in
-  // wide ones, which within one packet waits for each store to leave the store buffer.
-  void burst(Packet* packets, uint32_t mask, uint8_t* outputs) const {
-    Headers headers[32];
-    ParseStatus status[32];
-    for (uint32_t m = mask; m != 0; m &= m - 1) {
-      const auto i = static_cast<uint32_t>(std::countr_zero(m));
-      const Packet& p = packets[i];
-      status[i] = parse_ethernet(p.bytes(), p.length(), p.wire_length(), headers[i], verify_checksum != 0);
-    }
-    for (uint32_t m = mask; m != 0; m &= m - 1) {
-      const auto i = static_cast<uint32_t>(std::countr_zero(m));
-      outputs[i] = judge(packets[i], headers[i], status[i]);
-    }
   }
 
   SLUICE_HD uint8_t judge(Packet& p, const Headers& h, ParseStatus status) const {

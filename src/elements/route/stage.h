@@ -48,7 +48,7 @@ struct RouteStage {
     view.answer(in, out, out, size_t{});
   };
   // See FastBurst.
-  void fast_prefetch(FastBurst& burst) const {
+  void prefetch(FastBurst& burst) const {
     if (burst.family == 6) {
       for (uint32_t i = 0; i < burst.count; ++i) view6.prefetch(burst.destination_high[i], burst.destination_low[i]);
     } else if constexpr (kAsks) {
@@ -59,7 +59,7 @@ struct RouteStage {
       for (uint32_t i = 0; i < burst.count; ++i) view.prefetch(burst.destination[i]);
     }
   }
-  uint32_t fast(FastBurst& burst, uint32_t mask) const {
+  uint32_t burst(FastBurst& burst, uint32_t mask) const {
     burst.fill_keys();
     bool answered = burst.family == 6;
     if (answered) view6.lookup_burst(burst.destination_high, burst.destination_low, burst.next_hop, burst.count);

@@ -9,6 +9,7 @@
 #endif
 
 #include "base/assert.h"
+#include "batch/key_burst.h"
 #include "elements/stages.h"
 #include "exec/cpu/tile.h"
 #include "exec/device/record.h"
@@ -17,11 +18,6 @@
 
 namespace sluice {
 namespace {
-
-template <typename Stage>
-concept Fast = requires(const Stage& stage, FastBurst& burst) {
-  stage.fast(burst, 1u);
-};
 
 // Loops over a burst's columns are compiled twice from one source: SLUICE_WIDE is 64-byte vectors, where the processor
 // has them, chosen once at start.
@@ -47,26 +43,26 @@ bool has_wide() {
 
 template <typename Stage>
 __attribute__((flatten)) uint32_t fast_kernel(const StageSlot& slot, FastBurst& burst, uint32_t mask) {
-  return slot.get<Stage>().fast(burst, mask);
+  return slot.get<Stage>().burst(burst, mask);
 }
 template <typename Stage>
 SLUICE_WIDE uint32_t fast_kernel_wide(const StageSlot& slot, FastBurst& burst, uint32_t mask) {
-  return slot.get<Stage>().fast(burst, mask);
+  return slot.get<Stage>().burst(burst, mask);
 }
 template <typename Stage>
 void fast_prefetch(const StageSlot& slot, FastBurst& burst) {
-  slot.get<Stage>().fast_prefetch(burst);
+  slot.get<Stage>().prefetch(burst);
 }
 
 const auto kKernels = AllStages::table<FastKernel>([]<typename Stage>(TypeTag<Stage>) -> FastKernel {
-  if constexpr (Fast<Stage>) {
+  if constexpr (TakesBursts<Stage>) {
     return has_wide() ? &fast_kernel_wide<Stage> : &fast_kernel<Stage>;
   } else {
     return nullptr;
   }
 });
 constexpr auto kPrefetches = AllStages::table<FastPrefetch>([]<typename Stage>(TypeTag<Stage>) -> FastPrefetch {
-  if constexpr (requires(const Stage& stage, FastBurst& burst) { stage.fast_prefetch(burst); }) {
+  if constexpr (requires(const Stage& stage, FastBurst& burst) { stage.prefetch(burst); }) {
     return &fast_prefetch<Stage>;
   } else {
     return nullptr;

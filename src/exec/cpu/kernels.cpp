@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "base/group.h"
+#include "batch/key_burst.h"
 #include "elements/stages.h"
 #include "exec/cpu/tile.h"
 
@@ -17,10 +18,10 @@ namespace {
 template <typename Stage>
 inline void run_stage(const StageSlot& slot, Tile& tile, uint32_t mask, [[maybe_unused]] bool prefetched) {
   const Stage& stage = slot.get<Stage>();
-  if constexpr (requires { stage.run_group(OneLane{}, tile.packet, mask, tile.output); }) {
-    stage.run_group(OneLane{}, tile.packet, mask, tile.output);
-  } else if constexpr (requires { stage.burst(tile.packet, mask, tile.output); }) {
-    stage.burst(tile.packet, mask, tile.output);
+  if constexpr (requires { stage.team(OneLane{}, tile.packet, mask, tile.output); }) {
+    stage.team(OneLane{}, tile.packet, mask, tile.output);
+  } else if constexpr (TakesKeyBursts<Stage> && !requires { stage.prefetch(tile.packet[0]); }) {
+    run_key_burst(stage, tile.packet, mask, tile.output);
   } else {
     if constexpr (requires { stage.prefetch(tile.packet[0]); }) {
       if (!prefetched) for_lanes(mask, [&](uint32_t i) { stage.prefetch(tile.packet[i]); });

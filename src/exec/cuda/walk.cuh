@@ -99,7 +99,7 @@ __device__ __forceinline__ uint8_t run_stage(const Stage& stage, Walker& w, bool
     const uint32_t lane = threadIdx.x & 31;
     if (mine) packets[lane] = w.packet;
     __syncwarp();
-    stage.run_group(WarpGroup{}, packets, mask, scratch.outputs);
+    stage.team(WarpGroup{}, packets, mask, scratch.outputs);
     __syncwarp();
     if (mine) {
       w.packet = packets[lane];

@@ -24,7 +24,7 @@ namespace device_detail {
 
 template <typename Stage>
 inline constexpr bool kCooperative = requires(const Stage& stage, Packet* packets, uint8_t* outputs) {
-  stage.run_group(OneLane{}, packets, 1u, outputs);
+  stage.team(OneLane{}, packets, 1u, outputs);
 };
 
 // One packet through the stage type at position `kind` of [kLow, kHigh): a binary search, so that a warp's uniform
@@ -36,7 +36,7 @@ SLUICE_HD uint8_t dispatch(const StageSlot& slot, Packet& p, const Group& group)
     const Stage& stage = slot.template get<Stage>();
     if constexpr (kCooperative<Stage>) {
       uint8_t output = 0;
-      stage.run_group(group, &p, 1u, &output);
+      stage.team(group, &p, 1u, &output);
       return output;
     } else {
       return stage(p);

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "exec/cpu/tile.h"
+#include "exec/live_sleep.h"
 #include "exec/ports.h"
 #include "exec/scheduler/scheduler.h"
 #include "exec/worker.h"
@@ -46,7 +47,7 @@ struct Scheduler::Impl {
 
   // `before`: the graph that this one follows. Nothing of it is changed until `follow`.
   Impl(Router& router, const Plan& plan, const RunOptions& options, FlowPool& pool, Scheduler& owner, HitLedger* ledger,
-       Impl* before);
+       LivePorts* live_ports, Impl* before);
   // Takes over from the graph before, which is done then.
   void follow(Impl& before);
 
@@ -58,7 +59,9 @@ struct Scheduler::Impl {
   Result<void> start();
   Polled turn();
   Polled some_turns();
-  void wait();
+  void wait(uint64_t at_most_ns);
+  bool receives() const;
+  bool drains();
   void run_task(unsigned index);
   void wake_tasks();
   void fire(const Timer& timer);
@@ -149,10 +152,12 @@ struct Scheduler::Impl {
   const Plan& plan;
   const RunOptions& options;
   Scheduler& owner;
-  HitLedger* ledger;  // none: nobody counts by rules
+  HitLedger* ledger;      // none: nobody counts by rules
+  LivePorts* live_ports;  // none: the run has none
   Egress* egress = nullptr;
   TableSet tables;
   FlowPool& pool;
+  std::vector<uint8_t*> frames_back;  // room for nodes, also as they end
   std::vector<std::unique_ptr<Node>> nodes;
   // Elements that went with a graph before: what they dropped, and the outputs that they wrote.
   ElementCounters gone;
@@ -176,6 +181,9 @@ struct Scheduler::Impl {
   static constexpr uint8_t kNoStage = 0xff;
   std::vector<RunStage> run_stages_;
   std::vector<Node*> ahead_;  // sources that run ahead
+  std::vector<Node*> live_;   // sources that are live ports
+  LiveSleep sleep;
+  uint64_t drained_ns = 0;  // the end was asked for: until then what live ports gave may leave; 0: it was not
   Tile run_tile{};
   PacketBox waiting[Tile::kLanes];
   Place waiting_for[Tile::kLanes];

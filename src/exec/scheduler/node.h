@@ -16,6 +16,7 @@ class Scheduler::Node final : public FlowContext {
     // What takes any name comes last.
     std::stable_partition(handlers_.begin(), handlers_.end(), [](const Handler& h) { return h.name != "*"; });
   }
+  ~Node() override { give_back(); }
 
   // What an element may do.
 
@@ -144,6 +145,13 @@ class Scheduler::Node final : public FlowContext {
 
   // A source. Whether there is another packet in batch_; reads where that is done.
   bool more();
+  // The frames of batch_ go back to the live port's pool, but for those that sinks took.
+  void give_back();
+  // Packets of a live port that were read and did not come in: no task gets them after that.
+  struct Left {
+    uint64_t packets = 0, bytes = 0;
+  };
+  Left take_left();
   // Takes stages over the next packets of batch_, before it is their turn (stage_runs.cpp). False: there is none.
   bool run_ahead();
   // The next of those goes on to where stages sent it.
@@ -170,7 +178,9 @@ class Scheduler::Node final : public FlowContext {
   StageKernel kernel_ = nullptr;
   std::unique_ptr<BatchSource> source_;
   std::unique_ptr<Batch> batch_;
-  uint32_t row_ = 0;  // the next
+  uint32_t row_ = 0;   // the next
+  Selection taken_;    // rows of a live port that sinks took
+  uint64_t kept_ = 0;  // packets of a live port that had come when the run ended, and not gone further
   // Packets of batch_ from row_ on that stages have seen already.
   struct Ahead {
     PacketBox packet;

@@ -99,18 +99,53 @@ unsigned Scheduler::Node::stage(FlowPacket& packet) {
 
 bool Scheduler::Node::more() {
   if (source_done_) return false;
-  const bool enough = impl_.stats.packets_in >= impl_.options.max_packets;
-  if (row_ == batch_->size() && !enough) {
-    if (!source_->ready()) impl_.flush();
+  const uint64_t most = impl_.options.max_packets - std::min(impl_.options.max_packets, impl_.stats.packets_in);
+  if (row_ == batch_->size() && most != 0) {
+    const bool live = source_->live();
+    if (live) give_back();
+    // The end was asked for: what has come leaves, and nothing more comes in.
+    if (impl_.drained_ns != 0) return false;
+    if (live) {
+      batch_->set_limit(static_cast<uint32_t>(std::min<uint64_t>(most, batch_->capacity())));
+    } else if (!source_->ready()) {
+      impl_.flush();
+    }
     row_ = 0;
     if (auto ok = source_->read(*batch_); !ok.ok()) {
       batch_->clear();
       impl_.fail_input(std::move(ok).error());
     }
+    if (live && batch_->size() == 0) return false;
+    if (live) impl_.sleep.came();
   }
-  source_done_ = enough || batch_->size() == 0;
+  source_done_ = most == 0 || batch_->size() == 0;
   if (source_done_ && element_.port().stop_when_done) stop();
   return !source_done_;
+}
+
+void Scheduler::Node::give_back() {
+  FramePool* const pool = source_ != nullptr ? source_->lends() : nullptr;
+  if (pool == nullptr || batch_->size() == 0) return;
+  Selection rows;
+  rows.fill(batch_->size());
+  rows.subtract(taken_);
+  std::vector<uint8_t*>& frames = impl_.frames_back;
+  frames.clear();
+  rows.for_each([&](uint32_t i) { frames.push_back(batch_->frame(i)); });
+  pool->give(frames);
+  taken_.clear();
+  batch_->clear();
+  row_ = 0;
+}
+
+Scheduler::Node::Left Scheduler::Node::take_left() {
+  Left left;
+  if (source_ == nullptr || !source_->live()) return left;
+  for (; row_ < batch_->size(); ++row_) {
+    ++left.packets;
+    left.bytes += batch_->data_length(row_);
+  }
+  return left;
 }
 
 PacketBox Scheduler::Node::next() {
@@ -140,7 +175,8 @@ bool Scheduler::Node::task() {
     if (passage_ != kNobody && run_through()) return true;
     uint32_t turn = impl_.packet_time ? source_turn(element_.port()) : 1;
     for (; turn != 0 && !impl_.ended; --turn) {
-      if (full_below(0)) return false;
+      // What comes by an interface comes: full queues drop it.
+      if (!source_->live() && full_below(0)) return false;
       if (runs_ahead_) {
         if (!more() || !run_ahead()) return false;
         hand_on_ahead();

@@ -126,7 +126,9 @@ bool Scheduler::Node::run_through() {
     (void)node.flow_->counted(node.counters().packets - passage.before[c].packets,
                               node.counters().bytes - passage.before[c].bytes);
   }
-  impl.egress->take(*batch_, share);
+  taken_.merge(impl.egress->take(*batch_, share, source_->lends()));
+  // The next packets in these rows begin without.
+  batch_->clear_annotations(share.annotated);
   if (impl.egress->failed()) impl.ended = true;
 
   // Turns: one of the source for each packet, one of a puller for each that passed its queue, and one that found

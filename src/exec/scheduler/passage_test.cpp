@@ -138,7 +138,7 @@ Ran run_as(bool one_by_one, const Folder& folder, const std::string& text, uint6
 std::string stages(Random& random, unsigned& names, bool hosts) {
   std::string text;
   for (uint32_t n = below(random, 4); n != 0; --n) {
-    switch (below(random, hosts ? 9 : 6)) {
+    switch (below(random, hosts ? 10 : 7)) {
       case 0:
         text += fmt::format("c{} :: Counter -> ", names++);
         break;
@@ -158,6 +158,10 @@ std::string stages(Random& random, unsigned& names, bool hosts) {
         text += "IPFilter(deny tcp && src port < 100, allow all) -> ";
         break;
       case 6:
+        // What a packet carries from one element to another.
+        text += "{ input -> p :: PaintSwitch -> output; p[1] -> Discard; p[2] -> output; p[3] -> Discard } -> ";
+        break;
+      case 7:
         text += fmt::format("Print(p{}, 4) -> ", names++);
         break;
       default:
@@ -220,6 +224,22 @@ RC_GTEST_PROP(Passage, IsAsIfPacketsWentOneByOne, ()) {
   RC_ASSERT(got.said == want.said);
   RC_ASSERT(got.clock_ns == want.clock_ns);
   RC_ASSERT((got.out == want.out && got.out2 == want.out2));
+}
+
+// A packet begins with what it carries itself, and not with what the one before it in the same place of a batch did.
+TEST(Passage, WhatAPacketCarriesIsItsOwn) {
+  Random random(3);
+  const Folder folder;
+  write_capture(folder / "in", 5000, random);
+  const std::string text = fmt::format(
+      "FromDump({}, STOP true) -> IPInput -> c :: IPClassifier(udp, -);\n"
+      "c[0] -> Paint(1) -> q :: Queue; c[1] -> q -> Unqueue -> s :: PaintSwitch;\n"
+      "s[0] -> ToDump({}); s[1] -> ToDump({});\n",
+      folder / "in", folder / "out", folder / "out2");
+  const Ran want = run_as(true, folder, text), got = run_as(false, folder, text);
+  EXPECT_EQ(got.counted, want.counted);
+  EXPECT_TRUE(got.out == want.out && got.out2 == want.out2);
+  EXPECT_FALSE(want.out.empty() || want.out2.empty());
 }
 
 // Time goes on by turns where somebody is always busy: a passage takes as many as the turns that it stands for.

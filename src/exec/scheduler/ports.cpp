@@ -60,12 +60,16 @@ Result<void> Scheduler::Impl::open_sources(Error& errors) {
   for (const PlanSource& s : plan.sources) {
     Node& node = *nodes[s.element];
     if (node.same_ != kNobody) continue;
-    auto source = open_source(node.element_.port(), options.frames != nullptr ? *options.frames : own, options.inputs);
+    const PortSpec spec = node.element_.port();
+    const bool live = spec.type == PortSpec::Type::kDevice && live_ports != nullptr;
+    auto source = live ? live_ports->open_source(spec)
+                       : open_source(spec, options.frames != nullptr ? *options.frames : own, options.inputs);
     if (!source.ok()) {
       add_port_error(router, s.element, source.error(), errors);
       continue;
     }
-    auto batch = Batch::create(kSourceBatch, kSourceArena);
+    // Frames of live ports stay in their chunks.
+    auto batch = Batch::create(kSourceBatch, live ? 0 : kSourceArena);
     if (!batch.ok()) return std::move(batch).error();
     if (options.qos != nullptr) batch->keep_egress_notes();
     node.source_ = std::move(*source);

@@ -26,6 +26,20 @@ Result<void> Scheduler::finish(Ending ending, bool& output) {
   return {};
 }
 
+void Scheduler::close() {
+  for (Node* node : impl_->live_) {
+    // What had come and found no room behind it is queued.
+    const Node::Left left = node->take_left();
+    impl_->stats.packets_in += left.packets;
+    impl_->stats.bytes_in += left.bytes;
+    node->counters().packets += left.packets;
+    node->counters().bytes += left.bytes;
+    node->kept_ += left.packets;
+    node->give_back();
+  }
+  for (auto& node : impl_->nodes) node->source_.reset();
+}
+
 void Scheduler::report(RunReport& report) {
   settle();
   const Impl& impl = *impl_;
@@ -38,6 +52,7 @@ void Scheduler::report(RunReport& report) {
   };
   for (const auto& node : impl.nodes) {
     if (node->flow_ != nullptr) report.queued += node->flow_->held();
+    report.queued += node->kept_;
     if (node->sent_.packets != 0)
       sent({node->element_.name, node->element_.port().path, node->sent_.packets, node->sent_.bytes});
   }

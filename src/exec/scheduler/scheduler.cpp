@@ -8,9 +8,11 @@ namespace sluice {
 Scheduler::~Scheduler() = default;
 
 Result<std::unique_ptr<Scheduler>> Scheduler::create(Router& router, const Plan& plan, const TableSet& tables,
-                                                     const RunOptions& options, HitLedger* ledger, Error& ports) {
+                                                     const RunOptions& options, HitLedger* ledger,
+                                                     LivePorts* live_ports, Error& ports) {
   std::unique_ptr<Scheduler> scheduler(new Scheduler);
-  scheduler->impl_ = std::make_unique<Impl>(router, plan, options, *scheduler->pool_, *scheduler, ledger, nullptr);
+  scheduler->impl_ =
+      std::make_unique<Impl>(router, plan, options, *scheduler->pool_, *scheduler, ledger, live_ports, nullptr);
   Impl& impl = *scheduler->impl_;
   if (auto ok = impl.bind(tables); !ok) return std::move(ok).error();
   if (auto ok = impl.open_sources(ports); !ok) return std::move(ok).error();
@@ -30,6 +32,7 @@ Polled Scheduler::poll() {
   const Polled polled = impl_->turn();
   if (!impl_->replaced || impl_->ended) return polled;
   change();
+  (void)close_ports();
   return Polled::kFrames;
 }
 
@@ -37,8 +40,22 @@ void Scheduler::take_over() {
   if (impl_->replaced && !impl_->ended) change();
 }
 
-void Scheduler::wait() {
-  impl_->wait();
+std::vector<LivePorts::Closing> Scheduler::close_ports() {
+  if (impl_->live_ports != nullptr && next_ == nullptr)
+    closing_.push_back(impl_->live_ports->close_all_but(impl_->router, impl_->plan));
+  return std::exchange(closing_, {});
+}
+
+Result<void> Scheduler::use_tables(const TableSet& tables) {
+  impl_->settle();
+  return impl_->bind(tables);
+}
+
+void Scheduler::wait(uint64_t at_most_ns) {
+  impl_->wait(at_most_ns);
+}
+bool Scheduler::live() const {
+  return !impl_->live_.empty();
 }
 void Scheduler::settle() {
   impl_->settle();

@@ -17,6 +17,7 @@
 #include "exec/generation.h"
 #include "exec/hits.h"
 #include "exec/intake.h"
+#include "exec/live_ports.h"
 #include "exec/run.h"
 
 namespace sluice {
@@ -26,8 +27,10 @@ class Scheduler {
  public:
   // `graph`: by_packets; everything outlives it, the graph until another one follows. Binds all stages and opens the
   // sources. Errors: each stage that cannot be bound; a source that cannot be opened is added to `ports`.
+  // `live_ports`: nullptr where the run has none.
   static Result<std::unique_ptr<Scheduler>> create(Router& router, const Plan& plan, const TableSet& tables,
-                                                   const RunOptions& options, HitLedger* ledger, Error& ports);
+                                                   const RunOptions& options, HitLedger* ledger, LivePorts* live_ports,
+                                                   Error& ports);
   ~Scheduler();
   std::vector<LinkType> links() const;
   // Starts all elements, in graph order; their packets leave by `egress`. Errors: the first that cannot.
@@ -36,8 +39,10 @@ class Scheduler {
   // Some turns of tasks and timers. kIdle: none can run before some time, or before somebody writes a handler: wait.
   // kEnd: somebody asked for the end, or nothing can happen any more.
   Polled poll();
-  // After kIdle: until then, or for a moment.
-  void wait();
+  // After kIdle: until then, until a live port has packets, or for a moment, `at_most_ns`.
+  void wait(uint64_t at_most_ns);
+  // Whether some of its sources are live ports.
+  bool live() const;
   // What was put off is done, so that others may look.
   void settle();
 
@@ -49,6 +54,8 @@ class Scheduler {
   // The end of elements, whose files appear by `ending`. Errors: the first; `output`: it is about a file that is
   // written.
   Result<void> finish(Ending ending, bool& output);
+  // After that: sources close.
+  void close();
   // Adds what it counted.
   void report(RunReport& report);
 
@@ -60,6 +67,11 @@ class Scheduler {
   Result<void> swap(std::unique_ptr<GraphGeneration> next);
   // Between two tasks: does so now.
   void take_over();
+  // Takes out the live ports that neither the graph names nor one that is to follow, and those of graphs before: they
+  // close, which takes a while, where the caller lets them go.
+  std::vector<LivePorts::Closing> close_ports();
+  // As Engine::use_tables.
+  Result<void> use_tables(const TableSet& tables);
   uint64_t swaps() const { return swaps_; }
   const Router& router() const;
   const Plan& plan() const;
@@ -81,6 +93,7 @@ class Scheduler {
   struct Impl;
   Scheduler() = default;
   void change();
+  Result<void> prepare(std::unique_ptr<GraphGeneration> next);
 
   FlowPool::Owner pool_ = FlowPool::create();
   Egress* egress_ = nullptr;
@@ -89,6 +102,7 @@ class Scheduler {
   std::unique_ptr<GraphGeneration> next_graph_;
   std::unique_ptr<Impl> next_;
   std::unique_ptr<Egress::Next> next_sinks_;
+  std::vector<LivePorts::Closing> closing_;
   std::atomic<uint64_t> swaps_{0};
 };
 

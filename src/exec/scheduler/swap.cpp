@@ -6,11 +6,25 @@
 namespace sluice {
 
 Result<void> Scheduler::swap(std::unique_ptr<GraphGeneration> next) {
+  auto done = prepare(std::move(next));
+  // Those that were opened for it.
+  if (!done.ok()) (void)close_ports();
+  return done;
+}
+
+Result<void> Scheduler::prepare(std::unique_ptr<GraphGeneration> next) {
   Impl& old = *impl_;
+  if (old.live_ports == nullptr && LivePorts::any(next->router))
+    return Error("the graph has live ports, and the run began without any", "start a run with it");
   if (auto ok = check_files(next->router, files_besides(old.past, old.router, next->router)); !ok.ok()) return ok;
-  auto impl = std::make_unique<Impl>(next->router, next->plan, old.options, *pool_, *this, old.ledger, &old);
+  auto impl =
+      std::make_unique<Impl>(next->router, next->plan, old.options, *pool_, *this, old.ledger, old.live_ports, &old);
   if (auto ok = impl->bind(next->tables); !ok.ok()) return ok;
   Error errors;
+  // What Engine::swap has opened before is there.
+  if (old.live_ports != nullptr) old.live_ports->open_more(next->router, next->plan, errors);
+  if (auto ok = ports_opened(std::move(errors)); !ok.ok()) return ok;
+  errors = {};
   if (auto ok = impl->open_sources(errors); !ok.ok()) return ok;
   auto sinks = egress_->open(next->router, next->plan, impl->links(), 0, errors);
   if (auto ok = ports_opened(std::move(errors)); !ok.ok()) return ok;
@@ -63,6 +77,7 @@ void Scheduler::Impl::follow(Impl& before) {
     node->source_ = std::move(old.source_);
     node->batch_ = std::move(old.batch_);
     node->row_ = old.row_;
+    node->taken_ = old.taken_;
     node->source_done_ = old.source_done_;
     node->sent_ = old.sent_;
     old.sent_ = {};
@@ -71,6 +86,10 @@ void Scheduler::Impl::follow(Impl& before) {
   for (unsigned e = 0; e < before.nodes.size(); ++e) {
     Node& old = *before.nodes[e];
     if (!has_heir[e]) gone.add(counted[e]);
+    const Node::Left left = old.take_left();
+    stats.packets_in += left.packets;
+    stats.bytes_in += left.bytes;
+    gone.drops[static_cast<size_t>(DropReason::kGraphChanged)] += left.packets;
     if (old.sent_.packets != 0)
       retired.push_back({old.element_.name, old.element_.port().path, old.sent_.packets, old.sent_.bytes});
     if (old.flow_ == nullptr || heir[e] != kNobody) continue;

@@ -11,6 +11,8 @@ namespace {
 constexpr uint64_t kLongestSleepNs = 20'000'000;
 // Where nothing can happen before somebody writes a handler.
 constexpr uint64_t kIdleNs = 1'000'000;
+// How long the end of a run waits for what live ports gave.
+constexpr uint64_t kDrainNs = 200'000'000;
 // Turns between two looks at whoever asks for something.
 constexpr unsigned kTurns = 256;
 
@@ -74,13 +76,40 @@ bool Scheduler::Impl::rest() {
   return true;
 }
 
-void Scheduler::Impl::wait() {
-  uint64_t sleep = kIdleNs;
+void Scheduler::Impl::wait(uint64_t at_most_ns) {
+  uint64_t limit = timers.empty() && live_.empty() ? kIdleNs : kLongestSleepNs;
   if (!timers.empty()) {
     const uint64_t at = timers.top().at, current = now();
-    sleep = std::min(at > current ? at - current : 0, kLongestSleepNs);
+    limit = std::min(at > current ? at - current : 0, limit);
   }
-  if (sleep != 0) std::this_thread::sleep_for(std::chrono::nanoseconds(sleep));
+  limit = std::min(limit, drained_ns != 0 ? kIdleNs : at_most_ns);
+  if (limit == 0) return;
+  if (live_.empty()) {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(limit));
+    return;
+  }
+  if (drained_ns == 0 && sleep.polls()) return;
+  sleep.begin(limit);
+  for (Node* node : live_) {
+    if (drained_ns == 0 && !node->source_done_ && !sleep.add(*node->source_)) return;
+  }
+  sleep.sleep();
+}
+
+// Whether packets may still come by a live port.
+bool Scheduler::Impl::receives() const {
+  return std::any_of(live_.begin(), live_.end(), [](const Node* node) { return !node->source_done_; });
+}
+
+// The end was asked for. Whether it waits for what live ports gave, which leaves first where it soon can.
+bool Scheduler::Impl::drains() {
+  if (live_.empty()) return false;
+  if (drained_ns == 0) drained_ns = sluice::now_ns() + kDrainNs;
+  if (sluice::now_ns() >= drained_ns) return false;
+  const auto has_rows = [](const Node* node) { return node->row_ < node->batch_->size(); };
+  return !ring.empty() || std::any_of(live_.begin(), live_.end(), has_rows) ||
+         std::any_of(nodes.begin(), nodes.end(),
+                     [](const auto& node) { return node->flow_ != nullptr && node->flow_->held() != 0; });
 }
 
 Polled Scheduler::Impl::turn() {
@@ -98,7 +127,10 @@ Polled Scheduler::Impl::turn() {
 Polled Scheduler::Impl::some_turns() {
   if (options.stopped()) {
     interrupted = true;
-    return Polled::kEnd;
+    if (!drains()) return Polled::kEnd;
+  }
+  for (Node* node : live_) {
+    if (!node->source_done_) node->pushes(0) ? node->wake() : node->has_packets();
   }
   while (options.next_signal) {
     const int signal = options.next_signal();
@@ -127,6 +159,7 @@ Polled Scheduler::Impl::some_turns() {
       if (simulated()) continue;
       return Polled::kIdle;
     }
+    if (receives()) return Polled::kIdle;
     // Nothing can happen any more, unless a driver script was waiting for just this.
     if (idle_reported) return options.hold ? Polled::kIdle : Polled::kEnd;
     idle_reported = true;

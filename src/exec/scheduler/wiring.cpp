@@ -7,13 +7,16 @@
 namespace sluice {
 
 Scheduler::Impl::Impl(Router& r, const Plan& pl, const RunOptions& o, FlowPool& p, Scheduler& s, HitLedger* hits,
-                      Impl* before)
-    : router(r), plan(pl), options(o), owner(s), ledger(hits), pool(p) {
+                      LivePorts* ports, Impl* before)
+    : router(r), plan(pl), options(o), owner(s), ledger(hits), live_ports(ports), pool(p), sleep(o.poll) {
   const size_t n = router.elements.size();
   stats.elements.resize(n);
+  // Live ports have the time of day.
   packet_time =
       std::none_of(router.elements.begin(), router.elements.end(),
-                   [](const auto& element) { return element->kind() == ElementKind::kFlow; }) &&
+                   [](const auto& element) {
+                     return element->kind() == ElementKind::kFlow || element->port().type == PortSpec::Type::kDevice;
+                   }) &&
       std::none_of(router.connections.begin(), router.connections.end(), [](const auto& c) { return c.pull; });
   past = before == nullptr ? options.files : files_besides(before->past, before->router, router);
   if (before != nullptr) {
@@ -37,6 +40,8 @@ Scheduler::Impl::Impl(Router& r, const Plan& pl, const RunOptions& o, FlowPool& 
       }
     }
     nodes.push_back(std::make_unique<Node>(*this, e, *element));
+    if (element->kind() == ElementKind::kSource && element->port().type == PortSpec::Type::kDevice)
+      live_.push_back(nodes.back().get());
     nodes.back()->same_ = same;
     nodes.back()->kin_ = kin;
   }
@@ -91,14 +96,15 @@ Scheduler::Impl::Impl(Router& r, const Plan& pl, const RunOptions& o, FlowPool& 
   auto outputs_of = [](const Node& node) -> const Ports& { return node.outputs_; };
   auto inputs_of = [](const Node& node) -> const Ports& { return node.inputs_; };
   for (auto& node : nodes) {
-    if (node->flow_ == nullptr) continue;
+    const bool source = node->kind_ == ElementKind::kSource;
+    if (node->flow_ == nullptr && !source) continue;
     if (!node->outputs_.empty()) {
       walk(node->index_, outputs_of, true, [&](unsigned at, bool last) {
         if (last) node->pullers_.push_back(at);
         return false;
       });
     }
-    if (node->flow_->holds_back()) {
+    if (!source && node->flow_->holds_back()) {
       walk(node->index_, inputs_of, false, [&](unsigned at, bool last) {
         if (last) node->pushers_.push_back(at);
         return false;

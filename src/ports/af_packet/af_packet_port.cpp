@@ -4,8 +4,9 @@
 // RX is a TPACKET_V3 ring: the kernel fills blocks with frames and hands over a block when it is full or has been open
 // for a millisecond (packet_mmap.rst). Each frame is copied into a chunk of the pool: frames in a block have one owner,
 // the block, and holding it for the slowest of thousands would stop the ring. A virtio_net_hdr before each frame says
-// what its sender left to the hardware (PACKET_VNET_HDR).
-// TX is sendmmsg from where frames lie, past the queueing disciplines where the driver allows (PACKET_QDISC_BYPASS).
+// what its sender left to the hardware (PACKET_VNET_HDR): checksums are completed, and a frame that stands for many
+// (TSO, USO, GRO) is cut into those. TX is sendmmsg from where frames lie, past the queueing disciplines where the
+// driver allows (PACKET_QDISC_BYPASS).
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <linux/filter.h>
@@ -21,6 +22,7 @@
 
 #include "base/prefetch.h"
 #include "net/bytes.h"
+#include "ports/af_packet/adapter_stamps.h"
 #include "ports/af_packet/kernel_share.h"
 #include "ports/interface.h"
 #include "ports/methods.h"
@@ -54,10 +56,11 @@ struct RxRing {
   FileDescriptor fd;
   uint8_t* blocks = nullptr;
   uint32_t count = 0;
+  uint32_t at = 0;  // the block that is the kernel's next, or the queue's now
 
   RxRing() = default;
   RxRing(RxRing&& other) noexcept
-      : fd(std::move(other.fd)), blocks(std::exchange(other.blocks, nullptr)), count(other.count) {}
+      : fd(std::move(other.fd)), blocks(std::exchange(other.blocks, nullptr)), count(other.count), at(other.at) {}
   RxRing& operator=(RxRing&&) = delete;
   ~RxRing() {
     if (blocks != nullptr) munmap(blocks, size_t{count} * kBlockBytes);
@@ -109,6 +112,9 @@ Result<RxRing> open_ring(const PortOptions& options, int ifindex) {
   void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (mapped == MAP_FAILED) return refused(options.name, "mapping the ring", errno);
   ring.blocks = static_cast<uint8_t*>(mapped);
+  const int raw = SOF_TIMESTAMPING_RAW_HARDWARE;
+  if (options.hardware_timestamps && !set(fd, SOL_PACKET, PACKET_TIMESTAMP, raw))
+    return refused(options.name, "PACKET_TIMESTAMP", errno);
   const sockaddr_ll address = address_of(ifindex, ETH_P_ALL);
   if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return refused(options.name, "binding the packet socket", errno);
@@ -126,8 +132,13 @@ Result<RxRing> open_ring(const PortOptions& options, int ifindex) {
 class AfPacketRx final : public CopyingRx {
  public:
   // `share`: what this queue keeps up to date, or nullptr.
-  AfPacketRx(const RxRing& ring, const Interface& interface, KernelShare* share, std::shared_ptr<FramePool> pool)
-      : CopyingRx(interface, std::move(pool)), ring_(ring), share_(share) {}
+  AfPacketRx(RxRing& ring, const Interface& interface, std::unique_ptr<KernelShare> share,
+             std::shared_ptr<FramePool> pool)
+      : CopyingRx(interface, std::move(pool)), ring_(ring), share_(std::move(share)) {}
+  ~AfPacketRx() override {
+    // Whoever opens the queue again goes on behind this block.
+    if (left_ != 0) give_block_back();
+  }
 
   uint32_t poll(const Batch::Rows& rows, uint32_t most, uint64_t now_ns) override {
     if (share_ != nullptr && now_ns - looked_ns_ > kLookNs) {
@@ -141,15 +152,32 @@ class AfPacketRx final : public CopyingRx {
       uint8_t* frame = chunks_.frame();
       if (frame == nullptr) break;  // frames stay in the ring, and what no longer fits there is `missed`
       const auto* header = reinterpret_cast<const tpacket3_hdr*>(next_);
+      uint32_t length = 0;
+      if (!segments_.empty()) {
+        length = segments_.next(frame);
+      } else {
+        switch (take(*header, frame, length)) {
+          case Taken::kFrame:
+            break;
+          case Taken::kMany:
+            length = segments_.next(frame);
+            break;
+          case Taken::kTooLong:
+            counts_.too_long.add(1);
+            break;
+          case Taken::kInvalid:
+            counts_.invalid.add(1);
+            break;
+        }
+      }
+      if (length != 0) {
+        chunks_.use();
+        set_row(rows, n++, frame, length, stamp_of(header->tp_status, header->tp_sec, header->tp_nsec, now_ns));
+        bytes += length;
+        if (!segments_.empty()) continue;  // the frame stays until it is cut
+      }
       next_ += header->tp_next_offset;
       if (left_ > 1) prefetch_read(next_);
-      if (const uint32_t length = copy(*header, frame); length != 0) {
-        chunks_.use();
-        set_row(rows, n++, frame, length, now_ns);
-        bytes += length;
-      } else {
-        counts_.invalid.add(1);
-      }
       if (--left_ == 0) give_block_back();
     }
     counts_.received(n, bytes);
@@ -179,53 +207,69 @@ class AfPacketRx final : public CopyingRx {
 
  private:
   bool filled() const {
-    return (__atomic_load_n(&ring_.block(at_)->hdr.bh1.block_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER) != 0;
+    return (__atomic_load_n(&ring_.block(ring_.at)->hdr.bh1.block_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER) != 0;
   }
   bool next_block() {
     while (filled()) {
-      const tpacket_hdr_v1& block = ring_.block(at_)->hdr.bh1;
+      const tpacket_hdr_v1& block = ring_.block(ring_.at)->hdr.bh1;
       left_ = block.num_pkts;
-      next_ = reinterpret_cast<const uint8_t*>(ring_.block(at_)) + block.offset_to_first_pkt;
+      next_ = reinterpret_cast<const uint8_t*>(ring_.block(ring_.at)) + block.offset_to_first_pkt;
       if (left_ != 0) return true;
       give_block_back();
     }
     return false;
   }
   void give_block_back() {
-    __atomic_store_n(&ring_.block(at_)->hdr.bh1.block_status, uint32_t{TP_STATUS_KERNEL}, __ATOMIC_RELEASE);
-    at_ = at_ + 1 == ring_.count ? 0 : at_ + 1;
+    __atomic_store_n(&ring_.block(ring_.at)->hdr.bh1.block_status, uint32_t{TP_STATUS_KERNEL}, __ATOMIC_RELEASE);
+    ring_.at = ring_.at + 1 == ring_.count ? 0 : ring_.at + 1;
   }
 
-  // Writes the frame as it was on the wire and returns its length; 0: it does not fit, or is no whole frame.
-  uint32_t copy(const tpacket3_hdr& header, uint8_t* frame) const {
+  enum class Taken : uint8_t {
+    kFrame,    // it is written, as it was on the wire, and has `length` bytes
+    kMany,     // it stands for many, which `segments_` has
+    kTooLong,  // no chunk takes it
+    kInvalid,  // it is no whole frame
+  };
+  Taken take(const tpacket3_hdr& header, uint8_t* frame, uint32_t& length) {
     const auto* from = reinterpret_cast<const uint8_t*>(&header) + header.tp_mac;
     const bool tagged = (header.tp_status & TP_STATUS_VLAN_VALID) != 0;
     const uint32_t tag = tagged ? 4 : 0, bytes = header.tp_snaplen;
-    if (header.tp_len != bytes || bytes < 14 || bytes + tag > room_) return 0;
+    if (header.tp_len != bytes || bytes < 14) return Taken::kInvalid;
     VnetHeader left;
     std::memcpy(&left, from - sizeof left, sizeof left);
-    if (left.segmentation != VnetHeader::kNotSegmented) return 0;
+    const bool many = left.segmentation != VnetHeader::kNotSegmented;
+    if (!many && bytes + tag > room_) return Taken::kTooLong;
+    uint8_t* to = frame;
+    if (many && tagged) {
+      merged_.resize(bytes + tag);
+      to = merged_.data();
+    }
     if (tagged) {
-      std::memcpy(frame, from, 12);
-      store_be16(frame + 12, (header.tp_status & TP_STATUS_VLAN_TPID_VALID) != 0 ? header.hv1.tp_vlan_tpid : 0x8100);
-      store_be16(frame + 14, static_cast<uint16_t>(header.hv1.tp_vlan_tci));
-      std::memcpy(frame + 16, from + 12, bytes - 12);
-    } else {
-      std::memcpy(frame, from, bytes);
+      std::memcpy(to, from, 12);
+      store_be16(to + 12, (header.tp_status & TP_STATUS_VLAN_TPID_VALID) != 0 ? header.hv1.tp_vlan_tpid : 0x8100);
+      store_be16(to + 14, static_cast<uint16_t>(header.hv1.tp_vlan_tci));
+      std::memcpy(to + 16, from + 12, bytes - 12);
+    } else if (!many) {
+      std::memcpy(to, from, bytes);
     }
+    left.checksum_start = static_cast<uint16_t>(left.checksum_start + tag);
+    // Block and `merged_` stay until the last segment is taken.
+    if (many) return segments_.begin(tagged ? to : from, bytes + tag, left, room_) ? Taken::kMany : Taken::kTooLong;
     if ((left.flags & VnetHeader::kNeedsChecksum) != 0 &&
-        !complete_checksum(frame, bytes + tag, left.checksum_start + tag, left.checksum_offset)) {
-      return 0;
+        !complete_checksum(to, bytes + tag, left.checksum_start, left.checksum_offset)) {
+      return Taken::kInvalid;
     }
-    return bytes + tag;
+    length = bytes + tag;
+    return Taken::kFrame;
   }
 
-  const RxRing& ring_;
-  KernelShare* const share_;
+  RxRing& ring_;
+  const std::unique_ptr<KernelShare> share_;
   uint64_t looked_ns_ = 0;
-  uint32_t at_ = 0;                // block
-  uint32_t left_ = 0;              // frames in it
+  uint32_t left_ = 0;              // frames in its block
   const uint8_t* next_ = nullptr;  // of them
+  Segments segments_;              // of the frame at `next_`
+  std::vector<uint8_t> merged_;    // that frame, where a tag had to be put back
   mutable std::atomic<uint64_t> missed_{0};
 };
 
@@ -302,6 +346,7 @@ class AfPacketPort final : public Port {
     facts_.mode = "TPACKET_V3";
     facts_.rx_queues = options_.receives ? options_.queues : 0;
     facts_.tx_queues = options_.sends ? options_.queues : 0;
+    facts_.hardware_timestamps = options_.hardware_timestamps;
   }
 
   // All sockets are opened here: in the caller's network namespace, and before one of them receives, so that each flow
@@ -313,6 +358,12 @@ class AfPacketPort final : public Port {
       senders_.push_back(std::move(*sender));
     }
     if (!options_.receives) return {};
+    if (options_.hardware_timestamps) {
+      auto stamps = AdapterStamps::take(options_.name);
+      if (!stamps) return std::move(stamps).error();
+      stamps_ = std::move(*stamps);
+      facts_.mode += ", timestamps of the adapter";
+    }
     rings_.reserve(options_.queues);
     for (unsigned i = 0; i < options_.queues; ++i) {
       auto ring = open_ring(options_, interface_.index());
@@ -337,8 +388,13 @@ class AfPacketPort final : public Port {
 
   Result<std::unique_ptr<RxQueue>> open_rx(unsigned queue) override {
     if (queue >= rings_.size()) return no_queue(queue, "RX", facts_.rx_queues);
+    // With its queue the kernel's packets went back to it.
+    if (queue == 0 && share_ == nullptr && began_) {
+      if (auto share = KernelShare::take(interface_, options_.kernel_gets_own); share) share_ = std::move(*share);
+    }
+    began_ |= queue == 0;
     return std::unique_ptr<RxQueue>(
-        std::make_unique<AfPacketRx>(rings_[queue], interface_, queue == 0 ? share_.get() : nullptr, pool_));
+        std::make_unique<AfPacketRx>(rings_[queue], interface_, queue == 0 ? std::move(share_) : nullptr, pool_));
   }
 
   Result<std::unique_ptr<TxQueue>> open_tx(unsigned queue) override {
@@ -380,7 +436,9 @@ class AfPacketPort final : public Port {
   PortOptions options_;
   Interface interface_;
   std::shared_ptr<FramePool> pool_;
-  std::unique_ptr<KernelShare> share_;
+  std::unique_ptr<KernelShare> share_;  // until its first queue has it
+  bool began_ = false;                  // that was opened
+  std::unique_ptr<AdapterStamps> stamps_;
   std::vector<RxRing> rings_;
   std::vector<FileDescriptor> senders_;
   PortFacts facts_;

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/assert.h"
 #include "base/prefetch.h"
 #include "ports/af_xdp/program.h"
 #include "ports/af_xdp/socket.h"
@@ -81,12 +82,13 @@ class XdpRx final : public RxQueue {
         room_(memory_.shape().room()),
         level_(std::min(socket_.fill.entries(), std::max(64u, memory_.shape().chunks / (4 * device.options.queues)))),
         completes_checksums_(device.completes_checksums && !socket_.zero_copy()) {
-    too_large_.reserve(socket_.rx.entries());
+    done_with_.reserve(socket_.rx.entries());
   }
   ~XdpRx() override {
     device_.program->clear_socket(queue_);
     device_.rx_open[queue_] = 0;
     memory_.pool().give(aside_);
+    if (head_ != nullptr) memory_.pool().give(std::array{head_});
   }
   // Frames come from here on.
   Result<void> start() {
@@ -103,27 +105,31 @@ class XdpRx final : public RxQueue {
     }
     uint32_t n = 0;
     uint64_t bytes = 0;
+    socket_.rx.expect(came);
+    socket_.fill.expect(came);  // refill writes as many
     for (uint32_t i = 0; i < came; ++i) {
       const xdp_desc& entry = socket_.rx[i];
       const uint64_t chunk = entry.addr & XSK_UNALIGNED_BUF_ADDR_MASK;
       uint8_t* const frame = memory_.base() + chunk + (entry.addr >> XSK_UNALIGNED_BUF_OFFSET_SHIFT);
       socket_.receiving.remove(memory_.chunk_of(chunk));
-      if (entry.len > room_) {
-        too_large_.push_back(frame);
+      const bool continues = (entry.options & kXdpContinues) != 0;
+      if (head_ == nullptr && !continues && entry.len <= room_) [[likely]] {
+        if (completes_checksums_) prefetch_write(frame);
+        set_row(rows, n++, frame, entry.len, now_ns);
+        bytes += entry.len;
         continue;
       }
-      if (completes_checksums_) prefetch_write(frame);
-      set_row(rows, n++, frame, entry.len, now_ns);
-      bytes += entry.len;
+      if (!join(frame, entry.len, continues)) continue;
+      set_row(rows, n++, std::exchange(head_, nullptr), head_bytes_, now_ns);
+      bytes += head_bytes_;
     }
     socket_.rx.release(came);
     if (completes_checksums_) {
       for (uint32_t i = 0; i < n; ++i) complete_checksum_if_partial(rows.frame[i], rows.extent[i].end);
     }
-    if (!too_large_.empty()) {
-      counts_.invalid.add(too_large_.size());
-      memory_.pool().give(too_large_);
-      too_large_.clear();
+    if (!done_with_.empty()) {
+      memory_.pool().give(done_with_);
+      done_with_.clear();
     }
     counts_.packets.add(n);
     counts_.bytes.add(bytes);
@@ -152,15 +158,35 @@ class XdpRx final : public RxQueue {
   RxCounters counters() const override {
     const xdp_statistics kernel = socket_.statistics();
     RxCounters all = counts_.get();
-    // Where the kernel copies, it counts a frame that found no chunk in both of these; the others were too large.
-    const uint64_t no_chunk =
-        socket_.zero_copy() ? kernel.rx_dropped : std::min(kernel.rx_dropped, kernel.rx_fill_ring_empty_descs);
+    // Where the kernel copies, it counts a frame that found no chunk in both of these; the others were too large. A
+    // frame in several pieces that found not enough of them is in the first alone.
+    const uint64_t no_chunk = socket_.zero_copy() || memory_.in_pieces()
+                                  ? kernel.rx_dropped
+                                  : std::min(kernel.rx_dropped, kernel.rx_fill_ring_empty_descs);
     all.missed += kernel.rx_ring_full + no_chunk;
-    all.invalid += kernel.rx_invalid_descs + kernel.rx_dropped - no_chunk;
+    all.too_long += kernel.rx_dropped - no_chunk;
+    all.invalid += kernel.rx_invalid_descs;
     return all;
   }
 
  private:
+  // A piece of a frame in several, or a frame that does not fit. True: `head_` is a whole frame of `head_bytes_`.
+  bool join(uint8_t* piece, uint32_t bytes, bool continues) {
+    if (head_ == nullptr) {
+      head_ = piece;
+      head_bytes_ = bytes;
+    } else {
+      if (head_bytes_ + bytes <= room_) std::memcpy(head_ + head_bytes_, piece, bytes);
+      head_bytes_ += bytes;
+      done_with_.push_back(piece);
+    }
+    if (continues) return false;
+    if (head_bytes_ <= room_) return true;
+    counts_.too_long.add(1);
+    done_with_.push_back(std::exchange(head_, nullptr));
+    return false;
+  }
+
   // Gives the kernel chunks up to the level, in bulk.
   void refill() {
     std::array<uint8_t*, 256> chunks;
@@ -194,7 +220,9 @@ class XdpRx final : public RxQueue {
   const uint32_t level_;  // chunks to fill: a ring may be larger than what a pool can spare
   const bool completes_checksums_;
   RxCounts counts_;
-  std::vector<uint8_t*> too_large_;
+  uint8_t* head_ = nullptr;  // of a frame whose last piece has not come
+  uint32_t head_bytes_ = 0;
+  std::vector<uint8_t*> done_with_;
   std::vector<uint8_t*> aside_;  // chunks that a device cannot write to
   RxState state_ = RxState::kIdle;
   uint64_t looked_ms_ = 0;
@@ -212,10 +240,11 @@ class XdpTx final : public TxQueue {
   uint32_t send(std::span<const TxFrame> frames) override {
     socket_.complete();
     const auto wanted = static_cast<uint32_t>(std::min<size_t>(frames.size(), socket_.tx.entries()));
-    const uint32_t room = std::min(wanted, gone_ ? wanted : socket_.tx.free(wanted));
-    uint32_t taken = 0, sent = 0;
-    uint64_t bytes = 0;
-    for (; taken < room; ++taken) {
+    const uint32_t most = memory_.piece_bytes();
+    uint32_t room = gone_ ? wanted : socket_.tx.free(wanted);
+    uint32_t taken = 0, sent = 0;  // frames, pieces
+    uint64_t packets = 0, bytes = 0;
+    for (; taken < wanted && sent < room; ++taken) {
       const TxFrame& frame = frames[taken];
       const bool ours = frame.pool == &memory_.pool();
       uint64_t offset = ours ? memory_.offset_of(frame.data) : 0;
@@ -224,21 +253,32 @@ class XdpTx final : public TxQueue {
         counts_.failed.add(1);
         continue;
       }
+      if (frame.bytes > most) {
+        const uint32_t pieces = (frame.bytes + most - 1) / most;
+        if (room - sent < pieces) room = socket_.tx.free(sent + pieces);
+        if (room - sent < pieces) break;
+      }
       if (!ours) {
-        uint8_t* const chunk = spare_chunk(room - taken);
+        uint8_t* const chunk = spare_chunk(std::min(wanted - taken, room - sent));
         if (chunk == nullptr) break;
-        std::memcpy(chunk, frame.data, frame.bytes);
-        offset = memory_.offset_of(chunk);
+        offset = memory_.offset_of(chunk) + before_copies();
+        std::memcpy(memory_.base() + offset, frame.data, frame.bytes);
       }
       const uint32_t chunk = memory_.chunk_of(offset);
       const uint64_t base = uint64_t{chunk} * memory_.shape().stride;
       socket_.sending.add(chunk);
-      socket_.tx[sent++] = {base | (offset - base) << XSK_UNALIGNED_BUF_OFFSET_SHIFT, frame.bytes, 0};
+      uint32_t left = frame.bytes;
+      for (; left > most; left -= most, offset += most) {
+        SLUICE_ASSERT(offset >= base + XskSocket::kNotLast);
+        socket_.tx[sent++] = {XskSocket::address(base + XskSocket::kNotLast, offset), most, kXdpContinues};
+      }
+      socket_.tx[sent++] = {XskSocket::address(base, offset), left, 0};
+      ++packets;
       bytes += frame.bytes;
     }
     if (sent != 0) socket_.tx.submit(sent);
     socket_.sent += sent;
-    counts_.packets.add(sent);
+    counts_.packets.add(packets);
     counts_.bytes.add(bytes);
     counts_.full.add(frames.size() - taken);
     give_back(refused_);
@@ -268,8 +308,15 @@ class XdpTx final : public TxQueue {
   }
 
  private:
+  // The first of several pieces does not begin where its chunk does (`XskSocket::address`); nor has a frame there so
+  // much room.
+  uint32_t before_copies() const { return memory_.in_pieces() ? 64 : 0; }
   bool can_be_sent(const TxFrame& frame, uint64_t offset) const {
-    return !gone_ && frame.bytes >= 14 && frame.bytes <= memory_.shape().stride &&
+    // The first of several pieces is told by how far it begins behind its chunk.
+    if (frame.bytes > memory_.piece_bytes() && frame.pool == &memory_.pool() &&
+        offset < uint64_t{memory_.chunk_of(offset)} * memory_.shape().stride + XskSocket::kNotLast)
+      return false;
+    return !gone_ && frame.bytes >= 14 && frame.bytes <= memory_.shape().stride - before_copies() &&
            !(socket_.zero_copy() && memory_.crosses_pages(offset, frame.bytes));
   }
 
@@ -428,7 +475,7 @@ Result<std::unique_ptr<Port>> open_af_xdp(const PortOptions& options, const std:
   device->tx_open.resize(device->options.queues);
 
   // To send, only zero copy needs a program; without one the port does with what it gets.
-  auto program = XdpProgram::load(device->options.queues, options.kernel_gets_own);
+  auto program = XdpProgram::load(device->options.queues, options.kernel_gets_own, device->memory->in_pieces());
   if (!program) return std::move(program).error();
   auto attached = program->attach(options.name, device->interface.index(), options.xdp_mode,
                                   [](int ifindex) { return XskSocket::queue_is_free(ifindex, 0); });
@@ -438,12 +485,14 @@ Result<std::unique_ptr<Port>> open_af_xdp(const PortOptions& options, const std:
     if (auto told = tell_own_addresses(*device); !told) return std::move(told).error();
   }
   for (unsigned queue = 0; queue < device->options.queues; ++queue) {
-    auto socket = XskSocket::open(*memory, {.name = options.name,
-                                            .ifindex = device->interface.index(),
-                                            .queue = queue,
-                                            .rx_entries = options.receives ? *rx_ring : 0,
-                                            .tx_entries = options.sends ? *tx_ring : 0,
-                                            .zero_copy = device->program && device->program->native()});
+    auto socket = XskSocket::open(
+        *memory, {.name = options.name,
+                  .ifindex = device->interface.index(),
+                  .queue = queue,
+                  .rx_entries = options.receives ? *rx_ring : 0,
+                  .tx_entries = options.sends ? *tx_ring : 0,
+                  // Drivers may stop in the middle of a frame where a ring is full.
+                  .zero_copy = device->program && device->program->native() && !device->memory->in_pieces()});
     if (!socket) return std::move(socket).error();
     device->sockets.push_back(std::move(*socket));
   }

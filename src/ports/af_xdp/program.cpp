@@ -199,7 +199,7 @@ Result<void> replace_keys(const FileDescriptor& map, std::span<const std::array<
 
 }  // namespace
 
-Result<XdpProgram> XdpProgram::load(unsigned queues, bool kernel_gets_own) {
+Result<XdpProgram> XdpProgram::load(unsigned queues, bool kernel_gets_own, bool in_pieces) {
   // The library prints nothing; what went wrong is in the codes.
   libbpf_set_print(nullptr);
   XdpProgram made;
@@ -217,7 +217,7 @@ Result<XdpProgram> XdpProgram::load(unsigned queues, bool kernel_gets_own) {
     if (!made.own6_) return capability_error("a BPF map of addresses", errno, kCapabilities);
   }
   const std::vector<bpf_insn> code = write_program(made.sockets_, made.own4_, made.own6_, kernel_gets_own);
-  LIBBPF_OPTS(bpf_prog_load_opts, options);
+  LIBBPF_OPTS(bpf_prog_load_opts, options, .prog_flags = in_pieces ? uint32_t{BPF_F_XDP_HAS_FRAGS} : 0);
   made.program_ = FileDescriptor(
       bpf_prog_load(BPF_PROG_TYPE_XDP, kXdpProgramName, "Apache-2.0", code.data(), code.size(), &options));
   if (!made.program_) return capability_error("loading the XDP program", errno, kCapabilities);

@@ -22,7 +22,8 @@ inline constexpr const char* kXdpProgramName = "sluice_xsk";
 class XdpProgram {
  public:
   // For queues [0, queues). Errors: what the kernel refuses, with the capability that it needs.
-  static Result<XdpProgram> load(unsigned queues, bool kernel_gets_own);
+  // `in_pieces`: also frames of more than a page (Linux 5.18).
+  static Result<XdpProgram> load(unsigned queues, bool kernel_gets_own, bool in_pieces = false);
   ~XdpProgram();
   XdpProgram(XdpProgram&& other) noexcept = default;
   XdpProgram& operator=(XdpProgram&&) = delete;

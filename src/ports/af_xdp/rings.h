@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/prefetch.h"
+
 namespace sluice {
 
 // One ring in memory of the kernel's. Its counters run freely; an entry's place is the counter's low bits.
@@ -59,6 +61,11 @@ class XskProducer : public XskRing<Entry> {
     return n;
   }
   Entry& operator[](uint32_t i) { return this->entry_[(this->mine_ + i) & (this->entries_ - 1)]; }
+  // The next n places are to be written soon: their lines, which the kernel has read on a core of its own, come here
+  // all at a time and not each when it is written.
+  void expect(uint32_t n) {
+    for (uint32_t i = 0; i < n; i += 64 / sizeof(Entry)) prefetch_write(&(*this)[i]);
+  }
   void submit(uint32_t n) { this->store(this->producer_, this->mine_ += n); }
 };
 
@@ -74,6 +81,10 @@ class XskConsumer : public XskRing<Entry> {
     return this->theirs_ - this->mine_;
   }
   const Entry& operator[](uint32_t i) const { return this->entry_[(this->mine_ + i) & (this->entries_ - 1)]; }
+  // The next n entries are to be read soon.
+  void expect(uint32_t n) const {
+    for (uint32_t i = 0; i < n; i += 64 / sizeof(Entry)) prefetch_read(&(*this)[i]);
+  }
   void release(uint32_t n) { this->store(this->consumer_, this->mine_ += n); }
 };
 

@@ -21,6 +21,7 @@ namespace sluice {
 namespace {
 
 constexpr uint32_t kKernelHeadroom = 256;  // what XDP leaves before every frame
+constexpr uint16_t kInPieces = 1 << 4;     // XDP_USE_SG, Linux 6.6
 constexpr int kMaxTxBudget = 9;            // XDP_MAX_TX_SKB_BUDGET, Linux 6.17
 
 // Locked memory counts against a limit that is a few MiB by default; root may raise it, others up to their hard limit.
@@ -37,14 +38,13 @@ void raise_memlock() {
 
 XskMemory::XskMemory(std::shared_ptr<FramePool> pool)
     : pool_(std::move(pool)),
+      shape_(pool_->shape()),
       base_(reinterpret_cast<uint8_t*>(pool_->memory().data())),
-      reciprocal_(~uint64_t{0} / pool_->shape().stride + 1) {}
+      reciprocal_(~uint64_t{0} / shape_.stride + 1) {}
 
 Result<std::shared_ptr<XskMemory>> XskMemory::of(const std::shared_ptr<FramePool>& pool) {
   const FrameShape& shape = pool->shape();
-  if (shape.stride < 2048 || shape.stride > 4096) {
-    return Error(fmt::format("chunks of {} bytes; AF_XDP takes 2048 to 4096", shape.stride));
-  }
+  if (shape.stride < 2048) return Error(fmt::format("chunks of {} bytes; AF_XDP takes 2048 at least", shape.stride));
   if (shape.headroom < kKernelHeadroom) {
     return Error(fmt::format("{} bytes of head room; AF_XDP leaves {}", shape.headroom, kKernelHeadroom));
   }
@@ -66,7 +66,7 @@ Result<void> XskMemory::register_at(int socket) {
   xdp_umem_reg region{};
   region.addr = reinterpret_cast<uintptr_t>(bytes.data());
   region.len = bytes.size();
-  region.chunk_size = shape().stride;
+  region.chunk_size = piece_bytes();
   region.headroom = shape().headroom - kKernelHeadroom;
   region.flags = XDP_UMEM_UNALIGNED_CHUNK_FLAG;
   if (setsockopt(socket, SOL_XDP, XDP_UMEM_REG, &region, sizeof region) == 0) return {};
@@ -179,6 +179,10 @@ int XskSocket::bind_to(int shared_with, uint16_t flags) {
 Error XskSocket::bind_error(int code) const {
   const std::string where = fmt::format("{}: queue {}", options_.name, options_.queue);
   if (code == EBUSY) return Error(where + " is in use by another AF_XDP socket", "end the run that has it");
+  if (code == EINVAL && memory_->in_pieces()) {
+    return Error(where + " is not there, or this kernel takes no jumbo frames by AF_XDP",
+                 "they need Linux 6.6 or later; an MTU of up to 3626 does not");
+  }
   if (code == EINVAL) {
     return Error(
         where + " is not there, or AF_XDP does not take it",
@@ -203,7 +207,7 @@ Result<bool> XskSocket::bind_anew() {
   };
   const auto found = [&](uint16_t how) {
     zero_copy_ = how == XDP_ZEROCOPY;
-    return bind_to(-1, how | XDP_USE_NEED_WAKEUP);
+    return bind_to(-1, static_cast<uint16_t>(how | XDP_USE_NEED_WAKEUP | (memory_->in_pieces() ? kInPieces : 0)));
   };
   if (options_.zero_copy && !memory_->copying_.contains(options_.ifindex)) {
     int code = join(true);
@@ -283,14 +287,17 @@ uint64_t XskSocket::complete() {
   std::array<uint8_t*, 256> chunks;
   for (uint32_t left = completion.available(1); left != 0;) {
     const uint32_t n = std::min<uint32_t>(left, chunks.size());
+    uint32_t whole = 0;
     for (uint32_t i = 0; i < n; ++i) {
       const uint64_t offset = completion[i] & XSK_UNALIGNED_BUF_ADDR_MASK;
-      sending.remove(memory_->chunk_of(offset));
-      chunks[i] = memory_->base() + offset;
+      const uint32_t chunk = memory_->chunk_of(offset);
+      if (memory_->in_pieces() && offset != uint64_t{chunk} * memory_->shape().stride) continue;
+      sending.remove(chunk);
+      chunks[whole++] = memory_->base() + offset;
     }
     completion.release(n);
     completed_ += n;
-    memory_->pool().give({chunks.data(), n});
+    memory_->pool().give({chunks.data(), whole});
     left -= n;
   }
   return sent - completed_;

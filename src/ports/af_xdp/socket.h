@@ -4,6 +4,7 @@
 
 #include <linux/if_xdp.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -19,6 +20,9 @@
 
 namespace sluice {
 
+// Of a descriptor's `options`: the frame goes on in the next one.
+inline constexpr uint32_t kXdpContinues = 1;  // XDP_PKT_CONTD, Linux 6.6
+
 // A pool as sockets see it: bytes by their offset, and which chunk they lie in.
 class XskMemory {
  public:
@@ -27,21 +31,27 @@ class XskMemory {
   static Result<std::shared_ptr<XskMemory>> of(const std::shared_ptr<FramePool>& pool);
 
   FramePool& pool() { return *pool_; }
-  const FrameShape& shape() const { return pool_->shape(); }
+  const FrameShape& shape() const { return shape_; }
   uint8_t* base() const { return base_; }
   uint64_t offset_of(const uint8_t* byte) const { return static_cast<uint64_t>(byte - base_); }
   uint32_t chunk_of(uint64_t offset) const {
     return static_cast<uint32_t>((static_cast<unsigned __int128>(offset) * reciprocal_) >> 64);
   }
+  // Bytes of a piece: a page is the most that the kernel takes, and a chunk for jumbo frames has more.
+  uint32_t piece_bytes() const { return std::min(shape().stride, kMostPieceBytes); }
+  // Frames of several pieces come and go (Linux 6.6).
+  bool in_pieces() const { return shape().stride > kMostPieceBytes; }
   // Whether the chunk at `offset` lies in two huge pages, which a device may not find side by side.
   bool crosses_pages(uint64_t offset, uint64_t bytes) const { return offset >> 21 != (offset + bytes - 1) >> 21; }
 
  private:
   friend class XskSocket;
+  static constexpr uint32_t kMostPieceBytes = 4096;
   explicit XskMemory(std::shared_ptr<FramePool> pool);
   Result<void> register_at(int socket);
 
   const std::shared_ptr<FramePool> pool_;
+  const FrameShape shape_;  // the pool's, which a call would give for each frame
   uint8_t* const base_;
   const uint64_t reciprocal_;  // of the stride, in 2^-64: exact for offsets below 2^64 / stride
 
@@ -97,7 +107,14 @@ class XskSocket {
   XskMemory& memory() { return *memory_; }
   // Counters of the kernel's, by any thread.
   xdp_statistics statistics() const;
-  // Gives back what has left, and returns the chunks that have not.
+  // A piece at `offset`, as the kernel is told, and says when it has left: by a place `from` at or before it. Of a
+  // frame in several the last is told by its chunk's first byte, so that the chunk goes back with it, the others by a
+  // later one. (The kernel keeps a bit of its own in the lowest of some.)
+  static constexpr uint64_t kNotLast = 8;
+  static uint64_t address(uint64_t from, uint64_t offset) {
+    return from | (offset - from) << XSK_UNALIGNED_BUF_OFFSET_SHIFT;
+  }
+  // Gives back what has left, and returns the pieces that have not.
   uint64_t complete();
   // The interface is gone: gives back what was to be sent, and returns how much that is. The kernel reads none of it
   // any more: what it has under way was copied.
@@ -113,7 +130,7 @@ class XskSocket {
   XskProducer<xdp_desc> tx;
   XskConsumer<uint64_t> completion;
   ChunkSet receiving, sending;
-  uint64_t sent = 0;  // chunks; of the thread that sends
+  uint64_t sent = 0;  // pieces; of the thread that sends
 
  private:
   struct Mapping {

@@ -23,7 +23,7 @@
 namespace sluice {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 using Bytes = std::vector<uint8_t>;
 
@@ -73,7 +73,7 @@ struct Received {
   }
 };
 
-class Dpdk : public testing::Test {
+class Dpdk : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!has_dpdk_module()) {
@@ -450,7 +450,7 @@ TEST_F(Dpdk, LargeFramesNeedLargeChunks) {
     ASSERT_EQ(got.count, fits ? 2U : 1U);
     EXPECT_EQ(got.copy(got.count - 1), small);
     EXPECT_EQ(got.copy(0), fits ? large : small);
-    EXPECT_EQ((*rx)->counters().invalid, fits ? 0U : 1U);
+    EXPECT_EQ((*rx)->counters().too_long, fits ? 0U : 1U);
     EXPECT_EQ(port->facts().mtu, fits ? 9000U : 1500U);
     got.give((*rx)->pool());
     EXPECT_EQ((*rx)->pool().out(), 0U);

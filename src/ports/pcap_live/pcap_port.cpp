@@ -41,7 +41,7 @@ class PcapRx final : public CopyingRx {
       if (pcap_next_ex(pcap_, &header, &data) != 1) break;
       const uint32_t length = header->caplen;
       if (length != header->len || length > room_ || length < 14) {
-        counts_.invalid.add(1);
+        (header->len > room_ ? counts_.too_long : counts_.invalid).add(1);
         continue;
       }
       std::memcpy(frame, data, length);

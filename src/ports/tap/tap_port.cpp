@@ -67,7 +67,7 @@ class TapRx final : public CopyingRx {
         break;
       }
       if (length < 14 || length > static_cast<ssize_t>(room_)) {
-        counts_.invalid.add(1);
+        (length < 14 ? counts_.invalid : counts_.too_long).add(1);
         continue;
       }
       chunks_.use();

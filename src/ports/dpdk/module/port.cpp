@@ -176,8 +176,12 @@ Result<void> Device::start(const PortOptions& options, bool is_virtual, bool hug
   // Frames as they are on the wire: no offload that changes them, none that splits one.
   rte_eth_conf conf{};
   const uint32_t room = pool_.shape().room();
-  const bool jumbo = room >= kJumbo + kAroundPacket && info_.max_mtu > RTE_ETHER_MTU;
-  const uint32_t mtu = jumbo ? std::min<uint32_t>(kJumbo, info_.max_mtu) : RTE_ETHER_MTU;
+  // Some drivers (net_tap) say only how long a frame may be: the packet, Ethernet and the FCS.
+  const bool says_mtu = info_.max_mtu != UINT16_MAX && info_.max_rx_pktlen > info_.max_mtu;
+  const uint32_t most =
+      says_mtu ? info_.max_mtu : info_.max_rx_pktlen - std::min<uint32_t>(info_.max_rx_pktlen, RTE_ETHER_HDR_LEN + 4);
+  const bool jumbo = room >= kJumbo + kAroundPacket && most > RTE_ETHER_MTU;
+  const uint32_t mtu = jumbo ? std::min<uint32_t>({kJumbo, most, info_.max_mtu}) : RTE_ETHER_MTU;
   if (jumbo) conf.rxmode.mtu = mtu;
   std::vector<uint8_t> key;
   if (queues > 1 && info_.flow_type_rss_offloads != 0) {
@@ -286,7 +290,7 @@ class DpdkRxQueue final : public RxQueue {
     const uint32_t room = device_.pool().shape().room();
     rte_mbuf* mbufs[kBurst];
     uint32_t n = 0;
-    uint64_t bytes = 0, invalid = 0;
+    uint64_t bytes = 0, too_long = 0, invalid = 0;
     while (n < most) {
       const uint32_t asked = std::min(kBurst, most - n);
       const uint32_t got = rte_eth_rx_burst(device_.id(), queue_, mbufs, static_cast<uint16_t>(asked));
@@ -296,7 +300,7 @@ class DpdkRxQueue final : public RxQueue {
         // Larger than a chunk: the rest is in another mbuf.
         if (mbuf->nb_segs != 1 || length > room || length == 0) [[unlikely]] {
           rte_pktmbuf_free(mbuf);
-          ++invalid;
+          ++(length == 0 ? invalid : too_long);
           continue;
         }
         uint8_t* frame = MbufPool::chunk_of(mbuf) + mbuf->data_off;
@@ -311,7 +315,10 @@ class DpdkRxQueue final : public RxQueue {
     }
     counts_.packets.add(n);
     counts_.bytes.add(bytes);
-    if (invalid != 0) counts_.invalid.add(invalid);
+    if (invalid + too_long != 0) {
+      counts_.invalid.add(invalid);
+      counts_.too_long.add(too_long);
+    }
     return n;
   }
 

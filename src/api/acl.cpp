@@ -1,0 +1,357 @@
+// host only
+// The functions of access lists.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <optional>
+
+#include "api/border.h"
+#include "api/table.h"
+#include "control/acl_images.h"
+#include "formats/native_rules.h"
+#include "formats/rule_files.h"
+#include "net/parse.h"
+
+namespace sluice::api {
+namespace {
+
+// Keys cross the border as they are.
+static_assert(sizeof(sluice_key) == sizeof(FlowKey) && alignof(sluice_key) == alignof(FlowKey));
+static_assert(offsetof(sluice_key, src_hi) == offsetof(FlowKey, src_hi) &&
+              offsetof(sluice_key, src_lo) == offsetof(FlowKey, src_lo) &&
+              offsetof(sluice_key, dst_hi) == offsetof(FlowKey, dst_hi) &&
+              offsetof(sluice_key, dst_lo) == offsetof(FlowKey, dst_lo) &&
+              offsetof(sluice_key, src_port) == offsetof(FlowKey, src_port) &&
+              offsetof(sluice_key, dst_port) == offsetof(FlowKey, dst_port) &&
+              offsetof(sluice_key, flags) == offsetof(FlowKey, flags) &&
+              offsetof(sluice_key, protocol) == offsetof(FlowKey, protocol) &&
+              offsetof(sluice_key, dscp) == offsetof(FlowKey, dscp) &&
+              offsetof(sluice_key, family) == offsetof(FlowKey, family) &&
+              offsetof(sluice_key, bits) == offsetof(FlowKey, bits) &&
+              offsetof(sluice_key, icmp) == offsetof(FlowKey, icmp) &&
+              offsetof(sluice_key, bytes) == offsetof(FlowKey, reserved));
+static_assert(int{SLUICE_KEY_PORTS} == int{FlowKey::kHasPorts} && int{SLUICE_KEY_FRAGMENT} == int{FlowKey::kFragment} &&
+              int{SLUICE_KEY_LATER_FRAGMENT} == int{FlowKey::kLaterFragment});
+static_assert(SLUICE_NO_MATCH == static_cast<int>(AclVerb::kNone) &&
+              SLUICE_PERMIT == static_cast<int>(AclVerb::kPermit) && SLUICE_DENY == static_cast<int>(AclVerb::kDeny) &&
+              SLUICE_MARK == static_cast<int>(AclVerb::kMark));
+
+// From here on a lookup is work that a change does not wait for.
+constexpr size_t kLong = 4096;
+
+// Counters of one thread at a time.
+class Counting {
+ public:
+  Counting(const sluice_acl& acl, const OpenedAcl& opened) {
+    if (opened.hits == nullptr) return;
+    // Threads begin at different seats, so that each finds its own free, as a rule.
+    static std::atomic<unsigned> threads{0};
+    thread_local const unsigned mine = threads.fetch_add(1, std::memory_order_relaxed);
+    for (unsigned at = mine;; ++at) {
+      auto& taken = acl.seats[at % sluice_acl::kCounting].taken;
+      if (taken.load(std::memory_order_relaxed) || taken.exchange(true, std::memory_order_acquire)) continue;
+      seat_ = &taken;
+      adder_ = opened.hits->of(at % sluice_acl::kCounting);
+      return;
+    }
+  }
+  ~Counting() {
+    if (seat_ != nullptr) seat_->store(false, std::memory_order_release);
+  }
+  Counting(const Counting&) = delete;
+  Counting& operator=(const Counting&) = delete;
+  explicit operator bool() const { return seat_ != nullptr; }
+  void add(uint32_t rule, uint32_t bytes) const { adder_.add(rule, bytes); }
+
+ private:
+  std::atomic<bool>* seat_ = nullptr;
+  RuleHits::Adder adder_;
+};
+
+// Calls of(i) for the keys [0, n), at most 32, whose results go to `out`.
+template <typename Of>
+inline void classify_burst(const OpenedAcl& opened, const Counting& counting, Of&& of, size_t n, sluice_match* out) {
+  std::array<const FlowKey*, kAclBurst> keys;
+  std::array<uint32_t, kAclBurst> rules;
+  for (size_t i = 0; i < n; ++i) keys[i] = of(i);
+  opened.view.lookup_burst(keys.data(), rules.data(), n);
+  for (size_t i = 0; i < n; ++i) {
+    // Rules are about IP packets.
+    const uint32_t rule = keys[i]->family == 4 || keys[i]->family == 6 ? rules[i] : 0;
+    const AclAction action = opened.actions.action(rule);
+    out[i] = {rule, static_cast<uint32_t>(action.verb), action.mark};
+  }
+  if (counting) {
+    for (size_t i = 0; i < n; ++i) counting.add(out[i].rule, keys[i]->reserved);
+  }
+  if (opened.positions != nullptr) {
+    for (size_t i = 0; i < n; ++i) out[i].rule = opened.positions->position(out[i].rule);
+  }
+}
+
+FlowKey key_of(const sluice_key_columns& c, size_t i) {
+  FlowKey key;
+  key.family = static_cast<uint8_t>(c.family);
+  if (c.family == 4) {
+    key.src_lo = c.src4[i];
+    key.dst_lo = c.dst4[i];
+  } else {
+    key.src_hi = c.src_hi[i];
+    key.src_lo = c.src_lo[i];
+    key.dst_hi = c.dst_hi[i];
+    key.dst_lo = c.dst_lo[i];
+  }
+  if (c.protocol != nullptr) key.protocol = c.protocol[i];
+  if (c.src_port != nullptr) key.src_port = c.src_port[i];
+  if (c.dst_port != nullptr) key.dst_port = c.dst_port[i];
+  if (c.flags != nullptr) key.flags = c.flags[i];
+  if (c.icmp != nullptr) key.icmp = c.icmp[i];
+  if (c.dscp != nullptr) key.dscp = c.dscp[i];
+  if (c.bytes != nullptr) key.reserved = c.bytes[i];
+  if (c.bits != nullptr) {
+    key.bits = c.bits[i];
+  } else if (key.protocol == 6 || key.protocol == 17 || key.protocol == 33 || key.protocol == 132 ||
+             key.protocol == 136) {
+    key.bits = FlowKey::kHasPorts;
+  }
+  return key;
+}
+
+bool usable(const sluice_key_columns* c) {
+  if (c == nullptr || c->size != sizeof(sluice_key_columns)) return false;
+  if (c->family == 4) return c->src4 != nullptr && c->dst4 != nullptr;
+  return c->family == 6 && c->src_hi != nullptr && c->src_lo != nullptr && c->dst_hi != nullptr && c->dst_lo != nullptr;
+}
+
+Result<sluice_acl*> load(std::string path, std::optional<std::span<const std::byte>> bytes,
+                         const sluice_acl_options* options) {
+  auto o = options_or(options, sluice_acl_options SLUICE_ACL_OPTIONS_INIT);
+  if (!o) return std::move(o).error();
+  if (o->count > 1) return bad_argument("the option `count` is neither 0 nor 1");
+  TableDeclaration d{.type = TableDeclaration::Type::kAcl};
+  d.files = {path};
+  d.format = text_or(o->format, "auto");
+  d.algorithm = text_or(o->algorithm, "");
+  auto acl = std::make_unique<sluice_acl>();
+  acl->format = d.format;
+  if (o->count != 0) acl->seats = std::make_unique<sluice_acl::Seat[]>(sluice_acl::kCounting);
+  auto table = AclTable::load(d, {std::move(path), bytes}, o->count != 0);
+  if (!table) return std::move(table).error();
+  acl->table = std::move(*table);
+  return acl.release();
+}
+
+Result<void> replace(sluice_acl& acl, Result<InputFile> file) {
+  if (!file) return std::move(file).error();
+  auto format = parse_rule_format(acl.format);
+  if (!format) return std::move(format).error();
+  return acl.table->change([&](LiveTables& live) -> Result<void> {
+    auto done = live.replace_acl(AclTable::name(), *file, *format, false);
+    if (!done) return std::move(done).error();
+    return {};
+  });
+}
+
+// A rule and its texts in one piece.
+struct Rule : sluice_rule {
+  std::string text_, file_;
+};
+
+}  // namespace
+}  // namespace sluice::api
+
+using namespace sluice;
+using namespace sluice::api;
+
+extern "C" {
+
+int sluice_key_of_frame(const void* frame, size_t captured, size_t wire_bytes, sluice_key* key) {
+  if (key == nullptr) return -1;
+  *key = {};
+  if (frame == nullptr && captured != 0) return -1;
+  if (wire_bytes == 0) wire_bytes = captured;
+  const auto most = size_t{UINT32_MAX};
+  key->bytes = static_cast<uint32_t>(std::min(wire_bytes, most));
+  Headers headers;
+  if (parse_ethernet(static_cast<const uint8_t*>(frame), static_cast<uint32_t>(std::min(captured, most)), key->bytes,
+                     headers) != ParseStatus::kOk)
+    return -1;
+  headers.key.reserved = key->bytes;
+  std::memcpy(key, &headers.key, sizeof *key);
+  return 0;
+}
+
+sluice_acl* sluice_acl_open(const char* path, const sluice_acl_options* options, sluice_errors** errors) {
+  return guarded<sluice_acl*>(errors, nullptr, [&]() -> Result<sluice_acl*> {
+    if (path == nullptr) return bad_argument("the path is NULL");
+    return load(path, {}, options);
+  });
+}
+
+sluice_acl* sluice_acl_read(const void* bytes, size_t n, const char* name, const sluice_acl_options* options,
+                            sluice_errors** errors) {
+  return guarded<sluice_acl*>(errors, nullptr, [&]() -> Result<sluice_acl*> {
+    if (bytes == nullptr && n != 0) return bad_argument("the bytes are NULL");
+    return load(std::string(text_or(name, "memory")), std::span(static_cast<const std::byte*>(bytes), n), options);
+  });
+}
+
+void sluice_acl_free(sluice_acl* acl) {
+  quiet(0, [&] { return delete acl, 0; });
+}
+
+uint64_t sluice_acl_classify(const sluice_acl* acl, const sluice_key* keys, size_t n, sluice_match* matches) {
+  if (acl == nullptr || (n != 0 && (keys == nullptr || matches == nullptr))) return 0;
+  return acl->table->read(n >= kLong, [&](const OpenedAcl& opened) {
+    const Counting counting(*acl, opened);
+    const auto* const from = reinterpret_cast<const FlowKey*>(keys);
+    for (size_t at = 0; at < n; at += kAclBurst) {
+      classify_burst(
+          opened, counting, [&](size_t i) { return from + at + i; }, std::min(n - at, kAclBurst), matches + at);
+    }
+  });
+}
+
+uint64_t sluice_acl_classify_columns(const sluice_acl* acl, const sluice_key_columns* keys, size_t n,
+                                     sluice_match* matches) {
+  if (acl == nullptr || !usable(keys) || (n != 0 && matches == nullptr)) return 0;
+  return acl->table->read(n >= kLong, [&](const OpenedAcl& opened) {
+    const Counting counting(*acl, opened);
+    std::array<FlowKey, kAclBurst> some;
+    for (size_t at = 0; at < n; at += kAclBurst) {
+      const size_t burst = std::min(n - at, kAclBurst);
+      for (size_t i = 0; i < burst; ++i) some[i] = key_of(*keys, at + i);
+      classify_burst(
+          opened, counting, [&](size_t i) { return &some[i]; }, burst, matches + at);
+    }
+  });
+}
+
+int sluice_acl_change(sluice_acl* acl, const char* text, const char* name, sluice_errors** errors) {
+  return guarded(errors, -1, [&]() -> Result<int> {
+    if (acl == nullptr || text == nullptr) return bad_argument("the list or the text is NULL");
+    return acl->table->change([&](LiveTables& live) -> Result<int> {
+      auto done = live.change_acl(AclTable::name(), text, std::string(text_or(name, "change")), false);
+      if (!done) return std::move(done).error();
+      return 0;
+    });
+  });
+}
+
+int sluice_acl_replace_file(sluice_acl* acl, const char* path, sluice_errors** errors) {
+  return guarded(errors, -1, [&]() -> Result<int> {
+    if (acl == nullptr || path == nullptr) return bad_argument("the list or the path is NULL");
+    if (auto ok = replace(*acl, InputFile::open(path)); !ok) return std::move(ok).error();
+    return 0;
+  });
+}
+
+int sluice_acl_replace(sluice_acl* acl, const void* bytes, size_t n, const char* name, sluice_errors** errors) {
+  return guarded(errors, -1, [&]() -> Result<int> {
+    if (acl == nullptr || (bytes == nullptr && n != 0)) return bad_argument("the list or the bytes are NULL");
+    auto ok = replace(*acl, InputFile::over(std::span(static_cast<const std::byte*>(bytes), n),
+                                            std::string(text_or(name, "memory"))));
+    if (!ok) return std::move(ok).error();
+    return 0;
+  });
+}
+
+int sluice_acl_save(sluice_acl* acl, const char* path, sluice_errors** errors) {
+  return guarded(errors, -1, [&]() -> Result<int> {
+    if (acl == nullptr || path == nullptr) return bad_argument("the list or the path is NULL");
+    return acl->table->change([&](LiveTables& live) -> Result<int> {
+      const std::shared_ptr<const Image> now = live.tables().acls.find(AclTable::name())->second;
+      Result<void> written;
+      if (now->trusted()) {
+        // A replica has no checksum, and room to grow.
+        auto rules = live.rules(AclTable::name());
+        if (!rules) return std::move(rules).error();
+        auto image = build_acl((*rules)->set(), acl_image_algorithm(*now));
+        if (!image) return std::move(image).error();
+        written = image->write(path);
+      } else {
+        written = now->write(path);
+      }
+      if (!written) return std::move(written).error();
+      return 0;
+    });
+  });
+}
+
+size_t sluice_acl_size(const sluice_acl* acl) {
+  if (acl == nullptr) return 0;
+  size_t size = 0;
+  acl->table->read(false, [&](const OpenedAcl& opened) { size = opened.size(); });
+  return size;
+}
+
+uint64_t sluice_acl_generation(const sluice_acl* acl) {
+  if (acl == nullptr) return 0;
+  return acl->table->read(false, [](const auto&) {});
+}
+
+const char* sluice_acl_algorithm(const sluice_acl* acl) {
+  if (acl == nullptr) return "";
+  const char* found = "";
+  acl->table->read(false, [&](const OpenedAcl& opened) {
+    const std::string_view name = acl_image_algorithm(*opened.image);
+    [&]<typename... A>(AclAlgorithmList<A...>) {
+      ((name == A::kName ? void(found = A::kName) : void()), ...);
+    }(AclAlgorithms{});
+  });
+  return found;
+}
+
+sluice_rule* sluice_acl_rule(const sluice_acl* acl, uint32_t position, sluice_errors** errors) {
+  return guarded<sluice_rule*>(errors, nullptr, [&]() -> Result<sluice_rule*> {
+    if (acl == nullptr) return bad_argument("the list is NULL");
+    const auto [opened, generation] = acl->table->hold();
+    if (position == 0 || position > opened->size()) {
+      return Error("there is no rule " + std::to_string(position) + ": the list has " + std::to_string(opened->size()));
+    }
+    const uint32_t number = opened->number(position);
+    const AclAction action = opened->actions.action(number);
+    auto rule = std::make_unique<Rule>();
+    rule->text_ = to_native(configured_rule(opened->rules.rule(number), action));
+    rule->file_ = opened->source.file(number);
+    rule->text = rule->text_.c_str();
+    rule->file = rule->file_.c_str();
+    rule->line = opened->source.line(number);
+    rule->action = static_cast<uint32_t>(action.verb);
+    rule->mark = action.mark;
+    rule->reserved = 0;
+    rule->generation = generation;
+    return rule.release();
+  });
+}
+
+void sluice_rule_free(sluice_rule* rule) {
+  delete static_cast<Rule*>(rule);
+}
+
+size_t sluice_acl_counters(const sluice_acl* acl, sluice_counter* counters, size_t n, sluice_counter* removed,
+                           sluice_errors** errors) {
+  return guarded(errors, size_t{0}, [&]() -> Result<size_t> {
+    if (acl == nullptr || (counters == nullptr && n != 0)) return bad_argument("the list or the counters are NULL");
+    HitLedger* const ledger = acl->table->ledger();
+    if (ledger == nullptr) return Error("this list does not count", "open it with the option `count`");
+    const HitLedger::Counts counts = ledger->read(AclTable::name());
+    // As of the version that they are of.
+    std::optional<RulePositions> positions;
+    if (counts.image->patches() != nullptr) {
+      auto rules = AclRulesView::open(*counts.image);
+      if (!rules) return std::move(rules).error();
+      positions.emplace(*counts.image, *rules, nullptr);
+    }
+    const size_t all = positions ? positions->size() + size_t{1} : counts.rules.size();
+    for (uint32_t i = 0; i < std::min(n, all); ++i) {
+      const HitCount& c = counts.rules[i != 0 && positions ? positions->number(i) : i];
+      counters[i] = {c.packets, c.bytes};
+    }
+    if (removed != nullptr) *removed = {counts.removed.packets, counts.removed.bytes};
+    return all;
+  });
+}
+
+}  // extern "C"
