@@ -341,7 +341,7 @@ SLUICE_API int sluice_graph_output(const sluice_graph *graph, const char *name);
 typedef struct sluice_frame {
   const uint8_t *data;
   uint32_t captured;     /* bytes at `data`, at most 262,144 */
-  uint32_t wire_bytes;   /* on the wire, without FCS; 0: as many as `captured` */
+  uint32_t wire_bytes;   /* on the wire, without FCS; 0: as many as `captured`; at most 2^31 - 1 count */
   uint64_t timestamp_ns; /* since 1970; rates and queues go by it */
 } sluice_frame;
 

@@ -316,7 +316,7 @@ size_t sluice_graph_push(sluice_graph* graph, int input, const sluice_frame* fra
       Frame frame;
       // The copy is made outside of the lock.
       frame.bytes.assign(from.data, from.data + from.captured);
-      frame.wire_bytes = std::max(from.wire_bytes, from.captured);
+      frame.wire_bytes = wire_length(from.wire_bytes, from.captured);
       frame.timestamp_ns = from.timestamp_ns;
       const std::lock_guard lock(exchange.mutex);
       const size_t held = exchange.pushed - exchange.ended + exchange.left.size() + exchange.fates.size();

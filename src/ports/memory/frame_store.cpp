@@ -73,7 +73,7 @@ uint8_t* FrameStore::add(const FrameHeader& header) {
   used_ = end;
   offsets_.push_back(offset);
   captured_.push_back(header.captured);
-  wire_bytes_.push_back(std::max(header.wire_bytes, header.captured));
+  wire_bytes_.push_back(wire_length(header.wire_bytes, header.captured));
   timestamps_ns_.push_back(header.timestamp_ns);
   total_wire_bytes_ += wire_bytes_.back();
   return base() + offset;

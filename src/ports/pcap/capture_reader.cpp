@@ -319,7 +319,7 @@ Result<bool> CaptureReader::next_classic(CapturedFrame& frame) {
   s.begin += Classic::kRecordHeader + captured;
   // A file whose frames are longer than it says: as libpcap, the rest of them is not looked at.
   frame.captured = std::min(captured, c.snaplen);
-  frame.wire_bytes = std::max(wire, frame.captured);  // a wire length below the captured one is a lie
+  frame.wire_bytes = wire_length(wire, frame.captured);
   frame.timestamp_ns = uint64_t{seconds} * 1'000'000'000u + uint64_t{fraction} * (c.nanosecond ? 1 : 1000);
   return true;
 }
@@ -342,7 +342,7 @@ Result<bool> CaptureReader::next_other(CapturedFrame& frame) {
         s.fail(fmt::format("captured length {} exceeds the limit of {}", header->caplen, kMaxCapturedBytes).c_str()));
   }
   frame.captured = header->caplen;
-  frame.wire_bytes = std::max(header->len, header->caplen);  // a wire length below the captured one is a lie
+  frame.wire_bytes = wire_length(header->len, header->caplen);
   // Seconds of a pcap file are 32 bits without a sign (draft-ietf-opsawg-pcap section 5); libpcap takes them for
   // signed, so that what is later than 2038 comes as negative. In a pcapng file, whose major version is 1, they are
   // what they say, and may be anything.
@@ -395,7 +395,7 @@ size_t CaptureReader::State::take(std::span<CapturedFrame> frames) {
     if (captured > kMaxCapturedBytes || left - Classic::kRecordHeader < captured) break;
     CapturedFrame& frame = frames[n];
     frame.captured = std::min(captured, snaplen);  // see next_classic
-    frame.wire_bytes = std::max(load32(at + 12, kSwapped), frame.captured);
+    frame.wire_bytes = wire_length(load32(at + 12, kSwapped), frame.captured);
     frame.timestamp_ns = uint64_t{load32(at, kSwapped)} * 1'000'000'000u + load32(at + 4, kSwapped) * unit_ns;
     frame.data = reinterpret_cast<const uint8_t*>(at + Classic::kRecordHeader);
     at += Classic::kRecordHeader + captured;

@@ -443,6 +443,20 @@ TEST_F(Captures, TheWireLengthIsAtLeastTheCapturedOne) {
             (std::vector<Packet>{{1'000'000'002, 9, "abcdefghi"}}));
 }
 
+// Nor is one of 4 GiB, to which a header of Ethernet is added that another link had shorter (101: raw IP).
+TEST_F(Captures, AWireLengthPastEveryLinkDoesNotWrap) {
+  const std::string ip = "\x45" + std::string(19, '\0');
+  for (const uint32_t wire : {UINT32_MAX, UINT32_MAX - 13, uint32_t{INT32_MAX}}) {
+    for (const uint32_t link : {1u, 101u}) {
+      const auto got =
+          read_all(write_bytes("l.pcap", pcap_header(kNanoMagic, 65535, link) + pcap_record(1, 2, wire, ip)));
+      ASSERT_EQ(got.size(), 1u);
+      EXPECT_GE(got[0].wire_bytes, uint32_t{INT32_MAX});
+      EXPECT_LE(got[0].wire_bytes, uint32_t{INT32_MAX} + 14);
+    }
+  }
+}
+
 // Of a pipe, many are those that are there: the last of them is not waited for.
 TEST_F(Captures, ManyWaitForTheFirstAlone) {
   int ends[2];
