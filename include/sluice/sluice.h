@@ -375,7 +375,7 @@ typedef struct sluice_fate {
 
 /* Fetches up to n fates, in the order in which inputs were read: those of one input in the order of the packets'
  * numbers. Every packet has one. The packets that left by then can
- * be taken. Returns how many. Never waits for packets. One thread at a time. */
+ * be taken, but for those that wait for their time in a Shape. Returns how many. Never waits for packets. One thread at a time. */
 SLUICE_API size_t sluice_graph_fates(sluice_graph *graph, sluice_fate *fates, size_t n);
 /* The reason's name, such as "ttl-expired"; "" for unknown numbers. The text lasts. */
 SLUICE_API const char *sluice_drop_reason(uint32_t reason);

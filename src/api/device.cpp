@@ -203,7 +203,11 @@ class KeyChannel {
   // Whether all answers of the oldest burst are there.
   bool fetch(Burst& b) {
     for (unsigned w = 0; w < 2 && failure_.empty(); ++w) {
-      if (!b.used[w]) continue;
+      if (!b.used[w]) {
+        // It took nothing where it had failed before.
+        if (ways_[w] != nullptr && ways_[w]->failed()) failure_ = ways_[w]->why();
+        continue;
+      }
       ways_[w]->poll(b.flight[w]);
       if (b.flight[w].failed || ways_[w]->failed()) {
         // What is still under way may be answered any time, where nobody looks.
