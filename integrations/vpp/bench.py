@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Clocks per packet of access lists in VPP: its acl-plugin, this plug-in by the CPU, and by a device.
 
-    VPP_SOURCE=... VPP_BUILD=... SLUICE_VPP_PLUGIN=... integrations/vpp/bench.py --data DIR > bench/results/vpp_acl.json
+    VPP_SOURCE=... VPP_BUILD=... SLUICE_VPP_PLUGIN=... integrations/vpp/bench.py --lists acl1_1k,acl1_10k > vpp_acl.json
+    scripts/measure.py --only vpp_acl --data DIR        # with the same variables: stores it
 
 One VPP a case and column, with one thread and the packet generator; clocks per packet are those of `show runtime`, of
 the node (with a device: of both nodes). A case is measured in windows of some thousand packets; the median is over
@@ -21,6 +22,7 @@ import random
 import re
 import statistics
 import struct
+import subprocess
 import sys
 import time
 
@@ -31,7 +33,6 @@ import result_schema  # noqa: E402
 import vpp_process  # noqa: E402
 
 MAC = bytes.fromhex("02fe00000001"), bytes.fromhex("020000000099")
-LISTS = ["acl1_1k", "acl1_10k", "fw1_10k", "ipc1_10k"]
 
 
 class Rule:
@@ -117,7 +118,7 @@ def prefixes(k, rng):
     return rules
 
 
-def cases(data, seed, packets):
+def cases(lists, seed, packets):
     """(name, rules, keys): each case's rules and packets."""
     rng = random.Random(seed)
     for n in (1, 16, 128, 1024):
@@ -128,14 +129,12 @@ def cases(data, seed, packets):
     for k in (1, 7, 21):
         rules = prefixes(k, rng)
         yield f"prefixes/{k}", rules, [rng.choice(rules).key(rng) for _ in range(packets)]
-    for name in LISTS if data else []:
-        path = next((p for p in (data / f"{name}.xz", data / name) if p.exists()), None)
-        if path is None:
-            yield name, None, f"there is no {name} or {name}.xz in the folder of lists"
-            continue
+    for path in map(pathlib.Path, lists):
         text = lzma.open(path, "rt").read() if path.suffix == ".xz" else path.read_text()
         rules = [Rule.read(line) for line in text.splitlines() if line.startswith("@")]
-        yield name, rules, [rng.choice(rules).key(rng) for _ in range(packets)]
+        if not rules:
+            sys.exit(f"error: {path} has no ClassBench rules")
+        yield path.stem if path.suffix == ".xz" else path.name, rules, [rng.choice(rules).key(rng) for _ in range(packets)]
 
 
 def first_match(rules, key):
@@ -230,9 +229,18 @@ def measure(column, rules, keys, windows):
         return samples, checked, note
 
 
+def revision(sluice):
+    if sluice is None:
+        return result_schema.git_revision()
+    said = subprocess.run([sluice, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"\b[0-9a-f]{7}(-dirty)?\b", said)
+    return found[0] if found else "unknown"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=pathlib.Path, help="folder of ClassBench lists")
+    parser.add_argument("--lists", default="", help="files of ClassBench rules, with commas")
+    parser.add_argument("--sluice", help="the program of the build that libsluice is of, for the revision")
     parser.add_argument("--columns", default="acl-plugin,cpu,emu", help="acl-plugin, cpu, emu, cuda, cuda:N (default %(default)s)")
     parser.add_argument("--cases", default="", help="regular expression of the cases to run (default all)")
     parser.add_argument("--windows", type=int, default=25, help="windows per case and column (default %(default)s)")
@@ -247,11 +255,8 @@ def main():
     except vpp_process.Missing as missing:
         sys.exit(f"error: {missing}")
     results, checked, digest = [], 0, hashlib.sha256()
-    for name, rules, keys in cases(options.data, options.seed, options.packets):
+    for name, rules, keys in cases([n for n in options.lists.split(",") if n], options.seed, options.packets):
         if not re.search(options.cases, name):
-            continue
-        if rules is None:
-            results.append({"case": name, "reason": keys})
             continue
         for key in keys:
             digest.update(frame(key))
@@ -281,8 +286,9 @@ def main():
         machine.update(gpu=None, driver=None)
     document = {"schema": 1, "name": options.name,
                 "when": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-                "command": "integrations/vpp/bench.py " + " ".join(a if a != str(options.data) else "DIR" for a in sys.argv[1:]),
-                "machine": machine, "git": result_schema.git_revision(), "seed": options.seed,
+                "command": f"bench.py --lists {options.lists} --columns {options.columns} --windows {options.windows} "
+                           f"--packets {options.packets} --seed {options.seed}",
+                "machine": machine, "git": revision(options.sluice), "seed": options.seed,
                 "input_hash": f"sha256:{digest.hexdigest()[:13]}",
                 "checked": f"{checked} of {checked} packets counted by the rule that a linear search finds",
                 "results": results}

@@ -106,7 +106,7 @@ Result<sluice_acl*> load(std::string path, std::optional<std::span<const std::by
   d.algorithm = text_or(o->algorithm, "");
   auto acl = std::make_unique<sluice_acl>();
   acl->format = d.format;
-  if (o->count != 0) acl->seats = std::make_shared<CountingSeat[]>(kCountingSeats);
+  if (o->count != 0) acl->seats.reset(new CountingSeat[kCountingSeats]);
   auto table = AclTable::load(d, {std::move(path), bytes}, o->count != 0);
   if (!table) return std::move(table).error();
   acl->table = std::move(*table);
