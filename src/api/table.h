@@ -47,6 +47,41 @@ struct OpenedAcl {
   uint32_t number(uint32_t position) const { return positions != nullptr ? positions->number(position) : position; }
 };
 
+// So many threads count at a time, each in counters of its own; more take turns.
+inline constexpr unsigned kCountingSeats = 32;
+struct alignas(64) CountingSeat {
+  std::atomic<bool> taken{false};
+};
+
+// Counters of one thread at a time.
+class Counting {
+ public:
+  Counting(CountingSeat* seats, const OpenedAcl& opened) {
+    if (opened.hits == nullptr) return;
+    // Threads begin at different seats, so that each finds its own free, as a rule.
+    static std::atomic<unsigned> threads{0};
+    thread_local const unsigned mine = threads.fetch_add(1, std::memory_order_relaxed);
+    for (unsigned at = mine;; ++at) {
+      auto& taken = seats[at % kCountingSeats].taken;
+      if (taken.load(std::memory_order_relaxed) || taken.exchange(true, std::memory_order_acquire)) continue;
+      seat_ = &taken;
+      adder_ = opened.hits->of(at % kCountingSeats);
+      return;
+    }
+  }
+  ~Counting() {
+    if (seat_ != nullptr) seat_->store(false, std::memory_order_release);
+  }
+  Counting(const Counting&) = delete;
+  Counting& operator=(const Counting&) = delete;
+  explicit operator bool() const { return seat_ != nullptr; }
+  void add(uint32_t rule, uint32_t bytes) const { adder_.add(rule, bytes); }
+
+ private:
+  std::atomic<bool>* seat_ = nullptr;
+  RuleHits::Adder adder_;
+};
+
 struct OpenedFib {
   static Result<std::shared_ptr<OpenedFib>> open(std::shared_ptr<const Image> image);
 
@@ -154,14 +189,9 @@ using FibTable = Table<OpenedFib>;
 }  // namespace sluice::api
 
 struct sluice_acl {
-  // So many threads count at a time, each in counters of its own; more take turns.
-  static constexpr unsigned kCounting = 32;
-  struct alignas(64) Seat {
-    std::atomic<bool> taken{false};
-  };
   std::shared_ptr<sluice::api::AclTable> table;
   std::string format;
-  std::unique_ptr<Seat[]> seats;  // where packets are counted
+  std::shared_ptr<sluice::api::CountingSeat[]> seats;  // where packets are counted
 };
 
 struct sluice_fib {
