@@ -2,11 +2,11 @@
 // The functions of access lists.
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <optional>
 
 #include "api/border.h"
+#include "api/classify.h"
 #include "api/table.h"
 #include "control/acl_images.h"
 #include "formats/native_rules.h"
@@ -36,59 +36,6 @@ static_assert(int{SLUICE_KEY_PORTS} == int{FlowKey::kHasPorts} && int{SLUICE_KEY
 static_assert(SLUICE_NO_MATCH == static_cast<int>(AclVerb::kNone) &&
               SLUICE_PERMIT == static_cast<int>(AclVerb::kPermit) && SLUICE_DENY == static_cast<int>(AclVerb::kDeny) &&
               SLUICE_MARK == static_cast<int>(AclVerb::kMark));
-
-// From here on a lookup is work that a change does not wait for.
-constexpr size_t kLong = 4096;
-
-// Counters of one thread at a time.
-class Counting {
- public:
-  Counting(const sluice_acl& acl, const OpenedAcl& opened) {
-    if (opened.hits == nullptr) return;
-    // Threads begin at different seats, so that each finds its own free, as a rule.
-    static std::atomic<unsigned> threads{0};
-    thread_local const unsigned mine = threads.fetch_add(1, std::memory_order_relaxed);
-    for (unsigned at = mine;; ++at) {
-      auto& taken = acl.seats[at % sluice_acl::kCounting].taken;
-      if (taken.load(std::memory_order_relaxed) || taken.exchange(true, std::memory_order_acquire)) continue;
-      seat_ = &taken;
-      adder_ = opened.hits->of(at % sluice_acl::kCounting);
-      return;
-    }
-  }
-  ~Counting() {
-    if (seat_ != nullptr) seat_->store(false, std::memory_order_release);
-  }
-  Counting(const Counting&) = delete;
-  Counting& operator=(const Counting&) = delete;
-  explicit operator bool() const { return seat_ != nullptr; }
-  void add(uint32_t rule, uint32_t bytes) const { adder_.add(rule, bytes); }
-
- private:
-  std::atomic<bool>* seat_ = nullptr;
-  RuleHits::Adder adder_;
-};
-
-// Calls of(i) for the keys [0, n), at most 32, whose results go to `out`.
-template <typename Of>
-inline void classify_burst(const OpenedAcl& opened, const Counting& counting, Of&& of, size_t n, sluice_match* out) {
-  std::array<const FlowKey*, kAclBurst> keys;
-  std::array<uint32_t, kAclBurst> rules;
-  for (size_t i = 0; i < n; ++i) keys[i] = of(i);
-  opened.view.lookup_burst(keys.data(), rules.data(), n);
-  for (size_t i = 0; i < n; ++i) {
-    // Rules are about IP packets.
-    const uint32_t rule = keys[i]->family == 4 || keys[i]->family == 6 ? rules[i] : 0;
-    const AclAction action = opened.actions.action(rule);
-    out[i] = {rule, static_cast<uint32_t>(action.verb), action.mark};
-  }
-  if (counting) {
-    for (size_t i = 0; i < n; ++i) counting.add(out[i].rule, keys[i]->reserved);
-  }
-  if (opened.positions != nullptr) {
-    for (size_t i = 0; i < n; ++i) out[i].rule = opened.positions->position(out[i].rule);
-  }
-}
 
 FlowKey key_of(const sluice_key_columns& c, size_t i) {
   FlowKey key;
@@ -203,7 +150,7 @@ void sluice_acl_free(sluice_acl* acl) {
 
 uint64_t sluice_acl_classify(const sluice_acl* acl, const sluice_key* keys, size_t n, sluice_match* matches) {
   if (acl == nullptr || (n != 0 && (keys == nullptr || matches == nullptr))) return 0;
-  return acl->table->read(n >= kLong, [&](const OpenedAcl& opened) {
+  return acl->table->read(n >= kLongAclLookup, [&](const OpenedAcl& opened) {
     const Counting counting(*acl, opened);
     const auto* const from = reinterpret_cast<const FlowKey*>(keys);
     for (size_t at = 0; at < n; at += kAclBurst) {
@@ -216,7 +163,7 @@ uint64_t sluice_acl_classify(const sluice_acl* acl, const sluice_key* keys, size
 uint64_t sluice_acl_classify_columns(const sluice_acl* acl, const sluice_key_columns* keys, size_t n,
                                      sluice_match* matches) {
   if (acl == nullptr || !usable(keys) || (n != 0 && matches == nullptr)) return 0;
-  return acl->table->read(n >= kLong, [&](const OpenedAcl& opened) {
+  return acl->table->read(n >= kLongAclLookup, [&](const OpenedAcl& opened) {
     const Counting counting(*acl, opened);
     std::array<FlowKey, kAclBurst> some;
     for (size_t at = 0; at < n; at += kAclBurst) {

@@ -148,6 +148,10 @@ class Table {
   std::vector<std::unique_ptr<const Generation>> retired_;
 };
 
+// From so many keys on a lookup is work that a change does not wait for.
+inline constexpr size_t kLongAclLookup = 4096;
+inline constexpr size_t kLongFibLookup = 16'384;
+
 using AclTable = Table<OpenedAcl>;
 using FibTable = Table<OpenedFib>;
 
