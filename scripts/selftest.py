@@ -441,11 +441,14 @@ class Names(unittest.TestCase):
 
     def test_each_folder_of_code_says_what_it_is(self):
         without = []
-        for top in ("src", "apps", "tests", "scripts", "bench", "examples"):
+        for top in ("src", "apps", "tests", "scripts", "bench", "examples", "python"):
             for folder in [ROOT / top, *(path for path in (ROOT / top).rglob("*") if path.is_dir())]:
                 relative = folder.relative_to(ROOT)
                 # A folder that its parent describes: inputs, and helpers of one program.
                 if relative.parts[:2] in (("tests", "corpus"), ("tests", "testing"), ("bench", "results")) or folder.name == "__pycache__":
+                    continue
+                if relative.parts[0] == "python":  # its README names all below
+
                     continue
                 if relative.parts[-2:] in (("ports", "memory"), ("ports", "pcap"), ("memory", "cuda")):
                     continue
@@ -570,6 +573,10 @@ class Sum(unittest.TestCase):
     def test_failures(self):
         rc, lines = self.run_sum('<testsuites><testcase name="a" classname="S"><failure/></testcase></testsuites>', "FAILED")
         self.assertEqual((rc, lines[-1]), (1, "0 passed, 2 failed, 0 skipped"))
+
+    def test_errors_of_pytest_are_failures(self):
+        rc, lines = self.run_sum('<testsuites><testcase name="a" classname="t"><error message="fixture"/></testcase></testsuites>', "ok")
+        self.assertEqual((rc, lines[-1]), (1, "1 passed, 1 failed, 0 skipped"))
 
     def test_an_empty_run_fails(self):
         rc, lines = self.run_sum(None, "ok")

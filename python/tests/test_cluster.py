@@ -157,14 +157,13 @@ if sys.argv[2] == "kill":
             os._exit(9)
         return real(part, job)
     sluice.ray.run_part = dying
-    import cloudpickle
 graph = sluice.Graph.standard(acl=folder / "edge.acl")
 report = sluice.ray.run(graph, folder / "in" / "*.pcap", folder / sys.argv[2], part_bytes=30_000)
 print(report.packets_in, report.parts)
 """
 
 
-@pytest.mark.parametrize("how", ["one", "nodes"])
+@pytest.mark.parametrize("how", ["one", "nodes", "kill"])
 def test_ray_gives_the_same_bytes(graph, captures, tmp_path, how):
     pytest.importorskip("ray", reason="ray is not installed")
     local = sluice.ray.run(graph, captures / "*.pcap", tmp_path / "local", engine="local", part_bytes=30_000)
@@ -172,6 +171,7 @@ def test_ray_gives_the_same_bytes(graph, captures, tmp_path, how):
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[-2:] == [str(local.packets_in), str(local.parts)]
     assert contents(tmp_path / how) == contents(tmp_path / "local")
+    assert (tmp_path / "died").exists() == (how == "kill")
 
 
 def test_resynchronisation_says_nothing_of_what_is_no_capture():
