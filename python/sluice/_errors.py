@@ -18,6 +18,20 @@ class Finding:
     expected: str = ""
     help: str = ""
 
+    @classmethod
+    def of(cls, told: dict[str, Any]) -> Finding:
+        """Of what the engine says, whatever else it says."""
+        return cls(**{name: told[name] for name in cls.__dataclass_fields__ if name in told})
+
+    def __str__(self) -> str:
+        place = self.file + (f":{self.line}:{self.column}" if self.line else "")
+        lines = [f"{place}: error: {self.message}" if place else self.message]
+        if self.source:
+            lines += [f"  {self.source}", " " * (1 + max(1, self.column)) + "^" + "~" * max(0, self.length - 1)]
+        lines += [f"  expected: {self.expected}"] if self.expected else []
+        lines += [f"  help: {self.help}"] if self.help else []
+        return "\n".join(lines)
+
 
 class Error(Exception):
     """What the engine refuses: a text, a table, a graph, a capture, a device.
@@ -75,5 +89,4 @@ class DeviceError(Error):
 
 def error_of(text: str, findings: list[dict[str, Any]]) -> Error:
     """The error of a list of findings, as the engine gives them."""
-    kept = [Finding(**{name: f[name] for name in Finding.__dataclass_fields__ if name in f}) for f in findings]
-    return Error(text.rstrip("\n"), kept)
+    return Error(text.rstrip("\n"), [Finding.of(f) for f in findings])

@@ -104,11 +104,8 @@ def batches_of(keys: Any) -> Iterator[tuple[Columns, int]]:
         yield columns, len(keys)
     elif isinstance(keys, Mapping):
         yield of_columns(keys), _rows(keys)
-    elif hasattr(keys, "iloc"):  # pandas, before Arrow: its own interface to Arrow copies
-        if "sport" in keys.columns and bool(keys["sport"].isna().any()) or "src" in keys.columns and bool(keys["src"].isna().any()):
-            yield from batches_of(need_pyarrow().RecordBatch.from_pandas(keys, preserve_index=False))
-        else:
-            yield of_columns({str(name): keys[name].to_numpy() for name in keys.columns}), len(keys)
+    elif hasattr(keys, "iloc"):  # pandas: its own interface to Arrow copies
+        yield _of_pandas(keys), len(keys)
     elif hasattr(keys, "__arrow_c_array__"):
         batch = need_pyarrow().record_batch(keys)
         yield _of_batch(batch), batch.num_rows
@@ -121,6 +118,44 @@ def batches_of(keys: Any) -> Iterator[tuple[Columns, int]]:
         raise TypeError(
             f"keys is {type(keys).__name__}, not a structured array, a mapping of columns, a data frame, or an Arrow table"
         )
+
+
+# Of columns that pandas has made floating-point numbers of, since it has no integers that may be absent.
+_DTYPES = {"src": np.uint32, "dst": np.uint32, "sport": np.uint16, "dport": np.uint16, "proto": np.uint8, "flags": np.uint8,
+           "icmp": np.uint16, "dscp": np.uint8}  # fmt: skip
+
+
+def _of_pandas(frame: Any) -> Columns:
+    """A frame's columns. What is absent is so as in Arrow: ports that the packet does not have, addresses of the other
+    family. Columns without gaps share the frame's memory."""
+    found: Columns = {}
+    absent: dict[str, Any] = {}
+    for name in [n for n in (*NAMES, "length") if n in frame.columns]:
+        series = frame[name]
+        gaps = series.isna().to_numpy() if series.dtype.kind in "fOmM" or not isinstance(series.dtype, np.dtype) else None
+        if gaps is not None and gaps.any():
+            absent[name] = gaps
+        if name in ("src6", "dst6") or (name in ("src", "dst") and series.dtype.kind == "O"):
+            rows = [v if isinstance(v, bytes) and len(v) == 16 else bytes(16) for v in series]
+            found[name] = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, 16)
+        elif name in _DTYPES and (name in absent or not isinstance(series.dtype, np.dtype)):
+            values = series.fillna(0).to_numpy()
+            found[name] = values.astype(_DTYPES[name])
+            if not np.array_equal(found[name], values):
+                raise TypeError(f"{name} has numbers that are no {np.dtype(_DTYPES[name])}")
+        else:
+            found[name] = series.to_numpy()
+    found = of_columns(found)
+    if "family" not in found and ("src6" in found and "src" in found or "src" in absent or "src6" in absent):
+        family = np.zeros(len(frame), np.uint8)
+        for name, number in (("src6", 6), ("src", 4)):
+            if name in found:
+                family[~absent[name] if name in absent else slice(None)] = number
+        found["family"] = family
+    if "bits" not in found and ("sport" in absent or "dport" in absent):
+        there = ~np.logical_or.reduce([absent[n] for n in ("sport", "dport") if n in absent])
+        found["bits"] = np.where(there, np.uint8(PORTS), np.uint8(0))
+    return found
 
 
 def _rows(columns: Mapping[str, Any]) -> int:

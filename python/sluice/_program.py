@@ -23,14 +23,13 @@ def program() -> str:
 
 def _error(told: dict[str, Any], text: str, code: int) -> Error:
     error = told.get("error", {})
+    message = error.get("message") or text.strip() or f"the program ended with exit code {code}"
     findings = [
         {**d, "help": d.get("suggestion", "")}
         for d in error.get("diagnostics", [])
         if d.get("severity", "error") == "error"
-    ]
-    if not findings:
-        findings = [{"message": error.get("message", text.strip()), "help": error.get("hint", "")}]
-    made = error_of(text or error.get("message", f"exit code {code}"), findings)
+    ] or [{"message": message, "help": error.get("hint", "")}]
+    made = error_of("\n".join(str(Finding.of(f)) for f in findings), findings)
     if code == 130:
         return Interrupted(made.text, made.findings)
     if code == 4:
@@ -80,11 +79,16 @@ def call(arguments: list[str], *, stdin: Any = None, feed: Any = None, check: bo
         told = json.loads(said) if said.strip() else {}
     except ValueError:
         raise Error(f"the program's answer is no JSON: {said[:200]!r}") from None
-    if code != 0 and (check or not told or "error" in told):
+    if code != 0 and (check or not told):
         if code < 0:
             name = signal.Signals(-code).name
             raise Error(f"the program was ended by {name}", [Finding(f"the program was ended by {name}")])
-        error = _error(told, text, code)
+        # A report, if there is one, is on stdout; the error is on stderr.
+        try:
+            said_why = json.loads(text[text.index("{") :]) if "{" in text else {}
+        except ValueError:
+            said_why = {}
+        error = _error(told if "error" in told else said_why, text, code)
         error.report = told if "packets_in" in told else None
         raise error
     return told, code

@@ -89,11 +89,6 @@ class ShadowFinding:
     conflict: bool
 
 
-def _rule_text(one: dict[str, Any]) -> str:
-    place = f" at {one['file']}:{one['line']}" if one.get("file") and one.get("line") else ""
-    return f"rule {one['rule']}{place}: {one.get('text') or one.get('action', '')}"
-
-
 class Acl:
     """An access list: rules of which the first that matches a packet decides.
 
@@ -283,8 +278,8 @@ class Acl:
             packet=told.get("packet") or "not an IP packet",
             position=int(rule.get("rule", 0)),
             action=str(rule.get("action", "none")),
-            rule=_rule_text(rule) if rule else "",
-            near=[f"{_rule_text(one)}: {one['fails']}" for one in found.get("near_misses", [])],
+            rule=self._text(rule) if rule else "",
+            near=[f"{self._text(one)}: {one['fails']}" for one in found.get("near_misses", [])],
             details=told,
         )
 
@@ -294,7 +289,7 @@ class Acl:
         report = self._ask(["check", "--shadowed", *extra, "--rules"])["shadowed"]
         return [
             ShadowFinding(
-                kind=one["finding"], rule=_rule_text(one), position=int(one["rule"]),
+                kind=one["finding"], rule=self._text(one), position=int(one["rule"]),
                 by=[int(by["rule"]) for by in one["by"]], conflict=bool(one["conflict"]),
             )
             for one in report["findings"]
@@ -325,6 +320,11 @@ class Acl:
     def device(self) -> str:
         """Where lookups run."""
         return self._table.device()
+
+    def _text(self, one: dict[str, Any]) -> str:
+        # Not what the file says by now: the rule as it is.
+        position = int(one["rule"])
+        return str(self.rule(position)) if position <= len(self) else f"rule {position}"
 
     def _ask(self, arguments: list[str]) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="sluice-") as folder:

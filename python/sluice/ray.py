@@ -393,16 +393,18 @@ def _finish(parts: list[Part], todo: list[Part], run_all: RunAll, folder: str, s
     """Runs what is to do; returns the parts that there are in the end. A file that was cut in a wrong place goes whole."""
     while todo:
         wrong: set[str] = set()
-        failed: BaseException | None = None
+        failed: list[tuple[Part, BaseException]] = []
         for part, error in run_all(todo):
             if isinstance(error, Misaligned):
                 wrong.add(part.input)
             elif error is not None:
-                failed = failed or error
+                failed.append((part, error))
             else:
                 show.step()
-        if failed is not None:
-            raise failed
+        # What fails after a wrong cut does so for that reason, as far as one can tell.
+        for part, error in failed:
+            if part.input not in wrong:
+                raise error
         todo = []
         for file in sorted(wrong):
             gone = [p for p in parts if p.input == file]
@@ -415,6 +417,11 @@ def _finish(parts: list[Part], todo: list[Part], run_all: RunAll, folder: str, s
     return parts
 
 
+def _ends(part: Part, error: BaseException | None) -> bool:
+    """Whether no further part need be run. The parts of a file that was cut say together what is wrong with it."""
+    return error is not None and (part.whole or not isinstance(error, Error))
+
+
 def _local(workers: int, job: _Job) -> RunAll:
     def run_all(parts: Sequence[Part]) -> Iterator[tuple[Part, BaseException | None]]:
         with concurrent.futures.ThreadPoolExecutor(workers) as pool:
@@ -423,7 +430,7 @@ def _local(workers: int, job: _Job) -> RunAll:
                 for future in concurrent.futures.as_completed(futures):
                     error = future.exception()
                     yield futures[future], error
-                    if error is not None and not isinstance(error, Misaligned):
+                    if _ends(futures[future], error):
                         break
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
@@ -472,7 +479,7 @@ def _on_ray(workers: int | None, job: _Job, images: dict[str, bytes], retries: i
                     error = Error(what, [Finding(what, file=part.input)])
                     error.__cause__ = lost
                 yield part, error
-                if error is not None and not isinstance(error, Misaligned):
+                if _ends(part, error):
                     break
         finally:
             for ref in running:

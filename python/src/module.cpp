@@ -36,31 +36,10 @@ void raise(const Failure& failure) {
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
 }
 
-std::string shape_of(const nb::ndarray<nb::ro>& array) {
+std::string shape_of(const std::vector<int64_t>& shape) {
   std::string text = "(";
-  for (size_t i = 0; i < array.ndim(); ++i) text += (i != 0 ? ", " : "") + std::to_string(array.shape(i));
-  return text + (array.ndim() == 1 ? ",)" : ")");
-}
-
-std::string dtype_of(const nb::ndarray<nb::ro>& array) {
-  const nb::dlpack::dtype type = array.dtype();
-  const char* kind = "data of another kind";
-  switch (static_cast<nb::dlpack::dtype_code>(type.code)) {
-    case nb::dlpack::dtype_code::Int:
-      kind = "int";
-      break;
-    case nb::dlpack::dtype_code::UInt:
-      kind = "uint";
-      break;
-    case nb::dlpack::dtype_code::Float:
-      kind = "float";
-      break;
-    case nb::dlpack::dtype_code::Bool:
-      return "bool";
-    default:
-      return kind;
-  }
-  return kind + std::to_string(type.bits);
+  for (size_t i = 0; i < shape.size(); ++i) text += (i != 0 ? ", " : "") + std::to_string(shape[i]);
+  return text + (shape.size() == 1 ? ",)" : ")");
 }
 
 }  // namespace
@@ -68,36 +47,88 @@ std::string dtype_of(const nb::ndarray<nb::ro>& array) {
 Failure::Failure(const Error& error) : Failure(listed(error)) {}
 Failure::Failure(sluice_errors* given) : errors(given, sluice_errors_free) {}
 
+// Structured arrays have strides that are no multiples of their items, which DLPack has no words for.
+bool Column::by_buffer(nb::handle object) {
+  auto* const view = new Py_buffer{};
+  if (PyObject_GetBuffer(object.ptr(), view, PyBUF_RECORDS_RO) != 0) {
+    PyErr_Clear();
+    delete view;
+    return false;
+  }
+  buffer_.reset(view, [](Py_buffer* v) {
+    PyBuffer_Release(v);
+    delete v;
+  });
+  const char* format = view->format != nullptr ? view->format : "B";
+  bool swapped = false;
+  if (std::strchr("<>=@^!", *format) != nullptr) {
+    swapped = (*format == '>' || *format == '!') && view->itemsize > 1;
+    ++format;
+  }
+  const char code = format[0] != '\0' && format[1] == '\0' ? format[0] : '\0';
+  const std::string bits = std::to_string(view->itemsize * 8);
+  if (code == '?') {
+    dtype_ = "bool";
+  } else if (code != '\0' && std::strchr("BHILQN", code) != nullptr) {
+    dtype_ = "uint" + bits;
+  } else if (code != '\0' && std::strchr("bhilqn", code) != nullptr) {
+    dtype_ = "int" + bits;
+  } else if (code != '\0' && std::strchr("efd", code) != nullptr) {
+    dtype_ = "float" + bits;
+  } else {
+    dtype_ = "another kind";
+  }
+  if (swapped) dtype_ += " in the other byte order";
+  shape_.assign(view->shape, view->shape + view->ndim);
+  strides_.assign(view->strides, view->strides + view->ndim);
+  data_ = static_cast<const uint8_t*>(view->buf);
+  return true;
+}
+
+bool Column::by_dlpack(nb::handle object) {
+  if (!nb::try_cast(object, array_)) return false;
+  if (array_.device_type() != nb::device::cpu::value) {
+    wrong_type(std::string(name_) + " is in the memory of a device; copy it to the host first");
+  }
+  const nb::dlpack::dtype type = array_.dtype();
+  dtype_ = type.lanes != 1                                                    ? "vectors"
+           : type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::UInt)  ? "uint"
+           : type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::Int)   ? "int"
+           : type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::Float) ? "float"
+                                                                              : "another kind of ";
+  dtype_ += std::to_string(type.bits);
+  for (size_t i = 0; i < array_.ndim(); ++i) {
+    shape_.push_back(static_cast<int64_t>(array_.shape(i)));
+    strides_.push_back(array_.stride(i) * (type.bits / 8));
+  }
+  data_ = static_cast<const uint8_t*>(array_.data());
+  return true;
+}
+
 Column::Column(const char* name, nb::handle object, unsigned bits, size_t width, unsigned other_bits)
     : name_(name), width_(width) {
   if (object.is_none()) return;
   given_ = true;
-  kept_ = nb::borrow(object);
-  std::string wanted = "uint" + std::to_string(bits);
-  if (other_bits != 0) wanted += " or uint" + std::to_string(other_bits);
-  if (!nb::try_cast(object, array_)) {
-    wrong_type(std::string(name) + " is " + nb::type_name(object.type()).c_str() + ", not an array of " + wanted);
+  const std::string one = "uint" + std::to_string(bits);
+  const std::string other = other_bits != 0 ? "uint" + std::to_string(other_bits) : one;
+  const std::string wanted = other == one ? one : one + " or " + other;
+  if (!by_buffer(object) && !by_dlpack(object)) {
+    const nb::object type = nb::borrow(object.type()).attr("__name__");
+    wrong_type(std::string(name) + " is " + nb::cast<std::string>(type) + ", not an array of " + wanted);
   }
-  if (array_.device_type() != nb::device::cpu::value) {
-    wrong_type(std::string(name) + " is in the memory of a device; copy it to the host first");
+  if (dtype_ != one && dtype_ != other) {
+    wrong_type(std::string(name) + " is an array of " + dtype_ + ", not of " + wanted);
   }
-  const nb::dlpack::dtype type = array_.dtype();
-  if (type.code != static_cast<uint8_t>(nb::dlpack::dtype_code::UInt) || type.lanes != 1 ||
-      (type.bits != bits && (other_bits == 0 || type.bits != other_bits))) {
-    wrong_type(std::string(name) + " is an array of " + dtype_of(array_) + ", not of " + wanted);
-  }
-  bits_ = type.bits;
-  const bool fits = width == 0 ? array_.ndim() == 1 : array_.ndim() == 2 && array_.shape(1) == width;
-  if (!fits) {
-    wrong_value(std::string(name) + " has the shape " + shape_of(array_) + ", not (n," +
+  bits_ = dtype_ == one ? bits : other_bits;
+  if (shape_.size() != (width == 0 ? 1 : 2) || (width != 0 && shape_[1] != static_cast<int64_t>(width))) {
+    wrong_value(std::string(name) + " has the shape " + shape_of(shape_) + ", not (n," +
                 (width == 0 ? ")" : " " + std::to_string(width) + ")"));
   }
-  size_ = array_.shape(0);
-  if (width != 0 && size_ != 0 && array_.stride(1) != 1) {
+  size_ = static_cast<size_t>(shape_[0]);
+  if (width != 0 && size_ != 0 && strides_[1] != 1) {
     wrong_value(std::string(name) + " has rows that are not contiguous");
   }
-  data_ = static_cast<const uint8_t*>(array_.data());
-  stride_ = array_.stride(0) * static_cast<int64_t>(bits_ / 8);
+  stride_ = strides_[0];
 }
 
 NB_MODULE(_sluice, m) {

@@ -5,12 +5,14 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <sluice/sluice.h>
 
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 
@@ -69,11 +71,18 @@ class Column {
   }
 
  private:
-  nb::object kept_;  // whose memory it is
+  // What an exporter says of its memory. False: it is none.
+  bool by_buffer(nb::handle object);
+  bool by_dlpack(nb::handle object);
+
+  // Whose memory it is.
+  std::shared_ptr<Py_buffer> buffer_;
   nb::ndarray<nb::ro> array_;
+  std::string dtype_;                     // as NumPy writes it
+  std::vector<int64_t> shape_, strides_;  // bytes
   const char* name_ = "";
   const uint8_t* data_ = nullptr;
-  int64_t stride_ = 0;  // bytes
+  int64_t stride_ = 0;
   size_t size_ = 0, width_ = 0;
   unsigned bits_ = 0;
   bool given_ = false;
