@@ -65,7 +65,7 @@ def classify_rows(a, folder, rounds):
     ours, theirs, ratios = [], [], []
     for _ in range(rounds):
         said = json.loads(subprocess.run([*PROGRAM, "bench", "classify", "--rules", a.rules, "--packets", str(a.keys), "--seed", str(a.seed),
-                                          "--algorithm", acl.algorithm, "--repetitions", "1", "--sample", "100", "-o", "json"], check=True,
+                                          "--algorithm", acl.algorithm, "--repetitions", "5", "--sample", "100", "-o", "json"], check=True,
                                          capture_output=True, text=True).stdout)
         theirs.append(said["results"][0]["median"])
         seconds, _ = timed(lambda: acl.classify(**keys, out=out))

@@ -61,6 +61,7 @@ class Column {
   const char* name() const { return name_; }
   size_t size() const { return size_; }
   unsigned bits() const { return bits_; }
+  int64_t stride() const { return stride_; }  // bytes from row to row
   bool contiguous() const { return stride_ == static_cast<int64_t>(bits_ / 8 * (width_ == 0 ? 1 : width_)); }
   const uint8_t* row(size_t i) const { return data_ + static_cast<int64_t>(i) * stride_; }
   template <typename T>

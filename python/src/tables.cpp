@@ -2,6 +2,7 @@
 // Access lists and routes over columns of arrays.
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <mutex>
 #include <vector>
 
@@ -61,53 +62,94 @@ struct Keys {
     one_bits = sport || dport ? FlowKey::kHasPorts : 0;
   }
 
-  // Fills the keys [at, at + n), n <= 32.
+  // Fills the keys [at, at + n).
   void gather(size_t at, size_t n, FlowKey* keys) const {
-    for (size_t i = 0; i < n; ++i) {
-      keys[i] = {};
-      keys[i].family = one_family;
-      keys[i].bits = one_bits;
-    }
-    if (family) {
-      for (size_t i = 0; i < n; ++i) keys[i].family = family.at<uint8_t>(at + i);
-      for (size_t i = 0; i < n; ++i) {
-        if (keys[i].family == 4 && src && dst) {
-          keys[i].src_lo = src.at<uint32_t>(at + i);
-          keys[i].dst_lo = dst.at<uint32_t>(at + i);
-        } else if (keys[i].family == 6 && src6 && dst6) {
-          six(at + i, keys[i]);
-        }
-      }
-    } else if (one_family == 4) {
-      for (size_t i = 0; i < n; ++i) keys[i].src_lo = src.at<uint32_t>(at + i);
-      for (size_t i = 0; i < n; ++i) keys[i].dst_lo = dst.at<uint32_t>(at + i);
+    if (family) return gather_mixed(at, n, keys);
+    const Rest rest(*this, at);
+    if (one_family == 4) {
+      const In<uint32_t> from(src, at), to(dst, at);
+      for (size_t i = 0; i < n; ++i) put(keys[i], 0, from[i], 0, to[i], rest.ports(i), rest.end(i, 4));
     } else {
-      for (size_t i = 0; i < n; ++i) six(at + i, keys[i]);
+      for (size_t i = 0; i < n; ++i) put_six(keys[i], at + i, rest.ports(i), rest.end(i, 6));
     }
-    if (sport) each(n, [&](size_t i) { keys[i].src_port = sport.at<uint16_t>(at + i); });
-    if (dport) each(n, [&](size_t i) { keys[i].dst_port = dport.at<uint16_t>(at + i); });
-    if (proto) each(n, [&](size_t i) { keys[i].protocol = proto.at<uint8_t>(at + i); });
-    if (flags && flags.bits() == 8) {
-      each(n, [&](size_t i) { keys[i].flags = static_cast<uint16_t>(flags.at<uint8_t>(at + i) << 8); });
-    } else if (flags) {
-      each(n, [&](size_t i) { keys[i].flags = flags.at<uint16_t>(at + i); });
-    }
-    if (icmp) each(n, [&](size_t i) { keys[i].icmp = icmp.at<uint16_t>(at + i); });
-    if (dscp) each(n, [&](size_t i) { keys[i].dscp = dscp.at<uint8_t>(at + i); });
-    if (bits) each(n, [&](size_t i) { keys[i].bits = bits.at<uint8_t>(at + i); });
-    if (bytes) each(n, [&](size_t i) { keys[i].reserved = bytes.at<uint32_t>(at + i); });
   }
 
  private:
-  template <typename F>
-  static void each(size_t n, F&& f) {
-    for (size_t i = 0; i < n; ++i) f(i);
+  // A column from a row on; where it is not given, zeros.
+  template <typename T>
+  struct In {
+    In(const Column& column, size_t from, bool on = true)
+        : at(column && on ? column.row(from) : kZeros), stride(column && on ? column.stride() : 0) {}
+    T operator[](size_t i) const {
+      T value;
+      std::memcpy(&value, at + static_cast<int64_t>(i) * stride, sizeof value);
+      return value;
+    }
+    static constexpr uint8_t kZeros[8] = {};
+    const uint8_t* at;
+    int64_t stride;
+  };
+
+  // All but the addresses, as the last two words of a key.
+  struct Rest {
+    Rest(const Keys& k, size_t at)
+        : sport(k.sport, at),
+          dport(k.dport, at),
+          icmp(k.icmp, at),
+          flags16(k.flags, at, k.flags.bits() == 16),
+          proto(k.proto, at),
+          dscp(k.dscp, at),
+          flags8(k.flags, at, k.flags.bits() == 8),
+          bits(k.bits, at),
+          bytes(k.bytes, at),
+          given_bits(k.bits ? uint8_t{0} : k.one_bits) {}
+    uint64_t ports(size_t i) const {
+      const uint64_t flags = flags16[i] | uint64_t{flags8[i]} << 8;
+      return sport[i] | uint64_t{dport[i]} << 16 | flags << 32 | uint64_t{proto[i]} << 48 | uint64_t{dscp[i]} << 56;
+    }
+    uint64_t end(size_t i, uint8_t family) const {
+      return family | uint64_t{static_cast<uint8_t>(bits[i] | given_bits)} << 8 | uint64_t{icmp[i]} << 16 |
+             uint64_t{bytes[i]} << 32;
+    }
+    In<uint16_t> sport, dport, icmp, flags16;
+    In<uint8_t> proto, dscp, flags8, bits;
+    In<uint32_t> bytes;
+    uint8_t given_bits;
+  };
+  static_assert(offsetof(FlowKey, src_port) == 32 && offsetof(FlowKey, dst_port) == 34 &&
+                offsetof(FlowKey, flags) == 36 && offsetof(FlowKey, protocol) == 38 && offsetof(FlowKey, dscp) == 39 &&
+                offsetof(FlowKey, family) == 40 && offsetof(FlowKey, bits) == 41 && offsetof(FlowKey, icmp) == 42 &&
+                offsetof(FlowKey, reserved) == 44);
+
+  // Whole words: lookups read keys so, and what is stored in pieces would make them wait.
+  static void put(FlowKey& key, uint64_t src_hi, uint64_t src_lo, uint64_t dst_hi, uint64_t dst_lo, uint64_t ports,
+                  uint64_t end) {
+    auto* const to = reinterpret_cast<uint8_t*>(&key);
+    store_le64(to, src_hi);
+    store_le64(to + 8, src_lo);
+    store_le64(to + 16, dst_hi);
+    store_le64(to + 24, dst_lo);
+    store_le64(to + 32, ports);
+    store_le64(to + 40, end);
   }
-  void six(size_t i, FlowKey& key) const {
-    key.src_hi = load_be64(src6.row(i));
-    key.src_lo = load_be64(src6.row(i) + 8);
-    key.dst_hi = load_be64(dst6.row(i));
-    key.dst_lo = load_be64(dst6.row(i) + 8);
+  void put_six(FlowKey& key, size_t i, uint64_t ports, uint64_t end) const {
+    const uint8_t* const from = src6.row(i);
+    const uint8_t* const to = dst6.row(i);
+    put(key, load_be64(from), load_be64(from + 8), load_be64(to), load_be64(to + 8), ports, end);
+  }
+  void gather_mixed(size_t at, size_t n, FlowKey* keys) const {
+    const Rest rest(*this, at);
+    for (size_t i = 0; i < n; ++i) {
+      const auto of = family.at<uint8_t>(at + i);
+      const uint64_t end = rest.end(i, of);
+      if (of == 6 && src6 && dst6) {
+        put_six(keys[i], at + i, rest.ports(i), end);
+      } else {
+        const bool four = of == 4 && src && dst;
+        put(keys[i], 0, four ? src.at<uint32_t>(at + i) : 0, 0, four ? dst.at<uint32_t>(at + i) : 0, rest.ports(i),
+            end);
+      }
+    }
   }
 };
 
@@ -251,6 +293,11 @@ class Acl {
       for (size_t at = 0; at < keys.size; at += kAclBurst) {
         const size_t n = std::min(keys.size - at, kAclBurst);
         keys.gather(at, n, some.data());
+        if (answers.positions != nullptr) {
+          api::find_burst(
+              opened, counting, [&](size_t i) { return &some[i]; }, n, answers.positions + at);
+          continue;
+        }
         api::classify_burst(
             opened, counting, [&](size_t i) { return &some[i]; }, n, found.data());
         answers.put(at, found.data(), n);

@@ -43,21 +43,36 @@ class Counting {
   RuleHits::Adder adder_;
 };
 
-// Calls of(i) for the keys [0, n), at most 32, whose results go to `out`.
+// Calls of(i) for the keys [0, n), at most 32, and writes the numbers of the first rules that match, which it counts.
+template <typename Of>
+inline void lookup_burst(const OpenedAcl& opened, const Counting& counting, Of&& of, size_t n, uint32_t* rules) {
+  std::array<const FlowKey*, kAclBurst> keys;
+  for (size_t i = 0; i < n; ++i) keys[i] = of(i);
+  opened.view.lookup_burst(keys.data(), rules, n);
+  // Rules are about IP packets.
+  for (size_t i = 0; i < n; ++i) rules[i] = keys[i]->family == 4 || keys[i]->family == 6 ? rules[i] : 0;
+  if (counting) {
+    for (size_t i = 0; i < n; ++i) counting.add(rules[i], keys[i]->reserved);
+  }
+}
+
+// The same, and their positions instead.
+template <typename Of>
+inline void find_burst(const OpenedAcl& opened, const Counting& counting, Of&& of, size_t n, uint32_t* positions) {
+  lookup_burst(opened, counting, of, n, positions);
+  if (opened.positions != nullptr) {
+    for (size_t i = 0; i < n; ++i) positions[i] = opened.positions->position(positions[i]);
+  }
+}
+
+// The same with what the rules do.
 template <typename Of>
 inline void classify_burst(const OpenedAcl& opened, const Counting& counting, Of&& of, size_t n, sluice_match* out) {
-  std::array<const FlowKey*, kAclBurst> keys;
   std::array<uint32_t, kAclBurst> rules;
-  for (size_t i = 0; i < n; ++i) keys[i] = of(i);
-  opened.view.lookup_burst(keys.data(), rules.data(), n);
+  lookup_burst(opened, counting, of, n, rules.data());
   for (size_t i = 0; i < n; ++i) {
-    // Rules are about IP packets.
-    const uint32_t rule = keys[i]->family == 4 || keys[i]->family == 6 ? rules[i] : 0;
-    const AclAction action = opened.actions.action(rule);
-    out[i] = {rule, static_cast<uint32_t>(action.verb), action.mark};
-  }
-  if (counting) {
-    for (size_t i = 0; i < n; ++i) counting.add(out[i].rule, keys[i]->reserved);
+    const AclAction action = opened.actions.action(rules[i]);
+    out[i] = {rules[i], static_cast<uint32_t>(action.verb), action.mark};
   }
   if (opened.positions != nullptr) {
     for (size_t i = 0; i < n; ++i) out[i].rule = opened.positions->position(out[i].rule);
