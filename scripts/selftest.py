@@ -571,6 +571,10 @@ class Sum(unittest.TestCase):
         rc, lines = self.run_sum('<testsuites><testcase name="a" classname="S"><failure/></testcase></testsuites>', "FAILED")
         self.assertEqual((rc, lines[-1]), (1, "0 passed, 2 failed, 0 skipped"))
 
+    def test_errors_of_pytest_are_failures(self):
+        rc, lines = self.run_sum('<testsuites><testcase name="a" classname="t"><error message="fixture"/></testcase></testsuites>', "ok")
+        self.assertEqual((rc, lines[-1]), (1, "1 passed, 1 failed, 0 skipped"))
+
     def test_an_empty_run_fails(self):
         rc, lines = self.run_sum(None, "ok")
         self.assertEqual((rc, lines[-1]), (1, "1 passed, 1 failed, 0 skipped"))

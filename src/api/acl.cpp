@@ -2,11 +2,11 @@
 // The functions of access lists.
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <optional>
 
 #include "api/border.h"
+#include "api/classify.h"
 #include "api/table.h"
 #include "control/acl_images.h"
 #include "formats/native_rules.h"
@@ -36,30 +36,6 @@ static_assert(int{SLUICE_KEY_PORTS} == int{FlowKey::kHasPorts} && int{SLUICE_KEY
 static_assert(SLUICE_NO_MATCH == static_cast<int>(AclVerb::kNone) &&
               SLUICE_PERMIT == static_cast<int>(AclVerb::kPermit) && SLUICE_DENY == static_cast<int>(AclVerb::kDeny) &&
               SLUICE_MARK == static_cast<int>(AclVerb::kMark));
-
-// From here on a lookup is work that a change does not wait for.
-constexpr size_t kLong = 4096;
-
-// Calls of(i) for the keys [0, n), at most 32, whose results go to `out`.
-template <typename Of>
-inline void classify_burst(const OpenedAcl& opened, const Counting& counting, Of&& of, size_t n, sluice_match* out) {
-  std::array<const FlowKey*, kAclBurst> keys;
-  std::array<uint32_t, kAclBurst> rules;
-  for (size_t i = 0; i < n; ++i) keys[i] = of(i);
-  opened.view.lookup_burst(keys.data(), rules.data(), n);
-  for (size_t i = 0; i < n; ++i) {
-    // Rules are about IP packets.
-    const uint32_t rule = keys[i]->family == 4 || keys[i]->family == 6 ? rules[i] : 0;
-    const AclAction action = opened.actions.action(rule);
-    out[i] = {rule, static_cast<uint32_t>(action.verb), action.mark};
-  }
-  if (counting) {
-    for (size_t i = 0; i < n; ++i) counting.add(out[i].rule, keys[i]->reserved);
-  }
-  if (opened.positions != nullptr) {
-    for (size_t i = 0; i < n; ++i) out[i].rule = opened.positions->position(out[i].rule);
-  }
-}
 
 FlowKey key_of(const sluice_key_columns& c, size_t i) {
   FlowKey key;
@@ -190,7 +166,7 @@ void sluice_acl_free(sluice_acl* acl) {
 
 uint64_t sluice_acl_classify(const sluice_acl* acl, const sluice_key* keys, size_t n, sluice_match* matches) {
   if (acl == nullptr || (n != 0 && (keys == nullptr || matches == nullptr))) return 0;
-  return acl->table->read(n >= kLong, [&](const OpenedAcl& opened) {
+  return acl->table->read(n >= kLongAclLookup, [&](const OpenedAcl& opened) {
     const Counting counting(acl->seats.get(), opened);
     const auto* const from = reinterpret_cast<const FlowKey*>(keys);
     for (size_t at = 0; at < n; at += kAclBurst) {
@@ -203,7 +179,7 @@ uint64_t sluice_acl_classify(const sluice_acl* acl, const sluice_key* keys, size
 uint64_t sluice_acl_classify_columns(const sluice_acl* acl, const sluice_key_columns* keys, size_t n,
                                      sluice_match* matches) {
   if (acl == nullptr || !usable(keys) || (n != 0 && matches == nullptr)) return 0;
-  return acl->table->read(n >= kLong, [&](const OpenedAcl& opened) {
+  return acl->table->read(n >= kLongAclLookup, [&](const OpenedAcl& opened) {
     const Counting counting(acl->seats.get(), opened);
     std::array<FlowKey, kAclBurst> some;
     for (size_t at = 0; at < n; at += kAclBurst) {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "api/border.h"
+#include "api/classify.h"
 #include "api/table.h"
 #include "exec/device/channel.h"
 #include "exec/device/device.h"

@@ -53,35 +53,6 @@ struct alignas(64) CountingSeat {
   std::atomic<bool> taken{false};
 };
 
-// Counters of one thread at a time.
-class Counting {
- public:
-  Counting(CountingSeat* seats, const OpenedAcl& opened) {
-    if (opened.hits == nullptr) return;
-    // Threads begin at different seats, so that each finds its own free, as a rule.
-    static std::atomic<unsigned> threads{0};
-    thread_local const unsigned mine = threads.fetch_add(1, std::memory_order_relaxed);
-    for (unsigned at = mine;; ++at) {
-      auto& taken = seats[at % kCountingSeats].taken;
-      if (taken.load(std::memory_order_relaxed) || taken.exchange(true, std::memory_order_acquire)) continue;
-      seat_ = &taken;
-      adder_ = opened.hits->of(at % kCountingSeats);
-      return;
-    }
-  }
-  ~Counting() {
-    if (seat_ != nullptr) seat_->store(false, std::memory_order_release);
-  }
-  Counting(const Counting&) = delete;
-  Counting& operator=(const Counting&) = delete;
-  explicit operator bool() const { return seat_ != nullptr; }
-  void add(uint32_t rule, uint32_t bytes) const { adder_.add(rule, bytes); }
-
- private:
-  std::atomic<bool>* seat_ = nullptr;
-  RuleHits::Adder adder_;
-};
-
 struct OpenedFib {
   static Result<std::shared_ptr<OpenedFib>> open(std::shared_ptr<const Image> image);
 
@@ -182,6 +153,10 @@ class Table {
   std::unique_ptr<Generation> next_;                // is published and not current yet
   std::vector<std::unique_ptr<const Generation>> retired_;
 };
+
+// From so many keys on a lookup is work that a change does not wait for.
+inline constexpr size_t kLongAclLookup = 4096;
+inline constexpr size_t kLongFibLookup = 16'384;
 
 using AclTable = Table<OpenedAcl>;
 using FibTable = Table<OpenedFib>;
