@@ -51,8 +51,8 @@ void add_device_options(Command sub, DeviceFlags& f, bool all) {
   if (!all) return;
   sub.add_flag("--kernel-times", f.kernel_times,
                "Also time kernels: the statistics show kernel and transfer separately");
-  sub.add_option("--records", f.records, "What is sent per packet: auto (fewest bytes), key, header or address")
-      ->check(OneOf{{"auto", "key", "header", "address"}})
+  sub.add_option("--records", f.records, "What is sent per packet: auto (fewest bytes), key, header, address or frame")
+      ->check(OneOf{{"auto", "key", "header", "address", "frame"}})
       ->type_name("KIND")
       ->capture_default_str();
   sub.add_option("--threading", f.threading,
@@ -100,7 +100,8 @@ OpenDevices open_devices(const DeviceFlags& f) {
   open.options.records = choice<RecordChoice>(f.records, {{"auto", RecordChoice::kAuto},
                                                           {"key", RecordChoice::kKey},
                                                           {"header", RecordChoice::kHeader},
-                                                          {"address", RecordChoice::kAddress}});
+                                                          {"address", RecordChoice::kAddress},
+                                                          {"frame", RecordChoice::kFrame}});
   open.options.threading =
       choice<DeviceThreading>(f.threading, {{"full", DeviceThreading::kFull}, {"master", DeviceThreading::kMaster}});
   const RingMemory ring_memory = choice<RingMemory>(
@@ -109,6 +110,14 @@ OpenDevices open_devices(const DeviceFlags& f) {
   open.options.enter_after = f.enter_after;
   open.options.leave_after = f.leave_after;
   open.options.watchdog_ns = uint64_t{f.watchdog_ms} * 1'000'000;
+  if (open.options.records == RecordChoice::kFrame) {
+    if (open.options.mode != DeviceMode::kLaunch)
+      fail(Exit::kUsage, "--records frame: only in --mode launch", "--records key goes by every mode");
+    if (open.options.threading != DeviceThreading::kFull)
+      fail(Exit::kUsage, "--records frame: only with --threading full", "each worker sends its own frames");
+    if (open.options.transport != Transport::kStaged)
+      fail(Exit::kUsage, "--records frame: only with --transport staged", "frames have copies of their own");
+  }
   open.label = f.device;
   if (f.device == "cpu") return open;
   const std::string kind = f.device.substr(0, f.device.find(':'));

@@ -95,6 +95,9 @@ class CudaSlabs final : public SlabDriver {
     if (transport_ == Transport::kCommPool && pool.bytes != 0) {
       if (auto r = copy(pool.device, pool.host, pool.bytes, cudaMemcpyHostToDevice, s.stream); !r) return r;
     }
+    if (frames()) {
+      if (auto r = copy(pool.device, pool.host, pool.bytes, cudaMemcpyHostToDevice, s.stream); !r) return r;
+    }
     if (staged()) {
       if (auto r = copy(s.device_in + kFront, s.host_in + kFront, in_bytes(count) - kFront * sizeof(Word),
                         cudaMemcpyHostToDevice, s.stream);
@@ -108,10 +111,14 @@ class CudaSlabs final : public SlabDriver {
     a.count = count;
     a.words_in = shape_.words_in;
     a.words_out = shape_.words_out;
+    a.frames = static_cast<uint8_t*>(pool.device);
+    a.slots = pool.slots;
+    a.detail = shape_.record.key_out;
+    const size_t shared = frames() ? frame_shared_bytes(pool.slots, threads()) : shared_bytes();
     void* arguments[] = {&program_, &a};
     if (s.before != nullptr) (void)cudaEventRecord(s.before, s.stream);
     if (const cudaError_t e =
-            cudaLaunchKernel(kernel_, blocks(count), dim3(threads()), arguments, shared_bytes(), s.stream);
+            cudaLaunchKernel(kernel_, blocks(count), dim3(threads()), arguments, shared, s.stream);
         e != cudaSuccess) {
       (void)cudaGetLastError();
       return cuda_error(e, "launch a kernel");
@@ -122,6 +129,9 @@ class CudaSlabs final : public SlabDriver {
     }
     if (transport_ == Transport::kCommPool && pool.bytes != 0 && pool.back) {
       if (auto r = copy(pool.host, pool.device, pool.bytes, cudaMemcpyDeviceToHost, s.stream); !r) return r;
+    }
+    if (frames()) {
+      if (auto r = copy(pool.to, pool.device, pool.bytes, cudaMemcpyDeviceToHost, s.stream); !r) return r;
     }
     return record(s);
   }
@@ -178,9 +188,11 @@ class CudaSlabs final : public SlabDriver {
     to = static_cast<Word*>(*from);
     return {};
   }
-  bool staged() const { return transport_ == Transport::kStaged; }
-  bool graphs() const { return staged() && shared_->options.graphs; }
-  size_t in_bytes(uint32_t count) const { return (kFront + size_t{count} * shape_.words_in) * sizeof(Word); }
+  // Frames cross beside their records, by copies of every flight's own.
+  bool frames() const { return shape_.record.kind == RecordKind::kFrame; }
+  bool staged() const { return frames() || transport_ == Transport::kStaged; }
+  bool graphs() const { return !frames() && staged() && shared_->options.graphs; }
+  size_t in_bytes(uint32_t count) const { return kFront * sizeof(Word) + count * shape_.record_bytes(); }
   size_t out_bytes(uint32_t count) const { return count * shape_.result_bytes(); }
   uint32_t threads() const { return launch_threads(shape_.record.kind); }
   dim3 blocks(uint32_t count) const { return dim3((count + threads() - 1) / threads()); }
