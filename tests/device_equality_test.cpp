@@ -155,7 +155,7 @@ TEST(DeviceEquality, MarksComeBack) {
   const std::string capture = testing::write_mixed_capture(dir / "in.pcap", packets(2000), 11);
   std::string text = standard(dir, capture);
   text.erase(text.find("in ::"));
-  std::ofstream(dir / "marks.acl") << "mark(7) udp from any to any\nmark(9) tcp from any to any\npermit any\n";
+  std::ofstream(dir / "marks.acl") << "mark(7) udp from any to any\nmark(9) tcp from any to any\npermit ip from any to any\n";
   text += "AclTable(marks, FILE " + (dir / "marks.acl") + ");\n"
           "in :: FromDump(" + capture +
           ") -> parse :: IPInput -> acl :: ACL(TABLE marks) -> fib :: IPRoute(TABLE main) -> ttl :: DecIPTTL\n"

@@ -91,6 +91,8 @@ TEST(DeviceFaults, TheHostTakesOverAndNothingIsLostOrReordered) {
                            Way{kPersistent, kTagged, kHeader, 2, 64, 1, 4, 0, kMaster}}) {
       // Seven ways, an even number of faults: each way meets half of them, where every access is watched.
       if (kWatched && turn++ % 2 != 0) continue;
+      // Memory for frames is taken before the first packet: without it nothing runs.
+      if (way.records == kFrame && fault.name == std::string("no memory")) continue;
       hold(text, fault, way, want);
     }
   }

@@ -189,7 +189,9 @@ class Worker {
     std::vector<Pooled> pooled;
     // Frame records: whether the frames lie in their source's memory, and how they lie in the flight's.
     bool lent = false;
+    bool dense = false;  // record i is row i
     FrameSlots slots;
+    uint32_t row_of(uint32_t i) const { return dense ? i : rows[i]; }
   };
   // One batch in progress through the plan.
   struct Walk {

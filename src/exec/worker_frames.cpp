@@ -92,6 +92,36 @@ Selection Worker::put_lent(InFlight& a, const BatchView& view, const Selection& 
   const uint8_t* first = nullptr;
   const size_t room = std::min(walk_->batch->arena().size(), a.pool->device->size());
   auto* records = reinterpret_cast<uint64_t*>(flight.in);
+  const auto crosses = [&](const uint8_t* from, uint64_t bytes, uint32_t longest) {
+    range.host = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(from));
+    range.bytes = bytes;
+    range.to = walk_->batch->arena().data();
+    range.slots = kLentSlots;
+    range.slots.stride = static_cast<uint16_t>(frame_stride(kLentSlots.room(longest)));
+  };
+  // Most often all of a batch crosses, as the source lent it.
+  if (packets.count() == view.count && view.count <= flight.limit) {
+    const uint32_t count = view.count;
+    uint8_t* const* const frames = view.frame;
+    const Extent* const extents = view.extent;
+    const uint8_t* const begin = frames[0];
+    uint32_t most = 0, most_longer = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint32_t bytes = extents[i].end, longer = extents[i].wire_end - bytes;
+      most = std::max(most, bytes);
+      most_longer = std::max(most_longer, longer);
+      records[i] = frame_record(static_cast<uint64_t>(frames[i] - begin), bytes, extents[i].wire_end);
+    }
+    const uint64_t bytes =
+        static_cast<uint64_t>(frames[count - 1] - begin) + (uint64_t{extents[count - 1].end} + 63) / 64 * 64;
+    if (most <= kFrameRegion && most_longer <= UINT16_MAX && bytes <= room && lies_in_source(begin) &&
+        lies_in_source(frames[count - 1])) {
+      flight.count = count;
+      a.dense = true;
+      crosses(begin, bytes, most);
+      return {};
+    }
+  }
   uint64_t end = 0;
   uint32_t n = 0, longest = 0;
   Selection left;
@@ -114,11 +144,7 @@ Selection Worker::put_lent(InFlight& a, const BatchView& view, const Selection& 
   });
   flight.count = n;
   if (n == 0) return left;
-  range.host = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(first));
-  range.bytes = end;
-  range.to = walk_->batch->arena().data();
-  range.slots = kLentSlots;
-  range.slots.stride = static_cast<uint16_t>(frame_stride(kLentSlots.room(longest)));
+  crosses(first, end, longest);
   return left;
 }
 
@@ -178,6 +204,7 @@ bool Worker::launch_frames(size_t n, Selection* inputs) {
     SlabDriver::Range range;
     range.device = a.pool->device->device();
     const BatchView view = walk_->batch->view();
+    a.dense = false;
     const bool lent = !walk_->share->lent.empty() && walk_->batch == walk_->root && walk_->round == 0;
     left = lent ? put_lent(a, view, left, range) : put_gathered(a, view, left, range);
     a.lent = lent;
@@ -205,7 +232,7 @@ bool Worker::collect_frames(size_t n) {
   Selection again;
   if (a.flight.failed) {
     give_up((*device_.offloads)[n], a);
-    for (uint32_t i = 0; i < a.flight.count; ++i) again.add(a.rows[i]);
+    for (uint32_t i = 0; i < a.flight.count; ++i) again.add(a.row_of(i));
     counters_of(node).rescued += a.flight.count;
   } else {
     const TraceRange trace("apply");
@@ -265,10 +292,40 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
   Selection again;
   uint64_t passed = 0, came = 0, cut = 0;
   Selection* const sent = !detail && only_sent(node, usual_path) ? &to_path(usual_path) : nullptr;
+  // Whole words of a selection that went the usual way and keep their extents: their frames take the others' place.
+  const auto* records = reinterpret_cast<const uint64_t*>(flight.in);
+  constexpr uint64_t kExtentBits = ((uint64_t{1} << 19) - 1) << 29;
+  const auto take_word = [&](uint32_t first) {
+    const uint64_t* const words = results + first;
+    uint64_t odd = 0, any = 0;
+    for (uint32_t i = 0; i < 64; ++i) {
+      odd |= (words[i] & kFrameStepBits) ^ usual;
+      any |= words[i];
+    }
+    if ((odd | (any & kExtentBits)) != 0) return false;
+    uint8_t** const frames = view.frame + first;
+    uint16_t* const ports = view.port + first;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < 64; ++i) {
+      const uint64_t record = records[first + i];
+      frames[i] = back + static_cast<uint32_t>(record);
+      ports[i] = static_cast<uint16_t>(words[i] >> 48);
+      bytes += record >> 32 & 0xffff;
+    }
+    sent->or_word(first / 64, ~uint64_t{0});
+    passed += 64;
+    came += bytes;
+    return true;
+  };
+  const bool by_words = sent != nullptr && a.lent && a.dense;
   for (uint32_t i = 0; i < flight.count; ++i) {
+    if (by_words && i % 64 == 0 && i + 64 <= flight.count && take_word(i)) {
+      i += 63;
+      continue;
+    }
     const uint64_t word = results[detail ? 2 * size_t{i} : i];
     const FrameRecord record = record_at(flight, i);
-    const uint32_t row = a.rows[i];
+    const uint32_t row = a.row_of(i);
     if (sent != nullptr && (word & kFrameStepBits) == usual) {
       place(row, record, word);
       sent->add(row);
