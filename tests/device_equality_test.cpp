@@ -43,6 +43,7 @@ std::vector<Way> ways() {
   }
   all.push_back({DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 256});
   all.push_back({DeviceMode::kLaunch, Transport::kStaged, kFrame, 3, 100, 2});
+  all.push_back({DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 2, 300});
   for (const Transport transport : {Transport::kCommList, Transport::kCommPool}) {
     all.push_back({DeviceMode::kLaunch, transport, kAuto, 1, 256});
   }
@@ -138,6 +139,7 @@ TEST(DeviceEquality, FramesCrossFromTheMemoryOfTheirSource) {
       for (const Way& way : {Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kFrame, 1, 256},
                              Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kFrame, 3, 1000, 2, 2},
                              Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kFrame, 2, 8192},
+                             Way{DeviceMode::kLaunch, Transport::kZeroCopy, RecordChoice::kFrame, 2, 2000},
                              Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kFrame, 1, 1, 1, 1}}) {
         SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
         const DeviceOutcome got = run(dir, text(source, rest), &way, kind);

@@ -115,8 +115,9 @@ OpenDevices open_devices(const DeviceFlags& f) {
       fail(Exit::kUsage, "--records frame: only in --mode launch", "--records key goes by every mode");
     if (open.options.threading != DeviceThreading::kFull)
       fail(Exit::kUsage, "--records frame: only with --threading full", "each worker sends its own frames");
-    if (open.options.transport != Transport::kStaged)
-      fail(Exit::kUsage, "--records frame: only with --transport staged", "frames have copies of their own");
+    if (open.options.transport != Transport::kStaged && open.options.transport != Transport::kZeroCopy)
+      fail(Exit::kUsage, "--records frame: only with --transport staged or zerocopy",
+           "lists of frames are address records");
   }
   open.label = f.device;
   if (f.device == "cpu") return open;

@@ -90,12 +90,19 @@ void Worker::run_on_host(const PlanNode& node, Selection* inputs, Selection pack
 Selection Worker::put_lent(InFlight& a, const BatchView& view, const Selection& packets, SlabDriver::Range& range) {
   Flight& flight = a.flight;
   const uint8_t* first = nullptr;
-  const size_t room = std::min(walk_->batch->arena().size(), a.pool->device->size());
+  const std::span<std::byte> arena = walk_->batch->arena();
+  // One that was exchanged for another is out of the device's reach.
+  if (device_.pinned->device_address(reinterpret_cast<const uint8_t*>(arena.data()), arena.size()) == nullptr) {
+    return packets;
+  }
+  const size_t room = std::min(arena.size(), a.pool->device->size());
   auto* records = reinterpret_cast<uint64_t*>(flight.in);
   const auto crosses = [&](const uint8_t* from, uint64_t bytes, uint32_t longest) {
     range.host = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(from));
     range.bytes = bytes;
     range.to = walk_->batch->arena().data();
+    range.host_there = device_.pinned->device_address(from, bytes);
+    range.to_there = device_.pinned->device_address(reinterpret_cast<const uint8_t*>(range.to), bytes);
     range.slots = kLentSlots;
     range.slots.stride = static_cast<uint16_t>(frame_stride(kLentSlots.room(longest)));
   };
@@ -183,6 +190,7 @@ Selection Worker::put_gathered(InFlight& a, const BatchView& view, const Selecti
   range.host = reinterpret_cast<std::byte*>(to);
   range.bytes = used;
   range.to = range.host;
+  range.host_there = range.to_there = pool.host->device();
   range.slots = slots;
   range.slots.stride = static_cast<uint16_t>(frame_stride(longest));
   return left;

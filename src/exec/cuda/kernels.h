@@ -44,6 +44,7 @@ struct LaunchArguments {
   uint8_t* frames;   // of kFrame records
   FrameSlots slots;  // the same
   uint32_t detail;   // results have two words
+  uint8_t* to;       // where they go back, in the same places: `frames`, or host memory as that is
 };
 
 // Kernel(const DeviceProgram, const LaunchArguments), blocks of launch_threads(kind), a lane a record.

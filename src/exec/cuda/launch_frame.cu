@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(launch_threads(RecordKind::kFrame))
     const uint32_t frame = turn * 8 + lane / 4;
     const uint32_t its = __shfl_sync(kAll, back, static_cast<int>(frame));
     const int32_t moved = __shfl_sync(kAll, data, static_cast<int>(frame));
-    uint8_t* to = a.frames + __shfl_sync(kAll, record.at, static_cast<int>(frame));
+    uint8_t* to = a.to + __shfl_sync(kAll, record.at, static_cast<int>(frame));
     const uint8_t* from = copies + frame * a.slots.stride + moved;
     for (uint32_t chunk = lane % 4; chunk * 16 < its; chunk += 4) {
       uint32_t v[4];

@@ -97,7 +97,8 @@ class CudaSlabs final : public SlabDriver {
     if (transport_ == Transport::kCommPool && pool.bytes != 0) {
       if (auto r = copy(pool.device, pool.host, pool.bytes, cudaMemcpyHostToDevice, s.stream); !r) return r;
     }
-    if (frames()) {
+    const bool copied = frames() && staged();
+    if (copied) {
       if (auto r = copy(pool.device, pool.host, pool.bytes, cudaMemcpyHostToDevice, s.stream); !r) return r;
     }
     if (staged()) {
@@ -113,11 +114,19 @@ class CudaSlabs final : public SlabDriver {
     a.count = count;
     a.words_in = shape_.words_in;
     a.words_out = shape_.words_out;
-    a.frames = static_cast<uint8_t*>(pool.device);
+    a.frames = static_cast<uint8_t*>(copied ? pool.device : pool.host_there);
+    a.to = static_cast<uint8_t*>(copied ? pool.device : pool.to_there);
     a.slots = pool.slots;
     a.detail = shape_.record.key_out;
     const size_t shared = frames() ? frame_shared_bytes(pool.slots, threads()) : shared_bytes();
     void* arguments[] = {&program_, &a};
+    if (frames()) {
+      // Results come last, and none of them is this: done() looks here before it asks the driver, whose locks all
+      // workers share.
+      s.last = reinterpret_cast<uint64_t*>(s.host_out) + (out_bytes(count) / sizeof(uint64_t) - last_word());
+      __atomic_store_n(s.last, kNoResult, __ATOMIC_RELEASE);
+      s.looks = 0;
+    }
     if (s.before != nullptr) (void)cudaEventRecord(s.before, s.stream);
     if (const cudaError_t e =
             cudaLaunchKernel(kernel_, blocks(count), dim3(threads()), arguments, shared, s.stream);
@@ -126,13 +135,8 @@ class CudaSlabs final : public SlabDriver {
       return cuda_error(e, "launch a kernel");
     }
     if (s.after != nullptr) (void)cudaEventRecord(s.after, s.stream);
-    if (frames()) {
+    if (copied) {
       if (auto r = copy(pool.to, pool.device, pool.bytes, cudaMemcpyDeviceToHost, s.stream); !r) return r;
-      // Results come last, and none of them is this: done() looks here before it asks the driver, whose locks all
-      // workers share.
-      s.last = reinterpret_cast<uint64_t*>(s.host_out) + (out_bytes(count) / sizeof(uint64_t) - last_word());
-      __atomic_store_n(s.last, kNoResult, __ATOMIC_RELEASE);
-      s.looks = 0;
     }
     if (staged()) {
       if (auto r = copy(s.host_out, s.device_out, out_bytes(count), cudaMemcpyDeviceToHost, s.stream); !r) return r;
@@ -202,11 +206,11 @@ class CudaSlabs final : public SlabDriver {
     to = static_cast<Word*>(*from);
     return {};
   }
-  // Frames cross beside their records, by copies of every flight's own.
+  // Frames cross beside their records.
   bool frames() const { return shape_.record.kind == RecordKind::kFrame; }
   // Of a frame's result.
   size_t last_word() const { return shape_.result_bytes() / sizeof(uint64_t); }
-  bool staged() const { return frames() || transport_ == Transport::kStaged; }
+  bool staged() const { return transport_ == Transport::kStaged; }
   bool graphs() const { return !frames() && staged() && shared_->options.graphs; }
   size_t in_bytes(uint32_t count) const { return kFront * sizeof(Word) + count * shape_.record_bytes(); }
   size_t out_bytes(uint32_t count) const { return count * shape_.result_bytes(); }

@@ -112,6 +112,8 @@ class SlabDriver {
     // Of frame records: where the frames come back to, and how they lie there.
     std::byte* to = nullptr;
     FrameSlots slots;
+    // The device's addresses of `host` and `to`: it may go there itself.
+    void *host_there = nullptr, *to_there = nullptr;
   };
   virtual Result<void> start(uint32_t slab, uint32_t count, const DeviceProgram& program, const Range& pool) = 0;
   // Whether a started slab is done. Errors: the device failed.
