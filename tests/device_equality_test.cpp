@@ -119,13 +119,14 @@ std::string short_frames(const TempDir& dir, const std::string& from, uint32_t m
   return path;
 }
 
-// Frames that cross from where they lie in their source, which nobody may write to, and come back elsewhere: also what is
-// done again, what goes on to host elements, and what is played more than once.
+// Frames that cross from where they lie in their source, which nobody may write to, and come back elsewhere: also what
+// is done again, what goes on to host elements, and what is played more than once.
 TEST(DeviceEquality, FramesCrossFromTheMemoryOfTheirSource) {
   const TempDir dir;
   const std::string capture = short_frames(dir, testing::write_mixed_capture(dir / "in.pcap", packets(5000), 9), 192);
   const auto text = [&](const std::string& source, const std::string& rest) {
-    return testing::standard_graph_text(dir, source, "ToDump($OUT)", "tuple_merge", testing::kDirect4, "poptrie") + rest;
+    return testing::standard_graph_text(dir, source, "ToDump($OUT)", "tuple_merge", testing::kDirect4, "poptrie") +
+           rest;
   };
   const std::string errors =
       "errors :: ICMPError(192.0.0.1, RATE 100000, BURST 5);\nacl[1] -> errors; ttl[1] -> errors; errors -> tx;\n";
@@ -157,9 +158,12 @@ TEST(DeviceEquality, MarksComeBack) {
   const std::string capture = testing::write_mixed_capture(dir / "in.pcap", packets(2000), 11);
   std::string text = standard(dir, capture);
   text.erase(text.find("in ::"));
-  std::ofstream(dir / "marks.acl") << "mark(7) udp from any to any\nmark(9) tcp from any to any\npermit ip from any to any\n";
-  text += "AclTable(marks, FILE " + (dir / "marks.acl") + ");\n"
-          "in :: FromDump(" + capture +
+  std::ofstream(dir / "marks.acl")
+      << "mark(7) udp from any to any\nmark(9) tcp from any to any\npermit ip from any to any\n";
+  text += "AclTable(marks, FILE " + (dir / "marks.acl") +
+          ");\n"
+          "in :: FromDump(" +
+          capture +
           ") -> parse :: IPInput -> acl :: ACL(TABLE marks) -> fib :: IPRoute(TABLE main) -> ttl :: DecIPTTL\n"
           "  -> class :: ClassifyMark(7, 9, others);\n"
           "class[0] -> out :: ToDump($OUT); class[1] -> out; class[2] -> second :: ToDump($OUT2);\n";
@@ -168,8 +172,8 @@ TEST(DeviceEquality, MarksComeBack) {
   ASSERT_NE(want.bytes, want.second);
   for (const std::string& kind : testing::device_kinds()) {
     for (const bool fast : {true, false}) {
-      const Way way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kKey, 1, 256, 1, 4, 0,
-                    DeviceThreading::kFull, fast};
+      const Way way{
+          DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kKey, 1, 256, 1, 4, 0, DeviceThreading::kFull, fast};
       SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
       const DeviceOutcome got = run(dir, text, &way, kind);
       expect_equal(want, got);

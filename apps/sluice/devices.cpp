@@ -426,11 +426,13 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
     // Frames are gathered and copied: in whole or by their first bytes, and back where they are edited.
     const bool pooled = !o.keys && o.shape.kind == RecordKind::kAddress && d.transport == Transport::kCommPool &&
                         d.mode == DeviceMode::kLaunch;
+    const bool whole = !o.keys && o.shape.kind == RecordKind::kFrame;
     const std::string frames =
-        !pooled ? ""
-                : fmt::format(", and {} of the frame{}",
-                              o.whole_frames ? "all" : fmt::format("the first {} bytes", kRecordRegion),
-                              o.writes_frame ? " each way" : " in");
+        whole     ? fmt::format(", and the frame each way, of longer ones the first {} bytes", kRecordRegion)
+        : !pooled ? ""
+                  : fmt::format(", and {} of the frame{}",
+                                o.whole_frames ? "all" : fmt::format("the first {} bytes", kRecordRegion),
+                                o.writes_frame ? " each way" : " in");
     text += fmt::format("node {}: {}; {} bytes per packet in, {} out{}{}\n", n, pooled ? "frames are gathered" : o.why,
                         bytes.in, bytes.out, o.keys ? fmt::format(" (IPv6: {} in)", kKey6Words * 16) : "", frames);
     if (!o.stays.empty()) text += fmt::format("    which        {}\n", o.stays);

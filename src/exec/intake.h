@@ -160,7 +160,7 @@ class Intake {
     Source& operator=(Source&&) noexcept;
     ~Source();
 
-    bool lends = false;  // packets stay in the source's memory
+    bool lends = false;                 // packets stay in the source's memory
     std::unique_ptr<BatchSource> port;  // nullptr until `follow` where it goes on
     std::unique_ptr<Ahead> ahead;       // nullptr: nobody reads it ahead
     unsigned entry = 0;                 // where its packets enter the plan: an index into Plan::sources

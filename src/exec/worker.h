@@ -53,8 +53,8 @@ struct JobShare {
   size_t child_count = 0;
   PacketFate* fates = nullptr;     // by row of the batch, for those that are dropped; nullptr: not recorded
   OrderedPass* ordered = nullptr;  // of the batch, where the plan has nodes that take batches in order
-  // Where the frames of the batch lie, if not in its own memory: packed lines, which nobody writes to. The batch's arena
-  // takes what becomes of them.
+  // Where the frames of the batch lie, if not in its own memory: packed lines, which nobody writes to. The batch's
+  // arena takes what becomes of them.
   std::span<const std::byte> lent;
   bool given_up = false;           // with records of this share: the device may still read and write the batch's frames
   std::vector<Buffer> own_frames;  // where the frames of these records were copied to

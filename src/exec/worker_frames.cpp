@@ -1,7 +1,7 @@
 // host only
-// The worker's side of segments whose packets cross as frames: the device takes the frames of a batch in one piece, runs
-// the whole segment, and gives back frames and a word per packet. What a word cannot say is done again here, from the
-// frame as it came: the device works on a copy.
+// The worker's side of segments whose packets cross as frames: the device takes the frames of a batch in one piece,
+// runs the whole segment, and gives back frames and a word per packet. What a word cannot say is done again here, from
+// the frame as it came: the device works on a copy.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -156,8 +156,7 @@ Selection Worker::put_lent(InFlight& a, const BatchView& view, const Selection& 
 }
 
 // Gathers frames, or their first bytes, into the flight's memory. Returns those that do not fit.
-Selection Worker::put_gathered(InFlight& a, const BatchView& view, const Selection& packets,
-                               SlabDriver::Range& range) {
+Selection Worker::put_gathered(InFlight& a, const BatchView& view, const Selection& packets, SlabDriver::Range& range) {
   Flight& flight = a.flight;
   FlightFrames& pool = *a.pool;
   auto* records = reinterpret_cast<uint64_t*>(flight.in);
@@ -271,8 +270,8 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
     walk_->dirty[target.node] = 1;
     return walk_->pending[first_input_[target.node] + target.input];
   };
-  auto* const back = reinterpret_cast<uint8_t*>(a.lent ? walk_->batch->arena().data()
-                                                       : static_cast<std::byte*>(a.pool->host->host()));
+  auto* const back =
+      reinterpret_cast<uint8_t*>(a.lent ? walk_->batch->arena().data() : static_cast<std::byte*>(a.pool->host->host()));
   // What came back of a frame takes its place, or is put there.
   const auto place = [&](uint32_t row, const FrameRecord& record, uint64_t word) {
     const int32_t moved = static_cast<int8_t>(word >> 29 & 0xff);

@@ -117,9 +117,8 @@ const void* launch_frame(uint8_t chain) {
   static const auto kernels = [] {
     std::array<const void*, kFrameChains + 1> all{reinterpret_cast<const void*>(&launch_frames<NoChain>)};
     size_t i = 0;
-    AllFrameChains::for_each([&](auto tag) {
-      all[++i] = reinterpret_cast<const void*>(&launch_frames<typename decltype(tag)::type>);
-    });
+    AllFrameChains::for_each(
+        [&](auto tag) { all[++i] = reinterpret_cast<const void*>(&launch_frames<typename decltype(tag)::type>); });
     return all;
   }();
   return chain < kernels.size() ? kernels[chain] : kernels[0];

@@ -128,8 +128,7 @@ class CudaSlabs final : public SlabDriver {
       s.looks = 0;
     }
     if (s.before != nullptr) (void)cudaEventRecord(s.before, s.stream);
-    if (const cudaError_t e =
-            cudaLaunchKernel(kernel_, blocks(count), dim3(threads()), arguments, shared, s.stream);
+    if (const cudaError_t e = cudaLaunchKernel(kernel_, blocks(count), dim3(threads()), arguments, shared, s.stream);
         e != cudaSuccess) {
       (void)cudaGetLastError();
       return cuda_error(e, "launch a kernel");
@@ -167,8 +166,8 @@ class CudaSlabs final : public SlabDriver {
 
   Result<bool> done(uint32_t slab) override {
     // Now and then all the same: a device that has failed never answers.
-    if (Slab& s = slabs_[slab]; frames() && __atomic_load_n(s.last, __ATOMIC_ACQUIRE) == kNoResult &&
-                                ++s.looks % kLooksPerQuery != 0) {
+    if (Slab& s = slabs_[slab];
+        frames() && __atomic_load_n(s.last, __ATOMIC_ACQUIRE) == kNoResult && ++s.looks % kLooksPerQuery != 0) {
       return false;
     }
     shared_->memory->use();

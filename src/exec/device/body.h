@@ -189,8 +189,7 @@ SLUICE_HD uint64_t frame_result(const FrameRecord& record, const FrameSlots& slo
   const Packet& p = w.packet;
   const uint32_t cut = uint32_t{record.bytes} - p.end;
   const uint32_t wire_end = cut != 0 ? p.end : uint32_t{record.bytes} + record.longer;
-  const bool fits = p.end <= record.bytes && p.wire_end == wire_end &&
-                    p.data >= -static_cast<int32_t>(kFrameFront) &&
+  const bool fits = p.end <= record.bytes && p.wire_end == wire_end && p.data >= -static_cast<int32_t>(kFrameFront) &&
                     frame_bytes_back(record, slots, p) <= slots.room(record.bytes);
   return pack_frame_result(w.visited, w.output, p.reason, p.data, cut, p.port, !fits);
 }

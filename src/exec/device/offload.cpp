@@ -144,7 +144,8 @@ Offload by_whole_frame(const PlanNode& node, const Router& router, bool one_list
     return not_so("frames are sent where packets come from a source alone, to one stage");
   }
   if (first.frame != FrameUse::kHeaders || (first.writes & kFieldKey) == 0) {
-    return not_so(fmt::format("{} does not parse frames from their first byte", router.elements[node.elements[0]]->name));
+    return not_so(
+        fmt::format("{} does not parse frames from their first byte", router.elements[node.elements[0]]->name));
   }
   unsigned lists = 0;
   for (size_t s = 0; s < node.elements.size(); ++s) {

@@ -150,9 +150,8 @@ SLUICE_HD uint64_t pack_result(uint32_t rule, uint32_t mark, uint32_t next_hop, 
                                DropReason reason, uint32_t tag) {
   const bool fits = rule <= kMaxKeyRule && next_hop <= kMaxKeyNextHop && (output < 16 || output == kDropOutput);
   return uint64_t{rule & kMaxKeyRule} | uint64_t{next_hop & kMaxKeyNextHop} << 21 |
-         (mark != 0 ? kMarkedResult : uint64_t{0}) | uint64_t{visited & 15u} << 40 |
-         uint64_t{output & 15u} << 44 | uint64_t{static_cast<uint8_t>(reason)} << 48 |
-         (fits ? uint64_t{0} : uint64_t{1} << 56) | uint64_t{tag} << 57;
+         (mark != 0 ? kMarkedResult : uint64_t{0}) | uint64_t{visited & 15u} << 40 | uint64_t{output & 15u} << 44 |
+         uint64_t{static_cast<uint8_t>(reason)} << 48 | (fits ? uint64_t{0} : uint64_t{1} << 56) | uint64_t{tag} << 57;
 }
 // Whether the packet met exactly the stages of the mask, left the last by output 0 and has no drop reason.
 SLUICE_HD bool passed_all(uint64_t word, uint32_t visited) {
@@ -230,12 +229,12 @@ static_assert(kRouteBits * kRoutesPerRecord == 57, "the tag is above");
 
 // -- frames -----------------------------------------------------------------------------------------------------------
 
-// A frame of a flight that crosses whole, or by its first bytes: where it begins in the flight's memory, and its lengths
-// as it came. No tag: such flights go by slabs alone.
+// A frame of a flight that crosses whole, or by its first bytes: where it begins in the flight's memory, and its
+// lengths as it came. No tag: such flights go by slabs alone.
 struct FrameRecord {
-  uint32_t at;       // a multiple of 16
-  uint16_t bytes;    // captured
-  uint16_t longer;   // on the wire than that
+  uint32_t at;      // a multiple of 16
+  uint16_t bytes;   // captured
+  uint16_t longer;  // on the wire than that
 };
 static_assert(sizeof(FrameRecord) == 8);
 
@@ -248,9 +247,7 @@ struct FrameSlots {
   uint16_t stride = 0;  // of copies in shared memory: kFrameFront, the longest slot, and what keeps lanes off one bank
 
   SLUICE_HD uint32_t crossing(uint32_t bytes) const { return bytes < region ? bytes : region; }
-  SLUICE_HD uint32_t room(uint32_t bytes) const {
-    return (crossing(bytes) + extra + unit - 1) / unit * unit;
-  }
+  SLUICE_HD uint32_t room(uint32_t bytes) const { return (crossing(bytes) + extra + unit - 1) / unit * unit; }
 };
 static_assert(kMostPushed <= 20);
 inline constexpr uint32_t kFrameFront = 20;
@@ -278,9 +275,9 @@ SLUICE_HD uint64_t pack_frame_result(uint32_t visited, uint32_t output, DropReas
                                      uint32_t port, bool redo) {
   const bool fits = moved >= -kFrameMostMoved && moved <= kFrameMostMoved && cut <= kFrameMostCut && port <= 0xffff &&
                     visited <= 0xffff && (output < 15 || output == kDropOutput);
-  return uint64_t{visited & 0xffffu} | uint64_t{output & 15u} << 16 |
-         uint64_t{static_cast<uint8_t>(reason)} << 20 | (fits && !redo ? uint64_t{0} : kFrameRedo) |
-         uint64_t{static_cast<uint8_t>(moved)} << 29 | uint64_t{cut & kFrameMostCut} << 37 | uint64_t{port} << 48;
+  return uint64_t{visited & 0xffffu} | uint64_t{output & 15u} << 16 | uint64_t{static_cast<uint8_t>(reason)} << 20 |
+         (fits && !redo ? uint64_t{0} : kFrameRedo) | uint64_t{static_cast<uint8_t>(moved)} << 29 |
+         uint64_t{cut & kFrameMostCut} << 37 | uint64_t{port} << 48;
 }
 struct FrameResult {
   Steps steps;

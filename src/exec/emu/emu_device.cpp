@@ -189,7 +189,8 @@ class EmuSlabs final : public SlabDriver {
         std::byte* out = reinterpret_cast<std::byte*>(slab.out.data()) + i * shape_.result_bytes();
         be_held(*shared_);
         if (frames) {
-          run_frame(slab.program, reinterpret_cast<const FrameRecord*>(slab.in.data())[i], slab.pool, shape_.record, out);
+          run_frame(slab.program, reinterpret_cast<const FrameRecord*>(slab.in.data())[i], slab.pool, shape_.record,
+                    out);
         } else {
           run_record(slab.program, shape_.record.kind, in, word_tag(in[0]), scratch, out);
         }

@@ -108,9 +108,9 @@ class CudaMemory {
   std::unordered_map<void*, Piece> pieces_;
   DeviceWindow* window_ = nullptr;
   std::string why_no_window_;
-  std::map<char*, size_t> pinned_;  // by pin()
+  std::map<char*, size_t> pinned_;   // by pin()
   std::map<void*, unsigned> users_;  // of these, that have not unpinned it
-  std::vector<void*> late_pinned_;  // freed, but kept while kernels are resident
+  std::vector<void*> late_pinned_;   // freed, but kept while kernels are resident
   std::vector<void*> late_unpins_;
   std::mutex copying_;  // of the stream and its staging
   cudaStream_t stream_ = nullptr;
