@@ -269,7 +269,8 @@ class KeyChannel {
       for (uint32_t i = 0; i < b.flight[w].count; ++i) {
         const KeyResult result = unpack_result(b.flight[w].key_result(i));
         const uint32_t k = b.at[w][i];
-        if (result.steps.redo) {
+        // The host finds marks, too.
+        if (result.steps.redo || result.marked) {
           on_host(&b.keys[k], &b.answers[k], 1);
         } else {
           b.answers[k] = answer_of(result);

@@ -176,11 +176,13 @@ Engine::~Engine() {
     std::vector<std::shared_ptr<JobRings>> rings;
     std::vector<Buffer> set_aside;
     std::shared_ptr<FramePool> frames;
+    std::vector<std::unique_ptr<Intake>> sources;  // packets may lie in their memory
   };
   auto memory = std::make_shared<Memory>();
   for (const auto& lane : lanes_) {
     memory->rings.push_back(std::move(lane->rings));
     for (Buffer& arena : lane->intake->take_set_aside()) memory->set_aside.push_back(std::move(arena));
+    memory->sources.push_back(std::move(lane->intake));
   }
   if (live_ports_ != nullptr) memory->frames = live_ports_->shared_pool();
   DeviceSet::end(std::move(devices_), workers_, std::move(memory));
@@ -312,6 +314,11 @@ Result<std::vector<std::shared_ptr<JobRings>>> Engine::make_jobs(uint32_t depth,
 void Engine::connect(Intake& intake, JobRings& rings) {
   // A lane of one thread that has no batches with a device is quiescent between jobs: no generation that it read can go
   // before.
+  if (devices_ != nullptr && devices_->takes_lent()) {
+    std::vector<bool> lends;
+    for (const std::span<const std::byte> memory : intake.lendable()) lends.push_back(devices_->pin_source(memory));
+    intake.lend(lends);
+  }
   intake.connect(rings, *egress_, publisher_, !lanes_[0]->alone || devices_ != nullptr, shared_);
 }
 
