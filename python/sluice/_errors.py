@@ -1,7 +1,7 @@
 """Errors: what the engine found wrong, with its place."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -47,6 +47,12 @@ class Error(Exception):
         # Of a run that did not end well: what it did until then, as sluice.run's report says it; else None.
         self.report: dict[str, Any] | None = None
 
+    def rename(self, file: str, name: str) -> None:
+        """Says `name` where it said `file`."""
+        self.findings = [replace(f, file=f.file.replace(file, name), message=f.message.replace(file, name)) for f in self.findings]
+        self.text = self.text.replace(file, name)
+        self.args = (self.text,)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.text, self.findings))
 
@@ -87,6 +93,6 @@ class DeviceError(Error):
     """The device or the feature is not available here."""
 
 
-def error_of(text: str, findings: list[dict[str, Any]]) -> Error:
+def error_of(text: str, findings: list[dict[str, Any]], device: bool = False) -> Error:
     """The error of a list of findings, as the engine gives them."""
-    return Error(text.rstrip("\n"), [Finding.of(f) for f in findings])
+    return (DeviceError if device else Error)(text.rstrip("\n"), [Finding.of(f) for f in findings])

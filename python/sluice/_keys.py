@@ -160,6 +160,10 @@ def _of_pandas(frame: Any) -> Columns:
 
 def _rows(columns: Mapping[str, Any]) -> int:
     for name in ("src", "dst", *NAMES):
-        if columns.get(name) is not None:
-            return len(columns[name])
+        column = columns.get(name)
+        if column is not None:
+            try:
+                return len(column)
+            except TypeError:
+                raise TypeError(f"{name} is {type(column).__name__}, not an array") from None
     return 0

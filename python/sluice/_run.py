@@ -225,7 +225,11 @@ def _run(graph: Graph, input: str, output: str | None, options: list[str], feed:
         return Report.of(told, [] if output is None else [output])
     # A text goes by a descriptor, which has a name and leaves no file.
     with memory_file("graph", graph.text.encode()) as path:
-        told, _ = call(["run", path, *arguments, *options], feed=feed)
+        try:
+            told, _ = call(["run", path, *arguments, *options], feed=feed)
+        except Error as error:
+            error.rename(path, "graph")
+            raise
     return Report.of(told, [] if output is None else [output])
 
 

@@ -147,7 +147,8 @@ class Acl:
                 raise TypeError(f"rules[{i - 1}] is {type(line).__name__}, not a string")
             if "\n" in line:
                 raise ValueError(f"rules[{i - 1}] has several lines")
-        text = "".join(line + "\n" for line in lines).encode()
+        # An empty text would be taken for one that was cut off; a comment says that there are no rules.
+        text = "".join(line + "\n" for line in lines or ["# no rules"]).encode()
         return cls(_sluice.Acl.read(text, "rules", format, algorithm, count, device), "rules")
 
     def classify(
@@ -229,6 +230,9 @@ class Acl:
         """
         steps = [text.rstrip("\n")] if text.strip() else []
         removed: list[int | str] = [remove] if isinstance(remove, (int, str)) else list(remove)
+        for position in removed:
+            if not isinstance(position, str) and not 1 <= position <= len(self):
+                raise IndexError(f"remove names rule {position}: the list has {len(self)}")
         # From the end on, so that each is still where it was.
         for position in sorted({int(r) for r in removed if not isinstance(r, str)}, reverse=True):
             steps.append(f"delete {position}")
@@ -405,6 +409,8 @@ class Fib:
         if isinstance(path, (bytes, bytearray, memoryview)):
             return cls(_sluice.Fib.read(bytes(path), name, algorithm4, algorithm6, device), name)
         paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+        if not paths:
+            raise ValueError("path is an empty list")
         # A name with a comma is one file where there is one, which the engine takes for several: it gets the bytes.
         files = [readable(p) for p in paths]
         if len(files) == 1 and "," in files[0]:

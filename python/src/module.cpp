@@ -32,7 +32,7 @@ void raise(const Failure& failure) {
   }
   const char* const all = sluice_errors_text(errors);
   nb::object whole = nb::steal(PyUnicode_DecodeUTF8(all, std::strlen(all), "replace"));
-  nb::object error = nb::module_::import_("sluice._errors").attr("error_of")(whole, findings);
+  nb::object error = nb::module_::import_("sluice._errors").attr("error_of")(whole, findings, failure.device);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
 }
 
@@ -45,7 +45,7 @@ std::string shape_of(const std::vector<int64_t>& shape) {
 }  // namespace
 
 Failure::Failure(const Error& error) : Failure(listed(error)) {}
-Failure::Failure(sluice_errors* given) : errors(given, sluice_errors_free) {}
+Failure::Failure(sluice_errors* given, bool of_device) : errors(given, sluice_errors_free), device(of_device) {}
 
 // Structured arrays have strides that are no multiples of their items, which DLPack has no words for.
 bool Column::by_buffer(nb::handle object) {

@@ -23,8 +23,9 @@ namespace nb = nanobind;
 // The findings of an error on its way to sluice.Error.
 struct Failure {
   explicit Failure(const Error& error);
-  explicit Failure(sluice_errors* errors);  // which it frees
+  explicit Failure(sluice_errors* errors, bool of_device = false);  // which it frees
   std::shared_ptr<sluice_errors> errors;
+  bool device = false;  // it is sluice.DeviceError
 };
 
 // What a C function of the library wants for its errors; throws them.
@@ -32,10 +33,10 @@ class Errors {
  public:
   ~Errors() { sluice_errors_free(errors_); }
   sluice_errors** operator&() { return &errors_; }
-  [[noreturn]] void fail() {
+  [[noreturn]] void fail(bool device = false) {
     sluice_errors* const given = errors_;
     errors_ = nullptr;
-    throw Failure(given);
+    throw Failure(given, device);
   }
 
  private:

@@ -180,7 +180,7 @@ class Channels {
     if (device == "cpu") return;
     Errors errors;
     device_.reset(sluice_device_open(device.c_str(), &errors));
-    if (device_ == nullptr) errors.fail();
+    if (device_ == nullptr) errors.fail(true);
   }
   bool on_host() const { return device_ == nullptr; }
   std::string name() const { return on_host() ? "cpu" : sluice_device_name(device_.get()); }
@@ -201,9 +201,9 @@ class Channels {
       sluice_channel_options options = SLUICE_CHANNEL_OPTIONS_INIT;
       options.burst = kBurst;
       channel.reset(open(device_.get(), &options, &errors));
-      if (channel == nullptr) errors.fail();
+      if (channel == nullptr) errors.fail(true);
     } else if (sluice_channel_generation(channel.get()) != newest) {
-      if (sluice_channel_update(channel.get(), &errors) != 0) errors.fail();
+      if (sluice_channel_update(channel.get(), &errors) != 0) errors.fail(true);
     }
     std::vector<sluice_key> some(kBurst);
     std::vector<sluice_match> matches(kBurst);
@@ -224,7 +224,11 @@ class Channels {
     }
     // A device that has failed answers no more; the host did. The next call tries anew.
     const std::string failure = sluice_channel_failure(channel.get());
-    if (!failure.empty()) throw Failure(Error("the device has failed: " + failure));
+    if (!failure.empty()) {
+      Failure lost(Error("the device has failed: " + failure));
+      lost.device = true;
+      throw lost;
+    }
     const std::lock_guard lock(mutex_);
     idle_.push_back(std::move(channel));
   }

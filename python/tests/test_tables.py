@@ -123,6 +123,10 @@ def test_wrong_arguments_name_the_argument_and_write_nothing(acl):
         with pytest.raises(kind, match=name):
             acl.classify(**{**keys, "out": out, **change})
     assert (out == 77).all()
+    with pytest.raises(TypeError, match="src"):
+        acl.classify(src=5, dst=6)
+    with pytest.raises(TypeError, match="other byte order"):
+        acl.classify(**{**keys, "src": keys["src"].astype(">u4")})
     for wrong in (np.zeros(3), 7, "10.0.0.1", object()):
         with pytest.raises(TypeError, match="keys"):
             acl.classify(wrong)
@@ -156,8 +160,10 @@ def test_errors_have_their_place(tmp_path):
         sluice.Acl.from_rules(NATIVE[0])
     with pytest.raises(TypeError):
         sluice.Acl.from_file(7)
-    with pytest.raises(sluice.Error, match="fpga"):
+    with pytest.raises(sluice.DeviceError, match="fpga"):
         sluice.Acl.from_rules(NATIVE, device="fpga")
+    with pytest.raises(ValueError, match="path"):
+        sluice.Fib.from_file([])
 
 
 def test_bytes_files_and_images_are_the_same_list(acl, tmp_path):
@@ -194,6 +200,11 @@ def test_updates_are_whole_or_not_at_all():
     with pytest.raises(sluice.Error) as caught:
         acl.update(remove=2, add="permit everything")
     assert caught.value.line == 2 and [r.text for r in acl.rules()] == rules
+    for position in (0, 4, -1):
+        with pytest.raises(IndexError, match="remove"):
+            acl.update(remove=position)
+    assert acl.update() == acl.generation
+    assert len(sluice.Acl.from_rules([])) == 0
 
 
 def test_lookups_and_changes_of_several_threads():
