@@ -217,7 +217,7 @@ u8* gc_next_of_mark(u32 mark, const char* name) {
     return format(0, "there is no node '%s' that takes frames ('show vlib graph' lists them)", name);
   // Of the first sibling, and by that of all.
   vlib_node_t* first = vlib_get_node_by_name(vm, (u8*)"sluice-classify-ip4");
-  gm->next_of_mark[mark] = vlib_node_add_next(vm, first->index, node->index);
+  gm->next_of_mark[mark] = 1 + vlib_node_add_next(vm, first->index, node->index);
   return NULL;
 }
 
