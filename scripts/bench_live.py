@@ -585,7 +585,8 @@ class Overload(Bench):
             if place != ON_THE_SENDERS:
                 rows[f"run, af_xdp, {both}, real-time{place}"] = lambda p=place: self.sluice(p, key, "af_xdp", *acl, *routes, before=("chrt", "-f", "1"))
             rows[f"run, af_packet, {both}{place}"] = lambda p=place: self.sluice(p, key, "af_packet", *acl, *routes)
-        return {name: value for name, value in rows.items() if any(only in name for only in a.only.split("|"))}
+        return {name: value for name, value in rows.items()
+                if any(only in name for only in a.only.split("|")) and not (a.without and a.without in name)}
 
     @staticmethod
     def bases(name):
@@ -618,6 +619,7 @@ def main():
     parser.add_argument("--latency", action="store_true", help="what packets wait and idle runs take, in the place of rates")
     parser.add_argument("--load", default="60kpps", help="with --latency: a tenth of what the slowest row forwards")
     parser.add_argument("--only", default="", help="rows whose names have this in them")
+    parser.add_argument("--without", default="", help="with --flood: not those whose names have this in them")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--name", help="of the result; run_live, with --latency live_latency, with --flood live_overload")
     parser.add_argument("--verbose", action="store_true", help="each value as it comes, on stderr")
@@ -655,8 +657,8 @@ def main():
         print(f"bench_live: no row has '{a.only}' in its name", file=sys.stderr)
         return 2
     words = ["scripts/bench_live.py"] + (["--latency", "--load", a.load] if a.latency else [])
-    elsewhere = ("testpmd", "wire_method", "packets") if a.flood else ("flood", "cores", "redirect")
-    for option in ("flood", "cores", "acl", "routes", "xsk", "afp", "redirect", "testpmd", "wire_method", "rounds", "seconds", "packets", "only"):
+    elsewhere = ("testpmd", "wire_method", "packets") if a.flood else ("flood", "cores", "redirect", "without")
+    for option in ("flood", "cores", "acl", "routes", "xsk", "afp", "redirect", "testpmd", "wire_method", "rounds", "seconds", "packets", "only", "without"):
         if (value := getattr(a, option)) and option not in elsewhere:
             names = option in ("flood", "acl", "routes", "xsk", "afp", "redirect", "testpmd")
             words += ["--" + option.replace("_", "-"), ",".join(pathlib.Path(one).name for one in value.split(",")) if names else str(value)]

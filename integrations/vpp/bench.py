@@ -58,7 +58,14 @@ class Rule:
 
     def key(self, rng):
         """A packet that it matches, as far as TCP and UDP go."""
-        host = lambda p: p[0] | rng.getrandbits(32) & ((1 << (32 - p[1])) - 1)  # noqa: E731
+        def host(prefix):
+            # Multicast and 0.0.0.0/8 do not reach the feature arc of unicast, as far as the prefix leaves a choice.
+            for _ in range(100):
+                address = prefix[0] | rng.getrandbits(32) & ((1 << (32 - prefix[1])) - 1)
+                if 1 <= address >> 24 < 224 and address >> 24 != 127:
+                    break
+            return address
+
         protocol = self.protocol[0] if self.protocol[1] else 6
         flags = (self.flags[0] | rng.getrandbits(16) & ~self.flags[1]) >> 8 & 255 if protocol == 6 else 0
         ports = protocol in (6, 17)
@@ -118,6 +125,17 @@ def prefixes(k, rng):
     return rules
 
 
+def drawn(rules, packets, rng):
+    """Packets of rules that are drawn, unicast ones."""
+    unicast = lambda a: 1 <= a >> 24 < 224 and a >> 24 != 127  # noqa: E731
+    keys = []
+    while len(keys) < packets:
+        key = rng.choice(rules).key(rng)
+        if unicast(key[0]) and unicast(key[1]):
+            keys.append(key)
+    return keys
+
+
 def cases(lists, seed, packets):
     """(name, rules, keys): each case's rules and packets."""
     rng = random.Random(seed)
@@ -128,13 +146,13 @@ def cases(lists, seed, packets):
         yield f"last/{n}", rules, [rules[-1].key(rng) for _ in range(packets)]
     for k in (1, 7, 21):
         rules = prefixes(k, rng)
-        yield f"prefixes/{k}", rules, [rng.choice(rules).key(rng) for _ in range(packets)]
+        yield f"prefixes/{k}", rules, drawn(rules, packets, rng)
     for path in map(pathlib.Path, lists):
         text = lzma.open(path, "rt").read() if path.suffix == ".xz" else path.read_text()
         rules = [Rule.read(line) for line in text.splitlines() if line.startswith("@")]
         if not rules:
             sys.exit(f"error: {path} has no ClassBench rules")
-        yield path.stem if path.suffix == ".xz" else path.name, rules, [rng.choice(rules).key(rng) for _ in range(packets)]
+        yield path.stem if path.suffix == ".xz" else path.name, rules, drawn(rules, packets, rng)
 
 
 def first_match(rules, key):

@@ -189,11 +189,30 @@ u8* gc_set_device(const char* name, u32 mode) {
 
 // ---- rules
 
+// `tcpflags` is what VPP calls the native language's `tcp-flags`.
+static u8* gc_native(const char* step) {
+  static const char ours[] = "tcpflags";
+  u8* text = NULL;
+  for (const char* at = step; *at != 0;) {
+    const size_t blank = strspn(at, " \t"), word = strcspn(at + blank, " \t");
+    vec_add(text, at, blank);
+    if (word == sizeof ours - 1 && strncasecmp(at + blank, ours, word) == 0)
+      text = format(text, "tcp-flags");
+    else
+      vec_add(text, at + blank, word);
+    at += blank + word;
+  }
+  vec_add1(text, 0);
+  return text;
+}
+
 u8* gc_change_rules(const char* step) {
   sluice_errors* errors = NULL;
   if (!gc_await_workers()) return gc_busy();
-  if (sluice_acl_change(gc_main.acl, step, "gpu-classify", &errors) != 0) return gc_errors(errors);
-  return gc_renew();
+  u8* text = gc_native(step);
+  const int rv = sluice_acl_change(gc_main.acl, (char*)text, "gpu-classify", &errors);
+  vec_free(text);
+  return rv != 0 ? gc_errors(errors) : gc_renew();
 }
 
 u8* gc_load_file(const char* path, const char* format) {
@@ -217,7 +236,7 @@ u8* gc_next_of_mark(u32 mark, const char* name) {
     return format(0, "there is no node '%s' that takes frames ('show vlib graph' lists them)", name);
   // Of the first sibling, and by that of all.
   vlib_node_t* first = vlib_get_node_by_name(vm, (u8*)"sluice-classify-ip4");
-  gm->next_of_mark[mark] = vlib_node_add_next(vm, first->index, node->index);
+  gm->next_of_mark[mark] = 1 + vlib_node_add_next(vm, first->index, node->index);
   return NULL;
 }
 

@@ -92,7 +92,7 @@ typedef struct {
   sluice_acl* acl;
   gc_worker_t* workers;  // by thread index
   u8 drop_unmatched;
-  u16 next_of_mark[256];  // marks below 256 may have a next node; 0 (the drop node): they go on as others do
+  u16 next_of_mark[256];  // one more than the next node of marks below 256; 0: they go on as others do
   u64 overdue_clocks;
   // Of the main thread.
   sluice_device* device;  // NULL: CPU

@@ -185,7 +185,7 @@ static_always_inline void gc_hand_on(vlib_main_t* vm, vlib_node_runtime_t* node,
     if (m->action == SLUICE_MARK) {
       gpu_classify_mark(b) = m->mark;
       const u16 next = m->mark < ARRAY_LEN(gm->next_of_mark) ? gm->next_of_mark[m->mark] : 0;
-      if (next != 0) nexts[i] = next;
+      if (next != 0) nexts[i] = next - 1;
       ++marked;
       continue;
     }

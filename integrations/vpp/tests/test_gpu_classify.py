@@ -3,6 +3,7 @@
 
 VPP_SOURCE, VPP_BUILD and SLUICE_VPP_PLUGIN name what is needed (vpp_process.py); without them this ends with 77, which
 CTest counts as skipped, and says why. Arguments are those of unittest."""
+import contextlib
 import pathlib
 import re
 import sys
@@ -36,8 +37,7 @@ class Forwarding(vpp_process.Vpp):
         for i, mac in ((0, IN_MAC), (1, OUT_MAC)):
             self.cli(f"create packet-generator interface pg{i}")
             self.do(f"set interface mac address pg{i} {mac}", f"set interface state pg{i} up",
-                    f"set interface ip address pg{i} 172.16.{i}.1/24", f"set interface ip address pg{i} fd00:{i}::1/64",
-                    f"ip6 nd pg{i} ra-suppress")
+                    f"set interface ip address pg{i} 172.16.{i}.1/24", f"set interface ip address pg{i} fd00:{i}::1/64")
         self.cli("create sub-interfaces pg0 5")
         self.do("set interface state pg0.5 up", "set interface ip address pg0.5 172.16.5.1/24",
                 "set interface ip address pg0.5 fd00:5::1/64",
@@ -46,7 +46,8 @@ class Forwarding(vpp_process.Vpp):
 
     def send(self, packets, worker=None, name="s"):
         """What comes out of pg1 of these frames, once all are through."""
-        out = self.folder / f"{name}.out.pcap"
+        self.captures = getattr(self, "captures", 0) + 1
+        out = self.folder / f"{self.captures}.out.pcap"
         self.inject(packets, worker, name)
         self.cli(f"packet-generator capture pg1 pcap {out}")
         before = self.counts()["rx"]
@@ -85,6 +86,19 @@ class Forwarding(vpp_process.Vpp):
             if "drops" in words and interface.startswith("pg0"):
                 counts["drops"] += int(words[-1])
         return counts
+
+
+@contextlib.contextmanager
+def forwarding(test, workers=None):
+    """A VPP of a test's own; where the machine is too small the test is skipped."""
+    vpp = Forwarding(workers=workers)
+    try:
+        vpp.__enter__()
+    except vpp_process.Missing as missing:
+        test.skipTest(str(missing))
+    with contextlib.ExitStack() as stack:
+        stack.push(vpp.__exit__)
+        yield vpp
 
 
 def ip4(l4, src="10.0.0.1", dst="192.0.2.7", **fields):
@@ -135,14 +149,18 @@ class Rules(unittest.TestCase):
     def passes(self, packets, want):
         self.assertEqual(names(self.vpp.send([named(p, n) for n, p in packets.items()])), sorted(want))
 
+    def unmatched(self):
+        return int(re.search(r"\n +none +(\d+)", self.vpp.cli("show gpu-classify rules"))[1])
+
     def test_pass_and_drop(self):
         self.load("permit tcp from 10.0.0.0/8 to any port 80\ndeny tcp from any to any\n")
+        none = self.unmatched()
         self.passes({"web": ip4(TCP(dport=80)), "ssh": ip4(TCP(dport=22)), "udp": ip4(UDP(dport=80)),
                      "other": ip4(TCP(dport=80), src="11.0.0.1")}, ["web", "udp"])
         rules = self.vpp.cli("show gpu-classify rules")
         self.assertRegex(rules, r"\n +1 +1 +\d+  permit tcp .*rules.acl:1")
         self.assertRegex(rules, r"\n +2 +2 +\d+  deny tcp .*rules.acl:2")
-        self.assertRegex(rules, r"\n +none +1 ")
+        self.assertEqual(self.unmatched(), none + 1)
 
     def test_default_drop(self):
         self.load("permit tcp from any to any port 80\n")
@@ -180,9 +198,8 @@ class Rules(unittest.TestCase):
             "first6-80": ip6(IPv6ExtHdrFragment(offset=0, m=1) / TCP(dport=80)),
             "first6-81": ip6(IPv6ExtHdrFragment(offset=0, m=1) / TCP(dport=81)),
             "fragment-no-more": ip6(IPv6ExtHdrFragment(offset=0, m=0) / TCP(dport=80)),
-            "options": ip4(TCP(dport=80), options=b"\x01\x01\x01\x00"), "options-81": ip4(TCP(dport=81), options=b"\x01\x01\x01\x00"),
             "echo": ip4(ICMP(type=8)), "reply": ip4(ICMP(type=0)),
-            "short": ip4(Raw(b""), proto=6)}, ["first-81", "first6-81", "options-81", "reply", "short"])
+            "short": ip4(Raw(b""), proto=6)}, ["first-81", "first6-81", "reply", "short"])
 
     def test_mark_goes_into_the_buffer_and_chooses_a_node(self):
         self.load("mark(7) udp from any to any port 53\nmark(300) udp from any to any\n")
@@ -318,12 +335,7 @@ class Traffic(unittest.TestCase):
     """Rules, devices and interfaces change while workers forward: no packet is lost, and none passes that should not."""
 
     def run_with(self, workers, device):
-        try:
-            vpp = Forwarding(workers=workers)
-            vpp.__enter__()
-        except vpp_process.Missing as missing:
-            self.skipTest(str(missing))
-        with vpp:
+        with forwarding(self, workers) as vpp:
             folder = vpp.folder
             # The deny rule stands in all lists, at different places.
             lists = []
@@ -334,7 +346,7 @@ class Traffic(unittest.TestCase):
                 lists.append(path)
             vpp.do(f"gpu-classify file {lists[0]}", f"gpu-classify device {device}", "gpu-classify enable pg0")
             packets = [named(ip4(TCP(dport=80 + i % 50) if i % 2 else UDP()), str(i)) for i in range(64)]
-            sent = 2_000_000
+            sent = 2_000_000 if device == "cpu" else 20_000  # emu is slow where processors are few
             for worker in range(workers or 1):
                 vpp.inject(packets, worker if workers else None, f"s{worker}", sent)
             total = sent * (workers or 1)
@@ -387,12 +399,7 @@ class Traffic(unittest.TestCase):
 
 class BinaryApi(unittest.TestCase):
     def test_what_the_commands_do(self):
-        try:
-            vpp = Forwarding()
-            vpp.__enter__()
-        except vpp_process.Missing as missing:
-            self.skipTest(str(missing))
-        with vpp:
+        with forwarding(self) as vpp:
             api = vpp.api()
             pg0 = next(i.sw_if_index for i in api.sw_interface_dump() if i.interface_name == "pg0")
             self.assertEqual(api.gpu_classify_enable_disable(sw_if_index=pg0, enable=True).retval, 0)

@@ -92,7 +92,7 @@ plugins {{ path {library}:{self.plugin}/vpp_plugins plugin default {{ disable }}
         shutil.rmtree(self.folder, ignore_errors=True)
         if died is not None and error[0] is None:
             raise AssertionError(f"VPP has ended with {died}:\n{text[-3000:]}")
-        if error[0] is not None:
+        if died is not None or error[0] is not None:
             sys.stderr.write(text[-3000:])
 
     def answers(self):
