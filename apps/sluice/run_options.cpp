@@ -87,7 +87,7 @@ void group_run_options(Command sub) {
       {"Classes of service", {"--qos", "--priorities", "--shares", "--chunk", "--chunk-timeout", "--drop-when-full"}},
       {"Running process", {"--control", "--http", "--http-token", "--wait", "--max-memory"}},
       {"Report", {"--output", "--quiet", "--hits", "--top-rules", "--print-graph", "--print-plan"}},
-      {"Other", {"--help", "--user"}}};
+      {"Other", {"--help", "--config", "--user"}}};
   for (const auto& [group, names] : groups) {
     for (const char* name : names) {
       if (Option option = sub.find(name)) option.group(group);
