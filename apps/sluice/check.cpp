@@ -112,10 +112,12 @@ void add_check(Command root) {
   Command sub = add_subcommand(
       root, "check", "Packets",
       "Reads a configuration, rules or routes and reports every error with its location, without running anything.",
-      "sluice check edge.click\nsluice check sluice.toml\nsluice check --rules edge.acl --shadowed\nsluice check --routes rib4.txt,rib6.txt -o "
+      "sluice check edge.click\nsluice check sluice.toml\nsluice check --rules edge.acl --shadowed\nsluice check "
+      "--routes rib4.txt,rib6.txt -o "
       "json",
       [o] { return check(*o); });
-  sub->add_option("configuration", o->words, "A Click file ('-': stdin) and NAME=VALUE for its variables, or a TOML file of run's --config")
+  sub->add_option("configuration", o->words,
+                  "A Click file ('-': stdin) and NAME=VALUE for its variables, or a TOML file of run's --config")
       ->type_name("FILE [NAME=VALUE...]");
   add_map_option(*sub, o->maps);
   sub->add_option("--rules", o->rules, "Rule file or image")->type_name("FILE");

@@ -56,7 +56,7 @@ const char* to_string(Feature feature) {
     case Feature::kMarks:
       return "--qos by marks";
     case Feature::kControl:
-      return "--control and --http";
+      return "--control";
     case Feature::kHits:
       return "--hits and --top-rules";
     case Feature::kFollow:

@@ -19,14 +19,10 @@ namespace {
 constexpr uint64_t kMaxBytes = uint64_t{16} << 20;
 
 // A section of the file for each section of the help.
-constexpr std::pair<const char*, const char*> kSections[] = {{"ports", "Input and output"},
-                                                            {"tables", "Tables"},
-                                                            {"workers", "Workers and batches"},
-                                                            {"device", "Devices"},
-                                                            {"live", "Live ports"},
-                                                            {"qos", "Classes of service"},
-                                                            {"process", "Running process"},
-                                                            {"report", "Report"}};
+constexpr std::pair<const char*, const char*> kSections[] = {
+    {"ports", "Input and output"},  {"tables", "Tables"},   {"workers", "Workers and batches"},
+    {"device", "Devices"},          {"live", "Live ports"}, {"qos", "Classes of service"},
+    {"process", "Running process"}, {"report", "Report"}};
 // Options that a file cannot have, and why.
 constexpr std::pair<std::string_view, const char*> kRefused[] = {
     {"help", "it belongs on the command line"},
@@ -130,9 +126,7 @@ class ConfigFile {
     return std::nullopt;
   }
 
-  static std::string group_of(const CLI::Option& option) {
-    return option.get_group();
-  }
+  static std::string group_of(const CLI::Option& option) { return option.get_group(); }
 
   void option(const toml::key& key, const toml::node& value, const std::pair<const char*, const char*>* section) {
     const std::string name(key.str());

@@ -43,9 +43,10 @@ void add_live_options(Command sub, LiveFlags& flags) {
                  "Serve 'sluice show', 'sluice acl', 'sluice routes' and the like at this Unix socket during the run; "
                  "auto: in $XDG_RUNTIME_DIR/sluice")
       ->type_name("PATH|auto");
-  sub.add_option("--http", flags.http,
-                 "Serve a live page, /metrics (Prometheus), /healthz and /api/v1 (JSON) at this address during the run; "
-                 "nothing is changed by it")
+  sub.add_option(
+         "--http", flags.http,
+         "Serve a live page, /metrics (Prometheus), /healthz and /api/v1 (JSON) at this address during the run; "
+         "nothing is changed by it")
       ->type_name("ADDRESS:PORT");
   sub.add_option("--http-token", flags.http_token,
                  "With --http: who asks has to give what this file holds, as bearer token or as password; needed where "

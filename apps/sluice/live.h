@@ -21,7 +21,7 @@
 namespace sluice::app {
 
 struct LiveFlags {
-  std::string control;  // path or "auto"
+  std::string control;           // path or "auto"
   std::string http, http_token;  // ADDRESS:PORT, and the file that has the token
   bool wait = false;
   bool repeat = false;

@@ -141,11 +141,12 @@ HttpRequest parse_http(std::string_view head) {
 }
 
 std::string write_http(const HttpAnswer& answer, bool stays, bool head_only) {
-  std::string text = fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n"
-                                 "X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\n"
-                                 "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; "
-                                 "script-src 'unsafe-inline'; connect-src 'self'; img-src data:\r\n",
-                                 answer.status, phrase_of(answer.status), answer.type, answer.body.size());
+  std::string text = fmt::format(
+      "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n"
+      "X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\n"
+      "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; "
+      "script-src 'unsafe-inline'; connect-src 'self'; img-src data:\r\n",
+      answer.status, phrase_of(answer.status), answer.type, answer.body.size());
   if (answer.status == 405) text += "Allow: GET, HEAD\r\n";
   if (answer.asks_for_token) text += "WWW-Authenticate: Basic realm=\"sluice\"\r\n";
   if (!stays) text += "Connection: close\r\n";

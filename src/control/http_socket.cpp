@@ -182,8 +182,8 @@ class HttpSocket::Server {
     HttpAnswer answer;
     if (request.status != 200) {
       answer.status = request.status;
-      answer.body = fmt::format("error {}: only GET and HEAD, without content, in {} bytes\n", answer.status,
-                                kMaxHttpRequest);
+      answer.body =
+          fmt::format("error {}: only GET and HEAD, without content, in {} bytes\n", answer.status, kMaxHttpRequest);
       return answer;
     }
     if (!token.empty() && !same_secret(token_of(request.authorization), token)) {
@@ -210,7 +210,8 @@ class HttpSocket::Server {
   void warn_wrong_token() {
     ++wrong_;
     if (now_ns() < warn_at_) return;
-    (*warn_)(fmt::format("http: {} with a wrong token", wrong_ == 1 ? "a request" : fmt::format("{} requests", wrong_)));
+    (*warn_)(
+        fmt::format("http: {} with a wrong token", wrong_ == 1 ? "a request" : fmt::format("{} requests", wrong_)));
     wrong_ = 0;
     warn_at_ = now_ns() + limits_.wrong_token_ns;
   }
@@ -276,8 +277,7 @@ Result<std::unique_ptr<HttpSocket>> HttpSocket::create(const std::string& where,
     return Error(fmt::format("the token has less than {} characters", kLeastToken), "such as: openssl rand -hex 16");
   auto server = std::make_unique<Server>();
   server->token = std::move(token);
-  server->listener =
-      Descriptor(::socket(place->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  server->listener = Descriptor(::socket(place->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   server->wake = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   const int on = 1;
   const auto* const address = reinterpret_cast<const sockaddr*>(&place->address);

@@ -16,8 +16,8 @@ namespace sluice {
 // What clients may take of the process that serves them.
 struct HttpLimits {
   size_t clients = 64;  // at a time; where all places are taken, who has said nothing for longest makes room
-  uint64_t slow_ns = 5'000'000'000;   // for a question to come whole, and for an answer to be taken
-  uint64_t idle_ns = 60'000'000'000;  // without a question
+  uint64_t slow_ns = 5'000'000'000;         // for a question to come whole, and for an answer to be taken
+  uint64_t idle_ns = 60'000'000'000;        // without a question
   uint64_t wrong_token_ns = 1'000'000'000;  // until a wrong token is answered
 };
 

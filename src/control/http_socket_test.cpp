@@ -32,7 +32,10 @@ class HttpSocketTest : public ::testing::Test {
       a.body = request.path + "|" + (request.query.contains("q") ? request.query.at("q") : "-");
       return a;
     };
-    ASSERT_TRUE(http_->serve(answer, [this](const std::string&) { ++warnings_; }, limits).ok());
+    ASSERT_TRUE(http_
+                    ->serve(
+                        answer, [this](const std::string&) { ++warnings_; }, limits)
+                    .ok());
   }
   void TearDown() override {
     http_.reset();
@@ -87,7 +90,8 @@ TEST_F(HttpSocketTest, AQuestionHasItsAnswer) {
 TEST_F(HttpSocketTest, AConnectionIsUsedAgainAlsoForQuestionsThatComeTogether) {
   serve();
   const int fd = connect();
-  const std::string one = "GET /1 HTTP/1.1\r\nHost: localhost\r\n\r\n", two = "GET /2 HTTP/1.1\r\nHost: [::1]:9\r\n\r\n";
+  const std::string one = "GET /1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                    two = "GET /2 HTTP/1.1\r\nHost: [::1]:9\r\n\r\n";
   send(fd, one + two);
   const std::string said = receive(fd, "/2|-");
   EXPECT_NE(said.find("/1|-HTTP/1.1 200"), std::string::npos) << said;

@@ -94,7 +94,8 @@ std::string prometheus_text(const Json& r) {
   Metrics m;
   const auto word = [](const Json& json, const char* field) { return json.at(field).get<std::string>(); };
   m.begin("info", "gauge", "What runs, in its labels.");
-  m.add(1, {{"version", word(r, "version")}, {"configuration", word(r, "configuration")}, {"device", word(r, "device")}});
+  m.add(1,
+        {{"version", word(r, "version")}, {"configuration", word(r, "configuration")}, {"device", word(r, "device")}});
   m.begin("workers", "gauge", "Threads that process packets.");
   m.add(r.at("workers"));
   m.begin("generation", "gauge", "Generation of the tables.");
@@ -142,7 +143,8 @@ std::string prometheus_text(const Json& r) {
   const Json& ports = r.at("interfaces");
   if (ports.empty()) return m.take();
   m.begin("port_up", "gauge", "1: the interface is up and has a carrier.");
-  for (const Json& p : ports) m.add(word(p, "link") == "up", {{"port", word(p, "name")}, {"method", word(p, "method")}});
+  for (const Json& p : ports)
+    m.add(word(p, "link") == "up", {{"port", word(p, "name")}, {"method", word(p, "method")}});
   for (const auto& [side, fields] :
        {std::pair{"rx", std::vector<const char*>{"packets", "bytes", "missed", "too_long", "invalid"}},
         {"tx", {"packets", "bytes", "full", "failed"}}}) {
@@ -250,9 +252,9 @@ HttpAnswer Windows::api(const std::string& name, const HttpRequest& request) {
   }
   if (name.empty()) return json_answer(200, {{"version", kControlVersion}, {"paths", names}});
   const std::string near = closest_match(name, names);
-  return error_answer(404, fmt::format("/api/v1/{} is nothing", name),
-                      near.empty() ? fmt::format("one of {}", fmt::join(names, ", "))
-                                   : fmt::format("did you mean /api/v1/{}?", near));
+  return error_answer(
+      404, fmt::format("/api/v1/{} is nothing", name),
+      near.empty() ? fmt::format("one of {}", fmt::join(names, ", ")) : fmt::format("did you mean /api/v1/{}?", near));
 }
 
 }  // namespace sluice
