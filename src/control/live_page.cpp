@@ -72,10 +72,14 @@ function layout(r){const names=r.elements.map(e=>e.name),out=new Map(names.map(n
  layers.forEach(l=>{l.sort((a,b)=>mean(a)-mean(b)||names.indexOf(a)-names.indexOf(b));
   for(let i=0;i<l.length;i+=most){const part=l.slice(i,i+most);part.forEach((n,j)=>place.set(n,{x:column*205,y:(j-(part.length-1)/2)*70}));column++}});
  function mean(n){const y=into.get(n).map(m=>place.get(m)).filter(Boolean).map(p=>p.y);return y.length?y.reduce((a,b)=>a+b)/y.length:0}
+ // Many columns go on below, as lines of a text do.
+ const per=Math.max(6,Math.ceil(column/Math.ceil(column/8)));if(column>8){const high=[];place.forEach(p=>{const b=Math.floor(p.x/205/per);high[b]=Math.max(high[b]||0,Math.abs(p.y)*2+110)});
+  place.forEach(p=>{const c=p.x/205,b=Math.floor(c/per);p.x=(c%per)*205;p.y+=high.slice(0,b).reduce((a,h)=>a+h,0)+high[b]/2})}
  return place}
 let last=null,place=null,shape='',view=null,paused=false,nodes=new Map(),edges=[];
 function box(){let x0=1e9,y0=1e9,x1=-1e9,y1=-1e9;place.forEach(p=>{x0=Math.min(x0,p.x);x1=Math.max(x1,p.x);y0=Math.min(y0,p.y);y1=Math.max(y1,p.y)});return{x:x0-20,y:y0-45,w:x1-x0+190,h:y1-y0+95}}
-function fit(){view=box();show()}
+// High enough that names can be read where there are many.
+function fit(){view=box();$('graph').style.height=Math.min(6000,Math.max(440,$('graph').clientWidth*view.h/view.w))+'px';show()}
 function show(){$('graph').setAttribute('viewBox',[view.x,view.y,view.w,view.h].join(' '))}
 function zoom(f){view={x:view.x+view.w*(1-f)/2,y:view.y+view.h*(1-f)/2,w:view.w*f,h:view.h*f};show()}
 function draw(r){const key=JSON.stringify([r.elements.map(e=>e.name+e.class),r.edges]);if(key===shape)return;shape=key;place=layout(r);nodes.clear();edges=[];
