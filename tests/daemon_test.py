@@ -115,7 +115,7 @@ class Daemon(unittest.TestCase):
         self.assertEqual(json.loads(done.stdout)["packets_in"], 1000)
 
     def test_all_errors_of_a_file_are_shown_where_they_are(self):
-        self.write("bad.toml", 'alc = "x"\nworkers = "many"\n[tables]\nbatch = 3\nrepeat = true\nuser = "me"\nicmp-denied = 1\n'
+        self.write("bad.toml", 'acll = "x"\nworkers = "many"\n[tables]\nbatch = 3\nrepeat = true\nuser = "me"\nicmp-denied = 1\n'
                                '[portz]\nin = 1\n')
         for command in (["check", "bad.toml"], ["run", "--config", "bad.toml"]):
             done = self.sluice(*command)
