@@ -184,10 +184,11 @@ Result<Json> Control::run(Json& request) {
     }
     return changed(tables_->replace_routes(table, files, inputs, dry_run));
   }
-  const std::vector<std::string> commands = {
-      "show report", "show runtime", "show rules",    "show drops",     "show tables",        "show routes", "acl change",
-      "acl replace",  "routes change", "routes replace", "adjacencies change", "show qos",    "qos set",
-      "qos load",     "graph show",    "graph swap",     "graph read",         "graph write", "show adjacencies"};
+  const std::vector<std::string> commands = {"show report",   "show runtime",   "show rules",         "show drops",
+                                             "show tables",   "show routes",    "acl change",         "acl replace",
+                                             "routes change", "routes replace", "adjacencies change", "show qos",
+                                             "qos set",       "qos load",       "graph show",         "graph swap",
+                                             "graph read",    "graph write",    "show adjacencies"};
   const std::string near = closest_match(command, commands);
   return Error(
       fmt::format("'{}' is not a command", command),
