@@ -36,7 +36,7 @@ ALLOWED = {
 }
 ALL = set(ALLOWED)
 # Above the layers: applications, system tests, benchmarks.
-TOPS = {"apps", "tests", "bench"}
+TOPS = {"apps", "tests", "bench", "python"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 CUDA_HEADER = re.compile(r"^(cuda(_\w+)?\.h|cuda/.*|cub/.*|thrust/.*|cooperative_groups(/.*|\.h)|nvml\.h|nvrtc\.h|nvtx3/.*|"
@@ -124,7 +124,7 @@ def check_cmake(root, report):
 def check_tree(root):
     problems = []
     files = 0
-    for top in ("src", "apps", "tests", "bench"):
+    for top in ("src", "apps", "tests", "bench", "python/src"):
         for path in sorted((root / top).rglob("*")):
             if path.suffix in SUFFIXES and path.is_file():
                 files += 1

@@ -403,7 +403,7 @@ class Readme(unittest.TestCase):
 class Links(unittest.TestCase):
     def test_each_relative_link_leads_to_a_file_and_heading(self):
         files = [path for pattern in ("*.md", *(f"{folder}/**/*.md" for folder in
-                 ("docs", "src", "apps", "bench", "tests", "scripts", "examples"))) for path in ROOT.glob(pattern)]
+                 ("docs", "src", "apps", "bench", "tests", "scripts", "examples", "integrations"))) for path in ROOT.glob(pattern)]
         self.assertGreater(len(files), 20)
         broken = []
         for path in files:
@@ -427,7 +427,7 @@ class Names(unittest.TestCase):
     """What the documents call by name is there."""
     def test_files_of_code(self):
         files = {str(path.relative_to(ROOT)) for folder in
-                 ("src", "apps", "tests", "scripts", "docs", "bench", "cmake", "examples") for path in (ROOT / folder).rglob("*.*")}
+                 ("src", "apps", "tests", "scripts", "docs", "bench", "cmake", "examples", "integrations") for path in (ROOT / folder).rglob("*.*")}
         missing = []
         for page in [*ROOT.glob("*.md"), *(ROOT / file for file in files if file.endswith(".md"))]:
             text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
@@ -441,7 +441,7 @@ class Names(unittest.TestCase):
 
     def test_each_folder_of_code_says_what_it_is(self):
         without = []
-        for top in ("src", "apps", "tests", "scripts", "bench", "examples"):
+        for top in ("src", "apps", "tests", "scripts", "bench", "examples", "integrations"):
             for folder in [ROOT / top, *(path for path in (ROOT / top).rglob("*") if path.is_dir())]:
                 relative = folder.relative_to(ROOT)
                 # A folder that its parent describes: inputs, and helpers of one program.
@@ -570,6 +570,10 @@ class Sum(unittest.TestCase):
     def test_failures(self):
         rc, lines = self.run_sum('<testsuites><testcase name="a" classname="S"><failure/></testcase></testsuites>', "FAILED")
         self.assertEqual((rc, lines[-1]), (1, "0 passed, 2 failed, 0 skipped"))
+
+    def test_errors_of_pytest_are_failures(self):
+        rc, lines = self.run_sum('<testsuites><testcase name="a" classname="t"><error message="fixture"/></testcase></testsuites>', "ok")
+        self.assertEqual((rc, lines[-1]), (1, "1 passed, 1 failed, 0 skipped"))
 
     def test_an_empty_run_fails(self):
         rc, lines = self.run_sum(None, "ok")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Adds up a run of ./dev test: the cases in GoogleTest's XML files plus one for each phase; the last line is the sum.
+"""Adds up a run of ./dev test: the cases in the XML files of GoogleTest and pytest plus one for each phase; the last line is the sum.
 
 Skipped cases are listed with their reasons: no test skips silently. A results folder without a single case is a failure.
 """
@@ -31,7 +31,7 @@ def main():
                 cases += 1
                 name = f"{case.get('classname')}.{case.get('name')}"
                 skip = case.find("skipped")
-                if case.find("failure") is not None:
+                if case.find("failure") is not None or case.find("error") is not None:
                     failed += 1
                     print(f"failed: {folder}: {name}")
                 elif skip is not None or case.get("status") == "notrun":

@@ -2,10 +2,12 @@
 // crosses the bus and by which transport. The emulated device is always there; CUDA devices join where they exist.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "base/test_data.h"
+#include "ports/memory/frame_store.h"
 #include "ports/pcap/capture_writer.h"
 #include "tables/acl/algorithms.h"
 #include "tables/lpm/algorithms.h"
@@ -39,6 +41,9 @@ std::vector<Way> ways() {
     all.push_back({mode, transport, kKey, 1, 64, 1, 4, 0, DeviceThreading::kFull, false});
     all.push_back({mode, transport, kHeader, 2, 33, 2});
   }
+  all.push_back({DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 256});
+  all.push_back({DeviceMode::kLaunch, Transport::kStaged, kFrame, 3, 100, 2});
+  all.push_back({DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 2, 300});
   for (const Transport transport : {Transport::kCommList, Transport::kCommPool}) {
     all.push_back({DeviceMode::kLaunch, transport, kAuto, 1, 256});
   }
@@ -96,6 +101,84 @@ TEST(DeviceEquality, StandardGraphEveryWay) {
         records += device.channels.records;
       }
       EXPECT_GT(records, 0u);
+    }
+  }
+}
+
+// A capture of the frames of another that have at most so many bytes.
+std::string short_frames(const TempDir& dir, const std::string& from, uint32_t most) {
+  std::string path = dir / "short.pcap";
+  auto store = FrameStore::load(from);
+  auto writer = CaptureWriter::create(path);
+  EXPECT_TRUE(store.ok() && writer.ok());
+  for (uint64_t i = 0; i < store->size(); ++i) {
+    const FrameHeader header = store->header(i);
+    if (header.captured <= most) EXPECT_TRUE(writer->append(header, store->frame(i)));
+  }
+  EXPECT_TRUE(writer->commit().ok());
+  return path;
+}
+
+// Frames that cross from where they lie in their source, which nobody may write to, and come back elsewhere: also what
+// is done again, what goes on to host elements, and what is played more than once.
+TEST(DeviceEquality, FramesCrossFromTheMemoryOfTheirSource) {
+  const TempDir dir;
+  const std::string capture = short_frames(dir, testing::write_mixed_capture(dir / "in.pcap", packets(5000), 9), 192);
+  const auto text = [&](const std::string& source, const std::string& rest) {
+    return testing::standard_graph_text(dir, source, "ToDump($OUT)", "tuple_merge", testing::kDirect4, "poptrie") +
+           rest;
+  };
+  const std::string errors =
+      "errors :: ICMPError(192.0.0.1, RATE 100000, BURST 5);\nacl[1] -> errors; ttl[1] -> errors; errors -> tx;\n";
+  const uint32_t limit = packets(9000);
+  const std::string source = "FromMemory(" + capture + ", LIMIT " + std::to_string(limit) + ")";
+  for (const std::string& rest : {std::string(), errors}) {
+    const DeviceOutcome want = run(dir, text(source, rest), nullptr);
+    ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+    ASSERT_EQ(want.outcome.report.packets_in, limit);
+    for (const std::string& kind : testing::device_kinds()) {
+      for (const Way& way : {Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kFrame, 1, 256},
+                             Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kFrame, 3, 1000, 2, 2},
+                             Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kFrame, 2, 8192},
+                             Way{DeviceMode::kLaunch, Transport::kZeroCopy, RecordChoice::kFrame, 2, 2000},
+                             Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kFrame, 1, 1, 1, 1}}) {
+        SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
+        const DeviceOutcome got = run(dir, text(source, rest), &way, kind);
+        expect_equal(want, got);
+        EXPECT_GT(got.outcome.report.offload.offloaded, limit / 3);
+        EXPECT_EQ(got.outcome.report.offload.on_host, 0u);
+      }
+    }
+  }
+}
+
+// A mark comes back with the rule that gives it; nothing is done again for it.
+TEST(DeviceEquality, MarksComeBack) {
+  const TempDir dir;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", packets(2000), 11);
+  std::string text = standard(dir, capture);
+  text.erase(text.find("in ::"));
+  std::ofstream(dir / "marks.acl")
+      << "mark(7) udp from any to any\nmark(9) tcp from any to any\npermit ip from any to any\n";
+  text += "AclTable(marks, FILE " + (dir / "marks.acl") +
+          ");\n"
+          "in :: FromDump(" +
+          capture +
+          ") -> parse :: IPInput -> acl :: ACL(TABLE marks) -> fib :: IPRoute(TABLE main) -> ttl :: DecIPTTL\n"
+          "  -> class :: ClassifyMark(7, 9, others);\n"
+          "class[0] -> out :: ToDump($OUT); class[1] -> out; class[2] -> second :: ToDump($OUT2);\n";
+  const DeviceOutcome want = run(dir, text, nullptr);
+  ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+  ASSERT_NE(want.bytes, want.second);
+  for (const std::string& kind : testing::device_kinds()) {
+    for (const bool fast : {true, false}) {
+      const Way way{
+          DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kKey, 1, 256, 1, 4, 0, DeviceThreading::kFull, fast};
+      SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
+      const DeviceOutcome got = run(dir, text, &way, kind);
+      expect_equal(want, got);
+      EXPECT_GT(got.outcome.report.offload.offloaded, packets(1000));
+      EXPECT_EQ(got.outcome.report.offload.redone, 0u);
     }
   }
 }
@@ -283,6 +366,7 @@ TEST(DeviceEquality, RealCaptures) {
                        {DeviceMode::kLaunch, Transport::kCommList, RecordChoice::kAuto, 1, 256},
                        {DeviceMode::kLaunch, Transport::kCommPool, RecordChoice::kAuto, 1, 256},
                        {DeviceMode::kLaunch, Transport::kCommPool, RecordChoice::kAuto, 2, 256},
+                       {DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kFrame, 2, 128},
                        {DeviceMode::kAdaptive, Transport::kZeroCopy, RecordChoice::kAuto, 1, 256}};
     // Where every access is watched, each capture goes two of the ways, and every way meets six captures.
     ++turn;

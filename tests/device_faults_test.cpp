@@ -86,10 +86,13 @@ TEST(DeviceFaults, TheHostTakesOverAndNothingIsLostOrReordered) {
   for (const Fault& fault : faults) {
     for (const Way& way : {Way{kPersistent, kTagged, kKey, 1, 256}, Way{kPersistent, kTagged, kHeader, 2, 64},
                            Way{kLaunch, kStaged, kKey, 2, 256}, Way{kLaunch, kCommList, kAuto, 1, 256},
+                           Way{kLaunch, kStaged, kFrame, 1, 256}, Way{kLaunch, kStaged, kFrame, 2, 100, 2},
                            Way{kAdaptive, kStaged, kKey, 1, 256}, Way{kLaunch, kStaged, kKey, 3, 64, 1, 4, 0, kMaster},
                            Way{kPersistent, kTagged, kHeader, 2, 64, 1, 4, 0, kMaster}}) {
       // Seven ways, an even number of faults: each way meets half of them, where every access is watched.
       if (kWatched && turn++ % 2 != 0) continue;
+      // Memory for frames is taken before the first packet: without it nothing runs.
+      if (way.records == kFrame && fault.name == std::string("no memory")) continue;
       hold(text, fault, way, want);
     }
   }
@@ -160,6 +163,7 @@ TEST(DeviceFaults, WhatALateDeviceWritesMeetsNoPacket) {
   std::vector<Way> ways = {
       {kLaunch, kCommList, kAuto, 1, kBatch},      {kLaunch, kZeroCopy, kAddress, 1, kBatch},
       {kPersistent, kTagged, kAddress, 1, kBatch}, {kLaunch, kCommList, kAuto, 3, kBatch, 3},
+      {kLaunch, kStaged, kFrame, 1, kBatch},       {kLaunch, kStaged, kFrame, 3, kBatch, 2},
       {kLaunch, kCommPool, kAuto, 1, kBatch},      {kLaunch, kCommList, kAuto, 2, kBatch, 1, 4, 0, kMaster},
   };
   if (!kWatched) {
@@ -178,6 +182,7 @@ TEST(DeviceFaults, WhatALateDeviceWritesMeetsNoPacket) {
     const DeviceOutcome want = run_way(dir, text, nullptr, {});
     ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
     for (const Way& way : ways) {
+      if (way.records == kFrame && text.find("IPInput") == std::string::npos) continue;  // it does not parse
       // All of them late; where there are several, also the first alone.
       for (unsigned held = way.devices; held != 0; held = held == way.devices && held > 1 ? 1 : 0) {
         SCOPED_TRACE(::testing::PrintToString(way) + ", " + std::to_string(held) + " late");

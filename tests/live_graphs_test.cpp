@@ -661,6 +661,13 @@ class LinkAgainRouterTest : public LiveGraphsRouterTest {
     ASSERT_TRUE(NetNamespace::veth(other, there, *router_, here).ok());
     run_on(*router_, "ip link set " + here + " address 02:00:00:00:00:0" + std::to_string(last));
   }
+  // Until the kernel has seen that the other end is up, up to a second later, it drops what is sent there.
+  void carries(const NetNamespace& where, const std::string& interface) {
+    EXPECT_TRUE(soon([&] {
+      const auto link = where.run("ip -o link show " + interface);
+      return link.ok() && link->find(" state UP ") != std::string::npos;
+    })) << interface;
+  }
 };
 
 TEST_F(LinkAgainRouterTest, ARemovedInterfaceThatIsMadeAgainIsThePort) {
@@ -671,6 +678,8 @@ TEST_F(LinkAgainRouterTest, ARemovedInterfaceThatIsMadeAgainIsThePort) {
             std::string("FromDevice(d0, METHOD ") + method + ") -> " + way + "ToDevice(d1, METHOD " + method + ");\n");
       start("g.click");
       const auto ten = [&] {
+        carries(*gen_, "g0");
+        carries(*router_, "d1");
         auto near = Wire::open(*gen_, "g0"), far = Wire::open(*sink_, "s0");
         ASSERT_TRUE(near.ok() && far.ok());
         send(*near, 0, 10);

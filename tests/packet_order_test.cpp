@@ -96,7 +96,9 @@ Ran equal_every_way(const TempDir& dir, const std::string& text, bool scheduled 
     EXPECT_EQ(got.outcome.report.generated, want.outcome.report.generated);
     EXPECT_EQ(got.outcome.report.drops, want.outcome.report.drops);
     EXPECT_EQ(got.outcome.printed, want.outcome.printed);
-    if (all) EXPECT_EQ(got.outcome.counters, want.outcome.counters);
+    if (all) {
+      EXPECT_EQ(got.outcome.counters, want.outcome.counters);
+    }
   };
   for (const unsigned workers : {1u, 3u}) {
     for (const uint32_t batch : {1u, 2u, 31u, 32u, 33u, 255u, 256u, 4096u}) {

@@ -617,7 +617,9 @@ TEST(RandomGraphs, GiveOneResultEveryWay) {
   EXPECT_GT(fast, graphs / 10);
   EXPECT_GT(scheduled, graphs / 2);
   // Of eight graphs, none may make packets.
-  if (!testing::kWatched) EXPECT_GT(made, graphs / 10);
+  if (!testing::kWatched) {
+    EXPECT_GT(made, graphs / 10);
+  }
 }
 
 }  // namespace

@@ -51,8 +51,8 @@ void add_device_options(Command sub, DeviceFlags& f, bool all) {
   if (!all) return;
   sub.add_flag("--kernel-times", f.kernel_times,
                "Also time kernels: the statistics show kernel and transfer separately");
-  sub.add_option("--records", f.records, "What is sent per packet: auto (fewest bytes), key, header or address")
-      ->check(OneOf{{"auto", "key", "header", "address"}})
+  sub.add_option("--records", f.records, "What is sent per packet: auto (fewest bytes), key, header, address or frame")
+      ->check(OneOf{{"auto", "key", "header", "address", "frame"}})
       ->type_name("KIND")
       ->capture_default_str();
   sub.add_option("--threading", f.threading,
@@ -100,7 +100,8 @@ OpenDevices open_devices(const DeviceFlags& f) {
   open.options.records = choice<RecordChoice>(f.records, {{"auto", RecordChoice::kAuto},
                                                           {"key", RecordChoice::kKey},
                                                           {"header", RecordChoice::kHeader},
-                                                          {"address", RecordChoice::kAddress}});
+                                                          {"address", RecordChoice::kAddress},
+                                                          {"frame", RecordChoice::kFrame}});
   open.options.threading =
       choice<DeviceThreading>(f.threading, {{"full", DeviceThreading::kFull}, {"master", DeviceThreading::kMaster}});
   const RingMemory ring_memory = choice<RingMemory>(
@@ -109,6 +110,15 @@ OpenDevices open_devices(const DeviceFlags& f) {
   open.options.enter_after = f.enter_after;
   open.options.leave_after = f.leave_after;
   open.options.watchdog_ns = uint64_t{f.watchdog_ms} * 1'000'000;
+  if (open.options.records == RecordChoice::kFrame) {
+    if (open.options.mode != DeviceMode::kLaunch)
+      fail(Exit::kUsage, "--records frame: only in --mode launch", "--records key goes by every mode");
+    if (open.options.threading != DeviceThreading::kFull)
+      fail(Exit::kUsage, "--records frame: only with --threading full", "each worker sends its own frames");
+    if (open.options.transport != Transport::kStaged && open.options.transport != Transport::kZeroCopy)
+      fail(Exit::kUsage, "--records frame: only with --transport staged or zerocopy",
+           "lists of frames are address records");
+  }
   open.label = f.device;
   if (f.device == "cpu") return open;
   const std::string kind = f.device.substr(0, f.device.find(':'));
@@ -416,11 +426,13 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
     // Frames are gathered and copied: in whole or by their first bytes, and back where they are edited.
     const bool pooled = !o.keys && o.shape.kind == RecordKind::kAddress && d.transport == Transport::kCommPool &&
                         d.mode == DeviceMode::kLaunch;
+    const bool whole = !o.keys && o.shape.kind == RecordKind::kFrame;
     const std::string frames =
-        !pooled ? ""
-                : fmt::format(", and {} of the frame{}",
-                              o.whole_frames ? "all" : fmt::format("the first {} bytes", kRecordRegion),
-                              o.writes_frame ? " each way" : " in");
+        whole     ? fmt::format(", and the frame each way, of longer ones the first {} bytes", kRecordRegion)
+        : !pooled ? ""
+                  : fmt::format(", and {} of the frame{}",
+                                o.whole_frames ? "all" : fmt::format("the first {} bytes", kRecordRegion),
+                                o.writes_frame ? " each way" : " in");
     text += fmt::format("node {}: {}; {} bytes per packet in, {} out{}{}\n", n, pooled ? "frames are gathered" : o.why,
                         bytes.in, bytes.out, o.keys ? fmt::format(" (IPv6: {} in)", kKey6Words * 16) : "", frames);
     if (!o.stays.empty()) text += fmt::format("    which        {}\n", o.stays);

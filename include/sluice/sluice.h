@@ -113,6 +113,10 @@ typedef struct sluice_key_columns {
  * malformed, or a pointer is NULL; *key is 0 but for `bytes` then, and no rule matches it. Any thread. */
 SLUICE_API int sluice_key_of_frame(const void *frame, size_t captured, size_t wire_bytes, sluice_key *key);
 
+/* The same of an IP packet without a link header, its version by its first four bits. The checksum of an IPv4 header is
+ * taken as good: a card has verified it, or is still to write it. Any thread. */
+SLUICE_API int sluice_key_of_packet(const void *packet, size_t captured, size_t wire_bytes, sluice_key *key);
+
 /* ---- access lists ----------------------------------------------------------------------------------------------- */
 
 typedef struct sluice_acl sluice_acl;
@@ -166,6 +170,9 @@ SLUICE_API int sluice_acl_change(sluice_acl *acl, const char *text, const char *
 SLUICE_API int sluice_acl_replace_file(sluice_acl *acl, const char *path, sluice_errors **errors);
 SLUICE_API int sluice_acl_replace(sluice_acl *acl, const void *bytes, size_t n, const char *name,
                                   sluice_errors **errors);
+/* sluice_acl_replace_file with a format of this call's own, as of sluice_acl_options; NULL: by content. */
+SLUICE_API int sluice_acl_replace_file_as(sluice_acl *acl, const char *path, const char *format,
+                                          sluice_errors **errors);
 /* Writes the list as an image, which loads without parsing and building. The file appears when it is complete. Any
  * thread. */
 SLUICE_API int sluice_acl_save(sluice_acl *acl, const char *path, sluice_errors **errors);
@@ -175,6 +182,16 @@ SLUICE_API size_t sluice_acl_size(const sluice_acl *acl); /* rules */
 SLUICE_API uint64_t sluice_acl_generation(const sluice_acl *acl);
 /* The algorithm by which it is looked up, "" for NULL. The text lasts. */
 SLUICE_API const char *sluice_acl_algorithm(const sluice_acl *acl);
+
+/* What lookups go through, for people: 0 where the algorithm has none of it. */
+typedef struct sluice_acl_shape {
+  size_t size;     /* sizeof(sluice_acl_shape), filled by the caller */
+  uint64_t tables; /* hash tables */
+  uint64_t slots;  /* of all tables */
+  uint64_t bytes;  /* of the whole image */
+} sluice_acl_shape;
+/* Fills *shape for the newest generation. -1: a pointer is NULL, or `size` is another. Any thread. */
+SLUICE_API int sluice_acl_measure(const sluice_acl *acl, sluice_acl_shape *shape);
 
 /* A rule, for people. Texts are never NULL and last as long as the struct. */
 typedef struct sluice_rule {
@@ -199,7 +216,8 @@ typedef struct sluice_counter {
 
 /* Writes the counters of a list that was opened with `count`: [0] of packets that no rule matched, [i] of the rule at
  * position i, at most n of them; `*removed`, if not NULL, of rules that are gone. A counter follows its rule through
- * changes. Lookups that are under way may or may not be in it. Returns how many there are, which is sluice_acl_size + 1,
+ * changes. Lookups that are under way may or may not be in it; those of a
+ * channel are in it when their answers are fetched. Returns how many there are, which is sluice_acl_size + 1,
  * or 0 on failure. Errors: the list does not count. Any thread. */
 SLUICE_API size_t sluice_acl_counters(const sluice_acl *acl, sluice_counter *counters, size_t n,
                                       sluice_counter *removed, sluice_errors **errors);
@@ -270,11 +288,12 @@ SLUICE_API void sluice_device_free(sluice_device *device);
 /* Its name for people, such as "NVIDIA H100 80GB HBM3"; "" for NULL. Lasts as long as the handle. */
 SLUICE_API const char *sluice_device_name(const sluice_device *device);
 
-enum { SLUICE_LAUNCH = 0, SLUICE_PERSISTENT = 1 };
+enum { SLUICE_LAUNCH = 0, SLUICE_PERSISTENT = 1, SLUICE_ADAPTIVE = 2 };
 
 typedef struct sluice_channel_options {
   size_t size;      /* sizeof(sluice_channel_options) */
-  uint32_t mode;    /* SLUICE_LAUNCH: a kernel per burst; SLUICE_PERSISTENT: resident kernels */
+  uint32_t mode;    /* SLUICE_LAUNCH: a kernel per burst; SLUICE_PERSISTENT: resident kernels;
+                       SLUICE_ADAPTIVE: resident while bursts of half of `burst` and more come, else a kernel each */
   uint32_t burst;   /* most keys of one submit, 1 to 8192; 0: 256 */
   uint32_t flights; /* bursts on their way at a time, 1 to 16; 0: 4 */
   uint32_t reserved;
@@ -300,6 +319,13 @@ SLUICE_API size_t sluice_channel_submit(sluice_channel *channel, const sluice_ke
 SLUICE_API size_t sluice_channel_poll(sluice_channel *channel, sluice_match *matches, uint32_t *next_hops, size_t n);
 /* Keys that were taken and whose answers were not fetched yet. */
 SLUICE_API size_t sluice_channel_pending(const sluice_channel *channel);
+
+/* Looks up in the calling thread what is pending, so that sluice_channel_poll fetches all of it at once: for whoever
+ * waits no longer. What the device answers after all is ignored; a flight is free for sluice_channel_submit when the
+ * device is done with it. */
+SLUICE_API void sluice_channel_settle(sluice_channel *channel);
+/* How often SLUICE_ADAPTIVE has changed between a kernel a burst and resident kernels; 0 for NULL. */
+SLUICE_API uint64_t sluice_channel_switches(const sluice_channel *channel);
 
 /* Goes over to the table's newest generation, which is copied to the device. Until then all answers are of the
  * generation before. Errors: keys are pending (fetch their answers first); the device. */
@@ -375,7 +401,7 @@ typedef struct sluice_fate {
 
 /* Fetches up to n fates, in the order in which inputs were read: those of one input in the order of the packets'
  * numbers. Every packet has one. The packets that left by then can
- * be taken. Returns how many. Never waits for packets. One thread at a time. */
+ * be taken, but for those that wait for their time in a Shape. Returns how many. Never waits for packets. One thread at a time. */
 SLUICE_API size_t sluice_graph_fates(sluice_graph *graph, sluice_fate *fates, size_t n);
 /* The reason's name, such as "ttl-expired"; "" for unknown numbers. The text lasts. */
 SLUICE_API const char *sluice_drop_reason(uint32_t reason);

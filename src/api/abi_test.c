@@ -51,6 +51,11 @@ AT(sluice_acl_options, algorithm, 8);
 AT(sluice_acl_options, format, 16);
 AT(sluice_acl_options, count, 24);
 
+BYTES(sluice_acl_shape, 32);
+AT(sluice_acl_shape, tables, 8);
+AT(sluice_acl_shape, slots, 16);
+AT(sluice_acl_shape, bytes, 24);
+
 BYTES(sluice_match, 12);
 AT(sluice_match, rule, 0);
 AT(sluice_match, action, 4);

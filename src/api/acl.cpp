@@ -2,11 +2,11 @@
 // The functions of access lists.
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <optional>
 
 #include "api/border.h"
+#include "api/classify.h"
 #include "api/table.h"
 #include "control/acl_images.h"
 #include "formats/native_rules.h"
@@ -36,59 +36,6 @@ static_assert(int{SLUICE_KEY_PORTS} == int{FlowKey::kHasPorts} && int{SLUICE_KEY
 static_assert(SLUICE_NO_MATCH == static_cast<int>(AclVerb::kNone) &&
               SLUICE_PERMIT == static_cast<int>(AclVerb::kPermit) && SLUICE_DENY == static_cast<int>(AclVerb::kDeny) &&
               SLUICE_MARK == static_cast<int>(AclVerb::kMark));
-
-// From here on a lookup is work that a change does not wait for.
-constexpr size_t kLong = 4096;
-
-// Counters of one thread at a time.
-class Counting {
- public:
-  Counting(const sluice_acl& acl, const OpenedAcl& opened) {
-    if (opened.hits == nullptr) return;
-    // Threads begin at different seats, so that each finds its own free, as a rule.
-    static std::atomic<unsigned> threads{0};
-    thread_local const unsigned mine = threads.fetch_add(1, std::memory_order_relaxed);
-    for (unsigned at = mine;; ++at) {
-      auto& taken = acl.seats[at % sluice_acl::kCounting].taken;
-      if (taken.load(std::memory_order_relaxed) || taken.exchange(true, std::memory_order_acquire)) continue;
-      seat_ = &taken;
-      adder_ = opened.hits->of(at % sluice_acl::kCounting);
-      return;
-    }
-  }
-  ~Counting() {
-    if (seat_ != nullptr) seat_->store(false, std::memory_order_release);
-  }
-  Counting(const Counting&) = delete;
-  Counting& operator=(const Counting&) = delete;
-  explicit operator bool() const { return seat_ != nullptr; }
-  void add(uint32_t rule, uint32_t bytes) const { adder_.add(rule, bytes); }
-
- private:
-  std::atomic<bool>* seat_ = nullptr;
-  RuleHits::Adder adder_;
-};
-
-// Calls of(i) for the keys [0, n), at most 32, whose results go to `out`.
-template <typename Of>
-inline void classify_burst(const OpenedAcl& opened, const Counting& counting, Of&& of, size_t n, sluice_match* out) {
-  std::array<const FlowKey*, kAclBurst> keys;
-  std::array<uint32_t, kAclBurst> rules;
-  for (size_t i = 0; i < n; ++i) keys[i] = of(i);
-  opened.view.lookup_burst(keys.data(), rules.data(), n);
-  for (size_t i = 0; i < n; ++i) {
-    // Rules are about IP packets.
-    const uint32_t rule = keys[i]->family == 4 || keys[i]->family == 6 ? rules[i] : 0;
-    const AclAction action = opened.actions.action(rule);
-    out[i] = {rule, static_cast<uint32_t>(action.verb), action.mark};
-  }
-  if (counting) {
-    for (size_t i = 0; i < n; ++i) counting.add(out[i].rule, keys[i]->reserved);
-  }
-  if (opened.positions != nullptr) {
-    for (size_t i = 0; i < n; ++i) out[i].rule = opened.positions->position(out[i].rule);
-  }
-}
 
 FlowKey key_of(const sluice_key_columns& c, size_t i) {
   FlowKey key;
@@ -135,16 +82,16 @@ Result<sluice_acl*> load(std::string path, std::optional<std::span<const std::by
   d.algorithm = text_or(o->algorithm, "");
   auto acl = std::make_unique<sluice_acl>();
   acl->format = d.format;
-  if (o->count != 0) acl->seats = std::make_unique<sluice_acl::Seat[]>(sluice_acl::kCounting);
+  if (o->count != 0) acl->seats.reset(new CountingSeat[kCountingSeats]);
   auto table = AclTable::load(d, {std::move(path), bytes}, o->count != 0);
   if (!table) return std::move(table).error();
   acl->table = std::move(*table);
   return acl.release();
 }
 
-Result<void> replace(sluice_acl& acl, Result<InputFile> file) {
+Result<void> replace(sluice_acl& acl, Result<InputFile> file, std::string_view as) {
   if (!file) return std::move(file).error();
-  auto format = parse_rule_format(acl.format);
+  auto format = parse_rule_format(as);
   if (!format) return std::move(format).error();
   return acl.table->change([&](LiveTables& live) -> Result<void> {
     auto done = live.replace_acl(AclTable::name(), *file, *format, false);
@@ -182,6 +129,22 @@ int sluice_key_of_frame(const void* frame, size_t captured, size_t wire_bytes, s
   return 0;
 }
 
+int sluice_key_of_packet(const void* packet, size_t captured, size_t wire_bytes, sluice_key* key) {
+  if (key == nullptr) return -1;
+  *key = {};
+  if (packet == nullptr && captured != 0) return -1;
+  if (wire_bytes == 0) wire_bytes = captured;
+  const auto most = size_t{UINT32_MAX};
+  key->bytes = static_cast<uint32_t>(std::min(wire_bytes, most));
+  Headers headers;
+  if (parse_ip(static_cast<const uint8_t*>(packet), static_cast<uint32_t>(std::min(captured, most)), key->bytes, 0,
+               headers, false) != ParseStatus::kOk)
+    return -1;
+  headers.key.reserved = key->bytes;
+  std::memcpy(key, &headers.key, sizeof *key);
+  return 0;
+}
+
 sluice_acl* sluice_acl_open(const char* path, const sluice_acl_options* options, sluice_errors** errors) {
   return guarded<sluice_acl*>(errors, nullptr, [&]() -> Result<sluice_acl*> {
     if (path == nullptr) return bad_argument("the path is NULL");
@@ -203,8 +166,8 @@ void sluice_acl_free(sluice_acl* acl) {
 
 uint64_t sluice_acl_classify(const sluice_acl* acl, const sluice_key* keys, size_t n, sluice_match* matches) {
   if (acl == nullptr || (n != 0 && (keys == nullptr || matches == nullptr))) return 0;
-  return acl->table->read(n >= kLong, [&](const OpenedAcl& opened) {
-    const Counting counting(*acl, opened);
+  return acl->table->read(n >= kLongAclLookup, [&](const OpenedAcl& opened) {
+    const Counting counting(acl->seats.get(), opened);
     const auto* const from = reinterpret_cast<const FlowKey*>(keys);
     for (size_t at = 0; at < n; at += kAclBurst) {
       classify_burst(
@@ -216,8 +179,8 @@ uint64_t sluice_acl_classify(const sluice_acl* acl, const sluice_key* keys, size
 uint64_t sluice_acl_classify_columns(const sluice_acl* acl, const sluice_key_columns* keys, size_t n,
                                      sluice_match* matches) {
   if (acl == nullptr || !usable(keys) || (n != 0 && matches == nullptr)) return 0;
-  return acl->table->read(n >= kLong, [&](const OpenedAcl& opened) {
-    const Counting counting(*acl, opened);
+  return acl->table->read(n >= kLongAclLookup, [&](const OpenedAcl& opened) {
+    const Counting counting(acl->seats.get(), opened);
     std::array<FlowKey, kAclBurst> some;
     for (size_t at = 0; at < n; at += kAclBurst) {
       const size_t burst = std::min(n - at, kAclBurst);
@@ -242,7 +205,15 @@ int sluice_acl_change(sluice_acl* acl, const char* text, const char* name, sluic
 int sluice_acl_replace_file(sluice_acl* acl, const char* path, sluice_errors** errors) {
   return guarded(errors, -1, [&]() -> Result<int> {
     if (acl == nullptr || path == nullptr) return bad_argument("the list or the path is NULL");
-    if (auto ok = replace(*acl, InputFile::open(path)); !ok) return std::move(ok).error();
+    if (auto ok = replace(*acl, InputFile::open(path), acl->format); !ok) return std::move(ok).error();
+    return 0;
+  });
+}
+
+int sluice_acl_replace_file_as(sluice_acl* acl, const char* path, const char* format, sluice_errors** errors) {
+  return guarded(errors, -1, [&]() -> Result<int> {
+    if (acl == nullptr || path == nullptr) return bad_argument("the list or the path is NULL");
+    if (auto ok = replace(*acl, InputFile::open(path), text_or(format, "auto")); !ok) return std::move(ok).error();
     return 0;
   });
 }
@@ -250,8 +221,9 @@ int sluice_acl_replace_file(sluice_acl* acl, const char* path, sluice_errors** e
 int sluice_acl_replace(sluice_acl* acl, const void* bytes, size_t n, const char* name, sluice_errors** errors) {
   return guarded(errors, -1, [&]() -> Result<int> {
     if (acl == nullptr || (bytes == nullptr && n != 0)) return bad_argument("the list or the bytes are NULL");
-    auto ok = replace(*acl, InputFile::over(std::span(static_cast<const std::byte*>(bytes), n),
-                                            std::string(text_or(name, "memory"))));
+    auto ok = replace(
+        *acl, InputFile::over(std::span(static_cast<const std::byte*>(bytes), n), std::string(text_or(name, "memory"))),
+        acl->format);
     if (!ok) return std::move(ok).error();
     return 0;
   });
@@ -301,6 +273,27 @@ const char* sluice_acl_algorithm(const sluice_acl* acl) {
     }(AclAlgorithms{});
   });
   return found;
+}
+
+int sluice_acl_measure(const sluice_acl* acl, sluice_acl_shape* shape) {
+  if (acl == nullptr || shape == nullptr || shape->size != sizeof *shape) return -1;
+  return guarded<int>(nullptr, -1, [&]() -> Result<int> {
+    const auto opened = acl->table->hold().first;
+    *shape = {sizeof *shape, 0, 0, opened->image->bytes().size()};
+    auto add = [&](const auto& view) {
+      if (!view) return;
+      const auto of = view->shape();
+      for (const bool wide : {false, true}) {
+        const uint32_t tables = wide ? of.wide_tables : of.narrow_tables;
+        shape->tables += tables;
+        for (uint32_t i = 0; i < tables; ++i) shape->slots += uint64_t{1} << (32 - view->table(wide, i).slot_shift);
+      }
+    };
+    const std::string_view name = acl_image_algorithm(*opened->image);
+    if (name == TupleMergeAcl::kName) add(TupleMergeAcl::View::open(*opened->image));
+    if (name == TupleSpaceAcl::kName) add(TupleSpaceAcl::View::open(*opened->image));
+    return 0;
+  });
 }
 
 sluice_rule* sluice_acl_rule(const sluice_acl* acl, uint32_t position, sluice_errors** errors) {

@@ -440,6 +440,77 @@ TEST(ApiAcl, KeysComeFromFrames) {
   EXPECT_EQ(sluice_key_of_frame(frame.data(), frame.size(), 0, nullptr), -1);
 }
 
+TEST(ApiAcl, KeysComeFromPacketsWithoutALink) {
+  for (const bool six : {false, true}) {
+    const auto frame =
+        six ? sluice::tcp6("2001:db8::1", "2001:db8::2").ports(1000, 53).tcp_flags(0x12).payload(10).build()
+            : sluice::tcp4("10.0.0.1", "192.0.2.7").ports(1000, 53).tcp_flags(0x12).payload(10).build();
+    sluice_key of_frame, of_packet;
+    ASSERT_EQ(sluice_key_of_frame(frame.data(), frame.size(), 0, &of_frame), 0);
+    for (size_t cut = 0; cut < frame.size() - 14; ++cut) {
+      const std::vector<uint8_t> part(frame.begin() + 14, frame.begin() + 14 + static_cast<ptrdiff_t>(cut));
+      // The last ten bytes are no header.
+      EXPECT_EQ(sluice_key_of_packet(part.data(), cut, frame.size() - 14, &of_packet), cut < frame.size() - 24 ? -1 : 0)
+          << cut;
+    }
+    of_frame.bytes -= 14;
+    EXPECT_EQ(std::memcmp(&of_frame, &of_packet, sizeof of_frame), 0);
+    EXPECT_EQ(of_packet.flags, 0x1200);
+    if (six) continue;
+    auto unsummed = std::vector<uint8_t>(frame.begin() + 14, frame.end());
+    unsummed[10] ^= 1;
+    EXPECT_EQ(sluice_key_of_packet(unsummed.data(), unsummed.size(), 0, &of_packet), 0);
+  }
+  sluice_key key;
+  EXPECT_EQ(sluice_key_of_packet(nullptr, 0, 0, &key), -1);
+  EXPECT_EQ(sluice_key_of_packet(&key, 4, 0, nullptr), -1);
+}
+
+TEST(ApiAcl, AFileMayHaveAFormatOfItsOwn) {
+  const auto acl = acl_of("deny from any to any\n", nullptr, true);
+  ASSERT_EQ(classify(acl.get(), {tcp4(1, 2, 80)})[0].rule, 1u);
+  const auto path =
+      (std::filesystem::temp_directory_path() / ("sluice_api_format_" + std::to_string(::getpid()))).string();
+  std::ofstream(path) << "deny from any to any\n";
+  Errors errors;
+  EXPECT_EQ(sluice_acl_replace_file_as(acl.get(), path.c_str(), "classbench", &errors), -1);
+  EXPECT_EQ(errors.at(0).line, 1u);
+  EXPECT_EQ(sluice_acl_replace_file_as(acl.get(), path.c_str(), "no-such", &errors), -1);
+  EXPECT_EQ(sluice_acl_generation(acl.get()), 1u);
+  EXPECT_EQ(sluice_acl_replace_file_as(acl.get(), path.c_str(), "native", &errors), 0) << errors.text();
+  EXPECT_EQ(sluice_acl_replace_file_as(acl.get(), path.c_str(), nullptr, &errors), 0) << errors.text();
+  std::filesystem::remove(path);
+  sluice_counter counters[2];
+  ASSERT_EQ(sluice_acl_counters(acl.get(), counters, 2, nullptr, nullptr), 2u);
+  EXPECT_EQ(counters[1].packets, 1u) << "its counter goes on";
+}
+
+TEST(ApiAcl, ItsShapeIsThatOfItsTables) {
+  sluice_acl_shape shape{};
+  const auto linear = acl_of("deny from any to any\n", "linear");
+  EXPECT_EQ(sluice_acl_measure(linear.get(), &shape), -1);
+  EXPECT_EQ(sluice_acl_measure(nullptr, &shape), -1);
+  EXPECT_EQ(sluice_acl_measure(linear.get(), nullptr), -1);
+  shape.size = sizeof shape;
+  ASSERT_EQ(sluice_acl_measure(linear.get(), &shape), 0);
+  EXPECT_EQ(shape.tables, 0u);
+  EXPECT_GT(shape.bytes, 0u);
+  for (const char* algorithm : {"tuple_merge", "tuple_space"}) {
+    // Two tuples, in a table each or in one: never more. Short lists have none: they go by bitmaps.
+    std::string rules;
+    for (int i = 0; i < 1000; ++i) {
+      const std::string low = std::to_string(i % 200), high = std::to_string(i / 200), last = std::to_string(i % 250);
+      rules += "deny tcp from 10." + low + "." + high + ".0/24 to 192.0.2." + last + " port " + std::to_string(i + 1) +
+               "\npermit udp from 11." + low + ".0.0/16 to 192.0." + high + ".0/24\n";
+    }
+    const auto acl = acl_of(rules, algorithm);
+    ASSERT_EQ(sluice_acl_measure(acl.get(), &shape), 0);
+    EXPECT_GE(shape.tables, 1u) << algorithm;
+    EXPECT_LE(shape.tables, 2u) << algorithm;
+    EXPECT_GE(shape.slots, shape.tables) << algorithm;
+  }
+}
+
 TEST(ApiAcl, AnotherListTakesItsPlace) {
   const auto acl = acl_of("deny from any to any\n");
   Errors errors;

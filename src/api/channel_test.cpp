@@ -160,6 +160,77 @@ TEST_P(ApiChannel, TakesNoMoreThanItHasRoomFor) {
   // It is freed with keys under way.
 }
 
+// Whoever settles has all answers at once, in order, each counted once, whatever the device does later.
+TEST_P(ApiChannel, AnswersWithoutTheDeviceOnRequest) {
+  const auto acl = acl_of("deny tcp from any to any port 80\npermit tcp from any to any port 81\n", nullptr, true);
+  options_.flights = 3;
+  const auto channel = open(acl.get());
+  uint64_t counted[3] = {};
+  for (int round = 0; round < 50; ++round) {
+    std::vector<sluice_key> keys;
+    size_t sent = 0;
+    for (int burst = 0; burst < 3; ++burst) {
+      for (int i = 0; i < 40; ++i) keys.push_back(tcp4(1, 2, static_cast<uint16_t>(80 + (round + burst + i) % 3)));
+      // Where the device is still at what was settled, there may be no room for all.
+      if (sluice_channel_submit(channel.get(), keys.data() + sent, 40) == 40)
+        sent += 40;
+      else
+        keys.resize(sent);
+    }
+    std::vector<sluice_match> got(keys.size() + 1);
+    if (round % 3 != 2) {
+      sluice_channel_settle(channel.get());
+      ASSERT_EQ(sluice_channel_poll(channel.get(), got.data(), nullptr, got.size()), sent);
+    } else {
+      for (size_t n = 0; n < sent;) n += sluice_channel_poll(channel.get(), got.data() + n, nullptr, got.size() - n);
+    }
+    EXPECT_EQ(sluice_channel_pending(channel.get()), 0u);
+    for (size_t i = 0; i < sent; ++i) {
+      const uint32_t rule = keys[i].dst_port == 80 ? 1 : keys[i].dst_port == 81 ? 2 : 0;
+      ASSERT_EQ(got[i].rule, rule);
+      ++counted[rule];
+    }
+    if (round % 10 == 9) {
+      Errors errors;
+      while (sluice_channel_update(channel.get(), &errors) != 0) {
+        ASSERT_NE(errors.text().find("not done"), std::string::npos) << errors.text();
+        std::this_thread::yield();
+      }
+    }
+  }
+  EXPECT_GT(counted[0], 0u);
+  sluice_counter counters[3];
+  ASSERT_EQ(sluice_acl_counters(acl.get(), counters, 3, nullptr, nullptr), 3u);
+  for (int rule = 0; rule < 3; ++rule) {
+    EXPECT_EQ(counters[rule].packets, counted[rule]);
+    EXPECT_EQ(counters[rule].bytes, 100 * counted[rule]);
+  }
+}
+
+TEST(ApiDevice, AdaptiveChannelsSwitchByTheirLoad) {
+  const Handle<sluice_device> emu(sluice_device_open("emu", nullptr));
+  ASSERT_NE(emu, nullptr);
+  const auto acl = acl_of("deny tcp from any to any port 80\n");
+  sluice_channel_options options = SLUICE_CHANNEL_OPTIONS_INIT;
+  options.mode = SLUICE_ADAPTIVE;
+  const Handle<sluice_channel> channel(sluice_channel_open_acl(emu.get(), acl.get(), &options, nullptr));
+  ASSERT_NE(channel, nullptr);
+  EXPECT_EQ(sluice_channel_switches(channel.get()), 0u);
+  const std::vector<sluice_key> keys(256, tcp4(1, 2, 80));
+  std::vector<sluice_match> out(keys.size());
+  auto send = [&](size_t n) {
+    ASSERT_EQ(sluice_channel_submit(channel.get(), keys.data(), n), n);
+    for (size_t got = 0; got < n;) got += sluice_channel_poll(channel.get(), out.data() + got, nullptr, n - got);
+    for (size_t i = 0; i < n; ++i) ASSERT_EQ(out[i].rule, 1u);
+  };
+  for (int i = 0; i < 20; ++i) send(256);
+  EXPECT_EQ(sluice_channel_switches(channel.get()), 1u);
+  for (int i = 0; i < 20; ++i) send(1);
+  EXPECT_EQ(sluice_channel_switches(channel.get()), 2u);
+  EXPECT_EQ(sluice_channel_switches(nullptr), 0u);
+  sluice_channel_settle(nullptr);
+}
+
 // A channel each, over one list that changes.
 TEST_P(ApiChannel, EachThreadHasItsOwn) {
   const auto acl = acl_of("deny tcp from any to any port 80\n");
@@ -219,6 +290,9 @@ TEST(ApiDevice, SaysWhatIsWrong) {
   EXPECT_EQ(sluice_channel_open_acl(nullptr, acl.get(), nullptr, &errors), nullptr);
   EXPECT_EQ(sluice_channel_open_acl(cpu.get(), nullptr, nullptr, &errors), nullptr);
   sluice_channel_options options = SLUICE_CHANNEL_OPTIONS_INIT;
+  options.mode = 3;
+  EXPECT_EQ(sluice_channel_open_acl(cpu.get(), acl.get(), &options, &errors), nullptr);
+  options.mode = SLUICE_LAUNCH;
   options.flights = 17;
   EXPECT_EQ(sluice_channel_open_acl(cpu.get(), acl.get(), &options, &errors), nullptr);
   sluice_key key{};

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "api/border.h"
+#include "api/classify.h"
 #include "api/table.h"
 #include "exec/device/channel.h"
 #include "exec/device/device.h"
@@ -60,11 +61,14 @@ class KeyChannel {
   struct Answer {
     uint32_t rule_or_hop;
     uint32_t action, mark;
+    uint32_t number;  // of the rule, by which it counts
   };
 
   KeyChannel(std::shared_ptr<Device> device, const sluice_channel_options& o)
       : device_(std::move(device)), burst_(o.burst != 0 ? o.burst : 256), flights_(o.flights != 0 ? o.flights : 4) {
-    channel_.mode = o.mode == SLUICE_PERSISTENT ? DeviceMode::kPersistent : DeviceMode::kLaunch;
+    channel_.mode = o.mode == SLUICE_PERSISTENT ? DeviceMode::kPersistent
+                    : o.mode == SLUICE_ADAPTIVE ? DeviceMode::kAdaptive
+                                                : DeviceMode::kLaunch;
     channel_.records = std::max<uint32_t>(burst_, 32);
     channel_.flights = flights_;
   }
@@ -95,15 +99,19 @@ class KeyChannel {
 
   Result<void> update() {
     if (pending() != 0) return Error(std::to_string(pending()) + " keys are pending", "fetch their answers first");
+    reap();
+    if (landed_ != made_) return Error("the device is not done with what was settled without it", "try it again later");
     return take_newest();
   }
 
   size_t submit(const FlowKey* keys, size_t n) {
     if (n == 0 || n > burst_ || made_ - done_ == flights_) return 0;
+    reap();
+    if (made_ - landed_ == flights_) return 0;
     Burst& b = bursts_[made_ % flights_];
     b.count = static_cast<uint32_t>(n);
     b.fetched = 0;
-    b.ready = false;
+    b.ready = b.settled = false;
     b.used = {false, false};
     std::copy_n(keys, n, b.keys.begin());
     if (device_ != nullptr && failure_.empty()) send(b);
@@ -118,9 +126,10 @@ class KeyChannel {
     size_t given = 0;
     while (given < n && done_ != made_) {
       Burst& b = bursts_[done_ % flights_];
-      if (!b.ready && !fetch(b)) break;
+      if (!b.ready && !fetch(done_)) break;
       const size_t some = std::min<size_t>(n - given, b.count - b.fetched);
       for (size_t i = 0; i < some; ++i) f(given + i, b.answers[b.fetched + i]);
+      count(b.keys.data() + b.fetched, b.answers.data() + b.fetched, some);
       given += some;
       b.fetched += static_cast<uint32_t>(some);
       if (b.fetched == b.count) ++done_;
@@ -128,7 +137,21 @@ class KeyChannel {
     pending_ -= given;
     return given;
   }
+  // Answers on the host what is not answered yet.
+  void settle() {
+    for (uint64_t at = done_; at != made_; ++at) {
+      Burst& b = bursts_[at % flights_];
+      if (b.ready || fetch(at)) continue;
+      on_host(b.keys.data(), b.answers.data(), b.count);
+      b.ready = b.settled = true;
+    }
+  }
   size_t pending() const { return pending_; }
+  uint64_t switches() const {
+    uint64_t sum = 0;
+    for (const auto& way : ways_) sum += way != nullptr ? way->stats().switches : 0;
+    return sum;
+  }
   uint64_t generation() const { return generation_; }
   const std::string& failure() const { return failure_; }
 
@@ -146,6 +169,8 @@ class KeyChannel {
   virtual void on_host(const FlowKey* keys, Answer* answers, size_t n) const = 0;
   // Of a device's result.
   virtual Answer answer_of(const KeyResult& result) const = 0;
+  // Answers that were fetched.
+  virtual void count(const FlowKey* /*keys*/, const Answer* /*answers*/, size_t /*n*/) const {}
   // Takes the newest generation of the table, and load()s its image. No error: it is in use.
   virtual Result<void> take_newest() = 0;
 
@@ -176,6 +201,7 @@ class KeyChannel {
     std::vector<Answer> answers;
     uint32_t count = 0, fetched = 0;
     bool ready = false;
+    bool settled = false;  // without the device, which may still be at it
     std::array<Flight, 2> flight;
     std::array<bool, 2> used{};
     std::array<std::vector<uint32_t>, 2> at;  // which keys
@@ -200,10 +226,14 @@ class KeyChannel {
     }
   }
 
-  // Whether all answers of the oldest burst are there.
-  bool fetch(Burst& b) {
+  // Whether the device is done with the burst, or will be no more.
+  bool landed(Burst& b) {
     for (unsigned w = 0; w < 2 && failure_.empty(); ++w) {
-      if (!b.used[w]) continue;
+      if (!b.used[w]) {
+        // It took nothing where it had failed before.
+        if (ways_[w] != nullptr && ways_[w]->failed()) failure_ = ways_[w]->why();
+        continue;
+      }
       ways_[w]->poll(b.flight[w]);
       if (b.flight[w].failed || ways_[w]->failed()) {
         // What is still under way may be answered any time, where nobody looks.
@@ -212,6 +242,25 @@ class KeyChannel {
         return false;
       }
     }
+    return true;
+  }
+
+  // Flights are closed in their order: those that were settled, too.
+  void reap() {
+    for (; landed_ != made_; ++landed_) {
+      Burst& b = bursts_[landed_ % flights_];
+      if (!b.settled || !landed(b)) return;
+      for (unsigned w = 0; w < 2 && failure_.empty(); ++w) {
+        if (b.used[w]) ways_[w]->close(b.flight[w]);
+      }
+    }
+  }
+
+  // Whether all answers of a burst are there: those before it are fetched or settled.
+  bool fetch(uint64_t at) {
+    reap();
+    Burst& b = bursts_[at % flights_];
+    if (landed_ != at || !landed(b)) return false;
     // The host's answers first: those of the device, which are most, go over them.
     const bool whole = b.at[0].size() + b.at[1].size() == b.count && failure_.empty() && (b.used[0] || b.used[1]);
     if (!whole) on_host(b.keys.data(), b.answers.data(), b.count);
@@ -220,7 +269,8 @@ class KeyChannel {
       for (uint32_t i = 0; i < b.flight[w].count; ++i) {
         const KeyResult result = unpack_result(b.flight[w].key_result(i));
         const uint32_t k = b.at[w][i];
-        if (result.steps.redo) {
+        // The host finds marks, too.
+        if (result.steps.redo || result.marked) {
           on_host(&b.keys[k], &b.answers[k], 1);
         } else {
           b.answers[k] = answer_of(result);
@@ -229,6 +279,7 @@ class KeyChannel {
       ways_[w]->close(b.flight[w]);
     }
     b.ready = true;
+    ++landed_;
     return true;
   }
 
@@ -241,7 +292,9 @@ class KeyChannel {
   std::array<std::unique_ptr<Channel>, 2> ways_;  // one record a key; three
   uint32_t parity_ = 0;
   std::vector<Burst> bursts_;
-  uint64_t made_ = 0, done_ = 0, generation_ = 0;
+  uint64_t made_ = 0, done_ = 0;  // bursts that were taken, and whose answers were all fetched
+  uint64_t landed_ = 0;           // that the device is done with
+  uint64_t generation_ = 0;
   size_t pending_ = 0;
   std::string failure_;
 };
@@ -250,8 +303,8 @@ namespace {
 
 class AclChannel final : public KeyChannel {
  public:
-  AclChannel(std::shared_ptr<Device> device, std::shared_ptr<AclTable> table, const sluice_channel_options& options)
-      : KeyChannel(std::move(device), options), table_(std::move(table)) {}
+  AclChannel(std::shared_ptr<Device> device, const sluice_acl& acl, const sluice_channel_options& options)
+      : KeyChannel(std::move(device), options), table_(acl.table), seats_(acl.seats) {}
 
  private:
   Result<void> take_newest() override {
@@ -264,7 +317,12 @@ class AclChannel final : public KeyChannel {
   }
   Answer answer(uint32_t number) const {
     const AclAction action = opened_->actions.action(number);
-    return {opened_->position(number), static_cast<uint32_t>(action.verb), action.mark};
+    return {opened_->position(number), static_cast<uint32_t>(action.verb), action.mark, number};
+  }
+  void count(const FlowKey* keys, const Answer* answers, size_t n) const override {
+    const Counting counting(seats_.get(), *opened_);
+    if (!counting) return;
+    for (size_t i = 0; i < n; ++i) counting.add(answers[i].number, keys[i].reserved);
   }
   Answer answer_of(const KeyResult& result) const override {
     return answer(result.rule <= opened_->rules.size() ? result.rule : 0);
@@ -282,6 +340,7 @@ class AclChannel final : public KeyChannel {
   }
 
   std::shared_ptr<AclTable> table_;
+  std::shared_ptr<CountingSeat[]> seats_;
   std::shared_ptr<const OpenedAcl> opened_;
 };
 
@@ -299,7 +358,7 @@ class FibChannel final : public KeyChannel {
     opened_ = std::move(opened);
     return {};
   }
-  Answer answer_of(const KeyResult& result) const override { return {result.next_hop, 0, 0}; }
+  Answer answer_of(const KeyResult& result) const override { return {result.next_hop, 0, 0, 0}; }
   void on_host(const FlowKey* keys, Answer* answers, size_t n) const override {
     for (size_t i = 0; i < n; ++i) {
       answers[i] = {};
@@ -321,7 +380,7 @@ Result<sluice_channel_options> checked(const sluice_device* device, const void* 
   if (device == nullptr || table == nullptr) return bad_argument("the device or the table is NULL");
   auto o = options_or(options, sluice_channel_options SLUICE_CHANNEL_OPTIONS_INIT);
   if (!o) return o;
-  if (o->mode > SLUICE_PERSISTENT) return bad_argument("the option `mode` is no mode");
+  if (o->mode > SLUICE_ADAPTIVE) return bad_argument("the option `mode` is no mode");
   if (o->burst > 8192) return bad_argument("the option `burst` is more than 8192");
   if (o->flights > 16) return bad_argument("the option `flights` is more than 16");
   return o;
@@ -369,7 +428,7 @@ sluice_channel* sluice_channel_open_acl(sluice_device* device, const sluice_acl*
     auto o = checked(device, acl, options);
     if (!o) return std::move(o).error();
     auto channel = std::make_unique<sluice_channel>();
-    channel->keys = std::make_unique<AclChannel>(device->device, acl->table, *o);
+    channel->keys = std::make_unique<AclChannel>(device->device, *acl, *o);
     if (auto ok = channel->keys->open("ACL(TABLE acl)"); !ok) return std::move(ok).error();
     return channel.release();
   });
@@ -418,6 +477,15 @@ size_t sluice_channel_poll(sluice_channel* channel, sluice_match* matches, uint3
 
 size_t sluice_channel_pending(const sluice_channel* channel) {
   return channel == nullptr ? 0 : channel->keys->pending();
+}
+
+void sluice_channel_settle(sluice_channel* channel) {
+  if (channel == nullptr) return;
+  quiet(0, [&] { return channel->keys->settle(), 0; });
+}
+
+uint64_t sluice_channel_switches(const sluice_channel* channel) {
+  return channel == nullptr ? 0 : channel->keys->switches();
 }
 
 int sluice_channel_update(sluice_channel* channel, sluice_errors** errors) {

@@ -10,8 +10,6 @@
 namespace sluice::api {
 namespace {
 
-constexpr size_t kLong = 16'384;
-
 Result<sluice_fib*> load(std::vector<std::string> files, TableText from, const sluice_fib_options* options) {
   auto o = options_or(options, sluice_fib_options SLUICE_FIB_OPTIONS_INIT);
   if (!o) return std::move(o).error();
@@ -73,13 +71,14 @@ void sluice_fib_free(sluice_fib* fib) {
 
 uint64_t sluice_fib_lookup4(const sluice_fib* fib, const uint32_t* addresses, size_t n, uint32_t* next_hops) {
   if (fib == nullptr || (n != 0 && (addresses == nullptr || next_hops == nullptr))) return 0;
-  return fib->table->read(n >= kLong, [&](const OpenedFib& opened) { opened.lookup4(addresses, next_hops, n); });
+  return fib->table->read(n >= kLongFibLookup,
+                          [&](const OpenedFib& opened) { opened.lookup4(addresses, next_hops, n); });
 }
 
 uint64_t sluice_fib_lookup6(const sluice_fib* fib, const uint64_t* hi, const uint64_t* lo, size_t n,
                             uint32_t* next_hops) {
   if (fib == nullptr || (n != 0 && (hi == nullptr || lo == nullptr || next_hops == nullptr))) return 0;
-  return fib->table->read(n >= kLong, [&](const OpenedFib& opened) { opened.lookup6(hi, lo, next_hops, n); });
+  return fib->table->read(n >= kLongFibLookup, [&](const OpenedFib& opened) { opened.lookup6(hi, lo, next_hops, n); });
 }
 
 int sluice_fib_change(sluice_fib* fib, const char* text, const char* name, sluice_errors** errors) {

@@ -136,7 +136,7 @@ Result<std::shared_ptr<Table<Opened>>> Table<Opened>::load(TableDeclaration decl
   if (!opens) return std::move(opens).error();
   TableSet tables;
   (kAcl ? tables.acls : tables.routes)[name()] = std::move(*image);
-  if (count) made->ledger_ = std::make_unique<HitLedger>(sluice_acl::kCounting);
+  if (count) made->ledger_ = std::make_unique<HitLedger>(kCountingSeats);
   made->publisher_.set_prepare([t = made.get()](Snapshot& snapshot) { t->prepare(snapshot); });
   auto first = bind_plan(made->plan_, made->router_, tables);
   if (!first) return std::move(first).error();

@@ -47,6 +47,12 @@ struct OpenedAcl {
   uint32_t number(uint32_t position) const { return positions != nullptr ? positions->number(position) : position; }
 };
 
+// So many threads count at a time, each in counters of its own; more take turns.
+inline constexpr unsigned kCountingSeats = 32;
+struct alignas(64) CountingSeat {
+  std::atomic<bool> taken{false};
+};
+
 struct OpenedFib {
   static Result<std::shared_ptr<OpenedFib>> open(std::shared_ptr<const Image> image);
 
@@ -148,20 +154,19 @@ class Table {
   std::vector<std::unique_ptr<const Generation>> retired_;
 };
 
+// From so many keys on a lookup is work that a change does not wait for.
+inline constexpr size_t kLongAclLookup = 4096;
+inline constexpr size_t kLongFibLookup = 16'384;
+
 using AclTable = Table<OpenedAcl>;
 using FibTable = Table<OpenedFib>;
 
 }  // namespace sluice::api
 
 struct sluice_acl {
-  // So many threads count at a time, each in counters of its own; more take turns.
-  static constexpr unsigned kCounting = 32;
-  struct alignas(64) Seat {
-    std::atomic<bool> taken{false};
-  };
   std::shared_ptr<sluice::api::AclTable> table;
   std::string format;
-  std::unique_ptr<Seat[]> seats;  // where packets are counted
+  std::shared_ptr<sluice::api::CountingSeat[]> seats;  // where packets are counted
 };
 
 struct sluice_fib {

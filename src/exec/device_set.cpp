@@ -106,6 +106,10 @@ Result<std::unique_ptr<DeviceSet>> DeviceSet::open(const Router& router, const P
                                                    Workers workers) {
   std::unique_ptr<DeviceSet> set(new DeviceSet(plan, options.device));
   set->offloads_ = plan_offloads(plan, router, options.device.record_choice(), options.count_hits);
+  for (Offload& o : set->offloads_) {
+    // Whoever follows packets asks for rules and next hops.
+    if (options.ended && !o.keys && o.shape.kind == RecordKind::kFrame) o.shape.key_out = 1;
+  }
   // What workers take at a time is what flights hold.
   const uint32_t batch = options.priorities ? options.priorities->chunk : options.batch;
   if (auto ok = set->open_channels(batch, workers); !ok) {
@@ -167,6 +171,9 @@ Result<void> DeviceSet::open_channels(uint32_t batch, Workers workers) {
       if (!channel) return std::move(channel).error();
       worker.others[n] = std::move(*channel);
     }
+    if (frames() && (d.mode != DeviceMode::kLaunch || d.threading != DeviceThreading::kFull)) {
+      return Error("frame records need launch mode and full threading");
+    }
     if (auto ok = open_pools(*state.device, options, batch, worker); !ok) return ok;
     workers[w]->use_device(std::move(worker));
   }
@@ -188,12 +195,28 @@ bool DeviceSet::addresses() const {
                      [](const Offload& o) { return o.on_device && !o.keys && o.shape.kind == RecordKind::kAddress; });
 }
 
+// Whether some segment's packets cross as frames.
+bool DeviceSet::frames() const {
+  return std::any_of(offloads_.begin(), offloads_.end(),
+                     [](const Offload& o) { return o.on_device && !o.keys && o.shape.kind == RecordKind::kFrame; });
+}
+
+bool DeviceSet::takes_lent() const {
+  if (plan_.shows_headroom || plan_.sources.empty()) return false;
+  return std::all_of(plan_.sources.begin(), plan_.sources.end(), [&](const PlanSource& source) {
+    if (source.target.node == ~0u) return false;
+    const Offload& o = offloads_[source.target.node];
+    return o.on_device && !o.keys && o.shape.kind == RecordKind::kFrame;
+  });
+}
+
 // Room for the frames of each flight, on both sides, where some segment's records are addresses.
 Result<void> DeviceSet::open_pools(Device& device, const ChannelOptions& options, uint32_t batch,
                                    WorkerDevice& worker) {
-  if (!pooled() || !addresses()) return {};
+  const bool whole = frames();
+  if (!whole && (!pooled() || !addresses())) return {};
   // A batch of usual frames fits; what does not stays on the host.
-  const size_t bytes = (size_t{1} << 16) + size_t{batch} * 2048;
+  const size_t bytes = (size_t{1} << 16) + size_t{batch} * (pooled() && addresses() ? 2048 : kFrameMostRoom);
   for (uint32_t f = 0; f < options.flights; ++f) {
     auto host = device.allocate(MemorySpace::kStaging, bytes);
     if (!host) return std::move(host).error();
@@ -241,18 +264,30 @@ void DeviceSet::make_resident(Snapshot& snapshot, Publisher& publisher, Workers 
 }
 
 void DeviceSet::pin(std::span<std::byte> frames) {
-  if (!addresses() || pooled() || frames.empty()) return;
+  if (frames.empty() || !(takes_lent() || (addresses() && !pooled()))) return;
   for (auto& state : devices_) {
-    auto device = state->device->pin(frames.data(), frames.size());
-    if (!device) {
-      // Its frames stay on the host then.
+    // Its frames stay on the host then.
+    if (auto ok = pin_on(*state, frames); !ok) {
       const std::lock_guard lock(state->mutex);
-      if (state->report.failure.empty()) state->report.failure = device.error().message;
-      continue;
+      if (state->report.failure.empty()) state->report.failure = ok.error().message;
     }
-    state->pinned.add(frames.data(), frames.size(), static_cast<std::byte*>(*device));
-    state->pins.push_back(frames.data());
   }
+}
+
+bool DeviceSet::pin_source(std::span<const std::byte> frames) {
+  if (frames.empty()) return false;
+  // Nobody writes there.
+  const std::span<std::byte> memory(const_cast<std::byte*>(frames.data()), frames.size());
+  return std::all_of(devices_.begin(), devices_.end(), [&](auto& state) { return pin_on(*state, memory).ok(); });
+}
+
+Result<void> DeviceSet::pin_on(State& state, std::span<std::byte> frames) {
+  if (std::find(state.pins.begin(), state.pins.end(), frames.data()) != state.pins.end()) return {};
+  auto device = state.device->pin(frames.data(), frames.size());
+  if (!device) return std::move(device).error();
+  state.pinned.add(frames.data(), frames.size(), static_cast<std::byte*>(*device));
+  state.pins.push_back(frames.data());
+  return {};
 }
 
 void DeviceSet::fill(RunReport& report, Workers workers) {

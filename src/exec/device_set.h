@@ -34,6 +34,10 @@ class DeviceSet {
   void make_resident(Snapshot& snapshot, Publisher& publisher, Workers workers);
   // Lets devices reach the frames of a batch, or a pool of them, where some segment's records are addresses.
   void pin(std::span<std::byte> frames);
+  // Whether every packet that comes in crosses as a frame, so that it may stay in its source's memory until then; and
+  // whether that memory, which is only read, can be reached.
+  bool takes_lent() const;
+  bool pin_source(std::span<const std::byte> frames);
   // Waits until all are done with what they were given. No worker has a batch, and none gets one. Once.
   void stop(Workers workers);
   void fill(RunReport& report, Workers workers);
@@ -55,6 +59,8 @@ class DeviceSet {
   Result<void> open_pools(Device& device, const ChannelOptions& options, uint32_t batch, WorkerDevice& worker);
   bool pooled() const;
   bool addresses() const;
+  bool frames() const;
+  Result<void> pin_on(State& state, std::span<std::byte> frames);
   static Result<void> stop_device(State& state, size_t index, const std::vector<const WorkerDevice*>& workers,
                                   uint64_t limit_ns);
 

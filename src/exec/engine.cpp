@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <new>
 #include <optional>
 #include <thread>
 
@@ -175,11 +176,13 @@ Engine::~Engine() {
     std::vector<std::shared_ptr<JobRings>> rings;
     std::vector<Buffer> set_aside;
     std::shared_ptr<FramePool> frames;
+    std::vector<std::unique_ptr<Intake>> sources;  // packets may lie in their memory
   };
   auto memory = std::make_shared<Memory>();
   for (const auto& lane : lanes_) {
     memory->rings.push_back(std::move(lane->rings));
     for (Buffer& arena : lane->intake->take_set_aside()) memory->set_aside.push_back(std::move(arena));
+    memory->sources.push_back(std::move(lane->intake));
   }
   if (live_ports_ != nullptr) memory->frames = live_ports_->shared_pool();
   DeviceSet::end(std::move(devices_), workers_, std::move(memory));
@@ -311,6 +314,11 @@ Result<std::vector<std::shared_ptr<JobRings>>> Engine::make_jobs(uint32_t depth,
 void Engine::connect(Intake& intake, JobRings& rings) {
   // A lane of one thread that has no batches with a device is quiescent between jobs: no generation that it read can go
   // before.
+  if (devices_ != nullptr && devices_->takes_lent()) {
+    std::vector<bool> lends;
+    for (const std::span<const std::byte> memory : intake.lendable()) lends.push_back(devices_->pin_source(memory));
+    intake.lend(lends);
+  }
   intake.connect(rings, *egress_, publisher_, !lanes_[0]->alone || devices_ != nullptr, shared_);
 }
 
@@ -455,7 +463,7 @@ void Engine::work(unsigned id) {
   Gated gate(live_.empty() ? nullptr : &live_[id]->gate);
   Sleeper sleeper(*this);
   TraceSpan waiting;
-  for (uint64_t look = 0;; ++look) {
+  for (uint64_t look = 0; !given_up_.load(std::memory_order_relaxed); ++look) {
     gate.poll();
     if (begun == done || !lane.alone || devices_ != nullptr) reader.quiescent();
     sleeper.look();
@@ -535,6 +543,18 @@ void Engine::work(unsigned id) {
   leave(1);
 }
 
+// One that finds no memory ends the run for all: what it had on its way cannot go on, and is lost with the outputs.
+void Engine::work_or_give_up(unsigned id) {
+  try {
+    work(id);
+  } catch (const std::bad_alloc&) {
+    given_up_.store(true, std::memory_order_release);
+    news_.fetch_add(1, std::memory_order_seq_cst);
+    news_.notify_all();
+    leave(1);
+  }
+}
+
 Result<void> Engine::work_all() {
   // A futex costs several microseconds; a batch is often shorter than that. Spin first where every thread has a core of
   // its own.
@@ -544,14 +564,22 @@ Result<void> Engine::work_all() {
     const std::lock_guard lock(pause_.mutex);
     pause_.threads = all;
   }
+  Result<void> result = work_together(all);
+  if (!given_up_.load(std::memory_order_acquire)) return result;
+  Error error("out of memory", "raise the memory limit, or use smaller input");
+  error.system = true;
+  return error;
+}
+
+Result<void> Engine::work_together(unsigned all) {
   std::vector<std::jthread> threads;
-  threads.reserve(workers_.size());
+  threads.reserve(all);
   // Nobody reads before all have begun.
   Lane& first = *lanes_[0];
   if (!first.alone) first.reading.test_and_set(std::memory_order_acquire);
   Result<void> result;
-  for (unsigned w = 1; w < workers_.size() && result.ok(); ++w) {
-    auto thread = start_thread([this, w] { work(w); });
+  for (unsigned w = 1; w < all && result.ok(); ++w) {
+    auto thread = start_thread([this, w] { work_or_give_up(w); });
     if (thread) {
       threads.push_back(std::move(*thread));
     } else {
@@ -566,7 +594,7 @@ Result<void> Engine::work_all() {
   }
   if (result.ok()) {
     if (options_.ready) options_.ready();
-    work(0);
+    work_or_give_up(0);
   } else {
     leave(1);
   }
@@ -587,7 +615,7 @@ Result<void> Engine::run(RunReport& report) {
   }
   {
     const auto lock = egress_->lock();
-    egress_->drain();
+    if (!given_up_.load(std::memory_order_relaxed)) egress_->drain();
     // The time is that of the packets: how long a disk takes to keep what it was given is not theirs.
     ended_ns_ = now_ns();
     // What an output says comes before what an input says: then nothing appears.

@@ -148,6 +148,8 @@ class Engine {
   void connect(Intake& intake, JobRings& rings);
   Lane& lane_of(unsigned worker) { return *lanes_[lanes_.size() == 1 ? 0 : worker]; }
   Result<void> work_all();
+  Result<void> work_together(unsigned all);
+  void work_or_give_up(unsigned id);
   void work(unsigned id);
   Polled poll(Lane& lane, bool pausing);
   Polled take_in(Lane& lane, bool pausing);
@@ -202,6 +204,7 @@ class Engine {
   };
   Pause pause_;
   std::atomic<bool> pausing_{false};
+  std::atomic<bool> given_up_{false};  // a thread found no memory
   uint64_t swaps_ = 0;
   WorkerStats past_;      // of graphs before, by element of the one that runs
   ElementCounters gone_;  // of their elements that it has not

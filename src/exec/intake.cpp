@@ -89,6 +89,19 @@ std::vector<LinkType> Intake::links() const {
   return links;
 }
 
+std::vector<std::span<const std::byte>> Intake::lendable() const {
+  std::vector<std::span<const std::byte>> all;
+  for (const Source& source : sources_) {
+    const bool may = source.port != nullptr && source.ahead == nullptr && !options_.priorities;
+    all.push_back(may ? source.port->lent() : std::span<const std::byte>());
+  }
+  return all;
+}
+
+void Intake::lend(const std::vector<bool>& lends) {
+  for (size_t s = 0; s < sources_.size(); ++s) sources_[s].lends = lends[s];
+}
+
 uint32_t Intake::turn_of(size_t source) const {
   return source_turn(router_.elements[plan_.sources[sources_[source].entry].element]->port());
 }
@@ -230,7 +243,8 @@ Result<bool> Intake::read(unsigned source, Batch& batch, uint64_t most) {
   batch.set_limit(static_cast<uint32_t>(std::min<uint64_t>(most, turns ? turn_left_ : batch.capacity())));
   BatchSource& port = *sources_[source].port;
   // Packets of classes are copied to their chunks.
-  if (auto ok = options_.priorities ? port.lend(batch) : port.read(batch); !ok) return std::move(ok).error();
+  const bool lends = options_.priorities || sources_[source].lends;
+  if (auto ok = lends ? port.lend(batch) : port.read(batch); !ok) return std::move(ok).error();
   counted(source, batch.size());
   return batch.size() != 0;
 }
@@ -284,6 +298,7 @@ Polled Intake::poll_job() {
     }
     job.share.given_up = false;
     job.source = sources_[from].entry;
+    job.share.lent = sources_[from].lends ? sources_[from].port->lent() : std::span<const std::byte>();
     job.lender = sources_[from].port->lends();
     const uint64_t now = now_ns();
     const Egress::BatchLimit limit = egress_->batch_limit();

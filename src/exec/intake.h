@@ -48,6 +48,11 @@ class Intake {
          const Intake* before = nullptr);
   std::vector<LinkType> links() const;
 
+  // Before the first poll: the sources' own memory, where packets may stay there until they are through; `lends` says
+  // for each whether they do. For graphs without classes.
+  std::vector<std::span<const std::byte>> lendable() const;
+  void lend(const std::vector<bool>& lends);
+
   // What the intakes of a run have together.
   struct Shared {
     std::atomic<uint64_t> packets{0};  // that were read
@@ -155,6 +160,7 @@ class Intake {
     Source& operator=(Source&&) noexcept;
     ~Source();
 
+    bool lends = false;                 // packets stay in the source's memory
     std::unique_ptr<BatchSource> port;  // nullptr until `follow` where it goes on
     std::unique_ptr<Ahead> ahead;       // nullptr: nobody reads it ahead
     unsigned entry = 0;                 // where its packets enter the plan: an index into Plan::sources

@@ -108,6 +108,7 @@ struct PackedFrames {
   Buffer bytes;                 // kAhead more than the frames
   std::vector<uint16_t> lines;  // of each frame
   uint16_t alike = 0;           // of every frame; 0: they differ
+  uint32_t longest = 0;         // frame, in bytes
   std::vector<Extent> extents;
   std::vector<uint64_t> timestamps;
   uint64_t turn_ns = 0;  // what one turn takes: from the first to the last time stamp, and a mean gap
@@ -127,6 +128,7 @@ struct PackedFrames {
       const FrameHeader header = store.header(i);
       const uint64_t lines = lines_of(header.captured);
       std::memcpy(to, store.frame(i), header.captured);
+      packed->longest = std::max(packed->longest, header.captured);
       packed->lines.push_back(static_cast<uint16_t>(lines));
       packed->alike = i == 0 || lines == packed->alike ? static_cast<uint16_t>(lines) : uint16_t{0};
       packed->extents.push_back(Extent{0, header.captured, header.wire_bytes, 0, 0xffff});
@@ -225,11 +227,16 @@ class MemorySource final : public BatchSource {
       }
       take(rows, made, run, at);
       made += run;
+      if (next_ == 0) break;  // see lent()
     }
     batch.append(made);
     left_ -= made;
     last_ = offset_ > begin ? offset_ - begin : 0;
     return {};
+  }
+  std::span<const std::byte> lent() const override {
+    if (frames_->longest > kMostLentBytes) return {};
+    return {frames_->bytes.data(), frames_->bytes.size()};
   }
 
   std::span<const std::byte> next() const override {

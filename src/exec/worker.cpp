@@ -256,6 +256,7 @@ bool Worker::run_nodes(Walk& walk) {
               return false;
             }
           } else {
+            for (unsigned i = 0; i < node.inputs; ++i) own_frames(node, inputs[i]);
             run_segment(node, inputs);
           }
           break;

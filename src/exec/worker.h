@@ -53,6 +53,9 @@ struct JobShare {
   size_t child_count = 0;
   PacketFate* fates = nullptr;     // by row of the batch, for those that are dropped; nullptr: not recorded
   OrderedPass* ordered = nullptr;  // of the batch, where the plan has nodes that take batches in order
+  // Where the frames of the batch lie, if not in its own memory: packed lines, which nobody writes to. The batch's
+  // arena takes what becomes of them.
+  std::span<const std::byte> lent;
   bool given_up = false;           // with records of this share: the device may still read and write the batch's frames
   std::vector<Buffer> own_frames;  // where the frames of these records were copied to
 
@@ -184,6 +187,11 @@ class Worker {
       uint32_t at, bytes;
     };
     std::vector<Pooled> pooled;
+    // Frame records: whether the frames lie in their source's memory, and how they lie in the flight's.
+    bool lent = false;
+    bool dense = false;  // record i is row i
+    FrameSlots slots;
+    uint32_t row_of(uint32_t i) const { return dense ? i : rows[i]; }
   };
   // One batch in progress through the plan.
   struct Walk {
@@ -263,7 +271,7 @@ class Worker {
   uint32_t apply_fast(const PlanNode& node, const Offload& offload, const Program& program, const BatchView& view,
                       InFlight& in_flight, uint32_t n);
   void finish_fast(const PlanNode& node, const Program& program, const BatchView& view, FastBurst& burst,
-                   uint32_t alive, uint32_t begin);
+                   uint32_t alive, uint32_t begin, uint32_t marked = 0);
 
   // worker_device.cpp
   bool can_offload(size_t node) const;
@@ -279,11 +287,28 @@ class Worker {
   void apply(const PlanNode& node, const Offload& offload, const Program& program, InFlight& in_flight, uint32_t ready);
   void count_visits(const Program& program, uint32_t begin, uint32_t visited, uint32_t length, const uint32_t* lengths,
                     uint32_t rule);
+  static uint32_t mark_by_rule(const Offload& offload, const Program& program, uint32_t visited, uint32_t rule);
   Steps take_key(const Offload& offload, uint64_t word, Packet& p, const Program& program);
   Steps take_registers(const Offload& offload, const InFlight& in_flight, uint32_t i, Packet& p,
                        const Program& program);
   static bool put_in_pool(const Offload& offload, const Packet& p, FlightFrames& pool, InFlight::Pooled& place);
   InFlight* in_flight_for(size_t node, const Offload& offload, bool ipv4);
+  static bool headers_fit_region(const uint8_t* frame, uint32_t end);
+
+  // worker_frames.cpp
+  bool crosses_as_frames(size_t node) const {
+    return !(*device_.offloads)[node].keys && (*device_.offloads)[node].shape.kind == RecordKind::kFrame;
+  }
+  bool lies_in_source(const uint8_t* frame) const;
+  void own_frames(const PlanNode& node, Selection& packets);
+  bool only_sent(const PlanNode& node, uint8_t path) const;
+  void run_on_host(const PlanNode& node, Selection* inputs, Selection packets);
+  Selection put_lent(InFlight& in_flight, const BatchView& view, const Selection& packets, SlabDriver::Range& range);
+  static Selection put_gathered(InFlight& in_flight, const BatchView& view, const Selection& packets,
+                                SlabDriver::Range& range);
+  bool launch_frames(size_t node, Selection* inputs);
+  bool collect_frames(size_t node);
+  Selection take_frames(size_t node, InFlight& in_flight);
 
   const Plan& plan_;
   const Router& router_;

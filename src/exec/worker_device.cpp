@@ -17,15 +17,17 @@
 namespace sluice {
 namespace {
 
-// Whether a parser that starts at the frame's first byte reads nothing past kRecordRegion, although the frame goes on.
-// IPv4: 14 bytes, four tags, 60 of header and 20 of TCP are 110 at most. IPv6 with extension headers may go anywhere.
-bool headers_fit_region(const uint8_t* frame, uint32_t end) {
-  static_assert(kEtherHeaderBytes + kMaxVlanTags * kVlanTagBytes + 60 + 20 <= kRecordRegion);
-  Link link;
-  if (read_link(frame, end, link) != LinkStatus::kOk || link.ether_type != kEtherTypeIpv6) return true;
-  const uint32_t next = link.l3 + 6;
-  if (next >= end) return true;
-  return frame[next] == kProtocolTcp || frame[next] == kProtocolUdp || frame[next] == kProtocolIcmpv6;
+// The mark that a stage gives packets of a rule; 0 for a stage without rules.
+template <typename Stage>
+uint32_t mark_of_stage(const StageSlot& slot, uint32_t rule) {
+  if constexpr (requires(const Stage& stage) { stage.actions.action(rule); }) {
+    const Stage& stage = slot.get<Stage>();
+    if (rule == 0 || stage.output_is_mark != 0) return 0;
+    const AclAction action = stage.actions.action(rule);
+    return action.verb == AclVerb::kMark ? action.mark : 0;
+  } else {
+    return 0;
+  }
 }
 
 // Room for a frame as a batch has it.
@@ -34,6 +36,17 @@ size_t frame_room(uint32_t end) {
 }
 
 }  // namespace
+
+// Whether a parser that starts at the frame's first byte reads nothing past kRecordRegion, although the frame goes on.
+// IPv4: 14 bytes, four tags, 60 of header and 20 of TCP are 110 at most. IPv6 with extension headers may go anywhere.
+bool Worker::headers_fit_region(const uint8_t* frame, uint32_t end) {
+  static_assert(kEtherHeaderBytes + kMaxVlanTags * kVlanTagBytes + 60 + 20 <= kRecordRegion);
+  Link link;
+  if (read_link(frame, end, link) != LinkStatus::kOk || link.ether_type != kEtherTypeIpv6) return true;
+  const uint32_t next = link.l3 + 6;
+  if (next >= end) return true;
+  return frame[next] == kProtocolTcp || frame[next] == kProtocolUdp || frame[next] == kProtocolIcmpv6;
+}
 
 void Worker::use_device(WorkerDevice device) {
   SLUICE_CHECK(on_way_ == 0 && device.flights >= 1);
@@ -85,6 +98,7 @@ bool Worker::launch(size_t n, Selection* inputs) {
   const Program& program = walk_->snapshot->programs[node.program];
   const BatchView view = walk_->batch->view();
   DeviceCounters& counters = device_counters_[n];
+  if (crosses_as_frames(n)) return launch_frames(n, inputs);
   for (InFlight& a : walk_->in_flight) {
     a.channel = nullptr;
     a.applied = a.fast = 0;
@@ -217,6 +231,12 @@ bool Worker::move_frame(const Offload& offload, InFlight& a, uint32_t i, Packet&
 void Worker::give_up(const Offload& offload, InFlight& a) {
   const auto& resident = walk_->snapshot->residents[device_.index];
   if (device_.given_up.empty() || device_.given_up.back() != resident) device_.given_up.push_back(resident);
+  if (!offload.keys && offload.shape.kind == RecordKind::kFrame) {
+    // Frames as they came are nobody's but the host's.
+    a.pool->given_up = true;
+    if (a.lent) walk_->share->given_up = true;
+    return;
+  }
   if (offload.keys || offload.shape.kind != RecordKind::kAddress) return;
   if (a.pool != nullptr) {
     a.pool->given_up = true;
@@ -293,6 +313,7 @@ bool Worker::send(size_t n, const Offload& offload, const BatchView& view, Tile&
 
 // Takes the results that have come. True: all have.
 bool Worker::collect(size_t n) {
+  if (crosses_as_frames(n)) return collect_frames(n);
   const PlanNode& node = plan_.nodes[n];
   const Offload& offload = (*device_.offloads)[n];
   const Program& program = walk_->snapshot->programs[node.program];
@@ -382,6 +403,18 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
   }
 }
 
+// The mark of a packet whose result says that it has one: that of its rule in the one access list that it met.
+uint32_t Worker::mark_by_rule(const Offload& offload, const Program& program, uint32_t visited, uint32_t rule) {
+  using MarkOf = uint32_t (*)(const StageSlot&, uint32_t);
+  static constexpr auto kMarks =
+      AllStages::table<MarkOf>([]<typename Stage>(TypeTag<Stage>) { return &mark_of_stage<Stage>; });
+  for (uint32_t bits = visited; bits != 0; bits &= bits - 1) {
+    const StageSlot& slot = program.stages[offload.begin + static_cast<uint32_t>(std::countr_zero(bits))];
+    if (const uint32_t mark = kMarks[slot.kind](slot, rule); mark != 0) return mark;
+  }
+  return 0;
+}
+
 // Counts a packet at the stages that it met, as run_stages does. `length` is its length on arrival; `rule`: of the
 // access list among them, of which there is one at most where rules are counted (plan_offloads).
 void Worker::count_visits(const Program& program, uint32_t begin, uint32_t visited, uint32_t length,
@@ -397,8 +430,10 @@ void Worker::count_visits(const Program& program, uint32_t begin, uint32_t visit
 }
 
 Steps Worker::take_key(const Offload& offload, uint64_t word, Packet& p, const Program& program) {
-  const KeyResult r = unpack_result(word);
+  KeyResult r = unpack_result(word);
+  r.steps.redo |= r.marked && offload.marks_lost;
   if (r.steps.redo || r.steps.visited == 0) return r.steps;
+  if (r.marked) p.mark = mark_by_rule(offload, program, r.steps.visited, r.rule);
   count_visits(program, offload.begin, r.steps.visited, p.length(), nullptr, r.rule);
   if ((offload.writes & kFieldRule) != 0) p.rule = r.rule;
   if ((offload.writes & kFieldNextHop) != 0) p.next_hop = r.next_hop;

@@ -167,10 +167,12 @@ uint32_t sum_of(uint32_t lanes, Length&& length) {
 
 }  // namespace
 
-// Runs the lanes of `alive` from stage `begin` to the end of the program; the stages before it have passed them.
+// Runs the lanes of `alive` from stage `begin` to the end of the program; the stages before it have passed them, and
+// given those of `marked` their marks.
 void Worker::finish_fast(const PlanNode& node, const Program& program, const BatchView& view, FastBurst& burst,
-                         uint32_t alive, uint32_t begin) {
-  burst.hopped = burst.rewritten = burst.marked = burst.detailed = 0;
+                         uint32_t alive, uint32_t begin, uint32_t marked) {
+  burst.hopped = burst.rewritten = burst.detailed = 0;
+  burst.marked = marked;
   Tile& tile = *tiles_[0];  // of packets that leave the burst
   tile.count = 0;
   const auto leave = [&](uint32_t lanes, auto&& path_of) {
@@ -309,11 +311,17 @@ uint32_t Worker::apply_fast(const PlanNode& node, const Offload& offload, const 
   uint64_t words[FastBurst::kLanes];
   std::memset(words + burst.count, 0, (FastBurst::kLanes - burst.count) * sizeof words[0]);
   a.flight.key_results(a.applied, burst.count, words);
-  const uint32_t passed = code_.take(words, usual, burst) & burst.lanes();
+  uint32_t passed = code_.take(words, usual, burst) & burst.lanes();
+  uint32_t marked = FastBurst::lanes_where([&](uint32_t i) { return (words[i] & kMarkedResult) != 0; }) & passed;
+  if (offload.marks_lost) {
+    passed &= ~marked;
+    marked = 0;
+  }
   if (passed == 0) return 0;
+  for_lanes(marked, [&](uint32_t i) { burst.mark[i] = mark_by_rule(offload, program, usual, burst.rule[i]); });
   std::byte keys[FastBurst::kLanes * sizeof(Key4)];
   burst.late_keys = a.flight.key_records(a.applied, burst.count, keys);
-  finish_fast(node, program, view, burst, passed, offload.end);
+  finish_fast(node, program, view, burst, passed, offload.end, marked);
   counters_of(node).offloaded += static_cast<uint64_t>(std::popcount(passed));
   return passed;
 }

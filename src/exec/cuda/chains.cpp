@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "exec/cuda/frame_chains.h"
+
 namespace sluice {
 namespace {
 
@@ -31,6 +33,14 @@ constexpr bool kTakesTeams = requires(const Stage& stage, Packet& packet) {
   stage.team(OneLane{}, packet);
 };
 
+// Frame records bring no room for lanes to work together on one packet's bytes.
+constexpr auto kFrameStages = [] {
+  std::array<bool, AllStages::kSize> runs{};
+  size_t i = 0;
+  AllStages::for_each([&](auto tag) { runs[i++] = !device_detail::kCooperative<typename decltype(tag)::type>; });
+  return runs;
+}();
+
 constexpr auto kTeamStages = [] {
   std::array<bool, AllStages::kSize> takes{};
   size_t i = 0;
@@ -43,10 +53,15 @@ constexpr auto kTeamStages = [] {
 uint8_t chain_of(const DeviceProgram& program) {
   uint8_t found = 0;
   uint8_t number = 0;
-  AllChains::for_each([&](auto tag) {
+  const auto look = [&](auto tag) {
     ++number;
     if (found == 0 && is_chain(program, tag)) found = number;
-  });
+  };
+  if (program.shape.kind == RecordKind::kFrame) {
+    AllFrameChains::for_each(look);
+  } else {
+    AllChains::for_each(look);
+  }
   return found;
 }
 
@@ -58,6 +73,7 @@ bool runs_on(RecordKind kind, const DeviceProgram& program) {
     const uint16_t stage = program.program.stages[s].kind;
     if (stage >= AllStages::kSize) return false;
     if (is_key(kind) && !kKeyStages[stage]) return false;
+    if (kind == RecordKind::kFrame && !kFrameStages[stage]) return false;
     if (kind == RecordKind::kRoute4 && !kDestinationStages[stage]) return false;
   }
   return kind != RecordKind::kRoute4 || program.end - program.begin == 1;

@@ -1,6 +1,7 @@
 #include "exec/cuda/kernels.h"
 
 #include "exec/cuda/chains.h"
+#include "exec/cuda/frame_chains.h"
 
 namespace sluice {
 
@@ -16,6 +17,8 @@ const void* launch_kernel(RecordKind kind, uint8_t chain) {
       return kernels_detail::launch_header();
     case RecordKind::kAddress:
       return kernels_detail::launch_address();
+    case RecordKind::kFrame:
+      return kernels_detail::launch_frame(chain);
   }
   return nullptr;
 }
@@ -36,6 +39,8 @@ const void* ring_kernel(RecordKind kind) {
       return kernels_detail::ring_header();
     case RecordKind::kAddress:
       return kernels_detail::ring_address();
+    case RecordKind::kFrame:
+      return nullptr;  // flights of frames go by slabs alone
   }
   return nullptr;
 }
@@ -45,6 +50,7 @@ std::vector<const void*> all_kernels() {
   for (RecordKind kind : {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kRoute4}) {
     for (uint8_t chain = 0; chain <= kChains; ++chain) all.push_back(launch_kernel(kind, chain));
   }
+  for (uint8_t chain = 0; chain <= kFrameChains; ++chain) all.push_back(launch_kernel(RecordKind::kFrame, chain));
   for (RecordKind kind : {RecordKind::kHeader, RecordKind::kAddress}) all.push_back(launch_kernel(kind, 0));
   for (RecordKind kind :
        {RecordKind::kKey4, RecordKind::kKey6, RecordKind::kRoute4, RecordKind::kHeader, RecordKind::kAddress}) {

@@ -29,6 +29,11 @@ SLUICE_HD constexpr uint32_t warp_scratch_bytes(RecordKind kind, uint32_t words_
 
 // -- launch mode ------------------------------------------------------------------------------------------------------
 
+// Shared memory of a block of kFrame records.
+inline constexpr uint32_t frame_shared_bytes(const FrameSlots& slots, uint32_t threads) {
+  return threads * slots.stride;
+}
+
 // What follows the program in a launch kernel's arguments.
 struct LaunchArguments {
   const Word* in;
@@ -36,6 +41,10 @@ struct LaunchArguments {
   const uint32_t* count_at;  // where the count lies on the device; nullptr: it is `count`
   uint32_t count;
   uint32_t words_in, words_out;
+  uint8_t* frames;   // of kFrame records
+  FrameSlots slots;  // the same
+  uint32_t detail;   // results have two words
+  uint8_t* to;       // where they go back, in the same places: `frames`, or host memory as that is
 };
 
 // Kernel(const DeviceProgram, const LaunchArguments), blocks of launch_threads(kind), a lane a record.
@@ -92,6 +101,7 @@ const void* launch_key6(uint8_t chain);
 const void* launch_route4(uint8_t chain);
 const void* launch_header();
 const void* launch_address();
+const void* launch_frame(uint8_t chain);
 const void* ring_key4();
 const void* ring_team4();
 const void* ring_key6();

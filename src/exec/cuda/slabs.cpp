@@ -23,6 +23,8 @@ class CudaSlabs final : public SlabDriver {
   // In front of a slab's records: a word whose first four bytes are the count, for graphs, whose kernel nodes stay.
   static constexpr size_t kFront = 1;
   static constexpr uint32_t kSmallestGraph = 64;
+  static constexpr uint64_t kNoResult = ~uint64_t{0};  // no packet has the drop reason 255
+  static constexpr uint32_t kLooksPerQuery = 4096;
 
   CudaSlabs(std::shared_ptr<CudaShared> shared, const ChannelShape& shape, Transport transport)
       : shared_(std::move(shared)), shape_(shape), transport_(transport) {}
@@ -95,6 +97,10 @@ class CudaSlabs final : public SlabDriver {
     if (transport_ == Transport::kCommPool && pool.bytes != 0) {
       if (auto r = copy(pool.device, pool.host, pool.bytes, cudaMemcpyHostToDevice, s.stream); !r) return r;
     }
+    const bool copied = frames() && staged();
+    if (copied) {
+      if (auto r = copy(pool.device, pool.host, pool.bytes, cudaMemcpyHostToDevice, s.stream); !r) return r;
+    }
     if (staged()) {
       if (auto r = copy(s.device_in + kFront, s.host_in + kFront, in_bytes(count) - kFront * sizeof(Word),
                         cudaMemcpyHostToDevice, s.stream);
@@ -108,15 +114,29 @@ class CudaSlabs final : public SlabDriver {
     a.count = count;
     a.words_in = shape_.words_in;
     a.words_out = shape_.words_out;
+    a.frames = static_cast<uint8_t*>(copied ? pool.device : pool.host_there);
+    a.to = static_cast<uint8_t*>(copied ? pool.device : pool.to_there);
+    a.slots = pool.slots;
+    a.detail = shape_.record.key_out;
+    const size_t shared = frames() ? frame_shared_bytes(pool.slots, threads()) : shared_bytes();
     void* arguments[] = {&program_, &a};
+    if (frames()) {
+      // Results come last, and none of them is this: done() looks here before it asks the driver, whose locks all
+      // workers share.
+      s.last = reinterpret_cast<uint64_t*>(s.host_out) + (out_bytes(count) / sizeof(uint64_t) - last_word());
+      __atomic_store_n(s.last, kNoResult, __ATOMIC_RELEASE);
+      s.looks = 0;
+    }
     if (s.before != nullptr) (void)cudaEventRecord(s.before, s.stream);
-    if (const cudaError_t e =
-            cudaLaunchKernel(kernel_, blocks(count), dim3(threads()), arguments, shared_bytes(), s.stream);
+    if (const cudaError_t e = cudaLaunchKernel(kernel_, blocks(count), dim3(threads()), arguments, shared, s.stream);
         e != cudaSuccess) {
       (void)cudaGetLastError();
       return cuda_error(e, "launch a kernel");
     }
     if (s.after != nullptr) (void)cudaEventRecord(s.after, s.stream);
+    if (copied) {
+      if (auto r = copy(pool.to, pool.device, pool.bytes, cudaMemcpyDeviceToHost, s.stream); !r) return r;
+    }
     if (staged()) {
       if (auto r = copy(s.host_out, s.device_out, out_bytes(count), cudaMemcpyDeviceToHost, s.stream); !r) return r;
     }
@@ -145,6 +165,11 @@ class CudaSlabs final : public SlabDriver {
   }
 
   Result<bool> done(uint32_t slab) override {
+    // Now and then all the same: a device that has failed never answers.
+    if (Slab& s = slabs_[slab];
+        frames() && __atomic_load_n(s.last, __ATOMIC_ACQUIRE) == kNoResult && ++s.looks % kLooksPerQuery != 0) {
+      return false;
+    }
     shared_->memory->use();
     const cudaError_t e = cudaEventQuery(slabs_[slab].event);
     if (e == cudaSuccess) return true;
@@ -170,6 +195,8 @@ class CudaSlabs final : public SlabDriver {
     Word* host_out = nullptr;
     Word* device_in = nullptr;  // the same; staged only
     Word* device_out = nullptr;
+    uint64_t* last = nullptr;       // frames: the first word of the last result
+    uint32_t looks = 0;             // at it, since the start
     std::vector<SlabGraph> graphs;  // for kSmallestGraph << i records
   };
 
@@ -178,9 +205,13 @@ class CudaSlabs final : public SlabDriver {
     to = static_cast<Word*>(*from);
     return {};
   }
+  // Frames cross beside their records.
+  bool frames() const { return shape_.record.kind == RecordKind::kFrame; }
+  // Of a frame's result.
+  size_t last_word() const { return shape_.result_bytes() / sizeof(uint64_t); }
   bool staged() const { return transport_ == Transport::kStaged; }
-  bool graphs() const { return staged() && shared_->options.graphs; }
-  size_t in_bytes(uint32_t count) const { return (kFront + size_t{count} * shape_.words_in) * sizeof(Word); }
+  bool graphs() const { return !frames() && staged() && shared_->options.graphs; }
+  size_t in_bytes(uint32_t count) const { return kFront * sizeof(Word) + count * shape_.record_bytes(); }
   size_t out_bytes(uint32_t count) const { return count * shape_.result_bytes(); }
   uint32_t threads() const { return launch_threads(shape_.record.kind); }
   dim3 blocks(uint32_t count) const { return dim3((count + threads() - 1) / threads()); }

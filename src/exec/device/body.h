@@ -165,6 +165,38 @@ SLUICE_HD void write_result(RecordKind kind, const DeviceProgram& program, const
   writer.finish();
 }
 
+// -- frames -----------------------------------------------------------------------------------------------------------
+
+// A fresh walker for a frame whose copy begins at `copy`.
+SLUICE_HD void read_frame(const DeviceProgram& program, const FrameRecord& record, uint8_t* copy, Walker& w) {
+  w.packet = Packet{};
+  w.packet.frame = copy;
+  w.packet.end = record.bytes;
+  w.packet.wire_end = uint32_t{record.bytes} + record.longer;
+  w.packet.l4 = 0xffff;
+  w.visited = 0;
+  w.output = 0;
+  w.moves = 0;
+  w.path = program.begin;
+}
+
+// What of the copy goes back: from the frame's first byte on.
+SLUICE_HD uint32_t frame_bytes_back(const FrameRecord& record, const FrameSlots& slots, const Packet& p) {
+  const int32_t end = static_cast<int32_t>(slots.crossing(record.bytes)) - p.data;
+  return end > 0 ? static_cast<uint32_t>(end) : 0;
+}
+SLUICE_HD uint64_t frame_result(const FrameRecord& record, const FrameSlots& slots, const Walker& w) {
+  const Packet& p = w.packet;
+  const uint32_t cut = uint32_t{record.bytes} - p.end;
+  const uint32_t wire_end = cut != 0 ? p.end : uint32_t{record.bytes} + record.longer;
+  const bool fits = p.end <= record.bytes && p.wire_end == wire_end && p.data >= -static_cast<int32_t>(kFrameFront) &&
+                    frame_bytes_back(record, slots, p) <= slots.room(record.bytes);
+  return pack_frame_result(w.visited, w.output, p.reason, p.data, cut, p.port, !fits);
+}
+SLUICE_HD uint64_t frame_detail(const Walker& w) {
+  return uint64_t{w.packet.rule} | uint64_t{w.packet.next_hop} << 32;
+}
+
 // Room for the frame of a header record: what stages may push in front and append behind included.
 inline constexpr uint32_t kRecordScratch = static_cast<uint32_t>(kHeadroom) + kRecordRegion + kTailroom;
 

@@ -86,8 +86,9 @@ struct ChannelShape {
   RecordShape record;
   uint32_t capacity = 0;   // records; a power of two
   uint32_t words_in = 0;   // of one record
-  uint32_t words_out = 0;  // 0 for keys, whose results are 64-bit words
+  uint32_t words_out = 0;  // 0 for keys and frames, whose results are 64-bit words
 
+  size_t record_bytes() const { return bytes_in(record); }
   size_t result_bytes() const { return bytes_out(record); }
 };
 
@@ -108,6 +109,11 @@ class SlabDriver {
     size_t bytes = 0;
     void* device = nullptr;
     bool back = true;  // kernels change it
+    // Of frame records: where the frames come back to, and how they lie there.
+    std::byte* to = nullptr;
+    FrameSlots slots;
+    // The device's addresses of `host` and `to`: it may go there itself.
+    void *host_there = nullptr, *to_there = nullptr;
   };
   virtual Result<void> start(uint32_t slab, uint32_t count, const DeviceProgram& program, const Range& pool) = 0;
   // Whether a started slab is done. Errors: the device failed.

@@ -50,11 +50,13 @@ Offload by_key(const PlanNode& node, const Router& router, bool one_list) {
   for (unsigned begin = 0; begin < node.elements.size(); ++begin) {
     unsigned end = begin;
     FieldMask writes = 0;
+    unsigned marking = 0;
     for (; end < node.elements.size() && end - begin < kMaxKeyStages; ++end) {
       const StageTraits t = router.elements[node.elements[end]]->stage_traits();
       if ((t.reads & ~kKeyReads) != 0 || (t.writes & ~kKeyWrites) != 0) break;
       if (one_list && (writes & t.writes & kFieldRule) != 0) break;
       writes |= t.writes;
+      if ((t.writes & kFieldMark) != 0) ++marking;
     }
     if ((writes & kLookups) == 0 || end - begin <= unsigned{o.end} - o.begin) continue;
     o.on_device = true;
@@ -62,6 +64,7 @@ Offload by_key(const PlanNode& node, const Router& router, bool one_list) {
     o.begin = static_cast<uint8_t>(begin);
     o.end = static_cast<uint8_t>(end);
     o.writes = writes;
+    o.marks_lost = marking > 1;
   }
   o.why = o.on_device
               ? (o.end < node.elements.size() ? "keys are sent, edits are applied at write-back" : "keys are sent")
@@ -128,6 +131,51 @@ Offload by_frame(const Plan& plan, const PlanNode& node, const Router& router, R
   return o;
 }
 
+// Whole segments, from the frame as it came to the frame as it leaves.
+Offload by_whole_frame(const PlanNode& node, const Router& router, bool one_list) {
+  Offload o;
+  const auto not_so = [&](std::string why) {
+    o.why = std::move(why);
+    return o;
+  };
+  const auto traits = [&](size_t s) { return router.elements[node.elements[s]]->stage_traits(); };
+  const StageTraits first = traits(0);
+  if (node.wide || node.entries.size() != 1 || node.entries[0] != 0 || node.live_in != 0) {
+    return not_so("frames are sent where packets come from a source alone, to one stage");
+  }
+  if (first.frame != FrameUse::kHeaders || (first.writes & kFieldKey) == 0) {
+    return not_so(
+        fmt::format("{} does not parse frames from their first byte", router.elements[node.elements[0]]->name));
+  }
+  unsigned lists = 0;
+  for (size_t s = 0; s < node.elements.size(); ++s) {
+    const Element& element = *router.elements[node.elements[s]];
+    const StageTraits t = traits(s);
+    if (t.frame != FrameUse::kNone && t.frame != FrameUse::kHeaders) {
+      return not_so(fmt::format("{} may read more of a frame than its headers", element.name));
+    }
+    // A result has one place for what was cut off and one for where the frame begins.
+    if (s != 0 && s + 1 != node.elements.size() && (t.writes & kFieldExtent) != 0) {
+      return not_so(fmt::format("{} moves the frame's beginning or end, and stages follow", element.name));
+    }
+    if ((t.writes & kFieldRule) != 0) ++lists;
+    o.writes |= t.writes;
+  }
+  if (one_list && lists > 1) return not_so("a result brings one rule back, and there are more access lists");
+  o.on_device = true;
+  o.shape.kind = RecordKind::kFrame;
+  o.shape.region = kRecordRegion;
+  o.shape.key_out = one_list ? 1 : 0;
+  o.end = static_cast<uint8_t>(node.elements.size());
+  o.writes_frame = (o.writes & kFieldFrame) != 0;
+  o.why = "frames are sent and come back edited";
+  o.stays = fmt::format(
+      "frames of over {} bytes go by their first {}, but stay on the host where IPv6 extension headers follow; packets "
+      "that go on elsewhere than to a sink are done again on the host",
+      kRecordRegion, kRecordRegion);
+  return o;
+}
+
 }  // namespace
 
 std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, RecordChoice choice, bool one_list) {
@@ -138,6 +186,8 @@ std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, Recor
       o.why = "a host element";
     } else if (choice == RecordChoice::kKey) {
       o = by_key(node, router, one_list);
+    } else if (choice == RecordChoice::kFrame) {
+      o = by_whole_frame(node, router, one_list);
     } else if (choice == RecordChoice::kHeader || choice == RecordChoice::kAddress) {
       o = by_frame(plan, node, router, choice == RecordChoice::kHeader ? RecordKind::kHeader : RecordKind::kAddress,
                    one_list);
@@ -167,7 +217,7 @@ CrossingBytes crossing_bytes(const Offload& o) {
   if (!o.on_device) return {};
   RecordShape shape = o.shape;
   if (o.keys) shape.kind = RecordKind::kKey4;
-  return {words_in(shape) * 16, bytes_out(shape)};
+  return {bytes_in(shape), bytes_out(shape)};
 }
 
 }  // namespace sluice

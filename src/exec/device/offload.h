@@ -13,7 +13,7 @@
 namespace sluice {
 
 // What the user asks for: the planner's choice, or one kind of record for every segment that can have it.
-enum class RecordChoice : uint8_t { kAuto, kKey, kHeader, kAddress };
+enum class RecordChoice : uint8_t { kAuto, kKey, kHeader, kAddress, kFrame };
 
 // How one segment is split. Stages [0, begin) run on the host first, [begin, end) on the device, the rest on the host
 // when the results are back (late edits). Every stage runs on both sides, so the split is a matter of cost alone.
@@ -25,6 +25,7 @@ struct Offload {
   uint8_t end = 0;
   bool whole_frames = false;  // a stage reads past the headers: header records take only frames that fit whole
   bool writes_frame = false;  // bytes of the frame change
+  bool marks_lost = false;    // keys: a mark is not that of the rule that comes back, where several lists give marks
   FieldMask writes = 0;       // of the stages on the device
   std::string why;            // one line: why on the device, or why not
   std::string stays;          // one line: which packets stay on the host nevertheless, and why; empty: none

@@ -6,6 +6,7 @@
 //   kRoute4    1 word: three IPv4 destinations                 8 bytes: their three next hops
 //   kHeader    registers and the first bytes of the frame      registers and the bytes as the program left them
 //   kAddress   registers and the frame's address               registers; bytes were edited in place
+//   kFrame     8 bytes: where the frame lies and its lengths   8 bytes: steps, port, extent; 16 with rule and next hop
 //
 // `steps` says which stages the packet met and how it left the last: the host counts by it exactly as if it had run
 // them.
@@ -26,7 +27,7 @@
 
 namespace sluice {
 
-enum class RecordKind : uint8_t { kKey4, kKey6, kRoute4, kHeader, kAddress };
+enum class RecordKind : uint8_t { kKey4, kKey6, kRoute4, kHeader, kAddress, kFrame };
 SLUICE_HD constexpr bool is_key(RecordKind kind) {
   return kind == RecordKind::kKey4 || kind == RecordKind::kKey6 || kind == RecordKind::kRoute4;
 }
@@ -126,28 +127,31 @@ static_assert(kKey6Words == 3);
 
 // The result of a key record is one 64-bit word, half of the bus that a register each would take:
 //
-//   bits 0..20   rule      21..39   next hop      40..43   stages met     44..47   output of the last
-//   bits 48..55  reason    56       redo          57..63   tag
+//   bits 0..20   rule      21..38   next hop      39       marked         40..43   stages met
+//   bits 44..47  output of the last               48..55   reason         56       redo       57..63   tag
 //
-// What does not fit (a rule past two million, a next hop past half a million, a mark, an output past 15) is redone on
-// the host. A drop reason always fits: it has as many bits as its type.
+// A mark is that of the rule, which the host looks up. What does not fit (a rule past two million, a next hop past a
+// quarter of a million, an output past 15) is redone on the host. A drop reason always fits: it has as many bits as its
+// type.
 struct KeyResult {
   uint32_t rule;
   uint32_t next_hop;
+  bool marked;
   Steps steps;
 };
 inline constexpr uint32_t kMaxKeyStages = 4;
 inline constexpr uint32_t kMaxKeyRule = (1u << 21) - 1;
-inline constexpr uint32_t kMaxKeyNextHop = (1u << 19) - 1;
+inline constexpr uint32_t kMaxKeyNextHop = (1u << 18) - 1;
 static_assert(sizeof(DropReason) == 1);
+
+inline constexpr uint64_t kMarkedResult = uint64_t{1} << 39;
 
 SLUICE_HD uint64_t pack_result(uint32_t rule, uint32_t mark, uint32_t next_hop, uint32_t visited, uint32_t output,
                                DropReason reason, uint32_t tag) {
-  const bool fits =
-      rule <= kMaxKeyRule && next_hop <= kMaxKeyNextHop && mark == 0 && (output < 16 || output == kDropOutput);
-  return uint64_t{rule & kMaxKeyRule} | uint64_t{next_hop & kMaxKeyNextHop} << 21 | uint64_t{visited & 15u} << 40 |
-         uint64_t{output & 15u} << 44 | uint64_t{static_cast<uint8_t>(reason)} << 48 |
-         (fits ? uint64_t{0} : uint64_t{1} << 56) | uint64_t{tag} << 57;
+  const bool fits = rule <= kMaxKeyRule && next_hop <= kMaxKeyNextHop && (output < 16 || output == kDropOutput);
+  return uint64_t{rule & kMaxKeyRule} | uint64_t{next_hop & kMaxKeyNextHop} << 21 |
+         (mark != 0 ? kMarkedResult : uint64_t{0}) | uint64_t{visited & 15u} << 40 | uint64_t{output & 15u} << 44 |
+         uint64_t{static_cast<uint8_t>(reason)} << 48 | (fits ? uint64_t{0} : uint64_t{1} << 56) | uint64_t{tag} << 57;
 }
 // Whether the packet met exactly the stages of the mask, left the last by output 0 and has no drop reason.
 SLUICE_HD bool passed_all(uint64_t word, uint32_t visited) {
@@ -192,6 +196,7 @@ SLUICE_HD KeyResult unpack_result(uint64_t word) {
   KeyResult r;
   r.rule = result_rule(word);
   r.next_hop = result_next_hop(word);
+  r.marked = (word & kMarkedResult) != 0;
   r.steps.visited = static_cast<uint16_t>(word >> 40 & 15);
   r.steps.output = static_cast<uint8_t>(word >> 44 & 15);
   r.steps.reason = static_cast<DropReason>(word >> 48 & 0xff);
@@ -222,6 +227,76 @@ SLUICE_HD uint32_t routed(uint64_t word, uint32_t i) {
 }
 static_assert(kRouteBits * kRoutesPerRecord == 57, "the tag is above");
 
+// -- frames -----------------------------------------------------------------------------------------------------------
+
+// A frame of a flight that crosses whole, or by its first bytes: where it begins in the flight's memory, and its
+// lengths as it came. No tag: such flights go by slabs alone.
+struct FrameRecord {
+  uint32_t at;      // a multiple of 16
+  uint16_t bytes;   // captured
+  uint16_t longer;  // on the wire than that
+};
+static_assert(sizeof(FrameRecord) == 8);
+
+// Where the frames of a flight lie: each begins a slot of its memory, which is as long as what crosses of it, and so
+// much more, in whole units. A program works on a copy with room in front; what it leaves begins the slot.
+struct FrameSlots {
+  uint16_t region = 0;  // at most so many bytes of a frame cross
+  uint16_t unit = 16;
+  uint16_t extra = 0;
+  uint16_t stride = 0;  // of copies in shared memory: kFrameFront, the longest slot, and what keeps lanes off one bank
+
+  SLUICE_HD uint32_t crossing(uint32_t bytes) const { return bytes < region ? bytes : region; }
+  SLUICE_HD uint32_t room(uint32_t bytes) const { return (crossing(bytes) + extra + unit - 1) / unit * unit; }
+};
+static_assert(kMostPushed <= 20);
+inline constexpr uint32_t kFrameFront = 20;
+// The longest part of a frame that crosses, and the longest slot.
+inline constexpr uint32_t kFrameRegion = 192;
+inline constexpr uint32_t kFrameMostRoom = kFrameRegion + 16;
+inline constexpr uint32_t frame_stride(uint32_t room) {
+  return (kFrameFront + room) / 8 * 8 + 4;
+}
+
+// What became of it. Its bytes lie where they lay, edited.
+//
+//   bits 0..15   stages met     16..19   output of the last     20..27   drop reason      28       redo
+//   bits 29..36  where the frame begins now, from the record's `at`: signed
+//   bits 37..47  bytes that it is shorter at its end            48..63   output port
+//
+// Redo: what does not fit, or a packet that goes on elsewhere than to a sink; the host takes it from its first stage,
+// from the frame as it came. With RecordShape::key_out rule and next hop follow in a second word.
+inline constexpr int32_t kFrameMostMoved = 127;
+inline constexpr uint32_t kFrameMostCut = (1u << 11) - 1;
+inline constexpr uint64_t kFrameRedo = uint64_t{1} << 28;
+// Of a packet that met the stages of the mask, left the last by output 0 and has no drop reason.
+inline constexpr uint64_t kFrameStepBits = (uint64_t{1} << 29) - 1;
+SLUICE_HD uint64_t pack_frame_result(uint32_t visited, uint32_t output, DropReason reason, int32_t moved, uint32_t cut,
+                                     uint32_t port, bool redo) {
+  const bool fits = moved >= -kFrameMostMoved && moved <= kFrameMostMoved && cut <= kFrameMostCut && port <= 0xffff &&
+                    visited <= 0xffff && (output < 15 || output == kDropOutput);
+  return uint64_t{visited & 0xffffu} | uint64_t{output & 15u} << 16 | uint64_t{static_cast<uint8_t>(reason)} << 20 |
+         (fits && !redo ? uint64_t{0} : kFrameRedo) | uint64_t{static_cast<uint8_t>(moved)} << 29 |
+         uint64_t{cut & kFrameMostCut} << 37 | uint64_t{port} << 48;
+}
+struct FrameResult {
+  Steps steps;
+  int32_t moved;
+  uint32_t cut;
+  uint32_t port;
+};
+SLUICE_HD FrameResult unpack_frame_result(uint64_t word) {
+  FrameResult r;
+  r.steps.visited = static_cast<uint16_t>(word & 0xffff);
+  r.steps.output = static_cast<uint8_t>(word >> 16 & 15);
+  r.steps.reason = static_cast<DropReason>(word >> 20 & 0xff);
+  r.steps.redo = (word & kFrameRedo) != 0;
+  r.moved = static_cast<int8_t>(word >> 29 & 0xff);
+  r.cut = static_cast<uint32_t>(word >> 37) & kFrameMostCut;
+  r.port = static_cast<uint32_t>(word >> 48);
+  return r;
+}
+
 // -- registers --------------------------------------------------------------------------------------------------------
 
 // The registers in front of every header and address record, and of their results.
@@ -238,7 +313,7 @@ static_assert(sizeof(RegisterRecord) == 48 && std::is_trivially_copyable_v<Regis
 struct RecordShape {
   RecordKind kind = RecordKind::kKey4;
   uint8_t key_in = 0;               // the key goes in: the program reads one that was found before
-  uint8_t key_out = 0;              // and comes back
+  uint8_t key_out = 0;              // and comes back; frame: rule and next hop do
   uint8_t moves = 0;                // stages of the program that may move the extent: so many lengths come back
   uint16_t region = kRecordRegion;  // header: bytes of the frame, at most kRecordRegion
   uint16_t reserved2 = 0;
@@ -262,6 +337,8 @@ SLUICE_HD constexpr uint32_t words_in(const RecordShape& s) {
       return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + key + s.region);
     case RecordKind::kAddress:
       return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + 8 + key);
+    case RecordKind::kFrame:
+      return 1;  // two records
   }
   return 0;
 }
@@ -271,6 +348,7 @@ SLUICE_HD constexpr uint32_t words_out(const RecordShape& s) {
     case RecordKind::kKey4:
     case RecordKind::kKey6:
     case RecordKind::kRoute4:
+    case RecordKind::kFrame:
       return 0;
     case RecordKind::kHeader:
       return words_for(static_cast<uint32_t>(sizeof(RegisterRecord)) + key + kRecordHeadroom + s.region);
@@ -279,8 +357,12 @@ SLUICE_HD constexpr uint32_t words_out(const RecordShape& s) {
   }
   return 0;
 }
-// Bytes of one result.
+// Bytes of one record, and of one result.
+SLUICE_HD constexpr uint32_t bytes_in(const RecordShape& s) {
+  return s.kind == RecordKind::kFrame ? 8 : words_in(s) * static_cast<uint32_t>(sizeof(Word));
+}
 SLUICE_HD constexpr uint32_t bytes_out(const RecordShape& s) {
+  if (s.kind == RecordKind::kFrame) return s.key_out != 0 ? 16 : 8;
   return is_key(s.kind) ? 8 : words_out(s) * static_cast<uint32_t>(sizeof(Word));
 }
 inline constexpr uint32_t kMaxWordsIn = words_for(sizeof(RegisterRecord) + kKeyBytes + kRecordRegion);
@@ -299,6 +381,8 @@ inline const char* to_string(RecordKind kind) {
       return "header";
     case RecordKind::kAddress:
       return "address";
+    case RecordKind::kFrame:
+      return "frame";
   }
   return "?";
 }

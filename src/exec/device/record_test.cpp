@@ -135,12 +135,33 @@ TEST(Record, ResultsComeBackWholeOrAreRedone) {
     const uint64_t word = pack_result(rule, mark, next_hop, visited, output, reason, tag);
     RC_ASSERT(result_tag(word) == tag);
     const KeyResult back = unpack_result(word);
-    const bool fits = rule <= kMaxKeyRule && next_hop <= kMaxKeyNextHop && mark == 0 && output != 16 && output != 200;
+    const bool fits = rule <= kMaxKeyRule && next_hop <= kMaxKeyNextHop && output != 16 && output != 200;
     RC_ASSERT(back.steps.redo == !fits);
     if (!fits) return;
-    RC_ASSERT(back.rule == rule && back.next_hop == next_hop);
+    RC_ASSERT(back.rule == rule && back.next_hop == next_hop && back.marked == (mark != 0));
     RC_ASSERT(back.steps.visited == visited && back.steps.output == (output & 15));
     RC_ASSERT(back.steps.reason == reason);
+  });
+  EXPECT_TRUE(holds);
+}
+
+TEST(Record, FrameResultsComeBackWholeOrAreRedone) {
+  const bool holds = rc::check([] {
+    const auto visited = *rc::gen::inRange<uint32_t>(0, 0x10000);
+    const auto output = *rc::gen::element<uint32_t>(0, 1, 14, 15, 16, 200, kDropOutput);
+    const auto reason = static_cast<DropReason>(*rc::gen::inRange<uint32_t>(0, 256));
+    const auto moved = *rc::gen::element<int32_t>(0, -4, 4, -18, 127, -127, 128, -128, 1 << 20);
+    const auto cut = *rc::gen::element<uint32_t>(0, 1, 46, kFrameMostCut, kFrameMostCut + 1, ~0u);
+    const auto port = *rc::gen::inRange<uint32_t>(0, 0x10000);
+    const uint64_t word = pack_frame_result(visited, output, reason, moved, cut, port, false);
+    const FrameResult back = unpack_frame_result(word);
+    const bool fits = (output < 15 || output == kDropOutput) && moved >= -kFrameMostMoved && moved <= kFrameMostMoved &&
+                      cut <= kFrameMostCut;
+    RC_ASSERT(back.steps.redo == !fits);
+    RC_ASSERT(unpack_frame_result(pack_frame_result(visited, output, reason, moved, cut, port, true)).steps.redo);
+    if (!fits) return;
+    RC_ASSERT(back.steps.visited == visited && back.steps.output == (output & 15) && back.steps.reason == reason);
+    RC_ASSERT(back.moved == moved && back.cut == cut && back.port == port);
   });
   EXPECT_TRUE(holds);
 }

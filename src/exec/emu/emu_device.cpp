@@ -73,6 +73,26 @@ void run_record(const DeviceProgram& program, RecordKind kind, const Word* in, u
   write_result(kind, program, walker, tag, [&](uint32_t w, const Word& word) { HostWords::store(words + w, word); });
 }
 
+// The same for a frame: as a lane of a kernel does it, over a copy of what lies in its slot.
+void run_frame(const DeviceProgram& program, const FrameRecord& record, const SlabDriver::Range& pool,
+               const RecordShape& shape, std::byte* out) {
+  alignas(16) uint8_t copy[kFrameFront + kFrameMostRoom];
+  uint8_t* frame = copy + kFrameFront;
+  auto* slot = static_cast<std::byte*>(pool.device) + record.at;
+  std::memcpy(frame, slot, pool.slots.room(record.bytes));
+  Walker walker;
+  read_frame(program, record, frame, walker);
+  walk_alone(program, walker);
+  const uint64_t result = frame_result(record, pool.slots, walker);
+  std::memcpy(out, &result, sizeof result);
+  if (shape.key_out != 0) {
+    const uint64_t detail = frame_detail(walker);
+    std::memcpy(out + sizeof result, &detail, sizeof detail);
+  }
+  if ((result & kFrameRedo) != 0) return;
+  std::memcpy(slot, frame + walker.packet.data, frame_bytes_back(record, pool.slots, walker.packet));
+}
+
 // -- launch mode ------------------------------------------------------------------------------------------------------
 
 class EmuSlabs final : public SlabDriver {
@@ -81,7 +101,7 @@ class EmuSlabs final : public SlabDriver {
       : shape_(shape), slabs_(slabs), shared_(std::move(shared)) {
     for (Slab& slab : slabs_) {
       slab.in.resize(size_t{shape.capacity} * shape.words_in);
-      slab.out.resize(size_t{shape.capacity} * shape.result_bytes() / sizeof(Word));
+      slab.out.resize((size_t{shape.capacity} * shape.result_bytes() + sizeof(Word) - 1) / sizeof(Word));
     }
   }
   Result<void> begin() {
@@ -160,6 +180,7 @@ class EmuSlabs final : public SlabDriver {
       if (shared_->stuck() || shared_->killed()) continue;
       be_late(*shared_);
       Slab& slab = slabs_[number];
+      const bool frames = shape_.record.kind == RecordKind::kFrame;
       if (slab.pool.bytes != 0) std::memcpy(slab.pool.device, slab.pool.host, slab.pool.bytes);
       const uint64_t start = shared_->timed ? now_ns() : 0;
       bool whole = true;
@@ -167,13 +188,22 @@ class EmuSlabs final : public SlabDriver {
         const Word* in = slab.in.data() + size_t{i} * shape_.words_in;
         std::byte* out = reinterpret_cast<std::byte*>(slab.out.data()) + i * shape_.result_bytes();
         be_held(*shared_);
-        run_record(slab.program, shape_.record.kind, in, word_tag(in[0]), scratch, out);
+        if (frames) {
+          run_frame(slab.program, reinterpret_cast<const FrameRecord*>(slab.in.data())[i], slab.pool, shape_.record,
+                    out);
+        } else {
+          run_record(slab.program, shape_.record.kind, in, word_tag(in[0]), scratch, out);
+        }
         shared_->records.fetch_add(1, std::memory_order_relaxed);
         whole = !shared_->stuck() && !shared_->killed();
       }
       if (!whole) continue;
       const uint64_t took = shared_->timed ? std::max<uint64_t>(1, now_ns() - start) : 0;
-      if (slab.pool.bytes != 0 && slab.pool.back) std::memcpy(slab.pool.host, slab.pool.device, slab.pool.bytes);
+      if (frames) {
+        std::memcpy(slab.pool.to, slab.pool.device, slab.pool.bytes);
+      } else if (slab.pool.bytes != 0 && slab.pool.back) {
+        std::memcpy(slab.pool.host, slab.pool.device, slab.pool.bytes);
+      }
       const std::lock_guard lock(mutex_);
       slab.kernel_ns = took;
       slab.done = true;

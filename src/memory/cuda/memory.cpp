@@ -262,12 +262,24 @@ void CudaMemory::free_pinned(void* address) {
 Result<void*> CudaMemory::pin(void* host, size_t bytes) {
   use();
   const std::lock_guard lock(mutex_);
+  // Some pin the same memory, each for itself: the last one unpins it.
+  if (const auto at = users_.find(host); at != users_.end() && pinned_[static_cast<char*>(host)] >= bytes) {
+    void* device = nullptr;
+    if (cudaHostGetDevicePointer(&device, host, 0) == cudaSuccess) {
+      ++at->second;
+      return device;
+    }
+    (void)cudaGetLastError();
+  }
   // What waits to be unpinned may be what is pinned anew.
   if (const auto late = std::find(late_unpins_.begin(), late_unpins_.end(), host); late != late_unpins_.end()) {
     if (pinned_[static_cast<char*>(host)] >= bytes) {
       late_unpins_.erase(late);
       void* device = nullptr;
-      if (cudaHostGetDevicePointer(&device, host, 0) == cudaSuccess) return device;
+      if (cudaHostGetDevicePointer(&device, host, 0) == cudaSuccess) {
+        users_[host] = 1;
+        return device;
+      }
     }
   }
   if (const cudaError_t e = cudaHostRegister(host, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
@@ -285,6 +297,7 @@ Result<void*> CudaMemory::pin(void* host, size_t bytes) {
     return cuda_error(e, fmt::format("pin {} bytes of host memory", bytes));
   }
   pinned_[static_cast<char*>(host)] = bytes;
+  users_[host] = 1;
   void* device = nullptr;
   if (const cudaError_t e = cudaHostGetDevicePointer(&device, host, 0); e != cudaSuccess) {
     (void)cudaGetLastError();
@@ -297,6 +310,10 @@ void CudaMemory::unpin(void* host) {
   if (abandoned_) return;
   const std::lock_guard lock(mutex_);
   if (pinned_.find(static_cast<char*>(host)) == pinned_.end()) return;
+  if (const auto at = users_.find(host); at != users_.end()) {
+    if (--at->second != 0) return;
+    users_.erase(at);
+  }
   if (has_resident()) {
     late_unpins_.push_back(host);
     return;

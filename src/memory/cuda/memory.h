@@ -56,7 +56,8 @@ class CudaMemory {
     std::byte* device;
   };
   Result<Window> allocate_window(size_t bytes);
-  // Pins host memory that exists; returns its address for the device. Errors: it is pinned, or a part of it.
+  // Pins host memory that exists, until as many `unpin`; returns its address for the device. Errors: a part of it is
+  // pinned, or more.
   Result<void*> pin(void* host, size_t bytes);
   void unpin(void* host);
 
@@ -107,8 +108,9 @@ class CudaMemory {
   std::unordered_map<void*, Piece> pieces_;
   DeviceWindow* window_ = nullptr;
   std::string why_no_window_;
-  std::map<char*, size_t> pinned_;  // by pin()
-  std::vector<void*> late_pinned_;  // freed, but kept while kernels are resident
+  std::map<char*, size_t> pinned_;   // by pin()
+  std::map<void*, unsigned> users_;  // of these, that have not unpinned it
+  std::vector<void*> late_pinned_;   // freed, but kept while kernels are resident
   std::vector<void*> late_unpins_;
   std::mutex copying_;  // of the stream and its staging
   cudaStream_t stream_ = nullptr;

@@ -1,0 +1,397 @@
+// The nodes: a frame of packets becomes a burst of keys, and their answers next nodes.
+#include "gpu_classify.h"
+
+#include <vnet/ip/ip4_packet.h>
+#include <vnet/ip/ip6_packet.h>
+
+static char* gc_error_strings[] = {
+#define _(name, text) text,
+    foreach_gc_error
+#undef _
+};
+
+// ---- traces
+
+typedef struct {
+  u64 generation;
+  u32 rule, action, mark;
+  u8 on_device;
+  char where[104];
+  char text[160];
+} gc_trace_t;
+
+static u8* format_gc_trace(u8* s, va_list* args) {
+  CLIB_UNUSED(vlib_main_t * vm) = va_arg(*args, vlib_main_t*);
+  CLIB_UNUSED(vlib_node_t * node) = va_arg(*args, vlib_node_t*);
+  const gc_trace_t* t = va_arg(*args, gc_trace_t*);
+  const gc_main_t* gm = &gc_main;
+  switch (t->action) {
+    case SLUICE_PERMIT:
+      s = format(s, "gpu-classify: pass");
+      break;
+    case SLUICE_DENY:
+      s = format(s, "gpu-classify: drop");
+      break;
+    case SLUICE_MARK:
+      s = format(s, "gpu-classify: mark %u", t->mark);
+      break;
+    default:
+      s = format(s, "gpu-classify: %s, no rule matches", gm->drop_unmatched ? "drop" : "pass");
+  }
+  if (t->rule != 0) s = format(s, ", rule %u (%s) %s", t->rule, t->where, t->text);
+  return format(s, ", generation %llu, by %s", t->generation, t->on_device ? "device" : "cpu");
+}
+
+// The rule as it stands now, which is the one that matched where the list is still of that generation.
+static void gc_trace(vlib_main_t* vm, vlib_node_runtime_t* node, vlib_buffer_t* b, const sluice_match* m,
+                     u64 generation, u8 on_device) {
+  gc_trace_t* t = vlib_add_trace(vm, node, b, sizeof *t);
+  clib_memset(t, 0, sizeof *t);
+  t->generation = generation;
+  t->rule = m->rule;
+  t->action = m->action;
+  t->mark = m->mark;
+  t->on_device = on_device;
+  if (m->rule == 0) return;
+  sluice_rule* rule = sluice_acl_rule(gc_main.acl, m->rule, NULL);
+  if (rule != NULL && rule->generation == generation) {
+    snprintf(t->where, sizeof t->where, "%s:%u", rule->file, rule->line);
+    snprintf(t->text, sizeof t->text, "%s", rule->text);
+  } else {
+    snprintf(t->where, sizeof t->where, "the list has changed since");
+  }
+  sluice_rule_free(rule);
+}
+
+// ---- keys
+
+// Everything that is not plain, by the library's parser. Returns whether rules can match it.
+static int __attribute__((noinline)) gc_key_slowly(sluice_key* key, const u8* ip, u32 captured, u32 wire) {
+  return sluice_key_of_packet(ip, captured, wire, key) == 0;
+}
+
+static_always_inline u64 gc_load64(const u8* from) {
+  u64 word;
+  clib_memcpy_fast(&word, from, 8);
+  return word;
+}
+static_always_inline u32 gc_load32(const u8* from) {
+  u32 word;
+  clib_memcpy_fast(&word, from, 4);
+  return word;
+}
+
+// Ports of TCP or UDP in host order, source in the low half; the flags byte of TCP in bits 40 to 47.
+static_always_inline u64 gc_l4(const u8* l4, int tcp) {
+  const u32 ports = clib_net_to_host_u32(gc_load32(l4));
+  return (u64)(ports >> 16 | ports << 16) | (u64)(tcp ? l4[13] : 0) << 40;
+}
+
+static_always_inline void gc_store(sluice_key* key, u64 src_hi, u64 src_lo, u64 dst_hi, u64 dst_lo, u64 l4, u64 rest) {
+  u64* to = (u64*)key;
+  STATIC_ASSERT_SIZEOF(sluice_key, 48);
+  to[0] = src_hi;
+  to[1] = src_lo;
+  to[2] = dst_hi;
+  to[3] = dst_lo;
+  to[4] = l4;
+  to[5] = rest;
+}
+
+// IPv4 without options and fragmentation, TCP or UDP, whole headers in the first buffer: read here. The rest: above.
+// Both give the same keys.
+static_always_inline int gc_key4(sluice_key* key, const u8* ip, u32 captured, u32 wire) {
+  const u64 w0 = gc_load64(ip), w1 = gc_load64(ip + 8);
+  const u32 protocol = (u8)(w1 >> 8), total = clib_net_to_host_u16((u16)(w0 >> 16));
+  const int tcp = protocol == 6;
+  const u32 need = tcp ? 40 : 28;
+  if (PREDICT_FALSE((((w0 ^ 0x45) & 0xff) | (w0 >> 48 & 0xff3f)) != 0 || (!tcp && protocol != 17) || captured < need ||
+                    total < need || total > wire))
+    return gc_key_slowly(key, ip, captured, wire);
+  gc_store(key, 0, clib_net_to_host_u32((u32)(w1 >> 32)), 0, clib_net_to_host_u32(gc_load32(ip + 16)),
+           gc_l4(ip + 20, tcp) | (u64)protocol << 48 | (w0 >> 10 & 0x3f) << 56,
+           4 | SLUICE_KEY_PORTS << 8 | (u64)wire << 32);
+  return 1;
+}
+
+static_always_inline int gc_key6(sluice_key* key, const u8* ip, u32 captured, u32 wire) {
+  const u64 w0 = clib_net_to_host_u64(gc_load64(ip));
+  const u32 protocol = (u8)(w0 >> 8), total = 40 + (u32)(w0 >> 16 & 0xffff);
+  const int tcp = protocol == 6;
+  const u32 need = tcp ? 60 : 48;
+  if (PREDICT_FALSE(w0 >> 60 != 6 || (!tcp && protocol != 17) || captured < need || total < need || total > wire))
+    return gc_key_slowly(key, ip, captured, wire);
+  gc_store(key, clib_net_to_host_u64(gc_load64(ip + 8)), clib_net_to_host_u64(gc_load64(ip + 16)),
+           clib_net_to_host_u64(gc_load64(ip + 24)), clib_net_to_host_u64(gc_load64(ip + 32)),
+           gc_l4(ip + 40, tcp) | (u64)protocol << 48 | (w0 >> 54 & 0x3f) << 56,
+           6 | SLUICE_KEY_PORTS << 8 | (u64)wire << 32);
+  return 1;
+}
+
+// Returns how many packets no rule can match.
+static_always_inline u32 gc_gather(vlib_main_t* vm, vlib_buffer_t** bufs, u32 n, sluice_key* keys, u16* nexts,
+                                   int is_ip6, int is_output) {
+  u32 malformed = 0;
+  // Packets of one interface have one configuration: the next node is looked up when it changes.
+  u32 config = ~0, config_after = ~0;
+  u16 next = 0;
+  for (u32 i = 0; i < n; ++i) {
+    if (i + 8 < n) vlib_prefetch_buffer_header(bufs[i + 8], LOAD);
+    if (i + 4 < n) {
+      const u8* ahead = vlib_buffer_get_current(bufs[i + 4]);
+      clib_prefetch_load((void*)ahead);
+      if (is_output || is_ip6) clib_prefetch_load((void*)(ahead + 63));
+    }
+    vlib_buffer_t* b = bufs[i];
+    const u32 skip = is_output ? vnet_buffer(b)->ip.save_rewrite_length : 0;
+    const u8* ip = (const u8*)vlib_buffer_get_current(b) + skip;
+    const u32 captured = b->current_length > skip ? b->current_length - skip : 0;
+    const u32 wire = b->flags & VLIB_BUFFER_NEXT_PRESENT ? vlib_buffer_length_in_chain(vm, b) - skip : captured;
+    malformed += !(is_ip6 ? gc_key6(&keys[i], ip, captured, wire) : gc_key4(&keys[i], ip, captured, wire));
+    if (PREDICT_FALSE(b->current_config_index != config)) {
+      config = b->current_config_index;
+      vnet_feature_next_u16(&next, b);
+      config_after = b->current_config_index;
+    } else {
+      b->current_config_index = config_after;
+    }
+    nexts[i] = next;
+  }
+  return malformed;
+}
+
+// ---- answers
+
+static_always_inline void gc_time(gc_worker_t* w, gc_stage_t stage, u64 clocks) {
+  w->stages[stage].frames[gc_bucket(clocks)]++;
+}
+
+// Puts drops and marks over the next nodes of packets that pass, and hands all on. `node` enqueues; what is counted is
+// counted on the node `counted`, which took the frame.
+static_always_inline void gc_hand_on(vlib_main_t* vm, vlib_node_runtime_t* node, vlib_node_runtime_t* counted,
+                                     u32* from, u16* nexts, const sluice_match* matches, u32 n, u64 generation,
+                                     u8 on_device) {
+  const gc_main_t* gm = &gc_main;
+  const u8 drop_unmatched = gm->drop_unmatched;
+  u32 unmatched = 0, marked = 0, dropped = 0;
+  for (u32 i = 0; i < n; ++i) {
+    const sluice_match* m = &matches[i];
+    if (PREDICT_TRUE(m->action == SLUICE_PERMIT)) continue;
+    if (m->action == SLUICE_NO_MATCH && !drop_unmatched) {
+      ++unmatched;
+      continue;
+    }
+    vlib_buffer_t* b = vlib_get_buffer(vm, from[i]);
+    if (m->action == SLUICE_MARK) {
+      gpu_classify_mark(b) = m->mark;
+      const u16 next = m->mark < ARRAY_LEN(gm->next_of_mark) ? gm->next_of_mark[m->mark] : 0;
+      if (next != 0) nexts[i] = next;
+      ++marked;
+      continue;
+    }
+    // The drop node counts it.
+    b->error = counted->errors[m->action == SLUICE_DENY ? GC_ERROR_DROP : GC_ERROR_NO_MATCH_DROP];
+    nexts[i] = GC_NEXT_DROP;
+    ++dropped;
+  }
+  const u32 passed = n - unmatched - marked - dropped;
+  const u32 index = counted->node_index;
+  if (passed != 0) vlib_node_increment_counter(vm, index, GC_ERROR_PASS, passed);
+  if (unmatched != 0) vlib_node_increment_counter(vm, index, GC_ERROR_NO_MATCH, unmatched);
+  if (marked != 0) vlib_node_increment_counter(vm, index, GC_ERROR_MARK, marked);
+  // The node that polls runs without a frame, which would say whether some are traced.
+  if (PREDICT_FALSE(vm->trace_main.trace_enable)) {
+    for (u32 i = 0; i < n; ++i) {
+      vlib_buffer_t* b = vlib_get_buffer(vm, from[i]);
+      if ((b->flags & VLIB_BUFFER_IS_TRACED) == 0) continue;
+      gc_trace(vm, node, b, &matches[i], generation, on_device);
+      if (node != counted) vlib_trace_next_frame(vm, node, nexts[i]);
+    }
+  }
+  vlib_buffer_enqueue_to_next(vm, node, from, nexts, n);
+}
+
+// ---- devices
+
+static void gc_fetch(gc_worker_t* w, gc_waiting_t* f) {
+  f->answered += sluice_channel_poll(w->channel, f->matches + f->answered, NULL, f->n - f->answered);
+}
+
+void gc_take_order(gc_worker_t* w) {
+  gc_order_t* order = __atomic_exchange_n(&w->order, NULL, __ATOMIC_ACQ_REL);
+  if (order == NULL) return;
+  if (w->channel != NULL) {
+    sluice_channel_settle(w->channel);
+    for (u32 at = w->head; at != w->tail; ++at) {
+      gc_waiting_t* f = &w->waiting[at % GC_QUEUE];
+      if (f->answered < f->n) gc_fetch(w, f);
+    }
+  }
+  gc_order_t* old = w->held;
+  w->channel = order->channel;
+  w->held = order;
+  w->failure[0] = 0;
+  if (old == NULL) return;
+  old->next = __atomic_load_n(&w->retired, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(&w->retired, &old->next, old, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+    ;
+}
+
+static void gc_note_failure(gc_worker_t* w) {
+  const char* why = sluice_channel_failure(w->channel);
+  if (PREDICT_TRUE(why[0] == 0) || w->failure[0] != 0) return;
+  snprintf(w->failure + 1, sizeof w->failure - 1, "%s", why + 1);
+  __atomic_store_n(&w->failure[0], why[0], __ATOMIC_RELEASE);
+}
+
+// Hands on, in their order, the frames whose answers are there. `now`: all, also those that the device still has.
+static u32 gc_drain(vlib_main_t* vm, vlib_node_runtime_t* node, gc_worker_t* w, int now) {
+  u32 packets = 0;
+  for (; w->head != w->tail; ++w->head) {
+    gc_waiting_t* f = &w->waiting[w->head % GC_QUEUE];
+    const int awaited = f->answered < f->n;
+    if (awaited) {
+      gc_fetch(w, f);
+      if (f->answered < f->n && (now || clib_cpu_time_now() - f->since > gc_main.overdue_clocks)) {
+        vlib_node_increment_counter(vm, f->node_index, GC_ERROR_OVERDUE, f->n - f->answered);
+        w->frames_overdue++;
+        sluice_channel_settle(w->channel);
+        gc_fetch(w, f);
+      }
+      if (f->answered < f->n) break;
+    }
+    const u64 answered = clib_cpu_time_now();
+    if (f->on_device) gc_time(w, GC_FLIGHT, answered - f->since);
+    gc_hand_on(vm, node, vlib_node_get_runtime(vm, f->node_index), f->buffers, f->nexts, f->matches, f->n,
+               f->generation, f->on_device);
+    gc_time(w, GC_HAND_ON, clib_cpu_time_now() - answered);
+    packets += f->n;
+  }
+  if (w->channel != NULL) gc_note_failure(w);
+  return packets;
+}
+
+// The frame waits for the device, or for the frames before it.
+static void __attribute__((noinline))
+gc_put_off(vlib_main_t* vm, vlib_node_runtime_t* node, gc_worker_t* w, const u32* from, const u16* nexts, u32 n) {
+  if (w->tail - w->head == GC_QUEUE) gc_drain(vm, node, w, 1);
+  gc_waiting_t* f = &w->waiting[w->tail % GC_QUEUE];
+  clib_memcpy_fast(f->buffers, from, n * sizeof from[0]);
+  clib_memcpy_fast(f->nexts, nexts, n * sizeof nexts[0]);
+  f->n = n;
+  f->node_index = node->node_index;
+  f->since = clib_cpu_time_now();
+  f->on_device = w->channel != NULL && sluice_channel_submit(w->channel, w->keys, n) == n;
+  if (f->on_device) {
+    f->answered = 0;
+    f->generation = sluice_channel_generation(w->channel);
+    w->frames_on_device++;
+    vlib_node_increment_counter(vm, node->node_index, GC_ERROR_ON_DEVICE, n);
+  } else {
+    f->generation = sluice_acl_classify(gc_main.acl, w->keys, n, f->matches);
+    f->answered = n;
+    w->frames_on_host++;
+    vlib_node_increment_counter(vm, node->node_index, GC_ERROR_ON_HOST, n);
+  }
+  w->tail++;
+  vlib_node_set_interrupt_pending(vm, gc_poll_node.index);
+}
+
+// ---- the nodes
+
+static_always_inline uword gc_classify(vlib_main_t* vm, vlib_node_runtime_t* node, vlib_frame_t* frame, int is_ip6,
+                                       int is_output) {
+  gc_worker_t* w = &gc_main.workers[vm->thread_index];
+  u32* from = vlib_frame_vector_args(frame);
+  const u32 n = frame->n_vectors;
+  vlib_buffer_t* bufs[VLIB_FRAME_SIZE];
+  u16 nexts[VLIB_FRAME_SIZE];
+  const u64 begin = clib_cpu_time_now();
+  vlib_get_buffers(vm, from, bufs, n);
+  if (PREDICT_FALSE(__atomic_load_n(&w->order, __ATOMIC_RELAXED) != NULL)) gc_take_order(w);
+  const u32 malformed = gc_gather(vm, bufs, n, w->keys, nexts, is_ip6, is_output);
+  if (PREDICT_FALSE(malformed != 0)) vlib_node_increment_counter(vm, node->node_index, GC_ERROR_MALFORMED, malformed);
+  const u64 gathered = clib_cpu_time_now();
+  gc_time(w, GC_GATHER, gathered - begin);
+  if (PREDICT_FALSE(w->channel != NULL || w->head != w->tail)) {
+    gc_put_off(vm, node, w, from, nexts, n);
+    return n;
+  }
+  const u64 generation = sluice_acl_classify(gc_main.acl, w->keys, n, w->matches);
+  const u64 found = clib_cpu_time_now();
+  gc_time(w, GC_LOOKUP, found - gathered);
+  gc_hand_on(vm, node, node, from, nexts, w->matches, n, generation, 0);
+  gc_time(w, GC_HAND_ON, clib_cpu_time_now() - found);
+  return n;
+}
+
+VLIB_NODE_FN(gc_ip4_node)(vlib_main_t* vm, vlib_node_runtime_t* node, vlib_frame_t* frame) {
+  return gc_classify(vm, node, frame, 0, 0);
+}
+VLIB_NODE_FN(gc_ip6_node)(vlib_main_t* vm, vlib_node_runtime_t* node, vlib_frame_t* frame) {
+  return gc_classify(vm, node, frame, 1, 0);
+}
+VLIB_NODE_FN(gc_ip4_output_node)(vlib_main_t* vm, vlib_node_runtime_t* node, vlib_frame_t* frame) {
+  return gc_classify(vm, node, frame, 0, 1);
+}
+VLIB_NODE_FN(gc_ip6_output_node)(vlib_main_t* vm, vlib_node_runtime_t* node, vlib_frame_t* frame) {
+  return gc_classify(vm, node, frame, 1, 1);
+}
+
+// An interrupt that it renews while frames wait: every loop, and at no cost while none do.
+VLIB_NODE_FN(gc_poll_node)(vlib_main_t* vm, vlib_node_runtime_t* node, vlib_frame_t* frame) {
+  gc_worker_t* w = &gc_main.workers[vm->thread_index];
+  if (__atomic_load_n(&w->order, __ATOMIC_RELAXED) != NULL) gc_take_order(w);
+  const u32 packets = gc_drain(vm, node, w, 0);
+  if (w->head != w->tail) vlib_node_set_interrupt_pending(vm, node->node_index);
+  return packets;
+}
+
+VLIB_REGISTER_NODE(gc_ip4_node) = {
+    .name = "sluice-classify-ip4",
+    .vector_size = sizeof(u32),
+    .format_trace = format_gc_trace,
+    .type = VLIB_NODE_TYPE_INTERNAL,
+    .n_errors = GC_N_ERROR,
+    .error_strings = gc_error_strings,
+    .n_next_nodes = GC_N_NEXT,
+    .next_nodes = {[GC_NEXT_DROP] = "error-drop"},
+};
+
+// Siblings have the same next nodes by the same numbers: what one has looked up another hands on.
+#define GC_SIBLING(node, n, t, s)          \
+  VLIB_REGISTER_NODE(node) = {             \
+      .name = n,                           \
+      .vector_size = sizeof(u32),          \
+      .format_trace = format_gc_trace,     \
+      .type = t,                           \
+      .state = s,                          \
+      .n_errors = GC_N_ERROR,              \
+      .error_strings = gc_error_strings,   \
+      .sibling_of = "sluice-classify-ip4", \
+  }
+GC_SIBLING(gc_ip6_node, "sluice-classify-ip6", VLIB_NODE_TYPE_INTERNAL, 0);
+GC_SIBLING(gc_ip4_output_node, "sluice-classify-ip4-output", VLIB_NODE_TYPE_INTERNAL, 0);
+GC_SIBLING(gc_ip6_output_node, "sluice-classify-ip6-output", VLIB_NODE_TYPE_INTERNAL, 0);
+GC_SIBLING(gc_poll_node, "sluice-classify-poll", VLIB_NODE_TYPE_INPUT, VLIB_NODE_STATE_INTERRUPT);
+
+VNET_FEATURE_INIT(gc_ip4_feature, static) = {
+    .arc_name = "ip4-unicast",
+    .node_name = "sluice-classify-ip4",
+    .runs_before = VNET_FEATURES("ip4-lookup"),
+};
+VNET_FEATURE_INIT(gc_ip6_feature, static) = {
+    .arc_name = "ip6-unicast",
+    .node_name = "sluice-classify-ip6",
+    .runs_before = VNET_FEATURES("ip6-lookup"),
+};
+VNET_FEATURE_INIT(gc_ip4_output_feature, static) = {
+    .arc_name = "ip4-output",
+    .node_name = "sluice-classify-ip4-output",
+    .runs_before = VNET_FEATURES("interface-output"),
+};
+VNET_FEATURE_INIT(gc_ip6_output_feature, static) = {
+    .arc_name = "ip6-output",
+    .node_name = "sluice-classify-ip6-output",
+    .runs_before = VNET_FEATURES("interface-output"),
+};

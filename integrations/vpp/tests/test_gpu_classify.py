@@ -1,0 +1,448 @@
+#!/usr/bin/python3
+"""The plug-in in a running VPP: what its rules do with packets, by the CPU and by a device (emu).
+
+VPP_SOURCE, VPP_BUILD and SLUICE_VPP_PLUGIN name what is needed (vpp_process.py); without them this ends with 77, which
+CTest counts as skipped, and says why. Arguments are those of unittest."""
+import pathlib
+import re
+import sys
+import unittest
+
+import vpp_process
+
+try:
+    from scapy.all import Dot1Q, Ether, ICMP, IP, IPv6, Raw, TCP, UDP, rdpcap, wrpcap
+    from scapy.layers.inet6 import IPv6ExtHdrFragment, IPv6ExtHdrHopByHop
+except ImportError:
+    Ether = None
+
+NAME = re.compile(rb"[a-z0-9-]+ *\Z")  # that packets of these tests end with; VPP's own do not
+IN_MAC, OUT_MAC, HOST = "02:fe:00:00:00:01", "02:fe:00:00:00:02", "02:00:00:00:00:99"
+
+
+class Forwarding(vpp_process.Vpp):
+    """pg0 receives, pg1 sends: all of IPv4 and IPv6, also by VLAN 5 of pg0."""
+
+    def __enter__(self):
+        super().__enter__()
+        try:
+            self.set_up()
+        except BaseException:
+            super().__exit__(*sys.exc_info())
+            raise
+        return self
+
+    def set_up(self):
+        for i, mac in ((0, IN_MAC), (1, OUT_MAC)):
+            self.cli(f"create packet-generator interface pg{i}")
+            self.do(f"set interface mac address pg{i} {mac}", f"set interface state pg{i} up",
+                    f"set interface ip address pg{i} 172.16.{i}.1/24", f"set interface ip address pg{i} fd00:{i}::1/64",
+                    f"ip6 nd pg{i} ra-suppress")
+        self.cli("create sub-interfaces pg0 5")
+        self.do("set interface state pg0.5 up", "set interface ip address pg0.5 172.16.5.1/24",
+                "set interface ip address pg0.5 fd00:5::1/64",
+                f"set ip neighbor static pg1 172.16.1.2 {HOST}", f"set ip neighbor static pg1 fd00:1::2 {HOST}",
+                "ip route add 0.0.0.0/0 via 172.16.1.2 pg1", "ip route add ::/0 via fd00:1::2 pg1")
+
+    def send(self, packets, worker=None, name="s"):
+        """What comes out of pg1 of these frames, once all are through."""
+        out = self.folder / f"{name}.out.pcap"
+        self.inject(packets, worker, name)
+        self.cli(f"packet-generator capture pg1 pcap {out}")
+        before = self.counts()["rx"]
+        self.cli("packet-generator enable-stream")
+        self.wait(lambda: self.counts()["rx"] - before >= len(packets), "every packet has come in")
+        self.finish()
+        self.cli("packet-generator capture pg1 disable")
+        self.cli(f"packet-generator delete {name}")
+        return [p for p in rdpcap(str(out)) if NAME.search(bytes(p))] if out.exists() else []
+
+    def finish(self):
+        """All that has come in is handed on. A command with a barrier ends the loop of each worker."""
+        self.cli("packet-generator disable-stream")
+        self.wait(lambda: not re.search(r"[1-9]\d* waiting", self.cli("show gpu-classify device")), "no frame waits")
+        self.cli("packet-generator disable-stream")
+
+    def inject(self, packets, worker=None, name="s", limit=None):
+        path = self.folder / f"{name}.in.pcap"
+        wrpcap(str(path), packets)
+        at = "" if worker is None else f" worker {worker}"
+        # Where packets are read from a capture, they are repeated up to the limit.
+        self.do(f"packet-generator new pcap {path} source pg0 name {name}{at} limit {limit or len(packets)}")
+
+    def counts(self):
+        """Packets that pg0 received, that pg1 sent, and of pg0 (and its VLAN) that were dropped."""
+        counts = {"rx": 0, "tx": 0, "drops": 0}
+        interface = ""
+        for line in self.cli("show interface").splitlines():
+            words = line.split()
+            if line and not line[0].isspace() and words:
+                interface = words[0]
+            if interface == "pg0" and "rx packets" in line:
+                counts["rx"] = int(words[-1])
+            if interface == "pg1" and "tx packets" in line:
+                counts["tx"] = int(words[-1])
+            if "drops" in words and interface.startswith("pg0"):
+                counts["drops"] += int(words[-1])
+        return counts
+
+
+def ip4(l4, src="10.0.0.1", dst="192.0.2.7", **fields):
+    return Ether(src=HOST, dst=IN_MAC) / IP(src=src, dst=dst, ttl=64, **fields) / l4
+
+
+def ip6(l4, src="2001:db8::1", dst="2001:db8:1::7", **fields):
+    return Ether(src=HOST, dst=IN_MAC) / IPv6(src=src, dst=dst, hlim=64, **fields) / l4
+
+
+def named(packet, name):
+    """Packets are told apart by their payload."""
+    return packet / Raw(name.ljust(24).encode())
+
+
+def names(packets):
+    return sorted(bytes(p)[-24:].decode().strip() for p in packets)
+
+
+class Rules(unittest.TestCase):
+    """One VPP for all: each test begins without rules."""
+    device = "cpu"
+    workers = None
+
+    @classmethod
+    def setUpClass(cls):
+        try:
+            cls.vpp = Forwarding(workers=cls.workers)
+            cls.vpp.__enter__()
+        except vpp_process.Missing as missing:
+            raise unittest.SkipTest(str(missing))
+        cls.addClassCleanup(cls.vpp.__exit__, None, None, None)
+
+    def setUp(self):
+        self.load("# none\n")
+        self.vpp.do("gpu-classify default pass", f"gpu-classify device {self.device}", "gpu-classify enable pg0")
+
+    def tearDown(self):
+        if self.vpp.process.poll() is None:
+            for interface in ("pg0", "pg0.5", "pg1"):
+                self.vpp.do(f"gpu-classify disable {interface}", f"gpu-classify disable {interface} output")
+
+    def load(self, rules, name="rules.acl"):
+        path = self.vpp.folder / name
+        path.write_text(rules)
+        self.vpp.do(f"gpu-classify file {path}")
+
+    def passes(self, packets, want):
+        self.assertEqual(names(self.vpp.send([named(p, n) for n, p in packets.items()])), sorted(want))
+
+    def test_pass_and_drop(self):
+        self.load("permit tcp from 10.0.0.0/8 to any port 80\ndeny tcp from any to any\n")
+        self.passes({"web": ip4(TCP(dport=80)), "ssh": ip4(TCP(dport=22)), "udp": ip4(UDP(dport=80)),
+                     "other": ip4(TCP(dport=80), src="11.0.0.1")}, ["web", "udp"])
+        rules = self.vpp.cli("show gpu-classify rules")
+        self.assertRegex(rules, r"\n +1 +1 +\d+  permit tcp .*rules.acl:1")
+        self.assertRegex(rules, r"\n +2 +2 +\d+  deny tcp .*rules.acl:2")
+        self.assertRegex(rules, r"\n +none +1 ")
+
+    def test_default_drop(self):
+        self.load("permit tcp from any to any port 80\n")
+        self.vpp.do("gpu-classify default drop")
+        self.passes({"web": ip4(TCP(dport=80)), "udp": ip4(UDP(dport=80)), "web6": ip6(TCP(dport=80))}, ["web", "web6"])
+
+    def test_ipv6_and_families(self):
+        self.load("deny tcp from 2001:db8::/64 to any port 80\ndeny udp from 0.0.0.0/0 to any\n")
+        self.passes({"web6": ip6(TCP(dport=80)), "far6": ip6(TCP(dport=80), src="2001:db8:0:1::1"),
+                     "udp6": ip6(UDP(dport=80)), "udp4": ip4(UDP(dport=80)), "web4": ip4(TCP(dport=80))},
+                    ["far6", "udp6", "web4"])
+
+    def test_tcp_flags_by_command(self):
+        self.vpp.do("gpu-classify rule add proto 6 dst 192.0.2.0/24 tcpflags 0x02/0x12 action drop")
+        self.passes({"syn": ip4(TCP(flags="S")), "synack": ip4(TCP(flags="SA")), "ack": ip4(TCP(flags="A")),
+                     "syn6": ip6(TCP(flags="S"))}, ["synack", "ack", "syn6"])
+        self.vpp.do("gpu-classify rule del 1")
+        self.passes({"syn": ip4(TCP(flags="S"))}, ["syn"])
+
+    def test_ranges_by_command(self):
+        self.vpp.do("gpu-classify rule add proto 17 src 10.0.0.0/8 dst 0.0.0.0/0 sport 1000-1999 dport 53-54 action drop")
+        packets = {f"{s}-{d}": ip4(UDP(sport=s, dport=d))
+                   for s in (999, 1000, 1999, 2000) for d in (52, 53, 54, 55)}
+        self.passes(packets, [n for n in packets if not ("1000-" in n or "1999-" in n) or "-52" in n or "-55" in n])
+
+    def test_fragments_and_headers_that_are_not_plain(self):
+        self.load("deny ip from any to any later-frag\ndeny tcp from any to any port 80\n"
+                  "deny icmp from any to any icmp-type 8\n")
+        first, later = dict(flags="MF", frag=0), dict(flags=0, frag=10)
+        hop = IPv6ExtHdrHopByHop()
+        self.passes({
+            "first-81": ip4(TCP(dport=81), **first), "first-80": ip4(TCP(dport=80), **first),
+            "later": ip4(Raw(b"x" * 40), proto=6, **later),
+            "later6": ip6(IPv6ExtHdrFragment(offset=10, nh=6) / Raw(b"x" * 40)),
+            "first6-80": ip6(IPv6ExtHdrFragment(offset=0, m=1) / TCP(dport=80)),
+            "first6-81": ip6(IPv6ExtHdrFragment(offset=0, m=1) / TCP(dport=81)),
+            "fragment-no-more": ip6(IPv6ExtHdrFragment(offset=0, m=0) / TCP(dport=80)),
+            "options": ip4(TCP(dport=80), options=b"\x01\x01\x01\x00"), "options-81": ip4(TCP(dport=81), options=b"\x01\x01\x01\x00"),
+            "echo": ip4(ICMP(type=8)), "reply": ip4(ICMP(type=0)),
+            "short": ip4(Raw(b""), proto=6)}, ["first-81", "first6-81", "options-81", "reply", "short"])
+
+    def test_mark_goes_into_the_buffer_and_chooses_a_node(self):
+        self.load("mark(7) udp from any to any port 53\nmark(300) udp from any to any\n")
+        self.vpp.cli("clear errors")
+        packets = {"dns": ip4(UDP(dport=53)), "udp": ip4(UDP(dport=54)), "tcp": ip4(TCP())}
+        self.passes(packets, packets)
+        node = "sluice-classify-ip4"
+        self.assertEqual(self.vpp.errors(node).get("packets marked by a rule"), 2)
+        # A node that drops: packets of the mark go there.
+        self.vpp.do("gpu-classify mark 7 next error-drop")
+        self.passes(packets, ["udp", "tcp"])
+        self.vpp.do("gpu-classify mark 7 del")
+        self.passes(packets, packets)
+        self.assertIn("only marks below 256", self.vpp.cli("gpu-classify mark 300 next error-drop"))
+        self.assertIn("no node 'nowhere'", self.vpp.cli("gpu-classify mark 7 next nowhere"))
+
+    def test_counters_of_the_node(self):
+        self.load("permit tcp from any to any\ndeny udp from any to any\n")
+        self.vpp.cli("clear errors")
+        self.passes({"a": ip4(TCP()), "b": ip4(TCP()), "c": ip4(UDP()), "d": ip4(ICMP())}, ["a", "b", "d"])
+        errors = self.vpp.errors("sluice-classify-ip4")
+        self.assertEqual(errors["packets passed by a rule"], 2)
+        self.assertEqual(errors["packets dropped by a rule"], 1)
+        self.assertEqual(errors["packets passed that no rule matches"], 1)
+
+    def test_output_and_subinterfaces(self):
+        self.load("deny udp from any to any\n")
+        tagged = ip4(UDP())
+        tagged = Ether(src=HOST, dst=IN_MAC) / Dot1Q(vlan=5) / tagged[IP]
+        tagged6 = Ether(src=HOST, dst=IN_MAC) / Dot1Q(vlan=5) / ip6(UDP())[IPv6]
+        packets = {"plain": ip4(UDP()), "tagged": tagged, "tagged6": tagged6, "tcp": ip4(TCP())}
+        self.passes(packets, ["tagged", "tagged6", "tcp"])
+        self.vpp.do("gpu-classify enable pg0.5", "gpu-classify disable pg0")
+        self.passes(packets, ["plain", "tcp"])
+        self.vpp.do("gpu-classify disable pg0.5", "gpu-classify enable pg1 output")
+        self.passes(packets, ["tcp"])
+        self.assertIn("output of pg1", self.vpp.cli("show gpu-classify"))
+        self.vpp.do("gpu-classify disable pg1 output")
+        self.passes(packets, packets)
+
+    def test_enabled_twice_is_enabled_once(self):
+        self.load("deny udp from any to any\n")
+        self.vpp.do("gpu-classify enable pg0", "gpu-classify enable pg0", "gpu-classify disable pg0")
+        self.passes({"udp": ip4(UDP())}, ["udp"])
+        self.vpp.do("gpu-classify disable pg0")
+
+    def test_trace_names_the_rule(self):
+        self.load("# a comment\npermit tcp from any to any port 80\ndeny udp from any to any port 53\n")
+        self.vpp.cli("clear trace")
+        self.vpp.do("trace add pg-input 10")
+        self.passes({"web": ip4(TCP(dport=80)), "dns": ip4(UDP(dport=53)), "icmp": ip4(ICMP())}, ["web", "icmp"])
+        trace = self.vpp.cli("show trace")
+        self.assertRegex(trace, r"gpu-classify: pass, rule 1 \(.*rules.acl:2\) permit tcp")
+        self.assertRegex(trace, r"gpu-classify: drop, rule 2 \(.*rules.acl:3\) deny udp")
+        self.assertRegex(trace, r"gpu-classify: pass, no rule matches")
+        # The trace goes on behind the node.
+        self.assertIn("pg1-tx", trace)
+        self.vpp.cli("clear trace")
+
+    def test_many_flows_as_the_rules_say_in_order(self):
+        self.load("".join(f"deny tcp from any to any port {p}\n" for p in range(1000, 2000, 7)))
+        packets = [named(ip4(TCP(dport=1000 + i % 1000)), str(i)) for i in range(3000)]
+        got = [int(bytes(p)[-24:]) for p in self.vpp.send(packets)]
+        self.assertEqual(got, [i for i in range(3000) if i % 1000 % 7 != 0])
+
+    def test_bad_input_changes_nothing(self):
+        self.load("deny udp from any to any\n")
+        before = self.vpp.cli("show gpu-classify")
+        bad = self.vpp.folder / "bad.acl"
+        bad.write_text("permit tcp from any to any\npermit tcp from 10.0.0.0/33 to any\ndeny udp from any to any port 9-1\n")
+        answer = self.vpp.cli(f"gpu-classify file {bad}")
+        self.assertRegex(answer, r"bad.acl:2:17")
+        self.assertRegex(answer, r"bad.acl:3:")
+        for command, says in (
+                ("gpu-classify file /nowhere/x.acl", "/nowhere/x.acl"),
+                (f"gpu-classify file {bad} format latin", "latin"),
+                (f"gpu-classify file {bad} and more", "expected: gpu-classify file"),
+                ("gpu-classify file", "expected: gpu-classify file"),
+                ("gpu-classify rule add proto 6 src 10.0.0.0/8 action fly", "gpu-classify:1:"),
+                ("gpu-classify rule add", "expected: gpu-classify rule"),
+                ("gpu-classify rule del 7", "7"),
+                ("gpu-classify rule fly", "expected: gpu-classify rule"),
+                ("gpu-classify device tpu", "tpu"),
+                ("gpu-classify device cuda:4000", "cuda"),
+                ("gpu-classify device emu mode fast", "launch, persistent or adaptive"),
+                ("gpu-classify enable pg99", "pg99"),
+                ("gpu-classify enable", "expected: gpu-classify enable"),
+                ("gpu-classify default perhaps", "expected: gpu-classify default")):
+            answer = self.vpp.cli(command)
+            self.assertIn(says, answer, command)
+        self.assertEqual(self.vpp.cli("show gpu-classify"), before)
+        self.passes({"udp": ip4(UDP()), "tcp": ip4(TCP())}, ["tcp"])
+
+    def test_formats(self):
+        folder = self.vpp.folder
+        (folder / "a").write_text("@10.0.0.0/8\t192.0.2.0/24\t0 : 65535\t80 : 80\t0x06/0xFF\n")
+        self.vpp.do(f"gpu-classify file {folder}/a", "gpu-classify default drop")
+        self.passes({"web": ip4(TCP(dport=80)), "ssh": ip4(TCP(dport=22))}, ["web"])
+        (folder / "b").write_text("set acl-plugin acl deny src 10.0.0.0/8 dst 192.0.2.0/24 proto 6 dport 80, permit\n")
+        self.vpp.do(f"gpu-classify file {folder}/b format vpp", f"gpu-classify file {folder}/b")
+        self.passes({"web": ip4(TCP(dport=80)), "ssh": ip4(TCP(dport=22))}, ["ssh"])
+
+    def test_an_interface_that_goes_away(self):
+        self.vpp.cli("create packet-generator interface pg7")
+        self.vpp.do("gpu-classify enable pg7", "gpu-classify enable pg7 output")
+        self.assertIn("pg7", self.vpp.cli("show gpu-classify"))
+        self.vpp.cli("delete packet-generator interface pg7")
+        self.assertNotIn("output of", self.vpp.cli("show gpu-classify"))
+        self.load("deny udp from any to any\n")
+        self.passes({"udp": ip4(UDP()), "tcp": ip4(TCP())}, ["tcp"])
+
+
+class Device(Rules):
+    """The same by a device: frames are handed on by the node that polls."""
+    device = "emu mode persistent"
+
+    def test_the_device_has_answered(self):
+        self.load("permit tcp from any to any\n")
+        self.passes({"tcp": ip4(TCP()), "tcp6": ip6(TCP())}, ["tcp", "tcp6"])
+        self.assertRegex(self.vpp.cli("show gpu-classify device"), r"device emu .*mode persistent.*\n.*[1-9]\d* frames by the device")
+        latency = self.vpp.cli("show gpu-classify latency")
+        self.assertRegex(latency, r"device +[1-9]")
+
+    def test_devices_change_under_traffic(self):
+        self.load("permit tcp from any to any\ndeny udp from any to any\n")
+        packets = [named(ip4(TCP(dport=1 + i % 60000) if i % 3 else UDP()), str(i)) for i in range(600)]
+        for device in ("cpu", "emu mode launch", "emu mode adaptive", "emu mode persistent") * 3:
+            self.vpp.do(f"gpu-classify device {device}")
+            self.assertEqual([int(bytes(p)[-24:]) for p in self.vpp.send(packets)], [i for i in range(600) if i % 3])
+
+
+class Traffic(unittest.TestCase):
+    """Rules, devices and interfaces change while workers forward: no packet is lost, and none passes that should not."""
+
+    def run_with(self, workers, device):
+        try:
+            vpp = Forwarding(workers=workers)
+            vpp.__enter__()
+        except vpp_process.Missing as missing:
+            self.skipTest(str(missing))
+        with vpp:
+            folder = vpp.folder
+            # The deny rule stands in all lists, at different places.
+            lists = []
+            for k in (0, 1, 500):
+                path = folder / f"list{k}"
+                path.write_text("".join(f"permit tcp from 10.9.{i // 250}.{i % 250} to any\n" for i in range(k))
+                                + "deny udp from any to any\npermit ip from any to any\n")
+                lists.append(path)
+            vpp.do(f"gpu-classify file {lists[0]}", f"gpu-classify device {device}", "gpu-classify enable pg0")
+            packets = [named(ip4(TCP(dport=80 + i % 50) if i % 2 else UDP()), str(i)) for i in range(64)]
+            sent = 2_000_000
+            for worker in range(workers or 1):
+                vpp.inject(packets, worker if workers else None, f"s{worker}", sent)
+            total = sent * (workers or 1)
+            before = vpp.counts()
+            vpp.cli("clear errors")
+            vpp.cli("packet-generator enable-stream")
+            changes = 0
+            while vpp.counts()["rx"] - before["rx"] < total and changes < 3000:
+                vpp.do(f"gpu-classify file {lists[changes % 3]}",
+                       "gpu-classify rule add at 1 proto 132 action drop", "gpu-classify rule del 1")
+                changes += 3
+            vpp.wait(lambda: vpp.counts()["rx"] - before["rx"] >= total, "every packet has come in")
+            vpp.finish()
+            errors = vpp.errors("sluice-classify-ip4")
+            self.assertEqual(errors["packets passed by a rule"], total // 2)
+            self.assertEqual(errors["packets dropped by a rule"], total // 2)
+            self.assertNotIn("packets passed that no rule matches", errors)
+            after = vpp.counts()
+            self.assertEqual(after["drops"] - before["drops"], total // 2)
+            self.assertGreaterEqual(after["tx"] - before["tx"], total // 2)
+            self.assertGreater(changes, 0)
+            # Enabled and disabled under traffic: all packets go somewhere.
+            before = after
+            for worker in range(workers or 1):
+                vpp.cli(f"packet-generator delete s{worker}")
+                vpp.inject(packets, worker if workers else None, f"s{worker}", sent)
+            vpp.cli("packet-generator enable-stream")
+            for _ in range(10):
+                vpp.do("gpu-classify disable pg0", "gpu-classify enable pg0")
+            vpp.wait(lambda: vpp.counts()["rx"] - before["rx"] >= total, "every packet has come in")
+            vpp.finish()
+            after = vpp.counts()
+            self.assertGreaterEqual(after["tx"] - before["tx"] + after["drops"] - before["drops"], total)
+
+    def test_one_worker(self):
+        self.run_with(1, "cpu")
+
+    def test_two_workers(self):
+        self.run_with(2, "cpu")
+
+    def test_one_worker_with_a_device(self):
+        self.run_with(1, "emu mode persistent")
+
+    def test_one_worker_with_a_device_in_adaptive_mode(self):
+        self.run_with(1, "emu mode adaptive")
+
+    def test_the_main_thread(self):
+        self.run_with(None, "emu mode launch")
+
+
+class BinaryApi(unittest.TestCase):
+    def test_what_the_commands_do(self):
+        try:
+            vpp = Forwarding()
+            vpp.__enter__()
+        except vpp_process.Missing as missing:
+            self.skipTest(str(missing))
+        with vpp:
+            api = vpp.api()
+            pg0 = next(i.sw_if_index for i in api.sw_interface_dump() if i.interface_name == "pg0")
+            self.assertEqual(api.gpu_classify_enable_disable(sw_if_index=pg0, enable=True).retval, 0)
+            self.assertNotEqual(api.gpu_classify_enable_disable(sw_if_index=999, enable=True).retval, 0)
+            reply = api.gpu_classify_rule_add_del(is_add=True, rule="proto 17 dport 53 action drop")
+            self.assertEqual((reply.retval, reply.error), (0, ""))
+            reply = api.gpu_classify_rule_add_del(is_add=True, rule="proto 17 dport 99999 action drop")
+            self.assertNotEqual(reply.retval, 0)
+            self.assertIn("99999", reply.error)
+            reply = api.gpu_classify_rule_add_del(is_add=True, rule="proto 17 action drop\nadd proto 6 action drop")
+            self.assertNotEqual(reply.retval, 0)
+            path = vpp.folder / "list"
+            path.write_text("mark(9) udp from any to any port 53\npermit tcp from any to any\ndeny udp from any to any\n")
+            reply = api.gpu_classify_file(path=str(path))
+            self.assertEqual((reply.retval, reply.error), (0, ""))
+            reply = api.gpu_classify_file(path="/nowhere")
+            self.assertNotEqual(reply.retval, 0)
+            self.assertIn("/nowhere", reply.error)
+            self.assertEqual(api.gpu_classify_device(device="emu", mode=1).retval, 0)
+            self.assertNotEqual(api.gpu_classify_device(device="tpu", mode=1).retval, 0)
+            self.assertEqual(api.gpu_classify_default(drop=True).retval, 0)
+            got = vpp.send([named(ip4(UDP(dport=53)), "dns"), named(ip4(TCP()), "tcp"), named(ip4(UDP(dport=1)), "udp"),
+                            named(ip4(ICMP()), "icmp")])
+            self.assertEqual(names(got), ["dns", "tcp"])
+            about = api.gpu_classify_get()
+            self.assertEqual((about.rules, about.device, about.drop_unmatched), (3, "emu", True))
+            self.assertGreater(about.frames_on_device + about.frames_on_host, 0)
+            rules = api.gpu_classify_rule_dump()
+            self.assertEqual([(r.position, int(r.action), r.mark, r.packets, r.line) for r in rules],
+                             [(1, 3, 9, 1, 1), (2, 1, 0, 1, 2), (3, 2, 0, 1, 3)])
+            self.assertTrue(all(r.file == str(path) for r in rules))
+            self.assertEqual(api.gpu_classify_mark(mark=9, node="error-drop").retval, 0)
+            self.assertEqual(names(vpp.send([named(ip4(UDP(dport=53)), "dns")])), [])
+
+
+class Sources(unittest.TestCase):
+    def test_no_barrier(self):
+        folder = pathlib.Path(__file__).resolve().parent.parent
+        sources = [p for p in folder.glob("*.[ch]")]
+        self.assertGreater(len(sources), 4)
+        for path in sources:
+            self.assertNotIn("vlib_worker_thread_barrier_sync", path.read_text(), path)
+
+
+if __name__ == "__main__":
+    try:
+        vpp_process.find()
+        if Ether is None:
+            raise vpp_process.Missing("scapy is not installed (python3-scapy)")
+    except vpp_process.Missing as missing:
+        print(f"skipped: {missing}")
+        sys.exit(77)
+    unittest.main(verbosity=2)

@@ -1,0 +1,511 @@
+"""Runs over many captures: on this machine's cores, or on a Ray cluster, with the same bytes as the result.
+
+A capture is a part; a large classic pcap file is several, cut where packets begin. Each part's outputs and its report
+appear when it is complete, under names of their own: a part that is tried again counts once, and a run that was ended
+goes on with the parts that are missing.
+"""
+from __future__ import annotations
+
+import concurrent.futures
+import glob
+import hashlib
+import json
+import mmap
+import os
+import pathlib
+import shutil
+import socket
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from . import _sluice
+from ._errors import Error, Finding
+from ._paths import Path
+from ._program import call
+from ._run import Graph, Report, _run, graph_of
+
+# So many records in a row show where a packet begins; each part then proves it by reading on to the next one's place.
+CHAIN = 64
+_PCAP_HEADER = 24
+_ATTEMPTS = ".attempts"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A capture, or the bytes [start, end) of one, after its file header."""
+
+    name: str
+    input: str
+    start: int = 0
+    end: int = 0
+
+    @property
+    def whole(self) -> bool:
+        return self.end == 0
+
+
+class Misaligned(Error):
+    """Where a part was to end, no packet begins."""
+
+
+def split(path: Path, part_bytes: int) -> list[tuple[int, int]]:
+    """Where a classic pcap file of more than `part_bytes` is cut: the bytes of each part. One part, (0, 0), is the file as
+    it is: other formats, compressed files, and those where no place was found.
+
+    A cut is where 64 records follow each other; `sluice.ray.run` proves each before it counts anything.
+    """
+    if part_bytes < 1:
+        raise ValueError(f"part_bytes is {part_bytes}, not at least 1")
+    size = os.stat(path).st_size
+    if not os.path.isfile(path) or size <= part_bytes + _PCAP_HEADER:
+        return [(0, 0)]
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        view = np.frombuffer(data, np.uint8)
+        try:
+            if not _classic(bytes(data[:4])):
+                return [(0, 0)]
+            cuts = [_PCAP_HEADER]
+            while size - cuts[-1] > part_bytes:
+                at = _sluice.pcap_resynchronise(view, cuts[-1] + part_bytes, CHAIN)
+                if at < 0:
+                    break
+                cuts.append(at)
+        finally:
+            del view
+    return [(0, 0)] if len(cuts) == 1 else list(zip(cuts, [*cuts[1:], size]))
+
+
+def _classic(magic: bytes) -> bool:
+    return magic in (b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\xc3\xd4", b"\x4d\x3c\xb2\xa1", b"\xa1\xb2\x3c\x4d")
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What every part of a run has in common; travels to other machines."""
+
+    text: str
+    file: str
+    variables: dict[str, str]
+    options: list[str]
+    run_options: list[str]
+    output: str
+    suffix: str
+    dropped: bool
+    verdicts: bool
+
+    def graph(self) -> Graph:
+        return Graph(self.text, file=self.file, variables=self.variables, options=self.options)
+
+
+def _feeder(part: Part) -> Callable[[Any], None]:
+    def feed(to: Any) -> None:
+        with open(part.input, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            to.write(data[:_PCAP_HEADER])
+            view = memoryview(data)
+            try:
+                for at in range(part.start, part.end, 1 << 20):
+                    piece = view[at : min(at + (1 << 20), part.end)]
+                    try:
+                        to.write(piece)
+                    finally:
+                        piece.release()
+            finally:
+                view.release()
+
+    return feed
+
+
+def _prove(part: Part) -> None:
+    """Errors: Misaligned where the records from the part's start do not lead to its end."""
+    with open(part.input, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        view = np.frombuffer(data, np.uint8)
+        try:
+            at, _ = _sluice.pcap_walk(view, part.start, part.end)
+            if at != part.end and part.end != len(data):  # at the end of the file it is damage, which the run tells of
+                raise Misaligned(f"{part.input}: no packet begins at byte {part.end}")
+        finally:
+            del view
+
+
+def run_part(part: Part, job: _Job) -> dict[str, Any]:
+    """Runs one part; returns its report as JSON. Its files appear at the end, the report last."""
+    done = os.path.join(job.output, part.name + ".json")
+    if os.path.exists(done):  # a part that is tried again after all: it is there
+        return _load(done)
+    if not os.path.exists(part.input):
+        what = f"{part.input}: there is no such file on {socket.gethostname()}"
+        raise Error(what, [Finding(what, file=part.input, help="every machine must see the captures under the same path")])
+    attempt = f"{part.name}.{uuid.uuid4().hex}"
+    folder = os.path.join(job.output, _ATTEMPTS)
+    files = {job.suffix: os.path.join(folder, attempt + job.suffix)}
+    options = list(job.run_options)
+    if job.dropped:
+        files[".dropped.pcapng"] = os.path.join(folder, attempt + ".dropped.pcapng")
+        options += ["--dropped", files[".dropped.pcapng"]]
+    if job.verdicts:
+        files[".parquet"] = os.path.join(folder, attempt + ".verdicts")
+        options += ["--verdicts", files[".parquet"]]
+    feed = None
+    if not part.whole:
+        _prove(part)
+        feed = _feeder(part)
+    began = time.monotonic()
+    try:
+        report = _run(job.graph(), part.input if part.whole else "-", files[job.suffix], options, feed)
+        report.check()
+        if job.verdicts:
+            _to_parquet(files[".parquet"])
+        for suffix, path in files.items():
+            if os.path.exists(path):  # a graph may have outputs of other names alone
+                os.replace(path, os.path.join(job.output, part.name + suffix))
+    finally:
+        for path in files.values():
+            for left in (path, path + ".partial"):
+                if os.path.exists(left):
+                    os.unlink(left)
+    told = {**report.details, "part": asdict(part), "host": socket.gethostname(), "wall": time.monotonic() - began}
+    _write(done, told)
+    return told
+
+
+def _to_parquet(path: str) -> None:
+    from ._keys import need_pyarrow
+
+    pa = need_pyarrow()
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    names = ["number", "verdict", "reason", "rule", "next_hop"]
+    types = {"number": pa.uint64(), "verdict": pa.string(), "reason": pa.string(), "rule": pa.string(), "next_hop": pa.string()}
+    table = pyarrow.csv.read_csv(
+        path,
+        read_options=pyarrow.csv.ReadOptions(column_names=names),
+        parse_options=pyarrow.csv.ParseOptions(delimiter="\t", quote_char=False),
+        convert_options=pyarrow.csv.ConvertOptions(column_types=types),
+    )
+    pyarrow.parquet.write_table(table, path + ".partial", compression="zstd")
+    os.replace(path + ".partial", path)
+
+
+def _write(path: str, told: Any) -> None:
+    temporary = f"{path}.{uuid.uuid4().hex}"
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(told, file, indent=1, sort_keys=True)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def _load(path: str) -> dict[str, Any]:
+    with open(path, encoding="utf-8") as file:
+        told: dict[str, Any] = json.load(file)
+    return told
+
+
+def _inputs(inputs: Path | Iterable[Path]) -> list[str]:
+    given = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
+    found: list[str] = []
+    for one in given:
+        name = os.fspath(one)
+        if os.path.exists(name):
+            found.append(name)
+        elif glob.has_magic(name):
+            matching = sorted(glob.glob(name, recursive=True))
+            if not matching:
+                raise FileNotFoundError(2, "no file matches", name)
+            found += matching
+        else:
+            raise FileNotFoundError(2, os.strerror(2), name)
+    for name in found:
+        if not os.path.isfile(name):
+            raise ValueError(f"inputs has {name!r}, which is no regular file: a part may be read twice")
+    if not found:
+        raise ValueError("inputs is empty")
+    return [os.path.abspath(name) for name in found]
+
+
+def _parts(files: Sequence[str], part_bytes: int) -> list[Part]:
+    made: list[Part] = []
+    for i, file in enumerate(files):
+        stem = f"{i:06d}-{pathlib.Path(file).name.split('.')[0]}"
+        pieces = split(file, part_bytes)
+        made += [
+            Part(stem if len(pieces) == 1 else f"{stem}.{k:05d}", file, start, end) for k, (start, end) in enumerate(pieces)
+        ]
+    return made
+
+
+def _remembered(path: str) -> dict[str, Any]:
+    stat = os.stat(path)
+    return {"path": path, "bytes": stat.st_size, "modified_ns": stat.st_mtime_ns}
+
+
+def _check_state(graph: Graph, parts: Sequence[Part]) -> None:
+    state = graph.state()
+    if state and len(parts) > 1:
+        what = f"the graph carries state from packet to packet ({', '.join(state)}), and there are {len(parts)} parts"
+        raise Error(what, [Finding(what, file=graph.file, help="give it one capture, with part_bytes=None; or run each by sluice.run")])
+
+
+def _compiled(graph: Graph, folder: str) -> tuple[Graph, dict[str, bytes]]:
+    """The graph with images in place of its tables, and those by their names, compiled once."""
+    options = list(graph.options)
+    images: dict[str, bytes] = {}
+    for flag in ("--acl", "--routes"):
+        if flag in options:
+            at = options.index(flag) + 1
+            out = os.path.join(folder, flag.strip("-") + ".img")
+            call(["compile", flag, options[at], "--out", out])
+            content = pathlib.Path(out).read_bytes()
+            name = f"sluice-{hashlib.sha256(content).hexdigest()[:32]}.img"
+            images[name] = content
+            options[at] = name
+    return Graph(graph.text, file=graph.file, variables=graph.variables, options=options), images
+
+
+def _placed(job: _Job, folder: str) -> _Job:
+    """The job with the images' places on this machine."""
+    options = [os.path.join(folder, o) if o.startswith("sluice-") and o.endswith(".img") else o for o in job.options]
+    return _Job(**{**asdict(job), "options": options})
+
+
+def _image_folder() -> str:
+    folder = os.path.join("/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir(), f"sluice-{os.getuid()}")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    return folder
+
+
+def _put_images(images: dict[str, Any], folder: str) -> None:
+    """Writes what is not there yet; the tasks of one machine map one file."""
+    for name, content in images.items():
+        path = os.path.join(folder, name)
+        if not os.path.exists(path):
+            temporary = f"{path}.{uuid.uuid4().hex}"
+            with open(temporary, "wb") as file:
+                file.write(content)
+            os.replace(temporary, path)
+
+
+def run(
+    graph: Graph | Path,
+    inputs: Path | Iterable[Path],
+    output: Path,
+    *,
+    engine: Literal["ray", "local"] = "ray",
+    workers: int | None = None,
+    part_bytes: int | None = 1 << 30,
+    dropped: bool = False,
+    verdicts: bool = False,
+    retries: int = 2,
+    device: str = "cpu",
+    num_gpus: float = 0,
+    progress: bool | None = None,
+    options: Iterable[str] = (),
+) -> Report:
+    """Runs many captures through a graph, each by itself; returns one report over all of them.
+
+    graph: as of `sluice.run`; the tables of a standard graph are compiled once, and mapped by all tasks of a machine.
+    inputs: paths and globs. output: a folder; there each part has NAME.pcap and NAME.json, its report, and at the end
+      report.json is that of all, in which packets_in + generated = packets_out + dropped.
+    engine: "ray", the cluster that ray.init() finds; "local", this machine's cores, without Ray. The files are the same.
+    workers: parts at a time; by default the cores (local) or all that the cluster has room for.
+    part_bytes: classic pcap files that are larger are cut where packets begin; None: never.
+    dropped, verdicts: of a standard graph also NAME.dropped.pcapng, every dropped packet with its reason, and
+      NAME.parquet, a row a packet: number in its part, verdict, reason, rule, next_hop.
+    retries: how often a part is tried again whose worker died. num_gpus: of Ray, a task; device: as of `sluice.run`.
+    progress: a line on stderr; by default where that is a terminal.
+
+    The same call with the same output goes on after an interruption: parts that are complete are not run again. Errors:
+    sluice.Error of the first part that fails, and of an output that has parts of another run; OSError, ValueError.
+    """
+    if engine not in ("ray", "local"):
+        raise ValueError(f"engine is {engine!r}, not ray or local")
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers is {workers}, not at least 1")
+    made = graph_of(graph)
+    if (dropped or verdicts) and not made.is_standard:
+        raise ValueError("dropped and verdicts are of a standard graph: Graph.standard(...)")
+    made.arguments("in.pcap", "out.pcap")  # before anything is read: it names $IN and $OUT
+    files = _inputs(inputs)
+    parts = _parts(files, part_bytes if part_bytes is not None else sys.maxsize)
+    _check_state(made, parts)
+    folder = os.path.abspath(os.fspath(output))
+    os.makedirs(os.path.join(folder, _ATTEMPTS), exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="sluice-") as temporary:
+        compiled, images = _compiled(made, temporary) if made.is_standard else (made, {})
+        text = compiled.text
+        job = _Job(
+            text=text, file="", variables=compiled.variables, options=compiled.options,
+            run_options=["--device", device, *options], output=folder, suffix=".pcap", dropped=dropped, verdicts=verdicts,
+        )  # fmt: skip
+        about = {**asdict(job), "inputs": [_remembered(f) for f in files], "part_bytes": part_bytes}
+        del about["output"]
+        _begin(folder, about)
+        todo = [p for p in parts if not os.path.exists(os.path.join(folder, p.name + ".json"))]
+        show = _Progress(len(parts), len(parts) - len(todo), sys.stderr.isatty() if progress is None else progress)
+        try:
+            if engine == "local":
+                _put_images(images, temporary)
+                run_all = _local(workers or os.cpu_count() or 1, _placed(job, temporary))
+            else:
+                run_all = _on_ray(workers, job, images, retries, num_gpus)
+            parts = _finish(parts, todo, run_all, folder, show)
+        finally:
+            show.end()
+    reports = []
+    for part in parts:
+        outputs = [os.path.join(folder, part.name + s) for s in (job.suffix, ".dropped.pcapng", ".parquet")]
+        told = _load(os.path.join(folder, part.name + ".json"))
+        reports.append(Report.of(told, [o for o in outputs if os.path.exists(o)]))
+    merged = Report.merged(reports)
+    summary = {k: v for k, v in asdict(merged).items() if k not in ("details", "outputs", "seconds")}
+    _write(os.path.join(folder, "report.json"), summary)
+    shutil.rmtree(os.path.join(folder, _ATTEMPTS), ignore_errors=True)
+    return merged
+
+
+def _begin(folder: str, about: dict[str, Any]) -> None:
+    manifest = os.path.join(folder, "run.json")
+    about = json.loads(json.dumps(about))
+    if os.path.exists(manifest):
+        if _load(manifest) != about:
+            what = f"{folder} has the parts of another run: other inputs, another graph or other options"
+            raise Error(what, [Finding(what, file=manifest, help="give another output, or remove that one")])
+    else:
+        others = [n for n in os.listdir(folder) if n != _ATTEMPTS]
+        if others:
+            what = f"{folder} is not empty, and no output of a run"
+            raise Error(what, [Finding(what, file=folder, help="give another output")])
+        _write(manifest, about)
+
+
+RunAll = Callable[[Sequence[Part]], Iterator[tuple[Part, BaseException | None]]]
+
+
+def _finish(parts: list[Part], todo: list[Part], run_all: RunAll, folder: str, show: _Progress) -> list[Part]:
+    """Runs what is to do; returns the parts that there are in the end. A file that was cut in a wrong place goes whole."""
+    while todo:
+        wrong: set[str] = set()
+        failed: list[tuple[Part, BaseException]] = []
+        for part, error in run_all(todo):
+            if isinstance(error, Misaligned):
+                wrong.add(part.input)
+            elif error is not None:
+                failed.append((part, error))
+            else:
+                show.step()
+        # What fails after a wrong cut does so for that reason, as far as one can tell.
+        for part, error in failed:
+            if part.input not in wrong:
+                raise error
+        todo = []
+        for file in sorted(wrong):
+            gone = [p for p in parts if p.input == file]
+            for p in gone:
+                for suffix in (".json", ".pcap", ".dropped.pcapng", ".parquet"):
+                    pathlib.Path(folder, p.name + suffix).unlink(missing_ok=True)
+            whole = Part(gone[0].name.rsplit(".", 1)[0], file)
+            parts = [whole if p is gone[0] else p for p in parts if p is gone[0] or p.input != file]
+            todo.append(whole)
+    return parts
+
+
+def _ends(part: Part, error: BaseException | None) -> bool:
+    """Whether no further part need be run. The parts of a file that was cut say together what is wrong with it."""
+    return error is not None and (part.whole or not isinstance(error, Error))
+
+
+def _local(workers: int, job: _Job) -> RunAll:
+    def run_all(parts: Sequence[Part]) -> Iterator[tuple[Part, BaseException | None]]:
+        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+            futures = {pool.submit(run_part, part, job): part for part in parts}
+            try:
+                for future in concurrent.futures.as_completed(futures):
+                    error = future.exception()
+                    yield futures[future], error
+                    if _ends(futures[future], error):
+                        break
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+
+    return run_all
+
+
+def _on_ray(workers: int | None, job: _Job, images: dict[str, bytes], retries: int, num_gpus: float) -> RunAll:
+    try:
+        import ray
+    except ImportError as error:
+        raise Error("this needs Ray: pip install 'sluice[ray]', or engine=\"local\"") from error
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False, include_dashboard=False)
+    refs = {name: ray.put(np.frombuffer(content, np.uint8)) for name, content in images.items()}
+
+    def task(part: Part, names: list[str], contents: list[Any]) -> dict[str, Any] | Error:
+        folder = _image_folder()
+        _put_images(dict(zip(names, [ray.get(c) for c in contents])), folder)
+        try:
+            return run_part(part, _placed(job, folder))
+        except Error as error:  # as a value: Ray would wrap it, and its class with it
+            return error
+
+    remote = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=retries)(task)
+
+    def run_all(parts: Sequence[Part]) -> Iterator[tuple[Part, BaseException | None]]:
+        waiting = list(reversed(parts))
+        room = workers or max(1, 2 * int(ray.cluster_resources().get("CPU", 1)))
+        running: dict[Any, Part] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < room:
+                    part = waiting.pop()
+                    running[remote.remote(part, list(refs), [refs[n] for n in refs])] = part
+                ready, _ = ray.wait(list(running), num_returns=1)
+                part = running.pop(ready[0])
+                error: BaseException | None = None
+                try:
+                    got = ray.get(ready[0])
+                    error = got if isinstance(got, Error) else None
+                except ray.exceptions.RayTaskError as wrapped:
+                    error = wrapped.cause if isinstance(wrapped.cause, BaseException) else wrapped
+                except ray.exceptions.RayError as lost:
+                    what = f"{part.input}: the worker of this part died {retries + 1} times"
+                    error = Error(what, [Finding(what, file=part.input)])
+                    error.__cause__ = lost
+                yield part, error
+                if _ends(part, error):
+                    break
+        finally:
+            for ref in running:
+                ray.cancel(ref, force=False)
+
+    return run_all
+
+
+class _Progress:
+    """A line on stderr."""
+
+    def __init__(self, total: int, done: int, on: bool) -> None:
+        self._total, self._done, self._on = total, done, on
+        self._began = time.monotonic()
+        self._show()
+
+    def step(self) -> None:
+        self._done += 1
+        self._show()
+
+    def _show(self) -> None:
+        if self._on:
+            bar = "#" * (30 * self._done // max(1, self._total))
+            seconds = time.monotonic() - self._began
+            print(f"\r[{bar:<30}] {self._done:,} of {self._total:,} parts, {seconds:.0f} s", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._on:
+            print(file=sys.stderr)

@@ -1,0 +1,186 @@
+"""Many captures in parts: the bytes are those of one run, whatever the engine, the parts and what happens on the way."""
+import json
+import os
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import sluice
+import sluice.ray
+from conftest import ipv4_frame, pcap
+
+RULES = "permit tcp from any to any port 80\ndeny udp from any to any\npermit icmp from any to any\n"
+
+
+@pytest.fixture
+def graph(tmp_path):
+    (tmp_path / "edge.acl").write_text(RULES)
+    return sluice.Graph.standard(acl=tmp_path / "edge.acl")
+
+
+@pytest.fixture
+def captures(tmp_path, frames):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for i in range(4):
+        (folder / f"{i}.pcap").write_bytes(pcap(frames[i * 400 : (i + 1) * 400 + 100]))
+    (folder / "large.pcap").write_bytes(pcap(frames))
+    return folder
+
+
+def contents(folder):
+    return {p.name: p.read_bytes() for p in sorted(folder.iterdir()) if p.suffix == ".pcap"} | {"report": (folder / "report.json").read_bytes()}
+
+
+def test_parts_are_the_whole(graph, captures, tmp_path):
+    whole = sluice.run(graph, captures / "large.pcap", tmp_path / "whole.pcap")
+    report = sluice.ray.run(graph, captures / "large.pcap", tmp_path / "out", engine="local", part_bytes=20_000, workers=3)
+    assert report.parts > 4 and report.packets_in == whole.packets_in
+    assert (report.packets_out, report.drops, report.bytes_out) == (whole.packets_out, whole.drops, whole.bytes_out)
+    joined = b"".join(open(path, "rb").read()[24:] for path in report.outputs)
+    assert joined == (tmp_path / "whole.pcap").read_bytes()[24:]
+
+
+def test_a_folder_of_captures(graph, captures, tmp_path):
+    report = sluice.ray.run(graph, str(captures / "*.pcap"), tmp_path / "out", engine="local", dropped=True, verdicts=True)
+    one_by_one = [sluice.run(graph, p, tmp_path / "one.pcap") for p in sorted(captures.iterdir())]
+    merged = sluice.Report.merged(one_by_one)
+    assert (report.packets_in, report.packets_out, report.drops) == (merged.packets_in, merged.packets_out, merged.drops)
+    import pyarrow.parquet
+
+    tables = [pyarrow.parquet.read_table(p) for p in report.outputs if p.endswith(".parquet")]
+    assert sum(t.num_rows for t in tables) == report.packets_in
+    dropped = [p for p in report.outputs if p.endswith(".dropped.pcapng")]
+    assert sum(sluice.read_pcap(p, ["number"]).read_all().num_rows for p in dropped) == report.dropped
+    summary = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert summary["packets_in"] + summary["generated"] == summary["packets_out"] + summary["dropped"]
+    assert not [p for p in os.listdir(tmp_path / "out") if "partial" in p or p.startswith(".")]
+
+
+def test_an_interrupted_run_goes_on_with_what_is_missing(graph, captures, tmp_path):
+    out = tmp_path / "out"
+    first = sluice.ray.run(graph, captures / "*.pcap", out, engine="local", part_bytes=30_000)
+    expected = contents(out)
+    lost = sorted(p for p in out.iterdir() if p.suffix == ".json" and p.name[0].isdigit())[1::2]
+    for path in lost:
+        path.unlink()
+    kept = {p.name: p.stat().st_mtime_ns for p in out.iterdir() if p.suffix == ".json" and p.name[0].isdigit()}
+    again = sluice.ray.run(graph, captures / "*.pcap", out, engine="local", part_bytes=30_000)
+    assert (again.packets_in, again.drops) == (first.packets_in, first.drops) and contents(out) == expected
+    assert all((out / name).stat().st_mtime_ns == when for name, when in kept.items())
+
+
+def test_an_output_of_another_run_is_refused(graph, captures, tmp_path):
+    sluice.ray.run(graph, captures / "0.pcap", tmp_path / "out", engine="local")
+    with pytest.raises(sluice.Error, match="another run"):
+        sluice.ray.run(graph, captures / "1.pcap", tmp_path / "out", engine="local")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("x")
+    with pytest.raises(sluice.Error, match="not empty"):
+        sluice.ray.run(graph, captures / "1.pcap", tmp_path / "full", engine="local")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_cuts_are_where_packets_begin_whatever_the_payload(graph, tmp_path, seed):
+    """Payloads that are captures themselves show chains of records that are none of the file's."""
+    chance = random.Random(seed)
+    inner = pcap([ipv4_frame(i, i, payload=bytes(chance.randrange(30))) for i in range(300)])[24:]
+    frames = []
+    for i in range(60):
+        cut = chance.randrange(0, 20_000)
+        payload = inner[cut : cut + chance.choice([0, 10, 1000, 20_000])] if chance.random() < 0.7 else chance.randbytes(50)
+        frames.append(ipv4_frame(i, 7, payload=payload) if len(payload) < 60_000 else ipv4_frame(i, 7))
+    path = tmp_path / "nested.pcap"
+    path.write_bytes(pcap(frames))
+    whole = sluice.run(graph, path, tmp_path / "whole.pcap")
+    report = sluice.ray.run(graph, path, tmp_path / "out", engine="local", part_bytes=chance.randrange(3_000, 40_000))
+    assert (report.packets_in, report.packets_out, report.drops) == (60, whole.packets_out, whole.drops)
+    joined = b"".join(open(p, "rb").read()[24:] for p in report.outputs)
+    assert joined == (tmp_path / "whole.pcap").read_bytes()[24:]
+
+
+def test_damage_and_missing_files_are_told_and_nothing_counts(graph, captures, tmp_path):
+    (captures / "bad.pcap").write_bytes((captures / "0.pcap").read_bytes()[:-3])
+    with pytest.raises(sluice.Error, match="bad.pcap"):
+        sluice.ray.run(graph, captures / "*.pcap", tmp_path / "out", engine="local")
+    assert not (tmp_path / "out" / "report.json").exists()
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        sluice.ray.run(graph, captures / "nowhere*.pcap", tmp_path / "other", engine="local")
+    assert not (tmp_path / "other").exists()
+    part = sluice.ray.Part("x", str(tmp_path / "gone.pcap"))
+    job = sluice.ray._Job("", "", {}, graph.options, [], str(tmp_path), ".pcap", False, False)
+    with pytest.raises(sluice.Error, match="no such file on"):
+        sluice.ray.run_part(part, job)
+    with pytest.raises(ValueError, match="engine"):
+        sluice.ray.run(graph, captures / "0.pcap", tmp_path / "other", engine="slurm")
+
+
+def test_a_graph_with_state_is_not_cut(captures, tmp_path):
+    text = "FromDump($IN) -> Queue(10) -> Unqueue -> ToDump($OUT);"
+    assert sluice.Graph(text).state()
+    with pytest.raises(sluice.Error, match="state"):
+        sluice.ray.run(text, captures / "*.pcap", tmp_path / "out", engine="local")
+
+
+def test_parts_of_a_graph_in_clicks_language(captures, tmp_path):
+    text = "FromDump($IN) -> Truncate(34) -> ToDump($OUT);"
+    sluice.run(text, captures / "large.pcap", tmp_path / "whole.pcap")
+    report = sluice.ray.run(text, captures / "large.pcap", tmp_path / "out", engine="local", part_bytes=10_000)
+    assert b"".join(open(p, "rb").read()[24:] for p in report.outputs) == (tmp_path / "whole.pcap").read_bytes()[24:]
+    assert report.parts > 5
+
+
+RAY = """
+import os, pathlib, sys
+import ray
+from ray.cluster_utils import Cluster
+import sluice, sluice.ray
+folder = pathlib.Path(sys.argv[1])
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+cluster.add_node(num_cpus=1)
+ray.init(address=cluster.address, log_to_driver=False)
+real = sluice.ray.run_part
+# The worker of one part dies in the middle, once.
+def dying(part, job):
+    flag = folder / "died"
+    if part.name.startswith("000001") and not flag.exists():
+        flag.touch()
+        (pathlib.Path(job.output) / ".attempts" / (part.name + ".half.pcap")).write_bytes(b"half")
+        os._exit(9)
+    return real(part, job)
+sluice.ray.run_part = dying
+graph = sluice.Graph.standard(acl=folder / "edge.acl")
+report = sluice.ray.run(graph, folder / "in" / "*.pcap", folder / "ray", part_bytes=30_000)
+print(report.packets_in, report.parts, len([n for n in ray.nodes() if n["Alive"]]))
+ray.shutdown()
+cluster.shutdown()
+"""
+
+
+def test_ray_gives_the_same_bytes_also_where_a_worker_dies(graph, captures, tmp_path):
+    """Two nodes in one machine."""
+    pytest.importorskip("ray", reason="ray is not installed")
+    local = sluice.ray.run(graph, captures / "*.pcap", tmp_path / "local", engine="local", part_bytes=30_000)
+    done = subprocess.run([sys.executable, "-c", RAY, str(tmp_path)], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-3:] == [str(local.packets_in), str(local.parts), "2"]
+    assert contents(tmp_path / "ray") == contents(tmp_path / "local")
+    assert (tmp_path / "died").exists()
+
+
+def test_resynchronisation_says_nothing_of_what_is_no_capture():
+    from sluice import _sluice
+
+    with pytest.raises(ValueError, match="data"):
+        _sluice.pcap_resynchronise(np.zeros(100, np.uint8), 30, 4)
+    with pytest.raises(ValueError, match="data"):
+        _sluice.pcap_walk(np.zeros(0, np.uint8), 30, 40)
+    data = np.frombuffer(pcap([ipv4_frame(1, 2)] * 10), np.uint8)
+    record = 16 + len(ipv4_frame(1, 2))
+    assert _sluice.pcap_resynchronise(data, 25, 4) == 24 + record
+    assert _sluice.pcap_resynchronise(data, len(data) - 3, 4) == -1
+    assert _sluice.pcap_walk(data, 24, 24 + 3 * record) == (24 + 3 * record, 3)
+    assert _sluice.pcap_walk(data, 24, 25 + 3 * record) == (24 + 4 * record, 4)

@@ -1,0 +1,344 @@
+"""Lists and routes against definitions: the first rule that matches, the longest prefix."""
+import gzip
+import pickle
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import sluice
+from conftest import CLASSBENCH, classbench_oracle, ipv4_frame, ipv6_frame, random_keys
+
+NATIVE = ["permit tcp from any to any port 80-443", "deny udp from 10.0.0.0/8 to any port 53", "permit ip from any to 192.0.2.0/24"]
+
+
+@pytest.fixture
+def acl(tmp_path):
+    path = tmp_path / "rules"
+    path.write_text(CLASSBENCH)
+    return sluice.Acl.from_file(path, format="classbench")
+
+
+@pytest.mark.parametrize("flags", [np.uint8, np.uint16])
+@pytest.mark.parametrize("n", [0, 1, 31, 32, 33, 4095, 50_000])
+def test_positions_are_those_of_the_definition(acl, n, flags):
+    keys = random_keys(n, flags=flags)
+    found = acl.classify(**keys)
+    assert found.dtype == np.uint32 and found.shape == (n,)
+    wide = {**keys, "flags": keys["flags"].astype(np.uint16) << 8} if flags is np.uint8 else keys
+    expected = classbench_oracle(CLASSBENCH, wide)
+    np.testing.assert_array_equal(found, expected)
+    if n > 1000:
+        assert set(np.unique(expected)) == {0, 1, 2, 3, 4}
+
+
+def test_columns_of_every_form_are_the_same_keys(acl, tmp_path):
+    import pandas
+    import polars
+    import pyarrow as pa
+
+    keys = random_keys(5000)
+    expected = acl.classify(**keys)
+    dtype = np.dtype([("time", "f8")] + [(name, column.dtype) for name, column in keys.items()])
+    records = np.zeros(5000, dtype)
+    for name, column in keys.items():
+        records[name] = column
+    table = pa.table(keys)
+    forms = {
+        "structured": records,
+        "mapping": keys,
+        "pandas": pandas.DataFrame(keys),
+        "polars": polars.DataFrame(keys),
+        "table": table,
+        "batch": table.to_batches()[0],
+        "slice": pa.concat_tables([table.slice(4000), table.slice(0, 4000)]),
+    }
+    for name, form in forms.items():
+        found = acl.classify(form)
+        np.testing.assert_array_equal(found, np.roll(expected, 1000) if name == "slice" else expected, err_msg=name)
+    strided = {name: np.repeat(column, 3)[::3] for name, column in keys.items()}
+    np.testing.assert_array_equal(acl.classify(**strided), expected)
+    backwards = {name: column[::-1] for name, column in keys.items()}
+    np.testing.assert_array_equal(acl.classify(**backwards), expected[::-1])
+    frozen = {name: column.copy() for name, column in keys.items()}
+    for column in frozen.values():
+        column.flags.writeable = False
+    np.testing.assert_array_equal(acl.classify(**frozen), expected)
+
+
+def test_nothing_is_copied(acl):
+    import pyarrow as pa
+
+    n = 400_000
+    keys = random_keys(n)
+    out = np.empty(n, np.uint32)
+    batch = pa.record_batch(keys)
+    records = np.zeros(n, [(name, column.dtype) for name, column in keys.items()])
+    acl.classify(batch, out=out)
+    for form in (keys, batch, records):
+        before = pa.total_allocated_bytes()
+        tracemalloc.start()
+        acl.classify(form, out=out)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 100_000, "less than a quarter of a byte per key: no column was copied"
+        assert pa.total_allocated_bytes() == before
+
+
+def test_verdicts_marks_and_ipv6():
+    acl = sluice.Acl.from_rules(["permit udp from 2001:db8::/32 to any port 53", "deny ip from 2001:db8::/32 to any", "permit ip from any to any"])
+    src = np.zeros((3, 16), np.uint8)
+    src[:, :4] = [0x20, 1, 0x0D, 0xB8]
+    src[2, 0] = 0x30
+    dst = np.ones((3, 16), np.uint8)
+    columns = dict(src=src, dst=dst, dport=np.array([53, 54, 53], np.uint16), sport=np.zeros(3, np.uint16), proto=np.full(3, 17, np.uint8))
+    assert acl.classify(**columns).tolist() == [1, 2, 3]
+    verdicts = acl.classify(**columns, returns="verdicts")
+    assert verdicts.dtype == np.uint8 and verdicts.tolist() == [1, 2, 1]
+    assert acl.classify(**columns, returns="marks").tolist() == [0, 0, 0]
+    mixed = dict(family=np.array([4, 6, 0], np.uint8), src=np.zeros(3, np.uint32), dst=np.zeros(3, np.uint32), src6=src, dst6=dst)
+    assert acl.classify(**mixed).tolist() == [3, 2, 0]
+
+
+def test_wrong_arguments_name_the_argument_and_write_nothing(acl):
+    keys = random_keys(10)
+    out = np.full(10, 77, np.uint32)
+    cases = [
+        (dict(src=keys["src"].astype(np.int64)), TypeError, "src"),
+        (dict(dport=keys["dport"].astype(np.float32)), TypeError, "dport"),
+        (dict(proto=[6] * 10), TypeError, "proto"),
+        (dict(sport=keys["sport"][:9]), ValueError, "sport"),
+        (dict(dst=keys["dst"].reshape(5, 2)), (TypeError, ValueError), "dst"),
+        (dict(src=None), ValueError, "src"),
+        (dict(out=out[:9]), ValueError, "out"),
+        (dict(out=out.astype(np.int32)), TypeError, "out"),
+        (dict(out=np.empty(20, np.uint32)[::2]), ValueError, "out"),
+        (dict(returns="names"), ValueError, "returns"),
+    ]
+    frozen = np.zeros(10, np.uint32)
+    frozen.flags.writeable = False
+    cases.append((dict(out=frozen), ValueError, "out"))
+    for change, kind, name in cases:
+        with pytest.raises(kind, match=name):
+            acl.classify(**{**keys, "out": out, **change})
+    assert (out == 77).all()
+    for wrong in (np.zeros(3), 7, "10.0.0.1", object()):
+        with pytest.raises(TypeError, match="keys"):
+            acl.classify(wrong)
+    with pytest.raises(ValueError, match="src"):
+        acl.classify({})
+    with pytest.raises(ValueError, match="keys and src"):
+        acl.classify(keys, src=keys["src"])
+
+
+def test_errors_have_their_place(tmp_path):
+    path = tmp_path / "edge.acl"
+    path.write_text("permit tcp from any to any port 80\npermit tcp from any to any port 90-80\n")
+    with pytest.raises(sluice.Error) as caught:
+        sluice.Acl.from_file(path)
+    error = caught.value
+    assert (error.file, error.line) == (str(path), 2) and error.column > 1
+    assert error.expected or error.help
+    assert "90-80" in error.source and "90-80" in str(error)
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.line, str(again)) == (2, str(error))
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        sluice.Acl.from_file(tmp_path / "nowhere")
+    with pytest.raises(IsADirectoryError):
+        sluice.Acl.from_file(tmp_path)
+    with pytest.raises(sluice.Error):
+        sluice.Acl.from_file(path, format="morse")
+    with pytest.raises(sluice.Error) as caught:
+        sluice.Acl.from_rules([NATIVE[0], "permit everything"])
+    assert (caught.value.file, caught.value.line) == ("rules", 2)
+    with pytest.raises(TypeError):
+        sluice.Acl.from_rules(NATIVE[0])
+    with pytest.raises(TypeError):
+        sluice.Acl.from_file(7)
+    with pytest.raises(sluice.Error, match="fpga"):
+        sluice.Acl.from_rules(NATIVE, device="fpga")
+
+
+def test_bytes_files_and_images_are_the_same_list(acl, tmp_path):
+    keys = random_keys(1000)
+    expected = acl.classify(**keys)
+    acl.save(tmp_path / "acl.img")
+    squeezed = tmp_path / "rules.gz"
+    squeezed.write_bytes(gzip.compress(CLASSBENCH.encode()))
+    for other in (CLASSBENCH.encode(), tmp_path / "acl.img", squeezed):
+        np.testing.assert_array_equal(sluice.Acl.from_file(other).classify(**keys), expected)
+    assert len(acl) == 4 and "4 rules" in repr(acl) and "10.0.0.0/8" in acl._repr_html_()
+    assert acl.rule(1).line == 1 and [r.position for r in acl.rules()] == [1, 2, 3, 4]
+    with pytest.raises(IndexError):
+        acl.rule(5)
+
+
+@pytest.mark.parametrize("device", ["emu"])
+def test_devices_give_the_same(acl, device):
+    other = sluice.Acl.from_file(CLASSBENCH.encode(), device=device)
+    keys = random_keys(20_000)
+    np.testing.assert_array_equal(other.classify(**keys), acl.classify(**keys))
+    fib = sluice.Fib.from_routes({"10.0.0.0/9": "192.0.2.1"}, device=device)
+    assert fib.lookup(np.array([0x0A000001, 0x0AF00001], np.uint32)).tolist() == [0, -1]
+    other.update(add="at 1 deny ip from any to any")
+    assert (other.classify(**keys) == 1).all()
+
+
+def test_updates_are_whole_or_not_at_all():
+    acl = sluice.Acl.from_rules(NATIVE)
+    before = acl.generation
+    assert acl.update(add=["permit icmp from any to any", "at 1 deny tcp from any to any"], remove=[1, 3]) > before
+    assert [r.text.split()[:2] for r in acl.rules()] == [["deny", "tcp"], ["deny", "udp"], ["permit", "icmp"]]
+    rules = [r.text for r in acl.rules()]
+    with pytest.raises(sluice.Error) as caught:
+        acl.update(remove=2, add="permit everything")
+    assert caught.value.line == 2 and [r.text for r in acl.rules()] == rules
+
+
+def test_lookups_and_changes_of_several_threads():
+    acl = sluice.Acl.from_rules(["deny ip from any to any"])
+    keys = random_keys(20_000)
+    seen, errors, stop = set(), [], threading.Event()
+
+    def look():
+        try:
+            for _ in range(20):
+                found = np.unique(acl.classify(**keys, returns="verdicts"))
+                assert len(found) == 1, "the answers of one call are of one generation"
+                seen.add(int(found[0]))
+        except BaseException as error:
+            errors.append(error)
+
+    def change():
+        while not stop.is_set():
+            acl.update(text="replace 1 permit ip from any to any")
+            acl.update(text="replace 1 deny ip from any to any")
+
+    writer = threading.Thread(target=change)
+    readers = [threading.Thread(target=look) for _ in range(3)]
+    for thread in (writer, *readers):
+        thread.start()
+    for thread in readers:
+        thread.join()
+    stop.set()
+    writer.join()
+    assert not errors and seen <= {1, 2}
+
+
+def test_hits_follow_their_rules():
+    acl = sluice.Acl.from_rules(NATIVE, count=True)
+    acl.classify(src=np.full(5, 0x0A000001, np.uint32), dst=np.zeros(5, np.uint32), sport=np.zeros(5, np.uint16), dport=np.array([53, 53, 80, 443, 9], np.uint16),
+                 proto=np.array([17, 17, 6, 6, 6], np.uint8), bytes=np.full(5, 100, np.uint32))  # fmt: skip
+    hits = acl.hits()
+    assert hits.packets.tolist() == [1, 2, 2, 0] and hits.bytes.tolist() == [100, 200, 200, 0]
+    assert hits.top() == [(1, 2), (2, 2)]
+    acl.update(remove=1)
+    hits = acl.hits()
+    assert hits.packets.tolist() == [1, 2, 0] and (hits.removed_packets, hits.removed_bytes) == (2, 200)
+    with pytest.raises(sluice.Error, match="count"):
+        sluice.Acl.from_rules(NATIVE).hits()
+
+
+def test_explanations():
+    acl = sluice.Acl.from_rules(NATIVE)
+    frame = ipv4_frame(0x0A000001, 0x08080808, 17, 1024, 53)
+    for packet in (frame, bytearray(frame), "ip 10.0.0.1 > 8.8.8.8 udp 1024 > 53"):
+        why = acl.explain(packet)
+        assert (why.position, why.action) == (2, "deny") and "rules:2" in why.rule and "10.0.0.1" in why.packet
+        assert str(why) in why._repr_html_().replace("&gt;", ">")
+    near = acl.explain("ip 10.0.0.1 > 8.8.8.8 tcp 1024 > 79").near
+    assert any(text.startswith("rule 1 at rules:1") and "79" in text for text in near)
+    assert acl.explain("ip 11.0.0.1 > 8.8.8.8 udp 1024 > 53").position == 0
+    for wrong in (7, None, b""):
+        with pytest.raises(TypeError, match="packet"):
+            acl.explain(wrong)
+    with pytest.raises(sluice.Error):
+        acl.explain("a packet")
+
+
+def test_scapy_packets_are_packets():
+    scapy = pytest.importorskip("scapy.all", reason="scapy is not installed")
+    acl = sluice.Acl.from_rules(NATIVE)
+    packet = scapy.Ether() / scapy.IP(src="10.0.0.1", dst="8.8.8.8") / scapy.UDP(dport=53)
+    assert acl.explain(packet).position == 2
+
+
+def test_shadowed_rules():
+    acl = sluice.Acl.from_rules(["permit ip from 10.0.0.0/8 to any", "deny tcp from 10.1.0.0/16 to any", "permit udp from any to any"])
+    (only,) = [f for f in acl.shadowed() if f.kind == "shadowed"]
+    assert (only.position, only.by, only.conflict) == (2, [1], True) and "10.1.0.0/16" in only.rule
+
+
+ROUTES = "10.0.0.0/8 192.0.2.1\n10.1.0.0/16 192.0.2.2\n10.1.2.0/24 192.0.2.3\n2001:db8::/32 2001:db8::1\n"
+
+
+@pytest.mark.parametrize("n", [0, 1, 511, 512, 20_000])
+def test_next_hops_are_those_of_the_longest_prefix(tmp_path, n):
+    path = tmp_path / "rib.txt"
+    path.write_text(ROUTES)
+    fib = sluice.Fib.from_file(path)
+    addresses = np.random.default_rng(n).choice(np.array([0x0A000001, 0x0A010001, 0x0A010203, 0x0B000001], np.uint32), n)
+    names = {0x0A000001: "192.0.2.1", 0x0A010001: "192.0.2.2", 0x0A010203: "192.0.2.3", 0x0B000001: None}
+    found = fib.lookup(addresses)
+    assert found.shape == (n,)
+    assert [None if i == -1 else fib.next_hops[i] for i in found] == [names[int(a)] for a in addresses]
+
+
+def test_routes_of_ipv6_and_changes(tmp_path):
+    fib = sluice.Fib.from_file(ROUTES.encode())
+    addresses = np.zeros((3, 16), np.uint8)
+    addresses[0, :4] = [0x20, 1, 0x0D, 0xB8]
+    addresses[1, :4] = [0x20, 1, 0x0D, 0xB9]
+    addresses[2, :6] = [0x20, 1, 0x0D, 0xB8, 1, 2]
+    found = fib.lookup(addresses)
+    assert found.tolist()[1] == -1 and fib.next_hops[found[0]] == "2001:db8::1" == fib.next_hops[found[2]]
+    fib.update(add="2001:db9::/32 2001:db8::2", remove=["2001:db8::/32"])
+    found = fib.lookup(addresses)
+    assert found.tolist()[0] == -1 and fib.next_hops[found[1]] == "2001:db8::2"
+    with pytest.raises(IndexError):
+        fib.next_hops[-1]
+    assert len(fib.next_hops[:]) == len(fib.next_hops) and "next hops" in repr(fib) and "192.0.2.1" in fib._repr_html_()
+    for wrong, kind in ((addresses[:, :8], ValueError), (addresses.astype(np.uint16), TypeError), ([1, 2], TypeError), (5, TypeError)):
+        with pytest.raises(kind, match="addresses"):
+            fib.lookup(wrong)
+    with pytest.raises(ValueError, match="out"):
+        fib.lookup(addresses, out=np.empty(2, np.int32))
+    with pytest.raises(sluice.Error) as caught:
+        sluice.Fib.from_file(b"10.0.0.0/8 192.0.2.1\n10.0.0.0/33 192.0.2.1\n")
+    assert caught.value.line == 2
+    odd = tmp_path / "a,b"
+    odd.write_text(ROUTES)
+    assert len(sluice.Fib.from_file(odd).next_hops) == 4
+    second = tmp_path / "more"
+    second.write_text("172.16.0.0/12 192.0.2.9\n")
+    both = sluice.Fib.from_file([second, second])
+    assert both.next_hops[both.lookup(np.array([0xAC100001], np.uint32))[0]] == "192.0.2.9"
+
+
+def test_dlpack(acl):
+    class Other:
+        """An array of another library."""
+
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack__(self, **options):
+            return self.array.__dlpack__()
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+        def __len__(self):
+            return len(self.array)
+
+    keys = random_keys(100)
+    np.testing.assert_array_equal(acl.classify(**{name: Other(column) for name, column in keys.items()}), acl.classify(**keys))
+
+
+def test_plots_of_hits():
+    pytest.importorskip("matplotlib").use("Agg")
+    acl = sluice.Acl.from_rules(NATIVE, count=True)
+    acl.classify(src=np.zeros(4, np.uint32), dst=np.full(4, 0xC0000201, np.uint32))
+    axes = acl.plot()
+    assert [bar.get_width() for bar in axes.patches] == [4]

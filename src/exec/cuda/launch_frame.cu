@@ -1,0 +1,128 @@
+// Frames that cross whole: a lane a frame, which it parses, looks up and edits in a copy in shared memory.
+#include <array>
+
+#include "exec/cuda/frame_chains.h"
+#include "exec/cuda/walk.cuh"
+
+namespace sluice {
+namespace {
+
+using namespace cuda_walk;
+
+template <typename Chain>
+__device__ __forceinline__ void walk_frame(const DeviceProgram& program, Walker& w) {
+  if constexpr (std::is_same_v<Chain, NoChain>) {
+#pragma unroll 1
+    for (uint32_t s = program.begin; s < program.end; ++s) {
+      const bool mine = w.path == s;
+      if (!__any_sync(kAll, mine)) continue;
+      const StageSlot& slot = program.program.stages[s];
+      uint8_t output = 0;
+      auto run = [&](const auto& stage) {
+        // Whoever reads whole frames takes address records (runs_on).
+        if constexpr (!device_detail::kCooperative<std::decay_t<decltype(stage)>>) {
+          if (mine) output = stage(w.packet);
+        }
+      };
+      visit<RecordKind::kFrame, 0, AllStages::kSize>(slot, run);
+      // Lengths are found by the host, from what was cut.
+      if (mine) leave_stage<RecordKind::kKey6>(program, slot, s, output, w);
+      __syncwarp();
+    }
+  } else {
+    walk_chain<RecordKind::kKey6, 1>(Chain{}, program, w);
+  }
+}
+
+template <typename Chain>
+__global__ void __launch_bounds__(launch_threads(RecordKind::kFrame))
+    launch_frames(const __grid_constant__ DeviceProgram program, const __grid_constant__ LaunchArguments a) {
+  extern __shared__ uint4 shared[];
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  const uint32_t lane = threadIdx.x & 31;
+  if (i - lane >= a.count) return;
+  const bool here = i < a.count;
+  auto* const copies = reinterpret_cast<uint8_t*>(shared) + size_t{threadIdx.x - lane} * a.slots.stride + kFrameFront;
+  FrameRecord record{};
+  if (here) {
+    const uint2 v = reinterpret_cast<const uint2*>(a.in)[i];
+    record.at = v.x;
+    record.bytes = static_cast<uint16_t>(v.y);
+    record.longer = static_cast<uint16_t>(v.y >> 16);
+  }
+  const uint32_t room = here ? a.slots.room(record.bytes) : 0;
+#pragma unroll
+  for (uint32_t turn = 0; turn < 4; ++turn) {
+    const uint32_t frame = turn * 8 + lane / 4;
+    const uint32_t its = __shfl_sync(kAll, room, static_cast<int>(frame));
+    const uint8_t* from = a.frames + __shfl_sync(kAll, record.at, static_cast<int>(frame));
+    for (uint32_t chunk = lane % 4; chunk * 16 < its; chunk += 4) {
+      const uint4 v = *reinterpret_cast<const uint4*>(from + chunk * 16);
+      auto* to = reinterpret_cast<uint32_t*>(copies + frame * a.slots.stride + chunk * 16);
+      to[0] = v.x;
+      to[1] = v.y;
+      to[2] = v.z;
+      to[3] = v.w;
+    }
+  }
+  __syncwarp();
+  Walker w;
+  read_frame(program, record, copies + lane * a.slots.stride, w);
+  if (!here) w.path = kPathDropped;
+  walk_frame<Chain>(program, w);
+  const uint64_t result = frame_result(record, a.slots, w);
+  if (here) {
+    auto* out = reinterpret_cast<uint64_t*>(a.out);
+    if (a.detail != 0) {
+      out[2 * size_t{i}] = result;
+      out[2 * size_t{i} + 1] = frame_detail(w);
+    } else {
+      out[i] = result;
+    }
+  }
+  __syncwarp();
+  // A packet that is redone or dropped leaves nothing that anybody reads.
+  const uint32_t back = here && (result & kFrameRedo) == 0 ? frame_bytes_back(record, a.slots, w.packet) : 0;
+  const int32_t data = w.packet.data;
+#pragma unroll
+  for (uint32_t turn = 0; turn < 4; ++turn) {
+    const uint32_t frame = turn * 8 + lane / 4;
+    const uint32_t its = __shfl_sync(kAll, back, static_cast<int>(frame));
+    const int32_t moved = __shfl_sync(kAll, data, static_cast<int>(frame));
+    uint8_t* to = a.to + __shfl_sync(kAll, record.at, static_cast<int>(frame));
+    const uint8_t* from = copies + frame * a.slots.stride + moved;
+    for (uint32_t chunk = lane % 4; chunk * 16 < its; chunk += 4) {
+      uint32_t v[4];
+      if ((moved & 3) == 0) {
+        const auto* words = reinterpret_cast<const uint32_t*>(from + chunk * 16);
+#pragma unroll
+        for (uint32_t k = 0; k < 4; ++k) v[k] = words[k];
+      } else {
+#pragma unroll
+        for (uint32_t k = 0; k < 4; ++k) {
+          const uint8_t* b = from + chunk * 16 + k * 4;
+          v[k] = b[0] | uint32_t{b[1]} << 8 | uint32_t{b[2]} << 16 | uint32_t{b[3]} << 24;
+        }
+      }
+      *reinterpret_cast<uint4*>(to + chunk * 16) = make_uint4(v[0], v[1], v[2], v[3]);
+    }
+  }
+}
+
+}  // namespace
+
+namespace kernels_detail {
+
+const void* launch_frame(uint8_t chain) {
+  static const auto kernels = [] {
+    std::array<const void*, kFrameChains + 1> all{reinterpret_cast<const void*>(&launch_frames<NoChain>)};
+    size_t i = 0;
+    AllFrameChains::for_each(
+        [&](auto tag) { all[++i] = reinterpret_cast<const void*>(&launch_frames<typename decltype(tag)::type>); });
+    return all;
+  }();
+  return chain < kernels.size() ? kernels[chain] : kernels[0];
+}
+
+}  // namespace kernels_detail
+}  // namespace sluice
