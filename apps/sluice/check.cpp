@@ -1,8 +1,10 @@
 // sluice check: what is wrong with a configuration, rules or routes, without packets.
 // host only
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "app.h"
+#include "config_file.h"
 #include "inputs.h"
 #include "pipeline.h"
 #include "run_options.h"
@@ -17,7 +19,32 @@ struct CheckOptions {
   bool shadowed = false;
 };
 
+// What a file for `run --config` names, as options of this command.
+CheckOptions options_in(const std::string& file) {
+  CLI::App app;
+  Command sub = Command(app).add_subcommand("run", "");
+  RunFlags run;
+  add_run_options(sub, run);
+  add_running_options(sub, run);
+  group_run_options(sub);
+  CheckOptions o;
+  apply_config(file, sub, o.words);
+  check_run_options(run, o.words.empty() ? "" : o.words.front());
+  o.rules = run.acl;
+  o.format = run.format;
+  o.routes = run.routes;
+  o.maps = run.maps;
+  return o;
+}
+
+Exit check_config(const std::string& file);
+
 Exit check(const CheckOptions& o) {
+  if (o.words.size() == 1 && is_config_file(o.words.front())) {
+    if (!o.rules.empty() || !o.routes.empty() || o.shadowed)
+      fail(Exit::kUsage, fmt::format("'{}' names its rules and routes itself", o.words.front()));
+    return check_config(o.words.front());
+  }
   const int given = (o.words.empty() ? 0 : 1) + (o.rules.empty() ? 0 : 1) + (o.routes.empty() ? 0 : 1);
   if (given == 0) fail(Exit::kUsage, "nothing to check", "give a .click file, --rules FILE or --routes FILE");
   if (o.shadowed && o.rules.empty()) fail(Exit::kUsage, "--shadowed needs --rules");
@@ -68,6 +95,16 @@ Exit check(const CheckOptions& o) {
   return Exit::kOk;
 }
 
+Exit check_config(const std::string& file) {
+  const CheckOptions named = options_in(file);
+  note(fmt::format("{}: no errors", file));
+  if (named.rules.empty() && named.routes.empty() && named.words.empty()) {
+    if (json_output()) print_json({{"ok", true}});
+    return Exit::kOk;
+  }
+  return check(named);
+}
+
 }  // namespace
 
 void add_check(Command root) {
@@ -75,10 +112,12 @@ void add_check(Command root) {
   Command sub = add_subcommand(
       root, "check", "Packets",
       "Reads a configuration, rules or routes and reports every error with its location, without running anything.",
-      "sluice check edge.click\nsluice check --rules edge.acl --shadowed\nsluice check --routes rib4.txt,rib6.txt -o "
+      "sluice check edge.click\nsluice check sluice.toml\nsluice check --rules edge.acl --shadowed\nsluice check "
+      "--routes rib4.txt,rib6.txt -o "
       "json",
       [o] { return check(*o); });
-  sub->add_option("configuration", o->words, "A Click file ('-': stdin) and NAME=VALUE for its variables")
+  sub->add_option("configuration", o->words,
+                  "A Click file ('-': stdin) and NAME=VALUE for its variables, or a TOML file of run's --config")
       ->type_name("FILE [NAME=VALUE...]");
   add_map_option(*sub, o->maps);
   sub->add_option("--rules", o->rules, "Rule file or image")->type_name("FILE");

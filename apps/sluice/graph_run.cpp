@@ -337,9 +337,10 @@ Exit GraphRun::run_graph() {
     text_ = parse_text(std::move(*made), kStandardGraph, defines_);
   }
   if (only_prints()) return print_graph_or_plan();
+  // Its sockets are opened before sockets are refused.
+  LiveRun live(o_.live);
   const bool confined = confine();
   qos_ = read_qos(qos_file_);
-  LiveRun live(o_.live);
   load();
   return run_loaded(live, confined);
 }

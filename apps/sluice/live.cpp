@@ -5,8 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 
+#include "base/input_file.h"
+#include "control/windows.h"
 #include "exec/generation.h"
 
 namespace sluice::app {
@@ -22,6 +25,17 @@ std::string socket_path(const std::string& word) {
   return fmt::format("{}/{}.sock", folder, ::getpid());
 }
 
+// What a file of a token holds, without the end of its line.
+std::string token_in(const std::string& file) {
+  if (file.empty()) return {};
+  constexpr size_t kMost = 4096;
+  InputFile input = need(InputFile::open(file), Exit::kIo);
+  std::string token(need(input.text(kMost), Exit::kIo));
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  if (token.empty()) fail(Exit::kUsage, fmt::format("--http-token {}: the file is empty", file));
+  return token;
+}
+
 }  // namespace
 
 void add_live_options(Command sub, LiveFlags& flags) {
@@ -29,6 +43,15 @@ void add_live_options(Command sub, LiveFlags& flags) {
                  "Serve 'sluice show', 'sluice acl', 'sluice routes' and the like at this Unix socket during the run; "
                  "auto: in $XDG_RUNTIME_DIR/sluice")
       ->type_name("PATH|auto");
+  sub.add_option(
+         "--http", flags.http,
+         "Serve a live page, /metrics (Prometheus), /healthz and /api/v1 (JSON) at this address during the run; "
+         "nothing is changed by it")
+      ->type_name("ADDRESS:PORT");
+  sub.add_option("--http-token", flags.http_token,
+                 "With --http: who asks has to give what this file holds, as bearer token or as password; needed where "
+                 "other machines reach the address")
+      ->type_name("FILE");
   sub.add_flag("--wait", flags.wait, "After the last packet, keep running until SIGINT, SIGTERM or SIGHUP");
   sub.add_flag("--repeat", flags.repeat,
                "Replay the capture of --in from memory in a loop, until --limit, SIGINT, SIGTERM or SIGHUP");
@@ -44,6 +67,16 @@ void add_live_options(Command sub, LiveFlags& flags) {
 }
 
 LiveRun::LiveRun(const LiveFlags& flags) : flags_(flags) {
+  if (!flags.http_token.empty() && flags.http.empty()) fail(Exit::kUsage, "--http-token needs --http");
+  if (!flags.http.empty()) {
+    auto made = HttpSocket::create(flags.http, token_in(flags.http_token));
+    if (!made) {
+      Error error = std::move(made).error();
+      error.message.insert(0, "--http ");
+      fail(error.system ? Exit::kIo : Exit::kUsage, std::move(error));
+    }
+    http_ = std::move(*made);
+  }
   if (flags.control.empty()) {
     if (flags.max_memory != 0) fail(Exit::kUsage, "--max-memory needs --control", "it limits the memory of changes");
     return;
@@ -52,7 +85,7 @@ LiveRun::LiveRun(const LiveFlags& flags) : flags_(flags) {
 }
 
 void LiveRun::prepare(RunOptions& options) {
-  options.live = socket_ != nullptr;
+  options.live = flags_.serves();
   options.count_hits = flags_.counts();
   if (flags_.wait) {
     options.hold = [] {
@@ -68,6 +101,7 @@ RunHooks LiveRun::hooks(Pipeline& pipeline, const std::string& device, decltype(
   hooks.ended = [this](Engine& runtime) { ended(runtime); };
   hooks.closed = [this] {
     if (follower_ != nullptr) follower_->stop();
+    http_.reset();
     socket_.reset();
   };
   return hooks;
@@ -79,7 +113,7 @@ void LiveRun::started(Engine& runtime, Pipeline& pipeline, const std::string& de
   tables_ = std::make_unique<LiveTables>(pipeline.router, pipeline.plan, runtime.publisher(), pipeline.tables,
                                          std::move(pipeline.models), pipeline.table_report.loads, flags_.max_memory);
   if (flags_.counts()) control_ = std::make_unique<Control>(runtime, *tables_, Control::Facts{pipeline.name, device});
-  if (socket_ != nullptr) serve(runtime, pipeline, load);
+  if (flags_.serves()) serve(runtime, pipeline, load);
   if (follower_ != nullptr) follow_kernel(runtime);
 }
 
@@ -93,14 +127,31 @@ void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphCon
   };
   graph_control_ = std::make_unique<GraphControl>(runtime, std::move(of_graph), pipeline.name);
   control_->use(*graph_control_);
-  note(fmt::format("control socket {}", socket_->path()));
-  const auto answer = [this, &runtime](std::string_view line) {
-    const std::lock_guard lock(changing_);
-    // Scripts replace their graph themselves.
-    if (runtime.by_packets()) (void)runtime.ask([this, &runtime] { follow(runtime); });
-    return control_->answer(line);
+  if (socket_ != nullptr) {
+    note(fmt::format("control socket {}", socket_->path()));
+    const auto from_socket = [this, &runtime](std::string_view line) {
+      const std::lock_guard lock(changing_);
+      return answer(runtime, line);
+    };
+    need(socket_->serve(from_socket, &sluice::refusal), Exit::kIo);
+  }
+  if (http_ == nullptr) return;
+  note(fmt::format("live page {}", http_->url()));
+  // A change may take seconds: who looks is told what was last, rather than left to wait.
+  const auto ask = [this, &runtime](std::string_view line) -> std::optional<std::string> {
+    const std::unique_lock lock(changing_, std::chrono::milliseconds(100));
+    if (!lock.owns_lock()) return std::nullopt;
+    return answer(runtime, line);
   };
-  need(socket_->serve(answer, &sluice::refusal), Exit::kIo);
+  need(http_->serve([windows = std::make_shared<Windows>(ask)](const HttpRequest& r) { return windows->answer(r); },
+                    [](const std::string& text) { warn(text); }),
+       Exit::kIo);
+}
+
+std::string LiveRun::answer(Engine& runtime, std::string_view line) {
+  // Scripts replace their graph themselves.
+  if (runtime.by_packets()) (void)runtime.ask([this, &runtime] { follow(runtime); });
+  return control_->answer(line);
 }
 
 // Neighbours that change reach the tables; what happens to interfaces is said and counted.
@@ -200,6 +251,7 @@ Result<void> LiveRun::fits(const GraphGeneration& next) const {
 // Nobody asks any more; what is shown at the end is taken from the counters.
 void LiveRun::ended(Engine& runtime) {
   if (follower_ != nullptr) follower_->stop();
+  http_.reset();
   socket_.reset();
   follow(runtime);
   hits_ = Json::array();

@@ -12,6 +12,7 @@
 #include "control/control.h"
 #include "control/control_socket.h"
 #include "control/graph_control.h"
+#include "control/http_socket.h"
 #include "control/json.h"
 #include "control/live_tables.h"
 #include "exec/neighbour_follower.h"
@@ -20,20 +21,23 @@
 namespace sluice::app {
 
 struct LiveFlags {
-  std::string control;  // path or "auto"
+  std::string control;           // path or "auto"
+  std::string http, http_token;  // ADDRESS:PORT, and the file that has the token
   bool wait = false;
   bool repeat = false;
   uint64_t max_memory = 0;
   std::string hits;  // file or "-"
   unsigned top = 0;
 
-  bool counts() const { return !control.empty() || !hits.empty() || top != 0; }
+  // Somebody may ask while it runs.
+  bool serves() const { return !control.empty() || !http.empty(); }
+  bool counts() const { return serves() || !hits.empty() || top != 0; }
 };
 void add_live_options(Command sub, LiveFlags& flags);
 
 class LiveRun {
  public:
-  // Makes the socket, so that a name that is taken is found before the tables are built. Ends with kUsage or kIo.
+  // Makes the sockets, so that a name that is taken is found before the tables are built. Ends with kUsage or kIo.
   explicit LiveRun(const LiveFlags& flags);
 
   // A run with live ports: who follows the kernel for it, and outlives this. Before `hooks`.
@@ -53,6 +57,8 @@ class LiveRun {
   void started(Engine& runtime, Pipeline& pipeline, const std::string& device,
                const decltype(GraphControl::Hooks::load)& load);
   void serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphControl::Hooks::load)& load);
+  // Thread as of Control; within changing_.
+  std::string answer(Engine& runtime, std::string_view line);
   void follow_kernel(Engine& runtime);
   void open_again(Engine& runtime, const std::string& name);
   bool publish_neighbours(Engine& runtime);
@@ -62,7 +68,7 @@ class LiveRun {
 
   const LiveFlags& flags_;
   NeighbourFollower* follower_ = nullptr;  // none: no live ports
-  std::mutex changing_;                    // what changes tables: requests, and neighbours of the kernel
+  std::timed_mutex changing_;              // what changes tables: requests, and neighbours of the kernel
   bool neighbours_failed_ = false;
   bool taken_up_ = true;   // by the packet scheduler: what was published last
   std::string not_again_;  // why a port was not opened again, as it was said
@@ -72,6 +78,7 @@ class LiveRun {
   std::string configuration_;
   uint64_t swaps_ = 0;  // that tables_ is of
   std::unique_ptr<ControlSocket> socket_;
+  std::unique_ptr<HttpSocket> http_;
   Json top_ = Json::array();
   Json hits_;
 };

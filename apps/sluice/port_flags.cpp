@@ -230,22 +230,4 @@ std::string port_lines(const RunReport& report) {
   return text;
 }
 
-Json to_json(const LivePortReport& port) {
-  Json json{{"name", port.facts.name}, {"method", port.facts.method}, {"mode", port.facts.mode},
-            {"mtu", port.facts.mtu},   {"up", port.facts.up},         {"rx", Json::array()},
-            {"tx", Json::array()}};
-  json["closed"] = port.closed;
-  json["link"] = to_string(port.link);
-  json["link_changes"] = port.link_changes;
-  for (const RxCounters& q : port.rx)
-    json["rx"].push_back({{"packets", q.packets},
-                          {"bytes", q.bytes},
-                          {"missed", q.missed},
-                          {"too_long", q.too_long},
-                          {"invalid", q.invalid}});
-  for (const TxCounters& q : port.tx)
-    json["tx"].push_back({{"packets", q.packets}, {"bytes", q.bytes}, {"full", q.full}, {"failed", q.failed}});
-  return json;
-}
-
 }  // namespace sluice::app

@@ -52,6 +52,5 @@ void prepare_ports(const PortFlags& flags, RunOptions& options);
 
 // The interfaces of a report, a line each; empty: there are none.
 std::string port_lines(const RunReport& report);
-Json to_json(const LivePortReport& port);
 
 }  // namespace sluice::app

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "app.h"
+#include "config_file.h"
 #include "graph_run.h"
 #include "live.h"
 #include "run_options.h"
@@ -11,6 +12,8 @@ namespace sluice::app {
 
 void add_run(Command root) {
   auto o = std::make_shared<RunFlags>();
+  auto config = std::make_shared<std::string>();
+  auto made = std::make_shared<Command>();
   Command sub = add_subcommand(
       root, "run", "Packets",
       "Runs packets through a graph: a Click file, or the standard graph\nin -> header checks -> access list -> routes "
@@ -23,8 +26,16 @@ void add_run(Command root) {
       "sluice run --acl edge.acl --routes rib.txt --in a.pcap --print-graph > edge.click\n"
       "sluice run --acl edge.acl --in a.pcap --out b.pcap --verdicts v.txt --dropped d.pcapng\n"
       "sluice run edge.click IN=b.pcap --workers 2 -o json\n"
-      "sluice run --acl edge.acl --in a.pcap --repeat --control /tmp/sluice.sock",
-      [o] { return run_graph(*o); });
+      "sluice run --acl edge.acl --in a.pcap --repeat --control /tmp/sluice.sock\n"
+      "sluice run --config edge.toml --http 127.0.0.1:9090",
+      [o, config, made] {
+        if (!config->empty()) apply_config(*config, *made, o->words);
+        return run_graph(*o);
+      });
+  *made = sub;
+  sub->add_option("--config", *config,
+                  "Options of this command in a TOML file, by their names; what stands on the command line wins")
+      ->type_name("FILE");
   add_run_options(*sub, *o);
   add_running_options(*sub, *o);
   group_run_options(*sub);

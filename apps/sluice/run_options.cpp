@@ -85,9 +85,9 @@ void group_run_options(Command sub) {
         "--enter-after", "--leave-after", "--watchdog"}},
       {"Live ports", {"--method", "--port", "--queues", "--promiscuous", "--poll", "--cores", "--ready-file"}},
       {"Classes of service", {"--qos", "--priorities", "--shares", "--chunk", "--chunk-timeout", "--drop-when-full"}},
-      {"Running process", {"--control", "--wait", "--max-memory"}},
+      {"Running process", {"--control", "--http", "--http-token", "--wait", "--max-memory"}},
       {"Report", {"--output", "--quiet", "--hits", "--top-rules", "--print-graph", "--print-plan"}},
-      {"Other", {"--help", "--user"}}};
+      {"Other", {"--help", "--config", "--user"}}};
   for (const auto& [group, names] : groups) {
     for (const char* name : names) {
       if (Option option = sub.find(name)) option.group(group);
@@ -122,6 +122,7 @@ RunFiles files_besides_graph(const RunFlags& o, const std::string& configuration
   RunFiles files = o.print_graph || o.print_plan ? RunFiles() : command_files();
   files.input("the configuration", configuration);
   files.input("--qos", o.qos);
+  files.input("--http-token", o.live.http_token);
   files.output("--hits", o.live.hits);
   files.output("--verdicts", o.followed.verdicts);
   files.output("--dropped", o.followed.dropped);
@@ -134,7 +135,7 @@ Features features_of(const RunFlags& o) {
   f.add(Feature::kWorkers, o.workers > 1);
   f.add(Feature::kPriorities, o.priorities.on);
   f.add(Feature::kQos, !o.qos.empty());
-  f.add(Feature::kControl, !o.live.control.empty());
+  f.add(Feature::kControl, o.live.serves());
   f.add(Feature::kHits, !o.live.hits.empty() || o.live.top != 0);
   f.add(Feature::kFollow, o.followed.any());
   f.add(Feature::kLatencyTarget, latency_target_ns(o.latency_target) != 0);

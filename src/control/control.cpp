@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "control/json.h"
+#include "control/machine.h"
 #include "control/report.h"
 #include "control/request.h"
 #include "control/route_report.h"
@@ -95,6 +96,10 @@ Result<Json> Control::run(Json& request) {
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
     return command == "show runtime" ? show_runtime() : command == "show drops" ? show_drops() : show_tables();
   }
+  if (command == "show report") {
+    if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    return show_report();
+  }
   if (command == "show qos") {
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
     return show_qos();
@@ -179,10 +184,11 @@ Result<Json> Control::run(Json& request) {
     }
     return changed(tables_->replace_routes(table, files, inputs, dry_run));
   }
-  const std::vector<std::string> commands = {
-      "show runtime", "show rules",    "show drops",     "show tables",        "show routes", "acl change",
-      "acl replace",  "routes change", "routes replace", "adjacencies change", "show qos",    "qos set",
-      "qos load",     "graph show",    "graph swap",     "graph read",         "graph write", "show adjacencies"};
+  const std::vector<std::string> commands = {"show report",   "show runtime",   "show rules",         "show drops",
+                                             "show tables",   "show routes",    "acl change",         "acl replace",
+                                             "routes change", "routes replace", "adjacencies change", "show qos",
+                                             "qos set",       "qos load",       "graph show",         "graph swap",
+                                             "graph read",    "graph write",    "show adjacencies"};
   const std::string near = closest_match(command, commands);
   return Error(
       fmt::format("'{}' is not a command", command),
@@ -200,6 +206,40 @@ Result<Json> Control::show_runtime() {
   json["tables_bytes"] = tables_->bytes();
   if (tables_->max_bytes() != 0) json["max_memory"] = tables_->max_bytes();
   json.update(counters);
+  return json;
+}
+
+Result<Json> Control::show_report() {
+  RunReport report;
+  if (auto ok = runtime_.look(report); !ok) return std::move(ok).error();
+  if (runtime_.live_ports() != nullptr) report.live_ports = runtime_.live_ports()->report();
+  Json json{{"version", sluice_version()}, {"configuration", facts_.configuration}};
+  const auto write = [&] {
+    const Router& router = runtime_.router();
+    Json whole = sluice::to_json(report, router, TableReport{tables_->loads(), {}}, facts_.device);
+    for (const char* field : {"conserved", "out", "partial"}) whole.erase(field);
+    json.update(whole);
+    json["edges"] = Json::array();
+    for (const RouterConnection& c : router.connections) {
+      json["edges"].push_back({{"from", router.elements[c.from]->name},
+                               {"output", c.from_port},
+                               {"to", router.elements[c.to]->name},
+                               {"input", c.to_port},
+                               {"pull", c.pull}});
+    }
+  };
+  // Scripts replace their graph themselves.
+  if (!runtime_.by_packets()) {
+    write();
+  } else if (auto asked = runtime_.ask(write); !asked) {
+    return std::move(asked).error();
+  }
+  json["generation"] = runtime_.publisher().generation();
+  for (size_t t = 0; t < json["tables"].size(); ++t)
+    json["tables"][t]["changed_in_generation"] = tables_->changed(tables_->loads()[t].kind, tables_->loads()[t].name);
+  json["tables_bytes"] = tables_->bytes();
+  json["interfaces"] = Json::array();
+  for (const LivePortReport& port : report.live_ports) json["interfaces"].push_back(sluice::to_json(port));
   return json;
 }
 

@@ -54,6 +54,7 @@ class Control {
  private:
   Result<nlohmann::ordered_json> run(nlohmann::ordered_json& request);
   Result<nlohmann::ordered_json> show_runtime();
+  Result<nlohmann::ordered_json> show_report();
   Result<nlohmann::ordered_json> show_drops();
   nlohmann::ordered_json show_tables();
   Result<nlohmann::ordered_json> show_adjacencies(const std::string& table, size_t from, size_t count);

@@ -23,6 +23,9 @@ nlohmann::ordered_json to_json(const TableLoad& load);
 // "queue_highest", "latency_ns"}]}]; a rate of 0 is none.
 nlohmann::ordered_json to_json(const std::vector<QosPortReport>& ports);
 
+// {"name", "method", "mode", "mtu", "up", "rx": [by queue], "tx", "closed", "link", "link_changes"}.
+nlohmann::ordered_json to_json(const LivePortReport& port);
+
 // An error as every JSON output has it: message, hint, diagnostics [{severity, file, line, column, length, source,
 // message, expected, suggestion}].
 nlohmann::ordered_json to_json(const Diagnostic& diagnostic);

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""run --config FILE.toml --http ADDRESS, as who operates it uses it.  daemon_test.py SLUICE"""
+import json
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+SLUICE = str(pathlib.Path(sys.argv.pop(1)).resolve())
+LIMIT_S = 60
+
+
+class Daemon(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.write("edge.acl", "deny udp from any to any port 53\npermit tcp from any to any\npermit udp from any to any\n")
+        self.write("rib.txt", "0.0.0.0/0 via 192.0.2.1\n")
+        done = self.sluice("gen", "traffic", "--rules", "edge.acl", "--routes", "rib.txt", "--packets", "1000", "--ipv6", "0",
+                           "--malformed", "0", "--out", "in.pcap")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.write("sluice.toml", '[ports]\nin = ["in.pcap"]\nlimit = 1000000000000\nrepeat = true\n'
+                                  '[tables]\nacl = "edge.acl"\nroutes = ["rib.txt"]\ndefault = "permit"\n')
+
+    def write(self, name, text):
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+    def sluice(self, *words):
+        return subprocess.run([SLUICE, *words], cwd=self.folder, capture_output=True, text=True, timeout=LIMIT_S)
+
+    def start(self, *words):
+        """Runs until the test ends; the address of its page."""
+        errors = open(self.folder / "run.err", "w+", encoding="utf-8")
+        self.addCleanup(errors.close)
+        self.run_ = subprocess.Popen([SLUICE, "run", "--config", "sluice.toml", "-o", "json", *words], cwd=self.folder,
+                                     stdout=open(self.folder / "run.out", "w"), stderr=errors)
+        self.addCleanup(self.run_.wait)
+        self.addCleanup(self.run_.kill)
+        end = time.monotonic() + LIMIT_S
+        while time.monotonic() < end:
+            said = (self.folder / "run.err").read_text(encoding="utf-8")
+            found = re.search(r"live page (http://\S+)/", said)
+            if found:
+                return found.group(1)
+            if self.run_.poll() is not None:
+                self.fail(said)
+            time.sleep(0.05)
+        self.fail("no address: " + said)
+
+    def get(self, url, token=None):
+        request = urllib.request.Request(url, headers={"Authorization": "Bearer " + token} if token else {})
+        with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:
+            return answer.read().decode()
+
+    def test_every_window_is_open_while_packets_pass_and_the_run_ends_clean(self):
+        url = self.start("--http", "127.0.0.1:0", "--control", "s")
+        self.assertEqual(self.get(url + "/healthz"), "ok\n")
+        end = time.monotonic() + LIMIT_S
+        report = {"packets_in": 0}
+        while report["packets_in"] == 0 and time.monotonic() < end:
+            report = json.loads(self.get(url + "/api/v1/report"))
+            time.sleep(0.1)
+        self.assertGreater(report["packets_in"], 0)
+        self.assertEqual({t["kind"] for t in report["tables"]}, {"acl", "routes", "adjacency"})
+        names = {e["name"] for e in report["elements"]}
+        self.assertTrue(report["edges"])
+        self.assertTrue(all(e["from"] in names and e["to"] in names for e in report["edges"]))
+        for path in json.loads(self.get(url + "/api/v1"))["paths"]:
+            if path in ("qos", "routes"):
+                continue
+            self.assertIsInstance(json.loads(self.get(f"{url}/api/v1/{path}")), dict, path)
+        rules = json.loads(self.get(url + "/api/v1/rules?hits=true&order=hits&count=2"))["rules"]
+        self.assertTrue(rules and rules[0]["packets"] > 0)
+        self.assertTrue(json.loads(self.get(url + "/api/v1/routes?for=8.8.8.8")))
+        metrics = self.get(url + "/metrics")
+        for line in metrics.splitlines():
+            self.assertRegex(line, r'^(# (HELP|TYPE) sluice_\w+ .+|sluice_\w+(\{(\w+="([^"\\]|\\.)*",?)+\})? [0-9.e+-]+)$')
+        self.assertIn("sluice_packets_in_total ", metrics)
+        self.assertIn('reason="acl-deny"', metrics)
+        page = self.get(url + "/")
+        self.assertTrue(page.startswith("<!doctype html>") and page.rstrip().endswith("</html>"))
+        self.assertNotRegex(page, r'(src|href)="(?!data:)')
+        for path in ("/nothing", "/api/v1/ruels", "/api/v1/rules?count=x", "/api/v1/rules?nope=1"):
+            with self.assertRaises(urllib.error.HTTPError) as wrong:
+                self.get(url + path)
+            self.assertIn(wrong.exception.code, (400, 404))
+            wrong.exception.close()
+        done = self.sluice("acl", "add", "acl", "deny", "icmp", "from", "any", "to", "any", "--socket", "s")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.run_.send_signal(signal.SIGTERM)
+        self.assertEqual(self.run_.wait(LIMIT_S), 0)
+        last = json.loads((self.folder / "run.out").read_text())
+        self.assertTrue(last["conserved"])
+
+    def test_clients_that_say_nothing_keep_nobody_out(self):
+        url = self.start("--http", "127.0.0.1:0")
+        host, port = url[7:].split(":")
+        silent = [socket.create_connection((host, int(port)), timeout=LIMIT_S) for _ in range(200)]
+        self.assertEqual(self.get(url + "/healthz"), "ok\n")
+        for one in silent:
+            one.close()
+
+    def test_the_command_line_wins_over_the_file(self):
+        self.write("sluice.toml", '[ports]\nin = "absent.pcap"\n[tables]\nacl = "edge.acl"\n')
+        done = self.sluice("run", "--config", "sluice.toml", "--in", "in.pcap", "-o", "json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["packets_in"], 1000)
+
+    def test_all_errors_of_a_file_are_shown_where_they_are(self):
+        self.write("bad.toml", 'acll = "x"\nworkers = "many"\n[tables]\nbatch = 3\nrepeat = true\nuser = "me"\nicmp-denied = 1\n'
+                               '[portz]\nin = 1\n')
+        for command in (["check", "bad.toml"], ["run", "--config", "bad.toml"]):
+            done = self.sluice(*command)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            for place in ("bad.toml:1:1", "bad.toml:2:", "bad.toml:4:1", "bad.toml:5:1", "bad.toml:6:1", "bad.toml:7:", "bad.toml:8:2"):
+                self.assertIn(place, done.stderr)
+            self.assertIn("did you mean 'acl'?", done.stderr)
+        self.write("broken.toml", "[tables\n")
+        done = self.sluice("check", "broken.toml")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("broken.toml:1:", done.stderr)
+
+    def test_a_good_file_is_checked(self):
+        done = self.sluice("check", "sluice.toml")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("edge.acl: 3 rules", done.stdout)
+
+    def test_another_machine_needs_a_token(self):
+        done = self.sluice("run", "--config", "sluice.toml", "--http", "0.0.0.0:0")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.write("token", "0123456789abcdef0123\n")
+        url = self.start("--http", "127.0.0.1:0", "--http-token", "token")
+        for token in (None, "wrong-wrong-wrong-wrong"):
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                self.get(url + "/metrics", token)
+            self.assertEqual(refused.exception.code, 401)
+            refused.exception.close()
+        self.assertIn("sluice_info", self.get(url + "/metrics", "0123456789abcdef0123"))
+        self.assertIn("with a wrong token", (self.folder / "run.err").read_text())
+
+
+if __name__ == "__main__":
+    unittest.main()
