@@ -233,7 +233,7 @@ def shortened(command, emulate):
     if command.startswith("bench_live.py"):
         command += " --try"
     if command.startswith("bench_run.py"):
-        command = re.sub(r"--rounds \d+", "--rounds 1", command) + " --packets 50000 --capture 10000 --long 20000 --flows 1000"
+        command = re.sub(r" --packets \d+", "", re.sub(r"--rounds \d+", "--rounds 1", command)) + " --packets 50000 --capture 10000 --long 20000 --flows 1000"
     if command.startswith("sluice"):
         if "--packets" not in command and not re.search(r"bench (soak|latency)", command):
             command += " --packets 20000"

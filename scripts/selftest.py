@@ -265,7 +265,7 @@ class Overload(unittest.TestCase):
 
     def test_rows_have_bases_of_the_same_places(self):
         with tempfile.TemporaryDirectory() as folder:
-            arguments = argparse.Namespace(sluice="sluice", peer=None, acl="rules", xsk="xsk", afp="afp", redirect="xdpp", only="", rounds=1)
+            arguments = argparse.Namespace(sluice="sluice", peer=None, acl="rules", xsk="xsk", afp="afp", redirect="xdpp", only="", without="", rounds=1)
             bench = bench_live.Overload(arguments, pathlib.Path(folder), None)
             rows = bench.rows("")
             for name in rows:
