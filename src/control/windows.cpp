@@ -228,8 +228,8 @@ HttpAnswer Windows::api(const std::string& name, const HttpRequest& request) {
     if (path.name != name) continue;
     Json body{{"v", kControlVersion}, {"command", path.command}};
     for (const auto& [key, value] : request.query) {
-      const auto among = [&name = key](const std::vector<std::string_view>& fields) {
-        return std::ranges::find(fields, name) != fields.end();
+      const auto among = [&wanted = key](const std::vector<std::string_view>& fields) {
+        return std::ranges::find(fields, wanted) != fields.end();
       };
       if (among(path.texts)) {
         body[key] = value;
