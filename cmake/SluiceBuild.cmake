@@ -307,6 +307,9 @@ function(sluice_add_tests name dir deps)
     # As long as all the others together: in parts that run beside each other.
     set(threads ON)
     set(shards 7)
+    if(SLUICE_SANITIZE)
+      set(shards 14)
+    endif()
   elseif(name MATCHES "^(tables|formats)$" AND SLUICE_SANITIZE)
     set(shards 3)
   endif()
@@ -318,7 +321,7 @@ function(sluice_add_tests name dir deps)
     math(EXPR index "${shard} - 1")
     add_test(NAME ${test} COMMAND ${name}_tests)
     # Cases in a file of the test's own: shards that start at once would choose one name.
-    set_tests_properties(${test} PROPERTIES TIMEOUT 900 ENVIRONMENT
+    set_tests_properties(${test} PROPERTIES TIMEOUT 1800 ENVIRONMENT
       "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index};GTEST_OUTPUT=xml:${CMAKE_BINARY_DIR}/test-results/${test}.xml")
     # What takes long starts first.
     if(name MATCHES "^(system|tables|formats|ports)$")
