@@ -27,26 +27,10 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "base/unfinished.h"
+#include "control/descriptor.h"
 
 namespace sluice {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 Error failed(const std::string& path, const char* what) {
   return system_error(fmt::format("{}: {}", path, what), errno);

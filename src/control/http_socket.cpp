@@ -25,26 +25,10 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "control/descriptor.h"
 
 namespace sluice {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 constexpr size_t kLeastToken = 16;
 constexpr uint64_t kRetryNs = 200'000'000;
