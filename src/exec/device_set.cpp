@@ -131,13 +131,7 @@ Result<void> DeviceSet::open_channels(uint32_t batch, Workers workers) {
     }
     devices_.push_back(std::move(state));
   }
-  // Packets that go in circles must see batches one after another.
-  bool one_by_one = false;
-  for (size_t n = 0; n < plan_.nodes.size(); ++n) {
-    for (const PlanTarget& exit : plan_.nodes[n].exits) one_by_one |= exit.node != ~0u && exit.node <= n;
-  }
   ChannelOptions options = d.channel(std::max<uint32_t>(batch, 256));
-  if (one_by_one) options.flights = 1;
   options.busy_records = std::max<uint32_t>(1, batch / 2);
   auto open = [&](State& state, size_t w, size_t line,
                   const RecordShape& shape) -> Result<std::unique_ptr<RecordChannel>> {
