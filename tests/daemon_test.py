@@ -100,6 +100,36 @@ class Daemon(unittest.TestCase):
         last = json.loads((self.folder / "run.out").read_text())
         self.assertTrue(last["conserved"])
 
+    def test_traced_packets_say_what_became_of_them_and_why(self):
+        for way in ([], ["--workers", "3"], ["--device", "emu"], ["--priorities"]):
+            with self.subTest(way=way):
+                url = self.start("--http", "127.0.0.1:0", "--control", "s", *way)
+                done = self.sluice("trace", "add", "20", "udp", "from", "any", "to", "any", "port", "53", "--control", "s")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                end = time.monotonic() + LIMIT_S
+                trace = {"packets": []}
+                while len(trace["packets"]) < 20 and time.monotonic() < end:
+                    trace = json.loads(self.sluice("show", "trace", "-o", "json", "--control", "s").stdout)
+                self.assertEqual(len(trace["packets"]), 20)
+                for packet in trace["packets"]:
+                    self.assertEqual(packet["fate"]["reason"], "acl-deny")
+                    self.assertTrue(packet["agrees"])
+                    rule = packet["explanation"]["packets"][0]["rule"]
+                    self.assertEqual((rule["file"], rule["line"]), ("edge.acl", 1))
+                self.assertEqual(any(p["on_device"] for p in trace["packets"]), way == ["--device", "emu"])
+                text = self.sluice("show", "trace", "--control", "s").stdout
+                self.assertIn("rule      1 at edge.acl:1: deny udp from any to any port 53", text)
+                self.assertIn("fate      dropped: acl-deny at", text)
+                self.assertEqual(len(json.loads(self.get(url + "/api/v1/trace"))["packets"]), 20)
+                wrong = self.sluice("trace", "add", "5", "udp", "frm", "any", "--control", "s")
+                self.assertEqual(wrong.returncode, 1)
+                self.assertIn("'frm' is not 'from'", wrong.stderr)
+                done = self.sluice("trace", "clear", "--control", "s")
+                self.assertIn("20 packets forgotten", done.stdout)
+                self.run_.send_signal(signal.SIGTERM)
+                self.assertEqual(self.run_.wait(LIMIT_S), 0)
+                self.assertTrue(json.loads((self.folder / "run.out").read_text())["conserved"])
+
     def test_clients_that_say_nothing_keep_nobody_out(self):
         url = self.start("--http", "127.0.0.1:0")
         host, port = url[7:].split(":")

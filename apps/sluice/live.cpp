@@ -86,6 +86,7 @@ LiveRun::LiveRun(const LiveFlags& flags) : flags_(flags) {
 
 void LiveRun::prepare(RunOptions& options) {
   options.live = flags_.serves();
+  if (flags_.serves()) options.taps = taps_ = std::make_shared<PacketTaps>();
   options.count_hits = flags_.counts();
   if (flags_.wait) {
     options.hold = [] {
@@ -127,6 +128,8 @@ void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphCon
   };
   graph_control_ = std::make_unique<GraphControl>(runtime, std::move(of_graph), pipeline.name);
   control_->use(*graph_control_);
+  trace_ = std::make_unique<TraceControl>(runtime, taps_);
+  control_->use(*trace_);
   if (socket_ != nullptr) {
     note(fmt::format("control socket {}", socket_->path()));
     const auto from_socket = [this, &runtime](std::string_view line) {
@@ -201,6 +204,7 @@ void LiveRun::open_again(Engine& runtime, const std::string& name) {
 bool LiveRun::publish_neighbours(Engine& runtime) {
   const std::unique_lock lock(changing_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
+  if (trace_ != nullptr) trace_->digest(*tables_);
   // The packet scheduler has taken up what was published before: images are written in turns.
   const auto take_up = [&]() -> Result<void> {
     if (!runtime.by_packets() || taken_up_) return {};
@@ -277,6 +281,7 @@ void LiveRun::ended(Engine& runtime) {
   });
   if (top_.size() > flags_.top) top_.erase(top_.begin() + flags_.top, top_.end());
   control_.reset();
+  trace_.reset();
   graph_control_.reset();
   tables_.reset();
 }

@@ -75,6 +75,8 @@ class LiveRun {
   std::unique_ptr<LiveTables> tables_;
   std::unique_ptr<Control> control_;
   std::unique_ptr<GraphControl> graph_control_;
+  std::shared_ptr<PacketTaps> taps_;  // nullptr: nobody may ask
+  std::unique_ptr<TraceControl> trace_;
   std::string configuration_;
   uint64_t swaps_ = 0;  // that tables_ is of
   std::unique_ptr<ControlSocket> socket_;
@@ -86,6 +88,7 @@ class LiveRun {
 // show runtime|rules|drops|tables|routes|adjacencies|qos, acl, routes, adjacencies, qos: questions and changes to a
 // process that runs.
 void add_live_shows(Command show);
+void add_trace(Command root);
 void add_graph(Command root);
 void add_acl(Command root);
 void add_routes(Command root);

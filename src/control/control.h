@@ -17,6 +17,7 @@
 #include "control/live_tables.h"
 #include "control/request.h"
 #include "control/sent_file.h"
+#include "control/trace_control.h"
 #include "exec/engine.h"
 
 namespace sluice {
@@ -36,10 +37,13 @@ class Control {
       : runtime_(runtime), tables_(&tables), facts_(std::move(facts)) {}
   // Where the graph may be replaced and asked: what answers that, before the first request.
   void use(GraphControl& graph) { graph_ = &graph; }
+  // Where packets may be followed: what answers that, before the first request.
+  void use(TraceControl& trace) { trace_ = &trace; }
   // Another graph runs, with these tables.
   void use(LiveTables& tables, std::string configuration) {
     tables_ = &tables;
     facts_.configuration = std::move(configuration);
+    if (trace_ != nullptr) trace_->graph_changed();
   }
 
   // The answer to one request, whatever its bytes are: an object without newlines.
@@ -66,6 +70,7 @@ class Control {
   Engine& runtime_;
   LiveTables* tables_;
   GraphControl* graph_ = nullptr;  // none: the graph stays
+  TraceControl* trace_ = nullptr;  // none: packets are not followed
   Facts facts_;
 };
 
