@@ -420,6 +420,26 @@ void add_live_shows(Command show) {
       ->capture_default_str();
 }
 
+void add_reload(Command root) {
+  auto o = std::make_shared<ClientFlags>();
+  Command sub = add_subcommand(
+      root, "reload", "Packets",
+      "Has a process started with 'sluice run --config FILE --control PATH' read FILE, its tables and its classes of "
+      "service\nagain. All take effect with one generation, or nothing does: then every error is shown. Changes that "
+      "were made while it\nran and stand in no file are undone. What cannot change without a restart is named. SIGHUP "
+      "does the same.",
+      "sluice reload\nsluice reload --control /run/sluice/control", [o] {
+        return answered([&] {
+          const Json r = request(*o, {{"command", "reload"}});
+          TextTable table({"table", "kind", "entries"});
+          for (const Json& one : r.at("tables"))
+            table.add({word_of(one, "table"), word_of(one, "kind"), with_commas(count_of(one, "entries"))});
+          return print(r, fmt::format("generation {} live\n{}", count_of(r, "generation"), table.str()));
+        });
+      });
+  add_socket_option(sub, *o);
+}
+
 void add_trace(Command root) {
   Command group = add_subcommand(
       root, "trace", "Packets",

@@ -102,6 +102,11 @@ Result<Json> Control::run(Json& request) {
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
     return command == "show runtime" ? show_runtime() : command == "show drops" ? show_drops() : show_tables();
   }
+  if (command == "reload") {
+    if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    if (!reload_) return Error("this process has no configuration to read again", "start it with --config FILE");
+    return reload_();
+  }
   if (command == "show report") {
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
     return show_report();
@@ -191,10 +196,11 @@ Result<Json> Control::run(Json& request) {
     return changed(tables_->replace_routes(table, files, inputs, dry_run));
   }
   const std::vector<std::string> commands = {
-      "show report",      "show runtime", "show rules",    "show drops",     "show tables",        "show routes",
-      "acl change",       "acl replace",  "routes change", "routes replace", "adjacencies change", "show qos",
-      "qos set",          "qos load",     "graph show",    "graph swap",     "graph read",         "graph write",
-      "show adjacencies", "trace add",    "trace clear",   "show trace"};
+      "show report",        "show runtime", "show rules",  "show drops",       "show tables",
+      "show routes",        "acl change",   "acl replace", "routes change",    "routes replace",
+      "adjacencies change", "show qos",     "qos set",     "qos load",         "graph show",
+      "graph swap",         "graph read",   "graph write", "show adjacencies", "trace add",
+      "trace clear",        "show trace",   "reload"};
   const std::string near = closest_match(command, commands);
   return Error(
       fmt::format("'{}' is not a command", command),

@@ -8,6 +8,7 @@
 // docs/design/control.md lists the commands and their fields.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -39,6 +40,10 @@ class Control {
   void use(GraphControl& graph) { graph_ = &graph; }
   // Where packets may be followed: what answers that, before the first request.
   void use(TraceControl& trace) { trace_ = &trace; }
+  // Reads the configuration of the run again: what answers `reload`, before the first request.
+  void use(std::function<Result<nlohmann::ordered_json>()> reload) { reload_ = std::move(reload); }
+  // The same graph goes on with these tables.
+  void use(LiveTables& tables) { tables_ = &tables; }
   // Another graph runs, with these tables.
   void use(LiveTables& tables, std::string configuration) {
     tables_ = &tables;
@@ -69,8 +74,9 @@ class Control {
 
   Engine& runtime_;
   LiveTables* tables_;
-  GraphControl* graph_ = nullptr;  // none: the graph stays
-  TraceControl* trace_ = nullptr;  // none: packets are not followed
+  GraphControl* graph_ = nullptr;                           // none: the graph stays
+  std::function<Result<nlohmann::ordered_json>()> reload_;  // none: there is no configuration
+  TraceControl* trace_ = nullptr;                           // none: packets are not followed
   Facts facts_;
 };
 
