@@ -100,6 +100,101 @@ class Daemon(unittest.TestCase):
         last = json.loads((self.folder / "run.out").read_text())
         self.assertTrue(last["conserved"])
 
+    def rules(self):
+        return [r["text"] for r in json.loads(self.sluice("show", "rules", "-o", "json", "--control", "s").stdout)["rules"]]
+
+    def test_a_reload_takes_effect_whole_or_not_at_all(self):
+        self.start("--http", "127.0.0.1:0", "--control", "s", "--workers", "2")
+        self.write("edge.acl", "deny tcp from any to any\npermit udp from any to any\n")
+        self.write("rib.txt", "0.0.0.0/0 via 192.0.2.1\n10.0.0.0/8 via 192.0.2.9\n")
+        done = self.sluice("reload", "--control", "s", "-o", "json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        generation = json.loads(done.stdout)["generation"]
+        self.assertEqual(generation, 2)
+        self.assertEqual({t["kind"]: t["entries"] for t in json.loads(done.stdout)["tables"]}["routes"], 2)
+        self.assertEqual(self.rules(), ["deny tcp from any to any", "permit udp from any to any"])
+        before = (self.rules(), self.sluice("show", "tables", "-o", "json", "--control", "s").stdout)
+        # Errors of all files are shown, with their places, and nothing has changed.
+        self.write("edge.acl", "deny tcp frm any to any\npermit upd from any to any\n")
+        self.write("rib.txt", "0.0.0.0/0 via 192.0.2.1\n10.0.0.0/88 via 192.0.2.9\n")
+        (self.folder / "sluice.toml").write_text((self.folder / "sluice.toml").read_text().replace(
+            "limit = 1000000000000", "limit = 1000000000001") + "[workers]\nbatch = 17\n")
+        done = self.sluice("reload", "--control", "s")
+        self.assertEqual(done.returncode, 1)
+        for place in ("edge.acl:1:10", "edge.acl:2:8", "rib.txt:2:", "'batch'", "'limit'", "restart needed", "nothing was changed"):
+            self.assertIn(place, done.stderr)
+        self.assertEqual((self.rules(), self.sluice("show", "tables", "-o", "json", "--control", "s").stdout), before)
+        self.run_.send_signal(signal.SIGHUP)
+        end = time.monotonic() + LIMIT_S
+        while "SIGHUP: nothing was changed" not in (self.folder / "run.err").read_text() and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertIn("SIGHUP: nothing was changed", (self.folder / "run.err").read_text())
+        # The file is mended, and SIGHUP reads it again.
+        self.write("edge.acl", "permit udp from any to any\n")
+        self.write("rib.txt", "0.0.0.0/0 via 192.0.2.1\n")
+        (self.folder / "sluice.toml").write_text((self.folder / "sluice.toml").read_text().replace(
+            "limit = 1000000000001", "limit = 1000000000000").replace("[workers]\nbatch = 17\n", ""))
+        self.run_.send_signal(signal.SIGHUP)
+        while self.rules() != ["permit udp from any to any"] and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertEqual(self.rules(), ["permit udp from any to any"])
+        # A live change that stands in no file is undone; live changes go on.
+        self.assertEqual(self.sluice("acl", "add", "acl", "deny", "icmp", "from", "any", "to", "any", "--control", "s").returncode, 0)
+        self.assertEqual(len(self.rules()), 2)
+        self.assertEqual(self.sluice("reload", "--control", "s").returncode, 0)
+        self.assertEqual(len(self.rules()), 1)
+        self.run_.send_signal(signal.SIGTERM)
+        self.assertEqual(self.run_.wait(LIMIT_S), 0)
+        last = json.loads((self.folder / "run.out").read_text())
+        self.assertTrue(last["conserved"])
+        self.assertEqual(last["packets_in"], last["packets_out"] + last["dropped"])
+
+    def test_without_a_file_there_is_nothing_to_reload(self):
+        errors = open(self.folder / "plain.err", "w", encoding="utf-8")
+        self.addCleanup(errors.close)
+        run = subprocess.Popen([SLUICE, "run", "--acl", "edge.acl", "--in", "in.pcap", "--repeat", "--control", "s"], cwd=self.folder,
+                               stdout=errors, stderr=errors)
+        self.addCleanup(run.wait)
+        self.addCleanup(run.kill)
+        end = time.monotonic() + LIMIT_S
+        while self.sluice("show", "runtime", "--control", "s").returncode != 0 and time.monotonic() < end:
+            time.sleep(0.05)
+        done = self.sluice("reload", "--control", "s")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("without --config", done.stderr)
+        run.send_signal(signal.SIGHUP)
+        self.assertIsNotNone(run.wait(LIMIT_S))
+
+    def test_traced_packets_say_what_became_of_them_and_why(self):
+        for way in ([], ["--workers", "3"], ["--device", "emu"], ["--priorities"]):
+            with self.subTest(way=way):
+                url = self.start("--http", "127.0.0.1:0", "--control", "s", *way)
+                done = self.sluice("trace", "add", "20", "udp", "from", "any", "to", "any", "port", "53", "--control", "s")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                end = time.monotonic() + LIMIT_S
+                trace = {"packets": []}
+                while len(trace["packets"]) < 20 and time.monotonic() < end:
+                    trace = json.loads(self.sluice("show", "trace", "-o", "json", "--control", "s").stdout)
+                self.assertEqual(len(trace["packets"]), 20)
+                for packet in trace["packets"]:
+                    self.assertEqual(packet["fate"]["reason"], "acl-deny")
+                    self.assertTrue(packet["agrees"])
+                    rule = packet["explanation"]["packets"][0]["rule"]
+                    self.assertEqual((rule["file"], rule["line"]), ("edge.acl", 1))
+                self.assertEqual(any(p["on_device"] for p in trace["packets"]), way == ["--device", "emu"])
+                text = self.sluice("show", "trace", "--control", "s").stdout
+                self.assertIn("rule      1 at edge.acl:1: deny udp from any to any port 53", text)
+                self.assertIn("fate      dropped: acl-deny at", text)
+                self.assertEqual(len(json.loads(self.get(url + "/api/v1/trace"))["packets"]), 20)
+                wrong = self.sluice("trace", "add", "5", "udp", "frm", "any", "--control", "s")
+                self.assertEqual(wrong.returncode, 1)
+                self.assertIn("'frm' is not 'from'", wrong.stderr)
+                done = self.sluice("trace", "clear", "--control", "s")
+                self.assertIn("20 packets forgotten", done.stdout)
+                self.run_.send_signal(signal.SIGTERM)
+                self.assertEqual(self.run_.wait(LIMIT_S), 0)
+                self.assertTrue(json.loads((self.folder / "run.out").read_text())["conserved"])
+
     def test_clients_that_say_nothing_keep_nobody_out(self):
         url = self.start("--http", "127.0.0.1:0")
         host, port = url[7:].split(":")
@@ -127,6 +222,15 @@ class Daemon(unittest.TestCase):
         done = self.sluice("check", "broken.toml")
         self.assertEqual(done.returncode, 1)
         self.assertIn("broken.toml:1:", done.stderr)
+
+    def test_errors_of_all_tables_are_shown(self):
+        self.write("edge.acl", "".join(f"deny tcp frm any to any port {n}\n" for n in range(5)))
+        self.write("rib.txt", "".join(f"10.{n}.0.0/88 via 192.0.2.9\n" for n in range(5)))
+        done = self.sluice("check", "sluice.toml")
+        self.assertEqual(done.returncode, 1)
+        for n in range(1, 6):
+            self.assertIn(f"edge.acl:{n}:10", done.stderr)
+            self.assertIn(f"rib.txt:{n}:", done.stderr)
 
     def test_a_good_file_is_checked(self):
         done = self.sluice("check", "sluice.toml")

@@ -20,7 +20,7 @@
 namespace sluice::app {
 namespace {
 
-std::atomic<bool> g_interrupted{false};
+std::atomic<bool> g_interrupted{false}, g_hangup{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
 
 void on_signal(int number) {
@@ -29,6 +29,10 @@ void on_signal(int number) {
   remove_unfinished();
   signal(number, SIG_DFL);
   raise(number);
+}
+
+void on_hangup(int) {
+  g_hangup.store(true, std::memory_order_relaxed);
 }
 
 void to_stderr(std::string_view text) {
@@ -51,6 +55,16 @@ void install_signal_handlers() {
   struct sigaction hangup {};
   if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
   InputFile::stop_when(&g_interrupted);
+}
+
+void take_hangups() {
+  struct sigaction action {};
+  action.sa_handler = on_hangup;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGHUP, &action, nullptr);
+}
+bool hangup_came() {
+  return g_hangup.exchange(false, std::memory_order_relaxed);
 }
 
 std::string_view exit_code_help() {

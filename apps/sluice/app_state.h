@@ -19,5 +19,8 @@ struct AppState {
 };
 AppState& app_state();
 void install_signal_handlers();
+// From here on SIGHUP ends nothing: it is asked for.
+void take_hangups();
+bool hangup_came();  // since the last call
 
 }  // namespace sluice::app

@@ -1,10 +1,10 @@
 // sluice check: what is wrong with a configuration, rules or routes, without packets.
 // host only
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "app.h"
-#include "config_file.h"
+#include "base/input_file.h"
+#include "formats/qos_text.h"
 #include "inputs.h"
 #include "pipeline.h"
 #include "run_options.h"
@@ -15,24 +15,20 @@ namespace {
 
 struct CheckOptions {
   std::vector<std::string> words, maps;
-  std::string rules, format = "auto", routes, policy;
+  std::string rules, format = "auto", routes, policy, qos;
   bool shadowed = false;
 };
 
 // What a file for `run --config` names, as options of this command.
 CheckOptions options_in(const std::string& file) {
-  CLI::App app;
-  Command sub = Command(app).add_subcommand("run", "");
-  RunFlags run;
-  add_run_options(sub, run);
-  add_running_options(sub, run);
-  group_run_options(sub);
+  const RunFlags run = read_run_config(file);
   CheckOptions o;
-  apply_config(file, sub, o.words);
+  o.words = run.words;
   check_run_options(run, o.words.empty() ? "" : o.words.front());
   o.rules = run.acl;
   o.format = run.format;
   o.routes = run.routes;
+  o.qos = run.qos;
   o.maps = run.maps;
   return o;
 }
@@ -45,11 +41,13 @@ Exit check(const CheckOptions& o) {
       fail(Exit::kUsage, fmt::format("'{}' names its rules and routes itself", o.words.front()));
     return check_config(o.words.front());
   }
-  const int given = (o.words.empty() ? 0 : 1) + (o.rules.empty() ? 0 : 1) + (o.routes.empty() ? 0 : 1);
-  if (given == 0) fail(Exit::kUsage, "nothing to check", "give a .click file, --rules FILE or --routes FILE");
+  const bool given = !o.words.empty() || !o.rules.empty() || !o.routes.empty() || !o.qos.empty();
+  if (!given) fail(Exit::kUsage, "nothing to check", "give a .click file, --rules FILE or --routes FILE");
   if (o.shadowed && o.rules.empty()) fail(Exit::kUsage, "--shadowed needs --rules");
   if (!o.policy.empty() && !o.shadowed) fail(Exit::kUsage, "--default needs --shadowed");
-  auto [file, defines] = read_words(o.words, o.maps);
+  auto named_words = read_words(o.words, o.maps);
+  const std::string& file = named_words.first;
+  Defines& defines = named_words.second;
   const std::vector<std::string> route_files = split_route_files(o.routes);
   NamedInputs named = {{"--rules", o.rules}};
   add_route_inputs(named, "--routes", route_files);
@@ -61,32 +59,58 @@ Exit check(const CheckOptions& o) {
   }
   Json json{{"ok", true}};
   std::string text;
-  if (!o.rules.empty()) {
-    const LoadedAcl acl = load_acl(inputs, o.rules, o.format, "");
-    json["rules"] = acl.count;
-    text += fmt::format("{}: {} ({}), no errors\n", o.rules, counted(acl.count, "rule"), acl.format);
-    if (o.shadowed) text += report_shadowed(acl, o.policy, json);
-  }
-  if (!o.routes.empty()) {
-    const LoadedRoutes routes = load_routes(inputs, route_files, "");
-    json["routes4"] = routes.rib.routes4().size();
-    json["routes6"] = routes.rib.routes6().size();
-    json["warnings"] = routes.report.warnings.size();
-    text += fmt::format("{}: {} and {}, no errors\n", o.routes, counted(routes.rib.routes4().size(), "IPv4 route"),
-                        counted(routes.rib.routes6().size(), "IPv6 route"));
-  }
-  if (!o.words.empty()) {
-    if (file.empty()) fail(Exit::kUsage, "no configuration is given");
-    std::string configuration = read_configuration(file, defines);
-    const auto pipeline = load_pipeline(parse_text(std::move(configuration), title_of(file), defines), defines, {},
-                                        false, false, Scheduled::kAllowed);
-    json["elements"] = pipeline->router.elements.size();
-    json["warnings"] = pipeline->router.warnings.size();
-    json["tables"] = Json::array();
-    for (const TableLoad& load : pipeline->table_report.loads) json["tables"].push_back(to_json(load));
-    text += fmt::format("{}: {}, {}, no errors\n", file, counted(pipeline->router.elements.size(), "element"),
-                        counted(pipeline->table_report.loads.size(), "table"));
-  }
+  // What is wrong in one of them hides nothing of the others.
+  Error wrong;
+  Exit code = Exit::kOk;
+  const auto each = [&](auto&& part) {
+    try {
+      part();
+    } catch (Failure& failure) {
+      Error& error = failure.error;
+      if (code == Exit::kOk || failure.code < code) code = failure.code;
+      wrong.system |= error.system;
+      wrong.message += (wrong.message.empty() ? "" : "; ") + error.message;
+      if (wrong.hint.empty()) wrong.hint = std::move(error.hint);
+      wrong.diagnostics.insert(wrong.diagnostics.end(), error.diagnostics.begin(), error.diagnostics.end());
+    }
+  };
+  if (!o.rules.empty())
+    each([&] {
+      const LoadedAcl acl = load_acl(inputs, o.rules, o.format, "");
+      json["rules"] = acl.count;
+      text += fmt::format("{}: {} ({}), no errors\n", o.rules, counted(acl.count, "rule"), acl.format);
+      if (o.shadowed) text += report_shadowed(acl, o.policy, json);
+    });
+  if (!o.routes.empty())
+    each([&] {
+      const LoadedRoutes routes = load_routes(inputs, route_files, "");
+      json["routes4"] = routes.rib.routes4().size();
+      json["routes6"] = routes.rib.routes6().size();
+      json["warnings"] = routes.report.warnings.size();
+      text += fmt::format("{}: {} and {}, no errors\n", o.routes, counted(routes.rib.routes4().size(), "IPv4 route"),
+                          counted(routes.rib.routes6().size(), "IPv6 route"));
+    });
+  if (!o.qos.empty())
+    each([&] {
+      InputFile input = need(InputFile::open(o.qos), Exit::kIo);
+      const QosModel model = need(parse_qos(need(input.table()), input.name()));
+      json["classes"] = model.classes.size();
+      text += fmt::format("{}: {}, no errors\n", o.qos, counted(model.classes.size(), "class"));
+    });
+  if (!o.words.empty())
+    each([&] {
+      if (file.empty()) fail(Exit::kUsage, "no configuration is given");
+      std::string configuration = read_configuration(file, defines);
+      const auto pipeline = load_pipeline(parse_text(std::move(configuration), title_of(file), defines), defines, {},
+                                          false, false, Scheduled::kAllowed);
+      json["elements"] = pipeline->router.elements.size();
+      json["warnings"] = pipeline->router.warnings.size();
+      json["tables"] = Json::array();
+      for (const TableLoad& load : pipeline->table_report.loads) json["tables"].push_back(to_json(load));
+      text += fmt::format("{}: {}, {}, no errors\n", file, counted(pipeline->router.elements.size(), "element"),
+                          counted(pipeline->table_report.loads.size(), "table"));
+    });
+  if (code != Exit::kOk) fail(code, std::move(wrong));
   if (json_output()) {
     print_json(json);
   } else {
@@ -98,7 +122,7 @@ Exit check(const CheckOptions& o) {
 Exit check_config(const std::string& file) {
   const CheckOptions named = options_in(file);
   note(fmt::format("{}: no errors", file));
-  if (named.rules.empty() && named.routes.empty() && named.words.empty()) {
+  if (named.rules.empty() && named.routes.empty() && named.words.empty() && named.qos.empty()) {
     if (json_output()) print_json({{"ok", true}});
     return Exit::kOk;
   }

@@ -5,9 +5,9 @@
 #include "app.h"
 #include "confine.h"
 #include "control/json.h"
+#include "control/key_text.h"
 #include "devices.h"
 #include "inputs.h"
-#include "key_text.h"
 
 namespace sluice::app {
 namespace {

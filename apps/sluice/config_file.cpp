@@ -36,7 +36,7 @@ class ConfigFile {
   ConfigFile(std::string name, std::string text, CLI::App& command, std::vector<std::string>& words)
       : name_(std::move(name)), text_(std::move(text)), command_(command), words_(words) {}
 
-  void apply() {
+  ConfiguredOptions apply() {
     const toml::parse_result parsed = toml::parse(text_, name_);
     if (!parsed) {
       wrong(parsed.error().source(), std::string(parsed.error().description()));
@@ -46,7 +46,8 @@ class ConfigFile {
       for (const auto& [key, value] : in_order(parsed.table())) top_level(*key, *value);
       check_together();
     }
-    if (errors_.empty()) return;
+    if (!words_given_ && !words_.empty()) given_["graph"] = words_;
+    if (errors_.empty()) return std::move(given_);
     Error error(fmt::format("{} in {}", counted(errors_.size(), "error"), name_));
     std::ranges::stable_sort(errors_, {}, [](const Diagnostic& d) { return std::pair(d.line, d.column); });
     error.diagnostics = std::move(errors_);
@@ -187,6 +188,7 @@ class ConfigFile {
       return wrong(value.source(), fmt::format("'{}': {}", name, what));
     }
     set_.emplace_back(&option, value.source());
+    given_[name] = std::move(texts);
   }
 
   // What options say of each other is looked at when a command line is read, which this is not.
@@ -207,15 +209,16 @@ class ConfigFile {
   std::vector<std::string>& words_;
   bool words_given_ = false;
   std::vector<std::pair<const CLI::Option*, toml::source_region>> set_;
+  ConfiguredOptions given_;
   std::vector<Diagnostic> errors_;
 };
 
 }  // namespace
 
-void apply_config(const std::string& file, Command sub, std::vector<std::string>& words) {
+ConfiguredOptions apply_config(const std::string& file, Command sub, std::vector<std::string>& words) {
   InputFile input = need(InputFile::open(file), Exit::kIo);
   std::string text(need(input.text(kMaxBytes), Exit::kIo));
-  ConfigFile(file, std::move(text), sub.app(), words).apply();
+  return ConfigFile(file, std::move(text), sub.app(), words).apply();
 }
 
 }  // namespace sluice::app

@@ -2,8 +2,10 @@
 #include "graph_run.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -84,6 +86,10 @@ class GraphRun {
   // A graph that follows this one (GraphControl::Hooks::load).
   Result<std::unique_ptr<GraphGeneration>> load_next(const std::string& text, const std::string& name,
                                                      const std::string& folder) const;
+  // What --config says now (LiveRun::Reload). Errors: everything that is wrong in it and in its tables; what cannot
+  // change while the run goes on.
+  Result<LiveRun::Reload> reload() const;
+  Result<LiveRun::Reload> read_again(RunFlags next) const;
   RunOptions run_options() const;
   Exit run_loaded(LiveRun& live, bool confined);
   Exit report(const PipelineRun& done, const LiveRun& live, const std::vector<std::string>& places,
@@ -257,6 +263,92 @@ Result<std::unique_ptr<GraphGeneration>> GraphRun::load_next(const std::string& 
   return load_generation(text, name, registry(), next);
 }
 
+Result<LiveRun::Reload> GraphRun::reload() const {
+  try {
+    return read_again(read_run_config(o_.config));
+  } catch (Failure& failure) {
+    return std::move(failure.error);
+  }
+}
+
+Result<LiveRun::Reload> GraphRun::read_again(RunFlags next) const {
+  constexpr std::array kLive = {"acl", "format", "routes", "adjacencies", "qos"};
+  Error error;
+  const auto told = [](const ConfiguredOptions& options, const std::string& name) {
+    const auto at = options.find(name);
+    return at == options.end() ? std::vector<std::string>() : at->second;
+  };
+  std::set<std::string> names;
+  for (const auto& [name, value] : o_.configured) names.insert(name);
+  for (const auto& [name, value] : next.configured) names.insert(name);
+  for (const std::string& name : names) {
+    const auto before = told(o_.configured, name), after = told(next.configured, name);
+    // What stands on the command line wins now as it did then.
+    if (before == after || (before.empty() && (o_.given(("--" + name).c_str()) || name == "graph"))) continue;
+    const bool live = std::ranges::find(kLive, name) != kLive.end();
+    if (live && before.empty() == after.empty()) continue;
+    Diagnostic d;
+    d.file = o_.config;
+    d.message = live ? fmt::format("'{}' was {}: restart needed", name, before.empty() ? "added" : "taken out")
+                     : fmt::format("'{}' cannot change while packets pass: restart needed", name);
+    d.expected = fmt::format("{} = {}", name, before.empty() ? "(absent)" : fmt::format("{}", fmt::join(before, " ")));
+    error.diagnostics.push_back(std::move(d));
+  }
+  // All that is wrong is said at once: the tables are read all the same.
+  RunFlags changed = o_;
+  const auto take = [&](const char* name, std::string RunFlags::*field) {
+    if (o_.configured.contains(name) && next.configured.contains(name)) changed.*field = next.*field;
+  };
+  take("acl", &RunFlags::acl);
+  take("format", &RunFlags::format);
+  take("routes", &RunFlags::routes);
+  take("adjacencies", &RunFlags::adjacencies);
+  take("qos", &RunFlags::qos);
+  const auto add = [&](Error more) {
+    if (more.diagnostics.empty()) {
+      Diagnostic d;
+      d.file = o_.config;
+      d.message = more.message;
+      d.suggestion = more.hint;
+      more.diagnostics.push_back(std::move(d));
+    }
+    error.diagnostics.insert(error.diagnostics.end(), more.diagnostics.begin(), more.diagnostics.end());
+  };
+  LiveRun::Reload out;
+  try {
+    if (!changed.qos.empty()) {
+      std::optional<InputFile> file = need(InputFile::open(changed.qos), Exit::kIo);
+      out.qos = read_qos(file);
+    }
+  } catch (Failure& failure) {
+    add(std::move(failure.error));
+  }
+  std::string text;
+  if (standard_) {
+    text = need(standard_graph_text(standard_graph_of(changed, run_ends(changed))));
+  } else {
+    text = need(read_text_file(file_, ParseOptions().max_source_bytes), Exit::kIo);
+    if (text != pipeline_->text) {
+      Diagnostic d;
+      d.file = file_;
+      d.message = "the graph has changed: restart needed";
+      d.suggestion = "or put it in place with 'sluice graph swap'";
+      error.diagnostics.push_back(std::move(d));
+    }
+  }
+  auto graph = load_next(text, standard_ ? kStandardGraph : title_of(file_), {});
+  if (graph.ok()) {
+    out.graph = std::move(*graph);
+  } else {
+    Error wrong = std::move(graph).error();
+    if (standard_) name_options(wrong, changed, ends_);
+    add(std::move(wrong));
+  }
+  if (error.diagnostics.empty()) return out;
+  error.message = fmt::format("{}: nothing was changed", counted(error.diagnostics.size(), "error"));
+  return error;
+}
+
 RunOptions GraphRun::run_options() const {
   RunOptions options;
   options.files = defines_.files;
@@ -287,6 +379,7 @@ Exit GraphRun::run_loaded(LiveRun& live, bool confined) {
   }
   if (o_.priorities.on) options.priorities = priorities_of(o_, qos_.get());
   live.prepare(options);
+  if (!o_.config.empty()) live.use([this] { return reload(); });
   if (follower_ != nullptr) live.use(*follower_);
   prepare_ports(o_.ports, options);
   Verdicts verdicts(o_.followed, pipeline_->router);

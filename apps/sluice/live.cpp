@@ -1,6 +1,8 @@
 // host only
 #include "live.h"
 
+#include "app_state.h"
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,6 +88,7 @@ LiveRun::LiveRun(const LiveFlags& flags) : flags_(flags) {
 
 void LiveRun::prepare(RunOptions& options) {
   options.live = flags_.serves();
+  if (flags_.serves()) options.taps = taps_ = std::make_shared<PacketTaps>();
   options.count_hits = flags_.counts();
   if (flags_.wait) {
     options.hold = [] {
@@ -100,6 +103,7 @@ RunHooks LiveRun::hooks(Pipeline& pipeline, const std::string& device, decltype(
   hooks.started = [this, &pipeline, device, load](Engine& runtime) { started(runtime, pipeline, device, load); };
   hooks.ended = [this](Engine& runtime) { ended(runtime); };
   hooks.closed = [this] {
+    hangups_ = {};
     if (follower_ != nullptr) follower_->stop();
     http_.reset();
     socket_.reset();
@@ -127,6 +131,9 @@ void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphCon
   };
   graph_control_ = std::make_unique<GraphControl>(runtime, std::move(of_graph), pipeline.name);
   control_->use(*graph_control_);
+  trace_ = std::make_unique<TraceControl>(runtime, taps_);
+  control_->use(*trace_);
+  control_->use([this, &runtime] { return reload(runtime); });
   if (socket_ != nullptr) {
     note(fmt::format("control socket {}", socket_->path()));
     const auto from_socket = [this, &runtime](std::string_view line) {
@@ -134,6 +141,22 @@ void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphCon
       return answer(runtime, line);
     };
     need(socket_->serve(from_socket, &sluice::refusal), Exit::kIo);
+  }
+  if (socket_ != nullptr && reload_) {
+    take_hangups();
+    hangups_ = std::jthread([this, &runtime](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        if (!hangup_came()) continue;
+        const std::lock_guard lock(changing_);
+        const auto done = reload(runtime);
+        if (done.ok()) {
+          note(fmt::format("SIGHUP: generation {} live", (*done)["generation"].get<uint64_t>()));
+        } else {
+          warn(fmt::format("SIGHUP: nothing was changed\n{}", to_string(done.error())));
+        }
+      }
+    });
   }
   if (http_ == nullptr) return;
   note(fmt::format("live page {}", http_->url()));
@@ -152,6 +175,53 @@ std::string LiveRun::answer(Engine& runtime, std::string_view line) {
   // Scripts replace their graph themselves.
   if (runtime.by_packets()) (void)runtime.ask([this, &runtime] { follow(runtime); });
   return control_->answer(line);
+}
+
+// The tables and classes of --config as they are now, in one generation or not at all. Within changing_.
+Result<Json> LiveRun::reload(Engine& runtime) {
+  if (!reload_)
+    return Error("this process was started without --config: there is nothing to read again",
+                 "change its tables: sluice acl replace, sluice routes replace");
+  if (runtime.by_packets()) return Error("the tables of this graph change with the graph", "sluice graph swap FILE");
+  if (runtime.swaps() != 0)
+    return Error("another graph has taken the place of the configured one", "replace it: sluice graph swap FILE");
+  if (trace_ != nullptr) trace_->digest(*tables_);
+  auto next = reload_();
+  if (!next) return std::move(next).error();
+  GraphGeneration& graph = *next->graph;
+  if (auto ok = fits(graph); !ok) return std::move(ok).error();
+  auto snapshot = bind_plan(runtime.plan(), runtime.router(), graph.tables);
+  if (!snapshot) return std::move(snapshot).error();
+  auto tables = std::make_unique<LiveTables>(runtime.router(), runtime.plan(), runtime.publisher(), graph.tables,
+                                             std::move(graph.models), std::move(graph.loads), flags_.max_memory);
+  QosModel before;
+  const auto load = [&](const QosModel& model) {
+    return runtime.change_qos([&](EgressQos& qos) -> Result<void> {
+      before = qos.model();
+      qos.load(model);
+      return {};
+    });
+  };
+  if (next->qos != nullptr) {
+    if (auto ok = EgressQos::check(*next->qos, runtime.at_sinks()); !ok) return std::move(ok).error();
+    if (auto ok = load(*next->qos); !ok) return std::move(ok).error();
+  }
+  uint64_t generation = 0;
+  try {
+    generation = runtime.publisher().publish(std::move(*snapshot));
+  } catch (const std::bad_alloc&) {
+    if (next->qos != nullptr) (void)load(QosModel(before));
+    return Error("no memory for another generation", "the tables stay as they are");
+  }
+  tables_ = std::move(tables);
+  tables_->changed_in(generation);
+  control_->use(*tables_);
+  if (follower_ != nullptr) follower_->publish();
+  Json json{{"generation", generation}, {"tables", Json::array()}};
+  for (const TableLoad& one : tables_->loads())
+    json["tables"].push_back({{"table", one.name}, {"kind", one.kind}, {"entries", one.entries}});
+  json["qos"] = next->qos != nullptr;
+  return json;
 }
 
 // Neighbours that change reach the tables; what happens to interfaces is said and counted.
@@ -201,6 +271,7 @@ void LiveRun::open_again(Engine& runtime, const std::string& name) {
 bool LiveRun::publish_neighbours(Engine& runtime) {
   const std::unique_lock lock(changing_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
+  if (trace_ != nullptr) trace_->digest(*tables_);
   // The packet scheduler has taken up what was published before: images are written in turns.
   const auto take_up = [&]() -> Result<void> {
     if (!runtime.by_packets() || taken_up_) return {};
@@ -251,6 +322,7 @@ Result<void> LiveRun::fits(const GraphGeneration& next) const {
 // Nobody asks any more; what is shown at the end is taken from the counters.
 void LiveRun::ended(Engine& runtime) {
   if (follower_ != nullptr) follower_->stop();
+  hangups_ = {};
   http_.reset();
   socket_.reset();
   follow(runtime);
@@ -277,6 +349,7 @@ void LiveRun::ended(Engine& runtime) {
   });
   if (top_.size() > flags_.top) top_.erase(top_.begin() + flags_.top, top_.end());
   control_.reset();
+  trace_.reset();
   graph_control_.reset();
   tables_.reset();
 }

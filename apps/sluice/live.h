@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "app.h"
 #include "control/control.h"
@@ -42,6 +43,12 @@ class LiveRun {
 
   // A run with live ports: who follows the kernel for it, and outlives this. Before `hooks`.
   void use(NeighbourFollower& follower) { follower_ = &follower; }
+  // With --config: reads what is to follow, tables and classes (nullptr: none). Thread as of Control. Before `hooks`.
+  struct Reload {
+    std::unique_ptr<GraphGeneration> graph;  // whose tables those of the run become
+    std::shared_ptr<const QosModel> qos;
+  };
+  void use(std::function<Result<Reload>()> reload) { reload_ = std::move(reload); }
   // What the run has to do for it.
   void prepare(RunOptions& options);
   // `load`: reads graphs that are to follow.
@@ -59,6 +66,7 @@ class LiveRun {
   void serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphControl::Hooks::load)& load);
   // Thread as of Control; within changing_.
   std::string answer(Engine& runtime, std::string_view line);
+  Result<Json> reload(Engine& runtime);
   void follow_kernel(Engine& runtime);
   void open_again(Engine& runtime, const std::string& name);
   bool publish_neighbours(Engine& runtime);
@@ -75,10 +83,14 @@ class LiveRun {
   std::unique_ptr<LiveTables> tables_;
   std::unique_ptr<Control> control_;
   std::unique_ptr<GraphControl> graph_control_;
+  std::shared_ptr<PacketTaps> taps_;  // nullptr: nobody may ask
+  std::unique_ptr<TraceControl> trace_;
   std::string configuration_;
   uint64_t swaps_ = 0;  // that tables_ is of
   std::unique_ptr<ControlSocket> socket_;
   std::unique_ptr<HttpSocket> http_;
+  std::function<Result<Reload>()> reload_;  // none: there is no --config
+  std::jthread hangups_;                    // waits for SIGHUP
   Json top_ = Json::array();
   Json hits_;
 };
@@ -86,6 +98,8 @@ class LiveRun {
 // show runtime|rules|drops|tables|routes|adjacencies|qos, acl, routes, adjacencies, qos: questions and changes to a
 // process that runs.
 void add_live_shows(Command show);
+void add_reload(Command root);
+void add_trace(Command root);
 void add_graph(Command root);
 void add_acl(Command root);
 void add_routes(Command root);

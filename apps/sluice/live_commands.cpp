@@ -7,6 +7,7 @@
 #include "control/request.h"
 #include "control/route_report.h"
 #include "control/sent_file.h"
+#include "control/trace_control.h"
 #include "inputs.h"
 #include "live.h"
 
@@ -20,7 +21,7 @@ struct ClientFlags {
   bool dry_run = false;
 };
 void add_socket_option(Command sub, ClientFlags& flags) {
-  sub.add_option("--socket", flags.socket,
+  sub.add_option("--socket,--control", flags.socket,
                  "Socket of the run's --control (default: $SLUICE_SOCKET, or the only one in $XDG_RUNTIME_DIR/sluice)")
       ->type_name("PATH");
 }
@@ -204,6 +205,11 @@ Exit show_routes(const LookupFlags& flags) {
   return print(r, json_output() ? std::string() : route_explanation_text(r));
 }
 
+Exit show_trace(const ClientFlags& flags) {
+  const Json r = request(flags, {{"command", "show trace"}});
+  return print(r, json_output() ? std::string() : printable(trace_text(r)));
+}
+
 Exit show_adjacencies(const LookupFlags& flags) {
   const Json r = request(
       flags, {{"command", "show adjacencies"}, {"table", flags.table}, {"from", flags.from}, {"count", flags.count}});
@@ -365,6 +371,12 @@ void add_live_shows(Command show) {
       std::make_shared<ClientFlags>(), &show_tables);
   add("qos", "The classes of service of a running process, by port: packets, drops, queues, latencies.",
       "sluice show qos\nsluice show qos --socket /tmp/sluice.sock -o json", std::make_shared<ClientFlags>(), &show_qos);
+  add("trace",
+      "The packets that 'sluice trace add' asked for: when and where each came in, its elements and their edits, the "
+      "rule,\nroute and adjacency that decided, what became of it, the generation of tables it met, and the worker or "
+      "device.",
+      "sluice show trace\nsluice show trace -o json --control /run/sluice/control", std::make_shared<ClientFlags>(),
+      &show_trace);
   auto rules = std::make_shared<RulesFlags>();
   Command sub = add("rules", "The rules of an access list of a running process; --hits adds counters.",
                     "sluice show rules --hits\nsluice show rules --by-hits --count 10\n"
@@ -406,6 +418,71 @@ void add_live_shows(Command show) {
       ->check(Range(1, 1000))
       ->type_name("N")
       ->capture_default_str();
+}
+
+void add_reload(Command root) {
+  auto o = std::make_shared<ClientFlags>();
+  Command sub = add_subcommand(
+      root, "reload", "Packets",
+      "Has a process started with 'sluice run --config FILE --control PATH' read FILE, its tables and its classes of "
+      "service\nagain. All take effect with one generation, or nothing does: then every error is shown. Changes that "
+      "were made while it\nran and stand in no file are undone. What cannot change without a restart is named. SIGHUP "
+      "does the same.",
+      "sluice reload\nsluice reload --control /run/sluice/control", [o] {
+        return answered([&] {
+          const Json r = request(*o, {{"command", "reload"}});
+          TextTable table({"table", "kind", "entries"});
+          for (const Json& one : r.at("tables"))
+            table.add({word_of(one, "table"), word_of(one, "kind"), with_commas(count_of(one, "entries"))});
+          return print(r, fmt::format("generation {} live\n{}", count_of(r, "generation"), table.str()));
+        });
+      });
+  add_socket_option(sub, *o);
+}
+
+void add_trace(Command root) {
+  Command group = add_subcommand(
+      root, "trace", "Packets",
+      "Follows packets of a process started with 'sluice run --control': 'trace add' asks for the next N that are "
+      "received,\n'show trace' says what became of each and why, 'trace clear' ends it. While nothing is asked for, "
+      "packets cost the same as\nwithout; at most 1,000 packets of 16 KiB are kept.",
+      "sluice trace add 20 udp from any to any port 53\nsluice show trace\nsluice trace clear", nullptr);
+  group->require_subcommand(1);
+  struct TraceFlags : ClientFlags {
+    uint64_t packets = 0;
+    std::vector<std::string> filter;
+  };
+  auto flags = std::make_shared<TraceFlags>();
+  Command sub = add_subcommand(
+      *group, "add", "Subcommands",
+      "Follows the next packets that are received and match. What was traced before is forgotten.",
+      "sluice trace add 10\nsluice trace add 100 tcp from 10.0.0.0/8 to any port 443 --control /run/sluice/control",
+      [flags] {
+        return answered([&] {
+          const Json r = request(*flags, {{"command", "trace add"},
+                                          {"packets", flags->packets},
+                                          {"filter", fmt::format("{}", fmt::join(flags->filter, " "))}});
+          return print(r, fmt::format("the next {} will be traced; see them with: sluice show trace\n",
+                                      counted(count_of(r, "asked"), "packet")));
+        });
+      });
+  sub->add_option("packets", flags->packets, "How many packets, 1 to 1000")
+      ->required()
+      ->check(Range(uint64_t{1}, TraceControl::kMostPackets))
+      ->type_name("N");
+  sub->add_option("filter", flags->filter,
+                  "Which packets: a native rule without its verb, such as 'udp from any to any port 53' (default: all)")
+      ->type_name("FILTER...");
+  add_socket_option(*sub, *flags);
+  auto clear = std::make_shared<ClientFlags>();
+  sub = add_subcommand(*group, "clear", "Subcommands", "Ends tracing and forgets the traced packets.",
+                       "sluice trace clear", [clear] {
+                         return answered([&] {
+                           const Json r = request(*clear, {{"command", "trace clear"}});
+                           return print(r, fmt::format("{} forgotten\n", counted(count_of(r, "cleared"), "packet")));
+                         });
+                       });
+  add_socket_option(*sub, *clear);
 }
 
 void add_acl(Command root) {

@@ -29,7 +29,8 @@ void add_run(Command root) {
       "sluice run --acl edge.acl --in a.pcap --repeat --control /tmp/sluice.sock\n"
       "sluice run --config edge.toml --http 127.0.0.1:9090",
       [o, config, made] {
-        if (!config->empty()) apply_config(*config, *made, o->words);
+        if (!config->empty()) o->configured = apply_config(*config, *made, o->words);
+        o->config = *config;
         return run_graph(*o);
       });
   *made = sub;

@@ -1,6 +1,8 @@
 // host only
 #include "run_options.h"
 
+#include <CLI/CLI.hpp>
+
 #include "inputs.h"
 
 namespace sluice::app {
@@ -145,6 +147,20 @@ Features features_of(const RunFlags& o) {
   f.add(Feature::kSimulated, o.simulated);
   f.add(Feature::kOneByOne, o.one_by_one);
   return f;
+}
+
+RunFlags read_run_config(const std::string& file) {
+  CLI::App app;
+  Command sub = Command(app).add_subcommand("run", "");
+  RunFlags o;
+  add_run_options(sub, o);
+  add_running_options(sub, o);
+  group_run_options(sub);
+  o.config = file;
+  o.configured = apply_config(file, sub, o.words);
+  // The command ends with this function.
+  o.given = [](const char*) { return false; };
+  return o;
 }
 
 }  // namespace sluice::app

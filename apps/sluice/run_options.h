@@ -9,6 +9,7 @@
 
 #include "app.h"
 #include "composition.h"
+#include "config_file.h"
 #include "devices.h"
 #include "live.h"
 #include "port_flags.h"
@@ -18,6 +19,8 @@
 namespace sluice::app {
 
 struct RunFlags {
+  std::string config;  // --config, and what it gave
+  ConfiguredOptions configured;
   std::vector<std::string> words;  // FILE.click and NAME=VAL
   std::vector<std::string> maps;
   std::string acl, format = "auto", routes, adjacencies, qos, icmp, policy = "deny", algorithm, route_algorithm,
@@ -35,6 +38,8 @@ struct RunFlags {
   std::function<bool(const char*)> given = [](const char*) { return false; };  // it stands on the command line
 };
 
+// The options of a file for --config alone. Ends as apply_config does.
+RunFlags read_run_config(const std::string& file);
 // What both commands take.
 void add_run_options(Command sub, RunFlags& o);
 // What `run` alone takes.

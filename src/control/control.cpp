@@ -77,6 +77,12 @@ std::string Control::answer(std::string_view line) {
 }
 
 Result<Json> Control::run(Json& request) {
+  if (trace_ != nullptr) {
+    trace_->digest(*tables_);
+    if (const auto asked = request.find("command"); asked != request.end() && asked->is_string()) {
+      if (trace_->answers(asked->get_ref<const std::string&>())) return trace_->run(request);
+    }
+  }
   if (graph_ != nullptr) {
     if (const auto asked = request.find("command"); asked != request.end() && asked->is_string()) {
       if (graph_->answers(asked->get_ref<const std::string&>())) return graph_->run(request);
@@ -95,6 +101,11 @@ Result<Json> Control::run(Json& request) {
   if (command == "show runtime" || command == "show drops" || command == "show tables") {
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
     return command == "show runtime" ? show_runtime() : command == "show drops" ? show_drops() : show_tables();
+  }
+  if (command == "reload") {
+    if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    if (!reload_) return Error("this process has no configuration to read again", "start it with --config FILE");
+    return reload_();
   }
   if (command == "show report") {
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
@@ -184,11 +195,12 @@ Result<Json> Control::run(Json& request) {
     }
     return changed(tables_->replace_routes(table, files, inputs, dry_run));
   }
-  const std::vector<std::string> commands = {"show report",   "show runtime",   "show rules",         "show drops",
-                                             "show tables",   "show routes",    "acl change",         "acl replace",
-                                             "routes change", "routes replace", "adjacencies change", "show qos",
-                                             "qos set",       "qos load",       "graph show",         "graph swap",
-                                             "graph read",    "graph write",    "show adjacencies"};
+  const std::vector<std::string> commands = {
+      "show report",        "show runtime", "show rules",  "show drops",       "show tables",
+      "show routes",        "acl change",   "acl replace", "routes change",    "routes replace",
+      "adjacencies change", "show qos",     "qos set",     "qos load",         "graph show",
+      "graph swap",         "graph read",   "graph write", "show adjacencies", "trace add",
+      "trace clear",        "show trace",   "reload"};
   const std::string near = closest_match(command, commands);
   return Error(
       fmt::format("'{}' is not a command", command),

@@ -8,6 +8,7 @@
 // docs/design/control.md lists the commands and their fields.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,7 @@
 #include "control/live_tables.h"
 #include "control/request.h"
 #include "control/sent_file.h"
+#include "control/trace_control.h"
 #include "exec/engine.h"
 
 namespace sluice {
@@ -36,10 +38,17 @@ class Control {
       : runtime_(runtime), tables_(&tables), facts_(std::move(facts)) {}
   // Where the graph may be replaced and asked: what answers that, before the first request.
   void use(GraphControl& graph) { graph_ = &graph; }
+  // Where packets may be followed: what answers that, before the first request.
+  void use(TraceControl& trace) { trace_ = &trace; }
+  // Reads the configuration of the run again: what answers `reload`, before the first request.
+  void use(std::function<Result<nlohmann::ordered_json>()> reload) { reload_ = std::move(reload); }
+  // The same graph goes on with these tables.
+  void use(LiveTables& tables) { tables_ = &tables; }
   // Another graph runs, with these tables.
   void use(LiveTables& tables, std::string configuration) {
     tables_ = &tables;
     facts_.configuration = std::move(configuration);
+    if (trace_ != nullptr) trace_->graph_changed();
   }
 
   // The answer to one request, whatever its bytes are: an object without newlines.
@@ -65,7 +74,9 @@ class Control {
 
   Engine& runtime_;
   LiveTables* tables_;
-  GraphControl* graph_ = nullptr;  // none: the graph stays
+  GraphControl* graph_ = nullptr;                           // none: the graph stays
+  std::function<Result<nlohmann::ordered_json>()> reload_;  // none: there is no configuration
+  TraceControl* trace_ = nullptr;                           // none: packets are not followed
   Facts facts_;
 };
 

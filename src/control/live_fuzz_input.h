@@ -23,6 +23,8 @@ struct FuzzedRuntime {
   Plan plan;
   std::unique_ptr<Engine> runtime;
   std::unique_ptr<LiveTables> tables;
+  std::shared_ptr<PacketTaps> taps = std::make_shared<PacketTaps>();
+  std::unique_ptr<TraceControl> trace;
   std::unique_ptr<Control> control;
 
   FuzzedRuntime() {
@@ -35,11 +37,14 @@ struct FuzzedRuntime {
     TableSet loaded = must(load_tables(router, {}, &report, {}, &models));
     RunOptions options;
     options.live = options.count_hits = true;
+    options.taps = taps;
     runtime = must(Engine::create(router, plan, options));
     runtime->publisher().publish(must(bind_plan(plan, router, loaded)));
     tables = std::make_unique<LiveTables>(router, plan, runtime->publisher(), std::move(loaded), std::move(models),
                                           report.loads, size_t{1} << 26);
     control = std::make_unique<Control>(*runtime, *tables, Control::Facts{"fuzz", "cpu"});
+    trace = std::make_unique<TraceControl>(*runtime, taps);
+    control->use(*trace);
   }
 
   // The list as text.

@@ -78,6 +78,10 @@ uint64_t LiveTables::changed(const std::string& kind, const std::string& table) 
   return it == changed_.end() ? 0 : it->second;
 }
 
+void LiveTables::changed_in(uint64_t generation) {
+  for (const TableLoad& load : loads_) changed_[{load.kind, load.name}] = generation;
+}
+
 // Whether an image of `bytes` bytes may stand beside what is there.
 Result<void> LiveTables::fits(const TableChange& change, size_t bytes) const {
   if (max_bytes_ == 0 || this->bytes() + bytes <= max_bytes_) return {};

@@ -98,6 +98,8 @@ class LiveTables {
   std::vector<std::pair<std::string, const NextHops*>> next_hops_of(const std::string& routes);
   // The generation with which a table was changed last; 0: never.
   uint64_t changed(const std::string& kind, const std::string& table) const;
+  // All tables are of this generation.
+  void changed_in(uint64_t generation);
 
  private:
   // An access list as it is, and as it changes.

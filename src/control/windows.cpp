@@ -34,6 +34,7 @@ const std::vector<Path>& paths() {
       {"tables", "show tables", {}, {}, {}},
       {"qos", "show qos", {}, {}, {}},
       {"graph", "graph show", {}, {}, {}},
+      {"trace", "show trace", {}, {}, {}},
       {"rules", "show rules", {"table", "order"}, {"from", "count"}, {"hits"}},
       {"routes", "show routes", {"for", "table"}, {"from", "count"}, {}},
       {"adjacencies", "show adjacencies", {"table"}, {"from", "count"}, {}},

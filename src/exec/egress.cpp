@@ -49,7 +49,12 @@ Egress::Egress(const Router& router, const Plan& plan, const RunOptions& options
     waits_ = std::make_unique<NeighbourWait>();
     known_ = options.neighbours->changes();
   }
-  if (options.qos != nullptr) qos_ = std::make_unique<EgressQos>(*options.qos, std::vector<EgressQos::SinkSpec>());
+  if (options.qos != nullptr) {
+    qos_ = std::make_unique<EgressQos>(*options.qos, std::vector<EgressQos::SinkSpec>());
+    qos_->tell_lost([this](const EgressQos::SinkSpec& sink, const TxRecord& record, DropReason why) {
+      ended(record.followed, sink.name, record.port, why);
+    });
+  }
   auto first = open(router, plan, links, delayed, errors);
   if (errors.diagnostics.empty()) follow(std::move(first));
 }
@@ -245,7 +250,10 @@ bool Egress::address(size_t o, const TxRecord& record) {
   if (key && !waits_->waits(o, *key) && neighbours.address(const_cast<uint8_t*>(record.data), *key)) return true;
   NeighbourWait::Came came;
   if (key) came = waits_->come(o, *key, record, now_ns());
-  if (!came.waits) ++drops_of(outputs_[o]->element, DropReason::kUnresolvedNeighbour);
+  if (!came.waits) {
+    ++drops_of(outputs_[o]->element, DropReason::kUnresolvedNeighbour);
+    ended(record.followed, outputs_[o]->sent.element, record.port, DropReason::kUnresolvedNeighbour);
+  }
   if (came.asks) neighbours.ask(*key);
   return false;
 }
@@ -269,8 +277,9 @@ void Egress::release_known() {
 
 // What has waited too long for a neighbour does not leave any more.
 void Egress::drop_late() {
-  waits_->expire(now_ns(), [&](size_t o, size_t packets) {
-    drops_of(outputs_[o]->element, DropReason::kUnresolvedNeighbour) += packets;
+  waits_->expire(now_ns(), [&](size_t o, const TxRecord& record) {
+    ++drops_of(outputs_[o]->element, DropReason::kUnresolvedNeighbour);
+    ended(record.followed, outputs_[o]->sent.element, record.port, DropReason::kUnresolvedNeighbour);
   });
 }
 
@@ -279,8 +288,11 @@ void Egress::put(size_t o, std::vector<TxRecord>& records) {
   if (records.empty()) return;
   Output& output = *outputs_[o];
   if (const uint32_t most = output.port->most_bytes(); most != ~uint32_t{0}) {
-    drops_of(output.element, DropReason::kTooBig) +=
-        std::erase_if(records, [&](const TxRecord& record) { return record.captured > most; });
+    drops_of(output.element, DropReason::kTooBig) += std::erase_if(records, [&](const TxRecord& record) {
+      if (record.captured <= most) return false;
+      ended(record.followed, output.sent.element, record.port, DropReason::kTooBig);
+      return true;
+    });
   }
   size_t written = 0;
   if (!failed()) fail(output.port->write(records, written));
@@ -299,6 +311,9 @@ void Egress::put(size_t o, std::vector<TxRecord>& records) {
   counters.packets += written;
   const DropReason why = failed() ? DropReason::kOutputFailed : output.port->refusal();
   drops_of(output.element, why) += records.size() - written;
+  if (followed_.empty()) return;
+  for (size_t i = 0; i < records.size(); ++i)
+    ended(records[i].followed, output.sent.element, records[i].port, i < written ? DropReason::kNone : why);
 }
 
 // Whether neighbours have to be found for some of the packets; what waited for others leaves before them.
@@ -393,7 +408,9 @@ void Egress::drain(size_t o) {
   }
   if (waits_ == nullptr) return;
   release_known();
-  drops_of(output.element, DropReason::kUnresolvedNeighbour) += waits_->drop(o);
+  drops_of(output.element, DropReason::kUnresolvedNeighbour) += waits_->drop(o, [&](const TxRecord& record) {
+    ended(record.followed, output.sent.element, record.port, DropReason::kUnresolvedNeighbour);
+  });
 }
 
 void Egress::drain() {
@@ -432,8 +449,11 @@ void Egress::take(size_t s, std::vector<TxRecord>& records) {
 
 void Egress::put_out(Batch& batch, JobShare& share, unsigned lane, FramePool* lender) {
   taken_.clear();
+  const bool followed = !share.followed.empty();
+  if (followed) place_followed(share, false);
   if (!limiters_.empty()) {
     hold_to_rates({&share, 1}, limited_, [this](const TxRecord& record) { return admit(record); });
+    if (followed) place_followed(share, true);
   }
   const bool timed = qos_ != nullptr && qos_->timed();
   for (size_t s = 0; s < at_.size(); ++s) {
@@ -444,14 +464,24 @@ void Egress::put_out(Batch& batch, JobShare& share, unsigned lane, FramePool* le
     JobShare::Sent& sent = share.sent[s];
     output.port->use_queue(lane);
     merged_ = sent.made;
-    if (reads && !timed && output.wheel == nullptr && sent.made.empty() && !failed() && !marked(o, batch, sent.rows)) {
+    if (reads && !timed && output.wheel == nullptr && sent.made.empty() && !followed && !failed() &&
+        !marked(o, batch, sent.rows)) {
       put_rows(o, batch, sent.rows, lender);
     }
     // Packets that no element made are in order already, and a sink that does not read them need not see them.
+    if (followed && !reads) {
+      for (const FollowedRow& f : share.followed) {
+        if (sent.rows.has(f.row))
+          ended(f.id, output.sent.element, batch.port(f.row), failed() ? DropReason::kOutputFailed : DropReason::kNone);
+      }
+    }
     if (reads) {
+      auto follow = share.followed.begin();
       sent.rows.for_each([&](uint32_t i) {
         merged_.push_back(tx_record(batch, i, 0));
         merged_.back().pool = lender;
+        while (follow != share.followed.end() && follow->row < i) ++follow;
+        if (follow != share.followed.end() && follow->row == i) merged_.back().followed = follow->id;
       });
     } else if (!failed()) {
       count_sent(o, batch, sent.rows);
@@ -485,7 +515,9 @@ void Egress::put_out(Batch& batch, JobShare& share, unsigned lane, FramePool* le
 
 void Egress::commit(Job& job, uint32_t qos_class) {
   const TraceRange trace("commit");
+  if (!job.share.followed.empty()) begin_followed(job);
   put_out(job.batch, job.share, job.lane, job.lender);
+  if (!job.share.followed.empty()) end_followed(job.share);
   if (options_.ended) tell_ended(job);
   if (job.lender != nullptr) give_back(job);
   // Classes overtake each other.
@@ -543,6 +575,55 @@ void Egress::tell_ended(const Job& job) {
     }
     options_.ended(packet);
   }
+}
+
+void Egress::begin_followed(Job& job) {
+  for (FollowedRow& f : job.share.followed) {
+    FollowedPacket& packet = *f.packet;
+    packet.fate = job.fates[f.row];
+    if (packet.fate.reason != DropReason::kNone) {
+      packet.element = router_->elements[packet.fate.element]->name;
+    } else {
+      packet.fate.rule = job.batch.annotation(f.row).rule;
+      packet.fate.next_hop = job.batch.annotation(f.row).next_hop;
+    }
+  }
+}
+
+// How many sinks they came to, before and after what is held to rates has gone.
+void Egress::place_followed(JobShare& share, bool after_rates) {
+  for (FollowedRow& f : share.followed) {
+    uint32_t places = 0;
+    for (size_t s = 0; s < at_.size(); ++s) {
+      if (outputs_[at_[s]]->port != nullptr && share.sent[s].rows.has(f.row)) ++places;
+    }
+    if (!after_rates) {
+      f.places = places;
+      f.packet->open = places;
+      if (places != 0) followed_.emplace(f.id, f.packet);
+    }
+    for (; places < f.places; --f.places) ended(f.id, "egress", 0, DropReason::kIcmpRateLimited);
+  }
+}
+
+// One of its sinks says what became of it; 0: nobody follows it.
+void Egress::ended(uint32_t followed, const std::string& element, uint16_t port, DropReason reason) {
+  if (followed == 0) return;
+  const auto at = followed_.find(followed);
+  if (at == followed_.end()) return;
+  FollowedPacket& packet = *at->second;
+  packet.ends.push_back({element, port, reason});
+  if (--packet.open != 0) return;
+  PacketTaps::finish(std::move(at->second));
+  followed_.erase(at);
+}
+
+// Those that came to no sink are through.
+void Egress::end_followed(JobShare& share) {
+  for (FollowedRow& f : share.followed) {
+    if (f.places == 0 && f.packet->ends.empty()) PacketTaps::finish(std::move(f.packet));
+  }
+  share.followed.clear();
 }
 
 void Egress::settle() {

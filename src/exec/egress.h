@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "exec/batch_sizer.h"
@@ -140,6 +141,11 @@ class Egress {
   void add_output(std::unique_ptr<Output> output, unsigned element, uint64_t delayed);
   bool admit(const TxRecord& record);
   void tell_ended(const Job& job);
+  // Packets that are followed: where they came to before they are put out, and those that came nowhere afterwards.
+  void begin_followed(Job& job);
+  void end_followed(JobShare& share);
+  void place_followed(JobShare& share, bool after_rates);
+  void ended(uint32_t followed, const std::string& element, uint16_t port, DropReason reason);
   void give_back(Job& job);
   void say_limit() { batch_limit_.store(sizer_.round() << 32 | sizer_.limit(), std::memory_order_relaxed); }
   void fail(Result<void> why);
@@ -169,6 +175,7 @@ class Egress {
   uint64_t generation_ = 0;
   Result<void> result_;
   std::atomic<bool> failed_{false};
+  std::unordered_map<uint32_t, std::shared_ptr<FollowedPacket>> followed_;  // that sinks have, by FollowedRow::id
   uint64_t lost_chunks_ = 0;  // of a pool: devices that were given up may still write there
   // Room to work in.
   Selection taken_;                 // rows of the job that sinks took

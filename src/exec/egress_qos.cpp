@@ -338,7 +338,7 @@ void EgressQos::pass(size_t s, const TxRecord& record, std::vector<TxRecord>& ou
   Port& port = port_of(sink, record.port, sink.time_ns);
   bool goes = false;
   const DropReason why = port.qos->pass(sink.time_ns, view_of(record), goes, [&] { return copy_of(sink, record); });
-  if (why != DropReason::kNone) ++(*sink.spec.drops)[static_cast<size_t>(why)];
+  if (why != DropReason::kNone) drop(sink, record, why);
   if (goes) {
     out.push_back(record);
     out.back().timestamp_ns = sink.time_ns;
@@ -348,7 +348,7 @@ void EgressQos::pass(size_t s, const TxRecord& record, std::vector<TxRecord>& ou
 
 void EgressQos::release(Sink& sink, uint64_t until_ns, std::vector<TxRecord>& out) {
   const auto drop = [&](Held&& frame, DropReason why) {
-    ++(*sink.spec.drops)[static_cast<size_t>(why)];
+    this->drop(sink, frame->record, why);
     --held_;
     free_.push_back(std::move(frame));
   };
@@ -456,7 +456,7 @@ void EgressQos::load(const QosModel& model) {
   use(model);
   for (Sink& sink : sinks_) {
     const auto drop = [&](Held&& frame, DropReason why) {
-      ++(*sink.spec.drops)[static_cast<size_t>(why)];
+      this->drop(sink, frame->record, why);
       --held_;
       free_.push_back(std::move(frame));
     };

@@ -51,6 +51,10 @@ class EgressQos {
   EgressQos(QosModel model, const std::vector<SinkSpec>& sinks);
   // Another one, behind those that there are.
   void add_sink(const SinkSpec& spec);
+  // Called for each packet that is followed (TxRecord::followed) and dropped here.
+  void tell_lost(std::function<void(const SinkSpec& sink, const TxRecord& record, DropReason why)> lost) {
+    lost_ = std::move(lost);
+  }
 
   // Whether packets may wait, be dropped or be changed: they have to come to `pass`. Else it is enough to `count` them.
   bool timed() const { return !counts_only_ || held_ != 0; }
@@ -126,6 +130,10 @@ class EgressQos {
   void release(Sink& sink, uint64_t until_ns, std::vector<TxRecord>& out);
   Held copy_of(const Sink& sink, const TxRecord& record);
   void use(const QosModel& model);
+  void drop(const Sink& sink, const TxRecord& record, DropReason why) {
+    ++(*sink.spec.drops)[static_cast<size_t>(why)];
+    if (record.followed != 0 && lost_) lost_(sink.spec, record, why);
+  }
 
   QosModel model_;
   bool counts_only_ = true;
@@ -137,6 +145,7 @@ class EgressQos {
   std::vector<Departure> departures_;
   std::vector<Held> free_;   // for reuse
   std::vector<Held> given_;  // whose records were given out
+  std::function<void(const SinkSpec& sink, const TxRecord& record, DropReason why)> lost_;
 };
 
 }  // namespace sluice

@@ -413,6 +413,7 @@ void Engine::start(unsigned id, const ChunkClaim& claim) {
     const uint64_t now = now_ns();
     worker.stats().wait.record(now - std::min(now, job.reads.front().at_ns));
   }
+  for (FollowedRow& f : job.share.followed) f.packet->worker = id;
   if (lane.alone) worker.expect(lane.intake->next());
   worker.start(*job.snapshot, job.batch, job.share, job.source);
 }

@@ -336,6 +336,7 @@ void Intake::publish(Job& job, uint32_t qos_class) {
   job.share.packets.fill(job.batch.size());
   job.snapshot = pinned_ ? publisher_->acquire() : publisher_->current();
   job.generation = job.snapshot->generation;
+  if (!job.share.followed.empty() || (options_.taps != nullptr && options_.taps->armed())) follow_some(job);
   rings_->view.rings[qos_class].fill<HostAtomics>();
 }
 
@@ -354,6 +355,20 @@ void Intake::follow(Job& job) {
     job.came.push_back({job.frames.size(), bytes, extent.wire_end - static_cast<uint32_t>(extent.data)});
     job.frames.insert(job.frames.end(), frame, frame + bytes);
   }
+}
+
+// The packets that a tap asks for; what becomes of them is noted for the whole batch.
+void Intake::follow_some(Job& job) {
+  job.share.followed.clear();
+  if (options_.taps->armed()) {
+    options_.taps->receive(job.batch, *job.snapshot, router_.elements[plan_.sources[job.source].element]->name,
+                           job.share.followed);
+  }
+  if (options_.ended) return;
+  job.share.fates = nullptr;
+  if (job.share.followed.empty()) return;
+  job.fates.assign(job.batch.size(), {});
+  job.share.fates = job.fates.data();
 }
 
 void Intake::wait(uint64_t at_most_ns) {

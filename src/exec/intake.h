@@ -144,6 +144,7 @@ class Intake {
   void hand_on(unsigned qos_class);
   void publish(Job& job, uint32_t qos_class);
   void follow(Job& job);
+  void follow_some(Job& job);
 
   const Router& router_;
   const Plan& plan_;

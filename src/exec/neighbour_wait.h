@@ -72,17 +72,20 @@ class NeighbourWait {
       look_ns_ = std::min(look_ns_, one.ask_ns);
     }
   }
-  // All packets of an output go, unsent. Returns how many.
-  size_t drop(size_t output) {
+  // All packets of an output go, unsent: calls lost(record) for each. Returns how many.
+  template <typename Lost>
+  size_t drop(size_t output, Lost&& lost) {
     size_t dropped = 0;
     std::erase_if(waiting_, [&](const auto& entry) {
-      if (entry.first.first == output) dropped += entry.second.packets.size();
-      return entry.first.first == output;
+      if (entry.first.first != output) return false;
+      dropped += entry.second.packets.size();
+      for (const Packet& packet : entry.second.packets) lost(packet.record);
+      return true;
     });
     packets_ -= dropped;
     return dropped;
   }
-  // It is `now_ns`: calls dropped(output, packets) for those that have waited too long.
+  // It is `now_ns`: calls dropped(output, record) for each that has waited too long.
   template <typename Dropped>
   void expire(uint64_t now_ns, Dropped&& dropped) {
     if (now_ns < look_ns_) return;
@@ -91,9 +94,9 @@ class NeighbourWait {
       auto& packets = it->second.packets;
       size_t late = 0;
       while (late < packets.size() && packets[late].until_ns <= now_ns) ++late;
+      for (size_t i = 0; i < late; ++i) dropped(it->first.first, packets[i].record);
       packets.erase(packets.begin(), packets.begin() + static_cast<ptrdiff_t>(late));
       packets_ -= late;
-      if (late != 0) dropped(it->first.first, late);
       // One without packets only says when the next question may be.
       const uint64_t next = packets.empty() ? it->second.ask_ns : packets[0].until_ns;
       if (packets.empty() && next <= now_ns) {

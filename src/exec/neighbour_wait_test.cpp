@@ -38,7 +38,7 @@ struct World {
     return came;
   }
   void expire() {
-    wait.expire(now, [&](size_t, size_t packets) { late += packets; });
+    wait.expire(now, [&](size_t, const TxRecord&) { ++late; });
   }
   void known(uint32_t to, size_t output = 0) {
     std::vector<TxRecord> out;
@@ -128,8 +128,8 @@ TEST(NeighbourWait, OutputsAreApart) {
   w.come(7, 1);
   w.known(7, 1);
   EXPECT_EQ(w.left, (std::vector<uint32_t>{1}));
-  EXPECT_EQ(w.wait.drop(1), 0u);
-  EXPECT_EQ(w.wait.drop(0), 1u);
+  EXPECT_EQ(w.wait.drop(1, [](const TxRecord&) {}), 0u);
+  EXPECT_EQ(w.wait.drop(0, [](const TxRecord&) {}), 1u);
   EXPECT_EQ(w.wait.packets(), 0u);
 }
 

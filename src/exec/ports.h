@@ -35,6 +35,7 @@ struct TxRecord {
   uint32_t mark = 0;  // of an access list, where the plan keeps marks for sinks (Plan::at_sinks)
   // Whose chunk `data` lies in, while the packet is that which came in; nullptr: it is copied to be sent.
   FramePool* pool = nullptr;
+  uint32_t followed = 0;  // FollowedRow::id; 0: nobody follows it
 };
 
 inline TxRecord tx_record(const Batch& batch, uint32_t row, uint32_t sequence) {

@@ -20,6 +20,7 @@
 #include "exec/device/offload.h"
 #include "exec/egress_qos.h"
 #include "exec/live_ports.h"
+#include "exec/packet_taps.h"
 #include "exec/ports.h"
 #include "exec/stats.h"
 #include "qos/class_map.h"
@@ -122,6 +123,8 @@ struct RunOptions {
   // Packets are counted by the rules of access lists that decided (Engine::hits).
   bool count_hits = false;
   bool live = false;  // somebody may call Engine::look during the run
+  // Where packets are followed; nullptr: nowhere. With `live`; not in graphs of the packet scheduler.
+  std::shared_ptr<PacketTaps> taps;
   // Called once all input is read and all output committed, before devices are stopped: the run lasts until it returns,
   // and generations may still be published. A graph of the packet scheduler goes on until `stop` instead, although
   // nothing can happen any more, and may be replaced.

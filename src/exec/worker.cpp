@@ -286,7 +286,7 @@ void Worker::run_segment(const PlanNode& node, Selection* inputs) {
   const Program& program = walk_->snapshot->programs[node.program];
   const BatchView view = walk_->batch->view();
   const uint32_t front = program.front;
-  const bool bursts = fast_path_ && program.fast != 0 && node.live_in == 0;
+  const bool bursts = takes_fast_path() && program.fast != 0 && node.live_in == 0;
   for (unsigned input = 0; input < node.inputs; ++input) {
     // Taken before it runs: a cycle may deliver to this very input.
     Selection packets = inputs[input];

@@ -3,6 +3,7 @@
 // in flight at a time.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "exec/device/channel.h"
 #include "exec/device/offload.h"
 #include "exec/ordered.h"
+#include "exec/packet_taps.h"
 #include "exec/plan.h"
 #include "exec/ports.h"
 #include "exec/stats.h"
@@ -51,8 +53,9 @@ struct JobShare {
   size_t print_count = 0;                        // records in use; their strings keep their memory
   std::vector<std::unique_ptr<Batch>> children;  // batches that elements made
   size_t child_count = 0;
-  PacketFate* fates = nullptr;     // by row of the batch, for those that are dropped; nullptr: not recorded
-  OrderedPass* ordered = nullptr;  // of the batch, where the plan has nodes that take batches in order
+  PacketFate* fates = nullptr;        // by row of the batch, for those that are dropped; nullptr: not recorded
+  std::vector<FollowedRow> followed;  // rows of the batch, ascending
+  OrderedPass* ordered = nullptr;     // of the batch, where the plan has nodes that take batches in order
   // Where the frames of the batch lie, if not in its own memory: packed lines, which nobody writes to. The batch's
   // arena takes what becomes of them.
   std::span<const std::byte> lent;
@@ -255,6 +258,16 @@ class Worker {
     if (walk_->share->fates == nullptr || walk_->batch != walk_->root) return;
     walk_->share->fates[row] = {rule, next_hop, static_cast<uint16_t>(element), reason};
   }
+  // A device said what becomes of it.
+  void note_device(uint32_t row) {
+    if (walk_->share->followed.empty() || walk_->batch != walk_->root) return;
+    auto& followed = walk_->share->followed;
+    const auto at = std::lower_bound(followed.begin(), followed.end(), row,
+                                     [](const FollowedRow& f, uint32_t r) { return f.row < r; });
+    if (at != followed.end() && at->row == row) at->packet->on_device = true;
+  }
+  // The fast path keeps no fates.
+  bool takes_fast_path() const { return fast_path_ && walk_->share->fates == nullptr; }
   // A packet whose registers are in the batch.
   void drop_row(unsigned element, const Batch& batch, uint32_t row, DropReason reason) {
     drop(element, reason);

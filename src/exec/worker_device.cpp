@@ -109,7 +109,7 @@ bool Worker::launch(size_t n, Selection* inputs) {
   trace.begin("gather");
   // Records of one word, made by parsing alone.
   const bool bursts =
-      fast_path_ && offload.keys && offload.begin == 1 && program.fast >= offload.end && node.live_in == 0;
+      takes_fast_path() && offload.keys && offload.begin == 1 && program.fast >= offload.end && node.live_in == 0;
   for (unsigned input = 0; bursts && input < node.inputs; ++input) {
     if (node.entries[input] == 0) inputs[input] = launch_fast(n, offload, view, Selection(inputs[input]));
   }
@@ -388,6 +388,7 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
         continue;
       }
       ++counters.offloaded;
+      note_device(tile.index[lane]);
       const uint32_t last = offload.begin + static_cast<uint32_t>(std::bit_width(steps.visited)) - 1u;
       const StageSlot& slot = program.stages[last];
       tile.output[lane] = steps.output;

@@ -324,7 +324,7 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
     came += bytes;
     return true;
   };
-  const bool by_words = sent != nullptr && a.lent && a.dense;
+  const bool by_words = sent != nullptr && a.lent && a.dense && walk_->share->followed.empty();
   for (uint32_t i = 0; i < flight.count; ++i) {
     if (by_words && i % 64 == 0 && i + 64 <= flight.count && take_word(i)) {
       i += 63;
@@ -334,6 +334,7 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
     const FrameRecord record = record_at(flight, i);
     const uint32_t row = a.row_of(i);
     if (sent != nullptr && (word & kFrameStepBits) == usual) {
+      note_device(row);
       place(row, record, word);
       sent->add(row);
       ++passed;
@@ -353,6 +354,7 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
       again.add(row);
       continue;
     }
+    note_device(row);
     uint32_t rule = 0, next_hop = 0;
     if (detail) {
       const uint64_t more = results[2 * size_t{i} + 1];

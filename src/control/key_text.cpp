@@ -1,5 +1,5 @@
 // host only
-#include "key_text.h"
+#include "control/key_text.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "net/text.h"
 
-namespace sluice::app {
+namespace sluice {
 
 std::string flags_text(uint16_t flags) {
   constexpr std::string_view kLetters = "FSRPAUEC";
@@ -55,4 +55,4 @@ std::string key_text(const FlowKey& k) {
   return t;
 }
 
-}  // namespace sluice::app
+}  // namespace sluice

@@ -7,7 +7,7 @@
 
 #include "net/flow_key.h"
 
-namespace sluice::app {
+namespace sluice {
 
 // As rules and tcpdump write it: "tcp"; "proto 47" where it has no name.
 std::string protocol_text(uint8_t protocol);
@@ -18,4 +18,4 @@ std::string five_tuple(const FlowKey& k);
 // The same with all that a rule can ask for: "ip 10.0.0.1 > 192.0.2.7 tcp 1000 > 80 flags S".
 std::string key_text(const FlowKey& k);
 
-}  // namespace sluice::app
+}  // namespace sluice

@@ -1,0 +1,197 @@
+// What is said of followed packets is what the run reports, on any number of workers and beside a device.
+#include "control/trace_control.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "control/json.h"
+#include "elements/register_all.h"
+#include "elements/tables.h"
+#include "exec/emu/emu_device.h"
+#include "graph/click/parser.h"
+#include "net/packet_builder.h"
+#include "ports/pcap/capture_writer.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+class TraceFolder {
+ public:
+  TraceFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "sluice-trace-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) std::abort();
+    path_ = pattern;
+  }
+  ~TraceFolder() { std::filesystem::remove_all(path_); }
+  std::string operator/(const char* name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+// A run of random packets through an access list and routes, all followed.
+struct TracedRun {
+  std::map<std::string, uint64_t> reported, traced;  // packets by drop reason; "": left
+  uint64_t packets_in = 0, packets_out = 0, differing = 0, unexplained = 0, on_device = 0;
+};
+
+TracedRun run_traced(const std::string& rules, uint32_t packets, uint32_t seed, const RunOptions& wanted) {
+  const TraceFolder folder;
+  std::ofstream(folder / "acl") << rules;
+  std::ofstream(folder / "rib") << "10.0.0.0/8 a\n10.1.0.0/16 b\n2001:db8::/32 a\n";
+  auto writer = CaptureWriter::create(folder / "in.pcap");
+  EXPECT_TRUE(writer.ok());
+  std::minstd_rand random(seed);
+  for (uint32_t i = 0; i < packets; ++i) {
+    const auto pick = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
+    const std::string to = fmt::format("{}.{}.0.7", pick(4) == 0 ? 11 : 10, pick(3));
+    PacketBuilder b = pick(5) == 0   ? udp6("2001:db8::1", pick(2) == 0 ? "2001:db8::2" : "2001:db9::2")
+                      : pick(2) == 0 ? udp4(fmt::format("192.0.2.{}", 1 + pick(3)), to)
+                                     : tcp4("192.0.2.9", to);
+    b.ports(static_cast<uint16_t>(1000 + pick(4)), static_cast<uint16_t>(50 + pick(5)));
+    if (pick(6) == 0) b.ttl(1);
+    std::vector<uint8_t> frame = b.payload(pick(40)).build();
+    if (pick(8) == 0) frame.resize(14 + pick(12));
+    const auto bytes = static_cast<uint32_t>(frame.size());
+    EXPECT_TRUE(writer->append(FrameHeader{bytes, bytes, i * uint64_t{1000}}, frame.data()));
+  }
+  EXPECT_TRUE(writer->commit().ok());
+  const std::string text = fmt::format(
+      "AclTable(edge, FILE {}); RouteTable(fib, FILE {}, ALGORITHM poptrie);\nFromDump({}, STOP true) -> "
+      "in :: IPInput -> acl :: ACL(edge) -> route :: IPRoute(fib) -> ttl :: DecIPTTL -> out :: ToMemory;\n",
+      folder / "acl", folder / "rib", folder / "in.pcap");
+  Registry registry;
+  register_elements(registry);
+  auto graph = parse_click(text, "trace.click");
+  EXPECT_TRUE(graph.ok());
+  auto router = build_router(*graph, registry, text);
+  if (!router.ok()) {
+    ADD_FAILURE() << to_string(router.error());
+    return {};
+  }
+  auto plan = make_plan(*router);
+  TableReport report;
+  TableModels models;
+  auto tables = load_tables(*router, {}, &report, {}, &models);
+  EXPECT_TRUE(plan.ok() && tables.ok());
+  RunOptions options = wanted;
+  options.batch = 32;
+  options.live = options.count_hits = true;
+  options.taps = std::make_shared<PacketTaps>();
+  auto engine = Engine::create(*router, *plan, options);
+  EXPECT_TRUE(engine.ok());
+  (*engine)->publisher().publish(std::move(*bind_plan(*plan, *router, *tables)));
+  LiveTables live(*router, *plan, (*engine)->publisher(), *tables, std::move(models), report.loads, 0);
+  const auto order = options.taps->start(Tap::kTrace, {}, packets, size_t{1} << 24);
+  RunReport done;
+  EXPECT_TRUE((*engine)->run(done).ok());
+  TracedRun out;
+  out.packets_in = done.packets_in;
+  out.packets_out = done.packets_out;
+  for (size_t r = 0; r < kDropReasons; ++r) {
+    if (done.drops[r] != 0) out.reported[to_string(static_cast<DropReason>(r))] = done.drops[r];
+  }
+  if (done.packets_out != 0) out.reported[""] = done.packets_out;
+  EXPECT_FALSE(options.taps->armed());
+  for (const auto& packet : order->take()) {
+    const Json json = followed_json(*packet, &*router, &live);
+    ++out.traced[json["fate"]["reason"].is_null() ? "" : json["fate"]["reason"].get<std::string>()];
+    if (!json["agrees"].is_boolean()) {
+      ++out.unexplained;
+    } else if (!json["agrees"].get<bool>()) {
+      ++out.differing;
+      ADD_FAILURE() << json.dump(1);
+    }
+    out.on_device += packet->on_device ? 1 : 0;
+  }
+  return out;
+}
+
+TEST(Trace, TellsTheFateOfEveryPacketAsTheRunReportsIt) {
+  EXPECT_TRUE(rc::check([] {
+    const auto seed = *rc::gen::inRange<uint32_t>(1, 1u << 30);
+    const auto packets = *rc::gen::inRange<uint32_t>(1, 300);
+    std::string rules;
+    const auto count = *rc::gen::inRange(0, 6);
+    for (int r = 0; r < count; ++r) {
+      rules += fmt::format("{} {} from any to any port {}\n", *rc::gen::element("permit", "deny", "mark(7)"),
+                           *rc::gen::element("tcp", "udp"), *rc::gen::inRange(50, 55));
+    }
+    rules += *rc::gen::element("permit ip from any to any\n", "permit udp from any to any\n");
+    for (const char* way : {"one", "three", "emu"}) {
+      RunOptions options;
+      options.workers = std::string_view(way) == "three" ? 3 : 1;
+      if (std::string_view(way) == "emu") options.device.devices = {std::make_shared<EmuDevice>()};
+      const TracedRun run = run_traced(rules, packets, seed, options);
+      RC_ASSERT(run.packets_in == packets);
+      RC_ASSERT(run.traced == run.reported);
+      RC_ASSERT(run.differing == 0u);
+      RC_ASSERT(run.unexplained == 0u);
+      if (std::string_view(way) != "emu") RC_ASSERT(run.on_device == 0u);
+    }
+  }));
+}
+
+TEST(Trace, SaysWhereItRan) {
+  RunOptions options;
+  options.device.devices = {std::make_shared<EmuDevice>()};
+  EXPECT_GT(run_traced("permit ip from any to any\n", 200, 1, options).on_device, 0u);
+}
+
+TEST(Trace, FilterIsARuleWithOrWithoutItsVerb) {
+  for (const char* text : {"udp from any to any port 53", "deny udp from any to any port 53"}) {
+    const auto rules = parse_packet_filter(text);
+    ASSERT_TRUE(rules.ok()) << text;
+    ASSERT_EQ(rules->size(), 1u);
+    FlowKey key{};
+    key.family = 4;
+    key.protocol = 17;
+    key.dst_port = 53;
+    key.bits = FlowKey::kHasPorts;
+    EXPECT_TRUE(matches((*rules)[0], key));
+    key.dst_port = 54;
+    EXPECT_FALSE(matches((*rules)[0], key));
+  }
+  EXPECT_TRUE(parse_packet_filter("")->empty());
+  for (const char* text : {"udp frm any", "include \"/etc/passwd\"", "define a = 1.2.3.4", "udp from any\nto any"})
+    EXPECT_FALSE(parse_packet_filter(text).ok()) << text;
+}
+
+TEST(Trace, RoomIsBoundedAndWhatFindsNoneIsCounted) {
+  PacketTaps taps;
+  const auto order = taps.start(Tap::kTrace, {}, 10, 100);
+  auto batch = Batch::create(8, size_t{1} << 16);
+  ASSERT_TRUE(batch.ok());
+  const std::vector<uint8_t> frame = udp4("10.0.0.1", "10.0.0.2").ports(1, 2).size(60).build();
+  for (int i = 0; i < 3; ++i) {
+    uint8_t* to = batch->reserve_clean(frame.size());
+    std::copy(frame.begin(), frame.end(), to);
+    batch->push(to, static_cast<uint32_t>(frame.size()), static_cast<uint32_t>(frame.size()), 0,
+                static_cast<uint32_t>(i));
+  }
+  std::vector<FollowedRow> rows;
+  taps.receive(*batch, Snapshot(), "in", rows);
+  ASSERT_EQ(rows.size(), 1u);  // a second one would need 120 bytes
+  EXPECT_EQ(order->missed(), 2u);
+  PacketTaps::finish(std::move(rows[0].packet));
+  EXPECT_EQ(order->take().size(), 1u);
+  rows.clear();
+  taps.receive(*batch, Snapshot(), "in", rows);
+  EXPECT_EQ(rows.size(), 1u);  // there is room again
+  EXPECT_TRUE(taps.armed());
+  taps.stop(Tap::kTrace);
+  EXPECT_FALSE(taps.armed());
+}
+
+}  // namespace
+}  // namespace sluice
