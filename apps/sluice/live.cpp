@@ -149,7 +149,13 @@ void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphCon
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
         if (!hangup_came()) continue;
         const std::lock_guard lock(changing_);
-        const auto done = reload(runtime);
+        const auto done = [&]() -> Result<Json> {
+          try {
+            return reload(runtime);
+          } catch (const std::bad_alloc&) {
+            return Error("no memory to read the configuration again");
+          }
+        }();
         if (done.ok()) {
           note(fmt::format("SIGHUP: generation {} live", (*done)["generation"].get<uint64_t>()));
         } else {
