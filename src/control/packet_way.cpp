@@ -16,6 +16,7 @@
 #include "formats/native_rules.h"
 #include "net/text.h"
 #include "tables/acl/sections.h"
+#include "tables/adjacency/neighbours.h"
 #include "tables/lpm/next_hop_names.h"
 
 namespace sluice {
@@ -219,8 +220,13 @@ class Walk final : public HostContext {
         MacAddress to{}, from{};
         std::copy(after.bytes(), after.bytes() + 6, to.bytes);
         std::copy(after.bytes() + 6, after.bytes() + 12, from.bytes);
-        met_["adjacency"] = {{"destination", to_string(to)}, {"source", to_string(from)}, {"port", after.port}};
-        said.push_back(fmt::format("{} <- {}", to_string(to), to_string(from)));
+        // In the place of MACs that the kernel has to be asked for stands who that is.
+        const bool known = !Neighbours::marked(after.bytes(), after.length());
+        met_["adjacency"] = {{"destination", known ? Json(to_string(to)) : Json(nullptr)},
+                             {"source", known ? Json(to_string(from)) : Json(nullptr)},
+                             {"port", after.port}};
+        said.push_back(known ? fmt::format("{} <- {}", to_string(to), to_string(from))
+                             : std::string("neighbour not resolved yet"));
       } else if (first != last) {
         said.push_back(fmt::format("changes bytes {} to {}", first, last - 1));
       }

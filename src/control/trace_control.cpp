@@ -168,8 +168,10 @@ std::string trace_text(const Json& trace) {
         }
         if (first.contains("adjacency")) {
           const Json& a = first["adjacency"];
-          t += fmt::format("  adjacency {} <- {} port {}\n", word(a.at("destination")), word(a.at("source")),
-                           a.at("port").get<uint64_t>());
+          const auto port = a.at("port").get<uint64_t>();
+          t += a.at("destination").is_null()
+                   ? fmt::format("  adjacency not resolved yet, port {}\n", port)
+                   : fmt::format("  adjacency {} <- {} port {}\n", word(a["destination"]), word(a.at("source")), port);
         }
       }
     } else if (p.contains("why_not")) {
