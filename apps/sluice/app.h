@@ -73,14 +73,10 @@ void add_show(Command root);
 void add_check(Command root);
 void add_explain(Command root);
 void add_gen(Command root);
-void add_bench(Command root);
 void add_send(Command root);
 void add_doctor(Command root);
 void add_elements(Command root);
 void add_demo(Command root);
-// All commands as a page of Markdown, a man page, or a shell's completion, from the same declarations that --help
-// prints.
-void add_reference(Command root);
 void add_help(Command root);
 
 // -- output -----------------------------------------------------------------------------------------------------------

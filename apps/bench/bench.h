@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "app.h"
+#include "apps/sluice/app.h"
+#include "apps/sluice/devices.h"
 #include "control/json.h"
-#include "devices.h"
 #include "qos/qos_model.h"
 
 namespace sluice::app {
@@ -111,6 +111,12 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
 Json defaults_left(const StandingDefaults& standing, bool on_device);
 // Today's defaults of every `bench` command.
 Json all_defaults(Command root);
+
+// The command `bench` with all of its own.
+void add_bench(Command root);
+// All commands as a page of Markdown, a man page, or a shell's completion, from the same declarations that --help
+// prints.
+void add_reference(Command root);
 
 void add_bench_latency(Command bench);
 void add_bench_functions(Command bench);

@@ -9,7 +9,9 @@
 #include <filesystem>
 #include <optional>
 
-#include "app.h"
+#include "apps/sluice/app.h"
+#include "apps/sluice/inputs.h"
+#include "apps/sluice/pipeline.h"
 #include "base/atomic_file.h"
 #include "base/sha256.h"
 #include "base/thread.h"
@@ -22,9 +24,7 @@
 #include "generate/routes.h"
 #include "generate/rules.h"
 #include "generate/traffic.h"
-#include "inputs.h"
 #include "net/parse.h"
-#include "pipeline.h"
 #include "ports/pcap/capture_writer.h"
 #include "tables/acl/work.h"
 #include "tables/adjacency/adjacency_model.h"
