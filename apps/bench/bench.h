@@ -125,5 +125,7 @@ void add_bench_shaper(Command bench);
 void add_bench_soak(Command bench);
 void add_bench_priorities(Command bench);
 void add_bench_wire(Command bench);
+void add_bench_suite(Command bench);
+void add_bench_compare(Command bench);
 
 }  // namespace sluice::app

@@ -60,6 +60,10 @@ inline void need(Result<void> result, Exit code = Exit::kBadInput) {
 Command add_subcommand(Command root, const std::string& name, const std::string& group, const std::string& summary,
                        const std::string& examples, std::function<Exit()> run);
 
+// The same without -o, for a command whose results are files.
+Command add_filing_subcommand(Command root, const std::string& name, const std::string& group,
+                              const std::string& summary, const std::string& examples, std::function<Exit()> run);
+
 bool json_output();  // -o json
 bool quiet();
 std::string command_line();  // as typed, for reports
