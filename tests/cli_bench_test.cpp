@@ -279,7 +279,8 @@ TEST_F(CliBenchTest, CompareFindsWhatIsSlowerAndNothingElse) {
     const Said said = sluice("bench compare -o json " + files);
     EXPECT_EQ(said.code, code) << files << said.err;
     std::map<std::string, std::string> all;
-    for (const Json& one : said.json()["rows"]) all[one["row"]] = one["verdict"];
+    const Json rows = said.json()["rows"];
+    for (const Json& one : rows) all[one["row"]] = one["verdict"];
     return all;
   };
   const auto same = verdicts("a a", 0);

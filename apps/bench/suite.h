@@ -11,9 +11,10 @@
 
 namespace sluice::app {
 
-// A figure that somebody published, for the rows of a suite whose case begins with `prefix` and whose unit is `unit`.
+// A figure that somebody published, for the rows of a suite whose case begins with `prefix` and has `part` in it, with
+// that unit.
 struct Published {
-  std::string suite, prefix, unit;
+  std::string suite, prefix, part, unit;
   double value = 0;
   std::string source, hardware, differs;
 };

@@ -184,8 +184,8 @@ void add_bench_compare(Command bench) {
       "medians). Ends with 5 where a whole interval is below 1 - threshold",
       "sluice bench compare before after\nsluice bench compare before/report.json after/report.json --threshold 0.1",
       [o] { return bench_compare(*o); });
-  sub->add_option("A", o->a, "Report, or its folder: before")->required()->type_name("FILE|DIR");
-  sub->add_option("B", o->b, "Report, or its folder: after")->required()->type_name("FILE|DIR");
+  sub->add_option("A", o->a, "Report, or its folder: before")->required()->type_name("A");
+  sub->add_option("B", o->b, "Report, or its folder: after")->required()->type_name("B");
   sub->add_option("--threshold", o->threshold, "What part slower is no regression yet")
       ->check(Range(0.0, 0.99))
       ->type_name("PART")

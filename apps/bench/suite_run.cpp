@@ -158,7 +158,7 @@ Json unmeasured_row(const SuiteCase& c, const std::string& reason, const Json& m
 
 Json published_for(const std::string& suite, const std::string& name, const std::string& unit) {
   for (const Published& p : published_figures()) {
-    if (p.suite == suite && p.unit == unit && name.starts_with(p.prefix))
+    if (p.suite == suite && p.unit == unit && name.starts_with(p.prefix) && name.find(p.part) != std::string::npos)
       return {
           {"value", p.value}, {"unit", p.unit}, {"source", p.source}, {"hardware", p.hardware}, {"differs", p.differs}};
   }
@@ -275,10 +275,10 @@ Exit bench_suite(const SuiteOptions& o) {
     if (document) {
       ++again;
     } else {
-      const std::string left =
-          ran == 0 ? ""
-                   : fmt::format(", about {} left", human_seconds(watch.seconds() / static_cast<double>(ran) *
-                                                                  static_cast<double>(cases.size() - i)));
+      const std::string left = ran == 0
+                                   ? ""
+                                   : fmt::format(", about {:.0f} s left", watch.seconds() / static_cast<double>(ran) *
+                                                                              static_cast<double>(cases.size() - i));
       note(fmt::format("[{}/{}] {}{}", i + 1, cases.size(), c.id(), left));
       arguments.insert(arguments.end(), {"-q", "-o", "json"});
       const Ended ended = run_child(arguments);
