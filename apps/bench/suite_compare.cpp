@@ -96,7 +96,9 @@ std::string not_judged(const ComparedRow& a, const ComparedRow& b) {
            : a.values.empty()                   ? "measured only in B"
                                                 : "measured only in A";
   if (a.unit != b.unit) return fmt::format("units differ: {} and {}", a.unit, b.unit);
+  // An error about zero; a ratio of times. Neither is better for being more.
   if (a.unit == "%") return "a percentage is not judged";
+  if (a.unit == "1") return "a ratio is not judged";
   if (a.values.size() < 3 || b.values.size() < 3) return "fewer than 3 values";
   for (const auto* values : {&a.values, &b.values})
     for (const double v : *values)

@@ -36,6 +36,7 @@ std::string figure(double v) {
 std::string unit_text(const std::string& unit) {
   if (unit == "Mpackets/s") return "million packets per second";
   if (unit == "Mlookups/s") return "million lookups per second";
+  if (unit == "1" || unit == "x") return "ratio";
   return unit == "us" ? "microseconds" : unit;
 }
 
@@ -107,7 +108,7 @@ std::string bars(const std::vector<const Json*>& rows, const std::string& unit) 
       "<text x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"middle\" class=\"title\">{}{}</text><text x=\"{:.0f}\" "
       "y=\"{:.0f}\" "
       "text-anchor=\"end\" class=\"title\">case</text></svg>\n",
-      kLeft + kWide / 2, bottom + 38, html_text(unit_text(unit)), decades ? " (logarithmic)" : "", kLeft - 8,
+      kLeft + kWide / 2, bottom + 38, html_text(unit_text(unit)), decades ? " (logarithmic)" : "", kLeft - 30,
       bottom + 16);
   return svg;
 }
