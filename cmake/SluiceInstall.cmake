@@ -6,15 +6,19 @@ set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME sluice)
 set(share "${CMAKE_BINARY_DIR}/share")
 # The same program under the name that Click's scripts call.
 add_custom_command(TARGET sluice POST_BUILD
-  COMMAND ${CMAKE_COMMAND} -E create_symlink sluice click
+  COMMAND ${CMAKE_COMMAND} -E create_symlink sluice click WORKING_DIRECTORY $<TARGET_FILE_DIR:sluice>)
+# The program of the benchmarks knows every command's options.
+add_custom_command(TARGET sluice-bench POST_BUILD
   COMMAND ${CMAKE_COMMAND} -E make_directory "${share}"
-  COMMAND $<TARGET_FILE:sluice> reference man > "${share}/sluice.1"
+  COMMAND $<TARGET_FILE:sluice-bench> reference man > "${share}/sluice.1"
   COMMAND gzip -9nf "${share}/sluice.1"
   COMMAND gzip -9nc "${CMAKE_SOURCE_DIR}/packaging/changelog" > "${share}/changelog.gz"
-  COMMAND $<TARGET_FILE:sluice> reference bash > "${share}/sluice.bash"
-  COMMAND $<TARGET_FILE:sluice> reference zsh > "${share}/_sluice"
-  COMMAND $<TARGET_FILE:sluice> reference fish > "${share}/sluice.fish"
-  WORKING_DIRECTORY $<TARGET_FILE_DIR:sluice>)
+  COMMAND $<TARGET_FILE:sluice-bench> reference bash > "${share}/sluice.bash"
+  COMMAND $<TARGET_FILE:sluice-bench> reference zsh > "${share}/_sluice"
+  COMMAND $<TARGET_FILE:sluice-bench> reference fish > "${share}/sluice.fish"
+  COMMAND ${CMAKE_COMMAND} -E echo ".so man1/sluice.1" > "${share}/sluice-bench.1"
+  COMMAND gzip -9nf "${share}/sluice-bench.1"
+  WORKING_DIRECTORY $<TARGET_FILE_DIR:sluice-bench>)
 
 function(sluice_strip file component)
   if(CMAKE_STRIP)
@@ -24,6 +28,11 @@ function(sluice_strip file component)
 endfunction()
 install(TARGETS sluice RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 sluice_strip(${CMAKE_INSTALL_BINDIR}/sluice sluice)
+# What measures is a package of its own.
+install(TARGETS sluice-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT bench)
+sluice_strip(${CMAKE_INSTALL_BINDIR}/sluice-bench bench)
+install(FILES "${share}/sluice-bench.1.gz" DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT bench)
+install(FILES "${CMAKE_SOURCE_DIR}/packaging/copyright" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/sluice-bench COMPONENT bench)
 # What needs DPDK is a package of its own. The program looks for it in lib/sluice beside its bin, whatever the libraries'
 # folder is here.
 if(TARGET sluice_dpdk)
@@ -64,10 +73,13 @@ set(CPACK_DEBIAN_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_RESOURCE_FILE_LICENSE "${CMAKE_SOURCE_DIR}/LICENSE")
-set(CPACK_COMPONENTS_ALL sluice)
+set(CPACK_COMPONENTS_ALL sluice bench)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_SLUICE_PACKAGE_NAME sluice)
 set(CPACK_COMPONENT_SLUICE_DESCRIPTION "${CPACK_PACKAGE_DESCRIPTION}")
+set(CPACK_DEBIAN_BENCH_PACKAGE_NAME sluice-bench)
+set(CPACK_DEBIAN_BENCH_PACKAGE_DEPENDS "sluice (= ${PROJECT_VERSION})")
+set(CPACK_COMPONENT_BENCH_DESCRIPTION "The benchmarks of sluice: rates with their machine, input and check.")
 if(TARGET sluice_dpdk)
   list(APPEND CPACK_COMPONENTS_ALL dpdk)
   set(CPACK_DEBIAN_DPDK_PACKAGE_NAME sluice-dpdk)

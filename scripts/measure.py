@@ -362,7 +362,9 @@ def pack(arguments):
     chosen = choose(arguments) or [m for m in TABLE if m.group in ("gpu", "gpu-rest", "host16", "host16-rest")]
     for name in ("measure.py", "store_result.py", "result_schema.py", "rounds.py", *{m.program for m in chosen if m.script}):
         shutil.copy(HERE / name, target / name)
-    for program in sorted({"sluice" if m.script else m.program for m in chosen}):
+    programs = {"sluice" if m.script else m.program for m in chosen}
+    # `sluice bench` is a program of its own, found beside it.
+    for program in sorted(programs | ({"sluice-bench"} if "sluice" in programs else set())):
         source = pathlib.Path(arguments.bin) / program
         if not source.is_file():
             raise RuntimeError(f"no {source}: ninja -C {arguments.bin} {program}")

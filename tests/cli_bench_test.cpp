@@ -1,5 +1,7 @@
 // `sluice bench` and `--device` say what ran where: a row named after a device is that device's alone, and what
 // measured nothing is no success. host only
+#include <algorithm>
+#include <map>
 #include <set>
 
 #include "tests/testing/run_sluice.h"
@@ -147,6 +149,154 @@ TEST_F(CliBenchTest, ADeviceThatGetsNoPacketIsNamedWithTheReason) {
             std::string::npos);
   EXPECT_TRUE(sluice("run m.click IN=long.pcap --device emu -q").err.empty());
   EXPECT_EQ(sluice("run m.click IN=long.pcap").err.find("was sent to it"), std::string::npos);
+}
+
+// One case of some tenths of a second.
+const std::string kSuite = "bench suite --quick --only network-functions/mirror,rfc2544 ";
+
+TEST_F(CliBenchTest, ASuiteLeavesOneReportAndGoesOnWhereItWas) {
+  const Said first = sluice(kSuite + "-o r");
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_NE(first.err.find("network-functions/mirror"), std::string::npos) << first.err;
+  const Json report = Json::parse(read("r/report.json"));
+  EXPECT_EQ(report["schema"], 1);
+  EXPECT_TRUE(report["machine"]["cpu"].is_string());
+  for (const char* key : {"git", "when"}) EXPECT_TRUE(report[key].is_string()) << key;
+  ASSERT_EQ(report["rows"].size(), 4u);  // three sizes, and what is not measured
+  for (const Json& row : report["rows"]) {
+    for (const char* key : {"suite", "case", "value", "unit", "n", "min", "max", "values", "checked", "published",
+                            "command", "reason", "machine"})
+      EXPECT_TRUE(row.contains(key)) << key << row;
+    if (row["suite"] == "rfc2544") {
+      EXPECT_TRUE(row["value"].is_null());
+      EXPECT_EQ(row["checked"], false);
+      EXPECT_TRUE(row["reason"].get<std::string>().starts_with("not measured here: ")) << row;
+      continue;
+    }
+    EXPECT_EQ(row["checked"], true) << row;
+    EXPECT_EQ(row["unit"], "Mpackets/s");
+    EXPECT_EQ(row["values"].size(), row["n"]);
+    EXPECT_LE(row["min"], row["value"]);
+    EXPECT_LE(row["value"], row["max"]);
+    EXPECT_GT(row["min"], 0);
+  }
+  const std::string html = read("r/report.html");
+  for (const char* part : {"<!doctype html>", "prefers-color-scheme", "<svg ", "million packets per second",
+                           "not measured here", "</html>"})
+    EXPECT_NE(html.find(part), std::string::npos) << part;
+  for (const char* elsewhere : {"http:", "https:", "<script", "src="})
+    EXPECT_EQ(html.find(elsewhere), std::string::npos) << elsewhere;
+  const std::string csv = read("r/report.csv");
+  EXPECT_TRUE(csv.starts_with("suite,case,value,unit,n,min,max,checked,")) << csv;
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 5);
+
+  // The same again measures nothing; what is damaged, and --fresh, is measured anew.
+  const std::string kept = read("r/cases/network-functions-mirror.json");
+  const Said again = sluice(kSuite + "-o r");
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(again.err.find("network-functions/mirror"), std::string::npos) << again.err;
+  EXPECT_EQ(Json::parse(read("r/report.json"))["rows"], report["rows"]);
+  EXPECT_EQ(read("r/cases/network-functions-mirror.json"), kept);
+  write("r/cases/network-functions-mirror.json", kept.substr(0, kept.size() / 2));
+  EXPECT_EQ(sluice(kSuite + "-q -o r").code, 0);
+  EXPECT_NE(read("r/cases/network-functions-mirror.json"), kept);
+  EXPECT_TRUE(Json::accept(read("r/cases/network-functions-mirror.json")));
+  const Said fresh = sluice(kSuite + "--fresh -o r");
+  EXPECT_NE(fresh.err.find("network-functions/mirror"), std::string::npos) << fresh.err;
+  for (const std::string& name : files()) EXPECT_EQ(name.find(".partial"), std::string::npos) << name;
+}
+
+TEST_F(CliBenchTest, ASuiteRefusesARowWhoseCheckFails) {
+  const Said said = sluice("bench suite --quick --only network-functions/mirror --spoil-check -o r");
+  EXPECT_EQ(said.code, 5) << said.err;
+  const Json rows = Json::parse(read("r/report.json"))["rows"];
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_TRUE(rows[0]["value"].is_null());
+  EXPECT_EQ(rows[0]["checked"], false);
+  EXPECT_TRUE(rows[0]["reason"].get<std::string>().starts_with("refused: ")) << rows;
+  EXPECT_NE(read("r/report.html").find("refused: "), std::string::npos);
+  EXPECT_FALSE(exists("r/cases/network-functions-mirror.json"));
+}
+
+TEST_F(CliBenchTest, ASuiteThatIsInterruptedKeepsWhatIsFinished) {
+  // The signal comes once the first case is kept, while the second, of seconds, is measured.
+  const Said said = shell(
+      "\"$SLUICE\" bench suite --only network-functions/mirror,frame-latency --quick -o r & "
+      "p=$!; for i in $(seq 3000); do test -e r/cases/network-functions-mirror.json && break; sleep 0.05; done; "
+      "kill -TERM $p; wait $p");
+  EXPECT_EQ(said.code, 130) << said.err;
+  EXPECT_TRUE(exists("r/cases/network-functions-mirror.json"));
+  EXPECT_FALSE(exists("r/cases/frame-latency-emu.json"));
+  EXPECT_FALSE(exists("r/report.json"));
+  const Said rest = sluice("bench suite --only network-functions/mirror --quick -o r");
+  EXPECT_EQ(rest.code, 0) << rest.err;
+  EXPECT_NE(rest.out.find("1 kept from before"), std::string::npos) << rest.out;
+}
+
+TEST_F(CliBenchTest, SuitesAndCasesAreListedAndNamed) {
+  const Said list = sluice("bench suite --quick --list");
+  EXPECT_EQ(list.code, 0) << list.err;
+  for (const char* name : {"classbench/acl", "full-tables/dir24-poptrie", "acl-application/application-1",
+                           "data-plane/shaper", "network-functions/crc", "frame-latency/cuda-persistent", "rfc2544/"})
+    EXPECT_NE(list.out.find(name), std::string::npos) << name;
+  EXPECT_TRUE(files().empty());
+  write("file", "");
+  const struct {
+    const char* options;
+    int code;
+    const char* what;
+  } cases[] = {
+      {"suite --only nothing -o r", 2, "there is no suite or case 'nothing'"},
+      {"suite --quick", 2, "-o is required"},
+      {"suite --only rfc2544 -o file", 3, "file: cannot create"},
+      {"suite --only rfc2544 -o /proc/none", 3, "/proc/none: cannot create"},
+      {"suite --only rfc2544 -o /dev/full", 3, "/dev/full: cannot create"},
+      {"compare none none", 3, "none"},
+      {"compare file file", 1, "file: no report"},
+      {"compare file", 2, "B"},
+  };
+  for (const auto& [options, code, what] : cases) {
+    const Said said = sluice(std::string("bench ") + options);
+    EXPECT_EQ(said.code, code) << options << said.err;
+    EXPECT_NE(said.err.find(what), std::string::npos) << options << said.err;
+  }
+}
+
+TEST_F(CliBenchTest, CompareFindsWhatIsSlowerAndNothingElse) {
+  const auto row = [](const char* name, const char* unit, std::vector<double> values) {
+    return Json{
+        {"suite", "s"}, {"case", name}, {"unit", unit}, {"value", values[values.size() / 2]}, {"values", values}};
+  };
+  const Json none{{"suite", "s"}, {"case", "none"}, {"unit", nullptr}, {"value", nullptr}, {"values", Json::array()}};
+  const auto report = [&](const std::string& name, const Json& rows) {
+    write(name, Json{{"schema", 1}, {"machine", {{"cpu", "x"}}}, {"rows", rows}}.dump());
+  };
+  report("a", {row("rate", "Mpackets/s", {10, 10.1, 9.9, 10, 10.2}), row("time", "us", {4, 4.1, 4, 3.9, 4}), none,
+               row("error", "%", {0, 0, 0}), row("gone", "us", {1, 1, 1})});
+  report("slow", {row("rate", "Mpackets/s", {8, 8.1, 7.9, 8, 8.2}), row("time", "us", {5, 5.1, 5, 4.9, 5}), none,
+                  row("error", "%", {0, 0, 0}), row("new", "us", {1, 1, 1})});
+  const auto verdicts = [&](const std::string& files, int code) {
+    const Said said = sluice("bench compare -o json " + files);
+    EXPECT_EQ(said.code, code) << files << said.err;
+    std::map<std::string, std::string> all;
+    const Json rows = said.json()["rows"];
+    for (const Json& one : rows) all[one["row"]] = one["verdict"];
+    return all;
+  };
+  const auto same = verdicts("a a", 0);
+  EXPECT_EQ(same.at("s/rate"), "same");
+  EXPECT_EQ(same.at("s/time"), "same");
+  EXPECT_EQ(same.at("s/none"), "measured in neither");
+  EXPECT_EQ(same.at("s/error"), "a percentage is not judged");
+  const auto slower = verdicts("a slow", 5);
+  EXPECT_EQ(slower.at("s/rate"), "regression");
+  EXPECT_EQ(slower.at("s/time"), "regression");
+  EXPECT_EQ(slower.at("s/gone"), "only in A");
+  EXPECT_EQ(slower.at("s/new"), "only in B");
+  const auto faster = verdicts("slow a", 0);
+  EXPECT_EQ(faster.at("s/rate"), "faster");
+  EXPECT_EQ(faster.at("s/time"), "faster");
+  EXPECT_EQ(verdicts("a slow --threshold 0.3", 0).at("s/rate"), "same");
 }
 
 }  // namespace

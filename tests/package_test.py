@@ -22,6 +22,11 @@ FILES = {
     "share/doc/sluice/copyright",
     "share/doc/sluice/changelog.gz",
 }
+BENCH_FILES = {
+    "bin/sluice-bench",
+    "share/man/man1/sluice-bench.1.gz",
+    "share/doc/sluice-bench/copyright",
+}
 # Where the build has DPDK.
 DPDK_FILES = {
     "lib/sluice/libsluice_dpdk.so",
@@ -81,7 +86,7 @@ def package(build, folder):
     run("cpack", "-G", "DEB", "-B", folder / "made", "--config", build / "CPackConfig.cmake")
     want, dpdk = files_of(build, "vendor-completions")
     debs = {deb.name.split("_")[0]: deb for deb in (folder / "made").glob("*.deb")}
-    expect("packages", set(debs), {"sluice", "libsluice0", "libsluice-dev"} | ({"sluice-dpdk"} if dpdk else set()))
+    expect("packages", set(debs), {"sluice", "sluice-bench", "libsluice0", "libsluice-dev"} | ({"sluice-dpdk"} if dpdk else set()))
     root = folder / "root"
     for name in ("updates", "info", "parts"):
         (root / "var/lib/dpkg" / name).mkdir(parents=True)
@@ -104,9 +109,26 @@ def package(build, folder):
         expect("with sluice-dpdk", files(root / "usr"), want | dpdk | {"bin/click"})
         is_stripped(root / "usr/lib/sluice/libsluice_dpdk.so")
         run(*dpkg, "--purge", "sluice-dpdk")
+    bench(debs, dpkg, root, want | {"bin/click"})
     run(*dpkg, "--purge", "sluice")
     library(debs, dpkg, root)
     expect("after purging", files(root / "usr"), {"bin/click"})
+
+
+def bench(debs, dpkg, root, want):
+    """The package of the benchmarks: `sluice bench` names it where it is absent, and is it where it is there."""
+    program = root / "usr/bin/sluice"
+    done = subprocess.run([program, "bench", "--help"], capture_output=True, text=True, env={"PATH": "/nonexistent"})
+    if done.returncode != 4 or "sluice-bench" not in done.stderr or "install" not in done.stderr:
+        sys.exit(f"sluice bench without sluice-bench: exit code {done.returncode}\n{done.stderr}")
+    if "sluice (= " not in run("dpkg-deb", "-f", debs["sluice-bench"], "Depends"):
+        sys.exit("sluice-bench does not need sluice of the same version")
+    run(*dpkg, "-i", debs["sluice-bench"])
+    expect("with sluice-bench", files(root / "usr"), want | BENCH_FILES)
+    is_stripped(root / "usr/bin/sluice-bench")
+    if run(program, "bench", "--help") != run(root / "usr/bin/sluice-bench", "--help"):
+        sys.exit("sluice bench is not sluice-bench")
+    run(*dpkg, "--purge", "sluice-bench")
 
 
 def library(debs, dpkg, root):
@@ -133,7 +155,7 @@ def by_hand(build, folder):
     try:
         run("cmake", "--install", build, "--prefix", prefix)
         want, dpdk = files_of(build, "site-functions")
-        expect("cmake --install", files(prefix), want | dpdk | {"bin/click"})
+        expect("cmake --install", files(prefix), want | dpdk | BENCH_FILES | {"bin/click"})
         look_at_program(prefix / "bin/sluice")
         run("cmake", "--build", build, "--target", "uninstall")
         expect("after uninstalling", files(prefix), {"bin/click"})

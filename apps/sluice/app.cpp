@@ -89,14 +89,12 @@ void fail(Exit code, Error error) {
   throw Failure{code, std::move(error)};
 }
 
-Command add_subcommand(Command root, const std::string& name, const std::string& group, const std::string& summary,
-                       const std::string& examples, std::function<Exit()> run) {
-  Command sub = root.add_subcommand(name, summary);
+namespace {
+
+void complete_subcommand(Command sub, const std::string& group, const std::string& examples,
+                         std::function<Exit()> run) {
   sub.group(group);
   AppState& state = app_state();
-  sub->add_option("-o,--output", state.format, "Format of results on stdout: table or json")
-      ->check(OneOf{{"table", "json"}})
-      ->type_name("FORMAT");
   sub->add_flag("-q,--quiet", state.quiet, "No progress or notes on stderr; errors are still printed");
   sub->add_option("--user", state.user,
                   "Run as this user (needs root): switch before any file is opened, so that output directories must be "
@@ -115,6 +113,24 @@ Command add_subcommand(Command root, const std::string& name, const std::string&
       app_state().selected_app = app;
     });
   }
+}
+
+}  // namespace
+
+Command add_subcommand(Command root, const std::string& name, const std::string& group, const std::string& summary,
+                       const std::string& examples, std::function<Exit()> run) {
+  Command sub = root.add_subcommand(name, summary);
+  sub->add_option("-o,--output", app_state().format, "Format of results on stdout: table or json")
+      ->check(OneOf{{"table", "json"}})
+      ->type_name("FORMAT");
+  complete_subcommand(sub, group, examples, std::move(run));
+  return sub;
+}
+
+Command add_filing_subcommand(Command root, const std::string& name, const std::string& group,
+                              const std::string& summary, const std::string& examples, std::function<Exit()> run) {
+  Command sub = root.add_subcommand(name, summary);
+  complete_subcommand(sub, group, examples, std::move(run));
   return sub;
 }
 

@@ -60,6 +60,10 @@ inline void need(Result<void> result, Exit code = Exit::kBadInput) {
 Command add_subcommand(Command root, const std::string& name, const std::string& group, const std::string& summary,
                        const std::string& examples, std::function<Exit()> run);
 
+// The same without -o, for a command whose results are files.
+Command add_filing_subcommand(Command root, const std::string& name, const std::string& group,
+                              const std::string& summary, const std::string& examples, std::function<Exit()> run);
+
 bool json_output();  // -o json
 bool quiet();
 std::string command_line();  // as typed, for reports
@@ -73,14 +77,10 @@ void add_show(Command root);
 void add_check(Command root);
 void add_explain(Command root);
 void add_gen(Command root);
-void add_bench(Command root);
 void add_send(Command root);
 void add_doctor(Command root);
 void add_elements(Command root);
 void add_demo(Command root);
-// All commands as a page of Markdown, a man page, or a shell's completion, from the same declarations that --help
-// prints.
-void add_reference(Command root);
 void add_help(Command root);
 
 // -- output -----------------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 // The command line as the commands describe it. CLI11 reads it; its headers take longer to compile than most commands,
-// so that only command_line.cpp and what looks at all options (main.cpp, reference.cpp, bench_defaults.cpp) include
+// so that only command_line.cpp and what looks at all options (program.cpp, help.cpp and two of apps/bench) include
 // them. host only
 #pragma once
 

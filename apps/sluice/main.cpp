@@ -1,25 +1,15 @@
-// sluice: one binary, one file a subcommand.
-// host only
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <signal.h>
+// sluice: one binary, one file a subcommand. What measures is a program of its own, sluice-bench, that takes over where
+// it is asked for. host only
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cstdio>
-#include <cstdlib>
+#include <cerrno>
 #include <cstring>
-#include <exception>
-#include <new>
-#include <sstream>
+#include <filesystem>
+#include <string>
+#include <vector>
 
-#include "app.h"
 #include "app_state.h"
-#include "base/unfinished.h"
-#include "confine.h"
-#include "control/machine.h"
-#include "live.h"
+#include "program.h"
 #include "scheduled.h"
 
 namespace {
@@ -27,265 +17,64 @@ namespace {
 using namespace sluice;
 using namespace sluice::app;
 
-void print_failure(const Failure& failure) {
-  std::string text;
-  if (json_output()) {
-    text = to_json(failure.error, failure.code).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  } else {
-    text = to_string(failure.error);
-  }
-  std::fwrite(text.data(), 1, text.size(), stderr);
+constexpr const char* kBench = "sluice-bench";
+
+// Becomes sluice-bench with these arguments: the one beside this program, else the one that PATH finds.
+[[noreturn]] void become_bench(const std::vector<std::string>& arguments) {
+  std::vector<char*> words;
+  std::string name = kBench;
+  words.push_back(name.data());
+  for (const std::string& word : arguments) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  std::error_code unknown;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  const std::string beside = unknown ? "" : (self.parent_path() / kBench).string();
+  if (!beside.empty()) ::execv(beside.c_str(), words.data());
+  const int first = beside.empty() ? ENOENT : errno;
+  if (first == ENOENT) ::execvp(kBench, words.data());
+  const int why = first == ENOENT ? errno : first;
+  if (why == ENOENT || why == EACCES)
+    fail(Exit::kUnavailable,
+         fmt::format("the benchmarks are a program of their own, {}, which is neither beside this one ({}) nor in PATH",
+                     kBench, beside),
+         "install the package sluice-bench; in a build folder: ninja sluice-bench");
+  fail(Exit::kIo, system_error(beside.empty() ? kBench : beside, why));
 }
 
-std::vector<std::string> option_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  }
-  return names;
-}
-std::vector<std::string> subcommand_names(CLI::App& app) {
-  std::vector<std::string> names;
-  for (CLI::App* sub : app.get_subcommands({})) {
-    if (!sub->get_group().empty()) names.push_back(sub->get_name());
-  }
-  return names;
+// As the list of commands has it. It is never run: main() hands over first.
+void add_bench_elsewhere(Command root) {
+  add_subcommand(
+      root, "bench", "Tools",
+      "Measures rates: median, spread, machine and input. A sample of results is first checked against a reference.",
+      "sluice bench classify", [] { return Exit::kOk; });
 }
 
-// The deepest subcommand that was named.
-CLI::App* deepest(CLI::App* app) {
-  while (true) {
-    const auto used = app->get_subcommands();
-    if (used.empty()) return app;
-    app = used.front();
-  }
-}
-
-std::string full_name(const CLI::App* app) {
-  std::string name = app->get_name();
-  for (app = app->get_parent(); app != nullptr; app = app->get_parent()) name.insert(0, " ").insert(0, app->get_name());
-  return name;
-}
-
-// What stands before or behind a word of a message.
-std::string before(const std::string& text, std::string_view word) {
-  return text.substr(0, text.find(word));
-}
-std::string behind(const std::string& text, std::string_view word) {
-  const size_t at = text.find(word);
-  return at == std::string::npos ? std::string() : text.substr(at + word.size());
-}
-
-// What the reader of command lines says, as a sentence about the option as the help writes it.
-std::string sentence_of(CLI::App& app, const CLI::ParseError& error) {
-  std::string text = error.what();
-  while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
-  const auto has = [&text](std::string_view words) { return text.find(words) != std::string::npos; };
-  const auto named = [&app](const std::string& name) {
-    const CLI::Option* option = app.get_option_no_throw(name);
-    return option == nullptr || !option->get_positional() ? name : before(option->get_type_name(), "...");
-  };
-  if (text.ends_with(" is required")) return named(before(text, " is required")) + " is missing";
-  if (has(" requires ")) return fmt::format("{} needs {}", before(text, " requires "), behind(text, " requires "));
-  if (has(" excludes "))
-    return fmt::format("{} and {} cannot be given together", before(text, " excludes "), behind(text, " excludes "));
-  if (has("Could not convert: ")) {
-    const std::string name = before(behind(text, "Could not convert: "), " = "), value = behind(text, " = ");
-    const CLI::Option* option = app.get_option_no_throw(name);
-    if (option != nullptr && option->get_items_expected_max() == 0) return name + " takes no value";
-    return fmt::format("{}: '{}' is not a valid {}", name, value,
-                       option == nullptr || option->get_type_name() == "N" ? "number" : option->get_type_name());
-  }
-  const std::string name = named(before(text, ": ")), said = behind(text, ": ");
-  if (has(": At Most ")) {
-    const bool once = has(": At Most 1 required");
-    return once ? fmt::format("{} is given {} times, and can be given once", name, behind(said, "received "))
-                : fmt::format("{} takes {} values at most, and {} are given", name,
-                              before(behind(said, "At Most "), " "), behind(said, "received "));
-  }
-  if (has(" required ") && text.ends_with(" missing"))
-    return fmt::format("{} needs a value: {}", name, before(behind(said, " required "), " missing"));
-  if (said.starts_with("Value ") && has(" not in range ")) {
-    std::string range = behind(said, " not in range ");
-    for (size_t at = range.find(".000000"); at != std::string::npos; at = range.find(".000000")) range.erase(at, 7);
-    return fmt::format("{}: '{}' is not a number from {}", name, before(behind(said, "Value "), " not in"), range);
-  }
-  if (said.ends_with("}") && has(" not in {")) {
-    std::string words = before(behind(said, " not in {"), "}");
-    for (size_t at = words.find(','); at != std::string::npos; at = words.find(',', at + 2)) words.insert(at + 1, " ");
-    return fmt::format("{}: '{}' is not one of {}", name, before(said, " not in {"), words);
-  }
-  if (has(" unit not recognized"))
-    return fmt::format("{}: '{}' is not a unit of size; write KiB, MiB or GiB", name, before(said, " unit not"));
-  return text;
-}
-
-// A wrong command line: what is wrong, the nearest right word, and where to read more.
-Failure usage_failure(CLI::App& root, const CLI::ParseError& error) {
-  CLI::App* app = deepest(&root);
-  std::string message = error.what();
-  std::string hint;
-  const std::vector<std::string> extras = root.remaining(true);
-  if (!extras.empty()) {
-    const std::string& word = extras.front();
-    const bool option = word.size() > 1 && word[0] == '-';
-    const std::string bare = option ? word.substr(0, word.find('=')) : word;
-    const bool wants_subcommand = !option && !app->get_subcommands({}).empty();
-    if (option) {
-      message = fmt::format("'{}' is not an option of '{}'", bare, full_name(app));
-    } else if (wants_subcommand) {
-      message = fmt::format("'{}' is not a command of '{}'", bare, full_name(app));
-    } else {
-      message = fmt::format("'{}' takes no argument '{}'", full_name(app), bare);
-    }
-    std::string near = closest_match(bare, wants_subcommand ? subcommand_names(*app) : option_names(*app));
-    if (near.empty() && option) {
-      // --acl of one command is --rules of another: a longer name that begins alike is a good guess, too.
-      for (const std::string& name : option_names(*app)) {
-        if (bare.size() > 3 && name.compare(0, bare.size(), bare) == 0) near = name;
-      }
-    }
-    if (!near.empty()) hint = fmt::format("did you mean '{}'? ", near);
-  } else if (const auto* required = dynamic_cast<const CLI::RequiredError*>(&error);
-             required != nullptr && app->get_require_subcommand_min() > 0) {
-    message = fmt::format("'{}' needs a command", full_name(app));
-  } else {
-    message = sentence_of(*app, error);
-  }
-  hint += fmt::format("see '{} --help'", full_name(app));
-  return Failure{Exit::kUsage, Error(message, hint)};
-}
-
-// Takes no memory itself.
-int out_of_memory() {
-  const char* text = json_output() ? R"({"error":{"message":"out of memory","exit_code":3}})"
-                                     "\n"
-                                   : "error: out of memory\n  help: raise the memory limit, or use smaller input\n";
-  (void)!::write(STDERR_FILENO, text, std::strlen(text));
-  return static_cast<int>(Exit::kIo);
-}
-
-// The end of what cannot unwind: a thread, or a destructor, without memory. Nothing half-written is left.
-[[noreturn]] void end_of_program() {
-  remove_unfinished();
-  try {
-    if (const std::exception_ptr why = std::current_exception()) std::rethrow_exception(why);
-  } catch (const std::bad_alloc&) {
-    ::_exit(out_of_memory());
-  } catch (...) {
-  }
-  std::abort();
-}
-
-// What `work` says, or how it failed.
-template <typename Work>
-int guarded(Work&& work) {
-  try {
-    try {
-      return static_cast<int>(work());
-    } catch (const Failure& failure) {
-      // Whatever ended by the signal, such as a wait for a pipe, says so; what failed besides is told.
-      if (interrupted().load() && failure.code != Exit::kInterrupted && failure.code != Exit::kCheckFailed &&
-          !failure.error.system) {
-        print_failure(Failure{Exit::kInterrupted, Error("interrupted")});
-        return static_cast<int>(Exit::kInterrupted);
-      }
-      if (!reader_is_gone(failure.error)) print_failure(failure);
-      return static_cast<int>(failure.code);
-    }
-  } catch (const std::bad_alloc&) {
-    return out_of_memory();
-  }
-}
-
-// In the order of the help.
-constexpr struct {
-  std::string_view name;
-  void (*add)(Command root);
-} kCommands[] = {
-    {"run", add_run},           {"show", add_show},   {"graph", add_graph},         {"trace", add_trace},
-    {"reload", add_reload},     {"acl", add_acl},     {"routes", add_routes},       {"adjacencies", add_adjacencies},
-    {"qos", add_qos},           {"check", add_check}, {"explain", add_explain},     {"demo", add_demo},
-    {"classify", add_classify}, {"route", add_route}, {"compile", add_compile},     {"tables", add_tables},
-    {"gen", add_gen},           {"send", add_send},   {"bench", add_bench},         {"doctor", add_doctor},
-    {"elements", add_elements}, {"help", add_help},   {"reference", add_reference},
-};
-
-// To describe every command takes longer than most commands take: the one that is named, or all where a word names none
-// and where `help` and `reference` look at them.
-void add_commands(const Command& root, std::string_view word) {
-  const auto* named =
-      std::find_if(std::begin(kCommands), std::end(kCommands), [&](const auto& c) { return c.name == word; });
-  if (named != std::end(kCommands) && named->name != "help" && named->name != "reference") {
-    named->add(root);
-    return;
-  }
-  for (const auto& command : kCommands) command.add(root);
-}
-
-int run(int argc, char** argv) {
-  AppState& state = app_state();
-  for (int i = 0; i < argc; ++i) state.command += (i == 0 ? "sluice" : std::string(" ") + argv[i]);
-  CLI::App root(
-      "Classify, route and rewrite packets: one graph of network functions, the same bytes out on every device.",
-      "sluice");
-  root.set_version_flag("-V,--version", fmt::format("sluice {} ({})", sluice_version(), sluice_revision()));
-  root.require_subcommand(1);
-  root.get_formatter()->column_width(32);
-  root.footer(
-      fmt::format("Each command explains itself: sluice COMMAND --help. Results go to stdout, everything else to "
-                  "stderr; -o json prints\n"
-                  "one JSON object (and an error as one JSON object on stderr).\n\n{}",
-                  exit_code_help()));
-  const Command command(root);
-  add_commands(command, argc > 1 ? argv[1] : "");
-  // The output format decides how a wrong command line is reported, so it is looked for before the rest is understood.
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "-ojson" || word == "--output=json" ||
-        ((word == "-o" || word == "--output") && i + 1 < argc && std::string(argv[i + 1]) == "json")) {
-      state.format = "json";
-    }
-  }
-  try {
-    root.parse(argc, argv);
-  } catch (const CLI::Success& done) {
-    // Help, or the version.
-    std::ostringstream text;
-    root.exit(done, text, text);
-    print_out(text.str());
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    print_failure(usage_failure(root, error));
-    return static_cast<int>(Exit::kUsage);
-  }
-  install_signal_handlers();
-  return guarded([&] {
-    const std::string name = state.selected_app != nullptr ? state.selected_app->get_name() : "";
-    if (!state.user.empty()) drop_privileges(state.user, name == "run" || name == "send");
-    return state.selected ? state.selected() : Exit::kOk;
-  });
-}
-
-// A standard descriptor that is closed would go to the first file that is opened, and what is printed into it.
-void keep_standard_descriptors() {
-  for (int descriptor = 0; descriptor <= 2; ++descriptor) {
-    // Reading from it or writing to it is an error, as it was.
-    if (::fcntl(descriptor, F_GETFD) < 0) (void)::open("/dev/null", descriptor == 0 ? O_WRONLY : O_RDONLY);
-  }
+// The arguments for sluice-bench, where the command line is one of its own.
+bool is_bench(int argc, char** argv, std::vector<std::string>& arguments) {
+  const std::string_view word = argc > 1 ? argv[1] : "";
+  const bool help = word == "help" && argc > 2 && std::string_view(argv[2]) == "bench";
+  if (word != "bench" && word != "reference" && !help) return false;
+  if (word == "reference") arguments.push_back("reference");
+  if (help) arguments.push_back("help");
+  for (int i = help ? 3 : 2; i < argc; ++i) arguments.push_back(argv[i]);
+  return true;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  keep_standard_descriptors();
-  // A closed pipe is an error of write(), as any other is.
-  signal(SIGPIPE, SIG_IGN);
-  std::set_terminate(&end_of_program);
+  prepare_process();
   const std::string_view program = argc > 0 ? argv[0] : "";
   if (program.substr(program.rfind('/') + 1) == "click") {
     install_signal_handlers();
     return guarded([&] { return static_cast<Exit>(click_main(argc, argv)); });
   }
-  return guarded([&] { return static_cast<Exit>(run(argc, argv)); });
+  return guarded([&] {
+    if (std::vector<std::string> arguments; is_bench(argc, argv, arguments)) {
+      output_format_of(argc, argv);  // an error here is printed as asked for, too
+      become_bench(arguments);
+    }
+    constexpr Named kOwn[] = {{"bench", add_bench_elsewhere}};
+    return static_cast<Exit>(run_program(argc, argv, kOwn));
+  });
 }

@@ -9,7 +9,9 @@
 #include <filesystem>
 #include <optional>
 
-#include "app.h"
+#include "apps/sluice/app.h"
+#include "apps/sluice/inputs.h"
+#include "apps/sluice/pipeline.h"
 #include "base/atomic_file.h"
 #include "base/sha256.h"
 #include "base/thread.h"
@@ -22,9 +24,7 @@
 #include "generate/routes.h"
 #include "generate/rules.h"
 #include "generate/traffic.h"
-#include "inputs.h"
 #include "net/parse.h"
-#include "pipeline.h"
 #include "ports/pcap/capture_writer.h"
 #include "tables/acl/work.h"
 #include "tables/adjacency/adjacency_model.h"
@@ -848,11 +848,12 @@ Exit bench_report(const BenchOptions& o, const std::string& kind, const std::str
       table.add({c.name, "-", "-", "-", "-", c.reason});
       continue;
     }
+    const std::vector<double> as_measured = c.values;
     std::sort(c.values.begin(), c.values.end());
     const size_t n = c.values.size();
     const double median = n % 2 != 0 ? c.values[n / 2] : (c.values[n / 2 - 1] + c.values[n / 2]) / 2;
-    Json one{{"case", c.name},          {"unit", c.unit},         {"median", median},
-             {"min", c.values.front()}, {"max", c.values.back()}, {"n", n}};
+    Json one{{"case", c.name},         {"unit", c.unit}, {"median", median},     {"min", c.values.front()},
+             {"max", c.values.back()}, {"n", n},         {"values", as_measured}};
     // The same in plain terms: things a second, and how far apart the runs were, relative to the median.
     one["rate"] = median * 1e6;
     one["spread"] = median > 0 ? (c.values.back() - c.values.front()) / median : 0.0;
@@ -950,6 +951,8 @@ void add_bench(Command root) {
   add_bench_port(*bench);
   add_bench_priorities(*bench);
   add_bench_wire(*bench);
+  add_bench_suite(*bench);
+  add_bench_compare(*bench);
 
   auto c = std::make_shared<Options>();
   Command classify = add_subcommand(

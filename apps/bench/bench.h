@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "app.h"
+#include "apps/sluice/app.h"
+#include "apps/sluice/devices.h"
 #include "control/json.h"
-#include "devices.h"
 #include "qos/qos_model.h"
 
 namespace sluice::app {
@@ -112,6 +112,12 @@ Json defaults_left(const StandingDefaults& standing, bool on_device);
 // Today's defaults of every `bench` command.
 Json all_defaults(Command root);
 
+// The command `bench` with all of its own.
+void add_bench(Command root);
+// All commands as a page of Markdown, a man page, or a shell's completion, from the same declarations that --help
+// prints.
+void add_reference(Command root);
+
 void add_bench_latency(Command bench);
 void add_bench_functions(Command bench);
 void add_bench_port(Command bench);
@@ -119,5 +125,7 @@ void add_bench_shaper(Command bench);
 void add_bench_soak(Command bench);
 void add_bench_priorities(Command bench);
 void add_bench_wire(Command bench);
+void add_bench_suite(Command bench);
+void add_bench_compare(Command bench);
 
 }  // namespace sluice::app

@@ -2,11 +2,11 @@
 // stored figure is of today's program while these are today's (scripts/check_results.py). host only
 #include <CLI/CLI.hpp>
 
-#include "app_state.h"
+#include "apps/sluice/app_state.h"
+#include "apps/sluice/inputs.h"
 #include "bench.h"
 #include "formats/classbench.h"
 #include "generate/rules.h"
-#include "inputs.h"
 
 namespace sluice::app {
 

@@ -4,14 +4,14 @@
 #include <algorithm>
 #include <map>
 
+#include "apps/sluice/pipeline.h"
+#include "apps/sluice/priorities.h"
 #include "base/sha256.h"
 #include "bench.h"
 #include "generate/traffic.h"
 #include "net/edit.h"
-#include "pipeline.h"
 #include "ports/pcap/capture_reader.h"
 #include "ports/pcap/capture_writer.h"
-#include "priorities.h"
 #include "qos/frame_class.h"
 
 namespace sluice::app {

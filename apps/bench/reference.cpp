@@ -5,28 +5,16 @@
 #include <algorithm>
 #include <memory>
 
-#include "app.h"
-#include "app_state.h"
+#include "apps/sluice/app.h"
+#include "apps/sluice/app_state.h"
+#include "apps/sluice/composition.h"
+#include "apps/sluice/help.h"
 #include "bench.h"
-#include "composition.h"
 #include "control/machine.h"
 
 namespace sluice::app {
 namespace {
 
-// App::help would hand over to the subcommand that was parsed, which is this one.
-std::string help_of(const CLI::App& app, const std::string& name) {
-  std::string t = app.get_formatter()->make_help(&app, name, CLI::AppFormatMode::Normal);
-  while (t.ends_with("\n\n")) t.pop_back();
-  return t;
-}
-
-// The subcommands that are shown, and the options.
-std::vector<CLI::App*> commands_of(CLI::App& app) {
-  std::vector<CLI::App*> all = app.get_subcommands({});
-  std::erase_if(all, [](const CLI::App* sub) { return sub->get_group().empty(); });
-  return all;
-}
 std::vector<CLI::Option*> options_of(CLI::App& app) {
   std::vector<CLI::Option*> all = app.get_options();
   std::erase_if(all, [](const CLI::Option* o) { return o->get_group().empty(); });
@@ -188,12 +176,6 @@ std::vector<std::string> option_words(CLI::App& app) {
   }
   return words;
 }
-std::vector<std::string> command_words(CLI::App& app) {
-  std::vector<std::string> words;
-  for (const CLI::App* sub : commands_of(app)) words.push_back(sub->get_name());
-  return words;
-}
-
 std::string bash_completion(CLI::App& root) {
   const Completion c = completion_of(root);
   std::string t = fmt::format(
@@ -339,34 +321,6 @@ void add_reference(Command command) {
                 : *form == "zsh"       ? zsh_completion(root)
                 : *form == "fish"      ? fish_completion(root)
                                        : markdown(root));
-      return Exit::kOk;
-    };
-  });
-}
-
-void add_help(Command command) {
-  CLI::App& root = command.app();
-  auto words = std::make_shared<std::vector<std::string>>();
-  CLI::App* sub =
-      root.add_subcommand("help", "Explains a command: the same as 'sluice COMMAND --help'.")->group("Tools");
-  sub->add_option("command", *words, "A command, and one of its own")->type_name("COMMAND...");
-  sub->callback([&root, words] {
-    app_state().selected = [&root, words] {
-      CLI::App* app = &root;
-      std::string name = "sluice";
-      for (const std::string& word : *words) {
-        const std::vector<CLI::App*> all = commands_of(*app);
-        const auto found =
-            std::find_if(all.begin(), all.end(), [&](const CLI::App* a) { return a->get_name() == word; });
-        if (found == all.end()) {
-          const std::string near = closest_match(word, command_words(*app));
-          fail(Exit::kUsage, fmt::format("'{}' is not a command of '{}'", word, name),
-               near.empty() ? fmt::format("see '{} --help'", name) : fmt::format("did you mean '{}'?", near));
-        }
-        app = *found;
-        name += " " + word;
-      }
-      print_out(help_of(*app, name));
       return Exit::kOk;
     };
   });

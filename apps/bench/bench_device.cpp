@@ -5,9 +5,9 @@
 #include <cstring>
 #include <thread>
 
+#include "apps/sluice/devices.h"
 #include "base/sha256.h"
 #include "bench.h"
-#include "devices.h"
 #include "formats/classbench.h"
 #include "generate/random.h"
 #if defined(SLUICE_WITH_CUDA)

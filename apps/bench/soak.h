@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "app.h"
+#include "apps/sluice/app.h"
+#include "apps/sluice/devices.h"
+#include "apps/sluice/pipeline.h"
 #include "base/histogram.h"
-#include "devices.h"
 #include "exec/engine.h"
 #include "generate/traffic.h"
 #include "net/text.h"
-#include "pipeline.h"
 
 namespace sluice::app {
 

@@ -3,8 +3,8 @@
 // host only
 #include <memory>
 
+#include "apps/sluice/devices.h"
 #include "bench.h"
-#include "devices.h"
 #include "soak.h"
 
 namespace sluice::app {

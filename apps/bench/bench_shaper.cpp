@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <array>
 
+#include "apps/sluice/pipeline.h"
 #include "base/clock.h"
 #include "base/sha256.h"
 #include "bench.h"
 #include "control/standard_graph.h"
 #include "net/packet_builder.h"
-#include "pipeline.h"
 #include "ports/pcap/capture_writer.h"
 #include "qos/port_qos.h"
 

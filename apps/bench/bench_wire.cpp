@@ -7,14 +7,14 @@
 #include <optional>
 #include <random>
 
+#include "apps/sluice/inputs.h"
+#include "apps/sluice/port_flags.h"
 #include "base/clock.h"
 #include "bench.h"
 #include "control/json.h"
 #include "control/machine.h"
 #include "generate/traffic.h"
-#include "inputs.h"
 #include "net/text.h"
-#include "port_flags.h"
 #include "ports/wire/throughput_search.h"
 #include "ports/wire/trial.h"
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "apps/sluice/pipeline.h"
 #include "base/clock.h"
 #include "base/sha256.h"
 #include "base/thread.h"
@@ -17,7 +18,6 @@
 #include "generate/routes.h"
 #include "generate/traffic.h"
 #include "net/edit.h"
-#include "pipeline.h"
 #include "ports/memory/frame_store.h"
 #include "ports/pcap/capture_writer.h"
 #include "qos/departure_scan.h"

@@ -3,12 +3,12 @@
 // host only
 #include <algorithm>
 
+#include "apps/sluice/inputs.h"
+#include "apps/sluice/pipeline.h"
 #include "base/sha256.h"
 #include "bench.h"
 #include "generate/traffic.h"
-#include "inputs.h"
 #include "net/crc32.h"
-#include "pipeline.h"
 #include "ports/pcap/capture_writer.h"
 #if defined(SLUICE_WITH_CUDA)
 #include "exec/cuda/resident.h"

@@ -1,0 +1,51 @@
+// What the parts of `sluice bench suite` and `compare` share: what is measured, and the rows that come of it.
+// host only
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/sluice/app.h"
+#include "control/json.h"
+
+namespace sluice::app {
+
+// A figure that somebody published, for the rows of a suite whose case begins with `prefix` and has `part` in it, with
+// that unit.
+struct Published {
+  std::string suite, prefix, part, unit;
+  double value = 0;
+  std::string source, hardware, differs;
+};
+
+// A published study or a set of tables, and what is measured in its place.
+struct Suite {
+  std::string name, title, about;
+};
+
+// One command that is run as a child process; each of its results becomes a row.
+struct SuiteCase {
+  std::string suite, name;           // file-safe; together unique
+  std::vector<std::string> command;  // arguments of sluice-bench without -q -o json; empty: nothing is run
+  std::string prefix;                // put before the case of each result
+  std::string reason;                // why nothing is run, or why the figures of what is run are left out
+  std::string checked_prefix;        // the child's check covers the results whose case begins so
+  bool per_frame = false;            // results are given as us per 256 packets
+
+  std::string id() const { return suite + "/" + name; }
+};
+
+const std::vector<Suite>& suites();
+// quick: few cases and small counts, five minutes at most on two cores. `cores`: workers are 1 and that many.
+std::vector<SuiteCase> suite_cases(bool quick, unsigned cores);
+const std::vector<Published>& published_figures();
+
+// A unit of which less is better: a time.
+bool is_time(const std::string& unit);
+
+// The whole page, without anything from elsewhere. `report`: as report.json.
+std::string suite_html(const Json& report);
+std::string suite_csv(const Json& report);
+
+}  // namespace sluice::app
