@@ -624,8 +624,6 @@ void Egress::end_followed(JobShare& share) {
     if (f.places == 0 && f.packet->ends.empty()) PacketTaps::finish(std::move(f.packet));
   }
   share.followed.clear();
-  // The next batch may have more rows, and nobody who follows it.
-  if (!options_.ended) share.fates = nullptr;
 }
 
 void Egress::settle() {

@@ -336,16 +336,21 @@ void Intake::publish(Job& job, uint32_t qos_class) {
   job.share.packets.fill(job.batch.size());
   job.snapshot = pinned_ ? publisher_->acquire() : publisher_->current();
   job.generation = job.snapshot->generation;
-  if (!job.share.followed.empty() || (options_.taps != nullptr && options_.taps->armed())) follow_some(job);
+  if (options_.taps != nullptr && options_.taps->armed()) follow_some(job);
   rings_->view.rings[qos_class].fill<HostAtomics>();
 }
 
-// Makes room for what becomes of the packets of a batch that was read, and keeps them as they came.
-void Intake::follow(Job& job) {
-  const uint32_t n = job.batch.size();
-  job.fates.assign(n, {});
+// Makes room for what becomes of the packets of a batch that was read.
+void Intake::note_fates(Job& job) {
+  job.fates.assign(job.batch.size(), {});
   job.share.fates = job.fates.data();
+}
+
+// The same, and keeps them as they came.
+void Intake::follow(Job& job) {
+  note_fates(job);
   if (!options_.keeps_frames) return;
+  const uint32_t n = job.batch.size();
   job.came.clear();
   job.frames.clear();
   for (uint32_t i = 0; i < n; ++i) {
@@ -359,16 +364,9 @@ void Intake::follow(Job& job) {
 
 // The packets that a tap asks for; what becomes of them is noted for the whole batch.
 void Intake::follow_some(Job& job) {
-  job.share.followed.clear();
-  if (options_.taps->armed()) {
-    options_.taps->receive(job.batch, *job.snapshot, router_.elements[plan_.sources[job.source].element]->name,
-                           job.share.followed);
-  }
-  if (options_.ended) return;
-  job.share.fates = nullptr;
-  if (job.share.followed.empty()) return;
-  job.fates.assign(job.batch.size(), {});
-  job.share.fates = job.fates.data();
+  options_.taps->receive(job.batch, *job.snapshot, router_.elements[plan_.sources[job.source].element]->name,
+                         job.share.followed);
+  if (!job.share.followed.empty() && job.share.fates == nullptr) note_fates(job);
 }
 
 void Intake::wait(uint64_t at_most_ns) {

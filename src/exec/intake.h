@@ -145,6 +145,7 @@ class Intake {
   void publish(Job& job, uint32_t qos_class);
   void follow(Job& job);
   void follow_some(Job& job);
+  void note_fates(Job& job);
 
   const Router& router_;
   const Plan& plan_;

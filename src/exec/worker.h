@@ -63,6 +63,7 @@ struct JobShare {
   std::vector<Buffer> own_frames;  // where the frames of these records were copied to
 
   void clear() {
+    fates = nullptr;
     given_up = false;
     annotated.clear();
     own_frames.clear();
