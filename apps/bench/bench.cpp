@@ -53,6 +53,12 @@ void write_text(const std::string& file, const std::string& text) {
   need(out.commit(), Exit::kIo);
 }
 
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n % 2 != 0 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
 std::string now_utc() {
   const std::time_t now = std::time(nullptr);
   std::tm tm{};
@@ -851,15 +857,15 @@ Exit bench_report(const BenchOptions& o, const std::string& kind, const std::str
     const std::vector<double> as_measured = c.values;
     std::sort(c.values.begin(), c.values.end());
     const size_t n = c.values.size();
-    const double median = n % 2 != 0 ? c.values[n / 2] : (c.values[n / 2 - 1] + c.values[n / 2]) / 2;
-    Json one{{"case", c.name},         {"unit", c.unit}, {"median", median},     {"min", c.values.front()},
+    const double middle = median(c.values);
+    Json one{{"case", c.name},         {"unit", c.unit}, {"median", middle},     {"min", c.values.front()},
              {"max", c.values.back()}, {"n", n},         {"values", as_measured}};
     // The same in plain terms: things a second, and how far apart the runs were, relative to the median.
-    one["rate"] = median * 1e6;
-    one["spread"] = median > 0 ? (c.values.back() - c.values.front()) / median : 0.0;
+    one["rate"] = middle * 1e6;
+    one["spread"] = middle > 0 ? (c.values.back() - c.values.front()) / middle : 0.0;
     one.update(c.more);
     json["results"].push_back(one);
-    table.add({c.name, fmt::format("{:.3f}", median), fmt::format("{:.3f}", c.values.front()),
+    table.add({c.name, fmt::format("{:.3f}", middle), fmt::format("{:.3f}", c.values.front()),
                fmt::format("{:.3f}", c.values.back()), std::to_string(n), c.unit});
   }
   if (json_output()) {

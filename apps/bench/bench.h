@@ -71,6 +71,9 @@ inline Case unmeasured(std::string name, std::string reason) {
 // What a row with data in a CUDA device's memory lacks; empty: there is such a device.
 std::string no_cuda_device(const OpenDevices& devices);
 
+// The middle value, or the mean of the two in the middle. At least one value.
+double median(std::vector<double> values);
+
 struct Verified {
   uint64_t sample = 0, mismatches = 0;
   std::string oracle;

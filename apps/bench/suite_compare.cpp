@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/input_file.h"
+#include "bench.h"
 #include "generate/random.h"
 #include "suite.h"
 
@@ -63,12 +64,6 @@ LoadedReport load_report(const std::string& given) {
   return report;
 }
 
-double median_in_place(std::vector<double>& values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 != 0 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 struct Interval {
   double ratio = 0, low = 0, high = 0;
 };
@@ -82,11 +77,10 @@ Interval bootstrap(const std::vector<double>& a, const std::vector<double>& b) {
   for (size_t i = 0; i < kDraws; ++i) {
     for (double& v : x) v = a[random.below(a.size())];
     for (double& v : y) v = b[random.below(b.size())];
-    ratios.push_back(median_in_place(y) / median_in_place(x));
+    ratios.push_back(median(y) / median(x));
   }
   std::sort(ratios.begin(), ratios.end());
-  std::vector<double> c = a, d = b;
-  return {median_in_place(d) / median_in_place(c), ratios[kDraws * 25 / 1000], ratios[kDraws * 975 / 1000 - 1]};
+  return {median(b) / median(a), ratios[kDraws * 25 / 1000], ratios[kDraws * 975 / 1000 - 1]};
 }
 
 // Why two rows are not judged; empty: they are.
@@ -137,7 +131,7 @@ Exit bench_compare(const CompareOptions& o) {
     const bool slower = i.high<1 - o.threshold, faster = i.low> 1 / (1 - o.threshold);
     regressions += slower ? 1 : 0;
     const std::string verdict = slower ? "regression" : faster ? "faster" : "same";
-    const double from = median_in_place(x.values), to = median_in_place(y.values);
+    const double from = median(x.values), to = median(y.values);
     rows.push_back({{"row", name},
                     {"unit", x.unit},
                     {"a", from},

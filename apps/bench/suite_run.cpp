@@ -165,12 +165,6 @@ Json published_for(const std::string& suite, const std::string& name, const std:
   return nullptr;
 }
 
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 != 0 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 // The rows of a case that has finished. `result`: what it printed.
 void add_rows(const SuiteCase& c, const Json& result, Json& rows) {
   const Json& verified = result.at("verified");
@@ -192,7 +186,7 @@ void add_rows(const SuiteCase& c, const Json& result, Json& rows) {
       unit = "us";
     }
     const auto [low, high] = std::minmax_element(values.begin(), values.end());
-    row["value"] = median_of(values);
+    row["value"] = median(values);
     row["unit"] = unit;
     row["n"] = values.size();
     row["min"] = *low;
