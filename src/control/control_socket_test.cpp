@@ -191,23 +191,37 @@ TEST_F(Sockets, ARequestThatDoesNotComeWholeIsLeft) {
   ::close(fd);
 }
 
-TEST_F(Sockets, WhoIsIdleOrTakesNoAnswerIsLeft) {
+TEST_F(Sockets, WhoIsIdleIsLeft) {
   ControlLimits limits;
   limits.idle_ns = 50'000'000;
-  limits.slow_ns = 500'000'000;
   const auto socket = served(limits);
   const int idle = raw();
   EXPECT_EQ(read_all(idle), "");
   ::close(idle);
-  const int full = raw();
+}
+
+TEST_F(Sockets, WhoTakesNoAnswerIsLeft) {
   // More than the buffers between the two hold.
   const std::string line = std::string(size_t{1} << 20, 'x') + "\n";
-  ASSERT_EQ(::send(full, line.data(), line.size(), MSG_NOSIGNAL), static_cast<ssize_t>(line.size()));
-  pollfd gone{full, 0, 0};
-  ASSERT_EQ(::poll(&gone, 1, 60'000), 1);
-  EXPECT_NE(gone.revents & POLLHUP, 0);
-  EXPECT_LT(read_all(full).size(), line.size()) << "the rest of the answer was not waited for";
-  ::close(full);
+  // On a machine that is busy with other things the request itself may not come whole within the limit: then a longer one.
+  for (uint64_t limit = 200'000'000;; limit *= 2) {
+    ControlLimits limits;
+    limits.slow_ns = limit;
+    const auto socket = served(limits);
+    const int full = raw();
+    const bool sent = ::send(full, line.data(), line.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(line.size());
+    pollfd gone{full, 0, 0};
+    ASSERT_EQ(::poll(&gone, 1, 600'000), 1);
+    EXPECT_NE(gone.revents & POLLHUP, 0);
+    const std::string answer = read_all(full);
+    ::close(full);
+    if (sent && answer.substr(0, 7) != "refused") {
+      EXPECT_EQ(answer.substr(0, 2), "<x");
+      EXPECT_LT(answer.size(), line.size()) << "the rest of the answer was not waited for";
+      break;
+    }
+    ASSERT_LT(limit, 60'000'000'000u) << "a request never came whole";
+  }
 }
 
 TEST_F(Sockets, AClientThatGoesAwayInTheMiddleOfItsAnswer) {
