@@ -7,8 +7,8 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <random>
+#include <sstream>
 
 #include "elements/register_all.h"
 #include "elements/tables.h"
@@ -118,8 +118,9 @@ Ran run(const Folder& folder, const std::string& text, const std::function<void(
   for (const RunReport::Sink& sink : report.sinks)
     ran.counted += fmt::format("sink {} {} {}\n", sink.element, sink.packets, sink.bytes);
   const auto bytes_of = [&](const char* name) {
-    std::ifstream in(folder / name, std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(in), {});
+    std::ostringstream bytes;
+    bytes << std::ifstream(folder / name, std::ios::binary).rdbuf();
+    return std::move(bytes).str();
   };
   ran.out = bytes_of("out");
   ran.out2 = bytes_of("out2");
