@@ -2,6 +2,7 @@
 #include <array>
 
 #include "exec/cuda/frame_chains.h"
+#include "exec/cuda/host_memory.cuh"
 #include "exec/cuda/walk.cuh"
 
 namespace sluice {
@@ -32,6 +33,20 @@ __device__ __forceinline__ void walk_frame(const DeviceProgram& program, Walker&
   } else {
     walk_chain<RecordKind::kKey6, 1>(Chain{}, program, w);
   }
+}
+
+// Called by all threads of a block that are left once they have stored what the host reads. The barrier and the fence
+// make the block's stores visible to the host before it counts as ended, and the second fence all blocks' before
+// `serial`.
+__device__ __forceinline__ void say_ended(const LaunchArguments& a) {
+  if (a.ended == nullptr) return;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  fence_sys();
+  if (atomicAdd(a.ended, 1) + 1 != gridDim.x) return;
+  fence_sys();
+  *a.ended = 0;
+  store_release_sys(a.said, a.serial);
 }
 
 template <typename Chain>
@@ -107,6 +122,7 @@ __global__ void __launch_bounds__(launch_threads(RecordKind::kFrame))
       *reinterpret_cast<uint4*>(to + chunk * 16) = make_uint4(v[0], v[1], v[2], v[3]);
     }
   }
+  say_ended(a);
 }
 
 }  // namespace
