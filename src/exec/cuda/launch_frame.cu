@@ -86,14 +86,23 @@ __global__ void __launch_bounds__(launch_threads(RecordKind::kFrame))
   if (!here) w.path = kPathDropped;
   walk_frame<Chain>(program, w);
   const uint64_t result = frame_result(record, a.slots, w);
-  if (here) {
-    auto* out = reinterpret_cast<uint64_t*>(a.out);
-    if (a.detail != 0) {
+  auto* out = reinterpret_cast<uint64_t*>(a.out);
+  if (a.detail != 0) {
+    if (here) {
       out[2 * size_t{i}] = result;
       out[2 * size_t{i} + 1] = frame_detail(w);
-    } else {
-      out[i] = result;
     }
+  } else {
+    const bool usual = here && is_usual_frame(result, usual_stages(program.end));
+    const uint32_t all = __ballot_sync(kAll, usual);
+    const uint32_t bytes = __reduce_add_sync(kAll, here ? uint32_t{record.bytes} : 0u);
+    FrameBlock& block = a.blocks[i / FrameBlock::kRecords];
+    if (lane == 0) {
+      block.usual[i / 32 % 2] = all;
+      block.bytes[i / 32 % 2] = bytes;
+    }
+    if (here) block.ports[i % FrameBlock::kRecords] = static_cast<uint16_t>(w.packet.port);
+    if (here && !usual) out[i] = result;
   }
   __syncwarp();
   // A packet that is redone or dropped leaves nothing that anybody reads.

@@ -23,7 +23,8 @@ class CudaSlabs final : public SlabDriver {
   // In front of a slab's records: a word whose first four bytes are the count, for graphs, whose kernel nodes stay.
   static constexpr size_t kFront = 1;
   static constexpr uint32_t kSmallestGraph = 64;
-  static constexpr uint64_t kNoResult = ~uint64_t{0};  // no packet has the drop reason 255
+  // No packet has the drop reason 255, and no 32 of them so many bytes.
+  static constexpr uint32_t kNoResult = ~uint32_t{0};
   static constexpr uint32_t kLooksPerQuery = 4096;
 
   CudaSlabs(std::shared_ptr<CudaShared> shared, const ChannelShape& shape, Transport transport)
@@ -129,6 +130,7 @@ class CudaSlabs final : public SlabDriver {
     a.to = static_cast<uint8_t*>(copied ? pool.device : pool.to_there);
     a.slots = pool.slots;
     a.detail = shape_.record.key_out;
+    a.blocks = reinterpret_cast<FrameBlock*>(reinterpret_cast<uint64_t*>(a.out) + count);
     const size_t shared = frames() ? frame_shared_bytes(pool.slots, threads()) : shared_bytes();
     void* arguments[] = {&program_, &a};
     s.looks = 0;
@@ -139,7 +141,7 @@ class CudaSlabs final : public SlabDriver {
     } else if (frames()) {
       // Results come last, and none of them is this: done() looks here before it asks the driver, whose locks all
       // workers share.
-      s.last = reinterpret_cast<uint64_t*>(s.host_out) + (out_bytes(count) / sizeof(uint64_t) - last_word());
+      s.last = last_of(s, count);
       __atomic_store_n(s.last, kNoResult, __ATOMIC_RELEASE);
     }
     if (s.before != nullptr) (void)cudaEventRecord(s.before, s.stream);
@@ -215,7 +217,7 @@ class CudaSlabs final : public SlabDriver {
     Word* host_out = nullptr;
     Word* device_in = nullptr;  // the same; staged only
     Word* device_out = nullptr;
-    uint64_t* last = nullptr;       // frames: the first word of the last result
+    uint32_t* last = nullptr;       // frames: what the last result brings
     Word* ended = nullptr;          // says_itself(): LaunchArguments::ended
     uint32_t* said = nullptr;       // the same: the serial of the last kernel that has ended, stored by it
     uint32_t serial = 0;            // the same: of the last kernel that was launched
@@ -230,8 +232,12 @@ class CudaSlabs final : public SlabDriver {
   }
   // Frames cross beside their records.
   bool frames() const { return shape_.record.kind == RecordKind::kFrame; }
-  // Of a frame's result.
-  size_t last_word() const { return shape_.result_bytes() / sizeof(uint64_t); }
+  uint32_t* last_of(const Slab& s, uint32_t count) const {
+    auto* words = reinterpret_cast<uint64_t*>(s.host_out);
+    if (shape_.record.key_out != 0) return reinterpret_cast<uint32_t*>(words + 2 * size_t{count - 1});
+    auto* blocks = reinterpret_cast<FrameBlock*>(words + count);
+    return &blocks[(count - 1) / FrameBlock::kRecords].bytes[(count - 1) / 32 % 2];
+  }
   bool staged() const { return transport_ == Transport::kStaged; }
   // What the host takes is stored by the kernel alone, which then says so: no event, and nobody asks the driver.
   bool says_itself() const { return frames() && transport_ == Transport::kZeroCopy && !shared_->options.stamps; }
@@ -244,7 +250,7 @@ class CudaSlabs final : public SlabDriver {
   }
   bool graphs() const { return !frames() && staged() && shared_->options.graphs; }
   size_t in_bytes(uint32_t count) const { return kFront * sizeof(Word) + count * shape_.record_bytes(); }
-  size_t out_bytes(uint32_t count) const { return count * shape_.result_bytes(); }
+  size_t out_bytes(uint32_t count) const { return shape_.results_bytes(count); }
   uint32_t threads() const { return launch_threads(shape_.record.kind); }
   dim3 blocks(uint32_t count) const { return dim3((count + threads() - 1) / threads()); }
   size_t shared_bytes() const {

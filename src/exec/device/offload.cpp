@@ -217,6 +217,9 @@ CrossingBytes crossing_bytes(const Offload& o) {
   if (!o.on_device) return {};
   RecordShape shape = o.shape;
   if (o.keys) shape.kind = RecordKind::kKey4;
+  // Of packets that leave as most do.
+  if (shape.kind == RecordKind::kFrame && shape.key_out == 0)
+    return {bytes_in(shape), (sizeof(FrameBlock) + FrameBlock::kRecords - 1) / FrameBlock::kRecords};
   return {bytes_in(shape), bytes_out(shape)};
 }
 
