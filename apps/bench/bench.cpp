@@ -787,7 +787,7 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
       answered += one.offload.offloaded;
     }
     if (!devices.options.devices.empty()) {
-      const std::string why = why_not_devices_alone(pipeline, devices, reports);
+      const std::string why = why_not_devices_alone(pipeline, devices, batch, reports);
       if (!why.empty()) return unmeasured(name, "on the host: " + why);
     }
     c.values.push_back(rate);
@@ -1024,6 +1024,7 @@ void add_bench(Command root) {
   common(*route, *r);
 
   auto p = std::make_shared<Options>();
+  p->device.transport = "auto";
   Command pipeline = add_subcommand(
       *bench, "pipeline", "Subcommands", "The standard graph on packets in memory, with and without access list",
       "sluice bench pipeline\nsluice bench pipeline --acl acl.rules --routes rib4.txt,rib6.txt --workers 2 -o json",
