@@ -31,4 +31,11 @@ struct FaultState {
   int32_t reads, writes, connects, starts;
 };
 
+// What is sent to a program that stands before main(): one run of it. The answers are two int32_t: its process, and
+// then how that ended, as waitpid() says it.
+struct FaultRun {
+  char words[512];            // argv, divided by spaces
+  char out[256], error[256];  // files for its stdout and stderr
+};
+
 }  // namespace sluice::testing

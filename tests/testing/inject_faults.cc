@@ -1,5 +1,6 @@
 // Makes one call of a program fail: the N-th file call, thread start or allocation since main() began. Loaded with
-// LD_PRELOAD by cli_faults_test.cpp; FaultState (fault_points.h) says which call, and learns what happened.
+// LD_PRELOAD by cli_faults_test.cpp; FaultState (fault_points.h) says which call, and learns what happened. With
+// SLUICE_FAULTS_SERVER the program starts once, and stands before main() for each run that is asked for.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -12,9 +13,11 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/testing/fault_points.h"
@@ -95,7 +98,58 @@ void probe() {
 
 int (*program)(int, char**, char**) = nullptr;
 
+// A run of the program in a process of its own, from here on.
+int run(const FaultRun& asked, char** environment) {
+  const rlimit none{0, 0};
+  ::setrlimit(RLIMIT_CORE, &none);
+  const int in = ::open("/dev/null", O_RDONLY);
+  const int out = ::open(asked.out, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  const int error = ::open(asked.error, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  if (in < 0 || out < 0 || error < 0) abort();
+  ::dup2(in, 0);
+  ::dup2(out, 1);
+  ::dup2(error, 2);
+  for (int fd : {in, out, error}) ::close(fd);
+  static char words[sizeof asked.words];
+  static char* argv[sizeof words / 2 + 1];
+  memcpy(words, asked.words, sizeof words);
+  int argc = 0;
+  for (char *rest = words, *word; (word = strtok_r(rest, " ", &rest)) != nullptr;) argv[argc++] = word;
+  argv[argc] = nullptr;
+  ::unsetenv("SLUICE_FAULTS_SERVER");
+  ::alarm(60);  // one that hangs ends by SIGALRM
+  const char* path = getenv("SLUICE_FAULTS");
+  const int fd = path == nullptr ? -1 : ::open(path, O_RDWR | O_CLOEXEC);
+  void* at = fd < 0 ? MAP_FAILED : ::mmap(nullptr, sizeof(FaultState), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (at == MAP_FAILED) abort();
+  ::close(fd);
+  state = static_cast<FaultState*>(at);
+  return program(argc, argv, environment);
+}
+
+// One run after another, each in a process of its own, until the other side goes.
+int serve(int link, char** environment) {
+  FaultRun asked;
+  while (::recv(link, &asked, sizeof asked, MSG_WAITALL) == ssize_t{sizeof asked}) {
+    int32_t answer = ::fork();
+    if (answer == 0) {
+      ::close(link);
+      return run(asked, environment);
+    }
+    const pid_t child = answer;
+    if (::send(link, &answer, sizeof answer, MSG_NOSIGNAL) != ssize_t{sizeof answer} || child < 0) break;
+    int status = 0;
+    while (::waitpid(child, &status, 0) != child) {
+      if (errno != EINTR) abort();
+    }
+    answer = status;
+    if (::send(link, &answer, sizeof answer, MSG_NOSIGNAL) != ssize_t{sizeof answer}) break;
+  }
+  ::_exit(0);
+}
+
 int begin(int argc, char** argv, char** environment) {
+  if (const char* link = getenv("SLUICE_FAULTS_SERVER")) return serve(atoi(link), environment);
   if (const char* path = getenv("SLUICE_FAULTS")) {
     const int fd = ::open(path, O_RDWR | O_CLOEXEC);
     void* at = fd < 0 ? MAP_FAILED : ::mmap(nullptr, sizeof(FaultState), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

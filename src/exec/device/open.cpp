@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "exec/device/device.h"
+#include "exec/device/trace.h"
 #include "exec/emu/emu_device.h"
 #if defined(SLUICE_WITH_CUDA)
 #include "exec/cuda/open_cuda.h"
@@ -36,6 +37,9 @@ Result<std::unique_ptr<Device>> open_device(const std::string& name) {
 DeviceCount count_cuda_devices() {
   return {0, "this program was built without CUDA"};
 }
+
+void trace_push(const char*) {}
+void trace_pop() {}
 #endif
 
 }  // namespace sluice

@@ -5,14 +5,9 @@
 
 namespace sluice {
 
-#if defined(SLUICE_WITH_CUDA)
-// exec/cuda/trace.cpp. `name` is a literal. Ranges of one thread nest.
+// exec/cuda/trace.cpp, or open.cpp where there is no CUDA. `name` is a literal. Ranges of one thread nest.
 void trace_push(const char* name);
 void trace_pop();
-#else
-inline void trace_push(const char*) {}
-inline void trace_pop() {}
-#endif
 
 class TraceRange {
  public:
