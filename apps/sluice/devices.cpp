@@ -163,6 +163,11 @@ OpenDevices open_devices(const DeviceFlags& f) {
   return open;
 }
 
+bool sends_frames(const OpenDevices& devices) {
+  const RecordChoice choice = devices.options.record_choice(kFrameBatch);
+  return !gpu_name(devices).empty() && (choice == RecordChoice::kAutoFrames || choice == RecordChoice::kFrame);
+}
+
 std::string acl_algorithm_on(const OpenDevices& devices, const std::string& name) {
   std::string checked = check_acl_algorithm(name);
   return checked == kAclAuto && acl_target(devices) == AclTarget::kGpu ? kAclAutoGpu : checked;

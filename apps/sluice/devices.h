@@ -39,6 +39,10 @@ struct OpenDevices {
   bool automatic = false;  // --device auto: failures are notes
 };
 OpenDevices open_devices(const DeviceFlags& flags);
+// Whether frames cross where batches are large, to a GPU: and batches of kFrameBatch packets where nobody asks for
+// others.
+bool sends_frames(const OpenDevices& devices);
+inline constexpr uint32_t kFrameBatch = 4096;
 // Where lookups will run: what `auto` chooses an ACL algorithm for.
 inline AclTarget acl_target(const OpenDevices& devices) {
   return devices.options.devices.empty() ? AclTarget::kCpu : AclTarget::kGpu;

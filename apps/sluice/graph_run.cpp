@@ -425,6 +425,7 @@ Exit GraphRun::run_graph() {
   if (!live_ports_) keep_no_capability();
   if (!standard_) follow_gpu_classes();
   devices_ = open_devices(flags_);
+  if (batch_ == o_.batch && !o_.given("--batch") && sends_frames(devices_)) batch_ = kFrameBatch;
   overrides_ = overrides_of();
   if (standard_) {
     auto made = standard_graph_text(*standard_);
