@@ -1024,7 +1024,6 @@ void add_bench(Command root) {
   common(*route, *r);
 
   auto p = std::make_shared<Options>();
-  p->device.transport = "auto";
   Command pipeline = add_subcommand(
       *bench, "pipeline", "Subcommands", "The standard graph on packets in memory, with and without access list",
       "sluice bench pipeline\nsluice bench pipeline --acl acl.rules --routes rib4.txt,rib6.txt --workers 2 -o json",
