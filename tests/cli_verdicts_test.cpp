@@ -1,4 +1,6 @@
 // What becomes of each packet: --verdicts, --dropped, the filter without routes.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
