@@ -19,6 +19,7 @@
 #include "formats/qos_text.h"
 #include "net/packet_builder.h"
 #include "ports/pcap/capture_reader.h"
+#include "ports/pcap/capture_writer.h"
 #include "qos/frame_class.h"
 #include "tests/testing/run_graph.h"
 
