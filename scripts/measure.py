@@ -138,7 +138,12 @@ TABLE = [
       f"sluice bench route --routes rib4.txt,rib6.txt --packets 16777216 --algorithm sail,range24 {LOOKUPS}"),
     M("device_pipeline", "gpu", 30, "sluice bench pipeline --acl acl1_10k --routes rib4.txt --sizes 64 --device cuda --mode persistent "
       "--workers 16 --repetitions 7 --packets 16000000 --batch 1024 --flights 3"),
-    *[M(f"device_pipeline_sweep_{t}", "gpu", 25, f"{PIPELINE_SWEEP} {t}") for t in ("commlist", "commpool", "staged")],
+    *[M(f"device_pipeline_sweep_{t}", "gpu", 25, f"{PIPELINE_SWEEP} {t}{records}")
+      for t, records in (("commlist", ""), ("commpool", ""), ("staged", " --records key"))],
+    M("device_pipeline_sweep_frames", "gpu", 35, "sluice bench pipeline --acl acl1_10k --routes rib4.txt --sizes 64 --device cuda --workers 16 "
+      "--mode launch --records frame --transport zerocopy --batch 256,512,1024,2048,4096,8192 --packets 4000000"),
+    *[M(f"device_frames_x{w}", "gpu", 20, "sluice bench pipeline --acl acl1_10k --routes rib4.txt --sizes 64 --device cuda --mode launch "
+        f"--records frame --transport zerocopy --workers {w} --packets 12000000 --batch 1024,4096") for w in (1, 2, 4)],
     M("functions_ways", "gpu", 60, f"{FUNCTIONS} --function mirror,lookup,crc --sizes 64,1024 --workers 8 --batch 1024 --ways "
       "launch/commlist/full,launch/commpool/full,launch/staged/full,launch/zerocopy/full,persistent/staged/full,"
       "launch/staged/master"),

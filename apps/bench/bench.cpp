@@ -787,7 +787,7 @@ Case measure_pipeline(const BenchOptions& o, const OpenDevices& devices, const P
       answered += one.offload.offloaded;
     }
     if (!devices.options.devices.empty()) {
-      const std::string why = why_not_devices_alone(pipeline, devices, reports);
+      const std::string why = why_not_devices_alone(pipeline, devices, batch, reports);
       if (!why.empty()) return unmeasured(name, "on the host: " + why);
     }
     c.values.push_back(rate);

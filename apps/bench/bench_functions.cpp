@@ -2,6 +2,7 @@
 // device, batch and workers.
 // host only
 #include <algorithm>
+#include <limits>
 
 #include "apps/sluice/inputs.h"
 #include "apps/sluice/pipeline.h"
@@ -85,7 +86,9 @@ DeviceFlags flags_of(DeviceFlags flags, const std::string& way) {
 // Puts every segment of a graph on the devices: where the records that were asked for leave one, or some frames, on the
 // host, addresses cross instead. Returns what crosses.
 std::string place_on_device(OpenDevices& devices, const Pipeline& pipeline, uint32_t size) {
-  std::vector<Offload> offloads = offloads_of(pipeline, devices);
+  // Rows of one name have one kind of record, whatever their batches.
+  devices.options.frame_batch = std::numeric_limits<uint32_t>::max();
+  std::vector<Offload> offloads = offloads_of(pipeline, devices, 0);
   const auto stays = [&](size_t n) {
     const Offload& o = offloads[n];
     if (pipeline.plan.nodes[n].type != PlanNode::Type::kSegment) return false;
@@ -94,7 +97,7 @@ std::string place_on_device(OpenDevices& devices, const Pipeline& pipeline, uint
   for (size_t n = 0; n < offloads.size(); ++n) {
     if (devices.options.records != RecordChoice::kAuto || !stays(n)) continue;
     devices.options.records = RecordChoice::kAddress;
-    offloads = offloads_of(pipeline, devices);
+    offloads = offloads_of(pipeline, devices, 0);
     break;
   }
   std::string kinds;

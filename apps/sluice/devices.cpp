@@ -33,9 +33,9 @@ void add_device_options(Command sub, DeviceFlags& f, bool all) {
       ->type_name("MODE")
       ->capture_default_str();
   sub.add_option("--transport", f.transport,
-                 "Transport of launch mode: staged (copies), zerocopy (mapped memory), commlist (frame addresses), "
-                 "commpool (the same with a device copy)")
-      ->check(OneOf{{"staged", "zerocopy", "commlist", "commpool"}})
+                 "Transport of launch mode: auto (zerocopy for frames, else staged), staged (copies), zerocopy (mapped "
+                 "memory), commlist (frame addresses), commpool (the same with a device copy)")
+      ->check(OneOf{{"auto", "staged", "zerocopy", "commlist", "commpool"}})
       ->type_name("TRANSPORT")
       ->capture_default_str();
   sub.add_option("--flights", f.flights, "Batches in flight to a device per worker, 1 to 16")
@@ -51,7 +51,10 @@ void add_device_options(Command sub, DeviceFlags& f, bool all) {
   if (!all) return;
   sub.add_flag("--kernel-times", f.kernel_times,
                "Also time kernels: the statistics show kernel and transfer separately");
-  sub.add_option("--records", f.records, "What is sent per packet: auto (fewest bytes), key, header, address or frame")
+  sub.add_option(
+         "--records", f.records,
+         "What is sent per packet: auto (frame in launch mode and batches of 1,024 and more, else the fewest bytes), "
+         "key, header, address or frame")
       ->check(OneOf{{"auto", "key", "header", "address", "frame"}})
       ->type_name("KIND")
       ->capture_default_str();
@@ -93,6 +96,7 @@ OpenDevices open_devices(const DeviceFlags& f) {
   open.options.mode = choice<DeviceMode>(
       f.mode,
       {{"launch", DeviceMode::kLaunch}, {"persistent", DeviceMode::kPersistent}, {"adaptive", DeviceMode::kAdaptive}});
+  open.options.any_transport = f.transport == "auto";
   open.options.transport = choice<Transport>(f.transport, {{"staged", Transport::kStaged},
                                                            {"zerocopy", Transport::kZeroCopy},
                                                            {"commlist", Transport::kCommList},
@@ -157,6 +161,11 @@ OpenDevices open_devices(const DeviceFlags& f) {
     open.options.devices.push_back(std::move(*device));
   }
   return open;
+}
+
+bool sends_frames(const OpenDevices& devices) {
+  const RecordChoice choice = devices.options.record_choice(kFrameBatch);
+  return !gpu_name(devices).empty() && (choice == RecordChoice::kAutoFrames || choice == RecordChoice::kFrame);
 }
 
 std::string acl_algorithm_on(const OpenDevices& devices, const std::string& name) {
@@ -327,8 +336,8 @@ bool DeviceLookup::run(std::span<const FlowKey> keys, std::vector<KeyResult>& re
   return !failed_;
 }
 
-std::vector<Offload> offloads_of(const Pipeline& pipeline, const OpenDevices& devices, bool counts) {
-  return plan_offloads(pipeline.plan, pipeline.router, devices.options.record_choice(), counts);
+std::vector<Offload> offloads_of(const Pipeline& pipeline, const OpenDevices& devices, uint32_t batch, bool counts) {
+  return plan_offloads(pipeline.plan, pipeline.router, devices.options.record_choice(batch), counts);
 }
 
 namespace {
@@ -376,11 +385,12 @@ std::vector<OnHost> on_host(const Pipeline& pipeline, const std::vector<Offload>
 
 }  // namespace
 
-void note_host_segments(const Pipeline& pipeline, const OpenDevices& devices, const RunReport& report, bool counts) {
+void note_host_segments(const Pipeline& pipeline, const OpenDevices& devices, uint32_t batch, const RunReport& report,
+                        bool counts) {
   const bool failed = std::any_of(report.devices.begin(), report.devices.end(),
                                   [](const DeviceReport& d) { return !d.failure.empty(); });
   if (devices.automatic || failed) return;  // report_failures says it
-  for (const OnHost& one : on_host(pipeline, offloads_of(pipeline, devices, counts), report)) {
+  for (const OnHost& one : on_host(pipeline, offloads_of(pipeline, devices, batch, counts), report)) {
     if (one.answered != 0) continue;
     const PlanNode& node = pipeline.plan.nodes[one.node];
     note(fmt::format("device {}: no packet of {} was sent to it, {} stayed on the host: {}", devices.label,
@@ -388,9 +398,9 @@ void note_host_segments(const Pipeline& pipeline, const OpenDevices& devices, co
   }
 }
 
-std::string why_not_devices_alone(const Pipeline& pipeline, const OpenDevices& devices,
+std::string why_not_devices_alone(const Pipeline& pipeline, const OpenDevices& devices, uint32_t batch,
                                   std::span<const RunReport> reports) {
-  const std::vector<Offload> offloads = offloads_of(pipeline, devices);
+  const std::vector<Offload> offloads = offloads_of(pipeline, devices, batch);
   uint64_t answered = 0;
   for (const RunReport& report : reports) {
     for (const DeviceReport& d : report.devices) {
@@ -406,13 +416,13 @@ std::string why_not_devices_alone(const Pipeline& pipeline, const OpenDevices& d
   return answered != 0 ? "" : "no packet reached a segment that a device can run";
 }
 
-std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devices, bool counts) {
+std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devices, uint32_t batch, bool counts) {
   if (devices.options.devices.empty()) return "device cpu: every segment runs on the workers\n";
   const DeviceOptions& d = devices.options;
-  const std::vector<Offload> offloads = offloads_of(pipeline, devices, counts);
+  const std::vector<Offload> offloads = offloads_of(pipeline, devices, batch, counts);
   std::string text = fmt::format("device {}: {}, mode {}, transport {}, threading {}, {} flights per worker\n",
                                  devices.label, counted(d.devices.size(), "device"), to_string(d.mode),
-                                 d.mode == DeviceMode::kPersistent ? "tagged" : to_string(d.transport),
+                                 d.mode == DeviceMode::kPersistent ? "tagged" : to_string(d.transport_of(offloads)),
                                  to_string(d.threading), d.flights);
   for (size_t n = 0; n < offloads.size(); ++n) {
     const PlanNode& node = pipeline.plan.nodes[n];
@@ -426,7 +436,7 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
     // Frames are gathered and copied: in whole or by their first bytes, and back where they are edited.
     const bool pooled = !o.keys && o.shape.kind == RecordKind::kAddress && d.transport == Transport::kCommPool &&
                         d.mode == DeviceMode::kLaunch;
-    const bool whole = !o.keys && o.shape.kind == RecordKind::kFrame;
+    const bool whole = o.crosses_as_frames();
     const std::string frames =
         whole     ? fmt::format(", and the frame each way, of longer ones the first {} bytes", kRecordRegion)
         : !pooled ? ""

@@ -39,6 +39,10 @@ struct OpenDevices {
   bool automatic = false;  // --device auto: failures are notes
 };
 OpenDevices open_devices(const DeviceFlags& flags);
+// Whether frames cross where batches are large, to a GPU: and batches of kFrameBatch packets where nobody asks for
+// others.
+bool sends_frames(const OpenDevices& devices);
+inline constexpr uint32_t kFrameBatch = 4096;
 // Where lookups will run: what `auto` chooses an ACL algorithm for.
 inline AclTarget acl_target(const OpenDevices& devices) {
   return devices.options.devices.empty() ? AclTarget::kCpu : AclTarget::kGpu;
@@ -52,11 +56,12 @@ std::string gpu_name(const OpenDevices& devices);
 
 // Says which segments met packets without a device that was asked for answering one, and why.
 // `counts`: packets are counted by rules (plan_offloads).
-void note_host_segments(const Pipeline& pipeline, const OpenDevices& devices, const RunReport& report, bool counts);
+void note_host_segments(const Pipeline& pipeline, const OpenDevices& devices, uint32_t batch, const RunReport& report,
+                        bool counts);
 
 // What keeps a run from being the devices' alone: a failure, a segment that stayed on the host, packets that did.
 // Empty: they answered every packet of every segment.
-std::string why_not_devices_alone(const Pipeline& pipeline, const OpenDevices& devices,
+std::string why_not_devices_alone(const Pipeline& pipeline, const OpenDevices& devices, uint32_t batch,
                                   std::span<const RunReport> reports);
 
 // Says what failed, once a device; returns whether any did.
@@ -97,10 +102,12 @@ class DeviceLookup {
   bool failed_ = false;
 };
 
-// What the devices' transport and records make of a plan.
-std::vector<Offload> offloads_of(const Pipeline& pipeline, const OpenDevices& devices, bool counts = false);
+// What the devices' transport and records make of a plan with batches of up to `batch` packets.
+std::vector<Offload> offloads_of(const Pipeline& pipeline, const OpenDevices& devices, uint32_t batch,
+                                 bool counts = false);
 
 // Segments, what crosses, how, and what stays on the host and why.
-std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devices, bool counts = false);
+std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devices, uint32_t batch,
+                              bool counts = false);
 
 }  // namespace sluice::app

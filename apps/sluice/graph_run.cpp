@@ -100,6 +100,8 @@ class GraphRun {
   void schedule(Pipeline& p) const {
     if (o_.one_by_one && p.router.scheduled.empty()) p.router.scheduled = "--packet-scheduler is given";
   }
+  // What workers take at a time.
+  uint32_t device_batch() const { return o_.priorities.on ? priorities_of(o_, qos_.get()).chunk : batch_; }
   Scheduled scheduled() const { return o_.one_by_one ? Scheduled::kAlways : Scheduled::kAllowed; }
 
   const RunFlags& o_;
@@ -203,8 +205,8 @@ Exit GraphRun::print_graph_or_plan() {
   } else if (!parsed->router.scheduled.empty()) {
     print_named("plan", describe_schedule(parsed->router));
   } else {
-    print_named("plan",
-                describe(parsed->plan, parsed->router) + describe_offloads(*parsed, devices_, o_.live.counts()));
+    print_named("plan", describe(parsed->plan, parsed->router) +
+                            describe_offloads(*parsed, devices_, device_batch(), o_.live.counts()));
   }
   return Exit::kOk;
 }
@@ -399,7 +401,7 @@ Exit GraphRun::run_loaded(LiveRun& live, bool confined) {
 Exit GraphRun::report(const PipelineRun& done, const LiveRun& live, const std::vector<std::string>& places,
                       const std::optional<Error>& damage) const {
   const bool device_failed = report_failures(done.report) && !devices_.automatic;
-  note_host_segments(*pipeline_, devices_, done.report, o_.live.counts());
+  note_host_segments(*pipeline_, devices_, device_batch(), done.report, o_.live.counts());
   std::vector<std::string> left = outputs_of(done.report, &done.router());
   left.insert(left.end(), places.begin(), places.end());
   print_run(o_, *pipeline_, done, live, devices_.label, outputs_, left);
@@ -423,6 +425,7 @@ Exit GraphRun::run_graph() {
   if (!live_ports_) keep_no_capability();
   if (!standard_) follow_gpu_classes();
   devices_ = open_devices(flags_);
+  if (batch_ == o_.batch && !o_.given("--batch") && sends_frames(devices_)) batch_ = kFrameBatch;
   overrides_ = overrides_of();
   if (standard_) {
     auto made = standard_graph_text(*standard_);

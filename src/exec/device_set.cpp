@@ -105,13 +105,14 @@ void DeviceSet::end(std::unique_ptr<DeviceSet> devices, Workers workers, std::sh
 Result<std::unique_ptr<DeviceSet>> DeviceSet::open(const Router& router, const Plan& plan, const RunOptions& options,
                                                    Workers workers) {
   std::unique_ptr<DeviceSet> set(new DeviceSet(plan, options.device));
-  set->offloads_ = plan_offloads(plan, router, options.device.record_choice(), options.count_hits);
-  for (Offload& o : set->offloads_) {
-    // Whoever follows packets asks for rules and next hops.
-    if (options.ended && !o.keys && o.shape.kind == RecordKind::kFrame) o.shape.key_out = 1;
-  }
   // What workers take at a time is what flights hold.
   const uint32_t batch = options.priorities ? options.priorities->chunk : options.batch;
+  set->offloads_ = plan_offloads(plan, router, options.device.record_choice(batch), options.count_hits);
+  set->options_.transport = options.device.transport_of(set->offloads_);
+  for (Offload& o : set->offloads_) {
+    // Whoever follows packets asks for rules and next hops.
+    if (options.ended && o.crosses_as_frames()) o.shape.key_out = 1;
+  }
   if (auto ok = set->open_channels(batch, workers); !ok) {
     end(std::move(set), workers, nullptr);
     return std::move(ok).error();
@@ -191,16 +192,14 @@ bool DeviceSet::addresses() const {
 
 // Whether some segment's packets cross as frames.
 bool DeviceSet::frames() const {
-  return std::any_of(offloads_.begin(), offloads_.end(),
-                     [](const Offload& o) { return o.on_device && !o.keys && o.shape.kind == RecordKind::kFrame; });
+  return std::any_of(offloads_.begin(), offloads_.end(), [](const Offload& o) { return o.crosses_as_frames(); });
 }
 
 bool DeviceSet::takes_lent() const {
   if (plan_.shows_headroom || plan_.sources.empty()) return false;
   return std::all_of(plan_.sources.begin(), plan_.sources.end(), [&](const PlanSource& source) {
     if (source.target.node == ~0u) return false;
-    const Offload& o = offloads_[source.target.node];
-    return o.on_device && !o.keys && o.shape.kind == RecordKind::kFrame;
+    return offloads_[source.target.node].crosses_as_frames();
   });
 }
 

@@ -2,6 +2,7 @@
 // What a run is asked for, and what it says at its end.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -41,15 +42,25 @@ struct DeviceOptions {
   std::vector<std::shared_ptr<Device>> devices;  // empty: the CPU alone. Worker w uses device w modulo their number
   DeviceMode mode = DeviceMode::kLaunch;
   Transport transport = Transport::kStaged;  // of launch mode
+  bool any_transport = false;                // kZeroCopy where frames cross, else `transport`
   RecordChoice records = RecordChoice::kAuto;
   DeviceThreading threading = DeviceThreading::kFull;
+  uint32_t frame_batch =
+      1024;              // kAuto in launch mode: from so many packets per batch on, frames cross (docs/devices.md)
   uint32_t flights = 4;  // batches of one worker at a time
   uint32_t enter_after = 4, leave_after = 16;
   uint64_t watchdog_ns = 2'000'000'000;
 
-  // What crosses: lists of frames are addresses.
-  RecordChoice record_choice() const {
-    return transport == Transport::kCommList || transport == Transport::kCommPool ? RecordChoice::kAddress : records;
+  // What crosses with batches of up to `batch` packets: lists of frames are addresses.
+  RecordChoice record_choice(uint32_t batch) const {
+    if (transport == Transport::kCommList || transport == Transport::kCommPool) return RecordChoice::kAddress;
+    const bool frames = mode == DeviceMode::kLaunch && threading == DeviceThreading::kFull && batch >= frame_batch;
+    return records == RecordChoice::kAuto && frames ? RecordChoice::kAutoFrames : records;
+  }
+  Transport transport_of(std::span<const Offload> offloads) const {
+    const bool frames =
+        std::any_of(offloads.begin(), offloads.end(), [](const auto& o) { return o.crosses_as_frames(); });
+    return any_transport && frames ? Transport::kZeroCopy : transport;
   }
   // How a channel is opened for flights of up to `most` records.
   ChannelOptions channel(uint32_t most) const {

@@ -310,9 +310,7 @@ class Worker {
   static bool headers_fit_region(const uint8_t* frame, uint32_t end);
 
   // worker_frames.cpp
-  bool crosses_as_frames(size_t node) const {
-    return !(*device_.offloads)[node].keys && (*device_.offloads)[node].shape.kind == RecordKind::kFrame;
-  }
+  bool crosses_as_frames(size_t node) const { return (*device_.offloads)[node].crosses_as_frames(); }
   bool lies_in_source(const uint8_t* frame) const;
   void own_frames(const PlanNode& node, Selection& packets);
   bool only_sent(const PlanNode& node, uint8_t path) const;

@@ -263,7 +263,13 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
   const Flight& flight = a.flight;
   const bool detail = offload.shape.key_out != 0;
   const auto* results = reinterpret_cast<const uint64_t*>(flight.out);
-  const uint64_t usual = (uint64_t{1} << offload.end) - 1;
+  const auto* blocks = reinterpret_cast<const FrameBlock*>(results + flight.count);  // without detail
+  const uint64_t usual = usual_stages(offload.end);
+  const auto word_of = [&](uint32_t i) {
+    if (detail) return results[2 * size_t{i}];
+    const FrameBlock& block = blocks[i / FrameBlock::kRecords];
+    return block.is_usual(i) ? usual | uint64_t{block.ports[i % FrameBlock::kRecords]} << 48 : results[i];
+  };
   const uint8_t usual_path = program.stages[offload.end - 1].next[0];
   const auto to_path = [&](uint8_t path) -> Selection& {
     const PlanTarget target = node.exits[path - kPathExit];
@@ -301,27 +307,16 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
   Selection* const sent = !detail && only_sent(node, usual_path) ? &to_path(usual_path) : nullptr;
   // Whole words of a selection that went the usual way and keep their extents: their frames take the others' place.
   const auto* records = reinterpret_cast<const uint64_t*>(flight.in);
-  constexpr uint64_t kExtentBits = ((uint64_t{1} << 19) - 1) << 29;
+  static_assert(FrameBlock::kRecords == 64);
   const auto take_word = [&](uint32_t first) {
-    const uint64_t* const words = results + first;
-    uint64_t odd = 0, any = 0;
-    for (uint32_t i = 0; i < 64; ++i) {
-      odd |= (words[i] & kFrameStepBits) ^ usual;
-      any |= words[i];
-    }
-    if ((odd | (any & kExtentBits)) != 0) return false;
+    const FrameBlock& block = blocks[first / 64];
+    if ((block.usual[0] & block.usual[1]) != ~uint32_t{0}) return false;
     uint8_t** const frames = view.frame + first;
-    uint16_t* const ports = view.port + first;
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < 64; ++i) {
-      const uint64_t record = records[first + i];
-      frames[i] = back + static_cast<uint32_t>(record);
-      ports[i] = static_cast<uint16_t>(words[i] >> 48);
-      bytes += record >> 32 & 0xffff;
-    }
+    for (uint32_t i = 0; i < 64; ++i) frames[i] = back + static_cast<uint32_t>(records[first + i]);
+    std::memcpy(view.port + first, block.ports, sizeof block.ports);
     sent->or_word(first / 64, ~uint64_t{0});
     passed += 64;
-    came += bytes;
+    came += uint64_t{block.bytes[0]} + block.bytes[1];
     return true;
   };
   const bool by_words = sent != nullptr && a.lent && a.dense && walk_->share->followed.empty();
@@ -330,7 +325,7 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
       i += 63;
       continue;
     }
-    const uint64_t word = results[detail ? 2 * size_t{i} : i];
+    const uint64_t word = word_of(i);
     const FrameRecord record = record_at(flight, i);
     const uint32_t row = a.row_of(i);
     if (sent != nullptr && (word & kFrameStepBits) == usual) {

@@ -41,10 +41,14 @@ struct LaunchArguments {
   const uint32_t* count_at;  // where the count lies on the device; nullptr: it is `count`
   uint32_t count;
   uint32_t words_in, words_out;
-  uint8_t* frames;   // of kFrame records
-  FrameSlots slots;  // the same
-  uint32_t detail;   // results have two words
-  uint8_t* to;       // where they go back, in the same places: `frames`, or host memory as that is
+  uint8_t* frames;     // of kFrame records
+  FrameSlots slots;    // the same
+  uint32_t detail;     // results have two words
+  FrameBlock* blocks;  // else: behind the words
+  uint8_t* to;         // where they go back, in the same places: `frames`, or host memory as that is
+  uint32_t* ended;     // kFrame: how many blocks have ended, 0 before and after the kernel; nullptr: nobody counts them
+  uint32_t* said;      // where the last block stores `serial`, in host memory
+  uint32_t serial;
 };
 
 // Kernel(const DeviceProgram, const LaunchArguments), blocks of launch_threads(kind), a lane a record.

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "exec/cuda/frame_chains.h"
+#include "exec/cuda/host_memory.cuh"
 #include "exec/cuda/walk.cuh"
 
 namespace sluice {
@@ -32,6 +33,20 @@ __device__ __forceinline__ void walk_frame(const DeviceProgram& program, Walker&
   } else {
     walk_chain<RecordKind::kKey6, 1>(Chain{}, program, w);
   }
+}
+
+// Called by all threads of a block that are left once they have stored what the host reads. The barrier and the fence
+// make the block's stores visible to the host before it counts as ended, and the second fence all blocks' before
+// `serial`.
+__device__ __forceinline__ void say_ended(const LaunchArguments& a) {
+  if (a.ended == nullptr) return;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  fence_sys();
+  if (atomicAdd(a.ended, 1) + 1 != gridDim.x) return;
+  fence_sys();
+  *a.ended = 0;
+  store_release_sys(a.said, a.serial);
 }
 
 template <typename Chain>
@@ -71,14 +86,23 @@ __global__ void __launch_bounds__(launch_threads(RecordKind::kFrame))
   if (!here) w.path = kPathDropped;
   walk_frame<Chain>(program, w);
   const uint64_t result = frame_result(record, a.slots, w);
-  if (here) {
-    auto* out = reinterpret_cast<uint64_t*>(a.out);
-    if (a.detail != 0) {
+  auto* out = reinterpret_cast<uint64_t*>(a.out);
+  if (a.detail != 0) {
+    if (here) {
       out[2 * size_t{i}] = result;
       out[2 * size_t{i} + 1] = frame_detail(w);
-    } else {
-      out[i] = result;
     }
+  } else {
+    const bool usual = here && is_usual_frame(result, usual_stages(program.end));
+    const uint32_t all = __ballot_sync(kAll, usual);
+    const uint32_t bytes = __reduce_add_sync(kAll, here ? uint32_t{record.bytes} : 0u);
+    FrameBlock& block = a.blocks[i / FrameBlock::kRecords];
+    if (lane == 0) {
+      block.usual[i / 32 % 2] = all;
+      block.bytes[i / 32 % 2] = bytes;
+    }
+    if (here) block.ports[i % FrameBlock::kRecords] = static_cast<uint16_t>(w.packet.port);
+    if (here && !usual) out[i] = result;
   }
   __syncwarp();
   // A packet that is redone or dropped leaves nothing that anybody reads.
@@ -107,6 +131,7 @@ __global__ void __launch_bounds__(launch_threads(RecordKind::kFrame))
       *reinterpret_cast<uint4*>(to + chunk * 16) = make_uint4(v[0], v[1], v[2], v[3]);
     }
   }
+  say_ended(a);
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ class CudaSlabs final : public SlabDriver {
   // In front of a slab's records: a word whose first four bytes are the count, for graphs, whose kernel nodes stay.
   static constexpr size_t kFront = 1;
   static constexpr uint32_t kSmallestGraph = 64;
-  static constexpr uint64_t kNoResult = ~uint64_t{0};  // no packet has the drop reason 255
+  // No packet has the drop reason 255, and no 32 of them so many bytes.
+  static constexpr uint32_t kNoResult = ~uint32_t{0};
   static constexpr uint32_t kLooksPerQuery = 4096;
 
   CudaSlabs(std::shared_ptr<CudaShared> shared, const ChannelShape& shape, Transport transport)
@@ -42,6 +43,7 @@ class CudaSlabs final : public SlabDriver {
       shared_->memory->free_pinned(s.host_out);
       shared_->memory->free_device(s.device_in);
       shared_->memory->free_device(s.device_out);
+      shared_->memory->free_device(s.ended);
     }
     (void)cudaGetLastError();
   }
@@ -54,7 +56,9 @@ class CudaSlabs final : public SlabDriver {
     CudaMemory& memory = *shared_->memory;
     for (Slab& s : slabs_) {
       if (auto r = take(memory.allocate_pinned(in_bytes(shape_.capacity)), s.host_in); !r) return r;
-      if (auto r = take(memory.allocate_pinned(out_bytes(shape_.capacity)), s.host_out); !r) return r;
+      // Behind the results: where a kernel says that it has ended.
+      const size_t results = (out_bytes(shape_.capacity) + sizeof(Word) - 1) / sizeof(Word);
+      if (auto r = take(memory.allocate_pinned((results + 1) * sizeof(Word)), s.host_out); !r) return r;
       if (staged()) {
         if (auto r = take(memory.allocate_device(in_bytes(shape_.capacity)), s.device_in); !r) return r;
         if (auto r = take(memory.allocate_device(out_bytes(shape_.capacity)), s.device_out); !r) return r;
@@ -64,6 +68,14 @@ class CudaSlabs final : public SlabDriver {
       s.stream = *stream;
       if (const cudaError_t e = cudaEventCreateWithFlags(&s.event, cudaEventDisableTiming); e != cudaSuccess) {
         return cuda_error(e, "create an event for a slab");
+      }
+      if (says_itself()) {
+        if (auto r = take(memory.allocate_device(sizeof(Word)), s.ended); !r) return r;
+        if (const cudaError_t e = cudaMemsetAsync(s.ended, 0, sizeof(Word), s.stream); e != cudaSuccess) {
+          return cuda_error(e, "clear a slab");
+        }
+        s.said = reinterpret_cast<uint32_t*>(s.host_out + results);
+        __atomic_store_n(s.said, 0, __ATOMIC_RELEASE);
       }
       // Graphs have their kernel inside.
       if (shared_->options.stamps && !graphs()) {
@@ -118,21 +130,28 @@ class CudaSlabs final : public SlabDriver {
     a.to = static_cast<uint8_t*>(copied ? pool.device : pool.to_there);
     a.slots = pool.slots;
     a.detail = shape_.record.key_out;
+    a.blocks = reinterpret_cast<FrameBlock*>(reinterpret_cast<uint64_t*>(a.out) + count);
     const size_t shared = frames() ? frame_shared_bytes(pool.slots, threads()) : shared_bytes();
     void* arguments[] = {&program_, &a};
-    if (frames()) {
+    s.looks = 0;
+    if (says_itself()) {
+      a.ended = reinterpret_cast<uint32_t*>(s.ended);
+      a.said = s.said;
+      a.serial = ++s.serial;
+    } else if (frames()) {
       // Results come last, and none of them is this: done() looks here before it asks the driver, whose locks all
       // workers share.
-      s.last = reinterpret_cast<uint64_t*>(s.host_out) + (out_bytes(count) / sizeof(uint64_t) - last_word());
+      s.last = last_of(s, count);
       __atomic_store_n(s.last, kNoResult, __ATOMIC_RELEASE);
-      s.looks = 0;
     }
     if (s.before != nullptr) (void)cudaEventRecord(s.before, s.stream);
     if (const cudaError_t e = cudaLaunchKernel(kernel_, blocks(count), dim3(threads()), arguments, shared, s.stream);
         e != cudaSuccess) {
       (void)cudaGetLastError();
+      if (s.said != nullptr) --s.serial;  // nobody will say it
       return cuda_error(e, "launch a kernel");
     }
+    if (says_itself()) return {};
     if (s.after != nullptr) (void)cudaEventRecord(s.after, s.stream);
     if (copied) {
       if (auto r = copy(pool.to, pool.device, pool.bytes, cudaMemcpyDeviceToHost, s.stream); !r) return r;
@@ -151,7 +170,7 @@ class CudaSlabs final : public SlabDriver {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit_ns);
     for (const Slab& s : slabs_) {
       // Any other error: the device has failed and runs nothing.
-      while (s.event != nullptr && cudaEventQuery(s.event) == cudaErrorNotReady) {
+      while (!ended(s) && query(s) == cudaErrorNotReady) {
         (void)cudaGetLastError();
         if (std::chrono::steady_clock::now() > limit) {
           shared_->memory->abandon();
@@ -165,14 +184,17 @@ class CudaSlabs final : public SlabDriver {
   }
 
   Result<bool> done(uint32_t slab) override {
-    // Now and then all the same: a device that has failed never answers.
-    if (Slab& s = slabs_[slab];
-        frames() && __atomic_load_n(s.last, __ATOMIC_ACQUIRE) == kNoResult && ++s.looks % kLooksPerQuery != 0) {
-      return false;
+    Slab& s = slabs_[slab];
+    if (frames()) {
+      if (s.said != nullptr && ended(s)) return true;
+      const bool silent = s.said != nullptr || __atomic_load_n(s.last, __ATOMIC_ACQUIRE) == kNoResult;
+      // Now and then all the same: a device that has failed never answers.
+      if (silent && ++s.looks % kLooksPerQuery != 0) return false;
     }
     shared_->memory->use();
-    const cudaError_t e = cudaEventQuery(slabs_[slab].event);
-    if (e == cudaSuccess) return true;
+    const cudaError_t e = query(s);
+    // A stream that is empty has run the kernel, whose word may have come since it was looked for.
+    if (e == cudaSuccess) return s.said == nullptr || ended(s);
     if (e == cudaErrorNotReady) {
       (void)cudaGetLastError();
       return false;
@@ -195,8 +217,11 @@ class CudaSlabs final : public SlabDriver {
     Word* host_out = nullptr;
     Word* device_in = nullptr;  // the same; staged only
     Word* device_out = nullptr;
-    uint64_t* last = nullptr;       // frames: the first word of the last result
-    uint32_t looks = 0;             // at it, since the start
+    uint32_t* last = nullptr;       // frames: what the last result brings
+    Word* ended = nullptr;          // says_itself(): LaunchArguments::ended
+    uint32_t* said = nullptr;       // the same: the serial of the last kernel that has ended, stored by it
+    uint32_t serial = 0;            // the same: of the last kernel that was launched
+    uint32_t looks = 0;             // at `last` or `said`, since the start
     std::vector<SlabGraph> graphs;  // for kSmallestGraph << i records
   };
 
@@ -207,12 +232,25 @@ class CudaSlabs final : public SlabDriver {
   }
   // Frames cross beside their records.
   bool frames() const { return shape_.record.kind == RecordKind::kFrame; }
-  // Of a frame's result.
-  size_t last_word() const { return shape_.result_bytes() / sizeof(uint64_t); }
+  uint32_t* last_of(const Slab& s, uint32_t count) const {
+    auto* words = reinterpret_cast<uint64_t*>(s.host_out);
+    if (shape_.record.key_out != 0) return reinterpret_cast<uint32_t*>(words + 2 * size_t{count - 1});
+    auto* blocks = reinterpret_cast<FrameBlock*>(words + count);
+    return &blocks[(count - 1) / FrameBlock::kRecords].bytes[(count - 1) / 32 % 2];
+  }
   bool staged() const { return transport_ == Transport::kStaged; }
+  // What the host takes is stored by the kernel alone, which then says so: no event, and nobody asks the driver.
+  bool says_itself() const { return frames() && transport_ == Transport::kZeroCopy && !shared_->options.stamps; }
+  static bool ended(const Slab& s) {
+    return s.said != nullptr && __atomic_load_n(s.said, __ATOMIC_ACQUIRE) == s.serial;
+  }
+  static cudaError_t query(const Slab& s) {
+    if (s.said != nullptr) return cudaStreamQuery(s.stream);
+    return s.event != nullptr ? cudaEventQuery(s.event) : cudaSuccess;
+  }
   bool graphs() const { return !frames() && staged() && shared_->options.graphs; }
   size_t in_bytes(uint32_t count) const { return kFront * sizeof(Word) + count * shape_.record_bytes(); }
-  size_t out_bytes(uint32_t count) const { return count * shape_.result_bytes(); }
+  size_t out_bytes(uint32_t count) const { return shape_.results_bytes(count); }
   uint32_t threads() const { return launch_threads(shape_.record.kind); }
   dim3 blocks(uint32_t count) const { return dim3((count + threads() - 1) / threads()); }
   size_t shared_bytes() const {

@@ -167,7 +167,7 @@ void Channel::submit(Flight& flight, const DeviceProgram& program, const SlabDri
   stats_.pushed += flight.window.to != nullptr ? 1 : 0;
   stats_.records += flight.count;
   stats_.bytes_in += uint64_t{flight.count} * shape_.record_bytes();
-  stats_.bytes_out += uint64_t{flight.count} * shape_.result_bytes();
+  stats_.bytes_out += shape_.results_bytes(flight.count);
   if (!flight.ring) {
     stats_.bytes_in += pool.bytes;
     stats_.bytes_out += pool.back ? pool.bytes : 0;

@@ -90,6 +90,8 @@ struct ChannelShape {
 
   size_t record_bytes() const { return bytes_in(record); }
   size_t result_bytes() const { return bytes_out(record); }
+  // Of all of them, and what follows them.
+  size_t results_bytes(uint32_t count) const { return sluice::results_bytes(record, count); }
 };
 
 // How long a device is waited for at the end, before it counts as one that does not stop.

@@ -192,6 +192,16 @@ std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, Recor
       o = by_frame(plan, node, router, choice == RecordChoice::kHeader ? RecordKind::kHeader : RecordKind::kAddress,
                    one_list);
     } else {
+      FieldMask writes = 0;
+      for (unsigned e : node.elements) writes |= router.elements[e]->stage_traits().writes;
+      if (choice == RecordChoice::kAutoFrames && (writes & kLookups) != 0) {
+        o = by_whole_frame(node, router, one_list);
+        if (o.on_device) {
+          o.why += ": batches are large, and the host neither parses nor edits";
+          all.push_back(std::move(o));
+          continue;
+        }
+      }
       // Fewest bytes first; a program with neither a lookup nor a sum over the frame gains nothing by the trip.
       o = by_key(node, router, one_list);
       bool sums = false;
@@ -199,8 +209,6 @@ std::vector<Offload> plan_offloads(const Plan& plan, const Router& router, Recor
       if (sums) {
         o = by_frame(plan, node, router, RecordKind::kAddress, one_list);
       } else if (!o.on_device) {
-        FieldMask writes = 0;
-        for (unsigned e : node.elements) writes |= router.elements[e]->stage_traits().writes;
         if ((writes & kLookups) != 0) {
           o = by_frame(plan, node, router, RecordKind::kHeader, one_list);
         } else {
@@ -217,6 +225,9 @@ CrossingBytes crossing_bytes(const Offload& o) {
   if (!o.on_device) return {};
   RecordShape shape = o.shape;
   if (o.keys) shape.kind = RecordKind::kKey4;
+  // Of packets that leave as most do.
+  if (shape.kind == RecordKind::kFrame && shape.key_out == 0)
+    return {bytes_in(shape), (sizeof(FrameBlock) + FrameBlock::kRecords - 1) / FrameBlock::kRecords};
   return {bytes_in(shape), bytes_out(shape)};
 }
 

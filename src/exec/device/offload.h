@@ -12,8 +12,9 @@
 
 namespace sluice {
 
-// What the user asks for: the planner's choice, or one kind of record for every segment that can have it.
-enum class RecordChoice : uint8_t { kAuto, kKey, kHeader, kAddress, kFrame };
+// What the user asks for: the planner's choice, or one kind of record for every segment that can have it. kAutoFrames:
+// the planner's choice where batches are large, so that it pays to let the device parse and edit.
+enum class RecordChoice : uint8_t { kAuto, kKey, kHeader, kAddress, kFrame, kAutoFrames };
 
 // How one segment is split. Stages [0, begin) run on the host first, [begin, end) on the device, the rest on the host
 // when the results are back (late edits). Every stage runs on both sides, so the split is a matter of cost alone.
@@ -29,6 +30,8 @@ struct Offload {
   FieldMask writes = 0;       // of the stages on the device
   std::string why;            // one line: why on the device, or why not
   std::string stays;          // one line: which packets stay on the host nevertheless, and why; empty: none
+
+  bool crosses_as_frames() const { return on_device && !keys && shape.kind == RecordKind::kFrame; }
 };
 
 // One offload per node (by node index; nodes that are no segment stay on the host). `one_list`: no two access lists of

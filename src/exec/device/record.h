@@ -271,6 +271,8 @@ inline constexpr uint32_t kFrameMostCut = (1u << 11) - 1;
 inline constexpr uint64_t kFrameRedo = uint64_t{1} << 28;
 // Of a packet that met the stages of the mask, left the last by output 0 and has no drop reason.
 inline constexpr uint64_t kFrameStepBits = (uint64_t{1} << 29) - 1;
+// Moved or shortened.
+inline constexpr uint64_t kFrameExtentBits = ((uint64_t{1} << 19) - 1) << 29;
 SLUICE_HD uint64_t pack_frame_result(uint32_t visited, uint32_t output, DropReason reason, int32_t moved, uint32_t cut,
                                      uint32_t port, bool redo) {
   const bool fits = moved >= -kFrameMostMoved && moved <= kFrameMostMoved && cut <= kFrameMostCut && port <= 0xffff &&
@@ -295,6 +297,25 @@ SLUICE_HD FrameResult unpack_frame_result(uint64_t word) {
   r.cut = static_cast<uint32_t>(word >> 37) & kFrameMostCut;
   r.port = static_cast<uint32_t>(word >> 48);
   return r;
+}
+
+// Most packets of a flight are usual: they met all stages, left the last one by output 0, and have the extent that they
+// came with, so that their port says all. Without RecordShape::key_out a block for every 64 records follows the words
+// of `count` records, and words of usual packets are not stored.
+struct FrameBlock {
+  static constexpr uint32_t kRecords = 64;
+  uint32_t usual[2];  // bit i % 32 of [i / 32]
+  uint32_t bytes[2];  // captured, of the same halves
+  uint16_t ports[kRecords];
+
+  SLUICE_HD bool is_usual(uint32_t i) const { return (usual[i / 32 % 2] >> i % 32 & 1) != 0; }
+};
+static_assert(sizeof(FrameBlock) == 144);
+SLUICE_HD constexpr uint64_t usual_stages(uint32_t end) {
+  return (uint64_t{1} << end) - 1;
+}
+SLUICE_HD constexpr bool is_usual_frame(uint64_t word, uint64_t stages) {
+  return (word & (kFrameStepBits | kFrameExtentBits)) == stages;
 }
 
 // -- registers --------------------------------------------------------------------------------------------------------
@@ -364,6 +385,13 @@ SLUICE_HD constexpr uint32_t bytes_in(const RecordShape& s) {
 SLUICE_HD constexpr uint32_t bytes_out(const RecordShape& s) {
   if (s.kind == RecordKind::kFrame) return s.key_out != 0 ? 16 : 8;
   return is_key(s.kind) ? 8 : words_out(s) * static_cast<uint32_t>(sizeof(Word));
+}
+// Bytes of the results of `count` records.
+SLUICE_HD constexpr size_t results_bytes(const RecordShape& s, uint32_t count) {
+  const size_t blocks = s.kind == RecordKind::kFrame && s.key_out == 0
+                            ? (count + FrameBlock::kRecords - 1) / FrameBlock::kRecords * sizeof(FrameBlock)
+                            : 0;
+  return size_t{count} * bytes_out(s) + blocks;
 }
 inline constexpr uint32_t kMaxWordsIn = words_for(sizeof(RegisterRecord) + kKeyBytes + kRecordRegion);
 inline constexpr uint32_t kMaxWordsOut =

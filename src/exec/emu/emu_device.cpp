@@ -74,8 +74,8 @@ void run_record(const DeviceProgram& program, RecordKind kind, const Word* in, u
 }
 
 // The same for a frame: as a lane of a kernel does it, over a copy of what lies in its slot.
-void run_frame(const DeviceProgram& program, const FrameRecord& record, const SlabDriver::Range& pool,
-               const RecordShape& shape, std::byte* out) {
+void run_frame(const DeviceProgram& program, uint32_t i, const FrameRecord& record, const SlabDriver::Range& pool,
+               const RecordShape& shape, std::byte* out, FrameBlock& block) {
   alignas(16) uint8_t copy[kFrameFront + kFrameMostRoom];
   uint8_t* frame = copy + kFrameFront;
   auto* slot = static_cast<std::byte*>(pool.device) + record.at;
@@ -84,10 +84,20 @@ void run_frame(const DeviceProgram& program, const FrameRecord& record, const Sl
   read_frame(program, record, frame, walker);
   walk_alone(program, walker);
   const uint64_t result = frame_result(record, pool.slots, walker);
-  std::memcpy(out, &result, sizeof result);
   if (shape.key_out != 0) {
     const uint64_t detail = frame_detail(walker);
+    std::memcpy(out, &result, sizeof result);
     std::memcpy(out + sizeof result, &detail, sizeof detail);
+  } else {
+    const uint32_t half = i / 32 % 2, bit = i % 32;
+    if (bit == 0) block.usual[half] = block.bytes[half] = 0;
+    block.bytes[half] += record.bytes;
+    block.ports[i % FrameBlock::kRecords] = walker.packet.port;
+    if (is_usual_frame(result, usual_stages(program.end))) {
+      block.usual[half] |= uint32_t{1} << bit;
+    } else {
+      std::memcpy(out, &result, sizeof result);
+    }
   }
   if ((result & kFrameRedo) != 0) return;
   std::memcpy(slot, frame + walker.packet.data, frame_bytes_back(record, pool.slots, walker.packet));
@@ -101,7 +111,7 @@ class EmuSlabs final : public SlabDriver {
       : shape_(shape), slabs_(slabs), shared_(std::move(shared)) {
     for (Slab& slab : slabs_) {
       slab.in.resize(size_t{shape.capacity} * shape.words_in);
-      slab.out.resize((size_t{shape.capacity} * shape.result_bytes() + sizeof(Word) - 1) / sizeof(Word));
+      slab.out.resize((shape.results_bytes(shape.capacity) + sizeof(Word) - 1) / sizeof(Word));
     }
   }
   Result<void> begin() {
@@ -189,8 +199,10 @@ class EmuSlabs final : public SlabDriver {
         std::byte* out = reinterpret_cast<std::byte*>(slab.out.data()) + i * shape_.result_bytes();
         be_held(*shared_);
         if (frames) {
-          run_frame(slab.program, reinterpret_cast<const FrameRecord*>(slab.in.data())[i], slab.pool, shape_.record,
-                    out);
+          auto* blocks = reinterpret_cast<FrameBlock*>(reinterpret_cast<std::byte*>(slab.out.data()) +
+                                                       slab.count * shape_.result_bytes());
+          run_frame(slab.program, i, reinterpret_cast<const FrameRecord*>(slab.in.data())[i], slab.pool, shape_.record,
+                    out, blocks[i / FrameBlock::kRecords]);
         } else {
           run_record(slab.program, shape_.record.kind, in, word_tag(in[0]), scratch, out);
         }
