@@ -2,9 +2,8 @@
 # program itself after it was linked. `uninstall` removes what the last installation from this build folder put there;
 # `cpack` makes Debian packages: the program, the library and what is built with it, and one more with DPDK.
 include(GNUInstallDirs)
+include(SluicePackage)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME sluice)
-set(share "${CMAKE_BINARY_DIR}/share")
-file(MAKE_DIRECTORY "${share}")
 # The same program under the name that Click's scripts call.
 add_custom_command(TARGET sluice POST_BUILD
   COMMAND ${CMAKE_COMMAND} -E create_symlink sluice click WORKING_DIRECTORY $<TARGET_FILE_DIR:sluice>)
@@ -25,23 +24,6 @@ function(sluice_strip file component)
   if(CMAKE_STRIP)
     install(CODE "execute_process(COMMAND \"${CMAKE_STRIP}\" \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${file}\"
                                   COMMAND_ERROR_IS_FATAL ANY)" COMPONENT ${component})
-  endif()
-endfunction()
-# What only packages bring: the unit names /usr/bin/sluice, and what an operator has written in /etc stays his.
-function(sluice_package_files component folder)
-  list(JOIN ARGN "\" \"" files)
-  install(CODE "if(\"\${CMAKE_INSTALL_PREFIX}\" STREQUAL \"/usr\" AND NOT \"\$ENV{DESTDIR}\" STREQUAL \"\")
-  file(INSTALL DESTINATION ${folder} TYPE FILE FILES \"${files}\")
-endif()" COMPONENT ${component} EXCLUDE_FROM_ALL)
-endfunction()
-# What every package has; that of `sluice` has it from each installation.
-function(sluice_package_documents component package)
-  install(FILES "${CMAKE_SOURCE_DIR}/packaging/copyright" "${share}/changelog.gz"
-          DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} COMPONENT ${component} ${ARGN})
-  set(overrides "${CMAKE_SOURCE_DIR}/packaging/debian/${package}.lintian-overrides")
-  if(EXISTS "${overrides}")
-    file(COPY_FILE "${overrides}" "${share}/${package}" ONLY_IF_DIFFERENT)
-    sluice_package_files(${component} /usr/share/lintian/overrides "${share}/${package}")
   endif()
 endfunction()
 install(TARGETS sluice RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

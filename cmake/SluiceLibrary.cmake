@@ -2,6 +2,7 @@
 # CMake package). The component `devel` is all of it; `library` and `development` are its halves, for packages
 # (SluiceInstall.cmake). None is part of an installation that names no component.
 include(GNUInstallDirs)
+include(SluicePackage)
 include(CMakePackageConfigHelpers)
 set(sluice_library_layers api control exec elements graph ports formats qos tables batch memory net base)
 
