@@ -63,6 +63,14 @@ sluice_package_files(sluice /usr/share/doc/sluice/examples "${CMAKE_SOURCE_DIR}/
 add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -DMANIFEST=${CMAKE_BINARY_DIR}/install_manifest.txt
                   -P "${CMAKE_CURRENT_LIST_DIR}/Uninstall.cmake")
 
+# What packages are made of.
+add_custom_target(packaged DEPENDS sluice sluice-bench)
+foreach(part libsluice libsluice_static sluice_dpdk)
+  if(TARGET ${part})
+    add_dependencies(packaged ${part})
+  endif()
+endforeach()
+
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME sluice)
 set(CPACK_PACKAGE_CONTACT "The Sluice contributors <sluice@example.org>")

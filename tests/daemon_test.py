@@ -251,6 +251,49 @@ class Daemon(unittest.TestCase):
         self.assertIn("sluice_info", self.get(url + "/metrics", "0123456789abcdef0123"))
         self.assertIn("with a wrong token", (self.folder / "run.err").read_text())
 
+    def test_the_dashboard_asks_for_what_metrics_gives(self):
+        board = json.loads((pathlib.Path(__file__).parent.parent / "packaging/grafana/sluice.json").read_text())
+        expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+        asked = {name for one in expressions for name in re.findall(r"\bsluice_\w+", one)}
+        self.assertEqual({v["name"] for v in board["templating"]["list"]}, {"datasource", "job", "instance"})
+        names = lambda metrics: set(re.findall(r"^(sluice_\w+)[{ ]", metrics, re.M))
+        # Packets that wait in a queue are only where there is one.
+        self.write("queue.click", "FromDump(in.pcap) -> Queue(1000) -> RatedUnqueue(1) -> Discard;\n")
+        self.write("sluice.toml", 'graph = "queue.click"\nwait = true\n')
+        url = self.start("--http", "127.0.0.1:0")
+        end = time.monotonic() + LIMIT_S
+        given = set()
+        while "sluice_packets_queued" not in given and time.monotonic() < end:
+            given = names(self.get(url + "/metrics"))
+            time.sleep(0.05)
+        self.assertIn("sluice_packets_queued", given)
+        # Ports are in a namespace of the test's own, where it scrapes as well.
+        self.write("scrape.sh", """set -e
+            ip link set lo up
+            ip link add near type veth peer name far
+            ip link set near up
+            ip link set far up
+            "$1" run --acl edge.acl --in near --out near --http 127.0.0.1:9090 -o json 2> live.err > live.out &
+            while kill -0 $!; do
+              if python3 -c 'import urllib.request as u; print(u.urlopen("http://127.0.0.1:9090/metrics").read().decode())' 2> /dev/null; then break; fi
+              sleep 0.1
+            done
+            kill $!
+            wait $!
+            """)
+        for namespace in (["unshare", "--net"], ["unshare", "--map-root-user", "--net"]):
+            if subprocess.run([*namespace, "true"], capture_output=True).returncode == 0:
+                break
+        else:
+            self.skipTest("no network namespace here (root, or user namespaces)")
+        done = subprocess.run([*namespace, "sh", "scrape.sh", SLUICE], cwd=self.folder, capture_output=True, text=True, timeout=2 * LIMIT_S)
+        self.assertEqual(done.returncode, 0, done.stderr + (self.folder / "live.err").read_text())
+        live = names(done.stdout)
+        self.assertIn("sluice_port_up", live)
+        self.assertEqual(asked - given - live, set())
+        # And what there is is shown.
+        self.assertEqual((given | live) - asked, set())
+
     def manager(self, name):
         """A service manager's socket, which is read only by `told`."""
         manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
