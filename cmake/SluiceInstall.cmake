@@ -2,8 +2,8 @@
 # program itself after it was linked. `uninstall` removes what the last installation from this build folder put there;
 # `cpack` makes Debian packages: the program, the library and what is built with it, and one more with DPDK.
 include(GNUInstallDirs)
+include(SluicePackage)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME sluice)
-set(share "${CMAKE_BINARY_DIR}/share")
 # The same program under the name that Click's scripts call.
 add_custom_command(TARGET sluice POST_BUILD
   COMMAND ${CMAKE_COMMAND} -E create_symlink sluice click WORKING_DIRECTORY $<TARGET_FILE_DIR:sluice>)
@@ -32,13 +32,13 @@ sluice_strip(${CMAKE_INSTALL_BINDIR}/sluice sluice)
 install(TARGETS sluice-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT bench)
 sluice_strip(${CMAKE_INSTALL_BINDIR}/sluice-bench bench)
 install(FILES "${share}/sluice-bench.1.gz" DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT bench)
-install(FILES "${CMAKE_SOURCE_DIR}/packaging/copyright" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/sluice-bench COMPONENT bench)
+sluice_package_documents(bench sluice-bench)
 # What needs DPDK is a package of its own. The program looks for it in lib/sluice beside its bin, whatever the libraries'
 # folder is here.
 if(TARGET sluice_dpdk)
   install(TARGETS sluice_dpdk LIBRARY DESTINATION lib/sluice COMPONENT dpdk)
   sluice_strip(lib/sluice/libsluice_dpdk.so dpdk)
-  install(FILES "${CMAKE_SOURCE_DIR}/packaging/copyright" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/sluice-dpdk COMPONENT dpdk)
+  sluice_package_documents(dpdk sluice-dpdk)
 endif()
 if(SLUICE_INSTALL_CLICK)
   file(CREATE_LINK sluice "${share}/click" SYMBOLIC)
@@ -55,9 +55,21 @@ file(INSTALL DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/zsh
 install(FILES "${share}/sluice.fish" DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
 install(FILES "${CMAKE_SOURCE_DIR}/packaging/copyright" "${share}/changelog.gz" DESTINATION ${CMAKE_INSTALL_DOCDIR})
+set(etc "${CMAKE_SOURCE_DIR}/packaging/etc")
+sluice_package_files(sluice /etc/sluice "${etc}/sluice.toml" "${etc}/edge.acl" "${etc}/routes.txt")
+sluice_package_files(sluice /lib/systemd/system "${CMAKE_SOURCE_DIR}/packaging/sluice.service")
+sluice_package_files(sluice /usr/share/doc/sluice/examples "${CMAKE_SOURCE_DIR}/packaging/grafana/sluice.json")
 
 add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -DMANIFEST=${CMAKE_BINARY_DIR}/install_manifest.txt
                   -P "${CMAKE_CURRENT_LIST_DIR}/Uninstall.cmake")
+
+# What packages are made of.
+add_custom_target(packaged DEPENDS sluice sluice-bench)
+foreach(part libsluice libsluice_static sluice_dpdk)
+  if(TARGET ${part})
+    add_dependencies(packaged ${part})
+  endif()
+endforeach()
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME sluice)
@@ -76,6 +88,8 @@ set(CPACK_RESOURCE_FILE_LICENSE "${CMAKE_SOURCE_DIR}/LICENSE")
 set(CPACK_COMPONENTS_ALL sluice bench)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_SLUICE_PACKAGE_NAME sluice)
+set(debian "${CMAKE_SOURCE_DIR}/packaging/debian")
+set(CPACK_DEBIAN_SLUICE_PACKAGE_CONTROL_EXTRA "${debian}/conffiles;${debian}/postinst;${debian}/prerm;${debian}/postrm")
 set(CPACK_COMPONENT_SLUICE_DESCRIPTION "${CPACK_PACKAGE_DESCRIPTION}")
 set(CPACK_DEBIAN_BENCH_PACKAGE_NAME sluice-bench)
 set(CPACK_DEBIAN_BENCH_PACKAGE_DEPENDS "sluice (= ${PROJECT_VERSION})")
@@ -92,11 +106,13 @@ if(TARGET libsluice)
   list(APPEND CPACK_COMPONENTS_ALL library development)
   set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libsluice0)
   set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
-  set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA "${CMAKE_SOURCE_DIR}/packaging/triggers")
-  set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "The library of sluice: access lists, routes, devices and packet graphs in other programs.")
+  # Which package brings the library, for dpkg-shlibdeps of programs that link it.
+  file(CONFIGURE OUTPUT "${share}/shlibs" CONTENT "libsluice 0 libsluice0 (>= ${PROJECT_VERSION})\n")
+  set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA "${debian}/triggers;${share}/shlibs")
+  set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "The library of sluice: access lists, routes, devices and\npacket graphs in other programs.")
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libsluice-dev)
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libsluice0 (= ${PROJECT_VERSION})")
-  set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "What programs are built with that use libsluice: header, archive, pkg-config, CMake.")
+  set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "What programs are built with that use libsluice: header,\narchive, pkg-config, CMake.")
 endif()
 include(CPack)

@@ -2,6 +2,7 @@
 # CMake package). The component `devel` is all of it; `library` and `development` are its halves, for packages
 # (SluiceInstall.cmake). None is part of an installation that names no component.
 include(GNUInstallDirs)
+include(SluicePackage)
 include(CMakePackageConfigHelpers)
 set(sluice_library_layers api control exec elements graph ports formats qos tables batch memory net base)
 
@@ -73,8 +74,8 @@ foreach(component devel development)
   install(FILES "${CMAKE_BINARY_DIR}/sluice-config.cmake" "${CMAKE_BINARY_DIR}/sluice-config-version.cmake"
           DESTINATION ${sluice_package} COMPONENT ${component} EXCLUDE_FROM_ALL)
 endforeach()
-install(FILES "${CMAKE_SOURCE_DIR}/packaging/copyright" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libsluice0 COMPONENT library EXCLUDE_FROM_ALL)
-install(FILES "${CMAKE_SOURCE_DIR}/packaging/copyright" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libsluice-dev COMPONENT development EXCLUDE_FROM_ALL)
+sluice_package_documents(library libsluice0 EXCLUDE_FROM_ALL)
+sluice_package_documents(development libsluice-dev EXCLUDE_FROM_ALL)
 
 add_custom_target(uninstall_devel COMMAND ${CMAKE_COMMAND} -DMANIFEST=${CMAKE_BINARY_DIR}/install_manifest_devel.txt
                   -P "${CMAKE_CURRENT_LIST_DIR}/Uninstall.cmake")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """run --config FILE.toml --http ADDRESS, as who operates it uses it.  daemon_test.py SLUICE"""
 import json
+import os
 import pathlib
 import re
 import signal
@@ -36,12 +37,12 @@ class Daemon(unittest.TestCase):
     def sluice(self, *words):
         return subprocess.run([SLUICE, *words], cwd=self.folder, capture_output=True, text=True, timeout=LIMIT_S)
 
-    def start(self, *words):
+    def start(self, *words, **environment):
         """Runs until the test ends; the address of its page."""
         errors = open(self.folder / "run.err", "w+", encoding="utf-8")
         self.addCleanup(errors.close)
         self.run_ = subprocess.Popen([SLUICE, "run", "--config", "sluice.toml", "-o", "json", *words], cwd=self.folder,
-                                     stdout=open(self.folder / "run.out", "w"), stderr=errors)
+                                     stdout=open(self.folder / "run.out", "w"), stderr=errors, env={**os.environ, **environment})
         self.addCleanup(self.run_.wait)
         self.addCleanup(self.run_.kill)
         end = time.monotonic() + LIMIT_S
@@ -249,6 +250,187 @@ class Daemon(unittest.TestCase):
             refused.exception.close()
         self.assertIn("sluice_info", self.get(url + "/metrics", "0123456789abcdef0123"))
         self.assertIn("with a wrong token", (self.folder / "run.err").read_text())
+
+    def test_the_dashboard_asks_for_what_metrics_gives(self):
+        board = json.loads((pathlib.Path(__file__).parent.parent / "packaging/grafana/sluice.json").read_text())
+        expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+        asked = {name for one in expressions for name in re.findall(r"\bsluice_\w+", one)}
+        self.assertEqual({v["name"] for v in board["templating"]["list"]}, {"datasource", "job", "instance"})
+        names = lambda metrics: set(re.findall(r"^(sluice_\w+)[{ ]", metrics, re.M))
+        # Packets that wait in a queue are only where there is one.
+        self.write("queue.click", "FromDump(in.pcap) -> Queue(1000) -> RatedUnqueue(1) -> Discard;\n")
+        self.write("sluice.toml", 'graph = "queue.click"\nwait = true\n')
+        url = self.start("--http", "127.0.0.1:0")
+        end = time.monotonic() + LIMIT_S
+        given = set()
+        while "sluice_packets_queued" not in given and time.monotonic() < end:
+            given = names(self.get(url + "/metrics"))
+            time.sleep(0.05)
+        self.assertIn("sluice_packets_queued", given)
+        # Ports are in a namespace of the test's own, where it scrapes as well.
+        self.write("scrape.sh", """set -e
+            ip link set lo up
+            ip link add near type veth peer name far
+            ip link set near up
+            ip link set far up
+            "$1" run --acl edge.acl --in near --out near --http 127.0.0.1:9090 -o json 2> live.err > live.out &
+            while kill -0 $!; do
+              if python3 -c 'import urllib.request as u; print(u.urlopen("http://127.0.0.1:9090/metrics").read().decode())' 2> /dev/null; then break; fi
+              sleep 0.1
+            done
+            kill $!
+            wait $!
+            """)
+        for namespace in (["unshare", "--net"], ["unshare", "--map-root-user", "--net"]):
+            if subprocess.run([*namespace, "true"], capture_output=True).returncode == 0:
+                break
+        else:
+            self.skipTest("no network namespace here (root, or user namespaces)")
+        done = subprocess.run([*namespace, "sh", "scrape.sh", SLUICE], cwd=self.folder, capture_output=True, text=True, timeout=2 * LIMIT_S)
+        self.assertEqual(done.returncode, 0, done.stderr + (self.folder / "live.err").read_text())
+        live = names(done.stdout)
+        self.assertIn("sluice_port_up", live)
+        self.assertEqual(asked - given - live, set())
+        # And what there is is shown.
+        self.assertEqual((given | live) - asked, set())
+
+    def manager(self, name):
+        """A service manager's socket, which is read only by `told`."""
+        manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(manager.close)
+        manager.bind("\0" + name[1:] if name.startswith("@") else name)
+        manager.settimeout(LIMIT_S)
+        return manager
+
+    def told(self, manager, what):
+        """Reads until a message has a line that matches; that message. None of the others says that the run ends."""
+        while True:
+            message = manager.recv(4096).decode()
+            if any(re.fullmatch(what, line) for line in message.splitlines()):
+                return message
+            self.assertNotIn("STOPPING=1", message)
+
+    def test_a_service_manager_is_told_how_the_run_is(self):
+        for name in (str(self.folder / "notify"), "@sluice-daemon-test-%d" % os.getpid()):
+            with self.subTest(name=name):
+                manager = self.manager(name)
+                self.start("--http", "127.0.0.1:0", "--control", "s", "--workers", "2", NOTIFY_SOCKET=name, WATCHDOG_USEC="500000")
+                self.told(manager, "READY=1")
+                # Whoever is told that it is ready finds its control socket open.
+                self.assertEqual(self.sluice("show", "runtime", "--control", "s").returncode, 0)
+                for _ in range(3):
+                    self.told(manager, "WATCHDOG=1")
+                self.told(manager, r"STATUS=RX [1-9][0-9,]* packets/s, TX [0-9,]+ packets/s, drops [0-9,]+ packets/s")
+                for reload in (lambda: self.run_.send_signal(signal.SIGHUP), lambda: self.sluice("reload", "--control", "s")):
+                    before = time.monotonic_ns() // 1000
+                    reload()
+                    message = self.told(manager, "RELOADING=1")
+                    since = int(re.fullmatch(r"RELOADING=1\nMONOTONIC_USEC=(\d+)", message).group(1))
+                    self.assertGreaterEqual(since, before)
+                    self.assertLessEqual(since, time.monotonic_ns() // 1000)
+                    self.told(manager, "READY=1")
+                # One that fails has ended, too.
+                self.write("edge.acl", "deny tcp frm any to any\n")
+                self.assertEqual(self.sluice("reload", "--control", "s").returncode, 1)
+                self.told(manager, "RELOADING=1")
+                self.told(manager, "READY=1")
+                self.write("edge.acl", "permit tcp from any to any\n")
+                self.run_.send_signal(signal.SIGTERM)
+                self.told(manager, "STOPPING=1")
+                self.assertEqual(self.run_.wait(LIMIT_S), 0)
+                manager.setblocking(False)
+                with self.assertRaises(BlockingIOError):
+                    manager.recv(4096)
+
+    def test_a_run_without_windows_is_told_of_as_well(self):
+        manager = self.manager(str(self.folder / "notify"))
+        run = subprocess.Popen([SLUICE, "run", "--config", "sluice.toml"], cwd=self.folder, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, env={**os.environ, "NOTIFY_SOCKET": str(self.folder / "notify")})
+        self.addCleanup(run.wait)
+        self.addCleanup(run.kill)
+        self.told(manager, "READY=1")
+        # A watchdog that nobody asked for is not fed.
+        self.assertNotIn("WATCHDOG", self.told(manager, "STATUS=RX [1-9].*"))
+        run.send_signal(signal.SIGTERM)
+        self.told(manager, "STOPPING=1")
+        self.assertEqual(run.wait(LIMIT_S), 0)
+
+    def test_without_a_service_manager_there_is_no_socket(self):
+        environment = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
+        for more, sockets in (({}, False), ({"NOTIFY_SOCKET": str(self.folder / "absent")}, True)):
+            ready = self.folder / f"ready{sockets}"
+            run = subprocess.Popen([SLUICE, "run", "--config", "sluice.toml", "--ready-file", str(ready)], cwd=self.folder,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                   env={**environment, **more, "WATCHDOG_USEC": "1000"})
+            self.addCleanup(run.kill)
+            end = time.monotonic() + LIMIT_S
+            while not ready.exists() and time.monotonic() < end:
+                time.sleep(0.02)
+            links = [os.readlink(one) for one in pathlib.Path(f"/proc/{run.pid}/fd").iterdir()]
+            self.assertEqual(any(link.startswith("socket:") for link in links), sockets, links)
+            run.send_signal(signal.SIGTERM)
+            said = run.communicate(timeout=LIMIT_S)[1]
+            self.assertEqual(run.returncode, 0, said)
+            # A manager that is not there is said once, however often it would be told.
+            self.assertEqual(said.count("NOTIFY_SOCKET="), 1 if sockets else 0, said)
+
+    def test_a_service_manager_that_does_not_read_keeps_no_run_from_its_work(self):
+        name = str(self.folder / "notify")
+        manager = self.manager(name)
+        stranger = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(stranger.close)
+        stranger.setblocking(False)
+        with self.assertRaises(BlockingIOError):
+            while True:
+                stranger.sendto(b"X_FULL=1", name)
+        url = self.start("--http", "127.0.0.1:0", "--control", "s", NOTIFY_SOCKET=name, WATCHDOG_USEC="20000")
+        end = time.monotonic() + LIMIT_S
+        while json.loads(self.get(url + "/api/v1/report"))["packets_in"] == 0 and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertGreater(json.loads(self.get(url + "/api/v1/report"))["packets_in"], 0)
+        self.assertEqual(self.sluice("reload", "--control", "s").returncode, 0)
+        # What it has to know reaches it when it reads again, in order.
+        self.told(manager, "READY=1")
+        self.told(manager, "RELOADING=1")
+        self.told(manager, "READY=1")
+        self.told(manager, "WATCHDOG=1")
+        with self.assertRaises(BlockingIOError):
+            while True:
+                stranger.sendto(b"X_FULL=1", name)
+        self.run_.send_signal(signal.SIGTERM)
+        self.assertEqual(self.run_.wait(LIMIT_S), 0)
+        self.assertTrue(json.loads((self.folder / "run.out").read_text())["conserved"])
+
+    def test_a_worker_that_hangs_leaves_the_watchdog_without_a_sign(self):
+        manager = self.manager(str(self.folder / "notify"))
+        os.mkfifo(self.folder / "out.fifo")
+        reader = os.open(self.folder / "out.fifo", os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        self.start("--http", "127.0.0.1:0", "--out", "out.fifo", NOTIFY_SOCKET=str(self.folder / "notify"), WATCHDOG_USEC="500000")
+        self.told(manager, "READY=1")
+        # Nobody reads the pipe, and a worker waits for room in it.
+        self.told(manager, "STATUS=a thread .*did not answer.*")
+        for _ in range(2):
+            self.assertNotIn("WATCHDOG", manager.recv(4096).decode())
+        manager.setblocking(False)
+        end = time.monotonic() + LIMIT_S
+        message = ""
+        while "WATCHDOG=1" not in message and time.monotonic() < end:
+            try:
+                message = manager.recv(4096).decode()
+            except BlockingIOError:
+                pass
+            try:
+                os.read(reader, 1 << 16)
+            except BlockingIOError:
+                time.sleep(0.001)
+        self.assertIn("WATCHDOG=1", message)
+
+    def test_a_name_that_is_no_socket_is_said_and_the_run_goes_on(self):
+        done = subprocess.run([SLUICE, "run", "--acl", "edge.acl", "--in", "in.pcap"], cwd=self.folder, capture_output=True, text=True,
+                              timeout=LIMIT_S, env={**os.environ, "NOTIFY_SOCKET": "nowhere"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("NOTIFY_SOCKET=nowhere names no socket", done.stderr)
 
 
 if __name__ == "__main__":

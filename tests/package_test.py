@@ -3,11 +3,12 @@
 
     package_test.py BUILD
 
-The Debian packages of the build are made, put into an empty root by dpkg and purged; `cmake --install` and the target
-`uninstall` do the same under a prefix. Both bring what packages of such a program have and nothing else, the program is
+The Debian packages of the build are made, looked at by lintian where it is installed, put into an empty root by dpkg and
+purged; `cmake --install` and the target `uninstall` do the same under a prefix. Both bring what packages of such a program have and nothing else, the program is
 stripped and runs, another program's `click` stays, and afterwards nothing is left. Exit code 77: no dpkg here.
 """
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -22,13 +23,19 @@ FILES = {
     "share/doc/sluice/copyright",
     "share/doc/sluice/changelog.gz",
 }
+# What only the package brings, below its root.
+CONFFILES = {"etc/sluice/sluice.toml", "etc/sluice/edge.acl", "etc/sluice/routes.txt"}
+UNIT = "lib/systemd/system/sluice.service"
+EXAMPLES = {"share/doc/sluice/examples/sluice.json"}
 BENCH_FILES = {
+    "share/doc/sluice-bench/changelog.gz",
     "bin/sluice-bench",
     "share/man/man1/sluice-bench.1.gz",
     "share/doc/sluice-bench/copyright",
 }
 # Where the build has DPDK.
 DPDK_FILES = {
+    "share/doc/sluice-dpdk/changelog.gz",
     "lib/sluice/libsluice_dpdk.so",
     "share/doc/sluice-dpdk/copyright",
 }
@@ -43,8 +50,15 @@ LIBRARY_FILES = {
     "lib/cmake/sluice/sluice-config-version.cmake",
     "include/sluice/sluice.h",
     "share/doc/libsluice0/copyright",
+    "share/doc/libsluice0/changelog.gz",
+    "share/lintian/overrides/libsluice0",
     "share/doc/libsluice-dev/copyright",
+    "share/doc/libsluice-dev/changelog.gz",
+    "share/lintian/overrides/libsluice-dev",
 }
+
+
+SOURCE = pathlib.Path(__file__).resolve().parent.parent
 
 
 def run(*words, **options):
@@ -82,11 +96,71 @@ def files_of(build, zsh):
     return {name.format(zsh=zsh) for name in FILES}, dpdk
 
 
+def lint(debs):
+    """Errors and warnings of Debian's checks fail."""
+    if not shutil.which("lintian"):
+        print("no lintian here: the packages are not checked by it (apt-get install lintian)")
+        return
+    run("lintian", "--fail-on", "error,warning", "--allow-root", *debs)
+
+
+def look_at_service(root, folder):
+    """The unit, as systemd reads it, and the configuration that it names, as the program reads it."""
+    expect("conffiles", {str(p.relative_to(root)) for p in (root / "etc").rglob("*") if p.is_file()}, CONFFILES)
+    words = (root / UNIT).read_text().split()
+    if "/etc/sluice/sluice.toml" not in words or "WantedBy=multi-user.target" not in words:
+        sys.exit("the unit does not run the configuration that the package brings")
+    wants = [p for p in (root / "etc").rglob("*.service")]
+    if wants:
+        sys.exit(f"the unit is enabled by the installation: {wants}")
+    # Its names begin at the root in which it is installed.
+    moved = folder / "sluice.toml"
+    moved.write_text((root / "etc/sluice/sluice.toml").read_text().replace("/etc/sluice", str(root / "etc/sluice")))
+    checked = run(root / "usr/bin/sluice", "check", moved)
+    if "edge.acl" not in checked or "routes.txt" not in checked:
+        sys.exit(f"the example configuration names neither rules nor routes: {checked}")
+    if not shutil.which("systemd-analyze"):
+        print("no systemd-analyze here: the unit is not verified (apt-get install systemd)")
+        return
+    # Units that it names are systemd's own.
+    (root / "etc/systemd/system").mkdir(parents=True)
+    for name in ("network.target", "sysinit.target", "basic.target", "shutdown.target", "multi-user.target"):
+        (root / "etc/systemd/system" / name).write_text("[Unit]\nDescription=of the test\n")
+    try:
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no", f"--root={root}", "sluice.service"], capture_output=True, text=True)
+        if done.returncode != 0 or "sluice" in done.stderr:
+            sys.exit(f"systemd-analyze verify: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        # In tenths: 0 is closed, 100 open.
+        run("systemd-analyze", "security", "--offline=true", f"--root={root}", "--threshold=30", "sluice.service")
+    finally:
+        shutil.rmtree(root / "etc/systemd")
+
+
+def container(debs):
+    """No engine builds it here; the packages, files and options that it names are there."""
+    text = (SOURCE / "packaging/container/Containerfile").read_text().replace("\\\n", " ")
+    copied = re.findall(r"^COPY (?:--\S+ )*(\S+) ", text, re.M)
+    for name in copied:
+        if not name.startswith("/") and not (SOURCE / name).exists():
+            sys.exit(f"Containerfile copies {name}, which is not there")
+    named = set(re.findall(r"/packages/([a-z0-9-]+)_\*\.deb", text))
+    if not named or named - set(debs):
+        sys.exit(f"Containerfile installs {sorted(named)}; there are {sorted(debs)}")
+    if "./dev package" not in text or not re.search(r"^USER (?!root|0)\S+$", text, re.M):
+        sys.exit("Containerfile does not build the packages, or runs as root")
+    entry = re.search(r'^ENTRYPOINT \["/usr/bin/sluice"\]$', text, re.M)
+    command = re.search(r"^CMD \[(.*)\]$", text, re.M)
+    if not entry or not command or '"/etc/sluice/sluice.toml"' not in command.group(1):
+        sys.exit("Containerfile does not run the configuration of the package")
+
+
 def package(build, folder):
     run("cpack", "-G", "DEB", "-B", folder / "made", "--config", build / "CPackConfig.cmake")
     want, dpdk = files_of(build, "vendor-completions")
     debs = {deb.name.split("_")[0]: deb for deb in (folder / "made").glob("*.deb")}
     expect("packages", set(debs), {"sluice", "sluice-bench", "libsluice0", "libsluice-dev"} | ({"sluice-dpdk"} if dpdk else set()))
+    lint(debs.values())
+    container(debs)
     root = folder / "root"
     for name in ("updates", "info", "parts"):
         (root / "var/lib/dpkg" / name).mkdir(parents=True)
@@ -95,7 +169,9 @@ def package(build, folder):
     (root / "usr/bin/click").write_text("another's\n")
     dpkg = ["dpkg", f"--root={root}", f"--log={folder}/log", "--force-not-root", "--force-depends", "--force-script-chrootless"]
     run(*dpkg, "-i", debs["sluice"])
+    want = want | EXAMPLES
     expect("sluice", files(root / "usr"), want | {"bin/click"})
+    look_at_service(root, folder)
     look_at_program(root / "usr/bin/sluice")
     run("lexgrog", root / "usr/share/man/man1/sluice.1.gz")
     depends = run("dpkg-deb", "-f", debs["sluice"], "Depends")
@@ -106,13 +182,29 @@ def package(build, folder):
         if "sluice (= " not in depends or "librte-eal" not in depends:
             sys.exit(f"the module's package does not need both sides: {depends}")
         run(*dpkg, "-i", debs["sluice-dpdk"])
-        expect("with sluice-dpdk", files(root / "usr"), want | dpdk | {"bin/click"})
+        expect("with sluice-dpdk", files(root / "usr"), want | dpdk | {"share/lintian/overrides/sluice-dpdk", "bin/click"})
         is_stripped(root / "usr/lib/sluice/libsluice_dpdk.so")
         run(*dpkg, "--purge", "sluice-dpdk")
     bench(debs, dpkg, root, want | {"bin/click"})
-    run(*dpkg, "--purge", "sluice")
+    removed(debs, dpkg, root)
     library(debs, dpkg, root)
     expect("after purging", files(root / "usr"), {"bin/click"})
+
+
+def removed(debs, dpkg, root):
+    """What an operator wrote outlives an upgrade and a removal, and nothing outlives a purge."""
+    configuration = root / "etc/sluice/sluice.toml"
+    configuration.write_text(configuration.read_text() + "# the operator's\n")
+    (root / "etc/sluice/mine.acl").write_text("permit ip from any to any\n")
+    (root / "var/lib/private/sluice").mkdir(parents=True)
+    run(*dpkg, "--force-confold", "-i", debs["sluice"])
+    run(*dpkg, "--remove", "sluice")
+    if (root / UNIT).exists() or not configuration.read_text().endswith("# the operator's\n"):
+        sys.exit("removing takes the configuration, or leaves the unit")
+    run(*dpkg, "--purge", "sluice")
+    for left in ("etc/sluice", "var/lib/private/sluice", "var/lib/sluice", "lib/systemd"):
+        if (root / left).exists():
+            sys.exit(f"after purging /{left} is there: {files(root / left)}")
 
 
 def bench(debs, dpkg, root, want):

@@ -380,10 +380,10 @@ Exit GraphRun::run_loaded(LiveRun& live, bool confined) {
     refuse_files(captures, outputs_, live_ports_);
   }
   if (o_.priorities.on) options.priorities = priorities_of(o_, qos_.get());
-  live.prepare(options);
   if (!o_.config.empty()) live.use([this] { return reload(); });
   if (follower_ != nullptr) live.use(*follower_);
   prepare_ports(o_.ports, options);
+  live.prepare(options);
   Verdicts verdicts(o_.followed, pipeline_->router);
   verdicts.prepare(options);
   std::optional<Error> damage;

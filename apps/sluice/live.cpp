@@ -68,7 +68,7 @@ void add_live_options(Command sub, LiveFlags& flags) {
   sub.add_option("--top-rules", flags.top, "Also show the N rules with the most packets")->type_name("N");
 }
 
-LiveRun::LiveRun(const LiveFlags& flags) : flags_(flags) {
+LiveRun::LiveRun(const LiveFlags& flags) : flags_(flags), notice_(ServiceNotice::from_environment()) {
   if (!flags.http_token.empty() && flags.http.empty()) fail(Exit::kUsage, "--http-token needs --http");
   if (!flags.http.empty()) {
     auto made = HttpSocket::create(flags.http, token_in(flags.http_token));
@@ -87,7 +87,13 @@ LiveRun::LiveRun(const LiveFlags& flags) : flags_(flags) {
 }
 
 void LiveRun::prepare(RunOptions& options) {
-  options.live = flags_.serves();
+  options.live = flags_.serves() || notice_ != nullptr;
+  if (notice_ != nullptr) {
+    options.ready = [this, before = std::move(options.ready)] {
+      if (before) before();
+      notice_->ready();
+    };
+  }
   if (flags_.serves()) options.taps = taps_ = std::make_shared<PacketTaps>();
   options.count_hits = flags_.counts();
   if (flags_.wait) {
@@ -98,12 +104,13 @@ void LiveRun::prepare(RunOptions& options) {
 }
 
 RunHooks LiveRun::hooks(Pipeline& pipeline, const std::string& device, decltype(GraphControl::Hooks::load) load) {
-  if (!flags_.counts() && follower_ == nullptr) return {};
+  if (!flags_.counts() && follower_ == nullptr && notice_ == nullptr) return {};
   RunHooks hooks;
   hooks.started = [this, &pipeline, device, load](Engine& runtime) { started(runtime, pipeline, device, load); };
   hooks.ended = [this](Engine& runtime) { ended(runtime); };
   hooks.closed = [this] {
     hangups_ = {};
+    if (notice_ != nullptr) notice_->stopping();
     if (follower_ != nullptr) follower_->stop();
     http_.reset();
     socket_.reset();
@@ -113,12 +120,25 @@ RunHooks LiveRun::hooks(Pipeline& pipeline, const std::string& device, decltype(
 
 void LiveRun::started(Engine& runtime, Pipeline& pipeline, const std::string& device,
                       const decltype(GraphControl::Hooks::load)& load) {
+  if (notice_ != nullptr) notify(runtime);
+  if (!flags_.counts() && follower_ == nullptr) return;
   configuration_ = pipeline.name;
   tables_ = std::make_unique<LiveTables>(pipeline.router, pipeline.plan, runtime.publisher(), pipeline.tables,
                                          std::move(pipeline.models), pipeline.table_report.loads, flags_.max_memory);
   if (flags_.counts()) control_ = std::make_unique<Control>(runtime, *tables_, Control::Facts{pipeline.name, device});
   if (flags_.serves()) serve(runtime, pipeline, load);
   if (follower_ != nullptr) follow_kernel(runtime);
+}
+
+// A sign of life is what /healthz says: every worker gives its counters.
+void LiveRun::notify(Engine& runtime) {
+  notice_->start([this, &runtime]() -> Result<std::optional<RunReport>> {
+    const std::unique_lock lock(changing_, std::chrono::milliseconds(100));
+    if (!lock.owns_lock()) return std::optional<RunReport>();
+    RunReport report;
+    if (auto ok = runtime.look(report); !ok) return std::move(ok).error();
+    return std::optional<RunReport>(std::move(report));
+  });
 }
 
 void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphControl::Hooks::load)& load) {
@@ -191,6 +211,8 @@ Result<Json> LiveRun::reload(Engine& runtime) {
   if (runtime.by_packets()) return Error("the tables of this graph change with the graph", "sluice graph swap FILE");
   if (runtime.swaps() != 0)
     return Error("another graph has taken the place of the configured one", "replace it: sluice graph swap FILE");
+  std::optional<ServiceNotice::Reloading> telling;
+  if (notice_ != nullptr) telling.emplace(*notice_);
   if (trace_ != nullptr) trace_->digest(*tables_);
   auto next = reload_();
   if (!next) return std::move(next).error();
@@ -329,8 +351,10 @@ Result<void> LiveRun::fits(const GraphGeneration& next) const {
 void LiveRun::ended(Engine& runtime) {
   if (follower_ != nullptr) follower_->stop();
   hangups_ = {};
+  if (notice_ != nullptr) notice_->stopping();
   http_.reset();
   socket_.reset();
+  if (tables_ == nullptr) return;
   follow(runtime);
   hits_ = Json::array();
   for (const auto& [table, image] : tables_->tables().acls) {

@@ -18,6 +18,7 @@
 #include "control/live_tables.h"
 #include "exec/neighbour_follower.h"
 #include "pipeline.h"
+#include "service.h"
 
 namespace sluice::app {
 
@@ -49,7 +50,7 @@ class LiveRun {
     std::shared_ptr<const QosModel> qos;
   };
   void use(std::function<Result<Reload>()> reload) { reload_ = std::move(reload); }
-  // What the run has to do for it.
+  // What the run has to do for it; `options.ready` is called by what it becomes.
   void prepare(RunOptions& options);
   // `load`: reads graphs that are to follow.
   RunHooks hooks(Pipeline& pipeline, const std::string& device, decltype(GraphControl::Hooks::load) load);
@@ -63,6 +64,7 @@ class LiveRun {
  private:
   void started(Engine& runtime, Pipeline& pipeline, const std::string& device,
                const decltype(GraphControl::Hooks::load)& load);
+  void notify(Engine& runtime);
   void serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphControl::Hooks::load)& load);
   // Thread as of Control; within changing_.
   std::string answer(Engine& runtime, std::string_view line);
@@ -90,6 +92,7 @@ class LiveRun {
   std::unique_ptr<ControlSocket> socket_;
   std::unique_ptr<HttpSocket> http_;
   std::function<Result<Reload>()> reload_;  // none: there is no --config
+  std::unique_ptr<ServiceNotice> notice_;   // none: no service manager asked
   std::jthread hangups_;                    // waits for SIGHUP
   Json top_ = Json::array();
   Json hits_;
