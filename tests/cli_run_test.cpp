@@ -83,6 +83,36 @@ TEST_F(CliRunTest, ADevicesReportSaysWhereTheTimeWent) {
   }
 }
 
+// What crosses to a device, and how, follows from the batch where nobody says it; the packets are the same.
+TEST_F(CliRunTest, FramesCrossWholeWhereBatchesAreLarge) {
+  const auto plan = [&](const std::string& way) {
+    return sluice("show plan " + standard_ + " --device emu " + way).out;
+  };
+  const auto says = [&](const std::string& way, const std::string& transport, const std::string& records) {
+    const std::string text = plan(way);
+    EXPECT_NE(text.find("transport " + transport), std::string::npos) << way << "\n" << text;
+    EXPECT_NE(text.find("node 0: " + records), std::string::npos) << way << "\n" << text;
+  };
+  says("--batch 1024", "zerocopy", "frames are sent");
+  says("--batch 1024 --transport staged", "staged", "frames are sent");
+  says("--batch 1023", "staged", "keys are sent");
+  says("--batch 1024 --mode persistent", "tagged", "keys are sent");
+  says("--batch 1024 --threading master", "staged", "keys are sent");
+  says("--batch 1024 --records key", "staged", "keys are sent");
+  says("--batch 1024 --priorities", "staged", "keys are sent");
+  says("--batch 8 --records frame", "zerocopy", "frames are sent");
+  ASSERT_EQ(sluice("run -q " + standard_ + " --out want.pcap").code, 0);
+  for (const char* way : {"--batch 1024", "--batch 8192 --workers 2 --transport staged", "--batch 1024 --hits hits"}) {
+    SCOPED_TRACE(way);
+    const Said run = sluice("run " + standard_ + " --device emu -o json --out got.pcap " + way);
+    ASSERT_EQ(run.code, 0) << run.err;
+    const Json j = run.json();
+    expect_conserved(j);
+    EXPECT_GT(j["offload"]["offloaded"].get<uint64_t>(), 0u);
+    EXPECT_TRUE(read("got.pcap") == read("want.pcap"));
+  }
+}
+
 TEST_F(CliRunTest, TheReportHoldsWhatTheGraphDid) {
   const Said said = sluice("run " + standard_ + " --out out.pcap -o json");
   ASSERT_EQ(said.code, 0) << said.err;
