@@ -2,6 +2,7 @@
 """The windows of a running process as who operates it uses them: looked at again and again, cleared, saved, top.
 windows_test.py SLUICE"""
 import fcntl
+import gzip
 import json
 import os
 import pathlib
@@ -16,6 +17,7 @@ import tempfile
 import termios
 import time
 import unittest
+import urllib.request
 
 SLUICE = str(pathlib.Path(sys.argv.pop(1)).resolve())
 LIMIT_S = 60
@@ -217,6 +219,234 @@ class Again(Run):
                                   stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
             self.assertEqual(done.returncode, 3)
             self.assertIn("No space left", done.stderr)
+
+
+class Clear(Run):
+    """clear counters."""
+
+    def metric(self, url, name):
+        with urllib.request.urlopen(url + "/metrics", timeout=LIMIT_S) as answer:
+            return int(re.search(rf"^sluice_{name} (\d+)$", answer.read().decode(), re.M).group(1))
+
+    def test_windows_count_from_there_for_everybody_and_the_run_counts_on(self):
+        self.start("--http", "127.0.0.1:0", "--top-rules", "3", "--hits", "hits.txt")
+        url = re.search(r"live page (http://\S+)/", self.read("run.err")).group(1)
+        total = self.metric(url, "packets_in_total")
+        before = {w: self.ask("show", *w) for w in (("runtime",), ("drops",), ("rules", "--hits"), ("ports",))}
+        self.assertNotIn("cleared_seconds_ago", json.dumps(before[("runtime",)]))
+        # One window, and no other.
+        self.assertEqual(self.ask("clear", "counters", "drops"), {"cleared": ["drops"]})
+        drops = self.ask("show", "drops")
+        self.assertIn("cleared_seconds_ago", drops)
+        self.assertEqual(drops["dropped"], sum(d["packets"] for d in drops["drops"]))
+        self.assertGreaterEqual(self.ask("show", "runtime")["packets_in"], before[("runtime",)]["packets_in"])
+        self.assertNotIn("cleared_seconds_ago", self.ask("show", "rules", "--hits"))
+        # What came since is less than what the run has, by what it had when it was cleared.
+        at_least = self.metric(url, "packets_in_total")
+        self.assertEqual(self.ask("clear", "counters")["cleared"], ["runtime", "drops", "rules", "ports", "latency"])
+        runtime = self.ask("show", "runtime")
+        rules = self.ask("show", "rules", "--hits")
+        outputs = self.ask("show", "ports")["outputs"]
+        end = time.monotonic() + LIMIT_S
+        while (now := self.metric(url, "packets_in_total")) < runtime["packets_in"] + at_least and time.monotonic() < end:
+            time.sleep(0.05)  # what was last asked for is given again for a moment
+        self.assertGreaterEqual(now, runtime["packets_in"] + at_least)
+        self.assertGreater(at_least, total - 1)
+        self.assertLess(runtime["seconds"], runtime["cleared_seconds_ago"] + 1)
+        self.assertEqual([e["name"] for e in runtime["elements"]], [e["name"] for e in before[("runtime",)]["elements"]])
+        # All windows were cleared at one moment and looked at one after another.
+        since = sum(r["packets"] for r in rules["rules"]) + rules["no_match"]["packets"]
+        later = self.ask("show", "runtime")
+        self.assertLessEqual(runtime["packets_in"], later["packets_in"])
+        self.assertLessEqual(since, later["packets_in"])
+        self.assertLessEqual(outputs[0]["packets"], later["packets_out"])
+        self.assertRegex(self.good("show", "runtime", "--control", "s"), r"cleared [\d.]+ \w+ ago")
+        # By HTTP the windows are the same, and the report of the run is not cleared.
+        with urllib.request.urlopen(url + "/api/v1/drops", timeout=LIMIT_S) as answer:
+            self.assertIn("cleared_seconds_ago", json.loads(answer.read()))
+        with urllib.request.urlopen(url + "/api/v1/report", timeout=LIMIT_S) as answer:
+            self.assertGreaterEqual(json.loads(answer.read())["packets_in"], at_least)
+        report = self.stop()
+        self.assertGreater(report["packets_in"], at_least)
+        self.assertEqual(report["packets_in"], report["packets_out"] + report["dropped"])
+        counted = sum(r["packets"] for t in json.loads(self.read("hits.txt"))["hits"]
+                      for r in t["rules"] + [t["no_match"], t["removed"]])
+        self.assertEqual(counted, report["packets_in"], "the counts at the end are of the whole run")
+
+    def test_a_finished_run_counts_nothing_since(self):
+        self.write("few.toml", '[ports]\nin = ["in.pcap"]\nout = ["out.pcap"]\n[process]\nwait = true\n'
+                               '[tables]\nacl = "edge.acl"\nroutes = ["rib.txt"]\n')
+        self.start("--config", "few.toml", config=False)
+        end = time.monotonic() + LIMIT_S
+        while self.ask("show", "runtime")["packets_in"] < 1000 and time.monotonic() < end:
+            time.sleep(0.05)
+        self.good("clear", "counters", "--control", "s")
+        runtime = self.ask("show", "runtime")
+        self.assertEqual([runtime[f] for f in ("packets_in", "bytes_in", "packets_out", "bytes_out", "dropped")], [0] * 5)
+        self.assertEqual(runtime["latency_ns"], {"p50": 0, "p99": 0, "p999": 0, "max": 0})
+        self.assertEqual({(e["packets"], e["bytes"], str(e["drops"])) for e in runtime["elements"]}, {(0, 0, "{}")})
+        self.assertEqual(self.ask("show", "drops")["drops"], [])
+        self.assertEqual({r["packets"] for r in self.ask("show", "rules", "--hits")["rules"]}, {0})
+        self.assertEqual(self.ask("show", "rules", "--by-hits")["rules"], [])
+        self.assertEqual({o["packets"] for o in self.ask("show", "ports")["outputs"]}, {0})
+        # A rule keeps its count from then wherever it goes.
+        self.good("acl", "add", "acl", "permit", "icmp", "from", "any", "to", "any", "--at", "1", "--control", "s")
+        self.assertEqual({r["packets"] for r in self.ask("show", "rules", "--hits")["rules"]}, {0})
+        report = self.stop()
+        self.assertEqual(report["packets_in"], 1000)
+
+    def test_wrong_words_are_told(self):
+        done = self.sluice("clear", "counters", "everything", "--control", "s")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("runtime", done.stderr)
+        done = self.sluice("clear", "counters", "--control", "s")
+        self.assertEqual(done.returncode, 3)
+
+
+class Save(Run):
+    """save, and show rules --native."""
+
+    COMMENTED = """# the edge
+define resolvers = 53,853
+
+deny udp from any to any port resolvers log   # no DNS
+# the web
+permit tcp from 10.0.0.0/8 to any port http,https
+permit tcp from any to any
+permit udp from any to any
+# the end
+"""
+    ADJACENCIES = """# neighbours
+192.0.2.1 02:00:00:00:00:01 02:00:00:00:00:02 1   # the upstream
+192.0.2.9 02:00:00:00:00:09 02:00:00:00:00:02 2 mtu 9000
+"""
+
+    def setUp(self):
+        super().setUp()
+        self.write("edge.acl", self.COMMENTED)
+        self.write("rib.txt", "# upstream\n0.0.0.0/0 via 192.0.2.1\n10.0.0.0/8 via 192.0.2.9 metric 20   # core\n"
+                              "10.1.0.0/16 via 192.0.2.9\n")
+        self.write("adj.txt", self.ADJACENCIES)
+        self.write("sluice.toml", self.read("sluice.toml") + 'adjacencies = "adj.txt"\n')
+
+    def control(self, *words):
+        return self.good(*words, "--control", "s")
+
+    def tables(self):
+        """What a stranger sees of the tables, without what tells when and where they were read."""
+        rules = self.ask("show", "rules")
+        routes = {p: self.ask("show", "routes", p) for p in ("0.0.0.0/0", "10.2.3.4", "10.1.2.3", "192.0.2.0/24", "2001:db8::1",
+                                                             "198.51.100.7")}
+        for answer in routes.values():
+            for route in answer.get("routes", []):
+                route.pop("generation", None)
+        return ([r["text"] for r in rules["rules"]], routes, self.ask("show", "adjacencies"))
+
+    def change(self):
+        self.control("acl", "add", "acl", "deny", "tcp", "from", "192.0.2.0/24", "to", "any", "port", "1000-2000", "log", "--at", "1")
+        self.control("acl", "delete", "acl", "permit", "tcp", "from", "any", "to", "any")
+        self.control("acl", "add", "acl", "mark(7)", "icmp", "from", "2001:db8::/32", "to", "any", "icmp-type", "8")
+        self.control("routes", "add", "fib", "192.0.2.0/24", "via", "192.0.2.1")
+        self.control("routes", "add", "fib", "10.1.0.0/16", "via", "192.0.2.1", "source", "ospf", "metric", "5")
+        self.control("routes", "add", "fib", "2001:db8::/32", "via", "192.0.2.9", "source", "bgp", "preference", "77")
+        self.control("routes", "delete", "fib", "10.0.0.0/8")
+        self.control("adjacencies", "set", "adj", "192.0.2.9", "02:00:00:00:00:0a", "02:00:00:00:00:02", "3", "vlan", "12")
+        self.control("adjacencies", "set", "adj", "10.9.9.9", "blackhole")
+
+    def test_a_reload_and_a_restart_find_what_was_saved(self):
+        os.chmod(self.folder / "edge.acl", 0o640)
+        self.start()
+        self.assertEqual(self.ask("save"), {"saved": [], "unsaved": []})
+        self.change()
+        before = self.tables()
+        self.assertIn("saved", self.control("save") + "saved")
+        for again in range(2):  # what is saved is edited again
+            self.assertEqual(self.ask("save")["saved"], [], "there is nothing more to save")
+            text = self.read("edge.acl")
+            for kept in ("# the edge", "define resolvers", "port resolvers log   # no DNS", "# the web", "port http,https", "# the end"):
+                self.assertIn(kept, text)
+            self.assertNotIn("permit tcp from any to any\n", text)
+            self.assertEqual(text.splitlines()[0], "deny tcp from 192.0.2.0/24 to 0.0.0.0/0 port 1000-2000 log")
+            self.assertIn("# upstream\n0.0.0.0/0 via 192.0.2.1\n", self.read("rib.txt"))
+            self.assertNotIn("# core", self.read("rib.txt"))
+            self.assertIn("# the upstream", self.read("adj.txt"))
+            self.assertNotIn("mtu 9000", self.read("adj.txt"))
+            self.assertEqual(os.stat(self.folder / "edge.acl").st_mode & 0o777, 0o640)
+            self.assertEqual([n for n in os.listdir(self.folder) if ".tmp" in n], [])
+            self.control("reload")
+            self.assertEqual(self.tables(), before)
+            if again == 0:
+                self.control("routes", "add", "fib", "198.51.100.0/24", "via", "192.0.2.9")
+                self.control("routes", "add", "fib", "10.1.0.0/16", "via", "192.0.2.9", "source", "ospf", "metric", "5")
+                before = self.tables()
+                self.assertEqual([s["table"] for s in self.ask("save")["saved"]], ["fib"])
+        report = self.stop()
+        self.assertEqual(report["packets_in"], report["packets_out"] + report["dropped"])
+        self.good("check", "sluice.toml")
+        self.start()
+        self.assertEqual(self.tables(), before)
+
+    def test_without_a_change_the_files_are_not_touched(self):
+        self.start()
+        self.control("acl", "add", "acl", "permit", "gre", "from", "any", "to", "any", "--dry-run")
+        self.sluice("acl", "delete", "acl", "99", "--control", "s")
+        stamps = {n: os.stat(self.folder / n).st_mtime_ns for n in ("edge.acl", "rib.txt", "adj.txt")}
+        self.assertIn("no table was changed", self.control("save"))
+        self.assertEqual(stamps, {n: os.stat(self.folder / n).st_mtime_ns for n in stamps})
+
+    def test_what_cannot_go_back_is_refused_and_nothing_is_written(self):
+        self.start()
+        self.change()
+        mine = "# somebody else's edit\n" + self.COMMENTED
+        self.write("edge.acl", mine)
+        rib = self.read("rib.txt")
+        done = self.sluice("save", "--control", "s")
+        self.assertEqual(done.returncode, 1)
+        for said in ("access list 'acl': edge.acl has been written since it was read", "nothing was saved", "save --to"):
+            self.assertIn(said, done.stderr)
+        self.assertEqual((self.read("edge.acl"), self.read("rib.txt")), (mine, rib))
+        self.assertEqual([n for n in os.listdir(self.folder) if ".tmp" in n], [])
+        # What it has is not lost: files of their own, which load again.
+        before = self.tables()
+        os.mkdir(self.folder / "saved")
+        saved = self.ask("save", "--to", "saved")["saved"]
+        self.assertEqual(sorted(os.path.basename(s["file"]) for s in saved), ["acl.acl", "adj.adjacencies", "fib.routes"])
+        toml = self.read("sluice.toml")
+        for table in saved:
+            option = table["configuration"].split(" = ")[0]
+            toml = re.sub(rf"^{option} = .*$", table["configuration"], toml, flags=re.M)
+        self.stop()
+        self.write("sluice.toml", toml)
+        self.start()
+        self.assertEqual(self.tables(), before)
+        self.assertEqual(self.sluice("save", "--to", "nowhere/at/all", "--control", "s").returncode, 0, "nothing was changed")
+
+    def test_files_of_other_kinds_are_refused_with_the_reason(self):
+        compressed = gzip.compress(ROUTES.encode())
+        (self.folder / "rib.txt.gz").write_bytes(compressed)
+        self.write("more.acl", RULES)
+        self.write("edge.acl", 'include "more.acl"\n')
+        (self.folder / "adj.txt.gz").write_bytes(gzip.compress(self.ADJACENCIES.encode()))
+        toml = self.read("sluice.toml").replace('["rib.txt"]', '["rib.txt", "rib.txt.gz"]').replace("adj.txt", "adj.txt.gz")
+        self.write("sluice.toml", toml)
+        self.start()
+        self.control("acl", "add", "acl", "permit", "gre", "from", "any", "to", "any")
+        self.control("routes", "add", "fib", "192.0.2.0/24", "via", "192.0.2.1")
+        self.control("adjacencies", "set", "adj", "10.9.9.9", "blackhole")
+        done = self.sluice("save", "--control", "s")
+        self.assertEqual(done.returncode, 1)
+        for said in ("edge.acl: it includes more.acl", "adj.txt.gz is compressed (gzip)", "it comes from 2 files"):
+            self.assertIn(said, done.stderr)
+        self.assertEqual((self.folder / "rib.txt.gz").read_bytes(), compressed)
+
+    def test_a_list_as_a_file_of_rules(self):
+        self.start()
+        self.change()
+        text = self.control("show", "rules", "--native")
+        self.write("again.acl", text)
+        self.control("acl", "replace", "acl", "again.acl")
+        self.assertEqual(self.control("show", "rules", "--native"), text)
+        self.assertEqual(self.sluice("show", "rules", "--native", "--hits", "--control", "s").returncode, 2)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,16 @@
 // sluice show runtime|rules|drops|tables|routes|adjacencies|qos, sluice acl, sluice routes, sluice qos: asks and
 // changes a process that runs. host only
+#include <cctype>
+#include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
+#include <set>
 #include <tuple>
 #include <utility>
 
+#include "base/atomic_file.h"
 #include "base/printable.h"
 #include "control/report.h"
 #include "control/request.h"
@@ -15,6 +20,7 @@
 #include "inputs.h"
 #include "live.h"
 #include "live_client.h"
+#include "run_standard.h"
 #include "watch.h"
 
 namespace sluice::app {
@@ -52,10 +58,16 @@ std::string now_text(const Json& r, Rates* rates) {
                      cell("dropped"));
 }
 
+// ", cleared 12.3 s ago", where a window counts from there.
+std::string cleared_text(const Json& r) {
+  if (!r.contains("cleared_seconds_ago")) return {};
+  return fmt::format(", cleared {} ago", human_seconds(r.at("cleared_seconds_ago").get<double>()));
+}
+
 // What a run of the packet scheduler says of itself.
 std::string scheduled_text(const Json& r, Rates* rates) {
-  std::string t = fmt::format("{} by the packet scheduler, graph {} of this run\n", word_of(r, "configuration"),
-                              count_of(r, "swaps") + 1);
+  std::string t = fmt::format("{} by the packet scheduler, graph {} of this run{}\n", word_of(r, "configuration"),
+                              count_of(r, "swaps") + 1, cleared_text(r));
   t += fmt::format("in {}, out {}, dropped {}, queued {}\n", counted(count_of(r, "packets_in"), "packet"),
                    with_commas(count_of(r, "packets_out")), with_commas(count_of(r, "dropped")),
                    with_commas(count_of(r, "queued")));
@@ -64,9 +76,9 @@ std::string scheduled_text(const Json& r, Rates* rates) {
 
 std::string runtime_text(const Json& r, Rates* rates) {
   if (r.contains("swaps")) return scheduled_text(r, rates);
-  std::string t =
-      fmt::format("{} on {} x{}, generation {}, {} of packets\n", word_of(r, "configuration"), word_of(r, "device"),
-                  count_of(r, "workers"), count_of(r, "generation"), human_seconds(r.at("seconds").get<double>()));
+  std::string t = fmt::format("{} on {} x{}, generation {}, {} of packets{}\n", word_of(r, "configuration"),
+                              word_of(r, "device"), count_of(r, "workers"), count_of(r, "generation"),
+                              human_seconds(r.at("seconds").get<double>()), cleared_text(r));
   t += fmt::format("in {}, out {}, dropped {}; {}; p50 {:.1f} us, p99 {:.1f} us; tables {}\n",
                    counted(count_of(r, "packets_in"), "packet"), with_commas(count_of(r, "packets_out")),
                    with_commas(count_of(r, "dropped")), human_rate(r.at("packets_per_second").get<double>(), "packets"),
@@ -85,8 +97,57 @@ std::string drops_text(const Json& r, Rates* rates) {
     if (rates != nullptr) row.insert(row.begin() + 1, rates->cell(row[1] + " at " + row[2], count_of(d, "packets")));
     table.add(row);
   }
-  return fmt::format("{} of {} dropped\n{}", with_commas(count_of(r, "dropped")),
-                     counted(count_of(r, "packets_in"), "packet"), table.empty() ? "" : table.str());
+  return fmt::format("{} of {} dropped{}\n{}", with_commas(count_of(r, "dropped")),
+                     counted(count_of(r, "packets_in"), "packet"), cleared_text(r), table.empty() ? "" : table.str());
+}
+
+std::string ports_text(const Json& r, Rates* rates) {
+  std::vector<std::string> heads = {"port",     "method",     "link",     "rx packets",
+                                    "rx bytes", "tx packets", "tx bytes", "lost"};
+  if (rates != nullptr) heads.insert(heads.end(), {"rx packets/s", "tx packets/s", "lost/s"});
+  TextTable ports(heads);
+  for (const Json& p : r.at("interfaces")) {
+    const auto sum = [&](const char* side, std::initializer_list<const char*> fields) {
+      uint64_t all = 0;
+      for (const Json& queue : p.at(side)) {
+        for (const char* field : fields) all += count_of(queue, field);
+      }
+      return all;
+    };
+    const std::string name = word_of(p, "name");
+    const uint64_t rx = sum("rx", {"packets"}), tx = sum("tx", {"packets"}),
+                   lost = sum("rx", {"missed", "too_long", "invalid"}) + sum("tx", {"full", "failed"});
+    std::vector<std::string> row = {name,
+                                    word_of(p, "method"),
+                                    p.at("closed").get<bool>() ? "closed" : word_of(p, "link"),
+                                    with_commas(rx),
+                                    with_commas(sum("rx", {"bytes"})),
+                                    with_commas(tx),
+                                    with_commas(sum("tx", {"bytes"})),
+                                    lost == 0 ? "-" : with_commas(lost)};
+    if (rates != nullptr) {
+      row.insert(row.end(),
+                 {rates->cell("rx " + name, rx), rates->cell("tx " + name, tx), rates->cell("lost " + name, lost)});
+    }
+    ports.add(row);
+  }
+  heads = {"output", "packets", "bytes"};
+  if (rates != nullptr) heads.push_back("packets/s");
+  heads.push_back("to");
+  TextTable outputs(heads);
+  for (const Json& o : r.at("outputs")) {
+    const std::string element = word_of(o, "element"), path = word_of(o, "path");
+    std::vector<std::string> row = {element, with_commas(count_of(o, "packets")), with_commas(count_of(o, "bytes"))};
+    if (rates != nullptr) row.push_back(rates->cell("output " + element + " " + path, count_of(o, "packets")));
+    row.push_back(path.empty() ? "-" : path);
+    outputs.add(row);
+  }
+  std::string t;
+  if (!ports.empty()) t += ports.str() + (outputs.empty() ? "" : "\n");
+  if (!outputs.empty()) t += outputs.str();
+  if (t.empty()) t = "no port is open\n";
+  const std::string cleared = cleared_text(r);
+  return cleared.empty() ? t : t + cleared.substr(2) + "\n";
 }
 
 std::string tables_text(const Json& r, Rates*) {
@@ -112,7 +173,7 @@ std::string rate_text(uint64_t bps) {
 struct WindowFlags : ClientFlags, WatchFlags {};
 struct RulesFlags : WindowFlags {
   std::string table;
-  bool hits = false, by_hits = false;
+  bool hits = false, by_hits = false, native = false;
   uint64_t from = 1, count = 50;
 };
 struct LookupFlags : WindowFlags {
@@ -133,6 +194,9 @@ Exit show_runtime(const WindowFlags& flags) {
 }
 Exit show_drops(const WindowFlags& flags) {
   return show(flags, {{"command", "show drops"}}, &drops_text);
+}
+Exit show_ports(const WindowFlags& flags) {
+  return show(flags, {{"command", "show ports"}}, &ports_text);
 }
 Exit show_tables(const WindowFlags& flags) {
   return show(flags, {{"command", "show tables"}}, &tables_text);
@@ -170,7 +234,7 @@ std::string rules_text(const Json& r, Rates* rates, const RulesFlags& flags) {
     t += fmt::format("no rule matched {}", counted(count_of(r.at("no_match"), "packets"), "packet"));
     if (const uint64_t gone = count_of(r.at("removed"), "packets"); gone != 0)
       t += fmt::format("; removed rules had {}", with_commas(gone));
-    t += "\n";
+    t += cleared_text(r) + "\n";
   }
   if (last < total)
     t += fmt::format("{} to {} of {}; continue with --from {}\n", with_commas(flags.from), with_commas(last),
@@ -179,6 +243,10 @@ std::string rules_text(const Json& r, Rates* rates, const RulesFlags& flags) {
 }
 
 Exit show_rules(const RulesFlags& flags) {
+  if (flags.native) {
+    const Json r = request(flags, {{"command", "show text"}, {"kind", "acl"}, {"table", flags.table}});
+    return print(r, json_output() ? std::string() : printable(r.at("text").get_ref<const std::string&>()));
+  }
   const Json body{{"command", "show rules"}, {"table", flags.table}, {"hits", flags.hits || flags.by_hits},
                   {"from", flags.from},      {"count", flags.count}, {"order", flags.by_hits ? "hits" : "list"}};
   return show(flags, body, [&](const Json& r, Rates* rates) { return rules_text(r, rates, flags); });
@@ -356,6 +424,10 @@ void add_live_shows(Command show) {
   add("drops", "What a running process dropped, why and where.",
       "sluice show drops\nsluice show drops --interval 1 --times 10 -o json", std::make_shared<WindowFlags>(),
       &show_drops);
+  add("ports",
+      "What came in and left by each interface and output of a running process. lost: missed, too long and invalid "
+      "when\nreceived, full and failed when sent; -o json has each, by queue.",
+      "sluice show ports\nsluice show ports --interval 1", std::make_shared<WindowFlags>(), &show_ports);
   add("tables", "The tables of a running process: algorithm, size, memory, last change.", "sluice show tables",
       std::make_shared<WindowFlags>(), &show_tables);
   add("qos", "The classes of service of a running process, by port: packets, drops, queues, latencies.",
@@ -369,6 +441,7 @@ void add_live_shows(Command show) {
   auto rules = std::make_shared<RulesFlags>();
   Command sub = add("rules", "The rules of an access list of a running process; --hits adds counters.",
                     "sluice show rules --hits\nsluice show rules --by-hits --count 10\n"
+                    "sluice show rules --native > edge.acl\n"
                     "sluice show rules --table edge --from 1001 --count 1000 -o json",
                     rules, &show_rules);
   sub->add_option("--table", rules->table, "Which access list (default: the only one)")->type_name("NAME");
@@ -382,6 +455,8 @@ void add_live_shows(Command show) {
       ->check(Range(1, 100'000))
       ->type_name("N")
       ->capture_default_str();
+  sub->add_flag("--native", rules->native, "All rules as a file of native rules, which --acl and 'acl replace' read")
+      ->excludes("--hits", "--by-hits", "--from", "--count", "--interval");
   auto routes = std::make_shared<LookupFlags>();
   sub = add("routes",
             "The routes of a running process that cover an address or a prefix, longest prefix first: the route "
@@ -427,6 +502,124 @@ void add_reload(Command root) {
         });
       });
   add_socket_option(sub, *o);
+}
+
+namespace {
+
+const char* kind_words(const std::string& kind) {
+  return kind == "acl" ? "access list" : kind == "routes" ? "route table" : "adjacency table";
+}
+
+// The tables that were changed, as files of a folder: for those that cannot go back to where they came from.
+Exit save_to(const ClientFlags& asked, const std::string& folder) {
+  ClientFlags flags = asked;
+  flags.socket = socket_of(asked);
+  const bool standard = request(flags, {{"command", "show runtime"}}).at("configuration") == kStandardGraph;
+  struct Text {
+    std::string kind, table, path;
+    AtomicFile file;
+  };
+  std::vector<Text> texts;
+  std::set<std::string> paths;
+  std::error_code error;
+  const std::string absolute = std::filesystem::absolute(folder, error).lexically_normal().string();
+  const Json tables = request(flags, {{"command", "show tables"}});
+  for (const Json& table : tables.at("tables")) {
+    if (!table.at("unsaved").get<bool>()) continue;
+    const std::string kind = table.at("kind"), name = table.at("name");
+    const Json r = request(flags, {{"command", "show text"}, {"kind", kind}, {"table", name}});
+    // Names come from another process, and stay in the folder.
+    std::string word;
+    for (const char c : name) word += std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' ? c : '_';
+    const std::string path = (std::filesystem::path(absolute) / (word + (kind == "acl"      ? ".acl"
+                                                                         : kind == "routes" ? ".routes"
+                                                                                            : ".adjacencies")))
+                                 .string();
+    if (!paths.insert(path).second) fail(Exit::kIo, fmt::format("two tables would be written to {}", path));
+    AtomicFile file = need(AtomicFile::create(path), Exit::kIo);
+    file.write(r.at("text").get_ref<const std::string&>());
+    need(file.settle(), Exit::kIo);
+    texts.push_back({kind, name, path, std::move(file)});
+  }
+  Json saved = Json::array();
+  std::string t;
+  for (Text& one : texts) {
+    need(one.file.commit(), Exit::kIo);
+    const char* const option = one.kind == "acl" ? "acl" : one.kind == "routes" ? "routes" : "adjacencies";
+    const char* const element = one.kind == "acl" ? "AclTable" : one.kind == "routes" ? "RouteTable" : "AdjacencyTable";
+    const std::string line = !standard              ? fmt::format("{}({}, FILE {})", element, one.table, one.path)
+                             : one.kind == "routes" ? fmt::format("{} = [\"{}\"]", option, one.path)
+                                                    : fmt::format("{} = \"{}\"", option, one.path);
+    saved.push_back({{"table", one.table}, {"kind", one.kind}, {"file", one.path}, {"configuration", line}});
+    t += fmt::format("{}: {} '{}'; in the configuration: {}\n", printable(one.path), kind_words(one.kind),
+                     printable(one.table), printable(line));
+  }
+  if (texts.empty()) t = "no table was changed since its files were read\n";
+  return print(Json{{"saved", saved}}, t);
+}
+
+Exit save(const ClientFlags& flags) {
+  const Json r = request(flags, {{"command", "save"}});
+  std::string t;
+  for (const Json& one : r.at("saved")) {
+    t += fmt::format("{}: {} '{}', {}\n", word_of(one, "file"), kind_words(one.at("kind")), word_of(one, "table"),
+                     counted(count_of(one, "entries"), one.at("kind") == "acl"      ? "rule"
+                                                       : one.at("kind") == "routes" ? "route"
+                                                                                    : "next hop"));
+  }
+  for (const Json& what : r.at("unsaved"))
+    warn(fmt::format("{} was changed while the run went on and is not saved: edit its file", what.get<std::string>()));
+  return print(r, t.empty() ? "no table was changed since its files were read\n" : t);
+}
+
+}  // namespace
+
+void add_save(Command root) {
+  struct SaveFlags : ClientFlags {
+    std::string to;
+  };
+  auto o = std::make_shared<SaveFlags>();
+  Command sub = add_subcommand(
+      root, "save", "Packets",
+      "Has a process started with 'sluice run --control' write the tables that 'sluice acl', 'routes' and "
+      "'adjacencies' have\nchanged into the files that they were read from, so that a reload or a restart keeps them. "
+      "Lines that are still true\nstay as they are, with their comments. All files are written, or none: a table that "
+      "comes from several files, from a\ncompressed or compiled one, or from one of another format is refused, and so "
+      "is a file that was written since it was\nread. --to writes the changed tables into a directory instead, and "
+      "says what to change in the configuration.",
+      "sluice save\nsluice save --control /run/sluice/control\nsluice save --to /etc/sluice/saved",
+      [o] { return answered([&] { return o->to.empty() ? save(*o) : save_to(*o, o->to); }); });
+  sub->add_option("--to", o->to, "Write each changed table into a file of its own in this directory")
+      ->type_name("DIRECTORY");
+  add_socket_option(sub, *o);
+}
+
+void add_clear(Command root) {
+  Command group = add_subcommand(root, "clear", "Packets",
+                                 "Clears what the windows of a process started with 'sluice run --control' count.",
+                                 "sluice clear counters\nsluice clear counters rules", nullptr);
+  group->require_subcommand(1);
+  struct ClearFlags : ClientFlags {
+    std::string what;
+  };
+  auto o = std::make_shared<ClearFlags>();
+  Command sub = add_subcommand(
+      *group, "counters", "Subcommands",
+      "Has 'sluice show' count from now on, for everybody who looks: packets, rates and drops of 'show runtime' "
+      "(runtime),\n'show drops' (drops), 'show rules --hits' (rules), 'show ports' (ports), and the times of 'show "
+      "runtime' (latency).\nThe report at the end, --hits, --top-rules and /metrics count the whole run all the same.",
+      "sluice clear counters\nsluice clear counters rules --control /run/sluice/control", [o] {
+        return answered([&] {
+          const Json r = request(*o, {{"command", "clear counters"}, {"what", o->what}});
+          std::vector<std::string> names;
+          for (const Json& name : r.at("cleared")) names.push_back(printable(name.get_ref<const std::string&>()));
+          return print(r, fmt::format("cleared: {}\n", fmt::join(names, ", ")));
+        });
+      });
+  sub->add_option("what", o->what, "runtime, drops, rules, ports or latency (default: all)")
+      ->check(OneOf{{"runtime", "drops", "rules", "ports", "latency"}})
+      ->type_name("WHAT");
+  add_socket_option(*sub, *o);
 }
 
 void add_trace(Command root) {

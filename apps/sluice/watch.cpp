@@ -14,10 +14,12 @@
 
 namespace sluice::app {
 
-void add_watch_options(Command sub, WatchFlags& flags) {
-  Option interval = sub.add_option("--interval", flags.interval,
-                                   "Show it again every so many seconds, with rates since the last time: in place on a "
-                                   "terminal; with -o json one line each");
+void add_watch_options(Command sub, WatchFlags& flags, bool always) {
+  Option interval = sub.add_option(
+      "--interval", flags.interval,
+      always ? "Seconds from one look to the next"
+             : "Show it again every so many seconds, with rates since the last time: in place on a terminal; with -o "
+               "json one line each");
   interval
       ->check([](const std::string& text) {
         double seconds = 0;
@@ -28,10 +30,12 @@ void add_watch_options(Command sub, WatchFlags& flags) {
                    : fmt::format("'{}' is not a number of seconds from 0.1 to 86400", text);
       })
       .type_name("SECONDS");
-  sub.add_option("--times", flags.times, "With --interval: how often (default: until Ctrl-C)")
-      ->check(Range(uint64_t{1}, uint64_t{1'000'000'000}))
-      ->type_name("N")
-      ->needs(interval);
+  if (always) interval->capture_default_str();
+  Option times = sub.add_option("--times", flags.times,
+                                always ? "How often it is shown (default: until it is ended; in a pipe: once)"
+                                       : "With --interval: how often (default: until Ctrl-C)");
+  times->check(Range(uint64_t{1}, uint64_t{1'000'000'000})).type_name("N");
+  if (!always) times->needs(interval);
 }
 
 void Rates::look(uint64_t now_ns) {

@@ -17,8 +17,8 @@ struct WatchFlags {
   double interval = 0;  // seconds; 0: once
   uint64_t times = 0;   // 0: until it is ended
 };
-// --interval and --times.
-void add_watch_options(Command sub, WatchFlags& flags);
+// --interval and --times. `always`: it is shown again without --interval, too, as often as `flags` says.
+void add_watch_options(Command sub, WatchFlags& flags, bool always = false);
 
 // Counters by name, and how fast they grow from one look to the next.
 class Rates {
