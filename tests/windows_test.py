@@ -107,7 +107,7 @@ class Run(unittest.TestCase):
     def ask(self, *words):
         return json.loads(self.good(*words, "-o", "json", "--control", "s"))
 
-    def start(self, *words, config=True):
+    def start(self, *words, config=True, some_out=True):
         """Until packets have come in and out."""
         errors = open(self.folder / "run.err", "w+", encoding="utf-8")
         self.addCleanup(errors.close)
@@ -121,7 +121,7 @@ class Run(unittest.TestCase):
         end = time.monotonic() + LIMIT_S
         while time.monotonic() < end:
             done = self.sluice("show", "runtime", "-o", "json", "--control", "s")
-            if done.returncode == 0 and json.loads(done.stdout)["packets_out"] > 0:
+            if done.returncode == 0 and (not some_out or json.loads(done.stdout)["packets_out"] > 0):
                 return
             if self.run_.poll() is not None:
                 break
@@ -332,6 +332,10 @@ permit udp from any to any
     def control(self, *words):
         return self.good(*words, "--control", "s")
 
+    def owner(self, name):
+        status = os.stat(self.folder / name)
+        return status.st_uid, status.st_gid
+
     def tables(self):
         """What a stranger sees of the tables, without what tells when and where they were read."""
         rules = self.ask("show", "rules")
@@ -355,11 +359,16 @@ permit udp from any to any
 
     def test_a_reload_and_a_restart_find_what_was_saved(self):
         os.chmod(self.folder / "edge.acl", 0o640)
+        if os.geteuid() == 0:  # root keeps any owner, others their own
+            os.chown(self.folder / "edge.acl", 65534, 65533)
+        owner = self.owner("edge.acl")
         self.start()
         self.assertEqual(self.ask("save"), {"saved": [], "unsaved": []})
         self.change()
         before = self.tables()
-        self.assertIn("saved", self.control("save") + "saved")
+        said = self.control("save")
+        for line in ("edge.acl: access list 'acl', 7 rules", "rib.txt: route table 'fib', 4 routes", "adj.txt: adjacency table 'adj', "):
+            self.assertIn(line, said)
         for again in range(2):  # what is saved is edited again
             self.assertEqual(self.ask("save")["saved"], [], "there is nothing more to save")
             text = self.read("edge.acl")
@@ -372,6 +381,7 @@ permit udp from any to any
             self.assertIn("# the upstream", self.read("adj.txt"))
             self.assertNotIn("mtu 9000", self.read("adj.txt"))
             self.assertEqual(os.stat(self.folder / "edge.acl").st_mode & 0o777, 0o640)
+            self.assertEqual(self.owner("edge.acl"), owner)
             self.assertEqual([n for n in os.listdir(self.folder) if ".tmp" in n], [])
             self.control("reload")
             self.assertEqual(self.tables(), before)
@@ -447,6 +457,149 @@ permit udp from any to any
         self.control("acl", "replace", "acl", "again.acl")
         self.assertEqual(self.control("show", "rules", "--native"), text)
         self.assertEqual(self.sluice("show", "rules", "--native", "--hits", "--control", "s").returncode, 2)
+
+
+class Top(Run):
+    """top, on a terminal and without one."""
+
+    FRAME = r"\x1b\[H.*?\x1b\[J"
+    BEGIN, END = "\x1b[?1049h", "\x1b[?25h\x1b[?1049l"
+
+    def lines(self, frame):
+        last = frame[frame.rindex("\x1b[H"):]
+        return re.sub(r"\x1b\[[\d?]*[A-Za-z]", "", last).replace("\r", "").split("\n")
+
+    def frame_with(self, shown, word):
+        """The next frame that has the word."""
+        end = time.monotonic() + LIMIT_S
+        while time.monotonic() < end:
+            lines = self.lines(shown.until(self.FRAME))
+            if any(word in line for line in lines):
+                return lines
+        self.fail(f"no frame with {word}")
+
+    def same_settings(self, shown):
+        now = termios.tcgetattr(shown.slave)
+        self.assertEqual(now[:4], shown.before[:4])
+        self.assertEqual(now[6], shown.before[6])
+
+    def test_what_it_shows_and_what_its_keys_do(self):
+        self.start()
+        shown = self.terminal("top", "--interval", "0.1", "--control", "s", rows=50, columns=120)
+        shown.until(re.escape(self.BEGIN))
+        lines = self.frame_with(shown, "packets/s, out")
+        text = "\n".join(lines)
+        self.assertLessEqual(len(lines), 50)
+        for said in ("standard graph on cpu x1", "elements: ", "drops: 1, by packets/s", "acl-deny", "ports: 1", "rules: ",
+                     "deny udp from any to any port 53", "q quit"):
+            self.assertIn(said, text)
+        self.assertRegex(text, r"in [\d.]+ [kM]? ?packets/s, out [\d.]+ [kM]? ?packets/s, dropped [\d.]+ [kM]? ?packets/s")
+        # The rows of the chosen pane are in order.
+        rates = [int(l.split()[2].replace(",", "")) for l in lines if re.match(r"(in|input|acl_check|route|ttl|out) +[A-Z]\w+ ", l)]
+        self.assertEqual(rates, sorted(rates, reverse=True))
+        self.assertEqual(len(rates), 6)
+        shown.type("s")
+        self.frame_with(shown, "elements: 9, by dropped/s")
+        shown.type("\t")
+        shown.until(r"\x1b\[7m drops")
+        shown.type("\x1b[C")
+        shown.until(r"\x1b\[7m ports")
+        shown.type("\x1b[D\x1b[Z")
+        shown.until(r"\x1b\[7m elements")
+        shown.type("h")
+        self.frame_with(shown, "this help, and back")
+        shown.type("h")
+        self.frame_with(shown, "elements: 9")
+        shown.type("p")
+        self.frame_with(shown, "PAUSED")
+        shown.type("p")
+        self.frame_with(shown, "every 0.1 s")
+        shown.type("xyz\x1b\x00")  # keys that mean nothing
+        shown.resize(24, 80)
+        end = time.monotonic() + LIMIT_S
+        while len(self.lines(shown.until(self.FRAME))) > 24:
+            self.assertLess(time.monotonic(), end)
+        shown.type("q")
+        self.assertEqual(shown.end(), 0)
+        self.assertTrue(shown.text.endswith(self.END), shown.text[-60:])
+        self.same_settings(shown)
+
+    def test_a_small_terminal_shows_the_chosen_pane(self):
+        self.start()
+        for rows, columns in ((24, 80), (10, 40), (4, 20), (1, 5)):
+            shown = self.terminal("top", "--interval", "0.1", "--control", "s", rows=rows, columns=columns)
+            shown.until(self.FRAME)
+            lines = self.lines(shown.until(self.FRAME))
+            self.assertLessEqual(len(lines), max(rows, 3))
+            self.assertLessEqual(max(map(len, lines)), max(columns, 10))
+            shown.type("q")
+            self.assertEqual(shown.end(), 0)
+
+    def test_whatever_ends_it_the_terminal_is_as_it_was(self):
+        self.start()
+        for end in ("\x03", signal.SIGTERM, signal.SIGHUP):
+            shown = self.terminal("top", "--interval", "0.1", "--control", "s")
+            shown.until(self.FRAME)
+            shown.type(end) if isinstance(end, str) else shown.process.send_signal(end)
+            self.assertEqual(shown.end(), 130)
+            self.assertIn(self.END, shown.text)
+            self.same_settings(shown)
+        # The run crashes: the error stands on the screen that was there before.
+        shown = self.terminal("top", "--interval", "0.1", "--control", "s")
+        shown.until(self.FRAME)
+        self.run_.kill()
+        self.assertEqual(shown.end(), 3)
+        self.assertRegex(shown.text, re.escape(self.END) + r"error: s: ")
+        self.same_settings(shown)
+        # There is none: nothing is drawn.
+        shown = self.terminal("top", "--control", "s")
+        self.assertEqual(shown.end(), 3)
+        self.assertNotIn("\x1b", shown.text)
+
+    def test_a_run_that_hangs_is_left_with_a_second_signal(self):
+        self.start()
+        shown = self.terminal("top", "--interval", "0.1", "--control", "s")
+        shown.until(self.FRAME)
+        self.run_.send_signal(signal.SIGSTOP)
+        try:
+            for _ in range(20):
+                shown.type("\x03")
+                shown.read(0.2)
+                if shown.process.poll() is not None:
+                    break
+            shown.end()
+            self.assertIn(self.END, shown.text)
+            self.same_settings(shown)
+        finally:
+            self.run_.send_signal(signal.SIGCONT)
+
+    def test_without_a_terminal_it_prints_frames_and_says_so(self):
+        self.start()
+        done = self.sluice("top", "--interval", "0.1", "--control", "s")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("not a terminal: one frame", done.stderr)
+        self.assertNotIn("\x1b", done.stdout)
+        self.assertEqual(done.stdout.count("sluice top:"), 1)
+        for said in (" elements: ", " drops: ", " ports: ", " rules: "):
+            self.assertIn(said, done.stdout)
+        self.assertRegex(done.stdout, r"in [\d.]+ [kM]? ?packets/s")
+        done = self.sluice("top", "--interval", "0.1", "--times", "3", "--control", "s")
+        self.assertEqual((done.stdout.count("sluice top:"), done.stderr), (3, ""))
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([SLUICE, "top", "--interval", "0.1", "--control", "s"], cwd=self.folder, stdout=full,
+                                  stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
+        self.assertEqual(done.returncode, 3)
+
+    def test_a_graph_of_the_packet_scheduler(self):
+        self.write("slow.click", "source :: RatedSource(DATA \\<00 01 02 03>, RATE 1000, LIMIT -1)\n"
+                                 "  -> queue :: Queue(200) -> shaper :: RatedUnqueue(500) -> Discard;\n")
+        self.start("slow.click", config=False, some_out=False)
+        done = self.sluice("top", "--interval", "0.2", "--control", "s")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("shaper", done.stdout)
+        self.good("clear", "counters", "--control", "s")
+        self.assertIn("cleared_seconds_ago", self.ask("show", "runtime"))
+        self.assertRegex(self.good("show", "runtime", "--interval", "0.1", "--times", "2", "--control", "s"), "packets/s")
 
 
 if __name__ == "__main__":
