@@ -445,7 +445,7 @@ permit udp from any to any
         self.control("adjacencies", "set", "adj", "10.9.9.9", "blackhole")
         done = self.sluice("save", "--control", "s")
         self.assertEqual(done.returncode, 1)
-        for said in ("edge.acl: it includes more.acl", "adj.txt.gz is compressed (gzip)", "it comes from 2 files"):
+        for said in ("edge.acl: error: access list 'acl': it includes more.acl", "adj.txt.gz is compressed (gzip)", "it comes from 2 files"):
             self.assertIn(said, done.stderr)
         self.assertEqual((self.folder / "rib.txt.gz").read_bytes(), compressed)
 

@@ -151,7 +151,10 @@ Result<std::vector<LiveTables::Saved>> LiveTables::save() {
   std::set<FileId> files;
   Error refused;
   const auto refuse = [&](const std::string& kind, const std::string& table, Error error) {
+    const TableDeclaration& declaration = sources_.at({kind, table}).declaration;
     Diagnostic d;
+    d.file = declaration.files.empty() ? table : path_of(declaration, declaration.files[0]);
+    if (error.message.starts_with(d.file + ": ")) error.message.erase(0, d.file.size() + 2);
     d.message = fmt::format("{} '{}': {}", name_of(kind), table, error.message);
     d.suggestion = error.hint;
     refused.diagnostics.push_back(std::move(d));
