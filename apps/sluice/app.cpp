@@ -21,12 +21,14 @@ namespace sluice::app {
 namespace {
 
 std::atomic<bool> g_interrupted{false}, g_hangup{false};
+std::atomic<void (*)()> g_restore{nullptr};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
 
 void on_signal(int number) {
   if (!g_interrupted.exchange(true, std::memory_order_relaxed)) return;
   // The second one ends the program at once.
   remove_unfinished();
+  if (void (*const restore)() = g_restore.load(std::memory_order_relaxed)) restore();
   signal(number, SIG_DFL);
   raise(number);
 }
@@ -265,6 +267,9 @@ void Progress::clear() {
 
 const std::atomic<bool>& interrupted() {
   return g_interrupted;
+}
+void restore_when_killed(void (*restore)()) {
+  g_restore.store(restore, std::memory_order_relaxed);
 }
 void stop_if_interrupted() {
   if (g_interrupted.load(std::memory_order_relaxed)) fail(Exit::kInterrupted, "interrupted");

@@ -150,6 +150,9 @@ const std::atomic<bool>& interrupted();
 // Ends the program with Exit::kInterrupted when a signal came.
 void stop_if_interrupted();
 
+// Called by the signal that ends the program at once, in its handler; nullptr: nothing is.
+void restore_when_killed(void (*restore)());
+
 // --- outputs ---
 
 // The files of a command, before it names any: standard output, where -o json puts an object there.

@@ -242,6 +242,7 @@ Result<Json> LiveRun::reload(Engine& runtime) {
     return Error("no memory for another generation", "the tables stay as they are");
   }
   tables_ = std::move(tables);
+  tables_->declared_by(graph.router);
   tables_->changed_in(generation);
   control_->use(*tables_);
   if (follower_ != nullptr) follower_->publish();
@@ -359,9 +360,9 @@ void LiveRun::ended(Engine& runtime) {
   hits_ = Json::array();
   for (const auto& [table, image] : tables_->tables().acls) {
     const size_t all = RuleSet::kMaxRules;
-    if (!flags_.hits.empty()) hits_.push_back(need(control_->rules(table, true, 1, all, "list")));
+    if (!flags_.hits.empty()) hits_.push_back(need(control_->rules(table, true, 1, all, "list", false)));
     if (flags_.top == 0) continue;
-    const Json most = need(control_->rules(table, true, 1, flags_.top, "hits"));
+    const Json most = need(control_->rules(table, true, 1, flags_.top, "hits", false));
     for (const Json& rule : most["rules"]) {
       const std::string at = rule.contains("file")
                                  ? fmt::format("{}:{}", rule["file"].get<std::string>(), rule["line"].get<uint32_t>())

@@ -98,10 +98,13 @@ class LiveRun {
   Json hits_;
 };
 
-// show runtime|rules|drops|tables|routes|adjacencies|qos, acl, routes, adjacencies, qos: questions and changes to a
-// process that runs.
+// show runtime|rules|drops|ports|tables|routes|adjacencies|qos, acl, routes, adjacencies, qos: questions and changes to
+// a process that runs.
 void add_live_shows(Command show);
 void add_reload(Command root);
+void add_save(Command root);
+void add_top(Command root);
+void add_clear(Command root);
 void add_trace(Command root);
 void add_graph(Command root);
 void add_acl(Command root);

@@ -1,7 +1,16 @@
 // sluice show runtime|rules|drops|tables|routes|adjacencies|qos, sluice acl, sluice routes, sluice qos: asks and
 // changes a process that runs. host only
+#include <cctype>
+#include <filesystem>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <set>
 #include <tuple>
+#include <utility>
 
+#include "base/atomic_file.h"
 #include "base/printable.h"
 #include "control/report.h"
 #include "control/request.h"
@@ -10,120 +19,138 @@
 #include "control/trace_control.h"
 #include "inputs.h"
 #include "live.h"
+#include "live_client.h"
+#include "run_standard.h"
+#include "watch.h"
 
 namespace sluice::app {
 namespace {
 
-constexpr uint64_t kAnswerLimitNs = 600'000'000'000;  // a large table takes its time
-
-struct ClientFlags {
-  std::string socket;
-  bool dry_run = false;
-};
-void add_socket_option(Command sub, ClientFlags& flags) {
-  sub.add_option("--socket,--control", flags.socket,
-                 "Socket of the run's --control (default: $SLUICE_SOCKET, or the only one in $XDG_RUNTIME_DIR/sluice)")
-      ->type_name("PATH");
-}
-
-// The result of a request. Ends with kIo where nobody answers, with kBadInput where the answer is an error.
-Json request(const ClientFlags& flags, Json body) {
-  Json whole{{"v", Control::kVersion}};
-  whole.update(body);
-  const std::string path = flags.socket.empty() ? need(find_control_socket(), Exit::kIo) : flags.socket;
-  const std::string line = whole.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (line.size() >= ControlSocket::kMaxLine)
-    fail(Exit::kBadInput, fmt::format("a change of {} is too long", human_bytes(static_cast<double>(line.size()))),
-         "split it, or replace the table");
-  auto said = ask(path, line, kAnswerLimitNs);
-  stop_if_interrupted();
-  const std::string text = need(std::move(said), Exit::kIo);
-  bool theirs = false;
-  auto answer = read_answer(text, &theirs);
-  if (!answer && theirs) fail(Exit::kBadInput, answer.error());
-  if (!answer) fail(Exit::kIo, fmt::format("{}: the process that answers is not sluice", path), answer.error().message);
-  return std::move(*answer);
-}
-
-// Answers come from another process: a field that is not there, or is something else, ends the command with an error.
-template <typename Run>
-Exit answered(Run&& run) {
-  try {
-    return run();
-  } catch (const Json::exception& wrong) {
-    fail(Exit::kIo, fmt::format("cannot parse the answer: {}", wrong.what()),
-         "use the sluice program that the process was started with");
-  }
-}
-
-uint64_t count_of(const Json& json, const char* field) {
-  return json.at(field).get<uint64_t>();
-}
-std::string word_of(const Json& json, const char* field) {
-  return printable(json.at(field).get_ref<const std::string&>());
-}
-
-Exit print(const Json& result, const std::string& text) {
-  if (json_output()) {
-    print_json(result);
-  } else {
-    print_out(text);
-  }
-  return Exit::kOk;
-}
-
 // --- show ---
 
-// What a run of the packet scheduler says of itself.
-std::string scheduled_runtime(const Json& r) {
-  std::string t = fmt::format("{} by the packet scheduler, graph {} of this run\n", word_of(r, "configuration"),
-                              count_of(r, "swaps") + 1);
-  t += fmt::format("in {}, out {}, dropped {}, queued {}\n\n", counted(count_of(r, "packets_in"), "packet"),
-                   with_commas(count_of(r, "packets_out")), with_commas(count_of(r, "dropped")),
-                   with_commas(count_of(r, "queued")));
-  TextTable table({"element", "class", "packets", "bytes", "dropped"});
+// A run's elements, with what they drop.
+std::string elements_text(const Json& r, Rates* rates) {
+  std::vector<std::string> heads = {"element", "class", "packets", "bytes", "dropped"};
+  if (rates != nullptr) heads.insert(heads.end(), {"packets/s", "dropped/s"});
+  TextTable table(heads);
   for (const Json& e : r.at("elements")) {
-    const uint64_t dropped = count_of(e, "dropped");
-    table.add({word_of(e, "name"), word_of(e, "class"), with_commas(count_of(e, "packets")),
-               with_commas(count_of(e, "bytes")), dropped == 0 ? "-" : with_commas(dropped)});
+    uint64_t dropped = 0;
+    if (e.contains("drops")) {
+      for (const auto& [reason, n] : e.at("drops").items()) dropped += n.get<uint64_t>();
+    } else {
+      dropped = count_of(e, "dropped");
+    }
+    std::vector<std::string> row = {word_of(e, "name"), word_of(e, "class"), with_commas(count_of(e, "packets")),
+                                    with_commas(count_of(e, "bytes")), dropped == 0 ? "-" : with_commas(dropped)};
+    if (rates != nullptr) {
+      row.push_back(rates->cell("element " + row[0], count_of(e, "packets")));
+      row.push_back(rates->cell("element drops " + row[0], dropped));
+    }
+    table.add(row);
   }
-  return t + table.str();
+  return table.str();
+}
+// "now 1,000 packets/s in, 900 out, 100 dropped\n"
+std::string now_text(const Json& r, Rates* rates) {
+  if (rates == nullptr) return {};
+  const auto cell = [&](const char* field) { return rates->cell(field, count_of(r, field)); };
+  return fmt::format("now {} packets/s in, {} out, {} dropped\n", cell("packets_in"), cell("packets_out"),
+                     cell("dropped"));
 }
 
-Exit show_runtime(const ClientFlags& flags) {
-  const Json r = request(flags, {{"command", "show runtime"}});
-  if (json_output()) return print(r, {});
-  if (r.contains("swaps")) return print(r, scheduled_runtime(r));
-  std::string t =
-      fmt::format("{} on {} x{}, generation {}, {} of packets\n", word_of(r, "configuration"), word_of(r, "device"),
-                  count_of(r, "workers"), count_of(r, "generation"), human_seconds(r.at("seconds").get<double>()));
-  t += fmt::format("in {}, out {}, dropped {}; {}; p50 {:.1f} us, p99 {:.1f} us; tables {}\n\n",
+// ", cleared 12.3 s ago", where a window counts from there.
+std::string cleared_text(const Json& r) {
+  if (!r.contains("cleared_seconds_ago")) return {};
+  return fmt::format(", cleared {} ago", human_seconds(r.at("cleared_seconds_ago").get<double>()));
+}
+
+// What a run of the packet scheduler says of itself.
+std::string scheduled_text(const Json& r, Rates* rates) {
+  std::string t = fmt::format("{} by the packet scheduler, graph {} of this run{}\n", word_of(r, "configuration"),
+                              count_of(r, "swaps") + 1, cleared_text(r));
+  t += fmt::format("in {}, out {}, dropped {}, queued {}\n", counted(count_of(r, "packets_in"), "packet"),
+                   with_commas(count_of(r, "packets_out")), with_commas(count_of(r, "dropped")),
+                   with_commas(count_of(r, "queued")));
+  return t + now_text(r, rates) + "\n" + elements_text(r, rates);
+}
+
+std::string runtime_text(const Json& r, Rates* rates) {
+  if (r.contains("swaps")) return scheduled_text(r, rates);
+  std::string t = fmt::format("{} on {} x{}, generation {}, {} of packets{}\n", word_of(r, "configuration"),
+                              word_of(r, "device"), count_of(r, "workers"), count_of(r, "generation"),
+                              human_seconds(r.at("seconds").get<double>()), cleared_text(r));
+  t += fmt::format("in {}, out {}, dropped {}; {}; p50 {:.1f} us, p99 {:.1f} us; tables {}\n",
                    counted(count_of(r, "packets_in"), "packet"), with_commas(count_of(r, "packets_out")),
                    with_commas(count_of(r, "dropped")), human_rate(r.at("packets_per_second").get<double>(), "packets"),
                    static_cast<double>(count_of(r.at("latency_ns"), "p50")) * 1e-3,
                    static_cast<double>(count_of(r.at("latency_ns"), "p99")) * 1e-3,
                    human_bytes(static_cast<double>(count_of(r, "tables_bytes"))));
-  TextTable table({"element", "class", "packets", "bytes", "dropped"});
-  for (const Json& e : r.at("elements")) {
-    uint64_t dropped = 0;
-    for (const auto& [reason, n] : e.at("drops").items()) dropped += n.get<uint64_t>();
-    table.add({word_of(e, "name"), word_of(e, "class"), with_commas(count_of(e, "packets")),
-               with_commas(count_of(e, "bytes")), dropped == 0 ? "-" : with_commas(dropped)});
+  return t + now_text(r, rates) + "\n" + elements_text(r, rates);
+}
+
+std::string drops_text(const Json& r, Rates* rates) {
+  std::vector<std::string> heads = {"packets", "reason", "element"};
+  if (rates != nullptr) heads.insert(heads.begin() + 1, "packets/s");
+  TextTable table(heads);
+  for (const Json& d : r.at("drops")) {
+    std::vector<std::string> row = {with_commas(count_of(d, "packets")), word_of(d, "reason"), word_of(d, "element")};
+    if (rates != nullptr) row.insert(row.begin() + 1, rates->cell(row[1] + " at " + row[2], count_of(d, "packets")));
+    table.add(row);
   }
-  return print(r, t + table.str());
+  return fmt::format("{} of {} dropped{}\n{}", with_commas(count_of(r, "dropped")),
+                     counted(count_of(r, "packets_in"), "packet"), cleared_text(r), table.empty() ? "" : table.str());
 }
 
-Exit show_drops(const ClientFlags& flags) {
-  const Json r = request(flags, {{"command", "show drops"}});
-  TextTable table({"packets", "reason", "element"});
-  for (const Json& d : r.at("drops"))
-    table.add({with_commas(count_of(d, "packets")), word_of(d, "reason"), word_of(d, "element")});
-  return print(r, fmt::format("{} of {} dropped\n{}", with_commas(count_of(r, "dropped")),
-                              counted(count_of(r, "packets_in"), "packet"), table.empty() ? "" : table.str()));
+std::string ports_text(const Json& r, Rates* rates) {
+  std::vector<std::string> heads = {"port",     "method",     "link",     "rx packets",
+                                    "rx bytes", "tx packets", "tx bytes", "lost"};
+  if (rates != nullptr) heads.insert(heads.end(), {"rx packets/s", "tx packets/s", "lost/s"});
+  TextTable ports(heads);
+  for (const Json& p : r.at("interfaces")) {
+    const auto sum = [&](const char* side, std::initializer_list<const char*> fields) {
+      uint64_t all = 0;
+      for (const Json& queue : p.at(side)) {
+        for (const char* field : fields) all += count_of(queue, field);
+      }
+      return all;
+    };
+    const std::string name = word_of(p, "name");
+    const uint64_t rx = sum("rx", {"packets"}), tx = sum("tx", {"packets"}),
+                   lost = sum("rx", {"missed", "too_long", "invalid"}) + sum("tx", {"full", "failed"});
+    std::vector<std::string> row = {name,
+                                    word_of(p, "method"),
+                                    p.at("closed").get<bool>() ? "closed" : word_of(p, "link"),
+                                    with_commas(rx),
+                                    with_commas(sum("rx", {"bytes"})),
+                                    with_commas(tx),
+                                    with_commas(sum("tx", {"bytes"})),
+                                    lost == 0 ? "-" : with_commas(lost)};
+    if (rates != nullptr) {
+      row.insert(row.end(),
+                 {rates->cell("rx " + name, rx), rates->cell("tx " + name, tx), rates->cell("lost " + name, lost)});
+    }
+    ports.add(row);
+  }
+  heads = {"output", "packets", "bytes"};
+  if (rates != nullptr) heads.push_back("packets/s");
+  heads.push_back("to");
+  TextTable outputs(heads);
+  for (const Json& o : r.at("outputs")) {
+    const std::string element = word_of(o, "element"), path = word_of(o, "path");
+    std::vector<std::string> row = {element, with_commas(count_of(o, "packets")), with_commas(count_of(o, "bytes"))};
+    if (rates != nullptr) row.push_back(rates->cell("output " + element + " " + path, count_of(o, "packets")));
+    row.push_back(path.empty() ? "-" : path);
+    outputs.add(row);
+  }
+  std::string t;
+  if (!ports.empty()) t += ports.str() + (outputs.empty() ? "" : "\n");
+  if (!outputs.empty()) t += outputs.str();
+  if (t.empty()) t = "no port is open\n";
+  const std::string cleared = cleared_text(r);
+  return cleared.empty() ? t : t + cleared.substr(2) + "\n";
 }
 
-Exit show_tables(const ClientFlags& flags) {
-  const Json r = request(flags, {{"command", "show tables"}});
+std::string tables_text(const Json& r, Rates*) {
   TextTable table({"table", "kind", "algorithm", "entries", "memory", "built in", "changed in"});
   for (const Json& one : r.at("tables")) {
     const uint64_t changed = count_of(one, "changed_in_generation");
@@ -132,50 +159,74 @@ Exit show_tables(const ClientFlags& flags) {
                human_seconds(one.at("build_seconds").get<double>()),
                changed == 0 ? "-" : fmt::format("generation {}", changed)});
   }
-  return print(
-      r,
-      fmt::format("generation {}, {}{}\n{}", count_of(r, "generation"), human_bytes(r.at("bytes").get<double>()),
-                  r.contains("max_memory") ? fmt::format(" of {}", human_bytes(r.at("max_memory").get<double>())) : "",
-                  table.str()));
+  return fmt::format(
+      "generation {}, {}{}\n{}", count_of(r, "generation"), human_bytes(r.at("bytes").get<double>()),
+      r.contains("max_memory") ? fmt::format(" of {}", human_bytes(r.at("max_memory").get<double>())) : "",
+      table.str());
 }
 
 std::string rate_text(uint64_t bps) {
   return bps == 0 ? "-" : human_rate(static_cast<double>(bps), "bit");
 }
 
-Exit show_qos(const ClientFlags& flags) {
-  const Json r = request(flags, {{"command", "show qos"}});
-  return print(r, r.at("ports").empty() ? std::string("no class has received a packet\n") : qos_text(r.at("ports")));
-}
-
-struct RulesFlags : ClientFlags {
+// A command that asks for a window, once or again and again.
+struct WindowFlags : ClientFlags, WatchFlags {};
+struct RulesFlags : WindowFlags {
   std::string table;
-  bool hits = false, by_hits = false;
+  bool hits = false, by_hits = false, native = false;
   uint64_t from = 1, count = 50;
 };
+struct LookupFlags : WindowFlags {
+  std::string table, what;
+  uint64_t from = 1, count = 1000;
+};
 
-Exit show_rules(const RulesFlags& flags) {
-  const bool hits = flags.hits || flags.by_hits;
-  const Json r = request(flags, {{"command", "show rules"},
-                                 {"table", flags.table},
-                                 {"hits", hits},
-                                 {"from", flags.from},
-                                 {"count", flags.count},
-                                 {"order", flags.by_hits ? "hits" : "list"}});
+Exit show(const WindowFlags& flags, const Json& body, const std::function<std::string(const Json&, Rates*)>& text) {
+  // The same process each time.
+  ClientFlags client = flags;
+  client.socket = socket_of(flags);
+  return watch(
+      flags, [&] { return request(client, body); }, text);
+}
+
+Exit show_runtime(const WindowFlags& flags) {
+  return show(flags, {{"command", "show runtime"}}, &runtime_text);
+}
+Exit show_drops(const WindowFlags& flags) {
+  return show(flags, {{"command", "show drops"}}, &drops_text);
+}
+Exit show_ports(const WindowFlags& flags) {
+  return show(flags, {{"command", "show ports"}}, &ports_text);
+}
+Exit show_tables(const WindowFlags& flags) {
+  return show(flags, {{"command", "show tables"}}, &tables_text);
+}
+Exit show_qos(const WindowFlags& flags) {
+  return show(flags, {{"command", "show qos"}}, [](const Json& r, Rates*) {
+    return r.at("ports").empty() ? std::string("no class has received a packet\n") : qos_text(r.at("ports"));
+  });
+}
+
+std::string rules_text(const Json& r, Rates* rates, const RulesFlags& flags) {
+  const bool hits = flags.hits || flags.by_hits, rate = hits && rates != nullptr;
   std::vector<std::string> heads = {"rule"};
   if (hits) heads.insert(heads.end(), {"packets", "bytes"});
+  if (rate) heads.push_back("packets/s");
   heads.insert(heads.end(), {"place", "text"});
   TextTable table(heads);
-  const auto add = [&](const std::string& rule, const Json& counts, const std::string& place, const std::string& text) {
-    std::vector<std::string> row = {rule};
-    if (hits) row.insert(row.end(), {with_commas(count_of(counts, "packets")), with_commas(count_of(counts, "bytes"))});
-    row.insert(row.end(), {place, text});
-    table.add(row);
-  };
+  std::map<std::string, size_t> same;
   for (const Json& rule : r.at("rules")) {
-    add(with_commas(count_of(rule, "rule")), rule,
-        rule.contains("file") ? fmt::format("{}:{}", word_of(rule, "file"), count_of(rule, "line")) : "-",
-        word_of(rule, "text"));
+    const std::string place =
+        rule.contains("file") ? fmt::format("{}:{}", word_of(rule, "file"), count_of(rule, "line")) : "-";
+    std::vector<std::string> row = {with_commas(count_of(rule, "rule"))};
+    if (hits) row.insert(row.end(), {with_commas(count_of(rule, "packets")), with_commas(count_of(rule, "bytes"))});
+    if (rate) {
+      // A rule's number is another's where the list changes: its words stay. Of rules with the same the order does.
+      const std::string words = place + " " + word_of(rule, "text");
+      row.push_back(rates->cell(fmt::format("{} {}", words, ++same[words]), count_of(rule, "packets")));
+    }
+    row.insert(row.end(), {place, word_of(rule, "text")});
+    table.add(row);
   }
   std::string t = table.str();
   const uint64_t total = count_of(r, "total"), last = flags.from + r.at("rules").size() - 1;
@@ -183,37 +234,41 @@ Exit show_rules(const RulesFlags& flags) {
     t += fmt::format("no rule matched {}", counted(count_of(r.at("no_match"), "packets"), "packet"));
     if (const uint64_t gone = count_of(r.at("removed"), "packets"); gone != 0)
       t += fmt::format("; removed rules had {}", with_commas(gone));
-    t += "\n";
+    t += cleared_text(r) + "\n";
   }
   if (last < total)
     t += fmt::format("{} to {} of {}; continue with --from {}\n", with_commas(flags.from), with_commas(last),
                      with_commas(total), last + 1);
-  return print(r, t);
+  return t;
 }
 
-struct LookupFlags : ClientFlags {
-  std::string table, what;
-  uint64_t from = 1, count = 1000;
-};
+Exit show_rules(const RulesFlags& flags) {
+  if (flags.native) {
+    const Json r = request(flags, {{"command", "show text"}, {"kind", "acl"}, {"table", flags.table}});
+    return print(r, json_output() ? std::string() : printable(r.at("text").get_ref<const std::string&>()));
+  }
+  const Json body{{"command", "show rules"}, {"table", flags.table}, {"hits", flags.hits || flags.by_hits},
+                  {"from", flags.from},      {"count", flags.count}, {"order", flags.by_hits ? "hits" : "list"}};
+  return show(flags, body, [&](const Json& r, Rates* rates) { return rules_text(r, rates, flags); });
+}
 
 Exit show_routes(const LookupFlags& flags) {
-  const Json r = request(flags, {{"command", "show routes"},
-                                 {"for", flags.what},
-                                 {"table", flags.table},
-                                 {"from", flags.from},
-                                 {"count", flags.count}});
-  return print(r, json_output() ? std::string() : route_explanation_text(r));
+  const Json body{{"command", "show routes"},
+                  {"for", flags.what},
+                  {"table", flags.table},
+                  {"from", flags.from},
+                  {"count", flags.count}};
+  return show(flags, body, [](const Json& r, Rates*) { return route_explanation_text(r); });
 }
 
-Exit show_trace(const ClientFlags& flags) {
-  const Json r = request(flags, {{"command", "show trace"}});
-  return print(r, json_output() ? std::string() : printable(trace_text(r)));
+Exit show_trace(const WindowFlags& flags) {
+  return show(flags, {{"command", "show trace"}}, [](const Json& r, Rates*) { return printable(trace_text(r)); });
 }
 
 Exit show_adjacencies(const LookupFlags& flags) {
-  const Json r = request(
-      flags, {{"command", "show adjacencies"}, {"table", flags.table}, {"from", flags.from}, {"count", flags.count}});
-  return print(r, json_output() ? std::string() : next_hops_text(r));
+  const Json body{
+      {"command", "show adjacencies"}, {"table", flags.table}, {"from", flags.from}, {"count", flags.count}};
+  return show(flags, body, [](const Json& r, Rates*) { return next_hops_text(r); });
 }
 
 // --- changes ---
@@ -360,26 +415,33 @@ void add_live_shows(Command show) {
     Command sub = add_subcommand(show, name, "Subcommands", summary, examples,
                                  [flags, run] { return answered([&] { return run(*flags); }); });
     add_socket_option(*sub, *flags);
+    add_watch_options(*sub, *flags);
     return sub;
   };
   add("runtime", "Packets, rates, latencies and counters of every element of a running process.",
-      "sluice show runtime\nsluice show runtime --socket /tmp/sluice.sock -o json", std::make_shared<ClientFlags>(),
-      &show_runtime);
-  add("drops", "What a running process dropped, why and where.", "sluice show drops", std::make_shared<ClientFlags>(),
+      "sluice show runtime\nsluice show runtime --interval 1\nsluice show runtime --socket /tmp/sluice.sock -o json",
+      std::make_shared<WindowFlags>(), &show_runtime);
+  add("drops", "What a running process dropped, why and where.",
+      "sluice show drops\nsluice show drops --interval 1 --times 10 -o json", std::make_shared<WindowFlags>(),
       &show_drops);
+  add("ports",
+      "What came in and left by each interface and output of a running process. lost: missed, too long and invalid "
+      "when\nreceived, full and failed when sent; -o json has each, by queue.",
+      "sluice show ports\nsluice show ports --interval 1", std::make_shared<WindowFlags>(), &show_ports);
   add("tables", "The tables of a running process: algorithm, size, memory, last change.", "sluice show tables",
-      std::make_shared<ClientFlags>(), &show_tables);
+      std::make_shared<WindowFlags>(), &show_tables);
   add("qos", "The classes of service of a running process, by port: packets, drops, queues, latencies.",
-      "sluice show qos\nsluice show qos --socket /tmp/sluice.sock -o json", std::make_shared<ClientFlags>(), &show_qos);
+      "sluice show qos\nsluice show qos --socket /tmp/sluice.sock -o json", std::make_shared<WindowFlags>(), &show_qos);
   add("trace",
       "The packets that 'sluice trace add' asked for: when and where each came in, its elements and their edits, the "
       "rule,\nroute and adjacency that decided, what became of it, the generation of tables it met, and the worker or "
       "device.",
-      "sluice show trace\nsluice show trace -o json --control /run/sluice/control", std::make_shared<ClientFlags>(),
+      "sluice show trace\nsluice show trace -o json --control /run/sluice/control", std::make_shared<WindowFlags>(),
       &show_trace);
   auto rules = std::make_shared<RulesFlags>();
   Command sub = add("rules", "The rules of an access list of a running process; --hits adds counters.",
                     "sluice show rules --hits\nsluice show rules --by-hits --count 10\n"
+                    "sluice show rules --native > edge.acl\n"
                     "sluice show rules --table edge --from 1001 --count 1000 -o json",
                     rules, &show_rules);
   sub->add_option("--table", rules->table, "Which access list (default: the only one)")->type_name("NAME");
@@ -393,6 +455,8 @@ void add_live_shows(Command show) {
       ->check(Range(1, 100'000))
       ->type_name("N")
       ->capture_default_str();
+  sub->add_flag("--native", rules->native, "All rules as a file of native rules, which --acl and 'acl replace' read")
+      ->excludes("--hits", "--by-hits", "--from", "--count", "--interval");
   auto routes = std::make_shared<LookupFlags>();
   sub = add("routes",
             "The routes of a running process that cover an address or a prefix, longest prefix first: the route "
@@ -438,6 +502,124 @@ void add_reload(Command root) {
         });
       });
   add_socket_option(sub, *o);
+}
+
+namespace {
+
+const char* kind_words(const std::string& kind) {
+  return kind == "acl" ? "access list" : kind == "routes" ? "route table" : "adjacency table";
+}
+
+// The tables that were changed, as files of a folder: for those that cannot go back to where they came from.
+Exit save_to(const ClientFlags& asked, const std::string& folder) {
+  ClientFlags flags = asked;
+  flags.socket = socket_of(asked);
+  const bool standard = request(flags, {{"command", "show runtime"}}).at("configuration") == kStandardGraph;
+  struct Text {
+    std::string kind, table, path;
+    AtomicFile file;
+  };
+  std::vector<Text> texts;
+  std::set<std::string> paths;
+  std::error_code error;
+  const std::string absolute = std::filesystem::absolute(folder, error).lexically_normal().string();
+  const Json tables = request(flags, {{"command", "show tables"}});
+  for (const Json& table : tables.at("tables")) {
+    if (!table.at("unsaved").get<bool>()) continue;
+    const std::string kind = table.at("kind"), name = table.at("name");
+    const Json r = request(flags, {{"command", "show text"}, {"kind", kind}, {"table", name}});
+    // Names come from another process, and stay in the folder.
+    std::string word;
+    for (const char c : name) word += std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' ? c : '_';
+    const std::string path = (std::filesystem::path(absolute) / (word + (kind == "acl"      ? ".acl"
+                                                                         : kind == "routes" ? ".routes"
+                                                                                            : ".adjacencies")))
+                                 .string();
+    if (!paths.insert(path).second) fail(Exit::kIo, fmt::format("two tables would be written to {}", path));
+    AtomicFile file = need(AtomicFile::create(path), Exit::kIo);
+    file.write(r.at("text").get_ref<const std::string&>());
+    need(file.settle(), Exit::kIo);
+    texts.push_back({kind, name, path, std::move(file)});
+  }
+  Json saved = Json::array();
+  std::string t;
+  for (Text& one : texts) {
+    need(one.file.commit(), Exit::kIo);
+    const char* const option = one.kind == "acl" ? "acl" : one.kind == "routes" ? "routes" : "adjacencies";
+    const char* const element = one.kind == "acl" ? "AclTable" : one.kind == "routes" ? "RouteTable" : "AdjacencyTable";
+    const std::string line = !standard              ? fmt::format("{}({}, FILE {})", element, one.table, one.path)
+                             : one.kind == "routes" ? fmt::format("{} = [\"{}\"]", option, one.path)
+                                                    : fmt::format("{} = \"{}\"", option, one.path);
+    saved.push_back({{"table", one.table}, {"kind", one.kind}, {"file", one.path}, {"configuration", line}});
+    t += fmt::format("{}: {} '{}'; in the configuration: {}\n", printable(one.path), kind_words(one.kind),
+                     printable(one.table), printable(line));
+  }
+  if (texts.empty()) t = "no table was changed since its files were read\n";
+  return print(Json{{"saved", saved}}, t);
+}
+
+Exit save(const ClientFlags& flags) {
+  const Json r = request(flags, {{"command", "save"}});
+  std::string t;
+  for (const Json& one : r.at("saved")) {
+    t += fmt::format("{}: {} '{}', {}\n", word_of(one, "file"), kind_words(one.at("kind")), word_of(one, "table"),
+                     counted(count_of(one, "entries"), one.at("kind") == "acl"      ? "rule"
+                                                       : one.at("kind") == "routes" ? "route"
+                                                                                    : "next hop"));
+  }
+  for (const Json& what : r.at("unsaved"))
+    warn(fmt::format("{} was changed while the run went on and is not saved: edit its file", what.get<std::string>()));
+  return print(r, t.empty() ? "no table was changed since its files were read\n" : t);
+}
+
+}  // namespace
+
+void add_save(Command root) {
+  struct SaveFlags : ClientFlags {
+    std::string to;
+  };
+  auto o = std::make_shared<SaveFlags>();
+  Command sub = add_subcommand(
+      root, "save", "Packets",
+      "Has a process started with 'sluice run --control' write the tables that 'sluice acl', 'routes' and "
+      "'adjacencies' have\nchanged into the files that they were read from, so that a reload or a restart keeps them. "
+      "Lines that are still true\nstay as they are, with their comments. All files are written, or none: a table that "
+      "comes from several files, from a\ncompressed or compiled one, or from one of another format is refused, and so "
+      "is a file that was written since it was\nread. --to writes the changed tables into a directory instead, and "
+      "says what to change in the configuration.",
+      "sluice save\nsluice save --control /run/sluice/control\nsluice save --to /etc/sluice/saved",
+      [o] { return answered([&] { return o->to.empty() ? save(*o) : save_to(*o, o->to); }); });
+  sub->add_option("--to", o->to, "Write each changed table into a file of its own in this directory")
+      ->type_name("DIRECTORY");
+  add_socket_option(sub, *o);
+}
+
+void add_clear(Command root) {
+  Command group = add_subcommand(root, "clear", "Packets",
+                                 "Clears what the windows of a process started with 'sluice run --control' count.",
+                                 "sluice clear counters\nsluice clear counters rules", nullptr);
+  group->require_subcommand(1);
+  struct ClearFlags : ClientFlags {
+    std::string what;
+  };
+  auto o = std::make_shared<ClearFlags>();
+  Command sub = add_subcommand(
+      *group, "counters", "Subcommands",
+      "Has 'sluice show' count from now on, for everybody who looks: packets, rates and drops of 'show runtime' "
+      "(runtime),\n'show drops' (drops), 'show rules --hits' (rules), 'show ports' (ports), and the times of 'show "
+      "runtime' (latency).\nThe report at the end, --hits, --top-rules and /metrics count the whole run all the same.",
+      "sluice clear counters\nsluice clear counters rules --control /run/sluice/control", [o] {
+        return answered([&] {
+          const Json r = request(*o, {{"command", "clear counters"}, {"what", o->what}});
+          std::vector<std::string> names;
+          for (const Json& name : r.at("cleared")) names.push_back(printable(name.get_ref<const std::string&>()));
+          return print(r, fmt::format("cleared: {}\n", fmt::join(names, ", ")));
+        });
+      });
+  sub->add_option("what", o->what, "runtime, drops, rules, ports or latency (default: all)")
+      ->check(OneOf{{"runtime", "drops", "rules", "ports", "latency"}})
+      ->type_name("WHAT");
+  add_socket_option(*sub, *o);
 }
 
 void add_trace(Command root) {

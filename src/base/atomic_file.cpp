@@ -179,7 +179,12 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
       file.unfinished_ = {};
       return cannot_write(path, code);
     }
-    if (exists) (void)::fchmod(file.descriptor_.get(), status.st_mode & 07777);
+    if (exists) {
+      // The owner first: to change it takes set-user-id bits away. Who may not, may give one of its own groups.
+      if (::fchown(file.descriptor_.get(), status.st_uid, status.st_gid) != 0)
+        (void)!::fchown(file.descriptor_.get(), static_cast<uid_t>(-1), status.st_gid);
+      (void)::fchmod(file.descriptor_.get(), status.st_mode & 07777);
+    }
   }
   if (!file.descriptor_.valid()) return cannot_write(file.path_, errno);
   return file;

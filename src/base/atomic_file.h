@@ -62,9 +62,9 @@ enum class Ending : uint8_t {
 inline constexpr std::string_view kPartialSuffix = ".partial";
 
 // Bytes of a regular file go to a new one in the same folder; commit() puts them on the disk and renames it, so that a
-// reader sees the old file or the whole new one, also after a power cut. The mode of an old file is kept, a symbolic
-// link is followed. Without commit() the destructor removes the new file. "-" is standard output; what else is not a
-// regular file (a pipe, /dev/null, /dev/stdout) is written directly. Move-only, one thread.
+// reader sees the old file or the whole new one, also after a power cut. An old file's mode is kept, and its owner
+// where we may; a symbolic link is followed. Without commit() the destructor removes the new file. "-" is standard
+// output; what else is not a regular file (a pipe, /dev/null, /dev/stdout) is written directly. Move-only, one thread.
 class AtomicFile {
  public:
   AtomicFile() = default;

@@ -58,6 +58,23 @@ class Histogram {
     if (high > load(max_)) store(max_, high);
   }
 
+  // Takes away the samples of `earlier`, a copy of this from before. The least and the greatest value that are left are
+  // those of their buckets. Writer's thread only.
+  void subtract(const Histogram& earlier) {
+    uint64_t low = ~uint64_t{0}, high = 0;
+    for (size_t i = 0; i < kBuckets; ++i) {
+      const uint64_t all = load(buckets_[i]), gone = load(earlier.buckets_[i]);
+      const uint64_t left = all > gone ? all - gone : 0;
+      if (gone != 0) store(buckets_[i], left);
+      if (left == 0) continue;
+      if (low == ~uint64_t{0}) low = lowest(i);
+      high = lowest(i) + (width(i) - 1);
+    }
+    // Of no samples both are what they are at first.
+    if (low == ~uint64_t{0} || low > load(min_)) store(min_, low);
+    if (high < load(max_)) store(max_, high);
+  }
+
   // Writer's thread only.
   void clear() {
     for (auto& bucket : buckets_) store(bucket, 0);

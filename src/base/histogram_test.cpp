@@ -165,5 +165,29 @@ TEST(Histogram, ReadersNeedNoLock) {
   EXPECT_EQ(h.count(), kSamples);
 }
 
+RC_GTEST_PROP(Histogram, WithoutItsEarlierSelfIsWhatCameSince, ()) {
+  const auto before = *rc::gen::container<std::vector<uint64_t>>(any_magnitude());
+  const auto since = *rc::gen::container<std::vector<uint64_t>>(any_magnitude());
+  const auto all = std::make_unique<Histogram>(), only = std::make_unique<Histogram>();
+  for (const uint64_t v : before) all->record(v);
+  const auto earlier = std::make_unique<Histogram>(*all);
+  for (const uint64_t v : since) {
+    all->record(v);
+    only->record(v);
+  }
+  all->subtract(*earlier);
+  RC_ASSERT(all->count() == since.size());
+  for (const double p : {0.0, 50.0, 99.0, 100.0}) {
+    // The greatest value is known by its bucket.
+    RC_ASSERT(all->percentile(p) >= only->percentile(p));
+    RC_ASSERT(Histogram::index_of(all->percentile(p)) == Histogram::index_of(only->percentile(p)));
+  }
+  RC_ASSERT(all->min() <= only->min());
+  RC_ASSERT(Histogram::index_of(all->min()) == Histogram::index_of(only->min()));
+  // It goes on as any other.
+  all->record(7);
+  RC_ASSERT(all->count() == since.size() + 1 && all->min() <= 7u && all->max() >= 7u);
+}
+
 }  // namespace
 }  // namespace sluice

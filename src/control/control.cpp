@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <optional>
 
+#include "base/clock.h"
 #include "control/json.h"
 #include "control/machine.h"
 #include "control/report.h"
@@ -98,9 +100,33 @@ Result<Json> Control::run(Json& request) {
     json["device"] = facts_.device;
     return json;
   };
-  if (command == "show runtime" || command == "show drops" || command == "show tables") {
+  if (command == "show runtime" || command == "show drops" || command == "show ports" || command == "show tables") {
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
-    return command == "show runtime" ? show_runtime() : command == "show drops" ? show_drops() : show_tables();
+    return command == "show runtime" ? show_runtime()
+           : command == "show drops" ? show_drops()
+           : command == "show ports" ? show_ports()
+                                     : show_tables();
+  }
+  if (command == "save") {
+    if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    return save();
+  }
+  if (command == "show text") {
+    const std::string kind = fields.text("kind"), asked = fields.text("table", "");
+    if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    const TableSet& set = tables_->tables();
+    auto table = kind == "routes"      ? only(set.routes, "route table", asked)
+                 : kind == "adjacency" ? only(set.adjacencies, "adjacency table", asked)
+                                       : only(set.acls, "access list", asked);
+    if (!table) return std::move(table).error();
+    auto text = tables_->text(kind, *table);
+    if (!text) return std::move(text).error();
+    return Json{{"kind", kind}, {"table", *table}, {"text", std::move(*text)}};
+  }
+  if (command == "clear counters") {
+    const std::string what = fields.text("what", "");
+    if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    return clear_counters(what);
   }
   if (command == "reload") {
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
@@ -137,7 +163,7 @@ Result<Json> Control::run(Json& request) {
     const uint64_t count = fields.number("count", 1, 100'000, 100);
     const std::string order = fields.text("order", "list");
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
-    return rules(table, hits, from, count, order);
+    return rules(table, hits, from, count, order, true);
   }
   if (command == "show routes") {
     const std::string what = fields.text("for");
@@ -196,20 +222,82 @@ Result<Json> Control::run(Json& request) {
     return changed(tables_->replace_routes(table, files, inputs, dry_run));
   }
   const std::vector<std::string> commands = {
-      "show report",        "show runtime", "show rules",  "show drops",       "show tables",
-      "show routes",        "acl change",   "acl replace", "routes change",    "routes replace",
-      "adjacencies change", "show qos",     "qos set",     "qos load",         "graph show",
-      "graph swap",         "graph read",   "graph write", "show adjacencies", "trace add",
-      "trace clear",        "show trace",   "reload"};
+      "show report",      "show runtime",   "show ports",         "clear counters", "show rules",
+      "show drops",       "show tables",    "show routes",        "acl change",     "acl replace",
+      "routes change",    "routes replace", "adjacencies change", "show qos",       "qos set",
+      "qos load",         "graph show",     "graph swap",         "graph read",     "graph write",
+      "show adjacencies", "trace add",      "trace clear",        "show trace",     "reload"};
   const std::string near = closest_match(command, commands);
   return Error(
       fmt::format("'{}' is not a command", command),
       near.empty() ? fmt::format("commands: {}", fmt::join(commands, ", ")) : fmt::format("did you mean '{}'?", near));
 }
 
+Result<void> Control::look(RunReport& report, const std::function<void(const Router&)>& use) {
+  if (auto ok = runtime_.look(report); !ok) return ok;
+  // Scripts replace their graph themselves.
+  if (runtime_.by_packets()) return runtime_.ask([&] { use(runtime_.router()); });
+  use(runtime_.router());
+  return {};
+}
+
+Result<Json> Control::clear_counters(const std::string& what) {
+  using Window = ClearedCounters::Window;
+  constexpr std::array<std::pair<const char*, std::optional<Window>>, 5> kWhat = {{{"runtime", Window::kRuntime},
+                                                                                   {"drops", Window::kDrops},
+                                                                                   {"rules", std::nullopt},
+                                                                                   {"ports", Window::kPorts},
+                                                                                   {"latency", Window::kLatency}}};
+  Json names = Json::array();
+  std::vector<Window> windows;
+  bool rules = false;
+  for (const auto& [name, window] : kWhat) {
+    if (!what.empty() && what != name) continue;
+    names.push_back(name);
+    if (window) {
+      windows.push_back(*window);
+    } else {
+      rules = true;
+    }
+  }
+  if (names.empty())
+    return Error(fmt::format("'{}' cannot be cleared", what), "runtime, drops, rules, ports or latency; nothing: all");
+  if (!windows.empty()) {
+    RunReport report;
+    if (auto ok = look(report, [&](const Router& router) { cleared_.clear(windows, report, router); }); !ok)
+      return std::move(ok).error();
+  }
+  if (rules) {
+    runtime_.hits().clear();
+    rules_cleared_ns_ = now_ns();
+  }
+  return Json{{"cleared", names}};
+}
+
+Result<Json> Control::save() {
+  if (runtime_.by_packets()) return Error("the tables of this graph change with the graph: there is nothing to save");
+  if (runtime_.swaps() != 0) {
+    return Error(
+        "another graph has taken the place of the one that was started: its tables have no files to go back to",
+        "sluice save --to DIRECTORY writes them into files of their own");
+  }
+  auto saved = tables_->save();
+  if (!saved) return std::move(saved).error();
+  Json json{{"saved", Json::array()}, {"unsaved", Json::array()}};
+  for (const LiveTables::Saved& one : *saved)
+    json["saved"].push_back({{"table", one.table}, {"kind", one.kind}, {"file", one.path}, {"entries", one.entries}});
+  if (qos_changed_) json["unsaved"].push_back("qos");
+  return json;
+}
+
 Result<Json> Control::show_runtime() {
+  using Window = ClearedCounters::Window;
   RunReport report;
-  if (auto ok = runtime_.look(report); !ok) return std::move(ok).error();
+  const auto since = [&](const Router& router) {
+    cleared_.subtract(Window::kRuntime, report, router);
+    cleared_.subtract(Window::kLatency, report, router);
+  };
+  if (auto ok = look(report, since); !ok) return std::move(ok).error();
   Json json{{"configuration", facts_.configuration}, {"device", facts_.device}};
   json["generation"] = runtime_.publisher().generation();
   // Of a run that goes on the counters are of many moments: what is said of the whole is not.
@@ -218,6 +306,21 @@ Result<Json> Control::show_runtime() {
   json["tables_bytes"] = tables_->bytes();
   if (tables_->max_bytes() != 0) json["max_memory"] = tables_->max_bytes();
   json.update(counters);
+  if (const auto age = cleared_.age(Window::kRuntime)) json["cleared_seconds_ago"] = *age;
+  return json;
+}
+
+Result<Json> Control::show_ports() {
+  RunReport report;
+  const auto since = [&](const Router& router) { cleared_.subtract(ClearedCounters::Window::kPorts, report, router); };
+  if (auto ok = look(report, since); !ok) return std::move(ok).error();
+  Json json{{"interfaces", Json::array()}, {"outputs", Json::array()}};
+  for (const LivePortReport& port : report.live_ports) json["interfaces"].push_back(sluice::to_json(port));
+  for (const RunReport::Sink& sink : report.sinks) {
+    json["outputs"].push_back(
+        {{"element", sink.element}, {"path", sink.path}, {"packets", sink.packets}, {"bytes", sink.bytes}});
+  }
+  if (const auto age = cleared_.age(ClearedCounters::Window::kPorts)) json["cleared_seconds_ago"] = *age;
   return json;
 }
 
@@ -272,6 +375,7 @@ Result<Json> Control::set_qos(const std::string& qos_class, const std::string& r
     return {};
   });
   if (!done) return std::move(done).error();
+  qos_changed_ = true;
   Json json{{"class", qos_class}, {"rate_bps", bps}};
   if (port >= 0) json["port"] = port;
   return json;
@@ -288,22 +392,29 @@ Result<Json> Control::load_qos(SentFile file) {
     return {};
   });
   if (!done) return std::move(done).error();
+  qos_changed_ = true;
   return Json{{"file", file.name}, {"classes", model->classes.size()}};
 }
 
 Result<Json> Control::show_drops() {
   RunReport report;
-  if (auto ok = runtime_.look(report); !ok) return std::move(ok).error();
-  Json json{{"packets_in", report.packets_in}, {"dropped", report.dropped}, {"drops", Json::array()}};
-  for (size_t e = 0; e < report.totals.elements.size(); ++e) {
-    for (size_t r = 0; r < kDropReasons; ++r) {
-      if (const uint64_t n = report.totals.elements[e].drops[r]; n != 0) {
-        json["drops"].push_back({{"element", runtime_.router().elements[e]->name},
-                                 {"reason", to_string(static_cast<DropReason>(r))},
-                                 {"packets", n}});
+  Json drops = Json::array();
+  const auto list = [&](const Router& router) {
+    cleared_.subtract(ClearedCounters::Window::kDrops, report, router);
+    // The router may be another one since.
+    for (size_t e = 0; e < std::min(router.elements.size(), report.totals.elements.size()); ++e) {
+      for (size_t r = 0; r < kDropReasons; ++r) {
+        if (const uint64_t n = report.totals.elements[e].drops[r]; n != 0) {
+          drops.push_back({{"element", router.elements[e]->name},
+                           {"reason", to_string(static_cast<DropReason>(r))},
+                           {"packets", n}});
+        }
       }
     }
-  }
+  };
+  if (auto ok = look(report, list); !ok) return std::move(ok).error();
+  Json json{{"packets_in", report.packets_in}, {"dropped", report.dropped}, {"drops", std::move(drops)}};
+  if (const auto age = cleared_.age(ClearedCounters::Window::kDrops)) json["cleared_seconds_ago"] = *age;
   std::stable_sort(json["drops"].begin(), json["drops"].end(), [](const Json& a, const Json& b) {
     return a["packets"].get<uint64_t>() > b["packets"].get<uint64_t>();
   });
@@ -317,6 +428,7 @@ Json Control::show_tables() {
   for (const TableLoad& load : tables_->loads()) {
     Json one = sluice::to_json(load);
     one["changed_in_generation"] = tables_->changed(load.kind, load.name);
+    one["unsaved"] = tables_->unsaved(load.kind, load.name);
     json["tables"].push_back(std::move(one));
   }
   return json;
@@ -331,7 +443,7 @@ Result<Json> Control::show_adjacencies(const std::string& asked, size_t from, si
 }
 
 Result<Json> Control::rules(const std::string& asked, bool with_hits, size_t from, size_t count,
-                            const std::string& order) {
+                            const std::string& order, bool since_clear) {
   auto table = only(tables_->tables().acls, "access list", asked);
   if (!table) return std::move(table).error();
   if (order != "list" && order != "hits") return Error(fmt::format("'{}' is not an order", order), "list or hits");
@@ -339,7 +451,10 @@ Result<Json> Control::rules(const std::string& asked, bool with_hits, size_t fro
   if (!set) return std::move(set).error();
   const RuleList& all = **set;
   HitLedger::Counts counts;
-  if (with_hits || order == "hits") counts = hits_by_position(runtime_.hits().read(*table));
+  if (with_hits || order == "hits") {
+    HitLedger& ledger = runtime_.hits();
+    counts = hits_by_position(since_clear ? ledger.read_since_clear(*table) : ledger.read(*table));
+  }
   // A list that no element uses was never counted.
   counts.rules.resize(all.size() + 1);
   std::vector<uint32_t> shown;
@@ -367,6 +482,8 @@ Result<Json> Control::rules(const std::string& asked, bool with_hits, size_t fro
   if (with_hits) {
     json["no_match"] = to_json(counts.rules[0]);
     json["removed"] = to_json(counts.removed);
+    if (since_clear && rules_cleared_ns_ != 0)
+      json["cleared_seconds_ago"] = static_cast<double>(now_ns() - rules_cleared_ns_) * 1e-9;
   }
   return json;
 }

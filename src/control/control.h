@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "control/cleared_counters.h"
 #include "control/graph_control.h"
 #include "control/json.h"
 #include "control/live_tables.h"
@@ -37,17 +38,24 @@ class Control {
   Control(Engine& runtime, LiveTables& tables, Facts facts)
       : runtime_(runtime), tables_(&tables), facts_(std::move(facts)) {}
   // Where the graph may be replaced and asked: what answers that, before the first request.
-  void use(GraphControl& graph) { graph_ = &graph; }
+  void use(GraphControl& graph) {
+    graph_ = &graph;
+    graph.use(cleared_);
+  }
   // Where packets may be followed: what answers that, before the first request.
   void use(TraceControl& trace) { trace_ = &trace; }
   // Reads the configuration of the run again: what answers `reload`, before the first request.
   void use(std::function<Result<nlohmann::ordered_json>()> reload) { reload_ = std::move(reload); }
-  // The same graph goes on with these tables.
-  void use(LiveTables& tables) { tables_ = &tables; }
+  // The same graph goes on with these tables, and with the classes of its files.
+  void use(LiveTables& tables) {
+    tables_ = &tables;
+    qos_changed_ = false;
+  }
   // Another graph runs, with these tables.
   void use(LiveTables& tables, std::string configuration) {
     tables_ = &tables;
     facts_.configuration = std::move(configuration);
+    cleared_.graph_changed(runtime_.router());
     if (trace_ != nullptr) trace_->graph_changed();
   }
 
@@ -56,15 +64,20 @@ class Control {
 
   // What `show rules` gives, also after the run: {"table", "rules": [{"rule", "action", "text", "file", "line",
   // "packets", "bytes"}], "total", "no_match": {...}, "removed": {...}}. `order`: "list", or "hits": those with most
-  // packets first, and none without.
+  // packets first, and none without. `since_clear`: their packets since they were cleared, else of the whole run.
   Result<nlohmann::ordered_json> rules(const std::string& table, bool hits, size_t from, size_t count,
-                                       const std::string& order);
+                                       const std::string& order, bool since_clear);
 
  private:
   Result<nlohmann::ordered_json> run(nlohmann::ordered_json& request);
   Result<nlohmann::ordered_json> show_runtime();
   Result<nlohmann::ordered_json> show_report();
   Result<nlohmann::ordered_json> show_drops();
+  Result<nlohmann::ordered_json> show_ports();
+  Result<nlohmann::ordered_json> save();
+  Result<nlohmann::ordered_json> clear_counters(const std::string& what);
+  // The run's counters now, and in `use` with the elements that they are of.
+  Result<void> look(RunReport& report, const std::function<void(const Router&)>& use);
   nlohmann::ordered_json show_tables();
   Result<nlohmann::ordered_json> show_adjacencies(const std::string& table, size_t from, size_t count);
   Result<nlohmann::ordered_json> show_qos();
@@ -77,6 +90,9 @@ class Control {
   GraphControl* graph_ = nullptr;                           // none: the graph stays
   std::function<Result<nlohmann::ordered_json>()> reload_;  // none: there is no configuration
   TraceControl* trace_ = nullptr;                           // none: packets are not followed
+  ClearedCounters cleared_;
+  uint64_t rules_cleared_ns_ = 0;  // 0: never
+  bool qos_changed_ = false;       // by a request, since the configuration was read
   Facts facts_;
 };
 

@@ -97,6 +97,7 @@ Result<Json> GraphControl::show_runtime() {
   auto asked = engine_.ask([&] {
     swaps = engine_.swaps();
     const Router& router = engine_.router();
+    if (cleared_ != nullptr) cleared_->subtract(ClearedCounters::Window::kRuntime, report, router);
     // It may have been replaced since.
     for (size_t e = 0; e < router.elements.size() && e < report.totals.elements.size(); ++e) {
       const ElementCounters& c = report.totals.elements[e];
@@ -110,10 +111,13 @@ Result<Json> GraphControl::show_runtime() {
     }
   });
   if (!asked.ok()) return std::move(asked).error();
-  return Json{{"configuration", configuration_},   {"swaps", swaps},
-              {"packets_in", report.packets_in},   {"generated", report.generated},
-              {"packets_out", report.packets_out}, {"dropped", report.dropped},
-              {"queued", report.queued},           {"elements", elements}};
+  Json json{{"configuration", configuration_},   {"swaps", swaps},
+            {"packets_in", report.packets_in},   {"generated", report.generated},
+            {"packets_out", report.packets_out}, {"dropped", report.dropped},
+            {"queued", report.queued},           {"elements", elements}};
+  if (cleared_ == nullptr) return json;
+  if (const auto age = cleared_->age(ClearedCounters::Window::kRuntime)) json["cleared_seconds_ago"] = *age;
+  return json;
 }
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "control/cleared_counters.h"
 #include "control/request.h"
 #include "control/sent_file.h"
 #include "exec/engine.h"
@@ -33,6 +34,9 @@ class GraphControl {
   GraphControl(Engine& engine, Hooks hooks, std::string configuration)
       : engine_(engine), hooks_(std::move(hooks)), configuration_(std::move(configuration)) {}
 
+  // What its windows count from; outlives this.
+  void use(const ClearedCounters& cleared) { cleared_ = &cleared; }
+
   // Whether a command is one of these.
   bool answers(std::string_view command) const;
   Result<nlohmann::ordered_json> run(nlohmann::ordered_json& request);
@@ -44,6 +48,7 @@ class GraphControl {
   Engine& engine_;
   Hooks hooks_;
   std::string configuration_;
+  const ClearedCounters* cleared_ = nullptr;  // none: nothing was cleared
 };
 
 }  // namespace sluice

@@ -171,7 +171,10 @@ Result<TableChange> LiveTables::change_acl(const std::string& table, std::string
   if (auto ok = take_acl_steps(state.list, *steps, text, name); !ok) return std::move(ok).error();
   change.parse_seconds = clock.seconds();
   if (auto done = commit_acl(state, state.list, false, change, dry_run); !done) return std::move(done).error();
-  if (!dry_run) list.release();
+  if (!dry_run) {
+    list.release();
+    note_change("acl", table);
+  }
   return change;
 }
 
@@ -197,7 +200,10 @@ Result<TableChange> LiveTables::replace_acl(const std::string& table, InputFile&
   change.entries_before = state.list.size();
   change.parse_seconds = clock.seconds();
   if (auto ok = commit_acl(state, next, true, change, dry_run); !ok) return std::move(ok).error();
-  if (!dry_run) state.list = std::move(next);
+  if (!dry_run) {
+    state.list = std::move(next);
+    note_change("acl", table);
+  }
   return change;
 }
 

@@ -179,6 +179,7 @@ Result<TableChange> LiveTables::change_routes(const std::string& table, std::str
   if (change.ok() && !dry_run) {
     routes.release();
     rib.commit();
+    note_change("routes", table);
   }
   return change;
 }
@@ -200,6 +201,7 @@ Result<TableChange> LiveTables::replace_routes(const std::string& table, const s
   if (change.ok() && !dry_run) {
     models_.routes.erase(table);
     models_.routes.merge(model);
+    note_change("routes", table);
   }
   return change;
 }
@@ -230,6 +232,7 @@ Result<TableChange> LiveTables::change_adjacencies(const std::string& table, std
   change.parse_seconds = clock.seconds();
   if (auto done = commit_next_hops(**live, std::move(next), changes, change, dry_run); !done)
     return std::move(done).error();
+  if (!dry_run) note_change("adjacency", table);
   return change;
 }
 

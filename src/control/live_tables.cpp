@@ -39,7 +39,9 @@ LiveTables::LiveTables(const Router& router, const Plan& plan, Publisher& publis
       tables_(std::move(tables)),
       models_(std::move(models)),
       loads_(std::move(loads)),
-      max_bytes_(max_bytes) {}
+      max_bytes_(max_bytes) {
+  declared_by(router);
+}
 
 size_t LiveTables::bytes() const {
   size_t sum = 0;

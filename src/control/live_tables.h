@@ -101,6 +101,23 @@ class LiveTables {
   // All tables are of this generation.
   void changed_in(uint64_t generation);
 
+  // Where the tables came from: the declarations of the graph that they were read for, whose files are as they are now.
+  // The constructor's router is that, until another one is said to be.
+  void declared_by(const Router& router);
+  // Whether a request has changed a table since it was read or saved.
+  bool unsaved(const std::string& kind, const std::string& table) const;
+  // The text that a table would be read from, whole. Errors: there is none of that name; it is a compiled image.
+  Result<std::string> text(const std::string& kind, const std::string& table);
+  struct Saved {
+    std::string table, kind, path;
+    size_t entries = 0;
+  };
+  // Writes the tables that are unsaved into the files that they were read from, all or none: each has to be one plain
+  // file of its own language that nobody has written since, and whose owner this process can keep. Files appear one
+  // after another once all are on the disk. Errors: every table that cannot be saved, with the reason; nothing was
+  // written then, but where a file could not be put in its place, which says what was.
+  Result<std::vector<Saved>> save();
+
  private:
   // An access list as it is, and as it changes.
   struct AclState {
@@ -146,6 +163,11 @@ class LiveTables {
   size_t rules_that_fit(const std::string& table) const;
   Result<void> publish(TableSet next, TableChange& change, bool dry_run);
   TableLoad& load_of(const char* kind, const std::string& table);
+  // Of a change that is made.
+  void note_change(const std::string& kind, const std::string& table);
+  struct Source;
+  // What its file is to hold.
+  Result<std::string> edited(const Source& source);
 
   const Router& router_;
   const Plan& plan_;
@@ -157,6 +179,21 @@ class LiveTables {
   std::map<std::string, std::unique_ptr<RouteImages>> route_images_;
   std::map<std::string, LiveNextHops> next_hops_;
   std::map<std::pair<std::string, std::string>, uint64_t> changed_;
+  // A table's declaration, and its file as it was read.
+  struct Source {
+    TableDeclaration declaration;
+    std::string path;  // empty: there is not one file
+    bool there = false;
+    FileId id;
+    uint64_t bytes = 0;
+    int64_t written_ns = 0;  // when it was written last
+    bool unsaved = false;
+    void look();
+    bool same_file(const Source& other) const {
+      return there == other.there && id == other.id && bytes == other.bytes && written_ns == other.written_ns;
+    }
+  };
+  std::map<std::pair<std::string, std::string>, Source> sources_;  // by kind and name
   size_t max_bytes_;
 };
 

@@ -31,6 +31,7 @@ const std::vector<Path>& paths() {
       {"report", "show report", {}, {}, {}},
       {"runtime", "show runtime", {}, {}, {}},
       {"drops", "show drops", {}, {}, {}},
+      {"ports", "show ports", {}, {}, {}},
       {"tables", "show tables", {}, {}, {}},
       {"qos", "show qos", {}, {}, {}},
       {"graph", "graph show", {}, {}, {}},

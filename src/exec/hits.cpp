@@ -163,6 +163,19 @@ HitLedger::Moves HitLedger::moves(const Image& image_before, const Image& image_
   return moves;
 }
 
+HitLedger::Sums HitLedger::Sums::moved(const Moves& to, uint32_t size) const {
+  Sums next{std::vector<HitCount>(size + size_t{1}), removed};
+  for (uint32_t rule = 0; rule < rules.size(); ++rule) next.of(to(rule)).add(rules[rule]);
+  return next;
+}
+
+// `room` has some for all that moved.
+void HitLedger::Sums::move(const Moves& to, std::vector<std::pair<uint32_t, HitCount>>& room) {
+  room.clear();
+  for (const auto& [rule, now] : to.moved) room.emplace_back(now, std::exchange(rules[rule], HitCount{}));
+  for (const auto& [now, sum] : room) of(now).add(sum);
+}
+
 HitLedger::Table& HitLedger::table(const std::string& name) {
   for (Table& t : tables_) {
     if (t.name == name) return t;
@@ -181,7 +194,7 @@ void HitLedger::fold(Table& t) {
       continue;
     }
     std::atomic_thread_fence(std::memory_order_acquire);
-    for (uint32_t i = 0; i < r->now.size(); ++i) t.sum_of(r->now[i]).add(r->block->sum(i));
+    for (uint32_t i = 0; i < r->now.size(); ++i) t.base.of(r->now[i]).add(r->block->sum(i));
     r = t.retired.erase(r);
   }
 }
@@ -195,7 +208,8 @@ std::shared_ptr<RuleHits> HitLedger::of(const std::string& name, const std::shar
   const uint32_t n = rules.ok() ? rules->size() : 0;
   if (t.newest == nullptr) {
     t.hits = std::shared_ptr<RuleHits>(new RuleHits(n, workers_));
-    t.base.resize(n + size_t{1});
+    t.base.rules.resize(n + size_t{1});
+    t.cleared.rules.resize(n + size_t{1});
     t.newest = image;
     return t.hits;
   }
@@ -207,24 +221,20 @@ std::shared_ptr<RuleHits> HitLedger::of(const std::string& name, const std::shar
     t.retired.push_back(std::move(gone));
   };
   std::shared_ptr<RuleHits> hits;
-  std::vector<HitCount> base;
+  Sums base, cleared;
+  std::vector<std::pair<uint32_t, HitCount>> room;
   if (to.all) {
+    base = t.base.moved(to, n);
+    cleared = t.cleared.moved(to, n);
     for (uint32_t b = 0; b < t.hits->blocks_.size(); ++b) retire(b);
     hits = std::shared_ptr<RuleHits>(new RuleHits(n, workers_));
     work_.blocks += hits->blocks_.size();
-    base.resize(n + size_t{1});
-    base.swap(t.base);
-    for (uint32_t rule = 0; rule < base.size(); ++rule) t.sum_of(to(rule)).add(base[rule]);
   } else {
     // A block stays while its rules do; a rule in a place where none was is counted from zero anyway.
     hits = std::make_shared<RuleHits>(*t.hits);
+    room.reserve(to.moved.size());
     std::vector<uint32_t> blocks;
-    std::vector<std::pair<uint32_t, HitCount>> sums;
-    for (const auto& [rule, now] : to.moved) {
-      blocks.push_back(rule / RuleHits::kBlock);
-      sums.emplace_back(now, std::exchange(t.base[rule], HitCount{}));
-    }
-    for (const auto& [now, sum] : sums) t.sum_of(now).add(sum);
+    for (const auto& [rule, now] : to.moved) blocks.push_back(rule / RuleHits::kBlock);
     std::sort(blocks.begin(), blocks.end());
     blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
     for (uint32_t b : blocks) {
@@ -232,6 +242,14 @@ std::shared_ptr<RuleHits> HitLedger::of(const std::string& name, const std::shar
       hits->put(b, workers_);
       ++work_.blocks;
     }
+  }
+  // Without memory neither has moved.
+  if (to.all) {
+    t.base = std::move(base);
+    t.cleared = std::move(cleared);
+  } else {
+    t.base.move(to, room);
+    t.cleared.move(to, room);
   }
   if (to.all || !to.moved.empty()) {
     for (Retired& r : t.retired) {
@@ -243,11 +261,9 @@ std::shared_ptr<RuleHits> HitLedger::of(const std::string& name, const std::shar
   return t.hits;
 }
 
-HitLedger::Counts HitLedger::read(const std::string& name) {
-  const std::lock_guard lock(mutex_);
-  Table& t = table(name);
+HitLedger::Counts HitLedger::sum(Table& t) {
   fold(t);
-  Counts counts{t.newest, t.base, t.removed};
+  Counts counts{t.newest, t.base.rules, t.base.removed};
   const auto add = [&](uint32_t now, const HitCount& sum) {
     (now == kGone ? counts.removed : counts.rules[now]).add(sum);
   };
@@ -258,6 +274,36 @@ HitLedger::Counts HitLedger::read(const std::string& name) {
   for (const Retired& r : t.retired) {
     for (uint32_t i = 0; i < r.now.size(); ++i) add(r.now[i], r.block->sum(i));
   }
+  return counts;
+}
+
+HitLedger::Counts HitLedger::read(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  return sum(table(name));
+}
+
+void HitLedger::clear() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Sums> all;
+  for (Table& t : tables_) {
+    Counts counts = sum(t);
+    all.push_back({std::move(counts.rules), counts.removed});
+  }
+  size_t next = 0;
+  for (Table& t : tables_) t.cleared = std::move(all[next++]);
+}
+
+HitLedger::Counts HitLedger::read_since_clear(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  Table& t = table(name);
+  Counts counts = sum(t);
+  // A packet that was counted and is taken back may have been among those before.
+  const auto subtract = [](HitCount& all, const HitCount& before) {
+    all.packets -= std::min(all.packets, before.packets);
+    all.bytes -= std::min(all.bytes, before.bytes);
+  };
+  for (size_t rule = 0; rule < counts.rules.size(); ++rule) subtract(counts.rules[rule], t.cleared.rules[rule]);
+  subtract(counts.removed, t.cleared.removed);
   return counts;
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/stage_slot.h"
@@ -109,6 +110,10 @@ class HitLedger {
     HitCount removed;                    // rules that are gone
   };
   Counts read(const std::string& table);
+  // From here on `read_since_clear` counts, for every list; `read` goes on as before. Throws std::bad_alloc, and then
+  // nothing was cleared.
+  void clear();
+  Counts read_since_clear(const std::string& table);
 
   // Rules that were looked at, and blocks that were made, to follow changes since the ledger was made.
   struct Work {
@@ -118,24 +123,33 @@ class HitLedger {
 
  private:
   static constexpr uint32_t kGone = ~0u;
+  struct Moves;
   // A block that the newest version does not have.
   struct Retired {
     std::shared_ptr<const RuleHits::Block> block;
     std::vector<uint32_t> now;  // of its rules: the number in the newest version, or kGone
+  };
+  // By a rule's number, and of rules that are gone.
+  struct Sums {
+    std::vector<HitCount> rules;
+    HitCount removed;
+    HitCount& of(uint32_t now) { return now == kGone ? removed : rules[now]; }
+    // By the numbers of the next version: anew where any may have moved, for `rules` of them; else in place, by `room`.
+    Sums moved(const Moves& to, uint32_t rules) const;
+    void move(const Moves& to, std::vector<std::pair<uint32_t, HitCount>>& room);
   };
   struct Table {
     std::string name;
     std::shared_ptr<const Image> newest;
     std::shared_ptr<RuleHits> hits;  // of the newest version
     std::list<Retired> retired;
-    std::vector<HitCount> base;  // of blocks that nobody adds to any more, by number in the newest version
-    HitCount removed;
-    HitCount& sum_of(uint32_t now) { return now == kGone ? removed : base[now]; }
+    // By number in the newest version: of blocks that nobody adds to any more, and of what was there at clear().
+    Sums base, cleared;
   };
-  struct Moves;
   Table& table(const std::string& name);
   Moves moves(const Image& before, const Image& after);
   static void fold(Table& table);
+  static Counts sum(Table& table);
 
   unsigned workers_;
   std::mutex mutex_;

@@ -67,6 +67,39 @@ TEST(Hits, StayWithTheirRuleWhereverItGoes) {
   EXPECT_EQ(ledger.read("edge").removed.packets, 4u);
 }
 
+TEST(Hits, CountFromWhereTheyWereClearedWhereverTheRuleGoes) {
+  HitLedger ledger(2);
+  ledger.clear();  // there is nothing yet
+  auto first = ledger.of("edge", list_of({10, 20, 30}));
+  first->of(0).add(1, 100);
+  first->of(1).add(2, 100);
+  first->of(0).add(2, 100);
+  first->of(0).add(0, 100);
+  EXPECT_EQ(packets(ledger.read_since_clear("edge")), (std::vector<uint64_t>{1, 1, 2, 0}));
+  ledger.clear();
+  EXPECT_EQ(packets(ledger.read_since_clear("edge")), (std::vector<uint64_t>{0, 0, 0, 0}));
+  EXPECT_EQ(packets(ledger.read("edge")), (std::vector<uint64_t>{1, 1, 2, 0})) << "the run's own account goes on";
+  auto second = ledger.of("edge", list_of({5, 20, 30}));  // 10 is gone
+  first->of(0).add(2, 7);                                 // a batch of the old version is still under way
+  first->of(0).add(1, 7);
+  second->of(1).add(3, 7);
+  for (int folded = 0; folded < 2; ++folded) {
+    const auto since = ledger.read_since_clear("edge"), all = ledger.read("edge");
+    EXPECT_EQ(packets(since), (std::vector<uint64_t>{0, 0, 1, 1}));
+    EXPECT_EQ(since.rules[2], (HitCount{1, 7}));
+    EXPECT_EQ(since.removed, (HitCount{1, 7}));
+    EXPECT_EQ(packets(all), (std::vector<uint64_t>{1, 0, 3, 1}));
+    EXPECT_EQ(all.removed, (HitCount{2, 107}));
+    first.reset();
+  }
+  // A rule that comes back is a new one; a packet that is taken back leaves no less than none.
+  ledger.of("edge", list_of({10, 20, 30}))->of(0).add(2, 100, ~uint64_t{0});
+  EXPECT_EQ(packets(ledger.read_since_clear("edge")), (std::vector<uint64_t>{0, 0, 0, 1}));
+  ledger.clear();
+  ledger.of("edge", list_of({10, 20, 30}))->of(0).add(2, 100, ~uint64_t{0});
+  EXPECT_EQ(packets(ledger.read_since_clear("edge")), (std::vector<uint64_t>{0, 0, 0, 0}));
+}
+
 TEST(Hits, ARuleThatDoesSomethingElseIsAnother) {
   HitLedger ledger(1);
   ledger.of("edge", list_of({10, 20}))->of(0).add(1, 1);
@@ -154,8 +187,8 @@ TEST(Hits, FollowPatchesAsAMapDoes) {
     std::vector<Version> versions;
     std::map<uint16_t, uint64_t> priority;  // of the ports that are there
     for (const OrderedRule& r : rules) priority[r.rule.dst_port_low] = r.priority;
-    std::map<uint16_t, uint64_t> want;
-    uint64_t added = 0;
+    std::map<uint16_t, uint64_t> want, cleared;
+    uint64_t added = 0, added_at_clear = 0;
     const auto publish = [&] {
       if (versions.size() > 2) versions[versions.size() - 3] = {};
       auto image = list->publish();
@@ -194,7 +227,9 @@ TEST(Hits, FollowPatchesAsAMapDoes) {
         }
       }
       for (uint16_t port : gone) {
-        if (!priority.contains(port)) want.erase(port);
+        if (priority.contains(port)) continue;
+        want.erase(port);
+        cleared.erase(port);
       }
       RC_ASSERT(list->apply(change).ok());
       const HitLedger::Work before = ledger.work();
@@ -209,6 +244,18 @@ TEST(Hits, FollowPatchesAsAMapDoes) {
         v.hits->of(static_cast<unsigned>(hit % 2)).add(which->second, 1);
         ++added;
         if (versions.back().words.contains(which->first)) ++want[which->first];
+      }
+      const auto since = ledger.read_since_clear("edge");
+      uint64_t sum_since = since.removed.packets;
+      for (const auto& [port, word] : versions.back().words) {
+        RC_ASSERT(since.rules[word].packets == want[port] - cleared[port]);
+        sum_since += since.rules[word].packets;
+      }
+      RC_ASSERT(sum_since == added - added_at_clear);
+      if (*rc::gen::inRange(0, 3) == 0) {
+        ledger.clear();
+        cleared = want;
+        added_at_clear = added;
       }
     }
     versions.erase(versions.begin(), versions.end() - 1);

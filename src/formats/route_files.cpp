@@ -38,6 +38,66 @@ struct Part {
   std::vector<RouteNote> notes;
 };
 
+// The lines of a text that one source says.
+struct Section {
+  std::string source;
+  uint8_t preference = 0;
+  size_t begin = 0, end = 0;  // in the text
+  uint32_t line = 0;          // lines before it
+};
+
+// A text by its lines `source NAME [preference N]`. Errors: every one of these that is wrong.
+Result<std::vector<Section>> split_sections(std::string_view text, const std::string& file, const RouteFile& named) {
+  constexpr std::string_view kWord = "source", kBlanks = " \t\r,";
+  std::vector<Section> all = {
+      {named.source, named.preference.value_or(default_preference(named.source)), 0, text.size(), 0}};
+  Diagnostics findings(file, text);
+  size_t counted = 0;
+  uint32_t line = 0;
+  for (size_t at = text.find(kWord); at != std::string_view::npos; at = text.find(kWord, at + 1)) {
+    const size_t begin = at == 0 ? 0 : text.rfind('\n', at - 1) + 1, end = std::min(text.find('\n', at), text.size());
+    size_t place = at + kWord.size();
+    if (text.substr(begin, at - begin).find_first_not_of(kBlanks) != std::string_view::npos ||
+        (place < end && kBlanks.find(text[place]) == std::string_view::npos && text[place] != '#'))
+      continue;
+    std::vector<std::pair<size_t, std::string_view>> words;
+    for (;;) {
+      place = std::min(text.find_first_not_of(kBlanks, place), end);
+      if (place >= end || text[place] == '#') break;
+      const size_t stop = std::min(text.find_first_of(" \t\r,\n", place), end);
+      words.emplace_back(place, text.substr(place, stop - place));
+      place = stop;
+    }
+    line += static_cast<uint32_t>(
+        std::count(text.begin() + static_cast<ptrdiff_t>(counted), text.begin() + static_cast<ptrdiff_t>(end), '\n'));
+    counted = end;
+    const auto wrong = [&](size_t from, size_t bytes, std::string what) {
+      findings.error_at(from, std::max<size_t>(1, bytes), std::move(what)).expected = "source NAME [preference N]";
+    };
+    unsigned preference = 0;
+    if (words.empty() || words[0].second.size() > 64) {
+      wrong(at, kWord.size(), "a source of routes has a name of 1 to 64 bytes");
+      continue;
+    }
+    if (words.size() > 1) {
+      const std::string_view n = words.size() > 2 ? words[2].second : std::string_view();
+      const auto [stop, code] = std::from_chars(n.data(), n.data() + n.size(), preference);
+      const bool number = code == std::errc() && stop == n.data() + n.size() && preference <= 255;
+      if (words[1].second != "preference" || !number || words.size() > 3) {
+        const auto& [from, word] = words[words[1].second != "preference" ? 1 : words.size() > 3 ? 3 : words.size() - 1];
+        wrong(from, word.size(), fmt::format("'{}' is not a preference of 0 (best) to 255", word));
+        continue;
+      }
+    } else {
+      preference = default_preference(words[0].second);
+    }
+    all.back().end = begin;
+    all.push_back({std::string(words[0].second), static_cast<uint8_t>(preference), end, text.size(), line});
+  }
+  if (!findings.ok()) return findings.to_error();
+  return all;
+}
+
 // `mrt`: whether candidates are wanted, and which; null: the best routes alone.
 Result<RouteReport> read_one(const std::string& text, std::vector<Part>& parts, const MrtOptions* mrt,
                              InputSet* inputs) {
@@ -61,13 +121,14 @@ Result<RouteReport> read_one(const std::string& text, std::vector<Part>& parts, 
     return Error(fmt::format("{}: text routes have no peers", input->name()), "leave peer= out, or give an MRT file");
   // Files of one source that follow each other share a Rib: most tables have no other, and need no more than that. Not
   // where ranked paths are kept beside it, as a later file counts before an earlier one.
-  const auto shared = [&](const Part& part) {
-    return part.source == file->source && part.preference == preference && part.notes.empty() &&
-           (!is_mrt || mrt == nullptr);
+  const auto part_of = [&](const std::string& source, uint8_t of_preference) -> Part& {
+    const bool shared = !parts.empty() && parts.back().source == source && parts.back().preference == of_preference &&
+                        parts.back().notes.empty() && (!is_mrt || mrt == nullptr);
+    if (!shared) parts.push_back({source, of_preference, {}, {}, {}});
+    return parts.back();
   };
-  if (parts.empty() || !shared(parts.back())) parts.push_back({file->source, preference, {}, {}, {}});
-  Part& part = parts.back();
   if (is_mrt) {
+    Part& part = part_of(file->source, preference);
     MrtOptions options = mrt != nullptr ? *mrt : MrtOptions();
     options.peer = file->peer;
     MrtPaths paths;
@@ -79,7 +140,35 @@ Result<RouteReport> read_one(const std::string& text, std::vector<Part>& parts, 
   }
   auto routes = input->text(kMaxTextBytes);
   if (!routes) return std::move(routes).error();
-  return parse_routes(*routes, input->name(), part.rib, &part.ranked);
+  auto sections = split_sections(*routes, input->name(), *file);
+  if (!sections) return std::move(sections).error();
+  RouteReport sum;
+  Error all;
+  for (const Section& section : *sections) {
+    Part& part = part_of(section.source, section.preference);
+    const std::string_view lines = std::string_view(*routes).substr(section.begin, section.end - section.begin);
+    auto one = parse_routes(lines, input->name(), part.rib, &part.ranked);
+    if (!one) {
+      Error error = std::move(one).error();
+      for (Diagnostic& d : error.diagnostics) d.line += section.line;
+      if (all.message.empty()) {
+        all = std::move(error);
+      } else {
+        all.diagnostics.insert(all.diagnostics.end(), error.diagnostics.begin(), error.diagnostics.end());
+        all.message = fmt::format("{} errors in {}", all.diagnostics.size(), input->name());
+      }
+      continue;
+    }
+    sum.routes4 += one->routes4;
+    sum.routes6 += one->routes6;
+    sum.skipped += one->skipped;
+    for (Diagnostic& d : one->warnings) {
+      d.line += section.line;
+      if (sum.warnings.size() < Diagnostics::kLimit) sum.warnings.push_back(std::move(d));
+    }
+  }
+  if (!all.message.empty()) return all;
+  return sum;
 }
 
 Result<std::vector<Part>> read_parts(const std::vector<std::string>& files, RouteReport* report, const MrtOptions* mrt,

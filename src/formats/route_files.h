@@ -1,4 +1,7 @@
 // Route files of any supported format, by content -> one Rib, or one of many sources.
+//
+// A text may say of its lines whose they are: a line `source NAME [preference N]` holds for those below it, up to the
+// next one; without a preference it is the source's (rib_sources.h).
 #pragma once
 
 #include <optional>

@@ -81,6 +81,49 @@ TEST_F(RouteFileSources, TheBetterPreferenceWinsWhateverTheOrder) {
   EXPECT_EQ(all->source_name(candidates[1].source), "static");
 }
 
+TEST_F(RouteFileSources, ALineSaysWhoseThoseBelowItAre) {
+  const std::string text = write("a",
+                                 "10.0.0.0/8 a\nsource control  # by hand\n10.0.0.0/8 b\n10.1.0.0/16 c metric 5\n"
+                                 "  source,ospf preference 7\n10.0.0.0/8 d\nsource static\n10.2.0.0/16 e\n");
+  const auto all = read_route_sources({text});
+  ASSERT_TRUE(all.ok()) << to_string(all.error());
+  const auto candidates = all->candidates(*parse_prefix("10.0.0.0/8"));
+  ASSERT_EQ(candidates.size(), 3u);
+  const auto is = [&](size_t at, const char* source, unsigned preference, const char* hop) {
+    EXPECT_EQ(all->source_name(candidates[at].source), source);
+    EXPECT_EQ(candidates[at].preference, preference);
+    EXPECT_EQ(all->next_hops().name(candidates[at].next_hop), hop);
+  };
+  is(0, "control", 0, "b");
+  is(1, "static", 1, "a");
+  is(2, "ospf", 7, "d");
+  EXPECT_EQ(all->candidates(*parse_prefix("10.1.0.0/16"))[0].metric, 5u);
+  EXPECT_EQ(all->source_name(all->candidates(*parse_prefix("10.2.0.0/16"))[0].source), "static");
+  const auto best = read_routes_files({text});
+  ASSERT_TRUE(best.ok());
+  EXPECT_EQ(hop(*best, "10.0.0.0/8"), "b");
+  // The name's source and preference are those of the lines before all others.
+  const auto named = read_route_sources({text + ",source=bgp,preference=99"});
+  ASSERT_TRUE(named.ok());
+  EXPECT_EQ(named->candidates(*parse_prefix("10.0.0.0/8"))[2].preference, 99);
+}
+
+TEST_F(RouteFileSources, WrongLinesAreNamedWhereTheyStand) {
+  for (const auto& [text, place] : {std::pair{"10.0.0.0/8 a\nsource\n", ":2:1:"},
+                                    {"source ospf preference\n", ":1:13:"},
+                                    {"source ospf preference 256\n", ":1:24:"},
+                                    {"source ospf 7\n", ":1:13:"},
+                                    {"source ospf preference 7 8\n", ":1:26:"},
+                                    {"source ospf\n\n10.0.0.0/8 a\n10.0.0.0/88 b\n", ":4:"},
+                                    {"source ospf\n10.0.0.0/8 a\nsource rip\n10.0.0.0/88 b\n", ":4:"}}) {
+    const auto wrong = read_route_sources({write("a", text)});
+    ASSERT_FALSE(wrong.ok()) << text;
+    EXPECT_NE(to_string(wrong.error()).find(place), std::string::npos) << text << to_string(wrong.error());
+  }
+  // A next hop may have the name.
+  EXPECT_TRUE(read_route_sources({write("a", "10.0.0.0/8 source\n")}).ok());
+}
+
 TEST_F(RouteFileSources, ErrorsNameTheirFiles) {
   const auto wrong = read_routes_files({write("a", "10.0.0.0/8 a\n") + ",preference=999", folder_ + "/none"});
   ASSERT_FALSE(wrong.ok());

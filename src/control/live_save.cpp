@@ -1,0 +1,208 @@
+// host only
+// Tables that changed while packets passed, back in the files that they came from.
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "base/atomic_file.h"
+#include "control/live_parts.h"
+#include "control/live_tables.h"
+#include "control/table_text.h"
+#include "formats/route_files.h"
+#include "formats/rule_files.h"
+
+namespace sluice {
+namespace {
+
+const char* kind_of(TableDeclaration::Type type) {
+  return type == TableDeclaration::Type::kAcl      ? "acl"
+         : type == TableDeclaration::Type::kRoutes ? "routes"
+                                                   : "adjacency";
+}
+const char* name_of(const std::string& kind) {
+  return kind == "acl" ? "access list" : kind == "routes" ? "route table" : "adjacency table";
+}
+
+// Whether a file that this process makes can have the owner and the group of the one that is there.
+bool can_own(const struct stat& status) {
+  if (::geteuid() == 0) return true;
+  if (status.st_uid != ::geteuid()) return false;
+  if (status.st_gid == ::getegid()) return true;
+  std::vector<gid_t> groups(static_cast<size_t>(std::max(0, ::getgroups(0, nullptr))));
+  const int n = ::getgroups(static_cast<int>(groups.size()), groups.data());
+  return n > 0 && std::find(groups.begin(), groups.begin() + n, status.st_gid) != groups.begin() + n;
+}
+
+}  // namespace
+
+void LiveTables::Source::look() {
+  struct stat status {};
+  there = !path.empty() && ::stat(path.c_str(), &status) == 0;
+  id = {status.st_dev, status.st_ino};
+  bytes = static_cast<uint64_t>(status.st_size);
+  written_ns = int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+}
+
+void LiveTables::declared_by(const Router& router) {
+  std::map<std::pair<std::string, std::string>, Source> sources;
+  for (const auto& element : router.elements) {
+    for (const TableDeclaration& d : element->tables()) {
+      Source source;
+      source.declaration = d;
+      if (d.files.size() == 1) source.path = path_of(d, d.files[0]);
+      source.look();
+      sources.emplace(std::pair(kind_of(d.type), d.name), std::move(source));
+    }
+  }
+  sources_ = std::move(sources);
+}
+
+void LiveTables::note_change(const std::string& kind, const std::string& table) {
+  if (const auto at = sources_.find({kind, table}); at != sources_.end()) at->second.unsaved = true;
+}
+
+bool LiveTables::unsaved(const std::string& kind, const std::string& table) const {
+  const auto at = sources_.find({kind, table});
+  return at != sources_.end() && at->second.unsaved;
+}
+
+Result<std::string> LiveTables::text(const std::string& kind, const std::string& table) {
+  if (kind == "acl") {
+    auto list = rules(table);
+    if (!list) return std::move(list).error();
+    return rules_text(**list);
+  }
+  if (kind == "routes") {
+    auto rib = routes(table);
+    if (!rib) return std::move(rib).error();
+    if (*rib != nullptr) return routes_text(**rib);
+    return Error(fmt::format("the route table '{}' is a compiled image: its routes are not known", table));
+  }
+  if (kind == "adjacency") {
+    auto hops = next_hops(table);
+    if (!hops) return std::move(hops).error();
+    return adjacencies_text((*hops)->definitions());
+  }
+  return Error(fmt::format("'{}' is not a kind of table", kind), "acl, routes or adjacency");
+}
+
+Result<std::string> LiveTables::edited(const Source& source) {
+  const TableDeclaration& d = source.declaration;
+  const std::string& path = source.path;
+  if (d.files.empty()) return Error(d.text.empty() ? "no file was given for it" : "it is written in the graph itself");
+  if (d.files.size() > 1) return Error(fmt::format("it comes from {} files", d.files.size()));
+  Source now = source;
+  now.look();
+  struct stat status {};
+  if (path == "-" || ::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode))
+    return Error(fmt::format("{} is not a file", path == "-" ? "standard input" : path));
+  if (!now.same_file(source))
+    return Error(fmt::format("{} has been written since it was read", path), "sluice reload: the file wins");
+  if (!can_own(status))
+    return Error(fmt::format("{} belongs to another user or group (uid {}, gid {}), which this process cannot keep",
+                             path, status.st_uid, status.st_gid));
+  auto file = InputFile::open(path);
+  if (!file) return std::move(file).error();
+  auto image = Image::is_next(*file);
+  if (!image) return std::move(image).error();
+  if (*image) return Error(fmt::format("{} is a compiled image", path));
+  auto text = file->table();
+  if (!text) return std::move(text).error();
+  if (std::string_view(file->compression()) != "plain")
+    return Error(fmt::format("{} is compressed ({})", path, file->compression()));
+  if (d.type == TableDeclaration::Type::kAcl) {
+    auto choice = parse_rule_format(d.format);
+    if (!choice) return std::move(choice).error();
+    const RuleFormat format = choice->format == RuleFormat::kAuto ? detect_rule_format(*text) : choice->format;
+    if (format != RuleFormat::kNative)
+      return Error(
+          fmt::format("{} is of format {}, and native rules are what can be written", path, to_string(format)));
+    auto list = rules(d.name);
+    if (!list) return std::move(list).error();
+    return edit_rules(*text, path, **list);
+  }
+  if (d.type == TableDeclaration::Type::kRoutes) {
+    auto named = parse_route_file(d.files[0]);
+    if (!named) return std::move(named).error();
+    auto rib = routes(d.name);
+    if (!rib) return std::move(rib).error();
+    if (*rib == nullptr) return Error("it is a compiled image");
+    if (looks_like_mrt(std::as_bytes(std::span(*text)))) return Error(fmt::format("{} is an MRT dump", path));
+    return edit_routes(*text, *named, **rib);
+  }
+  auto hops = next_hops(d.name);
+  if (!hops) return std::move(hops).error();
+  return edit_adjacencies(*text, path, (*hops)->definitions());
+}
+
+Result<std::vector<LiveTables::Saved>> LiveTables::save() {
+  struct Writing {
+    Source* source;
+    AtomicFile file;
+    Saved saved;
+  };
+  std::vector<Writing> all;
+  std::set<FileId> files;
+  Error refused;
+  const auto refuse = [&](const std::string& kind, const std::string& table, Error error) {
+    const TableDeclaration& declaration = sources_.at({kind, table}).declaration;
+    Diagnostic d;
+    d.file = declaration.files.empty() ? table : path_of(declaration, declaration.files[0]);
+    if (error.message.starts_with(d.file + ": ")) error.message.erase(0, d.file.size() + 2);
+    d.message = fmt::format("{} '{}': {}", name_of(kind), table, error.message);
+    d.suggestion = error.hint;
+    refused.diagnostics.push_back(std::move(d));
+    for (Diagnostic& more : error.diagnostics) refused.diagnostics.push_back(std::move(more));
+  };
+  for (auto& [key, source] : sources_) {
+    const auto& [kind, table] = key;
+    if (!source.unsaved) continue;
+    auto text = edited(source);
+    if (!text) {
+      refuse(kind, table, std::move(text).error());
+      continue;
+    }
+    if (!files.insert(source.id).second) {
+      refuse(kind, table, Error(fmt::format("{} is the file of another table, too", source.path)));
+      continue;
+    }
+    auto file = AtomicFile::create(source.path);
+    if (!file) {
+      refuse(kind, table, std::move(file).error());
+      continue;
+    }
+    file->write(*text);
+    if (auto done = file->settle(); !done) {
+      refuse(kind, table, std::move(done).error());
+      continue;
+    }
+    const size_t entries =
+        kind == "adjacency" ? (*next_hops(table))->definitions().names.size() : load_of(kind.c_str(), table).entries;
+    all.push_back({&source, std::move(*file), {table, kind, source.path, entries}});
+  }
+  if (!refused.diagnostics.empty()) {
+    refused.message = "nothing was saved";
+    refused.hint = "sluice save --to DIRECTORY writes the tables into files of their own";
+    return refused;
+  }
+  std::vector<Saved> saved;
+  for (Writing& one : all) {
+    if (auto done = one.file.commit(); !done) {
+      Error error = std::move(done).error();
+      for (const Saved& s : saved) error.hint += fmt::format("{}{} was saved", error.hint.empty() ? "" : "; ", s.path);
+      return error;
+    }
+    one.source->unsaved = false;
+    one.source->look();
+    saved.push_back(std::move(one.saved));
+  }
+  return saved;
+}
+
+}  // namespace sluice

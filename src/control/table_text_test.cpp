@@ -1,0 +1,175 @@
+// Files of tables that are edited: what is still true stays as it is, and what comes out is the table.
+#include "control/table_text.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include "formats/adjacency_text.h"
+#include "formats/native_rules.h"
+
+namespace sluice {
+namespace {
+
+RuleList list_of(const std::string& text) {
+  auto set = parse_native_rules(text, "edge.acl");
+  EXPECT_TRUE(set.ok()) << (set.ok() ? "" : to_string(set.error()));
+  return set.ok() ? RuleList(std::move(*set)) : RuleList();
+}
+AclRule rule_of(const std::string& text) {
+  return list_of(text).at(1);
+}
+std::string edited(const std::string& text, const RuleList& list) {
+  auto out = edit_rules(text, "edge.acl", list);
+  return out.ok() ? *out : to_string(out.error());
+}
+
+SourcedRib rib_of(const std::string& text, const std::string& name = "rib.txt") {
+  InputSet inputs;
+  inputs.put("rib.txt", InputFile::over(text, "rib.txt"));
+  auto rib = read_route_sources({name}, nullptr, {}, {}, &inputs);
+  EXPECT_TRUE(rib.ok()) << (rib.ok() ? "" : to_string(rib.error()));
+  return rib.ok() ? std::move(*rib) : SourcedRib();
+}
+
+constexpr const char* kCommented =
+    "# the edge\ndefine web = 80,443\n\ndeny udp from any to any port 53 log  # no DNS\n"
+    "permit tcp from any to any port web\n# the rest\npermit udp from any to any";
+
+TEST(TableText, RulesThatAreAsTheyWereLeaveTheirFileAsItWas) {
+  EXPECT_EQ(edited(kCommented, list_of(kCommented)), std::string(kCommented) + "\n");
+}
+
+TEST(TableText, RulesThatChangeLeaveTheOthersLinesAndAllComments) {
+  RuleList list = list_of(kCommented);
+  list.erase(3);  // one of a group: its line cannot stay
+  list.insert(1, rule_of("deny ip from 192.0.2.0/24 to any"));
+  EXPECT_EQ(edited(kCommented, list),
+            "deny from 192.0.2.0/24 to 0.0.0.0/0\n# the edge\ndefine web = 80,443\n\n"
+            "deny udp from any to any port 53 log  # no DNS\npermit tcp from any to any port 80\n# the rest\n"
+            "permit udp from any to any\n");
+  RuleList none;
+  EXPECT_EQ(edited(kCommented, none), "# the edge\ndefine web = 80,443\n\n# the rest\n");
+  EXPECT_EQ(edited("permit ip from any to any\n", none), "# no rules\n");
+}
+
+TEST(TableText, RulesOfOtherFilesAreRefused) {
+  const auto wrong = edit_rules("deny tcp frm any to any\n", "edge.acl", RuleList());
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_EQ(wrong.error().diagnostics.size(), 1u);
+}
+
+// Against a list of rules that are put in, taken out and moved at random.
+TEST(TableText, EditedRulesAreReadAsTheListWhateverChanged) {
+  const std::vector<std::string> kRules = {"permit tcp from any to any port 80",
+                                           "deny udp from any to any port 53 log",
+                                           "mark(7) icmp from 10.0.0.0/8 to any icmp-type 8",
+                                           "permit ip from 2001:db8::/32 to any",
+                                           "deny tcp from any to any port 1000-2000 loose-ports",
+                                           "permit ip from any to any dscp ef frag"};
+  const bool holds = rc::check([&] {
+    std::string text = "# first\n";
+    const auto lines = *rc::gen::container<std::vector<size_t>>(rc::gen::inRange<size_t>(0, kRules.size() + 2));
+    for (const size_t line : lines) {
+      text += line < kRules.size()    ? kRules[line] + "  # of its own\n"
+              : line == kRules.size() ? "# a comment\n"
+                                      : "permit udp from any to any port 1,2,3\n";
+    }
+    RuleList list = list_of(text);
+    for (int i = *rc::gen::inRange(0, 8); i > 0; --i) {
+      const size_t at = *rc::gen::inRange<size_t>(1, list.size() + 2);
+      const auto& rule = *rc::gen::elementOf(kRules);
+      const int what = *rc::gen::inRange(0, 3);
+      if (what == 0 || at > list.size()) {
+        list.insert(at, rule_of(rule));
+      } else if (what == 1) {
+        list.erase(at);
+      } else {
+        list.replace(at, rule_of(rule));
+      }
+    }
+    const auto out = edit_rules(text, "edge.acl", list);
+    RC_ASSERT(out.ok());
+    RC_ASSERT(to_native(*parse_native_rules(*out, "edge.acl")) == to_native(list.set()));
+    RC_ASSERT(to_native(*parse_native_rules(rules_text(list), "edge.acl")) == to_native(list.set()));
+    // Comments stay, each once.
+    const auto comments = [](const std::string& all) {
+      size_t n = 0;
+      for (size_t p = all.find("# a comment"); p != std::string::npos; p = all.find("# a comment", p + 1)) ++n;
+      return n;
+    };
+    RC_ASSERT(comments(*out) == comments(text));
+  });
+  EXPECT_TRUE(holds);
+}
+
+TEST(TableText, RoutesKeepTheirSourcesAndPreferences) {
+  const std::string text = "# upstream\n0.0.0.0/0 a\n10.0.0.0/8, via b metric 20 # core\ndefault via 2001:db8::1\n";
+  SourcedRib rib = rib_of(text);
+  const uint8_t control = rib.source("control"), ospf = rib.source("ospf");
+  const auto hop = [&](const char* name) { return static_cast<uint16_t>(rib.next_hops().intern(name)); };
+  const RouteFile file{"rib.txt", {}, {}, {}};
+  auto same = edit_routes(text, file, rib);
+  ASSERT_TRUE(same.ok()) << to_string(same.error());
+  EXPECT_EQ(*same, text);
+  rib.add({{0, 0x0a010000, 4}, 16}, {0, hop("c"), control, 0, 0});
+  rib.add({{0, 0x0a000000, 4}, 8}, {5, hop("b"), ospf, 42, 0});
+  rib.remove({{0, 0, 6}, 0}, rib.find_source("static"), 0);
+  const auto out = edit_routes(text, file, rib);
+  ASSERT_TRUE(out.ok()) << to_string(out.error());
+  EXPECT_EQ(*out,
+            "# upstream\n0.0.0.0/0 a\nsource static\n10.0.0.0/8 via b metric 20\nsource control\n10.1.0.0/16 via c\n"
+            "source ospf preference 42\n10.0.0.0/8 via b metric 5\n");
+  const auto again = edit_routes(*out, file, rib);
+  ASSERT_TRUE(again.ok()) << to_string(again.error());
+  EXPECT_EQ(*again, *out) << "what was saved is what is there";
+  for (const std::string& written : {*out, routes_text(rib)}) {
+    const SourcedRib read = rib_of(written);
+    EXPECT_EQ(read.candidate_count(), rib.candidate_count());
+    const auto best = read.candidates({{0, 0x0a000000, 4}, 8});
+    ASSERT_EQ(best.size(), 2u);
+    EXPECT_EQ(read.source_name(best[0].source), "static");
+    EXPECT_EQ(best[1].preference, 42);
+    EXPECT_EQ(best[1].metric, 5u);
+  }
+}
+
+TEST(TableText, ASourceOfAFileStaysItsOwn) {
+  const RouteFile file{"rib.txt", "bgp", uint8_t{33}, {}};
+  SourcedRib rib = rib_of("10.0.0.0/8 a\n", "rib.txt,source=bgp,preference=33");
+  const auto out = edit_routes("10.0.0.0/8 a\n", file, rib);
+  ASSERT_TRUE(out.ok()) << to_string(out.error());
+  EXPECT_EQ(*out, "10.0.0.0/8 a\n");
+}
+
+TEST(TableText, RoutesThatAreNotALineEachAreRefused) {
+  const std::string text =
+      "10.0.0.0/8 proto static\n\tnexthop via 192.0.2.1 dev eth0 weight 1\n"
+      "\tnexthop via 192.0.2.2 dev eth0 weight 1\n";
+  SourcedRib rib = rib_of(text);
+  rib.remove({{0, 0x0a000000, 4}, 8}, 1, 0);
+  const auto out = edit_routes(text, {"rib.txt", {}, {}, {}}, rib);
+  EXPECT_FALSE(out.ok());
+}
+
+TEST(TableText, AdjacenciesThatChangeLeaveTheOthers) {
+  const std::string text =
+      "# neighbours\nresolve-via default\na 02:00:00:00:00:01 02:00:00:00:00:02 1 # up\n"
+      "b 02:00:00:00:00:03 02:00:00:00:00:02 2 weight 2\nb 02:00:00:00:00:04 02:00:00:00:00:02 3 vlan 7 mtu 9000\n"
+      "c group a b*2 resilient 64\nd blackhole\n";
+  auto definitions = parse_next_hops(text, "adj.txt");
+  ASSERT_TRUE(definitions.ok());
+  EXPECT_EQ(*edit_adjacencies(text, "adj.txt", *definitions), text);
+  const auto whole = parse_next_hops(adjacencies_text(*definitions), "adj.txt");
+  ASSERT_TRUE(whole.ok());
+  EXPECT_EQ(whole->names, definitions->names);
+  EXPECT_TRUE(whole->via_default);
+  definitions->names["b"].neighbours.pop_back();
+  definitions->names.erase("d");
+  definitions->names["e"].flags = next_hop_flags("unreachable");
+  EXPECT_EQ(*edit_adjacencies(text, "adj.txt", *definitions),
+            "# neighbours\nresolve-via default\na 02:00:00:00:00:01 02:00:00:00:00:02 1 # up\n"
+            "c group a b*2 resilient 64\nb 02:00:00:00:00:03 02:00:00:00:00:02 2 weight 2\ne unreachable\n");
+}
+
+}  // namespace
+}  // namespace sluice
