@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "control/capture_control.h"
 #include "control/graph_control.h"
 #include "control/json.h"
 #include "control/live_tables.h"
@@ -40,6 +41,8 @@ class Control {
   void use(GraphControl& graph) { graph_ = &graph; }
   // Where packets may be followed: what answers that, before the first request.
   void use(TraceControl& trace) { trace_ = &trace; }
+  // Where packets may be captured: what answers that, before the first request.
+  void use(CaptureControl& capture) { capture_ = &capture; }
   // Reads the configuration of the run again: what answers `reload`, before the first request.
   void use(std::function<Result<nlohmann::ordered_json>()> reload) { reload_ = std::move(reload); }
   // The same graph goes on with these tables.
@@ -77,6 +80,7 @@ class Control {
   GraphControl* graph_ = nullptr;                           // none: the graph stays
   std::function<Result<nlohmann::ordered_json>()> reload_;  // none: there is no configuration
   TraceControl* trace_ = nullptr;                           // none: packets are not followed
+  CaptureControl* capture_ = nullptr;                       // none: packets are not captured
   Facts facts_;
 };
 
