@@ -232,9 +232,10 @@ class Daemon(unittest.TestCase):
                 self.assertEqual(len(lines), 200)
                 for line in lines:
                     self.assertRegex(line, r"^\S+\tdropped: acl-deny at \S+, rule edge\.acl:1$")
-                one = self.capture("--count", "50", "--snaplen", "40", "--out", "-", *"tcp from any to any".split(),
-                                   stdout=open(self.folder / "all.pcapng", "wb"))
-                one.communicate(timeout=LIMIT_S)
+                with open(self.folder / "all.pcapng", "wb") as pipe:
+                    one = self.capture("--count", "50", "--snaplen", "40", "--out", "-", *"tcp from any to any".split(),
+                                       stdout=pipe)
+                    one.communicate(timeout=LIMIT_S)
                 self.assertEqual(one.returncode, 0)
                 lines = self.captured("all.pcapng")
                 self.assertEqual(len(lines), 50)
