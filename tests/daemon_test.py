@@ -196,6 +196,92 @@ class Daemon(unittest.TestCase):
                 self.assertEqual(self.run_.wait(LIMIT_S), 0)
                 self.assertTrue(json.loads((self.folder / "run.out").read_text())["conserved"])
 
+    def capture(self, *words, **more):
+        return subprocess.Popen([SLUICE, "capture", "start", "--control", "s", *words], cwd=self.folder, text=True,
+                                stderr=subprocess.PIPE, **{"stdout": subprocess.PIPE, **more})
+
+    def captured(self, name):
+        """The interface and the comment of every packet, as tshark reads them."""
+        done = subprocess.run(["tshark", "-r", name, "-T", "fields", "-e", "frame.interface_name", "-e", "frame.comment"],
+                              cwd=self.folder, capture_output=True, text=True, timeout=LIMIT_S)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.splitlines()
+
+    def wait_for_packets(self):
+        end = time.monotonic() + LIMIT_S
+        while time.monotonic() < end:
+            said = json.loads(self.sluice("show", "capture", "-o", "json", "--control", "s").stdout)
+            if said["captured"] > 0:
+                return
+            time.sleep(0.05)
+        self.fail("nothing was captured")
+
+    def end_run(self):
+        self.run_.send_signal(signal.SIGTERM)
+        self.assertEqual(self.run_.wait(LIMIT_S), 0)
+        self.assertTrue(json.loads((self.folder / "run.out").read_text())["conserved"])
+
+    def test_captured_packets_have_their_fate_as_comment(self):
+        for way in ([], ["--workers", "3"], ["--device", "emu"]):
+            with self.subTest(way=way):
+                self.start("--http", "127.0.0.1:0", "--control", "s", *way)
+                self.assertEqual(self.sluice("trace", "add", "5", "--control", "s").returncode, 0)
+                one = self.capture("--dropped", "--count", "200", "--out", "d.pcapng")
+                said = one.communicate(timeout=LIMIT_S)
+                self.assertEqual(one.returncode, 0, said)
+                lines = self.captured("d.pcapng")
+                self.assertEqual(len(lines), 200)
+                for line in lines:
+                    self.assertRegex(line, r"^\S+\tdropped: acl-deny at \S+, rule edge\.acl:1$")
+                with open(self.folder / "all.pcapng", "wb") as pipe:
+                    one = self.capture("--count", "50", "--snaplen", "40", "--out", "-", *"tcp from any to any".split(),
+                                       stdout=pipe)
+                    one.communicate(timeout=LIMIT_S)
+                self.assertEqual(one.returncode, 0)
+                lines = self.captured("all.pcapng")
+                self.assertEqual(len(lines), 50)
+                self.assertTrue(all("left by" in line or "dropped" in line for line in lines), lines)
+                self.end_run()
+
+    def test_a_capture_ends_whole_by_stop_by_a_signal_and_with_the_run(self):
+        for how in ("stop", "signal", "run"):
+            with self.subTest(how=how):
+                self.start("--http", "127.0.0.1:0", "--control", "s")
+                one = self.capture("-o", "json", "--dropped", "--out", "c.pcapng")
+                self.wait_for_packets()
+                if how == "stop":
+                    self.assertEqual(self.sluice("capture", "stop", "--control", "s").returncode, 0)
+                elif how == "signal":
+                    one.send_signal(signal.SIGINT)
+                else:
+                    self.end_run()
+                out, err = one.communicate(timeout=LIMIT_S)
+                self.assertEqual(one.returncode, 0, err)
+                said = json.loads(out)
+                self.assertEqual(said["ended"], "the run ended" if how == "run" else "it was stopped")
+                self.assertEqual(len(self.captured("c.pcapng")), said["packets"])
+                self.assertGreater(said["packets"], 0)
+                if how != "run":
+                    self.end_run()
+
+    def test_a_capture_that_cannot_be_written_ends_and_the_run_goes_on(self):
+        self.start("--http", "127.0.0.1:0", "--control", "s")
+        one = self.capture("--out", "/dev/full")
+        _, err = one.communicate(timeout=LIMIT_S)
+        self.assertEqual(one.returncode, 3, err)
+        self.assertIn("/dev/full: ", err)
+        limited = "ulimit -f 64; trap '' XFSZ; exec \"$0\" capture start --control s --out small.pcapng"
+        done = subprocess.run(["bash", "-c", limited, SLUICE], cwd=self.folder, capture_output=True, text=True, timeout=LIMIT_S)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("small.pcapng", done.stderr)
+        self.assertFalse((self.folder / "small.pcapng").exists())
+        for wrong in (["--dropped-at", "nowhere"], ["udp", "frm", "any"]):
+            one = self.capture("--out", "w.pcapng", *wrong)
+            _, err = one.communicate(timeout=LIMIT_S)
+            self.assertEqual(one.returncode, 1, err)
+            self.assertFalse((self.folder / "w.pcapng").exists())
+        self.end_run()
+
     def test_clients_that_say_nothing_keep_nobody_out(self):
         url = self.start("--http", "127.0.0.1:0")
         host, port = url[7:].split(":")

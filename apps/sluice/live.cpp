@@ -153,6 +153,8 @@ void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphCon
   control_->use(*graph_control_);
   trace_ = std::make_unique<TraceControl>(runtime, taps_);
   control_->use(*trace_);
+  capture_ = std::make_unique<CaptureControl>(runtime, taps_);
+  control_->use(*capture_);
   control_->use([this, &runtime] { return reload(runtime); });
   if (socket_ != nullptr) {
     note(fmt::format("control socket {}", socket_->path()));
@@ -213,7 +215,7 @@ Result<Json> LiveRun::reload(Engine& runtime) {
     return Error("another graph has taken the place of the configured one", "replace it: sluice graph swap FILE");
   std::optional<ServiceNotice::Reloading> telling;
   if (notice_ != nullptr) telling.emplace(*notice_);
-  if (trace_ != nullptr) trace_->digest(*tables_);
+  digest_followed();
   auto next = reload_();
   if (!next) return std::move(next).error();
   GraphGeneration& graph = *next->graph;
@@ -300,7 +302,7 @@ void LiveRun::open_again(Engine& runtime, const std::string& name) {
 bool LiveRun::publish_neighbours(Engine& runtime) {
   const std::unique_lock lock(changing_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
-  if (trace_ != nullptr) trace_->digest(*tables_);
+  digest_followed();
   // The packet scheduler has taken up what was published before: images are written in turns.
   const auto take_up = [&]() -> Result<void> {
     if (!runtime.by_packets() || taken_up_) return {};
@@ -348,11 +350,33 @@ Result<void> LiveRun::fits(const GraphGeneration& next) const {
                            human_bytes(static_cast<double>(flags_.max_memory))));
 }
 
+// Before tables change: no old one is kept for packets that are through.
+void LiveRun::digest_followed() {
+  if (trace_ != nullptr) trace_->digest(*tables_);
+  if (capture_ != nullptr) capture_->digest();
+}
+
+// Who writes a capture gets its last packets. A reader that is stopped or stuck keeps nobody for long.
+void LiveRun::end_capture() {
+  if (capture_ == nullptr || socket_ == nullptr) return;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+  const auto waits = [this] {
+    const std::lock_guard lock(changing_);
+    return capture_->waits_for_reader();
+  };
+  {
+    const std::lock_guard lock(changing_);
+    capture_->run_ended();
+  }
+  while (waits() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
 // Nobody asks any more; what is shown at the end is taken from the counters.
 void LiveRun::ended(Engine& runtime) {
   if (follower_ != nullptr) follower_->stop();
   hangups_ = {};
   if (notice_ != nullptr) notice_->stopping();
+  end_capture();
   http_.reset();
   socket_.reset();
   if (tables_ == nullptr) return;
@@ -380,6 +404,7 @@ void LiveRun::ended(Engine& runtime) {
   });
   if (top_.size() > flags_.top) top_.erase(top_.begin() + flags_.top, top_.end());
   control_.reset();
+  capture_.reset();
   trace_.reset();
   graph_control_.reset();
   tables_.reset();

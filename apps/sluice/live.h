@@ -72,6 +72,8 @@ class LiveRun {
   void follow_kernel(Engine& runtime);
   void open_again(Engine& runtime, const std::string& name);
   bool publish_neighbours(Engine& runtime);
+  void digest_followed();
+  void end_capture();
   void ended(Engine& runtime);
   void follow(Engine& runtime);
   Result<void> fits(const GraphGeneration& next) const;
@@ -87,6 +89,7 @@ class LiveRun {
   std::unique_ptr<GraphControl> graph_control_;
   std::shared_ptr<PacketTaps> taps_;  // nullptr: nobody may ask
   std::unique_ptr<TraceControl> trace_;
+  std::unique_ptr<CaptureControl> capture_;
   std::string configuration_;
   uint64_t swaps_ = 0;  // that tables_ is of
   std::unique_ptr<ControlSocket> socket_;
@@ -106,6 +109,7 @@ void add_save(Command root);
 void add_top(Command root);
 void add_clear(Command root);
 void add_trace(Command root);
+void add_capture(Command root);
 void add_graph(Command root);
 void add_acl(Command root);
 void add_routes(Command root);

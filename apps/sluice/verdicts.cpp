@@ -16,7 +16,9 @@ void add_verdict_options(Command sub, VerdictFlags& flags) {
 
 Verdicts::Verdicts(const VerdictFlags& flags, const Router& router) : router_(router) {
   if (!flags.verdicts.empty()) lines_ = need(AtomicFile::create(flags.verdicts), Exit::kIo);
-  if (!flags.dropped.empty()) dropped_ = need(PcapngWriter::create(flags.dropped), Exit::kIo);
+  if (flags.dropped.empty()) return;
+  dropped_ = need(PcapngWriter::create(flags.dropped), Exit::kIo);
+  dropped_->add_interface("");
 }
 
 void Verdicts::prepare(RunOptions& options) {

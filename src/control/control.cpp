@@ -85,6 +85,12 @@ Result<Json> Control::run(Json& request) {
       if (trace_->answers(asked->get_ref<const std::string&>())) return trace_->run(request);
     }
   }
+  if (capture_ != nullptr) {
+    capture_->digest();
+    if (const auto asked = request.find("command"); asked != request.end() && asked->is_string()) {
+      if (capture_->answers(asked->get_ref<const std::string&>())) return capture_->run(request);
+    }
+  }
   if (graph_ != nullptr) {
     if (const auto asked = request.find("command"); asked != request.end() && asked->is_string()) {
       if (graph_->answers(asked->get_ref<const std::string&>())) return graph_->run(request);
@@ -221,12 +227,22 @@ Result<Json> Control::run(Json& request) {
     }
     return changed(tables_->replace_routes(table, files, inputs, dry_run));
   }
-  const std::vector<std::string> commands = {
-      "show report",      "show runtime",   "show ports",         "clear counters", "show rules",
-      "show drops",       "show tables",    "show routes",        "acl change",     "acl replace",
-      "routes change",    "routes replace", "adjacencies change", "show qos",       "qos set",
-      "qos load",         "graph show",     "graph swap",         "graph read",     "graph write",
-      "show adjacencies", "trace add",      "trace clear",        "show trace",     "reload"};
+  const std::vector<std::string> commands = {"show report",    "show runtime",
+                                             "show ports",     "clear counters",
+                                             "show rules",     "show drops",
+                                             "show tables",    "show routes",
+                                             "show text",      "acl change",
+                                             "acl replace",    "routes change",
+                                             "routes replace", "adjacencies change",
+                                             "show qos",       "qos set",
+                                             "qos load",       "graph show",
+                                             "graph swap",     "graph read",
+                                             "graph write",    "show adjacencies",
+                                             "trace add",      "trace clear",
+                                             "show trace",     "reload",
+                                             "save",           "capture start",
+                                             "capture read",   "capture stop",
+                                             "show capture"};
   const std::string near = closest_match(command, commands);
   return Error(
       fmt::format("'{}' is not a command", command),

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "control/capture_control.h"
 #include "control/cleared_counters.h"
 #include "control/graph_control.h"
 #include "control/json.h"
@@ -44,6 +45,8 @@ class Control {
   }
   // Where packets may be followed: what answers that, before the first request.
   void use(TraceControl& trace) { trace_ = &trace; }
+  // Where packets may be captured: what answers that, before the first request.
+  void use(CaptureControl& capture) { capture_ = &capture; }
   // Reads the configuration of the run again: what answers `reload`, before the first request.
   void use(std::function<Result<nlohmann::ordered_json>()> reload) { reload_ = std::move(reload); }
   // The same graph goes on with these tables, and with the classes of its files.
@@ -91,8 +94,9 @@ class Control {
   std::function<Result<nlohmann::ordered_json>()> reload_;  // none: there is no configuration
   TraceControl* trace_ = nullptr;                           // none: packets are not followed
   ClearedCounters cleared_;
-  uint64_t rules_cleared_ns_ = 0;  // 0: never
-  bool qos_changed_ = false;       // by a request, since the configuration was read
+  uint64_t rules_cleared_ns_ = 0;      // 0: never
+  bool qos_changed_ = false;           // by a request, since the configuration was read
+  CaptureControl* capture_ = nullptr;  // none: packets are not captured
   Facts facts_;
 };
 

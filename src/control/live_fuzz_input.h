@@ -25,6 +25,7 @@ struct FuzzedRuntime {
   std::unique_ptr<LiveTables> tables;
   std::shared_ptr<PacketTaps> taps = std::make_shared<PacketTaps>();
   std::unique_ptr<TraceControl> trace;
+  std::unique_ptr<CaptureControl> capture;
   std::unique_ptr<Control> control;
 
   FuzzedRuntime() {
@@ -45,6 +46,8 @@ struct FuzzedRuntime {
     control = std::make_unique<Control>(*runtime, *tables, Control::Facts{"fuzz", "cpu"});
     trace = std::make_unique<TraceControl>(*runtime, taps);
     control->use(*trace);
+    capture = std::make_unique<CaptureControl>(*runtime, taps);
+    control->use(*capture);
   }
 
   // The list as text.

@@ -12,6 +12,7 @@
 #include <random>
 #include <thread>
 
+#include "control/capture_control.h"
 #include "control/json.h"
 #include "elements/register_all.h"
 #include "elements/tables.h"
@@ -41,7 +42,7 @@ class TraceFolder {
 
 // A run of random packets through an access list and routes, all followed.
 struct TracedRun {
-  std::map<std::string, uint64_t> reported, traced;  // packets by drop reason; "": left
+  std::map<std::string, uint64_t> reported, traced, captured;  // packets by drop reason; "": left
   uint64_t packets_in = 0, packets_out = 0, differing = 0, unexplained = 0, on_device = 0;
 };
 
@@ -98,8 +99,12 @@ TracedRun run_traced(const std::string& rules, uint32_t packets, uint32_t seed, 
   (*engine)->publisher().publish(std::move(*bind_plan(*plan, *router, *tables)));
   LiveTables live(*router, *plan, (*engine)->publisher(), *tables, std::move(models), report.loads, 0);
   const auto order = options.taps->start(Tap::kTrace, {}, first_alone ? 1 : packets, size_t{1} << 24);
+  CaptureControl capture(**engine, options.taps);
+  Json start{{"command", "capture start"}, {"snap_bytes", 60}};
+  if (!first_alone) EXPECT_TRUE(capture.run(start).ok());
   RunReport done;
   EXPECT_TRUE((*engine)->run(done).ok());
+  capture.run_ended();
   TracedRun out;
   out.packets_in = done.packets_in;
   out.packets_out = done.packets_out;
@@ -108,6 +113,21 @@ TracedRun run_traced(const std::string& rules, uint32_t packets, uint32_t seed, 
   }
   if (done.packets_out != 0) out.reported[""] = done.packets_out;
   EXPECT_FALSE(options.taps->armed());
+  while (!first_alone) {
+    Json read{{"command", "capture read"}, {"capture", 1}};
+    const auto answer = capture.run(read);
+    EXPECT_TRUE(answer.ok());
+    for (const Json& packet : (*answer)["packets"]) {
+      const auto comment = packet["comment"].get<std::string>();
+      EXPECT_LE(packet["frame"].get<std::string>().size(), 80u);  // 60 bytes in base64
+      const std::string_view dropped = "dropped: ";
+      const size_t begin = comment.find(dropped);
+      EXPECT_TRUE(begin == 0 || comment.starts_with("left by out (port ")) << comment;
+      const size_t end = comment.find(" at ");
+      ++out.captured[begin == 0 ? comment.substr(dropped.size(), end - dropped.size()) : ""];
+    }
+    if (!(*answer)["ended"].is_null()) break;
+  }
   for (const auto& packet : order->take()) {
     const Json json = followed_json(*packet, &*router, &live);
     ++out.traced[json["fate"]["reason"].is_null() ? "" : json["fate"]["reason"].get<std::string>()];
@@ -146,6 +166,7 @@ TEST(Trace, TellsTheFateOfEveryPacketAsTheRunReportsIt) {
       const TracedRun run = run_traced(rules, packets, seed, options);
       RC_ASSERT(run.packets_in == packets);
       RC_ASSERT(run.traced == run.reported);
+      RC_ASSERT(run.captured == run.reported);
       RC_ASSERT(run.differing == 0u);
       RC_ASSERT(run.unexplained == 0u);
       if (std::string_view(way) != "emu") RC_ASSERT(run.on_device == 0u);

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "base/clock.h"
 #include "exec/snapshot.h"
 #include "net/parse.h"
 
@@ -24,18 +25,29 @@ bool TapOrder::matches(const FlowKey& key) const {
                              }));
 }
 
+bool TapOrder::wants(const FollowedPacket& packet) const {
+  if (!wish_.dropped && wish_.dropped_at.empty()) return true;
+  const auto by = [&](DropReason reason, const std::string& element) {
+    return reason != DropReason::kNone && (wish_.dropped_at.empty() || wish_.dropped_at == element);
+  };
+  return by(packet.fate.reason, packet.element) ||
+         std::any_of(packet.ends.begin(), packet.ends.end(),
+                     [&](const FollowedPacket::End& end) { return by(end.reason, end.element); });
+}
+
 uint64_t TapOrder::left() const {
   return static_cast<uint64_t>(std::max<int64_t>(0, left_.load(std::memory_order_relaxed)));
 }
 
 TapOrder::Claim TapOrder::claim(size_t bytes) {
-  const auto need = static_cast<int64_t>(bytes);
+  const int64_t need = cost(bytes);
   if (left_.fetch_sub(1, std::memory_order_relaxed) <= 0) {
     left_.fetch_add(1, std::memory_order_relaxed);
     return Claim::kFull;
   }
   if (room_.fetch_sub(need, std::memory_order_relaxed) >= need) {
     followed_.fetch_add(1, std::memory_order_relaxed);
+    on_their_way_.fetch_add(1, std::memory_order_relaxed);
     return Claim::kYes;
   }
   room_.fetch_add(need, std::memory_order_relaxed);
@@ -45,25 +57,38 @@ TapOrder::Claim TapOrder::claim(size_t bytes) {
 }
 
 void TapOrder::put(std::shared_ptr<const FollowedPacket> packet) {
+  if (wants(*packet)) {
+    const std::lock_guard lock(mutex_);
+    done_.push_back(std::move(packet));
+  } else {
+    give_back(packet->frame.size());
+  }
+  on_their_way_.fetch_sub(1, std::memory_order_release);
+}
+
+// No memory for one that was claimed.
+void TapOrder::lose(size_t frame_bytes) {
+  missed_.fetch_add(1, std::memory_order_relaxed);
+  give_back(frame_bytes);
+  on_their_way_.fetch_sub(1, std::memory_order_release);
+}
+
+std::vector<std::shared_ptr<const FollowedPacket>> TapOrder::take_with_room() {
+  std::vector<std::shared_ptr<const FollowedPacket>> taken;
   const std::lock_guard lock(mutex_);
-  done_.push_back(std::move(packet));
+  taken.swap(done_);
+  return taken;
 }
 
 std::vector<std::shared_ptr<const FollowedPacket>> TapOrder::take() {
-  std::vector<std::shared_ptr<const FollowedPacket>> taken;
-  {
-    const std::lock_guard lock(mutex_);
-    taken.swap(done_);
-  }
-  int64_t bytes = 0;
-  for (const auto& packet : taken) bytes += static_cast<int64_t>(packet->frame.size());
-  room_.fetch_add(bytes, std::memory_order_relaxed);
+  auto taken = take_with_room();
+  for (const auto& packet : taken) give_back(packet->frame.size());
   return taken;
 }
 
 std::shared_ptr<TapOrder> PacketTaps::start(Tap tap, std::vector<AclMatchRule> filter, uint64_t packets,
-                                            size_t room_bytes) {
-  auto order = std::make_shared<TapOrder>(std::move(filter), packets, room_bytes);
+                                            size_t room_bytes, TapWish wish) {
+  auto order = std::make_shared<TapOrder>(std::move(filter), packets, room_bytes, std::move(wish));
   const std::lock_guard lock(mutex_);
   orders_[static_cast<size_t>(tap)] = order;
   armed_.fetch_or(1u << static_cast<unsigned>(tap), std::memory_order_relaxed);
@@ -109,6 +134,11 @@ void PacketTaps::receive(const Batch& batch, const Snapshot& snapshot, std::stri
     const std::lock_guard lock(mutex_);
     orders = orders_;
   }
+  for (size_t t = 0; t < kTaps; ++t) {
+    if (orders[t] == nullptr || !orders[t]->leased() || !orders[t]->expired(now_ns())) continue;
+    ended(t, orders[t].get());
+    orders[t].reset();
+  }
   std::array<bool, kTaps> full{};
   std::shared_ptr<const TableSet> tables;
   for (uint32_t i = 0; i < batch.size(); ++i) {
@@ -151,8 +181,7 @@ void PacketTaps::receive(const Batch& batch, const Snapshot& snapshot, std::stri
     } catch (const std::bad_alloc&) {
       for (TapOrder* const order : takes) {
         if (order == nullptr) continue;
-        order->missed_.fetch_add(1, std::memory_order_relaxed);
-        order->room_.fetch_add(kept, std::memory_order_relaxed);
+        order->lose(kept);
       }
     }
   }
@@ -170,8 +199,7 @@ void PacketTaps::finish(std::shared_ptr<FollowedPacket> packet) {
     try {
       order->put(packet);
     } catch (const std::bad_alloc&) {
-      order->missed_.fetch_add(1, std::memory_order_relaxed);
-      order->room_.fetch_add(static_cast<int64_t>(packet->frame.size()), std::memory_order_relaxed);
+      order->lose(packet->frame.size());
     }
   }
 }

@@ -64,17 +64,43 @@ struct FollowedRow {
   std::shared_ptr<FollowedPacket> packet;
 };
 
+// Which of the packets that match a tap keeps once their fate is known, and what they cost.
+struct TapWish {
+  bool dropped = false;         // only those that were dropped somewhere
+  std::string dropped_at;       // only those that this element or sink dropped; empty: any
+  size_t each_bytes = 0;        // of room that a packet takes besides its frame
+  uint64_t lease_until_ns = 0;  // of now_ns(): the order ends there unless it is renewed; 0: it does not end
+};
+
 // What a tap asks for, and the packets that are through.
 class TapOrder {
  public:
   // `filter`: the rules of which one has to match; empty: all packets. It ends after `packets`; `room_bytes` of frames
   // are held at a time, and what does not fit is counted as missed.
-  TapOrder(std::vector<AclMatchRule> filter, uint64_t packets, size_t room_bytes)
-      : filter_(std::move(filter)), left_(static_cast<int64_t>(packets)), room_(static_cast<int64_t>(room_bytes)) {}
+  TapOrder(std::vector<AclMatchRule> filter, uint64_t packets, size_t room_bytes, TapWish wish = {})
+      : filter_(std::move(filter)),
+        wish_(std::move(wish)),
+        left_(static_cast<int64_t>(packets)),
+        room_(static_cast<int64_t>(room_bytes)),
+        lease_until_ns_(wish_.lease_until_ns) {}
 
   bool matches(const FlowKey& key) const;
+  // Whether it keeps a packet that is through.
+  bool wants(const FollowedPacket& packet) const;
   // The packets that are through since the last call; their room is free again. From any thread.
   std::vector<std::shared_ptr<const FollowedPacket>> take();
+  // The same, but their room stays taken until it is given back.
+  std::vector<std::shared_ptr<const FollowedPacket>> take_with_room();
+  void give_back(size_t frame_bytes) { room_.fetch_add(cost(frame_bytes), std::memory_order_relaxed); }
+  // From any thread. Packets are followed until then.
+  void renew(uint64_t until_ns) { lease_until_ns_.store(until_ns, std::memory_order_relaxed); }
+  bool leased() const { return lease_until_ns_.load(std::memory_order_relaxed) != 0; }
+  bool expired(uint64_t now_ns) const {
+    const uint64_t until = lease_until_ns_.load(std::memory_order_relaxed);
+    return until != 0 && now_ns >= until;
+  }
+  // Packets that were claimed and are not through.
+  uint64_t on_their_way() const { return on_their_way_.load(std::memory_order_acquire); }
   uint64_t missed() const { return missed_.load(std::memory_order_relaxed); }
   uint64_t followed() const { return followed_.load(std::memory_order_relaxed); }
   // Packets that it still asks for.
@@ -85,10 +111,13 @@ class TapOrder {
   enum class Claim : uint8_t { kYes, kNoRoom, kFull };
   Claim claim(size_t bytes);
   void put(std::shared_ptr<const FollowedPacket> packet);
+  void lose(size_t frame_bytes);
+  int64_t cost(size_t frame_bytes) const { return static_cast<int64_t>(frame_bytes + wish_.each_bytes); }
 
   const std::vector<AclMatchRule> filter_;
+  const TapWish wish_;
   std::atomic<int64_t> left_, room_;
-  std::atomic<uint64_t> missed_{0}, followed_{0};
+  std::atomic<uint64_t> missed_{0}, followed_{0}, on_their_way_{0}, lease_until_ns_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<const FollowedPacket>> done_;
 };
@@ -98,7 +127,8 @@ class TapOrder {
 class PacketTaps {
  public:
   // From any thread. A new order ends the one before.
-  std::shared_ptr<TapOrder> start(Tap tap, std::vector<AclMatchRule> filter, uint64_t packets, size_t room_bytes);
+  std::shared_ptr<TapOrder> start(Tap tap, std::vector<AclMatchRule> filter, uint64_t packets, size_t room_bytes,
+                                  TapWish wish = {});
   void stop(Tap tap);
 
   // Data path -----------------------------------------------------------------------------------------------------

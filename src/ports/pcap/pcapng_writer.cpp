@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint32_t kSectionHeader = 0x0a0d0d0a, kInterfaceDescription = 1, kEnhancedPacket = 6;
 constexpr uint32_t kByteOrderMagic = 0x1a2b3c4d;
-constexpr uint16_t kEndOfOptions = 0, kComment = 1, kStampResolution = 9;
+constexpr uint16_t kEndOfOptions = 0, kComment = 1, kInterfaceName = 2, kStampResolution = 9;
 constexpr uint16_t kEthernet = 1;  // LINKTYPE_ETHERNET
 
 template <typename T>
@@ -50,19 +50,25 @@ Result<PcapngWriter> PcapngWriter::create(const std::string& path) {
   put_value(block, uint16_t{0});
   put_value(block, ~uint64_t{0});  // the section's length: not given
   finish_block(block, writer.file_);
-  start_block(block, kInterfaceDescription);
-  put_value(block, kEthernet);
-  put_value(block, uint16_t{0});
-  put_value(block, uint32_t{kMaxCapturedBytes});
-  put_option(block, kStampResolution, "\x09");  // 10^-9 s
-  put_option(block, kEndOfOptions, "");
-  finish_block(block, writer.file_);
   return writer;
 }
 
-void PcapngWriter::append(const FrameHeader& header, const uint8_t* data, std::string_view comment) {
+uint32_t PcapngWriter::add_interface(std::string_view name, uint32_t snap_bytes) {
+  start_block(block_, kInterfaceDescription);
+  put_value(block_, kEthernet);
+  put_value(block_, uint16_t{0});
+  put_value(block_, snap_bytes);
+  if (!name.empty()) put_option(block_, kInterfaceName, name.substr(0, UINT16_MAX));
+  put_option(block_, kStampResolution, "\x09");  // 10^-9 s
+  put_option(block_, kEndOfOptions, "");
+  finish_block(block_, file_);
+  return interfaces_++;
+}
+
+void PcapngWriter::append(const FrameHeader& header, const uint8_t* data, std::string_view comment,
+                          uint32_t interface) {
   start_block(block_, kEnhancedPacket);
-  put_value(block_, uint32_t{0});  // interface
+  put_value(block_, interface);
   put_value(block_, static_cast<uint32_t>(header.timestamp_ns >> 32));
   put_value(block_, static_cast<uint32_t>(header.timestamp_ns));
   put_value(block_, header.captured);

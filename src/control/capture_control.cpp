@@ -1,0 +1,213 @@
+// host only
+#include "control/capture_control.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/base64.h"
+#include "base/clock.h"
+#include "control/json.h"
+#include "control/request.h"
+#include "control/trace_control.h"
+#include "tables/acl/sections.h"
+
+namespace sluice {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+// Where the rule of a packet stands. The fate has the rule of the last list that the packet met: of several lists it
+// does not say which, so only the place in a run with one list is certain.
+std::string rule_text(const FollowedPacket& packet) {
+  if (packet.fate.rule == 0 || packet.tables == nullptr || packet.tables->acls.size() != 1) return {};
+  const auto source = AclSourceView::open(*packet.tables->acls.begin()->second);
+  if (!source.ok() || source->line(packet.fate.rule) == 0) return {};
+  return fmt::format(", rule {}:{}", source->file(packet.fate.rule), source->line(packet.fate.rule));
+}
+
+}  // namespace
+
+std::string fate_text(const FollowedPacket& packet) {
+  std::vector<std::string> ends;
+  if (packet.fate.reason != DropReason::kNone)
+    ends.push_back(fmt::format("dropped: {} at {}", to_string(packet.fate.reason), packet.element));
+  for (const FollowedPacket::End& end : packet.ends) {
+    ends.push_back(end.reason == DropReason::kNone
+                       ? fmt::format("left by {} (port {})", end.element, end.port)
+                       : fmt::format("dropped: {} at {}", to_string(end.reason), end.element));
+  }
+  if (ends.empty()) ends.emplace_back("other packets were made of it");
+  return fmt::format("{}{}", fmt::join(ends, ", "), rule_text(packet));
+}
+
+CaptureControl::CaptureControl(Engine& engine, std::shared_ptr<PacketTaps> taps)
+    : engine_(engine), taps_(std::move(taps)) {}
+CaptureControl::~CaptureControl() = default;
+
+bool CaptureControl::answers(std::string_view command) const {
+  return command == "capture start" || command == "capture read" || command == "capture stop" ||
+         command == "show capture";
+}
+
+void CaptureControl::end(const char* why) {
+  if (!ended_.empty()) return;
+  ended_ = why;
+  taps_->stop(Tap::kCapture);
+}
+
+void CaptureControl::run_ended() {
+  over_ = true;
+  if (order_ == nullptr) return;
+  digest();
+  end("the run ended");
+}
+
+bool CaptureControl::waits_for_reader() const {
+  return order_ != nullptr && !told_ && !order_->expired(now_ns());
+}
+
+// Nobody reads what waits.
+void CaptureControl::forget() {
+  told_ = true;
+  for (const auto& one : waiting_) order_->give_back(one.room_bytes);
+  waiting_.clear();
+  (void)order_->take();
+}
+
+void CaptureControl::digest() {
+  if (order_ == nullptr) return;
+  if (order_->expired(now_ns())) {
+    end("nobody read it for 60 s");
+    forget();
+    return;
+  }
+  auto through = order_->take_with_room();
+  std::sort(through.begin(), through.end(), [](const auto& a, const auto& b) { return a->number < b->number; });
+  for (auto& packet : through) {
+    if (captured_ == packets_) {
+      order_->give_back(packet->frame.size());
+      continue;
+    }
+    const size_t kept = std::min<size_t>(packet->frame.size(), snap_bytes_);
+    waiting_.push_back({packet->timestamp_ns, packet->input,
+                        std::string(reinterpret_cast<const char*>(packet->frame.data()), kept), fate_text(*packet),
+                        packet->wire_bytes, packet->frame.size()});
+    packet.reset();
+    if (++captured_ == packets_) end("it has as many packets as were asked for");
+  }
+}
+
+Result<Json> CaptureControl::run(Json& request) {
+  RequestFields fields(request);
+  const std::string command = fields.text("command");
+  if (command == "capture start") {
+    const std::string filter = fields.text("filter", "");
+    const bool dropped = fields.flag("dropped");
+    const std::string dropped_at = fields.text("dropped_at", "");
+    const uint64_t packets = fields.number("packets", 1, kMostPackets, kMostPackets);
+    const uint64_t snap = fields.number("snap_bytes", 1, FollowedPacket::kMostBytes, FollowedPacket::kMostBytes);
+    if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    return start(filter, dropped, dropped_at, packets, static_cast<uint32_t>(snap));
+  }
+  if (command == "capture read") {
+    const uint64_t id = fields.number("capture", 1, kMostPackets, 0);
+    if (auto ok = fields.done(); !ok) return std::move(ok).error();
+    return read(id);
+  }
+  const uint64_t id = command == "capture stop" ? fields.number("capture", 1, kMostPackets, 0) : 0;
+  if (auto ok = fields.done(); !ok) return std::move(ok).error();
+  return command == "show capture" ? show() : stop(id);
+}
+
+// `id`: asked by its reader, who reads on; 0: by anybody, and the second time what nobody reads is forgotten.
+Result<Json> CaptureControl::stop(uint64_t id) {
+  if (order_ == nullptr || told_ || (id != 0 && id != id_))
+    return Error("no capture runs", "sluice capture start --out FILE.pcapng");
+  if (id == 0 && !ended_.empty()) forget();
+  end("it was stopped");
+  return show();
+}
+
+Result<Json> CaptureControl::start(const std::string& filter, bool dropped, const std::string& dropped_at,
+                                   uint64_t packets, uint32_t snap_bytes) {
+  if (engine_.by_packets())
+    return Error("the packet scheduler runs this graph, and follows no packets",
+                 "run it without queues, timers and scripts");
+  if (over_) return Error("the run ends");
+  if (order_ != nullptr && !told_)
+    return Error("a capture runs already", "end it: sluice capture stop; once more if its reader is gone");
+  auto rules = parse_packet_filter(filter);
+  if (!rules) return std::move(rules).error();
+  const Router& router = engine_.router();
+  if (!dropped_at.empty()) {
+    std::vector<std::string> names;
+    for (const auto& element : router.elements) names.push_back(element->name);
+    if (std::find(names.begin(), names.end(), dropped_at) == names.end()) {
+      const std::string near = closest_match(dropped_at, names);
+      return Error(
+          fmt::format("the graph has no element '{}'", dropped_at),
+          near.empty() ? std::string("sluice show runtime lists them") : fmt::format("did you mean '{}'?", near));
+    }
+  }
+  // The file's interfaces: the sources of the graph.
+  Json inputs = Json::array();
+  for (const auto& source : engine_.plan().sources) inputs.push_back(router.elements[source.element]->name);
+  waiting_.clear();
+  order_ = taps_->start(Tap::kCapture, std::move(*rules), uint64_t{1} << 62, kRoomBytes,
+                        TapWish{dropped, dropped_at, kEachBytes, now_ns() + kLeaseNs});
+  ++id_;
+  filter_ = filter;
+  dropped_ = dropped;
+  dropped_at_ = dropped_at;
+  packets_ = packets;
+  snap_bytes_ = snap_bytes;
+  captured_ = 0;
+  ended_.clear();
+  said_ = told_ = false;
+  return Json{{"capture", id_}, {"inputs", inputs}, {"snap_bytes", snap_bytes}};
+}
+
+Result<Json> CaptureControl::read(uint64_t id) {
+  if (order_ == nullptr || id != id_) return Error(fmt::format("there is no capture {}", id), "sluice capture start");
+  if (!order_->expired(now_ns())) order_->renew(now_ns() + kLeaseNs);
+  Json json{{"packets", Json::array()}};
+  size_t bytes = 0;
+  while (!waiting_.empty() && bytes < kAnswerBytes) {
+    const Captured& one = waiting_.front();
+    json["packets"].push_back({{"timestamp_ns", one.timestamp_ns},
+                               {"input", one.input},
+                               {"bytes", one.wire_bytes},
+                               {"frame", to_base64(one.frame)},
+                               {"comment", one.comment}});
+    bytes += one.frame.size() + one.comment.size();
+    order_->give_back(one.room_bytes);
+    waiting_.pop_front();
+  }
+  // Packets that wait for a neighbour or a rate may take their time, but of a run that is over no more come.
+  const bool all = waiting_.empty() && (over_ || captured_ == packets_ || order_->on_their_way() == 0);
+  // That it asks again after the last answer says that the answer came.
+  if (said_) told_ = true;
+  said_ = !ended_.empty() && all;
+  json["more"] = !waiting_.empty();
+  json["missed"] = order_->missed();
+  json["ended"] = said_ ? Json(ended_) : Json(nullptr);
+  return json;
+}
+
+Json CaptureControl::show() {
+  Json json{{"running", order_ != nullptr && ended_.empty()},
+            {"filter", filter_},
+            {"dropped", dropped_},
+            {"dropped_at", dropped_at_},
+            {"captured", captured_},
+            {"waiting", waiting_.size()},
+            {"on_their_way", order_ == nullptr ? 0 : order_->on_their_way()},
+            {"missed", order_ == nullptr ? 0 : order_->missed()},
+            {"ended", ended_.empty() ? Json(nullptr) : Json(ended_)}};
+  return json;
+}
+
+}  // namespace sluice

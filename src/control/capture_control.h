@@ -1,0 +1,76 @@
+// host only
+// What a run answers about a capture of its packets: `capture start`, `capture read`, `capture stop`, `show capture`.
+// The client that started it reads the packets and writes the file. The protocol is that of Control.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "exec/engine.h"
+#include "exec/packet_taps.h"
+
+namespace sluice {
+
+// One thread at a time: that of Control. One capture at a time.
+class CaptureControl {
+ public:
+  static constexpr size_t kRoomBytes = size_t{16} << 20;   // of packets that wait to be read, with kEachBytes for each
+  static constexpr size_t kEachBytes = 1024;               // bounds the memory of short packets
+  static constexpr size_t kAnswerBytes = size_t{1} << 20;  // of frames in one answer, at least one frame
+  static constexpr uint64_t kLeaseNs = 60'000'000'000;     // a capture that nobody reads for so long ends
+  static constexpr uint64_t kMostPackets = uint64_t{1} << 48;
+
+  // `taps` are those of the engine's options.
+  CaptureControl(Engine& engine, std::shared_ptr<PacketTaps> taps);
+  ~CaptureControl();
+
+  // Notes what became of the packets that are through, and lets go of the tables that they met.
+  void digest();
+  // No packet comes any more. What waits can still be read.
+  void run_ended();
+  // Somebody has still to read what waits, or that it ended.
+  bool waits_for_reader() const;
+
+  bool answers(std::string_view command) const;
+  Result<nlohmann::ordered_json> run(nlohmann::ordered_json& request);
+
+ private:
+  struct Captured {
+    uint64_t timestamp_ns = 0;
+    std::string input, frame, comment;
+    uint32_t wire_bytes = 0;
+    size_t room_bytes = 0;  // of the frame as it was followed
+  };
+  Result<nlohmann::ordered_json> start(const std::string& filter, bool dropped, const std::string& dropped_at,
+                                       uint64_t packets, uint32_t snap_bytes);
+  Result<nlohmann::ordered_json> read(uint64_t id);
+  Result<nlohmann::ordered_json> stop(uint64_t id);
+  nlohmann::ordered_json show();
+  void forget();
+  void end(const char* why);
+
+  Engine& engine_;
+  std::shared_ptr<PacketTaps> taps_;
+  std::shared_ptr<TapOrder> order_;  // nullptr: there was none yet
+  uint64_t id_ = 0;
+  std::string filter_, dropped_at_;
+  bool dropped_ = false;
+  uint64_t packets_ = 0, captured_ = 0;
+  uint32_t snap_bytes_ = 0;
+  std::string ended_;  // why; empty: it goes on
+  bool over_ = false;  // the run
+  bool said_ = false;  // that it ended, in an answer
+  bool told_ = true;   // the reader has that answer: it asked again, or is gone
+  std::deque<Captured> waiting_;
+};
+
+// What became of a packet, for people: "left by out (port 0)", "dropped: acl-deny at acl, rule edge.acl:3".
+std::string fate_text(const FollowedPacket& packet);
+
+}  // namespace sluice
