@@ -100,7 +100,7 @@ TracedRun run_traced(const std::string& rules, uint32_t packets, uint32_t seed, 
   LiveTables live(*router, *plan, (*engine)->publisher(), *tables, std::move(models), report.loads, 0);
   const auto order = options.taps->start(Tap::kTrace, {}, first_alone ? 1 : packets, size_t{1} << 24);
   CaptureControl capture(**engine, options.taps);
-  Json start{{"command", "capture start"}, {"snap_bytes", 60}};
+  Json start{{"command", "capture start"}, {"snap_bytes", 60u}};
   if (!first_alone) EXPECT_TRUE(capture.run(start).ok());
   RunReport done;
   EXPECT_TRUE((*engine)->run(done).ok());
@@ -114,7 +114,7 @@ TracedRun run_traced(const std::string& rules, uint32_t packets, uint32_t seed, 
   if (done.packets_out != 0) out.reported[""] = done.packets_out;
   EXPECT_FALSE(options.taps->armed());
   while (!first_alone) {
-    Json read{{"command", "capture read"}, {"capture", 1}};
+    Json read{{"command", "capture read"}, {"capture", 1u}};
     const auto answer = capture.run(read);
     EXPECT_TRUE(answer.ok());
     for (const Json& packet : (*answer)["packets"]) {
