@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "base/atomic_file.h"
-#include "base/base64.h"
 #include "base/clock.h"
 #include "base/printable.h"
+#include "control/capture_files.h"
 #include "control/report.h"
 #include "control/request.h"
 #include "control/route_report.h"
@@ -24,7 +24,6 @@
 #include "inputs.h"
 #include "live.h"
 #include "live_client.h"
-#include "ports/pcap/pcapng_writer.h"
 #include "run_standard.h"
 #include "watch.h"
 
@@ -293,7 +292,7 @@ Exit show_capture(const WindowFlags& flags) {
 struct CaptureFlags : ClientFlags {
   std::string out, dropped_at;
   bool dropped = false;
-  uint64_t packets = 0, snap_bytes = 0;
+  uint64_t packets = 0, snap_bytes = 0, ring_bytes = 0, ring_seconds = 0, ring_files = 0;
   std::vector<std::string> filter;
 };
 
@@ -329,7 +328,12 @@ Exit capture(const CaptureFlags& flags) {
   RunFiles files = command_files();
   files.output("--out", flags.out);
   check_files(files);
-  auto writer = need(PcapngWriter::create(flags.out), Exit::kIo);
+  if (flags.ring_files != 0 && flags.ring_bytes == 0 && flags.ring_seconds == 0)
+    fail(Exit::kUsage, "--ring-files needs --ring-size or --ring-time");
+  // Before anything is asked for: a name that cannot be written costs the run nothing.
+  auto written =
+      need(CaptureFiles::create(flags.out, {flags.ring_bytes, flags.ring_seconds * 1'000'000'000, flags.ring_files}),
+           Exit::kIo);
   ClientFlags to = flags;
   to.socket = socket_of(flags);
   Json start{{"command", "capture start"},
@@ -340,19 +344,19 @@ Exit capture(const CaptureFlags& flags) {
   if (flags.snap_bytes != 0) start["snap_bytes"] = flags.snap_bytes;
   const Json started = request(to, start);
   const uint64_t id = count_of(started, "capture");
-  const auto snap = static_cast<uint32_t>(count_of(started, "snap_bytes"));
   std::vector<std::string> inputs;
-  const auto interface = [&](const std::string& name) {
-    const auto at = std::find(inputs.begin(), inputs.end(), name);
-    if (at != inputs.end()) return static_cast<uint32_t>(at - inputs.begin());
-    inputs.push_back(name);
-    return writer.add_interface(name, snap);
+  for (const Json& name : started.at("inputs")) inputs.push_back(name.get<std::string>());
+  written.describe(inputs, static_cast<uint32_t>(count_of(started, "snap_bytes")));
+  const auto or_stop = [&](const Result<void>& done) {
+    if (done.ok()) return;
+    // Nobody would read what it goes on to capture.
+    for (int twice = 0; twice < 2; ++twice) (void)ask_capture(to.socket, {{"command", "capture stop"}});
+    fail(Exit::kIo, done.error());
   };
-  for (const Json& name : started.at("inputs")) (void)interface(name.get<std::string>());
-  if (writer.file().direct()) writer.file().flush();
-  note(fmt::format("capturing to {}; Ctrl-C or 'sluice capture stop' ends it", writer.file().path()));
+  or_stop(written.flush(now_ns()));
+  note(fmt::format("capturing to {}; Ctrl-C or 'sluice capture stop' ends it", flags.out));
   constexpr uint64_t kPatienceNs = 2'000'000'000;  // for packets that wait in the run once the capture is stopped
-  uint64_t packets = 0, missed = 0, patient_until_ns = 0;
+  uint64_t missed = 0, patient_until_ns = 0;
   std::string ended;
   std::optional<Error> lost;
   while (ended.empty() && !lost) {
@@ -366,22 +370,8 @@ Exit capture(const CaptureFlags& flags) {
       lost = answer.error();
       break;
     }
-    for (const Json& packet : answer->at("packets")) {
-      const auto frame = from_base64(packet.at("frame").get_ref<const std::string&>());
-      if (!frame || frame->size() > kMaxCapturedBytes)
-        fail(Exit::kIo, fmt::format("{}: a packet of the answer is no frame", to.socket));
-      const FrameHeader header{static_cast<uint32_t>(frame->size()), packet.at("bytes").get<uint32_t>(),
-                               count_of(packet, "timestamp_ns")};
-      writer.append(header, reinterpret_cast<const uint8_t*>(frame->data()),
-                    packet.at("comment").get_ref<const std::string&>(),
-                    interface(packet.at("input").get_ref<const std::string&>()));
-      ++packets;
-    }
-    if (writer.file().direct()) writer.file().flush();
-    if (!writer.file().ok()) {
-      for (int twice = 0; twice < 2; ++twice) (void)ask_capture(to.socket, {{"command", "capture stop"}});
-      fail(Exit::kIo, writer.file().error());
-    }
+    for (const Json& packet : answer->at("packets")) or_stop(written.add(packet, now_ns()));
+    or_stop(written.flush(now_ns()));
     missed = count_of(*answer, "missed");
     if (!answer->at("ended").is_null()) {
       ended = word_of(*answer, "ended");
@@ -394,12 +384,14 @@ Exit capture(const CaptureFlags& flags) {
       }
     }
   }
-  need(writer.file().commit(), Exit::kIo);
+  need(written.finish(), Exit::kIo);
   if (json_output()) {
-    print_json(
-        {{"file", flags.out}, {"packets", packets}, {"missed", missed}, {"ended", lost ? Json(nullptr) : Json(ended)}});
+    print_json({{"files", written.places()},
+                {"packets", written.packets()},
+                {"missed", missed},
+                {"ended", lost ? Json(nullptr) : Json(ended)}});
   } else {
-    note(fmt::format("{}: {}{}{}", writer.file().path(), counted(packets, "packet"),
+    note(fmt::format("{}: {}{}{}", fmt::join(written.places(), ", "), counted(written.packets(), "packet"),
                      missed != 0 ? fmt::format(", {} more found no room", with_commas(missed)) : "",
                      lost ? "" : "; " + ended));
   }
@@ -831,6 +823,7 @@ void add_capture(Command root) {
       "file appears when it is whole.\nPackets are written in the order in which they are through.",
       "sluice capture start --out all.pcapng\n"
       "sluice capture start --dropped --count 1000 --out dropped.pcapng udp from any to any port 53\n"
+      "sluice capture start --dropped --out drops.pcapng --ring-size 100MiB --ring-files 10\n"
       "sluice capture start --out - | tshark -r - -T fields -e frame.comment",
       [flags] { return answered([&] { return capture(*flags); }); });
   sub->add_option("filter", flags->filter,
@@ -845,6 +838,17 @@ void add_capture(Command root) {
   sub->add_option("--snaplen", flags->snap_bytes, "Bytes to keep of a packet, 1 to 16384 (default: 16384)")
       ->check(Range(uint64_t{1}, uint64_t{FollowedPacket::kMostBytes}))
       ->type_name("BYTES");
+  sub->add_option("--ring-size", flags->ring_bytes,
+                  "Go on with a new file, NAME_00001.pcapng and so on, when one has this size")
+      ->as_size()
+      ->check(Range(uint64_t{1}, UINT64_MAX))
+      ->type_name("BYTES");
+  sub->add_option("--ring-time", flags->ring_seconds, "Go on with a new file when one is this old")
+      ->check(Range(uint64_t{1}, uint64_t{1'000'000'000}))
+      ->type_name("SECONDS");
+  sub->add_option("--ring-files", flags->ring_files, "Keep the newest N files (default: all)")
+      ->check(Range(uint64_t{1}, uint64_t{1'000'000}))
+      ->type_name("N");
   add_socket_option(*sub, *flags);
   auto stop = std::make_shared<ClientFlags>();
   sub = add_subcommand(*group, "stop", "Subcommands", "Ends the capture; 'capture start' ends with a whole file.",
