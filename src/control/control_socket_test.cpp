@@ -203,7 +203,8 @@ TEST_F(Sockets, WhoIsIdleIsLeft) {
 TEST_F(Sockets, WhoTakesNoAnswerIsLeft) {
   // More than the buffers between the two hold.
   const std::string line = std::string(size_t{1} << 20, 'x') + "\n";
-  // On a machine that is busy with other things the request itself may not come whole within the limit: then a longer one.
+  // On a machine that is busy with other things the request itself may not come whole within the limit: then a longer
+  // one.
   for (uint64_t limit = 200'000'000;; limit *= 2) {
     ControlLimits limits;
     limits.slow_ns = limit;
