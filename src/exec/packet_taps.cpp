@@ -39,21 +39,23 @@ uint64_t TapOrder::left() const {
   return static_cast<uint64_t>(std::max<int64_t>(0, left_.load(std::memory_order_relaxed)));
 }
 
+// `left_` comes to 0 only by packets that have room: whoever sees that ends the order.
 TapOrder::Claim TapOrder::claim(size_t bytes) {
+  if (left() == 0) return Claim::kFull;
   const int64_t need = cost(bytes);
+  if (room_.fetch_sub(need, std::memory_order_relaxed) < need) {
+    room_.fetch_add(need, std::memory_order_relaxed);
+    missed_.fetch_add(1, std::memory_order_relaxed);
+    return Claim::kNoRoom;
+  }
   if (left_.fetch_sub(1, std::memory_order_relaxed) <= 0) {
     left_.fetch_add(1, std::memory_order_relaxed);
+    room_.fetch_add(need, std::memory_order_relaxed);
     return Claim::kFull;
   }
-  if (room_.fetch_sub(need, std::memory_order_relaxed) >= need) {
-    followed_.fetch_add(1, std::memory_order_relaxed);
-    on_their_way_.fetch_add(1, std::memory_order_relaxed);
-    return Claim::kYes;
-  }
-  room_.fetch_add(need, std::memory_order_relaxed);
-  left_.fetch_add(1, std::memory_order_relaxed);
-  missed_.fetch_add(1, std::memory_order_relaxed);
-  return Claim::kNoRoom;
+  followed_.fetch_add(1, std::memory_order_relaxed);
+  on_their_way_.fetch_add(1, std::memory_order_relaxed);
+  return Claim::kYes;
 }
 
 void TapOrder::put(std::shared_ptr<const FollowedPacket> packet) {
