@@ -84,6 +84,8 @@ void CaptureControl::digest() {
     forget();
     return;
   }
+  // Asked before they are taken: what is through by then is among them.
+  all_taken_ = order_->on_their_way() == 0;
   auto through = order_->take_with_room();
   std::sort(through.begin(), through.end(), [](const auto& a, const auto& b) { return a->number < b->number; });
   for (auto& packet : through) {
@@ -166,7 +168,7 @@ Result<Json> CaptureControl::start(const std::string& filter, bool dropped, cons
   snap_bytes_ = snap_bytes;
   captured_ = 0;
   ended_.clear();
-  said_ = told_ = false;
+  said_ = told_ = all_taken_ = false;
   return Json{{"capture", id_}, {"inputs", inputs}, {"snap_bytes", snap_bytes}};
 }
 
@@ -187,7 +189,7 @@ Result<Json> CaptureControl::read(uint64_t id) {
     waiting_.pop_front();
   }
   // Packets that wait for a neighbour or a rate may take their time, but of a run that is over no more come.
-  const bool all = waiting_.empty() && (over_ || captured_ == packets_ || order_->on_their_way() == 0);
+  const bool all = waiting_.empty() && (over_ || captured_ == packets_ || all_taken_);
   // That it asks again after the last answer says that the answer came.
   if (said_) told_ = true;
   said_ = !ended_.empty() && all;

@@ -63,10 +63,11 @@ class CaptureControl {
   bool dropped_ = false;
   uint64_t packets_ = 0, captured_ = 0;
   uint32_t snap_bytes_ = 0;
-  std::string ended_;  // why; empty: it goes on
-  bool over_ = false;  // the run
-  bool said_ = false;  // that it ended, in an answer
-  bool told_ = true;   // the reader has that answer: it asked again, or is gone
+  std::string ended_;       // why; empty: it goes on
+  bool over_ = false;       // the run
+  bool all_taken_ = false;  // when it was digested last, no packet was on its way
+  bool said_ = false;       // that it ended, in an answer
+  bool told_ = true;        // the reader has that answer: it asked again, or is gone
   std::deque<Captured> waiting_;
 };
 

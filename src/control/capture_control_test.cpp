@@ -122,6 +122,31 @@ TEST(Capture, IsOneAtATimeUntilItsReaderHasTheEnd) {
   EXPECT_FALSE(runtime.capture->waits_for_reader());
 }
 
+// A packet that is through between the taking and the answer is not left out of the file.
+TEST(Capture, EndsOnlyOnceEveryPacketIsTaken) {
+  FuzzedRuntime runtime;
+  const uint64_t id = start(runtime);
+  auto batch = Batch::create(8, size_t{1} << 16);
+  ASSERT_TRUE(batch.ok());
+  const std::vector<uint8_t> frame = udp4("10.0.0.1", "10.0.0.2").ports(1, 2).size(60).build();
+  uint8_t* const to = batch->reserve_clean(frame.size());
+  std::copy(frame.begin(), frame.end(), to);
+  batch->push(to, 60, 60, 0, 0);
+  std::vector<FollowedRow> rows;
+  runtime.taps->receive(*batch, Snapshot(), "in", rows);
+  ASSERT_EQ(rows.size(), 1u);
+  answer(runtime, {{"command", "capture stop"}});
+  runtime.capture->digest();
+  PacketTaps::finish(std::move(rows[0].packet));
+  Json request{{"command", "capture read"}, {"capture", id}};
+  const Json first = *runtime.capture->run(request);
+  EXPECT_TRUE(first["packets"].empty());
+  EXPECT_TRUE(first["ended"].is_null());
+  const Json second = read(runtime, id);
+  EXPECT_EQ(second["packets"].size(), 1u);
+  EXPECT_EQ(second["ended"], "it was stopped");
+}
+
 TEST(Capture, IsForgottenWhenItIsStoppedTwice) {
   FuzzedRuntime runtime;
   const uint64_t id = start(runtime);
