@@ -86,7 +86,7 @@ TEST_F(CliRunTest, ADevicesReportSaysWhereTheTimeWent) {
 // What crosses to a device, and how, follows from the batch where nobody says it; the packets are the same.
 TEST_F(CliRunTest, FramesCrossWholeWhereBatchesAreLarge) {
   const auto plan = [&](const std::string& way) {
-    return sluice("show plan " + standard_ + " --device emu " + way).out;
+    return sluice("run --print-plan " + standard_ + " --device emu " + way).out;
   };
   const auto says = [&](const std::string& way, const std::string& transport, const std::string& records) {
     const std::string text = plan(way);
