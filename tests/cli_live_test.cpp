@@ -354,16 +354,21 @@ wait $server
 
 // A change that takes long gives way: SIGTERM ends the run at once, with what it has counted.
 TEST_F(CliLiveTest, ARunEndsInTheMiddleOfALongChange) {
-  write("change.py", R"(
+#if defined(SLUICE_SANITIZED)
+  const char* const ports = "ports = 3\n";  // takes as long as so many do without
+#else
+  const char* const ports = "ports = 15\n";
+#endif
+  write("change.py", ports + std::string(R"(
 import json, socket
 groups = ''.join('define %s = %s\n' % (n, ','.join('%d.0.%d.%d' % (b, i >> 8, i & 255) for i in range(256))) for n, b in (('a', 10), ('b', 11)))
-text = groups + ''.join('add permit tcp from a to b port %d\n' % p for p in range(15))
+text = groups + ''.join('add permit tcp from a to b port %d\n' % p for p in range(ports))
 s = socket.socket(socket.AF_UNIX)
 s.connect('s')
 s.sendall(json.dumps({'v': 1, 'command': 'acl change', 'table': 'acl', 'name': 'x', 'changes': text}).encode() + b'\n')
 open('sent', 'w').close()
 open('answer', 'wb').write(s.recv(65536))
-)");
+)"));
   const Said said = beside(standard_ + " --wait --hits hits.txt",
                            "python3 change.py & change=$!\n"
                            "for i in $(seq 600); do test -e sent && break; sleep 0.05; done\n"
