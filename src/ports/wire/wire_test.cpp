@@ -218,10 +218,11 @@ class Device {
         set_row(rows, n, chunk + device_.pool->shape().headroom, static_cast<uint32_t>(frame.size()), now);
       }
       device_.taken += n;
-      if (device_.line.empty()) {
+      if (n == 0 && device_.line.empty()) {
         uint64_t told = 0;
         (void)!::read(device_.there, &told, sizeof told);
-        device_.emptied.notify_all();
+        device_.counted = true;
+        device_.all_counted.notify_all();
       }
       return n;
     }
@@ -237,20 +238,23 @@ class Device {
 
   ~Device() { ::close(there); }
 
-  // Something has come to stand in the line.
-  void tell() const {
+  // Something has come to stand in the line, perhaps. Within mutex.
+  void tell() {
+    if (line.empty()) return;
+    counted = false;
     const uint64_t one = 1;
     EXPECT_EQ(::write(there, &one, sizeof one), ssize_t{sizeof one});
   }
 
   // Sleeps, as the receiver does: who spins beside other processes keeps them from the processor.
-  void wait_until_empty() {
+  void wait_until_counted() {
     std::unique_lock lock(mutex);
-    emptied.wait(lock, [this] { return line.empty(); });
+    all_counted.wait(lock, [this] { return counted; });
   }
 
   std::mutex mutex;
-  std::condition_variable emptied;
+  std::condition_variable all_counted;
+  bool counted = true;  // the line is empty, and whoever took the last frame of it has asked for more
   const int there = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   std::deque<Frame> line;
   uint64_t taken = 0;
@@ -274,7 +278,7 @@ class WireTrialTest : public ::testing::Test {
     options_.send.clock_ns = [this] { return clock_.load(); };
     // Time passes when all that was sent is received: what is counted does not depend on when threads run.
     options_.send.wait_ns = [this](uint64_t ns) {
-      device_.wait_until_empty();
+      device_.wait_until_counted();
       clock_ += ns;
     };
   }
@@ -431,9 +435,9 @@ TEST_F(WireTrialTest, LatencyIsFromTheStampToTheArrival) {
       const std::lock_guard lock(device_.mutex);
       device_.line.insert(device_.line.end(), inside.begin(), inside.end());
       inside.clear();
+      device_.tell();
     }
-    device_.tell();
-    device_.wait_until_empty();
+    device_.wait_until_counted();
   };
   const WireTrial t = trial();
   EXPECT_EQ(t.sent(), 3u);
