@@ -61,7 +61,7 @@ void print_named(const char* name, const std::string& what) {
 // A run from its options to its report, step by step.
 class GraphRun {
  public:
-  explicit GraphRun(const RunFlags& o) : o_(o), flags_(o.device), batch_(o.batch) {}
+  explicit GraphRun(const RunFlags& o) : o_(o), flags_(o.device), batch_(o.batch), batch_asked_(o.given("--batch")) {}
 
   Exit run() {
     try {
@@ -107,6 +107,7 @@ class GraphRun {
   const RunFlags& o_;
   DeviceFlags flags_;  // with what the graph's classes ask for
   uint32_t batch_;
+  bool batch_asked_;  // by the command line, the configuration, or a class of the graph
   std::string file_;  // the configuration; "": the standard graph
   Defines defines_;
   Features features_;
@@ -168,6 +169,7 @@ void GraphRun::follow_gpu_classes() {
     const size_t placed = options.size();
     if (asked.batch != 0 && !o_.given("--batch")) {
       batch_ = asked.batch;
+      batch_asked_ = true;
       options += fmt::format(" --batch {}", batch_);
     }
     if (asked.flights != 0 && !o_.given("--flights")) {
@@ -425,7 +427,7 @@ Exit GraphRun::run_graph() {
   if (!live_ports_) keep_no_capability();
   if (!standard_) follow_gpu_classes();
   devices_ = open_devices(flags_);
-  if (batch_ == o_.batch && !o_.given("--batch") && sends_frames(devices_)) batch_ = kFrameBatch;
+  if (!batch_asked_ && sends_frames(devices_)) batch_ = kFrameBatch;
   overrides_ = overrides_of();
   if (standard_) {
     auto made = standard_graph_text(*standard_);

@@ -23,11 +23,15 @@ std::string socket_of(const ClientFlags& flags) {
   return flags.socket.empty() ? need(find_control_socket(), Exit::kIo) : flags.socket;
 }
 
-Json request(const ClientFlags& flags, Json body) {
+std::string request_line(Json body) {
   Json whole{{"v", Control::kVersion}};
   whole.update(body);
+  return whole.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json request(const ClientFlags& flags, Json body) {
   const std::string path = socket_of(flags);
-  const std::string line = whole.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string line = request_line(std::move(body));
   if (line.size() >= ControlSocket::kMaxLine)
     fail(Exit::kBadInput, fmt::format("a change of {} is too long", human_bytes(static_cast<double>(line.size()))),
          "split it, or replace the table");

@@ -16,6 +16,8 @@ void add_socket_option(Command sub, ClientFlags& flags);
 
 // The socket that the command is for. Ends with kIo where none is found.
 std::string socket_of(const ClientFlags& flags);
+// A request as it is sent.
+std::string request_line(Json body);
 // The result of a request. Ends with kIo where nobody answers, with kBadInput where the answer is an error.
 Json request(const ClientFlags& flags, Json body);
 

@@ -329,11 +329,10 @@ void take_keys(std::string_view keys, View& view) {
   }
 }
 
-std::pair<unsigned, unsigned> terminal_size() {
-  winsize size{};
-  (void)::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
-  return {std::max(size.ws_row != 0 ? unsigned{size.ws_row} : 24u, 3u),
-          std::max(size.ws_col != 0 ? unsigned{size.ws_col} : 80u, 10u)};
+// What a frame needs at least.
+std::pair<unsigned, unsigned> frame_size() {
+  const auto [rows, columns] = terminal_size();
+  return {std::max(rows, 3u), std::max(columns, 10u)};
 }
 
 Exit on_terminal(const ClientFlags& flags, const WatchFlags& watched) {
@@ -344,7 +343,7 @@ Exit on_terminal(const ClientFlags& flags, const WatchFlags& watched) {
   Rates rates;
   rates.look(now_ns());
   uint64_t next = now_ns(), shown = 0;
-  auto size = terminal_size();
+  auto size = frame_size();
   bool fresh = true, draw = true;
   std::vector<std::string> head;
   for (;;) {
@@ -368,7 +367,7 @@ Exit on_terminal(const ClientFlags& flags, const WatchFlags& watched) {
     }
     pollfd keyboard{STDIN_FILENO, POLLIN, 0};
     const int ready = ::poll(&keyboard, 1, 100);
-    if (const auto now = terminal_size(); now != size) {
+    if (const auto now = frame_size(); now != size) {
       size = now;
       draw = true;
     }

@@ -88,6 +88,12 @@ std::string in_place(std::string_view text) {
   return out + "\x1b[J";
 }
 
+std::pair<unsigned, unsigned> terminal_size() {
+  winsize size{};
+  (void)::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+  return {size.ws_row != 0 ? size.ws_row : 24u, size.ws_col != 0 ? size.ws_col : 80u};
+}
+
 bool wait_for(double seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   for (;;) {
@@ -123,10 +129,8 @@ Exit watch(const WatchFlags& flags, const std::function<Json()>& ask,
       line.update(said);
       print_out(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
     } else if (terminal) {
-      winsize size{};
-      (void)::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
-      const std::string shown =
-          fit(text(said, &rates), size.ws_row > 1 ? size.ws_row - 1u : 23u, size.ws_col != 0 ? size.ws_col : 80u);
+      const auto [rows, columns] = terminal_size();
+      const std::string shown = fit(text(said, &rates), rows > 1 ? rows - 1 : 23u, columns);
       print_out(in_place(shown));
     } else {
       print_out((n == 1 ? "" : "\n") + text(said, &rates));

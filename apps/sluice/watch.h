@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "app.h"
 #include "control/json.h"
@@ -44,6 +45,9 @@ std::string in_place(std::string_view text);
 
 // Waits, and ends early where a signal came or the reader of standard output has gone: false.
 bool wait_for(double seconds);
+
+// Rows and columns of the terminal that stdout is; where it does not say them, 24 and 80.
+std::pair<unsigned, unsigned> terminal_size();
 
 // Shows what `ask` gives: once, or as the flags say. On a terminal each look takes the place of the one before; else
 // they follow each other, with a blank line between; with -o json each is one line, and has `unix_seconds`. `text` is

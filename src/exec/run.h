@@ -45,8 +45,8 @@ struct DeviceOptions {
   bool any_transport = false;                // kZeroCopy where frames cross, else `transport`
   RecordChoice records = RecordChoice::kAuto;
   DeviceThreading threading = DeviceThreading::kFull;
-  uint32_t frame_batch =
-      1024;              // kAuto in launch mode: from so many packets per batch on, frames cross (docs/devices.md)
+  // kAuto in launch mode: from so many packets per batch on, frames cross (docs/devices.md).
+  uint32_t frame_batch = 1024;
   uint32_t flights = 4;  // batches of one worker at a time
   uint32_t enter_after = 4, leave_after = 16;
   uint64_t watchdog_ns = 2'000'000'000;

@@ -98,6 +98,14 @@ void probe() {
 
 int (*program)(int, char**, char**) = nullptr;
 
+void map_state(const char* path) {
+  const int fd = path == nullptr ? -1 : ::open(path, O_RDWR | O_CLOEXEC);
+  void* at = fd < 0 ? MAP_FAILED : ::mmap(nullptr, sizeof(FaultState), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (fd >= 0) ::close(fd);
+  if (at == MAP_FAILED) abort();
+  state = static_cast<FaultState*>(at);
+}
+
 // A run of the program in a process of its own, from here on.
 int run(const FaultRun& asked, char** environment) {
   const rlimit none{0, 0};
@@ -118,12 +126,7 @@ int run(const FaultRun& asked, char** environment) {
   argv[argc] = nullptr;
   ::unsetenv("SLUICE_FAULTS_SERVER");
   ::alarm(60);  // one that hangs ends by SIGALRM
-  const char* path = getenv("SLUICE_FAULTS");
-  const int fd = path == nullptr ? -1 : ::open(path, O_RDWR | O_CLOEXEC);
-  void* at = fd < 0 ? MAP_FAILED : ::mmap(nullptr, sizeof(FaultState), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (at == MAP_FAILED) abort();
-  ::close(fd);
-  state = static_cast<FaultState*>(at);
+  map_state(getenv("SLUICE_FAULTS"));
   return program(argc, argv, environment);
 }
 
@@ -150,13 +153,7 @@ int serve(int link, char** environment) {
 
 int begin(int argc, char** argv, char** environment) {
   if (const char* link = getenv("SLUICE_FAULTS_SERVER")) return serve(atoi(link), environment);
-  if (const char* path = getenv("SLUICE_FAULTS")) {
-    const int fd = ::open(path, O_RDWR | O_CLOEXEC);
-    void* at = fd < 0 ? MAP_FAILED : ::mmap(nullptr, sizeof(FaultState), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (fd >= 0) ::close(fd);
-    if (at == MAP_FAILED) abort();
-    state = static_cast<FaultState*>(at);
-  }
+  if (const char* path = getenv("SLUICE_FAULTS")) map_state(path);
   return program(argc, argv, environment);
 }
 
