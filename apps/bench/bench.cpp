@@ -68,11 +68,6 @@ std::string now_utc() {
   return text;
 }
 
-namespace {
-
-using Options = BenchOptions;
-
-// Nothing is timed, and nothing reported, after a result that is not the oracle's.
 void require(const Verified& v, const std::string& what) {
   if (v.mismatches == 0) return;
   fail(Exit::kCheckFailed,
@@ -80,6 +75,113 @@ void require(const Verified& v, const std::string& what) {
                    v.mismatches, v.sample, v.oracle),
        "this is a defect of sluice; please report it with this command line");
 }
+
+Rib rib_of(const BenchOptions& o, std::string& hash) {
+  if (const std::string& given = o.like.empty() ? o.routes : o.like; !given.empty()) {
+    Sha256 sum;
+    const char* const option = o.like.empty() ? "--routes" : "--like";
+    const std::vector<std::string> files = split_route_files(given);
+    NamedInputs named;
+    add_route_inputs(named, option, files);
+    for (const auto& [name, path] : named) check_regular(name, path);
+    InputSet inputs = open_inputs(named);
+    for (const auto& [name, path] : named) sum.update(need(sha256_of_file(path), Exit::kIo));
+    hash = sum.finish();
+    return read_routes(inputs, files, nullptr);
+  }
+  RoutesOptions r;
+  r.ipv4_count = o.ipv4;
+  r.ipv6_count = o.ipv6;
+  r.seed = o.seed;
+  const std::string text = need(generate_routes(r), Exit::kUsage);
+  hash = sha256(text);
+  Rib rib;
+  need(parse_routes(text, "generated routes", rib));
+  rib.settle();
+  return rib;
+}
+
+Addresses draw_addresses(const Rib& rib, const std::string& pattern, size_t n, uint64_t seed) {
+  Addresses a;
+  Random random(seed, pattern == "uniform" ? 1 : pattern == "prefix" ? 2 : 3);
+  if (pattern == "uniform") {
+    for (size_t i = 0; i < n; ++i) {
+      a.v4.push_back(static_cast<uint32_t>(random.next()));
+      a.hi.push_back(uint64_t{1} << 61 | random.next() >> 3);
+      a.lo.push_back(random.next());
+    }
+    return a;
+  }
+  auto host4 = [&](const Route4& r) {
+    return r.address | (static_cast<uint32_t>(random.next()) & ~high_mask32(r.length));
+  };
+  auto host6 = [&](const Route6& r) {
+    return std::pair{r.hi | (random.next() & ~high_mask64(std::min<unsigned>(r.length, 64))),
+                     r.lo | (random.next() & ~high_mask64(r.length > 64 ? r.length - 64u : 0))};
+  };
+  const auto routes4 = rib.routes4();
+  const auto routes6 = rib.routes6();
+  if (pattern == "prefix") {
+    for (size_t i = 0; i < n; ++i) {
+      if (!routes4.empty()) a.v4.push_back(host4(routes4[random.below(routes4.size())]));
+      if (routes6.empty()) continue;
+      const auto [hi, lo] = host6(routes6[random.below(routes6.size())]);
+      a.hi.push_back(hi);
+      a.lo.push_back(lo);
+    }
+    return a;
+  }
+  // A fixed set of hosts, the k-th drawn with k^-1.
+  const size_t hosts = 65'536;
+  Addresses set;
+  for (size_t i = 0; i < hosts; ++i) {
+    if (!routes4.empty()) set.v4.push_back(host4(routes4[random.below(routes4.size())]));
+    if (routes6.empty()) continue;
+    const auto [hi, lo] = host6(routes6[random.below(routes6.size())]);
+    set.hi.push_back(hi);
+    set.lo.push_back(lo);
+  }
+  const AliasTable popular(zipf_weights(hosts, 1.0));
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t k = popular.draw(random);
+    if (!routes4.empty()) a.v4.push_back(set.v4[k]);
+    if (routes6.empty()) continue;
+    a.hi.push_back(set.hi[k]);
+    a.lo.push_back(set.lo[k]);
+  }
+  return a;
+}
+
+void check_graph(const BenchOptions& o, const StandardGraph& graph, const std::string& capture,
+                 const TemporaryFolder& folder, const std::string& what, Verified& verified) {
+  std::string sums[2];
+  uint64_t packets = 0;
+  for (const int reference : {0, 1}) {
+    StandardGraph checked = graph;
+    checked.in = capture;
+    checked.out = folder / fmt::format("check{}.pcap", reference);
+    if (reference == 1) {
+      checked.acl_algorithm = LinearAcl::kName;
+      checked.route_algorithm = checked.route_algorithm6 = Trie::kName;
+    }
+    auto pipeline = parse_pipeline(need(standard_graph_text(checked)), "standard graph", {});
+    load_pipeline_tables(*pipeline, {});
+    RunOptions options;
+    options.max_packets = o.sample;
+    const PipelineRun done = run_pipeline(*pipeline, options);
+    if (done.interrupted) fail(Exit::kInterrupted, "interrupted");
+    packets = done.report.packets_in;
+    sums[reference] = need(sha256_of_file(checked.out), Exit::kIo) + drops_text(done.report.drops);
+  }
+  if (o.spoil) sums[0] += "!";
+  verified.sample += packets;
+  if (sums[0] != sums[1]) verified.mismatches += 1;
+  require(verified, what);
+}
+
+namespace {
+
+using Options = BenchOptions;
 
 // Seconds that this thread has had a processor.
 double thread_seconds() {
@@ -238,88 +340,6 @@ Exit bench_classify(const Options& o) {
       {{"device", devices.label}, {"gpu", gpu_name(devices)}, {"workers", o.workers}, {"clock", "thread"}});
 }
 
-Rib rib_of(const Options& o, std::string& hash) {
-  if (const std::string& given = o.like.empty() ? o.routes : o.like; !given.empty()) {
-    Sha256 sum;
-    const char* const option = o.like.empty() ? "--routes" : "--like";
-    const std::vector<std::string> files = split_route_files(given);
-    NamedInputs named;
-    add_route_inputs(named, option, files);
-    for (const auto& [name, path] : named) check_regular(name, path);
-    InputSet inputs = open_inputs(named);
-    for (const auto& [name, path] : named) sum.update(need(sha256_of_file(path), Exit::kIo));
-    hash = sum.finish();
-    return read_routes(inputs, files, nullptr);
-  }
-  RoutesOptions r;
-  r.ipv4_count = o.ipv4;
-  r.ipv6_count = o.ipv6;
-  r.seed = o.seed;
-  const std::string text = need(generate_routes(r), Exit::kUsage);
-  hash = sha256(text);
-  Rib rib;
-  need(parse_routes(text, "generated routes", rib));
-  rib.settle();
-  return rib;
-}
-
-struct Addresses {
-  std::vector<uint32_t> v4;
-  std::vector<uint64_t> hi, lo;
-};
-
-// uniform: any address (IPv6: in 2000::/3). prefix: a random host of a random prefix. zipf: prefix's addresses, skewed.
-Addresses draw(const Rib& rib, const std::string& pattern, size_t n, uint64_t seed) {
-  Addresses a;
-  Random random(seed, pattern == "uniform" ? 1 : pattern == "prefix" ? 2 : 3);
-  if (pattern == "uniform") {
-    for (size_t i = 0; i < n; ++i) {
-      a.v4.push_back(static_cast<uint32_t>(random.next()));
-      a.hi.push_back(uint64_t{1} << 61 | random.next() >> 3);
-      a.lo.push_back(random.next());
-    }
-    return a;
-  }
-  auto host4 = [&](const Route4& r) {
-    return r.address | (static_cast<uint32_t>(random.next()) & ~high_mask32(r.length));
-  };
-  auto host6 = [&](const Route6& r) {
-    return std::pair{r.hi | (random.next() & ~high_mask64(std::min<unsigned>(r.length, 64))),
-                     r.lo | (random.next() & ~high_mask64(r.length > 64 ? r.length - 64u : 0))};
-  };
-  const auto routes4 = rib.routes4();
-  const auto routes6 = rib.routes6();
-  if (pattern == "prefix") {
-    for (size_t i = 0; i < n; ++i) {
-      if (!routes4.empty()) a.v4.push_back(host4(routes4[random.below(routes4.size())]));
-      if (routes6.empty()) continue;
-      const auto [hi, lo] = host6(routes6[random.below(routes6.size())]);
-      a.hi.push_back(hi);
-      a.lo.push_back(lo);
-    }
-    return a;
-  }
-  // A fixed set of hosts, the k-th drawn with k^-1.
-  const size_t hosts = 65'536;
-  Addresses set;
-  for (size_t i = 0; i < hosts; ++i) {
-    if (!routes4.empty()) set.v4.push_back(host4(routes4[random.below(routes4.size())]));
-    if (routes6.empty()) continue;
-    const auto [hi, lo] = host6(routes6[random.below(routes6.size())]);
-    set.hi.push_back(hi);
-    set.lo.push_back(lo);
-  }
-  const AliasTable popular(zipf_weights(hosts, 1.0));
-  for (size_t i = 0; i < n; ++i) {
-    const uint32_t k = popular.draw(random);
-    if (!routes4.empty()) a.v4.push_back(set.v4[k]);
-    if (routes6.empty()) continue;
-    a.hi.push_back(set.hi[k]);
-    a.lo.push_back(set.lo[k]);
-  }
-  return a;
-}
-
 // `ways` neighbours behind each next hop.
 Image made_up_adjacencies(uint32_t next_hops, unsigned ways) {
   AdjacencyModel model(next_hops);
@@ -374,9 +394,6 @@ std::vector<uint64_t> halves_of(const Addresses& a) {
   return halves;
 }
 
-// Routes up to which a lookup by scan is worth waiting for.
-constexpr uint32_t kMostLinear = 10'000;
-
 // One family's table of one size by every algorithm, at prefix-weighted addresses.
 void route_tables(const Options& o, const OpenDevices& devices, const Rib& table, int family,
                   const std::vector<std::string>& algorithms, Verified& verified, std::vector<Case>& cases) {
@@ -390,7 +407,7 @@ void route_tables(const Options& o, const OpenDevices& devices, const Rib& table
     open_routes(routes);
     return routes;
   };
-  const Addresses a = draw(table, "prefix", o.packets != 0 ? o.packets : size_t{1} << 20, o.seed);
+  const Addresses a = draw_addresses(table, "prefix", o.packets != 0 ? o.packets : size_t{1} << 20, o.seed);
   const auto look = [&](const LoadedRoutes& in, std::vector<uint32_t>& out, size_t upto) {
     family == 4 ? in.lookup4(a.v4.data(), out.data(), upto) : in.lookup6(a.hi.data(), a.lo.data(), out.data(), upto);
   };
@@ -504,7 +521,7 @@ Exit bench_route(const Options& o) {
   std::vector<Case> cases;
   Progress progress("");
   for (const std::string pattern : {"uniform", "prefix", "zipf"}) {
-    const Addresses a = draw(routes.rib, pattern, n, o.seed);
+    const Addresses a = draw_addresses(routes.rib, pattern, n, o.seed);
     std::vector<uint32_t> found(n), expected(n);
     for (const int family : {4, 6}) {
       const size_t count = family == 4 ? a.v4.size() : a.hi.size();
@@ -668,30 +685,8 @@ Exit bench_pipeline(const Options& o) {
       StandardGraph mine = g;
       if (!with_acl) mine.acl.clear();
 
-      // The check: the same packets through the same graph with the oracles, to captures that must be equal.
       progress.step(fmt::format("checking {} bytes {}", size, with_acl ? "with ACL" : "without ACL"));
-      const uint64_t sample = std::min<uint64_t>(o.sample, t.packets);
-      std::string sums[2];
-      for (const int reference : {0, 1}) {
-        StandardGraph checked = mine;
-        checked.in = capture;
-        checked.out = folder / fmt::format("check{}.pcap", reference);
-        if (reference == 1) {
-          checked.acl_algorithm = LinearAcl::kName;
-          checked.route_algorithm = checked.route_algorithm6 = Trie::kName;
-        }
-        auto pipeline = parse_pipeline(need(standard_graph_text(checked)), "standard graph", {});
-        load_pipeline_tables(*pipeline, {});
-        RunOptions options;
-        options.max_packets = sample;
-        const PipelineRun done = run_pipeline(*pipeline, options);
-        if (done.interrupted) fail(Exit::kInterrupted, "interrupted");
-        sums[reference] = need(sha256_of_file(checked.out), Exit::kIo) + drops_text(done.report.drops);
-      }
-      if (o.spoil) sums[0] += "!";
-      verified.sample += sample;
-      if (sums[0] != sums[1]) verified.mismatches += 1;
-      require(verified, fmt::format("{} bytes", size));
+      check_graph(o, mine, capture, folder, fmt::format("{} bytes", size), verified);
 
       mine.in = capture;
       mine.in_memory = true;
@@ -953,7 +948,9 @@ void add_bench(Command root) {
   add_bench_latency(*bench);
   add_bench_shaper(*bench);
   add_bench_soak(*bench);
+  add_bench_forward(*bench);
   add_bench_functions(*bench);
+  add_bench_kinds(*bench);
   add_bench_port(*bench);
   add_bench_priorities(*bench);
   add_bench_wire(*bench);

@@ -8,7 +8,9 @@
 
 #include "apps/sluice/app.h"
 #include "apps/sluice/devices.h"
+#include "apps/sluice/inputs.h"
 #include "control/json.h"
+#include "control/standard_graph.h"
 #include "qos/qos_model.h"
 
 namespace sluice::app {
@@ -79,6 +81,27 @@ struct Verified {
   std::string oracle;
 };
 
+// Nothing is timed, and nothing reported, after a result that is not the oracle's: ends with kCheckFailed then.
+void require(const Verified& v, const std::string& what);
+
+// The first o.sample packets of a capture through the graph and through the same one with the oracles (`linear`, `trie`):
+// captures and drop reasons must be equal.
+void check_graph(const BenchOptions& o, const StandardGraph& graph, const std::string& capture,
+                 const TemporaryFolder& folder, const std::string& what, Verified& verified);
+
+// Routes up to which a lookup by scan is worth waiting for.
+inline constexpr uint32_t kMostLinear = 10'000;
+
+// The routes of --routes or --like, or generated ones; the SHA-256 of their text.
+Rib rib_of(const BenchOptions& o, std::string& hash);
+
+struct Addresses {
+  std::vector<uint32_t> v4;
+  std::vector<uint64_t> hi, lo;
+};
+// uniform: any address (IPv6: in 2000::/3). prefix: a random host of a random prefix. zipf: prefix's addresses, skewed.
+Addresses draw_addresses(const Rib& rib, const std::string& pattern, size_t n, uint64_t seed);
+
 // Prints the measurement; `input_hash` is the SHA-256 of what was measured. Ends with kCheckFailed where a row measured
 // nothing, or there is none.
 Exit bench_report(const BenchOptions& o, const std::string& kind, const std::string& input_hash,
@@ -122,7 +145,9 @@ void add_bench(Command root);
 void add_reference(Command root);
 
 void add_bench_latency(Command bench);
+void add_bench_forward(Command bench);
 void add_bench_functions(Command bench);
+void add_bench_kinds(Command bench);
 void add_bench_port(Command bench);
 void add_bench_shaper(Command bench);
 void add_bench_soak(Command bench);

@@ -1,0 +1,254 @@
+// sluice bench kinds: the standard graph on each kind of packet that networks have, beside plain IPv4 of the same
+// rounds, so that no kind is far slower than the others unseen.
+// host only
+#include <algorithm>
+#include <cstring>
+
+#include "apps/sluice/inputs.h"
+#include "apps/sluice/pipeline.h"
+#include "base/sha256.h"
+#include "bench.h"
+#include "generate/random.h"
+#include "generate/routes.h"
+#include "generate/rules.h"
+#include "generate/traffic.h"
+#include "net/checksum.h"
+#include "ports/pcap/capture_writer.h"
+
+namespace sluice::app {
+namespace {
+
+constexpr uint32_t kCaptured = 65'536;  // packets of a capture
+constexpr uint32_t kEthernetBytes = 14, kTagBytes = 4;
+constexpr double kFewestForwarded = 0.9;
+
+// What is done to a frame after it is made.
+enum class Change : uint8_t { kNone, kServiceTag, kFragment, kOptions, kAny };
+
+struct Kind {
+  const char* name;
+  uint32_t bytes;  // with FCS; 0: the 7:4:1 mix of 64, 570 and 1518
+  double ipv6 = 0, vlan = 0;
+  Change change = Change::kNone;
+};
+// The first is what the others are compared with. IPv6 frames are as long as their headers.
+constexpr Kind kKinds[] = {
+    {"ipv4", 64},
+    {"ipv6", 82, 1},
+    {"vlan", 64, 0, 1},
+    {"qinq", 64, 0, 1, Change::kServiceTag},
+    {"fragments", 64, 0, 0, Change::kFragment},
+    {"options", 64, 0, 0, Change::kOptions},
+    {"imix", 0},
+    {"mixed", 0, 0.3, 0.3, Change::kAny},
+};
+constexpr uint32_t kMostAdded = 16;
+
+void insert(uint8_t* frame, FrameHeader& header, uint32_t at, std::initializer_list<uint8_t> bytes) {
+  std::memmove(frame + at + bytes.size(), frame + at, header.captured - at);
+  std::copy(bytes.begin(), bytes.end(), frame + at);
+  header.captured += static_cast<uint32_t>(bytes.size());
+  header.wire_bytes += static_cast<uint32_t>(bytes.size());
+}
+
+// Where an IPv4 header without options begins; 0: there is none.
+uint32_t ipv4_of(const uint8_t* frame) {
+  const uint32_t at = load_be16(frame + 12) == 0x8100 ? kEthernetBytes + kTagBytes : kEthernetBytes;
+  return load_be16(frame + at - 2) == 0x0800 && frame[at] == 0x45 ? at : 0;
+}
+
+void seal(uint8_t* ip) {
+  store_be16(ip + 10, ipv4_header_checksum(ip, (ip[0] & 15u) * 4));
+}
+
+void change_frame(uint8_t* frame, FrameHeader& header, Change change, uint64_t number) {
+  if (change == Change::kAny) {
+    constexpr Change kEach[] = {Change::kNone, Change::kServiceTag, Change::kFragment, Change::kOptions};
+    change = kEach[number % std::size(kEach)];
+  }
+  const uint32_t at = ipv4_of(frame);
+  switch (change) {
+    case Change::kServiceTag:
+      if (load_be16(frame + 12) == 0x8100) insert(frame, header, 12, {0x88, 0xa8, 0, 7});
+      break;
+    case Change::kFragment: {
+      if (at == 0) break;
+      // The first, one of the middle and the last one, in turn: more fragments, and the offset in units of 8 bytes.
+      constexpr uint16_t kFields[] = {0x2000, 0x2000 | 185, 370};
+      store_be16(frame + at + 6, kFields[number / 4 % 3]);
+      seal(frame + at);
+      break;
+    }
+    case Change::kOptions:
+      if (at == 0) break;
+      // Record Route with room for one address (RFC 791), and the end of the list.
+      insert(frame, header, at + 20, {7, 7, 4, 0, 0, 0, 0, 0});
+      frame[at] = 0x47;
+      store_be16(frame + at + 2, static_cast<uint16_t>(load_be16(frame + at + 2) + 8));
+      seal(frame + at);
+      break;
+    default:
+      break;
+  }
+}
+
+void write_kind(const std::string& file, const Kind& kind, const Rib& rib, uint64_t seed) {
+  TrafficOptions t;
+  t.packets = kCaptured;
+  t.flows = kCaptured;
+  t.zipf = 0;
+  t.size_mix = kind.bytes == 0 ? SizeMix::kImix : SizeMix::kFixed;
+  if (kind.bytes != 0) t.fixed_bytes = kind.bytes;
+  t.ipv6_fraction = kind.ipv6;
+  t.vlan_fraction = kind.vlan;
+  t.seed = seed;
+  if (kind.ipv6 < 1)
+    for (const Route4& r : rib.routes4()) t.destinations.push_back({{0, r.address, 4}, r.length});
+  if (kind.ipv6 > 0) {
+    // As many of them as the kind's part of the packets.
+    const size_t wanted = kind.ipv6 < 1 ? static_cast<size_t>(static_cast<double>(t.destinations.size()) * kind.ipv6 /
+                                                              (1 - kind.ipv6))
+                                        : rib.routes6().size();
+    const auto routes6 = rib.routes6();
+    for (size_t i = 0; i < wanted; ++i) {
+      const Route6& r = routes6[i % routes6.size()];
+      t.destinations.push_back({{r.hi, r.lo, 6}, r.length});
+    }
+  }
+  auto writer = need(CaptureWriter::create(file), Exit::kIo);
+  TrafficGenerator generator = need(TrafficGenerator::create(t));
+  std::vector<uint8_t> frame(TrafficGenerator::kMaxFrame + kMostAdded);
+  for (uint64_t i = 0; i < kCaptured; ++i) {
+    FrameHeader header = generator.next(frame.data());
+    change_frame(frame.data(), header, kind.change, kind.change == Change::kAny ? i : 4 * i);
+    if (!writer.append(header, frame.data())) fail(Exit::kIo, writer.error());
+  }
+  need(writer.commit(), Exit::kIo);
+}
+
+Exit bench_kinds(const BenchOptions& o) {
+  const OpenDevices none = open_devices(o.device);
+  TemporaryFolder folder;
+  Progress progress("");
+  progress.step("generating tables and traffic");
+  Sha256 hash;
+  const std::string rules = need(generate_rules({.count = o.count, .seed = o.seed}), Exit::kUsage);
+  RoutesOptions r;
+  r.ipv4_count = o.ipv4;
+  r.ipv6_count = o.ipv6;
+  r.seed = o.seed;
+  const std::string routes = need(generate_routes(r), Exit::kUsage);
+  hash.update(rules);
+  hash.update(routes);
+  StandardGraph graph;
+  graph.acl = folder / "rules";
+  graph.acl_algorithm = acl_algorithm_on(none, "");
+  graph.routes = {folder / "routes"};
+  graph.permit_by_default = true;
+  // A router with addresses of its own processes options.
+  graph.icmp_errors = true;
+  graph.icmp_sources = {"192.0.2.1", "2001:db8::1"};
+  const LpmNames names = check_lpm_algorithms({});
+  graph.route_algorithm = names.algorithm4;
+  graph.route_algorithm6 = names.algorithm6;
+  write_text(graph.acl, rules);
+  write_text(graph.routes[0], routes);
+  InputSet inputs;
+  const Rib rib = read_routes(inputs, graph.routes, nullptr);
+
+  std::vector<std::unique_ptr<Pipeline>> pipelines;
+  std::vector<std::shared_ptr<FrameCache>> frames;
+  Verified verified{0, 0, "linear, trie"};
+  for (const Kind& kind : kKinds) {
+    progress.step(fmt::format("checking {}", kind.name));
+    const std::string capture = folder / fmt::format("{}.pcap", kind.name);
+    write_kind(capture, kind, rib, o.seed);
+    hash.update(need(sha256_of_file(capture), Exit::kIo));
+    check_graph(o, graph, capture, folder, kind.name, verified);
+    StandardGraph mine = graph;
+    mine.in = capture;
+    mine.in_memory = true;
+    mine.limit = o.packets != 0 ? o.packets : 2'000'000;
+    pipelines.push_back(parse_pipeline(need(standard_graph_text(mine)), "standard graph", {}));
+    // The graphs differ in their captures alone.
+    if (pipelines.size() == 1)
+      load_pipeline_tables(*pipelines[0], {});
+    else
+      pipelines.back()->tables = pipelines[0]->tables;
+    frames.push_back(std::make_shared<FrameCache>());
+  }
+
+  // In turns, so that what the machine does besides falls on all kinds.
+  std::vector<Case> cases, ratios;
+  for (const Kind& kind : kKinds) cases.push_back({kind.name, "Mpackets/s", {}});
+  BenchOptions once = o;
+  once.repetitions = 1;
+  for (unsigned round = 0; round < o.repetitions; ++round) {
+    for (size_t k = 0; k < std::size(kKinds); ++k) {
+      Case one = measure_pipeline(once, none, *pipelines[k], 256, kKinds[k].name, frames[k], progress);
+      if (const double part = one.more["forwarded_part"]; part < kFewestForwarded)
+        fail(Exit::kCheckFailed, fmt::format("{}: only {:.0f} % of its packets are forwarded", kKinds[k].name,
+                                             100 * part));
+      cases[k].values.push_back(one.values[0]);
+      cases[k].more = std::move(one.more);
+    }
+  }
+  for (size_t k = 1; k < std::size(kKinds); ++k) {
+    Case ratio{std::string(kKinds[k].name) + "/of_ipv4", "1", {}};
+    for (unsigned round = 0; round < o.repetitions; ++round)
+      ratio.values.push_back(cases[k].values[round] / cases[0].values[round]);
+    ratios.push_back(std::move(ratio));
+  }
+  cases.insert(cases.end(), ratios.begin(), ratios.end());
+  progress.clear();
+  return bench_report(o, "kinds", hash.finish(), verified, std::move(cases),
+                      {{"device", none.label},
+                       {"gpu", ""},
+                       {"workers", o.workers},
+                       {"routes4", rib.routes4().size()},
+                       {"routes6", rib.routes6().size()}});
+}
+
+}  // namespace
+
+void add_bench_kinds(Command bench) {
+  auto o = std::make_shared<BenchOptions>();
+  o->count = 1000;
+  o->ipv4 = 100'000;
+  o->ipv6 = 20'000;
+  Command sub = add_subcommand(
+      bench, "kinds", "Subcommands",
+      "The standard graph on IPv4, IPv6, VLAN, QinQ, fragments, options, IMIX and a mix of all, in turns: the rate of "
+      "each, and its ratio to that of plain IPv4",
+      "sluice bench kinds\nsluice bench kinds --ipv4 900000 --ipv6 160000 --workers 2 -o json", [o] {
+        o->standing = {.lists = true, .routes = true};
+        return bench_kinds(*o);
+      });
+  sub->add_option("--count", o->count, "Generated rules")
+      ->check(Range(10u, 1'000'000u))
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_option("--ipv4", o->ipv4, "Generated IPv4 routes")
+      ->check(Range(1u, 2'000'000u))
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_option("--ipv6", o->ipv6, "Generated IPv6 routes")
+      ->check(Range(1u, 2'000'000u))
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_option("--packets", o->packets, "Packets per kind, worker and round (default 2,000,000)")->type_name("N");
+  add_workers_option(*sub, o->workers);
+  sub->add_option("--repetitions", o->repetitions, "Rounds, at least 5")
+      ->check(Range(5u, 1000u))
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_option("--sample", o->sample, "Packets of each kind first compared with the reference")
+      ->check(Range(uint64_t{1}, uint64_t{100'000'000}))
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_option("--seed", o->seed, "Seed of tables and packets")->type_name("N")->capture_default_str();
+  sub->add_option("--name", o->name, "Name of the measurement in the JSON (default bench_kinds)")->type_name("NAME");
+  sub->add_flag("--spoil-check", o->spoil, "")->group("");
+}
+
+}  // namespace sluice::app
