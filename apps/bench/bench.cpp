@@ -951,6 +951,7 @@ void add_bench(Command root) {
   add_bench_forward(*bench);
   add_bench_functions(*bench);
   add_bench_kinds(*bench);
+  add_bench_live(*bench);
   add_bench_port(*bench);
   add_bench_priorities(*bench);
   add_bench_wire(*bench);

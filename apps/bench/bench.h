@@ -84,8 +84,8 @@ struct Verified {
 // Nothing is timed, and nothing reported, after a result that is not the oracle's: ends with kCheckFailed then.
 void require(const Verified& v, const std::string& what);
 
-// The first o.sample packets of a capture through the graph and through the same one with the oracles (`linear`, `trie`):
-// captures and drop reasons must be equal.
+// The first o.sample packets of a capture through the graph and through the same one with the oracles (`linear`,
+// `trie`): captures and drop reasons must be equal.
 void check_graph(const BenchOptions& o, const StandardGraph& graph, const std::string& capture,
                  const TemporaryFolder& folder, const std::string& what, Verified& verified);
 
@@ -148,6 +148,7 @@ void add_bench_latency(Command bench);
 void add_bench_forward(Command bench);
 void add_bench_functions(Command bench);
 void add_bench_kinds(Command bench);
+void add_bench_live(Command bench);
 void add_bench_port(Command bench);
 void add_bench_shaper(Command bench);
 void add_bench_soak(Command bench);

@@ -6,12 +6,12 @@
 #include <thread>
 
 #include "apps/sluice/devices.h"
+#include "base/clock.h"
 #include "base/sha256.h"
 #include "bench.h"
 #include "formats/classbench.h"
 #include "generate/random.h"
 #if defined(SLUICE_WITH_CUDA)
-#include "base/clock.h"
 #include "exec/cuda/flag_ring.h"
 #include "exec/cuda/resident.h"
 #include "ports/memory/frame_store.h"
@@ -57,6 +57,11 @@ RuleSet mask_rules(unsigned count, unsigned masks, std::vector<FlowKey>& hits) {
   }
   return need(parse_classbench(text, "generated rules"));
 }
+
+struct LatencyOptions : BenchOptions {
+  std::vector<uint32_t> rule_counts = {1, 16, 128, 1024};
+  std::vector<uint32_t> mask_counts = {1, 8, 16, 21};
+};
 
 struct Prepared {
   std::shared_ptr<DeviceLookup> lookup;
@@ -174,54 +179,145 @@ Case flag_ring_case(const std::string& name, Prepared& p, const DriveOptions& op
 }
 #endif
 
-Exit bench_latency(const BenchOptions& o) {
-  const OpenDevices devices = open_devices(o.device);
-  if (devices.options.devices.empty())
-    fail(Exit::kUsage, "the round trip to a device needs a device", "give --device cuda or emu");
-  const uint64_t frame_repetitions = o.frame_repetitions != 0 ? o.frame_repetitions : 50'000;
+// What is looked up: which of `rules` rules over `masks` pairs of prefix lengths the packets match.
+struct LatencySetting {
+  std::string name;
+  unsigned rules, masks;
+  enum class Match : uint8_t { kNone, kFirst, kLast, kAll } match;
+};
+
+std::vector<LatencySetting> latency_settings(const LatencyOptions& o) {
+  using Match = LatencySetting::Match;
+  std::vector<LatencySetting> all;
+  for (const unsigned rules : o.rule_counts) {
+    for (const auto& [match, text] :
+         {std::pair{Match::kNone, "no match"}, {Match::kFirst, "first"}, {Match::kLast, "last"}}) {
+      if (rules == 1 && match == Match::kLast) continue;
+      all.push_back({fmt::format("{} rules, 1 mask, {}", rules, text), rules, 1, match});
+    }
+  }
+  for (const unsigned masks : o.mask_counts)
+    all.push_back({fmt::format("1024 rules, {} mask{}, all", masks, masks == 1 ? "" : "s"), 1024, masks, Match::kAll});
+  return all;
+}
+
+RuleSet latency_rules(const LatencySetting& s, std::vector<FlowKey>& keys) {
+  using Match = LatencySetting::Match;
+  std::vector<FlowKey> hits;
+  RuleSet set = mask_rules(s.rules, s.masks, hits);
+  for (size_t i = 0; i < 8192; ++i) {
+    FlowKey key = s.match == Match::kFirst  ? hits.front()
+                  : s.match == Match::kLast ? hits.back()
+                                            : hits[i * 37 % hits.size()];
+    if (s.match == Match::kNone) key.dst_port = 1;
+    if (s.masks == 1 || s.match != Match::kAll) key.src_port = static_cast<uint16_t>(i);
+    keys.push_back(key);
+  }
+  return set;
+}
+
+// The time that this core takes for a batch; every rule that it finds is compared.
+Case host_case(const std::string& name, const AclView& table, const std::vector<FlowKey>& keys,
+               const std::vector<uint32_t>& expected, const LatencyOptions& o, uint32_t frame, uint64_t frames) {
+  Case c{name, "us", {}};
+  Histogram all;
+  std::vector<uint32_t> found(frame);
+  std::vector<const FlowKey*> batch(frame);
+  for (unsigned r = 0; r < o.repetitions; ++r) {
+    Histogram one;
+    size_t at = 0;
+    uint64_t wrong = 0;
+    const uint64_t warm_up = std::min<uint64_t>(1000, frames / 10 + 1);
+    for (uint64_t n = 0; n < frames + warm_up; ++n) {
+      const size_t first = at;
+      for (const FlowKey*& key : batch) {
+        key = &keys[at];
+        if (++at == keys.size()) at = 0;
+      }
+      const uint64_t begin = now_ns();
+      for (size_t i = 0; i < frame; i += kAclBurst)
+        table.lookup_burst(batch.data() + i, found.data() + i, std::min<size_t>(kAclBurst, frame - i));
+      const uint64_t took = now_ns() - begin;
+      if (n >= warm_up) one.record(took);
+      size_t k = first;
+      for (const uint32_t rule : found) {
+        wrong += rule != expected[k] ? 1 : 0;
+        if (++k == expected.size()) k = 0;
+      }
+      if (n % 1024 == 0) stop_if_interrupted();
+    }
+    if (wrong != 0)
+      fail(Exit::kCheckFailed,
+           fmt::format("{}: {} results differ from the reference; nothing is reported", name, wrong));
+    c.values.push_back(static_cast<double>(one.percentile(50)) * 1e-3);
+    all.merge(one);
+  }
+  c.more = {{"p50_us", static_cast<double>(all.percentile(50)) * 1e-3},
+            {"p99_us", static_cast<double>(all.percentile(99)) * 1e-3},
+            {"p999_us", static_cast<double>(all.percentile(99.9)) * 1e-3},
+            {"frame", frame}};
+  return c;
+}
+
+constexpr const char* kLatencyAlgorithms[] = {TupleSpaceAcl::kName, TupleMergeAcl::kName, LinearAcl::kName};
+
+std::vector<Case> host_latency(const LatencyOptions& o, uint32_t frame, uint64_t frames) {
   std::vector<Case> cases;
   Progress progress("");
-  struct Setting {
-    std::string name, algorithm;
-    unsigned rules, masks;
-    int hit;  // -1 none, 0 first, 1 last
+  for (const LatencySetting& s : latency_settings(o)) {
+    std::vector<FlowKey> keys;
+    const RuleSet set = latency_rules(s, keys);
+    std::vector<uint32_t> expected;
+    {
+      const LoadedAcl oracle = build_loaded_acl(set, "rules", "classbench", LinearAcl::kName);
+      for (const FlowKey& key : keys) expected.push_back(oracle.view.lookup(key));
+    }
+    if (o.spoil) expected[0] += 1;
+    for (const char* algorithm : kLatencyAlgorithms) {
+      const std::string name = fmt::format("{}, {}", s.name, algorithm);
+      progress.step(name);
+      const LoadedAcl acl = build_loaded_acl(set, "rules", "classbench", algorithm);
+      cases.push_back(host_case(name, acl.view, keys, expected, o, frame, frames));
+    }
+  }
+  progress.clear();
+  return cases;
+}
+
+Exit bench_latency(const LatencyOptions& o) {
+  const OpenDevices devices = open_devices(o.device);
+  const uint64_t frame_repetitions = o.frame_repetitions != 0 ? o.frame_repetitions : 50'000;
+  const uint32_t frame = o.frames.empty() ? 256 : o.frames[0];
+  if (devices.options.devices.empty()) {
+    if (o.workers > 1)
+      fail(Exit::kUsage, "the time of a batch on the CPU is that of one core",
+           "leave --workers away, or give --device");
+    std::vector<Case> cases = host_latency(o, frame, frame_repetitions);
+    const uint64_t compared = cases.size() * o.repetitions * frame_repetitions * frame;
+    return bench_report(o, "latency", sha256("generated"), {compared, 0, "linear"}, std::move(cases),
+                        {{"device", "cpu"}, {"gpu", ""}, {"frame", frame}});
+  }
+  std::vector<Case> cases;
+  Progress progress("");
+  struct Setting : LatencySetting {
+    std::string algorithm;
   };
   std::vector<Setting> settings;
-  for (const unsigned rules : {1u, 16u, 128u, 1024u}) {
-    for (const int hit : {-1, 0, 1}) {
-      if (rules == 1 && hit == 1) continue;
-      for (const char* algorithm : {TupleSpaceAcl::kName, LinearAcl::kName}) {
-        settings.push_back({fmt::format("{} rules, 1 mask, {}", rules,
-                                        hit < 0    ? "no match"
-                                        : hit == 0 ? "first"
-                                                   : "last"),
-                            algorithm, rules, 1, hit});
-      }
-    }
-  }
-  for (const unsigned masks : {1u, 8u, 16u, 21u}) {
-    settings.push_back({fmt::format("1024 rules, {} masks, all", masks), TupleSpaceAcl::kName, 1024, masks, 2});
-  }
+  for (const LatencySetting& s : latency_settings(o))
+    for (const char* algorithm : kLatencyAlgorithms) settings.push_back({s, algorithm});
   for (const Setting& s : settings) {
-    std::vector<FlowKey> hits;
-    RuleSet set = mask_rules(s.rules, s.masks, hits);
     std::vector<FlowKey> keys;
-    for (size_t i = 0; i < 8192; ++i) {
-      FlowKey key = s.hit == 0 ? hits.front() : s.hit == 1 ? hits.back() : hits[i * 37 % hits.size()];
-      if (s.hit < 0) key.dst_port = 1;
-      if (s.masks == 1 || s.hit != 2) key.src_port = static_cast<uint16_t>(i);
-      keys.push_back(key);
-    }
+    RuleSet set = latency_rules(s, keys);
     Prepared p = prepare_rules(devices, std::move(set), s.algorithm, keys);
+    if (o.spoil) p.expected[0] ^= 1;
     DriveOptions d;
-    const uint32_t frame = o.frames.empty() ? 256 : o.frames[0];
     d.channel = devices.options.channel(frame);
     d.channel.flights = 1;
     d.frames = frame_repetitions;
     d.warm_up = std::min<uint64_t>(1000, frame_repetitions / 10 + 1);
     progress.step(s.name + " " + s.algorithm);
     cases.push_back(drive_case(fmt::format("{}, {}", s.name, s.algorithm), p, d, o.repetitions, false));
-    if (o.workers > 1 && s.hit == 2) {
+    if (o.workers > 1 && s.match == LatencySetting::Match::kAll && s.algorithm == TupleSpaceAcl::kName) {
       // The same rules under load: every thread with --flights frames on their way.
       for (const uint32_t loaded : o.frames.empty() ? std::vector<uint32_t>{256} : o.frames) {
         DriveOptions all = d;
@@ -245,7 +341,7 @@ Exit bench_latency(const BenchOptions& o) {
                        {"gpu", gpu_name(devices)},
                        {"mode", o.device.mode},
                        {"transport", o.device.mode == "persistent" ? "tagged" : o.device.transport},
-                       {"frame", o.frames.empty() ? 256 : o.frames[0]}});
+                       {"frame", frame}});
 }
 
 }  // namespace
@@ -432,21 +528,32 @@ void add_resident_frames([[maybe_unused]] const BenchOptions& o, [[maybe_unused]
 }
 
 void add_bench_latency(Command bench) {
-  auto o = std::make_shared<BenchOptions>();
+  auto o = std::make_shared<LatencyOptions>();
   o->device.device = "auto";
   o->device.mode = "persistent";
   Command sub =
       add_subcommand(bench, "latency", "Subcommands",
-                     "The round trip of a batch of packets to a device and back, by rules and masks: from the first "
-                     "record written to the\nlast result read.",
-                     "sluice bench latency --device cuda\nsluice bench latency --device emu --frame-repetitions 200",
+                     "The time of a batch of packets by rules and masks: on one core, or to a device and back, from "
+                     "the first record written to the\nlast result read.",
+                     "sluice bench latency --device cpu\nsluice bench latency --device cuda --rules 1,2,4 --masks 1,21",
                      [o] { return bench_latency(*o); });
   add_device_options(*sub, o->device, true);
   sub->add_option("--frames", o->frames, "Packets per batch; comma-separated with --workers")
       ->delimiter(',')
       ->check(Range(32u, 65'536u))
       ->type_name("N");
-  sub->add_option("--workers", o->workers, "More than 1: also the rate of this many host threads, with 1,024 rules")
+  sub->add_option("--rules", o->rule_counts, "Rules of one mask; packets match none, the first, the last")
+      ->delimiter(',')
+      ->check(Range(1u, 4096u))
+      ->type_name("N,...")
+      ->capture_default_str();
+  sub->add_option("--masks", o->mask_counts, "Pairs of prefix lengths of 1,024 rules; packets match all rules")
+      ->delimiter(',')
+      ->check(Range(1u, 441u))
+      ->type_name("N,...")
+      ->capture_default_str();
+  sub->add_option("--workers", o->workers,
+                  "With a device, more than 1: also the rate of this many host threads, with 1,024 rules")
       ->check(Range(1u, 256u))
       ->type_name("N")
       ->capture_default_str();
@@ -456,6 +563,7 @@ void add_bench_latency(Command bench) {
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--name", o->name, "Name of the measurement in the JSON (default bench_latency)")->type_name("NAME");
+  sub->add_flag("--spoil-check", o->spoil, "")->group("");
 }
 
 }  // namespace sluice::app

@@ -1,6 +1,6 @@
-// sluice bench forward: IPv4 forwarding of one batch of packets in memory, as GPU routers are measured: for every packet
-// TTL, header checksum and next hop, from one array to another, by packets, routes, lookup and workers.
-// host only
+// sluice bench forward: IPv4 forwarding of one batch of packets in memory, as GPU routers are measured: for every
+// packet TTL, header checksum and next hop, from one array to another, by packets, routes, lookup and workers. host
+// only
 #include <algorithm>
 #include <barrier>
 #include <cstring>
@@ -119,8 +119,8 @@ uint64_t wrong_of(const LoadedRoutes& oracle, const Batch4& in, const Forwarded&
   return wrong;
 }
 
-// `values` rates of `job(begin, end)` over `packets` packets by `workers` threads, each with an even part, in millions a
-// second. A rate is that of as many batches as take a tenth of a second; every batch begins and ends for all workers
+// `values` rates of `job(begin, end)` over `packets` packets by `workers` threads, each with an even part, in millions
+// a second. A rate is that of as many batches as take a tenth of a second; every batch begins and ends for all workers
 // together.
 std::vector<double> rates_of(size_t packets, unsigned workers, unsigned values,
                              const std::function<void(size_t begin, size_t end)>& job) {
@@ -204,8 +204,7 @@ Exit bench_forward(const ForwardOptions& o) {
       const auto forward = layout == "headers" ? forward_headers : forward_fields;
       for (const uint32_t packets : o.packet_counts) {
         for (const unsigned workers : o.worker_counts) {
-          const std::string name =
-              fmt::format("{}_routes/{}/{}/x{}/{}", entries, algorithm, layout, workers, packets);
+          const std::string name = fmt::format("{}_routes/{}/{}/x{}/{}", entries, algorithm, layout, workers, packets);
           progress.step(name);
           const auto job = [&](size_t begin, size_t end) { forward(routes, batch, out, begin, end); };
           // What the first batch of all leaves, by these workers.

@@ -106,9 +106,9 @@ void write_kind(const std::string& file, const Kind& kind, const Rib& rib, uint6
     for (const Route4& r : rib.routes4()) t.destinations.push_back({{0, r.address, 4}, r.length});
   if (kind.ipv6 > 0) {
     // As many of them as the kind's part of the packets.
-    const size_t wanted = kind.ipv6 < 1 ? static_cast<size_t>(static_cast<double>(t.destinations.size()) * kind.ipv6 /
-                                                              (1 - kind.ipv6))
-                                        : rib.routes6().size();
+    const size_t wanted =
+        kind.ipv6 < 1 ? static_cast<size_t>(static_cast<double>(t.destinations.size()) * kind.ipv6 / (1 - kind.ipv6))
+                      : rib.routes6().size();
     const auto routes6 = rib.routes6();
     for (size_t i = 0; i < wanted; ++i) {
       const Route6& r = routes6[i % routes6.size()];
@@ -187,8 +187,8 @@ Exit bench_kinds(const BenchOptions& o) {
     for (size_t k = 0; k < std::size(kKinds); ++k) {
       Case one = measure_pipeline(once, none, *pipelines[k], 256, kKinds[k].name, frames[k], progress);
       if (const double part = one.more["forwarded_part"]; part < kFewestForwarded)
-        fail(Exit::kCheckFailed, fmt::format("{}: only {:.0f} % of its packets are forwarded", kKinds[k].name,
-                                             100 * part));
+        fail(Exit::kCheckFailed,
+             fmt::format("{}: only {:.0f} % of its packets are forwarded", kKinds[k].name, 100 * part));
       cases[k].values.push_back(one.values[0]);
       cases[k].more = std::move(one.more);
     }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/sluice/app.h"
+#include "child.h"
 #include "control/json.h"
 
 namespace sluice::app {
@@ -24,6 +25,12 @@ struct Suite {
   std::string name, title, about;
 };
 
+// What a child prints.
+enum class SuiteOutput : uint8_t {
+  kBench,      // the report of a command of this program: `bench_report`
+  kBenchmark,  // google-benchmark's JSON
+};
+
 // One command that is run as a child process; each of its results becomes a row.
 struct SuiteCase {
   std::string suite, name;           // file-safe; together unique
@@ -31,15 +38,30 @@ struct SuiteCase {
   std::string prefix;                // put before the case of each result
   std::string reason;                // why nothing is run, or why the figures of what is run are left out
   std::string checked_prefix;        // the child's check covers the results whose case begins so
-  bool per_frame = false;            // results are given as us per 256 packets
+  std::string program;               // run in place of sluice-bench
+  SuiteOutput output = SuiteOutput::kBench;
+  std::vector<std::string> peers;  // names, or parts of them, of results that must be there; one that is not has a row
+  std::string without_peers;       // that says so
 
   std::string id() const { return suite + "/" + name; }
 };
 
 const std::vector<Suite>& suites();
-// quick: few cases and small counts, five minutes at most on two cores. `cores`: workers are 1 and that many.
+// quick: few cases and small counts, some minutes on two cores. `cores`: workers are 1 and that many.
 std::vector<SuiteCase> suite_cases(bool quick, unsigned cores);
 const std::vector<Published>& published_figures();
+
+// The rows of a case that has finished. `result`: what it printed. A result that its check does not allow has a reason
+// that begins with "refused: " and no figure.
+std::vector<Json> rows_of(const SuiteCase& c, const Json& result, const Json& machine);
+// A row without a figure.
+Json unmeasured_row(const SuiteCase& c, const std::string& name, const std::string& reason, const Json& machine);
+std::vector<Json> rows_without_program(const SuiteCase& c, const Json& machine);
+bool is_refused(const Json& row);
+// As a shell takes it.
+std::string command_text(const SuiteCase& c);
+// What a child that failed said.
+std::string reason_of(const Ended& ended);
 
 // A unit of which less is better: a time.
 bool is_time(const std::string& unit);

@@ -1,0 +1,297 @@
+// sluice bench live: throughput (RFC 2544 section 26.1) and latency of this program between live ports, beside the
+// kernel's forwarding and a plain cable: two network namespaces and veth pairs of its own, `sluice bench wire` as the
+// tester.
+// host only
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <optional>
+#include <thread>
+
+#include "base/sha256.h"
+#include "bench.h"
+#include "child.h"
+
+namespace sluice::app {
+namespace {
+
+struct LiveOptions : BenchOptions {
+  std::vector<std::string> ways = {"cable", "kernel", "af_packet", "af_xdp"};
+  std::vector<std::string> frame_sizes = {"64"};
+  double loss = 0, duration = 1, resolution = 2;
+  bool latency = false;
+};
+
+constexpr const char* kDeviceMac = "02:00:00:00:00:02";     // d0
+constexpr const char* kDeviceOutMac = "02:00:00:00:00:03";  // d1
+constexpr const char* kSinkMac = "02:00:00:00:00:04";       // s0
+constexpr const char* kCableMac = "02:00:00:00:00:05";      // c1
+
+// A network namespace without a name: gone with the last of its descriptors and processes.
+class Network {
+ public:
+  Network() {
+    int why = 0;
+    // Of a thread of its own, so that this process stays where it is.
+    std::jthread made([&] {
+      if (::unshare(CLONE_NEWNET) != 0) {
+        why = errno;
+        return;
+      }
+      descriptor_ = ::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+      if (descriptor_ < 0) why = errno;
+    });
+    made.join();
+    if (descriptor_ < 0)
+      fail(Exit::kUnavailable, system_error("cannot make a network namespace", why).message,
+           "it takes root (CAP_SYS_ADMIN, CAP_NET_ADMIN), in a container --privileged");
+  }
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+  ~Network() { ::close(descriptor_); }
+  int descriptor() const { return descriptor_; }
+  // As ip(8) takes it.
+  std::string path() const { return fmt::format("/proc/{}/fd/{}", ::getpid(), descriptor_); }
+
+ private:
+  int descriptor_ = -1;
+};
+
+// The tester's g0 and s0, the device's d0 and d1 between them; c0 and c1 are a cable of the tester's alone.
+class Bed {
+ public:
+  Bed() {
+    const std::string ip = find_program("ip");
+    if (ip.empty()) fail(Exit::kUnavailable, "ip is not in PATH", "apt install iproute2");
+    for (const Network* where : {&tester_, &device_}) {
+      shell(*where,
+            "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; echo 1 > "
+            "/proc/sys/net/ipv6/conf/default/disable_ipv6; true");
+    }
+    const auto pair = [&](const char* near, const char* far, const char* far_mac, const Network& where) {
+      shell(tester_,
+            fmt::format("ip link add {} type veth peer name {} address {} netns {}", near, far, far_mac, where.path()));
+    };
+    pair("g0", "d0", kDeviceMac, device_);
+    pair("s0", "d1", kDeviceOutMac, device_);
+    pair("c0", "c1", kCableMac, tester_);
+    shell(tester_, fmt::format("ip link set s0 address {}", kSinkMac));
+    shell(tester_, "for i in g0 s0 c0 c1; do ip link set $i up; done");
+    // The kernel's way: on in its rows alone.
+    shell(device_, fmt::format("for i in d0 d1; do ip link set $i up; done; ip addr add 198.51.100.2/24 dev d1; "
+                               "ip neigh add 198.51.100.1 lladdr {} dev d1 nud permanent; "
+                               "ip route add 198.19.0.0/16 via 198.51.100.1; "
+                               "echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter; echo 0 > "
+                               "/proc/sys/net/ipv4/conf/d0/rp_filter",
+                               kSinkMac));
+  }
+
+  void forwarding(bool on) { shell(device_, fmt::format("echo {} > /proc/sys/net/ipv4/ip_forward", on ? 1 : 0)); }
+  int tester() const { return tester_.descriptor(); }
+  int device() const { return device_.descriptor(); }
+
+ private:
+  static void shell(const Network& where, const std::string& text) {
+    Child child("/bin/sh", {"-ec", text}, where.descriptor());
+    const Ended ended = child.wait(std::chrono::seconds(30));
+    if (ended.code != 0)
+      fail(Exit::kUnavailable,
+           fmt::format("cannot lay out the network: {}: {}", text, ended.err.substr(0, ended.err.find('\n'))));
+  }
+
+  Network tester_, device_;
+};
+
+// `sluice run` from d0 to d1 while this lasts.
+class Run {
+ public:
+  Run(const Bed& bed, const std::string& method, const TemporaryFolder& folder) : method_(method) {
+    const std::string program = find_program("sluice"), ready = folder / "ready";
+    if (program.empty()) fail(Exit::kUnavailable, "sluice is neither beside this program nor in PATH");
+    std::filesystem::remove(ready);
+    child_.emplace(program,
+                   std::vector<std::string>{"run", "-q", "-o", "json", "--routes", folder / "routes", "--adjacencies",
+                                            folder / "adjacencies", "--in", method + ":d0", "--out", method + ":d1",
+                                            "--ready-file", ready},
+                   bed.device());
+    const auto begin = std::chrono::steady_clock::now();
+    while (!std::filesystem::exists(ready) && child_->running() &&
+           std::chrono::steady_clock::now() - begin < std::chrono::seconds(30)) {
+      stop_if_interrupted();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    if (!std::filesystem::exists(ready)) {
+      const Ended ended = child_->stop(SIGKILL);
+      fail(Exit::kUnavailable, fmt::format("sluice run did not begin: {}", message_of(ended)));
+    }
+  }
+
+  // Ends it. Ends the program where it was not opened by the method, or packets are missing.
+  void finish() {
+    const Ended ended = child_->stop(SIGINT);
+    const Json report = Json::parse(ended.out, nullptr, false);
+    if (ended.code != 0 || !report.is_object())
+      fail(Exit::kCheckFailed, fmt::format("sluice run ended with exit code {}: {}", ended.code, message_of(ended)));
+    for (const Json& port : report.at("interfaces"))
+      if (port.at("method") != method_)
+        fail(Exit::kCheckFailed, fmt::format("{} was opened by {} and not by {}", port.at("name").get<std::string>(),
+                                             port.at("method").get<std::string>(), method_));
+    if (report.at("conserved") != true) fail(Exit::kCheckFailed, "sluice run: packet counts do not add up");
+  }
+
+  static std::string message_of(const Ended& ended) {
+    const Json json = Json::parse(ended.err, nullptr, false);
+    if (json.is_object() && json.contains("error")) return json["error"].value("message", "");
+    return ended.err.substr(0, ended.err.find('\n'));
+  }
+
+ private:
+  std::string method_;
+  std::optional<Child> child_;
+};
+
+// One measurement of the tester; its only result.
+Json wire(const Bed& bed, const LiveOptions& o, const std::string& way, const std::string& size,
+          const std::vector<std::string>& more) {
+  const bool cable = way == "cable";
+  std::vector<std::string> words = {"wire",       "-q",
+                                    "-o",         "json",
+                                    "--tx",       cable ? "c0" : "g0",
+                                    "--rx",       cable ? "c1" : "s0",
+                                    "--dst-mac",  cable ? kCableMac : kDeviceMac,
+                                    "--method",   "af_packet",
+                                    "--size",     size,
+                                    "--seed",     std::to_string(o.seed),
+                                    "--duration", fmt::format("{}", o.duration)};
+  words.insert(words.end(), more.begin(), more.end());
+  Child child("", words, bed.tester());
+  const Ended ended = child.wait();
+  Json json = Json::parse(ended.out, nullptr, false);
+  // 3: the generator was slower than what was asked for, which its report says.
+  if (!json.is_object() || !json.contains("results") || json["results"].empty() ||
+      json["results"][0]["trials"].empty() || (ended.code != 0 && ended.code != static_cast<int>(Exit::kIo)))
+    fail(Exit::kCheckFailed, fmt::format("{} of {} bytes: the tester ended with exit code {}: {}", way, size,
+                                         ended.code, Run::message_of(ended)));
+  return json["results"][0];
+}
+
+// Every packet that came back is one that was sent, once and right.
+void check_trials(const LiveOptions& o, const Json& result, const std::string& name, Verified& verified) {
+  uint64_t received = 0;
+  for (const Json& trial : result["trials"]) {
+    received += trial["received"].get<uint64_t>();
+    verified.mismatches += trial["bad_checksum"].get<uint64_t>() + trial["duplicated"].get<uint64_t>();
+  }
+  if (o.spoil) verified.mismatches += 1;
+  verified.sample += received;
+  if (received == 0) fail(Exit::kCheckFailed, fmt::format("{}: no packet came back", name));
+  require(verified, name);
+}
+
+Exit bench_live(const LiveOptions& o) {
+  if (::geteuid() != 0)
+    fail(Exit::kUnavailable, "live ports between network namespaces take root", "sudo sluice-bench live");
+  TemporaryFolder folder;
+  write_text(folder / "routes", "198.19.0.0/16 1\n");
+  write_text(folder / "adjacencies", fmt::format("1 {} {} 0\n", kSinkMac, kDeviceOutMac));
+  Bed bed;
+  Progress progress("");
+  Verified verified{0, 0, "the packets that were sent"};
+  std::vector<Case> rates, times;
+  for (const std::string& way : o.ways)
+    for (const std::string& size : o.frame_sizes) {
+      const std::string name = way + "/" + size + (size == "imix" ? "" : "B");
+      rates.push_back({name, "Mpackets/s", {}});
+      times.push_back({name + "/latency", "us", {}});
+    }
+  // In turns, so that what the machine does besides falls on all of them.
+  for (unsigned round = 0; round < o.repetitions; ++round) {
+    size_t at = 0;
+    for (const std::string& way : o.ways) {
+      std::optional<Run> run;
+      if (way == "kernel") bed.forwarding(true);
+      if (way != "kernel" && way != "cable") run.emplace(bed, way, folder);
+      for (const std::string& size : o.frame_sizes) {
+        Case& rate = rates[at];
+        progress.step(fmt::format("{} repetition {}", rate.name, round + 1));
+        const Json found =
+            wire(bed, o, way, size,
+                 {"--search", "--loss", fmt::format("{}", o.loss), "--resolution", fmt::format("{}", o.resolution)});
+        check_trials(o, found, rate.name, verified);
+        // 0 is a result: at every rate more than --loss are lost.
+        const uint64_t pps = found["throughput_pps"];
+        rate.values.push_back(static_cast<double>(pps) * 1e-6);
+        rate.more["trials"] = found["trials"].size();
+        rate.more["limited_by_generator"] = found["limited_by_generator"];
+        if (o.latency && pps != 0) {
+          // RFC 2544 section 26.2 is at the throughput; a little below it queues are not full.
+          const Json timed = wire(bed, o, way, size,
+                                  {"--latency", "--rate", fmt::format("{}pps", std::max<uint64_t>(1, pps * 98 / 100))});
+          check_trials(o, timed, rate.name, verified);
+          const Json& ns = timed["trials"][0]["latency_ns"];
+          times[at].values.push_back(ns["p50"].get<double>() / 1e3);
+          for (const auto& [key, from] : {std::pair{"p50_us", "p50"}, {"p99_us", "p99"}, {"p999_us", "p99_9"}})
+            times[at].more[key] = ns[from].get<double>() / 1e3;
+        }
+        ++at;
+        stop_if_interrupted();
+      }
+      if (way == "kernel") bed.forwarding(false);
+      if (run) run->finish();
+    }
+  }
+  progress.clear();
+  for (Case& c : times)
+    if (!c.values.empty()) rates.push_back(std::move(c));
+  return bench_report(o, "live", sha256("generated"), verified, std::move(rates),
+                      {{"device", "cpu"}, {"gpu", ""}, {"loss_percent", o.loss}, {"duration_s", o.duration}});
+}
+
+}  // namespace
+
+void add_bench_live(Command bench) {
+  auto o = std::make_shared<LiveOptions>();
+  o->repetitions = 5;
+  Command sub = add_subcommand(
+      bench, "live", "Subcommands",
+      "The highest rate without loss (RFC 2544) of sluice run between veth pairs of two network namespaces of its own, "
+      "beside the kernel's forwarding\nand a cable without a device. Needs root.",
+      "sudo sluice-bench live\nsudo sluice-bench live --ways af_xdp --sizes 64,imix --loss 0.5 --latency",
+      [o] { return bench_live(*o); });
+  sub->add_option("--ways", o->ways, "cable: no device; kernel: its forwarding; af_packet, af_xdp: sluice run by it")
+      ->delimiter(',')
+      ->check(OneOf{{"cable", "kernel", "af_packet", "af_xdp"}})
+      ->type_name("NAME,...")
+      ->capture_default_str();
+  sub->add_option("--sizes", o->frame_sizes, "Frame sizes with FCS, up to 1518, or imix (7:4:1 of 64, 570 and 1518)")
+      ->delimiter(',')
+      ->type_name("BYTES,...")
+      ->capture_default_str();
+  sub->add_option("--loss", o->loss, "Percentage of packets that may be lost")
+      ->check(Range(0.0, 100.0))
+      ->type_name("PERCENT")
+      ->capture_default_str();
+  sub->add_option("--duration", o->duration, "Seconds of each trial")
+      ->check(Range(0.01, 86400.0))
+      ->type_name("S")
+      ->capture_default_str();
+  sub->add_option("--resolution", o->resolution, "End of the search, as a percentage of the first trial's rate")
+      ->check(Range(0.001, 50.0))
+      ->type_name("PERCENT")
+      ->capture_default_str();
+  sub->add_flag("--latency", o->latency, "Also the latency at 98 % of that rate");
+  sub->add_option("--repetitions", o->repetitions, "Rounds")
+      ->check(Range(1u, 1000u))
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_option("--seed", o->seed, "Seed of the five-tuples")->type_name("N")->capture_default_str();
+  sub->add_option("--name", o->name, "Name of the measurement in the JSON (default bench_live)")->type_name("NAME");
+  sub->add_flag("--spoil-check", o->spoil, "")->group("");
+}
+
+}  // namespace sluice::app

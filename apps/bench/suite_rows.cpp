@@ -1,0 +1,176 @@
+// What the children of `sluice bench suite` print, as rows of its report. host only
+#include <algorithm>
+#include <map>
+
+#include "bench.h"
+#include "suite.h"
+
+namespace sluice::app {
+namespace {
+
+Json row_of(const SuiteCase& c, const std::string& name, const Json& machine) {
+  return {{"suite", c.suite},
+          {"case", name},
+          {"value", nullptr},
+          {"unit", nullptr},
+          {"n", 0},
+          {"min", nullptr},
+          {"max", nullptr},
+          {"values", Json::array()},
+          {"checked", false},
+          {"published", nullptr},
+          {"command", c.command.empty() ? "" : command_text(c)},
+          {"reason", nullptr},
+          {"machine", machine}};
+}
+
+Json published_for(const std::string& suite, const std::string& name, const std::string& unit) {
+  for (const Published& p : published_figures()) {
+    if (p.suite == suite && p.unit == unit && name.starts_with(p.prefix) && name.find(p.part) != std::string::npos)
+      return {
+          {"value", p.value}, {"unit", p.unit}, {"source", p.source}, {"hardware", p.hardware}, {"differs", p.differs}};
+  }
+  return nullptr;
+}
+
+void set_values(const SuiteCase& c, Json& row, const std::string& unit, const std::vector<double>& values) {
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  row["value"] = median(values);
+  row["unit"] = unit;
+  row["n"] = values.size();
+  row["min"] = *low;
+  row["max"] = *high;
+  row["values"] = values;
+  row["published"] = published_for(c.suite, row["case"], unit);
+}
+
+std::vector<Json> rows_of_bench(const SuiteCase& c, const Json& result) {
+  const Json& verified = result.at("verified");
+  const bool compared = verified.at("sample") > 0 && verified.at("mismatches") == 0;
+  if (!c.reason.empty()) {
+    Json row = unmeasured_row(c, c.name, c.reason, result.at("machine"));
+    row["checked"] = compared;
+    return {row};
+  }
+  std::vector<Json> rows;
+  for (const Json& one : result.at("results")) {
+    const std::string own = one.at("case");
+    Json row = row_of(c, c.prefix + own, result.at("machine"));
+    set_values(c, row, one.at("unit"), one.at("values"));
+    row["checked"] = compared && own.starts_with(c.checked_prefix);
+    row["input_hash"] = result.value("input_hash", Json(nullptr));
+    row["seed"] = result.value("seed", Json(nullptr));
+    // Of all repetitions together.
+    for (const char* key : {"p50_us", "p99_us", "p999_us"})
+      if (one.contains(key)) row[key] = one[key];
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+// What a program says that cannot measure something here; anything else is a check that failed.
+bool is_absence(const std::string& message) {
+  return message.starts_with("not available here") || message.starts_with("the data set is not here") ||
+         message.starts_with("no AVX2 here");
+}
+
+// google-benchmark's JSON: a repetition is a value. The programs compare results before they time them.
+std::vector<Json> rows_of_benchmark(const SuiteCase& c, const Json& result, const Json& machine) {
+  struct Measured {
+    std::vector<double> values;
+    std::string unit, error;
+  };
+  std::vector<std::string> order;
+  std::map<std::string, Measured> all;
+  for (const Json& one : result.at("benchmarks")) {
+    if (one.value("run_type", "iteration") != "iteration") continue;
+    std::string name = one.value("run_name", one.value("name", ""));
+    name = name.substr(0, name.find("/iterations:"));
+    if (const std::string label = one.value("label", ""); !label.empty()) name += ", " + label;
+    const auto [at, fresh] = all.try_emplace(name);
+    if (fresh) order.push_back(name);
+    Measured& m = at->second;
+    if (one.value("error_occurred", false)) {
+      m.error = one.value("error_message", "it failed");
+    } else if (one.contains("bytes_per_second")) {
+      m.unit = "GB/s";
+      m.values.push_back(one["bytes_per_second"].get<double>() * 1e-9);
+    } else if (one.contains("items_per_second")) {
+      m.unit = "Mlookups/s";
+      m.values.push_back(one["items_per_second"].get<double>() * 1e-6);
+    }
+  }
+  std::vector<Json> rows;
+  for (const std::string& name : order) {
+    const Measured& m = all[name];
+    if (!m.error.empty() || m.values.empty()) {
+      const std::string why = m.error.empty() ? "it gives no rate" : m.error;
+      rows.push_back(
+          unmeasured_row(c, c.prefix + name, (is_absence(why) ? "not measured here: " : "refused: ") + why, machine));
+      continue;
+    }
+    Json row = row_of(c, c.prefix + name, machine);
+    set_values(c, row, m.unit, m.values);
+    row["checked"] = true;
+    rows.push_back(std::move(row));
+  }
+  for (const std::string& peer : c.peers) {
+    const bool there = std::any_of(rows.begin(), rows.end(), [&](const Json& row) {
+      return row["case"].get<std::string>().find(peer) != std::string::npos;
+    });
+    if (!there) rows.push_back(unmeasured_row(c, c.prefix + peer, "not measured here: " + c.without_peers, machine));
+  }
+  return rows;
+}
+
+}  // namespace
+
+Json unmeasured_row(const SuiteCase& c, const std::string& name, const std::string& reason, const Json& machine) {
+  Json row = row_of(c, name, machine);
+  row["reason"] = reason;
+  return row;
+}
+
+std::vector<Json> rows_without_program(const SuiteCase& c, const Json& machine) {
+  std::vector<Json> rows;
+  for (const std::string& peer : c.peers)
+    rows.push_back(unmeasured_row(c, c.prefix + peer,
+                                  fmt::format("not measured here: {} is neither beside this program nor in PATH (a "
+                                              "build folder with -DSLUICE_BENCH_PEERS=ON: ninja {})",
+                                              c.program, c.program),
+                                  machine));
+  return rows;
+}
+
+bool is_refused(const Json& row) {
+  return row["reason"].is_string() && row["reason"].get<std::string>().starts_with("refused: ");
+}
+
+std::string command_text(const SuiteCase& c) {
+  std::string text = c.program.empty() ? "sluice-bench" : c.program;
+  for (const std::string& word : c.command) {
+    const bool plain = word.find_first_of(" '\"$*|()[]^\\") == std::string::npos;
+    text += plain ? " " + word : " '" + word + "'";
+  }
+  return text;
+}
+
+std::string reason_of(const Ended& ended) {
+  // -o json puts errors on stderr as an object.
+  const Json json = Json::parse(ended.err, nullptr, false);
+  if (json.is_object() && json.contains("error") && json["error"].is_object())
+    return json["error"].value("message", "");
+  if (ended.code > 128) return fmt::format("signal {} ended it", ended.code - 128);
+  return fmt::format("it ended with exit code {}: {}", ended.code, ended.err.substr(0, ended.err.find('\n')));
+}
+
+std::vector<Json> rows_of(const SuiteCase& c, const Json& result, const Json& machine) {
+  try {
+    return c.output == SuiteOutput::kBenchmark ? rows_of_benchmark(c, result, machine) : rows_of_bench(c, result);
+  } catch (const Json::exception& wrong) {
+    return {unmeasured_row(c, c.name, fmt::format("refused: it printed something else than a report: {}", wrong.what()),
+                           machine)};
+  }
+}
+
+}  // namespace sluice::app
