@@ -32,6 +32,9 @@ sluice_strip(${CMAKE_INSTALL_BINDIR}/sluice sluice)
 install(TARGETS sluice-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT bench)
 sluice_strip(${CMAKE_INSTALL_BINDIR}/sluice-bench bench)
 install(FILES "${share}/sluice-bench.1.gz" DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT bench)
+# Completion is looked for under the name of the program.
+install(FILES "${share}/sluice.bash" DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
+        RENAME sluice-bench COMPONENT bench)
 sluice_package_documents(bench sluice-bench)
 # What needs DPDK is a package of its own. The program looks for it in lib/sluice beside its bin, whatever the libraries'
 # folder is here.

@@ -58,7 +58,7 @@ def problems_of(document, today):
 def check(results, names, today):
     """[(name, sentence)] of all stored documents."""
     found = []
-    stored = sorted(results.glob("*.json"))
+    stored = result_schema.stored(results)
     for path in stored:
         found += [(path.stem, said) for said in problems_of(result_schema.read(path), today)]
     have = {path.stem for path in stored}

@@ -170,7 +170,7 @@ def main():
     arguments = parser.parse_args()
     results = ROOT / "bench/results"
     bad = 0
-    for path in sorted(results.glob("*.json")):  # also those that no document shows
+    for path in result_schema.stored(results):  # also those that no document shows
         try:
             result_schema.read(path)
         except ValueError as error:

@@ -66,6 +66,11 @@ def problems_of(document, stem=None):
     return found
 
 
+def stored(results):
+    """The files of single measurements. Reports of the suite (suite_*.json) are gen_performance.py's."""
+    return sorted(path for path in results.glob("*.json") if not path.name.startswith("suite_"))
+
+
 def read(path):
     """The document of a file. Raises ValueError with a message for the user."""
     try:

@@ -19,6 +19,7 @@ import check_layers
 import check_results
 import check_sources
 import fit_prices
+import gen_performance
 import gen_reference
 import gen_tables
 import measure
@@ -82,6 +83,64 @@ class Prices(unittest.TestCase):
     def test_no_price_is_negative(self):
         _, prices, _ = fit_prices.fit(self.rows(4000, -100, 20))
         self.assertGreaterEqual(min(prices.values()), 0)
+
+
+class Performance(unittest.TestCase):
+    MACHINE = {"cpu": "c", "cores": 2, "os": "o", "compiler": "g", "gpu": None, "virtual": True}
+    PUBLISHED = {"value": 25, "unit": "Mpackets/s", "source": "Study: 25", "hardware": "a GPU", "differs": "the CPU | here"}
+
+    def row(self, **changes):
+        return {"suite": "data-plane", "case": "pipeline/routes/64B/x1", "value": 12.345, "unit": "Mpackets/s", "n": 5, "min": 12, "max": 13,
+                "values": [12.345], "checked": True, "published": self.PUBLISHED, "command": "sluice-bench pipeline", "reason": None,
+                "machine": self.MACHINE, **changes}
+
+    def report(self, *rows, **changes):
+        return {"schema": 1, "machine": self.MACHINE, "git": "abc", "when": "2025-01-31T12:00:00Z", "quick": True,
+                "command": "sluice-bench suite --quick -o r", "suites": [{"name": "data-plane", "title": "T", "about": "A"}],
+                "rows": list(rows), **changes}
+
+    def test_the_page_has_figures_reasons_and_sources(self):
+        absent = self.row(case="cuda", value=None, unit=None, min=None, max=None, published=None, reason="not measured here: no GPU")
+        text = gen_performance.page({"suite_quick": self.report(self.row(p99_us=3.21), absent)})
+        self.assertIn("| pipeline/routes/64B/x1 | 12.3 | Mpackets/s | 12 - 13 | 5 | 3.21 | yes | 25 Mpackets/s (1) |", text)
+        self.assertIn("| cuda | not measured here: no GPU |", text)
+        self.assertIn("(1) Study: 25; on a GPU. Differs: the CPU | here.", text)
+        self.assertIn("Measured on c, 2 cores, o, g; revision abc, 2025-01-31", text)
+        self.assertIn("    sluice-bench pipeline\n", text)
+        self.assertIn("No report is stored yet.", gen_performance.page({}))
+
+    def test_readme_has_the_rows_that_were_measured(self):
+        text = f"a\n{gen_performance.BEGIN}\nold\n{gen_performance.END}\nb\n"
+        once = gen_performance.fill(text, {"suite_quick": self.report(self.row())})
+        self.assertIn("| frames in, routes, frames out, one core | 12.3 Mpackets/s | 12 - 13 | 25 Mpackets/s on a GPU (Study) |", once)
+        self.assertNotIn("old", once)
+        self.assertTrue(once.startswith("a\n") and once.endswith("b\n"))
+        self.assertEqual(gen_performance.fill(once, {"suite_quick": self.report(self.row())}), once)
+        self.assertNotIn("frames in, routes", gen_performance.fill(text, {"x": self.report(self.row(value=None, reason="not measured here"))}))
+        with self.assertRaises(ValueError):
+            gen_performance.fill("nothing", {})
+
+    def test_refuses_what_nobody_should_see(self):
+        for report, said in ((self.report(self.row(), git="abc-dirty"), "abc-dirty"), (self.report(self.row(), git="unknown"), "unknown"),
+                             (self.report(self.row(value=None, reason="refused: 3 differ")), "refused: 3 differ"),
+                             (self.report(self.row(value=None)), "neither"), (self.report(), "no report"), ([], "no report"),
+                             (self.report(self.row(), schema=2), "no report"), (self.report(self.row(), machine={}), "machine")):
+            self.assertIn(said, " ".join(gen_performance.problems_of(report)))
+        self.assertEqual(gen_performance.problems_of(self.report(self.row())), [])
+
+    def test_stores_without_repetition(self):
+        with tempfile.TemporaryDirectory() as folder:
+            results = pathlib.Path(folder)
+            (results / "report.json").write_text(json.dumps(self.report(self.row(), self.row(case="other", machine={"cpu": "d"}))))
+            target = gen_performance.store(results, "quick", results)
+            stored = gen_performance.read(target)
+            self.assertEqual(target.name, "suite_quick.json")
+            self.assertNotIn("machine", stored["rows"][0])
+            self.assertEqual(stored["rows"][1]["machine"], {"cpu": "d"})
+            self.assertNotIn(target, result_schema.stored(results))
+            (results / "report.json").write_text(json.dumps(self.report(self.row(), git="x-dirty")))
+            with self.assertRaises(ValueError):
+                gen_performance.store(results, "quick", results)
 
 
 class Tables(unittest.TestCase):

@@ -91,6 +91,8 @@ TEST_F(CliHelpTest, BashCompletesCommandsOptionsAndTheirWords) {
     }
   }
   EXPECT_EQ(completed("sluice bench rou"), (std::set<std::string>{"route"}));
+  EXPECT_EQ(completed("sluice-bench rou"), (std::set<std::string>{"route"}));
+  EXPECT_EQ(completed("/usr/bin/sluice-bench suite --qu"), (std::set<std::string>{"--quick", "--quiet"}));
   EXPECT_EQ(completed("sluice run --wor"), (std::set<std::string>{"--workers"}));
   EXPECT_EQ(completed("sluice route --wor"), completed("sluice classify --wor"));
   EXPECT_EQ(completed("sluice run --mode \"\""), (std::set<std::string>{"launch", "persistent", "adaptive"}));

@@ -31,6 +31,7 @@ BENCH_FILES = {
     "share/doc/sluice-bench/changelog.gz",
     "bin/sluice-bench",
     "share/man/man1/sluice-bench.1.gz",
+    "share/bash-completion/completions/sluice-bench",
     "share/doc/sluice-bench/copyright",
 }
 # Where the build has DPDK.

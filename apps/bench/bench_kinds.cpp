@@ -13,6 +13,7 @@
 #include "generate/rules.h"
 #include "generate/traffic.h"
 #include "net/checksum.h"
+#include "net/parse.h"
 #include "ports/pcap/capture_writer.h"
 
 namespace sluice::app {
@@ -92,6 +93,21 @@ void change_frame(uint8_t* frame, FrameHeader& header, Change change, uint64_t n
   }
 }
 
+// Whether the parser sees the kind in a frame that was made to be one.
+bool is_of(const Kind& kind, const uint8_t* frame, const FrameHeader& header) {
+  Headers h;
+  if (parse_ethernet(frame, header.captured, header.wire_bytes, h) != ParseStatus::kOk) return false;
+  const bool v4 = h.key.family == 4;
+  if (kind.change == Change::kAny) return true;
+  if (v4 != (kind.ipv6 == 0)) return false;
+  const uint8_t tags = kind.change == Change::kServiceTag ? 2 : kind.vlan > 0 ? 1 : 0;
+  // Fragments: MF or an offset (RFC 791).
+  const bool fragment = v4 && (load_be16(frame + h.l3_offset + 6) & 0x3fff) != 0;
+  const bool options = (h.flags & Headers::kIpv4Options) != 0;
+  return h.vlan_count == tags && fragment == (kind.change == Change::kFragment) &&
+         options == (kind.change == Change::kOptions);
+}
+
 void write_kind(const std::string& file, const Kind& kind, const Rib& rib, uint64_t seed) {
   TrafficOptions t;
   t.packets = kCaptured;
@@ -121,6 +137,8 @@ void write_kind(const std::string& file, const Kind& kind, const Rib& rib, uint6
   for (uint64_t i = 0; i < kCaptured; ++i) {
     FrameHeader header = generator.next(frame.data());
     change_frame(frame.data(), header, kind.change, kind.change == Change::kAny ? i : 4 * i);
+    if (!is_of(kind, frame.data(), header))
+      fail(Exit::kCheckFailed, fmt::format("packet {} made for '{}' is not of that kind", i + 1, kind.name));
     if (!writer.append(header, frame.data())) fail(Exit::kIo, writer.error());
   }
   need(writer.commit(), Exit::kIo);

@@ -2,7 +2,7 @@
 // host only
 #pragma once
 
-#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,6 +50,12 @@ const std::vector<Suite>& suites();
 // quick: few cases and small counts, some minutes on two cores. `cores`: workers are 1 and that many.
 std::vector<SuiteCase> suite_cases(bool quick, unsigned cores);
 const std::vector<Published>& published_figures();
+
+// What some rows have besides their value: percentiles of all repetitions, the parts of a device's time.
+struct SuiteColumn {
+  const char *key, *heading;
+};
+std::span<const SuiteColumn> suite_columns();
 
 // The rows of a case that has finished. `result`: what it printed. A result that its check does not allow has a reason
 // that begins with "refused: " and no figure.

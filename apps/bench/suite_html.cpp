@@ -44,14 +44,15 @@ std::string unit_text(const std::string& unit) {
 std::string bars(const std::vector<const Json*>& rows, const std::string& unit) {
   double low = INFINITY, high = 0;
   for (const Json* row : rows) {
-    low = std::min(low, (*row)["min"].get<double>());
+    // 0, a throughput of nothing, has no place on an axis of powers of ten.
+    if (const double least = (*row)["min"]; least > 0) low = std::min(low, least);
     high = std::max(high, (*row)["max"].get<double>());
     if (const Json& p = (*row)["published"]; p.is_object()) {
       low = std::min(low, p["value"].get<double>());
       high = std::max(high, p["value"].get<double>());
     }
   }
-  if (!(low > 0)) return "";
+  if (!(low < INFINITY) || !(high > 0)) return "";
   // A linear axis from 0, or powers of ten where short bars could not be told apart.
   const bool decades = high / low > 30;
   std::vector<double> ticks;
@@ -66,10 +67,11 @@ std::string bars(const std::vector<const Json*>& rows, const std::string& unit) 
       step /= 2;
     while (ticks.empty() || ticks.back() < high) ticks.push_back(step * static_cast<double>(ticks.size()));
   }
-  constexpr double kLeft = 300, kWide = 520, kLine = 20, kTop = 10;
+  constexpr double kLeft = 350, kWide = 520, kLine = 20, kTop = 10;
   const auto x = [&](double v) {
     const double part =
-        decades ? std::log(v / ticks.front()) / std::log(ticks.back() / ticks.front()) : v / ticks.back();
+        decades ? std::log(std::max(v, ticks.front()) / ticks.front()) / std::log(ticks.back() / ticks.front())
+                : v / ticks.back();
     return kLeft + kWide * part;
   };
   const double bottom = kTop + kLine * static_cast<double>(rows.size());
@@ -87,7 +89,7 @@ std::string bars(const std::vector<const Json*>& rows, const std::string& unit) 
     const Json& row = *at;
     const double value = row["value"], least = row["min"], most = row["max"];
     std::string name = row["case"];
-    if (name.size() > 44) name = name.substr(0, 41) + "...";
+    if (name.size() > 52) name = name.substr(0, 49) + "...";
     svg += fmt::format(
         "<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text><rect class=\"bar\" x=\"{:.0f}\" y=\"{:.1f}\" "
         "width=\"{:.1f}\" height=\"{:.0f}\"/>",
@@ -124,7 +126,7 @@ p.soft,td.soft{color:var(--soft)}
 .bad{color:var(--bad)}
 code{font-size:12px;overflow-wrap:anywhere}
 .wide{overflow-x:auto}
-svg{display:block;width:100%;max-width:910px;font:12px system-ui,sans-serif}
+svg{display:block;width:100%;max-width:960px;font:12px system-ui,sans-serif}
 svg text{fill:var(--text)}
 svg .title{fill:var(--soft)}
 .grid{stroke:var(--line)}
@@ -150,10 +152,16 @@ std::string suite_section(const Suite& suite, const std::vector<const Json*>& ro
     const std::string plot = bars(some, unit);
     if (!plot.empty()) html += "<figure class=\"wide\" style=\"margin:1rem 0\">" + plot + "</figure>\n";
   }
+  std::vector<SuiteColumn> columns;
+  for (const SuiteColumn& column : suite_columns())
+    if (std::any_of(rows.begin(), rows.end(), [&](const Json* row) { return row->contains(column.key); }))
+      columns.push_back(column);
   html +=
       "<div class=\"wide\"><table><thead><tr><th>case</th><th class=\"n\">median</th><th>unit</th><th "
       "class=\"n\">least - "
-      "most</th><th class=\"n\">runs</th><th>checked</th><th>published</th></tr></thead><tbody>\n";
+      "most</th><th class=\"n\">runs</th>";
+  for (const SuiteColumn& column : columns) html += fmt::format("<th class=\"n\">{}</th>", column.heading);
+  html += "<th>checked</th><th>published</th></tr></thead><tbody>\n";
   std::vector<std::string> commands;
   std::vector<const Json*> sources;
   for (const Json* at : rows) {
@@ -162,12 +170,14 @@ std::string suite_section(const Suite& suite, const std::vector<const Json*>& ro
     html += fmt::format("<tr><td>{}</td>", html_text(row["case"].get<std::string>()));
     if (row["value"].is_null()) {
       const std::string reason = row["reason"];
-      html += fmt::format("<td colspan=\"4\" class=\"{}\">{}</td>", reason.starts_with("refused") ? "bad" : "soft",
-                          html_text(reason));
+      html += fmt::format("<td colspan=\"{}\" class=\"{}\">{}</td>", 4 + columns.size(),
+                          reason.starts_with("refused") ? "bad" : "soft", html_text(reason));
     } else {
       html += fmt::format("<td class=\"n\">{}</td><td>{}</td><td class=\"n\">{} - {}</td><td class=\"n\">{}</td>",
                           figure(row["value"]), html_text(row["unit"].get<std::string>()), figure(row["min"]),
                           figure(row["max"]), row["n"].get<size_t>());
+      for (const SuiteColumn& column : columns)
+        html += fmt::format("<td class=\"n\">{}</td>", row.contains(column.key) ? figure(row[column.key]) : "");
     }
     std::string published;
     if (p.is_object()) {

@@ -61,8 +61,8 @@ std::vector<Json> rows_of_bench(const SuiteCase& c, const Json& result) {
     row["input_hash"] = result.value("input_hash", Json(nullptr));
     row["seed"] = result.value("seed", Json(nullptr));
     // Of all repetitions together.
-    for (const char* key : {"p50_us", "p99_us", "p999_us"})
-      if (one.contains(key)) row[key] = one[key];
+    for (const SuiteColumn& column : suite_columns())
+      if (one.contains(column.key)) row[column.key] = one[column.key];
     rows.push_back(std::move(row));
   }
   return rows;
@@ -118,12 +118,21 @@ std::vector<Json> rows_of_benchmark(const SuiteCase& c, const Json& result, cons
     const bool there = std::any_of(rows.begin(), rows.end(), [&](const Json& row) {
       return row["case"].get<std::string>().find(peer) != std::string::npos;
     });
-    if (!there) rows.push_back(unmeasured_row(c, c.prefix + peer, "not measured here: " + c.without_peers, machine));
+    if (!there)
+      rows.push_back(unmeasured_row(c, c.name + "/" + peer, "not measured here: " + c.without_peers, machine));
   }
   return rows;
 }
 
 }  // namespace
+
+std::span<const SuiteColumn> suite_columns() {
+  static constexpr SuiteColumn kColumns[] = {{"p50_us", "p50, us"},           {"p99_us", "p99, us"},
+                                             {"p999_us", "p99.9, us"},        {"convert_ms", "convert, ms"},
+                                             {"allocate_ms", "allocate, ms"}, {"to_device_ms", "to the device, ms"},
+                                             {"kernel_ms", "kernel, ms"},     {"to_host_ms", "to the host, ms"}};
+  return kColumns;
+}
 
 Json unmeasured_row(const SuiteCase& c, const std::string& name, const std::string& reason, const Json& machine) {
   Json row = row_of(c, name, machine);
@@ -134,7 +143,7 @@ Json unmeasured_row(const SuiteCase& c, const std::string& name, const std::stri
 std::vector<Json> rows_without_program(const SuiteCase& c, const Json& machine) {
   std::vector<Json> rows;
   for (const std::string& peer : c.peers)
-    rows.push_back(unmeasured_row(c, c.prefix + peer,
+    rows.push_back(unmeasured_row(c, c.name + "/" + peer,
                                   fmt::format("not measured here: {} is neither beside this program nor in PATH (a "
                                               "build folder with -DSLUICE_BENCH_PEERS=ON: ninja {})",
                                               c.program, c.program),

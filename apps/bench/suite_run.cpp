@@ -174,9 +174,10 @@ Exit bench_suite(const SuiteOptions& given) {
     document["result"] = std::move(result);
     write_text(file, document.dump(1) + "\n");
   }
-  const Json report{{"schema", 1},       {"machine", machine}, {"git", sluice_revision()},
-                    {"when", now_utc()}, {"quick", o.quick},   {"command", command_line()},
-                    {"rows", rows}};
+  Json about = Json::array();
+  for (const Suite& s : suites()) about.push_back({{"name", s.name}, {"title", s.title}, {"about", s.about}});
+  const Json report{{"schema", 1},      {"machine", machine},        {"git", sluice_revision()}, {"when", now_utc()},
+                    {"quick", o.quick}, {"command", command_line()}, {"suites", about},          {"rows", rows}};
   write_text(o.out + "/report.json", report.dump(1) + "\n");
   write_text(o.out + "/report.csv", suite_csv(report));
   write_text(o.out + "/report.html", suite_html(report));

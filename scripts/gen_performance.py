@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Writes docs/performance.md and README's table of figures from the stored reports of `sluice-bench suite`.
+
+    gen_performance.py                              writes them, from bench/results/suite_*.json
+    gen_performance.py --check                      writes nothing and fails where one is stale
+    gen_performance.py --store report --as quick    first takes report/report.json as bench/results/suite_quick.json
+
+A report is taken only if the program was built from a clean revision, no row was refused, and every figure that the suite
+checks was checked. README's table stands between `<!-- performance -->` and `<!-- end performance -->`: rows of
+suite_quick, or where there is none of the first report.
+"""
+import argparse
+import json
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BEGIN, END = "<!-- performance -->", "<!-- end performance -->"
+# Of README's table: suite, part of a case's name, what it is. The first row that fits is taken; one without a figure is left out.
+HEADLINES = [
+    ("acl-application", "module/acl_1000/tuple_merge", "access list alone, 1,000 rules, tuple_merge, one core"),
+    ("acl-application", "application/acl+routes/64B/x1/256", "frames in, 1,000 rules, routes, frames out, one core"),
+    ("data-plane", "pipeline/routes/64B/x1", "frames in, routes, frames out, one core"),
+    ("frame-latency", "1024 rules, 1 mask, last, tuple_merge", "256 packets through 1,024 rules, one core"),
+    ("ipv4-forwarding", "900000_routes/dir24/headers/x1/1000000", "forwarding by a full table of 900,000 routes, one core"),
+    ("network-functions", "crc/1024B", "CRC-32 of frames of 1,024 bytes, in and out, one core"),
+    ("rfc2544", "ndr/af_xdp/64B", "between veth pairs without loss, 64 bytes, AF_XDP"),
+]
+# Besides a row's value, where some row of the table has it.
+COLUMNS = {"p50_us": "p50, us", "p99_us": "p99, us", "p999_us": "p99.9, us", "convert_ms": "convert, ms", "allocate_ms": "allocate, ms",
+           "to_device_ms": "to the device, ms", "kernel_ms": "kernel, ms", "to_host_ms": "to the host, ms"}
+
+
+def number(value):
+    """Three significant digits below 1000, whole numbers with thousands separators above."""
+    return f"{value:.3g}" if value != 0 and abs(value) < 1000 else f"{value:,.0f}"
+
+
+def cell(text):
+    return str(text).replace("|", "\\|").replace("\n", " ")
+
+
+def problems_of(report):
+    """Why a report is not for others to see, as a list of sentences."""
+    if not isinstance(report, dict) or report.get("schema") != 1 or not isinstance(report.get("rows"), list) or not report["rows"]:
+        return ["it is no report of `sluice-bench suite`"]
+    found = []
+    git = report.get("git") or "unknown"
+    if git == "unknown" or git.endswith("-dirty"):
+        found.append(f"its revision is {git}")
+    if not isinstance(report.get("machine"), dict) or not report["machine"].get("cpu"):
+        found.append("it does not name its machine")
+    for row in report["rows"]:
+        name = f"{row.get('suite')}/{row.get('case')}"
+        if str(row.get("reason") or "").startswith("refused"):
+            found.append(f"{name} was {row['reason']}")
+        elif row.get("value") is None and not row.get("reason"):
+            found.append(f"{name} has neither a figure nor a reason")
+    return found
+
+
+def read(path):
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    found = problems_of(report)
+    if found:
+        raise ValueError("\n".join(f"{path}: {one}" for one in found))
+    return report
+
+
+def machine_line(report):
+    m = report["machine"]
+    where = [m["cpu"], f"{m['cores']} cores", *([m["gpu"]] if m.get("gpu") else []), m["os"], m["compiler"]]
+    return f"{', '.join(where)}; revision {report['git']}, {report['when'][:10]}"
+
+
+def suite_lines(suite, rows):
+    columns = [key for key in COLUMNS if any(isinstance(row.get(key), (int, float)) for row in rows)]
+    lines = [f"### {suite['title']}", "", suite["about"], ""]
+    head = ["case", "median", "unit", "min - max", "n", *(COLUMNS[key] for key in columns), "checked", "published"]
+    lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    sources = []
+    for row in rows:
+        if row["value"] is None:
+            cells = [row["case"], row["reason"]] + [""] * (len(head) - 2)
+        else:
+            published = row["published"]
+            if published and published not in sources:
+                sources.append(published)
+            cells = [row["case"], number(row["value"]), row["unit"], f"{number(row['min'])} - {number(row['max'])}", row["n"],
+                     *(number(row[key]) if isinstance(row.get(key), (int, float)) else "" for key in columns),
+                     "yes" if row["checked"] else "no",
+                     f"{number(published['value'])} {published['unit']} ({sources.index(published) + 1})" if published else ""]
+        lines.append("| " + " | ".join(cell(one) for one in cells) + " |")
+    lines.append("")
+    lines += [f"({i + 1}) {p['source']}; on {p['hardware']}. Differs: {p['differs']}.\n" for i, p in enumerate(sources)]
+    commands = dict.fromkeys(row["command"] for row in rows if row["command"])
+    if commands:
+        lines += ["Commands:", "", *(f"    {command}" for command in commands), ""]
+    return lines
+
+
+def page(reports):
+    """`reports`: by the names of their files."""
+    lines = ["# Performance", "",
+             "Generated from stored reports of `sluice-bench suite` (bench/results/suite_*.json) by `scripts/gen_performance.py`; no figure is typed",
+             "by hand. *median* and *min - max* are over n repetitions. *checked*: a sample of the results was compared with a reference and",
+             "equals it; a row whose check fails has no figure. A published figure is of the hardware that is named below its table, which is",
+             "not the hardware that was measured here. [Benchmarks](benchmarks.md) has single measurements of more kinds and other machines.", "",
+             "    sluice-bench suite --quick -o report          # the same on your machine: report/report.html",
+             "    sluice-bench compare report another           # two reports, row by row", "",
+             "![The report of the suite in a browser](performance.png)", ""]
+    if not reports:
+        return "\n".join(lines + ["No report is stored yet.", ""])
+    for name, report in reports.items():
+        lines += [f"## {name}", "", f"Measured on {machine_line(report)}; `{report['command']}`.", ""]
+        if report["machine"].get("virtual"):
+            lines += ["A virtual machine: its rates vary with other load on its host.", ""]
+        for suite in report["suites"]:
+            rows = [row for row in report["rows"] if row["suite"] == suite["name"]]
+            if rows:
+                lines += suite_lines(suite, rows)
+    return "\n".join(lines)
+
+
+def headline_lines(reports):
+    if not reports:
+        return ["No report is stored yet."]
+    report = reports.get("suite_quick") or next(iter(reports.values()))
+    lines = ["| | median | min - max | published |", "|---|---|---|---|"]
+    for suite, part, label in HEADLINES:
+        for row in report["rows"]:
+            if row["suite"] != suite or part not in row["case"] or row["value"] is None:
+                continue
+            p = row["published"]
+            said = f"{number(p['value'])} {p['unit']} on {p['hardware']} ({p['source'].split(':')[0]})" if p else ""
+            lines.append(f"| {cell(label)} | {number(row['value'])} {row['unit']} | {number(row['min'])} - {number(row['max'])} | {cell(said)} |")
+            break
+    return lines + ["", f"Measured on {machine_line(report)}; [all rows, what differs from the published setups, commands](docs/performance.md)."]
+
+
+def fill(text, reports):
+    """README's text with its table made new."""
+    match = re.search(rf"^{re.escape(BEGIN)}\n(.*?)^{re.escape(END)}$", text, re.M | re.S)
+    if not match:
+        raise ValueError(f"README.md: no '{BEGIN}' with '{END}' behind it")
+    return text[:match.start(1)] + "\n".join(headline_lines(reports)) + "\n" + text[match.end(1):]
+
+
+def slim(report):
+    """Without what stands in the report once already."""
+    rows = [{key: value for key, value in row.items() if key != "machine" or value != report["machine"]} for row in report["rows"]]
+    return {**report, "rows": rows}
+
+
+def store(folder, name, results):
+    source = folder / "report.json" if folder.is_dir() else folder
+    target = results / f"suite_{name}.json"
+    target.write_text(json.dumps(slim(read(source)), separators=(",", ":")).replace('{"suite":', '\n{"suite":') + "\n", encoding="utf-8")
+    return target
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--store", type=pathlib.Path, metavar="REPORT", help="a report's folder, or its report.json")
+    parser.add_argument("--as", dest="name", default="quick", metavar="NAME", help="with --store: bench/results/suite_NAME.json")
+    arguments = parser.parse_args()
+    if arguments.check and arguments.store:
+        parser.error("--store writes and --check does not")
+    results = ROOT / "bench/results"
+    try:
+        if arguments.store:
+            print(f"wrote {store(arguments.store, arguments.name, results).relative_to(ROOT)}")
+        reports = {path.stem: read(path) for path in sorted(results.glob("suite_*.json"))}
+        readme = ROOT / "README.md"
+        wanted = {ROOT / "docs/performance.md": page(reports), readme: fill(readme.read_text(encoding="utf-8"), reports)}
+    except (OSError, ValueError, KeyError) as error:
+        print(f"gen_performance: {error}", file=sys.stderr)
+        return 1
+    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path in stale:
+        if arguments.check:
+            print(f"{path.relative_to(ROOT)} is stale: run ./dev docs", file=sys.stderr)
+        else:
+            path.write_text(wanted[path], encoding="utf-8")
+            print(f"wrote {path.relative_to(ROOT)}")
+    print(f"performance: {len(reports)} reports, {len(stale)} {'stale' if arguments.check else 'written'}")
+    return 1 if arguments.check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

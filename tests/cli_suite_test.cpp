@@ -1,0 +1,251 @@
+// What `sluice bench suite` is made of: its measurements check what they give, a check that fails leaves no figure, and
+// what a machine lacks is a row that says so. host only
+#include <map>
+#include <set>
+
+#include "ports/testing/net_namespace.h"
+#include "tests/testing/run_sluice.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::json;
+using testing::NetNamespace;
+using testing::Said;
+
+class CliSuiteTest : public testing::CliTest {
+ protected:
+  // A folder with sluice-bench, and programs in the place of those that google-benchmark makes.
+  void copy_bench() { ASSERT_EQ(shell("mkdir b && cp \"$(dirname \"$SLUICE\")/sluice-bench\" b").code, 0); }
+  void write_program(const std::string& name, const std::string& text) {
+    write("b/" + name, "#!/bin/sh\n" + text);
+    ASSERT_EQ(shell("chmod +x b/" + name).code, 0);
+  }
+  std::map<std::string, Json> rows(const std::string& folder) const {
+    std::map<std::string, Json> all;
+    const Json report = Json::parse(read(folder + "/report.json"));
+    for (const Json& row : report["rows"])
+      EXPECT_TRUE(all.emplace(row["suite"].get<std::string>() + "/" + row["case"].get<std::string>(), row).second)
+          << row["case"];
+    return all;
+  }
+};
+
+std::set<std::string> names_of(const Json& report) {
+  std::set<std::string> names;
+  for (const Json& row : report["results"]) EXPECT_TRUE(names.insert(row["case"]).second) << row["case"];
+  return names;
+}
+
+TEST_F(CliSuiteTest, ForwardingABatchIsCheckedInEveryLayoutAndByEveryNumberOfWorkers) {
+  const Said said =
+      sluice("bench forward --packets 1,500 --algorithm linear,dir24 --workers 1,3 --layout headers,fields -q -o json");
+  ASSERT_EQ(said.code, 0) << said.err;
+  const Json report = said.json();
+  const auto names = names_of(report);
+  EXPECT_EQ(names.size(), 16u);
+  for (const char* name : {"101_routes/linear/headers/x1/1", "101_routes/dir24/fields/x3/500"})
+    EXPECT_TRUE(names.contains(name)) << name;
+  EXPECT_EQ(report["verified"]["sample"], 8 * 501);
+  for (const Json& row : report["results"]) EXPECT_GT(row["min"], 0) << row;
+  for (const char* layout : {"headers", "fields"}) {
+    const Said spoiled = sluice(std::string("bench forward --packets 500 --spoil-check -o json --layout ") + layout);
+    EXPECT_EQ(spoiled.code, 5);
+    EXPECT_TRUE(spoiled.out.empty()) << spoiled.out;
+  }
+  write("six", "2001:db8::/32 a\n");
+  const Said none = sluice("bench forward --routes six");
+  EXPECT_EQ(none.code, 1);
+  EXPECT_NE(none.err.find("there are no IPv4 routes"), std::string::npos) << none.err;
+  EXPECT_EQ(sluice("bench forward --routes absent").code, 3);
+  EXPECT_EQ(sluice("bench forward --algorithm none").code, 2);
+}
+
+TEST_F(CliSuiteTest, EveryKindOfPacketHasARateBesideThatOfPlainIpv4) {
+  const std::string few = "bench kinds --count 50 --ipv4 500 --ipv6 100 --packets 2000 --sample 2000 -q -o json ";
+  const Said said = sluice(few);
+  ASSERT_EQ(said.code, 0) << said.err;
+  const Json report = said.json();
+  std::map<std::string, Json> rows;
+  for (const Json& row : report["results"]) rows[row["case"]] = row;
+  EXPECT_EQ(rows.size(), 15u);
+  EXPECT_EQ(report["verified"]["sample"], 8 * 2000);
+  for (const char* kind : {"ipv6", "vlan", "qinq", "fragments", "options", "imix", "mixed"}) {
+    ASSERT_TRUE(rows.contains(kind)) << kind;
+    EXPECT_GE(rows[kind]["forwarded_part"], 0.9) << kind;
+    const Json& ratio = rows[kind + std::string("/of_ipv4")];
+    EXPECT_EQ(ratio["unit"], "1");
+    for (size_t round = 0; round < 5; ++round) {
+      EXPECT_DOUBLE_EQ(ratio["values"][round].get<double>(),
+                       rows[kind]["values"][round].get<double>() / rows["ipv4"]["values"][round].get<double>());
+    }
+  }
+  const Said spoiled = sluice(few + "--spoil-check");
+  EXPECT_EQ(spoiled.code, 5);
+  EXPECT_TRUE(spoiled.out.empty()) << spoiled.out;
+}
+
+TEST_F(CliSuiteTest, TheTimeOfABatchOnTheCpuHasItsPercentiles) {
+  const std::string few = "bench latency --device cpu --rules 1,16 --masks 3 --frame-repetitions 50 -q -o json ";
+  const Said said = sluice(few);
+  ASSERT_EQ(said.code, 0) << said.err;
+  const Json report = said.json();
+  const auto names = names_of(report);
+  // Of one rule, the last one is the first.
+  EXPECT_EQ(names.size(), 3u * (2 + 3 + 1));
+  for (const char* name : {"1 rules, 1 mask, no match, linear", "16 rules, 1 mask, first, tuple_merge",
+                           "16 rules, 1 mask, last, tuple_space", "1024 rules, 3 masks, all, tuple_merge"})
+    EXPECT_TRUE(names.contains(name)) << name;
+  for (const Json& row : report["results"]) {
+    EXPECT_EQ(row["unit"], "us");
+    EXPECT_LE(row["p50_us"], row["p99_us"]) << row;
+    EXPECT_LE(row["p99_us"], row["p999_us"]) << row;
+  }
+  EXPECT_EQ(sluice(few + "--spoil-check").code, 5);
+  const Said device = sluice(
+      "bench latency --device emu --rules 1 --masks 1 --frame-repetitions 20 --repetitions 1 --spoil-check -o json");
+  EXPECT_EQ(device.code, 5) << device.err;
+  EXPECT_NE(device.err.find("differ from the reference"), std::string::npos) << device.err;
+  EXPECT_EQ(sluice(few + "--workers 2").code, 2);
+}
+
+TEST_F(CliSuiteTest, LivePortsHaveAThroughputAndALatency) {
+  if (!NetNamespace::why_none().empty()) GTEST_SKIP() << "no network namespaces here: " << NetNamespace::why_none();
+  // Every rate passes: what is lost on a machine with other work is not what this is about.
+  const std::string few = "bench live --duration 0.05 --resolution 50 --loss 100 --repetitions 1 -q -o json ";
+  const Said said = sluice(few + "--latency --sizes 64,imix");
+  ASSERT_EQ(said.code, 0) << said.err;
+  const Json report = said.json();
+  const auto names = names_of(report);
+  EXPECT_EQ(names.size(), 16u);
+  for (const char* name : {"cable/64B", "kernel/imix", "af_packet/64B/latency", "af_xdp/imix/latency"})
+    EXPECT_TRUE(names.contains(name)) << name;
+  EXPECT_GT(report["verified"]["sample"], 0);
+  for (const Json& row : report["results"]) {
+    EXPECT_GT(row["median"], 0) << row;
+    if (row["unit"] == "us") EXPECT_LE(row["p50_us"], row["p999_us"]) << row;
+  }
+  const Said spoiled = sluice(few + "--ways cable --spoil-check");
+  EXPECT_EQ(spoiled.code, 5) << spoiled.err;
+  EXPECT_TRUE(spoiled.out.empty()) << spoiled.out;
+}
+
+TEST_F(CliSuiteTest, LivePortsNeedRoot) {
+  const Said said = shell("setpriv --reuid 65534 --clear-groups \"$SLUICE\" bench live -o json");
+  if (said.err.starts_with("setpriv")) GTEST_SKIP() << "only root can be somebody else: " << said.err;
+  EXPECT_EQ(said.code, 4) << said.err;
+  EXPECT_NE(said.err.find("take root"), std::string::npos) << said.err;
+}
+
+TEST_F(CliSuiteTest, EverySuiteRefusesWhatItsCheckRefuses) {
+  const Said said = sluice(
+      "bench suite --quick --only ipv4-forwarding/layouts,traffic-kinds,frame-latency/cpu,frame-latency/emu,"
+      "classbench/fw,full-tables/trie-trie,data-plane/pipeline,acl-application/module-10 --spoil-check -q -o r");
+  EXPECT_EQ(said.code, 5) << said.err;
+  const auto all = rows("r");
+  EXPECT_EQ(all.size(), 8u);
+  for (const auto& [name, row] : all) {
+    EXPECT_TRUE(row["value"].is_null()) << name;
+    EXPECT_EQ(row["checked"], false) << name;
+    EXPECT_TRUE(row["reason"].get<std::string>().starts_with("refused: ")) << name << row;
+  }
+  EXPECT_NE(said.err.find("8 of 8 rows were refused"), std::string::npos) << said.err;
+}
+
+TEST_F(CliSuiteTest, PeersAreRowsWithTheirReasonsWhereTheyAreMissing) {
+  copy_bench();
+  const Said none = shell("PATH=/usr/bin:/bin b/sluice-bench suite --quick --only peers/lpm4,peers/crc -q -o r");
+  ASSERT_EQ(none.code, 0) << none.err;
+  auto all = rows("r");
+  EXPECT_EQ(all.size(), 4u);
+  for (const char* name : {"peers/lpm4/rte_fib_", "peers/lpm4/rte_lpm", "peers/crc/zlib", "peers/crc/isal"}) {
+    ASSERT_TRUE(all.contains(name)) << name;
+    EXPECT_NE(all[name]["reason"].get<std::string>().find("is neither beside this program nor in PATH"),
+              std::string::npos)
+        << all[name];
+  }
+
+  const auto run = [](const char* name, double rate) {
+    return Json{{"run_name", name + std::string("/iterations:1/manual_time")},
+                {"run_type", "iteration"},
+                {"label", "full table"},
+                {"items_per_second", rate}};
+  };
+  const auto failed = [&](const char* name, const char* message) {
+    Json one = run(name, 1);
+    one["error_occurred"] = true;
+    one["error_message"] = message;
+    return one;
+  };
+  Json total{{"run_name", "lookup4/dir24"}, {"run_type", "aggregate"}, {"items_per_second", 9e9}};
+  Json printed{{"benchmarks",
+                {run("lookup4/dir24", 1e8), run("lookup4/dir24", 3e8), run("lookup4/dir24", 2e8), total,
+                 run("lookup4/rte_fib_4B_scalar", 1.5e8), failed("lookup4/rte_fib_2B_avx512", "not available here")}}};
+  write("printed", printed.dump());
+  write_program("tables_benches", "cat printed\n");
+  ASSERT_EQ(shell("b/sluice-bench suite --quick --only peers/lpm4 -q -o r").code, 0);
+  all = rows("r");
+  EXPECT_EQ(all.size(), 4u);
+  const Json& own = all["peers/lookup4/dir24, full table"];
+  EXPECT_EQ(own["values"], Json({100.0, 300.0, 200.0}));
+  EXPECT_EQ(own["value"], 200);
+  EXPECT_EQ(own["unit"], "Mlookups/s");
+  EXPECT_EQ(own["checked"], true);
+  EXPECT_EQ(all["peers/lookup4/rte_fib_4B_scalar, full table"]["value"], 150);
+  EXPECT_EQ(all["peers/lookup4/rte_fib_2B_avx512, full table"]["reason"], "not measured here: not available here");
+  EXPECT_NE(all["peers/lpm4/rte_lpm"]["reason"].get<std::string>().find("without DPDK's libraries"), std::string::npos);
+
+  // An answer that is not the oracle's: this row is refused, nothing is kept, the others stand.
+  printed["benchmarks"].push_back(failed("lookup4/rte_lpm_bulk", "an answer differs from the trie's"));
+  write("printed", printed.dump());
+  const Said wrong = shell("b/sluice-bench suite --quick --fresh --only peers/lpm4 -q -o r");
+  EXPECT_EQ(wrong.code, 5);
+  all = rows("r");
+  EXPECT_EQ(all["peers/lookup4/rte_lpm_bulk, full table"]["reason"], "refused: an answer differs from the trie's");
+  EXPECT_TRUE(all["peers/lookup4/rte_lpm_bulk, full table"]["value"].is_null());
+  EXPECT_EQ(all["peers/lookup4/dir24, full table"]["value"], 200);
+  EXPECT_FALSE(exists("r/cases/peers-lpm4.json"));
+
+  for (const char* text :
+       {"exit 3\n", "echo '{}'\n", "echo '{\"benchmarks\": [{\"run_name\": 7}]}'\n", "kill -9 $$\n"}) {
+    write_program("tables_benches", text);
+    EXPECT_EQ(shell("b/sluice-bench suite --quick --only peers/lpm4 -q -o r").code, 5) << text;
+    EXPECT_TRUE(rows("r").begin()->second["reason"].get<std::string>().starts_with("refused: ")) << text;
+  }
+}
+
+TEST_F(CliSuiteTest, AQuickSuiteEndsInTimeAndGoesOnLater) {
+  const Said over = sluice("bench suite --quick --only network-functions/mirror --limit 0 -q -o r");
+  EXPECT_EQ(over.code, 0) << over.err;
+  EXPECT_NE(read("r/report.json").find("goes on from here"), std::string::npos);
+  const Said late = sluice("bench suite --quick --only data-plane/priorities --case-limit 0.05 -q -o r");
+  EXPECT_EQ(late.code, 0) << late.err;
+  const auto all = rows("r");
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_TRUE(all.begin()->second["value"].is_null());
+  EXPECT_NE(all.begin()->second["reason"].get<std::string>().find("did not end within"), std::string::npos);
+  EXPECT_FALSE(exists("r/cases/data-plane-priorities.json"));
+}
+
+TEST_F(CliSuiteTest, EveryCaseOfBothSizesTakesItsOptions) {
+  // A command that the program refuses would be seen only when the suite comes to it.
+  for (const char* size : {"", "--quick"}) {
+    const Said list = sluice(std::string("bench suite --list -o json ") + size);
+    ASSERT_EQ(list.code, 0) << list.err;
+    size_t own = 0;
+    for (const std::string& line : list.lines()) {
+      const size_t at = line.find("sluice-bench ");
+      if (at == std::string::npos) continue;
+      ++own;
+      const std::string command = line.substr(at + 13), name = command.substr(0, command.find(' '));
+      // What is wrong then is the last one alone.
+      const Said wrong = sluice("bench " + command + " --no-such-option");
+      EXPECT_EQ(wrong.code, 2) << line;
+      EXPECT_EQ(wrong.err, sluice("bench " + name + " --no-such-option").err) << line;
+    }
+    EXPECT_GT(own, 30u);
+  }
+}
+
+}  // namespace
+}  // namespace sluice
