@@ -236,9 +236,10 @@ TEST_F(CliBenchTest, ASuiteThatIsInterruptedKeepsWhatIsFinished) {
 TEST_F(CliBenchTest, SuitesAndCasesAreListedAndNamed) {
   const Said list = sluice("bench suite --quick --list");
   EXPECT_EQ(list.code, 0) << list.err;
-  for (const char* name : {"classbench/acl", "full-tables/dir24-poptrie", "acl-application/application-1",
-                           "data-plane/shaper", "network-functions/crc", "frame-latency/cuda-persistent", "rfc2544/ndr",
-                           "ipv4-forwarding/101-routes", "traffic-kinds/memory", "peers/lpm4", "peers/live"})
+  for (const char* name :
+       {"classbench/acl", "full-tables/dir24-poptrie", "acl-application/application-1", "data-plane/shaper",
+        "network-functions/crc", "frame-latency/cuda-persistent", "rfc2544/ndr-af_xdp", "ipv4-forwarding/101-routes",
+        "traffic-kinds/memory", "peers/lpm4", "peers/live"})
     EXPECT_NE(list.out.find(name), std::string::npos) << name;
   EXPECT_TRUE(files().empty());
   write("file", "");

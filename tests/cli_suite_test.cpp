@@ -128,6 +128,9 @@ TEST_F(CliSuiteTest, LivePortsHaveAThroughputAndALatency) {
   const Said spoiled = sluice(few + "--ways cable --spoil-check");
   EXPECT_EQ(spoiled.code, 5) << spoiled.err;
   EXPECT_TRUE(spoiled.out.empty()) << spoiled.out;
+  for (const char* size : {"63", "1519", "64B", "x"})
+    EXPECT_EQ(sluice(std::string("bench live --sizes 64,") + size).code, 2) << size;
+  EXPECT_EQ(shell("PATH=/nonexistent \"$SLUICE\" bench live").code, 4);
 }
 
 TEST_F(CliSuiteTest, LivePortsNeedRoot) {

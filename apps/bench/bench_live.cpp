@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <filesystem>
 #include <optional>
@@ -194,6 +195,13 @@ void check_trials(const LiveOptions& o, const Json& result, const std::string& n
 }
 
 Exit bench_live(const LiveOptions& o) {
+  for (const std::string& size : o.frame_sizes) {
+    unsigned bytes = 0;
+    const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), bytes);
+    const bool number = error == std::errc() && end == size.data() + size.size() && bytes >= 64 && bytes <= 1518;
+    if (!number && size != "imix")
+      fail(Exit::kUsage, fmt::format("--sizes: '{}' is neither a size from 64 to 1518 nor imix", size));
+  }
   if (::geteuid() != 0)
     fail(Exit::kUnavailable, "live ports between network namespaces take root", "sudo sluice-bench live");
   TemporaryFolder folder;
