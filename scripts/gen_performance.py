@@ -90,7 +90,7 @@ def suite_lines(suite, rows):
             published = row["published"]
             if published and published not in sources:
                 sources.append(published)
-            cells = [row["case"], number(row["value"]), row["unit"], f"{number(row['min'])} - {number(row['max'])}", row["n"],
+            cells = [row["case"] + (f" ({row['note']})" if row.get("note") else ""), number(row["value"]), row["unit"], f"{number(row['min'])} - {number(row['max'])}", row["n"],
                      *(number(row[key]) if isinstance(row.get(key), (int, float)) else "" for key in columns),
                      "yes" if row["checked"] else "no",
                      f"{number(published['value'])} {published['unit']} ({sources.index(published) + 1})" if published else ""]
@@ -137,6 +137,7 @@ def headline_lines(reports):
                 continue
             p = row["published"]
             said = f"{number(p['value'])} {p['unit']} on {p['hardware']} ({p['source'].split(':')[0]})" if p else ""
+            label += f" ({row['note']})" if row.get("note") else ""
             lines.append(f"| {cell(label)} | {number(row['value'])} {row['unit']} | {number(row['min'])} - {number(row['max'])} | {cell(said)} |")
             break
     return lines + ["", f"Measured on {machine_line(report)}; [all rows, what differs from the published setups, commands](docs/performance.md)."]

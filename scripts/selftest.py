@@ -101,8 +101,9 @@ class Performance(unittest.TestCase):
 
     def test_the_page_has_figures_reasons_and_sources(self):
         absent = self.row(case="cuda", value=None, unit=None, min=None, max=None, published=None, reason="not measured here: no GPU")
-        text = gen_performance.page({"suite_quick": self.report(self.row(p99_us=3.21), absent)})
+        text = gen_performance.page({"suite_quick": self.report(self.row(p99_us=3.21), absent, self.row(case="z", note="by N"))})
         self.assertIn("| pipeline/routes/64B/x1 | 12.3 | Mpackets/s | 12 - 13 | 5 | 3.21 | yes | 25 Mpackets/s (1) |", text)
+        self.assertIn("| z (by N) | 12.3 |", text)
         self.assertIn("| cuda | not measured here: no GPU |", text)
         self.assertIn("(1) Study: 25; on a GPU. Differs: the CPU | here.", text)
         self.assertIn("Measured on c, 2 cores, o, g; revision abc, 2025-01-31", text)

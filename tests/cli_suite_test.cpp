@@ -123,6 +123,8 @@ TEST_F(CliSuiteTest, LivePortsHaveAThroughputAndALatency) {
   EXPECT_GT(report["verified"]["sample"], 0);
   for (const Json& row : report["results"]) {
     EXPECT_GT(row["median"], 0) << row;
+    // With all losses allowed, the first rate passes: that of the tester.
+    if (row["unit"] != "us") EXPECT_EQ(row["note"], "in 1 of 1 rounds as much as was offered") << row;
     if (row["unit"] == "us") EXPECT_LE(row["p50_us"], row["p999_us"]) << row;
   }
   const Said spoiled = sluice(few + "--ways cable --spoil-check");

@@ -61,10 +61,7 @@ std::string bars(const std::vector<const Json*>& rows, const std::string& unit) 
       ticks.push_back(std::pow(10, e));
   } else {
     double step = std::pow(10, std::floor(std::log10(high)));
-    if (high / step < 2.5)
-      step /= 5;
-    else if (high / step < 5)
-      step /= 2;
+    if (high / step < 5) step /= 2;
     while (ticks.empty() || ticks.back() < high) ticks.push_back(step * static_cast<double>(ticks.size()));
   }
   constexpr double kLeft = 350, kWide = 520, kLine = 20, kTop = 10;
@@ -122,7 +119,7 @@ body{margin:2rem auto;max-width:72rem;padding:0 1rem;font:15px/1.45 system-ui,sa
 table{border-collapse:collapse;width:100%;font-size:13px;margin:.8rem 0}
 th,td{border-bottom:1px solid var(--line);padding:.25rem .5rem;text-align:left;vertical-align:top}
 td.n,th.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
-p.soft,td.soft{color:var(--soft)}
+p.soft,td.soft,span.soft{color:var(--soft)}
 .bad{color:var(--bad)}
 code{font-size:12px;overflow-wrap:anywhere}
 .wide{overflow-x:auto}
@@ -167,7 +164,10 @@ std::string suite_section(const Suite& suite, const std::vector<const Json*>& ro
   for (const Json* at : rows) {
     const Json& row = *at;
     const Json& p = row["published"];
-    html += fmt::format("<tr><td>{}</td>", html_text(row["case"].get<std::string>()));
+    html += fmt::format("<tr><td>{}", html_text(row["case"].get<std::string>()));
+    if (const std::string note = row.value("note", ""); !note.empty())
+      html += fmt::format("<br><span class=\"soft\">{}</span>", html_text(note));
+    html += "</td>";
     if (row["value"].is_null()) {
       const std::string reason = row["reason"];
       html += fmt::format("<td colspan=\"{}\" class=\"{}\">{}</td>", 4 + columns.size(),

@@ -61,6 +61,7 @@ std::vector<Json> rows_of_bench(const SuiteCase& c, const Json& result) {
     row["input_hash"] = result.value("input_hash", Json(nullptr));
     row["seed"] = result.value("seed", Json(nullptr));
     // Of all repetitions together.
+    if (one.contains("note")) row["note"] = one["note"];
     for (const SuiteColumn& column : suite_columns())
       if (one.contains(column.key)) row[column.key] = one[column.key];
     rows.push_back(std::move(row));
