@@ -118,6 +118,7 @@ class Performance(unittest.TestCase):
         self.assertTrue(once.startswith("a\n") and once.endswith("b\n"))
         self.assertEqual(gen_performance.fill(once, {"suite_quick": self.report(self.row())}), once)
         self.assertNotIn("frames in, routes", gen_performance.fill(text, {"x": self.report(self.row(value=None, reason="not measured here"))}))
+        self.assertNotIn("frames in, routes", gen_performance.fill(text, {"x": self.report(self.row(note="the tester's limit"))}))
         with self.assertRaises(ValueError):
             gen_performance.fill("nothing", {})
 
