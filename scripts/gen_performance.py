@@ -118,6 +118,8 @@ def page(reports):
         return "\n".join(lines + ["No report is stored yet.", ""])
     for name, report in reports.items():
         lines += [f"## {name}", "", f"Measured on {machine_line(report)}; `{report['command']}`.", ""]
+        if isinstance(report.get("load_average"), (int, float)):
+            lines += [f"Load average of the minute before, of other work: {report['load_average']:.2f}.", ""]
         if report["machine"].get("virtual"):
             lines += ["A virtual machine: its rates vary with other load on its host.", ""]
         for suite in report["suites"]:

@@ -108,6 +108,7 @@ class Performance(unittest.TestCase):
         self.assertIn("(1) Study: 25; on a GPU. Differs: the CPU | here.", text)
         self.assertIn("Measured on c, 2 cores, o, g; revision abc, 2025-01-31", text)
         self.assertIn("    sluice-bench pipeline\n", text)
+        self.assertIn("of other work: 1.50.", gen_performance.page({"x": self.report(self.row(), load_average=1.5)}))
         self.assertIn("No report is stored yet.", gen_performance.page({}))
 
     def test_readme_has_the_rows_that_were_measured(self):

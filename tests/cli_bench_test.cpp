@@ -162,6 +162,7 @@ TEST_F(CliBenchTest, ASuiteLeavesOneReportAndGoesOnWhereItWas) {
   EXPECT_EQ(report["schema"], 1);
   EXPECT_TRUE(report["machine"]["cpu"].is_string());
   for (const char* key : {"git", "when"}) EXPECT_TRUE(report[key].is_string()) << key;
+  EXPECT_GE(report["load_average"], 0);
   ASSERT_EQ(report["rows"].size(), 4u);  // three sizes, and what is not measured
   for (const Json& row : report["rows"]) {
     for (const char* key : {"suite", "case", "value", "unit", "n", "min", "max", "values", "checked", "published",

@@ -200,6 +200,11 @@ TEST_F(CliSuiteTest, PeersAreRowsWithTheirReasonsWhereTheyAreMissing) {
   EXPECT_EQ(all["peers/lookup4/rte_fib_2B_avx512, full table"]["reason"], "not measured here: not available here");
   EXPECT_NE(all["peers/lpm4/rte_lpm"]["reason"].get<std::string>().find("without DPDK's libraries"), std::string::npos);
 
+  // What is kept is of the same tables.
+  const std::string again = "b/sluice-bench suite --quick --only peers/lpm4 -q -o r";
+  EXPECT_NE(shell(again).out.find("(1 kept from before"), std::string::npos);
+  EXPECT_NE(shell("SLUICE_DATA=elsewhere " + again).out.find("(0 kept from before"), std::string::npos);
+
   // An answer that is not the oracle's: this row is refused, nothing is kept, the others stand.
   printed["benchmarks"].push_back(failed("lookup4/rte_lpm_bulk", "an answer differs from the trie's"));
   write("printed", printed.dump());

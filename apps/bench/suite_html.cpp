@@ -232,6 +232,9 @@ std::string suite_html(const Json& report) {
                       html_text(m["compiler"].get<std::string>()), html_text(m["build"].get<std::string>()),
                       html_text(report["git"].get<std::string>()), html_text(report["when"].get<std::string>()),
                       report["quick"] == true ? ", small inputs (--quick)" : "");
+  if (report["load_average"].is_number())
+    html += fmt::format("<p>Load average of the minute before: {:.2f}, of other work.</p>\n",
+                        report["load_average"].get<double>());
   html +=
       "<p class=\"soft\">Bars are medians; whiskers go from the least to the most of the runs; a dashed line is a "
       "published "

@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -32,7 +34,12 @@ Json identity(const std::string& program, const std::vector<std::string>& argume
   if (struct stat file{}; (!program.empty() || build == "unknown" || build.ends_with("-dirty")) &&
                           ::stat(program.empty() ? "/proc/self/exe" : program.c_str(), &file) == 0)
     build += fmt::format(" {} {}.{:09}", file.st_size, file.st_mtim.tv_sec, file.st_mtim.tv_nsec);
-  return {{"revision", build}, {"machine", machine}, {"command", fmt::format("{}", fmt::join(arguments, " "))}};
+  // The folder that another program takes its tables and lists from.
+  const char* data = program.empty() ? nullptr : std::getenv("SLUICE_DATA");
+  return {{"revision", build},
+          {"machine", machine},
+          {"command", fmt::format("{}", fmt::join(arguments, " "))},
+          {"data", data == nullptr ? "" : data}};
 }
 
 std::string kept_file(const std::string& folder, const SuiteCase& c) {
@@ -84,6 +91,12 @@ void make_folder(const std::string& folder) {
          "give -o a folder that you may write to");
 }
 
+// Of the last minute: processes that want a core. Before the first case all of it is other work.
+Json load_average() {
+  double load = 0;
+  return ::getloadavg(&load, 1) == 1 ? Json(std::round(load * 100) / 100) : Json(nullptr);
+}
+
 Exit bench_suite(const SuiteOptions& given) {
   SuiteOptions o = given;
   if (!o.quick) o.limit_s = o.case_limit_s = std::numeric_limits<double>::infinity();
@@ -94,7 +107,7 @@ Exit bench_suite(const SuiteOptions& given) {
   }
   if (o.out.empty()) fail(Exit::kUsage, "-o is required: the folder of the report", "sluice-bench suite -o report");
   make_folder(o.out);
-  const Json machine = to_json(describe_machine());
+  const Json machine = to_json(describe_machine()), load = load_average();
   Json rows = Json::array();
   const Stopwatch watch;
   size_t again = 0, ran = 0, refused = 0, absent = 0;
@@ -176,8 +189,9 @@ Exit bench_suite(const SuiteOptions& given) {
   }
   Json about = Json::array();
   for (const Suite& s : suites()) about.push_back({{"name", s.name}, {"title", s.title}, {"about", s.about}});
-  const Json report{{"schema", 1},      {"machine", machine},        {"git", sluice_revision()}, {"when", now_utc()},
-                    {"quick", o.quick}, {"command", command_line()}, {"suites", about},          {"rows", rows}};
+  const Json report{{"schema", 1},          {"machine", machine}, {"git", sluice_revision()},
+                    {"when", now_utc()},    {"quick", o.quick},   {"command", command_line()},
+                    {"load_average", load}, {"suites", about},    {"rows", rows}};
   write_text(o.out + "/report.json", report.dump(1) + "\n");
   write_text(o.out + "/report.csv", suite_csv(report));
   write_text(o.out + "/report.html", suite_html(report));
