@@ -17,15 +17,15 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- performance -->", "<!-- end performance -->"
-# Of README's table: suite, part of a case's name, what it is. The first row that fits is taken; one without a figure, or with a note
-# (its figure is the tester's limit), is left out.
+# Of README's table: suite, case, what it is. One without a figure, or with a note (its figure is the tester's limit), is
+# left out.
 HEADLINES = [
     ("acl-application", "module/acl_1000/tuple_merge", "access list alone, 1,000 rules, tuple_merge, one core"),
     ("acl-application", "application/acl+routes/64B/x1/256", "frames in, 1,000 rules, routes, frames out, one core"),
     ("data-plane", "pipeline/routes/64B/x1", "frames in, routes, frames out, one core"),
-    ("frame-latency", "1024 rules, 1 mask, last, tuple_merge", "256 packets through 1,024 rules, one core"),
-    ("ipv4-forwarding", "900000_routes/dir24/headers/x1/1000000", "forwarding by a full table of 900,000 routes, one core"),
-    ("network-functions", "crc/1024B", "CRC-32 of frames of 1,024 bytes, in and out, one core"),
+    ("frame-latency", "cpu/1024 rules, 1 mask, last, tuple_merge", "256 packets through 1,024 rules, one core"),
+    ("ipv4-forwarding", "cpu/900000_routes/dir24/headers/x1/1000000", "forwarding by a full table of 900,000 routes, one core"),
+    ("network-functions", "crc/1024B/x1/256", "CRC-32 of frames of 1,024 bytes, in and out, one core"),
     ("rfc2544", "ndr/af_xdp/64B", "between veth pairs without loss, 64 bytes, AF_XDP"),
 ]
 # Besides a row's value, where some row of the table has it.
@@ -134,9 +134,9 @@ def headline_lines(reports):
         return ["No report is stored yet."]
     report = reports.get("suite_quick") or next(iter(reports.values()))
     lines = ["| | median | min - max | published |", "|---|---|---|---|"]
-    for suite, part, label in HEADLINES:
+    for suite, case, label in HEADLINES:
         for row in report["rows"]:
-            if row["suite"] != suite or part not in row["case"] or row["value"] is None or row.get("note"):
+            if row["suite"] != suite or row["case"] != case or row["value"] is None or row.get("note"):
                 continue
             p = row["published"]
             said = f"{number(p['value'])} {p['unit']} on {p['hardware']} ({p['source'].split(':')[0]})" if p else ""
