@@ -243,7 +243,7 @@ class Results(unittest.TestCase):
             (pathlib.Path(folder) / "x.json").write_text(json.dumps(document(command="net_benches")))
             found = check_results.check(pathlib.Path(folder), {"y"}, self.today)
         self.assertEqual([name for name, _ in found], ["x", "y"])
-        stored = {path.stem for path in (ROOT / "bench/results").glob("*.json")}
+        stored = {path.stem for path in result_schema.stored(ROOT / "bench/results")}
         self.assertEqual(stored, {m.name for m in measure.TABLE})
 
 
