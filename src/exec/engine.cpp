@@ -21,6 +21,7 @@
 #include "exec/job.h"
 #include "exec/live_gate.h"
 #include "exec/ordered.h"
+#include "exec/rule_log.h"
 #include "exec/scheduler/scheduler.h"
 #include "exec/worker.h"
 #include "graph/graph_files.h"
@@ -223,6 +224,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const Router& router, const Plan&
     e.devices_ = std::move(*devices);
   }
   if (options.count_hits) e.ledger_ = std::make_unique<HitLedger>(wanted.workers);
+  if (options.rule_log != nullptr) options.rule_log->open(wanted.workers);
   if (options.live) {
     for (const auto& worker : e.workers_) e.live_.push_back(std::make_unique<LiveWorker>(worker));
   }
@@ -236,6 +238,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const Router& router, const Plan&
   }
   e.publisher_.set_prepare([&e](Snapshot& snapshot) {
     if (e.ledger_ != nullptr) attach_hits(snapshot, *e.ledger_);
+    if (e.options_.rule_log != nullptr) e.options_.rule_log->attach(snapshot, *e.router_, *e.plan_);
     if (e.devices_ != nullptr) e.devices_->make_resident(snapshot, e.publisher_, e.workers_);
   });
   return made;
