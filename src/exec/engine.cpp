@@ -316,13 +316,14 @@ Result<std::vector<std::shared_ptr<JobRings>>> Engine::make_jobs(uint32_t depth,
 
 void Engine::connect(Intake& intake, JobRings& rings) {
   // A lane of one thread that has no batches with a device is quiescent between jobs: no generation that it read can go
-  // before.
+  // before. Chunks of classes wait while others run.
   if (devices_ != nullptr && devices_->takes_lent()) {
     std::vector<bool> lends;
     for (const std::span<const std::byte> memory : intake.lendable()) lends.push_back(devices_->pin_source(memory));
     intake.lend(lends);
   }
-  intake.connect(rings, *egress_, publisher_, !lanes_[0]->alone || devices_ != nullptr, shared_);
+  intake.connect(rings, *egress_, publisher_,
+                 !lanes_[0]->alone || devices_ != nullptr || options_.priorities.has_value(), shared_);
 }
 
 // --- a turn ---
@@ -452,7 +453,7 @@ void Engine::commit(Lane& lane, uint32_t qos_class, uint64_t sequence) {
   if (lane.intake->live()) egress_->advance(job.batch.timestamp_ns(job.batch.size() - 1));
   send_on(false);
   if (lane.waiting.load(std::memory_order_relaxed)) egress_->flush();
-  if (!lane.alone || devices_ != nullptr) Publisher::release(job.snapshot);
+  if (!lane.alone || devices_ != nullptr || options_.priorities) Publisher::release(job.snapshot);
   job.snapshot = nullptr;
 }
 
@@ -469,7 +470,7 @@ void Engine::work(unsigned id) {
   TraceSpan waiting;
   for (uint64_t look = 0; !given_up_.load(std::memory_order_relaxed); ++look) {
     gate.poll();
-    if (begun == done || !lane.alone || devices_ != nullptr) reader.quiescent();
+    if (begun == done || !lane.alone || devices_ != nullptr || by_class) reader.quiescent();
     sleeper.look();
     // Before the look: nothing can come after one that finds nothing then.
     const bool last = lane.closed.load(std::memory_order_acquire);
