@@ -21,20 +21,16 @@ namespace {
 using testing::kWatched;
 using testing::TempDir;
 
-// Rules over what write_mixed_capture draws from; every third has `log`.
+// Rules over what write_mixed_capture draws from; every second has `log`.
 std::string random_rules(uint64_t seed, unsigned count) {
   Random random(seed);
   std::string text;
   for (unsigned i = 0; i < count; ++i) {
     const char* verb = random.below(4) == 0 ? "deny" : random.below(6) == 0 ? "mark(9)" : "permit";
-    const bool six = random.below(3) == 0;
-    const std::string src =
-        six ? fmt::format("2001:db8:{:x}::/47", random.below(16)) : fmt::format("10.{}.0.0/15", random.below(4));
-    text += fmt::format("{} {} from {} to any{}\n", verb,
-                        random.below(3) == 0   ? "ip"
-                        : random.below(2) == 0 ? "tcp"
-                                               : "udp",
-                        random.below(8) == 0 ? "any" : src, random.below(3) == 0 ? " log" : "");
+    const std::string src = random.below(3) == 0 ? fmt::format("2001:db8:{:x}::/47", random.below(8) * 2)
+                                                 : fmt::format("10.{}.{}.0/18", random.below(4), random.below(4) * 64);
+    const char* protocol = random.below(3) == 0 ? "ip" : random.below(2) == 0 ? "tcp" : "udp";
+    text += fmt::format("{} {} from {} to any{}\n", verb, protocol, src, random.below(2) == 0 ? " log" : "");
   }
   return text + "permit ip from any to any log\n";
 }
@@ -42,6 +38,7 @@ std::string random_rules(uint64_t seed, unsigned count) {
 struct Recorded {
   std::vector<std::string> events;  // sorted
   uint64_t missed = 0;
+  uint64_t offloaded = 0;                                       // packets that a device looked up
   std::map<std::string, std::map<uint32_t, uint64_t>> packets;  // that were decided, by table and position
 };
 
@@ -60,6 +57,7 @@ Recorded run_logged(testing::GraphRun run, uint64_t rate = RuleLog::kMostRate) {
   const auto got = testing::run_graph(run);
   EXPECT_TRUE(got.ok) << got.error;
   Recorded out;
+  out.offloaded = got.report.offload.offloaded;
   for (const RuleLog::Event& event : run.rule_log->take(1)) {
     out.events.push_back(text_of(event));
     ++out.packets[event.rule().rule->table][event.rule().place.position];
@@ -94,7 +92,7 @@ TEST(RuleLog, SaysTheSameOnAnyNumberOfWorkersAndBesideDevices) {
         dir / "in.acl", dir / "out.acl", capture);
     const Recorded want = run_logged({.text = text, .fast_path = false});
     EXPECT_EQ(want.missed, 0u);
-    ASSERT_GT(want.events.size(), packets / 4);
+    ASSERT_GT(want.events.size(), packets / 3);
     for (const unsigned workers : {1u, 3u}) {
       SCOPED_TRACE(workers);
       EXPECT_EQ(run_logged({.text = text, .workers = workers, .batch = 64}).events, want.events);
@@ -104,7 +102,9 @@ TEST(RuleLog, SaysTheSameOnAnyNumberOfWorkersAndBesideDevices) {
         run.device.devices = testing::devices_of("emu", 1);
         run.device.records = records;
         run.device.watchdog_ns = 60'000'000'000;
-        EXPECT_EQ(run_logged(run).events, want.events);
+        const Recorded beside = run_logged(run);
+        EXPECT_EQ(beside.events, want.events);
+        EXPECT_GT(beside.offloaded, packets / 4);
       }
     }
     EXPECT_EQ(run_logged({.text = text, .by_packets = true}).events, want.events);
@@ -130,7 +130,7 @@ TEST(RuleLog, SaysTheSameWhereFramesCross) {
       fmt::format("AclTable(in, FILE {});\nin :: FromMemory({}) -> IPInput -> a :: ACL(in) -> ToMemory;\n",
                   dir / "in.acl", capture);
   const Recorded want = run_logged({.text = text, .fast_path = false});
-  ASSERT_GT(want.events.size(), packets / 4);
+  ASSERT_GT(want.events.size(), packets / 3);
   for (const unsigned workers : {1u, 2u}) {
     testing::GraphRun run{.text = text, .workers = workers};
     run.device.devices = testing::devices_of("emu", 1);
@@ -139,6 +139,7 @@ TEST(RuleLog, SaysTheSameWhereFramesCross) {
     EXPECT_EQ(run_logged(run).events, want.events);
     const Recorded some = run_logged(run, 5);
     EXPECT_EQ(some.events.size() + some.missed, want.events.size());
+    EXPECT_GT(some.offloaded, packets / 4) << "only packets that are recorded are done again";
   }
 }
 
@@ -151,6 +152,7 @@ TEST(RuleLog, SaysTheSameWithQueues) {
   const std::string way =
       fmt::format("AclTable(in, FILE {});\nin :: FromDump({}) -> IPInput -> a :: ACL(in) -> ", dir / "in.acl", capture);
   const Recorded want = run_logged({.text = way + "ToMemory;\n"});
+  ASSERT_GT(want.events.size(), packets / 3);
   for (const char* rest :
        {"Queue(10000) -> Unqueue -> ToMemory;\n", "Queue(10000) -> Unqueue(BURST 7) -> ToMemory;\n"}) {
     for (const bool one_by_one : {false, true}) {
