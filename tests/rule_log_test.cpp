@@ -6,8 +6,12 @@
 
 #include <algorithm>
 #include <map>
+#include <thread>
 
 #include "control/key_text.h"
+#include "elements/register_all.h"
+#include "elements/tables.h"
+#include "exec/engine.h"
 #include "exec/rule_log.h"
 #include "formats/rule_files.h"
 #include "generate/random.h"
@@ -159,6 +163,70 @@ TEST(RuleLog, SaysTheSameWithQueues) {
       SCOPED_TRACE(fmt::format("{} {}", rest, one_by_one));
       EXPECT_EQ(run_logged({.text = way + rest, .by_packets = true, .one_by_one = one_by_one}).events, want.events);
     }
+  }
+}
+
+// Lists follow each other while packets pass, all of whose rules have `log`, and somebody takes the records.
+TEST(RuleLog, LosesNothingWhileListsChange) {
+  const TempDir dir;
+  const uint64_t packets = kWatched ? 40'000 : 400'000;
+  const std::string capture = testing::write_mixed_capture(dir / "in.pcap", 1000, 4);
+  const std::string text = fmt::format(
+      "AclTable(edge, FILE {});\nFromMemory({}, LIMIT {}) -> IPInput -> ACL(edge, DEFAULT permit) -> ToMemory;\n",
+      dir / "edge.acl", capture, packets);
+  testing::write_file(dir / "edge.acl", "permit ip from any to any log\n");
+  Registry registry;
+  register_elements(registry);
+  auto graph = parse_click(text, "test.click");
+  ASSERT_TRUE(graph.ok()) << to_string(graph.error());
+  auto router = build_router(*graph, registry, text);
+  ASSERT_TRUE(router.ok()) << to_string(router.error());
+  auto plan = make_plan(*router);
+  ASSERT_TRUE(plan.ok());
+  std::vector<TableSet> tables;
+  for (const char* rules :
+       {"permit udp from any to any log\n", "deny tcp from any to any log\npermit udp from any to any log\n",
+        "mark(3) ip from any to any log\ndeny udp from any to any log\n"}) {
+    testing::write_file(dir / "edge.acl", rules);
+    auto loaded = load_tables(*router);
+    ASSERT_TRUE(loaded.ok()) << to_string(loaded.error());
+    tables.push_back(std::move(*loaded));
+  }
+  for (const unsigned workers : {1u, 3u}) {
+    SCOPED_TRACE(workers);
+    RunOptions options;
+    options.workers = workers;
+    options.count_hits = true;
+    options.rule_log = std::make_shared<RuleLog>(100'000);
+    auto engine = Engine::create(*router, *plan, options);
+    ASSERT_TRUE(engine.ok());
+    const auto publish = [&](size_t n) {
+      auto snapshot = bind_plan(*plan, *router, tables[n % tables.size()]);
+      ASSERT_TRUE(snapshot.ok());
+      (*engine)->publisher().publish(std::move(*snapshot));
+    };
+    publish(0);
+    uint64_t taken = 0, missed = 0;
+    std::jthread control([&](const std::stop_token& stop) {
+      for (uint64_t n = 1; !stop.stop_requested(); ++n) {
+        publish(n);
+        taken += options.rule_log->take(n * 1'000'000).size();
+        for (const auto& one : options.rule_log->take_missed()) missed += one.packets;
+      }
+    });
+    RunReport report;
+    ASSERT_TRUE((*engine)->run(report).ok());
+    control.request_stop();
+    control.join();
+    taken += options.rule_log->take(1).size();
+    for (const auto& one : options.rule_log->take_missed()) missed += one.packets;
+    const HitLedger::Counts hits = (*engine)->hits().read("edge");
+    uint64_t decided = hits.removed.packets;
+    for (size_t rule = 1; rule < hits.rules.size(); ++rule) decided += hits.rules[rule].packets;
+    EXPECT_EQ(taken + missed, decided);
+    EXPECT_GT(taken, 0u);
+    EXPECT_GT(decided, packets / 4);
+    EXPECT_GT(report.generation, 2u);
   }
 }
 
