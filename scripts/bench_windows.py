@@ -10,7 +10,8 @@ rules; "watched" is served and has, all at once, every second: /metrics, `show r
 reload of the configuration (--reload acl: a replacement of the access list, --reload none), and one rule with `log`. `of_peer` is the median over the rounds of
 its rate by that of the served run. A run that was not looked at as often as it had to be says so in `late`.
 
-Effect: one run for --minutes; 100 replacements of the access list and 100,000 changes of routes a minute, the latter --route-batch at a time. A request is
+Effect: one run for --minutes; a minute has 100 replacements of one rule, 100 of the whole access list (--no-lists: none), and 100,000 changes of routes,
+--route-batch at a time. A request is
 answered once every packet meets the change, so "p99_us" is that of the time from request to answer. Lost packets (the run is not conserved, or what came in is
 not what left and was dropped) and memory that grows by more than 1 % after the first quarter end it with exit code 5.
 """
@@ -34,6 +35,9 @@ import urllib.request
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.dont_write_bytecode = True
 import rounds  # noqa: E402
+
+
+ROUTES = {"rib4.txt": "rib/ipv4-tier1-2024-01.nh256.txt.xz", "rib6.txt": "rib/ipv6-tier1-2024-01.nh256.txt.xz"}
 
 
 class Client:
@@ -184,9 +188,8 @@ class Bench:
 
     def take(self, name, to):
         """A file that is given, of $SLUICE_DATA where it is only a name."""
-        for place in (pathlib.Path(name), *[pathlib.Path(os.environ.get("SLUICE_DATA", "/nowhere")) / kind / f"{stem}.xz" for kind, stem in
-                                            (("acl", name), ("rib", "ipv4-tier1-2024-01.nh256.txt"), ("rib", "ipv6-tier1-2024-01.nh256.txt"))
-                                            if kind == "acl" or name == {"ipv4": "rib4.txt", "ipv6": "rib6.txt"}[stem[:4]]]):
+        data = pathlib.Path(os.environ.get("SLUICE_DATA", "/nowhere"))
+        for place in (pathlib.Path(name), data / ROUTES.get(name, f"acl/{name}.xz")):
             if place.is_file():
                 data = place.read_bytes()
                 (self.folder / to).write_bytes(lzma.decompress(data) if place.suffix == ".xz" else data)
@@ -305,22 +308,29 @@ class Bench:
         (self.folder / "other.acl").write_text("\n".join(["deny tcp from 198.18.0.0/15 to any port 9", *other]) + "\n")
         files = {name: {"name": name, "folder": str(self.folder), "text": (self.folder / name).read_text()} for name in ("plain.acl", "other.acl")}
         run = Run(self, True)
-        times = {"access list replaced": [], f"{self.a.route_batch} routes changed": []}
+        times = {"rule replaced": [], "access list replaced": [], f"{self.a.route_batch} routes changed": []}
         try:
             client = Client(self.folder / "control")
             begin = time.monotonic()
-            lists = changes = 0
+            rules = lists = changes = 0
             early, last = 0, 0
+            if self.a.no_lists:
+                del times["access list replaced"]
             route_period = self.a.route_batch / (100_000 / 60)
             while (now := time.monotonic() - begin) < seconds:
                 if now >= seconds / 4 and early == 0:
                     early = run.memory()
-                list_due, route_due = lists * 0.6, changes * route_period
-                due = min(list_due, route_due)
+                rule_due, route_due = rules * 0.6, changes * route_period
+                list_due = seconds if self.a.no_lists else lists * 0.6 + 0.3
+                due = min(rule_due, list_due, route_due)
                 if due > now:
                     time.sleep(min(due, seconds) - now)
                     continue
-                if list_due <= route_due:
+                if rule_due == due:
+                    rules += 1
+                    change = f"replace 1 deny tcp from 198.18.{rules // 250 % 250}.{rules % 250} to any port 9"
+                    name, asked = "rule replaced", ("acl change", {"table": "acl", "changes": change, "name": "bench"})
+                elif list_due == due:
                     lists += 1
                     name, asked = "access list replaced", ("acl replace", {"table": "acl", "file": files["other.acl" if lists % 2 else "plain.acl"]})
                 else:
@@ -343,8 +353,9 @@ class Bench:
             problems.append("packets were lost")
         if last > early * 1.01:
             problems.append(f"memory has grown from {early} KiB to {last} KiB")
-        if lists < 0.95 * seconds / 0.6 or changes < 0.95 * seconds / route_period:
-            problems.append(f"{lists} access lists and {changes} times {self.a.route_batch} routes were changed in {seconds:g} s: not as many as there were to be")
+        if min(rules, rules if self.a.no_lists else lists) < 0.95 * seconds / 0.6 - 1 or changes < 0.95 * seconds / route_period:
+            problems.append(f"{rules} rules, {lists} access lists and {changes} times {self.a.route_batch} routes were changed in {seconds:g} s: "
+                            "not as many as there were to be")
         rows = []
         for name, values in times.items():
             values.sort()
@@ -368,6 +379,7 @@ def main():
     parser.add_argument("--effect", action="store_true", help="how soon changes take effect, in place of what looking costs")
     parser.add_argument("--minutes", type=float, default=5, help="with --effect")
     parser.add_argument("--route-batch", type=int, default=20, help="with --effect: routes of one request")
+    parser.add_argument("--no-lists", action="store_true", help="with --effect: no whole access list is replaced")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--name", default="")
     a = parser.parse_args()
@@ -382,7 +394,7 @@ def main():
             print(f"bench_windows: {error}", file=sys.stderr)
             return 1
     words = ["scripts/bench_windows.py"] + [f"--{key} {getattr(a, key)}" for key in ("acl", "routes") if getattr(a, key)]
-    words += [f"--effect --minutes {a.minutes:g} --route-batch {a.route_batch}"] if a.effect else [f"--rounds {a.rounds} --seconds {a.seconds:g} --reload {a.reload}"]
+    words += [f"--effect --minutes {a.minutes:g} --route-batch {a.route_batch}" + (" --no-lists" if a.no_lists else "")] if a.effect else [f"--rounds {a.rounds} --seconds {a.seconds:g} --reload {a.reload}"]
     document = {
         "schema": 1, "name": a.name or ("windows_effect" if a.effect else "windows_cost"),
         "when": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), "command": " ".join(words), "machine": said["machine"],
