@@ -96,6 +96,7 @@ std::shared_ptr<LoggedRules> RuleLog::make(const std::string& table, const Image
 
   make_rings();
   auto made = std::make_shared<LoggedRules>();
+  made->range_ = {rules.front().number, rules.back().number - rules.front().number};
   made->words_.resize(rules.back().number / 64 + size_t{1});
   for (const LoggedRules::Rule& rule : rules) made->words_[rule.number / 64].bits |= uint64_t{1} << rule.number % 64;
   uint32_t sum = 0;

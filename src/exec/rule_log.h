@@ -72,9 +72,13 @@ class LoggedRules {
   };
 
   // Data path -----------------------------------------------------------------------------------------------------
-  bool has(uint32_t rule) const {
-    return rule / 64 < words_.size() && (words_[rule / 64].bits >> (rule % 64) & 1) != 0;
-  }
+  // All rules that it has are among these numbers. Mostly there are few such rules: whole columns are compared at once.
+  struct Range {
+    uint32_t first = 1, span = 0;
+    bool holds(uint32_t rule) const { return rule - first <= span; }
+  };
+  Range range() const { return range_; }
+  bool has(uint32_t rule) const { return range_.holds(rule) && (words_[rule / 64].bits >> (rule % 64) & 1) != 0; }
   // Whether a record of it would be taken now. Precondition of these three: has(rule).
   bool grants(uint32_t rule) const { return rules_[slot(rule)].rule->left.load(std::memory_order_relaxed) > 0; }
   // Records a packet that it decided, or counts it as missed: there have been too many, or the ring is full. `make`
@@ -128,6 +132,7 @@ class LoggedRules {
   }
 
   uint64_t version_ = 0;
+  Range range_;
   std::string element_;
   std::shared_ptr<const std::vector<std::string>> inputs_;  // by source
   std::vector<Word> words_;                                 // a bit for each number of the image

@@ -9,11 +9,11 @@
 
 #include "exec/hits.h"
 #include "exec/program.h"
-#include "exec/rule_log.h"
 #include "graph/table_set.h"
 
 namespace sluice {
 
+class LoggedRules;
 struct Resident;
 
 // Immutable once published, but for the count of batches in flight.

@@ -1,5 +1,6 @@
 // host only
 #include "exec/worker.h"
+#include "exec/rule_log.h"
 
 #include "base/assert.h"
 

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "exec/device/body.h"
 #include "exec/device/trace.h"
+#include "exec/rule_log.h"
 #include "exec/worker.h"
 #include "net/ipv4.h"
 #include "net/ipv6.h"

@@ -6,6 +6,7 @@
 
 #include "base/prefetch.h"
 #include "elements/ip_input/stage.h"
+#include "exec/rule_log.h"
 #include "exec/worker.h"
 #include "net/fast_parse.h"
 
@@ -209,7 +210,9 @@ void Worker::finish_fast(const PlanNode& node, const Program& program, const Bat
     }
     if (records_rules) [[unlikely]] {
       if (const LoggedRules* const logs = logs_at(slot)) {
-        for_lanes(came, [&](uint32_t i) {
+        const LoggedRules::Range range = logs->range();
+        const uint32_t near = FastBurst::lanes_where([&](uint32_t i) { return range.holds(burst.rule[i]); }) & came;
+        for_lanes(near, [&](uint32_t i) {
           if (!logs->has(burst.rule[i])) return;
           burst.fill_keys();
           record_logged(*logs, burst.rule[i], burst.row[i], burst.key(i), burst.bytes(i), burst.ip_bytes[i]);

@@ -8,6 +8,7 @@
 
 #include "exec/device/body.h"
 #include "exec/device/trace.h"
+#include "exec/rule_log.h"
 #include "exec/worker.h"
 
 namespace sluice {

@@ -11,6 +11,7 @@
 #include "exec/cpu/tile.h"
 #include "exec/live_sleep.h"
 #include "exec/ports.h"
+#include "exec/rule_log.h"
 #include "exec/scheduler/scheduler.h"
 #include "exec/worker.h"
 #include "graph/flow_runs.h"
