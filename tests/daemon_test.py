@@ -196,6 +196,96 @@ class Daemon(unittest.TestCase):
                 self.assertEqual(self.run_.wait(LIMIT_S), 0)
                 self.assertTrue(json.loads((self.folder / "run.out").read_text())["conserved"])
 
+    LOGGING = "deny udp from any to any port 53 log\npermit tcp from any to any\npermit udp from any to any\n"
+
+    def test_rules_with_log_say_which_packets_they_decided(self):
+        for way in ([], ["--workers", "3"], ["--device", "emu"], ["--priorities"]):
+            with self.subTest(way=way):
+                self.write("edge.acl", self.LOGGING)
+                url = self.start("--http", "127.0.0.1:0", "--control", "s", "--log-rate", "5", *way)
+                end = time.monotonic() + LIMIT_S
+                said = {"events": [], "not_logged": 0}
+                while (len(said["events"]) < 5 or said["not_logged"] == 0) and time.monotonic() < end:
+                    said = json.loads(self.sluice("show", "log", "-o", "json", "--control", "s").stdout)
+                self.assertGreater(said["not_logged"], 0)
+                for event in said["events"]:
+                    self.assertEqual((event["table"], event["rule"], event["file"], event["line"], event["verdict"]),
+                                     ("acl", 1, "edge.acl", 1, "deny"))
+                    self.assertEqual((event["proto"], event["dest_port"], event["input"]), (17, 53, "in"))
+                    self.assertGreater(event["bytes"], event["ip_bytes"])
+                self.assertEqual([e["number"] for e in said["events"]], list(range(1, len(said["events"]) + 1)))
+                text = self.sluice("show", "log", "--count", "2", "--control", "s").stdout.splitlines()
+                self.assertRegex(text[0], r"^\S+ \S+Z deny udp \S+ > \S+:53, \d+ bytes, acl rule 1 at edge.acl:1, from in$")
+                self.assertEqual(len(text), 3)
+                self.assertGreater(len(json.loads(self.get(url + "/api/v1/log?after=0&count=3"))["events"]), 0)
+                # Another rule in front of it: its packets are still its own.
+                done = self.sluice("acl", "add", "acl", "permit", "icmp", "from", "any", "to", "any", "--at", "1", "--control", "s")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                while said["events"][-1]["rule"] != 2 and time.monotonic() < end:
+                    said = json.loads(self.sluice("show", "log", "-o", "json", "--control", "s").stdout)
+                self.assertEqual((said["events"][-1]["rule"], said["events"][-1]["line"]), (2, 1))
+                # One that asks for a log while packets pass, and one that no longer does.
+                self.write("tcp.acl", "deny udp from any to any port 53\npermit tcp from any to any log\npermit udp from any to any\n")
+                done = self.sluice("acl", "replace", "acl", "tcp.acl", "--control", "s")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                while said["events"][-1]["file"] != "tcp.acl" and time.monotonic() < end:
+                    said = json.loads(self.sluice("show", "log", "-o", "json", "--control", "s").stdout)
+                last = said["events"][-1]
+                self.assertEqual((last["rule"], last["line"], last["verdict"], last["proto"]), (2, 2, "permit", 6))
+                rules = json.loads(self.sluice("show", "rules", "--hits", "-o", "json", "--control", "s").stdout)["rules"]
+                self.assertGreater(rules[1]["packets"], 0)
+                self.run_.send_signal(signal.SIGTERM)
+                self.assertEqual(self.run_.wait(LIMIT_S), 0)
+                self.assertTrue(json.loads((self.folder / "run.out").read_text())["conserved"])
+                log = (self.folder / "run.err").read_text()
+                self.assertRegex(log, r"log: \S+ \S+Z deny udp \S+ > \S+:53, \d+ bytes, acl rule 1 at edge.acl:1, from in\n")
+                self.assertRegex(log, r"log: [0-9,]+ more packets? not logged, acl rule \d at edge.acl:1\n")
+
+    def test_a_log_is_followed_until_the_run_ends(self):
+        self.write("edge.acl", self.LOGGING)
+        self.start("--http", "127.0.0.1:0", "--control", "s", "--log-rate", "50")
+        following = subprocess.Popen([SLUICE, "show", "log", "--follow", "-o", "json", "--control", "s"], cwd=self.folder,
+                                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.addCleanup(following.wait)
+        self.addCleanup(following.kill)
+        events = []
+        while len(events) < 200:
+            line = following.stdout.readline()
+            self.assertTrue(line)
+            events.append(json.loads(line))
+        numbers = [e["number"] for e in events if "number" in e]
+        self.assertEqual(numbers, list(range(numbers[0], numbers[0] + len(numbers))))
+        self.assertTrue(any("not_logged" in e for e in events))
+        interrupted = subprocess.Popen([SLUICE, "show", "log", "--follow", "--control", "s"], cwd=self.folder,
+                                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.assertTrue(interrupted.stdout.readline())
+        interrupted.send_signal(signal.SIGINT)
+        interrupted.stdout.read()
+        self.assertEqual(interrupted.wait(LIMIT_S), 130)
+        interrupted.stdout.close()
+        self.run_.send_signal(signal.SIGTERM)
+        self.assertEqual(self.run_.wait(LIMIT_S), 0)
+        following.stdout.read()
+        following.stdout.close()
+        self.assertEqual(following.wait(LIMIT_S), 3)
+
+    def test_without_a_socket_events_go_to_the_log(self):
+        self.write("edge.acl", self.LOGGING)
+        counts = self.sluice("run", "--acl", "edge.acl", "--routes", "rib.txt", "--in", "in.pcap", "--hits", "-")
+        denied = int(re.search(r"^(\d+) \d+ acl:1 ", counts.stdout, re.M).group(1))
+        self.assertGreater(denied, 20)
+        for rate, words in (("1000000", []), ("7", []), ("7", ["--workers", "2"]), ("7", ["--device", "emu"])):
+            with self.subTest(rate=rate, words=words):
+                done = self.sluice("run", "--acl", "edge.acl", "--routes", "rib.txt", "--in", "in.pcap", "--log-rate", rate, *words)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                logged = len(re.findall(r"^log: .* deny udp .* acl rule 1 at edge.acl:1, from in$", done.stderr, re.M))
+                missed = sum(int(n.replace(",", "")) for n in re.findall(r"^log: ([0-9,]+) more packets? not logged", done.stderr, re.M))
+                self.assertEqual(logged + missed, denied)
+                self.assertEqual(missed == 0, rate == "1000000")
+        self.assertNotIn("log:", self.sluice("run", "--acl", "edge.acl", "--routes", "rib.txt", "--in", "in.pcap", "--quiet").stderr)
+        wrong = self.sluice("run", "--acl", "edge.acl", "--routes", "rib.txt", "--in", "in.pcap", "--log-rate", "0")
+        self.assertEqual(wrong.returncode, 2)
+
     def capture(self, *words, **more):
         return subprocess.Popen([SLUICE, "capture", "start", "--control", "s", *words], cwd=self.folder, text=True,
                                 stderr=subprocess.PIPE, **{"stdout": subprocess.PIPE, **more})

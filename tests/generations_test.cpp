@@ -18,7 +18,11 @@ using testing::TempDir;
 
 // In generation A the ACL permits 192.0.2.0/24 and only that has a route; in generation B it is 198.51.100.0/24. A
 // batch that met the ACL of one and the routes of the other would permit packets that have no route.
-class Generations : public ::testing::TestWithParam<unsigned> {};
+struct Way {
+  unsigned workers;
+  bool by_class;  // packets wait in chunks of their class while the thread is busy with others
+};
+class Generations : public ::testing::TestWithParam<Way> {};
 
 TEST_P(Generations, AreNeverMixedWhilePacketsFlow) {
   const TempDir dir;
@@ -55,7 +59,8 @@ TEST_P(Generations, AreNeverMixedWhilePacketsFlow) {
     tables[g] = std::move(*loaded);
   }
   RunOptions options;
-  options.workers = GetParam();
+  options.workers = GetParam().workers;
+  if (GetParam().by_class) options.priorities = PriorityOptions{};
   auto runtime = Engine::create(*router, *plan, options);
   ASSERT_TRUE(runtime.ok());
   auto publish = [&](uint64_t n) {
@@ -87,7 +92,8 @@ TEST_P(Generations, AreNeverMixedWhilePacketsFlow) {
   EXPECT_GT(report.generation, 1u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Workers, Generations, ::testing::Values(1u, 3u));
+INSTANTIATE_TEST_SUITE_P(Workers, Generations,
+                         ::testing::Values(Way{1, false}, Way{3, false}, Way{1, true}, Way{3, true}));
 
 }  // namespace
 }  // namespace sluice

@@ -23,9 +23,10 @@ std::string capture_text(const Json& r) {
                                     counted(count_of(r, "captured"), "packet"), with_commas(count_of(r, "waiting")),
                                     with_commas(count_of(r, "on_their_way")),
                                     word_of(r, "filter").empty() ? "" : "; filter: " + word_of(r, "filter"),
-                                    !word_of(r, "dropped_at").empty() ? "; dropped at " + word_of(r, "dropped_at")
-                                    : r.at("dropped").get<bool>()     ? "; dropped"
-                                                                      : "");
+                                    (!word_of(r, "at").empty() ? "; at " + word_of(r, "at") : "") +
+                                        (!word_of(r, "dropped_at").empty() ? "; dropped at " + word_of(r, "dropped_at")
+                                         : r.at("dropped").get<bool>()     ? "; dropped"
+                                                                           : ""));
   if (const uint64_t missed = count_of(r, "missed"); missed != 0)
     t += fmt::format("{} more found no room\n", counted(missed, "packet"));
   if (!r.at("ended").is_null()) t += fmt::format("ended: {}\n", word_of(r, "ended"));
@@ -35,7 +36,7 @@ std::string capture_text(const Json& r) {
 namespace {
 
 struct CaptureFlags : ClientFlags {
-  std::string out, dropped_at;
+  std::string out, dropped_at, at;
   bool dropped = false;
   uint64_t packets = 0, snap_bytes = 0, ring_bytes = 0, ring_seconds = 0, ring_files = 0;
   std::vector<std::string> filter;
@@ -82,7 +83,8 @@ Exit capture(const CaptureFlags& flags) {
   Json start{{"command", "capture start"},
              {"filter", fmt::format("{}", fmt::join(flags.filter, " "))},
              {"dropped", flags.dropped},
-             {"dropped_at", flags.dropped_at}};
+             {"dropped_at", flags.dropped_at},
+             {"at", flags.at}};
   if (flags.packets != 0) start["packets"] = flags.packets;
   if (flags.snap_bytes != 0) start["snap_bytes"] = flags.snap_bytes;
   const Json started = request(to, start);
@@ -163,6 +165,7 @@ void add_capture(Command root) {
       "file appears when it is whole.\nPackets are written in the order in which they are through.",
       "sluice capture start --out all.pcapng\n"
       "sluice capture start --dropped --count 1000 --out dropped.pcapng udp from any to any port 53\n"
+      "sluice capture start --at slow_path --out slow.pcapng\n"
       "sluice capture start --dropped --out drops.pcapng --ring-size 100MiB --ring-files 10\n"
       "sluice capture start --out - | tshark -r - -T fields -e frame.comment",
       [flags] { return answered([&] { return capture(*flags); }); });
@@ -172,6 +175,7 @@ void add_capture(Command root) {
   sub->add_option("--out", flags->out, "The file ('-': stdout)")->required()->type_name("PCAPNG");
   sub->add_flag("--dropped", flags->dropped, "Only packets that were dropped");
   sub->add_option("--dropped-at", flags->dropped_at, "Only packets that this element dropped")->type_name("ELEMENT");
+  sub->add_option("--at", flags->at, "Only packets that came to this element")->type_name("ELEMENT");
   sub->add_option("--count", flags->packets, "End after so many packets")
       ->check(Range(uint64_t{1}, CaptureControl::kMostPackets))
       ->type_name("N");

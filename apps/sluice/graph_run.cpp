@@ -385,7 +385,7 @@ Exit GraphRun::run_loaded(LiveRun& live, bool confined) {
   if (!o_.config.empty()) live.use([this] { return reload(); });
   if (follower_ != nullptr) live.use(*follower_);
   prepare_ports(o_.ports, options);
-  live.prepare(options);
+  live.prepare(options, pipeline_->tables, pipeline_->plan.by_packets);
   Verdicts verdicts(o_.followed, pipeline_->router);
   verdicts.prepare(options);
   std::optional<Error> damage;
@@ -403,7 +403,7 @@ Exit GraphRun::run_loaded(LiveRun& live, bool confined) {
 Exit GraphRun::report(const PipelineRun& done, const LiveRun& live, const std::vector<std::string>& places,
                       const std::optional<Error>& damage) const {
   const bool device_failed = report_failures(done.report) && !devices_.automatic;
-  note_host_segments(*pipeline_, devices_, device_batch(), done.report, o_.live.counts());
+  note_host_segments(*pipeline_, devices_, device_batch(), done.report, live.needs_rules());
   std::vector<std::string> left = outputs_of(done.report, &done.router());
   left.insert(left.end(), places.begin(), places.end());
   print_run(o_, *pipeline_, done, live, devices_.label, outputs_, left);

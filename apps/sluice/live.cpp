@@ -65,6 +65,11 @@ void add_live_options(Command sub, LiveFlags& flags) {
   sub.add_option("--hits", flags.hits,
                  "Count packets and bytes by access list rule, and write the counts at the end ('-': stdout)")
       ->type_name("FILE");
+  sub.add_option("--log-rate", flags.log_rate,
+                 "Packets a second that each rule with 'log' has logged, and as many at once; the others are counted")
+      ->check(Range(uint64_t{1}, RuleLog::kMostRate))
+      ->type_name("N")
+      ->capture_default_str();
   sub.add_option("--top-rules", flags.top, "Also show the N rules with the most packets")->type_name("N");
 }
 
@@ -86,7 +91,7 @@ LiveRun::LiveRun(const LiveFlags& flags) : flags_(flags), notice_(ServiceNotice:
   socket_ = need(ControlSocket::create(socket_path(flags.control)), Exit::kIo);
 }
 
-void LiveRun::prepare(RunOptions& options) {
+void LiveRun::prepare(RunOptions& options, const TableSet& tables, bool by_packets) {
   options.live = flags_.serves() || notice_ != nullptr;
   if (notice_ != nullptr) {
     options.ready = [this, before = std::move(options.ready)] {
@@ -96,6 +101,11 @@ void LiveRun::prepare(RunOptions& options) {
   }
   if (flags_.serves()) options.taps = taps_ = std::make_shared<PacketTaps>();
   options.count_hits = flags_.counts();
+  // Lists change by requests; graphs of the packet scheduler, by their scripts, too.
+  if (flags_.serves() || by_packets || has_logging_rules(tables)) {
+    options.rule_log = rule_log_ = std::make_shared<RuleLog>(flags_.log_rate);
+    log_control_ = std::make_unique<RuleLogControl>(rule_log_, [](const std::string& line) { note(line); });
+  }
   if (flags_.wait) {
     options.hold = [] {
       while (!interrupted().load(std::memory_order_relaxed)) std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -104,7 +114,7 @@ void LiveRun::prepare(RunOptions& options) {
 }
 
 RunHooks LiveRun::hooks(Pipeline& pipeline, const std::string& device, decltype(GraphControl::Hooks::load) load) {
-  if (!flags_.counts() && follower_ == nullptr && notice_ == nullptr) return {};
+  if (!flags_.counts() && follower_ == nullptr && notice_ == nullptr && log_control_ == nullptr) return {};
   RunHooks hooks;
   hooks.started = [this, &pipeline, device, load](Engine& runtime) { started(runtime, pipeline, device, load); };
   hooks.ended = [this](Engine& runtime) { ended(runtime); };
@@ -114,6 +124,7 @@ RunHooks LiveRun::hooks(Pipeline& pipeline, const std::string& device, decltype(
     if (follower_ != nullptr) follower_->stop();
     http_.reset();
     socket_.reset();
+    if (log_control_ != nullptr) log_control_->finish();
   };
   return hooks;
 }
@@ -155,6 +166,7 @@ void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphCon
   control_->use(*trace_);
   capture_ = std::make_unique<CaptureControl>(runtime, taps_);
   control_->use(*capture_);
+  control_->use(*log_control_);
   control_->use([this, &runtime] { return reload(runtime); });
   if (socket_ != nullptr) {
     note(fmt::format("control socket {}", socket_->path()));
@@ -373,6 +385,7 @@ void LiveRun::end_capture() {
 
 // Nobody asks any more; what is shown at the end is taken from the counters.
 void LiveRun::ended(Engine& runtime) {
+  if (log_control_ != nullptr) log_control_->finish();
   if (follower_ != nullptr) follower_->stop();
   hangups_ = {};
   if (notice_ != nullptr) notice_->stopping();

@@ -16,6 +16,7 @@
 #include "control/http_socket.h"
 #include "control/json.h"
 #include "control/live_tables.h"
+#include "control/rule_log_control.h"
 #include "exec/neighbour_follower.h"
 #include "pipeline.h"
 #include "service.h"
@@ -30,6 +31,7 @@ struct LiveFlags {
   uint64_t max_memory = 0;
   std::string hits;  // file or "-"
   unsigned top = 0;
+  uint64_t log_rate = RuleLog::kDefaultRate;
 
   // Somebody may ask while it runs.
   bool serves() const { return !control.empty() || !http.empty(); }
@@ -51,7 +53,10 @@ class LiveRun {
   };
   void use(std::function<Result<Reload>()> reload) { reload_ = std::move(reload); }
   // What the run has to do for it; `options.ready` is called by what it becomes.
-  void prepare(RunOptions& options);
+  // `tables` are those that it begins with.
+  void prepare(RunOptions& options, const TableSet& tables, bool by_packets);
+  // Results of devices bring rules back (RunOptions::needs_rules).
+  bool needs_rules() const { return flags_.counts() || rule_log_ != nullptr; }
   // `load`: reads graphs that are to follow.
   RunHooks hooks(Pipeline& pipeline, const std::string& device, decltype(GraphControl::Hooks::load) load);
 
@@ -90,6 +95,8 @@ class LiveRun {
   std::shared_ptr<PacketTaps> taps_;  // nullptr: nobody may ask
   std::unique_ptr<TraceControl> trace_;
   std::unique_ptr<CaptureControl> capture_;
+  std::shared_ptr<RuleLog> rule_log_;  // nullptr: no list has or gets a rule with `log`
+  std::unique_ptr<RuleLogControl> log_control_;
   std::string configuration_;
   uint64_t swaps_ = 0;  // that tables_ is of
   std::unique_ptr<ControlSocket> socket_;
@@ -101,9 +108,10 @@ class LiveRun {
   Json hits_;
 };
 
-// show runtime|rules|drops|ports|tables|routes|adjacencies|qos, acl, routes, adjacencies, qos: questions and changes to
-// a process that runs.
+// show runtime|rules|log|drops|ports|tables|routes|adjacencies|qos, acl, routes, adjacencies, qos: questions and
+// changes to a process that runs.
 void add_live_shows(Command show);
+void add_show_log(Command show);
 void add_reload(Command root);
 void add_save(Command root);
 void add_top(Command root);

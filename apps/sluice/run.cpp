@@ -62,6 +62,7 @@ void add_show(Command root) {
   add_run_options(*plan, *o);
   group_run_options(*plan);
   add_live_shows(*show);
+  add_show_log(*show);
 }
 
 }  // namespace sluice::app

@@ -88,7 +88,7 @@ void group_run_options(Command sub) {
       {"Live ports", {"--method", "--port", "--queues", "--promiscuous", "--poll", "--cores", "--ready-file"}},
       {"Classes of service", {"--qos", "--priorities", "--shares", "--chunk", "--chunk-timeout", "--drop-when-full"}},
       {"Running process", {"--control", "--http", "--http-token", "--wait", "--max-memory"}},
-      {"Report", {"--output", "--quiet", "--hits", "--top-rules", "--print-graph", "--print-plan"}},
+      {"Report", {"--output", "--quiet", "--hits", "--top-rules", "--log-rate", "--print-graph", "--print-plan"}},
       {"Other", {"--help", "--config", "--user"}}};
   for (const auto& [group, names] : groups) {
     for (const char* name : names) {

@@ -9,6 +9,7 @@
 #include "base/base64.h"
 #include "base/clock.h"
 #include "control/json.h"
+#include "control/packet_way.h"
 #include "control/request.h"
 #include "control/trace_control.h"
 #include "tables/acl/sections.h"
@@ -89,7 +90,9 @@ void CaptureControl::digest() {
   auto through = order_->take_with_room();
   std::sort(through.begin(), through.end(), [](const auto& a, const auto& b) { return a->number < b->number; });
   for (auto& packet : through) {
-    if (captured_ == packets_) {
+    const Came came = wanted_.at.empty() ? Came::kYes : came_to(*packet, wanted_.at);
+    if (captured_ == packets_ || came != Came::kYes) {
+      if (came == Came::kUnknown) ++unknown_;
       order_->give_back(packet->frame.size());
       continue;
     }
@@ -106,13 +109,15 @@ Result<Json> CaptureControl::run(Json& request) {
   RequestFields fields(request);
   const std::string command = fields.text("command");
   if (command == "capture start") {
-    const std::string filter = fields.text("filter", "");
-    const bool dropped = fields.flag("dropped");
-    const std::string dropped_at = fields.text("dropped_at", "");
+    Wanted wanted;
+    wanted.filter = fields.text("filter", "");
+    wanted.dropped = fields.flag("dropped");
+    wanted.dropped_at = fields.text("dropped_at", "");
+    wanted.at = fields.text("at", "");
     const uint64_t packets = fields.number("packets", 1, kMostPackets, kMostPackets);
     const uint64_t snap = fields.number("snap_bytes", 1, FollowedPacket::kMostBytes, FollowedPacket::kMostBytes);
     if (auto ok = fields.done(); !ok) return std::move(ok).error();
-    return start(filter, dropped, dropped_at, packets, static_cast<uint32_t>(snap));
+    return start(std::move(wanted), packets, static_cast<uint32_t>(snap));
   }
   if (command == "capture read") {
     const uint64_t id = fields.number("capture", 1, kMostPackets, 0);
@@ -133,37 +138,57 @@ Result<Json> CaptureControl::stop(uint64_t id) {
   return show();
 }
 
-Result<Json> CaptureControl::start(const std::string& filter, bool dropped, const std::string& dropped_at,
-                                   uint64_t packets, uint32_t snap_bytes) {
+Result<void> CaptureControl::check_element(const std::string& name) const {
+  std::vector<std::string> names;
+  for (const auto& element : engine_.router().elements) names.push_back(element->name);
+  if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) return {};
+  const std::string near = closest_match(name, names);
+  return Error(fmt::format("the graph has no element '{}'", name),
+               near.empty() ? std::string("sluice show runtime lists them") : fmt::format("did you mean '{}'?", near));
+}
+
+// What was recorded says it of the input, of the element that dropped it and of sinks; of those between, its way with
+// the tables that it met.
+CaptureControl::Came CaptureControl::came_to(const FollowedPacket& packet, const std::string& element) const {
+  if (packet.input == element || packet.element == element) return Came::kYes;
+  if (std::any_of(packet.ends.begin(), packet.ends.end(), [&](const auto& end) { return end.element == element; }))
+    return Came::kYes;
+  const Router& router = engine_.router();
+  const auto source = std::find_if(router.elements.begin(), router.elements.end(),
+                                   [&](const auto& one) { return one->name == packet.input; });
+  if (packet.generation < first_generation_ || packet.tables == nullptr || source == router.elements.end())
+    return Came::kUnknown;
+  const Json way = packet_way(router, *packet.tables, static_cast<unsigned>(source - router.elements.begin()),
+                              packet.frame, packet.wire_bytes, packet.timestamp_ns);
+  if (way.at("packets").empty()) return Came::kUnknown;
+  const Json& steps = way["packets"][0].at("way");
+  const bool came =
+      std::any_of(steps.begin(), steps.end(), [&](const Json& step) { return step.at("element") == element; });
+  return came ? Came::kYes : Came::kNo;
+}
+
+Result<Json> CaptureControl::start(Wanted wanted, uint64_t packets, uint32_t snap_bytes) {
   if (engine_.by_packets())
     return Error("the packet scheduler runs this graph, and follows no packets",
                  "run it without queues, timers and scripts");
   if (over_) return Error("the run ends");
   if (order_ != nullptr && !told_)
     return Error("a capture runs already", "end it: sluice capture stop; once more if its reader is gone");
-  auto rules = parse_packet_filter(filter);
+  auto rules = parse_packet_filter(wanted.filter);
   if (!rules) return std::move(rules).error();
   const Router& router = engine_.router();
-  if (!dropped_at.empty()) {
-    std::vector<std::string> names;
-    for (const auto& element : router.elements) names.push_back(element->name);
-    if (std::find(names.begin(), names.end(), dropped_at) == names.end()) {
-      const std::string near = closest_match(dropped_at, names);
-      return Error(
-          fmt::format("the graph has no element '{}'", dropped_at),
-          near.empty() ? std::string("sluice show runtime lists them") : fmt::format("did you mean '{}'?", near));
-    }
+  for (const std::string* element : {&wanted.dropped_at, &wanted.at}) {
+    if (auto ok = check_element(*element); !ok) return std::move(ok).error();
   }
   // The file's interfaces: the sources of the graph.
   Json inputs = Json::array();
   for (const auto& source : engine_.plan().sources) inputs.push_back(router.elements[source.element]->name);
   waiting_.clear();
   order_ = taps_->start(Tap::kCapture, std::move(*rules), uint64_t{1} << 62, kRoomBytes,
-                        TapWish{dropped, dropped_at, kEachBytes, now_ns() + kLeaseNs});
+                        TapWish{wanted.dropped, wanted.dropped_at, kEachBytes, now_ns() + kLeaseNs});
   ++id_;
-  filter_ = filter;
-  dropped_ = dropped;
-  dropped_at_ = dropped_at;
+  wanted_ = std::move(wanted);
+  unknown_ = 0;
   packets_ = packets;
   snap_bytes_ = snap_bytes;
   captured_ = 0;
@@ -194,20 +219,21 @@ Result<Json> CaptureControl::read(uint64_t id) {
   if (said_) told_ = true;
   said_ = !ended_.empty() && all;
   json["more"] = !waiting_.empty();
-  json["missed"] = order_->missed();
+  json["missed"] = missed();
   json["ended"] = said_ ? Json(ended_) : Json(nullptr);
   return json;
 }
 
 Json CaptureControl::show() {
   Json json{{"running", order_ != nullptr && ended_.empty()},
-            {"filter", filter_},
-            {"dropped", dropped_},
-            {"dropped_at", dropped_at_},
+            {"filter", wanted_.filter},
+            {"dropped", wanted_.dropped},
+            {"dropped_at", wanted_.dropped_at},
+            {"at", wanted_.at},
             {"captured", captured_},
             {"waiting", waiting_.size()},
             {"on_their_way", order_ == nullptr ? 0 : order_->on_their_way()},
-            {"missed", order_ == nullptr ? 0 : order_->missed()},
+            {"missed", missed()},
             {"ended", ended_.empty() ? Json(nullptr) : Json(ended_)}};
   return json;
 }

@@ -30,6 +30,8 @@ class CaptureControl {
   CaptureControl(Engine& engine, std::shared_ptr<PacketTaps> taps);
   ~CaptureControl();
 
+  // Another graph runs since the generation that is current now: of packets of those before, the way is not known.
+  void graph_changed() { first_generation_ = engine_.publisher().generation(); }
   // Notes what became of the packets that are through, and lets go of the tables that they met.
   void digest();
   // No packet comes any more. What waits can still be read.
@@ -47,8 +49,18 @@ class CaptureControl {
     uint32_t wire_bytes = 0;
     size_t room_bytes = 0;  // of the frame as it was followed
   };
-  Result<nlohmann::ordered_json> start(const std::string& filter, bool dropped, const std::string& dropped_at,
-                                       uint64_t packets, uint32_t snap_bytes);
+  // Which of the packets that match are captured; both once their fate is known.
+  struct Wanted {
+    std::string filter;
+    bool dropped = false;    // those that were dropped
+    std::string dropped_at;  // those that this element dropped; empty: any
+    std::string at;          // those that came to this element; empty: any
+  };
+  Result<nlohmann::ordered_json> start(Wanted wanted, uint64_t packets, uint32_t snap_bytes);
+  Result<void> check_element(const std::string& name) const;
+  enum class Came : uint8_t { kNo, kYes, kUnknown };
+  Came came_to(const FollowedPacket& packet, const std::string& element) const;
+  uint64_t missed() const { return (order_ == nullptr ? 0 : order_->missed()) + unknown_; }
   Result<nlohmann::ordered_json> read(uint64_t id);
   Result<nlohmann::ordered_json> stop(uint64_t id);
   nlohmann::ordered_json show();
@@ -59,9 +71,10 @@ class CaptureControl {
   std::shared_ptr<PacketTaps> taps_;
   std::shared_ptr<TapOrder> order_;  // nullptr: there was none yet
   uint64_t id_ = 0;
-  std::string filter_, dropped_at_;
-  bool dropped_ = false;
+  Wanted wanted_;
+  uint64_t first_generation_ = 0;  // of the graph that runs
   uint64_t packets_ = 0, captured_ = 0;
+  uint64_t unknown_ = 0;  // packets of which it is not known whether they came to `wanted_.at`
   uint32_t snap_bytes_ = 0;
   std::string ended_;       // why; empty: it goes on
   bool over_ = false;       // the run

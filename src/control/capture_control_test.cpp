@@ -84,6 +84,7 @@ TEST(Capture, KeepsOnlyWhatWasDroppedWhereItWasAsked) {
     (void)read(runtime, id);
   }
   EXPECT_FALSE(answer(runtime, {{"command", "capture start"}, {"dropped_at", "nowhere"}})["ok"].get<bool>());
+  EXPECT_FALSE(answer(runtime, {{"command", "capture start"}, {"at", "nowhere"}})["ok"].get<bool>());
 }
 
 // Packets that are not kept give their room back; those that are read, too.

@@ -91,6 +91,11 @@ Result<Json> Control::run(Json& request) {
       if (capture_->answers(asked->get_ref<const std::string&>())) return capture_->run(request);
     }
   }
+  if (log_ != nullptr) {
+    if (const auto asked = request.find("command"); asked != request.end() && asked->is_string()) {
+      if (RuleLogControl::answers(asked->get_ref<const std::string&>())) return log_->run(request);
+    }
+  }
   if (graph_ != nullptr) {
     if (const auto asked = request.find("command"); asked != request.end() && asked->is_string()) {
       if (graph_->answers(asked->get_ref<const std::string&>())) return graph_->run(request);

@@ -19,6 +19,7 @@
 #include "control/json.h"
 #include "control/live_tables.h"
 #include "control/request.h"
+#include "control/rule_log_control.h"
 #include "control/sent_file.h"
 #include "control/trace_control.h"
 #include "exec/engine.h"
@@ -47,6 +48,8 @@ class Control {
   void use(TraceControl& trace) { trace_ = &trace; }
   // Where packets may be captured: what answers that, before the first request.
   void use(CaptureControl& capture) { capture_ = &capture; }
+  // Where packets that rules with `log` decided may be shown: what answers that, before the first request.
+  void use(RuleLogControl& log) { log_ = &log; }
   // Reads the configuration of the run again: what answers `reload`, before the first request.
   void use(std::function<Result<nlohmann::ordered_json>()> reload) { reload_ = std::move(reload); }
   // The same graph goes on with these tables, and with the classes of its files.
@@ -60,6 +63,7 @@ class Control {
     facts_.configuration = std::move(configuration);
     cleared_.graph_changed(runtime_.router());
     if (trace_ != nullptr) trace_->graph_changed();
+    if (capture_ != nullptr) capture_->graph_changed();
   }
 
   // The answer to one request, whatever its bytes are: an object without newlines.
@@ -97,6 +101,7 @@ class Control {
   uint64_t rules_cleared_ns_ = 0;      // 0: never
   bool qos_changed_ = false;           // by a request, since the configuration was read
   CaptureControl* capture_ = nullptr;  // none: packets are not captured
+  RuleLogControl* log_ = nullptr;      // none: nothing is recorded
   Facts facts_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <ctime>
 #include <string_view>
 
 #include "net/text.h"
@@ -53,6 +54,14 @@ std::string key_text(const FlowKey& k) {
   if ((k.bits & FlowKey::kFragment) != 0)
     t += (k.bits & FlowKey::kLaterFragment) != 0 ? " later fragment" : " first fragment";
   return t;
+}
+std::string time_text(uint64_t ns) {
+  const auto seconds = static_cast<time_t>(ns / 1'000'000'000);
+  tm parts{};
+  char text[32] = "";
+  if (::gmtime_r(&seconds, &parts) == nullptr || std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts) == 0)
+    return fmt::format("{} ns", ns);
+  return fmt::format("{}.{:09}Z", text, ns % 1'000'000'000);
 }
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// How reports write a packet's five-tuple.
+// How reports write a packet's five-tuple and time.
 // host only
 #pragma once
 
@@ -17,5 +17,7 @@ std::string flags_text(uint16_t flags);
 std::string five_tuple(const FlowKey& k);
 // The same with all that a rule can ask for: "ip 10.0.0.1 > 192.0.2.7 tcp 1000 > 80 flags S".
 std::string key_text(const FlowKey& k);
+// A packet's time stamp: "2026-11-25 11:40:12.079362000Z".
+std::string time_text(uint64_t ns);
 
 }  // namespace sluice

@@ -24,8 +24,10 @@ struct FuzzedRuntime {
   std::unique_ptr<Engine> runtime;
   std::unique_ptr<LiveTables> tables;
   std::shared_ptr<PacketTaps> taps = std::make_shared<PacketTaps>();
+  std::shared_ptr<RuleLog> rule_log = std::make_shared<RuleLog>();
   std::unique_ptr<TraceControl> trace;
   std::unique_ptr<CaptureControl> capture;
+  std::unique_ptr<RuleLogControl> log;
   std::unique_ptr<Control> control;
 
   FuzzedRuntime() {
@@ -39,6 +41,7 @@ struct FuzzedRuntime {
     RunOptions options;
     options.live = options.count_hits = true;
     options.taps = taps;
+    options.rule_log = rule_log;
     runtime = must(Engine::create(router, plan, options));
     runtime->publisher().publish(must(bind_plan(plan, router, loaded)));
     tables = std::make_unique<LiveTables>(router, plan, runtime->publisher(), std::move(loaded), std::move(models),
@@ -48,6 +51,8 @@ struct FuzzedRuntime {
     control->use(*trace);
     capture = std::make_unique<CaptureControl>(*runtime, taps);
     control->use(*capture);
+    log = std::make_unique<RuleLogControl>(rule_log, [](const std::string&) {});
+    control->use(*log);
   }
 
   // The list as text.

@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <ctime>
 
 #include "base/counted.h"
 #include "control/json.h"
@@ -72,15 +71,6 @@ void add_prefix(Json& route, const FollowedPacket& packet, LiveTables& tables) {
   if (!rib || *rib == nullptr) return;
   auto said = explain_routes(**rib, {}, route.at("destination").get<std::string>(), 1, 1);
   if (said.ok() && !(*said)["routes"].empty()) route["prefix"] = (*said)["routes"][0]["prefix"];
-}
-
-std::string time_text(uint64_t ns) {
-  const auto seconds = static_cast<time_t>(ns / 1'000'000'000);
-  tm parts{};
-  char text[32] = "";
-  if (::gmtime_r(&seconds, &parts) == nullptr || std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts) == 0)
-    return fmt::format("{} ns", ns);
-  return fmt::format("{}.{:09}Z", text, ns % 1'000'000'000);
 }
 
 }  // namespace

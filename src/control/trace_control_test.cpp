@@ -44,11 +44,13 @@ class TraceFolder {
 struct TracedRun {
   std::map<std::string, uint64_t> reported, traced, captured;  // packets by drop reason; "": left
   uint64_t packets_in = 0, packets_out = 0, differing = 0, unexplained = 0, on_device = 0;
+  uint64_t came = 0;  // to the element `at`, as its counter says
 };
 
-// `first_alone`: the first packet comes by an input of its own, and is the only one that is followed.
+// `first_alone`: the first packet comes by an input of its own, and is the only one that is followed. `at`: of what
+// the capture asks.
 TracedRun run_traced(const std::string& rules, uint32_t packets, uint32_t seed, const RunOptions& wanted,
-                     bool first_alone = false) {
+                     bool first_alone = false, const std::string& at = {}) {
   const TraceFolder folder;
   std::ofstream(folder / "acl") << rules;
   std::ofstream(folder / "rib") << "10.0.0.0/8 a\n10.1.0.0/16 b\n2001:db8::/32 a\n";
@@ -100,7 +102,7 @@ TracedRun run_traced(const std::string& rules, uint32_t packets, uint32_t seed, 
   LiveTables live(*router, *plan, (*engine)->publisher(), *tables, std::move(models), report.loads, 0);
   const auto order = options.taps->start(Tap::kTrace, {}, first_alone ? 1 : packets, size_t{1} << 24);
   CaptureControl capture(**engine, options.taps);
-  Json start{{"command", "capture start"}, {"snap_bytes", 60u}};
+  Json start{{"command", "capture start"}, {"snap_bytes", 60u}, {"at", at}};
   if (!first_alone) EXPECT_TRUE(capture.run(start).ok());
   RunReport done;
   EXPECT_TRUE((*engine)->run(done).ok());
@@ -112,6 +114,9 @@ TracedRun run_traced(const std::string& rules, uint32_t packets, uint32_t seed, 
     if (done.drops[r] != 0) out.reported[to_string(static_cast<DropReason>(r))] = done.drops[r];
   }
   if (done.packets_out != 0) out.reported[""] = done.packets_out;
+  for (size_t e = 0; e < router->elements.size(); ++e) {
+    if (router->elements[e]->name == at) out.came = done.totals.elements[e].packets;
+  }
   EXPECT_FALSE(options.taps->armed());
   while (!first_alone) {
     Json read{{"command", "capture read"}, {"capture", 1u}};
@@ -172,6 +177,28 @@ TEST(Trace, TellsTheFateOfEveryPacketAsTheRunReportsIt) {
       if (std::string_view(way) != "emu") RC_ASSERT(run.on_device == 0u);
     }
   }));
+}
+
+// As many packets are captured at an element as it counts.
+TEST(Trace, ACaptureAtAnElementHasThePacketsThatCameToIt) {
+  for (const char* way : {"one", "three", "emu"}) {
+    RunOptions options;
+    options.workers = std::string_view(way) == "three" ? 3 : 1;
+    if (std::string_view(way) == "emu") options.device.devices = {std::make_shared<EmuDevice>()};
+    uint64_t before = 200;
+    for (const char* at : {"in", "acl", "route", "ttl", "out"}) {
+      SCOPED_TRACE(std::string(way) + " " + at);
+      const TracedRun run =
+          run_traced("deny tcp from any to any port 51\npermit ip from any to any\n", 200, 5, options, false, at);
+      uint64_t captured = 0;
+      for (const auto& [reason, n] : run.captured) captured += n;
+      EXPECT_EQ(captured, run.came);
+      EXPECT_LE(captured, before);
+      EXPECT_GT(captured, 0u);
+      before = captured;
+    }
+    EXPECT_LT(before, 150u) << "some were dropped on the way";
+  }
 }
 
 // A batch that is followed may be smaller than the next one in its place, whose packets are all dropped.

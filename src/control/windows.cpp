@@ -36,6 +36,7 @@ const std::vector<Path>& paths() {
       {"qos", "show qos", {}, {}, {}},
       {"graph", "graph show", {}, {}, {}},
       {"trace", "show trace", {}, {}, {}},
+      {"log", "show log", {}, {"after", "count"}, {}},
       {"rules", "show rules", {"table", "order"}, {"from", "count"}, {"hits"}},
       {"routes", "show routes", {"for", "table"}, {"from", "count"}, {}},
       {"adjacencies", "show adjacencies", {"table"}, {"from", "count"}, {}},

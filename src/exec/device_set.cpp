@@ -107,7 +107,7 @@ Result<std::unique_ptr<DeviceSet>> DeviceSet::open(const Router& router, const P
   std::unique_ptr<DeviceSet> set(new DeviceSet(plan, options.device));
   // What workers take at a time is what flights hold.
   const uint32_t batch = options.priorities ? options.priorities->chunk : options.batch;
-  set->offloads_ = plan_offloads(plan, router, options.device.record_choice(batch), options.count_hits);
+  set->offloads_ = plan_offloads(plan, router, options.device.record_choice(batch), options.needs_rules());
   set->options_.transport = options.device.transport_of(set->offloads_);
   for (Offload& o : set->offloads_) {
     // Whoever follows packets asks for rules and next hops.

@@ -21,6 +21,7 @@
 #include "exec/job.h"
 #include "exec/live_gate.h"
 #include "exec/ordered.h"
+#include "exec/rule_log.h"
 #include "exec/scheduler/scheduler.h"
 #include "exec/worker.h"
 #include "graph/graph_files.h"
@@ -223,6 +224,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const Router& router, const Plan&
     e.devices_ = std::move(*devices);
   }
   if (options.count_hits) e.ledger_ = std::make_unique<HitLedger>(wanted.workers);
+  if (options.rule_log != nullptr) options.rule_log->open(wanted.workers);
   if (options.live) {
     for (const auto& worker : e.workers_) e.live_.push_back(std::make_unique<LiveWorker>(worker));
   }
@@ -236,6 +238,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const Router& router, const Plan&
   }
   e.publisher_.set_prepare([&e](Snapshot& snapshot) {
     if (e.ledger_ != nullptr) attach_hits(snapshot, *e.ledger_);
+    if (e.options_.rule_log != nullptr) e.options_.rule_log->attach(snapshot, *e.router_, *e.plan_);
     if (e.devices_ != nullptr) e.devices_->make_resident(snapshot, e.publisher_, e.workers_);
   });
   return made;
@@ -313,13 +316,14 @@ Result<std::vector<std::shared_ptr<JobRings>>> Engine::make_jobs(uint32_t depth,
 
 void Engine::connect(Intake& intake, JobRings& rings) {
   // A lane of one thread that has no batches with a device is quiescent between jobs: no generation that it read can go
-  // before.
+  // before. Chunks of classes wait while others run.
   if (devices_ != nullptr && devices_->takes_lent()) {
     std::vector<bool> lends;
     for (const std::span<const std::byte> memory : intake.lendable()) lends.push_back(devices_->pin_source(memory));
     intake.lend(lends);
   }
-  intake.connect(rings, *egress_, publisher_, !lanes_[0]->alone || devices_ != nullptr, shared_);
+  intake.connect(rings, *egress_, publisher_,
+                 !lanes_[0]->alone || devices_ != nullptr || options_.priorities.has_value(), shared_);
 }
 
 // --- a turn ---
@@ -449,7 +453,7 @@ void Engine::commit(Lane& lane, uint32_t qos_class, uint64_t sequence) {
   if (lane.intake->live()) egress_->advance(job.batch.timestamp_ns(job.batch.size() - 1));
   send_on(false);
   if (lane.waiting.load(std::memory_order_relaxed)) egress_->flush();
-  if (!lane.alone || devices_ != nullptr) Publisher::release(job.snapshot);
+  if (!lane.alone || devices_ != nullptr || options_.priorities) Publisher::release(job.snapshot);
   job.snapshot = nullptr;
 }
 
@@ -466,7 +470,7 @@ void Engine::work(unsigned id) {
   TraceSpan waiting;
   for (uint64_t look = 0; !given_up_.load(std::memory_order_relaxed); ++look) {
     gate.poll();
-    if (begun == done || !lane.alone || devices_ != nullptr) reader.quiescent();
+    if (begun == done || !lane.alone || devices_ != nullptr || by_class) reader.quiescent();
     sleeper.look();
     // Before the look: nothing can come after one that finds nothing then.
     const bool last = lane.closed.load(std::memory_order_acquire);

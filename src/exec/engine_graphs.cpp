@@ -12,6 +12,7 @@
 #include "exec/hits.h"
 #include "exec/job.h"
 #include "exec/ordered.h"
+#include "exec/rule_log.h"
 #include "exec/scheduler/scheduler.h"
 #include "exec/worker.h"
 #include "graph/graph_files.h"
@@ -35,6 +36,7 @@ Result<std::unique_ptr<Engine>> Engine::create(Router& router, const Plan& plan,
   std::unique_ptr<Engine> made(new Engine(router, plan, alone));
   Engine& e = *made;
   if (options.count_hits) e.ledger_ = std::make_unique<HitLedger>(1);
+  if (options.rule_log != nullptr) options.rule_log->open(1);
   Error errors;
   if (options.simulated && LivePorts::any(router))
     return Error("live ports have the time of day, and not a simulated one", "leave --simtime out");
@@ -232,9 +234,9 @@ void Engine::flip(Flip& flip) {
   for (size_t w = 0; w < workers_.size(); ++w) workers_[w].swap(flip.workers[w]);  // gates look at the places
   ordered_.swap(flip.ordered);
   past_files_ = std::move(flip.files);
-  publisher_.publish(std::move(flip.snapshot));
   router_ = &router;
   plan_ = &flip.graph->plan;
+  publisher_.publish(std::move(flip.snapshot));
   graph_.swap(flip.graph);
 }
 

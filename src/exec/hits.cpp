@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <new>
 #include <optional>
 #include <string_view>
@@ -12,9 +11,8 @@
 
 #include "elements/stages.h"
 #include "exec/device/resident.h"
+#include "exec/list_versions.h"
 #include "exec/snapshot.h"
-#include "tables/acl/sections.h"
-#include "tables/replica.h"
 
 namespace sluice {
 
@@ -52,52 +50,8 @@ void RuleHits::put(size_t at, unsigned workers) {
 
 namespace {
 
-// The rules of one version, with what they do.
-struct Rules {
-  AclRulesView match;
-  AclActionsView actions;
-
-  static std::optional<Rules> of(const Image& image) {
-    auto match = AclRulesView::open(image);
-    auto actions = AclActionsView::open(image);
-    if (!match || !actions) return std::nullopt;
-    return Rules{*match, *actions};
-  }
-  // Between the rules of an image that is patched there are numbers that no rule has.
-  bool is_rule(uint32_t rule) const { return match.rule(rule).src_port_low <= match.rule(rule).src_port_high; }
-};
-
-bool same(const Rules& before, uint32_t b, const Rules& after, uint32_t a) {
+bool same(const ListRules& before, uint32_t b, const ListRules& after, uint32_t a) {
   return same_match(before.match.rule(b), after.match.rule(a)) && before.actions.action(b) == after.actions.action(a);
-}
-
-// What makes a rule itself: what it matches and what it does.
-using Identity = std::string;
-Identity identity_of(const Rules& rules, uint32_t rule) {
-  const AclAction action = rules.actions.action(rule);
-  Identity id(offsetof(AclMatchRule, rule) + sizeof action, '\0');
-  std::memcpy(id.data(), &rules.match.rule(rule), offsetof(AclMatchRule, rule));
-  std::memcpy(id.data() + offsetof(AclMatchRule, rule), &action, sizeof action);
-  return id;
-}
-
-// The numbers whose bytes the patches touched, in order.
-std::vector<uint32_t> touched(const Image& image, uint32_t rules, const std::vector<Patch>& patches) {
-  std::vector<uint32_t> all;
-  const AclSections::Places at = AclSections::places(image);
-  const auto add = [&](const Patch& p, uint64_t begin, uint64_t bytes) {
-    if (p.offset + p.bytes <= begin || p.offset >= begin + rules * bytes) return;
-    const uint64_t from = p.offset > begin ? (p.offset - begin) / bytes : 0;
-    const uint64_t to = std::min<uint64_t>(rules, (p.offset + p.bytes - begin + bytes - 1) / bytes);
-    for (uint64_t i = from; i < to; ++i) all.push_back(static_cast<uint32_t>(i + 1));
-  };
-  for (const Patch& p : patches) {
-    add(p, at.rules, sizeof(AclMatchRule));
-    add(p, at.actions + sizeof(AclAction), sizeof(AclAction));
-  }
-  std::sort(all.begin(), all.end());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-  return all;
 }
 
 }  // namespace
@@ -118,16 +72,13 @@ struct HitLedger::Moves {
 
 HitLedger::Moves HitLedger::moves(const Image& image_before, const Image& image_after) {
   Moves moves;
-  const auto before = Rules::of(image_before), after = Rules::of(image_after);
+  const auto before = ListRules::of(image_before), after = ListRules::of(image_after);
   if (!before || !after) return moves;
   const uint32_t n = before->match.size(), m = after->match.size();
   std::vector<uint32_t> left, places;  // of either version: what is not where it was
-  std::optional<std::vector<Patch>> patches;
-  if (n == m && image_before.patches() != nullptr && image_before.patches() == image_after.patches())
-    patches = image_before.patches()->between(image_before.version(), image_after.version());
-  if (patches) {
+  if (const auto touched = touched_rules(image_before, image_after)) {
     moves.all = false;
-    for (uint32_t rule : touched(image_after, m, *patches)) {
+    for (uint32_t rule : *touched) {
       ++work_.rules;
       if (same(*before, rule, *after, rule)) continue;
       if (before->is_rule(rule)) left.push_back(rule);
@@ -149,10 +100,10 @@ HitLedger::Moves HitLedger::moves(const Image& image_before, const Image& image_
     }
     work_.rules += std::max(n, m);
   }
-  std::unordered_map<Identity, std::vector<uint32_t>> where;  // the last first
-  for (size_t i = places.size(); i-- > 0;) where[identity_of(*after, places[i])].push_back(places[i]);
+  std::unordered_map<std::string, std::vector<uint32_t>> where;  // the last first
+  for (size_t i = places.size(); i-- > 0;) where[rule_identity(*after, places[i])].push_back(places[i]);
   for (uint32_t b : left) {
-    const auto found = where.find(identity_of(*before, b));
+    const auto found = where.find(rule_identity(*before, b));
     uint32_t to = kGone;
     if (found != where.end() && !found->second.empty()) {
       to = found->second.back();

@@ -23,8 +23,8 @@ struct Snapshot;
 class TapOrder;
 
 // Who follows packets. Each has one order at a time.
-enum class Tap : uint8_t { kTrace, kCapture, kLog };
-inline constexpr size_t kTaps = 3;
+enum class Tap : uint8_t { kTrace, kCapture };
+inline constexpr size_t kTaps = 2;
 
 struct FollowedPacket {
   // What became of it at a sink. A packet that goes to several has several.

@@ -30,6 +30,7 @@
 namespace sluice {
 
 struct GraphGeneration;
+class RuleLog;
 
 // Who speaks to a device: every worker by channels of its own, or one thread for all workers of the device.
 enum class DeviceThreading : uint8_t { kFull, kMaster };
@@ -133,6 +134,10 @@ struct RunOptions {
   bool keeps_frames = false;  // for `ended`
   // Packets are counted by the rules of access lists that decided (Engine::hits).
   bool count_hits = false;
+  // Where packets that rules with `log` decided are recorded; nullptr: nowhere. Of one run.
+  std::shared_ptr<RuleLog> rule_log;
+  // Results of devices bring the rule that decided back.
+  bool needs_rules() const { return count_hits || rule_log != nullptr; }
   bool live = false;  // somebody may call Engine::look during the run
   // Where packets are followed; nullptr: nowhere. With `live`; not in graphs of the packet scheduler.
   std::shared_ptr<PacketTaps> taps;

@@ -13,6 +13,7 @@
 
 namespace sluice {
 
+class LoggedRules;
 struct Resident;
 
 // Immutable once published, but for the count of batches in flight.
@@ -28,6 +29,9 @@ struct Snapshot {
   RuleHits::Adder hits_of(unsigned element, unsigned worker) const {
     return element < hits.size() && hits[element] != nullptr ? hits[element]->of(worker) : RuleHits::Adder{};
   }
+  // By element: the rules whose packets are recorded, or nullptr; empty: none (RuleLog::attach).
+  std::vector<std::shared_ptr<const LoggedRules>> logs;
+  const LoggedRules* logs_of(unsigned element) const { return element < logs.size() ? logs[element].get() : nullptr; }
   mutable std::atomic<uint64_t> in_flight{0};  // batches that were started on this generation and are not committed
 };
 

@@ -1,5 +1,6 @@
 // host only
 #include "exec/worker.h"
+#include "exec/rule_log.h"
 
 #include "base/assert.h"
 
@@ -121,6 +122,17 @@ Worker::Worker(const Plan& plan, const Router& router, unsigned id, bool fast_pa
 
 Worker::~Worker() = default;
 
+void Worker::record_logged(const LoggedRules& logs, uint32_t rule, uint32_t row, const FlowKey& key, uint32_t bytes,
+                           uint32_t ip_bytes) {
+  logs.record(id_, rule, [&](LoggedPacket& packet) {
+    packet.timestamp_ns = walk_->batch->timestamp_ns(row);
+    packet.key = key;
+    packet.bytes = bytes;
+    packet.ip_bytes = ip_bytes;
+    if (walk_->batch == walk_->root) packet.source = walk_->source;
+  });
+}
+
 void Worker::drop(unsigned element, DropReason reason, uint64_t count) {
   stats_.elements[element].drops[static_cast<size_t>(reason)] += count;
 }
@@ -155,6 +167,7 @@ void Worker::start(const Snapshot& snapshot, Batch& batch, JobShare& share, unsi
   walk.snapshot = &snapshot;
   walk.root = walk.batch = &batch;
   walk.share = &share;
+  walk.source = static_cast<uint16_t>(source);
   walk.generation = 0;
   walk.node = 0;
   walk.round = 0;
@@ -346,6 +359,13 @@ void Worker::run_stages(const Program& program, const PlanNode& node, Tile& tile
     cpu_stage_kernel(slot.kind)(slot, tile, mask, prefetched);
     if (const RuleHits::Adder hits = hits_at(slot)) {
       for_lanes(mask, [&](uint32_t i) { hits.add(tile.packet[i].rule, tile.packet[i].length()); });
+    }
+    if (const LoggedRules* const logs = logs_at(slot)) {
+      for_lanes(mask, [&](uint32_t i) {
+        const Packet& p = tile.packet[i];
+        if (logs->has(p.rule)) [[unlikely]]
+          record_logged(*logs, tile.index[i], p, p.length());
+      });
     }
     if (node.wide) {
       for_lanes(mask, [&](uint32_t i) { tile.path[i] = node.wide_path(tile.output[i]); });

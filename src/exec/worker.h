@@ -202,6 +202,7 @@ class Worker {
     const Snapshot* snapshot = nullptr;
     Batch* root = nullptr;
     Batch* batch = nullptr;  // root, or one of its children
+    uint16_t source = 0;     // of the plan
     JobShare* share = nullptr;
     unsigned generation = 0;
     std::vector<Selection> pending;  // of all node inputs
@@ -243,6 +244,13 @@ class Worker {
   void drop(unsigned element, DropReason reason, uint64_t count = 1);
   // Where packets of a stage are counted by rules, if anywhere.
   RuleHits::Adder hits_at(const StageSlot& slot) const { return walk_->snapshot->hits_of(slot.element, id_); }
+  const LoggedRules* logs_at(const StageSlot& slot) const { return walk_->snapshot->logs_of(slot.element); }
+  // Records a packet of row `row` that a rule of `logs` decided.
+  void record_logged(const LoggedRules& logs, uint32_t rule, uint32_t row, const FlowKey& key, uint32_t bytes,
+                     uint32_t ip_bytes);
+  void record_logged(const LoggedRules& logs, uint32_t row, const Packet& p, uint32_t bytes) {
+    record_logged(logs, p.rule, row, p.key, bytes, p.end - std::min<uint32_t>(p.end, p.l3));
+  }
   // A packet that left a stage by an output without a successor: a packet that is not bad has no reason of its own.
   void drop_at(const StageSlot& slot, DropReason reason) {
     drop(slot.element, reason == DropReason::kNone ? DropReason::kUnconnectedOutput : reason);
@@ -301,6 +309,11 @@ class Worker {
   void apply(const PlanNode& node, const Offload& offload, const Program& program, InFlight& in_flight, uint32_t ready);
   void count_visits(const Program& program, uint32_t begin, uint32_t visited, uint32_t length, const uint32_t* lengths,
                     uint32_t rule);
+  // A list that count_visits met and whose rule has `log`, until the packet's registers are there.
+  struct MetLog {
+    const LoggedRules* logs = nullptr;
+    uint32_t bytes = 0;  // on arrival at the list
+  };
   static uint32_t mark_by_rule(const Offload& offload, const Program& program, uint32_t visited, uint32_t rule);
   Steps take_key(const Offload& offload, uint64_t word, Packet& p, const Program& program);
   Steps take_registers(const Offload& offload, const InFlight& in_flight, uint32_t i, Packet& p,
@@ -320,6 +333,7 @@ class Worker {
                                 SlabDriver::Range& range);
   bool launch_frames(size_t node, Selection* inputs);
   bool collect_frames(size_t node);
+  bool gives_record(const Program& program, uint32_t visited, uint32_t rule) const;
   Selection take_frames(size_t node, InFlight& in_flight);
 
   const Plan& plan_;
@@ -339,6 +353,7 @@ class Worker {
   // Of the packets that came last; what they say decides which way is tried first, and never a result.
   bool expects_plain_ = true;    // most had no tag and were no IPv6
   bool expects_linked_ = false;  // some had a tag or were IPv6
+  MetLog met_log_;
   std::span<const std::byte> next_;
   const FastCode code_ = fast_code();
   WorkerDevice device_;

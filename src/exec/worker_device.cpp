@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "exec/device/body.h"
 #include "exec/device/trace.h"
+#include "exec/rule_log.h"
 #include "exec/worker.h"
 #include "net/ipv4.h"
 #include "net/ipv6.h"
@@ -381,6 +382,7 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
         }
         continue;
       }
+      met_log_.logs = nullptr;
       const Steps steps = offload.keys ? take_key(offload, a.flight.key_result(i), p, program)
                                        : take_registers(offload, a, i, p, program);
       if (steps.redo || steps.visited == 0) {
@@ -389,6 +391,8 @@ void Worker::apply(const PlanNode& node, const Offload& offload, const Program& 
       }
       ++counters.offloaded;
       note_device(tile.index[lane]);
+      if (met_log_.logs != nullptr) [[unlikely]]
+        record_logged(*met_log_.logs, tile.index[lane], p, met_log_.bytes);
       const uint32_t last = offload.begin + static_cast<uint32_t>(std::bit_width(steps.visited)) - 1u;
       const StageSlot& slot = program.stages[last];
       tile.output[lane] = steps.output;
@@ -426,6 +430,8 @@ void Worker::count_visits(const Program& program, uint32_t begin, uint32_t visit
     ++counters.packets;
     counters.bytes += length;
     if (const RuleHits::Adder hits = hits_at(slot)) hits.add(rule, length);
+    if (const LoggedRules* const logs = logs_at(slot); logs != nullptr && logs->has(rule)) [[unlikely]]
+      met_log_ = {logs, length};
     if (slot.moves_extent != 0) length = *lengths++;
   }
 }

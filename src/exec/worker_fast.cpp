@@ -6,6 +6,7 @@
 
 #include "base/prefetch.h"
 #include "elements/ip_input/stage.h"
+#include "exec/rule_log.h"
 #include "exec/worker.h"
 #include "net/fast_parse.h"
 
@@ -184,7 +185,7 @@ void Worker::finish_fast(const PlanNode& node, const Program& program, const Bat
       registers_of(view, burst, i, tile.packet[lane]);
     });
   };
-  const bool counts_rules = !walk_->snapshot->hits.empty();
+  const bool counts_rules = !walk_->snapshot->hits.empty(), records_rules = !walk_->snapshot->logs.empty();
   uint32_t counted = 0;
   uint64_t bytes = 0;
   stats_.fast += static_cast<uint64_t>(std::popcount(alive));
@@ -205,6 +206,17 @@ void Worker::finish_fast(const PlanNode& node, const Program& program, const Bat
       // Now: a later stage finds other rules and lengths.
       if (const RuleHits::Adder hits = hits_at(slot)) {
         for_lanes(came, [&](uint32_t i) { hits.add(burst.rule[i], burst.bytes(i)); });
+      }
+    }
+    if (records_rules) [[unlikely]] {
+      if (const LoggedRules* const logs = logs_at(slot)) {
+        const LoggedRules::Range range = logs->range();
+        const uint32_t near = FastBurst::lanes_where([&](uint32_t i) { return range.holds(burst.rule[i]); }) & came;
+        for_lanes(near, [&](uint32_t i) {
+          if (!logs->has(burst.rule[i])) return;
+          burst.fill_keys();
+          record_logged(*logs, burst.rule[i], burst.row[i], burst.key(i), burst.bytes(i), burst.ip_bytes[i]);
+        });
       }
     }
     uint32_t leaving = 0;

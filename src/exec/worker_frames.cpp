@@ -8,6 +8,7 @@
 
 #include "exec/device/body.h"
 #include "exec/device/trace.h"
+#include "exec/rule_log.h"
 #include "exec/worker.h"
 
 namespace sluice {
@@ -254,6 +255,16 @@ bool Worker::collect_frames(size_t n) {
   return true;
 }
 
+// Whether a packet that met these stages is one whose record would be taken.
+bool Worker::gives_record(const Program& program, uint32_t visited, uint32_t rule) const {
+  if (walk_->snapshot->logs.empty()) return false;
+  for (uint32_t bits = visited; bits != 0; bits &= bits - 1) {
+    const LoggedRules* const logs = logs_at(program.stages[std::countr_zero(bits)]);
+    if (logs != nullptr && logs->has(rule) && logs->grants(rule)) return true;
+  }
+  return false;
+}
+
 // Returns the packets that are to be done again.
 Selection Worker::take_frames(size_t n, InFlight& a) {
   const PlanNode& node = plan_.nodes[n];
@@ -349,16 +360,23 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
       again.add(row);
       continue;
     }
-    note_device(row);
     uint32_t rule = 0, next_hop = 0;
     if (detail) {
       const uint64_t more = results[2 * size_t{i} + 1];
       rule = static_cast<uint32_t>(more);
       next_hop = static_cast<uint32_t>(more >> 32);
     }
+    // A word has no five-tuple: the host, which does it again, records it.
+    if (gives_record(program, r.steps.visited, rule)) {
+      again.add(row);
+      continue;
+    }
+    note_device(row);
+    met_log_.logs = nullptr;
     // The first stage cuts padding off; behind one that moves the frame's beginning there is none.
     const uint32_t lengths[kMaxStages] = {record.bytes - r.cut};
     count_visits(program, 0, r.steps.visited, record.bytes, lengths, rule);
+    if (met_log_.logs != nullptr) met_log_.logs->miss(id_, rule);
     if (dropped) {
       drop_at(last, r.steps.reason);
       note_fate(row, rule, next_hop, last.element,

@@ -45,6 +45,7 @@ PacketBox FlowPool::make(size_t bytes) {
   std::memset(packet->storage_.get(), 0, kHeadroom);
   packet->registers = Packet{};
   packet->generation = 0;
+  packet->input = FlowPacket::kNoInput;
   packet->registers.frame = packet->storage_.get() + kHeadroom;
   packet->registers.end = packet->registers.wire_end = static_cast<uint32_t>(bytes);
   packet->timestamp_ns = 0;

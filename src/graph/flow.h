@@ -27,6 +27,8 @@ struct FlowPacket {
   Packet registers;
   uint64_t timestamp_ns = 0;
   uint8_t generation = 0;  // 0: it came in; else that of the packet that it was made of, and 1
+  static constexpr uint16_t kNoInput = 0xffff;
+  uint16_t input = kNoInput;  // that it came in by, a number of the packet scheduler; kNoInput: an element made it
 
  private:
   friend class FlowPool;

@@ -81,6 +81,8 @@ GraphOutcome run_graph(const GraphRun& run) {
   options.latency_target_ns = run.latency_target_ns;
   options.fast_path = run.fast_path;
   options.count_hits = run.count_hits;
+  options.rule_log = run.rule_log;
+  options.priorities = run.priorities;
   options.qos = run.qos;
   options.device = run.device;
   options.progress = run.progress;

@@ -42,6 +42,8 @@ struct GraphRun {
   std::function<void(uint64_t)> progress;
   bool fast_path = true;
   bool count_hits = true;
+  std::shared_ptr<RuleLog> rule_log;  // as of RunOptions
+  std::optional<PriorityOptions> priorities;
   std::shared_ptr<const QosModel> qos;
   DeviceOptions device;
   bool by_packets = false;  // in the packet scheduler

@@ -11,6 +11,7 @@
 #include "exec/cpu/tile.h"
 #include "exec/live_sleep.h"
 #include "exec/ports.h"
+#include "exec/rule_log.h"
 #include "exec/scheduler/scheduler.h"
 #include "exec/worker.h"
 #include "graph/flow_runs.h"
@@ -152,8 +153,10 @@ struct Scheduler::Impl {
   const Plan& plan;
   const RunOptions& options;
   Scheduler& owner;
-  HitLedger* ledger;      // none: nobody counts by rules
-  LivePorts* live_ports;  // none: the run has none
+  HitLedger* ledger;                                       // none: nobody counts by rules
+  std::shared_ptr<const std::vector<std::string>> inputs;  // names of sources, of this graph and of those before
+  bool records_rules = false;  // some node has `logs_`: no source runs ahead, as records cannot be taken back
+  LivePorts* live_ports;       // none: the run has none
   Egress* egress = nullptr;
   TableSet tables;
   FlowPool& pool;

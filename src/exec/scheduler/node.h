@@ -197,8 +197,11 @@ class Scheduler::Node final : public FlowContext {
   bool later_ = false;
   uint8_t run_stage_ = Impl::kNoStage;
   bool source_done_ = false;
-  PortCounters sent_;               // by a flow
-  std::shared_ptr<RuleHits> hits_;  // none: its packets are not counted by rules
+  PortCounters sent_;                        // by a flow
+  std::shared_ptr<RuleHits> hits_;           // none: its packets are not counted by rules
+  std::shared_ptr<const LoggedRules> logs_;  // none: no rule has its packets recorded
+  uint16_t input_ = FlowPacket::kNoInput;    // of Impl::inputs, of a source
+  void record(const Packet& packet, uint64_t timestamp_ns, uint16_t input) const;
   bool in_ring_ = false;
   uint64_t timer_version_ = 0, retry_version_ = 0;
 };

@@ -94,7 +94,20 @@ unsigned Scheduler::Node::stage(FlowPacket& packet) {
   kernel_(slot_, tile, 1, false);
   packet.registers = tile.packet[0];
   if (hits_ != nullptr) hits_->of(0).add(packet.registers.rule, packet.registers.length());
+  if (logs_ != nullptr) record(packet.registers, packet.timestamp_ns, packet.input);
   return tile.output[0];
+}
+
+// A packet that a rule of the list decided, if that has `log`.
+void Scheduler::Node::record(const Packet& p, uint64_t timestamp_ns, uint16_t input) const {
+  if (!logs_->has(p.rule)) return;
+  logs_->record(0, p.rule, [&](LoggedPacket& packet) {
+    packet.timestamp_ns = timestamp_ns;
+    packet.key = p.key;
+    packet.bytes = p.length();
+    packet.ip_bytes = p.end - std::min<uint32_t>(p.end, p.l3);
+    packet.source = input;
+  });
 }
 
 bool Scheduler::Node::more() {
@@ -157,6 +170,7 @@ PacketBox Scheduler::Node::next() {
   }
   load(row_++, packet->registers.frame, packet->registers);
   packet->timestamp_ns = batch_->timestamp_ns(row_ - 1);
+  packet->input = input_;
   if (impl_.packet_time) impl_.packet_comes(packet->timestamp_ns);
   came_in(packet->registers.length());
   return packet;
@@ -177,7 +191,7 @@ bool Scheduler::Node::task() {
     for (; turn != 0 && !impl_.ended; --turn) {
       // What comes by an interface comes: full queues drop it.
       if (!source_->live() && full_below(0)) return false;
-      if (runs_ahead_) {
+      if (runs_ahead_ && !impl_.records_rules) {
         if (!more() || !run_ahead()) return false;
         hand_on_ahead();
         continue;

@@ -2,6 +2,7 @@
 // Passages: from a source by stages to queues, and from those by their pullers on to sinks, many packets at a time.
 #include <bit>
 
+#include "exec/rule_log.h"
 #include "exec/scheduler/node.h"
 
 namespace sluice {
@@ -71,6 +72,7 @@ bool Scheduler::Impl::bind_passage() {
   if (!bound.ok()) return false;
   passage->bound = std::move(*bound);
   if (ledger != nullptr) attach_hits(*passage->bound, *ledger);
+  if (options.rule_log != nullptr) options.rule_log->attach(*passage->bound, router, passage->plan);
   for (unsigned e = 0; e < nodes.size(); ++e) passage->worker.set_limiter(e, egress->limiter_of(e));
   return true;
 }

@@ -2,6 +2,7 @@
 // What a graph is bound to before it runs: tables, ports and files; and its start.
 #include <fmt/format.h>
 
+#include "exec/rule_log.h"
 #include "exec/scheduler/node.h"
 #include "graph/graph_files.h"
 
@@ -22,14 +23,20 @@ Result<void> Scheduler::Impl::bind_one(unsigned index) {
   if (auto ok = node.element_.bind(tables, node.slot_); !ok.ok()) return ok;
   node.kernel_ = cpu_stage_kernel(node.slot_.kind);
   node.hits_ = nullptr;
-  if (ledger == nullptr) return {};
-  if (const std::string* table = counted_table(node.slot_, tables))
-    node.hits_ = ledger->of(*table, tables.acls.find(*table)->second);
+  node.logs_ = nullptr;
+  if (ledger == nullptr && options.rule_log == nullptr) return {};
+  const std::string* const table = counted_table(node.slot_, tables);
+  if (table == nullptr) return {};
+  const std::shared_ptr<const Image>& image = tables.acls.find(*table)->second;
+  if (ledger != nullptr) node.hits_ = ledger->of(*table, image);
+  if (options.rule_log != nullptr) node.logs_ = options.rule_log->of(*table, image, node.element_.name, inputs);
+  records_rules |= node.logs_ != nullptr;
   return {};
 }
 
 Result<void> Scheduler::Impl::bind(const TableSet& given) {
   tables = given;
+  records_rules = false;
   Error errors;
   for (unsigned e = 0; e < nodes.size(); ++e) {
     if (router.elements[e]->kind() != ElementKind::kStage) continue;

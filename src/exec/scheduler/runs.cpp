@@ -112,6 +112,11 @@ void Scheduler::Impl::run_stages(uint32_t n, Place* left, unsigned* hops, uint64
         const RuleHits::Adder hits = stage.node->hits_->of(0);
         for_lanes(mask, [&](uint32_t i) { hits.add(t.packet[i].rule, t.packet[i].length(), sign); });
       }
+      if (stage.node->logs_ != nullptr) {
+        // Nobody runs ahead: these are the packets that were put off.
+        for_lanes(mask,
+                  [&](uint32_t i) { stage.node->record(t.packet[i], waiting[i]->timestamp_ns, waiting[i]->input); });
+      }
       for_lanes(mask, [&](uint32_t i) {
         const unsigned output = t.output[i];
         ++hops[i];
@@ -223,6 +228,7 @@ bool Scheduler::Node::run_ahead() {
     if (packet == nullptr) break;
     load(row_ + n, packet->registers.frame, tile.packet[n]);
     packet->timestamp_ns = batch_->timestamp_ns(row_ + n);
+    packet->input = input_;
     tile.path[n] = push_to_[0].node->run_stage_;
     ahead_[n].packet = std::move(packet);
   }

@@ -46,6 +46,17 @@ Scheduler::Impl::Impl(Router& r, const Plan& pl, const RunOptions& o, FlowPool& 
     nodes.back()->kin_ = kin;
   }
   for (size_t i = 0; i < plan.sinks.size(); ++i) nodes[plan.sinks[i]]->sink_ = i;
+  // Packets that wait in queues keep their numbers while graphs change.
+  std::vector<std::string> names;
+  if (before != nullptr) names = *before->inputs;
+  for (const PlanSource& source : plan.sources) {
+    const std::string& name = router.elements[source.element]->name;
+    const auto at = std::find(names.begin(), names.end(), name);
+    nodes[source.element]->input_ =
+        static_cast<uint16_t>(std::min<size_t>(static_cast<size_t>(at - names.begin()), FlowPacket::kNoInput));
+    if (at == names.end() && names.size() < FlowPacket::kNoInput) names.push_back(name);
+  }
+  inputs = std::make_shared<const std::vector<std::string>>(std::move(names));
   auto add = [](auto& ports, unsigned port, Node::Link link) {
     if (ports.size() <= port) ports.resize(port + 1);
     ports[port].push_back(link);
