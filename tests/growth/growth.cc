@@ -734,7 +734,7 @@ INSTANTIATE_TEST_SUITE_P(Builders, Growth, ::testing::ValuesIn(builders()), name
 TEST(GrowthMeasure, SeesWhatIsQuadratic) {
   // How requests were read: every field of an object is compared with all before it.
   const Case fields = reader(
-      "measure/ordered_json", 500,
+      "measure/ordered_json", 1000,
       [](size_t n) { return R"({"v":1)" + lines(n, [](size_t i) { return fmt::format(",\"k{}\":1", i); }) + "}"; },
       [](const std::string& text) -> Result<bool> { return !Json::parse(text, nullptr, false).is_discarded(); });
   EXPECT_GT(growth(fields), 2.5);
