@@ -166,9 +166,9 @@ if(CCACHE)
 endif()
 
 # Headers that most files include are parsed once a build, and several files are compiled as one, which takes about half
-# for a whole build. More files save more (docs/notebook/ci.md), and make whoever changes one wait longer. By default the command line's (`apps`: most of its time goes to the same templates in each
-# file); in preset ci those and the tests, so that each file of the libraries is compiled alone, and one that lacks an
-# include of its own is found; ON: all.
+# for a whole build. More files save more (docs/notebook/ci.md), and make whoever changes one wait longer. By default the
+# command line's (`apps`: most of its time goes to the same templates in each file); in preset ci those and the tests, so
+# that each file of the libraries is compiled alone, and one that lacks an include of its own is found; ON: all.
 set(SLUICE_UNITY_BATCH 16 CACHE STRING "Files that are compiled as one where headers are precompiled")
 set(SLUICE_PCH apps CACHE STRING "Precompile common headers: ON, OFF, apps, or apps,tests")
 set(sluice_pch_libs <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <functional> <map> <memory> <optional> <span>
