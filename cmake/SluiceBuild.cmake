@@ -165,11 +165,11 @@ if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE}")
 endif()
 
-# Headers that most files include are parsed once a build, and several files are compiled as one, which takes about a
-# third less for a whole build. By default the command line's (`apps`: most of its time goes to the same templates in each
-# file); in preset ci those and the tests, so that each file of the libraries is compiled alone, and one that lacks an
-# include of its own is found; ON: all.
-set(SLUICE_UNITY_BATCH 8 CACHE STRING "Files that are compiled as one where headers are precompiled")
+# Headers that most files include are parsed once a build, and several files are compiled as one, which takes about half
+# for a whole build. More files save more (docs/notebook/ci.md), and make whoever changes one wait longer. By default the
+# command line's (`apps`: most of its time goes to the same templates in each file); in preset ci those and the tests, so
+# that each file of the libraries is compiled alone, and one that lacks an include of its own is found; ON: all.
+set(SLUICE_UNITY_BATCH 16 CACHE STRING "Files that are compiled as one where headers are precompiled")
 set(SLUICE_PCH apps CACHE STRING "Precompile common headers: ON, OFF, apps, or apps,tests")
 set(sluice_pch_libs <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <functional> <map> <memory> <optional> <span>
   <string> <string_view> <utility> <vector> <fmt/format.h>)
@@ -340,7 +340,7 @@ function(sluice_add_tests name dir deps)
     # Cases in a file of the test's own: shards that start at once would choose one name.
     set_tests_properties(${test} PROPERTIES TIMEOUT 1800 ENVIRONMENT
       "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index};GTEST_OUTPUT=xml:${CMAKE_BINARY_DIR}/test-results/${test}.xml")
-    # What takes long starts first.
+    # What takes long starts first; so do those of CMakeLists.txt that are longer than a layer's.
     if(name MATCHES "^(system|tables|formats|ports)$")
       set_tests_properties(${test} PROPERTIES COST 100)
     endif()

@@ -115,12 +115,12 @@ TEST_F(CliStreamTest, ALimitIsExact) {
   }
 }
 
-struct Link {
+struct LinkKind {
   uint32_t type;
   std::string own4, own6;  // headers of IPv4 and IPv6 packets
 };
 
-std::vector<Link> links() {
+std::vector<LinkKind> links() {
   const std::string address("\x02\0\0\0\0\x07", 6);
   return {
       {0, std::string("\x02\0\0\0", 4), std::string("\x1e\0\0\0", 4)},
@@ -139,7 +139,7 @@ std::vector<Link> links() {
   };
 }
 
-std::string capture_of(const Link& link) {
+std::string capture_of(const LinkKind& link) {
   std::string text = pcap_header(link.type);
   for (uint8_t i = 1; i <= 40; ++i) text += record(i % 2 != 0 ? link.own4 + ipv4(i) : link.own6 + ipv6(i), i);
   return text;
@@ -148,7 +148,7 @@ std::string capture_of(const Link& link) {
 // Where no element writes link-layer headers, a capture comes out as it went in.
 TEST_F(CliStreamTest, OtherLinkTypesKeepTheirHeaders) {
   write("pass.click", "FromDump(in.pcap) -> IPInput(LINK_BROADCAST true) -> ToDump(out.pcap);");
-  for (const Link& link : links()) {
+  for (const LinkKind& link : links()) {
     write("in.pcap", capture_of(link));
     for (const char* way : {"", " --workers 2", " --packet-scheduler", " --priorities", " --device emu"}) {
       const Said said = sluice(std::string("run pass.click -o json") + way);
@@ -164,7 +164,7 @@ TEST_F(CliStreamTest, WhatIsRewrittenLeavesAsEthernet) {
   write("rib", "0.0.0.0/0 a\n::/0 a\n");
   write("adj", "a 02:00:00:00:00:0a 02:00:00:00:00:01 1\n");
   std::string wanted;
-  for (const Link& link : links()) {
+  for (const LinkKind& link : links()) {
     write("in.pcap", capture_of(link));
     const Said said = sluice("run --routes rib --adjacencies adj --in in.pcap --out out.pcap -o json");
     ASSERT_EQ(said.code, 0) << link.type << said.err;
@@ -182,7 +182,7 @@ TEST_F(CliStreamTest, WhatIsRewrittenLeavesAsEthernet) {
 TEST_F(CliStreamTest, CommandsReadOtherLinkTypes) {
   write("some.acl", "deny udp from 192.0.2.1 to any\npermit ip from any to any\n");
   std::string wanted;
-  for (const Link& link : links()) {
+  for (const LinkKind& link : links()) {
     write("in.pcap", capture_of(link));
     const Said said = sluice("classify --rules some.acl --in in.pcap");
     ASSERT_EQ(said.code, 0) << link.type << said.err;
@@ -203,7 +203,7 @@ TEST_F(CliStreamTest, ScapyReadsTheSame) {
         "for x, y in zip(a, b):\n"
         "  assert type(x) is type(y) and bytes(x) == bytes(y), (x.summary(), y.summary())\n"
         "  assert IP in x or IPv6 in x or x.name == 'Loopback', x.summary()\n");
-  for (const Link& link : links()) {
+  for (const LinkKind& link : links()) {
     write("in.pcap", capture_of(link));
     ASSERT_EQ(sluice("run -q pass.click").code, 0) << link.type;
     const Said said = shell("/usr/bin/python3 same.py");

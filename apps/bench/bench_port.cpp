@@ -29,7 +29,7 @@
 namespace sluice::app {
 namespace {
 
-struct PortOptions : BenchOptions {
+struct PortBenchOptions : BenchOptions {
   std::vector<unsigned> mix = {34, 33, 33};  // parts of the classes
   bool persistent = false;                   // also with groups of lanes that take chunks by class
   bool soak = false;                         // of these, two long rows alone: unshaped and shaped
@@ -39,7 +39,7 @@ struct PortOptions : BenchOptions {
 
 constexpr uint8_t kPortCodepoints[] = {46, 34, 0};  // of the classes 0, 1 and 2
 
-std::string write_capture(const PortOptions& o, const std::string& file, uint32_t size,
+std::string write_capture(const PortBenchOptions& o, const std::string& file, uint32_t size,
                           const std::vector<IpPrefix>& destinations) {
   TrafficOptions t;
   t.flows = 65'536;
@@ -110,7 +110,7 @@ constexpr PortCase kPortCases[] = {
     {"policed/limited", 40'000'000'000, 100'000'000'000, 200'000'000'000, 20'000'000'000, 40'000'000'000},
 };
 
-void add_device_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]] const OpenDevices& devices,
+void add_device_rows([[maybe_unused]] const PortBenchOptions& o, [[maybe_unused]] const OpenDevices& devices,
                      [[maybe_unused]] const Pipeline& pipeline, [[maybe_unused]] const std::string& capture,
                      [[maybe_unused]] uint32_t size, [[maybe_unused]] std::vector<Case>& cases,
                      [[maybe_unused]] Verified& verified, [[maybe_unused]] Progress& progress) {
@@ -234,7 +234,7 @@ void add_device_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]] con
 }
 
 // Groups of lanes that never stop, fed by one thread out of host memory.
-void add_persistent_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]] const OpenDevices& devices,
+void add_persistent_rows([[maybe_unused]] const PortBenchOptions& o, [[maybe_unused]] const OpenDevices& devices,
                          [[maybe_unused]] const Pipeline& pipeline, [[maybe_unused]] const std::string& capture,
                          [[maybe_unused]] uint32_t size, [[maybe_unused]] std::vector<Case>& cases,
                          [[maybe_unused]] Verified& verified, [[maybe_unused]] Progress& progress) {
@@ -379,7 +379,7 @@ void add_persistent_rows([[maybe_unused]] const PortOptions& o, [[maybe_unused]]
 #endif
 }
 
-Exit bench_port(PortOptions o) {
+Exit bench_port(PortBenchOptions o) {
   if (o.mix.size() != 3 || o.mix[0] + o.mix[1] + o.mix[2] == 0)
     fail(Exit::kUsage, "--mix: three shares, not all 0", "such as 34,33,33");
   TemporaryFolder folder;
@@ -455,7 +455,7 @@ Exit bench_port(PortOptions o) {
 }  // namespace
 
 void add_bench_port(Command bench) {
-  auto o = std::make_shared<PortOptions>();
+  auto o = std::make_shared<PortBenchOptions>();
   o->ipv4 = 4000;
   Command sub =
       add_subcommand(bench, "port", "Subcommands",

@@ -197,7 +197,7 @@ Exit show_drops(const WindowFlags& flags) {
   return show(flags, {{"command", "show drops"}}, &drops_text);
 }
 Exit show_ports(const WindowFlags& flags) {
-  return show(flags, {{"command", "show ports"}}, &ports_text);
+  return show(flags, {{"command", "show ports"}}, [](const Json& r, Rates* rates) { return ports_text(r, rates); });
 }
 Exit show_tables(const WindowFlags& flags) {
   return show(flags, {{"command", "show tables"}}, &tables_text);

@@ -591,7 +591,7 @@ TEST(Scheduler, NamesStandForAddresses) {
 }
 
 TEST(Scheduler, AFilterReadsItsRulesFromAFile) {
-  const std::string file = testing::TempDir() + "sluice_filter_rules.txt";
+  const std::string file = ::testing::TempDir() + "sluice_filter_rules.txt";
   std::ofstream(file) << "# what passes\n0 ip[19]&128 == 0\n\ndeny all\n";
   auto p = play(fmt::format(
       "FromIPSummaryDump(DATA \"!data ip_dst\n10.0.0.1\n10.0.0.129\") -> IPFilter(file {}) -> c :: Counter -> Discard;",
