@@ -316,7 +316,7 @@ void Engine::connect(Intake& intake, JobRings& rings) {
   // before.
   if (devices_ != nullptr && devices_->takes_lent()) {
     std::vector<bool> lends;
-    for (const std::span<const std::byte> memory : intake.lendable()) lends.push_back(devices_->pin_source(memory));
+    for (const LentMemory& memory : intake.lendable()) lends.push_back(devices_->pin_source(memory));
     intake.lend(lends);
   }
   intake.connect(rings, *egress_, publisher_, !lanes_[0]->alone || devices_ != nullptr, shared_);

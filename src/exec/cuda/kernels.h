@@ -34,6 +34,12 @@ inline constexpr uint32_t frame_shared_bytes(const FrameSlots& slots, uint32_t t
   return threads * slots.stride;
 }
 
+// How many records of kFrame a lane takes, one after the other. The bus moves most where some 10,000 frames are on
+// their way each way, and less with more of them; few frames are wanted soon.
+inline constexpr uint32_t frame_turns(uint32_t count) {
+  return count >= 4096 ? 4 : count >= 2048 ? 2 : 1;
+}
+
 // What follows the program in a launch kernel's arguments.
 struct LaunchArguments {
   const Word* in;
@@ -41,13 +47,13 @@ struct LaunchArguments {
   const uint32_t* count_at;  // where the count lies on the device; nullptr: it is `count`
   uint32_t count;
   uint32_t words_in, words_out;
-  uint8_t* frames;     // of kFrame records
-  FrameSlots slots;    // the same
-  uint32_t detail;     // results have two words
-  FrameBlock* blocks;  // else: behind the words
-  uint8_t* to;         // where they go back, in the same places: `frames`, or host memory as that is
-  uint32_t* ended;     // kFrame: how many blocks have ended, 0 before and after the kernel; nullptr: nobody counts them
-  uint32_t* said;      // where the last block stores `serial`, in host memory
+  uint8_t* frames;       // of kFrame records
+  FrameSlots slots;      // the same
+  FrameBlock* blocks;    // behind the words
+  FrameDetail* details;  // behind the blocks; nullptr: nobody asks for them
+  uint8_t* to;           // where they go back, in the same places: `frames`, or host memory as that is
+  uint32_t* ended;  // kFrame: how many blocks have ended, 0 before and after the kernel; nullptr: nobody counts them
+  uint32_t* said;   // where the last block stores `serial`, in host memory
   uint32_t serial;
 };
 

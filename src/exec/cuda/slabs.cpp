@@ -66,10 +66,11 @@ class CudaSlabs final : public SlabDriver {
       auto stream = shared_->slab_stream();
       if (!stream) return std::move(stream).error();
       s.stream = *stream;
-      if (const cudaError_t e = cudaEventCreateWithFlags(&s.event, cudaEventDisableTiming); e != cudaSuccess) {
-        return cuda_error(e, "create an event for a slab");
-      }
-      if (says_itself()) {
+      if (!says_itself()) {
+        if (const cudaError_t e = cudaEventCreateWithFlags(&s.event, cudaEventDisableTiming); e != cudaSuccess) {
+          return cuda_error(e, "create an event for a slab");
+        }
+      } else {
         if (auto r = take(memory.allocate_device(sizeof(Word)), s.ended); !r) return r;
         if (const cudaError_t e = cudaMemsetAsync(s.ended, 0, sizeof(Word), s.stream); e != cudaSuccess) {
           return cuda_error(e, "clear a slab");
@@ -113,7 +114,7 @@ class CudaSlabs final : public SlabDriver {
     if (copied) {
       if (auto r = copy(pool.device, pool.host, pool.bytes, cudaMemcpyHostToDevice, s.stream); !r) return r;
     }
-    if (staged()) {
+    if (staged() && pool.records == nullptr) {
       if (auto r = copy(s.device_in + kFront, s.host_in + kFront, in_bytes(count) - kFront * sizeof(Word),
                         cudaMemcpyHostToDevice, s.stream);
           !r) {
@@ -122,15 +123,19 @@ class CudaSlabs final : public SlabDriver {
     }
     LaunchArguments a{};
     a.in = (staged() ? s.device_in : s.host_in) + kFront;
+    if (pool.records != nullptr) a.in = reinterpret_cast<const Word*>(pool.records);
     a.out = staged() ? s.device_out : s.host_out;
     a.count = count;
     a.words_in = shape_.words_in;
     a.words_out = shape_.words_out;
-    a.frames = static_cast<uint8_t*>(copied ? pool.device : pool.host_there);
-    a.to = static_cast<uint8_t*>(copied ? pool.device : pool.to_there);
-    a.slots = pool.slots;
-    a.detail = shape_.record.key_out;
-    a.blocks = reinterpret_cast<FrameBlock*>(reinterpret_cast<uint64_t*>(a.out) + count);
+    if (frames()) {
+      a.frames = static_cast<uint8_t*>(copied ? pool.device : pool.host_there) - pool.first;
+      a.to = static_cast<uint8_t*>(copied ? pool.device : pool.to_there) - pool.first;
+      a.slots = pool.slots;
+      const FrameResults results = FrameResults::at(a.out, count);
+      a.blocks = results.blocks;
+      a.details = shape_.record.key_out != 0 ? results.details : nullptr;
+    }
     const size_t shared = frames() ? frame_shared_bytes(pool.slots, threads()) : shared_bytes();
     void* arguments[] = {&program_, &a};
     s.looks = 0;
@@ -233,9 +238,7 @@ class CudaSlabs final : public SlabDriver {
   // Frames cross beside their records.
   bool frames() const { return shape_.record.kind == RecordKind::kFrame; }
   uint32_t* last_of(const Slab& s, uint32_t count) const {
-    auto* words = reinterpret_cast<uint64_t*>(s.host_out);
-    if (shape_.record.key_out != 0) return reinterpret_cast<uint32_t*>(words + 2 * size_t{count - 1});
-    auto* blocks = reinterpret_cast<FrameBlock*>(words + count);
+    FrameBlock* const blocks = FrameResults::at(s.host_out, count).blocks;
     return &blocks[(count - 1) / FrameBlock::kRecords].bytes[(count - 1) / 32 % 2];
   }
   bool staged() const { return transport_ == Transport::kStaged; }
@@ -252,7 +255,10 @@ class CudaSlabs final : public SlabDriver {
   size_t in_bytes(uint32_t count) const { return kFront * sizeof(Word) + count * shape_.record_bytes(); }
   size_t out_bytes(uint32_t count) const { return shape_.results_bytes(count); }
   uint32_t threads() const { return launch_threads(shape_.record.kind); }
-  dim3 blocks(uint32_t count) const { return dim3((count + threads() - 1) / threads()); }
+  dim3 blocks(uint32_t count) const {
+    const uint32_t all = (count + threads() - 1) / threads();
+    return dim3(frames() ? (all + frame_turns(count) - 1) / frame_turns(count) : all);
+  }
   size_t shared_bytes() const {
     return size_t{threads() / 32} * warp_scratch_bytes(shape_.record.kind, shape_.words_in, shape_.words_out);
   }

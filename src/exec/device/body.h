@@ -193,8 +193,8 @@ SLUICE_HD uint64_t frame_result(const FrameRecord& record, const FrameSlots& slo
                     frame_bytes_back(record, slots, p) <= slots.room(record.bytes);
   return pack_frame_result(w.visited, w.output, p.reason, p.data, cut, p.port, !fits);
 }
-SLUICE_HD uint64_t frame_detail(const Walker& w) {
-  return uint64_t{w.packet.rule} | uint64_t{w.packet.next_hop} << 32;
+SLUICE_HD FrameDetail frame_detail(const Walker& w) {
+  return {w.packet.rule, w.packet.next_hop};
 }
 
 // Room for the frame of a header record: what stages may push in front and append behind included.

@@ -75,30 +75,26 @@ void run_record(const DeviceProgram& program, RecordKind kind, const Word* in, u
 
 // The same for a frame: as a lane of a kernel does it, over a copy of what lies in its slot.
 void run_frame(const DeviceProgram& program, uint32_t i, const FrameRecord& record, const SlabDriver::Range& pool,
-               const RecordShape& shape, std::byte* out, FrameBlock& block) {
+               const RecordShape& shape, const FrameResults& results) {
   alignas(16) uint8_t copy[kFrameFront + kFrameMostRoom];
   uint8_t* frame = copy + kFrameFront;
-  auto* slot = static_cast<std::byte*>(pool.device) + record.at;
+  auto* slot = static_cast<std::byte*>(pool.device) + (record.at - pool.first);
   std::memcpy(frame, slot, pool.slots.room(record.bytes));
   Walker walker;
   read_frame(program, record, frame, walker);
   walk_alone(program, walker);
   const uint64_t result = frame_result(record, pool.slots, walker);
-  if (shape.key_out != 0) {
-    const uint64_t detail = frame_detail(walker);
-    std::memcpy(out, &result, sizeof result);
-    std::memcpy(out + sizeof result, &detail, sizeof detail);
+  FrameBlock& block = results.blocks[i / FrameBlock::kRecords];
+  const uint32_t half = i / 32 % 2, bit = i % 32;
+  if (bit == 0) block.usual[half] = block.bytes[half] = 0;
+  block.bytes[half] += record.bytes;
+  block.ports[i % FrameBlock::kRecords] = walker.packet.port;
+  if (is_usual_frame(result, usual_stages(program.end))) {
+    block.usual[half] |= uint32_t{1} << bit;
   } else {
-    const uint32_t half = i / 32 % 2, bit = i % 32;
-    if (bit == 0) block.usual[half] = block.bytes[half] = 0;
-    block.bytes[half] += record.bytes;
-    block.ports[i % FrameBlock::kRecords] = walker.packet.port;
-    if (is_usual_frame(result, usual_stages(program.end))) {
-      block.usual[half] |= uint32_t{1} << bit;
-    } else {
-      std::memcpy(out, &result, sizeof result);
-    }
+    results.words[i] = result;
   }
+  if (shape.key_out != 0) results.details[i] = frame_detail(walker);
   if ((result & kFrameRedo) != 0) return;
   std::memcpy(slot, frame + walker.packet.data, frame_bytes_back(record, pool.slots, walker.packet));
 }
@@ -199,10 +195,10 @@ class EmuSlabs final : public SlabDriver {
         std::byte* out = reinterpret_cast<std::byte*>(slab.out.data()) + i * shape_.result_bytes();
         be_held(*shared_);
         if (frames) {
-          auto* blocks = reinterpret_cast<FrameBlock*>(reinterpret_cast<std::byte*>(slab.out.data()) +
-                                                       slab.count * shape_.result_bytes());
-          run_frame(slab.program, i, reinterpret_cast<const FrameRecord*>(slab.in.data())[i], slab.pool, shape_.record,
-                    out, blocks[i / FrameBlock::kRecords]);
+          const auto* records =
+              slab.pool.records != nullptr ? slab.pool.records : reinterpret_cast<const FrameRecord*>(slab.in.data());
+          run_frame(slab.program, i, records[i], slab.pool, shape_.record,
+                    FrameResults::at(slab.out.data(), slab.count));
         } else {
           run_record(slab.program, shape_.record.kind, in, word_tag(in[0]), scratch, out);
         }
