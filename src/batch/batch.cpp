@@ -68,6 +68,8 @@ void Batch::fill_slow() {
   for (uint32_t i = 0; i < count_; ++i) {
     const FrameRecord& record = lent_.records[i];
     frame_[i] = lent_.memory + record.at;
+    if (record.bytes > lent_.whole)
+      std::memcpy(frame_[i] + lent_.head, lent_.rest + record.at + lent_.head, record.bytes - lent_.head);
     extent_[i] = Extent{0, record.bytes, uint32_t{record.bytes} + record.longer, 0, 0xffff};
     timestamp_ns_[i] = lent_.timestamps[i] + lent_.later_ns;
   }

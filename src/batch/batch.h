@@ -229,8 +229,14 @@ class Batch {
   }
   // nullptr: the columns are filled.
   const LentRows* unfilled() const { return unfilled_ ? &lent_ : nullptr; }
-  // Unfilled frames lie there from now on, in the same order and as far apart: `memory` as LentRows::memory.
-  void move_unfilled(uint8_t* memory) { lent_.memory = memory; }
+  // Unfilled frames lie there from now on, in the same order and as far apart: `memory` as LentRows::memory. Of those
+  // longer than `whole` only the first `head` bytes do: the others are fetched when the columns are filled.
+  void move_unfilled(uint8_t* memory, uint32_t whole, uint32_t head) {
+    lent_.rest = lent_.memory;
+    lent_.memory = memory;
+    lent_.whole = whole;
+    lent_.head = head;
+  }
   void fill() {
     if (unfilled_) fill_slow();
   }

@@ -24,12 +24,16 @@ struct LentRows {
   uint64_t later_ns = 0;      // than these
   uint8_t* memory = nullptr;  // nobody writes there, unless it was moved to the batch's own
   uint32_t longest = 0;       // bytes of a frame at most
+  // Of frames that are longer than `whole`, bytes from `head` on lie here and not there.
+  const uint8_t* rest = nullptr;
+  uint32_t whole = ~uint32_t{0}, head = 0;
 };
 
 // All that a source lends of, for whoever lets a device reach it.
 struct LentMemory {
   std::span<const std::byte> frames;
   std::span<const FrameRecord> records;
+  uint32_t longest = 0;  // bytes of a frame at most
 };
 
 }  // namespace sluice

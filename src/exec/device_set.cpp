@@ -268,7 +268,9 @@ void DeviceSet::pin(std::span<std::byte> frames) {
 }
 
 bool DeviceSet::pin_source(const LentMemory& memory) {
-  if (memory.frames.empty()) return false;
+  // A copy engine would take long frames along as a whole.
+  if (memory.frames.empty() || (memory.longest > kFrameRegion && options_.transport != Transport::kZeroCopy))
+    return false;
   // Nobody writes there.
   const auto writable = [](const auto& span) {
     const auto bytes = std::as_bytes(span);

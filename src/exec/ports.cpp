@@ -224,9 +224,14 @@ class MemorySource final : public BatchSource {
     const PackedFrames& frames = *frames_;
     if (frames.records.empty()) return read(batch);
     batch.clear();
-    const uint64_t most = std::min<uint64_t>(batch.limit(), left_);
-    const auto run = static_cast<uint32_t>(std::min<uint64_t>(most, frames.lines.size() - next_));
-    if (run == 0) return {};
+    const uint64_t most = std::min<uint64_t>({batch.limit(), left_, frames.lines.size() - next_});
+    if (most == 0) return {};
+    // Room for all but the first, which may be larger than the arena.
+    const std::span<const FrameRecord> others = std::span(frames.records).subspan(next_ + 1, most - 1);
+    const auto behind_room = std::partition_point(others.begin(), others.end(), [&](const FrameRecord& record) {
+      return record.at - offset_ + lines_of(record.bytes) * 64 <= batch.arena().size();
+    });
+    const auto run = static_cast<uint32_t>(behind_room - others.begin() + 1);
     // Nobody writes there.
     auto* const base = const_cast<uint8_t*>(reinterpret_cast<const uint8_t*>(frames.bytes.data()));
     batch.lend({frames.records.data() + next_, frames.bytes_before.data() + next_, frames.timestamps.data() + next_,
@@ -239,8 +244,8 @@ class MemorySource final : public BatchSource {
     return {};
   }
   LentMemory lent() const override {
-    if (frames_->longest > kMostLentBytes || frames_->records.empty()) return {};
-    return {{frames_->bytes.data(), frames_->bytes.size()}, frames_->records};
+    if (frames_->records.empty()) return {};
+    return {{frames_->bytes.data(), frames_->bytes.size()}, frames_->records, frames_->longest};
   }
 
   std::span<const std::byte> next() const override {

@@ -60,10 +60,9 @@ class BatchSource {
   // The same for whoever copies the packets: they may lie in the source's own memory, then they are not written to and
   // last until the next call. Their columns may be unfilled (Batch::lend).
   virtual Result<void> lend(Batch& batch) { return read(batch); }
-  // Where the packets of `lend` and their records (LentRows) lie, if each begins a cache line, they follow one another,
-  // and none is longer than kMostLentBytes; else empty. Such a lend ends where the memory does, and never comes back to
-  // its beginning.
-  static constexpr uint32_t kMostLentBytes = 192;
+  // Where the packets of `lend` and their records (LentRows) lie, if each begins a cache line and they follow one
+  // another; else empty. Such a lend ends where the memory does, and never comes back to its beginning; as far apart,
+  // its packets fit the batch's arena.
   virtual LentMemory lent() const { return {}; }
   // Whether a read returns without waiting for whoever writes the input. A read does not wait for more than its first
   // packet.

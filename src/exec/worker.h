@@ -310,7 +310,6 @@ class Worker {
                        const Program& program);
   static bool put_in_pool(const Offload& offload, const Packet& p, FlightFrames& pool, InFlight::Pooled& place);
   InFlight* in_flight_for(size_t node, const Offload& offload, bool ipv4);
-  static bool headers_fit_region(const uint8_t* frame, uint32_t end);
 
   // worker_frames.cpp
   bool crosses_as_frames(size_t node) const { return (*device_.offloads)[node].crosses_as_frames(); }
@@ -319,7 +318,7 @@ class Worker {
   bool only_sent(const PlanNode& node, uint8_t path) const;
   void run_on_host(const PlanNode& node, Selection* inputs, Selection packets);
   void cross_lent(const uint8_t* from, uint64_t bytes, uint32_t longest, SlabDriver::Range& range) const;
-  size_t lent_room(const InFlight& in_flight) const;
+  size_t lent_room() const;
   bool put_unfilled(InFlight& in_flight, SlabDriver::Range& range) const;
   Selection put_lent(InFlight& in_flight, const BatchView& view, const Selection& packets, SlabDriver::Range& range);
   static Selection put_gathered(InFlight& in_flight, const BatchView& view, const Selection& packets,

@@ -13,8 +13,8 @@
 namespace sluice {
 namespace {
 
-// Frames in their source's memory: whole lines, one behind the other.
-constexpr FrameSlots kLentSlots{kFrameRegion, 64, 0, frame_stride(kFrameRegion)};
+// Frames in their source's memory: whole lines, one behind the other. Long ones stay there but for their headers.
+constexpr FrameSlots kLentSlots{kFrameRegion, 64, 0, frame_stride(kFrameRegion), kFrameEdited};
 // Frames that are gathered: whole, or the first bytes, and room for a tag.
 constexpr FrameSlots kGatheredSlots{kRecordRegion, 16, kVlanTagBytes, frame_stride(kRecordRegion + 16)};
 
@@ -93,12 +93,12 @@ void Worker::cross_lent(const uint8_t* from, uint64_t bytes, uint32_t longest, S
 }
 
 // How many bytes of frames that are lent may cross; 0: none.
-size_t Worker::lent_room(const InFlight& a) const {
+size_t Worker::lent_room() const {
   const std::span<std::byte> arena = walk_->batch->arena();
   // One that was exchanged for another is out of the device's reach.
   const bool reached =
       device_.pinned->device_address(reinterpret_cast<const uint8_t*>(arena.data()), arena.size()) != nullptr;
-  return reached ? std::min(arena.size(), a.pool->device->size()) : 0;
+  return reached ? arena.size() : 0;
 }
 
 // A whole batch as its source lent it: nothing of it is read here, and the device has the source's own records. False:
@@ -109,7 +109,7 @@ bool Worker::put_unfilled(InFlight& a, SlabDriver::Range& range) const {
   const uint32_t count = batch.size();
   const FrameRecord &first = rows.records[0], &last = rows.records[count - 1];
   const uint64_t bytes = uint64_t{last.at} - first.at + (uint64_t{last.bytes} + 63) / 64 * 64;
-  if (count > a.flight.limit || bytes > lent_room(a) || rows.longest > kFrameRegion) return false;
+  if (count > a.flight.limit || bytes > lent_room()) return false;
   range.records = reinterpret_cast<const FrameRecord*>(
       device_.pinned->device_address(reinterpret_cast<const uint8_t*>(rows.records), count * sizeof(FrameRecord)));
   if (range.records == nullptr) return false;
@@ -123,7 +123,7 @@ bool Worker::put_unfilled(InFlight& a, SlabDriver::Range& range) const {
 // Notes frames that lie one behind the other in their source's memory: one range of it crosses. Returns the others.
 Selection Worker::put_lent(InFlight& a, const BatchView& view, const Selection& packets, SlabDriver::Range& range) {
   Flight& flight = a.flight;
-  const size_t room = lent_room(a);
+  const size_t room = lent_room();
   auto* records = reinterpret_cast<FrameRecord*>(flight.in);
   const uint8_t* first = nullptr;
   uint64_t end = 0;
@@ -331,7 +331,7 @@ bool Worker::take_unfilled(size_t n, InFlight& a) {
     }
   }
   count_usual(program, offload.end, passed, came, 0);
-  batch.move_unfilled(reinterpret_cast<uint8_t*>(batch.arena().data()) - a.first);
+  batch.move_unfilled(reinterpret_cast<uint8_t*>(batch.arena().data()) - a.first, a.slots.region, a.slots.returned);
   return true;
 }
 
@@ -361,6 +361,9 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
     Extent& extent = view.extent[row];
     uint8_t* const from = back + (record.at - a.first);
     if (a.lent) {
+      if (a.slots.splits(record.bytes)) {
+        std::memcpy(from + a.slots.returned, view.frame[row] + a.slots.returned, record.bytes - a.slots.returned);
+      }
       view.frame[row] = from;
       if ((moved | static_cast<int32_t>(cut)) != 0) {
         extent.end = static_cast<uint32_t>(static_cast<int32_t>(end) - moved);

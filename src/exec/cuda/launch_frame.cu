@@ -35,6 +35,15 @@ __device__ __forceinline__ void walk_frame(const DeviceProgram& program, Walker&
   }
 }
 
+// Copies in shared memory begin at words.
+__device__ __forceinline__ void put_words(uint8_t* at, const uint4& v) {
+  auto* to = reinterpret_cast<uint32_t*>(at);
+  to[0] = v.x;
+  to[1] = v.y;
+  to[2] = v.z;
+  to[3] = v.w;
+}
+
 // Called by all threads of a block once they have stored what the host reads. The barrier and the fence
 // make the block's stores visible to the host before it counts as ended, and the second fence all blocks' before
 // `serial`.
@@ -63,32 +72,37 @@ __device__ __forceinline__ void take_frames(const DeviceProgram& program, const 
   }
   const uint32_t room = here ? a.slots.room(record.bytes) : 0;
   // The first line of all frames is asked for before the first of them has come: the bus is a long way.
+  constexpr uint32_t kLine = 64;
   uint4 lines[4];
-  uint32_t rooms[4];
-  const uint8_t* from[4];
+  bool some[4];
 #pragma unroll
   for (uint32_t turn = 0; turn < 4; ++turn) {
     const uint32_t frame = turn * 8 + lane / 4;
-    rooms[turn] = __shfl_sync(kAll, room, static_cast<int>(frame));
-    from[turn] = a.frames + __shfl_sync(kAll, record.at, static_cast<int>(frame));
-    if (lane % 4 * 16 < rooms[turn]) lines[turn] = *reinterpret_cast<const uint4*>(from[turn] + lane % 4 * 16);
+    const uint8_t* from = a.frames + __shfl_sync(kAll, record.at, static_cast<int>(frame)) + lane % 4 * 16;
+    some[turn] = lane % 4 * 16 < __shfl_sync(kAll, room, static_cast<int>(frame));
+    if (some[turn]) lines[turn] = *reinterpret_cast<const uint4*>(from);
   }
 #pragma unroll
   for (uint32_t turn = 0; turn < 4; ++turn) {
-    uint8_t* const copy = copies + (turn * 8 + lane / 4) * a.slots.stride;
-    uint4 v = lines[turn];
-    for (uint32_t chunk = lane % 4; chunk * 16 < rooms[turn]; chunk += 4) {
-      if (chunk >= 4) v = *reinterpret_cast<const uint4*>(from[turn] + chunk * 16);
-      auto* to = reinterpret_cast<uint32_t*>(copy + chunk * 16);
-      to[0] = v.x;
-      to[1] = v.y;
-      to[2] = v.z;
-      to[3] = v.w;
-    }
+    if (some[turn]) put_words(copies + (turn * 8 + lane / 4) * a.slots.stride + lane % 4 * 16, lines[turn]);
   }
   __syncwarp();
+  uint8_t* const mine = copies + lane * a.slots.stride;
+  const bool more = room > kLine && !(a.slots.splits(record.bytes) && headers_fit_line(mine, kLine));
+  if (__any_sync(kAll, more)) {
+    const uint32_t rest = more ? room : 0;
+#pragma unroll
+    for (uint32_t turn = 0; turn < 4; ++turn) {
+      const uint32_t frame = turn * 8 + lane / 4;
+      const uint32_t its = __shfl_sync(kAll, rest, static_cast<int>(frame));
+      const uint8_t* from = a.frames + __shfl_sync(kAll, record.at, static_cast<int>(frame));
+      for (uint32_t at = kLine + lane % 4 * 16; at < its; at += kLine)
+        put_words(copies + frame * a.slots.stride + at, *reinterpret_cast<const uint4*>(from + at));
+    }
+    __syncwarp();
+  }
   Walker w;
-  read_frame(program, record, copies + lane * a.slots.stride, w);
+  read_frame(program, record, a.slots, mine, w);
   if (!here) w.path = kPathDropped;
   walk_frame<Chain>(program, w);
   const uint64_t result = frame_result(record, a.slots, w);

@@ -24,6 +24,7 @@
 #include "batch/packet.h"
 #include "exec/device/word.h"
 #include "net/key4.h"
+#include "net/link.h"
 
 namespace sluice {
 
@@ -239,12 +240,19 @@ struct FrameSlots {
   uint16_t unit = 16;
   uint16_t extra = 0;
   uint16_t stride = 0;  // of copies in shared memory: kFrameFront, the longest slot, and what keeps lanes off one bank
+  // Of a frame longer than the region only so many bytes come back, and it does not move, since the rest of it stays
+  // where it is; 0: what crossed does.
+  uint16_t returned = 0;
 
   SLUICE_HD uint32_t crossing(uint32_t bytes) const { return bytes < region ? bytes : region; }
+  SLUICE_HD bool splits(uint32_t bytes) const { return returned != 0 && bytes > region; }
   SLUICE_HD uint32_t room(uint32_t bytes) const { return (crossing(bytes) + extra + unit - 1) / unit * unit; }
 };
 static_assert(kMostPushed <= 20);
 inline constexpr uint32_t kFrameFront = 20;
+// What stages edit of a frame that they do not move (FrameUse::kHeaders), at most.
+inline constexpr uint32_t kFrameEdited = 64;
+static_assert(kEtherHeaderBytes + kMaxVlanTags * kVlanTagBytes + 20 <= kFrameEdited);
 // The longest part of a frame that crosses, and the longest slot.
 inline constexpr uint32_t kFrameRegion = 192;
 inline constexpr uint32_t kFrameMostRoom = kFrameRegion + 16;

@@ -73,15 +73,15 @@ void run_record(const DeviceProgram& program, RecordKind kind, const Word* in, u
   write_result(kind, program, walker, tag, [&](uint32_t w, const Word& word) { HostWords::store(words + w, word); });
 }
 
-// The same for a frame: as a lane of a kernel does it, over a copy of what lies in its slot.
+// The same for a frame: as a lane of a kernel does it that reaches the host's memory, over a copy of what crosses.
 void run_frame(const DeviceProgram& program, uint32_t i, const FrameRecord& record, const SlabDriver::Range& pool,
                const RecordShape& shape, const FrameResults& results) {
   alignas(16) uint8_t copy[kFrameFront + kFrameMostRoom];
   uint8_t* frame = copy + kFrameFront;
-  auto* slot = static_cast<std::byte*>(pool.device) + (record.at - pool.first);
-  std::memcpy(frame, slot, pool.slots.room(record.bytes));
+  const uint32_t room = pool.slots.room(record.bytes);
+  std::memcpy(frame, pool.host + (record.at - pool.first), room);
   Walker walker;
-  read_frame(program, record, frame, walker);
+  read_frame(program, record, pool.slots, frame, walker);
   walk_alone(program, walker);
   const uint64_t result = frame_result(record, pool.slots, walker);
   FrameBlock& block = results.blocks[i / FrameBlock::kRecords];
@@ -95,8 +95,12 @@ void run_frame(const DeviceProgram& program, uint32_t i, const FrameRecord& reco
     results.words[i] = result;
   }
   if (shape.key_out != 0) results.details[i] = frame_detail(walker);
-  if ((result & kFrameRedo) != 0) return;
-  std::memcpy(slot, frame + walker.packet.data, frame_bytes_back(record, pool.slots, walker.packet));
+  if ((result & kFrameRedo) != 0 || walker.path == kPathDropped) return;
+  const uint32_t back = frame_bytes_back(record, pool.slots, walker.packet);
+  // What does not come back is as it was.
+  if (pool.slots.splits(record.bytes))
+    SLUICE_CHECK(std::memcmp(frame + back, pool.host + (record.at - pool.first) + back, room - back) == 0);
+  std::memcpy(pool.to + (record.at - pool.first), frame + walker.packet.data, back);
 }
 
 // -- launch mode ------------------------------------------------------------------------------------------------------
@@ -187,7 +191,7 @@ class EmuSlabs final : public SlabDriver {
       be_late(*shared_);
       Slab& slab = slabs_[number];
       const bool frames = shape_.record.kind == RecordKind::kFrame;
-      if (slab.pool.bytes != 0) std::memcpy(slab.pool.device, slab.pool.host, slab.pool.bytes);
+      if (!frames && slab.pool.bytes != 0) std::memcpy(slab.pool.device, slab.pool.host, slab.pool.bytes);
       const uint64_t start = shared_->timed ? now_ns() : 0;
       bool whole = true;
       for (uint32_t i = 0; whole && i < slab.count; ++i) {
@@ -207,9 +211,7 @@ class EmuSlabs final : public SlabDriver {
       }
       if (!whole) continue;
       const uint64_t took = shared_->timed ? std::max<uint64_t>(1, now_ns() - start) : 0;
-      if (frames) {
-        std::memcpy(slab.pool.to, slab.pool.device, slab.pool.bytes);
-      } else if (slab.pool.bytes != 0 && slab.pool.back) {
+      if (!frames && slab.pool.bytes != 0 && slab.pool.back) {
         std::memcpy(slab.pool.host, slab.pool.device, slab.pool.bytes);
       }
       const std::lock_guard lock(mutex_);
