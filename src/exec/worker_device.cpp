@@ -82,12 +82,12 @@ bool Worker::can_offload(size_t node) const {
 
 // Runs what comes before the offloaded stages and sends the packets off. False: nothing is on its way.
 bool Worker::launch(size_t n, Selection* inputs) {
+  if (crosses_as_frames(n)) return launch_frames(n, inputs);
   const PlanNode& node = plan_.nodes[n];
   const Offload& offload = (*device_.offloads)[n];
   const Program& program = walk_->snapshot->programs[node.program];
   const BatchView view = walk_->batch->view();
   DeviceCounters& counters = device_counters_[n];
-  if (crosses_as_frames(n)) return launch_frames(n, inputs);
   for (InFlight& a : walk_->in_flight) {
     a.channel = nullptr;
     a.applied = a.fast = 0;
