@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 namespace sluice {
@@ -33,7 +34,8 @@ struct LentRows {
 struct LentMemory {
   std::span<const std::byte> frames;
   std::span<const FrameRecord> records;
-  uint32_t longest = 0;  // bytes of a frame at most
+  uint32_t longest = 0;               // bytes of a frame at most
+  std::shared_ptr<const void> owner;  // they are there as long as this is
 };
 
 }  // namespace sluice

@@ -277,6 +277,7 @@ bool DeviceSet::pin_source(const LentMemory& memory) {
     return std::span<std::byte>(const_cast<std::byte*>(bytes.data()), bytes.size());
   };
   return std::all_of(devices_.begin(), devices_.end(), [&](auto& state) {
+    state->lent.push_back(memory.owner);
     return copy_to(*state, writable(memory.records)).ok() && pin_on(*state, writable(memory.frames)).ok();
   });
 }

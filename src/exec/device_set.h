@@ -47,8 +47,10 @@ class DeviceSet {
     std::shared_ptr<Device> device;
     PinnedRanges pinned;
     std::vector<void*> pins;
-    std::vector<std::shared_ptr<DeviceBlob>> records;  // of sources
-    std::unique_ptr<MasterThread> master;              // with master threading
+    // Of sources: records, and what they and the pinned frames belong to, so that no other memory gets their addresses.
+    std::vector<std::shared_ptr<DeviceBlob>> records;
+    std::vector<std::shared_ptr<const void>> lent;
+    std::unique_ptr<MasterThread> master;  // with master threading
     DeviceReport report;
     std::mutex mutex;  // report, from the publishing thread
   };

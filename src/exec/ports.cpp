@@ -245,7 +245,7 @@ class MemorySource final : public BatchSource {
   }
   LentMemory lent() const override {
     if (frames_->records.empty()) return {};
-    return {{frames_->bytes.data(), frames_->bytes.size()}, frames_->records, frames_->longest};
+    return {{frames_->bytes.data(), frames_->bytes.size()}, frames_->records, frames_->longest, frames_};
   }
 
   std::span<const std::byte> next() const override {

@@ -98,6 +98,7 @@ constexpr uint32_t kMostStreams = 30;
 constexpr uint32_t kMostRingsBesideGraphs = 22;
 // More do not make copies or kernels overlap better, and each is one ring less.
 constexpr uint32_t kMostSlabStreams = 12;
+constexpr uint32_t kMostFrameStreams = 28;
 }  // namespace
 
 CudaShared::~CudaShared() {
@@ -107,9 +108,10 @@ CudaShared::~CudaShared() {
   for (cudaStream_t stream : slab_streams_) (void)cudaStreamDestroy(stream);
 }
 
-Result<cudaStream_t> CudaShared::slab_stream() {
+Result<cudaStream_t> CudaShared::slab_stream(bool frames) {
   const std::lock_guard lock(mutex_);
-  const bool room = slab_streams_.size() < kMostSlabStreams && slab_streams_.size() + resident_rings < kMostStreams;
+  const uint32_t most = frames ? kMostFrameStreams : kMostSlabStreams;
+  const bool room = slab_streams_.size() < most && slab_streams_.size() + resident_rings < kMostStreams;
   if (room || slab_streams_.empty()) {
     cudaStream_t stream = nullptr;
     memory->use();

@@ -25,8 +25,9 @@ struct CudaShared {
   CudaShared& operator=(const CudaShared&) = delete;
 
   // A stream for a slab, which other slabs may have, too: what shares a queue with a resident kernel waits for ever,
-  // and the driver's queues are few (prepare_cuda_runtime).
-  Result<cudaStream_t> slab_stream();
+  // and the driver's queues are few (prepare_cuda_runtime). `frames`: of a channel whose packets cross as frames,
+  // beside which there are no rings.
+  Result<cudaStream_t> slab_stream(bool frames);
   // How many rings may run at a time.
   uint32_t most_rings();
 
@@ -35,6 +36,7 @@ struct CudaShared {
   uint32_t processors = 0;
   std::atomic<uint32_t> resident_blocks{0};
   std::atomic<uint32_t> resident_rings{0};
+  std::atomic<uint32_t> frame_kernels{0};  // of slabs that were started and not yet seen to be done
 
  private:
   std::mutex mutex_;

@@ -29,15 +29,18 @@ SLUICE_HD constexpr uint32_t warp_scratch_bytes(RecordKind kind, uint32_t words_
 
 // -- launch mode ------------------------------------------------------------------------------------------------------
 
-// Shared memory of a block of kFrame records.
+// Shared memory of a block of kFrame records. What goes back of a frame whose beginning moved is read by whole words,
+// past the end of its copy.
 inline constexpr uint32_t frame_shared_bytes(const FrameSlots& slots, uint32_t threads) {
-  return threads * slots.stride;
+  return threads * slots.stride + 16;
 }
 
-// How many records of kFrame a lane takes, one after the other. The bus moves most where some 10,000 frames are on
-// their way each way, and less with more of them; few frames are wanted soon.
-inline constexpr uint32_t frame_turns(uint32_t count) {
-  return count >= 4096 ? 4 : count >= 2048 ? 2 : 1;
+// How many of its `count` kFrame records a lane takes, one after the other, where `kernels` such kernels are under way.
+// The bus moves most with some 8,192 frames on their way, and a fifth less with eight times as many; a lookup in an
+// access list takes as long as the bus, so that twice as many lanes are needed for it.
+inline constexpr uint32_t frame_turns(uint32_t count, uint32_t kernels, bool finds_rules) {
+  const uint64_t turns = uint64_t{count} * kernels / (finds_rules ? 16384 : 8192);
+  return turns < 1 ? 1 : turns > 4 ? 4 : static_cast<uint32_t>(turns);
 }
 
 // What follows the program in a launch kernel's arguments.

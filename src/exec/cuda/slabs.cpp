@@ -63,7 +63,7 @@ class CudaSlabs final : public SlabDriver {
         if (auto r = take(memory.allocate_device(in_bytes(shape_.capacity)), s.device_in); !r) return r;
         if (auto r = take(memory.allocate_device(out_bytes(shape_.capacity)), s.device_out); !r) return r;
       }
-      auto stream = shared_->slab_stream();
+      auto stream = shared_->slab_stream(says_itself());
       if (!stream) return std::move(stream).error();
       s.stream = *stream;
       if (!says_itself()) {
@@ -150,8 +150,12 @@ class CudaSlabs final : public SlabDriver {
       __atomic_store_n(s.last, kNoResult, __ATOMIC_RELEASE);
     }
     if (s.before != nullptr) (void)cudaEventRecord(s.before, s.stream);
-    if (const cudaError_t e = cudaLaunchKernel(kernel_, blocks(count), dim3(threads()), arguments, shared, s.stream);
+    uint32_t turns = 1;
+    if (frames()) turns = frame_turns(count, 1 + shared_->frame_kernels.fetch_add(1), finds_rules_);
+    if (const cudaError_t e =
+            cudaLaunchKernel(kernel_, blocks(count, turns), dim3(threads()), arguments, shared, s.stream);
         e != cudaSuccess) {
+      if (frames()) --shared_->frame_kernels;
       (void)cudaGetLastError();
       if (s.said != nullptr) --s.serial;  // nobody will say it
       return cuda_error(e, "launch a kernel");
@@ -191,7 +195,7 @@ class CudaSlabs final : public SlabDriver {
   Result<bool> done(uint32_t slab) override {
     Slab& s = slabs_[slab];
     if (frames()) {
-      if (s.said != nullptr && ended(s)) return true;
+      if (s.said != nullptr && ended(s)) return frame_done();
       const bool silent = s.said != nullptr || __atomic_load_n(s.last, __ATOMIC_ACQUIRE) == kNoResult;
       // Now and then all the same: a device that has failed never answers.
       if (silent && ++s.looks % kLooksPerQuery != 0) return false;
@@ -199,7 +203,7 @@ class CudaSlabs final : public SlabDriver {
     shared_->memory->use();
     const cudaError_t e = query(s);
     // A stream that is empty has run the kernel, whose word may have come since it was looked for.
-    if (e == cudaSuccess) return s.said == nullptr || ended(s);
+    if (e == cudaSuccess) return (s.said == nullptr || ended(s)) && frame_done();
     if (e == cudaErrorNotReady) {
       (void)cudaGetLastError();
       return false;
@@ -251,13 +255,17 @@ class CudaSlabs final : public SlabDriver {
     if (s.said != nullptr) return cudaStreamQuery(s.stream);
     return s.event != nullptr ? cudaEventQuery(s.event) : cudaSuccess;
   }
+  // A slab that was started is seen to be done, once.
+  bool frame_done() {
+    if (frames()) --shared_->frame_kernels;
+    return true;
+  }
   bool graphs() const { return !frames() && staged() && shared_->options.graphs; }
   size_t in_bytes(uint32_t count) const { return kFront * sizeof(Word) + count * shape_.record_bytes(); }
   size_t out_bytes(uint32_t count) const { return shape_.results_bytes(count); }
   uint32_t threads() const { return launch_threads(shape_.record.kind); }
-  dim3 blocks(uint32_t count) const {
-    const uint32_t all = (count + threads() - 1) / threads();
-    return dim3(frames() ? (all + frame_turns(count) - 1) / frame_turns(count) : all);
+  dim3 blocks(uint32_t count, uint32_t turns = 1) const {
+    return dim3((count + threads() * turns - 1) / (threads() * turns));
   }
   size_t shared_bytes() const {
     return size_t{threads() / 32} * warp_scratch_bytes(shape_.record.kind, shape_.words_in, shape_.words_out);
@@ -289,6 +297,7 @@ class CudaSlabs final : public SlabDriver {
     memcpy(&program_, &program, sizeof program);
     ++program_number_;
     kernel_ = launch_kernel(shape_.record.kind, program.chain);
+    finds_rules_ = finds_rules(program);
     return {};
   }
 
@@ -372,6 +381,7 @@ class CudaSlabs final : public SlabDriver {
   DeviceProgram program_{};
   uint64_t program_number_ = 0;  // 0: none yet
   const void* kernel_ = nullptr;
+  bool finds_rules_ = false;
   LaunchArguments arguments_{};
 };
 
