@@ -109,6 +109,7 @@ Result<std::unique_ptr<DeviceSet>> DeviceSet::open(const Router& router, const P
   const uint32_t batch = options.priorities ? options.priorities->chunk : options.batch;
   set->offloads_ = plan_offloads(plan, router, options.device.record_choice(batch), options.count_hits);
   set->options_.transport = options.device.transport_of(set->offloads_);
+  set->options_.flights = options.device.flights_of(set->offloads_, options.workers);
   for (Offload& o : set->offloads_) {
     // Whoever follows packets asks for rules and next hops.
     if (options.ended && o.crosses_as_frames()) o.shape.key_out = 1;

@@ -98,7 +98,6 @@ constexpr uint32_t kMostStreams = 30;
 constexpr uint32_t kMostRingsBesideGraphs = 22;
 // More do not make copies or kernels overlap better, and each is one ring less.
 constexpr uint32_t kMostSlabStreams = 12;
-constexpr uint32_t kMostFrameStreams = 28;
 }  // namespace
 
 CudaShared::~CudaShared() {
@@ -108,10 +107,10 @@ CudaShared::~CudaShared() {
   for (cudaStream_t stream : slab_streams_) (void)cudaStreamDestroy(stream);
 }
 
-Result<cudaStream_t> CudaShared::slab_stream(bool frames) {
+Result<cudaStream_t> CudaShared::slab_stream() {
   const std::lock_guard lock(mutex_);
-  const uint32_t most = frames ? kMostFrameStreams : kMostSlabStreams;
-  const bool room = slab_streams_.size() < most && slab_streams_.size() + resident_rings < kMostStreams;
+  const bool room =
+      slab_streams_.size() < kMostSlabStreams && slab_streams_.size() + own_streams_ + resident_rings < kMostStreams;
   if (room || slab_streams_.empty()) {
     cudaStream_t stream = nullptr;
     memory->use();
@@ -124,9 +123,30 @@ Result<cudaStream_t> CudaShared::slab_stream(bool frames) {
   return slab_streams_[next_stream_++ % slab_streams_.size()];
 }
 
+cudaStream_t CudaShared::own_stream() {
+  const std::lock_guard lock(mutex_);
+  // One is left for slabs that share it.
+  if (std::max<size_t>(slab_streams_.size(), 1) + own_streams_ + resident_rings >= kMostStreams) return nullptr;
+  cudaStream_t stream = nullptr;
+  memory->use();
+  if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return nullptr;
+  }
+  ++own_streams_;
+  return stream;
+}
+
+void CudaShared::give_back(cudaStream_t own) {
+  (void)cudaStreamDestroy(own);
+  const std::lock_guard lock(mutex_);
+  --own_streams_;
+}
+
 uint32_t CudaShared::most_rings() {
   const std::lock_guard lock(mutex_);
-  const uint32_t left = kMostStreams - std::min(kMostStreams, static_cast<uint32_t>(slab_streams_.size()));
+  const auto streams = static_cast<uint32_t>(slab_streams_.size()) + own_streams_;
+  const uint32_t left = kMostStreams - std::min(kMostStreams, streams);
   return options.graphs ? std::min(kMostRingsBesideGraphs, left) : left;
 }
 
