@@ -96,7 +96,8 @@ namespace {
 constexpr uint32_t kMostStreams = 30;
 // Graphs run on queues of the driver's own besides: with 30 rings a graph was never started (H100).
 constexpr uint32_t kMostRingsBesideGraphs = 22;
-// More do not make copies or kernels overlap better, and each is one ring less.
+// More do not make copies or kernels overlap better, and each is one ring less. With 16 and more that four workers
+// launch into, a kernel waits milliseconds for its turn (H100).
 constexpr uint32_t kMostSlabStreams = 12;
 }  // namespace
 
@@ -109,8 +110,7 @@ CudaShared::~CudaShared() {
 
 Result<cudaStream_t> CudaShared::slab_stream() {
   const std::lock_guard lock(mutex_);
-  const bool room =
-      slab_streams_.size() < kMostSlabStreams && slab_streams_.size() + own_streams_ + resident_rings < kMostStreams;
+  const bool room = slab_streams_.size() < kMostSlabStreams && slab_streams_.size() + resident_rings < kMostStreams;
   if (room || slab_streams_.empty()) {
     cudaStream_t stream = nullptr;
     memory->use();
@@ -123,30 +123,9 @@ Result<cudaStream_t> CudaShared::slab_stream() {
   return slab_streams_[next_stream_++ % slab_streams_.size()];
 }
 
-cudaStream_t CudaShared::own_stream() {
-  const std::lock_guard lock(mutex_);
-  // One is left for slabs that share it.
-  if (std::max<size_t>(slab_streams_.size(), 1) + own_streams_ + resident_rings >= kMostStreams) return nullptr;
-  cudaStream_t stream = nullptr;
-  memory->use();
-  if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess) {
-    (void)cudaGetLastError();
-    return nullptr;
-  }
-  ++own_streams_;
-  return stream;
-}
-
-void CudaShared::give_back(cudaStream_t own) {
-  (void)cudaStreamDestroy(own);
-  const std::lock_guard lock(mutex_);
-  --own_streams_;
-}
-
 uint32_t CudaShared::most_rings() {
   const std::lock_guard lock(mutex_);
-  const auto streams = static_cast<uint32_t>(slab_streams_.size()) + own_streams_;
-  const uint32_t left = kMostStreams - std::min(kMostStreams, streams);
+  const uint32_t left = kMostStreams - std::min(kMostStreams, static_cast<uint32_t>(slab_streams_.size()));
   return options.graphs ? std::min(kMostRingsBesideGraphs, left) : left;
 }
 

@@ -27,9 +27,6 @@ struct CudaShared {
   // A stream for a slab, which other slabs may have, too: what shares a queue with a resident kernel waits for ever,
   // and the driver's queues are few (prepare_cuda_runtime).
   Result<cudaStream_t> slab_stream();
-  // One for a slab alone, as long as it is there; nullptr: the queues are needed for rings. Then give it back.
-  cudaStream_t own_stream();
-  void give_back(cudaStream_t own);
   // How many rings may run at a time.
   uint32_t most_rings();
 
@@ -43,7 +40,6 @@ struct CudaShared {
  private:
   std::mutex mutex_;
   std::vector<cudaStream_t> slab_streams_;
-  uint32_t own_streams_ = 0;
   size_t next_stream_ = 0;
 };
 

@@ -44,7 +44,6 @@ class CudaSlabs final : public SlabDriver {
       shared_->memory->free_device(s.device_in);
       shared_->memory->free_device(s.device_out);
       shared_->memory->free_device(s.ended);
-      if (s.own) shared_->give_back(s.stream);
     }
     (void)cudaGetLastError();
   }
@@ -64,14 +63,9 @@ class CudaSlabs final : public SlabDriver {
         if (auto r = take(memory.allocate_device(in_bytes(shape_.capacity)), s.device_in); !r) return r;
         if (auto r = take(memory.allocate_device(out_bytes(shape_.capacity)), s.device_out); !r) return r;
       }
-      // Kernels of frames are short, and many of them keep the bus busy.
-      if (says_itself()) s.stream = shared_->own_stream();
-      s.own = s.stream != nullptr;
-      if (!s.own) {
-        auto stream = shared_->slab_stream();
-        if (!stream) return std::move(stream).error();
-        s.stream = *stream;
-      }
+      auto stream = shared_->slab_stream();
+      if (!stream) return std::move(stream).error();
+      s.stream = *stream;
       if (!says_itself()) {
         if (const cudaError_t e = cudaEventCreateWithFlags(&s.event, cudaEventDisableTiming); e != cudaSuccess) {
           return cuda_error(e, "create an event for a slab");
@@ -226,7 +220,6 @@ class CudaSlabs final : public SlabDriver {
  private:
   struct Slab {
     cudaStream_t stream = nullptr;
-    bool own = false;  // the stream is
     cudaEvent_t event = nullptr;
     cudaEvent_t before = nullptr, after = nullptr;  // around the kernel, where it is measured
     Word* host_in = nullptr;                        // kFront words, then the records
