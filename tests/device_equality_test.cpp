@@ -120,36 +120,55 @@ std::string short_frames(const TempDir& dir, const std::string& from, uint32_t m
 }
 
 // Frames that cross from where they lie in their source, which nobody may write to, and come back elsewhere: also what
-// is done again, what goes on to host elements, and what is played more than once.
+// is done again, what goes on to host elements, what is played more than once, long frames of which the headers alone
+// cross, and sinks that only count, for which no column of the batch is filled.
 TEST(DeviceEquality, FramesCrossFromTheMemoryOfTheirSource) {
   const TempDir dir;
-  const std::string capture = short_frames(dir, testing::write_mixed_capture(dir / "in.pcap", packets(5000), 9), 192);
-  const auto text = [&](const std::string& source, const std::string& rest) {
-    return testing::standard_graph_text(dir, source, "ToDump($OUT)", "tuple_merge", testing::kDirect4, "poptrie") +
-           rest;
-  };
+  const std::string mixed = testing::write_mixed_capture(dir / "in.pcap", packets(5000), 9);
+  const std::string brief = short_frames(dir, mixed, 192);
   const std::string errors =
       "errors :: ICMPError(192.0.0.1, RATE 100000, BURST 5);\nacl[1] -> errors; ttl[1] -> errors; errors -> tx;\n";
   const uint32_t limit = packets(9000);
-  const std::string source = "FromMemory(" + capture + ", LIMIT " + std::to_string(limit) + ")";
-  for (const std::string& rest : {std::string(), errors}) {
-    const DeviceOutcome want = run(dir, text(source, rest), nullptr);
-    ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
-    ASSERT_EQ(want.outcome.report.packets_in, limit);
-    for (const std::string& kind : testing::device_kinds()) {
-      for (const Way& way : {Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kFrame, 1, 256},
-                             Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kFrame, 3, 1000, 2, 2},
-                             Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kFrame, 2, 8192},
-                             Way{DeviceMode::kLaunch, Transport::kZeroCopy, RecordChoice::kFrame, 2, 2000},
-                             Way{DeviceMode::kLaunch, Transport::kStaged, RecordChoice::kFrame, 1, 1, 1, 1}}) {
-        SCOPED_TRACE(kind + " " + ::testing::PrintToString(way));
-        const DeviceOutcome got = run(dir, text(source, rest), &way, kind);
-        expect_equal(want, got);
-        EXPECT_GT(got.outcome.report.offload.offloaded, limit / 3);
-        EXPECT_EQ(got.outcome.report.offload.on_host, 0u);
+  using enum RecordChoice;
+  const std::vector<Way> staged = {{DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 256},
+                                   {DeviceMode::kLaunch, Transport::kStaged, kFrame, 3, 1000, 2, 2},
+                                   {DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 1, 1, 1}};
+  const std::vector<Way> zero_copy = {{DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 2, 2000},
+                                      {DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 1, 8192},
+                                      {DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 3, 100, 2, 2}};
+  const auto check = [&](const std::string& capture, const std::vector<Way>& all) {
+    for (const std::string& sink : {"ToDump($OUT)", "ToMemory()"}) {
+      for (const std::string& rest : {std::string(), errors}) {
+        for (const bool hits : {true, false}) {
+          const std::string text =
+              testing::standard_graph_text(dir, "FromMemory(" + capture + ", LIMIT " + std::to_string(limit) + ")",
+                                           sink, "tuple_merge", testing::kDirect4, "poptrie") +
+              rest;
+          const auto run_it = [&](const Way* way, const std::string& kind) {
+            return testing::run_way(dir, text, way,
+                                    way == nullptr ? testing::Devices() : testing::devices_of(kind, way->devices),
+                                    [&](testing::GraphRun& graph) { graph.count_hits = hits; });
+          };
+          const DeviceOutcome want = run_it(nullptr, "emu");
+          ASSERT_TRUE(want.outcome.ok) << want.outcome.error;
+          ASSERT_EQ(want.outcome.report.packets_in, limit);
+          for (const std::string& kind : testing::device_kinds()) {
+            for (const Way& way : all) {
+              SCOPED_TRACE(capture + " " + sink + " " + rest + (hits ? "hits " : "") + kind + " " +
+                           ::testing::PrintToString(way));
+              const DeviceOutcome got = run_it(&way, kind);
+              expect_equal(want, got);
+              EXPECT_GT(got.outcome.report.offload.offloaded, limit / 3);
+              EXPECT_EQ(got.outcome.report.offload.on_host, 0u);
+            }
+          }
+        }
       }
     }
-  }
+  };
+  check(brief, staged);
+  check(brief, zero_copy);
+  check(mixed, zero_copy);
 }
 
 // A mark comes back with the rule that gives it; nothing is done again for it.

@@ -38,10 +38,12 @@ void add_device_options(Command sub, DeviceFlags& f, bool all) {
       ->check(OneOf{{"auto", "staged", "zerocopy", "commlist", "commpool"}})
       ->type_name("TRANSPORT")
       ->capture_default_str();
-  sub.add_option("--flights", f.flights, "Batches in flight to a device per worker, 1 to 16")
+  sub.add_option(
+         "--flights", f.flights,
+         "Batches in flight to a device per worker, 1 to 16 (default: 4; with frames and fewer than four workers "
+         "16 in all)")
       ->check(Range(1u, 16u))
-      ->type_name("N")
-      ->capture_default_str();
+      ->type_name("N");
   sub.add_option("--ring-memory", f.ring_memory,
                  "Persistent mode: where the device reads keys: device (its own memory, written over the bus), host "
                  "(pinned memory, read over the bus), or auto (device if possible)")
@@ -110,7 +112,8 @@ OpenDevices open_devices(const DeviceFlags& f) {
       choice<DeviceThreading>(f.threading, {{"full", DeviceThreading::kFull}, {"master", DeviceThreading::kMaster}});
   const RingMemory ring_memory = choice<RingMemory>(
       f.ring_memory, {{"auto", RingMemory::kAuto}, {"host", RingMemory::kHost}, {"device", RingMemory::kDevice}});
-  open.options.flights = f.flights;
+  open.options.any_flights = f.flights == 0;
+  if (f.flights != 0) open.options.flights = f.flights;
   open.options.enter_after = f.enter_after;
   open.options.leave_after = f.leave_after;
   open.options.watchdog_ns = uint64_t{f.watchdog_ms} * 1'000'000;
@@ -420,10 +423,12 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
   if (devices.options.devices.empty()) return "device cpu: every segment runs on the workers\n";
   const DeviceOptions& d = devices.options;
   const std::vector<Offload> offloads = offloads_of(pipeline, devices, batch, counts);
+  const uint32_t most = d.flights_of(offloads, 1);
   std::string text = fmt::format("device {}: {}, mode {}, transport {}, threading {}, {} flights per worker\n",
                                  devices.label, counted(d.devices.size(), "device"), to_string(d.mode),
                                  d.mode == DeviceMode::kPersistent ? "tagged" : to_string(d.transport_of(offloads)),
-                                 to_string(d.threading), d.flights);
+                                 to_string(d.threading),
+                                 most == d.flights ? std::to_string(most) : fmt::format("{} to {}", d.flights, most));
   for (size_t n = 0; n < offloads.size(); ++n) {
     const PlanNode& node = pipeline.plan.nodes[n];
     if (node.type != PlanNode::Type::kSegment) continue;

@@ -18,7 +18,8 @@ namespace sluice::app {
 struct DeviceFlags {
   std::string device = "cpu";
   std::string mode = "launch", transport = "staged", records = "auto", threading = "full";
-  uint32_t flights = 4, enter_after = 4, leave_after = 16, watchdog_ms = 2000;
+  uint32_t flights = 0;  // 0: as many as pay
+  uint32_t enter_after = 4, leave_after = 16, watchdog_ms = 2000;
   std::string ring_memory = "auto";
   bool kernel_times = false;
 };

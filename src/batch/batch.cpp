@@ -64,7 +64,20 @@ void Batch::number() {
   numbered_ = true;
 }
 
+void Batch::fill_slow() {
+  for (uint32_t i = 0; i < count_; ++i) {
+    const FrameRecord& record = lent_.records[i];
+    frame_[i] = lent_.memory + record.at;
+    if (record.bytes > lent_.whole)
+      std::memcpy(frame_[i] + lent_.head, lent_.rest + record.at + lent_.head, record.bytes - lent_.head);
+    extent_[i] = Extent{0, record.bytes, uint32_t{record.bytes} + record.longer, 0, 0xffff};
+    timestamp_ns_[i] = lent_.timestamps[i] + lent_.later_ns;
+  }
+  unfilled_ = false;
+}
+
 uint64_t Batch::bytes(const Selection& packets) const {
+  if (unfilled_ && packets.count() == count_) return lent_.bytes_before[count_] - lent_.bytes_before[0];
   uint64_t total = 0;
   for (uint32_t w = 0; w * 64 < count_; ++w) total += bytes(packets, w);
   return total;
@@ -107,8 +120,15 @@ const auto kSum = &sum_narrow;
 
 uint64_t Batch::bytes(const Selection& packets, uint32_t w) const {
   const uint64_t bits = packets.word(w);
-  if (bits == ~uint64_t{0}) return kSum(&extent_[w * 64]);
   uint64_t total = 0;
+  if (unfilled_) {
+    if (bits == ~uint64_t{0}) return lent_.bytes_before[w * 64 + 64] - lent_.bytes_before[w * 64];
+    for (uint64_t b = bits; b != 0; b &= b - 1) {
+      total += lent_.records[w * 64 + static_cast<uint32_t>(std::countr_zero(b))].bytes;
+    }
+    return total;
+  }
+  if (bits == ~uint64_t{0}) return kSum(&extent_[w * 64]);
   for (uint64_t b = bits; b != 0; b &= b - 1) total += data_length(w * 64 + static_cast<uint32_t>(std::countr_zero(b)));
   return total;
 }

@@ -10,6 +10,7 @@
 
 #include "base/hd.h"
 #include "base/result.h"
+#include "batch/lent_rows.h"
 #include "batch/packet.h"
 #include "batch/selection.h"
 #include "memory/buffer.h"
@@ -98,7 +99,9 @@ class Batch {
   uint32_t limit() const { return limit_; }
   void set_limit(uint32_t limit) { limit_ = limit < 1 ? 1 : limit > capacity_ ? capacity_ : limit; }
   bool full() const { return count_ >= limit_; }
+  // Fills columns that were left unfilled.
   BatchView view() {
+    fill();
     return BatchView{frame_.data(),
                      extent_.data(),
                      annotation_.data(),
@@ -125,6 +128,7 @@ class Batch {
   void clear() {
     count_ = 0;
     used_ = 0;
+    unfilled_ = false;
   }
 
   // Room for a frame of `bytes` with kHeadroom before it and kTailroom after it, 64-byte aligned; nullptr when the
@@ -216,6 +220,27 @@ class Batch {
     count_ = n;
   }
 
+  // The first n rows of an empty batch, n at most limit(), are these. Frames, extents and time stamps are left
+  // unfilled: whoever reads them by row calls `fill` before, or takes what it needs from `unfilled`.
+  void lend(const LentRows& rows, uint32_t n) {
+    append(n);
+    lent_ = rows;
+    unfilled_ = true;
+  }
+  // nullptr: the columns are filled.
+  const LentRows* unfilled() const { return unfilled_ ? &lent_ : nullptr; }
+  // Unfilled frames lie there from now on, in the same order and as far apart: `memory` as LentRows::memory. Of those
+  // longer than `whole` only the first `head` bytes do: the others are fetched when the columns are filled.
+  void move_unfilled(uint8_t* memory, uint32_t whole, uint32_t head) {
+    lent_.rest = lent_.memory;
+    lent_.memory = memory;
+    lent_.whole = whole;
+    lent_.head = head;
+  }
+  void fill() {
+    if (unfilled_) fill_slow();
+  }
+
   // Adds a packet that packet `i` of `from` caused: it has its time stamp and its order, and is its child where the
   // batch keeps descent. `frame` is from `reserve_clean`. Returns its index.
   uint32_t push_made(const Batch& from, uint32_t i, uint8_t* frame, uint32_t captured, uint32_t wire) {
@@ -255,6 +280,7 @@ class Batch {
     rows.for_each([&](uint32_t i) { annotation_[i] = Annotation{}; });
   }
   uint16_t& port(uint32_t i) { return port_[i]; }
+  uint16_t* ports() { return port_.data(); }
   uint16_t port(uint32_t i) const { return port_[i]; }
   FlowKey& key(uint32_t i) { return key_[i]; }
   const FlowKey& key(uint32_t i) const { return key_[i]; }
@@ -271,17 +297,20 @@ class Batch {
   uint16_t& worker(uint32_t i) { return worker_[i]; }
 
   uint32_t data_length(uint32_t i) const { return extent_[i].end - static_cast<uint32_t>(extent_[i].data); }
-  // The sum of the lengths of `packets`, or of those of its word `w` alone.
+  // The sum of the lengths of `packets`, or of those of its word `w` alone; of unfilled ones too.
   uint64_t bytes(const Selection& packets) const;
   uint64_t bytes(const Selection& packets, uint32_t w) const;
 
  private:
   uint8_t* reserve_slow(size_t need);
+  void fill_slow();
   void use_arena(Buffer arena);
   void number();
   uint32_t capacity_ = 0;
   uint32_t limit_ = 0;
   uint32_t count_ = 0;
+  bool unfilled_ = false;  // frame_, extent_ and timestamp_ns_ are, and lent_ says what they are
+  LentRows lent_;
   size_t used_ = 0;
   std::vector<uint8_t*> frame_;
   std::vector<Extent> extent_;

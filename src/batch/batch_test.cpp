@@ -96,6 +96,58 @@ TEST(Batch, BytesAreTheSumOfLengths) {
 }
 
 // Held to a plain set of indices, up to the last one that there is room for.
+// A batch that a source lends says what one that is filled says, and leaves its columns unfilled until somebody reads
+// them; what was moved meanwhile is read there, and long frames get their rest from where they lay.
+TEST(Batch, LentRowsAreFilledWhenTheyAreRead) {
+  rc::check([] {
+    const auto n = *rc::gen::inRange<uint32_t>(1, 200);
+    std::vector<FrameRecord> records(n);
+    std::vector<uint64_t> before = {1000}, times(n);
+    uint32_t at = 640;
+    for (uint32_t i = 0; i < n; ++i) {
+      records[i] = {at, *rc::gen::inRange<uint16_t>(0, 300), *rc::gen::inRange<uint16_t>(0, 9)};
+      before.push_back(before.back() + records[i].bytes);
+      times[i] = 5 * i;
+      at += (records[i].bytes + 63u) / 64 * 64;
+    }
+    std::vector<uint8_t> source(at), moved(at, 0xee);
+    for (size_t k = 0; k < source.size(); ++k) source[k] = static_cast<uint8_t>(k * 31 % 251);
+    auto made = Batch::create(256, 4096);
+    RC_ASSERT(made.ok());
+    Batch& batch = *made;
+    batch.lend({records.data(), before.data(), times.data(), 7, source.data(), 300}, n);
+    RC_ASSERT(batch.size() == n && batch.unfilled() != nullptr);
+    Selection all, some;
+    all.fill(n);
+    for (uint32_t i = 0; i < n; ++i) {
+      if (*rc::gen::inRange(0, 3) != 0) some.add(i);
+    }
+    const uint64_t all_bytes = batch.bytes(all), some_bytes = batch.bytes(some);
+    RC_ASSERT(batch.unfilled() != nullptr);
+    const bool moves = *rc::gen::arbitrary<bool>();
+    if (moves) {
+      std::copy(source.begin(), source.end(), moved.begin());
+      for (const FrameRecord& record : records) {
+        if (record.bytes > 128) std::fill_n(moved.begin() + record.at + 64, record.bytes - 64, uint8_t{0});
+      }
+      batch.move_unfilled(moved.data(), 128, 64);
+    }
+    const BatchView view = batch.view();
+    RC_ASSERT(batch.unfilled() == nullptr);
+    RC_ASSERT(batch.bytes(all) == all_bytes && batch.bytes(some) == some_bytes);
+    for (uint32_t i = 0; i < n; ++i) {
+      const FrameRecord& record = records[i];
+      RC_ASSERT(view.frame[i] == (moves ? moved : source).data() + record.at);
+      RC_ASSERT(std::memcmp(view.frame[i], source.data() + record.at, record.bytes) == 0);
+      RC_ASSERT(view.extent[i].data == 0 && view.extent[i].end == record.bytes);
+      RC_ASSERT(view.extent[i].wire_end == uint32_t{record.bytes} + record.longer);
+      RC_ASSERT(batch.timestamp_ns(i) == times[i] + 7);
+    }
+    batch.clear();
+    RC_ASSERT(batch.unfilled() == nullptr);
+  });
+}
+
 TEST(Selection, IsASetOfIndices) {
   constexpr uint32_t kIndices = Selection::kWords * 64;
   static_assert(kIndices == Batch::kMaxPackets);

@@ -37,8 +37,10 @@ enum Field : FieldMask {
 // where it runs away from the host. A stage that reads the frame, or writes it or its extent, and does not say is
 // kAnywhere.
 enum class FrameUse : uint8_t {
-  kNone,      // not at all; lengths are in registers
-  kHeaders,   // from the first byte over the headers as far as net/parse.h goes, edits there, kMostPushed in front
+  kNone,  // not at all; lengths are in registers
+  // From the first byte over the headers as far as net/parse.h goes; edits up to the fixed part of the network header;
+  // kMostPushed in front.
+  kHeaders,
   kPayload,   // all bytes, of every packet
   kAnywhere,  // at places that its configuration names, or it moves the first byte there for those behind it
   kInFront,   // uncovers bytes in front of the frame

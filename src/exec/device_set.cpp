@@ -109,6 +109,7 @@ Result<std::unique_ptr<DeviceSet>> DeviceSet::open(const Router& router, const P
   const uint32_t batch = options.priorities ? options.priorities->chunk : options.batch;
   set->offloads_ = plan_offloads(plan, router, options.device.record_choice(batch), options.needs_rules());
   set->options_.transport = options.device.transport_of(set->offloads_);
+  set->options_.flights = options.device.flights_of(set->offloads_, options.workers);
   for (Offload& o : set->offloads_) {
     // Whoever follows packets asks for rules and next hops.
     if (options.ended && o.crosses_as_frames()) o.shape.key_out = 1;
@@ -267,11 +268,30 @@ void DeviceSet::pin(std::span<std::byte> frames) {
   }
 }
 
-bool DeviceSet::pin_source(std::span<const std::byte> frames) {
-  if (frames.empty()) return false;
+bool DeviceSet::pin_source(const LentMemory& memory) {
+  // A copy engine would take long frames along as a whole.
+  if (memory.frames.empty() || (memory.longest > kFrameRegion && options_.transport != Transport::kZeroCopy))
+    return false;
   // Nobody writes there.
-  const std::span<std::byte> memory(const_cast<std::byte*>(frames.data()), frames.size());
-  return std::all_of(devices_.begin(), devices_.end(), [&](auto& state) { return pin_on(*state, memory).ok(); });
+  const auto writable = [](const auto& span) {
+    const auto bytes = std::as_bytes(span);
+    return std::span<std::byte>(const_cast<std::byte*>(bytes.data()), bytes.size());
+  };
+  return std::all_of(devices_.begin(), devices_.end(), [&](auto& state) {
+    state->lent.push_back(memory.owner);
+    return copy_to(*state, writable(memory.records)).ok() && pin_on(*state, writable(memory.frames)).ok();
+  });
+}
+
+// Memory that nobody writes to any more: the device has a copy of its own.
+Result<void> DeviceSet::copy_to(State& state, std::span<std::byte> memory) {
+  if (state.pinned.device_address(reinterpret_cast<const uint8_t*>(memory.data()), memory.size()) != nullptr) return {};
+  auto blob = state.device->allocate(MemorySpace::kDevice, memory.size());
+  if (!blob) return std::move(blob).error();
+  if (auto ok = state.device->upload(**blob, 0, memory.data(), memory.size()); !ok) return ok;
+  state.pinned.add(memory.data(), memory.size(), static_cast<std::byte*>((*blob)->device()));
+  state.records.push_back(std::move(*blob));
+  return {};
 }
 
 Result<void> DeviceSet::pin_on(State& state, std::span<std::byte> frames) {

@@ -35,9 +35,9 @@ class DeviceSet {
   // Lets devices reach the frames of a batch, or a pool of them, where some segment's records are addresses.
   void pin(std::span<std::byte> frames);
   // Whether every packet that comes in crosses as a frame, so that it may stay in its source's memory until then; and
-  // whether that memory, which is only read, can be reached.
+  // whether that memory, which is only read, can be reached. A copy of its records lies on every device then.
   bool takes_lent() const;
-  bool pin_source(std::span<const std::byte> frames);
+  bool pin_source(const LentMemory& memory);
   // Waits until all are done with what they were given. No worker has a batch, and none gets one. Once.
   void stop(Workers workers);
   void fill(RunReport& report, Workers workers);
@@ -47,6 +47,9 @@ class DeviceSet {
     std::shared_ptr<Device> device;
     PinnedRanges pinned;
     std::vector<void*> pins;
+    // Of sources: records, and what they and the pinned frames belong to, so that no other memory gets their addresses.
+    std::vector<std::shared_ptr<DeviceBlob>> records;
+    std::vector<std::shared_ptr<const void>> lent;
     std::unique_ptr<MasterThread> master;  // with master threading
     DeviceReport report;
     std::mutex mutex;  // report, from the publishing thread
@@ -61,6 +64,7 @@ class DeviceSet {
   bool addresses() const;
   bool frames() const;
   Result<void> pin_on(State& state, std::span<std::byte> frames);
+  static Result<void> copy_to(State& state, std::span<std::byte> memory);
   static Result<void> stop_device(State& state, size_t index, const std::vector<const WorkerDevice*>& workers,
                                   uint64_t limit_ns);
 

@@ -191,8 +191,9 @@ void Egress::flush() {
 // Counts packets of a batch that left by an output; `rows` is used up.
 void Egress::count_sent(size_t s, Batch& batch, Selection& rows) {
   RunReport::Sink& counters = outputs_[s]->sent;
-  const BatchView view = batch.view();
   PortCounters* ports = ports_.data();
+  const uint16_t* const port_of = batch.ports();
+  const FrameRecord* const records = batch.unfilled() != nullptr ? batch.unfilled()->records : nullptr;
   if (qos_ != nullptr) {
     const EgressQos::Counted most = qos_->count_noted(s, batch, rows);
     counters.packets += most.packets;
@@ -200,7 +201,7 @@ void Egress::count_sent(size_t s, Batch& batch, Selection& rows) {
     ports[most.port].packets += most.packets;
     ports[most.port].bytes += most.bytes;
   }
-  for (uint32_t w = 0; w * 64 < view.count; ++w) {
+  for (uint32_t w = 0; w * 64 < batch.size(); ++w) {
     const uint64_t bits = rows.word(w);
     if (bits == 0) continue;
     const auto packets = static_cast<uint64_t>(std::popcount(bits));
@@ -210,7 +211,7 @@ void Egress::count_sent(size_t s, Batch& batch, Selection& rows) {
     counters.bytes += bytes;
     // All have one port, or the first and the last most often show that they have not. Where they have, a counter that
     // each reads, adds to and writes would make each wait for the one before.
-    const uint16_t* port = view.port + w * 64;
+    const uint16_t* port = port_of + w * 64;
     if (bits == ~uint64_t{0} && port[0] == port[63]) {
       uint16_t differ = 0;
       for (uint32_t i = 0; i < 64; ++i) differ |= static_cast<uint16_t>(port[i] ^ port[0]);
@@ -222,8 +223,7 @@ void Egress::count_sent(size_t s, Batch& batch, Selection& rows) {
     }
     for (uint64_t b = bits; b != 0; b &= b - 1) {
       const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(b));
-      ++ports[view.port[i]].packets;
-      ports[view.port[i]].bytes += batch.data_length(i);
+      ports[port_of[i]].count(records != nullptr ? records[i].bytes : batch.data_length(i));
     }
   }
 }
@@ -447,8 +447,16 @@ void Egress::take(size_t s, std::vector<TxRecord>& records) {
   send(at_[s], records);
 }
 
+// Whether nobody reads the packets of a batch one by one: they are only counted.
+bool Egress::only_counts(const JobShare& share) const {
+  if (!share.followed.empty() || !limiters_.empty() || qos_ != nullptr) return false;
+  return std::all_of(at_.begin(), at_.end(),
+                     [this](size_t o) { return outputs_[o]->port == nullptr || !outputs_[o]->port->reads_frames(); });
+}
+
 void Egress::put_out(Batch& batch, JobShare& share, unsigned lane, FramePool* lender) {
   taken_.clear();
+  if (!only_counts(share)) batch.fill();
   const bool followed = !share.followed.empty();
   if (followed) place_followed(share, false);
   if (!limiters_.empty()) {

@@ -126,6 +126,7 @@ class Egress {
     Histogram latency;
   };
 
+  bool only_counts(const JobShare& share) const;
   void put_out(Batch& batch, JobShare& share, unsigned lane, FramePool* lender);
   // `o`: of outputs_.
   void count_sent(size_t o, Batch& batch, Selection& rows);

@@ -319,7 +319,7 @@ void Engine::connect(Intake& intake, JobRings& rings) {
   // before. Chunks of classes wait while others run.
   if (devices_ != nullptr && devices_->takes_lent()) {
     std::vector<bool> lends;
-    for (const std::span<const std::byte> memory : intake.lendable()) lends.push_back(devices_->pin_source(memory));
+    for (const LentMemory& memory : intake.lendable()) lends.push_back(devices_->pin_source(memory));
     intake.lend(lends);
   }
   intake.connect(rings, *egress_, publisher_,

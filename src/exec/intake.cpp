@@ -89,11 +89,11 @@ std::vector<LinkType> Intake::links() const {
   return links;
 }
 
-std::vector<std::span<const std::byte>> Intake::lendable() const {
-  std::vector<std::span<const std::byte>> all;
+std::vector<LentMemory> Intake::lendable() const {
+  std::vector<LentMemory> all;
   for (const Source& source : sources_) {
     const bool may = source.port != nullptr && source.ahead == nullptr && !options_.priorities;
-    all.push_back(may ? source.port->lent() : std::span<const std::byte>());
+    all.push_back(may ? source.port->lent() : LentMemory());
   }
   return all;
 }
@@ -245,6 +245,8 @@ Result<bool> Intake::read(unsigned source, Batch& batch, uint64_t most) {
   // Packets of classes are copied to their chunks.
   const bool lends = options_.priorities || sources_[source].lends;
   if (auto ok = lends ? port.lend(batch) : port.read(batch); !ok) return std::move(ok).error();
+  // Whoever sorts or follows packets reads them one by one.
+  if (options_.priorities || options_.ended) batch.fill();
   counted(source, batch.size());
   return batch.size() != 0;
 }
@@ -298,7 +300,7 @@ Polled Intake::poll_job() {
     }
     job.share.given_up = false;
     job.source = sources_[from].entry;
-    job.share.lent = sources_[from].lends ? sources_[from].port->lent() : std::span<const std::byte>();
+    job.share.lent = sources_[from].lends ? sources_[from].port->lent().frames : std::span<const std::byte>();
     job.lender = sources_[from].port->lends();
     const uint64_t now = now_ns();
     const Egress::BatchLimit limit = egress_->batch_limit();
@@ -364,6 +366,7 @@ void Intake::follow(Job& job) {
 
 // The packets that a tap asks for; what becomes of them is noted for the whole batch.
 void Intake::follow_some(Job& job) {
+  job.batch.fill();
   options_.taps->receive(job.batch, *job.snapshot, router_.elements[plan_.sources[job.source].element]->name,
                          job.share.followed);
   if (!job.share.followed.empty() && job.share.fates == nullptr) note_fates(job);

@@ -50,7 +50,7 @@ class Intake {
 
   // Before the first poll: the sources' own memory, where packets may stay there until they are through; `lends` says
   // for each whether they do. For graphs without classes.
-  std::vector<std::span<const std::byte>> lendable() const;
+  std::vector<LentMemory> lendable() const;
   void lend(const std::vector<bool>& lends);
 
   // What the intakes of a run have together.

@@ -111,19 +111,31 @@ struct PackedFrames {
   uint32_t longest = 0;         // frame, in bytes
   std::vector<Extent> extents;
   std::vector<uint64_t> timestamps;
-  uint64_t turn_ns = 0;  // what one turn takes: from the first to the last time stamp, and a mean gap
+  std::vector<uint64_t> bytes_before;  // of the frames before each, and of all
+  std::vector<FrameRecord> records;    // of each frame; empty: one does not fit
+  uint64_t turn_ns = 0;                // what one turn takes: from the first to the last time stamp, and a mean gap
 
   static Result<std::shared_ptr<const PackedFrames>> of(const FrameStore& store) {
     auto packed = std::make_shared<PackedFrames>();
     uint64_t total = 0;
-    for (uint64_t i = 0; i < store.size(); ++i) total += lines_of(store.header(i).captured) * 64;
+    bool recorded = true;
+    for (uint64_t i = 0; i < store.size(); ++i) {
+      const FrameHeader header = store.header(i);
+      recorded &=
+          total <= UINT32_MAX && header.captured <= UINT16_MAX && header.wire_bytes - header.captured <= UINT16_MAX;
+      total += lines_of(header.captured) * 64;
+    }
     auto bytes = Buffer::allocate(total + kAhead);
     if (!bytes) return std::move(bytes).error();
     packed->bytes = std::move(*bytes);
+    if (recorded) packed->records.reserve(store.size());
+    packed->bytes_before.reserve(store.size() + 1);
+    packed->bytes_before.push_back(0);
     packed->lines.reserve(store.size());
     packed->extents.reserve(store.size());
     packed->timestamps.reserve(store.size());
-    auto* to = reinterpret_cast<uint8_t*>(packed->bytes.data());
+    auto* const begin = reinterpret_cast<uint8_t*>(packed->bytes.data());
+    uint8_t* to = begin;
     for (uint64_t i = 0; i < store.size(); ++i) {
       const FrameHeader header = store.header(i);
       const uint64_t lines = lines_of(header.captured);
@@ -133,6 +145,11 @@ struct PackedFrames {
       packed->alike = i == 0 || lines == packed->alike ? static_cast<uint16_t>(lines) : uint16_t{0};
       packed->extents.push_back(Extent{0, header.captured, header.wire_bytes, 0, 0xffff});
       packed->timestamps.push_back(header.timestamp_ns);
+      packed->bytes_before.push_back(packed->bytes_before.back() + header.captured);
+      if (recorded) {
+        packed->records.push_back({static_cast<uint32_t>(to - begin), static_cast<uint16_t>(header.captured),
+                                   static_cast<uint16_t>(header.wire_bytes - header.captured)});
+      }
       to += lines * 64;
     }
     if (const std::vector<uint64_t>& t = packed->timestamps; t.size() > 1) {
@@ -204,39 +221,31 @@ class MemorySource final : public BatchSource {
   }
 
   Result<void> lend(Batch& batch) override {
-    batch.clear();
-    const uint64_t begin = offset_;
     const PackedFrames& frames = *frames_;
-    const auto most = static_cast<uint32_t>(std::min<uint64_t>(batch.limit(), left_));
-    if (frames.lines.empty()) return {};
-    const Batch::Rows rows = batch.rows();
-    uint32_t made = 0;
-    while (made < most) {
-      const auto run = static_cast<uint32_t>(std::min<uint64_t>(most - made, frames.lines.size() - next_));
-      // Nobody writes there.
-      auto* const base = const_cast<uint8_t*>(reinterpret_cast<const uint8_t*>(frames.bytes.data()));
-      uint64_t at = offset_;
-      if (frames.alike != 0) {
-        for (uint32_t i = 0; i < run; ++i) rows.frame[made + i] = base + at + uint64_t{i} * frames.alike * 64;
-        at += uint64_t{run} * frames.alike * 64;
-      } else {
-        for (uint32_t i = 0; i < run; ++i) {
-          rows.frame[made + i] = base + at;
-          at += uint64_t{frames.lines[next_ + i]} * 64;
-        }
-      }
-      take(rows, made, run, at);
-      made += run;
-      if (next_ == 0) break;  // see lent()
-    }
-    batch.append(made);
-    left_ -= made;
+    if (frames.records.empty()) return read(batch);
+    batch.clear();
+    const uint64_t most = std::min<uint64_t>({batch.limit(), left_, frames.lines.size() - next_});
+    if (most == 0) return {};
+    // Room for all but the first, which may be larger than the arena.
+    const std::span<const FrameRecord> others = std::span(frames.records).subspan(next_ + 1, most - 1);
+    const auto behind_room = std::partition_point(others.begin(), others.end(), [&](const FrameRecord& record) {
+      return record.at - offset_ + lines_of(record.bytes) * 64 <= batch.arena().size();
+    });
+    const auto run = static_cast<uint32_t>(behind_room - others.begin() + 1);
+    // Nobody writes there.
+    auto* const base = const_cast<uint8_t*>(reinterpret_cast<const uint8_t*>(frames.bytes.data()));
+    batch.lend({frames.records.data() + next_, frames.bytes_before.data() + next_, frames.timestamps.data() + next_,
+                later_ns_, base, frames.longest},
+               run);
+    const uint64_t begin = offset_, behind = next_ + run;
+    go_on(run, behind == frames.lines.size() ? 0 : frames.records[behind].at);
+    left_ -= run;
     last_ = offset_ > begin ? offset_ - begin : 0;
     return {};
   }
-  std::span<const std::byte> lent() const override {
-    if (frames_->longest > kMostLentBytes) return {};
-    return {frames_->bytes.data(), frames_->bytes.size()};
+  LentMemory lent() const override {
+    if (frames_->records.empty()) return {};
+    return {{frames_->bytes.data(), frames_->bytes.size()}, frames_->records, frames_->longest, frames_};
   }
 
   std::span<const std::byte> next() const override {
@@ -249,6 +258,10 @@ class MemorySource final : public BatchSource {
     std::memcpy(rows.extent + at, frames_->extents.data() + next_, n * sizeof(Extent));
     const uint64_t* const times = frames_->timestamps.data() + next_;
     for (uint32_t i = 0; i < n; ++i) rows.timestamp_ns[at + i] = times[i] + later_ns_;
+    go_on(n, offset);
+  }
+  // Behind n frames more.
+  void go_on(uint32_t n, uint64_t offset) {
     next_ += n;
     offset_ = offset;
     if (next_ != frames_->lines.size()) return;

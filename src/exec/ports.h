@@ -58,12 +58,12 @@ class BatchSource {
   // the input. Errors: damaged input; what came before it has been delivered.
   virtual Result<void> read(Batch& batch) = 0;
   // The same for whoever copies the packets: they may lie in the source's own memory, then they are not written to and
-  // last until the next call.
+  // last until the next call. Their columns may be unfilled (Batch::lend).
   virtual Result<void> lend(Batch& batch) { return read(batch); }
-  // Where the packets of `lend` lie, if each begins a cache line, they follow one another, and none is longer than
-  // kMostLentBytes; else empty. Such a lend ends where the memory does, and never comes back to its beginning.
-  static constexpr uint32_t kMostLentBytes = 192;
-  virtual std::span<const std::byte> lent() const { return {}; }
+  // Where the packets of `lend` and their records (LentRows) lie, if each begins a cache line and they follow one
+  // another; else empty. Such a lend ends where the memory does, and never comes back to its beginning; as far apart,
+  // its packets fit the batch's arena.
+  virtual LentMemory lent() const { return {}; }
   // Whether a read returns without waiting for whoever writes the input. A read does not wait for more than its first
   // packet.
   virtual bool ready() { return true; }

@@ -48,7 +48,8 @@ struct DeviceOptions {
   DeviceThreading threading = DeviceThreading::kFull;
   // kAuto in launch mode: from so many packets per batch on, frames cross (docs/devices.md).
   uint32_t frame_batch = 1024;
-  uint32_t flights = 4;  // batches of one worker at a time
+  uint32_t flights = 4;      // batches of one worker at a time
+  bool any_flights = false;  // more where frames cross and workers are few
   uint32_t enter_after = 4, leave_after = 16;
   uint64_t watchdog_ns = 2'000'000'000;
 
@@ -59,9 +60,14 @@ struct DeviceOptions {
     return records == RecordChoice::kAuto && frames ? RecordChoice::kAutoFrames : records;
   }
   Transport transport_of(std::span<const Offload> offloads) const {
-    const bool frames =
-        std::any_of(offloads.begin(), offloads.end(), [](const auto& o) { return o.crosses_as_frames(); });
-    return any_transport && frames ? Transport::kZeroCopy : transport;
+    return any_transport && crosses_as_frames(offloads) ? Transport::kZeroCopy : transport;
+  }
+  // Frames keep the bus busy by 16 batches on their way.
+  uint32_t flights_of(std::span<const Offload> offloads, unsigned workers) const {
+    return any_flights && crosses_as_frames(offloads) ? std::max(flights, 16 / workers) : flights;
+  }
+  static bool crosses_as_frames(std::span<const Offload> offloads) {
+    return std::any_of(offloads.begin(), offloads.end(), [](const auto& o) { return o.crosses_as_frames(); });
   }
   // How a channel is opened for flights of up to `most` records.
   ChannelOptions channel(uint32_t most) const {

@@ -114,8 +114,13 @@ Worker::Worker(const Plan& plan, const Router& router, unsigned id, bool fast_pa
     walk->children.reserve(64);
   }
   sink_index_.resize(router.elements.size());
+  drops_all_.resize(router.elements.size());
   limiter_.resize(router.elements.size());
-  for (uint32_t i = 0; i < plan.sinks.size(); ++i) sink_index_[plan.sinks[i]] = i;
+  for (uint32_t i = 0; i < plan.sinks.size(); ++i) {
+    const unsigned e = plan.sinks[i];
+    sink_index_[e] = i;
+    drops_all_[e] = router.elements[e]->port().type == PortSpec::Type::kNull;
+  }
   uint8_t limiter = 0;
   for (unsigned e : limited_elements(router)) limiter_[e] = ++limiter;
 }
@@ -233,6 +238,22 @@ void Worker::number_made(Walk& walk) {
   std::fill(walk.open.begin(), walk.open.end(), nullptr);
 }
 
+// Whether a node reads rows of a batch one by one. What crosses to a device as frames does not, nor what only counts.
+bool Worker::reads_columns(size_t n) const {
+  const PlanNode& node = plan_.nodes[n];
+  switch (node.type) {
+    case PlanNode::Type::kSegment:
+      return !can_offload(n) || !crosses_as_frames(n);
+    case PlanNode::Type::kSink:
+      return drops_all_[node.elements[0]];
+    case PlanNode::Type::kHost:
+    case PlanNode::Type::kPassed:
+    case PlanNode::Type::kOrdered:
+      break;
+  }
+  return true;
+}
+
 // False: the walk waits for a device.
 bool Worker::run_nodes(Walk& walk) {
   while (true) {
@@ -248,12 +269,14 @@ bool Worker::run_nodes(Walk& walk) {
       if (node.type == PlanNode::Type::kOrdered) {
         // Every batch comes here once, with packets or without.
         if (walk.round != 0 || walk.batch != walk.root) continue;
+        walk.batch->fill();
         if (!run_ordered(node, inputs)) return false;
         continue;
       }
       if (walk.dirty[n] == 0) continue;
       walk.dirty[n] = 0;
       walk.again = true;
+      if (reads_columns(n)) walk.batch->fill();
       if (walk.round >= kMaxRounds) {
         for (unsigned i = 0; i < node.inputs; ++i) {
           inputs[i].for_each([&](uint32_t row) { drop_row(node.elements[0], *walk.batch, row, DropReason::kLoop); });
@@ -485,9 +508,8 @@ void Worker::run_sink(const PlanNode& node, Selection* inputs) {
   const Selection packets = inputs[0];
   inputs[0].clear();
   ElementCounters& counters = stats_.elements[e];
-  const bool drops = router_.elements[e]->port().type == PortSpec::Type::kNull;
   JobShare::Sent& sent = share.sent[sink_index_[e]];
-  if (drops) {
+  if (drops_all_[e]) {
     packets.for_each([&](uint32_t i) {
       ++counters.packets;
       counters.bytes += batch.data_length(i);

@@ -193,7 +193,9 @@ class Worker {
     std::vector<Pooled> pooled;
     // Frame records: whether the frames lie in their source's memory, and how they lie in the flight's.
     bool lent = false;
-    bool dense = false;  // record i is row i
+    bool dense = false;                    // record i is row i
+    const FrameRecord* records = nullptr;  // of the flight, or the source's own
+    uint32_t first = 0;                    // FrameRecord::at counts from here
     FrameSlots slots;
     uint32_t row_of(uint32_t i) const { return dense ? i : rows[i]; }
   };
@@ -224,6 +226,7 @@ class Worker {
   void start_child(Walk& walk, const Child& child);
   void number_made(Walk& walk);
   bool run_nodes(Walk& walk);
+  bool reads_columns(size_t node) const;
   void deliver(const PlanTarget& target, const Selection& packets);
   void run_segment(const PlanNode& node, Selection* inputs);
   template <typename Full>
@@ -320,7 +323,6 @@ class Worker {
                        const Program& program);
   static bool put_in_pool(const Offload& offload, const Packet& p, FlightFrames& pool, InFlight::Pooled& place);
   InFlight* in_flight_for(size_t node, const Offload& offload, bool ipv4);
-  static bool headers_fit_region(const uint8_t* frame, uint32_t end);
 
   // worker_frames.cpp
   bool crosses_as_frames(size_t node) const { return (*device_.offloads)[node].crosses_as_frames(); }
@@ -328,12 +330,18 @@ class Worker {
   void own_frames(const PlanNode& node, Selection& packets);
   bool only_sent(const PlanNode& node, uint8_t path) const;
   void run_on_host(const PlanNode& node, Selection* inputs, Selection packets);
+  void cross_lent(const uint8_t* from, uint64_t bytes, uint32_t longest, SlabDriver::Range& range) const;
+  size_t lent_room() const;
+  bool put_unfilled(InFlight& in_flight, SlabDriver::Range& range) const;
   Selection put_lent(InFlight& in_flight, const BatchView& view, const Selection& packets, SlabDriver::Range& range);
   static Selection put_gathered(InFlight& in_flight, const BatchView& view, const Selection& packets,
                                 SlabDriver::Range& range);
   bool launch_frames(size_t node, Selection* inputs);
   bool collect_frames(size_t node);
   bool gives_record(const Program& program, uint32_t visited, uint32_t rule) const;
+  Selection& at_exit(const PlanNode& node, uint8_t path);
+  void count_alike(const Program& program, uint64_t visited, uint64_t packets, uint64_t came, uint64_t cut);
+  bool take_unfilled(size_t node, InFlight& in_flight);
   Selection take_frames(size_t node, InFlight& in_flight);
 
   const Plan& plan_;
@@ -342,6 +350,7 @@ class Worker {
   WorkerStats stats_;
   std::vector<uint32_t> first_input_;         // node -> index into Walk::pending
   std::vector<uint32_t> sink_index_;          // element -> index into JobShare::sent
+  std::vector<bool> drops_all_;               // element -> it is a sink that sends nothing
   std::vector<uint8_t> limiter_;              // element -> 1-based limiter, 0 none
   std::vector<std::unique_ptr<Walk>> walks_;  // a ring: oldest_ and the on_way_ after it are in use
   size_t oldest_ = 0;

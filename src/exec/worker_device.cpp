@@ -38,17 +38,6 @@ size_t frame_room(uint32_t end) {
 
 }  // namespace
 
-// Whether a parser that starts at the frame's first byte reads nothing past kRecordRegion, although the frame goes on.
-// IPv4: 14 bytes, four tags, 60 of header and 20 of TCP are 110 at most. IPv6 with extension headers may go anywhere.
-bool Worker::headers_fit_region(const uint8_t* frame, uint32_t end) {
-  static_assert(kEtherHeaderBytes + kMaxVlanTags * kVlanTagBytes + 60 + 20 <= kRecordRegion);
-  Link link;
-  if (read_link(frame, end, link) != LinkStatus::kOk || link.ether_type != kEtherTypeIpv6) return true;
-  const uint32_t next = link.l3 + 6;
-  if (next >= end) return true;
-  return frame[next] == kProtocolTcp || frame[next] == kProtocolUdp || frame[next] == kProtocolIcmpv6;
-}
-
 void Worker::use_device(WorkerDevice device) {
   SLUICE_CHECK(on_way_ == 0 && device.flights >= 1);
   device_ = std::move(device);
@@ -94,12 +83,12 @@ bool Worker::can_offload(size_t node) const {
 
 // Runs what comes before the offloaded stages and sends the packets off. False: nothing is on its way.
 bool Worker::launch(size_t n, Selection* inputs) {
+  if (crosses_as_frames(n)) return launch_frames(n, inputs);
   const PlanNode& node = plan_.nodes[n];
   const Offload& offload = (*device_.offloads)[n];
   const Program& program = walk_->snapshot->programs[node.program];
   const BatchView view = walk_->batch->view();
   DeviceCounters& counters = device_counters_[n];
-  if (crosses_as_frames(n)) return launch_frames(n, inputs);
   for (InFlight& a : walk_->in_flight) {
     a.channel = nullptr;
     a.applied = a.fast = 0;

@@ -3,6 +3,7 @@
 // runs the whole segment, and gives back frames and a word per packet. What a word cannot say is done again here, from
 // the frame as it came: the device works on a copy.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -14,20 +15,13 @@
 namespace sluice {
 namespace {
 
-// Frames in their source's memory: whole lines, one behind the other.
-constexpr FrameSlots kLentSlots{kFrameRegion, 64, 0, frame_stride(kFrameRegion)};
+// Frames in their source's memory: whole lines, one behind the other. Long ones stay there but for their headers.
+constexpr FrameSlots kLentSlots{kFrameRegion, 64, 0, frame_stride(kFrameRegion), kFrameEdited};
 // Frames that are gathered: whole, or the first bytes, and room for a tag.
 constexpr FrameSlots kGatheredSlots{kRecordRegion, 16, kVlanTagBytes, frame_stride(kRecordRegion + 16)};
 
-uint64_t frame_record(uint64_t at, uint32_t bytes, uint32_t wire) {
-  return at | uint64_t{bytes} << 32 | uint64_t{wire - bytes} << 48;
-}
-static_assert(std::endian::native == std::endian::little);
-
-FrameRecord record_at(const Flight& flight, uint32_t i) {
-  FrameRecord record;
-  std::memcpy(&record, reinterpret_cast<const std::byte*>(flight.in) + size_t{i} * sizeof record, sizeof record);
-  return record;
+FrameRecord frame_record(uint64_t at, uint32_t bytes, uint32_t wire) {
+  return {static_cast<uint32_t>(at), static_cast<uint16_t>(bytes), static_cast<uint16_t>(wire - bytes)};
 }
 
 }  // namespace
@@ -78,6 +72,7 @@ bool Worker::only_sent(const PlanNode& node, uint8_t path) const {
 
 // Packets of a segment of frames that the host runs.
 void Worker::run_on_host(const PlanNode& node, Selection* inputs, Selection packets) {
+  if (packets.empty()) return;
   own_frames(node, packets);
   if (packets.empty()) return;
   // What a cycle has brought here meanwhile waits for its turn.
@@ -87,49 +82,52 @@ void Worker::run_on_host(const PlanNode& node, Selection* inputs, Selection pack
   inputs[0].merge(others);
 }
 
+// A range of the source's memory crosses, and what the device makes of it comes to the batch's arena: where `from` is
+// the first byte, of frames no longer than `longest`.
+void Worker::cross_lent(const uint8_t* from, uint64_t bytes, uint32_t longest, SlabDriver::Range& range) const {
+  range.host = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(from));
+  range.bytes = bytes;
+  range.to = walk_->batch->arena().data();
+  range.host_there = device_.pinned->device_address(from, bytes);
+  range.to_there = device_.pinned->device_address(reinterpret_cast<const uint8_t*>(range.to), bytes);
+  range.slots = kLentSlots;
+  range.slots.stride = static_cast<uint16_t>(frame_stride(kLentSlots.room(longest)));
+}
+
+// How many bytes of frames that are lent may cross; 0: none.
+size_t Worker::lent_room() const {
+  const std::span<std::byte> arena = walk_->batch->arena();
+  // One that was exchanged for another is out of the device's reach.
+  const bool reached =
+      device_.pinned->device_address(reinterpret_cast<const uint8_t*>(arena.data()), arena.size()) != nullptr;
+  return reached ? arena.size() : 0;
+}
+
+// A whole batch as its source lent it: nothing of it is read here, and the device has the source's own records. False:
+// it does not fit.
+bool Worker::put_unfilled(InFlight& a, SlabDriver::Range& range) const {
+  const Batch& batch = *walk_->batch;
+  const LentRows& rows = *batch.unfilled();
+  const uint32_t count = batch.size();
+  const FrameRecord &first = rows.records[0], &last = rows.records[count - 1];
+  const uint64_t bytes = uint64_t{last.at} - first.at + (uint64_t{last.bytes} + 63) / 64 * 64;
+  if (count > a.flight.limit || bytes > lent_room()) return false;
+  range.records = reinterpret_cast<const FrameRecord*>(
+      device_.pinned->device_address(reinterpret_cast<const uint8_t*>(rows.records), count * sizeof(FrameRecord)));
+  if (range.records == nullptr) return false;
+  cross_lent(rows.memory + first.at, bytes, rows.longest, range);
+  range.first = first.at;
+  a.records = rows.records;
+  a.flight.count = count;
+  return true;
+}
+
 // Notes frames that lie one behind the other in their source's memory: one range of it crosses. Returns the others.
 Selection Worker::put_lent(InFlight& a, const BatchView& view, const Selection& packets, SlabDriver::Range& range) {
   Flight& flight = a.flight;
+  const size_t room = lent_room();
+  auto* records = reinterpret_cast<FrameRecord*>(flight.in);
   const uint8_t* first = nullptr;
-  const std::span<std::byte> arena = walk_->batch->arena();
-  // One that was exchanged for another is out of the device's reach.
-  if (device_.pinned->device_address(reinterpret_cast<const uint8_t*>(arena.data()), arena.size()) == nullptr) {
-    return packets;
-  }
-  const size_t room = std::min(arena.size(), a.pool->device->size());
-  auto* records = reinterpret_cast<uint64_t*>(flight.in);
-  const auto crosses = [&](const uint8_t* from, uint64_t bytes, uint32_t longest) {
-    range.host = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(from));
-    range.bytes = bytes;
-    range.to = walk_->batch->arena().data();
-    range.host_there = device_.pinned->device_address(from, bytes);
-    range.to_there = device_.pinned->device_address(reinterpret_cast<const uint8_t*>(range.to), bytes);
-    range.slots = kLentSlots;
-    range.slots.stride = static_cast<uint16_t>(frame_stride(kLentSlots.room(longest)));
-  };
-  // Most often all of a batch crosses, as the source lent it.
-  if (packets.count() == view.count && view.count <= flight.limit) {
-    const uint32_t count = view.count;
-    uint8_t* const* const frames = view.frame;
-    const Extent* const extents = view.extent;
-    const uint8_t* const begin = frames[0];
-    uint32_t most = 0, most_longer = 0;
-    for (uint32_t i = 0; i < count; ++i) {
-      const uint32_t bytes = extents[i].end, longer = extents[i].wire_end - bytes;
-      most = std::max(most, bytes);
-      most_longer = std::max(most_longer, longer);
-      records[i] = frame_record(static_cast<uint64_t>(frames[i] - begin), bytes, extents[i].wire_end);
-    }
-    const uint64_t bytes =
-        static_cast<uint64_t>(frames[count - 1] - begin) + (uint64_t{extents[count - 1].end} + 63) / 64 * 64;
-    if (most <= kFrameRegion && most_longer <= UINT16_MAX && bytes <= room && lies_in_source(begin) &&
-        lies_in_source(frames[count - 1])) {
-      flight.count = count;
-      a.dense = true;
-      crosses(begin, bytes, most);
-      return {};
-    }
-  }
   uint64_t end = 0;
   uint32_t n = 0, longest = 0;
   Selection left;
@@ -151,8 +149,7 @@ Selection Worker::put_lent(InFlight& a, const BatchView& view, const Selection& 
     longest = std::max(longest, extent.end);
   });
   flight.count = n;
-  if (n == 0) return left;
-  crosses(first, end, longest);
+  if (n != 0) cross_lent(first, end, longest, range);
   return left;
 }
 
@@ -160,7 +157,7 @@ Selection Worker::put_lent(InFlight& a, const BatchView& view, const Selection& 
 Selection Worker::put_gathered(InFlight& a, const BatchView& view, const Selection& packets, SlabDriver::Range& range) {
   Flight& flight = a.flight;
   FlightFrames& pool = *a.pool;
-  auto* records = reinterpret_cast<uint64_t*>(flight.in);
+  auto* records = reinterpret_cast<FrameRecord*>(flight.in);
   auto* to = reinterpret_cast<uint8_t*>(pool.host->host());
   const size_t room = pool.host->size();
   constexpr FrameSlots slots = kGatheredSlots;
@@ -203,6 +200,7 @@ bool Worker::launch_frames(size_t n, Selection* inputs) {
   for (InFlight& each : walk_->in_flight) each.channel = nullptr;
   TraceSpan trace;
   trace.begin("gather");
+  Batch& batch = *walk_->batch;
   Selection left = inputs[0];
   inputs[0].clear();
   RecordChannel* channel = device_.ipv4[n].get();
@@ -211,11 +209,16 @@ bool Worker::launch_frames(size_t n, Selection* inputs) {
   if (!a.pool->given_up && channel->open(a.flight, most, resident->parity)) {
     SlabDriver::Range range;
     range.device = a.pool->device->device();
-    const BatchView view = walk_->batch->view();
-    a.dense = false;
-    const bool lent = !walk_->share->lent.empty() && walk_->batch == walk_->root && walk_->round == 0;
-    left = lent ? put_lent(a, view, left, range) : put_gathered(a, view, left, range);
-    a.lent = lent;
+    a.lent = !walk_->share->lent.empty() && walk_->batch == walk_->root && walk_->round == 0;
+    a.dense = batch.unfilled() != nullptr && left.count() == batch.size() && put_unfilled(a, range);
+    if (a.dense) {
+      left.clear();
+    } else {
+      const BatchView view = batch.view();
+      left = a.lent ? put_lent(a, view, left, range) : put_gathered(a, view, left, range);
+      a.records = reinterpret_cast<const FrameRecord*>(a.flight.in);
+    }
+    a.first = range.first;
     a.slots = range.slots;
     if (a.flight.count != 0) {
       a.channel = channel;
@@ -244,7 +247,7 @@ bool Worker::collect_frames(size_t n) {
     counters_of(node).rescued += a.flight.count;
   } else {
     const TraceRange trace("apply");
-    again = take_frames(n, a);
+    if (!take_unfilled(n, a)) again = take_frames(n, a);
     const uint32_t redone = again.count();
     counters_of(node).redone += redone;
     counters_of(node).offloaded += a.flight.count - redone;
@@ -265,6 +268,124 @@ bool Worker::gives_record(const Program& program, uint32_t visited, uint32_t rul
   return false;
 }
 
+// Where packets go that leave a segment by `path`.
+Selection& Worker::at_exit(const PlanNode& node, uint8_t path) {
+  const PlanTarget target = node.exits[path - kPathExit];
+  walk_->dirty[target.node] = 1;
+  return walk_->pending[first_input_[target.node] + target.input];
+}
+
+// Counts packets at the stages that they all met: `came` bytes, of which `cut` went at the first.
+void Worker::count_alike(const Program& program, uint64_t visited, uint64_t packets, uint64_t came, uint64_t cut) {
+  for (uint64_t bits = packets != 0 ? visited : 0; bits != 0; bits &= bits - 1) {
+    const int s = std::countr_zero(bits);
+    ElementCounters& counters = stats_.elements[program.stages[s].element];
+    counters.packets += packets;
+    counters.bytes += s == 0 ? came : came - cut;
+  }
+}
+
+// Takes the results of a batch whose columns nobody has filled, and leaves them so. False: some packet was neither sent
+// the usual way nor dropped, or is to be followed or logged, and nothing has been done.
+bool Worker::take_unfilled(size_t n, InFlight& a) {
+  Batch& batch = *walk_->batch;
+  if (!a.dense || batch.unfilled() == nullptr || walk_->share->fates != nullptr) return false;
+  const PlanNode& node = plan_.nodes[n];
+  const Offload& offload = (*device_.offloads)[n];
+  const Program& program = walk_->snapshot->programs[node.program];
+  const uint64_t all_stages = usual_stages(offload.end);
+  const uint8_t usual_path = program.stages[offload.end - 1].next[0];
+  if (!only_sent(node, usual_path)) return false;
+  const uint32_t count = a.flight.count;
+  const FrameResults results = FrameResults::at(const_cast<std::byte*>(a.flight.out), count);
+  const bool detail = offload.shape.key_out != 0;
+  static_assert(FrameBlock::kRecords == 64);
+  const auto sent_of = [&](uint32_t w) {
+    return uint64_t{results.blocks[w].usual[0]} | uint64_t{results.blocks[w].usual[1]} << 32;
+  };
+  const auto others_of = [&](uint32_t w) {
+    const uint32_t rows = std::min(count - w * 64, 64u);
+    return (~uint64_t{0} >> (64 - rows)) & ~sent_of(w);
+  };
+  const auto last_stage = [&](const Steps& steps) -> const StageSlot& {
+    return program.stages[std::bit_width(uint32_t{steps.visited}) - 1u];
+  };
+  // The list whose rules come back, of which there is one at most.
+  RuleHits::Adder hits;
+  const LoggedRules* logs = nullptr;
+  uint32_t list = 0;
+  for (uint32_t s = 0; detail && s < offload.end; ++s) {
+    if (const RuleHits::Adder of_stage = hits_at(program.stages[s])) {
+      hits = of_stage;
+      list = s;
+    }
+    if (const LoggedRules* const of_stage = logs_at(program.stages[s])) logs = of_stage;
+  }
+  for (uint32_t i = 0; logs != nullptr && i < count; ++i) {
+    if (logs->has(results.details[i].rule)) return false;
+  }
+  for (uint32_t w = 0; w * 64 < count; ++w) {
+    for (uint64_t left = others_of(w); left != 0; left &= left - 1) {
+      const Steps steps = unpack_frame_result(results.words[w * 64 + std::countr_zero(left)]).steps;
+      if (steps.redo || steps.visited == 0 || last_stage(steps).next[steps.output & 15] != kPathDropped) return false;
+    }
+  }
+  // Packets that are dropped are few kinds, each at one stage for one reason.
+  struct Dropped {
+    uint64_t steps = 0;  // of the result's word
+    uint64_t packets = 0, came = 0, cut = 0;
+  };
+  std::array<Dropped, 8> dropped;
+  const auto settle = [&](Dropped& kind) {
+    if (kind.packets == 0) return;
+    const Steps steps = unpack_frame_result(kind.steps).steps;
+    count_alike(program, steps.visited, kind.packets, kind.came, kind.cut);
+    drop(last_stage(steps).element, steps.reason == DropReason::kNone ? DropReason::kUnconnectedOutput : steps.reason,
+         kind.packets);
+    kind = {};
+  };
+  const auto kind_of = [&](uint64_t steps) -> Dropped& {
+    for (Dropped& kind : dropped) {
+      if (kind.packets == 0) kind.steps = steps;
+      if (kind.steps == steps) return kind;
+    }
+    settle(dropped.back());
+    dropped.back().steps = steps;
+    return dropped.back();
+  };
+  uint64_t passed = 0, came = 0;
+  Selection& sent = at_exit(node, usual_path);
+  uint16_t* const ports = batch.ports();
+  for (uint32_t w = 0; w * 64 < count; ++w) {
+    const FrameBlock& block = results.blocks[w];
+    const uint64_t usual = sent_of(w);
+    std::memcpy(ports + w * 64, block.ports, sizeof block.ports);
+    sent.or_word(w, usual);
+    passed += static_cast<uint64_t>(std::popcount(usual));
+    came += uint64_t{block.bytes[0]} + block.bytes[1];
+    for (uint64_t left = hits ? usual : 0; left != 0; left &= left - 1) {
+      const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
+      hits.add(results.details[i].rule, a.records[i].bytes);
+    }
+    for (uint64_t left = others_of(w); left != 0; left &= left - 1) {
+      const uint32_t i = w * 64 + static_cast<uint32_t>(std::countr_zero(left));
+      const uint32_t bytes = a.records[i].bytes;
+      const FrameResult r = unpack_frame_result(results.words[i]);
+      Dropped& kind = kind_of(results.words[i] & kFrameStepBits);
+      ++kind.packets;
+      kind.came += bytes;
+      kind.cut += r.cut;
+      came -= bytes;
+      if (hits && (r.steps.visited >> list & 1) != 0)
+        hits.add(results.details[i].rule, list == 0 ? bytes : bytes - r.cut);
+    }
+  }
+  for (Dropped& kind : dropped) settle(kind);
+  count_alike(program, all_stages, passed, came, 0);
+  batch.move_unfilled(reinterpret_cast<uint8_t*>(batch.arena().data()) - a.first, a.slots.region, a.slots.returned);
+  return true;
+}
+
 // Returns the packets that are to be done again.
 Selection Worker::take_frames(size_t n, InFlight& a) {
   const PlanNode& node = plan_.nodes[n];
@@ -272,21 +393,14 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
   const Program& program = walk_->snapshot->programs[node.program];
   const BatchView view = walk_->batch->view();
   const Flight& flight = a.flight;
+  const FrameResults results = FrameResults::at(const_cast<std::byte*>(flight.out), flight.count);
   const bool detail = offload.shape.key_out != 0;
-  const auto* results = reinterpret_cast<const uint64_t*>(flight.out);
-  const auto* blocks = reinterpret_cast<const FrameBlock*>(results + flight.count);  // without detail
   const uint64_t usual = usual_stages(offload.end);
   const auto word_of = [&](uint32_t i) {
-    if (detail) return results[2 * size_t{i}];
-    const FrameBlock& block = blocks[i / FrameBlock::kRecords];
-    return block.is_usual(i) ? usual | uint64_t{block.ports[i % FrameBlock::kRecords]} << 48 : results[i];
+    const FrameBlock& block = results.blocks[i / FrameBlock::kRecords];
+    return block.is_usual(i) ? usual | uint64_t{block.ports[i % FrameBlock::kRecords]} << 48 : results.words[i];
   };
   const uint8_t usual_path = program.stages[offload.end - 1].next[0];
-  const auto to_path = [&](uint8_t path) -> Selection& {
-    const PlanTarget target = node.exits[path - kPathExit];
-    walk_->dirty[target.node] = 1;
-    return walk_->pending[first_input_[target.node] + target.input];
-  };
   auto* const back =
       reinterpret_cast<uint8_t*>(a.lent ? walk_->batch->arena().data() : static_cast<std::byte*>(a.pool->host->host()));
   // What came back of a frame takes its place, or is put there.
@@ -296,8 +410,12 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
     const uint32_t end = record.bytes - cut;
     const uint32_t wire_end = cut != 0 ? end : uint32_t{record.bytes} + record.longer;
     Extent& extent = view.extent[row];
+    uint8_t* const from = back + (record.at - a.first);
     if (a.lent) {
-      view.frame[row] = back + record.at;
+      if (a.slots.splits(record.bytes)) {
+        std::memcpy(from + a.slots.returned, view.frame[row] + a.slots.returned, record.bytes - a.slots.returned);
+      }
+      view.frame[row] = from;
       if ((moved | static_cast<int32_t>(cut)) != 0) {
         extent.end = static_cast<uint32_t>(static_cast<int32_t>(end) - moved);
         extent.wire_end = static_cast<uint32_t>(static_cast<int32_t>(wire_end) - moved);
@@ -305,7 +423,7 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
     } else {
       const auto bytes = static_cast<int32_t>(a.slots.crossing(record.bytes)) - moved;
       if (offload.writes_frame && bytes > 0) {
-        std::memcpy(view.frame[row] + moved, back + record.at, static_cast<size_t>(bytes));
+        std::memcpy(view.frame[row] + moved, from, static_cast<size_t>(bytes));
       }
       extent.data = moved;
       extent.end = end;
@@ -315,29 +433,10 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
   };
   Selection again;
   uint64_t passed = 0, came = 0, cut = 0;
-  Selection* const sent = !detail && only_sent(node, usual_path) ? &to_path(usual_path) : nullptr;
-  // Whole words of a selection that went the usual way and keep their extents: their frames take the others' place.
-  const auto* records = reinterpret_cast<const uint64_t*>(flight.in);
-  static_assert(FrameBlock::kRecords == 64);
-  const auto take_word = [&](uint32_t first) {
-    const FrameBlock& block = blocks[first / 64];
-    if ((block.usual[0] & block.usual[1]) != ~uint32_t{0}) return false;
-    uint8_t** const frames = view.frame + first;
-    for (uint32_t i = 0; i < 64; ++i) frames[i] = back + static_cast<uint32_t>(records[first + i]);
-    std::memcpy(view.port + first, block.ports, sizeof block.ports);
-    sent->or_word(first / 64, ~uint64_t{0});
-    passed += 64;
-    came += uint64_t{block.bytes[0]} + block.bytes[1];
-    return true;
-  };
-  const bool by_words = sent != nullptr && a.lent && a.dense && walk_->share->followed.empty();
+  Selection* const sent = !detail && only_sent(node, usual_path) ? &at_exit(node, usual_path) : nullptr;
   for (uint32_t i = 0; i < flight.count; ++i) {
-    if (by_words && i % 64 == 0 && i + 64 <= flight.count && take_word(i)) {
-      i += 63;
-      continue;
-    }
     const uint64_t word = word_of(i);
-    const FrameRecord record = record_at(flight, i);
+    const FrameRecord& record = a.records[i];
     const uint32_t row = a.row_of(i);
     if (sent != nullptr && (word & kFrameStepBits) == usual) {
       note_device(row);
@@ -360,14 +459,9 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
       again.add(row);
       continue;
     }
-    uint32_t rule = 0, next_hop = 0;
-    if (detail) {
-      const uint64_t more = results[2 * size_t{i} + 1];
-      rule = static_cast<uint32_t>(more);
-      next_hop = static_cast<uint32_t>(more >> 32);
-    }
+    const FrameDetail more = detail ? results.details[i] : FrameDetail{0, 0};
     // A word has no five-tuple: the host, which does it again, records it.
-    if (gives_record(program, r.steps.visited, rule)) {
+    if (gives_record(program, r.steps.visited, more.rule)) {
       again.add(row);
       continue;
     }
@@ -375,27 +469,23 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
     met_log_.logs = nullptr;
     // The first stage cuts padding off; behind one that moves the frame's beginning there is none.
     const uint32_t lengths[kMaxStages] = {record.bytes - r.cut};
-    count_visits(program, 0, r.steps.visited, record.bytes, lengths, rule);
-    if (met_log_.logs != nullptr) met_log_.logs->miss(id_, rule);
+    count_visits(program, 0, r.steps.visited, record.bytes, lengths, more.rule);
+    if (met_log_.logs != nullptr) met_log_.logs->miss(id_, more.rule);
     if (dropped) {
       drop_at(last, r.steps.reason);
-      note_fate(row, rule, next_hop, last.element,
+      note_fate(row, more.rule, more.next_hop, last.element,
                 r.steps.reason == DropReason::kNone ? DropReason::kUnconnectedOutput : r.steps.reason);
       continue;
     }
     place(row, record, word);
     if (detail) {
-      view.annotation[row].rule = rule;
-      view.annotation[row].next_hop = next_hop;
+      view.annotation[row].rule = more.rule;
+      view.annotation[row].next_hop = more.next_hop;
       if (walk_->batch == walk_->root) walk_->share->annotated.add(row);
     }
-    to_path(path).add(row);
+    at_exit(node, path).add(row);
   }
-  for (uint32_t s = 0; passed != 0 && s < offload.end; ++s) {
-    ElementCounters& counters = stats_.elements[program.stages[s].element];
-    counters.packets += passed;
-    counters.bytes += s == 0 ? came : came - cut;
-  }
+  count_alike(program, usual, passed, came, cut);
   return again;
 }
 

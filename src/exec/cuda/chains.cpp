@@ -41,6 +41,13 @@ constexpr auto kFrameStages = [] {
   return runs;
 }();
 
+constexpr auto kRuleStages = [] {
+  std::array<bool, AllStages::kSize> finds{};
+  size_t i = 0;
+  AllStages::for_each([&](auto tag) { finds[i++] = (decltype(tag)::type::kWrites & kFieldRule) != 0; });
+  return finds;
+}();
+
 constexpr auto kTeamStages = [] {
   std::array<bool, AllStages::kSize> takes{};
   size_t i = 0;
@@ -79,11 +86,20 @@ bool runs_on(RecordKind kind, const DeviceProgram& program) {
   return kind != RecordKind::kRoute4 || program.end - program.begin == 1;
 }
 
-bool gains_by_teams(const DeviceProgram& program) {
+namespace {
+bool any_of(const DeviceProgram& program, const std::array<bool, AllStages::kSize>& stages) {
   for (uint32_t s = program.begin; s < program.end; ++s) {
-    if (kTeamStages[program.program.stages[s].kind]) return true;
+    if (stages[program.program.stages[s].kind]) return true;
   }
   return false;
+}
+}  // namespace
+
+bool finds_rules(const DeviceProgram& program) {
+  return any_of(program, kRuleStages);
+}
+bool gains_by_teams(const DeviceProgram& program) {
+  return any_of(program, kTeamStages);
 }
 
 }  // namespace sluice

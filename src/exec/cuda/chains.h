@@ -44,6 +44,9 @@ inline constexpr bool kRunsOnDestinations = kRunsOnKeys<Stage>&& Stage::kReads =
 // Whether every stage of [begin, end) can run on a record of this kind, and the range is one. Host.
 bool runs_on(RecordKind kind, const DeviceProgram& program);
 
+// Whether some stage looks a packet up in an access list. Precondition: runs_on. Host.
+bool finds_rules(const DeviceProgram& program);
+
 // Whether some stage shares its work among lanes that hold one packet. Precondition: runs_on. Host.
 bool gains_by_teams(const DeviceProgram& program);
 

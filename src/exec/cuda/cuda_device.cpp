@@ -96,8 +96,6 @@ namespace {
 constexpr uint32_t kMostStreams = 30;
 // Graphs run on queues of the driver's own besides: with 30 rings a graph was never started (H100).
 constexpr uint32_t kMostRingsBesideGraphs = 22;
-// More do not make copies or kernels overlap better, and each is one ring less.
-constexpr uint32_t kMostSlabStreams = 12;
 }  // namespace
 
 CudaShared::~CudaShared() {

@@ -27,6 +27,9 @@ struct CudaShared {
   // A stream for a slab, which other slabs may have, too: what shares a queue with a resident kernel waits for ever,
   // and the driver's queues are few (prepare_cuda_runtime).
   Result<cudaStream_t> slab_stream();
+  // More do not make copies or kernels overlap better, and each is one ring less. With 16 and more that four workers
+  // launch into, a kernel waits milliseconds for its turn (H100).
+  static constexpr uint32_t kMostSlabStreams = 12;
   // How many rings may run at a time.
   uint32_t most_rings();
 
@@ -35,6 +38,7 @@ struct CudaShared {
   uint32_t processors = 0;
   std::atomic<uint32_t> resident_blocks{0};
   std::atomic<uint32_t> resident_rings{0};
+  std::atomic<uint32_t> frame_kernels{0};  // of slabs that were started and not yet seen to be done
 
  private:
   std::mutex mutex_;

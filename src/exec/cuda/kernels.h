@@ -29,9 +29,18 @@ SLUICE_HD constexpr uint32_t warp_scratch_bytes(RecordKind kind, uint32_t words_
 
 // -- launch mode ------------------------------------------------------------------------------------------------------
 
-// Shared memory of a block of kFrame records.
+// Shared memory of a block of kFrame records. What goes back of a frame whose beginning moved is read by whole words,
+// past the end of its copy.
 inline constexpr uint32_t frame_shared_bytes(const FrameSlots& slots, uint32_t threads) {
-  return threads * slots.stride;
+  return threads * slots.stride + 16;
+}
+
+// How many of its `count` kFrame records a lane takes, one after the other, where `kernels` such kernels run. The bus
+// moves most with some 8,192 frames on their way, and a fifth less with eight times as many; a lookup in an access list
+// takes longer than the bus, so that three times as many lanes are needed for it.
+inline constexpr uint32_t frame_turns(uint32_t count, uint32_t kernels, bool finds_rules) {
+  const uint64_t turns = uint64_t{count} * kernels / (finds_rules ? 24576 : 8192);
+  return turns < 1 ? 1 : turns > 4 ? 4 : static_cast<uint32_t>(turns);
 }
 
 // What follows the program in a launch kernel's arguments.
@@ -41,13 +50,13 @@ struct LaunchArguments {
   const uint32_t* count_at;  // where the count lies on the device; nullptr: it is `count`
   uint32_t count;
   uint32_t words_in, words_out;
-  uint8_t* frames;     // of kFrame records
-  FrameSlots slots;    // the same
-  uint32_t detail;     // results have two words
-  FrameBlock* blocks;  // else: behind the words
-  uint8_t* to;         // where they go back, in the same places: `frames`, or host memory as that is
-  uint32_t* ended;     // kFrame: how many blocks have ended, 0 before and after the kernel; nullptr: nobody counts them
-  uint32_t* said;      // where the last block stores `serial`, in host memory
+  uint8_t* frames;       // of kFrame records
+  FrameSlots slots;      // the same
+  FrameBlock* blocks;    // behind the words
+  FrameDetail* details;  // behind the blocks; nullptr: nobody asks for them
+  uint8_t* to;           // where they go back, in the same places: `frames`, or host memory as that is
+  uint32_t* ended;  // kFrame: how many blocks have ended, 0 before and after the kernel; nullptr: nobody counts them
+  uint32_t* said;   // where the last block stores `serial`, in host memory
   uint32_t serial;
 };
 

@@ -35,7 +35,16 @@ __device__ __forceinline__ void walk_frame(const DeviceProgram& program, Walker&
   }
 }
 
-// Called by all threads of a block that are left once they have stored what the host reads. The barrier and the fence
+// Copies in shared memory begin at words.
+__device__ __forceinline__ void put_words(uint8_t* at, const uint4& v) {
+  auto* to = reinterpret_cast<uint32_t*>(at);
+  to[0] = v.x;
+  to[1] = v.y;
+  to[2] = v.z;
+  to[3] = v.w;
+}
+
+// Called by all threads of a block once they have stored what the host reads. The barrier and the fence
 // make the block's stores visible to the host before it counts as ended, and the second fence all blocks' before
 // `serial`.
 __device__ __forceinline__ void say_ended(const LaunchArguments& a) {
@@ -49,15 +58,11 @@ __device__ __forceinline__ void say_ended(const LaunchArguments& a) {
   store_release_sys(a.said, a.serial);
 }
 
+// A warp's frames, of which this lane has number i, in `copies`.
 template <typename Chain>
-__global__ void __launch_bounds__(launch_threads(RecordKind::kFrame))
-    launch_frames(const __grid_constant__ DeviceProgram program, const __grid_constant__ LaunchArguments a) {
-  extern __shared__ uint4 shared[];
-  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  const uint32_t lane = threadIdx.x & 31;
-  if (i - lane >= a.count) return;
+__device__ __forceinline__ void take_frames(const DeviceProgram& program, const LaunchArguments& a, uint32_t i,
+                                            uint32_t lane, uint8_t* copies) {
   const bool here = i < a.count;
-  auto* const copies = reinterpret_cast<uint8_t*>(shared) + size_t{threadIdx.x - lane} * a.slots.stride + kFrameFront;
   FrameRecord record{};
   if (here) {
     const uint2 v = reinterpret_cast<const uint2*>(a.in)[i];
@@ -66,47 +71,58 @@ __global__ void __launch_bounds__(launch_threads(RecordKind::kFrame))
     record.longer = static_cast<uint16_t>(v.y >> 16);
   }
   const uint32_t room = here ? a.slots.room(record.bytes) : 0;
+  // The first line of all frames is asked for before the first of them has come: the bus is a long way.
+  constexpr uint32_t kLine = 64;
+  uint4 lines[4];
+  bool some[4];
 #pragma unroll
   for (uint32_t turn = 0; turn < 4; ++turn) {
     const uint32_t frame = turn * 8 + lane / 4;
-    const uint32_t its = __shfl_sync(kAll, room, static_cast<int>(frame));
-    const uint8_t* from = a.frames + __shfl_sync(kAll, record.at, static_cast<int>(frame));
-    for (uint32_t chunk = lane % 4; chunk * 16 < its; chunk += 4) {
-      const uint4 v = *reinterpret_cast<const uint4*>(from + chunk * 16);
-      auto* to = reinterpret_cast<uint32_t*>(copies + frame * a.slots.stride + chunk * 16);
-      to[0] = v.x;
-      to[1] = v.y;
-      to[2] = v.z;
-      to[3] = v.w;
-    }
+    const uint8_t* from = a.frames + __shfl_sync(kAll, record.at, static_cast<int>(frame)) + lane % 4 * 16;
+    some[turn] = lane % 4 * 16 < __shfl_sync(kAll, room, static_cast<int>(frame));
+    if (some[turn]) lines[turn] = *reinterpret_cast<const uint4*>(from);
+  }
+#pragma unroll
+  for (uint32_t turn = 0; turn < 4; ++turn) {
+    if (some[turn]) put_words(copies + (turn * 8 + lane / 4) * a.slots.stride + lane % 4 * 16, lines[turn]);
   }
   __syncwarp();
+  uint8_t* const mine = copies + lane * a.slots.stride;
+  const bool more = room > kLine && !(a.slots.splits(record.bytes) && headers_fit_line(mine, kLine));
+  if (__any_sync(kAll, more)) {
+    const uint32_t rest = more ? room : 0;
+#pragma unroll
+    for (uint32_t turn = 0; turn < 4; ++turn) {
+      const uint32_t frame = turn * 8 + lane / 4;
+      const uint32_t its = __shfl_sync(kAll, rest, static_cast<int>(frame));
+      const uint8_t* from = a.frames + __shfl_sync(kAll, record.at, static_cast<int>(frame));
+      for (uint32_t at = kLine + lane % 4 * 16; at < its; at += kLine)
+        put_words(copies + frame * a.slots.stride + at, *reinterpret_cast<const uint4*>(from + at));
+    }
+    __syncwarp();
+  }
   Walker w;
-  read_frame(program, record, copies + lane * a.slots.stride, w);
+  read_frame(program, record, a.slots, mine, w);
   if (!here) w.path = kPathDropped;
   walk_frame<Chain>(program, w);
   const uint64_t result = frame_result(record, a.slots, w);
-  auto* out = reinterpret_cast<uint64_t*>(a.out);
-  if (a.detail != 0) {
-    if (here) {
-      out[2 * size_t{i}] = result;
-      out[2 * size_t{i} + 1] = frame_detail(w);
-    }
-  } else {
-    const bool usual = here && is_usual_frame(result, usual_stages(program.end));
-    const uint32_t all = __ballot_sync(kAll, usual);
-    const uint32_t bytes = __reduce_add_sync(kAll, here ? uint32_t{record.bytes} : 0u);
-    FrameBlock& block = a.blocks[i / FrameBlock::kRecords];
-    if (lane == 0) {
-      block.usual[i / 32 % 2] = all;
-      block.bytes[i / 32 % 2] = bytes;
-    }
-    if (here) block.ports[i % FrameBlock::kRecords] = static_cast<uint16_t>(w.packet.port);
-    if (here && !usual) out[i] = result;
+  const bool usual = here && is_usual_frame(result, usual_stages(program.end));
+  const uint32_t all = __ballot_sync(kAll, usual);
+  const uint32_t bytes = __reduce_add_sync(kAll, here ? uint32_t{record.bytes} : 0u);
+  FrameBlock& block = a.blocks[i / FrameBlock::kRecords];
+  if (lane == 0) {
+    block.usual[i / 32 % 2] = all;
+    block.bytes[i / 32 % 2] = bytes;
+  }
+  if (here) {
+    block.ports[i % FrameBlock::kRecords] = static_cast<uint16_t>(w.packet.port);
+    if (!usual) reinterpret_cast<uint64_t*>(a.out)[i] = result;
+    if (a.details != nullptr) a.details[i] = frame_detail(w);
   }
   __syncwarp();
   // A packet that is redone or dropped leaves nothing that anybody reads.
-  const uint32_t back = here && (result & kFrameRedo) == 0 ? frame_bytes_back(record, a.slots, w.packet) : 0;
+  const bool leaves = here && (result & kFrameRedo) == 0 && w.path != kPathDropped;
+  const uint32_t back = leaves ? frame_bytes_back(record, a.slots, w.packet) : 0;
   const int32_t data = w.packet.data;
 #pragma unroll
   for (uint32_t turn = 0; turn < 4; ++turn) {
@@ -131,6 +147,18 @@ __global__ void __launch_bounds__(launch_threads(RecordKind::kFrame))
       *reinterpret_cast<uint4*>(to + chunk * 16) = make_uint4(v[0], v[1], v[2], v[3]);
     }
   }
+  __syncwarp();
+}
+
+template <typename Chain>
+__global__ void __launch_bounds__(launch_threads(RecordKind::kFrame))
+    launch_frames(const __grid_constant__ DeviceProgram program, const __grid_constant__ LaunchArguments a) {
+  extern __shared__ uint4 shared[];
+  const uint32_t lane = threadIdx.x & 31;
+  auto* const copies = reinterpret_cast<uint8_t*>(shared) + size_t{threadIdx.x - lane} * a.slots.stride + kFrameFront;
+#pragma unroll 1
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i - lane < a.count; i += gridDim.x * blockDim.x)
+    take_frames<Chain>(program, a, i, lane, copies);
   say_ended(a);
 }
 

@@ -1,6 +1,7 @@
 // Launch mode: slabs of records over a few streams, reused for ever.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -66,10 +67,11 @@ class CudaSlabs final : public SlabDriver {
       auto stream = shared_->slab_stream();
       if (!stream) return std::move(stream).error();
       s.stream = *stream;
-      if (const cudaError_t e = cudaEventCreateWithFlags(&s.event, cudaEventDisableTiming); e != cudaSuccess) {
-        return cuda_error(e, "create an event for a slab");
-      }
-      if (says_itself()) {
+      if (!says_itself()) {
+        if (const cudaError_t e = cudaEventCreateWithFlags(&s.event, cudaEventDisableTiming); e != cudaSuccess) {
+          return cuda_error(e, "create an event for a slab");
+        }
+      } else {
         if (auto r = take(memory.allocate_device(sizeof(Word)), s.ended); !r) return r;
         if (const cudaError_t e = cudaMemsetAsync(s.ended, 0, sizeof(Word), s.stream); e != cudaSuccess) {
           return cuda_error(e, "clear a slab");
@@ -113,7 +115,7 @@ class CudaSlabs final : public SlabDriver {
     if (copied) {
       if (auto r = copy(pool.device, pool.host, pool.bytes, cudaMemcpyHostToDevice, s.stream); !r) return r;
     }
-    if (staged()) {
+    if (staged() && pool.records == nullptr) {
       if (auto r = copy(s.device_in + kFront, s.host_in + kFront, in_bytes(count) - kFront * sizeof(Word),
                         cudaMemcpyHostToDevice, s.stream);
           !r) {
@@ -122,15 +124,19 @@ class CudaSlabs final : public SlabDriver {
     }
     LaunchArguments a{};
     a.in = (staged() ? s.device_in : s.host_in) + kFront;
+    if (pool.records != nullptr) a.in = reinterpret_cast<const Word*>(pool.records);
     a.out = staged() ? s.device_out : s.host_out;
     a.count = count;
     a.words_in = shape_.words_in;
     a.words_out = shape_.words_out;
-    a.frames = static_cast<uint8_t*>(copied ? pool.device : pool.host_there);
-    a.to = static_cast<uint8_t*>(copied ? pool.device : pool.to_there);
-    a.slots = pool.slots;
-    a.detail = shape_.record.key_out;
-    a.blocks = reinterpret_cast<FrameBlock*>(reinterpret_cast<uint64_t*>(a.out) + count);
+    if (frames()) {
+      a.frames = static_cast<uint8_t*>(copied ? pool.device : pool.host_there) - pool.first;
+      a.to = static_cast<uint8_t*>(copied ? pool.device : pool.to_there) - pool.first;
+      a.slots = pool.slots;
+      const FrameResults results = FrameResults::at(a.out, count);
+      a.blocks = results.blocks;
+      a.details = shape_.record.key_out != 0 ? results.details : nullptr;
+    }
     const size_t shared = frames() ? frame_shared_bytes(pool.slots, threads()) : shared_bytes();
     void* arguments[] = {&program_, &a};
     s.looks = 0;
@@ -145,8 +151,15 @@ class CudaSlabs final : public SlabDriver {
       __atomic_store_n(s.last, kNoResult, __ATOMIC_RELEASE);
     }
     if (s.before != nullptr) (void)cudaEventRecord(s.before, s.stream);
-    if (const cudaError_t e = cudaLaunchKernel(kernel_, blocks(count), dim3(threads()), arguments, shared, s.stream);
+    uint32_t turns = 1;
+    if (frames()) {
+      const uint32_t under_way = 1 + shared_->frame_kernels.fetch_add(1);
+      turns = frame_turns(count, std::min(under_way, CudaShared::kMostSlabStreams), finds_rules_);
+    }
+    if (const cudaError_t e =
+            cudaLaunchKernel(kernel_, blocks(count, turns), dim3(threads()), arguments, shared, s.stream);
         e != cudaSuccess) {
+      if (frames()) --shared_->frame_kernels;
       (void)cudaGetLastError();
       if (s.said != nullptr) --s.serial;  // nobody will say it
       return cuda_error(e, "launch a kernel");
@@ -186,7 +199,7 @@ class CudaSlabs final : public SlabDriver {
   Result<bool> done(uint32_t slab) override {
     Slab& s = slabs_[slab];
     if (frames()) {
-      if (s.said != nullptr && ended(s)) return true;
+      if (s.said != nullptr && ended(s)) return frame_done();
       const bool silent = s.said != nullptr || __atomic_load_n(s.last, __ATOMIC_ACQUIRE) == kNoResult;
       // Now and then all the same: a device that has failed never answers.
       if (silent && ++s.looks % kLooksPerQuery != 0) return false;
@@ -194,7 +207,7 @@ class CudaSlabs final : public SlabDriver {
     shared_->memory->use();
     const cudaError_t e = query(s);
     // A stream that is empty has run the kernel, whose word may have come since it was looked for.
-    if (e == cudaSuccess) return s.said == nullptr || ended(s);
+    if (e == cudaSuccess) return (s.said == nullptr || ended(s)) && frame_done();
     if (e == cudaErrorNotReady) {
       (void)cudaGetLastError();
       return false;
@@ -233,9 +246,7 @@ class CudaSlabs final : public SlabDriver {
   // Frames cross beside their records.
   bool frames() const { return shape_.record.kind == RecordKind::kFrame; }
   uint32_t* last_of(const Slab& s, uint32_t count) const {
-    auto* words = reinterpret_cast<uint64_t*>(s.host_out);
-    if (shape_.record.key_out != 0) return reinterpret_cast<uint32_t*>(words + 2 * size_t{count - 1});
-    auto* blocks = reinterpret_cast<FrameBlock*>(words + count);
+    FrameBlock* const blocks = FrameResults::at(s.host_out, count).blocks;
     return &blocks[(count - 1) / FrameBlock::kRecords].bytes[(count - 1) / 32 % 2];
   }
   bool staged() const { return transport_ == Transport::kStaged; }
@@ -248,11 +259,18 @@ class CudaSlabs final : public SlabDriver {
     if (s.said != nullptr) return cudaStreamQuery(s.stream);
     return s.event != nullptr ? cudaEventQuery(s.event) : cudaSuccess;
   }
+  // A slab that was started is seen to be done, once.
+  bool frame_done() {
+    if (frames()) --shared_->frame_kernels;
+    return true;
+  }
   bool graphs() const { return !frames() && staged() && shared_->options.graphs; }
   size_t in_bytes(uint32_t count) const { return kFront * sizeof(Word) + count * shape_.record_bytes(); }
   size_t out_bytes(uint32_t count) const { return shape_.results_bytes(count); }
   uint32_t threads() const { return launch_threads(shape_.record.kind); }
-  dim3 blocks(uint32_t count) const { return dim3((count + threads() - 1) / threads()); }
+  dim3 blocks(uint32_t count, uint32_t turns = 1) const {
+    return dim3((count + threads() * turns - 1) / (threads() * turns));
+  }
   size_t shared_bytes() const {
     return size_t{threads() / 32} * warp_scratch_bytes(shape_.record.kind, shape_.words_in, shape_.words_out);
   }
@@ -283,6 +301,7 @@ class CudaSlabs final : public SlabDriver {
     memcpy(&program_, &program, sizeof program);
     ++program_number_;
     kernel_ = launch_kernel(shape_.record.kind, program.chain);
+    finds_rules_ = finds_rules(program);
     return {};
   }
 
@@ -366,6 +385,7 @@ class CudaSlabs final : public SlabDriver {
   DeviceProgram program_{};
   uint64_t program_number_ = 0;  // 0: none yet
   const void* kernel_ = nullptr;
+  bool finds_rules_ = false;
   LaunchArguments arguments_{};
 };
 

@@ -168,7 +168,27 @@ SLUICE_HD void write_result(RecordKind kind, const DeviceProgram& program, const
 // -- frames -----------------------------------------------------------------------------------------------------------
 
 // A fresh walker for a frame whose copy begins at `copy`.
-SLUICE_HD void read_frame(const DeviceProgram& program, const FrameRecord& record, uint8_t* copy, Walker& w) {
+// Whether a parser that starts at the frame's first byte reads nothing past kRecordRegion, although the frame goes on.
+// IPv4: 14 bytes, four tags, 60 of header and 20 of TCP are 110 at most. IPv6 with extension headers may go anywhere.
+SLUICE_HD bool headers_fit_region(const uint8_t* frame, uint32_t end) {
+  static_assert(kEtherHeaderBytes + kMaxVlanTags * kVlanTagBytes + 60 + 20 <= kRecordRegion);
+  Link link;
+  if (read_link(frame, end, link) != LinkStatus::kOk || link.ether_type != kEtherTypeIpv6) return true;
+  const uint32_t next = link.l3 + 6;
+  if (next >= end) return true;
+  return frame[next] == kProtocolTcp || frame[next] == kProtocolUdp || frame[next] == kProtocolIcmpv6;
+}
+// Whether it reads nothing past the first `line` bytes, of which there are kFrameEdited at least.
+SLUICE_HD bool headers_fit_line(const uint8_t* frame, uint32_t line) {
+  Link link;
+  if (read_link(frame, line, link) != LinkStatus::kOk) return true;
+  if (link.ether_type == kEtherTypeIpv4) return link.l3 + (frame[link.l3] & 15u) * 4 + 20 <= line;
+  return link.ether_type != kEtherTypeIpv6;
+}
+
+// A frame that is not looked at meets no stage.
+SLUICE_HD void read_frame(const DeviceProgram& program, const FrameRecord& record, const FrameSlots& slots,
+                          uint8_t* copy, Walker& w) {
   w.packet = Packet{};
   w.packet.frame = copy;
   w.packet.end = record.bytes;
@@ -177,11 +197,12 @@ SLUICE_HD void read_frame(const DeviceProgram& program, const FrameRecord& recor
   w.visited = 0;
   w.output = 0;
   w.moves = 0;
-  w.path = program.begin;
+  w.path = slots.splits(record.bytes) && !headers_fit_region(copy, record.bytes) ? kPathDropped : program.begin;
 }
 
 // What of the copy goes back: from the frame's first byte on.
 SLUICE_HD uint32_t frame_bytes_back(const FrameRecord& record, const FrameSlots& slots, const Packet& p) {
+  if (slots.splits(record.bytes)) return slots.returned;
   const int32_t end = static_cast<int32_t>(slots.crossing(record.bytes)) - p.data;
   return end > 0 ? static_cast<uint32_t>(end) : 0;
 }
@@ -190,11 +211,12 @@ SLUICE_HD uint64_t frame_result(const FrameRecord& record, const FrameSlots& slo
   const uint32_t cut = uint32_t{record.bytes} - p.end;
   const uint32_t wire_end = cut != 0 ? p.end : uint32_t{record.bytes} + record.longer;
   const bool fits = p.end <= record.bytes && p.wire_end == wire_end && p.data >= -static_cast<int32_t>(kFrameFront) &&
-                    frame_bytes_back(record, slots, p) <= slots.room(record.bytes);
+                    frame_bytes_back(record, slots, p) <= slots.room(record.bytes) &&
+                    (p.data == 0 || !slots.splits(record.bytes));
   return pack_frame_result(w.visited, w.output, p.reason, p.data, cut, p.port, !fits);
 }
-SLUICE_HD uint64_t frame_detail(const Walker& w) {
-  return uint64_t{w.packet.rule} | uint64_t{w.packet.next_hop} << 32;
+SLUICE_HD FrameDetail frame_detail(const Walker& w) {
+  return {w.packet.rule, w.packet.next_hop};
 }
 
 // Room for the frame of a header record: what stages may push in front and append behind included.

@@ -111,9 +111,12 @@ class SlabDriver {
     size_t bytes = 0;
     void* device = nullptr;
     bool back = true;  // kernels change it
-    // Of frame records: where the frames come back to, and how they lie there.
+    // Of frame records: where the frames come back to, and how they lie there. FrameRecord::at counts from `first`.
     std::byte* to = nullptr;
     FrameSlots slots;
+    uint32_t first = 0;
+    // In the device's memory, where they are not those of the slab.
+    const FrameRecord* records = nullptr;
     // The device's addresses of `host` and `to`: it may go there itself.
     void *host_there = nullptr, *to_there = nullptr;
   };

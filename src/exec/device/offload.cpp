@@ -226,8 +226,10 @@ CrossingBytes crossing_bytes(const Offload& o) {
   RecordShape shape = o.shape;
   if (o.keys) shape.kind = RecordKind::kKey4;
   // Of packets that leave as most do.
-  if (shape.kind == RecordKind::kFrame && shape.key_out == 0)
-    return {bytes_in(shape), (sizeof(FrameBlock) + FrameBlock::kRecords - 1) / FrameBlock::kRecords};
+  if (shape.kind == RecordKind::kFrame) {
+    const size_t detail = shape.key_out != 0 ? sizeof(FrameDetail) : 0;
+    return {bytes_in(shape), (sizeof(FrameBlock) + FrameBlock::kRecords - 1) / FrameBlock::kRecords + detail};
+  }
   return {bytes_in(shape), bytes_out(shape)};
 }
 

@@ -24,6 +24,7 @@
 #include "batch/packet.h"
 #include "exec/device/word.h"
 #include "net/key4.h"
+#include "net/link.h"
 
 namespace sluice {
 
@@ -229,14 +230,8 @@ static_assert(kRouteBits * kRoutesPerRecord == 57, "the tag is above");
 
 // -- frames -----------------------------------------------------------------------------------------------------------
 
-// A frame of a flight that crosses whole, or by its first bytes: where it begins in the flight's memory, and its
-// lengths as it came. No tag: such flights go by slabs alone.
-struct FrameRecord {
-  uint32_t at;      // a multiple of 16
-  uint16_t bytes;   // captured
-  uint16_t longer;  // on the wire than that
-};
-static_assert(sizeof(FrameRecord) == 8);
+// A frame of a flight that crosses whole, or by its first bytes, is a FrameRecord. No tag: such flights go by slabs
+// alone.
 
 // Where the frames of a flight lie: each begins a slot of its memory, which is as long as what crosses of it, and so
 // much more, in whole units. A program works on a copy with room in front; what it leaves begins the slot.
@@ -245,12 +240,19 @@ struct FrameSlots {
   uint16_t unit = 16;
   uint16_t extra = 0;
   uint16_t stride = 0;  // of copies in shared memory: kFrameFront, the longest slot, and what keeps lanes off one bank
+  // Of a frame longer than the region only so many bytes come back, and it does not move, since the rest of it stays
+  // where it is; 0: what crossed does.
+  uint16_t returned = 0;
 
   SLUICE_HD uint32_t crossing(uint32_t bytes) const { return bytes < region ? bytes : region; }
+  SLUICE_HD bool splits(uint32_t bytes) const { return returned != 0 && bytes > region; }
   SLUICE_HD uint32_t room(uint32_t bytes) const { return (crossing(bytes) + extra + unit - 1) / unit * unit; }
 };
 static_assert(kMostPushed <= 20);
 inline constexpr uint32_t kFrameFront = 20;
+// What stages edit of a frame that they do not move (FrameUse::kHeaders), at most.
+inline constexpr uint32_t kFrameEdited = 64;
+static_assert(kEtherHeaderBytes + kMaxVlanTags * kVlanTagBytes + 20 <= kFrameEdited);
 // The longest part of a frame that crosses, and the longest slot.
 inline constexpr uint32_t kFrameRegion = 192;
 inline constexpr uint32_t kFrameMostRoom = kFrameRegion + 16;
@@ -265,7 +267,7 @@ inline constexpr uint32_t frame_stride(uint32_t room) {
 //   bits 37..47  bytes that it is shorter at its end            48..63   output port
 //
 // Redo: what does not fit, or a packet that goes on elsewhere than to a sink; the host takes it from its first stage,
-// from the frame as it came. With RecordShape::key_out rule and next hop follow in a second word.
+// from the frame as it came.
 inline constexpr int32_t kFrameMostMoved = 127;
 inline constexpr uint32_t kFrameMostCut = (1u << 11) - 1;
 inline constexpr uint64_t kFrameRedo = uint64_t{1} << 28;
@@ -300,8 +302,8 @@ SLUICE_HD FrameResult unpack_frame_result(uint64_t word) {
 }
 
 // Most packets of a flight are usual: they met all stages, left the last one by output 0, and have the extent that they
-// came with, so that their port says all. Without RecordShape::key_out a block for every 64 records follows the words
-// of `count` records, and words of usual packets are not stored.
+// came with, so that their port says all. A block for every 64 records follows the words of `count` records, and words
+// of usual packets are not stored. With RecordShape::key_out a FrameDetail of each record follows the blocks.
 struct FrameBlock {
   static constexpr uint32_t kRecords = 64;
   uint32_t usual[2];  // bit i % 32 of [i / 32]
@@ -311,6 +313,23 @@ struct FrameBlock {
   SLUICE_HD bool is_usual(uint32_t i) const { return (usual[i / 32 % 2] >> i % 32 & 1) != 0; }
 };
 static_assert(sizeof(FrameBlock) == 144);
+struct FrameDetail {
+  uint32_t rule, next_hop;
+};
+static_assert(sizeof(FrameDetail) == 8);
+// Where the results of `count` frames lie, from `out` on.
+struct FrameResults {
+  uint64_t* words;
+  FrameBlock* blocks;
+  FrameDetail* details;  // key_out alone
+
+  SLUICE_HD static FrameResults at(void* out, uint32_t count) {
+    auto* words = static_cast<uint64_t*>(out);
+    auto* blocks = reinterpret_cast<FrameBlock*>(words + count);
+    return {words, blocks,
+            reinterpret_cast<FrameDetail*>(blocks + (count + FrameBlock::kRecords - 1) / FrameBlock::kRecords)};
+  }
+};
 SLUICE_HD constexpr uint64_t usual_stages(uint32_t end) {
   return (uint64_t{1} << end) - 1;
 }
@@ -334,7 +353,7 @@ static_assert(sizeof(RegisterRecord) == 48 && std::is_trivially_copyable_v<Regis
 struct RecordShape {
   RecordKind kind = RecordKind::kKey4;
   uint8_t key_in = 0;               // the key goes in: the program reads one that was found before
-  uint8_t key_out = 0;              // and comes back; frame: rule and next hop do
+  uint8_t key_out = 0;              // and comes back; frame: rule and next hop do (FrameDetail)
   uint8_t moves = 0;                // stages of the program that may move the extent: so many lengths come back
   uint16_t region = kRecordRegion;  // header: bytes of the frame, at most kRecordRegion
   uint16_t reserved2 = 0;
@@ -383,15 +402,14 @@ SLUICE_HD constexpr uint32_t bytes_in(const RecordShape& s) {
   return s.kind == RecordKind::kFrame ? 8 : words_in(s) * static_cast<uint32_t>(sizeof(Word));
 }
 SLUICE_HD constexpr uint32_t bytes_out(const RecordShape& s) {
-  if (s.kind == RecordKind::kFrame) return s.key_out != 0 ? 16 : 8;
+  if (s.kind == RecordKind::kFrame) return 8;
   return is_key(s.kind) ? 8 : words_out(s) * static_cast<uint32_t>(sizeof(Word));
 }
 // Bytes of the results of `count` records.
 SLUICE_HD constexpr size_t results_bytes(const RecordShape& s, uint32_t count) {
-  const size_t blocks = s.kind == RecordKind::kFrame && s.key_out == 0
-                            ? (count + FrameBlock::kRecords - 1) / FrameBlock::kRecords * sizeof(FrameBlock)
-                            : 0;
-  return size_t{count} * bytes_out(s) + blocks;
+  if (s.kind != RecordKind::kFrame) return size_t{count} * bytes_out(s);
+  const size_t blocks = (size_t{count} + FrameBlock::kRecords - 1) / FrameBlock::kRecords;
+  return size_t{count} * (8 + (s.key_out != 0 ? sizeof(FrameDetail) : 0)) + blocks * sizeof(FrameBlock);
 }
 inline constexpr uint32_t kMaxWordsIn = words_for(sizeof(RegisterRecord) + kKeyBytes + kRecordRegion);
 inline constexpr uint32_t kMaxWordsOut =

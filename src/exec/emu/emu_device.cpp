@@ -73,34 +73,34 @@ void run_record(const DeviceProgram& program, RecordKind kind, const Word* in, u
   write_result(kind, program, walker, tag, [&](uint32_t w, const Word& word) { HostWords::store(words + w, word); });
 }
 
-// The same for a frame: as a lane of a kernel does it, over a copy of what lies in its slot.
+// The same for a frame: as a lane of a kernel does it that reaches the host's memory, over a copy of what crosses.
 void run_frame(const DeviceProgram& program, uint32_t i, const FrameRecord& record, const SlabDriver::Range& pool,
-               const RecordShape& shape, std::byte* out, FrameBlock& block) {
+               const RecordShape& shape, const FrameResults& results) {
   alignas(16) uint8_t copy[kFrameFront + kFrameMostRoom];
   uint8_t* frame = copy + kFrameFront;
-  auto* slot = static_cast<std::byte*>(pool.device) + record.at;
-  std::memcpy(frame, slot, pool.slots.room(record.bytes));
+  const uint32_t room = pool.slots.room(record.bytes);
+  std::memcpy(frame, pool.host + (record.at - pool.first), room);
   Walker walker;
-  read_frame(program, record, frame, walker);
+  read_frame(program, record, pool.slots, frame, walker);
   walk_alone(program, walker);
   const uint64_t result = frame_result(record, pool.slots, walker);
-  if (shape.key_out != 0) {
-    const uint64_t detail = frame_detail(walker);
-    std::memcpy(out, &result, sizeof result);
-    std::memcpy(out + sizeof result, &detail, sizeof detail);
+  FrameBlock& block = results.blocks[i / FrameBlock::kRecords];
+  const uint32_t half = i / 32 % 2, bit = i % 32;
+  if (bit == 0) block.usual[half] = block.bytes[half] = 0;
+  block.bytes[half] += record.bytes;
+  block.ports[i % FrameBlock::kRecords] = walker.packet.port;
+  if (is_usual_frame(result, usual_stages(program.end))) {
+    block.usual[half] |= uint32_t{1} << bit;
   } else {
-    const uint32_t half = i / 32 % 2, bit = i % 32;
-    if (bit == 0) block.usual[half] = block.bytes[half] = 0;
-    block.bytes[half] += record.bytes;
-    block.ports[i % FrameBlock::kRecords] = walker.packet.port;
-    if (is_usual_frame(result, usual_stages(program.end))) {
-      block.usual[half] |= uint32_t{1} << bit;
-    } else {
-      std::memcpy(out, &result, sizeof result);
-    }
+    results.words[i] = result;
   }
-  if ((result & kFrameRedo) != 0) return;
-  std::memcpy(slot, frame + walker.packet.data, frame_bytes_back(record, pool.slots, walker.packet));
+  if (shape.key_out != 0) results.details[i] = frame_detail(walker);
+  if ((result & kFrameRedo) != 0 || walker.path == kPathDropped) return;
+  const uint32_t back = frame_bytes_back(record, pool.slots, walker.packet);
+  // What does not come back is as it was.
+  if (pool.slots.splits(record.bytes))
+    SLUICE_CHECK(std::memcmp(frame + back, pool.host + (record.at - pool.first) + back, room - back) == 0);
+  std::memcpy(pool.to + (record.at - pool.first), frame + walker.packet.data, back);
 }
 
 // -- launch mode ------------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class EmuSlabs final : public SlabDriver {
       be_late(*shared_);
       Slab& slab = slabs_[number];
       const bool frames = shape_.record.kind == RecordKind::kFrame;
-      if (slab.pool.bytes != 0) std::memcpy(slab.pool.device, slab.pool.host, slab.pool.bytes);
+      if (!frames && slab.pool.bytes != 0) std::memcpy(slab.pool.device, slab.pool.host, slab.pool.bytes);
       const uint64_t start = shared_->timed ? now_ns() : 0;
       bool whole = true;
       for (uint32_t i = 0; whole && i < slab.count; ++i) {
@@ -199,10 +199,10 @@ class EmuSlabs final : public SlabDriver {
         std::byte* out = reinterpret_cast<std::byte*>(slab.out.data()) + i * shape_.result_bytes();
         be_held(*shared_);
         if (frames) {
-          auto* blocks = reinterpret_cast<FrameBlock*>(reinterpret_cast<std::byte*>(slab.out.data()) +
-                                                       slab.count * shape_.result_bytes());
-          run_frame(slab.program, i, reinterpret_cast<const FrameRecord*>(slab.in.data())[i], slab.pool, shape_.record,
-                    out, blocks[i / FrameBlock::kRecords]);
+          const auto* records =
+              slab.pool.records != nullptr ? slab.pool.records : reinterpret_cast<const FrameRecord*>(slab.in.data());
+          run_frame(slab.program, i, records[i], slab.pool, shape_.record,
+                    FrameResults::at(slab.out.data(), slab.count));
         } else {
           run_record(slab.program, shape_.record.kind, in, word_tag(in[0]), scratch, out);
         }
@@ -211,9 +211,7 @@ class EmuSlabs final : public SlabDriver {
       }
       if (!whole) continue;
       const uint64_t took = shared_->timed ? std::max<uint64_t>(1, now_ns() - start) : 0;
-      if (frames) {
-        std::memcpy(slab.pool.to, slab.pool.device, slab.pool.bytes);
-      } else if (slab.pool.bytes != 0 && slab.pool.back) {
+      if (!frames && slab.pool.bytes != 0 && slab.pool.back) {
         std::memcpy(slab.pool.host, slab.pool.device, slab.pool.bytes);
       }
       const std::lock_guard lock(mutex_);
