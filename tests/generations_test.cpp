@@ -18,11 +18,11 @@ using testing::TempDir;
 
 // In generation A the ACL permits 192.0.2.0/24 and only that has a route; in generation B it is 198.51.100.0/24. A
 // batch that met the ACL of one and the routes of the other would permit packets that have no route.
-struct Way {
+struct Turns {
   unsigned workers;
   bool by_class;  // packets wait in chunks of their class while the thread is busy with others
 };
-class Generations : public ::testing::TestWithParam<Way> {};
+class Generations : public ::testing::TestWithParam<Turns> {};
 
 TEST_P(Generations, AreNeverMixedWhilePacketsFlow) {
   const TempDir dir;
@@ -93,7 +93,7 @@ TEST_P(Generations, AreNeverMixedWhilePacketsFlow) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, Generations,
-                         ::testing::Values(Way{1, false}, Way{3, false}, Way{1, true}, Way{3, true}));
+                         ::testing::Values(Turns{1, false}, Turns{3, false}, Turns{1, true}, Turns{3, true}));
 
 }  // namespace
 }  // namespace sluice
