@@ -144,7 +144,7 @@ TABLE = [
     M("device_pipeline_sweep_frames", "gpu", 35, "sluice bench pipeline --acl acl1_10k --routes rib4.txt --sizes 64 --device cuda --workers 16 "
       "--mode launch --records frame --transport zerocopy --batch 256,512,1024,2048,4096,8192 --packets 4000000"),
     *[M(f"device_frames_x{w}", "gpu", 20, "sluice bench pipeline --acl acl1_10k --routes rib4.txt --sizes 64 --device cuda --mode launch "
-        f"--records frame --transport zerocopy --workers {w} --packets 16000000 --batch 1024,4096,8192") for w in (1, 2, 4, 8, 16)],
+        f"--records frame --transport zerocopy --workers {w} --packets 16000000 --batch 1024,4096,8192") for w in (1, 2, 4, 8)],
     *[M(f"host_frames_x{w}", "host16", 15, f"{FRAMES} --sizes 64 --workers {w} --packets 4000000 --batch 256") for w in (1, 2, 4, 16)],
     M("device_frames_sizes", "gpu", 40, f"{FRAMES} --sizes 64,512,1518 --device cuda --mode launch --records frame --transport zerocopy --workers 4 "
       "--packets 12000000 --batch 4096"),
@@ -207,8 +207,6 @@ TABLE = [
     M("live_latency", "live", 200, "bench_live.py --latency --routes rib4.txt --xsk xsk --wire-method af_xdp --rounds 5 --seconds 1.5"),
     M("live_overload", "live", 300, "bench_live.py --flood livegen --acl acl1_10k --routes rib4.txt --xsk xsk --afp afp_fwd --redirect xdpp --rounds 6 --seconds 1"),
     M("live_soak", "live", 310, "live_soak.py --minutes 5"),
-    M("windows_cost", "cpu", 400, "bench_windows.py --acl acl1_10k --routes rib4.txt,rib6.txt --rounds 9 --seconds 10"),
-    M("windows_effect", "cpu", 330, "bench_windows.py --acl acl1_10k --routes rib4.txt,rib6.txt --effect --minutes 5 --no-lists"),
     M("functions_cpu", "host16", 60, "sluice bench functions --sizes 64,1024 --packets 1000000 --workers 1,16"),
     M("port_host", "host16", 20, "sluice bench port --workers 15 --repetitions 7"),
     M("priorities_chunks", "host16", 25, f"{PRIORITIES} --part chunks --workers 8 --rules 512 --repetitions 3 --packets 1000000"),

@@ -99,7 +99,7 @@ TEST(Batch, BytesAreTheSumOfLengths) {
 // A batch that a source lends says what one that is filled says, and leaves its columns unfilled until somebody reads
 // them; what was moved meanwhile is read there, and long frames get their rest from where they lay.
 TEST(Batch, LentRowsAreFilledWhenTheyAreRead) {
-  rc::check([] {
+  EXPECT_TRUE(rc::check([] {
     const auto n = *rc::gen::inRange<uint32_t>(1, 200);
     std::vector<FrameRecord> records(n);
     std::vector<uint64_t> before = {1000}, times(n);
@@ -145,7 +145,7 @@ TEST(Batch, LentRowsAreFilledWhenTheyAreRead) {
     }
     batch.clear();
     RC_ASSERT(batch.unfilled() == nullptr);
-  });
+  }));
 }
 
 TEST(Selection, IsASetOfIndices) {
