@@ -25,7 +25,7 @@ AclRule port_rule(uint16_t port, bool log, uint32_t line = 0) {
   return rule;
 }
 // Ports, the negative of which have `log`.
-std::shared_ptr<const Image> list_of(const std::vector<int>& ports) {
+std::shared_ptr<const Image> logged_list(const std::vector<int>& ports) {
   RuleSet set;
   set.files = {"edge.acl"};
   for (int port : ports)
@@ -49,8 +49,8 @@ void record(const LoggedRules& rules, unsigned worker, uint32_t rule, uint64_t t
 TEST(RuleLog, RecordsPacketsOfRulesWithLogAlone) {
   RuleLog log;
   log.open(2);
-  EXPECT_EQ(version(log, list_of({1, 2})), nullptr);
-  const auto image = list_of({1, -2, 3, -4});
+  EXPECT_EQ(version(log, logged_list({1, 2})), nullptr);
+  const auto image = logged_list({1, -2, 3, -4});
   const auto rules = version(log, image);
   ASSERT_NE(rules, nullptr);
   for (uint32_t rule = 0; rule < 200; ++rule) EXPECT_EQ(rules->has(rule), rule == 2 || rule == 4) << rule;
@@ -73,7 +73,7 @@ TEST(RuleLog, RecordsPacketsOfRulesWithLogAlone) {
 TEST(RuleLog, GivesEachRuleItsRateAndCountsTheRest) {
   RuleLog log(10);
   log.open(2);
-  const auto image = list_of({-1, -2});
+  const auto image = logged_list({-1, -2});
   const auto rules = version(log, image);
   EXPECT_TRUE(log.take(kSecond).empty());
   for (int i = 0; i < 25; ++i) record(*rules, static_cast<unsigned>(i % 2), 1);
@@ -99,7 +99,7 @@ TEST(RuleLog, GivesEachRuleItsRateAndCountsTheRest) {
 TEST(RuleLog, GivesASlowRateInTime) {
   RuleLog log(3);
   log.open(1);
-  const auto image = list_of({-1});
+  const auto image = logged_list({-1});
   const auto rules = version(log, image);
   size_t taken = log.take(1).size();
   for (uint64_t ms = 0; ms <= 10'000; ms += 50) {
@@ -113,7 +113,7 @@ TEST(RuleLog, GivesASlowRateInTime) {
 TEST(RuleLog, AFullRingLosesNoCount) {
   RuleLog log(RuleLog::kMostRate);
   log.open(1);
-  const auto image = list_of({-1});
+  const auto image = logged_list({-1});
   const auto rules = version(log, image);
   constexpr uint64_t kMany = 3 * RuleLog::kRoom;
   for (uint64_t i = 0; i < kMany; ++i) record(*rules, 0, 1);
@@ -126,10 +126,10 @@ TEST(RuleLog, AFullRingLosesNoCount) {
 TEST(RuleLog, KeepsARulesShareWhereverItGoes) {
   RuleLog log(4);
   log.open(1);
-  auto image = list_of({-1, 5});
+  auto image = logged_list({-1, 5});
   auto rules = version(log, image);
   for (int i = 0; i < 3; ++i) record(*rules, 0, 1);
-  auto next_image = list_of({7, 5, -1});
+  auto next_image = logged_list({7, 5, -1});
   const auto next = version(log, next_image);
   record(*rules, 0, 1);  // a batch of the version before
   for (int i = 0; i < 3; ++i) record(*next, 0, 3);
@@ -148,10 +148,10 @@ TEST(RuleLog, KeepsARulesShareWhereverItGoes) {
 TEST(RuleLog, ForgetsRulesThatAreGoneAndNotTheirCounts) {
   RuleLog log(1);
   log.open(1);
-  auto image = list_of({-1});
+  auto image = logged_list({-1});
   auto rules = version(log, image);
   for (int i = 0; i < 3; ++i) record(*rules, 0, 1);
-  const auto without = list_of({1});
+  const auto without = logged_list({1});
   EXPECT_EQ(version(log, without), nullptr);
   rules.reset();
   image.reset();
@@ -230,7 +230,7 @@ TEST(RuleLog, LosesNothingWhileVersionsChange) {
     std::mutex mutex;
     std::shared_ptr<const LoggedRules> rules;
   } shared;
-  std::vector<std::shared_ptr<const Image>> images = {list_of({-1, 2})};
+  std::vector<std::shared_ptr<const Image>> images = {logged_list({-1, 2})};
   shared.rules = version(log, images[0]);
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> recorded{0};
@@ -253,7 +253,7 @@ TEST(RuleLog, LosesNothingWhileVersionsChange) {
   }
   uint64_t taken = 0, missed = 0;
   for (int v = 0; v < 60; ++v) {
-    images.push_back(v % 2 == 0 ? list_of({9, -1, 2}) : list_of({-1, -2}));
+    images.push_back(v % 2 == 0 ? logged_list({9, -1, 2}) : logged_list({-1, -2}));
     auto next = version(log, images.back());
     {
       const std::lock_guard lock(shared.mutex);

@@ -227,8 +227,8 @@ CrossingBytes crossing_bytes(const Offload& o) {
   if (o.keys) shape.kind = RecordKind::kKey4;
   // Of packets that leave as most do.
   if (shape.kind == RecordKind::kFrame) {
-    const size_t detail = shape.key_out != 0 ? sizeof(FrameDetail) : 0;
-    return {bytes_in(shape), (sizeof(FrameBlock) + FrameBlock::kRecords - 1) / FrameBlock::kRecords + detail};
+    const uint32_t detail = shape.key_out != 0 ? sizeof(FrameDetail) : 0;
+    return {bytes_in(shape), uint32_t{(sizeof(FrameBlock) + FrameBlock::kRecords - 1) / FrameBlock::kRecords} + detail};
   }
   return {bytes_in(shape), bytes_out(shape)};
 }
