@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/input_file.h"
+#include "base/thread.h"
 #include "control/windows.h"
 #include "exec/generation.h"
 
@@ -104,7 +105,7 @@ void LiveRun::prepare(RunOptions& options, const TableSet& tables, bool by_packe
   // Lists change by requests; graphs of the packet scheduler, by their scripts, too.
   if (flags_.serves() || by_packets || has_logging_rules(tables)) {
     options.rule_log = rule_log_ = std::make_shared<RuleLog>(flags_.log_rate);
-    log_control_ = std::make_unique<RuleLogControl>(rule_log_, [](const std::string& line) { note(line); });
+    log_control_ = need(RuleLogControl::create(rule_log_, [](const std::string& line) { note(line); }), Exit::kIo);
   }
   if (flags_.wait) {
     options.hold = [] {
@@ -178,25 +179,26 @@ void LiveRun::serve(Engine& runtime, Pipeline& pipeline, const decltype(GraphCon
   }
   if (socket_ != nullptr && reload_) {
     take_hangups();
-    hangups_ = std::jthread([this, &runtime](const std::stop_token& stop) {
-      while (!stop.stop_requested()) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));
-        if (!hangup_came()) continue;
-        const std::lock_guard lock(changing_);
-        const auto done = [&]() -> Result<Json> {
-          try {
-            return reload(runtime);
-          } catch (const std::bad_alloc&) {
-            return Error("no memory to read the configuration again");
-          }
-        }();
-        if (done.ok()) {
-          note(fmt::format("SIGHUP: generation {} live", (*done)["generation"].get<uint64_t>()));
-        } else {
-          warn(fmt::format("SIGHUP: nothing was changed\n{}", to_string(done.error())));
-        }
-      }
-    });
+    hangups_ = need(start_thread([this, &runtime](const std::stop_token& stop) {
+                      while (!stop.stop_requested()) {
+                        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                        if (!hangup_came()) continue;
+                        const std::lock_guard lock(changing_);
+                        const auto done = [&]() -> Result<Json> {
+                          try {
+                            return reload(runtime);
+                          } catch (const std::bad_alloc&) {
+                            return Error("no memory to read the configuration again");
+                          }
+                        }();
+                        if (done.ok()) {
+                          note(fmt::format("SIGHUP: generation {} live", (*done)["generation"].get<uint64_t>()));
+                        } else {
+                          warn(fmt::format("SIGHUP: nothing was changed\n{}", to_string(done.error())));
+                        }
+                      }
+                    }),
+                    Exit::kIo);
   }
   if (http_ == nullptr) return;
   note(fmt::format("live page {}", http_->url()));

@@ -51,7 +51,7 @@ struct FuzzedRuntime {
     control->use(*trace);
     capture = std::make_unique<CaptureControl>(*runtime, taps);
     control->use(*capture);
-    log = std::make_unique<RuleLogControl>(rule_log, [](const std::string&) {});
+    log = must(RuleLogControl::create(rule_log, [](const std::string&) {}));
     control->use(*log);
   }
 

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/counted.h"
+#include "base/thread.h"
 #include "control/acl_images.h"
 #include "control/json.h"
 #include "control/key_text.h"
@@ -88,7 +89,16 @@ std::string rule_event_text(const Json& e) {
 }
 
 RuleLogControl::RuleLogControl(std::shared_ptr<RuleLog> log, std::function<void(const std::string& line)> write)
-    : log_(std::move(log)), write_(std::move(write)), thread_([this](const std::stop_token& stop) { work(stop); }) {}
+    : log_(std::move(log)), write_(std::move(write)) {}
+
+Result<std::unique_ptr<RuleLogControl>> RuleLogControl::create(std::shared_ptr<RuleLog> log,
+                                                               std::function<void(const std::string& line)> write) {
+  std::unique_ptr<RuleLogControl> made(new RuleLogControl(std::move(log), std::move(write)));
+  auto thread = start_thread([control = made.get()](const std::stop_token& stop) { control->work(stop); });
+  if (!thread) return std::move(thread).error();
+  made->thread_ = std::move(*thread);
+  return made;
+}
 
 RuleLogControl::~RuleLogControl() {
   thread_.request_stop();

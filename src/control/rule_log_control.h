@@ -24,8 +24,9 @@ class RuleLogControl {
   static constexpr uint64_t kMostAsked = 1000;
 
   // `write` is given each line, by one thread at a time; what it waits for holds up neither packets nor requests:
-  // records that find no room meanwhile are counted. The thread begins with it.
-  RuleLogControl(std::shared_ptr<RuleLog> log, std::function<void(const std::string& line)> write);
+  // records that find no room meanwhile are counted. The thread begins with it. Errors: the system starts no thread.
+  static Result<std::unique_ptr<RuleLogControl>> create(std::shared_ptr<RuleLog> log,
+                                                        std::function<void(const std::string& line)> write);
   ~RuleLogControl();
   RuleLogControl(const RuleLogControl&) = delete;
   RuleLogControl& operator=(const RuleLogControl&) = delete;
@@ -42,6 +43,7 @@ class RuleLogControl {
   Result<nlohmann::ordered_json> run(nlohmann::ordered_json& request);
 
  private:
+  RuleLogControl(std::shared_ptr<RuleLog> log, std::function<void(const std::string& line)> write);
   void work(const std::stop_token& stop);
   void turn(bool tell_missed);
   Result<nlohmann::ordered_json> show(uint64_t after, bool newest, uint64_t count);

@@ -64,7 +64,9 @@ class RuleLogEvents : public ::testing::Test {
     log->open(1);
     image = list();
     rules = log->of("edge", image, "acl", std::make_shared<const std::vector<std::string>>(1, "eth0"));
-    control = std::make_unique<RuleLogControl>(log, [this](const std::string& line) { written(line); });
+    auto made = RuleLogControl::create(log, [this](const std::string& line) { written(line); });
+    ASSERT_TRUE(made.ok());
+    control = std::move(*made);
   }
   void packet(uint16_t source_port) {
     rules->record(0, 2, [&](LoggedPacket& p) {
