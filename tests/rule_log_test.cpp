@@ -26,7 +26,7 @@ using testing::kWatched;
 using testing::TempDir;
 
 // Rules over what write_mixed_capture draws from; every second has `log`.
-std::string random_rules(uint64_t seed, unsigned count) {
+std::string rules_with_log(uint64_t seed, unsigned count) {
   Random random(seed);
   std::string text;
   for (unsigned i = 0; i < count; ++i) {
@@ -88,8 +88,8 @@ TEST(RuleLog, SaysTheSameOnAnyNumberOfWorkersAndBesideDevices) {
   const uint32_t packets = kWatched ? 600 : 1300;  // no ring is full
   for (uint64_t seed = 1; seed <= (kWatched ? 1 : 3); ++seed) {
     const std::string capture = testing::write_mixed_capture(dir / "in.pcap", packets, seed);
-    testing::write_file(dir / "in.acl", random_rules(seed, 12));
-    testing::write_file(dir / "out.acl", random_rules(seed + 100, 8));
+    testing::write_file(dir / "in.acl", rules_with_log(seed, 12));
+    testing::write_file(dir / "out.acl", rules_with_log(seed + 100, 8));
     const std::string text = fmt::format(
         "AclTable(in, FILE {}); AclTable(out, FILE {});\n"
         "in :: FromDump({}) -> IPInput -> a :: ACL(in) -> b :: ACL(out) -> ToMemory;\n",
@@ -129,7 +129,7 @@ TEST(RuleLog, SaysTheSameWhereFramesCross) {
   const TempDir dir;
   const uint32_t packets = kWatched ? 600 : 2000;
   const std::string capture = testing::write_mixed_capture(dir / "in.pcap", packets, 7);
-  testing::write_file(dir / "in.acl", random_rules(7, 12));
+  testing::write_file(dir / "in.acl", rules_with_log(7, 12));
   const std::string text =
       fmt::format("AclTable(in, FILE {});\nin :: FromMemory({}) -> IPInput -> a :: ACL(in) -> ToMemory;\n",
                   dir / "in.acl", capture);
@@ -152,7 +152,7 @@ TEST(RuleLog, SaysTheSameWithQueues) {
   const TempDir dir;
   const uint32_t packets = kWatched ? 300 : 1500;
   const std::string capture = testing::write_mixed_capture(dir / "in.pcap", packets, 9);
-  testing::write_file(dir / "in.acl", random_rules(9, 12));
+  testing::write_file(dir / "in.acl", rules_with_log(9, 12));
   const std::string way =
       fmt::format("AclTable(in, FILE {});\nin :: FromDump({}) -> IPInput -> a :: ACL(in) -> ", dir / "in.acl", capture);
   const Recorded want = run_logged({.text = way + "ToMemory;\n"});
@@ -233,7 +233,7 @@ TEST(RuleLog, LosesNothingWhileListsChange) {
 TEST(RuleLog, ChangesNothingElse) {
   const TempDir dir;
   const std::string capture = testing::write_mixed_capture(dir / "in.pcap", 1000, 3);
-  testing::write_file(dir / "in.acl", random_rules(3, 12));
+  testing::write_file(dir / "in.acl", rules_with_log(3, 12));
   const std::string text =
       fmt::format("AclTable(in, FILE {});\nFromDump({}) -> IPInput -> ACL(in) -> ToMemory;\n", dir / "in.acl", capture);
   const auto without = testing::run_graph({.text = text});
