@@ -831,12 +831,6 @@ TEST_F(LiveTablesTest, RequestsThatMakeNoSense) {
   EXPECT_EQ(live.runtime->publisher().generation(), 1u);
 }
 
-// The generation of the last batch that has begun; 0 before there is one.
-uint64_t generation_met(Engine& runtime) {
-  RunReport now;
-  return runtime.look(now).ok() ? now.generation : 0;
-}
-
 // Two elements look into one list, one behind the other. In the versions with an odd number only even ports are
 // permitted, and the other way round: a packet that met two versions is permitted by the first and denied by the
 // second.
@@ -892,7 +886,8 @@ TEST_P(LiveChanges, EveryPacketMeetsOneVersion) {
       EXPECT_TRUE(answer.ok());
       return answer.ok() ? Json::parse(*answer) : Json();
     };
-    for (uint64_t n = 0; !over && (done < packets || changes < 12 || generation_met(*live.runtime) <= 6); ++n) {
+    for (uint64_t n = 0; !over && (done < packets || changes < 12 || testing::generation_met(*live.runtime) <= 6);
+         ++n) {
       const bool odd = n % 2 == 0;
       const auto change = say({{"command", "acl change"},
                                {"table", "edge"},
@@ -993,7 +988,8 @@ TEST_P(LiveRouteChanges, EveryPacketMeetsRoutesAndNextHopsOfOneVersion) {
     };
     apply("add 192.0.2.0/24 blackhole source worse preference 250\n");
     const char* const sources[] = {"s1 preference 3", "s2 preference 2", "s3 preference 1 metric 9"};
-    for (uint64_t n = 0; !over && (done < packets || changes < kChanges || generation_met(*live.runtime) <= 6); ++n) {
+    for (uint64_t n = 0; !over && (done < packets || changes < kChanges || testing::generation_met(*live.runtime) <= 6);
+         ++n) {
       const bool odd = n % 2 == 0;
       std::string text = fmt::format("add 10.1.0.1/32 {}\nadd 10.1.0.2/32 {}\n", odd ? "blackhole" : "good",
                                      odd ? "good" : "blackhole");

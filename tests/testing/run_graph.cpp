@@ -58,6 +58,11 @@ std::string counters_of(const Router& router, const RunReport& report) {
 
 }  // namespace
 
+uint64_t generation_met(Engine& engine) {
+  RunReport now;
+  return engine.look(now).ok() ? now.generation : 0;
+}
+
 GraphOutcome run_graph(const GraphRun& run) {
   GraphOutcome outcome;
   auto failed = [&](const Error& error) {
