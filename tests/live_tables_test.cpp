@@ -95,6 +95,26 @@ Result<TableChange> replace_routes(LiveTables& tables, const std::string& path) 
   return tables.replace_routes("fib", {path}, inputs, false);
 }
 
+struct AnyChange {
+  const char* kind;
+  std::string text;
+};
+Result<TableChange> make_change(Live& live, const AnyChange& change, bool dry_run) {
+  const std::string_view kind = change.kind;
+  if (kind == "acl") return live.tables->change_acl("edge", change.text, "c", dry_run);
+  if (kind == "acl file") {
+    auto file = InputFile::open(change.text);
+    if (!file.ok()) return std::move(file).error();
+    return live.tables->replace_acl("edge", *file, {}, dry_run);
+  }
+  if (kind == "routes") return live.tables->change_routes("fib", change.text, "c", dry_run);
+  if (kind == "routes file") {
+    InputSet inputs;
+    return live.tables->replace_routes("fib", {change.text}, inputs, dry_run);
+  }
+  return live.tables->change_adjacencies("adj", change.text, "c", dry_run);
+}
+
 class LiveTablesTest : public ::testing::Test {
  protected:
   void write(const std::string& name, const std::string& text) const { testing::write_file(dir_ / name, text); }
@@ -263,6 +283,80 @@ TEST_P(LiveTablesSteps, GiveWhatAVectorGives) {
       }
     }
   }
+}
+
+// A long list that is replaced by one much like it: the image takes patches, and all that can be asked of it is as if
+// it were new.
+TEST_F(LiveTablesTest, AWholeListMuchLikeTheOneBefore) {
+  Live live(graph("tuple_merge"));
+  const auto line = [](uint64_t i) {
+    return fmt::format("{} tcp from 10.{}.{}.0/24 to 192.0.2.{} port {}\n", i % 3 == 0 ? "deny" : "permit",
+                       i / 250 % 250, i % 250, i % 7, i % 11);
+  };
+  std::vector<std::string> lines;
+  for (uint64_t i = 0; i < 1500; ++i) lines.push_back(line(i));
+  const auto replace = [&](const std::string& name) {
+    std::string text;
+    for (const std::string& each : lines) text += each;
+    write(name, text);
+    const Image* const before = live.tables->tables().acls.at("edge").get();
+    const auto change = replace_acl(*live.tables, dir_ / name);
+    EXPECT_TRUE(change.ok()) << error_of(change);
+    EXPECT_EQ(change->entries_after, lines.size());
+    const Image& image = *live.tables->tables().acls.at("edge");
+    // What is shown of it, and what packets and logs meet.
+    const auto want = parse_native_rules(text, dir_ / name);
+    EXPECT_EQ(live.list(), to_native(*want));
+    const auto rules = live.tables->rules("edge");
+    const auto view = AclView::open(image);
+    const auto actions = AclActionsView::open(image);
+    const auto source = AclSourceView::open(image);
+    EXPECT_TRUE(view.ok() && actions.ok() && source.ok());
+    for (size_t i = 0; i < lines.size(); i += i % 100 == 0 ? 1 : 33) {
+      EXPECT_EQ((*rules)->at(i + 1).line, i + 1);
+      EXPECT_EQ((*rules)->files()[(*rules)->at(i + 1).file], dir_ / name);
+      FlowKey key{};
+      key.family = 4;
+      key.bits = FlowKey::kHasPorts;
+      const AclRule& rule = want->rules[i];
+      key.protocol = rule.protocol;
+      key.src_lo = rule.src.address.lo + 9;
+      key.dst_lo = rule.dst.address.lo;
+      key.dst_port = rule.dst_port_low;
+      const uint32_t found = view->lookup(key);
+      EXPECT_EQ(actions->action(found).verb, rule.verb);
+      EXPECT_EQ(source->file(found), dir_ / name);
+      EXPECT_EQ(source->line(found), i + 1);
+    }
+    return image.patches() != nullptr && before->patches() == image.patches();
+  };
+  EXPECT_FALSE(replace("a.acl"));
+  lines.insert(lines.begin(), "deny udp from any to any port 9\n");
+  EXPECT_TRUE(replace("a.acl"));
+  lines.erase(lines.begin() + 700);
+  lines[3] = line(5000);
+  lines.push_back(line(5001));
+  EXPECT_TRUE(replace("a.acl"));
+  EXPECT_FALSE(replace("b.acl")) << "a file that is not known";
+  EXPECT_TRUE(replace("a.acl")) << "two files take turns";
+  lines.erase(lines.begin());
+  EXPECT_TRUE(replace("b.acl"));
+  std::rotate(lines.begin(), lines.begin() + 20, lines.end());
+  EXPECT_TRUE(replace("a.acl"));
+  // By rule in between, and back.
+  ASSERT_TRUE(
+      live.tables->change_acl("edge", "delete 9\nadd at 2 permit ip from 10.0.0.0/8 to any\n", "c", false).ok());
+  EXPECT_TRUE(replace("a.acl"));
+  // What is not to be done changes nothing.
+  const std::string before = live.list();
+  const auto dry = make_change(live, {"acl file", dir_ / "b.acl"}, true);
+  ASSERT_TRUE(dry.ok()) << error_of(dry);
+  EXPECT_EQ(dry->generation, 0u);
+  EXPECT_EQ(live.list(), before);
+  lines.resize(800);
+  EXPECT_FALSE(replace("a.acl")) << "too much is gone";
+  lines.resize(40);
+  EXPECT_FALSE(replace("a.acl")) << "short lists are built anew";
 }
 
 // `auto`: what is best when the list is read; of a list that changes what takes patches, or is short.
@@ -504,26 +598,6 @@ void expect_consistent(Live& live) {
               }).ok());
 }
 
-struct AnyChange {
-  const char* kind;
-  std::string text;
-};
-Result<TableChange> make_change(Live& live, const AnyChange& change, bool dry_run) {
-  const std::string_view kind = change.kind;
-  if (kind == "acl") return live.tables->change_acl("edge", change.text, "c", dry_run);
-  if (kind == "acl file") {
-    auto file = InputFile::open(change.text);
-    if (!file.ok()) return std::move(file).error();
-    return live.tables->replace_acl("edge", *file, {}, dry_run);
-  }
-  if (kind == "routes") return live.tables->change_routes("fib", change.text, "c", dry_run);
-  if (kind == "routes file") {
-    InputSet inputs;
-    return live.tables->replace_routes("fib", {change.text}, inputs, dry_run);
-  }
-  return live.tables->change_adjacencies("adj", change.text, "c", dry_run);
-}
-
 class LiveTablesFailures : public LiveTablesTest {
  protected:
   // Right and wrong ones of every kind, and the files that they name.
@@ -596,10 +670,25 @@ TEST_F(LiveTablesFailures, ADryRunThatDoesNotFitChangesNothing) {
 // Memory runs out at every point of every change in turn: it is made whole, or nothing of it, and the next one goes by
 // what is there.
 TEST_F(LiveTablesFailures, OutOfMemoryAtAnyPointChangesAllOrNothing) {
-  for (const char* algorithm : {"tuple_space", "tuple_merge"}) {
-    for (const AnyChange& change : changes()) {
+  struct Case {
+    const char* algorithm;
+    bool much_alike;  // a long list, that a file replaces by one much like it
+  };
+  for (const auto& [algorithm, much_alike] :
+       {Case{"tuple_space", false}, {"tuple_merge", false}, {"tuple_merge", true}}) {
+    const auto make = [&, algorithm, much_alike] {
+      const std::string text = graph(algorithm);
+      if (!much_alike) return std::make_unique<Live>(text);
+      std::string list;
+      for (int i = 0; i < 600; ++i) list += fmt::format("deny tcp from 10.{}.{}.0/24 to any\n", i / 250, i % 250);
+      write("edge.acl", list);
+      auto made = std::make_unique<Live>(text);
+      write("edge.acl", "permit tcp from 10.0.0.0/25 to any\n" + list + "permit ip from any to any\n");
+      return made;
+    };
+    for (const AnyChange& change : much_alike ? std::vector<AnyChange>{{"acl file", dir_ / "edge.acl"}} : changes()) {
       SCOPED_TRACE(std::string(algorithm) + ": " + change.text);
-      auto live = std::make_unique<Live>(graph(algorithm));
+      auto live = make();
       // Images that are patched are there.
       for (const AnyChange& first :
            {AnyChange{"acl", "add permit icmp from any to any\n"}, AnyChange{"routes", "add 9.0.0.0/8 b\n"},
@@ -638,7 +727,7 @@ TEST_F(LiveTablesFailures, OutOfMemoryAtAnyPointChangesAllOrNothing) {
           expect_consistent(*live);
         }
         ASSERT_FALSE(HasFailure()) << "allocation " << n;
-        if (ok) live = std::make_unique<Live>(graph(algorithm));
+        if (ok) live = make();
       }
       EXPECT_GT(failures, 2u);
     }

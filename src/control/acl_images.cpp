@@ -54,7 +54,7 @@ class Patched final : public AclImages {
       }
       AclRule rule = each.rule;
       if (rule.file >= files_) rule.file = rule.line = 0;
-      out.add(each.priority, rule);
+      kind == AclChange::Kind::kAdd ? out.add(each.priority, rule) : out.place(each.priority, rule);
     }
     return out;
   }

@@ -19,6 +19,13 @@
 #include "tables/acl/patch.h"
 
 namespace sluice {
+namespace {
+
+// A list whose rules differ in more places is built anew: comparing costs the square of the steps.
+constexpr size_t kMostSteps = 1024;
+constexpr size_t kMostNames = 16;
+
+}  // namespace
 
 Result<LiveTables::AclState*> LiveTables::acl_state(const std::string& table) {
   if (auto ok = known_table(tables_.acls, "ACL table", table); !ok) return std::move(ok).error();
@@ -113,6 +120,19 @@ Result<void> LiveTables::commit_acl(AclState& state, const RuleList& list, bool 
   return {};
 }
 
+auto LiveTables::goes_back(AclState& state, const std::string& table) {
+  return ScopeExit([this, &state, table, unwinding = std::uncaught_exceptions()] {
+    // A step that found no memory has left the list in pieces: the next one is made of the image.
+    if (std::uncaught_exceptions() == unwinding) {
+      try {
+        return state.list.undo();
+      } catch (const std::bad_alloc&) {
+      }
+    }
+    acls_.erase(table);
+  });
+}
+
 size_t LiveTables::rules_that_fit(const std::string& table) const {
   if (max_bytes_ == 0) return kMaxChangeRules;
   const size_t used = bytes(), room = max_bytes_ > used ? max_bytes_ - used : 0;
@@ -157,16 +177,7 @@ Result<TableChange> LiveTables::change_acl(const std::string& table, std::string
   TableChange change{.table = table};
   change.entries_before = state.list.size();
   state.list.begin();
-  ScopeExit list([&, unwinding = std::uncaught_exceptions()] {
-    // A step that found no memory has left the list in pieces: the next one is made of the image.
-    if (std::uncaught_exceptions() == unwinding) {
-      try {
-        return state.list.undo();
-      } catch (const std::bad_alloc&) {
-      }
-    }
-    acls_.erase(table);
-  });
+  ScopeExit list = goes_back(state, table);
   if (cancelled()) return cancelled_error();
   if (auto ok = take_acl_steps(state.list, *steps, text, name); !ok) return std::move(ok).error();
   change.parse_seconds = clock.seconds();
@@ -195,10 +206,30 @@ Result<TableChange> LiveTables::replace_acl(const std::string& table, InputFile&
     rules = read_rules_file(file, format);
   }
   if (!rules) return std::move(rules).error();
-  RuleList next(std::move(*rules));
   TableChange change{.table = table};
   change.entries_before = state.list.size();
   change.parse_seconds = clock.seconds();
+  // A list that is much like the one before changes by the rules that differ. Not where an algorithm was chosen that
+  // takes no patches: it would be given up.
+  if (acl_image_algorithm(*tables_.acls.find(table)->second) == TupleMergeAcl::kName &&
+      rules->rules.size() > kAclRebuilt) {
+    state.list.begin();
+    ScopeExit list = goes_back(state, table);
+    if (state.list.become(*rules, std::min(rules->rules.size() / 16, kMostSteps))) {
+      if (auto done = commit_acl(state, state.list, false, change, dry_run); !done) return std::move(done).error();
+      if (!dry_run) {
+        list.release();
+        note_change("acl", table);
+      }
+      return change;
+    }
+  }
+  // Names of files that were there before stay known, so that two files may take turns.
+  for (const std::string& name : state.list.files()) {
+    if (rules->files.size() >= kMostNames) break;
+    if (std::ranges::find(rules->files, name) == rules->files.end()) rules->files.push_back(name);
+  }
+  RuleList next(std::move(*rules));
   if (auto ok = commit_acl(state, next, true, change, dry_run); !ok) return std::move(ok).error();
   if (!dry_run) {
     state.list = std::move(next);

@@ -57,6 +57,7 @@ class LiveTables {
                                  bool dry_run);
   // Puts the rules of a file, or of an image, in place of all. Errors: those of the file; it does not fit max_bytes;
   // out of memory. The old list stays in use then.
+  // A list that differs from the one before in few rules changes by these, as by change_acl.
   Result<TableChange> replace_acl(const std::string& table, InputFile& file, const RuleFormatChoice& format,
                                   bool dry_run);
 
@@ -127,6 +128,9 @@ class LiveTables {
     size_t chosen_at = 0;               // rules when `auto` chose an algorithm for a list that changes; 0: it has not
   };
   Result<AclState*> acl_state(const std::string& table);
+  // What takes back, at the end of its scope, what was changed in the list since RuleList::begin(); defined where it is
+  // used.
+  auto goes_back(AclState& state, const std::string& table);
   // Publishes `list` in place of the list; `change` has what is known by then. `whole`: it is another list.
   Result<void> commit_acl(AclState& state, const RuleList& list, bool whole, TableChange& change, bool dry_run);
   struct AclChoice {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <string_view>
 
 #include "base/assert.h"
 
@@ -20,6 +21,19 @@ std::string identity_of(const AclRule& rule) {
   const uint32_t action[3] = {static_cast<uint32_t>(rule.verb), rule.verb == AclVerb::kMark ? rule.mark : 0, rule.log};
   std::string id(reinterpret_cast<const char*>(&flat), offsetof(AclMatchRule, rule));
   return id.append(reinterpret_cast<const char*>(action), sizeof action);
+}
+
+// The same packets, and the same is done with them, wherever it is written.
+bool same_rule(const AclRule& a, const AclRule& b) {
+  AclRule moved = b;
+  moved.file = a.file;
+  moved.line = a.line;
+  return a == moved;
+}
+
+uint64_t hash_of(const AclRule& rule) {
+  const AclMatchRule flat = flatten(rule, 0);
+  return std::hash<std::string_view>{}({reinterpret_cast<const char*>(&flat), offsetof(AclMatchRule, rule)});
 }
 
 }  // namespace
@@ -276,6 +290,107 @@ void RuleList::erase(size_t position) {
   Entry gone = take(position);
   change_.remove(gone.priority);
   undo_.push_back({Undo::Verb::kErase, position, std::move(gone)});
+}
+
+// The shortest way from one list to the other: Myers, "An O(ND) Difference Algorithm and Its Variations", Algorithmica
+// 1, 1986. Point (x, y) has x rules of this list and y of the other behind it; reach[d][k + d] is how far on the
+// diagonal x - y = k a way of d steps comes.
+std::optional<std::vector<uint32_t>> RuleList::kept_in(const RuleSet& next, size_t most) const {
+  std::vector<const AclRule*> old;
+  old.reserve(size_);
+  for (const Chunk& chunk : chunks_) {
+    for (const Entry& e : chunk) old.push_back(&e.rule);
+  }
+  const size_t n = old.size(), m = next.rules.size();
+  if (std::max(n, m) - std::min(n, m) > most) return std::nullopt;
+  std::vector<uint64_t> of_old(n), of_next(m);
+  for (size_t i = 0; i < n; ++i) of_old[i] = hash_of(*old[i]);
+  for (size_t i = 0; i < m; ++i) of_next[i] = hash_of(next.rules[i]);
+  const auto same = [&](size_t x, size_t y) { return of_old[x] == of_next[y] && same_rule(*old[x], next.rules[y]); };
+  std::vector<std::vector<ptrdiff_t>> reach;
+  const auto end = static_cast<ptrdiff_t>(n), other_end = static_cast<ptrdiff_t>(m);
+  const auto at = [&](size_t d, ptrdiff_t k) { return reach[d][static_cast<size_t>(k + static_cast<ptrdiff_t>(d))]; };
+  // Where a way of d steps comes to diagonal k: from above (a rule of `next` is new) or from the left (one goes).
+  const auto from_above = [&](size_t d, ptrdiff_t k) {
+    const auto last = static_cast<ptrdiff_t>(d);
+    return k == -last || (k != last && at(d - 1, k - 1) < at(d - 1, k + 1));
+  };
+  for (size_t d = 0;; ++d) {
+    if (d > most) return std::nullopt;
+    reach.emplace_back(2 * d + 1, -1);
+    bool there = false;
+    for (ptrdiff_t k = -static_cast<ptrdiff_t>(d); k <= static_cast<ptrdiff_t>(d); k += 2) {
+      ptrdiff_t x = 0;
+      if (d != 0) x = from_above(d, k) ? at(d - 1, k + 1) : at(d - 1, k - 1) + 1;
+      if (x < 0 || x > end || x - k < 0 || x - k > other_end) {
+        // Past an end: no way goes on from here, and none of its neighbours' is worse.
+        reach[d][static_cast<size_t>(k + static_cast<ptrdiff_t>(d))] = x;
+        continue;
+      }
+      while (x < end && x - k < other_end && same(static_cast<size_t>(x), static_cast<size_t>(x - k))) ++x;
+      reach[d][static_cast<size_t>(k + static_cast<ptrdiff_t>(d))] = x;
+      there = there || (x == end && x - k == other_end);
+    }
+    if (there) break;
+  }
+  // Back from the end.
+  std::vector<uint32_t> kept(n, ~uint32_t{0});
+  ptrdiff_t x = end, y = other_end;
+  for (size_t d = reach.size() - 1;; --d) {
+    const ptrdiff_t k = x - y;
+    ptrdiff_t begin = 0;
+    if (d != 0) begin = from_above(d, k) ? at(d - 1, k + 1) : at(d - 1, k - 1) + 1;
+    for (; x > begin; --x, --y) kept[static_cast<size_t>(x - 1)] = static_cast<uint32_t>(y - 1);
+    if (d == 0) return kept;
+    from_above(d, k) ? --y : --x;
+  }
+}
+
+bool RuleList::become(const RuleSet& next, size_t most) {
+  std::vector<uint32_t> file_of;
+  for (const std::string& name : next.files) {
+    const auto at = static_cast<uint32_t>(std::find(files_.begin(), files_.end(), name) - files_.begin());
+    if (at == files_.size()) return false;
+    file_of.push_back(at);
+  }
+  for (const AclRule& rule : next.rules) {
+    if (rule.file >= file_of.size() && (rule.line != 0 || rule.file != 0)) return false;
+  }
+  const auto placed = [&](uint32_t i) {
+    AclRule rule = next.rules[i];
+    if (rule.file < file_of.size()) rule.file = file_of[rule.file];
+    return rule;
+  };
+  const auto kept = kept_in(next, most);
+  work_ += size_ + next.rules.size();
+  if (!kept) return false;
+  // First where rules are written, by priorities that still hold.
+  size_t position = 0;
+  for (Chunk& chunk : chunks_) {
+    for (Entry& e : chunk) {
+      const uint32_t i = (*kept)[position++];
+      if (i == ~uint32_t{0}) continue;
+      const AclRule rule = placed(i);
+      if (rule.file == e.rule.file && rule.line == e.rule.line) continue;
+      undo_.push_back({Undo::Verb::kReplace, position, e});
+      e.rule.file = rule.file;
+      e.rule.line = rule.line;
+      change_.place(e.priority, rule);
+    }
+  }
+  // From the end to the front, so that positions in front still hold.
+  auto y = static_cast<uint32_t>(next.rules.size());
+  for (size_t x = kept->size(); x != 0 || y != 0;) {
+    const uint32_t stays = x == 0 ? ~uint32_t{0} : (*kept)[x - 1];
+    if (x != 0 && stays == ~uint32_t{0}) {
+      erase(x--);
+    } else if (x != 0 && stays + 1 == y) {
+      --x, --y;
+    } else {
+      insert(x + 1, placed(--y));
+    }
+  }
+  return true;
 }
 
 void RuleList::undo() {

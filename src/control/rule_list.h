@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -38,6 +39,9 @@ class RuleList {
   void insert(size_t position, const AclRule& rule);
   void replace(size_t position, const AclRule& rule);
   void erase(size_t position);
+  // Becomes the list `next` by steps, at most `most`; rules that both have stay, and what is written elsewhere is
+  // noted. False, and nothing has changed: it takes more steps, or `next` is of files that this one does not know.
+  bool become(const RuleSet& next, size_t most);
   // Takes back what was changed since begin().
   void undo();
   // The same by priorities, where those of before still hold: numbering() is what it was at begin() then.
@@ -65,6 +69,8 @@ class RuleList {
   Entry& entry(const Place& p) { return chunks_[p.chunk][p.at]; }
   size_t position_of(uint64_t priority) const;
   uint64_t priority_for(size_t position);
+  // Of the rules of `next`, by number of this list's, those that stay; nothing where more than `most` do not.
+  std::optional<std::vector<uint32_t>> kept_in(const RuleSet& next, size_t most) const;
   void number();
   void spread(size_t position);
   void count_chunks();

@@ -21,6 +21,24 @@ RuleSet ports(size_t count) {
   return set;
 }
 
+void play(const AclChange& change, std::map<uint64_t, AclRule>& by_priority) {
+  for (const auto& [kind, each] : change.operations()) {
+    switch (kind) {
+      case AclChange::Kind::kRemove:
+        RC_ASSERT(by_priority.erase(each.priority) == 1);
+        break;
+      case AclChange::Kind::kPlace: {
+        AclRule& rule = by_priority.at(each.priority);
+        rule.file = each.rule.file;
+        rule.line = each.rule.line;
+        break;
+      }
+      case AclChange::Kind::kAdd:
+        RC_ASSERT(by_priority.emplace(each.priority, each.rule).second);
+    }
+  }
+}
+
 // Against a vector, with changes that are taken back; and what change() says, played on a map by priority.
 TEST(RuleList, IsAVectorThatCanGoBack) {
   const bool holds = rc::check([] {
@@ -59,13 +77,7 @@ TEST(RuleList, IsAVectorThatCanGoBack) {
         want = before;
       } else {
         RC_ASSERT(list.numbering() == numbering);
-        for (const auto& [kind, each] : list.change().operations()) {
-          if (kind == AclChange::Kind::kRemove) {
-            RC_ASSERT(by_priority.erase(each.priority) == 1);
-          } else {
-            RC_ASSERT(by_priority.emplace(each.priority, each.rule).second);
-          }
-        }
+        play(list.change(), by_priority);
       }
       RC_ASSERT(list.set().rules == want);
       std::vector<AclRule> ordered;
@@ -75,6 +87,85 @@ TEST(RuleList, IsAVectorThatCanGoBack) {
     }
   });
   EXPECT_TRUE(holds);
+}
+
+// The length of the longest common subsequence, by the table of all pairs.
+size_t common(const std::vector<AclRule>& a, const std::vector<AclRule>& b) {
+  std::vector<std::vector<size_t>> most(a.size() + 1, std::vector<size_t>(b.size() + 1, 0));
+  for (size_t i = a.size(); i-- > 0;) {
+    for (size_t j = b.size(); j-- > 0;) {
+      most[i][j] =
+          a[i].dst_port_low == b[j].dst_port_low ? most[i + 1][j + 1] + 1 : std::max(most[i + 1][j], most[i][j + 1]);
+    }
+  }
+  return most[0][0];
+}
+
+// Any list becomes any other by as few steps as there are, or by none; and goes back.
+TEST(RuleList, BecomesAnotherByTheRulesThatDiffer) {
+  EXPECT_TRUE(rc::check([] {
+    const uint32_t kinds = *rc::gen::element(3u, 12u, 60u);
+    const auto draw = [&](size_t most) {
+      RuleSet set;
+      set.files = {"a", "b"};
+      for (size_t n = *rc::gen::inRange<size_t>(0, most); n > 0; --n) {
+        set.rules.push_back(port(*rc::gen::inRange<uint32_t>(0, kinds)));
+        set.rules.back().file = *rc::gen::inRange<uint32_t>(0, 2);
+        set.rules.back().line = *rc::gen::inRange<uint32_t>(0, 4);
+      }
+      return set;
+    };
+    const RuleSet from = draw(30);
+    RuleSet to = draw(30);
+    if (*rc::gen::inRange(0, 2) == 0) {  // like the one before
+      to.rules = from.rules;
+      for (int edits = *rc::gen::inRange(0, 4); edits > 0 && !to.rules.empty(); --edits) {
+        const auto at = to.rules.begin() + *rc::gen::inRange<ptrdiff_t>(0, static_cast<ptrdiff_t>(to.rules.size()));
+        *rc::gen::inRange(0, 2) == 0 ? void(to.rules.erase(at)) : void(to.rules.insert(at, port(7)));
+      }
+    }
+    std::swap(to.files[0], to.files[1]);
+    std::vector<AclRule> want = to.rules;
+    for (AclRule& rule : want) rule.file = 1 - rule.file;
+    const size_t steps = from.rules.size() + want.size() - 2 * common(from.rules, want);
+    const size_t most = *rc::gen::inRange<size_t>(0, 60);
+
+    RuleList list(from);
+    std::map<uint64_t, AclRule> by_priority;
+    for (const OrderedRule& r : list.ordered()) by_priority[r.priority] = r.rule;
+    list.begin();
+    RC_ASSERT(list.become(to, most) == (steps <= most));
+    RC_ASSERT(list.set().rules == (steps <= most ? want : from.rules));
+    play(list.change(), by_priority);
+    std::vector<AclRule> ordered;
+    for (const auto& [priority, rule] : by_priority) ordered.push_back(rule);
+    RC_ASSERT(ordered == list.set().rules);
+    size_t did = 0;
+    for (const auto& [kind, each] : list.change().operations()) did += kind != AclChange::Kind::kPlace ? 1 : 0;
+    RC_ASSERT(did == (steps <= most ? steps : 0));
+    for (const AclRule& rule : want) {
+      if (steps <= most) RC_ASSERT(list.find(rule) != 0u);
+    }
+    list.undo();
+    RC_ASSERT(list.set().rules == from.rules);
+  }));
+}
+
+TEST(RuleList, BecomesNoListOfUnknownFiles) {
+  RuleSet from = ports(8), to = ports(8);
+  from.files = {"a"};
+  to.files = {"a", "b"};
+  RuleList list(from);
+  list.begin();
+  EXPECT_FALSE(list.become(to, 100));
+  to.files = {"a"};
+  to.rules[3].file = 1;
+  EXPECT_FALSE(list.become(to, 100));
+  EXPECT_EQ(list.set().rules, from.rules);
+  to.rules[3].file = 0;
+  to.rules[3].line = 9;
+  EXPECT_TRUE(list.become(to, 0)) << "no rule differs";
+  EXPECT_EQ(list.at(4).line, 9u);
 }
 
 TEST(RuleList, AStepCostsAChunkAndNotTheList) {

@@ -8,6 +8,7 @@
 // blob; each View's own `check` then checks every offset and index inside its section.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -102,8 +103,13 @@ class Image {
   // other image.
   const std::shared_ptr<const PatchLog>& patches() const { return log_; }
   uint64_t version() const { return version_; }
-  // Whether views may take the contents for right: this process made them and has kept them.
-  bool trusted() const { return log_ != nullptr; }
+  // Whether views may take a section's contents for right: it is of a table that this process patches, or a view has
+  // checked it before. Each generation binds all tables again, those too that have not changed.
+  bool checked(SectionTag tag) const {
+    return log_ != nullptr || (std::atomic_ref(checked_).load(std::memory_order_relaxed) & bit(tag)) != 0;
+  }
+  // Any thread, once a check of all that views rely on in the section has found nothing: bytes do not change.
+  void note_checked(SectionTag tag) const { std::atomic_ref(checked_).fetch_or(bit(tag), std::memory_order_relaxed); }
 
  private:
   friend class ImageBuilder;
@@ -111,9 +117,11 @@ class Image {
   // What the header says on its own.
   static Result<void> check_header(const ImageHeader& header, ImageKind kind, std::string_view name);
   static Result<void> check(std::span<const std::byte> bytes, ImageKind kind, std::string_view name);
+  static uint64_t bit(SectionTag tag) { return uint64_t{1} << static_cast<uint32_t>(tag); }
   Buffer buffer_;
   std::shared_ptr<const PatchLog> log_;
   uint64_t version_ = 0;
+  alignas(8) mutable uint64_t checked_ = 0;  // bits of tags
 };
 
 // Assembles an Image. Sections are declared first, then the blob is allocated once and filled in place.

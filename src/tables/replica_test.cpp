@@ -92,7 +92,7 @@ TEST(ImageReplicas, EachVersionIsWholeAndHoldsStill) {
     ASSERT_TRUE(image.ok()) << to_string(image.error());
     const auto now = content(replicas.master());
     ASSERT_EQ(content(**image), now);
-    EXPECT_TRUE((*image)->trusted());
+    EXPECT_TRUE((*image)->checked(SectionTag::kAclRules));
     const auto patches = (*image)->patches()->between(last, (*image)->version());
     ASSERT_TRUE(patches.has_value());
     for (const Patch& p : *patches) {
@@ -109,7 +109,7 @@ TEST(ImageReplicas, EachVersionIsWholeAndHoldsStill) {
   const auto sealed = replicas.seal();
   ASSERT_TRUE(sealed.ok());
   EXPECT_TRUE(Image::from_bytes(sealed->bytes(), ImageKind::kAcl).ok());
-  EXPECT_FALSE(sealed->trusted());
+  EXPECT_FALSE(sealed->checked(SectionTag::kAclRules));
 }
 
 TEST(ImageReplicas, TwoTakeTurns) {

@@ -45,6 +45,34 @@ TEST(AclImage, CarriesActionsAndSources) {
   }
 }
 
+// Every generation opens all tables again. What was found good is not read again; what was not, is, and is refused.
+TEST(AclImage, IsCheckedOnceWhereItIsGood) {
+  acl_test::Random random(13);
+  const auto image = TupleMergeAcl::build(acl_test::random_set(random, 50));
+  ASSERT_TRUE(image.ok());
+  for (const SectionTag tag : {SectionTag::kAclRules, SectionTag::kAclActions, SectionTag::kAclLookup})
+    EXPECT_FALSE(image->checked(tag));
+  ASSERT_TRUE(AclActionsView::open(*image).ok());
+  EXPECT_TRUE(image->checked(SectionTag::kAclActions));
+  EXPECT_FALSE(image->checked(SectionTag::kAclRules)) << "one section says nothing of another";
+  ASSERT_TRUE(TupleMergeView::open(*image).ok());
+  EXPECT_TRUE(image->checked(SectionTag::kAclLookup) && image->checked(SectionTag::kAclRules));
+
+  std::vector<std::byte> bytes(image->bytes().begin(), image->bytes().end());
+  const ImageSection* const actions = image->find(SectionTag::kAclActions);
+  std::memset(bytes.data() + actions->offset + sizeof(AclCountHeader) + sizeof(AclAction), 0xff, sizeof(AclAction));
+  ImageHeader header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  header.checksum = image_checksum(header, std::span(bytes).subspan(sizeof header));
+  std::memcpy(bytes.data(), &header, sizeof header);
+  const auto damaged = Image::from_bytes(bytes, ImageKind::kAcl);
+  ASSERT_TRUE(damaged.ok()) << to_string(damaged.error());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(AclActionsView::open(*damaged).ok());
+    EXPECT_FALSE(damaged->checked(SectionTag::kAclActions));
+  }
+}
+
 TEST(AclImage, UnknownAlgorithmAndBadRulesAreErrors) {
   const auto unknown = build_acl({}, "tuple-space");
   ASSERT_FALSE(unknown.ok());

@@ -48,6 +48,12 @@ struct PatchedAcl::State {
     common.image.mark(&arrays.actions[word], sizeof(AclAction));
     common.image.mark(&arrays.places[word - 1], sizeof(AclSourceView::Place));
   }
+  void place(uint32_t word, uint32_t file, uint32_t line) {
+    models[word].file = file;
+    models[word].line = line;
+    arrays.places[word - 1] = {file, line};
+    common.image.mark(&arrays.places[word - 1], sizeof(AclSourceView::Place));
+  }
   // A word without a rule matches nothing.
   void clear(uint32_t word) {
     AclMatchRule& rule = arrays.rules[word - 1];
@@ -317,11 +323,11 @@ Result<void> PatchedAcl::apply(const AclChange& change) {
     const auto changed = operations.size() > 1 ? there.find(each.priority) : there.end();
     if (changed == there.end()) word = state_->order.find(each.priority);
     const bool present = changed != there.end() ? changed->second : word != 0;
+    if (kind != AclChange::Kind::kAdd && !present)
+      return fail(fmt::format("no rule has the priority {}", each.priority));
+    if (kind == AclChange::Kind::kPlace) continue;
     if (operations.size() > 1) there[each.priority] = kind == AclChange::Kind::kAdd;
-    if (kind == AclChange::Kind::kRemove) {
-      if (!present) return fail(fmt::format("no rule has the priority {}", each.priority));
-      continue;
-    }
+    if (kind == AclChange::Kind::kRemove) continue;
     if (const char* fault = acl_rule_fault(each.rule))
       return fail(fmt::format("the rule of priority {}: {}", each.priority, fault));
     if (present) return fail(fmt::format("a rule has the priority {} already", each.priority), "replace it");
@@ -334,18 +340,20 @@ Result<void> PatchedAcl::apply(const AclChange& change) {
     if (operations.size() == 1) word = state_->order.find(operations[0].rule.priority);
   }
   const bool was_complete = state_->complete;
-  std::vector<OrderedRule> removed;
+  std::vector<OrderedRule> before;  // what was removed or is written elsewhere; without them where nothing can fail
   state_->torn = true;
   for (const auto& [kind, each] : operations) {
     if (kind == AclChange::Kind::kAdd) {
       if (!state_->add(each)) state_->complete = false;
       continue;
     }
-    if (operations.size() > 1) {
-      word = state_->order.find(each.priority);
-      removed.push_back({each.priority, state_->models[word]});
+    if (operations.size() > 1) word = state_->order.find(each.priority);
+    if (operations.size() > 1 || !state_->complete) before.push_back({each.priority, state_->models[word]});
+    if (kind == AclChange::Kind::kPlace) {
+      state_->place(word, each.rule.file, each.rule.line);
+    } else {
+      state_->remove(word);
     }
-    state_->remove(word);
   }
   Result<void> done;
   // The list is what it is to be; an image that has no place for one of its rules gives way to a larger one.
@@ -357,10 +365,15 @@ Result<void> PatchedAcl::apply(const AclChange& change) {
       const auto& [kind, each] = operations[i];
       if (kind == AclChange::Kind::kAdd) {
         state_->remove(state_->order.find(each.priority));
-      } else {
-        if (!state_->add(removed.back())) state_->complete = false;
-        removed.pop_back();
+        continue;
       }
+      const AclRule& old = before.back().rule;
+      if (kind == AclChange::Kind::kPlace) {
+        state_->place(state_->order.find(each.priority), old.file, old.line);
+      } else if (!state_->add(before.back())) {
+        state_->complete = false;
+      }
+      before.pop_back();
     }
   }
   state_->torn = false;
@@ -387,7 +400,7 @@ Result<void> PatchedAcl::intact() const {
 
 void PatchedAcl::expect(const AclChange& change) {
   for (const auto& [kind, rule] : change.operations()) {
-    if (acl_rule_fault(rule.rule) == nullptr) state_->expect(kind, rule);
+    if (kind != AclChange::Kind::kPlace && acl_rule_fault(rule.rule) == nullptr) state_->expect(kind, rule);
   }
 }
 

@@ -32,7 +32,7 @@ struct OrderedRule {
 // Operations that take effect together, in this order.
 class AclChange {
  public:
-  enum class Kind : uint8_t { kAdd, kRemove };
+  enum class Kind : uint8_t { kAdd, kRemove, kPlace };
   struct Operation {
     Kind kind;
     OrderedRule rule;
@@ -40,6 +40,8 @@ class AclChange {
 
   void add(uint64_t priority, const AclRule& rule) { operations_.push_back({Kind::kAdd, {priority, rule}}); }
   void remove(uint64_t priority) { operations_.push_back({Kind::kRemove, {priority, {}}}); }
+  // The rule with this priority stays, and is written elsewhere: its file and line become those of `rule`.
+  void place(uint64_t priority, const AclRule& rule) { operations_.push_back({Kind::kPlace, {priority, rule}}); }
   // A rule with the same priority is there and gives way.
   void replace(uint64_t priority, const AclRule& rule) {
     remove(priority);

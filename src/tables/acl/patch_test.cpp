@@ -90,6 +90,7 @@ void expect_equal(PatchedAcl& table, const Image& image, const Oracle& oracle, c
       const AclRule& rule = oracle.rules.at(*want);
       ASSERT_EQ(actions->action(found[i]), acl_action_of(rule));
       ASSERT_EQ(source->line(found[i]), rule.line);
+      ASSERT_EQ(source->file(found[i]), rule.file == 0 ? "a" : "b");
       ASSERT_TRUE(same_match(rules->rule(found[i]), flatten(rule, found[i])));
     }
   }
@@ -156,6 +157,22 @@ void random_updates(std::vector<OrderedRule> initial, size_t changes, unsigned s
       done.push_back({at, it->second});
       oracle.remove(at);
     };
+    auto place = [&](uint64_t at) {
+      AclRule moved;
+      moved.file = static_cast<uint32_t>(below(random, 2));
+      moved.line = static_cast<uint32_t>(below(random, 100'000));
+      change.place(at, moved);
+      const auto it = oracle.rules.find(at);
+      valid = valid && it != oracle.rules.end();
+      if (!valid) return;
+      AclRule rule = it->second;
+      done.push_back({at, rule});
+      oracle.remove(at);
+      rule.file = moved.file;
+      rule.line = moved.line;
+      oracle.add(at, rule);
+      done.push_back({at, std::nullopt});
+    };
     for (size_t ops = chance(random, 90) ? 1 : 1 + below(random, 40); ops > 0 && valid; --ops) {
       const uint64_t kind = oracle.rules.empty() ? 0 : below(random, 100);
       if (kind < 20) {
@@ -166,12 +183,15 @@ void random_updates(std::vector<OrderedRule> initial, size_t changes, unsigned s
             draw(random));
       } else if (kind < 60) {
         remove(oracle.pick(random));
-      } else if (kind < 99) {
+      } else if (kind < 70) {
+        place(oracle.pick(random));
+      } else if (kind < 98) {
         const uint64_t at = oracle.pick(random);
         remove(at);
         add(at, draw(random));
       } else {
-        remove(oracle.pick(random) ^ 1);
+        const uint64_t near = oracle.pick(random) ^ 1;
+        kind == 98 ? remove(near) : place(near);
       }
     }
     if (chance(random, 50)) (*table)->expect(change);
@@ -292,6 +312,7 @@ TEST(PatchedAcl, RefusesWholeChangesWithTheirReason) {
   };
   expect_error([&](AclChange& c) { c.add(20, any); }, "operation 2: a rule has the priority 20 already");
   expect_error([](AclChange& c) { c.remove(10); }, "operation 2: no rule has the priority 10");
+  expect_error([&](AclChange& c) { c.place(10, any); }, "operation 2: no rule has the priority 10");
   AclRule bad;
   bad.dst_port_low = 9, bad.dst_port_high = 8;
   expect_error([&](AclChange& c) { c.add(30, bad); }, "a port range is empty");

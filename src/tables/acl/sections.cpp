@@ -53,10 +53,11 @@ Result<AclRulesView> AclRulesView::open(const Image& image) {
   view.count_ = static_cast<uint32_t>(header->count);
   view.rules_ = section_array<AclMatchRule>(*bytes, sizeof *header, header->count);
   if (view.rules_ == nullptr) return broken("the rules section is truncated");
-  if (image.trusted()) return view;
+  if (image.checked(SectionTag::kAclRules)) return view;
   for (uint32_t i = 0; i < view.count_; ++i) {
     if (!rule_in_range(view.rules_[i], i + 1)) return broken("a rule is out of range");
   }
+  image.note_checked(SectionTag::kAclRules);
   return view;
 }
 
@@ -69,11 +70,12 @@ Result<AclActionsView> AclActionsView::open(const Image& image) {
   view.count_ = static_cast<uint32_t>(header->count);
   view.actions_ = section_array<AclAction>(*bytes, sizeof *header, header->count + 1);
   if (view.actions_ == nullptr) return broken("the actions section is truncated");
-  if (image.trusted()) return view;
+  if (image.checked(SectionTag::kAclActions)) return view;
   for (uint32_t i = 0; i <= view.count_; ++i) {
     const auto verb = view.actions_[i].verb;
     if (verb > AclVerb::kMark || (i == 0) != (verb == AclVerb::kNone)) return broken("an action is unknown");
   }
+  image.note_checked(SectionTag::kAclActions);
   return view;
 }
 

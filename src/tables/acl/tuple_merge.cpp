@@ -75,6 +75,7 @@ Result<TupleMergeView> TupleMergeView::open(const Image& image) {
     return broken("an array lies outside the section");
   }
   // The tables have no more slots together than there are, so the checks end.
+  const bool trusted = image.checked(SectionTag::kAclLookup);
   uint64_t slots_of_tables = 0;
   for (uint32_t i = 0; i < view.narrow_ + view.wide_; ++i) {
     const TupleMergeTable& t = view.tables_[i];
@@ -83,7 +84,7 @@ Result<TupleMergeView> TupleMergeView::open(const Image& image) {
     slots_of_tables += slot_end - slot_begin;
     if (slot_end > header->slot_count || slots_of_tables > header->slot_count)
       return broken("a table lies outside the section");
-    if (image.trusted()) continue;
+    if (trusted) continue;
     const uint32_t limit = i < view.narrow_ ? header->narrow_blocks : header->wide_blocks;
     uint32_t most = 0;
     for (uint64_t s = slot_begin; s < slot_end; ++s) most = std::max(most, view.slots_[s] >> 8);
@@ -107,7 +108,6 @@ Result<TupleMergeView> TupleMergeView::open(const Image& image) {
     }
     return count == 0 || (blocks[count - 1].rule[kMergeLanes - 1] & kMergeMore) == 0;
   };
-  const bool trusted = image.trusted();
   if (!trusted &&
       (!blocks_ok(view.blocks4_, header->narrow_blocks, 32) || !blocks_ok(view.blocks6_, header->wide_blocks, 64)))
     return broken("a block is out of range");
@@ -123,6 +123,7 @@ Result<TupleMergeView> TupleMergeView::open(const Image& image) {
     if (view.bitmap_parts_ == 0 || (!trusted && !bitmap_ok(*section, *header, *bitmap, rules->size())))
       return broken("the bitmap filter of the residual rules is damaged");
   }
+  image.note_checked(SectionTag::kAclLookup);
   return view;
 }
 

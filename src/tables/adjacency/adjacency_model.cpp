@@ -130,8 +130,11 @@ Result<AdjacencyView> open_adjacencies(const Image& image) {
       return Error("the image holds no adjacencies of layout 2", "make it again with `sluice compile`");
     }
   }
-  return AdjacencyView::open(image.section(SectionTag::kAdjacencyGroups), image.section(SectionTag::kAdjacencyBuckets),
-                             image.section(SectionTag::kAdjacencies), image.trusted());
+  auto view =
+      AdjacencyView::open(image.section(SectionTag::kAdjacencyGroups), image.section(SectionTag::kAdjacencyBuckets),
+                          image.section(SectionTag::kAdjacencies), image.checked(SectionTag::kAdjacencies));
+  if (view) image.note_checked(SectionTag::kAdjacencies);
+  return view;
 }
 
 // --- patched ---

@@ -220,7 +220,7 @@ Result<FibSection> find_fib(const Image& image, SectionTag tag) {
   }
   auto names = NextHopNames::open(image.section(SectionTag::kNextHopNames));
   if (!names) return std::move(names).error();
-  return FibSection{image.section(tag), section_algorithm(*section), names->count(), image.trusted()};
+  return FibSection{image.section(tag), section_algorithm(*section), names->count(), &image, tag};
 }
 
 Error unknown_fib(const FibSection& fib, const std::vector<std::string>& known) {

@@ -245,7 +245,8 @@ struct FibSection {
   std::span<const std::byte> bytes;
   std::string_view algorithm;
   uint32_t next_hop_count;
-  bool trusted;
+  const Image* image;
+  SectionTag tag;
 };
 Result<FibSection> find_fib(const Image& image, SectionTag tag);
 Error unknown_fib(const FibSection& fib, const std::vector<std::string>& known);
@@ -253,13 +254,14 @@ Error unknown_fib(const FibSection& fib, const std::vector<std::string>& known);
 template <typename View, typename F>
 Result<void> open_fib(const FibSection& fib, F&& f) {
   auto view = [&] {
-    if constexpr (requires { View::open(fib.bytes, fib.next_hop_count, fib.trusted); }) {
-      return View::open(fib.bytes, fib.next_hop_count, fib.trusted);
+    if constexpr (requires { View::open(fib.bytes, fib.next_hop_count, true); }) {
+      return View::open(fib.bytes, fib.next_hop_count, fib.image->checked(fib.tag));
     } else {
       return View::open(fib.bytes, fib.next_hop_count);
     }
   }();
   if (!view) return std::move(view).error();
+  fib.image->note_checked(fib.tag);
   f(*view);
   return {};
 }

@@ -36,7 +36,7 @@ class Dir24View {
  public:
   // Checks every entry of both tables (32 or 64 MB read once). Errors: sizes that do not fit, an entry past the last
   // block, a next hop past next_hop_count.
-  // `trusted`: only the sizes are checked, because the builder is this process.
+  // `trusted`: only the sizes are checked, because the builder is this process or a check has found nothing before.
   static Result<Dir24View> open(std::span<const std::byte> section, uint32_t next_hop_count, bool trusted = false);
 
   // The next-hop id for `address` (host order), or 0.

@@ -151,5 +151,30 @@ TEST(LpmImageCorruption, UnknownAlgorithmsAndMissingSections) {
   EXPECT_FALSE(with_fib6(image, [](const auto&) { FAIL(); }).ok());
 }
 
+// As for access lists: a section that was found good is not read again, whatever else is.
+TEST(LpmImageCorruption, ASectionIsCheckedOnceWhereItIsGood) {
+  const Rib rib = random_rib(22, 400, 50);
+  const auto image = build_routes(rib, "poptrie", "poptrie");
+  ASSERT_TRUE(image.ok()) << to_string(image.error());
+  EXPECT_FALSE(image->checked(SectionTag::kFib4));
+  ASSERT_TRUE(with_fib4(*image, [](const auto&) {}).ok());
+  EXPECT_TRUE(image->checked(SectionTag::kFib4));
+  EXPECT_FALSE(image->checked(SectionTag::kFib6));
+
+  std::vector<std::byte> bytes(image->bytes().begin(), image->bytes().end());
+  const ImageSection* const fib = image->find(SectionTag::kFib6);
+  std::memset(bytes.data() + fib->offset + fib->bytes / 2, 0xff, 8);
+  ImageHeader header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  header.checksum = image_checksum(header, std::span(bytes).subspan(sizeof header));
+  std::memcpy(bytes.data(), &header, sizeof header);
+  const auto damaged = Image::from_bytes(bytes, ImageKind::kRoutes);
+  ASSERT_TRUE(damaged.ok()) << to_string(damaged.error());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(with_fib6(*damaged, [](const auto&) {}).ok());
+    EXPECT_FALSE(damaged->checked(SectionTag::kFib6));
+  }
+}
+
 }  // namespace
 }  // namespace sluice

@@ -165,7 +165,7 @@ class PoptrieBuilder {
 // Checks the whole section but the starts of IPv6. `root_bits`: the bit at which the steps of a root entry begin; of
 // the last one `last_bits`.
 Result<PoptrieArrays> check(std::span<const std::byte> section, uint32_t next_hop_count, size_t starts, unsigned bits,
-                            unsigned root_bits, unsigned last_bits) {
+                            unsigned root_bits, unsigned last_bits, bool trusted) {
   const auto* header = section_array<PoptrieHeader>(section, 0, 1);
   if (header == nullptr) return Error(fmt::format("poptrie: {} bytes are too few", section.size()));
   PoptrieArrays arrays;
@@ -186,6 +186,7 @@ Result<PoptrieArrays> check(std::span<const std::byte> section, uint32_t next_ho
   if (arrays.quarters == nullptr || arrays.leaves == nullptr) {
     return Error(fmt::format("poptrie: {} nodes and {} leaves do not fit in {} bytes", nodes, leaves, section.size()));
   }
+  if (trusted) return arrays;
   // The bit at which a node's step begins, as the deepest of the ways that lead to it. Children stand after their
   // parents, so one pass in order knows it before the node's turn comes, and there can be no cycle.
   std::vector<uint8_t> depth(nodes, 0);
@@ -245,8 +246,8 @@ Result<FibPlan> plan_poptrie6(const Rib& rib) {
   return PoptrieBuilder<Uint128>::plan(builder);
 }
 
-Result<Poptrie4View> Poptrie4View::open(std::span<const std::byte> section, uint32_t next_hop_count) {
-  auto arrays = check(section, next_hop_count, 0, 32, 16, 16);
+Result<Poptrie4View> Poptrie4View::open(std::span<const std::byte> section, uint32_t next_hop_count, bool trusted) {
+  auto arrays = check(section, next_hop_count, 0, 32, 16, 16, trusted);
   if (!arrays) return std::move(arrays).error();
   const uint64_t root_count = section_array<PoptrieHeader>(section, 0, 1)->root_count;
   if (root_count != kRootCount) return Error(fmt::format("poptrie: {} root entries", root_count));
@@ -255,12 +256,14 @@ Result<Poptrie4View> Poptrie4View::open(std::span<const std::byte> section, uint
   return view;
 }
 
-Result<Poptrie6View> Poptrie6View::open(std::span<const std::byte> section, uint32_t next_hop_count) {
-  auto arrays = check(section, next_hop_count, kStarts, 128, 24, 0);
+Result<Poptrie6View> Poptrie6View::open(std::span<const std::byte> section, uint32_t next_hop_count, bool trusted) {
+  auto arrays = check(section, next_hop_count, kStarts, 128, 24, 0, trusted);
   if (!arrays) return std::move(arrays).error();
   Poptrie6View view;
   view.starts_ = section_array<uint32_t>(section, sizeof(PoptrieHeader), kStarts);
   if (view.starts_ == nullptr) return Error(fmt::format("poptrie: no {} starts in {} bytes", kStarts, section.size()));
+  view.arrays_ = *arrays;
+  if (trusted) return view;
   // The last root entry, whose steps begin at bit 0, is in no /16.
   const uint64_t last = section_array<PoptrieHeader>(section, 0, 1)->root_count - 1;
   for (size_t i = 0; i + 1 < kStarts; ++i) {
@@ -271,7 +274,6 @@ Result<Poptrie6View> Poptrie6View::open(std::span<const std::byte> section, uint
   if (view.starts_[kStarts - 1] != last) {
     return Error(fmt::format("poptrie: all other addresses have root entry {} of {}", view.starts_[kStarts - 1], last));
   }
-  view.arrays_ = *arrays;
   return view;
 }
 

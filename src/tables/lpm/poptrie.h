@@ -79,7 +79,8 @@ class Poptrie4View {
  public:
   static constexpr size_t kRootCount = size_t{1} << 16;
 
-  static Result<Poptrie4View> open(std::span<const std::byte> section, uint32_t next_hop_count);
+  // `trusted`: only the sizes are checked, because the builder is this process or a check has found nothing before.
+  static Result<Poptrie4View> open(std::span<const std::byte> section, uint32_t next_hop_count, bool trusted = false);
 
   // The next-hop id for `address` (host order), or 0.
   SLUICE_HD uint32_t lookup(uint32_t address) const {
@@ -119,7 +120,7 @@ class Poptrie6View {
   // A start for each /16 of 2000::/3, and one for everything outside.
   static constexpr size_t kStarts = (size_t{1} << 13) + 1;
 
-  static Result<Poptrie6View> open(std::span<const std::byte> section, uint32_t next_hop_count);
+  static Result<Poptrie6View> open(std::span<const std::byte> section, uint32_t next_hop_count, bool trusted = false);
 
   // Both halves in host order.
   SLUICE_HD uint32_t lookup(uint64_t hi, uint64_t lo) const {

@@ -43,7 +43,7 @@ class SailView {
   static constexpr size_t kRoots = size_t{1} << 16;
 
   // Checks every root entry, entry and next hop. Errors: sizes that do not fit, an index or a next hop out of range.
-  // `trusted`: only the sizes are checked, because the builder is this process.
+  // `trusted`: only the sizes are checked, because the builder is this process or a check has found nothing before.
   static Result<SailView> open(std::span<const std::byte> section, uint32_t next_hop_count, bool trusted = false);
 
   // The next-hop id for `address` (host order), or 0.
