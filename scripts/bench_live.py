@@ -576,6 +576,8 @@ class Overload(Bench):
                 if a.xsk:
                     rows[f"bare forwarder, af_xdp{place}"] = lambda p=place, s=sleeps: self.bare(p, a.xsk, *xsk, "-H", *s, "fwd", "d0", "d1")
                     rows[f"bare reception, af_xdp{place}"] = lambda p=place, s=sleeps: self.bare(p, a.xsk, *xsk, *s, "drop", "d0", forwards=False)
+                if a.xsk_reads:
+                    rows[f"bare reception that reads, af_xdp{place}"] = lambda p=place, s=sleeps: self.bare(p, a.xsk_reads, *xsk, *s, "drop", "d0", forwards=False)
                 if a.afp:
                     rows[f"bare forwarder, af_packet{place}"] = lambda p=place: self.bare(p, a.afp, "d0", "d1")
             if a.acl and place == ON_THE_SENDERS:
@@ -595,7 +597,7 @@ class Overload(Bench):
         method = name.split(", ")[1]
         place = next((p for p in (ON_THE_DEVICES, ON_ONE) if name.endswith(p)), ON_THE_SENDERS)
         if "denied" in name:
-            return {"of_bare": f"bare reception, {method}{place}"}
+            return {"of_bare": f"bare reception, {method}{place}", "of_reading": f"bare reception that reads, {method}{place}"}
         kernel = ON_ONE if place == ON_ONE else ON_THE_SENDERS
         return {"of_bare": f"bare forwarder, {method}{place}", "of_kernel": f"kernel forwarding, no rules{kernel}"}
 
@@ -607,6 +609,7 @@ def main():
     parser.add_argument("--acl", help="access list that permits all of 198.18.0.0/15")
     parser.add_argument("--routes", help="IPv4 routes; without: made by sluice gen")
     parser.add_argument("--xsk", help="a bare AF_XDP forwarder")
+    parser.add_argument("--xsk-reads", help="with --flood: the same program, but `drop` loads the first line of each frame")
     parser.add_argument("--afp", help="a bare AF_PACKET forwarder")
     parser.add_argument("--redirect", help="with --flood: what forwards by a program of XDP alone, called as `xdpp -t SECONDS redirect d0 d1` and `xdpp -k drop s0`")
     parser.add_argument("--testpmd", help="DPDK's forwarder")
@@ -628,10 +631,10 @@ def main():
     a.name = a.name or ("live_latency" if a.latency else "live_overload" if a.flood else "run_live")
     if a.try_:
         a.rounds, a.seconds, a.packets = 1, 0.5, 5_000_000
-    for name in ("sluice", "peer", "acl", "xsk", "afp", "flood", "redirect"):
+    for name in ("sluice", "peer", "acl", "xsk", "xsk_reads", "afp", "flood", "redirect"):
         if value := getattr(a, name):
             # Programs that are no part of this project may be named as a shell would.
-            found = shutil.which(value) if name in ("xsk", "afp", "flood", "redirect") else None
+            found = shutil.which(value) if name in ("xsk", "xsk_reads", "afp", "flood", "redirect") else None
             setattr(a, name, str(pathlib.Path(found or value).resolve()))
     with tempfile.TemporaryDirectory(prefix="sluice-live-") as folder:
         folder = pathlib.Path(folder)
@@ -657,10 +660,10 @@ def main():
         print(f"bench_live: no row has '{a.only}' in its name", file=sys.stderr)
         return 2
     words = ["scripts/bench_live.py"] + (["--latency", "--load", a.load] if a.latency else [])
-    elsewhere = ("testpmd", "wire_method", "packets") if a.flood else ("flood", "cores", "redirect", "without")
-    for option in ("flood", "cores", "acl", "routes", "xsk", "afp", "redirect", "testpmd", "wire_method", "rounds", "seconds", "packets", "only", "without"):
+    elsewhere = ("testpmd", "wire_method", "packets") if a.flood else ("flood", "cores", "xsk_reads", "redirect", "without")
+    for option in ("flood", "cores", "acl", "routes", "xsk", "xsk_reads", "afp", "redirect", "testpmd", "wire_method", "rounds", "seconds", "packets", "only", "without"):
         if (value := getattr(a, option)) and option not in elsewhere:
-            names = option in ("flood", "acl", "routes", "xsk", "afp", "redirect", "testpmd")
+            names = option in ("flood", "acl", "routes", "xsk", "xsk_reads", "afp", "redirect", "testpmd")
             words += ["--" + option.replace("_", "-"), ",".join(pathlib.Path(one).name for one in value.split(",")) if names else str(value)]
     document = {
         "schema": 1, "name": a.name, "when": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -187,6 +187,8 @@ class Daemon(unittest.TestCase):
                 self.assertIn("rule      1 at edge.acl:1: deny udp from any to any port 53", text)
                 self.assertIn("fate      dropped: acl-deny at", text)
                 self.assertEqual(len(json.loads(self.get(url + "/api/v1/trace"))["packets"]), 20)
+                last = json.loads(self.get(url + "/api/v1/trace?count=3"))
+                self.assertEqual((last["followed"], [p["number"] for p in last["packets"]]), (20, [18, 19, 20]))
                 wrong = self.sluice("trace", "add", "5", "udp", "frm", "any", "--control", "s")
                 self.assertEqual(wrong.returncode, 1)
                 self.assertIn("'frm' is not 'from'", wrong.stderr)

@@ -25,9 +25,10 @@ th,td{padding:.12rem .6rem .12rem 0;white-space:nowrap}td.n,th.n{text-align:righ
 #graph{width:100%;height:440px;display:block;touch-action:none;cursor:grab;outline-offset:-2px}
 #graph rect{fill:var(--node);stroke:var(--edge)}#graph g.drop rect{stroke:var(--red);stroke-width:2}#graph g.found rect{stroke:var(--blue);stroke-width:3}
 #graph path{fill:none;stroke:var(--edge);stroke-width:1.2}#graph path.flow{stroke:var(--blue)}
-#graph text{fill:var(--text);font-size:11px}#graph text.c{fill:var(--dim);font-size:9.5px}#graph text.r{fill:var(--red);font-size:10px}#graph text.e{fill:var(--blue);font-size:9.5px;paint-order:stroke;stroke:var(--card);stroke-width:3px}
+#graph text{fill:var(--text);font-size:11px}#graph text.c{fill:var(--dim);font-size:9.5px}#graph text.r{fill:var(--red);font-size:10px;paint-order:stroke;stroke:var(--card);stroke-width:3px}#graph text.e{fill:var(--blue);font-size:9.5px;paint-order:stroke;stroke:var(--card);stroke-width:3px}
 .bar{display:inline-block;height:.6rem;background:var(--blue);border-radius:2px;vertical-align:middle}
 button,input{font:inherit;color:inherit;background:var(--bg);border:1px solid var(--line);border-radius:4px;padding:.1rem .5rem}
+details{padding:.12rem 0}summary{cursor:pointer;overflow-wrap:anywhere}details table{margin:.2rem 0 .4rem 1rem;width:auto}
 kbd{border:1px solid var(--line);border-radius:3px;padding:0 .25rem;font-size:12px}#error{color:var(--red)}
 </style></head><body>
 <header><h1>sluice <span id="what" class="dim"></span></h1>
@@ -40,6 +41,7 @@ kbd{border:1px solid var(--line);border-radius:3px;padding:0 .25rem;font-size:12
 <section><h2>Drops</h2><div id="drops"></div></section>
 <section><h2>Time of packets</h2><div id="times"></div></section>
 <section><h2>Tables</h2><div id="tables"></div></section>
+<section class="wide"><h2>Traces <span class="dim" id="tnote"></span></h2><div id="traces"></div></section>
 <section class="wide"><h2>Ports</h2><div id="ports"></div></section>
 <section class="wide dim"><kbd>space</kbd> pause · <kbd>f</kbd> fit · <kbd>+</kbd> <kbd>-</kbd> zoom · <kbd>arrows</kbd> move · <kbd>/</kbd> find · <kbd>t</kbd> theme</section></main>
 <script>
@@ -91,19 +93,31 @@ function draw(r){const key=JSON.stringify([r.elements.map(e=>e.name+e.class),r.e
  g.replaceChildren(low,labels,high);fit();$('gnote').textContent=`${r.elements.length} elements`}
 function rates(r,old,dt){const before=new Map((old?old.elements:[]).map(e=>[e.name,e]));const rate=new Map(),drop=new Map();
  r.elements.forEach(e=>{const b=before.get(e.name),d=x=>Object.values(x).reduce((a,c)=>a+c,0);rate.set(e.name,b?Math.max(0,e.packets-b.packets)/dt:0);drop.set(e.name,b?Math.max(0,d(e.drops)-d(b.drops))/dt:0);
-  const n=nodes.get(e.name);if(!n)return;const total=d(e.drops);n.n.setAttribute('class',drop.get(e.name)>0?'drop':'');n.d.textContent=total?`${short(drop.get(e.name))}/s dropped`:''});
+  // Rates are between two looks: the first one knows how many, not how fast.
+  const n=nodes.get(e.name);if(!n)return;const total=d(e.drops);n.n.setAttribute('class',drop.get(e.name)>0?'drop':'');n.d.textContent=total?b?`${short(drop.get(e.name))}/s dropped`:`${short(total)} dropped`:''});
  const outs=new Map(),ins=new Map();edges.forEach(({e})=>{outs.set(e.from,(outs.get(e.from)||0)+1);ins.set(e.to,(ins.get(e.to)||0)+1)});
  // Elements count what comes to them: an edge's rate is known where it is the only one at one of its ends.
  edges.forEach(({e,p,t})=>{const known=ins.get(e.to)===1?rate.get(e.to):outs.get(e.from)===1?rate.get(e.from)-drop.get(e.from):null;
   p.setAttribute('class',known>0?'flow':'');p.style.strokeWidth=known>0?Math.min(6,1.2+Math.log10(1+known)/2):1.2;t.textContent=known===null||!old?'':known>0?short(known)+'/s':''});find()}
 function find(){const word=$('find').value.toLowerCase();nodes.forEach((v,name)=>v.n.classList.toggle('found',word!==''&&name.toLowerCase().includes(word)))}
 async function get(path){const a=await fetch(path);const j=await a.json();if(!a.ok)throw new Error(j.error?j.error.message:a.status);return j}
+// Packets that `sluice trace add` followed, the last first; those that were opened stay open.
+let traced='';
+async function traces(){const r=await get('/api/v1/trace?count=12'),key=JSON.stringify([r.asked,r.followed,r.missed,r.filter,r.packets.map(p=>p.number)]);if(key===traced)return;traced=key;
+ $('tnote').textContent=r.asked?`${num(r.followed)} of ${num(r.asked)} followed${r.missed?', '+num(r.missed)+' missed':''}${r.filter?': '+r.filter:''}`:'';
+ const box=$('traces'),open=new Set([...box.querySelectorAll('details[open]')].map(d=>d.dataset.number));
+ if(!r.packets.length){box.replaceChildren(el('span','none: sluice trace add N [FILTER]','dim'));return}
+ box.replaceChildren(...r.packets.reverse().map(p=>{const d=el('details');d.dataset.number=p.number;d.open=open.has(d.dataset.number);
+  const f=p.fate,end=f.forwarded?'left by '+f.ends.map(e=>e.element).join(', '):'dropped: '+(f.reason||(f.ends[0]&&f.ends[0].reason))+(f.element?' at '+f.element:'');
+  const sum=el('summary');sum.append(el('span',`${p.number} ${p.input} ${p.flow||p.bytes+' bytes'} `),el('span',end,f.forwarded?'green':'red'));d.append(sum);
+  const t=el('table');(p.explanation?p.explanation.packets:[]).forEach(x=>x.way.forEach(w=>{const tr=el('tr');tr.append(el('td',w.element),el('td',w.class,'dim'),el('td',w.notes.join('; '),'t'));t.append(tr)}));d.append(t);return d}))}
+let looks=0;
 async function tick(){if(paused||document.hidden)return;
  try{const r=await get('/api/v1/report');r.at=performance.now();const dt=last?(r.at-last.at)/1000:1,d=f=>last?Math.max(0,r[f]-last[f])/dt:0;
   draw(r);rates(r,last,dt);$('what').textContent=`${r.configuration} on ${r.device} x${r.workers}, generation ${r.generation}`;
   $('in').textContent=last?short(d('packets_in'))+'/s':'-';$('out').textContent=last?short(d('packets_out'))+'/s':'-';$('drop').textContent=last?short(d('dropped'))+'/s':'-';$('drop').className='big'+(d('dropped')>0?' red':'');
   $('more').textContent=`${num(r.packets_in)} in, ${num(r.generated)} made, ${num(r.packets_out)} out, ${num(r.dropped)} dropped`;
-  const drops=[];r.elements.forEach(e=>{const b=last&&last.elements.find(x=>x.name===e.name);for(const k in e.drops)drops.push([num(e.drops[k]),short(Math.max(0,e.drops[k]-(b&&b.drops[k]||0))/dt)+'/s',k,e.name,e.drops[k]])});
+  const drops=[];r.elements.forEach(e=>{const b=last&&last.elements.find(x=>x.name===e.name);for(const k in e.drops)drops.push([num(e.drops[k]),b?short(Math.max(0,e.drops[k]-(b.drops[k]||0))/dt)+'/s':'-',k,e.name,e.drops[k]])});
   table('drops',[['packets','n'],['rate','n'],['reason','red'],['element','']],drops.sort((a,b)=>b[4]-a[4]).slice(0,15).map(x=>x.slice(0,4)),'nothing was dropped');
   const times=[['latency','latency_ns'],['wait','wait_ns'],['through','through_ns'],['egress','egress_ns']].filter(([,f])=>r[f]),top=Math.log10(1+Math.max(1,...times.map(([,f])=>r[f].max)));
   const bar=v=>{const b=el('span',undefined,'bar');b.style.width=Math.max(2,160*Math.log10(1+v)/top)+'px';return b};
@@ -114,7 +128,7 @@ async function tick(){if(paused||document.hidden)return;
   table('ports',[['port',''],['method or file',''],['link',''],['queue','n'],['received','n'],['lost','n'],['sent','n'],['not sent','n']],ports,'no ports');
   last=r;const lists=r.tables.filter(t=>t.kind==='acl'),rows=[];
   for(const t of lists.slice(0,8)){const a=await get('/api/v1/rules?hits=true&order=hits&count=12&table='+encodeURIComponent(t.name));a.rules.forEach(x=>rows.push([num(x.packets),x.file?`${x.file}:${x.line}`:`${t.name}:${x.rule}`,x.text,x.packets]))}
-  table('rules',[['packets','n'],['place',''],['rule','t']],rows.sort((a,b)=>b[3]-a[3]).slice(0,12).map(x=>x.slice(0,3)),lists.length?'no rule has matched':'no access list');$('error').textContent=''}
+  table('rules',[['packets','n'],['place',''],['rule','t']],rows.sort((a,b)=>b[3]-a[3]).slice(0,12).map(x=>x.slice(0,3)),lists.length?'no rule has matched':'no access list');if(looks++%2===0)await traces();$('error').textContent=''}
  catch(e){$('error').textContent='no answer: '+e.message}}
 function theme(){const now=document.documentElement.dataset.theme||(matchMedia('(prefers-color-scheme:dark)').matches?'dark':'light');document.documentElement.dataset.theme=now==='dark'?'light':'dark'}
 function pause(){paused=!paused;$('pause').textContent=paused?'resume':'pause'}

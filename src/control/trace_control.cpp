@@ -223,8 +223,9 @@ Result<Json> TraceControl::run(Json& request) {
     if (packets == 0) return Error("the field 'packets' is missing");
     return add(packets, filter);
   }
+  const uint64_t count = command == "show trace" ? fields.number("count", 1, kMostPackets, kMostPackets) : 0;
   if (auto ok = fields.done(); !ok) return std::move(ok).error();
-  if (command == "show trace") return show();
+  if (command == "show trace") return show(count);
   taps_->stop(Tap::kTrace);
   const size_t cleared = shown_->packets.size();
   shown_->packets.clear();
@@ -247,7 +248,7 @@ Result<Json> TraceControl::add(uint64_t packets, const std::string& filter) {
   return Json{{"asked", packets}, {"filter", filter}};
 }
 
-Json TraceControl::show() const {
+Json TraceControl::show(size_t count) const {
   Json json{{"asked", asked_}, {"followed", 0}, {"on_their_way", 0}, {"missed", 0}, {"filter", filter_}};
   if (order_ != nullptr) {
     json["followed"] = order_->followed();
@@ -259,6 +260,8 @@ Json TraceControl::show() const {
   std::stable_sort(json["packets"].begin(), json["packets"].end(), [](const Json& a, const Json& b) {
     return a["number"].get<uint64_t>() < b["number"].get<uint64_t>();
   });
+  auto& packets = json["packets"];
+  if (packets.size() > count) packets.erase(packets.begin(), packets.end() - static_cast<ptrdiff_t>(count));
   return json;
 }
 

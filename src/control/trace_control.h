@@ -37,7 +37,8 @@ class TraceControl {
 
  private:
   Result<nlohmann::ordered_json> add(uint64_t packets, const std::string& filter);
-  nlohmann::ordered_json show() const;
+  // Of the packets that are through the last `count`.
+  nlohmann::ordered_json show(size_t count) const;
 
   struct Shown;
   Engine& engine_;

@@ -35,7 +35,7 @@ const std::vector<Path>& paths() {
       {"tables", "show tables", {}, {}, {}},
       {"qos", "show qos", {}, {}, {}},
       {"graph", "graph show", {}, {}, {}},
-      {"trace", "show trace", {}, {}, {}},
+      {"trace", "show trace", {}, {"count"}, {}},
       {"log", "show log", {}, {"after", "count"}, {}},
       {"rules", "show rules", {"table", "order"}, {"from", "count"}, {"hits"}},
       {"routes", "show routes", {"for", "table"}, {"from", "count"}, {}},
