@@ -328,7 +328,7 @@ class Overload(unittest.TestCase):
 
     def test_rows_have_bases_of_the_same_places(self):
         with tempfile.TemporaryDirectory() as folder:
-            arguments = argparse.Namespace(sluice="sluice", peer=None, acl="rules", xsk="xsk", afp="afp", redirect="xdpp", only="", without="", rounds=1)
+            arguments = argparse.Namespace(sluice="sluice", peer=None, acl="rules", xsk="xsk", xsk_reads="xskr", afp="afp", redirect="xdpp", only="", without="", rounds=1)
             bench = bench_live.Overload(arguments, pathlib.Path(folder), None)
             rows = bench.rows("")
             for name in rows:
@@ -337,7 +337,7 @@ class Overload(unittest.TestCase):
             self.assertEqual([name for name in bench.rows("peer") if not name.startswith("run, ")], [])
             one = "run, af_xdp, access list and routes, all on a core"
             self.assertEqual(bench.bases(one), {"of_bare": "bare forwarder, af_xdp, all on a core", "of_kernel": "kernel forwarding, no rules, all on a core"})
-            arguments.acl = arguments.xsk = arguments.afp = None
+            arguments.acl = arguments.xsk = arguments.xsk_reads = arguments.afp = None
             arguments.only = "reception|af_packet"
             self.assertTrue(bench.rows("") and all(name.startswith("run, af_packet, routes") for name in bench.rows("")))
 
