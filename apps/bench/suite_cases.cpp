@@ -38,6 +38,12 @@ const std::vector<Suite>& suites() {
       {"rfc2544", "Throughput by RFC 2544 (NDR, PDR), frame sizes and IMIX (RFC 6985)",
        "sluice run between veth pairs. ndr/: the highest rate that loses nothing, and the latency at 98 % of it. pdr/: "
        "that loses 0.5 % at most."},
+      {kMachineSuite, "The machine itself",
+       "Fixed loops, the same in each build, before and after each case: a multiplication, a load from a cache and "
+       "from "
+       "memory that waits for the one before, reading memory, a system call; on all cores at once (beside cases of "
+       "several threads); a thread woken, a packet by the loopback (beside live ports). compare judges rows against "
+       "them."},
   };
   return all;
 }
@@ -144,12 +150,14 @@ class CaseList {
     const std::string packets = pick("10000,100000,1000000,10000000", "10000,100000,1000000");
     add("ipv4-forwarding", "101-routes",
         {"forward", "--algorithm", "linear,bloom,dir24,sail", "--packets", packets, "--workers", both_workers()},
-        "cpu/");
+        "cpu/")
+        .probes = ProbeSet::kCores;
     // A scan of that many routes takes hours.
     add("ipv4-forwarding", "full-table",
         {"forward", "--ipv4", "900000", "--algorithm", "bloom,dir24,sail", "--packets", packets, "--workers",
          both_workers()},
-        "cpu/");
+        "cpu/")
+        .probes = ProbeSet::kCores;
     add("ipv4-forwarding", "layouts",
         {"forward", "--algorithm", "linear,dir24", "--packets", "1000000", "--layout", "headers,fields"}, "layouts/");
     for (const auto& [name, routes] : {std::pair{"cuda-101-routes", "101"}, {"cuda-full-table", "900000"}}) {
@@ -176,7 +184,8 @@ class CaseList {
           joined({"pipeline", "--count", pick("10000", "1000"), "--batch",
                   pick("32,64,128,256,512,1024,2048,4096,8192", "32,256,2048"), "--workers", std::to_string(n)},
                  small_tables()),
-          "application/");
+          "application/")
+          .probes = n > 1 ? ProbeSet::kCores : ProbeSet::kOneCore;
     }
   }
 
@@ -184,9 +193,10 @@ class CaseList {
     add("data-plane", "pipeline",
         joined({"pipeline", "--count", "1000", "--sizes", pick("64,512,1518", "64,512")}, small_tables()), "pipeline/");
     add("data-plane", "priorities",
-        joined({"priorities", "--repetitions", "5"},
+        joined({"priorities", "--repetitions", pick("5", "3")},
                if_quick({"--packets", "200000", "--seconds", "0.2", "--chunks", "16,256"})),
-        "priorities/");
+        "priorities/")
+        .probes = ProbeSet::kCores;
     add("data-plane", "shaper",
         joined({"shaper"}, if_quick({"--seconds", "2", "--real-seconds", "0.2", "--packets", "200000"})), "shaper/")
         .checked_prefix = "simulated/";
@@ -227,7 +237,7 @@ class CaseList {
   SuiteCase& add_benchmark(std::string name, const char* program, const std::string& filter, Words peers,
                            std::string without) {
     SuiteCase& c = add("peers", std::move(name),
-                       {"--benchmark_filter=" + filter, "--benchmark_repetitions=5",
+                       {"--benchmark_filter=" + filter, "--benchmark_repetitions=" + pick("5", "3"),
                         "--benchmark_min_time=" + pick("0.3", "0.05"), "--benchmark_format=json"});
     c.program = program;
     c.output = SuiteOutput::kBenchmark;
@@ -252,9 +262,10 @@ class CaseList {
     add_benchmark("crc", "net_benches",
                   quick_ ? "^crc32/.*/fcs/(64|1518)$" : "^crc32/.*/(64|128|256|512|1024|1518|9000)$", {"zlib", "isal"},
                   "the program was built without that library");
-    // A build may lack AF_XDP: a case of its own.
+    // A build may lack AF_XDP: a case of its own. One search in each pass.
     for (const auto& [name, ways] : {std::pair{"live", "cable,kernel,af_packet"}, {"live-af_xdp", "af_xdp"}})
-      add("peers", name, joined({"live", "--ways", ways, "--repetitions", "3"}, searches()), "live/");
+      add("peers", name, joined({"live", "--ways", ways, "--repetitions", "1"}, searches()), "live/").probes =
+          ProbeSet::kLive;
     SuiteCase& redirect = add("peers", "xdp-redirect", {});
     redirect.reason =
         "not measured here: the suite has no XDP program that redirects frames by itself; scripts/bench_live.py "
@@ -269,9 +280,9 @@ class CaseList {
     const std::string sizes = pick("64,128,256,512,1024,1280,1518,imix", "64,imix");
     // NDR: no packet may be lost. PDR: half a percent.
     for (const std::string way : {"af_packet", "af_xdp"}) {
-      const Words common = joined({"live", "--ways", way, "--sizes", sizes, "--repetitions", "3"}, searches());
-      add("rfc2544", "ndr-" + way, joined(common, {"--latency"}), "ndr/");
-      add("rfc2544", "pdr-" + way, joined(common, {"--loss", "0.5"}), "pdr/");
+      const Words common = joined({"live", "--ways", way, "--sizes", sizes, "--repetitions", "1"}, searches());
+      add("rfc2544", "ndr-" + way, joined(common, {"--latency"}), "ndr/").probes = ProbeSet::kLive;
+      add("rfc2544", "pdr-" + way, joined(common, {"--loss", "0.5"}), "pdr/").probes = ProbeSet::kLive;
     }
   }
 
