@@ -184,6 +184,13 @@ Exit bench_compare(const CompareOptions& o) {
   }
   for (const std::string& name : b.order)
     if (!a.rows.contains(name)) lines.push_back({name, "only in B", {}});
+  if (pairs.empty()) {
+    std::string why = "there is no row";
+    for (const Line& line : lines)
+      if (!line.reason.empty() && line.reason != "the machine itself") why = line.reason;
+    fail(Exit::kBadInput, fmt::format("{} and {}: no row can be judged: {}", o.a, o.b, why),
+         "compare two reports of the same suites, each of 2 passes or more");
+  }
   const std::vector<Judged> judged = judge(pairs, -std::log(1 - o.threshold));
   TextTable table({"row", "unit", "A", "B", "ratio", "95 % interval", "machine", "verdict"});
   Json rows = Json::array();
