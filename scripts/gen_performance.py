@@ -58,6 +58,9 @@ def problems_of(report):
             found.append(f"{name} was {row['reason']}")
         elif row.get("value") is None and not row.get("reason"):
             found.append(f"{name} has neither a figure nor a reason")
+        elif row.get("value") is not None and report.get("passes", 1) > 1 and len(set(row.get("passes") or [])) < 2:
+            # Values directly behind one another hide what the machine does within minutes.
+            found.append(f"{name} was measured in one pass of {report['passes']} alone")
     return found
 
 
@@ -120,6 +123,8 @@ def page(reports):
         lines += [f"## {name}", "", f"Measured on {machine_line(report)}; `{report['command']}`.", ""]
         if isinstance(report.get("load_average"), (int, float)):
             lines += [f"Load average of the minute before, of other work: {report['load_average']:.2f}.", ""]
+        if isinstance(report.get("passes"), int):
+            lines += [f"All cases were gone through {report['passes']} times: the values of a row are minutes apart.", ""]
         if report["machine"].get("virtual"):
             lines += ["A virtual machine: its rates vary with other load on its host.", ""]
         for suite in report["suites"]:
