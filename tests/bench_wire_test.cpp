@@ -124,6 +124,39 @@ TEST_F(BenchWireTest, ASearchFindsWhatPassesAndListsItsTrials) {
   }
 }
 
+TEST_F(BenchWireTest, AGenomeSaysWhatImixIs) {
+  cable();
+  const auto report = measured(wire("--rate 2kpps --duration 0.1 --imix aabg --method af_packet"));
+  ASSERT_TRUE(report.is_object());
+  EXPECT_EQ(report["imix"], "aabg");
+  ASSERT_EQ(report["results"].size(), 1u);
+  EXPECT_EQ(report["results"][0]["size"], "imix");
+  EXPECT_EQ(report["results"][0]["mean_frame_bytes"], (64 + 64 + 128 + 1518) / 4.0);
+  EXPECT_EQ(report["results"][0]["trials"][0]["lost"], 0);
+}
+
+TEST_F(BenchWireTest, BurstsAreSearchedUpToWhatThereIsRoomFor) {
+  // A device that forwards at a rate far below the cable's, and has room for 100 KiB: the bursts have an end.
+  cable();
+  ASSERT_TRUE(bench_->run("tc qdisc add dev g0 root tbf rate 2mbit burst 2000 limit 102400").ok());
+  const std::string words = "--search --resolution 10 --duration 0.05 --size 512 --method af_packet --back-to-back 2";
+  const Said said = wire(words);
+  const auto report = measured(said);
+  ASSERT_TRUE(report.is_object()) << said.err;
+  const auto bursts = report["results"][0]["back_to_back"];
+  ASSERT_TRUE(bursts.is_object()) << report;
+  EXPECT_EQ(bursts["tests"], 2);
+  ASSERT_EQ(bursts["frames"].size(), 2u);
+  EXPECT_LE(bursts["min"], bursts["mean"]);
+  EXPECT_LE(bursts["mean"], bursts["max"]);
+  EXPECT_GT(bursts["burst_pps"], 0);
+  if (bursts["limited_by_generator"] == 0) {
+    EXPECT_GE(bursts["buffer_time_s"], bursts["corrected_buffer_time_s"]);
+  } else {
+    EXPECT_TRUE(bursts["buffer_time_s"].is_null());
+  }
+}
+
 TEST_F(BenchWireTest, MeasuresARouter) {
   auto router = place();
   ASSERT_TRUE(NetNamespace::veth(*bench_, "g0", *router, "d0", 1).ok());
@@ -221,6 +254,11 @@ TEST_F(BenchWireTest, WhatCannotBeMeasuredIsAnErrorThatSaysWhy) {
       {"--tx g0 --rx s0 --dst-mac 02:00", 2, "--dst-mac '02:00' is no MAC address"},
       {"--tx g0 --rx s0 --to 2001:db8::/32", 2, "--to '2001:db8::/32' is no IPv4 prefix"},
       {"--tx g0 --rx s0 --loss 1", 2, "--search"},
+      {"--tx g0 --rx s0 --back-to-back 1", 2, "--search"},
+      {"--tx g0 --rx s0 --search --back-to-back 0", 2, "--back-to-back"},
+      {"--tx g0 --rx s0 --imix aaz", 2, "'z' is no letter of an IMIX genome"},
+      {"--tx g0 --rx s0 --imix aag --size 64", 2, "--size 64 has none"},
+      {"--tx g0 --rx s0 --imix ai --method af_packet", 2, "g0 has an MTU of 1500"},
       {"--tx g0 --rx s0 --method ether", 2, "ether"},
       // A cable that ends elsewhere.
       {"--tx g0 --rx g0 --method af_packet --rate 1kpps --duration 0.05", 3, "nothing that g0 sent came back by g0"},

@@ -35,9 +35,9 @@ const std::vector<Suite>& suites() {
       {"peers", "Other implementations of the same run",
        "DPDK's lookups, and zlib's and ISA-L's CRC-32, beside the project's own on the same keys; live/: the highest "
        "rate without loss of a cable, of the kernel's forwarding and of sluice run between veth pairs."},
-      {"rfc2544", "Throughput by RFC 2544 (NDR, PDR), frame sizes and IMIX (RFC 6985)",
+      {"rfc2544", "Throughput by RFC 2544 (NDR, PDR), frame sizes, IMIX (RFC 6985), bursts (RFC 9004)",
        "sluice run between veth pairs. ndr/: the highest rate that loses nothing, and the latency at 98 % of it. pdr/: "
-       "that loses 0.5 % at most."},
+       "that loses 0.5 % at most. back-to-back/: the longest burst that loses nothing."},
       {kMachineSuite, "The machine itself",
        "Fixed loops, the same in each build, before and after each case: a multiplication, a load from a cache and "
        "from "
@@ -283,6 +283,13 @@ class CaseList {
       const Words common = joined({"live", "--ways", way, "--sizes", sizes, "--repetitions", "1"}, searches());
       add("rfc2544", "ndr-" + way, joined(common, {"--latency"}), "ndr/").probes = ProbeSet::kLive;
       add("rfc2544", "pdr-" + way, joined(common, {"--loss", "0.5"}), "pdr/").probes = ProbeSet::kLive;
+      // Of small frames alone: the larger ones pass at every rate.
+      add("rfc2544", "back-to-back-" + way,
+          joined({"live", "--ways", way, "--sizes", pick("64,128", "64"), "--repetitions", "1", "--back-to-back",
+                  pick("10", "1")},
+                 searches()),
+          "back-to-back/")
+          .probes = ProbeSet::kLive;
     }
   }
 

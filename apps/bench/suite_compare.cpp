@@ -180,7 +180,8 @@ Exit bench_compare(const CompareOptions& o) {
     line.reason = not_judged(name, x, y);
     if (!line.reason.empty()) continue;
     line.machine = machine_change(a, b, x.of_case);
-    pairs.push_back({speeds(x), speeds(y), std::log(line.machine.slowest), std::log(line.machine.fastest)});
+    pairs.push_back({speeds(x), speeds(y), name.substr(0, name.find('/')) + " " + x.unit,
+                     std::log(line.machine.slowest), std::log(line.machine.fastest)});
   }
   for (const std::string& name : b.order)
     if (!a.rows.contains(name)) lines.push_back({name, "only in B", {}});
@@ -233,7 +234,7 @@ Exit bench_compare(const CompareOptions& o) {
                 {"threshold", o.threshold},
                 {"interval",
                  "95 % of the ratio of geometric means over passes: Student's, of variances moderated over "
-                 "all rows"},
+                 "the rows of a suite and unit"},
                 {"correction", "Holm, 5 % for all rows together"},
                 {"judged", judged.size()},
                 {"regressions", regressions},

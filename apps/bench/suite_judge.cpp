@@ -1,7 +1,7 @@
-// The test is Student's of the passes' logarithms, with variances moderated over all rows: few passes say little about
-// the spread of a row, but hundreds of rows say how much spreads there are. Smyth, Linear Models and Empirical Bayes
-// Methods for Assessing Differential Expression in Microarray Experiments, SAGMB 3:1, 2004, sections 3 and 6.2. Many
-// rows: Holm, A Simple Sequentially Rejective Multiple Test Procedure, Scand. J. Statistics 6:2, 1979. host only
+// The test is Student's of the passes' logarithms, with variances moderated over the rows of a kind: few passes say
+// little about the spread of a row, but tens of rows say how much spreads there are. Smyth, Linear Models and Empirical
+// Bayes Methods for Assessing Differential Expression in Microarray Experiments, SAGMB 3:1, 2004, sections 3 and 6.2.
+// Many rows: Holm, A Simple Sequentially Rejective Multiple Test Procedure, Scand. J. Statistics 6:2, 1979. host only
 #include "suite_judge.h"
 
 #include <algorithm>
@@ -16,6 +16,8 @@ namespace {
 constexpr double kAlpha = 0.05;
 // With that many degrees of freedom Student's distribution is the normal one.
 constexpr double kMostFreedom = 1000;
+// Fewer say too little about the spreads of their kind.
+constexpr size_t kLeastOfKind = 8;
 
 double mean(const std::vector<double>& v) {
   return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
@@ -118,13 +120,18 @@ std::vector<bool> holm(const std::vector<double>& chances) {
 std::vector<Judged> judge(const std::vector<PairedRow>& rows, double margin) {
   std::vector<Spread> spreads;
   for (const PairedRow& row : rows) spreads.push_back(spread_of(row));
-  const Spread prior = prior_of(spreads);
+  const Spread prior_of_all = prior_of(spreads);
+  std::map<std::string, std::vector<Spread>> kinds;
+  for (size_t i = 0; i < rows.size(); ++i) kinds[rows[i].kind].push_back(spreads[i]);
+  std::map<std::string, Spread> priors;
+  for (const auto& [kind, some] : kinds) priors[kind] = some.size() < kLeastOfKind ? prior_of_all : prior_of(some);
   std::vector<Judged> all(rows.size());
   // Chances of what was seen, if the program is not slower or faster: for all that is known, and beyond the machine.
   std::vector<double> slower, slower_beyond, faster, faster_beyond;
   std::map<double, double> quantiles;  // most rows have as many passes
   for (size_t i = 0; i < rows.size(); ++i) {
     const PairedRow& row = rows[i];
+    const Spread& prior = priors[row.kind];
     const double freedom = std::min(spreads[i].freedom + prior.freedom, kMostFreedom);
     const double variance = (spreads[i].variance * spreads[i].freedom + prior.variance * prior.freedom) /
                             (spreads[i].freedom + prior.freedom);

@@ -10,6 +10,7 @@ namespace sluice::app {
 // A row of both reports. Speeds are logarithms, more is better, one for each pass, which are taken as independent.
 struct PairedRow {
   std::vector<double> a, b;         // at least 2 of each
+  std::string kind;                 // rows of one kind spread alike: one suite's figures in one unit
   double slowest = 0, fastest = 0;  // logarithms of what the machine's probes changed by; <= 0 and >= 0
 };
 
