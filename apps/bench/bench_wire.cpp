@@ -16,6 +16,7 @@
 #include "control/machine.h"
 #include "generate/traffic.h"
 #include "net/text.h"
+#include "ports/wire/burst_search.h"
 #include "ports/wire/throughput_search.h"
 #include "ports/wire/trial.h"
 
@@ -413,27 +414,30 @@ class WireBench {
     Bursts& b = row.bursts;
     double pps = 0;
     for (unsigned test = 0; test < flags_.back_to_back; ++test) {
-      // What it says of packets a second holds of frames in a burst.
-      ThroughputSearch search(0, flags_.resolution);
-      bool first = true;
-      while (const auto length = search.next()) {
+      std::optional<BurstSearch> search;
+      for (;;) {
         SendOptions burst;
-        if (!first) burst.limit = *length;
+        if (search) {
+          const auto length = search->next();
+          if (!length) break;
+          burst.limit = *length;
+        }
         const Trial done = trial(row, frames, meter, burst, progress);
         if (done.did.send.stopped) return false;
         b.missed += done.did.missed;
         b.failed += done.did.failed;
         b.bad_checksum += done.did.counts.bad_checksum;
-        if (first) {
+        const bool all = done.did.sent() != 0 && done.did.lost() == 0;
+        if (search) {
+          search->add(all && done.did.sent() == burst.limit);
+        } else {
           pps += static_cast<double>(done.did.offered_pps());
-          b.step = std::max(b.step, std::max<uint64_t>(1, static_cast<uint64_t>(flags_.resolution / 100 *
-                                                                                static_cast<double>(done.did.sent()))));
+          search.emplace(done.did.sent(), all, flags_.resolution);
         }
-        first = false;
-        search.add(done.did.sent(), done.did.sent() != 0 && done.did.lost() == 0);
       }
-      b.frames.push_back(search.throughput_pps());
-      b.limited += search.limited_by_generator() ? 1 : 0;
+      b.frames.push_back(search->longest());
+      b.step = std::max(b.step, search->step());
+      b.limited += search->limited_by_generator() ? 1 : 0;
       b.pps = pps / static_cast<double>(b.frames.size());
     }
     return true;

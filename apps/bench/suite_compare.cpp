@@ -95,7 +95,7 @@ std::vector<double> speeds(const ComparedRow& row) {
 // By how much the slowest and the fastest probe beside a case changed; 1 where there is none.
 struct MachineChange {
   double slowest = 1, fastest = 1;
-  std::string slowest_name;
+  std::string slowest_name, fastest_name;
 };
 
 MachineChange machine_change(const LoadedReport& a, const LoadedReport& b, const std::string& of_case) {
@@ -106,8 +106,14 @@ MachineChange machine_change(const LoadedReport& a, const LoadedReport& b, const
     const auto after = y->second.find(name);
     if (after == y->second.end()) continue;
     const double ratio = median(after->second) / median(before);
-    if (ratio < change.slowest) change = {ratio, change.fastest, name};
-    change.fastest = std::max(change.fastest, ratio);
+    if (ratio < change.slowest) {
+      change.slowest = ratio;
+      change.slowest_name = name;
+    }
+    if (ratio > change.fastest) {
+      change.fastest = ratio;
+      change.fastest_name = name;
+    }
   }
   return change;
 }
@@ -208,22 +214,21 @@ Exit bench_compare(const CompareOptions& o) {
     const ComparedRow &x = a.rows[line.name], &y = b.rows[line.name];
     const double from = median(x.values), to = median(y.values), ratio = std::exp(j.change), low = std::exp(j.low),
                  high = std::exp(j.high);
-    rows.push_back(
-        {{"row", line.name},
-         {"unit", x.unit},
-         {"a", from},
-         {"b", to},
-         {"ratio", ratio},
-         {"low", low},
-         {"high", high},
-         {"machine", line.machine.slowest},
-         {"slowest_probe", line.machine.slowest_name.empty() ? Json(nullptr) : Json(line.machine.slowest_name)},
-         {"verdict", verdict_text(j.verdict)}});
+    // What the row is held against.
+    const double machine = j.change < 0 ? line.machine.slowest : line.machine.fastest;
+    const std::string& probe = j.change < 0 ? line.machine.slowest_name : line.machine.fastest_name;
+    rows.push_back({{"row", line.name},
+                    {"unit", x.unit},
+                    {"a", from},
+                    {"b", to},
+                    {"ratio", ratio},
+                    {"low", low},
+                    {"high", high},
+                    {"machine", machine},
+                    {"probe", probe.empty() ? Json(nullptr) : Json(probe)},
+                    {"verdict", verdict_text(j.verdict)}});
     table.add({line.name, x.unit, fmt::format("{:.4g}", from), fmt::format("{:.4g}", to), fmt::format("{:.3f}", ratio),
-               fmt::format("{:.3f}-{:.3f}", low, high),
-               line.machine.slowest_name.empty()
-                   ? "-"
-                   : fmt::format("{:.3f} {}", line.machine.slowest, line.machine.slowest_name),
+               fmt::format("{:.3f}-{:.3f}", low, high), probe.empty() ? "-" : fmt::format("{:.3f} {}", machine, probe),
                verdict_text(j.verdict)});
   }
   const size_t regressions = counts[Change::kSlower];
@@ -247,7 +252,7 @@ Exit bench_compare(const CompareOptions& o) {
             "the machine is, {} faster\n"
             "ratio: how many times as fast B is, of the means over the passes, with the 95 % interval of this row "
             "alone\n"
-            "machine: the slowest of its own measurements beside the row's case, B by A\n"
+            "machine: of its own measurements beside the row's case the slowest, of a faster row the fastest, B by A\n"
             "regression: slower by more than {:g} % beyond that, which in equal builds 5 % of comparisons show in any "
             "of "
             "their rows (Holm)\n",
