@@ -463,6 +463,35 @@ TEST_F(CliCompareTest, ReportsOfOnePassAreNotJudgedAndDamagedOnesRefused) {
   }
 }
 
+TEST_F(CliSuiteTest, WattsAreOfTheProcessorsCountersWhereThereAreSome) {
+  copy_bench();
+  write("good", R"({"benchmarks": [{"run_name": "lookup4/own", "items_per_second": 1e8}]})");
+  // Two packages, of which one comes to the end of its counter, and a part of one, which is not counted twice.
+  const auto package = [&](const std::string& name, const char* energy) {
+    ASSERT_EQ(shell("mkdir -p rapl/" + name).code, 0);
+    write("rapl/" + name + "/energy_uj", energy);
+    write("rapl/" + name + "/max_energy_range_uj", "262143328850");
+  };
+  package("intel-rapl:0", "1000000");
+  package("intel-rapl:1", "262143000000");
+  package("intel-rapl:0:0", "0");
+  write_program("tables_benches",
+                "echo 31000000 > rapl/intel-rapl:0/energy_uj; echo 1 > rapl/intel-rapl:1/energy_uj\n"
+                "echo 999999999 > rapl/intel-rapl:0:0/energy_uj; cat good\n");
+  const std::string suite = "b/sluice-bench suite --quick --passes 1 --only peers/lpm4 -q -o ";
+  ASSERT_EQ(shell(suite + "r --rapl rapl").code, 0);
+  const Json row = rows("r")["peers/lookup4/own"];
+  const double seconds = Json::parse(read("r/cases/peers-lpm4.1.json"))["seconds"];
+  // Of 30.3 joules: no more time than the case took with the probes.
+  EXPECT_GE(row["cpu_watts"].get<double>() * seconds, 30.32) << row;
+  EXPECT_NE(read("r/report.html").find("CPU, W"), std::string::npos);
+  for (const char* none : {"none", "good"}) {
+    ASSERT_EQ(shell(suite + "s --fresh --rapl " + none).code, 0);
+    EXPECT_FALSE(rows("s")["peers/lookup4/own"].contains("cpu_watts"));
+    EXPECT_NE(read("s/report.html").find("no RAPL here"), std::string::npos);
+  }
+}
+
 TEST_F(CliSuiteTest, AQuickSuiteEndsInTimeAndGoesOnLater) {
   const Said over = sluice("bench suite --quick --only network-functions/mirror --limit 0 -q -o r");
   EXPECT_EQ(over.code, 0) << over.err;

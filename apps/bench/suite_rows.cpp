@@ -130,10 +130,17 @@ std::vector<Json> rows_of_benchmark(const SuiteCase& c, const Json& result, cons
 }  // namespace
 
 std::span<const SuiteColumn> suite_columns() {
-  static constexpr SuiteColumn kColumns[] = {{"p50_us", "p50, us"},           {"p99_us", "p99, us"},
-                                             {"p999_us", "p99.9, us"},        {"convert_ms", "convert, ms"},
-                                             {"allocate_ms", "allocate, ms"}, {"to_device_ms", "to the device, ms"},
-                                             {"kernel_ms", "kernel, ms"},     {"to_host_ms", "to the host, ms"}};
+  static constexpr SuiteColumn kColumns[] = {{"p50_us", "p50, us"},
+                                             {"p99_us", "p99, us"},
+                                             {"p999_us", "p99.9, us"},
+                                             {"convert_ms", "convert, ms"},
+                                             {"allocate_ms", "allocate, ms"},
+                                             {"to_device_ms", "to the device, ms"},
+                                             {"kernel_ms", "kernel, ms"},
+                                             {"to_host_ms", "to the host, ms"},
+                                             {"cpu_watts", "CPU, W"},
+                                             {"watts", "GPU, W"},
+                                             {"packets_per_joule", "packets/J of the GPU"}};
   return kColumns;
 }
 

@@ -13,6 +13,7 @@
 #include "base/input_file.h"
 #include "bench.h"
 #include "control/machine.h"
+#include "rapl.h"
 #include "suite.h"
 
 namespace sluice::app {
@@ -22,6 +23,7 @@ struct SuiteOptions {
   std::string out;
   std::vector<std::string> only;
   bool quick = false, list = false, fresh = false, spoil = false;
+  std::string rapl = "/sys/class/powercap";
   unsigned passes = 0;  // 0: kPasses, or with --quick kQuickPasses
   // Of --quick: what has not begun by then, or does not end, has a row that says so.
   double limit_s = 9 * 60, case_limit_s = 90;
@@ -218,9 +220,13 @@ class SuiteRun {
     const auto before = probes_->take(m.c.probes);
     std::vector<std::string> arguments = m.arguments;
     if (m.c.program.empty()) arguments.insert(arguments.end(), {"-q", "-o", "json"});
-    Child child(m.program, arguments);
     const double limit_s = std::min(left_s, o_.case_limit_s);
+    const auto energy = rapl_.read();
+    const Stopwatch child_watch;
+    Child child(m.program, arguments);
     const Ended ended = child.wait(std::chrono::duration<double>(limit_s));
+    const double child_s = child_watch.seconds();
+    const auto energy_after = energy ? rapl_.read() : std::nullopt;
     const auto after = probes_->take(m.c.probes);
     m.seconds = watch.seconds();
     if (ended.late) {
@@ -241,6 +247,7 @@ class SuiteRun {
     document["result"] = std::move(result);
     document["seconds"] = m.seconds;
     document["probes"] = {before, after};
+    if (energy_after) document["cpu_watts"] = rapl_.joules(*energy, *energy_after) / child_s;
     if (std::none_of(rows.begin(), rows.end(), is_refused))
       write_text(kept_file(o_.out, m.c, pass), document.dump(1) + "\n");
     else
@@ -256,7 +263,10 @@ class SuiteRun {
     for (const Measured& m : cases_) {
       std::vector<std::pair<unsigned, std::vector<Json>>> passes;
       for (const auto& [pass, document] : m.passes) {
-        passes.emplace_back(pass, rows_of(m.c, document["result"], machine_));
+        std::vector<Json>& of_pass = passes.emplace_back(pass, rows_of(m.c, document["result"], machine_)).second;
+        if (document.contains("cpu_watts") && document["cpu_watts"].is_number())
+          for (Json& row : of_pass)
+            if (!row["value"].is_null()) row["cpu_watts"] = document["cpu_watts"];
         for (const Json& probes : document["probes"])
           taken.push_back({m.c.id(), pass, probes.get<std::map<std::string, double>>()});
       }
@@ -273,9 +283,17 @@ class SuiteRun {
     for (Json& row : machine_rows(taken, machine_)) rows.push_back(std::move(row));
     Json about = Json::array();
     for (const Suite& s : suites()) about.push_back({{"name", s.name}, {"title", s.title}, {"about", s.about}});
-    const Json report{{"schema", 1},          {"machine", machine_}, {"git", sluice_revision()},
-                      {"when", now_utc()},    {"quick", o_.quick},   {"command", command_line()},
-                      {"load_average", load}, {"passes", o_.passes}, {"suites", about},
+    const Json report{{"schema", 1},
+                      {"machine", machine_},
+                      {"git", sluice_revision()},
+                      {"when", now_utc()},
+                      {"quick", o_.quick},
+                      {"command", command_line()},
+                      {"load_average", load},
+                      {"passes", o_.passes},
+                      {"suites", about},
+                      {"cpu_power", rapl_.read() ? "RAPL, all packages, mean over a case with all that it prepares"
+                                                 : "no RAPL here, or this user may not read it"},
                       {"rows", rows}};
     write_text(o_.out + "/report.json", report.dump(1) + "\n");
     write_text(o_.out + "/report.csv", suite_csv(report));
@@ -295,6 +313,7 @@ class SuiteRun {
   const SuiteOptions& o_;
   const Json machine_;
   const Stopwatch watch_;
+  const Rapl rapl_{o_.rapl};
   std::optional<MachineProbes> probes_;  // made by the first measurement
   std::vector<Measured> cases_;
   size_t kept_ = 0, missing_ = 0;
@@ -340,6 +359,7 @@ void add_bench_suite(Command bench) {
   sub->add_flag("--list", o->list, "List the cases and their commands, and measure nothing");
   sub->add_flag("--fresh", o->fresh, "Measure again what is finished");
   sub->add_flag("--spoil-check", o->spoil, "")->group("");
+  sub->add_option("--rapl", o->rapl, "")->group("");
   // So that a test can see what comes of a slow machine.
   sub->add_option("--limit", o->limit_s, "")->check(Range(0.0, 86400.0))->group("");
   sub->add_option("--case-limit", o->case_limit_s, "")->check(Range(0.0, 86400.0))->group("");
