@@ -182,9 +182,9 @@ std::optional<double> loopback_packet() {
 }  // namespace
 
 const std::vector<ProbeKind>& probe_kinds() {
-  static const std::vector<ProbeKind> all = {{"arithmetic", "ns"},  {"cache", "ns"},       {"memory", "ns"},
-                                             {"bandwidth", "GB/s"}, {"system-call", "ns"}, {"all-cores", "ns"},
-                                             {"wake-up", "ns"},     {"packet", "ns"}};
+  static const std::vector<ProbeKind> all = {{"arithmetic", "ns"},    {"cache", "ns"},       {"memory", "ns"},
+                                             {"bandwidth", "GB/s"},   {"system-call", "ns"}, {"all-cores", "ns", true},
+                                             {"wake-up", "ns", true}, {"packet", "ns", true}};
   return all;
 }
 

@@ -12,6 +12,8 @@ namespace sluice::app {
 
 struct ProbeKind {
   std::string name, unit;  // "ns" of one operation, less is better; "GB/s", more is better
+  // Whether other programs have a core decides it, for seconds: near cases say nothing of this one.
+  bool of_scheduler = false;
 };
 
 // What a case is sensitive to; each has the probes of those before it.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "base/input_file.h"
 #include "bench.h"
@@ -28,6 +29,7 @@ struct LoadedReport {
   std::vector<std::string> order;
   std::map<std::string, ComparedRow> rows;
   std::map<std::string, std::map<std::string, std::vector<double>>> probes;  // case -> probe -> how fast
+  std::vector<std::string> measured;  // the cases of probes, in the order in which they were measured
   bool has_passes = true;
   Json machine;
 };
@@ -76,7 +78,9 @@ LoadedReport load_report(const std::string& given) {
         if (!beside[i].is_string()) no_report(file, fmt::format("{}: beside names no case", name));
         if (!(value > 0) || !std::isfinite(value))
           no_report(file, fmt::format("{}: a value that is not above 0", name));
-        report.probes[beside[i]][row["case"]].push_back(is_time(one.unit) ? 1 / value : value);
+        const auto [at, first] = report.probes.try_emplace(beside[i]);
+        if (first) report.measured.push_back(beside[i]);
+        at->second[row["case"]].push_back(is_time(one.unit) ? 1 / value : value);
       }
     }
     if (!report.rows.emplace(name, std::move(one)).second) no_report(file, fmt::format("{} stands twice", name));
@@ -92,27 +96,55 @@ std::vector<double> speeds(const ComparedRow& row) {
   return all;
 }
 
-// By how much the slowest and the fastest probe beside a case changed; 1 where there is none.
+// By how much the slowest and the fastest probe about a case changed; 1 where there is none.
 struct MachineChange {
   double slowest = 1, fastest = 1;
   std::string slowest_name, fastest_name;
 };
 
+bool is_of_scheduler(const std::string& probe) {
+  const auto& kinds = probe_kinds();
+  return std::any_of(kinds.begin(), kinds.end(), [&](const ProbeKind& k) { return k.of_scheduler && k.name == probe; });
+}
+
+// How many cases before and after it a case's probes are taken together with: six values of one case, on a machine with
+// other work, are noise of tens of percent, and the slowest of some such changes would excuse everything.
+constexpr size_t kNeighbours = 2;
+
+// The median of a probe beside a case and `neighbours` on either side; nothing where it was not taken beside the case.
+std::optional<double> probe_about(const LoadedReport& report, const std::string& of_case, const std::string& probe,
+                                  size_t neighbours) {
+  const auto own = report.probes.find(of_case);
+  if (own == report.probes.end() || !own->second.contains(probe)) return std::nullopt;
+  const auto& order = report.measured;
+  const auto at = static_cast<size_t>(std::find(order.begin(), order.end(), of_case) - order.begin());
+  std::vector<double> all;
+  for (size_t i = at < neighbours ? 0 : at - neighbours; i < std::min(order.size(), at + neighbours + 1); ++i) {
+    const auto& near = report.probes.at(order[i]);
+    if (const auto values = near.find(probe); values != near.end())
+      all.insert(all.end(), values->second.begin(), values->second.end());
+  }
+  return median(all);
+}
+
 MachineChange machine_change(const LoadedReport& a, const LoadedReport& b, const std::string& of_case) {
   MachineChange change;
-  const auto x = a.probes.find(of_case), y = b.probes.find(of_case);
-  if (x == a.probes.end() || y == b.probes.end()) return change;
-  for (const auto& [name, before] : x->second) {
-    const auto after = y->second.find(name);
-    if (after == y->second.end()) continue;
-    const double ratio = median(after->second) / median(before);
-    if (ratio < change.slowest) {
-      change.slowest = ratio;
-      change.slowest_name = name;
-    }
-    if (ratio > change.fastest) {
-      change.fastest = ratio;
-      change.fastest_name = name;
+  const auto own = a.probes.find(of_case);
+  if (own == a.probes.end()) return change;
+  for (const auto& [name, values] : own->second) {
+    // What the scheduler decides may lie within the case's own seconds, or be chance of these: both bound it.
+    for (const size_t neighbours : {kNeighbours, is_of_scheduler(name) ? size_t{0} : kNeighbours}) {
+      const auto before = probe_about(a, of_case, name, neighbours), after = probe_about(b, of_case, name, neighbours);
+      if (!before || !after) continue;
+      const double ratio = *after / *before;
+      if (ratio < change.slowest) {
+        change.slowest = ratio;
+        change.slowest_name = name;
+      }
+      if (ratio > change.fastest) {
+        change.fastest = ratio;
+        change.fastest_name = name;
+      }
     }
   }
   return change;
@@ -252,7 +284,7 @@ Exit bench_compare(const CompareOptions& o) {
             "the machine is, {} faster\n"
             "ratio: how many times as fast B is, of the means over the passes, with the 95 % interval of this row "
             "alone\n"
-            "machine: of its own measurements beside the row's case the slowest, of a faster row the fastest, B by A\n"
+            "machine: of its own measurements about the row's case the slowest, of a faster row the fastest, B by A\n"
             "regression: slower by more than {:g} % beyond that, which in equal builds 5 % of comparisons show in any "
             "of "
             "their rows (Holm)\n",
@@ -273,7 +305,7 @@ void add_bench_compare(Command bench) {
   Command sub = add_subcommand(
       bench, "compare", "Subcommands",
       "Two reports of `bench suite`, row by row: how many times as fast B is as A. A regression is slower by more than "
-      "the threshold beyond the slowest of the machine's own measurements beside that case, told from chance over the "
+      "the threshold beyond the slowest of the machine's own measurements about that case, told from chance over the "
       "passes at 5 % for all rows together (Holm). What is slower only as the machine is, and what cannot be told "
       "apart, "
       "is none. Ends with 5 where there is a regression",

@@ -152,14 +152,15 @@ std::vector<Judged> judge(const std::vector<PairedRow>& rows, double margin) {
   const std::vector<bool> is_slower = holm(slower), is_slower_beyond = holm(slower_beyond), is_faster = holm(faster),
                           is_faster_beyond = holm(faster_beyond);
   for (size_t i = 0; i < rows.size(); ++i) {
+    const PairedRow& row = rows[i];
     Judged& j = all[i];
     if (is_slower_beyond[i])
       j.verdict = Change::kSlower;
     else if (is_faster_beyond[i])
       j.verdict = Change::kFaster;
-    else if (is_slower[i])
+    else if (is_slower[i] && j.change + margin >= row.slowest)
       j.verdict = Change::kSlowerAsMachine;
-    else if (is_faster[i])
+    else if (is_faster[i] && j.change - margin <= row.fastest)
       j.verdict = Change::kFasterAsMachine;
     else
       j.verdict = j.low >= -margin && j.high <= margin ? Change::kSame : Change::kUnclear;

@@ -16,7 +16,7 @@ struct PairedRow {
 
 enum class Change : uint8_t {
   kSame,             // the interval lies within the margin
-  kUnclear,          // it does not, and nothing else is shown
+  kUnclear,          // none of the others: not told apart from chance, or from what the machine did
   kSlowerAsMachine,  // slower by more than the margin, but not by more than the margin beyond the slowest probe
   kFasterAsMachine,
   kSlower,
