@@ -16,7 +16,7 @@ const std::vector<Suite>& suites() {
       {"ipv4-forwarding", "IPv4 forwarding of a batch (Ferraris)",
        "cpu/: TTL, checksum and next hop of every header of a batch, from one array to another, by routes, lookup, "
        "workers (x1: one) and packets. layouts/: whole headers, or an array of each field. cuda/: next hops alone, "
-       "with the addresses in the device's memory and fed from the host."},
+       "with the addresses in the device's memory and fed from the host, each an NVTX range for Nsight Systems."},
       {"acl-application", "Access list alone and in an application (CodiLime)",
        "module/: the list alone. application/: frames in, access list, routes, neighbours, frames out, by packets per "
        "batch and workers. cuda/: both with lookups, or whole frames, on a device."},
