@@ -34,7 +34,7 @@ class MachineProbes {
   MachineProbes(const MachineProbes&) = delete;
   MachineProbes& operator=(const MachineProbes&) = delete;
 
-  // name -> value: the median of slices, some 15 ms for each probe. One that the machine does not allow (a network
+  // name -> value: the median of slices, 10 to 40 ms for each probe. One that the machine does not allow (a network
   // namespace whose loopback is down) is absent.
   std::map<std::string, double> take(ProbeSet set);
 
