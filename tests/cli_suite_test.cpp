@@ -463,6 +463,15 @@ TEST_F(CliCompareTest, ReportsOfOnePassAreNotJudgedAndDamagedOnesRefused) {
   }
 }
 
+TEST_F(CliSuiteTest, TablesHaveTheirSizeAndTheTimeToBuildThem) {
+  ASSERT_EQ(sluice("bench suite --quick --passes 1 --only classbench/fw -q -o r").code, 0);
+  for (const auto& [name, row] : rows("r")) {
+    EXPECT_GT(row["build_seconds"], 0) << name;
+    EXPECT_GT(row["bytes"], 0) << name;
+  }
+  EXPECT_NE(read("r/report.html").find("build, s"), std::string::npos);
+}
+
 TEST_F(CliSuiteTest, WattsAreOfTheProcessorsCountersWhereThereAreSome) {
   copy_bench();
   write("good", R"({"benchmarks": [{"run_name": "lookup4/own", "items_per_second": 1e8}]})");

@@ -138,6 +138,8 @@ std::span<const SuiteColumn> suite_columns() {
                                              {"to_device_ms", "to the device, ms"},
                                              {"kernel_ms", "kernel, ms"},
                                              {"to_host_ms", "to the host, ms"},
+                                             {"build_seconds", "build, s"},
+                                             {"bytes", "bytes"},
                                              {"cpu_watts", "CPU, W"},
                                              {"watts", "GPU, W"},
                                              {"packets_per_joule", "packets/J of the GPU"}};
