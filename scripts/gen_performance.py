@@ -30,7 +30,8 @@ HEADLINES = [
 ]
 # Besides a row's value, where some row of the table has it.
 COLUMNS = {"p50_us": "p50, us", "p99_us": "p99, us", "p999_us": "p99.9, us", "convert_ms": "convert, ms", "allocate_ms": "allocate, ms",
-           "to_device_ms": "to the device, ms", "kernel_ms": "kernel, ms", "to_host_ms": "to the host, ms"}
+           "to_device_ms": "to the device, ms", "kernel_ms": "kernel, ms", "to_host_ms": "to the host, ms", "build_seconds": "build, s", "bytes": "bytes",
+           "cpu_watts": "CPU, W", "watts": "GPU, W", "packets_per_joule": "packets/J of the GPU"}
 
 
 def number(value):
@@ -58,6 +59,9 @@ def problems_of(report):
             found.append(f"{name} was {row['reason']}")
         elif row.get("value") is None and not row.get("reason"):
             found.append(f"{name} has neither a figure nor a reason")
+        elif row.get("value") is not None and report.get("passes", 1) > 1 and len(set(row.get("passes") or [])) < 2:
+            # Values directly behind one another hide what the machine does within minutes.
+            found.append(f"{name} was measured in one pass of {report['passes']} alone")
     return found
 
 
@@ -120,6 +124,10 @@ def page(reports):
         lines += [f"## {name}", "", f"Measured on {machine_line(report)}; `{report['command']}`.", ""]
         if isinstance(report.get("load_average"), (int, float)):
             lines += [f"Load average of the minute before, of other work: {report['load_average']:.2f}.", ""]
+        if isinstance(report.get("passes"), int):
+            lines += [f"All cases were gone through {report['passes']} times: the values of a row are minutes apart.", ""]
+        if report.get("cpu_power"):
+            lines += [f"Watts of the processors: {report['cpu_power']}.", ""]
         if report["machine"].get("virtual"):
             lines += ["A virtual machine: its rates vary with other load on its host.", ""]
         for suite in report["suites"]:

@@ -110,6 +110,8 @@ class Performance(unittest.TestCase):
         self.assertIn("Measured on c, 2 cores, o, g; revision abc, 2025-01-31", text)
         self.assertIn("    sluice-bench pipeline\n", text)
         self.assertIn("of other work: 1.50.", gen_performance.page({"x": self.report(self.row(), load_average=1.5)}))
+        self.assertIn("gone through 3 times", gen_performance.page({"x": self.report(self.row(), passes=3)}))
+        self.assertNotIn("gone through", gen_performance.page({"x": self.report(self.row())}))
         self.assertIn("No report is stored yet.", gen_performance.page({}))
 
     def test_readme_has_the_rows_that_were_measured(self):
@@ -131,6 +133,8 @@ class Performance(unittest.TestCase):
                              (self.report(self.row(), schema=2), "no report"), (self.report(self.row(), machine={}), "machine")):
             self.assertIn(said, " ".join(gen_performance.problems_of(report)))
         self.assertEqual(gen_performance.problems_of(self.report(self.row())), [])
+        self.assertIn("one pass of 3", " ".join(gen_performance.problems_of(self.report(self.row(passes=[2, 2]), passes=3))))
+        self.assertEqual(gen_performance.problems_of(self.report(self.row(passes=[1, 2]), passes=3)), [])
 
     def test_stores_without_repetition(self):
         with tempfile.TemporaryDirectory() as folder:

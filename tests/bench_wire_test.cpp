@@ -124,6 +124,52 @@ TEST_F(BenchWireTest, ASearchFindsWhatPassesAndListsItsTrials) {
   }
 }
 
+TEST_F(BenchWireTest, AGenomeSaysWhatImixIs) {
+  cable();
+  const auto report = measured(wire("--rate 2kpps --duration 0.1 --imix aabg --method af_packet"));
+  ASSERT_TRUE(report.is_object());
+  EXPECT_EQ(report["imix"], "aabg");
+  ASSERT_EQ(report["results"].size(), 1u);
+  EXPECT_EQ(report["results"][0]["size"], "imix");
+  EXPECT_EQ(report["results"][0]["mean_frame_bytes"], (64 + 64 + 128 + 1518) / 4.0);
+  EXPECT_EQ(report["results"][0]["trials"][0]["lost"], 0);
+}
+
+TEST_F(BenchWireTest, BurstsAreAsLongAsTheDeviceHasRoomFor) {
+  // The kernel's forwarding with a bottleneck behind it: 500 frames/s, and room for 100 KiB of them.
+  auto router = place();
+  ASSERT_TRUE(NetNamespace::veth(*bench_, "g0", *router, "d0", 1).ok());
+  ASSERT_TRUE(NetNamespace::veth(*router, "d1", *bench_, "s0", 1).ok());
+  for (const char* command :
+       {"ip link set d0 address 02:00:00:00:00:02", "ip addr add 198.51.100.2/24 dev d1",
+        "ip neigh add 198.51.100.1 lladdr 02:00:00:00:00:04 dev d1 nud permanent",
+        "ip route add 198.19.0.0/16 via 198.51.100.1", "sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'",
+        "sh -c 'echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter; echo 0 > /proc/sys/net/ipv4/conf/d0/rp_filter'",
+        "tc qdisc add dev d1 root tbf rate 2mbit burst 3000 limit 102400"}) {
+    const auto done = router->run(command);
+    ASSERT_TRUE(done.ok()) << command << ": " << done.error().message;
+  }
+  ASSERT_TRUE(bench_->run("ip link set s0 address 02:00:00:00:00:04").ok());
+  // A search over rates finds nothing or little; each burst that loses takes the two seconds of RFC 2544.
+  const Said said = wire(
+      "--search --resolution 50 --duration 0.02 --size 512 --dst-mac 02:00:00:00:00:02 --method af_packet "
+      "--back-to-back 1");
+  const auto report = measured(said);
+  ASSERT_TRUE(report.is_object()) << said.err;
+  const auto bursts = report["results"][0]["back_to_back"];
+  ASSERT_TRUE(bursts.is_object()) << report;
+  EXPECT_EQ(bursts["tests"], 1);
+  ASSERT_EQ(bursts["frames"].size(), 1u);
+  if (bursts["limited_by_generator"] != 0) GTEST_SKIP() << "the generator sends too little here to fill it: " << bursts;
+  // 102,400 bytes are 201 frames of 508, and what was searched to comes off; those that leave meanwhile come on top.
+  EXPECT_GE(bursts["mean"].get<double>() + bursts["step"].get<double>(), 200) << bursts;
+  EXPECT_EQ(bursts["min"], bursts["max"]);
+  EXPECT_LE(bursts["step"], bursts["mean"]) << bursts;
+  EXPECT_GT(bursts["burst_pps"], 0);
+  EXPECT_GT(bursts["corrected_buffer_time_s"], 0);
+  EXPECT_LE(bursts["corrected_buffer_time_s"], bursts["buffer_time_s"]);
+}
+
 TEST_F(BenchWireTest, MeasuresARouter) {
   auto router = place();
   ASSERT_TRUE(NetNamespace::veth(*bench_, "g0", *router, "d0", 1).ok());
@@ -221,6 +267,11 @@ TEST_F(BenchWireTest, WhatCannotBeMeasuredIsAnErrorThatSaysWhy) {
       {"--tx g0 --rx s0 --dst-mac 02:00", 2, "--dst-mac '02:00' is no MAC address"},
       {"--tx g0 --rx s0 --to 2001:db8::/32", 2, "--to '2001:db8::/32' is no IPv4 prefix"},
       {"--tx g0 --rx s0 --loss 1", 2, "--search"},
+      {"--tx g0 --rx s0 --back-to-back 1", 2, "--search"},
+      {"--tx g0 --rx s0 --search --back-to-back 0", 2, "--back-to-back"},
+      {"--tx g0 --rx s0 --imix aaz", 2, "'z' is no letter of an IMIX genome"},
+      {"--tx g0 --rx s0 --imix aag --size 64", 2, "--size 64 has none"},
+      {"--tx g0 --rx s0 --imix ai --method af_packet", 2, "g0 has an MTU of 1500"},
       {"--tx g0 --rx s0 --method ether", 2, "ether"},
       // A cable that ends elsewhere.
       {"--tx g0 --rx g0 --method af_packet --rate 1kpps --duration 0.05", 3, "nothing that g0 sent came back by g0"},

@@ -163,10 +163,11 @@ TEST_F(CliBenchTest, ASuiteLeavesOneReportAndGoesOnWhereItWas) {
   EXPECT_TRUE(report["machine"]["cpu"].is_string());
   for (const char* key : {"git", "when"}) EXPECT_TRUE(report[key].is_string()) << key;
   EXPECT_GE(report["load_average"], 0);
-  ASSERT_EQ(report["rows"].size(), 4u);  // three sizes, and what is not measured
+  EXPECT_EQ(report["passes"], 3);
+  ASSERT_EQ(report["rows"].size(), 9u);  // three sizes, what is not measured, and five of the machine itself
   for (const Json& row : report["rows"]) {
-    for (const char* key : {"suite", "case", "value", "unit", "n", "min", "max", "values", "checked", "published",
-                            "command", "reason", "machine"})
+    for (const char* key : {"suite", "case", "value", "unit", "n", "min", "max", "values", "passes", "checked",
+                            "published", "command", "reason", "of_case", "machine"})
       EXPECT_TRUE(row.contains(key)) << key << row;
     if (row["suite"] == "peers") {
       EXPECT_TRUE(row["value"].is_null());
@@ -174,9 +175,20 @@ TEST_F(CliBenchTest, ASuiteLeavesOneReportAndGoesOnWhereItWas) {
       EXPECT_TRUE(row["reason"].get<std::string>().starts_with("not measured here: ")) << row;
       continue;
     }
-    EXPECT_EQ(row["checked"], true) << row;
-    EXPECT_EQ(row["unit"], "Mpackets/s");
     EXPECT_EQ(row["values"].size(), row["n"]);
+    EXPECT_EQ(row["passes"].size(), row["n"]);
+    EXPECT_EQ(row["passes"].front(), 1);
+    EXPECT_EQ(row["passes"].back(), 3);
+    EXPECT_GT(row["min"], 0);
+    if (row["suite"] == "machine") {
+      // Before and after each of the three.
+      EXPECT_EQ(row["beside"], Json(std::vector<std::string>(6, "network-functions/mirror")));
+      EXPECT_EQ(row["passes"], Json({1, 1, 2, 2, 3, 3}));
+      continue;
+    }
+    EXPECT_EQ(row["checked"], true) << row;
+    EXPECT_EQ(row["of_case"], "network-functions/mirror");
+    EXPECT_EQ(row["unit"], "Mpackets/s");
     EXPECT_LE(row["min"], row["value"]);
     EXPECT_LE(row["value"], row["max"]);
     EXPECT_GT(row["min"], 0);
@@ -189,19 +201,19 @@ TEST_F(CliBenchTest, ASuiteLeavesOneReportAndGoesOnWhereItWas) {
     EXPECT_EQ(html.find(elsewhere), std::string::npos) << elsewhere;
   const std::string csv = read("r/report.csv");
   EXPECT_TRUE(csv.starts_with("suite,case,value,unit,n,min,max,checked,")) << csv;
-  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 5);
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 10);
 
   // The same again measures nothing; what is damaged, and --fresh, is measured anew.
-  const std::string kept = read("r/cases/network-functions-mirror.json");
+  const std::string kept = read("r/cases/network-functions-mirror.1.json");
   const Said again = sluice(kSuite + "-o r");
   EXPECT_EQ(again.code, 0) << again.err;
   EXPECT_EQ(again.err.find("network-functions/mirror"), std::string::npos) << again.err;
   EXPECT_EQ(Json::parse(read("r/report.json"))["rows"], report["rows"]);
-  EXPECT_EQ(read("r/cases/network-functions-mirror.json"), kept);
-  write("r/cases/network-functions-mirror.json", kept.substr(0, kept.size() / 2));
+  EXPECT_EQ(read("r/cases/network-functions-mirror.1.json"), kept);
+  write("r/cases/network-functions-mirror.1.json", kept.substr(0, kept.size() / 2));
   EXPECT_EQ(sluice(kSuite + "-q -o r").code, 0);
-  EXPECT_NE(read("r/cases/network-functions-mirror.json"), kept);
-  EXPECT_TRUE(Json::accept(read("r/cases/network-functions-mirror.json")));
+  EXPECT_NE(read("r/cases/network-functions-mirror.1.json"), kept);
+  EXPECT_TRUE(Json::accept(read("r/cases/network-functions-mirror.1.json")));
   const Said fresh = sluice(kSuite + "--fresh -o r");
   EXPECT_NE(fresh.err.find("network-functions/mirror"), std::string::npos) << fresh.err;
   for (const std::string& name : files()) EXPECT_EQ(name.find(".partial"), std::string::npos) << name;
@@ -216,18 +228,18 @@ TEST_F(CliBenchTest, ASuiteRefusesARowWhoseCheckFails) {
   EXPECT_EQ(rows[0]["checked"], false);
   EXPECT_TRUE(rows[0]["reason"].get<std::string>().starts_with("refused: ")) << rows;
   EXPECT_NE(read("r/report.html").find("refused: "), std::string::npos);
-  EXPECT_FALSE(exists("r/cases/network-functions-mirror.json"));
+  EXPECT_FALSE(exists("r/cases/network-functions-mirror.1.json"));
 }
 
 TEST_F(CliBenchTest, ASuiteThatIsInterruptedKeepsWhatIsFinished) {
   // The signal comes once the first case is kept, while the second, of seconds, is measured.
   const Said said = shell(
       "\"$SLUICE\" bench suite --only network-functions/mirror,frame-latency --quick -o r & "
-      "p=$!; for i in $(seq 3000); do test -e r/cases/network-functions-mirror.json && break; sleep 0.05; done; "
+      "p=$!; for i in $(seq 3000); do test -e r/cases/network-functions-mirror.1.json && break; sleep 0.05; done; "
       "kill -TERM $p; wait $p");
   EXPECT_EQ(said.code, 130) << said.err;
-  EXPECT_TRUE(exists("r/cases/network-functions-mirror.json"));
-  EXPECT_FALSE(exists("r/cases/frame-latency-emu.json"));
+  EXPECT_TRUE(exists("r/cases/network-functions-mirror.1.json"));
+  EXPECT_FALSE(exists("r/cases/frame-latency-emu.1.json"));
   EXPECT_FALSE(exists("r/report.json"));
   const Said rest = sluice("bench suite --only network-functions/mirror --quick -o r");
   EXPECT_EQ(rest.code, 0) << rest.err;

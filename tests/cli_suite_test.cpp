@@ -1,6 +1,11 @@
 // What `sluice bench suite` is made of: its measurements check what they give, a check that fails leaves no figure, and
 // what a machine lacks is a row that says so. host only
+#include <fmt/format.h>
+
+#include <cmath>
+#include <functional>
 #include <map>
+#include <random>
 #include <set>
 
 #include "ports/testing/net_namespace.h"
@@ -24,9 +29,11 @@ class CliSuiteTest : public testing::CliTest {
   std::map<std::string, Json> rows(const std::string& folder) const {
     std::map<std::string, Json> all;
     const Json report = Json::parse(read(folder + "/report.json"));
-    for (const Json& row : report["rows"])
+    for (const Json& row : report["rows"]) {
+      if (row["suite"] == "machine") continue;
       EXPECT_TRUE(all.emplace(row["suite"].get<std::string>() + "/" + row["case"].get<std::string>(), row).second)
           << row["case"];
+    }
     return all;
   }
 };
@@ -188,7 +195,7 @@ TEST_F(CliSuiteTest, PeersAreRowsWithTheirReasonsWhereTheyAreMissing) {
                  run("lookup4/rte_fib_4B_scalar", 1.5e8), failed("lookup4/rte_fib_2B_avx512", "not available here")}}};
   write("printed", printed.dump());
   write_program("tables_benches", "cat printed\n");
-  ASSERT_EQ(shell("b/sluice-bench suite --quick --only peers/lpm4 -q -o r").code, 0);
+  ASSERT_EQ(shell("b/sluice-bench suite --quick --passes 1 --only peers/lpm4 -q -o r").code, 0);
   all = rows("r");
   EXPECT_EQ(all.size(), 4u);
   const Json& own = all["peers/lookup4/dir24, full table"];
@@ -201,26 +208,296 @@ TEST_F(CliSuiteTest, PeersAreRowsWithTheirReasonsWhereTheyAreMissing) {
   EXPECT_NE(all["peers/lpm4/rte_lpm"]["reason"].get<std::string>().find("without DPDK's libraries"), std::string::npos);
 
   // What is kept is of the same tables.
-  const std::string again = "b/sluice-bench suite --quick --only peers/lpm4 -q -o r";
+  const std::string again = "b/sluice-bench suite --quick --passes 1 --only peers/lpm4 -q -o r";
   EXPECT_NE(shell(again).out.find("(1 kept from before"), std::string::npos);
   EXPECT_NE(shell("SLUICE_DATA=elsewhere " + again).out.find("(0 kept from before"), std::string::npos);
 
   // An answer that is not the oracle's: this row is refused, nothing is kept, the others stand.
   printed["benchmarks"].push_back(failed("lookup4/rte_lpm_bulk", "an answer differs from the trie's"));
   write("printed", printed.dump());
-  const Said wrong = shell("b/sluice-bench suite --quick --fresh --only peers/lpm4 -q -o r");
+  const Said wrong = shell("b/sluice-bench suite --quick --passes 1 --fresh --only peers/lpm4 -q -o r");
   EXPECT_EQ(wrong.code, 5);
   all = rows("r");
   EXPECT_EQ(all["peers/lookup4/rte_lpm_bulk, full table"]["reason"], "refused: an answer differs from the trie's");
   EXPECT_TRUE(all["peers/lookup4/rte_lpm_bulk, full table"]["value"].is_null());
   EXPECT_EQ(all["peers/lookup4/dir24, full table"]["value"], 200);
-  EXPECT_FALSE(exists("r/cases/peers-lpm4.json"));
+  EXPECT_FALSE(exists("r/cases/peers-lpm4.1.json"));
 
   for (const char* text :
        {"exit 3\n", "echo '{}'\n", "echo '{\"benchmarks\": [{\"run_name\": 7}]}'\n", "kill -9 $$\n"}) {
     write_program("tables_benches", text);
-    EXPECT_EQ(shell("b/sluice-bench suite --quick --only peers/lpm4 -q -o r").code, 5) << text;
+    EXPECT_EQ(shell("b/sluice-bench suite --quick --passes 1 --only peers/lpm4 -q -o r").code, 5) << text;
     EXPECT_TRUE(rows("r").begin()->second["reason"].get<std::string>().starts_with("refused: ")) << text;
+  }
+}
+
+TEST_F(CliSuiteTest, CasesAreGoneThroughInPassesAndEachIsKept) {
+  copy_bench();
+  for (const char* version : {"4", "6"}) {
+    const auto run = [&](double rate) {
+      return Json{
+          {"run_name", fmt::format("lookup{}/own", version)}, {"run_type", "iteration"}, {"items_per_second", rate}};
+    };
+    write(std::string("good") + version, Json{{"benchmarks", {run(1e8), run(3e8), run(2e8)}}}.dump());
+    Json error = run(1);
+    error["error_occurred"] = true;
+    error["error_message"] = "an answer differs from the trie's";
+    write(std::string("wrong") + version, Json{{"benchmarks", Json::array({error})}}.dump());
+  }
+  // Which case asks, in a file.
+  const std::string says = "case $1 in *lookup4*) v=4;; *) v=6;; esac; echo $v >> log\n";
+  write_program("tables_benches", says + "cat good$v\n");
+  const std::string suite = "b/sluice-bench suite --quick --only peers/lpm4,peers/lpm6 -q -o r";
+  const Said first = shell(suite + " --passes 2");
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(read("log"), "4\n6\n4\n6\n");
+  EXPECT_EQ(Json::parse(read("r/report.json"))["passes"], 2);
+  // One more pass, and one that is gone.
+  ASSERT_EQ(shell("rm log r/cases/peers-lpm6.2.json").code, 0);
+  const Said more = shell(suite);
+  ASSERT_EQ(more.code, 0) << more.err;
+  EXPECT_NE(more.out.find("(3 kept from before"), std::string::npos) << more.out;
+  EXPECT_EQ(read("log"), "6\n4\n6\n");
+  const Json report = Json::parse(read("r/report.json"));
+  size_t own = 0, machine = 0;
+  for (const Json& row : report["rows"]) {
+    if (row["suite"] == "peers" && !row["value"].is_null()) {
+      ++own;
+      EXPECT_EQ(row["values"], Json({100.0, 300.0, 200.0, 100.0, 300.0, 200.0, 100.0, 300.0, 200.0}));
+      EXPECT_EQ(row["passes"], Json({1, 1, 1, 2, 2, 2, 3, 3, 3}));
+      EXPECT_EQ(row["value"], 200);
+      EXPECT_EQ(row["n"], 9);
+    }
+    if (row["suite"] == "machine") {
+      ++machine;
+      EXPECT_EQ(row["n"], 12) << row;
+    }
+  }
+  EXPECT_EQ(own, 2u);
+  EXPECT_EQ(machine, 5u);
+  EXPECT_EQ(shell("b/sluice-bench compare r r").code, 0);
+  // A check that fails in one pass alone leaves no figure of the row.
+  ASSERT_EQ(shell("rm log r/cases/peers-lpm4.3.json").code, 0);
+  write_program("tables_benches", says + "cat wrong$v\n");
+  // Whose program is another now: its passes are measured again.
+  const Said spoiled = shell(suite + " --passes 1");
+  EXPECT_EQ(spoiled.code, 5);
+  write_program("tables_benches", says + "test $(wc -l < log) -lt 3 && cat good$v || cat wrong$v\n");
+  ASSERT_EQ(shell("rm log").code, 0);
+  EXPECT_EQ(shell(suite).code, 5);
+  size_t refused = 0;
+  const Json last = Json::parse(read("r/report.json"));
+  for (const Json& row : last["rows"]) {
+    if (!row["case"].get<std::string>().ends_with("/own")) continue;
+    ++refused;
+    EXPECT_TRUE(row["value"].is_null()) << row;
+    EXPECT_EQ(row["reason"], "refused: an answer differs from the trie's");
+    EXPECT_EQ(row["checked"], false);
+  }
+  EXPECT_EQ(refused, 2u);
+  for (const char* options : {"--passes 0", "--passes 100", "--passes x"})
+    EXPECT_EQ(sluice(std::string("bench suite --list ") + options).code, 2) << options;
+}
+
+// Reports of a machine and a program that are made up: what happened to either is known.
+class MadeUpReport {
+ public:
+  explicit MadeUpReport(uint64_t seed) : random_(seed) {}
+
+  static constexpr size_t kCases = 40, kRowsOfCase = 6;
+  // How many times as fast a row of the program, or a probe of the machine, is.
+  std::function<double(size_t of, size_t row, unsigned pass)> program = [](size_t, size_t, unsigned) { return 1; };
+  std::function<double(size_t of, unsigned pass)> memory = [](size_t, unsigned) { return 1; };
+  double noise = 0.02;  // standard deviation of a pass
+  bool probes = true;
+
+  std::string text(unsigned passes = 3) {
+    Json rows = Json::array();
+    for (size_t of = 0; of < kCases; ++of) {
+      for (size_t i = 0; i < kRowsOfCase; ++i) {
+        const bool time = i % 2 != 0;
+        std::vector<double> values;
+        std::vector<unsigned> numbers;
+        for (unsigned pass = 1; pass <= passes; ++pass) {
+          // Every second row is as fast as the machine's memory.
+          const double speed = program(of, i, pass) * (i % 4 < 2 ? memory(of, pass) : 1) * about_one(noise);
+          for (int k = 0; k < 5; ++k) {
+            const double one = 10 * speed * about_one(0.003);
+            values.push_back(time ? 1 / one : one);
+            numbers.push_back(pass);
+          }
+        }
+        rows.push_back({{"suite", "s"},
+                        {"case", fmt::format("{}/{}", of, i)},
+                        {"unit", time ? "us" : "Mpackets/s"},
+                        {"value", values[0]},
+                        {"values", values},
+                        {"passes", numbers},
+                        {"of_case", fmt::format("s/{}", of)}});
+      }
+    }
+    for (const char* name : {"arithmetic", "memory"}) {
+      std::vector<double> values;
+      std::vector<unsigned> numbers;
+      std::vector<std::string> beside;
+      for (unsigned pass = 1; pass <= passes; ++pass) {
+        for (size_t of = 0; of < kCases; ++of) {
+          for (int k = 0; k < 2; ++k) {
+            values.push_back(100 / (*name == 'm' ? memory(of, pass) : 1) * about_one(noise));
+            numbers.push_back(pass);
+            beside.push_back(fmt::format("s/{}", of));
+          }
+        }
+      }
+      if (probes)
+        rows.push_back({{"suite", "machine"},
+                        {"case", name},
+                        {"unit", "ns"},
+                        {"value", values[0]},
+                        {"values", values},
+                        {"passes", numbers},
+                        {"beside", beside}});
+    }
+    return Json{{"schema", 1}, {"machine", {{"cpu", "x"}}}, {"rows", rows}}.dump();
+  }
+
+ private:
+  // Nearly normal, and the same by every library.
+  double about_one(double deviation) {
+    double sum = -6;
+    for (int i = 0; i < 12; ++i) sum += static_cast<double>(random_() >> 11) * 0x1p-53;
+    return std::exp(deviation * sum);
+  }
+  std::mt19937_64 random_;
+};
+
+class CliCompareTest : public CliSuiteTest {
+ protected:
+  // verdict -> rows of it.
+  std::map<std::string, std::set<std::string>> compare(MadeUpReport& a, MadeUpReport& b, int code) {
+    write("a", a.text());
+    write("b", b.text());
+    const Said said = sluice("bench compare a b -o json");
+    EXPECT_EQ(said.code, code) << said.err;
+    std::map<std::string, std::set<std::string>> all;
+    const Json report = said.json();
+    EXPECT_EQ(report["judged"], MadeUpReport::kCases * MadeUpReport::kRowsOfCase);
+    for (const Json& row : report["rows"]) all[row["verdict"]].insert(row["row"]);
+    EXPECT_EQ(report["regressions"], all["regression"].size());
+    return all;
+  }
+};
+
+TEST_F(CliCompareTest, EqualBuildsShowNoRegressionHoweverOftenTheyAreCompared) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    MadeUpReport a(2 * seed), b(2 * seed + 1);
+    a.noise = b.noise = seed % 2 != 0 ? 0.02 : 0.06;
+    const auto all = compare(a, b, 0);
+    EXPECT_FALSE(all.contains("faster") && all.at("faster").size() > 1) << seed;
+  }
+}
+
+TEST_F(CliCompareTest, WhatTheMachineDidIsNotTheProgramsFault) {
+  // Memory of the second run is a quarter slower, or gets slower meanwhile.
+  for (const bool drifts : {false, true}) {
+    MadeUpReport a(1), b(2);
+    b.memory = [drifts](size_t, unsigned pass) { return drifts ? 1 - 0.07 * pass : 0.73; };
+    const auto all = compare(a, b, 0);
+    if (!drifts) {
+      EXPECT_GT(all.at("slower, as the machine is").size(), 100u);
+      const auto back = compare(b, a, 0);
+      EXPECT_FALSE(back.contains("faster"));
+      EXPECT_GT(back.at("faster, as the machine is").size(), 100u);
+    }
+    // Without its measurements the same is taken for the program's, and compare says so.
+    if (drifts) continue;
+    a.probes = b.probes = false;
+    EXPECT_GT(compare(a, b, 5).at("regression").size(), 100u);
+    EXPECT_NE(sluice("bench compare a b").err.find("no measurements of the machine itself"), std::string::npos);
+  }
+}
+
+TEST_F(CliCompareTest, BurstsOfOtherWorkInSinglePassesAreNoRegression) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    MadeUpReport a(2 * seed), b(2 * seed + 1);
+    // A tenth of the rows lose half of their speed in one pass, which no probe sees.
+    b.program = [](size_t of, size_t row, unsigned pass) {
+      return (of * 7 + row * 3) % 10 == 0 && pass == 1 + of % 3 ? 0.5 : 1.0;
+    };
+    (void)compare(a, b, 0);
+  }
+}
+
+TEST_F(CliCompareTest, ARowThatIsSlowerInEveryPassIsFoundAndNoOther) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    MadeUpReport a(2 * seed), b(2 * seed + 1);
+    b.program = [](size_t of, size_t, unsigned) { return of == 17 ? 1 / 1.3 : 1; };
+    // The machine does something of its own meanwhile.
+    b.memory = [](size_t of, unsigned) { return of < 10 ? 0.8 : 1; };
+    std::set<std::string> slowed;
+    for (size_t i = 0; i < MadeUpReport::kRowsOfCase; ++i) slowed.insert(fmt::format("s/17/{}", i));
+    EXPECT_EQ(compare(a, b, 5).at("regression"), slowed) << seed;
+    EXPECT_EQ(compare(b, a, 0).at("faster"), slowed) << seed;
+  }
+  // Also where the whole program is, and where memory hides a part of it.
+  MadeUpReport a(100), b(101);
+  b.program = [](size_t, size_t, unsigned) { return 1 / 1.5; };
+  b.memory = [](size_t, unsigned) { return 0.95; };
+  EXPECT_GT(compare(a, b, 5).at("regression").size(), 200u);
+}
+
+TEST_F(CliCompareTest, ReportsOfOnePassAreNotJudgedAndDamagedOnesRefused) {
+  MadeUpReport a(1);
+  write("a", a.text(1));
+  const Said said = sluice("bench compare a a -o json");
+  EXPECT_EQ(said.code, 1) << said.err;
+  EXPECT_NE(said.err.find("fewer than 2 passes"), std::string::npos) << said.err;
+  const Json good = Json::parse(a.text(3));
+  for (const char* key : {"passes", "beside", "values"}) {
+    for (const Json& value : {Json(7), Json({1}), Json::array(), Json({{"a", 1}})}) {
+      Json bad = good;
+      bad["rows"].back()[key] = value;
+      write("bad", bad.dump());
+      EXPECT_EQ(sluice("bench compare bad bad").code, 1) << key << value;
+    }
+  }
+}
+
+TEST_F(CliSuiteTest, TablesHaveTheirSizeAndTheTimeToBuildThem) {
+  ASSERT_EQ(sluice("bench suite --quick --passes 1 --only classbench/fw -q -o r").code, 0);
+  for (const auto& [name, row] : rows("r")) {
+    EXPECT_GT(row["build_seconds"], 0) << name;
+    EXPECT_GT(row["bytes"], 0) << name;
+  }
+  EXPECT_NE(read("r/report.html").find("build, s"), std::string::npos);
+}
+
+TEST_F(CliSuiteTest, WattsAreOfTheProcessorsCountersWhereThereAreSome) {
+  copy_bench();
+  write("good", R"({"benchmarks": [{"run_name": "lookup4/own", "items_per_second": 1e8}]})");
+  // Two packages, of which one comes to the end of its counter, and a part of one, which is not counted twice.
+  const auto package = [&](const std::string& name, const char* energy) {
+    ASSERT_EQ(shell("mkdir -p rapl/" + name).code, 0);
+    write("rapl/" + name + "/energy_uj", energy);
+    write("rapl/" + name + "/max_energy_range_uj", "262143328850");
+  };
+  package("intel-rapl:0", "1000000");
+  package("intel-rapl:1", "262143000000");
+  package("intel-rapl:0:0", "0");
+  write_program("tables_benches",
+                "echo 31000000 > rapl/intel-rapl:0/energy_uj; echo 1 > rapl/intel-rapl:1/energy_uj\n"
+                "echo 999999999 > rapl/intel-rapl:0:0/energy_uj; cat good\n");
+  const std::string suite = "b/sluice-bench suite --quick --passes 1 --only peers/lpm4 -q -o ";
+  ASSERT_EQ(shell(suite + "r --rapl rapl").code, 0);
+  const Json row = rows("r")["peers/lookup4/own"];
+  const double seconds = Json::parse(read("r/cases/peers-lpm4.1.json"))["seconds"];
+  // Of 30.3 joules: no more time than the case took with the probes.
+  EXPECT_GE(row["cpu_watts"].get<double>() * seconds, 30.32) << row;
+  EXPECT_NE(read("r/report.html").find("CPU, W"), std::string::npos);
+  for (const char* none : {"none", "good"}) {
+    ASSERT_EQ(shell(suite + "s --fresh --rapl " + none).code, 0);
+    EXPECT_FALSE(rows("s")["peers/lookup4/own"].contains("cpu_watts"));
+    EXPECT_NE(read("s/report.html").find("no RAPL here"), std::string::npos);
   }
 }
 
@@ -234,7 +511,7 @@ TEST_F(CliSuiteTest, AQuickSuiteEndsInTimeAndGoesOnLater) {
   ASSERT_EQ(all.size(), 1u);
   EXPECT_TRUE(all.begin()->second["value"].is_null());
   EXPECT_NE(all.begin()->second["reason"].get<std::string>().find("did not end within"), std::string::npos);
-  EXPECT_FALSE(exists("r/cases/data-plane-priorities.json"));
+  EXPECT_FALSE(exists("r/cases/data-plane-priorities.1.json"));
 }
 
 TEST_F(CliSuiteTest, EveryCaseOfBothSizesTakesItsOptions) {

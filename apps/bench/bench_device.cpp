@@ -14,6 +14,7 @@
 #if defined(SLUICE_WITH_CUDA)
 #include "exec/cuda/flag_ring.h"
 #include "exec/cuda/resident.h"
+#include "exec/device/trace.h"
 #include "ports/memory/frame_store.h"
 #endif
 
@@ -436,6 +437,7 @@ void add_resident_lookups([[maybe_unused]] const BenchOptions& o, [[maybe_unused
     if (window && plain) return;
     std::vector<uint32_t> got(expected.size());
     const unsigned repeats = std::max(5u, o.repetitions);
+    const TraceRange range("resident lookups");
     const std::vector<double> rates =
         need(v6.empty() ? resident_lookups4(device, image, v4, got.data(), repeats, window)
                         : resident_lookups6(device, image, v6, got.data(), repeats, window));
@@ -448,6 +450,7 @@ void add_resident_lookups([[maybe_unused]] const BenchOptions& o, [[maybe_unused
   for (const bool pinned : {true, false}) {
     std::vector<uint32_t> got(expected.size());
     const unsigned repeats = std::max(5u, o.repetitions);
+    const TraceRange range(pinned ? "fed lookups, pinned" : "fed lookups, pageable");
     const FedLookups fed = need(v6.empty() ? fed_lookups4(device, image, v4, got.data(), repeats, pinned)
                                            : fed_lookups6(device, image, v6, got.data(), repeats, pinned));
     if (got != expected) fail(Exit::kCheckFailed, fmt::format("{}: lookups fed from the host differ", name));

@@ -17,6 +17,7 @@
 #include "base/sha256.h"
 #include "bench.h"
 #include "child.h"
+#include "generate/traffic.h"
 
 namespace sluice::app {
 namespace {
@@ -26,6 +27,8 @@ struct LiveOptions : BenchOptions {
   std::vector<std::string> frame_sizes = {"64"};
   double loss = 0, duration = 1, resolution = 2;
   bool latency = false;
+  std::string imix;           // a genome
+  unsigned back_to_back = 0;  // tests of bursts; 0: none
 };
 
 constexpr const char* kDeviceMac = "02:00:00:00:00:02";     // d0
@@ -169,6 +172,7 @@ Json wire(const Bed& bed, const LiveOptions& o, const std::string& way, const st
                                     "--size",     size,
                                     "--seed",     std::to_string(o.seed),
                                     "--duration", fmt::format("{}", o.duration)};
+  if (size == "imix" && !o.imix.empty()) words.insert(words.end(), {"--imix", o.imix});
   words.insert(words.end(), more.begin(), more.end());
   Child child("", words, bed.tester());
   const Ended ended = child.wait();
@@ -202,6 +206,13 @@ Exit bench_live(const LiveOptions& o) {
     if (!number && size != "imix")
       fail(Exit::kUsage, fmt::format("--sizes: '{}' is neither a size from 64 to 1518 nor imix", size));
   }
+  if (!o.imix.empty()) {
+    const std::vector<uint32_t> sizes = need(sizes_of_genome(o.imix), Exit::kUsage);
+    if (*std::max_element(sizes.begin(), sizes.end()) > 1518)
+      fail(Exit::kUsage, "--imix: the ports take frames of up to 1518 bytes", "letters a to g");
+    if (std::find(o.frame_sizes.begin(), o.frame_sizes.end(), "imix") == o.frame_sizes.end())
+      fail(Exit::kUsage, "--imix says what imix is, and --sizes has none", "--sizes 64,imix");
+  }
   if (::geteuid() != 0)
     fail(Exit::kUnavailable, "live ports between network namespaces take root", "sudo sluice-bench live");
   TemporaryFolder folder;
@@ -210,12 +221,13 @@ Exit bench_live(const LiveOptions& o) {
   Bed bed;
   Progress progress("");
   Verified verified{0, 0, "the packets that were sent"};
-  std::vector<Case> rates, times;
+  std::vector<Case> rates, times, bursts;
   for (const std::string& way : o.ways)
     for (const std::string& size : o.frame_sizes) {
       const std::string name = way + "/" + size + (size == "imix" ? "" : "B");
       rates.push_back({name, "Mpackets/s", {}});
       times.push_back({name + "/latency", "us", {}});
+      bursts.push_back({name + "/back-to-back", "frames", {}});
     }
   // In turns, so that what the machine does besides falls on all of them.
   for (unsigned round = 0; round < o.repetitions; ++round) {
@@ -227,9 +239,10 @@ Exit bench_live(const LiveOptions& o) {
       for (const std::string& size : o.frame_sizes) {
         Case& rate = rates[at];
         progress.step(fmt::format("{} repetition {}", rate.name, round + 1));
-        const Json found =
-            wire(bed, o, way, size,
-                 {"--search", "--loss", fmt::format("{}", o.loss), "--resolution", fmt::format("{}", o.resolution)});
+        std::vector<std::string> words = {"--search", "--loss", fmt::format("{}", o.loss), "--resolution",
+                                          fmt::format("{}", o.resolution)};
+        if (o.back_to_back != 0) words.insert(words.end(), {"--back-to-back", std::to_string(o.back_to_back)});
+        const Json found = wire(bed, o, way, size, words);
         check_trials(o, found, rate.name, verified);
         // 0 is a result: at every rate more than --loss are lost.
         const uint64_t pps = found["throughput_pps"];
@@ -237,6 +250,18 @@ Exit bench_live(const LiveOptions& o) {
         rate.more["trials"] = found["trials"].size();  // of the last round
         if (found["limited_by_generator"] == true)
           rate.more["limited_by_generator"] = 1 + rate.more.value("limited_by_generator", 0);
+        if (o.back_to_back != 0) {
+          const Json& back = found["back_to_back"];
+          // One that forwards nothing has no bursts.
+          if (back.is_object()) {
+            bursts[at].values.push_back(back["mean"]);
+            bursts[at].more["burst_pps"] = back["burst_pps"];
+            bursts[at].more["corrected_buffer_time_s"] = back["corrected_buffer_time_s"];
+            if (back["limited_by_generator"] != 0)
+              bursts[at].more["limited"] =
+                  bursts[at].more.value("limited", 0) + back["limited_by_generator"].get<int>();
+          }
+        }
         if (o.latency && pps != 0) {
           // RFC 2544 section 26.2 is at the throughput; a little below it queues are not full.
           const Json timed = wire(bed, o, way, size,
@@ -259,10 +284,19 @@ Exit bench_live(const LiveOptions& o) {
   for (Case& c : rates)
     if (const int n = c.more.value("limited_by_generator", 0); n != 0)
       c.more["note"] = fmt::format("in {} of {} rounds as much as was offered", n, o.repetitions);
-  for (Case& c : times)
-    if (!c.values.empty()) rates.push_back(std::move(c));
+  for (Case& c : bursts)
+    if (const int n = c.more.value("limited", 0); n != 0)
+      c.more["note"] = fmt::format("in {} of {} tests all that was sent within the duration", n,
+                                   static_cast<size_t>(o.back_to_back) * c.values.size());
+  for (std::vector<Case>* more : {&bursts, &times})
+    for (Case& c : *more)
+      if (!c.values.empty()) rates.push_back(std::move(c));
   return bench_report(o, "live", sha256("generated"), verified, std::move(rates),
-                      {{"device", "cpu"}, {"gpu", ""}, {"loss_percent", o.loss}, {"duration_s", o.duration}});
+                      {{"device", "cpu"},
+                       {"gpu", ""},
+                       {"loss_percent", o.loss},
+                       {"duration_s", o.duration},
+                       {"imix", o.imix.empty() ? Json(nullptr) : Json(o.imix)}});
 }
 
 }  // namespace
@@ -285,6 +319,11 @@ void add_bench_live(Command bench) {
       ->delimiter(',')
       ->type_name("BYTES,...")
       ->capture_default_str();
+  sub->add_option(
+         "--imix", o->imix,
+         "What imix is instead: a letter for each frame, again and again (RFC 6985: a 64, b 128, c 256, d 512, "
+         "e 1024, f 1280, g 1518 bytes)")
+      ->type_name("GENOME");
   sub->add_option("--loss", o->loss, "Percentage of packets that may be lost")
       ->check(Range(0.0, 100.0))
       ->type_name("PERCENT")
@@ -298,6 +337,10 @@ void add_bench_live(Command bench) {
       ->type_name("PERCENT")
       ->capture_default_str();
   sub->add_flag("--latency", o->latency, "Also the latency at 98 % of that rate");
+  sub->add_option("--back-to-back", o->back_to_back,
+                  "Also the longest burst without loss, as the mean of that many tests in each round (RFC 9004)")
+      ->check(Range(1u, 10'000u))
+      ->type_name("TESTS");
   sub->add_option("--repetitions", o->repetitions, "Rounds")
       ->check(Range(1u, 1000u))
       ->type_name("N")

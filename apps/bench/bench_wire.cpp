@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <random>
 
@@ -15,6 +16,7 @@
 #include "control/machine.h"
 #include "generate/traffic.h"
 #include "net/text.h"
+#include "ports/wire/burst_search.h"
 #include "ports/wire/throughput_search.h"
 #include "ports/wire/trial.h"
 
@@ -27,10 +29,10 @@ constexpr uint32_t kEthernet = 14;
 constexpr const char* kAllSizes = "64,128,256,512,1024,1280,1518";  // RFC 2544 section 9.1
 
 struct WireFlags {
-  std::string tx, rx, method, size, rate, dst_mac, to = "198.19.0.0/16", routes;
+  std::string tx, rx, method, size, imix, rate, dst_mac, to = "198.19.0.0/16", routes;
   bool search = false, latency = false;
   double duration = 10, loss = 0, resolution = 1;
-  unsigned flows = 1024;
+  unsigned flows = 1024, back_to_back = 0;  // tests of bursts; 0: none
   uint64_t seed = 1;
 };
 
@@ -43,6 +45,24 @@ struct Trial {
   bool is_short() const { return !did.send.stopped && ThroughputSearch::is_short(asked_pps, did.offered_pps()); }
 };
 
+// The longest bursts without loss (RFC 9004), of one frame size.
+struct Bursts {
+  std::vector<uint64_t> frames;  // of each test
+  uint64_t limited = 0;  // tests whose burst was all that was sent within the duration: the longest may be longer
+  uint64_t step = 0;     // that lengths were searched to, the largest of the tests
+  double pps = 0;        // at which bursts left, mean of the tests
+  uint64_t missed = 0, failed = 0, bad_checksum = 0;
+
+  double mean() const {
+    return std::accumulate(frames.begin(), frames.end(), 0.0) / static_cast<double>(frames.size());
+  }
+  double deviation() const {
+    double sum = 0;
+    for (const uint64_t n : frames) sum += (static_cast<double>(n) - mean()) * (static_cast<double>(n) - mean());
+    return frames.size() < 2 ? 0 : std::sqrt(sum / static_cast<double>(frames.size() - 1));
+  }
+};
+
 // Of one frame size.
 struct Row {
   std::string size;
@@ -51,15 +71,28 @@ struct Row {
   uint64_t throughput_pps = 0;  // of a search
   bool limited_by_generator = false;
   bool complete = false;
+  Bursts bursts;
 
+  // How long the device's buffers take frames in that it does not forward (RFC 9004 section 6): the burst's time, and
+  // that without what is forwarded meanwhile. Nothing where the bursts had no end.
+  std::optional<double> buffer_s() const {
+    if (bursts.frames.empty() || bursts.limited != 0 || bursts.pps <= 0) return std::nullopt;
+    return bursts.mean() / bursts.pps;
+  }
+  std::optional<double> corrected_buffer_s() const {
+    const auto time = buffer_s();
+    if (!time) return std::nullopt;
+    return *time * std::max(0.0, 1 - static_cast<double>(throughput_pps) / bursts.pps);
+  }
   double bps(uint64_t pps) const { return static_cast<double>(pps) * 8 * mean_bytes; }
   double line_bps(uint64_t pps) const { return static_cast<double>(pps) * 8 * (mean_bytes + kLineOverhead); }
 };
 
 std::vector<std::string> sizes_of(const WireFlags& flags) {
-  const std::vector<std::string> sizes = split_commas(!flags.size.empty() ? flags.size
-                                                      : flags.search      ? kAllSizes
-                                                                          : "64");
+  const std::vector<std::string> sizes = split_commas(!flags.size.empty()   ? flags.size
+                                                      : !flags.imix.empty() ? "imix"
+                                                      : flags.search        ? kAllSizes
+                                                                            : "64");
   if (sizes.empty()) fail(Exit::kUsage, "--size names none");
   for (const std::string& size : sizes) {
     unsigned bytes = 0;
@@ -70,6 +103,9 @@ std::vector<std::string> sizes_of(const WireFlags& flags) {
            "give sizes from 64 to 9618 with FCS, or imix, such as 64,512,1518");
     }
   }
+  if (!flags.imix.empty() && std::ranges::find(sizes, "imix") == sizes.end())
+    fail(Exit::kUsage, fmt::format("--imix says what imix is, and --size {} has none", flags.size),
+         "--size 64,imix, or no --size");
   return sizes;
 }
 
@@ -107,7 +143,14 @@ FrameStore frames_of(const WireFlags& flags, const std::string& size, const std:
   t.src_mac = from;
   t.packets = std::max(flags.flows, 1024u);
   t.size_mix = size == "imix" ? SizeMix::kImix : SizeMix::kFixed;
-  if (size != "imix") t.fixed_bytes = static_cast<uint32_t>(std::stoul(size));
+  if (size != "imix") {
+    t.fixed_bytes = static_cast<uint32_t>(std::stoul(size));
+  } else if (!flags.imix.empty()) {
+    t.size_sequence = need(sizes_of_genome(flags.imix), Exit::kUsage);
+    // A whole number of rounds: the frames are sent again and again.
+    const uint64_t round = t.size_sequence.size();
+    t.packets = (t.packets + round - 1) / round * round;
+  }
   FlowRegion region;
   region.src = *parse_prefix("198.18.0.0/16");
   region.src_port = region.dst_port = {1024, 65535};
@@ -215,6 +258,38 @@ std::string throughput_text(const std::vector<Row>& rows) {
   return table.str();
 }
 
+std::string bursts_text(const std::vector<Row>& rows) {
+  TextTable table(
+      {"size", "tests", "frames in a burst", "min", "max", "deviation", "burst/s", "buffer us", "corrected us", ""});
+  const auto us = [](const std::optional<double>& s) { return s ? fmt::format("{:.1f}", *s * 1e6) : std::string("-"); };
+  for (const Row& row : rows) {
+    const Bursts& b = row.bursts;
+    if (b.frames.empty()) continue;
+    table.add({row.size, fmt::format("{}", b.frames.size()), fmt::format("{:.1f}", b.mean()),
+               with_commas(std::ranges::min(b.frames)), with_commas(std::ranges::max(b.frames)),
+               fmt::format("{:.1f}", b.deviation()), with_commas(static_cast<uint64_t>(b.pps)), us(row.buffer_s()),
+               us(row.corrected_buffer_s()), b.limited != 0 ? "as much as was offered" : ""});
+  }
+  return table.str();
+}
+
+Json bursts_json(const Row& row) {
+  const Bursts& b = row.bursts;
+  if (b.frames.empty()) return nullptr;
+  const auto or_null = [](const std::optional<double>& s) { return s ? Json(*s) : Json(nullptr); };
+  return {{"tests", b.frames.size()},
+          {"frames", b.frames},
+          {"mean", b.mean()},
+          {"min", std::ranges::min(b.frames)},
+          {"max", std::ranges::max(b.frames)},
+          {"deviation", b.deviation()},
+          {"step", b.step},
+          {"limited_by_generator", b.limited},
+          {"burst_pps", b.pps},
+          {"buffer_time_s", or_null(row.buffer_s())},
+          {"corrected_buffer_time_s", or_null(row.corrected_buffer_s())}};
+}
+
 class WireBench {
  public:
   explicit WireBench(const WireFlags& flags) : flags_(flags), sizes_(sizes_of(flags)) {
@@ -251,11 +326,16 @@ class WireBench {
   }
 
  private:
+  uint32_t largest_of(const std::string& size) const {
+    if (size != "imix") return static_cast<uint32_t>(std::stoul(size));
+    return flags_.imix.empty() ? 1518 : std::ranges::max(need(sizes_of_genome(flags_.imix), Exit::kUsage));
+  }
+
   void open() {
     FrameShape shape;
-    const auto largest = std::ranges::max(
-        sizes_, {}, [](const std::string& size) { return size == "imix" ? 1518ul : std::stoul(size); });
-    largest_ = static_cast<uint32_t>(largest == "imix" ? 1518 : std::stoul(largest)) - kFcs;
+    uint32_t largest = 0;
+    for (const std::string& size : sizes_) largest = std::max(largest, largest_of(size));
+    largest_ = largest - kFcs;
     while (shape.room() < largest_) shape.stride += 128;
     auto pool = need(MappedFramePool::create(shape), Exit::kIo);
     PortOptions tx = port_options(flags_.tx, flags_.method), rx = port_options(flags_.rx, flags_.method);
@@ -285,7 +365,8 @@ class WireBench {
   Trial trial(const Row& row, FrameStore& frames, WireMeter& meter, const SendOptions& rate, Progress& progress) {
     WireTrialOptions options;
     options.send = rate;
-    options.send.duration_ns = static_cast<uint64_t>(flags_.duration * 1e9);
+    // A burst ends with its last frame.
+    if (rate.limit == SendOptions{}.limit) options.send.duration_ns = static_cast<uint64_t>(flags_.duration * 1e9);
     options.send.stop = &interrupted();
     options.key = key_++;
     Trial done;
@@ -324,7 +405,42 @@ class WireBench {
       // Slower would not bring back more.
       if (done.did.counts.received == 0) return;
     }
-    row.complete = true;
+    row.complete = flags_.back_to_back == 0 || measure_bursts(row, frames, meter, progress);
+  }
+
+  // RFC 9004 section 5: each test searches the longest burst, as fast as the interface takes it, of which no frame is
+  // lost; the first burst is as long as a trial. False: interrupted.
+  bool measure_bursts(Row& row, FrameStore& frames, WireMeter& meter, Progress& progress) {
+    Bursts& b = row.bursts;
+    double pps = 0;
+    for (unsigned test = 0; test < flags_.back_to_back; ++test) {
+      std::optional<BurstSearch> search;
+      for (;;) {
+        SendOptions burst;
+        if (search) {
+          const auto length = search->next();
+          if (!length) break;
+          burst.limit = *length;
+        }
+        const Trial done = trial(row, frames, meter, burst, progress);
+        if (done.did.send.stopped) return false;
+        b.missed += done.did.missed;
+        b.failed += done.did.failed;
+        b.bad_checksum += done.did.counts.bad_checksum;
+        const bool all = done.did.sent() != 0 && done.did.lost() == 0;
+        if (search) {
+          search->add(all && done.did.sent() == burst.limit);
+        } else {
+          pps += static_cast<double>(done.did.offered_pps());
+          search.emplace(done.did.sent(), all, flags_.resolution);
+        }
+      }
+      b.frames.push_back(search->longest());
+      b.step = std::max(b.step, search->step());
+      b.limited += search->limited_by_generator() ? 1 : 0;
+      b.pps = pps / static_cast<double>(b.frames.size());
+    }
+    return true;
   }
 
   void report() const {
@@ -332,6 +448,7 @@ class WireBench {
     if (!json_output()) {
       std::string text = trials_text(flags_, rows_);
       if (flags_.search) text += "\n" + throughput_text(rows_);
+      if (flags_.back_to_back != 0) text += "\n" + bursts_text(rows_);
       uint64_t foreign = 0;
       for (const Row& row : rows_)
         for (const Trial& t : row.trials) foreign += t.did.counts.foreign + t.did.counts.earlier;
@@ -350,6 +467,7 @@ class WireBench {
         json["throughput_line_bps"] = row.line_bps(row.throughput_pps);
         json["limited_by_generator"] = row.limited_by_generator;
       }
+      if (flags_.back_to_back != 0) json["back_to_back"] = bursts_json(row);
       json["trials"] = Json::array();
       for (const Trial& trial : row.trials) json["trials"].push_back(trial_json(flags_, row, trial));
       results.push_back(std::move(json));
@@ -362,6 +480,7 @@ class WireBench {
                 {"flows", flags_.flows},
                 {"duration_s", flags_.duration},
                 {"loss_percent", flags_.loss},
+                {"imix", flags_.imix.empty() ? Json(nullptr) : Json(flags_.imix)},
                 {"interrupted", interrupted().load()},
                 {"results", std::move(results)}});
   }
@@ -377,6 +496,9 @@ class WireBench {
         failed += trial.did.failed;
         bad_checksum += trial.did.counts.bad_checksum;
       }
+      missed += row.bursts.missed;
+      failed += row.bursts.failed;
+      bad_checksum += row.bursts.bad_checksum;
     }
     if (missed != 0) {
       warn(
@@ -433,7 +555,8 @@ void add_bench_wire(Command bench) {
       "sluice bench wire --tx eth0 --rx eth1 --dst-mac 02:00:00:00:00:02 --rate 1Mpps --latency\nsluice bench wire "
       "--tx "
       "eth0 --rx eth1 --dst-mac 02:00:00:00:00:02 --search -o json\nsluice bench wire --tx eth0 --rx eth1 --size "
-      "64,imix,1518 --search --rate 10Gbps --loss 0.001",
+      "64,imix,1518 --search --rate 10Gbps --loss 0.001\nsluice bench wire --tx eth0 --rx eth1 --imix aaaaaaaddddg "
+      "--search",
       [o] { return WireBench(*o).run(); });
   sub->add_option("--tx", o->tx, "Interface, or METHOD:DEVICE, to send by")->required().type_name("IF");
   sub->add_option("--rx", o->rx, "Interface, or METHOD:DEVICE, to receive by")->required().type_name("IF");
@@ -443,6 +566,11 @@ void add_bench_wire(Command bench) {
          fmt::format("Frame sizes with FCS, or imix (7:4:1 of 64, 570 and 1518); default: 64, with --search {}",
                      kAllSizes))
       ->type_name("BYTES,...");
+  sub->add_option(
+         "--imix", o->imix,
+         "What imix is instead: a letter for each frame, again and again (RFC 6985: a 64, b 128, c 256, d 512, "
+         "e 1024, f 1280, g 1518, h 2112, i 9000 bytes)")
+      ->type_name("GENOME");
   add_rate_option(sub, o->rate, "Packets or bits per second (default: as fast as the interface takes them)");
   Option search = sub->add_flag("--search", o->search,
                                 "Find the highest rate that loses no more than --loss, from --rate downwards");
@@ -460,6 +588,13 @@ void add_bench_wire(Command bench) {
       ->needs(search)
       ->type_name("PERCENT")
       ->capture_default_str();
+  sub->add_option(
+         "--back-to-back", o->back_to_back,
+         "With --search: also the longest burst without loss, as the mean of that many tests (RFC 9004; RFC 2544 "
+         "section 26.4 has 50)")
+      ->check(Range(1u, 10'000u))
+      ->needs(search)
+      ->type_name("TESTS");
   sub->add_option("--flows", o->flows, "Five-tuples that packets are drawn from")
       ->check(Range(1u, 65'536u))
       ->type_name("N")

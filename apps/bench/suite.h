@@ -2,13 +2,16 @@
 // host only
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/sluice/app.h"
 #include "child.h"
 #include "control/json.h"
+#include "machine_probe.h"
 
 namespace sluice::app {
 
@@ -42,6 +45,7 @@ struct SuiteCase {
   SuiteOutput output = SuiteOutput::kBench;
   std::vector<std::string> peers;  // names, or parts of them, of results that must be there; one that is not has a row
   std::string without_peers;       // that says so
+  ProbeSet probes = ProbeSet::kOneCore;  // of the machine, beside it
 
   std::string id() const { return suite + "/" + name; }
 };
@@ -60,6 +64,17 @@ std::span<const SuiteColumn> suite_columns();
 // The rows of a case that has finished. `result`: what it printed. A result that its check does not allow has a reason
 // that begins with "refused: " and no figure.
 std::vector<Json> rows_of(const SuiteCase& c, const Json& result, const Json& machine);
+// One row of each name of what a case gave in its passes: the values of all of them, and in "passes" the pass of each
+// value. A row that a check refused in any pass is that row. `passes`: number of the pass (from 1) and its rows.
+std::vector<Json> join_passes(const SuiteCase& c, const std::vector<std::pair<unsigned, std::vector<Json>>>& passes);
+// The rows of the suite "machine". taken: case, number of its pass, what the probes gave before or after it.
+struct ProbesTaken {
+  std::string beside;
+  unsigned pass = 0;
+  std::map<std::string, double> values;
+};
+std::vector<Json> machine_rows(const std::vector<ProbesTaken>& taken, const Json& machine);
+inline constexpr const char* kMachineSuite = "machine";
 // A row without a figure.
 Json unmeasured_row(const SuiteCase& c, const std::string& name, const std::string& reason, const Json& machine);
 std::vector<Json> rows_without_program(const SuiteCase& c, const Json& machine);

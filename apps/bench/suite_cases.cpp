@@ -16,28 +16,36 @@ const std::vector<Suite>& suites() {
       {"ipv4-forwarding", "IPv4 forwarding of a batch (Ferraris)",
        "cpu/: TTL, checksum and next hop of every header of a batch, from one array to another, by routes, lookup, "
        "workers (x1: one) and packets. layouts/: whole headers, or an array of each field. cuda/: next hops alone, "
-       "with the addresses in the device's memory and fed from the host."},
+       "with the addresses in the device's memory and fed from the host, each an NVTX range for Nsight Systems."},
       {"acl-application", "Access list alone and in an application (CodiLime)",
        "module/: the list alone. application/: frames in, access list, routes, neighbours, frames out, by packets per "
-       "batch and workers."},
+       "batch and workers. cuda/: both with lookups, or whole frames, on a device."},
       {"data-plane", "A data plane with classes (Stockholm)",
        "The pipeline with classes of packets: rate by mix, workers and chunk; latency by chunk; shapers; without "
-       "classes."},
+       "classes. cuda/: the pipeline with lookups on a device, and the path to an output port."},
       {"traffic-kinds", "Kinds of packets",
        "The pipeline with access list, routes, neighbours and options on each kind, in turns; of_ipv4: the ratio to "
        "the "
        "rate of plain IPv4 of the same rounds."},
       {"network-functions", "Single network functions (Louvain)",
-       "Mirror, lookup and CRC-32 over frame sizes, packets in and out."},
+       "Mirror, lookup and CRC-32 over frame sizes, packets in and out. cuda/: by each way to a device: lists of "
+       "addresses, "
+       "copies, mapped memory, resident kernels, one thread that submits for all."},
       {"frame-latency", "Time per frame of 256 packets (DGX Spark)",
        "256 packets of which none, the first or the last of some rules with one mask matches, and all of 1,024 rules "
        "with several masks. cpu/: on one core. cuda/: the round trip to a device."},
       {"peers", "Other implementations of the same run",
        "DPDK's lookups, and zlib's and ISA-L's CRC-32, beside the project's own on the same keys; live/: the highest "
        "rate without loss of a cable, of the kernel's forwarding and of sluice run between veth pairs."},
-      {"rfc2544", "Throughput by RFC 2544 (NDR, PDR), frame sizes and IMIX (RFC 6985)",
+      {"rfc2544", "Throughput by RFC 2544 (NDR, PDR), frame sizes, IMIX (RFC 6985), bursts (RFC 9004)",
        "sluice run between veth pairs. ndr/: the highest rate that loses nothing, and the latency at 98 % of it. pdr/: "
-       "that loses 0.5 % at most."},
+       "that loses 0.5 % at most. back-to-back/: the longest burst that loses nothing."},
+      {kMachineSuite, "The machine itself",
+       "Fixed loops, the same in each build, before and after each case: a multiplication, a load from a cache and "
+       "from "
+       "memory that waits for the one before, reading memory, a system call; on all cores at once (beside cases of "
+       "several threads); a thread woken, a packet by the loopback (beside live ports). compare judges rows against "
+       "them."},
   };
   return all;
 }
@@ -51,6 +59,12 @@ const std::vector<Published>& published_figures() {
       {"acl-application", "module/", "", "Mpackets/s", 70,
        "CodiLime: 61-70 M packets/s, the search alone, 256-1,024 packets per batch", "Quadro RTX 4000",
        "a GPU there, one core here; the highest of the range is given"},
+      {"acl-application", "cuda/module/", "", "Mpackets/s", 70,
+       "CodiLime: 61-70 M packets/s, the search alone, 256-1,024 packets per batch", "Quadro RTX 4000",
+       "the GPU; the highest of the range is given"},
+      {"acl-application", "cuda/application/acl+", "", "Mpackets/s", 25,
+       "CodiLime: 25 M packets/s in the whole application", "Quadro RTX 4000", "the GPU, and packets in memory here"},
+      {"data-plane", "cuda/pipeline/", "", "Mpackets/s", 28, kStockholm, "Tegra K1", "the GPU"},
       {"acl-application", "application/acl+", "", "Mpackets/s", 25, "CodiLime: 25 M packets/s in the whole application",
        "Quadro RTX 4000", "a GPU there, the CPU and packets in memory here"},
       {"data-plane", "pipeline/routes/", "", "Mpackets/s", 28, kStockholm, "Tegra K1", kOneUnit},
@@ -113,6 +127,8 @@ class CaseList {
   Words if_quick(Words more) const { return quick_ ? more : Words{}; }
   std::string lookups() const { return pick("200000", "20000"); }
   Words small_tables() const { return if_quick({"--ipv4", "10000", "--ipv6", "2000", "--packets", "50000"}); }
+  // Of what feeds a device.
+  std::string device_workers() const { return std::to_string(std::clamp(cores_, 1u, 8u)); }
   std::string both_workers() const { return cores_ > 1 ? fmt::format("1,{}", std::min(cores_, 256u)) : "1"; }
 
   void add_classbench() {
@@ -144,12 +160,14 @@ class CaseList {
     const std::string packets = pick("10000,100000,1000000,10000000", "10000,100000,1000000");
     add("ipv4-forwarding", "101-routes",
         {"forward", "--algorithm", "linear,bloom,dir24,sail", "--packets", packets, "--workers", both_workers()},
-        "cpu/");
+        "cpu/")
+        .probes = ProbeSet::kCores;
     // A scan of that many routes takes hours.
     add("ipv4-forwarding", "full-table",
         {"forward", "--ipv4", "900000", "--algorithm", "bloom,dir24,sail", "--packets", packets, "--workers",
          both_workers()},
-        "cpu/");
+        "cpu/")
+        .probes = ProbeSet::kCores;
     add("ipv4-forwarding", "layouts",
         {"forward", "--algorithm", "linear,dir24", "--packets", "1000000", "--layout", "headers,fields"}, "layouts/");
     for (const auto& [name, routes] : {std::pair{"cuda-101-routes", "101"}, {"cuda-full-table", "900000"}}) {
@@ -167,8 +185,28 @@ class CaseList {
     for (const std::string count : {"10", "1000", "10000", "100000"}) {
       if (quick_ && count.size() > 4) continue;
       add("acl-application", "module-" + count,
-          {"classify", "--count", count, "--algorithm", "tuple_space,tuple_merge", "--packets", lookups()}, "module/");
+          {"classify", "--count", count, "--algorithm",
+           count.size() > 4 ? "tuple_space,tuple_merge" : "linear,tuple_space,tuple_merge", "--packets", lookups()},
+          "module/");
     }
+    const auto add_device_module = [&](const char* name, const std::string& counts, const char* algorithms) {
+      add("acl-application", name,
+          {"classify", "--device", "cuda", "--device-only", "--count", counts, "--algorithm", algorithms, "--mode",
+           "persistent", "--workers", device_workers(), "--frames",
+           pick("32,64,128,256,512,1024,2048,4096,8192,16384", "32,256,2048"), "--packets", lookups(),
+           "--frame-repetitions", pick("1000", "200")},
+          "cuda/module/")
+          .probes = ProbeSet::kCores;
+    };
+    add_device_module("cuda-module-linear", "10,1000", "linear");
+    add_device_module("cuda-module", pick("10,1000,10000,100000", "10,1000"), "tuple_space,tuple_merge");
+    add("acl-application", "cuda-application",
+        joined({"pipeline", "--device", "cuda", "--mode", "launch", "--records", "frame", "--transport", "zerocopy",
+                "--count", pick("10000", "1000"), "--batch", pick("256,512,1024,2048,4096,8192", "256,2048"),
+                "--workers", device_workers()},
+               small_tables()),
+        "cuda/application/")
+        .probes = ProbeSet::kCores;
     std::vector<unsigned> workers = {1};
     if (cores_ > 1) workers.push_back(std::min(cores_, 256u));
     for (const unsigned n : workers) {
@@ -176,17 +214,35 @@ class CaseList {
           joined({"pipeline", "--count", pick("10000", "1000"), "--batch",
                   pick("32,64,128,256,512,1024,2048,4096,8192", "32,256,2048"), "--workers", std::to_string(n)},
                  small_tables()),
-          "application/");
+          "application/")
+          .probes = n > 1 ? ProbeSet::kCores : ProbeSet::kOneCore;
     }
   }
 
   void add_data_plane() {
     add("data-plane", "pipeline",
         joined({"pipeline", "--count", "1000", "--sizes", pick("64,512,1518", "64,512")}, small_tables()), "pipeline/");
+    for (const char* mode : {"launch", "persistent", "adaptive"}) {
+      add("data-plane", std::string("cuda-pipeline-") + mode,
+          joined(
+              {"pipeline", "--device", "cuda", "--mode", mode, "--count", "1000", "--sizes",
+               pick("64,512,1518", "64,512"), "--batch", pick("256,1024,4096", "1024"), "--workers", device_workers()},
+              small_tables()),
+          std::string("cuda/pipeline/") + mode + "/")
+          .probes = ProbeSet::kCores;
+    }
+    // The path to an output port: frames in the device's memory, fed from the host, and by resident kernels.
+    add("data-plane", "cuda-port",
+        joined({"port", "--device", "cuda", "--device-only", "--batch", pick("256,1024", "1024"), "--workers",
+                device_workers()},
+               if_quick({"--packets", "200000"})),
+        "cuda/")
+        .probes = ProbeSet::kCores;
     add("data-plane", "priorities",
-        joined({"priorities", "--repetitions", "5"},
+        joined({"priorities", "--repetitions", pick("5", "3")},
                if_quick({"--packets", "200000", "--seconds", "0.2", "--chunks", "16,256"})),
-        "priorities/");
+        "priorities/")
+        .probes = ProbeSet::kCores;
     add("data-plane", "shaper",
         joined({"shaper"}, if_quick({"--seconds", "2", "--real-seconds", "0.2", "--packets", "200000"})), "shaper/")
         .checked_prefix = "simulated/";
@@ -198,10 +254,28 @@ class CaseList {
   }
 
   void add_network_functions() {
-    for (const char* function : {"mirror", "lookup", "crc"}) {
+    for (const std::string function : {"mirror", "lookup", "crc"}) {
       add("network-functions", function,
           joined({"functions", "--function", function},
                  if_quick({"--sizes", "64,256,1024", "--packets", "50000", "--sample", "2000"})));
+      Words device = {"functions",
+                      "--device",
+                      "cuda",
+                      "--function",
+                      function,
+                      "--sizes",
+                      pick("64,128,256,512,1024", "64,1024"),
+                      "--batch",
+                      pick("128,1024,4096", "1024"),
+                      "--workers",
+                      device_workers(),
+                      "--packets",
+                      pick("200000", "50000"),
+                      "--ways",
+                      "launch/commlist/full,launch/commpool/full,launch/staged/full,launch/zerocopy/full,"
+                      "persistent/staged/full,launch/staged/master"};
+      if (function == "crc") device.emplace_back("--resident");
+      add("network-functions", "cuda-" + function, device, "cuda/").probes = ProbeSet::kCores;
     }
   }
 
@@ -227,7 +301,7 @@ class CaseList {
   SuiteCase& add_benchmark(std::string name, const char* program, const std::string& filter, Words peers,
                            std::string without) {
     SuiteCase& c = add("peers", std::move(name),
-                       {"--benchmark_filter=" + filter, "--benchmark_repetitions=5",
+                       {"--benchmark_filter=" + filter, "--benchmark_repetitions=" + pick("5", "3"),
                         "--benchmark_min_time=" + pick("0.3", "0.05"), "--benchmark_format=json"});
     c.program = program;
     c.output = SuiteOutput::kBenchmark;
@@ -252,9 +326,10 @@ class CaseList {
     add_benchmark("crc", "net_benches",
                   quick_ ? "^crc32/.*/fcs/(64|1518)$" : "^crc32/.*/(64|128|256|512|1024|1518|9000)$", {"zlib", "isal"},
                   "the program was built without that library");
-    // A build may lack AF_XDP: a case of its own.
+    // A build may lack AF_XDP: a case of its own. One search in each pass.
     for (const auto& [name, ways] : {std::pair{"live", "cable,kernel,af_packet"}, {"live-af_xdp", "af_xdp"}})
-      add("peers", name, joined({"live", "--ways", ways, "--repetitions", "3"}, searches()), "live/");
+      add("peers", name, joined({"live", "--ways", ways, "--repetitions", "1"}, searches()), "live/").probes =
+          ProbeSet::kLive;
     SuiteCase& redirect = add("peers", "xdp-redirect", {});
     redirect.reason =
         "not measured here: the suite has no XDP program that redirects frames by itself; scripts/bench_live.py "
@@ -269,9 +344,16 @@ class CaseList {
     const std::string sizes = pick("64,128,256,512,1024,1280,1518,imix", "64,imix");
     // NDR: no packet may be lost. PDR: half a percent.
     for (const std::string way : {"af_packet", "af_xdp"}) {
-      const Words common = joined({"live", "--ways", way, "--sizes", sizes, "--repetitions", "3"}, searches());
-      add("rfc2544", "ndr-" + way, joined(common, {"--latency"}), "ndr/");
-      add("rfc2544", "pdr-" + way, joined(common, {"--loss", "0.5"}), "pdr/");
+      const Words common = joined({"live", "--ways", way, "--sizes", sizes, "--repetitions", "1"}, searches());
+      add("rfc2544", "ndr-" + way, joined(common, {"--latency"}), "ndr/").probes = ProbeSet::kLive;
+      add("rfc2544", "pdr-" + way, joined(common, {"--loss", "0.5"}), "pdr/").probes = ProbeSet::kLive;
+      // Of small frames alone: the larger ones pass at every rate.
+      add("rfc2544", "back-to-back-" + way,
+          joined({"live", "--ways", way, "--sizes", pick("64,128", "64"), "--repetitions", "1", "--back-to-back",
+                  pick("10", "1")},
+                 searches()),
+          "back-to-back/")
+          .probes = ProbeSet::kLive;
     }
   }
 

@@ -17,10 +17,12 @@ Json row_of(const SuiteCase& c, const std::string& name, const Json& machine) {
           {"min", nullptr},
           {"max", nullptr},
           {"values", Json::array()},
+          {"passes", Json::array()},
           {"checked", false},
           {"published", nullptr},
           {"command", c.command.empty() ? "" : command_text(c)},
           {"reason", nullptr},
+          {"of_case", c.id()},
           {"machine", machine}};
 }
 
@@ -128,11 +130,96 @@ std::vector<Json> rows_of_benchmark(const SuiteCase& c, const Json& result, cons
 }  // namespace
 
 std::span<const SuiteColumn> suite_columns() {
-  static constexpr SuiteColumn kColumns[] = {{"p50_us", "p50, us"},           {"p99_us", "p99, us"},
-                                             {"p999_us", "p99.9, us"},        {"convert_ms", "convert, ms"},
-                                             {"allocate_ms", "allocate, ms"}, {"to_device_ms", "to the device, ms"},
-                                             {"kernel_ms", "kernel, ms"},     {"to_host_ms", "to the host, ms"}};
+  static constexpr SuiteColumn kColumns[] = {{"p50_us", "p50, us"},
+                                             {"p99_us", "p99, us"},
+                                             {"p999_us", "p99.9, us"},
+                                             {"convert_ms", "convert, ms"},
+                                             {"allocate_ms", "allocate, ms"},
+                                             {"to_device_ms", "to the device, ms"},
+                                             {"kernel_ms", "kernel, ms"},
+                                             {"to_host_ms", "to the host, ms"},
+                                             {"build_seconds", "build, s"},
+                                             {"bytes", "bytes"},
+                                             {"cpu_watts", "CPU, W"},
+                                             {"watts", "GPU, W"},
+                                             {"packets_per_joule", "packets/J of the GPU"}};
   return kColumns;
+}
+
+std::vector<Json> join_passes(const SuiteCase& c, const std::vector<std::pair<unsigned, std::vector<Json>>>& passes) {
+  struct Joined {
+    Json row;
+    std::vector<double> values;
+    std::vector<unsigned> of;
+    std::map<std::string, std::vector<double>> columns;
+    std::vector<std::pair<unsigned, std::string>> notes;
+  };
+  std::vector<Joined> all;
+  for (const auto& [pass, rows] : passes) {
+    for (const Json& row : rows) {
+      auto at = std::find_if(all.begin(), all.end(), [&](const Joined& j) { return j.row["case"] == row["case"]; });
+      if (at == all.end()) at = all.insert(all.end(), {row, {}, {}, {}, {}});
+      if (is_refused(at->row)) continue;
+      // A figure stands over its absence in another pass, a refusal over both.
+      if (is_refused(row) || at->row["value"].is_null()) at->row = row;
+      if (row["value"].is_null()) continue;
+      for (const double value : row["values"]) {
+        at->values.push_back(value);
+        at->of.push_back(pass);
+      }
+      for (const SuiteColumn& column : suite_columns())
+        if (row.contains(column.key) && row[column.key].is_number()) at->columns[column.key].push_back(row[column.key]);
+      if (const std::string note = row.value("note", ""); !note.empty()) at->notes.emplace_back(pass, note);
+      at->row["checked"] = at->row["checked"] == true && row["checked"] == true;
+    }
+  }
+  std::vector<Json> joined;
+  for (Joined& j : all) {
+    Json& row = j.row;
+    if (!row["value"].is_null()) {
+      set_values(c, row, row["unit"], j.values);
+      row["passes"] = j.of;
+      for (const auto& [key, values] : j.columns) row[key] = median(values);
+      const bool one_note = j.notes.size() == passes.size() &&
+                            std::all_of(j.notes.begin(), j.notes.end(),
+                                        [&](const auto& note) { return note.second == j.notes.front().second; });
+      if (!one_note && !j.notes.empty()) {
+        std::string text;
+        for (const auto& [pass, note] : j.notes)
+          text += fmt::format("{}pass {}: {}", text.empty() ? "" : "; ", pass, note);
+        row["note"] = text;
+      }
+    }
+    joined.push_back(std::move(row));
+  }
+  return joined;
+}
+
+std::vector<Json> machine_rows(const std::vector<ProbesTaken>& taken, const Json& machine) {
+  std::vector<Json> rows;
+  if (taken.empty()) return rows;
+  for (const ProbeKind& kind : probe_kinds()) {
+    std::vector<double> values;
+    std::vector<unsigned> passes;
+    Json beside = Json::array();
+    for (const ProbesTaken& one : taken) {
+      const auto at = one.values.find(kind.name);
+      if (at == one.values.end()) continue;
+      values.push_back(at->second);
+      passes.push_back(one.pass);
+      beside.push_back(one.beside);
+    }
+    SuiteCase c;
+    c.suite = kMachineSuite;
+    c.name = kind.name;
+    if (values.empty()) continue;
+    Json row = row_of(c, kind.name, machine);
+    set_values(c, row, kind.unit, values);
+    row["passes"] = passes;
+    row["beside"] = beside;
+    rows.push_back(std::move(row));
+  }
+  return rows;
 }
 
 Json unmeasured_row(const SuiteCase& c, const std::string& name, const std::string& reason, const Json& machine) {

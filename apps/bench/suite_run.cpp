@@ -1,5 +1,5 @@
-// sluice bench suite: every case as a child process of this program, one after the other; what has finished is kept in
-// the folder, so that the next run goes on where this one was interrupted. host only
+// sluice bench suite: every case as a child process of this program, one after the other, and all of them again in each
+// pass; what has finished is kept in the folder, so that the next run goes on where this one was interrupted. host only
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -7,11 +7,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <optional>
 
 #include "base/input_file.h"
 #include "bench.h"
 #include "control/machine.h"
+#include "rapl.h"
 #include "suite.h"
 
 namespace sluice::app {
@@ -21,9 +23,13 @@ struct SuiteOptions {
   std::string out;
   std::vector<std::string> only;
   bool quick = false, list = false, fresh = false, spoil = false;
+  std::string rapl = "/sys/class/powercap";
+  unsigned passes = 0;  // 0: kPasses, or with --quick kQuickPasses
   // Of --quick: what has not begun by then, or does not end, has a row that says so.
   double limit_s = 9 * 60, case_limit_s = 90;
 };
+
+constexpr unsigned kPasses = 5, kQuickPasses = 3, kMostPasses = 99;
 
 // What makes a finished case one of this build, machine and command.
 Json identity(const std::string& program, const std::vector<std::string>& arguments) {
@@ -42,8 +48,8 @@ Json identity(const std::string& program, const std::vector<std::string>& argume
           {"data", data == nullptr ? "" : data}};
 }
 
-std::string kept_file(const std::string& folder, const SuiteCase& c) {
-  return folder + "/cases/" + c.suite + "-" + c.name + ".json";
+std::string kept_file(const std::string& folder, const SuiteCase& c, unsigned pass) {
+  return fmt::format("{}/cases/{}-{}.{}.json", folder, c.suite, c.name, pass);
 }
 
 // The document of a finished case; nothing where there is none, or of something else.
@@ -52,6 +58,14 @@ std::optional<Json> kept(const std::string& file, const Json& what) {
   if (!text.ok()) return std::nullopt;
   Json json = Json::parse(text.value(), nullptr, false);
   if (!json.is_object() || !json.contains("result") || !json["result"].is_object()) return std::nullopt;
+  if (!json.contains("seconds") || !json["seconds"].is_number() || !json.contains("probes")) return std::nullopt;
+  // Of each probe its value.
+  if (!json["probes"].is_array()) return std::nullopt;
+  for (const Json& probes : json["probes"]) {
+    if (!probes.is_object()) return std::nullopt;
+    for (const Json& value : probes)
+      if (!value.is_number()) return std::nullopt;
+  }
   for (const auto& [key, value] : what.items())
     if (!json.contains(key) || json[key] != value) return std::nullopt;
   return json;
@@ -65,7 +79,8 @@ std::vector<SuiteCase> chosen(const SuiteOptions& o) {
     const auto is_named = [&](const SuiteCase& c) { return c.suite == name || c.id() == name; };
     if (std::none_of(all.begin(), all.end(), is_named)) {
       std::vector<std::string> names;
-      for (const Suite& s : suites()) names.push_back(s.name);
+      for (const Suite& s : suites())
+        if (s.name != kMachineSuite) names.push_back(s.name);
       fail(Exit::kUsage, fmt::format("--only: there is no suite or case '{}'", name),
            fmt::format("one of {}; sluice-bench suite --list shows their cases", fmt::join(names, ", ")));
     }
@@ -97,111 +112,223 @@ Json load_average() {
   return ::getloadavg(&load, 1) == 1 ? Json(std::round(load * 100) / 100) : Json(nullptr);
 }
 
-Exit bench_suite(const SuiteOptions& given) {
-  SuiteOptions o = given;
-  if (!o.quick) o.limit_s = o.case_limit_s = std::numeric_limits<double>::infinity();
-  const std::vector<SuiteCase> cases = chosen(o);
-  if (o.list) {
-    list_cases(cases);
-    return Exit::kOk;
+// A case on its way through the passes.
+struct Measured {
+  SuiteCase c;
+  std::string program;                 // path, or "": this program
+  std::vector<std::string> arguments;  // without -q -o json
+  Json identity;
+  std::map<unsigned, Json> passes;  // pass -> document, as it is kept
+  std::vector<Json> instead;        // rows in place of figures
+  bool over = false;                // no further pass is tried
+  double seconds = 0;               // that a pass took
+};
+
+class SuiteRun {
+ public:
+  explicit SuiteRun(const SuiteOptions& o) : o_(o), machine_(to_json(describe_machine())) {}
+
+  Exit run() {
+    std::vector<SuiteCase> cases = chosen(o_);
+    make_folder(o_.out);
+    const Json load = load_average();
+    for (SuiteCase& c : cases) prepare(std::move(c));
+    for (unsigned pass = 1; pass <= o_.passes; ++pass)
+      for (size_t i = 0; i < cases_.size(); ++i)
+        if (is_left(cases_[i], pass)) measure(i, pass);
+    return report(load);
   }
-  if (o.out.empty()) fail(Exit::kUsage, "-o is required: the folder of the report", "sluice-bench suite -o report");
-  make_folder(o.out);
-  const Json machine = to_json(describe_machine()), load = load_average();
-  Json rows = Json::array();
-  const Stopwatch watch;
-  size_t again = 0, ran = 0, refused = 0, absent = 0;
-  std::string first_refused;
-  const auto add = [&](const SuiteCase& c, std::vector<Json> some) {
-    for (Json& row : some) {
-      if (const std::string why = row["reason"].is_string() ? row["reason"] : ""; why.starts_with("refused: ")) {
-        const std::string what = fmt::format("{}/{}: {}", c.suite, row["case"].get<std::string>(), why);
-        if (refused++ == 0) first_refused = what;
-        warn(what);
-      } else if (row["value"].is_null()) {
-        ++absent;
+
+ private:
+  bool is_left(const Measured& m, unsigned pass) const { return !m.over && !m.passes.contains(pass); }
+
+  void instead(Measured& m, std::vector<Json> rows) {
+    m.instead = std::move(rows);
+    m.over = true;
+    say_refused(m.c, m.instead);
+  }
+  void without(Measured& m, const std::string& reason) {
+    instead(m, {unmeasured_row(m.c, m.c.name, reason, machine_)});
+  }
+
+  static void say_refused(const SuiteCase& c, const std::vector<Json>& rows) {
+    for (const Json& row : rows)
+      if (is_refused(row))
+        warn(fmt::format("{}/{}: {}", c.suite, row["case"].get<std::string>(), row["reason"].get<std::string>()));
+  }
+
+  void prepare(SuiteCase&& given) {
+    Measured& m = cases_.emplace_back();
+    m.c = std::move(given);
+    const SuiteCase& c = m.c;
+    if (c.command.empty()) return without(m, c.reason);
+    if (!c.program.empty() && (m.program = find_program(c.program)).empty())
+      return instead(m, rows_without_program(c, machine_));
+    m.arguments = c.command;
+    if (o_.spoil && c.program.empty()) m.arguments.push_back("--spoil-check");
+    m.identity = identity(m.program, m.arguments);
+    for (unsigned pass = 1; pass <= o_.passes; ++pass) {
+      const std::string file = kept_file(o_.out, c, pass);
+      if (o_.fresh) {
+        std::error_code wrong;
+        std::filesystem::remove(file, wrong);
+        if (wrong) fail(Exit::kIo, fmt::format("{}: cannot remove it: {}", file, wrong.message()));
+      } else if (std::optional<Json> document = kept(file, m.identity)) {
+        m.seconds = (*document)["seconds"];
+        m.passes.emplace(pass, *std::move(document));
+        ++kept_;
       }
-      rows.push_back(std::move(row));
     }
-  };
-  for (size_t i = 0; i < cases.size(); ++i) {
-    const SuiteCase& c = cases[i];
-    if (c.command.empty()) {
-      add(c, {unmeasured_row(c, c.name, c.reason, machine)});
-      continue;
+  }
+
+  // Of what is left: a case takes as long as in another pass, else as long as those that were measured take on average.
+  std::string time_left(size_t from, unsigned from_pass) const {
+    double known = 0, sum = 0;
+    size_t unknown = 0, measured = 0;
+    for (const Measured& m : cases_) {
+      if (m.seconds <= 0) continue;
+      sum += m.seconds;
+      ++measured;
     }
-    std::string program;
-    if (!c.program.empty() && (program = find_program(c.program)).empty()) {
-      add(c, rows_without_program(c, machine));
-      continue;
+    if (measured == 0) return "";
+    for (unsigned pass = from_pass; pass <= o_.passes; ++pass) {
+      for (size_t i = pass == from_pass ? from : 0; i < cases_.size(); ++i) {
+        if (!is_left(cases_[i], pass)) continue;
+        known += cases_[i].seconds;
+        unknown += cases_[i].seconds <= 0 ? 1 : 0;
+      }
     }
-    std::vector<std::string> arguments = c.command;
-    if (o.spoil && c.program.empty()) arguments.push_back("--spoil-check");
-    const Json what = identity(program, arguments);
-    const std::string file = kept_file(o.out, c);
-    if (o.fresh) {
-      std::error_code wrong;
-      std::filesystem::remove(file, wrong);
-      if (wrong) fail(Exit::kIo, fmt::format("{}: cannot remove it: {}", file, wrong.message()));
-    }
-    if (const std::optional<Json> document = kept(file, what)) {
-      ++again;
-      add(c, rows_of(c, (*document)["result"], machine));
-      continue;
-    }
-    const double left_s = o.limit_s - watch.seconds();
+    return fmt::format(", about {:.0f} s left",
+                       known + static_cast<double>(unknown) * sum / static_cast<double>(measured));
+  }
+
+  void measure(size_t i, unsigned pass) {
+    Measured& m = cases_[i];
+    const double left_s = o_.limit_s - watch_.seconds();
     if (left_s <= 0) {
-      add(c, {unmeasured_row(c, c.name,
-                             fmt::format("not measured here: {} were over; the same command goes on from here",
-                                         human_seconds(o.limit_s)),
-                             machine)});
-      continue;
+      ++missing_;
+      if (m.passes.empty() && m.instead.empty())
+        m.instead = {unmeasured_row(m.c, m.c.name,
+                                    fmt::format("not measured here: {} were over; the same command goes on from here",
+                                                human_seconds(o_.limit_s)),
+                                    machine_)};
+      return;
     }
-    note(fmt::format("[{}/{}] {}{}", i + 1, cases.size(), c.id(),
-                     ran == 0 ? ""
-                              : fmt::format(", about {:.0f} s left", watch.seconds() / static_cast<double>(ran) *
-                                                                         static_cast<double>(cases.size() - i))));
-    if (c.program.empty()) arguments.insert(arguments.end(), {"-q", "-o", "json"});
-    Child child(program, arguments);
-    const double limit_s = std::min(left_s, o.case_limit_s);
+    note(fmt::format("[pass {}/{}, {}/{}] {}{}", pass, o_.passes, i + 1, cases_.size(), m.c.id(), time_left(i, pass)));
+    if (!probes_) probes_.emplace(machine_["cores"].get<unsigned>());
+    const Stopwatch watch;
+    const auto before = probes_->take(m.c.probes);
+    std::vector<std::string> arguments = m.arguments;
+    if (m.c.program.empty()) arguments.insert(arguments.end(), {"-q", "-o", "json"});
+    const double limit_s = std::min(left_s, o_.case_limit_s);
+    const auto energy = rapl_.read();
+    const Stopwatch child_watch;
+    Child child(m.program, arguments);
     const Ended ended = child.wait(std::chrono::duration<double>(limit_s));
-    ++ran;
+    const double child_s = child_watch.seconds();
+    const auto energy_after = energy ? rapl_.read() : std::nullopt;
+    const auto after = probes_->take(m.c.probes);
+    m.seconds = watch.seconds();
     if (ended.late) {
-      add(c,
-          {unmeasured_row(c, c.name, fmt::format("not measured here: it did not end within {}", human_seconds(limit_s)),
-                          machine)});
-      continue;
+      // What earlier passes gave stands.
+      m.over = true;
+      ++missing_;
+      if (m.passes.empty())
+        without(m, fmt::format("not measured here: it did not end within {}", human_seconds(limit_s)));
+      return;
     }
     Json result = Json::parse(ended.out, nullptr, false);
     if (ended.code != 0 || !result.is_object()) {
       const bool unavailable = ended.code == static_cast<int>(Exit::kUnavailable);
-      add(c,
-          {unmeasured_row(c, c.name, (unavailable ? "not measured here: " : "refused: ") + reason_of(ended), machine)});
-      continue;
+      return without(m, (unavailable ? "not measured here: " : "refused: ") + reason_of(ended));
     }
-    std::vector<Json> some = rows_of(c, result, machine);
-    const bool good = std::none_of(some.begin(), some.end(), is_refused);
-    add(c, std::move(some));
-    if (!good) continue;
-    Json document = what;
+    const std::vector<Json> rows = rows_of(m.c, result, machine_);
+    Json document = m.identity;
     document["result"] = std::move(result);
-    write_text(file, document.dump(1) + "\n");
+    document["seconds"] = m.seconds;
+    document["probes"] = {before, after};
+    if (energy_after) document["cpu_watts"] = rapl_.joules(*energy, *energy_after) / child_s;
+    if (std::none_of(rows.begin(), rows.end(), is_refused))
+      write_text(kept_file(o_.out, m.c, pass), document.dump(1) + "\n");
+    else
+      say_refused(m.c, rows);
+    m.passes.emplace(pass, std::move(document));
   }
-  Json about = Json::array();
-  for (const Suite& s : suites()) about.push_back({{"name", s.name}, {"title", s.title}, {"about", s.about}});
-  const Json report{{"schema", 1},          {"machine", machine}, {"git", sluice_revision()},
-                    {"when", now_utc()},    {"quick", o.quick},   {"command", command_line()},
-                    {"load_average", load}, {"suites", about},    {"rows", rows}};
-  write_text(o.out + "/report.json", report.dump(1) + "\n");
-  write_text(o.out + "/report.csv", suite_csv(report));
-  write_text(o.out + "/report.html", suite_html(report));
-  print_out(
-      fmt::format("{}/report.html, .csv, .json: {} rows of {} cases ({} kept from before, {} not measured here, {} "
-                  "refused) in {}\n",
-                  o.out, rows.size(), cases.size(), again, absent, refused, human_seconds(watch.seconds())));
-  if (refused != 0)
-    fail(Exit::kCheckFailed, fmt::format("{} of {} rows were refused; {}", refused, rows.size(), first_refused));
-  return Exit::kOk;
+
+  Exit report(const Json& load) {
+    Json rows = Json::array();
+    size_t absent = 0, refused = 0;
+    std::string first_refused;
+    std::vector<ProbesTaken> taken;
+    for (const Measured& m : cases_) {
+      std::vector<std::pair<unsigned, std::vector<Json>>> passes;
+      for (const auto& [pass, document] : m.passes) {
+        std::vector<Json>& of_pass = passes.emplace_back(pass, rows_of(m.c, document["result"], machine_)).second;
+        if (document.contains("cpu_watts") && document["cpu_watts"].is_number())
+          for (Json& row : of_pass)
+            if (!row["value"].is_null()) row["cpu_watts"] = document["cpu_watts"];
+        for (const Json& probes : document["probes"])
+          taken.push_back({m.c.id(), pass, probes.get<std::map<std::string, double>>()});
+      }
+      std::vector<Json> some = m.instead;
+      if (some.empty()) some = join_passes(m.c, passes);
+      for (Json& row : some) {
+        if (is_refused(row) && refused++ == 0)
+          first_refused =
+              fmt::format("{}/{}: {}", m.c.suite, row["case"].get<std::string>(), row["reason"].get<std::string>());
+        absent += row["value"].is_null() && !is_refused(row) ? 1 : 0;
+        rows.push_back(std::move(row));
+      }
+    }
+    for (Json& row : machine_rows(taken, machine_)) rows.push_back(std::move(row));
+    Json about = Json::array();
+    for (const Suite& s : suites()) about.push_back({{"name", s.name}, {"title", s.title}, {"about", s.about}});
+    const Json report{{"schema", 1},
+                      {"machine", machine_},
+                      {"git", sluice_revision()},
+                      {"when", now_utc()},
+                      {"quick", o_.quick},
+                      {"command", command_line()},
+                      {"load_average", load},
+                      {"passes", o_.passes},
+                      {"suites", about},
+                      {"cpu_power", rapl_.read() ? "RAPL, all packages, mean over a case with all that it prepares"
+                                                 : "no RAPL here, or this user may not read it"},
+                      {"rows", rows}};
+    write_text(o_.out + "/report.json", report.dump(1) + "\n");
+    write_text(o_.out + "/report.csv", suite_csv(report));
+    write_text(o_.out + "/report.html", suite_html(report));
+    print_out(fmt::format(
+        "{}/report.html, .csv, .json: {} rows of {} cases in {} passes ({} kept from before, {} not measured "
+        "here, {} refused) in {}\n",
+        o_.out, rows.size(), cases_.size(), o_.passes, kept_, absent, refused, human_seconds(watch_.seconds())));
+    if (missing_ != 0)
+      warn(fmt::format("{} measurements of cases are missing: time was over; the same command goes on from there",
+                       missing_));
+    if (refused != 0)
+      fail(Exit::kCheckFailed, fmt::format("{} of {} rows were refused; {}", refused, rows.size(), first_refused));
+    return Exit::kOk;
+  }
+
+  const SuiteOptions& o_;
+  const Json machine_;
+  const Stopwatch watch_;
+  const Rapl rapl_{o_.rapl};
+  std::optional<MachineProbes> probes_;  // made by the first measurement
+  std::vector<Measured> cases_;
+  size_t kept_ = 0, missing_ = 0;
+};
+
+Exit bench_suite(const SuiteOptions& given) {
+  SuiteOptions o = given;
+  if (!o.quick) o.limit_s = o.case_limit_s = std::numeric_limits<double>::infinity();
+  if (o.passes == 0) o.passes = o.quick ? kQuickPasses : kPasses;
+  if (o.list) {
+    list_cases(chosen(o));
+    return Exit::kOk;
+  }
+  if (o.out.empty()) fail(Exit::kUsage, "-o is required: the folder of the report", "sluice-bench suite -o report");
+  return SuiteRun(o).run();
 }
 
 }  // namespace
@@ -219,12 +346,20 @@ void add_bench_suite(Command bench) {
   sub->add_option("-o,--out", o->out, "Folder of the report and of the finished cases (cases/)")->type_name("DIR");
   sub->add_flag("--quick", o->quick,
                 "Few cases and small inputs: nine minutes at most, of which one case takes 90 seconds at most");
+  sub->add_option(
+         "--passes", o->passes,
+         fmt::format("How many times all cases are gone through: a case's values are minutes apart (default {}, "
+                     "with --quick {})",
+                     kPasses, kQuickPasses))
+      ->check(Range(1u, kMostPasses))
+      ->type_name("N");
   sub->add_option("--only", o->only, "Suites, or single cases as SUITE/CASE, comma-separated")
       ->delimiter(',')
       ->type_name("NAME,...");
   sub->add_flag("--list", o->list, "List the cases and their commands, and measure nothing");
   sub->add_flag("--fresh", o->fresh, "Measure again what is finished");
   sub->add_flag("--spoil-check", o->spoil, "")->group("");
+  sub->add_option("--rapl", o->rapl, "")->group("");
   // So that a test can see what comes of a slow machine.
   sub->add_option("--limit", o->limit_s, "")->check(Range(0.0, 86400.0))->group("");
   sub->add_option("--case-limit", o->case_limit_s, "")->check(Range(0.0, 86400.0))->group("");

@@ -83,6 +83,19 @@ bool routable4(uint32_t a) {
 
 }  // namespace
 
+Result<std::vector<uint32_t>> sizes_of_genome(std::string_view genome) {
+  static constexpr uint32_t kSizes[] = {64, 128, 256, 512, 1024, 1280, 1518, 2112, 9000};
+  std::vector<uint32_t> sizes;
+  for (const char letter : genome) {
+    if (letter < 'a' || letter >= static_cast<char>('a' + std::size(kSizes)))
+      return Error(fmt::format("'{}' is no letter of an IMIX genome that can be sent here", letter),
+                   "a 64, b 128, c 256, d 512, e 1024, f 1280, g 1518, h 2112, i 9000 bytes, such as aaaaaaaddddg");
+    sizes.push_back(kSizes[letter - 'a']);
+  }
+  if (sizes.empty()) return Error("an IMIX genome has a letter for each frame", "such as aaaaaaaddddg");
+  return sizes;
+}
+
 std::string_view to_string(Malformed kind) {
   static constexpr std::string_view kNames[kMalformedKinds] = {
       "ip-checksum",     "version",  "header-length",  "total-length", "truncated",
@@ -246,6 +259,10 @@ Error TrafficGenerator::State::make_flows() {
     return Error(fmt::format("{} flows are out of range", o.flows), fmt::format("1 to {}", kMaxFlows));
   if (!(o.zipf >= 0 && o.zipf <= 8))
     return Error(fmt::format("Zipf exponent {} is out of range", o.zipf), "0 (uniform) to 8");
+  for (const uint32_t size : o.size_sequence) {
+    if (size < 64 || size > 9618)
+      return Error(fmt::format("frame size {} is out of range", size), "64 to 9618 bytes, with FCS");
+  }
   if (o.size_mix == SizeMix::kFixed && (o.fixed_bytes < 64 || o.fixed_bytes > 9618)) {
     return Error(fmt::format("frame size {} is out of range", o.fixed_bytes), "64 to 9618 bytes, with FCS");
   }
@@ -311,6 +328,8 @@ uint32_t TrafficGenerator::State::frame_bytes(uint32_t link_bytes, uint32_t head
   static constexpr uint32_t kSimple[3] = {64, 570, 1518};
   static constexpr uint32_t kStockholm[3] = {40, 576, 1500};
   uint32_t bytes = 0;
+  if (const auto& sizes = options.size_sequence; !sizes.empty())
+    return std::max(sizes[stats.packets % sizes.size()] - kFcs, link_bytes + header_bytes);
   switch (options.size_mix) {
     case SizeMix::kImix:
       bytes = kSimple[kTwelve[random.below(12)]] - kFcs;

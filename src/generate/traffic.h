@@ -52,7 +52,10 @@ struct TrafficOptions {
   uint32_t flows = 10'000;  // 1..16,777,216 five-tuples; more than there are packets is fine
   double zipf = 1.0;        // popularity of the k-th flow is k^-zipf; 0 is uniform; 0..8
   SizeMix size_mix = SizeMix::kImix;
-  uint32_t fixed_bytes = 64;                  // 64..9,618, with FCS
+  uint32_t fixed_bytes = 64;  // 64..9,618, with FCS
+  // When given, in place of size_mix: the sizes of successive packets, again from the first after the last, so that the
+  // sequence is the same in each round (an IMIX genome, RFC 6985). Each 64..9,618, with FCS.
+  std::vector<uint32_t> size_sequence;
   double ipv6_fraction = 0;                   // 0..1 of the flows, where regions and destinations leave the choice
   double vlan_fraction = 0;                   // of the flows; the tag is one of 1..4094
   double tcp = 0.8, udp = 0.15, icmp = 0.05;  // parts of the flows, any positive scale, where regions leave the choice
@@ -72,6 +75,11 @@ struct TrafficOptions {
 
   const std::atomic<bool>* stop = nullptr;  // generate_traffic: set from elsewhere (a signal), it ends early
 };
+
+// The sizes that the letters of an IMIX genome stand for, with FCS: a 64, b 128, c 256, d 512, e 1024, f 1280, g 1518,
+// h 2112, i 9000 (RFC 6985 section 4). Errors: a letter that is none of these (j, 16,000 bytes, and z, the interface's
+// MTU, among them), or no letter.
+Result<std::vector<uint32_t>> sizes_of_genome(std::string_view genome);
 
 struct TrafficStats {
   uint64_t packets = 0;

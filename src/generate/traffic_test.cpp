@@ -193,6 +193,21 @@ TEST(TrafficTest, EveryPacketIsValidAndCounted) {
   }
 }
 
+TEST(TrafficTest, AGenomeIsSentLetterByLetter) {
+  const auto sizes = sizes_of_genome("aabgfcde");
+  ASSERT_TRUE(sizes.ok());
+  TrafficOptions options{.packets = 1'000, .flows = 100};
+  options.size_sequence = sizes.value();
+  const Made run = make(options);
+  const uint32_t expected[] = {64, 64, 128, 1518, 1280, 256, 512, 1024};
+  for (uint64_t i = 0; i < run.store.size(); ++i) ASSERT_EQ(run.store.captured()[i], expected[i % 8] - 4) << i;
+  EXPECT_EQ(sizes_of_genome("hi").value(), (std::vector<uint32_t>{2112, 9000}));
+  for (const char* wrong : {"", "j", "z", "abA", "a b", "7"}) EXPECT_FALSE(sizes_of_genome(wrong).ok()) << wrong;
+  options.size_sequence = {64, 63};
+  FrameStore store;
+  EXPECT_FALSE(generate_traffic(options, store).ok());
+}
+
 TEST(TrafficTest, SizesFollowTheMix) {
   auto sizes = [](const TrafficOptions& options) {
     const Made run = make(options);

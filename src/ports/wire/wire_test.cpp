@@ -19,6 +19,7 @@
 #include "net/bytes.h"
 #include "net/packet_builder.h"
 #include "ports/queue_parts.h"
+#include "ports/wire/burst_search.h"
 #include "ports/wire/sequence_account.h"
 #include "ports/wire/stamp.h"
 #include "ports/wire/throughput_search.h"
@@ -152,6 +153,28 @@ TEST(ThroughputSearch, FindsWhatTheDeviceCarriesWithinTheResolution) {
         << highest << " " << generator << " " << capacity << " " << resolution;
     ASSERT_EQ(found.ceiling, top <= capacity);
   }
+}
+
+TEST(BurstSearch, FindsTheLongestThatADeviceHasRoomForWithinTheResolution) {
+  for (const uint64_t room : {0, 1, 2, 3, 17, 256, 5'000, 33'388}) {
+    for (const double percent : {0.001, 2.0, 10.0}) {
+      BurstSearch search(33'389, false, percent);
+      unsigned trials = 0;
+      while (const auto frames = search.next()) {
+        ASSERT_GT(*frames, 0u);
+        ASSERT_LT(++trials, 40u);
+        search.add(*frames <= room);
+      }
+      EXPECT_LE(search.longest(), room);
+      EXPECT_LE(room - search.longest(), search.step()) << room;
+      EXPECT_LE(search.step(), std::max(1.0, percent / 100 * static_cast<double>(search.longest()))) << room;
+      EXPECT_FALSE(search.limited_by_generator());
+    }
+  }
+  const BurstSearch whole(100, true, 1);
+  EXPECT_EQ(whole.next(), std::nullopt);
+  EXPECT_EQ(whole.longest(), 100u);
+  EXPECT_TRUE(whole.limited_by_generator());
 }
 
 TEST(ThroughputSearch, OneTrialIsEnoughWhereTheHighestRatePasses) {
