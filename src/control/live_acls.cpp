@@ -22,7 +22,7 @@ namespace sluice {
 namespace {
 
 // A list whose rules differ in more places is built anew: comparing costs the square of the steps.
-constexpr size_t kMostSteps = 1024;
+constexpr size_t kMostDiffering = 1024;
 constexpr size_t kMostNames = 16;
 
 }  // namespace
@@ -215,7 +215,7 @@ Result<TableChange> LiveTables::replace_acl(const std::string& table, InputFile&
       rules->rules.size() > kAclRebuilt) {
     state.list.begin();
     ScopeExit list = goes_back(state, table);
-    if (state.list.become(*rules, std::min(rules->rules.size() / 16, kMostSteps))) {
+    if (state.list.become(*rules, std::min(rules->rules.size() / 16, kMostDiffering))) {
       if (auto done = commit_acl(state, state.list, false, change, dry_run); !done) return std::move(done).error();
       if (!dry_run) {
         list.release();
