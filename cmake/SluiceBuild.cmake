@@ -300,8 +300,9 @@ endforeach()
 
 function(sluice_add_tests name dir deps)
   set(files ${ARGN})
-  if(SLUICE_SANITIZE STREQUAL "thread" AND NOT name MATCHES "^(api|control|exec|system)$")
-    # What these layers share between threads is in a few files; the others' threads are in the libraries.
+  if(SLUICE_SANITIZE STREQUAL "thread" AND NOT name MATCHES "^(api|control|elements|exec|system)$")
+    # What these layers share between threads is in a few files; the others' threads are in the libraries (the elements'
+    # harness is one piece).
     sluice_thread_files(files ${files})
   endif()
   if(NOT SLUICE_TESTS OR NOT files)

@@ -207,6 +207,8 @@ TABLE = [
     M("live_latency", "live", 200, "bench_live.py --latency --routes rib4.txt --xsk xsk --wire-method af_xdp --rounds 5 --seconds 1.5"),
     M("live_overload", "live", 300, "bench_live.py --flood livegen --acl acl1_10k --routes rib4.txt --xsk xsk --afp afp_fwd --redirect xdpp --rounds 6 --seconds 1"),
     M("live_soak", "live", 310, "live_soak.py --minutes 5"),
+    M("windows_cost", "live", 190, "bench_windows.py --acl acl1_10k --routes rib4.txt,rib6.txt --rounds 5 --seconds 5 --reload acl"),
+    M("windows_effect", "live", 300, "bench_windows.py --acl acl1_10k --routes rib4.txt,rib6.txt --effect --minutes 4"),
     M("functions_cpu", "host16", 60, "sluice bench functions --sizes 64,1024 --packets 1000000 --workers 1,16"),
     M("port_host", "host16", 20, "sluice bench port --workers 15 --repetitions 7"),
     M("priorities_chunks", "host16", 25, f"{PRIORITIES} --part chunks --workers 8 --rules 512 --repetitions 3 --packets 1000000"),
