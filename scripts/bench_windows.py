@@ -5,10 +5,11 @@
     scripts/bench_windows.py --acl acl1_10k --routes rib4.txt,rib6.txt --effect --minutes 5 > bench/results/windows_effect.json
     scripts/bench_windows.py --seconds 2 --rounds 1        in short, with rules and routes that are generated
 
-Cost: three runs in turns, round by round, each for --seconds: "plain" has no socket; "served" has --control and --http, which nobody uses, and so counts
-rules; "watched" is served and has, all at once, every second: /metrics, `show runtime`, `show rules --hits`, `sluice top`, a trace of one packet in 1,000, a
+Cost: runs in turns, round by round, each for --seconds: "plain" has no socket; "served" has --control and --http, which nobody uses, and so counts
+rules; "beside" is served, and another process takes all of a core, as those who look do: what it loses is the machine's, by its caches, clocks and scheduler;
+"watched" is served and has, all at once, every second: /metrics, `show runtime`, `show rules --hits`, `sluice top`, a trace of one packet in 1,000, a
 reload of the configuration (--reload acl: a replacement of the access list, --reload none), and one rule with `log`. `of_peer` is the median over the rounds of
-its rate by that of the served run. A run that was not looked at as often as it had to be says so in `late`.
+its rate by that of the served run, `of_beside` by that beside a busy process. A run that was not looked at as often as it had to be says so in `late`.
 
 Effect: one run for --minutes; a minute has 100 replacements of one rule, 100 of the whole access list (--no-lists: none), and 100,000 changes of routes,
 --route-batch at a time. A request is
@@ -254,6 +255,7 @@ class Bench:
     def rate(self, case):
         self.toml("served", "logged.acl" if case == "watched" else "plain.acl")
         run = Run(self, case != "plain")
+        busy = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if case == "beside" else None
         try:
             if case == "plain":
                 # It has no socket that says when packets pass.
@@ -264,6 +266,9 @@ class Bench:
             report = run.end()
         finally:
             run.kill()
+            if busy is not None:
+                busy.kill()
+                busy.wait()
         return report["packets_in"] / report["seconds"] / 1e6, done
 
     def cost(self):
@@ -278,7 +283,7 @@ class Bench:
         finally:
             if run is not None:
                 run.kill()
-        cases = ["plain", "served", "watched"]
+        cases = ["plain", "served", "beside", "watched"]
         rates, did = {case: [] for case in cases}, {}
         for r in range(self.a.rounds):
             for case in cases if r % 2 == 0 else reversed(cases):
@@ -293,7 +298,7 @@ class Bench:
             if case != "served":
                 row |= {"peer": "served", "peer_median": statistics.median(rates["served"]), "of_peer": rounds.ratio(rates[case], rates["served"])}
             if case == "watched":
-                row |= {"looks": did, "of_plain_run": rounds.ratio(rates[case], rates["plain"])}
+                row |= {"looks": did, "of_beside": rounds.ratio(rates[case], rates["beside"]), "of_plain_run": rounds.ratio(rates[case], rates["plain"])}
                 expected = 0.8 * self.a.rounds * self.a.seconds
                 row["late"] = sorted(name for name in ("metrics", "trace", "change") if did.get(name, 0) < expected)
             rows.append(row)

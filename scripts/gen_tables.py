@@ -43,6 +43,7 @@ EXTRA = {
     "of_plain": ("of plain IPv4", lambda value: f"{value:.2f}"),
     "of_bare": ("of the bare one", lambda value: f"{value:.2f}"),
     "of_reading": ("of the one that reads", lambda value: f"{value:.2f}"),
+    "of_beside": ("of the one beside a busy core", lambda value: f"{value:.2f}"),
     "of_kernel": ("of the kernel", lambda value: f"{value:.2f}"),
     "of_peer": ("of the peer", lambda value: f"{value:.2f}"),
     "sent": ("sent", lambda value: f"{value:,}"),
