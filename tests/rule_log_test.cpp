@@ -202,7 +202,7 @@ TEST(RuleLog, LosesNothingWhileListsChange) {
     std::atomic<bool> over{false};
     std::atomic<uint64_t> done{0};
     options.stop = &over;
-    options.stop_is_end = true;
+    options.stop_is_end = options.live = true;
     options.progress = [&](uint64_t n) { done = n; };
     auto engine = Engine::create(*router, *plan, options);
     ASSERT_TRUE(engine.ok());

@@ -63,7 +63,7 @@ struct GraphOutcome {
 GraphOutcome run_graph(const GraphRun& run);
 
 // The generation of the last batch that has begun; 0 before there is one. How far a run came with changes that a test
-// makes: a run of a number of packets may end before a thread beside it has made one.
+// makes: a run of a number of packets may end before a thread beside it has made one. Precondition: RunOptions::live.
 uint64_t generation_met(Engine& engine);
 
 // The text with the captures OUT, OUT2 and OUT3 of the folder in place of $OUT, $OUT2 and $OUT3.
