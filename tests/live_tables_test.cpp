@@ -674,9 +674,10 @@ TEST_F(LiveTablesFailures, OutOfMemoryAtAnyPointChangesAllOrNothing) {
     const char* algorithm;
     bool much_alike;  // a long list, that a file replaces by one much like it
   };
-  for (const auto& [algorithm, much_alike] :
-       {Case{"tuple_space", false}, {"tuple_merge", false}, {"tuple_merge", true}}) {
-    const auto make = [&, algorithm, much_alike] {
+  for (const Case& one : {Case{"tuple_space", false}, Case{"tuple_merge", false}, Case{"tuple_merge", true}}) {
+    const char* const algorithm = one.algorithm;
+    const bool much_alike = one.much_alike;
+    const auto make = [&] {
       const std::string text = graph(algorithm);
       if (!much_alike) return std::make_unique<Live>(text);
       std::string list;
