@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <sys/wait.h>
 
 #include <array>
@@ -33,6 +34,25 @@ using ::testing::Not;
 
 constexpr MacAddress kNear{2, 0, 0, 0, 0, 1}, kFar{2, 0, 0, 0, 0, 2}, kNextHop{2, 0, 0, 0, 0, 9};
 
+// Packets that one thread sends are received in their order where it stays on one processor: each has a backlog of its
+// own. So what answers the last has seen those before.
+class OnOneProcessor {
+ public:
+  OnOneProcessor() {
+    sched_getaffinity(0, sizeof before_, &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<size_t>(sched_getcpu()), &one);
+    EXPECT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  }
+  ~OnOneProcessor() { sched_setaffinity(0, sizeof before_, &before_); }
+  OnOneProcessor(const OnOneProcessor&) = delete;
+  OnOneProcessor& operator=(const OnOneProcessor&) = delete;
+
+ private:
+  cpu_set_t before_{};
+};
+
 // A host that forwards: near - far is where packets come from, out - sink where it would send them to.
 class KernelShares : public testing::TwoHosts<::testing::TestWithParam<KernelShare::Hook>> {
  protected:
@@ -60,6 +80,10 @@ class KernelShares : public testing::TwoHosts<::testing::TestWithParam<KernelSha
     auto near = Interface::find("near");
     ASSERT_TRUE(near.ok());
     near_ = std::make_unique<Interface>(std::move(*near));
+    // An IPv6 address takes no packets until the kernel has looked at the link, which it does when it finds the time.
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (!delivers("2001:db8::1") && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   std::unique_ptr<KernelShare> take(bool own = true) {
     const auto inside = here_->enter();
@@ -106,6 +130,7 @@ class KernelShares : public testing::TwoHosts<::testing::TestWithParam<KernelSha
     return recv(udp_.get(), text.data(), text.size(), 0) == 20;
   }
 
+  const OnOneProcessor one_processor_;
   std::optional<Wire> far_, sink_;
   std::unique_ptr<Interface> near_;
   TestFd udp_;
