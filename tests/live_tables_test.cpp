@@ -299,7 +299,7 @@ TEST_F(LiveTablesTest, AWholeListMuchLikeTheOneBefore) {
     std::string text;
     for (const std::string& each : lines) text += each;
     write(name, text);
-    const Image* const before = live.tables->tables().acls.at("edge").get();
+    const std::shared_ptr<const PatchLog> before = live.tables->tables().acls.at("edge")->patches();
     const auto change = replace_acl(*live.tables, dir_ / name);
     EXPECT_TRUE(change.ok()) << error_of(change);
     EXPECT_EQ(change->entries_after, lines.size());
@@ -328,7 +328,7 @@ TEST_F(LiveTablesTest, AWholeListMuchLikeTheOneBefore) {
       EXPECT_EQ(source->file(found), dir_ / name);
       EXPECT_EQ(source->line(found), i + 1);
     }
-    return image.patches() != nullptr && before->patches() == image.patches();
+    return image.patches() != nullptr && image.patches() == before;
   };
   EXPECT_FALSE(replace("a.acl"));
   lines.insert(lines.begin(), "deny udp from any to any port 9\n");
