@@ -51,6 +51,8 @@ import rounds
 
 DUT_MACS = {"d0": "02:00:00:00:00:02", "d1": "02:00:00:00:00:03"}
 SINK_MAC = "02:00:00:00:00:04"
+# Options that name programs that are no part of this project.
+PROGRAMS = ("xsk", "xsk_reads", "afp", "flood", "redirect")
 CHECKED = "every packet that a run received left or was dropped with a reason; its ports have the row's method"
 AND_IN_OVERLOAD = "; interfaces count as many packets as its report, what it missed included"
 FLOOD = {"from": "10.1.0.1", "to": "10.2.0.1"}
@@ -631,10 +633,10 @@ def main():
     a.name = a.name or ("live_latency" if a.latency else "live_overload" if a.flood else "run_live")
     if a.try_:
         a.rounds, a.seconds, a.packets = 1, 0.5, 5_000_000
-    for name in ("sluice", "peer", "acl", "xsk", "xsk_reads", "afp", "flood", "redirect"):
+    for name in ("sluice", "peer", "acl", *PROGRAMS):
         if value := getattr(a, name):
-            # Programs that are no part of this project may be named as a shell would.
-            found = shutil.which(value) if name in ("xsk", "xsk_reads", "afp", "flood", "redirect") else None
+            # These may be named as a shell would.
+            found = shutil.which(value) if name in PROGRAMS else None
             setattr(a, name, str(pathlib.Path(found or value).resolve()))
     with tempfile.TemporaryDirectory(prefix="sluice-live-") as folder:
         folder = pathlib.Path(folder)
@@ -663,7 +665,7 @@ def main():
     elsewhere = ("testpmd", "wire_method", "packets") if a.flood else ("flood", "cores", "xsk_reads", "redirect", "without")
     for option in ("flood", "cores", "acl", "routes", "xsk", "xsk_reads", "afp", "redirect", "testpmd", "wire_method", "rounds", "seconds", "packets", "only", "without"):
         if (value := getattr(a, option)) and option not in elsewhere:
-            names = option in ("flood", "acl", "routes", "xsk", "xsk_reads", "afp", "redirect", "testpmd")
+            names = option in ("acl", "routes", "testpmd", *PROGRAMS)
             words += ["--" + option.replace("_", "-"), ",".join(pathlib.Path(one).name for one in value.split(",")) if names else str(value)]
     document = {
         "schema": 1, "name": a.name, "when": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -6,7 +6,7 @@
     scripts/bench_windows.py --seconds 2 --rounds 1        in short, with rules and routes that are generated
 
 Cost: runs in turns, round by round, each for --seconds: "plain" has no socket; "served" has --control and --http, which nobody uses, and so counts
-rules; "beside" is served, and another process takes all of a core, as those who look do: what it loses is the machine's, by its caches, clocks and scheduler;
+rules; "beside" is served, and another process spins on a core: what a busy core beside it costs by itself;
 "watched" is served and has, all at once, every second: /metrics, `show runtime`, `show rules --hits`, `sluice top`, a trace of one packet in 1,000, a
 reload of the configuration (--reload acl: a replacement of the access list, --reload none), and one rule with `log`. `of_peer` is the median over the rounds of
 its rate by that of the served run, `of_beside` by that beside a busy process. A run that was not looked at as often as it had to be says so in `late`.

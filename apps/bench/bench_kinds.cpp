@@ -24,24 +24,24 @@ constexpr uint32_t kEthernetBytes = 14, kTagBytes = 4;
 constexpr double kFewestForwarded = 0.9;
 
 // What is done to a frame after it is made.
-enum class Edit : uint8_t { kNone, kServiceTag, kFragment, kOptions, kAny };
+enum class Change : uint8_t { kNone, kServiceTag, kFragment, kOptions, kAny };
 
 struct Kind {
   const char* name;
   uint32_t bytes;  // with FCS; 0: the 7:4:1 mix of 64, 570 and 1518
   double ipv6 = 0, vlan = 0;
-  Edit change = Edit::kNone;
+  Change change = Change::kNone;
 };
 // The first is what the others are compared with. IPv6 frames are as long as their headers.
 constexpr Kind kKinds[] = {
     {"ipv4", 64},
     {"ipv6", 82, 1},
     {"vlan", 64, 0, 1},
-    {"qinq", 64, 0, 1, Edit::kServiceTag},
-    {"fragments", 64, 0, 0, Edit::kFragment},
-    {"options", 64, 0, 0, Edit::kOptions},
+    {"qinq", 64, 0, 1, Change::kServiceTag},
+    {"fragments", 64, 0, 0, Change::kFragment},
+    {"options", 64, 0, 0, Change::kOptions},
     {"imix", 0},
-    {"mixed", 0, 0.3, 0.3, Edit::kAny},
+    {"mixed", 0, 0.3, 0.3, Change::kAny},
 };
 constexpr uint32_t kMostAdded = 16;
 
@@ -62,17 +62,17 @@ void seal(uint8_t* ip) {
   store_be16(ip + 10, ipv4_header_checksum(ip, (ip[0] & 15u) * 4));
 }
 
-void change_frame(uint8_t* frame, FrameHeader& header, Edit change, uint64_t number) {
-  if (change == Edit::kAny) {
-    constexpr Edit kEach[] = {Edit::kNone, Edit::kServiceTag, Edit::kFragment, Edit::kOptions};
+void change_frame(uint8_t* frame, FrameHeader& header, Change change, uint64_t number) {
+  if (change == Change::kAny) {
+    constexpr Change kEach[] = {Change::kNone, Change::kServiceTag, Change::kFragment, Change::kOptions};
     change = kEach[number % std::size(kEach)];
   }
   const uint32_t at = ipv4_of(frame);
   switch (change) {
-    case Edit::kServiceTag:
+    case Change::kServiceTag:
       if (load_be16(frame + 12) == 0x8100) insert(frame, header, 12, {0x88, 0xa8, 0, 7});
       break;
-    case Edit::kFragment: {
+    case Change::kFragment: {
       if (at == 0) break;
       // The first, one of the middle and the last one, in turn: more fragments, and the offset in units of 8 bytes.
       constexpr uint16_t kFields[] = {0x2000, 0x2000 | 185, 370};
@@ -80,7 +80,7 @@ void change_frame(uint8_t* frame, FrameHeader& header, Edit change, uint64_t num
       seal(frame + at);
       break;
     }
-    case Edit::kOptions:
+    case Change::kOptions:
       if (at == 0) break;
       // Record Route with room for one address (RFC 791), and the end of the list.
       insert(frame, header, at + 20, {7, 7, 4, 0, 0, 0, 0, 0});
@@ -98,14 +98,14 @@ bool is_of(const Kind& kind, const uint8_t* frame, const FrameHeader& header) {
   Headers h;
   if (parse_ethernet(frame, header.captured, header.wire_bytes, h) != ParseStatus::kOk) return false;
   const bool v4 = h.key.family == 4;
-  if (kind.change == Edit::kAny) return true;
+  if (kind.change == Change::kAny) return true;
   if (v4 != (kind.ipv6 == 0)) return false;
-  const uint8_t tags = kind.change == Edit::kServiceTag ? 2 : kind.vlan > 0 ? 1 : 0;
+  const uint8_t tags = kind.change == Change::kServiceTag ? 2 : kind.vlan > 0 ? 1 : 0;
   // Fragments: MF or an offset (RFC 791).
   const bool fragment = v4 && (load_be16(frame + h.l3_offset + 6) & 0x3fff) != 0;
   const bool options = (h.flags & Headers::kIpv4Options) != 0;
-  return h.vlan_count == tags && fragment == (kind.change == Edit::kFragment) &&
-         options == (kind.change == Edit::kOptions);
+  return h.vlan_count == tags && fragment == (kind.change == Change::kFragment) &&
+         options == (kind.change == Change::kOptions);
 }
 
 void write_kind(const std::string& file, const Kind& kind, const Rib& rib, uint64_t seed) {
@@ -136,7 +136,7 @@ void write_kind(const std::string& file, const Kind& kind, const Rib& rib, uint6
   std::vector<uint8_t> frame(TrafficGenerator::kMaxFrame + kMostAdded);
   for (uint64_t i = 0; i < kCaptured; ++i) {
     FrameHeader header = generator.next(frame.data());
-    change_frame(frame.data(), header, kind.change, kind.change == Edit::kAny ? i : 4 * i);
+    change_frame(frame.data(), header, kind.change, kind.change == Change::kAny ? i : 4 * i);
     if (!is_of(kind, frame.data(), header))
       fail(Exit::kCheckFailed, fmt::format("packet {} made for '{}' is not of that kind", i + 1, kind.name));
     if (!writer.append(header, frame.data())) fail(Exit::kIo, writer.error());

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
-#include <chrono>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -53,18 +52,14 @@ constexpr size_t kSlices = 9;
 constexpr size_t kCacheLines = 4096, kMemoryLines = size_t{2} << 20;
 constexpr size_t kStepsPerSlice = 1 << 20;
 
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 // Seconds of the median slice.
 template <typename Slice>
 double median_slice(Slice slice) {
   std::vector<double> seconds;
   for (size_t i = 0; i < kSlices; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     slice();
-    seconds.push_back(seconds_since(begin));
+    seconds.push_back(watch.seconds());
   }
   return median(seconds);
 }
@@ -106,9 +101,9 @@ std::optional<double> all_cores(unsigned cores) {
       if (go.load() < 0) return;
       for (size_t round = 0; round < kRounds; ++round) {
         together.arrive_and_wait();
-        const auto begin = std::chrono::steady_clock::now();
+        const Stopwatch watch;
         multiply(2 * kStepsPerSlice);
-        seconds[i][round] = seconds_since(begin);
+        seconds[i][round] = watch.seconds();
       }
     });
     if (!one.ok()) {

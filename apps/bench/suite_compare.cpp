@@ -150,19 +150,19 @@ MachineChange machine_change(const LoadedReport& a, const LoadedReport& b, const
   return change;
 }
 
-const char* verdict_text(Change change) {
+const char* verdict_text(Verdict change) {
   switch (change) {
-    case Change::kSame:
+    case Verdict::kSame:
       return "same";
-    case Change::kUnclear:
+    case Verdict::kUnclear:
       return "not told apart";
-    case Change::kSlowerAsMachine:
+    case Verdict::kSlowerAsMachine:
       return "slower, as the machine is";
-    case Change::kFasterAsMachine:
+    case Verdict::kFasterAsMachine:
       return "faster, as the machine is";
-    case Change::kSlower:
+    case Verdict::kSlower:
       return "regression";
-    case Change::kFaster:
+    case Verdict::kFaster:
       return "faster";
   }
   return "";
@@ -233,7 +233,7 @@ Exit bench_compare(const CompareOptions& o) {
   const std::vector<Judged> judged = judge(pairs, -std::log(1 - o.threshold));
   TextTable table({"row", "unit", "A", "B", "ratio", "95 % interval", "machine", "verdict"});
   Json rows = Json::array();
-  std::map<Change, size_t> counts;
+  std::map<Verdict, size_t> counts;
   size_t next = 0;
   for (const Line& line : lines) {
     if (!line.reason.empty()) {
@@ -263,7 +263,7 @@ Exit bench_compare(const CompareOptions& o) {
                fmt::format("{:.3f}-{:.3f}", low, high), probe.empty() ? "-" : fmt::format("{:.3f} {}", machine, probe),
                verdict_text(j.verdict)});
   }
-  const size_t regressions = counts[Change::kSlower];
+  const size_t regressions = counts[Verdict::kSlower];
   if (json_output()) {
     print_json({{"schema", 1},
                 {"a", o.a},
@@ -288,8 +288,8 @@ Exit bench_compare(const CompareOptions& o) {
             "regression: slower by more than {:g} % beyond that, which in equal builds 5 % of comparisons show in any "
             "of "
             "their rows (Holm)\n",
-            judged.size(), regressions, counts[Change::kSlowerAsMachine], counts[Change::kUnclear],
-            counts[Change::kSame], counts[Change::kFasterAsMachine], counts[Change::kFaster], 100 * o.threshold));
+            judged.size(), regressions, counts[Verdict::kSlowerAsMachine], counts[Verdict::kUnclear],
+            counts[Verdict::kSame], counts[Verdict::kFasterAsMachine], counts[Verdict::kFaster], 100 * o.threshold));
   }
   if (regressions != 0)
     fail(Exit::kCheckFailed,

@@ -155,15 +155,15 @@ std::vector<Judged> judge(const std::vector<PairedRow>& rows, double margin) {
     const PairedRow& row = rows[i];
     Judged& j = all[i];
     if (is_slower_beyond[i])
-      j.verdict = Change::kSlower;
+      j.verdict = Verdict::kSlower;
     else if (is_faster_beyond[i])
-      j.verdict = Change::kFaster;
+      j.verdict = Verdict::kFaster;
     else if (is_slower[i] && j.change + margin >= row.slowest)
-      j.verdict = Change::kSlowerAsMachine;
+      j.verdict = Verdict::kSlowerAsMachine;
     else if (is_faster[i] && j.change - margin <= row.fastest)
-      j.verdict = Change::kFasterAsMachine;
+      j.verdict = Verdict::kFasterAsMachine;
     else
-      j.verdict = j.low >= -margin && j.high <= margin ? Change::kSame : Change::kUnclear;
+      j.verdict = j.low >= -margin && j.high <= margin ? Verdict::kSame : Verdict::kUnclear;
   }
   return all;
 }

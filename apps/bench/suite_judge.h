@@ -14,7 +14,7 @@ struct PairedRow {
   double slowest = 0, fastest = 0;  // logarithms of what the machine's probes changed by; <= 0 and >= 0
 };
 
-enum class Change : uint8_t {
+enum class Verdict : uint8_t {
   kSame,             // the interval lies within the margin
   kUnclear,          // none of the others: not told apart from chance, or from what the machine did
   kSlowerAsMachine,  // slower by more than the margin, but not by more than the margin beyond the slowest probe
@@ -25,7 +25,7 @@ enum class Change : uint8_t {
 
 struct Judged {
   double change = 0, low = 0, high = 0;  // logarithms: the mean, its 95 % interval (of this row alone)
-  Change verdict = Change::kSame;
+  Verdict verdict = Verdict::kSame;
 };
 
 // One for each row. `margin`: logarithm, >= 0. Of all rows together, the chance that one is called slower (or faster)

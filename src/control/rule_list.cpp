@@ -2,7 +2,10 @@
 #include "control/rule_list.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstddef>
+#include <cstring>
 #include <functional>
 #include <string_view>
 
@@ -16,11 +19,20 @@ constexpr uint64_t kGap = uint64_t{1} << 32, kStep = uint64_t{1} << 12, kLeastGa
 // Room for as many in front as behind.
 constexpr uint64_t kFirst = uint64_t{1} << 62;
 
-std::string identity_of(const AclRule& rule) {
+// What the rule matches, and what it does.
+using Identity = std::array<char, offsetof(AclMatchRule, rule) + 3 * sizeof(uint32_t)>;
+
+Identity identity_of(const AclRule& rule) {
   const AclMatchRule flat = flatten(rule, 0);
   const uint32_t action[3] = {static_cast<uint32_t>(rule.verb), rule.verb == AclVerb::kMark ? rule.mark : 0, rule.log};
-  std::string id(reinterpret_cast<const char*>(&flat), offsetof(AclMatchRule, rule));
-  return id.append(reinterpret_cast<const char*>(action), sizeof action);
+  Identity id;
+  std::memcpy(id.data(), &flat, offsetof(AclMatchRule, rule));
+  std::memcpy(id.data() + offsetof(AclMatchRule, rule), action, sizeof action);
+  return id;
+}
+
+uint64_t hash_of(const Identity& id) {
+  return std::hash<std::string_view>{}({id.data(), id.size()});
 }
 
 // The same packets, and the same is done with them, wherever it is written.
@@ -29,11 +41,6 @@ bool same_rule(const AclRule& a, const AclRule& b) {
   moved.file = a.file;
   moved.line = a.line;
   return a == moved;
-}
-
-uint64_t hash_of(const AclRule& rule) {
-  const AclMatchRule flat = flatten(rule, 0);
-  return std::hash<std::string_view>{}({reinterpret_cast<const char*>(&flat), offsetof(AclMatchRule, rule)});
 }
 
 }  // namespace
@@ -96,7 +103,7 @@ size_t RuleList::position_of(uint64_t priority) const {
 
 void RuleList::index(const Entry& entry, bool there) {
   if (!indexed_) return;
-  const std::pair<uint64_t, uint64_t> key{std::hash<std::string>{}(identity_of(entry.rule)), entry.priority};
+  const std::pair<uint64_t, uint64_t> key{hash_of(identity_of(entry.rule)), entry.priority};
   there ? void(by_identity_.insert(key)) : void(by_identity_.erase(key));
 }
 
@@ -108,8 +115,8 @@ uint32_t RuleList::find(const AclRule& rule) {
       for (const Entry& e : chunk) index(e, true);
     }
   }
-  const std::string id = identity_of(rule);
-  const uint64_t hash = std::hash<std::string>{}(id);
+  const Identity id = identity_of(rule);
+  const uint64_t hash = hash_of(id);
   for (auto it = by_identity_.lower_bound({hash, 0}); it != by_identity_.end() && it->first == hash; ++it) {
     ++work_;
     const size_t position = position_of(it->second);
@@ -304,8 +311,8 @@ std::optional<std::vector<uint32_t>> RuleList::kept_in(const RuleSet& next, size
   const size_t n = old.size(), m = next.rules.size();
   if (std::max(n, m) - std::min(n, m) > most) return std::nullopt;
   std::vector<uint64_t> of_old(n), of_next(m);
-  for (size_t i = 0; i < n; ++i) of_old[i] = hash_of(*old[i]);
-  for (size_t i = 0; i < m; ++i) of_next[i] = hash_of(next.rules[i]);
+  for (size_t i = 0; i < n; ++i) of_old[i] = hash_of(identity_of(*old[i]));
+  for (size_t i = 0; i < m; ++i) of_next[i] = hash_of(identity_of(next.rules[i]));
   const auto same = [&](size_t x, size_t y) { return of_old[x] == of_next[y] && same_rule(*old[x], next.rules[y]); };
   std::vector<std::vector<ptrdiff_t>> reach;
   const auto end = static_cast<ptrdiff_t>(n), other_end = static_cast<ptrdiff_t>(m);
@@ -322,11 +329,7 @@ std::optional<std::vector<uint32_t>> RuleList::kept_in(const RuleSet& next, size
     for (ptrdiff_t k = -static_cast<ptrdiff_t>(d); k <= static_cast<ptrdiff_t>(d); k += 2) {
       ptrdiff_t x = 0;
       if (d != 0) x = from_above(d, k) ? at(d - 1, k + 1) : at(d - 1, k - 1) + 1;
-      if (x < 0 || x > end || x - k < 0 || x - k > other_end) {
-        // Past an end: no way goes on from here, and none of its neighbours' is worse.
-        reach[d][static_cast<size_t>(k + static_cast<ptrdiff_t>(d))] = x;
-        continue;
-      }
+      // A way may come past an end, where it goes no further.
       while (x < end && x - k < other_end && same(static_cast<size_t>(x), static_cast<size_t>(x - k))) ++x;
       reach[d][static_cast<size_t>(k + static_cast<ptrdiff_t>(d))] = x;
       there = there || (x == end && x - k == other_end);

@@ -11,6 +11,7 @@
 #include "tables/acl/tuple_merge_layout.h"
 #include "tables/acl/tuple_space_layout.h"
 #include "tables/acl/work.h"
+#include "tables/reseal.h"
 
 namespace sluice {
 namespace {
@@ -61,10 +62,7 @@ TEST(AclImage, IsCheckedOnceWhereItIsGood) {
   std::vector<std::byte> bytes(image->bytes().begin(), image->bytes().end());
   const ImageSection* const actions = image->find(SectionTag::kAclActions);
   std::memset(bytes.data() + actions->offset + sizeof(AclCountHeader) + sizeof(AclAction), 0xff, sizeof(AclAction));
-  ImageHeader header;
-  std::memcpy(&header, bytes.data(), sizeof header);
-  header.checksum = image_checksum(header, std::span(bytes).subspan(sizeof header));
-  std::memcpy(bytes.data(), &header, sizeof header);
+  reseal(bytes);
   const auto damaged = Image::from_bytes(bytes, ImageKind::kAcl);
   ASSERT_TRUE(damaged.ok()) << to_string(damaged.error());
   for (int i = 0; i < 2; ++i) {

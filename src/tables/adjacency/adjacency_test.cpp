@@ -6,6 +6,7 @@
 #include "net/flow_key.h"
 #include "tables/adjacency/adjacency_model.h"
 #include "tables/adjacency/next_hops.h"
+#include "tables/reseal.h"
 
 namespace sluice {
 namespace {
@@ -212,10 +213,7 @@ TEST(Adjacency, DamagedImagesAreRefusedOrHarmless) {
     for (uint32_t value : {0u, 1u, 0xffffffffu, 0x7fffffffu}) {
       std::vector<std::byte> bytes = good;
       std::memcpy(bytes.data() + at, &value, 4);
-      ImageHeader header;
-      std::memcpy(&header, bytes.data(), sizeof header);
-      header.checksum = image_checksum(header, std::span(bytes).subspan(sizeof header));
-      std::memcpy(bytes.data(), &header, sizeof header);
+      reseal(bytes);
       auto again = Image::from_bytes(bytes, ImageKind::kAdjacency);
       if (!again) {
         ++refused;

@@ -6,6 +6,7 @@
 
 #include "tables/lpm/algorithms.h"
 #include "tables/lpm/lpm_test_tables.h"
+#include "tables/reseal.h"
 
 namespace sluice {
 namespace {
@@ -164,10 +165,7 @@ TEST(LpmImageCorruption, ASectionIsCheckedOnceWhereItIsGood) {
   std::vector<std::byte> bytes(image->bytes().begin(), image->bytes().end());
   const ImageSection* const fib = image->find(SectionTag::kFib6);
   std::memset(bytes.data() + fib->offset + fib->bytes / 2, 0xff, 8);
-  ImageHeader header;
-  std::memcpy(&header, bytes.data(), sizeof header);
-  header.checksum = image_checksum(header, std::span(bytes).subspan(sizeof header));
-  std::memcpy(bytes.data(), &header, sizeof header);
+  reseal(bytes);
   const auto damaged = Image::from_bytes(bytes, ImageKind::kRoutes);
   ASSERT_TRUE(damaged.ok()) << to_string(damaged.error());
   for (int i = 0; i < 2; ++i) {

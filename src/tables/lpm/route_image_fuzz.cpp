@@ -7,6 +7,7 @@
 
 #include "tables/lpm/algorithms.h"
 #include "tables/lpm/lpm_test_tables.h"
+#include "tables/reseal.h"
 
 namespace {
 
@@ -90,10 +91,7 @@ void attack_whole(const Patches& patches) {
   std::vector<std::byte> bytes(good.bytes().begin(), good.bytes().end());
   patches.each(
       [&](size_t offset, const uint8_t* value) { std::memcpy(bytes.data() + offset % (bytes.size() - 4), value, 4); });
-  ImageHeader header;
-  std::memcpy(&header, bytes.data(), sizeof header);
-  header.checksum = image_checksum(header, std::span(bytes).subspan(sizeof header));
-  std::memcpy(bytes.data(), &header, sizeof header);
+  reseal(bytes);
   auto image = Image::from_bytes(bytes, ImageKind::kRoutes);
   if (!image) return;
   auto names = NextHopNames::open(image->section(SectionTag::kNextHopNames));
