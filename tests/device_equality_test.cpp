@@ -1,5 +1,6 @@
 // One graph gives the same bytes, counters and lines whether its segments run on the CPU or on a device, whatever
 // crosses the bus and by which transport. The emulated device is always there; CUDA devices join where they exist.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "base/test_data.h"
+#include "exec/device/copied_runs.h"
 #include "ports/memory/frame_store.h"
 #include "ports/pcap/capture_writer.h"
 #include "tables/acl/algorithms.h"
@@ -105,16 +107,21 @@ TEST(DeviceEquality, StandardGraphEveryWay) {
   }
 }
 
-// A capture of the frames of another that have at most so many bytes.
-std::string short_frames(const TempDir& dir, const std::string& from, uint32_t most) {
-  std::string path = dir / "short.pcap";
+// A capture of the frames of another that have at most so many bytes, again and again until there are `count`; 0: once.
+std::string short_frames(const TempDir& dir, const std::string& from, uint32_t most, uint32_t count = 0) {
+  std::string path = dir / fmt::format("short{}.pcap", most);
   auto store = FrameStore::load(from);
   auto writer = CaptureWriter::create(path);
   EXPECT_TRUE(store.ok() && writer.ok());
-  for (uint64_t i = 0; i < store->size(); ++i) {
-    const FrameHeader header = store->header(i);
-    if (header.captured <= most) EXPECT_TRUE(writer->append(header, store->frame(i)));
-  }
+  uint32_t written = 0;
+  do {
+    for (uint64_t i = 0; i < store->size() && (count == 0 || written < count); ++i) {
+      const FrameHeader header = store->header(i);
+      if (header.captured > most) continue;
+      EXPECT_TRUE(writer->append(header, store->frame(i)));
+      ++written;
+    }
+  } while (written != 0 && written < count);
   EXPECT_TRUE(writer->commit().ok());
   return path;
 }
@@ -128,7 +135,6 @@ TEST(DeviceEquality, FramesCrossFromTheMemoryOfTheirSource) {
   const std::string brief = short_frames(dir, mixed, 192);
   const std::string errors =
       "errors :: ICMPError(192.0.0.1, RATE 100000, BURST 5);\nacl[1] -> errors; ttl[1] -> errors; errors -> tx;\n";
-  const uint32_t limit = packets(9000);
   using enum RecordChoice;
   const std::vector<Way> staged = {{DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 256},
                                    {DeviceMode::kLaunch, Transport::kStaged, kFrame, 3, 1000, 2, 2},
@@ -136,7 +142,7 @@ TEST(DeviceEquality, FramesCrossFromTheMemoryOfTheirSource) {
   const std::vector<Way> zero_copy = {{DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 2, 2000},
                                       {DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 1, 8192},
                                       {DeviceMode::kLaunch, Transport::kZeroCopy, kFrame, 3, 100, 2, 2}};
-  const auto check = [&](const std::string& capture, const std::vector<Way>& all) {
+  const auto check = [&](const std::string& capture, uint32_t limit, const std::vector<Way>& all) {
     for (const std::string& sink : {"ToDump($OUT)", "ToMemory()"}) {
       for (const std::string& rest : {std::string(), errors}) {
         for (const bool hits : {true, false}) {
@@ -166,9 +172,18 @@ TEST(DeviceEquality, FramesCrossFromTheMemoryOfTheirSource) {
       }
     }
   };
-  check(brief, staged);
-  check(brief, zero_copy);
-  check(mixed, zero_copy);
+  const uint32_t limit = packets(9000);
+  check(brief, limit, staged);
+  check(brief, limit, zero_copy);
+  check(mixed, limit, {staged[1]});
+  check(mixed, limit, zero_copy);
+  // More than one run of frames that cross together (LentRun), of which batches of 3,000 packets may need two.
+  const uint32_t run = kRunBytes / 64;
+  const std::string small = short_frames(dir, mixed, 64, run + 1000);
+  check(small, 2 * run + 5000,
+        {{DeviceMode::kLaunch, Transport::kStaged, kFrame, 2, 4096},
+         {DeviceMode::kLaunch, Transport::kStaged, kFrame, 1, 3000, 1, 8},
+         {DeviceMode::kLaunch, Transport::kStaged, kFrame, 2, 4096, 2}});
 }
 
 // A mark comes back with the rule that gives it; nothing is done again for it.

@@ -64,12 +64,17 @@ void Batch::number() {
   numbered_ = true;
 }
 
+void join_head(uint8_t* frame, const uint8_t* edited, uint32_t head, const uint8_t* as_it_was, uint32_t bytes) {
+  std::memcpy(frame, edited, std::min(head, bytes));
+  if (bytes > head) std::memcpy(frame + head, as_it_was + head, bytes - head);
+}
+
 void Batch::fill_slow() {
   for (uint32_t i = 0; i < count_; ++i) {
     const FrameRecord& record = lent_.records[i];
     frame_[i] = lent_.memory + record.at;
-    if (record.bytes > lent_.whole)
-      std::memcpy(frame_[i] + lent_.head, lent_.rest + record.at + lent_.head, record.bytes - lent_.head);
+    if (lent_.heads != nullptr)
+      join_head(frame_[i], lent_.heads + size_t{i} * lent_.head, lent_.head, lent_.rest + record.at, record.bytes);
     extent_[i] = Extent{0, record.bytes, uint32_t{record.bytes} + record.longer, 0, 0xffff};
     timestamp_ns_[i] = lent_.timestamps[i] + lent_.later_ns;
   }

@@ -229,12 +229,12 @@ class Batch {
   }
   // nullptr: the columns are filled.
   const LentRows* unfilled() const { return unfilled_ ? &lent_ : nullptr; }
-  // Unfilled frames lie there from now on, in the same order and as far apart: `memory` as LentRows::memory. Of those
-  // longer than `whole` only the first `head` bytes do: the others are fetched when the columns are filled.
-  void move_unfilled(uint8_t* memory, uint32_t whole, uint32_t head) {
+  // The first `head` bytes of each unfilled frame were edited, and lie at `heads`, row by row. When the columns are
+  // filled the frames come to `memory` (as LentRows::memory), in the same order and as far apart.
+  void edit_unfilled(const uint8_t* heads, uint32_t head, uint8_t* memory) {
     lent_.rest = lent_.memory;
     lent_.memory = memory;
-    lent_.whole = whole;
+    lent_.heads = heads;
     lent_.head = head;
   }
   void fill() {

@@ -23,12 +23,19 @@ struct LentRows {
   const uint64_t* bytes_before = nullptr;  // of the frames before row i, from some frame on; one more than rows
   const uint64_t* timestamps = nullptr;
   uint64_t later_ns = 0;      // than these
-  uint8_t* memory = nullptr;  // nobody writes there, unless it was moved to the batch's own
+  uint8_t* memory = nullptr;  // nobody writes there, unless it is the batch's own
   uint32_t longest = 0;       // bytes of a frame at most
-  // Of frames that are longer than `whole`, bytes from `head` on lie here and not there.
-  const uint8_t* rest = nullptr;
-  uint32_t whole = ~uint32_t{0}, head = 0;
+  uint64_t source = 0;          // a number that no other source has, from 1
+  uint64_t turn = 0;            // how many times it has lent all its rows before
+  uint64_t row = 0, total = 0;  // which of them row 0 is, and how many there are
+  // Where heads of `head` bytes each lie, row by row, and where the rest of the frames does, with places as in
+  // `memory`: they are put together there when the columns are filled. nullptr: they are there.
+  const uint8_t *heads = nullptr, *rest = nullptr;
+  uint32_t head = 0;
 };
+
+// Puts a frame of `bytes` bytes together: the first `head` of them as they were edited, the rest as it was.
+void join_head(uint8_t* frame, const uint8_t* edited, uint32_t head, const uint8_t* as_it_was, uint32_t bytes);
 
 // All that a source lends of, for whoever lets a device reach it.
 struct LentMemory {

@@ -38,13 +38,15 @@ enum Field : FieldMask {
 // kAnywhere.
 enum class FrameUse : uint8_t {
   kNone,  // not at all; lengths are in registers
-  // From the first byte over the headers as far as net/parse.h goes; edits up to the fixed part of the network header;
-  // kMostPushed in front.
+  // From the first byte over the headers as far as net/parse.h goes; edits the first kHeaderEdited bytes of the network
+  // header and what is in front of it; kMostPushed in front.
   kHeaders,
   kPayload,   // all bytes, of every packet
   kAnywhere,  // at places that its configuration names, or it moves the first byte there for those behind it
   kInFront,   // uncovers bytes in front of the frame
 };
+// DSCP and ECN, TTL or hop limit, and IPv4's checksum.
+inline constexpr uint32_t kHeaderEdited = 12;
 // What every packet has when it enters the graph.
 inline constexpr FieldMask kFieldsAtIngress =
     kFieldFrame | kFieldExtent | kFieldMark | kFieldPaint | kFieldReason | kFieldPort;

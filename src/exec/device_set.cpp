@@ -151,6 +151,7 @@ Result<void> DeviceSet::open_channels(uint32_t batch, Workers workers) {
     worker.flights = options.flights;
     State& state = *devices_[worker.index];
     worker.pinned = &state.pinned;
+    worker.copies_runs = devices_.size() == 1;
     worker.ipv4.resize(plan_.nodes.size());
     worker.others.resize(plan_.nodes.size());
     for (size_t n = 0; n < plan_.nodes.size(); ++n) {
@@ -269,9 +270,7 @@ void DeviceSet::pin(std::span<std::byte> frames) {
 }
 
 bool DeviceSet::pin_source(const LentMemory& memory) {
-  // A copy engine would take long frames along as a whole.
-  if (memory.frames.empty() || (memory.longest > kFrameRegion && options_.transport != Transport::kZeroCopy))
-    return false;
+  if (memory.frames.empty()) return false;
   // Nobody writes there.
   const auto writable = [](const auto& span) {
     const auto bytes = std::as_bytes(span);

@@ -235,7 +235,7 @@ class MemorySource final : public BatchSource {
     // Nobody writes there.
     auto* const base = const_cast<uint8_t*>(reinterpret_cast<const uint8_t*>(frames.bytes.data()));
     batch.lend({frames.records.data() + next_, frames.bytes_before.data() + next_, frames.timestamps.data() + next_,
-                later_ns_, base, frames.longest},
+                later_ns_, base, frames.longest, number_, turn_, next_, frames.lines.size()},
                run);
     const uint64_t begin = offset_, behind = next_ + run;
     go_on(run, behind == frames.lines.size() ? 0 : frames.records[behind].at);
@@ -266,10 +266,18 @@ class MemorySource final : public BatchSource {
     offset_ = offset;
     if (next_ != frames_->lines.size()) return;
     next_ = offset_ = 0;
+    ++turn_;
     later_ns_ += frames_->turn_ns;
   }
 
+  static uint64_t next_number() {
+    static std::atomic<uint64_t> last{0};
+    return ++last;
+  }
+
   std::shared_ptr<const PackedFrames> frames_;
+  const uint64_t number_ = next_number();  // LentRows::source
+  uint64_t turn_ = 0;                      // LentRows::turn
   uint64_t next_ = 0;
   uint64_t offset_ = 0;
   uint64_t later_ns_ = 0;  // than in the first turn

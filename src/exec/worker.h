@@ -114,6 +114,7 @@ struct WorkerDevice {
   unsigned index = 0;                              // of Snapshot::residents
   const std::vector<Offload>* offloads = nullptr;  // by node
   const PinnedRanges* pinned = nullptr;
+  bool copies_runs = false;  // it gets all batches of a source, so that frames of several may cross at a time (LentRun)
   // Outlive the channels, by which the device is waited for.
   std::vector<std::shared_ptr<const Resident>> given_up;  // generations of flights that were given up
   std::vector<FlightFrames> pools;                        // one per flight; none: frames are accessed in place
@@ -197,6 +198,8 @@ class Worker {
     const FrameRecord* records = nullptr;  // of the flight, or the source's own
     uint32_t first = 0;                    // FrameRecord::at counts from here
     FrameSlots slots;
+    uint8_t* to = nullptr;           // where frames come back to, as SlabDriver::Range has it
+    const uint8_t* heads = nullptr;  // the same
     uint32_t row_of(uint32_t i) const { return dense ? i : rows[i]; }
   };
   // One batch in progress through the plan.
@@ -330,7 +333,8 @@ class Worker {
   void own_frames(const PlanNode& node, Selection& packets);
   bool only_sent(const PlanNode& node, uint8_t path) const;
   void run_on_host(const PlanNode& node, Selection* inputs, Selection packets);
-  void cross_lent(const uint8_t* from, uint64_t bytes, uint32_t longest, SlabDriver::Range& range) const;
+  void cross_lent(const uint8_t* from, uint64_t bytes, uint32_t heads, uint32_t longest,
+                  SlabDriver::Range& range) const;
   size_t lent_room() const;
   bool put_unfilled(InFlight& in_flight, SlabDriver::Range& range) const;
   Selection put_lent(InFlight& in_flight, const BatchView& view, const Selection& packets, SlabDriver::Range& range);

@@ -15,8 +15,9 @@
 namespace sluice {
 namespace {
 
-// Frames in their source's memory: whole lines, one behind the other. Long ones stay there but for their headers.
-constexpr FrameSlots kLentSlots{kFrameRegion, 64, 0, frame_stride(kFrameRegion), kFrameEdited};
+// Frames in their source's memory: whole lines, one behind the other. They stay there but for what is edited, and of
+// long ones the headers alone cross.
+constexpr FrameSlots kLentSlots{kFrameRegion, 64, 0, frame_stride(kFrameRegion), true};
 // Frames that are gathered: whole, or the first bytes, and room for a tag.
 constexpr FrameSlots kGatheredSlots{kRecordRegion, 16, kVlanTagBytes, frame_stride(kRecordRegion + 16)};
 
@@ -82,19 +83,23 @@ void Worker::run_on_host(const PlanNode& node, Selection* inputs, Selection pack
   inputs[0].merge(others);
 }
 
-// A range of the source's memory crosses, and what the device makes of it comes to the batch's arena: where `from` is
-// the first byte, of frames no longer than `longest`.
-void Worker::cross_lent(const uint8_t* from, uint64_t bytes, uint32_t longest, SlabDriver::Range& range) const {
+// A range of the source's memory crosses, and what the device makes of it comes to the batch's arena: `heads` bytes of
+// heads, then the frames, where `from` is the first byte. None is longer than `longest`.
+void Worker::cross_lent(const uint8_t* from, uint64_t bytes, uint32_t heads, uint32_t longest,
+                        SlabDriver::Range& range) const {
   range.host = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(from));
   range.bytes = bytes;
-  range.to = walk_->batch->arena().data();
+  range.heads = walk_->batch->arena().data();
+  range.to = range.heads + heads;
   range.host_there = device_.pinned->device_address(from, bytes);
-  range.to_there = device_.pinned->device_address(reinterpret_cast<const uint8_t*>(range.to), bytes);
+  uint8_t* const there = device_.pinned->device_address(reinterpret_cast<const uint8_t*>(range.heads), heads + bytes);
+  range.heads_there = there;
+  range.to_there = there + heads;
   range.slots = kLentSlots;
   range.slots.stride = static_cast<uint16_t>(frame_stride(kLentSlots.room(longest)));
 }
 
-// How many bytes of frames that are lent may cross; 0: none.
+// How many bytes of frames that are lent, and of their heads, may cross; 0: none.
 size_t Worker::lent_room() const {
   const std::span<std::byte> arena = walk_->batch->arena();
   // One that was exchanged for another is out of the device's reach.
@@ -111,12 +116,14 @@ bool Worker::put_unfilled(InFlight& a, SlabDriver::Range& range) const {
   const uint32_t count = batch.size();
   const FrameRecord &first = rows.records[0], &last = rows.records[count - 1];
   const uint64_t bytes = uint64_t{last.at} - first.at + (uint64_t{last.bytes} + 63) / 64 * 64;
-  if (count > a.flight.limit || bytes > lent_room()) return false;
+  const uint32_t heads = heads_bytes(count);
+  if (count > a.flight.limit || heads + bytes > lent_room()) return false;
   range.records = reinterpret_cast<const FrameRecord*>(
       device_.pinned->device_address(reinterpret_cast<const uint8_t*>(rows.records), count * sizeof(FrameRecord)));
   if (range.records == nullptr) return false;
-  cross_lent(rows.memory + first.at, bytes, rows.longest, range);
+  cross_lent(rows.memory + first.at, bytes, heads, rows.longest, range);
   range.first = first.at;
+  if (device_.copies_runs && rows.longest <= kFrameRegion) range.run = run_of(rows, count);
   a.records = rows.records;
   a.flight.count = count;
   return true;
@@ -125,6 +132,7 @@ bool Worker::put_unfilled(InFlight& a, SlabDriver::Range& range) const {
 // Notes frames that lie one behind the other in their source's memory: one range of it crosses. Returns the others.
 Selection Worker::put_lent(InFlight& a, const BatchView& view, const Selection& packets, SlabDriver::Range& range) {
   Flight& flight = a.flight;
+  const uint32_t heads = heads_bytes(std::min(flight.limit, packets.count()));
   const size_t room = lent_room();
   auto* records = reinterpret_cast<FrameRecord*>(flight.in);
   const uint8_t* first = nullptr;
@@ -137,7 +145,7 @@ Selection Worker::put_lent(InFlight& a, const BatchView& view, const Selection& 
     if (first == nullptr) first = frame;
     const uint64_t at = static_cast<uint64_t>(frame - first);
     const uint64_t behind = at + (uint64_t{extent.end} + 63) / 64 * 64;
-    const bool fits = at >= end && behind <= room && extent.end <= kFrameRegion && (at & 63) == 0 &&
+    const bool fits = at >= end && heads + behind <= room && extent.end <= kFrameRegion && (at & 63) == 0 &&
                       extent.wire_end - extent.end <= UINT16_MAX && n < flight.limit;
     if (!fits || !lies_in_source(frame)) [[unlikely]] {
       left.add(row);
@@ -149,7 +157,7 @@ Selection Worker::put_lent(InFlight& a, const BatchView& view, const Selection& 
     longest = std::max(longest, extent.end);
   });
   flight.count = n;
-  if (n != 0) cross_lent(first, end, longest, range);
+  if (n != 0) cross_lent(first, end, heads, longest, range);
   return left;
 }
 
@@ -220,6 +228,8 @@ bool Worker::launch_frames(size_t n, Selection* inputs) {
     }
     a.first = range.first;
     a.slots = range.slots;
+    a.to = reinterpret_cast<uint8_t*>(range.to);
+    a.heads = reinterpret_cast<const uint8_t*>(range.heads);
     if (a.flight.count != 0) {
       a.channel = channel;
       trace.end();
@@ -382,7 +392,7 @@ bool Worker::take_unfilled(size_t n, InFlight& a) {
   }
   for (Dropped& kind : dropped) settle(kind);
   count_alike(program, all_stages, passed, came, 0);
-  batch.move_unfilled(reinterpret_cast<uint8_t*>(batch.arena().data()) - a.first, a.slots.region, a.slots.returned);
+  batch.edit_unfilled(a.heads, kFrameEdited, a.to - a.first);
   return true;
 }
 
@@ -401,20 +411,16 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
     return block.is_usual(i) ? usual | uint64_t{block.ports[i % FrameBlock::kRecords]} << 48 : results.words[i];
   };
   const uint8_t usual_path = program.stages[offload.end - 1].next[0];
-  auto* const back =
-      reinterpret_cast<uint8_t*>(a.lent ? walk_->batch->arena().data() : static_cast<std::byte*>(a.pool->host->host()));
   // What came back of a frame takes its place, or is put there.
-  const auto place = [&](uint32_t row, const FrameRecord& record, uint64_t word) {
+  const auto place = [&](uint32_t i, uint32_t row, const FrameRecord& record, uint64_t word) {
     const int32_t moved = static_cast<int8_t>(word >> 29 & 0xff);
     const uint32_t cut = static_cast<uint32_t>(word >> 37) & kFrameMostCut;
     const uint32_t end = record.bytes - cut;
     const uint32_t wire_end = cut != 0 ? end : uint32_t{record.bytes} + record.longer;
     Extent& extent = view.extent[row];
-    uint8_t* const from = back + (record.at - a.first);
+    uint8_t* const from = a.to + (record.at - a.first);
     if (a.lent) {
-      if (a.slots.splits(record.bytes)) {
-        std::memcpy(from + a.slots.returned, view.frame[row] + a.slots.returned, record.bytes - a.slots.returned);
-      }
+      if (moved == 0) join_head(from, a.heads + size_t{i} * kFrameEdited, kFrameEdited, view.frame[row], record.bytes);
       view.frame[row] = from;
       if ((moved | static_cast<int32_t>(cut)) != 0) {
         extent.end = static_cast<uint32_t>(static_cast<int32_t>(end) - moved);
@@ -440,7 +446,7 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
     const uint32_t row = a.row_of(i);
     if (sent != nullptr && (word & kFrameStepBits) == usual) {
       note_device(row);
-      place(row, record, word);
+      place(i, row, record, word);
       sent->add(row);
       ++passed;
       came += record.bytes;
@@ -477,7 +483,7 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
                 r.steps.reason == DropReason::kNone ? DropReason::kUnconnectedOutput : r.steps.reason);
       continue;
     }
-    place(row, record, word);
+    place(i, row, record, word);
     if (detail) {
       view.annotation[row].rule = more.rule;
       view.annotation[row].next_hop = more.next_hop;

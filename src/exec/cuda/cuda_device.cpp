@@ -103,6 +103,42 @@ CudaShared::~CudaShared() {
   if (memory == nullptr || memory->abandoned()) return;
   memory->use();
   for (cudaStream_t stream : slab_streams_) (void)cudaStreamDestroy(stream);
+  if (run_stream_ != nullptr) (void)cudaStreamDestroy(run_stream_);
+  for (cudaEvent_t event : run_copied_) {
+    if (event != nullptr) (void)cudaEventDestroy(event);
+  }
+  memory->free_device(run_memory_);
+}
+
+Result<void> CudaShared::prepare_runs() {
+  const std::lock_guard lock(mutex_);
+  if (run_memory_ != nullptr) return {};
+  auto made = memory->allocate_device(CopiedRuns::kPlaces * kRunBytes);
+  if (!made) return std::move(made).error();
+  run_memory_ = static_cast<std::byte*>(*made);
+  memory->use();
+  cudaError_t e = cudaStreamCreateWithFlags(&run_stream_, cudaStreamNonBlocking);
+  for (size_t i = 0; i < run_copied_.size() && e == cudaSuccess; ++i)
+    e = cudaEventCreateWithFlags(&run_copied_[i], cudaEventDisableTiming);
+  return e == cudaSuccess ? Result<void>() : cuda_error(e, "create a stream for runs of frames");
+}
+
+Result<CudaShared::RunPlace> CudaShared::take_run(const LentRun& run, cudaStream_t stream) {
+  const auto copy = [&](uint32_t place) -> Result<void> {
+    cudaError_t e =
+        cudaMemcpyAsync(run_memory_ + place * kRunBytes, run.host, run.bytes, cudaMemcpyHostToDevice, run_stream_);
+    if (e == cudaSuccess) e = cudaEventRecord(run_copied_[place], run_stream_);
+    return e == cudaSuccess ? Result<void>()
+                            : cuda_error(e, fmt::format("copy a run of {} bytes of frames", run.bytes));
+  };
+  auto place = runs.take(run, copy);
+  if (!place) return std::move(place).error();
+  if (*place == CopiedRuns::kNone) return RunPlace();
+  if (const cudaError_t e = cudaStreamWaitEvent(stream, run_copied_[*place]); e != cudaSuccess) {
+    runs.leave(*place);
+    return cuda_error(e, "wait for a run of frames");
+  }
+  return RunPlace{*place, run_memory_ + *place * kRunBytes};
 }
 
 Result<cudaStream_t> CudaShared::slab_stream() {

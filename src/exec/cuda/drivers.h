@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -40,10 +41,24 @@ struct CudaShared {
   std::atomic<uint32_t> resident_rings{0};
   std::atomic<uint32_t> frame_kernels{0};  // of slabs that were started and not yet seen to be done
 
+  // The place of a run of lent frames, for what is put into `stream` from now on. nullptr: all are taken. To be left
+  // (`runs`) when what reads it has run.
+  struct RunPlace {
+    uint32_t number = CopiedRuns::kNone;
+    std::byte* device = nullptr;
+  };
+  Result<RunPlace> take_run(const LentRun& run, cudaStream_t stream);
+  // Before the first of them. Errors: no memory.
+  Result<void> prepare_runs();
+  CopiedRuns runs;
+
  private:
   std::mutex mutex_;
   std::vector<cudaStream_t> slab_streams_;
   size_t next_stream_ = 0;
+  std::byte* run_memory_ = nullptr;  // of all places
+  cudaStream_t run_stream_ = nullptr;
+  std::array<cudaEvent_t, CopiedRuns::kPlaces> run_copied_{};
 };
 
 Result<std::unique_ptr<SlabDriver>> make_cuda_slabs(std::shared_ptr<CudaShared> shared, const ChannelShape& shape,

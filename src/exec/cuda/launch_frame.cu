@@ -122,7 +122,25 @@ __device__ __forceinline__ void take_frames(const DeviceProgram& program, const 
   __syncwarp();
   // A packet that is redone or dropped leaves nothing that anybody reads.
   const bool leaves = here && (result & kFrameRedo) == 0 && w.path != kPathDropped;
-  const uint32_t back = leaves ? frame_bytes_back(record, a.slots, w.packet) : 0;
+  const bool head = is_frame_head(a.slots, w.packet);
+  if (a.slots.heads) {
+    // Frames that do not leave have heads that nobody reads.
+    constexpr uint32_t each = kFrameEdited / 16;
+    static_assert(kFrameEdited % 16 == 0);
+    uint8_t* const heads = a.heads + size_t{i - lane} * kFrameEdited;
+    const uint32_t lives = __ballot_sync(kAll, leaves && head);
+    for (uint32_t chunk = lane; chunk < 32 * each; chunk += 32) {
+      const uint32_t frame = chunk / each, part = chunk % each;
+      if ((lives >> frame & 1) == 0) continue;
+      const auto* words = reinterpret_cast<const uint32_t*>(copies + frame * a.slots.stride + part * 16);
+      *reinterpret_cast<uint4*>(heads + chunk * 16) = make_uint4(words[0], words[1], words[2], words[3]);
+    }
+    if (!__any_sync(kAll, leaves && !head)) {
+      __syncwarp();
+      return;
+    }
+  }
+  const uint32_t back = leaves && !head ? frame_bytes_back(record, a.slots, w.packet) : 0;
   const int32_t data = w.packet.data;
 #pragma unroll
   for (uint32_t turn = 0; turn < 4; ++turn) {

@@ -62,7 +62,11 @@ class CudaSlabs final : public SlabDriver {
       if (auto r = take(memory.allocate_pinned((results + 1) * sizeof(Word)), s.host_out); !r) return r;
       if (staged()) {
         if (auto r = take(memory.allocate_device(in_bytes(shape_.capacity)), s.device_in); !r) return r;
-        if (auto r = take(memory.allocate_device(out_bytes(shape_.capacity)), s.device_out); !r) return r;
+        if (frames()) {
+          if (auto r = shared_->prepare_runs(); !r) return r;
+        } else if (auto r = take(memory.allocate_device(out_bytes(shape_.capacity)), s.device_out); !r) {
+          return r;
+        }
       }
       auto stream = shared_->slab_stream();
       if (!stream) return std::move(stream).error();
@@ -111,9 +115,17 @@ class CudaSlabs final : public SlabDriver {
     if (transport_ == Transport::kCommPool && pool.bytes != 0) {
       if (auto r = copy(pool.device, pool.host, pool.bytes, cudaMemcpyHostToDevice, s.stream); !r) return r;
     }
-    const bool copied = frames() && staged();
-    if (copied) {
-      if (auto r = copy(pool.device, pool.host, pool.bytes, cudaMemcpyHostToDevice, s.stream); !r) return r;
+    void* frames_at = pool.host_there;
+    if (frames() && staged()) {
+      if (pool.run.bytes != 0) {
+        auto place = shared_->take_run(pool.run, s.stream);
+        if (!place) return std::move(place).error();
+        s.run = place->number;
+        if (place->device != nullptr) frames_at = place->device + (pool.host - pool.run.host);
+      } else if (!pool.slots.heads) {
+        if (auto r = copy(pool.device, pool.host, pool.bytes, cudaMemcpyHostToDevice, s.stream); !r) return r;
+        frames_at = pool.device;
+      }
     }
     if (staged() && pool.records == nullptr) {
       if (auto r = copy(s.device_in + kFront, s.host_in + kFront, in_bytes(count) - kFront * sizeof(Word),
@@ -125,13 +137,15 @@ class CudaSlabs final : public SlabDriver {
     LaunchArguments a{};
     a.in = (staged() ? s.device_in : s.host_in) + kFront;
     if (pool.records != nullptr) a.in = reinterpret_cast<const Word*>(pool.records);
-    a.out = staged() ? s.device_out : s.host_out;
+    // What becomes of frames is stored by kernels where the host finds it: a copy back waits for all of them.
+    a.out = staged() && !frames() ? s.device_out : s.host_out;
     a.count = count;
     a.words_in = shape_.words_in;
     a.words_out = shape_.words_out;
     if (frames()) {
-      a.frames = static_cast<uint8_t*>(copied ? pool.device : pool.host_there) - pool.first;
-      a.to = static_cast<uint8_t*>(copied ? pool.device : pool.to_there) - pool.first;
+      a.frames = static_cast<uint8_t*>(frames_at) - pool.first;
+      a.to = static_cast<uint8_t*>(pool.to_there) - pool.first;
+      a.heads = static_cast<uint8_t*>(pool.heads_there);
       a.slots = pool.slots;
       const FrameResults results = FrameResults::at(a.out, count);
       a.blocks = results.blocks;
@@ -154,22 +168,21 @@ class CudaSlabs final : public SlabDriver {
     uint32_t turns = 1;
     if (frames()) {
       const uint32_t under_way = 1 + shared_->frame_kernels.fetch_add(1);
-      turns = frame_turns(count, std::min(under_way, CudaShared::kMostSlabStreams), finds_rules_);
+      // What lies on the device already does not wait for the bus.
+      if (frames_at == pool.host_there)
+        turns = frame_turns(count, std::min(under_way, CudaShared::kMostSlabStreams), finds_rules_);
     }
     if (const cudaError_t e =
             cudaLaunchKernel(kernel_, blocks(count, turns), dim3(threads()), arguments, shared, s.stream);
         e != cudaSuccess) {
-      if (frames()) --shared_->frame_kernels;
+      finished(s);
       (void)cudaGetLastError();
       if (s.said != nullptr) --s.serial;  // nobody will say it
       return cuda_error(e, "launch a kernel");
     }
     if (says_itself()) return {};
     if (s.after != nullptr) (void)cudaEventRecord(s.after, s.stream);
-    if (copied) {
-      if (auto r = copy(pool.to, pool.device, pool.bytes, cudaMemcpyDeviceToHost, s.stream); !r) return r;
-    }
-    if (staged()) {
+    if (staged() && !frames()) {
       if (auto r = copy(s.host_out, s.device_out, out_bytes(count), cudaMemcpyDeviceToHost, s.stream); !r) return r;
     }
     if (transport_ == Transport::kCommPool && pool.bytes != 0 && pool.back) {
@@ -199,7 +212,7 @@ class CudaSlabs final : public SlabDriver {
   Result<bool> done(uint32_t slab) override {
     Slab& s = slabs_[slab];
     if (frames()) {
-      if (s.said != nullptr && ended(s)) return frame_done();
+      if (s.said != nullptr && ended(s)) return finished(s);
       const bool silent = s.said != nullptr || __atomic_load_n(s.last, __ATOMIC_ACQUIRE) == kNoResult;
       // Now and then all the same: a device that has failed never answers.
       if (silent && ++s.looks % kLooksPerQuery != 0) return false;
@@ -207,7 +220,7 @@ class CudaSlabs final : public SlabDriver {
     shared_->memory->use();
     const cudaError_t e = query(s);
     // A stream that is empty has run the kernel, whose word may have come since it was looked for.
-    if (e == cudaSuccess) return (s.said == nullptr || ended(s)) && frame_done();
+    if (e == cudaSuccess) return (s.said == nullptr || ended(s)) && finished(s);
     if (e == cudaErrorNotReady) {
       (void)cudaGetLastError();
       return false;
@@ -230,12 +243,13 @@ class CudaSlabs final : public SlabDriver {
     Word* host_out = nullptr;
     Word* device_in = nullptr;  // the same; staged only
     Word* device_out = nullptr;
-    uint32_t* last = nullptr;       // frames: what the last result brings
-    Word* ended = nullptr;          // says_itself(): LaunchArguments::ended
-    uint32_t* said = nullptr;       // the same: the serial of the last kernel that has ended, stored by it
-    uint32_t serial = 0;            // the same: of the last kernel that was launched
-    uint32_t looks = 0;             // at `last` or `said`, since the start
-    std::vector<SlabGraph> graphs;  // for kSmallestGraph << i records
+    uint32_t* last = nullptr;          // frames: what the last result brings
+    Word* ended = nullptr;             // says_itself(): LaunchArguments::ended
+    uint32_t* said = nullptr;          // the same: the serial of the last kernel that has ended, stored by it
+    uint32_t serial = 0;               // the same: of the last kernel that was launched
+    uint32_t looks = 0;                // at `last` or `said`, since the start
+    uint32_t run = CopiedRuns::kNone;  // where its frames lie, in CudaShared::runs
+    std::vector<SlabGraph> graphs;     // for kSmallestGraph << i records
   };
 
   static Result<void> take(Result<void*> from, Word*& to) {
@@ -251,7 +265,7 @@ class CudaSlabs final : public SlabDriver {
   }
   bool staged() const { return transport_ == Transport::kStaged; }
   // What the host takes is stored by the kernel alone, which then says so: no event, and nobody asks the driver.
-  bool says_itself() const { return frames() && transport_ == Transport::kZeroCopy && !shared_->options.stamps; }
+  bool says_itself() const { return frames() && !shared_->options.stamps; }
   static bool ended(const Slab& s) {
     return s.said != nullptr && __atomic_load_n(s.said, __ATOMIC_ACQUIRE) == s.serial;
   }
@@ -260,8 +274,9 @@ class CudaSlabs final : public SlabDriver {
     return s.event != nullptr ? cudaEventQuery(s.event) : cudaSuccess;
   }
   // A slab that was started is seen to be done, once.
-  bool frame_done() {
+  bool finished(Slab& s) {
     if (frames()) --shared_->frame_kernels;
+    if (s.run != CopiedRuns::kNone) shared_->runs.leave(std::exchange(s.run, CopiedRuns::kNone));
     return true;
   }
   bool graphs() const { return !frames() && staged() && shared_->options.graphs; }

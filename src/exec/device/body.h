@@ -178,7 +178,7 @@ SLUICE_HD bool headers_fit_region(const uint8_t* frame, uint32_t end) {
   if (next >= end) return true;
   return frame[next] == kProtocolTcp || frame[next] == kProtocolUdp || frame[next] == kProtocolIcmpv6;
 }
-// Whether it reads nothing past the first `line` bytes, of which there are kFrameEdited at least.
+// Whether it reads nothing past the first `line` bytes, of which there are 64 at least.
 SLUICE_HD bool headers_fit_line(const uint8_t* frame, uint32_t line) {
   Link link;
   if (read_link(frame, line, link) != LinkStatus::kOk) return true;
@@ -200,9 +200,13 @@ SLUICE_HD void read_frame(const DeviceProgram& program, const FrameRecord& recor
   w.path = slots.splits(record.bytes) && !headers_fit_region(copy, record.bytes) ? kPathDropped : program.begin;
 }
 
+// Whether no more of a frame goes back than its head.
+SLUICE_HD bool is_frame_head(const FrameSlots& slots, const Packet& p) {
+  return slots.heads && p.data == 0;
+}
 // What of the copy goes back: from the frame's first byte on.
 SLUICE_HD uint32_t frame_bytes_back(const FrameRecord& record, const FrameSlots& slots, const Packet& p) {
-  if (slots.splits(record.bytes)) return slots.returned;
+  if (is_frame_head(slots, p)) return kFrameEdited;
   const int32_t end = static_cast<int32_t>(slots.crossing(record.bytes)) - p.data;
   return end > 0 ? static_cast<uint32_t>(end) : 0;
 }
@@ -211,8 +215,8 @@ SLUICE_HD uint64_t frame_result(const FrameRecord& record, const FrameSlots& slo
   const uint32_t cut = uint32_t{record.bytes} - p.end;
   const uint32_t wire_end = cut != 0 ? p.end : uint32_t{record.bytes} + record.longer;
   const bool fits = p.end <= record.bytes && p.wire_end == wire_end && p.data >= -static_cast<int32_t>(kFrameFront) &&
-                    frame_bytes_back(record, slots, p) <= slots.room(record.bytes) &&
-                    (p.data == 0 || !slots.splits(record.bytes));
+                    (is_frame_head(slots, p) ||
+                     (frame_bytes_back(record, slots, p) <= slots.room(record.bytes) && !slots.splits(record.bytes)));
   return pack_frame_result(w.visited, w.output, p.reason, p.data, cut, p.port, !fits);
 }
 SLUICE_HD FrameDetail frame_detail(const Walker& w) {

@@ -17,6 +17,7 @@
 
 #include "base/histogram.h"
 #include "base/result.h"
+#include "exec/device/copied_runs.h"
 #include "exec/device/lines.h"
 #include "exec/device/program.h"
 #include "exec/device/record.h"
@@ -112,13 +113,17 @@ class SlabDriver {
     void* device = nullptr;
     bool back = true;  // kernels change it
     // Of frame records: where the frames come back to, and how they lie there. FrameRecord::at counts from `first`.
+    // With FrameSlots::heads, `heads` is where heads come to, record by record.
     std::byte* to = nullptr;
+    std::byte* heads = nullptr;
     FrameSlots slots;
     uint32_t first = 0;
+    // What `host` is a part of, if it crosses with more than this.
+    LentRun run;
     // In the device's memory, where they are not those of the slab.
     const FrameRecord* records = nullptr;
-    // The device's addresses of `host` and `to`: it may go there itself.
-    void *host_there = nullptr, *to_there = nullptr;
+    // The device's addresses of `host`, `to` and `heads`: it may go there itself.
+    void *host_there = nullptr, *to_there = nullptr, *heads_there = nullptr;
   };
   virtual Result<void> start(uint32_t slab, uint32_t count, const DeviceProgram& program, const Range& pool) = 0;
   // Whether a started slab is done. Errors: the device failed.

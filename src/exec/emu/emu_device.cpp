@@ -73,13 +73,14 @@ void run_record(const DeviceProgram& program, RecordKind kind, const Word* in, u
   write_result(kind, program, walker, tag, [&](uint32_t w, const Word& word) { HostWords::store(words + w, word); });
 }
 
-// The same for a frame: as a lane of a kernel does it that reaches the host's memory, over a copy of what crosses.
-void run_frame(const DeviceProgram& program, uint32_t i, const FrameRecord& record, const SlabDriver::Range& pool,
-               const RecordShape& shape, const FrameResults& results) {
+// The same for a frame: as a lane of a kernel does it that reaches the host's memory, over a copy of what crosses. The
+// frames of `pool` lie at `from`.
+void run_frame(const DeviceProgram& program, uint32_t i, const FrameRecord& record, const std::byte* from,
+               const SlabDriver::Range& pool, const RecordShape& shape, const FrameResults& results) {
   alignas(16) uint8_t copy[kFrameFront + kFrameMostRoom];
   uint8_t* frame = copy + kFrameFront;
   const uint32_t room = pool.slots.room(record.bytes);
-  std::memcpy(frame, pool.host + (record.at - pool.first), room);
+  std::memcpy(frame, from + (record.at - pool.first), room);
   Walker walker;
   read_frame(program, record, pool.slots, frame, walker);
   walk_alone(program, walker);
@@ -97,9 +98,12 @@ void run_frame(const DeviceProgram& program, uint32_t i, const FrameRecord& reco
   if (shape.key_out != 0) results.details[i] = frame_detail(walker);
   if ((result & kFrameRedo) != 0 || walker.path == kPathDropped) return;
   const uint32_t back = frame_bytes_back(record, pool.slots, walker.packet);
-  // What does not come back is as it was.
-  if (pool.slots.splits(record.bytes))
-    SLUICE_CHECK(std::memcmp(frame + back, pool.host + (record.at - pool.first) + back, room - back) == 0);
+  if (is_frame_head(pool.slots, walker.packet)) {
+    // What does not come back is as it was.
+    if (room > back) SLUICE_CHECK(std::memcmp(frame + back, from + (record.at - pool.first) + back, room - back) == 0);
+    std::memcpy(pool.heads + size_t{i} * back, frame, back);
+    return;
+  }
   std::memcpy(pool.to + (record.at - pool.first), frame + walker.packet.data, back);
 }
 
@@ -107,8 +111,8 @@ void run_frame(const DeviceProgram& program, uint32_t i, const FrameRecord& reco
 
 class EmuSlabs final : public SlabDriver {
  public:
-  EmuSlabs(const ChannelShape& shape, uint32_t slabs, std::shared_ptr<Shared> shared)
-      : shape_(shape), slabs_(slabs), shared_(std::move(shared)) {
+  EmuSlabs(const ChannelShape& shape, uint32_t slabs, Transport transport, std::shared_ptr<Shared> shared)
+      : shape_(shape), slabs_(slabs), staged_(transport == Transport::kStaged), shared_(std::move(shared)) {
     for (Slab& slab : slabs_) {
       slab.in.resize(size_t{shape.capacity} * shape.words_in);
       slab.out.resize((shape.results_bytes(shape.capacity) + sizeof(Word) - 1) / sizeof(Word));
@@ -135,11 +139,21 @@ class EmuSlabs final : public SlabDriver {
     if (shared_->faults.refuse_start.load(std::memory_order_relaxed))
       return Error("the emulated device refuses to start");
     if (shared_->killed()) return Error("the emulated device was killed");
+    uint32_t place = CopiedRuns::kNone;
+    if (staged_ && pool.run.bytes != 0) {
+      auto taken = shared_->runs.take(pool.run, [&](uint32_t free) -> Result<void> {
+        shared_->run_bytes[free].assign(pool.run.host, pool.run.host + pool.run.bytes);
+        return {};
+      });
+      if (!taken) return std::move(taken).error();
+      place = *taken;
+    }
     {
       const std::lock_guard lock(mutex_);
       slabs_[slab].count = count;
       slabs_[slab].program = program;
       slabs_[slab].pool = pool;
+      slabs_[slab].place = place;
       slabs_[slab].done = false;
       queue_.push_back(slab);
     }
@@ -171,6 +185,7 @@ class EmuSlabs final : public SlabDriver {
     uint64_t kernel_ns = 0;
     DeviceProgram program;
     Range pool;
+    uint32_t place = CopiedRuns::kNone;
   };
 
   void work() {
@@ -191,6 +206,9 @@ class EmuSlabs final : public SlabDriver {
       be_late(*shared_);
       Slab& slab = slabs_[number];
       const bool frames = shape_.record.kind == RecordKind::kFrame;
+      const std::byte* from = slab.pool.host;
+      if (slab.place != CopiedRuns::kNone)
+        from = shared_->run_bytes[slab.place].data() + (slab.pool.host - slab.pool.run.host);
       if (!frames && slab.pool.bytes != 0) std::memcpy(slab.pool.device, slab.pool.host, slab.pool.bytes);
       const uint64_t start = shared_->timed ? now_ns() : 0;
       bool whole = true;
@@ -201,7 +219,7 @@ class EmuSlabs final : public SlabDriver {
         if (frames) {
           const auto* records =
               slab.pool.records != nullptr ? slab.pool.records : reinterpret_cast<const FrameRecord*>(slab.in.data());
-          run_frame(slab.program, i, records[i], slab.pool, shape_.record,
+          run_frame(slab.program, i, records[i], from, slab.pool, shape_.record,
                     FrameResults::at(slab.out.data(), slab.count));
         } else {
           run_record(slab.program, shape_.record.kind, in, word_tag(in[0]), scratch, out);
@@ -214,6 +232,7 @@ class EmuSlabs final : public SlabDriver {
       if (!frames && slab.pool.bytes != 0 && slab.pool.back) {
         std::memcpy(slab.pool.host, slab.pool.device, slab.pool.bytes);
       }
+      if (slab.place != CopiedRuns::kNone) shared_->runs.leave(slab.place);
       const std::lock_guard lock(mutex_);
       slab.kernel_ns = took;
       slab.done = true;
@@ -222,6 +241,7 @@ class EmuSlabs final : public SlabDriver {
 
   ChannelShape shape_;
   std::vector<Slab> slabs_;
+  bool staged_;
   std::shared_ptr<Shared> shared_;
   std::mutex mutex_;
   std::condition_variable wake_, idle_;
@@ -426,8 +446,9 @@ Result<void*> EmuDevice::pin(void* host, size_t) {
 }
 void EmuDevice::unpin(void*) {}
 
-Result<std::unique_ptr<SlabDriver>> EmuDevice::make_slabs(const ChannelShape& shape, uint32_t slabs, Transport) {
-  auto made = std::make_unique<EmuSlabs>(shape, slabs, shared_);
+Result<std::unique_ptr<SlabDriver>> EmuDevice::make_slabs(const ChannelShape& shape, uint32_t slabs,
+                                                          Transport transport) {
+  auto made = std::make_unique<EmuSlabs>(shape, slabs, transport, shared_);
   if (auto ok = made->begin(); !ok) return std::move(ok).error();
   return std::unique_ptr<SlabDriver>(std::move(made));
 }

@@ -4,9 +4,11 @@
 // asked for.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "exec/device/device.h"
 
@@ -55,6 +57,8 @@ class EmuDevice final : public Device {
     std::atomic<uint64_t> records{0};
     std::atomic<uint64_t> used{0};
     std::atomic<bool> timed{false};  // kernels are measured
+    CopiedRuns runs;
+    std::array<std::vector<std::byte>, CopiedRuns::kPlaces> run_bytes;
     bool stuck() const {
       return records.load(std::memory_order_relaxed) >= faults.stuck_after.load(std::memory_order_relaxed);
     }
