@@ -443,7 +443,10 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
                         d.mode == DeviceMode::kLaunch;
     const bool whole = o.crosses_as_frames();
     const std::string frames =
-        whole     ? fmt::format(", and the frame each way, of longer ones the first {} bytes", kRecordRegion)
+        whole ? fmt::format(
+                    ", and the frame each way, of longer ones the first {} bytes; of those that lie in memory {} "
+                    "bytes come back",
+                    kRecordRegion, kFrameEdited)
         : !pooled ? ""
                   : fmt::format(", and {} of the frame{}",
                                 o.whole_frames ? "all" : fmt::format("the first {} bytes", kRecordRegion),

@@ -14,6 +14,7 @@
 #endif
 
 #include "exec/capture_port.h"
+#include "net/link.h"
 #include "ports/frame.h"
 #include "ports/memory/frame_store.h"
 
@@ -109,6 +110,7 @@ struct PackedFrames {
   std::vector<uint16_t> lines;  // of each frame
   uint16_t alike = 0;           // of every frame; 0: they differ
   uint32_t longest = 0;         // frame, in bytes
+  uint32_t deepest = 0;         // network header, in bytes in front of it
   std::vector<Extent> extents;
   std::vector<uint64_t> timestamps;
   std::vector<uint64_t> bytes_before;  // of the frames before each, and of all
@@ -141,6 +143,9 @@ struct PackedFrames {
       const uint64_t lines = lines_of(header.captured);
       std::memcpy(to, store.frame(i), header.captured);
       packed->longest = std::max(packed->longest, header.captured);
+      Link link;
+      (void)read_link(to, header.captured, link);
+      packed->deepest = std::max(packed->deepest, link.l3);
       packed->lines.push_back(static_cast<uint16_t>(lines));
       packed->alike = i == 0 || lines == packed->alike ? static_cast<uint16_t>(lines) : uint16_t{0};
       packed->extents.push_back(Extent{0, header.captured, header.wire_bytes, 0, 0xffff});
@@ -235,7 +240,7 @@ class MemorySource final : public BatchSource {
     // Nobody writes there.
     auto* const base = const_cast<uint8_t*>(reinterpret_cast<const uint8_t*>(frames.bytes.data()));
     batch.lend({frames.records.data() + next_, frames.bytes_before.data() + next_, frames.timestamps.data() + next_,
-                later_ns_, base, frames.longest, number_, turn_, next_, frames.lines.size()},
+                later_ns_, base, frames.longest, frames.deepest, number_, turn_, next_, frames.lines.size()},
                run);
     const uint64_t begin = offset_, behind = next_ + run;
     go_on(run, behind == frames.lines.size() ? 0 : frames.records[behind].at);

@@ -333,7 +333,7 @@ class Worker {
   void own_frames(const PlanNode& node, Selection& packets);
   bool only_sent(const PlanNode& node, uint8_t path) const;
   void run_on_host(const PlanNode& node, Selection* inputs, Selection packets);
-  void cross_lent(const uint8_t* from, uint64_t bytes, uint32_t heads, uint32_t longest,
+  void cross_lent(const uint8_t* from, uint64_t bytes, uint32_t head, uint32_t heads, uint32_t longest,
                   SlabDriver::Range& range) const;
   size_t lent_room() const;
   bool put_unfilled(InFlight& in_flight, SlabDriver::Range& range) const;

@@ -17,7 +17,7 @@ namespace {
 
 // Frames in their source's memory: whole lines, one behind the other. They stay there but for what is edited, and of
 // long ones the headers alone cross.
-constexpr FrameSlots kLentSlots{kFrameRegion, 64, 0, frame_stride(kFrameRegion), true};
+constexpr FrameSlots kLentSlots{kFrameRegion, 64, 0, frame_stride(kFrameRegion), kFrameEdited};
 // Frames that are gathered: whole, or the first bytes, and room for a tag.
 constexpr FrameSlots kGatheredSlots{kRecordRegion, 16, kVlanTagBytes, frame_stride(kRecordRegion + 16)};
 
@@ -84,8 +84,8 @@ void Worker::run_on_host(const PlanNode& node, Selection* inputs, Selection pack
 }
 
 // A range of the source's memory crosses, and what the device makes of it comes to the batch's arena: `heads` bytes of
-// heads, then the frames, where `from` is the first byte. None is longer than `longest`.
-void Worker::cross_lent(const uint8_t* from, uint64_t bytes, uint32_t heads, uint32_t longest,
+// heads of `head` bytes, then the frames, where `from` is the first byte. None is longer than `longest`.
+void Worker::cross_lent(const uint8_t* from, uint64_t bytes, uint32_t head, uint32_t heads, uint32_t longest,
                         SlabDriver::Range& range) const {
   range.host = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(from));
   range.bytes = bytes;
@@ -96,6 +96,7 @@ void Worker::cross_lent(const uint8_t* from, uint64_t bytes, uint32_t heads, uin
   range.heads_there = there;
   range.to_there = there + heads;
   range.slots = kLentSlots;
+  range.slots.head = static_cast<uint16_t>(head);
   range.slots.stride = static_cast<uint16_t>(frame_stride(kLentSlots.room(longest)));
 }
 
@@ -116,12 +117,12 @@ bool Worker::put_unfilled(InFlight& a, SlabDriver::Range& range) const {
   const uint32_t count = batch.size();
   const FrameRecord &first = rows.records[0], &last = rows.records[count - 1];
   const uint64_t bytes = uint64_t{last.at} - first.at + (uint64_t{last.bytes} + 63) / 64 * 64;
-  const uint32_t heads = heads_bytes(count);
+  const uint32_t head = frame_head(rows.deepest), heads = heads_bytes(count, head);
   if (count > a.flight.limit || heads + bytes > lent_room()) return false;
   range.records = reinterpret_cast<const FrameRecord*>(
       device_.pinned->device_address(reinterpret_cast<const uint8_t*>(rows.records), count * sizeof(FrameRecord)));
   if (range.records == nullptr) return false;
-  cross_lent(rows.memory + first.at, bytes, heads, rows.longest, range);
+  cross_lent(rows.memory + first.at, bytes, head, heads, rows.longest, range);
   range.first = first.at;
   if (device_.copies_runs && rows.longest <= kFrameRegion) range.run = run_of(rows, count);
   a.records = rows.records;
@@ -132,7 +133,7 @@ bool Worker::put_unfilled(InFlight& a, SlabDriver::Range& range) const {
 // Notes frames that lie one behind the other in their source's memory: one range of it crosses. Returns the others.
 Selection Worker::put_lent(InFlight& a, const BatchView& view, const Selection& packets, SlabDriver::Range& range) {
   Flight& flight = a.flight;
-  const uint32_t heads = heads_bytes(std::min(flight.limit, packets.count()));
+  const uint32_t heads = heads_bytes(std::min(flight.limit, packets.count()), kFrameEdited);
   const size_t room = lent_room();
   auto* records = reinterpret_cast<FrameRecord*>(flight.in);
   const uint8_t* first = nullptr;
@@ -157,7 +158,7 @@ Selection Worker::put_lent(InFlight& a, const BatchView& view, const Selection& 
     longest = std::max(longest, extent.end);
   });
   flight.count = n;
-  if (n != 0) cross_lent(first, end, heads, longest, range);
+  if (n != 0) cross_lent(first, end, kFrameEdited, heads, longest, range);
   return left;
 }
 
@@ -392,7 +393,7 @@ bool Worker::take_unfilled(size_t n, InFlight& a) {
   }
   for (Dropped& kind : dropped) settle(kind);
   count_alike(program, all_stages, passed, came, 0);
-  batch.edit_unfilled(a.heads, kFrameEdited, a.to - a.first);
+  batch.edit_unfilled(a.heads, a.slots.head, a.to - a.first);
   return true;
 }
 
@@ -420,7 +421,7 @@ Selection Worker::take_frames(size_t n, InFlight& a) {
     Extent& extent = view.extent[row];
     uint8_t* const from = a.to + (record.at - a.first);
     if (a.lent) {
-      if (moved == 0) join_head(from, a.heads + size_t{i} * kFrameEdited, kFrameEdited, view.frame[row], record.bytes);
+      if (moved == 0) join_head(from, a.heads + size_t{i} * a.slots.head, a.slots.head, view.frame[row], record.bytes);
       view.frame[row] = from;
       if ((moved | static_cast<int32_t>(cut)) != 0) {
         extent.end = static_cast<uint32_t>(static_cast<int32_t>(end) - moved);

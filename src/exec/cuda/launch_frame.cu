@@ -123,11 +123,10 @@ __device__ __forceinline__ void take_frames(const DeviceProgram& program, const 
   // A packet that is redone or dropped leaves nothing that anybody reads.
   const bool leaves = here && (result & kFrameRedo) == 0 && w.path != kPathDropped;
   const bool head = is_frame_head(a.slots, w.packet);
-  if (a.slots.heads) {
+  if (a.slots.head != 0) {
     // Frames that do not leave have heads that nobody reads.
-    constexpr uint32_t each = kFrameEdited / 16;
-    static_assert(kFrameEdited % 16 == 0);
-    uint8_t* const heads = a.heads + size_t{i - lane} * kFrameEdited;
+    const uint32_t each = a.slots.head / 16;
+    uint8_t* const heads = a.heads + size_t{i - lane} * a.slots.head;
     const uint32_t lives = __ballot_sync(kAll, leaves && head);
     for (uint32_t chunk = lane; chunk < 32 * each; chunk += 32) {
       const uint32_t frame = chunk / each, part = chunk % each;

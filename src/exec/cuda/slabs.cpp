@@ -122,7 +122,7 @@ class CudaSlabs final : public SlabDriver {
         if (!place) return std::move(place).error();
         s.run = place->number;
         if (place->device != nullptr) frames_at = place->device + (pool.host - pool.run.host);
-      } else if (!pool.slots.heads) {
+      } else if (pool.slots.head == 0) {
         if (auto r = copy(pool.device, pool.host, pool.bytes, cudaMemcpyHostToDevice, s.stream); !r) return r;
         frames_at = pool.device;
       }
@@ -168,9 +168,7 @@ class CudaSlabs final : public SlabDriver {
     uint32_t turns = 1;
     if (frames()) {
       const uint32_t under_way = 1 + shared_->frame_kernels.fetch_add(1);
-      // What lies on the device already does not wait for the bus.
-      if (frames_at == pool.host_there)
-        turns = frame_turns(count, std::min(under_way, CudaShared::kMostSlabStreams), finds_rules_);
+      turns = frame_turns(count, std::min(under_way, CudaShared::kMostSlabStreams), finds_rules_);
     }
     if (const cudaError_t e =
             cudaLaunchKernel(kernel_, blocks(count, turns), dim3(threads()), arguments, shared, s.stream);

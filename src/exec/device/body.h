@@ -202,11 +202,11 @@ SLUICE_HD void read_frame(const DeviceProgram& program, const FrameRecord& recor
 
 // Whether no more of a frame goes back than its head.
 SLUICE_HD bool is_frame_head(const FrameSlots& slots, const Packet& p) {
-  return slots.heads && p.data == 0;
+  return slots.head != 0 && p.data == 0;
 }
 // What of the copy goes back: from the frame's first byte on.
 SLUICE_HD uint32_t frame_bytes_back(const FrameRecord& record, const FrameSlots& slots, const Packet& p) {
-  if (is_frame_head(slots, p)) return kFrameEdited;
+  if (is_frame_head(slots, p)) return slots.head;
   const int32_t end = static_cast<int32_t>(slots.crossing(record.bytes)) - p.data;
   return end > 0 ? static_cast<uint32_t>(end) : 0;
 }

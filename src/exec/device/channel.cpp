@@ -166,11 +166,11 @@ void Channel::submit(Flight& flight, const DeviceProgram& program, const SlabDri
   ++stats_.flights;
   stats_.pushed += flight.window.to != nullptr ? 1 : 0;
   stats_.records += flight.count;
-  stats_.bytes_in += uint64_t{flight.count} * shape_.record_bytes();
+  if (pool.records == nullptr) stats_.bytes_in += uint64_t{flight.count} * shape_.record_bytes();
   stats_.bytes_out += shape_.results_bytes(flight.count);
   if (!flight.ring) {
     stats_.bytes_in += pool.bytes;
-    stats_.bytes_out += pool.back ? pool.bytes : 0;
+    if (pool.back) stats_.bytes_out += pool.slots.head != 0 ? uint64_t{flight.count} * pool.slots.head : pool.bytes;
   }
   if (options_.mode == DeviceMode::kAdaptive) adapt(flight);
   if (flight.ring) {

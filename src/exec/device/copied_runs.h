@@ -37,7 +37,7 @@ inline LentRun run_of(const LentRows& rows, uint32_t count) {
 // The places of runs on one device, each of kRunBytes. Thread-safe.
 class CopiedRuns {
  public:
-  static constexpr uint32_t kPlaces = 8;
+  static constexpr uint32_t kPlaces = 32;
   static constexpr uint32_t kNone = kPlaces;
 
   // The place of a run, which it keeps until as many have left as have taken it. `copy(place)` begins to bring it there

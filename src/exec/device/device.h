@@ -113,7 +113,7 @@ class SlabDriver {
     void* device = nullptr;
     bool back = true;  // kernels change it
     // Of frame records: where the frames come back to, and how they lie there. FrameRecord::at counts from `first`.
-    // With FrameSlots::heads, `heads` is where heads come to, record by record.
+    // With FrameSlots::head, `heads` is where heads come to, record by record.
     std::byte* to = nullptr;
     std::byte* heads = nullptr;
     FrameSlots slots;

@@ -240,13 +240,13 @@ struct FrameSlots {
   uint16_t unit = 16;
   uint16_t extra = 0;
   uint16_t stride = 0;  // of copies in shared memory: kFrameFront, the longest slot, and what keeps lanes off one bank
-  // Of a frame that does not move only the first kFrameEdited bytes come back, those of all records one behind the
-  // other; the rest of it stays where it is, so that one longer than the region may not move. Else what crossed comes
-  // back.
-  bool heads = false;
+  // Of a frame that does not move only the first so many bytes come back, a multiple of 16, those of all records one
+  // behind the other; the rest of it stays where it is, so that one longer than the region may not move. 0: what
+  // crossed comes back.
+  uint16_t head = 0;
 
   SLUICE_HD uint32_t crossing(uint32_t bytes) const { return bytes < region ? bytes : region; }
-  SLUICE_HD bool splits(uint32_t bytes) const { return heads && bytes > region; }
+  SLUICE_HD bool splits(uint32_t bytes) const { return head != 0 && bytes > region; }
   SLUICE_HD uint32_t room(uint32_t bytes) const { return (crossing(bytes) + extra + unit - 1) / unit * unit; }
 };
 static_assert(kMostPushed <= 20);
@@ -254,9 +254,14 @@ inline constexpr uint32_t kFrameFront = 20;
 // What stages edit of a frame that they do not move (FrameUse::kHeaders), at most.
 inline constexpr uint32_t kFrameEdited = 48;
 static_assert(kEtherHeaderBytes + kMaxVlanTags * kVlanTagBytes + kHeaderEdited <= kFrameEdited);
-// Of so many heads; a multiple of 64.
-inline constexpr uint32_t heads_bytes(uint32_t count) {
-  return (count * kFrameEdited + 63) / 64 * 64;
+// The same, a multiple of 16, where no network header has more than `deepest` bytes in front.
+inline constexpr uint32_t frame_head(uint32_t deepest) {
+  const uint32_t head = (deepest + kHeaderEdited + 15) / 16 * 16;
+  return head < kFrameEdited ? head : kFrameEdited;
+}
+// Of `count` heads; a multiple of 64.
+inline constexpr uint32_t heads_bytes(uint32_t count, uint32_t head) {
+  return (count * head + 63) / 64 * 64;
 }
 // The longest part of a frame that crosses, and the longest slot.
 inline constexpr uint32_t kFrameRegion = 192;
@@ -265,7 +270,7 @@ inline constexpr uint32_t frame_stride(uint32_t room) {
   return (kFrameFront + room) / 8 * 8 + 4;
 }
 
-// What became of it. Its bytes lie where they lay, edited, but for heads (FrameSlots::heads).
+// What became of it. Its bytes lie where they lay, edited, but for heads (FrameSlots::head).
 //
 //   bits 0..15   stages met     16..19   output of the last     20..27   drop reason      28       redo
 //   bits 29..36  where the frame begins now, from the record's `at`: signed
