@@ -142,12 +142,12 @@ TABLE = [
     *[M(f"device_pipeline_sweep_{t}", "gpu", 25, f"{PIPELINE_SWEEP} {t}{records}")
       for t, records in (("commlist", ""), ("commpool", ""), ("staged", " --records key"))],
     M("device_pipeline_sweep_frames", "gpu", 35, "sluice bench pipeline --acl acl1_10k --routes rib4.txt --sizes 64 --device cuda --workers 16 "
-      "--mode launch --records frame --transport zerocopy --batch 256,512,1024,2048,4096,8192 --packets 4000000"),
+      "--mode launch --records frame --batch 256,512,1024,2048,4096,8192 --packets 4000000"),
     *[M(f"device_frames_x{w}", "gpu", 20, "sluice bench pipeline --acl acl1_10k --routes rib4.txt --sizes 64 --device cuda --mode launch "
-        f"--records frame --transport zerocopy --workers {w} --packets 16000000 --batch 1024,4096,8192") for w in (1, 2, 4, 8)],
+        f"--records frame --workers {w} --packets 16000000 --batch 1024,4096,8192") for w in (1, 2, 4, 8)],
     *[M(f"host_frames_x{w}", "host16", 15, f"{FRAMES} --sizes 64 --workers {w} --packets 4000000 --batch 256") for w in (1, 2, 4, 16)],
-    M("device_frames_sizes", "gpu", 40, f"{FRAMES} --sizes 64,512,1518 --device cuda --mode launch --records frame --transport zerocopy --workers 4 "
-      "--packets 12000000 --batch 4096"),
+    M("device_frames_sizes", "gpu", 40, f"{FRAMES} --sizes 64,512,1518 --device cuda --mode launch --records frame --workers 2 "
+      "--packets 12000000 --batch 8192"),
     M("host_frames_sizes", "host16", 20, f"{FRAMES} --sizes 64,512,1518 --workers 4 --packets 4000000 --batch 256"),
     M("functions_ways", "gpu", 60, f"{FUNCTIONS} --function mirror,lookup,crc --sizes 64,1024 --workers 8 --batch 1024 --ways "
       "launch/commlist/full,launch/commpool/full,launch/staged/full,launch/zerocopy/full,persistent/staged/full,"

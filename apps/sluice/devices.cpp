@@ -32,10 +32,11 @@ void add_device_options(Command sub, DeviceFlags& f, bool all) {
       ->check(OneOf{{"launch", "persistent", "adaptive"}})
       ->type_name("MODE")
       ->capture_default_str();
-  sub.add_option("--transport", f.transport,
-                 "Transport of launch mode: auto (zerocopy for frames, else staged), staged (copies), zerocopy (mapped "
-                 "memory), commlist (frame addresses), commpool (the same with a device copy)")
-      ->check(OneOf{{"auto", "staged", "zerocopy", "commlist", "commpool"}})
+  sub.add_option(
+         "--transport", f.transport,
+         "Transport of launch mode: staged (copies), zerocopy (mapped memory), commlist (frame addresses), commpool "
+         "(the same with a device copy)")
+      ->check(OneOf{{"staged", "zerocopy", "commlist", "commpool"}})
       ->type_name("TRANSPORT")
       ->capture_default_str();
   sub.add_option(
@@ -98,7 +99,6 @@ OpenDevices open_devices(const DeviceFlags& f) {
   open.options.mode = choice<DeviceMode>(
       f.mode,
       {{"launch", DeviceMode::kLaunch}, {"persistent", DeviceMode::kPersistent}, {"adaptive", DeviceMode::kAdaptive}});
-  open.options.any_transport = f.transport == "auto";
   open.options.transport = choice<Transport>(f.transport, {{"staged", Transport::kStaged},
                                                            {"zerocopy", Transport::kZeroCopy},
                                                            {"commlist", Transport::kCommList},
@@ -424,11 +424,11 @@ std::string describe_offloads(const Pipeline& pipeline, const OpenDevices& devic
   const DeviceOptions& d = devices.options;
   const std::vector<Offload> offloads = offloads_of(pipeline, devices, batch, counts);
   const uint32_t most = d.flights_of(offloads, 1);
-  std::string text = fmt::format("device {}: {}, mode {}, transport {}, threading {}, {} flights per worker\n",
-                                 devices.label, counted(d.devices.size(), "device"), to_string(d.mode),
-                                 d.mode == DeviceMode::kPersistent ? "tagged" : to_string(d.transport_of(offloads)),
-                                 to_string(d.threading),
-                                 most == d.flights ? std::to_string(most) : fmt::format("{} to {}", d.flights, most));
+  std::string text =
+      fmt::format("device {}: {}, mode {}, transport {}, threading {}, {} flights per worker\n", devices.label,
+                  counted(d.devices.size(), "device"), to_string(d.mode),
+                  d.mode == DeviceMode::kPersistent ? "tagged" : to_string(d.transport), to_string(d.threading),
+                  most == d.flights ? std::to_string(most) : fmt::format("{} to {}", d.flights, most));
   for (size_t n = 0; n < offloads.size(); ++n) {
     const PlanNode& node = pipeline.plan.nodes[n];
     if (node.type != PlanNode::Type::kSegment) continue;

@@ -26,7 +26,7 @@ struct RunFlags {
   std::string acl, format = "auto", routes, adjacencies, qos, icmp, policy = "deny", algorithm, route_algorithm,
                    latency_target;
   std::vector<std::string> in, out;
-  DeviceFlags device{.transport = "auto"};
+  DeviceFlags device;
   bool icmp_denied = false, print_graph = false, print_plan = false, simulated = false, one_by_one = false;
   unsigned workers = 1;
   uint32_t batch = 256;

@@ -108,7 +108,6 @@ Result<std::unique_ptr<DeviceSet>> DeviceSet::open(const Router& router, const P
   // What workers take at a time is what flights hold.
   const uint32_t batch = options.priorities ? options.priorities->chunk : options.batch;
   set->offloads_ = plan_offloads(plan, router, options.device.record_choice(batch), options.needs_rules());
-  set->options_.transport = options.device.transport_of(set->offloads_);
   set->options_.flights = options.device.flights_of(set->offloads_, options.workers);
   for (Offload& o : set->offloads_) {
     // Whoever follows packets asks for rules and next hops.
@@ -215,9 +214,13 @@ Result<void> DeviceSet::open_pools(Device& device, const ChannelOptions& options
   for (uint32_t f = 0; f < options.flights; ++f) {
     auto host = device.allocate(MemorySpace::kStaging, bytes);
     if (!host) return std::move(host).error();
-    auto there = device.allocate(MemorySpace::kDevice, bytes);
-    if (!there) return std::move(there).error();
-    worker.pools.push_back({std::move(*host), std::move(*there)});
+    std::shared_ptr<DeviceBlob> there;
+    if (pooled()) {
+      auto made = device.allocate(MemorySpace::kDevice, bytes);
+      if (!made) return std::move(made).error();
+      there = std::move(*made);
+    }
+    worker.pools.push_back({std::move(*host), std::move(there)});
   }
   return {};
 }

@@ -43,7 +43,6 @@ struct DeviceOptions {
   std::vector<std::shared_ptr<Device>> devices;  // empty: the CPU alone. Worker w uses device w modulo their number
   DeviceMode mode = DeviceMode::kLaunch;
   Transport transport = Transport::kStaged;  // of launch mode
-  bool any_transport = false;                // kZeroCopy where frames cross, else `transport`
   RecordChoice records = RecordChoice::kAuto;
   DeviceThreading threading = DeviceThreading::kFull;
   // kAuto in launch mode: from so many packets per batch on, frames cross (docs/devices.md).
@@ -58,9 +57,6 @@ struct DeviceOptions {
     if (transport == Transport::kCommList || transport == Transport::kCommPool) return RecordChoice::kAddress;
     const bool frames = mode == DeviceMode::kLaunch && threading == DeviceThreading::kFull && batch >= frame_batch;
     return records == RecordChoice::kAuto && frames ? RecordChoice::kAutoFrames : records;
-  }
-  Transport transport_of(std::span<const Offload> offloads) const {
-    return any_transport && crosses_as_frames(offloads) ? Transport::kZeroCopy : transport;
   }
   // Frames keep the bus busy by 16 batches on their way.
   uint32_t flights_of(std::span<const Offload> offloads, unsigned workers) const {

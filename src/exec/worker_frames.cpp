@@ -124,7 +124,10 @@ bool Worker::put_unfilled(InFlight& a, SlabDriver::Range& range) const {
   if (range.records == nullptr) return false;
   cross_lent(rows.memory + first.at, bytes, head, heads, rows.longest, range);
   range.first = first.at;
-  if (device_.copies_runs && rows.longest <= kFrameRegion) range.run = run_of(rows, count);
+  if (device_.copies_runs && rows.longest <= kFrameRegion) {
+    range.run = run_of(rows, count);
+    if (range.run.bytes != 0) range.next_run = run_after(rows);
+  }
   a.records = rows.records;
   a.flight.count = count;
   return true;
@@ -217,7 +220,6 @@ bool Worker::launch_frames(size_t n, Selection* inputs) {
   const auto most = static_cast<uint32_t>(std::min<size_t>(channel->options().records, a.paths.size()));
   if (!a.pool->given_up && channel->open(a.flight, most, resident->parity)) {
     SlabDriver::Range range;
-    range.device = a.pool->device->device();
     a.lent = !walk_->share->lent.empty() && walk_->batch == walk_->root && walk_->round == 0;
     a.dense = batch.unfilled() != nullptr && left.count() == batch.size() && put_unfilled(a, range);
     if (a.dense) {

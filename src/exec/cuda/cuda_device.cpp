@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "exec/cuda/drivers.h"
 #include "exec/cuda/nvml.h"
@@ -108,35 +109,55 @@ CudaShared::~CudaShared() {
     if (event != nullptr) (void)cudaEventDestroy(event);
   }
   memory->free_device(run_memory_);
+  memory->free_device(run_numbers_);
+  memory->free_pinned(runs_copied_);
 }
 
 Result<void> CudaShared::prepare_runs() {
   const std::lock_guard lock(mutex_);
   if (run_memory_ != nullptr) return {};
-  auto made = memory->allocate_device(CopiedRuns::kPlaces * kRunBytes);
-  if (!made) return std::move(made).error();
-  run_memory_ = static_cast<std::byte*>(*made);
+  std::array<uint8_t, 256> numbers;
+  std::iota(numbers.begin(), numbers.end(), uint8_t{0});
+  auto there = memory->allocate_device(numbers.size());
+  if (!there) return std::move(there).error();
+  run_numbers_ = static_cast<uint8_t*>(*there);
+  if (auto ok = memory->upload(run_numbers_, numbers.data(), numbers.size()); !ok) return ok;
+  auto copied = memory->allocate_pinned(CopiedRuns::kPlaces);
+  if (!copied) return std::move(copied).error();
+  runs_copied_ = static_cast<uint8_t*>(*copied);
+  std::fill_n(runs_copied_, CopiedRuns::kPlaces, uint8_t{0});
   memory->use();
   cudaError_t e = cudaStreamCreateWithFlags(&run_stream_, cudaStreamNonBlocking);
   for (size_t i = 0; i < run_copied_.size() && e == cudaSuccess; ++i)
     e = cudaEventCreateWithFlags(&run_copied_[i], cudaEventDisableTiming);
-  return e == cudaSuccess ? Result<void>() : cuda_error(e, "create a stream for runs of frames");
+  if (e != cudaSuccess) return cuda_error(e, "create a stream for runs of frames");
+  auto made = memory->allocate_device(CopiedRuns::kPlaces * kRunBytes);
+  if (!made) return std::move(made).error();
+  run_memory_ = static_cast<std::byte*>(*made);
+  return {};
 }
 
-Result<CudaShared::RunPlace> CudaShared::take_run(const LentRun& run, cudaStream_t stream) {
-  const auto copy = [&](uint32_t place) -> Result<void> {
-    cudaError_t e =
-        cudaMemcpyAsync(run_memory_ + place * kRunBytes, run.host, run.bytes, cudaMemcpyHostToDevice, run_stream_);
+Result<CudaShared::RunPlace> CudaShared::take_run(const LentRun& run, const LentRun& next, cudaStream_t stream) {
+  const auto copy = [&](uint32_t place, const LentRun& from) -> Result<void> {
+    const uint8_t number = ++runs_asked_[place];
+    std::byte* const to = run_memory_ + place * kRunBytes;
+    cudaError_t e = cudaMemcpyAsync(to, from.host, from.bytes, cudaMemcpyHostToDevice, run_stream_);
     if (e == cudaSuccess) e = cudaEventRecord(run_copied_[place], run_stream_);
-    return e == cudaSuccess ? Result<void>()
-                            : cuda_error(e, fmt::format("copy a run of {} bytes of frames", run.bytes));
+    if (e == cudaSuccess) {
+      e = cudaMemcpyAsync(runs_copied_ + place, run_numbers_ + number, 1, cudaMemcpyDeviceToHost, run_stream_);
+    }
+    if (e == cudaSuccess) return {};
+    return cuda_error(e, fmt::format("copy a run of {} bytes of frames", from.bytes));
   };
-  auto place = runs.take(run, copy);
+  auto place = runs.take(run, next, copy);
   if (!place) return std::move(place).error();
   if (*place == CopiedRuns::kNone) return RunPlace();
-  if (const cudaError_t e = cudaStreamWaitEvent(stream, run_copied_[*place]); e != cudaSuccess) {
-    runs.leave(*place);
-    return cuda_error(e, "wait for a run of frames");
+  // Nobody else asks the place for a run while it is taken.
+  if (__atomic_load_n(runs_copied_ + *place, __ATOMIC_ACQUIRE) != runs_asked_[*place]) {
+    if (const cudaError_t e = cudaStreamWaitEvent(stream, run_copied_[*place]); e != cudaSuccess) {
+      runs.leave(*place);
+      return cuda_error(e, "wait for a run of frames");
+    }
   }
   return RunPlace{*place, run_memory_ + *place * kRunBytes};
 }

@@ -53,6 +53,9 @@ class CudaSlabs final : public SlabDriver {
 
   Result<void> create(uint32_t slabs) {
     shared_->memory->use();
+    if (frames() && transport_ == Transport::kStaged) {
+      if (auto r = shared_->prepare_runs(); !r) return r;
+    }
     slabs_.resize(slabs);
     CudaMemory& memory = *shared_->memory;
     for (Slab& s : slabs_) {
@@ -62,11 +65,7 @@ class CudaSlabs final : public SlabDriver {
       if (auto r = take(memory.allocate_pinned((results + 1) * sizeof(Word)), s.host_out); !r) return r;
       if (staged()) {
         if (auto r = take(memory.allocate_device(in_bytes(shape_.capacity)), s.device_in); !r) return r;
-        if (frames()) {
-          if (auto r = shared_->prepare_runs(); !r) return r;
-        } else if (auto r = take(memory.allocate_device(out_bytes(shape_.capacity)), s.device_out); !r) {
-          return r;
-        }
+        if (auto r = take(memory.allocate_device(out_bytes(shape_.capacity)), s.device_out); !r) return r;
       }
       auto stream = shared_->slab_stream();
       if (!stream) return std::move(stream).error();
@@ -115,19 +114,15 @@ class CudaSlabs final : public SlabDriver {
     if (transport_ == Transport::kCommPool && pool.bytes != 0) {
       if (auto r = copy(pool.device, pool.host, pool.bytes, cudaMemcpyHostToDevice, s.stream); !r) return r;
     }
+    // Kernels read frames over the bus and store what becomes of them in host memory, but for runs that were copied.
     void* frames_at = pool.host_there;
-    if (frames() && staged()) {
-      if (pool.run.bytes != 0) {
-        auto place = shared_->take_run(pool.run, s.stream);
-        if (!place) return std::move(place).error();
-        s.run = place->number;
-        if (place->device != nullptr) frames_at = place->device + (pool.host - pool.run.host);
-      } else if (pool.slots.head == 0) {
-        if (auto r = copy(pool.device, pool.host, pool.bytes, cudaMemcpyHostToDevice, s.stream); !r) return r;
-        frames_at = pool.device;
-      }
+    if (frames() && transport_ == Transport::kStaged && pool.run.bytes != 0) {
+      auto place = shared_->take_run(pool.run, pool.next_run, s.stream);
+      if (!place) return std::move(place).error();
+      s.run = place->number;
+      if (place->device != nullptr) frames_at = place->device + (pool.host - pool.run.host);
     }
-    if (staged() && pool.records == nullptr) {
+    if (staged()) {
       if (auto r = copy(s.device_in + kFront, s.host_in + kFront, in_bytes(count) - kFront * sizeof(Word),
                         cudaMemcpyHostToDevice, s.stream);
           !r) {
@@ -137,8 +132,7 @@ class CudaSlabs final : public SlabDriver {
     LaunchArguments a{};
     a.in = (staged() ? s.device_in : s.host_in) + kFront;
     if (pool.records != nullptr) a.in = reinterpret_cast<const Word*>(pool.records);
-    // What becomes of frames is stored by kernels where the host finds it: a copy back waits for all of them.
-    a.out = staged() && !frames() ? s.device_out : s.host_out;
+    a.out = staged() ? s.device_out : s.host_out;
     a.count = count;
     a.words_in = shape_.words_in;
     a.words_out = shape_.words_out;
@@ -180,7 +174,7 @@ class CudaSlabs final : public SlabDriver {
     }
     if (says_itself()) return {};
     if (s.after != nullptr) (void)cudaEventRecord(s.after, s.stream);
-    if (staged() && !frames()) {
+    if (staged()) {
       if (auto r = copy(s.host_out, s.device_out, out_bytes(count), cudaMemcpyDeviceToHost, s.stream); !r) return r;
     }
     if (transport_ == Transport::kCommPool && pool.bytes != 0 && pool.back) {
@@ -192,6 +186,9 @@ class CudaSlabs final : public SlabDriver {
   Result<void> join(uint64_t limit_ns) override {
     shared_->memory->use();
     const auto limit = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit_ns);
+    // What is copied ahead reads memory that somebody may free next.
+    while (shared_->copies_runs() && std::chrono::steady_clock::now() < limit)
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
     for (const Slab& s : slabs_) {
       // Any other error: the device has failed and runs nothing.
       while (!ended(s) && query(s) == cudaErrorNotReady) {
@@ -261,7 +258,8 @@ class CudaSlabs final : public SlabDriver {
     FrameBlock* const blocks = FrameResults::at(s.host_out, count).blocks;
     return &blocks[(count - 1) / FrameBlock::kRecords].bytes[(count - 1) / 32 % 2];
   }
-  bool staged() const { return transport_ == Transport::kStaged; }
+  // Records and results are copied.
+  bool staged() const { return transport_ == Transport::kStaged && !frames(); }
   // What the host takes is stored by the kernel alone, which then says so: no event, and nobody asks the driver.
   bool says_itself() const { return frames() && !shared_->options.stamps; }
   static bool ended(const Slab& s) {
@@ -277,7 +275,7 @@ class CudaSlabs final : public SlabDriver {
     if (s.run != CopiedRuns::kNone) shared_->runs.leave(std::exchange(s.run, CopiedRuns::kNone));
     return true;
   }
-  bool graphs() const { return !frames() && staged() && shared_->options.graphs; }
+  bool graphs() const { return staged() && shared_->options.graphs; }
   size_t in_bytes(uint32_t count) const { return kFront * sizeof(Word) + count * shape_.record_bytes(); }
   size_t out_bytes(uint32_t count) const { return shape_.results_bytes(count); }
   uint32_t threads() const { return launch_threads(shape_.record.kind); }
